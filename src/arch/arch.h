@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What model families differ in. A family is one file with one descriptor and one row in arch.c; the graph
+ * (forward.c) reads the descriptor's flags and never a family's name.
+ */
+#ifndef WNW_ARCH_H
+#define WNW_ARCH_H
+
+#include "base/err.h"
+
+#include <ggml.h>
+#include <gguf.h>
+
+struct wnw__hparams {
+    int32_t n_layer, n_head, n_head_kv, n_embd, n_embd_head, n_ff, n_ctx_train, n_vocab;
+    int32_t n_rot; /* dimensions of a head that RoPE turns */
+    float rms_eps;
+    float rope_freq_base, rope_freq_scale;         /* global layers */
+    float rope_freq_base_swa, rope_freq_scale_swa; /* sliding-window layers */
+    int32_t n_swa;                                 /* window in tokens, 0 = none */
+    int32_t swa_period; /* every swa_period-th layer is global, the others slide; 0 = all global */
+    float embd_scale;   /* of the token embedding */
+    float q_scale;      /* of queries before attention */
+    float attn_scale;   /* inside attention */
+};
+
+struct wnw__layer_weights {
+    struct ggml_tensor *attn_norm, *wq, *wk, *wv, *wo;
+    struct ggml_tensor *bq, *bk, *bv;                   /* qkv_bias */
+    struct ggml_tensor *q_norm, *k_norm;                /* qk_norm */
+    struct ggml_tensor *attn_post_norm, *ffn_post_norm; /* post_norm */
+    struct ggml_tensor *ffn_norm, *ffn_gate, *ffn_up, *ffn_down;
+};
+
+struct wnw__weights {
+    struct ggml_tensor *tok_embd; /* read row by row, never repacked */
+    struct ggml_tensor *output_norm;
+    struct ggml_tensor *output;     /* = tok_embd's data where embeddings are tied */
+    struct ggml_tensor *rope_freqs; /* Llama 3.1: divisor of each frequency, or NULL */
+};
+
+struct wnw__arch {
+    const char *name; /* general.architecture */
+    int rope_type;    /* GGML_ROPE_TYPE_* */
+    bool qkv_bias;    /* q, k, v have biases: required by the family */
+    bool qk_norm;     /* RMS norm of each query and key head before RoPE */
+    bool post_norm;   /* RMS norm after attention and after the feed-forward */
+    bool gelu;        /* gated GELU instead of gated SiLU */
+    /* Adjusts hyper-parameters after the common keys were read. NULL = nothing to do. */
+    int (*setup)(const struct gguf_context *g, struct wnw__hparams *hp);
+};
+
+/* NULL if unknown. */
+const struct wnw__arch *wnw__arch_find(const char *name);
+
+/* Checked reads of "<arch>.<key>": WNW_OK and *out, or the default where the key is absent, or E_FORMAT where
+ * its type or value is wrong. */
+int wnw__key_i32(const struct gguf_context *g, const char *key, int32_t def, int32_t *out);
+int wnw__key_f32(const struct gguf_context *g, const char *key, float def, float *out);
+/* Borrowed from g; NULL where absent or not a string. */
+const char *wnw__key_str(const struct gguf_context *g, const char *key);
+
+bool wnw__layer_is_swa(const struct wnw__hparams *hp, int32_t il);
+
+#endif

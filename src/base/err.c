@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/err.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static _Thread_local char error_text[512];
+
+static wnw_log_fn log_fn;
+static void *log_user;
+
+const char *wnw_version(void)
+{
+    return WNW_VERSION_STRING;
+}
+
+const char *wnw_strerror(int status)
+{
+    switch (status) {
+#define WNW_X(name, value, text) \
+    case (value):                \
+        return text;
+        WNW_STATUS_MAP(WNW_X)
+#undef WNW_X
+    default:
+        return "unknown status";
+    }
+}
+
+const char *wnw_last_error(void)
+{
+    return error_text;
+}
+
+int wnw__fail(int code, const char *fmt, ...)
+{
+    /* Formatted beside the old text first: an argument may point into it. */
+    char text[sizeof error_text];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    snprintf(error_text, sizeof error_text, "%s", text);
+    return code;
+}
+
+void wnw_set_log(wnw_log_fn fn, void *user)
+{
+    log_fn = fn;
+    log_user = user;
+}
+
+void wnw__log(wnw_log_level level, const char *fmt, ...)
+{
+    if (!log_fn)
+        return;
+    char text[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    log_fn(level, text, log_user);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* Failing with a sentence. The text is per thread; see wnw_last_error(). */
+#ifndef WNW_BASE_ERR_H
+#define WNW_BASE_ERR_H
+
+#include "winnow.h"
+
+/* Records the sentence and returns `code`. */
+int wnw__fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Sends one line to the log sink, if there is one. */
+void wnw__log(wnw_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Returns from the calling function when expr fails. Only where nothing has to be released. */
+#define WNW_TRY(expr)                   \
+    do {                                \
+        const int wnw_try_rc_ = (expr); \
+        if (wnw_try_rc_ != WNW_OK)      \
+            return wnw_try_rc_;         \
+    } while (0)
+
+#endif

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT */
+#include "cache.h"
+
+#include "kernel.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static int64_t round_up(int64_t n, int64_t step)
+{
+    return (n + step - 1) / step * step;
+}
+
+static size_t page_round(size_t bytes)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    return (bytes + page - 1) / page * page;
+}
+
+static void layer_free(struct wnw__kv_layer *l)
+{
+    if (l->k)
+        munmap(l->k, l->mapped_bytes);
+    if (l->v)
+        munmap(l->v, l->mapped_bytes);
+    free(l->pos);
+    free(l->off);
+    free(l->cap);
+    free(l->len);
+    *l = (struct wnw__kv_layer){.n_swa = l->n_swa};
+}
+
+static uint8_t *map_pages(size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+/* Empty storage with the given capacities. */
+static int layer_new(const struct wnw__cache *c, struct wnw__kv_layer *l, const int32_t *cap, int32_t n_swa)
+{
+    const size_t n = (size_t)c->n_head_kv;
+    *l = (struct wnw__kv_layer){.n_swa = n_swa};
+    l->off = calloc(n, sizeof *l->off);
+    l->cap = calloc(n, sizeof *l->cap);
+    l->len = calloc(n, sizeof *l->len);
+    if (!l->off || !l->cap || !l->len)
+        goto fail;
+    for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
+        l->off[ih] = l->n_rows;
+        l->cap[ih] = cap[ih];
+        l->n_rows += cap[ih];
+    }
+    if (l->n_rows == 0)
+        return WNW_OK;
+    l->mapped_bytes = page_round((size_t)l->n_rows * c->row_bytes);
+    l->pos = malloc((size_t)l->n_rows * sizeof *l->pos);
+    l->k = map_pages(l->mapped_bytes);
+    l->v = map_pages(l->mapped_bytes);
+    if (!l->pos || !l->k || !l->v)
+        goto fail;
+    return WNW_OK;
+
+fail:
+    layer_free(l);
+    return wnw__fail(WNW_E_NOMEM, "no memory for a cache layer of %lld entries", (long long)l->n_rows);
+}
+
+int wnw__cache_init(struct wnw__cache *c, int32_t n_layer, int32_t n_head_kv, int32_t d, wnw_kv_type type,
+                    int32_t growth, const int32_t *n_swa)
+{
+    *c = (struct wnw__cache){
+        .n_layer = n_layer, .n_head_kv = n_head_kv, .d = d, .type = type, .growth = growth};
+    c->row_bytes = wnw__row_bytes(type, d);
+    if (c->row_bytes == 0)
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "KV type %s needs a head size that is a multiple of 32, this model has %d",
+                         wnw_kv_type_name(type), (int)d);
+    c->layers = calloc((size_t)n_layer, sizeof *c->layers);
+    if (!c->layers)
+        return wnw__fail(WNW_E_NOMEM, "no memory for %d cache layers", (int)n_layer);
+    for (int32_t il = 0; il < n_layer; il++)
+        c->layers[il].n_swa = n_swa ? n_swa[il] : 0;
+    const int rc = wnw__cache_clear(c);
+    if (rc != WNW_OK)
+        wnw__cache_free(c);
+    return rc;
+}
+
+void wnw__cache_free(struct wnw__cache *c)
+{
+    for (int32_t il = 0; c->layers && il < c->n_layer; il++)
+        layer_free(&c->layers[il]);
+    free(c->layers);
+    *c = (struct wnw__cache){0};
+}
+
+int wnw__cache_clear(struct wnw__cache *c)
+{
+    int32_t *cap = calloc((size_t)c->n_head_kv, sizeof *cap);
+    int rc = cap ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for an empty cache");
+    for (int32_t il = 0; rc == WNW_OK && il < c->n_layer; il++) {
+        const int32_t n_swa = c->layers[il].n_swa;
+        layer_free(&c->layers[il]);
+        rc = layer_new(c, &c->layers[il], cap, n_swa);
+    }
+    free(cap);
+    return rc;
+}
+
+static void copy_rows(const struct wnw__cache *c, struct wnw__kv_layer *dst, int64_t to,
+                      const struct wnw__kv_layer *src, int64_t from, int64_t n)
+{
+    if (n <= 0)
+        return;
+    const size_t rb = c->row_bytes;
+    memcpy(dst->k + (size_t)to * rb, src->k + (size_t)from * rb, (size_t)n * rb);
+    memcpy(dst->v + (size_t)to * rb, src->v + (size_t)from * rb, (size_t)n * rb);
+    memcpy(dst->pos + to, src->pos + from, (size_t)n * sizeof *dst->pos);
+}
+
+int wnw__cache_reserve_layer(struct wnw__cache *c, int32_t il, int32_t n, bool exact)
+{
+    struct wnw__kv_layer *l = &c->layers[il];
+    bool enough = true;
+    for (int32_t ih = 0; ih < c->n_head_kv; ih++)
+        enough = enough && l->cap[ih] - l->len[ih] >= n;
+    if (enough)
+        return WNW_OK;
+
+    int32_t *cap = calloc((size_t)c->n_head_kv, sizeof *cap);
+    if (!cap)
+        return wnw__fail(WNW_E_NOMEM, "no memory to grow cache layer %d", (int)il);
+    for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
+        int64_t need = (int64_t)l->len[ih] + n;
+        if (!exact && need < (int64_t)l->cap[ih] + l->cap[ih] / 8)
+            need = (int64_t)l->cap[ih] + l->cap[ih] / 8;
+        cap[ih] = (int32_t)round_up(need, c->growth);
+    }
+    struct wnw__kv_layer grown;
+    const int rc = layer_new(c, &grown, cap, l->n_swa);
+    free(cap);
+    WNW_TRY(rc);
+    for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
+        grown.len[ih] = l->len[ih];
+        copy_rows(c, &grown, grown.off[ih], l, l->off[ih], l->len[ih]);
+    }
+    layer_free(l);
+    *l = grown;
+    return WNW_OK;
+}
+
+void wnw__cache_commit_layer(struct wnw__cache *c, int32_t il, int32_t first, int32_t n)
+{
+    struct wnw__kv_layer *l = &c->layers[il];
+    for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
+        int32_t *pos = l->pos + l->off[ih] + l->len[ih];
+        for (int32_t i = 0; i < n; i++)
+            pos[i] = first + i;
+        l->len[ih] += n;
+    }
+}
+
+/* Runs of neighbours are copied together: window methods keep long runs. */
+static void gather_head(const struct wnw__cache *c, struct wnw__kv_layer *dst, int64_t to,
+                        const struct wnw__kv_layer *src, int64_t from, const int32_t *keep, int32_t n_keep)
+{
+    for (int32_t i = 0; i < n_keep;) {
+        int32_t run = 1;
+        while (i + run < n_keep && keep[i + run] == keep[i] + run)
+            run++;
+        copy_rows(c, dst, to + i, src, from + keep[i], run);
+        i += run;
+    }
+}
+
+int wnw__cache_keep_layer(struct wnw__cache *c, int32_t il, const int32_t *const *keep, const int32_t *n_keep)
+{
+    struct wnw__kv_layer *l = &c->layers[il];
+    int32_t *cap = calloc((size_t)c->n_head_kv, sizeof *cap);
+    if (!cap)
+        return wnw__fail(WNW_E_NOMEM, "no memory to compact cache layer %d", (int)il);
+    for (int32_t ih = 0; ih < c->n_head_kv; ih++)
+        cap[ih] = (int32_t)round_up(n_keep[ih], c->growth);
+    struct wnw__kv_layer tight;
+    const int rc = layer_new(c, &tight, cap, l->n_swa);
+    free(cap);
+    WNW_TRY(rc);
+    for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
+        tight.len[ih] = n_keep[ih];
+        gather_head(c, &tight, tight.off[ih], l, l->off[ih], keep[ih], n_keep[ih]);
+    }
+    layer_free(l);
+    *l = tight;
+    return WNW_OK;
+}
+
+/* All heads of a sliding-window layer hold the same positions, because no policy touches such a layer. */
+static int trim_layer(struct wnw__cache *c, int32_t il, int32_t next)
+{
+    struct wnw__kv_layer *l = &c->layers[il];
+    const int32_t len = l->len[0];
+    int32_t first = 0;
+    while (first < len && next - l->pos[l->off[0] + first] >= l->n_swa)
+        first++;
+    if (first < c->growth)
+        return WNW_OK;
+    int32_t *index = malloc(((size_t)(len - first) + 1) * sizeof *index);
+    const int32_t **keep = calloc((size_t)c->n_head_kv, sizeof *keep);
+    int32_t *n_keep = calloc((size_t)c->n_head_kv, sizeof *n_keep);
+    int rc = WNW_E_NOMEM;
+    if (!index || !keep || !n_keep) {
+        wnw__fail(rc, "no memory to trim cache layer %d", (int)il);
+        goto done;
+    }
+    for (int32_t i = first; i < len; i++)
+        index[i - first] = i;
+    for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
+        keep[ih] = index;
+        n_keep[ih] = len - first;
+    }
+    rc = wnw__cache_keep_layer(c, il, keep, n_keep);
+done:
+    free(index);
+    free(keep);
+    free(n_keep);
+    return rc;
+}
+
+int wnw__cache_trim_swa(struct wnw__cache *c, int32_t next)
+{
+    for (int32_t il = 0; il < c->n_layer; il++) {
+        if (c->layers[il].n_swa > 0 && c->layers[il].n_rows > 0)
+            WNW_TRY(trim_layer(c, il, next));
+    }
+    return WNW_OK;
+}
+
+uint64_t wnw__cache_bytes(const struct wnw__cache *c)
+{
+    uint64_t bytes = 0;
+    for (int32_t il = 0; il < c->n_layer; il++)
+        bytes += 2 * (uint64_t)c->layers[il].mapped_bytes;
+    return bytes;
+}
+
+int64_t wnw__cache_entries(const struct wnw__cache *c)
+{
+    int64_t n = 0;
+    for (int32_t il = 0; il < c->n_layer; il++) {
+        for (int32_t ih = 0; ih < c->n_head_kv; ih++)
+            n += c->layers[il].len[ih];
+    }
+    return n;
+}
+
+uint64_t wnw__cache_bytes_for(const struct wnw__cache *c, int32_t n)
+{
+    uint64_t bytes = 0;
+    for (int32_t il = 0; il < c->n_layer; il++) {
+        const int32_t n_swa = c->layers[il].n_swa;
+        const int32_t n_held = n_swa > 0 && n_swa < n ? n_swa : n;
+        const int64_t rows = round_up(n_held, c->growth) * c->n_head_kv;
+        bytes += 2 * (uint64_t)page_round((size_t)rows * c->row_bytes);
+    }
+    return bytes;
+}
+
+int wnw__cache_check(const struct wnw__cache *c)
+{
+    for (int32_t il = 0; il < c->n_layer; il++) {
+        const struct wnw__kv_layer *l = &c->layers[il];
+        int64_t row = 0;
+        for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
+            if (l->off[ih] != row || l->len[ih] < 0 || l->len[ih] > l->cap[ih])
+                return wnw__fail(WNW_E_RANGE, "cache layer %d head %d: offset, length and capacity disagree",
+                                 (int)il, (int)ih);
+            row += l->cap[ih];
+            for (int32_t i = 1; i < l->len[ih]; i++) {
+                if (l->pos[l->off[ih] + i] <= l->pos[l->off[ih] + i - 1])
+                    return wnw__fail(WNW_E_RANGE,
+                                     "cache layer %d head %d: positions do not ascend at entry %d", (int)il,
+                                     (int)ih, (int)i);
+            }
+        }
+        if (row != l->n_rows || (size_t)row * c->row_bytes > l->mapped_bytes)
+            return wnw__fail(WNW_E_RANGE, "cache layer %d: heads do not fill the arena", (int)il);
+    }
+    return WNW_OK;
+}

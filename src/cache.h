@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The key-value cache: per layer one arena of keys, one of values and one of positions. Inside an arena the
+ * heads lie one after the other (head-major), each with its own length and capacity:
+ *
+ *     row off[ih] .. off[ih] + len[ih]   entries of KV head ih, ascending position
+ *     row off[ih] + len[ih] .. + cap[ih] room to grow
+ *
+ * A row is one key (or value) of d elements in the cache's type. Keys are stored after RoPE. Arenas are
+ * mapped pages of their own, so that giving one back returns its memory to the system at once. Belongs to one
+ * thread at a time.
+ */
+#ifndef WNW_CACHE_H
+#define WNW_CACHE_H
+
+#include "base/err.h"
+
+/* Capacity of a head grows in blocks: of this many entries, or of 256 for the ggml attention, which pads its
+ * key range to that (as llama.cpp does, so that both split the keys alike). */
+#define WNW_CACHE_GROWTH      32
+#define WNW_CACHE_GROWTH_GGML 256
+
+struct wnw__kv_layer {
+    uint8_t *k, *v;      /* arenas, mapped_bytes each; NULL while nothing is stored */
+    int32_t *pos;        /* [n_rows] original positions, parallel to the rows */
+    int64_t *off;        /* [n_head_kv] first row of each head */
+    int32_t *cap, *len;  /* [n_head_kv] rows reserved, rows in use */
+    int64_t n_rows;      /* sum of cap */
+    size_t mapped_bytes; /* of one arena: n_rows x row_bytes, rounded up to pages */
+    int32_t n_swa;       /* sliding window in tokens, 0 = global layer */
+};
+
+struct wnw__cache {
+    int32_t n_layer, n_head_kv, d;
+    wnw_kv_type type;
+    int32_t growth;   /* entries per growth block of one head */
+    size_t row_bytes; /* of one key or one value */
+    struct wnw__kv_layer *layers;
+};
+
+/* n_swa[n_layer]: window of each layer, 0 = global. */
+int wnw__cache_init(struct wnw__cache *c, int32_t n_layer, int32_t n_head_kv, int32_t d, wnw_kv_type type,
+                    int32_t growth, const int32_t *n_swa);
+void wnw__cache_free(struct wnw__cache *c);
+/* Drops all entries and returns the memory. */
+int wnw__cache_clear(struct wnw__cache *c);
+
+/* Makes room for n more entries in every head of layer il. exact: no slack beyond the growth block (prefill
+ * knows its length); otherwise capacity grows by an eighth, so that decoding copies rarely. Entries are
+ * untouched on failure. */
+int wnw__cache_reserve_layer(struct wnw__cache *c, int32_t il, int32_t n, bool exact);
+
+/* Takes n rows per head, written by the attention behind len, into account; their positions are first,
+ * first+1, ... */
+void wnw__cache_commit_layer(struct wnw__cache *c, int32_t il, int32_t first, int32_t n);
+
+/* Keeps the entries of layer il whose indices are keep[ih][0 .. n_keep[ih]-1] (ascending, within len) in
+ * tight new storage and frees the old. The old storage stays valid when E_NOMEM is returned. */
+int wnw__cache_keep_layer(struct wnw__cache *c, int32_t il, const int32_t *const *keep,
+                          const int32_t *n_keep);
+
+/* Sliding-window layers: drops entries that no token at position >= next can see. */
+int wnw__cache_trim_swa(struct wnw__cache *c, int32_t next);
+
+uint64_t wnw__cache_bytes(const struct wnw__cache *c);  /* mapped for keys and values */
+int64_t wnw__cache_entries(const struct wnw__cache *c); /* over all layers and heads */
+/* Bytes that an uncompressed cache of n tokens would map. */
+uint64_t wnw__cache_bytes_for(const struct wnw__cache *c, int32_t n);
+
+/* Every invariant: positions ascending, len <= cap, heads do not overlap. For tests and debug builds. */
+int wnw__cache_check(const struct wnw__cache *c);
+
+#endif

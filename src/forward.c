@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The transformer graph: one function per block, one graph per ubatch. The order of operations is
+ * llama.cpp's, so that with the ggml attention the logits are bit for bit its own.
+ *
+ * With our own attention the graph of a single token depends on nothing that changes while decoding (the
+ * cache is reached through userdata), so it is built and planned once.
+ */
+#include "session.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void wnw__graph_free(struct wnw__graph *g)
+{
+    wnw__attend_ggml_free(g->ggml);
+    if (g->alloc)
+        ggml_gallocr_free(g->alloc);
+    ggml_free(g->ctx);
+    free(g->work);
+    free(g->q_tail);
+    *g = (struct wnw__graph){0};
+}
+
+static struct ggml_tensor *rms_norm(struct ggml_context *ctx, const struct wnw__hparams *hp,
+                                    struct ggml_tensor *x, struct ggml_tensor *w)
+{
+    return ggml_mul(ctx, ggml_rms_norm(ctx, x, hp->rms_eps), w);
+}
+
+/* w x + b, as heads [d, n, n_tok]. */
+static struct ggml_tensor *project(struct ggml_context *ctx, struct ggml_tensor *w, struct ggml_tensor *b,
+                                   struct ggml_tensor *x, int64_t d)
+{
+    struct ggml_tensor *y = ggml_mul_mat(ctx, w, x);
+    if (b)
+        y = ggml_add(ctx, y, b);
+    return ggml_reshape_3d(ctx, y, d, y->ne[0] / d, y->ne[1]);
+}
+
+static struct ggml_tensor *rope(struct ggml_context *ctx, const wnw_session *s, int32_t il,
+                                struct ggml_tensor *x, struct ggml_tensor *pos)
+{
+    const struct wnw__hparams *hp = &s->m->hp;
+    const bool swa = wnw__layer_is_swa(hp, il) && hp->rope_freq_base_swa > 0.0f;
+    return ggml_rope_ext(ctx, x, pos, s->m->w.rope_freqs, hp->n_rot, s->m->arch->rope_type, hp->n_ctx_train,
+                         swa ? hp->rope_freq_base_swa : hp->rope_freq_base,
+                         swa ? hp->rope_freq_scale_swa : hp->rope_freq_scale, 0.0f, 1.0f, 32.0f, 1.0f);
+}
+
+/* Copies the newest queries out: the attention's input may be overwritten once it has been read. */
+static void tap_queries(struct wnw__graph *g, const wnw_session *s, int32_t il, struct ggml_tensor *q)
+{
+    const int64_t n = q->ne[2] < s->window.cap ? q->ne[2] : s->window.cap;
+    struct ggml_tensor *tail =
+        ggml_view_3d(g->ctx, q, q->ne[0], q->ne[1], n, q->nb[1], q->nb[2], (size_t)(q->ne[2] - n) * q->nb[2]);
+    g->q_tail[il] = ggml_cont(g->ctx, tail);
+    ggml_set_output(g->q_tail[il]);
+    ggml_build_forward_expand(g->gf, g->q_tail[il]);
+}
+
+/* x [n_embd, n_tok] -> attention output before the residual, [n_embd, n_tok]. */
+static struct ggml_tensor *attention(struct wnw__graph *g, wnw_session *s, int32_t il, struct ggml_tensor *x)
+{
+    struct ggml_context *ctx = g->ctx;
+    const struct wnw__hparams *hp = &s->m->hp;
+    const struct wnw__layer_weights *l = &s->m->layers[il];
+    struct ggml_tensor *q = project(ctx, l->wq, l->bq, x, hp->n_embd_head);
+    struct ggml_tensor *k = project(ctx, l->wk, l->bk, x, hp->n_embd_head);
+    struct ggml_tensor *v = project(ctx, l->wv, l->bv, x, hp->n_embd_head);
+    if (l->q_norm) {
+        q = rms_norm(ctx, hp, q, l->q_norm);
+        k = rms_norm(ctx, hp, k, l->k_norm);
+    }
+    q = rope(ctx, s, il, q, g->pos);
+    k = rope(ctx, s, il, k, g->pos);
+    if (hp->q_scale != 1.0f)
+        q = ggml_scale(ctx, q, hp->q_scale);
+    if (g->q_tail)
+        tap_queries(g, s, il, q);
+    struct ggml_tensor *out = g->ggml ? wnw__attend_ggml_build(g->ggml, ctx, g->gf, il, q, k, v)
+                                      : wnw__attend_own(ctx, &s->ops[il], q, k, v);
+    return ggml_mul_mat(ctx, l->wo, out);
+}
+
+static struct ggml_tensor *feed_forward(struct ggml_context *ctx, const struct wnw_model *m, int32_t il,
+                                        struct ggml_tensor *x)
+{
+    const struct wnw__layer_weights *l = &m->layers[il];
+    struct ggml_tensor *up = ggml_mul_mat(ctx, l->ffn_up, x);
+    struct ggml_tensor *gate = ggml_mul_mat(ctx, l->ffn_gate, x);
+    struct ggml_tensor *h =
+        m->arch->gelu ? ggml_geglu_split(ctx, gate, up) : ggml_swiglu_split(ctx, gate, up);
+    return ggml_mul_mat(ctx, l->ffn_down, h);
+}
+
+static struct ggml_tensor *transformer_layer(struct wnw__graph *g, wnw_session *s, int32_t il,
+                                             struct ggml_tensor *x)
+{
+    struct ggml_context *ctx = g->ctx;
+    const struct wnw__hparams *hp = &s->m->hp;
+    const struct wnw__layer_weights *l = &s->m->layers[il];
+    struct ggml_tensor *cur = attention(g, s, il, rms_norm(ctx, hp, x, l->attn_norm));
+    if (il == hp->n_layer - 1 && g->out_ids) {
+        /* Only these rows are asked for; the feed-forward of the others would be thrown away. */
+        cur = ggml_get_rows(ctx, cur, g->out_ids);
+        x = ggml_get_rows(ctx, x, g->out_ids);
+    }
+    if (l->attn_post_norm)
+        cur = rms_norm(ctx, hp, cur, l->attn_post_norm);
+    struct ggml_tensor *mid = ggml_add(ctx, cur, x);
+    cur = feed_forward(ctx, s->m, il, rms_norm(ctx, hp, mid, l->ffn_norm));
+    if (l->ffn_post_norm)
+        cur = rms_norm(ctx, hp, cur, l->ffn_post_norm);
+    return ggml_add(ctx, cur, mid);
+}
+
+static int build(struct wnw__graph *g, wnw_session *s, int32_t n, int32_t n_out)
+{
+    const struct wnw__hparams *hp = &s->m->hp;
+    const size_t max_nodes = (size_t)hp->n_layer * (64 + 12 * (size_t)hp->n_head_kv) + 64;
+    g->ctx = ggml_init((struct ggml_init_params){.mem_size = max_nodes * ggml_tensor_overhead() +
+                                                             ggml_graph_overhead_custom(max_nodes, false),
+                                                 .no_alloc = true});
+    if (!g->ctx)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a graph of %zu nodes", max_nodes);
+    g->gf = ggml_new_graph_custom(g->ctx, max_nodes, false);
+    g->tokens = ggml_new_tensor_1d(g->ctx, GGML_TYPE_I32, n);
+    g->pos = ggml_new_tensor_1d(g->ctx, GGML_TYPE_I32, n);
+    g->out_ids = n_out < n ? ggml_new_tensor_1d(g->ctx, GGML_TYPE_I32, n_out) : NULL;
+    ggml_set_input(g->tokens);
+    ggml_set_input(g->pos);
+    if (g->out_ids)
+        ggml_set_input(g->out_ids);
+    if (s->params.attn == WNW_ATTN_GGML)
+        WNW_TRY(wnw__attend_ggml_new(&g->ggml, s));
+    if (s->window.cap > 0 && g != &s->decode) {
+        g->q_tail = calloc((size_t)hp->n_layer, sizeof(struct ggml_tensor *));
+        if (!g->q_tail)
+            return wnw__fail(WNW_E_NOMEM, "no memory for %d layers", (int)hp->n_layer);
+    }
+    struct ggml_tensor *x = ggml_get_rows(g->ctx, s->m->w.tok_embd, g->tokens);
+    if (hp->embd_scale != 1.0f)
+        x = ggml_scale(g->ctx, x, hp->embd_scale);
+    for (int32_t il = 0; il < hp->n_layer; il++)
+        x = transformer_layer(g, s, il, x);
+    x = rms_norm(g->ctx, hp, x, s->m->w.output_norm);
+    g->logits = ggml_mul_mat(g->ctx, s->m->w.output, x);
+    ggml_set_output(g->logits);
+    ggml_build_forward_expand(g->gf, g->logits);
+    return WNW_OK;
+}
+
+/* Gives the graph memory. Buffers of an earlier graph are reused where they are large enough. */
+static int allocate(struct wnw__graph *g, int32_t n_threads)
+{
+    if (!g->alloc)
+        g->alloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
+    if (!g->alloc || !ggml_gallocr_alloc_graph(g->alloc, g->gf))
+        return wnw__fail(WNW_E_NOMEM, "no memory for the activations of a graph");
+    g->plan = ggml_graph_plan(g->gf, n_threads, NULL);
+    if (g->plan.work_size > g->work_size) {
+        free(g->work);
+        g->work = malloc(g->plan.work_size);
+        g->work_size = g->work ? g->plan.work_size : 0;
+        if (!g->work)
+            return wnw__fail(WNW_E_NOMEM, "no memory for %zu bytes of work space", g->plan.work_size);
+    }
+    g->plan.work_data = g->work;
+    return WNW_OK;
+}
+
+/* Forgets the graph but keeps its memory for the next one. */
+static void clear_graph(struct wnw__graph *g)
+{
+    wnw__attend_ggml_free(g->ggml);
+    ggml_free(g->ctx);
+    free(g->q_tail);
+    *g = (struct wnw__graph){.alloc = g->alloc, .work = g->work, .work_size = g->work_size};
+}
+
+static int prepare(wnw_session *s, struct wnw__graph *g, int32_t n, int32_t n_out)
+{
+    if (g == &s->decode && g->ctx && s->params.attn == WNW_ATTN_OWN)
+        return WNW_OK; /* lengths are read when it runs */
+    clear_graph(g);
+    int rc = build(g, s, n, n_out);
+    if (rc == WNW_OK)
+        rc = allocate(g, s->params.n_threads);
+    if (rc != WNW_OK)
+        clear_graph(g);
+    return rc;
+}
+
+static int set_inputs(wnw_session *s, struct wnw__graph *g, const int32_t *tokens, int32_t n)
+{
+    ggml_backend_tensor_set(g->tokens, tokens, 0, (size_t)n * sizeof *tokens);
+    int32_t *pos = malloc((size_t)n * sizeof *pos);
+    if (!pos)
+        return wnw__fail(WNW_E_NOMEM, "no memory for %d positions", (int)n);
+    for (int32_t i = 0; i < n; i++)
+        pos[i] = s->n_past + i;
+    ggml_backend_tensor_set(g->pos, pos, 0, (size_t)n * sizeof *pos);
+    free(pos);
+    if (g->out_ids) {
+        const int32_t last = n - 1;
+        ggml_backend_tensor_set(g->out_ids, &last, 0, sizeof last);
+    }
+    for (int32_t il = 0; il < s->m->hp.n_layer; il++)
+        s->ops[il].n_past = s->n_past;
+    return g->ggml ? wnw__attend_ggml_fill(g->ggml) : WNW_OK;
+}
+
+/* Moves the newest queries of the ubatch into the window. */
+static void keep_queries(wnw_session *s, const struct wnw__graph *g, int32_t n)
+{
+    struct wnw__window *w = &s->window;
+    const size_t row = (size_t)s->m->hp.n_head * (size_t)s->m->hp.n_embd_head;
+    const int32_t fresh = n < w->cap ? n : w->cap;
+    for (int32_t il = 0; il < s->m->hp.n_layer; il++) {
+        float *q = w->q + (size_t)il * (size_t)w->cap * row;
+        memmove(q, q + (size_t)fresh * row, (size_t)(w->cap - fresh) * row * sizeof *q);
+        ggml_backend_tensor_get(g->q_tail[il], q + (size_t)(w->cap - fresh) * row, 0,
+                                (size_t)fresh * row * sizeof *q);
+    }
+    w->n = w->n + fresh < w->cap ? w->n + fresh : w->cap;
+    w->end = s->n_past + n;
+}
+
+static int32_t longest_head(const struct wnw__cache *c)
+{
+    int32_t n = 0;
+    for (int32_t il = 0; il < c->n_layer; il++) {
+        for (int32_t ih = 0; ih < c->n_head_kv; ih++)
+            n = c->layers[il].len[ih] > n ? c->layers[il].len[ih] : n;
+    }
+    return n;
+}
+
+static int deliver_logits(wnw_session *s, const struct wnw__graph *g, int32_t n, int32_t first,
+                          wnw_logits_fn on_logits, void *user)
+{
+    const size_t row = (size_t)s->m->hp.n_vocab * sizeof(float);
+    for (int32_t i = 0; on_logits && i < n; i++) {
+        ggml_backend_tensor_get(g->logits, s->logits, (size_t)i * row, row);
+        if (!on_logits(first + i, s->logits, user))
+            return wnw__fail(WNW_E_CANCELLED, "cancelled at token %d", (int)(first + i));
+    }
+    if (!on_logits)
+        ggml_backend_tensor_get(g->logits, s->logits, 0, row);
+    s->has_logits = true;
+    return WNW_OK;
+}
+
+int wnw__forward(wnw_session *s, const int32_t *tokens, int32_t n, int32_t first, bool decode,
+                 wnw_logits_fn on_logits, void *user)
+{
+    struct wnw__graph *g = decode ? &s->decode : &s->prefill;
+    const int32_t n_layer = s->m->hp.n_layer;
+    for (int32_t il = 0; il < n_layer; il++)
+        WNW_TRY(wnw__cache_reserve_layer(&s->cache, il, n, !decode));
+    WNW_TRY(wnw__attend_shared_reserve(s->shared, longest_head(&s->cache) + n));
+    WNW_TRY(prepare(s, g, n, on_logits ? n : 1));
+    WNW_TRY(set_inputs(s, g, tokens, n));
+    if (ggml_graph_compute(g->gf, &g->plan) != GGML_STATUS_SUCCESS)
+        return wnw__fail(WNW_E_BACKEND, "ggml could not compute the graph of %d tokens", (int)n);
+    for (int32_t il = 0; il < n_layer; il++)
+        wnw__cache_commit_layer(&s->cache, il, s->n_past, n);
+    if (g->q_tail)
+        keep_queries(s, g, n);
+    s->n_past += n;
+    WNW_TRY(wnw__cache_trim_swa(&s->cache, s->n_past));
+    return deliver_logits(s, g, n, first, on_logits, user);
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a part of a policy is. One part = one file = one const descriptor here, and one line in methods.c.
+ *
+ *   scorer        observation of one layer      -> score[n_head_kv][n]     src/score/
+ *   layer budget  one count for the whole model -> one count per layer     src/budget/
+ *   head budget   count of a layer, its scores  -> one count per KV head   src/budget/
+ *   selector      scores and count of one head  -> kept entries            src/select/
+ *
+ * Parts are pure: same input, same output; no allocation, no state, no ggml. Entries are indices into a
+ * head's list of cached entries, which is in ascending position. Only the driver (compress.c) knows the order
+ * of the steps.
+ */
+#ifndef WNW_METHOD_H
+#define WNW_METHOD_H
+
+#include "base/err.h"
+
+/* Consecutive blocks of `lag` entries behind `sink` protected ones. */
+struct wnw__blocks {
+    int32_t sink, lag;
+};
+
+/* How a real-valued count becomes whole. */
+enum wnw__rounding {
+    WNW_ROUND_EXACT, /* floor(x + 1e-6): 1000 * (1 - 0.9) is 100 */
+    WNW_ROUND_TRUNC, /* floor(x), as kvpress does: 1000 * (1 - 0.9) is 99 */
+};
+int32_t wnw__round_count(double x, enum wnw__rounding rounding);
+
+/* ---- Scorer: the public descriptor, and what only our own scorers can say --------------------------------
+ */
+
+struct wnw__scorer {
+    wnw_scorer pub;
+    const char *layout; /* of its plans when every head gets the same count */
+    /* Contradictions between options that single ranges cannot express. NULL = none. */
+    int (*check)(const void *opts);
+    /* Blocks the scores belong to. NULL = scores of all entries can be compared. */
+    void (*blocks)(const void *opts, struct wnw__blocks *out);
+    /* Changes opts so that what is protected of n entries fits into n_keep; false if it cannot. NULL = the
+     * driver's rule (wnw__protected_shrink) is enough. */
+    bool (*shrink)(void *opts, int32_t n, int32_t n_keep);
+};
+
+/* ---- Layer budget -----------------------------------------------------------------------------------------
+ */
+
+struct wnw__layer_problem {
+    int32_t n_layer;     /* layers that take part */
+    int32_t n;           /* entries of the longest head */
+    int32_t n_protected; /* of which this many are kept whatever their score */
+    int32_t budget;      /* average to reach; n_protected <= budget < n */
+    double mean;         /* the same before rounding */
+};
+
+/* The options struct of every layer budget begins with this. */
+struct wnw__layer_opts {
+    int32_t rounding; /* enum wnw__rounding, for every count of the policy */
+};
+#define WNW_OPTION_ROUNDING                                                                                 \
+    {                                                                                                       \
+        .name = "rounding", .help = "exact: floor(x + 1e-6); trunc: bare truncation, as kvpress does",      \
+        .type = WNW_OPT_ENUM, .offset = offsetof(struct wnw__layer_opts, rounding), .def = WNW_ROUND_EXACT, \
+        .choices = wnw__rounding_choices                                                                    \
+    }
+extern const char *const wnw__rounding_choices[];
+
+struct wnw__layer_budget {
+    const char *name, *about, *paper;
+    const wnw_option *options;
+    size_t options_size;
+    bool ragged; /* layers differ in length */
+    /* n_keep[n_layer]: average entries per head of each layer. */
+    void (*allocate)(const void *opts, const struct wnw__layer_problem *p, int32_t *n_keep);
+};
+
+/* ---- Head budget ------------------------------------------------------------------------------------------
+ */
+
+struct wnw__head_problem {
+    int32_t n_head_kv;
+    int32_t n;                 /* entries per row of score, padding included */
+    const int32_t *n_entry;    /* [n_head_kv] */
+    const float *score;        /* [n_head_kv][n] */
+    const wnw_protected *prot; /* [n_head_kv], never more than budget or n_entry */
+    int32_t budget;            /* average over the heads */
+    enum wnw__rounding rounding;
+};
+
+struct wnw__head_budget {
+    const char *name, *about, *paper;
+    const wnw_option *options;
+    size_t options_size;
+    bool ragged; /* heads differ in length */
+    /* n_keep[n_head_kv], protected entries <= n_keep <= n_entry; scratch[n_head_kv * n]. */
+    void (*allocate)(const void *opts, const struct wnw__head_problem *p, int32_t *n_keep, float *scratch);
+};
+
+/* ---- Selector ---------------------------------------------------------------------------------------------
+ */
+
+struct wnw__select_problem {
+    const float *score;        /* [n] of one head */
+    int32_t n, n_keep;         /* 0 <= n_keep <= n */
+    wnw_protected prot;        /* n_first + n_last <= n_keep */
+    struct wnw__blocks blocks; /* of the scorer; lag 0 = none */
+};
+
+struct wnw__selector {
+    const char *name, *about, *paper;
+    const wnw_option *options;
+    size_t options_size;
+    bool by_block; /* works on a scorer's blocks, with the same count in every head and layer */
+    /* Entries to keep of n where no size is given. NULL = the selector has no size of its own. */
+    int32_t (*own_size)(const void *opts, const struct wnw__blocks *blocks, int32_t n,
+                        enum wnw__rounding rounding);
+    /* Writes kept entries, ascending, to keep[n_keep]; returns how many, at most n_keep. */
+    int32_t (*select)(const void *opts, const struct wnw__select_problem *p, int32_t *keep);
+};
+
+/* ---- Presets: rows of data --------------------------------------------------------------------------------
+ */
+
+struct wnw__preset {
+    const char *name, *about, *paper;
+    const char *recipe; /* canonical; its first name is a scorer */
+    bool parity;        /* reproduces another program's or paper's setting */
+};
+
+/* ---- The lists
+ * ---------------------------------------------------------------------------------------------
+ */
+
+/* A part of any kind, seen through what all kinds have in common. */
+struct wnw__part {
+    wnw_part_kind kind;
+    const char *name, *about, *paper;
+    const wnw_option *options;
+    size_t options_size;
+    const wnw_scorer *scorer;      /* scorers only */
+    const struct wnw__scorer *own; /* our scorers only */
+    const struct wnw__layer_budget *layer;
+    const struct wnw__head_budget *head;
+    const struct wnw__selector *selector;
+};
+
+/* Part i of all kinds in a fixed order; false past the end. */
+bool wnw__part_get(int32_t i, struct wnw__part *out);
+/* By name; false if there is none. */
+bool wnw__part_find(struct wnw__part *out, const char *name, size_t len);
+/* A scorer from outside as a part. */
+struct wnw__part wnw__part_of_scorer(const wnw_scorer *scorer);
+const char *wnw__part_kind_name(wnw_part_kind kind);
+/* Preset i; NULL past the end. */
+const struct wnw__preset *wnw__preset_get(int32_t i);
+const struct wnw__preset *wnw__preset_find(const char *name, size_t len);
+
+/* ---- Shared arithmetic of budgets (src/budget/count.c)
+ * ----------------------------------------------------- */
+
+/* Limits protected entries to the n that exist: the last ones go before the first ones. */
+wnw_protected wnw__protected_clamp(wnw_protected p, int32_t n);
+/* Makes protected entries fit into n_keep and leaves room for chosen ones: the window shrinks to
+ * min(n_keep - 1, max(8, n_keep / 4)), then the sinks to what is left. Unchanged if they fit. */
+wnw_protected wnw__protected_shrink(wnw_protected p, int32_t n_keep);
+
+#endif

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Observations: what policies see of a layer, computed in float32 from the cache and from the queries that
+ * the forward pass kept. One layer at a time; buffers are reused for the next.
+ */
+#include "base/parallel.h"
+#include "compress.h"
+#include "kernel.h"
+#include "session.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEY_BLOCK = 256 }; /* keys converted at a time: 256 x d floats stay in the second-level cache */
+
+struct wnw__observer {
+    const wnw_session *s;
+    struct wnw__plan_source source;
+    int32_t il;           /* layer that the buffers belong to */
+    int32_t n, n_window;  /* of this layer */
+    int32_t *n_entry;     /* [n_head_kv] */
+    int32_t *pos;         /* [n_head_kv][n] */
+    float *attn;          /* [n_head][n_window][n] */
+    float *queries;       /* [n_head][n_window][d] */
+    float *blocks;        /* [n_head_kv][KEY_BLOCK][d] */
+    float *keys, *values; /* [n][d] of one head */
+    size_t cap_pos, cap_attn, cap_queries, cap_blocks, cap_keys, cap_values; /* elements */
+};
+
+static int grow(void *buffer, size_t *cap, size_t n, size_t size)
+{
+    void **p = buffer;
+    if (n <= *cap)
+        return WNW_OK;
+    free(*p);
+    *p = malloc(n * size);
+    *cap = *p ? n : 0;
+    return *p ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for %zu bytes of observations", n * size);
+}
+
+static void read_rows(const struct wnw__cache *c, const uint8_t *arena, int64_t row, int32_t n, float *dst)
+{
+    wnw__rows_to_f32(c->type, arena + (size_t)row * c->row_bytes, n, c->d, dst);
+}
+
+static void head_rows(const wnw_observation *obs, int32_t ih, bool keys, float *dst)
+{
+    const struct wnw__observer *ob = obs->source;
+    const struct wnw__kv_layer *l = &ob->s->cache.layers[ob->il];
+    const int32_t n = ob->n_entry[ih];
+    const size_t d = (size_t)obs->n_embd_head;
+    read_rows(&ob->s->cache, keys ? l->k : l->v, l->off[ih], n, dst);
+    memset(dst + (size_t)n * d, 0, (size_t)(ob->n - n) * d * sizeof *dst);
+}
+
+static const float *observe_keys(const wnw_observation *obs, int32_t ih)
+{
+    struct wnw__observer *ob = obs->source;
+    head_rows(obs, ih, true, ob->keys);
+    return ob->keys;
+}
+
+static const float *observe_values(const wnw_observation *obs, int32_t ih)
+{
+    struct wnw__observer *ob = obs->source;
+    head_rows(obs, ih, false, ob->values);
+    return ob->values;
+}
+
+/* Window queries of the layer as [n_head][n_window][d]; they were kept as [cap][n_head][d]. */
+static void gather_queries(struct wnw__observer *ob)
+{
+    const wnw_session *s = ob->s;
+    const size_t n_head = (size_t)s->m->hp.n_head, d = (size_t)s->m->hp.n_embd_head,
+                 cap = (size_t)s->window.cap;
+    const size_t n_window = (size_t)ob->n_window;
+    const float *q = s->window.q + ((size_t)ob->il * cap + cap - n_window) * n_head * d;
+    for (size_t h = 0; h < n_head; h++) {
+        for (size_t w = 0; w < n_window; w++)
+            memcpy(ob->queries + (h * n_window + w) * d, q + (w * n_head + h) * d, d * sizeof *q);
+    }
+}
+
+/* Attention of the window's queries for KV head ih: scores block by block, then one softmax per query. */
+static void attend_window(int32_t ih, void *user)
+{
+    struct wnw__observer *ob = user;
+    const wnw_session *s = ob->s;
+    const struct wnw__cache *c = &s->cache;
+    const struct wnw__kv_layer *l = &c->layers[ob->il];
+    const int32_t group = s->m->hp.n_head / c->n_head_kv, n_rows = group * ob->n_window,
+                  n_entry = ob->n_entry[ih];
+    const size_t first = (size_t)ih * (size_t)n_rows;
+    const float *q = ob->queries + first * (size_t)c->d;
+    float *out = ob->attn + first * (size_t)ob->n;
+    float *block = ob->blocks + (size_t)ih * KEY_BLOCK * (size_t)c->d;
+    for (int32_t at = 0; at < n_entry; at += KEY_BLOCK) {
+        const int32_t n = n_entry - at < KEY_BLOCK ? n_entry - at : KEY_BLOCK;
+        read_rows(c, l->k, l->off[ih] + at, n, block);
+        wnw__mul_nt(q, n_rows, block, n, c->d, s->ops[ob->il].scale, out + at, ob->n);
+    }
+    const int32_t *pos = ob->pos + (size_t)ih * (size_t)ob->n;
+    for (int32_t r = 0; r < n_rows; r++) {
+        float *row = out + (size_t)r * (size_t)ob->n;
+        const int32_t query = s->window.end - ob->n_window + r % ob->n_window;
+        for (int32_t i = n_entry - 1; i >= 0 && pos[i] > query; i--)
+            row[i] = -INFINITY;
+        wnw__softmax(row, n_entry);
+        memset(row + n_entry, 0, (size_t)(ob->n - n_entry) * sizeof *row);
+    }
+}
+
+static int observe_window(struct wnw__observer *ob, int32_t window)
+{
+    const wnw_session *s = ob->s;
+    if (s->window.cap < window)
+        return wnw__fail(WNW_E_NOT_OBSERVED,
+                         "the policy wants the last %d queries, the session was told to keep %d", (int)window,
+                         (int)s->window.cap);
+    if (s->window.n == 0 || s->window.end != s->n_past)
+        return wnw__fail(WNW_E_NOT_OBSERVED,
+                         "no queries were kept of the last tokens: compress right after prefill");
+    ob->n_window = s->window.n < window ? s->window.n : window;
+    const size_t n_rows = (size_t)s->m->hp.n_head * (size_t)ob->n_window, d = (size_t)s->cache.d;
+    WNW_TRY(grow(&ob->attn, &ob->cap_attn, n_rows * (size_t)ob->n, sizeof(float)));
+    WNW_TRY(grow(&ob->queries, &ob->cap_queries, n_rows * d, sizeof(float)));
+    WNW_TRY(grow(&ob->blocks, &ob->cap_blocks, (size_t)s->cache.n_head_kv * KEY_BLOCK * d, sizeof(float)));
+    gather_queries(ob);
+    wnw__parallel(s->params.n_threads, s->cache.n_head_kv, attend_window, ob);
+    return WNW_OK;
+}
+
+static int list_entries(struct wnw__observer *ob)
+{
+    const struct wnw__cache *c = &ob->s->cache;
+    const struct wnw__kv_layer *l = &c->layers[ob->il];
+    ob->n = 0;
+    for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
+        ob->n_entry[ih] = l->len[ih];
+        ob->n = l->len[ih] > ob->n ? l->len[ih] : ob->n;
+    }
+    WNW_TRY(grow(&ob->pos, &ob->cap_pos, (size_t)c->n_head_kv * (size_t)ob->n, sizeof *ob->pos));
+    for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
+        int32_t *pos = ob->pos + (size_t)ih * (size_t)ob->n;
+        if (l->len[ih] > 0)
+            memcpy(pos, l->pos + l->off[ih], (size_t)l->len[ih] * sizeof *pos);
+        for (int32_t i = l->len[ih]; i < ob->n; i++)
+            pos[i] = -1;
+    }
+    return WNW_OK;
+}
+
+static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_needs *needs,
+                   wnw_observation *obs)
+{
+    struct wnw__observer *ob = src->user;
+    const struct wnw__cache *c = &ob->s->cache;
+    ob->il = il;
+    ob->n_window = 0;
+    WNW_TRY(list_entries(ob));
+    const size_t n_row = (size_t)ob->n * (size_t)c->d;
+    if (needs->flags & WNW_NEED_WINDOW_ATTN)
+        WNW_TRY(observe_window(ob, needs->window));
+    if (needs->flags & WNW_NEED_KEYS)
+        WNW_TRY(grow(&ob->keys, &ob->cap_keys, n_row, sizeof(float)));
+    if (needs->flags & WNW_NEED_VALUES)
+        WNW_TRY(grow(&ob->values, &ob->cap_values, n_row, sizeof(float)));
+    *obs = (wnw_observation){
+        .il = il,
+        .n_layer = c->n_layer,
+        .n_head = ob->s->m->hp.n_head,
+        .n_head_kv = c->n_head_kv,
+        .n_embd_head = c->d,
+        .n = ob->n,
+        .n_past = ob->s->n_past,
+        .n_entry = ob->n_entry,
+        .pos = ob->pos,
+        .n_window = ob->n_window,
+        .window_attn = needs->flags & WNW_NEED_WINDOW_ATTN ? ob->attn : NULL,
+        .keys = needs->flags & WNW_NEED_KEYS ? observe_keys : NULL,
+        .values = needs->flags & WNW_NEED_VALUES ? observe_values : NULL,
+        .source = ob,
+    };
+    return WNW_OK;
+}
+
+static bool is_skipped(const struct wnw__plan_source *src, int32_t il)
+{
+    const struct wnw__observer *ob = src->user;
+    return wnw__layer_is_swa(&ob->s->m->hp, il);
+}
+
+static int32_t n_entry(const struct wnw__plan_source *src, int32_t il, int32_t ih)
+{
+    const struct wnw__observer *ob = src->user;
+    return wnw_cache_n(ob->s, il, ih);
+}
+
+static const int32_t *positions(const struct wnw__plan_source *src, int32_t il, int32_t ih)
+{
+    const struct wnw__observer *ob = src->user;
+    return wnw_cache_positions(ob->s, il, ih);
+}
+
+int wnw__observer_new(struct wnw__observer **out, const wnw_session *s)
+{
+    struct wnw__observer *ob = calloc(1, sizeof *ob);
+    *out = NULL;
+    if (ob)
+        ob->n_entry = calloc((size_t)s->cache.n_head_kv, sizeof *ob->n_entry);
+    if (!ob || !ob->n_entry) {
+        wnw__observer_free(ob);
+        return wnw__fail(WNW_E_NOMEM, "no memory for observations");
+    }
+    ob->s = s;
+    ob->source = (struct wnw__plan_source){
+        .n_layer = s->cache.n_layer,
+        .n_head = s->m->hp.n_head,
+        .n_head_kv = s->cache.n_head_kv,
+        .n_embd_head = s->cache.d,
+        .n_past = s->n_past,
+        .entry_bytes = 2 * s->cache.row_bytes,
+        .user = ob,
+        .is_skipped = is_skipped,
+        .n_entry = n_entry,
+        .positions = positions,
+        .observe = observe,
+    };
+    *out = ob;
+    return WNW_OK;
+}
+
+void wnw__observer_free(struct wnw__observer *ob)
+{
+    if (!ob)
+        return;
+    free(ob->n_entry);
+    free(ob->pos);
+    free(ob->attn);
+    free(ob->queries);
+    free(ob->blocks);
+    free(ob->keys);
+    free(ob->values);
+    free(ob);
+}
+
+const struct wnw__plan_source *wnw__observer_source(struct wnw__observer *ob)
+{
+    return &ob->source;
+}

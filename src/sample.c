@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/* Picking the next token: libllama's samplers behind our plain-array interface. */
+#include "base/err.h"
+
+#include <llama.h>
+#include <math.h>
+#include <stdlib.h>
+
+struct wnw_sampler {
+    struct llama_sampler *chain;
+    llama_token_data *data; /* [cap] */
+    int32_t cap;
+};
+
+wnw_sampler_params wnw_sampler_default_params(void)
+{
+    return (wnw_sampler_params){.temp = 0.0f, .top_k = 40, .top_p = 0.95f, .seed = 42};
+}
+
+int wnw_sampler_new(wnw_sampler **out, const wnw_sampler_params *params)
+{
+    *out = NULL;
+    const wnw_sampler_params p = params ? *params : wnw_sampler_default_params();
+    if (!(p.temp >= 0.0f) || !isfinite(p.temp) || p.top_k < 0 || !(p.top_p > 0.0f && p.top_p <= 1.0f))
+        return wnw__fail(WNW_E_RANGE, "sampling needs temp >= 0, top_k >= 0 and 0 < top_p <= 1");
+    struct wnw_sampler *sp = calloc(1, sizeof *sp);
+    if (sp)
+        sp->chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
+    if (!sp || !sp->chain) {
+        wnw_sampler_free(sp);
+        return wnw__fail(WNW_E_NOMEM, "no memory for a sampler");
+    }
+    if (p.temp > 0.0f) {
+        if (p.top_k > 0)
+            llama_sampler_chain_add(sp->chain, llama_sampler_init_top_k(p.top_k));
+        if (p.top_p < 1.0f)
+            llama_sampler_chain_add(sp->chain, llama_sampler_init_top_p(p.top_p, 1));
+        llama_sampler_chain_add(sp->chain, llama_sampler_init_temp(p.temp));
+        llama_sampler_chain_add(sp->chain, llama_sampler_init_dist(p.seed));
+    } else {
+        llama_sampler_chain_add(sp->chain, llama_sampler_init_greedy());
+    }
+    *out = sp;
+    return WNW_OK;
+}
+
+void wnw_sampler_free(wnw_sampler *sp)
+{
+    if (!sp)
+        return;
+    if (sp->chain)
+        llama_sampler_free(sp->chain);
+    free(sp->data);
+    free(sp);
+}
+
+static int32_t argmax(const float *logits, int32_t n)
+{
+    int32_t best = 0;
+    for (int32_t i = 1; i < n; i++)
+        best = logits[i] > logits[best] ? i : best;
+    return best;
+}
+
+int32_t wnw_sampler_pick(wnw_sampler *sp, const float *logits, int32_t n_vocab)
+{
+    if (sp->cap < n_vocab) {
+        llama_token_data *more = realloc(sp->data, (size_t)n_vocab * sizeof *more);
+        if (!more)
+            return argmax(logits, n_vocab); /* the best token is a valid answer without memory */
+        sp->data = more;
+        sp->cap = n_vocab;
+    }
+    for (int32_t i = 0; i < n_vocab; i++)
+        sp->data[i] = (llama_token_data){.id = i, .logit = logits[i], .p = 0.0f};
+    llama_token_data_array all = {.data = sp->data, .size = (size_t)n_vocab, .selected = -1, .sorted = false};
+    llama_sampler_apply(sp->chain, &all);
+    const int32_t token = all.selected >= 0 ? all.data[all.selected].id : argmax(logits, n_vocab);
+    llama_sampler_accept(sp->chain, token);
+    return token;
+}

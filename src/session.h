@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/* One timeline: cache, graphs, logits and the queries that policies want to see. Belongs to one thread at a
+ * time. */
+#ifndef WNW_SESSION_H
+#define WNW_SESSION_H
+
+#include "attend.h"
+#include "cache.h"
+#include "model.h"
+
+#include <ggml-alloc.h>
+#include <ggml-cpu.h>
+
+/* The last `cap` queries of every layer, after RoPE: q[n_layer][cap][n_head][d], the newest `n` rows at the
+ * end. They belong to positions end - n .. end - 1. */
+struct wnw__window {
+    float *q;
+    int32_t cap, n, end;
+};
+
+/* A built graph with its memory. */
+struct wnw__graph {
+    struct ggml_context *ctx;
+    struct ggml_cgraph *gf;
+    ggml_gallocr_t alloc;
+    struct ggml_cplan plan;
+    uint8_t *work;
+    size_t work_size;
+    struct ggml_tensor *tokens, *pos, *out_ids, *logits;
+    struct ggml_tensor **q_tail;   /* [n_layer], newest queries of the ubatch, or NULL */
+    struct wnw__attend_ggml *ggml; /* inputs of the ggml attention, or NULL */
+};
+
+struct wnw_session {
+    const struct wnw_model *m;
+    wnw_session_params params; /* no zeros left */
+    struct wnw__cache cache;
+    struct wnw__attend_shared *shared;
+    struct wnw__attend_op *ops; /* [n_layer] */
+    struct wnw__graph prefill, decode;
+    struct wnw__window window;
+    int32_t n_past;
+    float *logits; /* [n_vocab] */
+    bool has_logits;
+    /* Test oracle, see wnw__session_mask: [n_layer * n_head_kv][hidden_n], 1 = invisible. */
+    uint8_t **hidden;
+    int32_t hidden_n;
+};
+
+/* Instead of compacting: hides every entry that the plan drops from all later passes. The full cache stays.
+ * Needs the ggml attention. The oracle that compaction is tested against. */
+int wnw__session_mask(wnw_session *s, const wnw_plan *plan);
+
+/* forward.c: reads n tokens (at most n_ubatch) at the next positions and takes them into the cache. Logits
+ * of the last token go to s->logits, or with on_logits those of every token, numbered from `first`, to it.
+ * decode: one token, through the graph that is kept; its query is not observed. */
+int wnw__forward(wnw_session *s, const int32_t *tokens, int32_t n, int32_t first, bool decode,
+                 wnw_logits_fn on_logits, void *user);
+void wnw__graph_free(struct wnw__graph *g);
+
+/* attend_ggml.c */
+struct wnw__attend_ggml;
+int wnw__attend_ggml_new(struct wnw__attend_ggml **out, const wnw_session *s);
+void wnw__attend_ggml_free(struct wnw__attend_ggml *ag);
+/* Attention of layer il with standard operations; stores k and v first. */
+struct ggml_tensor *wnw__attend_ggml_build(struct wnw__attend_ggml *ag, struct ggml_context *ctx,
+                                           struct ggml_cgraph *gf, int32_t il, struct ggml_tensor *q,
+                                           struct ggml_tensor *k, struct ggml_tensor *v);
+/* Fills masks and row indices after the graph got its memory. */
+int wnw__attend_ggml_fill(struct wnw__attend_ggml *ag);
+
+/* observe.c */
+struct wnw__observer;
+struct wnw__plan_source;
+int wnw__observer_new(struct wnw__observer **out, const wnw_session *s);
+void wnw__observer_free(struct wnw__observer *ob);
+/* A source of observations of the session's present cache. Borrowed from the observer. */
+const struct wnw__plan_source *wnw__observer_source(struct wnw__observer *ob);
+
+#endif
