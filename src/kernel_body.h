@@ -3,7 +3,8 @@
  * The kernels of kernel_impl.h for one instruction set, written with the compiler's vector types. No include
  * guard: every kernel_<isa>.c includes it once, after defining
  *   VW, VF, VU           lanes, float vector, uint32 vector
- *   MR, VEC_NAME         query rows per register block, name of the table
+ *   MR, DOT_ROWS         query rows per register block in products over a tile, over stored rows
+ *   VEC_NAME             name of the table
  *   v_load v_store v_set1 v_fma v_max v_hmax v_hsum
  *   v_hsum4(out, a, b, c, d)   sums of four vectors
  *   v_load_f16 v_load_i8       VW values -> floats
@@ -108,80 +109,128 @@ static void transpose(const float *src, int32_t d, float *dst)
 
 /* ---- Products ---- */
 
-/* out[r][j] = scale * a[r] . b[j] for mr rows of a and 4 rows of b */
-INLINE void dot_block(const int mr, const float *a, const float *b, int32_t d, float scale, float *out,
-                      int64_t ld)
+/* Values c .. c+VW-1 of a stored row. With `type` known at compile time only one case is left. */
+INLINE VF load_row(const wnw_kv_type type, const uint8_t *row, int32_t c)
 {
-    VF acc[4][4];
+    uint16_t scale;
+    switch (type) {
+    case WNW_KV_F16:
+        return v_load_f16((const uint16_t *)(const void *)row + c);
+    case WNW_KV_Q8_0:
+        row += (size_t)(c / 32) * 34;
+        memcpy(&scale, row, sizeof scale);
+        return v_set1(f16_to_f32(scale)) * v_load_i8(row + 2 + c % 32);
+    case WNW_KV_Q4_0:
+        row += (size_t)(c / 32) * 18;
+        memcpy(&scale, row, sizeof scale);
+        return v_set1(f16_to_f32(scale)) * v_load_nibbles(row + 2 + c % 16, c % 32 / 16 * 4);
+    case WNW_KV_F32:
+        break;
+    }
+    return v_load((const float *)(const void *)row + c);
+}
+
+/* A number, not a pointer: it may lie past the end of the arena, where prefetching does nothing. */
+INLINE void prefetch(uintptr_t from, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += 64)
+        __builtin_prefetch((const void *)(from + i), 0, 2);
+}
+
+/* One value of an unquantised row. */
+INLINE float load_one(const wnw_kv_type type, const uint8_t *row, int32_t c)
+{
+    return type == WNW_KV_F16 ? f16_to_f32(((const uint16_t *)(const void *)row)[c])
+                              : ((const float *)(const void *)row)[c];
+}
+
+/* sum[r][j] = a[r] . b[j] for mr rows of a[mr][d] and four stored rows */
+INLINE void dot_block(const wnw_kv_type type, const int mr, const float *a, const uint8_t *const b[4],
+                      int32_t d, float sum[DOT_ROWS][4])
+{
+    VF acc[DOT_ROWS][4];
     UNROLL
     for (int r = 0; r < mr; r++)
-        UNROLL
-    for (int j = 0; j < 4; j++)
-        acc[r][j] = v_set1(0.0f);
+        acc[r][0] = acc[r][1] = acc[r][2] = acc[r][3] = v_set1(0.0f);
     int32_t c = 0;
     for (; c + VW <= d; c += VW) {
-        const VF b0 = v_load(b + c), b1 = v_load(b + (int64_t)d + c), b2 = v_load(b + 2 * (int64_t)d + c),
-                 b3 = v_load(b + 3 * (int64_t)d + c);
+        const VF b0 = load_row(type, b[0], c), b1 = load_row(type, b[1], c), b2 = load_row(type, b[2], c),
+                 b3 = load_row(type, b[3], c);
         UNROLL
         for (int r = 0; r < mr; r++) {
-            const VF av = v_load(a + (int64_t)r * d + c);
-            acc[r][0] = v_fma(av, b0, acc[r][0]);
-            acc[r][1] = v_fma(av, b1, acc[r][1]);
-            acc[r][2] = v_fma(av, b2, acc[r][2]);
-            acc[r][3] = v_fma(av, b3, acc[r][3]);
+            const VF ar = v_load(a + (int64_t)r * d + c);
+            acc[r][0] = v_fma(ar, b0, acc[r][0]);
+            acc[r][1] = v_fma(ar, b1, acc[r][1]);
+            acc[r][2] = v_fma(ar, b2, acc[r][2]);
+            acc[r][3] = v_fma(ar, b3, acc[r][3]);
         }
     }
     UNROLL
     for (int r = 0; r < mr; r++) {
-        float sum[4];
-        v_hsum4(sum, acc[r][0], acc[r][1], acc[r][2], acc[r][3]);
+        v_hsum4(sum[r], acc[r][0], acc[r][1], acc[r][2], acc[r][3]);
         for (int32_t i = c; i < d; i++)
             for (int j = 0; j < 4; j++)
-                sum[j] += a[(int64_t)r * d + i] * b[(int64_t)j * d + i];
-        for (int j = 0; j < 4; j++)
-            out[(int64_t)r * ld + j] = scale * sum[j];
+                sum[r][j] += a[(int64_t)r * d + i] * load_one(type, b[j], i);
     }
 }
 
-static float dot(const float *a, const float *b, int32_t d)
+INLINE void mul_rows_of(const wnw_kv_type type, const float *a, int32_t na, const uint8_t *b, size_t stride,
+                        int32_t nb, int32_t d, float scale, float *out, int64_t ld)
 {
-    VF acc = v_set1(0.0f);
-    int32_t c = 0;
-    for (; c + VW <= d; c += VW)
-        acc = v_fma(v_load(a + c), v_load(b + c), acc);
-    float sum[4];
-    v_hsum4(sum, acc, acc, acc, acc);
-    for (; c < d; c++)
-        sum[0] += a[c] * b[c];
-    return sum[0];
-}
-
-static void mul_nt(const float *a, int32_t na, const float *b, int32_t nb, int32_t d, float scale, float *out,
-                   int64_t ld)
-{
-    int32_t j = 0;
-    for (; j + 4 <= nb; j += 4) {
-        const float *bj = b + (int64_t)j * d;
-        int32_t i = 0;
-        for (; i + DOT_ROWS <= na; i += DOT_ROWS)
-            dot_block(DOT_ROWS, a + (int64_t)i * d, bj, d, scale, out + i * ld + j, ld);
-        for (; i < na; i++)
-            dot_block(1, a + (int64_t)i * d, bj, d, scale, out + i * ld + j, ld);
+    for (int32_t j = 0; j < nb; j += 4) {
+        const int32_t nj = nb - j < 4 ? nb - j : 4;
+        const uint8_t *bj[4]; /* past the end: the last row once more, its results are not stored */
+        for (int32_t i = 0; i < 4; i++)
+            bj[i] = b + (size_t)(j + (i < nj ? i : nj - 1)) * stride;
+        /* The hardware prefetcher does not look far enough ahead: ask for the same rows of the next tile. */
+        prefetch((uintptr_t)bj[0] + WNW_TILE * stride, 4 * stride);
+        for (int32_t i = 0, step; i < na; i += step) {
+            const float *ai = a + (int64_t)i * d;
+            float sum[DOT_ROWS][4];
+            step = na - i < DOT_ROWS ? na - i : DOT_ROWS;
+            if (step == DOT_ROWS)
+                dot_block(type, DOT_ROWS, ai, bj, d, sum);
+            else if (step == 3)
+                dot_block(type, 3, ai, bj, d, sum);
+            else if (step == 2)
+                dot_block(type, 2, ai, bj, d, sum);
+            else
+                dot_block(type, 1, ai, bj, d, sum);
+            for (int32_t r = 0; r < step; r++)
+                for (int32_t jj = 0; jj < nj; jj++)
+                    out[(i + r) * ld + j + jj] = scale * sum[r][jj];
+        }
     }
-    for (; j < nb; j++)
-        for (int32_t i = 0; i < na; i++)
-            out[i * ld + j] = scale * dot(a + (int64_t)i * d, b + (int64_t)j * d, d);
 }
 
-/* acc[r][0..1] = sum_k a[r * rs + k * ks] * b[k * ldb .. + 2 * VW]; the heart of both products */
-INLINE void mul_block(const int mr, const float *a, const int rs, const int ks, int32_t n, const float *b,
-                      int32_t ldb, VF acc[MR][2])
+static void mul_rows(wnw_kv_type type, const float *a, int32_t na, const void *b, size_t stride, int32_t nb,
+                     int32_t d, float scale, float *out, int64_t ld)
+{
+    switch (type) {
+    case WNW_KV_F16:
+        mul_rows_of(WNW_KV_F16, a, na, b, stride, nb, d, scale, out, ld);
+        return;
+    case WNW_KV_F32:
+        mul_rows_of(WNW_KV_F32, a, na, b, stride, nb, d, scale, out, ld);
+        return;
+    case WNW_KV_Q8_0:
+        mul_rows_of(WNW_KV_Q8_0, a, na, b, stride, nb, d, scale, out, ld);
+        return;
+    case WNW_KV_Q4_0:
+        mul_rows_of(WNW_KV_Q4_0, a, na, b, stride, nb, d, scale, out, ld);
+        return;
+    }
+}
+
+/* acc[r][0..1] = sum_k a[r * rs + k * ks] * (row k of b)[c .. c + 2 * VW]; the heart of both products */
+INLINE void mul_block(const wnw_kv_type type, const int mr, const float *a, const int rs, const int ks,
+                      int32_t n, const uint8_t *b, size_t stride, int32_t c, VF acc[MR][2])
 {
     UNROLL
     for (int r = 0; r < mr; r++)
         acc[r][0] = acc[r][1] = v_set1(0.0f);
     for (int32_t k = 0; k < n; k++) {
-        const VF b0 = v_load(b), b1 = v_load(b + VW);
+        const VF b0 = load_row(type, b, c), b1 = load_row(type, b, c + VW);
         UNROLL
         for (int r = 0; r < mr; r++) {
             const VF ar = v_set1(a[r * rs]);
@@ -189,7 +238,7 @@ INLINE void mul_block(const int mr, const float *a, const int rs, const int ks, 
             acc[r][1] = v_fma(ar, b1, acc[r][1]);
         }
         a += ks;
-        b += ldb;
+        b += stride;
     }
 }
 
@@ -199,7 +248,8 @@ static void mul_panels(const float *q, int32_t n_panel, int32_t d, const float *
         for (int32_t p = 0; p < n_panel; p++) {
             VF acc[MR][2];
             float *out = s + (int64_t)p * MR * WNW_TILE + j;
-            mul_block(MR, q + (int64_t)p * d * MR, 1, MR, d, kt + j, WNW_TILE, acc);
+            mul_block(WNW_KV_F32, MR, q + (int64_t)p * d * MR, 1, MR, d, (const uint8_t *)(const void *)kt,
+                      WNW_TILE * sizeof *kt, j, acc);
             UNROLL
             for (int r = 0; r < MR; r++) {
                 v_store(out + r * WNW_TILE, acc[r][0]);
@@ -209,43 +259,70 @@ static void mul_panels(const float *q, int32_t n_panel, int32_t d, const float *
     }
 }
 
-INLINE void accumulate_block(const int mr, const float *p, const float *corr, const float *v, int32_t n,
-                             int32_t ld, float *o)
+INLINE void accumulate_block(const wnw_kv_type type, const int mr, const float *p, const float *corr,
+                             const uint8_t *v, size_t stride, int32_t n, int32_t c, int32_t ld, float *o)
 {
     VF acc[MR][2];
-    mul_block(mr, p, WNW_TILE, 1, n, v, ld, acc);
+    mul_block(type, mr, p, WNW_TILE, 1, n, v, stride, c, acc);
     UNROLL
     for (int r = 0; r < mr; r++) {
-        float *out = o + (int64_t)r * ld;
-        const VF c = v_set1(corr[r]);
-        v_store(out, v_fma(v_load(out), c, acc[r][0]));
-        v_store(out + VW, v_fma(v_load(out + VW), c, acc[r][1]));
+        float *out = o + (int64_t)r * ld + c;
+        const VF f = v_set1(corr[r]);
+        v_store(out, v_fma(v_load(out), f, acc[r][0]));
+        v_store(out + VW, v_fma(v_load(out + VW), f, acc[r][1]));
     }
 }
 
-static void accumulate(const float *p, int32_t rows, const float *corr, const float *v, int32_t n, int32_t ld,
-                       float *o)
+INLINE void accumulate_of(const wnw_kv_type type, const float *p, int32_t rows, const float *corr,
+                          const uint8_t *v, size_t stride, int32_t n, int32_t ld, float *o)
 {
-    for (int32_t j = 0; j < ld; j += 2 * VW) {
-        int32_t r = 0, step;
-        for (; r < rows; r += step) {
-            const float *pr = p + (int64_t)r * WNW_TILE, *cr = corr + r;
-            float *out = o + (int64_t)r * ld + j;
+#define BLOCK(mr) accumulate_block(type, mr, pr, corr + r, v, stride, n, c, ld, out)
+    const size_t share = stride / (size_t)(ld / (2 * VW)); /* bytes of a row per column block */
+    uintptr_t next = (uintptr_t)v + WNW_TILE * stride;     /* the next tile, as in mul_rows_of */
+    for (int32_t c = 0; c < ld; c += 2 * VW) {
+        if (type != WNW_KV_F32) /* mostly a converted tile, in the cache already */
+            prefetch(next, share * WNW_TILE);
+        next += share * WNW_TILE;
+        for (int32_t r = 0, step; r < rows; r += step) {
+            const float *pr = p + (int64_t)r * WNW_TILE;
+            float *out = o + (int64_t)r * ld;
             step = rows - r;
             if (step >= MR) {
                 step = MR;
-                accumulate_block(MR, pr, cr, v + j, n, ld, out);
-            } else if (step >= 4) {
-                step = 4;
-                accumulate_block(4, pr, cr, v + j, n, ld, out);
+                BLOCK(MR);
+            } else if (step >= 5) {
+                step = 5;
+                BLOCK(5);
+            } else if (step == 4) {
+                BLOCK(4);
             } else if (step == 3) {
-                accumulate_block(3, pr, cr, v + j, n, ld, out);
+                BLOCK(3);
             } else if (step == 2) {
-                accumulate_block(2, pr, cr, v + j, n, ld, out);
+                BLOCK(2);
             } else {
-                accumulate_block(1, pr, cr, v + j, n, ld, out);
+                BLOCK(1);
             }
         }
+    }
+#undef BLOCK
+}
+
+static void accumulate(wnw_kv_type type, const float *p, int32_t rows, const float *corr, const void *v,
+                       size_t stride, int32_t n, int32_t ld, float *o)
+{
+    switch (type) {
+    case WNW_KV_F16:
+        accumulate_of(WNW_KV_F16, p, rows, corr, v, stride, n, ld, o);
+        return;
+    case WNW_KV_F32:
+        accumulate_of(WNW_KV_F32, p, rows, corr, v, stride, n, ld, o);
+        return;
+    case WNW_KV_Q8_0:
+        accumulate_of(WNW_KV_Q8_0, p, rows, corr, v, stride, n, ld, o);
+        return;
+    case WNW_KV_Q4_0:
+        accumulate_of(WNW_KV_Q4_0, p, rows, corr, v, stride, n, ld, o);
+        return;
     }
 }
 
@@ -337,7 +414,7 @@ static const struct wnw__vec table = {
     .panel_rows = MR,
     .to_f32 = to_f32,
     .transpose = transpose,
-    .mul_nt = mul_nt,
+    .mul_rows = mul_rows,
     .mul_panels = mul_panels,
     .softmax_tile = softmax_tile,
     .accumulate = accumulate,

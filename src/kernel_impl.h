@@ -23,17 +23,18 @@ struct wnw__vec {
     void (*to_f32)(wnw_kv_type type, const void *src, int64_t n, int32_t d, float *dst, int32_t ld);
     /* src[WNW_TILE][d] -> dst[d][WNW_TILE] */
     void (*transpose)(const float *src, int32_t d, float *dst);
-    /* as wnw__mul_nt */
-    void (*mul_nt)(const float *a, int32_t na, const float *b, int32_t nb, int32_t d, float scale, float *out,
-                   int64_t ld);
+    /* out[i * ld + j] = scale * a[i] . (stored row j of b); a[na][d], rows of b `stride` bytes apart */
+    void (*mul_rows)(wnw_kv_type type, const float *a, int32_t na, const void *b, size_t stride, int32_t nb,
+                     int32_t d, float scale, float *out, int64_t ld);
     /* s[n_panel * panel_rows][WNW_TILE] = q . kt; q[n_panel][d][panel_rows], kt[d][WNW_TILE] */
     void (*mul_panels)(const float *q, int32_t n_panel, int32_t d, const float *kt, float *s);
     /* Streaming softmax over one more tile: s[rows][WNW_TILE] becomes exp(s - m) with the updated maximum
      * m[rows], sum l[rows], and corr[rows] = exp(old m - m). */
     void (*softmax_tile)(float *s, int32_t rows, float *m, float *l, float *corr);
-    /* o[rows][ld] = o * corr[rows] + p . v; p[rows][WNW_TILE], v[n][ld] */
-    void (*accumulate)(const float *p, int32_t rows, const float *corr, const float *v, int32_t n, int32_t ld,
-                       float *o);
+    /* o[rows][ld] = o * corr[rows] + p . v; p[rows][WNW_TILE], v n stored rows of ld values, `stride` bytes
+     * apart; ld a multiple of WNW_TILE_PAD */
+    void (*accumulate)(wnw_kv_type type, const float *p, int32_t rows, const float *corr, const void *v,
+                       size_t stride, int32_t n, int32_t ld, float *o);
     void (*softmax)(float *x, int32_t n);
 };
 
