@@ -46,6 +46,8 @@ static int find_indices(const wnw_session *s, const wnw_plan *plan, int32_t il, 
 static int keep_layer(wnw_session *s, const wnw_plan *plan, int32_t il, bool dry, int32_t *index,
                       const int32_t **keep, int32_t *n_keep)
 {
+    if (s->cache.layers[il].n_swa > 0)
+        return WNW_OK; /* bounded already, and what it holds depends on when it was trimmed */
     bool all = true;
     size_t used = 0;
     for (int32_t ih = 0; ih < s->cache.n_head_kv; ih++) {
@@ -54,9 +56,6 @@ static int keep_layer(wnw_session *s, const wnw_plan *plan, int32_t il, bool dry
         used += (size_t)n_keep[ih];
         all = all && n_keep[ih] == wnw_cache_n(s, il, ih);
     }
-    if (s->cache.layers[il].n_swa > 0 && !all)
-        return wnw__fail(WNW_E_MISMATCH, "layer %d has a sliding window; a plan must leave it whole",
-                         (int)il);
     return dry || all ? WNW_OK : wnw__cache_keep_layer(&s->cache, il, keep, n_keep);
 }
 

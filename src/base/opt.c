@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/opt.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool wnw__name_ok(const char *name, size_t len)
+{
+    if (len == 0)
+        return false;
+    for (size_t i = 0; i < len; i++) {
+        const char c = name[i];
+        if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-'))
+            return false;
+    }
+    return true;
+}
+
+static size_t value_size(const wnw_option *o)
+{
+    return o->type == WNW_OPT_REAL ? sizeof(double) : sizeof(int32_t);
+}
+
+static int n_choices(const wnw_option *o)
+{
+    int n = 0;
+    while (o->choices && o->choices[n])
+        n++;
+    return n;
+}
+
+/* Range of an option; BOOL and ENUM have their own whatever the table says. */
+static void option_range(const wnw_option *o, double *min, double *max)
+{
+    *min = o->type == WNW_OPT_BOOL || o->type == WNW_OPT_ENUM ? 0 : o->min;
+    *max = o->type == WNW_OPT_BOOL ? 1 : o->type == WNW_OPT_ENUM ? n_choices(o) - 1 : o->max;
+}
+
+int wnw__opt_check_table(const wnw_option *table, size_t size, const char *owner)
+{
+    for (int i = 0; table && table[i].name; i++) {
+        const wnw_option *o = &table[i];
+        const size_t need = value_size(o);
+        double min, max;
+        option_range(o, &min, &max);
+        if (i >= WNW_OPT_MAX)
+            return wnw__fail(WNW_E_ARG, "%s has more than %d options", owner, WNW_OPT_MAX);
+        if (!wnw__name_ok(o->name, strlen(o->name)))
+            return wnw__fail(WNW_E_ARG, "%s: option name \"%s\" is not of [a-z0-9_-]", owner, o->name);
+        if (wnw__opt_find(table, o->name, strlen(o->name)) != i)
+            return wnw__fail(WNW_E_ARG, "%s has two options called \"%s\"", owner, o->name);
+        if (o->type > WNW_OPT_ENUM || (o->type == WNW_OPT_ENUM && n_choices(o) == 0))
+            return wnw__fail(WNW_E_ARG, "%s: option \"%s\" has no valid type or no choices", owner, o->name);
+        if (size < need || o->offset > size - need || o->offset % need != 0)
+            return wnw__fail(WNW_E_ARG, "%s: option \"%s\" lies outside its options struct of %zu bytes",
+                             owner, o->name, size);
+        if (!(min <= o->def && o->def <= max))
+            return wnw__fail(WNW_E_ARG, "%s: the default %g of option \"%s\" is not in %g..%g", owner, o->def,
+                             o->name, min, max);
+        if (o->type != WNW_OPT_REAL && (min < INT32_MIN || max > INT32_MAX))
+            return wnw__fail(WNW_E_ARG, "%s: the range of option \"%s\" is wider than 32 bits", owner,
+                             o->name);
+    }
+    return WNW_OK;
+}
+
+static void store(const wnw_option *o, void *opts, double value)
+{
+    void *at = (char *)opts + o->offset;
+    if (o->type == WNW_OPT_REAL) {
+        memcpy(at, &value, sizeof value);
+    } else {
+        const int32_t v = (int32_t)value;
+        memcpy(at, &v, sizeof v);
+    }
+}
+
+static double load(const wnw_option *o, const void *opts)
+{
+    const void *at = (const char *)opts + o->offset;
+    if (o->type == WNW_OPT_REAL) {
+        double v;
+        memcpy(&v, at, sizeof v);
+        return v;
+    }
+    int32_t v;
+    memcpy(&v, at, sizeof v);
+    return v;
+}
+
+void wnw__opt_defaults(const wnw_option *table, void *opts)
+{
+    for (; table && table->name; table++)
+        store(table, opts, table->def);
+}
+
+int wnw__opt_find(const wnw_option *table, const char *name, size_t len)
+{
+    for (int i = 0; table && table[i].name; i++)
+        if (strlen(table[i].name) == len && memcmp(table[i].name, name, len) == 0)
+            return i;
+    return -1;
+}
+
+/* A decimal number and nothing else; hexadecimal, "inf" and blanks are not numbers here. */
+static bool parse_number(const char *text, size_t len, bool whole, double *out)
+{
+    char buf[64];
+    if (len == 0 || len >= sizeof buf || strspn(text, whole ? "-0123456789" : "-.eE0123456789") < len)
+        return false;
+    memcpy(buf, text, len);
+    buf[len] = '\0';
+    char *end;
+    errno = 0;
+    *out = strtod(buf, &end);
+    return *end == '\0' && end != buf && isfinite(*out) && errno != ERANGE;
+}
+
+static int parse_choice(const wnw_option *o, const char *owner, const char *text, size_t len, double *out)
+{
+    char list[256] = "";
+    for (int i = 0; o->choices[i]; i++) {
+        if (strlen(o->choices[i]) == len && memcmp(o->choices[i], text, len) == 0) {
+            *out = i;
+            return WNW_OK;
+        }
+        const size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", o->choices[i]);
+    }
+    return wnw__fail(WNW_E_ARG, "%s: option %s is \"%.*s\"; choose one of: %s", owner, o->name,
+                     (int)(len > 60 ? 60 : len), text, list);
+}
+
+static int parse_bool(const wnw_option *o, const char *owner, const char *text, size_t len, double *out)
+{
+    static const char *const words[] = {"0", "1", "off", "on", "false", "true"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strlen(words[i]) == len && memcmp(words[i], text, len) == 0) {
+            *out = (double)(i & 1);
+            return WNW_OK;
+        }
+    }
+    return wnw__fail(WNW_E_ARG, "%s: option %s is \"%.*s\"; give 0 or 1", owner, o->name,
+                     (int)(len > 60 ? 60 : len), text);
+}
+
+int wnw__opt_parse(const wnw_option *o, void *opts, const char *owner, const char *text, size_t len)
+{
+    double v = 0;
+    if (o->type == WNW_OPT_ENUM) {
+        WNW_TRY(parse_choice(o, owner, text, len, &v));
+    } else if (o->type == WNW_OPT_BOOL) {
+        WNW_TRY(parse_bool(o, owner, text, len, &v));
+    } else {
+        const bool whole = o->type == WNW_OPT_INT;
+        if (!parse_number(text, len, whole, &v) || v < o->min || v > o->max)
+            return wnw__fail(WNW_E_ARG, "%s: option %s is \"%.*s\"; give a %snumber from %.10g to %.10g",
+                             owner, o->name, (int)(len > 60 ? 60 : len), text, whole ? "whole " : "", o->min,
+                             o->max);
+    }
+    store(o, opts, v);
+    return WNW_OK;
+}
+
+void wnw__opt_format(const wnw_option *o, const void *opts, char *out, size_t size)
+{
+    const double v = load(o, opts);
+    if (o->type == WNW_OPT_ENUM) {
+        snprintf(out, size, "%s", o->choices[(int)v]);
+        return;
+    }
+    char buf[40];
+    for (int digits = o->type == WNW_OPT_REAL ? 1 : 17; digits <= 17; digits++) {
+        snprintf(buf, sizeof buf, "%.*g", digits, v);
+        if (strtod(buf, NULL) == v)
+            break;
+    }
+    /* A plus sign would start the next part of a recipe. */
+    size_t n = 0;
+    for (const char *c = buf; *c && n + 1 < size; c++)
+        if (*c != '+')
+            out[n++] = *c;
+    out[n] = '\0';
+}
+
+/* Edit distance with one row; long words are not worth a guess. */
+static int edit_distance(const char *a, size_t na, const char *b, size_t nb)
+{
+    int row[65];
+    if (na > 64 || nb > 64)
+        return 999;
+    for (size_t j = 0; j <= nb; j++)
+        row[j] = (int)j;
+    for (size_t i = 1; i <= na; i++) {
+        int diagonal = row[0];
+        row[0] = (int)i;
+        for (size_t j = 1; j <= nb; j++) {
+            const int above = row[j];
+            int best = diagonal + (a[i - 1] != b[j - 1]);
+            best = best < above + 1 ? best : above + 1;
+            best = best < row[j - 1] + 1 ? best : row[j - 1] + 1;
+            row[j] = best;
+            diagonal = above;
+        }
+    }
+    return row[nb];
+}
+
+void wnw__guess_name(struct wnw__guess *g, const char *name)
+{
+    const size_t len = strlen(name);
+    const int d = edit_distance(g->word, g->len, name, len);
+    /* A third of the longer word may be wrong, two letters always. */
+    const int most = (int)((g->len > len ? g->len : len) / 3);
+    if (d > (most > 2 ? most : 2) || d >= (int)len || (g->best && d >= g->distance))
+        return;
+    g->best = name;
+    g->distance = d;
+}

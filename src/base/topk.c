@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/topk.h"
+
+#include <string.h>
+
+uint32_t wnw__score_key(float x)
+{
+    x += 0.0f; /* -0 becomes +0 */
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+
+struct wnw__cut wnw__topk_cut(const float *score, int64_t n, int64_t k)
+{
+    if (k <= 0)
+        return (struct wnw__cut){.key = UINT32_MAX, .n_tie = 0};
+
+    /* Byte by byte from the top: which value does the k-th best have among those that share the prefix? */
+    uint32_t prefix = 0, mask = 0;
+    int64_t left = k;
+    for (int shift = 24; shift >= 0; shift -= 8) {
+        int64_t count[256] = {0};
+        for (int64_t i = 0; i < n; i++) {
+            const uint32_t key = wnw__score_key(score[i]);
+            count[(key >> shift) & 0xffu] += (key & mask) == prefix;
+        }
+        uint32_t byte = 255;
+        while (byte > 0 && left > count[byte])
+            left -= count[byte--];
+        prefix |= byte << shift;
+        mask |= 0xffu << shift;
+    }
+    return (struct wnw__cut){.key = prefix, .n_tie = left};
+}
+
+int32_t wnw__topk(const float *score, int32_t n, int32_t k, int32_t first, int32_t *out)
+{
+    k = k < 0 ? 0 : k > n ? n : k;
+    struct wnw__cut cut = wnw__topk_cut(score, n, k);
+    int32_t m = 0;
+    for (int32_t i = 0; i < n && m < k; i++)
+        if (wnw__cut_take(&cut, score[i]))
+            out[m++] = first + i;
+    return m;
+}

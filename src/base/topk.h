@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The one order of scores in this project: higher score first, then lower position. Selection is a radix
+ * search for the score at the cut, so it costs O(n) for any input, needs no scratch and gives its result in
+ * ascending position. Scores must not be NaN; -0 equals +0.
+ */
+#ifndef WNW_BASE_TOPK_H
+#define WNW_BASE_TOPK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Where the k best of an array end: every score above `key` belongs to them, and the first n_tie equal ones.
+ */
+struct wnw__cut {
+    uint32_t key;
+    int64_t n_tie;
+};
+
+/* Maps a float to an integer of the same order. */
+uint32_t wnw__score_key(float x);
+
+/* 0 <= k <= n. k = 0 gives a cut that nothing passes. */
+struct wnw__cut wnw__topk_cut(const float *score, int64_t n, int64_t k);
+
+/* Whether the next score, scanned in ascending position, is among the k best. Counts n_tie down. */
+static inline bool wnw__cut_take(struct wnw__cut *cut, float score)
+{
+    const uint32_t key = wnw__score_key(score);
+    if (key > cut->key)
+        return true;
+    if (key == cut->key && cut->n_tie > 0) {
+        cut->n_tie--;
+        return true;
+    }
+    return false;
+}
+
+/* Writes first + i for the k best i, ascending, to out[k]. k is clamped to 0..n; returns it. */
+int32_t wnw__topk(const float *score, int32_t n, int32_t k, int32_t first, int32_t *out);
+
+#endif

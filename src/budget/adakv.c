@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * AdaKV: the heads of a layer compete for the layer's budget with their raw scores, so that a head whose
+ * attention is concentrated gives entries to one whose attention is spread. Paper: "Ada-KV: Optimizing KV
+ * Cache Eviction by Adaptive Budget Allocation for Efficient LLM Inference" (arXiv 2407.11550).
+ *
+ * With H heads and an average of B entries, protected ones included:
+ * safeguard  every head keeps its floor(alpha B) best, the rest of the H B is taken from the flattened scores
+ *            of the layer (kvpress; default)
+ * floor      c_j = entries of head j among the H (B - w) best of the flattened scores; head j chooses
+ *            (1 - alpha) c_j + alpha (B - w) besides its w protected entries (the authors' code, which rounds
+ *            each head by itself so that totals drift; here the largest fractions are rounded up until the
+ *            total is exact)
+ * Order of the flattened scores: score, then lower head, then lower position. Cost O(H n).
+ */
+#include "base/topk.h"
+#include "method.h"
+
+enum mode { MODE_SAFEGUARD, MODE_FLOOR };
+
+struct opts {
+    double alpha_safeguard;
+    int32_t mode;
+};
+
+/* Copies the scores of head ih that are not protected, or not among its n_skip best of those, to out.
+ * Returns how many. */
+static int32_t candidates(const struct wnw__head_problem *p, int32_t ih, int32_t n_skip, float *out)
+{
+    const wnw_protected prot = p->prot[ih];
+    const int32_t n_free = p->n_entry[ih] - prot.n_first - prot.n_last;
+    const float *score = p->score + (int64_t)ih * p->n + prot.n_first;
+    struct wnw__cut cut = wnw__topk_cut(score, n_free, n_skip);
+    int32_t m = 0;
+    for (int32_t i = 0; i < n_free; i++)
+        if (!wnw__cut_take(&cut, score[i]))
+            out[m++] = score[i];
+    return m;
+}
+
+/* n_keep[ih] becomes skip + the number of head ih's candidates among the `total` best of the layer, where
+ * skip = n_keep[ih] - its protected entries on entry. */
+static void compete(const struct wnw__head_problem *p, int64_t total, int32_t *n_keep, float *flat)
+{
+    int64_t n_flat = 0;
+    for (int32_t ih = 0; ih < p->n_head_kv; ih++) {
+        const int32_t n_prot = p->prot[ih].n_first + p->prot[ih].n_last;
+        n_flat += candidates(p, ih, n_keep[ih] - n_prot, flat + n_flat);
+    }
+    struct wnw__cut cut = wnw__topk_cut(flat, n_flat, total < n_flat ? total : n_flat);
+    for (int32_t ih = 0; ih < p->n_head_kv; ih++)
+        for (int32_t left = p->n_entry[ih] - n_keep[ih]; left > 0; left--)
+            n_keep[ih] += wnw__cut_take(&cut, *flat++);
+}
+
+/* One entry at a time to the head with the largest fraction that has not had one, then round again. */
+static void hand_out(const struct wnw__head_problem *p, int64_t missing, float *fraction, int32_t *n_keep)
+{
+    while (missing > 0) {
+        int32_t best = -1;
+        for (int32_t ih = 0; ih < p->n_head_kv; ih++)
+            if (n_keep[ih] < p->n_entry[ih] && (best < 0 || fraction[ih] > fraction[best]))
+                best = ih;
+        if (best < 0)
+            return;
+        n_keep[best]++;
+        fraction[best] -= 1;
+        missing--;
+    }
+}
+
+static void allocate(const void *opts, const struct wnw__head_problem *p, int32_t *n_keep, float *scratch)
+{
+    const struct opts *o = opts;
+    const double alpha = o->alpha_safeguard;
+    const int32_t n_safe = wnw__round_count(p->budget * alpha, p->rounding);
+    int64_t total = (int64_t)p->n_head_kv * p->budget;
+    for (int32_t ih = 0; ih < p->n_head_kv; ih++) {
+        const int32_t n_prot = p->prot[ih].n_first + p->prot[ih].n_last;
+        const int32_t safe = n_safe < p->n_entry[ih] ? n_safe : p->n_entry[ih];
+        n_keep[ih] = o->mode == MODE_SAFEGUARD && safe > n_prot ? safe : n_prot;
+        total -= n_keep[ih];
+    }
+    compete(p, total, n_keep, scratch);
+    if (o->mode == MODE_SAFEGUARD)
+        return;
+
+    int64_t missing = 0, have = 0;
+    for (int32_t ih = 0; ih < p->n_head_kv; ih++) {
+        const int32_t n_prot = p->prot[ih].n_first + p->prot[ih].n_last;
+        const double x = (1 - alpha) * (n_keep[ih] - n_prot) + alpha * (p->budget - n_prot);
+        const int32_t whole = wnw__round_count(x, WNW_ROUND_EXACT);
+        const int32_t most = p->n_entry[ih];
+        scratch[ih] = (float)(x - whole);
+        n_keep[ih] = whole < most - n_prot ? whole + n_prot : most;
+        missing += p->budget - n_keep[ih];
+        have += most - n_keep[ih];
+    }
+    hand_out(p, missing < have ? missing : have, scratch, n_keep);
+}
+
+static const char *const modes[] = {"safeguard", "floor", NULL};
+
+static const wnw_option options[] = {{.name = "alpha_safeguard",
+                                      .help = "share of the average count that every head is sure of",
+                                      .type = WNW_OPT_REAL,
+                                      .offset = offsetof(struct opts, alpha_safeguard),
+                                      .def = 0.2,
+                                      .min = 0,
+                                      .max = 1},
+                                     {.name = "mode",
+                                      .help = "safeguard: sure first, then compete; floor: mix of both",
+                                      .type = WNW_OPT_ENUM,
+                                      .offset = offsetof(struct opts, mode),
+                                      .def = MODE_SAFEGUARD,
+                                      .choices = modes},
+                                     {0}};
+
+extern const struct wnw__head_budget wnw__head_budget_adakv;
+const struct wnw__head_budget wnw__head_budget_adakv = {
+    .name = "adakv",
+    .about = "The heads of a layer compete for its budget with their scores.",
+    .paper = "Ada-KV, arXiv 2407.11550",
+    .options = options,
+    .options_size = sizeof(struct opts),
+    .ragged = true,
+    .allocate = allocate,
+};

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* The same count for every KV head of a layer; a head that has less keeps all, and nobody gets the rest. */
+#include "method.h"
+
+static void allocate(const void *opts, const struct wnw__head_problem *p, int32_t *n_keep, float *scratch)
+{
+    (void)opts;
+    (void)scratch;
+    for (int32_t ih = 0; ih < p->n_head_kv; ih++)
+        n_keep[ih] = p->budget < p->n_entry[ih] ? p->budget : p->n_entry[ih];
+}
+
+extern const struct wnw__head_budget wnw__head_budget_equal;
+const struct wnw__head_budget wnw__head_budget_equal = {
+    .name = "equal",
+    .about = "The same count for every KV head of a layer.",
+    .paper = "",
+    .allocate = allocate,
+};

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * PyramidKV: counts that fall linearly from the first layer to the last. Paper: "PyramidKV: Dynamic KV Cache
+ * Compression based on Pyramidal Information Funneling" (arXiv 2406.02069).
+ *
+ * With C = B - w tokens to choose besides the w protected ones, S entries, L layers:
+ *     min = floor(C / beta), max = 2 C - min;   max > S - w:  max = S - w, min = 2 C - max
+ *     n_l = max - l (max - min) / (L - 1),      B_l = n_l + w
+ *
+ * exact    n_l is floored and what is missing handed out by largest fraction: the sum is C L exactly
+ * (default) paper    the step (max - min) / (L - 1) is floored as in the paper's code: the sum exceeds C L a
+ * little kvpress  C = S (1 - r) with the window inside the count, rounded half to even; uniform where min < w
+ */
+#include "method.h"
+
+#include <math.h>
+
+enum form { FORM_EXACT, FORM_PAPER, FORM_KVPRESS };
+
+struct opts {
+    struct wnw__layer_opts common;
+    int32_t beta;
+    int32_t form;
+};
+
+static void allocate_kvpress(const struct opts *o, const struct wnw__layer_problem *p, int32_t *n_keep)
+{
+    const double n = p->n, w = p->n_protected, c = p->mean;
+    double min = c / o->beta;
+    double max = c * 2 - min;
+    if (max >= n - w) {
+        max = n - w;
+        min = c * 2 - max;
+    }
+    const bool usable = p->n_layer > 1 && n >= max && max >= min && min >= w;
+    for (int32_t l = 0; l < p->n_layer; l++) {
+        const double x = usable ? max - l * ((max - min) / (p->n_layer - 1)) : c;
+        n_keep[l] = (int32_t)nearbyint(x);
+    }
+}
+
+static void allocate(const void *opts, const struct wnw__layer_problem *p, int32_t *n_keep)
+{
+    const struct opts *o = opts;
+    const int64_t n_step = p->n_layer - 1;
+    if (o->form == FORM_KVPRESS) {
+        allocate_kvpress(o, p, n_keep);
+        return;
+    }
+    const int64_t c = p->budget - p->n_protected;
+    const int64_t room = p->n - p->n_protected;
+    int64_t min = c / o->beta;
+    int64_t max = 2 * c - min;
+    if (max >= room) {
+        max = room;
+        min = 2 * c - max;
+    }
+    if (n_step == 0)
+        min = max = c;
+
+    /* Whole numbers over the denominator L - 1: a rounded real step could floor the last layer one too low.
+     */
+    int64_t sum = 0;
+    for (int32_t l = 0; l < p->n_layer; l++) {
+        const int64_t down = n_step == 0             ? 0
+                             : o->form == FORM_PAPER ? l * ((max - min) / n_step)
+                                                     : (l * (max - min) + n_step - 1) / n_step;
+        n_keep[l] = (int32_t)(max - down);
+        sum += n_keep[l];
+    }
+    if (o->form == FORM_EXACT) {
+        /* The r-th largest fraction: with f(l) = (-l (max - min)) mod (L - 1), serve f = L-2 .. 1 in turn. */
+        int64_t missing = c * p->n_layer - sum;
+        for (int64_t f = n_step - 1; f > 0 && missing > 0; f--) {
+            for (int32_t l = 0; l < p->n_layer && missing > 0; l++) {
+                const int64_t rest = (l * (max - min)) % n_step;
+                if ((rest ? n_step - rest : 0) == f) {
+                    n_keep[l]++;
+                    missing--;
+                }
+            }
+        }
+    }
+    for (int32_t l = 0; l < p->n_layer; l++)
+        n_keep[l] += p->n_protected;
+}
+
+static const char *const forms[] = {"exact", "paper", "kvpress", NULL};
+
+static const wnw_option options[] = {
+    WNW_OPTION_ROUNDING,
+    {.name = "beta",
+     .help = "the last layer chooses 1/beta of the average",
+     .type = WNW_OPT_INT,
+     .offset = offsetof(struct opts, beta),
+     .def = 20,
+     .min = 1,
+     .max = 1000},
+    {.name = "form",
+     .help = "exact: the total is exact; paper: floored step; kvpress: window inside the count",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct opts, form),
+     .def = FORM_EXACT,
+     .choices = forms},
+    {0}};
+
+extern const struct wnw__layer_budget wnw__layer_budget_pyramid;
+const struct wnw__layer_budget wnw__layer_budget_pyramid = {
+    .name = "pyramid",
+    .about = "Counts that fall linearly from the first layer to the last.",
+    .paper = "PyramidKV, arXiv 2406.02069",
+    .options = options,
+    .options_size = sizeof(struct opts),
+    .ragged = true,
+    .allocate = allocate,
+};

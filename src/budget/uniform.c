@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* The same count for every layer. */
+#include "method.h"
+
+static void allocate(const void *opts, const struct wnw__layer_problem *p, int32_t *n_keep)
+{
+    (void)opts;
+    for (int32_t i = 0; i < p->n_layer; i++)
+        n_keep[i] = p->budget;
+}
+
+static const wnw_option options[] = {WNW_OPTION_ROUNDING, {0}};
+
+extern const struct wnw__layer_budget wnw__layer_budget_uniform;
+const struct wnw__layer_budget wnw__layer_budget_uniform = {
+    .name = "uniform",
+    .about = "The same count for every layer.",
+    .paper = "",
+    .options = options,
+    .options_size = sizeof(struct wnw__layer_opts),
+    .allocate = allocate,
+};

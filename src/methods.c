@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT */
+/* The lists of parts, the registry of parts from outside, and the method list for help and documentation.
+ * A new part is one declaration and one line here. */
+#include "base/opt.h"
+#include "method.h"
+#include "policy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+extern const struct wnw__scorer wnw__scorer_full;
+extern const struct wnw__scorer wnw__scorer_streaming_llm;
+extern const struct wnw__scorer wnw__scorer_snapkv;
+extern const struct wnw__scorer wnw__scorer_tova;
+extern const struct wnw__scorer wnw__scorer_knorm;
+extern const struct wnw__scorer wnw__scorer_lagkv;
+
+extern const struct wnw__layer_budget wnw__layer_budget_uniform;
+extern const struct wnw__layer_budget wnw__layer_budget_pyramid;
+
+extern const struct wnw__head_budget wnw__head_budget_equal;
+extern const struct wnw__head_budget wnw__head_budget_adakv;
+
+extern const struct wnw__selector wnw__selector_topk;
+extern const struct wnw__selector wnw__selector_partition;
+
+static const struct wnw__scorer *const scorers[] = {
+    &wnw__scorer_full, &wnw__scorer_streaming_llm, &wnw__scorer_snapkv,
+    &wnw__scorer_tova, &wnw__scorer_knorm,         &wnw__scorer_lagkv,
+};
+static const struct wnw__layer_budget *const layer_budgets[] = {
+    &wnw__layer_budget_uniform,
+    &wnw__layer_budget_pyramid,
+};
+static const struct wnw__head_budget *const head_budgets[] = {
+    &wnw__head_budget_equal,
+    &wnw__head_budget_adakv,
+};
+static const struct wnw__selector *const selectors[] = {
+    &wnw__selector_topk,
+    &wnw__selector_partition,
+};
+
+#define COUNT(a) ((int32_t)(sizeof(a) / sizeof *(a)))
+
+struct wnw__part wnw__part_of_scorer(const wnw_scorer *s)
+{
+    return (struct wnw__part){.kind = WNW_PART_SCORER,
+                              .name = s->name,
+                              .about = s->about ? s->about : "",
+                              .paper = s->paper ? s->paper : "",
+                              .options = s->options,
+                              .options_size = s->options_size,
+                              .scorer = s};
+}
+
+/* What every descriptor but a scorer's calls by the same names. */
+#define PART_COMMON(d)                                                                    \
+    .name = (d)->name, .about = (d)->about, .paper = (d)->paper, .options = (d)->options, \
+    .options_size = (d)->options_size
+
+bool wnw__part_get(int32_t i, struct wnw__part *out)
+{
+    if (i < 0)
+        return false;
+    if (i < COUNT(scorers)) {
+        *out = wnw__part_of_scorer(&scorers[i]->pub);
+        out->own = scorers[i];
+        return true;
+    }
+    i -= COUNT(scorers);
+    if (i < COUNT(layer_budgets)) {
+        const struct wnw__layer_budget *d = layer_budgets[i];
+        *out = (struct wnw__part){.kind = WNW_PART_LAYER_BUDGET, PART_COMMON(d), .layer = d};
+        return true;
+    }
+    i -= COUNT(layer_budgets);
+    if (i < COUNT(head_budgets)) {
+        const struct wnw__head_budget *d = head_budgets[i];
+        *out = (struct wnw__part){.kind = WNW_PART_HEAD_BUDGET, PART_COMMON(d), .head = d};
+        return true;
+    }
+    i -= COUNT(head_budgets);
+    if (i < COUNT(selectors)) {
+        const struct wnw__selector *d = selectors[i];
+        *out = (struct wnw__part){.kind = WNW_PART_SELECTOR, PART_COMMON(d), .selector = d};
+        return true;
+    }
+    return false;
+}
+
+bool wnw__part_find(struct wnw__part *out, const char *name, size_t len)
+{
+    for (int32_t i = 0; wnw__part_get(i, out); i++)
+        if (strlen(out->name) == len && memcmp(out->name, name, len) == 0)
+            return true;
+    return false;
+}
+
+const char *wnw__part_kind_name(wnw_part_kind kind)
+{
+    static const char *const names[] = {"scorer", "layer budget", "head budget", "selector"};
+    return names[kind];
+}
+
+/* ---- Parts from outside
+ * ------------------------------------------------------------------------------------ */
+
+int wnw_registry_new(wnw_registry **out)
+{
+    *out = calloc(1, sizeof **out);
+    return *out ? WNW_OK : wnw__fail(WNW_E_NOMEM, "out of memory for a registry");
+}
+
+void wnw_registry_free(wnw_registry *r)
+{
+    if (!r)
+        return;
+    free(r->scorers);
+    free(r);
+}
+
+const wnw_scorer *wnw__registry_find(const wnw_registry *r, const char *name, size_t len)
+{
+    for (int32_t i = 0; r && i < r->n; i++)
+        if (strlen(r->scorers[i]->name) == len && memcmp(r->scorers[i]->name, name, len) == 0)
+            return r->scorers[i];
+    return NULL;
+}
+
+int wnw_registry_add_scorer(wnw_registry *r, const wnw_scorer *s)
+{
+    struct wnw__part taken;
+    if (!r || !s || !s->name)
+        return wnw__fail(WNW_E_ARG, "a scorer needs a registry and a name");
+    const size_t len = strlen(s->name);
+    if (!wnw__name_ok(s->name, len) || len > 64)
+        return wnw__fail(WNW_E_ARG, "scorer name \"%.80s\" is not 1 to 64 letters of [a-z0-9_-]", s->name);
+    if (!s->score)
+        return wnw__fail(WNW_E_ARG, "scorer %s has no score function", s->name);
+    if (wnw__part_find(&taken, s->name, len) || wnw__preset_find(s->name, len) ||
+        wnw__registry_find(r, s->name, len))
+        return wnw__fail(WNW_E_ARG, "the name \"%s\" is taken; choose another for your scorer", s->name);
+    WNW_TRY(wnw__opt_check_table(s->options, s->options_size, s->name));
+    if (r->n == r->cap) {
+        const int32_t cap = r->cap ? 2 * r->cap : 8;
+        const wnw_scorer **grown = realloc(r->scorers, (size_t)cap * sizeof *grown);
+        if (!grown)
+            return wnw__fail(WNW_E_NOMEM, "out of memory for %d scorers", cap);
+        r->scorers = grown;
+        r->cap = cap;
+    }
+    r->scorers[r->n++] = s;
+    return WNW_OK;
+}
+
+/* ---- The method list
+ * --------------------------------------------------------------------------------------- */
+
+static const char *needs_text(uint32_t flags)
+{
+    static const char *const texts[] = {
+        "nothing", "window attention",         "keys",         "window attention, keys",
+        "values",  "window attention, values", "keys, values", "window attention, keys, values",
+    };
+    return texts[flags & 7u];
+}
+
+/* What only a policy can say, from a recipe of ours. Static texts; empty when memory is short. */
+static void describe(const char *recipe, wnw_method_info *out)
+{
+    wnw_policy *p = NULL;
+    if (wnw__policy_parse_parts(&p, recipe) != WNW_OK)
+        return;
+    out->needs = needs_text(wnw_policy_needs(p).flags);
+    out->layout = wnw__policy_layout(p);
+    wnw_policy_free(p);
+}
+
+bool wnw_method_get(int32_t i, wnw_method_info *out)
+{
+    *out = (wnw_method_info){.name = "",
+                             .kind = "",
+                             .about = "",
+                             .paper = "",
+                             .recipe = "",
+                             .layout = "",
+                             .needs = "",
+                             .phases = ""};
+    if (i < 0)
+        return false;
+    int32_t n_preset = 0;
+    while (wnw__preset_get(n_preset))
+        n_preset++;
+    if (i < n_preset) {
+        const struct wnw__preset *row = wnw__preset_get(i);
+        struct wnw__part scorer;
+        out->name = row->name;
+        out->kind = row->parity ? "parity preset" : "preset";
+        out->about = row->about;
+        out->paper = row->paper;
+        out->recipe = row->recipe;
+        out->phases = "end";
+        if (wnw__part_find(&scorer, row->recipe, strcspn(row->recipe, ":+")))
+            out->options = scorer.options;
+        describe(row->recipe, out);
+        return true;
+    }
+    struct wnw__part part;
+    if (!wnw__part_get(i - n_preset, &part))
+        return false;
+    out->name = part.name;
+    out->kind = wnw__part_kind_name(part.kind);
+    out->about = part.about;
+    out->paper = part.paper;
+    out->options = part.options;
+    out->phases = "end";
+    if (part.kind == WNW_PART_SCORER) {
+        describe(part.name, out);
+        out->layout = "";
+    }
+    return true;
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+#include "plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int wnw__plan_begin(wnw_plan **out, int32_t n_layer, int32_t n_head_kv, int32_t n_tokens)
+{
+    *out = NULL;
+    const int64_t n_head = (int64_t)n_layer * n_head_kv;
+    if (n_layer < 1 || n_head_kv < 1 || n_tokens < 0 || n_head > INT32_MAX)
+        return wnw__fail(WNW_E_ARG, "a plan of %d layers, %d KV heads, %d tokens is not possible", n_layer,
+                         n_head_kv, n_tokens);
+    wnw_plan *p = calloc(1, sizeof *p);
+    if (p)
+        p->off = calloc((size_t)n_head + 1, sizeof *p->off);
+    if (!p || !p->off) {
+        wnw_plan_free(p);
+        return wnw__fail(WNW_E_NOMEM, "out of memory for a plan of %d layers", n_layer);
+    }
+    p->n_layer = n_layer;
+    p->n_head_kv = n_head_kv;
+    p->n_tokens = n_tokens;
+    *out = p;
+    return WNW_OK;
+}
+
+int32_t *wnw__plan_add_head(wnw_plan *p, int32_t n)
+{
+    const int64_t at = p->off[p->n_head_done];
+    const int64_t need = at + n;
+    if (need > p->cap || !p->pos) {
+        const int64_t cap = need > 2 * p->cap ? need + 1024 : 2 * p->cap;
+        if ((uint64_t)cap > SIZE_MAX / sizeof *p->pos)
+            return NULL;
+        int32_t *grown = realloc(p->pos, (size_t)cap * sizeof *grown);
+        if (!grown)
+            return NULL;
+        p->pos = grown;
+        p->cap = cap;
+    }
+    p->off[++p->n_head_done] = need;
+    return p->pos + at;
+}
+
+int wnw_plan_new(wnw_plan **out, int32_t n_layer, int32_t n_head_kv, int32_t n_tokens, const int32_t *n,
+                 const int32_t *const *positions)
+{
+    wnw_plan *p;
+    *out = NULL;
+    WNW_TRY(wnw__plan_begin(&p, n_layer, n_head_kv, n_tokens));
+    for (int32_t i = 0; i < n_layer * n_head_kv; i++) {
+        const int32_t il = i / n_head_kv, ih = i % n_head_kv;
+        if (n[i] < 0 || n[i] > n_tokens) {
+            wnw_plan_free(p);
+            return wnw__fail(WNW_E_ARG, "layer %d, head %d of the plan keeps %d of %d tokens", il, ih, n[i],
+                             n_tokens);
+        }
+        int32_t last = -1;
+        for (int32_t k = 0; k < n[i]; k++) {
+            const int32_t at = positions[i][k];
+            if (at <= last || at >= n_tokens) {
+                wnw_plan_free(p);
+                return wnw__fail(
+                    WNW_E_ARG,
+                    "layer %d, head %d of the plan: position %d behind %d; positions must ascend "
+                    "and lie in 0..%d",
+                    il, ih, at, last, n_tokens - 1);
+            }
+            last = at;
+        }
+        int32_t *to = wnw__plan_add_head(p, n[i]);
+        if (!to) {
+            wnw_plan_free(p);
+            return wnw__fail(WNW_E_NOMEM, "out of memory for a plan");
+        }
+        if (n[i] > 0)
+            memcpy(to, positions[i], (size_t)n[i] * sizeof *to);
+    }
+    *out = p;
+    return WNW_OK;
+}
+
+void wnw_plan_free(wnw_plan *p)
+{
+    if (!p)
+        return;
+    free(p->off);
+    free(p->pos);
+    free(p);
+}
+
+int32_t wnw_plan_n_layer(const wnw_plan *p)
+{
+    return p->n_layer;
+}
+
+int32_t wnw_plan_n_head_kv(const wnw_plan *p)
+{
+    return p->n_head_kv;
+}
+
+int32_t wnw_plan_n_tokens(const wnw_plan *p)
+{
+    return p->n_tokens;
+}
+
+int32_t wnw_plan_head(const wnw_plan *p, int32_t il, int32_t ih, const int32_t **positions)
+{
+    if (il < 0 || il >= p->n_layer || ih < 0 || ih >= p->n_head_kv) {
+        *positions = NULL;
+        return 0;
+    }
+    const int64_t i = (int64_t)il * p->n_head_kv + ih;
+    *positions = p->pos + p->off[i];
+    return (int32_t)(p->off[i + 1] - p->off[i]);
+}

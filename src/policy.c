@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Recipes: name[:key=value,...][+name[:...]]...  A recipe is read in three steps: choose one part of each
+ * kind, give every part its options, check that the parts go together. The canonical form names the four
+ * parts with all their options and reads back to an equal policy.
+ */
+#include "policy.h"
+#include "base/opt.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_RECIPE 4096
+
+/* One `name[:options]` of a recipe; not terminated. */
+struct item {
+    const char *name, *options;
+    size_t name_len, options_len;
+};
+
+struct parser {
+    wnw_policy *policy;
+    const wnw_registry *registry;
+    bool explicit_part[WNW_N_PART_KINDS]; /* named behind the first name */
+    uint64_t seen[WNW_N_PART_KINDS];      /* options given by the recipe itself */
+};
+
+static int len_of(size_t n)
+{
+    return n > 80 ? 80 : (int)n;
+}
+
+static struct item next_item(const char **at)
+{
+    struct item it = {.name = *at};
+    const size_t len = strcspn(*at, "+");
+    const char *colon = memchr(*at, ':', len);
+    it.name_len = colon ? (size_t)(colon - *at) : len;
+    if (colon) {
+        it.options = colon + 1;
+        it.options_len = len - it.name_len - 1;
+    }
+    *at += len + ((*at)[len] == '+');
+    return it;
+}
+
+/* ---- Step 1: parts
+ * ----------------------------------------------------------------------------------------- */
+
+static int set_part(struct parser *ps, struct wnw__part part)
+{
+    wnw_policy *p = ps->policy;
+    void *opts = calloc(1, part.options_size + 1);
+    if (!opts)
+        return wnw__fail(WNW_E_NOMEM, "out of memory for the options of %s", part.name);
+    wnw__opt_defaults(part.options, opts);
+    free(p->opts[part.kind]);
+    p->opts[part.kind] = opts;
+    p->part[part.kind] = part;
+    return WNW_OK;
+}
+
+static int unknown_name(const struct parser *ps, const struct item *it, bool first)
+{
+    struct wnw__guess g = {.word = it->name, .len = it->name_len};
+    const struct wnw__preset *row;
+    struct wnw__part part;
+    for (int32_t i = 0; first && (row = wnw__preset_get(i)); i++)
+        wnw__guess_name(&g, row->name);
+    for (int32_t i = 0; wnw__part_get(i, &part); i++)
+        if ((part.kind == WNW_PART_SCORER) == first)
+            wnw__guess_name(&g, part.name);
+    for (int32_t i = 0; first && ps->registry && i < ps->registry->n; i++)
+        wnw__guess_name(&g, ps->registry->scorers[i]->name);
+    if (g.best)
+        return wnw__fail(WNW_E_ARG, "unknown policy %s \"%.*s\"; did you mean \"%s\"?",
+                         first ? "name" : "part", len_of(it->name_len), it->name, g.best);
+
+    char list[320] = "";
+    for (int32_t i = 0; first && (row = wnw__preset_get(i)); i++)
+        if (!row->parity)
+            snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", *list ? ", " : "", row->name);
+    for (int32_t i = 0; !first && wnw__part_get(i, &part); i++)
+        if (part.kind != WNW_PART_SCORER)
+            snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", *list ? ", " : "", part.name);
+    return wnw__fail(WNW_E_ARG, "unknown policy %s \"%.*s\"; known are: %s", first ? "name" : "part",
+                     len_of(it->name_len), it->name, list);
+}
+
+/* A part named behind the first name takes the place of the one of its kind. */
+static int replace_part(struct parser *ps, const struct item *it)
+{
+    struct wnw__part part;
+    if (!wnw__part_find(&part, it->name, it->name_len)) {
+        const wnw_scorer *outside = wnw__registry_find(ps->registry, it->name, it->name_len);
+        if (!outside && !wnw__preset_find(it->name, it->name_len))
+            return unknown_name(ps, it, false);
+        if (!outside)
+            return wnw__fail(WNW_E_ARG, "preset \"%.*s\" must come first in a recipe", len_of(it->name_len),
+                             it->name);
+        part = wnw__part_of_scorer(outside);
+    }
+    if (part.kind == WNW_PART_SCORER)
+        return wnw__fail(WNW_E_ARG, "a recipe has one scorer: \"%s\" cannot follow \"%s\"", part.name,
+                         ps->policy->part[WNW_PART_SCORER].name);
+    if (ps->explicit_part[part.kind])
+        return wnw__fail(WNW_E_ARG, "two parts of one kind: \"%s\" and \"%s\" are both a %s; name one",
+                         ps->policy->part[part.kind].name, part.name, wnw__part_kind_name(part.kind));
+    ps->explicit_part[part.kind] = true;
+    return set_part(ps, part);
+}
+
+/* ---- Step 2: options
+ * --------------------------------------------------------------------------------------- */
+
+static int unknown_option(const struct parser *ps, const struct item *it, const char *key, size_t len,
+                          int32_t kind)
+{
+    const wnw_policy *p = ps->policy;
+    struct wnw__guess g = {.word = key, .len = len};
+    char list[320] = "";
+    for (int32_t k = 0; k < WNW_N_PART_KINDS; k++) {
+        for (const wnw_option *o = p->part[k].options; (kind < 0 || k == kind) && o && o->name; o++) {
+            wnw__guess_name(&g, o->name);
+            snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", *list ? ", " : "", o->name);
+        }
+    }
+    if (g.best)
+        return wnw__fail(WNW_E_ARG, "%.*s has no option \"%.*s\"; did you mean \"%s\"?", len_of(it->name_len),
+                         it->name, len_of(len), key, g.best);
+    return wnw__fail(WNW_E_ARG, "%.*s has no option \"%.*s\"; it has %s", len_of(it->name_len), it->name,
+                     len_of(len), key, *list ? list : "none");
+}
+
+/* kind < 0: the option goes to the part that has it. `given`: count it as given by the recipe. */
+static int set_option(struct parser *ps, const struct item *it, const char *text, size_t len, int32_t kind,
+                      bool given)
+{
+    wnw_policy *p = ps->policy;
+    const char *eq = memchr(text, '=', len);
+    const size_t key_len = eq ? (size_t)(eq - text) : len;
+    if (!eq || key_len == 0)
+        return wnw__fail(WNW_E_ARG, "\"%.*s\" behind %.*s is not of the form key=value", len_of(len), text,
+                         len_of(it->name_len), it->name);
+    int32_t k = kind < 0 ? 0 : kind;
+    int i = wnw__opt_find(p->part[k].options, text, key_len);
+    while (kind < 0 && i < 0 && ++k < WNW_N_PART_KINDS)
+        i = wnw__opt_find(p->part[k].options, text, key_len);
+    if (i < 0)
+        return unknown_option(ps, it, text, key_len, kind);
+    if (given && (ps->seen[k] >> i & 1u))
+        return wnw__fail(WNW_E_ARG, "option %s of %s is given twice", p->part[k].options[i].name,
+                         p->part[k].name);
+    if (given)
+        ps->seen[k] |= (uint64_t)1 << i;
+    return wnw__opt_parse(&p->part[k].options[i], p->opts[k], p->part[k].name, eq + 1, len - key_len - 1);
+}
+
+static int set_options(struct parser *ps, const struct item *it, int32_t kind, bool given)
+{
+    const char *at = it->options;
+    size_t left = it->options_len;
+    while (it->options) {
+        const char *comma = memchr(at, ',', left);
+        const size_t len = comma ? (size_t)(comma - at) : left;
+        WNW_TRY(set_option(ps, it, at, len, kind, given));
+        if (!comma)
+            break;
+        at += len + 1;
+        left -= len + 1;
+    }
+    return WNW_OK;
+}
+
+static int32_t kind_of(const struct item *it)
+{
+    struct wnw__part part;
+    return wnw__part_find(&part, it->name, it->name_len) ? (int32_t)part.kind : -1;
+}
+
+/* ---- The first name
+ * ---------------------------------------------------------------------------------------- */
+
+static int set_default_parts(struct parser *ps)
+{
+    static const char *const defaults[] = {"uniform", "equal", "topk"};
+    for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++) {
+        struct wnw__part part;
+        if (wnw__part_find(&part, defaults[i], strlen(defaults[i])))
+            WNW_TRY(set_part(ps, part));
+    }
+    return WNW_OK;
+}
+
+static int set_preset(struct parser *ps, const struct wnw__preset *row)
+{
+    const char *at = row->recipe;
+    while (*at) {
+        const struct item it = next_item(&at);
+        struct wnw__part part;
+        if (!wnw__part_find(&part, it.name, it.name_len))
+            return wnw__fail(WNW_E_ARG, "preset %s names an unknown part", row->name);
+        WNW_TRY(set_part(ps, part));
+        WNW_TRY(set_options(ps, &it, (int32_t)part.kind, false));
+    }
+    return WNW_OK;
+}
+
+static int set_first(struct parser *ps, const struct item *it, bool presets)
+{
+    struct wnw__part part;
+    const struct wnw__preset *row = presets ? wnw__preset_find(it->name, it->name_len) : NULL;
+    if (row)
+        return set_preset(ps, row);
+    const wnw_scorer *outside = wnw__registry_find(ps->registry, it->name, it->name_len);
+    if (outside)
+        return set_part(ps, wnw__part_of_scorer(outside));
+    if (!wnw__part_find(&part, it->name, it->name_len))
+        return unknown_name(ps, it, true);
+    if (part.kind != WNW_PART_SCORER)
+        return wnw__fail(WNW_E_ARG,
+                         "\"%s\" is a %s; a recipe starts with a preset or a scorer, for example snapkv+%s",
+                         part.name, wnw__part_kind_name(part.kind), part.name);
+    return set_part(ps, part);
+}
+
+/* ---- Step 3: do the parts go together?
+ * --------------------------------------------------------------------- */
+
+static int check_parts(const wnw_policy *p)
+{
+    const struct wnw__part *scorer = &p->part[WNW_PART_SCORER];
+    const struct wnw__part *layer = &p->part[WNW_PART_LAYER_BUDGET];
+    const struct wnw__part *head = &p->part[WNW_PART_HEAD_BUDGET];
+    const struct wnw__part *selector = &p->part[WNW_PART_SELECTOR];
+    if (scorer->own && scorer->own->check)
+        WNW_TRY(scorer->own->check(p->opts[WNW_PART_SCORER]));
+    if (!selector->selector->by_block)
+        return WNW_OK;
+    if (!scorer->own || !scorer->own->blocks)
+        return wnw__fail(
+            WNW_E_ARG,
+            "%s cannot be combined with selector %s: its scores do not come in blocks (lagkv's do)",
+            scorer->name, selector->name);
+    const struct wnw__part *ragged = layer->layer->ragged ? layer : head->head->ragged ? head : NULL;
+    if (ragged)
+        return wnw__fail(WNW_E_ARG,
+                         "%s cannot be combined with %s: its selector %s keeps the same number of entries of "
+                         "every block in every head; add +topk to let blocks compete",
+                         scorer->name, ragged->name, selector->name);
+    return WNW_OK;
+}
+
+/* ---- Canonical form
+ * ---------------------------------------------------------------------------------------- */
+
+static size_t write_text(const wnw_policy *p, char *out, size_t size)
+{
+    size_t n = 0;
+    for (int32_t k = 0; k < WNW_N_PART_KINDS; k++) {
+        n +=
+            (size_t)snprintf(out ? out + n : NULL, out ? size - n : 0, "%s%s", k ? "+" : "", p->part[k].name);
+        const char *sep = ":";
+        for (const wnw_option *o = p->part[k].options; o && o->name; o++) {
+            char value[128];
+            wnw__opt_format(o, p->opts[k], value, sizeof value);
+            n += (size_t)snprintf(out ? out + n : NULL, out ? size - n : 0, "%s%s=%s", sep, o->name, value);
+            sep = ",";
+        }
+    }
+    return n;
+}
+
+static int set_text(wnw_policy *p)
+{
+    const size_t n = write_text(p, NULL, 0);
+    p->text = malloc(n + 1);
+    if (!p->text)
+        return wnw__fail(WNW_E_NOMEM, "out of memory for a policy");
+    write_text(p, p->text, n + 1);
+    return WNW_OK;
+}
+
+/* ---- Public
+ * ------------------------------------------------------------------------------------------------ */
+
+static int parse(struct parser *ps, const char *recipe, bool presets)
+{
+    const char *at = recipe;
+    const struct item first = next_item(&at);
+    const char *const rest = at;
+    WNW_TRY(set_default_parts(ps));
+    WNW_TRY(set_first(ps, &first, presets));
+    while (*at) {
+        const struct item it = next_item(&at);
+        WNW_TRY(replace_part(ps, &it));
+    }
+    at = rest;
+    while (*at) {
+        const struct item it = next_item(&at);
+        WNW_TRY(set_options(ps, &it, kind_of(&it), true));
+    }
+    /* After the others, because a preset's options reach whatever part is there in the end. */
+    WNW_TRY(set_options(ps, &first, -1, true));
+    WNW_TRY(check_parts(ps->policy));
+    return set_text(ps->policy);
+}
+
+static int policy_parse(wnw_policy **out, const char *recipe, const wnw_registry *registry, bool presets)
+{
+    *out = NULL;
+    const size_t len = recipe ? strnlen(recipe, MAX_RECIPE + 1) : 0;
+    if (len == 0)
+        return wnw__fail(WNW_E_ARG, "the policy is empty; give a recipe such as snapkv");
+    if (len > MAX_RECIPE)
+        return wnw__fail(WNW_E_ARG, "the policy is longer than %d characters", MAX_RECIPE);
+    if (recipe[len - 1] == '+')
+        return wnw__fail(WNW_E_ARG, "policy \"%.*s\" ends with \"+\"; name the part that is missing",
+                         len_of(len), recipe);
+    struct parser ps = {.policy = calloc(1, sizeof *ps.policy), .registry = registry};
+    if (!ps.policy)
+        return wnw__fail(WNW_E_NOMEM, "out of memory for a policy");
+    const int rc = parse(&ps, recipe, presets);
+    if (rc != WNW_OK) {
+        wnw_policy_free(ps.policy);
+        return rc;
+    }
+    *out = ps.policy;
+    return WNW_OK;
+}
+
+int wnw_policy_parse(wnw_policy **out, const char *recipe, const wnw_registry *registry)
+{
+    return policy_parse(out, recipe, registry, true);
+}
+
+int wnw__policy_parse_parts(wnw_policy **out, const char *recipe)
+{
+    return policy_parse(out, recipe, NULL, false);
+}
+
+void wnw_policy_free(wnw_policy *p)
+{
+    if (!p)
+        return;
+    for (int32_t k = 0; k < WNW_N_PART_KINDS; k++)
+        free(p->opts[k]);
+    free(p->text);
+    free(p);
+}
+
+const char *wnw_policy_string(const wnw_policy *p)
+{
+    return p->text;
+}
+
+wnw_needs wnw_policy_needs(const wnw_policy *p)
+{
+    wnw_needs needs = {0};
+    const wnw_scorer *s = p->part[WNW_PART_SCORER].scorer;
+    if (s->needs)
+        s->needs(p->opts[WNW_PART_SCORER], &needs);
+    return needs;
+}
+
+bool wnw_policy_is_full(const wnw_policy *p)
+{
+    return p->part[WNW_PART_SCORER].own && strcmp(p->part[WNW_PART_SCORER].name, "full") == 0;
+}
+
+bool wnw_policy_has_own_size(const wnw_policy *p)
+{
+    return p->part[WNW_PART_SELECTOR].selector->own_size != NULL;
+}
+
+const char *wnw__policy_layout(const wnw_policy *p)
+{
+    const struct wnw__scorer *own = p->part[WNW_PART_SCORER].own;
+    const char *layout = own ? own->layout : "composite";
+    if (wnw_policy_is_full(p))
+        return layout;
+    if (p->part[WNW_PART_HEAD_BUDGET].head->ragged)
+        return "ragged";
+    return p->part[WNW_PART_LAYER_BUDGET].layer->ragged && strcmp(layout, "uniform") == 0 ? "layer" : layout;
+}
+
+enum wnw__rounding wnw__policy_rounding(const wnw_policy *p)
+{
+    const struct wnw__layer_opts *o = p->opts[WNW_PART_LAYER_BUDGET];
+    return o->rounding == WNW_ROUND_TRUNC ? WNW_ROUND_TRUNC : WNW_ROUND_EXACT;
+}

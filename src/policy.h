@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* A parsed recipe: one part of each kind with its options. Immutable after parsing. */
+#ifndef WNW_POLICY_H
+#define WNW_POLICY_H
+
+#include "method.h"
+
+#define WNW_N_PART_KINDS 4
+
+struct wnw_policy {
+    struct wnw__part part[WNW_N_PART_KINDS]; /* by wnw_part_kind */
+    void *opts[WNW_N_PART_KINDS];            /* owned, never NULL in a finished policy */
+    char *text;                              /* canonical form, owned */
+};
+
+struct wnw_registry {
+    const wnw_scorer **scorers; /* borrowed descriptors */
+    int32_t n, cap;
+};
+
+const wnw_scorer *wnw__registry_find(const wnw_registry *r, const char *name, size_t len);
+
+/* Parses a recipe whose first name is a scorer even if a preset has the same name. */
+int wnw__policy_parse_parts(wnw_policy **out, const char *recipe);
+
+/* "uniform", "layer", "composite" or "ragged". Static. */
+const char *wnw__policy_layout(const wnw_policy *p);
+
+/* Rounding of every count of the policy. */
+enum wnw__rounding wnw__policy_rounding(const wnw_policy *p);
+
+#endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Presets: rows of data. A recipe here is canonical (every option written out; a test holds it to that) and
+ * begins with a scorer. Methods first, each with the setting of its own paper; then parity presets, which
+ * reproduce a reference program (kvpress-) or the baselines inside one paper's comparison (paper-).
+ */
+#include "method.h"
+
+#include <string.h>
+
+#define UNIFORM_EXACT "+uniform:rounding=exact"
+#define UNIFORM_TRUNC "+uniform:rounding=trunc"
+#define SNAPKV_32_MAX "snapkv:window=32,kernel=7,pool=max,gqa_bug=0"
+#define SNAPKV_32_AVG "snapkv:window=32,kernel=5,pool=avg,gqa_bug=0"
+#define SNAPKV_8_AVG  "snapkv:window=8,kernel=5,pool=avg,gqa_bug=0"
+
+static const struct wnw__preset presets[] = {
+    {.name = "full",
+     .about = "Keeps everything: the uncompressed cache.",
+     .paper = "",
+     .recipe = "full" UNIFORM_EXACT "+equal+topk"},
+    {.name = "streaming_llm",
+     .about = "The first 4 tokens and the most recent ones, whatever the text.",
+     .paper = "StreamingLLM, arXiv 2309.17453",
+     .recipe = "streaming_llm:sinks=4,recent=0" UNIFORM_EXACT "+equal+topk"},
+    {.name = "snapkv",
+     .about = "What the last 32 prompt tokens attend to.",
+     .paper = "SnapKV, arXiv 2404.14469",
+     .recipe = SNAPKV_32_MAX UNIFORM_EXACT "+equal+topk"},
+    {.name = "tova",
+     .about = "What the last prompt token attends to, one list per layer.",
+     .paper = "TOVA, arXiv 2401.06104",
+     .recipe = "tova:last=0" UNIFORM_EXACT "+equal+topk"},
+    {.name = "knorm",
+     .about = "Keys of small norm; sees no attention.",
+     .paper = "L2 norm-based strategy, arXiv 2406.11430",
+     .recipe = "knorm" UNIFORM_EXACT "+equal+topk"},
+    {.name = "lagkv",
+     .about = "Keys and values that stand out against the next block of tokens; sees no attention.",
+     .paper = "LagKV, arXiv 2504.04704",
+     .recipe = "lagkv:sink=16,lag=128,wv=1,ranked=0" UNIFORM_EXACT "+equal+partition:retain=0.5"},
+    {.name = "adakv",
+     .about = "SnapKV whose heads compete for the layer's budget.",
+     .paper = "Ada-KV, arXiv 2407.11550",
+     .recipe = SNAPKV_32_MAX UNIFORM_EXACT "+adakv:alpha_safeguard=0.2,mode=safeguard+topk"},
+    {.name = "pyramidkv",
+     .about = "SnapKV with more entries in early layers than in late ones.",
+     .paper = "PyramidKV, arXiv 2406.02069",
+     .recipe = "snapkv:window=8,kernel=7,pool=max,gqa_bug=0+pyramid:rounding=exact,beta=20,form=exact+equal"
+               "+topk"},
+
+    {.name = "kvpress-streaming_llm",
+     .about = "kvpress StreamingLLMPress.",
+     .paper = "StreamingLLM, arXiv 2309.17453",
+     .recipe = "streaming_llm:sinks=4,recent=0" UNIFORM_TRUNC "+equal+topk",
+     .parity = true},
+    {.name = "kvpress-snapkv",
+     .about = "kvpress SnapKVPress with window 32, kernel 5.",
+     .paper = "SnapKV, arXiv 2404.14469",
+     .recipe = SNAPKV_32_AVG UNIFORM_TRUNC "+equal+topk",
+     .parity = true},
+    {.name = "kvpress-tova",
+     .about = "kvpress TOVAPress: the last token always stays.",
+     .paper = "TOVA, arXiv 2401.06104",
+     .recipe = "tova:last=1" UNIFORM_TRUNC "+equal+topk",
+     .parity = true},
+    {.name = "kvpress-knorm",
+     .about = "kvpress KnormPress.",
+     .paper = "L2 norm-based strategy, arXiv 2406.11430",
+     .recipe = "knorm" UNIFORM_TRUNC "+equal+topk",
+     .parity = true},
+    {.name = "kvpress-lagkv",
+     .about = "kvpress LagKVPress with 4 sinks, lag 64: ranks inside blocks, one cut per head.",
+     .paper = "LagKV, arXiv 2504.04704",
+     .recipe = "lagkv:sink=4,lag=64,wv=1,ranked=1" UNIFORM_TRUNC "+equal+topk",
+     .parity = true},
+    {.name = "kvpress-pyramidkv",
+     .about = "kvpress PyramidKVPress with window 32, kernel 5.",
+     .paper = "PyramidKV, arXiv 2406.02069",
+     .recipe = SNAPKV_32_AVG "+pyramid:rounding=trunc,beta=20,form=kvpress+equal+topk",
+     .parity = true},
+    {.name = "kvpress-adakv_snapkv",
+     .about = "kvpress AdaKVPress over SnapKVPress with window 32, kernel 5.",
+     .paper = "Ada-KV, arXiv 2407.11550",
+     .recipe = SNAPKV_32_AVG UNIFORM_TRUNC "+adakv:alpha_safeguard=0.2,mode=safeguard+topk",
+     .parity = true},
+    {.name = "paper-compresskv-snapkv",
+     .about = "SnapKV as CompressKV's paper sets it: window 8, average pooling 5.",
+     .paper = "CompressKV, arXiv 2508.02401",
+     .recipe = SNAPKV_8_AVG UNIFORM_EXACT "+equal+topk",
+     .parity = true},
+    {.name = "paper-compresskv-pyramidkv",
+     .about = "PyramidKV as CompressKV's paper sets it; its floored step keeps a little more than asked.",
+     .paper = "CompressKV, arXiv 2508.02401",
+     .recipe = SNAPKV_8_AVG "+pyramid:rounding=exact,beta=20,form=paper+equal+topk",
+     .parity = true},
+    {.name = "paper-compresskv-streaming_llm",
+     .about = "StreamingLLM as CompressKV's code runs it: the first tokens and the last 8.",
+     .paper = "CompressKV, arXiv 2508.02401",
+     .recipe = "streaming_llm:sinks=4,recent=8" UNIFORM_EXACT "+equal+topk",
+     .parity = true},
+    {.name = "paper-adakv",
+     .about = "Ada-SnapKV as the authors' code shares out: a mix of equal and competed counts.",
+     .paper = "Ada-KV, arXiv 2407.11550",
+     .recipe = SNAPKV_32_MAX UNIFORM_EXACT "+adakv:alpha_safeguard=0.2,mode=floor+topk",
+     .parity = true},
+    {.name = "paper-lagkv",
+     .about = "LagKV with the defaults of the authors' code: lag 1024.",
+     .paper = "LagKV, arXiv 2504.04704",
+     .recipe = "lagkv:sink=16,lag=1024,wv=1,ranked=0" UNIFORM_TRUNC "+equal+partition:retain=0.5",
+     .parity = true},
+};
+
+const struct wnw__preset *wnw__preset_get(int32_t i)
+{
+    return i >= 0 && (size_t)i < sizeof presets / sizeof *presets ? &presets[i] : NULL;
+}
+
+const struct wnw__preset *wnw__preset_find(const char *name, size_t len)
+{
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
+        if (strlen(presets[i].name) == len && memcmp(presets[i].name, name, len) == 0)
+            return &presets[i];
+    return NULL;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Knorm: keys of small norm tend to receive much attention, so score = -||k||_2. Paper: "A Simple and
+ * Effective L2 Norm-Based Strategy for KV Cache Compression" (arXiv 2406.11430); global form of kvpress:
+ * nothing is protected. Observes keys (rotation does not change the norm). Range <= 0. Cost O(n d) per KV
+ * head.
+ */
+#include "method.h"
+
+#include <math.h>
+
+static void needs(const void *opts, wnw_needs *out)
+{
+    (void)opts;
+    out->flags = WNW_NEED_KEYS;
+}
+
+static int score(const void *opts, const wnw_observation *obs, float *score, float *scratch)
+{
+    (void)opts;
+    (void)scratch;
+    const int32_t d = obs->n_embd_head;
+    for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
+        const float *k = obs->keys(obs, ih); /* [n][d] */
+        for (int32_t i = 0; i < obs->n_entry[ih]; i++) {
+            double sum = 0;
+            for (int32_t c = 0; c < d; c++)
+                sum += (double)k[(int64_t)i * d + c] * k[(int64_t)i * d + c];
+            score[(int64_t)ih * obs->n + i] = (float)-sqrt(sum);
+        }
+    }
+    return WNW_OK;
+}
+
+extern const struct wnw__scorer wnw__scorer_knorm;
+const struct wnw__scorer wnw__scorer_knorm = {
+    .pub = {.name = "knorm",
+            .about = "Keys of small norm stay.",
+            .paper = "L2 norm-based strategy, arXiv 2406.11430",
+            .needs = needs,
+            .score = score},
+    .layout = "composite",
+};

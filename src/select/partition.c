@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * LagKV's selection: behind S protected sinks the entries form blocks of L. Of every block but the last
+ * complete one the k best survive; the last complete block and the remainder stay whole. Paper: "LagKV:
+ * Lag-Relative Information of the KV Cache Tells Which Tokens Are Important" (arXiv 2504.04704, eq. 12, 13).
+ *
+ *     N = floor((n - S) / L), m = (n - S) mod L       n < S + 2 L: everything stays
+ *     kept = S + k (N - 1) + L + m
+ * Without a size k = floor(retain L). With a size, k is the largest that fits, so up to N - 2 entries of the
+ * size stay unused.
+ */
+#include "base/topk.h"
+#include "method.h"
+
+struct opts {
+    double retain;
+};
+
+/* Blocks that are thinned, 0 if n is too short. */
+static int32_t n_thinned(const struct wnw__blocks *b, int32_t n)
+{
+    return n < b->sink || (n - b->sink) / b->lag < 2 ? 0 : (n - b->sink) / b->lag - 1;
+}
+
+static int32_t own_size(const void *opts, const struct wnw__blocks *b, int32_t n, enum wnw__rounding rounding)
+{
+    const struct opts *o = opts;
+    const int32_t thinned = n_thinned(b, n);
+    return n - thinned * b->lag + thinned * wnw__round_count(o->retain * b->lag, rounding);
+}
+
+static int32_t select_entries(const void *opts, const struct wnw__select_problem *p, int32_t *keep)
+{
+    (void)opts;
+    const struct wnw__blocks b = p->blocks;
+    const int32_t thinned = n_thinned(&b, p->n);
+    const int32_t whole = p->n - thinned * b.lag;
+    /* Too small for what the method never touches: what is protected and, between, the most recent. */
+    if (thinned == 0 || p->n_keep < whole) {
+        for (int32_t i = 0; i < p->n_keep; i++)
+            keep[i] = i < p->prot.n_first ? i : p->n - p->n_keep + i;
+        return p->n_keep;
+    }
+    const int32_t per_block = (p->n_keep - whole) / thinned;
+    int32_t m = 0;
+    for (int32_t i = 0; i < b.sink; i++)
+        keep[m++] = i;
+    for (int32_t t = 0; t < thinned; t++) {
+        const int32_t at = b.sink + t * b.lag;
+        m += wnw__topk(p->score + at, b.lag, per_block, at, keep + m);
+    }
+    for (int32_t i = b.sink + thinned * b.lag; i < p->n; i++)
+        keep[m++] = i;
+    return m;
+}
+
+static const wnw_option options[] = {{.name = "retain",
+                                      .help = "share of a block that survives, where no size is given",
+                                      .type = WNW_OPT_REAL,
+                                      .offset = offsetof(struct opts, retain),
+                                      .def = 0.5,
+                                      .min = 1e-6,
+                                      .max = 1},
+                                     {0}};
+
+extern const struct wnw__selector wnw__selector_partition;
+const struct wnw__selector wnw__selector_partition = {
+    .name = "partition",
+    .about = "The same number of best scores from every block of the scorer; sinks and the last blocks stay.",
+    .paper = "LagKV, arXiv 2504.04704",
+    .options = options,
+    .options_size = sizeof(struct opts),
+    .by_block = true,
+    .own_size = own_size,
+    .select = select_entries,
+};
