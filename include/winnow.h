@@ -389,8 +389,8 @@ typedef struct wnw_report {
 int wnw_session_plan(wnw_session *s, const wnw_policy *policy, const wnw_size *size, wnw_plan **plan,
                      wnw_report *report);
 
-/* Keeps what the plan says and returns the rest to the system. E_MISMATCH: the plan does not fit this cache.
- */
+/* Keeps what the plan says and returns the rest to the system; sliding-window layers are left as they are.
+ * E_MISMATCH: the plan does not fit this cache, which is then untouched. */
 int wnw_session_apply(wnw_session *s, const wnw_plan *plan, wnw_report *report);
 
 /* plan + apply. */

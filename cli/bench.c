@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: MIT */
+/* winnow bench: llama.cpp with its full cache, ours with the full cache, ours compressed, side by side.
+ * One round reads the same tokens with all three in turn and then decodes with them in alternating chunks, so
+ * that what the machine does meanwhile hits all alike. Ratios are formed within a round; the medians of these
+ * are the result, not the ratio of two medians. */
+#include "bench.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { WARM_TOKENS = 64, CHUNK_TOKENS = 8 };
+
+/* ---- Setting up ---- */
+
+static int parse_lengths(struct bench *b)
+{
+    char *list = strdup(b->args->lengths), *save = NULL;
+    int rc = CLI_OK;
+    if (!list)
+        return cli_fail(CLI_FAILED, "out of memory");
+    for (char *word = strtok_r(list, ",", &save); word && rc == CLI_OK; word = strtok_r(NULL, ",", &save)) {
+        int64_t n;
+        if (!cli_parse_int(&n, word))
+            rc = cli_fail(CLI_BAD_INPUT, "--lengths: '%s' is not a whole number", word);
+        else if (n < 16 || n > 1 << 24)
+            rc = cli_fail(CLI_BAD_INPUT, "--lengths: %s is out of range; it must be 16 to 16777216", word);
+        else if (b->n_lengths == BENCH_MAX_LENGTHS)
+            rc = cli_fail(CLI_BAD_INPUT, "--lengths: at most %d lengths", BENCH_MAX_LENGTHS);
+        else
+            b->lengths[b->n_lengths++] = (int32_t)n;
+    }
+    free(list);
+    if (rc == CLI_OK && b->n_lengths == 0)
+        rc = cli_fail(CLI_BAD_INPUT, "--lengths is empty; give numbers, e.g. 512,2048");
+    return rc;
+}
+
+static int check(struct bench *b)
+{
+    const struct cli_args *args = b->args;
+    if (args->n_rest > 0) {
+        if (strcmp(args->rest[0], "observe") == 0 || strcmp(args->rest[0], "methods") == 0)
+            return cli_fail(CLI_BAD_INPUT, "`winnow bench %s` is not there yet; use `winnow bench`",
+                            args->rest[0]);
+        return cli_fail(CLI_BAD_INPUT, "unexpected argument '%s'; see `winnow bench --help`", args->rest[0]);
+    }
+    b->n_reps = (int32_t)args->reps;
+    b->n_decode = (int32_t)args->decode_tokens;
+    b->n_threads = args->threads == CLI_UNSET ? wnw_usable_cores() : (int32_t)args->threads;
+    int rc = parse_lengths(b);
+    if (rc != CLI_OK)
+        return rc;
+    if (args->csv && (rc = cli_out_check(args->csv)) != CLI_OK)
+        return rc;
+    const int status = wnw_policy_parse(&b->policy, args->policy, NULL);
+    if (status != WNW_OK)
+        return cli_fail_status(status);
+    if (wnw_policy_is_full(b->policy))
+        return cli_fail(CLI_BAD_INPUT,
+                        "--policy full compresses nothing, and the full cache is measured anyway");
+    return cli_model_path(&b->model_path, args->model);
+}
+
+/* A length that leaves no room for decoding is shortened by what is missing; longer ones are refused. */
+static int fit_lengths(struct bench *b)
+{
+    const int32_t n_ctx = b->info.n_ctx_train;
+    for (int32_t i = 0; i < b->n_lengths; i++) {
+        if (b->lengths[i] > n_ctx || n_ctx - b->n_decode < 16)
+            return cli_fail(CLI_BAD_INPUT,
+                            "--lengths: %d tokens, and %d to decode, do not fit the model's context of %d",
+                            b->lengths[i], b->n_decode, n_ctx);
+        if (b->lengths[i] > n_ctx - b->n_decode)
+            b->lengths[i] = n_ctx - b->n_decode;
+    }
+    return CLI_OK;
+}
+
+/* The same ids in every run: what they are does not matter for speed, that both programs get them does. */
+static int make_tokens(struct bench *b, int32_t longest)
+{
+    uint64_t state = 42;
+    b->tokens = calloc((size_t)longest + (size_t)b->n_decode, sizeof *b->tokens);
+    if (!b->tokens)
+        return cli_fail(CLI_FAILED, "out of memory");
+    for (int32_t i = 0; i < longest + b->n_decode; i++) {
+        state = state * 6364136223846793005ull + 1442695040888963407ull;
+        b->tokens[i] = (int32_t)((state >> 33) % (uint64_t)b->info.n_vocab);
+    }
+    return CLI_OK;
+}
+
+static void describe_machine(struct bench *b)
+{
+    char cpu[160] = "unknown CPU", line[512];
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    while (f && fgets(line, sizeof line, f)) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) == 0 && colon) {
+            snprintf(cpu, sizeof cpu, "%.*s", (int)strcspn(colon + 1, "\n") - 1, colon + 2);
+            break;
+        }
+    }
+    if (f)
+        fclose(f);
+    snprintf(b->machine, sizeof b->machine, "%s, %d threads, %s attention kernels", cpu, b->n_threads,
+             wnw_kernel_name());
+}
+
+static int new_session(wnw_session **s, const struct bench *b, const wnw_policy *policy)
+{
+    wnw_session_params params = wnw_session_default_params();
+    params.n_ubatch = BENCH_N_UBATCH;
+    params.n_threads = b->n_threads;
+    params.kv_type = WNW_KV_F16;
+    int status = wnw_session_new(s, b->model, &params);
+    if (status == WNW_OK && policy)
+        status = wnw_session_observe(*s, &policy, 1);
+    return status == WNW_OK ? CLI_OK : cli_fail_status(status);
+}
+
+static int open_engines(struct bench *b)
+{
+    int32_t longest = WARM_TOKENS;
+    const int status = wnw_model_open(&b->model, b->model_path, NULL);
+    if (status != WNW_OK)
+        return cli_fail_status(status);
+    wnw_model_get_info(b->model, &b->info);
+    int rc = fit_lengths(b);
+    if (rc != CLI_OK)
+        return rc;
+    for (int32_t i = 0; i < b->n_lengths; i++)
+        longest = b->lengths[i] > longest ? b->lengths[i] : longest;
+    b->llama = bench_llama_open(b->model_path, longest + b->n_decode, BENCH_N_UBATCH, b->n_threads);
+    if (!b->llama)
+        return cli_fail(CLI_FAILED, "llama.cpp could not open '%s' with a context of %d tokens",
+                        b->model_path, longest + b->n_decode);
+    if ((rc = make_tokens(b, longest)) != CLI_OK || (rc = new_session(&b->full, b, NULL)) != CLI_OK)
+        return rc;
+    describe_machine(b);
+    return new_session(&b->compressed, b, b->policy);
+}
+
+/* ---- Measuring ---- */
+
+static int feed(struct bench *b, enum bench_engine e, const int32_t *tokens, int32_t n)
+{
+    if (e == LLAMA)
+        return bench_llama_feed(b->llama, tokens, n) ? CLI_OK : cli_fail(CLI_FAILED, "llama_decode failed");
+    const int status = wnw_session_prefill(e == FULL ? b->full : b->compressed, tokens, n, NULL, NULL);
+    return status == WNW_OK ? CLI_OK : cli_fail_status(status);
+}
+
+static void step_done(struct bench *b, int32_t n_tokens, int32_t n_all)
+{
+    b->n_steps_done += n_tokens;
+    cli_progress_step(b->n_steps_done, n_all, &b->progress);
+}
+
+/* One engine reads the context; the compressed one then compresses, which counts as prefill. */
+static int time_prefill(struct bench *b, enum bench_engine e, struct bench_length *r, struct bench_round *out)
+{
+    if (e == LLAMA)
+        bench_llama_reset(b->llama);
+    else
+        wnw_session_reset(e == FULL ? b->full : b->compressed);
+    const double start = cli_now_ms();
+    int rc = feed(b, e, b->tokens, r->n);
+    if (rc == CLI_OK && e == COMPRESSED) {
+        const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = r->budget};
+        wnw_report report = {0};
+        const double before = cli_now_ms();
+        const int status = wnw_session_compress(b->compressed, b->policy, &size, &report);
+        if (status != WNW_OK)
+            return cli_fail_status(status);
+        out->compress_ms = cli_now_ms() - before;
+        r->kept_mean = report.kept_mean;
+    }
+    if (rc != CLI_OK)
+        return rc;
+    out->prefill[e] = (double)r->n * 1e3 / (cli_now_ms() - start);
+    if (e != LLAMA)
+        wnw_cache_get_stats(e == FULL ? b->full : b->compressed, &r->stats[e]);
+    return CLI_OK;
+}
+
+static int decode_some(struct bench *b, enum bench_engine e, const int32_t *tokens, int32_t n, double *ms)
+{
+    const double start = cli_now_ms();
+    for (int32_t i = 0; i < n; i++) {
+        int rc = CLI_OK;
+        if (e == LLAMA) {
+            rc = feed(b, e, tokens + i, 1);
+        } else {
+            const int status = wnw_session_decode(e == FULL ? b->full : b->compressed, tokens[i]);
+            rc = status == WNW_OK ? CLI_OK : cli_fail_status(status);
+        }
+        if (rc != CLI_OK)
+            return rc;
+    }
+    *ms += cli_now_ms() - start;
+    return CLI_OK;
+}
+
+static int run_round(struct bench *b, struct bench_length *r, struct bench_round *out, int32_t turn,
+                     int32_t n_all)
+{
+    double ms[N_ENGINES] = {0};
+    int rc = CLI_OK;
+    /* Who goes first changes from round to round. */
+    for (int k = 0; k < N_ENGINES && rc == CLI_OK; k++) {
+        rc = time_prefill(b, (enum bench_engine)((k + turn) % N_ENGINES), r, out);
+        step_done(b, r->n, n_all);
+    }
+    for (int32_t from = 0; from < b->n_decode && rc == CLI_OK; from += CHUNK_TOKENS) {
+        const int32_t n = b->n_decode - from < CHUNK_TOKENS ? b->n_decode - from : CHUNK_TOKENS;
+        for (int k = 0; k < N_ENGINES && rc == CLI_OK; k++) {
+            const enum bench_engine e = (enum bench_engine)((k + turn) % N_ENGINES);
+            rc = decode_some(b, e, b->tokens + r->n + from, n, &ms[e]);
+        }
+    }
+    for (int e = 0; e < N_ENGINES && rc == CLI_OK; e++)
+        out->decode[e] = b->n_decode * 1e3 / ms[e];
+    return rc;
+}
+
+static int64_t budget_for(const struct bench *b, int32_t n)
+{
+    return b->args->budget != CLI_UNSET ? b->args->budget : n / 8 > 0 ? n / 8 : 1;
+}
+
+/* Pages weights in, starts threads and builds graphs, so that no measured round pays for it. */
+static int warm_up(struct bench *b)
+{
+    struct bench_length r = {.n = WARM_TOKENS, .budget = WARM_TOKENS};
+    struct bench_round ignored = {0};
+    double ms = 0.0;
+    int rc = CLI_OK;
+    for (int e = 0; e < N_ENGINES && rc == CLI_OK; e++) {
+        rc = time_prefill(b, (enum bench_engine)e, &r, &ignored);
+        for (int i = 0; i < 2 && rc == CLI_OK; i++)
+            rc = decode_some(b, (enum bench_engine)e, b->tokens, 1, &ms);
+    }
+    return rc;
+}
+
+static int measure(struct bench *b)
+{
+    int64_t n_all = 0;
+    int rc = warm_up(b);
+    for (int32_t i = 0; i < b->n_lengths; i++)
+        n_all += (int64_t)b->lengths[i] * b->n_reps * N_ENGINES;
+    const int32_t n_shown = n_all > INT32_MAX ? INT32_MAX : (int32_t)n_all;
+    cli_progress_start(&b->progress, "bench", "tokens");
+    for (int32_t i = 0; i < b->n_lengths && rc == CLI_OK; i++) {
+        struct bench_length *r = &b->results[b->n_results++];
+        *r = (struct bench_length){.n = b->lengths[i], .budget = budget_for(b, b->lengths[i])};
+        r->rounds = calloc((size_t)b->n_reps, sizeof *r->rounds);
+        if (!r->rounds)
+            rc = cli_fail(CLI_FAILED, "out of memory");
+        for (int32_t k = 0; k < b->n_reps && rc == CLI_OK; k++) {
+            rc = run_round(b, r, &r->rounds[k], k, n_shown);
+            r->n_rounds += rc == CLI_OK;
+        }
+    }
+    cli_progress_end(&b->progress);
+    return rc;
+}
+
+static void close_bench(struct bench *b)
+{
+    for (int32_t i = 0; i < b->n_results; i++)
+        free(b->results[i].rounds);
+    wnw_session_free(b->full);
+    wnw_session_free(b->compressed);
+    bench_llama_close(b->llama);
+    wnw_model_free(b->model);
+    wnw_policy_free(b->policy);
+    free(b->tokens);
+    free(b->model_path);
+}
+
+int cli_bench(const struct cli_args *args)
+{
+    struct bench b = {.args = args};
+    int rc = check(&b);
+    if (rc == CLI_OK)
+        rc = open_engines(&b);
+    if (rc == CLI_OK)
+        rc = measure(&b);
+    if (rc == CLI_OK && args->csv)
+        rc = bench_write_csv(&b);
+    if (rc == CLI_OK)
+        rc = args->json ? bench_print_json(&b) : bench_print_table(&b);
+    if (rc == CLI_OK)
+        rc = cli_finish_stdout();
+    close_bench(&b);
+    return rc;
+}

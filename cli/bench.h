@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/* What the benchmark measured; filled by bench.c, printed by bench_report.c. */
+#ifndef WNW_CLI_BENCH_H
+#define WNW_CLI_BENCH_H
+
+#include "bench_llama.h"
+#include "cli.h"
+
+enum { BENCH_N_UBATCH = 512, BENCH_MAX_LENGTHS = 16 };
+enum bench_engine { LLAMA, FULL, COMPRESSED, N_ENGINES };
+
+/* Tokens per second of one round. */
+struct bench_round {
+    double prefill[N_ENGINES]; /* COMPRESSED: observing and compressing included */
+    double decode[N_ENGINES];
+    double compress_ms;
+};
+
+struct bench_length {
+    int32_t n;                  /* context length in tokens */
+    int64_t budget;             /* entries kept per layer and KV head */
+    struct bench_round *rounds; /* [n_rounds], owned */
+    int32_t n_rounds;
+    wnw_cache_stats stats[N_ENGINES]; /* right after prefill and compression; LLAMA unused */
+    double kept_mean;
+};
+
+struct bench {
+    const struct cli_args *args;
+    int32_t lengths[BENCH_MAX_LENGTHS];
+    int32_t n_lengths, n_threads, n_decode, n_reps;
+    char *model_path;
+    wnw_policy *policy;
+    wnw_model *model;
+    wnw_model_info info;
+    struct bench_llama *llama;
+    wnw_session *full, *compressed;
+    int32_t *tokens; /* [longest + n_decode] */
+    struct bench_length results[BENCH_MAX_LENGTHS];
+    int32_t n_results;
+    int32_t n_steps_done;
+    struct cli_progress progress;
+    char machine[256];
+};
+
+/* The three forms of the result. Each returns an exit code. */
+int bench_print_table(const struct bench *b);
+int bench_print_json(const struct bench *b);
+int bench_write_csv(const struct bench *b);
+
+#endif

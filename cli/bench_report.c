@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+/* The benchmark's result as a table, as JSON and as CSV. */
+#include "bench.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+
+static const char *const engine_names[] = {"llama.cpp", "winnow full", "winnow compressed"};
+
+/* A row of the result: one speed, or the ratio of two within each round. */
+struct figure {
+    const char *phase; /* "prefill" or "decode" */
+    int over, under;   /* engines; under < 0: no ratio */
+};
+
+static const struct figure figures[] = {
+    {"prefill", LLAMA, -1},   {"prefill", FULL, -1},          {"prefill", COMPRESSED, -1},
+    {"decode", LLAMA, -1},    {"decode", FULL, -1},           {"decode", COMPRESSED, -1},
+    {"prefill", FULL, LLAMA}, {"prefill", COMPRESSED, LLAMA}, {"prefill", COMPRESSED, FULL},
+    {"decode", FULL, LLAMA},  {"decode", COMPRESSED, LLAMA},  {"decode", COMPRESSED, FULL},
+};
+enum { N_FIGURES = sizeof figures / sizeof *figures };
+
+struct spread {
+    double median, min, max;
+};
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static bool spread_of(struct spread *out, const struct bench_length *r, const struct figure *f)
+{
+    double *v = calloc((size_t)r->n_rounds, sizeof *v);
+    if (!v)
+        return false;
+    for (int32_t k = 0; k < r->n_rounds; k++) {
+        const bool prefill = f->phase[0] == 'p';
+        const double *tps = prefill ? r->rounds[k].prefill : r->rounds[k].decode;
+        v[k] = f->under < 0 ? tps[f->over] : tps[f->over] / tps[f->under];
+    }
+    qsort(v, (size_t)r->n_rounds, sizeof *v, compare);
+    const int32_t mid = r->n_rounds / 2;
+    out->median = r->n_rounds % 2 ? v[mid] : 0.5 * (v[mid - 1] + v[mid]);
+    out->min = v[0];
+    out->max = v[r->n_rounds - 1];
+    free(v);
+    return true;
+}
+
+static double median_of(const struct bench_length *r, const char *phase, int over, int under)
+{
+    const struct figure f = {phase, over, under};
+    struct spread s = {0};
+    spread_of(&s, r, &f);
+    return s.median;
+}
+
+static double overhead(const wnw_cache_stats *s)
+{
+    return s->bytes_entries > 0 ? (double)s->bytes / (double)s->bytes_entries : 0.0;
+}
+
+static void print_speeds(const struct bench_length *r, const char *phase)
+{
+    printf("  %-8s %10.1f %10.1f %10.1f   %8.2fx %8.2fx %8.2fx\n", phase, median_of(r, phase, LLAMA, -1),
+           median_of(r, phase, FULL, -1), median_of(r, phase, COMPRESSED, -1),
+           median_of(r, phase, FULL, LLAMA), median_of(r, phase, COMPRESSED, LLAMA),
+           median_of(r, phase, COMPRESSED, FULL));
+}
+
+int bench_print_table(const struct bench *b)
+{
+    printf("%s\n", b->machine);
+    printf("%s, f16 cache, flash attention, batches of %d, %d rounds, %d tokens decoded\n", b->info.name,
+           BENCH_N_UBATCH, b->n_reps, b->n_decode);
+    printf("compressed: %s\n", wnw_policy_string(b->policy));
+    for (int32_t i = 0; i < b->n_results; i++) {
+        const struct bench_length *r = &b->results[i];
+        printf("\n%d tokens, %.1f kept; tok/s (medians) and medians of ratios within a round\n", r->n,
+               r->kept_mean);
+        printf("  %-8s %10s %10s %10s   %9s %9s %9s\n", "", "llama.cpp", "full", "compressed", "full/",
+               "compr./", "compr./");
+        printf("  %-8s %10s %10s %10s   %9s %9s %9s\n", "", "", "", "", "llama", "llama", "full");
+        print_speeds(r, "prefill");
+        print_speeds(r, "decode");
+        for (int e = FULL; e < N_ENGINES; e++) {
+            const wnw_cache_stats *s = &r->stats[e];
+            printf("  %-18s KV %.3f MiB for %lld entries, %.3fx of entries x bytes per entry (growth block "
+                   "%d)\n",
+                   engine_names[e], (double)s->bytes / 1048576.0, (long long)s->n_entries, overhead(s),
+                   s->growth);
+        }
+    }
+    return CLI_OK;
+}
+
+static json_t *length_json(const struct bench *b, const struct bench_length *r)
+{
+    json_t *rows = json_array();
+    for (int i = 0; i < N_FIGURES; i++) {
+        struct spread s;
+        if (!spread_of(&s, r, &figures[i]))
+            break;
+        json_array_append_new(rows,
+                              json_pack("{s:s, s:s, s:s*, s:s, s:f, s:f, s:f}", "phase", figures[i].phase,
+                                        "engine", engine_names[figures[i].over], "against",
+                                        figures[i].under < 0 ? NULL : engine_names[figures[i].under], "unit",
+                                        figures[i].under < 0 ? "tokens/s" : "ratio", "median", s.median,
+                                        "min", s.min, "max", s.max));
+    }
+    json_t *caches = json_array();
+    for (int e = FULL; e < N_ENGINES; e++) {
+        const wnw_cache_stats *s = &r->stats[e];
+        json_array_append_new(
+            caches, json_pack("{s:s, s:I, s:I, s:I, s:i}", "engine", engine_names[e], "entries",
+                              (json_int_t)s->n_entries, "kv_bytes", (json_int_t)s->bytes, "entry_bytes",
+                              (json_int_t)s->bytes_entries, "growth_block", (int)s->growth));
+    }
+    return json_pack("{s:i, s:f, s:i, s:i, s:o, s:o}", "n", (int)r->n, "kept_tokens_mean", r->kept_mean,
+                     "rounds", (int)r->n_rounds, "decode_tokens", (int)b->n_decode, "figures", rows, "caches",
+                     caches);
+}
+
+int bench_print_json(const struct bench *b)
+{
+    json_t *lengths = json_array();
+    for (int32_t i = 0; i < b->n_results; i++)
+        json_array_append_new(lengths, length_json(b, &b->results[i]));
+    json_t *o = json_pack("{s:s, s:i, s:s, s:s, s:s, s:o}", "machine", b->machine, "threads",
+                          (int)b->n_threads, "kernel", wnw_kernel_name(), "model", b->args->model, "policy",
+                          wnw_policy_string(b->policy), "lengths", lengths);
+    if (!o)
+        return cli_fail(CLI_FAILED, "the result does not fit into JSON");
+    json_dumpf(o, stdout, JSON_REAL_PRECISION(8));
+    putchar('\n');
+    json_decref(o);
+    return CLI_OK;
+}
+
+int bench_write_csv(const struct bench *b)
+{
+    struct cli_out out;
+    const int rc = cli_out_open(&out, b->args->csv);
+    if (rc != CLI_OK)
+        return rc;
+    fprintf(out.f,
+            "# %s\nmodel,policy,n,phase,engine,against,unit,median,min,max,rounds,kv_bytes,entry_bytes\n",
+            b->machine);
+    for (int32_t i = 0; i < b->n_results; i++) {
+        const struct bench_length *r = &b->results[i];
+        for (int k = 0; k < N_FIGURES; k++) {
+            const struct figure *f = &figures[k];
+            struct spread s;
+            if (!spread_of(&s, r, f))
+                continue;
+            fprintf(out.f, "%s,\"%s\",%d,%s,%s,%s,%s,%.4f,%.4f,%.4f,%d,%llu,%llu\n", b->args->model,
+                    f->over == COMPRESSED ? wnw_policy_string(b->policy) : "full", r->n, f->phase,
+                    engine_names[f->over], f->under < 0 ? "" : engine_names[f->under],
+                    f->under < 0 ? "tokens/s" : "ratio", s.median, s.min, s.max, r->n_rounds,
+                    (unsigned long long)r->stats[f->over].bytes,
+                    (unsigned long long)r->stats[f->over].bytes_entries);
+        }
+    }
+    return cli_out_commit(&out);
+}

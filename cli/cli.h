@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/* What the sub-commands share: arguments, exit codes, messages, files and text. */
+#ifndef WNW_CLI_H
+#define WNW_CLI_H
+
+#include "winnow.h"
+
+#include <stdio.h>
+
+/* ---- Arguments (options.c) ---- */
+
+#define CLI_UNSET INT64_MIN /* an integer option that was not given and has no default */
+
+/* Targets of the option tables. Strings are owned; integers hold CLI_UNSET and reals NAN when not given. */
+struct cli_args {
+    char *model, *file, *tokens, *question, *chat;
+    char *policy, *kv_type, *evict, *evict_every, *profile, *attn;
+    char *out, *csv, *lengths;
+    int64_t budget, kv_bytes;
+    int64_t n, seed, top_k, threads, prefix, reps, decode_tokens;
+    double ratio, temp, top_p;
+    bool context_only, raw, json, help;
+    char **rest; /* what is left after the options, NULL-terminated, owned */
+    int n_rest;
+};
+
+enum cli_type { CLI_FLAG, CLI_TEXT, CLI_INT, CLI_REAL, CLI_BYTES };
+
+/* One option: drives parsing, range errors and --help. */
+struct cli_option {
+    const char *name; /* long name, NULL where there is only a letter */
+    char letter;      /* 0 where there is only a name */
+    enum cli_type type;
+    const char *arg;   /* name of the argument in the help, NULL for flags */
+    const char *def;   /* default, parsed like an argument; NULL = none */
+    const char *shown; /* how the help names the default where def does not say it; NULL = def */
+    const char *help;
+    size_t offset; /* of the target in struct cli_args */
+    double min, max;
+    const char *range; /* the allowed range in words, for numbers */
+};
+
+/* Options under one heading. */
+struct cli_group {
+    const char *title;
+    const struct cli_option *options; /* [n] */
+    int n;
+};
+
+/* A sub-command. */
+struct cli_command {
+    const char *name;
+    const char *about;                     /* one sentence */
+    const char *usage;                     /* what follows the name */
+    const char *notes;                     /* closing paragraph of its help, "" if none */
+    const struct cli_group *const *groups; /* NULL-terminated */
+    int max_rest;                          /* positional arguments it takes */
+    int (*run)(const struct cli_args *args);
+};
+
+extern const struct cli_group cli_group_model, cli_group_input, cli_group_policy, cli_group_generate,
+    cli_group_plan, cli_group_ppl, cli_group_bench, cli_group_common;
+
+/* Parses argv[1..] (argv[0] is the command's name). Returns an exit code; says what is wrong itself. */
+int cli_parse(struct cli_args *args, const struct cli_command *cmd, int argc, const char **argv);
+void cli_args_clear(struct cli_args *args, const struct cli_command *cmd);
+void cli_print_help(FILE *f, const struct cli_command *cmd);
+
+/* The word of the NULL-terminated list nearest to `word`, NULL if none is near. */
+const char *cli_nearest(const char *word, const char *const *words);
+
+/* Strict numbers: the whole string, no blanks, no overflow. */
+bool cli_parse_int(int64_t *out, const char *text);
+bool cli_parse_real(double *out, const char *text);
+/* A number of bytes with an optional suffix K, M or G (powers of 1024). */
+bool cli_parse_bytes(int64_t *out, const char *text);
+
+/* ---- Messages and progress (console.c) ---- */
+
+enum cli_exit { CLI_OK = 0, CLI_FAILED = 1, CLI_BAD_INPUT = 2 };
+
+/* Exit code for a library status. */
+int cli_exit_code(int status);
+/* Prints "winnow: sentence" as one line on stderr and returns `code`. */
+int cli_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The same with the library's sentence; the code follows from the status. */
+int cli_fail_status(int status);
+/* A remark on stderr, one line. */
+void cli_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* Flushes stdout; CLI_FAILED if anything written there got lost. */
+int cli_finish_stdout(void);
+
+double cli_now_ms(void);
+/* Peak resident size of this process in bytes. */
+uint64_t cli_peak_rss(void);
+
+/* One progress line on stderr: appears when stderr is a terminal and the work takes longer than 2 s. */
+struct cli_progress {
+    const char *label, *unit;
+    double start_ms, last_ms;
+    bool terminal, shown;
+};
+void cli_progress_start(struct cli_progress *p, const char *label, const char *unit);
+/* Has the type of the progress callback of a session; user is a struct cli_progress. Always true. */
+bool cli_progress_step(int32_t done, int32_t total, void *user);
+void cli_progress_end(struct cli_progress *p);
+
+/* ---- Files (files.c) ---- */
+
+/* Reads a whole file into *data (NUL-terminated, owned: free). Refuses empty files and NUL bytes. */
+int cli_read_file(char **data, size_t *len, const char *path);
+/* Reads whitespace separated token ids. *ids is owned: free. */
+int cli_read_tokens(int32_t **ids, int32_t *n, const char *path);
+
+/* A file that appears under its name only when it is complete. */
+struct cli_out {
+    FILE *f;
+    char *path, *tmp; /* owned */
+};
+/* Whether such a file could be written there; to be asked before the work starts. */
+int cli_out_check(const char *path);
+int cli_out_open(struct cli_out *out, const char *path);
+int cli_out_commit(struct cli_out *out);
+void cli_out_abort(struct cli_out *out);
+
+/* Where models lie: $WINNOW_CACHE or ~/.cache/winnow. *path is owned: free. */
+int cli_cache_path(char **path, const char *tail);
+/* Turns the -m argument into a path that can be opened. *path is owned: free. */
+int cli_model_path(char **path, const char *name);
+extern const char *const cli_model_names[]; /* NULL-terminated, the default first */
+
+/* ---- Text (text.c) ---- */
+
+/* A growing byte string, NUL-terminated. */
+struct cli_text {
+    char *s;
+    size_t len, cap;
+};
+bool cli_text_add(struct cli_text *t, const char *s, size_t len);
+/* Adds s with every invalid UTF-8 sequence replaced by U+FFFD. */
+bool cli_text_add_utf8(struct cli_text *t, const char *s, size_t len);
+/* Length of s without an incomplete UTF-8 sequence at its end. */
+size_t cli_utf8_whole(const char *s, size_t len);
+
+/* Generated tokens and the text that is ready to be shown. */
+struct cli_stream {
+    const wnw_model *model;
+    FILE *echo;           /* where new text goes at once, NULL = nowhere */
+    int32_t *ids;         /* [n], owned */
+    int32_t n, cap;       /* generated tokens */
+    int32_t base;         /* the text of ids[base..n) is worked out anew for every token */
+    size_t done;          /* bytes of that text which are out */
+    struct cli_text text; /* all text so far, valid UTF-8, owned */
+};
+/* Adds a token. Returns an exit code. */
+int cli_stream_add(struct cli_stream *st, int32_t token);
+/* Lets out what was held back. */
+int cli_stream_end(struct cli_stream *st);
+void cli_stream_clear(struct cli_stream *st);
+
+/* ---- Sub-commands ---- */
+
+int cli_run(const struct cli_args *args);
+int cli_plan(const struct cli_args *args);
+int cli_methods(const struct cli_args *args);
+int cli_models(const struct cli_args *args);
+int cli_ppl(const struct cli_args *args);
+int cli_bench(const struct cli_args *args);
+
+#endif

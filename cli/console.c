@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/* Messages, progress and clocks. Everything here goes to stderr; stdout belongs to answers and JSON. */
+#include "cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+int cli_exit_code(int status)
+{
+    switch (status) {
+    case WNW_OK:
+        return CLI_OK;
+    case WNW_E_NOMEM:
+    case WNW_E_IO: /* files that cannot be opened are refused before the library sees them */
+    case WNW_E_BACKEND:
+    case WNW_E_CANCELLED:
+        return CLI_FAILED;
+    default:
+        return CLI_BAD_INPUT;
+    }
+}
+
+/* Messages quote names from outside: a line break or control character in one must not break the line. */
+__attribute__((format(printf, 1, 0))) static void print_line(const char *fmt, va_list ap)
+{
+    char line[2048];
+    vsnprintf(line, sizeof line, fmt, ap);
+    for (char *c = line; *c; c++) {
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = '?';
+    }
+    fprintf(stderr, "winnow: %s\n", line);
+}
+
+int cli_fail(int code, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    print_line(fmt, ap);
+    va_end(ap);
+    return code;
+}
+
+int cli_fail_status(int status)
+{
+    const char *text = wnw_last_error();
+    return cli_fail(cli_exit_code(status), "%s", *text ? text : wnw_strerror(status));
+}
+
+void cli_note(const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    print_line(fmt, ap);
+    va_end(ap);
+}
+
+int cli_finish_stdout(void)
+{
+    errno = 0;
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return cli_fail(CLI_FAILED, "writing to standard output failed: %s",
+                        errno ? strerror(errno) : "unknown error");
+    return CLI_OK;
+}
+
+double cli_now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+uint64_t cli_peak_rss(void)
+{
+    /* VmHWM starts anew with exec; ru_maxrss may still hold the size of the program that started us. */
+    FILE *f = fopen("/proc/self/status", "r");
+    if (f) {
+        char line[256];
+        unsigned long long kib = 0;
+        bool found = false;
+        while (!found && fgets(line, sizeof line, f))
+            found = sscanf(line, "VmHWM: %llu", &kib) == 1;
+        fclose(f);
+        if (found)
+            return (uint64_t)kib * 1024;
+    }
+    struct rusage ru;
+    if (getrusage(RUSAGE_SELF, &ru) != 0)
+        return 0;
+    return (uint64_t)ru.ru_maxrss * 1024;
+}
+
+void cli_progress_start(struct cli_progress *p, const char *label, const char *unit)
+{
+    *p = (struct cli_progress){
+        .label = label, .unit = unit, .start_ms = cli_now_ms(), .terminal = isatty(STDERR_FILENO) == 1};
+}
+
+bool cli_progress_step(int32_t done, int32_t total, void *user)
+{
+    struct cli_progress *p = user;
+    const double now = cli_now_ms();
+    const double spent = now - p->start_ms;
+    if (!p->terminal || done <= 0 || (p->shown && now - p->last_ms < 200))
+        return true;
+    const double rate = done / (spent * 1e-3 + 1e-9);
+    const double left_s = (total - done) / rate;
+    if (!p->shown && spent + left_s * 1e3 < 2000)
+        return true;
+    fprintf(stderr, "\r\033[K%s: %d of %d %s, %.1f %s/s, %.0f s left", p->label, done, total, p->unit, rate,
+            p->unit, left_s);
+    fflush(stderr);
+    p->shown = true;
+    p->last_ms = now;
+    return true;
+}
+
+void cli_progress_end(struct cli_progress *p)
+{
+    if (p->shown)
+        fputs("\r\033[K", stderr);
+    p->shown = false;
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT */
+#include "job.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int check_phase(const struct cli_args *args)
+{
+    if (strcmp(args->evict, "layer") == 0 || strcmp(args->evict, "chunk") == 0 ||
+        strncmp(args->evict, "chunk:", 6) == 0)
+        return cli_fail(CLI_BAD_INPUT, "--evict %s is not in this release; use --evict end", args->evict);
+    if (strcmp(args->evict, "end") != 0)
+        return cli_fail(CLI_BAD_INPUT, "--evict '%s' is unknown; use --evict end", args->evict);
+    if (args->evict_every)
+        return cli_fail(CLI_BAD_INPUT, "--evict-every is not in this release; leave it out");
+    if (args->profile)
+        return cli_fail(CLI_BAD_INPUT, "--profile: no method of this release uses a profile; leave it out");
+    return CLI_OK;
+}
+
+static int check_size(struct cli_job *job)
+{
+    const struct cli_args *args = job->args;
+    const bool budget = args->budget != CLI_UNSET, ratio = !isnan(args->ratio),
+               bytes = args->kv_bytes != CLI_UNSET;
+    if (budget + ratio + bytes > 1)
+        return cli_fail(CLI_BAD_INPUT,
+                        "--budget, --ratio and --kv-bytes exclude each other; give one of them");
+    if (budget)
+        job->size = (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = args->budget};
+    else if (ratio)
+        job->size = (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = args->ratio};
+    else if (bytes)
+        job->size = (wnw_size){.kind = WNW_SIZE_BYTES, .bytes = (uint64_t)args->kv_bytes};
+    else
+        job->size = (wnw_size){.kind = WNW_SIZE_NONE};
+    return CLI_OK;
+}
+
+static int check_policy(struct cli_job *job)
+{
+    const bool sized = job->size.kind != WNW_SIZE_NONE;
+    const char *recipe = job->args->policy ? job->args->policy : sized ? "snapkv" : "full";
+    const int status = wnw_policy_parse(&job->policy, recipe, NULL);
+    if (status != WNW_OK)
+        return cli_fail_status(status);
+    if (wnw_policy_is_full(job->policy)) {
+        job->size_ignored = sized;
+        job->size.kind = WNW_SIZE_NONE;
+    } else if (!sized && !wnw_policy_has_own_size(job->policy)) {
+        job->size_assumed = true;
+        job->size = (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = 0.5};
+    }
+    return CLI_OK;
+}
+
+static int check_input(struct cli_job *job)
+{
+    const struct cli_args *args = job->args;
+    const bool question = args->question && *args->question;
+    if (args->tokens && (args->file || args->question))
+        return cli_fail(CLI_BAD_INPUT, "--tokens is the whole prompt; leave out -f and -p");
+    if (args->tokens && args->chat)
+        return cli_fail(CLI_BAD_INPUT, "--tokens are fed as they are; leave out --chat");
+    if (args->raw && args->chat)
+        return cli_fail(CLI_BAD_INPUT, "--raw and --chat exclude each other; give one of them");
+    if (!args->tokens && !args->file && !question)
+        return cli_fail(CLI_BAD_INPUT, "no input; give a document with -f, a question with -p, or --tokens");
+    if (args->context_only && !args->file && !args->tokens)
+        return cli_fail(CLI_BAD_INPUT, "--context-only compresses a document; give one with -f");
+    if (args->tokens)
+        return cli_read_tokens(&job->file_tokens, &job->n_file_tokens, args->tokens);
+    if (args->file)
+        return cli_read_file(&job->document, &job->n_document, args->file);
+    return CLI_OK;
+}
+
+static int check_types(struct cli_job *job)
+{
+    const int status = wnw_kv_type_parse(&job->kv_type, job->args->kv_type);
+    if (status != WNW_OK)
+        return cli_fail_status(status);
+    if (strcmp(job->args->attn, "own") == 0)
+        job->attn = WNW_ATTN_OWN;
+    else if (strcmp(job->args->attn, "ggml") == 0)
+        job->attn = WNW_ATTN_GGML;
+    else
+        return cli_fail(CLI_BAD_INPUT, "--attn '%s' is unknown; use own or ggml", job->args->attn);
+    return CLI_OK;
+}
+
+int cli_job_check(struct cli_job *job, const struct cli_args *args)
+{
+    int rc;
+    *job = (struct cli_job){.args = args};
+    if ((rc = check_phase(args)) != CLI_OK || (rc = check_size(job)) != CLI_OK ||
+        (rc = check_policy(job)) != CLI_OK || (rc = check_types(job)) != CLI_OK ||
+        (rc = check_input(job)) != CLI_OK)
+        return rc;
+    return cli_model_path(&job->model_path, args->model);
+}
+
+int cli_job_open(struct cli_job *job)
+{
+    const double start = cli_now_ms();
+    const int status = wnw_model_open(&job->model, job->model_path, NULL);
+    if (status != WNW_OK)
+        return cli_fail_status(status);
+    job->load_ms = cli_now_ms() - start;
+    wnw_model_get_info(job->model, &job->info);
+    return CLI_OK;
+}
+
+static int check_tokens(const struct cli_job *job)
+{
+    for (int32_t i = 0; i < job->n_tokens; i++) {
+        if (job->tokens[i] < 0 || job->tokens[i] >= job->info.n_vocab)
+            return cli_fail(CLI_BAD_INPUT, "'%s': token %d (number %d) is not in the vocabulary, 0 to %d",
+                            job->args->tokens, job->tokens[i], i + 1, job->info.n_vocab - 1);
+    }
+    return CLI_OK;
+}
+
+int cli_job_prompt(struct cli_job *job)
+{
+    const struct cli_args *args = job->args;
+    if (job->file_tokens) {
+        job->tokens = job->file_tokens;
+        job->n_tokens = job->n_context = job->n_file_tokens;
+        const int rc = check_tokens(job);
+        if (rc != CLI_OK)
+            return rc;
+    } else {
+        const wnw_prompt_params params = {
+            .document = job->document, .question = args->question, .chat = args->chat, .raw = args->raw};
+        const int status = wnw_prompt_build(&job->prompt, job->model, &params);
+        if (status != WNW_OK)
+            return cli_fail_status(status);
+        job->tokens = job->prompt.tokens;
+        job->n_tokens = job->prompt.n_tokens;
+        job->n_context = job->prompt.n_context;
+    }
+    if (job->n_tokens < 1)
+        return cli_fail(CLI_BAD_INPUT, "the prompt has no tokens; give some text");
+    if (job->n_tokens > job->info.n_ctx_train)
+        return cli_fail(CLI_BAD_INPUT,
+                        "the prompt has %d tokens and the model's context is %d; shorten the prompt or use "
+                        "another model",
+                        job->n_tokens, job->info.n_ctx_train);
+    return CLI_OK;
+}
+
+int cli_job_session(struct cli_job *job)
+{
+    wnw_session_params params = wnw_session_default_params();
+    params.kv_type = job->kv_type;
+    params.attn = job->attn;
+    params.n_threads = job->args->threads == CLI_UNSET ? 0 : (int32_t)job->args->threads;
+    params.progress = cli_progress_step;
+    params.progress_user = &job->progress;
+    const wnw_policy *const policy = job->policy;
+    int status = wnw_session_new(&job->session, job->model, &params);
+    if (status == WNW_OK)
+        status = wnw_session_observe(job->session, &policy, 1);
+    return status == WNW_OK ? CLI_OK : cli_fail_status(status);
+}
+
+int cli_job_read(struct cli_job *job, int32_t from, int32_t to, wnw_logits_fn on_logits, void *user)
+{
+    if (to <= from)
+        return CLI_OK;
+    const double start = cli_now_ms();
+    cli_progress_start(&job->progress, "prefill", "tokens");
+    const int status = wnw_session_prefill(job->session, job->tokens + from, to - from, on_logits, user);
+    cli_progress_end(&job->progress);
+    job->prefill_ms += cli_now_ms() - start;
+    return status == WNW_OK ? CLI_OK : cli_fail_status(status);
+}
+
+static void measure_cache(struct cli_job *job)
+{
+    wnw_cache_stats stats;
+    int64_t entries = 0, heads = 0;
+    for (int32_t il = 0; il < job->info.n_layer; il++) {
+        for (int32_t ih = 0; ih < job->info.n_head_kv && !wnw_model_layer_is_swa(job->model, il); ih++) {
+            entries += wnw_cache_n(job->session, il, ih);
+            heads++;
+        }
+    }
+    wnw_cache_get_stats(job->session, &stats);
+    job->kept_mean = heads > 0 ? (double)entries / (double)heads : 0.0;
+    job->kv_bytes = stats.bytes;
+    job->kv_bytes_full = stats.bytes_full;
+}
+
+int cli_job_compress(struct cli_job *job)
+{
+    if (!wnw_policy_is_full(job->policy)) {
+        wnw_report report = {0};
+        const double start = cli_now_ms();
+        const int status = wnw_session_compress(job->session, job->policy, &job->size, &report);
+        if (status != WNW_OK)
+            return cli_fail_status(status);
+        job->compress_ms = cli_now_ms() - start;
+        if (*report.warning)
+            cli_note("warning: %s", report.warning);
+    }
+    measure_cache(job);
+    return CLI_OK;
+}
+
+int32_t cli_job_n_compressed(const struct cli_job *job)
+{
+    return job->args->context_only ? job->n_context : job->n_tokens;
+}
+
+void cli_job_notes(const struct cli_job *job)
+{
+    if (job->size_assumed)
+        cli_note("no size given, removing half of the entries (--ratio 0.5)");
+    if (job->size_ignored)
+        cli_note("the policy keeps everything, the given size has no effect");
+}
+
+void cli_job_close(struct cli_job *job)
+{
+    wnw_session_free(job->session);
+    wnw_prompt_clear(&job->prompt);
+    wnw_model_free(job->model);
+    wnw_policy_free(job->policy);
+    free(job->file_tokens);
+    free(job->document);
+    free(job->model_path);
+    *job = (struct cli_job){0};
+}

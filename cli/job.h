@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/* What run, plan and ppl have in common: from checked arguments to a compressed session. */
+#ifndef WNW_CLI_JOB_H
+#define WNW_CLI_JOB_H
+
+#include "cli.h"
+
+struct cli_job {
+    const struct cli_args *args;
+    char *model_path;
+    char *document;    /* NULL = none */
+    size_t n_document; /* bytes */
+    wnw_policy *policy;
+    wnw_size size;
+    wnw_kv_type kv_type;
+    wnw_attn attn;
+    bool size_assumed; /* no size was given and the policy has none: ratio 0.5 */
+    bool size_ignored; /* a size was given for the policy that keeps everything */
+
+    wnw_model *model;
+    wnw_model_info info;
+    int32_t *file_tokens; /* from --tokens, owned */
+    int32_t n_file_tokens;
+    wnw_prompt prompt;     /* from text, owned */
+    const int32_t *tokens; /* [n_tokens], of one of the two above */
+    int32_t n_tokens;
+    int32_t n_context; /* tokens of the first piece */
+    wnw_session *session;
+    struct cli_progress progress;
+
+    double load_ms, prefill_ms, compress_ms;
+    double start_ms; /* when prefill began */
+    /* The cache right after compression: */
+    double kept_mean; /* entries per layer and KV head, sliding-window layers left out */
+    uint64_t kv_bytes, kv_bytes_full;
+};
+
+/* Everything that can be refused without the model. Returns an exit code, like all of these. */
+int cli_job_check(struct cli_job *job, const struct cli_args *args);
+/* Opens the model. */
+int cli_job_open(struct cli_job *job);
+/* The prompt as tokens, checked against vocabulary and context. */
+int cli_job_prompt(struct cli_job *job);
+/* A session that observes for the policy. */
+int cli_job_session(struct cli_job *job);
+/* Reads tokens [from, to), with a progress line. */
+int cli_job_read(struct cli_job *job, int32_t from, int32_t to, wnw_logits_fn on_logits, void *user);
+/* Compresses what was read and notes the cache's size; with policy "full" only the latter. */
+int cli_job_compress(struct cli_job *job);
+/* Tokens before compression: the document with --context-only, else all. */
+int32_t cli_job_n_compressed(const struct cli_job *job);
+/* Remarks on what was assumed; printed after the input is known to be good, so that an error is one line. */
+void cli_job_notes(const struct cli_job *job);
+void cli_job_close(struct cli_job *job);
+
+#endif

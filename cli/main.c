@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/* winnow: the table of sub-commands and the way to them. */
+#include "cli.h"
+
+#include <string.h>
+
+static const struct cli_group *const run_groups[] = {
+    &cli_group_model, &cli_group_input, &cli_group_policy, &cli_group_generate, &cli_group_common, NULL};
+static const struct cli_group *const plan_groups[] = {&cli_group_model, &cli_group_input,  &cli_group_policy,
+                                                      &cli_group_plan,  &cli_group_common, NULL};
+static const struct cli_group *const ppl_groups[] = {&cli_group_model, &cli_group_ppl, &cli_group_policy,
+                                                     &cli_group_common, NULL};
+static const struct cli_group *const bench_groups[] = {&cli_group_bench, &cli_group_common, NULL};
+static const struct cli_group *const plain_groups[] = {&cli_group_common, NULL};
+
+static const struct cli_command commands[] = {
+    {"run", "Reads a prompt, compresses its KV cache and generates an answer.",
+     "[-m MODEL] [-f DOC | --tokens FILE] [-p QUESTION] [--policy RECIPE] [SIZE] [options]",
+     "At least one of -f, --tokens and -p must be given. The answer goes to standard output,\n"
+     "everything else to standard error.",
+     run_groups, 0, cli_run},
+    {"plan", "Reads a prompt and writes which cache entries would be kept; generates nothing.",
+     "[-m MODEL] [-f DOC | --tokens FILE] [-p QUESTION] [--policy RECIPE] [SIZE] -o FILE",
+     "The file appears only when it is complete.", plan_groups, 0, cli_plan},
+    {"methods", "Lists presets and parts of policies, or describes one of them.", "[NAME]", "", plain_groups,
+     1, cli_methods},
+    {"models", "Lists the models that have a name, and whether they are in the cache folder.", "",
+     "The cache folder is $WINNOW_CACHE, or ~/.cache/winnow.", plain_groups, 0, cli_models},
+    {"ppl", "Perplexity of a text, with the full cache or after compressing its first part.",
+     "[-m MODEL] -f TEXT [--policy RECIPE] [SIZE] [--prefix N] [options]",
+     "With --policy full and the same --prefix, the same tokens are scored: use that to compare.", ppl_groups,
+     0, cli_ppl},
+    {"bench", "Speed beside llama.cpp in one run: full cache and compressed cache.", "[options]",
+     "Rounds alternate between the programs; ratios are formed per round, then medians are taken.",
+     bench_groups, 1, cli_bench},
+};
+enum { N_COMMANDS = sizeof commands / sizeof *commands };
+
+static const char *const later_commands[] = {"compress", "ask",  "calibrate", "inspect", "serve",
+                                             "rpc",      "eval", "report",    NULL};
+
+static void print_overview(FILE *f)
+{
+    fputs("winnow: language models with a compressed KV cache\n\nusage: winnow COMMAND "
+          "[options]\n\nCommands:\n",
+          f);
+    for (int i = 0; i < N_COMMANDS; i++)
+        fprintf(f, "  %-10s %s\n", commands[i].name, commands[i].about);
+    fputs("  help CMD   The options of a command; so does `winnow CMD --help`.\n"
+          "\n  --version  Print the version.\n\n"
+          "Example: winnow run -f doc.txt -p \"What is it about?\" --policy snapkv --budget 512\n",
+          f);
+}
+
+/* NULL and one line on stderr if there is no such command. */
+static const struct cli_command *find_command(const char *name)
+{
+    const char *names[N_COMMANDS + 2];
+    for (int i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(name, commands[i].name) == 0)
+            return &commands[i];
+        names[i] = commands[i].name;
+    }
+    names[N_COMMANDS] = "help";
+    names[N_COMMANDS + 1] = NULL;
+    for (int i = 0; later_commands[i]; i++) {
+        if (strcmp(name, later_commands[i]) == 0) {
+            cli_fail(CLI_BAD_INPUT, "`winnow %s` is not there yet; `winnow --help` lists the commands", name);
+            return NULL;
+        }
+    }
+    const char *near = cli_nearest(name, names);
+    if (near)
+        cli_fail(CLI_BAD_INPUT, "unknown command '%s'; did you mean `winnow %s`?", name, near);
+    else
+        cli_fail(CLI_BAD_INPUT, "unknown command '%s'; `winnow --help` lists the commands", name);
+    return NULL;
+}
+
+static int help(const char *name, int n_more)
+{
+    if (n_more > 0)
+        return cli_fail(CLI_BAD_INPUT, "`winnow help` takes one command");
+    if (!name) {
+        print_overview(stdout);
+        return cli_finish_stdout();
+    }
+    const struct cli_command *cmd = find_command(name);
+    if (!cmd)
+        return CLI_BAD_INPUT;
+    cli_print_help(stdout, cmd);
+    return cli_finish_stdout();
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2)
+        return cli_fail(CLI_BAD_INPUT, "no command; `winnow --help` lists them");
+    const char *name = argv[1];
+    if (strcmp(name, "--version") == 0) {
+        printf("winnow %s\n", wnw_version());
+        return cli_finish_stdout();
+    }
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        return help(NULL, 0);
+    if (strcmp(name, "help") == 0)
+        return help(argc > 2 ? argv[2] : NULL, argc - 3);
+    const struct cli_command *cmd = find_command(name);
+    if (!cmd)
+        return CLI_BAD_INPUT;
+    struct cli_args args;
+    int rc = cli_parse(&args, cmd, argc - 1, (const char **)argv + 1);
+    if (rc == CLI_OK && args.help) {
+        cli_print_help(stdout, cmd);
+        rc = cli_finish_stdout();
+    } else if (rc == CLI_OK) {
+        rc = cmd->run(&args);
+    }
+    cli_args_clear(&args, cmd);
+    return rc;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* winnow models: the names -m knows. */
+#include "cli.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+
+int cli_models(const struct cli_args *args)
+{
+    (void)args;
+    printf("%-20s %-8s %9s  %s\n", "NAME", "PRESENT", "SIZE", "FILE");
+    for (int i = 0; cli_model_names[i]; i++) {
+        char tail[64], size[32] = "-";
+        char *path;
+        struct stat st;
+        snprintf(tail, sizeof tail, "models/%s.gguf", cli_model_names[i]);
+        const int rc = cli_cache_path(&path, tail);
+        if (rc != CLI_OK)
+            return rc;
+        const bool present = stat(path, &st) == 0 && S_ISREG(st.st_mode);
+        if (present)
+            snprintf(size, sizeof size, "%.1f MiB", (double)st.st_size / 1048576.0);
+        printf("%-20s %-8s %9s  %s%s\n", cli_model_names[i], present ? "yes" : "no", size, path,
+               i == 0 ? "  (default)" : "");
+        free(path);
+    }
+    return cli_finish_stdout();
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/* winnow plan: which entries a policy keeps, as a JSON file. */
+#include "job.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+static json_t *head_json(const wnw_plan *plan, int32_t il, int32_t ih)
+{
+    const int32_t *positions;
+    const int32_t n = wnw_plan_head(plan, il, ih, &positions);
+    json_t *list = json_array();
+    for (int32_t i = 0; list && i < n; i++) {
+        if (json_array_append_new(list, json_integer(positions[i])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+/* {"heads":[[p0,p1,..],..]} */
+static json_t *layer_json(const wnw_plan *plan, int32_t il)
+{
+    json_t *heads = json_array();
+    for (int32_t ih = 0; heads && ih < wnw_plan_n_head_kv(plan); ih++) {
+        if (json_array_append_new(heads, head_json(plan, il, ih)) != 0) {
+            json_decref(heads);
+            return NULL;
+        }
+    }
+    return json_pack("{s:o}", "heads", heads);
+}
+
+static json_t *plan_json(const struct cli_job *job, const wnw_plan *plan)
+{
+    json_t *layers = json_array();
+    for (int32_t il = 0; layers && il < wnw_plan_n_layer(plan); il++) {
+        if (json_array_append_new(layers, layer_json(plan, il)) != 0) {
+            json_decref(layers);
+            return NULL;
+        }
+    }
+    /* The name comes from the file and may hold anything; JSON text is UTF-8. */
+    struct cli_text name = {0};
+    json_t *o = NULL;
+    if (cli_text_add_utf8(&name, job->info.name, strlen(job->info.name)) && cli_text_add(&name, "", 0))
+        o = json_pack("{s:s, s:s, s:i, s:s, s:o}", "format", "winnow-plan-1", "model", name.s, "n_tokens",
+                      (int)wnw_plan_n_tokens(plan), "policy", wnw_policy_string(job->policy), "layers",
+                      layers);
+    else
+        json_decref(layers);
+    free(name.s);
+    return o;
+}
+
+static int write_plan(const struct cli_job *job, const wnw_plan *plan)
+{
+    struct cli_out out;
+    json_t *o = plan_json(job, plan);
+    if (!o)
+        return cli_fail(CLI_FAILED, "out of memory for the plan");
+    int rc = cli_out_open(&out, job->args->out);
+    if (rc == CLI_OK) {
+        json_dumpf(o, out.f, JSON_COMPACT);
+        fputc('\n', out.f);
+        rc = cli_out_commit(&out);
+    }
+    json_decref(o);
+    return rc;
+}
+
+static int make_plan(struct cli_job *job)
+{
+    wnw_report report = {0};
+    wnw_plan *plan;
+    const int32_t n_first = cli_job_n_compressed(job);
+    int rc = cli_job_read(job, 0, n_first, NULL, NULL);
+    if (rc != CLI_OK)
+        return rc;
+    const int status = wnw_session_plan(job->session, job->policy, &job->size, &plan, &report);
+    if (status != WNW_OK)
+        return cli_fail_status(status);
+    rc = write_plan(job, plan);
+    wnw_plan_free(plan);
+    if (rc != CLI_OK)
+        return rc;
+    cli_job_notes(job);
+    if (*report.warning)
+        cli_note("warning: %s", report.warning);
+    cli_note("%s: kept %.1f of %d entries per head; %s", job->args->out, report.kept_mean, n_first,
+             wnw_policy_string(job->policy));
+    return CLI_OK;
+}
+
+int cli_plan(const struct cli_args *args)
+{
+    struct cli_job job;
+    if (!args->out)
+        return cli_fail(CLI_BAD_INPUT, "no output file; name one with -o");
+    int rc = cli_out_check(args->out);
+    if (rc != CLI_OK)
+        return rc;
+    rc = cli_job_check(&job, args);
+    if (rc == CLI_OK)
+        rc = cli_job_open(&job);
+    if (rc == CLI_OK)
+        rc = cli_job_prompt(&job);
+    if (rc == CLI_OK)
+        rc = cli_job_session(&job);
+    if (rc == CLI_OK)
+        rc = make_plan(&job);
+    cli_job_close(&job);
+    return rc;
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+/* winnow ppl: perplexity of a text, with the full cache or after compressing its first part. */
+#include "job.h"
+
+#include <jansson.h>
+#include <math.h>
+
+/* Negative log-likelihood, summed over scored tokens. */
+struct score {
+    const int32_t *next; /* next[i]: the token that logits i predict */
+    int32_t n_next;      /* the last logits predict nothing we know */
+    int32_t n_vocab, n_scored;
+    double nll;
+};
+
+/* -log softmax(logits)[token]; the maximum is taken out so that exp cannot overflow. */
+static double token_nll(const float *logits, int32_t n_vocab, int32_t token)
+{
+    double max = logits[0], sum = 0.0;
+    for (int32_t i = 1; i < n_vocab; i++)
+        max = logits[i] > max ? logits[i] : max;
+    for (int32_t i = 0; i < n_vocab; i++)
+        sum += exp((double)logits[i] - max);
+    return max + log(sum) - (double)logits[token];
+}
+
+static void score_next(struct score *sc, const float *logits, int32_t token)
+{
+    sc->nll += token_nll(logits, sc->n_vocab, token);
+    sc->n_scored++;
+}
+
+static bool on_logits(int32_t i, const float *logits, void *user)
+{
+    struct score *sc = user;
+    if (i < sc->n_next)
+        score_next(sc, logits, sc->next[i]);
+    return true;
+}
+
+/* Token ids of the text into job->file_tokens, cut to what can be read. */
+static int read_text(struct cli_job *job)
+{
+    int32_t n = job->n_file_tokens;
+    if (job->document) {
+        int32_t *tokens;
+        const int status = wnw_tokenize(job->model, job->document, job->n_document, true, false, &tokens, &n);
+        if (status != WNW_OK)
+            return cli_fail_status(status);
+        job->prompt = (wnw_prompt){.tokens = tokens, .n_tokens = n};
+        job->tokens = tokens;
+    } else {
+        job->tokens = job->file_tokens;
+    }
+    const bool asked = job->args->n != CLI_UNSET;
+    job->n_tokens = asked && job->args->n < n ? (int32_t)job->args->n : n;
+    if (job->n_tokens > job->info.n_ctx_train) {
+        /* Without -n the whole text is wanted, and there is no way to say so but to cut it. */
+        if (asked)
+            return cli_fail(CLI_BAD_INPUT, "-n %d is more than the model's context of %d tokens",
+                            job->n_tokens, job->info.n_ctx_train);
+        job->n_tokens = job->info.n_ctx_train;
+    }
+    for (int32_t i = 0; i < job->n_tokens; i++) {
+        if (job->tokens[i] < 0 || job->tokens[i] >= job->info.n_vocab)
+            return cli_fail(CLI_BAD_INPUT, "token %d (number %d) is not in the vocabulary, 0 to %d",
+                            job->tokens[i], i + 1, job->info.n_vocab - 1);
+    }
+    if (job->n_tokens < 2)
+        return cli_fail(CLI_BAD_INPUT, "the text has %d token; at least 2 are needed", job->n_tokens);
+    job->n_context = n; /* tokens of the whole text */
+    return CLI_OK;
+}
+
+static int prefix_length(const struct cli_job *job, int32_t *prefix)
+{
+    const int64_t asked = job->args->prefix;
+    if (asked == CLI_UNSET) {
+        *prefix = wnw_policy_is_full(job->policy) ? 0 : job->n_tokens / 2;
+        return CLI_OK;
+    }
+    if (asked >= job->n_tokens)
+        return cli_fail(CLI_BAD_INPUT, "--prefix %lld leaves nothing to score of %d tokens; give less",
+                        (long long)asked, job->n_tokens);
+    if (asked == 0 && !wnw_policy_is_full(job->policy))
+        return cli_fail(CLI_BAD_INPUT, "--prefix 0 leaves nothing to compress; give at least 1");
+    *prefix = (int32_t)asked;
+    return CLI_OK;
+}
+
+static int evaluate(struct cli_job *job, int32_t prefix, struct score *sc)
+{
+    int rc = CLI_OK;
+    if (prefix > 0) {
+        rc = cli_job_read(job, 0, prefix, NULL, NULL);
+        if (rc == CLI_OK)
+            rc = cli_job_compress(job);
+        if (rc != CLI_OK)
+            return rc;
+        score_next(sc, wnw_session_logits(job->session), job->tokens[prefix]);
+        const int status = wnw_session_observe(job->session, NULL, 0);
+        if (status != WNW_OK)
+            return cli_fail_status(status);
+    }
+    sc->next = job->tokens + prefix + 1;
+    sc->n_next = job->n_tokens - prefix - 1;
+    rc = cli_job_read(job, prefix, job->n_tokens, on_logits, sc);
+    /* Without a prefix nothing was compressed: the cache is what it is at the end. */
+    return rc == CLI_OK && prefix == 0 ? cli_job_compress(job) : rc;
+}
+
+static int print_result(const struct cli_job *job, int32_t prefix, const struct score *sc)
+{
+    const double mean = sc->nll / sc->n_scored;
+    if (!isfinite(mean))
+        return cli_fail(CLI_FAILED, "the model gave logits that are not finite");
+    if (!job->args->json) {
+        printf("ppl %.4f  (%d tokens scored after a prefix of %d, kept %.1f per head, KV %.2f of %.2f MiB)\n",
+               exp(mean), sc->n_scored, prefix, job->kept_mean, (double)job->kv_bytes / 1048576.0,
+               (double)job->kv_bytes_full / 1048576.0);
+        return cli_finish_stdout();
+    }
+    json_t *o = json_pack("{s:f, s:f, s:i, s:i, s:i, s:s, s:f, s:I, s:I, s:f, s:f, s:f}", "ppl", exp(mean),
+                          "nll_mean", mean, "scored_tokens", (int)sc->n_scored, "prefix_tokens", (int)prefix,
+                          "text_tokens", (int)job->n_context, "policy", wnw_policy_string(job->policy),
+                          "kept_tokens_mean", job->kept_mean, "kv_bytes_full", (json_int_t)job->kv_bytes_full,
+                          "kv_bytes", (json_int_t)job->kv_bytes, "load_ms", job->load_ms, "prefill_ms",
+                          job->prefill_ms, "compress_ms", job->compress_ms);
+    if (!o)
+        return cli_fail(CLI_FAILED, "out of memory for the JSON object");
+    json_dumpf(o, stdout, JSON_REAL_PRECISION(10));
+    putchar('\n');
+    json_decref(o);
+    return cli_finish_stdout();
+}
+
+int cli_ppl(const struct cli_args *args)
+{
+    struct cli_job job;
+    struct score sc = {0};
+    int32_t prefix = 0;
+    int rc = cli_job_check(&job, args);
+    if (rc == CLI_OK)
+        rc = cli_job_open(&job);
+    if (rc == CLI_OK)
+        rc = read_text(&job);
+    if (rc == CLI_OK)
+        rc = prefix_length(&job, &prefix);
+    if (rc == CLI_OK)
+        rc = cli_job_session(&job);
+    if (rc == CLI_OK) {
+        sc.n_vocab = job.info.n_vocab;
+        rc = evaluate(&job, prefix, &sc);
+    }
+    if (rc == CLI_OK) {
+        cli_job_notes(&job);
+        if (job.n_tokens < job.n_context)
+            cli_note("read %d of %d tokens of the text%s", job.n_tokens, job.n_context,
+                     args->n == CLI_UNSET ? ", the model's context" : "");
+        rc = print_result(&job, prefix, &sc);
+    }
+    cli_job_close(&job);
+    return rc;
+}

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/* winnow run: read, compress, answer. */
+#include "job.h"
+
+#include <jansson.h>
+#include <string.h>
+#include <unistd.h>
+
+struct answer {
+    struct cli_stream stream;
+    int32_t n_decoded; /* tokens fed back; one less than generated, usually */
+    double ttft_ms, decode_ms;
+};
+
+/* Reads the first piece, compresses, reads the rest. */
+static int read_prompt(struct cli_job *job)
+{
+    const int32_t n_first = cli_job_n_compressed(job);
+    job->start_ms = cli_now_ms();
+    int rc = cli_job_read(job, 0, n_first, NULL, NULL);
+    if (rc == CLI_OK)
+        rc = cli_job_compress(job);
+    if (rc != CLI_OK || n_first == job->n_tokens)
+        return rc;
+    /* What follows stays uncompressed, so nothing has to be observed any more. */
+    const int status = wnw_session_observe(job->session, NULL, 0);
+    if (status != WNW_OK)
+        return cli_fail_status(status);
+    return cli_job_read(job, n_first, job->n_tokens, NULL, NULL);
+}
+
+static int new_sampler(wnw_sampler **sampler, const struct cli_args *args)
+{
+    wnw_sampler_params params = wnw_sampler_default_params();
+    params.temp = (float)args->temp;
+    params.top_k = (int32_t)args->top_k;
+    params.top_p = (float)args->top_p;
+    params.seed = (uint32_t)args->seed;
+    const int status = wnw_sampler_new(sampler, &params);
+    return status == WNW_OK ? CLI_OK : cli_fail_status(status);
+}
+
+static int generate(struct cli_job *job, struct answer *a)
+{
+    const int32_t n_most = (int32_t)job->args->n;
+    wnw_sampler *sampler;
+    struct cli_progress progress;
+    int rc = new_sampler(&sampler, job->args);
+    if (rc != CLI_OK)
+        return rc;
+    cli_progress_start(&progress, "generate", "tokens");
+    /* The answer itself shows the progress where it can be seen. */
+    progress.terminal = progress.terminal && !isatty(STDOUT_FILENO);
+    double first = cli_now_ms();
+    a->ttft_ms = first - job->start_ms;
+    while (a->stream.n < n_most) {
+        const float *logits = wnw_session_logits(job->session);
+        const int32_t token = wnw_sampler_pick(sampler, logits, job->info.n_vocab);
+        if (a->stream.n == 0) {
+            first = cli_now_ms();
+            a->ttft_ms = first - job->start_ms;
+        }
+        if (wnw_token_is_eog(job->model, token))
+            break;
+        if ((rc = cli_stream_add(&a->stream, token)) != CLI_OK)
+            break;
+        cli_progress_step(a->stream.n, n_most, &progress);
+        if (a->stream.n == n_most)
+            break;
+        if (wnw_session_n_past(job->session) >= job->info.n_ctx_train) {
+            cli_progress_end(&progress);
+            cli_note("the context of %d tokens is full, the answer ends here", job->info.n_ctx_train);
+            break;
+        }
+        const int status = wnw_session_decode(job->session, token);
+        if (status != WNW_OK) {
+            rc = cli_fail_status(status);
+            break;
+        }
+        a->n_decoded++;
+    }
+    a->decode_ms = cli_now_ms() - first;
+    cli_progress_end(&progress);
+    wnw_sampler_free(sampler);
+    const int end_rc = a->stream.n > 0 ? cli_stream_end(&a->stream) : CLI_OK;
+    return rc != CLI_OK ? rc : end_rc;
+}
+
+static double per_second(int64_t n, double ms)
+{
+    return n > 0 && ms > 0.0 ? (double)n * 1e3 / ms : 0.0;
+}
+
+static void print_summary(const struct cli_job *job, const struct answer *a)
+{
+    const int32_t n_first = cli_job_n_compressed(job);
+    cli_note("prompt %d tokens; kept %.1f of %d per head (%.1f %%), KV %.2f of %.2f MiB; prefill %.1f tok/s, "
+             "compress %.1f ms, first token %.0f ms; %d tokens, decode %.1f tok/s",
+             job->n_tokens, job->kept_mean, n_first, 100.0 * job->kept_mean / n_first,
+             (double)job->kv_bytes / 1048576.0, (double)job->kv_bytes_full / 1048576.0,
+             per_second(job->n_tokens, job->prefill_ms), job->compress_ms, a->ttft_ms, a->stream.n,
+             per_second(a->n_decoded, a->decode_ms));
+}
+
+static int print_json(const struct cli_job *job, const struct answer *a)
+{
+    json_t *tokens = json_array();
+    for (int32_t i = 0; i < a->stream.n; i++)
+        json_array_append_new(tokens, json_integer(a->stream.ids[i]));
+    json_t *o = json_pack("{s:i, s:f, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:s%, s:o}",
+                          "prompt_tokens", (int)job->n_tokens, "kept_tokens_mean", job->kept_mean,
+                          "kv_bytes_full", (json_int_t)job->kv_bytes_full, "kv_bytes",
+                          (json_int_t)job->kv_bytes, "peak_rss_bytes", (json_int_t)cli_peak_rss(), "load_ms",
+                          job->load_ms, "prefill_ms", job->prefill_ms, "compress_ms", job->compress_ms,
+                          "ttft_ms", a->ttft_ms, "decode_tps", per_second(a->n_decoded, a->decode_ms),
+                          "prefill_tps", per_second(job->n_tokens, job->prefill_ms), "text",
+                          a->stream.text.s ? a->stream.text.s : "", a->stream.text.len, "tokens", tokens);
+    if (!o)
+        return cli_fail(CLI_FAILED, "out of memory for the JSON object");
+    json_dumpf(o, stdout, JSON_REAL_PRECISION(10));
+    putchar('\n');
+    json_decref(o);
+    return cli_finish_stdout();
+}
+
+static int print_answer(const struct cli_job *job, const struct answer *a)
+{
+    if (a->stream.text.len > 0 && a->stream.text.s[a->stream.text.len - 1] != '\n')
+        putchar('\n');
+    const int rc = cli_finish_stdout();
+    if (rc == CLI_OK)
+        print_summary(job, a);
+    return rc;
+}
+
+int cli_run(const struct cli_args *args)
+{
+    struct cli_job job;
+    struct answer a = {0};
+    int rc = cli_job_check(&job, args);
+    if (rc == CLI_OK)
+        rc = cli_job_open(&job);
+    if (rc == CLI_OK)
+        rc = cli_job_prompt(&job);
+    if (rc == CLI_OK)
+        rc = cli_job_session(&job);
+    if (rc == CLI_OK) {
+        a.stream.model = job.model;
+        a.stream.echo = args->json ? NULL : stdout;
+        rc = read_prompt(&job);
+    }
+    if (rc == CLI_OK) {
+        cli_job_notes(&job);
+        rc = generate(&job, &a);
+    }
+    if (rc == CLI_OK)
+        rc = args->json ? print_json(&job, &a) : print_answer(&job, &a);
+    cli_stream_clear(&a.stream);
+    cli_job_close(&job);
+    return rc;
+}
