@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: MIT
+# A short way to scripts/setup.sh and CMake. `make help` lists the targets.
+#
+#   make CMAKE_FLAGS=-DCMAKE_BUILD_TYPE=Debug   any CMake option
+#   make CMAKE_PREFIX_PATH=/opt/llama           your own ggml and libllama
+#   make test CTEST_FLAGS="-L unit"             some of the tests
+BUILD       ?= build
+CMAKE_FLAGS ?=
+CTEST_FLAGS ?=
+JOBS        ?= $(shell nproc)
+ifdef CMAKE_PREFIX_PATH
+export CMAKE_PREFIX_PATH
+endif
+
+.PHONY: all setup configure demo test clean help
+
+all: ## build build/winnow, after installing what that needs
+	scripts/setup.sh packages llama
+	$(MAKE) --no-print-directory configure
+	cmake --build $(BUILD) --target winnow -j $(JOBS)
+
+setup: ## install everything: packages, ggml, the default model, what the tests need
+	scripts/setup.sh
+
+configure:
+	cmake -S . -B $(BUILD) $(CMAKE_FLAGS)
+
+demo: all ## compress a long document and answer a question from it
+	scripts/setup.sh model
+	scripts/demo.sh $(BUILD)/winnow
+
+test: setup ## build everything and run all tests
+	$(MAKE) --no-print-directory configure
+	cmake --build $(BUILD) -j $(JOBS)
+	ctest --test-dir $(BUILD) --output-on-failure $(CTEST_FLAGS)
+
+clean: ## remove the build folders (the cache folder stays)
+	rm -rf build build-*
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10

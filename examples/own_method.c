@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A method of your own, in your own program, without touching winnow's source.
+ *
+ *     own_method MODEL.gguf TEXTFILE [QUESTION]
+ *
+ * The scorer below keeps what stands out: an entry whose value vector is long compared with the average of
+ * its head, and a little more so the later it comes. It is here to show the steps, not to win. They are:
+ * describe the options, fill a wnw_scorer, register it, and use its name in a recipe; budgets and selectors
+ * of the library then combine with it ("stand_out+adakv"). The program runs the same prompt under both
+ * policies and prints what was kept and what was answered.
+ */
+#include <winnow.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- The method
+ * --------------------------------------------------------------------------------------------- */
+
+struct stand_out_opts {
+    double recency;
+    int32_t window;
+};
+
+static const wnw_option stand_out_options[] = {{.name = "recency",
+                                                .help = "bonus of the newest entry over the oldest",
+                                                .type = WNW_OPT_REAL,
+                                                .offset = offsetof(struct stand_out_opts, recency),
+                                                .def = 0.5,
+                                                .min = 0,
+                                                .max = 100},
+                                               {.name = "window",
+                                                .help = "newest entries that always stay",
+                                                .type = WNW_OPT_INT,
+                                                .offset = offsetof(struct stand_out_opts, window),
+                                                .def = 32,
+                                                .min = 0,
+                                                .max = 4096},
+                                               {.name = NULL}};
+
+static void stand_out_needs(const void *opts, wnw_needs *out)
+{
+    (void)opts;
+    out->flags = WNW_NEED_VALUES;
+}
+
+static void stand_out_protect(const void *opts, int32_t n, wnw_protected *out)
+{
+    const struct stand_out_opts *o = opts;
+    (void)n;
+    out->n_first = 4;
+    out->n_last = o->window;
+}
+
+/* score[ih][i] = ||v_i|| / mean ||v|| + recency * i / n */
+static int stand_out_score(const void *opts, const wnw_observation *obs, float *score, float *scratch)
+{
+    const struct stand_out_opts *o = opts;
+    const int32_t d = obs->n_embd_head;
+    (void)scratch;
+    for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
+        const float *v = obs->values(obs, ih); /* [n][d] */
+        float *s = score + (size_t)ih * (size_t)obs->n;
+        const int32_t n = obs->n_entry[ih];
+        double sum = 0;
+        for (int32_t i = 0; i < n; i++) {
+            double square = 0;
+            for (int32_t c = 0; c < d; c++)
+                square += (double)v[(size_t)i * (size_t)d + (size_t)c] * v[(size_t)i * (size_t)d + (size_t)c];
+            s[i] = (float)sqrt(square);
+            sum += s[i];
+        }
+        const double mean = sum > 0 ? sum / n : 1;
+        for (int32_t i = 0; i < n; i++)
+            s[i] = (float)(s[i] / mean + o->recency * i / n);
+    }
+    return WNW_OK;
+}
+
+static const wnw_scorer stand_out = {
+    .name = "stand_out",
+    .about = "Entries whose value vector is long, and recent ones.",
+    .paper = "",
+    .options = stand_out_options,
+    .options_size = sizeof(struct stand_out_opts),
+    .needs = stand_out_needs,
+    .protect = stand_out_protect,
+    .score = stand_out_score,
+};
+
+/* ---- The program
+ * -------------------------------------------------------------------------------------------- */
+
+static char *read_text(const char *path)
+{
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        return NULL;
+    size_t len = 0, cap = 1 << 16;
+    char *text = malloc(cap);
+    while (text) {
+        len += fread(text + len, 1, cap - 1 - len, f);
+        if (len < cap - 1)
+            break;
+        char *grown = realloc(text, cap *= 2);
+        if (!grown)
+            free(text);
+        text = grown;
+    }
+    if (text)
+        text[len] = '\0';
+    fclose(f);
+    return text;
+}
+
+static int generate(wnw_session *s, const wnw_model *m, int32_t n_vocab, int32_t n_max)
+{
+    int32_t answer[64];
+    int32_t n = 0;
+    wnw_sampler *sampler = NULL;
+    wnw_sampler_params params = wnw_sampler_default_params();
+    params.temp = 0;
+    int rc = wnw_sampler_new(&sampler, &params);
+    while (rc == WNW_OK && n < n_max && n < 64) {
+        const int32_t token = wnw_sampler_pick(sampler, wnw_session_logits(s), n_vocab);
+        if (wnw_token_is_eog(m, token))
+            break;
+        answer[n++] = token;
+        rc = wnw_session_decode(s, token);
+    }
+    char *text = NULL;
+    if (rc == WNW_OK)
+        rc = wnw_detokenize(m, answer, n, &text);
+    if (rc == WNW_OK)
+        printf("  answer: %s\n", text);
+    wnw_free(text);
+    wnw_sampler_free(sampler);
+    return rc;
+}
+
+static int run_policy(wnw_session *s, const wnw_model *m, const wnw_prompt *prompt, const char *recipe,
+                      const wnw_registry *registry)
+{
+    wnw_policy *policy = NULL;
+    wnw_model_info info;
+    wnw_report report;
+    const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
+    wnw_model_get_info(m, &info);
+    wnw_session_reset(s);
+    int rc = wnw_policy_parse(&policy, recipe, registry);
+    if (rc == WNW_OK)
+        rc = wnw_session_observe(s, (const wnw_policy *const[]){policy}, 1);
+    if (rc == WNW_OK)
+        rc = wnw_session_prefill(s, prompt->tokens, prompt->n_tokens, NULL, NULL);
+    if (rc == WNW_OK)
+        rc = wnw_session_compress(s, policy, &size, &report);
+    if (rc == WNW_OK) {
+        printf("%s\n  keeps %.1f of %d entries per head, in layer 0:", wnw_policy_string(policy),
+               report.kept_mean, prompt->n_tokens);
+        for (int32_t ih = 0; ih < info.n_head_kv; ih++)
+            printf(" %d", wnw_cache_n(s, 0, ih));
+        printf("\n");
+        rc = generate(s, m, info.n_vocab, 48);
+    }
+    wnw_policy_free(policy);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 3 || argc > 4) {
+        fprintf(stderr, "usage: own_method MODEL.gguf TEXTFILE [QUESTION]\n");
+        return 2;
+    }
+    static const char *const recipes[] = {"snapkv", "stand_out", "stand_out:recency=0.1+adakv"};
+    wnw_model *model = NULL;
+    wnw_session *session = NULL;
+    wnw_registry *registry = NULL;
+    wnw_prompt prompt = {0};
+    char *text = read_text(argv[2]);
+    if (!text) {
+        fprintf(stderr, "own_method: cannot read %s\n", argv[2]);
+        return 2;
+    }
+    const wnw_prompt_params params = {.document = text,
+                                      .question = argc > 3 ? argv[3] : "What is this text about?"};
+    int rc = wnw_registry_new(&registry);
+    if (rc == WNW_OK)
+        rc = wnw_registry_add_scorer(registry, &stand_out);
+    if (rc == WNW_OK)
+        rc = wnw_model_open(&model, argv[1], NULL);
+    if (rc == WNW_OK)
+        rc = wnw_prompt_build(&prompt, model, &params);
+    if (rc == WNW_OK)
+        rc = wnw_session_new(&session, model, NULL);
+    for (size_t i = 0; rc == WNW_OK && i < sizeof recipes / sizeof *recipes; i++)
+        rc = run_policy(session, model, &prompt, recipes[i], registry);
+    if (rc != WNW_OK)
+        fprintf(stderr, "own_method: %s\n", wnw_last_error());
+
+    wnw_session_free(session);
+    wnw_prompt_clear(&prompt);
+    wnw_model_free(model);
+    wnw_registry_free(registry);
+    free(text);
+    return rc == WNW_OK ? 0 : 1;
+}

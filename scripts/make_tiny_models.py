@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Write small random GGUF models for the tests: make_tiny_models.py OUTDIR
+
+One model or more per supported family. Their weights are random but always the same (fixed seeds), their shapes
+are chosen to reach the corners of the engine: grouped and multi-query attention, odd group sizes, heads wider than
+n_embd / n_head, rope scaling tensors, biases, norms of queries and keys, sliding windows, weights in f32, f16, q8_0
+and q4_0 (with rows that ggml's CPU backend can repack). The vocabulary is one token per byte and a few more.
+
+Needs the PyPI packages gguf and numpy. Each file is written under a temporary name first.
+"""
+import os
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+from gguf import GGMLQuantizationType as Type
+from gguf import GGUFWriter, TokenType, quantize
+
+N_VOCAB = 320
+MERGES = ["t h", "i n", "e r", "a n", "th e"]
+CHATML = (
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' "
+    "+ '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+
+
+@dataclass
+class Shape:
+    arch: str
+    n_layer: int
+    n_embd: int
+    n_ff: int
+    n_head: int
+    n_head_kv: int
+    head_dim: int
+    freq_base: float = 10000.0
+    weights: Type = Type.F32
+    tied: bool = False  # the output matrix is the token embedding
+    rope_factors: bool = False  # rope_freqs.weight, as Llama 3.1 has
+    qkv_bias: bool = False
+    qk_norm: bool = False
+    post_norm: bool = False
+    window: int = 0  # sliding window in tokens
+
+
+SHAPES = {
+    "tiny-llama": Shape("llama", 4, 128, 256, 4, 2, 32),
+    "tiny-llama3": Shape("llama", 3, 256, 384, 4, 2, 64, freq_base=500000.0, weights=Type.F16, tied=True,
+                         rope_factors=True),
+    "tiny-llama-mqa": Shape("llama", 2, 96, 192, 3, 1, 32),
+    "tiny-llama-q4_0": Shape("llama", 3, 256, 512, 4, 2, 64, weights=Type.Q4_0),
+    "tiny-qwen2": Shape("qwen2", 3, 128, 256, 4, 2, 32, freq_base=1000000.0, weights=Type.Q8_0, tied=True,
+                        qkv_bias=True),
+    "tiny-qwen2-f32": Shape("qwen2", 2, 192, 256, 6, 1, 32, freq_base=1000000.0, qkv_bias=True),
+    "tiny-qwen3": Shape("qwen3", 4, 128, 256, 4, 2, 64, freq_base=1000000.0, weights=Type.F16, tied=True,
+                        qk_norm=True),
+    "tiny-qwen3-f32": Shape("qwen3", 2, 96, 192, 4, 4, 32, freq_base=1000000.0, qk_norm=True),
+    # Every sixth layer is global. Seven layers: the last one is not.
+    "tiny-gemma3": Shape("gemma3", 7, 128, 256, 4, 2, 64, freq_base=1000000.0, weights=Type.F16, tied=True,
+                         qk_norm=True, post_norm=True, window=16),
+    "tiny-gemma3-f32": Shape("gemma3", 6, 128, 192, 4, 1, 32, freq_base=1000000.0, tied=True, qk_norm=True,
+                             post_norm=True, window=16),
+}
+
+
+def byte_tokens():
+    """The printable character that byte-level BPE writes for each byte: itself, else U+0100 and up."""
+    plain = set(range(33, 127)) | set(range(161, 173)) | set(range(174, 256))
+    tokens, spare = [], 256
+    for byte in range(256):
+        if byte in plain:
+            tokens.append(chr(byte))
+        else:
+            tokens.append(chr(spare))
+            spare += 1
+    return tokens
+
+
+def add_vocabulary(writer):
+    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    tokens = special + byte_tokens() + [merge.replace(" ", "") for merge in MERGES]
+    types = [TokenType.CONTROL] * len(special) + [TokenType.NORMAL] * (len(tokens) - len(special))
+    while len(tokens) < N_VOCAB:
+        tokens.append(f"<unused{len(tokens)}>")
+        types.append(TokenType.UNUSED)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(tokens)
+    writer.add_token_types(types)
+    writer.add_token_merges(MERGES)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_pad_token_id(0)
+    writer.add_add_bos_token(False)
+    writer.add_chat_template(CHATML)
+
+
+def add_metadata(writer, name, s):
+    writer.add_name(name)
+    writer.add_context_length(8192)
+    writer.add_block_count(s.n_layer)
+    writer.add_embedding_length(s.n_embd)
+    writer.add_feed_forward_length(s.n_ff)
+    writer.add_head_count(s.n_head)
+    writer.add_head_count_kv(s.n_head_kv)
+    writer.add_layer_norm_rms_eps(1e-6 if s.arch != "llama" else 1e-5)
+    writer.add_rope_freq_base(s.freq_base)
+    writer.add_vocab_size(N_VOCAB)
+    if s.n_embd != s.n_head * s.head_dim or s.arch in ("qwen3", "gemma3"):
+        writer.add_key_length(s.head_dim)
+        writer.add_value_length(s.head_dim)
+    if s.arch == "llama":
+        writer.add_rope_dimension_count(s.head_dim)
+    if s.window:
+        writer.add_sliding_window(s.window)
+
+
+class Weights:
+    """Adds random tensors of one model. Shapes are (rows, columns), columns contiguous."""
+
+    def __init__(self, writer, seed, matrix_type):
+        self.writer = writer
+        self.rng = np.random.default_rng(seed)
+        self.matrix_type = matrix_type
+
+    def matrix(self, name, rows, cols, gain=1.0):
+        data = self.rng.standard_normal((rows, cols), dtype=np.float32) * np.float32(gain / np.sqrt(cols))
+        if self.matrix_type == Type.F32:
+            self.writer.add_tensor(name, data)
+        elif self.matrix_type == Type.F16:
+            self.writer.add_tensor(name, data.astype(np.float16))
+        else:
+            self.writer.add_tensor(name, quantize(data, self.matrix_type), raw_dtype=self.matrix_type)
+
+    def vector(self, name, n, mean, spread):
+        data = mean + spread * self.rng.standard_normal(n, dtype=np.float32)
+        self.writer.add_tensor(name, data.astype(np.float32))
+
+
+def rope_factors(head_dim):
+    """One divisor per pair of a head: fast pairs unchanged, slow ones 8 times slower, a ramp between."""
+    return np.interp(np.arange(head_dim // 2), [head_dim // 6, head_dim // 3], [1.0, 8.0]).astype(np.float32)
+
+
+def add_layer(w, s, il):
+    p = f"blk.{il}."
+    n_q, n_kv = s.n_head * s.head_dim, s.n_head_kv * s.head_dim
+    w.vector(p + "attn_norm.weight", s.n_embd, 1.0, 0.1)
+    # Queries and keys larger than usual: attention that prefers some tokens over others, as trained models have.
+    w.matrix(p + "attn_q.weight", n_q, s.n_embd, 1.5)
+    w.matrix(p + "attn_k.weight", n_kv, s.n_embd, 1.5)
+    w.matrix(p + "attn_v.weight", n_kv, s.n_embd)
+    w.matrix(p + "attn_output.weight", s.n_embd, n_q)
+    if s.qkv_bias:
+        w.vector(p + "attn_q.bias", n_q, 0.0, 0.5)
+        w.vector(p + "attn_k.bias", n_kv, 0.0, 0.5)
+        w.vector(p + "attn_v.bias", n_kv, 0.0, 0.5)
+    if s.qk_norm:
+        w.vector(p + "attn_q_norm.weight", s.head_dim, 1.2, 0.1)
+        w.vector(p + "attn_k_norm.weight", s.head_dim, 1.2, 0.1)
+    if s.post_norm:
+        w.vector(p + "post_attention_norm.weight", s.n_embd, 1.0, 0.1)
+        w.vector(p + "post_ffw_norm.weight", s.n_embd, 1.0, 0.1)
+    w.vector(p + "ffn_norm.weight", s.n_embd, 1.0, 0.1)
+    w.matrix(p + "ffn_gate.weight", s.n_ff, s.n_embd)
+    w.matrix(p + "ffn_up.weight", s.n_ff, s.n_embd)
+    w.matrix(p + "ffn_down.weight", s.n_embd, s.n_ff)
+
+
+def write_model(path, name, seed, s):
+    writer = GGUFWriter(path, s.arch)
+    add_metadata(writer, name, s)
+    add_vocabulary(writer)
+    w = Weights(writer, seed, s.weights)
+    # Gemma multiplies embeddings by sqrt(n_embd): larger ones would drown what the layers add.
+    w.matrix("token_embd.weight", N_VOCAB, s.n_embd, 1.0 if s.arch == "gemma3" else 4.0)
+    w.vector("output_norm.weight", s.n_embd, 1.0, 0.1)
+    if not s.tied:
+        w.matrix("output.weight", N_VOCAB, s.n_embd, 4.0)
+    if s.rope_factors:
+        writer.add_tensor("rope_freqs.weight", rope_factors(s.head_dim))
+    for il in range(s.n_layer):
+        add_layer(w, s, il)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit("usage: make_tiny_models.py OUTDIR")
+    outdir = sys.argv[1]
+    os.makedirs(outdir, exist_ok=True)
+    for seed, (name, shape) in enumerate(SHAPES.items(), start=1):
+        path = os.path.join(outdir, name + ".gguf")
+        write_model(path + ".tmp", name, seed, shape)
+        os.replace(path + ".tmp", path)
+
+
+if __name__ == "__main__":
+    main()
