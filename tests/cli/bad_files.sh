@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: MIT
+# Files that are missing, damaged or of another kind.
+. "$(dirname "$0")/lib.sh"
+model=$tiny/tiny-llama.gguf
+need_file "$model"
+need_file "$models/smollm2-135m.gguf"
+
+printf 'A short text about nothing at all.' >"$work/doc.txt"
+: >"$work/empty.txt"
+printf 'half\0text' >"$work/nul.txt"
+printf 'not a model at all, just some words' >"$work/words.gguf"
+printf 'GGUF' >"$work/magic.gguf"
+: >"$work/empty.gguf"
+
+bad 'no such model file' 'No such file' run -m "$work/none.gguf" -p x
+bad 'no such model name' 'did you mean smollm2-135m' run -m smollm2-135 -p x
+bad 'model is a folder' 'directory' run -m "$work" -p x
+bad 'not a GGUF' 'GGUF' run -m "$work/words.gguf" -p x
+bad 'empty model' '.' run -m "$work/empty.gguf" -p x
+bad 'magic only' '.' run -m "$work/magic.gguf" -p x
+size=$(stat -c %s "$models/smollm2-135m.gguf")
+for part in 100 5000 1000000 $((size / 2)) $((size - 1)); do
+    head -c "$part" "$models/smollm2-135m.gguf" >"$work/cut.gguf"
+    bad "model cut to $part bytes" '.' run -m "$work/cut.gguf" -p x
+done
+# "llama" is at its first place the value of general.architecture; a name of the same length keeps the file valid.
+LC_ALL=C sed '0,/llama/s//lhama/' "$model" >"$work/arch.gguf"
+bad 'unknown architecture' 'llama.*qwen2' run -m "$work/arch.gguf" -p x
+
+WINNOW_CACHE=$work/cache bad 'named model that was not fetched' 'scripts/fetch_models.sh smollm2-135m' run -p x
+
+bad 'no such document' "cannot open '$work/none.txt'" run -m "$model" -f "$work/none.txt"
+bad 'document is a folder' 'directory' run -m "$model" -f "$work"
+bad 'empty document' 'is empty' run -m "$model" -f "$work/empty.txt"
+bad 'NUL byte' 'NUL' run -m "$model" -f "$work/nul.txt"
+bad 'unknown chat template' 'nochat' run -m "$model" -f "$work/doc.txt" --chat nochat
+
+printf '1 2 x 4' >"$work/word.tokens"
+printf '1 2 3.5' >"$work/real.tokens"
+printf '1 -2 3' >"$work/minus.tokens"
+printf '1 2 99999999' >"$work/range.tokens"
+printf '1 2 99999999999999' >"$work/huge.tokens"
+printf ' \n\t ' >"$work/blank.tokens"
+bad 'token that is a word' "'x' .number 3" run -m "$model" --tokens "$work/word.tokens"
+bad 'token that is no integer' "'3.5'" run -m "$model" --tokens "$work/real.tokens"
+bad 'negative token' "'-2'" run -m "$model" --tokens "$work/minus.tokens"
+bad 'token outside the vocabulary' 'vocabulary' run -m "$model" --tokens "$work/range.tokens"
+bad 'token outside the integers' '99999999999999' run -m "$model" --tokens "$work/huge.tokens"
+bad 'no tokens' 'no token ids' run -m "$model" --tokens "$work/blank.tokens"
+bad 'empty token file' 'is empty' run -m "$model" --tokens "$work/empty.txt"
+bad 'no token file' 'cannot open' run -m "$model" --tokens "$work/none.tokens"
+
+# 9000 tokens for a context of 8192.
+seq 9000 | awk '{ print 500 + $1 % 100 }' >"$work/long.tokens"
+bad 'prompt longer than the context' '9000.*8192' run -m smollm2-135m --tokens "$work/long.tokens"
+seq 9000 | awk '{ printf "word " }' >"$work/long.txt"
+bad 'document longer than the context' '90[0-9][0-9].*8192' run -m smollm2-135m -f "$work/long.txt"
+
+for args in '--policy snapkv --budget 1' '--policy snapkv --kv-bytes 1'; do
+    seq 200 | awk '{ print 1 + $1 % 200 }' >"$work/some.tokens"
+    # shellcheck disable=SC2086
+    bad "too small for what is protected: $args" '.' run -m "$model" --tokens "$work/some.tokens" $args
+    # shellcheck disable=SC2086
+    bad "plan: $args" '.' plan -m "$model" --tokens "$work/some.tokens" $args -o "$work/made/plan.json"
+done
+bad 'plan of a missing document' 'cannot open' plan -m "$model" -f "$work/none.txt" -o "$work/made/plan.json"
+bad 'plan with a broken model' '.' plan -m "$work/cut.gguf" -f "$work/doc.txt" -o "$work/made/plan.json"
+bad 'ppl of a missing text' 'cannot open' ppl -m "$model" -f "$work/none.txt"
+bad 'ppl prefix as long as the text' '--prefix 200' ppl -m "$model" --tokens "$work/some.tokens" --prefix 200
+bad 'ppl of more than the context' '-n 9000.*8192' ppl -m smollm2-135m --tokens "$work/long.tokens" -n 9000
+bad 'bench longer than the context' '9000.*8192' bench --lengths 9000
+
+# Writes that get lost: exit code 1, said on stderr.
+if [ -c /dev/full ]; then
+    "$WINNOW" models >/dev/full 2>"$work/err"
+    [ $? -eq 1 ] || fail 'a full device must give exit code 1'
+    grep -q 'standard output' "$work/err" || fail 'a full device: nothing on stderr'
+fi
+finish

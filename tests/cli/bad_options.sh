@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: MIT
+# What is wrong in the arguments themselves is refused before any model is opened.
+. "$(dirname "$0")/lib.sh"
+
+bad 'no command' 'no command'
+bad 'unknown command' 'did you mean .winnow run' rnu
+for command in compress ask calibrate inspect serve rpc eval report; do
+    bad "later command $command" 'not there yet' "$command" -m x
+done
+bad 'help of an unknown command' 'unknown command' help nothing
+bad 'unknown option' 'did you mean --budget' run --budgt 4 -p x
+bad 'unknown letter' 'unknown option -y' run -y -p x
+bad 'missing value' 'missing argument' run -p
+bad 'value for a flag' '--json' run --json=1 -p x
+bad 'stray argument' "unexpected argument 'stray'" run -p x stray
+
+bad 'budget 0' '--budget 0' run -p x --budget 0
+bad 'budget -1' '--budget -1' run -p x --budget -1
+bad 'budget 1.5' "'1.5' is not a whole number" run -p x --budget 1.5
+bad 'budget 5x' "'5x'" run -p x --budget 5x
+bad 'budget with a blank' "' 5'" run -p x --budget ' 5'
+bad 'budget empty' '--budget' run -p x --budget ''
+bad 'budget too large' '--budget' run -p x --budget 99999999999999999999
+bad 'ratio 1' '--ratio 1' run -p x --ratio 1
+bad 'ratio 1.0' '--ratio 1.0' run -p x --ratio 1.0
+bad 'ratio -0.1' '--ratio -0.1' run -p x --ratio -0.1
+bad 'ratio nan' "'nan'" run -p x --ratio nan
+bad 'ratio hexadecimal' "'0x1p-2'" run -p x --ratio 0x1p-2
+bad 'ratio with rest' "'0.5 '" run -p x --ratio '0.5 '
+bad 'bytes 0' '--kv-bytes 0' run -p x --kv-bytes 0
+bad 'bytes with another suffix' '--kv-bytes' run -p x --kv-bytes 1T
+bad 'bytes that overflow' '--kv-bytes' run -p x --kv-bytes 9999999999G
+bad 'two sizes' 'give one of them' run -p x --budget 8 --ratio 0.5
+bad 'two other sizes' 'give one of them' run -p x --kv-bytes 1M --ratio 0.5
+bad 'three sizes' 'give one of them' run -p x --kv-bytes 1M --ratio 0.5 --budget 3
+
+bad 'negative -n' '-n -1' run -p x -n -1
+bad '-n text' "'many'" run -p x -n many
+bad 'no threads' '-threads 0' run -p x -t 0
+bad 'seed' '--seed' run -p x --seed 4294967296
+bad 'temperature' '--temp' run -p x --temp -1
+bad 'top-p' '--top-p' run -p x --top-p 1.5
+
+bad 'unknown policy' 'did you mean .snapkv' run -p x --policy snapk
+bad 'unknown second part' 'nothing' run -p x --policy snapkv+nothing
+bad 'unknown policy option' 'windo' run -p x --policy snapkv:windo=3
+bad 'policy option out of range' 'window' run -p x --policy snapkv:window=-3
+bad 'policy option without value' 'window' run -p x --policy snapkv:window
+bad 'two parts of one kind' '.' run -p x --policy snapkv+topk+partition
+bad 'empty policy' '.' run -p x --policy ''
+bad 'policy with a blank' '.' run -p x --policy 'snapkv + adakv'
+bad 'kv type' 'q5_0' run -p x --kv-type q5_0
+bad 'attention' "--attn 'fast'" run -p x --attn fast
+bad 'evict layer' 'not in this release' run -p x --evict layer
+bad 'evict chunk' 'not in this release' run -p x --evict chunk
+bad 'evict chunk:64' 'not in this release' run -p x --evict chunk:64
+bad 'evict soon' 'unknown' run -p x --evict soon
+bad 'evict every' 'not in this release' run -p x --evict-every 16
+bad 'profile' 'no method of this release' run -p x --profile nowhere
+
+bad 'no input' 'no input' run
+bad 'empty question' 'no input' run -p ''
+bad 'tokens and question' 'leave out' run --tokens x -p x
+bad 'tokens and document' 'leave out' run --tokens x -f x
+bad 'raw and chat' 'exclude each other' run -p x --raw --chat chatml
+bad 'context only without document' 'give one with -f' run -p x --context-only
+
+bad 'plan without output' 'name one with -o' plan -p x
+bad 'plan into no folder' 'no folder' plan -p x -o "$work/nowhere/plan.json"
+bad 'plan over a folder' 'not a regular file' plan -p x -o "$work"
+bad 'plan over a device' 'not a regular file' plan -p x -o /dev/null
+bad 'unknown method' 'did you mean snapkv' methods snapk
+bad 'ppl without text' 'no input' ppl
+bad 'ppl of one token' '-n 1' ppl -f x -n 1
+bad 'bench observe' 'not there yet' bench observe
+bad 'bench lengths' "'long'" bench --lengths 512,long
+bad 'bench with nothing to compress' 'full' bench --policy full
+finish

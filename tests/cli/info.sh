@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: MIT
+# Help and lists.
+. "$(dirname "$0")/lib.sh"
+
+good version --version && { grep -Eqx 'winnow [0-9]+\.[0-9]+\.[0-9]+' "$work/out" || fail 'version'; }
+good help --help
+for command in run plan methods models ppl bench; do
+    grep -q "^  $command " "$work/out" || fail "help does not name $command"
+done
+for command in run plan methods models ppl bench; do
+    good "help $command" help "$command" && cp "$work/out" "$work/help"
+    good "$command --help" "$command" --help && same "help $command" "$work/help" "$work/out"
+    # Every option line ends with its default.
+    grep -E '^  (-|    --)' "$work/out" | grep -vq '\]$' && fail "$command --help: an option without default"
+    grep -q -- '--help' "$work/out" || fail "$command --help does not name --help"
+done
+good 'help run' help run
+for option in --model --file --tokens --prompt --policy --budget --ratio --kv-bytes --kv-type --context-only --evict \
+    --evict-every --profile --attn --seed --temp --threads --raw --chat --json; do
+    grep -q -- "$option" "$work/out" || fail "run --help does not name $option"
+done
+grep -q 'snapkv' "$work/out" || fail 'run --help does not name a policy'
+
+good methods methods
+for name in full streaming_llm snapkv tova knorm lagkv adakv pyramidkv kvpress-snapkv topk; do
+    grep -q "^  $name " "$work/out" || fail "methods does not list $name"
+done
+good 'methods snapkv' methods snapkv
+for word in 2404.14469 composite window kernel 'recipe'; do
+    grep -q -- "$word" "$work/out" || fail "methods snapkv does not say $word"
+done
+WINNOW_CACHE=$work/cache good models models
+for name in smollm2-135m qwen2.5-coder-0.5b qwen2.5-coder-1.5b gemma-3-270m; do
+    grep -Eq "^$name +no .*$work/cache/models/$name.gguf" "$work/out" || fail "models does not list $name"
+done
+grep -q 'smollm2-135m.*default' "$work/out" || fail 'models does not say which is the default'
+mkdir -p "$work/cache/models" && echo x >"$work/cache/models/gemma-3-270m.gguf"
+WINNOW_CACHE=$work/cache good 'models with a file' models
+grep -Eq '^gemma-3-270m +yes' "$work/out" || fail 'models does not see a file'
+finish

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: MIT
+# Helpers of the command's tests. WINNOW is the command's path; models come from the cache folder.
+set -u
+
+: "${WINNOW:?set WINNOW to the path of the command}"
+cache=${WINNOW_CACHE:-$HOME/.cache/winnow}
+models=$cache/models
+tiny=$models/tiny
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+fail() {
+    printf 'FAILED: %s\n' "$*" >&2
+    failures=$((failures + 1))
+}
+
+# Ends a test: how many checks failed decides.
+finish() {
+    if [ "$failures" -gt 0 ]; then
+        printf '%d checks failed\n' "$failures" >&2
+        exit 1
+    fi
+    exit 0
+}
+
+need_file() {
+    if [ ! -f "$1" ]; then
+        printf 'missing: %s (scripts/fetch_models.sh and scripts/make_tiny_models.py make the models)\n' "$1" >&2
+        exit 1
+    fi
+}
+
+# good NAME ARGS...: runs the command, which must succeed; its output is in $work/out and $work/err.
+good() {
+    local name=$1 code
+    shift
+    "$WINNOW" "$@" >"$work/out" 2>"$work/err" </dev/null
+    code=$?
+    [ "$code" -eq 0 ] || fail "$name: exit code $code: $(cat "$work/err")"
+    [ "$code" -eq 0 ]
+}
+
+# bad NAME PATTERN ARGS...: must be refused with exit code 2, one line on stderr that matches the pattern, nothing
+# on stdout and no file left in $work/made.
+bad() {
+    local name=$1 pattern=$2 code
+    shift 2
+    rm -rf "$work/made"
+    mkdir "$work/made"
+    "$WINNOW" "$@" >"$work/out" 2>"$work/err" </dev/null
+    code=$?
+    [ "$code" -eq 2 ] || fail "$name: exit code $code, expected 2"
+    [ -s "$work/out" ] && fail "$name: stdout is not empty"
+    [ "$(wc -l <"$work/err")" -eq 1 ] || fail "$name: not one line on stderr: $(cat "$work/err")"
+    grep -Eq -- "$pattern" "$work/err" || fail "$name: no /$pattern/ in: $(cat "$work/err")"
+    [ -z "$(ls -A "$work/made")" ] || fail "$name: left a file: $(ls -A "$work/made")"
+}
+
+# same NAME FILE FILE
+same() {
+    cmp -s "$2" "$3" || fail "$1: the outputs differ"
+}
+
+# json NAME FILE CONDITION: a Python expression over o, the object in the file.
+json() {
+    python3 - "$2" "$3" <<'PY' || fail "$1: $3"
+import json, sys
+with open(sys.argv[1], encoding="utf-8") as f:
+    o = json.load(f)
+sys.exit(0 if eval("(" + sys.argv[2] + ")") else 1)
+PY
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Keep-sets against those of NVIDIA/kvpress on the same model, tokens and precision; tests/golden/README.md
+ * says how they were made. One prefill serves every case. Both sides compute in float32, in another order, so
+ * scores that are nearly equal may swap: at least 99.5 % of the entries must be the same, and the counts
+ * exactly.
+ */
+#include "helpers.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MODEL       "smollm2-135m-f32.gguf"
+#define MIN_OVERLAP 0.995
+
+struct golden_case {
+    const char *name;
+    double ratios[2];
+};
+
+static const struct golden_case cases[] = {
+    {"snapkv", {0.5, 0.9}},  {"streaming_llm", {0.5, 0.9}}, {"tova", {0.5, 0.9}},      {"knorm", {0.5, 0.9}},
+    {"lagkv", {0.52, 0.72}}, {"adakv_snapkv", {0.5, 0.9}},  {"pyramidkv", {0.5, 0.9}},
+};
+#define N_CASES (sizeof cases / sizeof cases[0])
+
+struct fixture {
+    wnw_model *model;
+    wnw_session *session;
+    wnw_policy *policies[N_CASES];
+    wnw_model_info info;
+    int32_t n_tokens;
+};
+
+/* Positions of one line "layer head: p0 p1 ...", marked in kept[n_tokens]; returns how many, -1 at the end.
+ */
+static int32_t read_head(FILE *f, int *il, int *ih, bool *kept, int32_t n_tokens)
+{
+    for (int c; (c = fgetc(f)) == '#';)
+        while (c != '\n' && c != EOF)
+            c = fgetc(f);
+    if (feof(f))
+        return -1;
+    fseek(f, -1, SEEK_CUR);
+    assert_int_equal(fscanf(f, "%d %d:", il, ih), 2);
+    memset(kept, 0, (size_t)n_tokens * sizeof *kept);
+    int32_t n = 0;
+    for (int c; (c = fgetc(f)) == ' '; n++) {
+        int pos = -1;
+        assert_int_equal(fscanf(f, "%d", &pos), 1);
+        assert_in_range(pos, 0, n_tokens - 1);
+        assert_false(kept[pos]);
+        kept[pos] = true;
+    }
+    return n;
+}
+
+static bool compare_case(const struct fixture *fx, const char *name, double ratio, const wnw_plan *plan)
+{
+    char file[128], path[4096];
+    snprintf(file, sizeof file, "%s-r%g.txt", name, ratio);
+    test_golden_path(path, sizeof path, file);
+    FILE *f = fopen(path, "r");
+    if (!f)
+        fail_msg("cannot open %s: run the tests from the top folder of the source tree", path);
+    bool *kept = malloc((size_t)fx->n_tokens * sizeof *kept);
+    assert_non_null(kept);
+    int64_t theirs = 0, ours = 0, both = 0, bad_heads = 0;
+    int il = 0, ih = 0, n_heads = 0;
+    for (int32_t n; (n = read_head(f, &il, &ih, kept, fx->n_tokens)) >= 0; n_heads++) {
+        const int32_t *pos = NULL;
+        const int32_t n_ours = wnw_plan_head(plan, il, ih, &pos);
+        for (int32_t i = 0; i < n_ours; i++) {
+            assert_true(pos[i] >= 0 && pos[i] < fx->n_tokens && (i == 0 || pos[i] > pos[i - 1]));
+            both += kept[pos[i]];
+        }
+        theirs += n;
+        ours += n_ours;
+        bad_heads += n_ours != n;
+    }
+    fclose(f);
+    free(kept);
+    assert_int_equal(n_heads, fx->info.n_layer * fx->info.n_head_kv);
+    const double overlap = (double)both / (double)theirs;
+    print_message(
+        "kvpress-%-14s ratio %-4g overlap %.5f of %lld entries (ours %lld, heads with another count %lld)\n",
+        name, ratio, overlap, (long long)theirs, (long long)ours, (long long)bad_heads);
+    return overlap >= MIN_OVERLAP && ours == theirs;
+}
+
+static void run_case(void **state, size_t i)
+{
+    const struct fixture *fx = *state;
+    bool ok = true;
+    for (int r = 0; r < 2; r++) {
+        const double ratio = cases[i].ratios[r];
+        const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = ratio};
+        wnw_plan *plan = NULL;
+        wnw_report report = {0};
+        assert_ok(wnw_session_plan(fx->session, fx->policies[i], &size, &plan, &report));
+        assert_int_equal(wnw_plan_n_layer(plan), fx->info.n_layer);
+        assert_int_equal(wnw_plan_n_head_kv(plan), fx->info.n_head_kv);
+        assert_int_equal(wnw_plan_n_tokens(plan), fx->n_tokens);
+        ok = compare_case(fx, cases[i].name, ratio, plan) && ok;
+        wnw_plan_free(plan);
+    }
+    if (!ok)
+        fail_msg("kvpress-%s keeps other entries than kvpress", cases[i].name);
+}
+
+#define GOLDEN_TEST(i, name)       \
+    static void name(void **state) \
+    {                              \
+        run_case(state, i);        \
+    }
+GOLDEN_TEST(0, snapkv)
+GOLDEN_TEST(1, streaming_llm)
+GOLDEN_TEST(2, tova)
+GOLDEN_TEST(3, knorm)
+GOLDEN_TEST(4, lagkv)
+GOLDEN_TEST(5, adakv_snapkv)
+GOLDEN_TEST(6, pyramidkv)
+
+/* Planning must not touch the cache: it holds everything after all cases have run. */
+static void cache_is_untouched(void **state)
+{
+    const struct fixture *fx = *state;
+    for (int32_t il = 0; il < fx->info.n_layer; il++)
+        for (int32_t ih = 0; ih < fx->info.n_head_kv; ih++)
+            assert_int_equal(wnw_cache_n(fx->session, il, ih), fx->n_tokens);
+}
+
+static int set_up(void **state)
+{
+    static struct fixture fx;
+    char path[4096];
+    fx.model = test_model_open(MODEL);
+    wnw_model_get_info(fx.model, &fx.info);
+    test_golden_path(path, sizeof path, "tokens.txt");
+    int32_t *tokens = test_read_tokens(path, &fx.n_tokens);
+    fx.session = test_session_new(
+        fx.model, &(struct test_session){.kv_type = WNW_KV_F32, .attn = WNW_ATTN_OWN, .n_ctx = 1024});
+    for (size_t i = 0; i < N_CASES; i++) {
+        char recipe[64];
+        snprintf(recipe, sizeof recipe, "kvpress-%s", cases[i].name);
+        fx.policies[i] = test_policy(recipe);
+    }
+    assert_ok(wnw_session_observe(fx.session, (const wnw_policy *const *)fx.policies, (int32_t)N_CASES));
+    test_prefill(fx.session, tokens, fx.n_tokens);
+    free(tokens);
+    *state = &fx;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *fx = *state;
+    wnw_session_free(fx->session);
+    for (size_t i = 0; i < N_CASES; i++)
+        wnw_policy_free(fx->policies[i]);
+    wnw_model_free(fx->model);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(snapkv),    cmocka_unit_test(streaming_llm),
+        cmocka_unit_test(tova),      cmocka_unit_test(knorm),
+        cmocka_unit_test(lagkv),     cmocka_unit_test(adakv_snapkv),
+        cmocka_unit_test(pyramidkv), cmocka_unit_test(cache_is_untouched),
+    };
+    return cmocka_run_group_tests_name("keep-sets against kvpress", tests, set_up, tear_down);
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+/* What policies see, against slow double-precision versions computed from the session's own cache and
+ * queries. */
+#include "compress.h"
+#include "helpers.h"
+#include "kernel.h"
+#include "session.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static double dot(const float *a, const float *b, int32_t d)
+{
+    double sum = 0.0;
+    for (int32_t i = 0; i < d; i++)
+        sum += (double)a[i] * (double)b[i];
+    return sum;
+}
+
+/* Attention row of query head h, window row w, in double precision. */
+static void reference_row(const wnw_session *s, const wnw_observation *obs, int32_t h, int32_t w, double *row)
+{
+    const int32_t d = obs->n_embd_head, ih = h / (obs->n_head / obs->n_head_kv);
+    const int32_t at = s->window.cap - obs->n_window + w, query = obs->n_past - obs->n_window + w;
+    const float *q =
+        s->window.q +
+        (((size_t)obs->il * (size_t)s->window.cap + (size_t)at) * (size_t)obs->n_head + (size_t)h) *
+            (size_t)d;
+    const float *keys = obs->keys(obs, ih);
+    const int32_t *pos = obs->pos + (size_t)ih * (size_t)obs->n;
+    double max = -INFINITY, sum = 0.0;
+    for (int32_t i = 0; i < obs->n; i++) {
+        const bool sees = i < obs->n_entry[ih] && pos[i] <= query;
+        row[i] = sees ? dot(q, keys + (size_t)i * (size_t)d, d) * (double)s->ops[obs->il].scale : -INFINITY;
+        max = row[i] > max ? row[i] : max;
+    }
+    for (int32_t i = 0; i < obs->n; i++) {
+        row[i] = exp(row[i] - max);
+        sum += row[i];
+    }
+    for (int32_t i = 0; i < obs->n; i++)
+        row[i] /= sum;
+}
+
+static void check_layer(const wnw_session *s, const wnw_observation *obs)
+{
+    double *row = calloc((size_t)obs->n, sizeof *row);
+    assert_non_null(row);
+    for (int32_t h = 0; h < obs->n_head; h++) {
+        for (int32_t w = 0; w < obs->n_window; w++) {
+            reference_row(s, obs, h, w, row);
+            const float *got =
+                obs->window_attn + ((size_t)h * (size_t)obs->n_window + (size_t)w) * (size_t)obs->n;
+            for (int32_t i = 0; i < obs->n; i++) {
+                /* float32 dot products of up to 64 terms and exp: a few ulp of the largest weight, 1. */
+                if (fabs((double)got[i] - row[i]) > 2e-6)
+                    fail_msg("layer %d head %d query %d entry %d: %g, expected %g", (int)obs->il, (int)h,
+                             (int)w, (int)i, (double)got[i], row[i]);
+            }
+        }
+    }
+    free(row);
+}
+
+/* Prefills n tokens in ubatches of n_ubatch and compares every layer's window attention. */
+static void check_window(const char *arch, int32_t n, int32_t n_ubatch, int32_t want_window, bool ragged)
+{
+    char name[TEST_NAME_MAX];
+    test_tiny_model_of(name, arch);
+    wnw_model *m = test_model_open(name);
+    wnw_session_params params = wnw_session_default_params();
+    params.n_ubatch = n_ubatch;
+    params.kv_type = WNW_KV_F32;
+    params.n_threads = 2;
+    wnw_session *s;
+    assert_ok(wnw_session_new(&s, m, &params));
+    wnw_policy *p = test_policy("snapkv:window=8");
+    assert_ok(wnw_session_observe(s, (const wnw_policy *const[]){p}, 1));
+    wnw_model_info info;
+    wnw_model_get_info(m, &info);
+    int32_t *tokens = test_random_tokens(n + 12, info.n_vocab, 7);
+    assert_ok(wnw_session_prefill(s, tokens, n, NULL, NULL));
+    if (ragged) {
+        wnw_policy *ada = test_policy("snapkv:window=8+adakv");
+        const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
+        assert_ok(wnw_session_compress(s, ada, &size, NULL));
+        assert_ok(wnw_session_prefill(s, tokens + n, 12, NULL, NULL));
+        wnw_policy_free(ada);
+    }
+    struct wnw__observer *ob;
+    assert_ok(wnw__observer_new(&ob, s));
+    const struct wnw__plan_source *src = wnw__observer_source(ob);
+    const wnw_needs needs = {.flags = WNW_NEED_WINDOW_ATTN | WNW_NEED_KEYS, .window = 8};
+    for (int32_t il = 0; il < info.n_layer; il++) {
+        if (src->is_skipped(src, il))
+            continue;
+        wnw_observation obs;
+        assert_ok(src->observe(src, il, &needs, &obs));
+        assert_int_equal(obs.n_window, want_window);
+        check_layer(s, &obs);
+    }
+    wnw__observer_free(ob);
+    free(tokens);
+    wnw_policy_free(p);
+    wnw_session_free(s);
+    wnw_model_free(m);
+}
+
+static void test_window_in_one_ubatch(void **state)
+{
+    (void)state;
+    check_window("llama", 60, 512, 8, false);
+}
+
+static void test_window_over_ubatch_border(void **state)
+{
+    (void)state;
+    check_window("llama", 67, 16, 8, false); /* the last ubatch has 3 tokens */
+    check_window("qwen3", 65, 64, 8, false); /* ... and 1 */
+}
+
+static void test_prompt_shorter_than_window(void **state)
+{
+    (void)state;
+    check_window("qwen2", 5, 512, 5, false);
+}
+
+static void test_window_on_ragged_cache(void **state)
+{
+    (void)state;
+    check_window("llama", 60, 512, 8, true);
+}
+
+static void test_sliding_layers_are_skipped(void **state)
+{
+    (void)state;
+    check_window("gemma3", 60, 512, 8, false);
+}
+
+/* Keys and values come back as they are stored, whatever the type. */
+static void test_rows_of_quantised_cache(void **state)
+{
+    (void)state;
+    char name[TEST_NAME_MAX];
+    test_tiny_model_of(name, "llama");
+    wnw_model *m = test_model_open(name);
+    wnw_session *s = test_session_new(m, &(struct test_session){.kv_type = WNW_KV_Q8_0});
+    wnw_model_info info;
+    wnw_model_get_info(m, &info);
+    int32_t *tokens = test_random_tokens(40, info.n_vocab, 3);
+    test_prefill(s, tokens, 40);
+    struct wnw__observer *ob;
+    assert_ok(wnw__observer_new(&ob, s));
+    const struct wnw__plan_source *src = wnw__observer_source(ob);
+    const wnw_needs needs = {.flags = WNW_NEED_KEYS | WNW_NEED_VALUES};
+    wnw_observation obs;
+    assert_ok(src->observe(src, 1, &needs, &obs));
+    const int32_t ih = info.n_head_kv - 1, d = info.n_embd_head;
+    const float *v = obs.values(&obs, ih), *k = obs.keys(&obs, ih);
+    float *want = calloc((size_t)d, sizeof *want);
+    assert_non_null(want);
+    const struct wnw__kv_layer *l = &s->cache.layers[1];
+    for (int32_t i = 0; i < 40; i++) {
+        const size_t at = (size_t)(l->off[ih] + i) * s->cache.row_bytes;
+        wnw__rows_to_f32(WNW_KV_Q8_0, l->k + at, 1, d, want);
+        assert_memory_equal(want, k + (size_t)i * (size_t)d, (size_t)d * sizeof *want);
+        wnw__rows_to_f32(WNW_KV_Q8_0, l->v + at, 1, d, want);
+        assert_memory_equal(want, v + (size_t)i * (size_t)d, (size_t)d * sizeof *want);
+    }
+    free(want);
+    wnw__observer_free(ob);
+    free(tokens);
+    wnw_session_free(s);
+    wnw_model_free(m);
+}
+
+static void test_not_observed_is_said(void **state)
+{
+    (void)state;
+    char name[TEST_NAME_MAX];
+    test_tiny_model_of(name, "llama");
+    wnw_model *m = test_model_open(name);
+    wnw_session *s = test_session_new(m, &(struct test_session){.kv_type = WNW_KV_F16});
+    const int32_t tokens[] = {1, 2, 3, 4, 5, 6, 7, 8};
+    wnw_policy *p = test_policy("snapkv:window=4");
+    const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = 0.25};
+    wnw_plan *plan;
+    test_prefill(s, tokens, 8);
+    assert_error(wnw_session_plan(s, p, &size, &plan, NULL), WNW_E_NOT_OBSERVED);
+    assert_null(plan);
+    assert_ok(wnw_session_reset(s));
+    assert_ok(wnw_session_observe(s, (const wnw_policy *const[]){p}, 1));
+    test_prefill(s, tokens, 8);
+    assert_ok(wnw_session_decode(s, 9)); /* the window is no longer the end of the timeline */
+    assert_error(wnw_session_plan(s, p, &size, &plan, NULL), WNW_E_NOT_OBSERVED);
+    wnw_policy_free(p);
+    wnw_session_free(s);
+    wnw_model_free(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_window_in_one_ubatch),       cmocka_unit_test(test_window_over_ubatch_border),
+        cmocka_unit_test(test_prompt_shorter_than_window), cmocka_unit_test(test_window_on_ragged_cache),
+        cmocka_unit_test(test_sliding_layers_are_skipped), cmocka_unit_test(test_rows_of_quantised_cache),
+        cmocka_unit_test(test_not_observed_is_said),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: MIT */
+/* The own attention against the double-precision reference, over layers built by hand. */
+#include "attend_impl.h"
+
+#include <float.h>
+#include <ggml-cpu.h>
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/*
+ * Both sides start from the same stored (possibly quantised) rows, so they differ by float rounding only: a
+ * score of magnitude S is off by about S * 2^-24 * sqrt(d), and so is its weight. Scores here stay below 10.
+ */
+#define TOLERANCE 5e-6
+
+struct shape {
+    int32_t n_head, n_head_kv, d;
+    wnw_kv_type type;
+    int32_t len[4]; /* stored entries of each KV head */
+    int32_t n_past, n_tok, n_swa;
+};
+
+struct fixture {
+    struct shape s;
+    struct wnw__attend_shared *shared;
+    struct wnw__kv_layer layer;
+    struct wnw__attend_op op;
+    float *q, *k, *v, *out, *ref;
+    size_t n_q, arena_bytes;
+};
+
+static uint32_t next_random(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+/* uniform in [-1, 1) */
+static float *random_floats(size_t n, uint32_t seed)
+{
+    float *x = malloc(n * sizeof *x);
+    assert_non_null(x);
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)next_random(&seed) / 8388608.0f - 1.0f;
+    return x;
+}
+
+static void fill_head(struct fixture *f, int32_t ih)
+{
+    const struct shape *s = &f->s;
+    struct wnw__kv_layer *layer = &f->layer;
+    const size_t n = (size_t)s->len[ih] * (size_t)s->d;
+    const size_t at = (size_t)layer->off[ih] * wnw__row_bytes(s->type, s->d);
+    float *k = random_floats(n + 1, 11u + (uint32_t)ih), *v = random_floats(n + 1, 23u + (uint32_t)ih);
+    for (size_t i = 0; i < n; i++)
+        k[i] *= 2.0f;
+    wnw__rows_from_f32(s->type, k, s->len[ih], s->d, layer->k + at);
+    wnw__rows_from_f32(s->type, v, s->len[ih], s->d, layer->v + at);
+    free(k);
+    free(v);
+    /* positions spread over 0 .. n_past-1 as an evicted cache has them */
+    for (int32_t i = 0; i < s->len[ih]; i++)
+        layer->pos[layer->off[ih] + i] = (int32_t)((int64_t)i * s->n_past / s->len[ih]);
+}
+
+static void fixture_init(struct fixture *f, const struct shape *s, int32_t n_threads)
+{
+    memset(f, 0, sizeof *f);
+    f->s = *s;
+    struct wnw__kv_layer *layer = &f->layer;
+    const size_t n_kv = (size_t)s->n_head_kv;
+    layer->off = calloc(n_kv, sizeof *layer->off);
+    layer->cap = calloc(n_kv, sizeof *layer->cap);
+    layer->len = calloc(n_kv, sizeof *layer->len);
+    assert_true(layer->off && layer->cap && layer->len);
+    int32_t longest = 0;
+    for (int32_t ih = 0; ih < s->n_head_kv; ih++) {
+        layer->off[ih] = layer->n_rows;
+        layer->len[ih] = s->len[ih];
+        layer->cap[ih] = s->len[ih] + s->n_tok + 3;
+        layer->n_rows += layer->cap[ih];
+        longest = s->len[ih] > longest ? s->len[ih] : longest;
+    }
+    layer->n_swa = s->n_swa;
+    f->arena_bytes = (size_t)layer->n_rows * wnw__row_bytes(s->type, s->d);
+    layer->k = malloc(f->arena_bytes);
+    layer->v = malloc(f->arena_bytes);
+    layer->pos = malloc((size_t)layer->n_rows * sizeof *layer->pos);
+    assert_true(layer->k && layer->v && layer->pos);
+    /* 0xff: NaN in f16 and f32, so that reading a row too many shows */
+    memset(layer->k, 0xff, f->arena_bytes);
+    memset(layer->v, 0xff, f->arena_bytes);
+    memset(layer->pos, 0x7f, (size_t)layer->n_rows * sizeof *layer->pos);
+    for (int32_t ih = 0; ih < s->n_head_kv; ih++)
+        fill_head(f, ih);
+
+    const size_t row = (size_t)s->n_tok * (size_t)s->d;
+    f->n_q = row * (size_t)s->n_head;
+    f->q = random_floats(f->n_q, 1);
+    f->k = random_floats(row * n_kv, 2);
+    f->v = random_floats(row * n_kv, 3);
+    f->out = calloc(f->n_q, sizeof *f->out);
+    f->ref = calloc(f->n_q, sizeof *f->ref);
+    assert_true(f->out && f->ref);
+    const struct wnw__attend_dims dims = {.n_head = s->n_head,
+                                          .n_head_kv = s->n_head_kv,
+                                          .d = s->d,
+                                          .n_threads = n_threads,
+                                          .n_ubatch = s->n_tok,
+                                          .type = s->type};
+    assert_int_equal(wnw__attend_shared_new(&f->shared, &dims), WNW_OK);
+    assert_int_equal(wnw__attend_shared_reserve(f->shared, longest + s->n_tok), WNW_OK);
+    f->op = (struct wnw__attend_op){
+        .shared = f->shared, .layer = layer, .n_past = s->n_past, .scale = 1.0f / sqrtf((float)s->d)};
+}
+
+static void fixture_free(struct fixture *f)
+{
+    wnw__attend_shared_free(f->shared);
+    free(f->layer.k);
+    free(f->layer.v);
+    free(f->layer.pos);
+    free(f->layer.off);
+    free(f->layer.cap);
+    free(f->layer.len);
+    free(f->q);
+    free(f->k);
+    free(f->v);
+    free(f->out);
+    free(f->ref);
+}
+
+/* max |a - b| / max |b|; NaN counts as infinite */
+static double relative_error(const float *a, const float *b, size_t n)
+{
+    double worst = 0.0, top = 0.0;
+    for (size_t i = 0; i < n; i++) {
+        const double e = fabs((double)a[i] - (double)b[i]);
+        if (!(e <= worst))
+            worst = isnan(e) ? HUGE_VAL : e;
+        top = fmax(top, fabs((double)b[i]));
+    }
+    return top > 0.0 ? worst / top : HUGE_VAL;
+}
+
+struct thread {
+    pthread_t id;
+    struct fixture *f;
+    float *out;
+    int ith, nth;
+};
+
+static void *run_thread(void *arg)
+{
+    struct thread *t = arg;
+    wnw__attend_run(&t->f->op, t->f->q, t->f->s.n_tok, t->out, t->ith, t->nth);
+    return NULL;
+}
+
+static void run_threads(struct fixture *f, float *out, int nth)
+{
+    struct thread t[8];
+    assert_in_range(nth, 1, 8);
+    for (int i = 0; i < nth; i++) {
+        t[i] = (struct thread){.f = f, .out = out, .ith = i, .nth = nth};
+        assert_int_equal(pthread_create(&t[i].id, NULL, run_thread, &t[i]), 0);
+    }
+    for (int i = 0; i < nth; i++)
+        assert_int_equal(pthread_join(t[i].id, NULL), 0);
+}
+
+/* Every instruction set of this machine against the reference. */
+static void check_shape(const struct shape *s)
+{
+    struct fixture f;
+    fixture_init(&f, s, 2);
+    for (int ith = 0; ith < 3; ith++)
+        wnw__attend_store(&f.op, f.k, f.v, s->n_tok, ith, 3);
+    wnw__attend_ref(&f.op, f.q, s->n_tok, f.ref);
+    for (int i = 0; wnw__vec_at(i); i++) {
+        f.shared->vec = wnw__vec_at(i);
+        memset(f.out, 0xff, f.n_q * sizeof *f.out);
+        wnw__attend_run(&f.op, f.q, s->n_tok, f.out, 0, 1);
+        const double e = relative_error(f.out, f.ref, f.n_q);
+        if (!(e <= TOLERANCE))
+            fail_msg("%s: error %g for %d/%d heads, d %d, type %d, %d new, %d past, window %d",
+                     f.shared->vec->name, e, s->n_head, s->n_head_kv, s->d, (int)s->type, s->n_tok, s->n_past,
+                     s->n_swa);
+    }
+    fixture_free(&f);
+}
+
+static void agrees_with_reference(void **state)
+{
+    (void)state;
+    static const int32_t group[] = {1, 3, 7}, d[] = {32, 64, 80, 128, 256}, n_tok[] = {1, 2, 7, 33, 130};
+    for (size_t g = 0; g < 3; g++)
+        for (size_t i = 0; i < 5; i++)
+            for (size_t t = 0; t < 5; t++)
+                for (int type = WNW_KV_F16; type <= WNW_KV_Q4_0; type++) {
+                    const struct shape s = {.n_head = 3 * group[g],
+                                            .n_head_kv = 3,
+                                            .d = d[i],
+                                            .type = (wnw_kv_type)type,
+                                            .len = {0, 61, 150},
+                                            .n_past = 400,
+                                            .n_tok = n_tok[t]};
+                    if (wnw__row_bytes(s.type, s.d))
+                        check_shape(&s);
+                }
+}
+
+static void odd_sizes_agree(void **state)
+{
+    (void)state;
+    static const struct shape shapes[] = {
+        {.n_head = 6, .n_head_kv = 2, .d = 8, .len = {5, 70}, .n_past = 70, .n_tok = 40},
+        {.n_head = 6, .n_head_kv = 2, .d = 40, .len = {5, 70}, .n_past = 70, .n_tok = 40},
+        {.n_head = 2, .n_head_kv = 2, .d = 13, .len = {64, 129}, .n_past = 129, .n_tok = 1},
+        {.n_head = 2, .n_head_kv = 2, .d = 13, .len = {64, 129}, .n_past = 129, .n_tok = 9},
+        /* more query heads in a group than rows in a unit */
+        {.n_head = 101, .n_head_kv = 1, .d = 16, .len = {300}, .n_past = 300, .n_tok = 1},
+        {.n_head = 101, .n_head_kv = 1, .d = 16, .len = {300}, .n_past = 300, .n_tok = 3},
+        /* empty cache */
+        {.n_head = 4, .n_head_kv = 4, .d = 64, .n_tok = 1},
+        {.n_head = 4, .n_head_kv = 4, .d = 64, .n_tok = 200},
+        /* heads longer than 32 pieces of 256 */
+        {.n_head = 4, .n_head_kv = 2, .d = 32, .len = {9000, 300}, .n_past = 20000, .n_tok = 1},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        check_shape(&shapes[i]);
+}
+
+static void sliding_window_agrees(void **state)
+{
+    (void)state;
+    static const int32_t n_tok[] = {1, 5, 33, 130}, n_swa[] = {1, 3, 50, 128, 1000};
+    for (size_t t = 0; t < 4; t++)
+        for (size_t w = 0; w < 5; w++) {
+            struct shape s = {.n_head = 9,
+                              .n_head_kv = 3,
+                              .d = 64,
+                              .len = {0, 100, 333},
+                              .n_past = 333,
+                              .n_tok = n_tok[t],
+                              .n_swa = n_swa[w]};
+            check_shape(&s);
+            s.n_past = 5000;
+            check_shape(&s);
+        }
+}
+
+/* The window of token 0 at position 10 with n_swa 4 holds positions 7..10. */
+static void window_by_hand(void **state)
+{
+    (void)state;
+    const struct shape s = {
+        .n_head = 1, .n_head_kv = 1, .d = 32, .len = {5}, .n_past = 10, .n_tok = 6, .n_swa = 4};
+    struct fixture f;
+    fixture_init(&f, &s, 1);
+    const int32_t pos[5] = {0, 3, 6, 7, 9};
+    memcpy(f.layer.pos, pos, sizeof pos);
+    assert_int_equal(wnw__attend_first(&f.op, 0, 0), 3);
+    assert_int_equal(wnw__attend_first(&f.op, 0, 1), 4);
+    assert_int_equal(wnw__attend_first(&f.op, 0, 3), 5); /* position 13 sees 10..13: itself and new tokens */
+    assert_int_equal(wnw__attend_first(&f.op, 0, 5), 7); /* position 15 sees 12..15: new tokens 2..5 */
+    fixture_free(&f);
+}
+
+/* Scores 0 and ln 3 weigh the values 1/4 and 3/4. */
+static void two_keys_by_hand(void **state)
+{
+    (void)state;
+    const struct shape s = {
+        .n_head = 1, .n_head_kv = 1, .d = 8, .type = WNW_KV_F32, .len = {1}, .n_past = 1, .n_tok = 1};
+    for (int i = 0; wnw__vec_at(i); i++) {
+        struct fixture f;
+        fixture_init(&f, &s, 1);
+        f.shared->vec = wnw__vec_at(i);
+        f.op.scale = 0.5f;
+        for (int c = 0; c < 8; c++) {
+            f.q[c] = c == 2 ? 2.0f : 0.0f;
+            f.k[c] = c == 2 ? 1.09861229f : 7.0f;
+            f.v[c] = 8.0f * (float)c;
+            ((float *)(void *)f.layer.k)[c] = c == 2 ? 0.0f : -5.0f;
+            ((float *)(void *)f.layer.v)[c] = 4.0f;
+        }
+        wnw__attend_store(&f.op, f.k, f.v, 1, 0, 1);
+        wnw__attend_run(&f.op, f.q, 1, f.out, 0, 1);
+        wnw__attend_ref(&f.op, f.q, 1, f.ref);
+        for (int c = 0; c < 8; c++) {
+            const float expected = 1.0f + 6.0f * (float)c;
+            assert_true(fabsf(f.out[c] - expected) < 1e-5f * expected);
+            assert_true(fabsf(f.ref[c] - expected) < 1e-5f * expected);
+        }
+        fixture_free(&f);
+    }
+}
+
+/* One score far above the others, and scores that all underflow but one: the value itself, no NaN. */
+static void extreme_scores(void **state)
+{
+    (void)state;
+    static const int32_t n_tok[] = {1, 130};
+    for (size_t t = 0; t < 2; t++) {
+        const struct shape s = {.n_head = 3,
+                                .n_head_kv = 1,
+                                .d = 32,
+                                .type = WNW_KV_F32,
+                                .len = {200},
+                                .n_past = 200,
+                                .n_tok = n_tok[t]};
+        struct fixture f;
+        fixture_init(&f, &s, 1);
+        f.op.scale = 1.0f;
+        float *k = (float *)(void *)f.layer.k, *v = (float *)(void *)f.layer.v;
+        for (size_t i = 0; i < f.n_q; i++)
+            f.q[i] = 100.0f;
+        for (int i = 0; i < 200 * 32; i++)
+            k[i] = i / 32 == 77 ? 3.0f : -300.0f;
+        for (int32_t i = 0; i < s.n_tok * 32; i++)
+            f.k[i] = -300.0f;
+        wnw__attend_store(&f.op, f.k, f.v, s.n_tok, 0, 1);
+        for (int i = 0; wnw__vec_at(i); i++) {
+            f.shared->vec = wnw__vec_at(i);
+            wnw__attend_run(&f.op, f.q, s.n_tok, f.out, 0, 1);
+            for (size_t j = 0; j < f.n_q; j++)
+                assert_true(f.out[j] == v[77 * 32 + j % 32]);
+        }
+        fixture_free(&f);
+    }
+}
+
+/* Any number of threads, also more than there is scratch for, and any interleaving: the same bits. */
+static void threads_do_not_matter(void **state)
+{
+    (void)state;
+    static const int32_t n_tok[] = {1, 6, 33, 300};
+    for (size_t t = 0; t < 4; t++) {
+        const struct shape s = {
+            .n_head = 9, .n_head_kv = 3, .d = 64, .len = {2000, 17, 700}, .n_past = 4000, .n_tok = n_tok[t]};
+        struct fixture f;
+        fixture_init(&f, &s, 2);
+        wnw__attend_store(&f.op, f.k, f.v, s.n_tok, 0, 1);
+        wnw__attend_run(&f.op, f.q, s.n_tok, f.ref, 0, 1);
+        for (int nth = 1; nth <= 5; nth++) {
+            for (int i = 0; i < 5; i++) {
+                memset(f.out, 0xff, f.n_q * sizeof *f.out);
+                run_threads(&f, f.out, nth);
+                assert_memory_equal(f.out, f.ref, f.n_q * sizeof *f.out);
+            }
+            memset(f.out, 0xff, f.n_q * sizeof *f.out);
+            for (int ith = nth - 1; ith >= 0; ith--)
+                wnw__attend_run(&f.op, f.q, s.n_tok, f.out, ith, nth);
+            assert_memory_equal(f.out, f.ref, f.n_q * sizeof *f.out);
+        }
+        fixture_free(&f);
+    }
+}
+
+/* Store writes exactly the new rows, in the cache's type, whatever the number of threads. */
+static void store_writes_new_rows_only(void **state)
+{
+    (void)state;
+    for (int type = WNW_KV_F16; type <= WNW_KV_Q4_0; type++) {
+        const struct shape s = {.n_head = 2,
+                                .n_head_kv = 2,
+                                .d = 64,
+                                .type = (wnw_kv_type)type,
+                                .len = {3, 0},
+                                .n_past = 9,
+                                .n_tok = 5};
+        struct fixture f;
+        fixture_init(&f, &s, 1);
+        const size_t row = wnw__row_bytes(s.type, s.d);
+        uint8_t *expected = malloc(f.arena_bytes);
+        assert_non_null(expected);
+        memcpy(expected, f.layer.v, f.arena_bytes);
+        for (int32_t ih = 0; ih < 2; ih++)
+            for (int32_t t = 0; t < 5; t++)
+                wnw__rows_from_f32(s.type, f.v + (t * 2 + ih) * 64, 1, 64,
+                                   expected + (size_t)(f.layer.off[ih] + s.len[ih] + t) * row);
+        for (int ith = 0; ith < 4; ith++)
+            wnw__attend_store(&f.op, f.k, f.v, s.n_tok, ith, 4);
+        assert_memory_equal(f.layer.v, expected, f.arena_bytes);
+        free(expected);
+        fixture_free(&f);
+    }
+}
+
+/* q, k and v as views into one fused [d * (n_head + 2 n_head_kv), n_tok] tensor, as some models have them. */
+struct graph {
+    struct ggml_context *ctx;
+    struct ggml_cgraph *gf;
+    struct ggml_tensor *fused, *out;
+};
+
+static void graph_init(struct graph *g, struct fixture *f)
+{
+    const struct shape *s = &f->s;
+    const int64_t width = (int64_t)s->d * (s->n_head + 2 * s->n_head_kv);
+    const size_t row = (size_t)s->d * sizeof(float), nb2 = (size_t)width * sizeof(float);
+    g->ctx = ggml_init((struct ggml_init_params){.mem_size = (size_t)16 << 20});
+    assert_non_null(g->ctx);
+    g->fused = ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, width, s->n_tok);
+    struct ggml_tensor *q = ggml_view_3d(g->ctx, g->fused, s->d, s->n_head, s->n_tok, row, nb2, 0);
+    struct ggml_tensor *k =
+        ggml_view_3d(g->ctx, g->fused, s->d, s->n_head_kv, s->n_tok, row, nb2, (size_t)s->n_head * row);
+    struct ggml_tensor *v = ggml_view_3d(g->ctx, g->fused, s->d, s->n_head_kv, s->n_tok, row, nb2,
+                                         (size_t)(s->n_head + s->n_head_kv) * row);
+    g->out = wnw__attend_own(g->ctx, &f->op, q, k, v);
+    assert_int_equal(g->out->ne[0], (int64_t)s->d * s->n_head);
+    assert_int_equal(g->out->ne[1], s->n_tok);
+    g->gf = ggml_new_graph(g->ctx);
+    ggml_build_forward_expand(g->gf, g->out);
+    float *x = g->fused->data;
+    const size_t nq = (size_t)(s->d * s->n_head), nk = (size_t)(s->d * s->n_head_kv);
+    for (size_t t = 0; t < (size_t)s->n_tok; t++, x += width) {
+        memcpy(x, f->q + t * nq, nq * sizeof *x);
+        memcpy(x + nq, f->k + t * nk, nk * sizeof *x);
+        memcpy(x + nq + nk, f->v + t * nk, nk * sizeof *x);
+    }
+}
+
+static void graph_operation(void **state)
+{
+    (void)state;
+    static const int32_t n_tok[] = {1, 4, 33};
+    for (size_t t = 0; t < 3; t++) {
+        const struct shape s = {.n_head = 6,
+                                .n_head_kv = 2,
+                                .d = 64,
+                                .type = WNW_KV_Q8_0,
+                                .len = {250, 510},
+                                .n_past = 600,
+                                .n_tok = n_tok[t]};
+        struct fixture f;
+        struct graph g;
+        fixture_init(&f, &s, 2);
+        graph_init(&g, &f);
+        assert_int_equal(ggml_graph_compute_with_ctx(g.ctx, g.gf, 2), GGML_STATUS_SUCCESS);
+        wnw__attend_ref(&f.op, f.q, s.n_tok, f.ref);
+        assert_true(relative_error(g.out->data, f.ref, f.n_q) <= TOLERANCE);
+        /* the same graph after the cache has changed */
+        f.layer.len[0] = 7;
+        f.layer.len[1] += 1;
+        f.layer.pos[f.layer.off[1] + 510] = 600;
+        f.op.n_past++;
+        assert_int_equal(ggml_graph_compute_with_ctx(g.ctx, g.gf, 2), GGML_STATUS_SUCCESS);
+        wnw__attend_ref(&f.op, f.q, s.n_tok, f.ref);
+        assert_true(relative_error(g.out->data, f.ref, f.n_q) <= TOLERANCE);
+        ggml_free(g.ctx);
+        fixture_free(&f);
+    }
+}
+
+static void bad_dimensions_are_refused(void **state)
+{
+    (void)state;
+    const struct wnw__attend_dims good = {
+        .n_head = 4, .n_head_kv = 2, .d = 64, .n_threads = 1, .n_ubatch = 1, .type = WNW_KV_Q8_0};
+    struct wnw__attend_shared *sh = NULL;
+    struct wnw__attend_dims dims = good;
+    dims.n_head = 5;
+    assert_int_equal(wnw__attend_shared_new(&sh, &dims), WNW_E_ARG);
+    dims = good;
+    dims.d = 80;
+    assert_int_equal(wnw__attend_shared_new(&sh, &dims), WNW_E_ARG);
+    dims = good;
+    dims.n_threads = 0;
+    assert_int_equal(wnw__attend_shared_new(&sh, &dims), WNW_E_ARG);
+    assert_null(sh);
+    wnw__attend_shared_free(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(agrees_with_reference), cmocka_unit_test(odd_sizes_agree),
+        cmocka_unit_test(sliding_window_agrees), cmocka_unit_test(window_by_hand),
+        cmocka_unit_test(two_keys_by_hand),      cmocka_unit_test(extreme_scores),
+        cmocka_unit_test(threads_do_not_matter), cmocka_unit_test(store_writes_new_rows_only),
+        cmocka_unit_test(graph_operation),       cmocka_unit_test(bad_dimensions_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+/* The cache on its own: growth, compaction, sliding windows, accounting. */
+#include "cache.h"
+#include "kernel.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+/* cmocka.h wants the four headers above */
+#include <cmocka.h>
+
+enum { N_HEAD_KV = 2, D = 8 };
+
+/* The row of head ih at position p is filled with a number that names both. */
+static float mark(int32_t ih, int32_t p, bool key)
+{
+    return (float)(p * 10 + ih) + (key ? 0.25f : 0.5f);
+}
+
+static void append(struct wnw__cache *c, int32_t il, int32_t first, int32_t n)
+{
+    assert_int_equal(wnw__cache_reserve_layer(c, il, n, true), WNW_OK);
+    struct wnw__kv_layer *l = &c->layers[il];
+    for (int32_t ih = 0; ih < N_HEAD_KV; ih++) {
+        for (int32_t i = 0; i < n; i++) {
+            const size_t row = (size_t)(l->off[ih] + l->len[ih] + i) * c->row_bytes;
+            float k[D], v[D];
+            for (int32_t j = 0; j < D; j++) {
+                k[j] = mark(ih, first + i, true);
+                v[j] = mark(ih, first + i, false);
+            }
+            memcpy(l->k + row, k, sizeof k);
+            memcpy(l->v + row, v, sizeof v);
+        }
+    }
+    wnw__cache_commit_layer(c, il, first, n);
+}
+
+static void assert_entry(const struct wnw__cache *c, int32_t il, int32_t ih, int32_t i, int32_t p)
+{
+    const struct wnw__kv_layer *l = &c->layers[il];
+    const int64_t row = l->off[ih] + i;
+    float k[D], v[D];
+    memcpy(k, l->k + (size_t)row * c->row_bytes, sizeof k);
+    memcpy(v, l->v + (size_t)row * c->row_bytes, sizeof v);
+    assert_int_equal(l->pos[row], p);
+    assert_true(k[0] == mark(ih, p, true) && k[D - 1] == mark(ih, p, true));
+    assert_true(v[0] == mark(ih, p, false) && v[D - 1] == mark(ih, p, false));
+}
+
+static void test_append_grows_without_losing(void **state)
+{
+    (void)state;
+    struct wnw__cache c;
+    assert_int_equal(wnw__cache_init(&c, 1, N_HEAD_KV, D, WNW_KV_F32, 4, NULL), WNW_OK);
+    append(&c, 0, 0, 3);
+    assert_int_equal(c.layers[0].cap[0], 4);
+    append(&c, 0, 3, 9);
+    assert_int_equal(c.layers[0].cap[1], 12);
+    for (int32_t ih = 0; ih < N_HEAD_KV; ih++) {
+        for (int32_t i = 0; i < 12; i++)
+            assert_entry(&c, 0, ih, i, i);
+    }
+    assert_int_equal(wnw__cache_check(&c), WNW_OK);
+    assert_int_equal(wnw__cache_entries(&c), 24);
+    wnw__cache_free(&c);
+}
+
+static void test_decode_growth_has_slack(void **state)
+{
+    (void)state;
+    struct wnw__cache c;
+    assert_int_equal(wnw__cache_init(&c, 1, N_HEAD_KV, D, WNW_KV_F32, 4, NULL), WNW_OK);
+    append(&c, 0, 0, 80);
+    assert_int_equal(wnw__cache_reserve_layer(&c, 0, 1, false), WNW_OK);
+    assert_int_equal(c.layers[0].cap[0], 92); /* 80 + 80/8 = 90, rounded up to blocks of 4 */
+    wnw__cache_free(&c);
+}
+
+static void test_keep_ragged(void **state)
+{
+    (void)state;
+    struct wnw__cache c;
+    assert_int_equal(wnw__cache_init(&c, 2, N_HEAD_KV, D, WNW_KV_F32, 4, NULL), WNW_OK);
+    append(&c, 0, 0, 10);
+    append(&c, 1, 0, 10);
+    const int32_t a[] = {0, 1, 2, 7, 9}, b[] = {4};
+    const int32_t *keep[] = {a, b};
+    const int32_t n_keep[] = {5, 1};
+    assert_int_equal(wnw__cache_keep_layer(&c, 1, keep, n_keep), WNW_OK);
+    assert_int_equal(wnw__cache_check(&c), WNW_OK);
+    const struct wnw__kv_layer *l = &c.layers[1];
+    assert_int_equal(l->len[0], 5);
+    assert_int_equal(l->len[1], 1);
+    assert_int_equal(l->cap[0], 8);
+    assert_int_equal(l->cap[1], 4);
+    for (int32_t i = 0; i < 5; i++)
+        assert_entry(&c, 1, 0, i, a[i]);
+    assert_entry(&c, 1, 1, 0, 4);
+    assert_entry(&c, 0, 1, 9, 9); /* the other layer is untouched */
+    append(&c, 1, 10, 5);         /* and appending goes on behind each head */
+    assert_entry(&c, 1, 0, 9, 14);
+    assert_entry(&c, 1, 1, 5, 14);
+    assert_int_equal(wnw__cache_check(&c), WNW_OK);
+    wnw__cache_free(&c);
+}
+
+static void test_keep_nothing(void **state)
+{
+    (void)state;
+    struct wnw__cache c;
+    assert_int_equal(wnw__cache_init(&c, 1, N_HEAD_KV, D, WNW_KV_F32, 4, NULL), WNW_OK);
+    append(&c, 0, 0, 6);
+    const int32_t *keep[] = {NULL, NULL};
+    const int32_t n_keep[] = {0, 0};
+    assert_int_equal(wnw__cache_keep_layer(&c, 0, keep, n_keep), WNW_OK);
+    assert_int_equal(wnw__cache_bytes(&c), 0);
+    append(&c, 0, 6, 2);
+    assert_entry(&c, 0, 1, 1, 7);
+    wnw__cache_free(&c);
+}
+
+static void test_swa_trim(void **state)
+{
+    (void)state;
+    struct wnw__cache c;
+    const int32_t n_swa[] = {8, 0};
+    assert_int_equal(wnw__cache_init(&c, 2, N_HEAD_KV, D, WNW_KV_F32, 4, n_swa), WNW_OK);
+    append(&c, 0, 0, 30);
+    append(&c, 1, 0, 30);
+    assert_int_equal(wnw__cache_trim_swa(&c, 30), WNW_OK);
+    /* A token at 30 sees 23 .. 30: entries up to 22 go. */
+    assert_int_equal(c.layers[0].len[0], 7);
+    assert_entry(&c, 0, 1, 0, 23);
+    assert_int_equal(c.layers[1].len[0], 30);
+    append(&c, 0, 30, 1);
+    assert_int_equal(wnw__cache_trim_swa(&c, 31), WNW_OK); /* one entry is not worth a copy */
+    assert_int_equal(c.layers[0].len[0], 8);
+    wnw__cache_free(&c);
+}
+
+static void test_bytes(void **state)
+{
+    (void)state;
+    struct wnw__cache c;
+    assert_int_equal(wnw__cache_init(&c, 3, N_HEAD_KV, 64, WNW_KV_F16, 32, NULL), WNW_OK);
+    assert_int_equal(wnw__cache_bytes(&c), 0);
+    for (int32_t il = 0; il < 3; il++)
+        assert_int_equal(wnw__cache_reserve_layer(&c, il, 1000, true), WNW_OK);
+    /* 1000 entries take 1024 rows; 1024 x 2 heads x 128 bytes are whole pages of 4 KiB. */
+    assert_int_equal(wnw__cache_bytes(&c), 3 * 2 * 1024 * 2 * 128);
+    assert_int_equal(wnw__cache_bytes(&c), wnw__cache_bytes_for(&c, 1000));
+    wnw__cache_free(&c);
+}
+
+static void test_refuses_odd_heads_when_quantised(void **state)
+{
+    (void)state;
+    struct wnw__cache c;
+    assert_int_equal(wnw__cache_init(&c, 1, 1, 40, WNW_KV_Q8_0, 32, NULL), WNW_E_UNSUPPORTED);
+    assert_non_null(strstr(wnw_last_error(), "40"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_append_grows_without_losing),
+        cmocka_unit_test(test_decode_growth_has_slack),
+        cmocka_unit_test(test_keep_ragged),
+        cmocka_unit_test(test_keep_nothing),
+        cmocka_unit_test(test_swa_trim),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_refuses_odd_heads_when_quantised),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

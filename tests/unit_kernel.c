@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: MIT */
+/* Every vector table this machine can run, against ggml, plain loops and hand-computed numbers. */
+#include "kernel_impl.h"
+
+#include <float.h>
+#include <ggml-cpu.h>
+#include <ggml.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const struct {
+    wnw_kv_type type;
+    enum ggml_type ggml;
+    int32_t block; /* elements */
+    double step;   /* largest round-trip error, relative to the largest value of a block */
+} types[] = {
+    {WNW_KV_F16, GGML_TYPE_F16, 1, 0x1p-11},
+    {WNW_KV_F32, GGML_TYPE_F32, 1, 0.0},
+    /* half a step of amax/127, and the f16 scale is off by 2^-11 */
+    {WNW_KV_Q8_0, GGML_TYPE_Q8_0, 32, 0.5 / 127 + 0x1p-11},
+    /* the scale is signed amax / -8, the far end of the grid is 7/8: up to one step */
+    {WNW_KV_Q4_0, GGML_TYPE_Q4_0, 32, 1.0 / 8 + 0x1p-11},
+};
+#define N_TYPE (sizeof types / sizeof *types)
+
+static uint32_t next_random(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+/* uniform in [-scale, scale) */
+static float *random_floats(size_t n, uint32_t seed, float scale)
+{
+    float *x = malloc(n * sizeof *x);
+    assert_non_null(x);
+    for (size_t i = 0; i < n; i++)
+        x[i] = scale * ((float)next_random(&seed) / 8388608.0f - 1.0f);
+    return x;
+}
+
+static void row_sizes(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N_TYPE; i++)
+        for (int32_t d = 32; d <= 256; d += 32)
+            assert_int_equal(wnw__row_bytes(types[i].type, d), ggml_row_size(types[i].ggml, d));
+    assert_int_equal(wnw__row_bytes(WNW_KV_F16, 80), 160);
+    assert_int_equal(wnw__row_bytes(WNW_KV_Q8_0, 80), 0);
+    assert_int_equal(wnw__row_bytes(WNW_KV_Q4_0, 16), 0);
+    assert_int_equal(wnw__row_bytes(WNW_KV_F32, 0), 0);
+}
+
+/* What ggml's own graph writes into a tensor of the type, which is what the other attention stores. */
+static void ggml_rows(enum ggml_type type, const float *src, int32_t d, int32_t n, void *dst)
+{
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = (size_t)16 << 20});
+    assert_non_null(ctx);
+    struct ggml_tensor *cache = ggml_new_tensor_2d(ctx, type, d, n);
+    struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, d, n);
+    struct ggml_tensor *index = ggml_new_tensor_1d(ctx, GGML_TYPE_I64, n);
+    memcpy(x->data, src, (size_t)n * (size_t)d * sizeof *src);
+    for (int64_t i = 0; i < n; i++)
+        ((int64_t *)index->data)[i] = i;
+    struct ggml_cgraph *gf = ggml_new_graph(ctx);
+    ggml_build_forward_expand(gf, ggml_set_rows(ctx, cache, x, index));
+    assert_int_equal(ggml_graph_compute_with_ctx(ctx, gf, 1), GGML_STATUS_SUCCESS);
+    memcpy(dst, cache->data, ggml_nbytes(cache));
+    ggml_free(ctx);
+}
+
+static void rows_equal_ggml(void **state)
+{
+    (void)state;
+    static const int32_t d[] = {32, 64, 96, 128, 256, 8, 40, 80, 13};
+    const int32_t n = 37;
+    for (size_t i = 0; i < N_TYPE; i++)
+        for (size_t j = 0; j < sizeof d / sizeof *d; j++) {
+            const size_t bytes = wnw__row_bytes(types[i].type, d[j]);
+            if (bytes == 0)
+                continue;
+            float *x = random_floats((size_t)(n * d[j]), 5, 3.0f);
+            memset(x, 0, (size_t)d[j] * sizeof *x); /* a row of zeros: scale 0 */
+            uint8_t *ours = malloc(bytes * (size_t)n), *theirs = malloc(bytes * (size_t)n);
+            assert_true(ours && theirs);
+            wnw__rows_from_f32(types[i].type, x, n, d[j], ours);
+            ggml_rows(types[i].ggml, x, d[j], n, theirs);
+            assert_memory_equal(ours, theirs, bytes * (size_t)n);
+            free(x);
+            free(ours);
+            free(theirs);
+        }
+}
+
+static void to_f32_equals_ggml(void **state)
+{
+    (void)state;
+    static const int32_t d[] = {32, 64, 96, 128, 256, 8, 40, 80, 13};
+    const int32_t n = 9;
+    for (int t = 0; wnw__vec_at(t); t++)
+        for (size_t i = 0; i < N_TYPE; i++)
+            for (size_t j = 0; j < sizeof d / sizeof *d; j++) {
+                const size_t bytes = wnw__row_bytes(types[i].type, d[j]), total = (size_t)(n * d[j]);
+                if (bytes == 0)
+                    continue;
+                const int32_t ld = d[j] + 5;
+                float *x = random_floats(total, 6, 3.0f), *expected = malloc(total * sizeof *x);
+                float *tight = malloc(total * sizeof *x), *wide = malloc((size_t)(n * ld) * sizeof *x);
+                void *packed = malloc(bytes * (size_t)n);
+                assert_true(expected && tight && wide && packed);
+                wnw__rows_from_f32(types[i].type, x, n, d[j], packed);
+                if (types[i].type == WNW_KV_F32)
+                    memcpy(expected, x, total * sizeof *x);
+                else
+                    ggml_get_type_traits(types[i].ggml)->to_float(packed, expected, (int64_t)total);
+                wnw__vec_at(t)->to_f32(types[i].type, packed, n, d[j], tight, d[j]);
+                wnw__vec_at(t)->to_f32(types[i].type, packed, n, d[j], wide, ld);
+                assert_memory_equal(tight, expected, total * sizeof *x);
+                for (int32_t r = 0; r < n; r++) {
+                    assert_memory_equal(wide + r * ld, expected + r * d[j], (size_t)d[j] * sizeof *x);
+                    for (int32_t c = d[j]; c < ld; c++)
+                        assert_true(wide[r * ld + c] == 0.0f);
+                }
+                free(x);
+                free(expected);
+                free(tight);
+                free(wide);
+                free(packed);
+            }
+}
+
+static void every_f16(void **state)
+{
+    (void)state;
+    for (int t = 0; wnw__vec_at(t); t++)
+        for (uint32_t h = 0; h < 65536; h += 16) {
+            uint16_t in[16];
+            float out[16];
+            for (uint32_t i = 0; i < 16; i++)
+                in[i] = (uint16_t)(h + i);
+            wnw__vec_at(t)->to_f32(WNW_KV_F16, in, 1, 16, out, 16);
+            for (uint32_t i = 0; i < 16; i++) {
+                const float expected = ggml_fp16_to_fp32(in[i]);
+                if (isnan(expected))
+                    assert_true(isnan(out[i]));
+                else
+                    assert_memory_equal(&out[i], &expected, sizeof expected);
+            }
+        }
+}
+
+static void round_trip_error_is_bounded(void **state)
+{
+    (void)state;
+    const int32_t d = 64, n = 50;
+    float *x = random_floats((size_t)(n * d), 7, 4.0f), *y = malloc((size_t)(n * d) * sizeof *y);
+    void *packed = malloc((size_t)(n * d) * sizeof(float));
+    assert_true(y && packed);
+    for (size_t i = 0; i < N_TYPE; i++) {
+        wnw__rows_from_f32(types[i].type, x, n, d, packed);
+        wnw__rows_to_f32(types[i].type, packed, n, d, y);
+        for (int32_t b = 0; b < n * d; b += types[i].block) {
+            double top = 0.0;
+            for (int32_t c = b; c < b + types[i].block; c++)
+                top = fmax(top, fabs((double)x[c]));
+            for (int32_t c = b; c < b + types[i].block; c++)
+                assert_true(fabs((double)x[c] - (double)y[c]) <= types[i].step * top);
+        }
+    }
+    free(x);
+    free(y);
+    free(packed);
+}
+
+static void mul_nt_equals_loops(void **state)
+{
+    (void)state;
+    static const int32_t size[][3] = {{1, 1, 64},  {1, 7, 64},  {3, 64, 80}, {5, 6, 13}, {4, 4, 8},
+                                      {9, 33, 40}, {7, 3, 256}, {2, 5, 3},   {1, 4, 1},  {32, 66, 128}};
+    for (int t = 0; wnw__vec_at(t); t++)
+        for (size_t i = 0; i < sizeof size / sizeof *size; i++) {
+            const int32_t na = size[i][0], nb = size[i][1], d = size[i][2], ld = nb + 2;
+            float *a = random_floats((size_t)(na * d), 8, 1.0f),
+                  *b = random_floats((size_t)(nb * d), 9, 1.0f);
+            float *out = malloc((size_t)(na * ld) * sizeof *out);
+            assert_non_null(out);
+            for (int32_t j = 0; j < na * ld; j++)
+                out[j] = 777.0f;
+            wnw__vec_at(t)->mul_rows(WNW_KV_F32, a, na, b, (size_t)d * sizeof *b, nb, d, 0.25f, out, ld);
+            for (int32_t r = 0; r < na; r++) {
+                for (int32_t j = 0; j < nb; j++) {
+                    double sum = 0.0;
+                    for (int32_t c = 0; c < d; c++)
+                        sum += 0.25 * (double)a[r * d + c] * (double)b[j * d + c];
+                    /* d products of at most 0.25, each sum rounded once */
+                    assert_true(fabs(sum - (double)out[r * ld + j]) <= 0.25 * d * 0x1p-23);
+                }
+                assert_true(out[r * ld + nb] == 777.0f && out[r * ld + nb + 1] == 777.0f);
+            }
+            free(a);
+            free(b);
+            free(out);
+        }
+}
+
+static void transpose_moves_every_element(void **state)
+{
+    (void)state;
+    static const int32_t d[] = {8, 13, 64, 80};
+    for (int t = 0; wnw__vec_at(t); t++)
+        for (size_t i = 0; i < 4; i++) {
+            const size_t n = (size_t)(WNW_TILE * d[i]);
+            float *src = malloc(n * sizeof *src), *dst = malloc(n * sizeof *dst);
+            assert_true(src && dst);
+            for (size_t j = 0; j < n; j++)
+                src[j] = (float)j;
+            wnw__vec_at(t)->transpose(src, d[i], dst);
+            for (int32_t c = 0; c < d[i]; c++)
+                for (int32_t j = 0; j < WNW_TILE; j++)
+                    assert_true(dst[c * WNW_TILE + j] == (float)(j * d[i] + c));
+            free(src);
+            free(dst);
+        }
+}
+
+static void softmax_by_hand(void **state)
+{
+    (void)state;
+    for (int t = 0; wnw__vec_at(t); t++) {
+        void (*softmax)(float *, int32_t) = wnw__vec_at(t)->softmax;
+        float one[1] = {-123.0f};
+        softmax(one, 1);
+        assert_true(one[0] == 1.0f);
+        float x[4] = {5.0f, 5.0f + 0.693147181f, -INFINITY, 5.0f}; /* 1 : 2 : 0 : 1 */
+        softmax(x, 4);
+        assert_true(fabsf(x[0] - 0.25f) < 1e-6f && fabsf(x[1] - 0.5f) < 1e-6f && fabsf(x[3] - 0.25f) < 1e-6f);
+        assert_true(x[2] == 0.0f);
+        float far[40]; /* one value out of reach of all others: exactly 1 and exactly 0 */
+        for (int i = 0; i < 40; i++)
+            far[i] = i == 37 ? 1000.0f : i % 2 ? -INFINITY : -1e30f;
+        softmax(far, 40);
+        for (int i = 0; i < 40; i++)
+            assert_true(far[i] == (i == 37 ? 1.0f : 0.0f));
+    }
+}
+
+static void softmax_equals_double(void **state)
+{
+    (void)state;
+    for (int t = 0; wnw__vec_at(t); t++)
+        for (int32_t n = 1; n <= 100; n++) {
+            float *x = random_floats((size_t)n, (uint32_t)n, 30.0f), *y = malloc((size_t)n * sizeof *y);
+            assert_non_null(y);
+            memcpy(y, x, (size_t)n * sizeof *x);
+            wnw__vec_at(t)->softmax(y, n);
+            double top = -INFINITY, sum = 0.0;
+            for (int32_t i = 0; i < n; i++)
+                top = fmax(top, (double)x[i]);
+            for (int32_t i = 0; i < n; i++)
+                sum += exp((double)x[i] - top);
+            for (int32_t i = 0; i < n; i++) {
+                /* x - max is rounded at magnitude up to 60: 60 * 2^-24, and a few more roundings */
+                const double p = exp((double)x[i] - top) / sum;
+                assert_true(fabs((double)y[i] - p) <= 5e-6 * p);
+            }
+            free(x);
+            free(y);
+        }
+}
+
+/* exp alone: the maximum is 0 and fixed, so x - m is exact. */
+static void exp_is_accurate(void **state)
+{
+    (void)state;
+    for (int t = 0; wnw__vec_at(t); t++) {
+        float m[WNW_ROWS_PAD] = {0}, l[WNW_ROWS_PAD] = {0}, corr[WNW_ROWS_PAD];
+        float s[WNW_TILE], x[WNW_TILE];
+        uint32_t seed = 3;
+        for (int round = 0; round < 2000; round++) {
+            for (int i = 0; i < WNW_TILE; i++)
+                s[i] = x[i] = -86.9f * (float)next_random(&seed) / 16777216.0f;
+            l[0] = 0.0f;
+            wnw__vec_at(t)->softmax_tile(s, 1, m, l, corr);
+            double sum = 0.0;
+            for (int i = 0; i < WNW_TILE; i++) {
+                const double e = exp((double)x[i]);
+                assert_true(fabs((double)s[i] - e) <= 2e-7 * e);
+                sum += e;
+            }
+            assert_true(corr[0] == 1.0f && m[0] == 0.0f);
+            assert_true(fabs((double)l[0] - sum) <= 1e-6 * sum);
+        }
+    }
+}
+
+static void softmax_tile_streams(void **state)
+{
+    (void)state;
+    for (int t = 0; wnw__vec_at(t); t++) {
+        float m[WNW_ROWS_PAD], l[WNW_ROWS_PAD] = {0}, corr[WNW_ROWS_PAD];
+        float s[2 * WNW_TILE];
+        for (int r = 0; r < WNW_ROWS_PAD; r++)
+            m[r] = -FLT_MAX;
+        /* row 0: two visible scores; row 1: nothing visible */
+        for (int i = 0; i < 2 * WNW_TILE; i++)
+            s[i] = -INFINITY;
+        s[3] = 1.0f;
+        s[60] = 1.0f;
+        wnw__vec_at(t)->softmax_tile(s, 2, m, l, corr);
+        assert_true(m[0] == 1.0f && l[0] == 2.0f && corr[0] == 0.0f && s[3] == 1.0f && s[4] == 0.0f);
+        assert_true(m[1] == -FLT_MAX && l[1] == 0.0f);
+        for (int i = 0; i < WNW_TILE; i++)
+            assert_true(s[WNW_TILE + i] == 0.0f);
+        /* a larger score rescales what was there: 2 / 4 + 1 */
+        for (int i = 0; i < 2 * WNW_TILE; i++)
+            s[i] = -INFINITY;
+        s[0] = 1.0f + 1.38629436f;
+        wnw__vec_at(t)->softmax_tile(s, 2, m, l, corr);
+        assert_true(fabsf(corr[0] - 0.25f) < 1e-6f && fabsf(l[0] - 1.5f) < 1e-6f && s[0] == 1.0f);
+    }
+}
+
+static void machine(void **state)
+{
+    (void)state;
+    const char *name = wnw_kernel_name();
+    assert_true(!strcmp(name, "avx512") || !strcmp(name, "avx2") || !strcmp(name, "scalar"));
+    assert_string_equal(name, wnw__vec_at(0)->name);
+    int n = 0;
+    while (wnw__vec_at(n))
+        n++;
+    assert_in_range(n, 1, 3);
+    assert_string_equal(wnw__vec_at(n - 1)->name, "scalar");
+    assert_true(wnw_usable_cores() >= 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(row_sizes),
+        cmocka_unit_test(rows_equal_ggml),
+        cmocka_unit_test(to_f32_equals_ggml),
+        cmocka_unit_test(every_f16),
+        cmocka_unit_test(round_trip_error_is_bounded),
+        cmocka_unit_test(mul_nt_equals_loops),
+        cmocka_unit_test(transpose_moves_every_element),
+        cmocka_unit_test(softmax_by_hand),
+        cmocka_unit_test(softmax_equals_double),
+        cmocka_unit_test(exp_is_accurate),
+        cmocka_unit_test(softmax_tile_streams),
+        cmocka_unit_test(machine),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

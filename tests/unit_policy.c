@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: MIT */
+/* Recipes: what they mean, their canonical form, and every way to get one wrong. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "policy.h"
+
+static void assert_canonical(const char *recipe, const char *want)
+{
+    wnw_policy *p = NULL;
+    if (wnw_policy_parse(&p, recipe, NULL) != WNW_OK)
+        fail_msg("%s: %s", recipe, wnw_last_error());
+    assert_string_equal(wnw_policy_string(p), want);
+    wnw_policy *again = NULL;
+    assert_int_equal(wnw_policy_parse(&again, wnw_policy_string(p), NULL), WNW_OK);
+    assert_string_equal(wnw_policy_string(again), want);
+    wnw_policy_free(again);
+    wnw_policy_free(p);
+}
+
+static void assert_refused(const char *recipe, const char *because)
+{
+    wnw_policy *p = (wnw_policy *)&p;
+    assert_int_equal(wnw_policy_parse(&p, recipe, NULL), WNW_E_ARG);
+    assert_null(p);
+    if (!strstr(wnw_last_error(), because))
+        fail_msg("\"%s\": \"%s\" does not say \"%s\"", recipe, wnw_last_error(), because);
+}
+
+#define SNAPKV "snapkv:window=32,kernel=7,pool=max,gqa_bug=0"
+
+static void canonical_form(void **state)
+{
+    (void)state;
+    assert_canonical("snapkv", SNAPKV "+uniform:rounding=exact+equal+topk");
+    assert_canonical("full", "full+uniform:rounding=exact+equal+topk");
+    assert_canonical("snapkv:window=32+adakv",
+                     SNAPKV "+uniform:rounding=exact+adakv:alpha_safeguard=0.2,mode=safeguard+topk");
+    assert_canonical("snapkv:kernel=5,pool=avg,window=8+pyramid:beta=10",
+                     "snapkv:window=8,kernel=5,pool=avg,gqa_bug=0+pyramid:rounding=exact,beta=10,form=exact"
+                     "+equal+topk");
+    /* Order of further parts does not matter. */
+    assert_canonical("tova+topk+adakv:mode=floor+pyramid",
+                     "tova:last=0+pyramid:rounding=exact,beta=20,form=exact"
+                     "+adakv:alpha_safeguard=0.2,mode=floor+topk");
+    /* A preset's options reach the part that has the key. */
+    assert_canonical("adakv:window=16,alpha_safeguard=0.35,rounding=trunc",
+                     "snapkv:window=16,kernel=7,pool=max,gqa_bug=0+uniform:rounding=trunc"
+                     "+adakv:alpha_safeguard=0.35,mode=safeguard+topk");
+    assert_canonical(
+        "lagkv:lag=64,retain=0.167",
+        "lagkv:sink=16,lag=64,wv=1,ranked=0+uniform:rounding=exact+equal+partition:retain=0.167");
+    /* A replaced part takes its own defaults, not the preset's. */
+    assert_canonical("kvpress-snapkv+pyramid",
+                     "snapkv:window=32,kernel=5,pool=avg,gqa_bug=0+pyramid:rounding=exact,beta=20,form=exact"
+                     "+equal+topk");
+    assert_canonical("lagkv:wv=1e-3+topk+adakv",
+                     "lagkv:sink=16,lag=128,wv=0.001,ranked=0+uniform:rounding=exact"
+                     "+adakv:alpha_safeguard=0.2,mode=safeguard+topk");
+    assert_canonical("lagkv:ranked=true+topk",
+                     "lagkv:sink=16,lag=128,wv=1,ranked=1+uniform:rounding=exact+equal+topk");
+}
+
+/* Preset rows are canonical, and every listed name parses or is a part. */
+static void method_list(void **state)
+{
+    (void)state;
+    wnw_method_info info;
+    int n_preset = 0, n_parity = 0, n_scorer = 0, n_part = 0;
+    for (int32_t i = 0; wnw_method_get(i, &info); i++) {
+        assert_true(strlen(info.name) > 0 && strlen(info.about) > 0 && strlen(info.phases) > 0);
+        assert_non_null(info.paper);
+        const bool parity = strcmp(info.kind, "parity preset") == 0;
+        const bool preset = strcmp(info.kind, "preset") == 0;
+        const bool scorer = strcmp(info.kind, "scorer") == 0;
+        n_preset += preset;
+        n_parity += parity;
+        n_scorer += scorer;
+        n_part += !preset && !parity && !scorer;
+        if (preset || parity) {
+            assert_canonical(info.name, info.recipe);
+            assert_true(strlen(info.layout) > 0 && strlen(info.needs) > 0);
+            assert_true(parity ==
+                        (strncmp(info.name, "kvpress-", 8) == 0 || strncmp(info.name, "paper-", 6) == 0));
+        } else {
+            assert_string_equal(info.recipe, "");
+            assert_string_equal(info.layout, "");
+            assert_true((strlen(info.needs) > 0) == scorer);
+        }
+    }
+    assert_int_equal(n_preset, 8);
+    assert_true(n_parity >= 7);
+    assert_int_equal(n_scorer, 6);
+    assert_int_equal(n_part, 6);
+    assert_false(wnw_method_get(-1, &info));
+    assert_false(wnw_method_get(100000, &info));
+}
+
+static void facts_of(const char *name, const char *layout, const char *needs)
+{
+    wnw_method_info info;
+    for (int32_t i = 0; wnw_method_get(i, &info); i++)
+        if (strcmp(info.name, name) == 0) {
+            assert_string_equal(info.layout, layout);
+            assert_string_equal(info.needs, needs);
+            return;
+        }
+    fail_msg("no method %s", name);
+}
+
+static void method_facts(void **state)
+{
+    (void)state;
+    facts_of("full", "uniform", "nothing");
+    facts_of("streaming_llm", "uniform", "nothing");
+    facts_of("snapkv", "composite", "window attention");
+    facts_of("tova", "layer", "window attention");
+    facts_of("knorm", "composite", "keys");
+    facts_of("lagkv", "composite", "keys, values");
+    facts_of("adakv", "ragged", "window attention");
+    facts_of("pyramidkv", "composite", "window attention");
+}
+
+static void unknown_names(void **state)
+{
+    (void)state;
+    assert_refused("", "empty");
+    assert_refused("snapvk", "did you mean \"snapkv\"");
+    assert_refused("pyramid_kv", "did you mean \"pyramidkv\"");
+    assert_refused("xyzzy", "known are: full, streaming_llm");
+    assert_refused("SnapKV", "unknown policy name");
+    assert_refused(" snapkv", "snapkv");
+    assert_refused("snapkv+adakvv", "did you mean \"adakv\"");
+    assert_refused("snapkv+xyzzy", "known are: uniform");
+    assert_refused("topk", "starts with a preset or a scorer, for example snapkv+topk");
+    assert_refused("pyramid", "layer budget");
+    assert_refused("snapkv+", "ends with");
+    assert_refused("snapkv++adakv", "unknown policy part");
+    assert_refused("+adakv", "unknown policy name");
+    char longest[5000];
+    memset(longest, 'a', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    assert_refused(longest, "longer than");
+    wnw_policy *p;
+    assert_int_equal(wnw_policy_parse(&p, NULL, NULL), WNW_E_ARG);
+}
+
+static void bad_options(void **state)
+{
+    (void)state;
+    assert_refused("snapkv:windw=8", "did you mean \"window\"");
+    assert_refused("snapkv:zzz=8", "it has window, kernel, pool");
+    assert_refused("full+topk:k=3", "it has none");
+    assert_refused("snapkv+adakv:window=8", "adakv has no option \"window\"");
+    assert_refused("pyramidkv:beta=10+uniform", "no option \"beta\"");
+    assert_refused("snapkv:", "key=value");
+    assert_refused("snapkv:window", "key=value");
+    assert_refused("snapkv:=8", "key=value");
+    assert_refused("snapkv:window=8,", "key=value");
+    assert_refused("snapkv:window=", "whole number from 1 to 4096");
+    assert_refused("snapkv:window=0", "whole number from 1 to 4096");
+    assert_refused("snapkv:window=-8", "whole number from 1 to 4096");
+    assert_refused("snapkv:window=8.5", "whole number");
+    assert_refused("snapkv:window=8x", "whole number");
+    assert_refused("snapkv:window= 8", "whole number");
+    assert_refused("snapkv:window=99999999999999999999", "whole number");
+    assert_refused("snapkv:window=8,window=9", "given twice");
+    assert_refused("adakv:alpha_safeguard=0.1+adakv:alpha_safeguard=0.3", "given twice");
+    assert_refused("snapkv:kernel=4", "must be odd");
+    assert_refused("snapkv:pool=mean", "choose one of: max, avg");
+    assert_refused("snapkv:gqa_bug=2", "0 or 1");
+    assert_refused("adakv:alpha_safeguard=nan", "number from 0 to 1");
+    assert_refused("adakv:alpha_safeguard=inf", "number from 0 to 1");
+    assert_refused("adakv:alpha_safeguard=0x1", "number from 0 to 1");
+    assert_refused("adakv:alpha_safeguard=1.01", "number from 0 to 1");
+    assert_refused("lagkv:retain=0", "number from");
+    assert_refused("lagkv:retain=1.5", "number from");
+    assert_refused("lagkv:wv=1e999", "number from");
+}
+
+static void bad_combinations(void **state)
+{
+    (void)state;
+    assert_refused("snapkv+adakv+equal", "both a head budget");
+    assert_refused("snapkv+topk+topk", "both a selector");
+    assert_refused("snapkv+pyramid+uniform", "both a layer budget");
+    assert_refused("snapkv+tova", "one scorer");
+    assert_refused("snapkv+pyramidkv", "must come first");
+    assert_refused("lagkv+adakv", "cannot be combined");
+    assert_refused("lagkv+pyramid", "cannot be combined");
+    assert_refused("snapkv+partition", "blocks");
+    wnw_policy *p;
+    assert_int_equal(wnw_policy_parse(&p, "lagkv+adakv+topk", NULL), WNW_OK);
+    wnw_policy_free(p);
+    assert_int_equal(wnw_policy_parse(&p, "streaming_llm+adakv", NULL), WNW_OK);
+    wnw_policy_free(p);
+}
+
+static void needs_and_kinds(void **state)
+{
+    (void)state;
+    wnw_policy *p;
+    assert_int_equal(wnw_policy_parse(&p, "snapkv:window=16", NULL), WNW_OK);
+    assert_int_equal(wnw_policy_needs(p).flags, WNW_NEED_WINDOW_ATTN);
+    assert_int_equal(wnw_policy_needs(p).window, 16);
+    assert_false(wnw_policy_is_full(p));
+    assert_false(wnw_policy_has_own_size(p));
+    wnw_policy_free(p);
+    assert_int_equal(wnw_policy_parse(&p, "full", NULL), WNW_OK);
+    assert_int_equal(wnw_policy_needs(p).flags, 0);
+    assert_true(wnw_policy_is_full(p));
+    wnw_policy_free(p);
+    assert_int_equal(wnw_policy_parse(&p, "lagkv:wv=0", NULL), WNW_OK);
+    assert_int_equal(wnw_policy_needs(p).flags, WNW_NEED_KEYS);
+    assert_true(wnw_policy_has_own_size(p));
+    wnw_policy_free(p);
+    assert_int_equal(wnw_policy_parse(&p, "kvpress-lagkv", NULL), WNW_OK);
+    assert_int_equal(wnw_policy_needs(p).flags, WNW_NEED_KEYS | WNW_NEED_VALUES);
+    assert_false(wnw_policy_has_own_size(p));
+    wnw_policy_free(p);
+    wnw_policy_free(NULL);
+}
+
+/* ---- A scorer from outside
+ * ---------------------------------------------------------------------------------- */
+
+struct mine_opts {
+    double slope;
+    int32_t keep;
+};
+
+static int mine_score(const void *opts, const wnw_observation *obs, float *score, float *scratch)
+{
+    (void)scratch;
+    for (int64_t i = 0; i < (int64_t)obs->n_head_kv * obs->n; i++)
+        score[i] = (float)((const struct mine_opts *)opts)->slope;
+    return WNW_OK;
+}
+
+static const wnw_option mine_options[] = {
+    {.name = "slope", .help = "", .type = WNW_OPT_REAL, .offset = 0, .def = -0.25, .min = -1e9, .max = 1e9},
+    {.name = "keep", .help = "", .type = WNW_OPT_INT, .offset = 8, .def = 3, .min = 0, .max = 10},
+    {0}};
+
+static const wnw_scorer mine = {
+    .name = "mine", .options = mine_options, .options_size = sizeof(struct mine_opts), .score = mine_score};
+
+static void registry(void **state)
+{
+    (void)state;
+    wnw_registry *r = NULL;
+    wnw_policy *p, *again;
+    assert_int_equal(wnw_registry_new(&r), WNW_OK);
+    assert_int_equal(wnw_registry_add_scorer(r, &mine), WNW_OK);
+    assert_int_equal(wnw_policy_parse(&p, "mine:slope=3e8+pyramid", r), WNW_OK);
+    const char *want = "mine:slope=3e08,keep=3+pyramid:rounding=exact,beta=20,form=exact+equal+topk";
+    assert_string_equal(wnw_policy_string(p), want);
+    assert_int_equal(wnw_policy_parse(&again, want, r), WNW_OK);
+    assert_string_equal(wnw_policy_string(again), want);
+    wnw_policy_free(again);
+    assert_int_equal(wnw_policy_parse(&again, "mone", r), WNW_E_ARG);
+    assert_non_null(strstr(wnw_last_error(), "did you mean \"mine\""));
+    assert_int_equal(wnw_policy_parse(&again, "snapkv+mine", r), WNW_E_ARG);
+    assert_int_equal(wnw_policy_parse(&again, "mine+partition", r), WNW_E_ARG);
+    assert_int_equal(wnw_policy_parse(&again, "mine", NULL), WNW_E_ARG);
+    wnw_registry_free(r);
+    assert_string_equal(wnw_policy_string(p), want); /* outlives the registry */
+    wnw_policy_free(p);
+    wnw_registry_free(NULL);
+}
+
+static void registry_refuses(void **state)
+{
+    (void)state;
+    wnw_registry *r = NULL;
+    assert_int_equal(wnw_registry_new(&r), WNW_OK);
+    wnw_scorer s = mine;
+    assert_int_equal(wnw_registry_add_scorer(r, &mine), WNW_OK);
+    assert_int_equal(wnw_registry_add_scorer(r, &mine), WNW_E_ARG); /* taken by itself */
+    static const char *const bad[] = {"snapkv", "adakv", "topk", "kvpress-tova", "", "Mine", "a b", "x+y"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        s.name = bad[i];
+        assert_int_equal(wnw_registry_add_scorer(r, &s), WNW_E_ARG);
+    }
+    s = mine;
+    s.name = "other";
+    s.score = NULL;
+    assert_int_equal(wnw_registry_add_scorer(r, &s), WNW_E_ARG);
+    s.score = mine_score;
+    s.options_size = 8; /* "keep" would lie outside */
+    assert_int_equal(wnw_registry_add_scorer(r, &s), WNW_E_ARG);
+    s.options_size = sizeof(struct mine_opts);
+    const wnw_option out_of_range[] = {{.name = "a", .type = WNW_OPT_INT, .def = 5, .min = 0, .max = 4}, {0}};
+    s.options = out_of_range;
+    assert_int_equal(wnw_registry_add_scorer(r, &s), WNW_E_ARG);
+    assert_non_null(strstr(wnw_last_error(), "default 5"));
+    const wnw_option twice[] = {
+        {.name = "a", .type = WNW_OPT_BOOL}, {.name = "a", .type = WNW_OPT_BOOL}, {0}};
+    s.options = twice;
+    assert_int_equal(wnw_registry_add_scorer(r, &s), WNW_E_ARG);
+    const wnw_option no_choice[] = {{.name = "a", .type = WNW_OPT_ENUM}, {0}};
+    s.options = no_choice;
+    assert_int_equal(wnw_registry_add_scorer(r, &s), WNW_E_ARG);
+    wnw_registry_free(r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(canonical_form),  cmocka_unit_test(method_list), cmocka_unit_test(method_facts),
+        cmocka_unit_test(unknown_names),   cmocka_unit_test(bad_options), cmocka_unit_test(bad_combinations),
+        cmocka_unit_test(needs_and_kinds), cmocka_unit_test(registry),    cmocka_unit_test(registry_refuses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

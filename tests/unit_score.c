@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: MIT */
+/* Scorers on small arrays, against numbers worked out by hand from the papers' formulas. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "policy.h"
+
+struct rows {
+    const float *k, *v; /* [n_head_kv][n][d] */
+};
+
+static const float *get_keys(const wnw_observation *obs, int32_t ih)
+{
+    const struct rows *r = obs->source;
+    return r->k + (int64_t)ih * obs->n * obs->n_embd_head;
+}
+
+static const float *get_values(const wnw_observation *obs, int32_t ih)
+{
+    const struct rows *r = obs->source;
+    return r->v + (int64_t)ih * obs->n * obs->n_embd_head;
+}
+
+static wnw_policy *policy(const char *recipe)
+{
+    wnw_policy *p = NULL;
+    if (wnw_policy_parse(&p, recipe, NULL) != WNW_OK)
+        fail_msg("%s: %s", recipe, wnw_last_error());
+    return p;
+}
+
+/* Runs the scorer of a recipe; out[n_head_kv * n]. */
+static void run_scorer(const char *recipe, const wnw_observation *obs, float *out)
+{
+    wnw_policy *p = policy(recipe);
+    const wnw_scorer *s = p->part[WNW_PART_SCORER].scorer;
+    const void *opts = p->opts[WNW_PART_SCORER];
+    const size_t n_scratch = s->scratch ? s->scratch(opts, obs) : 0;
+    float *scratch = malloc((n_scratch + 1) * sizeof *scratch);
+    assert_non_null(scratch);
+    assert_int_equal(s->score(opts, obs, out, scratch), WNW_OK);
+    free(scratch);
+    wnw_policy_free(p);
+}
+
+static wnw_protected protected_by(const char *recipe, int32_t n)
+{
+    wnw_policy *p = policy(recipe);
+    wnw_protected prot = {0};
+    const wnw_scorer *s = p->part[WNW_PART_SCORER].scorer;
+    if (s->protect)
+        s->protect(p->opts[WNW_PART_SCORER], n, &prot);
+    wnw_policy_free(p);
+    return prot;
+}
+
+static void assert_near(const float *got, const double *want, int n, double tolerance)
+{
+    for (int i = 0; i < n; i++)
+        if (!(fabs((double)got[i] - want[i]) <= tolerance))
+            fail_msg("element %d is %.7g, expected %.7g", i, (double)got[i], want[i]);
+}
+
+static const int32_t ascending[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+
+static void snapkv_average_pooling(void **state)
+{
+    (void)state;
+    const float attn[] = {5, 0, 0, 0, 10, 7}; /* the window's own column must not leak */
+    const int32_t n_entry[] = {6};
+    const wnw_observation obs = {.n_layer = 1,
+                                 .n_head = 1,
+                                 .n_head_kv = 1,
+                                 .n = 6,
+                                 .n_past = 6,
+                                 .n_entry = n_entry,
+                                 .pos = ascending,
+                                 .n_window = 1,
+                                 .window_attn = attn};
+    float out[6];
+    run_scorer("snapkv:window=1,kernel=5,pool=avg", &obs, out);
+    assert_near(out, (const double[]){1, 1, 3, 2, 2}, 5, 0);
+    run_scorer("snapkv:window=1,kernel=3,pool=max", &obs, out);
+    assert_near(out, (const double[]){5, 5, 0, 10, 10}, 5, 0);
+    run_scorer("snapkv:window=1,kernel=1,pool=max", &obs, out);
+    assert_near(out, (const double[]){5, 0, 0, 0, 10}, 5, 0);
+    run_scorer("snapkv:window=1,kernel=99,pool=max", &obs, out);
+    assert_near(out, (const double[]){10, 10, 10, 10, 10}, 5, 0);
+}
+
+/* Max pooling does not commute with the mean over the group: pool each head first. */
+static void snapkv_pools_before_the_group_mean(void **state)
+{
+    (void)state;
+    const float attn[] = {1, 0, 0, 0, /**/ 0, 0, 1, 0};
+    const int32_t n_entry[] = {4};
+    const wnw_observation obs = {.n_layer = 1,
+                                 .n_head = 2,
+                                 .n_head_kv = 1,
+                                 .n = 4,
+                                 .n_past = 4,
+                                 .n_entry = n_entry,
+                                 .pos = ascending,
+                                 .n_window = 1,
+                                 .window_attn = attn};
+    float out[4];
+    run_scorer("snapkv:window=1,kernel=3,pool=max", &obs, out);
+    assert_near(out, (const double[]){0.5, 1, 0.5}, 3, 0);
+}
+
+/* Another policy asked for a larger window: only the last rows count. Mean over the window. */
+static void snapkv_uses_its_own_window(void **state)
+{
+    (void)state;
+    const float attn[] = {9, 9, 9, 9, 9, /**/ 1, 2, 3, 4, 0, /**/ 3, 2, 1, 0, 5}; /* [1][3][5] */
+    const int32_t n_entry[] = {5};
+    const wnw_observation obs = {.n_layer = 1,
+                                 .n_head = 1,
+                                 .n_head_kv = 1,
+                                 .n = 5,
+                                 .n_past = 5,
+                                 .n_entry = n_entry,
+                                 .pos = ascending,
+                                 .n_window = 3,
+                                 .window_attn = attn};
+    float out[5];
+    run_scorer("snapkv:window=2,kernel=1,pool=avg", &obs, out);
+    assert_near(out, (const double[]){2, 2, 2}, 3, 0);
+}
+
+static void snapkv_groups(void **state)
+{
+    (void)state;
+    const float attn[] = {1, 0, /**/ 3, 0, /**/ 5, 0, /**/ 9, 0}; /* [4][1][2] */
+    const int32_t n_entry[] = {2, 2};
+    const int32_t pos[] = {0, 1, 0, 1};
+    const wnw_observation obs = {.n_layer = 1,
+                                 .n_head = 4,
+                                 .n_head_kv = 2,
+                                 .n = 2,
+                                 .n_past = 2,
+                                 .n_entry = n_entry,
+                                 .pos = pos,
+                                 .n_window = 1,
+                                 .window_attn = attn};
+    float out[4];
+    run_scorer("snapkv:window=1,kernel=1,pool=avg", &obs, out);
+    assert_float_equal(out[0], 2, 0); /* heads 0, 1 */
+    assert_float_equal(out[2], 7, 0); /* heads 2, 3 */
+    run_scorer("snapkv:window=1,kernel=1,pool=avg,gqa_bug=1", &obs, out);
+    assert_float_equal(out[0], 3, 0); /* heads 0, 2 */
+    assert_float_equal(out[2], 6, 0); /* heads 1, 3 */
+}
+
+static void snapkv_prompt_shorter_than_window(void **state)
+{
+    (void)state;
+    const float attn[] = {1, 0, 0, /**/ 0.5f, 0.5f, 0, /**/ 0.2f, 0.3f, 0.5f};
+    const int32_t n_entry[] = {3};
+    const wnw_observation obs = {.n_layer = 1,
+                                 .n_head = 1,
+                                 .n_head_kv = 1,
+                                 .n = 3,
+                                 .n_past = 3,
+                                 .n_entry = n_entry,
+                                 .pos = ascending,
+                                 .n_window = 3,
+                                 .window_attn = attn};
+    float out[3];
+    run_scorer("snapkv:window=32,kernel=1,pool=avg", &obs, out);
+    assert_near(out, (const double[]){1.7 / 3, 0.8 / 3, 0.5 / 3}, 3, 1e-6);
+}
+
+static const float lag_k[] = {9, 9, 9, 1, 2, 3, 2, 0, 1, 0, 1, 0, 3, 3,
+                              3, 0, 0, 0, 2, 4, 1, 1, 1, 4, 4, 2, 2};
+static const float lag_v[] = {5, 5, 5, 0, 1, 0, 1, 1, 1, 2, 0, 2, 0, 0,
+                              4, 0, 2, 1, 1, 0, 2, 2, 1, 0, 1, 2, 4};
+
+static wnw_observation lag_observation(struct rows *rows, const int32_t *n_entry)
+{
+    return (wnw_observation){.n_layer = 1,
+                             .n_head = 1,
+                             .n_head_kv = 1,
+                             .n_embd_head = 3,
+                             .n = 9,
+                             .n_past = 9,
+                             .n_entry = n_entry,
+                             .pos = ascending,
+                             .keys = get_keys,
+                             .values = get_values,
+                             .source = rows};
+}
+
+static void lagkv_golden_vector(void **state)
+{
+    (void)state;
+    struct rows rows = {lag_k, lag_v};
+    const int32_t n_entry[] = {9};
+    const wnw_observation obs = lag_observation(&rows, n_entry);
+    float out[9];
+    run_scorer("lagkv:sink=1,lag=4", &obs, out);
+    assert_near(out + 1, (const double[]){0.497298, 0.466997, 0.523091, 0.512614}, 4, 1e-6);
+    run_scorer("lagkv:sink=1,lag=4,wv=0", &obs, out);
+    assert_near(out + 1, (const double[]){0.271848, 0.271848, 0.244589, 0.211715}, 4, 1e-6);
+    assert_true(out[1] == out[2]); /* an exact tie */
+}
+
+static void lagkv_ranks(void **state)
+{
+    (void)state;
+    struct rows rows = {lag_k, lag_v};
+    const int32_t n_entry[] = {9};
+    const wnw_observation obs = lag_observation(&rows, n_entry);
+    float out[9];
+    run_scorer("lagkv:sink=1,lag=4,ranked=1+topk", &obs, out);
+    /* order 2, 3, 0, 1; sinks above the tail, the tail above ranks and the most recent first */
+    assert_near(out + 1, (const double[]){0.25, 0, 0.75, 0.5}, 4, 1e-6);
+    assert_true(out[0] > out[8] && out[8] > out[5] && out[5] > out[3]);
+    /* n < S + 2 L: recency */
+    run_scorer("lagkv:sink=1,lag=5,ranked=1+topk", &obs, out);
+    for (int i = 2; i < 9; i++)
+        assert_true(out[i] > out[i - 1] && out[0] > out[i]);
+}
+
+static void lagkv_constant_channel_adds_nothing(void **state)
+{
+    (void)state;
+    /* Both channels of the reference block are constant: u = 0, both softmaxes are flat. */
+    const float k[] = {1, 50, 3, 0, /**/ 4, 4, 4, 4}; /* [4][2] */
+    struct rows rows = {k, k};
+    const int32_t n_entry[] = {4};
+    const wnw_observation obs = {.n_layer = 1,
+                                 .n_head = 1,
+                                 .n_head_kv = 1,
+                                 .n_embd_head = 2,
+                                 .n = 4,
+                                 .n_past = 4,
+                                 .n_entry = n_entry,
+                                 .pos = ascending,
+                                 .keys = get_keys,
+                                 .values = get_values,
+                                 .source = &rows};
+    float out[4];
+    run_scorer("lagkv:sink=0,lag=2,wv=1", &obs, out);
+    assert_near(out, (const double[]){1, 1}, 2, 1e-6);
+}
+
+static void lagkv_protects_sinks_and_tail(void **state)
+{
+    (void)state;
+    wnw_protected p = protected_by("lagkv:sink=16,lag=1024", 2063);
+    assert_int_equal(p.n_first, 2063);
+    p = protected_by("lagkv:sink=16,lag=1024", 8192);
+    assert_int_equal(p.n_first, 16);
+    assert_int_equal(p.n_last, 1024 + 1008);
+    p = protected_by("kvpress-lagkv", 100);
+    assert_int_equal(p.n_first, 4);
+    assert_int_equal(p.n_last, 0);
+}
+
+static void knorm_is_minus_the_norm(void **state)
+{
+    (void)state;
+    struct rows rows = {lag_k, NULL};
+    const int32_t n_entry[] = {9};
+    wnw_observation obs = lag_observation(&rows, n_entry);
+    float out[9];
+    run_scorer("knorm", &obs, out);
+    assert_near(out + 1, (const double[]){-3.741657, -2.236068, -1.0, -5.196152}, 4, 1e-6);
+}
+
+static void tova_means_over_all_heads(void **state)
+{
+    (void)state;
+    const float attn[] = {9,      9, 9, /**/ 0.1f, 0.2f, 0.7f,
+                          /**/ 9, 9, 9, /**/ 0.5f, 0.3f, 0.2f}; /* [2][2][3] */
+    const int32_t n_entry[] = {3, 3};
+    const int32_t pos[] = {0, 1, 2, 0, 1, 2};
+    wnw_observation obs = {.n_layer = 1,
+                           .n_head = 2,
+                           .n_head_kv = 2,
+                           .n = 3,
+                           .n_past = 3,
+                           .n_entry = n_entry,
+                           .pos = pos,
+                           .n_window = 2,
+                           .window_attn = attn};
+    float out[6];
+    run_scorer("tova", &obs, out);
+    assert_near(out, (const double[]){0.3, 0.25, 0.45, 0.3, 0.25, 0.45}, 6, 1e-6);
+    /* Heads that hold different tokens: the sum follows the position, not the index. */
+    const int32_t ragged[] = {0, 2, -1, 1, 2, 3};
+    const int32_t n_ragged[] = {2, 3};
+    obs.pos = ragged;
+    obs.n_entry = n_ragged;
+    obs.n_past = 4;
+    run_scorer("tova", &obs, out);
+    assert_near(out, (const double[]){0.05, 0.25}, 2, 1e-6);
+    assert_near(out + 3, (const double[]){0.25, 0.25, 0.1}, 3, 1e-6);
+}
+
+static void streaming_llm_is_recency(void **state)
+{
+    (void)state;
+    const int32_t n_entry[] = {5};
+    const wnw_observation obs = {
+        .n_layer = 1, .n_head = 1, .n_head_kv = 1, .n = 5, .n_past = 5, .n_entry = n_entry, .pos = ascending};
+    float out[5];
+    run_scorer("streaming_llm", &obs, out);
+    assert_near(out, (const double[]){0, 1, 2, 3, 4}, 5, 0);
+    assert_int_equal(protected_by("streaming_llm", 100).n_first, 4);
+    run_scorer("streaming_llm:recent=2", &obs, out);
+    assert_true(out[0] > out[1] && out[1] > out[2]);
+    assert_int_equal(protected_by("streaming_llm:recent=2", 100).n_first, 0);
+    assert_int_equal(protected_by("streaming_llm:recent=2", 100).n_last, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(snapkv_average_pooling),
+        cmocka_unit_test(snapkv_pools_before_the_group_mean),
+        cmocka_unit_test(snapkv_uses_its_own_window),
+        cmocka_unit_test(snapkv_groups),
+        cmocka_unit_test(snapkv_prompt_shorter_than_window),
+        cmocka_unit_test(lagkv_golden_vector),
+        cmocka_unit_test(lagkv_ranks),
+        cmocka_unit_test(lagkv_constant_channel_adds_nothing),
+        cmocka_unit_test(lagkv_protects_sinks_and_tail),
+        cmocka_unit_test(knorm_is_minus_the_norm),
+        cmocka_unit_test(tova_means_over_all_heads),
+        cmocka_unit_test(streaming_llm_is_recency),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
