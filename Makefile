@@ -8,6 +8,7 @@ BUILD       ?= build
 CMAKE_FLAGS ?=
 CTEST_FLAGS ?=
 JOBS        ?= $(shell nproc)
+MAKEFLAGS   += --no-print-directory
 ifdef CMAKE_PREFIX_PATH
 export CMAKE_PREFIX_PATH
 endif
@@ -16,7 +17,7 @@ endif
 
 all: ## build build/winnow, after installing what that needs
 	scripts/setup.sh packages llama
-	$(MAKE) --no-print-directory configure
+	$(MAKE) configure
 	cmake --build $(BUILD) --target winnow -j $(JOBS)
 
 setup: ## install everything: packages, ggml, the default model, what the tests need
@@ -30,7 +31,7 @@ demo: all ## compress a long document and answer a question from it
 	scripts/demo.sh $(BUILD)/winnow
 
 test: setup ## build everything and run all tests
-	$(MAKE) --no-print-directory configure
+	$(MAKE) configure
 	cmake --build $(BUILD) -j $(JOBS)
 	ctest --test-dir $(BUILD) --output-on-failure $(CTEST_FLAGS)
 

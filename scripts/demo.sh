@@ -7,11 +7,11 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 winnow=${1:-build/winnow}
 document=examples/document.txt
 question='What is the access code of the north dome?'
-policy=(--policy snapkv --budget 512)
+policy=(--policy snapkv --budget 1024)
 
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-ask() { "$winnow" run --json -f "$document" -p "$question" -n 48 "$@"; }
+ask() { "$winnow" run --json -f "$document" -p "$question" -n 32 "$@"; }
 
 echo "Document: $document, $(wc -w <"$document") words. Question: $question"
 echo "Reading it with the full cache ..."

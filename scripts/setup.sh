@@ -114,9 +114,15 @@ x86_features="AVX:avx AVX2:avx2 FMA:fma F16C:f16c BMI2:bmi2"
 # Why the private copy does not suit this machine; nothing if it does. ggml's CMake package says how it was built.
 misfit() {
     local config pair
-    installed llama_cpp_python $llama_version || { echo "llama-cpp-python $llama_version is not installed"; return; }
+    if ! installed llama_cpp_python $llama_version; then
+        echo "llama-cpp-python $llama_version is not installed"
+        return
+    fi
     config=$(site_packages)/lib/cmake/ggml/ggml-config.cmake
-    [ -f "$(site_packages)/lib/cmake/llama/llama-config.cmake" ] && [ -f "$config" ] || { echo "files are missing"; return; }
+    if [ ! -f "$config" ] || [ ! -f "${config%ggml/*}llama/llama-config.cmake" ]; then
+        echo "files are missing"
+        return
+    fi
     grep -q 'set(GGML_NATIVE "OFF")' "$config" || { echo "it was built for one kind of CPU only"; return; }
     [ "$(uname -m)" = x86_64 ] || return 0
     for pair in $x86_features AVX512:avx512f; do

@@ -27,6 +27,7 @@
 #define N_AFTER  (N_FIRST + N_BLOCK + N_LAST)
 
 static const wnw_kv_type kv_types[] = {WNW_KV_F32, WNW_KV_F16, WNW_KV_Q8_0, WNW_KV_Q4_0};
+#define N_KV_TYPES           (sizeof kv_types / sizeof kv_types[0])
 #define NMSE_SAME_ARITHMETIC 1e-9
 #define NOISE_FACTOR         4.0
 
@@ -201,7 +202,7 @@ static int compare_layouts(const wnw_model *m, const int32_t *tokens, wnw_kv_typ
     return bad;
 }
 
-static void compaction_equals_masking(const char *arch, wnw_attn attn)
+static void compaction_equals_masking(const char *arch, wnw_attn attn, size_t n_types)
 {
     char name[TEST_NAME_MAX];
     test_tiny_model_of(name, arch);
@@ -210,7 +211,7 @@ static void compaction_equals_masking(const char *arch, wnw_attn attn)
     wnw_model_get_info(m, &info);
     int32_t *tokens = test_random_tokens(N_PROMPT + N_AFTER, info.n_vocab, 2);
     int bad = 0;
-    for (size_t i = 0; i < sizeof kv_types / sizeof kv_types[0]; i++)
+    for (size_t i = 0; i < n_types; i++)
         bad += compare_layouts(m, tokens, kv_types[i], attn);
     free(tokens);
     wnw_model_free(m);
@@ -220,20 +221,21 @@ static void compaction_equals_masking(const char *arch, wnw_attn attn)
 static void llama_own(void **state)
 {
     (void)state;
-    compaction_equals_masking("llama", WNW_ATTN_OWN);
+    compaction_equals_masking("llama", WNW_ATTN_OWN, N_KV_TYPES);
 }
 
 static void llama_ggml(void **state)
 {
     (void)state;
-    compaction_equals_masking("llama", WNW_ATTN_GGML);
+    compaction_equals_masking("llama", WNW_ATTN_GGML, N_KV_TYPES);
 }
 
-/* Layers with a sliding window are left alone beside layers that are compacted. */
+/* Layers with a sliding window are left alone beside the one layer that is compacted; its share in the logits
+ * is too small to stand out from the rounding of quantised keys. */
 static void gemma3_own(void **state)
 {
     (void)state;
-    compaction_equals_masking("gemma3", WNW_ATTN_OWN);
+    compaction_equals_masking("gemma3", WNW_ATTN_OWN, 2);
 }
 
 /* ---- A plan that no policy would make ---- */
@@ -273,7 +275,7 @@ static void random_ragged_plan(void **state)
     int32_t *tokens = test_random_tokens(N_PROMPT + N_AFTER, info.n_vocab, 3);
     wnw_plan *plan = random_plan(&info, N_PROMPT, 4);
     int bad = 0;
-    for (size_t i = 0; i < sizeof kv_types / sizeof kv_types[0]; i++)
+    for (size_t i = 0; i < N_KV_TYPES; i++)
         for (int a = 0; a < 2; a++) {
             const struct trial t = {m, tokens, N_PROMPT, kv_types[i], a ? WNW_ATTN_GGML : WNW_ATTN_OWN};
             char what[64];

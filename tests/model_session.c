@@ -101,7 +101,11 @@ static void bytes_are_bounded(void **state)
             int64_t n = 0;
             for (int32_t h = 0; h < n_heads; h++)
                 n += wnw_cache_n(s, h / info.n_head_kv, h % info.n_head_kv);
-            assert_int_equal(n, (full ? 1000 : 300) * n_heads);
+            /* LagKV keeps the same share of every block, so it may miss the size by less than one entry per
+             * block; nobody may exceed it. */
+            const int64_t want = (full ? 1000 : 300) * n_heads;
+            const int64_t short_of = strcmp(recipes[i], "lagkv") == 0 ? 1000 / 128 * n_heads : 0;
+            assert_in_range(n, want - short_of, want);
             assert_int_equal(st.n_entries, n);
             assert_int_equal(st.bytes_entries, (uint64_t)n * entry);
             assert_int_equal(report.entries_after, n);
