@@ -4,6 +4,7 @@
 #define WNW_CLI_H
 
 #include "winnow.h"
+#include <jansson.h>
 
 #include <stdio.h>
 
@@ -90,6 +91,8 @@ void cli_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Flushes stdout; CLI_FAILED if anything written there got lost. */
 int cli_finish_stdout(void);
+/* Prints one JSON object and a newline to standard output and releases it; NULL = it could not be made. */
+int cli_print_json(json_t *o);
 
 double cli_now_ms(void);
 /* Peak resident size of this process in bytes. */

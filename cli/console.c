@@ -69,6 +69,16 @@ int cli_finish_stdout(void)
     return CLI_OK;
 }
 
+int cli_print_json(json_t *o)
+{
+    if (!o)
+        return cli_fail(CLI_FAILED, "out of memory for the JSON object");
+    json_dumpf(o, stdout, JSON_REAL_PRECISION(10));
+    putchar('\n');
+    json_decref(o);
+    return cli_finish_stdout();
+}
+
 double cli_now_ms(void)
 {
     struct timespec t;

@@ -234,3 +234,15 @@ void cli_job_close(struct cli_job *job)
     free(job->model_path);
     *job = (struct cli_job){0};
 }
+
+int cli_job_start(struct cli_job *job, const struct cli_args *args)
+{
+    int rc = cli_job_check(job, args);
+    if (rc == CLI_OK)
+        rc = cli_job_open(job);
+    if (rc == CLI_OK)
+        rc = cli_job_prompt(job);
+    if (rc == CLI_OK)
+        rc = cli_job_session(job);
+    return rc;
+}

@@ -43,6 +43,8 @@ int cli_job_open(struct cli_job *job);
 int cli_job_prompt(struct cli_job *job);
 /* A session that observes for the policy. */
 int cli_job_session(struct cli_job *job);
+/* The four in their order: from options to a session that is ready to read the prompt. */
+int cli_job_start(struct cli_job *job, const struct cli_args *args);
 /* Reads tokens [from, to), with a progress line. */
 int cli_job_read(struct cli_job *job, int32_t from, int32_t to, wnw_logits_fn on_logits, void *user);
 /* Compresses what was read and notes the cache's size; with policy "full" only the latter. */

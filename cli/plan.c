@@ -102,13 +102,7 @@ int cli_plan(const struct cli_args *args)
     int rc = cli_out_check(args->out);
     if (rc != CLI_OK)
         return rc;
-    rc = cli_job_check(&job, args);
-    if (rc == CLI_OK)
-        rc = cli_job_open(&job);
-    if (rc == CLI_OK)
-        rc = cli_job_prompt(&job);
-    if (rc == CLI_OK)
-        rc = cli_job_session(&job);
+    rc = cli_job_start(&job, args);
     if (rc == CLI_OK)
         rc = make_plan(&job);
     cli_job_close(&job);

@@ -126,12 +126,7 @@ static int print_result(const struct cli_job *job, int32_t prefix, const struct 
                           "kept_tokens_mean", job->kept_mean, "kv_bytes_full", (json_int_t)job->kv_bytes_full,
                           "kv_bytes", (json_int_t)job->kv_bytes, "load_ms", job->load_ms, "prefill_ms",
                           job->prefill_ms, "compress_ms", job->compress_ms);
-    if (!o)
-        return cli_fail(CLI_FAILED, "out of memory for the JSON object");
-    json_dumpf(o, stdout, JSON_REAL_PRECISION(10));
-    putchar('\n');
-    json_decref(o);
-    return cli_finish_stdout();
+    return cli_print_json(o);
 }
 
 int cli_ppl(const struct cli_args *args)

@@ -115,12 +115,7 @@ static int print_json(const struct cli_job *job, const struct answer *a)
                           "ttft_ms", a->ttft_ms, "decode_tps", per_second(a->n_decoded, a->decode_ms),
                           "prefill_tps", per_second(job->n_tokens, job->prefill_ms), "text",
                           a->stream.text.s ? a->stream.text.s : "", a->stream.text.len, "tokens", tokens);
-    if (!o)
-        return cli_fail(CLI_FAILED, "out of memory for the JSON object");
-    json_dumpf(o, stdout, JSON_REAL_PRECISION(10));
-    putchar('\n');
-    json_decref(o);
-    return cli_finish_stdout();
+    return cli_print_json(o);
 }
 
 static int print_answer(const struct cli_job *job, const struct answer *a)
@@ -137,13 +132,7 @@ int cli_run(const struct cli_args *args)
 {
     struct cli_job job;
     struct answer a = {0};
-    int rc = cli_job_check(&job, args);
-    if (rc == CLI_OK)
-        rc = cli_job_open(&job);
-    if (rc == CLI_OK)
-        rc = cli_job_prompt(&job);
-    if (rc == CLI_OK)
-        rc = cli_job_session(&job);
+    int rc = cli_job_start(&job, args);
     if (rc == CLI_OK) {
         a.stream.model = job.model;
         a.stream.echo = args->json ? NULL : stdout;
