@@ -5,6 +5,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* "window attention, keys", or "nothing". */
+static const char *needs_text(uint32_t needs, char *out, size_t size)
+{
+    size_t n = 0;
+    const char *name;
+    out[0] = '\0';
+    for (int32_t bit = 0; (name = wnw_need_name(bit)) && n < size; bit++)
+        if (needs >> bit & 1u)
+            n += (size_t)snprintf(out + n, size - n, "%s%s", n > 0 ? ", " : "", name);
+    return n > 0 ? out : "nothing";
+}
+
+static const char *phases_text(uint32_t phases, char *out, size_t size)
+{
+    size_t n = 0;
+    out[0] = '\0';
+    for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_DECODE && n < size; phase++)
+        if (phases >> phase & 1u)
+            n += (size_t)snprintf(out + n, size - n, "%s%s", n > 0 ? ", " : "",
+                                  wnw_phase_name((wnw_phase)phase));
+    return out;
+}
+
 static void print_table(void)
 {
     static const char *const kinds[] = {"preset",      "scorer",   "layer budget",
@@ -13,6 +36,7 @@ static void print_table(void)
                                          "Head budgets", "Selectors", "Parity presets"};
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         wnw_method_info info;
+        char needs[256];
         bool first = true;
         for (int32_t i = 0; wnw_method_get(i, &info); i++) {
             if (strcmp(info.kind, kinds[k]) != 0)
@@ -21,7 +45,8 @@ static void print_table(void)
                 printf("%s%s:\n", k > 0 ? "\n" : "", titles[k]);
             first = false;
             if (*info.layout)
-                printf("  %-30s %-10s %-18s %s\n", info.name, info.layout, info.needs, info.about);
+                printf("  %-30s %-10s %-18s %s\n", info.name, info.layout,
+                       needs_text(info.needs, needs, sizeof needs), info.about);
             else
                 printf("  %-30s %s\n", info.name, info.about);
         }
@@ -59,12 +84,14 @@ static void print_option(const wnw_option *o)
 
 static void print_details(const wnw_method_info *info)
 {
+    char needs[256], phases[64];
+    const bool scores = *info->layout || strcmp(info->kind, "scorer") == 0;
     printf("%s (%s)\n  %s\n", info->name, info->kind, info->about);
     const char *const rows[][2] = {{"paper", info->paper},
                                    {"recipe", info->recipe},
                                    {"layout", info->layout},
-                                   {"observes", info->needs},
-                                   {"phases", info->phases}};
+                                   {"observes", scores ? needs_text(info->needs, needs, sizeof needs) : ""},
+                                   {"phases", phases_text(info->phases, phases, sizeof phases)}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i][1] && *rows[i][1])
             printf("  %-10s %s\n", rows[i][0], rows[i][1]);

@@ -182,22 +182,61 @@ typedef struct wnw_option {
     const char *const *choices; /* ENUM: NULL-terminated */
 } wnw_option;
 
-/* Observations a scorer may ask for. */
+/* Observations a part may ask for. */
 enum {
-    WNW_NEED_WINDOW_ATTN = 1u << 0, /* attention of the last `window` prompt queries */
+    WNW_NEED_WINDOW_ATTN = 1u << 0, /* attention of the last `window` queries */
     WNW_NEED_KEYS = 1u << 1,        /* cached keys, after RoPE */
     WNW_NEED_VALUES = 1u << 2,      /* cached values */
+    WNW_NEED_ATTN_SUM = 1u << 3,    /* what every entry received from all queries since it was read: sum */
+    WNW_NEED_ATTN_MAX = 1u << 4,    /* the same, maximum */
+    WNW_NEED_PROJ_NORM = 1u << 5,   /* norms of the values behind the output projection */
+    WNW_NEED_QUERY_STATS = 1u << 6, /* mean and covariance of the queries before RoPE */
+    WNW_NEED_QUERIES = 1u << 7, /* every prompt query, after RoPE: as large as the prompt's hidden states */
+    WNW_NEED_PERPLEXITY = 1u << 8,  /* of the last `window` prompt tokens */
+    WNW_NEED_SECOND_PASS = 1u << 9, /* attention of tokens that are fed once more, see `second_pass` */
+    WNW_NEED_PROFILE = 1u << 10,    /* calibration results of the kinds in `profiles` */
 };
+
+/* Which tokens a second pass feeds. */
+typedef enum wnw_second_pass {
+    WNW_PASS_CONTEXT, /* what was read, once more, behind itself (KVCompose, task-agnostic) */
+    WNW_PASS_TASK,    /* the tasks of wnw_session_set_tasks (KVCompose, task-aware) */
+    WNW_PASS_REPEAT,  /* an instruction to repeat, then the text, chunk by chunk (KVzip) */
+} wnw_second_pass;
+
+/* Kinds of calibration results; a bit set in wnw_needs.profiles. */
+typedef enum wnw_profile_kind {
+    WNW_PROFILE_SRH,      /* query heads of each layer, best first, and their scores */
+    WNW_PROFILE_LAYERS,   /* share of every layer in the output error */
+    WNW_PROFILE_COMPILER, /* CompilerKV's tables */
+    WNW_PROFILE_HEADS,    /* one importance per query head and one per KV head */
+    WNW_PROFILE_STATS,    /* mean and covariance of queries */
+} wnw_profile_kind;
+#define WNW_N_PROFILE_KINDS 5
+
+/* Norms of a value v behind the output projection W_O of query head h, averaged over the group. */
+typedef enum wnw_proj_norm {
+    WNW_PROJ_L1, /* mean of ||v W_O^h||_1: one output projection per entry and query head */
+    WNW_PROJ_L2, /* root mean square of ||v W_O^h||_2, through a d x d matrix: about a hundredth of the work
+                  */
+    WNW_PROJ_SKETCH, /* L1 over a fixed random sample of the output columns, scaled up */
+} wnw_proj_norm;
+#define WNW_N_PROJ_NORMS 3
 
 typedef struct wnw_needs {
     uint32_t flags;
-    int32_t window; /* queries observed at the end of the prompt; the largest asked for wins */
+    int32_t window;      /* queries observed at the end of the prompt; the largest asked for wins */
+    int32_t skip;        /* QUERY_STATS: first positions that are left out; policies of one run must agree */
+    int32_t second_pass; /* SECOND_PASS: wnw_second_pass; policies of one run must agree */
+    uint32_t profiles;   /* PROFILE: bit set of wnw_profile_kind */
 } wnw_needs;
+
+typedef struct wnw_profile wnw_profile;
 
 /* What the forward pass saw of one layer. Everything is float32 and borrowed until the score function
  * returns. Entries are cache entries in ascending position; with a cache that was never compressed entry i is
  * position i. Rows are rectangular: head ih has n_entry[ih] <= n entries, the rest is padding whose score is
- * ignored. */
+ * ignored. Pointers are NULL unless asked for. */
 typedef struct wnw_observation wnw_observation;
 struct wnw_observation {
     int32_t il, n_layer; /* layer, and how many the model has */
@@ -208,15 +247,53 @@ struct wnw_observation {
     int32_t n_past;         /* tokens read so far (the next token's position) */
     const int32_t *n_entry; /* [n_head_kv] */
     const int32_t *pos;     /* [n_head_kv][n], original positions; -1 in padding */
+    double budget;          /* entries per KV head asked for, on average over the layers, before rounding;
+                               n where no size is given */
+    int32_t n_final;        /* first entries of every head that a recursive policy has settled before */
+    float attn_scale;       /* logit = attn_scale x query . key */
+
     int32_t n_window; /* queries in window_attn: the asked window, or fewer when the prompt is shorter */
     /* [n_head][n_window][n]: softmax over all visible entries, 0 where causality forbids. Query row w belongs
-     * to position n_past - n_window + w. NULL unless WINDOW_ATTN was asked for. */
+     * to position n_past - n_window + w. */
     const float *window_attn;
-    /* Keys / values of KV head ih, [n][d]. Borrowed until the same function is called for another head. NULL
-     * unless asked for. */
+    /* Keys / values of KV head ih, [n][d]. Borrowed until the same function is called for another head. */
     const float *(*keys)(const wnw_observation *obs, int32_t ih);
     const float *(*values)(const wnw_observation *obs, int32_t ih);
-    void *source; /* private to whoever filled the struct */
+    /* The same for entries first .. first + count - 1 only, [count][d]; shares memory with keys and values.
+     */
+    const float *(*key_rows)(const wnw_observation *obs, int32_t ih, int32_t first, int32_t count);
+    const float *(*value_rows)(const wnw_observation *obs, int32_t ih, int32_t first, int32_t count);
+
+    /* [n_head][n]: attention probability that query head h gave to an entry, summed (or its maximum) over the
+     * queries of all tokens since the entry was read, its own included. Entries present when a query was read
+     * share its softmax. */
+    const float *attn_sum, *attn_max;
+    /* The same over the n_pass2 queries of the second pass. Rows are not renormalised. */
+    const float *pass2_sum, *pass2_max;
+    int32_t n_pass2;
+
+    /* [n_head_kv][n]; NULL without memory (the error is set). Kept with the entries, so that each is computed
+     * once. */
+    const float *(*proj_norm)(const wnw_observation *obs, wnw_proj_norm kind);
+
+    /* Queries before RoPE (behind the query norm, if the model has one) of positions >= needs.skip: mean
+     * [n_head][d], covariance [n_head][d][d] divided by their number n_query_stats. */
+    const float *query_mean, *query_cov;
+    int64_t n_query_stats;
+    /* [n_queries][n_head][d] after RoPE, of positions n_past - n_queries .. n_past - 1. */
+    const float *queries;
+    int32_t n_queries;
+
+    /* RoPE: the first n_rot elements of a head turn in pairs by position x rope_theta[pair], [n_rot / 2].
+     * Pair i is (i, i + n_rot / 2) with rope_neox, else (2 i, 2 i + 1). */
+    const float *rope_theta;
+    int32_t n_rot;
+    bool rope_neox;
+
+    const double *collected;    /* what the scorer gathered over all layers before; own scorers only */
+    const wnw_profile *profile; /* NULL = none */
+    double perplexity;          /* of the last tokens; 0 unless asked for */
+    void *source;               /* private to whoever filled the struct */
 };
 
 /* Entries that are kept whatever their score. */
@@ -275,13 +352,34 @@ typedef struct wnw_method_info {
     const char *paper;  /* "" if none */
     const char *recipe; /* presets: the canonical form of their parts; else "" */
     const char *layout; /* "uniform", "layer", "composite" or "ragged": shape of the plans; "" for parts */
-    const char *needs;  /* what it observes: "nothing", "window attention", "keys, values", ... */
-    const char *phases; /* "end" and so on */
+    uint32_t needs;     /* WNW_NEED_ flags of what it observes */
+    uint32_t phases;    /* presets and scorers: bit set of the wnw_phase they work in; 0 for other parts */
     const wnw_option *options; /* NULL or a table that ends with name == NULL; presets: of their scorer */
 } wnw_method_info;
 
+/* What a WNW_NEED_ flag stands for, by the number of its bit: "window attention", ...; NULL past the end. */
+const char *wnw_need_name(int32_t bit);
 /* Entry i of all presets and parts, in a fixed order. false past the end. Static. */
 bool wnw_method_get(int32_t i, wnw_method_info *out);
+
+/* ---- Profiles: calibration results of one model
+ * ----------------------------------------------------------------- */
+
+/* 64 bits that name a model's weights: tensor names, shapes and types, and the data of the first and the last
+ * layer's attention keys and values. 16 hexadecimal digits and a NUL. */
+void wnw_model_fingerprint(const wnw_model *m, char out[17]);
+
+/* An empty profile for m, whose shapes and fingerprint every file must match. m may be freed afterwards.
+ * Immutable once files are added; may be shared then. */
+int wnw_profile_new(wnw_profile **out, const wnw_model *m);
+void wnw_profile_free(wnw_profile *p);
+/* Adds the results of one JSON file; kinds already present are replaced. E_IO: cannot be read. E_FORMAT: not
+ * a profile, damaged, values out of range. E_MISMATCH: of another model. The profile is unchanged then. */
+int wnw_profile_add_file(wnw_profile *p, const char *path);
+/* Bit set of the wnw_profile_kind it holds. NULL = 0. */
+uint32_t wnw_profile_kinds(const wnw_profile *p);
+/* "srh", "layers", "compiler", "heads", "stats": the first part of a file name. NULL past the end. Static. */
+const char *wnw_profile_kind_name(int32_t kind);
 
 /* ---- Size: how much to keep
  * ------------------------------------------------------------------------------------- */
@@ -358,6 +456,14 @@ int wnw_session_reset(wnw_session *s);
  * nothing. */
 int wnw_session_observe(wnw_session *s, const wnw_policy *const *policies, int32_t n);
 
+/* Calibration results for policies that use them; borrowed until replaced. NULL = none. E_MISMATCH: made for
+ * another model. */
+int wnw_session_set_profile(wnw_session *s, const wnw_profile *p);
+
+/* The tokens of expected questions, for policies with a task-aware second pass; copied. n_tasks = 0: none. */
+int wnw_session_set_tasks(wnw_session *s, const int32_t *const *tokens, const int32_t *n_tokens,
+                          int32_t n_tasks);
+
 /* Receives the logits [n_vocab] of the i-th token of the call; return false to cancel. */
 typedef bool (*wnw_logits_fn)(int32_t i, const float *logits, void *user);
 
@@ -395,6 +501,43 @@ int wnw_session_apply(wnw_session *s, const wnw_plan *plan, wnw_report *report);
 
 /* plan + apply. */
 int wnw_session_compress(wnw_session *s, const wnw_policy *policy, const wnw_size *size, wnw_report *report);
+
+/* n plans from one look at the cache: what several policies need of a layer is computed once. sizes and
+ * reports [n], either may be NULL; plans[n] are owned by the caller. On failure all plans are NULL. */
+int wnw_session_plan_many(wnw_session *s, const wnw_policy *const *policies, const wnw_size *sizes, int32_t n,
+                          wnw_plan **plans, wnw_report *reports);
+
+/* When entries are dropped while a prompt is read. */
+typedef enum wnw_phase {
+    WNW_PHASE_END,    /* read everything, then compress once */
+    WNW_PHASE_LAYER,  /* the whole prompt through one layer, compress that layer, then the next */
+    WNW_PHASE_CHUNK,  /* compress after every chunk */
+    WNW_PHASE_DECODE, /* while tokens are generated */
+} wnw_phase;
+
+/* "end", "layer", "chunk", "decode". Static. */
+const char *wnw_phase_name(wnw_phase phase);
+/* Whether a policy can work in the phase; if not, *reason (may be NULL) is a sentence. Static. */
+bool wnw_policy_allows(const wnw_policy *p, wnw_phase phase, const char **reason);
+
+/* Rules that a session follows by itself. */
+typedef struct wnw_eviction {
+    const wnw_policy *policy; /* borrowed until the rules are replaced */
+    wnw_size size;            /* a ratio counts all tokens read under the rules, now and in later turns */
+    wnw_phase phase;          /* END, LAYER or CHUNK */
+    int32_t chunk;            /* CHUNK: tokens per chunk; 0 = 512, or the policy's own */
+    int32_t every;            /* compress again after every so many decoded tokens; 0 = only where the policy
+                                 has a rule of its own for that (LagKV) */
+    int64_t target; /* to so many entries per layer and KV head; 0 = the size of the prompt's budget */
+} wnw_eviction;
+
+/* Follows rules from now on; NULL = none. Observes what they need (as wnw_session_observe would). E_ARG: the
+ * policy is not allowed in a phase. E_MISMATCH: its profile is missing. */
+int wnw_session_set_eviction(wnw_session *s, const wnw_eviction *rules);
+/* Reads a piece of the prompt and compresses it under the rules: a first prompt, or the next turn on a
+ * compressed cache. Without rules the same as prefill. With rules wnw_session_decode compresses too, as they
+ * say. report may be NULL; it sums over the chunks. */
+int wnw_session_read(wnw_session *s, const int32_t *tokens, int32_t n, wnw_report *report);
 
 typedef struct wnw_cache_stats {
     int64_t n_entries;      /* over all layers and KV heads */

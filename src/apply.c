@@ -2,26 +2,36 @@
 /* From a policy to a smaller cache: plan (compress.c) and compact (cache.c). */
 #include "base/time.h"
 #include "compress.h"
+#include "plan.h"
 #include "session.h"
 
 #include <stdlib.h>
 
-int wnw_session_plan(wnw_session *s, const wnw_policy *policy, const wnw_size *size, wnw_plan **plan,
-                     wnw_report *report)
+int wnw_session_plan_many(wnw_session *s, const wnw_policy *const *policies, const wnw_size *sizes, int32_t n,
+                          wnw_plan **plans, wnw_report *reports)
 {
-    wnw_report unused;
-    report = report ? report : &unused;
-    *report = (wnw_report){0};
-    *plan = NULL;
+    for (int32_t i = 0; i < n; i++) {
+        plans[i] = NULL;
+        if (reports)
+            reports[i] = (wnw_report){0};
+    }
     if (s->n_past == 0)
         return wnw__fail(WNW_E_ARG, "nothing to compress: no tokens were read");
     struct wnw__observer *ob;
     WNW_TRY(wnw__observer_new(&ob, s));
-    const int rc = wnw__plan_make(plan, policy, size, wnw__observer_source(ob), report);
+    const int rc = wnw__plan_make_many(plans, policies, sizes, n, wnw__observer_source(ob), reports);
     wnw__observer_free(ob);
-    report->entries_before = report->entries_after = wnw__cache_entries(&s->cache);
-    report->kv_bytes_before = report->kv_bytes_after = wnw__cache_bytes(&s->cache);
+    for (int32_t i = 0; reports && i < n; i++) {
+        reports[i].entries_before = reports[i].entries_after = wnw__cache_entries(&s->cache);
+        reports[i].kv_bytes_before = reports[i].kv_bytes_after = wnw__cache_bytes(&s->cache);
+    }
     return rc;
+}
+
+int wnw_session_plan(wnw_session *s, const wnw_policy *policy, const wnw_size *size, wnw_plan **plan,
+                     wnw_report *report)
+{
+    return wnw_session_plan_many(s, &policy, size, 1, plan, report);
 }
 
 /* Cache indices of the planned positions of one head. */
@@ -56,7 +66,12 @@ static int keep_layer(wnw_session *s, const wnw_plan *plan, int32_t il, bool dry
         used += (size_t)n_keep[ih];
         all = all && n_keep[ih] == wnw_cache_n(s, il, ih);
     }
-    return dry || all ? WNW_OK : wnw__cache_keep_layer(&s->cache, il, keep, n_keep);
+    if (dry)
+        return WNW_OK;
+    if (!all)
+        WNW_TRY(wnw__cache_keep_layer(&s->cache, il, keep, n_keep));
+    s->cache.layers[il].n_final = plan->n_final[il];
+    return WNW_OK;
 }
 
 int wnw_session_apply(wnw_session *s, const wnw_plan *plan, wnw_report *report)

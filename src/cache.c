@@ -25,11 +25,29 @@ static void layer_free(struct wnw__kv_layer *l)
         munmap(l->k, l->mapped_bytes);
     if (l->v)
         munmap(l->v, l->mapped_bytes);
+    for (int kind = 0; kind < WNW_N_AUX; kind++)
+        free(l->aux[kind]);
     free(l->pos);
     free(l->off);
     free(l->cap);
     free(l->len);
     *l = (struct wnw__kv_layer){.n_swa = l->n_swa};
+}
+
+/* What a number of the kind is before it is known. */
+static float aux_empty(int kind)
+{
+    return kind >= WNW_AUX_PROJ ? -1.0f : 0.0f;
+}
+
+/* [n_plane][n_rows] empty values; at least one, so that NULL means no memory. */
+static float *aux_new(int kind, int32_t n_plane, int64_t n_rows)
+{
+    const size_t n = (size_t)n_plane * (size_t)n_rows;
+    float *aux = malloc((n + 1) * sizeof *aux);
+    for (size_t i = 0; aux && i <= n; i++)
+        aux[i] = aux_empty(kind);
+    return aux;
 }
 
 static uint8_t *map_pages(size_t bytes)
@@ -52,6 +70,10 @@ static int layer_new(const struct wnw__cache *c, struct wnw__kv_layer *l, const 
         l->off[ih] = l->n_rows;
         l->cap[ih] = cap[ih];
         l->n_rows += cap[ih];
+    }
+    for (int kind = 0; kind < WNW_N_AUX; kind++) {
+        if (c->aux_planes[kind] > 0 && !(l->aux[kind] = aux_new(kind, c->aux_planes[kind], l->n_rows)))
+            goto fail;
     }
     if (l->n_rows == 0)
         return WNW_OK;
@@ -119,6 +141,10 @@ static void copy_rows(const struct wnw__cache *c, struct wnw__kv_layer *dst, int
     memcpy(dst->k + (size_t)to * rb, src->k + (size_t)from * rb, (size_t)n * rb);
     memcpy(dst->v + (size_t)to * rb, src->v + (size_t)from * rb, (size_t)n * rb);
     memcpy(dst->pos + to, src->pos + from, (size_t)n * sizeof *dst->pos);
+    for (int kind = 0; kind < WNW_N_AUX; kind++)
+        for (int32_t p = 0; p < c->aux_planes[kind]; p++)
+            memcpy(wnw__cache_aux(dst, kind, p) + to, wnw__cache_aux(src, kind, p) + from,
+                   (size_t)n * sizeof(float));
 }
 
 int wnw__cache_reserve_layer(struct wnw__cache *c, int32_t il, int32_t n, bool exact)
@@ -147,6 +173,7 @@ int wnw__cache_reserve_layer(struct wnw__cache *c, int32_t il, int32_t n, bool e
         grown.len[ih] = l->len[ih];
         copy_rows(c, &grown, grown.off[ih], l, l->off[ih], l->len[ih]);
     }
+    grown.n_final = l->n_final;
     layer_free(l);
     *l = grown;
     return WNW_OK;
@@ -159,7 +186,41 @@ void wnw__cache_commit_layer(struct wnw__cache *c, int32_t il, int32_t first, in
         int32_t *pos = l->pos + l->off[ih] + l->len[ih];
         for (int32_t i = 0; i < n; i++)
             pos[i] = first + i;
+        /* Rewound entries may have left something there. */
+        for (int kind = 0; kind < WNW_N_AUX; kind++)
+            for (int32_t p = 0; p < c->aux_planes[kind]; p++)
+                for (int32_t i = 0; i < n; i++)
+                    wnw__cache_aux(l, kind, p)[l->off[ih] + l->len[ih] + i] = aux_empty(kind);
         l->len[ih] += n;
+    }
+}
+
+int wnw__cache_set_aux(struct wnw__cache *c, enum wnw__aux kind, int32_t n_plane)
+{
+    float **fresh = calloc((size_t)c->n_layer, sizeof *fresh);
+    bool ok = fresh != NULL;
+    for (int32_t il = 0; ok && n_plane > 0 && il < c->n_layer; il++)
+        ok = (fresh[il] = aux_new((int)kind, n_plane, c->layers[il].n_rows)) != NULL;
+    for (int32_t il = 0; fresh && il < c->n_layer; il++) {
+        float *old = ok ? c->layers[il].aux[kind] : fresh[il];
+        if (ok)
+            c->layers[il].aux[kind] = fresh[il];
+        free(old);
+    }
+    free(fresh);
+    if (!ok)
+        return wnw__fail(WNW_E_NOMEM, "no memory for numbers of the cached entries");
+    c->aux_planes[kind] = n_plane;
+    return WNW_OK;
+}
+
+void wnw__cache_rewind(struct wnw__cache *c, int32_t n_past)
+{
+    for (int32_t il = 0; il < c->n_layer; il++) {
+        struct wnw__kv_layer *l = &c->layers[il];
+        for (int32_t ih = 0; ih < c->n_head_kv; ih++)
+            while (l->len[ih] > 0 && l->pos[l->off[ih] + l->len[ih] - 1] >= n_past)
+                l->len[ih]--;
     }
 }
 

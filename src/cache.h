@@ -20,14 +20,24 @@
 #define WNW_CACHE_GROWTH      32
 #define WNW_CACHE_GROWTH_GGML 256
 
+/* Numbers that belong to an entry and move with it. */
+enum wnw__aux {
+    WNW_AUX_ATTN_SUM, /* planes: query heads of the group. What the entry received of all queries so far */
+    WNW_AUX_ATTN_MAX,
+    WNW_AUX_PROJ, /* first of one kind per wnw_proj_norm, one plane each; negative = not computed yet */
+    WNW_N_AUX = WNW_AUX_PROJ + WNW_N_PROJ_NORMS
+};
+
 struct wnw__kv_layer {
-    uint8_t *k, *v;      /* arenas, mapped_bytes each; NULL while nothing is stored */
-    int32_t *pos;        /* [n_rows] original positions, parallel to the rows */
-    int64_t *off;        /* [n_head_kv] first row of each head */
-    int32_t *cap, *len;  /* [n_head_kv] rows reserved, rows in use */
-    int64_t n_rows;      /* sum of cap */
-    size_t mapped_bytes; /* of one arena: n_rows x row_bytes, rounded up to pages */
-    int32_t n_swa;       /* sliding window in tokens, 0 = global layer */
+    uint8_t *k, *v;        /* arenas, mapped_bytes each; NULL while nothing is stored */
+    int32_t *pos;          /* [n_rows] original positions, parallel to the rows */
+    int64_t *off;          /* [n_head_kv] first row of each head */
+    int32_t *cap, *len;    /* [n_head_kv] rows reserved, rows in use */
+    int64_t n_rows;        /* sum of cap */
+    size_t mapped_bytes;   /* of one arena: n_rows x row_bytes, rounded up to pages */
+    int32_t n_swa;         /* sliding window in tokens, 0 = global layer */
+    int32_t n_final;       /* first entries of every head that a recursive policy has settled */
+    float *aux[WNW_N_AUX]; /* [planes][n_rows], parallel to the rows, or NULL; see wnw__cache_set_aux */
 };
 
 struct wnw__cache {
@@ -36,6 +46,7 @@ struct wnw__cache {
     int32_t growth;   /* entries per growth block of one head */
     size_t row_bytes; /* of one key or one value */
     struct wnw__kv_layer *layers;
+    int32_t aux_planes[WNW_N_AUX]; /* 0 = not kept */
 };
 
 /* n_swa[n_layer]: window of each layer, 0 = global. */
@@ -58,6 +69,18 @@ void wnw__cache_commit_layer(struct wnw__cache *c, int32_t il, int32_t first, in
  * tight new storage and frees the old. The old storage stays valid when E_NOMEM is returned. */
 int wnw__cache_keep_layer(struct wnw__cache *c, int32_t il, const int32_t *const *keep,
                           const int32_t *n_keep);
+
+/* Keeps n_plane numbers of a kind with every entry from now on; 0 = no longer. New and present entries start
+ * at the kind's empty value (0, or -1 for projected norms). Nothing changes on failure. */
+int wnw__cache_set_aux(struct wnw__cache *c, enum wnw__aux kind, int32_t n_plane);
+/* Row `row` of a layer's plane. */
+static inline float *wnw__cache_aux(const struct wnw__kv_layer *l, enum wnw__aux kind, int32_t plane)
+{
+    return l->aux[kind] + (int64_t)plane * l->n_rows;
+}
+
+/* Drops the newest entries, those at positions >= n_past, without giving back their memory. */
+void wnw__cache_rewind(struct wnw__cache *c, int32_t n_past);
 
 /* Sliding-window layers: drops entries that no token at position >= next can see. */
 int wnw__cache_trim_swa(struct wnw__cache *c, int32_t next);

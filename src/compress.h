@@ -11,22 +11,48 @@
 /* Where observations come from. */
 struct wnw__plan_source {
     int32_t n_layer, n_head, n_head_kv, n_embd_head;
-    int32_t n_past;     /* tokens read */
-    size_t entry_bytes; /* of one key plus one value */
+    int32_t n_past;             /* tokens read */
+    int32_t ratio_base;         /* entries that a ratio counts; 0 = those that are there */
+    size_t entry_bytes;         /* of one key plus one value */
+    const wnw_profile *profile; /* NULL = none */
     void *user;
     /* Layers that policies leave alone (sliding window). NULL = none. */
     bool (*is_skipped)(const struct wnw__plan_source *src, int32_t il);
     /* Entries and positions of one head, cheap. */
     int32_t (*n_entry)(const struct wnw__plan_source *src, int32_t il, int32_t ih);
     const int32_t *(*positions)(const struct wnw__plan_source *src, int32_t il, int32_t ih);
-    /* Fills *obs for layer il with what `needs` asks for. Borrowed until the next call. */
+    /* First entries of every head of layer il that were settled before. NULL = 0. */
+    int32_t (*n_final)(const struct wnw__plan_source *src, int32_t il);
+    /* Perplexity of the last `window` tokens. NULL = cannot be asked. */
+    int (*perplexity)(const struct wnw__plan_source *src, int32_t window, double *out);
+    /* Fills *obs for layer il with what `needs` asks for; the driver fills budget, collected, profile,
+     * perplexity and n_final. Borrowed until the next call. */
     int (*observe)(const struct wnw__plan_source *src, int32_t il, const wnw_needs *needs,
                    wnw_observation *obs);
     /* Called after layer il is done; return false to cancel. NULL = none. */
     bool (*progress)(const struct wnw__plan_source *src, int32_t il);
 };
 
-/* report: kept_mean, warning, observe_ms, select_ms are filled. */
+/* One policy applied to one source, layer by layer. */
+struct wnw__plan_job;
+
+/* size may be NULL. report: kept_mean, warning, observe_ms, select_ms are filled by finish. */
+int wnw__plan_job_new(struct wnw__plan_job **out, const wnw_policy *policy, const wnw_size *size,
+                      const struct wnw__plan_source *src, wnw_report *report);
+void wnw__plan_job_free(struct wnw__plan_job *job);
+/* Observes and scores layer il, and where the policy is layer-local selects: afterwards *n_keep[ih] entries
+ * keep[ih][] of it stay (ascending indices). Layers in ascending order, each once. out may be NULL. */
+struct wnw__kept_layer {
+    const int32_t *const *keep; /* [n_head_kv]; borrowed until the next call */
+    const int32_t *n_keep;      /* [n_head_kv] */
+    int32_t n_final;            /* of which so many are settled */
+};
+int wnw__plan_job_layer(struct wnw__plan_job *job, int32_t il, struct wnw__kept_layer *out);
+
+/* All at once, n policies from one look at each layer. sizes [n] or NULL; reports [n]. */
+int wnw__plan_make_many(wnw_plan **out, const wnw_policy *const *policies, const wnw_size *sizes, int32_t n,
+                        const struct wnw__plan_source *src, wnw_report *reports);
+/* One policy. size and report may be NULL. */
 int wnw__plan_make(wnw_plan **out, const wnw_policy *policy, const wnw_size *size,
                    const struct wnw__plan_source *src, wnw_report *report);
 

@@ -36,11 +36,20 @@ struct wnw__scorer {
     const char *layout; /* of its plans when every head gets the same count */
     /* Contradictions between options that single ranges cannot express. NULL = none. */
     int (*check)(const void *opts);
-    /* Blocks the scores belong to. NULL = scores of all entries can be compared. */
+    /* Blocks the scores belong to. NULL = scores of all entries can be compared. Entries before n_final are
+     * settled: a sink as far as blocks are concerned. */
     void (*blocks)(const void *opts, struct wnw__blocks *out);
     /* Changes opts so that what is protected of n entries fits into n_keep; false if it cannot. NULL = the
      * driver's rule (wnw__protected_shrink) is enough. */
     bool (*shrink)(void *opts, int32_t n, int32_t n_keep);
+    /* Something to gather over all layers before any layer is scored: obs->collected[collect_size(opts, n)],
+     * zero at first, n = entries of the longest head. NULL = nothing. Such a scorer works at the end of a
+     * prompt only. */
+    size_t (*collect_size)(const void *opts, int32_t n);
+    void (*collect_needs)(const void *opts, wnw_needs *out);
+    int (*collect)(const void *opts, const wnw_observation *obs, double *collected);
+    bool prompt_only;    /* its scores need a prompt's end: never while decoding */
+    bool like_attention; /* scores are attention probabilities or estimates of them, not negative */
 };
 
 /* ---- Layer budget -----------------------------------------------------------------------------------------
@@ -52,6 +61,20 @@ struct wnw__layer_problem {
     int32_t n_protected; /* of which this many are kept whatever their score */
     int32_t budget;      /* average to reach; n_protected <= budget < n */
     double mean;         /* the same before rounding */
+    enum wnw__rounding rounding;
+    const int32_t *il;     /* [n_layer] which layers of the model they are */
+    int32_t n_layer_model; /* layers of the model */
+    int32_t n_head, n_head_kv;
+    const wnw_profile *profile;
+    double perplexity;
+
+    /* Model scope only, NULL else: what is known after all layers were scored. */
+    const float *const *score; /* [n_layer][n_head_kv][row[i]] */
+    const int32_t *row;        /* [n_layer] entries per row of score, padding included */
+    const int32_t *n_entry;    /* [n_layer][n_head_kv] */
+    const wnw_protected *prot; /* [n_layer][n_head_kv], never more than n_entry */
+    const double *stat;        /* [n_layer][n_stat], what `measure` gave */
+    const double *collected;   /* what `measure` gathered over the layers */
 };
 
 /* The options struct of every layer budget begins with this. */
@@ -71,8 +94,22 @@ struct wnw__layer_budget {
     const wnw_option *options;
     size_t options_size;
     bool ragged; /* layers differ in length */
-    /* n_keep[n_layer]: average entries per head of each layer. */
-    void (*allocate)(const void *opts, const struct wnw__layer_problem *p, int32_t *n_keep);
+    /* Counts depend on every layer's scores: allocate is called once all layers are scored. */
+    bool model_scope;
+    /* Contradictions between options. NULL = none. */
+    int (*check)(const void *opts);
+    /* What it wants to see besides. NULL = nothing. */
+    void (*needs)(const void *opts, wnw_needs *out);
+    /* Numbers of one layer, stat[n_stat], from its observation and its scores [n_head_kv][obs->n]; may add to
+     * collected[collect_size(opts, n)] of the whole model, zero at first. Model scope only; NULL = none.
+     * scratch[n_head_kv * obs->n]. */
+    int32_t n_stat;
+    size_t (*collect_size)(const void *opts, int32_t n);
+    int (*measure)(const void *opts, const wnw_observation *obs, const float *score, double *stat,
+                   double *collected, float *scratch);
+    /* n_keep[n_layer]: average entries per head of each layer, 0..n. An error status fails the plan. May
+     * write a sentence to warning[256], which is "" or holds an earlier one. */
+    int (*allocate)(const void *opts, const struct wnw__layer_problem *p, int32_t *n_keep, char *warning);
 };
 
 /* ---- Head budget ------------------------------------------------------------------------------------------
@@ -93,8 +130,19 @@ struct wnw__head_budget {
     const wnw_option *options;
     size_t options_size;
     bool ragged; /* heads differ in length */
-    /* n_keep[n_head_kv], protected entries <= n_keep <= n_entry; scratch[n_head_kv * n]. */
-    void (*allocate)(const void *opts, const struct wnw__head_problem *p, int32_t *n_keep, float *scratch);
+    /* Contradictions between options. NULL = none. */
+    int (*check)(const void *opts);
+    /* What it wants to see besides (a profile). NULL = nothing. */
+    void (*needs)(const void *opts, wnw_needs *out);
+    /* n_keep[n_head_kv], protected entries <= n_keep <= n_entry; scratch[n_head_kv * n]. n_safe[n_head_kv],
+     * zero at first: so many best scores of a head are sure of their place whatever the selector does. NULL
+     * where allocate_model is given. */
+    void (*allocate)(const void *opts, const struct wnw__head_problem *p, int32_t *n_keep, int32_t *n_safe,
+                     float *scratch);
+    /* Model scope, in place of layer budget and allocate: counts of all layers and heads at once,
+     * n_keep[p->n_layer][n_head_kv]. scratch[n_layer * n_head_kv * n]. The layer budget must be `uniform`. */
+    int (*allocate_model)(const void *opts, const struct wnw__layer_problem *p, int32_t *n_keep,
+                          float *scratch, char *warning);
 };
 
 /* ---- Selector ---------------------------------------------------------------------------------------------
@@ -105,18 +153,38 @@ struct wnw__select_problem {
     int32_t n, n_keep;         /* 0 <= n_keep <= n */
     wnw_protected prot;        /* n_first + n_last <= n_keep */
     struct wnw__blocks blocks; /* of the scorer; lag 0 = none */
+    int32_t n_final;           /* settled entries before the blocks */
+    int32_t n_safe;            /* best scores that are kept in any case, <= n_keep - protected */
+    int32_t ih;                /* this head */
+    int32_t n_head_kv, row;    /* all heads of the layer: layer_score[n_head_kv][row], n_entry[n_head_kv] */
+    const float *layer_score;
+    const int32_t *n_entry;
+    enum wnw__rounding rounding;
+    double mean;                /* average size asked for, before rounding; 0 = the policy's own */
+    const wnw_observation *obs; /* what `needs` asks for; NULL if nothing */
 };
 
 struct wnw__selector {
     const char *name, *about, *paper;
     const wnw_option *options;
     size_t options_size;
-    bool by_block; /* works on a scorer's blocks, with the same count in every head and layer */
+    bool by_block;       /* works on a scorer's blocks, with the same count in every head and layer */
+    bool attention_only; /* compares scores with attention: only scorers whose scores are like it */
+    /* Contradictions between options. NULL = none. */
+    int (*check)(const void *opts);
+    /* What it wants to see while it selects. NULL = nothing. */
+    void (*needs)(const void *opts, wnw_needs *out);
     /* Entries to keep of n where no size is given. NULL = the selector has no size of its own. */
     int32_t (*own_size)(const void *opts, const struct wnw__blocks *blocks, int32_t n,
                         enum wnw__rounding rounding);
-    /* Writes kept entries, ascending, to keep[n_keep]; returns how many, at most n_keep. */
-    int32_t (*select)(const void *opts, const struct wnw__select_problem *p, int32_t *keep);
+    /* Of n entries in blocks: how many come before the ones it will look at again. NULL = none (not
+     * recursive). */
+    int32_t (*settled)(const void *opts, const struct wnw__blocks *blocks, int32_t n, int32_t n_keep);
+    /* float scratch elements for n entries. NULL = 0. */
+    size_t (*scratch)(const void *opts, int32_t n);
+    /* Writes kept entries, ascending, to keep[n]; returns how many: n_keep, but for selectors whose unit is
+     * not a single entry. Negative = an error status. */
+    int32_t (*select)(const void *opts, const struct wnw__select_problem *p, int32_t *keep, float *scratch);
 };
 
 /* ---- Presets: rows of data --------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The lists of parts, the registry of parts from outside, and the method list for help and documentation.
- * A new part is one declaration and one line here. */
+ * A new part is one line in parts.def. */
 #include "base/opt.h"
 #include "method.h"
 #include "policy.h"
@@ -8,38 +8,46 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern const struct wnw__scorer wnw__scorer_full;
-extern const struct wnw__scorer wnw__scorer_streaming_llm;
-extern const struct wnw__scorer wnw__scorer_snapkv;
-extern const struct wnw__scorer wnw__scorer_tova;
-extern const struct wnw__scorer wnw__scorer_knorm;
-extern const struct wnw__scorer wnw__scorer_lagkv;
+/* parts.def has one line per part; here it becomes the declarations and the lists. */
+#define SCORER(x)       extern const struct wnw__scorer wnw__scorer_##x;
+#define LAYER_BUDGET(x) extern const struct wnw__layer_budget wnw__layer_budget_##x;
+#define HEAD_BUDGET(x)  extern const struct wnw__head_budget wnw__head_budget_##x;
+#define SELECTOR(x)     extern const struct wnw__selector wnw__selector_##x;
+#include "parts.def"
+#undef SCORER
+#undef LAYER_BUDGET
+#undef HEAD_BUDGET
+#undef SELECTOR
 
-extern const struct wnw__layer_budget wnw__layer_budget_uniform;
-extern const struct wnw__layer_budget wnw__layer_budget_pyramid;
-
-extern const struct wnw__head_budget wnw__head_budget_equal;
-extern const struct wnw__head_budget wnw__head_budget_adakv;
-
-extern const struct wnw__selector wnw__selector_topk;
-extern const struct wnw__selector wnw__selector_partition;
-
+#define LAYER_BUDGET(x)
+#define HEAD_BUDGET(x)
+#define SELECTOR(x)
+#define SCORER(x) &wnw__scorer_##x,
 static const struct wnw__scorer *const scorers[] = {
-    &wnw__scorer_full, &wnw__scorer_streaming_llm, &wnw__scorer_snapkv,
-    &wnw__scorer_tova, &wnw__scorer_knorm,         &wnw__scorer_lagkv,
+#include "parts.def"
 };
+#undef SCORER
+#define SCORER(x)
+#undef LAYER_BUDGET
+#define LAYER_BUDGET(x) &wnw__layer_budget_##x,
 static const struct wnw__layer_budget *const layer_budgets[] = {
-    &wnw__layer_budget_uniform,
-    &wnw__layer_budget_pyramid,
+#include "parts.def"
 };
+#undef LAYER_BUDGET
+#define LAYER_BUDGET(x)
+#undef HEAD_BUDGET
+#define HEAD_BUDGET(x) &wnw__head_budget_##x,
 static const struct wnw__head_budget *const head_budgets[] = {
-    &wnw__head_budget_equal,
-    &wnw__head_budget_adakv,
+#include "parts.def"
 };
+#undef HEAD_BUDGET
+#define HEAD_BUDGET(x)
+#undef SELECTOR
+#define SELECTOR(x) &wnw__selector_##x,
 static const struct wnw__selector *const selectors[] = {
-    &wnw__selector_topk,
-    &wnw__selector_partition,
+#include "parts.def"
 };
+#undef SELECTOR
 
 #define COUNT(a) ((int32_t)(sizeof(a) / sizeof *(a)))
 
@@ -157,13 +165,23 @@ int wnw_registry_add_scorer(wnw_registry *r, const wnw_scorer *s)
 /* ---- The method list
  * --------------------------------------------------------------------------------------- */
 
-static const char *needs_text(uint32_t flags)
+const char *wnw_need_name(int32_t bit)
 {
-    static const char *const texts[] = {
-        "nothing", "window attention",         "keys",         "window attention, keys",
-        "values",  "window attention, values", "keys, values", "window attention, keys, values",
+    static const char *const names[] = {
+        "window attention", "keys",
+        "values",           "attention sums",
+        "attention maxima", "projected value norms",
+        "query statistics", "all queries",
+        "perplexity",       "second pass",
+        "profile",
     };
-    return texts[flags & 7u];
+    return bit >= 0 && (size_t)bit < sizeof names / sizeof *names ? names[bit] : NULL;
+}
+
+const char *wnw_phase_name(wnw_phase phase)
+{
+    static const char *const names[] = {"end", "layer", "chunk", "decode"};
+    return (size_t)phase < sizeof names / sizeof *names ? names[phase] : "?";
 }
 
 /* What only a policy can say, from a recipe of ours. Static texts; empty when memory is short. */
@@ -172,21 +190,16 @@ static void describe(const char *recipe, wnw_method_info *out)
     wnw_policy *p = NULL;
     if (wnw__policy_parse_parts(&p, recipe) != WNW_OK)
         return;
-    out->needs = needs_text(wnw_policy_needs(p).flags);
+    out->needs = wnw_policy_needs(p).flags;
+    for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_DECODE; phase++)
+        out->phases |= (uint32_t)wnw_policy_allows(p, (wnw_phase)phase, NULL) << phase;
     out->layout = wnw__policy_layout(p);
     wnw_policy_free(p);
 }
 
 bool wnw_method_get(int32_t i, wnw_method_info *out)
 {
-    *out = (wnw_method_info){.name = "",
-                             .kind = "",
-                             .about = "",
-                             .paper = "",
-                             .recipe = "",
-                             .layout = "",
-                             .needs = "",
-                             .phases = ""};
+    *out = (wnw_method_info){.name = "", .kind = "", .about = "", .paper = "", .recipe = "", .layout = ""};
     if (i < 0)
         return false;
     int32_t n_preset = 0;
@@ -200,7 +213,6 @@ bool wnw_method_get(int32_t i, wnw_method_info *out)
         out->about = row->about;
         out->paper = row->paper;
         out->recipe = row->recipe;
-        out->phases = "end";
         if (wnw__part_find(&scorer, row->recipe, strcspn(row->recipe, ":+")))
             out->options = scorer.options;
         describe(row->recipe, out);
@@ -214,7 +226,6 @@ bool wnw_method_get(int32_t i, wnw_method_info *out)
     out->about = part.about;
     out->paper = part.paper;
     out->options = part.options;
-    out->phases = "end";
     if (part.kind == WNW_PART_SCORER) {
         describe(part.name, out);
         out->layout = "";

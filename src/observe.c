@@ -44,28 +44,38 @@ static void read_rows(const struct wnw__cache *c, const uint8_t *arena, int64_t 
     wnw__rows_to_f32(c->type, arena + (size_t)row * c->row_bytes, n, c->d, dst);
 }
 
-static void head_rows(const wnw_observation *obs, int32_t ih, bool keys, float *dst)
+/* Rows first .. first + count - 1 of head ih; those behind its entries are 0. */
+static const float *head_rows(const wnw_observation *obs, int32_t ih, int32_t first, int32_t count, bool keys)
 {
     const struct wnw__observer *ob = obs->source;
     const struct wnw__kv_layer *l = &ob->s->cache.layers[ob->il];
-    const int32_t n = ob->n_entry[ih];
+    float *dst = keys ? ob->keys : ob->values;
     const size_t d = (size_t)obs->n_embd_head;
-    read_rows(&ob->s->cache, keys ? l->k : l->v, l->off[ih], n, dst);
-    memset(dst + (size_t)n * d, 0, (size_t)(ob->n - n) * d * sizeof *dst);
+    const int32_t left = ob->n_entry[ih] - first, n = left < 0 ? 0 : left < count ? left : count;
+    if (n > 0)
+        read_rows(&ob->s->cache, keys ? l->k : l->v, l->off[ih] + first, n, dst);
+    memset(dst + (size_t)n * d, 0, (size_t)(count - n) * d * sizeof *dst);
+    return dst;
 }
 
 static const float *observe_keys(const wnw_observation *obs, int32_t ih)
 {
-    struct wnw__observer *ob = obs->source;
-    head_rows(obs, ih, true, ob->keys);
-    return ob->keys;
+    return head_rows(obs, ih, 0, obs->n, true);
 }
 
 static const float *observe_values(const wnw_observation *obs, int32_t ih)
 {
-    struct wnw__observer *ob = obs->source;
-    head_rows(obs, ih, false, ob->values);
-    return ob->values;
+    return head_rows(obs, ih, 0, obs->n, false);
+}
+
+static const float *observe_key_rows(const wnw_observation *obs, int32_t ih, int32_t first, int32_t count)
+{
+    return head_rows(obs, ih, first, count, true);
+}
+
+static const float *observe_value_rows(const wnw_observation *obs, int32_t ih, int32_t first, int32_t count)
+{
+    return head_rows(obs, ih, first, count, false);
 }
 
 /* Window queries of the layer as [n_head][n_window][d]; they were kept as [cap][n_head][d]. */
@@ -180,6 +190,9 @@ static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_nee
         .window_attn = needs->flags & WNW_NEED_WINDOW_ATTN ? ob->attn : NULL,
         .keys = needs->flags & WNW_NEED_KEYS ? observe_keys : NULL,
         .values = needs->flags & WNW_NEED_VALUES ? observe_values : NULL,
+        .key_rows = needs->flags & WNW_NEED_KEYS ? observe_key_rows : NULL,
+        .value_rows = needs->flags & WNW_NEED_VALUES ? observe_value_rows : NULL,
+        .attn_scale = ob->s->ops[il].scale,
         .source = ob,
     };
     return WNW_OK;
@@ -195,6 +208,12 @@ static int32_t n_entry(const struct wnw__plan_source *src, int32_t il, int32_t i
 {
     const struct wnw__observer *ob = src->user;
     return wnw_cache_n(ob->s, il, ih);
+}
+
+static int32_t n_final(const struct wnw__plan_source *src, int32_t il)
+{
+    const struct wnw__observer *ob = src->user;
+    return ob->s->cache.layers[il].n_final;
 }
 
 static const int32_t *positions(const struct wnw__plan_source *src, int32_t il, int32_t ih)
@@ -225,6 +244,7 @@ int wnw__observer_new(struct wnw__observer **out, const wnw_session *s)
         .is_skipped = is_skipped,
         .n_entry = n_entry,
         .positions = positions,
+        .n_final = n_final,
         .observe = observe,
     };
     *out = ob;

@@ -12,9 +12,11 @@ int wnw__plan_begin(wnw_plan **out, int32_t n_layer, int32_t n_head_kv, int32_t 
         return wnw__fail(WNW_E_ARG, "a plan of %d layers, %d KV heads, %d tokens is not possible", n_layer,
                          n_head_kv, n_tokens);
     wnw_plan *p = calloc(1, sizeof *p);
-    if (p)
+    if (p) {
         p->off = calloc((size_t)n_head + 1, sizeof *p->off);
-    if (!p || !p->off) {
+        p->n_final = calloc((size_t)n_layer, sizeof *p->n_final);
+    }
+    if (!p || !p->off || !p->n_final) {
         wnw_plan_free(p);
         return wnw__fail(WNW_E_NOMEM, "out of memory for a plan of %d layers", n_layer);
     }
@@ -86,6 +88,7 @@ void wnw_plan_free(wnw_plan *p)
     if (!p)
         return;
     free(p->off);
+    free(p->n_final);
     free(p->pos);
     free(p);
 }

@@ -7,6 +7,7 @@
 
 struct wnw_plan {
     int32_t n_layer, n_head_kv, n_tokens;
+    int32_t *n_final; /* [n_layer] kept entries of every head that a recursive policy never looks at again */
     int32_t n_head_done; /* heads added so far, in order of layer, then head */
     int64_t *off;        /* [n_layer * n_head_kv + 1] first entry of each head in pos */
     int32_t *pos;        /* kept positions, one head behind the other */

@@ -132,7 +132,7 @@ static int unknown_option(const struct parser *ps, const struct item *it, const 
                      len_of(len), key, *list ? list : "none");
 }
 
-/* kind < 0: the option goes to the part that has it. `given`: count it as given by the recipe. */
+/* kind < 0: the option goes to every part that has it. `given`: count it as given by the recipe. */
 static int set_option(struct parser *ps, const struct item *it, const char *text, size_t len, int32_t kind,
                       bool given)
 {
@@ -142,18 +142,25 @@ static int set_option(struct parser *ps, const struct item *it, const char *text
     if (!eq || key_len == 0)
         return wnw__fail(WNW_E_ARG, "\"%.*s\" behind %.*s is not of the form key=value", len_of(len), text,
                          len_of(it->name_len), it->name);
-    int32_t k = kind < 0 ? 0 : kind;
-    int i = wnw__opt_find(p->part[k].options, text, key_len);
-    while (kind < 0 && i < 0 && ++k < WNW_N_PART_KINDS)
-        i = wnw__opt_find(p->part[k].options, text, key_len);
-    if (i < 0)
-        return unknown_option(ps, it, text, key_len, kind);
-    if (given && (ps->seen[k] >> i & 1u))
-        return wnw__fail(WNW_E_ARG, "option %s of %s is given twice", p->part[k].options[i].name,
-                         p->part[k].name);
-    if (given)
-        ps->seen[k] |= (uint64_t)1 << i;
-    return wnw__opt_parse(&p->part[k].options[i], p->opts[k], p->part[k].name, eq + 1, len - key_len - 1);
+    int32_t twice = -1, reached = 0;
+    for (int32_t k = 0; k < WNW_N_PART_KINDS; k++) {
+        const int i = kind < 0 || kind == k ? wnw__opt_find(p->part[k].options, text, key_len) : -1;
+        if (i < 0)
+            continue;
+        if (given && (ps->seen[k] >> i & 1u)) {
+            twice = k; /* what a part was told itself stands */
+            continue;
+        }
+        if (given)
+            ps->seen[k] |= (uint64_t)1 << i;
+        WNW_TRY(
+            wnw__opt_parse(&p->part[k].options[i], p->opts[k], p->part[k].name, eq + 1, len - key_len - 1));
+        reached++;
+    }
+    if (reached == 0 && twice >= 0)
+        return wnw__fail(WNW_E_ARG, "option %.*s of %s is given twice", len_of(key_len), text,
+                         p->part[twice].name);
+    return reached > 0 ? WNW_OK : unknown_option(ps, it, text, key_len, kind);
 }
 
 static int set_options(struct parser *ps, const struct item *it, int32_t kind, bool given)
@@ -235,6 +242,21 @@ static int check_parts(const wnw_policy *p)
     const struct wnw__part *selector = &p->part[WNW_PART_SELECTOR];
     if (scorer->own && scorer->own->check)
         WNW_TRY(scorer->own->check(p->opts[WNW_PART_SCORER]));
+    if (layer->layer->check)
+        WNW_TRY(layer->layer->check(p->opts[WNW_PART_LAYER_BUDGET]));
+    if (head->head->check)
+        WNW_TRY(head->head->check(p->opts[WNW_PART_HEAD_BUDGET]));
+    if (selector->selector->check)
+        WNW_TRY(selector->selector->check(p->opts[WNW_PART_SELECTOR]));
+    if (head->head->allocate_model && strcmp(layer->name, "uniform") != 0)
+        return wnw__fail(WNW_E_ARG,
+                         "%s cannot be combined with %s: it shares one budget out over all layers and heads",
+                         head->name, layer->name);
+    if (selector->selector->attention_only && scorer->own && !scorer->own->like_attention)
+        return wnw__fail(WNW_E_ARG,
+                         "%s cannot be combined with selector %s, which weighs attention against value "
+                         "norms: its scores are not attention",
+                         scorer->name, selector->name);
     if (!selector->selector->by_block)
         return WNW_OK;
     if (!scorer->own || !scorer->own->blocks)
@@ -356,11 +378,63 @@ const char *wnw_policy_string(const wnw_policy *p)
 
 wnw_needs wnw_policy_needs(const wnw_policy *p)
 {
+    const struct wnw__part *parts = p->part;
+    const struct wnw__scorer *own = parts[WNW_PART_SCORER].own;
+    const struct {
+        void (*needs)(const void *opts, wnw_needs *out);
+        wnw_part_kind kind;
+    } asks[] = {
+        {parts[WNW_PART_SCORER].scorer->needs, WNW_PART_SCORER},
+        {own ? own->collect_needs : NULL, WNW_PART_SCORER},
+        {parts[WNW_PART_LAYER_BUDGET].layer->needs, WNW_PART_LAYER_BUDGET},
+        {parts[WNW_PART_HEAD_BUDGET].head->needs, WNW_PART_HEAD_BUDGET},
+        {parts[WNW_PART_SELECTOR].selector->needs, WNW_PART_SELECTOR},
+    };
     wnw_needs needs = {0};
-    const wnw_scorer *s = p->part[WNW_PART_SCORER].scorer;
-    if (s->needs)
-        s->needs(p->opts[WNW_PART_SCORER], &needs);
+    for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
+        wnw_needs more = {0};
+        if (asks[i].needs)
+            asks[i].needs(p->opts[asks[i].kind], &more);
+        wnw__needs_merge(&needs, &more);
+    }
     return needs;
+}
+
+bool wnw_policy_allows(const wnw_policy *p, wnw_phase phase, const char **reason)
+{
+    const struct wnw__scorer *own = p->part[WNW_PART_SCORER].own;
+    const uint32_t flags = wnw_policy_needs(p).flags;
+    const bool collects = own && own->collect;
+    const bool global = p->part[WNW_PART_LAYER_BUDGET].layer->model_scope ||
+                        p->part[WNW_PART_HEAD_BUDGET].head->allocate_model;
+    const bool second = flags & WNW_NEED_SECOND_PASS;
+    const bool at_end = collects || second || flags & WNW_NEED_PERPLEXITY || (own && own->prompt_only);
+    const char *why = "";
+    if (phase == WNW_PHASE_LAYER && (collects || global || second))
+        why = "it must see all layers before it knows what any of them keeps";
+    else if (phase == WNW_PHASE_LAYER && flags & WNW_NEED_PERPLEXITY)
+        why = "it needs the prompt's perplexity, which is known after the last layer";
+    else if (phase == WNW_PHASE_CHUNK && second)
+        why = "it feeds the whole prompt a second time";
+    else if ((phase == WNW_PHASE_CHUNK || phase == WNW_PHASE_DECODE) && at_end)
+        why = "its statistics belong to the end of a prompt";
+    else if (phase == WNW_PHASE_DECODE && flags & WNW_NEED_QUERIES)
+        why = "it needs every query of the prompt";
+    if (reason)
+        *reason = why;
+    return *why == '\0';
+}
+
+void wnw__needs_merge(wnw_needs *needs, const wnw_needs *more)
+{
+    needs->flags |= more->flags;
+    needs->profiles |= more->profiles;
+    if (more->window > needs->window)
+        needs->window = more->window;
+    if (more->flags & WNW_NEED_QUERY_STATS)
+        needs->skip = more->skip;
+    if (more->flags & WNW_NEED_SECOND_PASS)
+        needs->second_pass = more->second_pass;
 }
 
 bool wnw_policy_is_full(const wnw_policy *p)

@@ -26,6 +26,9 @@ int wnw__policy_parse_parts(wnw_policy **out, const char *recipe);
 /* "uniform", "layer", "composite" or "ragged". Static. */
 const char *wnw__policy_layout(const wnw_policy *p);
 
+/* Adds what `more` asks for. */
+void wnw__needs_merge(wnw_needs *needs, const wnw_needs *more);
+
 /* Rounding of every count of the policy. */
 enum wnw__rounding wnw__policy_rounding(const wnw_policy *p);
 

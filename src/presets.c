@@ -14,6 +14,7 @@
 #define SNAPKV_32_AVG "snapkv:window=32,kernel=5,pool=avg,gqa_bug=0"
 #define SNAPKV_8_AVG  "snapkv:window=8,kernel=5,pool=avg,gqa_bug=0"
 
+/* clang-format off: rows are added at one place each */
 static const struct wnw__preset presets[] = {
     {.name = "full",
      .about = "Keeps everything: the uncompressed cache.",
@@ -48,6 +49,22 @@ static const struct wnw__preset presets[] = {
      .paper = "PyramidKV, arXiv 2406.02069",
      .recipe = "snapkv:window=8,kernel=7,pool=max,gqa_bug=0+pyramid:rounding=exact,beta=20,form=exact+equal"
                "+topk"},
+
+    /* ---- CompressKV and its baselines ---- */
+
+    /* ---- KVCompose and KVzip ---- */
+
+    /* ---- CompilerKV and its baselines ---- */
+
+    /* ---- LagKV's variants ---- */
+
+    /* ---- CriticalKV and its allocators ---- */
+
+    /* ---- Expected attention ---- */
+
+    /* ---- Observed attention: H2O, VATP ---- */
+
+    /* ---- Other baselines ---- */
 
     {.name = "kvpress-streaming_llm",
      .about = "kvpress StreamingLLMPress.",
@@ -109,7 +126,24 @@ static const struct wnw__preset presets[] = {
      .paper = "LagKV, arXiv 2504.04704",
      .recipe = "lagkv:sink=16,lag=1024,wv=1,ranked=0" UNIFORM_TRUNC "+equal+partition:retain=0.5",
      .parity = true},
+
+    /* ---- parity: CompressKV and its baselines ---- */
+
+    /* ---- parity: KVCompose and KVzip ---- */
+
+    /* ---- parity: CompilerKV and its baselines ---- */
+
+    /* ---- parity: LagKV's variants ---- */
+
+    /* ---- parity: CriticalKV and its allocators ---- */
+
+    /* ---- parity: Expected attention ---- */
+
+    /* ---- parity: Observed attention: H2O, VATP ---- */
+
+    /* ---- parity: Other baselines ---- */
 };
+/* clang-format on */
 
 const struct wnw__preset *wnw__preset_get(int32_t i)
 {

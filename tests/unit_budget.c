@@ -22,7 +22,10 @@ static wnw_policy *policy(const char *recipe)
 static int64_t layers(const char *recipe, const struct wnw__layer_problem *problem, int32_t *n_keep)
 {
     wnw_policy *p = policy(recipe);
-    p->part[WNW_PART_LAYER_BUDGET].layer->allocate(p->opts[WNW_PART_LAYER_BUDGET], problem, n_keep);
+    char warning[256] = "";
+    assert_int_equal(p->part[WNW_PART_LAYER_BUDGET].layer->allocate(p->opts[WNW_PART_LAYER_BUDGET], problem,
+                                                                    n_keep, warning),
+                     WNW_OK);
     wnw_policy_free(p);
     int64_t sum = 0;
     for (int32_t l = 0; l < problem->n_layer; l++)
@@ -33,9 +36,11 @@ static int64_t layers(const char *recipe, const struct wnw__layer_problem *probl
 static void heads(const char *recipe, const struct wnw__head_problem *problem, int32_t *n_keep)
 {
     float scratch[256];
+    int32_t n_safe[64] = {0};
     assert_true(problem->n_head_kv * problem->n <= 256);
     wnw_policy *p = policy(recipe);
-    p->part[WNW_PART_HEAD_BUDGET].head->allocate(p->opts[WNW_PART_HEAD_BUDGET], problem, n_keep, scratch);
+    p->part[WNW_PART_HEAD_BUDGET].head->allocate(p->opts[WNW_PART_HEAD_BUDGET], problem, n_keep, n_safe,
+                                                 scratch);
     wnw_policy_free(p);
 }
 

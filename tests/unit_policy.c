@@ -73,7 +73,7 @@ static void method_list(void **state)
     wnw_method_info info;
     int n_preset = 0, n_parity = 0, n_scorer = 0, n_part = 0;
     for (int32_t i = 0; wnw_method_get(i, &info); i++) {
-        assert_true(strlen(info.name) > 0 && strlen(info.about) > 0 && strlen(info.phases) > 0);
+        assert_true(strlen(info.name) > 0 && strlen(info.about) > 0);
         assert_non_null(info.paper);
         const bool parity = strcmp(info.kind, "parity preset") == 0;
         const bool preset = strcmp(info.kind, "preset") == 0;
@@ -84,30 +84,30 @@ static void method_list(void **state)
         n_part += !preset && !parity && !scorer;
         if (preset || parity) {
             assert_canonical(info.name, info.recipe);
-            assert_true(strlen(info.layout) > 0 && strlen(info.needs) > 0);
+            assert_true(strlen(info.layout) > 0 && (info.phases & 1u << WNW_PHASE_END));
             assert_true(parity ==
                         (strncmp(info.name, "kvpress-", 8) == 0 || strncmp(info.name, "paper-", 6) == 0));
         } else {
             assert_string_equal(info.recipe, "");
             assert_string_equal(info.layout, "");
-            assert_true((strlen(info.needs) > 0) == scorer);
+            assert_true((info.phases != 0) == scorer);
         }
     }
-    assert_int_equal(n_preset, 8);
+    assert_true(n_preset >= 8);
     assert_true(n_parity >= 7);
-    assert_int_equal(n_scorer, 6);
-    assert_int_equal(n_part, 6);
+    assert_true(n_scorer >= 6);
+    assert_true(n_part >= 6);
     assert_false(wnw_method_get(-1, &info));
     assert_false(wnw_method_get(100000, &info));
 }
 
-static void facts_of(const char *name, const char *layout, const char *needs)
+static void facts_of(const char *name, const char *layout, uint32_t needs)
 {
     wnw_method_info info;
     for (int32_t i = 0; wnw_method_get(i, &info); i++)
         if (strcmp(info.name, name) == 0) {
             assert_string_equal(info.layout, layout);
-            assert_string_equal(info.needs, needs);
+            assert_int_equal(info.needs, needs);
             return;
         }
     fail_msg("no method %s", name);
@@ -116,14 +116,14 @@ static void facts_of(const char *name, const char *layout, const char *needs)
 static void method_facts(void **state)
 {
     (void)state;
-    facts_of("full", "uniform", "nothing");
-    facts_of("streaming_llm", "uniform", "nothing");
-    facts_of("snapkv", "composite", "window attention");
-    facts_of("tova", "layer", "window attention");
-    facts_of("knorm", "composite", "keys");
-    facts_of("lagkv", "composite", "keys, values");
-    facts_of("adakv", "ragged", "window attention");
-    facts_of("pyramidkv", "composite", "window attention");
+    facts_of("full", "uniform", 0);
+    facts_of("streaming_llm", "uniform", 0);
+    facts_of("snapkv", "composite", WNW_NEED_WINDOW_ATTN);
+    facts_of("tova", "layer", WNW_NEED_WINDOW_ATTN);
+    facts_of("knorm", "composite", WNW_NEED_KEYS);
+    facts_of("lagkv", "composite", WNW_NEED_KEYS | WNW_NEED_VALUES);
+    facts_of("adakv", "ragged", WNW_NEED_WINDOW_ATTN);
+    facts_of("pyramidkv", "composite", WNW_NEED_WINDOW_ATTN);
 }
 
 static void unknown_names(void **state)

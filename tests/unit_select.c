@@ -25,7 +25,8 @@ static wnw_policy *policy(const char *recipe)
 static int32_t run_select(const char *recipe, const struct wnw__select_problem *problem, int32_t *keep)
 {
     wnw_policy *p = policy(recipe);
-    const int32_t n = p->part[WNW_PART_SELECTOR].selector->select(p->opts[WNW_PART_SELECTOR], problem, keep);
+    const int32_t n =
+        p->part[WNW_PART_SELECTOR].selector->select(p->opts[WNW_PART_SELECTOR], problem, keep, NULL);
     wnw_policy_free(p);
     return n;
 }

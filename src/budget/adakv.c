@@ -69,16 +69,18 @@ static void hand_out(const struct wnw__head_problem *p, int64_t missing, float *
     }
 }
 
-static void allocate(const void *opts, const struct wnw__head_problem *p, int32_t *n_keep, float *scratch)
+static void allocate(const void *opts, const struct wnw__head_problem *p, int32_t *n_keep, int32_t *n_safe,
+                     float *scratch)
 {
     const struct opts *o = opts;
     const double alpha = o->alpha_safeguard;
-    const int32_t n_safe = wnw__round_count(p->budget * alpha, p->rounding);
+    const int32_t sure = wnw__round_count(p->budget * alpha, p->rounding);
     int64_t total = (int64_t)p->n_head_kv * p->budget;
     for (int32_t ih = 0; ih < p->n_head_kv; ih++) {
         const int32_t n_prot = p->prot[ih].n_first + p->prot[ih].n_last;
-        const int32_t safe = n_safe < p->n_entry[ih] ? n_safe : p->n_entry[ih];
+        const int32_t safe = sure < p->n_entry[ih] ? sure : p->n_entry[ih];
         n_keep[ih] = o->mode == MODE_SAFEGUARD && safe > n_prot ? safe : n_prot;
+        n_safe[ih] = n_keep[ih] - n_prot;
         total -= n_keep[ih];
     }
     compete(p, total, n_keep, scratch);

@@ -2,9 +2,11 @@
 /* The same count for every KV head of a layer; a head that has less keeps all, and nobody gets the rest. */
 #include "method.h"
 
-static void allocate(const void *opts, const struct wnw__head_problem *p, int32_t *n_keep, float *scratch)
+static void allocate(const void *opts, const struct wnw__head_problem *p, int32_t *n_keep, int32_t *n_safe,
+                     float *scratch)
 {
     (void)opts;
+    (void)n_safe;
     (void)scratch;
     for (int32_t ih = 0; ih < p->n_head_kv; ih++)
         n_keep[ih] = p->budget < p->n_entry[ih] ? p->budget : p->n_entry[ih];

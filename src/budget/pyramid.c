@@ -39,13 +39,14 @@ static void allocate_kvpress(const struct opts *o, const struct wnw__layer_probl
     }
 }
 
-static void allocate(const void *opts, const struct wnw__layer_problem *p, int32_t *n_keep)
+static int allocate(const void *opts, const struct wnw__layer_problem *p, int32_t *n_keep, char *warning)
 {
+    (void)warning;
     const struct opts *o = opts;
     const int64_t n_step = p->n_layer - 1;
     if (o->form == FORM_KVPRESS) {
         allocate_kvpress(o, p, n_keep);
-        return;
+        return WNW_OK;
     }
     const int64_t c = p->budget - p->n_protected;
     const int64_t room = p->n - p->n_protected;
@@ -83,6 +84,7 @@ static void allocate(const void *opts, const struct wnw__layer_problem *p, int32
     }
     for (int32_t l = 0; l < p->n_layer; l++)
         n_keep[l] += p->n_protected;
+    return WNW_OK;
 }
 
 static const char *const forms[] = {"exact", "paper", "kvpress", NULL};

@@ -2,11 +2,13 @@
 /* The same count for every layer. */
 #include "method.h"
 
-static void allocate(const void *opts, const struct wnw__layer_problem *p, int32_t *n_keep)
+static int allocate(const void *opts, const struct wnw__layer_problem *p, int32_t *n_keep, char *warning)
 {
     (void)opts;
+    (void)warning;
     for (int32_t i = 0; i < p->n_layer; i++)
         n_keep[i] = p->budget;
+    return WNW_OK;
 }
 
 static const wnw_option options[] = {WNW_OPTION_ROUNDING, {0}};

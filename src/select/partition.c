@@ -29,9 +29,11 @@ static int32_t own_size(const void *opts, const struct wnw__blocks *b, int32_t n
     return n - thinned * b->lag + thinned * wnw__round_count(o->retain * b->lag, rounding);
 }
 
-static int32_t select_entries(const void *opts, const struct wnw__select_problem *p, int32_t *keep)
+static int32_t select_entries(const void *opts, const struct wnw__select_problem *p, int32_t *keep,
+                              float *scratch)
 {
     (void)opts;
+    (void)scratch;
     const struct wnw__blocks b = p->blocks;
     const int32_t thinned = n_thinned(&b, p->n);
     const int32_t whole = p->n - thinned * b.lag;

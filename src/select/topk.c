@@ -3,9 +3,11 @@
 #include "base/topk.h"
 #include "method.h"
 
-static int32_t select_entries(const void *opts, const struct wnw__select_problem *p, int32_t *keep)
+static int32_t select_entries(const void *opts, const struct wnw__select_problem *p, int32_t *keep,
+                              float *scratch)
 {
     (void)opts;
+    (void)scratch;
     const int32_t first = p->prot.n_first, last = p->prot.n_last;
     int32_t m = 0;
     while (m < first) {

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/* Inside of the driver: one policy at work. compress.c walks the layers, compress_size.c reads the size. */
+#ifndef WNW_COMPRESS_IMPL_H
+#define WNW_COMPRESS_IMPL_H
+
+#include "compress.h"
+#include "plan.h"
+#include "policy.h"
+
+/* What is remembered of a layer until all are scored. */
+struct wnw__scored_layer {
+    int32_t il, row, n_final; /* layer of the model; entries per row of score */
+    float *score;             /* [n_head_kv][row] */
+};
+
+struct wnw__plan_job {
+    const struct wnw__plan_source *src;
+    const wnw_policy *policy;
+    const wnw_scorer *scorer;
+    const struct wnw__scorer *own; /* NULL: a scorer from outside */
+    const struct wnw__layer_budget *layer;
+    const struct wnw__head_budget *head;
+    const struct wnw__selector *selector;
+    wnw_report *report, unused_report;
+    double observe_ms, work_ms;
+
+    int32_t *n_entry; /* [n_layer][n_head_kv] */
+    int32_t n_part;   /* layers that take part */
+    int32_t n_max;    /* entries of their longest head */
+    int32_t n_min;    /* and of their shortest */
+    int64_t n_sum;    /* entries of all their heads */
+
+    void *scorer_opts; /* a copy: a small ratio may shrink what they protect */
+    bool keep_all, own_size;
+    bool model_scope;      /* counts need every layer's scores */
+    int32_t budget;        /* average entries per layer and head; neither keep_all nor own_size */
+    double mean;           /* the same before rounding; n_max where the policy has its own size */
+    int32_t *part_il;      /* [n_part] which layers take part */
+    int32_t *layer_budget; /* [n_part] */
+    double perplexity;
+
+    double *collected, *measured;     /* gathered over the layers by the scorer; by the layer budget */
+    double *stat;                     /* [n_part][n_stat] */
+    struct wnw__scored_layer *scored; /* [n_part] model scope */
+    int32_t *counts;                  /* [n_part][n_head_kv] model scope of the heads; or NULL */
+
+    float *score;   /* [n_head_kv][n] of one layer */
+    float *scratch; /* of scorer, budget or selector, one after the other */
+    size_t score_cap, scratch_cap;
+    int32_t *keep;              /* [n_head_kv][n_max + 1] entries of the layer at hand */
+    const int32_t **keep_heads; /* [n_head_kv] into keep */
+    int32_t *n_keep, *n_safe;   /* [n_head_kv] */
+    wnw_protected *prot;        /* [n_head_kv] */
+    int32_t n_final;            /* settled entries of the layer at hand, after selecting */
+
+    wnw_plan *plan;
+};
+
+static inline bool wnw__job_skips(const struct wnw__plan_job *j, int32_t il)
+{
+    return j->src->is_skipped && j->src->is_skipped(j->src, il);
+}
+
+/* Entries that the scorer protects of n. */
+wnw_protected wnw__job_protected(const struct wnw__plan_job *j, int32_t n);
+/* Fills keep_all, own_size, budget and mean. size may be NULL. */
+int wnw__job_size(struct wnw__plan_job *j, const wnw_size *size);
+/* A ratio that cannot hold the protected entries shrinks them, with a warning; any other size is refused. */
+int wnw__job_fit_protected(struct wnw__plan_job *j, const wnw_size *size);
+
+#endif

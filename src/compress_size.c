@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/* From the size that was asked for to an average number of entries, and protected entries that fit into it.
+ */
+#include "compress_impl.h"
+
+#include <stdio.h>
+
+/* ---- Size -> budget
+ * ---------------------------------------------------------------------------------------- */
+
+/* Entries kept when every head keeps at most n. */
+static int64_t kept_with(const struct wnw__plan_job *j, int32_t n)
+{
+    int64_t sum = 0;
+    for (int32_t il = 0; il < j->src->n_layer; il++)
+        for (int32_t ih = 0; ih < j->src->n_head_kv && !wnw__job_skips(j, il); ih++) {
+            const int32_t have = j->n_entry[il * j->src->n_head_kv + ih];
+            sum += have < n ? have : n;
+        }
+    return sum;
+}
+
+static int budget_of_ratio(struct wnw__plan_job *j, double ratio)
+{
+    if (!(ratio >= 0 && ratio < 1))
+        return wnw__fail(WNW_E_RANGE, "ratio %g is out of range; it is the fraction removed, 0 <= ratio < 1",
+                         ratio);
+    if (j->n_min == j->n_max) {
+        j->mean = j->n_max * (1 - ratio);
+        j->budget = wnw__round_count(j->mean, wnw__policy_rounding(j->policy));
+    } else {
+        /* Heads differ in length: the largest count per head that removes at least the ratio. */
+        int32_t lo = 0, hi = j->n_max;
+        while (lo < hi) {
+            const int32_t mid = lo + (hi - lo + 1) / 2;
+            if ((double)kept_with(j, mid) <= (double)j->n_sum * (1 - ratio) + 1e-6)
+                lo = mid;
+            else
+                hi = mid - 1;
+        }
+        j->mean = j->budget = lo;
+    }
+    if (j->budget < 1) {
+        j->mean = j->budget = 1;
+        snprintf(j->report->warning, sizeof j->report->warning,
+                 "ratio %g of %d entries leaves none; 1 is kept", ratio, j->n_max);
+    }
+    return WNW_OK;
+}
+
+static int budget_of_bytes(struct wnw__plan_job *j, uint64_t bytes)
+{
+    const uint64_t row = (uint64_t)j->src->entry_bytes * (uint64_t)j->src->n_head_kv * (uint64_t)j->n_part;
+    if (row > 0 && bytes < row)
+        return wnw__fail(WNW_E_RANGE,
+                         "%llu bytes are too few: one entry in every KV head of %d layers takes %llu",
+                         (unsigned long long)bytes, j->n_part, (unsigned long long)row);
+    const uint64_t budget = row > 0 ? bytes / row : 0;
+    j->mean = j->budget = budget > (uint64_t)j->n_max ? j->n_max : (int32_t)budget;
+    return WNW_OK;
+}
+
+int wnw__job_size(struct wnw__plan_job *j, const wnw_size *size)
+{
+    const struct wnw__selector *sel = j->policy->part[WNW_PART_SELECTOR].selector;
+    const wnw_size none = {.kind = WNW_SIZE_NONE};
+    if (!size)
+        size = &none;
+    switch (size->kind) {
+    case WNW_SIZE_NONE:
+        j->own_size = sel->own_size != NULL;
+        if (!j->own_size)
+            WNW_TRY(budget_of_ratio(j, 0.5));
+        break;
+    case WNW_SIZE_BUDGET:
+        if (size->budget < 1)
+            return wnw__fail(WNW_E_RANGE, "budget %lld is out of range; keep at least 1 entry per head",
+                             (long long)size->budget);
+        j->mean = j->budget = size->budget > j->n_max ? j->n_max : (int32_t)size->budget;
+        break;
+    case WNW_SIZE_RATIO:
+        WNW_TRY(budget_of_ratio(j, size->ratio));
+        break;
+    case WNW_SIZE_BYTES:
+        WNW_TRY(budget_of_bytes(j, size->bytes));
+        break;
+    default:
+        return wnw__fail(WNW_E_ARG, "unknown kind of size %d", (int)size->kind);
+    }
+    if (wnw_policy_is_full(j->policy)) {
+        if (size->kind != WNW_SIZE_NONE && j->budget < j->n_max)
+            snprintf(j->report->warning, sizeof j->report->warning,
+                     "policy full keeps everything; the size is ignored");
+        else
+            j->report->warning[0] = '\0';
+        j->keep_all = true;
+    }
+    if (j->n_max == 0)
+        j->report->warning[0] = '\0';
+    if (j->n_max == 0 || (!j->own_size && j->budget >= j->n_max))
+        j->keep_all = true;
+    return WNW_OK;
+}
+
+/* ---- Protected entries
+ * ------------------------------------------------------------------------------------- */
+
+wnw_protected wnw__job_protected(const struct wnw__plan_job *j, int32_t n)
+{
+    wnw_protected p = {0};
+    if (j->scorer->protect)
+        j->scorer->protect(j->scorer_opts, n, &p);
+    return wnw__protected_clamp(p, n);
+}
+
+/* A ratio that cannot hold the protected entries shrinks them; any other size is refused. */
+int wnw__job_fit_protected(struct wnw__plan_job *j, const wnw_size *size)
+{
+    const wnw_protected p = wnw__job_protected(j, j->n_max);
+    const int32_t need = p.n_first + p.n_last;
+    if (need <= j->budget)
+        return WNW_OK;
+    if (size && (size->kind == WNW_SIZE_BUDGET || size->kind == WNW_SIZE_BYTES))
+        return wnw__fail(
+            WNW_E_RANGE,
+            "%s always keeps the first %d and the last %d of %d entries, but the size leaves %d per "
+            "head; allow at least %d, give a ratio, or lower what the policy protects",
+            j->scorer->name, p.n_first, p.n_last, j->n_max, j->budget, need);
+    if (!j->own || !j->own->shrink || !j->own->shrink(j->scorer_opts, j->n_max, j->budget)) {
+        const wnw_protected s = wnw__protected_shrink(p, j->budget);
+        snprintf(
+            j->report->warning, sizeof j->report->warning,
+            "the size leaves %d entries per head and %s protects %d: its window shrinks to the first %d and "
+            "the last %d",
+            j->budget, j->scorer->name, need, s.n_first, s.n_last);
+        return WNW_OK;
+    }
+    const wnw_protected s = wnw__job_protected(j, j->n_max);
+    snprintf(
+        j->report->warning, sizeof j->report->warning,
+        "the size leaves %d entries per head and %s protects %d: its blocks shrink, so that it protects the "
+        "first %d and the last %d",
+        j->budget, j->scorer->name, need, s.n_first, s.n_last);
+    return WNW_OK;
+}
