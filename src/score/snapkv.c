@@ -12,9 +12,7 @@
  * gqa_bug: CompressKV's code (arXiv 2508.02401) averages heads ih, ih + H_kv, ... of foreign groups.
  * Observes window attention. Range 0..1. Cost O(H_q w n).
  */
-#include "method.h"
-
-enum pool { POOL_MAX, POOL_AVG };
+#include "score/window.h"
 
 struct opts {
     int32_t window;
@@ -26,9 +24,7 @@ struct opts {
 static int check(const void *opts)
 {
     const struct opts *o = opts;
-    if (o->kernel % 2 == 0)
-        return wnw__fail(WNW_E_ARG, "snapkv: option kernel is %d; the pooling kernel must be odd", o->kernel);
-    return WNW_OK;
+    return wnw__pool_check("snapkv", o->kernel);
 }
 
 static void needs(const void *opts, wnw_needs *out)
@@ -52,64 +48,27 @@ static size_t scratch_size(const void *opts, const wnw_observation *obs)
     return (size_t)obs->n;
 }
 
-/* s[n] = mean of the last n_row rows of a[n_window][stride]. */
-static void reduce(const float *a, int32_t n_window, int32_t n_row, int32_t stride, int32_t n, float *s)
-{
-    for (int32_t j = 0; j < n; j++)
-        s[j] = 0;
-    for (int32_t w = n_window - n_row; w < n_window; w++)
-        for (int32_t j = 0; j < n; j++)
-            s[j] += a[(int64_t)w * stride + j];
-    for (int32_t j = 0; j < n; j++)
-        s[j] /= (float)n_row;
-}
-
-/* Adds weight x pooled s[n] to out[n]. */
-static void pool_add(const struct opts *o, const float *s, int32_t n, float weight, float *out)
-{
-    const int32_t r = o->kernel / 2;
-    for (int32_t j = 0; j < n; j++) {
-        const int32_t lo = j < r ? 0 : j - r;
-        const int32_t hi = j > n - 1 - r ? n - 1 : j + r;
-        float p = s[lo];
-        if (o->pool == POOL_MAX) {
-            for (int32_t u = lo + 1; u <= hi; u++)
-                p = s[u] > p ? s[u] : p;
-        } else {
-            for (int32_t u = lo + 1; u <= hi; u++)
-                p += s[u];
-            p /= (float)o->kernel;
-        }
-        out[j] += weight * p;
-    }
-}
-
 static int score(const void *opts, const wnw_observation *obs, float *score, float *s)
 {
     const struct opts *o = opts;
     const int32_t group = obs->n_head / obs->n_head_kv;
-    const int32_t n_row = o->window < obs->n_window ? o->window : obs->n_window;
+    const enum wnw__pool pool = (enum wnw__pool)o->pool;
+    const int32_t n_row = wnw__window_rows(obs, o->window);
     for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
         float *out = score + (int64_t)ih * obs->n;
-        const int32_t *pos = obs->pos + (int64_t)ih * obs->n;
         const int32_t n = obs->n_entry[ih];
-        int32_t n_old = n; /* entries before the window */
-        while (n_old > 0 && pos[n_old - 1] >= obs->n_past - n_row)
-            n_old--;
+        const int32_t n_old = wnw__window_n_old(obs, ih, n_row);
         for (int32_t i = 0; i < obs->n; i++)
             out[i] = 0;
         for (int32_t g = 0; g < group; g++) {
             const int32_t h = o->gqa_bug ? ih + g * obs->n_head_kv : ih * group + g;
-            const float *a = obs->window_attn + (int64_t)h * obs->n_window * obs->n;
-            reduce(a, obs->n_window, n_row, obs->n, n, s);
-            pool_add(o, s, n_old, 1.0f / (float)group, out);
-            pool_add(o, s + n_old, n - n_old, 1.0f / (float)group, out + n_old);
+            wnw__window_mean(wnw__window_of(obs, h), obs->n_window, n_row, obs->n, n, s);
+            wnw__pool_add(pool, o->kernel, s, n_old, 1.0f / (float)group, out);
+            wnw__pool_add(pool, o->kernel, s + n_old, n - n_old, 1.0f / (float)group, out + n_old);
         }
     }
     return WNW_OK;
 }
-
-static const char *const pools[] = {"max", "avg", NULL};
 
 static const wnw_option options[] = {
     {.name = "window",
@@ -130,8 +89,8 @@ static const wnw_option options[] = {
      .help = "kind of pooling",
      .type = WNW_OPT_ENUM,
      .offset = offsetof(struct opts, pool),
-     .def = POOL_MAX,
-     .choices = pools},
+     .def = WNW_POOL_MAX,
+     .choices = wnw__pool_choices},
     {.name = "gqa_bug",
      .help = "average over foreign groups, as the baselines in CompressKV's code do",
      .type = WNW_OPT_BOOL,

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+#include "score/window.h"
+
+const char *const wnw__pool_choices[] = {"max", "avg", NULL};
+
+int wnw__pool_check(const char *owner, int32_t kernel)
+{
+    if (kernel % 2 == 0)
+        return wnw__fail(WNW_E_ARG, "%s: option kernel is %d; the pooling kernel must be odd", owner, kernel);
+    return WNW_OK;
+}
+
+int32_t wnw__window_n_old(const wnw_observation *obs, int32_t ih, int32_t n_row)
+{
+    const int32_t *pos = obs->pos + (int64_t)ih * obs->n;
+    int32_t n_old = obs->n_entry[ih];
+    while (n_old > 0 && pos[n_old - 1] >= obs->n_past - n_row)
+        n_old--;
+    return n_old;
+}
+
+void wnw__window_mean(const float *a, int32_t n_window, int32_t n_row, int32_t stride, int32_t n, float *s)
+{
+    for (int32_t j = 0; j < n; j++)
+        s[j] = 0;
+    for (int32_t w = n_window - n_row; w < n_window; w++)
+        for (int32_t j = 0; j < n; j++)
+            s[j] += a[(int64_t)w * stride + j];
+    for (int32_t j = 0; j < n; j++)
+        s[j] /= (float)n_row;
+}
+
+void wnw__pool_add(enum wnw__pool pool, int32_t kernel, const float *s, int32_t n, float weight, float *out)
+{
+    const int32_t r = kernel / 2;
+    for (int32_t j = 0; j < n; j++) {
+        const int32_t lo = j < r ? 0 : j - r;
+        const int32_t hi = j > n - 1 - r ? n - 1 : j + r;
+        float p = s[lo];
+        if (pool == WNW_POOL_MAX) {
+            for (int32_t u = lo + 1; u <= hi; u++)
+                p = s[u] > p ? s[u] : p;
+        } else {
+            for (int32_t u = lo + 1; u <= hi; u++)
+                p += s[u];
+            p /= (float)kernel;
+        }
+        out[j] += weight * p;
+    }
+}

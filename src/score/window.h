@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/* What scorers that read the window's attention share: reducing the rows of one head, pooling along the
+ * positions. */
+#ifndef WNW_SCORE_WINDOW_H
+#define WNW_SCORE_WINDOW_H
+
+#include "method.h"
+
+enum wnw__pool { WNW_POOL_MAX, WNW_POOL_AVG };
+extern const char *const wnw__pool_choices[]; /* for an option table */
+
+/* E_ARG in the name of `owner` unless kernel is odd: an even one would shift the positions. */
+int wnw__pool_check(const char *owner, int32_t kernel);
+
+/* Rows of the observed window that a scorer with a window of its own reads: another policy may have asked
+ * for more, the prompt may be shorter. */
+static inline int32_t wnw__window_rows(const wnw_observation *obs, int32_t window)
+{
+    return window < obs->n_window ? window : obs->n_window;
+}
+
+/* Attention of query head h: [obs->n_window][obs->n]. */
+static inline const float *wnw__window_of(const wnw_observation *obs, int32_t h)
+{
+    return obs->window_attn + (int64_t)h * obs->n_window * obs->n;
+}
+
+/* Entries of KV head ih that are older than the last n_row tokens. */
+int32_t wnw__window_n_old(const wnw_observation *obs, int32_t ih, int32_t n_row);
+
+/* s[n] = mean of the last n_row rows of a[n_window][stride]. */
+void wnw__window_mean(const float *a, int32_t n_window, int32_t n_row, int32_t stride, int32_t n, float *s);
+
+/* Adds weight x pooled s[n] to out[n]; kernel is odd.
+ *     avg:  (1 / kernel) sum s[j+u], |u| <= kernel / 2; missing terms are 0, the divisor stays
+ *     max:  max s[j+u] */
+void wnw__pool_add(enum wnw__pool pool, int32_t kernel, const float *s, int32_t n, float weight, float *out);
+
+#endif
