@@ -318,6 +318,9 @@ typedef struct wnw_scorer {
     size_t (*scratch)(const void *opts, const wnw_observation *obs);
     /* Fills score[n_head_kv][n]. Returns WNW_OK or an error status. */
     int (*score)(const void *opts, const wnw_observation *obs, float *score, float *scratch);
+    /* For documentation, in Markdown: formulas, deviations from the paper, cost. Paragraphs are separated by
+     * "\n\n". NULL = none. */
+    const char *details;
 } wnw_scorer;
 
 /* Parts from outside the library. A policy keeps pointers to the descriptors, which must outlive it; the
@@ -355,6 +358,7 @@ typedef struct wnw_method_info {
     uint32_t needs;     /* WNW_NEED_ flags of what it observes */
     uint32_t phases;    /* presets and scorers: bit set of the wnw_phase they work in; 0 for other parts */
     const wnw_option *options; /* NULL or a table that ends with name == NULL; presets: of their scorer */
+    const char *details;       /* Markdown: formulas, deviations, cost; "" if none */
 } wnw_method_info;
 
 /* What a WNW_NEED_ flag stands for, by the number of its bit: "window attention", ...; NULL past the end. */

@@ -7,6 +7,10 @@
  *   head budget   count of a layer, its scores  -> one count per KV head   src/budget/
  *   selector      scores and count of one head  -> kept entries            src/select/
  *
+ * `details` of every descriptor is for docs/methods.md, in Markdown: the formulas in short with the paper's
+ * letters, then what differs from the paper and from released code, then the cost in entries n, queries w and
+ * head size d. Paragraphs are separated by "\n\n"; NULL = nothing to say.
+ *
  * Parts are pure: same input, same output; no allocation, no state, no ggml. Entries are indices into a
  * head's list of cached entries, which is in ascending position. Only the driver (compress.c) knows the order
  * of the steps.
@@ -90,7 +94,7 @@ struct wnw__layer_opts {
 extern const char *const wnw__rounding_choices[];
 
 struct wnw__layer_budget {
-    const char *name, *about, *paper;
+    const char *name, *about, *paper, *details;
     const wnw_option *options;
     size_t options_size;
     bool ragged; /* layers differ in length */
@@ -126,7 +130,7 @@ struct wnw__head_problem {
 };
 
 struct wnw__head_budget {
-    const char *name, *about, *paper;
+    const char *name, *about, *paper, *details;
     const wnw_option *options;
     size_t options_size;
     bool ragged; /* heads differ in length */
@@ -165,7 +169,7 @@ struct wnw__select_problem {
 };
 
 struct wnw__selector {
-    const char *name, *about, *paper;
+    const char *name, *about, *paper, *details;
     const wnw_option *options;
     size_t options_size;
     bool by_block;       /* works on a scorer's blocks, with the same count in every head and layer */
@@ -192,8 +196,9 @@ struct wnw__selector {
 
 struct wnw__preset {
     const char *name, *about, *paper;
-    const char *recipe; /* canonical; its first name is a scorer */
-    bool parity;        /* reproduces another program's or paper's setting */
+    const char *details; /* what the parts' own texts do not say; NULL = nothing */
+    const char *recipe;  /* canonical; its first name is a scorer */
+    bool parity;         /* reproduces another program's or paper's setting */
 };
 
 /* ---- The lists
@@ -203,7 +208,7 @@ struct wnw__preset {
 /* A part of any kind, seen through what all kinds have in common. */
 struct wnw__part {
     wnw_part_kind kind;
-    const char *name, *about, *paper;
+    const char *name, *about, *paper, *details;
     const wnw_option *options;
     size_t options_size;
     const wnw_scorer *scorer;      /* scorers only */

@@ -57,6 +57,7 @@ struct wnw__part wnw__part_of_scorer(const wnw_scorer *s)
                               .name = s->name,
                               .about = s->about ? s->about : "",
                               .paper = s->paper ? s->paper : "",
+                              .details = s->details ? s->details : "",
                               .options = s->options,
                               .options_size = s->options_size,
                               .scorer = s};
@@ -65,7 +66,7 @@ struct wnw__part wnw__part_of_scorer(const wnw_scorer *s)
 /* What every descriptor but a scorer's calls by the same names. */
 #define PART_COMMON(d)                                                                    \
     .name = (d)->name, .about = (d)->about, .paper = (d)->paper, .options = (d)->options, \
-    .options_size = (d)->options_size
+    .options_size = (d)->options_size, .details = (d)->details ? (d)->details : ""
 
 bool wnw__part_get(int32_t i, struct wnw__part *out)
 {
@@ -199,7 +200,8 @@ static void describe(const char *recipe, wnw_method_info *out)
 
 bool wnw_method_get(int32_t i, wnw_method_info *out)
 {
-    *out = (wnw_method_info){.name = "", .kind = "", .about = "", .paper = "", .recipe = "", .layout = ""};
+    *out = (wnw_method_info){
+        .name = "", .kind = "", .about = "", .paper = "", .details = "", .recipe = "", .layout = ""};
     if (i < 0)
         return false;
     int32_t n_preset = 0;
@@ -212,6 +214,7 @@ bool wnw_method_get(int32_t i, wnw_method_info *out)
         out->kind = row->parity ? "parity preset" : "preset";
         out->about = row->about;
         out->paper = row->paper;
+        out->details = row->details ? row->details : "";
         out->recipe = row->recipe;
         if (wnw__part_find(&scorer, row->recipe, strcspn(row->recipe, ":+")))
             out->options = scorer.options;
@@ -225,6 +228,7 @@ bool wnw_method_get(int32_t i, wnw_method_info *out)
     out->kind = wnw__part_kind_name(part.kind);
     out->about = part.about;
     out->paper = part.paper;
+    out->details = part.details;
     out->options = part.options;
     if (part.kind == WNW_PART_SCORER) {
         describe(part.name, out);
