@@ -453,6 +453,10 @@ wnw_session_params wnw_session_default_params(void);
 int wnw_session_new(wnw_session **out, const wnw_model *m, const wnw_session_params *params);
 void wnw_session_free(wnw_session *s);
 
+/* A second timeline that goes on where s is: cache, logits, observations, tasks and rules are copied, policies
+ * and profiles stay borrowed. What happens to one does not reach the other. The model is shared. */
+int wnw_session_copy(wnw_session **out, const wnw_session *s);
+
 /* Forgets all tokens and frees the cache. */
 int wnw_session_reset(wnw_session *s);
 

@@ -179,6 +179,24 @@ int wnw__cache_reserve_layer(struct wnw__cache *c, int32_t il, int32_t n, bool e
     return WNW_OK;
 }
 
+int wnw__cache_copy(struct wnw__cache *dst, const struct wnw__cache *src)
+{
+    memcpy(dst->aux_planes, src->aux_planes, sizeof dst->aux_planes);
+    for (int32_t il = 0; il < src->n_layer; il++) {
+        const struct wnw__kv_layer *l = &src->layers[il];
+        struct wnw__kv_layer copy;
+        WNW_TRY(layer_new(dst, &copy, l->cap, l->n_swa));
+        for (int32_t ih = 0; ih < src->n_head_kv; ih++) {
+            copy.len[ih] = l->len[ih];
+            copy_rows(dst, &copy, copy.off[ih], l, l->off[ih], l->len[ih]);
+        }
+        copy.n_final = l->n_final;
+        layer_free(&dst->layers[il]);
+        dst->layers[il] = copy;
+    }
+    return WNW_OK;
+}
+
 void wnw__cache_commit_layer(struct wnw__cache *c, int32_t il, int32_t first, int32_t n)
 {
     struct wnw__kv_layer *l = &c->layers[il];

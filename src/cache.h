@@ -56,6 +56,11 @@ void wnw__cache_free(struct wnw__cache *c);
 /* Drops all entries and returns the memory. */
 int wnw__cache_clear(struct wnw__cache *c);
 
+/* Replaces the entries of dst, a cache of the same shape, type and growth, by a copy of those of src, with
+ * the same room to grow and the numbers that belong to them. On failure dst is good for wnw__cache_free only.
+ */
+int wnw__cache_copy(struct wnw__cache *dst, const struct wnw__cache *src);
+
 /* Makes room for n more entries in every head of layer il. exact: no slack beyond the growth block (prefill
  * knows its length); otherwise capacity grows by an eighth, so that decoding copies rarely. Entries are
  * untouched on failure. */

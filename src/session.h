@@ -31,6 +31,7 @@ struct wnw__graph {
     struct wnw__attend_ggml *ggml; /* inputs of the ggml attention, or NULL */
 };
 
+/* What belongs to the timeline rather than to the computation must be copied by wnw_session_copy (copy.c). */
 struct wnw_session {
     const struct wnw_model *m;
     wnw_session_params params; /* no zeros left */

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/* Copies of a session: they go on bit for bit like the original, and neither reaches the other. */
+#include "helpers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define N_PROMPT 140
+#define N_DECODE 6
+
+struct fixture {
+    wnw_model *model;
+    wnw_model_info info;
+    int32_t *tokens; /* [N_PROMPT + N_DECODE] */
+};
+
+static void open_fixture(struct fixture *fx, const char *arch)
+{
+    char name[TEST_NAME_MAX];
+    test_tiny_model_of(name, arch);
+    fx->model = test_model_open(name);
+    wnw_model_get_info(fx->model, &fx->info);
+    fx->tokens = test_random_tokens(N_PROMPT + N_DECODE, fx->info.n_vocab, 17);
+}
+
+static void close_fixture(struct fixture *fx)
+{
+    free(fx->tokens);
+    wnw_model_free(fx->model);
+}
+
+static void assert_same_logits(const struct fixture *fx, const wnw_session *a, const wnw_session *b)
+{
+    assert_memory_equal(wnw_session_logits(a), wnw_session_logits(b),
+                        (size_t)fx->info.n_vocab * sizeof(float));
+}
+
+static void assert_same_cache(const struct fixture *fx, const wnw_session *a, const wnw_session *b)
+{
+    wnw_cache_stats of_a, of_b;
+    wnw_cache_get_stats(a, &of_a);
+    wnw_cache_get_stats(b, &of_b);
+    assert_int_equal(of_a.n_entries, of_b.n_entries);
+    assert_int_equal(of_a.bytes, of_b.bytes);
+    assert_int_equal(of_a.growth, of_b.growth);
+    assert_int_equal(wnw_session_n_past(a), wnw_session_n_past(b));
+    for (int32_t il = 0; il < fx->info.n_layer; il++)
+        for (int32_t ih = 0; ih < fx->info.n_head_kv; ih++) {
+            const int32_t n = wnw_cache_n(a, il, ih);
+            assert_int_equal(n, wnw_cache_n(b, il, ih));
+            if (n > 0)
+                assert_memory_equal(wnw_cache_positions(a, il, ih), wnw_cache_positions(b, il, ih),
+                                    (size_t)n * sizeof(int32_t));
+        }
+}
+
+static wnw_session *copy_of(const wnw_session *s)
+{
+    wnw_session *copy = NULL;
+    assert_ok(wnw_session_copy(&copy, s));
+    assert_non_null(copy);
+    return copy;
+}
+
+/* Copy of a prompt, then of a compressed prompt, then in the middle of decoding. */
+static void check_goes_on_alike(const struct fixture *fx, const struct test_session *how)
+{
+    wnw_policy *policy = test_policy("snapkv:window=8+adakv");
+    wnw_session *s = test_session_new(fx->model, how);
+    assert_ok(wnw_session_observe(s, (const wnw_policy *const[]){policy}, 1));
+    test_prefill(s, fx->tokens, N_PROMPT);
+    wnw_session *copy = copy_of(s);
+    assert_same_logits(fx, s, copy);
+    assert_same_cache(fx, s, copy);
+
+    const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = 40};
+    assert_ok(wnw_session_compress(s, policy, &size, NULL));
+    assert_int_not_equal(wnw_cache_n(s, fx->info.n_layer - 1, 0), wnw_cache_n(copy, fx->info.n_layer - 1, 0));
+    /* The window's queries were copied too: the same plan comes out. */
+    assert_ok(wnw_session_compress(copy, policy, &size, NULL));
+    assert_same_cache(fx, s, copy);
+
+    wnw_session *second = NULL;
+    for (int i = 0; i < N_DECODE; i++) {
+        if (i == N_DECODE / 2)
+            second = copy_of(s);
+        assert_ok(wnw_session_decode(s, fx->tokens[N_PROMPT + i]));
+        assert_ok(wnw_session_decode(copy, fx->tokens[N_PROMPT + i]));
+        assert_same_logits(fx, s, copy);
+    }
+    for (int i = N_DECODE / 2; i < N_DECODE; i++)
+        assert_ok(wnw_session_decode(second, fx->tokens[N_PROMPT + i]));
+    assert_same_logits(fx, s, second);
+    assert_same_cache(fx, s, second);
+    wnw_session_free(s);
+    wnw_session_free(copy);
+    wnw_session_free(second);
+    wnw_policy_free(policy);
+}
+
+static void goes_on_alike(void **state)
+{
+    (void)state;
+    static const char *const archs[] = {"llama", "gemma3"};
+    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
+        struct fixture fx;
+        open_fixture(&fx, archs[i]);
+        for (int attn = WNW_ATTN_OWN; attn <= WNW_ATTN_GGML; attn++)
+            check_goes_on_alike(&fx, &(struct test_session){.attn = (wnw_attn)attn, .n_ctx = 256});
+        check_goes_on_alike(&fx, &(struct test_session){.kv_type = WNW_KV_F32, .n_ctx = 256});
+        close_fixture(&fx);
+    }
+}
+
+/* Whatever is done to a copy, the original goes on as if nothing had happened, and the other way round. */
+static void copies_are_independent(void **state)
+{
+    (void)state;
+    struct fixture fx;
+    open_fixture(&fx, "llama");
+    const struct test_session how = {.n_ctx = 256};
+    wnw_policy *policy = test_policy("streaming_llm");
+    const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = 20};
+    wnw_session *untouched = test_session_new(fx.model, &how), *s = test_session_new(fx.model, &how);
+    test_prefill(untouched, fx.tokens, N_PROMPT);
+    test_prefill(s, fx.tokens, N_PROMPT);
+    wnw_session *copy = copy_of(s), *survivor = copy_of(s);
+    assert_ok(wnw_session_compress(copy, policy, &size, NULL));
+    assert_ok(wnw_session_decode(copy, fx.tokens[0]));
+    assert_same_cache(&fx, s, untouched);
+    assert_same_logits(&fx, s, untouched);
+    wnw_session_free(copy);
+    assert_ok(wnw_session_reset(s));
+    wnw_session_free(s);
+    assert_same_cache(&fx, survivor, untouched);
+    assert_ok(wnw_session_decode(survivor, fx.tokens[1]));
+    assert_ok(wnw_session_decode(untouched, fx.tokens[1]));
+    assert_same_logits(&fx, survivor, untouched);
+    wnw_session_free(survivor);
+    wnw_session_free(untouched);
+    wnw_policy_free(policy);
+    close_fixture(&fx);
+}
+
+/* Nothing read yet: no logits, and the copy reads like a new session. */
+static void copy_of_nothing(void **state)
+{
+    (void)state;
+    struct fixture fx;
+    open_fixture(&fx, "llama");
+    wnw_session *s = test_session_new(fx.model, &(struct test_session){.n_ctx = 256});
+    wnw_session *copy = copy_of(s);
+    assert_null(wnw_session_logits(copy));
+    test_prefill(s, fx.tokens, N_PROMPT);
+    test_prefill(copy, fx.tokens, N_PROMPT);
+    assert_same_logits(&fx, s, copy);
+    assert_same_cache(&fx, s, copy);
+    wnw_session_free(s);
+    wnw_session_free(copy);
+    close_fixture(&fx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(goes_on_alike),
+        cmocka_unit_test(copies_are_independent),
+        cmocka_unit_test(copy_of_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
