@@ -10,224 +10,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compress.h"
-#include "policy.h"
-
-/* ---- A made-up cache
- * ---------------------------------------------------------------------------------------- */
-
-enum { MAX_LAYER = 8, MAX_HEAD = 8, D = 4 };
-
-struct fake {
-    struct wnw__plan_source src; /* first: the callbacks get its address */
-    int32_t n;                   /* entries of the longest head */
-    int32_t n_entry[MAX_LAYER][MAX_HEAD];
-    int32_t *pos;         /* [n_layer][n_head_kv][n] */
-    float *attn, *rows;   /* of one layer, made anew */
-    uint64_t skip;        /* bit il: sliding window */
-    bool poison;          /* one NaN in the attention */
-    bool blind;           /* nothing is observed */
-    int32_t cancel_after; /* -1 = never */
-    int32_t n_observed;
-};
-
-static const struct fake *fake_of(const struct wnw__plan_source *src)
-{
-    return (const struct fake *)src;
-}
-
-static bool fake_skipped(const struct wnw__plan_source *src, int32_t il)
-{
-    return fake_of(src)->skip >> il & 1u;
-}
-
-static int32_t fake_n_entry(const struct wnw__plan_source *src, int32_t il, int32_t ih)
-{
-    return fake_of(src)->n_entry[il][ih];
-}
-
-static const int32_t *fake_positions(const struct wnw__plan_source *src, int32_t il, int32_t ih)
-{
-    const struct fake *f = fake_of(src);
-    return f->pos + ((int64_t)il * src->n_head_kv + ih) * f->n;
-}
-
-static bool fake_progress(const struct wnw__plan_source *src, int32_t il)
-{
-    return il != fake_of(src)->cancel_after;
-}
-
-static const float *fake_rows(const wnw_observation *obs, int32_t ih)
-{
-    const struct fake *f = obs->source;
-    return f->rows + (int64_t)ih * f->n * D;
-}
-
-static float uniform(uint32_t *seed)
-{
-    *seed = *seed * 1664525u + 1013904223u;
-    return (float)(*seed >> 8) / (float)(1u << 24);
-}
-
-static int fake_observe(const struct wnw__plan_source *src, int32_t il, const wnw_needs *needs,
-                        wnw_observation *obs)
-{
-    struct fake *f = (struct fake *)(uintptr_t)src;
-    uint32_t seed = 17u + (uint32_t)il;
-    f->n_observed++;
-    *obs = (wnw_observation){.il = il,
-                             .n_layer = src->n_layer,
-                             .n_head = src->n_head,
-                             .n_head_kv = src->n_head_kv,
-                             .n_embd_head = D,
-                             .n = f->n,
-                             .n_past = src->n_past,
-                             .n_entry = f->n_entry[il],
-                             .pos = fake_positions(src, il, 0),
-                             .source = f};
-    if (f->blind)
-        return WNW_OK;
-    if (needs->flags & (WNW_NEED_KEYS | WNW_NEED_VALUES)) {
-        f->rows = realloc(f->rows, (size_t)src->n_head_kv * (size_t)f->n * D * sizeof *f->rows);
-        for (int64_t i = 0; i < (int64_t)src->n_head_kv * f->n * D; i++)
-            f->rows[i] = uniform(&seed) - 0.5f;
-        obs->keys = fake_rows;
-        obs->values = fake_rows;
-    }
-    if (needs->flags & WNW_NEED_WINDOW_ATTN) {
-        obs->n_window = needs->window < src->n_past ? needs->window : src->n_past;
-        const int64_t n = (int64_t)src->n_head * obs->n_window * f->n;
-        f->attn = realloc(f->attn, (size_t)n * sizeof *f->attn);
-        /* Padding gets the largest value: nobody may look at it. */
-        for (int32_t h = 0; h < src->n_head; h++)
-            for (int32_t w = 0; w < obs->n_window; w++)
-                for (int32_t i = 0; i < f->n; i++)
-                    f->attn[((int64_t)h * obs->n_window + w) * f->n + i] =
-                        i < f->n_entry[il][h / (src->n_head / src->n_head_kv)] ? uniform(&seed) : 1e9f;
-        if (f->poison)
-            f->attn[0] = NAN;
-        obs->window_attn = f->attn;
-    }
-    return WNW_OK;
-}
-
-/* ragged: heads hold random subsets of the positions. */
-static void fake_init(struct fake *f, int32_t n_layer, int32_t n_head_kv, int32_t group, int32_t n_past,
-                      bool ragged)
-{
-    uint32_t seed = (uint32_t)(n_layer * 1000 + n_past);
-    *f = (struct fake){.src = {.n_layer = n_layer,
-                               .n_head = n_head_kv * group,
-                               .n_head_kv = n_head_kv,
-                               .n_embd_head = D,
-                               .n_past = n_past,
-                               .entry_bytes = 16,
-                               .is_skipped = fake_skipped,
-                               .n_entry = fake_n_entry,
-                               .positions = fake_positions,
-                               .observe = fake_observe,
-                               .progress = fake_progress},
-                       .cancel_after = -1};
-    int32_t *pos = malloc(((size_t)n_layer * (size_t)n_head_kv * (size_t)n_past + 1) * sizeof *pos);
-    assert_non_null(pos);
-    for (int32_t pass = 0; pass < 2; pass++) { /* the first finds the longest head */
-        uint32_t s = seed;
-        int32_t longest = 0;
-        for (int32_t i = 0; i < n_layer * n_head_kv; i++) {
-            int32_t m = 0;
-            for (int32_t p = 0; p < n_past; p++)
-                if (!ragged || uniform(&s) < 0.3f + 0.2f * (float)(i % 4)) {
-                    if (pass)
-                        pos[(int64_t)i * f->n + m] = p;
-                    m++;
-                }
-            f->n_entry[i / n_head_kv][i % n_head_kv] = m;
-            longest = m > longest ? m : longest;
-            for (int32_t k = m; pass && k < f->n; k++)
-                pos[(int64_t)i * f->n + k] = -1;
-        }
-        f->n = longest;
-    }
-    f->pos = pos;
-}
-
-static void fake_free(struct fake *f)
-{
-    free(f->pos);
-    free(f->attn);
-    free(f->rows);
-}
-
-static int plan_with(wnw_plan **plan, struct fake *f, const char *recipe, const wnw_size *size,
-                     wnw_report *report)
-{
-    wnw_policy *p = NULL;
-    if (wnw_policy_parse(&p, recipe, NULL) != WNW_OK)
-        fail_msg("%s: %s", recipe, wnw_last_error());
-    const int rc = wnw__plan_make(plan, p, size, &f->src, report);
-    wnw_policy_free(p);
-    return rc;
-}
-
-static wnw_size budget(int64_t n)
-{
-    return (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = n};
-}
-
-static wnw_size ratio(double r)
-{
-    return (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = r};
-}
-
-static wnw_size bytes(uint64_t n)
-{
-    return (wnw_size){.kind = WNW_SIZE_BYTES, .bytes = n};
-}
-
-/* Every head: positions ascend and are among those the head holds. Returns entries over layers not skipped.
- */
-static int64_t check_plan(const wnw_plan *plan, const struct fake *f)
-{
-    int64_t sum = 0;
-    assert_int_equal(wnw_plan_n_layer(plan), f->src.n_layer);
-    assert_int_equal(wnw_plan_n_head_kv(plan), f->src.n_head_kv);
-    assert_int_equal(wnw_plan_n_tokens(plan), f->src.n_past);
-    for (int32_t il = 0; il < f->src.n_layer; il++)
-        for (int32_t ih = 0; ih < f->src.n_head_kv; ih++) {
-            const int32_t *pos;
-            const int32_t n = wnw_plan_head(plan, il, ih, &pos);
-            const int32_t *have = fake_positions(&f->src, il, ih);
-            int32_t j = 0;
-            for (int32_t i = 0; i < n; i++) {
-                while (j < f->n_entry[il][ih] && have[j] != pos[i])
-                    j++;
-                assert_true(j++ < f->n_entry[il][ih]); /* in the head, behind the one before */
-            }
-            if (fake_skipped(&f->src, il))
-                assert_int_equal(n, f->n_entry[il][ih]);
-            else
-                sum += n;
-        }
-    return sum;
-}
-
-static int32_t kept(const wnw_plan *plan, int32_t il, int32_t ih)
-{
-    const int32_t *pos;
-    return wnw_plan_head(plan, il, ih, &pos);
-}
+#include "fake_source.h"
 
 /* Plans, checks and frees; returns the count per head if it is one, or -1. */
 static int32_t equal_count(struct fake *f, const char *recipe, wnw_size size, wnw_report *report)
 {
     wnw_plan *plan = NULL;
-    if (plan_with(&plan, f, recipe, &size, report) != WNW_OK)
+    if (fake_plan(&plan, f, recipe, &size, report) != WNW_OK)
         fail_msg("%s: %s", recipe, wnw_last_error());
-    check_plan(plan, f);
+    fake_check_plan(plan, f);
     int32_t n = -2;
     for (int32_t il = 0; il < f->src.n_layer; il++)
-        for (int32_t ih = 0; ih < f->src.n_head_kv && !fake_skipped(&f->src, il); ih++)
-            n = n == -2 || n == kept(plan, il, ih) ? kept(plan, il, ih) : -1;
+        for (int32_t ih = 0; ih < f->src.n_head_kv && !(f->skip >> il & 1u); ih++)
+            n = n == -2 || n == fake_kept(plan, il, ih) ? fake_kept(plan, il, ih) : -1;
     wnw_plan_free(plan);
     return n;
 }
@@ -273,27 +68,27 @@ static void sizes(void **state)
     struct fake f;
     wnw_report r;
     fake_init(&f, 3, 2, 2, 600, false);
-    assert_int_equal(equal_count(&f, "snapkv", budget(100), &r), 100);
+    assert_int_equal(equal_count(&f, "snapkv", fake_budget(100), &r), 100);
     assert_float_equal(r.kept_mean, 100, 0);
     assert_string_equal(r.warning, "");
-    assert_int_equal(equal_count(&f, "snapkv", ratio(0.9), &r), 60);
-    assert_int_equal(equal_count(&f, "kvpress-snapkv", ratio(0.9), &r), 59);
-    assert_int_equal(equal_count(&f, "kvpress-lagkv", ratio(0.52), &r), 288);
-    assert_int_equal(equal_count(&f, "kvpress-pyramidkv", ratio(0.9), &r), 60);
+    assert_int_equal(equal_count(&f, "snapkv", fake_ratio(0.9), &r), 60);
+    assert_int_equal(equal_count(&f, "kvpress-snapkv", fake_ratio(0.9), &r), 59);
+    assert_int_equal(equal_count(&f, "kvpress-lagkv", fake_ratio(0.52), &r), 288);
+    assert_int_equal(equal_count(&f, "kvpress-pyramidkv", fake_ratio(0.9), &r), 60);
     /* 16 bytes an entry, 6 heads: 96 bytes for one entry everywhere */
-    assert_int_equal(equal_count(&f, "snapkv", bytes(96 * 100 + 95), &r), 100);
-    assert_int_equal(equal_count(&f, "snapkv", bytes(96 * 100 - 1), &r), 99);
+    assert_int_equal(equal_count(&f, "snapkv", fake_bytes(96 * 100 + 95), &r), 100);
+    assert_int_equal(equal_count(&f, "snapkv", fake_bytes(96 * 100 - 1), &r), 99);
     assert_int_equal(equal_count(&f, "snapkv", (wnw_size){.kind = WNW_SIZE_NONE}, &r), 300);
     /* no-ops do not even look at the cache */
     f.n_observed = 0;
-    assert_int_equal(equal_count(&f, "snapkv", budget(600), &r), 600);
-    assert_int_equal(equal_count(&f, "snapkv", budget(INT64_MAX), &r), 600);
-    assert_int_equal(equal_count(&f, "snapkv", bytes(UINT64_MAX), &r), 600);
-    assert_int_equal(equal_count(&f, "snapkv", ratio(0), &r), 600);
-    assert_int_equal(equal_count(&f, "pyramidkv", budget(600), &r), 600);
+    assert_int_equal(equal_count(&f, "snapkv", fake_budget(600), &r), 600);
+    assert_int_equal(equal_count(&f, "snapkv", fake_budget(INT64_MAX), &r), 600);
+    assert_int_equal(equal_count(&f, "snapkv", fake_bytes(UINT64_MAX), &r), 600);
+    assert_int_equal(equal_count(&f, "snapkv", fake_ratio(0), &r), 600);
+    assert_int_equal(equal_count(&f, "pyramidkv", fake_budget(600), &r), 600);
     assert_int_equal(equal_count(&f, "full", (wnw_size){.kind = WNW_SIZE_NONE}, &r), 600);
     assert_string_equal(r.warning, "");
-    assert_int_equal(equal_count(&f, "full", budget(10), &r), 600);
+    assert_int_equal(equal_count(&f, "full", fake_budget(10), &r), 600);
     assert_non_null(strstr(r.warning, "full"));
     assert_int_equal(f.n_observed, 0);
     fake_free(&f);
@@ -305,17 +100,18 @@ static void sizes_out_of_range(void **state)
     struct fake f;
     wnw_plan *plan = (wnw_plan *)&f;
     fake_init(&f, 3, 2, 2, 600, false);
-    const wnw_size bad[] = {budget(0),  budget(-5), ratio(-0.1),   ratio(1),   ratio(1.5),
-                            ratio(NAN), bytes(0),   bytes(96 - 1), budget(31), bytes(96 * 31)};
+    const wnw_size bad[] = {fake_budget(0),  fake_budget(-5),    fake_ratio(-0.1), fake_ratio(1),
+                            fake_ratio(1.5), fake_ratio(NAN),    fake_bytes(0),    fake_bytes(96 - 1),
+                            fake_budget(31), fake_bytes(96 * 31)};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        assert_int_equal(plan_with(&plan, &f, "snapkv", &bad[i], NULL), WNW_E_RANGE);
+        assert_int_equal(fake_plan(&plan, &f, "snapkv", &bad[i], NULL), WNW_E_RANGE);
         assert_null(plan);
     }
     assert_non_null(strstr(wnw_last_error(), "allow at least 32"));
-    const wnw_size three = budget(3);
-    assert_int_equal(plan_with(&plan, &f, "streaming_llm", &three, NULL), WNW_E_RANGE);
-    const wnw_size lag = budget(200); /* 16 sinks, 584 = 4 x 128 + 72: 16 + 128 + 72 = 216 */
-    assert_int_equal(plan_with(&plan, &f, "lagkv", &lag, NULL), WNW_E_RANGE);
+    const wnw_size three = fake_budget(3);
+    assert_int_equal(fake_plan(&plan, &f, "streaming_llm", &three, NULL), WNW_E_RANGE);
+    const wnw_size lag = fake_budget(200); /* 16 sinks, 584 = 4 x 128 + 72: 16 + 128 + 72 = 216 */
+    assert_int_equal(fake_plan(&plan, &f, "lagkv", &lag, NULL), WNW_E_RANGE);
     assert_non_null(strstr(wnw_last_error(), "allow at least 216"));
     fake_free(&f);
 }
@@ -327,17 +123,17 @@ static void ratio_shrinks_the_window(void **state)
     struct fake f;
     wnw_report r;
     fake_init(&f, 2, 2, 1, 100, false);
-    assert_int_equal(equal_count(&f, "snapkv", ratio(0.8), &r), 20);
+    assert_int_equal(equal_count(&f, "snapkv", fake_ratio(0.8), &r), 20);
     assert_non_null(strstr(r.warning, "last 8"));
-    assert_int_equal(equal_count(&f, "snapkv", ratio(0.99), &r), 1);
-    assert_int_equal(equal_count(&f, "snapkv", ratio(0.9999), &r), 1);
+    assert_int_equal(equal_count(&f, "snapkv", fake_ratio(0.99), &r), 1);
+    assert_int_equal(equal_count(&f, "snapkv", fake_ratio(0.9999), &r), 1);
     assert_true(r.warning[0] != '\0');
-    assert_int_equal(equal_count(&f, "streaming_llm", ratio(0.97), &r), 3);
-    assert_int_equal(equal_count(&f, "adakv:alpha_safeguard=1", ratio(0.8), &r), 20);
+    assert_int_equal(equal_count(&f, "streaming_llm", fake_ratio(0.97), &r), 3);
+    assert_int_equal(equal_count(&f, "adakv:alpha_safeguard=1", fake_ratio(0.8), &r), 20);
     /* lagkv at 100 tokens: its blocks shrink from 128 until the tail fits into 50 */
-    assert_in_range(equal_count(&f, "lagkv", ratio(0.5), &r), 30, 50);
+    assert_in_range(equal_count(&f, "lagkv", fake_ratio(0.5), &r), 30, 50);
     assert_non_null(strstr(r.warning, "blocks shrink"));
-    assert_in_range(equal_count(&f, "lagkv", ratio(0.97), &r), 1, 3);
+    assert_in_range(equal_count(&f, "lagkv", fake_ratio(0.97), &r), 1, 3);
     fake_free(&f);
 }
 
@@ -353,7 +149,7 @@ static void lagkv_own_size(void **state)
     assert_int_equal(equal_count(&f, "lagkv:sink=16,lag=493", none, &r), 1000); /* n < S + 2 L */
     assert_string_equal(r.warning, "");
     /* A size: k per block is floored, so up to N - 2 entries are left over. */
-    assert_int_equal(equal_count(&f, "lagkv:sink=16,lag=64", budget(500), &r), 16 + 64 + 24 + 14 * 28);
+    assert_int_equal(equal_count(&f, "lagkv:sink=16,lag=64", fake_budget(500), &r), 16 + 64 + 24 + 14 * 28);
     fake_free(&f);
 }
 
@@ -370,9 +166,9 @@ static void edge_shapes(void **state)
             wnw_report r;
             wnw_plan *plan;
             fake_init(&f, 2, 1, 7, n, false);
-            const wnw_size half = ratio(0.5);
-            assert_int_equal(plan_with(&plan, &f, recipes[i], &half, &r), WNW_OK);
-            const int64_t sum = check_plan(plan, &f);
+            const wnw_size half = fake_ratio(0.5);
+            assert_int_equal(fake_plan(&plan, &f, recipes[i], &half, &r), WNW_OK);
+            const int64_t sum = fake_check_plan(plan, &f);
             assert_true(n == 0 ? sum == 0 : sum >= 1 && sum <= 2 * ((n + 1) / 2));
             wnw_plan_free(plan);
             fake_free(&f);
@@ -386,18 +182,18 @@ static void skipped_layers_stay(void **state)
     wnw_report r;
     fake_init(&f, 6, 2, 2, 200, false);
     f.skip = 0x2d; /* layers 1 and 4 take part */
-    const wnw_size size = budget(50);
+    const wnw_size size = fake_budget(50);
     wnw_plan *plan;
-    assert_int_equal(plan_with(&plan, &f, "pyramidkv", &size, &r), WNW_OK);
-    assert_int_equal(check_plan(plan, &f), 2 * 2 * 50);
+    assert_int_equal(fake_plan(&plan, &f, "pyramidkv", &size, &r), WNW_OK);
+    assert_int_equal(fake_check_plan(plan, &f), 2 * 2 * 50);
     assert_float_equal(r.kept_mean, 50, 0);
     assert_int_equal(f.n_observed, 2);
-    assert_true(kept(plan, 1, 0) > kept(plan, 4, 0));
+    assert_true(fake_kept(plan, 1, 0) > fake_kept(plan, 4, 0));
     wnw_plan_free(plan);
-    assert_int_equal(equal_count(&f, "snapkv", bytes(16 * 4 * 50), &r), 50);
+    assert_int_equal(equal_count(&f, "snapkv", fake_bytes(16 * 4 * 50), &r), 50);
     f.skip = 0x3f;
-    assert_int_equal(plan_with(&plan, &f, "snapkv", &size, &r), WNW_OK);
-    assert_int_equal(check_plan(plan, &f), 0);
+    assert_int_equal(fake_plan(&plan, &f, "snapkv", &size, &r), WNW_OK);
+    assert_int_equal(fake_check_plan(plan, &f), 0);
     wnw_plan_free(plan);
     fake_free(&f);
 }
@@ -410,36 +206,26 @@ static void failures(void **state)
     (void)state;
     struct fake f;
     wnw_plan *plan;
-    const wnw_size size = budget(50);
+    const wnw_size size = fake_budget(50);
     fake_init(&f, 3, 2, 2, 200, false);
     f.poison = true;
-    assert_int_equal(plan_with(&plan, &f, "snapkv", &size, NULL), WNW_E_BACKEND);
+    assert_int_equal(fake_plan(&plan, &f, "snapkv", &size, NULL), WNW_E_BACKEND);
     assert_non_null(strstr(wnw_last_error(), "snapkv"));
     assert_null(plan);
     f.poison = false;
     f.blind = true;
     static const char *const recipes[] = {"snapkv", "tova", "knorm", "lagkv:sink=4,lag=8"};
     for (size_t i = 0; i < 4; i++)
-        assert_int_equal(plan_with(&plan, &f, recipes[i], &size, NULL), WNW_E_NOT_OBSERVED);
+        assert_int_equal(fake_plan(&plan, &f, recipes[i], &size, NULL), WNW_E_NOT_OBSERVED);
     f.blind = false;
     f.cancel_after = 1;
-    assert_int_equal(plan_with(&plan, &f, "snapkv", &size, NULL), WNW_E_CANCELLED);
+    assert_int_equal(fake_plan(&plan, &f, "snapkv", &size, NULL), WNW_E_CANCELLED);
     assert_null(plan);
     fake_free(&f);
 }
 
 /* ---- Properties over many shapes
  * ---------------------------------------------------------------------------- */
-
-static bool holds(const wnw_plan *plan, int32_t il, int32_t ih, int32_t position)
-{
-    const int32_t *pos;
-    const int32_t n = wnw_plan_head(plan, il, ih, &pos);
-    for (int32_t i = 0; i < n; i++)
-        if (pos[i] == position)
-            return true;
-    return false;
-}
 
 static void totals_are_exact(void **state)
 {
@@ -460,12 +246,12 @@ static void totals_are_exact(void **state)
             const int32_t n_layer = 1 + shape % 5, n_head = 1 + shape % 4, n = 30 + 23 * shape;
             fake_init(&f, n_layer, n_head, 1 + shape % 3, n, false);
             for (int32_t b = 18; b < n; b += 1 + n / 6) {
-                const wnw_size size = budget(b);
+                const wnw_size size = fake_budget(b);
                 wnw_plan *plan, *again;
-                if (plan_with(&plan, &f, recipes[i], &size, NULL) != WNW_OK)
+                if (fake_plan(&plan, &f, recipes[i], &size, NULL) != WNW_OK)
                     fail_msg("%s n %d budget %d: %s", recipes[i], n, b, wnw_last_error());
-                assert_int_equal(check_plan(plan, &f), (int64_t)b * n_layer * n_head);
-                assert_int_equal(plan_with(&again, &f, recipes[i], &size, NULL), WNW_OK);
+                assert_int_equal(fake_check_plan(plan, &f), (int64_t)b * n_layer * n_head);
+                assert_int_equal(fake_plan(&again, &f, recipes[i], &size, NULL), WNW_OK);
                 for (int32_t il = 0; il < n_layer; il++)
                     for (int32_t ih = 0; ih < n_head; ih++) {
                         const int32_t *p, *q;
@@ -474,10 +260,10 @@ static void totals_are_exact(void **state)
                         assert_memory_equal(p, q, (size_t)np * sizeof *p);
                         if (strstr(recipes[i], "window=8"))
                             for (int32_t k = n - 8; k < n; k++)
-                                assert_true(holds(plan, il, ih, k));
+                                assert_true(fake_holds(plan, il, ih, k));
                         if (i == 1)
                             for (int32_t k = 0; k < 4; k++)
-                                assert_true(holds(plan, il, ih, k));
+                                assert_true(fake_holds(plan, il, ih, k));
                     }
                 wnw_plan_free(plan);
                 wnw_plan_free(again);
@@ -502,11 +288,11 @@ static void ragged_caches(void **state)
             for (int32_t k = 0; k < 12; k++)
                 have += f.n_entry[k / 3][k % 3];
             for (int32_t t = 0; t < 9; t++) {
-                const wnw_size size = ratio(0.1 * t);
+                const wnw_size size = fake_ratio(0.1 * t);
                 wnw_plan *plan;
-                if (plan_with(&plan, &f, recipes[i], &size, NULL) != WNW_OK)
+                if (fake_plan(&plan, &f, recipes[i], &size, NULL) != WNW_OK)
                     fail_msg("%s: %s", recipes[i], wnw_last_error());
-                const int64_t sum = check_plan(plan, &f);
+                const int64_t sum = fake_check_plan(plan, &f);
                 if (t == 0)
                     assert_int_equal(sum, have);
                 if (i < 5 && t > 0) /* uniform counts: never more than asked, one entry a head less at most */
@@ -525,8 +311,8 @@ static void tova_keeps_the_same_tokens(void **state)
     struct fake f;
     wnw_plan *plan;
     fake_init(&f, 2, 3, 2, 90, false);
-    const wnw_size size = budget(30);
-    assert_int_equal(plan_with(&plan, &f, "tova", &size, NULL), WNW_OK);
+    const wnw_size size = fake_budget(30);
+    assert_int_equal(fake_plan(&plan, &f, "tova", &size, NULL), WNW_OK);
     for (int32_t il = 0; il < 2; il++) {
         const int32_t *first, *pos;
         wnw_plan_head(plan, il, 0, &first);

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A made-up cache for tests of the driver and of policies: random numbers in every field of an observation,
+ * a profile of every kind, no model. Values depend on seed, layer, head, position and field alone, never on
+ * what else is asked for; fields that are not asked for stay NULL, so that a part that forgets to declare a
+ * need is found out. Padding holds huge values: nobody may look at it.
+ */
+#ifndef WNW_TESTS_FAKE_SOURCE_H
+#define WNW_TESTS_FAKE_SOURCE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "compress.h"
+#include "profile.h"
+
+enum { FAKE_MAX_LAYER = 8, FAKE_MAX_HEAD = 8, FAKE_D = 8, FAKE_N_PASS2 = 24 };
+
+struct fake {
+    struct wnw__plan_source src; /* first: the callbacks get its address */
+    uint32_t seed;               /* other values, same shape: set after fake_init */
+    int32_t n;                   /* entries of the longest head */
+    int32_t n_entry[FAKE_MAX_LAYER][FAKE_MAX_HEAD];
+    int32_t *pos;         /* [n_layer][n_head_kv][n] */
+    uint64_t skip;        /* bit il: sliding window */
+    bool poison;          /* one NaN in the attention */
+    bool blind;           /* nothing is observed */
+    int32_t cancel_after; /* -1 = never */
+    int32_t n_observed;
+    struct wnw_profile profile; /* set src.profile = NULL for none */
+    float *buffers[16];         /* of one layer, made anew */
+    float theta[FAKE_D / 2];
+};
+
+/* ragged: heads hold random subsets of the positions 0 .. n_past - 1, as after an earlier compression. */
+void fake_init(struct fake *f, int32_t n_layer, int32_t n_head_kv, int32_t group, int32_t n_past,
+               bool ragged);
+void fake_free(struct fake *f);
+
+/* Parses (the test fails if it cannot) and plans. */
+int fake_plan(wnw_plan **plan, struct fake *f, const char *recipe, const wnw_size *size, wnw_report *report);
+/* Every head: positions ascend and are among those the head holds; layers that policies leave alone are
+ * whole. Returns kept entries over the other layers. */
+int64_t fake_check_plan(const wnw_plan *plan, const struct fake *f);
+/* Entries over the layers that policies may compress. */
+int64_t fake_entries(const struct fake *f);
+
+int32_t fake_kept(const wnw_plan *plan, int32_t il, int32_t ih);
+bool fake_holds(const wnw_plan *plan, int32_t il, int32_t ih, int32_t position);
+bool fake_same_plan(const wnw_plan *a, const wnw_plan *b);
+
+wnw_size fake_budget(int64_t n);
+wnw_size fake_ratio(double r);
+wnw_size fake_bytes(uint64_t n);
+
+#endif
