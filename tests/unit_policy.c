@@ -37,33 +37,33 @@ static void assert_refused(const char *recipe, const char *because)
 static void canonical_form(void **state)
 {
     (void)state;
-    assert_canonical("snapkv", SNAPKV "+uniform:rounding=exact+equal+topk");
-    assert_canonical("full", "full+uniform:rounding=exact+equal+topk");
-    assert_canonical("snapkv:window=32+adakv",
-                     SNAPKV "+uniform:rounding=exact+adakv:alpha_safeguard=0.2,mode=safeguard+topk");
+    assert_canonical("snapkv", SNAPKV "+uniform:rounding=exact+equal+topk:ties=early");
+    assert_canonical("full", "full+uniform:rounding=exact+equal+topk:ties=early");
+    assert_canonical("snapkv:window=32+adakv", SNAPKV
+                     "+uniform:rounding=exact+adakv:alpha_safeguard=0.2,mode=safeguard+topk:ties=early");
     assert_canonical("snapkv:kernel=5,pool=avg,window=8+pyramid:beta=10",
                      "snapkv:window=8,kernel=5,pool=avg,gqa_bug=0+pyramid:rounding=exact,beta=10,form=exact"
-                     "+equal+topk");
+                     "+equal+topk:ties=early");
     /* Order of further parts does not matter. */
     assert_canonical("tova+topk+adakv:mode=floor+pyramid",
                      "tova:last=0+pyramid:rounding=exact,beta=20,form=exact"
-                     "+adakv:alpha_safeguard=0.2,mode=floor+topk");
+                     "+adakv:alpha_safeguard=0.2,mode=floor+topk:ties=early");
     /* A preset's options reach the part that has the key. */
     assert_canonical("adakv:window=16,alpha_safeguard=0.35,rounding=trunc",
                      "snapkv:window=16,kernel=7,pool=max,gqa_bug=0+uniform:rounding=trunc"
-                     "+adakv:alpha_safeguard=0.35,mode=safeguard+topk");
+                     "+adakv:alpha_safeguard=0.35,mode=safeguard+topk:ties=early");
     assert_canonical(
         "lagkv:lag=64,retain=0.167",
         "lagkv:sink=16,lag=64,wv=1,ranked=0+uniform:rounding=exact+equal+partition:retain=0.167");
     /* A replaced part takes its own defaults, not the preset's. */
     assert_canonical("kvpress-snapkv+pyramid",
                      "snapkv:window=32,kernel=5,pool=avg,gqa_bug=0+pyramid:rounding=exact,beta=20,form=exact"
-                     "+equal+topk");
+                     "+equal+topk:ties=early");
     assert_canonical("lagkv:wv=1e-3+topk+adakv",
                      "lagkv:sink=16,lag=128,wv=0.001,ranked=0+uniform:rounding=exact"
-                     "+adakv:alpha_safeguard=0.2,mode=safeguard+topk");
+                     "+adakv:alpha_safeguard=0.2,mode=safeguard+topk:ties=early");
     assert_canonical("lagkv:ranked=true+topk",
-                     "lagkv:sink=16,lag=128,wv=1,ranked=1+uniform:rounding=exact+equal+topk");
+                     "lagkv:sink=16,lag=128,wv=1,ranked=1+uniform:rounding=exact+equal+topk:ties=early");
 }
 
 /* Preset rows are canonical, and every listed name parses or is a part. */
@@ -155,7 +155,8 @@ static void bad_options(void **state)
     (void)state;
     assert_refused("snapkv:windw=8", "did you mean \"window\"");
     assert_refused("snapkv:zzz=8", "it has window, kernel, pool");
-    assert_refused("full+topk:k=3", "it has none");
+    assert_refused("full+topk:k=3", "it has ties");
+    assert_refused("full+equal:k=3", "it has none");
     assert_refused("snapkv+adakv:window=8", "adakv has no option \"window\"");
     assert_refused("pyramidkv:beta=10+uniform", "no option \"beta\"");
     assert_refused("snapkv:", "key=value");
@@ -258,7 +259,8 @@ static void registry(void **state)
     assert_int_equal(wnw_registry_new(&r), WNW_OK);
     assert_int_equal(wnw_registry_add_scorer(r, &mine), WNW_OK);
     assert_int_equal(wnw_policy_parse(&p, "mine:slope=3e8+pyramid", r), WNW_OK);
-    const char *want = "mine:slope=3e08,keep=3+pyramid:rounding=exact,beta=20,form=exact+equal+topk";
+    const char *want =
+        "mine:slope=3e08,keep=3+pyramid:rounding=exact,beta=20,form=exact+equal+topk:ties=early";
     assert_string_equal(wnw_policy_string(p), want);
     assert_int_equal(wnw_policy_parse(&again, want, r), WNW_OK);
     assert_string_equal(wnw_policy_string(again), want);

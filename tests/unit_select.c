@@ -90,6 +90,30 @@ static void topk_equals_a_sort(void **state)
     }
 }
 
+/* Later positions first = the other order on the mirrored array. */
+static void topk_late_is_the_mirror(void **state)
+{
+    (void)state;
+    float score[100], mirror[100];
+    int32_t got[100], want[100];
+    srand(5);
+    for (int round = 0; round < 500; round++) {
+        const int32_t n = 1 + rand() % 100, k = rand() % (n + 1);
+        for (int32_t i = 0; i < n; i++)
+            mirror[n - 1 - i] = score[i] = (float)(rand() % 5 - 2);
+        assert_int_equal(wnw__topk_late(score, n, k, 7, got), k);
+        wnw__topk(mirror, n, k, 0, want);
+        for (int32_t i = 0; i < k; i++)
+            assert_int_equal(got[i], 7 + n - 1 - want[k - 1 - i]);
+    }
+    const float flat[] = {9, 1, 1, 1, 1, 9};
+    const struct wnw__select_problem problem = {.score = flat, .n = 6, .n_keep = 4, .prot = {1, 1}};
+    int32_t keep[6];
+    assert_int_equal(run_select("snapkv+topk:ties=late", &problem, keep), 4);
+    const int32_t late[] = {0, 3, 4, 5};
+    assert_memory_equal(keep, late, sizeof late);
+}
+
 static void topk_selector_keeps_the_protected(void **state)
 {
     (void)state;
@@ -194,11 +218,9 @@ static void partition_golden_vector(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(topk_order_and_ties),
-        cmocka_unit_test(topk_equals_a_sort),
-        cmocka_unit_test(topk_selector_keeps_the_protected),
-        cmocka_unit_test(lagkv_lengths),
-        cmocka_unit_test(lagkv_size_to_retention),
+        cmocka_unit_test(topk_order_and_ties),     cmocka_unit_test(topk_equals_a_sort),
+        cmocka_unit_test(topk_late_is_the_mirror), cmocka_unit_test(topk_selector_keeps_the_protected),
+        cmocka_unit_test(lagkv_lengths),           cmocka_unit_test(lagkv_size_to_retention),
         cmocka_unit_test(partition_golden_vector),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -44,3 +44,19 @@ int32_t wnw__topk(const float *score, int32_t n, int32_t k, int32_t first, int32
             out[m++] = first + i;
     return m;
 }
+
+int32_t wnw__topk_late(const float *score, int32_t n, int32_t k, int32_t first, int32_t *out)
+{
+    k = k < 0 ? 0 : k > n ? n : k;
+    const struct wnw__cut cut = wnw__topk_cut(score, n, k);
+    int64_t skip = -cut.n_tie; /* equal scores before those that stay */
+    for (int32_t i = 0; i < n; i++)
+        skip += wnw__score_key(score[i]) == cut.key;
+    int32_t m = 0;
+    for (int32_t i = 0; i < n && m < k; i++) {
+        const uint32_t key = wnw__score_key(score[i]);
+        if (key > cut.key || (key == cut.key && skip-- <= 0))
+            out[m++] = first + i;
+    }
+    return m;
+}

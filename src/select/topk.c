@@ -1,12 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* The best scores of a head, besides its protected first and last entries. Cost O(n). */
+/*
+ * The best scores of a head, besides its protected first and last entries. Which of equal scores stays is a
+ * matter of taste that reference programs settle differently: the earlier position (the default, and the
+ * order everywhere else in this project) or the later one (CompilerKV, arXiv 2602.08686). Cost O(n).
+ */
 #include "base/topk.h"
 #include "method.h"
+
+enum ties { TIES_EARLY, TIES_LATE };
+
+struct opts {
+    int32_t ties;
+};
 
 static int32_t select_entries(const void *opts, const struct wnw__select_problem *p, int32_t *keep,
                               float *scratch)
 {
-    (void)opts;
+    const struct opts *o = opts;
     (void)scratch;
     const int32_t first = p->prot.n_first, last = p->prot.n_last;
     int32_t m = 0;
@@ -14,16 +24,32 @@ static int32_t select_entries(const void *opts, const struct wnw__select_problem
         keep[m] = m;
         m++;
     }
-    m += wnw__topk(p->score + first, p->n - first - last, p->n_keep - first - last, first, keep + m);
+    const float *score = p->score + first;
+    const int32_t n = p->n - first - last, k = p->n_keep - first - last;
+    m += o->ties == TIES_LATE ? wnw__topk_late(score, n, k, first, keep + m)
+                              : wnw__topk(score, n, k, first, keep + m);
     for (int32_t i = p->n - last; i < p->n; i++)
         keep[m++] = i;
     return m;
 }
 
+static const char *const ties[] = {"early", "late", NULL};
+
+static const wnw_option options[] = {
+    {.name = "ties",
+     .help = "which of equal scores stays: the earlier or the later position",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct opts, ties),
+     .def = TIES_EARLY,
+     .choices = ties},
+    {0}};
+
 extern const struct wnw__selector wnw__selector_topk;
 const struct wnw__selector wnw__selector_topk = {
     .name = "topk",
-    .about = "The highest scores of a head; of equal scores the earlier position.",
+    .about = "The highest scores of a head; of equal scores the earlier position, or the later one.",
     .paper = "",
+    .options = options,
+    .options_size = sizeof(struct opts),
     .select = select_entries,
 };
