@@ -228,7 +228,9 @@ typedef struct wnw_needs {
     int32_t window;      /* queries observed at the end of the prompt; the largest asked for wins */
     int32_t skip;        /* QUERY_STATS: first positions that are left out; policies of one run must agree */
     int32_t second_pass; /* SECOND_PASS: wnw_second_pass; policies of one run must agree */
-    uint32_t profiles;   /* PROFILE: bit set of wnw_profile_kind */
+    uint32_t profiles;   /* PROFILE: bit set of wnw_profile_kind without which it cannot work */
+    uint32_t profiles_optional; /* PROFILE: kinds that improve it; where one is missing it says so and works
+                                   with neutral values */
 } wnw_needs;
 
 typedef struct wnw_profile wnw_profile;
@@ -453,8 +455,8 @@ wnw_session_params wnw_session_default_params(void);
 int wnw_session_new(wnw_session **out, const wnw_model *m, const wnw_session_params *params);
 void wnw_session_free(wnw_session *s);
 
-/* A second timeline that goes on where s is: cache, logits, observations, tasks and rules are copied, policies
- * and profiles stay borrowed. What happens to one does not reach the other. The model is shared. */
+/* A second timeline that goes on where s is: cache, logits, observations, tasks and rules are copied,
+ * policies and profiles stay borrowed. What happens to one does not reach the other. The model is shared. */
 int wnw_session_copy(wnw_session **out, const wnw_session *s);
 
 /* Forgets all tokens and frees the cache. */

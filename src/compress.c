@@ -63,13 +63,19 @@ static int copy_scorer_opts(struct wnw__plan_job *j)
 static int check_profile(const struct wnw__plan_job *j)
 {
     const wnw_needs needs = wnw_policy_needs(j->policy);
-    const uint32_t missing =
-        needs.flags & WNW_NEED_PROFILE ? needs.profiles & ~wnw_profile_kinds(j->src->profile) : 0;
+    const uint32_t have = wnw_profile_kinds(j->src->profile);
+    const uint32_t missing = needs.flags & WNW_NEED_PROFILE ? needs.profiles & ~have : 0;
+    const uint32_t lacking = needs.flags & WNW_NEED_PROFILE ? needs.profiles_optional & ~have : 0;
     for (int32_t kind = 0; kind < WNW_N_PROFILE_KINDS; kind++)
         if (missing >> kind & 1u)
             return wnw__fail(WNW_E_MISMATCH,
                              "%s needs a calibration profile of kind %s for this model; none was given",
                              j->scorer->name, wnw_profile_kind_name(kind));
+    for (int32_t kind = 0; kind < WNW_N_PROFILE_KINDS; kind++)
+        if (lacking >> kind & 1u)
+            wnw__warn(j->report->warning,
+                      "no calibration profile of kind %s was given: %s works with neutral values",
+                      wnw_profile_kind_name(kind), j->scorer->name);
     return WNW_OK;
 }
 
@@ -135,7 +141,7 @@ static int job_prepare(struct wnw__plan_job *j, const wnw_size *size)
         WNW_TRY(src->perplexity(src, needs.window, &j->perplexity));
     }
     if (j->own && j->own->collect)
-        WNW_TRY(alloc_gathered(&j->collected, j->own->collect_size(j->scorer_opts, j->n_max)));
+        WNW_TRY(alloc_gathered(&j->collected, j->own->collect_size(j->scorer_opts, src->n_past)));
     if (j->own_size)
         return WNW_OK;
     WNW_TRY(wnw__job_fit_protected(j, size));
@@ -147,7 +153,7 @@ static int job_prepare(struct wnw__plan_job *j, const wnw_size *size)
     if (!j->scored)
         return wnw__fail(WNW_E_NOMEM, "out of memory for the scores of %d layers", j->n_part);
     if (j->layer->collect_size)
-        WNW_TRY(alloc_gathered(&j->measured, j->layer->collect_size(layer_opts, j->n_max)));
+        WNW_TRY(alloc_gathered(&j->measured, j->layer->collect_size(layer_opts, src->n_past)));
     return alloc_gathered(&j->stat, (size_t)j->n_part * (size_t)j->layer->n_stat);
 }
 
@@ -590,7 +596,7 @@ static int gather_layer(const struct walk *w, int32_t il, bool *wanted)
     bool any = false;
     for (int32_t k = 0; k < w->n; k++) {
         struct wnw__plan_job *j = w->jobs[k];
-        wanted[k] = !j->keep_all && !wnw__job_skips(j, il) && j->own && j->own->collect;
+        wanted[k] = !j->keep_all && !wnw__job_skips(j, il) && j->collected;
         if (!wanted[k])
             continue;
         const wnw_needs more = gather_needs(j);
@@ -696,7 +702,7 @@ int wnw__plan_job_layer(struct wnw__plan_job *j, int32_t il, struct wnw__kept_la
 {
     const struct walk w = {.jobs = &j, .n = 1, .src = j->src};
     bool wanted;
-    if (!j->keep_all && (j->model_scope || (j->own && j->own->collect)))
+    if (!j->keep_all && (j->model_scope || j->collected))
         return wnw__fail(WNW_E_UNSUPPORTED, "%s cannot compress a layer before it has seen all of them",
                          j->scorer->name);
     WNW_TRY(walk_layer(&w, il, &wanted));

@@ -65,7 +65,7 @@ static inline bool wnw__job_skips(const struct wnw__plan_job *j, int32_t il)
 wnw_protected wnw__job_protected(const struct wnw__plan_job *j, int32_t n);
 /* Fills keep_all, own_size, budget and mean. size may be NULL. */
 int wnw__job_size(struct wnw__plan_job *j, const wnw_size *size);
-/* A ratio that cannot hold the protected entries shrinks them, with a warning; any other size is refused. */
+/* Makes what is protected fit into the size, with a warning, or refuses the size. */
 int wnw__job_fit_protected(struct wnw__plan_job *j, const wnw_size *size);
 
 #endif

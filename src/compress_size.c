@@ -113,33 +113,27 @@ wnw_protected wnw__job_protected(const struct wnw__plan_job *j, int32_t n)
     return wnw__protected_clamp(p, n);
 }
 
-/* A ratio that cannot hold the protected entries shrinks them; any other size is refused. */
+/* What is protected shrinks to the size, with a warning; a budget is refused where the scorer does not say
+ * that it shrinks for one. */
 int wnw__job_fit_protected(struct wnw__plan_job *j, const wnw_size *size)
 {
     const wnw_protected p = wnw__job_protected(j, j->n_max);
+    const bool shrinks = j->own && j->own->shrinks_for_budget;
     const int32_t need = p.n_first + p.n_last;
-    if (need <= j->budget)
+    if (need < j->budget || (need == j->budget && !shrinks))
         return WNW_OK;
-    if (size && (size->kind == WNW_SIZE_BUDGET || size->kind == WNW_SIZE_BYTES))
+    if (!shrinks && size && (size->kind == WNW_SIZE_BUDGET || size->kind == WNW_SIZE_BYTES))
         return wnw__fail(
             WNW_E_RANGE,
             "%s always keeps the first %d and the last %d of %d entries, but the size leaves %d per "
             "head; allow at least %d, give a ratio, or lower what the policy protects",
             j->scorer->name, p.n_first, p.n_last, j->n_max, j->budget, need);
-    if (!j->own || !j->own->shrink || !j->own->shrink(j->scorer_opts, j->n_max, j->budget)) {
-        const wnw_protected s = wnw__protected_shrink(p, j->budget);
-        snprintf(
-            j->report->warning, sizeof j->report->warning,
-            "the size leaves %d entries per head and %s protects %d: its window shrinks to the first %d and "
-            "the last %d",
-            j->budget, j->scorer->name, need, s.n_first, s.n_last);
-        return WNW_OK;
-    }
-    const wnw_protected s = wnw__job_protected(j, j->n_max);
-    snprintf(
-        j->report->warning, sizeof j->report->warning,
-        "the size leaves %d entries per head and %s protects %d: its blocks shrink, so that it protects the "
-        "first %d and the last %d",
-        j->budget, j->scorer->name, need, s.n_first, s.n_last);
+    const bool own = j->own && j->own->shrink && j->own->shrink(j->scorer_opts, j->n_max, j->budget);
+    const wnw_protected s = own ? wnw__job_protected(j, j->n_max) : wnw__protected_shrink(p, j->budget);
+    wnw__warn(j->report->warning,
+              "the size leaves %d entries per head and %s protects %d: its %s, to the first %d and the last "
+              "%d",
+              j->budget, j->scorer->name, need, own && j->own->blocks ? "blocks shrink" : "window shrinks",
+              s.n_first, s.n_last);
     return WNW_OK;
 }

@@ -46,9 +46,12 @@ struct wnw__scorer {
     /* Changes opts so that what is protected of n entries fits into n_keep; false if it cannot. NULL = the
      * driver's rule (wnw__protected_shrink) is enough. */
     bool (*shrink)(void *opts, int32_t n, int32_t n_keep);
+    /* A prompt's budget that cannot hold what is protected is refused unless this is set: then it shrinks
+     * that as a ratio does, with a warning, and already where nothing would be left to choose. */
+    bool shrinks_for_budget;
     /* Something to gather over all layers before any layer is scored: obs->collected[collect_size(opts, n)],
-     * zero at first, n = entries of the longest head. NULL = nothing. Such a scorer works at the end of a
-     * prompt only. */
+     * zero at first, n = tokens read: one more than the last position. NULL or a size of 0 = nothing. Such a
+     * scorer works at the end of a prompt only. */
     size_t (*collect_size)(const void *opts, int32_t n);
     void (*collect_needs)(const void *opts, wnw_needs *out);
     int (*collect)(const void *opts, const wnw_observation *obs, double *collected);
@@ -105,14 +108,14 @@ struct wnw__layer_budget {
     /* What it wants to see besides. NULL = nothing. */
     void (*needs)(const void *opts, wnw_needs *out);
     /* Numbers of one layer, stat[n_stat], from its observation and its scores [n_head_kv][obs->n]; may add to
-     * collected[collect_size(opts, n)] of the whole model, zero at first. Model scope only; NULL = none.
-     * scratch[n_head_kv * obs->n]. */
+     * collected[collect_size(opts, n)] of the whole model, zero at first, n = tokens read. Model scope only;
+     * NULL = none. scratch[n_head_kv * obs->n]. */
     int32_t n_stat;
     size_t (*collect_size)(const void *opts, int32_t n);
     int (*measure)(const void *opts, const wnw_observation *obs, const float *score, double *stat,
                    double *collected, float *scratch);
     /* n_keep[n_layer]: average entries per head of each layer, 0..n. An error status fails the plan. May
-     * write a sentence to warning[256], which is "" or holds an earlier one. */
+     * add a sentence to `warning` with wnw__warn. */
     int (*allocate)(const void *opts, const struct wnw__layer_problem *p, int32_t *n_keep, char *warning);
 };
 

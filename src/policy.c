@@ -404,7 +404,7 @@ bool wnw_policy_allows(const wnw_policy *p, wnw_phase phase, const char **reason
 {
     const struct wnw__scorer *own = p->part[WNW_PART_SCORER].own;
     const uint32_t flags = wnw_policy_needs(p).flags;
-    const bool collects = own && own->collect;
+    const bool collects = own && own->collect && own->collect_size(p->opts[WNW_PART_SCORER], 1) > 0;
     const bool global = p->part[WNW_PART_LAYER_BUDGET].layer->model_scope ||
                         p->part[WNW_PART_HEAD_BUDGET].head->allocate_model;
     const bool second = flags & WNW_NEED_SECOND_PASS;
@@ -429,6 +429,7 @@ void wnw__needs_merge(wnw_needs *needs, const wnw_needs *more)
 {
     needs->flags |= more->flags;
     needs->profiles |= more->profiles;
+    needs->profiles_optional |= more->profiles_optional;
     if (more->window > needs->window)
         needs->window = more->window;
     if (more->flags & WNW_NEED_QUERY_STATS)

@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 static _Thread_local char error_text[512];
 
@@ -42,6 +43,20 @@ int wnw__fail(int code, const char *fmt, ...)
     va_end(ap);
     snprintf(error_text, sizeof error_text, "%s", text);
     return code;
+}
+
+void wnw__warn(char *warning, const char *fmt, ...)
+{
+    const size_t used = strlen(warning);
+    size_t at = used;
+    if (used > 0 && used + 3 < WNW_WARNING_SIZE) {
+        memcpy(warning + used, "; ", 3);
+        at += 2;
+    }
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(warning + at, WNW_WARNING_SIZE - at, fmt, ap);
+    va_end(ap);
 }
 
 void wnw_set_log(wnw_log_fn fn, void *user)

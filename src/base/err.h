@@ -11,6 +11,10 @@ int wnw__fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3
 /* Sends one line to the log sink, if there is one. */
 void wnw__log(wnw_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* Adds a sentence to warning[WNW_WARNING_SIZE], which is "" or holds earlier ones. */
+#define WNW_WARNING_SIZE 256 /* of wnw_report.warning */
+void wnw__warn(char *warning, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
 /* Returns from the calling function when expr fails. Only where nothing has to be released. */
 #define WNW_TRY(expr)                   \
     do {                                \
