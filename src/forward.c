@@ -6,6 +6,7 @@
  * With our own attention the graph of a single token depends on nothing that changes while decoding (the
  * cache is reached through userdata), so it is built and planned once.
  */
+#include "rope.h"
 #include "session.h"
 
 #include <stdlib.h>
@@ -42,10 +43,9 @@ static struct ggml_tensor *rope(struct ggml_context *ctx, const wnw_session *s, 
                                 struct ggml_tensor *x, struct ggml_tensor *pos)
 {
     const struct wnw__hparams *hp = &s->m->hp;
-    const bool swa = wnw__layer_is_swa(hp, il) && hp->rope_freq_base_swa > 0.0f;
+    const struct wnw__rope r = wnw__rope_of_layer(hp, il);
     return ggml_rope_ext(ctx, x, pos, s->m->w.rope_freqs, hp->n_rot, s->m->arch->rope_type, hp->n_ctx_train,
-                         swa ? hp->rope_freq_base_swa : hp->rope_freq_base,
-                         swa ? hp->rope_freq_scale_swa : hp->rope_freq_scale, 0.0f, 1.0f, 32.0f, 1.0f);
+                         r.base, r.scale, 0.0f, 1.0f, 32.0f, 1.0f);
 }
 
 /* Copies the newest queries out: the attention's input may be overwritten once it has been read. */

@@ -308,6 +308,11 @@ void wnw_model_free(wnw_model *m)
     free(m);
 }
 
+const struct ggml_tensor *wnw__model_original(const struct wnw_model *m, const struct ggml_tensor *w)
+{
+    return ggml_get_tensor(m->meta, w->name);
+}
+
 bool wnw_model_layer_is_swa(const wnw_model *m, int32_t il)
 {
     return wnw__layer_is_swa(&m->hp, il);

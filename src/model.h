@@ -39,6 +39,9 @@ int wnw__vocab_open(struct wnw_model *m, const char *path);
 void wnw__vocab_free(struct wnw_model *m);
 int32_t wnw__vocab_size(const struct wnw_model *m);
 
+/* The tensor of the file that w is, or was repacked from: never repacked, in the mapping. */
+const struct ggml_tensor *wnw__model_original(const struct wnw_model *m, const struct ggml_tensor *w);
+
 /* repack.c: moves the weights that ggml can hold in a faster CPU layout there and redirects m's pointers. */
 int wnw__repack(struct wnw_model *m);
 

@@ -6,6 +6,7 @@
 #include "base/parallel.h"
 #include "compress.h"
 #include "kernel.h"
+#include "rope.h"
 #include "session.h"
 
 #include <math.h>
@@ -25,6 +26,7 @@ struct wnw__observer {
     float *queries;       /* [n_head][n_window][d] */
     float *blocks;        /* [n_head_kv][KEY_BLOCK][d] */
     float *keys, *values; /* [n][d] of one head */
+    float *theta;         /* [n_rot / 2] */
     size_t cap_pos, cap_attn, cap_queries, cap_blocks, cap_keys, cap_values; /* elements */
 };
 
@@ -166,9 +168,12 @@ static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_nee
 {
     struct wnw__observer *ob = src->user;
     const struct wnw__cache *c = &ob->s->cache;
+    const struct wnw__hparams *hp = &ob->s->m->hp;
+    const struct ggml_tensor *freqs = ob->s->m->w.rope_freqs;
     ob->il = il;
     ob->n_window = 0;
     WNW_TRY(list_entries(ob));
+    wnw__rope_theta(hp, il, freqs ? freqs->data : NULL, ob->theta);
     const size_t n_row = (size_t)ob->n * (size_t)c->d;
     if (needs->flags & WNW_NEED_WINDOW_ATTN)
         WNW_TRY(observe_window(ob, needs->window));
@@ -193,6 +198,9 @@ static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_nee
         .key_rows = needs->flags & WNW_NEED_KEYS ? observe_key_rows : NULL,
         .value_rows = needs->flags & WNW_NEED_VALUES ? observe_value_rows : NULL,
         .attn_scale = ob->s->ops[il].scale,
+        .rope_theta = ob->theta,
+        .n_rot = ob->s->m->hp.n_rot,
+        .rope_neox = ob->s->m->arch->rope_type == GGML_ROPE_TYPE_NEOX,
         .source = ob,
     };
     return WNW_OK;
@@ -226,9 +234,11 @@ int wnw__observer_new(struct wnw__observer **out, const wnw_session *s)
 {
     struct wnw__observer *ob = calloc(1, sizeof *ob);
     *out = NULL;
-    if (ob)
+    if (ob) {
         ob->n_entry = calloc((size_t)s->cache.n_head_kv, sizeof *ob->n_entry);
-    if (!ob || !ob->n_entry) {
+        ob->theta = calloc((size_t)s->m->hp.n_rot / 2, sizeof *ob->theta);
+    }
+    if (!ob || !ob->n_entry || !ob->theta) {
         wnw__observer_free(ob);
         return wnw__fail(WNW_E_NOMEM, "no memory for observations");
     }
@@ -262,6 +272,7 @@ void wnw__observer_free(struct wnw__observer *ob)
     free(ob->blocks);
     free(ob->keys);
     free(ob->values);
+    free(ob->theta);
     free(ob);
 }
 
