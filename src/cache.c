@@ -308,13 +308,9 @@ done:
     return rc;
 }
 
-int wnw__cache_trim_swa(struct wnw__cache *c, int32_t next)
+int wnw__cache_trim_swa(struct wnw__cache *c, int32_t il, int32_t next)
 {
-    for (int32_t il = 0; il < c->n_layer; il++) {
-        if (c->layers[il].n_swa > 0 && c->layers[il].n_rows > 0)
-            WNW_TRY(trim_layer(c, il, next));
-    }
-    return WNW_OK;
+    return c->layers[il].n_swa > 0 && c->layers[il].n_rows > 0 ? trim_layer(c, il, next) : WNW_OK;
 }
 
 uint64_t wnw__cache_bytes(const struct wnw__cache *c)

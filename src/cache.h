@@ -87,8 +87,8 @@ static inline float *wnw__cache_aux(const struct wnw__kv_layer *l, enum wnw__aux
 /* Drops the newest entries, those at positions >= n_past, without giving back their memory. */
 void wnw__cache_rewind(struct wnw__cache *c, int32_t n_past);
 
-/* Sliding-window layers: drops entries that no token at position >= next can see. */
-int wnw__cache_trim_swa(struct wnw__cache *c, int32_t next);
+/* Layer il, if it has a sliding window: drops entries that no token at position >= next can see. */
+int wnw__cache_trim_swa(struct wnw__cache *c, int32_t il, int32_t next);
 
 uint64_t wnw__cache_bytes(const struct wnw__cache *c);  /* mapped for keys and values */
 int64_t wnw__cache_entries(const struct wnw__cache *c); /* over all layers and heads */

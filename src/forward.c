@@ -115,39 +115,58 @@ static struct ggml_tensor *transformer_layer(struct wnw__graph *g, wnw_session *
     return ggml_add(ctx, cur, mid);
 }
 
-static int build(struct wnw__graph *g, wnw_session *s, int32_t n, int32_t n_out)
+/* Hidden states that come into the span. */
+static struct ggml_tensor *input(struct wnw__graph *g, const wnw_session *s, const struct wnw__span *span)
 {
     const struct wnw__hparams *hp = &s->m->hp;
-    const size_t max_nodes = (size_t)hp->n_layer * (64 + 12 * (size_t)hp->n_head_kv) + 64;
+    if (span->from > 0) {
+        g->x_in = ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, hp->n_embd, span->n);
+        ggml_set_input(g->x_in);
+        return g->x_in;
+    }
+    g->tokens = ggml_new_tensor_1d(g->ctx, GGML_TYPE_I32, span->n);
+    ggml_set_input(g->tokens);
+    struct ggml_tensor *x = ggml_get_rows(g->ctx, s->m->w.tok_embd, g->tokens);
+    return hp->embd_scale != 1.0f ? ggml_scale(g->ctx, x, hp->embd_scale) : x;
+}
+
+static int build(struct wnw__graph *g, wnw_session *s, const struct wnw__span *span)
+{
+    const struct wnw__hparams *hp = &s->m->hp;
+    const size_t max_nodes = (size_t)(span->to - span->from) * (64 + 12 * (size_t)hp->n_head_kv) + 64;
     g->ctx = ggml_init((struct ggml_init_params){.mem_size = max_nodes * ggml_tensor_overhead() +
                                                              ggml_graph_overhead_custom(max_nodes, false),
                                                  .no_alloc = true});
     if (!g->ctx)
         return wnw__fail(WNW_E_NOMEM, "no memory for a graph of %zu nodes", max_nodes);
     g->gf = ggml_new_graph_custom(g->ctx, max_nodes, false);
-    g->tokens = ggml_new_tensor_1d(g->ctx, GGML_TYPE_I32, n);
-    g->pos = ggml_new_tensor_1d(g->ctx, GGML_TYPE_I32, n);
-    g->out_ids = n_out < n ? ggml_new_tensor_1d(g->ctx, GGML_TYPE_I32, n_out) : NULL;
-    ggml_set_input(g->tokens);
+    g->from = span->from;
+    g->to = span->to;
+    g->n = span->n;
+    g->pos = ggml_new_tensor_1d(g->ctx, GGML_TYPE_I32, span->n);
     ggml_set_input(g->pos);
-    if (g->out_ids)
+    if (span->to == hp->n_layer && span->n_out < span->n) {
+        g->out_ids = ggml_new_tensor_1d(g->ctx, GGML_TYPE_I32, span->n_out);
         ggml_set_input(g->out_ids);
+    }
     if (s->params.attn == WNW_ATTN_GGML)
         WNW_TRY(wnw__attend_ggml_new(&g->ggml, s));
-    if (s->window.cap > 0 && g != &s->decode) {
+    if (s->window.cap > 0 && (!span->decode || s->window.decode)) {
         g->q_tail = calloc((size_t)hp->n_layer, sizeof(struct ggml_tensor *));
         if (!g->q_tail)
             return wnw__fail(WNW_E_NOMEM, "no memory for %d layers", (int)hp->n_layer);
     }
-    struct ggml_tensor *x = ggml_get_rows(g->ctx, s->m->w.tok_embd, g->tokens);
-    if (hp->embd_scale != 1.0f)
-        x = ggml_scale(g->ctx, x, hp->embd_scale);
-    for (int32_t il = 0; il < hp->n_layer; il++)
+    struct ggml_tensor *x = input(g, s, span);
+    for (int32_t il = span->from; il < span->to; il++)
         x = transformer_layer(g, s, il, x);
-    x = rms_norm(g->ctx, hp, x, s->m->w.output_norm);
-    g->logits = ggml_mul_mat(g->ctx, s->m->w.output, x);
-    ggml_set_output(g->logits);
-    ggml_build_forward_expand(g->gf, g->logits);
+    if (span->to < hp->n_layer) {
+        g->x_out = x;
+    } else {
+        x = rms_norm(g->ctx, hp, x, s->m->w.output_norm);
+        g->logits = x = ggml_mul_mat(g->ctx, s->m->w.output, x);
+    }
+    ggml_set_output(x);
+    ggml_build_forward_expand(g->gf, x);
     return WNW_OK;
 }
 
@@ -179,12 +198,16 @@ static void clear_graph(struct wnw__graph *g)
     *g = (struct wnw__graph){.alloc = g->alloc, .work = g->work, .work_size = g->work_size};
 }
 
-static int prepare(wnw_session *s, struct wnw__graph *g, int32_t n, int32_t n_out)
+static int prepare(wnw_session *s, struct wnw__graph *g, const struct wnw__span *span)
 {
-    if (g == &s->decode && g->ctx && s->params.attn == WNW_ATTN_OWN)
-        return WNW_OK; /* lengths are read when it runs */
+    /* Lengths are read when it runs, so that the graph of a decoded token stays, and that of one layer is
+     * good for every ubatch. */
+    const bool part = span->to - span->from < s->m->hp.n_layer;
+    const bool same = g->from == span->from && g->to == span->to && g->n == span->n;
+    if (g->ctx && s->params.attn == WNW_ATTN_OWN && (span->decode || (part && same)))
+        return WNW_OK;
     clear_graph(g);
-    int rc = build(g, s, n, n_out);
+    int rc = build(g, s, span);
     if (rc == WNW_OK)
         rc = allocate(g, s->params.n_threads);
     if (rc != WNW_OK)
@@ -192,56 +215,94 @@ static int prepare(wnw_session *s, struct wnw__graph *g, int32_t n, int32_t n_ou
     return rc;
 }
 
-static int set_inputs(wnw_session *s, struct wnw__graph *g, const int32_t *tokens, int32_t n)
+static int set_inputs(wnw_session *s, struct wnw__graph *g, const struct wnw__span *span)
 {
-    ggml_backend_tensor_set(g->tokens, tokens, 0, (size_t)n * sizeof *tokens);
-    int32_t *pos = malloc((size_t)n * sizeof *pos);
+    if (g->tokens)
+        ggml_backend_tensor_set(g->tokens, span->tokens, 0, (size_t)span->n * sizeof *span->tokens);
+    if (g->x_in)
+        ggml_backend_tensor_set(g->x_in, span->x, 0, ggml_nbytes(g->x_in));
+    int32_t *pos = malloc((size_t)span->n * sizeof *pos);
     if (!pos)
-        return wnw__fail(WNW_E_NOMEM, "no memory for %d positions", (int)n);
-    for (int32_t i = 0; i < n; i++)
+        return wnw__fail(WNW_E_NOMEM, "no memory for %d positions", (int)span->n);
+    for (int32_t i = 0; i < span->n; i++)
         pos[i] = s->n_past + i;
-    ggml_backend_tensor_set(g->pos, pos, 0, (size_t)n * sizeof *pos);
+    ggml_backend_tensor_set(g->pos, pos, 0, (size_t)span->n * sizeof *pos);
     free(pos);
     if (g->out_ids) {
-        const int32_t last = n - 1;
+        const int32_t last = span->n - 1;
         ggml_backend_tensor_set(g->out_ids, &last, 0, sizeof last);
     }
-    for (int32_t il = 0; il < s->m->hp.n_layer; il++)
+    for (int32_t il = span->from; il < span->to; il++)
         s->ops[il].n_past = s->n_past;
     return g->ggml ? wnw__attend_ggml_fill(g->ggml) : WNW_OK;
 }
 
-/* Moves the newest queries of the ubatch into the window. */
+/* Puts the newest queries of the span into the window's ring. */
 static void keep_queries(wnw_session *s, const struct wnw__graph *g, int32_t n)
 {
-    struct wnw__window *w = &s->window;
+    const struct wnw__window *w = &s->window;
     const size_t row = (size_t)s->m->hp.n_head * (size_t)s->m->hp.n_embd_head;
     const int32_t fresh = n < w->cap ? n : w->cap;
-    for (int32_t il = 0; il < s->m->hp.n_layer; il++) {
+    for (int32_t il = g->from; il < g->to; il++) {
         float *q = w->q + (size_t)il * (size_t)w->cap * row;
-        memmove(q, q + (size_t)fresh * row, (size_t)(w->cap - fresh) * row * sizeof *q);
-        ggml_backend_tensor_get(g->q_tail[il], q + (size_t)(w->cap - fresh) * row, 0,
-                                (size_t)fresh * row * sizeof *q);
+        for (int32_t i = 0; i < fresh;) {
+            const int32_t at = (s->n_past + n - fresh + i) % w->cap;
+            const int32_t run = fresh - i < w->cap - at ? fresh - i : w->cap - at;
+            ggml_backend_tensor_get(g->q_tail[il], q + (size_t)at * row, (size_t)i * row * sizeof *q,
+                                    (size_t)run * row * sizeof *q);
+            i += run;
+        }
     }
-    w->n = w->n + fresh < w->cap ? w->n + fresh : w->cap;
-    w->end = s->n_past + n;
 }
 
-static int32_t longest_head(const struct wnw__cache *c)
+static int32_t longest_head(const struct wnw__cache *c, int32_t from, int32_t to)
 {
     int32_t n = 0;
-    for (int32_t il = 0; il < c->n_layer; il++) {
+    for (int32_t il = from; il < to; il++) {
         for (int32_t ih = 0; ih < c->n_head_kv; ih++)
             n = c->layers[il].len[ih] > n ? c->layers[il].len[ih] : n;
     }
     return n;
 }
 
-static int deliver_logits(wnw_session *s, const struct wnw__graph *g, int32_t n, int32_t first,
-                          wnw_logits_fn on_logits, void *user)
+int wnw__forward_span(wnw_session *s, const struct wnw__span *span)
 {
+    struct wnw__graph *g = span->decode ? &s->decode : &s->prefill;
+    const int32_t n = span->n;
+    for (int32_t il = span->from; il < span->to; il++)
+        WNW_TRY(wnw__cache_reserve_layer(&s->cache, il, n, !span->decode));
+    WNW_TRY(wnw__attend_shared_reserve(s->shared, longest_head(&s->cache, span->from, span->to) + n));
+    WNW_TRY(prepare(s, g, span));
+    WNW_TRY(set_inputs(s, g, span));
+    if (ggml_graph_compute(g->gf, &g->plan) != GGML_STATUS_SUCCESS)
+        return wnw__fail(WNW_E_BACKEND, "ggml could not compute the graph of %d tokens", (int)n);
+    for (int32_t il = span->from; il < span->to; il++)
+        wnw__cache_commit_layer(&s->cache, il, s->n_past, n);
+    if (g->q_tail)
+        keep_queries(s, g, n);
+    if (g->x_out)
+        ggml_backend_tensor_get(g->x_out, span->x, 0, ggml_nbytes(g->x_out));
+    return WNW_OK;
+}
+
+void wnw__forward_advance(wnw_session *s, const struct wnw__span *span)
+{
+    struct wnw__window *w = &s->window;
+    const bool kept = w->cap > 0 && (!span->decode || w->decode);
+    if (kept) {
+        const int32_t before = w->end == s->n_past ? w->n : 0; /* queries must follow one another */
+        w->n = before < w->cap - span->n ? before + span->n : w->cap;
+        w->end = s->n_past + span->n;
+    }
+    s->n_past += span->n;
+}
+
+int wnw__forward_logits(wnw_session *s, const struct wnw__span *span, int32_t first, wnw_logits_fn on_logits,
+                        void *user)
+{
+    const struct wnw__graph *g = span->decode ? &s->decode : &s->prefill;
     const size_t row = (size_t)s->m->hp.n_vocab * sizeof(float);
-    for (int32_t i = 0; on_logits && i < n; i++) {
+    for (int32_t i = 0; on_logits && i < span->n; i++) {
         ggml_backend_tensor_get(g->logits, s->logits, (size_t)i * row, row);
         if (!on_logits(first + i, s->logits, user))
             return wnw__fail(WNW_E_CANCELLED, "cancelled at token %d", (int)(first + i));
@@ -255,20 +316,11 @@ static int deliver_logits(wnw_session *s, const struct wnw__graph *g, int32_t n,
 int wnw__forward(wnw_session *s, const int32_t *tokens, int32_t n, int32_t first, bool decode,
                  wnw_logits_fn on_logits, void *user)
 {
-    struct wnw__graph *g = decode ? &s->decode : &s->prefill;
-    const int32_t n_layer = s->m->hp.n_layer;
-    for (int32_t il = 0; il < n_layer; il++)
-        WNW_TRY(wnw__cache_reserve_layer(&s->cache, il, n, !decode));
-    WNW_TRY(wnw__attend_shared_reserve(s->shared, longest_head(&s->cache) + n));
-    WNW_TRY(prepare(s, g, n, on_logits ? n : 1));
-    WNW_TRY(set_inputs(s, g, tokens, n));
-    if (ggml_graph_compute(g->gf, &g->plan) != GGML_STATUS_SUCCESS)
-        return wnw__fail(WNW_E_BACKEND, "ggml could not compute the graph of %d tokens", (int)n);
-    for (int32_t il = 0; il < n_layer; il++)
-        wnw__cache_commit_layer(&s->cache, il, s->n_past, n);
-    if (g->q_tail)
-        keep_queries(s, g, n);
-    s->n_past += n;
-    WNW_TRY(wnw__cache_trim_swa(&s->cache, s->n_past));
-    return deliver_logits(s, g, n, first, on_logits, user);
+    const struct wnw__span span = {
+        .to = s->m->hp.n_layer, .tokens = tokens, .n = n, .n_out = on_logits ? n : 1, .decode = decode};
+    WNW_TRY(wnw__forward_span(s, &span));
+    wnw__forward_advance(s, &span);
+    for (int32_t il = 0; il < s->m->hp.n_layer; il++)
+        WNW_TRY(wnw__cache_trim_swa(&s->cache, il, s->n_past));
+    return wnw__forward_logits(s, &span, first, on_logits, user);
 }

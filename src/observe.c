@@ -80,17 +80,17 @@ static const float *observe_value_rows(const wnw_observation *obs, int32_t ih, i
     return head_rows(obs, ih, first, count, false);
 }
 
-/* Window queries of the layer as [n_head][n_window][d]; they were kept as [cap][n_head][d]. */
+/* Window queries of the layer as [n_head][n_window][d]; they were kept as a ring [cap][n_head][d]. */
 static void gather_queries(struct wnw__observer *ob)
 {
     const wnw_session *s = ob->s;
     const size_t n_head = (size_t)s->m->hp.n_head, d = (size_t)s->m->hp.n_embd_head,
-                 cap = (size_t)s->window.cap;
-    const size_t n_window = (size_t)ob->n_window;
-    const float *q = s->window.q + ((size_t)ob->il * cap + cap - n_window) * n_head * d;
-    for (size_t h = 0; h < n_head; h++) {
-        for (size_t w = 0; w < n_window; w++)
-            memcpy(ob->queries + (h * n_window + w) * d, q + (w * n_head + h) * d, d * sizeof *q);
+                 cap = (size_t)s->window.cap, n_window = (size_t)ob->n_window;
+    const size_t first = (size_t)s->window.end - n_window; /* position of the first query */
+    for (size_t w = 0; w < n_window; w++) {
+        const float *q = s->window.q + ((size_t)ob->il * cap + (first + w) % cap) * n_head * d;
+        for (size_t h = 0; h < n_head; h++)
+            memcpy(ob->queries + (h * n_window + w) * d, q + h * d, d * sizeof *q);
     }
 }
 

@@ -159,6 +159,7 @@ int wnw_session_observe(wnw_session *s, const wnw_policy *const *policies, int32
     cap = cap < s->params.n_ctx ? cap : s->params.n_ctx;
     free(s->window.q);
     s->window = (struct wnw__window){.cap = cap};
+    wnw__graph_free(&s->decode); /* it may copy queries out, or not */
     if (cap == 0)
         return WNW_OK;
     const size_t row = (size_t)hp->n_head * (size_t)hp->n_embd_head;

@@ -11,15 +11,17 @@
 #include <ggml-alloc.h>
 #include <ggml-cpu.h>
 
-/* The last `cap` queries of every layer, after RoPE: q[n_layer][cap][n_head][d], the newest `n` rows at the
- * end. They belong to positions end - n .. end - 1. */
+/* The last `cap` queries of every layer, after RoPE: q[n_layer][cap][n_head][d]. A ring: position p is row
+ * p % cap; those of positions end - n .. end - 1 are there. */
 struct wnw__window {
     float *q;
     int32_t cap, n, end;
+    bool decode; /* queries of decoded tokens are kept too */
 };
 
-/* A built graph with its memory. */
+/* A built graph with its memory: layers from .. to - 1 for n tokens. */
 struct wnw__graph {
+    int32_t from, to, n;
     struct ggml_context *ctx;
     struct ggml_cgraph *gf;
     ggml_gallocr_t alloc;
@@ -27,8 +29,9 @@ struct wnw__graph {
     uint8_t *work;
     size_t work_size;
     struct ggml_tensor *tokens, *pos, *out_ids, *logits;
-    struct ggml_tensor **q_tail;   /* [n_layer], newest queries of the ubatch, or NULL */
-    struct wnw__attend_ggml *ggml; /* inputs of the ggml attention, or NULL */
+    struct ggml_tensor *x_in, *x_out; /* hidden states where other layers come before or after, or NULL */
+    struct ggml_tensor **q_tail;      /* [n_layer], newest queries of the ubatch, or NULL */
+    struct wnw__attend_ggml *ggml;    /* inputs of the ggml attention, or NULL */
 };
 
 /* What belongs to the timeline rather than to the computation must be copied by wnw_session_copy (copy.c). */
@@ -52,9 +55,25 @@ struct wnw_session {
  * Needs the ggml attention. The oracle that compaction is tested against. */
 int wnw__session_mask(wnw_session *s, const wnw_plan *plan);
 
-/* forward.c: reads n tokens (at most n_ubatch) at the next positions and takes them into the cache. Logits
- * of the last token go to s->logits, or with on_logits those of every token, numbered from `first`, to it.
- * decode: one token, through the graph that is kept; its query is not observed. */
+/* forward.c: layers from .. to - 1 for the next n tokens, at most n_ubatch. */
+struct wnw__span {
+    int32_t from, to;
+    const int32_t *tokens; /* [n], where from = 0 */
+    float *x;              /* [n][n_embd] hidden states: read where from > 0, written where to < n_layer */
+    int32_t n;
+    int32_t n_out; /* logits wanted behind the last layer: of all tokens, or 1: of the last */
+    bool decode;   /* one token, through the graph that is kept */
+};
+/* Runs them and takes the tokens into the cache of these layers; s->n_past and s->window.end do not move, so
+ * that every layer sees the same. */
+int wnw__forward_span(wnw_session *s, const struct wnw__span *span);
+/* Counts the span's tokens as read. */
+void wnw__forward_advance(wnw_session *s, const struct wnw__span *span);
+/* The logits of the last span that reached the output: of its last token to s->logits, or with on_logits of
+ * all n tokens, numbered from `first`, to it. */
+int wnw__forward_logits(wnw_session *s, const struct wnw__span *span, int32_t first, wnw_logits_fn on_logits,
+                        void *user);
+/* All three for all layers. */
 int wnw__forward(wnw_session *s, const int32_t *tokens, int32_t n, int32_t first, bool decode,
                  wnw_logits_fn on_logits, void *user);
 void wnw__graph_free(struct wnw__graph *g);

@@ -21,7 +21,7 @@ static double dot(const float *a, const float *b, int32_t d)
 static void reference_row(const wnw_session *s, const wnw_observation *obs, int32_t h, int32_t w, double *row)
 {
     const int32_t d = obs->n_embd_head, ih = h / (obs->n_head / obs->n_head_kv);
-    const int32_t at = s->window.cap - obs->n_window + w, query = obs->n_past - obs->n_window + w;
+    const int32_t query = obs->n_past - obs->n_window + w, at = query % s->window.cap;
     const float *q =
         s->window.q +
         (((size_t)obs->il * (size_t)s->window.cap + (size_t)at) * (size_t)obs->n_head + (size_t)h) *

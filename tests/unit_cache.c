@@ -130,13 +130,14 @@ static void test_swa_trim(void **state)
     assert_int_equal(wnw__cache_init(&c, 2, N_HEAD_KV, D, WNW_KV_F32, 4, n_swa), WNW_OK);
     append(&c, 0, 0, 30);
     append(&c, 1, 0, 30);
-    assert_int_equal(wnw__cache_trim_swa(&c, 30), WNW_OK);
+    assert_int_equal(wnw__cache_trim_swa(&c, 0, 30), WNW_OK);
     /* A token at 30 sees 23 .. 30: entries up to 22 go. */
     assert_int_equal(c.layers[0].len[0], 7);
     assert_entry(&c, 0, 1, 0, 23);
+    assert_int_equal(wnw__cache_trim_swa(&c, 1, 30), WNW_OK); /* no window */
     assert_int_equal(c.layers[1].len[0], 30);
     append(&c, 0, 30, 1);
-    assert_int_equal(wnw__cache_trim_swa(&c, 31), WNW_OK); /* one entry is not worth a copy */
+    assert_int_equal(wnw__cache_trim_swa(&c, 0, 31), WNW_OK); /* one entry is not worth a copy */
     assert_int_equal(c.layers[0].len[0], 8);
     wnw__cache_free(&c);
 }
