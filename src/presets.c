@@ -10,9 +10,11 @@
 
 #define UNIFORM_EXACT "+uniform:rounding=exact"
 #define UNIFORM_TRUNC "+uniform:rounding=trunc"
-#define SNAPKV_32_MAX "snapkv:window=32,kernel=7,pool=max,gqa_bug=0"
-#define SNAPKV_32_AVG "snapkv:window=32,kernel=5,pool=avg,gqa_bug=0"
-#define SNAPKV_8_AVG  "snapkv:window=8,kernel=5,pool=avg,gqa_bug=0"
+#define SNAPKV_32_MAX "snapkv:window=32,kernel=7,pool=max,gqa_bug=0,agg=mean"
+#define SNAPKV_32_AVG "snapkv:window=32,kernel=5,pool=avg,gqa_bug=0,agg=mean"
+#define CRITICAL_L2   "+critical:alpha=0.5,eps=0.0001,eps_rel=0,norm=l2,sinks=4"
+#define CRITICAL_L1   "+critical:alpha=0.5,eps=0.0001,eps_rel=0,norm=l1,sinks=0"
+#define SNAPKV_8_AVG  "snapkv:window=8,kernel=5,pool=avg,gqa_bug=0,agg=mean"
 
 /* clang-format off: rows are added at one place each */
 static const struct wnw__preset presets[] = {
@@ -47,8 +49,8 @@ static const struct wnw__preset presets[] = {
     {.name = "pyramidkv",
      .about = "SnapKV with more entries in early layers than in late ones.",
      .paper = "PyramidKV, arXiv 2406.02069",
-     .recipe = "snapkv:window=8,kernel=7,pool=max,gqa_bug=0+pyramid:rounding=exact,beta=20,form=exact+equal"
-               "+topk:ties=early"},
+     .recipe = "snapkv:window=8,kernel=7,pool=max,gqa_bug=0,agg=mean"
+               "+pyramid:rounding=exact,beta=20,form=exact+equal+topk:ties=early"},
 
     /* ---- CompressKV and its baselines ---- */
 
@@ -59,6 +61,15 @@ static const struct wnw__preset presets[] = {
     /* ---- LagKV's variants ---- */
 
     /* ---- CriticalKV and its allocators ---- */
+
+    {.name = "criticalkv",
+     .about = "SnapKV, half of whose entries are chosen by attention times the norm of the projected value.",
+     .paper = "CriticalKV, arXiv 2502.03805",
+     .recipe = SNAPKV_32_MAX UNIFORM_EXACT "+equal" CRITICAL_L2},
+    {.name = "criticalkv-adakv",
+     .about = "CriticalKV whose heads compete for the layer's budget with their attention.",
+     .paper = "CriticalKV, arXiv 2502.03805",
+     .recipe = SNAPKV_32_MAX UNIFORM_EXACT "+adakv:alpha_safeguard=0.2,mode=safeguard" CRITICAL_L2},
 
     /* ---- Expected attention ---- */
 
@@ -136,6 +147,27 @@ static const struct wnw__preset presets[] = {
     /* ---- parity: LagKV's variants ---- */
 
     /* ---- parity: CriticalKV and its allocators ---- */
+
+    {.name = "paper-criticalkv",
+     .about = "CriticalKV on SnapKV with the paper's L1 norm and no guard for sinks.",
+     .paper = "CriticalKV, arXiv 2502.03805",
+     .recipe = SNAPKV_32_MAX UNIFORM_TRUNC "+equal" CRITICAL_L1,
+     .parity = true},
+    {.name = "paper-criticalkv-adakv",
+     .about = "CriticalKV on AdaKV with the paper's L1 norm and no guard for sinks.",
+     .paper = "CriticalKV, arXiv 2502.03805",
+     .recipe = SNAPKV_32_MAX UNIFORM_TRUNC "+adakv:alpha_safeguard=0.2,mode=safeguard" CRITICAL_L1,
+     .parity = true},
+    {.name = "kvpress-criticalkv_snapkv",
+     .about = "kvpress CriticalKVPress over SnapKVPress with window 32, kernel 5.",
+     .paper = "CriticalKV, arXiv 2502.03805",
+     .recipe = SNAPKV_32_AVG UNIFORM_TRUNC "+equal" CRITICAL_L1,
+     .parity = true},
+    {.name = "kvpress-critical_adakv_snapkv",
+     .about = "kvpress CriticalAdaKVPress over SnapKVPress with window 32, kernel 5.",
+     .paper = "CriticalKV, arXiv 2502.03805",
+     .recipe = SNAPKV_32_AVG UNIFORM_TRUNC "+adakv:alpha_safeguard=0.2,mode=safeguard" CRITICAL_L1,
+     .parity = true},
 
     /* ---- parity: Expected attention ---- */
 

@@ -32,7 +32,7 @@ static void assert_refused(const char *recipe, const char *because)
         fail_msg("\"%s\": \"%s\" does not say \"%s\"", recipe, wnw_last_error(), because);
 }
 
-#define SNAPKV "snapkv:window=32,kernel=7,pool=max,gqa_bug=0"
+#define SNAPKV "snapkv:window=32,kernel=7,pool=max,gqa_bug=0,agg=mean"
 
 static void canonical_form(void **state)
 {
@@ -42,23 +42,23 @@ static void canonical_form(void **state)
     assert_canonical("snapkv:window=32+adakv", SNAPKV
                      "+uniform:rounding=exact+adakv:alpha_safeguard=0.2,mode=safeguard+topk:ties=early");
     assert_canonical("snapkv:kernel=5,pool=avg,window=8+pyramid:beta=10",
-                     "snapkv:window=8,kernel=5,pool=avg,gqa_bug=0+pyramid:rounding=exact,beta=10,form=exact"
-                     "+equal+topk:ties=early");
+                     "snapkv:window=8,kernel=5,pool=avg,gqa_bug=0,agg=mean"
+                     "+pyramid:rounding=exact,beta=10,form=exact+equal+topk:ties=early");
     /* Order of further parts does not matter. */
     assert_canonical("tova+topk+adakv:mode=floor+pyramid",
                      "tova:last=0+pyramid:rounding=exact,beta=20,form=exact"
                      "+adakv:alpha_safeguard=0.2,mode=floor+topk:ties=early");
     /* A preset's options reach the part that has the key. */
     assert_canonical("adakv:window=16,alpha_safeguard=0.35,rounding=trunc",
-                     "snapkv:window=16,kernel=7,pool=max,gqa_bug=0+uniform:rounding=trunc"
+                     "snapkv:window=16,kernel=7,pool=max,gqa_bug=0,agg=mean+uniform:rounding=trunc"
                      "+adakv:alpha_safeguard=0.35,mode=safeguard+topk:ties=early");
     assert_canonical(
         "lagkv:lag=64,retain=0.167",
         "lagkv:sink=16,lag=64,wv=1,ranked=0+uniform:rounding=exact+equal+partition:retain=0.167");
     /* A replaced part takes its own defaults, not the preset's. */
     assert_canonical("kvpress-snapkv+pyramid",
-                     "snapkv:window=32,kernel=5,pool=avg,gqa_bug=0+pyramid:rounding=exact,beta=20,form=exact"
-                     "+equal+topk:ties=early");
+                     "snapkv:window=32,kernel=5,pool=avg,gqa_bug=0,agg=mean"
+                     "+pyramid:rounding=exact,beta=20,form=exact+equal+topk:ties=early");
     assert_canonical("lagkv:wv=1e-3+topk+adakv",
                      "lagkv:sink=16,lag=128,wv=0.001,ranked=0+uniform:rounding=exact"
                      "+adakv:alpha_safeguard=0.2,mode=safeguard+topk:ties=early");

@@ -9,16 +9,22 @@
  *     score[j] = mean of p_h[j] over the query heads of the KV head: pooled first, then averaged
  * Softmax is over everything visible, nothing is renormalised. The window stays. Its own columns are scored
  * too, apart from the others so that nothing leaks: they only matter where a small size shrinks the window.
- * gqa_bug: CompressKV's code (arXiv 2508.02401) averages heads ih, ih + H_kv, ... of foreign groups.
- * Observes window attention. Range 0..1. Cost O(H_q w n).
+ * agg=defensive: the worst case in place of both means, from "Taming the Fragility of KV Cache Eviction in
+ * LLM Inference" (arXiv 2510.13334): m[j] = max over group and window of a_h[i][j], each row pooled and
+ * scaled back to its mass; score[j] = max(m[j], mean of m over the head's entries). gqa_bug: CompressKV's
+ * code (arXiv 2508.02401) averages heads ih, ih + H_kv, ... of foreign groups. Observes window attention.
+ * Range 0..1. Cost O(H_q w n).
  */
 #include "score/window.h"
+
+enum agg { AGG_MEAN, AGG_DEFENSIVE };
 
 struct opts {
     int32_t window;
     int32_t kernel;
     int32_t pool;
     int32_t gqa_bug;
+    int32_t agg;
 };
 
 static int check(const void *opts)
@@ -41,34 +47,60 @@ static void protect(const void *opts, int32_t n, wnw_protected *out)
     out->n_last = o->window;
 }
 
-/* Mean attention of one head. */
+/* Mean attention of one head, or one pooled row. */
 static size_t scratch_size(const void *opts, const wnw_observation *obs)
 {
     (void)opts;
     return (size_t)obs->n;
 }
 
+/* Adds the mean of one query head's rows, pooled, to out[n]. */
+static void add_mean(const struct opts *o, const wnw_observation *obs, const float *a, int32_t n_old,
+                     int32_t n, float *s, float *out)
+{
+    const enum wnw__pool pool = (enum wnw__pool)o->pool;
+    const float weight = 1.0f / (float)(obs->n_head / obs->n_head_kv);
+    wnw__window_mean(a, obs->n_window, wnw__window_rows(obs, o->window), obs->n, n, s);
+    wnw__pool_add(pool, o->kernel, s, n_old, weight, out);
+    wnw__pool_add(pool, o->kernel, s + n_old, n - n_old, weight, out + n_old);
+}
+
+/* Raises out[n] to one query head's rows, each pooled by itself. */
+static void take_max(const struct opts *o, const wnw_observation *obs, const float *a, int32_t n_old,
+                     int32_t n, float *p, float *out)
+{
+    const enum wnw__pool pool = (enum wnw__pool)o->pool;
+    for (int32_t w = obs->n_window - wnw__window_rows(obs, o->window); w < obs->n_window; w++) {
+        const float *row = a + (int64_t)w * obs->n;
+        wnw__pool_raise(pool, o->kernel, row, n_old, p, out);
+        wnw__pool_raise(pool, o->kernel, row + n_old, n - n_old, p, out + n_old);
+    }
+}
+
 static int score(const void *opts, const wnw_observation *obs, float *score, float *s)
 {
     const struct opts *o = opts;
     const int32_t group = obs->n_head / obs->n_head_kv;
-    const enum wnw__pool pool = (enum wnw__pool)o->pool;
-    const int32_t n_row = wnw__window_rows(obs, o->window);
+    const bool defensive = o->agg == AGG_DEFENSIVE;
     for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
         float *out = score + (int64_t)ih * obs->n;
         const int32_t n = obs->n_entry[ih];
-        const int32_t n_old = wnw__window_n_old(obs, ih, n_row);
+        const int32_t n_old = wnw__window_n_old(obs, ih, wnw__window_rows(obs, o->window));
         for (int32_t i = 0; i < obs->n; i++)
             out[i] = 0;
         for (int32_t g = 0; g < group; g++) {
             const int32_t h = o->gqa_bug ? ih + g * obs->n_head_kv : ih * group + g;
-            wnw__window_mean(wnw__window_of(obs, h), obs->n_window, n_row, obs->n, n, s);
-            wnw__pool_add(pool, o->kernel, s, n_old, 1.0f / (float)group, out);
-            wnw__pool_add(pool, o->kernel, s + n_old, n - n_old, 1.0f / (float)group, out + n_old);
+            (defensive ? take_max : add_mean)(o, obs, wnw__window_of(obs, h), n_old, n, s, out);
+        }
+        if (defensive) {
+            wnw__floor_at_mean(out, n_old);
+            wnw__floor_at_mean(out + n_old, n - n_old);
         }
     }
     return WNW_OK;
 }
+
+static const char *const aggs[] = {"mean", "defensive", NULL};
 
 static const wnw_option options[] = {
     {.name = "window",
@@ -95,6 +127,12 @@ static const wnw_option options[] = {
      .help = "average over foreign groups, as the baselines in CompressKV's code do",
      .type = WNW_OPT_BOOL,
      .offset = offsetof(struct opts, gqa_bug)},
+    {.name = "agg",
+     .help = "over window and group: the mean, or the maximum with the mean as a floor",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct opts, agg),
+     .def = AGG_MEAN,
+     .choices = aggs},
     {0}};
 
 extern const struct wnw__scorer wnw__scorer_snapkv;
@@ -110,4 +148,5 @@ const struct wnw__scorer wnw__scorer_snapkv = {
             .score = score},
     .layout = "composite",
     .check = check,
+    .like_attention = true,
 };

@@ -73,4 +73,5 @@ const struct wnw__scorer wnw__scorer_tova = {
             .scratch = scratch_size,
             .score = score},
     .layout = "layer",
+    .like_attention = true,
 };

@@ -48,3 +48,28 @@ void wnw__pool_add(enum wnw__pool pool, int32_t kernel, const float *s, int32_t 
         out[j] += weight * p;
     }
 }
+
+void wnw__pool_raise(enum wnw__pool pool, int32_t kernel, const float *a, int32_t n, float *p, float *out)
+{
+    double mass = 0, sum = 0;
+    for (int32_t j = 0; j < n; j++) {
+        p[j] = 0;
+        mass += a[j];
+    }
+    wnw__pool_add(pool, kernel, a, n, 1, p);
+    for (int32_t j = 0; j < n; j++)
+        sum += p[j];
+    const float scale = sum > 0 ? (float)(mass / sum) : 0;
+    for (int32_t j = 0; j < n; j++)
+        out[j] = p[j] * scale > out[j] ? p[j] * scale : out[j];
+}
+
+void wnw__floor_at_mean(float *m, int32_t n)
+{
+    double sum = 0;
+    for (int32_t j = 0; j < n; j++)
+        sum += m[j];
+    const float mean = n > 0 ? (float)(sum / n) : 0;
+    for (int32_t j = 0; j < n; j++)
+        m[j] = m[j] > mean ? m[j] : mean;
+}

@@ -36,4 +36,10 @@ void wnw__window_mean(const float *a, int32_t n_window, int32_t n_row, int32_t s
  *     max:  max s[j+u] */
 void wnw__pool_add(enum wnw__pool pool, int32_t kernel, const float *s, int32_t n, float weight, float *out);
 
+/* Raises out[n] to a[n] pooled and scaled so that its sum is that of a: DefensiveKV's pooling. p[n] is
+ * scratch. */
+void wnw__pool_raise(enum wnw__pool pool, int32_t kernel, const float *a, int32_t n, float *p, float *out);
+/* m[j] = max(m[j], mean of m[n]): DefensiveKV's prior. */
+void wnw__floor_at_mean(float *m, int32_t n);
+
 #endif

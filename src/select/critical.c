@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * CriticalKV: what an entry adds to the output of a head is a_i (v_i W_O), so attention alone is not its
+ * importance. Paper: "CriticalKV: Optimizing KV Cache Eviction from an Output Perturbation Perspective"
+ * (arXiv 2502.03805, algorithm 1). Of b entries of a head, protected ones included:
+ *
+ *     stage 1   the floor(alpha b) best by attention A_i; protected entries and those that the head budget
+ *               promised are the first of them
+ *     stage 2   of the rest the best by (A_i + eps) nu_i,   nu_i = ||v_i W_O|| of the group's query heads
+ *
+ * alpha = 1 is plain top-k. eps is of no scale: 1e-4 is a tenth of the mean attention of 1000 entries and ten
+ * times that of 100000; eps_rel = x means eps = x / n. The paper's norm is L1; L2 finds the same entries for
+ * a hundredth of the work (appendix C.3), so it is the default here. sinks: their attention is huge, their
+ * values are tiny, and only stage 1 holds them; so the first 4 are kept in any case, unless sure ones leave
+ * no room (0 = as the paper). kvpress marks stage 1 with a sentinel score and lets the window compete; with
+ * the window kept first the sets are the same, but that a window which does not fit into stage 1 is still
+ * kept. Post-norms behind the output projection are not seen by nu. Observes projected value norms. Cost
+ * O(n).
+ */
+#include "base/topk.h"
+#include "method.h"
+
+struct opts {
+    double alpha;
+    double eps;
+    double eps_rel;
+    int32_t norm;
+    int32_t sinks;
+};
+
+static void needs(const void *opts, wnw_needs *out)
+{
+    (void)opts;
+    out->flags = WNW_NEED_PROJ_NORM;
+}
+
+/* Scores of the candidates that are left. */
+static size_t scratch_size(const void *opts, int32_t n)
+{
+    (void)opts;
+    return (size_t)n;
+}
+
+/* keep[i] = 1 for what has its place already; returns how many that are. */
+static int32_t mark_sure(const struct opts *o, const struct wnw__select_problem *p, int32_t *keep)
+{
+    const int32_t first = p->prot.n_first, end = p->n - p->prot.n_last;
+    struct wnw__cut safe = wnw__topk_cut(p->score + first, end - first, p->n_safe);
+    int32_t n_sure = 0;
+    for (int32_t i = 0; i < p->n; i++) {
+        keep[i] = i < first || i >= end || wnw__cut_take(&safe, p->score[i]);
+        n_sure += keep[i];
+    }
+    for (int32_t i = 0; i < o->sinks && i < p->n && n_sure < p->n_keep; i++) {
+        n_sure += !keep[i];
+        keep[i] = 1;
+    }
+    return n_sure;
+}
+
+/* Marks the k best of the entries that are not marked: by score, or with nu by (score + eps) nu. */
+static void mark_best(const struct wnw__select_problem *p, const float *nu, float eps, int32_t k,
+                      int32_t *keep, float *value)
+{
+    int32_t m = 0;
+    for (int32_t i = 0; i < p->n; i++)
+        if (!keep[i])
+            value[m++] = nu ? (p->score[i] + eps) * nu[i] : p->score[i];
+    struct wnw__cut cut = wnw__topk_cut(value, m, k);
+    m = 0;
+    for (int32_t i = 0; i < p->n; i++)
+        if (!keep[i])
+            keep[i] = wnw__cut_take(&cut, value[m++]);
+}
+
+static int32_t select_entries(const void *opts, const struct wnw__select_problem *p, int32_t *keep,
+                              float *scratch)
+{
+    const struct opts *o = opts;
+    const float *nu = p->obs->proj_norm(p->obs, (wnw_proj_norm)o->norm);
+    if (!nu)
+        return WNW_E_NOMEM; /* the sentence is set */
+    const float eps = (float)(o->eps_rel > 0 ? o->eps_rel / p->n : o->eps);
+    const int32_t n_sure = mark_sure(o, p, keep);
+    const int32_t by_attention = wnw__round_count(p->n_keep * o->alpha, p->rounding);
+    const int32_t n_first = by_attention > n_sure ? by_attention : n_sure;
+    mark_best(p, NULL, 0, n_first - n_sure, keep, scratch);
+    mark_best(p, nu + (int64_t)p->ih * p->obs->n, eps, p->n_keep - n_first, keep, scratch);
+    int32_t m = 0;
+    for (int32_t i = 0; i < p->n; i++)
+        if (keep[i])
+            keep[m++] = i; /* m <= i */
+    return m;
+}
+
+static const char *const norms[] = {"l1", "l2", "sketch", NULL};
+
+static const wnw_option options[] = {{.name = "alpha",
+                                      .help = "share of a head's entries that attention alone chooses",
+                                      .type = WNW_OPT_REAL,
+                                      .offset = offsetof(struct opts, alpha),
+                                      .def = 0.5,
+                                      .min = 0,
+                                      .max = 1},
+                                     {.name = "eps",
+                                      .help = "added to attention before it is multiplied with the norm",
+                                      .type = WNW_OPT_REAL,
+                                      .offset = offsetof(struct opts, eps),
+                                      .def = 1e-4,
+                                      .min = 0,
+                                      .max = 1},
+                                     {.name = "eps_rel",
+                                      .help = "if above 0: eps = eps_rel / entries of the head",
+                                      .type = WNW_OPT_REAL,
+                                      .offset = offsetof(struct opts, eps_rel),
+                                      .def = 0,
+                                      .min = 0,
+                                      .max = 1000},
+                                     {.name = "norm",
+                                      .help = "norm of the values behind the output projection",
+                                      .type = WNW_OPT_ENUM,
+                                      .offset = offsetof(struct opts, norm),
+                                      .def = WNW_PROJ_L2,
+                                      .choices = norms},
+                                     {.name = "sinks",
+                                      .help = "first entries that are kept in any case",
+                                      .type = WNW_OPT_INT,
+                                      .offset = offsetof(struct opts, sinks),
+                                      .def = 4,
+                                      .min = 0,
+                                      .max = 4096},
+                                     {0}};
+
+extern const struct wnw__selector wnw__selector_critical;
+const struct wnw__selector wnw__selector_critical = {
+    .name = "critical",
+    .about = "Half by attention alone, the rest by attention times the norm of the projected value.",
+    .paper = "CriticalKV, arXiv 2502.03805",
+    .details =
+        "Stage 1 keeps the `floor(alpha b)` best of a head's `b` entries by attention `A_i`, stage 2 fills "
+        "up by `(A_i + eps) nu_i` with `nu_i = ||v_i W_O||`, mean over the query heads of the group. "
+        "`alpha = 1` is plain top-k.\n\n"
+        "Deviations: the norm is L2 by default, which the paper finds as good as its L1; the first 4 "
+        "entries are kept in any case (`sinks=0` turns that off); protected entries are kept first and "
+        "do not compete. Norms behind the output projection, as some models have, are not seen.\n\n"
+        "Cost: O(n) per head besides the norms. L1 takes one output projection per entry and query head, "
+        "L2 a d x d product per entry and KV head.",
+    .options = options,
+    .options_size = sizeof(struct opts),
+    .attention_only = true,
+    .needs = needs,
+    .scratch = scratch_size,
+    .select = select_entries,
+};

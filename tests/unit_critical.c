@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: MIT */
+/* CriticalKV's selection: the two stages by hand, and against a transcription of the reference code. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <float.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake_source.h"
+#include "policy.h"
+
+/* ---- Arrays as an observation
+ * ------------------------------------------------------------------------------- */
+
+struct norms {
+    const float *nu; /* [n_head_kv][n] */
+    wnw_proj_norm asked;
+};
+
+static const float *proj_norm(const wnw_observation *obs, wnw_proj_norm kind)
+{
+    struct norms *s = obs->source;
+    s->asked = kind;
+    return s->nu;
+}
+
+static wnw_policy *policy(const char *recipe)
+{
+    wnw_policy *p = NULL;
+    if (wnw_policy_parse(&p, recipe, NULL) != WNW_OK)
+        fail_msg("%s: %s", recipe, wnw_last_error());
+    return p;
+}
+
+static int32_t select_with(const wnw_policy *p, struct wnw__select_problem *problem, const float *nu,
+                           int32_t *keep)
+{
+    const struct wnw__selector *s = p->part[WNW_PART_SELECTOR].selector;
+    const void *opts = p->opts[WNW_PART_SELECTOR];
+    struct norms norms = {.nu = nu};
+    const int32_t row = problem->row ? problem->row : problem->n;
+    const wnw_observation obs = {.n = row, .proj_norm = proj_norm, .source = &norms};
+    problem->obs = &obs;
+    float *scratch = malloc(((s->scratch ? s->scratch(opts, problem->n) : 0) + 1) * sizeof *scratch);
+    assert_non_null(scratch);
+    const int32_t n = s->select(opts, problem, keep, scratch);
+    problem->obs = NULL;
+    free(scratch);
+    return n;
+}
+
+/* Runs the selector of snapkv+critical<options> on one head. */
+static void assert_selects(const char *options, struct wnw__select_problem problem, const float *nu,
+                           const int32_t *want)
+{
+    char recipe[128];
+    int32_t keep[64];
+    snprintf(recipe, sizeof recipe, "snapkv+critical%s", options);
+    wnw_policy *p = policy(recipe);
+    assert_int_equal(select_with(p, &problem, nu, keep), problem.n_keep);
+    wnw_policy_free(p);
+    for (int32_t i = 0; i < problem.n_keep; i++)
+        if (keep[i] != want[i])
+            fail_msg("critical%s: kept entry %d is %d, expected %d", options, i, keep[i], want[i]);
+}
+
+#define SELECTS(options, problem, nu, ...) \
+    assert_selects(options, problem, nu, (const int32_t[]){__VA_ARGS__})
+
+static const float attn8[] = {.40f, .20f, .12f, .10f, .08f, .05f, .03f, .02f};
+static const float nu8[] = {1, 1, 2, .5f, 4, 6, 3, 8};
+
+static void two_stages(void **state)
+{
+    (void)state;
+    const struct wnw__select_problem four = {.score = attn8, .n = 8, .n_keep = 4};
+    SELECTS(":sinks=0", four, nu8, 0, 1, 4, 5);
+    /* b = 5: floor(2.5) by attention, three by product */
+    const struct wnw__select_problem five = {.score = attn8, .n = 8, .n_keep = 5};
+    SELECTS(":sinks=0", five, nu8, 0, 1, 2, 4, 5);
+    SELECTS(":sinks=0,alpha=1", five, nu8, 0, 1, 2, 3, 4);
+    /* products .4 .2 .24 .05 .32 .3 .09 .16 */
+    SELECTS(":sinks=0,alpha=0,eps=0", four, nu8, 0, 2, 4, 5);
+    /* A large eps leaves the norms alone to decide. */
+    SELECTS(":sinks=0,eps=1", four, nu8, 0, 1, 5, 7);
+    SELECTS(":sinks=0,eps=0,eps_rel=8", four, nu8, 0, 1, 5, 7);
+    const struct wnw__select_problem all = {.score = attn8, .n = 8, .n_keep = 8};
+    SELECTS(":sinks=0", all, nu8, 0, 1, 2, 3, 4, 5, 6, 7);
+    const struct wnw__select_problem none = {.score = attn8, .n = 8, .n_keep = 0};
+    SELECTS("", none, nu8, 0);
+}
+
+/* Protected and promised entries take the first places of stage 1. */
+static void sure_entries(void **state)
+{
+    (void)state;
+    struct wnw__select_problem p = {.score = attn8, .n = 8, .n_keep = 5, .prot = {0, 2}};
+    /* floor(2.5) places: the window has both; then the best products of .4 .2 .24 .05 .32 .3 */
+    SELECTS(":sinks=0", p, nu8, 0, 4, 5, 6, 7);
+    p.prot.n_last = 1; /* one place is left for attention: entry 0; then .32 .3 .24 */
+    SELECTS(":sinks=0", p, nu8, 0, 2, 4, 5, 7);
+    p.n_safe = 3; /* the best three by attention stay although stage 1 has one place */
+    SELECTS(":sinks=0", p, nu8, 0, 1, 2, 4, 7);
+    p.prot = (wnw_protected){2, 2};
+    p.n_safe = 0;
+    SELECTS(":sinks=0", p, nu8, 0, 1, 4, 6, 7);
+    /* The guard: sinks count as sure, as far as there is room behind what is promised. */
+    p = (struct wnw__select_problem){.score = nu8, .n = 8, .n_keep = 4};
+    SELECTS("", p, nu8, 0, 1, 2, 3);
+    SELECTS(":sinks=2", p, nu8, 0, 1, 5, 7);
+    p.n_safe = 3; /* by the scores 8 6 4 */
+    SELECTS("", p, nu8, 0, 4, 5, 7);
+    p.n_safe = 4;
+    SELECTS("", p, nu8, 4, 5, 6, 7);
+}
+
+static void ties_go_to_the_earlier(void **state)
+{
+    (void)state;
+    const float same[] = {1, 1, 1, 1, 1, 1}, nu[] = {2, 2, 2, 3, 2, 2};
+    const struct wnw__select_problem p = {.score = same, .n = 6, .n_keep = 4};
+    SELECTS(":sinks=0", p, nu, 0, 1, 2, 3);
+    const float nu2[] = {2, 2, 2, 2, 3, 2};
+    SELECTS(":sinks=0", p, nu2, 0, 1, 2, 4);
+    SELECTS(":sinks=0,alpha=0", p, nu2, 0, 1, 2, 4);
+}
+
+static void kind_of_norm(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *recipe;
+        wnw_proj_norm kind;
+    } rows[] = {{"criticalkv", WNW_PROJ_L2},
+                {"paper-criticalkv", WNW_PROJ_L1},
+                {"kvpress-criticalkv_snapkv", WNW_PROJ_L1},
+                {"criticalkv:norm=sketch", WNW_PROJ_SKETCH}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        wnw_policy *p = policy(rows[i].recipe);
+        struct norms norms = {.nu = nu8};
+        const wnw_observation obs = {.n = 8, .proj_norm = proj_norm, .source = &norms};
+        const struct wnw__select_problem problem = {.score = attn8, .n = 8, .n_keep = 4, .obs = &obs};
+        int32_t keep[8];
+        float scratch[8];
+        const struct wnw__selector *s = p->part[WNW_PART_SELECTOR].selector;
+        assert_int_equal(s->select(p->opts[WNW_PART_SELECTOR], &problem, keep, scratch), 4);
+        assert_int_equal(norms.asked, rows[i].kind);
+        assert_true(wnw_policy_needs(p).flags & WNW_NEED_PROJ_NORM);
+        wnw_policy_free(p);
+    }
+}
+
+static void recipes(void **state)
+{
+    (void)state;
+    static const char *const good[] = {"snapkv+critical", "snapkv+adakv+critical",
+                                       "tova+critical:norm=sketch", "snapkv+pyramid+critical",
+                                       "criticalkv-adakv:alpha=0.3,alpha_safeguard=0.5"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        wnw_policy_free(policy(good[i]));
+    static const char *const bad[] = {"lagkv+critical", "knorm+critical", "streaming_llm+critical"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        wnw_policy *p;
+        assert_int_equal(wnw_policy_parse(&p, bad[i], NULL), WNW_E_ARG);
+        assert_non_null(strstr(wnw_last_error(), "its scores are not attention"));
+    }
+}
+
+/* ---- Against the reference code
+ * ----------------------------------------------------------------------------- */
+
+/* CriticalAdaKVPress with its sentinels, in double: the largest number marks what is kept, the window's
+ * scores are the maximum + 1 and compete like all others. Slow and literal on purpose. */
+enum { H = 4, MAX_N = 300, W = 8 };
+
+/* Sets the k largest of x[n] to DBL_MAX; what has it already counts. */
+static void mark_top(double *x, int32_t n, int32_t k)
+{
+    static bool taken[H * MAX_N];
+    memset(taken, 0, sizeof taken);
+    for (; k > 0; k--) {
+        int32_t best = -1;
+        for (int32_t i = 0; i < n; i++)
+            if (!taken[i] && (best < 0 || x[i] > x[best]))
+                best = i;
+        taken[best] = true;
+    }
+    for (int32_t i = 0; i < n; i++)
+        x[i] = taken[i] ? DBL_MAX : x[i];
+}
+
+static void reference(const float *a, const float *nu, int32_t n, int32_t n_kept, bool ada, bool *kept)
+{
+    static double s[H * MAX_N], flat[H * MAX_N];
+    int32_t b[H];
+    double most = 0;
+    for (int32_t i = 0; i < H * n; i++)
+        most = i % n < n - W && a[i] > most ? a[i] : most;
+    for (int32_t i = 0; i < H * n; i++)
+        s[i] = i % n < n - W ? a[i] : most + 1;
+    for (int32_t h = 0; h < H; h++)
+        if (ada)
+            mark_top(s + h * n, n, (int32_t)(n_kept * 0.2));
+    memcpy(flat, s, sizeof flat);
+    mark_top(flat, H * n, H * n_kept);
+    for (int32_t h = 0; h < H; h++) {
+        b[h] = 0;
+        for (int32_t i = 0; i < n; i++)
+            b[h] += flat[h * n + i] == DBL_MAX;
+        if (!ada)
+            b[h] = n_kept;
+        mark_top(s + h * n, n, (int32_t)(b[h] * 0.5));
+    }
+    for (int32_t i = 0; i < H * n; i++)
+        s[i] = s[i] == DBL_MAX ? DBL_MAX : (s[i] + 1e-4) * nu[i];
+    for (int32_t h = 0; h < H; h++) {
+        mark_top(s + h * n, n, b[h]);
+        for (int32_t i = 0; i < n; i++)
+            kept[h * n + i] = s[h * n + i] == DBL_MAX;
+    }
+}
+
+static void equals_the_reference(void **state)
+{
+    (void)state;
+    static float a[H * MAX_N], nu[H * MAX_N], scratch[H * MAX_N];
+    static bool want[H * MAX_N];
+    wnw_policy *policies[] = {policy("paper-criticalkv:window=8"), policy("paper-criticalkv-adakv:window=8")};
+    uint64_t seed = 3;
+    for (int32_t trial = 0; trial < 200; trial++) {
+        const double c[] = {0.3, 0.6, 0.8};
+        const int32_t n = 120 + (int32_t)(seed >> 33) % 181, n_kept = (int32_t)(n * (1 - c[trial % 3]));
+        const int32_t n_entry[H] = {n, n, n, n};
+        const wnw_protected prot[H] = {{0, W}, {0, W}, {0, W}, {0, W}};
+        for (int32_t i = 0; i < H * n; i++) {
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            const float x = (float)(seed >> 40) / 16777216.0f, head = (float)(1 + i / n);
+            a[i] = x * x * x * head / (float)n; /* heads of different concentration */
+            nu[i] = 0.5f + (float)(seed >> 20 & 0xfffffu) / 524288.0f;
+        }
+        for (int32_t ada = 0; ada < 2; ada++) {
+            const wnw_policy *p = policies[ada];
+            int32_t n_keep[H], n_safe[H] = {0}, keep[MAX_N], sum = 0;
+            const struct wnw__head_problem heads = {.n_head_kv = H,
+                                                    .n = n,
+                                                    .n_entry = n_entry,
+                                                    .score = a,
+                                                    .prot = prot,
+                                                    .budget = n_kept,
+                                                    .rounding = WNW_ROUND_TRUNC};
+            p->part[WNW_PART_HEAD_BUDGET].head->allocate(p->opts[WNW_PART_HEAD_BUDGET], &heads, n_keep,
+                                                         n_safe, scratch);
+            reference(a, nu, n, n_kept, ada, want);
+            for (int32_t h = 0; h < H; h++) {
+                struct wnw__select_problem problem = {.score = a + h * n,
+                                                      .n = n,
+                                                      .n_keep = n_keep[h],
+                                                      .prot = prot[h],
+                                                      .n_safe = n_safe[h],
+                                                      .ih = h,
+                                                      .row = n,
+                                                      .rounding = WNW_ROUND_TRUNC};
+                assert_int_equal(select_with(p, &problem, nu, keep), n_keep[h]);
+                int32_t m = 0;
+                for (int32_t i = 0; i < n; i++) {
+                    const bool ours = m < n_keep[h] && keep[m] == i;
+                    m += ours;
+                    if (ours != want[h * n + i])
+                        fail_msg("trial %d, adakv %d, head %d of %d entries: entry %d", trial, ada, h, n, i);
+                }
+                sum += n_keep[h];
+            }
+            assert_int_equal(sum, H * n_kept);
+        }
+    }
+    wnw_policy_free(policies[0]);
+    wnw_policy_free(policies[1]);
+}
+
+/* ---- Through the driver
+ * ------------------------------------------------------------------------------------- */
+
+static void plans(void **state)
+{
+    (void)state;
+    static const char *const recipes[] = {"snapkv:window=8+critical", "snapkv:window=8+adakv+critical",
+                                          "snapkv:window=8+pyramid+critical", "tova+critical",
+                                          "snapkv:window=8,agg=defensive+critical"};
+    for (int32_t ragged = 0; ragged < 2; ragged++) {
+        struct fake f;
+        fake_init(&f, 3, 2, 2, 96, ragged);
+        for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
+            const wnw_size size = fake_budget(20);
+            wnw_plan *plan;
+            if (fake_plan(&plan, &f, recipes[i], &size, NULL) != WNW_OK)
+                fail_msg("%s: %s", recipes[i], wnw_last_error());
+            const int64_t n = fake_check_plan(plan, &f);
+            /* Where heads differ in length, one may hold less than its layer's share. */
+            if (n > 3 * 2 * 20 || n < 3 * 2 * (ragged ? 19 : 20))
+                fail_msg("%s: %d entries", recipes[i], (int)n);
+            wnw_plan_free(plan);
+        }
+        fake_free(&f);
+    }
+}
+
+/* alpha = 1 without the guard is the base method. */
+static void alpha_one_is_the_base(void **state)
+{
+    (void)state;
+    static const char *const base[] = {"snapkv:window=8", "snapkv:window=8+adakv", "tova+pyramid"};
+    struct fake f;
+    fake_init(&f, 3, 2, 2, 96, true);
+    for (size_t i = 0; i < 3; i++) {
+        char recipe[96];
+        const wnw_size size = fake_ratio(0.6);
+        wnw_plan *a, *b, *c;
+        snprintf(recipe, sizeof recipe, "%s+critical:alpha=1,sinks=0", base[i]);
+        assert_int_equal(fake_plan(&a, &f, base[i], &size, NULL), WNW_OK);
+        assert_int_equal(fake_plan(&b, &f, recipe, &size, NULL), WNW_OK);
+        snprintf(recipe, sizeof recipe, "%s+critical:alpha=0,sinks=0", base[i]);
+        assert_int_equal(fake_plan(&c, &f, recipe, &size, NULL), WNW_OK);
+        assert_true(fake_same_plan(a, b));
+        assert_false(fake_same_plan(a, c));
+        wnw_plan_free(a);
+        wnw_plan_free(b);
+        wnw_plan_free(c);
+    }
+    fake_free(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_stages),
+        cmocka_unit_test(sure_entries),
+        cmocka_unit_test(ties_go_to_the_earlier),
+        cmocka_unit_test(kind_of_norm),
+        cmocka_unit_test(recipes),
+        cmocka_unit_test(equals_the_reference),
+        cmocka_unit_test(plans),
+        cmocka_unit_test(alpha_one_is_the_base),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
