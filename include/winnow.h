@@ -563,6 +563,33 @@ int32_t wnw_cache_n(const wnw_session *s, int32_t il, int32_t ih);
 /* Their original positions, ascending. Borrowed until the next call on the session. */
 const int32_t *wnw_cache_positions(const wnw_session *s, int32_t il, int32_t ih);
 
+/* ---- Perturbation: what evicting entries does to the output of one head
+ * --------------------------------------------------------------------------------------------------------- */
+
+/* The output of one head for one query is o = sum_i A_i v_i W_O, A = softmax attention over all n entries. With
+ * the entries that are not kept evicted, softmax is over the rest and o changes. Bounds of ||change||_1 after
+ * "CriticalKV" (arXiv 2502.03805) for an eviction in two stages; nu_i = ||v_i W_O||_1. */
+typedef struct wnw_perturbation {
+    double sigma;       /* attention on kept entries */
+    double sigma_first; /* attention on entries of stage 1 */
+    bool guaranteed;    /* sigma_first > 1/2 (assumption 3.4): more A nu in stage 2 means a lower theta_hat */
+    double theta;       /* the bound itself (theorem 3.3) */
+    double theta_hat;   /* what choosing stage 2 by A nu minimises (theorem 3.5); >= theta */
+    double theta_relax; /* what choosing stage 2 by A minimises (theorem C.1); >= theta_hat if guaranteed */
+} wnw_perturbation;
+
+/* attn, nu, kept, first: [n]; first marks stage 1, NULL = all that is kept. E_ARG: attention is not a
+ * distribution, nothing is kept, or stage 1 is empty or not kept. */
+int wnw_perturb_bounds(wnw_perturbation *out, const float *attn, const float *nu, const bool *kept,
+                       const bool *first, int32_t n);
+/* The change itself, delta[d] = sum_i (A_i - A'_i) rows[i][d], and its L1 norm; either may be NULL. rows =
+ * v_i W_O gives the change of the head's output; rows = v_i the change before the projection, which is linear,
+ * so that changes of several heads can be projected and added. E_ARG as above. */
+int wnw_perturb_output(double *l1, double *delta, const float *attn, const float *rows, const bool *kept,
+                       int32_t n, int32_t d);
+/* Attention on the k largest of attn[n]: above 1/2 the assumption of the two stages holds. */
+double wnw_perturb_mass(const float *attn, int32_t n, int32_t k);
+
 /* ---- Sampling
  * ---------------------------------------------------------------------------------------------------------
  */

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How far evicting entries moves the output of one head, and the bounds that explain which entries to evict.
+ * Paper: "CriticalKV: Optimizing KV Cache Eviction from an Output Perturbation Perspective" (arXiv
+ * 2502.03805).
+ *
+ *     sigma = sum of A_i kept          A'_i = A_i / sigma for kept entries, else 0         (theorem 3.2)
+ *     L_p   = || sum (A_i - A'_i) v_i W_O ||_1
+ *           <= theta = sum of A_i nu_i evicted + (1 / sigma - 1) sum of A_i nu_i kept     (theorem 3.3)
+ *           <= theta_hat = C1 - (2 - 1 / sigma1) sum of A_i nu_i in stage 2               (theorem 3.5)
+ *     C1    = sum A_i nu_i - (2 - 1 / sigma1) sum of A_i nu_i in stage 1
+ *     theta_relax = C1 - min_i nu_i (2 - 1 / sigma1) sum of A_i in stage 2                (theorem C.1)
+ * The bounds say nothing about L_p of one selection against another: a lower bound is not a lower L_p.
+ */
+#include "base/err.h"
+#include "base/topk.h"
+
+#include <math.h>
+
+/* sigma, or an error status. */
+static int kept_mass(const float *attn, const bool *kept, int32_t n, double *sigma)
+{
+    double sum = 0;
+    *sigma = 0;
+    for (int32_t i = 0; i < n; i++) {
+        if (!(attn[i] >= 0))
+            return wnw__fail(WNW_E_ARG, "attention %g on entry %d is not a probability", (double)attn[i], i);
+        sum += attn[i];
+        *sigma += kept[i] ? attn[i] : 0;
+    }
+    if (!(fabs(sum - 1) < 1e-3))
+        return wnw__fail(
+            WNW_E_ARG, "attention over %d entries sums to %g; it must be a softmax over all of them", n, sum);
+    if (!(*sigma > 0))
+        return wnw__fail(WNW_E_ARG, "no attention is left: keep at least one entry that has some");
+    return WNW_OK;
+}
+
+int wnw_perturb_bounds(wnw_perturbation *out, const float *attn, const float *nu, const bool *kept,
+                       const bool *first, int32_t n)
+{
+    *out = (wnw_perturbation){0};
+    double sigma, sigma1 = 0;
+    WNW_TRY(kept_mass(attn, kept, n, &sigma));
+    double evicted = 0, stage1 = 0, stage2 = 0, attn2 = 0, least = INFINITY;
+    for (int32_t i = 0; i < n; i++) {
+        const bool in_first = first ? first[i] : kept[i];
+        const double product = (double)attn[i] * nu[i];
+        if (!(nu[i] >= 0))
+            return wnw__fail(WNW_E_ARG, "norm %g of entry %d is not a norm", (double)nu[i], i);
+        if (in_first && !kept[i])
+            return wnw__fail(WNW_E_ARG, "entry %d is of stage 1 but not kept", i);
+        least = nu[i] < least ? nu[i] : least;
+        sigma1 += in_first ? attn[i] : 0;
+        attn2 += kept[i] && !in_first ? attn[i] : 0;
+        *(!kept[i] ? &evicted : in_first ? &stage1 : &stage2) += product;
+    }
+    if (!(sigma1 > 0))
+        return wnw__fail(WNW_E_ARG, "stage 1 has no attention: it needs at least one entry");
+    const double factor = 2 - 1 / sigma1, c1 = evicted + stage1 + stage2 - factor * stage1;
+    *out = (wnw_perturbation){.sigma = sigma,
+                              .sigma_first = sigma1,
+                              .guaranteed = sigma1 > 0.5,
+                              .theta = evicted + (1 / sigma - 1) * (stage1 + stage2),
+                              .theta_hat = c1 - factor * stage2,
+                              .theta_relax = c1 - factor * least * attn2};
+    return WNW_OK;
+}
+
+int wnw_perturb_output(double *l1, double *delta, const float *attn, const float *rows, const bool *kept,
+                       int32_t n, int32_t d)
+{
+    double sigma, norm = 0;
+    if (l1)
+        *l1 = 0;
+    WNW_TRY(kept_mass(attn, kept, n, &sigma));
+    for (int32_t c = 0; c < d; c++) {
+        double change = 0;
+        for (int32_t i = 0; i < n; i++)
+            change += attn[i] * (kept[i] ? 1 - 1 / sigma : 1) * rows[(int64_t)i * d + c];
+        norm += fabs(change);
+        if (delta)
+            delta[c] = change;
+    }
+    if (l1)
+        *l1 = norm;
+    return WNW_OK;
+}
+
+double wnw_perturb_mass(const float *attn, int32_t n, int32_t k)
+{
+    k = k < 0 ? 0 : k > n ? n : k;
+    struct wnw__cut cut = wnw__topk_cut(attn, n, k);
+    double sum = 0;
+    for (int32_t i = 0; i < n; i++)
+        sum += wnw__cut_take(&cut, attn[i]) ? attn[i] : 0;
+    return sum;
+}
