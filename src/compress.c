@@ -88,6 +88,7 @@ static struct wnw__layer_problem layer_problem(const struct wnw__plan_job *j)
                                        .n_protected = p.n_first + p.n_last,
                                        .budget = j->budget,
                                        .mean = j->mean,
+                                       .ratio = j->ratio,
                                        .rounding = wnw__policy_rounding(j->policy),
                                        .il = j->part_il,
                                        .n_layer_model = j->src->n_layer,
@@ -501,14 +502,16 @@ static int allocate_model(struct wnw__plan_job *j, struct wnw__layer_problem *p)
 {
     const size_t n_count = (size_t)j->n_part * (size_t)j->src->n_head_kv;
     size_t n_score = 0;
-    if (!j->head->allocate_model)
-        return allocate_layers(j, p);
     for (int32_t i = 0; i < j->n_part; i++)
         n_score += (size_t)j->src->n_head_kv * (size_t)j->scored[i].row;
+    WNW_TRY(reserve(&j->scratch, &j->scratch_cap, n_score));
+    if (!j->head->allocate_model) {
+        p->scratch = j->scratch;
+        return allocate_layers(j, p);
+    }
     j->counts = calloc(n_count, sizeof *j->counts);
     if (!j->counts)
         return wnw__fail(WNW_E_NOMEM, "out of memory for %zu counts", n_count);
-    WNW_TRY(reserve(&j->scratch, &j->scratch_cap, n_score));
     return j->head->allocate_model(j->policy->opts[WNW_PART_HEAD_BUDGET], p, j->counts, j->scratch,
                                    j->report->warning);
 }

@@ -35,6 +35,7 @@ struct wnw__plan_job {
     bool model_scope;      /* counts need every layer's scores */
     int32_t budget;        /* average entries per layer and head; neither keep_all nor own_size */
     double mean;           /* the same before rounding; n_max where the policy has its own size */
+    double ratio;          /* fraction to remove of heads that are equally long; 0 = otherwise */
     int32_t *part_il;      /* [n_part] which layers take part */
     int32_t *layer_budget; /* [n_part] */
     double perplexity;

@@ -27,6 +27,7 @@ static int budget_of_ratio(struct wnw__plan_job *j, double ratio)
                          ratio);
     if (j->n_min == j->n_max) {
         j->mean = j->n_max * (1 - ratio);
+        j->ratio = ratio;
         j->budget = wnw__round_count(j->mean, wnw__policy_rounding(j->policy));
     } else {
         /* Heads differ in length: the largest count per head that removes at least the ratio. */
@@ -42,6 +43,7 @@ static int budget_of_ratio(struct wnw__plan_job *j, double ratio)
     }
     if (j->budget < 1) {
         j->mean = j->budget = 1;
+        j->ratio = 0;
         snprintf(j->report->warning, sizeof j->report->warning,
                  "ratio %g of %d entries leaves none; 1 is kept", ratio, j->n_max);
     }

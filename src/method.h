@@ -68,6 +68,7 @@ struct wnw__layer_problem {
     int32_t n_protected; /* of which this many are kept whatever their score */
     int32_t budget;      /* average to reach; n_protected <= budget < n */
     double mean;         /* the same before rounding */
+    double ratio; /* fraction to remove, where all heads hold n entries and a ratio was asked for; 0 else */
     enum wnw__rounding rounding;
     const int32_t *il;     /* [n_layer] which layers of the model they are */
     int32_t n_layer_model; /* layers of the model */
@@ -82,6 +83,7 @@ struct wnw__layer_problem {
     const wnw_protected *prot; /* [n_layer][n_head_kv], never more than n_entry */
     const double *stat;        /* [n_layer][n_stat], what `measure` gave */
     const double *collected;   /* what `measure` gathered over the layers */
+    float *scratch;            /* [sum of n_head_kv * row]; layer budgets only */
 };
 
 /* The options struct of every layer budget begins with this. */
@@ -240,5 +242,8 @@ wnw_protected wnw__protected_clamp(wnw_protected p, int32_t n);
 /* Makes protected entries fit into n_keep and leaves room for chosen ones: the window shrinks to
  * min(n_keep - 1, max(8, n_keep / 4)), then the sinks to what is left. Unchanged if they fit. */
 wnw_protected wnw__protected_shrink(wnw_protected p, int32_t n_keep);
+/* What the size leaves of n_row rows together, whose lengths are n_entry[n_row] <= p->n. Rounded once, so
+ * that it is exact where n_row times a rounded count is not. Model scope. */
+int32_t wnw__count_together(const struct wnw__layer_problem *p, const int32_t *n_entry, int32_t n_row);
 
 #endif

@@ -15,6 +15,7 @@
 #define CRITICAL_L2   "+critical:alpha=0.5,eps=0.0001,eps_rel=0,norm=l2,sinks=4"
 #define CRITICAL_L1   "+critical:alpha=0.5,eps=0.0001,eps_rel=0,norm=l1,sinks=0"
 #define SNAPKV_8_AVG  "snapkv:window=8,kernel=5,pool=avg,gqa_bug=0,agg=mean"
+#define KVCOMPOSE_AGG ",agg_task=max,agg_group=mean,value_norm=0,cross_head=1"
 
 /* clang-format off: rows are added at one place each */
 static const struct wnw__preset presets[] = {
@@ -55,6 +56,30 @@ static const struct wnw__preset presets[] = {
     /* ---- CompressKV and its baselines ---- */
 
     /* ---- KVCompose and KVzip ---- */
+
+    {.name = "kvcompose",
+     .about = "What is attended to while the context is read again; layers share one budget, heads choose.",
+     .paper = "KVCompose, arXiv 2509.05165",
+     .recipe = "kvcompose:task=context" KVCOMPOSE_AGG
+               "+composite:rounding=exact,agg_head=mean,layer0_max=0,min_tokens=1+equal+topk:ties=early"},
+    {.name = "kvcompose-aware",
+     .about = "KVCompose that knows the question: what is attended to while the question is read.",
+     .paper = "KVCompose, arXiv 2509.05165",
+     .recipe = "kvcompose:task=question" KVCOMPOSE_AGG
+               "+composite:rounding=exact,agg_head=mean,layer0_max=0,min_tokens=1+equal+topk:ties=early"},
+    {.name = "kvcompose-unstructured",
+     .about = "KVCompose whose heads share one budget too.",
+     .paper = "KVCompose, arXiv 2509.05165",
+     .recipe = "kvcompose:task=context" KVCOMPOSE_AGG UNIFORM_EXACT
+               "+global:min_tokens=1,count=kept,pool=model+topk:ties=early"},
+    {.name = "kvzip",
+     .about = "What is attended to while the model repeats its context; all heads share one budget.",
+     .paper = "KVzip, arXiv 2505.23416",
+     .recipe = "kvzip:sinks=4" UNIFORM_EXACT "+global:min_tokens=1,count=kept,pool=model+topk:ties=early"},
+    {.name = "kvzip-uniform",
+     .about = "KVzip with the same count for every head.",
+     .paper = "KVzip, arXiv 2505.23416",
+     .recipe = "kvzip:sinks=4" UNIFORM_EXACT "+equal+topk:ties=early"},
 
     /* ---- CompilerKV and its baselines ---- */
 
@@ -141,6 +166,18 @@ static const struct wnw__preset presets[] = {
     /* ---- parity: CompressKV and its baselines ---- */
 
     /* ---- parity: KVCompose and KVzip ---- */
+
+    {.name = "kvpress-kvcompose",
+     .about = "kvpress KVComposePress, structured: the first layer is never shorter than another.",
+     .paper = "KVCompose, arXiv 2509.05165",
+     .recipe = "kvcompose:task=context" KVCOMPOSE_AGG
+               "+composite:rounding=trunc,agg_head=mean,layer0_max=1,min_tokens=0+equal+topk:ties=early",
+     .parity = true},
+    {.name = "kvpress-kvzip",
+     .about = "kvpress KVzipPress without a chat template: nothing is protected.",
+     .paper = "KVzip, arXiv 2505.23416",
+     .recipe = "kvzip:sinks=0" UNIFORM_TRUNC "+global:min_tokens=0,count=removed,pool=model+topk:ties=early",
+     .parity = true},
 
     /* ---- parity: CompilerKV and its baselines ---- */
 

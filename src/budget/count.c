@@ -13,6 +13,21 @@ int32_t wnw__round_count(double x, enum wnw__rounding rounding)
     return y <= 0 ? 0 : y >= INT32_MAX ? INT32_MAX : (int32_t)y;
 }
 
+int32_t wnw__count_together(const struct wnw__layer_problem *p, const int32_t *n_entry, int32_t n_row)
+{
+    int64_t sum = 0;
+    bool equal = true;
+    for (int32_t i = 0; i < n_row; i++) {
+        sum += n_entry[i] < p->budget ? n_entry[i] : p->budget;
+        equal = equal && n_entry[i] == p->n;
+    }
+    /* The product in this order, as kvpress has it: its last bits decide where a count is truncated. */
+    if (equal && p->ratio > 0)
+        return wnw__round_count((double)n_row * p->n * (1 - p->ratio), p->rounding);
+    return equal ? wnw__round_count(n_row * p->mean, p->rounding)
+                 : (int32_t)(sum < INT32_MAX ? sum : INT32_MAX);
+}
+
 wnw_protected wnw__protected_clamp(wnw_protected p, int32_t n)
 {
     p.n_first = p.n_first < 0 ? 0 : p.n_first > n ? n : p.n_first;

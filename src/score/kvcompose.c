@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * KVCompose: what attends to an entry when the context, or a task, is read a second time on top of the filled
+ * cache. Paper: "KVCompose: Efficient Structured KV Cache Compression with Composite Tokens" (arXiv
+ * 2509.05165). With a(l,h,c,m) the probability that query head h gives entry c from task token m:
+ *
+ *     S_task(h,c) = max over m of a(h,c,m)                       not renormalised over the context
+ *     S_grp(j,c)  = mean of S_task over the query heads of KV head j
+ *     S(j,c)      = S_grp(j,c) + mean over all KV heads i of S_grp(i,c)
+ * The maximum comes before the mean. value_norm multiplies S_grp by ||v||_2 (an option of kvpress, not in the
+ * paper, off). kvpress rounds probabilities to the model's type; here they stay float32, so there are hardly
+ * any ties. Nothing is protected: the first token stays because it is attended to.
+ * Observes a second pass. Range 0..2 without value_norm. Cost O(H_q n) besides the pass.
+ */
+#include "method.h"
+
+#include <math.h>
+
+enum task { TASK_CONTEXT, TASK_QUESTION };
+enum agg_task { TASK_MAX, TASK_MEAN };
+enum agg_group { GROUP_MEAN, GROUP_MAX };
+
+struct opts {
+    int32_t task;
+    int32_t agg_task;
+    int32_t agg_group;
+    int32_t value_norm;
+    int32_t cross_head;
+};
+
+static void needs(const void *opts, wnw_needs *out)
+{
+    const struct opts *o = opts;
+    out->flags = WNW_NEED_SECOND_PASS | (o->value_norm ? WNW_NEED_VALUES : 0u);
+    out->second_pass = o->task == TASK_QUESTION ? WNW_PASS_TASK : WNW_PASS_CONTEXT;
+}
+
+/* Mean over the KV heads, by position: entry i of two heads need not be the same token. */
+static size_t scratch_size(const void *opts, const wnw_observation *obs)
+{
+    (void)opts;
+    return (size_t)obs->n_past;
+}
+
+/* out[n] = S_grp of KV head ih. */
+static void score_group(const struct opts *o, const wnw_observation *obs, int32_t ih, float *out)
+{
+    const int32_t group = obs->n_head / obs->n_head_kv, n = obs->n_entry[ih];
+    const float scale = (o->agg_task == TASK_MEAN && obs->n_pass2 > 0 ? 1.0f / (float)obs->n_pass2 : 1.0f) /
+                        (float)(o->agg_group == GROUP_MEAN ? group : 1);
+    for (int32_t g = 0; g < group; g++) {
+        const float *a =
+            (o->agg_task == TASK_MEAN ? obs->pass2_sum : obs->pass2_max) + ((int64_t)ih * group + g) * obs->n;
+        for (int32_t i = 0; i < n; i++)
+            out[i] = g == 0                       ? a[i]
+                     : o->agg_group == GROUP_MEAN ? out[i] + a[i]
+                     : a[i] > out[i]              ? a[i]
+                                                  : out[i];
+    }
+    for (int32_t i = 0; i < n; i++)
+        out[i] *= scale;
+}
+
+static void weigh_by_values(const wnw_observation *obs, int32_t ih, float *out)
+{
+    const float *v = obs->values(obs, ih);
+    for (int32_t i = 0; i < obs->n_entry[ih]; i++) {
+        double sum = 0;
+        for (int32_t c = 0; c < obs->n_embd_head; c++) {
+            const double x = (double)v[(int64_t)i * obs->n_embd_head + c];
+            sum += x * x;
+        }
+        out[i] *= (float)sqrt(sum);
+    }
+}
+
+static int score(const void *opts, const wnw_observation *obs, float *score, float *mean)
+{
+    const struct opts *o = opts;
+    for (int32_t p = 0; p < obs->n_past; p++)
+        mean[p] = 0;
+    for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
+        float *s = score + (int64_t)ih * obs->n;
+        const int32_t *pos = obs->pos + (int64_t)ih * obs->n;
+        score_group(o, obs, ih, s);
+        if (o->value_norm)
+            weigh_by_values(obs, ih, s);
+        for (int32_t i = 0; i < obs->n_entry[ih]; i++)
+            mean[pos[i]] += s[i] / (float)obs->n_head_kv;
+        for (int32_t i = obs->n_entry[ih]; i < obs->n; i++)
+            s[i] = 0;
+    }
+    for (int32_t ih = 0; ih < obs->n_head_kv && o->cross_head; ih++)
+        for (int32_t i = 0; i < obs->n_entry[ih]; i++)
+            score[(int64_t)ih * obs->n + i] += mean[obs->pos[(int64_t)ih * obs->n + i]];
+    return WNW_OK;
+}
+
+static const char *const tasks[] = {"context", "question", NULL};
+static const char *const agg_tasks[] = {"max", "mean", NULL};
+static const char *const agg_groups[] = {"mean", "max", NULL};
+
+static const wnw_option options[] = {
+    {.name = "task",
+     .help = "what is read a second time: the context itself, or the questions that are expected",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct opts, task),
+     .def = TASK_CONTEXT,
+     .choices = tasks},
+    {.name = "agg_task",
+     .help = "over the tokens of the second pass",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct opts, agg_task),
+     .def = TASK_MAX,
+     .choices = agg_tasks},
+    {.name = "agg_group",
+     .help = "over the query heads of a KV head",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct opts, agg_group),
+     .def = GROUP_MEAN,
+     .choices = agg_groups},
+    {.name = "value_norm",
+     .help = "weigh by the norm of the value",
+     .type = WNW_OPT_BOOL,
+     .offset = offsetof(struct opts, value_norm)},
+    {.name = "cross_head",
+     .help = "add the mean over all KV heads of the layer",
+     .type = WNW_OPT_BOOL,
+     .offset = offsetof(struct opts, cross_head),
+     .def = 1},
+    {0}};
+
+extern const struct wnw__scorer wnw__scorer_kvcompose;
+const struct wnw__scorer wnw__scorer_kvcompose = {
+    .pub =
+        {.name = "kvcompose",
+         .about = "The highest attention an entry receives while the context is read a second time.",
+         .paper = "KVCompose, arXiv 2509.05165",
+         .options = options,
+         .options_size = sizeof(struct opts),
+         .needs = needs,
+         .scratch = scratch_size,
+         .score = score,
+         .details =
+             "With `a(h,c,m)` the attention of task token `m` to entry `c`, `S_task(h,c) = max_m a(h,c,m)`, "
+             "`S_grp(j,c)` its mean over the query heads of KV head `j`, and `S(j,c) = S_grp(j,c) + mean_i "
+             "S_grp(i,c)` over the KV heads of the layer. Rows are softmaxed over everything visible and not "
+             "renormalised over the context; scores of all layers are compared as they are.\n\n"
+             "`task=context` feeds what was read once more behind itself (task-agnostic). `task=question` "
+             "feeds the expected questions, each on top of the bare context (task-aware); kvpress has a "
+             "switch for that which does nothing. Probabilities stay float32, where kvpress rounds them to "
+             "the model's type and gets ties.\n\n"
+             "The pass costs as much as a prefill of its tokens, and about three times the attention with "
+             "`task=context`; the cache is twice as long while it runs. Scoring `O(H_q n)`."},
+    .layout = "composite",
+    .like_attention = true,
+};
