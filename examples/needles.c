@@ -1,0 +1,613 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Needle questions: which policy still finds a number that was hidden in a long text?
+ *
+ *     needles -m MODEL.gguf [options]      (needles --help lists them)
+ *
+ * A text is cut to a length, a fact is put into it at some depth, and the model is asked for it. The prompt
+ * is read once; every policy and size then gets a copy of that session, applies its own plan to it and
+ * answers greedily. In mode "aware" the question belongs to what is compressed, in mode "context" it is read
+ * afterwards, so that the policy cannot know what will be asked. The wording is that of RULER's single
+ * needles (arXiv 2404.06654): the answer's first words are given, what follows must be the number.
+ */
+#include <winnow.h>
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_LIST = 16, MAX_POLICIES = 128, MAX_ANSWER = 16, N_MODES = 2 };
+static const char *const mode_names[N_MODES] = {"aware", "context"};
+
+static const char usage[] =
+    "usage: needles -m MODEL.gguf [options]\n"
+    "  -m FILE           model\n"
+    "  -f FILE           text to hide the fact in, or noise: RULER's five sentences over and over\n"
+    "                    [examples/document.txt]\n"
+    "  --tokens LIST     lengths of the prompt's first piece, about [1500]\n"
+    "  --depths LIST     where the fact stands, in per cent of the text [10,50,90]\n"
+    "  --tries N         texts per length and depth [1]\n"
+    "  --needles N       facts in the text, of which one is asked for [1]\n"
+    "  --policies LIST   recipes; key=value goes on with the one before [all presets]\n"
+    "  --ratios LIST     fractions removed [0.5,0.75,0.875]\n"
+    "  --modes LIST      of aware, context [aware,context]\n"
+    "  --kv-type TYPE    f16, q8_0, q4_0 or f32 [f16]\n"
+    "  -t N              threads [usable cores]\n"
+    "  --seed N          of words, numbers and texts [1]\n"
+    "  --csv FILE        every answer as a row\n";
+
+/* ---- Arguments
+ * ---------------------------------------------------------------------------------------------- */
+
+struct args {
+    const char *model, *text, *policies, *csv;
+    double tokens[MAX_LIST], depths[MAX_LIST], ratios[MAX_LIST];
+    int n_tokens, n_depths, n_ratios, n_tries, n_needles, n_threads;
+    bool modes[N_MODES];
+    wnw_kv_type kv_type;
+    uint64_t seed;
+};
+
+static int complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static int complain(const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    fputs("needles: ", stderr);
+    vfprintf(stderr, fmt, ap);
+    fputc('\n', stderr);
+    va_end(ap);
+    return 2;
+}
+
+static bool read_number(double *out, const char *text, double min, double max)
+{
+    char *end;
+    errno = 0;
+    *out = strtod(text, &end);
+    return *text != '\0' && *end == '\0' && errno == 0 && *out >= min && *out <= max;
+}
+
+static int read_list(double *out, int *n, const char *name, const char *text, double min, double max)
+{
+    char copy[256], *save = NULL;
+    *n = 0;
+    if (snprintf(copy, sizeof copy, "%s", text) >= (int)sizeof copy)
+        return complain("%s: the list is too long", name);
+    for (char *word = strtok_r(copy, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
+        if (*n == MAX_LIST || !read_number(&out[*n], word, min, max))
+            return complain("%s: '%s' is not a number from %g to %g", name, word, min, max);
+        ++*n;
+    }
+    return *n > 0 ? 0 : complain("%s: the list is empty", name);
+}
+
+static int read_modes(struct args *a, const char *text)
+{
+    for (int m = 0; m < N_MODES; m++)
+        a->modes[m] = strstr(text, mode_names[m]) != NULL;
+    return a->modes[0] || a->modes[1] ? 0 : complain("--modes: '%s' names neither aware nor context", text);
+}
+
+static int read_args(struct args *a, int argc, char **argv)
+{
+    *a = (struct args){.text = "examples/document.txt",
+                       .tokens = {1500},
+                       .depths = {10, 50, 90},
+                       .ratios = {0.5, 0.75, 0.875},
+                       .n_tokens = 1,
+                       .n_depths = 3,
+                       .n_ratios = 3,
+                       .n_tries = 1,
+                       .n_needles = 1,
+                       .modes = {true, true},
+                       .seed = 1};
+    for (int i = 1; i < argc; i++) {
+        const char *name = argv[i], *value = argv[i + 1]; /* argv ends with NULL */
+        double number = 0;
+        int rc = 0;
+        if (strcmp(name, "--help") == 0) {
+            fputs(usage, stdout);
+            exit(0);
+        }
+        if (!value)
+            return complain("%s: unknown, or its value is missing; see needles --help", name);
+        if (strcmp(name, "-m") == 0)
+            a->model = value;
+        else if (strcmp(name, "-f") == 0)
+            a->text = value;
+        else if (strcmp(name, "--policies") == 0)
+            a->policies = value;
+        else if (strcmp(name, "--csv") == 0)
+            a->csv = value;
+        else if (strcmp(name, "--tokens") == 0)
+            rc = read_list(a->tokens, &a->n_tokens, name, value, 64, 1e7);
+        else if (strcmp(name, "--depths") == 0)
+            rc = read_list(a->depths, &a->n_depths, name, value, 0, 100);
+        else if (strcmp(name, "--ratios") == 0)
+            rc = read_list(a->ratios, &a->n_ratios, name, value, 0, 0.999);
+        else if (strcmp(name, "--modes") == 0)
+            rc = read_modes(a, value);
+        else if (strcmp(name, "--kv-type") == 0)
+            rc = wnw_kv_type_parse(&a->kv_type, value) == WNW_OK ? 0 : complain("%s", wnw_last_error());
+        else if (strcmp(name, "--tries") == 0 && read_number(&number, value, 1, 1000))
+            a->n_tries = (int)number;
+        else if (strcmp(name, "--needles") == 0 && read_number(&number, value, 1, 16))
+            a->n_needles = (int)number;
+        else if (strcmp(name, "-t") == 0 && read_number(&number, value, 1, 512))
+            a->n_threads = (int)number;
+        else if (strcmp(name, "--seed") == 0 && read_number(&number, value, 0, 1e9))
+            a->seed = (uint64_t)number;
+        else
+            return complain("%s %s: unknown, or out of range; see needles --help", name, value);
+        if (rc != 0)
+            return rc;
+        i++;
+    }
+    return a->model ? 0 : complain("give a model with -m");
+}
+
+/* ---- Texts with a fact in them
+ * ------------------------------------------------------------------------------ */
+
+static const char *const words[] = {"harbor",  "lantern", "meadow",  "copper",  "violin",  "glacier",
+                                    "orchard", "saddle",  "compass", "velvet",  "thunder", "pebble",
+                                    "chimney", "falcon",  "garden",  "mirror",  "nectar",  "anchor",
+                                    "pigeon",  "quartz",  "ribbon",  "sparrow", "timber",  "walnut"};
+enum { N_WORDS = sizeof words / sizeof *words };
+
+static uint64_t next_random(uint64_t *state)
+{
+    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+struct text {
+    char *s;
+    size_t len, cap;
+};
+
+static bool add_text(struct text *t, const char *s, size_t len)
+{
+    if (t->len + len + 1 > t->cap) {
+        char *grown = realloc(t->s, t->cap = 2 * (t->len + len + 1));
+        if (!grown)
+            return false;
+        t->s = grown;
+    }
+    memcpy(t->s + t->len, s, len);
+    t->len += len;
+    t->s[t->len] = '\0';
+    return true;
+}
+
+static const char noise[] =
+    "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back "
+    "again.\n";
+
+static char *read_file(const char *path)
+{
+    if (strcmp(path, "noise") == 0)
+        return strdup(noise);
+    struct text t = {0};
+    char block[4096];
+    size_t n;
+    FILE *f = fopen(path, "rb");
+    bool ok = f && add_text(&t, "", 0);
+    while (ok && (n = fread(block, 1, sizeof block, f)) > 0)
+        ok = add_text(&t, block, n);
+    if (f)
+        fclose(f);
+    if (ok && t.len > 0)
+        return t.s;
+    free(t.s);
+    return NULL;
+}
+
+/* One question about one text. */
+struct needle {
+    const char *word;
+    char number[8];
+    struct text document, question, prefix;
+};
+
+static void free_needle(struct needle *q)
+{
+    free(q->document.s);
+    free(q->question.s);
+    free(q->prefix.s);
+    *q = (struct needle){0};
+}
+
+/* Paragraphs of the source, from a random one on and around, until there are about n_bytes; the facts stand
+ * between paragraphs or sentences: the one asked for at its depth, others anywhere. */
+static bool make_needle(struct needle *q, const struct args *a, const char *source, size_t n_bytes,
+                        double depth, uint64_t seed)
+{
+    struct {
+        size_t at;
+        char text[96];
+    } facts[16];
+    char line[160];
+    const size_t source_len = strlen(source);
+    size_t from = next_random(&seed) % source_len;
+    const uint64_t first_word = next_random(&seed);
+    *q = (struct needle){.word = words[first_word % N_WORDS]};
+    snprintf(q->number, sizeof q->number, "%d", (int)(1000000 + next_random(&seed) % 9000000));
+    for (int k = 0; k < a->n_needles; k++) {
+        const double where = k == 0 ? depth / 100 : (double)(next_random(&seed) % 1000) / 1000;
+        const int other = (int)(1000000 + next_random(&seed) % 9000000);
+        facts[k].at = (size_t)(where * (double)n_bytes);
+        if (k == 0)
+            snprintf(facts[k].text, sizeof facts[k].text, "The special magic number for %s is: %s. ", q->word,
+                     q->number);
+        else
+            snprintf(facts[k].text, sizeof facts[k].text, "The special magic number for %s is: %d. ",
+                     words[(first_word + (uint64_t)k) % N_WORDS], other);
+    }
+    static const char intro[] =
+        "Some special magic numbers are hidden within the following text. Make sure to "
+        "memorize it. I will quiz you about the numbers afterwards.\n\n";
+    bool ok = add_text(&q->document, intro, sizeof intro - 1);
+    while (from > 0 && source[from - 1] != '\n')
+        from--;
+    unsigned done = 0;
+    for (size_t n = 0; ok;) {
+        /* One sentence: up to and with the blank behind a full stop, or a line break. */
+        size_t len = 1;
+        while (from + len < source_len && source[from + len - 1] != '\n' &&
+               !(source[from + len - 1] == ' ' && source[from + len - 2] == '.'))
+            len++;
+        for (int k = 0; ok && k < a->n_needles; k++)
+            if (!(done >> k & 1u) && (n >= facts[k].at || n + len > n_bytes)) {
+                ok = add_text(&q->document, facts[k].text, strlen(facts[k].text));
+                done |= 1u << k;
+            }
+        if (n + len > n_bytes)
+            break;
+        ok = ok && add_text(&q->document, source + from, len);
+        n += len;
+        from = (from + len) % source_len;
+    }
+    snprintf(line, sizeof line, "What is the special magic number for %s mentioned in the provided text?",
+             q->word);
+    ok = ok && add_text(&q->question, line, strlen(line));
+    snprintf(line, sizeof line, "The special magic number for %s mentioned in the provided text is", q->word);
+    return ok && add_text(&q->prefix, line, strlen(line));
+}
+
+/* ---- Policies
+ * ------------------------------------------------------------------------------------------------ */
+
+struct contender {
+    char *recipe;
+    wnw_policy *policy;
+    int group;     /* policies that one session can observe for */
+    bool left_out; /* its profile is missing */
+    int right[N_MODES][MAX_LIST], asked[N_MODES][MAX_LIST];
+};
+
+struct contest {
+    struct args args;
+    wnw_model *model;
+    wnw_model_info info;
+    char *source;
+    double bytes_per_token;
+    struct contender c[MAX_POLICIES];
+    int n, n_groups;
+    FILE *csv;
+};
+
+static int add_contender(struct contest *ct, const char *recipe, size_t len)
+{
+    if (ct->n == MAX_POLICIES)
+        return complain("more than %d policies", MAX_POLICIES);
+    struct contender *c = &ct->c[ct->n++];
+    c->recipe = strndup(recipe, len);
+    if (!c->recipe || wnw_policy_parse(&c->policy, c->recipe, NULL) != WNW_OK)
+        return complain("%s", c->recipe ? wnw_last_error() : "out of memory");
+    const wnw_needs needs = wnw_policy_needs(c->policy);
+    if (needs.flags & WNW_NEED_PROFILE) {
+        fprintf(stderr, "needles: %s needs a calibration profile and is left out\n", c->recipe);
+        c->left_out = true;
+    }
+    return 0;
+}
+
+/* An item `key=value` of a list goes on with the recipe before it. */
+static int add_list(struct contest *ct, const char *list)
+{
+    for (const char *at = list; *at;) {
+        size_t len = 0;
+        for (;;) {
+            len += strcspn(at + len, ",");
+            const char *next = at + len + (at[len] == ',');
+            const size_t key = strcspn(next, "=:+,");
+            if (at[len] == '\0' || next[key] != '=')
+                break;
+            len++;
+        }
+        const int rc = add_contender(ct, at, len);
+        if (rc != 0)
+            return rc;
+        at += len + (at[len] == ',');
+    }
+    return 0;
+}
+
+static int add_presets(struct contest *ct)
+{
+    wnw_method_info info;
+    for (int32_t i = 0; wnw_method_get(i, &info); i++) {
+        const int rc = strcmp(info.kind, "preset") == 0 ? add_contender(ct, info.name, strlen(info.name)) : 0;
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* Two policies whose needs contradict each other cannot share a session. */
+static bool agree(const struct contender *a, const struct contender *b)
+{
+    const wnw_needs x = wnw_policy_needs(a->policy), y = wnw_policy_needs(b->policy);
+    const uint32_t both = x.flags & y.flags;
+    return !((both & WNW_NEED_SECOND_PASS) && x.second_pass != y.second_pass) &&
+           !((both & WNW_NEED_QUERY_STATS) && x.skip != y.skip);
+}
+
+static void make_groups(struct contest *ct)
+{
+    for (int i = 0; i < ct->n; i++) {
+        bool fits = false;
+        for (int g = 0; g <= ct->n_groups && !fits; g++) {
+            fits = true;
+            for (int j = 0; j < i && fits; j++)
+                fits = ct->c[j].left_out || ct->c[j].group != g || agree(&ct->c[i], &ct->c[j]);
+            ct->c[i].group = g;
+        }
+        if (!ct->c[i].left_out && ct->c[i].group >= ct->n_groups)
+            ct->n_groups = ct->c[i].group + 1;
+    }
+}
+
+/* ---- Asking
+ * ------------------------------------------------------------------------------------------------- */
+
+/* What is asked and what was read before: tokens of the prompt and of the answer's first words. */
+struct question {
+    const struct needle *needle;
+    wnw_prompt prompt;
+    int32_t *prefix, n_prefix;
+    double tokens, depth;
+    int attempt;
+};
+
+static int32_t best_token(const float *logits, int32_t n_vocab)
+{
+    int32_t best = 0;
+    for (int32_t i = 1; i < n_vocab; i++)
+        best = logits[i] > logits[best] ? i : best;
+    return best;
+}
+
+/* Reads the rest of the prompt and the answer's first words, then goes on greedily. */
+static int answer(const struct contest *ct, wnw_session *s, const struct question *q, char **text)
+{
+    const int32_t from = wnw_session_n_past(s);
+    int32_t tokens[MAX_ANSWER], n = 0;
+    int rc = WNW_OK;
+    *text = NULL;
+    if (from < q->prompt.n_tokens)
+        rc = wnw_session_prefill(s, q->prompt.tokens + from, q->prompt.n_tokens - from, NULL, NULL);
+    if (rc == WNW_OK)
+        rc = wnw_session_prefill(s, q->prefix, q->n_prefix, NULL, NULL);
+    while (rc == WNW_OK && n < MAX_ANSWER) {
+        const int32_t token = best_token(wnw_session_logits(s), ct->info.n_vocab);
+        if (wnw_token_is_eog(ct->model, token))
+            break;
+        tokens[n++] = token;
+        wnw_free(*text);
+        rc = wnw_detokenize(ct->model, tokens, n, text);
+        if (rc != WNW_OK || strchr(*text, '\n') || strstr(*text, q->needle->number) || n == MAX_ANSWER)
+            break;
+        rc = wnw_session_decode(s, token);
+    }
+    return rc;
+}
+
+static void note_answer(struct contest *ct, struct contender *c, const struct question *q, int mode,
+                        int ratio, double kept, const char *text)
+{
+    const bool right = text && strstr(text, q->needle->number);
+    c->right[mode][ratio] += right;
+    c->asked[mode][ratio]++;
+    if (!ct->csv)
+        return;
+    fprintf(ct->csv, "%s,%d,%g,%d,%s,\"%s\",%g,%.1f,%d,\"", ct->info.name, q->prompt.n_tokens, q->depth,
+            q->attempt, mode_names[mode], c->recipe, ct->args.ratios[ratio], kept, right);
+    for (const char *at = text ? text : ""; *at; at++)
+        fputc(*at == '"' || (unsigned char)*at < ' ' ? ' ' : *at, ct->csv);
+    fputs("\"\n", ct->csv);
+}
+
+/* One policy at every ratio, each on a copy of the session. The full cache answers once for all ratios. */
+static int ask_contender(struct contest *ct, struct contender *c, wnw_session *s, const struct question *q,
+                         int mode)
+{
+    const wnw_policy *policies[MAX_LIST];
+    wnw_size sizes[MAX_LIST];
+    wnw_plan *plans[MAX_LIST] = {0};
+    wnw_report reports[MAX_LIST];
+    const bool full = wnw_policy_is_full(c->policy);
+    const int n = full ? 1 : ct->args.n_ratios;
+    for (int i = 0; i < n; i++) {
+        policies[i] = c->policy;
+        sizes[i] = (wnw_size){.kind = full ? WNW_SIZE_NONE : WNW_SIZE_RATIO, .ratio = ct->args.ratios[i]};
+    }
+    if (wnw_session_plan_many(s, policies, sizes, n, plans, reports) != WNW_OK) {
+        fprintf(stderr, "needles: %s, %s: %s\n", c->recipe, mode_names[mode], wnw_last_error());
+        return WNW_OK; /* the others may do better */
+    }
+    int rc = WNW_OK;
+    for (int i = 0; i < n && rc == WNW_OK; i++) {
+        wnw_session *copy = NULL;
+        char *text = NULL;
+        rc = wnw_session_copy(&copy, s);
+        if (rc == WNW_OK)
+            rc = wnw_session_apply(copy, plans[i], NULL);
+        if (rc == WNW_OK)
+            rc = answer(ct, copy, q, &text);
+        for (int r = full ? 0 : i; r <= (full ? ct->args.n_ratios - 1 : i) && rc == WNW_OK; r++)
+            note_answer(ct, c, q, mode, r, reports[i].kept_mean, text);
+        wnw_free(text);
+        wnw_session_free(copy);
+    }
+    for (int i = 0; i < n; i++)
+        wnw_plan_free(plans[i]);
+    return rc;
+}
+
+static int ask_group(struct contest *ct, const struct question *q, int group)
+{
+    const wnw_policy *policies[MAX_POLICIES];
+    wnw_session_params params = wnw_session_default_params();
+    wnw_session *s = NULL;
+    int32_t n = 0;
+    params.n_ctx = q->prompt.n_tokens + q->n_prefix + MAX_ANSWER;
+    params.n_threads = ct->args.n_threads;
+    params.kv_type = ct->args.kv_type;
+    for (int i = 0; i < ct->n; i++)
+        if (!ct->c[i].left_out && ct->c[i].group == group)
+            policies[n++] = ct->c[i].policy;
+    int rc = wnw_session_new(&s, ct->model, &params);
+    if (rc == WNW_OK)
+        rc = wnw_session_observe(s, policies, n);
+    for (int mode = N_MODES - 1; mode >= 0 && rc == WNW_OK; mode--) {
+        const int32_t from = wnw_session_n_past(s), to = mode == 0 ? q->prompt.n_tokens : q->prompt.n_context;
+        if (!ct->args.modes[mode])
+            continue;
+        rc = wnw_session_prefill(s, q->prompt.tokens + from, to - from, NULL, NULL);
+        for (int i = 0; i < ct->n && rc == WNW_OK; i++)
+            if (!ct->c[i].left_out && ct->c[i].group == group)
+                rc = ask_contender(ct, &ct->c[i], s, q, mode);
+    }
+    wnw_session_free(s);
+    return rc;
+}
+
+static int ask(struct contest *ct, double tokens, double depth, int attempt)
+{
+    struct needle needle;
+    struct question q = {.needle = &needle, .tokens = tokens, .depth = depth, .attempt = attempt};
+    const uint64_t seed =
+        ct->args.seed * 1000003 + (uint64_t)tokens * 1009 + (uint64_t)depth * 101 + (uint64_t)attempt;
+    int rc = make_needle(&needle, &ct->args, ct->source, (size_t)(tokens * ct->bytes_per_token), depth, seed)
+                 ? WNW_OK
+                 : WNW_E_NOMEM;
+    const wnw_prompt_params params = {.document = needle.document.s, .question = needle.question.s};
+    if (rc == WNW_OK)
+        rc = wnw_prompt_build(&q.prompt, ct->model, &params);
+    if (rc == WNW_OK)
+        rc =
+            wnw_tokenize(ct->model, needle.prefix.s, needle.prefix.len, false, false, &q.prefix, &q.n_prefix);
+    for (int g = 0; g < ct->n_groups && rc == WNW_OK; g++)
+        rc = ask_group(ct, &q, g);
+    fprintf(stderr, "needles: %d tokens, depth %g %%, try %d: %s\n", q.prompt.n_tokens, depth, attempt,
+            rc == WNW_OK ? "done" : wnw_last_error());
+    wnw_free(q.prefix);
+    wnw_prompt_clear(&q.prompt);
+    free_needle(&needle);
+    return rc;
+}
+
+/* ---- The table
+ * ---------------------------------------------------------------------------------------------- */
+
+static void print_table(const struct contest *ct)
+{
+    const struct args *a = &ct->args;
+    int width = 8;
+    for (int i = 0; i < ct->n; i++)
+        width = (int)strlen(ct->c[i].recipe) > width ? (int)strlen(ct->c[i].recipe) : width;
+    printf("%s: right answers\n%-*s", ct->info.name, width, "");
+    for (int m = 0; m < N_MODES; m++)
+        if (a->modes[m])
+            printf("  %-*s", 9 * a->n_ratios - 2, mode_names[m]);
+    printf("\n%-*s", width, "kept");
+    for (int m = 0; m < N_MODES; m++)
+        for (int r = 0; r < a->n_ratios && a->modes[m]; r++)
+            printf("  %5.1f %%", 100 * (1 - a->ratios[r]));
+    puts("");
+    for (int i = 0; i < ct->n; i++) {
+        const struct contender *c = &ct->c[i];
+        printf("%-*s", width, c->recipe);
+        for (int m = 0; m < N_MODES; m++)
+            for (int r = 0; r < a->n_ratios && a->modes[m]; r++) {
+                char cell[32] = "-";
+                if (c->asked[m][r] > 0)
+                    snprintf(cell, sizeof cell, "%d/%d", c->right[m][r], c->asked[m][r]);
+                printf("  %7s", cell);
+            }
+        puts("");
+    }
+}
+
+/* Bytes of the source per token, so that texts of a length need not be searched for. */
+static int measure_source(struct contest *ct)
+{
+    int32_t *tokens, n;
+    const size_t len = strlen(ct->source);
+    const int rc = wnw_tokenize(ct->model, ct->source, len, false, false, &tokens, &n);
+    ct->bytes_per_token = n > 0 ? (double)len / n : 4;
+    wnw_free(tokens);
+    return rc;
+}
+
+static int run(struct contest *ct)
+{
+    const struct args *a = &ct->args;
+    int rc = wnw_model_open(&ct->model, a->model, NULL);
+    if (rc == WNW_OK) {
+        wnw_model_get_info(ct->model, &ct->info);
+        rc = measure_source(ct);
+    }
+    for (int t = 0; t < a->n_tokens; t++)
+        for (int d = 0; d < a->n_depths; d++)
+            for (int k = 0; k < a->n_tries && rc == WNW_OK; k++)
+                rc = ask(ct, a->tokens[t], a->depths[d], k);
+    if (rc == WNW_OK)
+        print_table(ct);
+    return rc == WNW_OK ? 0 : (complain("%s", wnw_last_error()), 1);
+}
+
+int main(int argc, char **argv)
+{
+    static struct contest ct;
+    int rc = read_args(&ct.args, argc, argv);
+    if (rc == 0)
+        rc = ct.args.policies ? add_list(&ct, ct.args.policies) : add_presets(&ct);
+    if (rc == 0 && !(ct.source = read_file(ct.args.text)))
+        rc = complain("cannot read '%s'", ct.args.text);
+    if (rc == 0 && ct.args.csv && !(ct.csv = fopen(ct.args.csv, "w")))
+        rc = complain("cannot write '%s'", ct.args.csv);
+    if (ct.csv)
+        fputs("model,prompt_tokens,depth,try,mode,policy,ratio,kept_mean,right,answer\n", ct.csv);
+    if (rc == 0) {
+        make_groups(&ct);
+        rc = run(&ct);
+    }
+    if (ct.csv && fclose(ct.csv) != 0)
+        rc = (complain("cannot write '%s'", ct.args.csv), 1);
+    for (int i = 0; i < ct.n; i++) {
+        wnw_policy_free(ct.c[i].policy);
+        free(ct.c[i].recipe);
+    }
+    wnw_model_free(ct.model);
+    free(ct.source);
+    return rc;
+}
