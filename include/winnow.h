@@ -379,8 +379,10 @@ void wnw_model_fingerprint(const wnw_model *m, char out[17]);
  * Immutable once files are added; may be shared then. */
 int wnw_profile_new(wnw_profile **out, const wnw_model *m);
 void wnw_profile_free(wnw_profile *p);
-/* Adds the results of one JSON file; kinds already present are replaced. E_IO: cannot be read. E_FORMAT: not
- * a profile, damaged, values out of range. E_MISMATCH: of another model. The profile is unchanged then. */
+/* Adds the results of one JSON file (docs/profiles.md); kinds already present are replaced. E_IO: cannot be
+ * read. E_FORMAT: not a profile, damaged, values out of range. E_MISMATCH: of another model; CompilerKV's
+ * tables of one with as many heads are taken, and refused by policies that do not say force=1. The profile
+ * is unchanged after an error. */
 int wnw_profile_add_file(wnw_profile *p, const char *path);
 /* Bit set of the wnw_profile_kind it holds. NULL = 0. */
 uint32_t wnw_profile_kinds(const wnw_profile *p);

@@ -250,6 +250,7 @@ int wnw__observer_new(struct wnw__observer **out, const wnw_session *s)
         .n_embd_head = s->cache.d,
         .n_past = s->n_past,
         .entry_bytes = 2 * s->cache.row_bytes,
+        .profile = s->profile,
         .user = ob,
         .is_skipped = is_skipped,
         .n_entry = n_entry,

@@ -5,18 +5,33 @@
 
 #include "base/err.h"
 
+/* ---- Words that CompilerKV's tables and options share; the lists are NULL-terminated --------------------
+ */
+
+/* What alpha, the window's attention, is averaged over. */
+enum wnw__alpha_scope { WNW_ALPHA_GLOBAL, WNW_ALPHA_LAYER, WNW_ALPHA_HEAD };
+extern const char *const wnw__alpha_scopes[];
+/* What a layer's scores are divided by before they meet the threshold. */
+enum wnw__score_norm { WNW_NORM_MEAN, WNW_NORM_MAX };
+extern const char *const wnw__score_norms[];
+/* What becomes of the entries above the threshold. */
+enum wnw__gate_mode { WNW_GATE_ELASTIC, WNW_GATE_STRICT, WNW_GATE_POOLED };
+extern const char *const wnw__gate_modes[];
+
 /* CompilerKV's tables and the settings they were made under. */
 struct wnw__compiler_table {
-    int32_t n_layer;                 /* rows of the tables; the model's, or another depth with `force` */
-    int32_t budget, window, n_sink;  /* of the run it was made for */
-    int32_t alpha_scope, score_norm; /* choices of the compilerkv scorer and the gate */
-    int32_t gate;
-    bool entropy_norm;
+    int32_t n_layer; /* rows of the tables; another depth than the model's only if foreign */
+    bool foreign;    /* made for another model */
+    /* Settings of the run it was made for; not said: 0, enums -1. */
+    int32_t budget, window, n_sink;
+    int32_t alpha_scope, score_norm, gate;
+    int32_t entropy_norm; /* bool: entropy divided by ln T */
+
     int32_t n_entropy, n_ppl;        /* bins */
     double *entropy_edge, *ppl_edge; /* [n - 1] ascending */
     int32_t default_ppl_bin;
-    float *weight; /* [n_layer][n_head] */
-    float *tau;    /* [n_layer][n_entropy][n_ppl] */
+    float *weight; /* [n_layer][n_head]; NULL = not in the file */
+    float *tau;    /* [n_layer][n_entropy][n_ppl]; NULL = not in the file */
 };
 
 struct wnw_profile {
@@ -26,7 +41,7 @@ struct wnw_profile {
 
     /* SRH: query heads of each layer, best first, by semantic and by traditional retrieval score; mean
      * scores, head order. k: heads that the profile was used with. */
-    int32_t *srh_rank, *trad_rank; /* [n_layer][n_head]; trad_rank may be NULL */
+    int32_t *srh_rank, *trad_rank; /* [n_layer][n_head]; each may be NULL */
     float *srh_mean, *trad_mean;   /* [n_layer][n_head]; each may be NULL */
     int32_t srh_k;                 /* 0 = not said */
 
@@ -40,5 +55,12 @@ struct wnw_profile {
 
     float *query_mean, *query_cov; /* STATS: [n_layer][n_head][d], [n_layer][n_head][d][d] */
 };
+
+/* An empty profile for a model of these shapes. */
+struct wnw__profile_shape {
+    int32_t n_layer, n_head, n_head_kv, n_embd_head;
+    char fingerprint[17];
+};
+int wnw__profile_new(wnw_profile **out, const struct wnw__profile_shape *shape);
 
 #endif

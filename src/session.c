@@ -3,6 +3,7 @@
 #include "session.h"
 
 #include "kernel.h"
+#include "profile.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -168,6 +169,17 @@ int wnw_session_observe(wnw_session *s, const wnw_policy *const *policies, int32
         s->window.cap = 0;
         return wnw__fail(WNW_E_NOMEM, "no memory for a window of %d queries", (int)cap);
     }
+    return WNW_OK;
+}
+
+int wnw_session_set_profile(wnw_session *s, const wnw_profile *p)
+{
+    char fingerprint[17];
+    wnw_model_fingerprint(s->m, fingerprint);
+    if (p && strcmp(p->fingerprint, fingerprint) != 0)
+        return wnw__fail(WNW_E_MISMATCH, "the profile belongs to model %s, the session's model is %s",
+                         p->fingerprint, fingerprint);
+    s->profile = p;
     return WNW_OK;
 }
 

@@ -43,6 +43,7 @@ struct wnw_session {
     struct wnw__attend_op *ops; /* [n_layer] */
     struct wnw__graph prefill, decode;
     struct wnw__window window;
+    const wnw_profile *profile; /* borrowed; NULL = none */
     int32_t n_past;
     float *logits; /* [n_vocab] */
     bool has_logits;

@@ -317,7 +317,7 @@ static void make_ranks(const struct fake *f, int32_t il, int field, int32_t *ran
 static void make_compiler(struct wnw__compiler_table *t, int32_t n_layer, int32_t n_head)
 {
     *t = (struct wnw__compiler_table){
-        .n_layer = n_layer, .budget = 128, .window = 64, .n_entropy = 3, .n_ppl = 2, .default_ppl_bin = 0};
+        .n_layer = n_layer, .window = 64, .n_entropy = 3, .n_ppl = 2, .default_ppl_bin = 0};
     t->entropy_edge = array(2, sizeof *t->entropy_edge);
     t->ppl_edge = array(1, sizeof *t->ppl_edge);
     t->entropy_edge[0] = 2;

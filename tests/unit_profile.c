@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: MIT */
+/* Profiles: what files hold, what is refused and why, the authors' formats, damaged files. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "profile.h"
+
+/* Shapes of every profile here: 2 layers, 4 query heads, 2 KV heads of 2. */
+#define MODEL                                                                                     \
+    "\"model\":{\"fingerprint\":\"0123456789abcdef\",\"n_layer\":2,\"n_head\":4,\"n_head_kv\":2," \
+    "\"n_embd_head\":2}"
+#define HEAD(kind) \
+    "{\"format\":\"winnow-profile-1\",\"kind\":\"" kind "\"," MODEL ",\"data\":{\"text\":\"x\"},"
+
+static const char srh_text[] =
+    HEAD("srh") "\"settings\":{\"k\":3},\"results\":{\"srh\":[[3,2,1,0],[0,2,1,3]],\"srh_mean\":[[0,0.5,1,2],"
+                "[4,2,3,1]],"
+                "\"trad\":[[0,1,2,3],[0,1,2,3]],\"trad_mean\":[[0,0,0,0],[1,0,0,0]]}}";
+static const char layers_text[] = HEAD("layers") "\"results\":{\"avg_score\":[0.25,0.75]}}";
+static const char compiler_text[] =
+    HEAD("compiler") "\"settings\":{\"budget\":128,\"window\":16,\"alpha_scope\":\"global\",\"score_norm\":"
+                     "\"mean\","
+                     "\"gate\":\"elastic\",\"entropy_norm\":false},\"results\":{\"entropy_edges\":[2,3.5],"
+                     "\"ppl_edges\":[8],"
+                     "\"default_ppl_bin\":1,\"weight\":[[1,1,1,1],[0.85,1,1.15,1]],"
+                     "\"tau\":[[[1,2],[3,4],[5,6]],[[1,1],[1,1],[1,0.5]]]}}";
+static const char heads_text[] =
+    HEAD("heads") "\"settings\":{\"sink\":4,\"recent\":32},\"results\":{\"score\":[[1,2,3,4],[5,6,7,8]],"
+                  "\"alpha\":[[0,1],[0.5,0.25]]}}";
+static const char stats_text[] = HEAD("stats") "\"results\":{\"query_mean\":[[[1,2],[3,4],[5,6],[7,8]],[[1,2]"
+                                               ",[3,4],[5,6],[7,-8]]],\"query_cov\":"
+                                               "[[[[1,0],[0,1]],[[1,0],[0,1]],[[1,0],[0,1]],[[1,0],[0,1]]],"
+                                               "[[[1,0],[0,1]],[[1,0],[0,1]],[[1,0],[0,1]],[[1,0],[0,2]]]]}}";
+static const char *const texts[] = {srh_text, layers_text, compiler_text, heads_text, stats_text};
+
+static char folder[] = "/tmp/winnow-profile-XXXXXX";
+
+static const char *file_of(const char *name, const char *text, size_t len)
+{
+    static char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(text, 1, len, f), len);
+    fclose(f);
+    return path;
+}
+
+static wnw_profile *empty(void)
+{
+    wnw_profile *p = NULL;
+    assert_int_equal(
+        wnw__profile_new(&p, &(struct wnw__profile_shape){2, 4, 2, 2, .fingerprint = "0123456789abcdef"}),
+        WNW_OK);
+    return p;
+}
+
+static int add(wnw_profile *p, const char *name, const char *text)
+{
+    const char *path = file_of(name, text, strlen(text));
+    const int rc = wnw_profile_add_file(p, path);
+    unlink(path);
+    return rc;
+}
+
+static void add_ok(wnw_profile *p, const char *name, const char *text)
+{
+    if (add(p, name, text) != WNW_OK)
+        fail_msg("%s: %s", name, wnw_last_error());
+}
+
+static void every_kind(void **state)
+{
+    (void)state;
+    wnw_profile *p = empty();
+    assert_int_equal(wnw_profile_kinds(p), 0);
+    assert_int_equal(wnw_profile_kinds(NULL), 0);
+    for (int32_t kind = 0; kind < WNW_N_PROFILE_KINDS; kind++) {
+        add_ok(p, "p.json", texts[kind]);
+        assert_int_equal(wnw_profile_kinds(p), (1u << (kind + 1)) - 1);
+    }
+    assert_int_equal(p->srh_k, 3);
+    assert_int_equal(p->srh_rank[0], 3);
+    assert_int_equal(p->srh_rank[5], 2);
+    assert_float_equal(p->srh_mean[4], 4, 0);
+    assert_int_equal(p->trad_rank[3], 3);
+    assert_float_equal(p->trad_mean[4], 1, 0);
+    assert_true(p->layer_share[0] == 0.25 && p->layer_share[1] == 0.75);
+    assert_int_equal(p->compiler.n_entropy, 3);
+    assert_int_equal(p->compiler.n_ppl, 2);
+    assert_true(p->compiler.entropy_edge[1] == 3.5 && p->compiler.ppl_edge[0] == 8);
+    assert_float_equal(p->compiler.tau[5], 6, 0);
+    assert_float_equal(p->compiler.tau[11], 0.5, 0);
+    assert_float_equal(p->compiler.weight[6], 1.15, 1e-7);
+    assert_int_equal(p->compiler.budget, 128);
+    assert_false(p->compiler.foreign);
+    assert_int_equal(p->head_recent, 32);
+    assert_true(p->head_score[7] == 8 && p->head_alpha[2] == 0.5);
+    assert_float_equal(p->query_mean[15], -8, 0);
+    assert_float_equal(p->query_cov[31], 2, 0);
+    /* The same kind again replaces the old. */
+    add_ok(p, "p.json", HEAD("srh") "\"results\":{\"srh\":[[0,1,2,3],[0,1,2,3]]}}");
+    assert_int_equal(p->srh_rank[0], 0);
+    assert_int_equal(p->srh_k, 0);
+    assert_null(p->srh_mean);
+    assert_null(p->trad_rank);
+    wnw_profile_free(p);
+    wnw_profile_free(NULL);
+    assert_string_equal(wnw_profile_kind_name(2), "compiler");
+    assert_null(wnw_profile_kind_name(5));
+    assert_null(wnw_profile_kind_name(-1));
+}
+
+/* `text` with the first `from` replaced. */
+static char *changed(const char *text, const char *from, const char *to)
+{
+    const char *at = strstr(text, from);
+    char *out = malloc(strlen(text) + strlen(to) + 1);
+    assert_non_null(out);
+    if (!at)
+        fail_msg("no \"%s\"", from);
+    sprintf(out, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    return out;
+}
+
+static void refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *from, *to;
+        int rc;
+        const char *because;
+    } rows[] = {
+        {srh_text, "[3,2,1,0]", "[3,2,1,1]", WNW_E_FORMAT, "srh[0] names head 1 twice"},
+        {srh_text, "[3,2,1,0]", "[3,2,1,4]", WNW_E_FORMAT, "srh[0][3] is 4"},
+        {srh_text, "[3,2,1,0]", "[3,2,1,-1]", WNW_E_FORMAT, "srh[0][3] is -1"},
+        {srh_text, "[3,2,1,0]", "[3,2,1]", WNW_E_FORMAT, "srh[0] has 3 elements; 4"},
+        {srh_text, "[3,2,1,0]", "[3,2,1,0.5]", WNW_E_FORMAT, "not a whole number"},
+        {srh_text, "[3,2,1,0]", "7", WNW_E_FORMAT, "srh[0] is not an array"},
+        {srh_text, "\"k\":3", "\"k\":5", WNW_E_FORMAT, "k is 5"},
+        {srh_text, "\"srh\":[[", "\"hrs\":[[", WNW_E_FORMAT, "results.srh is missing"},
+        {srh_text, "[0,0.5,1,2]", "[0,0.5,1,\"2\"]", WNW_E_FORMAT, "srh_mean[0][3] is not a number"},
+        {srh_text, "winnow-profile-1", "winnow-profile-2", WNW_E_FORMAT, "winnow-profile-1 is expected"},
+        {srh_text, "\"winnow-profile-1\"", "1", WNW_E_FORMAT, "no string"},
+        {srh_text, "\"kind\":\"srh\"", "\"kind\":\"hrs\"", WNW_E_FORMAT, "its kind is not"},
+        {srh_text, "0123456789abcdef", "0123456789abcde", WNW_E_FORMAT, "16 hexadecimal digits"},
+        {srh_text, "0123456789abcdef", "0123456789abcdee", WNW_E_MISMATCH, "another model"},
+        {srh_text, "\"n_layer\":2", "\"n_layer\":3", WNW_E_MISMATCH, "another model"},
+        {srh_text, "\"n_layer\":2", "\"n_layer\":-3", WNW_E_FORMAT, "n_layer is -3"},
+        {srh_text, "\"n_layer\":2,", "", WNW_E_FORMAT, "model.n_layer is missing"},
+        {srh_text, "}}", "}", WNW_E_FORMAT, "not JSON"},
+        {srh_text, "\"kind\"", "\"format\":\"x\",\"kind\"", WNW_E_FORMAT, "not JSON"}, /* twice */
+        {layers_text, "0.25", "-0.25", WNW_E_FORMAT, "avg_score[0] is -0.25"},
+        {layers_text, "0.25", "NaN", WNW_E_FORMAT, "not JSON"},
+        {layers_text, "0.25", "1e999", WNW_E_FORMAT, "not JSON"},
+        {layers_text, "[0.25,0.75]", "[0,0]", WNW_E_FORMAT, "sum to 0"},
+        {layers_text, "[0.25,0.75]", "[0.25,0.5,0.25]", WNW_E_FORMAT, "has 3 elements"},
+        {compiler_text, "[2,3.5]", "[2,2]", WNW_E_FORMAT, "entropy_edges[1] is not above"},
+        {compiler_text, "[2,3.5]", "[2,3.5,4]", WNW_E_FORMAT, "tau[0] has 3 elements; 4"},
+        {compiler_text, "\"default_ppl_bin\":1", "\"default_ppl_bin\":2", WNW_E_FORMAT,
+         "default_ppl_bin is 2"},
+        {compiler_text, "\"budget\":128,", "", WNW_E_FORMAT, "settings must say budget"},
+        {compiler_text, "\"gate\":\"elastic\"", "\"gate\":\"hard\"", WNW_E_FORMAT, "gate is \"hard\""},
+        {compiler_text, "\"n_head\":4", "\"n_head\":8", WNW_E_MISMATCH, "another model"},
+        {compiler_text, "0.85", "1e7", WNW_E_FORMAT, "weight[1][0]"},
+        {heads_text, "[0,1]", "[0,1.5]", WNW_E_FORMAT, "alpha[0][1] is 1.5"},
+        {heads_text, "\"results\"", "\"result\"", WNW_E_FORMAT, "neither score nor alpha"},
+        {stats_text, "[[1,2],[3,4],[5,6],[7,8]]", "[[1,2],[3,4],[5,6],[7]]", WNW_E_FORMAT,
+         "query_mean[0][3]"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        wnw_profile *p = empty();
+        add_ok(p, "p.json", layers_text);
+        char *text = changed(rows[i].text, rows[i].from, rows[i].to);
+        const int rc = add(p, "p.json", text);
+        if (rc != rows[i].rc || !strstr(wnw_last_error(), rows[i].because))
+            fail_msg("row %zu: %d, \"%s\" does not say \"%s\"", i, rc, wnw_last_error(), rows[i].because);
+        /* What was there before is untouched. */
+        assert_int_equal(wnw_profile_kinds(p), 1u << WNW_PROFILE_LAYERS);
+        assert_true(p->layer_share[0] == 0.25 && !p->srh_rank && !p->compiler.tau);
+        free(text);
+        wnw_profile_free(p);
+    }
+    wnw_profile *p = empty();
+    assert_int_equal(wnw_profile_add_file(p, "/nonexistent.json"), WNW_E_IO);
+    assert_int_equal(wnw_profile_add_file(p, folder), WNW_E_IO);
+    assert_int_equal(wnw_profile_add_file(p, "/dev/null"), WNW_E_IO);
+    assert_int_equal(add(p, "p.json", ""), WNW_E_FORMAT);
+    assert_int_equal(add(p, "p.json", "[]"), WNW_E_FORMAT);
+    assert_int_equal(add(p, "p.json", "{}"), WNW_E_FORMAT);
+    assert_int_equal(add(p, "p.json", "{\"a\":1}"), WNW_E_FORMAT);
+    /* Too deep for the parser, which must say so and not fall over. */
+    const size_t deep = 200000;
+    char *text = malloc(2 * deep + 10);
+    assert_non_null(text);
+    const size_t n = (size_t)sprintf(text, "{\"a\":");
+    memset(text + n, '[', deep);
+    memset(text + n + deep, ']', deep);
+    memcpy(text + n + 2 * deep, "}", 2);
+    assert_int_equal(add(p, "p.json", text), WNW_E_FORMAT);
+    free(text);
+    wnw_profile_free(p);
+}
+
+/* Tables of another model with as many heads are taken, and marked. */
+static void foreign_compiler_tables(void **state)
+{
+    (void)state;
+    wnw_profile *p = empty();
+    char *text = changed(compiler_text, "0123456789abcdef", "00000000000000ff");
+    add_ok(p, "p.json", text);
+    assert_true(p->compiler.foreign);
+    free(text);
+    text = changed(compiler_text, "\"n_layer\":2", "\"n_layer\":3");
+    assert_int_equal(add(p, "p.json", text), WNW_E_FORMAT); /* its rows are those of 2 layers */
+    free(text);
+    wnw_profile_free(p);
+}
+
+static char logged[512];
+
+static void log_line(wnw_log_level level, const char *text, void *user)
+{
+    (void)user;
+    if (level == WNW_LOG_WARN)
+        snprintf(logged, sizeof logged, "%s", text);
+}
+
+static void shares_are_scaled(void **state)
+{
+    (void)state;
+    wnw_profile *p = empty();
+    wnw_set_log(log_line, NULL);
+    logged[0] = '\0';
+    char *text = changed(layers_text, "[0.25,0.75]", "[0.2502,0.7502]");
+    add_ok(p, "p.json", text);
+    free(text);
+    assert_string_equal(logged, "");
+    text = changed(layers_text, "[0.25,0.75]", "[1,3]");
+    add_ok(p, "p.json", text);
+    free(text);
+    assert_non_null(strstr(logged, "sum to 4"));
+    assert_true(p->layer_share[0] == 0.25 && p->layer_share[1] == 0.75);
+    wnw_set_log(NULL, NULL);
+    wnw_profile_free(p);
+}
+
+#define ROW4   "[[0.81,0.82,0.83,0.84]"
+#define ROWS4  ",[0.85,0.85,0.85,0.85]"
+#define ROWS16 ROWS4 ROWS4 ROWS4 ROWS4
+#define LEX    ROW4 ROWS16 ROWS16 ROWS16 ROWS16 ROWS4 ROWS4 ROWS4 "]" /* 1 + 16 + 3 = 20 */
+
+/* Files as the papers' authors publish them. */
+static void imports(void **state)
+{
+    (void)state;
+    wnw_profile *p = empty();
+    wnw_set_log(log_line, NULL);
+    logged[0] = '\0';
+    add_ok(p, "Some-Model_head_idx.json", "{\"0\": [3,0,1,2], \"1\": [1,0,2,3]}");
+    assert_non_null(strstr(logged, "does not name its model"));
+    assert_int_equal(p->srh_rank[0], 3);
+    assert_null(p->trad_rank);
+    /* Scores: means, ranked, ties to the lower head; the ranked list above stays. */
+    add_ok(p, "Some-Model.json",
+           "{\"0-0\":[0,0],\"0-1\":[1,0],\"0-2\":[0.5,0.5],\"0-3\":[1,1],"
+           "\"1-0\":[0,0],\"1-1\":[0,0],\"1-2\":[0,0],\"1-3\":[0,0]}");
+    const int32_t ranks[] = {3, 1, 2, 0, 0, 1, 2, 3};
+    assert_memory_equal(p->trad_rank, ranks, sizeof ranks);
+    assert_float_equal(p->trad_mean[1], 0.5, 0);
+    assert_int_equal(p->srh_rank[0], 3);
+    /* A name settles which score is meant. */
+    add_ok(
+        p, "srh-scores.json",
+        "{\"0-0\":[0],\"0-1\":[1],\"0-2\":[2],\"0-3\":[3],\"1-0\":[3],\"1-1\":[2],\"1-2\":[1],\"1-3\":[0]}");
+    assert_int_equal(p->srh_rank[1], 2);
+    assert_int_equal(p->srh_rank[4], 0);
+    add_ok(p, "errors.jsonl", "{\"qasper\":[1,1],\"avg_score\":[0.5,0.5]}");
+    assert_true(p->layer_share[0] == 0.5);
+    /* Head weights and thresholds come apart and belong together. */
+    add_ok(p, "W_head.json", "{\"shape\":[2,4],\"W_head\":[[1,1.1,1,1],[1,1,1,0.99]]}");
+    assert_non_null(strstr(logged, "synthetic"));
+    assert_null(p->compiler.tau);
+    add_ok(p, "M_lex.json", "{\"shape\":[2,20,4],\"M_lex\":[" LEX "," LEX "]}");
+    const struct wnw__compiler_table *t = &p->compiler;
+    assert_float_equal(t->weight[1], 1.1, 1e-7);
+    assert_float_equal(t->tau[83], 0.84, 1e-7);
+    assert_int_equal(t->n_entropy, 20);
+    assert_int_equal(t->n_ppl, 4);
+    assert_true(fabs(t->entropy_edge[0] - (2 + 8.0 / 19)) < 1e-12 && t->entropy_edge[18] == 10);
+    assert_true(fabs(t->ppl_edge[0] - 4.64159) < 1e-5 && fabs(t->ppl_edge[1] - 21.5443) < 1e-4 &&
+                t->ppl_edge[2] == 100);
+    /* The other order, on what is there. */
+    add_ok(p, "W_head.json", "{\"shape\":[2,4],\"W_head\":[[2,1,1,1],[1,1,1,1]]}");
+    assert_float_equal(t->weight[0], 2, 0);
+    assert_float_equal(t->tau[83], 0.84, 1e-7);
+    assert_int_equal(wnw_profile_kinds(p),
+                     1u << WNW_PROFILE_SRH | 1u << WNW_PROFILE_LAYERS | 1u << WNW_PROFILE_COMPILER);
+    /* A calibrated table takes the place of both. */
+    add_ok(p, "p.json", compiler_text);
+    assert_int_equal(t->n_entropy, 3);
+    static const struct {
+        const char *text;
+        int rc;
+    } bad[] = {
+        {"{\"0\":[0,1,2,3]}", WNW_E_MISMATCH},
+        {"{\"0\":[0,1,2,3],\"1\":[0,1,2]}", WNW_E_MISMATCH},
+        {"{\"0\":[0,1,2,3],\"2\":[0,1,2,3]}", WNW_E_FORMAT},
+        {"{\"0\":[0,1,2,3],\"1\":[0,1,1,3]}", WNW_E_FORMAT},
+        {"{\"0-0\":[0],\"0-1\":[0]}", WNW_E_MISMATCH},
+        {"{\"0-0\":[0],\"0-1\":[1],\"0-2\":[2],\"0-3\":[3],\"1-0\":[3],\"1-1\":[2],\"1-2\":[1],\"1-3\":[]}",
+         WNW_E_FORMAT},
+        {"{\"0-0\":[0],\"0-1\":[1],\"0-2\":[2],\"0-3\":[3],\"1-0\":[3],\"1-1\":[2],\"1-2\":[1],\"1-3\":[-1]}",
+         WNW_E_FORMAT},
+        {"{\"avg_score\":[1,1,1]}", WNW_E_MISMATCH},
+        {"{\"avg_score\":1}", WNW_E_FORMAT},
+        {"{\"W_head\":[[1,1,1,1]]}", WNW_E_MISMATCH},
+        {"{\"W_head\":[[1,1,1],[1,1,1]]}", WNW_E_MISMATCH},
+        {"{\"W_head\":{}}", WNW_E_FORMAT},
+        {"{\"M_lex\":[[[1]],[[1]]]}", WNW_E_FORMAT},
+        {"{\"0\":1,\"1\":2}", WNW_E_FORMAT},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (add(p, "bad.json", bad[i].text) != bad[i].rc)
+            fail_msg("import %zu: \"%s\"", i, wnw_last_error());
+    assert_int_equal(t->n_entropy, 3);
+    wnw_set_log(NULL, NULL);
+    wnw_profile_free(p);
+}
+
+/* Whatever happens to a file, reading it ends in a profile or in a sentence. */
+static void damaged_files(void **state)
+{
+    (void)state;
+    uint32_t seed = 1;
+    for (size_t t = 0; t < sizeof texts / sizeof *texts; t++) {
+        const size_t len = strlen(texts[t]);
+        char *text = malloc(len + 1);
+        assert_non_null(text);
+        wnw_profile *p = empty();
+        for (size_t n = 0; n < len; n += 3) {
+            const char *path = file_of("cut.json", texts[t], n);
+            assert_int_equal(wnw_profile_add_file(p, path), WNW_E_FORMAT);
+        }
+        for (int round = 0; round < 400; round++) {
+            memcpy(text, texts[t], len + 1);
+            for (int k = 0; k <= round % 3; k++) {
+                seed = seed * 1664525u + 1013904223u;
+                const size_t at = (seed >> 8) % len;
+                static const char digits[] = "0123456789-.,[]{}\"e";
+                text[at] = round % 2 ? digits[seed % (sizeof digits - 1)]
+                                     : (char)(text[at] ^ (char)(1u << (seed >> 4) % 8));
+            }
+            const char *path = file_of("flip.json", text, len);
+            const int rc = wnw_profile_add_file(p, path);
+            assert_true(rc == WNW_OK || ((rc == WNW_E_FORMAT || rc == WNW_E_MISMATCH) && *wnw_last_error()));
+        }
+        wnw_profile_free(p);
+        free(text);
+    }
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    unlink(file_of("cut.json", "", 0));
+    unlink(file_of("flip.json", "", 0));
+    return rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kind),
+        cmocka_unit_test(refused),
+        cmocka_unit_test(foreign_compiler_tables),
+        cmocka_unit_test(shares_are_scaled),
+        cmocka_unit_test(imports),
+        cmocka_unit_test(damaged_files),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
