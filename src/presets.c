@@ -14,6 +14,9 @@
 #define SNAPKV_32_AVG "snapkv:window=32,kernel=5,pool=avg,gqa_bug=0,agg=mean"
 #define CRITICAL_L2   "+critical:alpha=0.5,eps=0.0001,eps_rel=0,norm=l2,sinks=4"
 #define CRITICAL_L1   "+critical:alpha=0.5,eps=0.0001,eps_rel=0,norm=l1,sinks=0"
+#define EXPECTED(vnorm, eps) \
+    "expected_attention:n_sink=4,n_future=512,covariance=1,vnorm=" vnorm ",epsilon=" eps ",stats=prompt"
+#define ADAKV "+adakv:alpha_safeguard=0.2,mode=safeguard"
 #define SNAPKV_8_AVG  "snapkv:window=8,kernel=5,pool=avg,gqa_bug=0,agg=mean"
 #define KVCOMPOSE_AGG ",agg_task=max,agg_group=mean,value_norm=0,cross_head=1"
 
@@ -94,9 +97,18 @@ static const struct wnw__preset presets[] = {
     {.name = "criticalkv-adakv",
      .about = "CriticalKV whose heads compete for the layer's budget with their attention.",
      .paper = "CriticalKV, arXiv 2502.03805",
-     .recipe = SNAPKV_32_MAX UNIFORM_EXACT "+adakv:alpha_safeguard=0.2,mode=safeguard" CRITICAL_L2},
+     .recipe = SNAPKV_32_MAX UNIFORM_EXACT ADAKV CRITICAL_L2},
 
     /* ---- Expected attention ---- */
+
+    {.name = "expected_attention",
+     .about = "What queries of the next 512 positions are expected to attend to, from the prompt's queries.",
+     .paper = "Expected Attention, arXiv 2510.00636",
+     .recipe = EXPECTED("1", "0") UNIFORM_EXACT "+equal+topk:ties=early"},
+    {.name = "adakv-expected_attention",
+     .about = "Expected attention whose heads compete for the layer's budget; the paper's AdaExpectedAttention.",
+     .paper = "Expected Attention, arXiv 2510.00636",
+     .recipe = EXPECTED("1", "0.01") UNIFORM_EXACT ADAKV "+topk:ties=early"},
 
     /* ---- Observed attention: H2O, VATP ---- */
 
@@ -193,7 +205,7 @@ static const struct wnw__preset presets[] = {
     {.name = "paper-criticalkv-adakv",
      .about = "CriticalKV on AdaKV with the paper's L1 norm and no guard for sinks.",
      .paper = "CriticalKV, arXiv 2502.03805",
-     .recipe = SNAPKV_32_MAX UNIFORM_TRUNC "+adakv:alpha_safeguard=0.2,mode=safeguard" CRITICAL_L1,
+     .recipe = SNAPKV_32_MAX UNIFORM_TRUNC ADAKV CRITICAL_L1,
      .parity = true},
     {.name = "kvpress-criticalkv_snapkv",
      .about = "kvpress CriticalKVPress over SnapKVPress with window 32, kernel 5.",
@@ -203,10 +215,26 @@ static const struct wnw__preset presets[] = {
     {.name = "kvpress-critical_adakv_snapkv",
      .about = "kvpress CriticalAdaKVPress over SnapKVPress with window 32, kernel 5.",
      .paper = "CriticalKV, arXiv 2502.03805",
-     .recipe = SNAPKV_32_AVG UNIFORM_TRUNC "+adakv:alpha_safeguard=0.2,mode=safeguard" CRITICAL_L1,
+     .recipe = SNAPKV_32_AVG UNIFORM_TRUNC ADAKV CRITICAL_L1,
      .parity = true},
 
     /* ---- parity: Expected attention ---- */
+
+    {.name = "kvpress-expected_attention",
+     .about = "kvpress ExpectedAttentionPress.",
+     .paper = "Expected Attention, arXiv 2510.00636",
+     .recipe = EXPECTED("1", "0") UNIFORM_TRUNC "+equal+topk:ties=early",
+     .parity = true},
+    {.name = "kvpress-adakv_expected_attention",
+     .about = "kvpress AdaKVPress over ExpectedAttentionPress.",
+     .paper = "Ada-KV, arXiv 2407.11550",
+     .recipe = EXPECTED("1", "0") UNIFORM_TRUNC ADAKV "+topk:ties=early",
+     .parity = true},
+    {.name = "kvpress-criticalkv_expected_attention",
+     .about = "kvpress CriticalKVPress over ExpectedAttentionPress without its value norm.",
+     .paper = "CriticalKV, arXiv 2502.03805",
+     .recipe = EXPECTED("0", "0") UNIFORM_TRUNC "+equal" CRITICAL_L1,
+     .parity = true},
 
     /* ---- parity: Observed attention: H2O, VATP ---- */
 

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Expected attention: what the queries of the next n_future positions will give to an entry, from the mean
+ * and the covariance of the queries before RoPE, as if they were normally distributed. Paper: "Expected
+ * Attention: KV Cache Compression by Estimating Attention from Future Queries Distribution" (arXiv
+ * 2510.00636).
+ *
+ *     mu' = R mu, C' = R C R^T              R = mean of the RoPE matrices of positions N .. N + n_future - 1
+ *     z_c = k_c . mu' / sqrt(d) + k_c^T C' k_c / (2 d)                the log of E exp(q . k_c / sqrt(d))
+ *     p   = softmax of z over the entries behind the n_sink first
+ *     score_c = (mean of p_c over the group + epsilon) ||v_c||_2
+ * The first n_sink entries always stay. R has a closed form (mean_rope.c). vnorm=0 leaves the value norm out:
+ * for CriticalKV, whose norm knows the output projection. epsilon=0.01 with AdaKV is the paper's
+ * AdaExpectedAttention. stats=profile takes mu and C from calibration in place of the prompt. Scaling of
+ * RoPE's magnitude (YaRN) is not seen. Observes query statistics, keys and values. Range >= 0. Cost O(H_q n
+ * d^2).
+ */
+#include "kernel.h"
+#include "profile.h"
+#include "score/mean_rope.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { BLOCK = 64 }; /* entries whose k^T C' are held at a time */
+enum stats { STATS_PROMPT, STATS_PROFILE };
+
+struct opts {
+    int32_t n_sink;
+    int32_t n_future;
+    int32_t covariance;
+    int32_t vnorm;
+    double epsilon;
+    int32_t stats;
+};
+
+static void needs(const void *opts, wnw_needs *out)
+{
+    const struct opts *o = opts;
+    const bool profile = o->stats == STATS_PROFILE;
+    out->flags = WNW_NEED_KEYS | (profile ? WNW_NEED_PROFILE : WNW_NEED_QUERY_STATS);
+    out->flags |= o->vnorm ? WNW_NEED_VALUES : 0;
+    out->skip = o->n_sink;
+    out->profiles = profile ? 1u << WNW_PROFILE_STATS : 0;
+}
+
+static void protect(const void *opts, int32_t n, wnw_protected *out)
+{
+    const struct opts *o = opts;
+    (void)n;
+    out->n_first = o->n_sink;
+}
+
+/* z[n], mu'[d], C'[d][d] and a block of products. */
+static size_t scratch_size(const void *opts, const wnw_observation *obs)
+{
+    const size_t d = (size_t)obs->n_embd_head;
+    (void)opts;
+    return (size_t)obs->n + d + d * d + BLOCK * d;
+}
+
+/* Mean [n_head][d] and covariance [n_head][d][d] of this layer's queries. */
+static int stats_of(const struct opts *o, const wnw_observation *obs, const float **mean, const float **cov)
+{
+    *mean = obs->query_mean;
+    *cov = obs->query_cov;
+    if (o->stats == STATS_PROMPT)
+        return WNW_OK;
+    const int64_t n = (int64_t)obs->n_head * obs->n_embd_head;
+    const struct wnw_profile *p = obs->profile;
+    if (!p || !p->query_mean || !p->query_cov)
+        return wnw__fail(WNW_E_MISMATCH, "expected_attention: the profile has no query statistics; calibrate "
+                                         "them or use stats=prompt");
+    *mean = p->query_mean + obs->il * n;
+    *cov = p->query_cov + obs->il * n * obs->n_embd_head;
+    return WNW_OK;
+}
+
+/* z[n] for query head h; room is mu', C' and the block. */
+static void expected_logits(const struct opts *o, const wnw_observation *obs, const float *mean,
+                            const float *cov, const float *k, int32_t n, float *z, float *room)
+{
+    const int32_t d = obs->n_embd_head, from = obs->n_past, count = o->n_future;
+    float *mu = room, *c = mu + d, *block = c + (int64_t)d * d;
+    memcpy(mu, mean, (size_t)d * sizeof *mu);
+    wnw__turn_rows(obs, from, count, mu, 1, 0, 1);
+    wnw__mul_nt(mu, 1, k, n, d, obs->attn_scale, z, n);
+    if (!o->covariance)
+        return;
+    memcpy(c, cov, (size_t)d * (size_t)d * sizeof *c);
+    wnw__turn_rows(obs, from, count, c, d, 1, d); /* R C */
+    wnw__turn_rows(obs, from, count, c, d, d, 1); /* (R C) R^T */
+    const float half = obs->attn_scale * obs->attn_scale / 2;
+    for (int32_t at = 0; at < n; at += BLOCK) {
+        const int32_t m = n - at < BLOCK ? n - at : BLOCK;
+        const float *rows = k + (int64_t)at * d;
+        wnw__mul_nt(rows, m, c, d, d, half, block, d); /* C' is symmetric */
+        for (int32_t i = 0; i < m; i++) {
+            float sum = 0;
+            for (int32_t j = 0; j < d; j++)
+                sum += block[i * d + j] * rows[i * d + j];
+            z[at + i] += sum;
+        }
+    }
+}
+
+static void weigh(const struct opts *o, const wnw_observation *obs, int32_t ih, float *s)
+{
+    const int32_t d = obs->n_embd_head;
+    const float *v = o->vnorm ? obs->values(obs, ih) : NULL;
+    for (int32_t i = o->n_sink; v && i < obs->n_entry[ih]; i++) {
+        double sum = 0;
+        for (int32_t j = 0; j < d; j++)
+            sum += (double)v[(int64_t)i * d + j] * v[(int64_t)i * d + j];
+        s[i] = (s[i] + (float)o->epsilon) * (float)sqrt(sum);
+    }
+}
+
+static int score(const void *opts, const wnw_observation *obs, float *score, float *scratch)
+{
+    const struct opts *o = opts;
+    const int32_t group = obs->n_head / obs->n_head_kv, sink = o->n_sink;
+    const int64_t d = obs->n_embd_head;
+    const float *mean, *cov;
+    float most = 0, *z = scratch, *room = scratch + obs->n;
+    WNW_TRY(stats_of(o, obs, &mean, &cov));
+    for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
+        float *s = score + (int64_t)ih * obs->n;
+        const int32_t n = obs->n_entry[ih];
+        const float *k = obs->keys(obs, ih);
+        for (int32_t i = 0; i < obs->n; i++)
+            s[i] = 0;
+        for (int32_t h = ih * group; h < (ih + 1) * group && n > sink; h++) {
+            expected_logits(o, obs, mean + h * d, cov + h * d * d, k + sink * d, n - sink, z, room);
+            wnw__softmax(z, n - sink);
+            for (int32_t i = sink; i < n; i++)
+                s[i] += z[i - sink] / (float)group;
+        }
+        weigh(o, obs, ih, s);
+        for (int32_t i = sink; i < n; i++)
+            most = s[i] > most ? s[i] : most;
+    }
+    for (int32_t ih = 0; ih < obs->n_head_kv; ih++)
+        for (int32_t i = 0; i < sink && i < obs->n; i++)
+            score[(int64_t)ih * obs->n + i] = most + 1;
+    return WNW_OK;
+}
+
+static const char *const stats_choices[] = {"prompt", "profile", NULL};
+
+static const wnw_option options[] = {{.name = "n_sink",
+                                      .help = "first tokens that always stay and whose queries do not count",
+                                      .type = WNW_OPT_INT,
+                                      .offset = offsetof(struct opts, n_sink),
+                                      .def = 4,
+                                      .min = 0,
+                                      .max = 65536},
+                                     {.name = "n_future",
+                                      .help = "positions behind the prompt whose queries are expected",
+                                      .type = WNW_OPT_INT,
+                                      .offset = offsetof(struct opts, n_future),
+                                      .def = 512,
+                                      .min = 1,
+                                      .max = 1 << 20},
+                                     {.name = "covariance",
+                                      .help = "use the covariance of the queries, not only their mean",
+                                      .type = WNW_OPT_BOOL,
+                                      .offset = offsetof(struct opts, covariance),
+                                      .def = 1},
+                                     {.name = "vnorm",
+                                      .help = "multiply by the norm of the value",
+                                      .type = WNW_OPT_BOOL,
+                                      .offset = offsetof(struct opts, vnorm),
+                                      .def = 1},
+                                     {.name = "epsilon",
+                                      .help = "added to the attention before it is multiplied with the norm",
+                                      .type = WNW_OPT_REAL,
+                                      .offset = offsetof(struct opts, epsilon),
+                                      .def = 0,
+                                      .min = 0,
+                                      .max = 1},
+                                     {.name = "stats",
+                                      .help = "queries of the prompt, or of a calibration profile",
+                                      .type = WNW_OPT_ENUM,
+                                      .offset = offsetof(struct opts, stats),
+                                      .def = STATS_PROMPT,
+                                      .choices = stats_choices},
+                                     {0}};
+
+extern const struct wnw__scorer wnw__scorer_expected_attention;
+const struct wnw__scorer wnw__scorer_expected_attention = {
+    .pub =
+        {.name = "expected_attention",
+         .about = "Attention that queries of future positions are expected to give, times the value's norm.",
+         .paper = "Expected Attention, arXiv 2510.00636",
+         .details =
+             "With mean `mu` and covariance `C` of a head's queries before RoPE and `R`, RoPE averaged over "
+             "the next `n_future` positions: `z_c = k_c . R mu / sqrt(d) + k_c^T R C R^T k_c / (2 d)`, "
+             "`p = softmax(z)` behind the sinks, `score_c = (mean of p_c over the group + epsilon) ||v_c||`."
+             "\n\n"
+             "Deviations: `R` is computed in closed form. Scaling of RoPE's magnitude (YaRN) is not seen.\n\n"
+             "Cost: O(n d^2) per query head.",
+         .options = options,
+         .options_size = sizeof(struct opts),
+         .needs = needs,
+         .protect = protect,
+         .scratch = scratch_size,
+         .score = score},
+    .layout = "composite",
+    .like_attention = true,
+};
