@@ -498,7 +498,8 @@ typedef struct wnw_report {
     double kept_mean; /* entries per KV head, over the layers that have no sliding window */
     int64_t entries_before, entries_after; /* over all layers and KV heads, sliding-window layers included */
     uint64_t kv_bytes_before, kv_bytes_after; /* allocated for K and V */
-    double observe_ms, select_ms, compact_ms;
+    /* Looking at the cache (with a second pass); scores; budgets and selection; compaction. */
+    double observe_ms, score_ms, select_ms, compact_ms;
     char warning[256]; /* "" or one sentence, e.g. that a window was shrunk */
 } wnw_report;
 
@@ -566,11 +567,12 @@ int32_t wnw_cache_n(const wnw_session *s, int32_t il, int32_t ih);
 const int32_t *wnw_cache_positions(const wnw_session *s, int32_t il, int32_t ih);
 
 /* ---- Perturbation: what evicting entries does to the output of one head
- * --------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
-/* The output of one head for one query is o = sum_i A_i v_i W_O, A = softmax attention over all n entries. With
- * the entries that are not kept evicted, softmax is over the rest and o changes. Bounds of ||change||_1 after
- * "CriticalKV" (arXiv 2502.03805) for an eviction in two stages; nu_i = ||v_i W_O||_1. */
+/* The output of one head for one query is o = sum_i A_i v_i W_O, A = softmax attention over all n entries.
+ * With the entries that are not kept evicted, softmax is over the rest and o changes. Bounds of ||change||_1
+ * after "CriticalKV" (arXiv 2502.03805) for an eviction in two stages; nu_i = ||v_i W_O||_1. */
 typedef struct wnw_perturbation {
     double sigma;       /* attention on kept entries */
     double sigma_first; /* attention on entries of stage 1 */
@@ -585,8 +587,8 @@ typedef struct wnw_perturbation {
 int wnw_perturb_bounds(wnw_perturbation *out, const float *attn, const float *nu, const bool *kept,
                        const bool *first, int32_t n);
 /* The change itself, delta[d] = sum_i (A_i - A'_i) rows[i][d], and its L1 norm; either may be NULL. rows =
- * v_i W_O gives the change of the head's output; rows = v_i the change before the projection, which is linear,
- * so that changes of several heads can be projected and added. E_ARG as above. */
+ * v_i W_O gives the change of the head's output; rows = v_i the change before the projection, which is
+ * linear, so that changes of several heads can be projected and added. E_ARG as above. */
 int wnw_perturb_output(double *l1, double *delta, const float *attn, const float *rows, const bool *kept,
                        int32_t n, int32_t d);
 /* Attention on the k largest of attn[n]: above 1/2 the assumption of the two stages holds. */

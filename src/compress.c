@@ -336,7 +336,9 @@ static int score_layer(struct wnw__plan_job *j, const wnw_observation *obs)
     const size_t n_scratch = j->scorer->scratch ? j->scorer->scratch(j->scorer_opts, obs) : 0;
     WNW_TRY(reserve(&j->score, &j->score_cap, n_score));
     WNW_TRY(reserve(&j->scratch, &j->scratch_cap, n_scratch > n_score ? n_scratch : n_score));
+    const double start = wnw__now_ms();
     WNW_TRY(j->scorer->score(j->scorer_opts, obs, j->score, j->scratch));
+    j->score_ms += wnw__now_ms() - start;
     for (int32_t ih = 0; ih < obs->n_head_kv; ih++)
         for (int32_t i = 0; i < obs->n_entry[ih]; i++)
             if (isnan(j->score[(int64_t)ih * obs->n + i]))
@@ -617,6 +619,7 @@ static int gather_layer(const struct walk *w, int32_t il, bool *wanted)
         const wnw_needs own = gather_needs(j);
         WNW_TRY(adapt(j, &seen, &own, &obs));
         WNW_TRY(j->own->collect(j->scorer_opts, &obs, j->collected));
+        j->score_ms += wnw__now_ms() - start;
         j->work_ms += wnw__now_ms() - start;
     }
     return WNW_OK;
@@ -747,7 +750,8 @@ int wnw__plan_make_many(wnw_plan **out, const wnw_policy *const *policies, const
     for (int32_t k = 0; rc == WNW_OK && k < n; k++) {
         jobs[k]->report->kept_mean = kept_mean(jobs[k]);
         jobs[k]->report->observe_ms = jobs[k]->observe_ms;
-        jobs[k]->report->select_ms = jobs[k]->work_ms;
+        jobs[k]->report->score_ms = jobs[k]->score_ms;
+        jobs[k]->report->select_ms = jobs[k]->work_ms - jobs[k]->score_ms;
         out[k] = jobs[k]->plan;
         jobs[k]->plan = NULL;
     }

@@ -36,7 +36,7 @@ struct wnw__plan_source {
 /* One policy applied to one source, layer by layer. */
 struct wnw__plan_job;
 
-/* size may be NULL. report: kept_mean, warning, observe_ms, select_ms are filled by finish. */
+/* size may be NULL. report: kept_mean, warning, observe_ms, score_ms, select_ms are filled by finish. */
 int wnw__plan_job_new(struct wnw__plan_job **out, const wnw_policy *policy, const wnw_size *size,
                       const struct wnw__plan_source *src, wnw_report *report);
 void wnw__plan_job_free(struct wnw__plan_job *job);

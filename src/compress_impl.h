@@ -22,7 +22,7 @@ struct wnw__plan_job {
     const struct wnw__head_budget *head;
     const struct wnw__selector *selector;
     wnw_report *report, unused_report;
-    double observe_ms, work_ms;
+    double observe_ms, score_ms, work_ms; /* work: scores, budgets and selection */
 
     int32_t *n_entry; /* [n_layer][n_head_kv] */
     int32_t n_part;   /* layers that take part */
