@@ -259,6 +259,33 @@ static void mul_panels(const float *q, int32_t n_panel, int32_t d, const float *
     }
 }
 
+INLINE VF v_abs(VF x)
+{
+    return (VF)((VU)x & 0x7fffffffu);
+}
+
+static void add_abs(const float *q, int32_t n_panel, int32_t d, const float *kt, float *sum)
+{
+    for (int32_t j = 0; j < WNW_TILE; j += 2 * VW) {
+        VF s0 = v_load(sum + j), s1 = v_load(sum + j + VW);
+        for (int32_t p = 0; p < n_panel; p++) {
+            VF acc[MR][2];
+            mul_block(WNW_KV_F32, MR, q + (int64_t)p * d * MR, 1, MR, d, (const uint8_t *)(const void *)kt,
+                      WNW_TILE * sizeof *kt, j, acc);
+            VF a0 = v_abs(acc[0][0]), a1 = v_abs(acc[0][1]);
+            UNROLL
+            for (int r = 1; r < MR; r++) {
+                a0 += v_abs(acc[r][0]);
+                a1 += v_abs(acc[r][1]);
+            }
+            s0 += a0;
+            s1 += a1;
+        }
+        v_store(sum + j, s0);
+        v_store(sum + j + VW, s1);
+    }
+}
+
 INLINE void accumulate_block(const wnw_kv_type type, const int mr, const float *p, const float *corr,
                              const uint8_t *v, size_t stride, int32_t n, int32_t c, int32_t ld, float *o)
 {
@@ -416,6 +443,7 @@ static const struct wnw__vec table = {
     .transpose = transpose,
     .mul_rows = mul_rows,
     .mul_panels = mul_panels,
+    .add_abs = add_abs,
     .softmax_tile = softmax_tile,
     .accumulate = accumulate,
     .softmax = softmax,

@@ -28,6 +28,9 @@ struct wnw__vec {
                      int32_t d, float scale, float *out, int64_t ld);
     /* s[n_panel * panel_rows][WNW_TILE] = q . kt; q[n_panel][d][panel_rows], kt[d][WNW_TILE] */
     void (*mul_panels)(const float *q, int32_t n_panel, int32_t d, const float *kt, float *s);
+    /* sum[WNW_TILE] += sum over the rows of q of |q . kt|, the products of mul_panels. Every column of the
+     * tile goes through the same operations. */
+    void (*add_abs)(const float *q, int32_t n_panel, int32_t d, const float *kt, float *sum);
     /* Streaming softmax over one more tile: s[rows][WNW_TILE] becomes exp(s - m) with the updated maximum
      * m[rows], sum l[rows], and corr[rows] = exp(old m - m). */
     void (*softmax_tile)(float *s, int32_t rows, float *m, float *l, float *corr);

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Norms of cached values behind the output projection. A value v of KV head j is read by the G query heads of
+ * its group, each of which has a slice W_O^h (d x D) of the projection:
+ *
+ *     L1       nu = (1/G) sum_h ||v W_O^h||_1
+ *     L2       nu = sqrt((1/G) sum_h ||v W_O^h||_2^2) = sqrt(v G_j v^T),  G_j = (1/G) sum_h W_O^h (W_O^h)^T
+ *     SKETCH   L1 over a fixed random sample of D' of the D columns, times D / D'
+ *
+ * W_O is what the model computes with, dequantised; v is the value as it is cached. A bias of the projection
+ * and norms behind it (Gemma) are no part of nu. RoPE does not touch values, so nu never changes.
+ *
+ * L1 costs as much as one output projection (2 d D flops per entry and query head); v W_O^h is never written
+ * anywhere. L2 costs 2 d d flops per entry and KV head once the matrices G_j are there.
+ */
+#ifndef WNW_PROJNORM_H
+#define WNW_PROJNORM_H
+
+#include "base/err.h"
+
+#include <ggml.h>
+
+/* Output columns of the sketch, at most. */
+#define WNW_PROJ_SKETCH_COLUMNS 512
+
+/* The projection of one layer as the file has it: n_out rows of n_head x d inputs each. */
+struct wnw__proj_weight {
+    enum ggml_type type;
+    const void *data;
+    int32_t n_head, n_head_kv, d, n_out;
+};
+
+/* The values of one KV head and their norms, parallel. */
+struct wnw__proj_values {
+    const uint8_t *v; /* n packed rows of d values */
+    float *norm;      /* [n]; negative ones are to be computed */
+    int32_t n;
+};
+
+/* Matrices G_j of all layers and scratch memory. Belongs to one session. */
+struct wnw__proj;
+int wnw__proj_new(struct wnw__proj **out, int32_t n_layer, wnw_kv_type type, int32_t n_threads);
+void wnw__proj_free(struct wnw__proj *p);
+
+/* Computes the missing norms of layer il; heads[n_head_kv]. The result of an entry depends on its value and
+ * the weight alone, not on other entries or the number of threads. Nothing changes on failure. w must be the
+ * same for a layer every time. */
+int wnw__proj_fill(struct wnw__proj *p, const struct wnw__proj_weight *w, int32_t il, wnw_proj_norm kind,
+                   const struct wnw__proj_values *heads);
+
+/* Output columns that count for the kind, ascending, to column[n_out]; returns how many. */
+int32_t wnw__proj_columns(wnw_proj_norm kind, int32_t n_out, int32_t *column);
+
+/* The definition in double precision, for one value v[d]: what the fast version is tested against. Negative
+ * without memory. */
+double wnw__proj_norm_ref(const struct wnw__proj_weight *w, int32_t ih, wnw_proj_norm kind, const float *v);
+
+#endif
