@@ -16,17 +16,19 @@
 enum { KEY_BLOCK = 256 }; /* keys converted at a time: 256 x d floats stay in the second-level cache */
 
 struct wnw__observer {
-    const wnw_session *s;
+    wnw_session *s;
     struct wnw__plan_source source;
-    int32_t il;           /* layer that the buffers belong to */
-    int32_t n, n_window;  /* of this layer */
-    int32_t *n_entry;     /* [n_head_kv] */
-    int32_t *pos;         /* [n_head_kv][n] */
-    float *attn;          /* [n_head][n_window][n] */
-    float *queries;       /* [n_head][n_window][d] */
-    float *blocks;        /* [n_head_kv][KEY_BLOCK][d] */
-    float *keys, *values; /* [n][d] of one head */
-    float *theta;         /* [n_rot / 2] */
+    int32_t il;                    /* layer that the buffers belong to */
+    int32_t n, n_window;           /* of this layer */
+    int32_t *n_entry;              /* [n_head_kv] */
+    int32_t *pos;                  /* [n_head_kv][n] */
+    float *attn;                   /* [n_head][n_window][n] */
+    float *queries;                /* [n_head][n_window][d] */
+    float *blocks;                 /* [n_head_kv][KEY_BLOCK][d] */
+    float *keys, *values;          /* [n][d] of one head */
+    float *theta;                  /* [n_rot / 2] */
+    float *proj[WNW_N_PROJ_NORMS]; /* [n_head_kv][n] */
+    size_t cap_proj[WNW_N_PROJ_NORMS];
     size_t cap_pos, cap_attn, cap_queries, cap_blocks, cap_keys, cap_values; /* elements */
 };
 
@@ -78,6 +80,18 @@ static const float *observe_key_rows(const wnw_observation *obs, int32_t ih, int
 static const float *observe_value_rows(const wnw_observation *obs, int32_t ih, int32_t first, int32_t count)
 {
     return head_rows(obs, ih, first, count, false);
+}
+
+static const float *observe_proj_norm(const wnw_observation *obs, wnw_proj_norm kind)
+{
+    struct wnw__observer *ob = obs->source;
+    const bool known = (int)kind >= 0 && kind < WNW_N_PROJ_NORMS;
+    float **norm = &ob->proj[known ? kind : 0];
+    if (grow(norm, &ob->cap_proj[known ? kind : 0], (size_t)obs->n_head_kv * (size_t)obs->n, sizeof(float)) !=
+            WNW_OK ||
+        wnw__session_proj_norm(ob->s, ob->il, kind, obs->n, *norm) != WNW_OK)
+        return NULL;
+    return *norm;
 }
 
 /* Window queries of the layer as [n_head][n_window][d]; they were kept as a ring [cap][n_head][d]. */
@@ -197,6 +211,7 @@ static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_nee
         .values = needs->flags & WNW_NEED_VALUES ? observe_values : NULL,
         .key_rows = needs->flags & WNW_NEED_KEYS ? observe_key_rows : NULL,
         .value_rows = needs->flags & WNW_NEED_VALUES ? observe_value_rows : NULL,
+        .proj_norm = needs->flags & WNW_NEED_PROJ_NORM ? observe_proj_norm : NULL,
         .attn_scale = ob->s->ops[il].scale,
         .rope_theta = ob->theta,
         .n_rot = ob->s->m->hp.n_rot,
@@ -230,7 +245,7 @@ static const int32_t *positions(const struct wnw__plan_source *src, int32_t il, 
     return wnw_cache_positions(ob->s, il, ih);
 }
 
-int wnw__observer_new(struct wnw__observer **out, const wnw_session *s)
+int wnw__observer_new(struct wnw__observer **out, wnw_session *s)
 {
     struct wnw__observer *ob = calloc(1, sizeof *ob);
     *out = NULL;
@@ -273,6 +288,8 @@ void wnw__observer_free(struct wnw__observer *ob)
     free(ob->blocks);
     free(ob->keys);
     free(ob->values);
+    for (int kind = 0; kind < WNW_N_PROJ_NORMS; kind++)
+        free(ob->proj[kind]);
     free(ob->theta);
     free(ob);
 }

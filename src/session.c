@@ -4,6 +4,7 @@
 
 #include "kernel.h"
 #include "profile.h"
+#include "projnorm.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -132,6 +133,7 @@ void wnw_session_free(wnw_session *s)
     unhide(s);
     wnw__attend_shared_free(s->shared);
     wnw__cache_free(&s->cache);
+    wnw__proj_free(s->proj);
     free(s->window.q);
     free(s->ops);
     free(s->logits);

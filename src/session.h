@@ -44,6 +44,7 @@ struct wnw_session {
     struct wnw__graph prefill, decode;
     struct wnw__window window;
     const wnw_profile *profile; /* borrowed; NULL = none */
+    struct wnw__proj *proj; /* made when projected norms are asked for, or NULL */
     int32_t n_past;
     float *logits; /* [n_vocab] */
     bool has_logits;
@@ -93,9 +94,13 @@ int wnw__attend_ggml_fill(struct wnw__attend_ggml *ag);
 /* observe.c */
 struct wnw__observer;
 struct wnw__plan_source;
-int wnw__observer_new(struct wnw__observer **out, const wnw_session *s);
+int wnw__observer_new(struct wnw__observer **out, wnw_session *s);
 void wnw__observer_free(struct wnw__observer *ob);
 /* A source of observations of the session's present cache. Borrowed from the observer. */
 const struct wnw__plan_source *wnw__observer_source(struct wnw__observer *ob);
+
+/* observe_proj.c: norms of the values of layer il behind the output projection, norm[n_head_kv][n] with n at
+ * least the entries of every head; 0 behind them. */
+int wnw__session_proj_norm(wnw_session *s, int32_t il, wnw_proj_norm kind, int32_t n, float *norm);
 
 #endif
