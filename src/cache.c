@@ -147,14 +147,40 @@ static void copy_rows(const struct wnw__cache *c, struct wnw__kv_layer *dst, int
                    (size_t)n * sizeof(float));
 }
 
+/* Rewound entries may have left something behind the present ones. */
+static void empty_numbers(const struct wnw__cache *c, struct wnw__kv_layer *l, int32_t n)
+{
+    for (int kind = 0; kind < WNW_N_AUX; kind++)
+        for (int32_t p = 0; p < c->aux_planes[kind]; p++)
+            for (int32_t ih = 0; ih < c->n_head_kv; ih++)
+                for (int32_t i = 0; i < n; i++)
+                    wnw__cache_aux(l, kind, p)[l->off[ih] + l->len[ih] + i] = aux_empty(kind);
+}
+
+int wnw__cache_resize_layer(struct wnw__cache *c, int32_t il, const int32_t *cap)
+{
+    struct wnw__kv_layer *l = &c->layers[il], fresh;
+    WNW_TRY(layer_new(c, &fresh, cap, l->n_swa));
+    for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
+        fresh.len[ih] = l->len[ih];
+        copy_rows(c, &fresh, fresh.off[ih], l, l->off[ih], l->len[ih]);
+    }
+    fresh.n_final = l->n_final;
+    layer_free(l);
+    *l = fresh;
+    return WNW_OK;
+}
+
 int wnw__cache_reserve_layer(struct wnw__cache *c, int32_t il, int32_t n, bool exact)
 {
     struct wnw__kv_layer *l = &c->layers[il];
     bool enough = true;
     for (int32_t ih = 0; ih < c->n_head_kv; ih++)
         enough = enough && l->cap[ih] - l->len[ih] >= n;
-    if (enough)
+    if (enough) {
+        empty_numbers(c, l, n);
         return WNW_OK;
+    }
 
     int32_t *cap = calloc((size_t)c->n_head_kv, sizeof *cap);
     if (!cap)
@@ -165,18 +191,9 @@ int wnw__cache_reserve_layer(struct wnw__cache *c, int32_t il, int32_t n, bool e
             need = (int64_t)l->cap[ih] + l->cap[ih] / 8;
         cap[ih] = (int32_t)round_up(need, c->growth);
     }
-    struct wnw__kv_layer grown;
-    const int rc = layer_new(c, &grown, cap, l->n_swa);
+    const int rc = wnw__cache_resize_layer(c, il, cap);
     free(cap);
-    WNW_TRY(rc);
-    for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
-        grown.len[ih] = l->len[ih];
-        copy_rows(c, &grown, grown.off[ih], l, l->off[ih], l->len[ih]);
-    }
-    grown.n_final = l->n_final;
-    layer_free(l);
-    *l = grown;
-    return WNW_OK;
+    return rc;
 }
 
 int wnw__cache_copy(struct wnw__cache *dst, const struct wnw__cache *src)
@@ -204,11 +221,6 @@ void wnw__cache_commit_layer(struct wnw__cache *c, int32_t il, int32_t first, in
         int32_t *pos = l->pos + l->off[ih] + l->len[ih];
         for (int32_t i = 0; i < n; i++)
             pos[i] = first + i;
-        /* Rewound entries may have left something there. */
-        for (int kind = 0; kind < WNW_N_AUX; kind++)
-            for (int32_t p = 0; p < c->aux_planes[kind]; p++)
-                for (int32_t i = 0; i < n; i++)
-                    wnw__cache_aux(l, kind, p)[l->off[ih] + l->len[ih] + i] = aux_empty(kind);
         l->len[ih] += n;
     }
 }

@@ -62,9 +62,14 @@ int wnw__cache_clear(struct wnw__cache *c);
 int wnw__cache_copy(struct wnw__cache *dst, const struct wnw__cache *src);
 
 /* Makes room for n more entries in every head of layer il. exact: no slack beyond the growth block (prefill
- * knows its length); otherwise capacity grows by an eighth, so that decoding copies rarely. Entries are
- * untouched on failure. */
+ * knows its length); otherwise capacity grows by an eighth, so that decoding copies rarely. Numbers of the
+ * new entries are empty from here on: the forward pass may fill them before it commits the entries. Entries
+ * are untouched on failure. */
 int wnw__cache_reserve_layer(struct wnw__cache *c, int32_t il, int32_t n, bool exact);
+
+/* Gives the heads of layer il room for cap[ih] >= len[ih] entries, no more and no less. Unchanged on failure.
+ */
+int wnw__cache_resize_layer(struct wnw__cache *c, int32_t il, const int32_t *cap);
 
 /* Takes n rows per head, written by the attention behind len, into account; their positions are first,
  * first+1, ... */

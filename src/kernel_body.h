@@ -436,6 +436,28 @@ static void softmax(float *x, int32_t n)
         x[i] *= norm;
 }
 
+static void column_tile(const float *s, int32_t rows, const float *m, const float *norm, float *sum,
+                        float *max)
+{
+    for (int32_t j = 0; j < WNW_TILE; j += 2 * VW) {
+        VF sum0 = v_load(sum + j), sum1 = v_load(sum + j + VW);
+        VF max0 = v_load(max + j), max1 = v_load(max + j + VW);
+        for (int32_t r = 0; r < rows; r++) {
+            const float *x = s + (int64_t)r * WNW_TILE + j;
+            const VF top = v_set1(m[r]), f = v_set1(norm[r]);
+            const VF p0 = v_exp(v_load(x) - top) * f, p1 = v_exp(v_load(x + VW) - top) * f;
+            sum0 += p0;
+            sum1 += p1;
+            max0 = v_max(max0, p0);
+            max1 = v_max(max1, p1);
+        }
+        v_store(sum + j, sum0);
+        v_store(sum + j + VW, sum1);
+        v_store(max + j, max0);
+        v_store(max + j + VW, max1);
+    }
+}
+
 static const struct wnw__vec table = {
     .name = VEC_NAME,
     .panel_rows = MR,
@@ -447,4 +469,5 @@ static const struct wnw__vec table = {
     .softmax_tile = softmax_tile,
     .accumulate = accumulate,
     .softmax = softmax,
+    .column_tile = column_tile,
 };

@@ -39,6 +39,10 @@ struct wnw__vec {
     void (*accumulate)(wnw_kv_type type, const float *p, int32_t rows, const float *corr, const void *v,
                        size_t stride, int32_t n, int32_t ld, float *o);
     void (*softmax)(float *x, int32_t n);
+    /* Sum and maximum of p = exp(s - m[row]) * norm[row] over the rows of s[rows][WNW_TILE], column by
+     * column, added to sum[WNW_TILE] and max[WNW_TILE]. s <= m but for rounding. */
+    void (*column_tile)(const float *s, int32_t rows, const float *m, const float *norm, float *sum,
+                        float *max);
 };
 
 /* Each is NULL where the compiler was not asked for the instruction set. */
