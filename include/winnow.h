@@ -465,7 +465,8 @@ int wnw_session_copy(wnw_session **out, const wnw_session *s);
 int wnw_session_reset(wnw_session *s);
 
 /* Declares before prefill what policies will be asked for; replaces earlier declarations. n = 0: observe
- * nothing. */
+ * nothing. What the new declaration asks for as well goes on; what it asks for first begins now: for tokens
+ * read before, attention sums and maxima count the queries from here on, and there are no queries of them. */
 int wnw_session_observe(wnw_session *s, const wnw_policy *const *policies, int32_t n);
 
 /* Calibration results for policies that use them; borrowed until replaced. NULL = none. E_MISMATCH: made for

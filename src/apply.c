@@ -100,6 +100,8 @@ int wnw_session_apply(wnw_session *s, const wnw_plan *plan, wnw_report *report)
     free(keep);
     free(n_keep);
     if (rc == WNW_OK)
+        wnw__trace_drop_queries(&s->trace, c->n_layer);
+    if (rc == WNW_OK)
         wnw__graph_free(
             &s->prefill); /* its activations are the other large piece of memory a long prompt leaves */
     if (report) {

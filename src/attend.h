@@ -34,6 +34,10 @@ void wnw__attend_shared_free(struct wnw__attend_shared *sh);
 /* Before a graph runs: scratch for heads of up to max_len entries, new ones included. */
 int wnw__attend_shared_reserve(struct wnw__attend_shared *sh, int32_t max_len);
 
+/* Whether the own attention leaves the maximum and the inverse sum of every row's softmax behind, for whoever
+ * runs next (columns.h). On failure it does not. */
+int wnw__attend_shared_keep_rows(struct wnw__attend_shared *sh, bool keep);
+
 /* One layer's operation. Must outlive every run of the graph; n_past and the layer's lengths may change
  * between runs. */
 struct wnw__attend_op {

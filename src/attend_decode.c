@@ -54,6 +54,11 @@ static void combine(const struct wnw__attend_op *op, int32_t ih, int32_t n_piece
         }
         for (int32_t c = 0; c < d; c++)
             dst[c] /= sum;
+        if (sh->row_max) {
+            const int32_t row = (ih * sh->group + i % sh->group) * n_tok + i / sh->group;
+            sh->row_max[row] = top;
+            sh->row_norm[row] = 1.0f / sum;
+        }
     }
 }
 

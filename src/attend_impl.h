@@ -39,6 +39,8 @@ struct wnw__attend_shared {
     float *partial;     /* [n_head_kv][pieces][decode_rows][ld + 2]: O, m, l */
     int32_t pieces;
 
+    float *row_max, *row_norm; /* [n_head][n_tok] of the latest operation: m, 1 / l; NULL unless asked for */
+
     atomic_int next;       /* next unit to take */
     atomic_int left;       /* threads that have finished; the last one resets both */
     atomic_int *head_done; /* [n_head_kv] finished pieces; reset by the thread that combines them */

@@ -76,7 +76,20 @@ void wnw__attend_shared_free(struct wnw__attend_shared *sh)
     free(sh->work);
     free(sh->partial);
     free(sh->head_done);
+    free(sh->row_max);
     free(sh);
+}
+
+int wnw__attend_shared_keep_rows(struct wnw__attend_shared *sh, bool keep)
+{
+    const size_t n = (size_t)sh->dims.n_head * (size_t)sh->dims.n_ubatch;
+    if (keep == (sh->row_max != NULL))
+        return WNW_OK;
+    free(sh->row_max);
+    sh->row_max = keep ? alloc_floats(2 * n) : NULL;
+    sh->row_norm = sh->row_max ? sh->row_max + n : NULL;
+    return !keep || sh->row_max ? WNW_OK
+                                : wnw__fail(WNW_E_NOMEM, "out of memory for the softmax of %zu rows", n);
 }
 
 int wnw__attend_shared_reserve(struct wnw__attend_shared *sh, int32_t max_len)

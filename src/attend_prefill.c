@@ -3,7 +3,7 @@
 #include "attend_impl.h"
 
 static void prefill_unit(const struct wnw__attend_op *op, const struct wnw__attend_rows *r, const float *q,
-                         float *out, struct wnw__attend_work *w)
+                         int32_t n_tok, float *out, struct wnw__attend_work *w)
 {
     const struct wnw__attend_shared *sh = op->shared;
     const int32_t d = sh->dims.d, rows = r->n_tok * sh->group;
@@ -13,9 +13,14 @@ static void prefill_unit(const struct wnw__attend_op *op, const struct wnw__atte
         const float norm = 1.0f / w->l[i];
         const float *o = w->o + (int64_t)i * sh->ld;
         const int64_t t = r->t0 + i / sh->group;
-        float *dst = out + (t * sh->dims.n_head + r->ih * sh->group + i % sh->group) * d;
+        const int32_t h = r->ih * sh->group + i % sh->group;
+        float *dst = out + (t * sh->dims.n_head + h) * d;
         for (int32_t c = 0; c < d; c++)
             dst[c] = norm * o[c];
+        if (sh->row_max) {
+            sh->row_max[(int64_t)h * n_tok + t] = w->m[i];
+            sh->row_norm[(int64_t)h * n_tok + t] = norm;
+        }
     }
 }
 
@@ -33,7 +38,7 @@ void wnw__attend_prefill(const struct wnw__attend_op *op, const float *q, int32_
             /* the last tokens see the most entries: longest first */
             struct wnw__attend_rows r = {.ih = u % n_head_kv, .t0 = (n_step - 1 - u / n_head_kv) * step};
             r.n_tok = n_tok - r.t0 < step ? n_tok - r.t0 : step;
-            prefill_unit(op, &r, q, out, &w);
+            prefill_unit(op, &r, q, n_tok, out, &w);
         }
     }
     wnw__attend_leave(sh, nth);

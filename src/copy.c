@@ -26,6 +26,7 @@ static int copy_timeline(wnw_session *to, const wnw_session *from)
 {
     WNW_TRY(wnw__cache_copy(&to->cache, &from->cache));
     WNW_TRY(copy_window(to, from));
+    WNW_TRY(wnw__trace_copy(to, from));
     to->n_past = from->n_past;
     to->profile = from->profile;
     to->has_logits = from->has_logits;

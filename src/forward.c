@@ -80,6 +80,7 @@ static struct ggml_tensor *attention(struct wnw__graph *g, wnw_session *s, int32
         tap_queries(g, s, il, q);
     struct ggml_tensor *out = g->ggml ? wnw__attend_ggml_build(g->ggml, ctx, g->gf, il, q, k, v)
                                       : wnw__attend_own(ctx, &s->ops[il], q, k, v);
+    wnw__trace_build(s, ctx, g->gf, il, q, out, g == &s->decode);
     return ggml_mul_mat(ctx, l->wo, out);
 }
 
@@ -271,6 +272,7 @@ int wnw__forward_span(wnw_session *s, const struct wnw__span *span)
     const int32_t n = span->n;
     for (int32_t il = span->from; il < span->to; il++)
         WNW_TRY(wnw__cache_reserve_layer(&s->cache, il, n, !span->decode));
+    WNW_TRY(wnw__trace_reserve(s, span->from, span->to, n));
     WNW_TRY(wnw__attend_shared_reserve(s->shared, longest_head(&s->cache, span->from, span->to) + n));
     WNW_TRY(prepare(s, g, span));
     WNW_TRY(set_inputs(s, g, span));
@@ -278,6 +280,7 @@ int wnw__forward_span(wnw_session *s, const struct wnw__span *span)
         return wnw__fail(WNW_E_BACKEND, "ggml could not compute the graph of %d tokens", (int)n);
     for (int32_t il = span->from; il < span->to; il++)
         wnw__cache_commit_layer(&s->cache, il, s->n_past, n);
+    wnw__trace_commit(s, span);
     if (g->q_tail)
         keep_queries(s, g, n);
     if (g->x_out)

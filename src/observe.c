@@ -29,6 +29,10 @@ struct wnw__observer {
     float *theta;                  /* [n_rot / 2] */
     float *proj[WNW_N_PROJ_NORMS]; /* [n_head_kv][n] */
     size_t cap_proj[WNW_N_PROJ_NORMS];
+
+    float *numbers[2]; /* [n_head][n] attention sums, maxima */
+    size_t cap_numbers[2];
+
     size_t cap_pos, cap_attn, cap_queries, cap_blocks, cap_keys, cap_values; /* elements */
 };
 
@@ -177,6 +181,39 @@ static int list_entries(struct wnw__observer *ob)
     return WNW_OK;
 }
 
+/* Numbers that the cache keeps per query head, as [n_head][n]; *out stays NULL where they are not kept. */
+static int observe_numbers(struct wnw__observer *ob, enum wnw__aux kind, const float **out)
+{
+    const struct wnw__cache *c = &ob->s->cache;
+    const struct wnw__kv_layer *l = &c->layers[ob->il];
+    const int32_t n_head = ob->s->m->hp.n_head, group = n_head / c->n_head_kv;
+    if (c->aux_planes[kind] == 0)
+        return WNW_OK;
+    WNW_TRY(
+        grow(&ob->numbers[kind], &ob->cap_numbers[kind], (size_t)n_head * (size_t)ob->n + 1, sizeof(float)));
+    for (int32_t h = 0; h < n_head; h++) {
+        const int32_t ih = h / group, len = l->len[ih];
+        float *to = ob->numbers[kind] + (size_t)h * (size_t)ob->n;
+        memcpy(to, wnw__cache_aux(l, kind, h % group) + l->off[ih], (size_t)len * sizeof *to);
+        memset(to + len, 0, (size_t)(ob->n - len) * sizeof *to);
+    }
+    *out = ob->numbers[kind];
+    return WNW_OK;
+}
+
+static int observe_queries(const struct wnw__observer *ob, wnw_observation *obs)
+{
+    const struct wnw__queries *k = ob->s->trace.queries ? &ob->s->trace.queries[ob->il] : NULL;
+    if (!k)
+        return WNW_OK;
+    if (k->n == 0 || k->end != ob->s->n_past)
+        return wnw__fail(WNW_E_NOT_OBSERVED,
+                         "the last tokens' queries were not kept: compress right after prefill, once");
+    obs->queries = k->q;
+    obs->n_queries = k->n;
+    return WNW_OK;
+}
+
 static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_needs *needs,
                    wnw_observation *obs)
 {
@@ -218,6 +255,12 @@ static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_nee
         .rope_neox = ob->s->m->arch->rope_type == GGML_ROPE_TYPE_NEOX,
         .source = ob,
     };
+    if (needs->flags & WNW_NEED_ATTN_SUM)
+        WNW_TRY(observe_numbers(ob, WNW_AUX_ATTN_SUM, &obs->attn_sum));
+    if (needs->flags & WNW_NEED_ATTN_MAX)
+        WNW_TRY(observe_numbers(ob, WNW_AUX_ATTN_MAX, &obs->attn_max));
+    if (needs->flags & WNW_NEED_QUERIES)
+        WNW_TRY(observe_queries(ob, obs));
     return WNW_OK;
 }
 
@@ -291,6 +334,8 @@ void wnw__observer_free(struct wnw__observer *ob)
     for (int kind = 0; kind < WNW_N_PROJ_NORMS; kind++)
         free(ob->proj[kind]);
     free(ob->theta);
+    free(ob->numbers[0]);
+    free(ob->numbers[1]);
     free(ob);
 }
 

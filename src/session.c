@@ -3,6 +3,7 @@
 #include "session.h"
 
 #include "kernel.h"
+#include "policy.h"
 #include "profile.h"
 #include "projnorm.h"
 
@@ -134,6 +135,7 @@ void wnw_session_free(wnw_session *s)
     wnw__attend_shared_free(s->shared);
     wnw__cache_free(&s->cache);
     wnw__proj_free(s->proj);
+    wnw__trace_free(&s->trace, s->m->hp.n_layer);
     free(s->window.q);
     free(s->ops);
     free(s->logits);
@@ -144,6 +146,7 @@ int wnw_session_reset(wnw_session *s)
 {
     wnw__graph_free(&s->prefill);
     unhide(s);
+    wnw__trace_drop_queries(&s->trace, s->cache.n_layer);
     s->window.n = 0;
     s->n_past = 0;
     s->has_logits = false;
@@ -154,11 +157,14 @@ int wnw_session_observe(wnw_session *s, const wnw_policy *const *policies, int32
 {
     const struct wnw__hparams *hp = &s->m->hp;
     int32_t cap = 0;
+    wnw_needs all = {0};
     for (int32_t i = 0; i < n; i++) {
         const wnw_needs needs = wnw_policy_needs(policies[i]);
+        wnw__needs_merge(&all, &needs);
         if ((needs.flags & WNW_NEED_WINDOW_ATTN) && needs.window > cap)
             cap = needs.window;
     }
+    WNW_TRY(wnw__trace_observe(s, &all));
     cap = cap < s->params.n_ctx ? cap : s->params.n_ctx;
     free(s->window.q);
     s->window = (struct wnw__window){.cap = cap};
@@ -203,6 +209,7 @@ static int check_tokens(const wnw_session *s, const int32_t *tokens, int32_t n)
 int wnw_session_prefill(wnw_session *s, const int32_t *tokens, int32_t n, wnw_logits_fn on_logits, void *user)
 {
     WNW_TRY(check_tokens(s, tokens, n));
+    WNW_TRY(wnw__trace_reserve(s, 0, s->cache.n_layer, n));
     /* All at once: growing ubatch by ubatch would copy the cache again and again. Sliding layers stay short.
      */
     for (int32_t il = 0; il < s->cache.n_layer; il++) {

@@ -7,6 +7,7 @@
 #include "attend.h"
 #include "cache.h"
 #include "model.h"
+#include "trace.h"
 
 #include <ggml-alloc.h>
 #include <ggml-cpu.h>
@@ -44,7 +45,8 @@ struct wnw_session {
     struct wnw__graph prefill, decode;
     struct wnw__window window;
     const wnw_profile *profile; /* borrowed; NULL = none */
-    struct wnw__proj *proj; /* made when projected norms are asked for, or NULL */
+    struct wnw__proj *proj;     /* made when projected norms are asked for, or NULL */
+    struct wnw__trace trace;
     int32_t n_past;
     float *logits; /* [n_vocab] */
     bool has_logits;

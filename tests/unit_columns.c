@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: MIT */
+/* Column statistics of attention against a slow double-precision version, over layers built by hand. */
+#include "attend_impl.h"
+#include "columns.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Scores stay below 10 and are off by about 10 * 2^-24 * sqrt(d); a probability is off by that share of
+ * itself. */
+#define TOLERANCE 1e-5
+
+struct shape {
+    int32_t n_head, n_head_kv, d;
+    wnw_kv_type type;
+    int32_t len[4]; /* stored entries of each KV head */
+    int32_t n_tok;
+};
+
+struct fixture {
+    struct shape s;
+    struct wnw__attend_shared *shared;
+    struct wnw__kv_layer layer;
+    struct wnw__attend_op attend;
+    struct wnw__columns_op op;
+    float *q, *k, *v, *out;
+    size_t n_aux;    /* floats of one kind: [group][n_rows] */
+    float *start[2]; /* numbers before the run */
+    double *want[2];
+};
+
+static uint32_t next_random(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+/* uniform in [-scale, scale) */
+static float *random_floats(size_t n, uint32_t seed, float scale)
+{
+    float *x = malloc((n + 1) * sizeof *x);
+    assert_non_null(x);
+    for (size_t i = 0; i < n; i++)
+        x[i] = scale * ((float)next_random(&seed) / 8388608.0f - 1.0f);
+    return x;
+}
+
+static void fill_layer(struct fixture *f)
+{
+    const struct shape *s = &f->s;
+    struct wnw__kv_layer *l = &f->layer;
+    const size_t n_kv = (size_t)s->n_head_kv, row_bytes = wnw__row_bytes(s->type, s->d);
+    l->off = calloc(n_kv, sizeof *l->off);
+    l->cap = calloc(n_kv, sizeof *l->cap);
+    l->len = calloc(n_kv, sizeof *l->len);
+    assert_true(l->off && l->cap && l->len);
+    for (int32_t ih = 0; ih < s->n_head_kv; ih++) {
+        l->off[ih] = l->n_rows;
+        l->len[ih] = s->len[ih];
+        l->cap[ih] = s->len[ih] + s->n_tok + 3;
+        l->n_rows += l->cap[ih];
+    }
+    l->k = malloc((size_t)l->n_rows * row_bytes);
+    l->v = malloc((size_t)l->n_rows * row_bytes);
+    l->pos = calloc((size_t)l->n_rows, sizeof *l->pos);
+    assert_true(l->k && l->v && l->pos);
+    memset(l->k, 0xff, (size_t)l->n_rows * row_bytes); /* NaN: a row too many shows */
+    memset(l->v, 0xff, (size_t)l->n_rows * row_bytes);
+    for (int32_t ih = 0; ih < s->n_head_kv; ih++) {
+        float *x = random_floats((size_t)s->len[ih] * (size_t)s->d, 11u + (uint32_t)ih, 2.0f);
+        wnw__rows_from_f32(s->type, x, s->len[ih], s->d, l->k + (size_t)l->off[ih] * row_bytes);
+        wnw__rows_from_f32(s->type, x, s->len[ih], s->d, l->v + (size_t)l->off[ih] * row_bytes);
+        free(x);
+    }
+}
+
+static void fixture_init(struct fixture *f, const struct shape *s, int32_t n_threads)
+{
+    memset(f, 0, sizeof *f);
+    f->s = *s;
+    fill_layer(f);
+    const size_t row = (size_t)s->n_tok * (size_t)s->d;
+    f->q = random_floats(row * (size_t)s->n_head, 1, 1.5f);
+    f->k = random_floats(row * (size_t)s->n_head_kv, 2, 2.0f);
+    f->v = random_floats(row * (size_t)s->n_head_kv, 3, 1.0f);
+    f->out = calloc(row * (size_t)s->n_head, sizeof *f->out);
+    assert_non_null(f->out);
+    int32_t longest = 0;
+    for (int32_t ih = 0; ih < s->n_head_kv; ih++)
+        longest = s->len[ih] > longest ? s->len[ih] : longest;
+    const struct wnw__attend_dims dims = {.n_head = s->n_head,
+                                          .n_head_kv = s->n_head_kv,
+                                          .d = s->d,
+                                          .n_threads = n_threads,
+                                          .n_ubatch = s->n_tok,
+                                          .type = s->type};
+    assert_int_equal(wnw__attend_shared_new(&f->shared, &dims), WNW_OK);
+    assert_int_equal(wnw__attend_shared_reserve(f->shared, longest + s->n_tok), WNW_OK);
+    assert_int_equal(wnw__attend_shared_keep_rows(f->shared, true), WNW_OK);
+    f->attend = (struct wnw__attend_op){
+        .shared = f->shared, .layer = &f->layer, .n_past = 1000, .scale = 1.0f / sqrtf((float)s->d)};
+    f->op = (struct wnw__columns_op){.attend = &f->attend,
+                                     .packed = malloc(wnw__columns_floats(f->shared) * sizeof(float))};
+    assert_non_null(f->op.packed);
+    f->n_aux = (size_t)(s->n_head / s->n_head_kv) * (size_t)f->layer.n_rows;
+    for (int i = 0; i < 2; i++) {
+        /* what earlier queries left; new entries have nothing yet */
+        f->start[i] = random_floats(f->n_aux, 31u + (uint32_t)i, 0.01f);
+        for (size_t at = 0; at < f->n_aux; at++)
+            f->start[i][at] = fabsf(f->start[i][at]);
+        for (int32_t ih = 0; ih < s->n_head_kv; ih++)
+            for (int32_t g = 0; g < s->n_head / s->n_head_kv; g++)
+                memset(f->start[i] + g * f->layer.n_rows + f->layer.off[ih] + s->len[ih], 0,
+                       (size_t)s->n_tok * sizeof(float));
+        f->layer.aux[i] = malloc(f->n_aux * sizeof(float));
+        f->want[i] = calloc(f->n_aux, sizeof *f->want[i]);
+        assert_true(f->layer.aux[i] && f->want[i]);
+    }
+    for (int ith = 0; ith < 2; ith++)
+        wnw__attend_store(&f->attend, f->k, f->v, s->n_tok, ith, 2);
+}
+
+static void fixture_free(struct fixture *f)
+{
+    wnw__attend_shared_free(f->shared);
+    free(f->layer.k);
+    free(f->layer.v);
+    free(f->layer.pos);
+    free(f->layer.off);
+    free(f->layer.cap);
+    free(f->layer.len);
+    free(f->op.packed);
+    for (int i = 0; i < 2; i++) {
+        free(f->layer.aux[i]);
+        free(f->start[i]);
+        free(f->want[i]);
+    }
+    free(f->q);
+    free(f->k);
+    free(f->v);
+    free(f->out);
+}
+
+static bool is_seen(const struct fixture *f, int32_t ih, int32_t i, int32_t t)
+{
+    if (i > f->s.len[ih] + t)
+        return false;
+    if (!f->op.seen)
+        return true;
+    bool in = i >= f->op.own[ih];
+    for (int r = 0; r < WNW_COLUMN_RANGES; r++)
+        in = in || (i >= f->op.seen[ih][r].from && i < f->op.seen[ih][r].to);
+    return in;
+}
+
+/* want = start and the probabilities of all queries, in double precision. */
+static void reference(struct fixture *f)
+{
+    const struct shape *s = &f->s;
+    const int32_t group = s->n_head / s->n_head_kv;
+    const struct wnw__kv_layer *l = &f->layer;
+    float *key = malloc((size_t)s->d * sizeof *key);
+    double *p = malloc((size_t)l->n_rows * sizeof *p);
+    assert_true(key && p);
+    for (int i = 0; i < 2; i++)
+        for (size_t at = 0; at < f->n_aux; at++)
+            f->want[i][at] = (double)f->start[i][at];
+    for (int32_t h = 0; h < s->n_head; h++) {
+        const int32_t ih = h / group, n = s->len[ih] + s->n_tok;
+        double *sum = f->want[0] + (h % group) * l->n_rows + l->off[ih];
+        double *max = f->want[1] + (h % group) * l->n_rows + l->off[ih];
+        for (int32_t t = 0; t < s->n_tok; t++) {
+            const float *q = f->q + ((size_t)t * (size_t)s->n_head + (size_t)h) * (size_t)s->d;
+            double top = -INFINITY, total = 0.0;
+            for (int32_t i = 0; i < n; i++) {
+                p[i] = -INFINITY;
+                if (!is_seen(f, ih, i, t))
+                    continue;
+                wnw__rows_to_f32(s->type, l->k + (size_t)(l->off[ih] + i) * f->shared->row_bytes, 1, s->d,
+                                 key);
+                p[i] = 0.0;
+                for (int32_t c = 0; c < s->d; c++)
+                    p[i] += (double)q[c] * (double)key[c] * (double)f->attend.scale;
+                top = fmax(top, p[i]);
+            }
+            for (int32_t i = 0; i < n; i++)
+                total += exp(p[i] - top);
+            for (int32_t i = 0; i < n; i++) {
+                sum[i] += exp(p[i] - top) / total;
+                max[i] = fmax(max[i], exp(p[i] - top) / total);
+            }
+        }
+    }
+    free(key);
+    free(p);
+}
+
+struct thread {
+    pthread_t id;
+    const struct fixture *f;
+    int step, ith, nth;
+};
+
+static void *run_thread(void *arg)
+{
+    const struct thread *t = arg;
+    const struct fixture *f = t->f;
+    if (t->step == 0)
+        wnw__attend_run(&f->attend, f->q, f->s.n_tok, f->out, t->ith, t->nth);
+    else if (t->step == 1)
+        wnw__columns_rows(&f->op, f->q, f->s.n_tok, t->ith, t->nth);
+    else
+        wnw__columns_run(&f->op, f->q, f->s.n_tok, t->ith, t->nth);
+    return NULL;
+}
+
+/* The steps one after the other, as a graph runs them. */
+static void run(struct fixture *f, int nth)
+{
+    struct thread t[8];
+    for (int i = 0; i < 2; i++)
+        memcpy(f->layer.aux[i], f->start[i], f->n_aux * sizeof(float));
+    for (int step = f->op.rows_from_attn ? 0 : 1; step < 3; step++) {
+        for (int i = 0; i < nth; i++) {
+            t[i] = (struct thread){.f = f, .step = step, .ith = i, .nth = nth};
+            assert_int_equal(pthread_create(&t[i].id, NULL, run_thread, &t[i]), 0);
+        }
+        for (int i = 0; i < nth; i++)
+            assert_int_equal(pthread_join(t[i].id, NULL), 0);
+    }
+}
+
+static void compare(const struct fixture *f)
+{
+    for (int i = 0; i < 2; i++)
+        for (size_t at = 0; at < f->n_aux; at++) {
+            const double want = f->want[i][at], got = (double)f->layer.aux[i][at];
+            if (!(fabs(got - want) <= TOLERANCE * fmax(want, 1e-3)))
+                fail_msg("%s, %s: %g, expected %g (%d/%d heads, d %d, type %d, %d new, row %d)",
+                         f->shared->vec->name, i ? "maximum" : "sum", got, want, f->s.n_head, f->s.n_head_kv,
+                         f->s.d, (int)f->s.type, f->s.n_tok, (int)(at % (size_t)f->layer.n_rows));
+            if (i == 1 && got > 1.0)
+                fail_msg("maximum %.9g > 1", got);
+        }
+}
+
+/* Sums over the entries: every query gives 1 in all. */
+static void check_total(const struct fixture *f)
+{
+    const struct shape *s = &f->s;
+    const int32_t group = s->n_head / s->n_head_kv;
+    for (int32_t h = 0; h < s->n_head; h++) {
+        const size_t at = (size_t)(h % group) * (size_t)f->layer.n_rows + (size_t)f->layer.off[h / group];
+        double total = 0.0;
+        for (int32_t i = 0; i < s->len[h / group] + s->n_tok; i++)
+            total += (double)f->layer.aux[0][at + (size_t)i] - (double)f->start[0][at + (size_t)i];
+        if (fabs(total - s->n_tok) > TOLERANCE * s->n_tok)
+            fail_msg("head %d: %g in all from %d queries", h, total, s->n_tok);
+    }
+}
+
+static void check_shape(const struct shape *s)
+{
+    struct fixture f;
+    fixture_init(&f, s, 3);
+    reference(&f);
+    for (int i = 0; wnw__vec_at(i); i++)
+        for (int own = 0; own < 2; own++) {
+            f.shared->vec = wnw__vec_at(i);
+            f.op.rows_from_attn = own;
+            run(&f, 1);
+            compare(&f);
+            check_total(&f);
+        }
+    fixture_free(&f);
+}
+
+static void agrees_with_reference(void **state)
+{
+    (void)state;
+    static const int32_t group[] = {1, 3, 7}, d[] = {32, 64, 80}, n_tok[] = {1, 2, 7, 33, 130};
+    for (size_t g = 0; g < 3; g++)
+        for (size_t i = 0; i < 3; i++)
+            for (size_t t = 0; t < 5; t++)
+                for (int type = WNW_KV_F16; type <= WNW_KV_Q4_0; type++) {
+                    const struct shape s = {.n_head = 3 * group[g],
+                                            .n_head_kv = 3,
+                                            .d = d[i],
+                                            .type = (wnw_kv_type)type,
+                                            .len = {0, 61, 150},
+                                            .n_tok = n_tok[t]};
+                    if (wnw__row_bytes(s.type, s.d))
+                        check_shape(&s);
+                }
+}
+
+static void odd_sizes_agree(void **state)
+{
+    (void)state;
+    static const struct shape shapes[] = {
+        {.n_head = 5, .n_head_kv = 1, .d = 64, .len = {129}, .n_tok = 1},
+        {.n_head = 5, .n_head_kv = 1, .d = 13, .len = {64}, .n_tok = 97},
+        {.n_head = 5, .n_head_kv = 1, .d = 64, .len = {0}, .n_tok = 1},
+        {.n_head = 4, .n_head_kv = 4, .d = 32, .len = {1, 63, 64, 65}, .n_tok = 192},
+        {.n_head = 101, .n_head_kv = 1, .d = 16, .len = {300}, .n_tok = 3},
+        /* more entries than a unit of work of few rows */
+        {.n_head = 4, .n_head_kv = 2, .d = 32, .len = {1500, 300}, .n_tok = 2},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        check_shape(&shapes[i]);
+}
+
+/* A softmax over parts of the cache, and the columns of one part only, as KVzip wants them. */
+static void restricted_softmax_agrees(void **state)
+{
+    (void)state;
+    static const int32_t n_tok[] = {1, 9, 130};
+    for (size_t i = 0; i < 3; i++) {
+        const struct shape s = {
+            .n_head = 6, .n_head_kv = 2, .d = 64, .type = WNW_KV_F16, .len = {150, 90}, .n_tok = n_tok[i]};
+        struct fixture f;
+        fixture_init(&f, &s, 2);
+        const struct wnw__range seen[2][WNW_COLUMN_RANGES] = {{{0, 4}, {20, 101}}, {{0, 0}, {0, 64}}};
+        const struct wnw__range columns[2] = {{20, 101}, {0, 64}};
+        const int32_t own[2] = {140, 90};
+        float *sum = calloc(6 * 150, sizeof *sum), *max = calloc(6 * 150, sizeof *max);
+        assert_true(sum && max);
+        for (int k = 0; k < 2; k++)
+            memset(f.start[k], 0, f.n_aux * sizeof(float));
+        f.op.rows_from_attn = true;
+        f.op.seen = seen;
+        f.op.own = own;
+        reference(&f);
+        f.op.columns = columns;
+        f.op.sum = sum;
+        f.op.max = max;
+        f.op.n = 150;
+        run(&f, 1);
+        for (size_t at = 0; at < f.n_aux; at++) /* the entries' own numbers are not touched */
+            assert_true(f.layer.aux[0][at] == 0.0f && f.layer.aux[1][at] == 0.0f);
+        for (int32_t h = 0; h < 6; h++)
+            for (int32_t c = 0; c < 150; c++) {
+                const size_t at = (size_t)(h % 3) * (size_t)f.layer.n_rows + (size_t)(f.layer.off[h / 3] + c);
+                const bool wanted = c >= columns[h / 3].from && c < columns[h / 3].to;
+                const double want_sum = wanted ? f.want[0][at] : 0, want_max = wanted ? f.want[1][at] : 0;
+                assert_true(fabs((double)sum[h * 150 + c] - want_sum) <= TOLERANCE * fmax(want_sum, 1e-3));
+                assert_true(fabs((double)max[h * 150 + c] - want_max) <= TOLERANCE * fmax(want_max, 1e-3));
+            }
+        free(sum);
+        free(max);
+        fixture_free(&f);
+    }
+}
+
+static void threads_give_the_same_bits(void **state)
+{
+    (void)state;
+    static const int32_t n_tok[] = {1, 2, 200};
+    for (size_t i = 0; i < 3; i++)
+        for (int own = 0; own < 2; own++) {
+            const struct shape s = {
+                .n_head = 9, .n_head_kv = 3, .d = 64, .len = {700, 61, 150}, .n_tok = n_tok[i]};
+            struct fixture f;
+            fixture_init(&f, &s, 5);
+            f.op.rows_from_attn = own;
+            float *first[2];
+            run(&f, 1);
+            for (int k = 0; k < 2; k++) {
+                first[k] = malloc(f.n_aux * sizeof(float));
+                assert_non_null(first[k]);
+                memcpy(first[k], f.layer.aux[k], f.n_aux * sizeof(float));
+            }
+            for (int nth = 2; nth <= 5; nth++) {
+                run(&f, nth);
+                for (int k = 0; k < 2; k++)
+                    assert_memory_equal(first[k], f.layer.aux[k], f.n_aux * sizeof(float));
+            }
+            free(first[0]);
+            free(first[1]);
+            fixture_free(&f);
+        }
+}
+
+/* One kind alone is possible; the other's planes do not exist. */
+static void one_kind_alone(void **state)
+{
+    (void)state;
+    const struct shape s = {.n_head = 2, .n_head_kv = 1, .d = 32, .len = {40}, .n_tok = 12};
+    struct fixture f;
+    fixture_init(&f, &s, 1);
+    reference(&f);
+    for (int kind = 0; kind < 2; kind++) {
+        float *other = f.layer.aux[1 - kind];
+        memcpy(f.layer.aux[kind], f.start[kind], f.n_aux * sizeof(float));
+        f.layer.aux[1 - kind] = NULL;
+        wnw__columns_rows(&f.op, f.q, s.n_tok, 0, 1);
+        wnw__columns_run(&f.op, f.q, s.n_tok, 0, 1);
+        for (size_t at = 0; at < f.n_aux; at++)
+            assert_true(fabs((double)f.layer.aux[kind][at] - f.want[kind][at]) <= TOLERANCE);
+        f.layer.aux[1 - kind] = other;
+    }
+    fixture_free(&f);
+}
+
+/* Every instruction set: exp(s - m) norm, hidden columns exactly 0, added to what is there. */
+static void kernel_adds_columns(void **state)
+{
+    (void)state;
+    enum { ROWS = 37 };
+    const double rounding = 1.5e-6; /* half a unit in the last place of a difference of 20 is 1e-6 */
+    static float s[ROWS * WNW_TILE], m[ROWS], norm[ROWS];
+    uint32_t seed = 5;
+    for (int r = 0; r < ROWS; r++) {
+        m[r] = (float)next_random(&seed) / 1048576.0f - 8.0f; /* -8 .. 8 */
+        norm[r] = 1.0f / (1.0f + (float)(next_random(&seed) % 100));
+        for (int c = 0; c < WNW_TILE; c++)
+            s[r * WNW_TILE + c] = c % 7 == 6 ? -INFINITY : m[r] - (float)next_random(&seed) / 838860.0f;
+    }
+    for (int i = 0; wnw__vec_at(i); i++)
+        for (int rows = 0; rows <= ROWS; rows += rows < 4 ? 1 : 11) {
+            float sum[WNW_TILE], max[WNW_TILE];
+            for (int c = 0; c < WNW_TILE; c++) {
+                sum[c] = 0.5f;
+                max[c] = (float)c / 256.0f;
+            }
+            wnw__vec_at(i)->column_tile(s, rows, m, norm, sum, max);
+            for (int c = 0; c < WNW_TILE; c++) {
+                double want_sum = 0.5, want_max = (double)c / 256.0;
+                for (int r = 0; r < rows; r++) {
+                    const double p = exp((double)s[r * WNW_TILE + c] - (double)m[r]) * (double)norm[r];
+                    want_sum += p;
+                    want_max = fmax(want_max, p);
+                }
+                assert_true(fabs((double)sum[c] - want_sum) <= rounding * want_sum);
+                assert_true(fabs((double)max[c] - want_max) <= rounding * want_max);
+                if (c % 7 == 6)
+                    assert_true(sum[c] == 0.5f && max[c] == (float)c / 256.0f);
+            }
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kernel_adds_columns),
+        cmocka_unit_test(agrees_with_reference),
+        cmocka_unit_test(odd_sizes_agree),
+        cmocka_unit_test(restricted_softmax_agrees),
+        cmocka_unit_test(threads_give_the_same_bits),
+        cmocka_unit_test(one_kind_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
