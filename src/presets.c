@@ -114,6 +114,23 @@ static const struct wnw__preset presets[] = {
 
     /* ---- Other baselines ---- */
 
+    {.name = "keydiff",
+     .about = "Keys that point elsewhere than the average key; sees no attention.",
+     .paper = "KeyDiff, arXiv 2504.15364",
+     .recipe = "keydiff" UNIFORM_EXACT "+equal+topk:ties=early"},
+    {.name = "cur",
+     .about = "Keys and values of large norm among their neighbours; sees no attention.",
+     .paper = "CurDKV, arXiv 2509.15038",
+     .recipe = "cur:sinks=4,block=16,leverage=product" UNIFORM_EXACT "+equal+topk:ties=early"},
+    {.name = "chunkkv",
+     .about = "SnapKV that keeps whole chunks of 10 tokens, the same in all heads of a layer.",
+     .paper = "ChunkKV, arXiv 2502.00299",
+     .recipe = SNAPKV_32_MAX UNIFORM_EXACT "+equal+chunkkv:chunk=10,rest=fill"},
+    {.name = "random",
+     .about = "Chance: the floor any method has to beat.",
+     .paper = "",
+     .recipe = "random:seed=0" UNIFORM_EXACT "+equal+topk:ties=early"},
+
     {.name = "kvpress-streaming_llm",
      .about = "kvpress StreamingLLMPress.",
      .paper = "StreamingLLM, arXiv 2309.17453",
@@ -239,6 +256,22 @@ static const struct wnw__preset presets[] = {
     /* ---- parity: Observed attention: H2O, VATP ---- */
 
     /* ---- parity: Other baselines ---- */
+
+    {.name = "kvpress-keydiff",
+     .about = "kvpress KeyDiffPress.",
+     .paper = "KeyDiff, arXiv 2504.15364",
+     .recipe = "keydiff" UNIFORM_TRUNC "+equal+topk:ties=early",
+     .parity = true},
+    {.name = "kvpress-cur",
+     .about = "kvpress CURPress: products of norms inside blocks of 16.",
+     .paper = "CurDKV, arXiv 2509.15038",
+     .recipe = "cur:sinks=4,block=16,leverage=product" UNIFORM_TRUNC "+equal+topk:ties=early",
+     .parity = true},
+    {.name = "kvpress-chunkkv_snapkv",
+     .about = "kvpress ChunkKVPress with chunks of 20 over SnapKVPress with window 32, kernel 5.",
+     .paper = "ChunkKV, arXiv 2502.00299",
+     .recipe = SNAPKV_32_AVG UNIFORM_TRUNC "+equal+chunkkv:chunk=20,rest=drop",
+     .parity = true},
 };
 /* clang-format on */
 

@@ -20,10 +20,30 @@ struct golden_case {
     double ratios[2];
 };
 
+/* One line each. */
+/* clang-format off */
 static const struct golden_case cases[] = {
-    {"snapkv", {0.5, 0.9}},  {"streaming_llm", {0.5, 0.9}}, {"tova", {0.5, 0.9}},      {"knorm", {0.5, 0.9}},
-    {"lagkv", {0.52, 0.72}}, {"adakv_snapkv", {0.5, 0.9}},  {"pyramidkv", {0.5, 0.9}},
+    {"snapkv", {0.5, 0.9}},
+
+    {"streaming_llm", {0.5, 0.9}},
+
+    {"tova", {0.5, 0.9}},
+
+    {"knorm", {0.5, 0.9}},
+
+    {"lagkv", {0.52, 0.72}},
+
+    {"adakv_snapkv", {0.5, 0.9}},
+
+    {"pyramidkv", {0.5, 0.9}},
+
+    {"keydiff", {0.5, 0.9}},
+
+    {"cur", {0.5, 0.9}},
+
+    {"chunkkv_snapkv", {0.5, 0.9}},
 };
+/* clang-format on */
 #define N_CASES (sizeof cases / sizeof cases[0])
 
 struct fixture {
@@ -33,6 +53,9 @@ struct fixture {
     wnw_model_info info;
     int32_t n_tokens;
 };
+
+/* Shared by all tests; the state of each is its case. */
+static struct fixture fixture;
 
 /* Positions of one line "layer head: p0 p1 ...", marked in kept[n_tokens]; returns how many, -1 at the end.
  */
@@ -90,12 +113,14 @@ static bool compare_case(const struct fixture *fx, const char *name, double rati
     return overlap >= MIN_OVERLAP && ours == theirs;
 }
 
-static void run_case(void **state, size_t i)
+static void run_case(void **state)
 {
-    const struct fixture *fx = *state;
+    const struct fixture *fx = &fixture;
+    const struct golden_case *c = *state;
+    const size_t i = (size_t)(c - cases);
     bool ok = true;
     for (int r = 0; r < 2; r++) {
-        const double ratio = cases[i].ratios[r];
+        const double ratio = c->ratios[r];
         const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = ratio};
         wnw_plan *plan = NULL;
         wnw_report report = {0};
@@ -103,30 +128,18 @@ static void run_case(void **state, size_t i)
         assert_int_equal(wnw_plan_n_layer(plan), fx->info.n_layer);
         assert_int_equal(wnw_plan_n_head_kv(plan), fx->info.n_head_kv);
         assert_int_equal(wnw_plan_n_tokens(plan), fx->n_tokens);
-        ok = compare_case(fx, cases[i].name, ratio, plan) && ok;
+        ok = compare_case(fx, c->name, ratio, plan) && ok;
         wnw_plan_free(plan);
     }
     if (!ok)
-        fail_msg("kvpress-%s keeps other entries than kvpress", cases[i].name);
+        fail_msg("kvpress-%s keeps other entries than kvpress", c->name);
 }
-
-#define GOLDEN_TEST(i, name)       \
-    static void name(void **state) \
-    {                              \
-        run_case(state, i);        \
-    }
-GOLDEN_TEST(0, snapkv)
-GOLDEN_TEST(1, streaming_llm)
-GOLDEN_TEST(2, tova)
-GOLDEN_TEST(3, knorm)
-GOLDEN_TEST(4, lagkv)
-GOLDEN_TEST(5, adakv_snapkv)
-GOLDEN_TEST(6, pyramidkv)
 
 /* Planning must not touch the cache: it holds everything after all cases have run. */
 static void cache_is_untouched(void **state)
 {
-    const struct fixture *fx = *state;
+    const struct fixture *fx = &fixture;
+    (void)state;
     for (int32_t il = 0; il < fx->info.n_layer; il++)
         for (int32_t ih = 0; ih < fx->info.n_head_kv; ih++)
             assert_int_equal(wnw_cache_n(fx->session, il, ih), fx->n_tokens);
@@ -134,29 +147,30 @@ static void cache_is_untouched(void **state)
 
 static int set_up(void **state)
 {
-    static struct fixture fx;
+    struct fixture *fx = &fixture;
     char path[4096];
-    fx.model = test_model_open(MODEL);
-    wnw_model_get_info(fx.model, &fx.info);
+    (void)state;
+    fx->model = test_model_open(MODEL);
+    wnw_model_get_info(fx->model, &fx->info);
     test_golden_path(path, sizeof path, "tokens.txt");
-    int32_t *tokens = test_read_tokens(path, &fx.n_tokens);
-    fx.session = test_session_new(
-        fx.model, &(struct test_session){.kv_type = WNW_KV_F32, .attn = WNW_ATTN_OWN, .n_ctx = 1024});
+    int32_t *tokens = test_read_tokens(path, &fx->n_tokens);
+    fx->session = test_session_new(
+        fx->model, &(struct test_session){.kv_type = WNW_KV_F32, .attn = WNW_ATTN_OWN, .n_ctx = 1024});
     for (size_t i = 0; i < N_CASES; i++) {
         char recipe[64];
         snprintf(recipe, sizeof recipe, "kvpress-%s", cases[i].name);
-        fx.policies[i] = test_policy(recipe);
+        fx->policies[i] = test_policy(recipe);
     }
-    assert_ok(wnw_session_observe(fx.session, (const wnw_policy *const *)fx.policies, (int32_t)N_CASES));
-    test_prefill(fx.session, tokens, fx.n_tokens);
+    assert_ok(wnw_session_observe(fx->session, (const wnw_policy *const *)fx->policies, (int32_t)N_CASES));
+    test_prefill(fx->session, tokens, fx->n_tokens);
     free(tokens);
-    *state = &fx;
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    struct fixture *fx = *state;
+    struct fixture *fx = &fixture;
+    (void)state;
     wnw_session_free(fx->session);
     for (size_t i = 0; i < N_CASES; i++)
         wnw_policy_free(fx->policies[i]);
@@ -166,11 +180,10 @@ static int tear_down(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(snapkv),    cmocka_unit_test(streaming_llm),
-        cmocka_unit_test(tova),      cmocka_unit_test(knorm),
-        cmocka_unit_test(lagkv),     cmocka_unit_test(adakv_snapkv),
-        cmocka_unit_test(pyramidkv), cmocka_unit_test(cache_is_untouched),
-    };
+    struct CMUnitTest tests[N_CASES + 1];
+    for (size_t i = 0; i < N_CASES; i++)
+        tests[i] = (struct CMUnitTest){
+            .name = cases[i].name, .test_func = run_case, .initial_state = (void *)(uintptr_t)&cases[i]};
+    tests[N_CASES] = (struct CMUnitTest)cmocka_unit_test(cache_is_untouched);
     return cmocka_run_group_tests_name("keep-sets against kvpress", tests, set_up, tear_down);
 }

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * KeyDiff: keys that point elsewhere than the average key are hard to replace. Paper: "KeyDiff: Key
+ * Similarity-Based KV Cache Eviction for Long-Context LLM Inference in Resource-Constrained Environments"
+ * (arXiv 2504.15364). For the n keys k_i of a KV head:
+ *
+ *     mu    = mean over i of k_i / ||k_i||_2
+ *     score = -cos(k_i, mu)
+ * The paper evicts block by block while it reads; that is this scorer in the chunk phase. Keys are taken
+ * after RoPE, as in kvpress. A zero key, or a zero mean, has cosine 0. Nothing is protected. Observes keys.
+ * Range -1..1. Cost O(n d) per KV head.
+ */
+#include "method.h"
+
+#include <float.h>
+#include <math.h>
+
+static void needs(const void *opts, wnw_needs *out)
+{
+    (void)opts;
+    out->flags = WNW_NEED_KEYS;
+}
+
+/* mu[d]. */
+static size_t scratch_size(const void *opts, const wnw_observation *obs)
+{
+    (void)opts;
+    return (size_t)obs->n_embd_head;
+}
+
+static double norm(const float *x, int32_t d)
+{
+    double sum = 0;
+    for (int32_t c = 0; c < d; c++)
+        sum += (double)x[c] * (double)x[c];
+    return sqrt(sum);
+}
+
+static int score(const void *opts, const wnw_observation *obs, float *score, float *mu)
+{
+    const int32_t d = obs->n_embd_head;
+    (void)opts;
+    for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
+        const float *k = obs->keys(obs, ih); /* [n][d] */
+        float *s = score + (int64_t)ih * obs->n;
+        const int32_t n = obs->n_entry[ih];
+        for (int32_t c = 0; c < d; c++)
+            mu[c] = 0;
+        for (int32_t i = 0; i < obs->n; i++)
+            s[i] = 0;
+        for (int32_t i = 0; i < n; i++) {
+            const double length = norm(k + (int64_t)i * d, d);
+            for (int32_t c = 0; c < d && length > DBL_MIN; c++)
+                mu[c] += (float)((double)k[(int64_t)i * d + c] / (length * n));
+        }
+        const double mean = norm(mu, d);
+        for (int32_t i = 0; i < n; i++) {
+            const double length = norm(k + (int64_t)i * d, d);
+            double dot = 0;
+            for (int32_t c = 0; c < d; c++)
+                dot += (double)k[(int64_t)i * d + c] * (double)mu[c];
+            if (length * mean > DBL_MIN)
+                s[i] = (float)(-dot / (length * mean));
+        }
+    }
+    return WNW_OK;
+}
+
+extern const struct wnw__scorer wnw__scorer_keydiff;
+const struct wnw__scorer wnw__scorer_keydiff = {
+    .pub = {.name = "keydiff",
+            .about = "Keys that point elsewhere than the average key stay.",
+            .paper = "KeyDiff, arXiv 2504.15364",
+            .needs = needs,
+            .scratch = scratch_size,
+            .score = score,
+            .details =
+                "`score = -cos(k_i, mu)` with `mu` the mean of the normalised keys of the head, after "
+                "RoPE.\n\nThe paper evicts block by block while it reads: use the chunk phase for that. "
+                "A zero key has cosine 0.\n\n`O(n d)`."},
+    .layout = "composite",
+};

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Random: a floor that any method has to beat. score = a number in [0, 1) that depends on seed, layer, KV
+ * head and position alone, so that the order of calls, threads and chunks does not matter and an entry keeps
+ * its score for life. kvpress draws from a generator in sequence; its choices cannot be reproduced. Observes
+ * nothing. Cost O(n).
+ */
+#include "method.h"
+
+struct opts {
+    int32_t seed;
+};
+
+/* Finaliser of splitmix64 on a counter. */
+static uint64_t mix(uint64_t x)
+{
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+static int score(const void *opts, const wnw_observation *obs, float *score, float *scratch)
+{
+    const struct opts *o = opts;
+    (void)scratch;
+    for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
+        const uint64_t head = mix(mix((uint64_t)o->seed << 32 | (uint32_t)obs->il) ^ (uint64_t)ih);
+        for (int32_t i = 0; i < obs->n; i++) {
+            const int32_t pos = obs->pos[(int64_t)ih * obs->n + i];
+            score[(int64_t)ih * obs->n + i] = (float)(mix(head ^ (uint32_t)pos) >> 40) / 16777216.0f;
+        }
+    }
+    return WNW_OK;
+}
+
+static const wnw_option options[] = {{.name = "seed",
+                                      .help = "another seed, another choice",
+                                      .type = WNW_OPT_INT,
+                                      .offset = offsetof(struct opts, seed),
+                                      .def = 0,
+                                      .min = 0,
+                                      .max = 2147483647},
+                                     {0}};
+
+extern const struct wnw__scorer wnw__scorer_random;
+const struct wnw__scorer wnw__scorer_random = {
+    .pub = {.name = "random",
+            .about = "Chance: the floor any method has to beat.",
+            .paper = "",
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .score = score,
+            .details = "A number in [0, 1) from seed, layer, KV head and position. `O(n)`."},
+    .layout = "composite",
+};

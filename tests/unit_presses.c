@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: MIT */
+/* Scorers that look at keys and values alone, and selectors that go by chunks; numbers worked out by hand. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "policy.h"
+
+struct rows {
+    const float *k, *v; /* [n_head_kv][n][d] */
+};
+
+static const float *get_keys(const wnw_observation *obs, int32_t ih)
+{
+    const struct rows *r = obs->source;
+    return r->k + (int64_t)ih * obs->n * obs->n_embd_head;
+}
+
+static const float *get_values(const wnw_observation *obs, int32_t ih)
+{
+    const struct rows *r = obs->source;
+    return r->v + (int64_t)ih * obs->n * obs->n_embd_head;
+}
+
+static wnw_policy *policy(const char *recipe)
+{
+    wnw_policy *p = NULL;
+    if (wnw_policy_parse(&p, recipe, NULL) != WNW_OK)
+        fail_msg("%s: %s", recipe, wnw_last_error());
+    return p;
+}
+
+static void run_scorer(const char *recipe, const wnw_observation *obs, float *out)
+{
+    wnw_policy *p = policy(recipe);
+    const wnw_scorer *s = p->part[WNW_PART_SCORER].scorer;
+    const void *opts = p->opts[WNW_PART_SCORER];
+    float *scratch = malloc(((s->scratch ? s->scratch(opts, obs) : 0) + 1) * sizeof *scratch);
+    assert_non_null(scratch);
+    assert_int_equal(s->score(opts, obs, out, scratch), WNW_OK);
+    free(scratch);
+    wnw_policy_free(p);
+}
+
+static int32_t run_select(const char *recipe, const struct wnw__select_problem *problem, int32_t *keep)
+{
+    float scratch[64];
+    wnw_policy *p = policy(recipe);
+    const struct wnw__selector *s = p->part[WNW_PART_SELECTOR].selector;
+    const void *opts = p->opts[WNW_PART_SELECTOR];
+    assert_true(!s->scratch || s->scratch(opts, problem->n) <= 64);
+    const int32_t n = s->select(opts, problem, keep, scratch);
+    wnw_policy_free(p);
+    return n;
+}
+
+static void assert_near(const float *got, const double *want, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (!(fabs((double)got[i] - want[i]) <= 2e-6))
+            fail_msg("element %d is %.7g, expected %.7g", i, (double)got[i], want[i]);
+}
+
+static const int32_t ascending[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+/* One layer, one head of n entries, head size d. */
+static wnw_observation observation(const struct rows *rows, const int32_t *n, int32_t d)
+{
+    return (wnw_observation){.n_layer = 1,
+                             .n_head = 1,
+                             .n_head_kv = 1,
+                             .n_embd_head = d,
+                             .n = *n,
+                             .n_past = *n,
+                             .n_entry = n,
+                             .pos = ascending,
+                             .attn_scale = 1,
+                             .keys = get_keys,
+                             .values = get_values,
+                             .source = (void *)(uintptr_t)rows};
+}
+
+/* ---- Scorers
+ * --------------------------------------------------------------------------------------------------- */
+
+static void keydiff(void **state)
+{
+    (void)state;
+    const float k[] = {1, 0, 0, 2, 3, 4};
+    const struct rows rows = {.k = k};
+    const int32_t n = 3;
+    const wnw_observation obs = observation(&rows, &n, 2);
+    float got[3];
+    run_scorer("keydiff", &obs, got); /* unit keys (1 0) (0 1) (.6 .8), mean (1.6 1.8) / 3 */
+    assert_near(got, (const double[]){-0.664364, -0.747409, -0.996546}, 3);
+    /* A zero key counts in the mean's divisor, which no cosine sees; its own is 0. */
+    const float holed[] = {1, 0, 0, 0, 3, 4};
+    const struct rows with_zero = {.k = holed};
+    const wnw_observation obs2 = observation(&with_zero, &n, 2);
+    run_scorer("keydiff", &obs2, got);
+    assert_near(got, (const double[]){-0.894427, 0, -0.894427}, 3);
+    const float opposite[] = {1, 0, -1, 0, 0, 0}; /* no mean direction */
+    const struct rows without_mean = {.k = opposite};
+    const wnw_observation obs3 = observation(&without_mean, &n, 2);
+    run_scorer("keydiff", &obs3, got);
+    assert_near(got, (const double[]){0, 0, 0}, 3);
+}
+
+static void cur(void **state)
+{
+    (void)state;
+    const float k[] = {1, 2, 3}, v[] = {1, 1, 2}, zero[] = {0, 0, 0};
+    const struct rows rows = {.k = k, .v = v};
+    const int32_t n = 3;
+    wnw_observation obs = observation(&rows, &n, 1);
+    float got[3];
+    /* Blocks {0, 1} and {2}: keys .2 .8 1, values .5 .5 1. */
+    run_scorer("cur:block=2", &obs, got);
+    assert_near(got, (const double[]){0.1 / 1.5, 0.4 / 1.5, 1 / 1.5}, 3);
+    run_scorer("cur:block=2,leverage=key", &obs, got);
+    assert_near(got, (const double[]){0.1, 0.4, 0.5}, 3);
+    run_scorer("cur:block=2,leverage=value", &obs, got);
+    assert_near(got, (const double[]){0.25, 0.25, 0.5}, 3);
+    run_scorer("cur:block=2,leverage=mean", &obs, got);
+    assert_near(got, (const double[]){0.175, 0.325, 0.5}, 3);
+    run_scorer("cur:block=16", &obs, got); /* (1 4 9) / 14 and (1 1 4) / 6 */
+    assert_near(got, (const double[]){1 / 41.0, 4 / 41.0, 36 / 41.0}, 3);
+    const struct rows none = {.k = zero, .v = zero};
+    obs.source = (void *)(uintptr_t)&none;
+    run_scorer("cur:block=2", &obs, got); /* shared out evenly: .25 .25 1 */
+    assert_near(got, (const double[]){1 / 6.0, 1 / 6.0, 4 / 6.0}, 3);
+
+    wnw_policy *p = policy("cur");
+    wnw_protected prot = {0};
+    p->part[WNW_PART_SCORER].scorer->protect(p->opts[WNW_PART_SCORER], 100, &prot);
+    assert_int_equal(prot.n_first, 4);
+    assert_int_equal(prot.n_last, 0);
+    wnw_policy_free(p);
+    p = policy("cur:leverage=key");
+    assert_int_equal(wnw_policy_needs(p).flags, WNW_NEED_KEYS);
+    wnw_policy_free(p);
+    p = policy("cur:leverage=value");
+    assert_int_equal(wnw_policy_needs(p).flags, WNW_NEED_VALUES);
+    wnw_policy_free(p);
+}
+
+/* An entry's score is its own: it depends on seed, layer, head and position, not on what else is there. */
+static void chance(void **state)
+{
+    (void)state;
+    enum { N = 1000 };
+    static int32_t pos[2 * N], half[2 * N];
+    static float a[2 * N], b[2 * N], c[2 * N];
+    const int32_t n_entry[] = {N, N}, n_half[] = {N / 2, N / 2};
+    for (int32_t i = 0; i < 2 * N; i++) {
+        pos[i] = i % N;
+        half[i] = i % N < N / 2 ? 2 * (i % N) : -1;
+    }
+    wnw_observation obs = {.il = 3, .n_head = 2, .n_head_kv = 2, .n = N, .n_entry = n_entry, .pos = pos};
+    run_scorer("random", &obs, a);
+    run_scorer("random", &obs, b);
+    assert_memory_equal(a, b, sizeof a);
+    run_scorer("random:seed=1", &obs, b);
+    obs.il = 4;
+    run_scorer("random", &obs, c);
+    int32_t same_seed = 0, same_layer = 0, same_head = 0;
+    double mean = 0, square = 0;
+    for (int32_t i = 0; i < 2 * N; i++) {
+        assert_true(a[i] >= 0 && a[i] < 1);
+        same_seed += a[i] == b[i];
+        same_layer += a[i] == c[i];
+        same_head += a[i] == a[(i + N) % (2 * N)];
+        mean += (double)a[i] / (2 * N);
+        square += (double)a[i] * (double)a[i] / (2 * N);
+    }
+    assert_true(same_seed < 5 && same_layer < 5 && same_head < 5);
+    assert_true(fabs(mean - 0.5) < 0.03 && fabs(square - 1 / 3.0) < 0.03);
+    obs.il = 3;
+    obs.pos = half;
+    obs.n_entry = n_half;
+    run_scorer("random", &obs, b);
+    for (int32_t i = 0; i < N / 2; i++)
+        assert_true(b[i] == a[2 * i] && b[N + i] == a[N + 2 * i]);
+}
+
+/* ---- Chunks
+ * ---------------------------------------------------------------------------------------------------- */
+
+static void assert_kept(const char *recipe, const struct wnw__select_problem *problem, int32_t n,
+                        const int32_t *want)
+{
+    int32_t keep[64];
+    const int32_t got = run_select(recipe, problem, keep);
+    if (got != n)
+        fail_msg("%s keeps %d of %d, expected %d", recipe, got, problem->n, n);
+    assert_memory_equal(keep, want, (size_t)n * sizeof *want);
+}
+
+static void chunkkv(void **state)
+{
+    (void)state;
+    /* Two heads; their sum 5 0 1 | 3 3 1 | 3 has the means 2, 7/3, 3. */
+    const float score[] = {5, 0, 0, 1, 1, 1, 2, 0, 0, 1, 2, 2, 0, 1};
+    int32_t n_entry[] = {7, 7};
+    for (int32_t ih = 0; ih < 2; ih++) { /* the same tokens in both heads */
+        struct wnw__select_problem p = {.score = score + 7 * ih,
+                                        .n = 7,
+                                        .ih = ih,
+                                        .n_head_kv = 2,
+                                        .row = 7,
+                                        .layer_score = score,
+                                        .n_entry = n_entry};
+        const char *fill = "snapkv+chunkkv:chunk=3", *drop = "snapkv+chunkkv:chunk=3,rest=drop";
+        p.n_keep = 0;
+        assert_kept(fill, &p, 0, ascending);
+        p.n_keep = 3; /* the short chunk, then the best of the next */
+        assert_kept(fill, &p, 3, (const int32_t[]){3, 4, 6});
+        p.n_keep = 4;
+        assert_kept(fill, &p, 4, (const int32_t[]){3, 4, 5, 6});
+        p.n_keep = 5;
+        assert_kept(fill, &p, 5, (const int32_t[]){0, 3, 4, 5, 6});
+        p.n_keep = 7;
+        assert_kept(fill, &p, 7, ascending);
+        assert_kept(drop, &p, 7, ascending);
+        /* Protected: 0 1 3 | 3 1 is left, with the means 4/3 and 2. */
+        p.prot = (wnw_protected){1, 1};
+        p.n_keep = 4;
+        assert_kept(fill, &p, 4, (const int32_t[]){0, 4, 5, 6});
+        p.n_keep = 5;
+        assert_kept(fill, &p, 5, (const int32_t[]){0, 3, 4, 5, 6});
+        p.n_keep = 2;
+        assert_kept(fill, &p, 2, (const int32_t[]){0, 6});
+
+        p.prot = (wnw_protected){0, 0};
+        p.n_keep = 3;
+        p.mean = 7 * (1 - 0.5); /* 1.5 chunks of 3 */
+        assert_kept(drop, &p, 1, (const int32_t[]){6});
+        p.n_keep = 5;
+        p.mean = 7 * (1 - 0.2); /* 2.4 chunks */
+        assert_kept(drop, &p, 4, (const int32_t[]){3, 4, 5, 6});
+        p.n_keep = 1;
+        p.mean = 7 * (1 - 0.8); /* at least one */
+        assert_kept(drop, &p, 1, (const int32_t[]){6});
+        p.n_keep = 6; /* a count of its own: 18 / 7 chunks */
+        assert_kept(drop, &p, 4, (const int32_t[]){3, 4, 5, 6});
+        /* Entries 0 to 2 are protected: the highest of the others is 2, so they count 3 in each head. */
+        p.prot = (wnw_protected){3, 0};
+        p.n_keep = 3;
+        p.mean = 7 * (1 - 0.5);
+        assert_kept(drop, &p, 3, (const int32_t[]){0, 1, 2});
+        /* Shorter than a chunk: each head for itself. */
+        p.prot = (wnw_protected){0, 0};
+        assert_kept("snapkv+chunkkv:chunk=8,rest=drop", &p, 3,
+                    ih ? (const int32_t[]){2, 3, 4} : (const int32_t[]){0, 3, 6});
+    }
+    /* 30 chunks at ratio 0.9: truncated, 2.999... chunks are 2, else 3. */
+    float level[600] = {0};
+    int32_t keep[600], n600 = 600;
+    struct wnw__select_problem p = {.score = level,
+                                    .n = 600,
+                                    .n_keep = 59,
+                                    .n_head_kv = 1,
+                                    .row = 600,
+                                    .layer_score = level,
+                                    .n_entry = &n600,
+                                    .rounding = WNW_ROUND_TRUNC,
+                                    .mean = 600 * (1 - 0.9)};
+    wnw_policy *pol = policy("snapkv+chunkkv:chunk=20,rest=drop");
+    const struct wnw__selector *s = pol->part[WNW_PART_SELECTOR].selector;
+    float scratch[700];
+    assert_int_equal(s->select(pol->opts[WNW_PART_SELECTOR], &p, keep, scratch), 40);
+    p.rounding = WNW_ROUND_EXACT;
+    p.n_keep = 60;
+    assert_int_equal(s->select(pol->opts[WNW_PART_SELECTOR], &p, keep, scratch), 60);
+    wnw_policy_free(pol);
+}
+
+/* A head that holds other tokens has no say. */
+static void chunkkv_ragged(void **state)
+{
+    (void)state;
+    const float score[] = {1, 1, 2, 2, 9, 9, 0, 0};
+    const int32_t pos[] = {0, 1, 2, 3, 0, 1, 2, 9}, full[] = {4, 4}, shorter[] = {4, 3};
+    const wnw_observation obs = {.n = 4, .pos = pos};
+    struct wnw__select_problem p = {
+        .score = score, .n = 4, .n_keep = 2, .n_head_kv = 2, .row = 4, .layer_score = score, .n_entry = full};
+    assert_kept("snapkv+chunkkv:chunk=2", &p, 2, (const int32_t[]){0, 1}); /* taken for the same tokens */
+    p.obs = &obs;
+    assert_kept("snapkv+chunkkv:chunk=2", &p, 2, (const int32_t[]){2, 3});
+    p.obs = NULL;
+    p.n_entry = shorter;
+    assert_kept("snapkv+chunkkv:chunk=2", &p, 2, (const int32_t[]){2, 3});
+}
+
+static void chunk_by_chunk(void **state)
+{
+    (void)state;
+    const float score[] = {0, 1, 2, 3, 10, 11, 12, 13, 20, 21};
+    struct wnw__select_problem p = {.score = score, .n = 10, .n_keep = 5};
+    /* Chunks of 4, 4 and 2 keep 2, 2 and 1. */
+    assert_kept("knorm+chunk:chunk=4", &p, 5, (const int32_t[]){2, 3, 6, 7, 9});
+    p.prot = (wnw_protected){1, 2}; /* 7 others in chunks of 4 and 3 keep 1 and 1 */
+    assert_kept("knorm+chunk:chunk=4", &p, 5, (const int32_t[]){0, 4, 7, 8, 9});
+    p.prot = (wnw_protected){0, 0};
+    for (p.n_keep = 0; p.n_keep <= 10; p.n_keep++)
+        for (int32_t c = 1; c < 12; c++) {
+            int32_t keep[10];
+            char recipe[32];
+            snprintf(recipe, sizeof recipe, "knorm+chunk:chunk=%d", c);
+            assert_int_equal(run_select(recipe, &p, keep), p.n_keep);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keydiff),        cmocka_unit_test(cur),
+        cmocka_unit_test(chance),         cmocka_unit_test(chunkkv),
+        cmocka_unit_test(chunkkv_ragged), cmocka_unit_test(chunk_by_chunk),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
