@@ -172,7 +172,9 @@ void wnw__opt_format(const wnw_option *o, const void *opts, char *out, size_t si
         return;
     }
     char buf[40];
-    for (int digits = o->type == WNW_OPT_REAL ? 1 : 17; digits <= 17; digits++) {
+    /* 200 is written with 3 digits, not as 2e02. */
+    const bool readable = o->type != WNW_OPT_REAL || (v == trunc(v) && fabs(v) < 1e6);
+    for (int digits = readable ? 17 : 1; digits <= 17; digits++) {
         snprintf(buf, sizeof buf, "%.*g", digits, v);
         if (strtod(buf, NULL) == v)
             break;
