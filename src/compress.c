@@ -95,7 +95,8 @@ static struct wnw__layer_problem layer_problem(const struct wnw__plan_job *j)
                                        .n_head = j->src->n_head,
                                        .n_head_kv = j->src->n_head_kv,
                                        .profile = j->src->profile,
-                                       .perplexity = j->perplexity};
+                                       .perplexity = j->perplexity,
+                                       .work = j->layer_work};
 }
 
 static int allocate_layers(struct wnw__plan_job *j, const struct wnw__layer_problem *p)
@@ -132,7 +133,8 @@ static int job_prepare(struct wnw__plan_job *j, const wnw_size *size)
     WNW_TRY(copy_scorer_opts(j));
     j->keep = calloc(n_head * ((size_t)j->n_max + 1), sizeof *j->keep);
     j->layer_budget = calloc((size_t)j->n_part, sizeof *j->layer_budget);
-    if (!j->keep || !j->layer_budget)
+    j->layer_work = calloc((size_t)j->n_part, sizeof *j->layer_work);
+    if (!j->keep || !j->layer_budget || !j->layer_work)
         return wnw__fail(WNW_E_NOMEM, "out of memory for %d entries", j->n_max);
     const wnw_needs needs = wnw_policy_needs(j->policy);
     if (needs.flags & WNW_NEED_PERPLEXITY) {
@@ -205,6 +207,7 @@ void wnw__plan_job_free(struct wnw__plan_job *j)
     free(j->collected);
     free(j->measured);
     free(j->stat);
+    free(j->layer_work);
     free(j->counts);
     free(j->score);
     free(j->scratch);

@@ -110,7 +110,9 @@ int wnw__job_size(struct wnw__plan_job *j, const wnw_size *size)
 wnw_protected wnw__job_protected(const struct wnw__plan_job *j, int32_t n)
 {
     wnw_protected p = {0};
-    if (j->scorer->protect)
+    if (j->own && j->own->protect_of)
+        j->own->protect_of(j->scorer_opts, n, j->own_size ? n : j->budget, &p);
+    else if (j->scorer->protect)
         j->scorer->protect(j->scorer_opts, n, &p);
     return wnw__protected_clamp(p, n);
 }

@@ -40,6 +40,9 @@ struct wnw__scorer {
     const char *layout; /* of its plans when every head gets the same count */
     /* Contradictions between options that single ranges cannot express. NULL = none. */
     int (*check)(const void *opts);
+    /* Entries kept whatever their score where that depends on the size: `budget` entries per head on average
+     * were asked for. NULL = pub.protect. */
+    void (*protect_of)(const void *opts, int32_t n, int32_t budget, wnw_protected *out);
     /* Blocks the scores belong to. NULL = scores of all entries can be compared. Entries before n_final are
      * settled: a sink as far as blocks are concerned. */
     void (*blocks)(const void *opts, struct wnw__blocks *out);
@@ -84,6 +87,7 @@ struct wnw__layer_problem {
     const double *stat;        /* [n_layer][n_stat], what `measure` gave */
     const double *collected;   /* what `measure` gathered over the layers */
     float *scratch;            /* [sum of n_head_kv * row]; layer budgets only */
+    double *work;              /* [n_layer] scratch */
 };
 
 /* The options struct of every layer budget begins with this. */
@@ -236,6 +240,11 @@ const struct wnw__preset *wnw__preset_find(const char *name, size_t len);
 
 /* ---- Shared arithmetic of budgets (src/budget/count.c)
  * ----------------------------------------------------- */
+
+/* Shares total out over n parts in proportion to weight[n] >= 0 (equally where all are 0): out[n] are whole
+ * numbers up to `most` that add up to the total, as far as n x most allows. What is over `most` goes to the
+ * others in proportion; rounding is by largest fraction, lower index first. */
+void wnw__share_out(const double *weight, int32_t n, int64_t total, int32_t most, int32_t *out);
 
 /* Limits protected entries to the n that exist: the last ones go before the first ones. */
 wnw_protected wnw__protected_clamp(wnw_protected p, int32_t n);

@@ -49,3 +49,59 @@ wnw_protected wnw__protected_shrink(wnw_protected p, int32_t n_keep)
     p.n_first = p.n_first < room ? p.n_first : room;
     return p;
 }
+
+/* Sum of the weights of parts that are below `most`, and what is left for them. */
+static double open_weight(const double *weight, int32_t n, int64_t *left, int32_t most, const int32_t *out)
+{
+    double sum = 0;
+    for (int32_t i = 0; i < n; i++) {
+        sum += out[i] < most ? weight[i] : 0;
+        *left -= out[i] < most ? 0 : most;
+    }
+    return sum;
+}
+
+void wnw__share_out(const double *weight, int32_t n, int64_t total, int32_t most, int32_t *out)
+{
+    double sum = 0;
+    int64_t left = total;
+    for (int32_t i = 0; i < n; i++)
+        out[i] = 0;
+    /* Fill up parts whose share is too large until the shares of all others fit. */
+    for (bool again = true; again;) {
+        again = false;
+        left = total;
+        sum = open_weight(weight, n, &left, most, out);
+        for (int32_t i = 0; i < n; i++)
+            if (out[i] < most && sum > 0 && (double)left * weight[i] / sum >= most) {
+                out[i] = most;
+                again = true;
+            }
+    }
+    int32_t n_open = 0;
+    for (int32_t i = 0; i < n; i++)
+        n_open += out[i] < most;
+    int64_t missing = left;
+    for (int32_t i = 0; i < n; i++)
+        if (out[i] < most) {
+            out[i] = wnw__round_count(sum > 0 ? (double)left * weight[i] / sum : (double)left / n_open,
+                                      WNW_ROUND_EXACT);
+            out[i] = out[i] < most ? out[i] : most;
+            missing -= out[i];
+        }
+    while (missing > 0) {
+        int32_t best = -1;
+        double most_missing = 0;
+        for (int32_t i = 0; i < n; i++) {
+            const double want = sum > 0 ? (double)left * weight[i] / sum : (double)left / n_open;
+            if (out[i] < most && (best < 0 || want - out[i] > most_missing + 1e-9)) {
+                best = i;
+                most_missing = want - out[i];
+            }
+        }
+        if (best < 0)
+            return;
+        out[best]++;
+        missing--;
+    }
+}
