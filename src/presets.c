@@ -19,6 +19,8 @@
 #define ADAKV "+adakv:alpha_safeguard=0.2,mode=safeguard"
 #define SNAPKV_8_AVG  "snapkv:window=8,kernel=5,pool=avg,gqa_bug=0,agg=mean"
 #define KVCOMPOSE_AGG ",agg_task=max,agg_group=mean,value_norm=0,cross_head=1"
+#define SNAPKV_8_AVG7 "snapkv:window=8,kernel=7,pool=avg,gqa_bug=0,agg=mean"
+#define SNAPKV_8_MAX7 "snapkv:window=8,kernel=7,pool=max,gqa_bug=0,agg=mean"
 
 /* clang-format off: rows are added at one place each */
 static const struct wnw__preset presets[] = {
@@ -111,8 +113,55 @@ static const struct wnw__preset presets[] = {
      .recipe = EXPECTED("1", "0.01") UNIFORM_EXACT ADAKV "+topk:ties=early"},
 
     /* ---- Observed attention: H2O, VATP ---- */
+    {.name = "h2o",
+     .about = "What all queries so far attended to, and the most recent half of the budget.",
+     .paper = "H2O, arXiv 2306.14048",
+     .recipe = "h2o:recent=0,share=0.5,normalise=0" UNIFORM_EXACT "+equal+topk:ties=late"},
+    {.name = "observed_attention",
+     .about = "Mean attention from the queries that could see an entry; nothing is protected.",
+     .paper = "H2O, arXiv 2306.14048",
+     .recipe = "h2o:recent=0,share=0,normalise=1" UNIFORM_EXACT "+equal+topk:ties=early"},
+    {.name = "vatp",
+     .about = "H2O with attention weighted by the size of the values; 20 sinks stay.",
+     .paper = "VATP, arXiv 2406.12335",
+     .recipe = "vatp:sinks=20,host=sum,window=400,recent=0,share=0.5" UNIFORM_EXACT "+equal+topk:ties=early"},
+    {.name = "vatp-window",
+     .about = "What the last 400 queries attend to, weighted by the size of the values; 20 sinks stay.",
+     .paper = "VATP, arXiv 2406.12335",
+     .recipe =
+         "vatp:sinks=20,host=window,window=400,recent=10,share=0" UNIFORM_EXACT "+equal+topk:ties=early"},
 
     /* ---- Other baselines ---- */
+    {.name = "cake",
+     .about =
+         "Mean and variance of the window's attention; layers share by dispersion and change of attention.",
+     .paper = "CAKE, arXiv 2503.12491",
+     .recipe = "cake:window=32,gamma=200+cake_layers:rounding=exact,window=32,tau1=1,tau2=1,form=cascade+equal"
+               "+topk:ties=early"},
+    {.name = "cake-oneshot",
+     .about = "CAKE with one allocation after the last layer and an exact total.",
+     .paper = "CAKE, arXiv 2503.12491",
+     .recipe = "cake:window=32,gamma=200+cake_layers:rounding=exact,window=32,tau1=1,tau2=1,form=oneshot+equal"
+               "+topk:ties=early"},
+    {.name = "zigzagkv",
+     .about = "SnapKV whose layers get entries by how many they need to hold their attention.",
+     .paper = "ZigZagKV, arXiv 2412.09036",
+     .recipe = SNAPKV_8_MAX7 "+zigzagkv:rounding=exact,mass=0.9,min_share=0.2+equal+topk:ties=early"},
+    {.name = "dynamickv",
+     .about = "SnapKV whose layers compete for one budget.",
+     .paper = "DynamicKV, arXiv 2412.14838",
+     .recipe = SNAPKV_8_AVG7 "+dynamickv:rounding=exact,r_max=10,every=4,form=exact+equal+topk:ties=early"},
+    {.name = "simlayerkv",
+     .about =
+         "The layers that look at first and recent tokens most keep only those, as many as the size needs.",
+     .paper = "SimLayerKV, arXiv 2410.13846",
+     .recipe = "streaming_llm:sinks=4,recent=0"
+               "+simlayerkv:rounding=exact,first=4,last=1024,threshold=0.9,form=size+equal+topk:ties=early"},
+    {.name = "duoattention",
+     .about = "Heads that a profile calls streaming keep first and recent tokens, as many as the size needs.",
+     .paper = "DuoAttention, arXiv 2410.10819",
+     .recipe = "streaming_llm:sinks=128,recent=0" UNIFORM_EXACT "+duo:sinks=0,last=0,form=size"
+               "+topk:ties=early"},
 
     {.name = "keydiff",
      .about = "Keys that point elsewhere than the average key; sees no attention.",
@@ -193,6 +242,12 @@ static const struct wnw__preset presets[] = {
      .parity = true},
 
     /* ---- parity: CompressKV and its baselines ---- */
+    {.name = "paper-compresskv-cake",
+     .about = "CAKE as CompressKV's paper sets it: window 8; its temperatures per model are options.",
+     .paper = "CompressKV, arXiv 2508.02401",
+     .recipe = "cake:window=8,gamma=200+cake_layers:rounding=exact,window=8,tau1=1,tau2=1,form=paper+equal"
+               "+topk:ties=early",
+     .parity = true},
 
     /* ---- parity: KVCompose and KVzip ---- */
 
@@ -209,6 +264,32 @@ static const struct wnw__preset presets[] = {
      .parity = true},
 
     /* ---- parity: CompilerKV and its baselines ---- */
+    {.name = "paper-compilerkv-streaming_llm",
+     .about =
+         "StreamingLLM as the driver of CompilerKV's baselines runs it: the first tokens and the last 32.",
+     .paper = "CompilerKV, arXiv 2602.08686",
+     .recipe = "streaming_llm:sinks=4,recent=32" UNIFORM_EXACT "+equal+topk:ties=early",
+     .parity = true},
+    {.name = "paper-compilerkv-h2o",
+     .about = "H2O as the driver of CompilerKV's baselines runs it: the last 32 tokens stay.",
+     .paper = "CompilerKV, arXiv 2602.08686",
+     .recipe = "h2o:recent=32,share=0,normalise=0" UNIFORM_EXACT "+equal+topk:ties=early",
+     .parity = true},
+    {.name = "paper-compilerkv-snapkv",
+     .about = "SnapKV as the driver of CompilerKV's baselines runs it: window 32, average pooling 7.",
+     .paper = "CompilerKV, arXiv 2602.08686",
+     .recipe = "snapkv:window=32,kernel=7,pool=avg,gqa_bug=0,agg=mean" UNIFORM_EXACT "+equal+topk:ties=early",
+     .parity = true},
+    {.name = "paper-compilerkv-pyramidkv",
+     .about = "PyramidKV as in CompilerKV's comparison: window 8, max pooling 7, uniform for short prompts.",
+     .paper = "CompilerKV, arXiv 2602.08686",
+     .recipe = SNAPKV_8_MAX7 "+pyramid:rounding=exact,beta=20,form=factory+equal+topk:ties=early",
+     .parity = true},
+    {.name = "paper-compilerkv-dynamickv",
+     .about = "DynamicKV as its authors' code shares out, every 4 layers while the prompt is read.",
+     .paper = "DynamicKV, arXiv 2412.14838",
+     .recipe = SNAPKV_8_AVG7 "+dynamickv:rounding=exact,r_max=10,every=4,form=cascade+equal+topk:ties=early",
+     .parity = true},
 
     /* ---- parity: LagKV's variants ---- */
 
@@ -254,6 +335,21 @@ static const struct wnw__preset presets[] = {
      .parity = true},
 
     /* ---- parity: Observed attention: H2O, VATP ---- */
+    {.name = "kvpress-observed_attention",
+     .about = "kvpress ObservedAttentionPress.",
+     .paper = "H2O, arXiv 2306.14048",
+     .recipe = "h2o:recent=0,share=0,normalise=1" UNIFORM_TRUNC "+equal+topk:ties=early",
+     .parity = true},
+    {.name = "paper-pyramidkv-h2o",
+     .about = "H2O as PyramidKV's code runs it: the last 8 tokens stay.",
+     .paper = "PyramidKV, arXiv 2406.02069",
+     .recipe = "h2o:recent=8,share=0,normalise=0" UNIFORM_EXACT "+equal+topk:ties=early",
+     .parity = true},
+    {.name = "paper-criticalkv-h2o",
+     .about = "H2O as CriticalKV's paper stands in for it: the last 256 queries, no pooling.",
+     .paper = "CriticalKV, arXiv 2502.03805",
+     .recipe = "snapkv:window=256,kernel=1,pool=max,gqa_bug=0,agg=mean" UNIFORM_EXACT "+equal+topk:ties=early",
+     .parity = true},
 
     /* ---- parity: Other baselines ---- */
 
@@ -271,6 +367,19 @@ static const struct wnw__preset presets[] = {
      .about = "kvpress ChunkKVPress with chunks of 20 over SnapKVPress with window 32, kernel 5.",
      .paper = "ChunkKV, arXiv 2502.00299",
      .recipe = SNAPKV_32_AVG UNIFORM_TRUNC "+equal+chunkkv:chunk=20,rest=drop",
+     .parity = true},
+    {.name = "kvpress-simlayerkv",
+     .about = "kvpress SimLayerKVPress with threshold 0.9: the size follows from the text.",
+     .paper = "SimLayerKV, arXiv 2410.13846",
+     .recipe =
+         "streaming_llm:sinks=4,recent=0"
+         "+simlayerkv:rounding=trunc,first=4,last=1024,threshold=0.9,form=threshold+equal+topk:ties=early",
+     .parity = true},
+    {.name = "kvpress-duoattention",
+     .about = "kvpress DuoAttentionPress: the ratio is the share of streaming heads.",
+     .paper = "DuoAttention, arXiv 2410.10819",
+     .recipe = "streaming_llm:sinks=128,recent=0" UNIFORM_TRUNC "+duo:sinks=0,last=0,form=ratio"
+               "+topk:ties=early",
      .parity = true},
 };
 /* clang-format on */

@@ -7,15 +7,16 @@
  *     min = floor(C / beta), max = 2 C - min;   max > S - w:  max = S - w, min = 2 C - max
  *     n_l = max - l (max - min) / (L - 1),      B_l = n_l + w
  *
- * exact    n_l is floored and what is missing handed out by largest fraction: the sum is C L exactly
- * (default) paper    the step (max - min) / (L - 1) is floored as in the paper's code: the sum exceeds C L a
- * little kvpress  C = S (1 - r) with the window inside the count, rounded half to even; uniform where min < w
+ * exact    n_l is floored, what is missing handed out by largest fraction: the sum is C L (default)
+ * paper    the step (max - min) / (L - 1) is floored as in the paper's code: the sum exceeds C L a little
+ * factory  the authors' later collection of methods: as paper, but uniform where S < 2 C
+ * kvpress  C = S (1 - r) with the window inside the count, rounded half to even; uniform where min < w
  */
 #include "method.h"
 
 #include <math.h>
 
-enum form { FORM_EXACT, FORM_PAPER, FORM_KVPRESS };
+enum form { FORM_EXACT, FORM_PAPER, FORM_KVPRESS, FORM_FACTORY };
 
 struct opts {
     struct wnw__layer_opts common;
@@ -56,7 +57,7 @@ static int allocate(const void *opts, const struct wnw__layer_problem *p, int32_
         max = room;
         min = 2 * c - max;
     }
-    if (n_step == 0)
+    if (n_step == 0 || (o->form == FORM_FACTORY && p->n < 2 * c))
         min = max = c;
 
     /* Whole numbers over the denominator L - 1: a rounded real step could floor the last layer one too low.
@@ -64,7 +65,7 @@ static int allocate(const void *opts, const struct wnw__layer_problem *p, int32_
     int64_t sum = 0;
     for (int32_t l = 0; l < p->n_layer; l++) {
         const int64_t down = n_step == 0             ? 0
-                             : o->form == FORM_PAPER ? l * ((max - min) / n_step)
+                             : o->form != FORM_EXACT ? l * ((max - min) / n_step)
                                                      : (l * (max - min) + n_step - 1) / n_step;
         n_keep[l] = (int32_t)(max - down);
         sum += n_keep[l];
@@ -87,7 +88,7 @@ static int allocate(const void *opts, const struct wnw__layer_problem *p, int32_
     return WNW_OK;
 }
 
-static const char *const forms[] = {"exact", "paper", "kvpress", NULL};
+static const char *const forms[] = {"exact", "paper", "kvpress", "factory", NULL};
 
 static const wnw_option options[] = {
     WNW_OPTION_ROUNDING,
@@ -99,7 +100,8 @@ static const wnw_option options[] = {
      .min = 1,
      .max = 1000},
     {.name = "form",
-     .help = "exact: the total is exact; paper: floored step; kvpress: window inside the count",
+     .help = "exact: the total is exact; paper: floored step; kvpress: window inside the count; factory: "
+             "paper, but uniform for short prompts",
      .type = WNW_OPT_ENUM,
      .offset = offsetof(struct opts, form),
      .def = FORM_EXACT,

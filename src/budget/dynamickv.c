@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * DynamicKV: all layers compete for one budget with their scores. Paper: "DynamicKV: Task-Aware Adaptive KV
+ * Cache Compression for Long Context LLMs" (arXiv 2412.14838). With C = B - w entries to choose per layer and
+ * H heads, a layer's part is the number of its entries among the H C L best scores of all layers.
+ *
+ * exact     in proportion to that number, at most r_max C and what is there; the total is exact (default)
+ * cascade   the authors' code: every layer keeps n0 = min(r_max C, S - w) at first. After each `every` layers
+ *           (and at the last), with m layers seen and c_i = floor(entries of layer i among the H C m best /
+ * m) b_i = trunc(n0 c_i / sum c), then floor(b_i / r) with r = sum b / (C L), the last layer takes the rest
+ * of C L, and every layer shrinks to b_i. Counts never grow again: a layer has the smallest b_i of all its
+ * steps, so the total can stay below what was asked for. The authors' heads are query heads with repeated
+ * keys; here they are KV heads. Protected entries take no part. Order of equal scores: lower layer, head,
+ * position. Cost O(n) per head and step.
+ */
+#include "base/topk.h"
+#include "method.h"
+
+#include <math.h>
+
+enum form { FORM_EXACT, FORM_CASCADE };
+
+struct opts {
+    struct wnw__layer_opts common;
+    double r_max;
+    int32_t every;
+    int32_t form;
+};
+
+/* Scores of a head that compete. */
+static const float *candidates(const struct wnw__layer_problem *p, int32_t l, int32_t h, int32_t *n)
+{
+    const wnw_protected prot = p->prot[l * p->n_head_kv + h];
+    *n = p->n_entry[l * p->n_head_kv + h] - prot.n_first - prot.n_last;
+    return p->score[l] + (int64_t)h * p->row[l] + prot.n_first;
+}
+
+/* The cut behind the k best candidates of the layers 0 .. m - 1: wnw__topk_cut over several arrays. */
+static struct wnw__cut joint_cut(const struct wnw__layer_problem *p, int32_t m, int64_t k)
+{
+    uint32_t prefix = 0, mask = 0;
+    int64_t left = k;
+    for (int shift = 24; shift >= 0; shift -= 8) {
+        int64_t count[256] = {0};
+        for (int32_t l = 0; l < m; l++)
+            for (int32_t h = 0; h < p->n_head_kv; h++) {
+                int32_t n;
+                const float *score = candidates(p, l, h, &n);
+                for (int32_t i = 0; i < n; i++) {
+                    const uint32_t key = wnw__score_key(score[i]);
+                    count[key >> shift & 0xffu] += (key & mask) == prefix;
+                }
+            }
+        uint32_t byte = 255;
+        while (byte > 0 && left > count[byte])
+            left -= count[byte--];
+        prefix |= byte << shift;
+        mask |= 0xffu << shift;
+    }
+    return (struct wnw__cut){.key = prefix, .n_tie = left};
+}
+
+/* number[m] = candidates of each layer among the k best; returns k, clamped to what there is. */
+static int64_t count_best(const struct wnw__layer_problem *p, int32_t m, int64_t k, double *number)
+{
+    int64_t all = 0;
+    for (int32_t l = 0; l < m; l++)
+        for (int32_t h = 0; h < p->n_head_kv; h++) {
+            int32_t n;
+            candidates(p, l, h, &n);
+            all += n;
+        }
+    k = k < all ? k : all;
+    struct wnw__cut cut = k > 0 ? joint_cut(p, m, k) : wnw__topk_cut(NULL, 0, 0);
+    for (int32_t l = 0; l < m; l++) {
+        number[l] = 0;
+        for (int32_t h = 0; h < p->n_head_kv; h++) {
+            int32_t n;
+            const float *score = candidates(p, l, h, &n);
+            for (int32_t i = 0; i < n; i++)
+                number[l] += wnw__cut_take(&cut, score[i]);
+        }
+    }
+    return k;
+}
+
+static double sum_of(const double *x, int32_t n)
+{
+    double sum = 0;
+    for (int32_t i = 0; i < n; i++)
+        sum += x[i];
+    return sum;
+}
+
+/* One step of the cascade over the layers 0 .. m - 1. */
+static void shrink(const struct wnw__layer_problem *p, int32_t m, int32_t c, int32_t n0, int32_t *n_keep)
+{
+    double *b = p->work;
+    const double total = (double)c * p->n_layer;
+    const int64_t k = count_best(p, m, (int64_t)c * p->n_head_kv * m, b);
+    for (int32_t i = 0; i < m; i++)
+        b[i] = floor(b[i] / m);
+    if (m == p->n_layer)
+        b[m - 1] += floor((double)k / m) - sum_of(b, m);
+    const double sum = sum_of(b, m);
+    if (!(sum > 0))
+        return;
+    for (int32_t i = 0; i < m; i++)
+        b[i] = trunc(n0 * b[i] / sum);
+    const double r = sum_of(b, m) / total;
+    if (!(r > 0))
+        return;
+    for (int32_t i = 0; i < m; i++)
+        b[i] = floor(b[i] / r);
+    b[m - 1] += total - sum_of(b, m);
+    for (int32_t i = 0; i < m; i++)
+        if (b[i] < n_keep[i])
+            n_keep[i] = b[i] > 0 ? (int32_t)b[i] : 0;
+}
+
+static int allocate(const void *opts, const struct wnw__layer_problem *p, int32_t *n_keep, char *warning)
+{
+    const struct opts *o = opts;
+    (void)warning;
+    const int32_t c = p->budget - p->n_protected, room = p->n - p->n_protected, n_layer = p->n_layer;
+    const int32_t most = wnw__round_count(o->r_max * c, p->rounding), n0 = most < room ? most : room;
+    if (o->form == FORM_EXACT) {
+        count_best(p, n_layer, (int64_t)c * p->n_head_kv * n_layer, p->work);
+        wnw__share_out(p->work, n_layer, (int64_t)c * n_layer, n0, n_keep);
+    } else {
+        for (int32_t l = 0; l < n_layer; l++)
+            n_keep[l] = n0;
+        for (int32_t m = 1; m <= n_layer && c > 0; m++)
+            if (m % o->every == 0 || m == n_layer)
+                shrink(p, m, c, n0, n_keep);
+    }
+    for (int32_t l = 0; l < n_layer; l++)
+        n_keep[l] += p->n_protected;
+    return WNW_OK;
+}
+
+static const char *const forms[] = {"exact", "cascade", NULL};
+
+static const wnw_option options[] = {
+    WNW_OPTION_ROUNDING,
+    {.name = "r_max",
+     .help = "a layer chooses at most so many times the average",
+     .type = WNW_OPT_REAL,
+     .offset = offsetof(struct opts, r_max),
+     .def = 10,
+     .min = 1,
+     .max = 1000},
+    {.name = "every",
+     .help = "form=cascade: layers between two steps",
+     .type = WNW_OPT_INT,
+     .offset = offsetof(struct opts, every),
+     .def = 4,
+     .min = 1,
+     .max = 1000},
+    {.name = "form",
+     .help = "exact: one allocation, exact total; cascade: as the authors' code, while layers come",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct opts, form),
+     .def = FORM_EXACT,
+     .choices = forms},
+    {0}};
+
+extern const struct wnw__layer_budget wnw__layer_budget_dynamickv;
+const struct wnw__layer_budget wnw__layer_budget_dynamickv = {
+    .name = "dynamickv",
+    .about = "All layers compete for one budget with their scores.",
+    .paper = "DynamicKV, arXiv 2412.14838",
+    .details = "With `C = B - w`, a layer's part is in proportion to the number of its entries among the "
+               "`H C L` best of all layers, at most `r_max C`.\n\n"
+               "`cascade` follows the authors' code, which re-shares every 4 layers while the prompt goes "
+               "through them and can end below the size asked for; where the number of layers is no "
+               "multiple, the last layer is a step too. The default allocates once, with an exact total.\n\n"
+               "Cost O(n) per head and step.",
+    .options = options,
+    .options_size = sizeof(struct opts),
+    .ragged = true,
+    .model_scope = true,
+    .allocate = allocate,
+};

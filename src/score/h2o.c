@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * H2O: heavy hitters, the entries that received most attention of all queries so far, besides the most recent
+ * ones. Paper: "H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large Language Models" (arXiv
+ * 2306.14048).
+ *
+ *     acc_h[j] = sum over the queries i since j was read, its own included, of a_h[i][j]
+ *     score[j] = mean of acc_h[j] over the query heads of the KV head
+ *     normalise: acc_h[j] / (S - j), the mean over the queries that can see j (kvpress' observed attention);
+ *     without it early entries are favoured
+ * floor(share B) + recent most recent entries of a budget B stay whatever their score; the authors' code
+ * splits evenly, as the default does, the prefill-only form in PyramidKV's code keeps 8. Sums move with their
+ * entries, so that the same score works while decoding: what was evicted is forgotten, survivors keep theirs.
+ * The paper's model has no groups of query heads. Observes attention sums. Range 0..S. Cost O(H_q n).
+ */
+#include "method.h"
+
+struct opts {
+    int32_t recent;
+    double share;
+    int32_t normalise;
+};
+
+static void needs(const void *opts, wnw_needs *out)
+{
+    (void)opts;
+    out->flags = WNW_NEED_ATTN_SUM;
+}
+
+static void protect_of(const void *opts, int32_t n, int32_t budget, wnw_protected *out)
+{
+    const struct opts *o = opts;
+    (void)n;
+    const int32_t share = wnw__round_count(o->share * budget, WNW_ROUND_EXACT);
+    const int32_t room = budget > o->recent ? budget - o->recent : 0;
+    out->n_last = o->recent + (share < room ? share : room);
+}
+
+static int score(const void *opts, const wnw_observation *obs, float *score, float *scratch)
+{
+    const struct opts *o = opts;
+    (void)scratch;
+    const int32_t group = obs->n_head / obs->n_head_kv;
+    for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
+        const int32_t *pos = obs->pos + (int64_t)ih * obs->n;
+        const float *acc = obs->attn_sum + (int64_t)ih * group * obs->n; /* [group][n] */
+        for (int32_t i = 0; i < obs->n_entry[ih]; i++) {
+            float sum = 0;
+            for (int32_t g = 0; g < group; g++)
+                sum += acc[(int64_t)g * obs->n + i];
+            sum /= (float)group;
+            score[(int64_t)ih * obs->n + i] = o->normalise ? sum / (float)(obs->n_past - pos[i]) : sum;
+        }
+    }
+    return WNW_OK;
+}
+
+static const wnw_option options[] = {{.name = "recent",
+                                      .help = "most recent entries that always stay, besides share",
+                                      .type = WNW_OPT_INT,
+                                      .offset = offsetof(struct opts, recent),
+                                      .def = 0,
+                                      .min = 0,
+                                      .max = 65536},
+                                     {.name = "share",
+                                      .help = "share of the budget that the most recent entries take",
+                                      .type = WNW_OPT_REAL,
+                                      .offset = offsetof(struct opts, share),
+                                      .def = 0.5,
+                                      .min = 0,
+                                      .max = 1},
+                                     {.name = "normalise",
+                                      .help = "divide by the number of queries that could see the entry",
+                                      .type = WNW_OPT_BOOL,
+                                      .offset = offsetof(struct opts, normalise)},
+                                     {0}};
+
+extern const struct wnw__scorer wnw__scorer_h2o;
+const struct wnw__scorer wnw__scorer_h2o = {
+    .pub = {.name = "h2o",
+            .about = "Attention received from all queries so far; a share of the budget for recent entries.",
+            .paper = "H2O, arXiv 2306.14048",
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .needs = needs,
+            .score = score,
+            .details = "`acc_h[j] = sum_i a_h[i][j]` over all queries `i` since entry `j` was read, then the "
+                       "mean over the query heads of a KV head; `floor(share B) + recent` last entries of a "
+                       "budget `B` always stay.\n\n"
+                       "`normalise` divides by the number of queries that saw the entry, as kvpress' "
+                       "observed attention does. The authors' code evicts while the prompt is processed "
+                       "only in its simulation; here once at the end of a prompt, and while decoding with "
+                       "`--evict-every`.\n\n"
+                       "Cost O(n) per query head, besides the sums: every query's attention is added up."},
+    .layout = "composite",
+    .protect_of = protect_of,
+    .like_attention = true,
+};

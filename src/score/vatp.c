@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * VATP: attention alone overrates entries whose values are nearly zero, so it is weighted with the value's
+ * size. Paper: "Attention Score is not All You Need for Token Importance Indicator in KV Cache Reduction:
+ * Value Also Matters" (arXiv 2406.12335).
+ *
+ *     score[j] = A[j] ||v[j]||_1          A = mean over the query heads of the KV head of
+ *     host=sum       the attention of all queries so far (H2O)
+ *     host=window    the attention of the last `window` queries, divided by their number (the form of
+ *                    Scissorhands in the paper: 400 queries)
+ * Attention sinks have values near zero: the first 20 entries always stay, and the most recent ones as in H2O
+ * (floor(share B) + recent). The authors mask evicted entries and look at every decoding step; this is the
+ * same score at the end of a prompt. Observes attention sums or window attention, and values. Range >= 0.
+ * Cost O((H_q + H_kv d) n), with host=window O((H_q w + H_kv d) n).
+ */
+#include "score/window.h"
+
+#include <math.h>
+
+enum host { HOST_SUM, HOST_WINDOW };
+
+struct opts {
+    int32_t sinks;
+    int32_t host;
+    int32_t window;
+    int32_t recent;
+    double share;
+};
+
+static void needs(const void *opts, wnw_needs *out)
+{
+    const struct opts *o = opts;
+    out->flags = WNW_NEED_VALUES | (o->host == HOST_SUM ? WNW_NEED_ATTN_SUM : WNW_NEED_WINDOW_ATTN);
+    out->window = o->host == HOST_SUM ? 0 : o->window;
+}
+
+static void protect_of(const void *opts, int32_t n, int32_t budget, wnw_protected *out)
+{
+    const struct opts *o = opts;
+    (void)n;
+    const int32_t share = wnw__round_count(o->share * budget, WNW_ROUND_EXACT);
+    const int64_t room = (int64_t)budget - o->sinks - o->recent;
+    out->n_first = o->sinks;
+    out->n_last = o->recent + (share < room ? share : room > 0 ? (int32_t)room : 0);
+}
+
+static size_t scratch_size(const void *opts, const wnw_observation *obs)
+{
+    (void)opts;
+    return (size_t)obs->n;
+}
+
+static int score(const void *opts, const wnw_observation *obs, float *score, float *a)
+{
+    const struct opts *o = opts;
+    const int32_t group = obs->n_head / obs->n_head_kv, d = obs->n_embd_head;
+    const int32_t n_row = o->host == HOST_WINDOW ? wnw__window_rows(obs, o->window) : 0;
+    for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
+        float *out = score + (int64_t)ih * obs->n;
+        const float *v = obs->values(obs, ih); /* [n][d] */
+        for (int32_t i = 0; i < obs->n; i++)
+            out[i] = 0;
+        for (int32_t h = ih * group; h < (ih + 1) * group; h++) {
+            const float *seen = obs->attn_sum ? obs->attn_sum + (int64_t)h * obs->n : NULL;
+            if (o->host == HOST_WINDOW) {
+                wnw__window_mean(wnw__window_of(obs, h), obs->n_window, n_row, obs->n, obs->n_entry[ih], a);
+                seen = a;
+            }
+            for (int32_t i = 0; i < obs->n_entry[ih]; i++)
+                out[i] += seen[i] / (float)group;
+        }
+        for (int32_t i = 0; i < obs->n_entry[ih]; i++) {
+            double norm = 0;
+            for (int32_t c = 0; c < d; c++)
+                norm += fabs((double)v[(int64_t)i * d + c]);
+            out[i] *= (float)norm;
+        }
+    }
+    return WNW_OK;
+}
+
+static const char *const hosts[] = {"sum", "window", NULL};
+
+static const wnw_option options[] = {{.name = "sinks",
+                                      .help = "first entries that always stay",
+                                      .type = WNW_OPT_INT,
+                                      .offset = offsetof(struct opts, sinks),
+                                      .def = 20,
+                                      .min = 0,
+                                      .max = 65536},
+                                     {.name = "host",
+                                      .help = "attention of all queries so far, or mean over the last ones",
+                                      .type = WNW_OPT_ENUM,
+                                      .offset = offsetof(struct opts, host),
+                                      .def = HOST_SUM,
+                                      .choices = hosts},
+                                     {.name = "window",
+                                      .help = "host=window: last queries that are looked at",
+                                      .type = WNW_OPT_INT,
+                                      .offset = offsetof(struct opts, window),
+                                      .def = 400,
+                                      .min = 1,
+                                      .max = 4096},
+                                     {.name = "recent",
+                                      .help = "most recent entries that always stay, besides share",
+                                      .type = WNW_OPT_INT,
+                                      .offset = offsetof(struct opts, recent),
+                                      .def = 0,
+                                      .min = 0,
+                                      .max = 65536},
+                                     {.name = "share",
+                                      .help = "share of the budget that the most recent entries take",
+                                      .type = WNW_OPT_REAL,
+                                      .offset = offsetof(struct opts, share),
+                                      .def = 0.5,
+                                      .min = 0,
+                                      .max = 1},
+                                     {0}};
+
+extern const struct wnw__scorer wnw__scorer_vatp;
+const struct wnw__scorer wnw__scorer_vatp = {
+    .pub = {.name = "vatp",
+            .about = "Attention received, times the L1 norm of the value; sinks and recent entries stay.",
+            .paper = "VATP, arXiv 2406.12335",
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .needs = needs,
+            .scratch = scratch_size,
+            .score = score,
+            .details =
+                "`score[j] = A[j] ||v[j]||_1`, `A` = attention of all queries so far (`host=sum`) or "
+                "the mean over the last `window` (`host=window`), averaged over the query heads of a "
+                "KV head. The first `sinks` and `floor(share B) + recent` last entries always stay.\n\n"
+                "The authors' code weights the attention of each step and masks what it drops; the "
+                "sums are the same. Where the budget is too small for all that is protected, the "
+                "share of recent entries gives way to the sinks.\n\n"
+                "Cost O(n d) per KV head besides the attention."},
+    .layout = "composite",
+    .protect_of = protect_of,
+};
