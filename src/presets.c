@@ -100,6 +100,16 @@ static const struct wnw__preset presets[] = {
      .about = "CriticalKV whose heads compete for the layer's budget with their attention.",
      .paper = "CriticalKV, arXiv 2502.03805",
      .recipe = SNAPKV_32_MAX UNIFORM_EXACT ADAKV CRITICAL_L2},
+    {.name = "defensivekv",
+     .about = "SnapKV by the worst case over window and group, weighed by value norms across competing heads.",
+     .paper = "DefensiveKV, arXiv 2510.13334",
+     .recipe = "defensivekv:window=32,kernel=5,mass=0.9,norm=l2,as_code=0" UNIFORM_EXACT
+               "+adakv:alpha_safeguard=0,mode=safeguard+topk:ties=early"},
+    {.name = "layer-defensivekv",
+     .about = "DefensiveKV whose layers and heads compete for the whole model's budget.",
+     .paper = "DefensiveKV, arXiv 2510.13334",
+     .recipe = "defensivekv:window=32,kernel=5,mass=0.9,norm=l2,as_code=0" UNIFORM_EXACT
+               "+global:min_tokens=0,count=kept,pool=model+topk:ties=early"},
 
     /* ---- Expected attention ---- */
 
@@ -314,6 +324,12 @@ static const struct wnw__preset presets[] = {
      .about = "kvpress CriticalAdaKVPress over SnapKVPress with window 32, kernel 5.",
      .paper = "CriticalKV, arXiv 2502.03805",
      .recipe = SNAPKV_32_AVG UNIFORM_TRUNC ADAKV CRITICAL_L1,
+     .parity = true},
+    {.name = "paper-defensivekv",
+     .about = "DefensiveKV as the authors' code computes it.",
+     .paper = "DefensiveKV, arXiv 2510.13334",
+     .recipe = "defensivekv:window=32,kernel=5,mass=0.9,norm=l1,as_code=1" UNIFORM_TRUNC
+               "+adakv:alpha_safeguard=0,mode=safeguard+topk:ties=early",
      .parity = true},
 
     /* ---- parity: Expected attention ---- */
