@@ -37,6 +37,10 @@ static const struct golden_case cases[] = {
 
     {"pyramidkv", {0.5, 0.9}},
 
+    {"criticalkv_snapkv", {0.5, 0.9}},
+
+    {"critical_adakv_snapkv", {0.5, 0.9}},
+
     {"keydiff", {0.5, 0.9}},
 
     {"cur", {0.5, 0.9}},
