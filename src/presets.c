@@ -59,6 +59,11 @@ static const struct wnw__preset presets[] = {
                "+pyramid:rounding=exact,beta=20,form=exact+equal+topk:ties=early"},
 
     /* ---- CompressKV and its baselines ---- */
+    {.name = "compresskv",
+     .about = "What calibrated retrieval heads attend to, and more entries where eviction hurts more.",
+     .paper = "CompressKV, arXiv 2508.02401",
+     .recipe = "compresskv:window=8,kernel=5,pool=avg,k=0,heads=srh,seed=42"
+               "+error_aware:rounding=exact,min=32,max_factor=3+equal+topk:ties=early"},
 
     /* ---- KVCompose and KVzip ---- */
 
@@ -257,6 +262,18 @@ static const struct wnw__preset presets[] = {
      .paper = "CompressKV, arXiv 2508.02401",
      .recipe = "cake:window=8,gamma=200+cake_layers:rounding=exact,window=8,tau1=1,tau2=1,form=paper+equal"
                "+topk:ties=early",
+     .parity = true},
+    {.name = "paper-compresskv",
+     .about = "CompressKV as its paper runs it: 4 heads in every layer, whatever the profile says.",
+     .paper = "CompressKV, arXiv 2508.02401",
+     .recipe = "compresskv:window=8,kernel=5,pool=avg,k=4,heads=srh,seed=42"
+               "+error_aware:rounding=exact,min=32,max_factor=3+equal+topk:ties=early",
+     .parity = true},
+    {.name = "paper-compresskv-traditional",
+     .about = "CompressKV with traditional retrieval heads in place of semantic ones.",
+     .paper = "CompressKV, arXiv 2508.02401",
+     .recipe = "compresskv:window=8,kernel=5,pool=avg,k=4,heads=traditional,seed=42"
+               "+error_aware:rounding=exact,min=32,max_factor=3+equal+topk:ties=early",
      .parity = true},
 
     /* ---- parity: KVCompose and KVzip ---- */

@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: MIT */
+/* CompressKV: which heads choose, one list per layer, layer budgets against worked numbers and the released
+ * calibrations. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake_source.h"
+#include "policy.h"
+
+static wnw_policy *policy(const char *recipe)
+{
+    wnw_policy *p = NULL;
+    if (wnw_policy_parse(&p, recipe, NULL) != WNW_OK)
+        fail_msg("%s: %s", recipe, wnw_last_error());
+    return p;
+}
+
+/* ---- The scorer ---- */
+
+static int run_scorer(const char *recipe, const wnw_observation *obs, float *out)
+{
+    wnw_policy *p = policy(recipe);
+    const wnw_scorer *s = p->part[WNW_PART_SCORER].scorer;
+    const void *opts = p->opts[WNW_PART_SCORER];
+    float *scratch = malloc((s->scratch(opts, obs) + 1) * sizeof *scratch);
+    assert_non_null(scratch);
+    const int rc = s->score(opts, obs, out, scratch);
+    free(scratch);
+    wnw_policy_free(p);
+    return rc;
+}
+
+static const int32_t two_heads_pos[] = {0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5};
+static const int32_t six_six[] = {6, 6};
+
+/* 4 query heads, 2 KV heads, window 1: the last column is the window's own. */
+static const float attn[] = {5,      0, 0, 0, 10, 1, /**/ 0, 5, 0, 0, 0, 1,
+                             /**/ 0, 0, 5, 0, 0,  1, /**/ 0, 0, 0, 0, 0, 1};
+
+static wnw_observation observation(const wnw_profile *profile)
+{
+    return (wnw_observation){.n_layer = 1,
+                             .n_head = 4,
+                             .n_head_kv = 2,
+                             .n = 6,
+                             .n_past = 6,
+                             .n_entry = six_six,
+                             .pos = two_heads_pos,
+                             .n_window = 1,
+                             .window_attn = attn,
+                             .profile = profile};
+}
+
+static void assert_rows(const float *got, const double *want, int n)
+{
+    for (int ih = 0; ih < 2; ih++)
+        for (int i = 0; i < n; i++)
+            if (fabs((double)got[ih * 6 + i] - want[i]) > 1e-6)
+                fail_msg("head %d entry %d is %g, expected %g", ih, i, (double)got[ih * 6 + i], want[i]);
+}
+
+static void only_ranked_heads_choose(void **state)
+{
+    (void)state;
+    int32_t rank[] = {2, 0, 1, 3}, trad[] = {1, 3, 0, 2};
+    float trad_mean[] = {0, 0.5f, 0, 0.1f};
+    wnw_profile p = {.n_layer = 1, .n_head = 4, .srh_rank = rank, .trad_rank = trad, .trad_mean = trad_mean};
+    const wnw_observation obs = observation(&p);
+    float out[12];
+    /* Head 0 pooled: [1,1,3,2,2]; both KV heads get the same row. */
+    rank[0] = 0;
+    rank[1] = 2;
+    assert_int_equal(run_scorer("compresskv:window=1,k=1", &obs, out), WNW_OK);
+    assert_rows(out, (const double[]){1, 1, 3, 2, 2}, 5);
+    /* Heads 0 and 2, which read different KV heads: [1,1,1,1,1] joins, mean over two. */
+    assert_int_equal(run_scorer("compresskv:window=1,k=2", &obs, out), WNW_OK);
+    assert_rows(out, (const double[]){1, 1, 2, 1.5, 1.5}, 5);
+    /* The profile's k where the recipe has none; else an eighth of the heads. */
+    p.srh_k = 2;
+    assert_int_equal(run_scorer("compresskv:window=1", &obs, out), WNW_OK);
+    assert_rows(out, (const double[]){1, 1, 2, 1.5, 1.5}, 5);
+    p.srh_k = 0;
+    assert_int_equal(run_scorer("compresskv:window=1", &obs, out), WNW_OK);
+    assert_rows(out, (const double[]){1, 1, 3, 2, 2}, 5);
+    /* k above the number of heads takes them all. */
+    assert_int_equal(run_scorer("compresskv:window=1,k=99,kernel=1", &obs, out), WNW_OK);
+    assert_rows(out, (const double[]){1.25, 1.25, 1.25, 0, 2.5}, 5);
+    assert_int_equal(run_scorer("compresskv:window=1,heads=all,kernel=1", &obs, out), WNW_OK);
+    assert_rows(out, (const double[]){1.25, 1.25, 1.25, 0, 2.5}, 5);
+    assert_int_equal(run_scorer("compresskv:window=1,k=1,heads=traditional,kernel=1", &obs, out), WNW_OK);
+    assert_rows(out, (const double[]){0, 5, 0, 0, 0}, 5);
+    /* No traditional retrieval head in the layer: all of them. */
+    trad_mean[1] = trad_mean[3] = 0;
+    assert_int_equal(run_scorer("compresskv:window=1,k=1,heads=traditional,kernel=1", &obs, out), WNW_OK);
+    assert_rows(out, (const double[]){1.25, 1.25, 1.25, 0, 2.5}, 5);
+    /* Max pooling per head, then the mean. */
+    assert_int_equal(run_scorer("compresskv:window=1,k=2,kernel=3,pool=max", &obs, out), WNW_OK);
+    assert_rows(out, (const double[]){2.5, 5, 2.5, 7.5, 5}, 5);
+}
+
+static void profile_is_needed_where_it_is_used(void **state)
+{
+    (void)state;
+    float out[12];
+    wnw_profile p = {.n_layer = 1, .n_head = 4};
+    wnw_observation obs = observation(NULL);
+    assert_int_equal(run_scorer("compresskv", &obs, out), WNW_E_MISMATCH);
+    obs.profile = &p;
+    assert_int_equal(run_scorer("compresskv:heads=traditional", &obs, out), WNW_E_MISMATCH);
+    assert_non_null(strstr(wnw_last_error(), "traditional"));
+    static const struct {
+        const char *recipe;
+        uint32_t profiles;
+    } rows[] = {{"compresskv", 1u << WNW_PROFILE_SRH | 1u << WNW_PROFILE_LAYERS},
+                {"compresskv+uniform", 1u << WNW_PROFILE_SRH},
+                {"compresskv:heads=traditional+uniform", 1u << WNW_PROFILE_SRH},
+                {"compresskv:heads=all", 1u << WNW_PROFILE_LAYERS},
+                {"compresskv:heads=all+uniform", 0},
+                {"compresskv:heads=random+uniform", 0},
+                {"snapkv+error_aware", 1u << WNW_PROFILE_LAYERS}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        wnw_policy *policy_ = policy(rows[i].recipe);
+        assert_int_equal(wnw_policy_needs(policy_).profiles, rows[i].profiles);
+        assert_int_equal((wnw_policy_needs(policy_).flags & WNW_NEED_PROFILE) != 0, rows[i].profiles != 0);
+        wnw_policy_free(policy_);
+    }
+    /* The driver refuses before it looks at anything. */
+    struct fake f;
+    wnw_plan *plan;
+    fake_init(&f, 2, 2, 2, 100, false);
+    f.src.profile = NULL;
+    const wnw_size size = fake_budget(40);
+    assert_int_equal(fake_plan(&plan, &f, "compresskv", &size, NULL), WNW_E_MISMATCH);
+    assert_non_null(strstr(wnw_last_error(), "srh"));
+    assert_int_equal(f.n_observed, 0);
+    assert_int_equal(fake_plan(&plan, &f, "compresskv:heads=all+uniform", &size, NULL), WNW_OK);
+    wnw_plan_free(plan);
+    f.src.profile = &f.profile;
+    f.profile.kinds = 1u << WNW_PROFILE_SRH;
+    assert_int_equal(fake_plan(&plan, &f, "compresskv+uniform", &size, NULL), WNW_OK);
+    wnw_plan_free(plan);
+    assert_int_equal(fake_plan(&plan, &f, "compresskv", &size, NULL), WNW_E_MISMATCH);
+    assert_non_null(strstr(wnw_last_error(), "layers"));
+    fake_free(&f);
+}
+
+/* Random heads: k distinct ones, the same for the same seed, others for another. */
+static void random_heads(void **state)
+{
+    (void)state;
+    enum { H = 16 };
+    float a[H * H], out[H], again[H];
+    int32_t pos[H], n_entry[] = {H};
+    int n_different = 0;
+    memset(a, 0, sizeof a);
+    for (int32_t h = 0; h < H; h++) {
+        a[h * H + h] = 1; /* head h marks entry h */
+        pos[h] = h;
+    }
+    wnw_observation obs = {.n_layer = 8,
+                           .n_head = H,
+                           .n_head_kv = 1,
+                           .n = H,
+                           .n_past = H + 1,
+                           .n_entry = n_entry,
+                           .pos = pos,
+                           .n_window = 1,
+                           .window_attn = a};
+    for (obs.il = 0; obs.il < 8; obs.il++) {
+        int n = 0;
+        assert_int_equal(run_scorer("compresskv:window=1,kernel=1,k=5,heads=random,seed=1", &obs, out), 0);
+        for (int i = 0; i < H; i++)
+            n += out[i] > 0.19f && out[i] < 0.21f;
+        assert_int_equal(n, 5);
+        run_scorer("compresskv:window=1,kernel=1,k=5,heads=random,seed=1", &obs, again);
+        assert_memory_equal(out, again, sizeof out);
+        run_scorer("compresskv:window=1,kernel=1,k=5,heads=random,seed=2", &obs, again);
+        n_different += memcmp(out, again, sizeof out) != 0;
+    }
+    assert_true(n_different >= 6);
+}
+
+static void one_list_per_layer(void **state)
+{
+    (void)state;
+    struct fake f;
+    wnw_plan *plan;
+    wnw_report r;
+    fake_init(&f, 4, 3, 2, 300, false);
+    const wnw_size size = fake_budget(60);
+    assert_int_equal(fake_plan(&plan, &f, "compresskv", &size, &r), WNW_OK);
+    assert_int_equal(fake_check_plan(plan, &f), 4 * 3 * 60);
+    assert_string_equal(r.warning, "");
+    for (int32_t il = 0; il < 4; il++) {
+        const int32_t *first, *other;
+        const int32_t n = wnw_plan_head(plan, il, 0, &first);
+        assert_true(n >= 32);
+        for (int32_t k = 292; k < 300; k++)
+            assert_true(fake_holds(plan, il, 0, k));
+        for (int32_t ih = 1; ih < 3; ih++) {
+            assert_int_equal(wnw_plan_head(plan, il, ih, &other), n);
+            assert_memory_equal(first, other, (size_t)n * sizeof *first);
+        }
+    }
+    wnw_plan_free(plan);
+    /* Ragged caches of an earlier compression: the same token counts once, whichever head holds it. */
+    fake_free(&f);
+    fake_init(&f, 2, 3, 2, 200, true);
+    const wnw_size half = fake_ratio(0.5);
+    assert_int_equal(fake_plan(&plan, &f, "compresskv", &half, &r), WNW_OK);
+    fake_check_plan(plan, &f);
+    wnw_plan_free(plan);
+    fake_free(&f);
+}
+
+/* Small budgets shrink the window and say so; the total is what was asked for. */
+static void small_budgets(void **state)
+{
+    (void)state;
+    struct fake f;
+    fake_init(&f, 3, 2, 2, 120, false);
+    for (int32_t b = 1; b < 40; b++)
+        for (int uniform = 0; uniform < 2; uniform++) {
+            wnw_plan *plan;
+            wnw_report r;
+            const wnw_size size = fake_budget(b);
+            const char *recipe = uniform ? "compresskv+uniform" : "compresskv";
+            if (fake_plan(&plan, &f, recipe, &size, &r) != WNW_OK)
+                fail_msg("budget %d: %s", b, wnw_last_error());
+            assert_int_equal(fake_check_plan(plan, &f), b * 6);
+            assert_int_equal(strstr(r.warning, "window shrinks") != NULL, b <= 8);
+            assert_int_equal(strstr(r.warning, "error_aware") != NULL, b < 32 && !uniform);
+            assert_true(fake_holds(plan, 0, 0, 119) == (b > 1));
+            wnw_plan_free(plan);
+        }
+    fake_free(&f);
+}
+
+/* ---- Layer budgets ---- */
+
+static int64_t layers_with(const double *share, int32_t n_layer, int32_t budget, int32_t n_protected,
+                           const char *recipe, int32_t *n_keep)
+{
+    int32_t il[64];
+    char warning[256] = "";
+    wnw_policy *p = policy(recipe);
+    const wnw_profile profile = {.n_layer = n_layer, .layer_share = (double *)(uintptr_t)share};
+    for (int32_t i = 0; i < n_layer; i++)
+        il[i] = i;
+    const struct wnw__layer_problem problem = {.n_layer = n_layer,
+                                               .n = 100000,
+                                               .n_protected = n_protected,
+                                               .budget = budget,
+                                               .mean = budget,
+                                               .il = il,
+                                               .n_layer_model = n_layer,
+                                               .profile = &profile};
+    assert_int_equal(p->part[WNW_PART_LAYER_BUDGET].layer->allocate(p->opts[WNW_PART_LAYER_BUDGET], &problem,
+                                                                    n_keep, warning),
+                     WNW_OK);
+    wnw_policy_free(p);
+    int64_t sum = 0;
+    for (int32_t i = 0; i < n_layer; i++)
+        sum += n_keep[i];
+    return sum;
+}
+
+static void error_aware_vectors(void **state)
+{
+    (void)state;
+    static const struct {
+        double e[4];
+        int32_t budget, want[4];
+    } rows[] = {
+        {{.5, .3, .15, .05}, 64, {96, 71, 51, 38}},
+        {{.4, .3, .2, .1}, 64, {83, 70, 58, 45}},
+        {{.97, .01, .01, .01}, 64, {157, 33, 33, 33}},
+        {{.2, .2, .2, .4}, 34, {33, 34, 34, 35}},
+    };
+    int32_t got[4];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(layers_with(rows[i].e, 4, rows[i].budget, 8, "compresskv", got), 4 * rows[i].budget);
+        /* The first has M = 96 = 1.5 B, the others M = 192 or 102 = 3 B: only the first meets its bound. */
+        if (i > 0)
+            assert_memory_equal(got, rows[i].want, sizeof got);
+    }
+    layers_with(rows[0].e, 4, 64, 8, "compresskv:max_factor=1.5", got);
+    assert_memory_equal(got, rows[0].want, sizeof got);
+    /* Below m: at least max(w + 1, B / 2). */
+    assert_int_equal(layers_with(rows[2].e, 4, 20, 8, "compresskv", got), 80);
+    for (int i = 1; i < 4; i++)
+        assert_in_range(got[i], 10, 11);
+    assert_int_equal(layers_with(rows[2].e, 4, 12, 8, "compresskv", got), 48);
+    assert_int_equal(got[3], 9);
+    assert_int_equal(layers_with(rows[2].e, 4, 32, 8, "compresskv", got), 128);
+    assert_int_equal(got[0], 32);
+    /* A window wider than m. */
+    assert_int_equal(layers_with(rows[2].e, 4, 80, 64, "compresskv", got), 320);
+    assert_int_equal(got[1], 65);
+    /* No layer differs, one layer alone, shares of nothing. */
+    static const double flat[4] = {.25, .25, .25, .25}, none[4] = {0};
+    assert_int_equal(layers_with(flat, 4, 50, 8, "compresskv", got), 200);
+    assert_int_equal(got[0], 50);
+    assert_int_equal(layers_with(flat, 1, 50, 8, "compresskv", got), 50);
+    assert_int_equal(layers_with(none, 4, 50, 8, "compresskv", got), 200);
+    assert_int_equal(got[3], 50);
+}
+
+/* Mean shares of the released calibrations and the budgets they give. */
+static const double llama[32] = {.0184088, .0190427, .0362661, .0281400, .0280051, .0368024, .0260612,
+                                 .0306882, .0442179, .0426211, .0438660, .0395085, .0181534, .0430264,
+                                 .0374242, .0377084, .0302794, .0354294, .0346320, .0362078, .0420334,
+                                 .0252121, .0346444, .0375513, .0339916, .0289249, .0283567, .0319147,
+                                 .0222212, .0182378, .0233645, .0070585};
+static const double mistral[32] = {.0311308, .0132380, .0380914, .0166950, .0301092, .0292927, .0291126,
+                                   .0418988, .0222702, .0449288, .0241505, .0363675, .0454860, .0219442,
+                                   .0386391, .0449205, .0353801, .0246404, .0401568, .0326085, .0336375,
+                                   .0309712, .0326778, .0263787, .0305453, .0307827, .0320398, .0192782,
+                                   .0314968, .0218859, .0283479, .0408970};
+
+static void error_aware_released(void **state)
+{
+    (void)state;
+    static const int32_t want[4][32] = {
+        {89,  90,  143, 118, 118, 145, 112, 126, 169, 163, 168, 153, 88,  165, 147, 148,
+         125, 141, 138, 143, 161, 109, 138, 147, 136, 121, 119, 130, 100, 88,  104, 54},
+        {164, 168, 292, 234, 233, 296, 219, 252, 350, 338, 346, 315, 162, 340, 300, 302,
+         249, 286, 280, 292, 333, 213, 280, 301, 276, 239, 235, 261, 191, 163, 199, 83},
+        {128, 73,  149, 83,  124, 122, 121, 161, 100, 170, 106, 144, 173, 99, 151, 170,
+         141, 108, 155, 132, 135, 127, 132, 113, 126, 127, 130, 91,  129, 99, 119, 158},
+        {255, 126, 305, 151, 248, 242, 241, 332, 192, 354, 205, 293, 358, 189, 309, 354,
+         286, 209, 320, 266, 273, 254, 266, 221, 251, 253, 262, 170, 258, 189, 235, 325}};
+    int32_t got[32];
+    for (int i = 0; i < 4; i++) {
+        const int32_t budget = i % 2 ? 256 : 128;
+        assert_int_equal(layers_with(i < 2 ? llama : mistral, 32, budget, 8, "compresskv", got), 32 * budget);
+        assert_memory_equal(got, want[i], sizeof got);
+    }
+}
+
+/* The straightforward loop: one entry at a time, sorted anew for every pass. */
+static void slow(const double *e, int32_t n, int32_t m, int32_t max, int64_t total, int32_t *b)
+{
+    int64_t diff = total;
+    for (int32_t i = 0; i < n; i++) {
+        const double x = m + nearbyint(e[i] * (double)(total - (int64_t)n * m));
+        b[i] = x < m ? m : x > max ? max : (int32_t)x;
+        diff -= b[i];
+    }
+    while (diff != 0) {
+        bool done[64] = {false}, any = false;
+        const bool up = diff > 0;
+        int32_t open = 0;
+        for (int32_t i = 0; i < n; i++) {
+            done[i] = b[i] == (up ? max : m);
+            open += !done[i];
+        }
+        for (; open > 0 && diff != 0; open--) {
+            int32_t best = -1;
+            for (int32_t i = 0; i < n; i++)
+                if (!done[i] && (best < 0 || (up ? e[i] > e[best] : e[i] < e[best])))
+                    best = i;
+            done[best] = any = true;
+            b[best] += up ? 1 : -1;
+            diff += up ? -1 : 1;
+        }
+        if (!any)
+            break;
+    }
+}
+
+static void error_aware_equals_the_slow_loop(void **state)
+{
+    (void)state;
+    int32_t got[64], want[64];
+    double e[64];
+    srand(11);
+    for (int round = 0; round < 3000; round++) {
+        const int32_t n = 1 + rand() % 40, budget = 32 + rand() % 500;
+        const bool ties = rand() % 2, steep = rand() % 2;
+        double sum = 0;
+        for (int32_t i = 0; i < n; i++) {
+            const double x = ties ? (double)(rand() % 4) : (double)rand() / RAND_MAX;
+            sum += e[i] = steep ? x * x * x * x * x : x;
+        }
+        if (sum == 0)
+            continue;
+        for (int32_t i = 0; i < n; i++)
+            e[i] /= sum;
+        double again = 0; /* shares are scaled once more, by almost 1 */
+        for (int32_t i = 0; i < n; i++)
+            again += e[i];
+        for (int32_t i = 0; i < n; i++)
+            want[i] = 0;
+        double scaled[64];
+        for (int32_t i = 0; i < n; i++)
+            scaled[i] = e[i] / again;
+        slow(scaled, n, 32, 3 * budget, (int64_t)n * budget, want);
+        assert_int_equal(layers_with(e, n, budget, 8, "compresskv", got), (int64_t)n * budget);
+        assert_memory_equal(got, want, (size_t)n * sizeof *got);
+    }
+}
+
+/* Layers with a sliding window take no part: shares are looked up by the model's layer and scaled. */
+static void error_aware_skips_sliding_layers(void **state)
+{
+    (void)state;
+    struct fake f;
+    wnw_plan *plan;
+    fake_init(&f, 6, 2, 2, 400, false);
+    f.skip = 0x2d; /* layers 1 and 4 take part */
+    for (int il = 0; il < 6; il++)
+        f.profile.layer_share[il] = il == 1 ? 0.03 : il == 4 ? 0.01 : 0.24;
+    const wnw_size size = fake_budget(64);
+    assert_int_equal(fake_plan(&plan, &f, "compresskv", &size, NULL), WNW_OK);
+    assert_int_equal(fake_check_plan(plan, &f), 2 * 2 * 64);
+    assert_int_equal(fake_kept(plan, 1, 0), 32 + 48);
+    assert_int_equal(fake_kept(plan, 4, 0), 32 + 16);
+    wnw_plan_free(plan);
+    fake_free(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_ranked_heads_choose),
+        cmocka_unit_test(profile_is_needed_where_it_is_used),
+        cmocka_unit_test(random_heads),
+        cmocka_unit_test(one_list_per_layer),
+        cmocka_unit_test(small_budgets),
+        cmocka_unit_test(error_aware_vectors),
+        cmocka_unit_test(error_aware_released),
+        cmocka_unit_test(error_aware_equals_the_slow_loop),
+        cmocka_unit_test(error_aware_skips_sliding_layers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
