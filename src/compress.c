@@ -744,6 +744,8 @@ int wnw__plan_make_many(wnw_plan **out, const wnw_policy *const *policies, const
     int rc = jobs && wanted ? WNW_OK : wnw__fail(WNW_E_NOMEM, "out of memory for %d plans", n);
     for (int32_t k = 0; k < n; k++)
         out[k] = NULL;
+    if (rc == WNW_OK)
+        rc = wnw__needs_agree(policies, n);
     for (int32_t k = 0; rc == WNW_OK && k < n; k++)
         rc = wnw__plan_job_new(&jobs[k], policies[k], sizes ? &sizes[k] : NULL, src,
                                reports ? &reports[k] : NULL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A second timeline that goes on where the first one is: one prompt is read once and then continued in
  * several ways, e.g. under several plans. Graphs and scratch memory are made anew when they are needed. */
+#include "qstats.h"
 #include "session.h"
 
 #include <stdlib.h>
@@ -27,6 +28,7 @@ static int copy_timeline(wnw_session *to, const wnw_session *from)
     WNW_TRY(wnw__cache_copy(&to->cache, &from->cache));
     WNW_TRY(copy_window(to, from));
     WNW_TRY(wnw__trace_copy(to, from));
+    WNW_TRY(wnw__qstats_copy(&to->qstats, from->qstats));
     to->n_past = from->n_past;
     to->profile = from->profile;
     to->has_logits = from->has_logits;

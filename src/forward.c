@@ -6,6 +6,7 @@
  * With our own attention the graph of a single token depends on nothing that changes while decoding (the
  * cache is reached through userdata), so it is built and planned once.
  */
+#include "qstats.h"
 #include "rope.h"
 #include "session.h"
 
@@ -72,6 +73,9 @@ static struct ggml_tensor *attention(struct wnw__graph *g, wnw_session *s, int32
         q = rms_norm(ctx, hp, q, l->q_norm);
         k = rms_norm(ctx, hp, k, l->k_norm);
     }
+    struct ggml_tensor *stats = s->qstats ? wnw__qstats_build(s->qstats, ctx, il, q, g->pos) : NULL;
+    if (stats)
+        ggml_build_forward_expand(g->gf, stats);
     q = rope(ctx, s, il, q, g->pos);
     k = rope(ctx, s, il, k, g->pos);
     if (hp->q_scale != 1.0f)

@@ -6,6 +6,7 @@
 #include "base/parallel.h"
 #include "compress.h"
 #include "kernel.h"
+#include "qstats.h"
 #include "rope.h"
 #include "session.h"
 
@@ -18,21 +19,24 @@ enum { KEY_BLOCK = 256 }; /* keys converted at a time: 256 x d floats stay in th
 struct wnw__observer {
     wnw_session *s;
     struct wnw__plan_source source;
-    int32_t il;                    /* layer that the buffers belong to */
-    int32_t n, n_window;           /* of this layer */
-    int32_t *n_entry;              /* [n_head_kv] */
-    int32_t *pos;                  /* [n_head_kv][n] */
-    float *attn;                   /* [n_head][n_window][n] */
-    float *queries;                /* [n_head][n_window][d] */
-    float *blocks;                 /* [n_head_kv][KEY_BLOCK][d] */
-    float *keys, *values;          /* [n][d] of one head */
-    float *theta;                  /* [n_rot / 2] */
+    int32_t il;           /* layer that the buffers belong to */
+    int32_t n, n_window;  /* of this layer */
+    int32_t *n_entry;     /* [n_head_kv] */
+    int32_t *pos;         /* [n_head_kv][n] */
+    float *attn;          /* [n_head][n_window][n] */
+    float *queries;       /* [n_head][n_window][d] */
+    float *blocks;        /* [n_head_kv][KEY_BLOCK][d] */
+    float *keys, *values; /* [n][d] of one head */
+    float *theta;         /* [n_rot / 2] */
+    float *mean, *cov;    /* query statistics: [n_head][d], [n_head][d][d] */
+    int64_t n_stats;
     float *proj[WNW_N_PROJ_NORMS]; /* [n_head_kv][n] */
     size_t cap_proj[WNW_N_PROJ_NORMS];
 
     float *numbers[2]; /* [n_head][n] attention sums, maxima */
     size_t cap_numbers[2];
 
+    size_t cap_mean, cap_cov;
     size_t cap_pos, cap_attn, cap_queries, cap_blocks, cap_keys, cap_values; /* elements */
 };
 
@@ -161,6 +165,31 @@ static int observe_window(struct wnw__observer *ob, int32_t window)
     return WNW_OK;
 }
 
+static int observe_query_stats(struct wnw__observer *ob, int32_t skip)
+{
+    const wnw_session *s = ob->s;
+    const size_t n = (size_t)s->m->hp.n_head * (size_t)s->cache.d;
+    if (!s->qstats)
+        return wnw__fail(WNW_E_NOT_OBSERVED,
+                         "no statistics of queries were gathered; declare the policy before prefill");
+    const int32_t skipped = wnw__qstats_params(s->qstats)->skip;
+    if (skipped != skip)
+        return wnw__fail(
+            WNW_E_NOT_OBSERVED,
+            "the policy wants query statistics without the first %d tokens, the session was told "
+            "to leave out %d",
+            (int)skip, (int)skipped);
+    if (wnw__qstats_end(s->qstats, ob->il) != s->n_past)
+        return wnw__fail(
+            WNW_E_NOT_OBSERVED,
+            "query statistics of layer %d end at token %d of %d; declare the policy before prefill",
+            (int)ob->il, (int)wnw__qstats_end(s->qstats, ob->il), (int)s->n_past);
+    WNW_TRY(grow(&ob->mean, &ob->cap_mean, n, sizeof(float)));
+    WNW_TRY(grow(&ob->cov, &ob->cap_cov, n * (size_t)s->cache.d, sizeof(float)));
+    ob->n_stats = wnw__qstats_get(s->qstats, ob->il, ob->mean, ob->cov);
+    return WNW_OK;
+}
+
 static int list_entries(struct wnw__observer *ob)
 {
     const struct wnw__cache *c = &ob->s->cache;
@@ -228,6 +257,9 @@ static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_nee
     const size_t n_row = (size_t)ob->n * (size_t)c->d;
     if (needs->flags & WNW_NEED_WINDOW_ATTN)
         WNW_TRY(observe_window(ob, needs->window));
+    const bool stats = needs->flags & WNW_NEED_QUERY_STATS;
+    if (stats)
+        WNW_TRY(observe_query_stats(ob, needs->skip));
     if (needs->flags & WNW_NEED_KEYS)
         WNW_TRY(grow(&ob->keys, &ob->cap_keys, n_row, sizeof(float)));
     if (needs->flags & WNW_NEED_VALUES)
@@ -249,6 +281,9 @@ static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_nee
         .key_rows = needs->flags & WNW_NEED_KEYS ? observe_key_rows : NULL,
         .value_rows = needs->flags & WNW_NEED_VALUES ? observe_value_rows : NULL,
         .proj_norm = needs->flags & WNW_NEED_PROJ_NORM ? observe_proj_norm : NULL,
+        .query_mean = stats ? ob->mean : NULL,
+        .query_cov = stats ? ob->cov : NULL,
+        .n_query_stats = stats ? ob->n_stats : 0,
         .attn_scale = ob->s->ops[il].scale,
         .rope_theta = ob->theta,
         .n_rot = ob->s->m->hp.n_rot,
@@ -336,6 +371,8 @@ void wnw__observer_free(struct wnw__observer *ob)
     free(ob->theta);
     free(ob->numbers[0]);
     free(ob->numbers[1]);
+    free(ob->mean);
+    free(ob->cov);
     free(ob);
 }
 

@@ -26,6 +26,10 @@ int wnw__policy_parse_parts(wnw_policy **out, const char *recipe);
 /* "uniform", "layer", "composite" or "ragged". Static. */
 const char *wnw__policy_layout(const wnw_policy *p);
 
+/* E_ARG where n policies cannot be served by one run: they disagree about the tokens that query statistics
+ * leave out, or about what a second pass feeds. */
+int wnw__needs_agree(const wnw_policy *const *policies, int32_t n);
+
 /* Adds what `more` asks for. */
 void wnw__needs_merge(wnw_needs *needs, const wnw_needs *more);
 

@@ -6,6 +6,7 @@
 #include "policy.h"
 #include "profile.h"
 #include "projnorm.h"
+#include "qstats.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -134,6 +135,7 @@ void wnw_session_free(wnw_session *s)
     unhide(s);
     wnw__attend_shared_free(s->shared);
     wnw__cache_free(&s->cache);
+    wnw__qstats_free(s->qstats);
     wnw__proj_free(s->proj);
     wnw__trace_free(&s->trace, s->m->hp.n_layer);
     free(s->window.q);
@@ -148,6 +150,7 @@ int wnw_session_reset(wnw_session *s)
     unhide(s);
     wnw__trace_drop_queries(&s->trace, s->cache.n_layer);
     s->window.n = 0;
+    wnw__qstats_reset(s->qstats);
     s->n_past = 0;
     s->has_logits = false;
     return wnw__cache_clear(&s->cache);
@@ -158,6 +161,9 @@ int wnw_session_observe(wnw_session *s, const wnw_policy *const *policies, int32
     const struct wnw__hparams *hp = &s->m->hp;
     int32_t cap = 0;
     wnw_needs all = {0};
+    wnw__graph_free(&s->decode); /* they take other notes from now on */
+    wnw__graph_free(&s->prefill);
+    WNW_TRY(wnw__session_observe_stats(s, policies, n));
     for (int32_t i = 0; i < n; i++) {
         const wnw_needs needs = wnw_policy_needs(policies[i]);
         wnw__needs_merge(&all, &needs);
@@ -168,7 +174,6 @@ int wnw_session_observe(wnw_session *s, const wnw_policy *const *policies, int32
     cap = cap < s->params.n_ctx ? cap : s->params.n_ctx;
     free(s->window.q);
     s->window = (struct wnw__window){.cap = cap};
-    wnw__graph_free(&s->decode); /* it may copy queries out, or not */
     if (cap == 0)
         return WNW_OK;
     const size_t row = (size_t)hp->n_head * (size_t)hp->n_embd_head;

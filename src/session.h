@@ -45,8 +45,9 @@ struct wnw_session {
     struct wnw__graph prefill, decode;
     struct wnw__window window;
     const wnw_profile *profile; /* borrowed; NULL = none */
-    struct wnw__proj *proj;     /* made when projected norms are asked for, or NULL */
     struct wnw__trace trace;
+    struct wnw__qstats *qstats; /* query statistics, or NULL */
+    struct wnw__proj *proj;     /* made when projected norms are asked for, or NULL */
     int32_t n_past;
     float *logits; /* [n_vocab] */
     bool has_logits;
@@ -100,6 +101,10 @@ int wnw__observer_new(struct wnw__observer **out, wnw_session *s);
 void wnw__observer_free(struct wnw__observer *ob);
 /* A source of observations of the session's present cache. Borrowed from the observer. */
 const struct wnw__plan_source *wnw__observer_source(struct wnw__observer *ob);
+
+/* observe_stats.c: what is gathered while tokens are read; replaces what was declared before. Graphs built
+ * earlier must be freed. */
+int wnw__session_observe_stats(wnw_session *s, const wnw_policy *const *policies, int32_t n);
 
 /* observe_proj.c: norms of the values of layer il behind the output projection, norm[n_head_kv][n] with n at
  * least the entries of every head; 0 behind them. */
