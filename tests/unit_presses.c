@@ -190,6 +190,151 @@ static void chance(void **state)
         assert_true(b[i] == a[2 * i] && b[N + i] == a[N + 2 * i]);
 }
 
+static void noncausal(void **state)
+{
+    (void)state;
+    const float third = 1.0986123f; /* ln 3: softmax(ln 3, 0) = .75 .25 */
+    const float k[] = {third, 0, third}, v[] = {2, -4, 1}, q[] = {1, 0, 1}, two[] = {1, 0, 0, 0, 1, 0};
+    const struct rows rows = {.k = k, .v = v};
+    const int32_t n = 3;
+    wnw_observation obs = observation(&rows, &n, 1);
+    obs.queries = q;
+    obs.n_queries = 3;
+    float got[3];
+    /* Chunks {0, 1} and {2} receive 1.25 .75 and 1, times the norms 2.5 3 1. */
+    run_scorer("noncausal:chunk=2,pool=1", &obs, got);
+    assert_near(got, (const double[]){0.320256, 0.800641, -1.120897}, 3);
+    /* Pooled over the border of the chunks: 5.5 6.5 4, each / 3. */
+    run_scorer("noncausal:chunk=2,pool=3", &obs, got);
+    assert_near(got, (const double[]){0.132453, 0.927173, -1.059626}, 3);
+    /* A zero key takes a quarter of the last query, a zero query adds a half: 2.5 3 1.25. */
+    run_scorer("noncausal:chunk=2,pool=1,padded=1", &obs, got);
+    assert_near(got, (const double[]){0.277350, 0.832050, -1.109400}, 3);
+    obs.attn_scale = 2; /* softmax(2 ln 3, 0) = .9 .1: 2.8 2.4 1 */
+    run_scorer("noncausal:chunk=2,pool=1", &obs, got);
+    assert_near(got, (const double[]){0.775880, 0.352673, -1.128553}, 3);
+    run_scorer("noncausal:chunk=2,pool=1,scaled=0", &obs, got);
+    assert_near(got, (const double[]){0.320256, 0.800641, -1.120897}, 3);
+    obs.attn_scale = 1;
+    obs.n_head = 2; /* a second query head of zeros gives 1 to each: 2.25 3.5 1 */
+    obs.queries = two;
+    run_scorer("noncausal:chunk=2,pool=1", &obs, got);
+    assert_near(got, (const double[]){0, 1, -1}, 3);
+    obs.n_head = 1;
+    obs.queries = q + 1; /* the first query is not known: .5 .5 1 times norms is 1 2 1 */
+    obs.n_queries = 2;
+    run_scorer("noncausal:chunk=2,pool=1", &obs, got);
+    assert_near(got, (const double[]){-0.577350, 1.154701, -0.577350}, 3);
+    /* All alike. */
+    const float zero[] = {0, 0, 0};
+    const struct rows none = {.k = zero, .v = zero};
+    obs.source = (void *)(uintptr_t)&none;
+    run_scorer("noncausal", &obs, got);
+    assert_near(got, (const double[]){0, 0, 0}, 3);
+}
+
+static void leverage(void **state)
+{
+    (void)state;
+    /* One dimension: l is proportional to the squared distance from the mean, 4 1 9, whatever Phi is. */
+    const float k[] = {1, 2, 6}, level[] = {2, 2, 2};
+    const struct rows rows = {.k = k}, equal = {.k = level};
+    const int32_t n = 3;
+    wnw_observation obs = observation(&rows, &n, 1);
+    float got[12], want[12];
+    run_scorer("leverage:sketch=1", &obs, got);
+    assert_near(got, (const double[]){-0.164957, -0.907265, 1.072222}, 3);
+    run_scorer("leverage:sketch=48,seed=5", &obs, got); /* eps matters less than 1e-3 here */
+    for (int i = 0; i < 3; i++)
+        assert_true(fabs((double)got[i] - (const double[]){-0.164957, -0.907265, 1.072222}[i]) < 1e-3);
+    obs.source = (void *)(uintptr_t)&equal;
+    run_scorer("leverage", &obs, got);
+    assert_near(got, (const double[]){0, 0, 0}, 3);
+
+    /* Keys come as RoPE has turned them: the scores are those of the keys before. */
+    enum { N = 12, D = 4 };
+    const int32_t n12 = N;
+    float plain[N * D], turned[N * D];
+    const float theta[] = {1, 0.1f};
+    for (int neox = 0; neox < 2; neox++) {
+        for (int32_t i = 0; i < N; i++) {
+            for (int32_t c = 0; c < D; c++)
+                plain[i * D + c] = (float)((i * 7 + c * 5 + i * c) % 11) - 4;
+            for (int32_t t = 0; t < 2; t++) {
+                const int32_t a = neox ? t : 2 * t, b = neox ? t + 2 : 2 * t + 1;
+                const double angle = i * (double)theta[t];
+                const double x = (double)plain[i * D + a], y = (double)plain[i * D + b];
+                turned[i * D + a] = (float)(x * cos(angle) - y * sin(angle));
+                turned[i * D + b] = (float)(x * sin(angle) + y * cos(angle));
+            }
+        }
+        const struct rows before = {.k = plain}, after = {.k = turned};
+        wnw_observation o = observation(&before, &n12, D);
+        run_scorer("leverage:sketch=8", &o, want);
+        o.source = (void *)(uintptr_t)&after;
+        o.rope_theta = theta;
+        o.n_rot = D;
+        o.rope_neox = neox;
+        run_scorer("leverage:sketch=8", &o, got);
+        for (int32_t i = 0; i < N; i++)
+            assert_true(fabsf(got[i] - want[i]) < 1e-4f);
+        o.rope_neox = !neox;
+        run_scorer("leverage:sketch=8", &o, got);
+        float off = 0;
+        for (int32_t i = 0; i < N; i++)
+            off += fabsf(got[i] - want[i]);
+        assert_true(off > 0.1f);
+    }
+}
+
+/* Both halves on what is not protected, as if the rest were not there. */
+static void compactor(void **state)
+{
+    (void)state;
+    enum { N = 14, M = 9, D = 2, FIRST = 2 };
+    float k[N * D], v[N * D], q[N * D];
+    for (int32_t i = 0; i < N * D; i++) {
+        k[i] = (float)(i * 5 % 13) / 6 - 1;
+        v[i] = (float)(i * 7 % 11) / 5 - 1;
+        q[i] = (float)(i * 3 % 17) / 8 - 1;
+    }
+    const struct rows all = {.k = k, .v = v}, middle = {.k = k + FIRST * D, .v = v + FIRST * D};
+    const int32_t n = N, m = M;
+    const float theta[] = {0.3f};
+    wnw_observation obs = observation(&all, &n, D), sub = observation(&middle, &m, D);
+    obs.queries = sub.queries = q;
+    obs.n_queries = sub.n_queries = sub.n_past = N;
+    obs.rope_theta = sub.rope_theta = theta;
+    obs.n_rot = sub.n_rot = D;
+    sub.pos = ascending + FIRST;
+    obs.budget = N * 0.25;
+    float got[N], lev[M], non[M];
+    run_scorer("compactor:first=2,last=3,chunk=4", &obs, got);
+    run_scorer("leverage", &sub, lev);
+    run_scorer("noncausal:chunk=4", &sub, non);
+    for (int32_t i = 0; i < N; i++) {
+        const float want = i < FIRST || i >= FIRST + M ? 0 : 0.75f * lev[i - FIRST] + non[i - FIRST];
+        assert_true(fabsf(got[i] - want) < 1e-5f);
+    }
+    run_scorer("compactor:first=2,last=3,chunk=4,beta=2", &obs, got);
+    assert_true(fabsf(got[5] - 2 * lev[3] - non[3]) < 1e-5f);
+    obs.budget = N;
+    run_scorer("compactor:first=2,last=3,chunk=4", &obs, got);
+    assert_true(fabsf(got[5] - non[3]) < 1e-5f);
+    run_scorer("compactor:first=8,last=7", &obs, got); /* nothing is left */
+    for (int32_t i = 0; i < N; i++)
+        assert_true(got[i] == 0);
+}
+
+static void bad_pooling(void **state)
+{
+    (void)state;
+    wnw_policy *p;
+    assert_int_equal(wnw_policy_parse(&p, "noncausal:pool=4", NULL), WNW_E_ARG);
+    assert_non_null(strstr(wnw_last_error(), "odd"));
+    assert_int_equal(wnw_policy_parse(&p, "compactor:pool=2", NULL), WNW_E_ARG);
+}
+
 /* ---- Chunks
  * ---------------------------------------------------------------------------------------------------- */
 
@@ -321,9 +466,10 @@ static void chunk_by_chunk(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keydiff),        cmocka_unit_test(cur),
-        cmocka_unit_test(chance),         cmocka_unit_test(chunkkv),
-        cmocka_unit_test(chunkkv_ragged), cmocka_unit_test(chunk_by_chunk),
+        cmocka_unit_test(keydiff),        cmocka_unit_test(cur),       cmocka_unit_test(noncausal),
+        cmocka_unit_test(leverage),       cmocka_unit_test(compactor), cmocka_unit_test(bad_pooling),
+        cmocka_unit_test(chance),         cmocka_unit_test(chunkkv),   cmocka_unit_test(chunkkv_ragged),
+        cmocka_unit_test(chunk_by_chunk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,30 +5,22 @@
  * its score for life. kvpress draws from a generator in sequence; its choices cannot be reproduced. Observes
  * nothing. Cost O(n).
  */
+#include "base/mix.h"
 #include "method.h"
 
 struct opts {
     int32_t seed;
 };
 
-/* Finaliser of splitmix64 on a counter. */
-static uint64_t mix(uint64_t x)
-{
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
 static int score(const void *opts, const wnw_observation *obs, float *score, float *scratch)
 {
     const struct opts *o = opts;
     (void)scratch;
     for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
-        const uint64_t head = mix(mix((uint64_t)o->seed << 32 | (uint32_t)obs->il) ^ (uint64_t)ih);
+        const uint64_t stream = wnw__stream(o->seed, obs->il, ih);
         for (int32_t i = 0; i < obs->n; i++) {
             const int32_t pos = obs->pos[(int64_t)ih * obs->n + i];
-            score[(int64_t)ih * obs->n + i] = (float)(mix(head ^ (uint32_t)pos) >> 40) / 16777216.0f;
+            score[(int64_t)ih * obs->n + i] = wnw__uniform(stream, (uint32_t)pos);
         }
     }
     return WNW_OK;

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/* Random numbers from a counter: what is drawn depends on its index alone, not on what was drawn before. */
+#ifndef WNW_BASE_MIX_H
+#define WNW_BASE_MIX_H
+
+#include <math.h>
+#include <stdint.h>
+
+/* Finaliser of splitmix64. */
+static inline uint64_t wnw__mix(uint64_t x)
+{
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+/* A stream of its own for a seed, a layer and a KV head; entry i of it is wnw__mix(stream ^ i). */
+static inline uint64_t wnw__stream(int32_t seed, int32_t il, int32_t ih)
+{
+    return wnw__mix(wnw__mix((uint64_t)seed << 32 | (uint32_t)il) ^ (uint64_t)ih);
+}
+
+/* In [0, 1), a multiple of 2^-24. */
+static inline float wnw__uniform(uint64_t stream, uint32_t i)
+{
+    return (float)(wnw__mix(stream ^ i) >> 40) / 16777216.0f;
+}
+
+/* Mean 0, variance 1 (Box and Muller). */
+static inline float wnw__normal(uint64_t stream, uint32_t i)
+{
+    const uint64_t bits = wnw__mix(stream ^ i);
+    const double u = ((double)(bits >> 32) + 1) / 4294967296.0, v = (double)(uint32_t)bits / 4294967296.0;
+    return (float)(sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
+}
+
+#endif

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Compactor: keys that stand out, and entries that are attended to inside their chunk. Paper: "Compactor:
+ * Calibrated Query-Agnostic KV Cache Compression with Approximate Leverage Scores" (arXiv 2507.08143).
+ *
+ *     score = beta leverage + noncausal,   beta = r, the fraction removed, unless given
+ * Both halves (leverage.c, noncausal.c) are standardised over the layer, so they can be added. The first and
+ * last few tokens stay; both halves are computed as if those were not there, so that chunks begin behind
+ * them. kvpress gives them the highest score, where ties may drop them; here they are protected. The paper's
+ * calibration of the ratio from the text is not part of this.
+ * Observes all queries, keys and values. Cost: the sum of both.
+ */
+#include "compactor.h"
+
+#include <math.h>
+
+struct opts {
+    double beta;
+    int32_t first, last;
+    struct wnw__leverage_opts leverage;
+    struct wnw__noncausal_opts noncausal;
+};
+
+static void needs(const void *opts, wnw_needs *out)
+{
+    (void)opts;
+    out->flags = WNW_NEED_QUERIES | WNW_NEED_KEYS | WNW_NEED_VALUES;
+}
+
+static void protect(const void *opts, int32_t n, wnw_protected *out)
+{
+    const struct opts *o = opts;
+    (void)n;
+    out->n_first = o->first;
+    out->n_last = o->last;
+}
+
+/* Sum of (score - centre) or of its square over the entries that are not trimmed; *count = how many. */
+static double sum_of(const wnw_observation *obs, struct wnw__trim trim, const float *score, double centre,
+                     bool square, int64_t *count)
+{
+    double sum = 0;
+    *count = 0;
+    for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
+        int32_t first;
+        const int32_t end = wnw__trimmed(obs, ih, trim, &first);
+        for (int32_t i = first; i < end; i++) {
+            const double x = (double)score[(int64_t)ih * obs->n + i] - centre;
+            sum += square ? x * x : x;
+        }
+        *count += end - first;
+    }
+    return sum;
+}
+
+void wnw__standardise(const wnw_observation *obs, struct wnw__trim trim, float *score)
+{
+    int64_t count;
+    const double sum = sum_of(obs, trim, score, 0, false, &count);
+    const double mean = count > 0 ? sum / (double)count : 0;
+    const double square = sum_of(obs, trim, score, mean, true, &count);
+    const double deviation = count > 1 ? sqrt(square / (double)(count - 1)) : 0;
+    for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
+        int32_t first;
+        const int32_t end = wnw__trimmed(obs, ih, trim, &first);
+        for (int32_t i = first; i < end; i++) {
+            float *s = &score[(int64_t)ih * obs->n + i];
+            *s = deviation > 0 ? (float)(((double)*s - mean) / deviation) : 0;
+        }
+    }
+}
+
+/* Leverage of all heads, then what the half at hand wants. */
+static size_t scratch_size(const void *opts, const wnw_observation *obs)
+{
+    const struct opts *o = opts;
+    const size_t a = wnw__leverage_scratch(&o->leverage, obs), b = wnw__noncausal_scratch(&o->noncausal, obs);
+    return (size_t)obs->n_head_kv * (size_t)obs->n + (a > b ? a : b);
+}
+
+static int score(const void *opts, const wnw_observation *obs, float *score, float *leverage)
+{
+    const struct opts *o = opts;
+    const int64_t n_score = (int64_t)obs->n_head_kv * obs->n;
+    const struct wnw__trim trim = {o->first, o->last};
+    const double removed = obs->n > 0 ? 1 - obs->budget / obs->n : 0;
+    const float beta = (float)(o->beta >= 0 ? o->beta : removed > 0 ? removed : 0);
+    WNW_TRY(wnw__leverage(&o->leverage, obs, trim, leverage, leverage + n_score));
+    WNW_TRY(wnw__noncausal(&o->noncausal, obs, trim, score, leverage + n_score));
+    for (int64_t i = 0; i < n_score; i++)
+        score[i] += beta * leverage[i];
+    return WNW_OK;
+}
+
+static const wnw_option options[] = {{.name = "beta",
+                                      .help = "weight of the leverage; -1: the fraction removed",
+                                      .type = WNW_OPT_REAL,
+                                      .offset = offsetof(struct opts, beta),
+                                      .def = -1,
+                                      .min = -1,
+                                      .max = 1000},
+                                     {.name = "first",
+                                      .help = "first tokens that always stay",
+                                      .type = WNW_OPT_INT,
+                                      .offset = offsetof(struct opts, first),
+                                      .def = 8,
+                                      .min = 0,
+                                      .max = 65536},
+                                     {.name = "last",
+                                      .help = "last tokens that always stay",
+                                      .type = WNW_OPT_INT,
+                                      .offset = offsetof(struct opts, last),
+                                      .def = 4,
+                                      .min = 0,
+                                      .max = 65536},
+                                     {.name = "sketch",
+                                      .help = "columns of the random projection",
+                                      .type = WNW_OPT_INT,
+                                      .offset = offsetof(struct opts, leverage.sketch),
+                                      .def = 48,
+                                      .min = 1,
+                                      .max = WNW_MAX_SKETCH},
+                                     {.name = "seed",
+                                      .help = "another seed, another projection",
+                                      .type = WNW_OPT_INT,
+                                      .offset = offsetof(struct opts, leverage.seed),
+                                      .def = 0,
+                                      .min = 0,
+                                      .max = 2147483647},
+                                     {.name = "chunk",
+                                      .help = "tokens that attend to each other",
+                                      .type = WNW_OPT_INT,
+                                      .offset = offsetof(struct opts, noncausal.chunk),
+                                      .def = 256,
+                                      .min = 1,
+                                      .max = 4096},
+                                     {.name = "pool",
+                                      .help = "width of the pooling along the positions, odd",
+                                      .type = WNW_OPT_INT,
+                                      .offset = offsetof(struct opts, noncausal.pool),
+                                      .def = 3,
+                                      .min = 1,
+                                      .max = 1023},
+                                     {.name = "scaled",
+                                      .help = "logits as the model scales them; 0: bare products (kvpress)",
+                                      .type = WNW_OPT_BOOL,
+                                      .offset = offsetof(struct opts, noncausal.scaled),
+                                      .def = 1},
+                                     {.name = "padded",
+                                      .help = "the last chunk's zeros take part (kvpress)",
+                                      .type = WNW_OPT_BOOL,
+                                      .offset = offsetof(struct opts, noncausal.padded)},
+                                     {0}};
+
+static int check(const void *opts)
+{
+    const struct opts *o = opts;
+    return o->noncausal.pool % 2
+               ? WNW_OK
+               : wnw__fail(WNW_E_ARG, "compactor: option pool is %d; the pooling kernel must be odd",
+                           o->noncausal.pool);
+}
+
+extern const struct wnw__scorer wnw__scorer_compactor;
+const struct wnw__scorer wnw__scorer_compactor = {
+    .pub =
+        {.name = "compactor",
+         .about = "Leverage of the keys plus attention inside chunks.",
+         .paper = "Compactor, arXiv 2507.08143",
+         .options = options,
+         .options_size = sizeof(struct opts),
+         .needs = needs,
+         .protect = protect,
+         .scratch = scratch_size,
+         .score = score,
+         .details =
+             "`beta leverage + noncausal`, both standardised over the layer; `beta` is the fraction removed "
+             "unless it is given. Both leave out the protected first and last tokens.\n\n"
+             "kvpress gives those tokens the highest score instead of protecting them. The paper's choice of "
+             "the ratio from the text is not part of this.\n\n`O(H_q n chunk d + H n s (d + s))`."},
+    .layout = "composite",
+    .check = check,
+    .prompt_only = true,
+};

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Statistical leverage: keys that the other keys of the head cannot be combined to stay. Paper: "Compactor:
+ * Calibrated Query-Agnostic KV Cache Compression with Approximate Leverage Scores" (arXiv 2507.08143). With K
+ * the n x d keys before RoPE, their mean taken off, and Phi a random d x s matrix of variance 1 / s:
+ *
+ *     X = K Phi,   l_i = x_i^T (X^T X + eps I)^-1 x_i,   score = (l_i - mean) / std over the layer
+ * eps = 0.01, ten times more (five times at most) while the matrix cannot be factored, as in kvpress. Keys
+ * are turned back from what the cache holds; kvpress computes them anew from the hidden states. Phi depends
+ * on seed, layer and head alone: kvpress draws it from a generator in sequence and cannot be reproduced.
+ * Observes keys. Cost O(n s (d + s)) per KV head.
+ */
+#include "base/mix.h"
+#include "compactor.h"
+
+#include <math.h>
+
+static void needs(const void *opts, wnw_needs *out)
+{
+    (void)opts;
+    out->flags = WNW_NEED_KEYS;
+}
+
+/* X[n][s], Phi[d][s], one key [d]. */
+size_t wnw__leverage_scratch(const struct wnw__leverage_opts *o, const wnw_observation *obs)
+{
+    const size_t s = (size_t)o->sketch, d = (size_t)obs->n_embd_head;
+    return (size_t)obs->n * s + d * s + d;
+}
+
+/* out[d] = key as it was before RoPE. */
+static void turn_back(const wnw_observation *obs, const float *key, int32_t pos, float *out)
+{
+    const int32_t half = obs->rope_theta ? obs->n_rot / 2 : 0;
+    for (int32_t c = 0; c < obs->n_embd_head; c++)
+        out[c] = key[c];
+    for (int32_t i = 0; i < half; i++) {
+        const int32_t a = obs->rope_neox ? i : 2 * i, b = obs->rope_neox ? i + half : 2 * i + 1;
+        const double angle = pos * (double)obs->rope_theta[i];
+        const float cosine = (float)cos(angle), sine = (float)sin(angle);
+        out[a] = key[a] * cosine + key[b] * sine;
+        out[b] = key[b] * cosine - key[a] * sine;
+    }
+}
+
+/* Rows first .. end - 1 of X[n][s], centred: the mean of the sketches is the sketch of the mean. */
+static void sketch_keys(const struct wnw__leverage_opts *o, const wnw_observation *obs, int32_t ih,
+                        int32_t first, int32_t end, float *x)
+{
+    const int32_t s = o->sketch, d = obs->n_embd_head;
+    const float *k = obs->keys(obs, ih); /* [n][d] */
+    const int32_t *pos = obs->pos + (int64_t)ih * obs->n;
+    float *phi = x + (int64_t)obs->n * s, *key = phi + (int64_t)d * s;
+    const uint64_t stream = wnw__stream(o->seed, obs->il, ih);
+    double mean[WNW_MAX_SKETCH] = {0};
+    for (int32_t c = 0; c < d * s; c++)
+        phi[c] = wnw__normal(stream, (uint32_t)c) / sqrtf((float)s);
+    for (int32_t i = first; i < end; i++) {
+        float *row = x + (int64_t)i * s;
+        turn_back(obs, k + (int64_t)i * d, pos[i], key);
+        for (int32_t j = 0; j < s; j++)
+            row[j] = 0;
+        for (int32_t c = 0; c < d; c++)
+            for (int32_t j = 0; j < s; j++)
+                row[j] += key[c] * phi[(int64_t)c * s + j];
+        for (int32_t j = 0; j < s; j++)
+            mean[j] += (double)row[j] / (end - first);
+    }
+    for (int32_t i = first; i < end; i++)
+        for (int32_t j = 0; j < s; j++)
+            x[(int64_t)i * s + j] -= (float)mean[j];
+}
+
+/* Lower triangle of a[s][s] becomes L with L L^T = a; false if a is not positive definite. */
+static bool cholesky(double *a, int32_t s)
+{
+    for (int32_t i = 0; i < s; i++)
+        for (int32_t j = 0; j <= i; j++) {
+            double sum = a[i * s + j];
+            for (int32_t k = 0; k < j; k++)
+                sum -= a[i * s + k] * a[j * s + k];
+            if (i == j && !(sum > 0))
+                return false;
+            a[i * s + j] = i == j ? sqrt(sum) : sum / a[j * s + j];
+        }
+    return true;
+}
+
+/* L of X^T X + eps I. */
+static int factor(const float *x, int32_t first, int32_t end, int32_t s, double *l)
+{
+    double gram[WNW_MAX_SKETCH * WNW_MAX_SKETCH] = {0};
+    for (int32_t i = first; i < end; i++)
+        for (int32_t a = 0; a < s; a++)
+            for (int32_t b = 0; b <= a; b++)
+                gram[a * s + b] += (double)x[(int64_t)i * s + a] * (double)x[(int64_t)i * s + b];
+    double eps = 0.01;
+    for (int32_t try = 0; try < 5; try++, eps *= 10) {
+        for (int32_t a = 0; a < s; a++)
+            for (int32_t b = 0; b <= a; b++)
+                l[a * s + b] = gram[a * s + b] + (a == b ? eps : 0);
+        if (cholesky(l, s))
+            return WNW_OK;
+    }
+    return wnw__fail(WNW_E_BACKEND,
+                     "leverage: the keys' Gram matrix cannot be factored; are there infinite keys?");
+}
+
+/* x^T (L L^T)^-1 x = || L^-1 x ||^2 */
+static float leverage_of(const double *l, int32_t s, const float *x)
+{
+    double y[WNW_MAX_SKETCH], sum = 0;
+    for (int32_t i = 0; i < s; i++) {
+        y[i] = (double)x[i];
+        for (int32_t j = 0; j < i; j++)
+            y[i] -= l[i * s + j] * y[j];
+        y[i] /= l[i * s + i];
+        sum += y[i] * y[i];
+    }
+    return (float)sum;
+}
+
+int wnw__leverage(const struct wnw__leverage_opts *o, const wnw_observation *obs, struct wnw__trim trim,
+                  float *score, float *x)
+{
+    double l[WNW_MAX_SKETCH * WNW_MAX_SKETCH];
+    for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
+        float *out = score + (int64_t)ih * obs->n;
+        int32_t first;
+        const int32_t end = wnw__trimmed(obs, ih, trim, &first);
+        for (int32_t i = 0; i < obs->n; i++)
+            out[i] = 0;
+        if (first == end)
+            continue;
+        sketch_keys(o, obs, ih, first, end, x);
+        WNW_TRY(factor(x, first, end, o->sketch, l));
+        for (int32_t i = first; i < end; i++)
+            out[i] = leverage_of(l, o->sketch, x + (int64_t)i * o->sketch);
+    }
+    wnw__standardise(obs, trim, score);
+    return WNW_OK;
+}
+
+static size_t scratch_size(const void *opts, const wnw_observation *obs)
+{
+    return wnw__leverage_scratch(opts, obs);
+}
+
+static int score(const void *opts, const wnw_observation *obs, float *score, float *scratch)
+{
+    return wnw__leverage(opts, obs, (struct wnw__trim){0, 0}, score, scratch);
+}
+
+static const wnw_option options[] = {{.name = "sketch",
+                                      .help = "columns of the random projection",
+                                      .type = WNW_OPT_INT,
+                                      .offset = offsetof(struct wnw__leverage_opts, sketch),
+                                      .def = 48,
+                                      .min = 1,
+                                      .max = WNW_MAX_SKETCH},
+                                     {.name = "seed",
+                                      .help = "another seed, another projection",
+                                      .type = WNW_OPT_INT,
+                                      .offset = offsetof(struct wnw__leverage_opts, seed),
+                                      .def = 0,
+                                      .min = 0,
+                                      .max = 2147483647},
+                                     {0}};
+
+extern const struct wnw__scorer wnw__scorer_leverage;
+const struct wnw__scorer wnw__scorer_leverage = {
+    .pub =
+        {.name = "leverage",
+         .about = "Keys that the other keys of the head cannot be combined to; sees no attention.",
+         .paper = "Compactor, arXiv 2507.08143",
+         .options = options,
+         .options_size = sizeof(struct wnw__leverage_opts),
+         .needs = needs,
+         .scratch = scratch_size,
+         .score = score,
+         .details =
+             "`X = K Phi` with the centred keys before RoPE and a random `Phi` of `sketch` columns; `l_i = "
+             "x_i^T (X^T X + 0.01 I)^-1 x_i`, standardised over the layer.\n\n"
+             "Keys are turned back from what the cache holds. `Phi` depends on seed, layer and head alone; "
+             "kvpress draws it in sequence, so its choices cannot be reproduced.\n\n`O(n s (d + s))`."},
+    .layout = "composite",
+};
