@@ -7,8 +7,8 @@
 
 #include <stdlib.h>
 
-int wnw_session_plan_many(wnw_session *s, const wnw_policy *const *policies, const wnw_size *sizes, int32_t n,
-                          wnw_plan **plans, wnw_report *reports)
+static int plan_many(wnw_session *s, const wnw_policy *const *policies, const wnw_size *sizes, int32_t n,
+                     int32_t ratio_base, wnw_plan **plans, wnw_report *reports)
 {
     for (int32_t i = 0; i < n; i++) {
         plans[i] = NULL;
@@ -19,13 +19,27 @@ int wnw_session_plan_many(wnw_session *s, const wnw_policy *const *policies, con
         return wnw__fail(WNW_E_ARG, "nothing to compress: no tokens were read");
     struct wnw__observer *ob;
     WNW_TRY(wnw__observer_new(&ob, s));
-    const int rc = wnw__plan_make_many(plans, policies, sizes, n, wnw__observer_source(ob), reports);
+    struct wnw__plan_source src = *wnw__observer_source(ob);
+    src.ratio_base = ratio_base;
+    const int rc = wnw__plan_make_many(plans, policies, sizes, n, &src, reports);
     wnw__observer_free(ob);
     for (int32_t i = 0; reports && i < n; i++) {
         reports[i].entries_before = reports[i].entries_after = wnw__cache_entries(&s->cache);
         reports[i].kv_bytes_before = reports[i].kv_bytes_after = wnw__cache_bytes(&s->cache);
     }
     return rc;
+}
+
+int wnw_session_plan_many(wnw_session *s, const wnw_policy *const *policies, const wnw_size *sizes, int32_t n,
+                          wnw_plan **plans, wnw_report *reports)
+{
+    return plan_many(s, policies, sizes, n, 0, plans, reports);
+}
+
+int wnw__session_plan(wnw_session *s, const wnw_policy *policy, const wnw_size *size, int32_t ratio_base,
+                      wnw_plan **plan, wnw_report *report)
+{
+    return plan_many(s, &policy, size, 1, ratio_base, plan, report);
 }
 
 int wnw_session_plan(wnw_session *s, const wnw_policy *policy, const wnw_size *size, wnw_plan **plan,
@@ -53,8 +67,9 @@ static int find_indices(const wnw_session *s, const wnw_plan *plan, int32_t il, 
     return WNW_OK;
 }
 
-static int keep_layer(wnw_session *s, const wnw_plan *plan, int32_t il, bool dry, int32_t *index,
-                      const int32_t **keep, int32_t *n_keep)
+/* room < 0: in tight storage. */
+static int keep_layer(wnw_session *s, const wnw_plan *plan, int32_t il, bool dry, int32_t room,
+                      int32_t *index, const int32_t **keep, int32_t *n_keep)
 {
     if (s->cache.layers[il].n_swa > 0)
         return WNW_OK; /* bounded already, and what it holds depends on when it was trimmed */
@@ -69,12 +84,13 @@ static int keep_layer(wnw_session *s, const wnw_plan *plan, int32_t il, bool dry
     if (dry)
         return WNW_OK;
     if (!all)
-        WNW_TRY(wnw__cache_keep_layer(&s->cache, il, keep, n_keep));
+        WNW_TRY(room < 0 ? wnw__cache_keep_layer(&s->cache, il, keep, n_keep)
+                         : wnw__cache_thin_layer(&s->cache, il, keep, n_keep, room));
     s->cache.layers[il].n_final = plan->n_final[il];
     return WNW_OK;
 }
 
-int wnw_session_apply(wnw_session *s, const wnw_plan *plan, wnw_report *report)
+int wnw__session_apply(wnw_session *s, const wnw_plan *plan, int32_t room, wnw_report *report)
 {
     const struct wnw__cache *c = &s->cache;
     if (wnw_plan_n_layer(plan) != c->n_layer || wnw_plan_n_head_kv(plan) != c->n_head_kv ||
@@ -94,16 +110,13 @@ int wnw_session_apply(wnw_session *s, const wnw_plan *plan, wnw_report *report)
     /* First all layers without touching anything: a plan that does not fit must leave the cache as it was. */
     for (int pass = 0; pass < 2; pass++) {
         for (int32_t il = 0; rc == WNW_OK && il < c->n_layer; il++)
-            rc = keep_layer(s, plan, il, pass == 0, index, keep, n_keep);
+            rc = keep_layer(s, plan, il, pass == 0, room, index, keep, n_keep);
     }
     free(index);
     free(keep);
     free(n_keep);
     if (rc == WNW_OK)
-        wnw__trace_drop_queries(&s->trace, c->n_layer);
-    if (rc == WNW_OK)
-        wnw__graph_free(
-            &s->prefill); /* its activations are the other large piece of memory a long prompt leaves */
+        wnw__trace_drop_queries(&s->trace, 0, c->n_layer);
     if (report) {
         report->entries_before = entries_before;
         report->entries_after = wnw__cache_entries(c);
@@ -112,6 +125,14 @@ int wnw_session_apply(wnw_session *s, const wnw_plan *plan, wnw_report *report)
         report->compact_ms = wnw__now_ms() - start;
     }
     return rc;
+}
+
+int wnw_session_apply(wnw_session *s, const wnw_plan *plan, wnw_report *report)
+{
+    WNW_TRY(wnw__session_apply(s, plan, -1, report));
+    /* Its activations are the other large piece of memory that a long prompt leaves. */
+    wnw__graph_free(&s->prefill);
+    return WNW_OK;
 }
 
 int wnw_session_compress(wnw_session *s, const wnw_policy *policy, const wnw_size *size, wnw_report *report)

@@ -132,19 +132,20 @@ int wnw__cache_clear(struct wnw__cache *c)
     return rc;
 }
 
+/* dst and src may be the same layer. */
 static void copy_rows(const struct wnw__cache *c, struct wnw__kv_layer *dst, int64_t to,
                       const struct wnw__kv_layer *src, int64_t from, int64_t n)
 {
-    if (n <= 0)
+    if (n <= 0 || (dst == src && to == from))
         return;
     const size_t rb = c->row_bytes;
-    memcpy(dst->k + (size_t)to * rb, src->k + (size_t)from * rb, (size_t)n * rb);
-    memcpy(dst->v + (size_t)to * rb, src->v + (size_t)from * rb, (size_t)n * rb);
-    memcpy(dst->pos + to, src->pos + from, (size_t)n * sizeof *dst->pos);
+    memmove(dst->k + (size_t)to * rb, src->k + (size_t)from * rb, (size_t)n * rb);
+    memmove(dst->v + (size_t)to * rb, src->v + (size_t)from * rb, (size_t)n * rb);
+    memmove(dst->pos + to, src->pos + from, (size_t)n * sizeof *dst->pos);
     for (int kind = 0; kind < WNW_N_AUX; kind++)
         for (int32_t p = 0; p < c->aux_planes[kind]; p++)
-            memcpy(wnw__cache_aux(dst, kind, p) + to, wnw__cache_aux(src, kind, p) + from,
-                   (size_t)n * sizeof(float));
+            memmove(wnw__cache_aux(dst, kind, p) + to, wnw__cache_aux(src, kind, p) + from,
+                    (size_t)n * sizeof(float));
 }
 
 /* Rewound entries may have left something behind the present ones. */
@@ -267,18 +268,12 @@ static void gather_head(const struct wnw__cache *c, struct wnw__kv_layer *dst, i
     }
 }
 
-int wnw__cache_keep_layer(struct wnw__cache *c, int32_t il, const int32_t *const *keep, const int32_t *n_keep)
+/* New storage with capacities cap[n_head_kv] for the kept entries. */
+static int move_kept(struct wnw__cache *c, int32_t il, const int32_t *const *keep, const int32_t *n_keep,
+                     const int32_t *cap)
 {
-    struct wnw__kv_layer *l = &c->layers[il];
-    int32_t *cap = calloc((size_t)c->n_head_kv, sizeof *cap);
-    if (!cap)
-        return wnw__fail(WNW_E_NOMEM, "no memory to compact cache layer %d", (int)il);
-    for (int32_t ih = 0; ih < c->n_head_kv; ih++)
-        cap[ih] = (int32_t)round_up(n_keep[ih], c->growth);
-    struct wnw__kv_layer tight;
-    const int rc = layer_new(c, &tight, cap, l->n_swa);
-    free(cap);
-    WNW_TRY(rc);
+    struct wnw__kv_layer *l = &c->layers[il], tight;
+    WNW_TRY(layer_new(c, &tight, cap, l->n_swa));
     for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
         tight.len[ih] = n_keep[ih];
         gather_head(c, &tight, tight.off[ih], l, l->off[ih], keep[ih], n_keep[ih]);
@@ -286,6 +281,49 @@ int wnw__cache_keep_layer(struct wnw__cache *c, int32_t il, const int32_t *const
     layer_free(l);
     *l = tight;
     return WNW_OK;
+}
+
+/* cap[n_head_kv] for the kept entries and `room` more in each head; *n_rows is their sum. */
+static int32_t *kept_caps(const struct wnw__cache *c, int32_t il, const int32_t *n_keep, int32_t room,
+                          int64_t *n_rows)
+{
+    int32_t *cap = calloc((size_t)c->n_head_kv, sizeof *cap);
+    *n_rows = 0;
+    if (!cap)
+        wnw__fail(WNW_E_NOMEM, "no memory to compact cache layer %d", (int)il);
+    for (int32_t ih = 0; cap && ih < c->n_head_kv; ih++) {
+        cap[ih] = (int32_t)round_up((int64_t)n_keep[ih] + room, c->growth);
+        *n_rows += cap[ih];
+    }
+    return cap;
+}
+
+int wnw__cache_keep_layer(struct wnw__cache *c, int32_t il, const int32_t *const *keep, const int32_t *n_keep)
+{
+    int64_t n_rows;
+    int32_t *cap = kept_caps(c, il, n_keep, 0, &n_rows);
+    const int rc = cap ? move_kept(c, il, keep, n_keep, cap) : WNW_E_NOMEM;
+    free(cap);
+    return rc;
+}
+
+int wnw__cache_thin_layer(struct wnw__cache *c, int32_t il, const int32_t *const *keep, const int32_t *n_keep,
+                          int32_t room)
+{
+    struct wnw__kv_layer *l = &c->layers[il];
+    int64_t n_rows;
+    int32_t *cap = kept_caps(c, il, n_keep, room, &n_rows);
+    int rc = cap ? WNW_OK : WNW_E_NOMEM;
+    if (rc == WNW_OK && l->n_rows - n_rows >= (l->n_rows + 7) / 8) {
+        rc = move_kept(c, il, keep, n_keep, cap);
+    } else if (rc == WNW_OK) {
+        for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
+            gather_head(c, l, l->off[ih], l, l->off[ih], keep[ih], n_keep[ih]);
+            l->len[ih] = n_keep[ih];
+        }
+    }
+    free(cap);
+    return rc;
 }
 
 /* All heads of a sliding-window layer hold the same positions, because no policy touches such a layer. */

@@ -80,6 +80,11 @@ void wnw__cache_commit_layer(struct wnw__cache *c, int32_t il, int32_t first, in
 int wnw__cache_keep_layer(struct wnw__cache *c, int32_t il, const int32_t *const *keep,
                           const int32_t *n_keep);
 
+/* The same for small evictions between which the layer grows again by `room` entries: rows move down in place
+ * and the storage stays, unless at least an eighth of it would come free with that room set aside. */
+int wnw__cache_thin_layer(struct wnw__cache *c, int32_t il, const int32_t *const *keep, const int32_t *n_keep,
+                          int32_t room);
+
 /* Keeps n_plane numbers of a kind with every entry from now on; 0 = no longer. New and present entries start
  * at the kind's empty value (0, or -1 for projected norms). Nothing changes on failure. */
 int wnw__cache_set_aux(struct wnw__cache *c, enum wnw__aux kind, int32_t n_plane);

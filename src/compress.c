@@ -40,6 +40,7 @@ static int count_entries(struct wnw__plan_job *j)
         for (int32_t ih = 0; ih < src->n_head_kv; ih++) {
             const int32_t n = src->n_entry(src, il, ih);
             j->n_entry[il * src->n_head_kv + ih] = n;
+            j->keep_row = n >= j->keep_row ? n + 1 : j->keep_row;
             if (skipped)
                 continue;
             j->n_max = n > j->n_max ? n : j->n_max;
@@ -131,7 +132,7 @@ static int job_prepare(struct wnw__plan_job *j, const wnw_size *size)
     }
     WNW_TRY(check_profile(j));
     WNW_TRY(copy_scorer_opts(j));
-    j->keep = calloc(n_head * ((size_t)j->n_max + 1), sizeof *j->keep);
+    j->keep = calloc(n_head * (size_t)j->keep_row, sizeof *j->keep);
     j->layer_budget = calloc((size_t)j->n_part, sizeof *j->layer_budget);
     j->layer_work = calloc((size_t)j->n_part, sizeof *j->layer_work);
     if (!j->keep || !j->layer_budget || !j->layer_work)
@@ -327,7 +328,7 @@ static int keep_layer(struct wnw__plan_job *j, int32_t il)
         const int32_t n = j->n_entry[il * j->src->n_head_kv + ih];
         j->n_keep[ih] = n;
         for (int32_t i = 0; j->keep && i < n; i++)
-            j->keep[ih * (j->n_max + 1) + i] = i;
+            j->keep[ih * j->keep_row + i] = i;
         WNW_TRY(add_head(j, il, ih, NULL, n));
     }
     return WNW_OK;
@@ -350,7 +351,7 @@ static int score_layer(struct wnw__plan_job *j, const wnw_observation *obs)
     return WNW_OK;
 }
 
-/* Blocks of the scorer; behind what is settled, if anything is. */
+/* Blocks of the scorer, which may have shrunk; behind what is settled, if anything is. */
 static struct wnw__blocks blocks_of(const struct wnw__plan_job *j, int32_t n_final)
 {
     struct wnw__blocks b = {0};
@@ -433,7 +434,7 @@ static int select_layer(struct wnw__plan_job *j, const struct counted *c, const 
                                                     .rounding = wnw__policy_rounding(j->policy),
                                                     .mean = j->own_size ? 0 : j->mean,
                                                     .obs = obs};
-        int32_t *keep = j->keep + (int64_t)ih * (j->n_max + 1);
+        int32_t *keep = j->keep + (int64_t)ih * j->keep_row;
         const int32_t n = j->selector->select(opts, &problem, keep, j->scratch);
         if (n < 0)
             return n;
@@ -718,9 +719,15 @@ int wnw__plan_job_layer(struct wnw__plan_job *j, int32_t il, struct wnw__kept_la
     if (!out)
         return WNW_OK;
     for (int32_t ih = 0; ih < j->src->n_head_kv; ih++)
-        j->keep_heads[ih] = j->keep ? j->keep + (int64_t)ih * (j->n_max + 1) : NULL;
+        j->keep_heads[ih] = j->keep ? j->keep + (int64_t)ih * j->keep_row : NULL;
     *out = (struct wnw__kept_layer){.keep = j->keep_heads, .n_keep = j->n_keep, .n_final = j->n_final};
     return WNW_OK;
+}
+
+void wnw__plan_job_times(const struct wnw__plan_job *j, wnw_report *report)
+{
+    report->observe_ms += j->observe_ms;
+    report->select_ms += j->work_ms;
 }
 
 /* ---- The driver
@@ -728,12 +735,16 @@ int wnw__plan_job_layer(struct wnw__plan_job *j, int32_t il, struct wnw__kept_la
 
 static double kept_mean(const struct wnw__plan_job *j)
 {
-    int64_t sum = 0;
+    int64_t sum = 0, n_head = 0;
     const int32_t *pos;
-    for (int32_t i = 0; i < j->n_part; i++)
+    for (int32_t il = 0; il < j->src->n_layer; il++) {
+        if (j->src->is_skipped && j->src->is_skipped(j->src, il))
+            continue; /* layers that the method itself leaves whole do count */
         for (int32_t ih = 0; ih < j->src->n_head_kv; ih++)
-            sum += wnw_plan_head(j->plan, j->part_il[i], ih, &pos);
-    return j->n_part > 0 ? (double)sum / ((double)j->n_part * j->src->n_head_kv) : 0;
+            sum += wnw_plan_head(j->plan, il, ih, &pos);
+        n_head += j->src->n_head_kv;
+    }
+    return n_head > 0 ? (double)sum / (double)n_head : 0;
 }
 
 int wnw__plan_make_many(wnw_plan **out, const wnw_policy *const *policies, const wnw_size *sizes, int32_t n,

@@ -48,6 +48,8 @@ struct wnw__kept_layer {
     int32_t n_final;            /* of which so many are settled */
 };
 int wnw__plan_job_layer(struct wnw__plan_job *job, int32_t il, struct wnw__kept_layer *out);
+/* Adds the time that the job took so far. */
+void wnw__plan_job_times(const struct wnw__plan_job *job, wnw_report *report);
 
 /* All at once, n policies from one look at each layer. sizes [n] or NULL; reports [n]. */
 int wnw__plan_make_many(wnw_plan **out, const wnw_policy *const *policies, const wnw_size *sizes, int32_t n,

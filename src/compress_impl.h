@@ -49,7 +49,8 @@ struct wnw__plan_job {
     float *score;   /* [n_head_kv][n] of one layer */
     float *scratch; /* of scorer, budget or selector, one after the other */
     size_t score_cap, scratch_cap;
-    int32_t *keep;              /* [n_head_kv][n_max + 1] entries of the layer at hand */
+    int32_t *keep;              /* [n_head_kv][keep_row] entries of the layer at hand */
+    int32_t keep_row;           /* longest head of all layers, and one more */
     const int32_t **keep_heads; /* [n_head_kv] into keep */
     int32_t *n_keep, *n_safe;   /* [n_head_kv] */
     wnw_protected *prot;        /* [n_head_kv] */
@@ -60,7 +61,7 @@ struct wnw__plan_job {
 
 static inline bool wnw__job_skips(const struct wnw__plan_job *j, int32_t il)
 {
-    return j->src->is_skipped && j->src->is_skipped(j->src, il);
+    return (j->src->is_skipped && j->src->is_skipped(j->src, il)) || wnw__policy_skips(j->policy, il);
 }
 
 /* Entries that the scorer protects of n. */

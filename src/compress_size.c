@@ -25,10 +25,13 @@ static int budget_of_ratio(struct wnw__plan_job *j, double ratio)
     if (!(ratio >= 0 && ratio < 1))
         return wnw__fail(WNW_E_RANGE, "ratio %g is out of range; it is the fraction removed, 0 <= ratio < 1",
                          ratio);
-    if (j->n_min == j->n_max) {
-        j->mean = j->n_max * (1 - ratio);
+    const int32_t base = j->src->ratio_base;
+    if (base > 0 || j->n_min == j->n_max) {
+        j->mean = (base > 0 ? base : j->n_max) * (1 - ratio);
         j->ratio = ratio;
         j->budget = wnw__round_count(j->mean, wnw__policy_rounding(j->policy));
+        if (j->budget > j->n_max)
+            j->mean = j->budget = j->n_max;
     } else {
         /* Heads differ in length: the largest count per head that removes at least the ratio. */
         int32_t lo = 0, hi = j->n_max;
@@ -139,5 +142,42 @@ int wnw__job_fit_protected(struct wnw__plan_job *j, const wnw_size *size)
               "%d",
               j->budget, j->scorer->name, need, own && j->own->blocks ? "blocks shrink" : "window shrinks",
               s.n_first, s.n_last);
+    return WNW_OK;
+}
+
+int wnw__policy_fix_size(wnw_policy **out, const wnw_policy *p, int32_t n, int32_t n_keep, bool may_shrink,
+                         char *warning)
+{
+    const struct wnw__scorer *own = p->part[WNW_PART_SCORER].own;
+    const struct wnw__selector *selector = p->part[WNW_PART_SELECTOR].selector;
+    wnw_protected before = {0}, after = {0};
+    wnw_policy *fixed;
+    WNW_TRY(wnw__policy_copy(&fixed, p));
+    *out = NULL;
+    void *opts = fixed->opts[WNW_PART_SCORER];
+    own->pub.protect(opts, n, &before);
+    const int32_t need = before.n_first + before.n_last;
+    if (need > n_keep && !may_shrink) {
+        wnw_policy_free(fixed);
+        return wnw__fail(WNW_E_RANGE,
+                         "%s always keeps the first %d and the last %d of %d entries, but the size leaves %d "
+                         "per head; allow at least %d, give a ratio, or lower what the policy protects",
+                         own->pub.name, before.n_first, before.n_last, n, n_keep, need);
+    }
+    if (need > n_keep && !(own->shrink && own->shrink(opts, n, n_keep))) {
+        wnw_policy_free(fixed); /* too few entries for any block */
+        return WNW_OK;
+    }
+    if (need > n_keep) {
+        own->pub.protect(opts, n, &after);
+        wnw__warn(
+            warning,
+            "the size leaves %d entries per head and %s protects %d: its blocks shrink, to the first %d "
+            "and the last %d",
+            n_keep, own->pub.name, need, after.n_first, after.n_last);
+    }
+    const struct wnw__blocks blocks = wnw__policy_blocks(fixed, 0);
+    selector->fix_size(fixed->opts[WNW_PART_SELECTOR], &blocks, n, n_keep);
+    *out = fixed;
     return WNW_OK;
 }

@@ -46,6 +46,8 @@ struct wnw__scorer {
     /* Blocks the scores belong to. NULL = scores of all entries can be compared. Entries before n_final are
      * settled: a sink as far as blocks are concerned. */
     void (*blocks)(const void *opts, struct wnw__blocks *out);
+    /* Whether the method leaves layer il whole; such layers are not counted in a size. NULL = none. */
+    bool (*skips)(const void *opts, int32_t il);
     /* Changes opts so that what is protected of n entries fits into n_keep; false if it cannot. NULL = the
      * driver's rule (wnw__protected_shrink) is enough. */
     bool (*shrink)(void *opts, int32_t n, int32_t n_keep);
@@ -190,6 +192,8 @@ struct wnw__selector {
     /* Entries to keep of n where no size is given. NULL = the selector has no size of its own. */
     int32_t (*own_size)(const void *opts, const struct wnw__blocks *blocks, int32_t n,
                         enum wnw__rounding rounding);
+    /* Changes opts so that own_size of n entries is the largest that is at most n_keep. NULL as own_size. */
+    void (*fix_size)(void *opts, const struct wnw__blocks *blocks, int32_t n, int32_t n_keep);
     /* Of n entries in blocks: how many come before the ones it will look at again. NULL = none (not
      * recursive). */
     int32_t (*settled)(const void *opts, const struct wnw__blocks *blocks, int32_t n, int32_t n_keep);

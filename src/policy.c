@@ -371,6 +371,28 @@ void wnw_policy_free(wnw_policy *p)
     free(p);
 }
 
+int wnw__policy_copy(wnw_policy **out, const wnw_policy *p)
+{
+    *out = NULL;
+    wnw_policy *copy = calloc(1, sizeof *copy);
+    bool ok = copy != NULL;
+    for (int32_t k = 0; ok && k < WNW_N_PART_KINDS; k++) {
+        copy->part[k] = p->part[k];
+        copy->opts[k] = calloc(1, p->part[k].options_size + 1);
+        ok = copy->opts[k] != NULL;
+        if (ok)
+            memcpy(copy->opts[k], p->opts[k], p->part[k].options_size);
+    }
+    if (ok)
+        ok = (copy->text = strdup(p->text)) != NULL;
+    if (!ok) {
+        wnw_policy_free(copy);
+        return wnw__fail(WNW_E_NOMEM, "out of memory for a policy");
+    }
+    *out = copy;
+    return WNW_OK;
+}
+
 const char *wnw_policy_string(const wnw_policy *p)
 {
     return p->text;
@@ -449,6 +471,30 @@ int wnw__needs_agree(const wnw_policy *const *policies, int32_t n)
         }
     }
     return WNW_OK;
+}
+
+bool wnw__policy_skips(const wnw_policy *p, int32_t il)
+{
+    const struct wnw__scorer *own = p->part[WNW_PART_SCORER].own;
+    return own && own->skips && own->skips(p->opts[WNW_PART_SCORER], il);
+}
+
+struct wnw__blocks wnw__policy_blocks(const wnw_policy *p, int32_t n_final)
+{
+    const struct wnw__scorer *own = p->part[WNW_PART_SCORER].own;
+    struct wnw__blocks b = {0};
+    if (own && own->blocks)
+        own->blocks(p->opts[WNW_PART_SCORER], &b);
+    if (b.lag > 0 && n_final > 0)
+        b.sink = n_final;
+    return b;
+}
+
+bool wnw__policy_is_recursive(const wnw_policy *p)
+{
+    const struct wnw__scorer *own = p->part[WNW_PART_SCORER].own;
+    const struct wnw__selector *selector = p->part[WNW_PART_SELECTOR].selector;
+    return own && own->blocks && selector->settled && selector->own_size && selector->fix_size;
 }
 
 void wnw__needs_merge(wnw_needs *needs, const wnw_needs *more)

@@ -33,6 +33,20 @@ int wnw__needs_agree(const wnw_policy *const *policies, int32_t n);
 /* Adds what `more` asks for. */
 void wnw__needs_merge(wnw_needs *needs, const wnw_needs *more);
 
+int wnw__policy_copy(wnw_policy **out, const wnw_policy *p);
+
+/* Whether the policy leaves layer il whole by its own rule. */
+bool wnw__policy_skips(const wnw_policy *p, int32_t il);
+
+/* Whether the policy settles blocks of entries one after the other and decides itself when (LagKV). */
+bool wnw__policy_is_recursive(const wnw_policy *p);
+/* Its blocks behind the n_final entries that are settled already; lag 0 where scores have no blocks. */
+struct wnw__blocks wnw__policy_blocks(const wnw_policy *p, int32_t n_final);
+/* A recursive policy whose own size is what leaves at most n_keep of n entries; *out is NULL if there is none.
+ * What is protected shrinks, with a warning, or is refused (E_RANGE) where may_shrink is false. */
+int wnw__policy_fix_size(wnw_policy **out, const wnw_policy *p, int32_t n, int32_t n_keep, bool may_shrink,
+                         char *warning);
+
 /* Rounding of every count of the policy. */
 enum wnw__rounding wnw__policy_rounding(const wnw_policy *p);
 

@@ -47,7 +47,7 @@ static const struct wnw__preset presets[] = {
     {.name = "lagkv",
      .about = "Keys and values that stand out against the next block of tokens; sees no attention.",
      .paper = "LagKV, arXiv 2504.04704",
-     .recipe = "lagkv:sink=16,lag=128,wv=1,ranked=0" UNIFORM_EXACT "+equal+partition:retain=0.5"},
+     .recipe = "lagkv:sink=16,lag=128,skip=0,ref=next,use=both,wv=1,ranked=0" UNIFORM_EXACT "+equal+partition:retain=0.5"},
     {.name = "adakv",
      .about = "SnapKV whose heads compete for the layer's budget.",
      .paper = "Ada-KV, arXiv 2407.11550",
@@ -94,6 +94,15 @@ static const struct wnw__preset presets[] = {
     /* ---- CompilerKV and its baselines ---- */
 
     /* ---- LagKV's variants ---- */
+    {.name = "localkv",
+     .about = "LagKV whose blocks are normalised by themselves: the paper's ablation.",
+     .paper = "LagKV, arXiv 2504.04704",
+     .recipe = "lagkv:sink=16,lag=128,skip=0,ref=own,use=both,wv=1,ranked=0" UNIFORM_EXACT
+               "+equal+partition:retain=0.5"},
+    {.name = "l2norm",
+     .about = "The smallest key norms of every block of tokens; the first two layers stay whole.",
+     .paper = "LagKV, arXiv 2504.04704",
+     .recipe = "l2norm:sink=16,lag=128,skip=2,wv=0,low=1" UNIFORM_EXACT "+equal+partition:retain=0.5"},
 
     /* ---- CriticalKV and its allocators ---- */
 
@@ -239,7 +248,7 @@ static const struct wnw__preset presets[] = {
     {.name = "kvpress-lagkv",
      .about = "kvpress LagKVPress with 4 sinks, lag 64: ranks inside blocks, one cut per head.",
      .paper = "LagKV, arXiv 2504.04704",
-     .recipe = "lagkv:sink=4,lag=64,wv=1,ranked=1" UNIFORM_TRUNC "+equal+topk:ties=early",
+     .recipe = "lagkv:sink=4,lag=64,skip=0,ref=next,use=both,wv=1,ranked=1" UNIFORM_TRUNC "+equal+topk:ties=early",
      .parity = true},
     {.name = "kvpress-pyramidkv",
      .about = "kvpress PyramidKVPress with window 32, kernel 5.",
@@ -274,7 +283,7 @@ static const struct wnw__preset presets[] = {
     {.name = "paper-lagkv",
      .about = "LagKV with the defaults of the authors' code: lag 1024.",
      .paper = "LagKV, arXiv 2504.04704",
-     .recipe = "lagkv:sink=16,lag=1024,wv=1,ranked=0" UNIFORM_TRUNC "+equal+partition:retain=0.5",
+     .recipe = "lagkv:sink=16,lag=1024,skip=0,ref=next,use=both,wv=1,ranked=0" UNIFORM_TRUNC "+equal+partition:retain=0.5",
      .parity = true},
 
     /* ---- parity: CompressKV and its baselines ---- */
@@ -340,6 +349,17 @@ static const struct wnw__preset presets[] = {
      .parity = true},
 
     /* ---- parity: LagKV's variants ---- */
+    {.name = "paper-lagkv-localkv",
+     .about = "LocalKV as LagKV's paper compares it: lag 1024.",
+     .paper = "LagKV, arXiv 2504.04704",
+     .recipe = "lagkv:sink=16,lag=1024,skip=0,ref=own,use=both,wv=1,ranked=0" UNIFORM_TRUNC
+               "+equal+partition:retain=0.5",
+     .parity = true},
+    {.name = "paper-lagkv-l2norm",
+     .about = "The recursive L2 norm with the defaults of LagKV's code: lag 1024, two layers skipped.",
+     .paper = "LagKV, arXiv 2504.04704",
+     .recipe = "l2norm:sink=16,lag=1024,skip=2,wv=0,low=1" UNIFORM_TRUNC "+equal+partition:retain=0.5",
+     .parity = true},
 
     /* ---- parity: CriticalKV and its allocators ---- */
 

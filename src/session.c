@@ -138,6 +138,7 @@ void wnw_session_free(wnw_session *s)
     wnw__qstats_free(s->qstats);
     wnw__proj_free(s->proj);
     wnw__trace_free(&s->trace, s->m->hp.n_layer);
+    wnw__rules_free(&s->rules);
     free(s->window.q);
     free(s->ops);
     free(s->logits);
@@ -148,7 +149,8 @@ int wnw_session_reset(wnw_session *s)
 {
     wnw__graph_free(&s->prefill);
     unhide(s);
-    wnw__trace_drop_queries(&s->trace, s->cache.n_layer);
+    wnw__trace_drop_queries(&s->trace, 0, s->cache.n_layer);
+    wnw__rules_reset(&s->rules);
     s->window.n = 0;
     wnw__qstats_reset(s->qstats);
     s->n_past = 0;
@@ -196,7 +198,7 @@ int wnw_session_set_profile(wnw_session *s, const wnw_profile *p)
     return WNW_OK;
 }
 
-static int check_tokens(const wnw_session *s, const int32_t *tokens, int32_t n)
+int wnw__session_check_tokens(const wnw_session *s, const int32_t *tokens, int32_t n)
 {
     if (n < 1)
         return wnw__fail(WNW_E_ARG, "no tokens to read");
@@ -211,9 +213,9 @@ static int check_tokens(const wnw_session *s, const int32_t *tokens, int32_t n)
     return WNW_OK;
 }
 
-int wnw_session_prefill(wnw_session *s, const int32_t *tokens, int32_t n, wnw_logits_fn on_logits, void *user)
+int wnw__session_feed(wnw_session *s, const int32_t *tokens, int32_t n, int32_t done, int32_t total,
+                      wnw_logits_fn on_logits, void *user)
 {
-    WNW_TRY(check_tokens(s, tokens, n));
     WNW_TRY(wnw__trace_reserve(s, 0, s->cache.n_layer, n));
     /* All at once: growing ubatch by ubatch would copy the cache again and again. Sliding layers stay short.
      */
@@ -225,16 +227,24 @@ int wnw_session_prefill(wnw_session *s, const int32_t *tokens, int32_t n, wnw_lo
         const int32_t n_now = n - at < s->params.n_ubatch ? n - at : s->params.n_ubatch;
         WNW_TRY(wnw__forward(s, tokens + at, n_now, at, false, on_logits, user));
         at += n_now;
-        if (s->params.progress && !s->params.progress(at, n, s->params.progress_user))
-            return wnw__fail(WNW_E_CANCELLED, "cancelled after %d of %d tokens", (int)at, (int)n);
+        if (s->params.progress && !s->params.progress(done + at, total, s->params.progress_user))
+            return wnw__fail(WNW_E_CANCELLED, "cancelled after %d of %d tokens", (int)(done + at),
+                             (int)total);
     }
     return WNW_OK;
 }
 
+int wnw_session_prefill(wnw_session *s, const int32_t *tokens, int32_t n, wnw_logits_fn on_logits, void *user)
+{
+    WNW_TRY(wnw__session_check_tokens(s, tokens, n));
+    return wnw__session_feed(s, tokens, n, 0, n, on_logits, user);
+}
+
 int wnw_session_decode(wnw_session *s, int32_t token)
 {
-    WNW_TRY(check_tokens(s, &token, 1));
-    return wnw__forward(s, &token, 1, 0, true, NULL, NULL);
+    WNW_TRY(wnw__session_check_tokens(s, &token, 1));
+    WNW_TRY(wnw__forward(s, &token, 1, 0, true, NULL, NULL));
+    return wnw__rules_after_decode(s);
 }
 
 const float *wnw_session_logits(const wnw_session *s)

@@ -35,6 +35,15 @@ struct wnw__graph {
     struct wnw__attend_ggml *ggml;    /* inputs of the ggml attention, or NULL */
 };
 
+/* What wnw_session_set_eviction was told, and what became of it. */
+struct wnw__rules {
+    wnw_eviction ev;   /* policy NULL = no rules */
+    wnw_policy *fixed; /* a recursive policy whose blocks were made to fit the size, owned; or NULL */
+    int32_t n_before;  /* tokens read before the rules that no ratio counts */
+    int32_t asked;     /* entries per layer and head that the prompt was to keep; 0 = no prompt yet */
+    int32_t n_decoded; /* tokens since the last compression */
+};
+
 /* What belongs to the timeline rather than to the computation must be copied by wnw_session_copy (copy.c). */
 struct wnw_session {
     const struct wnw_model *m;
@@ -49,6 +58,7 @@ struct wnw_session {
     struct wnw__qstats *qstats; /* query statistics, or NULL */
     struct wnw__proj *proj;     /* made when projected norms are asked for, or NULL */
     int32_t n_past;
+    struct wnw__rules rules;
     float *logits; /* [n_vocab] */
     bool has_logits;
     /* Test oracle, see wnw__session_mask: [n_layer * n_head_kv][hidden_n], 1 = invisible. */
@@ -82,6 +92,36 @@ int wnw__forward_logits(wnw_session *s, const struct wnw__span *span, int32_t fi
 int wnw__forward(wnw_session *s, const int32_t *tokens, int32_t n, int32_t first, bool decode,
                  wnw_logits_fn on_logits, void *user);
 void wnw__graph_free(struct wnw__graph *g);
+
+/* session.c: reads n tokens that were checked, the ones behind `done` of `total` for the progress callback. */
+int wnw__session_check_tokens(const wnw_session *s, const int32_t *tokens, int32_t n);
+int wnw__session_feed(wnw_session *s, const int32_t *tokens, int32_t n, int32_t done, int32_t total,
+                      wnw_logits_fn on_logits, void *user);
+
+/* apply.c: as the public functions. ratio_base: entries that a ratio counts, 0 = those there. room: tokens
+ * that come next, whose place may stay allocated; negative = tight. */
+int wnw__session_plan(wnw_session *s, const wnw_policy *policy, const wnw_size *size, int32_t ratio_base,
+                      wnw_plan **plan, wnw_report *report);
+int wnw__session_apply(wnw_session *s, const wnw_plan *plan, int32_t room, wnw_report *report);
+
+/* phases.c: what the rules want done after a decoded token. */
+int wnw__rules_after_decode(wnw_session *s);
+/* Rules for an empty timeline, as they were set. */
+void wnw__rules_reset(struct wnw__rules *r);
+int wnw__rules_copy(struct wnw__rules *to, const struct wnw__rules *from);
+void wnw__rules_free(struct wnw__rules *r);
+
+/* What a compression is asked for: the policy and size that the rules come down to. */
+struct wnw__goal {
+    const wnw_policy *policy;
+    wnw_size size;
+    int32_t ratio_base;
+};
+/* layer_major.c: reads n checked tokens layer by layer, each compressed as soon as all have been through it.
+ * The session is empty after a failure. The report's times are added to, kv_bytes_before is the most that was
+ * allocated. */
+int wnw__read_layer_major(wnw_session *s, const int32_t *tokens, int32_t n, const struct wnw__goal *goal,
+                          wnw_report *report);
 
 /* attend_ggml.c */
 struct wnw__attend_ggml;

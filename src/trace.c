@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-void wnw__trace_drop_queries(struct wnw__trace *t, int32_t n_layer)
+void wnw__trace_drop_queries(struct wnw__trace *t, int32_t from, int32_t to)
 {
-    for (int32_t il = 0; t->queries && il < n_layer; il++) {
+    for (int32_t il = from; t->queries && il < to; il++) {
         free(t->queries[il].q);
         t->queries[il] = (struct wnw__queries){.row = t->queries[il].row};
     }
@@ -22,7 +22,7 @@ static void free_columns(struct wnw__trace *t)
 
 void wnw__trace_free(struct wnw__trace *t, int32_t n_layer)
 {
-    wnw__trace_drop_queries(t, n_layer);
+    wnw__trace_drop_queries(t, 0, n_layer);
     free_columns(t);
     free(t->queries);
     free(t->tokens);
@@ -128,7 +128,7 @@ static int observe_queries(wnw_session *s, bool keep)
     struct wnw__trace *t = &s->trace;
     if (keep == (t->queries != NULL))
         return WNW_OK;
-    wnw__trace_drop_queries(t, s->cache.n_layer);
+    wnw__trace_drop_queries(t, 0, s->cache.n_layer);
     free(t->queries);
     t->queries = keep ? calloc((size_t)s->cache.n_layer, sizeof *t->queries) : NULL;
     forget_graphs(s);

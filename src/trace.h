@@ -27,8 +27,8 @@ struct wnw__trace {
 };
 
 void wnw__trace_free(struct wnw__trace *t, int32_t n_layer);
-/* Frees the queries read so far: entries have moved or gone. */
-void wnw__trace_drop_queries(struct wnw__trace *t, int32_t n_layer);
+/* Frees the queries of layers from .. to - 1: entries have moved or gone. */
+void wnw__trace_drop_queries(struct wnw__trace *t, int32_t from, int32_t to);
 
 /* Hooks of the forward pass. Room for what is kept of the n tokens that layers from .. to - 1 read next. */
 int wnw__trace_reserve(wnw_session *s, int32_t from, int32_t to, int32_t n);

@@ -54,16 +54,16 @@ static void canonical_form(void **state)
                      "+adakv:alpha_safeguard=0.35,mode=safeguard+topk:ties=early");
     assert_canonical(
         "lagkv:lag=64,retain=0.167",
-        "lagkv:sink=16,lag=64,wv=1,ranked=0+uniform:rounding=exact+equal+partition:retain=0.167");
+        "lagkv:sink=16,lag=64,skip=0,ref=next,use=both,wv=1,ranked=0+uniform:rounding=exact+equal+partition:retain=0.167");
     /* A replaced part takes its own defaults, not the preset's. */
     assert_canonical("kvpress-snapkv+pyramid",
                      "snapkv:window=32,kernel=5,pool=avg,gqa_bug=0,agg=mean"
                      "+pyramid:rounding=exact,beta=20,form=exact+equal+topk:ties=early");
     assert_canonical("lagkv:wv=1e-3+topk+adakv",
-                     "lagkv:sink=16,lag=128,wv=0.001,ranked=0+uniform:rounding=exact"
+                     "lagkv:sink=16,lag=128,skip=0,ref=next,use=both,wv=0.001,ranked=0+uniform:rounding=exact"
                      "+adakv:alpha_safeguard=0.2,mode=safeguard+topk:ties=early");
     assert_canonical("lagkv:ranked=true+topk",
-                     "lagkv:sink=16,lag=128,wv=1,ranked=1+uniform:rounding=exact+equal+topk:ties=early");
+                     "lagkv:sink=16,lag=128,skip=0,ref=next,use=both,wv=1,ranked=1+uniform:rounding=exact+equal+topk:ties=early");
 }
 
 /* Preset rows are canonical, and every listed name parses or is a part. */

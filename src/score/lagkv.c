@@ -4,86 +4,66 @@
  * next one. Paper: "LagKV: Lag-Relative Information of the KV Cache Tells Which Tokens Are Important" (arXiv
  * 2504.04704). For Z = keys or values of one KV head, block p, channel c, token t:
  *
- *     lo_c, hi_c = extrema of Z^{p+1}[., c]
+ *     lo_c, hi_c = extrema of Z^{p+1}[., c]               ref=own: of Z^p (the paper's LocalKV, eq. 14, 15)
  *     u[t] = std over c of (Z^p[t, c] - lo_c) / (hi_c - lo_c)        divisor d - 1
  *     s_Z[t] = softmax of u over the tokens of the block
- *     score[t] = s_K[t] + wv s_V[t]
+ *     score[t] = s_K[t] + wv s_V[t]                       use=key, use=value: one of the two
  * A channel with hi_c = lo_c adds a constant (the authors' code divides by zero there). Scores of different
- * blocks cannot be compared: that is the partition selector's business.
+ * blocks cannot be compared: that is the partition selector's business. What n_final counts was settled by an
+ * earlier compression and takes the place of the sinks, so that every block is scored once, from whole rows.
  * ranked: kvpress' form, where the rank inside the block is the score and one cut goes through the whole
  * head; of equal ranks the later block's goes first. n < S + 2 L is scored by recency there.
- * Observes keys (after RoPE) and values. Cost O(n d) per KV head.
+ * Observes keys (after RoPE) and values, of blocks that are not settled. Cost O(n d) per KV head.
  */
-#include "method.h"
+#include "score/lag_blocks.h"
 
 #include <math.h>
 #include <string.h>
 
+enum ref { REF_NEXT, REF_OWN };
+enum use { USE_BOTH, USE_KEY, USE_VALUE };
+
 struct opts {
-    int32_t sink;
-    int32_t lag;
+    struct wnw__lag_opts lag;
+    int32_t ref;
+    int32_t use;
     double wv;
     int32_t ranked;
 };
 
+/* Weight of the keys' and of the values' part. */
+static double part_weight(const struct opts *o, bool keys)
+{
+    if (keys)
+        return o->use == USE_VALUE ? 0 : 1;
+    return o->use == USE_KEY ? 0 : o->use == USE_VALUE ? 1 : o->wv;
+}
+
 static void needs(const void *opts, wnw_needs *out)
 {
     const struct opts *o = opts;
-    out->flags = WNW_NEED_KEYS | (o->wv != 0 ? WNW_NEED_VALUES : 0u);
-}
-
-static void blocks(const void *opts, struct wnw__blocks *out)
-{
-    const struct opts *o = opts;
-    *out = (struct wnw__blocks){.sink = o->sink, .lag = o->lag};
-}
-
-/* Complete blocks behind the sinks. */
-static int32_t n_block(const struct opts *o, int32_t n)
-{
-    return n < o->sink ? 0 : (n - o->sink) / o->lag;
+    out->flags = (part_weight(o, true) > 0 ? WNW_NEED_KEYS : 0u) | (part_weight(o, false) > 0 ? WNW_NEED_VALUES : 0u);
 }
 
 static void protect(const void *opts, int32_t n, wnw_protected *out)
 {
     const struct opts *o = opts;
-    const int32_t nb = n_block(o, n);
-    if (nb < 2) {
-        out->n_first = o->ranked && o->sink < n ? o->sink : n;
-        return;
-    }
-    out->n_first = o->sink;
-    out->n_last = n - o->sink - (nb - 1) * o->lag;
+    wnw__lag_protect(&o->lag, n, out);
+    if (o->ranked && wnw__lag_n_thinned(&o->lag, n) == 0)
+        out->n_first = o->lag.sink < n ? o->lag.sink : n;
 }
 
-/* Shorter blocks have a shorter protected tail: halve them until the tail and one entry per block fit, then
- * give up sinks. */
 static bool shrink(void *opts, int32_t n, int32_t n_keep)
 {
     struct opts *o = opts;
-    if (o->ranked)
-        return false;
-    for (int32_t sink = o->sink;; sink /= 2) {
-        for (int32_t lag = o->lag; lag >= 4; lag /= 2) {
-            struct opts t = *o;
-            t.sink = sink;
-            t.lag = lag;
-            const int32_t nb = n_block(&t, n);
-            if (nb >= 2 && n - (nb - 1) * lag + (nb - 1) <= n_keep) {
-                *o = t;
-                return true;
-            }
-        }
-        if (sink == 0)
-            return false;
-    }
+    return !o->ranked && wnw__lag_shrink(&o->lag, n, n_keep);
 }
 
 /* Per channel extrema and one normalised row (3 d), then std or rank of one block. */
 static size_t scratch_size(const void *opts, const wnw_observation *obs)
 {
     const struct opts *o = opts;
-    return (size_t)obs->n_embd_head * 3 + (size_t)o->lag;
+    return (size_t)obs->n_embd_head * 3 + (size_t)o->lag.lag;
 }
 
 /* Standard deviation of (row[c] - lo[c]) * scale[c] over d channels. Eight partial sums, so that the compiler
@@ -115,11 +95,10 @@ static float row_std(const float *row, int32_t d, const float *lo, const float *
     return d > 1 ? sqrtf(sum / (float)(d - 1)) : 0;
 }
 
-/* u[n] of the block z[n][d] against the reference block right behind it. channels[3 * d] is scratch. */
-static void block_std(const float *z, int32_t n, int32_t d, float *channels, float *u)
+/* u[n] of the block z[n][d] against the block ref[n][d]. channels[3 * d] is scratch. */
+static void block_std(const float *z, const float *ref, int32_t n, int32_t d, float *channels, float *u)
 {
     float *lo = channels, *scale = lo + d, *row = scale + d;
-    const float *ref = z + (int64_t)n * d;
     for (int32_t c = 0; c < d; c++) {
         lo[c] = ref[c];
         scale[c] = ref[c]; /* the maximum for now */
@@ -170,55 +149,73 @@ static void rank_block(float *score, int32_t lag, int32_t p, int32_t n_thinned, 
 }
 
 /* Sinks above everything, then the tail, the most recent first, then what is between. */
-static void score_edges(const struct opts *o, int32_t n, int32_t from, float *score)
+static void score_edges(int32_t sink, int32_t n, int32_t from, float *score)
 {
-    for (int32_t i = 0; i < o->sink && i < n; i++)
+    for (int32_t i = 0; i < sink && i < n; i++)
         score[i] = 3;
     for (int32_t i = from; i < n; i++)
         score[i] = 1 + (float)(i - from) / (float)n;
 }
 
+/* Rows first .. first + count - 1 of head ih, [count][d]. */
+static const float *rows(const wnw_observation *obs, bool keys, int32_t ih, int32_t first, int32_t count)
+{
+    if (keys && obs->key_rows)
+        return obs->key_rows(obs, ih, first, count);
+    if (!keys && obs->value_rows)
+        return obs->value_rows(obs, ih, first, count);
+    return (keys ? obs->keys(obs, ih) : obs->values(obs, ih)) + (int64_t)first * obs->n_embd_head;
+}
+
 static int score(const void *opts, const wnw_observation *obs, float *score, float *scratch)
 {
     const struct opts *o = opts;
-    const int32_t d = obs->n_embd_head, lag = o->lag;
+    const int32_t d = obs->n_embd_head, lag = o->lag.lag;
+    struct wnw__lag_opts blocks = o->lag;
     float *u = scratch + 3 * (int64_t)d;
+    if (obs->n_final > 0)
+        blocks.sink = obs->n_final;
     for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
         float *s = score + (int64_t)ih * obs->n;
-        const int32_t n = obs->n_entry[ih];
-        const int32_t thinned = n_block(o, n) - 1;
+        const int32_t n = obs->n_entry[ih], thinned = wnw__lag_n_thinned(&blocks, n);
         for (int32_t i = 0; i < obs->n; i++)
             s[i] = 0;
-        score_edges(o, n, o->sink + (thinned > 0 ? thinned * lag : 0), s);
-        for (int32_t pass = 0; pass < (o->wv != 0 ? 2 : 1) && thinned > 0; pass++) {
-            const float *z = pass ? obs->values(obs, ih) : obs->keys(obs, ih); /* [n][d] */
+        score_edges(blocks.sink, n, blocks.sink + thinned * lag, s);
+        s += blocks.sink;
+        for (int pass = 0; pass < 2 && thinned > 0; pass++) {
+            const double w = part_weight(o, pass == 0);
+            if (!(w > 0))
+                continue;
+            const float *z = rows(obs, pass == 0, ih, blocks.sink, (thinned + 1) * lag);
             for (int32_t p = 0; p < thinned; p++) {
-                const int64_t at = o->sink + (int64_t)p * lag;
-                block_std(z + at * d, lag, d, scratch, u);
-                softmax_add(u, lag, pass ? o->wv : 1, s + at);
+                const float *block = z + (int64_t)p * lag * d;
+                block_std(block, o->ref == REF_OWN ? block : block + (int64_t)lag * d, lag, d, scratch, u);
+                softmax_add(u, lag, w, s + (int64_t)p * lag);
             }
         }
         for (int32_t p = 0; p < thinned && o->ranked; p++)
-            rank_block(s + o->sink + (int64_t)p * lag, lag, p, thinned, u);
+            rank_block(s + (int64_t)p * lag, lag, p, thinned, u);
     }
     return WNW_OK;
 }
 
+static const char *const refs[] = {"next", "own", NULL};
+static const char *const uses[] = {"both", "key", "value", NULL};
+
 static const wnw_option options[] = {
-    {.name = "sink",
-     .help = "first tokens that always stay",
-     .type = WNW_OPT_INT,
-     .offset = offsetof(struct opts, sink),
-     .def = 16,
-     .min = 0,
-     .max = 65536},
-    {.name = "lag",
-     .help = "tokens of a block",
-     .type = WNW_OPT_INT,
-     .offset = offsetof(struct opts, lag),
-     .def = 128,
-     .min = 1,
-     .max = 65536},
+    WNW_OPTIONS_LAG,
+    {.name = "ref",
+     .help = "block whose extrema normalise a block: the next one, or its own (LocalKV)",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct opts, ref),
+     .def = REF_NEXT,
+     .choices = refs},
+    {.name = "use",
+     .help = "what is scored",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct opts, use),
+     .def = USE_BOTH,
+     .choices = uses},
     {.name = "wv",
      .help = "weight of the values' part of the score",
      .type = WNW_OPT_REAL,
@@ -244,6 +241,7 @@ const struct wnw__scorer wnw__scorer_lagkv = {
             .scratch = scratch_size,
             .score = score},
     .layout = "composite",
-    .blocks = blocks,
+    .blocks = wnw__lag_blocks,
+    .skips = wnw__lag_skips,
     .shrink = shrink,
 };

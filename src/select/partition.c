@@ -29,6 +29,28 @@ static int32_t own_size(const void *opts, const struct wnw__blocks *b, int32_t n
     return n - thinned * b->lag + thinned * wnw__round_count(o->retain * b->lag, rounding);
 }
 
+/* Whole numbers k of a block: a half more than k / L, so that no rounding can lose one. */
+static void fix_size(void *opts, const struct wnw__blocks *b, int32_t n, int32_t n_keep)
+{
+    struct opts *o = opts;
+    const int32_t thinned = n_thinned(b, n);
+    if (thinned == 0)
+        return;
+    const int32_t room = n_keep - (n - thinned * b->lag);
+    const int32_t k = room < 0 ? 0 : room / thinned;
+    o->retain = k < b->lag ? (k + 0.5) / b->lag : 1;
+}
+
+/* B: what was settled before and what this selection took. */
+static int32_t settled(const void *opts, const struct wnw__blocks *b, int32_t n, int32_t n_keep)
+{
+    (void)opts;
+    const int32_t thinned = n_thinned(b, n), whole = n - thinned * b->lag;
+    if (n < b->sink || n_keep < whole)
+        return 0;
+    return thinned > 0 ? b->sink + (n_keep - whole) / thinned * thinned : b->sink;
+}
+
 static int32_t select_entries(const void *opts, const struct wnw__select_problem *p, int32_t *keep,
                               float *scratch)
 {
@@ -74,5 +96,7 @@ const struct wnw__selector wnw__selector_partition = {
     .options_size = sizeof(struct opts),
     .by_block = true,
     .own_size = own_size,
+    .fix_size = fix_size,
+    .settled = settled,
     .select = select_entries,
 };

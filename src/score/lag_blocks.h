@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* What scorers have in common whose scores belong to consecutive blocks (LagKV and its baselines): S sinks,
+ * then blocks of L entries, of which the last complete one and the remainder are never touched. */
+#ifndef WNW_LAG_BLOCKS_H
+#define WNW_LAG_BLOCKS_H
+
+#include "method.h"
+
+/* The options struct of such a scorer begins with this. */
+struct wnw__lag_opts {
+    int32_t sink, lag, skip;
+};
+#define WNW_OPTIONS_LAG                                                                             \
+    {.name = "sink",                                                                                \
+     .help = "first tokens that always stay",                                                       \
+     .type = WNW_OPT_INT,                                                                           \
+     .offset = offsetof(struct wnw__lag_opts, sink),                                                \
+     .def = 16,                                                                                     \
+     .min = 0,                                                                                      \
+     .max = 65536},                                                                                 \
+        {.name = "lag",                                                                             \
+         .help = "tokens of a block",                                                               \
+         .type = WNW_OPT_INT,                                                                       \
+         .offset = offsetof(struct wnw__lag_opts, lag),                                             \
+         .def = 128,                                                                                \
+         .min = 1,                                                                                  \
+         .max = 65536},                                                                             \
+    {                                                                                               \
+        .name = "skip", .help = "first layers that are left whole (and not counted in a size)",     \
+        .type = WNW_OPT_INT, .offset = offsetof(struct wnw__lag_opts, skip), .min = 0, .max = 65536 \
+    }
+
+/* Blocks of n entries that are thinned: all complete ones behind the sinks but the last. */
+int32_t wnw__lag_n_thinned(const struct wnw__lag_opts *o, int32_t n);
+
+/* Hooks of the descriptor. */
+void wnw__lag_blocks(const void *opts, struct wnw__blocks *out);
+bool wnw__lag_skips(const void *opts, int32_t il);
+void wnw__lag_protect(const void *opts, int32_t n, wnw_protected *out);
+/* Shorter blocks have a shorter protected tail: halves them until the tail and one entry per block fit, then
+ * gives up sinks. */
+bool wnw__lag_shrink(void *opts, int32_t n, int32_t n_keep);
+
+#endif

@@ -1,0 +1,616 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * When entries are dropped: by layer, by chunk, while decoding, over several turns. What must agree is
+ * compared bit for bit; sizes are checked after every step.
+ */
+#include "helpers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "session.h"
+
+enum { N = 300, N_CTX = 900 };
+
+struct fixture {
+    wnw_model *m;
+    wnw_model_info info;
+    int32_t *tokens; /* [N_CTX] */
+};
+
+static void open_model(struct fixture *f, const char *name)
+{
+    f->m = test_model_open(name);
+    wnw_model_get_info(f->m, &f->info);
+    f->tokens = test_random_tokens(N_CTX, f->info.n_vocab, 11);
+}
+
+static void close_model(struct fixture *f)
+{
+    free(f->tokens);
+    wnw_model_free(f->m);
+}
+
+static void open_tiny_llama(struct fixture *f)
+{
+    char name[TEST_NAME_MAX];
+    test_tiny_model_of(name, "llama");
+    open_model(f, name);
+}
+
+static wnw_size ratio(double r)
+{
+    return (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = r};
+}
+
+static wnw_size budget(int64_t n)
+{
+    return (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = n};
+}
+
+/* A session with ubatches of 64 tokens under the rules; the recipe's policy goes to *policy. */
+static wnw_session *session_with(const struct fixture *f, const char *recipe, wnw_eviction rules,
+                                 const struct test_session *how, wnw_policy **policy)
+{
+    wnw_session_params p = wnw_session_default_params();
+    p.n_ctx = N_CTX;
+    p.n_ubatch = 64;
+    p.n_threads = how && how->n_threads ? how->n_threads : 1;
+    p.kv_type = how ? how->kv_type : WNW_KV_F16;
+    p.attn = how ? how->attn : WNW_ATTN_OWN;
+    wnw_session *s = NULL;
+    assert_ok(wnw_session_new(&s, f->m, &p));
+    *policy = test_policy(recipe);
+    rules.policy = *policy;
+    assert_ok(wnw_session_set_eviction(s, &rules));
+    return s;
+}
+
+/* Same entries with the same bytes in every layer and head. */
+static void assert_same_cache(const wnw_session *a, const wnw_session *b)
+{
+    const struct wnw__cache *ca = &a->cache, *cb = &b->cache;
+    assert_int_equal(wnw_session_n_past(a), wnw_session_n_past(b));
+    for (int32_t il = 0; il < ca->n_layer; il++)
+        for (int32_t ih = 0; ih < ca->n_head_kv; ih++) {
+            const struct wnw__kv_layer *la = &ca->layers[il], *lb = &cb->layers[il];
+            const int32_t n = wnw_cache_n(a, il, ih);
+            if (n != wnw_cache_n(b, il, ih))
+                fail_msg("layer %d head %d: %d and %d entries", il, ih, n, wnw_cache_n(b, il, ih));
+            if (n == 0)
+                continue;
+            const size_t rb = ca->row_bytes, bytes = (size_t)n * rb;
+            assert_memory_equal(wnw_cache_positions(a, il, ih), wnw_cache_positions(b, il, ih),
+                                (size_t)n * sizeof(int32_t));
+            assert_memory_equal(la->k + (size_t)la->off[ih] * rb, lb->k + (size_t)lb->off[ih] * rb, bytes);
+            assert_memory_equal(la->v + (size_t)la->off[ih] * rb, lb->v + (size_t)lb->off[ih] * rb, bytes);
+        }
+}
+
+static void assert_same_logits(const struct fixture *f, const wnw_session *a, const wnw_session *b)
+{
+    assert_non_null(wnw_session_logits(a));
+    assert_memory_equal(wnw_session_logits(a), wnw_session_logits(b),
+                        (size_t)f->info.n_vocab * sizeof(float));
+}
+
+static bool is_global(const struct fixture *f, int32_t il)
+{
+    return !wnw_model_layer_is_swa(f->m, il);
+}
+
+/* Mean entries per head over global layers. */
+static double mean_entries(const struct fixture *f, const wnw_session *s)
+{
+    int64_t sum = 0, heads = 0;
+    for (int32_t il = 0; il < f->info.n_layer; il++)
+        for (int32_t ih = 0; ih < f->info.n_head_kv && is_global(f, il); ih++, heads++)
+            sum += wnw_cache_n(s, il, ih);
+    return heads ? (double)sum / (double)heads : 0;
+}
+
+/* ---- Layer by layer
+ * ----------------------------------------------------------------------------------------- */
+
+static const char *const local_recipes[] = {
+    "full",           "streaming_llm",        "snapkv",    "tova",
+    "knorm",          "lagkv:sink=4,lag=32",  "pyramidkv", "snapkv+adakv",
+    "localkv:lag=32", "l2norm:lag=16,skip=1",
+};
+#define N_LOCAL ((int)(sizeof local_recipes / sizeof *local_recipes))
+
+/* Two turns, each by layer and at its end; then a few tokens. */
+static void layer_equals_end(const char *name, const char *recipe, wnw_size size,
+                             const struct test_session *how)
+{
+    struct fixture f;
+    wnw_policy *p[2];
+    wnw_session *s[2];
+    wnw_report r[2];
+    open_model(&f, name);
+    for (int i = 0; i < 2; i++)
+        s[i] = session_with(&f, recipe,
+                            (wnw_eviction){.size = size, .phase = i ? WNW_PHASE_LAYER : WNW_PHASE_END}, how,
+                            &p[i]);
+    for (int turn = 0; turn < 3; turn++) {
+        static const int32_t lengths[] = {N, 70, 1};
+        for (int i = 0; i < 2; i++)
+            assert_ok(wnw_session_read(s[i], f.tokens + wnw_session_n_past(s[i]), lengths[turn], &r[i]));
+        assert_same_logits(&f, s[0], s[1]);
+        assert_same_cache(s[0], s[1]);
+        assert_int_equal(r[0].entries_before, r[1].entries_before);
+        assert_int_equal(r[0].entries_after, r[1].entries_after);
+        assert_float_equal(r[0].kept_mean, r[1].kept_mean, 0);
+        assert_ok(wnw__cache_check(&s[1]->cache));
+    }
+    for (int i = 0; i < 5; i++) {
+        for (int k = 0; k < 2; k++)
+            assert_ok(wnw_session_decode(s[k], f.tokens[i]));
+        assert_same_logits(&f, s[0], s[1]);
+    }
+    for (int i = 0; i < 2; i++) {
+        wnw_session_free(s[i]);
+        wnw_policy_free(p[i]);
+    }
+    close_model(&f);
+}
+
+static void layer_equals_end_on_every_model(void **state)
+{
+    (void)state;
+    char names[32][TEST_NAME_MAX];
+    const int n = test_tiny_models(names, 32);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < 2; k++)
+            layer_equals_end(names[i], k ? "snapkv+adakv" : "lagkv:sink=4,lag=32", ratio(0.6), NULL);
+}
+
+static void layer_equals_end_for_every_policy(void **state)
+{
+    (void)state;
+    char name[TEST_NAME_MAX];
+    test_tiny_model_of(name, "llama");
+    for (int i = 0; i < N_LOCAL; i++) {
+        print_message("%s\n", local_recipes[i]);
+        layer_equals_end(name, local_recipes[i], ratio(0.5), NULL);
+        layer_equals_end(name, local_recipes[i], budget(128), NULL);
+        layer_equals_end(name, local_recipes[i], (wnw_size){0}, NULL);
+    }
+}
+
+static void layer_equals_end_for_every_cache(void **state)
+{
+    (void)state;
+    char name[TEST_NAME_MAX];
+    test_tiny_model_of(name, "qwen2");
+    for (int t = 0; t < 4; t++)
+        layer_equals_end(name, "snapkv", budget(64), &(struct test_session){.kv_type = (wnw_kv_type)t});
+    layer_equals_end(name, "snapkv", budget(64), &(struct test_session){.attn = WNW_ATTN_GGML});
+    layer_equals_end(name, "adakv", budget(64), &(struct test_session){.attn = WNW_ATTN_GGML});
+    layer_equals_end(name, "snapkv", budget(64), &(struct test_session){.n_threads = 2});
+}
+
+struct peak {
+    const wnw_session *s;
+    uint64_t bytes;
+    int32_t done;
+};
+
+static bool sample_peak(int32_t done, int32_t total, void *user)
+{
+    struct peak *p = user;
+    wnw_cache_stats st;
+    assert_true(done >= p->done && done <= total);
+    p->done = done;
+    wnw_cache_get_stats(p->s, &st);
+    p->bytes = st.bytes > p->bytes ? st.bytes : p->bytes;
+    return true;
+}
+
+/* Never more than the compressed cache and one full layer. */
+static void layer_bounds_memory(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct peak peak[2] = {{0}, {0}};
+    open_tiny_llama(&f);
+    for (int i = 0; i < 2; i++) {
+        wnw_session_params sp = wnw_session_default_params();
+        wnw_session *s;
+        wnw_report r;
+        sp.n_ctx = N_CTX;
+        sp.n_ubatch = 64;
+        sp.n_threads = 1;
+        sp.progress = sample_peak;
+        sp.progress_user = &peak[i];
+        assert_ok(wnw_session_new(&s, f.m, &sp));
+        peak[i].s = s;
+        wnw_policy *p = test_policy("snapkv:window=16");
+        assert_ok(wnw_session_set_eviction(
+            s,
+            &(wnw_eviction){.policy = p, .size = budget(32), .phase = i ? WNW_PHASE_LAYER : WNW_PHASE_END}));
+        assert_ok(wnw_session_read(s, f.tokens, 640, &r));
+        assert_int_equal(peak[i].done, 640);
+        assert_int_equal(r.kv_bytes_before, peak[i].bytes);
+        const uint64_t full_layer = wnw__cache_bytes_for(&s->cache, 640) / (uint64_t)f.info.n_layer;
+        print_message("peak %llu bytes, kept %llu, one full layer %llu\n", (unsigned long long)peak[i].bytes,
+                      (unsigned long long)r.kv_bytes_after, (unsigned long long)full_layer);
+        if (i)
+            assert_true(peak[i].bytes <= r.kv_bytes_after + full_layer);
+        else
+            assert_int_equal(peak[i].bytes, full_layer * (uint64_t)f.info.n_layer);
+        wnw_session_free(s);
+        wnw_policy_free(p);
+    }
+    close_model(&f);
+}
+
+static bool stop_half_way(int32_t done, int32_t total, void *user)
+{
+    (void)user;
+    return done < total / 2;
+}
+
+static void cancelled_layer_leaves_nothing(void **state)
+{
+    (void)state;
+    struct fixture f;
+    wnw_session_params sp = wnw_session_default_params();
+    wnw_session *s;
+    open_tiny_llama(&f);
+    sp.n_ctx = N_CTX;
+    sp.n_threads = 1;
+    sp.progress = stop_half_way;
+    assert_ok(wnw_session_new(&s, f.m, &sp));
+    wnw_policy *p = test_policy("snapkv");
+    assert_ok(wnw_session_set_eviction(
+        s, &(wnw_eviction){.policy = p, .size = budget(64), .phase = WNW_PHASE_LAYER}));
+    assert_error(wnw_session_read(s, f.tokens, N, NULL), WNW_E_CANCELLED);
+    assert_int_equal(wnw_session_n_past(s), 0);
+    assert_null(wnw_session_logits(s));
+    /* What a size cannot hold is refused before anything is read. */
+    s->params.progress = NULL;
+    assert_ok(wnw_session_read(s, f.tokens, N, NULL));
+    wnw_session_free(s);
+    wnw_policy_free(p);
+    close_model(&f);
+}
+
+/* ---- Chunk by chunk
+ * ----------------------------------------------------------------------------------------- */
+
+static void one_chunk_is_the_end(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_tiny_llama(&f);
+    for (int i = 0; i < N_LOCAL; i++) {
+        wnw_policy *p[2];
+        wnw_session *s[2];
+        wnw_report r[2];
+        for (int k = 0; k < 2; k++) {
+            s[k] = session_with(
+                &f, local_recipes[i],
+                (wnw_eviction){.size = ratio(0.5), .phase = k ? WNW_PHASE_CHUNK : WNW_PHASE_END, .chunk = N},
+                NULL, &p[k]);
+            assert_ok(wnw_session_read(s[k], f.tokens, N, &r[k]));
+        }
+        assert_same_logits(&f, s[0], s[1]);
+        assert_same_cache(s[0], s[1]);
+        assert_int_equal(r[0].entries_after, r[1].entries_after);
+        assert_int_equal(r[0].kv_bytes_after, r[1].kv_bytes_after);
+        for (int k = 0; k < 2; k++) {
+            wnw_session_free(s[k]);
+            wnw_policy_free(p[k]);
+        }
+    }
+    close_model(&f);
+}
+
+/* END without rules and with them is the same thing. */
+static void rules_at_the_end_are_compress(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_tiny_llama(&f);
+    for (int i = 0; i < N_LOCAL; i++) {
+        wnw_policy *p[2];
+        wnw_session *s[2];
+        wnw_report r[2];
+        const wnw_size size = ratio(0.5);
+        for (int k = 0; k < 2; k++)
+            s[k] = session_with(&f, local_recipes[i], (wnw_eviction){.size = size}, NULL, &p[k]);
+        assert_ok(wnw_session_read(s[0], f.tokens, N, &r[0]));
+        test_prefill(s[1], f.tokens, N);
+        assert_ok(wnw_session_compress(s[1], p[1], &size, &r[1]));
+        assert_same_logits(&f, s[0], s[1]);
+        assert_same_cache(s[0], s[1]);
+        assert_int_equal(r[0].entries_before, r[1].entries_before);
+        assert_int_equal(r[0].entries_after, r[1].entries_after);
+        assert_int_equal(r[0].kv_bytes_before, r[1].kv_bytes_before);
+        assert_int_equal(r[0].kv_bytes_after, r[1].kv_bytes_after);
+        assert_float_equal(r[0].kept_mean, r[1].kept_mean, 1e-9);
+        for (int k = 0; k < 2; k++) {
+            wnw_session_free(s[k]);
+            wnw_policy_free(p[k]);
+        }
+    }
+    close_model(&f);
+}
+
+/* Budgets after every chunk; the cache never holds more than budget + chunk. */
+static void chunks_keep_their_budget(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_tiny_llama(&f);
+    for (int i = 0; i < 4; i++) {
+        static const char *const recipes[] = {"snapkv:window=16", "knorm", "snapkv:window=16+adakv", "tova"};
+        wnw_policy *p;
+        wnw_report r;
+        /* Two pieces of chunks of 50: after 300 and 370 tokens. */
+        wnw_session *s =
+            session_with(&f, recipes[i],
+                         (wnw_eviction){.size = ratio(0.7), .phase = WNW_PHASE_CHUNK, .chunk = 50}, NULL, &p);
+        assert_ok(wnw_session_read(s, f.tokens, 300, &r));
+        assert_float_equal(mean_entries(&f, s), 90, 0);
+        assert_float_equal(r.kept_mean, 90, 1e-9);
+        assert_int_equal(r.entries_before, 300 * f.info.n_layer * f.info.n_head_kv);
+        assert_int_equal(r.entries_after, 90 * f.info.n_layer * f.info.n_head_kv);
+        assert_true(r.kv_bytes_before < wnw__cache_bytes_for(&s->cache, 220));
+        assert_ok(wnw_session_read(s, f.tokens + 300, 70, &r));
+        assert_float_equal(mean_entries(&f, s), 111, 0); /* 0.3 x 370 */
+        assert_int_equal(wnw_session_n_past(s), 370);
+        assert_ok(wnw__cache_check(&s->cache));
+        wnw_session_free(s);
+        wnw_policy_free(p);
+
+        s = session_with(&f, recipes[i],
+                         (wnw_eviction){.size = budget(40), .phase = WNW_PHASE_CHUNK, .chunk = 30}, NULL, &p);
+        assert_ok(wnw_session_read(s, f.tokens, 30, &r)); /* fits */
+        assert_float_equal(mean_entries(&f, s), 30, 0);
+        assert_ok(wnw_session_read(s, f.tokens + 30, 200, &r));
+        assert_float_equal(mean_entries(&f, s), 40, 0);
+        /* The newest entry is the last token: positions go on counting. */
+        const int32_t n = wnw_cache_n(s, 0, 0);
+        if (i % 2 == 0) /* a window is kept */
+            assert_int_equal(wnw_cache_positions(s, 0, 0)[n - 1], 229);
+        assert_ok(wnw_session_decode(s, f.tokens[230]));
+        assert_int_equal(wnw_session_n_past(s), 231);
+        assert_int_equal(wnw_cache_positions(s, 0, 0)[wnw_cache_n(s, 0, 0) - 1], 230);
+        wnw_session_free(s);
+        wnw_policy_free(p);
+    }
+    close_model(&f);
+}
+
+/* ---- Decoding
+ * ----------------------------------------------------------------------------------------------- */
+
+static void decode_holds_the_target(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_tiny_llama(&f);
+    static const struct {
+        const char *recipe;
+        int32_t every;
+        int64_t target;
+        wnw_size size;
+        int32_t want; /* entries after compressing */
+    } row[] = {
+        {"tova", 1, 0, {.kind = WNW_SIZE_BUDGET, .budget = 40}, 40},
+        {"tova", 1, 25, {.kind = WNW_SIZE_BUDGET, .budget = 40}, 25},
+        {"snapkv:window=8", 7, 0, {.kind = WNW_SIZE_RATIO, .ratio = 0.5}, 50},
+        {"snapkv:window=32", 7, 0, {.kind = WNW_SIZE_RATIO, .ratio = 0.9}, 10}, /* the window shrinks */
+        {"streaming_llm", 3, 64, {.kind = WNW_SIZE_BUDGET, .budget = 50}, 64},
+        {"knorm+adakv", 16, 0, {.kind = WNW_SIZE_BYTES, .bytes = 0}, 30},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        wnw_policy *p;
+        wnw_size size = row[i].size;
+        if (size.kind == WNW_SIZE_BYTES)
+            size.bytes = 30 * (uint64_t)(f.info.n_layer * f.info.n_head_kv) *
+                         wnw_kv_entry_bytes(WNW_KV_F16, f.info.n_embd_head);
+        wnw_session *s = session_with(
+            &f, row[i].recipe, (wnw_eviction){.size = size, .every = row[i].every, .target = row[i].target},
+            NULL, &p);
+        assert_ok(wnw_session_read(s, f.tokens, 100, NULL));
+        double before = mean_entries(&f, s);
+        for (int32_t k = 1; k <= 60; k++) {
+            assert_ok(wnw_session_decode(s, f.tokens[100 + k]));
+            const double now = mean_entries(&f, s);
+            double want = before + 1;
+            if (k % row[i].every == 0 && want > row[i].want)
+                want = row[i].want;
+            if (now != want)
+                fail_msg("%s: %g entries after %d tokens, expected %g", row[i].recipe, now, k, want);
+            before = now;
+        }
+        assert_int_equal(wnw_session_n_past(s), 160);
+        assert_ok(wnw__cache_check(&s->cache));
+        wnw_session_free(s);
+        wnw_policy_free(p);
+    }
+    close_model(&f);
+}
+
+/* StreamingLLM while decoding: sinks and the last entries, by their original positions. */
+static void decode_positions(void **state)
+{
+    (void)state;
+    struct fixture f;
+    wnw_policy *p;
+    open_tiny_llama(&f);
+    wnw_session *s =
+        session_with(&f, "streaming_llm", (wnw_eviction){.size = budget(20), .every = 1}, NULL, &p);
+    assert_ok(wnw_session_read(s, f.tokens, 100, NULL));
+    for (int32_t k = 0; k < 30; k++)
+        assert_ok(wnw_session_decode(s, f.tokens[k]));
+    for (int32_t il = 0; il < f.info.n_layer; il++) {
+        const int32_t *pos = wnw_cache_positions(s, il, 0);
+        assert_int_equal(wnw_cache_n(s, il, 0), 20);
+        for (int32_t i = 0; i < 20; i++)
+            assert_int_equal(pos[i], i < 4 ? i : 110 + i);
+    }
+    wnw_session_free(s);
+    wnw_policy_free(p);
+    close_model(&f);
+}
+
+/* Rows move inside the arena: one token in, one entry out maps no page. */
+static void small_evictions_stay_in_place(void **state)
+{
+    (void)state;
+    struct fixture f;
+    wnw_policy *p;
+    open_tiny_llama(&f);
+    wnw_session *s = session_with(&f, "tova", (wnw_eviction){.size = budget(200), .every = 1}, NULL, &p);
+    assert_ok(wnw_session_read(s, f.tokens, N, NULL));
+    for (int32_t k = 0; k < 3; k++)
+        assert_ok(wnw_session_decode(s, f.tokens[k]));
+    const uint8_t *k0 = s->cache.layers[0].k, *v1 = s->cache.layers[1].v;
+    const uint64_t bytes = wnw__cache_bytes(&s->cache);
+    for (int32_t k = 0; k < 100; k++)
+        assert_ok(wnw_session_decode(s, f.tokens[k]));
+    assert_ptr_equal(k0, s->cache.layers[0].k);
+    assert_ptr_equal(v1, s->cache.layers[1].v);
+    assert_int_equal(wnw__cache_bytes(&s->cache), bytes);
+    assert_float_equal(mean_entries(&f, s), 200, 0);
+    wnw_session_free(s);
+    wnw_policy_free(p);
+    close_model(&f);
+}
+
+static void threads_change_nothing(void **state)
+{
+    (void)state;
+    char names[32][TEST_NAME_MAX];
+    const int n = test_tiny_models(names, 32);
+    for (int m = 0; m < n; m++) {
+        struct fixture f;
+        wnw_policy *p[2];
+        wnw_session *s[2];
+        open_model(&f, names[m]);
+        for (int i = 0; i < 2; i++) {
+            s[i] = session_with(&f, m % 2 ? "snapkv:window=8+adakv" : "lagkv:sink=4,lag=16,retain=0.3",
+                                (wnw_eviction){.size = m % 2 ? budget(48) : (wnw_size){0},
+                                               .phase = WNW_PHASE_CHUNK,
+                                               .chunk = 77,
+                                               .every = 5},
+                                &(struct test_session){.n_threads = i + 1}, &p[i]);
+            assert_ok(wnw_session_read(s[i], f.tokens, N, NULL));
+            for (int k = 0; k < 33; k++)
+                assert_ok(wnw_session_decode(s[i], f.tokens[k]));
+        }
+        assert_same_cache(s[0], s[1]);
+        assert_same_logits(&f, s[0], s[1]);
+        for (int i = 0; i < 2; i++) {
+            wnw_session_free(s[i]);
+            wnw_policy_free(p[i]);
+        }
+        close_model(&f);
+    }
+}
+
+/* ---- Turns
+ * -------------------------------------------------------------------------------------------------- */
+
+static void second_turn_counts_all_tokens(void **state)
+{
+    (void)state;
+    struct fixture f;
+    wnw_policy *p;
+    wnw_report r;
+    open_tiny_llama(&f);
+    wnw_session *s = session_with(&f, "snapkv:window=8", (wnw_eviction){.size = ratio(0.5)}, NULL, &p);
+    assert_ok(wnw_session_read(s, f.tokens, 100, &r));
+    assert_float_equal(mean_entries(&f, s), 50, 0);
+    for (int k = 0; k < 10; k++)
+        assert_ok(wnw_session_decode(s, f.tokens[k]));
+    assert_float_equal(mean_entries(&f, s), 60, 0);
+    assert_ok(wnw_session_read(s, f.tokens + 110, 90, &r));
+    assert_float_equal(mean_entries(&f, s), 100, 0); /* half of 200 */
+    assert_int_equal(r.entries_before, 150 * f.info.n_layer * f.info.n_head_kv);
+    assert_int_equal(wnw_session_n_past(s), 200);
+    /* The window is the end of the second piece. */
+    for (int32_t i = 0; i < 8; i++)
+        assert_int_equal(wnw_cache_positions(s, 1, 0)[92 + i], 192 + i);
+    /* A copy goes on under the same rules. */
+    wnw_session *c;
+    assert_ok(wnw_session_copy(&c, s));
+    assert_ok(wnw_session_read(s, f.tokens + 200, 64, &r));
+    assert_ok(wnw_session_read(c, f.tokens + 200, 64, &r));
+    assert_same_cache(s, c);
+    assert_same_logits(&f, s, c);
+    wnw_session_free(c);
+    /* After a reset the rules stand and nothing counts. */
+    assert_ok(wnw_session_reset(s));
+    assert_ok(wnw_session_read(s, f.tokens, 60, &r));
+    assert_float_equal(mean_entries(&f, s), 30, 0);
+    wnw_session_free(s);
+    wnw_policy_free(p);
+    close_model(&f);
+}
+
+/* ---- Refusals
+ * ----------------------------------------------------------------------------------------------- */
+
+static void bad_rules_are_refused(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_tiny_llama(&f);
+    wnw_session *s = test_session_new(f.m, &(struct test_session){.n_ctx = 128, .n_threads = 1});
+    wnw_policy *p = test_policy("snapkv:window=32");
+    const wnw_eviction bad[] = {
+        {.policy = NULL},
+        {.policy = p, .phase = WNW_PHASE_DECODE},
+        {.policy = p, .phase = (wnw_phase)77},
+        {.policy = p, .phase = WNW_PHASE_CHUNK, .chunk = -1},
+        {.policy = p, .every = -1},
+        {.policy = p, .every = 1, .target = -1},
+        {.policy = p, .every = 4, .target = 31}, /* the window has 32 */
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_true(wnw_session_set_eviction(s, &bad[i]) < 0);
+        assert_true(wnw_last_error()[0] != '\0');
+    }
+    assert_ok(wnw_session_set_eviction(s, &(wnw_eviction){.policy = p, .every = 4, .target = 32}));
+    /* What the size cannot hold: refused, the session is as good as before. */
+    assert_ok(wnw_session_set_eviction(
+        s, &(wnw_eviction){.policy = p, .size = budget(20), .phase = WNW_PHASE_LAYER}));
+    assert_error(wnw_session_read(s, f.tokens, 100, NULL), WNW_E_RANGE);
+    assert_int_equal(wnw_session_n_past(s), 0);
+    /* No rules: reading is prefill. */
+    assert_ok(wnw_session_set_eviction(s, NULL));
+    wnw_report r;
+    assert_ok(wnw_session_read(s, f.tokens, 100, &r));
+    assert_float_equal(r.kept_mean, 100, 0);
+    assert_int_equal(r.entries_before, r.entries_after);
+    wnw_policy_free(p);
+    wnw_session_free(s);
+    close_model(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layer_equals_end_on_every_model),
+        cmocka_unit_test(layer_equals_end_for_every_policy),
+        cmocka_unit_test(layer_equals_end_for_every_cache),
+        cmocka_unit_test(layer_bounds_memory),
+        cmocka_unit_test(cancelled_layer_leaves_nothing),
+        cmocka_unit_test(one_chunk_is_the_end),
+        cmocka_unit_test(rules_at_the_end_are_compress),
+        cmocka_unit_test(chunks_keep_their_budget),
+        cmocka_unit_test(decode_holds_the_target),
+        cmocka_unit_test(decode_positions),
+        cmocka_unit_test(small_evictions_stay_in_place),
+        cmocka_unit_test(threads_change_nothing),
+        cmocka_unit_test(second_turn_counts_all_tokens),
+        cmocka_unit_test(bad_rules_are_refused),
+    };
+    return cmocka_run_group_tests_name("phases", tests, NULL, NULL);
+}
