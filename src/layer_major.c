@@ -76,7 +76,6 @@ static int compress_layer(struct reader *r, int32_t il, struct wnw__plan_job *jo
     if (!all)
         WNW_TRY(wnw__cache_keep_layer(c, il, kept.keep, kept.n_keep));
     c->layers[il].n_final = kept.n_final;
-    wnw__trace_drop_queries(&r->s->trace, il, il + 1);
     report->compact_ms += wnw__now_ms() - start;
     return WNW_OK;
 }
@@ -88,6 +87,7 @@ static int read_layers(struct reader *r, struct wnw__plan_job *job, wnw_report *
     for (int32_t il = 0; il < s->m->hp.n_layer; il++) {
         WNW_TRY(read_layer(r, il, &before));
         WNW_TRY(compress_layer(r, il, job, report));
+        wnw__trace_drop_queries(&s->trace, il, il + 1);
     }
     return wnw__forward_logits(s, &r->span, 0, NULL, NULL);
 }
