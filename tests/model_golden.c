@@ -46,6 +46,8 @@ static const struct golden_case cases[] = {
     {"cur", {0.5, 0.9}},
 
     {"chunkkv_snapkv", {0.5, 0.9}},
+
+    {"noncausal", {0.5, 0.9}},
 };
 /* clang-format on */
 #define N_CASES (sizeof cases / sizeof cases[0])
