@@ -92,6 +92,24 @@ static const struct wnw__preset presets[] = {
      .recipe = "kvzip:sinks=4" UNIFORM_EXACT "+equal+topk:ties=early"},
 
     /* ---- CompilerKV and its baselines ---- */
+    {.name = "compilerkv",
+     .about = "Attention averaged over the model times value norms; keeps less where a calibrated threshold says so.",
+     .paper = "CompilerKV, arXiv 2602.08686",
+     .recipe = "compilerkv:window=64,alpha_scope=global,pool=none,kernel=7,n_sink=0,utility=full,table=profile,force=0"
+               "+gate:rounding=exact,mode=elastic,score_norm=mean,tau=0,entropy_norm=0,risk_ppl=1,table=profile,force=0,window=64"
+               "+equal+topk:ties=late"},
+    {.name = "compilerkv-strict",
+     .about = "CompilerKV that always keeps what the size allows: the form for comparisons at equal size.",
+     .paper = "CompilerKV, arXiv 2602.08686",
+     .recipe = "compilerkv:window=64,alpha_scope=global,pool=none,kernel=7,n_sink=0,utility=full,table=profile,force=0"
+               "+gate:rounding=exact,mode=strict,score_norm=mean,tau=0,entropy_norm=0,risk_ppl=1,table=profile,force=0,window=64"
+               "+equal+topk:ties=late"},
+    {.name = "compilerkv-pooled",
+     .about = "CompilerKV whose layers share one budget by how many entries clear the threshold.",
+     .paper = "CompilerKV, arXiv 2602.08686",
+     .recipe = "compilerkv:window=64,alpha_scope=global,pool=none,kernel=7,n_sink=0,utility=full,table=profile,force=0"
+               "+gate:rounding=exact,mode=pooled,score_norm=mean,tau=0,entropy_norm=0,risk_ppl=1,table=profile,force=0,window=64"
+               "+equal+topk:ties=late"},
 
     /* ---- LagKV's variants ---- */
     {.name = "localkv",
@@ -321,6 +339,34 @@ static const struct wnw__preset presets[] = {
      .parity = true},
 
     /* ---- parity: CompilerKV and its baselines ---- */
+    {.name = "paper-compilerkv-max",
+     .about = "CompilerKV with scores divided by the largest, as its code does, whose thresholds let little pass.",
+     .paper = "CompilerKV, arXiv 2602.08686",
+     .recipe = "compilerkv:window=64,alpha_scope=global,pool=none,kernel=7,n_sink=0,utility=full,table=profile,force=0"
+               "+gate:rounding=exact,mode=elastic,score_norm=max,tau=0,entropy_norm=0,risk_ppl=1,table=profile,force=0,window=64"
+               "+equal+topk:ties=late",
+     .parity = true},
+    {.name = "paper-compilerkv-no_heads",
+     .about = "CompilerKV's ablation without head weights.",
+     .paper = "CompilerKV, arXiv 2602.08686",
+     .recipe = "compilerkv:window=64,alpha_scope=global,pool=none,kernel=7,n_sink=0,utility=full,table=none,force=0"
+               "+gate:rounding=exact,mode=elastic,score_norm=mean,tau=0,entropy_norm=0,risk_ppl=1,table=profile,force=0,window=64"
+               "+equal+topk:ties=late",
+     .parity = true},
+    {.name = "paper-compilerkv-no_risk",
+     .about = "CompilerKV's ablation with one threshold whatever the prompt.",
+     .paper = "CompilerKV, arXiv 2602.08686",
+     .recipe = "compilerkv:window=64,alpha_scope=global,pool=none,kernel=7,n_sink=0,utility=full,table=profile,force=0"
+               "+gate:rounding=exact,mode=elastic,score_norm=mean,tau=0,entropy_norm=0,risk_ppl=1,table=none,force=0,window=64"
+               "+equal+topk:ties=late",
+     .parity = true},
+    {.name = "paper-compilerkv-raw",
+     .about = "CompilerKV's ablation that scores by the attention of the last query alone.",
+     .paper = "CompilerKV, arXiv 2602.08686",
+     .recipe = "compilerkv:window=64,alpha_scope=global,pool=none,kernel=7,n_sink=0,utility=raw,table=profile,force=0"
+               "+gate:rounding=exact,mode=elastic,score_norm=mean,tau=0,entropy_norm=0,risk_ppl=1,table=profile,force=0,window=64"
+               "+equal+topk:ties=late",
+     .parity = true},
     {.name = "paper-compilerkv-streaming_llm",
      .about =
          "StreamingLLM as the driver of CompilerKV's baselines runs it: the first tokens and the last 32.",

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * CompilerKV's gate: how many entries of a layer clear a threshold that depends on how risky the prompt is.
+ * Paper: "CompilerKV: Risk-Adaptive KV Compression via Offline Experience Compilation" (arXiv 2602.08686, eq.
+ * 11 to 16). With alpha as in compilerkv.c, scores u of layer l over the history P (all but sinks and
+ * window), C = budget - protected, W queries:
+ *
+ *     H = - sum over t of (alpha[t] / W) ln(alpha[t] / W)         PPL = perplexity of the last W tokens
+ *     tau_l = Tau[l][bin(H)][bin(PPL)]                            z = u / mean over P of u
+ *     I_l = { t in P: z >= tau_l }
+ *     elastic   n_l = min(|I_l|, C), at least min(|P|, ceil(C / 4)): the paper; keeps less than asked for
+ *     strict    n_l = min(|P|, C): what the released code comes to; the threshold is without effect
+ *     pooled    sum of n_l = L C as far as there are entries; |I_l| is the layer's demand
+ * Entries above a threshold are the best ones, so a count is all that selection needs. pooled, ours: with
+ * lo = min(|P|, C, max(1, C / 4)), cap = min(|P|, 4 C), want = |I_l| within lo .. cap, the total is shared
+ * out between lo and want where the wants exceed it, else between want and cap; largest remainder, ties to
+ * the lower layer. score_norm=max divides by the largest score, as the released code does, whose thresholds
+ * of 0.8 to 1 then let hardly anything pass. Without a table tau is 1 (mean) or 0.9 (max). Scores of several
+ * heads are counted per head and averaged. Cost O(L n), and the window's attention once more.
+ */
+#include "compiler_table.h"
+
+#include <math.h>
+
+struct opts {
+    struct wnw__layer_opts common;
+    int32_t mode;
+    int32_t score_norm;
+    double tau;
+    int32_t entropy_norm;
+    int32_t risk_ppl;
+    int32_t table;
+    int32_t force;
+    int32_t window;
+};
+
+/* Whether the threshold depends on the prompt. */
+static bool follows_risk(const struct opts *o)
+{
+    return o->mode != WNW_GATE_STRICT && o->tau <= 0 && o->table == WNW_TABLE_PROFILE;
+}
+
+static void needs(const void *opts, wnw_needs *out)
+{
+    const struct opts *o = opts;
+    if (!follows_risk(o))
+        return;
+    out->flags = WNW_NEED_WINDOW_ATTN | WNW_NEED_PROFILE | (o->risk_ppl ? WNW_NEED_PERPLEXITY : 0u);
+    out->window = o->window;
+    out->profiles_optional = 1u << WNW_PROFILE_COMPILER;
+}
+
+/* ---- Entropy: gathered over the layers ---- */
+
+enum { SEEN_TOKENS, SEEN_MASS, N_SEEN }; /* then attention by position */
+
+static size_t collect_size(const void *opts, int32_t n)
+{
+    return follows_risk(opts) ? (size_t)n + N_SEEN : 0;
+}
+
+static int measure(const void *opts, const wnw_observation *obs, const float *score, double *stat,
+                   double *collected, float *scratch)
+{
+    const struct opts *o = opts;
+    (void)score;
+    (void)stat;
+    (void)scratch;
+    if (!collected)
+        return WNW_OK;
+    const int32_t n_row = o->window < obs->n_window ? o->window : obs->n_window;
+    wnw__window_mass(obs, n_row, collected + N_SEEN);
+    collected[SEEN_TOKENS] = obs->n_past;
+    collected[SEEN_MASS] += (double)obs->n_head * n_row;
+    return WNW_OK;
+}
+
+/* ---- Threshold ---- */
+
+/* What is known of the prompt. */
+struct risk {
+    const struct wnw__compiler_table *table; /* NULL: the threshold is `constant` everywhere */
+    double constant;
+    int32_t entropy_bin, ppl_bin;
+};
+
+static int check_table(const struct opts *o, const struct wnw__layer_problem *p,
+                       const struct wnw__compiler_table *t, char *warning)
+{
+    if (t->n_layer != p->n_layer_model && !o->force)
+        return wnw__fail(WNW_E_MISMATCH, "gate: the compiler profile has %d layers, the model %d", t->n_layer,
+                         p->n_layer_model);
+    if (t->score_norm >= 0 && t->score_norm != o->score_norm)
+        return wnw__fail(WNW_E_MISMATCH, "gate: the compiler profile was made with score_norm=%s, not %s",
+                         wnw__score_norms[t->score_norm], wnw__score_norms[o->score_norm]);
+    if (t->entropy_norm >= 0 && t->entropy_norm != o->entropy_norm)
+        return wnw__fail(WNW_E_MISMATCH, "gate: the compiler profile was made with entropy_norm=%d, not %d",
+                         t->entropy_norm, o->entropy_norm);
+    if (t->gate >= 0 && (t->gate == WNW_GATE_POOLED) != (o->mode == WNW_GATE_POOLED))
+        wnw__warn(warning, "the thresholds of the profile were made for mode=%s, not %s",
+                  wnw__gate_modes[t->gate], wnw__gate_modes[o->mode]);
+    return wnw__table_check(t,
+                            &(struct wnw__table_use){
+                                .owner = "gate", .window = o->window, .budget = p->budget, .force = o->force},
+                            warning);
+}
+
+static int assess(const struct opts *o, const struct wnw__layer_problem *p, struct risk *r, char *warning)
+{
+    *r = (struct risk){.constant = o->tau > 0 ? o->tau : o->score_norm == WNW_NORM_MAX ? 0.9 : 1};
+    if (!follows_risk(o) || !p->profile || !(p->profile->kinds >> WNW_PROFILE_COMPILER & 1u))
+        return WNW_OK; /* the driver says that a profile is missing */
+    const struct wnw__compiler_table *t = &p->profile->compiler;
+    if (!t->tau) {
+        wnw__warn(warning, "the compiler profile has no thresholds: %g is used", r->constant);
+        return WNW_OK;
+    }
+    WNW_TRY(check_table(o, p, t, warning));
+    bool odd = false;
+    const int64_t n_tokens = (int64_t)p->collected[SEEN_TOKENS];
+    double entropy = wnw__entropy(p->collected + N_SEEN, n_tokens, p->collected[SEEN_MASS]);
+    if (o->entropy_norm)
+        entropy = n_tokens > 1 ? entropy / log((double)n_tokens) : 0;
+    r->table = t;
+    r->entropy_bin = wnw__bin(t->entropy_edge, t->n_entropy, entropy, &odd);
+    r->ppl_bin = o->risk_ppl ? wnw__bin(t->ppl_edge, t->n_ppl, p->perplexity, &odd) : t->default_ppl_bin;
+    if (odd)
+        wnw__warn(warning,
+                  "entropy %g or perplexity %g of the prompt is no number: taken as the highest risk",
+                  entropy, p->perplexity);
+    return WNW_OK;
+}
+
+/* ---- Counts ---- */
+
+/* History of one head: entries first .. first + n - 1 of its row. */
+static int32_t history(const struct wnw__layer_problem *p, int32_t i, int32_t ih, int32_t *first)
+{
+    const int32_t at = i * p->n_head_kv + ih;
+    const wnw_protected prot = wnw__protected_shrink(p->prot[at], p->budget);
+    const int32_t n = p->n_entry[at] - prot.n_first - prot.n_last;
+    *first = prot.n_first;
+    return n > 0 ? n : 0;
+}
+
+/* |P| of the layer: its longest head's. */
+static int32_t room(const struct wnw__layer_problem *p, int32_t i)
+{
+    int32_t most = 0, first;
+    for (int32_t ih = 0; ih < p->n_head_kv; ih++) {
+        const int32_t n = history(p, i, ih, &first);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+/* Scores of u[n] at or above the threshold once they are normalised; all where there is nothing to normalise
+ * by. */
+static int32_t count_above(const float *u, int32_t n, int32_t norm, double tau)
+{
+    double sum = 0, max = 0, by;
+    int32_t count = 0;
+    for (int32_t t = 0; t < n; t++) {
+        sum += (double)u[t];
+        max = (double)u[t] > max ? (double)u[t] : max;
+    }
+    if (!(sum > 0))
+        return tau <= 1 ? n : 0; /* z = 1 */
+    by = norm == WNW_NORM_MAX ? max + 1e-8 : sum / n + 1e-20;
+    for (int32_t t = 0; t < n; t++)
+        count += (double)u[t] / by >= tau;
+    return count;
+}
+
+/* |I_l|, mean over the heads. */
+static int32_t demand(const struct opts *o, const struct wnw__layer_problem *p, int32_t i, double tau)
+{
+    double sum = 0;
+    for (int32_t ih = 0; ih < p->n_head_kv; ih++) {
+        int32_t first;
+        const int32_t n = history(p, i, ih, &first);
+        sum += count_above(p->score[i] + (int64_t)ih * p->row[i] + first, n, o->score_norm, tau);
+    }
+    return (int32_t)nearbyint(sum / p->n_head_kv);
+}
+
+/* ---- pooled ---- */
+
+struct pool {
+    const struct wnw__layer_problem *p;
+    const int32_t *demand; /* [n_layer] */
+    int32_t c;
+    double lo, want, cap, total; /* sums over the layers; L C */
+};
+
+static int32_t cap_of(const struct pool *s, int32_t i)
+{
+    const int64_t most = (int64_t)4 * s->c;
+    const int32_t n = room(s->p, i);
+    return n < most ? n : (int32_t)most;
+}
+
+static int32_t lo_of(const struct pool *s, int32_t i)
+{
+    const int32_t n = room(s->p, i), quarter = s->c / 4 > 1 ? s->c / 4 : 1;
+    const int32_t lo = n < s->c ? n : s->c;
+    return lo < quarter ? lo : quarter;
+}
+
+static int32_t want_of(const struct pool *s, int32_t i)
+{
+    const int32_t lo = lo_of(s, i), cap = cap_of(s, i);
+    return s->demand[i] < lo ? lo : s->demand[i] > cap ? cap : s->demand[i];
+}
+
+/* Share of the layer before rounding. */
+static double quota(const struct pool *s, int32_t i)
+{
+    const double lo = lo_of(s, i), want = want_of(s, i), cap = cap_of(s, i);
+    if (s->cap <= s->total)
+        return cap;
+    if (s->want >= s->total)
+        return lo + (s->want > s->lo ? (want - lo) * (s->total - s->lo) / (s->want - s->lo) : 0);
+    return want + (s->cap > s->want ? (cap - want) * (s->total - s->want) / (s->cap - s->want) : 0);
+}
+
+static int32_t whole_of(const struct pool *s, int32_t i)
+{
+    return (int32_t)floor(quota(s, i) + 1e-9);
+}
+
+/* The layer with the largest remainder behind `last` in that order (-1: the first), ties to the lower layer;
+ * -1 if there is none that can take one more. */
+static int32_t next_remainder(const struct pool *s, int32_t last)
+{
+    const double before = last >= 0 ? quota(s, last) - whole_of(s, last) : 0;
+    int32_t best = -1;
+    double best_rest = 0;
+    for (int32_t i = 0; i < s->p->n_layer; i++) {
+        const double rest = quota(s, i) - whole_of(s, i);
+        if (whole_of(s, i) >= cap_of(s, i) || (last >= 0 && (rest > before || (rest == before && i <= last))))
+            continue;
+        if (best < 0 || rest > best_rest) {
+            best = i;
+            best_rest = rest;
+        }
+    }
+    return best;
+}
+
+/* n[n_layer]: demands on entry, counts on return. */
+static void share_out(const struct wnw__layer_problem *p, int32_t c, int32_t *n)
+{
+    struct pool s = {.p = p, .demand = n, .c = c, .total = (double)c * p->n_layer};
+    for (int32_t i = 0; i < p->n_layer; i++) {
+        s.lo += lo_of(&s, i);
+        s.want += want_of(&s, i);
+        s.cap += cap_of(&s, i);
+    }
+    double given = 0;
+    for (int32_t i = 0; i < p->n_layer; i++)
+        given += whole_of(&s, i);
+    int64_t missing = (int64_t)((s.cap < s.total ? s.cap : s.total) - given);
+    int32_t last = -1; /* the last layer in the order that gets one more */
+    for (int32_t next; missing > 0 && (next = next_remainder(&s, last)) >= 0; missing--)
+        last = next;
+    const double cut = last >= 0 ? quota(&s, last) - whole_of(&s, last) : 0;
+    /* A layer's count depends on its own demand alone now, so the demands may go. */
+    for (int32_t i = 0; i < p->n_layer; i++) {
+        const int32_t whole = whole_of(&s, i);
+        const double rest = quota(&s, i) - whole;
+        const bool more = last >= 0 && whole < cap_of(&s, i) && (rest > cut || (rest == cut && i <= last));
+        n[i] = whole + more;
+    }
+}
+
+static int allocate(const void *opts, const struct wnw__layer_problem *p, int32_t *n_keep, char *warning)
+{
+    const struct opts *o = opts;
+    const int32_t c = p->budget - p->n_protected;
+    struct risk r;
+    WNW_TRY(assess(o, p, &r, warning));
+    for (int32_t i = 0; i < p->n_layer; i++) {
+        const int32_t n = room(p, i), most = n < c ? n : c;
+        if (o->mode == WNW_GATE_STRICT) {
+            n_keep[i] = most;
+            continue;
+        }
+        const double tau = r.table
+                               ? wnw__table_tau(r.table, p->il[i], p->n_layer_model, r.entropy_bin, r.ppl_bin)
+                               : r.constant;
+        n_keep[i] = demand(o, p, i, tau);
+        if (o->mode == WNW_GATE_POOLED)
+            continue;
+        const int32_t least = n < (c + 3) / 4 ? n : (c + 3) / 4;
+        n_keep[i] = n_keep[i] < least ? least : n_keep[i] > most ? most : n_keep[i];
+    }
+    if (o->mode == WNW_GATE_POOLED)
+        share_out(p, c, n_keep);
+    for (int32_t i = 0; i < p->n_layer; i++)
+        n_keep[i] += p->n_protected;
+    return WNW_OK;
+}
+
+static const wnw_option options[] = {
+    WNW_OPTION_ROUNDING,
+    {.name = "mode",
+     .help = "elastic: no more than clear the threshold; strict: always the budget; pooled: layers share it",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct opts, mode),
+     .def = WNW_GATE_ELASTIC,
+     .choices = wnw__gate_modes},
+    {.name = "score_norm",
+     .help = "scores are divided by their mean or by the largest before they meet the threshold",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct opts, score_norm),
+     .def = WNW_NORM_MEAN,
+     .choices = wnw__score_norms},
+    {.name = "tau",
+     .help = "one threshold for all layers; 0: from the profile",
+     .type = WNW_OPT_REAL,
+     .offset = offsetof(struct opts, tau),
+     .def = 0,
+     .min = 0,
+     .max = 1e6},
+    {.name = "entropy_norm",
+     .help = "divide the entropy by its largest value at this length",
+     .type = WNW_OPT_BOOL,
+     .offset = offsetof(struct opts, entropy_norm)},
+    {.name = "risk_ppl",
+     .help = "look at the prompt's perplexity; 0: the profile's default bin",
+     .type = WNW_OPT_BOOL,
+     .offset = offsetof(struct opts, risk_ppl),
+     .def = 1},
+    {.name = "table",
+     .help = "thresholds: from the profile where it has them, or none: 1 (0.9 with score_norm=max)",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct opts, table),
+     .def = WNW_TABLE_PROFILE,
+     .choices = wnw__table_choices},
+    {.name = "force",
+     .help = "use a profile of another model with as many heads; its layers are mapped by depth",
+     .type = WNW_OPT_BOOL,
+     .offset = offsetof(struct opts, force)},
+    {.name = "window",
+     .help = "last prompt tokens whose attention and perplexity tell the risk",
+     .type = WNW_OPT_INT,
+     .offset = offsetof(struct opts, window),
+     .def = 64,
+     .min = 1,
+     .max = 4096},
+    {0}};
+
+static const char details[] =
+    "`H = - sum (alpha / W) ln(alpha / W)` and the perplexity of the last W tokens choose a threshold tau "
+    "per "
+    "layer; I_l are the entries with `score / mean score >= tau`, C what the budget leaves beside window and "
+    "sinks. `elastic` keeps min(|I_l|, C), at least C / 4: less than asked for. `strict` keeps C: the "
+    "threshold "
+    "is without effect. `pooled` lets the layers share L C in proportion to |I_l|, within C / 4 and 4 C.\n\n"
+    "Thresholds come from a profile of kind `compiler`; without one tau is 1 everywhere, and a warning says "
+    "so. "
+    "The paper does not say how scores are normalised: dividing by the mean makes 1 mean \"as useful as the "
+    "average token\". The released code divides by the largest and fills up to C, which is `strict`.\n\n"
+    "Cost O(L n) and the window's attention once more.";
+
+extern const struct wnw__layer_budget wnw__layer_budget_gate;
+const struct wnw__layer_budget wnw__layer_budget_gate = {
+    .name = "gate",
+    .about =
+        "Counts of entries above a calibrated threshold that follows the prompt's entropy and perplexity.",
+    .paper = "CompilerKV, arXiv 2602.08686",
+    .details = details,
+    .options = options,
+    .options_size = sizeof(struct opts),
+    .ragged = true,
+    .model_scope = true,
+    .needs = needs,
+    .collect_size = collect_size,
+    .measure = measure,
+    .allocate = allocate,
+};

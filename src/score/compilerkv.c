@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * CompilerKV's scores: attention of the last W prompt queries, averaged over the whole model, times how large
+ * a value is in its head. Paper: "CompilerKV: Risk-Adaptive KV Compression via Offline Experience
+ * Compilation" (arXiv 2602.08686, eq. 6 to 10). For token t, layer l, query head h with KV head g:
+ *
+ *     alpha[t] = 1 / (L H_q) sum over l, h and the W queries of a_lh[j][t]        sum over t = W
+ *     rho[t]   = ||v_lg[t]||_2 / (mean over all tokens of ||v_lg||_2 + 1e-8)
+ *     score[t] = max over h of Wt[l][h] alpha[t] rho[t]                           the same for every KV head
+ * Wt are head weights of a compiler profile, 1 without one; a weight <= 0 takes its head out, and if it would
+ * take out all, none. alpha_scope: mean over the heads of the layer alone, or a head's own attention, the
+ * only form in which a single retrieval head can save a token. pool smooths alpha along the history, as the
+ * released code does (avg, 7) and the paper does not. utility=raw, the paper's ablation: last query, rho = 1.
+ * Where heads hold different entries after an earlier compression, everything goes by position.
+ * Observes window attention (twice) and values. Range >= 0. Cost per layer O(H_q W n + H_kv n d).
+ */
+#include "compiler_table.h"
+#include "score/window.h"
+
+#include <math.h>
+
+enum pool { POOL_NONE, POOL_AVG, POOL_MAX };
+enum utility { UTILITY_FULL, UTILITY_RAW };
+
+struct opts {
+    int32_t window;
+    int32_t alpha_scope;
+    int32_t pool;
+    int32_t kernel;
+    int32_t n_sink;
+    int32_t utility;
+    int32_t table;
+    int32_t force;
+    int32_t n_recent; /* no option: protected last entries + 1 where a small size shrank them; 0 = window */
+};
+
+static int check(const void *opts)
+{
+    const struct opts *o = opts;
+    return wnw__pool_check("compilerkv", o->kernel);
+}
+
+static void collect_needs(const void *opts, wnw_needs *out)
+{
+    const struct opts *o = opts;
+    out->flags = WNW_NEED_WINDOW_ATTN;
+    out->window = o->window;
+}
+
+static void needs(const void *opts, wnw_needs *out)
+{
+    const struct opts *o = opts;
+    if (o->alpha_scope != WNW_ALPHA_GLOBAL)
+        collect_needs(opts, out);
+    if (o->utility == UTILITY_FULL)
+        out->flags |= WNW_NEED_VALUES;
+    if (o->table == WNW_TABLE_PROFILE) {
+        out->flags |= WNW_NEED_PROFILE;
+        out->profiles_optional = 1u << WNW_PROFILE_COMPILER;
+    }
+}
+
+static void protect(const void *opts, int32_t n, wnw_protected *out)
+{
+    const struct opts *o = opts;
+    (void)n;
+    out->n_first = o->n_sink;
+    out->n_last = o->n_recent > 0 ? o->n_recent - 1 : o->window;
+}
+
+/* What is observed stays the same: only fewer of the last tokens are sure of their place. */
+static bool shrink(void *opts, int32_t n, int32_t n_keep)
+{
+    struct opts *o = opts;
+    int32_t last = n_keep / 4 > 8 ? n_keep / 4 : 8;
+    (void)n;
+    last = last < n_keep - 1 ? last : n_keep - 1;
+    last = last < o->window ? last : o->window;
+    o->n_recent = last + 1;
+    o->n_sink = o->n_sink < n_keep - last ? o->n_sink : n_keep - last;
+    return true;
+}
+
+/* ---- alpha ---- */
+
+static int32_t n_row_of(const struct opts *o, const wnw_observation *obs)
+{
+    return o->utility == UTILITY_RAW ? 1 : wnw__window_rows(obs, o->window);
+}
+
+/* Attention by position, and behind it the number of layers. */
+static size_t collect_size(const void *opts, int32_t n)
+{
+    const struct opts *o = opts;
+    return o->alpha_scope == WNW_ALPHA_GLOBAL ? (size_t)n + 1 : 0;
+}
+
+static int collect(const void *opts, const wnw_observation *obs, double *collected)
+{
+    wnw__window_mass(obs, n_row_of(opts, obs), collected);
+    collected[obs->n_past]++;
+    return WNW_OK;
+}
+
+/* In place over x[n], of which the first n_old are history; tmp[n]. */
+static void smooth(const struct opts *o, float *x, int32_t n_old, int32_t n, float *tmp)
+{
+    const enum wnw__pool pool = o->pool == POOL_MAX ? WNW_POOL_MAX : WNW_POOL_AVG;
+    if (o->pool == POOL_NONE)
+        return;
+    for (int32_t t = 0; t < n; t++) {
+        tmp[t] = x[t];
+        x[t] = 0;
+    }
+    wnw__pool_add(pool, o->kernel, tmp, n_old, 1, x);
+    wnw__pool_add(pool, o->kernel, tmp + n_old, n - n_old, 1, x + n_old);
+}
+
+static int32_t n_history(const struct opts *o, const wnw_observation *obs)
+{
+    const int32_t n = obs->n_past - wnw__window_rows(obs, o->window);
+    return n > 0 ? n : 0;
+}
+
+/* alpha[n_past] by position, of the model or of the layer; tmp[n_past]. */
+static void shared_alpha(const struct opts *o, const wnw_observation *obs, float *alpha, float *tmp)
+{
+    const int32_t n = obs->n_past, group = obs->n_head / obs->n_head_kv, n_row = n_row_of(o, obs);
+    if (o->alpha_scope == WNW_ALPHA_GLOBAL) {
+        const double scale = 1 / (obs->collected[n] * obs->n_head);
+        for (int32_t t = 0; t < n; t++)
+            alpha[t] = (float)(obs->collected[t] * scale);
+    } else {
+        for (int32_t t = 0; t < n; t++)
+            alpha[t] = 0;
+        for (int32_t h = 0; h < obs->n_head; h++) {
+            const int32_t *pos = obs->pos + (int64_t)(h / group) * obs->n;
+            const float scale = (float)n_row / (float)obs->n_head;
+            wnw__window_mean(wnw__window_of(obs, h), obs->n_window, n_row, obs->n, obs->n_entry[h / group],
+                             tmp);
+            for (int32_t i = 0; i < obs->n_entry[h / group]; i++)
+                alpha[pos[i]] += tmp[i] * scale;
+        }
+    }
+    smooth(o, alpha, n_history(o, obs), n, tmp);
+}
+
+/* alpha[n_entry] of one head's own attention. */
+static void head_alpha(const struct opts *o, const wnw_observation *obs, int32_t h, float *alpha, float *tmp)
+{
+    const int32_t ih = h / (obs->n_head / obs->n_head_kv), n = obs->n_entry[ih], n_row = n_row_of(o, obs);
+    wnw__window_mean(wnw__window_of(obs, h), obs->n_window, n_row, obs->n, n, alpha);
+    for (int32_t i = 0; i < n; i++)
+        alpha[i] *= (float)n_row;
+    smooth(o, alpha, wnw__window_n_old(obs, ih, wnw__window_rows(obs, o->window)), n, tmp);
+}
+
+/* ---- rho and Wt ---- */
+
+/* rho[n_entry] of one KV head. */
+static void value_norms(const struct opts *o, const wnw_observation *obs, int32_t ih, float *rho)
+{
+    const int32_t n = obs->n_entry[ih], d = obs->n_embd_head;
+    if (o->utility == UTILITY_RAW) {
+        for (int32_t i = 0; i < n; i++)
+            rho[i] = 1;
+        return;
+    }
+    const float *v = obs->values(obs, ih);
+    double sum = 0;
+    for (int32_t i = 0; i < n; i++) {
+        double square = 0;
+        for (int32_t c = 0; c < d; c++)
+            square += (double)v[(int64_t)i * d + c] * (double)v[(int64_t)i * d + c];
+        rho[i] = (float)sqrt(square);
+        sum += (double)rho[i];
+    }
+    const double scale = n > 0 ? 1 / (sum / n + 1e-8) : 0;
+    for (int32_t i = 0; i < n; i++)
+        rho[i] = (float)((double)rho[i] * scale);
+}
+
+static const struct wnw__compiler_table *table_of(const struct opts *o, const wnw_observation *obs)
+{
+    const wnw_profile *p = obs->profile;
+    return o->table == WNW_TABLE_PROFILE && p && p->compiler.weight ? &p->compiler : NULL;
+}
+
+static int check_table(const struct opts *o, const wnw_observation *obs)
+{
+    const struct wnw__compiler_table *t = table_of(o, obs);
+    if (!t)
+        return WNW_OK;
+    if (obs->profile->n_head != obs->n_head || (t->n_layer != obs->n_layer && !o->force))
+        return wnw__fail(WNW_E_MISMATCH,
+                         "compilerkv: the compiler profile has %d layers of %d heads, the "
+                         "model %d of %d",
+                         t->n_layer, obs->profile->n_head, obs->n_layer, obs->n_head);
+    if (t->alpha_scope >= 0 && t->alpha_scope != o->alpha_scope)
+        return wnw__fail(WNW_E_MISMATCH,
+                         "compilerkv: the compiler profile was made with alpha_scope=%s, not %s",
+                         wnw__alpha_scopes[t->alpha_scope], wnw__alpha_scopes[o->alpha_scope]);
+    return wnw__table_check(
+        t,
+        &(struct wnw__table_use){
+            .owner = "compilerkv", .window = o->window, .budget = obs->budget, .force = o->force},
+        NULL);
+}
+
+/* Weight of query head h; all 1 if there is no table or it leaves no head in. */
+static float weight_of(const struct wnw__compiler_table *t, const wnw_observation *obs, int32_t h)
+{
+    return t ? (float)wnw__table_weight(t, obs->il, obs->n_layer, h, obs->n_head) : 1;
+}
+
+static const struct wnw__compiler_table *usable(const struct wnw__compiler_table *t,
+                                                const wnw_observation *obs)
+{
+    for (int32_t h = 0; t && h < obs->n_head; h++)
+        if (weight_of(t, obs, h) > 0)
+            return t;
+    return NULL;
+}
+
+/* ---- Score ---- */
+
+/* alpha, scores, and something to work in, by position; rho of one head. */
+static size_t scratch_size(const void *opts, const wnw_observation *obs)
+{
+    (void)opts;
+    return 3 * (size_t)obs->n_past + (size_t)obs->n;
+}
+
+static int score(const void *opts, const wnw_observation *obs, float *score, float *scratch)
+{
+    const struct opts *o = opts;
+    const int32_t n_past = obs->n_past, group = obs->n_head / obs->n_head_kv;
+    float *alpha = scratch, *best = alpha + n_past, *tmp = best + n_past, *rho = tmp + n_past;
+    WNW_TRY(check_table(o, obs));
+    const struct wnw__compiler_table *t = usable(table_of(o, obs), obs);
+    const bool per_head = o->alpha_scope == WNW_ALPHA_HEAD;
+    if (!per_head)
+        shared_alpha(o, obs, alpha, tmp);
+    for (int32_t j = 0; j < n_past; j++)
+        best[j] = 0;
+    for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
+        const int32_t *pos = obs->pos + (int64_t)ih * obs->n;
+        float most = 0; /* with alpha of all heads alike, the largest weight of the group decides */
+        value_norms(o, obs, ih, rho);
+        for (int32_t h = ih * group; h < (ih + 1) * group; h++) {
+            const float w = weight_of(t, obs, h);
+            most = w > most ? w : most;
+            if (!per_head || w <= 0)
+                continue;
+            head_alpha(o, obs, h, alpha, tmp);
+            for (int32_t i = 0; i < obs->n_entry[ih]; i++) {
+                const float u = w * alpha[i] * rho[i];
+                best[pos[i]] = u > best[pos[i]] ? u : best[pos[i]];
+            }
+        }
+        for (int32_t i = 0; !per_head && i < obs->n_entry[ih]; i++) {
+            const float u = most * alpha[pos[i]] * rho[i];
+            best[pos[i]] = u > best[pos[i]] ? u : best[pos[i]];
+        }
+    }
+    for (int32_t ih = 0; ih < obs->n_head_kv; ih++)
+        for (int32_t i = 0; i < obs->n_entry[ih]; i++)
+            score[(int64_t)ih * obs->n + i] = best[obs->pos[(int64_t)ih * obs->n + i]];
+    return WNW_OK;
+}
+
+static const char *const pools[] = {"none", "avg", "max", NULL};
+static const char *const utilities[] = {"full", "raw", NULL};
+
+static const wnw_option options[] = {
+    {.name = "window",
+     .help = "last prompt tokens whose queries are observed, and that always stay",
+     .type = WNW_OPT_INT,
+     .offset = offsetof(struct opts, window),
+     .def = 64,
+     .min = 1,
+     .max = 4096},
+    {.name = "alpha_scope",
+     .help = "attention is averaged over the whole model, a layer's heads, or not at all",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct opts, alpha_scope),
+     .def = WNW_ALPHA_GLOBAL,
+     .choices = wnw__alpha_scopes},
+    {.name = "pool",
+     .help = "smoothing of the attention along the positions",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct opts, pool),
+     .def = POOL_NONE,
+     .choices = pools},
+    {.name = "kernel",
+     .help = "its width, odd",
+     .type = WNW_OPT_INT,
+     .offset = offsetof(struct opts, kernel),
+     .def = 7,
+     .min = 1,
+     .max = 1023},
+    {.name = "n_sink",
+     .help = "first tokens that always stay",
+     .type = WNW_OPT_INT,
+     .offset = offsetof(struct opts, n_sink),
+     .def = 0,
+     .min = 0,
+     .max = 65536},
+    {.name = "utility",
+     .help = "full: attention times value norm; raw: attention of the last query alone",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct opts, utility),
+     .def = UTILITY_FULL,
+     .choices = utilities},
+    {.name = "table",
+     .help = "weights of heads: from the profile where it has them, or none: all 1",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct opts, table),
+     .def = WNW_TABLE_PROFILE,
+     .choices = wnw__table_choices},
+    {.name = "force",
+     .help = "use a profile of another model with as many heads",
+     .type = WNW_OPT_BOOL,
+     .offset = offsetof(struct opts, force)},
+    {0}};
+
+static const char details[] =
+    "`alpha[t] = 1 / (L H_q) sum over layers, heads and the last W queries of a[j][t]`, `rho[t] = ||v[t]||_2 "
+    "/ "
+    "mean ||v||_2` per layer and KV head, `score[t] = max over h of Wt[l][h] alpha[t] rho[t]`: one row for "
+    "all "
+    "KV heads of a layer.\n\n"
+    "The head weights Wt come from a profile of kind `compiler`; without one they are 1, and a warning says "
+    "so. A weight of 0 or less takes its head out. The paper smooths nothing; the released code pools with "
+    "average 7. With `alpha_scope=global`, as in the paper, a head's own attention never reaches the score; "
+    "`head` is the form in which one retrieval head can save a token. A budget that leaves nothing beside "
+    "window and sinks keeps the last max(8, B / 4) tokens instead, with a warning.\n\n"
+    "Cost per layer O(H_q W n + H_kv n d), window attention computed twice with `global`.";
+
+extern const struct wnw__scorer wnw__scorer_compilerkv;
+const struct wnw__scorer wnw__scorer_compilerkv = {
+    .pub = {.name = "compilerkv",
+            .about = "Attention averaged over the model times the relative norm of values, with calibrated "
+                     "head weights.",
+            .paper = "CompilerKV, arXiv 2602.08686",
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .needs = needs,
+            .protect = protect,
+            .scratch = scratch_size,
+            .score = score,
+            .details = details},
+    .layout = "layer",
+    .check = check,
+    .shrink = shrink,
+    .shrinks_for_budget = true,
+    .collect_size = collect_size,
+    .collect_needs = collect_needs,
+    .collect = collect,
+    .prompt_only = true,
+};

@@ -1,0 +1,703 @@
+/* SPDX-License-Identifier: MIT */
+/* CompilerKV: scores, entropy, bins, tables of another depth, the gate's three modes, what is refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler_table.h"
+#include "fake_source.h"
+#include "kernel.h"
+#include "policy.h"
+
+static wnw_policy *policy(const char *recipe)
+{
+    wnw_policy *p = NULL;
+    if (wnw_policy_parse(&p, recipe, NULL) != WNW_OK)
+        fail_msg("%s: %s", recipe, wnw_last_error());
+    return p;
+}
+
+static float uniform(void)
+{
+    return (float)rand() / (float)RAND_MAX;
+}
+
+/* ---- One layer, made up: attention rows that sum to 1, values ---- */
+
+enum { H = 6, G = 2, N = 40, W = 8, D = 4 };
+
+struct layer {
+    float attn[H * W * N], values[G * N * D];
+    int32_t pos[G * N], n_entry[G];
+    wnw_observation obs;
+};
+
+static const float *get_values(const wnw_observation *obs, int32_t ih)
+{
+    const struct layer *l = obs->source;
+    return l->values + (int64_t)ih * obs->n * D;
+}
+
+static void make_layer(struct layer *l, int32_t il)
+{
+    for (int32_t h = 0; h < H; h++)
+        for (int32_t w = 0; w < W; w++) {
+            float *row = l->attn + (h * W + w) * N, sum = 0;
+            for (int32_t t = 0; t < N; t++)
+                sum += row[t] = t <= N - W + w ? uniform() + 0.01f : 0;
+            for (int32_t t = 0; t < N; t++)
+                row[t] /= sum;
+        }
+    for (int32_t i = 0; i < G * N * D; i++)
+        l->values[i] = uniform() - 0.5f;
+    for (int32_t ih = 0; ih < G; ih++) {
+        l->n_entry[ih] = N;
+        for (int32_t t = 0; t < N; t++)
+            l->pos[ih * N + t] = t;
+    }
+    l->obs = (wnw_observation){.il = il,
+                               .n_layer = 2,
+                               .n_head = H,
+                               .n_head_kv = G,
+                               .n_embd_head = D,
+                               .n = N,
+                               .n_past = N,
+                               .n_entry = l->n_entry,
+                               .pos = l->pos,
+                               .budget = 20,
+                               .n_window = W,
+                               .window_attn = l->attn,
+                               .values = get_values,
+                               .source = l};
+}
+
+/* Scores layer 0 of two; collected[N + 1] is returned where it is not NULL. */
+static int run(const char *recipe, struct layer *l, const wnw_profile *profile, float *out, double *collected)
+{
+    double gathered[N + 1] = {0};
+    wnw_policy *p = policy(recipe);
+    const struct wnw__scorer *s = p->part[WNW_PART_SCORER].own;
+    const void *opts = p->opts[WNW_PART_SCORER];
+    if (s->collect_size(opts, N) > 0)
+        for (int32_t il = 0; il < 2; il++)
+            assert_int_equal(s->collect(opts, &l[il].obs, gathered), WNW_OK);
+    l[0].obs.collected = gathered;
+    l[0].obs.profile = profile;
+    float *scratch = malloc(s->pub.scratch(opts, &l[0].obs) * sizeof *scratch);
+    assert_non_null(scratch);
+    const int rc = s->pub.score(opts, &l[0].obs, out, scratch);
+    free(scratch);
+    wnw_policy_free(p);
+    if (collected)
+        memcpy(collected, gathered, sizeof gathered);
+    return rc;
+}
+
+/* The formulas, written down head by head. */
+static void reference(const struct layer *l, int32_t scope, const float *weight, int32_t n_row, float *out)
+{
+    for (int32_t t = 0; t < N; t++) {
+        double best = 0, alpha[H] = {0};
+        for (int32_t h = 0; h < H; h++) {
+            for (int32_t il = 0; il < (scope == WNW_ALPHA_GLOBAL ? 2 : 1); il++)
+                for (int32_t k = 0; k < H; k++)
+                    for (int32_t w = W - n_row; w < W; w++)
+                        if (scope != WNW_ALPHA_HEAD || k == h)
+                            alpha[h] += (double)l[il].attn[(k * W + w) * N + t];
+            alpha[h] /= scope == WNW_ALPHA_GLOBAL ? 2 * H : scope == WNW_ALPHA_LAYER ? H : 1;
+        }
+        for (int32_t h = 0; h < H; h++) {
+            double norm[N], mean = 0;
+            for (int32_t i = 0; i < N; i++) {
+                double sum = 0;
+                for (int32_t c = 0; c < D; c++)
+                    sum += pow((double)l->values[((h / (H / G)) * N + i) * D + c], 2);
+                mean += norm[i] = sqrt(sum);
+            }
+            const double u = (double)(weight ? weight[h] : 1) * alpha[h] * norm[t] / (mean / N + 1e-8);
+            best = u > best ? u : best;
+        }
+        out[t] = (float)best;
+    }
+}
+
+static void assert_same_row(const float *got, const float *want, const char *what)
+{
+    for (int32_t ih = 0; ih < G; ih++)
+        for (int32_t t = 0; t < N; t++)
+            if (fabsf(got[ih * N + t] - want[t]) > 2e-6f * (1 + fabsf(want[t])))
+                fail_msg("%s: head %d token %d is %g, expected %g", what, ih, t, (double)got[ih * N + t],
+                         (double)want[t]);
+}
+
+static void scores_follow_the_formulas(void **state)
+{
+    (void)state;
+    static const char *const recipes[] = {"compilerkv:window=8", "compilerkv:window=8,alpha_scope=layer",
+                                          "compilerkv:window=8,alpha_scope=head"};
+    struct layer l[2];
+    float weight[2 * H] = {0.85f, 1.15f, 1, 0.9f, -1, 1.1f, 1, 1, 1, 1, 1, 1}, got[G * N], want[N];
+    double collected[N + 1];
+    wnw_profile p = {.n_layer = 2,
+                     .n_head = H,
+                     .kinds = 1u << WNW_PROFILE_COMPILER,
+                     .compiler = {.n_layer = 2, .weight = weight, .alpha_scope = -1}};
+    srand(1);
+    make_layer(&l[0], 0);
+    make_layer(&l[1], 1);
+    for (int32_t scope = 0; scope < 3; scope++)
+        for (int k = 0; k < 2; k++) {
+            assert_int_equal(run(recipes[scope], l, k ? &p : NULL, got, collected), WNW_OK);
+            reference(l, scope, k ? weight : NULL, W, want);
+            assert_same_row(got, want, recipes[scope]);
+            if (scope == WNW_ALPHA_GLOBAL) { /* sum over t of alpha = W */
+                double sum = 0;
+                for (int32_t t = 0; t < N; t++)
+                    sum += collected[t] / (2 * H);
+                assert_true(fabs(sum - W) < 1e-5);
+                assert_true(collected[N] == 2);
+            }
+        }
+    /* A window larger than what the scorer asked for: only its last rows. */
+    assert_int_equal(run("compilerkv:window=3,utility=full", l, NULL, got, NULL), WNW_OK);
+    reference(l, WNW_ALPHA_GLOBAL, NULL, 3, want);
+    assert_same_row(got, want, "window 3");
+    /* utility=raw: the last query alone, no values. */
+    l[0].obs.values = NULL;
+    assert_int_equal(run("compilerkv:window=8,utility=raw", l, NULL, got, collected), WNW_OK);
+    for (int32_t t = 0; t < N; t++)
+        assert_true(fabs((double)got[t] - collected[t] / (2 * H)) < 1e-7);
+}
+
+/* Weights: a common factor changes no order, nor does permuting heads of a group; 0 and less takes a head
+ * out, and if that leaves none, all weigh 1. */
+static void head_weights(void **state)
+{
+    (void)state;
+    struct layer l[2];
+    float weight[2 * H], got[G * N], one[G * N];
+    wnw_profile p = {.n_layer = 2,
+                     .n_head = H,
+                     .kinds = 1u << WNW_PROFILE_COMPILER,
+                     .compiler = {.n_layer = 2, .weight = weight, .alpha_scope = -1}};
+    srand(2);
+    make_layer(&l[0], 0);
+    make_layer(&l[1], 1);
+    run("compilerkv:window=8", l, NULL, one, NULL);
+    for (int i = 0; i < 2 * H; i++)
+        weight[i] = 2;
+    run("compilerkv:window=8", l, &p, got, NULL);
+    for (int i = 0; i < G * N; i++)
+        assert_true(fabsf(got[i] - 2 * one[i]) < 1e-6f);
+    for (int i = 0; i < 2 * H; i++)
+        weight[i] = -0.5f * (float)(i % 3); /* none above 0 */
+    run("compilerkv:window=8", l, &p, got, NULL);
+    assert_memory_equal(got, one, sizeof got);
+    static const float a[2 * H] = {0.9f, 1, 1.1f, 1.15f, 0.8f, 1, 1, 1, 1, 1, 1, 1},
+                             b[2 * H] = {1.1f, 0.9f, 1, 1, 1.15f, 0.8f, 1, 1, 1, 1, 1, 1};
+    memcpy(weight, a, sizeof a);
+    run("compilerkv:window=8", l, &p, one, NULL);
+    memcpy(weight, b, sizeof b);
+    run("compilerkv:window=8", l, &p, got, NULL);
+    assert_memory_equal(got, one, sizeof got);
+    run("compilerkv:window=8,table=none", l, &p, got, NULL);
+    run("compilerkv:window=8", l, NULL, one, NULL);
+    assert_memory_equal(got, one, sizeof got);
+}
+
+/* Average pooling 7 divides by 7 at both ends of the history, and the window's columns stay outside. */
+static void pooling(void **state)
+{
+    (void)state;
+    struct layer l[2];
+    float plain[G * N], pooled[G * N];
+    srand(3);
+    make_layer(&l[0], 0);
+    make_layer(&l[1], 1);
+    for (int32_t i = 0; i < G * N * D; i++)
+        l[0].values[i] = 0.5f; /* rho = 1 */
+    run("compilerkv:window=8", l, NULL, plain, NULL);
+    run("compilerkv:window=8,pool=avg", l, NULL, pooled, NULL);
+    for (int32_t t = 0; t < N - W; t++) {
+        float sum = 0;
+        for (int32_t u = t - 3; u <= t + 3; u++)
+            sum += u >= 0 && u < N - W ? plain[u] : 0;
+        assert_true(fabsf(pooled[t] - sum / 7) < 1e-6f);
+    }
+    run("compilerkv:window=8,pool=max,kernel=3,alpha_scope=layer", l, NULL, pooled, NULL);
+    run("compilerkv:window=8,alpha_scope=layer", l, NULL, plain, NULL);
+    assert_true(fabsf(pooled[0] - (plain[0] > plain[1] ? plain[0] : plain[1])) < 1e-6f);
+    const float last = plain[N - W - 1] > plain[N - W - 2] ? plain[N - W - 1] : plain[N - W - 2];
+    assert_true(fabsf(pooled[N - W - 1] - last) < 1e-6f);
+}
+
+/* ---- Risk ---- */
+
+static void entropy_and_bins(void **state)
+{
+    (void)state;
+    double mass[100];
+    for (int i = 0; i < 100; i++)
+        mass[i] = 3;
+    assert_true(fabs(wnw__entropy(mass, 100, 300) - log(100)) < 1e-12);
+    for (int i = 0; i < 100; i++)
+        mass[i] = i == 7 ? 5 : 0;
+    assert_true(wnw__entropy(mass, 100, 5) == 0);
+    static const double edge[] = {2, 3, 5};
+    bool odd = false;
+    assert_int_equal(wnw__bin(edge, 4, 1, &odd), 0);
+    assert_int_equal(wnw__bin(edge, 4, 2, &odd), 1); /* an edge belongs to the bin above it */
+    assert_int_equal(wnw__bin(edge, 4, 2.5, &odd), 1);
+    assert_int_equal(wnw__bin(edge, 4, 5, &odd), 3);
+    assert_int_equal(wnw__bin(edge, 4, 1e9, &odd), 3);
+    assert_int_equal(wnw__bin(edge, 1, 1e9, &odd), 0);
+    assert_false(odd);
+    assert_int_equal(wnw__bin(edge, 4, NAN, &odd), 3);
+    assert_true(odd);
+    odd = false;
+    assert_int_equal(wnw__bin(edge, 4, -INFINITY, &odd), 3);
+    assert_true(odd);
+    struct layer l;
+    double window[N] = {0}, sum = 0;
+    make_layer(&l, 0);
+    wnw__window_mass(&l.obs, W, window);
+    for (int i = 0; i < N; i++)
+        sum += window[i];
+    assert_true(fabs(sum - H * W) < 1e-4);
+}
+
+/* A table of 3 layers on a model of 5: x = 0, 0.5, 1, 1.5, 2. */
+static void depth_mapping(void **state)
+{
+    (void)state;
+    float tau[3 * 2 * 2] = {1, 2, 3, 4, /**/ 5, 6, 7, 8, /**/ 2, 2, 2, 0}, weight[3 * 2] = {1, 2, 3, 4, 5, 6};
+    const struct wnw__compiler_table t = {
+        .n_layer = 3, .n_entropy = 2, .n_ppl = 2, .tau = tau, .weight = weight};
+    static const double want[] = {4, 6, 8, 4, 0}, heads[] = {2, 3, 4, 5, 6};
+    for (int32_t il = 0; il < 5; il++) {
+        assert_true(wnw__table_tau(&t, il, 5, 1, 1) == want[il]);
+        assert_true(wnw__table_weight(&t, il, 5, 1, 2) == heads[il]);
+    }
+    assert_true(wnw__table_tau(&t, 0, 1, 1, 0) == 3);
+    for (int32_t il = 0; il < 3; il++) /* its own depth: no interpolation */
+        assert_true(wnw__table_tau(&t, il, 3, 0, 1) == (double)tau[il * 4 + 1]);
+    const struct wnw__compiler_table flat = {.n_layer = 1, .n_entropy = 1, .n_ppl = 1, .tau = tau};
+    assert_true(wnw__table_tau(&flat, 3, 5, 0, 0) == 1);
+}
+
+/* Attention over kept entries alone differs from all of it by twice the mass that was dropped. */
+static void dropped_mass_bounds_the_change(void **state)
+{
+    (void)state;
+    float all[64], kept[64];
+    srand(9);
+    for (int round = 0; round < 200; round++) {
+        bool drop[64];
+        double mass = 0, change = 0;
+        for (int i = 0; i < 64; i++) {
+            drop[i] = i > 0 && rand() % 3 == 0;
+            all[i] = 6 * uniform() - 3;
+            kept[i] = drop[i] ? -INFINITY : all[i];
+        }
+        wnw__softmax(all, 64);
+        wnw__softmax(kept, 64);
+        for (int i = 0; i < 64; i++) {
+            mass += drop[i] ? (double)all[i] : 0;
+            change += fabs((double)all[i] - (double)kept[i]);
+        }
+        assert_true(fabs(change - 2 * mass) < 1e-5);
+    }
+}
+
+/* ---- The gate on scores alone ---- */
+
+enum { MAX_LAYERS = 12, MAX_N = 200 };
+
+struct gate {
+    float score[MAX_LAYERS][MAX_N];
+    const float *rows[MAX_LAYERS];
+    int32_t row[MAX_LAYERS], n_entry[MAX_LAYERS], il[MAX_LAYERS];
+    wnw_protected prot[MAX_LAYERS];
+    struct wnw__layer_problem p;
+    char warning[256];
+};
+
+/* demand[i] of the n - 4 entries before the window of 4 are worth something. */
+static void make_gate(struct gate *g, int32_t n_layer, int32_t n, int32_t budget, const int32_t *demand)
+{
+    memset(g, 0, sizeof *g);
+    for (int32_t i = 0; i < n_layer; i++) {
+        for (int32_t t = 0; t < n; t++)
+            g->score[i][t] = t < demand[i] ? 1 : t >= n - 4 ? 1e6f : 0;
+        g->rows[i] = g->score[i];
+        g->row[i] = g->n_entry[i] = n;
+        g->il[i] = i;
+        g->prot[i].n_last = 4;
+    }
+    g->p = (struct wnw__layer_problem){.n_layer = n_layer,
+                                       .n = n,
+                                       .n_protected = 4,
+                                       .budget = budget,
+                                       .mean = budget,
+                                       .il = g->il,
+                                       .n_layer_model = n_layer,
+                                       .n_head = 1,
+                                       .n_head_kv = 1,
+                                       .score = g->rows,
+                                       .row = g->row,
+                                       .n_entry = g->n_entry,
+                                       .prot = g->prot};
+}
+
+static int allocate(const char *recipe, struct gate *g, int32_t *n_keep)
+{
+    wnw_policy *p = policy(recipe);
+    const int rc = p->part[WNW_PART_LAYER_BUDGET].layer->allocate(p->opts[WNW_PART_LAYER_BUDGET], &g->p,
+                                                                  n_keep, g->warning);
+    wnw_policy_free(p);
+    return rc;
+}
+
+static void assert_counts(const char *recipe, struct gate *g, const int32_t *want)
+{
+    int32_t got[MAX_LAYERS];
+    assert_int_equal(allocate(recipe, g, got), WNW_OK);
+    for (int32_t i = 0; i < g->p.n_layer; i++)
+        if (got[i] != want[i] + 4)
+            fail_msg("%s: layer %d gets %d, expected %d besides the window", recipe, i, got[i] - 4, want[i]);
+}
+
+#define NEUTRAL "compilerkv:window=4,table=none"
+
+static void gate_by_hand(void **state)
+{
+    (void)state;
+    struct gate g;
+    /* C = 8, 100 entries to choose from. */
+    make_gate(&g, 3, 104, 12, (const int32_t[]){20, 1, 5});
+    assert_counts(NEUTRAL, &g, (const int32_t[]){8, 2, 5}); /* at least ceil(C / 4) */
+    assert_counts(NEUTRAL ",mode=strict", &g, (const int32_t[]){8, 8, 8});
+    /* Too much is wanted: lo 2 + 18 x 0.6 = 12.8, 2 + 2 x 0.6 = 3.2. */
+    make_gate(&g, 2, 104, 12, (const int32_t[]){20, 4});
+    assert_counts(NEUTRAL ",mode=pooled", &g, (const int32_t[]){13, 3});
+    /* Too little: 4 + 28 x 8 / 56 = 8 each. */
+    make_gate(&g, 2, 104, 12, (const int32_t[]){4, 4});
+    assert_counts(NEUTRAL ",mode=pooled", &g, (const int32_t[]){8, 8});
+    /* Demands beyond 4 C are cut to it: lo 2 + 30 x 0.4, 2. */
+    make_gate(&g, 2, 204 - 4, 12, (const int32_t[]){90, 1});
+    assert_counts(NEUTRAL ",mode=pooled", &g, (const int32_t[]){14, 2});
+    /* Hardly more entries than places: nobody gets more than there are. */
+    make_gate(&g, 2, 13, 12, (const int32_t[]){9, 1});
+    assert_counts(NEUTRAL ",mode=pooled", &g, (const int32_t[]){9, 7});
+    /* Normalised by the largest: 0.95 and 0.91 pass 0.9, 0.89 does not. */
+    make_gate(&g, 1, 104, 24, (const int32_t[]){0});
+    for (int t = 0; t < 100; t++)
+        g.score[0][t] = t == 50 ? 2 : t == 60 ? 1.9f : t == 70 ? 1.82f : t < 20 ? 1.78f : 0.1f;
+    assert_counts(NEUTRAL ",score_norm=max,mode=elastic", &g, (const int32_t[]){5});
+    assert_counts(NEUTRAL ",score_norm=max,tau=0.85", &g, (const int32_t[]){20});
+    /* The threshold is inclusive, and of nothing but zeros all are average. */
+    for (int t = 0; t < 100; t++)
+        g.score[0][t] = t % 2 ? 1.5f : 0.5f;
+    assert_counts(NEUTRAL ",tau=1.5", &g, (const int32_t[]){20});
+    assert_counts(NEUTRAL ",tau=1.51", &g, (const int32_t[]){5});
+    for (int t = 0; t < 100; t++)
+        g.score[0][t] = 0;
+    assert_counts(NEUTRAL, &g, (const int32_t[]){20});
+    assert_string_equal(g.warning, "");
+}
+
+static void pooled_totals(void **state)
+{
+    (void)state;
+    struct gate g;
+    srand(4);
+    for (int round = 0; round < 3000; round++) {
+        const int32_t n_layer = 1 + rand() % MAX_LAYERS, n = 8 + rand() % (MAX_N - 8);
+        const int32_t budget = 5 + rand() % (n - 5), c = budget - 4;
+        int32_t demand[MAX_LAYERS], got[MAX_LAYERS];
+        for (int32_t i = 0; i < n_layer; i++)
+            demand[i] = 1 + rand() % (n - 4);
+        make_gate(&g, n_layer, n, budget, demand);
+        assert_int_equal(allocate(NEUTRAL ",mode=pooled", &g, got), WNW_OK);
+        const int32_t cap = n - 4 < 4 * c ? n - 4 : 4 * c, quarter = c / 4 > 1 ? c / 4 : 1;
+        int64_t sum = 0;
+        for (int32_t i = 0; i < n_layer; i++) {
+            assert_in_range(got[i] - 4, quarter < c ? quarter : c, cap);
+            sum += got[i] - 4;
+            for (int32_t k = 0; k < i; k++) /* who demands more gets no less, rounding apart */
+                assert_true(demand[i] <= demand[k] || got[i] + 1 >= got[k]);
+        }
+        assert_int_equal(sum, (int64_t)n_layer * (c < cap ? c : cap));
+    }
+}
+
+/* ---- Through the driver ---- */
+
+static int32_t sum_of(const wnw_plan *plan, const struct fake *f)
+{
+    return (int32_t)fake_check_plan(plan, f) / f->src.n_head_kv;
+}
+
+static wnw_plan *plan_of(struct fake *f, const char *recipe, int32_t budget, wnw_report *r)
+{
+    wnw_plan *plan;
+    const wnw_size size = fake_budget(budget);
+    if (fake_plan(&plan, f, recipe, &size, r) != WNW_OK)
+        fail_msg("%s: %s", recipe, wnw_last_error());
+    return plan;
+}
+
+static void set_tau(struct fake *f, float tau)
+{
+    struct wnw__compiler_table *t = &f->profile.compiler;
+    for (int32_t i = 0; i < t->n_layer * t->n_entropy * t->n_ppl; i++)
+        t->tau[i] = tau;
+}
+
+/* strict: no table changes the plan, it is the best C of the scores. elastic: falls as tau rises. pooled: the
+ * total is exact. */
+static void modes(void **state)
+{
+    (void)state;
+    static const float taus[] = {0.05f, 0.5f, 0.8f, 1, 1.2f, 1.5f, 2, 5};
+    struct fake f;
+    wnw_report r;
+    fake_init(&f, 4, 2, 3, 300, false);
+    f.profile.compiler.window = 16;
+    wnw_plan *strict = plan_of(&f, "compilerkv-strict:window=16", 80, &r);
+    assert_int_equal(sum_of(strict, &f), 4 * 80);
+    wnw_plan *uniform_ = plan_of(&f, "compilerkv:window=16+uniform+topk:ties=late", 80, &r);
+    assert_true(fake_same_plan(strict, uniform_));
+    wnw_plan_free(uniform_);
+    int32_t before = 4 * 80;
+    for (size_t i = 0; i < sizeof taus / sizeof *taus; i++) {
+        set_tau(&f, taus[i]);
+        wnw_plan *again = plan_of(&f, "compilerkv-strict:window=16", 80, &r);
+        wnw_plan *elastic = plan_of(&f, "compilerkv:window=16", 80, &r);
+        assert_string_equal(r.warning, "");
+        wnw_plan *pooled = plan_of(&f, "compilerkv-pooled:window=16", 80, &r);
+        assert_true(fake_same_plan(strict, again));
+        const int32_t n = sum_of(elastic, &f);
+        assert_true(n <= before);
+        assert_true(n >= 4 * (16 + 16));
+        before = n;
+        assert_int_equal(sum_of(pooled, &f), 4 * 80);
+        for (int32_t il = 0; il < 4; il++) /* one list per layer */
+            for (int32_t t = 0; t < 300; t++)
+                assert_int_equal(fake_holds(elastic, il, 0, t), fake_holds(elastic, il, 1, t));
+        wnw_plan_free(again);
+        wnw_plan_free(elastic);
+        wnw_plan_free(pooled);
+    }
+    assert_true(before == 4 * 32);
+    wnw_plan_free(strict);
+    /* Nothing is cut where everything fits. */
+    wnw_plan *all = plan_of(&f, "compilerkv:window=16", 300, &r);
+    assert_int_equal(sum_of(all, &f), 4 * 300);
+    wnw_plan_free(all);
+    /* Sinks stay. */
+    wnw_plan *sinks = plan_of(&f, "compilerkv:window=16,n_sink=4", 40, &r);
+    for (int32_t il = 0; il < 4; il++)
+        for (int32_t t = 0; t < 4; t++)
+            assert_true(fake_holds(sinks, il, 0, t) && fake_holds(sinks, il, 0, 299 - t));
+    wnw_plan_free(sinks);
+    fake_free(&f);
+}
+
+/* Budgets that leave nothing beside the window: the last max(8, B / 4), sinks what is left, and a warning. */
+static void small_budgets(void **state)
+{
+    (void)state;
+    struct fake f;
+    fake_init(&f, 2, 1, 2, 300, false);
+    static const struct {
+        int32_t budget, last, sinks;
+        bool warns;
+    } rows[] = {{69, 64, 4, false}, {68, 17, 4, true}, {64, 16, 4, true}, {40, 10, 4, true},
+                {20, 8, 4, true},   {10, 8, 2, true},  {5, 4, 1, true},   {1, 0, 1, true}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        wnw_report r;
+        wnw_plan *plan = plan_of(&f, "compilerkv-strict:n_sink=4", rows[i].budget, &r);
+        assert_int_equal(sum_of(plan, &f), 2 * rows[i].budget);
+        assert_int_equal(strstr(r.warning, "window shrinks") != NULL, rows[i].warns);
+        for (int32_t t = 0; t < rows[i].last; t++)
+            assert_true(fake_holds(plan, 1, 0, 299 - t));
+        for (int32_t t = 0; t < rows[i].sinks; t++)
+            assert_true(fake_holds(plan, 1, 0, t));
+        wnw_plan_free(plan);
+        plan = plan_of(&f, "compilerkv", rows[i].budget, &r);
+        assert_true(sum_of(plan, &f) <= 2 * rows[i].budget && sum_of(plan, &f) >= 2);
+        wnw_plan_free(plan);
+        plan = plan_of(&f, "compilerkv-pooled", rows[i].budget, &r);
+        assert_int_equal(sum_of(plan, &f), 2 * rows[i].budget);
+        wnw_plan_free(plan);
+    }
+    fake_free(&f);
+}
+
+static void tables_are_bound_to_their_run(void **state)
+{
+    (void)state;
+    struct fake f;
+    wnw_report r;
+    wnw_plan *plan;
+    const wnw_size size = fake_budget(100);
+    fake_init(&f, 3, 2, 2, 300, false);
+    struct wnw__compiler_table *t = &f.profile.compiler;
+    t->window = 16;
+    assert_int_equal(fake_plan(&plan, &f, "compilerkv", &size, &r), WNW_E_MISMATCH);
+    assert_non_null(strstr(wnw_last_error(), "window=16"));
+    /* Another budget: near with a warning, far not at all. */
+    static const struct {
+        int32_t budget;
+        int rc;
+        bool warns;
+    } rows[] = {{0, WNW_OK, false},          {100, WNW_OK, false}, {128, WNW_OK, true},
+                {50, WNW_OK, true},          {200, WNW_OK, true},  {49, WNW_E_MISMATCH, false},
+                {201, WNW_E_MISMATCH, false}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        t->budget = rows[i].budget;
+        assert_int_equal(fake_plan(&plan, &f, "compilerkv:window=16", &size, &r), rows[i].rc);
+        if (rows[i].rc == WNW_OK)
+            assert_int_equal(r.warning[0] != '\0', rows[i].warns);
+        wnw_plan_free(plan);
+        assert_int_equal(fake_plan(&plan, &f, "compilerkv:window=16,table=none", &size, &r), WNW_OK);
+        assert_string_equal(r.warning, "");
+        wnw_plan_free(plan);
+    }
+    t->budget = 0;
+    t->score_norm = WNW_NORM_MAX;
+    assert_int_equal(fake_plan(&plan, &f, "compilerkv:window=16", &size, &r), WNW_E_MISMATCH);
+    assert_int_equal(fake_plan(&plan, &f, "compilerkv:window=16,score_norm=max", &size, &r), WNW_OK);
+    wnw_plan_free(plan);
+    t->score_norm = WNW_NORM_MEAN;
+    assert_int_equal(fake_plan(&plan, &f, "compilerkv:window=16,entropy_norm=1", &size, &r), WNW_E_MISMATCH);
+    assert_int_equal(fake_plan(&plan, &f, "compilerkv:window=16,alpha_scope=head", &size, &r),
+                     WNW_E_MISMATCH);
+    assert_non_null(strstr(wnw_last_error(), "alpha_scope"));
+    /* Thresholds for another mode: a warning. */
+    assert_int_equal(fake_plan(&plan, &f, "compilerkv-pooled:window=16", &size, &r), WNW_OK);
+    assert_non_null(strstr(r.warning, "mode=elastic"));
+    wnw_plan_free(plan);
+    t->foreign = true;
+    assert_int_equal(fake_plan(&plan, &f, "compilerkv:window=16", &size, &r), WNW_E_MISMATCH);
+    assert_non_null(strstr(wnw_last_error(), "force=1"));
+    assert_int_equal(fake_plan(&plan, &f, "compilerkv:window=16,force=1", &size, &r), WNW_OK);
+    wnw_plan_free(plan);
+    /* No profile at all: it works, and says so once. */
+    f.src.profile = NULL;
+    assert_int_equal(fake_plan(&plan, &f, "compilerkv:window=16", &size, &r), WNW_OK);
+    assert_non_null(strstr(r.warning, "kind compiler"));
+    wnw_plan_free(plan);
+    assert_int_equal(fake_plan(&plan, &f, "compilerkv:window=16,table=none", &size, &r), WNW_OK);
+    assert_string_equal(r.warning, "");
+    wnw_plan_free(plan);
+    fake_free(&f);
+}
+
+/* The bins of entropy and perplexity reach the threshold: one cell lets pass, all others do not. */
+static void risk_chooses_the_cell(void **state)
+{
+    (void)state;
+    struct fake f;
+    wnw_report r;
+    fake_init(&f, 3, 2, 2, 300, false);
+    struct wnw__compiler_table *t = &f.profile.compiler;
+    t->window = 16;
+    t->entropy_edge[0] = 0.5; /* uniform noise over 300 tokens has an entropy near ln 300 = 5.7 */
+    t->entropy_edge[1] = 5;
+    int open = -1;
+    for (int cell = 0; cell < 6; cell++) {
+        set_tau(&f, 1000);
+        for (int32_t il = 0; il < 3; il++)
+            t->tau[il * 6 + cell] = 0;
+        wnw_plan *plan = plan_of(&f, "compilerkv:window=16", 100, &r);
+        if (sum_of(plan, &f) == 3 * 100) {
+            assert_int_equal(open, -1);
+            open = cell;
+        }
+        wnw_plan_free(plan);
+    }
+    assert_in_range(open, 4, 5); /* the highest entropy */
+    /* Without perplexity: the default bin. */
+    for (int bin = 0; bin < 2; bin++) {
+        t->default_ppl_bin = bin;
+        set_tau(&f, 1000);
+        for (int32_t il = 0; il < 3; il++)
+            t->tau[il * 6 + 4 + bin] = 0;
+        wnw_plan *plan = plan_of(&f, "compilerkv:window=16,risk_ppl=0", 100, &r);
+        assert_int_equal(sum_of(plan, &f), 3 * 100);
+        wnw_plan_free(plan);
+        t->default_ppl_bin = 1 - bin;
+        plan = plan_of(&f, "compilerkv:window=16,risk_ppl=0", 100, &r);
+        assert_true(sum_of(plan, &f) < 3 * 100);
+        wnw_plan_free(plan);
+    }
+    /* Divided by ln T it is near 1: the middle bin. */
+    set_tau(&f, 1000);
+    t->entropy_norm = true;
+    for (int32_t il = 0; il < 3; il++)
+        t->tau[il * 6 + 2] = t->tau[il * 6 + 3] = 0;
+    wnw_plan *plan = plan_of(&f, "compilerkv:window=16,entropy_norm=1", 100, &r);
+    assert_int_equal(sum_of(plan, &f), 3 * 100);
+    wnw_plan_free(plan);
+    fake_free(&f);
+}
+
+static void what_is_asked_for(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *recipe;
+        uint32_t flags, optional;
+        bool layer_phase;
+    } rows[] = {
+        {"compilerkv", WNW_NEED_WINDOW_ATTN | WNW_NEED_VALUES | WNW_NEED_PERPLEXITY | WNW_NEED_PROFILE,
+         1u << WNW_PROFILE_COMPILER, false},
+        {"compilerkv:risk_ppl=0", WNW_NEED_WINDOW_ATTN | WNW_NEED_VALUES | WNW_NEED_PROFILE,
+         1u << WNW_PROFILE_COMPILER, false},
+        {"compilerkv-strict", WNW_NEED_WINDOW_ATTN | WNW_NEED_VALUES | WNW_NEED_PROFILE,
+         1u << WNW_PROFILE_COMPILER, false},
+        {"compilerkv:table=none", WNW_NEED_WINDOW_ATTN | WNW_NEED_VALUES, 0, false},
+        {"compilerkv:table=none,utility=raw", WNW_NEED_WINDOW_ATTN, 0, false},
+        {"compilerkv:table=none,alpha_scope=layer+uniform", WNW_NEED_WINDOW_ATTN | WNW_NEED_VALUES, 0, true},
+        {"compilerkv:table=none+uniform", WNW_NEED_WINDOW_ATTN | WNW_NEED_VALUES, 0, false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        wnw_policy *p = policy(rows[i].recipe);
+        const wnw_needs needs = wnw_policy_needs(p);
+        assert_int_equal(needs.flags, rows[i].flags);
+        assert_int_equal(needs.profiles, 0);
+        assert_int_equal(needs.profiles_optional, rows[i].optional);
+        assert_int_equal(needs.window, 64);
+        assert_int_equal(wnw_policy_allows(p, WNW_PHASE_LAYER, NULL), rows[i].layer_phase);
+        assert_false(wnw_policy_allows(p, WNW_PHASE_DECODE, NULL));
+        wnw_policy_free(p);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scores_follow_the_formulas),
+        cmocka_unit_test(head_weights),
+        cmocka_unit_test(pooling),
+        cmocka_unit_test(entropy_and_bins),
+        cmocka_unit_test(depth_mapping),
+        cmocka_unit_test(dropped_mass_bounds_the_change),
+        cmocka_unit_test(gate_by_hand),
+        cmocka_unit_test(pooled_totals),
+        cmocka_unit_test(modes),
+        cmocka_unit_test(small_budgets),
+        cmocka_unit_test(tables_are_bound_to_their_run),
+        cmocka_unit_test(risk_chooses_the_cell),
+        cmocka_unit_test(what_is_asked_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
