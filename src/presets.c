@@ -140,6 +140,10 @@ static const struct wnw__preset presets[] = {
      .about = "CriticalKV with more entries for heads that a profile finds important.",
      .paper = "CriticalKV, arXiv 2502.03805",
      .recipe = SNAPKV_32_MAX UNIFORM_EXACT "+headkv:beta=1.01,temp=1" CRITICAL_L2},
+    {.name = "criticalkv-expected_attention",
+     .about = "Expected attention without its value norm, half of it times the norm of the projected value.",
+     .paper = "CriticalKV, arXiv 2502.03805",
+     .recipe = EXPECTED("0", "0") UNIFORM_EXACT "+equal" CRITICAL_L2},
     {.name = "defensivekv",
      .about = "SnapKV by the worst case over window and group, weighed by value norms across competing heads.",
      .paper = "DefensiveKV, arXiv 2510.13334",
@@ -454,9 +458,9 @@ static const struct wnw__preset presets[] = {
      .recipe = EXPECTED("1", "0") UNIFORM_TRUNC ADAKV "+topk:ties=early",
      .parity = true},
     {.name = "kvpress-criticalkv_expected_attention",
-     .about = "kvpress CriticalKVPress over ExpectedAttentionPress without its value norm.",
+     .about = "kvpress CriticalKVPress over ExpectedAttentionPress, whose own value norm stays on.",
      .paper = "CriticalKV, arXiv 2502.03805",
-     .recipe = EXPECTED("0", "0") UNIFORM_TRUNC "+equal" CRITICAL_L1,
+     .recipe = EXPECTED("1", "0") UNIFORM_TRUNC "+equal" CRITICAL_L1,
      .parity = true},
 
     /* ---- parity: Observed attention: H2O, VATP ---- */

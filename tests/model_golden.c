@@ -41,6 +41,12 @@ static const struct golden_case cases[] = {
 
     {"critical_adakv_snapkv", {0.5, 0.9}},
 
+    {"expected_attention", {0.5, 0.9}},
+
+    {"adakv_expected_attention", {0.5, 0.9}},
+
+    {"criticalkv_expected_attention", {0.5, 0.9}},
+
     {"keydiff", {0.5, 0.9}},
 
     {"cur", {0.5, 0.9}},
