@@ -28,6 +28,7 @@ static int copy_timeline(wnw_session *to, const wnw_session *from)
     WNW_TRY(wnw__cache_copy(&to->cache, &from->cache));
     WNW_TRY(copy_window(to, from));
     WNW_TRY(wnw__trace_copy(to, from));
+    WNW_TRY(wnw__nll_copy(&to->nll, &from->nll));
     WNW_TRY(wnw__qstats_copy(&to->qstats, from->qstats));
     WNW_TRY(wnw__rules_copy(&to->rules, &from->rules));
     to->n_past = from->n_past;

@@ -233,9 +233,10 @@ static int set_inputs(wnw_session *s, struct wnw__graph *g, const struct wnw__sp
         pos[i] = s->n_past + i;
     ggml_backend_tensor_set(g->pos, pos, 0, (size_t)span->n * sizeof *pos);
     free(pos);
-    if (g->out_ids) {
-        const int32_t last = span->n - 1;
-        ggml_backend_tensor_set(g->out_ids, &last, 0, sizeof last);
+    /* Of n tokens the last n_out. */
+    for (int32_t i = 0; g->out_ids && i < span->n_out; i++) {
+        const int32_t row = span->n - span->n_out + i;
+        ggml_backend_tensor_set(g->out_ids, &row, (size_t)i * sizeof row, sizeof row);
     }
     for (int32_t il = span->from; il < span->to; il++)
         s->ops[il].n_past = s->n_past;
@@ -315,7 +316,7 @@ int wnw__forward_logits(wnw_session *s, const struct wnw__span *span, int32_t fi
             return wnw__fail(WNW_E_CANCELLED, "cancelled at token %d", (int)(first + i));
     }
     if (!on_logits)
-        ggml_backend_tensor_get(g->logits, s->logits, 0, row);
+        ggml_backend_tensor_get(g->logits, s->logits, (size_t)(g->logits->ne[1] - 1) * row, row);
     s->has_logits = true;
     return WNW_OK;
 }
@@ -323,9 +324,12 @@ int wnw__forward_logits(wnw_session *s, const struct wnw__span *span, int32_t fi
 int wnw__forward(wnw_session *s, const int32_t *tokens, int32_t n, int32_t first, bool decode,
                  wnw_logits_fn on_logits, void *user)
 {
+    const int32_t n_out = on_logits ? n : decode ? 1 : wnw__nll_rows(&s->nll, s->n_past, n);
     const struct wnw__span span = {
-        .to = s->m->hp.n_layer, .tokens = tokens, .n = n, .n_out = on_logits ? n : 1, .decode = decode};
+        .to = s->m->hp.n_layer, .tokens = tokens, .n = n, .n_out = n_out, .decode = decode};
     WNW_TRY(wnw__forward_span(s, &span));
+    if (!decode)
+        wnw__session_take_nll(s, tokens, n, s->prefill.logits);
     wnw__forward_advance(s, &span);
     for (int32_t il = 0; il < s->m->hp.n_layer; il++)
         WNW_TRY(wnw__cache_trim_swa(&s->cache, il, s->n_past));

@@ -323,6 +323,12 @@ static const int32_t *positions(const struct wnw__plan_source *src, int32_t il, 
     return wnw_cache_positions(ob->s, il, ih);
 }
 
+static int perplexity(const struct wnw__plan_source *src, int32_t window, double *out)
+{
+    const wnw_session *s = ((const struct wnw__observer *)src->user)->s;
+    return wnw__nll_perplexity(&s->nll, s->n_past, window, out);
+}
+
 int wnw__observer_new(struct wnw__observer **out, wnw_session *s)
 {
     struct wnw__observer *ob = calloc(1, sizeof *ob);
@@ -349,6 +355,7 @@ int wnw__observer_new(struct wnw__observer **out, wnw_session *s)
         .n_entry = n_entry,
         .positions = positions,
         .n_final = n_final,
+        .perplexity = perplexity,
         .observe = observe,
     };
     *out = ob;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a session gathers while it reads, beside the window of queries: mean and covariance of all queries. */
+/* What a session gathers while it reads, beside the window of queries: mean and covariance of all queries,
+ * and likelihoods of the last tokens. */
 #include "policy.h"
 #include "qstats.h"
 #include "session.h"
@@ -28,14 +29,31 @@ static int observe_queries(wnw_session *s, int32_t skip)
 int wnw__session_observe_stats(wnw_session *s, const wnw_policy *const *policies, int32_t n)
 {
     wnw_needs needs = {0};
+    int32_t n_nll = 0;
     WNW_TRY(wnw__needs_agree(policies, n));
     wnw__qstats_free(s->qstats);
     s->qstats = NULL;
+    wnw__nll_free(&s->nll);
     for (int32_t i = 0; i < n; i++) {
         const wnw_needs more = wnw_policy_needs(policies[i]);
         wnw__needs_merge(&needs, &more);
+        if ((more.flags & WNW_NEED_PERPLEXITY) && more.window > n_nll)
+            n_nll = more.window;
     }
     if (needs.flags & WNW_NEED_QUERY_STATS)
         WNW_TRY(observe_queries(s, needs.skip));
-    return WNW_OK;
+    return wnw__nll_init(&s->nll, n_nll < s->params.n_ctx ? n_nll : s->params.n_ctx);
+}
+
+void wnw__session_take_nll(wnw_session *s, const int32_t *tokens, int32_t n, const struct ggml_tensor *logits)
+{
+    const struct wnw__nll_batch batch = {.tokens = tokens,
+                                         .first = s->n_past,
+                                         .n = n,
+                                         .before = s->has_logits ? s->logits : NULL,
+                                         .rows = logits->data,
+                                         .n_rows = (int32_t)logits->ne[1],
+                                         .n_vocab = s->m->hp.n_vocab,
+                                         .n_threads = s->params.n_threads};
+    wnw__nll_take(&s->nll, &batch);
 }

@@ -80,6 +80,7 @@ static int init_session(wnw_session *s, const wnw_model *m, const wnw_session_pa
 {
     const struct wnw__hparams *hp = &m->hp;
     s->m = m;
+    WNW_TRY(wnw__nll_init(&s->nll, 0));
     WNW_TRY(resolve_params(m, params, &s->params));
     WNW_TRY(init_cache(s));
     const struct wnw__attend_dims dims = {
@@ -136,6 +137,7 @@ void wnw_session_free(wnw_session *s)
     wnw__attend_shared_free(s->shared);
     wnw__cache_free(&s->cache);
     wnw__qstats_free(s->qstats);
+    wnw__nll_free(&s->nll);
     wnw__proj_free(s->proj);
     wnw__trace_free(&s->trace, s->m->hp.n_layer);
     wnw__rules_free(&s->rules);
@@ -153,6 +155,7 @@ int wnw_session_reset(wnw_session *s)
     wnw__rules_reset(&s->rules);
     s->window.n = 0;
     wnw__qstats_reset(s->qstats);
+    s->nll.n = s->nll.end = 0;
     s->n_past = 0;
     s->has_logits = false;
     return wnw__cache_clear(&s->cache);
@@ -223,6 +226,7 @@ int wnw__session_feed(wnw_session *s, const int32_t *tokens, int32_t n, int32_t 
         if (s->cache.layers[il].n_swa == 0)
             WNW_TRY(wnw__cache_reserve_layer(&s->cache, il, n, true));
     }
+    wnw__nll_begin(&s->nll, s->n_past, n);
     for (int32_t at = 0; at < n;) {
         const int32_t n_now = n - at < s->params.n_ubatch ? n - at : s->params.n_ubatch;
         WNW_TRY(wnw__forward(s, tokens + at, n_now, at, false, on_logits, user));
@@ -231,6 +235,7 @@ int wnw__session_feed(wnw_session *s, const int32_t *tokens, int32_t n, int32_t 
             return wnw__fail(WNW_E_CANCELLED, "cancelled after %d of %d tokens", (int)(done + at),
                              (int)total);
     }
+    wnw__nll_finish(&s->nll);
     return WNW_OK;
 }
 

@@ -7,6 +7,7 @@
 #include "attend.h"
 #include "cache.h"
 #include "model.h"
+#include "nll.h"
 #include "trace.h"
 
 #include <ggml-alloc.h>
@@ -55,6 +56,7 @@ struct wnw_session {
     struct wnw__window window;
     const wnw_profile *profile; /* borrowed; NULL = none */
     struct wnw__trace trace;
+    struct wnw__nll nll;
     struct wnw__qstats *qstats; /* query statistics, or NULL */
     struct wnw__proj *proj;     /* made when projected norms are asked for, or NULL */
     int32_t n_past;
@@ -76,7 +78,7 @@ struct wnw__span {
     const int32_t *tokens; /* [n], where from = 0 */
     float *x;              /* [n][n_embd] hidden states: read where from > 0, written where to < n_layer */
     int32_t n;
-    int32_t n_out; /* logits wanted behind the last layer: of all tokens, or 1: of the last */
+    int32_t n_out; /* logits wanted behind the last layer: of so many of the last tokens, at least 1 */
     bool decode;   /* one token, through the graph that is kept */
 };
 /* Runs them and takes the tokens into the cache of these layers; s->n_past and s->window.end do not move, so
@@ -85,7 +87,7 @@ int wnw__forward_span(wnw_session *s, const struct wnw__span *span);
 /* Counts the span's tokens as read. */
 void wnw__forward_advance(wnw_session *s, const struct wnw__span *span);
 /* The logits of the last span that reached the output: of its last token to s->logits, or with on_logits of
- * all n tokens, numbered from `first`, to it. */
+ * all n tokens (n_out = n), numbered from `first`, to it. */
 int wnw__forward_logits(wnw_session *s, const struct wnw__span *span, int32_t first, wnw_logits_fn on_logits,
                         void *user);
 /* All three for all layers. */
@@ -145,6 +147,10 @@ const struct wnw__plan_source *wnw__observer_source(struct wnw__observer *ob);
 /* observe_stats.c: what is gathered while tokens are read; replaces what was declared before. Graphs built
  * earlier must be freed. */
 int wnw__session_observe_stats(wnw_session *s, const wnw_policy *const *policies, int32_t n);
+/* Likelihoods of n tokens that were just read and are not yet counted in n_past; logits are those of the last
+ * tokens, s->logits those from before. */
+void wnw__session_take_nll(wnw_session *s, const int32_t *tokens, int32_t n,
+                           const struct ggml_tensor *logits);
 
 /* observe_proj.c: norms of the values of layer il behind the output projection, norm[n_head_kv][n] with n at
  * least the entries of every head; 0 behind them. */
