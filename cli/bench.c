@@ -6,48 +6,18 @@
 #include "bench.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { WARM_TOKENS = 64, CHUNK_TOKENS = 8 };
 
 /* ---- Setting up ---- */
 
-static int parse_lengths(struct bench *b)
-{
-    char *list = strdup(b->args->lengths), *save = NULL;
-    int rc = CLI_OK;
-    if (!list)
-        return cli_fail(CLI_FAILED, "out of memory");
-    for (char *word = strtok_r(list, ",", &save); word && rc == CLI_OK; word = strtok_r(NULL, ",", &save)) {
-        int64_t n;
-        if (!cli_parse_int(&n, word))
-            rc = cli_fail(CLI_BAD_INPUT, "--lengths: '%s' is not a whole number", word);
-        else if (n < 16 || n > 1 << 24)
-            rc = cli_fail(CLI_BAD_INPUT, "--lengths: %s is out of range; it must be 16 to 16777216", word);
-        else if (b->n_lengths == BENCH_MAX_LENGTHS)
-            rc = cli_fail(CLI_BAD_INPUT, "--lengths: at most %d lengths", BENCH_MAX_LENGTHS);
-        else
-            b->lengths[b->n_lengths++] = (int32_t)n;
-    }
-    free(list);
-    if (rc == CLI_OK && b->n_lengths == 0)
-        rc = cli_fail(CLI_BAD_INPUT, "--lengths is empty; give numbers, e.g. 512,2048");
-    return rc;
-}
-
 static int check(struct bench *b)
 {
     const struct cli_args *args = b->args;
-    if (args->n_rest > 0) {
-        if (strcmp(args->rest[0], "observe") == 0 || strcmp(args->rest[0], "methods") == 0)
-            return cli_fail(CLI_BAD_INPUT, "`winnow bench %s` is not there yet; use `winnow bench`",
-                            args->rest[0]);
-        return cli_fail(CLI_BAD_INPUT, "unexpected argument '%s'; see `winnow bench --help`", args->rest[0]);
-    }
     b->n_reps = (int32_t)args->reps;
     b->n_decode = (int32_t)args->decode_tokens;
     b->n_threads = args->threads == CLI_UNSET ? wnw_usable_cores() : (int32_t)args->threads;
-    int rc = parse_lengths(b);
+    int rc = bench_parse_lengths(b->lengths, &b->n_lengths, args->lengths);
     if (rc != CLI_OK)
         return rc;
     if (args->csv && (rc = cli_out_check(args->csv)) != CLI_OK)
@@ -74,37 +44,6 @@ static int fit_lengths(struct bench *b)
             b->lengths[i] = n_ctx - b->n_decode;
     }
     return CLI_OK;
-}
-
-/* The same ids in every run: what they are does not matter for speed, that both programs get them does. */
-static int make_tokens(struct bench *b, int32_t longest)
-{
-    uint64_t state = 42;
-    b->tokens = calloc((size_t)longest + (size_t)b->n_decode, sizeof *b->tokens);
-    if (!b->tokens)
-        return cli_fail(CLI_FAILED, "out of memory");
-    for (int32_t i = 0; i < longest + b->n_decode; i++) {
-        state = state * 6364136223846793005ull + 1442695040888963407ull;
-        b->tokens[i] = (int32_t)((state >> 33) % (uint64_t)b->info.n_vocab);
-    }
-    return CLI_OK;
-}
-
-static void describe_machine(struct bench *b)
-{
-    char cpu[160] = "unknown CPU", line[512];
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    while (f && fgets(line, sizeof line, f)) {
-        const char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) == 0 && colon) {
-            snprintf(cpu, sizeof cpu, "%.*s", (int)strcspn(colon + 1, "\n") - 1, colon + 2);
-            break;
-        }
-    }
-    if (f)
-        fclose(f);
-    snprintf(b->machine, sizeof b->machine, "%s, %d threads, %s attention kernels", cpu, b->n_threads,
-             wnw_kernel_name());
 }
 
 static int new_session(wnw_session **s, const struct bench *b, const wnw_policy *policy)
@@ -135,9 +74,12 @@ static int open_engines(struct bench *b)
     if (!b->llama)
         return cli_fail(CLI_FAILED, "llama.cpp could not open '%s' with a context of %d tokens",
                         b->model_path, longest + b->n_decode);
-    if ((rc = make_tokens(b, longest)) != CLI_OK || (rc = new_session(&b->full, b, NULL)) != CLI_OK)
+    b->tokens = bench_make_tokens(longest + b->n_decode, b->info.n_vocab);
+    if (!b->tokens)
+        return cli_fail(CLI_FAILED, "out of memory");
+    if ((rc = new_session(&b->full, b, NULL)) != CLI_OK)
         return rc;
-    describe_machine(b);
+    bench_describe_machine(b->machine, sizeof b->machine, b->n_threads);
     return new_session(&b->compressed, b, b->policy);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the benchmark measured; filled by bench.c, printed by bench_report.c. */
+/* What the benchmarks share (bench_common.c), and what `winnow bench` measured; filled by bench.c, printed by
+ * bench_report.c. */
 #ifndef WNW_CLI_BENCH_H
 #define WNW_CLI_BENCH_H
 
@@ -7,6 +8,20 @@
 #include "cli.h"
 
 enum { BENCH_N_UBATCH = 512, BENCH_MAX_LENGTHS = 16 };
+/* Median and ends of repeated measurements; NaN where there are none. */
+struct bench_spread {
+    double median, min, max;
+};
+/* Of v[n]; NaNs are left out. v is sorted. */
+struct bench_spread bench_spread_of(double *v, int32_t n);
+/* --lengths: at most BENCH_MAX_LENGTHS numbers. Returns an exit code. */
+int bench_parse_lengths(int32_t *lengths, int32_t *n_lengths, const char *list);
+/* The same n ids in every run: what they are does not matter for speed, that all get the same does. Owned:
+ * free. */
+int32_t *bench_make_tokens(int32_t n, int32_t n_vocab);
+/* CPU, threads and kernels in one line. */
+void bench_describe_machine(char *out, size_t size, int32_t n_threads);
+
 enum bench_engine { LLAMA, FULL, COMPRESSED, N_ENGINES };
 
 /* Tokens per second of one round. */

@@ -21,17 +21,7 @@ static const struct figure figures[] = {
 };
 enum { N_FIGURES = sizeof figures / sizeof *figures };
 
-struct spread {
-    double median, min, max;
-};
-
-static int compare(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static bool spread_of(struct spread *out, const struct bench_length *r, const struct figure *f)
+static bool spread_of(struct bench_spread *out, const struct bench_length *r, const struct figure *f)
 {
     double *v = calloc((size_t)r->n_rounds, sizeof *v);
     if (!v)
@@ -41,11 +31,7 @@ static bool spread_of(struct spread *out, const struct bench_length *r, const st
         const double *tps = prefill ? r->rounds[k].prefill : r->rounds[k].decode;
         v[k] = f->under < 0 ? tps[f->over] : tps[f->over] / tps[f->under];
     }
-    qsort(v, (size_t)r->n_rounds, sizeof *v, compare);
-    const int32_t mid = r->n_rounds / 2;
-    out->median = r->n_rounds % 2 ? v[mid] : 0.5 * (v[mid - 1] + v[mid]);
-    out->min = v[0];
-    out->max = v[r->n_rounds - 1];
+    *out = bench_spread_of(v, r->n_rounds);
     free(v);
     return true;
 }
@@ -53,7 +39,7 @@ static bool spread_of(struct spread *out, const struct bench_length *r, const st
 static double median_of(const struct bench_length *r, const char *phase, int over, int under)
 {
     const struct figure f = {phase, over, under};
-    struct spread s = {0};
+    struct bench_spread s = {0};
     spread_of(&s, r, &f);
     return s.median;
 }
@@ -101,7 +87,7 @@ static json_t *length_json(const struct bench *b, const struct bench_length *r)
 {
     json_t *rows = json_array();
     for (int i = 0; i < N_FIGURES; i++) {
-        struct spread s;
+        struct bench_spread s;
         if (!spread_of(&s, r, &figures[i]))
             break;
         json_array_append_new(rows,
@@ -153,7 +139,7 @@ int bench_write_csv(const struct bench *b)
         const struct bench_length *r = &b->results[i];
         for (int k = 0; k < N_FIGURES; k++) {
             const struct figure *f = &figures[k];
-            struct spread s;
+            struct bench_spread s;
             if (!spread_of(&s, r, f))
                 continue;
             fprintf(out.f, "%s,\"%s\",%d,%s,%s,%s,%s,%.4f,%.4f,%.4f,%d,%llu,%llu\n", b->args->model,

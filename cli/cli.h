@@ -16,11 +16,11 @@
 struct cli_args {
     char *model, *file, *tokens, *question, *chat;
     char *policy, *kv_type, *evict, *evict_every, *profile, *attn;
-    char *out, *csv, *lengths;
+    char *out, *csv, *lengths, *policies;
     int64_t budget, kv_bytes;
     int64_t n, seed, top_k, threads, prefix, reps, decode_tokens;
     double ratio, temp, top_p;
-    bool context_only, raw, json, help;
+    bool context_only, raw, json, markdown, help;
     char **rest; /* what is left after the options, NULL-terminated, owned */
     int n_rest;
 };
@@ -50,7 +50,7 @@ struct cli_group {
 
 /* A sub-command. */
 struct cli_command {
-    const char *name;
+    const char *name;                      /* one word, or two: "bench observe" */
     const char *about;                     /* one sentence */
     const char *usage;                     /* what follows the name */
     const char *notes;                     /* closing paragraph of its help, "" if none */
@@ -60,7 +60,8 @@ struct cli_command {
 };
 
 extern const struct cli_group cli_group_model, cli_group_input, cli_group_policy, cli_group_generate,
-    cli_group_plan, cli_group_ppl, cli_group_bench, cli_group_common;
+    cli_group_plan, cli_group_ppl, cli_group_bench, cli_group_bench_observe, cli_group_bench_methods,
+    cli_group_common;
 
 /* Parses argv[1..] (argv[0] is the command's name). Returns an exit code; says what is wrong itself. */
 int cli_parse(struct cli_args *args, const struct cli_command *cmd, int argc, const char **argv);
@@ -170,5 +171,7 @@ int cli_methods(const struct cli_args *args);
 int cli_models(const struct cli_args *args);
 int cli_ppl(const struct cli_args *args);
 int cli_bench(const struct cli_args *args);
+int cli_bench_observe(const struct cli_args *args);
+int cli_bench_methods(const struct cli_args *args);
 
 #endif

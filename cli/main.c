@@ -11,6 +11,10 @@ static const struct cli_group *const plan_groups[] = {&cli_group_model, &cli_gro
 static const struct cli_group *const ppl_groups[] = {&cli_group_model, &cli_group_ppl, &cli_group_policy,
                                                      &cli_group_common, NULL};
 static const struct cli_group *const bench_groups[] = {&cli_group_bench, &cli_group_common, NULL};
+static const struct cli_group *const bench_observe_groups[] = {&cli_group_bench_observe, &cli_group_common,
+                                                               NULL};
+static const struct cli_group *const bench_methods_groups[] = {&cli_group_bench_methods, &cli_group_common,
+                                                               NULL};
 static const struct cli_group *const plain_groups[] = {&cli_group_common, NULL};
 
 static const struct cli_command commands[] = {
@@ -31,8 +35,17 @@ static const struct cli_command commands[] = {
      "With --policy full and the same --prefix, the same tokens are scored: use that to compare.", ppl_groups,
      0, cli_ppl},
     {"bench", "Speed beside llama.cpp in one run: full cache and compressed cache.", "[options]",
-     "Rounds alternate between the programs; ratios are formed per round, then medians are taken.",
-     bench_groups, 1, cli_bench},
+     "Rounds alternate between the programs; ratios are formed per round, then medians are taken.\n"
+     "`winnow bench observe` and `winnow bench methods` measure what policies cost.",
+     bench_groups, 0, cli_bench},
+    {"bench observe", "What each kind of observation costs, as a share of prefill.", "[options]",
+     "A round reads the same tokens once with each kind of observation and once with none; shares are\n"
+     "formed within a round, then medians are taken.",
+     bench_observe_groups, 0, cli_bench_observe},
+    {"bench methods", "What every preset costs: time and memory beside a plain prefill.", "[options]",
+     "Every preset reads the same tokens in a session of its own; plain prefills lie between them. Peak\n"
+     "memory is the process's highest resident size (VmHWM of /proc/self/status, reset before each).",
+     bench_methods_groups, 0, cli_bench_methods},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -45,17 +58,30 @@ static void print_overview(FILE *f)
           "[options]\n\nCommands:\n",
           f);
     for (int i = 0; i < N_COMMANDS; i++)
-        fprintf(f, "  %-10s %s\n", commands[i].name, commands[i].about);
-    fputs("  help CMD   The options of a command; so does `winnow CMD --help`.\n"
-          "\n  --version  Print the version.\n\n"
+        fprintf(f, "  %-14s %s\n", commands[i].name, commands[i].about);
+    fputs("  help CMD       The options of a command; so does `winnow CMD --help`.\n"
+          "\n  --version      Print the version.\n\n"
           "Example: winnow run -f doc.txt -p \"What is it about?\" --policy snapkv --budget 512\n",
           f);
 }
 
-/* NULL and one line on stderr if there is no such command. */
-static const struct cli_command *find_command(const char *name)
+/* Whether `second` (may be NULL) is the second word of the command's name. */
+static bool is_two_words(const struct cli_command *cmd, const char *first, const char *second)
+{
+    const size_t len = strlen(first);
+    return second && strncmp(cmd->name, first, len) == 0 && cmd->name[len] == ' ' &&
+           strcmp(cmd->name + len + 1, second) == 0;
+}
+
+/* NULL and one line on stderr if there is no such command. *n_words of the arguments are its name. */
+static const struct cli_command *find_command(const char *name, const char *second, int *n_words)
 {
     const char *names[N_COMMANDS + 2];
+    *n_words = 2;
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (is_two_words(&commands[i], name, second))
+            return &commands[i];
+    *n_words = 1;
     for (int i = 0; i < N_COMMANDS; i++) {
         if (strcmp(name, commands[i].name) == 0)
             return &commands[i];
@@ -77,17 +103,18 @@ static const struct cli_command *find_command(const char *name)
     return NULL;
 }
 
-static int help(const char *name, int n_more)
+static int help(int n, char **words)
 {
-    if (n_more > 0)
-        return cli_fail(CLI_BAD_INPUT, "`winnow help` takes one command");
-    if (!name) {
+    int n_words;
+    if (n == 0) {
         print_overview(stdout);
         return cli_finish_stdout();
     }
-    const struct cli_command *cmd = find_command(name);
+    const struct cli_command *cmd = find_command(words[0], n > 1 ? words[1] : NULL, &n_words);
     if (!cmd)
         return CLI_BAD_INPUT;
+    if (n > n_words)
+        return cli_fail(CLI_BAD_INPUT, "`winnow help` takes one command");
     cli_print_help(stdout, cmd);
     return cli_finish_stdout();
 }
@@ -102,14 +129,15 @@ int main(int argc, char **argv)
         return cli_finish_stdout();
     }
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
-        return help(NULL, 0);
+        return help(0, NULL);
     if (strcmp(name, "help") == 0)
-        return help(argc > 2 ? argv[2] : NULL, argc - 3);
-    const struct cli_command *cmd = find_command(name);
+        return help(argc - 2, argv + 2);
+    int n_words;
+    const struct cli_command *cmd = find_command(name, argc > 2 ? argv[2] : NULL, &n_words);
     if (!cmd)
         return CLI_BAD_INPUT;
     struct cli_args args;
-    int rc = cli_parse(&args, cmd, argc - 1, (const char **)argv + 1);
+    int rc = cli_parse(&args, cmd, argc - n_words, (const char **)argv + n_words);
     if (rc == CLI_OK && args.help) {
         cli_print_help(stdout, cmd);
         rc = cli_finish_stdout();

@@ -113,6 +113,40 @@ static const struct cli_option bench_options[] = {
 };
 GROUP(cli_group_bench, "Options", bench_options);
 
+/* What the benchmarks of parts of the library have in common. */
+#define BENCH_PART_OPTIONS                                                                                   \
+    {"model",   'm', CLI_TEXT, "MODEL", "smollm2-135m", NULL, "GGUF file, or a name from `winnow models`",   \
+     AT(model), 0,   0,        NULL},                                                                        \
+        {"threads",   't', CLI_INT, "THREADS",  NULL, "usable cores", "threads to compute with",             \
+         AT(threads), 1,   1024,    "1 to 1024"},                                                            \
+        {"lengths", 0, CLI_TEXT, "LIST", "8192", NULL, "prompt lengths in tokens", AT(lengths), 0, 0, NULL}, \
+        {"reps",   0, CLI_INT, "N",        "3", NULL, "rounds per length; medians are taken over them",      \
+         AT(reps), 1, 1000,    "1 to 1000"},                                                                 \
+        {"ratio",                                                                                            \
+         0,                                                                                                  \
+         CLI_REAL,                                                                                           \
+         "R",                                                                                                \
+         "0.5",                                                                                              \
+         NULL,                                                                                               \
+         "fraction removed, 0 <= R < 1",                                                                     \
+         AT(ratio),                                                                                          \
+         0,                                                                                                  \
+         0.9999999999999999,                                                                                 \
+         "at least 0 and less than 1"},                                                                      \
+        {"csv", 0, CLI_TEXT, "FILE", NULL, "none", "write every number as a table", AT(csv), 0, 0, NULL},    \
+        {"json",   0, CLI_FLAG, NULL, NULL, "off", "print one JSON object instead of the table",             \
+         AT(json), 0, 0,        NULL},
+
+static const struct cli_option bench_observe_options[] = {BENCH_PART_OPTIONS};
+GROUP(cli_group_bench_observe, "Options", bench_observe_options);
+
+static const struct cli_option bench_methods_options[] = {
+    BENCH_PART_OPTIONS{"policies", 0, CLI_TEXT, "LIST", NULL, "all presets but parity presets",
+                       "recipes; key=value goes on with the one before", AT(policies), 0, 0, NULL},
+    {"markdown", 0, CLI_FLAG, NULL, NULL, "off", "print a Markdown table", AT(markdown), 0, 0, NULL},
+};
+GROUP(cli_group_bench_methods, "Options", bench_methods_options);
+
 static const struct cli_option common_options[] = {
     {"help", 'h', CLI_FLAG, NULL, NULL, "off", "print this help", AT(help), 0, 0, NULL},
 };

@@ -72,7 +72,7 @@ bad 'plan over a device' 'not a regular file' plan -p x -o /dev/null
 bad 'unknown method' 'did you mean snapkv' methods snapk
 bad 'ppl without text' 'no input' ppl
 bad 'ppl of one token' '-n 1' ppl -f x -n 1
-bad 'bench observe' 'not there yet' bench observe
+bad 'bench observe lengths' "'long'" bench observe --lengths 512,long
 bad 'bench lengths' "'long'" bench --lengths 512,long
 bad 'bench with nothing to compress' 'full' bench --policy full
 finish

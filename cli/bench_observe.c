@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * winnow bench observe: what each kind of observation costs. What is collected while the prompt is read is
+ * the difference between prefills of the same tokens with and without it; what is worked out afterwards is
+ * timed by the library's report. The policies are probes: scorers from outside that ask for one thing and
+ * touch it.
+ */
+#include "bench.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Probes ---- */
+
+static void needs_columns(const void *opts, wnw_needs *out)
+{
+    (void)opts;
+    out->flags = WNW_NEED_ATTN_SUM;
+}
+
+static void needs_columns_max(const void *opts, wnw_needs *out)
+{
+    (void)opts;
+    out->flags = WNW_NEED_ATTN_SUM | WNW_NEED_ATTN_MAX;
+}
+
+static void needs_stats(const void *opts, wnw_needs *out)
+{
+    (void)opts;
+    out->flags = WNW_NEED_QUERY_STATS;
+    out->skip = 4;
+}
+
+static void needs_norms(const void *opts, wnw_needs *out)
+{
+    (void)opts;
+    out->flags = WNW_NEED_PROJ_NORM;
+}
+
+/* Scores without meaning, different for every entry: what budgets and selection cost does not depend on them.
+ */
+static int score_flat(const void *opts, const wnw_observation *obs, float *score, float *scratch)
+{
+    uint32_t state = 1;
+    (void)opts;
+    (void)scratch;
+    for (int64_t i = 0; i < (int64_t)obs->n_head_kv * obs->n; i++) {
+        state = state * 1664525u + 1013904223u;
+        score[i] = (float)(state >> 8) * 0x1p-24f;
+    }
+    return WNW_OK;
+}
+
+static int score_norm(const wnw_observation *obs, wnw_proj_norm kind, float *score)
+{
+    const float *norm = obs->proj_norm(obs, kind);
+    if (!norm)
+        return WNW_E_NOMEM;
+    memcpy(score, norm, (size_t)obs->n_head_kv * (size_t)obs->n * sizeof *score);
+    return WNW_OK;
+}
+
+static int score_l1(const void *opts, const wnw_observation *obs, float *score, float *scratch)
+{
+    (void)opts;
+    (void)scratch;
+    return score_norm(obs, WNW_PROJ_L1, score);
+}
+
+static int score_l2(const void *opts, const wnw_observation *obs, float *score, float *scratch)
+{
+    (void)opts;
+    (void)scratch;
+    return score_norm(obs, WNW_PROJ_L2, score);
+}
+
+static int score_sketch(const void *opts, const wnw_observation *obs, float *score, float *scratch)
+{
+    (void)opts;
+    (void)scratch;
+    return score_norm(obs, WNW_PROJ_SKETCH, score);
+}
+
+static const wnw_scorer probes[] = {
+    {.name = "probe-flat", .score = score_flat},
+    {.name = "probe-columns", .needs = needs_columns, .score = score_flat},
+    {.name = "probe-columns-max", .needs = needs_columns_max, .score = score_flat},
+    {.name = "probe-stats", .needs = needs_stats, .score = score_flat},
+    {.name = "probe-l1", .needs = needs_norms, .score = score_l1},
+    {.name = "probe-l2", .needs = needs_norms, .score = score_l2},
+    {.name = "probe-sketch", .needs = needs_norms, .score = score_sketch},
+};
+
+/* ---- What is measured ---- */
+
+/* Prefills of one round: none, or one kind of observation collected. */
+enum reading { PLAIN, WINDOW, COLUMNS, COLUMNS_MAX, STATS, N_READINGS };
+
+enum figure_kind {
+    READ,    /* prefill in this way minus the plain one */
+    SCORE,   /* looking at the cache, and scores */
+    SELECT,  /* budgets and selection */
+    COMPACT, /* applying the plan */
+};
+
+/* A row of the result. Recipes of one reading are planned in this order after it. */
+static const struct figure {
+    const char *what;
+    enum reading reading;
+    enum figure_kind kind;
+    const char *recipe;
+    double target; /* share of prefill in per cent; 0 = none */
+} figures[] = {
+    {"window: keep the last 32 queries", WINDOW, READ, "snapkv", 0},
+    {"window: attention and scores", WINDOW, SCORE, "snapkv", 3},
+    {"columns: sums over all queries", COLUMNS, READ, "probe-columns", 35},
+    {"columns: sums and maxima", COLUMNS_MAX, READ, "probe-columns-max", 35},
+    {"query mean and covariance", STATS, READ, "probe-stats", 0},
+    {"projected norms: l1", WINDOW, SCORE, "probe-l1", 5},
+    {"projected norms: l2", WINDOW, SCORE, "probe-l2", 5},
+    {"projected norms: sketch", WINDOW, SCORE, "probe-sketch", 5},
+    {"selection: top-k, equal heads", WINDOW, SELECT, "probe-flat", 2},
+    {"selection: top-k, adakv", WINDOW, SELECT, "probe-flat+adakv", 2},
+    {"compaction, uneven heads", WINDOW, COMPACT, "probe-flat+adakv", 0},
+};
+enum { N_FIGURES = sizeof figures / sizeof *figures };
+
+struct result {
+    int32_t n;
+    double *plain;            /* [n_reps] ms */
+    double *ms[N_FIGURES];    /* [n_reps], NaN where it could not be measured */
+    double *share[N_FIGURES]; /* [n_reps] of the plain prefill of the same round, in per cent */
+    char why[N_FIGURES][160]; /* why it could not */
+};
+
+struct bench_observe {
+    const struct cli_args *args;
+    int32_t lengths[BENCH_MAX_LENGTHS], n_lengths, n_reps, n_threads;
+    char *model_path;
+    wnw_model *model;
+    wnw_model_info info;
+    wnw_registry *registry;
+    wnw_policy *policies[N_FIGURES];
+    wnw_session *session;
+    int32_t *tokens;
+    struct result results[BENCH_MAX_LENGTHS];
+    int32_t n_results;
+    struct cli_progress progress;
+    char machine[256];
+};
+
+/* ---- Setting up ---- */
+
+static int set_up(struct bench_observe *b)
+{
+    int32_t longest = 0;
+    int rc = bench_parse_lengths(b->lengths, &b->n_lengths, b->args->lengths);
+    b->n_reps = (int32_t)b->args->reps;
+    b->n_threads = b->args->threads == CLI_UNSET ? wnw_usable_cores() : (int32_t)b->args->threads;
+    if (rc == CLI_OK && b->args->csv)
+        rc = cli_out_check(b->args->csv);
+    if (rc == CLI_OK)
+        rc = cli_model_path(&b->model_path, b->args->model);
+    if (rc != CLI_OK)
+        return rc;
+    int status = wnw_registry_new(&b->registry);
+    for (size_t i = 0; i < sizeof probes / sizeof *probes && status == WNW_OK; i++)
+        status = wnw_registry_add_scorer(b->registry, &probes[i]);
+    for (int i = 0; i < N_FIGURES && status == WNW_OK; i++)
+        status = wnw_policy_parse(&b->policies[i], figures[i].recipe, b->registry);
+    if (status == WNW_OK)
+        status = wnw_model_open(&b->model, b->model_path, NULL);
+    if (status != WNW_OK)
+        return cli_fail_status(status);
+    wnw_model_get_info(b->model, &b->info);
+    for (int32_t i = 0; i < b->n_lengths; i++) {
+        longest = b->lengths[i] > longest ? b->lengths[i] : longest;
+        if (b->lengths[i] > b->info.n_ctx_train)
+            return cli_fail(CLI_BAD_INPUT, "--lengths: %d tokens do not fit the model's context of %d",
+                            b->lengths[i], b->info.n_ctx_train);
+    }
+    b->tokens = bench_make_tokens(longest, b->info.n_vocab);
+    if (!b->tokens)
+        return cli_fail(CLI_FAILED, "out of memory");
+    wnw_session_params params = wnw_session_default_params();
+    params.n_ubatch = BENCH_N_UBATCH;
+    params.n_threads = b->n_threads;
+    status = wnw_session_new(&b->session, b->model, &params);
+    bench_describe_machine(b->machine, sizeof b->machine, b->n_threads);
+    return status == WNW_OK ? CLI_OK : cli_fail_status(status);
+}
+
+static void close_bench(struct bench_observe *b)
+{
+    for (int32_t i = 0; i < b->n_results; i++) {
+        free(b->results[i].plain);
+        for (int k = 0; k < N_FIGURES; k++) {
+            free(b->results[i].ms[k]);
+            free(b->results[i].share[k]);
+        }
+    }
+    wnw_session_free(b->session);
+    for (int i = 0; i < N_FIGURES; i++)
+        wnw_policy_free(b->policies[i]);
+    wnw_registry_free(b->registry);
+    wnw_model_free(b->model);
+    free(b->tokens);
+    free(b->model_path);
+}
+
+/* ---- Measuring ---- */
+
+/* Reads n tokens, observing what this reading's recipes want; *ms is NaN where that is refused. */
+static int time_reading(struct bench_observe *b, enum reading reading, int32_t n, double *ms)
+{
+    const wnw_policy *policies[N_FIGURES];
+    int32_t n_policies = 0;
+    for (int i = 0; i < N_FIGURES && reading != PLAIN; i++)
+        if (figures[i].reading == reading)
+            policies[n_policies++] = b->policies[i];
+    *ms = NAN;
+    int status = wnw_session_reset(b->session);
+    if (status != WNW_OK)
+        return cli_fail_status(status);
+    if (wnw_session_observe(b->session, policies, n_policies) != WNW_OK)
+        return CLI_OK; /* the plans will say why */
+    const double start = cli_now_ms();
+    status = wnw_session_prefill(b->session, b->tokens, n, NULL, NULL);
+    *ms = cli_now_ms() - start;
+    return status == WNW_OK ? CLI_OK : cli_fail_status(status);
+}
+
+/* Plans and, for the row that measures it, compacts. A refusal is noted, not an error. */
+static void time_plan(struct bench_observe *b, struct result *r, int figure, double read_ms, double *ms)
+{
+    const struct figure *f = &figures[figure];
+    const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = b->args->ratio};
+    wnw_plan *plan = NULL;
+    wnw_report report = {0};
+    int status = isnan(read_ms) ? WNW_E_NOT_OBSERVED
+                                : wnw_session_plan(b->session, b->policies[figure], &size, &plan, &report);
+    if (status == WNW_OK && f->kind == COMPACT)
+        status = wnw_session_apply(b->session, plan, &report);
+    wnw_plan_free(plan);
+    *ms = NAN;
+    if (status != WNW_OK)
+        snprintf(r->why[figure], sizeof r->why[figure], "%s", wnw_last_error());
+    else if (f->kind == READ)
+        *ms = read_ms;
+    else if (f->kind == SCORE)
+        *ms = report.observe_ms + report.score_ms;
+    else
+        *ms = f->kind == SELECT ? report.select_ms : report.compact_ms;
+}
+
+static int run_round(struct bench_observe *b, struct result *r, int32_t round)
+{
+    for (int k = 0; k < N_READINGS; k++) {
+        const enum reading reading = (enum reading)((k + round) % N_READINGS);
+        double ms;
+        const int rc = time_reading(b, reading, r->n, &ms);
+        if (rc != CLI_OK)
+            return rc;
+        if (reading == PLAIN)
+            r->plain[round] = ms;
+        for (int i = 0; i < N_FIGURES && reading != PLAIN; i++)
+            if (figures[i].reading == reading)
+                time_plan(b, r, i, ms, &r->ms[i][round]);
+        cli_progress_step(round * N_READINGS + k + 1, b->n_reps * N_READINGS, &b->progress);
+    }
+    for (int i = 0; i < N_FIGURES; i++) {
+        if (figures[i].kind == READ)
+            r->ms[i][round] -= r->plain[round];
+        r->share[i][round] = 100 * r->ms[i][round] / r->plain[round];
+    }
+    return CLI_OK;
+}
+
+static int measure(struct bench_observe *b)
+{
+    double unused;
+    /* Pages the weights in. */
+    int rc = time_reading(b, PLAIN, b->lengths[0] < BENCH_N_UBATCH ? b->lengths[0] : BENCH_N_UBATCH, &unused);
+    for (int32_t i = 0; i < b->n_lengths && rc == CLI_OK; i++) {
+        struct result *r = &b->results[b->n_results++];
+        r->n = b->lengths[i];
+        r->plain = calloc((size_t)b->n_reps, sizeof *r->plain);
+        bool ok = r->plain != NULL;
+        for (int k = 0; k < N_FIGURES; k++) {
+            r->ms[k] = calloc((size_t)b->n_reps, sizeof **r->ms);
+            r->share[k] = calloc((size_t)b->n_reps, sizeof **r->share);
+            ok = ok && r->ms[k] && r->share[k];
+        }
+        if (!ok)
+            return cli_fail(CLI_FAILED, "out of memory");
+        cli_progress_start(&b->progress, "bench observe", "prefills");
+        for (int32_t k = 0; k < b->n_reps && rc == CLI_OK; k++)
+            rc = run_round(b, r, k);
+        cli_progress_end(&b->progress);
+    }
+    return rc;
+}
+
+/* ---- Reporting ---- */
+
+static const char *const kind_names[] = {"read", "score", "select", "compact"};
+
+static void print_table(struct bench_observe *b)
+{
+    printf("%s\n%s, f16 cache, batches of %d, %d rounds, %g of the entries removed\n", b->machine,
+           b->info.name, BENCH_N_UBATCH, b->n_reps, b->args->ratio);
+    for (int32_t i = 0; i < b->n_results; i++) {
+        struct result *r = &b->results[i];
+        const struct bench_spread plain = bench_spread_of(r->plain, b->n_reps);
+        printf("\n%d tokens: plain prefill %.0f ms [%.0f to %.0f]; medians [lowest to highest round]\n", r->n,
+               plain.median, plain.min, plain.max);
+        printf("  %-34s %10s   %s\n", "", "ms", "share of prefill");
+        for (int k = 0; k < N_FIGURES; k++) {
+            const struct bench_spread ms = bench_spread_of(r->ms[k], b->n_reps),
+                                      share = bench_spread_of(r->share[k], b->n_reps);
+            if (isnan(ms.median)) {
+                printf("  %-34s %10s   %s\n", figures[k].what, "-", r->why[k]);
+                continue;
+            }
+            printf("  %-34s %10.1f   %5.1f %% [%.1f to %.1f]", figures[k].what, ms.median, share.median,
+                   share.min, share.max);
+            if (figures[k].target > 0)
+                printf("   target %g %%: %s", figures[k].target,
+                       share.median <= figures[k].target ? "met" : "missed");
+            putchar('\n');
+        }
+    }
+}
+
+static json_t *spread_json(struct bench_spread s)
+{
+    return isnan(s.median) ? json_null()
+                           : json_pack("{s:f, s:f, s:f}", "median", s.median, "min", s.min, "max", s.max);
+}
+
+static int print_json(struct bench_observe *b)
+{
+    json_t *lengths = json_array();
+    for (int32_t i = 0; i < b->n_results; i++) {
+        struct result *r = &b->results[i];
+        json_t *rows = json_array();
+        for (int k = 0; k < N_FIGURES; k++)
+            json_array_append_new(
+                rows, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "what", figures[k].what, "kind",
+                                kind_names[figures[k].kind], "recipe", figures[k].recipe, "ms",
+                                spread_json(bench_spread_of(r->ms[k], b->n_reps)), "share_percent",
+                                spread_json(bench_spread_of(r->share[k], b->n_reps)), "target_percent",
+                                figures[k].target > 0 ? json_real(figures[k].target) : json_null()));
+        json_array_append_new(lengths,
+                              json_pack("{s:i, s:o, s:o}", "n", (int)r->n, "prefill_ms",
+                                        spread_json(bench_spread_of(r->plain, b->n_reps)), "figures", rows));
+    }
+    return cli_print_json(json_pack("{s:s, s:i, s:s, s:i, s:f, s:o}", "machine", b->machine, "threads",
+                                    (int)b->n_threads, "model", b->args->model, "rounds", (int)b->n_reps,
+                                    "ratio", b->args->ratio, "lengths", lengths));
+}
+
+static void csv_spread(FILE *f, struct bench_spread s)
+{
+    if (isnan(s.median))
+        fputs(",,,", f);
+    else
+        fprintf(f, ",%.3f,%.3f,%.3f", s.median, s.min, s.max);
+}
+
+static int write_csv(struct bench_observe *b)
+{
+    struct cli_out out;
+    const int rc = cli_out_open(&out, b->args->csv);
+    if (rc != CLI_OK)
+        return rc;
+    fprintf(out.f,
+            "# %s\nmodel,n,what,kind,recipe,ms,ms_min,ms_max,percent,percent_min,percent_max,target,rounds\n",
+            b->machine);
+    for (int32_t i = 0; i < b->n_results; i++) {
+        struct result *r = &b->results[i];
+        fprintf(out.f, "%s,%d,plain prefill,read,", b->args->model, r->n);
+        csv_spread(out.f, bench_spread_of(r->plain, b->n_reps));
+        fprintf(out.f, ",100,100,100,,%d\n", b->n_reps);
+        for (int k = 0; k < N_FIGURES; k++) {
+            fprintf(out.f, "%s,%d,\"%s\",%s,%s", b->args->model, r->n, figures[k].what,
+                    kind_names[figures[k].kind], figures[k].recipe);
+            csv_spread(out.f, bench_spread_of(r->ms[k], b->n_reps));
+            csv_spread(out.f, bench_spread_of(r->share[k], b->n_reps));
+            fprintf(out.f, ",%g,%d\n", figures[k].target, b->n_reps);
+        }
+    }
+    return cli_out_commit(&out);
+}
+
+int cli_bench_observe(const struct cli_args *args)
+{
+    struct bench_observe b = {.args = args};
+    int rc = set_up(&b);
+    if (rc == CLI_OK)
+        rc = measure(&b);
+    if (rc == CLI_OK && args->csv)
+        rc = write_csv(&b);
+    if (rc == CLI_OK && args->json)
+        rc = print_json(&b);
+    else if (rc == CLI_OK) {
+        print_table(&b);
+        rc = cli_finish_stdout();
+    }
+    close_bench(&b);
+    return rc;
+}
