@@ -5,17 +5,49 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int check_phase(const struct cli_args *args)
+/* A whole number of 1 to 2147483647, all of text[len]. */
+static bool parse_count(int64_t *out, const char *text, size_t len)
 {
-    if (strcmp(args->evict, "layer") == 0 || strcmp(args->evict, "chunk") == 0 ||
-        strncmp(args->evict, "chunk:", 6) == 0)
-        return cli_fail(CLI_BAD_INPUT, "--evict %s is not in this release; use --evict end", args->evict);
-    if (strcmp(args->evict, "end") != 0)
-        return cli_fail(CLI_BAD_INPUT, "--evict '%s' is unknown; use --evict end", args->evict);
-    if (args->evict_every)
-        return cli_fail(CLI_BAD_INPUT, "--evict-every is not in this release; leave it out");
-    if (args->profile)
-        return cli_fail(CLI_BAD_INPUT, "--profile: no method of this release uses a profile; leave it out");
+    char digits[16];
+    if (len == 0 || len >= sizeof digits)
+        return false;
+    memcpy(digits, text, len);
+    digits[len] = '\0';
+    return cli_parse_int(out, digits) && *out >= 1 && *out <= INT32_MAX;
+}
+
+static int check_phase(struct cli_job *job)
+{
+    const struct cli_args *args = job->args;
+    wnw_eviction *rules = &job->rules;
+    const char *when = args->evict, *every = args->evict_every;
+    int64_t n = 0;
+    if (strcmp(when, "end") == 0)
+        rules->phase = WNW_PHASE_END;
+    else if (strcmp(when, "layer") == 0)
+        rules->phase = WNW_PHASE_LAYER;
+    else if (strncmp(when, "chunk", 5) == 0 && (when[5] == '\0' || when[5] == ':'))
+        rules->phase = WNW_PHASE_CHUNK;
+    else
+        return cli_fail(CLI_BAD_INPUT, "--evict '%s' is unknown; use end, layer, chunk or chunk:C", when);
+    if (rules->phase == WNW_PHASE_CHUNK && when[5] == ':') {
+        if (!parse_count(&n, when + 6, strlen(when + 6)))
+            return cli_fail(CLI_BAD_INPUT,
+                            "--evict '%s': chunk:C takes C tokens at a time, a whole number of at least 1",
+                            when);
+        rules->chunk = (int32_t)n;
+    }
+    if (!every)
+        return CLI_OK;
+    const size_t len = strcspn(every, ":");
+    if (!parse_count(&n, every, len) ||
+        (every[len] == ':' && !parse_count(&rules->target, every + len + 1, strlen(every + len + 1))))
+        return cli_fail(
+            CLI_BAD_INPUT,
+            "--evict-every '%s': give I or I:T, whole numbers of at least 1: after every I generated "
+            "tokens, T entries per layer and head stay",
+            every);
+    rules->every = (int32_t)n;
     return CLI_OK;
 }
 
@@ -38,6 +70,18 @@ static int check_size(struct cli_job *job)
     return CLI_OK;
 }
 
+/* Whether the policy works when it is asked to. */
+static int check_allowed(const struct cli_job *job)
+{
+    const char *reason;
+    if (!wnw_policy_allows(job->policy, job->rules.phase, &reason))
+        return cli_fail(CLI_BAD_INPUT, "--evict %s does not go with this policy: %s", job->args->evict,
+                        reason);
+    if (job->rules.every > 0 && !wnw_policy_allows(job->policy, WNW_PHASE_DECODE, &reason))
+        return cli_fail(CLI_BAD_INPUT, "--evict-every does not go with this policy: %s", reason);
+    return CLI_OK;
+}
+
 static int check_policy(struct cli_job *job)
 {
     const bool sized = job->size.kind != WNW_SIZE_NONE;
@@ -52,7 +96,7 @@ static int check_policy(struct cli_job *job)
         job->size_assumed = true;
         job->size = (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = 0.5};
     }
-    return CLI_OK;
+    return check_allowed(job);
 }
 
 static int check_input(struct cli_job *job)
@@ -94,7 +138,9 @@ int cli_job_check(struct cli_job *job, const struct cli_args *args)
 {
     int rc;
     *job = (struct cli_job){.args = args};
-    if ((rc = check_phase(args)) != CLI_OK || (rc = check_size(job)) != CLI_OK ||
+    if (args->profile)
+        return cli_fail(CLI_BAD_INPUT, "--profile: no method of this release uses a profile; leave it out");
+    if ((rc = check_phase(job)) != CLI_OK || (rc = check_size(job)) != CLI_OK ||
         (rc = check_policy(job)) != CLI_OK || (rc = check_types(job)) != CLI_OK ||
         (rc = check_input(job)) != CLI_OK)
         return rc;
@@ -159,10 +205,11 @@ int cli_job_session(struct cli_job *job)
     params.n_threads = job->args->threads == CLI_UNSET ? 0 : (int32_t)job->args->threads;
     params.progress = cli_progress_step;
     params.progress_user = &job->progress;
-    const wnw_policy *const policy = job->policy;
     int status = wnw_session_new(&job->session, job->model, &params);
+    job->rules.policy = job->policy;
+    job->rules.size = job->size;
     if (status == WNW_OK)
-        status = wnw_session_observe(job->session, &policy, 1);
+        status = wnw_session_set_eviction(job->session, &job->rules);
     return status == WNW_OK ? CLI_OK : cli_fail_status(status);
 }
 
@@ -178,7 +225,7 @@ int cli_job_read(struct cli_job *job, int32_t from, int32_t to, wnw_logits_fn on
     return status == WNW_OK ? CLI_OK : cli_fail_status(status);
 }
 
-static void measure_cache(struct cli_job *job)
+void cli_job_measure(struct cli_job *job)
 {
     wnw_cache_stats stats;
     int64_t entries = 0, heads = 0;
@@ -194,20 +241,30 @@ static void measure_cache(struct cli_job *job)
     job->kv_bytes_full = stats.bytes_full;
 }
 
-int cli_job_compress(struct cli_job *job)
+int cli_job_read_first(struct cli_job *job, int32_t n)
 {
-    if (!wnw_policy_is_full(job->policy)) {
-        wnw_report report = {0};
+    wnw_report report = {0};
+    if (n > 0) {
         const double start = cli_now_ms();
-        const int status = wnw_session_compress(job->session, job->policy, &job->size, &report);
+        cli_progress_start(&job->progress, "prefill", "tokens");
+        const int status = wnw_session_read(job->session, job->tokens, n, &report);
+        cli_progress_end(&job->progress);
         if (status != WNW_OK)
             return cli_fail_status(status);
-        job->compress_ms = cli_now_ms() - start;
+        job->compress_ms = report.observe_ms + report.select_ms + report.compact_ms;
+        job->prefill_ms += cli_now_ms() - start - job->compress_ms;
         if (*report.warning)
             cli_note("warning: %s", report.warning);
     }
-    measure_cache(job);
+    cli_job_measure(job);
     return CLI_OK;
+}
+
+int cli_job_stop_observing(struct cli_job *job)
+{
+    /* Entries that come from now on stay, unless generated tokens have a rule. */
+    const int status = job->rules.every > 0 ? WNW_OK : wnw_session_observe(job->session, NULL, 0);
+    return status == WNW_OK ? CLI_OK : cli_fail_status(status);
 }
 
 int32_t cli_job_n_compressed(const struct cli_job *job)

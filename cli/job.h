@@ -12,6 +12,7 @@ struct cli_job {
     size_t n_document; /* bytes */
     wnw_policy *policy;
     wnw_size size;
+    wnw_eviction rules; /* when to compress */
     wnw_kv_type kv_type;
     wnw_attn attn;
     bool size_assumed; /* no size was given and the policy has none: ratio 0.5 */
@@ -47,8 +48,12 @@ int cli_job_session(struct cli_job *job);
 int cli_job_start(struct cli_job *job, const struct cli_args *args);
 /* Reads tokens [from, to), with a progress line. */
 int cli_job_read(struct cli_job *job, int32_t from, int32_t to, wnw_logits_fn on_logits, void *user);
-/* Compresses what was read and notes the cache's size; with policy "full" only the latter. */
-int cli_job_compress(struct cli_job *job);
+/* Reads the first n tokens and compresses them as the rules say; notes the cache's size. */
+int cli_job_read_first(struct cli_job *job, int32_t n);
+/* Notes the cache's size as it is now. */
+void cli_job_measure(struct cli_job *job);
+/* What follows is not compressed, so nothing has to be observed any more; unless it is while generating. */
+int cli_job_stop_observing(struct cli_job *job);
 /* Tokens before compression: the document with --context-only, else all. */
 int32_t cli_job_n_compressed(const struct cli_job *job);
 /* Remarks on what was assumed; printed after the input is known to be good, so that an error is one line. */

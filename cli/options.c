@@ -50,9 +50,14 @@ static const struct cli_option policy_options[] = {
      AT(ratio), 0, 0.9999999999999999, "at least 0 and less than 1"},
     {"kv-bytes", 0, CLI_BYTES, "SIZE", NULL, "none", "size: bytes of kept keys and values, suffix K, M or G",
      AT(kv_bytes), 1, 9.2e18, "at least 1 byte"},
-    {"evict", 0, CLI_TEXT, "WHEN", "end", NULL, "when to compress: end (of the prompt)", AT(evict), 0, 0,
-     NULL},
-    {"evict-every", 0, CLI_TEXT, "I[:T]", NULL, "off", "compress while generating (not in this release)",
+    {"evict", 0, CLI_TEXT, "WHEN", "end", NULL,
+     "when to compress: end (of the prompt), layer (one layer after the other), chunk[:C] (every C tokens, "
+     "512 "
+     "or the method's own)",
+     AT(evict), 0, 0, NULL},
+    {"evict-every", 0, CLI_TEXT, "I[:T]", NULL, "off, but for methods with a rule of their own (lagkv)",
+     "while generating: after every I tokens shrink to T entries per layer and head (default: the prompt's "
+     "size)",
      AT(evict_every), 0, 0, NULL},
     {"profile", 0, CLI_TEXT, "PATH", NULL, "none", "calibration results (not in this release)", AT(profile),
      0, 0, NULL},

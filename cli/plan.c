@@ -99,6 +99,12 @@ int cli_plan(const struct cli_args *args)
     struct cli_job job;
     if (!args->out)
         return cli_fail(CLI_BAD_INPUT, "no output file; name one with -o");
+    if (strcmp(args->evict, "end") != 0)
+        return cli_fail(CLI_BAD_INPUT,
+                        "--evict %s: a keep-plan is made at the end of the prompt; use --evict end",
+                        args->evict);
+    if (args->evict_every)
+        return cli_fail(CLI_BAD_INPUT, "plan generates nothing; leave out --evict-every");
     int rc = cli_out_check(args->out);
     if (rc != CLI_OK)
         return rc;

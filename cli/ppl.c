@@ -92,21 +92,21 @@ static int evaluate(struct cli_job *job, int32_t prefix, struct score *sc)
 {
     int rc = CLI_OK;
     if (prefix > 0) {
-        rc = cli_job_read(job, 0, prefix, NULL, NULL);
-        if (rc == CLI_OK)
-            rc = cli_job_compress(job);
+        rc = cli_job_read_first(job, prefix);
         if (rc != CLI_OK)
             return rc;
         score_next(sc, wnw_session_logits(job->session), job->tokens[prefix]);
-        const int status = wnw_session_observe(job->session, NULL, 0);
-        if (status != WNW_OK)
-            return cli_fail_status(status);
+        rc = cli_job_stop_observing(job);
+        if (rc != CLI_OK)
+            return rc;
     }
     sc->next = job->tokens + prefix + 1;
     sc->n_next = job->n_tokens - prefix - 1;
     rc = cli_job_read(job, prefix, job->n_tokens, on_logits, sc);
     /* Without a prefix nothing was compressed: the cache is what it is at the end. */
-    return rc == CLI_OK && prefix == 0 ? cli_job_compress(job) : rc;
+    if (rc == CLI_OK && prefix == 0)
+        cli_job_measure(job);
+    return rc;
 }
 
 static int print_result(const struct cli_job *job, int32_t prefix, const struct score *sc)
@@ -134,6 +134,8 @@ int cli_ppl(const struct cli_args *args)
     struct cli_job job;
     struct score sc = {0};
     int32_t prefix = 0;
+    if (args->evict_every)
+        return cli_fail(CLI_BAD_INPUT, "ppl generates nothing; leave out --evict-every");
     int rc = cli_job_check(&job, args);
     if (rc == CLI_OK)
         rc = cli_job_open(&job);

@@ -12,21 +12,16 @@ struct answer {
     double ttft_ms, decode_ms;
 };
 
-/* Reads the first piece, compresses, reads the rest. */
+/* Reads the first piece and compresses it, then reads the rest. */
 static int read_prompt(struct cli_job *job)
 {
     const int32_t n_first = cli_job_n_compressed(job);
     job->start_ms = cli_now_ms();
-    int rc = cli_job_read(job, 0, n_first, NULL, NULL);
-    if (rc == CLI_OK)
-        rc = cli_job_compress(job);
+    int rc = cli_job_read_first(job, n_first);
     if (rc != CLI_OK || n_first == job->n_tokens)
         return rc;
-    /* What follows stays uncompressed, so nothing has to be observed any more. */
-    const int status = wnw_session_observe(job->session, NULL, 0);
-    if (status != WNW_OK)
-        return cli_fail_status(status);
-    return cli_job_read(job, n_first, job->n_tokens, NULL, NULL);
+    rc = cli_job_stop_observing(job);
+    return rc == CLI_OK ? cli_job_read(job, n_first, job->n_tokens, NULL, NULL) : rc;
 }
 
 static int new_sampler(wnw_sampler **sampler, const struct cli_args *args)

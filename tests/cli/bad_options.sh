@@ -51,11 +51,20 @@ bad 'empty policy' '.' run -p x --policy ''
 bad 'policy with a blank' '.' run -p x --policy 'snapkv + adakv'
 bad 'kv type' 'q5_0' run -p x --kv-type q5_0
 bad 'attention' "--attn 'fast'" run -p x --attn fast
-bad 'evict layer' 'not in this release' run -p x --evict layer
-bad 'evict chunk' 'not in this release' run -p x --evict chunk
-bad 'evict chunk:64' 'not in this release' run -p x --evict chunk:64
-bad 'evict soon' 'unknown' run -p x --evict soon
-bad 'evict every' 'not in this release' run -p x --evict-every 16
+bad 'evict soon' "'soon' is unknown" run -p x --evict soon
+bad 'evict chunks' "'chunks' is unknown" run -p x --evict chunks
+bad 'evict layer:3' "'layer:3' is unknown" run -p x --evict layer:3
+for c in '' 0 -1 1.5 x '5 ' 99999999999; do
+    bad "evict chunk:$c" 'at least 1' run -p x --evict "chunk:$c"
+done
+for i in '' 0 -1 1.5 x 5: 5:0 5:x :5 5:6:7 99999999999; do
+    bad "evict every $i" 'give I or I:T' run -p x --evict-every "$i"
+done
+bad 'evict layer needs all layers' 'all layers' run -p x --policy kvcompose --evict layer --ratio 0.5
+bad 'plan by chunk' 'use --evict end' plan -p x -o "$work/p.json" --evict chunk
+bad 'plan by layer' 'use --evict end' plan -p x -o "$work/p.json" --evict layer
+bad 'plan while generating' 'leave out --evict-every' plan -p x -o "$work/p.json" --evict-every 4
+bad 'ppl while generating' 'leave out --evict-every' ppl -f /dev/null --evict-every 4
 bad 'profile' 'no method of this release' run -p x --profile nowhere
 
 bad 'no input' 'no input' run

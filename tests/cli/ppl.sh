@@ -29,6 +29,10 @@ good 'few entries' ppl -f "$work/text.txt" --policy streaming_llm --budget 8 --j
     python3 -c 'import json, sys; a, b = (json.load(open(p))["ppl"] for p in sys.argv[1:])
 sys.exit(not a > b)' "$work/out" "$work/full" || fail 'forgetting the text does not hurt'
 }
+for when in layer chunk:40; do
+    good "evict $when" ppl -f "$work/text.txt" --policy streaming_llm --budget 8 --evict $when --json &&
+        json "$when: 8 kept" "$work/out" 'o["kept_tokens_mean"] == 8'
+done
 # Random weights cannot predict: the perplexity is near the size of the vocabulary, whatever is in the cache.
 seq 120 | awk '{ print 1 + ($1 * 37) % 200 }' >"$work/ids"
 good 'plain output' ppl -m "$tiny/tiny-llama.gguf" --tokens "$work/ids" -n 100 &&

@@ -64,6 +64,24 @@ good 'budget larger than the prompt' run -p "$question" --budget 5000 -n 2 --jso
 good 'context only' run -f "$work/doc.txt" -p "$question" --context-only --budget 64 -n 4 --json &&
     json 'context only keeps 64' "$work/out" 'abs(o["kept_tokens_mean"] - 64) < 0.01'
 
+# When entries are dropped. Layer by layer gives the same answer as at the end; chunks give another one.
+for when in end layer chunk chunk:100; do
+    good "evict $when" run -f "$work/doc.txt" -p "$question" --policy snapkv --budget 96 --evict $when -n 8 --json && {
+        json "$when: 96 stay" "$work/out" 'o["kept_tokens_mean"] == 96'
+        json "$when: the full size is known" "$work/out" "o['kv_bytes_full'] == $(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["kv_bytes_full"])' "$work/full.json")"
+        json "$when: fewer bytes" "$work/out" 'o["kv_bytes"] < o["kv_bytes_full"] / 2'
+        json "$when: times" "$work/out" 'o["compress_ms"] > 0 and o["prefill_ms"] > 0'
+        python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["tokens"])' "$work/out" >"$work/when-${when%:*}"
+    }
+done
+same 'layer and end' "$work/when-end" "$work/when-layer"
+good 'layer, context only' run -f "$work/doc.txt" -p "$question" --context-only --evict layer --policy lagkv:lag=32 -n 4 --json
+good 'a target while generating' run -f "$work/doc.txt" -p "$question" --policy tova --budget 64 --evict-every 1:40 -n 8 --json &&
+    json 'the prompt keeps its own size' "$work/out" 'o["kept_tokens_mean"] == 64'
+good 'full in chunks' run -f "$work/doc.txt" -p "$question" --evict chunk:64 -n 8 --json &&
+    json 'full in chunks keeps all' "$work/out" 'o["kept_tokens_mean"] == o["prompt_tokens"]'
+bad 'target below the window' 'target' run -m "$tiny/tiny-llama.gguf" -p x --policy snapkv --budget 64 --evict-every 4:8
+
 # Every policy, KV type and the other attention. LagKV's last block alone is larger than a small budget.
 seq 200 | awk '{ print 1 + ($1 * 37) % 200 }' >"$work/ids"
 for policy in full streaming_llm snapkv tova knorm adakv pyramidkv snapkv:window=8+adakv lagkv:lag=32; do
