@@ -473,7 +473,8 @@ int wnw_session_observe(wnw_session *s, const wnw_policy *const *policies, int32
  * another model. */
 int wnw_session_set_profile(wnw_session *s, const wnw_profile *p);
 
-/* The tokens of expected questions, for policies with a task-aware second pass; copied. n_tasks = 0: none. */
+/* The tokens of expected questions, for policies with a task-aware second pass; copied. n_tasks = 0: none.
+ * E_ARG: a task without tokens. E_RANGE: not a token. E_FULL: more tokens than the model was trained for. */
 int wnw_session_set_tasks(wnw_session *s, const int32_t *const *tokens, const int32_t *n_tokens,
                           int32_t n_tasks);
 

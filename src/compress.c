@@ -14,6 +14,7 @@
 #include "base/time.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -687,9 +688,45 @@ static int settle_layer(const struct walk *w, int32_t il, bool *wanted)
     return WNW_OK;
 }
 
+/* Feeds the second pass, if any job wants one; the time counts for each of them. */
+static int feed_second_pass(const struct walk *w, bool *wanted)
+{
+    int32_t kind = 0, n_wanted = 0;
+    for (int32_t k = 0; k < w->n; k++) {
+        const wnw_needs needs = wnw_policy_needs(w->jobs[k]->policy);
+        wanted[k] = !w->jobs[k]->keep_all && needs.flags & WNW_NEED_SECOND_PASS;
+        if (!wanted[k])
+            continue;
+        if (n_wanted++ > 0 && needs.second_pass != kind)
+            return wnw__fail(WNW_E_ARG,
+                             "%s feeds other tokens in its second pass than the policies before "
+                             "it: plan them one by one",
+                             w->jobs[k]->scorer->name);
+        kind = needs.second_pass;
+    }
+    if (n_wanted == 0 || !w->src->second_pass)
+        return WNW_OK;
+    char warning[256] = "";
+    const double start = wnw__now_ms();
+    WNW_TRY(w->src->second_pass(w->src, kind, warning));
+    const double ms = wnw__now_ms() - start;
+    for (int32_t k = 0; k < w->n; k++) {
+        char *to = w->jobs[k]->report->warning;
+        if (!wanted[k])
+            continue;
+        w->jobs[k]->observe_ms += ms;
+        if (warning[0]) {
+            const size_t used = strlen(to);
+            snprintf(to + used, sizeof w->jobs[k]->report->warning - used, "%s%s", used ? "; " : "", warning);
+        }
+    }
+    return WNW_OK;
+}
+
 static int walk_all(const struct walk *w, bool *wanted)
 {
     const int32_t n_layer = w->src->n_layer;
+    WNW_TRY(feed_second_pass(w, wanted));
     for (int32_t il = 0; il < n_layer; il++)
         WNW_TRY(gather_layer(w, il, wanted));
     for (int32_t il = 0; il < n_layer; il++) {

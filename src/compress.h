@@ -25,6 +25,9 @@ struct wnw__plan_source {
     int32_t (*n_final)(const struct wnw__plan_source *src, int32_t il);
     /* Perplexity of the last `window` tokens. NULL = cannot be asked. */
     int (*perplexity)(const struct wnw__plan_source *src, int32_t window, double *out);
+    /* Feeds the tokens of a second pass (wnw_second_pass), once and before any layer is observed; may write a
+     * sentence to warning[256]. NULL = observe has its results without it. */
+    int (*second_pass)(const struct wnw__plan_source *src, int32_t kind, char *warning);
     /* Fills *obs for layer il with what `needs` asks for; the driver fills budget, collected, profile,
      * perplexity and n_final. Borrowed until the next call. */
     int (*observe)(const struct wnw__plan_source *src, int32_t il, const wnw_needs *needs,

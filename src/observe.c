@@ -8,6 +8,7 @@
 #include "kernel.h"
 #include "qstats.h"
 #include "rope.h"
+#include "second_pass.h"
 #include "session.h"
 
 #include <math.h>
@@ -35,6 +36,7 @@ struct wnw__observer {
 
     float *numbers[2]; /* [n_head][n] attention sums, maxima */
     size_t cap_numbers[2];
+    struct wnw__second_pass *pass; /* of this observer, or NULL */
 
     size_t cap_mean, cap_cov;
     size_t cap_pos, cap_attn, cap_queries, cap_blocks, cap_keys, cap_values; /* elements */
@@ -294,9 +296,21 @@ static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_nee
         WNW_TRY(observe_numbers(ob, WNW_AUX_ATTN_SUM, &obs->attn_sum));
     if (needs->flags & WNW_NEED_ATTN_MAX)
         WNW_TRY(observe_numbers(ob, WNW_AUX_ATTN_MAX, &obs->attn_max));
+    if ((needs->flags & WNW_NEED_SECOND_PASS) && ob->pass) {
+        obs->pass2_sum = ob->pass->sum[il];
+        obs->pass2_max = ob->pass->max[il];
+        obs->n_pass2 = ob->pass->n_queries;
+    }
     if (needs->flags & WNW_NEED_QUERIES)
         WNW_TRY(observe_queries(ob, obs));
     return WNW_OK;
+}
+
+static int second_pass(const struct wnw__plan_source *src, int32_t kind, char *warning)
+{
+    struct wnw__observer *ob = src->user;
+    wnw__second_pass_free(ob->pass);
+    return wnw__second_pass_run(&ob->pass, ob->s, (wnw_second_pass)kind, warning);
 }
 
 static bool is_skipped(const struct wnw__plan_source *src, int32_t il)
@@ -356,6 +370,7 @@ int wnw__observer_new(struct wnw__observer **out, wnw_session *s)
         .positions = positions,
         .n_final = n_final,
         .perplexity = perplexity,
+        .second_pass = second_pass,
         .observe = observe,
     };
     *out = ob;
@@ -380,6 +395,7 @@ void wnw__observer_free(struct wnw__observer *ob)
     free(ob->numbers[1]);
     free(ob->mean);
     free(ob->cov);
+    wnw__second_pass_free(ob->pass);
     free(ob);
 }
 

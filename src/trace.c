@@ -26,6 +26,8 @@ void wnw__trace_free(struct wnw__trace *t, int32_t n_layer)
     free_columns(t);
     free(t->queries);
     free(t->tokens);
+    free(t->task_tokens);
+    free(t->task_n);
     *t = (struct wnw__trace){0};
 }
 
@@ -151,11 +153,23 @@ int wnw__trace_need_columns(wnw_session *s)
         free_columns(t);
         return wnw__fail(WNW_E_NOMEM, "no memory for attention statistics");
     }
-    for (int32_t il = 0; il < s->cache.n_layer; il++)
-        t->columns[il] = (struct wnw__columns_op){
-            .attend = &s->ops[il], .packed = t->packed, .rows_from_attn = s->params.attn == WNW_ATTN_OWN};
+    wnw__trace_release_columns(s, true);
     forget_graphs(s);
     return WNW_OK;
+}
+
+void wnw__trace_release_columns(wnw_session *s, bool keep)
+{
+    struct wnw__trace *t = &s->trace;
+    for (int32_t il = 0; t->columns && il < s->cache.n_layer; il++)
+        t->columns[il] = (struct wnw__columns_op){
+            .attend = &s->ops[il], .packed = t->packed, .rows_from_attn = s->params.attn == WNW_ATTN_OWN};
+    if (keep)
+        return;
+    if (t->columns)
+        forget_graphs(s);
+    free_columns(t);
+    wnw__attend_shared_keep_rows(s->shared, false);
 }
 
 static int observe_columns(wnw_session *s, enum wnw__aux kind, bool keep)
@@ -171,11 +185,45 @@ int wnw__trace_observe(wnw_session *s, const wnw_needs *needs)
     WNW_TRY(observe_columns(s, WNW_AUX_ATTN_MAX, needs->flags & WNW_NEED_ATTN_MAX));
     if (needs->flags & (WNW_NEED_ATTN_SUM | WNW_NEED_ATTN_MAX))
         return wnw__trace_need_columns(s);
-    if (s->trace.columns) {
-        free_columns(&s->trace);
-        forget_graphs(s);
+    wnw__trace_release_columns(s, false);
+    return WNW_OK;
+}
+
+int wnw__trace_set_tasks(struct wnw__trace *t, const int32_t *const *tokens, const int32_t *n_tokens,
+                         int32_t n_tasks)
+{
+    size_t total = 0;
+    for (int32_t i = 0; i < n_tasks; i++)
+        total += (size_t)n_tokens[i];
+    int32_t *all = malloc((total + 1) * sizeof *all), *n = malloc(((size_t)n_tasks + 1) * sizeof *n);
+    if (!all || !n) {
+        free(all);
+        free(n);
+        return wnw__fail(WNW_E_NOMEM, "no memory for %d tasks", (int)n_tasks);
     }
-    return wnw__attend_shared_keep_rows(s->shared, false);
+    free(t->task_tokens);
+    free(t->task_n);
+    t->task_tokens = all;
+    t->task_n = n;
+    t->n_tasks = n_tasks;
+    for (int32_t i = 0; i < n_tasks; all += n[i++]) {
+        n[i] = n_tokens[i];
+        memcpy(all, tokens[i], (size_t)n[i] * sizeof *all);
+    }
+    return WNW_OK;
+}
+
+static int copy_tasks(struct wnw__trace *to, const struct wnw__trace *from)
+{
+    const int32_t **tokens = malloc(((size_t)from->n_tasks + 1) * sizeof *tokens);
+    if (!tokens)
+        return wnw__fail(WNW_E_NOMEM, "no memory for %d tasks", (int)from->n_tasks);
+    const int32_t *at = from->task_tokens;
+    for (int32_t i = 0; i < from->n_tasks; at += from->task_n[i++])
+        tokens[i] = at;
+    const int rc = wnw__trace_set_tasks(to, tokens, from->task_n, from->n_tasks);
+    free(tokens);
+    return rc;
 }
 
 static int copy_queries(struct wnw__queries *to, const struct wnw__queries *from)
@@ -194,6 +242,7 @@ int wnw__trace_copy(wnw_session *to, const wnw_session *from)
     WNW_TRY(reserve_tokens(&to->trace, 0, from->n_past));
     if (from->n_past > 0)
         memcpy(to->trace.tokens, t->tokens, (size_t)from->n_past * sizeof *t->tokens);
+    WNW_TRY(copy_tasks(&to->trace, t));
     WNW_TRY(observe_queries(to, t->queries != NULL));
     for (int32_t il = 0; t->queries && il < from->cache.n_layer; il++)
         WNW_TRY(copy_queries(&to->trace.queries[il], &t->queries[il]));

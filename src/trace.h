@@ -22,6 +22,8 @@ struct wnw__trace {
     struct wnw__queries *queries;    /* [n_layer]; NULL = not kept */
     struct wnw__columns_op *columns; /* [n_layer]; NULL = no statistics */
     float *packed;                   /* of the column operations */
+    /* What a task-aware second pass feeds: n_tasks runs of task_n[i] tokens, one behind the other. */
+    int32_t *task_tokens, *task_n, n_tasks;
     /* Tokens are being read only to look at their attention: nothing is to be remembered of them. */
     bool aside;
 };
@@ -45,6 +47,10 @@ int wnw__trace_observe(wnw_session *s, const wnw_needs *needs);
 /* Makes the column operations ready to use. wnw__trace_observe takes them away again if they are not needed.
  */
 int wnw__trace_need_columns(wnw_session *s);
+/* Back to what it was before. keep: they add to the entries' own numbers again. */
+void wnw__trace_release_columns(wnw_session *s, bool keep);
+int wnw__trace_set_tasks(struct wnw__trace *t, const int32_t *const *tokens, const int32_t *n_tokens,
+                         int32_t n_tasks);
 int wnw__trace_copy(wnw_session *to, const wnw_session *from);
 
 #endif

@@ -1,0 +1,598 @@
+/* SPDX-License-Identifier: MIT */
+/* The second pass against a slow double-precision softmax: the same tokens read by an ordinary session that
+ * keeps its queries. And that nothing of it stays behind. */
+#include "second_pass.h"
+
+#include "compress.h"
+#include "helpers.h"
+#include "kernel.h"
+#include "qstats.h"
+#include "session.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* float32 products and exponentials of scores of a few tens, and hidden states that passed through a graph of
+ * other ubatches */
+#define TOLERANCE 5e-5
+
+static void needs_context(const void *opts, wnw_needs *out)
+{
+    (void)opts;
+    out->flags = WNW_NEED_SECOND_PASS;
+    out->second_pass = WNW_PASS_CONTEXT;
+}
+
+static void needs_repeat(const void *opts, wnw_needs *out)
+{
+    (void)opts;
+    out->flags = WNW_NEED_SECOND_PASS;
+    out->second_pass = WNW_PASS_REPEAT;
+}
+
+static void needs_task(const void *opts, wnw_needs *out)
+{
+    (void)opts;
+    out->flags = WNW_NEED_SECOND_PASS;
+    out->second_pass = WNW_PASS_TASK;
+}
+
+static void needs_everything(const void *opts, wnw_needs *out)
+{
+    (void)opts;
+    out->flags = WNW_NEED_ATTN_SUM | WNW_NEED_ATTN_MAX | WNW_NEED_QUERIES | WNW_NEED_KEYS |
+                 WNW_NEED_WINDOW_ATTN | WNW_NEED_QUERY_STATS | WNW_NEED_SECOND_PASS;
+    out->window = 8;
+    out->second_pass = WNW_PASS_CONTEXT;
+}
+
+static void needs_queries(const void *opts, wnw_needs *out)
+{
+    (void)opts;
+    out->flags = WNW_NEED_QUERIES | WNW_NEED_KEYS;
+}
+
+/* Scores by what the second pass gave: it must be there. */
+static int score_pass(const void *opts, const wnw_observation *obs, float *score, float *scratch)
+{
+    const int32_t group = obs->n_head / obs->n_head_kv;
+    (void)opts;
+    (void)scratch;
+    for (int32_t ih = 0; ih < obs->n_head_kv; ih++)
+        for (int32_t i = 0; i < obs->n; i++)
+            score[ih * obs->n + i] = obs->pass2_max ? obs->pass2_max[ih * group * obs->n + i] : 0.0f;
+    return WNW_OK;
+}
+
+enum { EVERYTHING = WNW_PASS_REPEAT + 1, QUERIES, N_WATCHERS };
+
+static wnw_policy *watcher(int which)
+{
+    static const wnw_scorer scorers[N_WATCHERS] = {
+        {.name = "watch_context", .about = "", .paper = "", .needs = needs_context, .score = score_pass},
+        {.name = "watch_task", .about = "", .paper = "", .needs = needs_task, .score = score_pass},
+        {.name = "watch_repeat", .about = "", .paper = "", .needs = needs_repeat, .score = score_pass},
+        {.name = "watch_all", .about = "", .paper = "", .needs = needs_everything, .score = score_pass},
+        {.name = "watch_queries", .about = "", .paper = "", .needs = needs_queries, .score = score_pass},
+    };
+    wnw_registry *r;
+    wnw_policy *p;
+    assert_ok(wnw_registry_new(&r));
+    assert_ok(wnw_registry_add_scorer(r, &scorers[which]));
+    assert_ok(wnw_policy_parse(&p, scorers[which].name, r));
+    wnw_registry_free(r);
+    return p;
+}
+
+struct setup {
+    const char *arch;
+    wnw_attn attn;
+    wnw_kv_type kv_type;
+    int32_t n, n_ubatch; /* context tokens */
+    bool compact;        /* on a ragged cache */
+};
+
+/* What is fed behind the context in one go. */
+struct fed {
+    int32_t *tokens, n;
+    int32_t sinks, first, last; /* KVzip: positions that the softmax sees; last 0 = everything */
+};
+
+static wnw_session *read_context(const wnw_model *m, const struct setup *c, const int32_t *tokens,
+                                 int32_t n_ctx, int watch)
+{
+    wnw_session_params params = wnw_session_default_params();
+    params.attn = c->attn;
+    params.kv_type = c->kv_type;
+    params.n_ubatch = c->n_ubatch;
+    params.n_threads = 1; /* spinning threads cost more than the tiny model */
+    params.n_ctx = n_ctx;
+    wnw_session *s;
+    assert_ok(wnw_session_new(&s, m, &params));
+    wnw_policy *p = watcher(watch);
+    assert_ok(wnw_session_observe(s, (const wnw_policy *const[]){p}, 1));
+    wnw_policy_free(p);
+    test_prefill(s, tokens, c->n);
+    if (c->compact) {
+        wnw_policy *small = test_policy("knorm+adakv");
+        assert_ok(wnw_session_compress(s, small, &(wnw_size){.kind = WNW_SIZE_RATIO, .ratio = 0.5}, NULL));
+        wnw_policy_free(small);
+    }
+    return s;
+}
+
+/* Adds what head h's context entries receive from the fed tokens. */
+static void reference_head(const wnw_observation *o, const struct fed *f, int32_t n_context, int32_t h,
+                           double *sum, double *max)
+{
+    const int32_t d = o->n_embd_head, ih = h / (o->n_head / o->n_head_kv);
+    const float *keys = o->keys(o, ih);
+    const int32_t *pos = o->pos + (size_t)ih * (size_t)o->n;
+    double *p = malloc((size_t)o->n * sizeof *p);
+    assert_non_null(p);
+    assert_true(o->n_queries >= f->n);
+    for (int32_t t = 0; t < f->n; t++) {
+        const float *q =
+            o->queries + ((size_t)(o->n_queries - f->n + t) * (size_t)o->n_head + (size_t)h) * (size_t)d;
+        double top = -INFINITY, total = 0.0;
+        for (int32_t i = 0; i < o->n_entry[ih]; i++) {
+            const bool in_chunk =
+                f->last == 0 || pos[i] < f->sinks || (pos[i] >= f->first && pos[i] < f->last);
+            const bool sees = pos[i] < n_context ? in_chunk : pos[i] <= n_context + t;
+            p[i] = sees ? 0.0 : -INFINITY;
+            for (int32_t c = 0; sees && c < d; c++)
+                p[i] +=
+                    (double)q[c] * (double)keys[(size_t)i * (size_t)d + (size_t)c] * (double)o->attn_scale;
+            top = fmax(top, p[i]);
+        }
+        for (int32_t i = 0; i < o->n_entry[ih]; i++)
+            total += exp(p[i] - top);
+        for (int32_t i = 0; i < o->n_entry[ih] && pos[i] < n_context; i++) {
+            if (f->last > 0 && !(pos[i] >= f->first && pos[i] < f->last))
+                continue;
+            sum[i] += exp(p[i] - top) / total;
+            max[i] = fmax(max[i], exp(p[i] - top) / total);
+        }
+    }
+    free(p);
+}
+
+/* Compares layer il of the pass with one reference session per piece fed. */
+static void check_layer(const wnw_model *m, const struct setup *c, const int32_t *tokens,
+                        const struct wnw__second_pass *got, int32_t il, const struct fed *fed, int32_t n_fed)
+{
+    wnw_model_info info;
+    wnw_model_get_info(m, &info);
+    const size_t n = (size_t)got->n[il], n_head = (size_t)info.n_head;
+    double *want[2] = {calloc(n_head * (n + 1), sizeof(double)), calloc(n_head * (n + 1), sizeof(double))};
+    assert_true(want[0] && want[1]);
+    for (int32_t k = 0; k < n_fed; k++) {
+        wnw_session *s = read_context(m, c, tokens, 0, QUERIES);
+        test_prefill(s, fed[k].tokens, fed[k].n);
+        struct wnw__observer *ob;
+        assert_ok(wnw__observer_new(&ob, s));
+        const struct wnw__plan_source *src = wnw__observer_source(ob);
+        const wnw_needs needs = {.flags = WNW_NEED_QUERIES | WNW_NEED_KEYS};
+        wnw_observation o;
+        assert_ok(src->observe(src, il, &needs, &o));
+        for (size_t h = 0; h < n_head; h++)
+            reference_head(&o, &fed[k], c->n, (int32_t)h, want[0] + h * n, want[1] + h * n);
+        wnw__observer_free(ob);
+        wnw_session_free(s);
+    }
+    for (size_t i = 0; i < n_head * n; i++) {
+        const double e0 = fabs((double)got->sum[il][i] - want[0][i]),
+                     e1 = fabs((double)got->max[il][i] - want[1][i]);
+        if (!(e0 <= TOLERANCE * fmax(1.0, want[0][i])) || !(e1 <= TOLERANCE))
+            fail_msg("%s layer %d head %d entry %d: sum %g max %g, expected %g %g", c->arch, (int)il,
+                     (int)(i / n), (int)(i % n), (double)got->sum[il][i], (double)got->max[il][i], want[0][i],
+                     want[1][i]);
+    }
+    free(want[0]);
+    free(want[1]);
+}
+
+static void check_pass(const wnw_model *m, const struct setup *c, const int32_t *tokens, wnw_session *s,
+                       wnw_second_pass kind, const struct fed *fed, int32_t n_fed)
+{
+    struct wnw__second_pass *p;
+    char warning[256] = "";
+    wnw_model_info info;
+    wnw_model_get_info(m, &info);
+    assert_ok(wnw__second_pass_run(&p, s, kind, warning));
+    int32_t n_queries = 0;
+    for (int32_t k = 0; k < n_fed; k++)
+        n_queries += fed[k].n;
+    assert_int_equal(p->n_queries, n_queries);
+    for (int32_t il = 0; il < info.n_layer; il++) {
+        if (wnw_model_layer_is_swa(m, il))
+            assert_true(!p->sum[il] && !p->max[il]);
+        else if (il == info.n_layer - 1 || c->n < 1000)
+            check_layer(m, c, tokens, p, il, fed, n_fed);
+    }
+    wnw__second_pass_free(p);
+}
+
+static wnw_model *open_model(const char *arch)
+{
+    char name[TEST_NAME_MAX];
+    if (strstr(arch, "tiny"))
+        return test_model_open(arch);
+    test_tiny_model_of(name, arch);
+    return test_model_open(name);
+}
+
+static int32_t *tokens_of(const wnw_model *m, int32_t n, uint64_t seed)
+{
+    wnw_model_info info;
+    wnw_model_get_info(m, &info);
+    return test_random_tokens(n, info.n_vocab, seed);
+}
+
+/* The same tokens once more, the later ones seeing the earlier ones, beyond the session's own n_ctx. */
+static void check_context(const struct setup *c)
+{
+    wnw_model *m = open_model(c->arch);
+    int32_t *tokens = tokens_of(m, c->n, 7);
+    wnw_session *s = read_context(m, c, tokens, c->n, WNW_PASS_CONTEXT);
+    check_pass(m, c, tokens, s, WNW_PASS_CONTEXT, &(struct fed){.tokens = tokens, .n = c->n}, 1);
+    wnw_session_free(s);
+    wnw_model_free(m);
+    free(tokens);
+}
+
+static void test_context(void **state)
+{
+    (void)state;
+    static const char *const arch[] = {"llama", "qwen2", "qwen3", "gemma3", "tiny/tiny-llama-mqa.gguf"};
+    for (size_t a = 0; a < sizeof arch / sizeof *arch; a++)
+        for (int attn = WNW_ATTN_OWN; attn <= WNW_ATTN_GGML; attn++) {
+            check_context(&(struct setup){arch[a], (wnw_attn)attn, WNW_KV_F32, 130, 512, false});
+            check_context(&(struct setup){arch[a], (wnw_attn)attn, WNW_KV_F16, 130, 64, false});
+        }
+    check_context(&(struct setup){"llama", WNW_ATTN_OWN, WNW_KV_F16, 150, 40, true});
+    check_context(&(struct setup){"llama", WNW_ATTN_GGML, WNW_KV_F16, 150, 40, true});
+    check_context(&(struct setup){"qwen3", WNW_ATTN_OWN, WNW_KV_Q8_0, 97, 32, false});
+}
+
+/* A context that does not fit behind itself goes in pieces that do not see each other. */
+static void test_context_in_pieces(void **state)
+{
+    (void)state;
+    const struct setup c = {"llama", WNW_ATTN_OWN, WNW_KV_F32, 300, 100, false};
+    wnw_model *m = open_model(c.arch);
+    int32_t *tokens = tokens_of(m, c.n, 7);
+    m->hp.n_ctx_train = 570;
+    wnw_session *s = read_context(m, &c, tokens, 0, WNW_PASS_CONTEXT);
+    const struct fed fed[] = {{.tokens = tokens, .n = 270}, {.tokens = tokens + 270, .n = 30}};
+    check_pass(m, &c, tokens, s, WNW_PASS_CONTEXT, fed, 2);
+
+    wnw_policy *p = watcher(WNW_PASS_CONTEXT);
+    wnw_plan *plan;
+    wnw_report report;
+    assert_ok(wnw_session_plan(s, p, &(wnw_size){.kind = WNW_SIZE_RATIO, .ratio = 0.5}, &plan, &report));
+    assert_non_null(strstr(report.warning, "pieces of 270"));
+    wnw_plan_free(plan);
+    m->hp.n_ctx_train = 600;
+    assert_ok(wnw_session_plan(s, p, &(wnw_size){.kind = WNW_SIZE_RATIO, .ratio = 0.5}, &plan, &report));
+    assert_string_equal(report.warning, "");
+    wnw_plan_free(plan);
+    wnw_policy_free(p);
+    wnw_session_free(s);
+    wnw_model_free(m);
+    free(tokens);
+}
+
+static void test_tasks(void **state)
+{
+    (void)state;
+    for (int attn = WNW_ATTN_OWN; attn <= WNW_ATTN_GGML; attn++) {
+        const struct setup c = {"llama", (wnw_attn)attn, WNW_KV_F32, 120, 50, attn == WNW_ATTN_OWN};
+        wnw_model *m = open_model(c.arch);
+        int32_t *tokens = tokens_of(m, c.n, 7), *a = tokens_of(m, 60, 8), *b = tokens_of(m, 1, 9);
+        wnw_session *s = read_context(m, &c, tokens, 0, WNW_PASS_TASK);
+        wnw_policy *p = watcher(WNW_PASS_TASK);
+        wnw_plan *plan;
+        const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
+        assert_error(wnw_session_plan(s, p, &half, &plan, NULL), WNW_E_ARG);
+        assert_non_null(strstr(wnw_last_error(), "wnw_session_set_tasks"));
+        assert_error(wnw_session_set_tasks(s, (const int32_t *const[]){a}, (const int32_t[]){0}, 1),
+                     WNW_E_ARG);
+        assert_error(wnw_session_set_tasks(s, (const int32_t *const[]){(const int32_t[]){-1}},
+                                           (const int32_t[]){1}, 1),
+                     WNW_E_RANGE);
+        assert_ok(wnw_session_set_tasks(s, (const int32_t *const[]){a, b}, (const int32_t[]){60, 1}, 2));
+        wnw_session *copy;
+        assert_ok(wnw_session_copy(&copy, s));
+        wnw_session_free(s);
+        const struct fed fed[] = {{.tokens = a, .n = 60}, {.tokens = b, .n = 1}};
+        check_pass(m, &c, tokens, copy, WNW_PASS_TASK, fed, 2);
+        assert_ok(wnw_session_set_tasks(copy, NULL, NULL, 0));
+        assert_error(wnw_session_plan(copy, p, &half, &plan, NULL), WNW_E_ARG);
+        wnw_policy_free(p);
+        wnw_session_free(copy);
+        wnw_model_free(m);
+        free(tokens);
+        free(a);
+        free(b);
+    }
+}
+
+/* KVzip: chunks of 2048 tokens, sinks 4, the last 8 ids of the chunk before. */
+static void check_repeat(const struct setup *c)
+{
+    wnw_model *m = open_model(c->arch);
+    int32_t *tokens = tokens_of(m, c->n, 7);
+    wnw_session *s = read_context(m, c, tokens, 0, WNW_PASS_REPEAT);
+    struct fed fed[2] = {{0}};
+    int32_t n_fed = 0;
+    for (int32_t at = 0; at < c->n; at += 2048, n_fed++) {
+        const char *text = at == 0 ? "\n\nRepeat the previous context exactly."
+                                   : "\n\nRepeat the part of the previous context exactly, starting with";
+        int32_t *prompt, *suffix, n_prompt, n_suffix;
+        assert_ok(wnw_tokenize(m, text, strlen(text), false, false, &prompt, &n_prompt));
+        assert_ok(wnw_tokenize(m, "\n", 1, false, false, &suffix, &n_suffix));
+        struct fed *f = &fed[n_fed];
+        *f = (struct fed){.sinks = at > 0 ? 4 : 0, .first = at, .last = at + 2048 < c->n ? at + 2048 : c->n};
+        const int32_t hint = at > 0 ? 8 : 0;
+        f->tokens = malloc((size_t)(n_prompt + hint + n_suffix + f->last - at) * sizeof *f->tokens);
+        assert_non_null(f->tokens);
+        for (int32_t i = 0; i < n_prompt; i++)
+            f->tokens[f->n++] = prompt[i];
+        for (int32_t i = at - hint; i < at; i++)
+            f->tokens[f->n++] = tokens[i];
+        for (int32_t i = 0; i < n_suffix; i++)
+            f->tokens[f->n++] = suffix[i];
+        for (int32_t i = at; i < f->last; i++)
+            f->tokens[f->n++] = tokens[i];
+        wnw_free(prompt);
+        wnw_free(suffix);
+    }
+    check_pass(m, c, tokens, s, WNW_PASS_REPEAT, fed, n_fed);
+    for (int32_t k = 0; k < n_fed; k++)
+        free(fed[k].tokens);
+    wnw_session_free(s);
+    wnw_model_free(m);
+    free(tokens);
+}
+
+static void test_repeat(void **state)
+{
+    (void)state;
+    static const char *const arch[] = {"llama", "qwen2", "gemma3", "tiny/tiny-llama-mqa.gguf"};
+    for (size_t a = 0; a < sizeof arch / sizeof *arch; a++)
+        check_repeat(&(struct setup){arch[a], WNW_ATTN_OWN, WNW_KV_F32, 130, 512, false});
+    check_repeat(&(struct setup){"llama", WNW_ATTN_GGML, WNW_KV_F16, 130, 64, false});
+    check_repeat(&(struct setup){"llama", WNW_ATTN_OWN, WNW_KV_F16, 150, 40, true});
+    check_repeat(&(struct setup){"llama", WNW_ATTN_OWN, WNW_KV_F16, 2180, 512, false});
+}
+
+/* Ids of KVzip's instruction on SmolLM2, as kvpress feeds them. */
+static void test_instruction_of_smollm2(void **state)
+{
+    (void)state;
+    static const int32_t want[] = {198, 198, 48010, 260, 2672, 2468, 3869, 30};
+    wnw_model *m = test_model_open("smollm2-135m.gguf");
+    const char *text = "\n\nRepeat the previous context exactly.";
+    int32_t *ids, n;
+    assert_ok(wnw_tokenize(m, text, strlen(text), false, false, &ids, &n));
+    assert_int_equal(n, 8);
+    assert_memory_equal(ids, want, sizeof want);
+    wnw_free(ids);
+    assert_ok(wnw_tokenize(m, "\n", 1, false, false, &ids, &n));
+    assert_int_equal(n, 1);
+    assert_int_equal(ids[0], 198);
+    wnw_free(ids);
+    wnw_model_free(m);
+}
+
+/* ---- Nothing stays behind ---- */
+
+static void assert_same_cache(const struct wnw__cache *a, const struct wnw__cache *b)
+{
+    assert_ok(wnw__cache_check(a));
+    assert_int_equal(wnw__cache_bytes(a), wnw__cache_bytes(b));
+    assert_memory_equal(a->aux_planes, b->aux_planes, sizeof a->aux_planes);
+    for (int32_t il = 0; il < a->n_layer; il++) {
+        const struct wnw__kv_layer *x = &a->layers[il], *y = &b->layers[il];
+        assert_int_equal(x->n_final, y->n_final);
+        for (int32_t ih = 0; ih < a->n_head_kv; ih++) {
+            assert_int_equal(x->len[ih], y->len[ih]);
+            assert_int_equal(x->cap[ih], y->cap[ih]);
+            assert_int_equal(x->off[ih], y->off[ih]);
+            const size_t n = (size_t)x->len[ih], at = (size_t)x->off[ih];
+            if (n == 0)
+                continue;
+            assert_memory_equal(x->pos + at, y->pos + at, n * sizeof *x->pos);
+            assert_memory_equal(x->k + at * a->row_bytes, y->k + at * a->row_bytes, n * a->row_bytes);
+            assert_memory_equal(x->v + at * a->row_bytes, y->v + at * a->row_bytes, n * a->row_bytes);
+            for (int kind = 0; kind < WNW_N_AUX; kind++)
+                for (int32_t p = 0; p < a->aux_planes[kind]; p++)
+                    assert_memory_equal(wnw__cache_aux(x, (enum wnw__aux)kind, p) + at,
+                                        wnw__cache_aux(y, (enum wnw__aux)kind, p) + at, n * sizeof(float));
+        }
+    }
+}
+
+static void assert_same_stats(const wnw_session *a, const wnw_session *b)
+{
+    const size_t n_mean = (size_t)a->m->hp.n_head * (size_t)a->m->hp.n_embd_head,
+                 n_cov = n_mean * (size_t)a->m->hp.n_embd_head;
+    float *x = malloc((n_mean + n_cov) * sizeof *x), *y = malloc((n_mean + n_cov) * sizeof *y);
+    assert_true(x && y);
+    assert_int_equal(a->qstats != NULL, b->qstats != NULL);
+    for (int32_t il = 0; a->qstats && il < a->m->hp.n_layer; il++) {
+        if (wnw_model_layer_is_swa(a->m, il))
+            continue;
+        assert_int_equal(wnw__qstats_end(a->qstats, il), wnw__qstats_end(b->qstats, il));
+        assert_int_equal(wnw__qstats_get(a->qstats, il, x, x + n_mean),
+                         wnw__qstats_get(b->qstats, il, y, y + n_mean));
+        assert_memory_equal(x, y, (n_mean + n_cov) * sizeof *x);
+    }
+    free(x);
+    free(y);
+}
+
+static void assert_same_session(const wnw_session *a, const wnw_session *b)
+{
+    const struct wnw__hparams *hp = &a->m->hp;
+    const size_t row = (size_t)hp->n_head * (size_t)hp->n_embd_head;
+    assert_same_cache(&a->cache, &b->cache);
+    assert_int_equal(a->n_past, b->n_past);
+    assert_memory_equal(wnw_session_logits(a), wnw_session_logits(b), (size_t)hp->n_vocab * sizeof(float));
+    assert_int_equal(a->window.cap, b->window.cap);
+    assert_int_equal(a->window.n, b->window.n);
+    assert_int_equal(a->window.end, b->window.end);
+    if (a->window.cap > 0)
+        assert_memory_equal(a->window.q, b->window.q,
+                            (size_t)hp->n_layer * (size_t)a->window.cap * row * sizeof(float));
+    assert_memory_equal(a->trace.tokens, b->trace.tokens, (size_t)a->n_past * sizeof(int32_t));
+    assert_int_equal(a->trace.aside, b->trace.aside);
+    assert_same_stats(a, b);
+    assert_int_equal(a->trace.columns != NULL, b->trace.columns != NULL);
+    assert_int_equal(a->trace.queries != NULL, b->trace.queries != NULL);
+    for (int32_t il = 0; a->trace.queries && il < hp->n_layer; il++) {
+        const struct wnw__queries *x = &a->trace.queries[il], *y = &b->trace.queries[il];
+        assert_int_equal(x->n, y->n);
+        assert_int_equal(x->end, y->end);
+        if (x->n > 0)
+            assert_memory_equal(x->q, y->q, (size_t)x->n * row * sizeof(float));
+    }
+}
+
+static void check_nothing_stays(const struct setup *c, wnw_second_pass kind, int watch)
+{
+    wnw_model *m = open_model(c->arch);
+    int32_t *tokens = tokens_of(m, c->n + 4, 7);
+    wnw_session *s = read_context(m, c, tokens, c->n + 4, watch), *before;
+    assert_ok(wnw_session_set_tasks(s, (const int32_t *const[]){tokens}, (const int32_t[]){20}, 1));
+    assert_ok(wnw_session_copy(&before, s));
+    wnw_policy *p = watcher((int)kind);
+    wnw_plan *plan;
+    wnw_report report;
+    assert_ok(wnw_session_plan(s, p, &(wnw_size){.kind = WNW_SIZE_RATIO, .ratio = 0.3}, &plan, &report));
+    assert_int_equal(report.kv_bytes_before, wnw__cache_bytes(&before->cache));
+    wnw_plan_free(plan);
+    assert_same_session(s, before);
+    for (int32_t i = 0; i < 4; i++) { /* and both go on alike */
+        assert_ok(wnw_session_decode(s, tokens[c->n + i]));
+        assert_ok(wnw_session_decode(before, tokens[c->n + i]));
+        assert_same_session(s, before);
+    }
+    wnw_policy_free(p);
+    wnw_session_free(s);
+    wnw_session_free(before);
+    wnw_model_free(m);
+    free(tokens);
+}
+
+static void test_nothing_stays_behind(void **state)
+{
+    (void)state;
+    static const char *const arch[] = {"llama", "gemma3"};
+    for (size_t a = 0; a < 2; a++)
+        for (int kind = WNW_PASS_CONTEXT; kind <= WNW_PASS_REPEAT; kind++)
+            for (int attn = WNW_ATTN_OWN; attn <= WNW_ATTN_GGML; attn++)
+                for (int compact = 0; compact < 2; compact++) {
+                    const struct setup c = {arch[a], (wnw_attn)attn, WNW_KV_F16, 120, 50, compact};
+                    check_nothing_stays(&c, (wnw_second_pass)kind, EVERYTHING);
+                    check_nothing_stays(&c, (wnw_second_pass)kind, kind);
+                }
+}
+
+/* A pass that fails leaves nothing behind either. */
+static void test_nothing_stays_after_failure(void **state)
+{
+    (void)state;
+    const struct setup c = {"llama", WNW_ATTN_OWN, WNW_KV_F16, 60, 50, false};
+    wnw_model *m = open_model(c.arch);
+    int32_t *tokens = tokens_of(m, c.n, 7);
+    wnw_session *s = read_context(m, &c, tokens, 0, EVERYTHING), *before;
+    assert_ok(wnw_session_copy(&before, s));
+    wnw_policy *p = watcher(WNW_PASS_TASK); /* no tasks are set */
+    wnw_plan *plan;
+    assert_error(wnw_session_plan(s, p, &(wnw_size){.kind = WNW_SIZE_RATIO, .ratio = 0.3}, &plan, NULL),
+                 WNW_E_ARG);
+    assert_same_session(s, before);
+    wnw_policy_free(p);
+    wnw_session_free(s);
+    wnw_session_free(before);
+    wnw_model_free(m);
+    free(tokens);
+}
+
+/* Cut into other ubatches, the pass gives the same up to rounding; threads change nothing at all. */
+static void test_ubatches_do_not_matter(void **state)
+{
+    (void)state;
+    struct wnw__second_pass *p[3];
+    wnw_model *m = open_model("llama");
+    int32_t *tokens = tokens_of(m, 200, 7);
+    static const int32_t n_ubatch[] = {512, 33, 33}, n_threads[] = {1, 1, 2};
+    for (int i = 0; i < 3; i++) {
+        wnw_session_params params = wnw_session_default_params();
+        params.n_ubatch = n_ubatch[i];
+        params.n_threads = n_threads[i];
+        params.kv_type = WNW_KV_F32;
+        wnw_session *s;
+        char warning[256] = "";
+        assert_ok(wnw_session_new(&s, m, &params));
+        test_prefill(s, tokens, 200);
+        assert_ok(wnw__second_pass_run(&p[i], s, WNW_PASS_REPEAT, warning));
+        wnw_session_free(s);
+    }
+    wnw_model_info info;
+    wnw_model_get_info(m, &info);
+    const size_t n = (size_t)info.n_head * 200;
+    for (int32_t il = 0; il < info.n_layer; il++) {
+        for (size_t i = 0; i < n; i++) {
+            assert_true(fabsf(p[0]->sum[il][i] - p[1]->sum[il][i]) <= 1e-3f);
+            assert_true(fabsf(p[0]->max[il][i] - p[1]->max[il][i]) <= 1e-4f);
+        }
+        assert_memory_equal(p[1]->sum[il], p[2]->sum[il], n * sizeof(float));
+        assert_memory_equal(p[1]->max[il], p[2]->max[il], n * sizeof(float));
+    }
+    for (int i = 0; i < 3; i++)
+        wnw__second_pass_free(p[i]);
+    wnw_model_free(m);
+    free(tokens);
+}
+
+/* Policies of one run share the pass, so they must agree on it. */
+static void test_passes_must_agree(void **state)
+{
+    (void)state;
+    const struct setup c = {"llama", WNW_ATTN_OWN, WNW_KV_F16, 60, 50, false};
+    wnw_model *m = open_model(c.arch);
+    int32_t *tokens = tokens_of(m, c.n, 7);
+    wnw_session *s = read_context(m, &c, tokens, 0, WNW_PASS_CONTEXT);
+    wnw_policy *p[2] = {watcher(WNW_PASS_CONTEXT), watcher(WNW_PASS_REPEAT)};
+    wnw_plan *plans[2];
+    const wnw_size sizes[2] = {{.kind = WNW_SIZE_RATIO, .ratio = 0.5},
+                               {.kind = WNW_SIZE_RATIO, .ratio = 0.5}};
+    assert_error(wnw_session_plan_many(s, (const wnw_policy *const *)p, sizes, 2, plans, NULL), WNW_E_ARG);
+    assert_true(!plans[0] && !plans[1]);
+    wnw_policy_free(p[0]);
+    wnw_policy_free(p[1]);
+    wnw_session_free(s);
+    wnw_model_free(m);
+    free(tokens);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_context),
+        cmocka_unit_test(test_context_in_pieces),
+        cmocka_unit_test(test_tasks),
+        cmocka_unit_test(test_repeat),
+        cmocka_unit_test(test_instruction_of_smollm2),
+        cmocka_unit_test(test_nothing_stays_behind),
+        cmocka_unit_test(test_nothing_stays_after_failure),
+        cmocka_unit_test(test_ubatches_do_not_matter),
+        cmocka_unit_test(test_passes_must_agree),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
