@@ -258,6 +258,7 @@ struct wnw_observation {
     /* [n_head][n_window][n]: softmax over all visible entries, 0 where causality forbids. Query row w belongs
      * to position n_past - n_window + w. */
     const float *window_attn;
+    const float *window_queries; /* [n_head][n_window][d] after RoPE: the queries of window_attn */
     /* Keys / values of KV head ih, [n][d]. Borrowed until the same function is called for another head. */
     const float *(*keys)(const wnw_observation *obs, int32_t ih);
     const float *(*values)(const wnw_observation *obs, int32_t ih);

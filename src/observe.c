@@ -278,6 +278,7 @@ static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_nee
         .pos = ob->pos,
         .n_window = ob->n_window,
         .window_attn = needs->flags & WNW_NEED_WINDOW_ATTN ? ob->attn : NULL,
+        .window_queries = needs->flags & WNW_NEED_WINDOW_ATTN ? ob->queries : NULL,
         .keys = needs->flags & WNW_NEED_KEYS ? observe_keys : NULL,
         .values = needs->flags & WNW_NEED_VALUES ? observe_values : NULL,
         .key_rows = needs->flags & WNW_NEED_KEYS ? observe_key_rows : NULL,

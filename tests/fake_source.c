@@ -19,6 +19,7 @@ enum buffer {
     BUF_MEAN = BUF_PROJ + WNW_N_PROJ_NORMS,
     BUF_COV,
     BUF_QUERIES,
+    BUF_WINDOW_QUERIES,
 };
 
 static const float padding = 1e9f;
@@ -229,6 +230,19 @@ static const float *make_queries(struct fake *f, int32_t il)
     return q;
 }
 
+/* Not those that would give the window's attention, which is made up by itself. */
+static const float *make_window_queries(struct fake *f, int32_t il, int32_t n_window)
+{
+    const int32_t n_head = f->src.n_head;
+    float *q = buffer(f, BUF_WINDOW_QUERIES, (int64_t)n_head * n_window * FAKE_D);
+    for (int32_t h = 0; h < n_head; h++)
+        for (int32_t w = 0; w < n_window; w++)
+            for (int32_t c = 0; c < FAKE_D; c++)
+                q[((int64_t)h * n_window + w) * FAKE_D + c] =
+                    2 * number(f, il, BUF_QUERIES, h * FAKE_D + c, f->src.n_past - n_window + w) - 1;
+    return q;
+}
+
 static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_needs *needs,
                    wnw_observation *obs)
 {
@@ -263,6 +277,7 @@ static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_nee
     if (needs->flags & WNW_NEED_WINDOW_ATTN) {
         obs->n_window = needs->window < src->n_past ? needs->window : src->n_past;
         obs->window_attn = make_window(f, il, obs->n_window);
+        obs->window_queries = make_window_queries(f, il, obs->n_window);
     }
     if (needs->flags & WNW_NEED_ATTN_SUM)
         obs->attn_sum = make_received(f, il, BUF_SUM, 0, false);

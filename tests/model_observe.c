@@ -26,6 +26,8 @@ static void reference_row(const wnw_session *s, const wnw_observation *obs, int3
         s->window.q +
         (((size_t)obs->il * (size_t)s->window.cap + (size_t)at) * (size_t)obs->n_head + (size_t)h) *
             (size_t)d;
+    assert_memory_equal(obs->window_queries + ((size_t)h * (size_t)obs->n_window + (size_t)w) * (size_t)d, q,
+                        (size_t)d * sizeof *q);
     const float *keys = obs->keys(obs, ih);
     const int32_t *pos = obs->pos + (size_t)ih * (size_t)obs->n;
     double max = -INFINITY, sum = 0.0;

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * OBCache: what the outputs of the last w queries lose, to first order, when an entry's value, key or both
+ * are taken away; optimal brain damage for the cache. Paper: "OBCache: Optimal Brain KV Cache Pruning for
+ * Efficient Long-Context LLM Inference" (arXiv 2510.07651). For query i of the window with attention A_ip,
+ * scaled logit Z_ip and output o_i of its head, summed over the window:
+ *
+ *     value   A_ip^2 ||v_p||^2
+ *     key     (A_ip Z_ip)^2 ||v_p - o_i||^2
+ *     joint   value + key + 2 A_ip^2 Z_ip (||v_p||^2 - v_p . o_i)  =  || A_ip (v_p + Z_ip (v_p - o_i)) ||^2
+ * Then pooled along the positions as SnapKV's attention and averaged over the query heads of the KV head. The
+ * output projection is not seen, logits of a model with soft-capping are those before it. The window stays.
+ * Observes window attention and its queries, keys and values. Range >= 0. Cost O(H_q w n d).
+ */
+#include "kernel.h"
+#include "score/window.h"
+
+#include <math.h>
+
+enum { BLOCK = 64 }; /* entries whose products with the window are held at a time */
+enum prune { PRUNE_JOINT, PRUNE_VALUE, PRUNE_KEY };
+
+struct opts {
+    int32_t window;
+    int32_t kernel;
+    int32_t pool;
+    int32_t prune;
+};
+
+static int check(const void *opts)
+{
+    const struct opts *o = opts;
+    return wnw__pool_check("obcache", o->kernel);
+}
+
+static void needs(const void *opts, wnw_needs *out)
+{
+    const struct opts *o = opts;
+    out->flags = WNW_NEED_WINDOW_ATTN | WNW_NEED_KEYS | WNW_NEED_VALUES;
+    out->window = o->window;
+}
+
+static void protect(const void *opts, int32_t n, wnw_protected *out)
+{
+    const struct opts *o = opts;
+    (void)n;
+    out->n_last = o->window;
+}
+
+/* Scores of one query head; outputs of its window; logits and v . o of a block. */
+static size_t scratch_size(const void *opts, const wnw_observation *obs)
+{
+    const struct opts *o = opts;
+    const size_t n_row = (size_t)wnw__window_rows(obs, o->window);
+    return (size_t)obs->n + n_row * ((size_t)obs->n_embd_head + 2 * BLOCK);
+}
+
+/* o[n_row][d] = attention a[n_row][stride] times v[n][d]. */
+static void outputs(const float *a, int32_t n_row, int64_t stride, const float *v, int32_t n, int32_t d,
+                    float *o)
+{
+    for (int32_t w = 0; w < n_row; w++) {
+        float *to = o + (int64_t)w * d;
+        for (int32_t c = 0; c < d; c++)
+            to[c] = 0;
+        for (int32_t i = 0; i < n; i++) {
+            const float weight = a[w * stride + i], *from = v + (int64_t)i * d;
+            for (int32_t c = 0; c < d; c++)
+                to[c] += weight * from[c];
+        }
+    }
+}
+
+static double squared(const float *x, int32_t d)
+{
+    double sum = 0;
+    for (int32_t c = 0; c < d; c++)
+        sum += (double)x[c] * x[c];
+    return sum;
+}
+
+/* s[m] = sums over the window; z and vo [n_row][BLOCK]. */
+static void saliency(enum prune prune, const float *a, int32_t n_row, int64_t stride, const float *v,
+                     const float *o, const float *z, const float *vo, int32_t m, int32_t d, float *s)
+{
+    double norm[BLOCK];
+    for (int32_t i = 0; i < m; i++) {
+        s[i] = 0;
+        norm[i] = squared(v + (int64_t)i * d, d);
+    }
+    for (int32_t w = 0; w < n_row; w++) {
+        const double oo = squared(o + (int64_t)w * d, d);
+        for (int32_t i = 0; i < m; i++) {
+            const double p = a[w * stride + i], logit = z[w * BLOCK + i], dot = vo[w * BLOCK + i];
+            if (p <= 0)
+                continue;
+            const double vv = norm[i], apart = vv - 2 * dot + oo;
+            const double key = logit * logit * (apart > 0 ? apart : 0), cross = 2 * logit * (vv - dot);
+            const double sum = prune == PRUNE_VALUE ? vv : prune == PRUNE_KEY ? key : vv + key + cross;
+            s[i] += (float)(p * p * (sum > 0 ? sum : 0));
+        }
+    }
+}
+
+static int score(const void *opts, const wnw_observation *obs, float *score, float *scratch)
+{
+    const struct opts *o = opts;
+    const int32_t group = obs->n_head / obs->n_head_kv, d = obs->n_embd_head;
+    const int32_t n_row = wnw__window_rows(obs, o->window), skip = obs->n_window - n_row;
+    const enum wnw__pool pool = (enum wnw__pool)o->pool;
+    float *s = scratch, *out = s + obs->n, *z = out + (int64_t)n_row * d, *vo = z + (int64_t)n_row * BLOCK;
+    if (!obs->window_queries)
+        return wnw__fail(WNW_E_NOT_OBSERVED, "obcache needs the window's queries of layer %d", obs->il);
+    for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
+        float *to = score + (int64_t)ih * obs->n;
+        const float *k = obs->keys(obs, ih), *v = obs->values(obs, ih);
+        const int32_t n = obs->n_entry[ih], n_old = wnw__window_n_old(obs, ih, n_row);
+        for (int32_t i = 0; i < obs->n; i++)
+            to[i] = 0;
+        for (int32_t h = ih * group; h < (ih + 1) * group; h++) {
+            const float *a = wnw__window_of(obs, h) + (int64_t)skip * obs->n;
+            const float *q = obs->window_queries + ((int64_t)h * obs->n_window + skip) * d;
+            outputs(a, n_row, obs->n, v, n, d, out);
+            for (int32_t at = 0; at < n; at += BLOCK) {
+                const int32_t m = n - at < BLOCK ? n - at : BLOCK;
+                wnw__mul_nt(q, n_row, k + (int64_t)at * d, m, d, obs->attn_scale, z, BLOCK);
+                wnw__mul_nt(out, n_row, v + (int64_t)at * d, m, d, 1, vo, BLOCK);
+                saliency((enum prune)o->prune, a + at, n_row, obs->n, v + (int64_t)at * d, out, z, vo, m, d,
+                         s + at);
+            }
+            wnw__pool_add(pool, o->kernel, s, n_old, 1.0f / (float)group, to);
+            wnw__pool_add(pool, o->kernel, s + n_old, n - n_old, 1.0f / (float)group, to + n_old);
+        }
+    }
+    return WNW_OK;
+}
+
+static const char *const prunes[] = {"joint", "value", "key", NULL};
+
+static const wnw_option options[] = {
+    {.name = "window",
+     .help = "last prompt tokens whose outputs are watched, and that always stay",
+     .type = WNW_OPT_INT,
+     .offset = offsetof(struct opts, window),
+     .def = 32,
+     .min = 1,
+     .max = 4096},
+    {.name = "kernel",
+     .help = "width of the pooling along the positions, odd",
+     .type = WNW_OPT_INT,
+     .offset = offsetof(struct opts, kernel),
+     .def = 7,
+     .min = 1,
+     .max = 1023},
+    {.name = "pool",
+     .help = "kind of pooling",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct opts, pool),
+     .def = WNW_POOL_MAX,
+     .choices = wnw__pool_choices},
+    {.name = "prune",
+     .help = "what is thought to be taken away: value, key, or both",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct opts, prune),
+     .def = PRUNE_JOINT,
+     .choices = prunes},
+    {0}};
+
+extern const struct wnw__scorer wnw__scorer_obcache;
+const struct wnw__scorer wnw__scorer_obcache = {
+    .pub = {.name = "obcache",
+            .about =
+                "First-order change of the window's outputs when an entry goes, pooled along the positions.",
+            .paper = "OBCache, arXiv 2510.07651",
+            .details =
+                "With attention `A`, scaled logit `Z` and head output `o` of a query of the window, summed "
+                "over the window: `prune=value` `A^2 ||v||^2`, `key` `(A Z)^2 ||v - o||^2`, `joint` "
+                "`||A (v + Z (v - o))||^2`. Pooled as SnapKV's attention, mean over the group.\n\n"
+                "Cost: O(n w d) per query head.",
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .needs = needs,
+            .protect = protect,
+            .scratch = scratch_size,
+            .score = score},
+    .layout = "composite",
+    .check = check,
+};
