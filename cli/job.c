@@ -210,6 +210,8 @@ int cli_job_session(struct cli_job *job)
     job->rules.size = job->size;
     if (status == WNW_OK)
         status = wnw_session_set_eviction(job->session, &job->rules);
+    if (status == WNW_OK && !job->args->context_only)
+        status = wnw_session_set_question(job->session, job->n_tokens - job->n_context);
     return status == WNW_OK ? CLI_OK : cli_fail_status(status);
 }
 

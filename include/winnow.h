@@ -252,6 +252,7 @@ struct wnw_observation {
     double budget;          /* entries per KV head asked for, on average over the layers, before rounding;
                                n where no size is given */
     int32_t n_final;        /* first entries of every head that a recursive policy has settled before */
+    int32_t n_question;     /* last tokens read that are the question; 0 = not known */
     float attn_scale;       /* logit = attn_scale x query . key */
 
     int32_t n_window; /* queries in window_attn: the asked window, or fewer when the prompt is shorter */
@@ -478,6 +479,11 @@ int wnw_session_set_profile(wnw_session *s, const wnw_profile *p);
  * E_ARG: a task without tokens. E_RANGE: not a token. E_FULL: more tokens than the model was trained for. */
 int wnw_session_set_tasks(wnw_session *s, const int32_t *const *tokens, const int32_t *n_tokens,
                           int32_t n_tasks);
+
+/* Says that the last n_tokens of the prompt, read already or read next, are the question behind the document:
+ * for policies that judge the document by it. Stays until it is said anew; 0 = not known. E_RANGE: negative.
+ */
+int wnw_session_set_question(wnw_session *s, int32_t n_tokens);
 
 /* Receives the logits [n_vocab] of the i-th token of the call; return false to cancel. */
 typedef bool (*wnw_logits_fn)(int32_t i, const float *logits, void *user);

@@ -274,6 +274,7 @@ static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_nee
         .n_embd_head = c->d,
         .n = ob->n,
         .n_past = ob->s->n_past,
+        .n_question = ob->s->n_question,
         .n_entry = ob->n_entry,
         .pos = ob->pos,
         .n_window = ob->n_window,

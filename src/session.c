@@ -157,8 +157,17 @@ int wnw_session_reset(wnw_session *s)
     wnw__qstats_reset(s->qstats);
     s->nll.n = s->nll.end = 0;
     s->n_past = 0;
+    s->n_question = 0;
     s->has_logits = false;
     return wnw__cache_clear(&s->cache);
+}
+
+int wnw_session_set_question(wnw_session *s, int32_t n_tokens)
+{
+    if (n_tokens < 0)
+        return wnw__fail(WNW_E_RANGE, "a question of %d tokens; give at least 0", (int)n_tokens);
+    s->n_question = n_tokens;
+    return WNW_OK;
 }
 
 int wnw_session_observe(wnw_session *s, const wnw_policy *const *policies, int32_t n)

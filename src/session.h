@@ -60,6 +60,7 @@ struct wnw_session {
     struct wnw__qstats *qstats; /* query statistics, or NULL */
     struct wnw__proj *proj;     /* made when projected norms are asked for, or NULL */
     int32_t n_past;
+    int32_t n_question; /* last tokens of the prompt that are the question; 0 = not known */
     struct wnw__rules rules;
     float *logits; /* [n_vocab] */
     bool has_logits;

@@ -326,6 +326,50 @@ static void compactor(void **state)
         assert_true(got[i] == 0);
 }
 
+/* Five entries, the last two are the question; each query counts as often as it could see entries before. */
+static void finch(void **state)
+{
+    (void)state;
+    const float attn[] = {9,    9, 9,    9,    9,    0.1f, 0.2f, 0.3f, /* another policy's row comes first */
+                          0.4f, 0, 0.2f, 0.1f, 0.1f, 0.3f, 0.3f};
+    const int32_t n = 5;
+    wnw_observation obs = observation(NULL, &n, 1);
+    obs.window_attn = attn;
+    obs.n_window = 3;
+    obs.n_question = 2;
+    float got[5];
+    /* (3 a + 4 b) / 2; the question is above, the most recent token highest. */
+    const double want[] = {0.55, 0.5, 0.65, 1.65 * 1.6, 1.65 * 1.8};
+    run_scorer("finch", &obs, got);
+    assert_near(got, want, 5);
+    obs.n_question = 0;
+    run_scorer("finch:question=2", &obs, got);
+    assert_near(got, want, 5);
+    run_scorer("finch:question=2,window=1", &obs, got); /* of the question only the last query is observed */
+    assert_near(got, (const double[]){0.8, 0.4, 0.4, 1.8 * 1.6, 1.8 * 1.8}, 5);
+    run_scorer("finch", &obs, got); /* not known: the last 32 tokens, which is everything */
+    assert_near(got, (const double[]){1, 1.2, 1.4, 1.6, 1.8}, 5);
+
+    /* A head that lost position 1: two and three entries come before the queries; mean over two query heads.
+     */
+    const float pair[] = {0.5f, 0.3f, 0.2f, 0, 0.4f, 0.1f, 0.1f, 0.4f, 0.1f, 0.9f, 0, 0, 0, 0, 1, 0};
+    const int32_t pos[] = {0, 2, 3, 4}, n4 = 4;
+    obs.n = n4;
+    obs.n_entry = &n4;
+    obs.pos = pos;
+    obs.n_head = 2;
+    obs.n_window = obs.n_question = 2;
+    obs.window_attn = pair;
+    run_scorer("finch", &obs, got); /* m = 2, 3; (1.1 + .1) / 2 and (.45 + .9) / 2 */
+    assert_near(got, (const double[]){0.6, 0.675, 1.675 * 1.5, 1.675 * 1.75}, 4);
+
+    wnw_policy *p = policy("finch:question=20");
+    assert_int_equal(wnw_policy_needs(p).window, 20);
+    assert_false(wnw_policy_allows(p, WNW_PHASE_CHUNK, NULL));
+    assert_true(wnw_policy_allows(p, WNW_PHASE_LAYER, NULL));
+    wnw_policy_free(p);
+}
+
 static void bad_pooling(void **state)
 {
     (void)state;
@@ -466,9 +510,11 @@ static void chunk_by_chunk(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keydiff),        cmocka_unit_test(cur),       cmocka_unit_test(noncausal),
-        cmocka_unit_test(leverage),       cmocka_unit_test(compactor), cmocka_unit_test(bad_pooling),
-        cmocka_unit_test(chance),         cmocka_unit_test(chunkkv),   cmocka_unit_test(chunkkv_ragged),
+        cmocka_unit_test(keydiff),        cmocka_unit_test(cur),
+        cmocka_unit_test(noncausal),      cmocka_unit_test(leverage),
+        cmocka_unit_test(compactor),      cmocka_unit_test(finch),
+        cmocka_unit_test(bad_pooling),    cmocka_unit_test(chance),
+        cmocka_unit_test(chunkkv),        cmocka_unit_test(chunkkv_ragged),
         cmocka_unit_test(chunk_by_chunk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

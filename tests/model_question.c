@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/* Policies that know which part of the prompt is the question. */
+#include "helpers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { N = 96 };
+
+static wnw_session *read_prompt(const wnw_model *m, const wnw_policy *p)
+{
+    wnw_model_info info;
+    wnw_model_get_info(m, &info);
+    wnw_session *s = test_session_new(m, &(struct test_session){.kv_type = WNW_KV_F32, .n_ctx = 256});
+    int32_t *tokens = test_random_tokens(N, info.n_vocab, 7);
+    assert_ok(wnw_session_observe(s, &p, 1));
+    test_prefill(s, tokens, N);
+    free(tokens);
+    return s;
+}
+
+static wnw_plan *plan_of(wnw_session *s, const char *recipe)
+{
+    const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = 30};
+    wnw_policy *p = test_policy(recipe);
+    wnw_plan *plan = NULL;
+    assert_ok(wnw_session_plan(s, p, &size, &plan, NULL));
+    wnw_policy_free(p);
+    return plan;
+}
+
+static bool same(const wnw_plan *a, const wnw_plan *b)
+{
+    for (int32_t il = 0; il < wnw_plan_n_layer(a); il++)
+        for (int32_t ih = 0; ih < wnw_plan_n_head_kv(a); ih++) {
+            const int32_t *p, *q;
+            const int32_t n = wnw_plan_head(a, il, ih, &p);
+            if (n != wnw_plan_head(b, il, ih, &q) || memcmp(p, q, (size_t)n * sizeof *p) != 0)
+                return false;
+        }
+    return true;
+}
+
+/* What the session is told is what the policy's own option says; it travels with a copy. */
+static void border_of_the_question(void **state)
+{
+    (void)state;
+    wnw_model *m = test_model_open("tiny/tiny-llama.gguf");
+    wnw_policy *p = test_policy("finch");
+    wnw_session *s = read_prompt(m, p), *copy = NULL;
+    wnw_plan *eight = plan_of(s, "finch:question=8"), *twenty = plan_of(s, "finch:question=20");
+    wnw_plan *unknown = plan_of(s, "finch"), *last = plan_of(s, "finch:question=32");
+    assert_true(same(unknown, last));
+    assert_false(same(eight, twenty));
+    assert_ok(wnw_session_set_question(s, 8));
+    assert_ok(wnw_session_copy(&copy, s));
+    wnw_plan *told = plan_of(s, "finch"), *copied = plan_of(copy, "finch");
+    assert_true(same(told, eight));
+    assert_true(same(copied, eight));
+    const int32_t *pos;
+    const int32_t n = wnw_plan_head(told, 0, 0, &pos);
+    assert_int_equal(n, 30);
+    for (int32_t i = 0; i < 8; i++) /* the question itself stays */
+        assert_int_equal(pos[n - 1 - i], N - 1 - i);
+    assert_error(wnw_session_set_question(s, -1), WNW_E_RANGE);
+    wnw_plan *const plans[] = {eight, twenty, unknown, last, told, copied};
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
+        wnw_plan_free(plans[i]);
+    wnw_session_free(copy);
+    wnw_session_free(s);
+    wnw_policy_free(p);
+    wnw_model_free(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(border_of_the_question)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
