@@ -541,7 +541,8 @@ static int settle_counts(struct wnw__plan_job *j)
         row[i] = j->scored[i].row;
         for (int32_t ih = 0; ih < n_head; ih++) {
             n_entry[i * n_head + ih] = j->n_entry[j->part_il[i] * n_head + ih];
-            prot[i * n_head + ih] = wnw__job_protected(j, n_entry[i * n_head + ih]);
+            prot[i * n_head + ih] =
+                wnw__protected_shrink(wnw__job_protected(j, n_entry[i * n_head + ih]), j->budget);
         }
     }
     struct wnw__layer_problem p = layer_problem(j);

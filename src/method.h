@@ -85,7 +85,7 @@ struct wnw__layer_problem {
     const float *const *score; /* [n_layer][n_head_kv][row[i]] */
     const int32_t *row;        /* [n_layer] entries per row of score, padding included */
     const int32_t *n_entry;    /* [n_layer][n_head_kv] */
-    const wnw_protected *prot; /* [n_layer][n_head_kv], never more than n_entry */
+    const wnw_protected *prot; /* [n_layer][n_head_kv], never more than n_entry or budget */
     const double *stat;        /* [n_layer][n_stat], what `measure` gave */
     const double *collected;   /* what `measure` gathered over the layers */
     float *scratch;            /* [sum of n_head_kv * row]; layer budgets only */

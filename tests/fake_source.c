@@ -40,18 +40,28 @@ static uint32_t mix(uint32_t h, int64_t x)
     return h ^ h >> 13;
 }
 
+/* Numbers of a field with the same first index. */
+static uint32_t series(const struct fake *f, int32_t il, int field, int64_t a)
+{
+    return mix(mix(mix(f->seed, il), field), a);
+}
+
+static float fraction(uint32_t h)
+{
+    return (float)(h >> 8) / (float)(1u << 24);
+}
+
 /* 0 <= x < 1 for one number of a field. */
 static float number(const struct fake *f, int32_t il, int field, int64_t a, int64_t b)
 {
-    const uint32_t h = mix(mix(mix(mix(mix(f->seed, 77), il), field), a), b);
-    return (float)(h >> 8) / (float)(1u << 24);
+    return fraction(mix(series(f, il, field, a), b));
 }
 
 /* Heavy-tailed and positive, as attention is. */
 static float weight(const struct fake *f, int32_t il, int field, int64_t a, int64_t b)
 {
-    const float x = number(f, il, field, a, b);
-    return expf(8 * x * x * x - 4);
+    const float x = number(f, il, field, a, b), x4 = x * x * x * x;
+    return 0.02f + 20 * x4 * x4;
 }
 
 static float uniform(uint32_t *seed)
@@ -146,24 +156,27 @@ static const float *make_window(struct fake *f, int32_t il, int32_t n_window)
 {
     const int32_t n_head = f->src.n_head, group = n_head / f->src.n_head_kv;
     float *a = buffer(f, BUF_WINDOW, (int64_t)n_head * n_window * f->n);
-    for (int32_t h = 0; h < n_head; h++)
-        for (int32_t w = 0; w < n_window; w++) {
-            const int32_t *pos = positions(&f->src, il, h / group);
+    for (int32_t h = 0; h < n_head; h++) {
+        const int32_t *pos = positions(&f->src, il, h / group);
+        float *first = a + (int64_t)h * n_window * f->n;
+        for (int32_t w = n_window - 1; w >= 0; w--) { /* the first row last: it holds what they share */
             const int32_t query = f->src.n_past - n_window + w;
-            float *row = a + ((int64_t)h * n_window + w) * f->n;
+            const uint32_t own = series(f, il, 50, h * 65536 + query);
+            float *row = first + (int64_t)w * f->n;
             double sum = 0;
             for (int32_t i = 0; i < f->n; i++) {
-                /* What a head cares about, and what this query adds to it. */
+                if (w == n_window - 1) /* what the head cares about */
+                    first[i] = weight(f, il, BUF_WINDOW, h, pos[i]);
                 row[i] = pos[i] < 0       ? padding
                          : pos[i] > query ? 0
-                                          : weight(f, il, BUF_WINDOW, h, pos[i]) *
-                                                (0.5f + number(f, il, 50, h * 65536 + query, pos[i]));
+                                          : first[i] * (0.5f + fraction(mix(own, pos[i])));
                 sum += pos[i] < 0 ? 0 : (double)row[i];
             }
             for (int32_t i = 0; i < f->n; i++)
                 if (pos[i] >= 0 && sum > 0)
                     row[i] = (float)((double)row[i] / sum);
         }
+    }
     if (f->poison)
         a[0] = NAN;
     return a;

@@ -17,7 +17,6 @@
 #include "profile.h"
 
 #include <math.h>
-#include <stdio.h>
 
 enum form { FORM_SIZE, FORM_RATIO };
 
@@ -92,10 +91,10 @@ static int allocate_model(const void *opts, const struct wnw__layer_problem *p, 
     const int32_t stream = sinks + choose(o->last, p->profile->head_recent, 256);
     const int32_t n_all = p->n_layer * p->n_head_kv;
     if (p->prot[0].n_first != sinks && p->n > stream)
-        snprintf(warning, 256,
-                 "duo's streaming heads are meant to keep %d first entries, the scorer keeps %d; write "
-                 "duoattention:sinks=%d",
-                 sinks, p->prot[0].n_first, sinks);
+        wnw__warn(warning,
+                  "duo's streaming heads are meant to keep %d first entries, the scorer keeps %d; write "
+                  "duoattention:sinks=%d",
+                  sinks, p->prot[0].n_first, sinks);
     for (int32_t i = 0; i < n_all; i++)
         n_keep[i] = p->n;
     if (o->form == FORM_SIZE) {

@@ -103,8 +103,11 @@ static void shrink(const struct wnw__layer_problem *p, int32_t m, int32_t c, int
     if (m == p->n_layer)
         b[m - 1] += floor((double)k / m) - sum_of(b, m);
     const double sum = sum_of(b, m);
-    if (!(sum > 0))
+    if (!(sum > 0)) { /* too few candidates to tell layers apart: equal parts in the end */
+        for (int32_t i = 0; i < m && m == p->n_layer; i++)
+            n_keep[i] = n_keep[i] < c ? n_keep[i] : c;
         return;
+    }
     for (int32_t i = 0; i < m; i++)
         b[i] = trunc(n0 * b[i] / sum);
     const double r = sum_of(b, m) / total;

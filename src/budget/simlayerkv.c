@@ -14,8 +14,6 @@
  */
 #include "method.h"
 
-#include <stdio.h>
-
 enum form { FORM_SIZE, FORM_THRESHOLD };
 
 struct opts {
@@ -111,8 +109,8 @@ static int allocate(const void *opts, const struct wnw__layer_problem *p, int32_
             n_keep[l] = o->first + o->last - 1;
             n_lazy++;
         }
-    snprintf(warning, 256, "simlayerkv: %d of %d layers are lazy; the size follows from that alone", n_lazy,
-             p->n_layer);
+    wnw__warn(warning, "simlayerkv: %d of %d layers are lazy; the size follows from that alone", n_lazy,
+              p->n_layer);
     return WNW_OK;
 }
 
