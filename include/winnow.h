@@ -277,11 +277,12 @@ struct wnw_observation {
     int32_t n_pass2;
 
     /* [n_head_kv][n]; NULL without memory (the error is set). Kept with the entries, so that each is computed
-     * once. */
+     * once. A bias of the projection and norms behind it are no part of it. */
     const float *(*proj_norm)(const wnw_observation *obs, wnw_proj_norm kind);
 
     /* Queries before RoPE (behind the query norm, if the model has one) of positions >= needs.skip: mean
-     * [n_head][d], covariance [n_head][d][d] divided by their number n_query_stats. */
+     * [n_head][d], covariance [n_head][d][d] divided by their number n_query_stats. Of everything read since
+     * the policy was declared, decoded tokens too; zeros where that is nothing. */
     const float *query_mean, *query_cov;
     int64_t n_query_stats;
     /* [n_queries][n_head][d] after RoPE, of positions n_past - n_queries .. n_past - 1. */

@@ -150,7 +150,7 @@ static void attend_window(int32_t ih, void *user)
 static int observe_window(struct wnw__observer *ob, int32_t window)
 {
     const wnw_session *s = ob->s;
-    if (s->window.cap < window)
+    if (s->window.cap < window && s->window.cap < s->params.n_ctx)
         return wnw__fail(WNW_E_NOT_OBSERVED,
                          "the policy wants the last %d queries, the session was told to keep %d", (int)window,
                          (int)s->window.cap);

@@ -181,9 +181,11 @@ int wnw_session_observe(wnw_session *s, const wnw_policy *const *policies, int32
     for (int32_t i = 0; i < n; i++) {
         const wnw_needs needs = wnw_policy_needs(policies[i]);
         wnw__needs_merge(&all, &needs);
-        if ((needs.flags & WNW_NEED_WINDOW_ATTN) && needs.window > cap)
-            cap = needs.window;
     }
+    /* The largest window of all, as the driver asks for it when it looks at a layer for all policies at once.
+     */
+    if (all.flags & WNW_NEED_WINDOW_ATTN)
+        cap = all.window;
     WNW_TRY(wnw__trace_observe(s, &all));
     cap = cap < s->params.n_ctx ? cap : s->params.n_ctx;
     free(s->window.q);

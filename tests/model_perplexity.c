@@ -182,12 +182,71 @@ static void what_is_missing_is_said(void **state)
     wnw_model_free(m);
 }
 
+/* A policy that wants likelihoods of more tokens than another one wants queries of. */
+static void windows_of_two_kinds(void **state)
+{
+    (void)state;
+    char name[TEST_NAME_MAX];
+    test_tiny_model_of(name, "llama");
+    wnw_model *m = test_model_open(name);
+    wnw_policy *perplexed = policy(), *snapkv = test_policy("snapkv:window=8");
+    const wnw_policy *both[] = {perplexed, snapkv};
+    const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = 0.5}, sizes[] = {size, size};
+    int32_t *tokens = test_random_tokens(N_TOK, m->hp.n_vocab, 8);
+    wnw_plan *plans[2], *alone;
+    wnw_session *s = session(m, 32);
+    assert_ok(wnw_session_observe(s, both, 2));
+    test_prefill(s, tokens, N_TOK);
+    assert_ok(wnw_session_plan_many(s, both, sizes, 2, plans, NULL));
+    assert_ok(wnw_session_plan(s, snapkv, &size, &alone, NULL));
+    for (int32_t il = 0; il < m->hp.n_layer; il++)
+        for (int32_t ih = 0; ih < m->hp.n_head_kv; ih++) {
+            const int32_t *a, *b, n = wnw_plan_head(alone, il, ih, &a);
+            assert_int_equal(wnw_plan_head(plans[1], il, ih, &b), n);
+            assert_memory_equal(a, b, (size_t)n * sizeof *a);
+        }
+    wnw_plan_free(plans[0]);
+    wnw_plan_free(plans[1]);
+    wnw_plan_free(alone);
+    wnw_session_free(s);
+    free(tokens);
+    wnw_policy_free(perplexed);
+    wnw_policy_free(snapkv);
+    wnw_model_free(m);
+}
+
+/* A context that is shorter than the window. */
+static void short_context(void **state)
+{
+    (void)state;
+    char name[TEST_NAME_MAX];
+    test_tiny_model_of(name, "llama");
+    wnw_model *m = test_model_open(name);
+    wnw_policy *perplexed = policy(), *snapkv = test_policy("snapkv:window=32");
+    const wnw_policy *both[] = {perplexed, snapkv};
+    const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = 0.25}, sizes[] = {size, size};
+    const int32_t tokens[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+    wnw_plan *plans[2];
+    wnw_session *s = test_session_new(m, &(struct test_session){.n_ctx = 16});
+    assert_ok(wnw_session_observe(s, both, 2));
+    test_prefill(s, tokens, 12);
+    assert_ok(wnw_session_plan_many(s, both, sizes, 2, plans, NULL));
+    wnw_plan_free(plans[0]);
+    wnw_plan_free(plans[1]);
+    wnw_session_free(s);
+    wnw_policy_free(perplexed);
+    wnw_policy_free(snapkv);
+    wnw_model_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_family),
         cmocka_unit_test(logits_stay),
         cmocka_unit_test(what_is_missing_is_said),
+        cmocka_unit_test(windows_of_two_kinds),
+        cmocka_unit_test(short_context),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

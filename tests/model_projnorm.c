@@ -157,6 +157,8 @@ static void norms_move_with_entries(void **state)
         assert_ok(wnw__cache_set_aux(&copy->cache, WNW_AUX_PROJ + kind, 0));
         check_kept(copy, kind);
         wnw_session_free(copy);
+        assert_ok(wnw_session_observe(s, NULL, 0)); /* nobody asks for them any more */
+        assert_int_equal(s->cache.aux_planes[WNW_AUX_PROJ + kind], 0);
         wnw_session_free(s);
     }
     wnw_policy_free(p);
