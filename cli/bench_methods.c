@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * winnow bench methods: what every preset costs. Each one reads the same tokens in a session of its own,
- * plans and compacts; plain prefills lie between them, so that what the machine does meanwhile hits both. Peak
- * memory is VmHWM of /proc/self/status, which is set back before each reading through /proc/self/clear_refs.
+ * plans and compacts; plain prefills lie between them, so that what the machine does meanwhile hits both.
+ * Peak memory is VmHWM of /proc/self/status, which is set back before each reading through
+ * /proc/self/clear_refs.
  */
 #include "bench.h"
 
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { METHODS_PER_PLAIN = 3, MAX_METHODS = 128 };
+enum { METHODS_PER_PLAIN = 3, MAX_METHODS = 128, TASK_TOKENS = 32 /* of the question that some expect */ };
 
 /* One method at one length; arrays are [n_reps], NaN where nothing was measured. */
 struct sample {
@@ -181,8 +182,11 @@ static int read_once(struct bench_methods *b, const wnw_policy *policy, int32_t 
     *out = (struct reading){.ms = NAN, .peak = NAN};
     const bool has_peak = reset_peak();
     int status = wnw_session_new(&s, b->model, &params);
-    if (status == WNW_OK && policy)
-        out->status = wnw_session_observe(s, &policy, 1);
+    if (status == WNW_OK && policy) {
+        const int32_t n_task = n < TASK_TOKENS ? n : TASK_TOKENS;
+        status = wnw_session_set_tasks(s, (const int32_t *const[]){b->tokens}, &n_task, 1);
+        out->status = status == WNW_OK ? wnw_session_observe(s, &policy, 1) : status;
+    }
     if (status == WNW_OK && out->status == WNW_OK) {
         const double start = cli_now_ms();
         status = wnw_session_prefill(s, b->tokens, n, NULL, NULL);

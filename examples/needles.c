@@ -312,7 +312,7 @@ static int add_contender(struct contest *ct, const char *recipe, size_t len)
     if (!c->recipe || wnw_policy_parse(&c->policy, c->recipe, NULL) != WNW_OK)
         return complain("%s", c->recipe ? wnw_last_error() : "out of memory");
     const wnw_needs needs = wnw_policy_needs(c->policy);
-    if (needs.flags & WNW_NEED_PROFILE) {
+    if ((needs.flags & WNW_NEED_PROFILE) && needs.profiles != 0) {
         fprintf(stderr, "needles: %s needs a calibration profile and is left out\n", c->recipe);
         c->left_out = true;
     }
@@ -383,6 +383,7 @@ struct question {
     const struct needle *needle;
     wnw_prompt prompt;
     int32_t *prefix, n_prefix;
+    int32_t *task, n_task; /* the bare question, for policies that are told what to expect */
     double tokens, depth;
     int attempt;
 };
@@ -486,6 +487,8 @@ static int ask_group(struct contest *ct, const struct question *q, int group)
             policies[n++] = ct->c[i].policy;
     int rc = wnw_session_new(&s, ct->model, &params);
     if (rc == WNW_OK)
+        rc = wnw_session_set_tasks(s, (const int32_t *const[]){q->task}, &q->n_task, 1);
+    if (rc == WNW_OK)
         rc = wnw_session_observe(s, policies, n);
     for (int mode = N_MODES - 1; mode >= 0 && rc == WNW_OK; mode--) {
         const int32_t from = wnw_session_n_past(s), to = mode == 0 ? q->prompt.n_tokens : q->prompt.n_context;
@@ -515,11 +518,15 @@ static int ask(struct contest *ct, double tokens, double depth, int attempt)
     if (rc == WNW_OK)
         rc =
             wnw_tokenize(ct->model, needle.prefix.s, needle.prefix.len, false, false, &q.prefix, &q.n_prefix);
+    if (rc == WNW_OK)
+        rc =
+            wnw_tokenize(ct->model, needle.question.s, needle.question.len, false, false, &q.task, &q.n_task);
     for (int g = 0; g < ct->n_groups && rc == WNW_OK; g++)
         rc = ask_group(ct, &q, g);
     fprintf(stderr, "needles: %d tokens, depth %g %%, try %d: %s\n", q.prompt.n_tokens, depth, attempt,
             rc == WNW_OK ? "done" : wnw_last_error());
     wnw_free(q.prefix);
+    wnw_free(q.task);
     wnw_prompt_clear(&q.prompt);
     free_needle(&needle);
     return rc;

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Parts in every company: scorers, layer budgets, head budgets, selectors and cache types on a tiny random
+ * model. Recipes that parse are sampled, always the same ones, until every pair that can occur together has.
+ * Each reads a prompt, compresses at two sizes and decodes. Also every preset on a model with sliding
+ * windows.
+ */
+#include "helpers.h"
+
+#include "policy.h"
+#include "profile.h"
+#include "session.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_PROMPT = 96, N_DECODE = 4, N_KV_TYPES = 4, N_FACTORS = 5, MAX_VALUES = 64, MAX_RECIPE = 512 };
+
+/* Factors 0 to 3 are the kinds of parts, factor 4 is the cache type. */
+static const char *const kinds[] = {"scorer", "layer budget", "head budget", "selector"};
+
+struct choice {
+    uint8_t value[N_FACTORS];
+};
+
+struct fixture {
+    wnw_model *model;
+    wnw_model_info info;
+    wnw_profile *profile;
+    int32_t *tokens; /* [N_PROMPT + N_DECODE] */
+    const char *names[4][MAX_VALUES];
+    int n_values[N_FACTORS];
+    int n_refused;
+    double worst_excess; /* of entries over the size asked for */
+    char worst[MAX_RECIPE];
+};
+
+/* ---- A profile of all kinds, made up ---- */
+
+static float *random_floats(size_t n, uint64_t *state)
+{
+    float *x = malloc(n * sizeof *x);
+    assert_non_null(x);
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)(test_random(state) >> 40) * 0x1p-24f;
+    return x;
+}
+
+static double *random_doubles(size_t n, uint64_t *state)
+{
+    double *x = malloc(n * sizeof *x);
+    assert_non_null(x);
+    for (size_t i = 0; i < n; i++)
+        x[i] = (double)(test_random(state) >> 11) * 0x1p-53;
+    return x;
+}
+
+static wnw_profile *make_profile(const wnw_model *m)
+{
+    wnw_profile *p;
+    uint64_t state = 7;
+    assert_ok(wnw_profile_new(&p, m));
+    const size_t n_layer = (size_t)p->n_layer, n_head = (size_t)p->n_head, d = (size_t)p->n_embd_head;
+    double sum = 0;
+    p->kinds = (1u << WNW_N_PROFILE_KINDS) - 1;
+    p->srh_rank = malloc(n_layer * n_head * sizeof *p->srh_rank);
+    p->trad_rank = malloc(n_layer * n_head * sizeof *p->trad_rank);
+    assert_true(p->srh_rank && p->trad_rank);
+    for (size_t i = 0; i < n_layer * n_head; i++) {
+        p->srh_rank[i] = (int32_t)(i % n_head);
+        p->trad_rank[i] = (int32_t)(n_head - 1 - i % n_head);
+    }
+    p->srh_mean = random_floats(n_layer * n_head, &state);
+    p->trad_mean = random_floats(n_layer * n_head, &state);
+    p->layer_share = random_doubles(n_layer, &state);
+    for (size_t i = 0; i < n_layer; i++)
+        sum += p->layer_share[i];
+    for (size_t i = 0; i < n_layer; i++)
+        p->layer_share[i] /= sum;
+    p->head_score = random_doubles(n_layer * n_head, &state);
+    p->head_alpha = random_doubles(n_layer * (size_t)p->n_head_kv, &state);
+    p->compiler = (struct wnw__compiler_table){.n_layer = p->n_layer,
+                                               .alpha_scope = -1,
+                                               .score_norm = -1,
+                                               .gate = -1,
+                                               .entropy_norm = -1,
+                                               .n_entropy = 2,
+                                               .n_ppl = 2,
+                                               .entropy_edge = random_doubles(1, &state),
+                                               .ppl_edge = random_doubles(1, &state),
+                                               .weight = random_floats(n_layer * n_head, &state),
+                                               .tau = random_floats(n_layer * 4, &state)};
+    p->query_mean = random_floats(n_layer * n_head * d, &state);
+    p->query_cov = calloc(n_layer * n_head * d * d, sizeof *p->query_cov);
+    assert_non_null(p->query_cov);
+    for (size_t i = 0; i < n_layer * n_head * d; i++)
+        p->query_cov[i * d + i % d] = 0.1f;
+    return p;
+}
+
+/* ---- One recipe ---- */
+
+static void check_cache(const struct fixture *fx, const wnw_session *s, const wnw_plan *plan)
+{
+    assert_ok(wnw__cache_check(&s->cache));
+    for (int32_t il = 0; il < fx->info.n_layer; il++)
+        for (int32_t ih = 0; ih < fx->info.n_head_kv && !wnw_model_layer_is_swa(fx->model, il); ih++) {
+            const int32_t *want;
+            const int32_t n = wnw_plan_head(plan, il, ih, &want);
+            assert_int_equal(wnw_cache_n(s, il, ih), n);
+            if (n > 0)
+                assert_memory_equal(wnw_cache_positions(s, il, ih), want, (size_t)n * sizeof *want);
+        }
+}
+
+static void check_size(struct fixture *fx, wnw_session *s, const char *recipe, const wnw_policy *policy,
+                       wnw_size size)
+{
+    wnw_plan *plan;
+    wnw_report report;
+    if (wnw_policy_is_full(policy))
+        size = (wnw_size){.kind = WNW_SIZE_NONE};
+    const int rc = wnw_session_plan(s, policy, &size, &plan, &report);
+    if (rc == WNW_E_RANGE && size.kind == WNW_SIZE_BUDGET) {
+        fx->n_refused++; /* what it always keeps is more than that; a ratio shrinks it */
+        return;
+    }
+    if (rc != WNW_OK)
+        fail_msg("%s: %s", recipe, wnw_last_error());
+    const double asked = size.kind == WNW_SIZE_BUDGET  ? (double)size.budget
+                         : size.kind == WNW_SIZE_RATIO ? N_PROMPT * (1 - size.ratio)
+                                                       : N_PROMPT;
+    if (report.kept_mean - asked > fx->worst_excess) {
+        fx->worst_excess = report.kept_mean - asked;
+        snprintf(fx->worst, sizeof fx->worst, "%s", recipe);
+    }
+    assert_ok(wnw_session_apply(s, plan, NULL));
+    check_cache(fx, s, plan);
+    for (int i = 0; i < N_DECODE; i++) {
+        assert_ok(wnw_session_decode(s, fx->tokens[N_PROMPT + i]));
+        const float *logits = wnw_session_logits(s);
+        for (int32_t k = 0; k < fx->info.n_vocab; k++)
+            if (!isfinite(logits[k]))
+                fail_msg("%s: logit %d of token %d is %g", recipe, k, i, (double)logits[k]);
+    }
+    assert_ok(wnw__cache_check(&s->cache));
+    wnw_plan_free(plan);
+}
+
+static void check_recipe(struct fixture *fx, const char *recipe, const wnw_policy *policy, wnw_kv_type type)
+{
+    wnw_session *first =
+        test_session_new(fx->model, &(struct test_session){.kv_type = type, .n_ctx = 256, .n_threads = 1});
+    assert_ok(wnw_session_set_profile(first, fx->profile));
+    const int32_t *const task = fx->tokens + 5; /* an expected question */
+    assert_ok(wnw_session_set_tasks(first, &task, (const int32_t[]){12}, 1));
+    if (wnw_session_observe(first, &policy, 1) != WNW_OK)
+        fail_msg("%s: %s", recipe, wnw_last_error());
+    test_prefill(first, fx->tokens, N_PROMPT);
+    wnw_session *second;
+    assert_ok(wnw_session_copy(&second, first));
+    check_size(fx, first, recipe, policy, (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = 48});
+    check_size(fx, second, recipe, policy, (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = 0.75});
+    wnw_session_free(first);
+    wnw_session_free(second);
+}
+
+/* ---- Which recipes ---- */
+
+static void list_parts(struct fixture *fx)
+{
+    wnw_method_info info;
+    for (int32_t i = 0; wnw_method_get(i, &info); i++)
+        for (int k = 0; k < 4; k++)
+            if (strcmp(info.kind, kinds[k]) == 0) {
+                assert_true(fx->n_values[k] < MAX_VALUES);
+                fx->names[k][fx->n_values[k]++] = info.name;
+            }
+    fx->n_values[4] = N_KV_TYPES;
+}
+
+/* The policy of a choice; NULL where the parts do not go together. */
+static wnw_policy *parse_choice(const struct fixture *fx, const struct choice *c, char recipe[MAX_RECIPE])
+{
+    wnw_policy *policy = NULL;
+    const char *scorer = fx->names[0][c->value[0]];
+    /* Blocks must fit into the prompt several times. */
+    snprintf(recipe, MAX_RECIPE, "%s%s+%s+%s+%s", scorer,
+             strcmp(scorer, "lagkv") == 0 ? ":lag=16,sink=4" : "", fx->names[1][c->value[1]],
+             fx->names[2][c->value[2]], fx->names[3][c->value[3]]);
+    return wnw__policy_parse_parts(&policy, recipe) == WNW_OK ? policy : NULL;
+}
+
+/* All recipes that parse, in an order that is random but always the same. */
+static struct choice *list_choices(const struct fixture *fx, int *n)
+{
+    const int *m = fx->n_values;
+    struct choice *all = calloc((size_t)(m[0] * m[1] * m[2] * m[3]), sizeof *all);
+    char recipe[MAX_RECIPE];
+    uint64_t state = 1;
+    assert_non_null(all);
+    *n = 0;
+    for (int i = 0; i < m[0] * m[1] * m[2] * m[3]; i++) {
+        const struct choice c = {{(uint8_t)(i % m[0]), (uint8_t)(i / m[0] % m[1]),
+                                  (uint8_t)(i / m[0] / m[1] % m[2]), (uint8_t)(i / m[0] / m[1] / m[2])}};
+        wnw_policy *policy = parse_choice(fx, &c, recipe);
+        if (policy)
+            all[(*n)++] = c;
+        wnw_policy_free(policy);
+    }
+    for (int i = *n - 1; i > 0; i--) {
+        const int k = (int)(test_random(&state) % (uint64_t)(i + 1));
+        const struct choice c = all[i];
+        all[i] = all[k];
+        all[k] = c;
+    }
+    return all;
+}
+
+/* Pairs of the choice that did not occur so far; with `take` they have from now on. */
+static int new_pairs(bool seen[N_FACTORS][MAX_VALUES][N_FACTORS][MAX_VALUES], const struct choice *c,
+                     bool take)
+{
+    int n = 0;
+    for (int a = 0; a < N_FACTORS; a++)
+        for (int b = a + 1; b < N_FACTORS; b++) {
+            bool *cell = &seen[a][c->value[a]][b][c->value[b]];
+            n += !*cell;
+            *cell = *cell || take;
+        }
+    return n;
+}
+
+static void every_pair_of_parts(void **state)
+{
+    (void)state;
+    static bool seen[N_FACTORS][MAX_VALUES][N_FACTORS][MAX_VALUES];
+    struct fixture fx = {0};
+    char name[TEST_NAME_MAX], recipe[MAX_RECIPE];
+    test_tiny_model_of(name, "llama");
+    fx.model = test_model_open(name);
+    wnw_model_get_info(fx.model, &fx.info);
+    fx.profile = make_profile(fx.model);
+    fx.tokens = test_random_tokens(N_PROMPT + N_DECODE, fx.info.n_vocab, 3);
+    list_parts(&fx);
+    int n, n_run = 0;
+    struct choice *all = list_choices(&fx, &n);
+    assert_true(n > 100);
+    /* Recipes with many new pairs first: fewer of them cover all. */
+    for (int least = N_FACTORS * (N_FACTORS - 1) / 2; least > 0; least--)
+        for (int i = 0; i < n; i++)
+            for (int k = 0; k < N_KV_TYPES; k++) {
+                struct choice c = all[i];
+                c.value[4] = (uint8_t)((i + k) % N_KV_TYPES);
+                if (new_pairs(seen, &c, false) < least)
+                    continue;
+                new_pairs(seen, &c, true);
+                wnw_policy *policy = parse_choice(&fx, &c, recipe);
+                check_recipe(&fx, recipe, policy, (wnw_kv_type)c.value[4]);
+                wnw_policy_free(policy);
+                n_run++;
+            }
+    print_message(
+        "%d recipes run of %d and 4 cache types, %d refused a budget; most entries over the size asked "
+        "for: %.2f (%s)\n",
+        n_run, n, fx.n_refused, fx.worst_excess, fx.worst);
+    assert_true(fx.n_refused < n_run / 4);
+    free(all);
+    free(fx.tokens);
+    wnw_profile_free(fx.profile);
+    wnw_model_free(fx.model);
+}
+
+static void presets_beside_sliding_windows(void **state)
+{
+    (void)state;
+    struct fixture fx = {0};
+    char name[TEST_NAME_MAX];
+    wnw_method_info info;
+    test_tiny_model_of(name, "gemma3");
+    fx.model = test_model_open(name);
+    wnw_model_get_info(fx.model, &fx.info);
+    fx.profile = make_profile(fx.model);
+    fx.tokens = test_random_tokens(N_PROMPT + N_DECODE, fx.info.n_vocab, 4);
+    for (int32_t i = 0; wnw_method_get(i, &info); i++) {
+        wnw_policy *policy;
+        if (!strstr(info.kind, "preset"))
+            continue;
+        assert_ok(wnw_policy_parse(&policy, info.name, NULL));
+        check_recipe(&fx, info.name, policy, (wnw_kv_type)(i % N_KV_TYPES));
+        wnw_policy_free(policy);
+    }
+    free(fx.tokens);
+    wnw_profile_free(fx.profile);
+    wnw_model_free(fx.model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_pair_of_parts),
+        cmocka_unit_test(presets_beside_sliding_windows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
