@@ -33,6 +33,7 @@ static const char usage[] =
     "  --needles N       facts in the text, of which one is asked for [1]\n"
     "  --policies LIST   recipes; key=value goes on with the one before [all presets]\n"
     "  --ratios LIST     fractions removed [0.5,0.75,0.875]\n"
+    "  --profile FILE    calibration results, may be repeated; policies without theirs are left out\n"
     "  --modes LIST      of aware, context [aware,context]\n"
     "  --kv-type TYPE    f16, q8_0, q4_0 or f32 [f16]\n"
     "  -t N              threads [usable cores]\n"
@@ -44,6 +45,8 @@ static const char usage[] =
 
 struct args {
     const char *model, *text, *policies, *csv;
+    const char *profiles[MAX_LIST];
+    int n_profiles;
     double tokens[MAX_LIST], depths[MAX_LIST], ratios[MAX_LIST];
     int n_tokens, n_depths, n_ratios, n_tries, n_needles, n_threads;
     bool modes[N_MODES];
@@ -123,6 +126,8 @@ static int read_args(struct args *a, int argc, char **argv)
             a->policies = value;
         else if (strcmp(name, "--csv") == 0)
             a->csv = value;
+        else if (strcmp(name, "--profile") == 0 && a->n_profiles < MAX_LIST)
+            a->profiles[a->n_profiles++] = value;
         else if (strcmp(name, "--tokens") == 0)
             rc = read_list(a->tokens, &a->n_tokens, name, value, 64, 1e7);
         else if (strcmp(name, "--depths") == 0)
@@ -296,6 +301,7 @@ struct contest {
     struct args args;
     wnw_model *model;
     wnw_model_info info;
+    wnw_profile *profile;
     char *source;
     double bytes_per_token;
     struct contender c[MAX_POLICIES];
@@ -311,11 +317,6 @@ static int add_contender(struct contest *ct, const char *recipe, size_t len)
     c->recipe = strndup(recipe, len);
     if (!c->recipe || wnw_policy_parse(&c->policy, c->recipe, NULL) != WNW_OK)
         return complain("%s", c->recipe ? wnw_last_error() : "out of memory");
-    const wnw_needs needs = wnw_policy_needs(c->policy);
-    if ((needs.flags & WNW_NEED_PROFILE) && needs.profiles != 0) {
-        fprintf(stderr, "needles: %s needs a calibration profile and is left out\n", c->recipe);
-        c->left_out = true;
-    }
     return 0;
 }
 
@@ -349,6 +350,24 @@ static int add_presets(struct contest *ct)
             return rc;
     }
     return 0;
+}
+
+static int load_profile(struct contest *ct)
+{
+    int rc = wnw_profile_new(&ct->profile, ct->model);
+    for (int i = 0; i < ct->args.n_profiles && rc == WNW_OK; i++)
+        rc = wnw_profile_add_file(ct->profile, ct->args.profiles[i]);
+    for (int i = 0; i < ct->n && rc == WNW_OK; i++) {
+        const wnw_needs needs = wnw_policy_needs(ct->c[i].policy);
+        const uint32_t missing =
+            needs.flags & WNW_NEED_PROFILE ? needs.profiles & ~wnw_profile_kinds(ct->profile) : 0;
+        for (int kind = 0; kind < WNW_N_PROFILE_KINDS; kind++)
+            if (missing >> kind & 1u)
+                fprintf(stderr, "needles: %s needs a calibration profile of kind %s and is left out\n",
+                        ct->c[i].recipe, wnw_profile_kind_name(kind));
+        ct->c[i].left_out = missing != 0;
+    }
+    return rc;
 }
 
 /* Two policies whose needs contradict each other cannot share a session. */
@@ -487,6 +506,8 @@ static int ask_group(struct contest *ct, const struct question *q, int group)
             policies[n++] = ct->c[i].policy;
     int rc = wnw_session_new(&s, ct->model, &params);
     if (rc == WNW_OK)
+        rc = wnw_session_set_profile(s, ct->profile);
+    if (rc == WNW_OK)
         rc = wnw_session_set_tasks(s, (const int32_t *const[]){q->task}, &q->n_task, 1);
     if (rc == WNW_OK)
         rc = wnw_session_observe(s, policies, n);
@@ -583,6 +604,9 @@ static int run(struct contest *ct)
         wnw_model_get_info(ct->model, &ct->info);
         rc = measure_source(ct);
     }
+    if (rc == WNW_OK)
+        rc = load_profile(ct);
+    make_groups(ct);
     for (int t = 0; t < a->n_tokens; t++)
         for (int d = 0; d < a->n_depths; d++)
             for (int k = 0; k < a->n_tries && rc == WNW_OK; k++)
@@ -604,16 +628,15 @@ int main(int argc, char **argv)
         rc = complain("cannot write '%s'", ct.args.csv);
     if (ct.csv)
         fputs("model,prompt_tokens,depth,try,mode,policy,ratio,kept_mean,right,answer\n", ct.csv);
-    if (rc == 0) {
-        make_groups(&ct);
+    if (rc == 0)
         rc = run(&ct);
-    }
     if (ct.csv && fclose(ct.csv) != 0)
         rc = (complain("cannot write '%s'", ct.args.csv), 1);
     for (int i = 0; i < ct.n; i++) {
         wnw_policy_free(ct.c[i].policy);
         free(ct.c[i].recipe);
     }
+    wnw_profile_free(ct.profile);
     wnw_model_free(ct.model);
     free(ct.source);
     return rc;
