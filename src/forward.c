@@ -180,7 +180,9 @@ static int allocate(struct wnw__graph *g, int32_t n_threads)
 {
     if (!g->alloc)
         g->alloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
-    if (!g->alloc || !ggml_gallocr_alloc_graph(g->alloc, g->gf))
+    /* Placed anew each time: left to itself ggml notices other nodes than in the graph before, but not that
+     * inputs and weights come in another order, as they do when heads share masks in another way. */
+    if (!g->alloc || !ggml_gallocr_reserve(g->alloc, g->gf) || !ggml_gallocr_alloc_graph(g->alloc, g->gf))
         return wnw__fail(WNW_E_NOMEM, "no memory for the activations of a graph");
     g->plan = ggml_graph_plan(g->gf, n_threads, NULL);
     if (g->plan.work_size > g->work_size) {
