@@ -66,13 +66,8 @@ static int check_profile(const struct wnw__plan_job *j)
 {
     const wnw_needs needs = wnw_policy_needs(j->policy);
     const uint32_t have = wnw_profile_kinds(j->src->profile);
-    const uint32_t missing = needs.flags & WNW_NEED_PROFILE ? needs.profiles & ~have : 0;
     const uint32_t lacking = needs.flags & WNW_NEED_PROFILE ? needs.profiles_optional & ~have : 0;
-    for (int32_t kind = 0; kind < WNW_N_PROFILE_KINDS; kind++)
-        if (missing >> kind & 1u)
-            return wnw__fail(WNW_E_MISMATCH,
-                             "%s needs a calibration profile of kind %s for this model; none was given",
-                             j->scorer->name, wnw_profile_kind_name(kind));
+    WNW_TRY(wnw__policy_check_profile(j->policy, j->src->profile));
     for (int32_t kind = 0; kind < WNW_N_PROFILE_KINDS; kind++)
         if (lacking >> kind & 1u)
             wnw__warn(j->report->warning,

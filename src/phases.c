@@ -108,8 +108,10 @@ static int32_t longest_head(const wnw_session *s)
 
 int wnw_session_set_eviction(wnw_session *s, const wnw_eviction *rules)
 {
-    if (rules)
+    if (rules) {
         WNW_TRY(check_rules(rules));
+        WNW_TRY(wnw__policy_check_profile(rules->policy, s->profile));
+    }
     WNW_TRY(wnw_session_observe(s, rules ? &rules->policy : NULL, rules ? 1 : 0));
     wnw__rules_free(&s->rules);
     if (!rules)

@@ -473,6 +473,19 @@ int wnw__needs_agree(const wnw_policy *const *policies, int32_t n)
     return WNW_OK;
 }
 
+int wnw__policy_check_profile(const wnw_policy *p, const wnw_profile *profile)
+{
+    const wnw_needs needs = wnw_policy_needs(p);
+    const uint32_t missing =
+        needs.flags & WNW_NEED_PROFILE ? needs.profiles & ~wnw_profile_kinds(profile) : 0;
+    for (int32_t kind = 0; kind < WNW_N_PROFILE_KINDS; kind++)
+        if (missing >> kind & 1u)
+            return wnw__fail(WNW_E_MISMATCH,
+                             "%s needs a calibration profile of kind %s for this model; none was given",
+                             p->part[WNW_PART_SCORER].name, wnw_profile_kind_name(kind));
+    return WNW_OK;
+}
+
 bool wnw__policy_skips(const wnw_policy *p, int32_t il)
 {
     const struct wnw__scorer *own = p->part[WNW_PART_SCORER].own;

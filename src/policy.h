@@ -47,6 +47,9 @@ struct wnw__blocks wnw__policy_blocks(const wnw_policy *p, int32_t n_final);
 int wnw__policy_fix_size(wnw_policy **out, const wnw_policy *p, int32_t n, int32_t n_keep, bool may_shrink,
                          char *warning);
 
+/* E_MISMATCH if the policy cannot work without a kind of results that the profile (may be NULL) lacks. */
+int wnw__policy_check_profile(const wnw_policy *p, const wnw_profile *profile);
+
 /* Rounding of every count of the policy. */
 enum wnw__rounding wnw__policy_rounding(const wnw_policy *p);
 

@@ -107,6 +107,58 @@ static void test_keep_ragged(void **state)
     wnw__cache_free(&c);
 }
 
+/* Small evictions move rows down and keep the storage; the numbers of the entries come along. */
+static void test_thin_in_place(void **state)
+{
+    (void)state;
+    struct wnw__cache c;
+    assert_int_equal(wnw__cache_init(&c, 1, N_HEAD_KV, D, WNW_KV_F32, 4, NULL), WNW_OK);
+    assert_int_equal(wnw__cache_set_aux(&c, WNW_AUX_ATTN_SUM, 2), WNW_OK);
+    append(&c, 0, 0, 80);
+    struct wnw__kv_layer *l = &c.layers[0];
+    for (int32_t plane = 0; plane < 2; plane++)
+        for (int32_t r = 0; r < 160; r++)
+            wnw__cache_aux(l, WNW_AUX_ATTN_SUM, plane)[r] = (float)(1000 * plane + r);
+    int32_t a[80], b[80], n_keep[] = {0, 0};
+    const int32_t *keep[] = {a, b};
+    for (int32_t i = 0; i < 80; i++) {
+        if (i != 0 && i != 7 && i != 79)
+            a[n_keep[0]++] = i;
+        if (i != 30)
+            b[n_keep[1]++] = i;
+    }
+    const uint8_t *k = l->k;
+    l->n_final = 5;
+    assert_int_equal(wnw__cache_thin_layer(&c, 0, keep, n_keep, 1), WNW_OK);
+    assert_ptr_equal(l->k, k);
+    assert_int_equal(l->len[0], 77);
+    assert_int_equal(l->len[1], 79);
+    for (int32_t i = 0; i < 77; i++) {
+        assert_entry(&c, 0, 0, i, a[i]);
+        assert_true(wnw__cache_aux(l, WNW_AUX_ATTN_SUM, 1)[l->off[0] + i] == (float)(1000 + a[i]));
+    }
+    for (int32_t i = 0; i < 79; i++) {
+        assert_entry(&c, 0, 1, i, b[i]);
+        assert_true(wnw__cache_aux(l, WNW_AUX_ATTN_SUM, 0)[l->off[1] + i] == (float)(80 + b[i]));
+    }
+    assert_int_equal(wnw__cache_check(&c), WNW_OK);
+    /* An eighth: 160 rows with 72 + 4 and 64 + 4 asked for frees 16 and stays; one block more comes free. */
+    n_keep[0] = 72;
+    n_keep[1] = 64;
+    for (int32_t i = 0; i < 80; i++)
+        a[i] = b[i] = i;
+    assert_int_equal(wnw__cache_thin_layer(&c, 0, keep, n_keep, 8), WNW_OK);
+    assert_ptr_equal(l->k, k);
+    assert_int_equal(wnw__cache_thin_layer(&c, 0, keep, n_keep, 0), WNW_OK);
+    assert_int_equal(l->cap[0], 72);
+    assert_int_equal(l->cap[1], 64);
+    assert_entry(&c, 0, 1, 63, 64);
+    assert_int_equal(wnw__cache_check(&c), WNW_OK);
+    append(&c, 0, 80, 3);
+    assert_entry(&c, 0, 1, 66, 82);
+    wnw__cache_free(&c);
+}
+
 static void test_keep_nothing(void **state)
 {
     (void)state;
@@ -170,6 +222,7 @@ int main(void)
         cmocka_unit_test(test_append_grows_without_losing),
         cmocka_unit_test(test_decode_growth_has_slack),
         cmocka_unit_test(test_keep_ragged),
+        cmocka_unit_test(test_thin_in_place),
         cmocka_unit_test(test_keep_nothing),
         cmocka_unit_test(test_swa_trim),
         cmocka_unit_test(test_bytes),

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * LagKV's recursion in a session: lengths follow the paper's formula after every token, positions go on
+ * counting, and what survives is the same however the tokens came, where keys and values are.
+ */
+#include "helpers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "session.h"
+
+enum { N_CTX = 700, SINK = 8, LAG = 32, K = 8 };
+#define RECIPE "lagkv:sink=8,lag=32,retain=0.25"
+
+struct fixture {
+    wnw_model *m;
+    wnw_model_info info;
+    int32_t *tokens;
+};
+
+static wnw_session *session_with(const struct fixture *f, const wnw_policy *p, wnw_eviction rules,
+                                 wnw_kv_type type)
+{
+    wnw_session *s =
+        test_session_new(f->m, &(struct test_session){.n_ctx = N_CTX, .n_threads = 1, .kv_type = type});
+    rules.policy = p;
+    assert_ok(wnw_session_set_eviction(s, &rules));
+    return s;
+}
+
+/* Entries per head after n tokens (eq. 12). */
+static int32_t formula(int32_t n)
+{
+    const int32_t nb = (n - SINK) / LAG, m = (n - SINK) % LAG;
+    return n < SINK + 2 * LAG ? n : SINK + K * (nb - 1) + LAG + m;
+}
+
+static void assert_lengths(const struct fixture *f, const wnw_session *s, int32_t n)
+{
+    for (int32_t i = 0; i < f->info.n_layer * f->info.n_head_kv; i++) {
+        const int32_t il = i / f->info.n_head_kv, ih = i % f->info.n_head_kv;
+        const int32_t have = wnw_cache_n(s, il, ih), *pos = wnw_cache_positions(s, il, ih);
+        if (wnw_model_layer_is_swa(f->m, il))
+            continue;
+        if (have != formula(n))
+            fail_msg("%d tokens, layer %d: %d entries, expected %d", n, il, have, formula(n));
+        for (int32_t k = 0; k < SINK && k < n; k++)
+            assert_int_equal(pos[k], k);
+        for (int32_t k = 1; k <= LAG && k <= n; k++) /* the tail, newest first */
+            assert_int_equal(pos[have - k], n - k);
+    }
+}
+
+/* Reading a piece changes no logits: compression comes after the attention. */
+static void first_token_is_that_of_the_full_cache(void **state)
+{
+    const struct fixture *f = *state;
+    wnw_policy *p = test_policy(RECIPE);
+    wnw_session *full = test_session_new(f->m, &(struct test_session){.n_ctx = N_CTX, .n_threads = 1});
+    test_prefill(full, f->tokens, 400);
+    for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_LAYER; phase++) {
+        wnw_session *s = session_with(f, p, (wnw_eviction){.phase = (wnw_phase)phase}, WNW_KV_F16);
+        assert_ok(wnw_session_read(s, f->tokens, 400, NULL));
+        assert_lengths(f, s, 400);
+        assert_memory_equal(wnw_session_logits(s), wnw_session_logits(full),
+                            (size_t)f->info.n_vocab * sizeof(float));
+        wnw_session_free(s);
+    }
+    wnw_session_free(full);
+    wnw_policy_free(p);
+}
+
+static void every_token_follows_the_formula(void **state)
+{
+    const struct fixture *f = *state;
+    wnw_policy *p = test_policy(RECIPE);
+    wnw_session *s = session_with(f, p, (wnw_eviction){0}, WNW_KV_F16), *copy = NULL;
+    assert_ok(wnw_session_read(s, f->tokens, 50, NULL));
+    for (int32_t n = 50; n < 300; n++) {
+        assert_ok(wnw_session_decode(s, f->tokens[n]));
+        assert_lengths(f, s, n + 1);
+        if (n == 250)
+            assert_ok(wnw_session_copy(&copy, s));
+        else if (copy)
+            assert_ok(wnw_session_decode(copy, f->tokens[n]));
+    }
+    /* A copy knows what is settled. */
+    assert_lengths(f, copy, 300);
+    assert_memory_equal(wnw_session_logits(s), wnw_session_logits(copy),
+                        (size_t)f->info.n_vocab * sizeof(float));
+    /* A second turn goes on. */
+    assert_ok(wnw_session_read(s, f->tokens + 300, 111, NULL));
+    assert_lengths(f, s, 411);
+    wnw_session_free(copy);
+    wnw_session_free(s);
+    wnw_policy_free(p);
+}
+
+/* The method's own chunks: S + 2 L first, then L; never more than S + k thinned + 2 L entries. */
+static void own_chunks_bound_the_cache(void **state)
+{
+    const struct fixture *f = *state;
+    wnw_policy *p = test_policy(RECIPE);
+    wnw_report r;
+    wnw_session *s = session_with(f, p, (wnw_eviction){.phase = WNW_PHASE_CHUNK}, WNW_KV_F16);
+    assert_ok(wnw_session_read(s, f->tokens, 500, &r));
+    assert_lengths(f, s, 500);
+    assert_int_equal(r.entries_before, 500 * f->info.n_layer * f->info.n_head_kv);
+    /* 15 blocks, 13 thinned before the last chunk, whose 12 tokens are the remainder. */
+    assert_true(r.kv_bytes_before <= wnw__cache_bytes_for(&s->cache, SINK + 14 * K + 2 * LAG + 32));
+    wnw_session_free(s);
+    wnw_policy_free(p);
+}
+
+/* Keys and values of layer 0 depend on token and position alone, so its survivors must not depend on the
+ * schedule. */
+static void survivors_of_layer_0(void **state)
+{
+    const struct fixture *f = *state;
+    wnw_policy *p = test_policy(RECIPE);
+    wnw_session *s[4];
+    const wnw_eviction rules[4] = {
+        {.phase = WNW_PHASE_END}, {.phase = WNW_PHASE_CHUNK}, {.phase = WNW_PHASE_CHUNK, .chunk = 150}, {0}};
+    for (int i = 0; i < 4; i++) {
+        s[i] = session_with(f, p, rules[i], WNW_KV_F32);
+        const int32_t n = i == 3 ? 10 : 333;
+        assert_ok(wnw_session_read(s[i], f->tokens, n, NULL));
+        for (int32_t k = n; k < 333; k++)
+            assert_ok(wnw_session_decode(s[i], f->tokens[k]));
+        assert_lengths(f, s[i], 333);
+        for (int32_t ih = 0; i > 0 && ih < f->info.n_head_kv; ih++)
+            assert_memory_equal(wnw_cache_positions(s[i], 0, ih), wnw_cache_positions(s[0], 0, ih),
+                                (size_t)formula(333) * sizeof(int32_t));
+    }
+    for (int i = 0; i < 4; i++)
+        wnw_session_free(s[i]);
+    wnw_policy_free(p);
+}
+
+/* A size becomes a share of every block, once, and stays that. */
+static void share_of_a_size(void **state)
+{
+    const struct fixture *f = *state;
+    wnw_policy *p = test_policy("lagkv:sink=8,lag=32");
+    const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
+    wnw_report r;
+    for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_CHUNK; phase++) {
+        wnw_session *s =
+            session_with(f, p, (wnw_eviction){.size = half, .phase = (wnw_phase)phase}, WNW_KV_F16);
+        /* 400 = 8 + 12 x 32 + 8: k = (200 - 8 - 32 - 8) / 11 = 13 */
+        assert_ok(wnw_session_read(s, f->tokens, 400, &r));
+        assert_float_equal(r.kept_mean, 8 + 11 * 13 + 32 + 8, 1e-9);
+        for (int32_t n = 400; n < 480; n++)
+            assert_ok(wnw_session_decode(s, f->tokens[n]));
+        /* 480 = 8 + 14 x 32 + 24 */
+        assert_int_equal(wnw_cache_n(s, 1, 0), 8 + 13 * 13 + 32 + 24);
+        wnw_session_free(s);
+    }
+    /* A budget that holds the prompt bites when it is reached. */
+    wnw_session *s =
+        session_with(f, p, (wnw_eviction){.size = {.kind = WNW_SIZE_BUDGET, .budget = 150}}, WNW_KV_F16);
+    assert_ok(wnw_session_read(s, f->tokens, 100, &r));
+    assert_float_equal(r.kept_mean, 100, 0);
+    for (int32_t n = 100; n < 260; n++)
+        assert_ok(wnw_session_decode(s, f->tokens[n]));
+    /* At 151 = 8 + 4 x 32 + 15 entries k = (150 - 8 - 32 - 15) / 3 = 31. */
+    assert_int_equal(wnw_cache_n(s, 1, 0), 8 + 6 * 31 + 32 + 28);
+    wnw_session_free(s);
+    /* A budget that cannot hold sinks and tail is refused. */
+    s = session_with(f, p, (wnw_eviction){.size = {.kind = WNW_SIZE_BUDGET, .budget = 40}}, WNW_KV_F16);
+    assert_error(wnw_session_read(s, f->tokens, 400, &r), WNW_E_RANGE);
+    assert_int_equal(wnw_session_n_past(s), 0);
+    wnw_session_free(s);
+    wnw_policy_free(p);
+}
+
+/* Sliding layers are bounded already. */
+static void sliding_layers_are_left_alone(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char name[TEST_NAME_MAX];
+    test_tiny_model_of(name, "gemma3");
+    f.m = test_model_open(name);
+    wnw_model_get_info(f.m, &f.info);
+    f.tokens = test_random_tokens(N_CTX, f.info.n_vocab, 3);
+    wnw_policy *p = test_policy(RECIPE);
+    wnw_session *full = test_session_new(f.m, &(struct test_session){.n_ctx = N_CTX, .n_threads = 1});
+    test_prefill(full, f.tokens, 300);
+    for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_LAYER; phase++) {
+        wnw_session *s = session_with(&f, p, (wnw_eviction){.phase = (wnw_phase)phase}, WNW_KV_F16);
+        assert_ok(wnw_session_read(s, f.tokens, 300, NULL));
+        assert_lengths(&f, s, 300);
+        for (int32_t il = 0; il < f.info.n_layer; il++)
+            if (wnw_model_layer_is_swa(f.m, il))
+                assert_int_equal(wnw_cache_n(s, il, 0), wnw_cache_n(full, il, 0));
+        wnw_session_free(s);
+    }
+    wnw_session_free(full);
+    wnw_policy_free(p);
+    free(f.tokens);
+    wnw_model_free(f.m);
+}
+
+/* Share of a's survivors that b has too. */
+static double overlap(const struct fixture *f, const wnw_session *a, const wnw_session *b)
+{
+    int64_t n = 0, both = 0;
+    for (int32_t i = 0; i < f->info.n_layer * f->info.n_head_kv; i++) {
+        const int32_t il = i / f->info.n_head_kv, ih = i % f->info.n_head_kv;
+        const int32_t *pa = wnw_cache_positions(a, il, ih), *pb = wnw_cache_positions(b, il, ih);
+        const int32_t na = wnw_cache_n(a, il, ih), nb = wnw_cache_n(b, il, ih);
+        for (int32_t j = 0, k = 0; j < na; j++) {
+            while (k < nb && pb[k] < pa[j])
+                k++;
+            both += k < nb && pb[k] == pa[j];
+        }
+        n += na;
+    }
+    return (double)both / (double)n;
+}
+
+/* Quantised caches are scored as they are stored: not the same set, but nearly. */
+static void quantised_caches_choose_alike(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char path[4096];
+    int32_t n = 0;
+    test_golden_path(path, sizeof path, "tokens.txt");
+    f.tokens = test_read_tokens(path, &n);
+    f.m = test_model_open("smollm2-135m.gguf");
+    wnw_model_get_info(f.m, &f.info);
+    wnw_policy *p = test_policy("lagkv:sink=16,lag=128,retain=0.25");
+    wnw_session *s[4];
+    /* k of 128 in three blocks; the rest is whole and counts as agreement, so it is taken out again. */
+    const int32_t blocks = 3, k = 32, whole = n - blocks * 128;
+    static const double least[4] = {1, 0.97, 0.9, 0.6}; /* f16, f32, q8_0, q4_0 */
+    for (int t = 0; t < 4; t++) {
+        s[t] = session_with(&f, p, (wnw_eviction){0}, (wnw_kv_type)t);
+        assert_ok(wnw_session_read(s[t], f.tokens, n, NULL));
+        const double all = overlap(&f, s[0], s[t]);
+        const double chosen = (all * (whole + blocks * k) - whole) / (blocks * k);
+        print_message("%s: %.4f of the survivors, %.4f of the chosen ones\n",
+                      wnw_kv_type_name((wnw_kv_type)t), all, chosen);
+        assert_true(chosen >= least[t]);
+    }
+    for (int t = 0; t < 4; t++)
+        wnw_session_free(s[t]);
+    wnw_policy_free(p);
+    free(f.tokens);
+    wnw_model_free(f.m);
+}
+
+static int open_model(void **state)
+{
+    static struct fixture f;
+    char name[TEST_NAME_MAX];
+    test_tiny_model_of(name, "llama");
+    f.m = test_model_open(name);
+    wnw_model_get_info(f.m, &f.info);
+    f.tokens = test_random_tokens(N_CTX, f.info.n_vocab, 31);
+    *state = &f;
+    return 0;
+}
+
+static int close_model(void **state)
+{
+    struct fixture *f = *state;
+    free(f->tokens);
+    wnw_model_free(f->m);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(first_token_is_that_of_the_full_cache),
+        cmocka_unit_test(every_token_follows_the_formula),
+        cmocka_unit_test(own_chunks_bound_the_cache),
+        cmocka_unit_test(survivors_of_layer_0),
+        cmocka_unit_test(share_of_a_size),
+        cmocka_unit_test(sliding_layers_are_left_alone),
+        cmocka_unit_test(quantised_caches_choose_alike),
+    };
+    return cmocka_run_group_tests_name("LagKV in sessions", tests, open_model, close_model);
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Every preset in every phase it says it works in: layer by layer gives the same entries and logits as at the
+ * end, bit for bit; so does one chunk; chunks and decoding hold their size. What it says it cannot do is
+ * refused with its reason.
+ */
+#include "helpers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "policy.h"
+#include "session.h"
+
+enum { N = 260, N_CTX = 512 };
+
+struct fixture {
+    wnw_model *m;
+    wnw_model_info info;
+    int32_t *tokens;
+};
+
+static wnw_session *new_session(const struct fixture *f)
+{
+    wnw_session_params p = wnw_session_default_params();
+    wnw_session *s = NULL;
+    p.n_ctx = N_CTX;
+    p.n_ubatch = 64;
+    p.n_threads = 1;
+    assert_ok(wnw_session_new(&s, f->m, &p));
+    return s;
+}
+
+static void assert_same(const struct fixture *f, const wnw_session *a, const wnw_session *b, const char *name)
+{
+    for (int32_t il = 0; il < f->info.n_layer; il++)
+        for (int32_t ih = 0; ih < f->info.n_head_kv; ih++) {
+            const int32_t n = wnw_cache_n(a, il, ih);
+            if (n != wnw_cache_n(b, il, ih))
+                fail_msg("%s: layer %d head %d holds %d and %d entries", name, il, ih, n,
+                         wnw_cache_n(b, il, ih));
+            if (n > 0 && memcmp(wnw_cache_positions(a, il, ih), wnw_cache_positions(b, il, ih),
+                                (size_t)n * sizeof(int32_t)) != 0)
+                fail_msg("%s: layer %d head %d holds other entries", name, il, ih);
+        }
+    if (memcmp(wnw_session_logits(a), wnw_session_logits(b), (size_t)f->info.n_vocab * sizeof(float)) != 0)
+        fail_msg("%s: other logits", name);
+}
+
+static double mean_entries(const struct fixture *f, const wnw_session *s)
+{
+    int64_t sum = 0;
+    for (int32_t i = 0; i < f->info.n_layer * f->info.n_head_kv; i++)
+        sum += wnw_cache_n(s, i / f->info.n_head_kv, i % f->info.n_head_kv);
+    return (double)sum / (f->info.n_layer * f->info.n_head_kv);
+}
+
+/* The next preset that works without a profile. NULL past the end. */
+static wnw_policy *next_policy(int32_t *i, wnw_method_info *info)
+{
+    for (; wnw_method_get(*i, info); ++*i) {
+        if (!strstr(info->kind, "preset"))
+            continue;
+        wnw_policy *p = test_policy(info->name);
+        const wnw_needs needs = wnw_policy_needs(p);
+        ++*i;
+        if (!(needs.flags & WNW_NEED_PROFILE) || needs.profiles == 0)
+            return p;
+        wnw_policy_free(p);
+        --*i;
+    }
+    return NULL;
+}
+
+static const wnw_size three_quarters = {.kind = WNW_SIZE_RATIO, .ratio = 0.25};
+
+/* Two turns under two rules that must come to the same. */
+static void compare(const struct fixture *f, const wnw_policy *p, const char *name, wnw_eviction rules)
+{
+    wnw_session *s[2];
+    for (int i = 0; i < 2; i++) {
+        s[i] = new_session(f);
+        rules.policy = p;
+        rules.size = three_quarters;
+        assert_ok(wnw_session_set_eviction(s[i], i ? &rules
+                                                   : &(wnw_eviction){.policy = p, .size = three_quarters}));
+    }
+    for (int turn = 0; turn < 2; turn++) {
+        const int32_t n = turn ? 60 : N;
+        for (int i = 0; i < 2; i++)
+            if (wnw_session_read(s[i], f->tokens + turn * N, n, NULL) != WNW_OK)
+                fail_msg("%s: %s", name, wnw_last_error());
+        assert_same(f, s[0], s[1], name);
+    }
+    assert_ok(wnw_session_decode(s[0], 1));
+    assert_ok(wnw_session_decode(s[1], 1));
+    assert_same(f, s[0], s[1], name);
+    wnw_session_free(s[0]);
+    wnw_session_free(s[1]);
+}
+
+static void phase_equals_end(void **state, wnw_phase phase)
+{
+    const struct fixture *f = *state;
+    wnw_method_info info;
+    wnw_policy *p;
+    int n_done = 0;
+    for (int32_t i = 0; (p = next_policy(&i, &info)) != NULL;) {
+        const char *reason;
+        const wnw_eviction rules = {.policy = p, .phase = phase, .chunk = phase == WNW_PHASE_CHUNK ? N : 0};
+        if (wnw_policy_allows(p, phase, &reason)) {
+            compare(f, p, info.name, rules);
+            n_done++;
+        } else {
+            wnw_session *s = new_session(f);
+            assert_error(wnw_session_set_eviction(s, &rules), WNW_E_ARG);
+            assert_non_null(strstr(wnw_last_error(), reason));
+            wnw_session_free(s);
+        }
+        wnw_policy_free(p);
+    }
+    print_message("%d presets\n", n_done);
+    assert_true(n_done > 10);
+}
+
+static void layer(void **state)
+{
+    phase_equals_end(state, WNW_PHASE_LAYER);
+}
+
+static void one_chunk(void **state)
+{
+    phase_equals_end(state, WNW_PHASE_CHUNK);
+}
+
+/* Chunks of 48, then tokens that are dropped again: as many entries as asked for, or fewer where the method
+ * says so. */
+static void chunks_and_decoding(void **state)
+{
+    const struct fixture *f = *state;
+    wnw_method_info info;
+    wnw_policy *p;
+    int n_done = 0;
+    for (int32_t i = 0; (p = next_policy(&i, &info)) != NULL; wnw_policy_free(p)) {
+        const wnw_eviction rules = {.policy = p,
+                                    .size = {.kind = WNW_SIZE_RATIO, .ratio = 0.4},
+                                    .phase = WNW_PHASE_CHUNK,
+                                    .chunk = 48,
+                                    .every = 4};
+        wnw_session *s = new_session(f);
+        if (!wnw_policy_allows(p, WNW_PHASE_CHUNK, NULL) || !wnw_policy_allows(p, WNW_PHASE_DECODE, NULL)) {
+            assert_error(wnw_session_set_eviction(s, &rules), WNW_E_ARG);
+            wnw_session_free(s);
+            continue;
+        }
+        assert_ok(wnw_session_set_eviction(s, &rules));
+        wnw_report r;
+        if (wnw_session_read(s, f->tokens, N, &r) != WNW_OK)
+            fail_msg("%s: %s", info.name, wnw_last_error());
+        const double after = mean_entries(f, s);
+        for (int32_t k = 0; k < 40; k++)
+            if (wnw_session_decode(s, f->tokens[k]) != WNW_OK)
+                fail_msg("%s: %s", info.name, wnw_last_error());
+        const double now = mean_entries(f, s);
+        print_message("%-34s %7.2f of 156 after reading, %7.2f after 40 more\n", info.name, after, now);
+        assert_ok(wnw__cache_check(&s->cache));
+        assert_int_equal(wnw_session_n_past(s), N + 40);
+        /* Blocks settle by a share and skip layers; kvpress' SimLayerKV measures before it drops. */
+        if (!wnw_policy_is_full(p) && !wnw__policy_is_recursive(p) &&
+            strcmp(info.name, "kvpress-simlayerkv") != 0 && (after > 158 || now > 158))
+            fail_msg("%s keeps %g, then %g", info.name, after, now);
+        for (int32_t k = 0; k < f->info.n_vocab; k++)
+            assert_true(wnw_session_logits(s)[k] == wnw_session_logits(s)[k]);
+        n_done++;
+        wnw_session_free(s);
+    }
+    assert_true(n_done > 10);
+}
+
+static int open_model(void **state)
+{
+    static struct fixture f;
+    char name[TEST_NAME_MAX];
+    test_tiny_model_of(name, "llama");
+    f.m = test_model_open(name);
+    wnw_model_get_info(f.m, &f.info);
+    f.tokens = test_random_tokens(N_CTX, f.info.n_vocab, 21);
+    *state = &f;
+    return 0;
+}
+
+static int close_model(void **state)
+{
+    struct fixture *f = *state;
+    free(f->tokens);
+    wnw_model_free(f->m);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layer),
+        cmocka_unit_test(one_chunk),
+        cmocka_unit_test(chunks_and_decoding),
+    };
+    return cmocka_run_group_tests_name("phases of every preset", tests, open_model, close_model);
+}
