@@ -163,7 +163,8 @@ static void recipes(void **state)
                                        "criticalkv-adakv:alpha=0.3,alpha_safeguard=0.5"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         wnw_policy_free(policy(good[i]));
-    static const char *const bad[] = {"lagkv+critical", "knorm+critical", "streaming_llm+critical"};
+    static const char *const bad[] = {"lagkv+critical", "knorm+critical", "streaming_llm+critical",
+                                      "cur+critical", "defensivekv+critical"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         wnw_policy *p;
         assert_int_equal(wnw_policy_parse(&p, bad[i], NULL), WNW_E_ARG);

@@ -243,4 +243,5 @@ const struct wnw__scorer wnw__scorer_compresskv = {
     .check = check,
     .shrink = shrink,
     .shrinks_for_budget = true,
+    .like_attention = true,
 };
