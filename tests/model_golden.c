@@ -54,6 +54,8 @@ static const struct golden_case cases[] = {
     {"chunkkv_snapkv", {0.5, 0.9}},
 
     {"noncausal", {0.5, 0.9}},
+
+    {"observed_attention", {0.5, 0.9}},
 };
 /* clang-format on */
 #define N_CASES (sizeof cases / sizeof cases[0])
