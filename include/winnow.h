@@ -525,6 +525,11 @@ int wnw_session_apply(wnw_session *s, const wnw_plan *plan, wnw_report *report);
 /* plan + apply. */
 int wnw_session_compress(wnw_session *s, const wnw_policy *policy, const wnw_size *size, wnw_report *report);
 
+/* Gives the cached tokens the positions 0 .. n - 1 in their order and lets the next token follow as n: keys are
+ * turned accordingly (StreamingLLM; kvpress' key re-rotation). Plans and observations of queries from before
+ * no longer fit. E_UNSUPPORTED: heads hold different tokens, or a layer has a sliding window. */
+int wnw_session_renumber(wnw_session *s);
+
 /* n plans from one look at the cache: what several policies need of a layer is computed once. sizes and
  * reports [n], either may be NULL; plans[n] are owned by the caller. On failure all plans are NULL. */
 int wnw_session_plan_many(wnw_session *s, const wnw_policy *const *policies, const wnw_size *sizes, int32_t n,
@@ -552,6 +557,7 @@ typedef struct wnw_eviction {
     int32_t every;            /* compress again after every so many decoded tokens; 0 = only where the policy
                                  has a rule of its own for that (LagKV) */
     int64_t target; /* to so many entries per layer and KV head; 0 = the size of the prompt's budget */
+    bool renumber;  /* wnw_session_renumber after every compression; for policies of layout "uniform" */
 } wnw_eviction;
 
 /* Follows rules from now on; NULL = none. Observes what they need (as wnw_session_observe would). E_ARG: the

@@ -83,6 +83,11 @@ static int check_rules(const wnw_eviction *ev)
     if (ev->chunk < 0 || ev->every < 0 || ev->target < 0)
         return wnw__fail(WNW_E_RANGE, "chunk %d, every %d and target %lld must not be negative",
                          (int)ev->chunk, (int)ev->every, (long long)ev->target);
+    if (ev->renumber && strcmp(wnw__policy_layout(ev->policy), "uniform") != 0)
+        return wnw__fail(WNW_E_ARG,
+                         "new positions need a policy that keeps the same tokens everywhere, such as "
+                         "streaming_llm; %s does not",
+                         ev->policy->part[WNW_PART_SCORER].name);
     WNW_TRY(check_phase(ev->policy, ev->phase));
     if (ev->every > 0) {
         WNW_TRY(check_phase(ev->policy, WNW_PHASE_DECODE));
@@ -198,7 +203,7 @@ static int compress(wnw_session *s, const struct wnw__goal *goal, int32_t room, 
     const int rc = wnw__session_apply(s, plan, room, &one);
     wnw_plan_free(plan);
     add_report(report, &one);
-    return rc;
+    return rc == WNW_OK && s->rules.ev.renumber ? wnw_session_renumber(s) : rc;
 }
 
 /* Tokens until a recursive policy has its next block, at least 1; 512 for others. */
@@ -244,7 +249,8 @@ static int read_piece(wnw_session *s, const int32_t *tokens, int32_t n, wnw_repo
         return read_chunks(s, tokens, n, report);
     if (phase == WNW_PHASE_LAYER) {
         const struct wnw__goal goal = prompt_goal(s, n);
-        return wnw__read_layer_major(s, tokens, n, &goal, report);
+        WNW_TRY(wnw__read_layer_major(s, tokens, n, &goal, report));
+        return s->rules.ev.renumber ? wnw_session_renumber(s) : WNW_OK;
     }
     WNW_TRY(wnw__session_feed(s, tokens, n, 0, n, NULL, NULL));
     const struct wnw__goal goal = prompt_goal(s, 0);
