@@ -19,7 +19,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_LIST = 16, MAX_POLICIES = 128, MAX_ANSWER = 16, N_MODES = 2 };
+enum {
+    MAX_LIST = 16,
+    MAX_POLICIES = 128,
+    MAX_ENTRIES = MAX_LIST * MAX_POLICIES,
+    MAX_ANSWER = 16,
+    N_MODES = 2
+};
 static const char *const mode_names[N_MODES] = {"aware", "context"};
 
 static const char usage[] =
@@ -375,6 +381,8 @@ static bool agree(const struct contender *a, const struct contender *b)
 {
     const wnw_needs x = wnw_policy_needs(a->policy), y = wnw_policy_needs(b->policy);
     const uint32_t both = x.flags & y.flags;
+    if ((x.flags ^ y.flags) & WNW_NEED_QUERIES)
+        return false; /* a session with every query in it is dear to copy */
     return !((both & WNW_NEED_SECOND_PASS) && x.second_pass != y.second_pass) &&
            !((both & WNW_NEED_QUERY_STATS) && x.skip != y.skip);
 }
@@ -455,40 +463,77 @@ static void note_answer(struct contest *ct, struct contender *c, const struct qu
     fputs("\"\n", ct->csv);
 }
 
-/* One policy at every ratio, each on a copy of the session. The full cache answers once for all ratios. */
-static int ask_contender(struct contest *ct, struct contender *c, wnw_session *s, const struct question *q,
-                         int mode)
+/* One policy at one ratio. */
+struct entry {
+    struct contender *c;
+    int ratio;
+    wnw_report report;
+    wnw_plan *plan;
+};
+
+/* Plans of n entries from the cache as it is, all from one look at it; one by one where that fails, because
+ * one policy may be at fault alone. */
+static void plan_entries(const struct contest *ct, wnw_session *s, struct entry *e, int n, int mode)
 {
-    const wnw_policy *policies[MAX_LIST];
-    wnw_size sizes[MAX_LIST];
-    wnw_plan *plans[MAX_LIST] = {0};
-    wnw_report reports[MAX_LIST];
-    const bool full = wnw_policy_is_full(c->policy);
-    const int n = full ? 1 : ct->args.n_ratios;
+    const wnw_policy *policies[MAX_ENTRIES] = {0};
+    wnw_size sizes[MAX_ENTRIES] = {0};
+    wnw_plan *plans[MAX_ENTRIES] = {0};
+    wnw_report *reports = calloc((size_t)n + 1, sizeof *reports);
     for (int i = 0; i < n; i++) {
-        policies[i] = c->policy;
-        sizes[i] = (wnw_size){.kind = full ? WNW_SIZE_NONE : WNW_SIZE_RATIO, .ratio = ct->args.ratios[i]};
+        const bool full = wnw_policy_is_full(e[i].c->policy);
+        policies[i] = e[i].c->policy;
+        sizes[i] =
+            (wnw_size){.kind = full ? WNW_SIZE_NONE : WNW_SIZE_RATIO, .ratio = ct->args.ratios[e[i].ratio]};
     }
-    if (wnw_session_plan_many(s, policies, sizes, n, plans, reports) != WNW_OK) {
-        fprintf(stderr, "needles: %s, %s: %s\n", c->recipe, mode_names[mode], wnw_last_error());
+    const bool ok = reports && wnw_session_plan_many(s, policies, sizes, n, plans, reports) == WNW_OK;
+    for (int i = 0; i < n; i++) {
+        if (!ok && wnw_session_plan(s, policies[i], &sizes[i], &plans[i], &e[i].report) != WNW_OK)
+            fprintf(stderr, "needles: %s, %s: %s\n", e[i].c->recipe, mode_names[mode], wnw_last_error());
+        else if (ok)
+            e[i].report = reports[i];
+        e[i].plan = plans[i];
+    }
+    free(reports);
+}
+
+/* Compresses a copy of the session by the entry's plan and answers. The full cache answers once for all
+ * ratios. */
+static int ask_entry(struct contest *ct, const struct entry *e, const wnw_session *s,
+                     const struct question *q, int mode)
+{
+    wnw_session *copy = NULL;
+    char *text = NULL;
+    if (!e->plan)
         return WNW_OK; /* the others may do better */
+    int rc = wnw_session_copy(&copy, s);
+    if (rc == WNW_OK)
+        rc = wnw_session_apply(copy, e->plan, NULL);
+    if (rc == WNW_OK)
+        rc = answer(ct, copy, q, &text);
+    const int last = wnw_policy_is_full(e->c->policy) ? ct->args.n_ratios - 1 : e->ratio;
+    for (int r = e->ratio; r <= last && rc == WNW_OK; r++)
+        note_answer(ct, e->c, q, mode, r, e->report.kept_mean, text);
+    wnw_free(text);
+    wnw_session_free(copy);
+    return rc;
+}
+
+static int ask_mode(struct contest *ct, wnw_session *s, const struct question *q, int group, int mode)
+{
+    static struct entry entries[MAX_ENTRIES]; /* too large for the stack */
+    int n = 0, rc = WNW_OK;
+    for (int i = 0; i < ct->n; i++) {
+        struct contender *c = &ct->c[i];
+        const int n_ratios = wnw_policy_is_full(c->policy) ? 1 : ct->args.n_ratios;
+        for (int r = 0; r < n_ratios && !c->left_out && c->group == group; r++)
+            entries[n++] = (struct entry){.c = c, .ratio = r};
     }
-    int rc = WNW_OK;
-    for (int i = 0; i < n && rc == WNW_OK; i++) {
-        wnw_session *copy = NULL;
-        char *text = NULL;
-        rc = wnw_session_copy(&copy, s);
+    plan_entries(ct, s, entries, n, mode);
+    for (int i = 0; i < n; i++) {
         if (rc == WNW_OK)
-            rc = wnw_session_apply(copy, plans[i], NULL);
-        if (rc == WNW_OK)
-            rc = answer(ct, copy, q, &text);
-        for (int r = full ? 0 : i; r <= (full ? ct->args.n_ratios - 1 : i) && rc == WNW_OK; r++)
-            note_answer(ct, c, q, mode, r, reports[i].kept_mean, text);
-        wnw_free(text);
-        wnw_session_free(copy);
+            rc = ask_entry(ct, &entries[i], s, q, mode);
+        wnw_plan_free(entries[i].plan);
     }
-    for (int i = 0; i < n; i++)
-        wnw_plan_free(plans[i]);
     return rc;
 }
 
@@ -498,6 +543,8 @@ static int ask_group(struct contest *ct, const struct question *q, int group)
     wnw_session_params params = wnw_session_default_params();
     wnw_session *s = NULL;
     int32_t n = 0;
+    const int32_t *task = q->prompt.tokens + q->prompt.n_context;
+    const int32_t n_task = q->prompt.n_tokens - q->prompt.n_context;
     params.n_ctx = q->prompt.n_tokens + q->n_prefix + MAX_ANSWER;
     params.n_threads = ct->args.n_threads;
     params.kv_type = ct->args.kv_type;
@@ -511,14 +558,15 @@ static int ask_group(struct contest *ct, const struct question *q, int group)
         rc = wnw_session_set_tasks(s, (const int32_t *const[]){q->task}, &q->n_task, 1);
     if (rc == WNW_OK)
         rc = wnw_session_observe(s, policies, n);
+    if (rc == WNW_OK)
+        rc = wnw_session_set_tasks(s, &task, &n_task, 1);
     for (int mode = N_MODES - 1; mode >= 0 && rc == WNW_OK; mode--) {
         const int32_t from = wnw_session_n_past(s), to = mode == 0 ? q->prompt.n_tokens : q->prompt.n_context;
         if (!ct->args.modes[mode])
             continue;
         rc = wnw_session_prefill(s, q->prompt.tokens + from, to - from, NULL, NULL);
-        for (int i = 0; i < ct->n && rc == WNW_OK; i++)
-            if (!ct->c[i].left_out && ct->c[i].group == group)
-                rc = ask_contender(ct, &ct->c[i], s, q, mode);
+        if (rc == WNW_OK)
+            rc = ask_mode(ct, s, q, group, mode);
     }
     wnw_session_free(s);
     return rc;
