@@ -13,7 +13,7 @@ ifdef CMAKE_PREFIX_PATH
 export CMAKE_PREFIX_PATH
 endif
 
-.PHONY: all setup configure demo test clean help
+.PHONY: all setup configure demo test docs clean help
 
 all: ## build build/winnow, after installing what that needs
 	scripts/setup.sh packages llama
@@ -34,6 +34,12 @@ test: setup ## build everything and run all tests
 	$(MAKE) configure
 	cmake --build $(BUILD) -j $(JOBS)
 	ctest --test-dir $(BUILD) --output-on-failure $(CTEST_FLAGS)
+
+# Costs are measured apart: build/winnow bench methods --csv docs/methods-cost.csv
+docs: all ## write docs/methods.md anew from the descriptors
+	$(BUILD)/winnow methods --markdown $(if $(wildcard docs/methods-cost.csv),--costs docs/methods-cost.csv) \
+	    >docs/methods.md.new
+	mv docs/methods.md.new docs/methods.md
 
 clean: ## remove the build folders (the cache folder stays)
 	rm -rf build build-*

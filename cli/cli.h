@@ -61,7 +61,7 @@ struct cli_command {
 
 extern const struct cli_group cli_group_model, cli_group_input, cli_group_policy, cli_group_generate,
     cli_group_plan, cli_group_ppl, cli_group_bench, cli_group_bench_observe, cli_group_bench_methods,
-    cli_group_common;
+    cli_group_methods, cli_group_common;
 
 /* Parses argv[1..] (argv[0] is the command's name). Returns an exit code; says what is wrong itself. */
 int cli_parse(struct cli_args *args, const struct cli_command *cmd, int argc, const char **argv);
@@ -168,6 +168,11 @@ void cli_stream_clear(struct cli_stream *st);
 int cli_run(const struct cli_args *args);
 int cli_plan(const struct cli_args *args);
 int cli_methods(const struct cli_args *args);
+/* methods_markdown.c; args->csv: table of `winnow bench methods`, or NULL. */
+int cli_methods_markdown(const struct cli_args *args);
+/* "window attention, keys" or "nothing"; "end, layer". Written to out, which is returned. */
+const char *cli_needs_text(uint32_t needs, char *out, size_t size);
+const char *cli_phases_text(uint32_t phases, char *out, size_t size);
 int cli_models(const struct cli_args *args);
 int cli_ppl(const struct cli_args *args);
 int cli_bench(const struct cli_args *args);

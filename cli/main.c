@@ -15,6 +15,7 @@ static const struct cli_group *const bench_observe_groups[] = {&cli_group_bench_
                                                                NULL};
 static const struct cli_group *const bench_methods_groups[] = {&cli_group_bench_methods, &cli_group_common,
                                                                NULL};
+static const struct cli_group *const methods_groups[] = {&cli_group_methods, &cli_group_common, NULL};
 static const struct cli_group *const plain_groups[] = {&cli_group_common, NULL};
 
 static const struct cli_command commands[] = {
@@ -26,8 +27,8 @@ static const struct cli_command commands[] = {
     {"plan", "Reads a prompt and writes which cache entries would be kept; generates nothing.",
      "[-m MODEL] [-f DOC | --tokens FILE] [-p QUESTION] [--policy RECIPE] [SIZE] -o FILE",
      "The file appears only when it is complete.", plan_groups, 0, cli_plan},
-    {"methods", "Lists presets and parts of policies, or describes one of them.", "[NAME]", "", plain_groups,
-     1, cli_methods},
+    {"methods", "Lists presets and parts of policies, or describes one of them.", "[NAME]", "",
+     methods_groups, 1, cli_methods},
     {"models", "Lists the models that have a name, and whether they are in the cache folder.", "",
      "The cache folder is $WINNOW_CACHE, or ~/.cache/winnow.", plain_groups, 0, cli_models},
     {"ppl", "Perplexity of a text, with the full cache or after compressing its first part.",

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "window attention, keys", or "nothing". */
-static const char *needs_text(uint32_t needs, char *out, size_t size)
+const char *cli_needs_text(uint32_t needs, char *out, size_t size)
 {
     size_t n = 0;
     const char *name;
@@ -17,7 +16,7 @@ static const char *needs_text(uint32_t needs, char *out, size_t size)
     return n > 0 ? out : "nothing";
 }
 
-static const char *phases_text(uint32_t phases, char *out, size_t size)
+const char *cli_phases_text(uint32_t phases, char *out, size_t size)
 {
     size_t n = 0;
     out[0] = '\0';
@@ -46,7 +45,7 @@ static void print_table(void)
             first = false;
             if (*info.layout)
                 printf("  %-30s %-10s %-18s %s\n", info.name, info.layout,
-                       needs_text(info.needs, needs, sizeof needs), info.about);
+                       cli_needs_text(info.needs, needs, sizeof needs), info.about);
             else
                 printf("  %-30s %s\n", info.name, info.about);
         }
@@ -87,15 +86,18 @@ static void print_details(const wnw_method_info *info)
     char needs[256], phases[64];
     const bool scores = *info->layout || strcmp(info->kind, "scorer") == 0;
     printf("%s (%s)\n  %s\n", info->name, info->kind, info->about);
-    const char *const rows[][2] = {{"paper", info->paper},
-                                   {"recipe", info->recipe},
-                                   {"layout", info->layout},
-                                   {"observes", scores ? needs_text(info->needs, needs, sizeof needs) : ""},
-                                   {"phases", phases_text(info->phases, phases, sizeof phases)}};
+    const char *const rows[][2] = {
+        {"paper", info->paper},
+        {"recipe", info->recipe},
+        {"layout", info->layout},
+        {"observes", scores ? cli_needs_text(info->needs, needs, sizeof needs) : ""},
+        {"phases", cli_phases_text(info->phases, phases, sizeof phases)}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i][1] && *rows[i][1])
             printf("  %-10s %s\n", rows[i][0], rows[i][1]);
     }
+    if (*info->details)
+        printf("\n%s\n\n", info->details);
     if (!info->options || !info->options[0].name) {
         puts("  no options");
         return;
@@ -129,6 +131,12 @@ static int unknown(const char *name)
 
 int cli_methods(const struct cli_args *args)
 {
+    if (args->csv && !args->markdown)
+        return cli_fail(CLI_BAD_INPUT, "--costs belongs to --markdown; give both");
+    if (args->markdown && args->n_rest > 0)
+        return cli_fail(CLI_BAD_INPUT, "--markdown prints all methods; leave out '%s'", args->rest[0]);
+    if (args->markdown)
+        return cli_methods_markdown(args);
     if (args->n_rest == 0) {
         print_table();
         return cli_finish_stdout();

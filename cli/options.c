@@ -152,6 +152,13 @@ static const struct cli_option bench_methods_options[] = {
 };
 GROUP(cli_group_bench_methods, "Options", bench_methods_options);
 
+static const struct cli_option methods_options[] = {
+    {"markdown", 0, CLI_FLAG, NULL, NULL, "off", "print docs/methods.md", AT(markdown), 0, 0, NULL},
+    {"costs", 0, CLI_TEXT, "FILE", NULL, "none",
+     "with --markdown: what `winnow bench methods --csv` measured", AT(csv), 0, 0, NULL},
+};
+GROUP(cli_group_methods, "Documentation", methods_options);
+
 static const struct cli_option common_options[] = {
     {"help", 'h', CLI_FLAG, NULL, NULL, "off", "print this help", AT(help), 0, 0, NULL},
 };

@@ -123,6 +123,13 @@ const struct wnw__head_budget wnw__head_budget_adakv = {
     .name = "adakv",
     .about = "The heads of a layer compete for its budget with their scores.",
     .paper = "Ada-KV, arXiv 2407.11550",
+    .details = "The heads of a layer compete with their raw scores for the layer's `H B` entries. "
+               "`safeguard`: every head keeps its `floor(alpha B)` best, the rest is taken from the "
+               "flattened scores (kvpress). `floor`: with `c_j` entries of head j among the `H (B - "
+               "w)` best of the layer, head j chooses `(1 - alpha) c_j + alpha (B - w)` besides its "
+               "window (the authors' code).\n\nDeviation: the authors round each head by itself, so "
+               "that totals drift; here the largest fractions are rounded up until the total is "
+               "exact. Equal scores go to the lower head, then the lower position.\n\nCost: O(H n).",
     .options = options,
     .options_size = sizeof(struct opts),
     .ragged = true,

@@ -17,5 +17,6 @@ const struct wnw__head_budget wnw__head_budget_equal = {
     .name = "equal",
     .about = "The same count for every KV head of a layer.",
     .paper = "",
+    .details = "A head that has fewer entries keeps all it has, and nobody gets the rest.",
     .allocate = allocate,
 };

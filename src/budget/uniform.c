@@ -18,6 +18,9 @@ const struct wnw__layer_budget wnw__layer_budget_uniform = {
     .name = "uniform",
     .about = "The same count for every layer.",
     .paper = "",
+    .details = "`B_l = B`. The option `rounding` says how every count of the policy becomes whole: "
+               "`exact` is floor(x + 1e-6), `trunc` the bare truncation of kvpress, which makes 99 "
+               "of 1000 (1 - 0.9).",
     .options = options,
     .options_size = sizeof(struct wnw__layer_opts),
     .allocate = allocate,

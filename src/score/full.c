@@ -22,6 +22,7 @@ const struct wnw__scorer wnw__scorer_full = {
     .pub = {.name = "full",
             .about = "Keeps every entry: the uncompressed cache.",
             .paper = "",
+            .details = "Every score is 0 and everything is protected: nothing goes, whatever the size.",
             .protect = protect,
             .score = score},
     .layout = "uniform",

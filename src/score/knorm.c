@@ -37,6 +37,10 @@ const struct wnw__scorer wnw__scorer_knorm = {
     .pub = {.name = "knorm",
             .about = "Keys of small norm stay.",
             .paper = "L2 norm-based strategy, arXiv 2406.11430",
+            .details = "`score[j] = -||k_j||_2`: keys of small norm tend to receive much attention. RoPE "
+                       "does not change a norm.\n\nDeviation: the paper leaves the first two layers whole; "
+                       "this is kvpress' global form, which does not, and protects nothing. `l2norm:skip=2` "
+                       "leaves layers whole.\n\nCost: O(n d) per KV head.",
             .needs = needs,
             .score = score},
     .layout = "composite",

@@ -77,6 +77,10 @@ const struct wnw__scorer wnw__scorer_l2norm = {
     .pub = {.name = "l2norm",
             .about = "Keys of small norm inside blocks of tokens; no attention needed.",
             .paper = "LagKV, arXiv 2504.04704",
+            .details = "`score[t] = -(||k_t|| + wv ||v_t||)` inside the blocks of `lagkv`: the baseline of "
+                       "that paper (eq. 16). `low=0` keeps large norms instead.\n\nThe authors leave the "
+                       "first two layers whole (`skip=2`) and give values no weight.\n\nCost: O(n d) per KV "
+                       "head.",
             .options = options,
             .options_size = sizeof(struct opts),
             .needs = needs,

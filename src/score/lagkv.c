@@ -42,7 +42,8 @@ static double part_weight(const struct opts *o, bool keys)
 static void needs(const void *opts, wnw_needs *out)
 {
     const struct opts *o = opts;
-    out->flags = (part_weight(o, true) > 0 ? WNW_NEED_KEYS : 0u) | (part_weight(o, false) > 0 ? WNW_NEED_VALUES : 0u);
+    out->flags =
+        (part_weight(o, true) > 0 ? WNW_NEED_KEYS : 0u) | (part_weight(o, false) > 0 ? WNW_NEED_VALUES : 0u);
 }
 
 static void protect(const void *opts, int32_t n, wnw_protected *out)
@@ -234,6 +235,15 @@ const struct wnw__scorer wnw__scorer_lagkv = {
     .pub = {.name = "lagkv",
             .about = "Spread of keys and values relative to the next block of tokens; no attention needed.",
             .paper = "LagKV, arXiv 2504.04704",
+            .details = "Behind `sink` entries come blocks of `lag`. Each channel of the keys of a block is "
+                       "normalised with the extrema of the same channel in the next block; `u[t]` is the "
+                       "standard deviation over the channels (divisor d - 1), `s_K` the softmax of `u` "
+                       "inside the block, `s_V` the same for values; the score is `s_K + wv s_V`. Scores of "
+                       "different blocks cannot be compared: that is the `partition` selector's business. "
+                       "`ref=own` normalises a block by itself (the paper's LocalKV).\n\nDeviations: a "
+                       "channel that is constant in the reference block adds a constant where the authors' "
+                       "code divides by zero. `ranked` is kvpress' form: the rank inside the block is the "
+                       "score, and one cut goes through the whole head.\n\nCost: O(n d) per KV head.",
             .options = options,
             .options_size = sizeof(struct opts),
             .needs = needs,

@@ -140,6 +140,15 @@ const struct wnw__scorer wnw__scorer_snapkv = {
     .pub = {.name = "snapkv",
             .about = "Attention of the last prompt queries, pooled along the positions.",
             .paper = "SnapKV, arXiv 2404.14469",
+            .details = "Over the last `window` queries, `s_h[j] = mean_i a_h[i][j]`; `p_h` is `s_h` pooled "
+                       "along the positions, `max` or `avg` over `kernel` neighbours (missing ones count as "
+                       "0 and the divisor stays); the score is the mean of `p_h[j]` over the group: pooled "
+                       "first, then averaged. Softmax is over everything visible and nothing is "
+                       "renormalised. The window stays.\n\nDeviations: the authors' code gives every query "
+                       "head a cache of its own, here as in kvpress the heads of a group share one. kvpress'"
+                       " defaults are window 64 and average pooling 5. `agg=defensive` is DefensiveKV's "
+                       "worst case (arXiv 2510.13334) in place of both means. `gqa_bug` averages the wrong "
+                       "heads, as CompressKV's code does.\n\nCost: O(H_q w n).",
             .options = options,
             .options_size = sizeof(struct opts),
             .needs = needs,

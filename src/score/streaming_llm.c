@@ -52,6 +52,11 @@ const struct wnw__scorer wnw__scorer_streaming_llm = {
     .pub = {.name = "streaming_llm",
             .about = "Attention sinks at the start and the most recent tokens.",
             .paper = "StreamingLLM, arXiv 2309.17453",
+            .details = "`score[j] = j`: the first `sinks` entries stay as attention sinks, the most recent "
+                       "ones fill the rest. `recent > 0` turns it round, as the baseline in CompressKV's "
+                       "code does: the last `recent` stay and the first ones fill the rest.\n\nDeviation: "
+                       "keys keep the rotation of their original position, as in kvpress; the authors' code "
+                       "gives the kept ones new positions.\n\nCost: O(n).",
             .options = options,
             .options_size = sizeof(struct opts),
             .protect = protect,

@@ -66,6 +66,11 @@ const struct wnw__scorer wnw__scorer_tova = {
     .pub = {.name = "tova",
             .about = "Attention of the last query, mean over all heads of the layer.",
             .paper = "TOVA, arXiv 2401.06104",
+            .details = "`u[j] = (1 / H_q) sum_h a_h[last][j]`: attention of the last query, averaged over "
+                       "all query heads, so that a layer has one list of tokens. No window, no pooling, no "
+                       "sinks.\n\nDeviations: the newest token may go, as in the paper; kvpress always keeps"
+                       " it (`last=1`). The authors evict one token per decoded token; here eviction goes by"
+                       " size and phase.\n\nCost: O(H_q n).",
             .options = options,
             .options_size = sizeof(struct opts),
             .needs = needs,

@@ -92,6 +92,11 @@ const struct wnw__selector wnw__selector_partition = {
     .name = "partition",
     .about = "The same number of best scores from every block of the scorer; sinks and the last blocks stay.",
     .paper = "LagKV, arXiv 2504.04704",
+    .details = "With `N = floor((n - S) / L)` blocks and a remainder of `m` entries, the `k` best of"
+               " every block but the last complete one survive; that one and the remainder stay: `S "
+               "+ k (N - 1) + L + m` entries. Shorter than `S + 2 L`: everything stays.\n\nWithout a"
+               " size `k = floor(retain L)`. With one, `k` is the largest that fits, so up to `N - "
+               "2` entries of it stay unused.",
     .options = options,
     .options_size = sizeof(struct opts),
     .by_block = true,

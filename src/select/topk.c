@@ -49,6 +49,9 @@ const struct wnw__selector wnw__selector_topk = {
     .name = "topk",
     .about = "The highest scores of a head; of equal scores the earlier position, or the later one.",
     .paper = "",
+    .details = "The best scores besides the protected first and last entries. Of equal scores the "
+               "earlier position stays; an option turns that round, as CompilerKV's code has "
+               "it.\n\nCost: O(n).",
     .options = options,
     .options_size = sizeof(struct opts),
     .select = select_entries,

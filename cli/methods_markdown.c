@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT */
+/* winnow methods --markdown: docs/methods.md, from the library's descriptors and a table of measured costs.
+ */
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_FIELDS = 32, COST_LENGTH = 8192 };
+
+/* ---- Measured costs: what `winnow bench methods --csv` wrote ---- */
+
+struct costs {
+    char *data;          /* owned; NULL = none */
+    const char *machine; /* of its first line, into data */
+    char *rows;          /* the rest */
+};
+
+/* Cuts a line into fields in place; quotes are taken off. Returns how many. */
+static int split(char *line, char *fields[MAX_FIELDS])
+{
+    int n = 0;
+    for (char *at = line; n < MAX_FIELDS;) {
+        const bool quoted = *at == '"';
+        fields[n++] = at += quoted;
+        at += strcspn(at, quoted ? "\"" : ",");
+        if (quoted && *at) {
+            *at++ = '\0';
+            at += strcspn(at, ",");
+        }
+        if (!*at)
+            break;
+        *at++ = '\0';
+    }
+    return n;
+}
+
+static int read_costs(struct costs *c, const char *path)
+{
+    size_t len;
+    *c = (struct costs){.machine = ""};
+    if (!path)
+        return CLI_OK;
+    const int rc = cli_read_file(&c->data, &len, path);
+    if (rc != CLI_OK)
+        return rc;
+    char *end = strchr(c->data, '\n');
+    if (strncmp(c->data, "# ", 2) != 0 || !end ||
+        strncmp(end + 1, "model,recipe,n,ratio,plain_ms,", 30) != 0) {
+        free(c->data);
+        return cli_fail(CLI_BAD_INPUT, "'%s' is not a table of `winnow bench methods --csv`", path);
+    }
+    *end = '\0';
+    c->machine = c->data + 2;
+    c->rows = end + 1;
+    return CLI_OK;
+}
+
+/* Fields of the row of a recipe at COST_LENGTH; false if it has none or was not measured. `copy` holds them.
+ */
+static bool find_cost(const struct costs *c, const char *recipe, char copy[1024], char *fields[MAX_FIELDS])
+{
+    for (const char *line = c->rows; line && *line;) {
+        const size_t len = strcspn(line, "\n");
+        snprintf(copy, 1024, "%.*s", (int)len, line);
+        const int n = split(copy, fields);
+        if (n > 25 && strcmp(fields[1], recipe) == 0 && atoi(fields[2]) == COST_LENGTH && *fields[4])
+            return true;
+        line += len + (line[len] == '\n');
+    }
+    return false;
+}
+
+/* ---- Pieces of the page ---- */
+
+/* Puts the link to arXiv behind "arXiv 2404.14469". */
+static void print_paper(const char *paper)
+{
+    const char *at = paper, *id;
+    while ((id = strstr(at, "arXiv ")) != NULL) {
+        const char *number = id + strlen("arXiv ");
+        const size_t len = strspn(number, "0123456789.");
+        printf("%.*s[arXiv %.*s](https://arxiv.org/abs/%.*s)", (int)(id - at), at, (int)len, number, (int)len,
+               number);
+        at = number + len;
+    }
+    fputs(at, stdout);
+}
+
+static void print_cell(const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '|')
+            putchar('\\');
+        putchar(*text);
+    }
+}
+
+static void print_options(const wnw_option *o)
+{
+    if (!o || !o->name)
+        return;
+    puts("\n| option | default | range | meaning |\n|---|---|---|---|");
+    for (; o->name; o++) {
+        printf("| `%s` | ", o->name);
+        if (o->type == WNW_OPT_ENUM) {
+            printf("%s | ", o->choices[(int)o->def]);
+            for (int i = 0; o->choices[i]; i++)
+                printf("%s%s", i > 0 ? ", " : "", o->choices[i]);
+        } else if (o->type == WNW_OPT_BOOL) {
+            printf("%d | 0, 1", o->def != 0.0);
+        } else {
+            printf("%.10g | %.10g to %.10g", o->def, o->min, o->max);
+        }
+        fputs(" | ", stdout);
+        print_cell(o->help);
+        puts(" |");
+    }
+}
+
+static void print_cost_cells(const struct costs *c, const char *name)
+{
+    char copy[1024], *f[MAX_FIELDS];
+    if (find_cost(c, name, copy, f)) {
+        const double after = atof(f[10]) + atof(f[13]) + atof(f[16]) + atof(f[19]);
+        printf(" %.0f | %s |", after, f[22]);
+    } else {
+        fputs(" | |", stdout);
+    }
+}
+
+static bool next_of_kind(int32_t *i, const char *kind, wnw_method_info *info)
+{
+    while (wnw_method_get((*i)++, info))
+        if (strcmp(info->kind, kind) == 0)
+            return true;
+    return false;
+}
+
+static void print_presets(const struct costs *c)
+{
+    char text[256];
+    wnw_method_info info;
+    puts("\n## Presets\n");
+    if (c->data)
+        printf("Compress: milliseconds for looking, scoring, selecting and compacting after %d tokens, half "
+               "of them "
+               "removed. All: these\nand what observing adds to prefill, in per cent of a plain prefill; the "
+               "small "
+               "numbers are within the noise. Measured on\n%s; all columns are in "
+               "[methods-cost.csv](methods-cost.csv)."
+               "\n\n",
+               COST_LENGTH, c->machine);
+    printf("| preset | keeps | observes | plan | phases |%s\n|---|---|---|---|---|%s\n",
+           c->data ? " compress | all % |" : "", c->data ? "---:|---:|" : "");
+    for (int32_t i = 0; next_of_kind(&i, "preset", &info);) {
+        printf("| [`%s`](#preset-%s) | ", info.name, info.name);
+        print_cell(info.about);
+        printf(" | %s | %s | ", cli_needs_text(info.needs, text, sizeof text), info.layout);
+        printf("%s |", cli_phases_text(info.phases, text, sizeof text));
+        if (c->data)
+            print_cost_cells(c, info.name);
+        puts("");
+    }
+    for (int32_t i = 0; next_of_kind(&i, "preset", &info);) {
+        printf("\n### Preset %s\n\n%s\n\n", info.name, info.about);
+        printf("- recipe: `%s`\n- observes: %s\n", info.recipe,
+               cli_needs_text(info.needs, text, sizeof text));
+        printf("- plan: %s; phases: %s", info.layout, cli_phases_text(info.phases, text, sizeof text));
+        puts(info.phases >> WNW_PHASE_LAYER & 1u
+                 ? ""
+                 : "; the whole prompt must be cached before it knows its counts");
+        if (*info.paper) {
+            fputs("- paper: ", stdout);
+            print_paper(info.paper);
+            puts("");
+        }
+        if (*info.details)
+            printf("\n%s\n", info.details);
+    }
+}
+
+static void print_parts(const char *kind, const char *title, const char *anchor)
+{
+    char text[256];
+    wnw_method_info info;
+    printf("\n## %s\n", title);
+    for (int32_t i = 0; next_of_kind(&i, kind, &info);) {
+        printf("\n### %s %s\n\n%s\n", anchor, info.name, info.about);
+        if (*info.paper) {
+            fputs("Paper: ", stdout);
+            print_paper(info.paper);
+            puts(".");
+        }
+        if (strcmp(kind, "scorer") == 0)
+            printf("Observes: %s.\n", cli_needs_text(info.needs, text, sizeof text));
+        if (*info.details)
+            printf("\n%s\n", info.details);
+        print_options(info.options);
+    }
+}
+
+static void print_parity(void)
+{
+    wnw_method_info info;
+    puts("\n## Parity presets\n\nSettings of other programs (`kvpress-`) and of comparisons inside one paper "
+         "(`paper-`).\n\n| preset | what it reproduces | recipe | paper |\n|---|---|---|---|");
+    for (int32_t i = 0; next_of_kind(&i, "parity preset", &info);) {
+        printf("| `%s` | ", info.name);
+        print_cell(info.about);
+        printf(" | `%s` | ", info.recipe);
+        print_paper(info.paper);
+        puts(" |");
+    }
+}
+
+int cli_methods_markdown(const struct cli_args *args)
+{
+    struct costs c;
+    const int rc = read_costs(&c, args->csv);
+    if (rc != CLI_OK)
+        return rc;
+    puts(
+        "# Methods\n\n"
+        "Printed by `winnow methods --markdown --costs docs/methods-cost.csv` from the descriptors in the "
+        "source: "
+        "change the\ntexts there, then run `make docs`.\n\n"
+        "A policy is a scorer, a layer budget, a head budget and a selector; a preset is a named "
+        "combination, and "
+        "its parts can\nbe replaced: `snapkv:window=64+adakv`. Letters: n entries of a head, w observed "
+        "queries, d "
+        "head size, H_q query heads,\nH_kv KV heads. The query heads that read one KV head are its group.\n\n"
+        "Plan: *uniform* keeps the same tokens everywhere, *layer* has one list per layer, *composite* the "
+        "same "
+        "count in every\nhead of a layer but tokens of its own for each, *ragged* a count of its own for "
+        "each head. "
+        "Phases: *end* compresses once\nbehind the prompt, *layer* each layer before the next one is read, "
+        "*chunk* "
+        "after every chunk, *decode* while generating.");
+    print_presets(&c);
+    print_parts("scorer", "Scorers", "Scorer");
+    print_parts("layer budget", "Layer budgets", "Layer budget");
+    print_parts("head budget", "Head budgets", "Head budget");
+    print_parts("selector", "Selectors", "Selector");
+    print_parity();
+    free(c.data);
+    return cli_finish_stdout();
+}

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: MIT
+# docs/methods.md is what the command prints, and the command prints what there is.
+. "$(dirname "$0")/lib.sh"
+
+costs=()
+[ -f docs/methods-cost.csv ] && costs=(--costs docs/methods-cost.csv)
+good 'markdown' methods --markdown "${costs[@]}" && {
+    cmp -s "$work/out" docs/methods.md ||
+        fail "docs/methods.md is out of date, run make docs: $(diff docs/methods.md "$work/out" | head -5)"
+    cp "$work/out" "$work/page"
+}
+# Every preset and part has its section, every part says what it computes.
+good 'list' methods && {
+    for name in $(awk '/^Presets:/ { on = 1; next } /^$/ { on = 0 } on { print $1 }' "$work/out"); do
+        grep -qx "### Preset $name" "$work/page" || fail "preset $name has no section"
+    done
+    for name in $(awk '/^Scorers:/ { on = 1; next } /^$/ { on = 0 } on { print $1 }' "$work/out"); do
+        grep -qx "### Scorer $name" "$work/page" || fail "scorer $name has no section"
+    done
+}
+awk '/^### (Scorer|Layer|Head|Selector)/ { if (name && n < 2) print name; name = $0; n = 0 }
+     /^## / { if (name && n < 2) print name; name = "" }
+     name && /^[^#|]/ && !/^(Paper|Observes):/ { n++ }' "$work/page" >"$work/bare"
+[ ! -s "$work/bare" ] || fail "parts without details: $(cat "$work/bare")"
+
+# Measured costs find their preset; a table of something else is refused.
+cat >"$work/costs.csv" <<'EOF'
+# some machine
+model,recipe,n,ratio,plain_ms,plain_min,plain_max,read_ms,read_min,read_max,observe_ms,observe_min,observe_max,score_ms,score_min,score_max,select_ms,select_min,select_max,compact_ms,compact_min,compact_max,percent,percent_min,percent_max,extra_mib,whole_cache,rounds,why
+m,"snapkv",4096,0.5,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,9.99,1,1,1,0,3,""
+m,"snapkv",8192,0.5,1000,1,1,7,7,7,10,1,1,20,1,1,30,1,1,40,1,1,10.70,1,1,1,0,3,""
+EOF
+good 'costs' methods --markdown --costs "$work/costs.csv" && {
+    grep -q 'snapkv`\](#preset-snapkv).*| 100 | 10.70 |$' "$work/out" || fail "no costs: $(grep -m1 'preset-snapkv' "$work/out")"
+}
+echo 'a,b' >"$work/other.csv"
+bad 'not a table of costs' 'bench methods' methods --markdown --costs "$work/other.csv"
+bad 'costs without markdown' 'markdown' methods --costs "$work/costs.csv"
+bad 'markdown of one' 'leave out' methods snapkv --markdown
+finish
