@@ -8,7 +8,7 @@
  *     L_p   = || sum (A_i - A'_i) v_i W_O ||_1
  *           <= theta = sum of A_i nu_i evicted + (1 / sigma - 1) sum of A_i nu_i kept     (theorem 3.3)
  *           <= theta_hat = C1 - (2 - 1 / sigma1) sum of A_i nu_i in stage 2               (theorem 3.5)
- *     C1    = sum A_i nu_i - (2 - 1 / sigma1) sum of A_i nu_i in stage 1
+ *     C1    = sum A_i nu_i - (2 - 1 / sigma1) sum of A_i nu_i in stage 1;   theta with sigma1 for sigma
  *     theta_relax = C1 - min_i nu_i (2 - 1 / sigma1) sum of A_i in stage 2                (theorem C.1)
  * The bounds say nothing about L_p of one selection against another: a lower bound is not a lower L_p.
  */
@@ -17,21 +17,21 @@
 
 #include <math.h>
 
-/* sigma, or an error status. */
-static int kept_mass(const float *attn, const bool *kept, int32_t n, double *sigma)
+/* Attention kept and evicted, whose sum is 1 but for rounding: the formulas take their ratio, so that nearly
+ * nothing evicted gives nearly nothing. */
+static int split_mass(const float *attn, const bool *kept, int32_t n, double *in, double *gone)
 {
-    double sum = 0;
-    *sigma = 0;
+    *in = *gone = 0;
     for (int32_t i = 0; i < n; i++) {
         if (!(attn[i] >= 0))
             return wnw__fail(WNW_E_ARG, "attention %g on entry %d is not a probability", (double)attn[i], i);
-        sum += attn[i];
-        *sigma += kept[i] ? attn[i] : 0;
+        *(kept[i] ? in : gone) += attn[i];
     }
-    if (!(fabs(sum - 1) < 1e-3))
-        return wnw__fail(
-            WNW_E_ARG, "attention over %d entries sums to %g; it must be a softmax over all of them", n, sum);
-    if (!(*sigma > 0))
+    if (!(fabs(*in + *gone - 1) < 1e-3))
+        return wnw__fail(WNW_E_ARG,
+                         "attention over %d entries sums to %g; it must be a softmax over all of them", n,
+                         *in + *gone);
+    if (!(*in > 0))
         return wnw__fail(WNW_E_ARG, "no attention is left: keep at least one entry that has some");
     return WNW_OK;
 }
@@ -40,44 +40,44 @@ int wnw_perturb_bounds(wnw_perturbation *out, const float *attn, const float *nu
                        const bool *first, int32_t n)
 {
     *out = (wnw_perturbation){0};
-    double sigma, sigma1 = 0;
-    WNW_TRY(kept_mass(attn, kept, n, &sigma));
+    double in, gone, in_first = 0;
+    WNW_TRY(split_mass(attn, kept, n, &in, &gone));
     double evicted = 0, stage1 = 0, stage2 = 0, attn2 = 0, least = INFINITY;
     for (int32_t i = 0; i < n; i++) {
-        const bool in_first = first ? first[i] : kept[i];
-        const double product = (double)attn[i] * nu[i];
+        const bool early = first ? first[i] : kept[i];
         if (!(nu[i] >= 0))
             return wnw__fail(WNW_E_ARG, "norm %g of entry %d is not a norm", (double)nu[i], i);
-        if (in_first && !kept[i])
+        if (early && !kept[i])
             return wnw__fail(WNW_E_ARG, "entry %d is of stage 1 but not kept", i);
         least = nu[i] < least ? nu[i] : least;
-        sigma1 += in_first ? attn[i] : 0;
-        attn2 += kept[i] && !in_first ? attn[i] : 0;
-        *(!kept[i] ? &evicted : in_first ? &stage1 : &stage2) += product;
+        in_first += early ? attn[i] : 0;
+        attn2 += kept[i] && !early ? attn[i] : 0;
+        *(!kept[i] ? &evicted : early ? &stage1 : &stage2) += (double)attn[i] * nu[i];
     }
-    if (!(sigma1 > 0))
-        return wnw__fail(WNW_E_ARG, "stage 1 has no attention: it needs at least one entry");
-    const double factor = 2 - 1 / sigma1, c1 = evicted + stage1 + stage2 - factor * stage1;
-    *out = (wnw_perturbation){.sigma = sigma,
-                              .sigma_first = sigma1,
-                              .guaranteed = sigma1 > 0.5,
-                              .theta = evicted + (1 / sigma - 1) * (stage1 + stage2),
-                              .theta_hat = c1 - factor * stage2,
-                              .theta_relax = c1 - factor * least * attn2};
+    if (!(in_first > 0))
+        return wnw__fail(WNW_E_ARG, "stage 1 has no attention: it needs at least one entry that has some");
+    const double total = in + gone, rest = gone / in; /* 1 / sigma - 1 */
+    const double rest1 = (gone + attn2) / in_first;   /* 1 / sigma1 - 1 */
+    *out = (wnw_perturbation){.sigma = in / total,
+                              .sigma_first = in_first / total,
+                              .guaranteed = in_first / total > 0.5,
+                              .theta = evicted + rest * (stage1 + stage2),
+                              .theta_hat = evicted + rest1 * (stage1 + stage2),
+                              .theta_relax = evicted + rest1 * stage1 + stage2 - (1 - rest1) * least * attn2};
     return WNW_OK;
 }
 
 int wnw_perturb_output(double *l1, double *delta, const float *attn, const float *rows, const bool *kept,
                        int32_t n, int32_t d)
 {
-    double sigma, norm = 0;
+    double in, gone, norm = 0;
     if (l1)
         *l1 = 0;
-    WNW_TRY(kept_mass(attn, kept, n, &sigma));
+    WNW_TRY(split_mass(attn, kept, n, &in, &gone));
     for (int32_t c = 0; c < d; c++) {
         double change = 0;
         for (int32_t i = 0; i < n; i++)
-            change += attn[i] * (kept[i] ? 1 - 1 / sigma : 1) * rows[(int64_t)i * d + c];
+            change += attn[i] * (kept[i] ? -gone / in : 1) * rows[(int64_t)i * d + c];
         norm += fabs(change);
         if (delta)
             delta[c] = change;
