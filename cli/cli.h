@@ -163,6 +163,21 @@ int cli_stream_add(struct cli_stream *st, int32_t token);
 int cli_stream_end(struct cli_stream *st);
 void cli_stream_clear(struct cli_stream *st);
 
+/* ---- Profiles (profiles.c) ---- */
+
+struct cli_profile_want {
+    const char *given;           /* of --profile: a file or a folder; NULL = none */
+    const char *model;           /* as given with -m, for messages */
+    const char *model_path;      /* its name without .gguf is that of the model's folder */
+    uint32_t required, optional; /* bit sets of wnw_profile_kind */
+    double budget;               /* entries per head, chooses among CompilerKV's tables; 0 = not known */
+    const char *policy;          /* for messages */
+};
+/* Finds and reads what is wanted; says itself what is missing. *out is owned, NULL where nothing is wanted.
+ * Remarks on what was read are added to notes, one a line. */
+int cli_profile_load(wnw_profile **out, struct cli_text *notes, const wnw_model *m,
+                     const struct cli_profile_want *want);
+
 /* ---- Sub-commands ---- */
 
 int cli_run(const struct cli_args *args);

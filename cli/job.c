@@ -138,8 +138,6 @@ int cli_job_check(struct cli_job *job, const struct cli_args *args)
 {
     int rc;
     *job = (struct cli_job){.args = args};
-    if (args->profile)
-        return cli_fail(CLI_BAD_INPUT, "--profile: no method of this release uses a profile; leave it out");
     if ((rc = check_phase(job)) != CLI_OK || (rc = check_size(job)) != CLI_OK ||
         (rc = check_policy(job)) != CLI_OK || (rc = check_types(job)) != CLI_OK ||
         (rc = check_input(job)) != CLI_OK)
@@ -197,8 +195,45 @@ int cli_job_prompt(struct cli_job *job)
     return CLI_OK;
 }
 
+/* Entries per layer and KV head that the size comes to. */
+static double size_in_entries(const struct cli_job *job)
+{
+    const wnw_model_info *info = &job->info;
+    const double row = (double)wnw_kv_entry_bytes(job->kv_type, info->n_embd_head) * info->n_head_kv *
+                       (info->n_layer - info->n_layer_swa);
+    switch (job->size.kind) {
+    case WNW_SIZE_BUDGET:
+        return (double)job->size.budget;
+    case WNW_SIZE_RATIO:
+        return (1 - job->size.ratio) * cli_job_n_compressed(job);
+    case WNW_SIZE_BYTES:
+        return row > 0 ? (double)job->size.bytes / row : 0;
+    case WNW_SIZE_NONE:
+        break;
+    }
+    return 0;
+}
+
+static int load_profile(struct cli_job *job)
+{
+    const wnw_needs needs = wnw_policy_needs(job->policy);
+    const bool wants = needs.flags & WNW_NEED_PROFILE;
+    return cli_profile_load(
+        &job->profile, &job->profile_notes, job->model,
+        &(struct cli_profile_want){.given = job->args->profile,
+                                   .model = job->args->model,
+                                   .model_path = job->model_path,
+                                   .required = wants ? needs.profiles : 0,
+                                   .optional = wants ? needs.profiles_optional : 0,
+                                   .budget = size_in_entries(job),
+                                   .policy = job->args->policy ? job->args->policy : "full"});
+}
+
 int cli_job_session(struct cli_job *job)
 {
+    const int rc = load_profile(job);
+    if (rc != CLI_OK)
+        return rc;
     wnw_session_params params = wnw_session_default_params();
     params.kv_type = job->kv_type;
     params.attn = job->attn;
@@ -208,6 +243,8 @@ int cli_job_session(struct cli_job *job)
     int status = wnw_session_new(&job->session, job->model, &params);
     job->rules.policy = job->policy;
     job->rules.size = job->size;
+    if (status == WNW_OK)
+        status = wnw_session_set_profile(job->session, job->profile);
     if (status == WNW_OK)
         status = wnw_session_set_eviction(job->session, &job->rules);
     if (status == WNW_OK && !job->args->context_only)
@@ -280,11 +317,19 @@ void cli_job_notes(const struct cli_job *job)
         cli_note("no size given, removing half of the entries (--ratio 0.5)");
     if (job->size_ignored)
         cli_note("the policy keeps everything, the given size has no effect");
+    const char *line = job->profile_notes.s;
+    while (line && *line) {
+        const int len = (int)strcspn(line, "\n");
+        cli_note("warning: %.*s", len, line);
+        line += len + (line[len] == '\n');
+    }
 }
 
 void cli_job_close(struct cli_job *job)
 {
     wnw_session_free(job->session);
+    wnw_profile_free(job->profile);
+    free(job->profile_notes.s);
     wnw_prompt_clear(&job->prompt);
     wnw_model_free(job->model);
     wnw_policy_free(job->policy);

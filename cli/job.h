@@ -25,7 +25,9 @@ struct cli_job {
     wnw_prompt prompt;     /* from text, owned */
     const int32_t *tokens; /* [n_tokens], of one of the two above */
     int32_t n_tokens;
-    int32_t n_context; /* tokens of the first piece */
+    int32_t n_context;             /* tokens of the first piece */
+    wnw_profile *profile;          /* NULL = none */
+    struct cli_text profile_notes; /* remarks on it, one a line */
     wnw_session *session;
     struct cli_progress progress;
 

@@ -59,8 +59,8 @@ static const struct cli_option policy_options[] = {
      "while generating: after every I tokens shrink to T entries per layer and head (default: the prompt's "
      "size)",
      AT(evict_every), 0, 0, NULL},
-    {"profile", 0, CLI_TEXT, "PATH", NULL, "none", "calibration results (not in this release)", AT(profile),
-     0, 0, NULL},
+    {"profile", 0, CLI_TEXT, "PATH", NULL, "the cache folder's, then shipped ones",
+     "calibration results that the policy needs: a file, or a folder of them", AT(profile), 0, 0, NULL},
 };
 GROUP(cli_group_policy, "What to keep (at most one size)", policy_options);
 
