@@ -478,11 +478,15 @@ int wnw__policy_check_profile(const wnw_policy *p, const wnw_profile *profile)
     const wnw_needs needs = wnw_policy_needs(p);
     const uint32_t missing =
         needs.flags & WNW_NEED_PROFILE ? needs.profiles & ~wnw_profile_kinds(profile) : 0;
+    char names[64] = "";
     for (int32_t kind = 0; kind < WNW_N_PROFILE_KINDS; kind++)
         if (missing >> kind & 1u)
-            return wnw__fail(WNW_E_MISMATCH,
-                             "%s needs a calibration profile of kind %s for this model; none was given",
-                             p->part[WNW_PART_SCORER].name, wnw_profile_kind_name(kind));
+            snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", *names ? " and " : "",
+                     wnw_profile_kind_name(kind));
+    if (missing)
+        return wnw__fail(WNW_E_MISMATCH,
+                         "%s needs a calibration profile of kind %s for this model; none was given",
+                         p->part[WNW_PART_SCORER].name, names);
     return WNW_OK;
 }
 
