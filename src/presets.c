@@ -39,7 +39,7 @@ static const struct wnw__preset presets[] = {
     {.name = "tova",
      .about = "What the last prompt token attends to, one list per layer.",
      .paper = "TOVA, arXiv 2401.06104",
-     .recipe = "tova:last=0" UNIFORM_EXACT "+equal+topk:ties=early"},
+     .recipe = "tova:last=0" UNIFORM_EXACT "+equal+topk:ties=late"},
     {.name = "knorm",
      .about = "Keys of small norm; sees no attention.",
      .paper = "L2 norm-based strategy, arXiv 2406.11430",

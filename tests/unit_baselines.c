@@ -313,6 +313,22 @@ static void cake_cascades(void **state)
     assert_int_equal(layers("paper-compresskv-cake", &p, got), 3 * 41);
 }
 
+/* What a layer gave up early it does not get back. 80 entries, at most 37 each. m = 3: 1 : 9 : 9 is 4, 37,
+ * 37, and 2 are missing: 6. m = 4: 1, 10, 10, 57; 20 too many go to the others: 8, 17, 16, 37; 2 are missing:
+ * 9, 18, 16, 37. */
+static void cake_never_gives_back(void **state)
+{
+    (void)state;
+    const double pref[] = {1, 9, 9, 48};
+    double work[4];
+    const struct wnw__layer_problem p = {.n_layer = 4, .n = 37, .budget = 20, .stat = pref, .work = work};
+    int32_t got[4];
+    assert_int_equal(layers("cake-oneshot", &p, got), 80);
+    assert_counts(got, 9, 18, 16, 37);
+    layers("cake", &p, got);
+    assert_counts(got, 6, 18, 16, 37);
+}
+
 /* ---- ZigZagKV ---- */
 
 /* One head per layer. Shares of 0.9: layer 0 [.5 .4 .1 0]: 2 entries; layer 1 [.25 x 4]: 4 entries; layer 2
@@ -365,8 +381,8 @@ static void zigzagkv_heads(void **state)
     const wnw_protected prot[4] = {{0, 0}};
     double work[2];
     const struct wnw__layer_problem p = {.n_layer = 2,
-                                         .n = 100,
-                                         .budget = 9,
+                                         .n = 1000,
+                                         .budget = 90,
                                          .n_head_kv = 2,
                                          .score = score,
                                          .row = row,
@@ -374,8 +390,8 @@ static void zigzagkv_heads(void **state)
                                          .prot = prot,
                                          .work = work};
     int32_t got[2];
-    assert_int_equal(layers("knorm+zigzagkv:min_share=0", &p, got), 18); /* 18 x 3.5 / 4.5, 18 / 4.5 */
-    assert_counts(got, 14, 4);
+    assert_int_equal(layers("knorm+zigzagkv:min_share=0", &p, got), 180); /* 180 x 3.5 / 4.5, 180 / 4.5 */
+    assert_counts(got, 140, 40);
 }
 
 /* ---- DynamicKV ---- */
@@ -539,7 +555,7 @@ static int duo(const char *recipe, const struct wnw__layer_problem *p, int32_t *
 static void duo_heads(void **state)
 {
     (void)state;
-    double alpha[] = {0.9, 0.1, 0.5, 0.5, 0.3, 0.8}; /* layers 0, 1, 2; layer 1 does not take part */
+    double alpha[] = {0.9, 0.1, 0, 0, 0.3, 0.8}; /* layers 0, 1, 2; layer 1 does not take part */
     struct wnw_profile profile = {
         .n_layer = 3, .n_head_kv = 2, .head_alpha = alpha, .head_sink = 4, .head_recent = 16};
     const int32_t n_entry[] = {100, 100, 100, 100}, il[] = {0, 2};
@@ -645,16 +661,27 @@ static void streaming_variants(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sharing_out),      cmocka_unit_test(h2o_scores),
-        cmocka_unit_test(h2o_ragged),       cmocka_unit_test(h2o_protects),
-        cmocka_unit_test(h2o_keeps),        cmocka_unit_test(vatp_scores),
-        cmocka_unit_test(cake_scores),      cmocka_unit_test(cake_preference),
-        cmocka_unit_test(cake_adjusts),     cmocka_unit_test(cake_cascades),
-        cmocka_unit_test(zigzagkv_layers),  cmocka_unit_test(zigzagkv_heads),
-        cmocka_unit_test(dynamickv_layers), cmocka_unit_test(dynamickv_never_gives_back),
-        cmocka_unit_test(simlayerkv_mass),  cmocka_unit_test(simlayerkv_layers),
-        cmocka_unit_test(duo_heads),        cmocka_unit_test(duo_plans),
-        cmocka_unit_test(pyramid_factory),  cmocka_unit_test(streaming_variants),
+        cmocka_unit_test(sharing_out),
+        cmocka_unit_test(h2o_scores),
+        cmocka_unit_test(h2o_ragged),
+        cmocka_unit_test(h2o_protects),
+        cmocka_unit_test(h2o_keeps),
+        cmocka_unit_test(vatp_scores),
+        cmocka_unit_test(cake_scores),
+        cmocka_unit_test(cake_preference),
+        cmocka_unit_test(cake_adjusts),
+        cmocka_unit_test(cake_cascades),
+        cmocka_unit_test(cake_never_gives_back),
+        cmocka_unit_test(zigzagkv_layers),
+        cmocka_unit_test(zigzagkv_heads),
+        cmocka_unit_test(dynamickv_layers),
+        cmocka_unit_test(dynamickv_never_gives_back),
+        cmocka_unit_test(simlayerkv_mass),
+        cmocka_unit_test(simlayerkv_layers),
+        cmocka_unit_test(duo_heads),
+        cmocka_unit_test(duo_plans),
+        cmocka_unit_test(pyramid_factory),
+        cmocka_unit_test(streaming_variants),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
