@@ -154,6 +154,8 @@ static int job_prepare(struct wnw__plan_job *j, const wnw_size *size)
         return wnw__fail(WNW_E_NOMEM, "out of memory for the scores of %d layers", j->n_part);
     if (j->layer->collect_size)
         WNW_TRY(alloc_gathered(&j->measured, j->layer->collect_size(layer_opts, src->n_past)));
+    if (j->head->measure)
+        WNW_TRY(alloc_gathered(&j->head_stat, (size_t)j->n_part * n_head));
     return alloc_gathered(&j->stat, (size_t)j->n_part * (size_t)j->layer->n_stat);
 }
 
@@ -204,6 +206,7 @@ void wnw__plan_job_free(struct wnw__plan_job *j)
     free(j->collected);
     free(j->measured);
     free(j->stat);
+    free(j->head_stat);
     free(j->layer_work);
     free(j->counts);
     free(j->score);
@@ -239,6 +242,11 @@ static wnw_needs score_needs(const struct wnw__plan_job *j)
     if (j->layer->measure && j->layer->needs) {
         wnw_needs more = {0};
         j->layer->needs(j->policy->opts[WNW_PART_LAYER_BUDGET], &more);
+        wnw__needs_merge(&needs, &more);
+    }
+    if (j->head->measure && j->head->needs) {
+        wnw_needs more = {0};
+        j->head->needs(j->policy->opts[WNW_PART_HEAD_BUDGET], &more);
         wnw__needs_merge(&needs, &more);
     }
     if (!j->model_scope) {
@@ -486,6 +494,9 @@ static int work_on_layer(struct wnw__plan_job *j, int32_t il, const wnw_observat
         count_heads(j, &c);
         return select_layer(j, &c, &obs);
     }
+    if (j->head->measure)
+        WNW_TRY(j->head->measure(j->policy->opts[WNW_PART_HEAD_BUDGET], &obs,
+                                 j->head_stat + (int64_t)i * obs.n_head_kv));
     if (j->layer->measure)
         WNW_TRY(j->layer->measure(j->policy->opts[WNW_PART_LAYER_BUDGET], &obs, j->score,
                                   j->stat ? j->stat + (int64_t)i * j->layer->n_stat : NULL, j->measured,
@@ -546,6 +557,7 @@ static int settle_counts(struct wnw__plan_job *j)
     p.n_entry = n_entry;
     p.prot = prot;
     p.stat = j->stat;
+    p.head_stat = j->head_stat;
     p.collected = j->measured;
     rc = allocate_model(j, &p);
 done:

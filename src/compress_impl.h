@@ -42,6 +42,7 @@ struct wnw__plan_job {
 
     double *collected, *measured;     /* gathered over the layers by the scorer; by the layer budget */
     double *stat;                     /* [n_part][n_stat] */
+    double *head_stat;                /* [n_part][n_head_kv], or NULL */
     double *layer_work;               /* [n_part] scratch of the layer budget */
     struct wnw__scored_layer *scored; /* [n_part] model scope */
     int32_t *counts;                  /* [n_part][n_head_kv] model scope of the heads; or NULL */

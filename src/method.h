@@ -88,6 +88,7 @@ struct wnw__layer_problem {
     const wnw_protected *prot; /* [n_layer][n_head_kv], never more than n_entry or budget */
     const double *stat;        /* [n_layer][n_stat], what `measure` gave */
     const double *collected;   /* what `measure` gathered over the layers */
+    const double *head_stat;   /* [n_layer][n_head_kv], what the head budget's `measure` gave; or NULL */
     float *scratch;            /* [sum of n_head_kv * row]; layer budgets only */
     double *work;              /* [n_layer] scratch */
 };
@@ -158,6 +159,8 @@ struct wnw__head_budget {
      * n_keep[p->n_layer][n_head_kv]. scratch[n_layer * n_head_kv * n]. The layer budget must be `uniform`. */
     int (*allocate_model)(const void *opts, const struct wnw__layer_problem *p, int32_t *n_keep,
                           float *scratch, char *warning);
+    /* Numbers of one layer, stat[n_head_kv], from its observation. With allocate_model only; NULL = none. */
+    int (*measure)(const void *opts, const wnw_observation *obs, double *stat);
 };
 
 /* ---- Selector ---------------------------------------------------------------------------------------------

@@ -218,7 +218,12 @@ static const struct wnw__preset presets[] = {
     {.name = "duoattention",
      .about = "Heads that a profile calls streaming keep first and recent tokens, as many as the size needs.",
      .paper = "DuoAttention, arXiv 2410.10819",
-     .recipe = "streaming_llm:sinks=128,recent=0" UNIFORM_EXACT "+duo:sinks=0,last=0,form=size"
+     .recipe = "streaming_llm:sinks=128,recent=0" UNIFORM_EXACT "+duo:sinks=0,last=0,form=size,source=profile"
+               "+topk:ties=early"},
+    {.name = "duoattention-prompt",
+     .about = "DuoAttention without a profile: heads of which the prompt's mean query looks less far back stream.",
+     .paper = "DuoAttention, arXiv 2410.10819",
+     .recipe = "streaming_llm:sinks=128,recent=0" UNIFORM_EXACT "+duo:sinks=0,last=0,form=size,source=prompt"
                "+topk:ties=early"},
 
     {.name = "keydiff",
@@ -520,7 +525,7 @@ static const struct wnw__preset presets[] = {
     {.name = "kvpress-duoattention",
      .about = "kvpress DuoAttentionPress: the ratio is the share of streaming heads.",
      .paper = "DuoAttention, arXiv 2410.10819",
-     .recipe = "streaming_llm:sinks=128,recent=0" UNIFORM_TRUNC "+duo:sinks=0,last=0,form=ratio"
+     .recipe = "streaming_llm:sinks=128,recent=0" UNIFORM_TRUNC "+duo:sinks=0,last=0,form=ratio,source=profile"
                "+topk:ties=early",
      .parity = true},
 };

@@ -619,6 +619,65 @@ static void duo_plans(void **state)
     fake_free(&f);
 }
 
+/* One pair that turns by theta, keys that all stand for the same vector before RoPE: whatever the positions,
+ * a_j follows cos((499 - j) theta + the angle between query and key). */
+static void duo_from_the_prompt(void **state)
+{
+    (void)state;
+    enum { N_KEY = 150 };
+    const double theta = 0.01, between = 0.4, size = 3, scale = 0.5;
+    float keys[N_KEY * 3], query[6] = {(float)size, 0, 0.5f, 0, 0, 0};
+    int32_t pos[N_KEY];
+    const int32_t n_entry[] = {N_KEY};
+    const float angle = (float)theta;
+    for (int32_t i = 0; i < N_KEY; i++) {
+        pos[i] = i < 100 ? i : 3 * i; /* a gap, as after an eviction */
+        keys[3 * i] = (float)(2 * cos(between + pos[i] * theta));
+        keys[3 * i + 1] = (float)(2 * sin(between + pos[i] * theta));
+        keys[3 * i + 2] = 7; /* does not turn, adds the same to all */
+    }
+    wnw_observation obs = {.n_head = 2,
+                           .n_head_kv = 1,
+                           .n_embd_head = 3,
+                           .n = N_KEY,
+                           .n_entry = n_entry,
+                           .pos = pos,
+                           .attn_scale = (float)scale,
+                           .keys = values_of,
+                           .source = keys,
+                           .query_mean = query,
+                           .rope_theta = &angle,
+                           .n_rot = 2};
+    double sum = 0, far = 0, got = -1;
+    for (int32_t j = 0; j < 500; j++) {
+        const double a = exp(scale * size * 2 * cos((j - 499) * theta + between));
+        sum += a;
+        far += a * (500 - j) / 500;
+    }
+    for (int neox = 0; neox < 2; neox++) {
+        obs.rope_neox = neox;
+        wnw_policy *p = policy("duoattention-prompt");
+        const struct wnw__head_budget *b = p->part[WNW_PART_HEAD_BUDGET].head;
+        assert_int_equal(b->measure(p->opts[WNW_PART_HEAD_BUDGET], &obs, &got), WNW_OK);
+        /* The second head's mean query is 0: it looks everywhere alike, 250.5 / 500. */
+        assert_near(got, (far / sum + 0.501) / 2, 1e-6);
+        wnw_policy_free(p);
+    }
+    struct fake f;
+    wnw_plan *plan;
+    fake_init(&f, 3, 2, 2, 400, false);
+    f.src.profile = NULL;
+    const wnw_size half = fake_budget(200);
+    assert_int_equal(fake_plan(&plan, &f, "duoattention-prompt:sinks=4,last=30", &half, NULL), WNW_OK);
+    assert_int_equal(fake_check_plan(plan, &f), 6 * 200);
+    int32_t n_whole = 0; /* 1200 of 2400 have to go, 366 each */
+    for (int32_t i = 0; i < 6; i++)
+        n_whole += fake_kept(plan, i / 2, i % 2) == 400;
+    assert_int_equal(n_whole, 6 - 4);
+    wnw_plan_free(plan);
+    fake_free(&f);
+}
+
 /* ---- PyramidKV and StreamingLLM as other comparisons run them ---- */
 
 static void pyramid_factory(void **state)
@@ -680,6 +739,7 @@ int main(void)
         cmocka_unit_test(simlayerkv_layers),
         cmocka_unit_test(duo_heads),
         cmocka_unit_test(duo_plans),
+        cmocka_unit_test(duo_from_the_prompt),
         cmocka_unit_test(pyramid_factory),
         cmocka_unit_test(streaming_variants),
     };

@@ -19,17 +19,124 @@
 #include <math.h>
 
 enum form { FORM_SIZE, FORM_RATIO };
+enum source { SOURCE_PROFILE, SOURCE_PROMPT };
+
+enum { SPAN = 500, MAX_ROT = 512, SKIP = 4 };
 
 struct opts {
     int32_t sinks, last;
     int32_t form;
+    int32_t source;
 };
 
 static void needs(const void *opts, wnw_needs *out)
 {
-    (void)opts;
+    const struct opts *o = opts;
+    if (o->source == SOURCE_PROMPT) {
+        out->flags = WNW_NEED_QUERY_STATS | WNW_NEED_KEYS;
+        out->skip = SKIP; /* sinks; as expected attention, so that both can share a run */
+        return;
+    }
     out->flags = WNW_NEED_PROFILE;
     out->profiles = 1u << WNW_PROFILE_HEADS;
+}
+
+/* ---- Scores from the prompt ---- */
+
+static int32_t first_of(const wnw_observation *obs, int32_t pair)
+{
+    return obs->rope_neox ? pair : 2 * pair;
+}
+
+static int32_t second_of(const wnw_observation *obs, int32_t pair)
+{
+    return obs->rope_neox ? pair + obs->n_rot / 2 : 2 * pair + 1;
+}
+
+/* Mean of the keys of KV head ih before RoPE: every key is turned back by its position. */
+static void mean_key(const wnw_observation *obs, int32_t ih, double *mean)
+{
+    const int32_t n_pair = obs->n_rot / 2, n = obs->n_entry[ih], d = obs->n_embd_head;
+    const int32_t *pos = obs->pos + (int64_t)ih * obs->n;
+    const float *keys = obs->keys(obs, ih);
+    double cs[MAX_ROT / 2], sn[MAX_ROT / 2];
+    for (int32_t c = 0; c < d; c++)
+        mean[c] = 0;
+    for (int32_t i = 0; i < n; i++) {
+        const float *k = keys + (int64_t)i * d;
+        const bool next = i % 64 != 0 && pos[i] == pos[i - 1] + 1;
+        for (int32_t p = 0; p < n_pair; p++) {
+            const double theta = (double)obs->rope_theta[p];
+            if (!next) {
+                cs[p] = cos(pos[i] * theta);
+                sn[p] = sin(pos[i] * theta);
+            } else { /* one step on; exact again every 64 entries */
+                const double c1 = cos(theta), s1 = sin(theta), c0 = cs[p];
+                cs[p] = c0 * c1 - sn[p] * s1;
+                sn[p] = sn[p] * c1 + c0 * s1;
+            }
+            const double x = (double)k[first_of(obs, p)], y = (double)k[second_of(obs, p)];
+            mean[first_of(obs, p)] += (cs[p] * x + sn[p] * y) / n;
+            mean[second_of(obs, p)] += (cs[p] * y - sn[p] * x) / n;
+        }
+        for (int32_t c = obs->n_rot; c < d; c++)
+            mean[c] += (double)k[c] / n;
+    }
+}
+
+/* How far back a query that is q on average looks among keys that are k on average: 0 .. 1. */
+static double reach(const wnw_observation *obs, const float *q, const double *k)
+{
+    double logit[SPAN], most = -INFINITY, sum = 0, far = 0;
+    for (int32_t j = 0; j < SPAN; j++) {
+        logit[j] = 0;
+        for (int32_t p = 0; p < obs->n_rot / 2; p++) {
+            const double angle = (j - (SPAN - 1)) * (double)obs->rope_theta[p], c = cos(angle),
+                         s = sin(angle);
+            const double kx = k[first_of(obs, p)], ky = k[second_of(obs, p)];
+            logit[j] += (double)q[first_of(obs, p)] * (c * kx - s * ky) +
+                        (double)q[second_of(obs, p)] * (s * kx + c * ky);
+        }
+        for (int32_t i = obs->n_rot; i < obs->n_embd_head; i++)
+            logit[j] += (double)q[i] * k[i];
+        logit[j] *= (double)obs->attn_scale;
+        most = logit[j] > most ? logit[j] : most;
+    }
+    for (int32_t j = 0; j < SPAN; j++) {
+        const double a = exp(logit[j] - most);
+        sum += a;
+        far += a * (SPAN - j) / SPAN;
+    }
+    return far / sum;
+}
+
+static int measure(const void *opts, const wnw_observation *obs, double *stat)
+{
+    const struct opts *o = opts;
+    const int32_t group = obs->n_head / obs->n_head_kv, d = obs->n_embd_head;
+    double k[MAX_ROT];
+    if (o->source != SOURCE_PROMPT)
+        return WNW_OK;
+    if (d > MAX_ROT)
+        return wnw__fail(WNW_E_UNSUPPORTED, "duo: source=prompt serves heads of up to %d elements, not %d",
+                         MAX_ROT, d);
+    for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
+        mean_key(obs, ih, k);
+        stat[ih] = 0;
+        for (int32_t h = ih * group; h < (ih + 1) * group; h++)
+            stat[ih] += reach(obs, obs->query_mean + (int64_t)h * d, k) / group;
+    }
+    return WNW_OK;
+}
+
+/* ---- Sharing out ---- */
+
+/* Of head i = layer x heads + head of those that take part. */
+static double alpha_of(const struct opts *o, const struct wnw__layer_problem *p, int32_t i)
+{
+    return o->source == SOURCE_PROMPT
+               ? p->head_stat[i]
+               : p->profile->head_alpha[p->il[i / p->n_head_kv] * p->n_head_kv + i % p->n_head_kv];
 }
 
 static int32_t choose(int32_t option, int32_t of_profile, int32_t otherwise)
@@ -43,13 +150,12 @@ static int32_t at_most(int32_t n, int32_t most)
 }
 
 /* The retrieval head of lowest alpha, as layer x heads + head; n_keep is p->n for retrieval heads. */
-static int32_t next_head(const struct wnw__layer_problem *p, const int32_t *n_keep)
+static int32_t next_head(const struct opts *o, const struct wnw__layer_problem *p, const int32_t *n_keep)
 {
     int32_t best = -1;
     double lowest = 0;
     for (int32_t i = 0; i < p->n_layer * p->n_head_kv; i++) {
-        const double alpha =
-            p->profile->head_alpha[p->il[i / p->n_head_kv] * p->n_head_kv + i % p->n_head_kv];
+        const double alpha = alpha_of(o, p, i);
         if (n_keep[i] == p->n && (best < 0 || alpha < lowest)) {
             best = i;
             lowest = alpha;
@@ -58,13 +164,13 @@ static int32_t next_head(const struct wnw__layer_problem *p, const int32_t *n_ke
     return best;
 }
 
-static void by_size(const struct wnw__layer_problem *p, int32_t stream, int32_t *n_keep)
+static void by_size(const struct opts *o, const struct wnw__layer_problem *p, int32_t stream, int32_t *n_keep)
 {
     const int32_t n_all = p->n_layer * p->n_head_kv, few = at_most(stream, p->budget);
     int64_t left = 0; /* of the size, with the heads as they are */
     for (int32_t i = 0; i < n_all; i++)
         left += at_most(p->n_entry[i], p->budget) - p->n_entry[i];
-    for (int32_t i; left < 0 && (i = next_head(p, n_keep)) >= 0;) {
+    for (int32_t i; left < 0 && (i = next_head(o, p, n_keep)) >= 0;) {
         n_keep[i] = few;
         left += p->n_entry[i] - at_most(p->n_entry[i], few);
     }
@@ -84,11 +190,12 @@ static int allocate_model(const void *opts, const struct wnw__layer_problem *p, 
 {
     const struct opts *o = opts;
     (void)scratch;
-    if (!p->profile || !p->profile->head_alpha)
-        return wnw__fail(WNW_E_MISMATCH,
-                         "duo needs one alpha per KV head; the profile of kind heads has none");
-    const int32_t sinks = choose(o->sinks, p->profile->head_sink, 128);
-    const int32_t stream = sinks + choose(o->last, p->profile->head_recent, 256);
+    const bool profile = o->source == SOURCE_PROFILE;
+    if (profile && (!p->profile || !p->profile->head_alpha))
+        return wnw__fail(WNW_E_MISMATCH, "duo needs one alpha per KV head; the profile of kind heads has "
+                                         "none; source=prompt measures them");
+    const int32_t sinks = choose(o->sinks, profile ? p->profile->head_sink : 0, 128);
+    const int32_t stream = sinks + choose(o->last, profile ? p->profile->head_recent : 0, 256);
     const int32_t n_all = p->n_layer * p->n_head_kv;
     if (p->prot[0].n_first != sinks && p->n > stream)
         wnw__warn(warning,
@@ -98,16 +205,17 @@ static int allocate_model(const void *opts, const struct wnw__layer_problem *p, 
     for (int32_t i = 0; i < n_all; i++)
         n_keep[i] = p->n;
     if (o->form == FORM_SIZE) {
-        by_size(p, stream, n_keep);
+        by_size(o, p, stream, n_keep);
         return WNW_OK;
     }
     const double n_stream = nearbyint(n_all * (1 - p->mean / p->n));
     for (int32_t k = 0; k < (int32_t)n_stream && stream < p->n; k++)
-        n_keep[next_head(p, n_keep)] = stream;
+        n_keep[next_head(o, p, n_keep)] = stream;
     return WNW_OK;
 }
 
 static const char *const forms[] = {"size", "ratio", NULL};
+static const char *const sources[] = {"profile", "prompt", NULL};
 
 static const wnw_option options[] = {
     {.name = "sinks",
@@ -130,6 +238,12 @@ static const wnw_option options[] = {
      .offset = offsetof(struct opts, form),
      .def = FORM_SIZE,
      .choices = forms},
+    {.name = "source",
+     .help = "where alpha comes from: a profile, or the prompt's mean queries and keys",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct opts, source),
+     .def = SOURCE_PROFILE,
+     .choices = sources},
     {0}};
 
 extern const struct wnw__head_budget wnw__head_budget_duo;
@@ -141,10 +255,14 @@ const struct wnw__head_budget wnw__head_budget_duo = {
                "streaming and keep `sinks` + `last` entries.\n\n"
                "`size` (default) makes as few heads streaming as the size needs and reaches it exactly; "
                "`ratio` makes that share of the heads streaming, as kvpress does, whatever size results.\n\n"
-               "Cost independent of n.",
+               "`source=prompt` measures instead how far back the prompt's mean query looks along its mean "
+               "key over 500 "
+               "positions, as kvpress does on the fly over a text collection.\n\n"
+               "Cost independent of n; with `source=prompt` O(n d) per KV head.",
     .options = options,
     .options_size = sizeof(struct opts),
     .ragged = true,
     .needs = needs,
     .allocate_model = allocate_model,
+    .measure = measure,
 };
