@@ -2,19 +2,22 @@
 /*
  * A method of your own, in your own program, without touching winnow's source.
  *
- *     own_method MODEL.gguf TEXTFILE [QUESTION]
+ *     own_method MODEL.gguf [TEXTFILE [QUESTION]]
  *
  * The scorer below keeps what stands out: an entry whose value vector is long compared with the average of
  * its head, and a little more so the later it comes. It is here to show the steps, not to win. They are:
  * describe the options, fill a wnw_scorer, register it, and use its name in a recipe; budgets and selectors
- * of the library then combine with it ("stand_out+adakv"). The program runs the same prompt under both
- * policies and prints what was kept and what was answered.
+ * of the library then combine with it ("stand_out+adakv"). docs/adding-a-method.md walks through this file.
+ *
+ * The program reads one prompt and lets policies of the library and this one answer from copies of the same
+ * cache. Without a text it makes one up in which a number is hidden, and says who still finds it.
  */
 #include <winnow.h>
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- The method
  * --------------------------------------------------------------------------------------------- */
@@ -90,8 +93,10 @@ static const wnw_scorer stand_out = {
     .score = stand_out_score,
 };
 
-/* ---- The program
- * -------------------------------------------------------------------------------------------- */
+/* ---- The prompt
+ * --------------------------------------------------------------------------------------------- */
+
+static const char number[] = "7391624";
 
 static char *read_text(const char *path)
 {
@@ -115,13 +120,55 @@ static char *read_text(const char *path)
     return text;
 }
 
-static int generate(wnw_session *s, const wnw_model *m, int32_t n_vocab, int32_t n_max)
+/* A dull text with one fact in its first half. */
+static char *make_text(void)
+{
+    enum { N_LINES = 40, NEEDLE_LINE = 15, LINE = 96 };
+    char *text = malloc((N_LINES + 3) * LINE);
+    if (!text)
+        return NULL;
+    size_t len =
+        (size_t)sprintf(text, "A special magic number is hidden within the following text. Make sure to "
+                              "memorize it.\n\n");
+    for (int i = 0; i < N_LINES; i++) {
+        if (i == NEEDLE_LINE)
+            len += (size_t)sprintf(text + len, "The special magic number for harbor is: %s.\n", number);
+        len += (size_t)sprintf(text + len, "Train %d leaves in the morning and comes back in the evening.\n",
+                               i + 1);
+    }
+    return text;
+}
+
+struct prompt {
+    wnw_prompt whole;
+    int32_t *start, n_start; /* the answer's first words, for the made-up text */
+};
+
+static int build_prompt(struct prompt *p, const wnw_model *m, const char *text, const char *question)
+{
+    static const char start[] = "The special magic number for harbor mentioned in the provided text is";
+    const bool made_up = !question;
+    const wnw_prompt_params params = {
+        .document = text,
+        .question = made_up ? "What is the special magic number for harbor mentioned in the provided text?"
+                            : question};
+    int rc = wnw_prompt_build(&p->whole, m, &params);
+    if (rc == WNW_OK && made_up)
+        rc = wnw_tokenize(m, start, sizeof start - 1, false, false, &p->start, &p->n_start);
+    return rc;
+}
+
+/* ---- The comparison
+ * ----------------------------------------------------------------------------------------- */
+
+static int generate(wnw_session *s, const wnw_model *m, int32_t n_vocab, int32_t n_max, char **text)
 {
     int32_t answer[64];
     int32_t n = 0;
     wnw_sampler *sampler = NULL;
     wnw_sampler_params params = wnw_sampler_default_params();
     params.temp = 0;
+    *text = NULL;
     int rc = wnw_sampler_new(&sampler, &params);
     while (rc == WNW_OK && n < n_max && n < 64) {
         const int32_t token = wnw_sampler_pick(sampler, wnw_session_logits(s), n_vocab);
@@ -130,78 +177,97 @@ static int generate(wnw_session *s, const wnw_model *m, int32_t n_vocab, int32_t
         answer[n++] = token;
         rc = wnw_session_decode(s, token);
     }
-    char *text = NULL;
     if (rc == WNW_OK)
-        rc = wnw_detokenize(m, answer, n, &text);
-    if (rc == WNW_OK)
-        printf("  answer: %s\n", text);
-    wnw_free(text);
+        rc = wnw_detokenize(m, answer, n, text);
     wnw_sampler_free(sampler);
     return rc;
 }
 
-static int run_policy(wnw_session *s, const wnw_model *m, const wnw_prompt *prompt, const char *recipe,
-                      const wnw_registry *registry)
+/* Compresses a copy of the session by half and lets it answer. */
+static int run_policy(const wnw_session *read, const wnw_model *m, const struct prompt *prompt,
+                      const wnw_policy *policy)
 {
-    wnw_policy *policy = NULL;
+    wnw_session *s = NULL;
     wnw_model_info info;
     wnw_report report;
-    const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
+    const wnw_size size = {.kind = wnw_policy_is_full(policy) ? WNW_SIZE_NONE : WNW_SIZE_RATIO, .ratio = 0.5};
+    char *text = NULL;
     wnw_model_get_info(m, &info);
-    wnw_session_reset(s);
-    int rc = wnw_policy_parse(&policy, recipe, registry);
-    if (rc == WNW_OK)
-        rc = wnw_session_observe(s, (const wnw_policy *const[]){policy}, 1);
-    if (rc == WNW_OK)
-        rc = wnw_session_prefill(s, prompt->tokens, prompt->n_tokens, NULL, NULL);
+    int rc = wnw_session_copy(&s, read);
     if (rc == WNW_OK)
         rc = wnw_session_compress(s, policy, &size, &report);
     if (rc == WNW_OK) {
         printf("%s\n  keeps %.1f of %d entries per head, in layer 0:", wnw_policy_string(policy),
-               report.kept_mean, prompt->n_tokens);
+               report.kept_mean, prompt->whole.n_tokens);
         for (int32_t ih = 0; ih < info.n_head_kv; ih++)
             printf(" %d", wnw_cache_n(s, 0, ih));
         printf("\n");
-        rc = generate(s, m, info.n_vocab, 48);
     }
-    wnw_policy_free(policy);
+    if (rc == WNW_OK && prompt->n_start > 0)
+        rc = wnw_session_prefill(s, prompt->start, prompt->n_start, NULL, NULL);
+    if (rc == WNW_OK)
+        rc = generate(s, m, info.n_vocab, prompt->n_start > 0 ? 12 : 48, &text);
+    if (rc == WNW_OK)
+        printf("  answer: %s\n", text);
+    if (rc == WNW_OK && prompt->n_start > 0)
+        printf("  the number was %s\n", strstr(text, number) ? "found" : "lost");
+    wnw_free(text);
+    wnw_session_free(s);
+    return rc;
+}
+
+static int compare(const wnw_model *m, const struct prompt *prompt, const wnw_registry *registry)
+{
+    static const char *const recipes[] = {"full", "streaming_llm", "snapkv",
+                                          "tova", "stand_out",     "stand_out:recency=0.1+adakv"};
+    enum { N = sizeof recipes / sizeof *recipes };
+    wnw_policy *policies[N] = {NULL};
+    wnw_session *s = NULL;
+    int rc = wnw_session_new(&s, m, NULL);
+    for (int i = 0; rc == WNW_OK && i < N; i++)
+        rc = wnw_policy_parse(&policies[i], recipes[i], registry);
+    /* What all of them want to see is collected in one reading. */
+    if (rc == WNW_OK)
+        rc = wnw_session_observe(s, (const wnw_policy *const *)policies, N);
+    if (rc == WNW_OK)
+        rc = wnw_session_prefill(s, prompt->whole.tokens, prompt->whole.n_tokens, NULL, NULL);
+    for (int i = 0; rc == WNW_OK && i < N; i++)
+        rc = run_policy(s, m, prompt, policies[i]);
+    for (int i = 0; i < N; i++)
+        wnw_policy_free(policies[i]);
+    wnw_session_free(s);
     return rc;
 }
 
 int main(int argc, char **argv)
 {
-    if (argc < 3 || argc > 4) {
-        fprintf(stderr, "usage: own_method MODEL.gguf TEXTFILE [QUESTION]\n");
+    if (argc < 2 || argc > 4) {
+        fprintf(stderr, "usage: own_method MODEL.gguf [TEXTFILE [QUESTION]]\n");
         return 2;
     }
-    static const char *const recipes[] = {"snapkv", "stand_out", "stand_out:recency=0.1+adakv"};
     wnw_model *model = NULL;
-    wnw_session *session = NULL;
     wnw_registry *registry = NULL;
-    wnw_prompt prompt = {0};
-    char *text = read_text(argv[2]);
+    struct prompt prompt = {0};
+    char *text = argc > 2 ? read_text(argv[2]) : make_text();
+    const char *question = argc > 3 ? argv[3] : argc > 2 ? "What is this text about?" : NULL;
     if (!text) {
-        fprintf(stderr, "own_method: cannot read %s\n", argv[2]);
+        fprintf(stderr, "own_method: cannot read %s\n", argc > 2 ? argv[2] : "the made-up text");
         return 2;
     }
-    const wnw_prompt_params params = {.document = text,
-                                      .question = argc > 3 ? argv[3] : "What is this text about?"};
     int rc = wnw_registry_new(&registry);
     if (rc == WNW_OK)
         rc = wnw_registry_add_scorer(registry, &stand_out);
     if (rc == WNW_OK)
         rc = wnw_model_open(&model, argv[1], NULL);
     if (rc == WNW_OK)
-        rc = wnw_prompt_build(&prompt, model, &params);
+        rc = build_prompt(&prompt, model, text, question);
     if (rc == WNW_OK)
-        rc = wnw_session_new(&session, model, NULL);
-    for (size_t i = 0; rc == WNW_OK && i < sizeof recipes / sizeof *recipes; i++)
-        rc = run_policy(session, model, &prompt, recipes[i], registry);
+        rc = compare(model, &prompt, registry);
     if (rc != WNW_OK)
         fprintf(stderr, "own_method: %s\n", wnw_last_error());
 
-    wnw_session_free(session);
-    wnw_prompt_clear(&prompt);
+    wnw_prompt_clear(&prompt.whole);
+    wnw_free(prompt.start);
     wnw_model_free(model);
     wnw_registry_free(registry);
     free(text);
