@@ -275,6 +275,9 @@ static void equals_the_reference(void **state)
                         fail_msg("trial %d, adakv %d, head %d of %d entries: entry %d", trial, ada, h, n, i);
                 }
                 sum += n_keep[h];
+                assert_true(n_keep[h] >= (ada ? (int32_t)(n_kept * 0.2) : n_kept));
+                for (int32_t i = n - W; i < n; i++)
+                    assert_true(want[h * n + i]); /* whole windows, on both sides */
             }
             assert_int_equal(sum, H * n_kept);
         }
