@@ -525,9 +525,9 @@ int wnw_session_apply(wnw_session *s, const wnw_plan *plan, wnw_report *report);
 /* plan + apply. */
 int wnw_session_compress(wnw_session *s, const wnw_policy *policy, const wnw_size *size, wnw_report *report);
 
-/* Gives the cached tokens the positions 0 .. n - 1 in their order and lets the next token follow as n: keys are
- * turned accordingly (StreamingLLM; kvpress' key re-rotation). Plans and observations of queries from before
- * no longer fit. E_UNSUPPORTED: heads hold different tokens, or a layer has a sliding window. */
+/* Gives the cached tokens the positions 0 .. n - 1 in their order and lets the next token follow as n: keys
+ * are turned accordingly (StreamingLLM; kvpress' key re-rotation). Plans and observations of queries from
+ * before no longer fit. E_UNSUPPORTED: heads hold different tokens, or a layer has a sliding window. */
 int wnw_session_renumber(wnw_session *s);
 
 /* n plans from one look at the cache: what several policies need of a layer is computed once. sizes and
@@ -548,24 +548,30 @@ const char *wnw_phase_name(wnw_phase phase);
 /* Whether a policy can work in the phase; if not, *reason (may be NULL) is a sentence. Static. */
 bool wnw_policy_allows(const wnw_policy *p, wnw_phase phase, const char **reason);
 
-/* Rules that a session follows by itself. */
+/* Rules that a session follows by itself. A recursive policy (LagKV) has rules of its own: it drops a block's
+ * entries whenever the block is complete, also while decoding, so that every and target do not matter; a size
+ * becomes a share of every block, worked out once for the first prompt that the size does not hold. */
 typedef struct wnw_eviction {
     const wnw_policy *policy; /* borrowed until the rules are replaced */
-    wnw_size size;            /* a ratio counts all tokens read under the rules, now and in later turns */
+    wnw_size size;            /* a ratio counts all tokens since the rules were set, over all turns */
     wnw_phase phase;          /* END, LAYER or CHUNK */
-    int32_t chunk;            /* CHUNK: tokens per chunk; 0 = 512, or the policy's own */
-    int32_t every;            /* compress again after every so many decoded tokens; 0 = only where the policy
-                                 has a rule of its own for that (LagKV) */
-    int64_t target; /* to so many entries per layer and KV head; 0 = the size of the prompt's budget */
+    int32_t chunk;            /* CHUNK: tokens per chunk; 0 = 512, or a recursive policy's own */
+    int32_t every;            /* compress again after every so many decoded tokens; 0 = do not */
+    int64_t target; /* to so many entries per layer and KV head; 0 = what the last prompt's size came to */
     bool renumber;  /* wnw_session_renumber after every compression; for policies of layout "uniform" */
 } wnw_eviction;
 
-/* Follows rules from now on; NULL = none. Observes what they need (as wnw_session_observe would). E_ARG: the
- * policy is not allowed in a phase. E_MISMATCH: its profile is missing. */
+/* Follows rules from now on; NULL = none. Observes what they need (as wnw_session_observe would), and forgets
+ * what was observed before. E_ARG: the policy is not allowed in a phase. E_MISMATCH: its profile is missing
+ * (set it first). E_RANGE: a negative number, or a target that cannot hold what the policy protects. */
 int wnw_session_set_eviction(wnw_session *s, const wnw_eviction *rules);
 /* Reads a piece of the prompt and compresses it under the rules: a first prompt, or the next turn on a
  * compressed cache. Without rules the same as prefill. With rules wnw_session_decode compresses too, as they
- * say. report may be NULL; it sums over the chunks. */
+ * say; tokens read by wnw_session_prefill stay whole until the next compression. report may be NULL. Its
+ * times are sums over all compressions; entries_before counts all entries present or read, as if none had
+ * been dropped; kv_bytes_before is the most that was allocated before a compression. When reading by LAYER
+ * fails or is cancelled the session is empty, as layers would disagree; after other failures it holds what
+ * was read. */
 int wnw_session_read(wnw_session *s, const int32_t *tokens, int32_t n, wnw_report *report);
 
 typedef struct wnw_cache_stats {

@@ -514,6 +514,54 @@ static void threads_change_nothing(void **state)
     }
 }
 
+/* The ring of window queries against all queries of the prompt, which are kept apart from it; then against
+ * the queries of tokens that were decoded instead. */
+static void window_holds_the_last_queries(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_tiny_llama(&f);
+    wnw_policy *p[2] = {test_policy("snapkv:window=24"), test_policy("noncausal")};
+    const size_t row = (size_t)f.info.n_head * (size_t)f.info.n_embd_head;
+    wnw_session *s[2];
+    for (int i = 0; i < 2; i++) {
+        wnw_session_params sp = wnw_session_default_params();
+        sp.n_ctx = N_CTX;
+        sp.n_ubatch = 64;
+        sp.n_threads = 1;
+        sp.kv_type = WNW_KV_F32;
+        assert_ok(wnw_session_new(&s[i], f.m, &sp));
+    }
+    assert_ok(wnw_session_observe(s[0], (const wnw_policy *const *)p, 2));
+    test_prefill(s[0], f.tokens, 133); /* 64, 64 and 5 */
+    const struct wnw__window *w = &s[0]->window;
+    assert_int_equal(w->cap, 24);
+    assert_int_equal(w->n, 24);
+    assert_int_equal(w->end, 133);
+    for (int32_t il = 0; il < f.info.n_layer; il++) {
+        const struct wnw__queries *all = &s[0]->trace.queries[il];
+        assert_int_equal(all->n, 133);
+        for (int32_t at = 133 - 24; at < 133; at++)
+            assert_memory_equal(w->q + ((size_t)il * 24 + (size_t)(at % 24)) * row, all->q + (size_t)at * row,
+                                row * sizeof(float));
+    }
+    assert_ok(
+        wnw_session_set_eviction(s[1], &(wnw_eviction){.policy = p[0], .size = budget(500), .every = 1}));
+    assert_ok(wnw_session_read(s[1], f.tokens, 120, NULL));
+    for (int32_t k = 120; k < 133; k++)
+        assert_ok(wnw_session_decode(s[1], f.tokens[k]));
+    const struct wnw__window *v = &s[1]->window;
+    assert_int_equal(v->n, 24);
+    assert_int_equal(v->end, 133);
+    for (size_t i = 0; i < (size_t)f.info.n_layer * 24 * row; i++)
+        assert_float_equal((double)v->q[i], (double)w->q[i], 1e-3);
+    for (int i = 0; i < 2; i++) {
+        wnw_session_free(s[i]);
+        wnw_policy_free(p[i]);
+    }
+    close_model(&f);
+}
+
 /* ---- Turns
  * -------------------------------------------------------------------------------------------------- */
 
@@ -608,6 +656,7 @@ int main(void)
         cmocka_unit_test(decode_holds_the_target),
         cmocka_unit_test(decode_positions),
         cmocka_unit_test(small_evictions_stay_in_place),
+        cmocka_unit_test(window_holds_the_last_queries),
         cmocka_unit_test(threads_change_nothing),
         cmocka_unit_test(second_turn_counts_all_tokens),
         cmocka_unit_test(bad_rules_are_refused),

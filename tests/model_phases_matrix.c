@@ -134,6 +134,36 @@ static void one_chunk(void **state)
     phase_equals_end(state, WNW_PHASE_CHUNK);
 }
 
+/* Every policy can follow rules at the end of a piece, and of the next one: also those that look at the whole
+ * model, read the prompt once more or want its perplexity. The first piece is what compress makes of it. */
+static void turns(void **state)
+{
+    const struct fixture *f = *state;
+    wnw_method_info info;
+    wnw_policy *p;
+    for (int32_t i = 0; (p = next_policy(&i, &info)) != NULL; wnw_policy_free(p)) {
+        const wnw_eviction rules = {.policy = p, .size = three_quarters};
+        wnw_session *s = new_session(f), *by_hand = new_session(f);
+        if (wnw_policy_needs(p).flags & WNW_NEED_SECOND_PASS) {
+            const int32_t *task = f->tokens + 300, n_task = 8;
+            assert_ok(wnw_session_set_tasks(s, &task, &n_task, 1));
+            assert_ok(wnw_session_set_tasks(by_hand, &task, &n_task, 1));
+        }
+        assert_ok(wnw_session_set_eviction(s, &rules));
+        assert_ok(wnw_session_observe(by_hand, (const wnw_policy *const *)&p, 1));
+        if (wnw_session_read(s, f->tokens, N, NULL) != WNW_OK)
+            fail_msg("%s: %s", info.name, wnw_last_error());
+        test_prefill(by_hand, f->tokens, N);
+        assert_ok(wnw_session_compress(by_hand, p, &three_quarters, NULL));
+        assert_same(f, s, by_hand, info.name);
+        if (wnw_session_read(s, f->tokens + N, 60, NULL) != WNW_OK)
+            fail_msg("%s, second turn: %s", info.name, wnw_last_error());
+        assert_ok(wnw__cache_check(&s->cache));
+        wnw_session_free(s);
+        wnw_session_free(by_hand);
+    }
+}
+
 /* Chunks of 48, then tokens that are dropped again: as many entries as asked for, or fewer where the method
  * says so. */
 static void chunks_and_decoding(void **state)
@@ -203,6 +233,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layer),
         cmocka_unit_test(one_chunk),
+        cmocka_unit_test(turns),
         cmocka_unit_test(chunks_and_decoding),
     };
     return cmocka_run_group_tests_name("phases of every preset", tests, open_model, close_model);
