@@ -144,8 +144,8 @@ static void copy_rows(const struct wnw__cache *c, struct wnw__kv_layer *dst, int
     memmove(dst->pos + to, src->pos + from, (size_t)n * sizeof *dst->pos);
     for (int kind = 0; kind < WNW_N_AUX; kind++)
         for (int32_t p = 0; p < c->aux_planes[kind]; p++)
-            memmove(wnw__cache_aux(dst, kind, p) + to, wnw__cache_aux(src, kind, p) + from,
-                    (size_t)n * sizeof(float));
+            memmove(wnw__cache_aux(dst, (enum wnw__aux)kind, p) + to,
+                    wnw__cache_aux(src, (enum wnw__aux)kind, p) + from, (size_t)n * sizeof(float));
 }
 
 /* Rewound entries may have left something behind the present ones. */
@@ -155,7 +155,7 @@ static void empty_numbers(const struct wnw__cache *c, struct wnw__kv_layer *l, i
         for (int32_t p = 0; p < c->aux_planes[kind]; p++)
             for (int32_t ih = 0; ih < c->n_head_kv; ih++)
                 for (int32_t i = 0; i < n; i++)
-                    wnw__cache_aux(l, kind, p)[l->off[ih] + l->len[ih] + i] = aux_empty(kind);
+                    wnw__cache_aux(l, (enum wnw__aux)kind, p)[l->off[ih] + l->len[ih] + i] = aux_empty(kind);
 }
 
 int wnw__cache_resize_layer(struct wnw__cache *c, int32_t il, const int32_t *cap)
