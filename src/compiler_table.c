@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+enum { MASS_BLOCK = 256 };
+
 const char *const wnw__table_choices[] = {"profile", "none", NULL};
 
 int wnw__table_check(const struct wnw__compiler_table *t, const struct wnw__table_use *use, char *warning)
@@ -90,8 +92,16 @@ void wnw__window_mass(const wnw_observation *obs, int32_t n_row, double *mass)
         const int32_t ih = h / group;
         const int32_t *pos = obs->pos + (int64_t)ih * obs->n;
         const float *a = obs->window_attn + (int64_t)h * obs->n_window * obs->n;
-        for (int32_t w = obs->n_window - n_row; w < obs->n_window; w++)
-            for (int32_t i = 0; i < obs->n_entry[ih]; i++)
-                mass[pos[i]] += (double)a[(int64_t)w * obs->n + i];
+        /* A block of entries at a time over all rows: adding up is sequential, only its result is scattered.
+         */
+        for (int32_t at = 0; at < obs->n_entry[ih]; at += MASS_BLOCK) {
+            const int32_t left = obs->n_entry[ih] - at, n = left < MASS_BLOCK ? left : MASS_BLOCK;
+            double sum[MASS_BLOCK] = {0};
+            for (int32_t w = obs->n_window - n_row; w < obs->n_window; w++)
+                for (int32_t i = 0; i < n; i++)
+                    sum[i] += (double)a[(int64_t)w * obs->n + at + i];
+            for (int32_t i = 0; i < n; i++)
+                mass[pos[at + i]] += sum[i];
+        }
     }
 }

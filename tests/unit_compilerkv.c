@@ -272,6 +272,38 @@ static void entropy_and_bins(void **state)
     assert_true(fabs(sum - H * W) < 1e-4);
 }
 
+/* Heads that hold other entries than their neighbours, more of them than are added up at a time. */
+static void window_mass_goes_by_position(void **state)
+{
+    (void)state;
+    enum { LONG = 700, ROWS = 5, PAST = 900 };
+    static float attn[2 * ROWS * LONG];
+    static int32_t pos[2 * LONG];
+    static double got[PAST], want[PAST];
+    const int32_t n_entry[] = {LONG, 300};
+    srand(6);
+    for (int i = 0; i < 2 * ROWS * LONG; i++)
+        attn[i] = uniform();
+    for (int ih = 0; ih < 2; ih++)
+        for (int i = 0; i < LONG; i++)
+            pos[ih * LONG + i] = i < n_entry[ih] ? i + i * (ih + 1) / 7 : -1;
+    const wnw_observation obs = {.n_head = 2,
+                                 .n_head_kv = 2,
+                                 .n = LONG,
+                                 .n_past = PAST,
+                                 .n_entry = n_entry,
+                                 .pos = pos,
+                                 .n_window = ROWS,
+                                 .window_attn = attn};
+    wnw__window_mass(&obs, 3, got);
+    for (int h = 0; h < 2; h++)
+        for (int w = 2; w < ROWS; w++)
+            for (int i = 0; i < n_entry[h]; i++)
+                want[pos[h * LONG + i]] += (double)attn[(h * ROWS + w) * LONG + i];
+    for (int t = 0; t < PAST; t++)
+        assert_true(fabs(got[t] - want[t]) < 1e-12);
+}
+
 /* A table of 3 layers on a model of 5: x = 0, 0.5, 1, 1.5, 2. */
 static void depth_mapping(void **state)
 {
@@ -689,6 +721,7 @@ int main(void)
         cmocka_unit_test(head_weights),
         cmocka_unit_test(pooling),
         cmocka_unit_test(entropy_and_bins),
+        cmocka_unit_test(window_mass_goes_by_position),
         cmocka_unit_test(depth_mapping),
         cmocka_unit_test(dropped_mass_bounds_the_change),
         cmocka_unit_test(gate_by_hand),

@@ -358,7 +358,7 @@ static void damaged_files(void **state)
                 const size_t at = (seed >> 8) % len;
                 static const char digits[] = "0123456789-.,[]{}\"e";
                 text[at] = round % 2 ? digits[seed % (sizeof digits - 1)]
-                                     : (char)(text[at] ^ (char)(1u << (seed >> 4) % 8));
+                                     : (char)((unsigned char)text[at] ^ 1u << (seed >> 4) % 8);
             }
             const char *path = file_of("flip.json", text, len);
             const int rc = wnw_profile_add_file(p, path);
