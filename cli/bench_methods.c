@@ -37,6 +37,7 @@ struct bench_methods {
     char *model_path;
     wnw_model *model;
     wnw_model_info info;
+    wnw_profile *profile;
     int32_t *tokens;
     struct method methods[MAX_METHODS];
     int32_t n_methods;
@@ -85,14 +86,37 @@ static int add_presets(struct bench_methods *b)
     return rc;
 }
 
-/* A profile that is missing makes a method one that cannot be measured, which the result says. */
-static void check_profile(struct method *m)
+/* One profile with whatever any of the methods can use. */
+static int load_profile(struct bench_methods *b)
+{
+    struct cli_text notes = {0};
+    uint32_t kinds = 0;
+    for (int32_t i = 0; i < b->n_methods; i++) {
+        const wnw_needs needs = wnw_policy_needs(b->methods[i].policy);
+        kinds |= needs.flags & WNW_NEED_PROFILE ? needs.profiles | needs.profiles_optional : 0;
+    }
+    const int rc = cli_profile_load(
+        &b->profile, &notes, b->model,
+        &(struct cli_profile_want){.given = b->args->profile,
+                                   .model = b->args->model,
+                                   .model_path = b->model_path,
+                                   .optional = kinds,
+                                   .budget = floor(b->lengths[0] * (1 - b->args->ratio) + 1e-6),
+                                   .policy = "bench methods"});
+    free(notes.s);
+    return rc;
+}
+
+/* A kind of profile that is missing makes a method one that cannot be measured, which the result says. */
+static void check_profile(struct method *m, const wnw_profile *profile)
 {
     const wnw_needs needs = wnw_policy_needs(m->policy);
+    const uint32_t missing =
+        needs.flags & WNW_NEED_PROFILE ? needs.profiles & ~wnw_profile_kinds(profile) : 0;
     const char *kind;
-    m->left_out = (needs.flags & WNW_NEED_PROFILE) && needs.profiles != 0;
-    for (int32_t i = 0; m->left_out && (kind = wnw_profile_kind_name(i)); i++)
-        if (needs.profiles >> i & 1u) {
+    m->left_out = missing != 0;
+    for (int32_t i = 0; (kind = wnw_profile_kind_name(i)); i++)
+        if (missing >> i & 1u) {
             const size_t len = strlen(m->why);
             snprintf(m->why + len, sizeof m->why - len, "%s%s", len > 0 ? ", " : "needs a profile: ", kind);
         }
@@ -118,7 +142,6 @@ static int set_up(struct bench_methods *b)
         struct sample *s = &b->methods[i].sample;
         double **const arrays[] = {&s->read_ms,   &s->plain_ms,   &s->observe_ms, &s->score_ms,
                                    &s->select_ms, &s->compact_ms, &s->peak};
-        check_profile(&b->methods[i]);
         for (size_t k = 0; k < sizeof arrays / sizeof *arrays; k++)
             if (!(*arrays[k] = calloc((size_t)b->n_reps, sizeof **arrays[k])))
                 return cli_fail(CLI_FAILED, "out of memory");
@@ -133,6 +156,10 @@ static int set_up(struct bench_methods *b)
             return cli_fail(CLI_BAD_INPUT, "--lengths: %d tokens do not fit the model's context of %d",
                             b->lengths[i], b->info.n_ctx_train);
     }
+    if ((rc = load_profile(b)) != CLI_OK)
+        return rc;
+    for (int32_t i = 0; i < b->n_methods; i++)
+        check_profile(&b->methods[i], b->profile);
     b->tokens = bench_make_tokens(longest, b->info.n_vocab);
     bench_describe_machine(b->machine, sizeof b->machine, b->n_threads);
     return b->tokens ? CLI_OK : cli_fail(CLI_FAILED, "out of memory");
@@ -149,6 +176,7 @@ static void close_bench(struct bench_methods *b)
         wnw_policy_free(b->methods[i].policy);
         free(b->methods[i].recipe);
     }
+    wnw_profile_free(b->profile);
     wnw_model_free(b->model);
     json_decref(b->json_rows);
     free(b->tokens);
@@ -184,7 +212,9 @@ static int read_once(struct bench_methods *b, const wnw_policy *policy, int32_t 
     int status = wnw_session_new(&s, b->model, &params);
     if (status == WNW_OK && policy) {
         const int32_t n_task = n < TASK_TOKENS ? n : TASK_TOKENS;
-        status = wnw_session_set_tasks(s, (const int32_t *const[]){b->tokens}, &n_task, 1);
+        status = wnw_session_set_profile(s, b->profile);
+        if (status == WNW_OK)
+            status = wnw_session_set_tasks(s, (const int32_t *const[]){b->tokens}, &n_task, 1);
         out->status = status == WNW_OK ? wnw_session_observe(s, &policy, 1) : status;
     }
     if (status == WNW_OK && out->status == WNW_OK) {

@@ -148,6 +148,8 @@ GROUP(cli_group_bench_observe, "Options", bench_observe_options);
 static const struct cli_option bench_methods_options[] = {
     BENCH_PART_OPTIONS{"policies", 0, CLI_TEXT, "LIST", NULL, "all presets but parity presets",
                        "recipes; key=value goes on with the one before", AT(policies), 0, 0, NULL},
+    {"profile", 0, CLI_TEXT, "PATH", NULL, "those of the model", "calibration results, a file or a folder",
+     AT(profile), 0, 0, NULL},
     {"markdown", 0, CLI_FLAG, NULL, NULL, "off", "print a Markdown table", AT(markdown), 0, 0, NULL},
 };
 GROUP(cli_group_bench_methods, "Options", bench_methods_options);
