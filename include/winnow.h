@@ -227,7 +227,7 @@ typedef struct wnw_needs {
     uint32_t flags;
     int32_t window;      /* queries observed at the end of the prompt; the largest asked for wins */
     int32_t skip;        /* QUERY_STATS: first positions that are left out; policies of one run must agree */
-    int32_t second_pass; /* SECOND_PASS: wnw_second_pass; policies of one run must agree */
+    int32_t second_pass; /* SECOND_PASS: wnw_second_pass; policies that are planned at once must agree */
     uint32_t profiles;   /* PROFILE: bit set of wnw_profile_kind without which it cannot work */
     uint32_t profiles_optional; /* PROFILE: kinds that improve it; where one is missing it says so and works
                                    with neutral values */

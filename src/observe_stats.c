@@ -30,7 +30,7 @@ int wnw__session_observe_stats(wnw_session *s, const wnw_policy *const *policies
 {
     wnw_needs needs = {0};
     int32_t n_nll = 0;
-    WNW_TRY(wnw__needs_agree(policies, n));
+    WNW_TRY(wnw__observations_agree(policies, n));
     wnw__qstats_free(s->qstats);
     s->qstats = NULL;
     wnw__nll_free(&s->nll);

@@ -447,28 +447,38 @@ bool wnw_policy_allows(const wnw_policy *p, wnw_phase phase, const char **reason
     return *why == '\0';
 }
 
-int wnw__needs_agree(const wnw_policy *const *policies, int32_t n)
+int wnw__observations_agree(const wnw_policy *const *policies, int32_t n)
 {
-    int32_t stats = -1, pass = -1; /* first policies that ask for them */
+    int32_t stats = -1; /* first policy that asks for them */
     for (int32_t i = 0; i < n; i++) {
         const wnw_needs needs = wnw_policy_needs(policies[i]);
-        if (needs.flags & WNW_NEED_QUERY_STATS) {
-            stats = stats < 0 ? i : stats;
-            const wnw_needs first = wnw_policy_needs(policies[stats]);
-            if (first.skip != needs.skip)
-                return wnw__fail(WNW_E_ARG,
-                                 "query statistics without the first %d tokens (%s) and without the first %d "
-                                 "(%s) cannot be gathered in one run",
-                                 (int)first.skip, policies[stats]->part[WNW_PART_SCORER].name,
-                                 (int)needs.skip, policies[i]->part[WNW_PART_SCORER].name);
-        }
-        if (needs.flags & WNW_NEED_SECOND_PASS) {
-            pass = pass < 0 ? i : pass;
-            if (wnw_policy_needs(policies[pass]).second_pass != needs.second_pass)
-                return wnw__fail(
-                    WNW_E_ARG, "%s and %s feed different tokens in their second pass: they need a run each",
-                    policies[pass]->part[WNW_PART_SCORER].name, policies[i]->part[WNW_PART_SCORER].name);
-        }
+        if (!(needs.flags & WNW_NEED_QUERY_STATS))
+            continue;
+        stats = stats < 0 ? i : stats;
+        const wnw_needs first = wnw_policy_needs(policies[stats]);
+        if (first.skip != needs.skip)
+            return wnw__fail(WNW_E_ARG,
+                             "query statistics without the first %d tokens (%s) and without the first %d "
+                             "(%s) cannot be gathered in one run",
+                             (int)first.skip, policies[stats]->part[WNW_PART_SCORER].name, (int)needs.skip,
+                             policies[i]->part[WNW_PART_SCORER].name);
+    }
+    return WNW_OK;
+}
+
+int wnw__needs_agree(const wnw_policy *const *policies, int32_t n)
+{
+    int32_t pass = -1; /* first policy that asks for one */
+    WNW_TRY(wnw__observations_agree(policies, n));
+    for (int32_t i = 0; i < n; i++) {
+        const wnw_needs needs = wnw_policy_needs(policies[i]);
+        if (!(needs.flags & WNW_NEED_SECOND_PASS))
+            continue;
+        pass = pass < 0 ? i : pass;
+        if (wnw_policy_needs(policies[pass]).second_pass != needs.second_pass)
+            return wnw__fail(
+                WNW_E_ARG, "%s and %s feed different tokens in their second pass: plan them one by one",
+                policies[pass]->part[WNW_PART_SCORER].name, policies[i]->part[WNW_PART_SCORER].name);
     }
     return WNW_OK;
 }

@@ -26,8 +26,10 @@ int wnw__policy_parse_parts(wnw_policy **out, const char *recipe);
 /* "uniform", "layer", "composite" or "ragged". Static. */
 const char *wnw__policy_layout(const wnw_policy *p);
 
-/* E_ARG where n policies cannot be served by one run: they disagree about the tokens that query statistics
- * leave out, or about what a second pass feeds. */
+/* E_ARG where one session cannot observe what n policies want: they disagree about the tokens that query
+ * statistics leave out. */
+int wnw__observations_agree(const wnw_policy *const *policies, int32_t n);
+/* E_ARG where they cannot be planned at once either: they disagree about what a second pass feeds. */
 int wnw__needs_agree(const wnw_policy *const *policies, int32_t n);
 
 /* Adds what `more` asks for. */
@@ -42,8 +44,8 @@ bool wnw__policy_skips(const wnw_policy *p, int32_t il);
 bool wnw__policy_is_recursive(const wnw_policy *p);
 /* Its blocks behind the n_final entries that are settled already; lag 0 where scores have no blocks. */
 struct wnw__blocks wnw__policy_blocks(const wnw_policy *p, int32_t n_final);
-/* A recursive policy whose own size is what leaves at most n_keep of n entries; *out is NULL if there is none.
- * What is protected shrinks, with a warning, or is refused (E_RANGE) where may_shrink is false. */
+/* A recursive policy whose own size is what leaves at most n_keep of n entries; *out is NULL if there is
+ * none. What is protected shrinks, with a warning, or is refused (E_RANGE) where may_shrink is false. */
 int wnw__policy_fix_size(wnw_policy **out, const wnw_policy *p, int32_t n, int32_t n_keep, bool may_shrink,
                          char *warning);
 
