@@ -229,6 +229,19 @@ static int load_profile(struct cli_job *job)
                                    .policy = job->args->policy ? job->args->policy : "full"});
 }
 
+/* A policy that looks at the document through the question reads the prompt's second piece for that. */
+static int set_tasks(struct cli_job *job)
+{
+    const wnw_needs needs = wnw_policy_needs(job->policy);
+    const int32_t n = job->n_tokens - job->n_context, *const tokens = job->tokens + job->n_context;
+    if (!(needs.flags & WNW_NEED_SECOND_PASS) || needs.second_pass != WNW_PASS_TASK)
+        return CLI_OK;
+    if (n < 1 || !job->args->question || !*job->args->question)
+        return cli_fail(CLI_BAD_INPUT, "the policy judges the prompt by its question; give one with -p");
+    const int status = wnw_session_set_tasks(job->session, &tokens, &n, 1);
+    return status == WNW_OK ? CLI_OK : cli_fail_status(status);
+}
+
 int cli_job_session(struct cli_job *job)
 {
     const int rc = load_profile(job);
@@ -249,7 +262,7 @@ int cli_job_session(struct cli_job *job)
         status = wnw_session_set_eviction(job->session, &job->rules);
     if (status == WNW_OK && !job->args->context_only)
         status = wnw_session_set_question(job->session, job->n_tokens - job->n_context);
-    return status == WNW_OK ? CLI_OK : cli_fail_status(status);
+    return status == WNW_OK ? set_tasks(job) : cli_fail_status(status);
 }
 
 int cli_job_read(struct cli_job *job, int32_t from, int32_t to, wnw_logits_fn on_logits, void *user)
