@@ -65,7 +65,7 @@ bad 'plan by chunk' 'use --evict end' plan -p x -o "$work/p.json" --evict chunk
 bad 'plan by layer' 'use --evict end' plan -p x -o "$work/p.json" --evict layer
 bad 'plan while generating' 'leave out --evict-every' plan -p x -o "$work/p.json" --evict-every 4
 bad 'ppl while generating' 'leave out --evict-every' ppl -f /dev/null --evict-every 4
-bad 'profile' 'no method of this release' run -p x --profile nowhere
+bad 'profile' 'cannot read' run -p x --profile nowhere
 
 bad 'no input' 'no input' run
 bad 'empty question' 'no input' run -p ''
