@@ -424,6 +424,12 @@ static void gate_by_hand(void **state)
     /* Demands beyond 4 C are cut to it: lo 2 + 30 x 0.4, 2. */
     make_gate(&g, 2, 204 - 4, 12, (const int32_t[]){90, 1});
     assert_counts(NEUTRAL ",mode=pooled", &g, (const int32_t[]){14, 2});
+    /* With the demand of 190 cut to 80: 5 + 75 x 30 / 120 = 23.75, 5 + 45 x 30 / 120 = 16.25. */
+    make_gate(&g, 2, MAX_N, 24, (const int32_t[]){190, 50});
+    assert_counts(NEUTRAL ",mode=pooled", &g, (const int32_t[]){24, 16});
+    /* C = 9: at least 3. */
+    make_gate(&g, 1, 104, 13, (const int32_t[]){1});
+    assert_counts(NEUTRAL, &g, (const int32_t[]){3});
     /* Hardly more entries than places: nobody gets more than there are. */
     make_gate(&g, 2, 13, 12, (const int32_t[]){9, 1});
     assert_counts(NEUTRAL ",mode=pooled", &g, (const int32_t[]){9, 7});

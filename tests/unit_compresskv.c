@@ -185,6 +185,14 @@ static void random_heads(void **state)
         n_different += memcmp(out, again, sizeof out) != 0;
     }
     assert_true(n_different >= 6);
+    /* k = 0: an eighth of the heads, halves up: 2 of 12. */
+    obs.il = 0;
+    obs.n_head = 12;
+    int n = 0;
+    run_scorer("compresskv:window=1,kernel=1,heads=random", &obs, out);
+    for (int i = 0; i < H; i++)
+        n += out[i] > 0.49f && out[i] < 0.51f;
+    assert_int_equal(n, 2);
 }
 
 static void one_list_per_layer(void **state)
