@@ -114,7 +114,7 @@ static int read_args(struct args *a, int argc, char **argv)
                        .n_needles = 1,
                        .modes = {true, true},
                        .seed = 1};
-    for (int i = 1; i < argc; i++) {
+    for (int i = 1; i < argc; i += 2) {
         const char *name = argv[i], *value = argv[i + 1]; /* argv ends with NULL */
         double number = 0;
         int rc = 0;
@@ -156,7 +156,6 @@ static int read_args(struct args *a, int argc, char **argv)
             return complain("%s %s: unknown, or out of range; see needles --help", name, value);
         if (rc != 0)
             return rc;
-        i++;
     }
     return a->model ? 0 : complain("give a model with -m");
 }
