@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Inside of the driver: one policy at work. compress.c walks the layers, compress_size.c reads the size. */
+/* Inside of the driver: one policy at work. compress_job.c sets it up, compress_size.c reads the size,
+ * compress_layer.c works on one layer, compress.c walks the layers. */
 #ifndef WNW_COMPRESS_IMPL_H
 #define WNW_COMPRESS_IMPL_H
 
@@ -71,5 +72,30 @@ wnw_protected wnw__job_protected(const struct wnw__plan_job *j, int32_t n);
 int wnw__job_size(struct wnw__plan_job *j, const wnw_size *size);
 /* Makes what is protected fit into the size, with a warning, or refuses the size. */
 int wnw__job_fit_protected(struct wnw__plan_job *j, const wnw_size *size);
+
+/* The layer budget's problem as far as it is known before any layer is scored, and its answer. */
+struct wnw__layer_problem wnw__job_layer_problem(const struct wnw__plan_job *j);
+int wnw__job_allocate_layers(struct wnw__plan_job *j, const struct wnw__layer_problem *p);
+
+/* What it wants to see of a layer: before all, when it scores, when it selects. */
+wnw_needs wnw__job_gather_needs(const struct wnw__plan_job *j);
+wnw_needs wnw__job_score_needs(const struct wnw__plan_job *j);
+wnw_needs wnw__job_select_needs(const struct wnw__plan_job *j);
+/* The observation as this policy sees it; fails if something it needs is missing. */
+int wnw__job_adapt(const struct wnw__plan_job *j, const wnw_observation *seen, const wnw_needs *needs,
+                   wnw_observation *obs);
+
+/* Number of layer il among those that take part. */
+int32_t wnw__job_part(const struct wnw__plan_job *j, int32_t il);
+/* Whether there is nothing to decide in layer il, the i-th that takes part. */
+bool wnw__job_keeps_whole(const struct wnw__plan_job *j, int32_t il, int32_t i);
+/* Everything of the layer stays. */
+int wnw__job_keep_layer(struct wnw__plan_job *j, int32_t il);
+/* Scores the layer; selects at once, or remembers the scores until all layers have theirs. */
+int wnw__job_score_layer(struct wnw__plan_job *j, int32_t il, const wnw_observation *seen);
+/* Counts of all layers from all scores; then selects in the i-th layer, seen = what the selector asked for.
+ */
+int wnw__job_settle_counts(struct wnw__plan_job *j);
+int wnw__job_select_scored(struct wnw__plan_job *j, int32_t i, const wnw_observation *seen);
 
 #endif
