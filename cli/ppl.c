@@ -10,6 +10,7 @@ struct score {
     const int32_t *next; /* next[i]: the token that logits i predict */
     int32_t n_next;      /* the last logits predict nothing we know */
     int32_t n_vocab, n_scored;
+    int32_t n_text; /* tokens of the whole text, of which job->n_tokens are read */
     double nll;
 };
 
@@ -39,7 +40,7 @@ static bool on_logits(int32_t i, const float *logits, void *user)
 }
 
 /* Token ids of the text into job->file_tokens, cut to what can be read. */
-static int read_text(struct cli_job *job)
+static int read_text(struct cli_job *job, int32_t *n_text)
 {
     int32_t n = job->n_file_tokens;
     if (job->document) {
@@ -68,7 +69,8 @@ static int read_text(struct cli_job *job)
     }
     if (job->n_tokens < 2)
         return cli_fail(CLI_BAD_INPUT, "the text has %d token; at least 2 are needed", job->n_tokens);
-    job->n_context = n; /* tokens of the whole text */
+    job->n_context = job->n_tokens; /* no question behind it */
+    *n_text = n;
     return CLI_OK;
 }
 
@@ -122,7 +124,7 @@ static int print_result(const struct cli_job *job, int32_t prefix, const struct 
     }
     json_t *o = json_pack("{s:f, s:f, s:i, s:i, s:i, s:s, s:f, s:I, s:I, s:f, s:f, s:f}", "ppl", exp(mean),
                           "nll_mean", mean, "scored_tokens", (int)sc->n_scored, "prefix_tokens", (int)prefix,
-                          "text_tokens", (int)job->n_context, "policy", wnw_policy_string(job->policy),
+                          "text_tokens", (int)sc->n_text, "policy", wnw_policy_string(job->policy),
                           "kept_tokens_mean", job->kept_mean, "kv_bytes_full", (json_int_t)job->kv_bytes_full,
                           "kv_bytes", (json_int_t)job->kv_bytes, "load_ms", job->load_ms, "prefill_ms",
                           job->prefill_ms, "compress_ms", job->compress_ms);
@@ -140,7 +142,7 @@ int cli_ppl(const struct cli_args *args)
     if (rc == CLI_OK)
         rc = cli_job_open(&job);
     if (rc == CLI_OK)
-        rc = read_text(&job);
+        rc = read_text(&job, &sc.n_text);
     if (rc == CLI_OK)
         rc = prefix_length(&job, &prefix);
     if (rc == CLI_OK)
@@ -151,8 +153,8 @@ int cli_ppl(const struct cli_args *args)
     }
     if (rc == CLI_OK) {
         cli_job_notes(&job);
-        if (job.n_tokens < job.n_context)
-            cli_note("read %d of %d tokens of the text%s", job.n_tokens, job.n_context,
+        if (job.n_tokens < sc.n_text)
+            cli_note("read %d of %d tokens of the text%s", job.n_tokens, sc.n_text,
                      args->n == CLI_UNSET ? ", the model's context" : "");
         rc = print_result(&job, prefix, &sc);
     }
