@@ -16,8 +16,8 @@
 static const struct cli_option model_options[] = {
     {"model", 'm', CLI_TEXT, "MODEL", "smollm2-135m", NULL, "GGUF file, or a name from `winnow models`",
      AT(model), 0, 0, NULL},
-    {"threads", 't', CLI_INT, "THREADS", NULL, "usable cores", "threads to compute with", AT(threads), 1,
-     1024, "1 to 1024"},
+    {"threads", 't', CLI_INT, "THREADS", NULL, "usable cores", "threads to compute with", AT(threads), 1, 512,
+     "1 to 512"},
     {"kv-type", 0, CLI_TEXT, "TYPE", "f16", NULL, "cache type: f16, q8_0, q4_0 or f32", AT(kv_type), 0, 0,
      NULL},
     {"attn", 0, CLI_TEXT, "KIND", "own", NULL, "attention: own (our kernels) or ggml (standard operations)",
@@ -101,7 +101,7 @@ static const struct cli_option bench_options[] = {
     {"model", 'm', CLI_TEXT, "MODEL", "smollm2-135m", NULL, "GGUF file, or a name from `winnow models`",
      AT(model), 0, 0, NULL},
     {"threads", 't', CLI_INT, "THREADS", NULL, "usable cores", "threads for both programs", AT(threads), 1,
-     1024, "1 to 1024"},
+     512, "1 to 512"},
     {"lengths", 0, CLI_TEXT, "LIST", "512,2048,8192", NULL, "context lengths in tokens", AT(lengths), 0, 0,
      NULL},
     {"reps", 0, CLI_INT, "N", "3", NULL, "rounds per length; medians are taken over them", AT(reps), 1, 1000,
@@ -122,8 +122,8 @@ GROUP(cli_group_bench, "Options", bench_options);
 #define BENCH_PART_OPTIONS                                                                                   \
     {"model",   'm', CLI_TEXT, "MODEL", "smollm2-135m", NULL, "GGUF file, or a name from `winnow models`",   \
      AT(model), 0,   0,        NULL},                                                                        \
-        {"threads",   't', CLI_INT, "THREADS",  NULL, "usable cores", "threads to compute with",             \
-         AT(threads), 1,   1024,    "1 to 1024"},                                                            \
+        {"threads",   't', CLI_INT, "THREADS", NULL, "usable cores", "threads to compute with",              \
+         AT(threads), 1,   512,     "1 to 512"},                                                             \
         {"lengths", 0, CLI_TEXT, "LIST", "8192", NULL, "prompt lengths in tokens", AT(lengths), 0, 0, NULL}, \
         {"reps",   0, CLI_INT, "N",        "3", NULL, "rounds per length; medians are taken over them",      \
          AT(reps), 1, 1000,    "1 to 1000"},                                                                 \
