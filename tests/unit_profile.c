@@ -357,8 +357,8 @@ static void damaged_files(void **state)
                 seed = seed * 1664525u + 1013904223u;
                 const size_t at = (seed >> 8) % len;
                 static const char digits[] = "0123456789-.,[]{}\"e";
-                text[at] = round % 2 ? digits[seed % (sizeof digits - 1)]
-                                     : (char)((unsigned char)text[at] ^ 1u << (seed >> 4) % 8);
+                const unsigned flipped = (unsigned char)text[at] ^ 1u << (seed >> 4) % 8;
+                text[at] = round % 2 ? digits[seed % (sizeof digits - 1)] : (char)(flipped & 0xffu);
             }
             const char *path = file_of("flip.json", text, len);
             const int rc = wnw_profile_add_file(p, path);
