@@ -42,7 +42,7 @@ int wnw__session_observe_stats(wnw_session *s, const wnw_policy *const *policies
     }
     for (int kind = 0; kind < WNW_N_PROJ_NORMS && !(needs.flags & WNW_NEED_PROJ_NORM); kind++)
         if (s->cache.aux_planes[WNW_AUX_PROJ + kind] > 0)
-            WNW_TRY(wnw__cache_set_aux(&s->cache, WNW_AUX_PROJ + kind, 0));
+            WNW_TRY(wnw__cache_set_aux(&s->cache, (enum wnw__aux)(WNW_AUX_PROJ + kind), 0));
     if (needs.flags & WNW_NEED_QUERY_STATS)
         WNW_TRY(observe_queries(s, needs.skip));
     return wnw__nll_init(&s->nll, n_nll < s->params.n_ctx ? n_nll : s->params.n_ctx);
