@@ -13,9 +13,7 @@
 
 #include "base/time.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- Several jobs in step
  * ----------------------------------------------------------------------------------- */
@@ -151,14 +149,11 @@ static int feed_second_pass(const struct walk *w, bool *wanted)
     WNW_TRY(w->src->second_pass(w->src, kind, warning));
     const double ms = wnw__now_ms() - start;
     for (int32_t k = 0; k < w->n; k++) {
-        char *to = w->jobs[k]->report->warning;
         if (!wanted[k])
             continue;
         w->jobs[k]->observe_ms += ms;
-        if (warning[0]) {
-            const size_t used = strlen(to);
-            snprintf(to + used, sizeof w->jobs[k]->report->warning - used, "%s%s", used ? "; " : "", warning);
-        }
+        if (warning[0])
+            wnw__warn(w->jobs[k]->report->warning, "%s", warning);
     }
     return WNW_OK;
 }

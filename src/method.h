@@ -104,6 +104,8 @@ struct wnw__layer_opts {
         .choices = wnw__rounding_choices                                                                    \
     }
 extern const char *const wnw__rounding_choices[];
+/* Names of wnw_proj_norm, for an option table. */
+extern const char *const wnw__proj_norm_choices[];
 
 struct wnw__layer_budget {
     const char *name, *about, *paper, *details;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Arithmetic that budgets share: rounding and protected entries. */
+/* What parts share: arithmetic of counts and protected entries, names of choices. */
 #include "method.h"
 
 #include <math.h>
 
+const char *const wnw__proj_norm_choices[] = {"l1", "l2", "sketch", NULL};
 const char *const wnw__rounding_choices[] = {"exact", "trunc", NULL};
 
 int32_t wnw__round_count(double x, enum wnw__rounding rounding)

@@ -16,7 +16,6 @@
 #include "profile.h"
 
 #include <math.h>
-#include <stdio.h>
 
 struct opts {
     double beta;
@@ -102,7 +101,7 @@ static int allocate_model(const void *opts, const struct wnw__layer_problem *p, 
                          "headkv needs one score per query head; the profile of kind heads has "
                          "none");
     if (!head_weights(o, p, scratch))
-        snprintf(warning, 256, "the profile gives every head score 0: headkv treats all alike");
+        wnw__warn(warning, "the profile gives every head score 0: headkv treats all alike");
     int64_t chosen = wnw__count_together(p, p->n_entry, n_row), missing = chosen;
     for (int32_t r = 0; r < n_row; r++) {
         chosen -= protected_of(p, r);

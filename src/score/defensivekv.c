@@ -173,8 +173,6 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
     return WNW_OK;
 }
 
-static const char *const norms[] = {"l1", "l2", "sketch", NULL};
-
 static const wnw_option options[] = {
     {.name = "window",
      .help = "last prompt tokens whose queries are observed, and that always stay",
@@ -202,7 +200,7 @@ static const wnw_option options[] = {
      .type = WNW_OPT_ENUM,
      .offset = offsetof(struct opts, norm),
      .def = WNW_PROJ_L2,
-     .choices = norms},
+     .choices = wnw__proj_norm_choices},
     {.name = "as_code",
      .help = "the window's attention and the first bound as the released code computes them",
      .type = WNW_OPT_BOOL,

@@ -93,8 +93,6 @@ static int32_t select_entries(const void *opts, const struct wnw__select_problem
     return m;
 }
 
-static const char *const norms[] = {"l1", "l2", "sketch", NULL};
-
 static const wnw_option options[] = {{.name = "alpha",
                                       .help = "share of a head's entries that attention alone chooses",
                                       .type = WNW_OPT_REAL,
@@ -121,7 +119,7 @@ static const wnw_option options[] = {{.name = "alpha",
                                       .type = WNW_OPT_ENUM,
                                       .offset = offsetof(struct opts, norm),
                                       .def = WNW_PROJ_L2,
-                                      .choices = norms},
+                                      .choices = wnw__proj_norm_choices},
                                      {.name = "sinks",
                                       .help = "first entries that are kept in any case",
                                       .type = WNW_OPT_INT,
