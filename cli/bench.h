@@ -14,6 +14,8 @@ struct bench_spread {
 };
 /* Of v[n]; NaNs are left out. v is sorted. */
 struct bench_spread bench_spread_of(double *v, int32_t n);
+/* null where there is none. */
+json_t *bench_spread_json(struct bench_spread s);
 /* --lengths: at most BENCH_MAX_LENGTHS numbers. Returns an exit code. */
 int bench_parse_lengths(int32_t *lengths, int32_t *n_lengths, const char *list);
 /* The same n ids in every run: what they are does not matter for speed, that all get the same does. Owned:
@@ -21,6 +23,30 @@ int bench_parse_lengths(int32_t *lengths, int32_t *n_lengths, const char *list);
 int32_t *bench_make_tokens(int32_t n, int32_t n_vocab);
 /* CPU, threads and kernels in one line. */
 void bench_describe_machine(char *out, size_t size, int32_t n_threads);
+
+/* Resident memory of this process over a piece of work, in bytes; NaN where the system does not say. */
+struct bench_memory {
+    double before, peak;
+};
+/* Gives back to the system what was freed, and lets the high-water mark start at what is left. */
+void bench_memory_start(struct bench_memory *m);
+void bench_memory_stop(struct bench_memory *m);
+
+/* What bench observe and bench methods both measure with; zeroed before it is checked, closed in any case. */
+struct bench_base {
+    const struct cli_args *args;
+    int32_t lengths[BENCH_MAX_LENGTHS], n_lengths, n_reps, n_threads;
+    char *model_path;
+    wnw_model *model;
+    wnw_model_info info;
+    int32_t *tokens; /* as many as the longest length */
+    char machine[256];
+};
+/* What can be refused without the model. Returns an exit code, like the next. */
+int bench_base_check(struct bench_base *b, const struct cli_args *args);
+int bench_base_open(struct bench_base *b);
+void bench_base_close(struct bench_base *b);
+wnw_session_params bench_session_params(const struct bench_base *b);
 
 enum bench_engine { LLAMA, FULL, COMPRESSED, N_ENGINES };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What the benchmarks share: lengths, tokens, the line about the machine, medians. */
+/* What the benchmarks share: lengths, tokens, the line about the machine, medians, memory. */
 #include "bench.h"
 
+#include <malloc.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,4 +76,82 @@ struct bench_spread bench_spread_of(double *v, int32_t n)
     const int32_t mid = n_good / 2;
     return (struct bench_spread){
         .median = n_good % 2 ? v[mid] : 0.5 * (v[mid - 1] + v[mid]), .min = v[0], .max = v[n_good - 1]};
+}
+
+json_t *bench_spread_json(struct bench_spread s)
+{
+    return isnan(s.median) ? json_null()
+                           : json_pack("{s:f, s:f, s:f}", "median", s.median, "min", s.min, "max", s.max);
+}
+
+/* ---- Memory ---- */
+
+static double status_bytes(const char *key)
+{
+    uint64_t bytes;
+    return cli_proc_status(&bytes, key) ? (double)bytes : NAN;
+}
+
+void bench_memory_start(struct bench_memory *m)
+{
+    malloc_trim(0);
+    FILE *f = fopen("/proc/self/clear_refs", "w");
+    bool reset = f && fputs("5", f) >= 0;
+    if (f)
+        reset = fclose(f) == 0 && reset;
+    m->before = reset ? status_bytes("VmRSS:") : NAN;
+    m->peak = NAN;
+}
+
+void bench_memory_stop(struct bench_memory *m)
+{
+    m->peak = isnan(m->before) ? NAN : status_bytes("VmHWM:");
+}
+
+/* ---- What bench observe and bench methods start with ---- */
+
+int bench_base_check(struct bench_base *b, const struct cli_args *args)
+{
+    b->args = args;
+    b->n_reps = (int32_t)args->reps;
+    b->n_threads = args->threads == CLI_UNSET ? wnw_usable_cores() : (int32_t)args->threads;
+    int rc = bench_parse_lengths(b->lengths, &b->n_lengths, args->lengths);
+    if (rc == CLI_OK && args->csv)
+        rc = cli_out_check(args->csv);
+    if (rc == CLI_OK)
+        rc = cli_model_path(&b->model_path, args->model);
+    return rc;
+}
+
+int bench_base_open(struct bench_base *b)
+{
+    int32_t longest = 0;
+    const int status = wnw_model_open(&b->model, b->model_path, NULL);
+    if (status != WNW_OK)
+        return cli_fail_status(status);
+    wnw_model_get_info(b->model, &b->info);
+    for (int32_t i = 0; i < b->n_lengths; i++) {
+        longest = b->lengths[i] > longest ? b->lengths[i] : longest;
+        if (b->lengths[i] > b->info.n_ctx_train)
+            return cli_fail(CLI_BAD_INPUT, "--lengths: %d tokens do not fit the model's context of %d",
+                            b->lengths[i], b->info.n_ctx_train);
+    }
+    b->tokens = bench_make_tokens(longest, b->info.n_vocab);
+    bench_describe_machine(b->machine, sizeof b->machine, b->n_threads);
+    return b->tokens ? CLI_OK : cli_fail(CLI_FAILED, "out of memory");
+}
+
+void bench_base_close(struct bench_base *b)
+{
+    wnw_model_free(b->model);
+    free(b->tokens);
+    free(b->model_path);
+}
+
+wnw_session_params bench_session_params(const struct bench_base *b)
+{
+    wnw_session_params params = wnw_session_default_params();
+    params.n_ubatch = BENCH_N_UBATCH;
+    params.n_threads = b->n_threads;
+    return params;
 }

@@ -135,59 +135,38 @@ struct result {
 };
 
 struct bench_observe {
-    const struct cli_args *args;
-    int32_t lengths[BENCH_MAX_LENGTHS], n_lengths, n_reps, n_threads;
-    char *model_path;
-    wnw_model *model;
-    wnw_model_info info;
+    struct bench_base base;
     wnw_registry *registry;
     wnw_policy *policies[N_FIGURES];
     wnw_session *session;
-    int32_t *tokens;
     struct result results[BENCH_MAX_LENGTHS];
     int32_t n_results;
     struct cli_progress progress;
-    char machine[256];
 };
 
 /* ---- Setting up ---- */
 
-static int set_up(struct bench_observe *b)
+static int parse_policies(struct bench_observe *b)
 {
-    int32_t longest = 0;
-    int rc = bench_parse_lengths(b->lengths, &b->n_lengths, b->args->lengths);
-    b->n_reps = (int32_t)b->args->reps;
-    b->n_threads = b->args->threads == CLI_UNSET ? wnw_usable_cores() : (int32_t)b->args->threads;
-    if (rc == CLI_OK && b->args->csv)
-        rc = cli_out_check(b->args->csv);
-    if (rc == CLI_OK)
-        rc = cli_model_path(&b->model_path, b->args->model);
-    if (rc != CLI_OK)
-        return rc;
     int status = wnw_registry_new(&b->registry);
     for (size_t i = 0; i < sizeof probes / sizeof *probes && status == WNW_OK; i++)
         status = wnw_registry_add_scorer(b->registry, &probes[i]);
     for (int i = 0; i < N_FIGURES && status == WNW_OK; i++)
         status = wnw_policy_parse(&b->policies[i], figures[i].recipe, b->registry);
-    if (status == WNW_OK)
-        status = wnw_model_open(&b->model, b->model_path, NULL);
-    if (status != WNW_OK)
-        return cli_fail_status(status);
-    wnw_model_get_info(b->model, &b->info);
-    for (int32_t i = 0; i < b->n_lengths; i++) {
-        longest = b->lengths[i] > longest ? b->lengths[i] : longest;
-        if (b->lengths[i] > b->info.n_ctx_train)
-            return cli_fail(CLI_BAD_INPUT, "--lengths: %d tokens do not fit the model's context of %d",
-                            b->lengths[i], b->info.n_ctx_train);
-    }
-    b->tokens = bench_make_tokens(longest, b->info.n_vocab);
-    if (!b->tokens)
-        return cli_fail(CLI_FAILED, "out of memory");
-    wnw_session_params params = wnw_session_default_params();
-    params.n_ubatch = BENCH_N_UBATCH;
-    params.n_threads = b->n_threads;
-    status = wnw_session_new(&b->session, b->model, &params);
-    bench_describe_machine(b->machine, sizeof b->machine, b->n_threads);
+    return status == WNW_OK ? CLI_OK : cli_fail_status(status);
+}
+
+static int set_up(struct bench_observe *b, const struct cli_args *args)
+{
+    int rc = bench_base_check(&b->base, args);
+    if (rc == CLI_OK)
+        rc = parse_policies(b);
+    if (rc == CLI_OK)
+        rc = bench_base_open(&b->base);
+    if (rc != CLI_OK)
+        return rc;
+    const wnw_session_params params = bench_session_params(&b->base);
+    const int status = wnw_session_new(&b->session, b->base.model, &params);
     return status == WNW_OK ? CLI_OK : cli_fail_status(status);
 }
 
@@ -204,9 +183,7 @@ static void close_bench(struct bench_observe *b)
     for (int i = 0; i < N_FIGURES; i++)
         wnw_policy_free(b->policies[i]);
     wnw_registry_free(b->registry);
-    wnw_model_free(b->model);
-    free(b->tokens);
-    free(b->model_path);
+    bench_base_close(&b->base);
 }
 
 /* ---- Measuring ---- */
@@ -226,7 +203,7 @@ static int time_reading(struct bench_observe *b, enum reading reading, int32_t n
     if (wnw_session_observe(b->session, policies, n_policies) != WNW_OK)
         return CLI_OK; /* the plans will say why */
     const double start = cli_now_ms();
-    status = wnw_session_prefill(b->session, b->tokens, n, NULL, NULL);
+    status = wnw_session_prefill(b->session, b->base.tokens, n, NULL, NULL);
     *ms = cli_now_ms() - start;
     return status == WNW_OK ? CLI_OK : cli_fail_status(status);
 }
@@ -235,7 +212,7 @@ static int time_reading(struct bench_observe *b, enum reading reading, int32_t n
 static void time_plan(struct bench_observe *b, struct result *r, int figure, double read_ms, double *ms)
 {
     const struct figure *f = &figures[figure];
-    const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = b->args->ratio};
+    const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = b->base.args->ratio};
     wnw_plan *plan = NULL;
     wnw_report report = {0};
     int status = isnan(read_ms) ? WNW_E_NOT_OBSERVED
@@ -267,7 +244,7 @@ static int run_round(struct bench_observe *b, struct result *r, int32_t round)
         for (int i = 0; i < N_FIGURES && reading != PLAIN; i++)
             if (figures[i].reading == reading)
                 time_plan(b, r, i, ms, &r->ms[i][round]);
-        cli_progress_step(round * N_READINGS + k + 1, b->n_reps * N_READINGS, &b->progress);
+        cli_progress_step(round * N_READINGS + k + 1, b->base.n_reps * N_READINGS, &b->progress);
     }
     for (int i = 0; i < N_FIGURES; i++) {
         if (figures[i].kind == READ)
@@ -281,21 +258,22 @@ static int measure(struct bench_observe *b)
 {
     double unused;
     /* Pages the weights in. */
-    int rc = time_reading(b, PLAIN, b->lengths[0] < BENCH_N_UBATCH ? b->lengths[0] : BENCH_N_UBATCH, &unused);
-    for (int32_t i = 0; i < b->n_lengths && rc == CLI_OK; i++) {
+    int rc = time_reading(b, PLAIN, b->base.lengths[0] < BENCH_N_UBATCH ? b->base.lengths[0] : BENCH_N_UBATCH,
+                          &unused);
+    for (int32_t i = 0; i < b->base.n_lengths && rc == CLI_OK; i++) {
         struct result *r = &b->results[b->n_results++];
-        r->n = b->lengths[i];
-        r->plain = calloc((size_t)b->n_reps, sizeof *r->plain);
+        r->n = b->base.lengths[i];
+        r->plain = calloc((size_t)b->base.n_reps, sizeof *r->plain);
         bool ok = r->plain != NULL;
         for (int k = 0; k < N_FIGURES; k++) {
-            r->ms[k] = calloc((size_t)b->n_reps, sizeof **r->ms);
-            r->share[k] = calloc((size_t)b->n_reps, sizeof **r->share);
+            r->ms[k] = calloc((size_t)b->base.n_reps, sizeof **r->ms);
+            r->share[k] = calloc((size_t)b->base.n_reps, sizeof **r->share);
             ok = ok && r->ms[k] && r->share[k];
         }
         if (!ok)
             return cli_fail(CLI_FAILED, "out of memory");
         cli_progress_start(&b->progress, "bench observe", "prefills");
-        for (int32_t k = 0; k < b->n_reps && rc == CLI_OK; k++)
+        for (int32_t k = 0; k < b->base.n_reps && rc == CLI_OK; k++)
             rc = run_round(b, r, k);
         cli_progress_end(&b->progress);
     }
@@ -308,17 +286,17 @@ static const char *const kind_names[] = {"read", "score", "select", "compact"};
 
 static void print_table(struct bench_observe *b)
 {
-    printf("%s\n%s, f16 cache, batches of %d, %d rounds, %g of the entries removed\n", b->machine,
-           b->info.name, BENCH_N_UBATCH, b->n_reps, b->args->ratio);
+    printf("%s\n%s, f16 cache, batches of %d, %d rounds, %g of the entries removed\n", b->base.machine,
+           b->base.info.name, BENCH_N_UBATCH, b->base.n_reps, b->base.args->ratio);
     for (int32_t i = 0; i < b->n_results; i++) {
         struct result *r = &b->results[i];
-        const struct bench_spread plain = bench_spread_of(r->plain, b->n_reps);
+        const struct bench_spread plain = bench_spread_of(r->plain, b->base.n_reps);
         printf("\n%d tokens: plain prefill %.0f ms [%.0f to %.0f]; medians [lowest to highest round]\n", r->n,
                plain.median, plain.min, plain.max);
         printf("  %-34s %10s   %s\n", "", "ms", "share of prefill");
         for (int k = 0; k < N_FIGURES; k++) {
-            const struct bench_spread ms = bench_spread_of(r->ms[k], b->n_reps),
-                                      share = bench_spread_of(r->share[k], b->n_reps);
+            const struct bench_spread ms = bench_spread_of(r->ms[k], b->base.n_reps),
+                                      share = bench_spread_of(r->share[k], b->base.n_reps);
             if (isnan(ms.median)) {
                 printf("  %-34s %10s   %s\n", figures[k].what, "-", r->why[k]);
                 continue;
@@ -333,12 +311,6 @@ static void print_table(struct bench_observe *b)
     }
 }
 
-static json_t *spread_json(struct bench_spread s)
-{
-    return isnan(s.median) ? json_null()
-                           : json_pack("{s:f, s:f, s:f}", "median", s.median, "min", s.min, "max", s.max);
-}
-
 static int print_json(struct bench_observe *b)
 {
     json_t *lengths = json_array();
@@ -347,18 +319,19 @@ static int print_json(struct bench_observe *b)
         json_t *rows = json_array();
         for (int k = 0; k < N_FIGURES; k++)
             json_array_append_new(
-                rows, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "what", figures[k].what, "kind",
-                                kind_names[figures[k].kind], "recipe", figures[k].recipe, "ms",
-                                spread_json(bench_spread_of(r->ms[k], b->n_reps)), "share_percent",
-                                spread_json(bench_spread_of(r->share[k], b->n_reps)), "target_percent",
-                                figures[k].target > 0 ? json_real(figures[k].target) : json_null()));
-        json_array_append_new(lengths,
-                              json_pack("{s:i, s:o, s:o}", "n", (int)r->n, "prefill_ms",
-                                        spread_json(bench_spread_of(r->plain, b->n_reps)), "figures", rows));
+                rows,
+                json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "what", figures[k].what, "kind",
+                          kind_names[figures[k].kind], "recipe", figures[k].recipe, "ms",
+                          bench_spread_json(bench_spread_of(r->ms[k], b->base.n_reps)), "share_percent",
+                          bench_spread_json(bench_spread_of(r->share[k], b->base.n_reps)), "target_percent",
+                          figures[k].target > 0 ? json_real(figures[k].target) : json_null()));
+        json_array_append_new(lengths, json_pack("{s:i, s:o, s:o}", "n", (int)r->n, "prefill_ms",
+                                                 bench_spread_json(bench_spread_of(r->plain, b->base.n_reps)),
+                                                 "figures", rows));
     }
-    return cli_print_json(json_pack("{s:s, s:i, s:s, s:i, s:f, s:o}", "machine", b->machine, "threads",
-                                    (int)b->n_threads, "model", b->args->model, "rounds", (int)b->n_reps,
-                                    "ratio", b->args->ratio, "lengths", lengths));
+    return cli_print_json(json_pack("{s:s, s:i, s:s, s:i, s:f, s:o}", "machine", b->base.machine, "threads",
+                                    (int)b->base.n_threads, "model", b->base.args->model, "rounds",
+                                    (int)b->base.n_reps, "ratio", b->base.args->ratio, "lengths", lengths));
 }
 
 static void csv_spread(FILE *f, struct bench_spread s)
@@ -372,23 +345,23 @@ static void csv_spread(FILE *f, struct bench_spread s)
 static int write_csv(struct bench_observe *b)
 {
     struct cli_out out;
-    const int rc = cli_out_open(&out, b->args->csv);
+    const int rc = cli_out_open(&out, b->base.args->csv);
     if (rc != CLI_OK)
         return rc;
     fprintf(out.f,
             "# %s\nmodel,n,what,kind,recipe,ms,ms_min,ms_max,percent,percent_min,percent_max,target,rounds\n",
-            b->machine);
+            b->base.machine);
     for (int32_t i = 0; i < b->n_results; i++) {
         struct result *r = &b->results[i];
-        fprintf(out.f, "%s,%d,plain prefill,read,", b->args->model, r->n);
-        csv_spread(out.f, bench_spread_of(r->plain, b->n_reps));
-        fprintf(out.f, ",100,100,100,,%d\n", b->n_reps);
+        fprintf(out.f, "%s,%d,plain prefill,read,", b->base.args->model, r->n);
+        csv_spread(out.f, bench_spread_of(r->plain, b->base.n_reps));
+        fprintf(out.f, ",100,100,100,,%d\n", b->base.n_reps);
         for (int k = 0; k < N_FIGURES; k++) {
-            fprintf(out.f, "%s,%d,\"%s\",%s,%s", b->args->model, r->n, figures[k].what,
+            fprintf(out.f, "%s,%d,\"%s\",%s,%s", b->base.args->model, r->n, figures[k].what,
                     kind_names[figures[k].kind], figures[k].recipe);
-            csv_spread(out.f, bench_spread_of(r->ms[k], b->n_reps));
-            csv_spread(out.f, bench_spread_of(r->share[k], b->n_reps));
-            fprintf(out.f, ",%g,%d\n", figures[k].target, b->n_reps);
+            csv_spread(out.f, bench_spread_of(r->ms[k], b->base.n_reps));
+            csv_spread(out.f, bench_spread_of(r->share[k], b->base.n_reps));
+            fprintf(out.f, ",%g,%d\n", figures[k].target, b->base.n_reps);
         }
     }
     return cli_out_commit(&out);
@@ -396,8 +369,8 @@ static int write_csv(struct bench_observe *b)
 
 int cli_bench_observe(const struct cli_args *args)
 {
-    struct bench_observe b = {.args = args};
-    int rc = set_up(&b);
+    struct bench_observe b = {0};
+    int rc = set_up(&b, args);
     if (rc == CLI_OK)
         rc = measure(&b);
     if (rc == CLI_OK && args->csv)

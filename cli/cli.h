@@ -96,6 +96,8 @@ int cli_finish_stdout(void);
 int cli_print_json(json_t *o);
 
 double cli_now_ms(void);
+/* A size in /proc/self/status, such as "VmRSS:"; false where the system does not say. */
+bool cli_proc_status(uint64_t *bytes, const char *key);
 /* Peak resident size of this process in bytes. */
 uint64_t cli_peak_rss(void);
 

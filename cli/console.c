@@ -86,24 +86,28 @@ double cli_now_ms(void)
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
+bool cli_proc_status(uint64_t *bytes, const char *key)
+{
+    FILE *f = fopen("/proc/self/status", "r");
+    char line[256];
+    unsigned long long kib;
+    bool found = false;
+    while (f && !found && fgets(line, sizeof line, f))
+        found = strncmp(line, key, strlen(key)) == 0 && sscanf(line + strlen(key), "%llu", &kib) == 1;
+    if (f)
+        fclose(f);
+    *bytes = found ? (uint64_t)kib * 1024 : 0;
+    return found;
+}
+
 uint64_t cli_peak_rss(void)
 {
     /* VmHWM starts anew with exec; ru_maxrss may still hold the size of the program that started us. */
-    FILE *f = fopen("/proc/self/status", "r");
-    if (f) {
-        char line[256];
-        unsigned long long kib = 0;
-        bool found = false;
-        while (!found && fgets(line, sizeof line, f))
-            found = sscanf(line, "VmHWM: %llu", &kib) == 1;
-        fclose(f);
-        if (found)
-            return (uint64_t)kib * 1024;
-    }
+    uint64_t bytes;
     struct rusage ru;
-    if (getrusage(RUSAGE_SELF, &ru) != 0)
-        return 0;
-    return (uint64_t)ru.ru_maxrss * 1024;
+    if (cli_proc_status(&bytes, "VmHWM:"))
+        return bytes;
+    return getrusage(RUSAGE_SELF, &ru) == 0 ? (uint64_t)ru.ru_maxrss * 1024 : 0;
 }
 
 void cli_progress_start(struct cli_progress *p, const char *label, const char *unit)
