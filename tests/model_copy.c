@@ -2,6 +2,8 @@
 /* Copies of a session: they go on bit for bit like the original, and neither reaches the other. */
 #include "helpers.h"
 
+#include "session.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -160,11 +162,81 @@ static void copy_of_nothing(void **state)
     close_fixture(&fx);
 }
 
+static int plan_of(wnw_session *s, const wnw_policy *policy, wnw_plan **plan)
+{
+    const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
+    return wnw_session_plan(s, policy, wnw_policy_is_full(policy) ? NULL : &size, plan, NULL);
+}
+
+static void assert_same_plan(const wnw_plan *a, const wnw_plan *b, const char *recipe)
+{
+    for (int32_t il = 0; il < wnw_plan_n_layer(a); il++)
+        for (int32_t ih = 0; ih < wnw_plan_n_head_kv(a); ih++) {
+            const int32_t *of_a, *of_b;
+            const int32_t n = wnw_plan_head(a, il, ih, &of_a);
+            if (n != wnw_plan_head(b, il, ih, &of_b) || memcmp(of_a, of_b, (size_t)n * sizeof *of_a) != 0)
+                fail_msg("%s: the copy's plan is another one in layer %d, head %d", recipe, il, ih);
+        }
+}
+
+static bool keeps_norms(const wnw_session *s)
+{
+    bool any = false;
+    for (int kind = 0; kind < WNW_N_PROJ_NORMS; kind++)
+        any = any || s->cache.aux_planes[WNW_AUX_PROJ + kind] > 0;
+    return any;
+}
+
+/* Everything that was recorded for a policy is in the copy, nothing that another copy worked out. */
+static void check_plan_of_copy(const struct fixture *fx, const char *recipe)
+{
+    wnw_policy *policy = test_policy(recipe);
+    wnw_session *s = test_session_new(fx->model, &(struct test_session){.n_ctx = 256, .n_threads = 1});
+    const int32_t *const task = fx->tokens, n_task = 12;
+    assert_ok(wnw_session_set_tasks(s, &task, &n_task, 1));
+    assert_ok(wnw_session_observe(s, (const wnw_policy *const[]){policy}, 1));
+    test_prefill(s, fx->tokens, N_PROMPT);
+    wnw_session *first = copy_of(s);
+    wnw_plan *plans[3];
+    const int status = plan_of(first, policy, &plans[0]);
+    assert_true(status == WNW_OK || status == WNW_E_MISMATCH); /* no profile */
+    assert_false(keeps_norms(s));
+    wnw_session *second = copy_of(s);
+    assert_false(keeps_norms(second));
+    assert_int_equal(plan_of(second, policy, &plans[1]), status);
+    assert_int_equal(plan_of(s, policy, &plans[2]), status);
+    assert_int_equal(keeps_norms(s), keeps_norms(first));
+    for (int i = 0; i < 3 && status == WNW_OK; i++)
+        assert_same_plan(plans[i], plans[0], recipe);
+    for (int i = 0; i < 3; i++)
+        wnw_plan_free(plans[i]);
+    wnw_session_free(s);
+    wnw_session_free(first);
+    wnw_session_free(second);
+    wnw_policy_free(policy);
+}
+
+static void plans_of_copies(void **state)
+{
+    (void)state;
+    static const char *const archs[] = {"llama", "gemma3"};
+    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
+        struct fixture fx;
+        wnw_method_info info;
+        open_fixture(&fx, archs[i]);
+        for (int32_t k = 0; wnw_method_get(k, &info); k++)
+            if (strcmp(info.kind, "preset") == 0)
+                check_plan_of_copy(&fx, info.name);
+        close_fixture(&fx);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(goes_on_alike),
         cmocka_unit_test(copies_are_independent),
+        cmocka_unit_test(plans_of_copies),
         cmocka_unit_test(copy_of_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
