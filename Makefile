@@ -35,7 +35,7 @@ test: setup ## build everything and run all tests
 	cmake --build $(BUILD) -j $(JOBS)
 	ctest --test-dir $(BUILD) --output-on-failure $(CTEST_FLAGS)
 
-# Costs are measured apart: build/winnow bench methods --csv docs/methods-cost.csv
+# Costs are measured apart, half an hour a round: build/winnow bench methods --lengths 8192 --csv docs/methods-cost.csv
 docs: all ## write docs/methods.md anew from the descriptors
 	$(BUILD)/winnow methods --markdown $(if $(wildcard docs/methods-cost.csv),--costs docs/methods-cost.csv) \
 	    >docs/methods.md.new

@@ -1,64 +1,60 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * winnow bench methods: what every preset costs. Each one reads the same tokens in a session of its own,
- * plans and compacts; plain prefills lie between them, so that what the machine does meanwhile hits both.
- * Peak memory is VmHWM of /proc/self/status, which is set back before each reading through
- * /proc/self/clear_refs.
+ * winnow bench methods: what every preset costs. A round reads the same tokens once for each kind of record
+ * that any preset wants taken while reading; every preset then compresses a copy of the session that took its
+ * kind. Plain prefills lie between these readings, so that what the machine does meanwhile hits both. Presets
+ * of one kind share the figure of what their reading took longer.
+ *
+ * The extra memory of a preset is what the process would have held at most with this preset alone: the higher
+ * of
+ *
+ *     the peak while its kind of reading went on, and
+ *     what was resident behind that reading, plus what compressing the copy added to it at its peak,
+ *
+ * minus the peak of the plain prefills around. Resident and peak are VmRSS and VmHWM of /proc/self/status;
+ * what was freed is given back, and VmHWM set back through /proc/self/clear_refs, before each. A second pass
+ * builds its graph beside the one of the first reading, which a session without copies would drop: there the
+ * figure is too high by that graph, at most.
  */
-#include "bench.h"
+#include "bench_methods.h"
 
-#include <malloc.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { METHODS_PER_PLAIN = 3, MAX_METHODS = 128, TASK_TOKENS = 32 /* of the question that some expect */ };
+enum { TASK_TOKENS = 32 /* of the question that some expect */ };
 
-/* One method at one length; arrays are [n_reps], NaN where nothing was measured. */
-struct sample {
-    double *read_ms;  /* its prefill minus the plain prefills around it */
-    double *plain_ms; /* mean of those */
-    double *observe_ms, *score_ms, *select_ms, *compact_ms;
-    double *peak; /* bytes: highest resident size minus that of the plain readings around it */
-};
+/* Progress, in about a hundredth of a prefill each; a plain prefill is due after so many steps of others. */
+enum { STEPS_READING = 100, STEPS_METHOD = 2, STEPS_SECOND_PASS = 150, STEPS_UNTIL_PLAIN = 200 };
 
-struct method {
-    char *recipe;
-    wnw_policy *policy;
-    bool left_out;
-    char why[200]; /* why nothing was measured, "" if something was */
-    struct sample sample;
-    double kept_mean;
-};
+/* ---- Which methods ---- */
 
-struct bench_methods {
-    const struct cli_args *args;
-    int32_t lengths[BENCH_MAX_LENGTHS], n_lengths, n_reps, n_threads;
-    char *model_path;
-    wnw_model *model;
-    wnw_model_info info;
-    wnw_profile *profile;
-    int32_t *tokens;
-    struct method methods[MAX_METHODS];
-    int32_t n_methods;
-    struct cli_progress progress;
-    struct cli_out csv;
-    json_t *json_rows;
-    char machine[256];
-};
-
-/* ---- Setting up ---- */
+/* Whatever is not listed here counts as recorded while reading, kinds of a later library included. */
+static struct bench_recording recording_of(const wnw_policy *policy)
+{
+    const uint32_t looked_at_afterwards =
+        WNW_NEED_KEYS | WNW_NEED_VALUES | WNW_NEED_PROJ_NORM | WNW_NEED_SECOND_PASS | WNW_NEED_PROFILE;
+    const wnw_needs needs = wnw_policy_needs(policy);
+    const uint32_t flags = needs.flags & ~looked_at_afterwards;
+    return (struct bench_recording){
+        .flags = flags,
+        .window = flags & (WNW_NEED_WINDOW_ATTN | WNW_NEED_PERPLEXITY) ? needs.window : 0,
+        .skip = flags & WNW_NEED_QUERY_STATS ? needs.skip : 0};
+}
 
 static int add_method(struct bench_methods *b, const char *recipe, size_t len)
 {
-    if (b->n_methods == MAX_METHODS)
-        return cli_fail(CLI_BAD_INPUT, "--policies: at most %d", MAX_METHODS);
-    struct method *m = &b->methods[b->n_methods++];
+    if (b->n_methods == BENCH_MAX_METHODS)
+        return cli_fail(CLI_BAD_INPUT, "--policies: at most %d", BENCH_MAX_METHODS);
+    struct bench_method *m = &b->methods[b->n_methods++];
     m->recipe = strndup(recipe, len);
     if (!m->recipe)
         return cli_fail(CLI_FAILED, "out of memory");
     const int status = wnw_policy_parse(&m->policy, m->recipe, NULL);
-    return status == WNW_OK ? CLI_OK : cli_fail_status(status);
+    if (status != WNW_OK)
+        return cli_fail_status(status);
+    m->recording = recording_of(m->policy);
+    return CLI_OK;
 }
 
 /* An item key=value of a list goes on with the recipe before it. */
@@ -95,376 +91,358 @@ static int load_profile(struct bench_methods *b)
         const wnw_needs needs = wnw_policy_needs(b->methods[i].policy);
         kinds |= needs.flags & WNW_NEED_PROFILE ? needs.profiles | needs.profiles_optional : 0;
     }
+    const struct cli_args *args = b->base.args;
     const int rc = cli_profile_load(
-        &b->profile, &notes, b->model,
-        &(struct cli_profile_want){.given = b->args->profile,
-                                   .model = b->args->model,
-                                   .model_path = b->model_path,
+        &b->profile, &notes, b->base.model,
+        &(struct cli_profile_want){.given = args->profile,
+                                   .model = args->model,
+                                   .model_path = b->base.model_path,
                                    .optional = kinds,
-                                   .budget = floor(b->lengths[0] * (1 - b->args->ratio) + 1e-6),
+                                   .budget = floor(b->base.lengths[0] * (1 - args->ratio) + 1e-6),
                                    .policy = "bench methods"});
     free(notes.s);
     return rc;
 }
 
 /* A kind of profile that is missing makes a method one that cannot be measured, which the result says. */
-static void check_profile(struct method *m, const wnw_profile *profile)
+static bool has_profile(struct bench_method *m, const wnw_profile *profile)
 {
     const wnw_needs needs = wnw_policy_needs(m->policy);
     const uint32_t missing =
         needs.flags & WNW_NEED_PROFILE ? needs.profiles & ~wnw_profile_kinds(profile) : 0;
     const char *kind;
-    m->left_out = missing != 0;
     for (int32_t i = 0; (kind = wnw_profile_kind_name(i)); i++)
         if (missing >> i & 1u) {
             const size_t len = strlen(m->why);
             snprintf(m->why + len, sizeof m->why - len, "%s%s", len > 0 ? ", " : "needs a profile: ", kind);
         }
+    return missing == 0;
 }
 
-static int set_up(struct bench_methods *b)
+static bool same_recording(const struct bench_recording *a, const struct bench_recording *b)
 {
-    int32_t longest = 0;
-    if (b->args->json && b->args->markdown)
+    return a->flags == b->flags && a->window == b->window && a->skip == b->skip;
+}
+
+/* Numbers the readings of a round, in the order of their first method. */
+static void make_groups(struct bench_methods *b)
+{
+    for (int32_t i = 0; i < b->n_methods; i++) {
+        struct bench_method *m = &b->methods[i];
+        m->group = has_profile(m, b->profile) ? b->n_groups : -1;
+        for (int32_t k = 0; k < i && m->group == b->n_groups; k++)
+            if (b->methods[k].group >= 0 && same_recording(&m->recording, &b->methods[k].recording))
+                m->group = b->methods[k].group;
+        b->n_groups += m->group == b->n_groups;
+    }
+}
+
+/* ---- What a round consists of ---- */
+
+static int32_t method_steps(const struct bench_method *m)
+{
+    const wnw_needs needs = wnw_policy_needs(m->policy);
+    const bool reads_again = needs.flags & WNW_NEED_SECOND_PASS && needs.second_pass != WNW_PASS_TASK;
+    return reads_again ? STEPS_SECOND_PASS : STEPS_METHOD;
+}
+
+static int32_t group_steps(const struct bench_methods *b, int32_t group)
+{
+    int32_t steps = STEPS_READING;
+    for (int32_t i = 0; i < b->n_methods; i++)
+        steps += b->methods[i].group == group ? method_steps(&b->methods[i]) : 0;
+    return steps;
+}
+
+/* The group before which a plain prefill is due, if the last one was before group `from`. */
+static int32_t next_plain(const struct bench_methods *b, int32_t from)
+{
+    int32_t steps = 0;
+    while (from < b->n_groups && steps < STEPS_UNTIL_PLAIN)
+        steps += group_steps(b, from++);
+    return from;
+}
+
+static void count_round(struct bench_methods *b)
+{
+    int32_t steps = 0;
+    b->n_plain = 1;
+    for (int32_t g = 0; g < b->n_groups; g = next_plain(b, g))
+        b->n_plain++;
+    for (int32_t g = 0; g < b->n_groups; g++)
+        steps += group_steps(b, g);
+    b->n_steps = b->base.n_reps * (steps + b->n_plain * STEPS_READING);
+}
+
+static void step_done(struct bench_methods *b, int32_t steps)
+{
+    b->n_steps_done += steps;
+    cli_progress_step(b->n_steps_done, b->n_steps, &b->progress);
+}
+
+/* ---- Setting up ---- */
+
+static int alloc_rounds(struct bench_methods *b)
+{
+    const size_t n_reps = (size_t)b->base.n_reps;
+    b->plain_ms = calloc(n_reps * (size_t)b->n_plain, sizeof *b->plain_ms);
+    bool ok = b->plain_ms != NULL;
+    for (int32_t i = 0; i < b->n_methods; i++)
+        for (int k = 0; k < N_COSTS; k++) {
+            b->methods[i].rounds[k] = calloc(n_reps, sizeof(double));
+            ok = ok && b->methods[i].rounds[k];
+        }
+    return ok ? CLI_OK : cli_fail(CLI_FAILED, "out of memory");
+}
+
+static int set_up(struct bench_methods *b, const struct cli_args *args)
+{
+    if (args->json && args->markdown)
         return cli_fail(CLI_BAD_INPUT, "--json and --markdown exclude each other; give one of them");
-    int rc = bench_parse_lengths(b->lengths, &b->n_lengths, b->args->lengths);
-    b->n_reps = (int32_t)b->args->reps;
-    b->n_threads = b->args->threads == CLI_UNSET ? wnw_usable_cores() : (int32_t)b->args->threads;
+    int rc = bench_base_check(&b->base, args);
     if (rc == CLI_OK)
-        rc = b->args->policies ? add_list(b, b->args->policies) : add_presets(b);
-    if (rc == CLI_OK && b->args->csv)
-        rc = cli_out_check(b->args->csv);
+        rc = args->policies ? add_list(b, args->policies) : add_presets(b);
     if (rc == CLI_OK)
-        rc = cli_model_path(&b->model_path, b->args->model);
+        rc = bench_base_open(&b->base);
+    if (rc == CLI_OK)
+        rc = load_profile(b);
     if (rc != CLI_OK)
         return rc;
-    for (int32_t i = 0; i < b->n_methods; i++) {
-        struct sample *s = &b->methods[i].sample;
-        double **const arrays[] = {&s->read_ms,   &s->plain_ms,   &s->observe_ms, &s->score_ms,
-                                   &s->select_ms, &s->compact_ms, &s->peak};
-        for (size_t k = 0; k < sizeof arrays / sizeof *arrays; k++)
-            if (!(*arrays[k] = calloc((size_t)b->n_reps, sizeof **arrays[k])))
-                return cli_fail(CLI_FAILED, "out of memory");
-    }
-    const int status = wnw_model_open(&b->model, b->model_path, NULL);
-    if (status != WNW_OK)
-        return cli_fail_status(status);
-    wnw_model_get_info(b->model, &b->info);
-    for (int32_t i = 0; i < b->n_lengths; i++) {
-        longest = b->lengths[i] > longest ? b->lengths[i] : longest;
-        if (b->lengths[i] > b->info.n_ctx_train)
-            return cli_fail(CLI_BAD_INPUT, "--lengths: %d tokens do not fit the model's context of %d",
-                            b->lengths[i], b->info.n_ctx_train);
-    }
-    if ((rc = load_profile(b)) != CLI_OK)
-        return rc;
-    for (int32_t i = 0; i < b->n_methods; i++)
-        check_profile(&b->methods[i], b->profile);
-    b->tokens = bench_make_tokens(longest, b->info.n_vocab);
-    bench_describe_machine(b->machine, sizeof b->machine, b->n_threads);
-    return b->tokens ? CLI_OK : cli_fail(CLI_FAILED, "out of memory");
+    make_groups(b);
+    count_round(b);
+    return alloc_rounds(b);
 }
 
 static void close_bench(struct bench_methods *b)
 {
     for (int32_t i = 0; i < b->n_methods; i++) {
-        struct sample *s = &b->methods[i].sample;
-        double *const arrays[] = {s->read_ms,   s->plain_ms,   s->observe_ms, s->score_ms,
-                                  s->select_ms, s->compact_ms, s->peak};
-        for (size_t k = 0; k < sizeof arrays / sizeof *arrays; k++)
-            free(arrays[k]);
+        for (int k = 0; k < N_COSTS; k++)
+            free(b->methods[i].rounds[k]);
         wnw_policy_free(b->methods[i].policy);
         free(b->methods[i].recipe);
     }
+    free(b->plain_ms);
     wnw_profile_free(b->profile);
-    wnw_model_free(b->model);
     json_decref(b->json_rows);
-    free(b->tokens);
-    free(b->model_path);
+    bench_base_close(&b->base);
 }
 
-/* ---- Measuring ---- */
-
-/* What was freed goes back to the system, and the high-water mark starts anew; false where it cannot. */
-static bool reset_peak(void)
-{
-    malloc_trim(0);
-    FILE *f = fopen("/proc/self/clear_refs", "w");
-    const bool ok = f && fputs("5", f) >= 0;
-    return f && fclose(f) == 0 && ok;
-}
+/* ---- Reading ---- */
 
 struct reading {
-    double ms, peak;
-    wnw_report report;
-    int status; /* of observing, planning and compacting */
+    wnw_session *session; /* NULL once it was closed */
+    double ms, peak;      /* peak and resident size in bytes, see the top */
+    double resident;      /* behind it, with the session */
+    int status;           /* of observing; the sentence is wnw_last_error's */
 };
 
-/* Reads n tokens for a policy, or plainly, and compresses. Fails only where the model itself fails. */
-static int read_once(struct bench_methods *b, const wnw_policy *policy, int32_t n, struct reading *out)
+/* Declares what the methods of a group want; none for a plain reading, group -1. */
+static int observe(const struct bench_methods *b, wnw_session *s, int32_t group, int32_t n)
 {
-    wnw_session *s = NULL;
-    wnw_session_params params = wnw_session_default_params();
-    params.n_ubatch = BENCH_N_UBATCH;
-    params.n_threads = b->n_threads;
-    *out = (struct reading){.ms = NAN, .peak = NAN};
-    const bool has_peak = reset_peak();
-    int status = wnw_session_new(&s, b->model, &params);
-    if (status == WNW_OK && policy) {
-        const int32_t n_task = n < TASK_TOKENS ? n : TASK_TOKENS;
-        status = wnw_session_set_profile(s, b->profile);
-        if (status == WNW_OK)
-            status = wnw_session_set_tasks(s, (const int32_t *const[]){b->tokens}, &n_task, 1);
-        out->status = status == WNW_OK ? wnw_session_observe(s, &policy, 1) : status;
-    }
+    const wnw_policy *policies[BENCH_MAX_METHODS];
+    const int32_t *const task = b->base.tokens, n_task = n < TASK_TOKENS ? n : TASK_TOKENS;
+    int32_t n_policies = 0;
+    for (int32_t i = 0; i < b->n_methods && group >= 0; i++)
+        if (b->methods[i].group == group)
+            policies[n_policies++] = b->methods[i].policy;
+    if (n_policies == 0)
+        return WNW_OK;
+    int status = wnw_session_set_profile(s, b->profile);
+    if (status == WNW_OK)
+        status = wnw_session_set_tasks(s, &task, &n_task, 1);
+    return status == WNW_OK ? wnw_session_observe(s, policies, n_policies) : status;
+}
+
+/* Reads n tokens for a group, or plainly, in a session of its own, which stays open. Fails only where the
+ * model itself does; a refusal to observe is noted. */
+static int read_tokens(struct bench_methods *b, int32_t group, int32_t n, struct reading *out)
+{
+    const wnw_session_params params = bench_session_params(&b->base);
+    struct bench_memory memory;
+    *out = (struct reading){.ms = NAN};
+    bench_memory_start(&memory);
+    int status = wnw_session_new(&out->session, b->base.model, &params);
+    if (status == WNW_OK)
+        out->status = observe(b, out->session, group, n);
     if (status == WNW_OK && out->status == WNW_OK) {
         const double start = cli_now_ms();
-        status = wnw_session_prefill(s, b->tokens, n, NULL, NULL);
+        status = wnw_session_prefill(out->session, b->base.tokens, n, NULL, NULL);
         out->ms = cli_now_ms() - start;
     }
-    if (status == WNW_OK && out->status == WNW_OK && policy) {
-        const wnw_size size = {.kind = wnw_policy_is_full(policy) ? WNW_SIZE_NONE : WNW_SIZE_RATIO,
-                               .ratio = b->args->ratio};
-        out->status = wnw_session_compress(s, policy, &size, &out->report);
-    }
-    if (has_peak)
-        out->peak = (double)cli_peak_rss();
-    if (status != WNW_OK)
-        cli_fail_status(status);
-    wnw_session_free(s);
-    return status == WNW_OK ? CLI_OK : cli_exit_code(status);
+    bench_memory_stop(&memory);
+    out->peak = memory.peak;
+    bench_memory_start(&memory);
+    out->resident = memory.before;
+    step_done(b, STEPS_READING);
+    return status == WNW_OK ? CLI_OK : cli_fail_status(status);
 }
 
-static void note_reading(struct method *m, const struct reading *r, int32_t round)
+static void close_reading(struct reading *r)
 {
-    const bool good = r->status == WNW_OK;
-    struct sample *s = &m->sample;
-    if (!good)
-        snprintf(m->why, sizeof m->why, "%s", wnw_last_error());
-    s->read_ms[round] = good ? r->ms : NAN;
-    s->observe_ms[round] = good ? r->report.observe_ms : NAN;
-    s->score_ms[round] = good ? r->report.score_ms : NAN;
-    s->select_ms[round] = good ? r->report.select_ms : NAN;
-    s->compact_ms[round] = good ? r->report.compact_ms : NAN;
-    s->peak[round] = good ? r->peak : NAN;
-    m->kept_mean = r->report.kept_mean;
+    wnw_session_free(r->session);
+    r->session = NULL;
 }
 
-/* Plain, a few methods, plain, a few methods, ... plain. */
+static int read_plainly(struct bench_methods *b, int32_t n, struct reading *out)
+{
+    const int rc = read_tokens(b, -1, n, out);
+    close_reading(out);
+    if (rc == CLI_OK)
+        b->plain_ms[b->n_plain_ms++] = out->ms;
+    return rc;
+}
+
+/* ---- Compressing ---- */
+
+/* Of one method in one round. */
+struct compression {
+    wnw_report report;
+    double added; /* bytes at its peak */
+    int status;
+};
+
+/* The copy and its release are no part of it. */
+static void compress_copy(const struct bench_methods *b, const wnw_policy *policy, const wnw_session *s,
+                          struct compression *out)
+{
+    const wnw_size size = {.kind = wnw_policy_is_full(policy) ? WNW_SIZE_NONE : WNW_SIZE_RATIO,
+                           .ratio = b->base.args->ratio};
+    struct bench_memory memory;
+    wnw_session *copy;
+    *out = (struct compression){.added = NAN, .status = wnw_session_copy(&copy, s)};
+    if (out->status != WNW_OK)
+        return;
+    bench_memory_start(&memory);
+    out->status = wnw_session_compress(copy, policy, &size, &out->report);
+    bench_memory_stop(&memory);
+    out->added = memory.peak - memory.before;
+    wnw_session_free(copy);
+}
+
+static double higher(double a, double b)
+{
+    return isnan(a) || isnan(b) ? NAN : a > b ? a : b;
+}
+
+static void note_refusal(struct bench_method *m, int32_t round)
+{
+    snprintf(m->why, sizeof m->why, "%s", wnw_last_error());
+    for (int k = 0; k < N_COSTS; k++)
+        m->rounds[k][round] = NAN;
+}
+
+static void note_compression(struct bench_method *m, int32_t round, const struct reading *r,
+                             const struct compression *c)
+{
+    m->rounds[COST_READ][round] = r->ms;
+    m->rounds[COST_OBSERVE][round] = c->report.observe_ms;
+    m->rounds[COST_SCORE][round] = c->report.score_ms;
+    m->rounds[COST_SELECT][round] = c->report.select_ms;
+    m->rounds[COST_COMPACT][round] = c->report.compact_ms;
+    m->rounds[COST_PEAK][round] = higher(r->peak, r->resident + c->added);
+    m->kept_mean = c->report.kept_mean;
+}
+
+/* A reading, and every method of its group. */
+static int run_group(struct bench_methods *b, int32_t group, int32_t n, int32_t round)
+{
+    struct reading r;
+    struct compression c;
+    const int rc = read_tokens(b, group, n, &r);
+    for (int32_t i = 0; i < b->n_methods && rc == CLI_OK; i++) {
+        struct bench_method *m = &b->methods[i];
+        if (m->group != group)
+            continue;
+        c.status = r.status;
+        if (r.status == WNW_OK)
+            compress_copy(b, m->policy, r.session, &c);
+        if (c.status == WNW_OK)
+            note_compression(m, round, &r, &c);
+        else
+            note_refusal(m, round);
+        step_done(b, method_steps(m));
+    }
+    close_reading(&r);
+    return rc;
+}
+
+/* ---- Rounds ---- */
+
+/* Sets a method against the plain readings around its own. */
+static void compare(struct bench_method *m, int32_t round, const struct reading *before,
+                    const struct reading *after)
+{
+    const double plain_ms = 0.5 * (before->ms + after->ms);
+    double all = 0;
+    m->rounds[COST_PLAIN][round] = plain_ms;
+    m->rounds[COST_READ][round] -= plain_ms;
+    m->rounds[COST_PEAK][round] -= 0.5 * (before->peak + after->peak);
+    for (int k = COST_READ; k <= COST_COMPACT; k++)
+        all += m->rounds[k][round];
+    m->rounds[COST_SHARE][round] = 100 * all / plain_ms;
+}
+
+/* Plain, a group or two, plain, a group or two, ... plain. */
 static int run_round(struct bench_methods *b, int32_t n, int32_t round)
 {
-    struct reading before, after, r;
-    int rc = read_once(b, NULL, n, &before);
-    for (int32_t i = 0; i < b->n_methods && rc == CLI_OK; i += METHODS_PER_PLAIN) {
-        const int32_t end = i + METHODS_PER_PLAIN < b->n_methods ? i + METHODS_PER_PLAIN : b->n_methods;
-        for (int32_t k = i; k < end && rc == CLI_OK; k++) {
-            if (b->methods[k].left_out)
-                continue;
-            rc = read_once(b, b->methods[k].policy, n, &r);
-            note_reading(&b->methods[k], &r, round);
-            cli_progress_step(round * b->n_methods + k + 1, b->n_reps * b->n_methods, &b->progress);
-        }
+    struct reading before, after = {0};
+    int rc = read_plainly(b, n, &before);
+    for (int32_t from = 0, to; from < b->n_groups && rc == CLI_OK; from = to) {
+        to = next_plain(b, from);
+        for (int32_t g = from; g < to && rc == CLI_OK; g++)
+            rc = run_group(b, g, n, round);
         if (rc == CLI_OK)
-            rc = read_once(b, NULL, n, &after);
-        for (int32_t k = i; k < end && rc == CLI_OK; k++) {
-            struct sample *s = &b->methods[k].sample;
-            s->plain_ms[round] = 0.5 * (before.ms + after.ms);
-            s->read_ms[round] -= s->plain_ms[round];
-            s->peak[round] -= 0.5 * (before.peak + after.peak);
-        }
+            rc = read_plainly(b, n, &after);
+        for (int32_t i = 0; i < b->n_methods && rc == CLI_OK; i++)
+            if (b->methods[i].group >= from && b->methods[i].group < to)
+                compare(&b->methods[i], round, &before, &after);
         before = after;
     }
     return rc;
 }
 
-/* ---- Reporting ---- */
-
-/* What the columns show of one method, all times in ms. */
-struct row {
-    struct bench_spread plain, read, observe, score, select, compact, peak;
-    struct bench_spread share; /* all of them, in per cent of the plain prefill of the same round */
-    char needs[256];
-    bool whole_cache; /* budgets are known only once the whole prompt is cached */
-};
-
-static void make_row(struct row *out, const struct bench_methods *b, const struct method *m)
+static int run_length(struct bench_methods *b, int32_t n)
 {
-    const struct sample *s = &m->sample;
-    double share[1000];
-    const wnw_needs needs = wnw_policy_needs(m->policy);
-    const char *name;
-    size_t len = 0;
-    for (int32_t i = 0; i < b->n_reps; i++)
-        share[i] = 100 *
-                   (s->read_ms[i] + s->observe_ms[i] + s->score_ms[i] + s->select_ms[i] + s->compact_ms[i]) /
-                   s->plain_ms[i];
-    *out = (struct row){.plain = bench_spread_of(s->plain_ms, b->n_reps),
-                        .read = bench_spread_of(s->read_ms, b->n_reps),
-                        .observe = bench_spread_of(s->observe_ms, b->n_reps),
-                        .score = bench_spread_of(s->score_ms, b->n_reps),
-                        .select = bench_spread_of(s->select_ms, b->n_reps),
-                        .compact = bench_spread_of(s->compact_ms, b->n_reps),
-                        .peak = bench_spread_of(s->peak, b->n_reps),
-                        .share = bench_spread_of(share, b->n_reps),
-                        .whole_cache = !wnw_policy_allows(m->policy, WNW_PHASE_LAYER, NULL)};
-    for (int32_t bit = 0; (name = wnw_need_name(bit)) && len < sizeof out->needs; bit++)
-        if (needs.flags >> bit & 1u)
-            len += (size_t)snprintf(out->needs + len, sizeof out->needs - len, "%s%s", len > 0 ? ", " : "",
-                                    name);
-    if (len == 0)
-        snprintf(out->needs, sizeof out->needs, "nothing");
+    int rc = CLI_OK;
+    b->n_plain_ms = b->n_steps_done = 0;
+    cli_progress_start(&b->progress, "bench methods", "steps");
+    for (int32_t k = 0; k < b->base.n_reps && rc == CLI_OK; k++)
+        rc = run_round(b, n, k);
+    cli_progress_end(&b->progress);
+    for (int32_t i = 0; i < b->n_methods && rc == CLI_OK; i++)
+        for (int k = 0; k < N_COSTS; k++)
+            b->methods[i].cost[k] = b->methods[i].group < 0
+                                        ? (struct bench_spread){NAN, NAN, NAN}
+                                        : bench_spread_of(b->methods[i].rounds[k], b->base.n_reps);
+    return rc;
 }
 
-static double mib(double bytes)
-{
-    return bytes / 1048576.0;
-}
-
-static void print_text_row(const struct method *m, const struct row *r)
-{
-    if (m->left_out || isnan(r->share.median)) {
-        printf("  %-24s %s\n", m->recipe, m->why);
-        return;
-    }
-    printf("  %-24s %8.1f %8.1f %8.1f %8.1f %8.1f  %6.1f %% [%.1f to %.1f] %8.1f  %s\n", m->recipe,
-           r->read.median, r->observe.median, r->score.median, r->select.median, r->compact.median,
-           r->share.median, r->share.min, r->share.max, mib(r->peak.median), r->whole_cache ? "yes" : "no");
-}
-
-static void print_markdown_row(const struct method *m, const struct row *r)
-{
-    if (m->left_out || isnan(r->share.median))
-        printf("| `%s` | %s | | | | | | | %s |\n", m->recipe, m->why, r->whole_cache ? "yes" : "no");
-    else
-        printf("| `%s` | %.0f | %.0f | %.1f | %.1f | %.1f | %.1f %% (%.1f to %.1f) | %.1f | %s |\n",
-               m->recipe, r->read.median, r->observe.median, r->score.median, r->select.median,
-               r->compact.median, r->share.median, r->share.min, r->share.max, mib(r->peak.median),
-               r->whole_cache ? "yes" : "no");
-}
-
-static void print_heads(const struct bench_methods *b, int32_t n, struct bench_spread plain)
-{
-    if (b->args->markdown) {
-        printf("%s. %s, f16 cache, %d tokens, %g of the entries removed, %d rounds; plain prefill %.0f ms "
-               "(%.0f to "
-               "%.0f).\nMedians, in ms; the share of a plain prefill also with its lowest and highest round. "
-               "Memory is "
-               "the peak resident size beyond that of a plain prefill.\n\n",
-               b->machine, b->info.name, n, b->args->ratio, b->n_reps, plain.median, plain.min, plain.max);
-        puts("| preset | extra prefill | observe | score | select | compact | all, of prefill | extra MiB | "
-             "needs the "
-             "whole cache |\n|---|---:|---:|---:|---:|---:|---:|---:|---|");
-        return;
-    }
-    printf(
-        "%s\n%s, f16 cache, %d tokens, %g of the entries removed, %d rounds\nplain prefill %.0f ms [%.0f to "
-        "%.0f]; medians in ms; extra memory: VmHWM beyond that of a plain prefill, MiB\n",
-        b->machine, b->info.name, n, b->args->ratio, b->n_reps, plain.median, plain.min, plain.max);
-    printf("  %-24s %8s %8s %8s %8s %8s  %-24s %8s  %s\n", "", "prefill", "observe", "score", "select",
-           "compact", "all, share of prefill", "memory", "whole cache");
-}
-
-static void csv_row(struct bench_methods *b, const struct method *m, const struct row *r, int32_t n)
-{
-    const struct bench_spread *const columns[] = {&r->plain,  &r->read,    &r->observe, &r->score,
-                                                  &r->select, &r->compact, &r->share};
-    fprintf(b->csv.f, "%s,\"%s\",%d,%g", b->args->model, m->recipe, n, b->args->ratio);
-    const bool good = !m->left_out && !isnan(r->share.median);
-    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
-        if (good)
-            fprintf(b->csv.f, ",%.2f,%.2f,%.2f", columns[i]->median, columns[i]->min, columns[i]->max);
-        else
-            fputs(",,,", b->csv.f);
-    }
-    if (good && !isnan(r->peak.median))
-        fprintf(b->csv.f, ",%.2f", mib(r->peak.median));
-    else
-        fputc(',', b->csv.f);
-    fprintf(b->csv.f, ",%d,%d,\"%s\"\n", r->whole_cache, b->n_reps, good ? "" : m->why);
-}
-
-static json_t *json_spread(struct bench_spread s)
-{
-    return isnan(s.median) ? json_null()
-                           : json_pack("{s:f, s:f, s:f}", "median", s.median, "min", s.min, "max", s.max);
-}
-
-static json_t *json_row(const struct method *m, const struct row *r, int32_t n)
-{
-    const bool good = !m->left_out && !isnan(r->share.median);
-    return json_pack("{s:s, s:s, s:i, s:b, s:s, s:s, s:b, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-                     "recipe", m->recipe, "policy", wnw_policy_string(m->policy), "n", (int)n, "measured",
-                     good, "why", good ? "" : m->why, "needs", r->needs, "whole_cache", r->whole_cache,
-                     "kept_tokens_mean", m->kept_mean, "plain_prefill_ms", json_spread(r->plain),
-                     "extra_prefill_ms", json_spread(r->read), "observe_ms", json_spread(r->observe),
-                     "score_ms", json_spread(r->score), "select_ms", json_spread(r->select), "compact_ms",
-                     json_spread(r->compact), "share_percent", json_spread(r->share), "extra_peak_bytes",
-                     isnan(r->peak.median) ? json_null() : json_real(r->peak.median));
-}
-
-static void report(struct bench_methods *b, int32_t n)
-{
-    struct row row;
-    for (int32_t i = 0; i < b->n_methods; i++) {
-        const struct method *m = &b->methods[i];
-        make_row(&row, b, m);
-        if (b->csv.f)
-            csv_row(b, m, &row, n);
-        if (b->args->json) {
-            json_array_append_new(b->json_rows, json_row(m, &row, n));
-            continue;
-        }
-        if (i == 0)
-            print_heads(b, n, row.plain);
-        if (b->args->markdown)
-            print_markdown_row(m, &row);
-        else
-            print_text_row(m, &row);
-    }
-    if (!b->args->json)
-        putchar('\n');
-}
-
-static int run(struct bench_methods *b)
+/* Pages the weights in. */
+static int warm_up(struct bench_methods *b)
 {
     struct reading unused;
-    /* Pages the weights in. */
-    int rc = read_once(b, NULL, b->lengths[0] < BENCH_N_UBATCH ? b->lengths[0] : BENCH_N_UBATCH, &unused);
-    b->json_rows = json_array();
-    if (rc == CLI_OK && b->args->csv && (rc = cli_out_open(&b->csv, b->args->csv)) == CLI_OK)
-        fprintf(
-            b->csv.f,
-            "# %s\nmodel,recipe,n,ratio,plain_ms,plain_min,plain_max,read_ms,read_min,read_max,observe_ms,"
-            "observe_min,observe_max,score_ms,score_min,score_max,select_ms,select_min,select_max,compact_ms,"
-            "compact_min,compact_max,percent,percent_min,percent_max,extra_mib,whole_cache,rounds,why\n",
-            b->machine);
-    for (int32_t i = 0; i < b->n_lengths && rc == CLI_OK; i++) {
-        cli_progress_start(&b->progress, "bench methods", "methods");
-        for (int32_t k = 0; k < b->n_reps && rc == CLI_OK; k++)
-            rc = run_round(b, b->lengths[i], k);
-        cli_progress_end(&b->progress);
-        if (rc == CLI_OK)
-            report(b, b->lengths[i]);
-    }
-    if (rc == CLI_OK && b->csv.f)
-        rc = cli_out_commit(&b->csv);
-    else if (b->csv.f)
-        cli_out_abort(&b->csv);
+    const int32_t n = b->base.lengths[0] < BENCH_N_UBATCH ? b->base.lengths[0] : BENCH_N_UBATCH;
+    const int rc = read_tokens(b, -1, n, &unused);
+    close_reading(&unused);
     return rc;
 }
 
 int cli_bench_methods(const struct cli_args *args)
 {
-    struct bench_methods b = {.args = args};
-    int rc = set_up(&b);
+    struct bench_methods b = {0};
+    int rc = set_up(&b, args);
     if (rc == CLI_OK)
-        rc = run(&b);
-    if (rc == CLI_OK && args->json)
-        rc = cli_print_json(json_pack("{s:s, s:i, s:s, s:f, s:i, s:O}", "machine", b.machine, "threads",
-                                      (int)b.n_threads, "model", args->model, "ratio", args->ratio, "rounds",
-                                      (int)b.n_reps, "methods", b.json_rows));
-    else if (rc == CLI_OK)
-        rc = cli_finish_stdout();
+        rc = warm_up(&b);
+    if (rc == CLI_OK)
+        rc = bench_methods_report_begin(&b);
+    for (int32_t i = 0; i < b.base.n_lengths && rc == CLI_OK; i++) {
+        rc = run_length(&b, b.base.lengths[i]);
+        if (rc == CLI_OK)
+            bench_methods_report(&b, b.base.lengths[i]);
+    }
+    if (rc == CLI_OK)
+        rc = bench_methods_report_end(&b);
+    cli_out_abort(&b.csv);
     close_bench(&b);
     return rc;
 }

@@ -143,14 +143,15 @@ static void print_presets(const struct costs *c)
     wnw_method_info info;
     puts("\n## Presets\n");
     if (c->data)
-        printf("Compress: milliseconds for looking, scoring, selecting and compacting after %d tokens, half "
-               "of them "
-               "removed. All: these\nand what observing adds to prefill, in per cent of a plain prefill; the "
-               "small "
-               "numbers are within the noise. Measured on\n%s; all columns are in "
-               "[methods-cost.csv](methods-cost.csv)."
-               "\n\n",
-               COST_LENGTH, c->machine);
+        printf(
+            "Compress: milliseconds for looking, scoring, selecting and compacting after %d tokens, half "
+            "of them "
+            "removed. All: these\nand what observing adds to prefill, in per cent of a plain prefill; the "
+            "small "
+            "numbers are within the noise. Presets that\nobserve the same while reading shared one reading "
+            "and its figure; each then compressed a copy of that session. Measured\nby `winnow bench "
+            "methods` on %s; all columns are in\n[methods-cost.csv](methods-cost.csv).\n\n",
+            COST_LENGTH, c->machine);
     printf("| preset | keeps | observes | plan | phases |%s\n|---|---|---|---|---|%s\n",
            c->data ? " compress | all % |" : "", c->data ? "---:|---:|" : "");
     for (int32_t i = 0; next_of_kind(&i, "preset", &info);) {

@@ -29,11 +29,72 @@ rows = list(csv.DictReader(line for line in open(sys.argv[1]) if not line.starts
 sys.exit(not (len(rows) == 6 and all(r["why"] == "" and float(r["score_ms"]) >= 0 and None not in r.values() for r in rows)))
 PY
 }
-# A method whose profile is missing is listed, not refused; every preset can be measured or says why not.
-good 'all presets' bench methods -m "$tiny/tiny-llama.gguf" --lengths 64 --reps 1 -t 1 --json && {
-    json 'why' "$work/out" 'all(m["measured"] != bool(m["why"]) for m in o["methods"])'
-    json 'the list is that of winnow methods' "$work/out" 'len(o["methods"]) > 8 and o["methods"][0]["recipe"] == "full"'
+# Policies that record the same while reading share a reading; windows and skipped tokens count, keys do not.
+readings() {
+    good "readings of $2" bench methods "${small[@]}" --policies "$2" --json &&
+        json "$1 readings for $2" "$work/out" "o['observed_readings'] == $1 and o['plain_readings'] > $1 / 2"
 }
+readings 1 snapkv,adakv,criticalkv
+readings 1 full,knorm,lagkv,kvcompose-aware,random
+readings 2 snapkv,snapkv:window=16
+readings 3 expected_attention,expected_attention:n_sink=2,h2o
+readings 3 compilerkv-strict,compilerkv,noncausal
+
+# A method whose profile is missing is listed, not refused; every preset can be measured or says why not.
+all=(bench methods -m "$tiny/tiny-llama.gguf" --lengths 64 --reps 1 -t 1)
+good 'all presets' "${all[@]}" --json --csv "$work/all.csv" && {
+    cp "$work/out" "$work/all.json"
+    json 'why' "$work/out" 'all(m["measured"] != bool(m["why"]) for m in o["methods"])'
+    json 'only profiles are missing' "$work/out" 'all(m["measured"] or m["why"].startswith("needs a profile") for m in o["methods"])'
+    json 'the list is that of winnow methods' "$work/out" 'len(o["methods"]) > 8 and o["methods"][0]["recipe"] == "full"'
+    json 'a reading for each kind of record' "$work/out" \
+        'o["observed_readings"] == len({m["recorded"] for m in o["methods"] if m["measured"]}) < len(o["methods"]) / 2'
+    json 'one figure for a reading' "$work/out" \
+        'len({m["extra_prefill_ms"]["median"] for m in o["methods"] if m["recorded"] == "window attention (window 32)" and m["measured"]}) == 1'
+}
+# Every row of the list, finite numbers, and the same ones in every form.
+good 'all presets, as a table' "${all[@]}" --csv "$work/table.csv" && cp "$work/out" "$work/table" &&
+    good 'all presets, as Markdown' "${all[@]}" --markdown --csv "$work/md.csv" && cp "$work/out" "$work/md" &&
+    { python3 - "$work" <<'PY' || fail 'methods: the forms differ'; }
+import csv, json, math, re, sys
+work = sys.argv[1]
+def rows(name):
+    with open(f"{work}/{name}.csv") as f:
+        return list(csv.DictReader(line for line in f if not line.startswith("#")))
+def near(a, b, digits):
+    assert math.isfinite(a) and abs(a - b) <= 0.51 * 10 ** -digits + 0.005, (a, b)
+costs = ("read", "observe", "score", "select", "compact")
+names = [m["recipe"] for m in json.load(open(f"{work}/all.json"))["methods"]]
+for table in "all", "table", "md":
+    assert [r["recipe"] for r in rows(table)] == names
+for m, r in zip(json.load(open(f"{work}/all.json"))["methods"], rows("all")):
+    assert m["measured"] == (r["why"] == "") == (r["percent"] != ""), r
+    if not m["measured"]:
+        continue
+    for key, column in (("plain_prefill_ms", "plain"), ("extra_prefill_ms", "read"), ("share_percent", "percent"),
+                        *((c + "_ms", c) for c in costs[1:])):
+        for spread, end in (("median", "" if column == "percent" else "_ms"), ("min", "_min"), ("max", "_max")):
+            near(float(r[column + end]), m[key][spread], 2)
+    all_ms = sum(m[k]["median"] for k in ("extra_prefill_ms", "observe_ms", "score_ms", "select_ms", "compact_ms"))
+    near(100 * all_ms / m["plain_prefill_ms"]["median"], m["share_percent"]["median"], 2)
+    if m["extra_peak_bytes"] is not None:
+        near(float(r["extra_mib"]), m["extra_peak_bytes"] / 2**20, 2)
+def same(line, r, numbers, first_digits):
+    found = [float(x) for x in numbers(line)]
+    want = [float(r[c + "_ms"]) for c in costs] + [float(r["percent" + e]) for e in ("", "_min", "_max")]
+    assert len(found) >= len(want), line
+    for i, (a, b) in enumerate(zip(found, want)):
+        near(a, b, first_digits if i < 2 else 1)
+for name, pattern, digits in ("table", "  {} ", 1), ("md", "| `{}` |", 0):
+    lines = open(f"{work}/{name}").read().splitlines()
+    for r in rows(name):
+        line, = [l for l in lines if l.startswith(pattern.format(r["recipe"]))]
+        line = line[len(pattern.format(r["recipe"])):]
+        if r["why"]:
+            assert r["why"] in line
+        else:
+            same(line, r, lambda l: re.findall(r"-?\d+(?:\.\d+)?", l), digits)
+PY
 good 'markdown' bench methods "${small[@]}" --policies snapkv --markdown &&
     { grep -Eq '^\| `snapkv` \| +-?[0-9]' "$work/out" || fail "markdown: $(cat "$work/out")"; }
 
