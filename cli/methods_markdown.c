@@ -226,9 +226,10 @@ int cli_methods_markdown(const struct cli_args *args)
         "Printed by `winnow methods --markdown --costs docs/methods-cost.csv` from the descriptors in the "
         "source: "
         "change the\ntexts there, then run `make docs`.\n\n"
-        "A policy is a scorer, a layer budget, a head budget and a selector; a preset is a named "
-        "combination, and "
-        "its parts can\nbe replaced: `snapkv:window=64+adakv`. Letters: n entries of a head, w observed "
+        "A policy is a scorer, a head aggregation, a layer budget, a head budget and a selector; a preset is "
+        "a "
+        "named combination,\nand its parts can be replaced: `snapkv:window=64+group_max+adakv`. Letters: n "
+        "entries of a head, w observed "
         "queries, d "
         "head size, H_q query heads,\nH_kv KV heads. The query heads that read one KV head are its group.\n\n"
         "Plan: *uniform* keeps the same tokens everywhere, *layer* has one list per layer, *composite* the "
@@ -240,6 +241,7 @@ int cli_methods_markdown(const struct cli_args *args)
         "after every chunk, *decode* while generating.");
     print_presets(&c);
     print_parts("scorer", "Scorers", "Scorer");
+    print_parts("head aggregation", "Head aggregations", "Head aggregation");
     print_parts("layer budget", "Layer budgets", "Layer budget");
     print_parts("head budget", "Head budgets", "Head budget");
     print_parts("selector", "Selectors", "Selector");

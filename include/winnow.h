@@ -164,6 +164,7 @@ typedef struct wnw_registry wnw_registry;
 
 typedef enum wnw_part_kind {
     WNW_PART_SCORER,
+    WNW_PART_AGGREGATION, /* from scores of query heads to scores of KV heads */
     WNW_PART_LAYER_BUDGET,
     WNW_PART_HEAD_BUDGET,
     WNW_PART_SELECTOR
@@ -295,6 +296,9 @@ struct wnw_observation {
     int32_t n_rot;
     bool rope_neox;
 
+    /* [n_head]: scores of query heads that are false here will not be used. NULL = all are. */
+    const bool *query_head_used;
+
     const double *collected;    /* what the scorer gathered over all layers before; own scorers only */
     const wnw_profile *profile; /* NULL = none */
     double perplexity;          /* of the last tokens; 0 unless asked for */
@@ -307,8 +311,8 @@ typedef struct wnw_protected {
     int32_t n_last;  /* most recent */
 } wnw_protected;
 
-/* A scorer: observations of one layer -> score[n_head_kv][n], higher = keep. Pure: same input, same output;
- * no allocation (scratch is given); thread-safe. */
+/* A scorer: observations of one layer -> score[n_head_kv][n], or score[n_head][n] with `per_query_head`,
+ * higher = keep. Pure: same input, same output; no allocation (scratch is given); thread-safe. */
 typedef struct wnw_scorer {
     const char *name;  /* [a-z0-9_-]+ */
     const char *about; /* one sentence */
@@ -321,11 +325,14 @@ typedef struct wnw_scorer {
     void (*protect)(const void *opts, int32_t n, wnw_protected *out);
     /* float scratch elements wanted for this observation. NULL = 0. */
     size_t (*scratch)(const void *opts, const wnw_observation *obs);
-    /* Fills score[n_head_kv][n]. Returns WNW_OK or an error status. */
+    /* Fills score[n_head_kv][n], or [n_head][n]. Returns WNW_OK or an error status. */
     int (*score)(const void *opts, const wnw_observation *obs, float *score, float *scratch);
     /* For documentation, in Markdown: formulas, deviations from the paper, cost. Paragraphs are separated by
      * "\n\n". NULL = none. */
     const char *details;
+    /* It scores query heads; the policy's head aggregation (group_mean unless the recipe names another) makes
+     * scores of KV heads of them. Row h belongs to KV head h / (n_head / n_head_kv) and has its entries. */
+    bool per_query_head;
 } wnw_scorer;
 
 /* Parts from outside the library. A policy keeps pointers to the descriptors, which must outlive it; the
@@ -355,7 +362,8 @@ bool wnw_policy_has_own_size(const wnw_policy *p);
 /* One entry of the method list, for help and documentation. */
 typedef struct wnw_method_info {
     const char *name;
-    const char *kind;   /* "preset", "parity preset", "scorer", "layer budget", "head budget", "selector" */
+    const char *kind;   /* "preset", "parity preset", "scorer", "head aggregation", "layer budget", "head
+                           budget",   "selector" */
     const char *about;  /* one sentence */
     const char *paper;  /* "" if none */
     const char *recipe; /* presets: the canonical form of their parts; else "" */

@@ -135,11 +135,11 @@ int wnw__job_keep_layer(struct wnw__plan_job *j, int32_t il)
 static int score_layer(struct wnw__plan_job *j, const wnw_observation *obs)
 {
     const size_t n_score = (size_t)obs->n_head_kv * (size_t)obs->n;
-    const size_t n_scratch = j->scorer->scratch ? j->scorer->scratch(j->scorer_opts, obs) : 0;
+    const size_t n_scratch = wnw__score_room(j->policy, j->scorer_opts, obs);
     WNW_TRY(reserve(&j->score, &j->score_cap, n_score));
     WNW_TRY(reserve(&j->scratch, &j->scratch_cap, n_scratch > n_score ? n_scratch : n_score));
     const double start = wnw__now_ms();
-    WNW_TRY(j->scorer->score(j->scorer_opts, obs, j->score, j->scratch));
+    WNW_TRY(wnw__score(j->policy, j->scorer_opts, obs, j->score, j->scratch));
     j->score_ms += wnw__now_ms() - start;
     for (int32_t ih = 0; ih < obs->n_head_kv; ih++)
         for (int32_t i = 0; i < obs->n_entry[ih]; i++)

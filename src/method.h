@@ -2,7 +2,9 @@
 /*
  * What a part of a policy is. One part = one file = one const descriptor here, and one line in methods.c.
  *
- *   scorer        observation of one layer      -> score[n_head_kv][n]     src/score/
+ *   scorer        observation of one layer      -> score[n_head][n] or     src/score/
+ *                                                  score[n_head_kv][n]
+ *   aggregation   scores of a layer's heads     -> score[n_head_kv][n]     src/aggregate/
  *   layer budget  one count for the whole model -> one count per layer     src/budget/
  *   head budget   count of a layer, its scores  -> one count per KV head   src/budget/
  *   selector      scores and count of one head  -> kept entries            src/select/
@@ -60,9 +62,41 @@ struct wnw__scorer {
     size_t (*collect_size)(const void *opts, int32_t n);
     void (*collect_needs)(const void *opts, wnw_needs *out);
     int (*collect)(const void *opts, const wnw_observation *obs, double *collected);
+    /* Head aggregation where the recipe names none. NULL = group_mean for scores of query heads, else direct.
+     */
+    const char *aggregation;
     bool prompt_only;    /* its scores need a prompt's end: never while decoding */
     bool like_attention; /* scores are attention probabilities or estimates of them, not negative */
 };
+
+/* ---- Head aggregation -------------------------------------------------------------------------------------
+ */
+
+struct wnw__aggregation {
+    const char *name, *about, *paper, *details;
+    const wnw_option *options;
+    size_t options_size;
+    bool of_query_heads; /* works on scores of query heads only */
+    bool one_list;       /* every KV head gets the same score for the same token */
+    /* Contradictions between options. NULL = none. */
+    int (*check)(const void *opts);
+    /* What it wants to see besides (a profile). NULL = nothing. */
+    void (*needs)(const void *opts, wnw_needs *out);
+    /* Which query heads count: used[obs->n_head], all true at first. NULL = all. */
+    int (*choose)(const void *opts, const wnw_observation *obs, bool *used);
+    /* float scratch elements. NULL = 0. */
+    size_t (*scratch)(const void *opts, const wnw_observation *obs);
+    /* head_score[n_row][obs->n], n_row = obs->n_head or obs->n_head_kv -> score[obs->n_head_kv][obs->n],
+     * which do not overlap. NULL = the scorer's are it. */
+    void (*aggregate)(const void *opts, const wnw_observation *obs, const float *head_score, int32_t n_row,
+                      float *score, float *scratch);
+};
+
+/* Scores of one layer as the policy wants them: scorer, then aggregation. scorer_opts: in place of the
+ * policy's. score[n_head_kv][n]; room[wnw__score_room(..)] floats. */
+size_t wnw__score_room(const struct wnw_policy *p, const void *scorer_opts, const wnw_observation *obs);
+int wnw__score(const struct wnw_policy *p, const void *scorer_opts, const wnw_observation *obs, float *score,
+               float *room);
 
 /* ---- Layer budget -----------------------------------------------------------------------------------------
  */
@@ -231,6 +265,7 @@ struct wnw__part {
     size_t options_size;
     const wnw_scorer *scorer;      /* scorers only */
     const struct wnw__scorer *own; /* our scorers only */
+    const struct wnw__aggregation *aggregation;
     const struct wnw__layer_budget *layer;
     const struct wnw__head_budget *head;
     const struct wnw__selector *selector;

@@ -10,15 +10,18 @@
 
 /* parts.def has one line per part; here it becomes the declarations and the lists. */
 #define SCORER(x)       extern const struct wnw__scorer wnw__scorer_##x;
+#define AGGREGATION(x)  extern const struct wnw__aggregation wnw__aggregation_##x;
 #define LAYER_BUDGET(x) extern const struct wnw__layer_budget wnw__layer_budget_##x;
 #define HEAD_BUDGET(x)  extern const struct wnw__head_budget wnw__head_budget_##x;
 #define SELECTOR(x)     extern const struct wnw__selector wnw__selector_##x;
 #include "parts.def"
 #undef SCORER
+#undef AGGREGATION
 #undef LAYER_BUDGET
 #undef HEAD_BUDGET
 #undef SELECTOR
 
+#define AGGREGATION(x)
 #define LAYER_BUDGET(x)
 #define HEAD_BUDGET(x)
 #define SELECTOR(x)
@@ -28,6 +31,13 @@ static const struct wnw__scorer *const scorers[] = {
 };
 #undef SCORER
 #define SCORER(x)
+#undef AGGREGATION
+#define AGGREGATION(x) &wnw__aggregation_##x,
+static const struct wnw__aggregation *const aggregations[] = {
+#include "parts.def"
+};
+#undef AGGREGATION
+#define AGGREGATION(x)
 #undef LAYER_BUDGET
 #define LAYER_BUDGET(x) &wnw__layer_budget_##x,
 static const struct wnw__layer_budget *const layer_budgets[] = {
@@ -78,6 +88,12 @@ bool wnw__part_get(int32_t i, struct wnw__part *out)
         return true;
     }
     i -= COUNT(scorers);
+    if (i < COUNT(aggregations)) {
+        const struct wnw__aggregation *d = aggregations[i];
+        *out = (struct wnw__part){.kind = WNW_PART_AGGREGATION, PART_COMMON(d), .aggregation = d};
+        return true;
+    }
+    i -= COUNT(aggregations);
     if (i < COUNT(layer_budgets)) {
         const struct wnw__layer_budget *d = layer_budgets[i];
         *out = (struct wnw__part){.kind = WNW_PART_LAYER_BUDGET, PART_COMMON(d), .layer = d};
@@ -108,7 +124,8 @@ bool wnw__part_find(struct wnw__part *out, const char *name, size_t len)
 
 const char *wnw__part_kind_name(wnw_part_kind kind)
 {
-    static const char *const names[] = {"scorer", "layer budget", "head budget", "selector"};
+    static const char *const names[] = {"scorer", "head aggregation", "layer budget", "head budget",
+                                        "selector"};
     return names[kind];
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Recipes: name[:key=value,...][+name[:...]]...  A recipe is read in three steps: choose one part of each
- * kind, give every part its options, check that the parts go together. The canonical form names the four
- * parts with all their options and reads back to an equal policy.
+ * kind, give every part its options, check that the parts go together. The canonical form names the parts of
+ * all kinds with all their options and reads back to an equal policy.
  */
 #include "policy.h"
 #include "base/opt.h"
@@ -76,7 +76,7 @@ static int unknown_name(const struct parser *ps, const struct item *it, bool fir
         return wnw__fail(WNW_E_ARG, "unknown policy %s \"%.*s\"; did you mean \"%s\"?",
                          first ? "name" : "part", len_of(it->name_len), it->name, g.best);
 
-    char list[320] = "";
+    char list[640] = "";
     for (int32_t i = 0; first && (row = wnw__preset_get(i)); i++)
         if (!row->parity)
             snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", *list ? ", " : "", row->name);
@@ -190,7 +190,7 @@ static int32_t kind_of(const struct item *it)
 
 static int set_default_parts(struct parser *ps)
 {
-    static const char *const defaults[] = {"uniform", "equal", "topk"};
+    static const char *const defaults[] = {"direct", "uniform", "equal", "topk"};
     for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++) {
         struct wnw__part part;
         if (wnw__part_find(&part, defaults[i], strlen(defaults[i])))
@@ -213,6 +213,17 @@ static int set_preset(struct parser *ps, const struct wnw__preset *row)
     return WNW_OK;
 }
 
+/* The head aggregation that the scorer asks for. */
+static int set_aggregation(struct parser *ps)
+{
+    const struct wnw__part *scorer = &ps->policy->part[WNW_PART_SCORER];
+    const char *name = scorer->own && scorer->own->aggregation ? scorer->own->aggregation
+                       : scorer->scorer->per_query_head        ? "group_mean"
+                                                               : "direct";
+    struct wnw__part part;
+    return wnw__part_find(&part, name, strlen(name)) ? set_part(ps, part) : WNW_OK;
+}
+
 static int set_first(struct parser *ps, const struct item *it, bool presets)
 {
     struct wnw__part part;
@@ -220,19 +231,39 @@ static int set_first(struct parser *ps, const struct item *it, bool presets)
     if (row)
         return set_preset(ps, row);
     const wnw_scorer *outside = wnw__registry_find(ps->registry, it->name, it->name_len);
-    if (outside)
-        return set_part(ps, wnw__part_of_scorer(outside));
-    if (!wnw__part_find(&part, it->name, it->name_len))
+    if (!outside && !wnw__part_find(&part, it->name, it->name_len))
         return unknown_name(ps, it, true);
+    if (outside)
+        part = wnw__part_of_scorer(outside);
     if (part.kind != WNW_PART_SCORER)
         return wnw__fail(WNW_E_ARG,
                          "\"%s\" is a %s; a recipe starts with a preset or a scorer, for example snapkv+%s",
                          part.name, wnw__part_kind_name(part.kind), part.name);
-    return set_part(ps, part);
+    WNW_TRY(set_part(ps, part));
+    return set_aggregation(ps);
 }
 
 /* ---- Step 3: do the parts go together?
  * --------------------------------------------------------------------- */
+
+static int check_aggregation(const wnw_policy *p)
+{
+    const struct wnw__part *scorer = &p->part[WNW_PART_SCORER];
+    const struct wnw__part *part = &p->part[WNW_PART_AGGREGATION];
+    if (part->aggregation->check)
+        WNW_TRY(part->aggregation->check(p->opts[WNW_PART_AGGREGATION]));
+    if (part->aggregation->of_query_heads && !scorer->scorer->per_query_head)
+        return wnw__fail(WNW_E_ARG,
+                         "%s cannot be combined with %s: it scores KV heads, there are no query heads to put "
+                         "together; layer_mean and layer_max go with it",
+                         scorer->name, part->name);
+    if (!part->aggregation->aggregate && scorer->scorer->per_query_head)
+        return wnw__fail(WNW_E_ARG,
+                         "%s cannot be combined with %s: it scores query heads; name an aggregation such as "
+                         "group_mean",
+                         scorer->name, part->name);
+    return WNW_OK;
+}
 
 static int check_parts(const wnw_policy *p)
 {
@@ -242,6 +273,7 @@ static int check_parts(const wnw_policy *p)
     const struct wnw__part *selector = &p->part[WNW_PART_SELECTOR];
     if (scorer->own && scorer->own->check)
         WNW_TRY(scorer->own->check(p->opts[WNW_PART_SCORER]));
+    WNW_TRY(check_aggregation(p));
     if (layer->layer->check)
         WNW_TRY(layer->layer->check(p->opts[WNW_PART_LAYER_BUDGET]));
     if (head->head->check)
@@ -408,6 +440,7 @@ wnw_needs wnw_policy_needs(const wnw_policy *p)
     } asks[] = {
         {parts[WNW_PART_SCORER].scorer->needs, WNW_PART_SCORER},
         {own ? own->collect_needs : NULL, WNW_PART_SCORER},
+        {parts[WNW_PART_AGGREGATION].aggregation->needs, WNW_PART_AGGREGATION},
         {parts[WNW_PART_LAYER_BUDGET].layer->needs, WNW_PART_LAYER_BUDGET},
         {parts[WNW_PART_HEAD_BUDGET].head->needs, WNW_PART_HEAD_BUDGET},
         {parts[WNW_PART_SELECTOR].selector->needs, WNW_PART_SELECTOR},
@@ -555,6 +588,10 @@ const char *wnw__policy_layout(const wnw_policy *p)
         return layout;
     if (p->part[WNW_PART_HEAD_BUDGET].head->ragged)
         return "ragged";
+    /* One list of scores is one list of tokens, unless the selector looks at every head by itself. */
+    if (strcmp(layout, "composite") == 0 && p->part[WNW_PART_AGGREGATION].aggregation->one_list &&
+        !p->part[WNW_PART_SELECTOR].selector->needs)
+        return "layer";
     return p->part[WNW_PART_LAYER_BUDGET].layer->ragged && strcmp(layout, "uniform") == 0 ? "layer" : layout;
 }
 

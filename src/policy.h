@@ -5,7 +5,7 @@
 
 #include "method.h"
 
-#define WNW_N_PART_KINDS 4
+#define WNW_N_PART_KINDS 5
 
 struct wnw_policy {
     struct wnw__part part[WNW_N_PART_KINDS]; /* by wnw_part_kind */

@@ -8,30 +8,31 @@
 
 #include <string.h>
 
+#define MEAN          "+group_mean:cross_head=0,gqa_bug=0"
 #define UNIFORM_EXACT "+uniform:rounding=exact"
 #define UNIFORM_TRUNC "+uniform:rounding=trunc"
-#define SNAPKV_32_MAX "snapkv:window=32,kernel=7,pool=max,gqa_bug=0,agg=mean"
-#define SNAPKV_32_AVG "snapkv:window=32,kernel=5,pool=avg,gqa_bug=0,agg=mean"
+#define SNAPKV_32_MAX "snapkv:window=32,kernel=7,pool=max,agg=mean" MEAN
+#define SNAPKV_32_AVG "snapkv:window=32,kernel=5,pool=avg,agg=mean" MEAN
 #define CRITICAL_L2   "+critical:alpha=0.5,eps=0.0001,eps_rel=0,norm=l2,sinks=4"
 #define CRITICAL_L1   "+critical:alpha=0.5,eps=0.0001,eps_rel=0,norm=l1,sinks=0"
 #define EXPECTED(vnorm, eps) \
-    "expected_attention:n_sink=4,n_future=512,covariance=1,vnorm=" vnorm ",epsilon=" eps ",stats=prompt"
+    "expected_attention:n_sink=4,n_future=512,covariance=1,vnorm=" vnorm ",epsilon=" eps ",stats=prompt" MEAN
 #define ADAKV "+adakv:alpha_safeguard=0.2,mode=safeguard"
-#define SNAPKV_8_AVG  "snapkv:window=8,kernel=5,pool=avg,gqa_bug=0,agg=mean"
-#define KVCOMPOSE_AGG ",agg_task=max,agg_group=mean,value_norm=0,cross_head=1"
-#define SNAPKV_8_AVG7 "snapkv:window=8,kernel=7,pool=avg,gqa_bug=0,agg=mean"
-#define SNAPKV_8_MAX7 "snapkv:window=8,kernel=7,pool=max,gqa_bug=0,agg=mean"
+#define SNAPKV_8_AVG  "snapkv:window=8,kernel=5,pool=avg,agg=mean" MEAN
+#define KVCOMPOSE_AGG ",agg_task=max,value_norm=0+group_mean:cross_head=1,gqa_bug=0"
+#define SNAPKV_8_AVG7 "snapkv:window=8,kernel=7,pool=avg,agg=mean" MEAN
+#define SNAPKV_8_MAX7 "snapkv:window=8,kernel=7,pool=max,agg=mean" MEAN
 
 /* clang-format off: rows are added at one place each */
 static const struct wnw__preset presets[] = {
     {.name = "full",
      .about = "Keeps everything: the uncompressed cache.",
      .paper = "",
-     .recipe = "full" UNIFORM_EXACT "+equal+topk:ties=early"},
+     .recipe = "full+direct" UNIFORM_EXACT "+equal+topk:ties=early"},
     {.name = "streaming_llm",
      .about = "The first 4 tokens and the most recent ones, whatever the text.",
      .paper = "StreamingLLM, arXiv 2309.17453",
-     .recipe = "streaming_llm:sinks=4,recent=0" UNIFORM_EXACT "+equal+topk:ties=early"},
+     .recipe = "streaming_llm:sinks=4,recent=0+direct" UNIFORM_EXACT "+equal+topk:ties=early"},
     {.name = "snapkv",
      .about = "What the last 32 prompt tokens attend to.",
      .paper = "SnapKV, arXiv 2404.14469",
@@ -39,15 +40,15 @@ static const struct wnw__preset presets[] = {
     {.name = "tova",
      .about = "What the last prompt token attends to, one list per layer.",
      .paper = "TOVA, arXiv 2401.06104",
-     .recipe = "tova:last=0" UNIFORM_EXACT "+equal+topk:ties=late"},
+     .recipe = "tova:last=0+layer_mean" UNIFORM_EXACT "+equal+topk:ties=late"},
     {.name = "knorm",
      .about = "Keys of small norm; sees no attention.",
      .paper = "L2 norm-based strategy, arXiv 2406.11430",
-     .recipe = "knorm" UNIFORM_EXACT "+equal+topk:ties=early"},
+     .recipe = "knorm+direct" UNIFORM_EXACT "+equal+topk:ties=early"},
     {.name = "lagkv",
      .about = "Keys and values that stand out against the next block of tokens; sees no attention.",
      .paper = "LagKV, arXiv 2504.04704",
-     .recipe = "lagkv:sink=16,lag=128,skip=0,ref=next,use=both,wv=1,ranked=0" UNIFORM_EXACT "+equal+partition:retain=0.5"},
+     .recipe = "lagkv:sink=16,lag=128,skip=0,ref=next,use=both,wv=1,ranked=0+direct" UNIFORM_EXACT "+equal+partition:retain=0.5"},
     {.name = "adakv",
      .about = "SnapKV whose heads compete for the layer's budget.",
      .paper = "Ada-KV, arXiv 2407.11550",
@@ -55,14 +56,14 @@ static const struct wnw__preset presets[] = {
     {.name = "pyramidkv",
      .about = "SnapKV with more entries in early layers than in late ones.",
      .paper = "PyramidKV, arXiv 2406.02069",
-     .recipe = "snapkv:window=8,kernel=7,pool=max,gqa_bug=0,agg=mean"
+     .recipe = "snapkv:window=8,kernel=7,pool=max,agg=mean" MEAN
                "+pyramid:rounding=exact,beta=20,form=exact+equal+topk:ties=early"},
 
     /* ---- CompressKV and its baselines ---- */
     {.name = "compresskv",
      .about = "What calibrated retrieval heads attend to, and more entries where eviction hurts more.",
      .paper = "CompressKV, arXiv 2508.02401",
-     .recipe = "compresskv:window=8,kernel=5,pool=avg,k=0,heads=srh,seed=42"
+     .recipe = "compresskv:window=8,kernel=5,pool=avg+retrieval_heads:k=0,heads=srh,seed=42"
                "+error_aware:rounding=exact,min=32,max_factor=3+equal+topk:ties=early"},
 
     /* ---- KVCompose and KVzip ---- */
@@ -85,29 +86,29 @@ static const struct wnw__preset presets[] = {
     {.name = "kvzip",
      .about = "What is attended to while the model repeats its context; all heads share one budget.",
      .paper = "KVzip, arXiv 2505.23416",
-     .recipe = "kvzip:sinks=4" UNIFORM_EXACT "+global:min_tokens=1,count=kept,pool=model+topk:ties=early"},
+     .recipe = "kvzip:sinks=4+group_max" UNIFORM_EXACT "+global:min_tokens=1,count=kept,pool=model+topk:ties=early"},
     {.name = "kvzip-uniform",
      .about = "KVzip with the same count for every head.",
      .paper = "KVzip, arXiv 2505.23416",
-     .recipe = "kvzip:sinks=4" UNIFORM_EXACT "+equal+topk:ties=early"},
+     .recipe = "kvzip:sinks=4+group_max" UNIFORM_EXACT "+equal+topk:ties=early"},
 
     /* ---- CompilerKV and its baselines ---- */
     {.name = "compilerkv",
      .about = "Attention averaged over the model times value norms; keeps less where a calibrated threshold says so.",
      .paper = "CompilerKV, arXiv 2602.08686",
-     .recipe = "compilerkv:window=64,alpha_scope=global,pool=none,kernel=7,n_sink=0,utility=full,table=profile,force=0"
+     .recipe = "compilerkv:window=64,alpha_scope=global,pool=none,kernel=7,n_sink=0,utility=full,table=profile,force=0+direct"
                "+gate:rounding=exact,mode=elastic,score_norm=mean,tau=0,entropy_norm=0,risk_ppl=1,table=profile,force=0,window=64"
                "+equal+topk:ties=late"},
     {.name = "compilerkv-strict",
      .about = "CompilerKV that always keeps what the size allows: the form for comparisons at equal size.",
      .paper = "CompilerKV, arXiv 2602.08686",
-     .recipe = "compilerkv:window=64,alpha_scope=global,pool=none,kernel=7,n_sink=0,utility=full,table=profile,force=0"
+     .recipe = "compilerkv:window=64,alpha_scope=global,pool=none,kernel=7,n_sink=0,utility=full,table=profile,force=0+direct"
                "+gate:rounding=exact,mode=strict,score_norm=mean,tau=0,entropy_norm=0,risk_ppl=1,table=profile,force=0,window=64"
                "+equal+topk:ties=late"},
     {.name = "compilerkv-pooled",
      .about = "CompilerKV whose layers share one budget by how many entries clear the threshold.",
      .paper = "CompilerKV, arXiv 2602.08686",
-     .recipe = "compilerkv:window=64,alpha_scope=global,pool=none,kernel=7,n_sink=0,utility=full,table=profile,force=0"
+     .recipe = "compilerkv:window=64,alpha_scope=global,pool=none,kernel=7,n_sink=0,utility=full,table=profile,force=0+direct"
                "+gate:rounding=exact,mode=pooled,score_norm=mean,tau=0,entropy_norm=0,risk_ppl=1,table=profile,force=0,window=64"
                "+equal+topk:ties=late"},
 
@@ -115,12 +116,12 @@ static const struct wnw__preset presets[] = {
     {.name = "localkv",
      .about = "LagKV whose blocks are normalised by themselves: the paper's ablation.",
      .paper = "LagKV, arXiv 2504.04704",
-     .recipe = "lagkv:sink=16,lag=128,skip=0,ref=own,use=both,wv=1,ranked=0" UNIFORM_EXACT
+     .recipe = "lagkv:sink=16,lag=128,skip=0,ref=own,use=both,wv=1,ranked=0+direct" UNIFORM_EXACT
                "+equal+partition:retain=0.5"},
     {.name = "l2norm",
      .about = "The smallest key norms of every block of tokens; the first two layers stay whole.",
      .paper = "LagKV, arXiv 2504.04704",
-     .recipe = "l2norm:sink=16,lag=128,skip=2,wv=0,low=1" UNIFORM_EXACT "+equal+partition:retain=0.5"},
+     .recipe = "l2norm:sink=16,lag=128,skip=2,wv=0,low=1+direct" UNIFORM_EXACT "+equal+partition:retain=0.5"},
 
     /* ---- CriticalKV and its allocators ---- */
 
@@ -147,16 +148,16 @@ static const struct wnw__preset presets[] = {
     {.name = "obcache",
      .about = "First-order change of the last 32 queries' outputs when an entry goes.",
      .paper = "OBCache, arXiv 2510.07651",
-     .recipe = "obcache:window=32,kernel=7,pool=max,prune=joint" UNIFORM_EXACT "+equal+topk:ties=early"},
+     .recipe = "obcache:window=32,kernel=7,pool=max,prune=joint" MEAN UNIFORM_EXACT "+equal+topk:ties=early"},
     {.name = "defensivekv",
      .about = "SnapKV by the worst case over window and group, weighed by value norms across competing heads.",
      .paper = "DefensiveKV, arXiv 2510.13334",
-     .recipe = "defensivekv:window=32,kernel=5,mass=0.9,norm=l2,as_code=0" UNIFORM_EXACT
+     .recipe = "defensivekv:window=32,kernel=5,mass=0.9,norm=l2,as_code=0+direct" UNIFORM_EXACT
                "+adakv:alpha_safeguard=0,mode=safeguard+topk:ties=early"},
     {.name = "layer-defensivekv",
      .about = "DefensiveKV whose layers and heads compete for the whole model's budget.",
      .paper = "DefensiveKV, arXiv 2510.13334",
-     .recipe = "defensivekv:window=32,kernel=5,mass=0.9,norm=l2,as_code=0" UNIFORM_EXACT
+     .recipe = "defensivekv:window=32,kernel=5,mass=0.9,norm=l2,as_code=0+direct" UNIFORM_EXACT
                "+global:min_tokens=0,count=kept,pool=model+topk:ties=early"},
 
     /* ---- Expected attention ---- */
@@ -174,32 +175,32 @@ static const struct wnw__preset presets[] = {
     {.name = "h2o",
      .about = "What all queries so far attended to, and the most recent half of the budget.",
      .paper = "H2O, arXiv 2306.14048",
-     .recipe = "h2o:recent=0,share=0.5,normalise=0" UNIFORM_EXACT "+equal+topk:ties=late"},
+     .recipe = "h2o:recent=0,share=0.5,normalise=0" MEAN UNIFORM_EXACT "+equal+topk:ties=late"},
     {.name = "observed_attention",
      .about = "Mean attention from the queries that could see an entry; nothing is protected.",
      .paper = "H2O, arXiv 2306.14048",
-     .recipe = "h2o:recent=0,share=0,normalise=1" UNIFORM_EXACT "+equal+topk:ties=early"},
+     .recipe = "h2o:recent=0,share=0,normalise=1" MEAN UNIFORM_EXACT "+equal+topk:ties=early"},
     {.name = "vatp",
      .about = "H2O with attention weighted by the size of the values; 20 sinks stay.",
      .paper = "VATP, arXiv 2406.12335",
-     .recipe = "vatp:sinks=20,host=sum,window=400,recent=0,share=0.5" UNIFORM_EXACT "+equal+topk:ties=early"},
+     .recipe = "vatp:sinks=20,host=sum,window=400,recent=0,share=0.5" MEAN UNIFORM_EXACT "+equal+topk:ties=early"},
     {.name = "vatp-window",
      .about = "What the last 400 queries attend to, weighted by the size of the values; 20 sinks stay.",
      .paper = "VATP, arXiv 2406.12335",
      .recipe =
-         "vatp:sinks=20,host=window,window=400,recent=10,share=0" UNIFORM_EXACT "+equal+topk:ties=early"},
+         "vatp:sinks=20,host=window,window=400,recent=10,share=0" MEAN UNIFORM_EXACT "+equal+topk:ties=early"},
 
     /* ---- Other baselines ---- */
     {.name = "cake",
      .about =
          "Mean and variance of the window's attention; layers share by dispersion and change of attention.",
      .paper = "CAKE, arXiv 2503.12491",
-     .recipe = "cake:window=32,gamma=200+cake_layers:rounding=exact,window=32,tau1=1,tau2=1,form=cascade+equal"
+     .recipe = "cake:window=32,gamma=200" MEAN "+cake_layers:rounding=exact,window=32,tau1=1,tau2=1,form=cascade+equal"
                "+topk:ties=early"},
     {.name = "cake-oneshot",
      .about = "CAKE with one allocation after the last layer and an exact total.",
      .paper = "CAKE, arXiv 2503.12491",
-     .recipe = "cake:window=32,gamma=200+cake_layers:rounding=exact,window=32,tau1=1,tau2=1,form=oneshot+equal"
+     .recipe = "cake:window=32,gamma=200" MEAN "+cake_layers:rounding=exact,window=32,tau1=1,tau2=1,form=oneshot+equal"
                "+topk:ties=early"},
     {.name = "zigzagkv",
      .about = "SnapKV whose layers get entries by how many they need to hold their attention.",
@@ -213,27 +214,27 @@ static const struct wnw__preset presets[] = {
      .about =
          "The layers that look at first and recent tokens most keep only those, as many as the size needs.",
      .paper = "SimLayerKV, arXiv 2410.13846",
-     .recipe = "streaming_llm:sinks=4,recent=0"
+     .recipe = "streaming_llm:sinks=4,recent=0+direct"
                "+simlayerkv:rounding=exact,first=4,last=1024,threshold=0.9,form=size+equal+topk:ties=early"},
     {.name = "duoattention",
      .about = "Heads that a profile calls streaming keep first and recent tokens, as many as the size needs.",
      .paper = "DuoAttention, arXiv 2410.10819",
-     .recipe = "streaming_llm:sinks=128,recent=0" UNIFORM_EXACT "+duo:sinks=0,last=0,form=size,source=profile"
+     .recipe = "streaming_llm:sinks=128,recent=0+direct" UNIFORM_EXACT "+duo:sinks=0,last=0,form=size,source=profile"
                "+topk:ties=early"},
     {.name = "duoattention-prompt",
      .about = "DuoAttention without a profile: heads of which the prompt's mean query looks less far back stream.",
      .paper = "DuoAttention, arXiv 2410.10819",
-     .recipe = "streaming_llm:sinks=128,recent=0" UNIFORM_EXACT "+duo:sinks=0,last=0,form=size,source=prompt"
+     .recipe = "streaming_llm:sinks=128,recent=0+direct" UNIFORM_EXACT "+duo:sinks=0,last=0,form=size,source=prompt"
                "+topk:ties=early"},
 
     {.name = "keydiff",
      .about = "Keys that point elsewhere than the average key; sees no attention.",
      .paper = "KeyDiff, arXiv 2504.15364",
-     .recipe = "keydiff" UNIFORM_EXACT "+equal+topk:ties=early"},
+     .recipe = "keydiff+direct" UNIFORM_EXACT "+equal+topk:ties=early"},
     {.name = "cur",
      .about = "Keys and values of large norm among their neighbours; sees no attention.",
      .paper = "CurDKV, arXiv 2509.15038",
-     .recipe = "cur:sinks=4,block=16,leverage=product" UNIFORM_EXACT "+equal+topk:ties=early"},
+     .recipe = "cur:sinks=4,block=16,leverage=product+direct" UNIFORM_EXACT "+equal+topk:ties=early"},
     {.name = "chunkkv",
      .about = "SnapKV that keeps whole chunks of 10 tokens, the same in all heads of a layer.",
      .paper = "ChunkKV, arXiv 2502.00299",
@@ -241,29 +242,29 @@ static const struct wnw__preset presets[] = {
     {.name = "finch",
      .about = "What the question behind the document attends to.",
      .paper = "FINCH, arXiv 2408.00167",
-     .recipe = "finch:window=128,question=0" UNIFORM_EXACT "+equal+topk:ties=early"},
+     .recipe = "finch:window=128,question=0" MEAN UNIFORM_EXACT "+equal+topk:ties=early"},
     {.name = "noncausal",
      .about = "Attention of every token to its chunk, later tokens included, times value norm.",
      .paper = "Compactor, arXiv 2507.08143",
-     .recipe = "noncausal:chunk=256,pool=3,scaled=1,padded=0" UNIFORM_EXACT "+equal+topk:ties=early"},
+     .recipe = "noncausal:chunk=256,pool=3,scaled=1,padded=0+direct" UNIFORM_EXACT "+equal+topk:ties=early"},
     {.name = "leverage",
      .about = "Keys that the other keys cannot be combined to; sees no attention.",
      .paper = "Compactor, arXiv 2507.08143",
-     .recipe = "leverage:sketch=48,seed=0" UNIFORM_EXACT "+equal+topk:ties=early"},
+     .recipe = "leverage:sketch=48,seed=0+direct" UNIFORM_EXACT "+equal+topk:ties=early"},
     {.name = "compactor",
      .about = "Leverage of the keys plus attention inside chunks.",
      .paper = "Compactor, arXiv 2507.08143",
-     .recipe = "compactor:beta=-1,first=8,last=4,sketch=48,seed=0,chunk=256,pool=3,scaled=1,padded=0"
+     .recipe = "compactor:beta=-1,first=8,last=4,sketch=48,seed=0,chunk=256,pool=3,scaled=1,padded=0+direct"
                UNIFORM_EXACT "+equal+topk:ties=early"},
     {.name = "random",
      .about = "Chance: the floor any method has to beat.",
      .paper = "",
-     .recipe = "random:seed=0" UNIFORM_EXACT "+equal+topk:ties=early"},
+     .recipe = "random:seed=0+direct" UNIFORM_EXACT "+equal+topk:ties=early"},
 
     {.name = "kvpress-streaming_llm",
      .about = "kvpress StreamingLLMPress.",
      .paper = "StreamingLLM, arXiv 2309.17453",
-     .recipe = "streaming_llm:sinks=4,recent=0" UNIFORM_TRUNC "+equal+topk:ties=early",
+     .recipe = "streaming_llm:sinks=4,recent=0+direct" UNIFORM_TRUNC "+equal+topk:ties=early",
      .parity = true},
     {.name = "kvpress-snapkv",
      .about = "kvpress SnapKVPress with window 32, kernel 5.",
@@ -273,17 +274,17 @@ static const struct wnw__preset presets[] = {
     {.name = "kvpress-tova",
      .about = "kvpress TOVAPress: the last token always stays.",
      .paper = "TOVA, arXiv 2401.06104",
-     .recipe = "tova:last=1" UNIFORM_TRUNC "+equal+topk:ties=early",
+     .recipe = "tova:last=1+layer_mean" UNIFORM_TRUNC "+equal+topk:ties=early",
      .parity = true},
     {.name = "kvpress-knorm",
      .about = "kvpress KnormPress.",
      .paper = "L2 norm-based strategy, arXiv 2406.11430",
-     .recipe = "knorm" UNIFORM_TRUNC "+equal+topk:ties=early",
+     .recipe = "knorm+direct" UNIFORM_TRUNC "+equal+topk:ties=early",
      .parity = true},
     {.name = "kvpress-lagkv",
      .about = "kvpress LagKVPress with 4 sinks, lag 64: ranks inside blocks, one cut per head.",
      .paper = "LagKV, arXiv 2504.04704",
-     .recipe = "lagkv:sink=4,lag=64,skip=0,ref=next,use=both,wv=1,ranked=1" UNIFORM_TRUNC "+equal+topk:ties=early",
+     .recipe = "lagkv:sink=4,lag=64,skip=0,ref=next,use=both,wv=1,ranked=1+direct" UNIFORM_TRUNC "+equal+topk:ties=early",
      .parity = true},
     {.name = "kvpress-pyramidkv",
      .about = "kvpress PyramidKVPress with window 32, kernel 5.",
@@ -308,7 +309,7 @@ static const struct wnw__preset presets[] = {
     {.name = "paper-compresskv-streaming_llm",
      .about = "StreamingLLM as CompressKV's code runs it: the first tokens and the last 8.",
      .paper = "CompressKV, arXiv 2508.02401",
-     .recipe = "streaming_llm:sinks=4,recent=8" UNIFORM_EXACT "+equal+topk:ties=early",
+     .recipe = "streaming_llm:sinks=4,recent=8+direct" UNIFORM_EXACT "+equal+topk:ties=early",
      .parity = true},
     {.name = "paper-adakv",
      .about = "Ada-SnapKV as the authors' code shares out: a mix of equal and competed counts.",
@@ -318,26 +319,26 @@ static const struct wnw__preset presets[] = {
     {.name = "paper-lagkv",
      .about = "LagKV with the defaults of the authors' code: lag 1024.",
      .paper = "LagKV, arXiv 2504.04704",
-     .recipe = "lagkv:sink=16,lag=1024,skip=0,ref=next,use=both,wv=1,ranked=0" UNIFORM_TRUNC "+equal+partition:retain=0.5",
+     .recipe = "lagkv:sink=16,lag=1024,skip=0,ref=next,use=both,wv=1,ranked=0+direct" UNIFORM_TRUNC "+equal+partition:retain=0.5",
      .parity = true},
 
     /* ---- parity: CompressKV and its baselines ---- */
     {.name = "paper-compresskv-cake",
      .about = "CAKE as CompressKV's paper sets it: window 8; its temperatures per model are options.",
      .paper = "CompressKV, arXiv 2508.02401",
-     .recipe = "cake:window=8,gamma=200+cake_layers:rounding=exact,window=8,tau1=1,tau2=1,form=paper+equal"
+     .recipe = "cake:window=8,gamma=200" MEAN "+cake_layers:rounding=exact,window=8,tau1=1,tau2=1,form=paper+equal"
                "+topk:ties=early",
      .parity = true},
     {.name = "paper-compresskv",
      .about = "CompressKV as its paper runs it: 4 heads in every layer, whatever the profile says.",
      .paper = "CompressKV, arXiv 2508.02401",
-     .recipe = "compresskv:window=8,kernel=5,pool=avg,k=4,heads=srh,seed=42"
+     .recipe = "compresskv:window=8,kernel=5,pool=avg+retrieval_heads:k=4,heads=srh,seed=42"
                "+error_aware:rounding=exact,min=32,max_factor=3+equal+topk:ties=early",
      .parity = true},
     {.name = "paper-compresskv-traditional",
      .about = "CompressKV with traditional retrieval heads in place of semantic ones.",
      .paper = "CompressKV, arXiv 2508.02401",
-     .recipe = "compresskv:window=8,kernel=5,pool=avg,k=4,heads=traditional,seed=42"
+     .recipe = "compresskv:window=8,kernel=5,pool=avg+retrieval_heads:k=4,heads=traditional,seed=42"
                "+error_aware:rounding=exact,min=32,max_factor=3+equal+topk:ties=early",
      .parity = true},
 
@@ -352,35 +353,35 @@ static const struct wnw__preset presets[] = {
     {.name = "kvpress-kvzip",
      .about = "kvpress KVzipPress without a chat template: nothing is protected.",
      .paper = "KVzip, arXiv 2505.23416",
-     .recipe = "kvzip:sinks=0" UNIFORM_TRUNC "+global:min_tokens=0,count=removed,pool=model+topk:ties=early",
+     .recipe = "kvzip:sinks=0+group_max" UNIFORM_TRUNC "+global:min_tokens=0,count=removed,pool=model+topk:ties=early",
      .parity = true},
 
     /* ---- parity: CompilerKV and its baselines ---- */
     {.name = "paper-compilerkv-max",
      .about = "CompilerKV with scores divided by the largest, as its code does, whose thresholds let little pass.",
      .paper = "CompilerKV, arXiv 2602.08686",
-     .recipe = "compilerkv:window=64,alpha_scope=global,pool=none,kernel=7,n_sink=0,utility=full,table=profile,force=0"
+     .recipe = "compilerkv:window=64,alpha_scope=global,pool=none,kernel=7,n_sink=0,utility=full,table=profile,force=0+direct"
                "+gate:rounding=exact,mode=elastic,score_norm=max,tau=0,entropy_norm=0,risk_ppl=1,table=profile,force=0,window=64"
                "+equal+topk:ties=late",
      .parity = true},
     {.name = "paper-compilerkv-no_heads",
      .about = "CompilerKV's ablation without head weights.",
      .paper = "CompilerKV, arXiv 2602.08686",
-     .recipe = "compilerkv:window=64,alpha_scope=global,pool=none,kernel=7,n_sink=0,utility=full,table=none,force=0"
+     .recipe = "compilerkv:window=64,alpha_scope=global,pool=none,kernel=7,n_sink=0,utility=full,table=none,force=0+direct"
                "+gate:rounding=exact,mode=elastic,score_norm=mean,tau=0,entropy_norm=0,risk_ppl=1,table=profile,force=0,window=64"
                "+equal+topk:ties=late",
      .parity = true},
     {.name = "paper-compilerkv-no_risk",
      .about = "CompilerKV's ablation with one threshold whatever the prompt.",
      .paper = "CompilerKV, arXiv 2602.08686",
-     .recipe = "compilerkv:window=64,alpha_scope=global,pool=none,kernel=7,n_sink=0,utility=full,table=profile,force=0"
+     .recipe = "compilerkv:window=64,alpha_scope=global,pool=none,kernel=7,n_sink=0,utility=full,table=profile,force=0+direct"
                "+gate:rounding=exact,mode=elastic,score_norm=mean,tau=0,entropy_norm=0,risk_ppl=1,table=none,force=0,window=64"
                "+equal+topk:ties=late",
      .parity = true},
     {.name = "paper-compilerkv-raw",
      .about = "CompilerKV's ablation that scores by the attention of the last query alone.",
      .paper = "CompilerKV, arXiv 2602.08686",
-     .recipe = "compilerkv:window=64,alpha_scope=global,pool=none,kernel=7,n_sink=0,utility=raw,table=profile,force=0"
+     .recipe = "compilerkv:window=64,alpha_scope=global,pool=none,kernel=7,n_sink=0,utility=raw,table=profile,force=0+direct"
                "+gate:rounding=exact,mode=elastic,score_norm=mean,tau=0,entropy_norm=0,risk_ppl=1,table=profile,force=0,window=64"
                "+equal+topk:ties=late",
      .parity = true},
@@ -388,17 +389,17 @@ static const struct wnw__preset presets[] = {
      .about =
          "StreamingLLM as the driver of CompilerKV's baselines runs it: the first tokens and the last 32.",
      .paper = "CompilerKV, arXiv 2602.08686",
-     .recipe = "streaming_llm:sinks=4,recent=32" UNIFORM_EXACT "+equal+topk:ties=early",
+     .recipe = "streaming_llm:sinks=4,recent=32+direct" UNIFORM_EXACT "+equal+topk:ties=early",
      .parity = true},
     {.name = "paper-compilerkv-h2o",
      .about = "H2O as the driver of CompilerKV's baselines runs it: the last 32 tokens stay.",
      .paper = "CompilerKV, arXiv 2602.08686",
-     .recipe = "h2o:recent=32,share=0,normalise=0" UNIFORM_EXACT "+equal+topk:ties=early",
+     .recipe = "h2o:recent=32,share=0,normalise=0" MEAN UNIFORM_EXACT "+equal+topk:ties=early",
      .parity = true},
     {.name = "paper-compilerkv-snapkv",
      .about = "SnapKV as the driver of CompilerKV's baselines runs it: window 32, average pooling 7.",
      .paper = "CompilerKV, arXiv 2602.08686",
-     .recipe = "snapkv:window=32,kernel=7,pool=avg,gqa_bug=0,agg=mean" UNIFORM_EXACT "+equal+topk:ties=early",
+     .recipe = "snapkv:window=32,kernel=7,pool=avg,agg=mean" MEAN UNIFORM_EXACT "+equal+topk:ties=early",
      .parity = true},
     {.name = "paper-compilerkv-pyramidkv",
      .about = "PyramidKV as in CompilerKV's comparison: window 8, max pooling 7, uniform for short prompts.",
@@ -415,13 +416,13 @@ static const struct wnw__preset presets[] = {
     {.name = "paper-lagkv-localkv",
      .about = "LocalKV as LagKV's paper compares it: lag 1024.",
      .paper = "LagKV, arXiv 2504.04704",
-     .recipe = "lagkv:sink=16,lag=1024,skip=0,ref=own,use=both,wv=1,ranked=0" UNIFORM_TRUNC
+     .recipe = "lagkv:sink=16,lag=1024,skip=0,ref=own,use=both,wv=1,ranked=0+direct" UNIFORM_TRUNC
                "+equal+partition:retain=0.5",
      .parity = true},
     {.name = "paper-lagkv-l2norm",
      .about = "The recursive L2 norm with the defaults of LagKV's code: lag 1024, two layers skipped.",
      .paper = "LagKV, arXiv 2504.04704",
-     .recipe = "l2norm:sink=16,lag=1024,skip=2,wv=0,low=1" UNIFORM_TRUNC "+equal+partition:retain=0.5",
+     .recipe = "l2norm:sink=16,lag=1024,skip=2,wv=0,low=1+direct" UNIFORM_TRUNC "+equal+partition:retain=0.5",
      .parity = true},
 
     /* ---- parity: CriticalKV and its allocators ---- */
@@ -454,7 +455,7 @@ static const struct wnw__preset presets[] = {
     {.name = "paper-defensivekv",
      .about = "DefensiveKV as the authors' code computes it.",
      .paper = "DefensiveKV, arXiv 2510.13334",
-     .recipe = "defensivekv:window=32,kernel=5,mass=0.9,norm=l1,as_code=1" UNIFORM_TRUNC
+     .recipe = "defensivekv:window=32,kernel=5,mass=0.9,norm=l1,as_code=1+direct" UNIFORM_TRUNC
                "+adakv:alpha_safeguard=0,mode=safeguard+topk:ties=early",
      .parity = true},
 
@@ -480,17 +481,17 @@ static const struct wnw__preset presets[] = {
     {.name = "kvpress-observed_attention",
      .about = "kvpress ObservedAttentionPress.",
      .paper = "H2O, arXiv 2306.14048",
-     .recipe = "h2o:recent=0,share=0,normalise=1" UNIFORM_TRUNC "+equal+topk:ties=early",
+     .recipe = "h2o:recent=0,share=0,normalise=1" MEAN UNIFORM_TRUNC "+equal+topk:ties=early",
      .parity = true},
     {.name = "paper-pyramidkv-h2o",
      .about = "H2O as PyramidKV's code runs it: the last 8 tokens stay.",
      .paper = "PyramidKV, arXiv 2406.02069",
-     .recipe = "h2o:recent=8,share=0,normalise=0" UNIFORM_EXACT "+equal+topk:ties=early",
+     .recipe = "h2o:recent=8,share=0,normalise=0" MEAN UNIFORM_EXACT "+equal+topk:ties=early",
      .parity = true},
     {.name = "paper-criticalkv-h2o",
      .about = "H2O as CriticalKV's paper stands in for it: the last 256 queries, no pooling.",
      .paper = "CriticalKV, arXiv 2502.03805",
-     .recipe = "snapkv:window=256,kernel=1,pool=max,gqa_bug=0,agg=mean" UNIFORM_EXACT "+equal+topk:ties=early",
+     .recipe = "snapkv:window=256,kernel=1,pool=max,agg=mean" MEAN UNIFORM_EXACT "+equal+topk:ties=early",
      .parity = true},
 
     /* ---- parity: Other baselines ---- */
@@ -498,17 +499,17 @@ static const struct wnw__preset presets[] = {
     {.name = "kvpress-keydiff",
      .about = "kvpress KeyDiffPress.",
      .paper = "KeyDiff, arXiv 2504.15364",
-     .recipe = "keydiff" UNIFORM_TRUNC "+equal+topk:ties=early",
+     .recipe = "keydiff+direct" UNIFORM_TRUNC "+equal+topk:ties=early",
      .parity = true},
     {.name = "kvpress-cur",
      .about = "kvpress CURPress: products of norms inside blocks of 16.",
      .paper = "CurDKV, arXiv 2509.15038",
-     .recipe = "cur:sinks=4,block=16,leverage=product" UNIFORM_TRUNC "+equal+topk:ties=early",
+     .recipe = "cur:sinks=4,block=16,leverage=product+direct" UNIFORM_TRUNC "+equal+topk:ties=early",
      .parity = true},
     {.name = "kvpress-noncausal",
      .about = "kvpress NonCausalAttnPress: bare products, a last chunk filled up with zeros.",
      .paper = "Compactor, arXiv 2507.08143",
-     .recipe = "noncausal:chunk=256,pool=3,scaled=0,padded=1" UNIFORM_TRUNC "+equal+topk:ties=early",
+     .recipe = "noncausal:chunk=256,pool=3,scaled=0,padded=1+direct" UNIFORM_TRUNC "+equal+topk:ties=early",
      .parity = true},
     {.name = "kvpress-chunkkv_snapkv",
      .about = "kvpress ChunkKVPress with chunks of 20 over SnapKVPress with window 32, kernel 5.",
@@ -519,13 +520,13 @@ static const struct wnw__preset presets[] = {
      .about = "kvpress SimLayerKVPress with threshold 0.9: the size follows from the text.",
      .paper = "SimLayerKV, arXiv 2410.13846",
      .recipe =
-         "streaming_llm:sinks=4,recent=0"
+         "streaming_llm:sinks=4,recent=0+direct"
          "+simlayerkv:rounding=trunc,first=4,last=1024,threshold=0.9,form=threshold+equal+topk:ties=early",
      .parity = true},
     {.name = "kvpress-duoattention",
      .about = "kvpress DuoAttentionPress: the ratio is the share of streaming heads.",
      .paper = "DuoAttention, arXiv 2410.10819",
-     .recipe = "streaming_llm:sinks=128,recent=0" UNIFORM_TRUNC "+duo:sinks=0,last=0,form=ratio,source=profile"
+     .recipe = "streaming_llm:sinks=128,recent=0+direct" UNIFORM_TRUNC "+duo:sinks=0,last=0,form=ratio,source=profile"
                "+topk:ties=early",
      .parity = true},
 };

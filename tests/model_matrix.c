@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Parts in every company: scorers, layer budgets, head budgets, selectors and cache types on a tiny random
- * model. Recipes that parse are sampled, always the same ones, until every pair that can occur together has.
- * Each reads a prompt, compresses at two sizes and decodes. Also every preset on a model with sliding
- * windows.
+ * Parts in every company: scorers, head aggregations, layer budgets, head budgets, selectors and cache types
+ * on a tiny random model. Recipes that parse are sampled, always the same ones, until every pair that can
+ * occur together has. Each reads a prompt, compresses at two sizes and decodes. Also every preset on a model
+ * with sliding windows.
  */
 #include "helpers.h"
 
@@ -16,10 +16,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_PROMPT = 96, N_DECODE = 4, N_KV_TYPES = 4, N_FACTORS = 5, MAX_VALUES = 64, MAX_RECIPE = 512 };
+enum {
+    N_PROMPT = 96,
+    N_DECODE = 4,
+    N_KV_TYPES = 4,
+    N_KINDS = 5,
+    N_FACTORS = N_KINDS + 1,
+    MAX_VALUES = 64,
+    MAX_RECIPE = 512
+};
 
-/* Factors 0 to 3 are the kinds of parts, factor 4 is the cache type. */
-static const char *const kinds[] = {"scorer", "layer budget", "head budget", "selector"};
+/* The first factors are the kinds of parts, the last one is the cache type. */
+static const char *const kinds[N_KINDS] = {"scorer", "head aggregation", "layer budget", "head budget",
+                                           "selector"};
 
 struct choice {
     uint8_t value[N_FACTORS];
@@ -30,7 +39,7 @@ struct fixture {
     wnw_model_info info;
     wnw_profile *profile;
     int32_t *tokens; /* [N_PROMPT + N_DECODE] */
-    const char *names[4][MAX_VALUES];
+    const char *names[N_KINDS][MAX_VALUES];
     int n_values[N_FACTORS];
     int n_refused;
     double worst_excess; /* of entries over the size asked for */
@@ -173,12 +182,12 @@ static void list_parts(struct fixture *fx)
 {
     wnw_method_info info;
     for (int32_t i = 0; wnw_method_get(i, &info); i++)
-        for (int k = 0; k < 4; k++)
+        for (int k = 0; k < N_KINDS; k++)
             if (strcmp(info.kind, kinds[k]) == 0) {
                 assert_true(fx->n_values[k] < MAX_VALUES);
                 fx->names[k][fx->n_values[k]++] = info.name;
             }
-    fx->n_values[4] = N_KV_TYPES;
+    fx->n_values[N_KINDS] = N_KV_TYPES;
 }
 
 /* The policy of a choice; NULL where the parts do not go together. */
@@ -187,24 +196,27 @@ static wnw_policy *parse_choice(const struct fixture *fx, const struct choice *c
     wnw_policy *policy = NULL;
     const char *scorer = fx->names[0][c->value[0]];
     /* Blocks must fit into the prompt several times. */
-    snprintf(recipe, MAX_RECIPE, "%s%s+%s+%s+%s", scorer,
+    snprintf(recipe, MAX_RECIPE, "%s%s+%s+%s+%s+%s", scorer,
              strcmp(scorer, "lagkv") == 0 ? ":lag=16,sink=4" : "", fx->names[1][c->value[1]],
-             fx->names[2][c->value[2]], fx->names[3][c->value[3]]);
+             fx->names[2][c->value[2]], fx->names[3][c->value[3]], fx->names[4][c->value[4]]);
     return wnw__policy_parse_parts(&policy, recipe) == WNW_OK ? policy : NULL;
 }
 
 /* All recipes that parse, in an order that is random but always the same. */
 static struct choice *list_choices(const struct fixture *fx, int *n)
 {
-    const int *m = fx->n_values;
-    struct choice *all = calloc((size_t)(m[0] * m[1] * m[2] * m[3]), sizeof *all);
+    int n_all = 1;
+    for (int k = 0; k < N_KINDS; k++)
+        n_all *= fx->n_values[k];
+    struct choice *all = calloc((size_t)n_all, sizeof *all);
     char recipe[MAX_RECIPE];
     uint64_t state = 1;
     assert_non_null(all);
     *n = 0;
-    for (int i = 0; i < m[0] * m[1] * m[2] * m[3]; i++) {
-        const struct choice c = {{(uint8_t)(i % m[0]), (uint8_t)(i / m[0] % m[1]),
-                                  (uint8_t)(i / m[0] / m[1] % m[2]), (uint8_t)(i / m[0] / m[1] / m[2])}};
+    for (int i = 0; i < n_all; i++) {
+        struct choice c = {{0}};
+        for (int k = 0, left = i; k < N_KINDS; left /= fx->n_values[k++])
+            c.value[k] = (uint8_t)(left % fx->n_values[k]);
         wnw_policy *policy = parse_choice(fx, &c, recipe);
         if (policy)
             all[(*n)++] = c;
@@ -253,12 +265,12 @@ static void every_pair_of_parts(void **state)
         for (int i = 0; i < n; i++)
             for (int k = 0; k < N_KV_TYPES; k++) {
                 struct choice c = all[i];
-                c.value[4] = (uint8_t)((i + k) % N_KV_TYPES);
+                c.value[N_KINDS] = (uint8_t)((i + k) % N_KV_TYPES);
                 if (new_pairs(seen, &c, false) < least)
                     continue;
                 new_pairs(seen, &c, true);
                 wnw_policy *policy = parse_choice(&fx, &c, recipe);
-                check_recipe(&fx, recipe, policy, (wnw_kv_type)c.value[4]);
+                check_recipe(&fx, recipe, policy, (wnw_kv_type)c.value[N_KINDS]);
                 wnw_policy_free(policy);
                 n_run++;
             }

@@ -12,6 +12,7 @@
 
 #include "fake_source.h"
 #include "policy.h"
+#include "scoring.h"
 
 static wnw_policy *policy(const char *recipe)
 {
@@ -19,16 +20,6 @@ static wnw_policy *policy(const char *recipe)
     if (wnw_policy_parse(&p, recipe, NULL) != WNW_OK)
         fail_msg("%s: %s", recipe, wnw_last_error());
     return p;
-}
-
-static void run_scorer(const char *recipe, const wnw_observation *obs, float *out)
-{
-    float scratch[64];
-    wnw_policy *p = policy(recipe);
-    const wnw_scorer *s = p->part[WNW_PART_SCORER].scorer;
-    assert_true(!s->scratch || s->scratch(p->opts[WNW_PART_SCORER], obs) <= 64);
-    assert_int_equal(s->score(p->opts[WNW_PART_SCORER], obs, out, scratch), WNW_OK);
-    wnw_policy_free(p);
 }
 
 static wnw_protected protected_of(const char *recipe, int32_t n, int32_t budget)

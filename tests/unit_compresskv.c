@@ -13,6 +13,7 @@
 
 #include "fake_source.h"
 #include "policy.h"
+#include "scoring.h"
 
 static wnw_policy *policy(const char *recipe)
 {
@@ -23,19 +24,6 @@ static wnw_policy *policy(const char *recipe)
 }
 
 /* ---- The scorer ---- */
-
-static int run_scorer(const char *recipe, const wnw_observation *obs, float *out)
-{
-    wnw_policy *p = policy(recipe);
-    const wnw_scorer *s = p->part[WNW_PART_SCORER].scorer;
-    const void *opts = p->opts[WNW_PART_SCORER];
-    float *scratch = malloc((s->scratch(opts, obs) + 1) * sizeof *scratch);
-    assert_non_null(scratch);
-    const int rc = s->score(opts, obs, out, scratch);
-    free(scratch);
-    wnw_policy_free(p);
-    return rc;
-}
 
 static const int32_t two_heads_pos[] = {0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5};
 static const int32_t six_six[] = {6, 6};
@@ -77,31 +65,31 @@ static void only_ranked_heads_choose(void **state)
     /* Head 0 pooled: [1,1,3,2,2]; both KV heads get the same row. */
     rank[0] = 0;
     rank[1] = 2;
-    assert_int_equal(run_scorer("compresskv:window=1,k=1", &obs, out), WNW_OK);
+    assert_int_equal(try_scorer("compresskv:window=1,k=1", &obs, out), WNW_OK);
     assert_rows(out, (const double[]){1, 1, 3, 2, 2}, 5);
     /* Heads 0 and 2, which read different KV heads: [1,1,1,1,1] joins, mean over two. */
-    assert_int_equal(run_scorer("compresskv:window=1,k=2", &obs, out), WNW_OK);
+    assert_int_equal(try_scorer("compresskv:window=1,k=2", &obs, out), WNW_OK);
     assert_rows(out, (const double[]){1, 1, 2, 1.5, 1.5}, 5);
     /* The profile's k where the recipe has none; else an eighth of the heads. */
     p.srh_k = 2;
-    assert_int_equal(run_scorer("compresskv:window=1", &obs, out), WNW_OK);
+    assert_int_equal(try_scorer("compresskv:window=1", &obs, out), WNW_OK);
     assert_rows(out, (const double[]){1, 1, 2, 1.5, 1.5}, 5);
     p.srh_k = 0;
-    assert_int_equal(run_scorer("compresskv:window=1", &obs, out), WNW_OK);
+    assert_int_equal(try_scorer("compresskv:window=1", &obs, out), WNW_OK);
     assert_rows(out, (const double[]){1, 1, 3, 2, 2}, 5);
     /* k above the number of heads takes them all. */
-    assert_int_equal(run_scorer("compresskv:window=1,k=99,kernel=1", &obs, out), WNW_OK);
+    assert_int_equal(try_scorer("compresskv:window=1,k=99,kernel=1", &obs, out), WNW_OK);
     assert_rows(out, (const double[]){1.25, 1.25, 1.25, 0, 2.5}, 5);
-    assert_int_equal(run_scorer("compresskv:window=1,heads=all,kernel=1", &obs, out), WNW_OK);
+    assert_int_equal(try_scorer("compresskv:window=1,heads=all,kernel=1", &obs, out), WNW_OK);
     assert_rows(out, (const double[]){1.25, 1.25, 1.25, 0, 2.5}, 5);
-    assert_int_equal(run_scorer("compresskv:window=1,k=1,heads=traditional,kernel=1", &obs, out), WNW_OK);
+    assert_int_equal(try_scorer("compresskv:window=1,k=1,heads=traditional,kernel=1", &obs, out), WNW_OK);
     assert_rows(out, (const double[]){0, 5, 0, 0, 0}, 5);
     /* No traditional retrieval head in the layer: all of them. */
     trad_mean[1] = trad_mean[3] = 0;
-    assert_int_equal(run_scorer("compresskv:window=1,k=1,heads=traditional,kernel=1", &obs, out), WNW_OK);
+    assert_int_equal(try_scorer("compresskv:window=1,k=1,heads=traditional,kernel=1", &obs, out), WNW_OK);
     assert_rows(out, (const double[]){1.25, 1.25, 1.25, 0, 2.5}, 5);
     /* Max pooling per head, then the mean. */
-    assert_int_equal(run_scorer("compresskv:window=1,k=2,kernel=3,pool=max", &obs, out), WNW_OK);
+    assert_int_equal(try_scorer("compresskv:window=1,k=2,kernel=3,pool=max", &obs, out), WNW_OK);
     assert_rows(out, (const double[]){2.5, 5, 2.5, 7.5, 5}, 5);
 }
 
@@ -111,9 +99,9 @@ static void profile_is_needed_where_it_is_used(void **state)
     float out[12];
     wnw_profile p = {.n_layer = 1, .n_head = 4};
     wnw_observation obs = observation(NULL);
-    assert_int_equal(run_scorer("compresskv", &obs, out), WNW_E_MISMATCH);
+    assert_int_equal(try_scorer("compresskv", &obs, out), WNW_E_MISMATCH);
     obs.profile = &p;
-    assert_int_equal(run_scorer("compresskv:heads=traditional", &obs, out), WNW_E_MISMATCH);
+    assert_int_equal(try_scorer("compresskv:heads=traditional", &obs, out), WNW_E_MISMATCH);
     assert_non_null(strstr(wnw_last_error(), "traditional"));
     static const struct {
         const char *recipe;
@@ -175,13 +163,13 @@ static void random_heads(void **state)
                            .window_attn = a};
     for (obs.il = 0; obs.il < 8; obs.il++) {
         int n = 0;
-        assert_int_equal(run_scorer("compresskv:window=1,kernel=1,k=5,heads=random,seed=1", &obs, out), 0);
+        assert_int_equal(try_scorer("compresskv:window=1,kernel=1,k=5,heads=random,seed=1", &obs, out), 0);
         for (int i = 0; i < H; i++)
             n += out[i] > 0.19f && out[i] < 0.21f;
         assert_int_equal(n, 5);
-        run_scorer("compresskv:window=1,kernel=1,k=5,heads=random,seed=1", &obs, again);
+        try_scorer("compresskv:window=1,kernel=1,k=5,heads=random,seed=1", &obs, again);
         assert_memory_equal(out, again, sizeof out);
-        run_scorer("compresskv:window=1,kernel=1,k=5,heads=random,seed=2", &obs, again);
+        try_scorer("compresskv:window=1,kernel=1,k=5,heads=random,seed=2", &obs, again);
         n_different += memcmp(out, again, sizeof out) != 0;
     }
     assert_true(n_different >= 6);
@@ -189,7 +177,7 @@ static void random_heads(void **state)
     obs.il = 0;
     obs.n_head = 12;
     int n = 0;
-    run_scorer("compresskv:window=1,kernel=1,heads=random", &obs, out);
+    try_scorer("compresskv:window=1,kernel=1,heads=random", &obs, out);
     for (int i = 0; i < H; i++)
         n += out[i] > 0.49f && out[i] < 0.51f;
     assert_int_equal(n, 2);

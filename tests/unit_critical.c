@@ -294,7 +294,7 @@ static void plans(void **state)
     (void)state;
     static const char *const recipes[] = {"snapkv:window=8+critical", "snapkv:window=8+adakv+critical",
                                           "snapkv:window=8+pyramid+critical", "tova+critical",
-                                          "snapkv:window=8,agg=defensive+critical"};
+                                          "snapkv:window=8,agg=max+defensive+critical"};
     for (int32_t ragged = 0; ragged < 2; ragged++) {
         struct fake f;
         fake_init(&f, 3, 2, 2, 96, ragged);

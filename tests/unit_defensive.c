@@ -12,25 +12,12 @@
 
 #include "fake_source.h"
 #include "policy.h"
+#include "scoring.h"
 
 static const float *proj_norm(const wnw_observation *obs, wnw_proj_norm kind)
 {
     (void)kind;
     return obs->source;
-}
-
-static void run_scorer(const char *recipe, const wnw_observation *obs, float *out)
-{
-    wnw_policy *p = NULL;
-    if (wnw_policy_parse(&p, recipe, NULL) != WNW_OK)
-        fail_msg("%s: %s", recipe, wnw_last_error());
-    const wnw_scorer *s = p->part[WNW_PART_SCORER].scorer;
-    const void *opts = p->opts[WNW_PART_SCORER];
-    float *scratch = malloc((s->scratch(opts, obs) + 1) * sizeof *scratch);
-    assert_non_null(scratch);
-    assert_int_equal(s->score(opts, obs, out, scratch), WNW_OK);
-    free(scratch);
-    wnw_policy_free(p);
 }
 
 static void assert_scores(const char *recipe, const wnw_observation *obs, int32_t n, const double *want)
@@ -70,17 +57,18 @@ static void worst_case_of_window_and_group(void **state)
     const int32_t n_entry[] = {6};
     const wnw_observation obs = small(n_entry);
     /* Without pooling the maxima are .8 .2 .1 .4; their mean .375 is the floor. */
-    assert_scores("snapkv:window=2,kernel=1,agg=defensive", &obs, 4, (const double[]){.8, .375, .375, .4});
+    assert_scores("snapkv:window=2,kernel=1,agg=max+defensive", &obs, 4,
+                  (const double[]){.8, .375, .375, .4});
     /* Rows pooled by max 3 and scaled back to their mass:
      *   .8 .8 0 0 -> .4 .4 0 0;  .1 .1 .1 .1 -> .2 * (1/4 each) = .05;  all .1 stay;
      *   .2 .2 .4 .4 -> .8 * (1/6 1/6 1/3 1/3) */
     const double third = .8 / 3;
     const double mean = (.4 + .4 + third + third) / 4;
-    assert_scores("snapkv:window=2,kernel=3,pool=max,agg=defensive", &obs, 4,
+    assert_scores("snapkv:window=2,kernel=3,pool=max,agg=max+defensive", &obs, 4,
                   (const double[]){.4, .4, mean, mean});
     /* Average 3, scaled: .8 .8 0 0 -> .4 .4 0 0; .2 .2 0 .4 -> .8 * (4 4 6 4) / 18; the others are lower. */
     const double mean_avg = (.4 + .4 + .8 / 3 + .8 * 4 / 18) / 4;
-    assert_scores("snapkv:window=2,kernel=3,pool=avg,agg=defensive", &obs, 4,
+    assert_scores("snapkv:window=2,kernel=3,pool=avg,agg=max+defensive", &obs, 4,
                   (const double[]){.4, .4, mean_avg, mean_avg});
 }
 
@@ -257,7 +245,7 @@ static void shares_sum_to_one(void **state)
     make_layer(&l, 4, false);
     for (int j = 1; j < H; j++)
         memcpy(l.attn + j * G * W * MAX_N, l.attn, G * W * MAX_N * sizeof(float));
-    run_scorer("snapkv:window=4,kernel=5,pool=avg,agg=defensive", &l.obs, alone);
+    run_scorer("snapkv:window=4,kernel=5,pool=avg,agg=max+defensive", &l.obs, alone);
     run_scorer("defensivekv:window=4,mass=0", &l.obs, got);
     for (int i = 0; i < MAX_N - W; i++) {
         double sum = 0;
@@ -276,7 +264,7 @@ static void plans(void **state)
     (void)state;
     static const char *const recipes[] = {"defensivekv:window=8", "layer-defensivekv:window=8",
                                           "paper-defensivekv:window=8",
-                                          "snapkv:window=8,agg=defensive+adakv"};
+                                          "snapkv:window=8,agg=max+defensive+adakv"};
     for (int32_t ragged = 0; ragged < 2; ragged++) {
         struct fake f;
         fake_init(&f, 3, 2, 2, 96, ragged);

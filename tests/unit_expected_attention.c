@@ -13,6 +13,7 @@
 #include "fake_source.h"
 #include "policy.h"
 #include "score/mean_rope.h"
+#include "scoring.h"
 
 static double uniform(uint32_t *seed)
 {
@@ -183,19 +184,6 @@ static double logit(const struct arrays *a, int h, int j, int i, int n_future, b
     return z / sqrt(D) + (covariance ? quadratic / (2 * D) : 0);
 }
 
-static void run_scorer(const char *recipe, const wnw_observation *obs, float *out)
-{
-    wnw_policy *p = NULL;
-    assert_int_equal(wnw_policy_parse(&p, recipe, NULL), WNW_OK);
-    const wnw_scorer *s = p->part[WNW_PART_SCORER].scorer;
-    const void *opts = p->opts[WNW_PART_SCORER];
-    float *scratch = malloc(s->scratch(opts, obs) * sizeof *scratch);
-    assert_non_null(scratch);
-    assert_int_equal(s->score(opts, obs, out, scratch), WNW_OK);
-    free(scratch);
-    wnw_policy_free(p);
-}
-
 static void assert_scores(const char *recipe, const struct arrays *a, int n_sink, int n_future,
                           bool covariance, bool vnorm, double epsilon)
 {
@@ -221,7 +209,7 @@ static void assert_scores(const char *recipe, const struct arrays *a, int n_sink
         }
     for (int j = 0; j < N_KV; j++)
         for (int i = 0; i < n_sink; i++)
-            assert_near((double)got[j * MAX_N + i], most + 1, 1e-4);
+            assert_true((double)got[j * MAX_N + i] > most + 0.5); /* before all others */
 }
 
 static void equals_its_definition(void **state)

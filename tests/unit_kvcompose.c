@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* KVCompose and KVzip: scores, composite tokens, budgets over the whole model; numbers worked out by hand. */
 #include "fake_source.h"
+#include "scoring.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -15,17 +16,6 @@ static wnw_policy *policy(const char *recipe)
     if (wnw_policy_parse(&p, recipe, NULL) != WNW_OK)
         fail_msg("%s: %s", recipe, wnw_last_error());
     return p;
-}
-
-static void run_scorer(const char *recipe, const wnw_observation *obs, float *out)
-{
-    float scratch[64];
-    wnw_policy *p = policy(recipe);
-    const wnw_scorer *s = p->part[WNW_PART_SCORER].scorer;
-    const void *opts = p->opts[WNW_PART_SCORER];
-    assert_true(!s->scratch || s->scratch(opts, obs) <= 64);
-    assert_int_equal(s->score(opts, obs, out, scratch), WNW_OK);
-    wnw_policy_free(p);
 }
 
 static void assert_near(const float *got, const float *want, int n)
@@ -68,7 +58,7 @@ static void scores(void **state)
     assert_near(got, (const float[]){0.8f, 0.6f}, 2);
     run_scorer("kvcompose:cross_head=0", &obs, got);
     assert_near(got, (const float[]){0.4f, 0.3f}, 2);
-    run_scorer("kvcompose:cross_head=0,agg_group=max", &obs, got);
+    run_scorer("kvcompose+group_max", &obs, got);
     assert_near(got, (const float[]){0.6f, 0.5f}, 2);
     run_scorer("kvcompose:cross_head=0,agg_task=mean", &obs, got); /* (1 + 0.6) / 2 / 4 tokens */
     assert_near(got, (const float[]){0.2f, 0.15f}, 2);

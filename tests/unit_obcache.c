@@ -12,6 +12,7 @@
 
 #include "fake_source.h"
 #include "policy.h"
+#include "scoring.h"
 
 enum { D = 6, N = 80, W = 5, H = 2, G = 2 };
 
@@ -100,20 +101,6 @@ static void make_arrays(struct arrays *a, uint32_t seed)
                                    : i < a->n_entry[h / G] ? 0
                                                            : 1e9f;
         }
-}
-
-static void run_scorer(const char *recipe, const wnw_observation *obs, float *out)
-{
-    wnw_policy *p = NULL;
-    if (wnw_policy_parse(&p, recipe, NULL) != WNW_OK)
-        fail_msg("%s: %s", recipe, wnw_last_error());
-    const wnw_scorer *s = p->part[WNW_PART_SCORER].scorer;
-    const void *opts = p->opts[WNW_PART_SCORER];
-    float *scratch = malloc(s->scratch(opts, obs) * sizeof *scratch);
-    assert_non_null(scratch);
-    assert_int_equal(s->score(opts, obs, out, scratch), WNW_OK);
-    free(scratch);
-    wnw_policy_free(p);
 }
 
 /* The last n_row queries. joint: derivative of the output when value and logit shrink together. */

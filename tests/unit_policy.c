@@ -32,38 +32,47 @@ static void assert_refused(const char *recipe, const char *because)
         fail_msg("\"%s\": \"%s\" does not say \"%s\"", recipe, wnw_last_error(), because);
 }
 
-#define SNAPKV "snapkv:window=32,kernel=7,pool=max,gqa_bug=0,agg=mean"
+#define SNAPKV "snapkv:window=32,kernel=7,pool=max,agg=mean+group_mean:cross_head=0,gqa_bug=0"
 
 static void canonical_form(void **state)
 {
     (void)state;
     assert_canonical("snapkv", SNAPKV "+uniform:rounding=exact+equal+topk:ties=early");
-    assert_canonical("full", "full+uniform:rounding=exact+equal+topk:ties=early");
+    assert_canonical("full", "full+direct+uniform:rounding=exact+equal+topk:ties=early");
     assert_canonical("snapkv:window=32+adakv", SNAPKV
                      "+uniform:rounding=exact+adakv:alpha_safeguard=0.2,mode=safeguard+topk:ties=early");
     assert_canonical("snapkv:kernel=5,pool=avg,window=8+pyramid:beta=10",
-                     "snapkv:window=8,kernel=5,pool=avg,gqa_bug=0,agg=mean"
+                     "snapkv:window=8,kernel=5,pool=avg,agg=mean+group_mean:cross_head=0,gqa_bug=0"
                      "+pyramid:rounding=exact,beta=10,form=exact+equal+topk:ties=early");
     /* Order of further parts does not matter. */
     assert_canonical("tova+topk+adakv:mode=floor+pyramid",
-                     "tova:last=0+pyramid:rounding=exact,beta=20,form=exact"
+                     "tova:last=0+layer_mean+pyramid:rounding=exact,beta=20,form=exact"
                      "+adakv:alpha_safeguard=0.2,mode=floor+topk:ties=early");
     /* A preset's options reach the part that has the key. */
-    assert_canonical("adakv:window=16,alpha_safeguard=0.35,rounding=trunc",
-                     "snapkv:window=16,kernel=7,pool=max,gqa_bug=0,agg=mean+uniform:rounding=trunc"
-                     "+adakv:alpha_safeguard=0.35,mode=safeguard+topk:ties=early");
     assert_canonical(
-        "lagkv:lag=64,retain=0.167",
-        "lagkv:sink=16,lag=64,skip=0,ref=next,use=both,wv=1,ranked=0+uniform:rounding=exact+equal+partition:retain=0.167");
+        "adakv:window=16,alpha_safeguard=0.35,rounding=trunc",
+        "snapkv:window=16,kernel=7,pool=max,agg=mean+group_mean:cross_head=0,gqa_bug=0+uniform:rounding=trunc"
+        "+adakv:alpha_safeguard=0.35,mode=safeguard+topk:ties=early");
+    assert_canonical("lagkv:lag=64,retain=0.167",
+                     "lagkv:sink=16,lag=64,skip=0,ref=next,use=both,wv=1,ranked="
+                     "0+direct+uniform:rounding=exact+equal+partition:retain=0.167");
     /* A replaced part takes its own defaults, not the preset's. */
     assert_canonical("kvpress-snapkv+pyramid",
-                     "snapkv:window=32,kernel=5,pool=avg,gqa_bug=0,agg=mean"
+                     "snapkv:window=32,kernel=5,pool=avg,agg=mean+group_mean:cross_head=0,gqa_bug=0"
                      "+pyramid:rounding=exact,beta=20,form=exact+equal+topk:ties=early");
-    assert_canonical("lagkv:wv=1e-3+topk+adakv",
-                     "lagkv:sink=16,lag=128,skip=0,ref=next,use=both,wv=0.001,ranked=0+uniform:rounding=exact"
-                     "+adakv:alpha_safeguard=0.2,mode=safeguard+topk:ties=early");
+    assert_canonical(
+        "lagkv:wv=1e-3+topk+adakv",
+        "lagkv:sink=16,lag=128,skip=0,ref=next,use=both,wv=0.001,ranked=0+direct+uniform:rounding=exact"
+        "+adakv:alpha_safeguard=0.2,mode=safeguard+topk:ties=early");
+    /* A head aggregation is a part like any other; the scorer says which one it takes by itself. */
+    assert_canonical("knorm+layer_mean", "knorm+layer_mean+uniform:rounding=exact+equal+topk:ties=early");
+    assert_canonical("tova+group_max", "tova:last=0+group_max+uniform:rounding=exact+equal+topk:ties=late");
+    assert_canonical("compresskv:heads=all,k=2+uniform",
+                     "compresskv:window=8,kernel=5,pool=avg+retrieval_heads:k=2,heads=all,seed=42"
+                     "+uniform:rounding=exact+equal+topk:ties=early");
     assert_canonical("lagkv:ranked=true+topk",
-                     "lagkv:sink=16,lag=128,skip=0,ref=next,use=both,wv=1,ranked=1+uniform:rounding=exact+equal+topk:ties=early");
+                     "lagkv:sink=16,lag=128,skip=0,ref=next,use=both,wv=1,ranked=1+direct+"
+                     "uniform:rounding=exact+equal+topk:ties=early");
 }
 
 /* Preset rows are canonical, and every listed name parses or is a part. */
@@ -136,7 +145,7 @@ static void unknown_names(void **state)
     assert_refused("SnapKV", "unknown policy name");
     assert_refused(" snapkv", "snapkv");
     assert_refused("snapkv+adakvv", "did you mean \"adakv\"");
-    assert_refused("snapkv+xyzzy", "known are: uniform");
+    assert_refused("snapkv+xyzzy", "known are: direct, group_mean");
     assert_refused("topk", "starts with a preset or a scorer, for example snapkv+topk");
     assert_refused("pyramid", "layer budget");
     assert_refused("snapkv+", "ends with");
@@ -195,6 +204,10 @@ static void bad_combinations(void **state)
     assert_refused("lagkv+adakv", "cannot be combined");
     assert_refused("lagkv+pyramid", "cannot be combined");
     assert_refused("snapkv+partition", "blocks");
+    assert_refused("knorm+group_max", "no query heads");
+    assert_refused("knorm+retrieval_heads", "no query heads");
+    assert_refused("snapkv+direct", "scores query heads");
+    assert_refused("snapkv+group_max+layer_mean", "both a head aggregation");
     wnw_policy *p;
     assert_int_equal(wnw_policy_parse(&p, "lagkv+adakv+topk", NULL), WNW_OK);
     wnw_policy_free(p);
@@ -260,7 +273,7 @@ static void registry(void **state)
     assert_int_equal(wnw_registry_add_scorer(r, &mine), WNW_OK);
     assert_int_equal(wnw_policy_parse(&p, "mine:slope=3e8+pyramid", r), WNW_OK);
     const char *want =
-        "mine:slope=3e08,keep=3+pyramid:rounding=exact,beta=20,form=exact+equal+topk:ties=early";
+        "mine:slope=3e08,keep=3+direct+pyramid:rounding=exact,beta=20,form=exact+equal+topk:ties=early";
     assert_string_equal(wnw_policy_string(p), want);
     assert_int_equal(wnw_policy_parse(&again, want, r), WNW_OK);
     assert_string_equal(wnw_policy_string(again), want);

@@ -278,6 +278,38 @@ static void combinations(void **state)
     assert_true(n_parsed > 100);
 }
 
+/* Every head aggregation with every scorer that takes it, and with head budgets and selectors that look at
+ * the scores of several heads. */
+static void aggregations(void **state)
+{
+    (void)state;
+    static const char *const rest[] = {"", "+adakv", "+critical", "+chunkkv", "+global", "+dynamickv"};
+    struct fake f[N_SHAPE];
+    struct wnw__part s, agg;
+    uint32_t turn = 0;
+    int32_t n_parsed = 0;
+    for (int i = 0; i < N_SHAPE; i++)
+        shape_init(&f[i], i);
+    for (int32_t a = 0; next_of_kind(WNW_PART_SCORER, &a, &s);)
+        for (int32_t b = 0; next_of_kind(WNW_PART_AGGREGATION, &b, &agg);)
+            for (size_t r = 0; r < sizeof rest / sizeof *rest; r++) {
+                char recipe[256];
+                wnw_policy *p = NULL;
+                snprintf(recipe, sizeof recipe, "%s+%s%s", s.name, agg.name, rest[r]);
+                if (wnw__policy_parse_parts(&p, recipe) != WNW_OK)
+                    continue;
+                n_parsed++;
+                check_round_trip(p);
+                for (int k = 0; k < 3; k++, turn++)
+                    check_policy(p, &f[turn % N_SHAPE], (int)(turn % N_SHAPE), (int)(turn % N_SIZE));
+                turn++;
+                wnw_policy_free(p);
+            }
+    for (int i = 0; i < N_SHAPE; i++)
+        fake_free(&f[i]);
+    assert_true(n_parsed > 200);
+}
+
 enum { MAX_POLICY = 256 };
 
 /* Plans of those policies that can share a run, with each other and with their plans alone; true if any were
@@ -411,11 +443,9 @@ static void plans_depend_on_the_text(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(presets),
-        cmocka_unit_test(combinations),
-        cmocka_unit_test(together),
-        cmocka_unit_test(blind),
-        cmocka_unit_test(plans_depend_on_the_text),
+        cmocka_unit_test(presets),      cmocka_unit_test(combinations),
+        cmocka_unit_test(aggregations), cmocka_unit_test(together),
+        cmocka_unit_test(blind),        cmocka_unit_test(plans_depend_on_the_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "policy.h"
+#include "scoring.h"
 
 struct rows {
     const float *k, *v; /* [n_head_kv][n][d] */
@@ -37,19 +38,6 @@ static wnw_policy *policy(const char *recipe)
 }
 
 /* Runs the scorer of a recipe; out[n_head_kv * n]. */
-static void run_scorer(const char *recipe, const wnw_observation *obs, float *out)
-{
-    wnw_policy *p = policy(recipe);
-    const wnw_scorer *s = p->part[WNW_PART_SCORER].scorer;
-    const void *opts = p->opts[WNW_PART_SCORER];
-    const size_t n_scratch = s->scratch ? s->scratch(opts, obs) : 0;
-    float *scratch = malloc((n_scratch + 1) * sizeof *scratch);
-    assert_non_null(scratch);
-    assert_int_equal(s->score(opts, obs, out, scratch), WNW_OK);
-    free(scratch);
-    wnw_policy_free(p);
-}
-
 static wnw_protected protected_by(const char *recipe, int32_t n)
 {
     wnw_policy *p = policy(recipe);
@@ -154,7 +142,7 @@ static void snapkv_groups(void **state)
     run_scorer("snapkv:window=1,kernel=1,pool=avg", &obs, out);
     assert_float_equal(out[0], 2, 0); /* heads 0, 1 */
     assert_float_equal(out[2], 7, 0); /* heads 2, 3 */
-    run_scorer("snapkv:window=1,kernel=1,pool=avg,gqa_bug=1", &obs, out);
+    run_scorer("snapkv:window=1,kernel=1,pool=avg+group_mean:gqa_bug=1", &obs, out);
     assert_float_equal(out[0], 3, 0); /* heads 0, 2 */
     assert_float_equal(out[2], 6, 0); /* heads 1, 3 */
 }

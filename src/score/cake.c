@@ -59,18 +59,18 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
 {
     const struct opts *o = opts;
     const int32_t group = obs->n_head / obs->n_head_kv, n_row = wnw__window_rows(obs, o->window);
-    for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
-        float *out = score + (int64_t)ih * obs->n;
-        const int32_t n = obs->n_entry[ih], n_old = wnw__window_n_old(obs, ih, n_row);
+    for (int32_t h = 0; h < obs->n_head; h++) {
+        const int32_t n = obs->n_entry[h / group], n_old = wnw__window_n_old(obs, h / group, n_row);
+        const float *a = wnw__window_of(obs, h);
+        float *out = score + (int64_t)h * obs->n;
+        if (!wnw__query_head_used(obs, h))
+            continue;
         for (int32_t i = 0; i < obs->n; i++)
             out[i] = 0;
-        for (int32_t h = ih * group; h < (ih + 1) * group; h++) {
-            const float *a = wnw__window_of(obs, h);
-            wnw__window_mean(a, obs->n_window, n_row, obs->n, n, s);
-            add_variance(a, obs->n_window, n_row, obs->n, n, o->gamma, s);
-            wnw__pool_add(WNW_POOL_AVG, KERNEL, s, n_old, 1.0f / (float)group, out);
-            wnw__pool_add(WNW_POOL_AVG, KERNEL, s + n_old, n - n_old, 1.0f / (float)group, out + n_old);
-        }
+        wnw__window_mean(a, obs->n_window, n_row, obs->n, n, s);
+        add_variance(a, obs->n_window, n_row, obs->n, n, o->gamma, s);
+        wnw__pool_add(WNW_POOL_AVG, KERNEL, s, n_old, 1, out);
+        wnw__pool_add(WNW_POOL_AVG, KERNEL, s + n_old, n - n_old, 1, out + n_old);
     }
     return WNW_OK;
 }
@@ -103,6 +103,7 @@ const struct wnw__scorer wnw__scorer_cake = {
             .protect = protect,
             .scratch = scratch_size,
             .score = score,
+            .per_query_head = true,
             .details = "`I_h[j] = mean_i a_h[i][j] + gamma Var_i a_h[i][j]` over the last `w` queries "
                        "(divisor `w - 1`), average pooling of width 5, mean over the query heads of a KV "
                        "head; the window always stays.\n\n"

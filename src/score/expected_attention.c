@@ -18,6 +18,7 @@
 #include "kernel.h"
 #include "profile.h"
 #include "score/mean_rope.h"
+#include "score/window.h"
 
 #include <math.h>
 #include <string.h>
@@ -104,7 +105,8 @@ static void expected_logits(const struct opts *o, const wnw_observation *obs, co
     }
 }
 
-static void weigh(const struct opts *o, const wnw_observation *obs, int32_t ih, float *s)
+/* Weighs the rows [group][n] of KV head ih by the norms of its values. */
+static void weigh(const struct opts *o, const wnw_observation *obs, int32_t ih, int32_t group, float *rows)
 {
     const int32_t d = obs->n_embd_head;
     const float *v = o->vnorm ? obs->values(obs, ih) : NULL;
@@ -112,7 +114,10 @@ static void weigh(const struct opts *o, const wnw_observation *obs, int32_t ih, 
         double sum = 0;
         for (int32_t j = 0; j < d; j++)
             sum += (double)v[(int64_t)i * d + j] * v[(int64_t)i * d + j];
-        s[i] = (s[i] + (float)o->epsilon) * (float)sqrt(sum);
+        for (int32_t g = 0; g < group; g++) {
+            float *s = &rows[(int64_t)g * obs->n + i];
+            *s = (*s + (float)o->epsilon) * (float)sqrt(sum);
+        }
     }
 }
 
@@ -124,25 +129,27 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
     const float *mean, *cov;
     float most = 0, *z = scratch, *room = scratch + obs->n;
     WNW_TRY(stats_of(o, obs, &mean, &cov));
+    for (int64_t i = 0; i < (int64_t)obs->n_head * obs->n; i++)
+        score[i] = 0;
     for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
-        float *s = score + (int64_t)ih * obs->n;
         const int32_t n = obs->n_entry[ih];
         const float *k = obs->keys(obs, ih);
-        for (int32_t i = 0; i < obs->n; i++)
-            s[i] = 0;
-        for (int32_t h = ih * group; h < (ih + 1) * group && n > sink; h++) {
+        float *rows = score + (int64_t)ih * group * obs->n;
+        for (int32_t g = 0; g < group && n > sink; g++) {
+            const int64_t h = (int64_t)ih * group + g;
+            if (!wnw__query_head_used(obs, (int32_t)h))
+                continue;
             expected_logits(o, obs, mean + h * d, cov + h * d * d, k + sink * d, n - sink, z, room);
             wnw__softmax(z, n - sink);
-            for (int32_t i = sink; i < n; i++)
-                s[i] += z[i - sink] / (float)group;
+            memcpy(rows + g * (int64_t)obs->n + sink, z, (size_t)(n - sink) * sizeof *z);
         }
-        weigh(o, obs, ih, s);
-        for (int32_t i = sink; i < n; i++)
-            most = s[i] > most ? s[i] : most;
+        weigh(o, obs, ih, group, rows);
+        for (int32_t i = 0; i < group * obs->n; i++)
+            most = rows[i] > most ? rows[i] : most;
     }
-    for (int32_t ih = 0; ih < obs->n_head_kv; ih++)
+    for (int32_t h = 0; h < obs->n_head; h++)
         for (int32_t i = 0; i < sink && i < obs->n; i++)
-            score[(int64_t)ih * obs->n + i] = most + 1;
+            score[(int64_t)h * obs->n + i] = most + 1;
     return WNW_OK;
 }
 
@@ -205,7 +212,8 @@ const struct wnw__scorer wnw__scorer_expected_attention = {
          .needs = needs,
          .protect = protect,
          .scratch = scratch_size,
-         .score = score},
+         .score = score,
+         .per_query_head = true},
     .layout = "composite",
     .like_attention = true,
 };

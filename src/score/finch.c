@@ -52,25 +52,25 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
     const int32_t n_row = wnw__window_rows(obs, n_question < o->window ? n_question : o->window);
     float best = 0;
     (void)scratch;
-    for (int64_t i = 0; i < (int64_t)obs->n_head_kv * obs->n; i++)
+    for (int64_t i = 0; i < (int64_t)obs->n_head * obs->n; i++)
         score[i] = 0;
     for (int32_t h = 0; h < obs->n_head; h++) {
         const int32_t ih = h / group, n_old = wnw__window_n_old(obs, ih, n_question);
-        float *out = score + (int64_t)ih * obs->n;
+        float *out = score + (int64_t)h * obs->n;
         for (int32_t w = obs->n_window - n_row; w < obs->n_window; w++) {
             const float *a = wnw__window_of(obs, h) + (int64_t)w * obs->n;
             const float m =
                 n_before(obs->pos + (int64_t)ih * obs->n, obs->n_entry[ih], obs->n_past - obs->n_window + w);
             for (int32_t j = 0; j < n_old; j++)
-                out[j] += m * a[j] / (float)(n_row * group);
+                out[j] += m * a[j] / (float)n_row;
         }
-        for (int32_t j = 0; j < n_old && h % group == group - 1; j++)
+        for (int32_t j = 0; j < n_old; j++)
             best = out[j] > best ? out[j] : best;
     }
-    for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
-        const int32_t n = obs->n_entry[ih];
-        for (int32_t j = wnw__window_n_old(obs, ih, n_question); j < n; j++)
-            score[(int64_t)ih * obs->n + j] = (best + 1) * (1 + (float)j / (float)n);
+    for (int32_t h = 0; h < obs->n_head; h++) {
+        const int32_t n = obs->n_entry[h / group];
+        for (int32_t j = wnw__window_n_old(obs, h / group, n_question); j < n; j++)
+            score[(int64_t)h * obs->n + j] = (best + 1) * (1 + (float)j / (float)n);
     }
     return WNW_OK;
 }
@@ -103,6 +103,7 @@ const struct wnw__scorer wnw__scorer_finch = {
          .options_size = sizeof(struct opts),
          .needs = needs,
          .score = score,
+         .per_query_head = true,
          .details =
              "`score[j] = mean (1/R) sum_t m_t a_t[j]` over the `R` question tokens `t` and the query heads "
              "of "

@@ -5,7 +5,7 @@
  * 2306.14048).
  *
  *     acc_h[j] = sum over the queries i since j was read, its own included, of a_h[i][j]
- *     score[j] = mean of acc_h[j] over the query heads of the KV head
+ *     score_h[j] = acc_h[j]; heads are put together afterwards, by their mean
  *     normalise: acc_h[j] / (S - j), the mean over the queries that can see j (kvpress' observed attention);
  *     without it early entries are favoured
  * floor(share B) + recent most recent entries of a budget B stay whatever their score; the authors' code
@@ -39,18 +39,14 @@ static void protect_of(const void *opts, int32_t n, int32_t budget, wnw_protecte
 static int score(const void *opts, const wnw_observation *obs, float *score, float *scratch)
 {
     const struct opts *o = opts;
-    (void)scratch;
     const int32_t group = obs->n_head / obs->n_head_kv;
-    for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
-        const int32_t *pos = obs->pos + (int64_t)ih * obs->n;
-        const float *acc = obs->attn_sum + (int64_t)ih * group * obs->n; /* [group][n] */
-        for (int32_t i = 0; i < obs->n_entry[ih]; i++) {
-            float sum = 0;
-            for (int32_t g = 0; g < group; g++)
-                sum += acc[(int64_t)g * obs->n + i];
-            sum /= (float)group;
-            score[(int64_t)ih * obs->n + i] = o->normalise ? sum / (float)(obs->n_past - pos[i]) : sum;
-        }
+    (void)scratch;
+    for (int32_t h = 0; h < obs->n_head; h++) {
+        const int32_t *pos = obs->pos + (int64_t)(h / group) * obs->n;
+        const float *acc = obs->attn_sum + (int64_t)h * obs->n;
+        float *out = score + (int64_t)h * obs->n;
+        for (int32_t i = 0; i < obs->n_entry[h / group]; i++)
+            out[i] = o->normalise ? acc[i] / (float)(obs->n_past - pos[i]) : acc[i];
     }
     return WNW_OK;
 }
@@ -84,6 +80,7 @@ const struct wnw__scorer wnw__scorer_h2o = {
             .options_size = sizeof(struct opts),
             .needs = needs,
             .score = score,
+            .per_query_head = true,
             .details = "`acc_h[j] = sum_i a_h[i][j]` over all queries `i` since entry `j` was read, then the "
                        "mean over the query heads of a KV head; `floor(share B) + recent` last entries of a "
                        "budget `B` always stay.\n\n"

@@ -7,7 +7,8 @@
  *     S_task(h,c) = max over m of a(h,c,m)                       not renormalised over the context
  *     S_grp(j,c)  = mean of S_task over the query heads of KV head j
  *     S(j,c)      = S_grp(j,c) + mean over all KV heads i of S_grp(i,c)
- * The maximum comes before the mean. value_norm multiplies S_grp by ||v||_2 (an option of kvpress, not in the
+ * The maximum comes before the mean. Scores of query heads are this file's, the other two lines are those of
+ * group_mean with cross_head=1. value_norm multiplies S_task by ||v||_2 (an option of kvpress, not in the
  * paper, off). kvpress rounds probabilities to the model's type; here they stay float32, so there are hardly
  * any ties. Nothing is protected: the first token stays because it is attended to.
  * Observes a second pass. Range 0..2 without value_norm. Cost O(H_q n) besides the pass.
@@ -18,14 +19,11 @@
 
 enum task { TASK_CONTEXT, TASK_QUESTION };
 enum agg_task { TASK_MAX, TASK_MEAN };
-enum agg_group { GROUP_MEAN, GROUP_MAX };
 
 struct opts {
     int32_t task;
     int32_t agg_task;
-    int32_t agg_group;
     int32_t value_norm;
-    int32_t cross_head;
 };
 
 static void needs(const void *opts, wnw_needs *out)
@@ -35,33 +33,13 @@ static void needs(const void *opts, wnw_needs *out)
     out->second_pass = o->task == TASK_QUESTION ? WNW_PASS_TASK : WNW_PASS_CONTEXT;
 }
 
-/* Mean over the KV heads, by position: entry i of two heads need not be the same token. */
 static size_t scratch_size(const void *opts, const wnw_observation *obs)
 {
     (void)opts;
-    return (size_t)obs->n_past;
+    return (size_t)obs->n;
 }
 
-/* out[n] = S_grp of KV head ih. */
-static void score_group(const struct opts *o, const wnw_observation *obs, int32_t ih, float *out)
-{
-    const int32_t group = obs->n_head / obs->n_head_kv, n = obs->n_entry[ih];
-    const float scale = (o->agg_task == TASK_MEAN && obs->n_pass2 > 0 ? 1.0f / (float)obs->n_pass2 : 1.0f) /
-                        (float)(o->agg_group == GROUP_MEAN ? group : 1);
-    for (int32_t g = 0; g < group; g++) {
-        const float *a =
-            (o->agg_task == TASK_MEAN ? obs->pass2_sum : obs->pass2_max) + ((int64_t)ih * group + g) * obs->n;
-        for (int32_t i = 0; i < n; i++)
-            out[i] = g == 0                       ? a[i]
-                     : o->agg_group == GROUP_MEAN ? out[i] + a[i]
-                     : a[i] > out[i]              ? a[i]
-                                                  : out[i];
-    }
-    for (int32_t i = 0; i < n; i++)
-        out[i] *= scale;
-}
-
-static void weigh_by_values(const wnw_observation *obs, int32_t ih, float *out)
+static void value_norms(const wnw_observation *obs, int32_t ih, float *norm)
 {
     const float *v = obs->values(obs, ih);
     for (int32_t i = 0; i < obs->n_entry[ih]; i++) {
@@ -70,35 +48,29 @@ static void weigh_by_values(const wnw_observation *obs, int32_t ih, float *out)
             const double x = (double)v[(int64_t)i * obs->n_embd_head + c];
             sum += x * x;
         }
-        out[i] *= (float)sqrt(sum);
+        norm[i] = (float)sqrt(sum);
     }
 }
 
-static int score(const void *opts, const wnw_observation *obs, float *score, float *mean)
+static int score(const void *opts, const wnw_observation *obs, float *score, float *norm)
 {
     const struct opts *o = opts;
-    for (int32_t p = 0; p < obs->n_past; p++)
-        mean[p] = 0;
-    for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
-        float *s = score + (int64_t)ih * obs->n;
-        const int32_t *pos = obs->pos + (int64_t)ih * obs->n;
-        score_group(o, obs, ih, s);
-        if (o->value_norm)
-            weigh_by_values(obs, ih, s);
-        for (int32_t i = 0; i < obs->n_entry[ih]; i++)
-            mean[pos[i]] += s[i] / (float)obs->n_head_kv;
-        for (int32_t i = obs->n_entry[ih]; i < obs->n; i++)
-            s[i] = 0;
+    const int32_t group = obs->n_head / obs->n_head_kv;
+    const bool mean = o->agg_task == TASK_MEAN;
+    const float scale = mean && obs->n_pass2 > 0 ? 1.0f / (float)obs->n_pass2 : 1.0f;
+    for (int32_t h = 0; h < obs->n_head; h++) {
+        const float *a = (mean ? obs->pass2_sum : obs->pass2_max) + (int64_t)h * obs->n;
+        float *out = score + (int64_t)h * obs->n;
+        if (o->value_norm && h % group == 0)
+            value_norms(obs, h / group, norm);
+        for (int32_t i = 0; i < obs->n; i++)
+            out[i] = i < obs->n_entry[h / group] ? a[i] * scale * (o->value_norm ? norm[i] : 1) : 0;
     }
-    for (int32_t ih = 0; ih < obs->n_head_kv && o->cross_head; ih++)
-        for (int32_t i = 0; i < obs->n_entry[ih]; i++)
-            score[(int64_t)ih * obs->n + i] += mean[obs->pos[(int64_t)ih * obs->n + i]];
     return WNW_OK;
 }
 
 static const char *const tasks[] = {"context", "question", NULL};
 static const char *const agg_tasks[] = {"max", "mean", NULL};
-static const char *const agg_groups[] = {"mean", "max", NULL};
 
 static const wnw_option options[] = {
     {.name = "task",
@@ -113,21 +85,10 @@ static const wnw_option options[] = {
      .offset = offsetof(struct opts, agg_task),
      .def = TASK_MAX,
      .choices = agg_tasks},
-    {.name = "agg_group",
-     .help = "over the query heads of a KV head",
-     .type = WNW_OPT_ENUM,
-     .offset = offsetof(struct opts, agg_group),
-     .def = GROUP_MEAN,
-     .choices = agg_groups},
     {.name = "value_norm",
      .help = "weigh by the norm of the value",
      .type = WNW_OPT_BOOL,
      .offset = offsetof(struct opts, value_norm)},
-    {.name = "cross_head",
-     .help = "add the mean over all KV heads of the layer",
-     .type = WNW_OPT_BOOL,
-     .offset = offsetof(struct opts, cross_head),
-     .def = 1},
     {0}};
 
 extern const struct wnw__scorer wnw__scorer_kvcompose;
@@ -141,6 +102,7 @@ const struct wnw__scorer wnw__scorer_kvcompose = {
          .needs = needs,
          .scratch = scratch_size,
          .score = score,
+         .per_query_head = true,
          .details =
              "With `a(h,c,m)` the attention of task token `m` to entry `c`, `S_task(h,c) = max_m a(h,c,m)`, "
              "`S_grp(j,c)` its mean over the query heads of KV head `j`, and `S(j,c) = S_grp(j,c) + mean_i "

@@ -3,14 +3,17 @@
  * KVzip: an entry matters if it is attended to while the model repeats its context. Paper: "KVzip:
  * Query-Agnostic KV Cache Compression with Context Reconstruction" (arXiv 2505.23416).
  *
- *     S(j,c) = max over query heads h of KV head j and tokens t of the repeat input of p(h,t,c)
- * The second pass feeds "repeat the previous context" and the text, chunk by chunk; p is softmaxed over the
- * sinks, the chunk being repeated and the repeat input, so that scores of all chunks can be compared.
- * The authors keep the whole chat header in front of the context; kvpress protects its first 4 tokens and
- * gives the rest of it score 0, and protects nothing where there is no template. Here `sinks` first tokens
- * stay and whatever follows is scored. Observes a second pass. Range 0..1. Cost O(H_q n) besides the pass.
+ *     S(h,c) = max over tokens t of the repeat input of p(h,t,c);   S(j,c) = max over the query heads of KV
+ * head j The second pass feeds "repeat the previous context" and the text, chunk by chunk; p is softmaxed
+ * over the sinks, the chunk being repeated and the repeat input, so that scores of all chunks can be
+ * compared. The authors keep the whole chat header in front of the context; kvpress protects its first 4
+ * tokens and gives the rest of it score 0, and protects nothing where there is no template. Here `sinks`
+ * first tokens stay and whatever follows is scored. Observes a second pass. Range 0..1. Cost O(H_q n) besides
+ * the pass.
  */
 #include "method.h"
+
+#include <string.h>
 
 struct opts {
     int32_t sinks;
@@ -32,19 +35,9 @@ static void protect(const void *opts, int32_t n, wnw_protected *out)
 
 static int score(const void *opts, const wnw_observation *obs, float *score, float *scratch)
 {
-    const int32_t group = obs->n_head / obs->n_head_kv;
     (void)opts;
     (void)scratch;
-    for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
-        float *s = score + (int64_t)ih * obs->n;
-        for (int32_t i = 0; i < obs->n; i++)
-            s[i] = 0;
-        for (int32_t g = 0; g < group; g++) {
-            const float *p = obs->pass2_max + ((int64_t)ih * group + g) * obs->n;
-            for (int32_t i = 0; i < obs->n_entry[ih]; i++)
-                s[i] = g == 0 || p[i] > s[i] ? p[i] : s[i];
-        }
-    }
+    memcpy(score, obs->pass2_max, (size_t)obs->n_head * (size_t)obs->n * sizeof *score);
     return WNW_OK;
 }
 
@@ -68,6 +61,7 @@ const struct wnw__scorer wnw__scorer_kvzip = {
          .needs = needs,
          .protect = protect,
          .score = score,
+         .per_query_head = true,
          .details =
              "`S(j,c) = max p(h,t,c)` over the query heads `h` of KV head `j` and all tokens `t` of the "
              "repeat "
@@ -78,5 +72,6 @@ const struct wnw__scorer wnw__scorer_kvzip = {
              "`sinks` first tokens stay and everything behind them is scored.\n\n"
              "The pass costs about twice a prefill in matrix products; scoring `O(H_q n)`."},
     .layout = "composite",
+    .aggregation = "group_max",
     .like_attention = true,
 };

@@ -111,26 +111,30 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
     float *s = scratch, *out = s + obs->n, *z = out + (int64_t)n_row * d, *vo = z + (int64_t)n_row * BLOCK;
     if (!obs->window_queries)
         return wnw__fail(WNW_E_NOT_OBSERVED, "obcache needs the window's queries of layer %d", obs->il);
-    for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
-        float *to = score + (int64_t)ih * obs->n;
-        const float *k = obs->keys(obs, ih), *v = obs->values(obs, ih);
-        const int32_t n = obs->n_entry[ih], n_old = wnw__window_n_old(obs, ih, n_row);
+    const float *k = NULL, *v = NULL;
+    for (int32_t h = 0; h < obs->n_head; h++) {
+        const int32_t ih = h / group, n = obs->n_entry[ih], n_old = wnw__window_n_old(obs, ih, n_row);
+        const float *a = wnw__window_of(obs, h) + (int64_t)skip * obs->n;
+        const float *q = obs->window_queries + ((int64_t)h * obs->n_window + skip) * d;
+        float *to = score + (int64_t)h * obs->n;
+        if (h % group == 0) {
+            k = obs->keys(obs, ih);
+            v = obs->values(obs, ih);
+        }
+        if (!wnw__query_head_used(obs, h))
+            continue;
         for (int32_t i = 0; i < obs->n; i++)
             to[i] = 0;
-        for (int32_t h = ih * group; h < (ih + 1) * group; h++) {
-            const float *a = wnw__window_of(obs, h) + (int64_t)skip * obs->n;
-            const float *q = obs->window_queries + ((int64_t)h * obs->n_window + skip) * d;
-            outputs(a, n_row, obs->n, v, n, d, out);
-            for (int32_t at = 0; at < n; at += BLOCK) {
-                const int32_t m = n - at < BLOCK ? n - at : BLOCK;
-                wnw__mul_nt(q, n_row, k + (int64_t)at * d, m, d, obs->attn_scale, z, BLOCK);
-                wnw__mul_nt(out, n_row, v + (int64_t)at * d, m, d, 1, vo, BLOCK);
-                saliency((enum prune)o->prune, a + at, n_row, obs->n, v + (int64_t)at * d, out, z, vo, m, d,
-                         s + at);
-            }
-            wnw__pool_add(pool, o->kernel, s, n_old, 1.0f / (float)group, to);
-            wnw__pool_add(pool, o->kernel, s + n_old, n - n_old, 1.0f / (float)group, to + n_old);
+        outputs(a, n_row, obs->n, v, n, d, out);
+        for (int32_t at = 0; at < n; at += BLOCK) {
+            const int32_t m = n - at < BLOCK ? n - at : BLOCK;
+            wnw__mul_nt(q, n_row, k + (int64_t)at * d, m, d, obs->attn_scale, z, BLOCK);
+            wnw__mul_nt(out, n_row, v + (int64_t)at * d, m, d, 1, vo, BLOCK);
+            saliency((enum prune)o->prune, a + at, n_row, obs->n, v + (int64_t)at * d, out, z, vo, m, d,
+                     s + at);
         }
+        wnw__pool_add(pool, o->kernel, s, n_old, 1, to);
+        wnw__pool_add(pool, o->kernel, s + n_old, n - n_old, 1, to + n_old);
     }
     return WNW_OK;
 }
@@ -182,7 +186,8 @@ const struct wnw__scorer wnw__scorer_obcache = {
             .needs = needs,
             .protect = protect,
             .scratch = scratch_size,
-            .score = score},
+            .score = score,
+            .per_query_head = true},
     .layout = "composite",
     .check = check,
 };

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * TOVA: attention of the last query, mean over all query heads, one list of tokens for the whole layer.
- * Paper: "Transformers are Multi-State RNNs" (arXiv 2401.06104). No window, no pooling, no sinks; the newest
- * token may go. kvpress keeps the last token: last=1. u[j] = (1 / H_q) sum_h a_last^h[j] Observes window
- * attention, 1 query. Range 0..1. Cost O(H_q n).
+ * TOVA: attention of the last query, by default with the mean over all query heads (layer_mean.c), which
+ * gives the whole layer one list of tokens. Paper: "Transformers are Multi-State RNNs" (arXiv 2401.06104). No
+ * window, no pooling, no sinks; the newest token may go. kvpress keeps the last token: last=1. s_h[j] =
+ * a_last^h[j]. Observes window attention, 1 query. Range 0..1. Cost O(H_q n).
  */
-#include "method.h"
+#include "score/window.h"
+
+#include <string.h>
 
 struct opts {
     int32_t last;
@@ -25,30 +27,15 @@ static void protect(const void *opts, int32_t n, wnw_protected *out)
     out->n_last = o->last;
 }
 
-/* Sums are kept by position, because entry i of two heads need not be the same token. */
-static size_t scratch_size(const void *opts, const wnw_observation *obs)
+static int score(const void *opts, const wnw_observation *obs, float *score, float *scratch)
 {
     (void)opts;
-    return (size_t)obs->n_past;
-}
-
-static int score(const void *opts, const wnw_observation *obs, float *score, float *u)
-{
-    (void)opts;
-    const int32_t group = obs->n_head / obs->n_head_kv;
-    for (int32_t j = 0; j < obs->n_past; j++)
-        u[j] = 0;
-    for (int32_t h = 0; h < obs->n_head; h++) {
-        const int32_t ih = h / group;
-        const int32_t *pos = obs->pos + (int64_t)ih * obs->n;
-        const float *a =
-            obs->window_attn + ((int64_t)h * obs->n_window + obs->n_window - 1) * obs->n; /* [n] */
-        for (int32_t i = 0; i < obs->n_entry[ih]; i++)
-            u[pos[i]] += a[i];
-    }
-    for (int32_t ih = 0; ih < obs->n_head_kv; ih++)
-        for (int32_t i = 0; i < obs->n_entry[ih]; i++)
-            score[(int64_t)ih * obs->n + i] = u[obs->pos[(int64_t)ih * obs->n + i]] / (float)obs->n_head;
+    (void)scratch;
+    for (int32_t h = 0; h < obs->n_head; h++)
+        if (wnw__query_head_used(obs, h))
+            memcpy(score + (int64_t)h * obs->n,
+                   wnw__window_of(obs, h) + (int64_t)(obs->n_window - 1) * obs->n,
+                   (size_t)obs->n * sizeof *score);
     return WNW_OK;
 }
 
@@ -64,9 +51,9 @@ static const wnw_option options[] = {{.name = "last",
 extern const struct wnw__scorer wnw__scorer_tova;
 const struct wnw__scorer wnw__scorer_tova = {
     .pub = {.name = "tova",
-            .about = "Attention of the last query, mean over all heads of the layer.",
+            .about = "Attention of the last query.",
             .paper = "TOVA, arXiv 2401.06104",
-            .details = "`u[j] = (1 / H_q) sum_h a_h[last][j]`: attention of the last query, averaged over "
+            .details = "`s_h[j] = a_h[last][j]`: attention of the last query; the preset averages it over "
                        "all query heads, so that a layer has one list of tokens. No window, no pooling, no "
                        "sinks.\n\nDeviations: the newest token may go, as in the paper; kvpress always keeps"
                        " it (`last=1`). The authors evict one token per decoded token; here eviction goes by"
@@ -75,8 +62,9 @@ const struct wnw__scorer wnw__scorer_tova = {
             .options_size = sizeof(struct opts),
             .needs = needs,
             .protect = protect,
-            .scratch = scratch_size,
-            .score = score},
-    .layout = "layer",
+            .score = score,
+            .per_query_head = true},
+    .layout = "composite",
+    .aggregation = "layer_mean",
     .like_attention = true,
 };

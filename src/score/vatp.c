@@ -16,6 +16,7 @@
 #include "score/window.h"
 
 #include <math.h>
+#include <string.h>
 
 enum host { HOST_SUM, HOST_WINDOW };
 
@@ -50,31 +51,35 @@ static size_t scratch_size(const void *opts, const wnw_observation *obs)
     return (size_t)obs->n;
 }
 
-static int score(const void *opts, const wnw_observation *obs, float *score, float *a)
+/* norm[n] = ||v||_1 of every entry of KV head ih. */
+static void value_norms(const wnw_observation *obs, int32_t ih, float *norm)
+{
+    const int32_t d = obs->n_embd_head;
+    const float *v = obs->values(obs, ih); /* [n][d] */
+    for (int32_t i = 0; i < obs->n_entry[ih]; i++) {
+        double sum = 0;
+        for (int32_t c = 0; c < d; c++)
+            sum += fabs((double)v[(int64_t)i * d + c]);
+        norm[i] = (float)sum;
+    }
+}
+
+static int score(const void *opts, const wnw_observation *obs, float *score, float *norm)
 {
     const struct opts *o = opts;
-    const int32_t group = obs->n_head / obs->n_head_kv, d = obs->n_embd_head;
+    const int32_t group = obs->n_head / obs->n_head_kv;
     const int32_t n_row = o->host == HOST_WINDOW ? wnw__window_rows(obs, o->window) : 0;
-    for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
-        float *out = score + (int64_t)ih * obs->n;
-        const float *v = obs->values(obs, ih); /* [n][d] */
-        for (int32_t i = 0; i < obs->n; i++)
-            out[i] = 0;
-        for (int32_t h = ih * group; h < (ih + 1) * group; h++) {
-            const float *seen = obs->attn_sum ? obs->attn_sum + (int64_t)h * obs->n : NULL;
-            if (o->host == HOST_WINDOW) {
-                wnw__window_mean(wnw__window_of(obs, h), obs->n_window, n_row, obs->n, obs->n_entry[ih], a);
-                seen = a;
-            }
-            for (int32_t i = 0; i < obs->n_entry[ih]; i++)
-                out[i] += seen[i] / (float)group;
-        }
-        for (int32_t i = 0; i < obs->n_entry[ih]; i++) {
-            double norm = 0;
-            for (int32_t c = 0; c < d; c++)
-                norm += fabs((double)v[(int64_t)i * d + c]);
-            out[i] *= (float)norm;
-        }
+    for (int32_t h = 0; h < obs->n_head; h++) {
+        float *out = score + (int64_t)h * obs->n;
+        const int32_t ih = h / group, n = obs->n_entry[ih];
+        if (h % group == 0)
+            value_norms(obs, ih, norm);
+        if (o->host == HOST_WINDOW)
+            wnw__window_mean(wnw__window_of(obs, h), obs->n_window, n_row, obs->n, n, out);
+        else
+            memcpy(out, obs->attn_sum + (int64_t)h * obs->n, (size_t)n * sizeof *out);
+        for (int32_t i = 0; i < n; i++)
+            out[i] *= norm[i];
     }
     return WNW_OK;
 }
@@ -127,6 +132,7 @@ const struct wnw__scorer wnw__scorer_vatp = {
             .needs = needs,
             .scratch = scratch_size,
             .score = score,
+            .per_query_head = true,
             .details =
                 "`score[j] = A[j] ||v[j]||_1`, `A` = attention of all queries so far (`host=sum`) or "
                 "the mean over the last `window` (`host=window`), averaged over the query heads of a "

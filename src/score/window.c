@@ -64,6 +64,18 @@ void wnw__pool_raise(enum wnw__pool pool, int32_t kernel, const float *a, int32_
         out[j] = p[j] * scale > out[j] ? p[j] * scale : out[j];
 }
 
+void wnw__window_score(const wnw_observation *obs, int32_t h, int32_t window, enum wnw__pool pool,
+                       int32_t kernel, float *s, float *out)
+{
+    const int32_t ih = h / (obs->n_head / obs->n_head_kv), n = obs->n_entry[ih];
+    const int32_t n_row = wnw__window_rows(obs, window), n_old = wnw__window_n_old(obs, ih, n_row);
+    for (int32_t i = 0; i < obs->n; i++)
+        out[i] = 0;
+    wnw__window_mean(wnw__window_of(obs, h), obs->n_window, n_row, obs->n, n, s);
+    wnw__pool_add(pool, kernel, s, n_old, 1, out);
+    wnw__pool_add(pool, kernel, s + n_old, n - n_old, 1, out + n_old);
+}
+
 void wnw__floor_at_mean(float *m, int32_t n)
 {
     double sum = 0;

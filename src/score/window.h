@@ -25,6 +25,12 @@ static inline const float *wnw__window_of(const wnw_observation *obs, int32_t h)
     return obs->window_attn + (int64_t)h * obs->n_window * obs->n;
 }
 
+/* Whether anything is made of the score of query head h. */
+static inline bool wnw__query_head_used(const wnw_observation *obs, int32_t h)
+{
+    return !obs->query_head_used || obs->query_head_used[h];
+}
+
 /* Entries of KV head ih that are older than the last n_row tokens. */
 int32_t wnw__window_n_old(const wnw_observation *obs, int32_t ih, int32_t n_row);
 
@@ -36,9 +42,15 @@ void wnw__window_mean(const float *a, int32_t n_window, int32_t n_row, int32_t s
  *     max:  max s[j+u] */
 void wnw__pool_add(enum wnw__pool pool, int32_t kernel, const float *s, int32_t n, float weight, float *out);
 
+/* out[n] = mean of the last `window` rows of query head h, pooled; the window's own columns apart from the
+ * others, so that nothing leaks. s[n] is scratch. */
+void wnw__window_score(const wnw_observation *obs, int32_t h, int32_t window, enum wnw__pool pool,
+                       int32_t kernel, float *s, float *out);
+
 /* Raises out[n] to a[n] pooled and scaled so that its sum is that of a: DefensiveKV's pooling. p[n] is
  * scratch. */
 void wnw__pool_raise(enum wnw__pool pool, int32_t kernel, const float *a, int32_t n, float *p, float *out);
+
 /* m[j] = max(m[j], mean of m[n]): DefensiveKV's prior. */
 void wnw__floor_at_mean(float *m, int32_t n);
 

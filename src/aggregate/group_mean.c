@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The mean over the query heads that read a KV head: what most methods do with grouped queries.
+ *
+ *     score_j = (1 / G) sum of s_h over the G query heads h of KV head j
+ *     cross_head: score_j += (1 / H_kv) sum over all KV heads i of score_i              (KVCompose, arXiv
+ * 2509.05165) gqa_bug: heads j, j + H_kv, j + 2 H_kv, ... in place of the group's own     (CompressKV's code,
+ * arXiv 2508.02401) Scores are not normalised first: a head with more attention outside the window weighs
+ * more. Cost O(H_q n).
+ */
+#include "aggregate/by_position.h"
+
+struct opts {
+    int32_t cross_head;
+    int32_t gqa_bug;
+};
+
+static size_t scratch_size(const void *opts, const wnw_observation *obs)
+{
+    const struct opts *o = opts;
+    return o->cross_head ? (size_t)obs->n_past : 0;
+}
+
+static void aggregate(const void *opts, const wnw_observation *obs, const float *head_score, int32_t n_row,
+                      float *score, float *scratch)
+{
+    const struct opts *o = opts;
+    const int32_t group = n_row / obs->n_head_kv;
+    for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
+        float *out = score + (int64_t)ih * obs->n;
+        for (int32_t i = 0; i < obs->n; i++)
+            out[i] = 0;
+        for (int32_t g = 0; g < group; g++) {
+            const int32_t h = o->gqa_bug ? ih + g * obs->n_head_kv : ih * group + g;
+            const int32_t n_theirs = obs->n_entry[wnw__row_kv_head(obs, n_row, h)];
+            const int32_t n = n_theirs < obs->n_entry[ih] ? n_theirs : obs->n_entry[ih];
+            for (int32_t i = 0; i < n; i++)
+                out[i] += head_score[(int64_t)h * obs->n + i];
+        }
+        for (int32_t i = 0; i < obs->n_entry[ih]; i++)
+            out[i] /= (float)group;
+    }
+    if (!o->cross_head)
+        return;
+    wnw__mean_by_position(obs, score, obs->n_head_kv, NULL, scratch);
+    for (int32_t ih = 0; ih < obs->n_head_kv; ih++)
+        for (int32_t i = 0; i < obs->n_entry[ih]; i++)
+            score[(int64_t)ih * obs->n + i] += scratch[obs->pos[(int64_t)ih * obs->n + i]];
+}
+
+static const wnw_option options[] = {
+    {.name = "cross_head",
+     .help = "add the mean over all KV heads of the layer, as KVCompose does",
+     .type = WNW_OPT_BOOL,
+     .offset = offsetof(struct opts, cross_head)},
+    {.name = "gqa_bug",
+     .help = "average over foreign groups, as the baselines in CompressKV's code do",
+     .type = WNW_OPT_BOOL,
+     .offset = offsetof(struct opts, gqa_bug)},
+    {0}};
+
+extern const struct wnw__aggregation wnw__aggregation_group_mean;
+const struct wnw__aggregation wnw__aggregation_group_mean = {
+    .name = "group_mean",
+    .about = "Mean over the query heads that read a KV head.",
+    .paper = "",
+    .details =
+        "`score_j = (1/G) sum_h s_h` over the query heads of KV head j. Heads are not normalised: one with "
+        "more attention outside the window weighs more.\n\n"
+        "`cross_head` adds the mean over all KV heads of the layer (KVCompose). `gqa_bug` takes heads j, "
+        "j + H_kv, ... of foreign groups, as the baselines in CompressKV's code do.\n\n"
+        "Cost O(H_q n).",
+    .options = options,
+    .options_size = sizeof(struct opts),
+    .of_query_heads = true,
+    .scratch = scratch_size,
+    .aggregate = aggregate,
+};

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The highest score among all heads of a layer: one list of tokens for all of its KV heads, with whatever any
+ * head wants most. Tokens are matched by position. Cost O(H_q n).
+ */
+#include "aggregate/by_position.h"
+
+#include <math.h>
+
+static size_t scratch_size(const void *opts, const wnw_observation *obs)
+{
+    (void)opts;
+    return (size_t)obs->n_past;
+}
+
+static void aggregate(const void *opts, const wnw_observation *obs, const float *head_score, int32_t n_row,
+                      float *score, float *by_pos)
+{
+    (void)opts;
+    for (int32_t p = 0; p < obs->n_past; p++)
+        by_pos[p] = -INFINITY;
+    for (int32_t h = 0; h < n_row; h++) {
+        const int32_t ih = wnw__row_kv_head(obs, n_row, h);
+        const int32_t *pos = obs->pos + (int64_t)ih * obs->n;
+        const float *row = head_score + (int64_t)h * obs->n;
+        for (int32_t i = 0; i < obs->n_entry[ih]; i++)
+            by_pos[pos[i]] = row[i] > by_pos[pos[i]] ? row[i] : by_pos[pos[i]];
+    }
+    wnw__spread_by_position(obs, by_pos, score);
+}
+
+extern const struct wnw__aggregation wnw__aggregation_layer_max;
+const struct wnw__aggregation wnw__aggregation_layer_max = {
+    .name = "layer_max",
+    .about = "Highest score among all heads of the layer, which then has one list of tokens.",
+    .paper = "",
+    .details = "`score = max_h s_h` over all heads of the layer, by position.\n\nCost O(H n).",
+    .one_list = true,
+    .scratch = scratch_size,
+    .aggregate = aggregate,
+};

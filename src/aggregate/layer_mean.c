@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The mean over all heads of a layer: one list of tokens for all of its KV heads, as TOVA has (arXiv
+ * 2401.06104). Query heads where the scorer scores those, else KV heads. Tokens are matched by position,
+ * because an earlier compression may have left other entries in every head. Cost O(H_q n).
+ */
+#include "aggregate/by_position.h"
+
+static size_t scratch_size(const void *opts, const wnw_observation *obs)
+{
+    (void)opts;
+    return (size_t)obs->n_past;
+}
+
+static void aggregate(const void *opts, const wnw_observation *obs, const float *head_score, int32_t n_row,
+                      float *score, float *by_pos)
+{
+    (void)opts;
+    wnw__mean_by_position(obs, head_score, n_row, NULL, by_pos);
+    wnw__spread_by_position(obs, by_pos, score);
+}
+
+extern const struct wnw__aggregation wnw__aggregation_layer_mean;
+const struct wnw__aggregation wnw__aggregation_layer_mean = {
+    .name = "layer_mean",
+    .about = "Mean over all heads of the layer, which then has one list of tokens.",
+    .paper = "TOVA, arXiv 2401.06104",
+    .details =
+        "`score = (1/H) sum_h s_h` over all heads of the layer, by position: every KV head keeps the same "
+        "tokens, so that one list per layer is enough.\n\nCost O(H n).",
+    .one_list = true,
+    .scratch = scratch_size,
+    .aggregate = aggregate,
+};

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The mean over the query heads that retrieve by meaning, one list of tokens for the whole layer. Paper:
+ * "CompressKV: Semantic Retrieval Heads Know What Tokens are Not Important Before Generation" (arXiv
+ * 2508.02401). A calibration ranks the heads of every layer; with R_l the k best of layer l:
+ *
+ *     score[j] = (1/k) sum over h in R_l of s_h[j]                the same row for every KV head
+ * No head is normalised. heads=traditional takes the ranking of "Retrieval Head Mechanistically Explains
+ * Long-Context Factuality" (arXiv 2404.15574), heads=all and heads=random need no profile. k = 0: the
+ * profile's k, else H_q / 8 rounded, halves up, at least 1 (4 of 32, as in the paper). Tokens are matched by
+ * position. Cost O(k n); scorers leave out the heads that do not count.
+ */
+#include "aggregate/by_position.h"
+#include "profile.h"
+
+enum heads { HEADS_SRH, HEADS_TRADITIONAL, HEADS_ALL, HEADS_RANDOM };
+
+struct opts {
+    int32_t k;
+    int32_t heads;
+    int32_t seed;
+};
+
+static void needs(const void *opts, wnw_needs *out)
+{
+    const struct opts *o = opts;
+    if (o->heads == HEADS_SRH || o->heads == HEADS_TRADITIONAL) {
+        out->flags |= WNW_NEED_PROFILE;
+        out->profiles = 1u << WNW_PROFILE_SRH;
+    }
+}
+
+static size_t scratch_size(const void *opts, const wnw_observation *obs)
+{
+    (void)opts;
+    return (size_t)obs->n_past;
+}
+
+static uint64_t next_random(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u; /* splitmix64 */
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+/* Heads that a layer uses, one after the other. */
+struct chosen {
+    const int32_t *rank; /* NULL: by number */
+    int32_t k, n_head;
+    bool random;
+    uint64_t state;
+    int32_t at, taken;
+};
+
+static int32_t next_head(struct chosen *c)
+{
+    if (c->taken == c->k)
+        return -1;
+    if (c->rank)
+        return c->rank[c->taken++];
+    if (!c->random)
+        return c->taken++;
+    /* Each head with the chance of what is wanted among what is left: k distinct ones, no list needed. */
+    while (next_random(&c->state) % (uint64_t)(c->n_head - c->at) >= (uint64_t)(c->k - c->taken))
+        c->at++;
+    c->taken++;
+    return c->at++;
+}
+
+static int choose_heads(const struct opts *o, const wnw_observation *obs, struct chosen *c)
+{
+    const wnw_profile *p = obs->profile;
+    const bool calibrated = o->heads == HEADS_SRH || o->heads == HEADS_TRADITIONAL;
+    const int64_t row = (int64_t)obs->il * obs->n_head;
+    const int32_t known = calibrated && p ? p->srh_k : 0;
+    const int32_t k = o->k > 0 ? o->k : known > 0 ? known : (obs->n_head + 4) / 8;
+    *c = (struct chosen){.k = k < 1 ? 1 : k < obs->n_head ? k : obs->n_head, .n_head = obs->n_head};
+    if (o->heads == HEADS_ALL) {
+        c->k = obs->n_head;
+    } else if (o->heads == HEADS_RANDOM) {
+        c->random = true;
+        c->state = (uint64_t)(uint32_t)o->seed << 32 | (uint32_t)obs->il;
+    } else {
+        const int32_t *rank = !p ? NULL : o->heads == HEADS_SRH ? p->srh_rank : p->trad_rank;
+        if (!rank || p->n_head != obs->n_head || p->n_layer != obs->n_layer)
+            return wnw__fail(WNW_E_MISMATCH,
+                             "%s retrieval heads of this model are needed; the profile has none",
+                             o->heads == HEADS_SRH ? "semantic" : "traditional");
+        c->rank = rank + row;
+    }
+    if (o->heads == HEADS_TRADITIONAL && p->trad_mean) {
+        bool any = false;
+        for (int32_t h = 0; h < obs->n_head; h++)
+            any = any || p->trad_mean[row + h] > 0;
+        if (!any) {
+            wnw__log(WNW_LOG_INFO, "layer %d has no traditional retrieval head: all its heads choose",
+                     obs->il);
+            c->rank = NULL;
+            c->k = obs->n_head;
+        }
+    }
+    return WNW_OK;
+}
+
+static int choose(const void *opts, const wnw_observation *obs, bool *used)
+{
+    struct chosen c;
+    WNW_TRY(choose_heads(opts, obs, &c));
+    for (int32_t h = 0; h < obs->n_head; h++)
+        used[h] = false;
+    for (int32_t h; (h = next_head(&c)) >= 0;)
+        used[h] = true;
+    return WNW_OK;
+}
+
+static void aggregate(const void *opts, const wnw_observation *obs, const float *head_score, int32_t n_row,
+                      float *score, float *by_pos)
+{
+    (void)opts;
+    wnw__mean_by_position(obs, head_score, n_row, obs->query_head_used, by_pos);
+    wnw__spread_by_position(obs, by_pos, score);
+}
+
+static const char *const heads[] = {"srh", "traditional", "all", "random", NULL};
+
+static const wnw_option options[] = {
+    {.name = "k",
+     .help = "heads of a layer that choose; 0: the profile's number, or an eighth of the heads",
+     .type = WNW_OPT_INT,
+     .offset = offsetof(struct opts, k),
+     .def = 0,
+     .min = 0,
+     .max = 4096},
+    {.name = "heads",
+     .help = "which: semantic or traditional retrieval heads of the profile, all, or random ones",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct opts, heads),
+     .def = HEADS_SRH,
+     .choices = heads},
+    {.name = "seed",
+     .help = "of heads=random",
+     .type = WNW_OPT_INT,
+     .offset = offsetof(struct opts, seed),
+     .def = 42,
+     .min = 0,
+     .max = 2147483647},
+    {0}};
+
+extern const struct wnw__aggregation wnw__aggregation_retrieval_heads;
+const struct wnw__aggregation wnw__aggregation_retrieval_heads = {
+    .name = "retrieval_heads",
+    .about = "Mean over the layer's calibrated retrieval heads: one list of tokens per layer.",
+    .paper = "CompressKV, arXiv 2508.02401",
+    .details =
+        "With R_l the k best heads of layer l, `score = (1/k) sum over h in R_l of s_h`, one row for all KV "
+        "heads of the layer. Heads are not normalised.\n\n"
+        "The ranking comes from a profile of kind `srh`. `heads=traditional` takes its ranking of heads that "
+        "copy (arXiv 2404.15574); a layer whose traditional scores are all zero uses all heads. `heads=all` "
+        "and `heads=random`, a control, need no profile.\n\n"
+        "Cost O(k n); a scorer leaves out the heads that do not count.",
+    .options = options,
+    .options_size = sizeof(struct opts),
+    .of_query_heads = true,
+    .one_list = true,
+    .needs = needs,
+    .choose = choose,
+    .scratch = scratch_size,
+    .aggregate = aggregate,
+};

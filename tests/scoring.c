@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "scoring.h"
+
+int try_scorer(const char *recipe, const wnw_observation *obs, float *score)
+{
+    wnw_policy *p;
+    if (wnw_policy_parse(&p, recipe, NULL) != WNW_OK)
+        fail_msg("%s: %s", recipe, wnw_last_error());
+    const void *opts = p->opts[WNW_PART_SCORER];
+    float *room = malloc((wnw__score_room(p, opts, obs) + 1) * sizeof *room);
+    assert_non_null(room);
+    const int rc = wnw__score(p, opts, obs, score, room);
+    free(room);
+    wnw_policy_free(p);
+    return rc;
+}
+
+void run_scorer(const char *recipe, const wnw_observation *obs, float *score)
+{
+    if (try_scorer(recipe, obs, score) != WNW_OK)
+        fail_msg("%s: %s", recipe, wnw_last_error());
+}
