@@ -15,7 +15,7 @@ fate() {
 [ "$(grep -c 'the number was' "$work/out")" -eq 6 ] || fail "not six policies: $(cat "$work/out")"
 [ "$(fate full)" = found ] || fail "the full cache does not answer: $(cat "$work/out")"
 [ "$(fate streaming_llm)" = lost ] || fail "an evicted number is found: $(cat "$work/out")"
-grep -q '^stand_out:recency=0.1,window=32+uniform:rounding=exact+adakv' "$work/out" ||
+grep -q '^stand_out:recency=0.1,window=32+direct+uniform:rounding=exact+adakv' "$work/out" ||
     fail "its method does not combine with our budget: $(cat "$work/out")"
 
 seq 200 | sed 's/.*/line & of a text/' >"$work/text"
