@@ -50,12 +50,27 @@ static void print_table(void)
                 printf("  %-30s %s\n", info.name, info.about);
         }
     }
-    puts("\nPresets show name, layout of the plan, and what is observed. `winnow methods NAME` shows "
-         "options.\n"
+    puts("\nPresets show name, layout of the plan, and what is observed. `winnow methods NAME` shows parts "
+         "and options.\n"
          "A recipe is NAME[:key=value,...][+NAME...], e.g. snapkv:window=32+adakv.");
 }
 
-static void print_option(const wnw_option *o)
+/* The value that a recipe gives an option of one of its parts, "key=value,...": its length, at *value. */
+static int given_value(const char *options, size_t len, const char *key, const char **value)
+{
+    for (const char *at = options; at < options + len;) {
+        const size_t item = strcspn(at, ",+"), key_len = strcspn(at, "=");
+        if (key_len == strlen(key) && strncmp(at, key, key_len) == 0) {
+            *value = at + key_len + 1;
+            return (int)(item - key_len - 1);
+        }
+        at += item + 1;
+    }
+    return 0;
+}
+
+/* indent: spaces before it; given: value in place of the default, of given_len letters, if that is not 0. */
+static void print_option(const wnw_option *o, int indent, const char *given, int given_len)
 {
     char def[64], range[96] = "";
     switch (o->type) {
@@ -75,10 +90,50 @@ static void print_option(const wnw_option *o)
         snprintf(def, sizeof def, "%s", o->choices[(int)o->def]);
         break;
     }
-    printf("  %-14s %s [%s%s", o->name, o->help, def, range);
+    printf("%*s%-14s %s [%.*s%s", indent, "", o->name, o->help, given_len > 0 ? given_len : 64,
+           given_len > 0 ? given : def, range);
     for (int i = 0; o->type == WNW_OPT_ENUM && o->choices[i]; i++)
         printf("%s%s", i > 0 ? "|" : ", one of ", o->choices[i]);
     puts("]");
+}
+
+static bool find_part(const char *name, size_t len, wnw_method_info *out)
+{
+    for (int32_t i = 0; wnw_method_get(i, out); i++)
+        if (!*out->recipe && strlen(out->name) == len && strncmp(out->name, name, len) == 0)
+            return true;
+    return false;
+}
+
+/* The parts of a preset with the values it gives their options. */
+static void print_recipe_parts(const char *recipe)
+{
+    puts("  parts, and their options [value in this preset, range]:");
+    for (const char *at = recipe; *at;) {
+        const size_t len = strcspn(at, "+"), name_len = strcspn(at, ":+");
+        wnw_method_info part;
+        if (find_part(at, name_len, &part)) {
+            printf("    %s %s: %s\n", part.kind, part.name, part.about);
+            for (const wnw_option *o = part.options; o && o->name; o++) {
+                const char *value = "";
+                const int n =
+                    name_len < len ? given_value(at + name_len + 1, len - name_len - 1, o->name, &value) : 0;
+                print_option(o, 6, value, n);
+            }
+        }
+        at += len + (at[len] == '+');
+    }
+}
+
+static void print_part_options(const wnw_option *options)
+{
+    if (!options || !options[0].name) {
+        puts("  no options");
+        return;
+    }
+    puts("  options [default, range]:");
+    for (const wnw_option *o = options; o->name; o++)
+        print_option(o, 4, "", 0);
 }
 
 static void print_details(const wnw_method_info *info)
@@ -98,15 +153,10 @@ static void print_details(const wnw_method_info *info)
     }
     if (*info->details)
         printf("\n%s\n\n", info->details);
-    if (!info->options || !info->options[0].name) {
-        puts("  no options");
-        return;
-    }
-    puts("  options [default, range]:");
-    for (const wnw_option *o = info->options; o->name; o++) {
-        fputs("  ", stdout);
-        print_option(o);
-    }
+    if (*info->recipe)
+        print_recipe_parts(info->recipe);
+    else
+        print_part_options(info->options);
 }
 
 static int unknown(const char *name)

@@ -15,8 +15,9 @@
 #define SNAPKV_32_AVG "snapkv:window=32,kernel=5,pool=avg,agg=mean" MEAN
 #define CRITICAL_L2   "+critical:alpha=0.5,eps=0.0001,eps_rel=0,norm=l2,sinks=4"
 #define CRITICAL_L1   "+critical:alpha=0.5,eps=0.0001,eps_rel=0,norm=l1,sinks=0"
-#define EXPECTED(vnorm, eps) \
-    "expected_attention:n_sink=4,n_future=512,covariance=1,vnorm=" vnorm ",epsilon=" eps ",stats=prompt" MEAN
+#define EXPECTED_STATS(vnorm, eps, stats)                                                                    \
+    "expected_attention:n_sink=4,n_future=512,covariance=1,vnorm=" vnorm ",epsilon=" eps ",stats=" stats MEAN
+#define EXPECTED(vnorm, eps) EXPECTED_STATS(vnorm, eps, "prompt")
 #define ADAKV "+adakv:alpha_safeguard=0.2,mode=safeguard"
 #define SNAPKV_8_AVG  "snapkv:window=8,kernel=5,pool=avg,agg=mean" MEAN
 #define KVCOMPOSE_AGG ",agg_task=max,value_norm=0+group_mean:cross_head=1,gqa_bug=0"
@@ -64,6 +65,12 @@ static const struct wnw__preset presets[] = {
      .about = "What calibrated retrieval heads attend to, and more entries where eviction hurts more.",
      .paper = "CompressKV, arXiv 2508.02401",
      .recipe = "compresskv:window=8,kernel=5,pool=avg+retrieval_heads:k=0,heads=srh,seed=42"
+               "+error_aware:rounding=exact,min=32,max_factor=3+equal+topk:ties=early"},
+
+    {.name = "compresskv-traditional",
+     .about = "CompressKV that listens to heads which copy, in place of those that retrieve by meaning.",
+     .paper = "Retrieval heads, arXiv 2404.15574",
+     .recipe = "compresskv:window=8,kernel=5,pool=avg+retrieval_heads:k=0,heads=traditional,seed=42"
                "+error_aware:rounding=exact,min=32,max_factor=3+equal+topk:ties=early"},
 
     /* ---- KVCompose and KVzip ---- */
@@ -166,6 +173,10 @@ static const struct wnw__preset presets[] = {
      .about = "What queries of the next 512 positions are expected to attend to, from the prompt's queries.",
      .paper = "Expected Attention, arXiv 2510.00636",
      .recipe = EXPECTED("1", "0") UNIFORM_EXACT "+equal+topk:ties=early"},
+    {.name = "expected_attention-stats",
+     .about = "Expected attention with queries of a profile in place of the prompt's; needs one of kind stats.",
+     .paper = "Expected Attention, arXiv 2510.00636",
+     .recipe = EXPECTED_STATS("1", "0", "profile") UNIFORM_EXACT "+equal+topk:ties=early"},
     {.name = "adakv-expected_attention",
      .about = "Expected attention whose heads compete for the layer's budget; the paper's AdaExpectedAttention.",
      .paper = "Expected Attention, arXiv 2510.00636",

@@ -29,6 +29,12 @@ good 'methods snapkv' methods snapkv
 for word in 2404.14469 composite window kernel 'recipe'; do
     grep -q -- "$word" "$work/out" || fail "methods snapkv does not say $word"
 done
+# Every part of a preset, with the preset's values and not the part's defaults.
+good 'methods pyramidkv' methods pyramidkv
+for words in '^    scorer snapkv: ' '^    head aggregation group_mean: ' '^    layer budget pyramid: ' '^    head budget equal: ' \
+    '^    selector topk: ' '^      window .* \[8, whole number' '^      beta .* \[20, '; do
+    grep -q -- "$words" "$work/out" || fail "methods pyramidkv does not say '$words'"
+done
 WINNOW_CACHE=$work/cache good models models
 for name in smollm2-135m qwen2.5-coder-0.5b qwen2.5-coder-1.5b gemma-3-270m; do
     grep -Eq "^$name +no .*$work/cache/models/$name.gguf" "$work/out" || fail "models does not list $name"
