@@ -245,19 +245,49 @@ static int new_pairs(bool seen[N_FACTORS][MAX_VALUES][N_FACTORS][MAX_VALUES], co
     return n;
 }
 
+static void open_fixture(struct fixture *fx, const char *family, uint64_t seed)
+{
+    char name[TEST_NAME_MAX];
+    *fx = (struct fixture){0};
+    test_tiny_model_of(name, family);
+    fx->model = test_model_open(name);
+    wnw_model_get_info(fx->model, &fx->info);
+    fx->profile = make_profile(fx->model);
+    fx->tokens = test_random_tokens(N_PROMPT + N_DECODE, fx->info.n_vocab, seed);
+    list_parts(fx);
+}
+
+static void close_fixture(struct fixture *fx)
+{
+    free(fx->tokens);
+    wnw_profile_free(fx->profile);
+    wnw_model_free(fx->model);
+}
+
+static void check_choice(struct fixture *fx, const struct choice *c)
+{
+    char recipe[MAX_RECIPE];
+    wnw_policy *policy = parse_choice(fx, c, recipe);
+    check_recipe(fx, recipe, policy, (wnw_kv_type)c->value[N_KINDS]);
+    wnw_policy_free(policy);
+}
+
+static void report(const struct fixture *fx, int n_run, int n)
+{
+    print_message(
+        "%d recipes run of %d and %d cache types, %d refused a budget; most entries over the size asked for: "
+        "%.2f (%s)\n",
+        n_run, n, N_KV_TYPES, fx->n_refused, fx->worst_excess, fx->worst);
+    assert_true(fx->n_refused < n_run / 4);
+}
+
 static void every_pair_of_parts(void **state)
 {
     (void)state;
     static bool seen[N_FACTORS][MAX_VALUES][N_FACTORS][MAX_VALUES];
-    struct fixture fx = {0};
-    char name[TEST_NAME_MAX], recipe[MAX_RECIPE];
-    test_tiny_model_of(name, "llama");
-    fx.model = test_model_open(name);
-    wnw_model_get_info(fx.model, &fx.info);
-    fx.profile = make_profile(fx.model);
-    fx.tokens = test_random_tokens(N_PROMPT + N_DECODE, fx.info.n_vocab, 3);
-    list_parts(&fx);
+    struct fixture fx;
     int n, n_run = 0;
+    open_fixture(&fx, "llama", 3);
     struct choice *all = list_choices(&fx, &n);
     assert_true(n > 100);
     /* Recipes with many new pairs first: fewer of them cover all. */
@@ -269,33 +299,51 @@ static void every_pair_of_parts(void **state)
                 if (new_pairs(seen, &c, false) < least)
                     continue;
                 new_pairs(seen, &c, true);
-                wnw_policy *policy = parse_choice(&fx, &c, recipe);
-                check_recipe(&fx, recipe, policy, (wnw_kv_type)c.value[N_KINDS]);
-                wnw_policy_free(policy);
+                check_choice(&fx, &c);
                 n_run++;
             }
-    print_message(
-        "%d recipes run of %d and 4 cache types, %d refused a budget; most entries over the size asked "
-        "for: %.2f (%s)\n",
-        n_run, n, fx.n_refused, fx.worst_excess, fx.worst);
-    assert_true(fx.n_refused < n_run / 4);
+    report(&fx, n_run, n);
     free(all);
-    free(fx.tokens);
-    wnw_profile_free(fx.profile);
-    wnw_model_free(fx.model);
+    close_fixture(&fx);
+}
+
+/* Whether the recipe's head aggregation is the one its scorer takes by itself. */
+static bool own_aggregation(const struct fixture *fx, const struct choice *c)
+{
+    wnw_policy *policy;
+    assert_ok(wnw__policy_parse_parts(&policy, fx->names[0][c->value[0]]));
+    const bool own = strcmp(policy->part[WNW_PART_AGGREGATION].name, fx->names[1][c->value[1]]) == 0;
+    wnw_policy_free(policy);
+    return own;
+}
+
+/* Every recipe that parses: with every cache type where the aggregation is the scorer's own, else with one
+ * cache type after the other. Minutes, so only where it is asked for. */
+static void every_recipe(void **state)
+{
+    (void)state;
+    struct fixture fx;
+    int n, n_run = 0;
+    if (!getenv("WNW_WHOLE_MATRIX"))
+        skip();
+    open_fixture(&fx, "llama", 5);
+    struct choice *all = list_choices(&fx, &n);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < (own_aggregation(&fx, &all[i]) ? N_KV_TYPES : 1); k++, n_run++) {
+            all[i].value[N_KINDS] = (uint8_t)((i + k) % N_KV_TYPES);
+            check_choice(&fx, &all[i]);
+        }
+    report(&fx, n_run, n);
+    free(all);
+    close_fixture(&fx);
 }
 
 static void presets_beside_sliding_windows(void **state)
 {
     (void)state;
-    struct fixture fx = {0};
-    char name[TEST_NAME_MAX];
+    struct fixture fx;
     wnw_method_info info;
-    test_tiny_model_of(name, "gemma3");
-    fx.model = test_model_open(name);
-    wnw_model_get_info(fx.model, &fx.info);
-    fx.profile = make_profile(fx.model);
-    fx.tokens = test_random_tokens(N_PROMPT + N_DECODE, fx.info.n_vocab, 4);
+    open_fixture(&fx, "gemma3", 4);
     for (int32_t i = 0; wnw_method_get(i, &info); i++) {
         wnw_policy *policy;
         if (!strstr(info.kind, "preset"))
@@ -304,15 +352,14 @@ static void presets_beside_sliding_windows(void **state)
         check_recipe(&fx, info.name, policy, (wnw_kv_type)(i % N_KV_TYPES));
         wnw_policy_free(policy);
     }
-    free(fx.tokens);
-    wnw_profile_free(fx.profile);
-    wnw_model_free(fx.model);
+    close_fixture(&fx);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pair_of_parts),
+        cmocka_unit_test(every_recipe),
         cmocka_unit_test(presets_beside_sliding_windows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
