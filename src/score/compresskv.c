@@ -13,30 +13,21 @@
 #include "score/window.h"
 
 struct opts {
-    int32_t window;
-    int32_t kernel;
-    int32_t pool;
+    struct wnw__window_opts w;
     int32_t n_recent; /* no option: protected entries + 1 where a small size shrank them; 0 = the window */
 };
 
 static int check(const void *opts)
 {
     const struct opts *o = opts;
-    return wnw__pool_check("compresskv", o->kernel);
-}
-
-static void needs(const void *opts, wnw_needs *out)
-{
-    const struct opts *o = opts;
-    out->flags = WNW_NEED_WINDOW_ATTN;
-    out->window = o->window;
+    return wnw__pool_check("compresskv", o->w.kernel);
 }
 
 static void protect(const void *opts, int32_t n, wnw_protected *out)
 {
     const struct opts *o = opts;
     (void)n;
-    out->n_last = o->n_recent > 0 ? o->n_recent - 1 : o->window;
+    out->n_last = o->n_recent > 0 ? o->n_recent - 1 : o->w.window;
 }
 
 /* Leaves at least one entry to choose. */
@@ -45,7 +36,7 @@ static bool shrink(void *opts, int32_t n, int32_t n_keep)
     struct opts *o = opts;
     (void)n;
     const wnw_protected p = wnw__protected_shrink((wnw_protected){.n_last = n_keep + 1}, n_keep);
-    o->n_recent = (p.n_last < o->window ? p.n_last : o->window) + 1;
+    o->n_recent = (p.n_last < o->w.window ? p.n_last : o->w.window) + 1;
     return true;
 }
 
@@ -60,33 +51,13 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
     const struct opts *o = opts;
     for (int32_t h = 0; h < obs->n_head; h++)
         if (wnw__query_head_used(obs, h))
-            wnw__window_score(obs, h, o->window, (enum wnw__pool)o->pool, o->kernel, s,
+            wnw__window_score(obs, h, o->w.window, (enum wnw__pool)o->w.pool, o->w.kernel, s,
                               score + (int64_t)h * obs->n);
     return WNW_OK;
 }
 
 static const wnw_option options[] = {
-    {.name = "window",
-     .help = "last prompt tokens whose queries are observed, and that always stay",
-     .type = WNW_OPT_INT,
-     .offset = offsetof(struct opts, window),
-     .def = 8,
-     .min = 1,
-     .max = 4096},
-    {.name = "kernel",
-     .help = "width of the pooling along the positions, odd",
-     .type = WNW_OPT_INT,
-     .offset = offsetof(struct opts, kernel),
-     .def = 5,
-     .min = 1,
-     .max = 1023},
-    {.name = "pool",
-     .help = "kind of pooling",
-     .type = WNW_OPT_ENUM,
-     .offset = offsetof(struct opts, pool),
-     .def = WNW_POOL_AVG,
-     .choices = wnw__pool_choices},
-    {0}};
+    WNW_OPTION_WINDOW(8), WNW_OPTION_KERNEL(5), WNW_OPTION_POOL(WNW_POOL_AVG), {0}};
 
 static const char details[] = "`s_h[j] = pool(mean over the window of a_h[i][j])`, per query head; "
                               "CompressKV's preset takes the mean of the "
@@ -104,7 +75,7 @@ const struct wnw__scorer wnw__scorer_compresskv = {
             .paper = "CompressKV, arXiv 2508.02401",
             .options = options,
             .options_size = sizeof(struct opts),
-            .needs = needs,
+            .needs = wnw__window_needs,
             .protect = protect,
             .scratch = scratch_size,
             .score = score,

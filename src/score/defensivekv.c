@@ -18,8 +18,7 @@
 #include "score/window.h"
 
 struct opts {
-    int32_t window;
-    int32_t kernel;
+    struct wnw__window_opts w; /* always average pooling */
     double mass;
     int32_t norm;
     int32_t as_code;
@@ -28,21 +27,14 @@ struct opts {
 static int check(const void *opts)
 {
     const struct opts *o = opts;
-    return wnw__pool_check("defensivekv", o->kernel);
+    return wnw__pool_check("defensivekv", o->w.kernel);
 }
 
 static void needs(const void *opts, wnw_needs *out)
 {
     const struct opts *o = opts;
     out->flags = WNW_NEED_WINDOW_ATTN | WNW_NEED_PROJ_NORM;
-    out->window = o->window;
-}
-
-static void protect(const void *opts, int32_t n, wnw_protected *out)
-{
-    const struct opts *o = opts;
-    (void)n;
-    out->n_last = o->window;
+    out->window = o->w.window;
 }
 
 /* One row of attention; norms and heads per position. */
@@ -60,10 +52,10 @@ static void aggregate(const struct opts *o, const wnw_observation *obs, int32_t 
     for (int32_t i = 0; i < obs->n; i++)
         s[i] = 0;
     for (int32_t h = ih * group; h < (ih + 1) * group; h++)
-        for (int32_t w = obs->n_window - wnw__window_rows(obs, o->window); w < obs->n_window; w++) {
+        for (int32_t w = obs->n_window - wnw__window_rows(obs, o->w.window); w < obs->n_window; w++) {
             const float *row = wnw__window_of(obs, h) + (int64_t)w * obs->n;
-            wnw__pool_raise(WNW_POOL_AVG, o->kernel, row, n_old, p, s);
-            wnw__pool_raise(WNW_POOL_AVG, o->kernel, row + n_old, n - n_old, p, s + n_old);
+            wnw__pool_raise(WNW_POOL_AVG, o->w.kernel, row, n_old, p, s);
+            wnw__pool_raise(WNW_POOL_AVG, o->w.kernel, row + n_old, n - n_old, p, s + n_old);
         }
     wnw__floor_at_mean(s, n_old);
     wnw__floor_at_mean(s + n_old, n - n_old);
@@ -92,7 +84,7 @@ static void weigh(const wnw_observation *obs, const float *nu, float *score, flo
 /* Mean over heads and window of the attention on the window itself (wb). */
 static double window_mass(const struct opts *o, const wnw_observation *obs)
 {
-    const int32_t group = obs->n_head / obs->n_head_kv, n_row = wnw__window_rows(obs, o->window);
+    const int32_t group = obs->n_head / obs->n_head_kv, n_row = wnw__window_rows(obs, o->w.window);
     double sum = 0;
     for (int32_t h = 0; h < obs->n_head; h++) {
         const int32_t n_old = wnw__window_n_old(obs, h / group, n_row);
@@ -114,7 +106,7 @@ static void mean_attention(const struct opts *o, const wnw_observation *obs, int
     for (int32_t i = 0; i < n_old; i++)
         a[i] = 0;
     for (int32_t h = ih * group; h < (ih + 1) * group; h++)
-        for (int32_t w = obs->n_window - wnw__window_rows(obs, o->window); w < obs->n_window; w++)
+        for (int32_t w = obs->n_window - wnw__window_rows(obs, o->w.window); w < obs->n_window; w++)
             for (int32_t i = 0; i < n_old; i++)
                 a[i] += wnw__window_of(obs, h)[(int64_t)w * obs->n + i];
     for (int32_t i = 0; i < n_old; i++)
@@ -140,7 +132,7 @@ static int32_t count_below(const float *a, int32_t n, int32_t limit, double mass
 /* Most entries besides the window that attention alone may keep in a head. */
 static int32_t first_stage_limit(const struct opts *o, const wnw_observation *obs)
 {
-    const int32_t w = wnw__window_rows(obs, o->window);
+    const int32_t w = wnw__window_rows(obs, o->w.window);
     const double share = o->as_code && obs->n > w ? (double)(obs->n - w) / obs->n : 1;
     return wnw__round_count(obs->budget * share - w, WNW_ROUND_EXACT);
 }
@@ -148,7 +140,7 @@ static int32_t first_stage_limit(const struct opts *o, const wnw_observation *ob
 static int score(const void *opts, const wnw_observation *obs, float *score, float *a)
 {
     const struct opts *o = opts;
-    const int32_t n_row = wnw__window_rows(obs, o->window), limit = first_stage_limit(o, obs);
+    const int32_t n_row = wnw__window_rows(obs, o->w.window), limit = first_stage_limit(o, obs);
     const float *nu = obs->proj_norm(obs, (wnw_proj_norm)o->norm);
     float most = 0;
     if (!nu)
@@ -174,20 +166,8 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
 }
 
 static const wnw_option options[] = {
-    {.name = "window",
-     .help = "last prompt tokens whose queries are observed, and that always stay",
-     .type = WNW_OPT_INT,
-     .offset = offsetof(struct opts, window),
-     .def = 32,
-     .min = 1,
-     .max = 4096},
-    {.name = "kernel",
-     .help = "width of the average pooling along the positions, odd",
-     .type = WNW_OPT_INT,
-     .offset = offsetof(struct opts, kernel),
-     .def = 5,
-     .min = 1,
-     .max = 1023},
+    WNW_OPTION_WINDOW(32),
+    WNW_OPTION_KERNEL(5),
     {.name = "mass",
      .help = "attention, the window's included, that is kept before norms count",
      .type = WNW_OPT_REAL,
@@ -224,7 +204,7 @@ const struct wnw__scorer wnw__scorer_defensivekv = {
          .options = options,
          .options_size = sizeof(struct opts),
          .needs = needs,
-         .protect = protect,
+         .protect = wnw__window_protect,
          .scratch = scratch_size,
          .score = score},
     .layout = "composite",

@@ -21,37 +21,28 @@ enum { BLOCK = 64 }; /* entries whose products with the window are held at a tim
 enum prune { PRUNE_JOINT, PRUNE_VALUE, PRUNE_KEY };
 
 struct opts {
-    int32_t window;
-    int32_t kernel;
-    int32_t pool;
+    struct wnw__window_opts w;
     int32_t prune;
 };
 
 static int check(const void *opts)
 {
     const struct opts *o = opts;
-    return wnw__pool_check("obcache", o->kernel);
+    return wnw__pool_check("obcache", o->w.kernel);
 }
 
 static void needs(const void *opts, wnw_needs *out)
 {
     const struct opts *o = opts;
     out->flags = WNW_NEED_WINDOW_ATTN | WNW_NEED_KEYS | WNW_NEED_VALUES;
-    out->window = o->window;
-}
-
-static void protect(const void *opts, int32_t n, wnw_protected *out)
-{
-    const struct opts *o = opts;
-    (void)n;
-    out->n_last = o->window;
+    out->window = o->w.window;
 }
 
 /* Scores of one query head; outputs of its window; logits and v . o of a block. */
 static size_t scratch_size(const void *opts, const wnw_observation *obs)
 {
     const struct opts *o = opts;
-    const size_t n_row = (size_t)wnw__window_rows(obs, o->window);
+    const size_t n_row = (size_t)wnw__window_rows(obs, o->w.window);
     return (size_t)obs->n + n_row * ((size_t)obs->n_embd_head + 2 * BLOCK);
 }
 
@@ -106,8 +97,8 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
 {
     const struct opts *o = opts;
     const int32_t group = obs->n_head / obs->n_head_kv, d = obs->n_embd_head;
-    const int32_t n_row = wnw__window_rows(obs, o->window), skip = obs->n_window - n_row;
-    const enum wnw__pool pool = (enum wnw__pool)o->pool;
+    const int32_t n_row = wnw__window_rows(obs, o->w.window), skip = obs->n_window - n_row;
+    const enum wnw__pool pool = (enum wnw__pool)o->w.pool;
     float *s = scratch, *out = s + obs->n, *z = out + (int64_t)n_row * d, *vo = z + (int64_t)n_row * BLOCK;
     if (!obs->window_queries)
         return wnw__fail(WNW_E_NOT_OBSERVED, "obcache needs the window's queries of layer %d", obs->il);
@@ -133,42 +124,24 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
             saliency((enum prune)o->prune, a + at, n_row, obs->n, v + (int64_t)at * d, out, z, vo, m, d,
                      s + at);
         }
-        wnw__pool_add(pool, o->kernel, s, n_old, 1, to);
-        wnw__pool_add(pool, o->kernel, s + n_old, n - n_old, 1, to + n_old);
+        wnw__pool_add(pool, o->w.kernel, s, n_old, 1, to);
+        wnw__pool_add(pool, o->w.kernel, s + n_old, n - n_old, 1, to + n_old);
     }
     return WNW_OK;
 }
 
 static const char *const prunes[] = {"joint", "value", "key", NULL};
 
-static const wnw_option options[] = {
-    {.name = "window",
-     .help = "last prompt tokens whose outputs are watched, and that always stay",
-     .type = WNW_OPT_INT,
-     .offset = offsetof(struct opts, window),
-     .def = 32,
-     .min = 1,
-     .max = 4096},
-    {.name = "kernel",
-     .help = "width of the pooling along the positions, odd",
-     .type = WNW_OPT_INT,
-     .offset = offsetof(struct opts, kernel),
-     .def = 7,
-     .min = 1,
-     .max = 1023},
-    {.name = "pool",
-     .help = "kind of pooling",
-     .type = WNW_OPT_ENUM,
-     .offset = offsetof(struct opts, pool),
-     .def = WNW_POOL_MAX,
-     .choices = wnw__pool_choices},
-    {.name = "prune",
-     .help = "what is thought to be taken away: value, key, or both",
-     .type = WNW_OPT_ENUM,
-     .offset = offsetof(struct opts, prune),
-     .def = PRUNE_JOINT,
-     .choices = prunes},
-    {0}};
+static const wnw_option options[] = {WNW_OPTION_WINDOW(32),
+                                     WNW_OPTION_KERNEL(7),
+                                     WNW_OPTION_POOL(WNW_POOL_MAX),
+                                     {.name = "prune",
+                                      .help = "what is thought to be taken away: value, key, or both",
+                                      .type = WNW_OPT_ENUM,
+                                      .offset = offsetof(struct opts, prune),
+                                      .def = PRUNE_JOINT,
+                                      .choices = prunes},
+                                     {0}};
 
 extern const struct wnw__scorer wnw__scorer_obcache;
 const struct wnw__scorer wnw__scorer_obcache = {
@@ -184,7 +157,7 @@ const struct wnw__scorer wnw__scorer_obcache = {
             .options = options,
             .options_size = sizeof(struct opts),
             .needs = needs,
-            .protect = protect,
+            .protect = wnw__window_protect,
             .scratch = scratch_size,
             .score = score,
             .per_query_head = true},

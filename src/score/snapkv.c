@@ -18,30 +18,14 @@
 enum agg { AGG_MEAN, AGG_MAX };
 
 struct opts {
-    int32_t window;
-    int32_t kernel;
-    int32_t pool;
+    struct wnw__window_opts w;
     int32_t agg;
 };
 
 static int check(const void *opts)
 {
     const struct opts *o = opts;
-    return wnw__pool_check("snapkv", o->kernel);
-}
-
-static void needs(const void *opts, wnw_needs *out)
-{
-    const struct opts *o = opts;
-    out->flags = WNW_NEED_WINDOW_ATTN;
-    out->window = o->window;
-}
-
-static void protect(const void *opts, int32_t n, wnw_protected *out)
-{
-    const struct opts *o = opts;
-    (void)n;
-    out->n_last = o->window;
+    return wnw__pool_check("snapkv", o->w.kernel);
 }
 
 /* Mean attention of one head, or one pooled row. */
@@ -54,15 +38,15 @@ static size_t scratch_size(const void *opts, const wnw_observation *obs)
 /* out[n] = the highest of one query head's rows, each pooled by itself. */
 static void take_max(const struct opts *o, const wnw_observation *obs, int32_t h, float *p, float *out)
 {
-    const enum wnw__pool pool = (enum wnw__pool)o->pool;
+    const enum wnw__pool pool = (enum wnw__pool)o->w.pool;
     const int32_t ih = h / (obs->n_head / obs->n_head_kv), n = obs->n_entry[ih];
-    const int32_t n_row = wnw__window_rows(obs, o->window), n_old = wnw__window_n_old(obs, ih, n_row);
+    const int32_t n_row = wnw__window_rows(obs, o->w.window), n_old = wnw__window_n_old(obs, ih, n_row);
     for (int32_t i = 0; i < obs->n; i++)
         out[i] = 0;
     for (int32_t w = obs->n_window - n_row; w < obs->n_window; w++) {
         const float *row = wnw__window_of(obs, h) + (int64_t)w * obs->n;
-        wnw__pool_raise(pool, o->kernel, row, n_old, p, out);
-        wnw__pool_raise(pool, o->kernel, row + n_old, n - n_old, p, out + n_old);
+        wnw__pool_raise(pool, o->w.kernel, row, n_old, p, out);
+        wnw__pool_raise(pool, o->w.kernel, row + n_old, n - n_old, p, out + n_old);
     }
 }
 
@@ -76,41 +60,23 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
         if (o->agg == AGG_MAX)
             take_max(o, obs, h, s, out);
         else
-            wnw__window_score(obs, h, o->window, (enum wnw__pool)o->pool, o->kernel, s, out);
+            wnw__window_score(obs, h, o->w.window, (enum wnw__pool)o->w.pool, o->w.kernel, s, out);
     }
     return WNW_OK;
 }
 
 static const char *const aggs[] = {"mean", "max", NULL};
 
-static const wnw_option options[] = {
-    {.name = "window",
-     .help = "last prompt tokens whose queries are observed, and that always stay",
-     .type = WNW_OPT_INT,
-     .offset = offsetof(struct opts, window),
-     .def = 32,
-     .min = 1,
-     .max = 4096},
-    {.name = "kernel",
-     .help = "width of the pooling along the positions, odd",
-     .type = WNW_OPT_INT,
-     .offset = offsetof(struct opts, kernel),
-     .def = 7,
-     .min = 1,
-     .max = 1023},
-    {.name = "pool",
-     .help = "kind of pooling",
-     .type = WNW_OPT_ENUM,
-     .offset = offsetof(struct opts, pool),
-     .def = WNW_POOL_MAX,
-     .choices = wnw__pool_choices},
-    {.name = "agg",
-     .help = "over the window's queries",
-     .type = WNW_OPT_ENUM,
-     .offset = offsetof(struct opts, agg),
-     .def = AGG_MEAN,
-     .choices = aggs},
-    {0}};
+static const wnw_option options[] = {WNW_OPTION_WINDOW(32),
+                                     WNW_OPTION_KERNEL(7),
+                                     WNW_OPTION_POOL(WNW_POOL_MAX),
+                                     {.name = "agg",
+                                      .help = "over the window's queries",
+                                      .type = WNW_OPT_ENUM,
+                                      .offset = offsetof(struct opts, agg),
+                                      .def = AGG_MEAN,
+                                      .choices = aggs},
+                                     {0}};
 
 extern const struct wnw__scorer wnw__scorer_snapkv;
 const struct wnw__scorer wnw__scorer_snapkv = {
@@ -128,8 +94,8 @@ const struct wnw__scorer wnw__scorer_snapkv = {
                 "\n\nCost: O(H_q w n).",
             .options = options,
             .options_size = sizeof(struct opts),
-            .needs = needs,
-            .protect = protect,
+            .needs = wnw__window_needs,
+            .protect = wnw__window_protect,
             .scratch = scratch_size,
             .score = score,
             .per_query_head = true},

@@ -10,6 +10,20 @@ int wnw__pool_check(const char *owner, int32_t kernel)
     return WNW_OK;
 }
 
+void wnw__window_needs(const void *opts, wnw_needs *out)
+{
+    const struct wnw__window_opts *o = opts;
+    out->flags = WNW_NEED_WINDOW_ATTN;
+    out->window = o->window;
+}
+
+void wnw__window_protect(const void *opts, int32_t n, wnw_protected *out)
+{
+    const struct wnw__window_opts *o = opts;
+    (void)n;
+    out->n_last = o->window;
+}
+
 int32_t wnw__window_n_old(const wnw_observation *obs, int32_t ih, int32_t n_row)
 {
     const int32_t *pos = obs->pos + (int64_t)ih * obs->n;

@@ -12,6 +12,31 @@ extern const char *const wnw__pool_choices[]; /* for an option table */
 /* E_ARG in the name of `owner` unless kernel is odd: an even one would shift the positions. */
 int wnw__pool_check(const char *owner, int32_t kernel);
 
+/* The options of every scorer that pools a window's attention: the beginning of its struct, rows of its
+ * table. */
+struct wnw__window_opts {
+    int32_t window, kernel, pool;
+};
+#define WNW_OPTION_WINDOW(usual)                                                                            \
+    {                                                                                                       \
+        .name = "window", .help = "last prompt tokens whose queries are observed, and that always stay",    \
+        .type = WNW_OPT_INT, .offset = offsetof(struct wnw__window_opts, window), .def = (usual), .min = 1, \
+        .max = 4096                                                                                         \
+    }
+#define WNW_OPTION_KERNEL(usual)                                                                        \
+    {                                                                                                   \
+        .name = "kernel", .help = "width of the pooling along the positions, odd", .type = WNW_OPT_INT, \
+        .offset = offsetof(struct wnw__window_opts, kernel), .def = (usual), .min = 1, .max = 1023      \
+    }
+#define WNW_OPTION_POOL(usual)                                                                          \
+    {                                                                                                   \
+        .name = "pool", .help = "kind of pooling", .type = WNW_OPT_ENUM,                                \
+        .offset = offsetof(struct wnw__window_opts, pool), .def = (usual), .choices = wnw__pool_choices \
+    }
+/* Hooks for options that begin so: the window is observed, and it stays. */
+void wnw__window_needs(const void *opts, wnw_needs *out);
+void wnw__window_protect(const void *opts, int32_t n, wnw_protected *out);
+
 /* Rows of the observed window that a scorer with a window of its own reads: another policy may have asked
  * for more, the prompt may be shorter. */
 static inline int32_t wnw__window_rows(const wnw_observation *obs, int32_t window)
