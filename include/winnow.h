@@ -148,6 +148,11 @@ typedef struct wnw_prompt {
     int32_t *tokens;   /* [n_tokens], owned; release with wnw_prompt_clear */
     int32_t n_tokens;  /* both pieces */
     int32_t n_context; /* length of the first piece */
+    /* What the template wrote, for wnw_session_set_template. A token that spans template and text counts as
+     * text; without a template the BOS does too. */
+    int32_t n_prefix; /* tokens of the template head, BOS included: the first ones of the prompt */
+    int32_t *suffix; /* [n_suffix], owned: the template tail, which ends the user's turn and opens the next */
+    int32_t n_suffix; /* 0 without a template */
 } wnw_prompt;
 
 int wnw_prompt_build(wnw_prompt *out, const wnw_model *m, const wnw_prompt_params *params);

@@ -158,12 +158,39 @@ static int apply_template(const wnw_model *m, const wnw_prompt_params *p, const 
     return WNW_OK;
 }
 
+/* Bytes that the template writes before and behind a message. */
+struct frame {
+    size_t before, behind;
+};
+
+static int changes_message(void)
+{
+    return wnw__fail(WNW_E_UNSUPPORTED, "the chat template changes the message; use --raw");
+}
+
+/* Seen on a message that no template contains: a real one may repeat words of the template. */
+static int measure_frame(struct frame *out, const wnw_model *m, const wnw_prompt_params *p)
+{
+    static const char probe[] = "\x1a"; /* a control character */
+    char *rendered;
+    WNW_TRY(apply_template(m, p, probe, &rendered));
+    const size_t before = strcspn(rendered, probe), n = strlen(rendered);
+    free(rendered);
+    if (before == n)
+        return changes_message();
+    *out = (struct frame){.before = before, .behind = n - before - 1};
+    return WNW_OK;
+}
+
 /* Where the document ends inside the rendered prompt. Some templates trim the message, so it is looked for
  * without its outer white space too. */
-static int find_border(const char *rendered, const char *content, size_t n_document, size_t *border)
+static int find_border(const char *rendered, const struct frame *f, const char *content, size_t n_document,
+                       size_t *border)
 {
     static const char space[] = " \t\r\n";
-    const char *at = strstr(rendered, content);
+    if (strlen(rendered) < f->before)
+        return changes_message();
+    const char *at = strstr(rendered + f->before, content);
     if (at) {
         *border = (size_t)(at - rendered) + n_document;
         return WNW_OK;
@@ -175,10 +202,10 @@ static int find_border(const char *rendered, const char *content, size_t n_docum
     char *trimmed = strndup(content + lead, len);
     if (!trimmed)
         return wnw__fail(WNW_E_NOMEM, "no memory for the prompt");
-    at = strstr(rendered, trimmed);
+    at = strstr(rendered + f->before, trimmed);
     free(trimmed);
     if (!at)
-        return wnw__fail(WNW_E_UNSUPPORTED, "the chat template changes the message; use --raw");
+        return changes_message();
     n_document = n_document > lead ? n_document - lead : 0;
     *border = (size_t)(at - rendered) + (n_document < len ? n_document : len);
     return WNW_OK;
@@ -211,6 +238,24 @@ static int tokenize_pieces(wnw_prompt *out, const wnw_model *m, const char *rend
     return rc;
 }
 
+/* Tokens may span the border between template and message, and then the head by itself has others there:
+ * those that both begin with lie wholly in the head. The BOS belongs to it. */
+static int measure_prefix(wnw_prompt *out, const wnw_model *m, const char *rendered, size_t n_head)
+{
+    int32_t *head, n;
+    if (n_head == 0)
+        return WNW_OK;
+    WNW_TRY(wnw_tokenize(m, rendered, n_head, false, true, &head, &n));
+    const int32_t bos = llama_vocab_bos(llama_model_get_vocab(m->vocab));
+    const int32_t n_bos = out->n_context > 0 && out->tokens[0] == bos && !(n > 0 && head[0] == bos) ? 1 : 0;
+    int32_t i = 0;
+    while (i < n && n_bos + i < out->n_context && out->tokens[n_bos + i] == head[i])
+        i++;
+    out->n_prefix = n_bos + i;
+    free(head);
+    return WNW_OK;
+}
+
 int wnw_prompt_build(wnw_prompt *out, const wnw_model *m, const wnw_prompt_params *params)
 {
     *out = (wnw_prompt){0};
@@ -221,13 +266,23 @@ int wnw_prompt_build(wnw_prompt *out, const wnw_model *m, const wnw_prompt_param
     char *content = join(document, *document && *question ? "\n\n" : "", question);
     char *rendered = NULL;
     size_t border = 0;
+    struct frame frame = {0};
     int rc = content ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the prompt");
+    if (rc == WNW_OK)
+        rc = measure_frame(&frame, m, params);
     if (rc == WNW_OK)
         rc = apply_template(m, params, content, &rendered);
     if (rc == WNW_OK)
-        rc = find_border(rendered, content, strlen(document), &border);
+        rc = find_border(rendered, &frame, content, strlen(document), &border);
     if (rc == WNW_OK)
         rc = tokenize_pieces(out, m, rendered, border);
+    if (rc == WNW_OK)
+        rc = measure_prefix(out, m, rendered, frame.before);
+    if (rc == WNW_OK && frame.behind > 0)
+        rc = wnw_tokenize(m, rendered + strlen(rendered) - frame.behind, frame.behind, false, true,
+                          &out->suffix, &out->n_suffix);
+    if (rc != WNW_OK)
+        wnw_prompt_clear(out);
     free(content);
     free(rendered);
     return rc;
@@ -236,5 +291,6 @@ int wnw_prompt_build(wnw_prompt *out, const wnw_model *m, const wnw_prompt_param
 void wnw_prompt_clear(wnw_prompt *p)
 {
     free(p->tokens);
+    free(p->suffix);
     *p = (wnw_prompt){0};
 }

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/* Prompts: what of them the chat template wrote. Ids are those of the vocabularies' own control tokens. */
+#include "helpers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static wnw_prompt build(const wnw_model *m, const char *document, const char *question, const char *chat,
+                        bool raw)
+{
+    wnw_prompt p;
+    const wnw_prompt_params params = {.document = document, .question = question, .chat = chat, .raw = raw};
+    assert_ok(wnw_prompt_build(&p, m, &params));
+    assert_in_range(p.n_prefix, 0, p.n_context);
+    return p;
+}
+
+/* text's ids, control tokens included. */
+static void assert_tokens(const wnw_model *m, const char *text, const int32_t *got, int32_t n_got)
+{
+    int32_t *want, n;
+    assert_ok(wnw_tokenize(m, text, strlen(text), false, true, &want, &n));
+    assert_int_equal(n_got, n);
+    if (n > 0)
+        assert_memory_equal(got, want, (size_t)n * sizeof *want);
+    wnw_free(want);
+}
+
+/* Both models write ChatML; libllama adds no system message. */
+static void own_templates(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model;
+        int32_t start, end; /* <|im_start|>, <|im_end|> */
+    } row[] = {{"smollm2-135m.gguf", 1, 2}, {"qwen2.5-coder-0.5b.gguf", 151644, 151645}};
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        wnw_model *m = test_model_open(row[i].model);
+        /* "user" stands in the template too, and the document may begin like a part of it. */
+        static const char *const documents[] = {"The harbor is red.", "user", " blank first", "", NULL};
+        for (size_t k = 0; k < sizeof documents / sizeof *documents; k++) {
+            wnw_prompt p = build(m, documents[k], "Which harbor?", NULL, false);
+            assert_tokens(m, "<|im_start|>user\n", p.tokens, p.n_prefix);
+            assert_int_equal(p.n_prefix, 3);
+            assert_int_equal(p.tokens[0], row[i].start);
+            assert_tokens(m, "<|im_end|>\n<|im_start|>assistant\n", p.suffix, p.n_suffix);
+            assert_int_equal(p.suffix[0], row[i].end);
+            assert_int_equal(p.suffix[2], row[i].start);
+            /* The prompt ends with it. */
+            assert_memory_equal(p.tokens + p.n_tokens - p.n_suffix, p.suffix,
+                                (size_t)p.n_suffix * sizeof *p.suffix);
+            if (!documents[k] || !*documents[k])
+                assert_int_equal(p.n_context, p.n_prefix);
+            wnw_prompt_clear(&p);
+            assert_true(!p.tokens && !p.suffix && p.n_prefix == 0);
+        }
+        /* Two line breaks are one token, which is not the template's alone. */
+        wnw_prompt p = build(m, "\n", "Which?", NULL, false);
+        assert_tokens(m, "<|im_start|>user", p.tokens, p.n_prefix);
+        wnw_prompt_clear(&p);
+        /* A message that is a word of the template is cut where it stands, not at the template's. */
+        p = build(m, "user", NULL, NULL, false);
+        assert_tokens(m, "<|im_start|>user\nuser", p.tokens, p.n_context);
+        wnw_prompt_clear(&p);
+        wnw_model_free(m);
+    }
+}
+
+/* A token over the border belongs to the text: the head of `[INST] ` ends with a blank that goes to the word
+ * behind it. */
+static void token_over_the_border(void **state)
+{
+    (void)state;
+    wnw_model *m = test_model_open("smollm2-135m.gguf");
+    int32_t *head, n_head;
+    assert_ok(wnw_tokenize(m, "[INST] ", 7, false, true, &head, &n_head));
+    wnw_prompt p = build(m, "harbor", NULL, "llama2", false);
+    assert_tokens(m, "[INST] harbor", p.tokens, p.n_context);
+    assert_int_equal(p.n_prefix, n_head - 1);
+    assert_tokens(m, "[INST]", p.tokens, p.n_prefix);
+    assert_tokens(m, " [/INST]", p.suffix, p.n_suffix);
+    wnw_prompt_clear(&p);
+    wnw_free(head);
+    wnw_model_free(m);
+}
+
+/* A template that trims the message. */
+static void trimmed_message(void **state)
+{
+    (void)state;
+    wnw_model *m = test_model_open("smollm2-135m.gguf");
+    wnw_prompt p = build(m, "\n The harbor ", NULL, "gemma", false);
+    assert_tokens(m, "<start_of_turn>user\n", p.tokens, p.n_prefix);
+    assert_tokens(m, "<start_of_turn>user\nThe harbor", p.tokens, p.n_context);
+    assert_tokens(m, "<end_of_turn>\n<start_of_turn>model\n", p.suffix, p.n_suffix);
+    wnw_prompt_clear(&p);
+    wnw_model_free(m);
+}
+
+/* Gemma's vocabulary adds a BOS: with a template it is the template's, without one the text's. */
+static void without_template(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"smollm2-135m.gguf", "gemma-3-270m.gguf"};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        wnw_model *m = test_model_open(models[i]);
+        wnw_prompt p = build(m, "The harbor", "Which?", NULL, true);
+        assert_int_equal(p.n_prefix, 0);
+        assert_int_equal(p.n_suffix, 0);
+        assert_null(p.suffix);
+        wnw_prompt_clear(&p);
+        p = build(m, "The harbor", "Which?", "gemma", false);
+        const int32_t n_bos = i == 1 ? 1 : 0;
+        assert_tokens(m, "<start_of_turn>user\n", p.tokens + n_bos, p.n_prefix - n_bos);
+        wnw_prompt_clear(&p);
+        wnw_model_free(m);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(own_templates),
+                                       cmocka_unit_test(token_over_the_border),
+                                       cmocka_unit_test(trimmed_message), cmocka_unit_test(without_template)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
