@@ -262,6 +262,9 @@ int cli_job_session(struct cli_job *job)
         status = wnw_session_set_eviction(job->session, &job->rules);
     if (status == WNW_OK && !job->args->context_only)
         status = wnw_session_set_question(job->session, job->n_tokens - job->n_context);
+    if (status == WNW_OK)
+        status = wnw_session_set_template(job->session, job->prompt.n_prefix, job->prompt.suffix,
+                                          job->prompt.n_suffix);
     return status == WNW_OK ? set_tasks(job) : cli_fail_status(status);
 }
 

@@ -559,6 +559,8 @@ static int ask_group(struct contest *ct, const struct question *q, int group)
         rc = wnw_session_observe(s, policies, n);
     if (rc == WNW_OK)
         rc = wnw_session_set_tasks(s, &task, &n_task, 1);
+    if (rc == WNW_OK)
+        rc = wnw_session_set_template(s, q->prompt.n_prefix, q->prompt.suffix, q->prompt.n_suffix);
     for (int mode = N_MODES - 1; mode >= 0 && rc == WNW_OK; mode--) {
         const int32_t from = wnw_session_n_past(s), to = mode == 0 ? q->prompt.n_tokens : q->prompt.n_context;
         if (!ct->args.modes[mode])

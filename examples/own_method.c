@@ -230,6 +230,9 @@ static int compare(const wnw_model *m, const struct prompt *prompt, const wnw_re
     if (rc == WNW_OK)
         rc = wnw_session_observe(s, (const wnw_policy *const *)policies, N);
     if (rc == WNW_OK)
+        rc =
+            wnw_session_set_template(s, prompt->whole.n_prefix, prompt->whole.suffix, prompt->whole.n_suffix);
+    if (rc == WNW_OK)
         rc = wnw_session_prefill(s, prompt->whole.tokens, prompt->whole.n_tokens, NULL, NULL);
     for (int i = 0; rc == WNW_OK && i < N; i++)
         rc = run_policy(s, m, prompt, policies[i]);

@@ -258,6 +258,7 @@ struct wnw_observation {
     double budget;          /* entries per KV head asked for, on average over the layers, before rounding;
                                n where no size is given */
     int32_t n_final;        /* first entries of every head that a recursive policy has settled before */
+    int32_t n_prefix;       /* first tokens read that the chat template wrote; 0 = none, or not known */
     int32_t n_question;     /* last tokens read that are the question; 0 = not known */
     float attn_scale;       /* logit = attn_scale x query . key */
 
@@ -473,8 +474,9 @@ wnw_session_params wnw_session_default_params(void);
 int wnw_session_new(wnw_session **out, const wnw_model *m, const wnw_session_params *params);
 void wnw_session_free(wnw_session *s);
 
-/* A second timeline that goes on where s is: cache, logits, observations, tasks and rules are copied,
- * policies and profiles stay borrowed. What happens to one does not reach the other. The model is shared. */
+/* A second timeline that goes on where s is: cache, logits, observations, tasks, template and rules are
+ * copied, policies and profiles stay borrowed. What happens to one does not reach the other. The model is
+ * shared. */
 int wnw_session_copy(wnw_session **out, const wnw_session *s);
 
 /* Forgets all tokens and frees the cache. */
@@ -498,6 +500,13 @@ int wnw_session_set_tasks(wnw_session *s, const int32_t *const *tokens, const in
  * for policies that judge the document by it. Stays until it is said anew; 0 = not known. E_RANGE: negative.
  */
 int wnw_session_set_question(wnw_session *s, int32_t n_tokens);
+
+/* Says what of the prompt, read already or read next, the chat template wrote (wnw_prompt): the first
+ * n_prefix tokens, and suffix[n_suffix], copied, that ends the user's turn and opens the model's. For
+ * policies that treat the head apart from the text, or let the model answer in a second pass. Stays until it
+ * is said anew; wnw_session_reset forgets it, wnw_session_renumber forgets the head. 0 = no template, or not
+ * known. E_RANGE: negative, or not a token. E_FULL: more tokens than the model was trained for. */
+int wnw_session_set_template(wnw_session *s, int32_t n_prefix, const int32_t *suffix, int32_t n_suffix);
 
 /* Receives the logits [n_vocab] of the i-th token of the call; return false to cancel. */
 typedef bool (*wnw_logits_fn)(int32_t i, const float *logits, void *user);

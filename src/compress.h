@@ -12,6 +12,7 @@
 struct wnw__plan_source {
     int32_t n_layer, n_head, n_head_kv, n_embd_head;
     int32_t n_past;             /* tokens read */
+    int32_t n_prefix;           /* first positions that are the chat template's */
     int32_t ratio_base;         /* entries that a ratio counts; 0 = those that are there */
     size_t entry_bytes;         /* of one key plus one value */
     const wnw_profile *profile; /* NULL = none */
@@ -28,8 +29,8 @@ struct wnw__plan_source {
     /* Feeds the tokens of a second pass (wnw_second_pass), once and before any layer is observed; may write a
      * sentence to warning[256]. NULL = observe has its results without it. */
     int (*second_pass)(const struct wnw__plan_source *src, int32_t kind, char *warning);
-    /* Fills *obs for layer il with what `needs` asks for; the driver fills budget, collected, profile,
-     * perplexity and n_final. Borrowed until the next call. */
+    /* Fills *obs for layer il with what `needs` asks for; the driver fills n_prefix, budget, collected,
+     * profile, perplexity and n_final. Borrowed until the next call. */
     int (*observe)(const struct wnw__plan_source *src, int32_t il, const wnw_needs *needs,
                    wnw_observation *obs);
     /* Called after layer il is done; return false to cancel. NULL = none. */

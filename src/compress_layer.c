@@ -83,6 +83,7 @@ int wnw__job_adapt(const struct wnw__plan_job *j, const wnw_observation *seen, c
 {
     WNW_TRY(check_observation(j, needs, seen));
     *obs = *seen;
+    obs->n_prefix = j->src->n_prefix;
     obs->budget = j->mean;
     obs->n_final = j->src->n_final ? j->src->n_final(j->src, seen->il) : 0;
     obs->collected = j->collected;

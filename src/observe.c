@@ -364,6 +364,7 @@ int wnw__observer_new(struct wnw__observer **out, wnw_session *s)
         .n_head_kv = s->cache.n_head_kv,
         .n_embd_head = s->cache.d,
         .n_past = s->n_past,
+        .n_prefix = s->n_prefix < s->n_past ? s->n_prefix : s->n_past,
         .entry_bytes = 2 * s->cache.row_bytes,
         .profile = s->profile,
         .user = ob,

@@ -118,6 +118,7 @@ int wnw_session_renumber(wnw_session *s)
     s->window.n = 0;
     s->nll.n = s->nll.end = 0;
     s->n_question = 0;
+    s->n_prefix = 0;                    /* some of it may be gone */
     s->rules.n_before -= s->n_past - n; /* so that ratios still count all tokens read */
     s->n_past = n;
     return WNW_OK;

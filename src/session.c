@@ -158,6 +158,8 @@ int wnw_session_reset(wnw_session *s)
     s->nll.n = s->nll.end = 0;
     s->n_past = 0;
     s->n_question = 0;
+    s->n_prefix = 0;
+    wnw__trace_set_suffix(&s->trace, NULL, 0);
     s->has_logits = false;
     return wnw__cache_clear(&s->cache);
 }
@@ -167,6 +169,25 @@ int wnw_session_set_question(wnw_session *s, int32_t n_tokens)
     if (n_tokens < 0)
         return wnw__fail(WNW_E_RANGE, "a question of %d tokens; give at least 0", (int)n_tokens);
     s->n_question = n_tokens;
+    return WNW_OK;
+}
+
+int wnw_session_set_template(wnw_session *s, int32_t n_prefix, const int32_t *suffix, int32_t n_suffix)
+{
+    if (n_prefix < 0 || n_suffix < 0)
+        return wnw__fail(WNW_E_RANGE,
+                         "a template of %d tokens before the text and %d behind it; give at least 0",
+                         (int)n_prefix, (int)n_suffix);
+    if (n_suffix > s->m->hp.n_ctx_train)
+        return wnw__fail(WNW_E_FULL,
+                         "a template's tail of %d tokens is more than the %d the model was trained for",
+                         (int)n_suffix, (int)s->m->hp.n_ctx_train);
+    for (int32_t i = 0; i < n_suffix; i++)
+        if (suffix[i] < 0 || suffix[i] >= s->m->hp.n_vocab)
+            return wnw__fail(WNW_E_RANGE, "token %d of the template's tail is %d, the vocabulary has 0 to %d",
+                             (int)i, (int)suffix[i], (int)s->m->hp.n_vocab - 1);
+    WNW_TRY(wnw__trace_set_suffix(&s->trace, suffix, n_suffix));
+    s->n_prefix = n_prefix;
     return WNW_OK;
 }
 

@@ -60,6 +60,7 @@ struct wnw_session {
     struct wnw__qstats *qstats; /* query statistics, or NULL */
     struct wnw__proj *proj;     /* made when projected norms are asked for, or NULL */
     int32_t n_past;
+    int32_t n_prefix;   /* first tokens that the chat template wrote; 0 = none, or not known */
     int32_t n_question; /* last tokens of the prompt that are the question; 0 = not known */
     struct wnw__rules rules;
     float *logits; /* [n_vocab] */
@@ -96,7 +97,8 @@ int wnw__forward(wnw_session *s, const int32_t *tokens, int32_t n, int32_t first
                  wnw_logits_fn on_logits, void *user);
 void wnw__graph_free(struct wnw__graph *g);
 
-/* session.c: reads n tokens that were checked, the ones behind `done` of `total` for the progress callback. */
+/* session.c: reads n tokens that were checked, the ones behind `done` of `total` for the progress callback.
+ */
 int wnw__session_check_tokens(const wnw_session *s, const int32_t *tokens, int32_t n);
 int wnw__session_feed(wnw_session *s, const int32_t *tokens, int32_t n, int32_t done, int32_t total,
                       wnw_logits_fn on_logits, void *user);

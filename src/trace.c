@@ -28,6 +28,7 @@ void wnw__trace_free(struct wnw__trace *t, int32_t n_layer)
     free(t->tokens);
     free(t->task_tokens);
     free(t->task_n);
+    free(t->suffix);
     *t = (struct wnw__trace){0};
 }
 
@@ -213,6 +214,19 @@ int wnw__trace_set_tasks(struct wnw__trace *t, const int32_t *const *tokens, con
     return WNW_OK;
 }
 
+int wnw__trace_set_suffix(struct wnw__trace *t, const int32_t *tokens, int32_t n)
+{
+    int32_t *copy = n > 0 ? malloc((size_t)n * sizeof *copy) : NULL;
+    if (n > 0 && !copy)
+        return wnw__fail(WNW_E_NOMEM, "no memory for %d tokens of a template", (int)n);
+    if (n > 0)
+        memcpy(copy, tokens, (size_t)n * sizeof *copy);
+    free(t->suffix);
+    t->suffix = copy;
+    t->n_suffix = n;
+    return WNW_OK;
+}
+
 static int copy_tasks(struct wnw__trace *to, const struct wnw__trace *from)
 {
     const int32_t **tokens = malloc(((size_t)from->n_tasks + 1) * sizeof *tokens);
@@ -243,6 +257,7 @@ int wnw__trace_copy(wnw_session *to, const wnw_session *from)
     if (from->n_past > 0)
         memcpy(to->trace.tokens, t->tokens, (size_t)from->n_past * sizeof *t->tokens);
     WNW_TRY(copy_tasks(&to->trace, t));
+    WNW_TRY(wnw__trace_set_suffix(&to->trace, t->suffix, t->n_suffix));
     WNW_TRY(observe_queries(to, t->queries != NULL));
     for (int32_t il = 0; t->queries && il < from->cache.n_layer; il++)
         WNW_TRY(copy_queries(&to->trace.queries[il], &t->queries[il]));

@@ -24,6 +24,7 @@ struct wnw__trace {
     float *packed;                   /* of the column operations */
     /* What a task-aware second pass feeds: n_tasks runs of task_n[i] tokens, one behind the other. */
     int32_t *task_tokens, *task_n, n_tasks;
+    int32_t *suffix, n_suffix; /* what ends the user's turn in the chat template; 0 = no template */
     /* Tokens are being read only to look at their attention: nothing is to be remembered of them. */
     bool aside;
 };
@@ -51,6 +52,8 @@ int wnw__trace_need_columns(wnw_session *s);
 void wnw__trace_release_columns(wnw_session *s, bool keep);
 int wnw__trace_set_tasks(struct wnw__trace *t, const int32_t *const *tokens, const int32_t *n_tokens,
                          int32_t n_tasks);
+/* n = 0: none, cannot fail. */
+int wnw__trace_set_suffix(struct wnw__trace *t, const int32_t *tokens, int32_t n);
 int wnw__trace_copy(wnw_session *to, const wnw_session *from);
 
 #endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/* A session that knows what of its prompt the chat template wrote. */
+#include "compress.h"
+#include "helpers.h"
+#include "session.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { N = 96, N_PREFIX = 7 };
+
+static const int32_t suffix[] = {5, 9, 5};
+
+static wnw_session *read_prompt(const wnw_model *m, const wnw_policy *p)
+{
+    wnw_model_info info;
+    wnw_model_get_info(m, &info);
+    wnw_session *s = test_session_new(m, &(struct test_session){.kv_type = WNW_KV_F32, .n_ctx = 256});
+    int32_t *tokens = test_random_tokens(N, info.n_vocab, 7);
+    assert_ok(wnw_session_observe(s, &p, 1));
+    test_prefill(s, tokens, N);
+    free(tokens);
+    return s;
+}
+
+static void assert_template(wnw_session *s, int32_t n_prefix, int32_t n_seen, int32_t n_suffix)
+{
+    struct wnw__observer *ob;
+    assert_ok(wnw__observer_new(&ob, s));
+    assert_int_equal(s->n_prefix, n_prefix);
+    assert_int_equal(wnw__observer_source(ob)->n_prefix, n_seen);
+    assert_int_equal(s->trace.n_suffix, n_suffix);
+    if (n_suffix > 0)
+        assert_memory_equal(s->trace.suffix, suffix, (size_t)n_suffix * sizeof *suffix);
+    wnw__observer_free(ob);
+}
+
+/* It stays, travels with a copy, and goes with the tokens. */
+static void template_of_a_session(void **state)
+{
+    (void)state;
+    wnw_model *m = test_model_open("tiny/tiny-llama.gguf");
+    wnw_policy *p = test_policy("streaming_llm:sinks=4");
+    wnw_session *s = read_prompt(m, p), *copy = NULL;
+    assert_template(s, 0, 0, 0);
+    assert_ok(wnw_session_set_template(s, N_PREFIX, suffix, 3));
+    assert_template(s, N_PREFIX, N_PREFIX, 3);
+    assert_ok(wnw_session_copy(&copy, s));
+    assert_template(copy, N_PREFIX, N_PREFIX, 3);
+    /* What is refused changes nothing. */
+    assert_error(wnw_session_set_template(s, -1, suffix, 1), WNW_E_RANGE);
+    assert_error(wnw_session_set_template(s, 1, (const int32_t[]){3, -1}, 2), WNW_E_RANGE);
+    assert_error(wnw_session_set_template(s, 1, suffix, INT32_MAX), WNW_E_FULL);
+    assert_template(s, N_PREFIX, N_PREFIX, 3);
+    /* Said for a head that is longer than what was read. */
+    assert_ok(wnw_session_set_template(s, N + 5, suffix, 2));
+    assert_template(s, N + 5, N, 2);
+    assert_ok(wnw_session_set_template(s, 0, NULL, 0));
+    assert_template(s, 0, 0, 0);
+    /* New numbers: position 6 may be another token. */
+    assert_ok(wnw_session_set_template(s, N_PREFIX, suffix, 3));
+    assert_ok(wnw_session_compress(s, p, &(wnw_size){.kind = WNW_SIZE_BUDGET, .budget = 30}, NULL));
+    assert_ok(wnw_session_renumber(s));
+    assert_template(s, 0, 0, 3);
+    assert_template(copy, N_PREFIX, N_PREFIX, 3);
+    assert_ok(wnw_session_reset(copy));
+    assert_template(copy, 0, 0, 0);
+    wnw_session_free(copy);
+    wnw_session_free(s);
+    wnw_policy_free(p);
+    wnw_model_free(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(template_of_a_session)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
