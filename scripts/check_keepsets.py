@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Compares winnow's keep-plans with a second implementation of the methods in NumPy (scripts/keepsets).
+
+check_keepsets.py [--winnow build/winnow] [--only REGEX] [--ratios 0.5,0.8] [--model FILE.gguf] [--tokens FILE] [--plans DIR]
+
+Reads two lists of token ids, made from --tokens: its first 480, and 360 of its last ones shuffled. For every case and ratio
+it measures |winnow's and ours| / |ours| over all layers and heads, and the head where they agree least; below 0.995, or
+where the totals differ, it exits with 1. A table goes to standard output, progress to standard error. Weights and cache are
+float32, so only ties and rounding may differ. The model must be of the llama family. Plans that are newer than the binary
+are taken from --plans. A full run takes about half an hour; use the Python environment that scripts/setup.sh makes.
+"""
+import argparse
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is loaded
+
+from keepsets.methods import CASES  # noqa: E402
+from keepsets.model import Model, Prompt  # noqa: E402
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+CACHE = os.environ.get("WINNOW_CACHE", os.path.expanduser("~/.cache/winnow"))
+BOUND = 0.995
+
+
+def token_lists(path):
+    with open(path) as f:
+        tokens = [int(t) for t in f.read().split()]
+    shuffled = tokens[-360:]
+    random.Random(1).shuffle(shuffled)
+    return {"text": tokens[:480], "shuffled": shuffled}
+
+
+def plan(args, folder, tokens_file, policy, ratio, profile=None):
+    """The plan as keep[layer][head] = set of positions, or the command's error text."""
+    name = re.sub(r"[^\w.=-]", "_", f"{os.path.basename(tokens_file)}-{policy}-{ratio}.json")
+    out = os.path.join(folder, name)
+    if not os.path.exists(out) or os.path.getmtime(out) < os.path.getmtime(args.winnow):
+        command = [args.winnow, "plan", "-m", args.model, "--tokens", tokens_file, "--kv-type", "f32", "--policy", policy,
+                   "--ratio", str(ratio), "-t", "1", "-o", out] + (["--profile", profile] if profile else [])
+        done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
+        if done.returncode:
+            return done.stderr.strip()
+    with open(out) as f:
+        return [[set(h) for h in layer["heads"]] for layer in json.load(f)["layers"]]
+
+
+def made_up_profile(args, folder, model, tokens_file):
+    """Scores of heads for HeadKV. The refusal of a profile of another model tells this one's fingerprint."""
+    rng = random.Random(7)
+    score = [[rng.random() ** 4 for _ in range(model.H)] for _ in range(model.L)]
+    path = os.path.join(folder, "heads.json")
+    content = {"format": "winnow-profile-1", "kind": "heads",
+               "model": {"fingerprint": "0" * 16, "n_layer": model.L, "n_head": model.H, "n_head_kv": model.K,
+                         "n_embd_head": model.d},
+               "settings": {"sink": 4, "recent": 32}, "data": {"text": "none, made up"}, "results": {"score": score}}
+    for _ in range(2):
+        with open(path, "w") as f:
+            json.dump(content, f)
+        answer = plan(args, folder, tokens_file, "headkv", 0.5, path)
+        if not isinstance(answer, str):
+            break
+        prints = [x for x in re.findall(r"\b[0-9a-f]{16}\b", answer) if x != "0" * 16]
+        if not prints:
+            sys.exit("no fingerprint in: " + answer)
+        content["model"]["fingerprint"] = prints[0]
+    return path, score
+
+
+def compare(theirs, ours):
+    """Overlap over all heads, and the head where it is least."""
+    both = total = 0
+    worst = (2, "")
+    for l, layer in enumerate(ours):
+        for j, head in enumerate(layer):
+            common = len(theirs[l][j] & set(head))
+            both, total = both + common, total + len(head)
+            worst = min(worst, (common / max(1, len(head)), f"{l}.{j}"))
+    size = sum(len(h) for layer in theirs for h in layer)
+    return both / total, worst, size - total
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--winnow", default=os.path.join(HERE, "../build/winnow"))
+    parser.add_argument("--model", default=os.path.join(CACHE, "models/smollm2-135m-f32.gguf"))
+    parser.add_argument("--tokens", default=os.path.join(HERE, "../tests/golden/tokens.txt"))
+    parser.add_argument("--ratios", default="0.5,0.8", type=lambda x: [float(r) for r in x.split(",")])
+    parser.add_argument("--only", default="", help="regular expression for policies")
+    parser.add_argument("--plans", default=tempfile.mkdtemp(prefix="keepsets-"), help="folder for winnow's plans")
+    args = parser.parse_args()
+
+    cases = [c for c in CASES if re.search(args.only, c[0])]
+    os.makedirs(args.plans, exist_ok=True)
+    model, failed = Model(args.model), 0
+    lists = token_lists(args.tokens)
+    cells = {c[0]: [] for c in cases}
+    worst_of = {c[0]: (2, "") for c in cases}
+    for name, tokens in lists.items():
+        tokens_file = os.path.join(args.plans, name + ".txt")
+        with open(tokens_file, "w") as f:
+            f.write(" ".join(map(str, tokens)))
+        os.utime(tokens_file, (0, 0))
+        prompt, profile = Prompt(model, tokens), None
+        for policy, method, options in cases:
+            if policy.startswith("headkv"):
+                profile, prompt.head_scores = made_up_profile(args, args.plans, model, tokens_file)
+            for ratio in args.ratios:
+                theirs = plan(args, args.plans, tokens_file, policy, ratio, profile)
+                if isinstance(theirs, str):
+                    sys.exit(f"{policy}: {theirs}")
+                overlap, worst, more = compare(theirs, method(prompt, ratio, **options))
+                bad = overlap < BOUND or more != 0
+                failed += bad
+                cells[policy].append(f"{overlap:.5f}" + (f" ({more:+d} entries)" if more else ""))
+                worst_of[policy] = min(worst_of[policy], worst)
+                print(f"{policy} {name} {ratio}: {overlap:.5f}, head {worst[1]} {worst[0]:.3f}, {more:+d} entries"
+                      + (" FAILED" if bad else ""), file=sys.stderr, flush=True)
+            profile = None
+    columns = [f"{name} {ratio}" for name in lists for ratio in args.ratios]
+    print("| policy | " + " | ".join(columns) + " | worst head |\n|" + "---|" * (len(columns) + 2))
+    for policy, row in cells.items():
+        print(f"| `{policy}` | " + " | ".join(row) + f" | {worst_of[policy][0]:.3f} |")
+    print(f"\n{failed} of {len(cases) * len(columns)} failed" if failed else "\nall agree")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

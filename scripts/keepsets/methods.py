@@ -1,0 +1,712 @@
+# SPDX-License-Identifier: MIT
+"""Keep-sets of the methods, a second time: written from the papers' formulas, slow and short, without a look at src/.
+
+A method is a function of a prompt (model.Prompt) and a ratio that returns keep[layer][head] = positions. @case names the
+policies it stands for, and the options that differ between them. Letters as in docs/methods.md.
+"""
+from fractions import Fraction
+from math import ceil, floor
+
+import numpy as np
+
+CASES = []  # (policy for the command line, function, keyword arguments)
+
+
+def case(policy, **kwargs):
+    def add(function):
+        CASES.append((policy, function, kwargs))
+        return function
+    return add
+
+
+# ---- counting and choosing ----
+
+def whole(x):
+    """Counts are floor(x + 1e-6): 0.9 of 1000 is 900, whatever its last bit says."""
+    return floor(x + 1e-6)
+
+
+def average(p, r):
+    """B: entries that a head keeps on average."""
+    return whole(p.n * (1 - r))
+
+
+def ranked(s, late=False):
+    """Positions, best score first; of equal ones the earlier (or the later) first."""
+    if late:
+        return len(s) - 1 - np.argsort(-s[::-1], kind="stable")
+    return np.argsort(-s, kind="stable")
+
+
+def choose(s, count, first=0, last=0, late=False):
+    """`count` positions of a head: the first and last ones, then the best."""
+    n = len(s)
+    sure = set(range(min(first, count)))
+    sure |= set(range(n - min(last, count - len(sure)), n))
+    rest = [i for i in ranked(s, late) if i not in sure]
+    return sorted(sure | set(rest[:max(0, count - len(sure))]))
+
+
+def uniform(p, scores, r, first=0, last=0, late=False):
+    return [[choose(s, average(p, r), first, last, late) for s in rows] for rows in scores]
+
+
+def layers(scores, counts, first=0, last=0):
+    """As many entries of every head of layer l as counts[l] says, protected ones included."""
+    return [[choose(s, c, first, last) for s in rows] for rows, c in zip(scores, counts)]
+
+
+def share_out(parts, total, cap=None):
+    """Whole numbers near the real ones with sum total: floors, the largest fractions are rounded up, lower index first."""
+    parts = [Fraction(x).limit_denominator(10**12) for x in parts]
+    out = [floor(x) for x in parts]
+    for i in sorted(range(len(parts)), key=lambda i: (out[i] - parts[i], i)):
+        if sum(out) < total and (cap is None or out[i] < cap):
+            out[i] += 1
+    return out
+
+
+def overflow(parts, weight, cap):
+    """What is above cap goes to the others in proportion to their weight."""
+    while (parts > cap + 1e-9).any():
+        full = parts >= cap
+        parts = np.where(full, cap, parts + np.where(full, 0, weight) / weight[~full].sum() * (parts - cap).clip(0).sum())
+    return parts
+
+
+def pool(s, kernel, kind):
+    """Along the last axis. avg: missing neighbours count as 0 and the divisor stays; max: they do not count."""
+    pad = [(0, 0)] * (s.ndim - 1) + [(kernel // 2, kernel // 2)]
+    s = np.pad(s.astype(np.float64), pad, constant_values=0 if kind == "avg" else -np.inf)
+    n = s.shape[-1] - kernel + 1
+    shifted = [s[..., u:u + n] for u in range(kernel)]
+    return sum(shifted) / kernel if kind == "avg" else np.maximum.reduce(shifted)
+
+
+def behind(rows, w):
+    """Scores of the entries before the window, and zeros for the window, which stays anyway."""
+    return np.pad(rows, [(0, 0)] * (rows.ndim - 1) + [(0, w)])
+
+
+def before_window(p, l, w):
+    """a[H][w][n - w]: the last w queries' attention, the window's own columns cut off behind the softmax."""
+    return p.a[l][:, -w:, :-w].astype(np.float64)
+
+
+# ---- window attention ----
+
+def snapkv_heads(p, w=32, kernel=7, kind="max", agg=np.mean):
+    """[L][H][n - w]"""
+    return [pool(agg(before_window(p, l, w), axis=1), kernel, kind) for l in range(p.L)]
+
+
+def snapkv_scores(p, **options):
+    return [p.group_mean(s) for s in snapkv_heads(p, **options)]
+
+
+def over_layer(p, rows):
+    return np.tile(rows, (p.K, 1))
+
+
+@case("snapkv")
+def snapkv(p, r):
+    return uniform(p, [behind(s, 32) for s in snapkv_scores(p)], r, last=32)
+
+
+@case("snapkv+group_max")
+def snapkv_group_max(p, r):
+    return uniform(p, [behind(s.reshape(p.K, p.G, -1).max(1), 32) for s in snapkv_heads(p)], r, last=32)
+
+
+@case("snapkv+layer_mean")
+@case("snapkv+retrieval_heads:heads=all")
+def snapkv_layer_mean(p, r):
+    return uniform(p, [over_layer(p, behind(s.mean(0), 32)) for s in snapkv_heads(p)], r, last=32)
+
+
+@case("snapkv+layer_max")
+def snapkv_layer_max(p, r):
+    return uniform(p, [over_layer(p, behind(s.max(0), 32)) for s in snapkv_heads(p)], r, last=32)
+
+
+@case("snapkv:agg=max+defensive")
+def snapkv_defensive(p, r):
+    """Worst case over window and group, and never less than the head's mean. Pooling keeps each row's mass."""
+    scores = []
+    for l in range(p.L):
+        a = before_window(p, l, 32)
+        soft = pool(a, 7, "max")
+        soft *= a.sum(2, keepdims=True) / soft.sum(2, keepdims=True)
+        m = soft.max(1).reshape(p.K, p.G, -1).max(1)
+        scores.append(behind(np.maximum(m, m.mean(1, keepdims=True)), 32))
+    return uniform(p, scores, r, last=32)
+
+
+@case("tova")
+def tova(p, r):
+    """u[j] = mean over all heads of the last query's attention, the newest entry included."""
+    return uniform(p, [over_layer(p, p.a[l][:, -1].astype(np.float64).mean(0)) for l in range(p.L)], r, late=True)
+
+
+@case("compresskv+retrieval_heads:heads=all+uniform")
+def compresskv_all_heads(p, r):
+    return uniform(p, [over_layer(p, behind(s.mean(0), 8)) for s in snapkv_heads(p, w=8, kernel=5, kind="avg")], r, last=8)
+
+
+@case("finch")
+def finch(p, r, question=32):
+    """Each row of the question times the number of entries before its token, mean over rows and group."""
+    before = np.arange(p.n - question, p.n)[:, None]
+    rows = [p.group_mean((before_window(p, l, question) * before).mean(1)) for l in range(p.L)]
+    return uniform(p, [behind(s, question) for s in rows], r, last=question)
+
+
+@case("obcache")
+@case("obcache:prune=value", prune="value")
+@case("obcache:prune=key", prune="key")
+def obcache(p, r, prune="joint", w=32):
+    scores = []
+    for l in range(p.L):
+        rows = np.empty((p.H, p.n - w))
+        for h in range(p.H):
+            a = before_window(p, l, w)[h]
+            z = p.z[l][h, -w:, :-w].astype(np.float64)
+            v, o = p.v[l][:-w, h // p.G].astype(np.float64), p.o[l][-w:, h].astype(np.float64)
+            vv, vo, oo = (v * v).sum(1), o @ v.T, (o * o).sum(1)[:, None]
+            value, key = a**2 * vv, (a * z)**2 * (vv - 2 * vo + oo)
+            both = value + key + 2 * a**2 * z * (vv - vo)
+            rows[h] = dict(value=value, key=key, joint=both)[prune].sum(0)
+        scores.append(behind(p.group_mean(pool(rows, 7, "max")), w))
+    return uniform(p, scores, r, last=w)
+
+
+# ---- attention of all queries ----
+
+def accumulated(p, l):
+    return p.a[l].astype(np.float64).sum(1)  # [H][n]
+
+
+@case("h2o")
+def h2o(p, r):
+    return uniform(p, [p.group_mean(accumulated(p, l)) for l in range(p.L)], r, last=average(p, r) // 2, late=True)
+
+
+@case("h2o+layer_max")
+def h2o_layer_max(p, r):
+    rows = [over_layer(p, accumulated(p, l).max(0)) for l in range(p.L)]
+    return uniform(p, rows, r, last=average(p, r) // 2, late=True)
+
+
+@case("observed_attention")
+def observed_attention(p, r):
+    """acc[j] / (n - j): the mean over the queries that can see entry j."""
+    return uniform(p, [p.group_mean(accumulated(p, l) / (p.n - np.arange(p.n))) for l in range(p.L)], r)
+
+
+@case("vatp", recent=None)
+@case("vatp-window", recent=10)
+def vatp(p, r, recent):
+    """Attention times ||v||_1; 20 sinks. From all queries with half the budget recent, or the last 400 with 10 recent."""
+    scores = []
+    for l in range(p.L):
+        a = accumulated(p, l) if recent is None else p.a[l][:, -400:].astype(np.float64).mean(1)
+        scores.append(p.group_mean(a) * np.abs(p.v[l]).sum(2).T)
+    b = average(p, r)
+    return uniform(p, scores, r, first=20, last=b // 2 if recent is None else recent)
+
+
+@case("compilerkv-strict:table=none+gate:mode=strict,table=none", gate="strict")
+@case("compilerkv:table=none+gate:mode=elastic,table=none", gate="elastic")
+@case("compilerkv:table=none+gate:mode=pooled,table=none", gate="pooled")
+def compilerkv(p, r, gate, w=64):
+    """alpha: the window's attention averaged over the model; times values' relative norms, the largest KV head counts."""
+    alpha = np.mean([p.a[l][:, -w:].astype(np.float64).mean(0) for l in range(p.L)], 0).sum(0)
+    c, history = average(p, r) - w, p.n - w
+    rows, demand = [], []
+    for l in range(p.L):
+        norm = np.linalg.norm(p.v[l].astype(np.float64), axis=2).T
+        u = (alpha * norm / (norm.mean(1, keepdims=True) + 1e-8)).max(0)
+        rows.append(over_layer(p, u))
+        demand.append(int((u[:-w] / u[:-w].mean() >= 1).sum()))  # a threshold of 1 without a table
+    if gate == "strict":
+        counts = [c] * p.L
+    elif gate == "elastic":
+        counts = [max(min(m, c), min(history, ceil(0.25 * c))) for m in demand]
+    else:
+        lo, cap = min(history, c, max(1, floor(0.25 * c))), min(history, 4 * c)
+        want = [min(max(m, lo), cap) for m in demand]
+        total = min(c * p.L, cap * p.L)
+        if sum(want) >= total:
+            q = [lo + Fraction((x - lo) * (total - lo * p.L), max(1, sum(want) - lo * p.L)) for x in want]
+        else:
+            q = [x + Fraction((cap - x) * (total - sum(want)), max(1, cap * p.L - sum(want))) for x in want]
+        counts = share_out(q, total, cap)
+    return [[choose(s, m + w, last=w, late=True) for s in rows[l]] for l, m in enumerate(counts)]
+
+
+# ---- layer budgets ----
+
+@case("pyramidkv")
+def pyramidkv(p, r, w=8, beta=20):
+    c, history = average(p, r) - w, p.n - w
+    least = c // beta
+    most = 2 * c - least
+    if most >= history:
+        most, least = history, 2 * c - history
+    counts = share_out([Fraction(most * (p.L - 1) - l * (most - least), p.L - 1) for l in range(p.L)], c * p.L)
+    return layers([behind(s, w) for s in snapkv_scores(p, w=w)], [x + w for x in counts], last=w)
+
+
+def cake_adjust(b, total, cap):
+    excess = sum(max(x - cap, 0) for x in b)
+    b = [min(x, cap) for x in b]
+
+    def spread(amount, who, sign):
+        for rank, l in enumerate(who):
+            b[l] += sign * (amount // len(who) + (rank < amount % len(who)))
+
+    spread(excess, [l for l, x in enumerate(b) if x < cap], 1)
+    rest = total - sum(b)
+    spread(abs(rest), [l for l, x in enumerate(b) if (x < cap if rest > 0 else x > 1)], 1 if rest > 0 else -1)
+    return b
+
+
+@case("cake", cascade=True)
+@case("cake-oneshot", cascade=False)
+def cake(p, r, cascade, w=32, gamma=200):
+    """I = mean + gamma variance over the window; layer preference P = dispersion H times shift V."""
+    total, cap, scores, preference = (average(p, r) - w) * p.L, p.n - w, [], []
+    for l in range(p.L):
+        a = before_window(p, l, w)
+        var = a.var(1, ddof=1)
+        scores.append(behind(p.group_mean(pool(a.mean(1) + gamma * var, 5, "avg")), w))
+        preference.append(-(a * np.log(a + 1e-10)).sum() * var.sum())
+    left = [cap] * p.L
+    for m in range(p.L) if cascade else [p.L - 1]:
+        mass = sum(preference[:m + 1])
+        b = cake_adjust([int(x / mass * total) for x in preference[:m + 1]], total, cap)
+        left[:m + 1] = [min(x, cap, y) for x, y in zip(b, left)]
+    return layers(scores, [x + w for x in left], last=w)
+
+
+@case("zigzagkv")
+def zigzagkv(p, r, w=8):
+    """Layers share in proportion to the entries they need for 0.9 of their heads' scores; 0.2 of the average is sure."""
+    scores, c = snapkv_scores(p, w=w), average(p, r) - w
+    need = []
+    for s in scores:
+        mass = np.cumsum(-np.sort(-s, axis=1), axis=1)
+        need.append(np.mean([np.searchsorted(m, 0.9 * m[-1]) + 1 for m in mass]))
+    share = np.array([0.2 + 0.8 * p.L * x / sum(need) for x in need])
+    counts = share_out(overflow(c * share, share, p.n - w), c * p.L, p.n - w)
+    return layers([behind(s, w) for s in scores], [x + w for x in counts], last=w)
+
+
+@case("dynamickv")
+def dynamickv(p, r, w=8):
+    """A layer's part follows from its number of entries among the K C L best of all layers."""
+    scores, c = snapkv_scores(p, w=w, kind="avg"), average(p, r) - w
+    flat = np.concatenate([s.reshape(-1) for s in scores])
+    won = np.bincount(ranked(flat)[:p.K * c * p.L] // (p.K * (p.n - w)), minlength=p.L)
+    counts = share_out([Fraction(int(x), p.K) for x in won], c * p.L, min(10 * c, p.n - w))
+    return layers([behind(s, w) for s in scores], [x + w for x in counts], last=w)
+
+
+@case("streaming_llm+simlayerkv:last=64")
+def simlayerkv(p, r, first=4, last=64):
+    """Layers of which the last query looks at first and recent entries most keep only those, as many as the size needs."""
+    mass = []
+    for l in range(p.L):
+        a = p.a[l][:, -1, :-1].astype(np.float64).mean(0)
+        mass.append(a[:first].sum() + a[first:][-last:].sum())
+    counts = as_many_as_needed(-np.array(mass), p.n, first + last - 1, average(p, r) * p.L)
+    return layers([over_layer(p, np.arange(p.n, dtype=float))] * p.L, counts, first=first)
+
+
+def as_many_as_needed(order, n, short, total):
+    """Who comes first in `order` shrinks from n to short, until the total is met; what is then left goes round."""
+    counts, shrunk = [n] * len(order), []
+    for i in np.argsort(order, kind="stable"):
+        if sum(counts) > total:
+            counts[i] = min(short, total // len(order))
+            shrunk.append(i)
+    while sum(counts) < total:
+        for i in sorted(shrunk)[:total - sum(counts)]:
+            counts[i] += 1
+    return counts
+
+
+@case("streaming_llm:sinks=8+duo:sinks=8,last=56,source=prompt")
+def duoattention(p, r, sinks=8, last=56):
+    """How far back the mean query (but for the first 4) looks along the mean key: low is streaming."""
+    back = np.zeros((p.L, p.K))
+    for l in range(p.L):
+        q, k = p.q0[l][4:].mean(0), p.k0[l].mean(0)
+        q = p.model.rope(q[None], [499])[0].astype(np.float64)
+        k = p.model.rope(np.tile(k, (500, 1, 1)), np.arange(500)).astype(np.float64)
+        for h in range(p.H):
+            z = k[:, h // p.G] @ q[h] / np.sqrt(p.d)
+            a = np.exp(z - z.max())
+            back[l, h // p.G] += (a / a.sum() * (500 - np.arange(500)) / 500).sum() / p.G
+    counts = as_many_as_needed(back.reshape(-1), p.n, sinks + last, average(p, r) * p.L * p.K)
+    score = np.arange(p.n, dtype=float)
+    return [[choose(score, counts[l * p.K + j], first=sinks) for j in range(p.K)] for l in range(p.L)]
+
+
+# ---- head budgets ----
+
+def safeguard(scores, total, sure, w):
+    """Counts behind AdaKV: every head is sure of its `sure` best, then flattened scores compete. Scores without window."""
+    key = scores.copy()
+    for row in key:
+        row[ranked(row)[:max(0, sure - w)]] = np.inf
+    won = ranked(key.reshape(-1))[:total - len(scores) * w]
+    return np.bincount(won // scores.shape[1], minlength=len(scores)) + w
+
+
+@case("adakv", w=32)
+@case("adakv-expected_attention", w=0)
+def adakv(p, r, w):
+    b = average(p, r)
+    if w:
+        scores = snapkv_scores(p)
+    else:
+        scores = expected_scores(p, epsilon=0.01)
+        for s in scores:
+            s[:, :4] = s.max() + 1
+    keep = []
+    for s in scores:
+        counts = safeguard(s, p.K * b, whole(0.2 * b), w)
+        keep.append([choose(behind(row, w), c, last=w) for row, c in zip(s, counts)])
+    return keep
+
+
+@case("paper-adakv")
+def adakv_floor(p, r, w=32, alpha=0.2):
+    keep, c = [], average(p, r) - w
+    for s in snapkv_scores(p):
+        won = np.bincount(ranked(s.reshape(-1))[:p.K * c] // s.shape[1], minlength=p.K)
+        counts = share_out([(1 - alpha) * int(x) + alpha * c for x in won], p.K * c)
+        keep.append([choose(behind(row, w), x + w, last=w) for row, x in zip(s, counts)])
+    return keep
+
+
+@case("headkv")
+def headkv(p, r, w=32, beta=1.01):
+    """A pool shared by calibrated scores besides an equal part; what a full head cannot use goes to the others."""
+    s = np.array(p.head_scores).reshape(p.L * p.K, p.G).sum(1)
+    s, b, cap = s / s.sum(), average(p, r) - w, p.n - w
+    shared = floor(b / beta)
+    counts = share_out(overflow(s * len(s) * shared + b - shared, s, cap), b * len(s), cap)
+    scores = snapkv_scores(p)
+    return [[choose(behind(scores[l][j], w), counts[l * p.K + j] + w, last=w) for j in range(p.K)] for l in range(p.L)]
+
+
+# ---- projected value norms ----
+
+def critical(row, nu, b, sure, alpha=0.5, eps=1e-4, first_class=()):
+    """b positions of a head: `sure` ones, by attention up to alpha b, then by (attention + eps) nu."""
+    keep, special = set(sure), set(first_class)
+    for i in sorted(range(len(row)), key=lambda i: (i not in special, -row[i], i)):
+        if len(keep) < whole(b * alpha):
+            keep.add(i)
+    z = (row + eps) * nu
+    for i in sorted(range(len(row)), key=lambda i: (i not in special, -z[i], i)):
+        if len(keep) < b:
+            keep.add(i)
+    return sorted(keep)
+
+
+@case("criticalkv", ada=False, norm="l2", sinks=4)
+@case("criticalkv-adakv", ada=True, norm="l2", sinks=4)
+@case("snapkv+critical:norm=l1,sinks=0", ada=False, norm="l1", sinks=0)
+@case("adakv+critical:norm=l1,sinks=0", ada=True, norm="l1", sinks=0)
+def criticalkv(p, r, ada, norm, sinks, w=32):
+    b, keep = average(p, r), []
+    for l, s in enumerate(snapkv_scores(p)):
+        n_safe = whole(0.2 * b)
+        counts = safeguard(s, p.K * b, n_safe, w) if ada else [b] * p.K
+        nu, window, keep_l = p.nu(l, norm), range(p.n - w, p.n), []
+        for j in range(p.K):
+            safe = ranked(s[j])[:max(0, n_safe - w)] if ada else ()
+            keep_l.append(critical(behind(s[j], w), nu[j], counts[j], [*range(sinks), *window], first_class=safe))
+        keep.append(keep_l)
+    return keep
+
+
+def defensive_scores(p, r, norm, w=32):
+    scores = []
+    for l in range(p.L):
+        a = before_window(p, l, w)
+        soft = pool(a, 5, "avg")
+        soft *= a.sum(2, keepdims=True) / soft.sum(2, keepdims=True)  # pooling keeps each row's mass
+        m = soft.max(1).reshape(p.K, p.G, -1).max(1)
+        nu = p.nu(l, norm)[:, :-w]
+        s = np.maximum(m, m.mean(1, keepdims=True)) * nu / nu.sum(0)
+        mean = p.group_mean(a.mean(1))
+        mean /= mean.sum(1, keepdims=True)
+        wb = p.a[l][:, -w:, -w:].astype(np.float64).sum(2).mean()
+        limit, largest = average(p, r) - w, s.max()
+        for j in range(p.K):
+            order = ranked(mean[j])
+            cnt = int(np.searchsorted(np.cumsum(mean[j][order]), 0.9 - wb))
+            s[j, order[:min(max(cnt, 0), limit)]] = largest
+        scores.append(s)
+    return scores
+
+
+@case("defensivekv", norm="l2")
+@case("defensivekv:norm=l1", norm="l1")
+def defensivekv(p, r, norm, w=32):
+    keep = []
+    for s in defensive_scores(p, r, norm):
+        counts = safeguard(s, p.K * average(p, r), 0, w)
+        keep.append([choose(behind(row, w), c, last=w) for row, c in zip(s, counts)])
+    return keep
+
+
+@case("layer-defensivekv")
+def layer_defensivekv(p, r, w=32):
+    s = np.concatenate(defensive_scores(p, r, "l2"))  # [L K][n - w]
+    counts = safeguard(s, whole((1 - r) * p.L * p.K * p.n), 0, w)
+    return [[choose(behind(s[i], w), counts[i], last=w) for i in range(l * p.K, (l + 1) * p.K)] for l in range(p.L)]
+
+
+# ---- expected attention ----
+
+def expected_scores(p, n_sink=4, n_future=512, epsilon=0.0, vnorm=True):
+    """z = k.R mu / sqrt(d) + k.R C R^T k / 2d with R, RoPE averaged over the next positions; softmax behind the sinks."""
+    t = np.arange(p.n, p.n + n_future)[:, None] * p.model.theta
+    c, s = np.cos(t).mean(0), np.sin(t).mean(0)
+    turn, i = np.zeros((p.d, p.d)), np.arange(0, p.d, 2)
+    turn[i, i], turn[i, i + 1], turn[i + 1, i], turn[i + 1, i + 1] = c, -s, s, c
+    scores = []
+    for l in range(p.L):
+        rows = np.zeros((p.H, p.n))
+        for h in range(p.H):
+            q, k = p.q0[l][n_sink:, h].astype(np.float64), p.k[l][n_sink:, h // p.G].astype(np.float64)
+            mu = turn @ q.mean(0)
+            cov = turn @ np.cov(q.T, bias=True) @ turn.T
+            z = k @ mu / np.sqrt(p.d) + ((k @ cov) * k).sum(1) / (2 * p.d)
+            e = np.exp(z - z.max())
+            rows[h, n_sink:] = e / e.sum()
+        s = p.group_mean(rows) + epsilon
+        scores.append(s * np.linalg.norm(p.v[l].astype(np.float64), axis=2).T if vnorm else s)
+    return scores
+
+
+@case("expected_attention")
+def expected_attention(p, r):
+    return uniform(p, expected_scores(p), r, first=4)
+
+
+@case("criticalkv-expected_attention")
+def critical_expected_attention(p, r):
+    scores, b = expected_scores(p, vnorm=False), average(p, r)
+    return [[critical(scores[l][j], p.nu(l, "l2")[j], b, range(4)) for j in range(p.K)] for l in range(p.L)]
+
+
+# ---- keys and values ----
+
+def heads_first(x):
+    return x.astype(np.float64).transpose(1, 0, 2)  # [n][K][d] to [K][n][d]
+
+
+@case("knorm")
+def knorm(p, r):
+    return uniform(p, [-np.linalg.norm(heads_first(k), axis=2) for k in p.k], r)
+
+
+@case("knorm+layer_mean")
+def knorm_layer_mean(p, r):
+    return uniform(p, [over_layer(p, -np.linalg.norm(heads_first(k), axis=2).mean(0)) for k in p.k], r)
+
+
+@case("keydiff")
+def keydiff(p, r):
+    scores = []
+    for k in p.k:
+        unit = heads_first(k) / np.linalg.norm(heads_first(k), axis=2, keepdims=True)
+        anchor = unit.mean(1, keepdims=True)
+        scores.append(-(unit * anchor).sum(2) / np.linalg.norm(anchor, axis=2))
+    return uniform(p, scores, r)
+
+
+@case("cur")
+def cur(p, r, block=16):
+    scores = []
+    for l in range(p.L):
+        k2, v2 = ((heads_first(x[l])**2).sum(2) for x in (p.k, p.v))
+        parts = [k2[:, b:b + block] * v2[:, b:b + block] / k2[:, b:b + block].sum(1, keepdims=True)
+                 / v2[:, b:b + block].sum(1, keepdims=True) for b in range(0, p.n, block)]
+        scores.append(np.concatenate(parts, 1))
+    return uniform(p, scores, r, first=4)
+
+
+def partitions(p, r, score, sink=16, lag=128, skip=0):
+    """LagKV's blocks: the k best of each but the last complete one; sinks, that block and the remainder stay."""
+    blocks, m = divmod(p.n - sink, lag)
+    k = (average(p, r) - sink - lag - m) // (blocks - 1)
+    keep = [[list(range(p.n))] * p.K for _ in range(skip)]
+    for l in range(skip, p.L):
+        keep.append([])
+        for j in range(p.K):
+            kept = [*range(sink), *range(sink + (blocks - 1) * lag, p.n)]
+            for b in range(sink, sink + (blocks - 1) * lag, lag):
+                kept += (b + ranked(score(l, j, b))[:k]).tolist()
+            keep[l].append(sorted(kept))
+    return keep
+
+
+def spread(z, ref):
+    """Channels scaled by the extrema in ref, standard deviation over channels, softmax over the block's tokens."""
+    lo, hi = ref.min(0), ref.max(0)
+    u = ((z - lo) / (hi - lo)).std(1, ddof=1)
+    e = np.exp(u - u.max())
+    return e / e.sum()
+
+
+@case("lagkv:lag=32", own=False, lag=32)
+@case("lagkv:lag=16", own=False, lag=16)
+@case("localkv:lag=32", own=True, lag=32)
+@case("localkv:lag=16", own=True, lag=16)
+def lagkv(p, r, own, lag):
+    def score(l, j, b):
+        ref = slice(b, b + lag) if own else slice(b + lag, b + 2 * lag)
+        return sum(spread(x[l][b:b + lag, j].astype(np.float64), x[l][ref, j].astype(np.float64)) for x in (p.k, p.v))
+    return partitions(p, r, score, lag=lag)
+
+
+@case("l2norm:lag=32", lag=32)
+@case("l2norm:lag=16", lag=16)
+def l2norm(p, r, lag):
+    def score(l, j, b):
+        return -np.linalg.norm(p.k[l][b:b + lag, j].astype(np.float64), axis=1)
+    return partitions(p, r, score, lag=lag, skip=2)
+
+
+# ---- random projection, chunks ----
+
+def splitmix(x):
+    mask = (1 << 64) - 1
+    x = (x + 0x9e3779b97f4a7c15) & mask
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9 & mask
+    x = (x ^ x >> 27) * 0x94d049bb133111eb & mask
+    return x ^ x >> 31
+
+
+def projection(l, j, d, sketch, seed=0):
+    """The only thing taken from the C code (src/base/mix.h), since any other random matrix is as good."""
+    stream = splitmix(splitmix(seed << 32 | l) ^ j)
+    bits = [splitmix(stream ^ c) for c in range(d * sketch)]
+    u = np.array([((x >> 32) + 1) / 2**32 for x in bits])
+    v = np.array([(x & 0xffffffff) / 2**32 for x in bits])
+    return (np.sqrt(-2 * np.log(u)) * np.cos(2 * np.pi * v)).reshape(d, sketch) / np.sqrt(sketch)
+
+
+def standardise(s):
+    return (s - s.mean()) / s.std(ddof=1)
+
+
+def leverage_scores(p, l, span, sketch=48):
+    rows = []
+    for j in range(p.K):
+        k = p.k0[l][span, j].astype(np.float64)
+        x = (k - k.mean(0)) @ projection(l, j, p.d, sketch)
+        rows.append(((x @ np.linalg.inv(x.T @ x + 0.01 * np.eye(sketch))) * x).sum(1))
+    return standardise(np.array(rows))
+
+
+def noncausal_scores(p, l, span, chunk=256):
+    q, k, v = p.q[l][span].astype(np.float64), p.k[l][span].astype(np.float64), p.v[l][span].astype(np.float64)
+    n = len(q)
+    got = np.zeros((p.H, n))
+    for b in range(0, n, chunk):
+        c = slice(b, b + chunk)
+        for h in range(p.H):
+            z = q[c, h] @ k[c, h // p.G].T / np.sqrt(p.d)
+            e = np.exp(z - z.max(1, keepdims=True))
+            got[h, c] = (e / e.sum(1, keepdims=True)).sum(0)
+    return standardise(pool(p.group_mean(got) * np.linalg.norm(v, axis=2).T, 3, "avg"))
+
+
+@case("leverage")
+def leverage(p, r):
+    return uniform(p, [leverage_scores(p, l, slice(None)) for l in range(p.L)], r)
+
+
+@case("noncausal")
+def noncausal(p, r):
+    return uniform(p, [noncausal_scores(p, l, slice(None)) for l in range(p.L)], r)
+
+
+@case("compactor")
+def compactor(p, r, first=8, last=4):
+    span = slice(first, p.n - last)
+    scores = [r * leverage_scores(p, l, span) + noncausal_scores(p, l, span) for l in range(p.L)]
+    return uniform(p, [np.pad(s, ((0, 0), (first, last))) for s in scores], r, first=first, last=last)
+
+
+@case("chunkkv")
+def chunkkv(p, r, chunk=10, w=32):
+    """Chunks of best mean stay in all heads; what no whole one fits into is filled with the next one's best entries."""
+    keep = []
+    for s in snapkv_scores(p):
+        total, left, kept = s.sum(0), average(p, r) - w, list(range(p.n - w, p.n))
+        means = np.array([total[b:b + chunk].mean() for b in range(0, p.n - w, chunk)])
+        for c in ranked(means):
+            inside = np.arange(c * chunk, min((c + 1) * chunk, p.n - w))
+            take = inside if len(inside) <= left else inside[ranked(total[inside])[:left]]
+            kept += take.tolist()
+            left -= len(take)
+        keep.append([sorted(kept)] * p.K)
+    return keep
+
+
+@case("streaming_llm")
+def streaming_llm(p, r):
+    return uniform(p, [over_layer(p, np.arange(p.n, dtype=float))] * p.L, r, first=4)
+
+
+# ---- second pass ----
+
+def kvcompose_scores(p):
+    scores = []
+    for a in p.second_pass("context", p.tokens):
+        s = p.group_mean(a.astype(np.float64))
+        scores.append(s + s.mean(0))
+    return scores
+
+
+@case("kvcompose")
+def kvcompose(p, r):
+    """Composite tokens: the k-th best of every head together; all layers' compete, each layer is sure of one."""
+    scores = kvcompose_scores(p)
+    value = np.array([(-np.sort(-s, axis=1)).mean(0) for s in scores])
+    value[:, 0] = np.inf
+    won = ranked(value.reshape(-1))[:whole((1 - r) * p.L * p.n)]
+    return layers(scores, np.bincount(won // p.n, minlength=p.L))
+
+
+@case("kvcompose-unstructured")
+def kvcompose_unstructured(p, r):
+    s = np.concatenate(kvcompose_scores(p))
+    key = s.copy()
+    key[np.arange(len(s)), s.argmax(1)] = np.inf
+    won = ranked(key.reshape(-1))[:whole((1 - r) * p.L * p.K * p.n)]
+    keep = [sorted((won[won // p.n == i] % p.n).tolist()) for i in range(p.L * p.K)]
+    return [keep[l * p.K:(l + 1) * p.K] for l in range(p.L)]
+
+
+REPEAT = [198, 198, 48010, 260, 2672, 2468, 3869, 30, 198]  # "\n\nRepeat the previous context exactly." and "\n"
+
+
+def kvzip_scores(p):
+    rows = p.second_pass("repeat", REPEAT + p.tokens.tolist())
+    return [a.reshape(p.K, p.G, -1).max(1).astype(np.float64) for a in rows]
+
+
+@case("kvzip-uniform")
+def kvzip_uniform(p, r):
+    """One chunk: the softmax runs over the whole context and the repeat input."""
+    return uniform(p, kvzip_scores(p), r, first=4)
