@@ -226,8 +226,9 @@ int cli_methods_markdown(const struct cli_args *args)
         "Printed by `winnow methods --markdown --costs docs/methods-cost.csv` from the descriptors in the "
         "source: "
         "change the\ntexts there, then run `make docs`.\n\n"
-        "A policy is a scorer, a head aggregation, a layer budget, a head budget and a selector; a preset is "
-        "a "
+        "A policy is a scorer, a head aggregation, a layer budget, a head budget, a selector and what "
+        "becomes "
+        "of positions; a preset is a "
         "named combination,\nand its parts can be replaced: `snapkv:window=64+group_max+adakv`. Letters: n "
         "entries of a head, w observed "
         "queries, d "
@@ -245,6 +246,7 @@ int cli_methods_markdown(const struct cli_args *args)
     print_parts("layer budget", "Layer budgets", "Layer budget");
     print_parts("head budget", "Head budgets", "Head budget");
     print_parts("selector", "Selectors", "Selector");
+    print_parts("position rule", "Position rules", "Position rule");
     print_parity();
     free(c.data);
     return cli_finish_stdout();

@@ -172,7 +172,8 @@ typedef enum wnw_part_kind {
     WNW_PART_AGGREGATION, /* from scores of query heads to scores of KV heads */
     WNW_PART_LAYER_BUDGET,
     WNW_PART_HEAD_BUDGET,
-    WNW_PART_SELECTOR
+    WNW_PART_SELECTOR,
+    WNW_PART_POSITIONS /* of the entries that are kept */
 } wnw_part_kind;
 
 typedef enum wnw_option_type { WNW_OPT_INT, WNW_OPT_REAL, WNW_OPT_BOOL, WNW_OPT_ENUM } wnw_option_type;
@@ -254,13 +255,14 @@ struct wnw_observation {
     int32_t n;              /* entries per head */
     int32_t n_past;         /* tokens read so far (the next token's position) */
     const int32_t *n_entry; /* [n_head_kv] */
-    const int32_t *pos;     /* [n_head_kv][n], original positions; -1 in padding */
-    double budget;          /* entries per KV head asked for, on average over the layers, before rounding;
-                               n where no size is given */
-    int32_t n_final;        /* first entries of every head that a recursive policy has settled before */
-    int32_t n_prefix;       /* first tokens read that the chat template wrote; 0 = none, or not known */
-    int32_t n_question;     /* last tokens read that are the question; 0 = not known */
-    float attn_scale;       /* logit = attn_scale x query . key */
+    const int32_t *pos; /* [n_head_kv][n], positions; -1 in padding. Those in the text, and the same token has
+                           the same in every head, unless an earlier compression gave new ones (+rerotate) */
+    double budget;      /* entries per KV head asked for, on average over the layers, before rounding;
+                           n where no size is given */
+    int32_t n_final;    /* first entries of every head that a recursive policy has settled before */
+    int32_t n_prefix;   /* first tokens read that the chat template wrote; 0 = none, or not known */
+    int32_t n_question; /* last tokens read that are the question; 0 = not known */
+    float attn_scale;   /* logit = attn_scale x query . key */
 
     int32_t n_window; /* queries in window_attn: the asked window, or fewer when the prompt is shorter */
     /* [n_head][n_window][n]: softmax over all visible entries, 0 where causality forbids. Query row w belongs
@@ -362,6 +364,10 @@ wnw_needs wnw_policy_needs(const wnw_policy *p);
 /* Whether the policy keeps everything ("full"). */
 bool wnw_policy_is_full(const wnw_policy *p);
 
+/* Whether kept tokens get new positions after every compression, "+rerotate". Then a prompt read by CHUNK may
+ * be longer than the context. */
+bool wnw_policy_rerotates(const wnw_policy *p);
+
 /* Whether the policy knows its own size when none is given (LagKV's retention). */
 bool wnw_policy_has_own_size(const wnw_policy *p);
 
@@ -369,7 +375,7 @@ bool wnw_policy_has_own_size(const wnw_policy *p);
 typedef struct wnw_method_info {
     const char *name;
     const char *kind;   /* "preset", "parity preset", "scorer", "head aggregation", "layer budget", "head
-                           budget",   "selector" */
+                           budget", "selector", "position rule" */
     const char *about;  /* one sentence */
     const char *paper;  /* "" if none */
     const char *recipe; /* presets: the canonical form of their parts; else "" */
@@ -523,7 +529,8 @@ int wnw_session_decode(wnw_session *s, int32_t token);
 /* Logits [n_vocab] of the last token read. Borrowed until the next call on the session; NULL before any. */
 const float *wnw_session_logits(const wnw_session *s);
 
-/* Tokens read so far = position of the next token. Not the number of cached entries. */
+/* Position of the next token = tokens read so far, unless entries got new positions: then it is what was kept
+ * then and the tokens since. */
 int32_t wnw_session_n_past(const wnw_session *s);
 
 typedef struct wnw_report {
@@ -544,12 +551,16 @@ int wnw_session_plan(wnw_session *s, const wnw_policy *policy, const wnw_size *s
  * E_MISMATCH: the plan does not fit this cache, which is then untouched. */
 int wnw_session_apply(wnw_session *s, const wnw_plan *plan, wnw_report *report);
 
-/* plan + apply. */
+/* plan + apply, and what the policy says of positions: with +rerotate wnw_session_renumber follows, and what
+ * it would refuse is refused before the cache changes. */
 int wnw_session_compress(wnw_session *s, const wnw_policy *policy, const wnw_size *size, wnw_report *report);
 
-/* Gives the cached tokens the positions 0 .. n - 1 in their order and lets the next token follow as n: keys
- * are turned accordingly (StreamingLLM; kvpress' key re-rotation). Plans and observations of queries from
- * before no longer fit. E_UNSUPPORTED: heads hold different tokens, or a layer has a sliding window. */
+/* Gives the n cached entries of every head the positions 0 .. n - 1 in their order and lets the next token
+ * follow as n: keys are turned accordingly (StreamingLLM; kvpress' key re-rotation). For those who plan and
+ * apply by hand: wnw_session_compress and the rules do it by themselves where the policy says +rerotate.
+ * Plans and observations of queries from before no longer fit. Where heads hold different tokens, policies
+ * with a second pass and those that match heads by position are refused from now on (E_UNSUPPORTED).
+ * E_UNSUPPORTED: heads hold different numbers of entries, or a layer has a sliding window. */
 int wnw_session_renumber(wnw_session *s);
 
 /* n plans from one look at the cache: what several policies need of a layer is computed once. sizes and
@@ -580,7 +591,6 @@ typedef struct wnw_eviction {
     int32_t chunk;            /* CHUNK: tokens per chunk; 0 = 512, or a recursive policy's own */
     int32_t every;            /* compress again after every so many decoded tokens; 0 = do not */
     int64_t target; /* to so many entries per layer and KV head; 0 = what the last prompt's size came to */
-    bool renumber;  /* wnw_session_renumber after every compression; for policies of layout "uniform" */
 } wnw_eviction;
 
 /* Follows rules from now on; NULL = none. Observes what they need (as wnw_session_observe would), and forgets
@@ -589,25 +599,27 @@ typedef struct wnw_eviction {
 int wnw_session_set_eviction(wnw_session *s, const wnw_eviction *rules);
 /* Reads a piece of the prompt and compresses it under the rules: a first prompt, or the next turn on a
  * compressed cache. Without rules the same as prefill. With rules wnw_session_decode compresses too, as they
- * say; tokens read by wnw_session_prefill stay whole until the next compression. report may be NULL. Its
- * times are sums over all compressions; entries_before counts all entries present or read, as if none had
- * been dropped; kv_bytes_before is the most that was allocated before a compression. When reading by LAYER
- * fails or is cancelled the session is empty, as layers would disagree; after other failures it holds what
- * was read. */
+ * say; tokens read by wnw_session_prefill stay whole until the next compression. With +rerotate and CHUNK a
+ * prompt may be longer than the context: E_FULL only where what is kept and a chunk do not fit it. report may
+ * be NULL. Its times are sums over all compressions; entries_before counts all entries present or read, as if
+ * none had been dropped; kv_bytes_before is the most that was allocated before a compression. When reading by
+ * LAYER fails or is cancelled the session is empty, as layers would disagree; after other failures it holds
+ * what was read. */
 int wnw_session_read(wnw_session *s, const int32_t *tokens, int32_t n, wnw_report *report);
 
 typedef struct wnw_cache_stats {
     int64_t n_entries;      /* over all layers and KV heads */
     uint64_t bytes;         /* allocated for keys and values now */
     uint64_t bytes_entries; /* n_entries x bytes per entry */
-    uint64_t bytes_full;    /* what an uncompressed cache of n_past tokens would allocate */
+    uint64_t bytes_full;    /* what an uncompressed cache of all tokens read would allocate */
     int32_t growth;         /* entries per growth block of one head */
 } wnw_cache_stats;
 
 void wnw_cache_get_stats(const wnw_session *s, wnw_cache_stats *out);
 /* Entries of layer il, KV head ih. */
 int32_t wnw_cache_n(const wnw_session *s, int32_t il, int32_t ih);
-/* Their original positions, ascending. Borrowed until the next call on the session. */
+/* Their positions, ascending: the original ones, unless they got new ones (+rerotate). Borrowed until the
+ * next call on the session. */
 const int32_t *wnw_cache_positions(const wnw_session *s, int32_t il, int32_t ih);
 
 /* ---- Perturbation: what evicting entries does to the output of one head

@@ -135,13 +135,42 @@ int wnw_session_apply(wnw_session *s, const wnw_plan *plan, wnw_report *report)
     return WNW_OK;
 }
 
+static int check_positions(const wnw_session *s, const wnw_plan *plan)
+{
+    const int32_t *unused;
+    WNW_TRY(wnw__renumber_check(s));
+    for (int32_t il = 0; il < wnw_plan_n_layer(plan); il++)
+        for (int32_t ih = 0; ih < wnw_plan_n_head_kv(plan); ih++)
+            WNW_TRY(wnw__renumber_check_count(il, ih, wnw_plan_head(plan, il, ih, &unused),
+                                              wnw_plan_head(plan, 0, 0, &unused)));
+    return WNW_OK;
+}
+
+int wnw__session_follow(wnw_session *s, const wnw_policy *policy, const wnw_plan *plan, int32_t room,
+                        wnw_report *report)
+{
+    const bool rerotates = wnw_policy_rerotates(policy);
+    if (rerotates)
+        WNW_TRY(check_positions(s, plan));
+    WNW_TRY(wnw__session_apply(s, plan, room, report));
+    if (!rerotates)
+        return WNW_OK;
+    const double start = wnw__now_ms();
+    WNW_TRY(wnw_session_renumber(s));
+    report->compact_ms += wnw__now_ms() - start;
+    return WNW_OK;
+}
+
 int wnw_session_compress(wnw_session *s, const wnw_policy *policy, const wnw_size *size, wnw_report *report)
 {
     wnw_report unused;
     report = report ? report : &unused;
     wnw_plan *plan;
+    if (wnw_policy_rerotates(policy))
+        WNW_TRY(wnw__renumber_check(s)); /* before the work */
     WNW_TRY(wnw_session_plan(s, policy, size, &plan, report));
-    const int rc = wnw_session_apply(s, plan, report);
+    const int rc = wnw__session_follow(s, policy, plan, -1, report);
     wnw_plan_free(plan);
+    wnw__graph_free(&s->prefill); /* as wnw_session_apply */
     return rc;
 }

@@ -167,6 +167,7 @@ int wnw__cache_resize_layer(struct wnw__cache *c, int32_t il, const int32_t *cap
         copy_rows(c, &fresh, fresh.off[ih], l, l->off[ih], l->len[ih]);
     }
     fresh.n_final = l->n_final;
+    fresh.n_mixed = l->n_mixed;
     layer_free(l);
     *l = fresh;
     return WNW_OK;
@@ -209,6 +210,7 @@ int wnw__cache_copy(struct wnw__cache *dst, const struct wnw__cache *src)
             copy_rows(dst, &copy, copy.off[ih], l, l->off[ih], l->len[ih]);
         }
         copy.n_final = l->n_final;
+        copy.n_mixed = l->n_mixed;
         layer_free(&dst->layers[il]);
         dst->layers[il] = copy;
     }
@@ -278,6 +280,7 @@ static int move_kept(struct wnw__cache *c, int32_t il, const int32_t *const *kee
         tight.len[ih] = n_keep[ih];
         gather_head(c, &tight, tight.off[ih], l, l->off[ih], keep[ih], n_keep[ih]);
     }
+    tight.n_mixed = l->n_mixed;
     layer_free(l);
     *l = tight;
     return WNW_OK;

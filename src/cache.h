@@ -30,13 +30,14 @@ enum wnw__aux {
 
 struct wnw__kv_layer {
     uint8_t *k, *v;        /* arenas, mapped_bytes each; NULL while nothing is stored */
-    int32_t *pos;          /* [n_rows] original positions, parallel to the rows */
+    int32_t *pos;          /* [n_rows] positions, parallel to the rows */
     int64_t *off;          /* [n_head_kv] first row of each head */
     int32_t *cap, *len;    /* [n_head_kv] rows reserved, rows in use */
     int64_t n_rows;        /* sum of cap */
     size_t mapped_bytes;   /* of one arena: n_rows x row_bytes, rounded up to pages */
     int32_t n_swa;         /* sliding window in tokens, 0 = global layer */
     int32_t n_final;       /* first entries of every head that a recursive policy has settled */
+    int32_t n_mixed;       /* positions below may be of other tokens in other heads (renumber.c) */
     float *aux[WNW_N_AUX]; /* [planes][n_rows], parallel to the rows, or NULL; see wnw__cache_set_aux */
 };
 

@@ -24,6 +24,11 @@ struct wnw__plan_source {
     const int32_t *(*positions)(const struct wnw__plan_source *src, int32_t il, int32_t ih);
     /* First entries of every head of layer il that were settled before. NULL = 0. */
     int32_t (*n_final)(const struct wnw__plan_source *src, int32_t il);
+    /* Whether entries of one position are of different tokens, in heads of layer il, or with il = -1
+     * anywhere. NULL = nowhere. */
+    bool (*is_mixed)(const struct wnw__plan_source *src, int32_t il);
+    /* Entries at positions below it have got them anew. */
+    int32_t n_moved;
     /* Perplexity of the last `window` tokens. NULL = cannot be asked. */
     int (*perplexity)(const struct wnw__plan_source *src, int32_t window, double *out);
     /* Feeds the tokens of a second pass (wnw_second_pass), once and before any layer is observed; may write a

@@ -94,6 +94,28 @@ int wnw__job_allocate_layers(struct wnw__plan_job *j, const struct wnw__layer_pr
     return WNW_OK;
 }
 
+/* A cache whose keys were turned to new positions does not suit every policy. */
+static int check_moved(const struct wnw__plan_job *j)
+{
+    const struct wnw__plan_source *src = j->src;
+    const enum wnw__matches matches = wnw__policy_matches(j->policy);
+    bool mixed = matches == WNW_MATCH_LAYERS && src->is_mixed && src->is_mixed(src, -1);
+    for (int32_t i = 0; matches == WNW_MATCH_HEADS && src->is_mixed && i < j->n_part; i++)
+        mixed = mixed || src->is_mixed(src, j->part_il[i]);
+    if (mixed)
+        return wnw__fail(
+            WNW_E_UNSUPPORTED,
+            "%s puts heads together by position, and since the kept tokens got new positions each "
+            "head has another token there; use a policy that looks at every head by itself",
+            j->scorer->name);
+    if (src->n_moved > 0 && wnw__policy_counts_age(j->policy))
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "%s divides by the number of queries that have seen an entry, which positions given "
+                         "anew no longer tell",
+                         j->scorer->name);
+    return WNW_OK;
+}
+
 static int alloc_gathered(double **out, size_t n)
 {
     *out = n > 0 ? calloc(n, sizeof **out) : NULL;
@@ -112,6 +134,7 @@ static int job_prepare(struct wnw__plan_job *j, const wnw_size *size)
         j->keep_all = true;
         return WNW_OK;
     }
+    WNW_TRY(check_moved(j));
     WNW_TRY(check_profile(j));
     WNW_TRY(copy_scorer_opts(j));
     j->keep = calloc(n_head * (size_t)j->keep_row, sizeof *j->keep);

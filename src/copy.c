@@ -33,6 +33,8 @@ static int copy_timeline(wnw_session *to, const wnw_session *from)
     WNW_TRY(wnw__rules_copy(&to->rules, &from->rules));
     to->n_past = from->n_past;
     to->n_prefix = from->n_prefix;
+    to->n_gone = from->n_gone;
+    to->n_moved = from->n_moved;
     to->n_question = from->n_question;
     to->profile = from->profile;
     to->has_logits = from->has_logits;

@@ -8,6 +8,7 @@
  *   layer budget  one count for the whole model -> one count per layer     src/budget/
  *   head budget   count of a layer, its scores  -> one count per KV head   src/budget/
  *   selector      scores and count of one head  -> kept entries            src/select/
+ *   positions     kept entries                  -> their positions         src/positions/
  *
  * `details` of every descriptor is for docs/methods.md, in Markdown: the formulas in short with the paper's
  * letters, then what differs from the paper and from released code, then the cost in entries n, queries w and
@@ -33,6 +34,15 @@ enum wnw__rounding {
     WNW_ROUND_TRUNC, /* floor(x), as kvpress does: 1000 * (1 - 0.9) is 99 */
 };
 int32_t wnw__round_count(double x, enum wnw__rounding rounding);
+
+/* Between whose entries of one position a part compares: they must be of the same token. After key
+ * re-rotation heads with tokens of their own have other tokens under the same position; such a cache is
+ * refused then. */
+enum wnw__matches {
+    WNW_MATCH_NONE,
+    WNW_MATCH_HEADS,  /* of a layer */
+    WNW_MATCH_LAYERS, /* of the model */
+};
 
 /* ---- Scorer: the public descriptor, and what only our own scorers can say --------------------------------
  */
@@ -65,7 +75,11 @@ struct wnw__scorer {
     /* Head aggregation where the recipe names none. NULL = group_mean for scores of query heads, else direct.
      */
     const char *aggregation;
-    bool prompt_only;    /* its scores need a prompt's end: never while decoding */
+    bool prompt_only; /* its scores need a prompt's end: never while decoding */
+    enum wnw__matches matches;
+    /* Whether it takes n_past - position for the number of queries that an entry has seen, which is wrong for
+     * entries with new positions. NULL = no. */
+    bool (*counts_age)(const void *opts);
     bool like_attention; /* scores are attention probabilities or estimates of them, not negative */
 };
 
@@ -78,6 +92,8 @@ struct wnw__aggregation {
     size_t options_size;
     bool of_query_heads; /* works on scores of query heads only */
     bool one_list;       /* every KV head gets the same score for the same token */
+    /* NULL = it does not match positions. */
+    enum wnw__matches (*matches)(const void *opts);
     /* Contradictions between options. NULL = none. */
     int (*check)(const void *opts);
     /* What it wants to see besides (a profile). NULL = nothing. */
@@ -146,6 +162,7 @@ struct wnw__layer_budget {
     const wnw_option *options;
     size_t options_size;
     bool ragged; /* layers differ in length */
+    enum wnw__matches matches;
     /* Counts depend on every layer's scores: allocate is called once all layers are scored. */
     bool model_scope;
     /* Contradictions between options. NULL = none. */
@@ -224,6 +241,7 @@ struct wnw__selector {
     size_t options_size;
     bool by_block;       /* works on a scorer's blocks, with the same count in every head and layer */
     bool attention_only; /* compares scores with attention: only scorers whose scores are like it */
+    enum wnw__matches matches;
     /* Contradictions between options. NULL = none. */
     int (*check)(const void *opts);
     /* What it wants to see while it selects. NULL = nothing. */
@@ -241,6 +259,18 @@ struct wnw__selector {
     /* Writes kept entries, ascending, to keep[n]; returns how many: n_keep, but for selectors whose unit is
      * not a single entry. Negative = an error status. */
     int32_t (*select)(const void *opts, const struct wnw__select_problem *p, int32_t *keep, float *scratch);
+};
+
+/* ---- Positions --------------------------------------------------------------------------------------------
+ */
+
+struct wnw__positions {
+    const char *name, *about, *paper, *details;
+    const wnw_option *options;
+    size_t options_size;
+    /* Kept entries get the positions 0 .. n - 1 in their order. All heads of all layers must keep the same
+     * count. */
+    bool rerotate;
 };
 
 /* ---- Presets: rows of data --------------------------------------------------------------------------------
@@ -269,6 +299,7 @@ struct wnw__part {
     const struct wnw__layer_budget *layer;
     const struct wnw__head_budget *head;
     const struct wnw__selector *selector;
+    const struct wnw__positions *positions;
 };
 
 /* Part i of all kinds in a fixed order; false past the end. */

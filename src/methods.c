@@ -14,17 +14,20 @@
 #define LAYER_BUDGET(x) extern const struct wnw__layer_budget wnw__layer_budget_##x;
 #define HEAD_BUDGET(x)  extern const struct wnw__head_budget wnw__head_budget_##x;
 #define SELECTOR(x)     extern const struct wnw__selector wnw__selector_##x;
+#define POSITIONS(x)    extern const struct wnw__positions wnw__positions_##x;
 #include "parts.def"
 #undef SCORER
 #undef AGGREGATION
 #undef LAYER_BUDGET
 #undef HEAD_BUDGET
 #undef SELECTOR
+#undef POSITIONS
 
 #define AGGREGATION(x)
 #define LAYER_BUDGET(x)
 #define HEAD_BUDGET(x)
 #define SELECTOR(x)
+#define POSITIONS(x)
 #define SCORER(x) &wnw__scorer_##x,
 static const struct wnw__scorer *const scorers[] = {
 #include "parts.def"
@@ -58,6 +61,13 @@ static const struct wnw__selector *const selectors[] = {
 #include "parts.def"
 };
 #undef SELECTOR
+#define SELECTOR(x)
+#undef POSITIONS
+#define POSITIONS(x) &wnw__positions_##x,
+static const struct wnw__positions *const all_positions[] = {
+#include "parts.def"
+};
+#undef POSITIONS
 
 #define COUNT(a) ((int32_t)(sizeof(a) / sizeof *(a)))
 
@@ -111,6 +121,12 @@ bool wnw__part_get(int32_t i, struct wnw__part *out)
         *out = (struct wnw__part){.kind = WNW_PART_SELECTOR, PART_COMMON(d), .selector = d};
         return true;
     }
+    i -= COUNT(selectors);
+    if (i < COUNT(all_positions)) {
+        const struct wnw__positions *d = all_positions[i];
+        *out = (struct wnw__part){.kind = WNW_PART_POSITIONS, PART_COMMON(d), .positions = d};
+        return true;
+    }
     return false;
 }
 
@@ -124,8 +140,8 @@ bool wnw__part_find(struct wnw__part *out, const char *name, size_t len)
 
 const char *wnw__part_kind_name(wnw_part_kind kind)
 {
-    static const char *const names[] = {"scorer", "head aggregation", "layer budget", "head budget",
-                                        "selector"};
+    static const char *const names[] = {"scorer",      "head aggregation", "layer budget",
+                                        "head budget", "selector",         "position rule"};
     return names[kind];
 }
 

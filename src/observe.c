@@ -339,6 +339,19 @@ static const int32_t *positions(const struct wnw__plan_source *src, int32_t il, 
     return wnw_cache_positions(ob->s, il, ih);
 }
 
+/* Entries at positions that other heads have other tokens at. */
+static bool is_mixed(const struct wnw__plan_source *src, int32_t il)
+{
+    const wnw_session *s = ((const struct wnw__observer *)src->user)->s;
+    const int32_t n_mixed = il < 0 ? s->trace.n_mixed : s->cache.layers[il].n_mixed;
+    const int32_t from = il < 0 ? 0 : il, to = il < 0 ? s->cache.n_layer : il + 1;
+    for (int32_t i = from; i < to; i++)
+        for (int32_t ih = 0; ih < s->cache.n_head_kv; ih++)
+            if (wnw_cache_n(s, i, ih) > 0 && wnw_cache_positions(s, i, ih)[0] < n_mixed)
+                return true;
+    return false;
+}
+
 static int perplexity(const struct wnw__plan_source *src, int32_t window, double *out)
 {
     const wnw_session *s = ((const struct wnw__observer *)src->user)->s;
@@ -365,6 +378,8 @@ int wnw__observer_new(struct wnw__observer **out, wnw_session *s)
         .n_embd_head = s->cache.d,
         .n_past = s->n_past,
         .n_prefix = s->n_prefix < s->n_past ? s->n_prefix : s->n_past,
+        .n_moved = s->n_moved,
+        .is_mixed = is_mixed,
         .entry_bytes = 2 * s->cache.row_bytes,
         .profile = s->profile,
         .user = ob,

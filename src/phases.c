@@ -83,11 +83,6 @@ static int check_rules(const wnw_eviction *ev)
     if (ev->chunk < 0 || ev->every < 0 || ev->target < 0)
         return wnw__fail(WNW_E_RANGE, "chunk %d, every %d and target %lld must not be negative",
                          (int)ev->chunk, (int)ev->every, (long long)ev->target);
-    if (ev->renumber && strcmp(wnw__policy_layout(ev->policy), "uniform") != 0)
-        return wnw__fail(WNW_E_ARG,
-                         "new positions need a policy that keeps the same tokens everywhere, such as "
-                         "streaming_llm; %s does not",
-                         ev->policy->part[WNW_PART_SCORER].name);
     WNW_TRY(check_phase(ev->policy, ev->phase));
     if (ev->every > 0) {
         WNW_TRY(check_phase(ev->policy, WNW_PHASE_DECODE));
@@ -116,6 +111,8 @@ int wnw_session_set_eviction(wnw_session *s, const wnw_eviction *rules)
     if (rules) {
         WNW_TRY(check_rules(rules));
         WNW_TRY(wnw__policy_check_profile(rules->policy, s->profile));
+        if (wnw_policy_rerotates(rules->policy))
+            WNW_TRY(wnw__renumber_check(s));
     }
     WNW_TRY(wnw_session_observe(s, rules ? &rules->policy : NULL, rules ? 1 : 0));
     wnw__rules_free(&s->rules);
@@ -200,10 +197,10 @@ static int compress(wnw_session *s, const struct wnw__goal *goal, int32_t room, 
     if (wnw_policy_is_full(goal->policy))
         return WNW_OK;
     WNW_TRY(wnw__session_plan(s, goal->policy, &goal->size, goal->ratio_base, &plan, &one));
-    const int rc = wnw__session_apply(s, plan, room, &one);
+    const int rc = wnw__session_follow(s, goal->policy, plan, room, &one);
     wnw_plan_free(plan);
     add_report(report, &one);
-    return rc == WNW_OK && s->rules.ev.renumber ? wnw_session_renumber(s) : rc;
+    return rc;
 }
 
 /* Tokens until a recursive policy has its next block, at least 1; 512 for others. */
@@ -233,6 +230,7 @@ static int read_chunks(wnw_session *s, const int32_t *tokens, int32_t n, wnw_rep
 {
     for (int32_t at = 0; at < n;) {
         const int32_t n_now = next_chunk(s, n - at);
+        WNW_TRY(wnw__session_check_room(s, n_now)); /* of a prompt that is longer than the context */
         WNW_TRY(wnw__session_feed(s, tokens + at, n_now, at, n, NULL, NULL));
         at += n_now;
         const struct wnw__goal goal = prompt_goal(s, 0);
@@ -250,11 +248,54 @@ static int read_piece(wnw_session *s, const int32_t *tokens, int32_t n, wnw_repo
     if (phase == WNW_PHASE_LAYER) {
         const struct wnw__goal goal = prompt_goal(s, n);
         WNW_TRY(wnw__read_layer_major(s, tokens, n, &goal, report));
-        return s->rules.ev.renumber ? wnw_session_renumber(s) : WNW_OK;
+        const int rc = wnw_policy_rerotates(goal.policy) ? wnw_session_renumber(s) : WNW_OK;
+        if (rc != WNW_OK)
+            (void)wnw_session_reset(s); /* as after any failure by layer */
+        return rc;
     }
     WNW_TRY(wnw__session_feed(s, tokens, n, 0, n, NULL, NULL));
     const struct wnw__goal goal = prompt_goal(s, 0);
     return compress(s, &goal, -1, report);
+}
+
+/* Whether prompts may be longer than the context. */
+static bool is_endless(const wnw_session *s)
+{
+    const wnw_eviction *ev = &s->rules.ev;
+    return ev->policy && ev->phase == WNW_PHASE_CHUNK && wnw_policy_rerotates(ev->policy) &&
+           !wnw_policy_is_full(ev->policy);
+}
+
+/* Whether what is kept of a prompt and its next chunk always fit the context; a recursive policy, whose
+ * chunks follow from what it keeps, finds out while it reads. */
+static int check_chunks(const wnw_session *s, int32_t n)
+{
+    const int64_t n_ctx = s->params.n_ctx, n_seen = (int64_t)s->n_past - s->rules.n_before;
+    int64_t have = s->n_past;
+    if (n_seen + n > INT32_MAX)
+        return wnw__fail(WNW_E_FULL, "more than %d tokens in one timeline", INT32_MAX);
+    for (int32_t at = 0; at < n && !wnw__policy_is_recursive(s->rules.ev.policy);) {
+        const int32_t n_now = next_chunk(s, n - at);
+        if (have + n_now > n_ctx)
+            return wnw__fail(
+                WNW_E_FULL,
+                "%lld kept entries and a chunk of %d do not fit the context of %lld: keep less or "
+                "read smaller chunks",
+                (long long)have, (int)n_now, (long long)n_ctx);
+        at += n_now;
+        have += n_now;
+        const int32_t asked = asked_of(s, (int32_t)(n_seen + at));
+        have = asked < have ? asked : have;
+    }
+    return WNW_OK;
+}
+
+static int check_prompt(const wnw_session *s, const int32_t *tokens, int32_t n)
+{
+    if (!is_endless(s))
+        return wnw__session_check_tokens(s, tokens, n);
+    WNW_TRY(wnw__session_check_ids(s, tokens, n));
+    return check_chunks(s, n);
 }
 
 /* Over layers without a sliding window; those are bounded by themselves. */
@@ -276,7 +317,7 @@ int wnw_session_read(wnw_session *s, const int32_t *tokens, int32_t n, wnw_repor
     int32_t n_heads, n_sliding;
     report = report ? report : &unused;
     *report = (wnw_report){0};
-    WNW_TRY(wnw__session_check_tokens(s, tokens, n));
+    WNW_TRY(check_prompt(s, tokens, n));
     const int64_t present = count_entries(s, false, &n_heads);
     if (s->rules.ev.policy) {
         WNW_TRY(fix_blocks(s, s->n_past + n - s->rules.n_before, report->warning));

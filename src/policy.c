@@ -190,7 +190,7 @@ static int32_t kind_of(const struct item *it)
 
 static int set_default_parts(struct parser *ps)
 {
-    static const char *const defaults[] = {"direct", "uniform", "equal", "topk"};
+    static const char *const defaults[] = {"direct", "uniform", "equal", "topk", "original"};
     for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++) {
         struct wnw__part part;
         if (wnw__part_find(&part, defaults[i], strlen(defaults[i])))
@@ -265,6 +265,29 @@ static int check_aggregation(const wnw_policy *p)
     return WNW_OK;
 }
 
+/* The next token has one position: every head must keep the same count. */
+static int check_positions(const wnw_policy *p)
+{
+    const struct wnw__part *scorer = &p->part[WNW_PART_SCORER], *part = &p->part[WNW_PART_POSITIONS];
+    const struct wnw__part *layer = &p->part[WNW_PART_LAYER_BUDGET], *head = &p->part[WNW_PART_HEAD_BUDGET];
+    const struct wnw__part *ragged = layer->layer->ragged ? layer : head->head->ragged ? head : NULL;
+    if (!part->positions->rerotate)
+        return WNW_OK;
+    if (ragged)
+        return wnw__fail(
+            WNW_E_ARG,
+            "%s cannot be combined with %s: new positions need the same number of entries in every "
+            "layer and head, and %s gives them different ones; original positions go with it",
+            part->name, ragged->name, ragged->name);
+    if (wnw__policy_skips(p, 0))
+        return wnw__fail(
+            WNW_E_ARG,
+            "%s cannot be combined with %s that leaves the first layers whole: new positions need "
+            "the same number of entries in every layer; set skip=0",
+            part->name, scorer->name);
+    return WNW_OK;
+}
+
 static int check_parts(const wnw_policy *p)
 {
     const struct wnw__part *scorer = &p->part[WNW_PART_SCORER];
@@ -280,6 +303,7 @@ static int check_parts(const wnw_policy *p)
         WNW_TRY(head->head->check(p->opts[WNW_PART_HEAD_BUDGET]));
     if (selector->selector->check)
         WNW_TRY(selector->selector->check(p->opts[WNW_PART_SELECTOR]));
+    WNW_TRY(check_positions(p));
     if (head->head->allocate_model && strcmp(layer->name, "uniform") != 0)
         return wnw__fail(WNW_E_ARG,
                          "%s cannot be combined with %s: it shares one budget out over all layers and heads",
@@ -455,6 +479,45 @@ wnw_needs wnw_policy_needs(const wnw_policy *p)
     return needs;
 }
 
+enum wnw__matches wnw__policy_matches(const wnw_policy *p)
+{
+    const struct wnw__scorer *own = p->part[WNW_PART_SCORER].own;
+    const struct wnw__aggregation *agg = p->part[WNW_PART_AGGREGATION].aggregation;
+    const enum wnw__matches all[] = {
+        own ? own->matches : WNW_MATCH_NONE,
+        agg->matches ? agg->matches(p->opts[WNW_PART_AGGREGATION]) : WNW_MATCH_NONE,
+        p->part[WNW_PART_LAYER_BUDGET].layer->matches,
+        p->part[WNW_PART_SELECTOR].selector->matches,
+    };
+    enum wnw__matches most = WNW_MATCH_NONE;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        most = all[i] > most ? all[i] : most;
+    return most;
+}
+
+bool wnw__policy_counts_age(const wnw_policy *p)
+{
+    const struct wnw__scorer *own = p->part[WNW_PART_SCORER].own;
+    return own && own->counts_age && own->counts_age(p->opts[WNW_PART_SCORER]);
+}
+
+bool wnw_policy_rerotates(const wnw_policy *p)
+{
+    return p->part[WNW_PART_POSITIONS].positions->rerotate;
+}
+
+/* Whether it could not work on what it left behind itself. */
+static bool loses_tokens(const wnw_policy *p)
+{
+    const char *layout = wnw__policy_layout(p);
+    const enum wnw__matches matches = wnw__policy_matches(p);
+    /* A selector that matches heads does so to keep the same tokens in all of them. */
+    const bool one_list =
+        strcmp(layout, "layer") == 0 || p->part[WNW_PART_SELECTOR].selector->matches == WNW_MATCH_HEADS;
+    return wnw_policy_rerotates(p) && strcmp(layout, "uniform") != 0 &&
+           (matches == WNW_MATCH_LAYERS || (matches == WNW_MATCH_HEADS && !one_list));
+}
+
 bool wnw_policy_allows(const wnw_policy *p, wnw_phase phase, const char **reason)
 {
     const struct wnw__scorer *own = p->part[WNW_PART_SCORER].own;
@@ -475,6 +538,12 @@ bool wnw_policy_allows(const wnw_policy *p, wnw_phase phase, const char **reason
         why = "its statistics belong to the end of a prompt";
     else if (phase == WNW_PHASE_DECODE && flags & WNW_NEED_QUERIES)
         why = "it needs every query of the prompt";
+    else if (phase == WNW_PHASE_CHUNK || phase == WNW_PHASE_DECODE) {
+        if (loses_tokens(p))
+            why = "it compares heads by position, and with new positions each head has another token there";
+        else if (wnw_policy_rerotates(p) && wnw__policy_counts_age(p))
+            why = "it counts queries by position, and new positions no longer say how many an entry has seen";
+    }
     if (reason)
         *reason = why;
     return *why == '\0';

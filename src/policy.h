@@ -5,7 +5,7 @@
 
 #include "method.h"
 
-#define WNW_N_PART_KINDS 5
+#define WNW_N_PART_KINDS 6
 
 struct wnw_policy {
     struct wnw__part part[WNW_N_PART_KINDS]; /* by wnw_part_kind */
@@ -25,6 +25,11 @@ int wnw__policy_parse_parts(wnw_policy **out, const char *recipe);
 
 /* "uniform", "layer", "composite" or "ragged". Static. */
 const char *wnw__policy_layout(const wnw_policy *p);
+
+/* What of the policy compares entries of one position. */
+enum wnw__matches wnw__policy_matches(const wnw_policy *p);
+/* Whether it takes positions for the age of entries. */
+bool wnw__policy_counts_age(const wnw_policy *p);
 
 /* E_ARG where one session cannot observe what n policies want: they disagree about the tokens that query
  * statistics leave out. */

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Positions inside the cache: what StreamingLLM (arXiv 2309.17453) does with its window, and what kvpress
- * calls key re-rotation. After an eviction the kept tokens get the positions 0 .. n - 1 in their order and
- * the next token gets n, so that no distance is ever longer than the cache and a timeline never ends. Keys
- * are stored after RoPE: each is turned by (new - old) theta, values stay.
+ * calls key re-rotation. After an eviction the n kept entries of every head get the positions 0 .. n - 1 in
+ * their order and the next token gets n, so that no distance is ever longer than the cache and a timeline
+ * never ends. Keys are stored after RoPE: each is turned by (new - old) theta, values stay.
  *
- * Only where all heads of all layers hold the same tokens. With other layouts a new position would stand for
- * another token in every head, and a second pass or a plan could no longer say which. Turning rounds to the
- * cache's type once more: with float32 sums of attention and logits do not notice, with quantised keys it
- * adds their rounding error each time. What was observed of queries is gone, attention sums stay.
+ * All heads of all layers must hold as many entries. Where they hold different tokens, a new position stands
+ * for another token in every head: the positions up to the last such one are marked (n_mixed of the layer,
+ * n_mixed of the trace for the model), and what looks for one token in all heads refuses them. Turning rounds
+ * to the cache's type once more: with float32 sums of attention and logits do not notice, with quantised keys
+ * it adds their rounding error each time. What was observed of queries is gone, attention sums stay.
  */
+#include "base/parallel.h"
 #include "qstats.h"
 #include "rope.h"
 #include "session.h"
@@ -20,27 +22,72 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int check_uniform(const wnw_session *s)
+int wnw__renumber_check(const wnw_session *s)
 {
-    const struct wnw__cache *c = &s->cache;
-    const int32_t n = wnw_cache_n(s, 0, 0);
     if (s->hidden)
         return wnw__fail(WNW_E_UNSUPPORTED, "entries are hidden by a mask; positions cannot change");
-    for (int32_t il = 0; il < c->n_layer; il++) {
-        if (c->layers[il].n_swa > 0)
-            return wnw__fail(WNW_E_UNSUPPORTED,
-                             "layer %d has a sliding window, which counts in original positions", (int)il);
-        for (int32_t ih = 0; ih < c->n_head_kv; ih++)
-            if (wnw_cache_n(s, il, ih) != n ||
-                (n > 0 && memcmp(wnw_cache_positions(s, il, ih), wnw_cache_positions(s, 0, 0),
-                                 (size_t)n * sizeof(int32_t)) != 0))
-                return wnw__fail(WNW_E_UNSUPPORTED,
-                                 "layer %d head %d holds other tokens than the first; new positions need a "
-                                 "policy that keeps the same tokens everywhere, such as streaming_llm",
-                                 (int)il, (int)ih);
-    }
+    for (int32_t il = 0; il < s->cache.n_layer; il++)
+        if (s->cache.layers[il].n_swa > 0)
+            return wnw__fail(
+                WNW_E_UNSUPPORTED,
+                "layer %d of the model has a sliding window, which counts in original positions: "
+                "kept tokens cannot get new ones",
+                (int)il);
     return WNW_OK;
 }
+
+int wnw__renumber_check_count(int32_t il, int32_t ih, int32_t n, int32_t n_first)
+{
+    if (n == n_first)
+        return WNW_OK;
+    return wnw__fail(
+        WNW_E_UNSUPPORTED,
+        "layer %d head %d keeps %d entries and the first head %d; new positions need the same number "
+        "everywhere",
+        (int)il, (int)ih, (int)n, (int)n_first);
+}
+
+static int check_counts(const wnw_session *s)
+{
+    for (int32_t il = 0; il < s->cache.n_layer; il++)
+        for (int32_t ih = 0; ih < s->cache.n_head_kv; ih++)
+            WNW_TRY(wnw__renumber_check_count(il, ih, wnw_cache_n(s, il, ih), wnw_cache_n(s, 0, 0)));
+    return WNW_OK;
+}
+
+/* ---- Which tokens ---- */
+
+/* Ranks below which two lists of positions differ, or name a position below n_mixed. */
+static int32_t common_from(const int32_t *a, const int32_t *b, int32_t n, int32_t n_mixed)
+{
+    while (n > 0 && a[n - 1] == b[n - 1] && a[n - 1] >= n_mixed)
+        n--;
+    return n;
+}
+
+static void mark_mixed(wnw_session *s, int32_t n)
+{
+    const int32_t *first = wnw_cache_positions(s, 0, 0);
+    struct wnw__trace *t = &s->trace;
+    int32_t of_model = 0;
+    for (int32_t il = 0; il < s->cache.n_layer; il++) {
+        struct wnw__kv_layer *l = &s->cache.layers[il];
+        int32_t of_layer = 0;
+        for (int32_t ih = 0; ih < s->cache.n_head_kv; ih++) {
+            const int32_t *pos = l->pos + l->off[ih];
+            const int32_t in_layer = common_from(pos, l->pos + l->off[0], n, l->n_mixed);
+            const int32_t in_model = common_from(pos, first, n, t->n_mixed);
+            of_layer = in_layer > of_layer ? in_layer : of_layer;
+            of_model = in_model > of_model ? in_model : of_model;
+        }
+        l->n_mixed = of_layer;
+    }
+    for (int32_t i = 0; i < n; i++) /* positions ascend: none is overwritten before it is read */
+        t->tokens[i] = i < of_model ? -1 : t->tokens[first[i]];
+    t->n_mixed = of_model;
+}
+
+/* ---- Keys ---- */
 
 /* Angles of one distance. */
 struct turn {
@@ -72,54 +119,83 @@ static void turn_key(const struct turn *t, float *k)
     }
 }
 
-static void renumber_layer(wnw_session *s, int32_t il, struct turn *t, float *key)
+/* One job = one head of one layer; each has a row of room to work in. */
+struct turning {
+    wnw_session *s;
+    const float *theta; /* [n_layer][n_pair] */
+    float *room;        /* [n_layer * n_head_kv][n_room]: cosines and sines, one key */
+    size_t n_room;
+    int32_t n_pair;
+    bool neox;
+};
+
+static void turn_head(int32_t job, void *user)
 {
-    const struct wnw__cache *c = &s->cache;
-    struct wnw__kv_layer *l = &s->cache.layers[il];
-    for (int32_t ih = 0; ih < c->n_head_kv; ih++)
-        for (int32_t i = 0; i < l->len[ih]; i++) {
-            int32_t *pos = &l->pos[l->off[ih] + i];
-            uint8_t *row = l->k + (size_t)(l->off[ih] + i) * c->row_bytes;
-            if (*pos == i)
-                continue;
-            set_delta(t, i - *pos);
-            wnw__rows_to_f32(c->type, row, 1, c->d, key);
-            turn_key(t, key);
-            wnw__rows_from_f32(c->type, key, 1, c->d, row);
-            *pos = i;
-        }
+    const struct turning *w = user;
+    const struct wnw__cache *c = &w->s->cache;
+    const int32_t il = job / c->n_head_kv, ih = job % c->n_head_kv;
+    struct wnw__kv_layer *l = &c->layers[il];
+    float *cs = w->room + (size_t)job * w->n_room, *key = cs + 2 * (size_t)w->n_pair;
+    struct turn t = {
+        .theta = w->theta + (size_t)il * (size_t)w->n_pair, .cs = cs, .n_pair = w->n_pair, .neox = w->neox};
+    for (int32_t i = 0; i < l->len[ih]; i++) {
+        int32_t *pos = &l->pos[l->off[ih] + i];
+        uint8_t *row = l->k + (size_t)(l->off[ih] + i) * c->row_bytes;
+        if (*pos == i)
+            continue;
+        set_delta(&t, i - *pos);
+        wnw__rows_to_f32(c->type, row, 1, c->d, key);
+        turn_key(&t, key);
+        wnw__rows_from_f32(c->type, key, 1, c->d, row);
+        *pos = i;
+    }
 }
 
-int wnw_session_renumber(wnw_session *s)
+static int turn_keys(wnw_session *s, int32_t n)
 {
     const struct wnw__hparams *hp = &s->m->hp;
     const struct ggml_tensor *freqs = s->m->w.rope_freqs;
-    const int32_t n_pair = hp->n_rot / 2;
-    WNW_TRY(check_uniform(s));
-    const int32_t n = wnw_cache_n(s, 0, 0);
-    if (n == s->n_past)
-        return WNW_OK;
-    float *buffer = malloc(((size_t)n_pair * 3 + (size_t)s->cache.d + 1) * sizeof *buffer);
-    if (!buffer)
+    const size_t n_layer = (size_t)s->cache.n_layer, n_pair = (size_t)hp->n_rot / 2;
+    const int32_t n_job = s->cache.n_layer * s->cache.n_head_kv;
+    struct turning w = {.s = s,
+                        .n_room = 2 * n_pair + (size_t)s->cache.d,
+                        .n_pair = hp->n_rot / 2,
+                        .neox = s->m->arch->rope_type == GGML_ROPE_TYPE_NEOX};
+    float *theta = malloc((n_layer * n_pair + (size_t)n_job * w.n_room + 1) * sizeof *theta);
+    if (!theta)
         return wnw__fail(WNW_E_NOMEM, "no memory to turn keys of %d elements", (int)s->cache.d);
-    float *theta = buffer, *cs = theta + n_pair, *key = cs + 2 * (size_t)n_pair;
-    const int32_t *pos = wnw_cache_positions(s, 0, 0);
-    for (int32_t i = 0; i < n; i++) /* positions ascend: none is overwritten before it is read */
-        s->trace.tokens[i] = s->trace.tokens[pos[i]];
-    for (int32_t il = 0; il < s->cache.n_layer; il++) {
-        struct turn t = {
-            .theta = theta, .cs = cs, .n_pair = n_pair, .neox = s->m->arch->rope_type == GGML_ROPE_TYPE_NEOX};
-        wnw__rope_theta(hp, il, freqs ? freqs->data : NULL, theta);
-        renumber_layer(s, il, &t, key);
-    }
-    free(buffer);
+    for (size_t il = 0; il < n_layer; il++)
+        wnw__rope_theta(hp, (int32_t)il, freqs ? freqs->data : NULL, theta + il * n_pair);
+    mark_mixed(s, n); /* while positions are the old ones, and nothing can fail any more */
+    w.theta = theta;
+    w.room = theta + n_layer * n_pair;
+    wnw__parallel(s->params.n_threads, n_job, turn_head, &w);
+    free(theta);
+    return WNW_OK;
+}
+
+/* A ratio stops to grow behind so many tokens: counts are 32 bits wide, and a timeline does not end. */
+enum { MOST_COUNTED = 1 << 30 };
+
+int wnw_session_renumber(wnw_session *s)
+{
+    struct wnw__rules *r = &s->rules;
+    WNW_TRY(wnw__renumber_check(s));
+    WNW_TRY(check_counts(s));
+    const int32_t n = wnw_cache_n(s, 0, 0), n_gone = s->n_past - n;
+    if (n_gone == 0)
+        return WNW_OK;
+    WNW_TRY(turn_keys(s, n));
     wnw__trace_drop_queries(&s->trace, 0, s->cache.n_layer);
     wnw__qstats_reset(s->qstats);
     s->window.n = 0;
     s->nll.n = s->nll.end = 0;
     s->n_question = 0;
-    s->n_prefix = 0;                    /* some of it may be gone */
-    s->rules.n_before -= s->n_past - n; /* so that ratios still count all tokens read */
+    s->n_prefix = 0; /* some of it may be gone */
+    r->n_before =
+        r->n_before > -MOST_COUNTED ? r->n_before - n_gone : r->n_before; /* ratios count all tokens read */
+    s->n_gone += n_gone;
+    s->n_moved = n;
     s->n_past = n;
     return WNW_OK;
 }

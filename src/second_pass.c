@@ -283,6 +283,11 @@ int wnw__second_pass_run(struct wnw__second_pass **out, wnw_session *s, wnw_seco
 {
     struct pass p;
     *out = NULL;
+    if (kind != WNW_PASS_TASK && s->trace.n_mixed > 0)
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "the policy feeds what was read a second time, but since the kept tokens got new "
+                         "positions the first %d are other tokens in every head",
+                         (int)s->trace.n_mixed);
     int rc = begin(&p, s);
     if (rc == WNW_OK)
         rc = kind == WNW_PASS_CONTEXT ? feed_context(&p, warning)

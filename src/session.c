@@ -156,7 +156,8 @@ int wnw_session_reset(wnw_session *s)
     s->window.n = 0;
     wnw__qstats_reset(s->qstats);
     s->nll.n = s->nll.end = 0;
-    s->n_past = 0;
+    s->n_past = s->n_moved = s->trace.n_mixed = 0;
+    s->n_gone = 0;
     s->n_question = 0;
     s->n_prefix = 0;
     wnw__trace_set_suffix(&s->trace, NULL, 0);
@@ -233,13 +234,25 @@ int wnw_session_set_profile(wnw_session *s, const wnw_profile *p)
     return WNW_OK;
 }
 
-int wnw__session_check_tokens(const wnw_session *s, const int32_t *tokens, int32_t n)
+int wnw__session_check_room(const wnw_session *s, int32_t n)
 {
-    if (n < 1)
-        return wnw__fail(WNW_E_ARG, "no tokens to read");
     if (n > s->params.n_ctx - s->n_past)
         return wnw__fail(WNW_E_FULL, "%lld tokens do not fit the context of %d", (long long)s->n_past + n,
                          (int)s->params.n_ctx);
+    return WNW_OK;
+}
+
+int wnw__session_check_tokens(const wnw_session *s, const int32_t *tokens, int32_t n)
+{
+    if (n > 0)
+        WNW_TRY(wnw__session_check_room(s, n));
+    return wnw__session_check_ids(s, tokens, n);
+}
+
+int wnw__session_check_ids(const wnw_session *s, const int32_t *tokens, int32_t n)
+{
+    if (n < 1)
+        return wnw__fail(WNW_E_ARG, "no tokens to read");
     for (int32_t i = 0; i < n; i++) {
         if (tokens[i] < 0 || tokens[i] >= s->m->hp.n_vocab)
             return wnw__fail(WNW_E_RANGE, "token %d is %d, the vocabulary has 0 to %d", (int)i,
@@ -296,12 +309,12 @@ int32_t wnw_session_n_past(const wnw_session *s)
 
 void wnw_cache_get_stats(const wnw_session *s, wnw_cache_stats *out)
 {
-    const int64_t n = wnw__cache_entries(&s->cache);
+    const int64_t n = wnw__cache_entries(&s->cache), n_read = s->n_past + s->n_gone;
     *out = (wnw_cache_stats){
         .n_entries = n,
         .bytes = wnw__cache_bytes(&s->cache),
         .bytes_entries = (uint64_t)n * 2 * s->cache.row_bytes,
-        .bytes_full = wnw__cache_bytes_for(&s->cache, s->n_past),
+        .bytes_full = wnw__cache_bytes_for(&s->cache, n_read < INT32_MAX ? (int32_t)n_read : INT32_MAX),
         .growth = s->cache.growth,
     };
 }

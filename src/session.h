@@ -61,6 +61,8 @@ struct wnw_session {
     struct wnw__proj *proj;     /* made when projected norms are asked for, or NULL */
     int32_t n_past;
     int32_t n_prefix;   /* first tokens that the chat template wrote; 0 = none, or not known */
+    int64_t n_gone;     /* tokens read whose positions were given away by key re-rotation */
+    int32_t n_moved;    /* below it positions were given anew, at the last one */
     int32_t n_question; /* last tokens of the prompt that are the question; 0 = not known */
     struct wnw__rules rules;
     float *logits; /* [n_vocab] */
@@ -100,6 +102,9 @@ void wnw__graph_free(struct wnw__graph *g);
 /* session.c: reads n tokens that were checked, the ones behind `done` of `total` for the progress callback.
  */
 int wnw__session_check_tokens(const wnw_session *s, const int32_t *tokens, int32_t n);
+/* Its two halves: whether they are tokens, and whether n more fit the context. */
+int wnw__session_check_ids(const wnw_session *s, const int32_t *tokens, int32_t n);
+int wnw__session_check_room(const wnw_session *s, int32_t n);
 int wnw__session_feed(wnw_session *s, const int32_t *tokens, int32_t n, int32_t done, int32_t total,
                       wnw_logits_fn on_logits, void *user);
 
@@ -108,6 +113,16 @@ int wnw__session_feed(wnw_session *s, const int32_t *tokens, int32_t n, int32_t 
 int wnw__session_plan(wnw_session *s, const wnw_policy *policy, const wnw_size *size, int32_t ratio_base,
                       wnw_plan **plan, wnw_report *report);
 int wnw__session_apply(wnw_session *s, const wnw_plan *plan, int32_t room, wnw_report *report);
+
+/* apply.c: applies a plan of the policy and lets the kept tokens have the positions that the policy gives
+ * them. A plan that cannot have them is refused before anything changes. */
+int wnw__session_follow(wnw_session *s, const wnw_policy *policy, const wnw_plan *plan, int32_t room,
+                        wnw_report *report);
+
+/* renumber.c: E_UNSUPPORTED where this session's entries cannot get new positions, whatever is kept. */
+int wnw__renumber_check(const wnw_session *s);
+/* E_UNSUPPORTED unless n = n_first. */
+int wnw__renumber_check_count(int32_t il, int32_t ih, int32_t n, int32_t n_first);
 
 /* phases.c: what the rules want done after a decoded token. */
 int wnw__rules_after_decode(wnw_session *s);

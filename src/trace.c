@@ -256,6 +256,7 @@ int wnw__trace_copy(wnw_session *to, const wnw_session *from)
     WNW_TRY(reserve_tokens(&to->trace, 0, from->n_past));
     if (from->n_past > 0)
         memcpy(to->trace.tokens, t->tokens, (size_t)from->n_past * sizeof *t->tokens);
+    to->trace.n_mixed = t->n_mixed;
     WNW_TRY(copy_tasks(&to->trace, t));
     WNW_TRY(wnw__trace_set_suffix(&to->trace, t->suffix, t->n_suffix));
     WNW_TRY(observe_queries(to, t->queries != NULL));

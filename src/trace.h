@@ -17,8 +17,9 @@ struct wnw__queries {
 };
 
 struct wnw__trace {
-    int32_t *tokens; /* ids of all tokens read, by position */
+    int32_t *tokens; /* ids of all tokens read, by position; -1 below n_mixed */
     int32_t cap_tokens;
+    int32_t n_mixed; /* below this position heads have different tokens at the same one (renumber.c) */
     struct wnw__queries *queries;    /* [n_layer]; NULL = not kept */
     struct wnw__columns_op *columns; /* [n_layer]; NULL = no statistics */
     float *packed;                   /* of the column operations */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Parts in every company: scorers, head aggregations, layer budgets, head budgets, selectors and cache types
- * on a tiny random model. Recipes that parse are sampled, always the same ones, until every pair that can
- * occur together has. Each reads a prompt, compresses at two sizes and decodes. Also every preset on a model
- * with sliding windows.
+ * Parts in every company: scorers, head aggregations, layer budgets, head budgets, selectors, positions and
+ * cache types on a tiny random model. Recipes that parse are sampled, always the same ones, until every pair
+ * that can occur together has. Each reads a prompt, compresses at two sizes and decodes. Also every preset on
+ * a model with sliding windows.
  */
 #include "helpers.h"
 
@@ -20,15 +20,15 @@ enum {
     N_PROMPT = 96,
     N_DECODE = 4,
     N_KV_TYPES = 4,
-    N_KINDS = 5,
+    N_KINDS = 6,
     N_FACTORS = N_KINDS + 1,
     MAX_VALUES = 64,
     MAX_RECIPE = 512
 };
 
 /* The first factors are the kinds of parts, the last one is the cache type. */
-static const char *const kinds[N_KINDS] = {"scorer", "head aggregation", "layer budget", "head budget",
-                                           "selector"};
+static const char *const kinds[N_KINDS] = {"scorer",      "head aggregation", "layer budget",
+                                           "head budget", "selector",         "position rule"};
 
 struct choice {
     uint8_t value[N_FACTORS];
@@ -147,6 +147,10 @@ static void check_size(struct fixture *fx, wnw_session *s, const char *recipe, c
     }
     assert_ok(wnw_session_apply(s, plan, NULL));
     check_cache(fx, s, plan);
+    if (wnw_policy_rerotates(policy) && fx->info.n_layer_swa > 0)
+        assert_error(wnw_session_renumber(s), WNW_E_UNSUPPORTED);
+    else if (wnw_policy_rerotates(policy) && wnw_session_renumber(s) != WNW_OK)
+        fail_msg("%s: %s", recipe, wnw_last_error());
     for (int i = 0; i < N_DECODE; i++) {
         assert_ok(wnw_session_decode(s, fx->tokens[N_PROMPT + i]));
         const float *logits = wnw_session_logits(s);
@@ -196,9 +200,10 @@ static wnw_policy *parse_choice(const struct fixture *fx, const struct choice *c
     wnw_policy *policy = NULL;
     const char *scorer = fx->names[0][c->value[0]];
     /* Blocks must fit into the prompt several times. */
-    snprintf(recipe, MAX_RECIPE, "%s%s+%s+%s+%s+%s", scorer,
+    snprintf(recipe, MAX_RECIPE, "%s%s+%s+%s+%s+%s+%s", scorer,
              strcmp(scorer, "lagkv") == 0 ? ":lag=16,sink=4" : "", fx->names[1][c->value[1]],
-             fx->names[2][c->value[2]], fx->names[3][c->value[3]], fx->names[4][c->value[4]]);
+             fx->names[2][c->value[2]], fx->names[3][c->value[3]], fx->names[4][c->value[4]],
+             fx->names[5][c->value[5]]);
     return wnw__policy_parse_parts(&policy, recipe) == WNW_OK ? policy : NULL;
 }
 

@@ -37,42 +37,54 @@ static void assert_refused(const char *recipe, const char *because)
 static void canonical_form(void **state)
 {
     (void)state;
-    assert_canonical("snapkv", SNAPKV "+uniform:rounding=exact+equal+topk:ties=early");
-    assert_canonical("full", "full+direct+uniform:rounding=exact+equal+topk:ties=early");
-    assert_canonical("snapkv:window=32+adakv", SNAPKV
-                     "+uniform:rounding=exact+adakv:alpha_safeguard=0.2,mode=safeguard+topk:ties=early");
+    assert_canonical("snapkv", SNAPKV "+uniform:rounding=exact+equal+topk:ties=early+original");
+    assert_canonical("full", "full+direct+uniform:rounding=exact+equal+topk:ties=early+original");
+    assert_canonical(
+        "snapkv:window=32+adakv",
+        SNAPKV "+uniform:rounding=exact+adakv:alpha_safeguard=0.2,mode=safeguard+topk:ties=early+original");
     assert_canonical("snapkv:kernel=5,pool=avg,window=8+pyramid:beta=10",
                      "snapkv:window=8,kernel=5,pool=avg,agg=mean+group_mean:cross_head=0,gqa_bug=0"
-                     "+pyramid:rounding=exact,beta=10,form=exact+equal+topk:ties=early");
+                     "+pyramid:rounding=exact,beta=10,form=exact+equal+topk:ties=early+original");
     /* Order of further parts does not matter. */
     assert_canonical("tova+topk+adakv:mode=floor+pyramid",
                      "tova:last=0+layer_mean+pyramid:rounding=exact,beta=20,form=exact"
-                     "+adakv:alpha_safeguard=0.2,mode=floor+topk:ties=early");
+                     "+adakv:alpha_safeguard=0.2,mode=floor+topk:ties=early+original");
     /* A preset's options reach the part that has the key. */
     assert_canonical(
         "adakv:window=16,alpha_safeguard=0.35,rounding=trunc",
         "snapkv:window=16,kernel=7,pool=max,agg=mean+group_mean:cross_head=0,gqa_bug=0+uniform:rounding=trunc"
-        "+adakv:alpha_safeguard=0.35,mode=safeguard+topk:ties=early");
+        "+adakv:alpha_safeguard=0.35,mode=safeguard+topk:ties=early+original");
     assert_canonical("lagkv:lag=64,retain=0.167",
                      "lagkv:sink=16,lag=64,skip=0,ref=next,use=both,wv=1,ranked="
-                     "0+direct+uniform:rounding=exact+equal+partition:retain=0.167");
+                     "0+direct+uniform:rounding=exact+equal+partition:retain=0.167+original");
     /* A replaced part takes its own defaults, not the preset's. */
     assert_canonical("kvpress-snapkv+pyramid",
                      "snapkv:window=32,kernel=5,pool=avg,agg=mean+group_mean:cross_head=0,gqa_bug=0"
-                     "+pyramid:rounding=exact,beta=20,form=exact+equal+topk:ties=early");
+                     "+pyramid:rounding=exact,beta=20,form=exact+equal+topk:ties=early+original");
     assert_canonical(
         "lagkv:wv=1e-3+topk+adakv",
         "lagkv:sink=16,lag=128,skip=0,ref=next,use=both,wv=0.001,ranked=0+direct+uniform:rounding=exact"
-        "+adakv:alpha_safeguard=0.2,mode=safeguard+topk:ties=early");
+        "+adakv:alpha_safeguard=0.2,mode=safeguard+topk:ties=early+original");
     /* A head aggregation is a part like any other; the scorer says which one it takes by itself. */
-    assert_canonical("knorm+layer_mean", "knorm+layer_mean+uniform:rounding=exact+equal+topk:ties=early");
-    assert_canonical("tova+group_max", "tova:last=0+group_max+uniform:rounding=exact+equal+topk:ties=late");
+    assert_canonical("knorm+layer_mean",
+                     "knorm+layer_mean+uniform:rounding=exact+equal+topk:ties=early+original");
+    assert_canonical("tova+group_max",
+                     "tova:last=0+group_max+uniform:rounding=exact+equal+topk:ties=late+original");
     assert_canonical("compresskv:heads=all,k=2+uniform",
                      "compresskv:window=8,kernel=5,pool=avg+retrieval_heads:k=2,heads=all,seed=42"
-                     "+uniform:rounding=exact+equal+topk:ties=early");
+                     "+uniform:rounding=exact+equal+topk:ties=early+original");
+    /* Positions come last, wherever they are named. */
+    assert_canonical(
+        "streaming_llm+rerotate",
+        "streaming_llm:sinks=4,recent=0+direct+uniform:rounding=exact+equal+topk:ties=early+rerotate");
+    assert_canonical("knorm+rerotate+layer_mean",
+                     "knorm+layer_mean+uniform:rounding=exact+equal+topk:ties=early+rerotate");
+    assert_canonical(
+        "streaming_llm-rerotated+original",
+        "streaming_llm:sinks=4,recent=0+direct+uniform:rounding=exact+equal+topk:ties=early+original");
     assert_canonical("lagkv:ranked=true+topk",
                      "lagkv:sink=16,lag=128,skip=0,ref=next,use=both,wv=1,ranked=1+direct+"
-                     "uniform:rounding=exact+equal+topk:ties=early");
+                     "uniform:rounding=exact+equal+topk:ties=early+original");
 }
 
 /* Preset rows are canonical, and every listed name parses or is a part. */
@@ -208,11 +220,57 @@ static void bad_combinations(void **state)
     assert_refused("knorm+retrieval_heads", "no query heads");
     assert_refused("snapkv+direct", "scores query heads");
     assert_refused("snapkv+group_max+layer_mean", "both a head aggregation");
+    assert_refused("rerotate", "snapkv+rerotate");
+    assert_refused("snapkv+rerotate+original", "both a position rule");
     wnw_policy *p;
     assert_int_equal(wnw_policy_parse(&p, "lagkv+adakv+topk", NULL), WNW_OK);
     wnw_policy_free(p);
     assert_int_equal(wnw_policy_parse(&p, "streaming_llm+adakv", NULL), WNW_OK);
     wnw_policy_free(p);
+}
+
+static void assert_phases(const char *recipe, uint32_t want)
+{
+    wnw_policy *p;
+    uint32_t phases = 0;
+    assert_int_equal(wnw_policy_parse(&p, recipe, NULL), WNW_OK);
+    for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_DECODE; phase++)
+        phases |= (uint32_t)wnw_policy_allows(p, (wnw_phase)phase, NULL) << phase;
+    if (phases != want)
+        fail_msg("%s: phases %x, not %x", recipe, phases, want);
+    wnw_policy_free(p);
+}
+
+/* The next token has one position, so that all heads must keep as many entries; and what a policy leaves
+ * behind it must be able to read. */
+static void new_positions(void **state)
+{
+    (void)state;
+    const uint32_t once = 1u << WNW_PHASE_END | 1u << WNW_PHASE_LAYER,
+                   always = once | 1u << WNW_PHASE_CHUNK | 1u << WNW_PHASE_DECODE;
+    wnw_policy *p;
+    assert_refused("snapkv+adakv+rerotate", "rerotate cannot be combined with adakv");
+    assert_refused("adakv+rerotate", "adakv");
+    assert_refused("snapkv+pyramid+rerotate", "pyramid");
+    assert_refused("kvzip+rerotate", "global");
+    assert_refused("l2norm+partition+rerotate", "skip=0");
+    assert_int_equal(wnw_policy_parse(&p, "l2norm:skip=0+partition+rerotate", NULL), WNW_OK);
+    assert_true(wnw_policy_rerotates(p));
+    wnw_policy_free(p);
+    assert_int_equal(wnw_policy_parse(&p, "streaming_llm", NULL), WNW_OK);
+    assert_false(wnw_policy_rerotates(p));
+    wnw_policy_free(p);
+    assert_phases("streaming_llm+rerotate", always);
+    assert_phases("snapkv+rerotate", always);
+    assert_phases("tova+rerotate", always);           /* one list per layer */
+    assert_phases("snapkv+chunkkv+rerotate", always); /* the same */
+    assert_phases("snapkv:cross_head=1", always);
+    assert_phases("snapkv:cross_head=1+rerotate", once);       /* heads with tokens of their own */
+    assert_phases("snapkv+layer_max+critical+rerotate", once); /* one list of scores, not of tokens */
+    assert_phases("defensivekv+equal+rerotate", once);
+    assert_phases("observed_attention", always);
+    assert_phases("observed_attention+rerotate", once); /* positions tell no age any more */
+    assert_phases("h2o+rerotate", always);
 }
 
 static void needs_and_kinds(void **state)
@@ -272,8 +330,8 @@ static void registry(void **state)
     assert_int_equal(wnw_registry_new(&r), WNW_OK);
     assert_int_equal(wnw_registry_add_scorer(r, &mine), WNW_OK);
     assert_int_equal(wnw_policy_parse(&p, "mine:slope=3e8+pyramid", r), WNW_OK);
-    const char *want =
-        "mine:slope=3e08,keep=3+direct+pyramid:rounding=exact,beta=20,form=exact+equal+topk:ties=early";
+    const char *want = "mine:slope=3e08,keep=3+direct+pyramid:rounding=exact,beta=20,form=exact+equal+topk:"
+                       "ties=early+original";
     assert_string_equal(wnw_policy_string(p), want);
     assert_int_equal(wnw_policy_parse(&again, want, r), WNW_OK);
     assert_string_equal(wnw_policy_string(again), want);
@@ -327,9 +385,11 @@ static void registry_refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(canonical_form),  cmocka_unit_test(method_list), cmocka_unit_test(method_facts),
-        cmocka_unit_test(unknown_names),   cmocka_unit_test(bad_options), cmocka_unit_test(bad_combinations),
-        cmocka_unit_test(needs_and_kinds), cmocka_unit_test(registry),    cmocka_unit_test(registry_refuses),
+        cmocka_unit_test(canonical_form), cmocka_unit_test(method_list),
+        cmocka_unit_test(method_facts),   cmocka_unit_test(unknown_names),
+        cmocka_unit_test(bad_options),    cmocka_unit_test(bad_combinations),
+        cmocka_unit_test(new_positions),  cmocka_unit_test(needs_and_kinds),
+        cmocka_unit_test(registry),       cmocka_unit_test(registry_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

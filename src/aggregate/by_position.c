@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "aggregate/by_position.h"
 
+enum wnw__matches wnw__matches_heads(const void *opts)
+{
+    (void)opts;
+    return WNW_MATCH_HEADS;
+}
+
 void wnw__mean_by_position(const wnw_observation *obs, const float *head_score, int32_t n_row,
                            const bool *used, float *by_pos)
 {

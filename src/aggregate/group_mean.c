@@ -15,6 +15,11 @@ struct opts {
     int32_t gqa_bug;
 };
 
+static enum wnw__matches matches(const void *opts)
+{
+    return ((const struct opts *)opts)->cross_head ? WNW_MATCH_HEADS : WNW_MATCH_NONE;
+}
+
 static size_t scratch_size(const void *opts, const wnw_observation *obs)
 {
     const struct opts *o = opts;
@@ -73,6 +78,7 @@ const struct wnw__aggregation wnw__aggregation_group_mean = {
     .options = options,
     .options_size = sizeof(struct opts),
     .of_query_heads = true,
+    .matches = matches,
     .scratch = scratch_size,
     .aggregate = aggregate,
 };

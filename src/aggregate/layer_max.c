@@ -36,6 +36,7 @@ const struct wnw__aggregation wnw__aggregation_layer_max = {
     .paper = "",
     .details = "`score = max_h s_h` over all heads of the layer, by position.\n\nCost O(H n).",
     .one_list = true,
+    .matches = wnw__matches_heads,
     .scratch = scratch_size,
     .aggregate = aggregate,
 };

@@ -29,6 +29,7 @@ const struct wnw__aggregation wnw__aggregation_layer_mean = {
         "`score = (1/H) sum_h s_h` over all heads of the layer, by position: every KV head keeps the same "
         "tokens, so that one list per layer is enough.\n\nCost O(H n).",
     .one_list = true,
+    .matches = wnw__matches_heads,
     .scratch = scratch_size,
     .aggregate = aggregate,
 };

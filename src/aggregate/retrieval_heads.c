@@ -163,6 +163,7 @@ const struct wnw__aggregation wnw__aggregation_retrieval_heads = {
     .options_size = sizeof(struct opts),
     .of_query_heads = true,
     .one_list = true,
+    .matches = wnw__matches_heads,
     .needs = needs,
     .choose = choose,
     .scratch = scratch_size,

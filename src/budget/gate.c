@@ -374,6 +374,7 @@ const struct wnw__layer_budget wnw__layer_budget_gate = {
     .options = options,
     .options_size = sizeof(struct opts),
     .ragged = true,
+    .matches = WNW_MATCH_LAYERS,
     .model_scope = true,
     .needs = needs,
     .collect_size = collect_size,

@@ -350,6 +350,7 @@ const struct wnw__scorer wnw__scorer_compilerkv = {
             .scratch = scratch_size,
             .score = score,
             .details = details},
+    .matches = WNW_MATCH_LAYERS,
     .layout = "layer",
     .check = check,
     .shrink = shrink,

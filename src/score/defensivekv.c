@@ -207,6 +207,7 @@ const struct wnw__scorer wnw__scorer_defensivekv = {
          .protect = wnw__window_protect,
          .scratch = scratch_size,
          .score = score},
+    .matches = WNW_MATCH_HEADS,
     .layout = "composite",
     .check = check,
 };

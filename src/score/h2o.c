@@ -36,6 +36,11 @@ static void protect_of(const void *opts, int32_t n, int32_t budget, wnw_protecte
     out->n_last = o->recent + (share < room ? share : room);
 }
 
+static bool counts_age(const void *opts)
+{
+    return ((const struct opts *)opts)->normalise;
+}
+
 static int score(const void *opts, const wnw_observation *obs, float *score, float *scratch)
 {
     const struct opts *o = opts;
@@ -91,5 +96,6 @@ const struct wnw__scorer wnw__scorer_h2o = {
                        "Cost O(n) per query head, besides the sums: every query's attention is added up."},
     .layout = "composite",
     .protect_of = protect_of,
+    .counts_age = counts_age,
     .like_attention = true,
 };

@@ -186,6 +186,7 @@ const struct wnw__selector wnw__selector_chunkkv = {
         "`O(H n)` per head.",
     .options = options,
     .options_size = sizeof(struct opts),
+    .matches = WNW_MATCH_HEADS,
     .scratch = scratch_size,
     .select = select_entries,
 };

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* Keys keep the rotation of the position at which their token was read, and the next token continues there:
+ * what nearly every method assumes, and the only form in which a compressed cache differs from the full one
+ * by its missing entries alone. */
+#include "method.h"
+
+extern const struct wnw__positions wnw__positions_original;
+const struct wnw__positions wnw__positions_original = {
+    .name = "original",
+    .about = "Kept tokens keep their positions, and the next token continues behind the last one read.",
+    .paper = "",
+    .details =
+        "Distances between kept tokens are those of the text. A timeline ends with the model's context, "
+        "however little is kept.",
+};
