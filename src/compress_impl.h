@@ -66,8 +66,11 @@ static inline bool wnw__job_skips(const struct wnw__plan_job *j, int32_t il)
     return (j->src->is_skipped && j->src->is_skipped(j->src, il)) || wnw__policy_skips(j->policy, il);
 }
 
-/* Entries that the scorer protects of n. */
+/* Entries that the scorer protects of n, in a head that holds as much as any of what the chat template wrote.
+ */
 wnw_protected wnw__job_protected(const struct wnw__plan_job *j, int32_t n);
+/* The same for KV head ih of layer il as it is. */
+wnw_protected wnw__job_protected_head(const struct wnw__plan_job *j, int32_t il, int32_t ih);
 /* Fills keep_all, own_size, budget and mean. size may be NULL. */
 int wnw__job_size(struct wnw__plan_job *j, const wnw_size *size);
 /* Makes what is protected fit into the size, with a warning, or refuses the size. */

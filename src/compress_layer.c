@@ -168,10 +168,12 @@ struct counted {
     const int32_t *n_entry;
 };
 
-static void protect_heads(struct wnw__plan_job *j, const int32_t *n_entry, const int32_t *most)
+/* As far as `budget` and each head's n_keep hold it. */
+static void protect_heads(struct wnw__plan_job *j, int32_t il, int32_t budget)
 {
     for (int32_t ih = 0; ih < j->src->n_head_kv; ih++)
-        j->prot[ih] = wnw__protected_shrink(wnw__job_protected(j, n_entry[ih]), most[ih]);
+        j->prot[ih] = wnw__protected_shrink(wnw__protected_shrink(wnw__job_protected_head(j, il, ih), budget),
+                                            j->n_keep[ih]);
 }
 
 static void count_heads(struct wnw__plan_job *j, const struct counted *c)
@@ -183,21 +185,22 @@ static void count_heads(struct wnw__plan_job *j, const struct counted *c)
         for (int32_t ih = 0; ih < n_head; ih++)
             j->n_keep[ih] = j->selector->own_size(j->policy->opts[WNW_PART_SELECTOR], &blocks, c->n_entry[ih],
                                                   wnw__policy_rounding(j->policy));
-        protect_heads(j, c->n_entry, j->n_keep);
+        protect_heads(j, c->il, INT32_MAX);
         return;
     }
     if (j->counts) {
+        /* Of a head that got more than the average no more is protected than was when it competed. */
         for (int32_t ih = 0; ih < n_head; ih++) {
             const int32_t n = j->counts[c->i * n_head + ih];
             j->n_keep[ih] = n < 0 ? 0 : n > c->n_entry[ih] ? c->n_entry[ih] : n;
         }
-        protect_heads(j, c->n_entry, j->n_keep);
+        protect_heads(j, c->il, j->budget);
         return;
     }
     const int32_t budget = j->layer_budget[c->i];
     for (int32_t ih = 0; ih < n_head; ih++)
         j->n_keep[ih] = c->n_entry[ih] < budget ? c->n_entry[ih] : budget;
-    protect_heads(j, c->n_entry, j->n_keep);
+    protect_heads(j, c->il, INT32_MAX);
     const struct wnw__head_problem problem = {.n_head_kv = n_head,
                                               .n = c->row,
                                               .n_entry = c->n_entry,
@@ -343,7 +346,7 @@ int wnw__job_settle_counts(struct wnw__plan_job *j)
         for (int32_t ih = 0; ih < n_head; ih++) {
             n_entry[i * n_head + ih] = j->n_entry[j->part_il[i] * n_head + ih];
             prot[i * n_head + ih] =
-                wnw__protected_shrink(wnw__job_protected(j, n_entry[i * n_head + ih]), j->budget);
+                wnw__protected_shrink(wnw__job_protected_head(j, j->part_il[i], ih), j->budget);
         }
     }
     struct wnw__layer_problem p = wnw__job_layer_problem(j);

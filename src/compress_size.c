@@ -110,14 +110,46 @@ int wnw__job_size(struct wnw__plan_job *j, const wnw_size *size)
 /* ---- Protected entries
  * ------------------------------------------------------------------------------------- */
 
-wnw_protected wnw__job_protected(const struct wnw__plan_job *j, int32_t n)
+/* n_here: first entries that are the chat template's. */
+static wnw_protected protected_of(const struct wnw__plan_job *j, int32_t n, int32_t n_here)
 {
     wnw_protected p = {0};
     if (j->own && j->own->protect_of)
         j->own->protect_of(j->scorer_opts, n, j->own_size ? n : j->budget, &p);
     else if (j->scorer->protect)
         j->scorer->protect(j->scorer_opts, n, &p);
+    if (j->own && j->own->protect_prefix)
+        j->own->protect_prefix(j->scorer_opts, j->src->n_prefix, n_here, &p);
     return wnw__protected_clamp(p, n);
+}
+
+/* First entries of the head that are the chat template's. */
+static int32_t header_of(const struct wnw__plan_job *j, int32_t il, int32_t ih)
+{
+    const int32_t n = j->n_entry[il * j->src->n_head_kv + ih];
+    int32_t n_here = 0;
+    if (!j->own || !j->own->protect_prefix || j->src->n_prefix == 0)
+        return 0;
+    const int32_t *pos = j->src->positions(j->src, il, ih);
+    while (n_here < n && pos[n_here] < j->src->n_prefix)
+        n_here++;
+    return n_here;
+}
+
+wnw_protected wnw__job_protected(const struct wnw__plan_job *j, int32_t n)
+{
+    int32_t most = 0;
+    for (int32_t i = 0; i < j->n_part; i++)
+        for (int32_t ih = 0; ih < j->src->n_head_kv; ih++) {
+            const int32_t n_here = header_of(j, j->part_il[i], ih);
+            most = n_here > most ? n_here : most;
+        }
+    return protected_of(j, n, most);
+}
+
+wnw_protected wnw__job_protected_head(const struct wnw__plan_job *j, int32_t il, int32_t ih)
+{
+    return protected_of(j, j->n_entry[il * j->src->n_head_kv + ih], header_of(j, il, ih));
 }
 
 /* What is protected shrinks to the size, with a warning; a budget is refused where the scorer does not say
@@ -137,11 +169,13 @@ int wnw__job_fit_protected(struct wnw__plan_job *j, const wnw_size *size)
             j->scorer->name, p.n_first, p.n_last, j->n_max, j->budget, need);
     const bool own = j->own && j->own->shrink && j->own->shrink(j->scorer_opts, j->n_max, j->budget);
     const wnw_protected s = own ? wnw__job_protected(j, j->n_max) : wnw__protected_shrink(p, j->budget);
+    const char *what = own && j->own->blocks ? "blocks shrink"
+                       : p.n_last > 0        ? "window shrinks"
+                                             : "sinks shrink";
     wnw__warn(j->report->warning,
               "the size leaves %d entries per head and %s protects %d: its %s, to the first %d and the last "
               "%d",
-              j->budget, j->scorer->name, need, own && j->own->blocks ? "blocks shrink" : "window shrinks",
-              s.n_first, s.n_last);
+              j->budget, j->scorer->name, need, what, s.n_first, s.n_last);
     return WNW_OK;
 }
 

@@ -55,6 +55,10 @@ struct wnw__scorer {
     /* Entries kept whatever their score where that depends on the size: `budget` entries per head on average
      * were asked for. NULL = pub.protect. */
     void (*protect_of)(const void *opts, int32_t n, int32_t budget, wnw_protected *out);
+    /* Changes *out, which says what is kept of a head's entries in any case, by what the chat template wrote:
+     * the prompt's first n_prefix tokens, of which the head holds n_here, as its first entries. NULL = the
+     * template does not matter. */
+    void (*protect_prefix)(const void *opts, int32_t n_prefix, int32_t n_here, wnw_protected *out);
     /* Blocks the scores belong to. NULL = scores of all entries can be compared. Entries before n_final are
      * settled: a sink as far as blocks are concerned. */
     void (*blocks)(const void *opts, struct wnw__blocks *out);

@@ -9,11 +9,12 @@
 #include <string.h>
 
 /* Of the KVzip reference programs: tokens per chunk (kvpress; the authors' take 2000), ids of the chunk
- * before that an instruction ends with, sinks that every chunk's softmax sees. */
+ * before that an instruction ends with, sinks that every chunk's softmax sees where that is not the chat
+ * header. */
 enum { REPEAT_CHUNK = 2048, REPEAT_HINT = 8, REPEAT_SINKS = 4 };
 static const char repeat_first[] = "\n\nRepeat the previous context exactly.";
 static const char repeat_next[] = "\n\nRepeat the part of the previous context exactly, starting with";
-static const char repeat_suffix[] = "\n"; /* no chat template: the session does not know of any */
+static const char repeat_suffix[] = "\n"; /* without a chat template */
 /* Where the context has no room for all of it a second time: at least so many tokens at once. */
 enum { PIECE_MIN = 256 };
 
@@ -27,6 +28,7 @@ struct pass {
     int32_t *len, *cap;                           /* [n_layer][n_head_kv] before the pass */
     struct wnw__range *columns;                   /* [n_layer][n_head_kv] */
     struct wnw__range (*seen)[WNW_COLUMN_RANGES]; /* [n_layer][n_head_kv] */
+    int32_t first, sinks; /* REPEAT: first position that is repeated; positions that every chunk sees */
 };
 
 void wnw__second_pass_free(struct wnw__second_pass *p)
@@ -206,6 +208,14 @@ static int32_t entries_before(const struct wnw__kv_layer *l, int32_t ih, int32_t
     return lo;
 }
 
+/* What becomes of the chat header, which the session may know or not. */
+static void set_header(struct pass *p, wnw_second_pass kind)
+{
+    const int32_t n = p->s->n_prefix < p->n_past ? p->s->n_prefix : p->n_past;
+    p->first = kind == WNW_PASS_REPEAT_ALL ? 0 : n;
+    p->sinks = kind == WNW_PASS_REPEAT && n > 0 ? n : REPEAT_SINKS;
+}
+
 /* The softmax sees the sinks, positions first .. last - 1 and the repeat input; columns of the chunk count.
  */
 static void restrict_to(struct pass *p, int32_t first, int32_t last)
@@ -218,7 +228,7 @@ static void restrict_to(struct pass *p, int32_t first, int32_t last)
             const int32_t len = p->len[at + (size_t)ih];
             const struct wnw__range chunk = {.from = entries_before(l, ih, len, first),
                                              .to = entries_before(l, ih, len, last)};
-            const int32_t sinks = first < REPEAT_SINKS ? first : REPEAT_SINKS;
+            const int32_t sinks = first < p->sinks ? first : p->sinks;
             p->seen[at + (size_t)ih][0] = (struct wnw__range){.to = entries_before(l, ih, len, sinks)};
             p->seen[at + (size_t)ih][1] = chunk;
             p->columns[at + (size_t)ih] = chunk;
@@ -237,7 +247,7 @@ static int repeat_chunk(struct pass *p, const struct ids *prompt, const struct i
                         int32_t last, char *warning)
 {
     const int32_t *tokens = p->s->trace.tokens;
-    const int32_t hint = first > 0 ? REPEAT_HINT : 0, n = prompt->n + hint + suffix->n + last - first;
+    const int32_t hint = first > p->first ? REPEAT_HINT : 0, n = prompt->n + hint + suffix->n + last - first;
     int32_t *ids = malloc((size_t)n * sizeof *ids), *to = ids;
     if (!ids)
         return wnw__fail(WNW_E_NOMEM, "no memory for %d token ids", (int)n);
@@ -261,6 +271,20 @@ static int tokenize(const wnw_session *s, struct ids *out, const char *text)
     return wnw_tokenize(s->m, text, strlen(text), false, false, &out->ids, &out->n);
 }
 
+/* What ends the user's turn and opens the model's. */
+static int end_turn(const wnw_session *s, struct ids *out)
+{
+    const struct wnw__trace *t = &s->trace;
+    if (t->n_suffix == 0)
+        return tokenize(s, out, repeat_suffix);
+    out->ids = malloc((size_t)t->n_suffix * sizeof *out->ids);
+    if (!out->ids)
+        return wnw__fail(WNW_E_NOMEM, "no memory for %d token ids", (int)t->n_suffix);
+    memcpy(out->ids, t->suffix, (size_t)t->n_suffix * sizeof *out->ids);
+    out->n = t->n_suffix;
+    return WNW_OK;
+}
+
 static int feed_repeats(struct pass *p, char *warning)
 {
     struct ids first = {0}, next = {0}, suffix = {0};
@@ -268,10 +292,10 @@ static int feed_repeats(struct pass *p, char *warning)
     if (rc == WNW_OK)
         rc = tokenize(p->s, &next, repeat_next);
     if (rc == WNW_OK)
-        rc = tokenize(p->s, &suffix, repeat_suffix);
-    for (int32_t at = 0; rc == WNW_OK && at < p->n_past; at += REPEAT_CHUNK) {
+        rc = end_turn(p->s, &suffix);
+    for (int32_t at = p->first; rc == WNW_OK && at < p->n_past; at += REPEAT_CHUNK) {
         const int32_t last = p->n_past - at < REPEAT_CHUNK ? p->n_past : at + REPEAT_CHUNK;
-        rc = repeat_chunk(p, at > 0 ? &next : &first, &suffix, at, last, warning);
+        rc = repeat_chunk(p, at > p->first ? &next : &first, &suffix, at, last, warning);
     }
     wnw_free(first.ids);
     wnw_free(next.ids);
@@ -289,6 +313,7 @@ int wnw__second_pass_run(struct wnw__second_pass **out, wnw_session *s, wnw_seco
                          "positions the first %d are other tokens in every head",
                          (int)s->trace.n_mixed);
     int rc = begin(&p, s);
+    set_header(&p, kind);
     if (rc == WNW_OK)
         rc = kind == WNW_PASS_CONTEXT ? feed_context(&p, warning)
              : kind == WNW_PASS_TASK  ? feed_tasks(&p, warning)

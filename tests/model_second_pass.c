@@ -320,23 +320,35 @@ static void test_tasks(void **state)
     }
 }
 
-/* KVzip: chunks of 2048 tokens, sinks 4, the last 8 ids of the chunk before. */
-static void check_repeat(const struct setup *c)
+/* KVzip: chunks of 2048 tokens behind the header, the last 8 ids of the chunk before, what ends the turn. The
+ * softmax sees the header, or 4 sinks where there is none or kvpress' form is asked for. */
+static void check_repeat(const struct setup *c, int32_t n_prefix, wnw_second_pass pass)
 {
     wnw_model *m = open_model(c->arch);
     int32_t *tokens = tokens_of(m, c->n, 7);
     wnw_session *s = read_context(m, c, tokens, 0, WNW_PASS_REPEAT);
+    static const int32_t tail[] = {11, 7, 11};
+    const int32_t start = pass == WNW_PASS_REPEAT_ALL ? 0 : n_prefix;
     struct fed fed[2] = {{0}};
     int32_t n_fed = 0;
-    for (int32_t at = 0; at < c->n; at += 2048, n_fed++) {
-        const char *text = at == 0 ? "\n\nRepeat the previous context exactly."
-                                   : "\n\nRepeat the part of the previous context exactly, starting with";
+    assert_ok(wnw_session_set_template(s, n_prefix, tail, n_prefix > 0 ? 3 : 0));
+    for (int32_t at = start; at < c->n; at += 2048, n_fed++) {
+        const char *text = at == start ? "\n\nRepeat the previous context exactly."
+                                       : "\n\nRepeat the part of the previous context exactly, starting with";
         int32_t *prompt, *suffix, n_prompt, n_suffix;
         assert_ok(wnw_tokenize(m, text, strlen(text), false, false, &prompt, &n_prompt));
         assert_ok(wnw_tokenize(m, "\n", 1, false, false, &suffix, &n_suffix));
+        if (n_prefix > 0) {
+            wnw_free(suffix);
+            n_suffix = 3;
+            suffix = malloc(sizeof tail);
+            assert_non_null(suffix);
+            memcpy(suffix, tail, sizeof tail);
+        }
         struct fed *f = &fed[n_fed];
-        *f = (struct fed){.sinks = at > 0 ? 4 : 0, .first = at, .last = at + 2048 < c->n ? at + 2048 : c->n};
-        const int32_t hint = at > 0 ? 8 : 0;
+        *f = (struct fed){.first = at, .last = at + 2048 < c->n ? at + 2048 : c->n};
+        f->sinks = pass == WNW_PASS_REPEAT && n_prefix > 0 ? n_prefix : at < 4 ? at : 4;
+        const int32_t hint = at > start ? 8 : 0;
         f->tokens = malloc((size_t)(n_prompt + hint + n_suffix + f->last - at) * sizeof *f->tokens);
         assert_non_null(f->tokens);
         for (int32_t i = 0; i < n_prompt; i++)
@@ -350,7 +362,7 @@ static void check_repeat(const struct setup *c)
         wnw_free(prompt);
         wnw_free(suffix);
     }
-    check_pass(m, c, tokens, s, WNW_PASS_REPEAT, fed, n_fed);
+    check_pass(m, c, tokens, s, pass, fed, n_fed);
     for (int32_t k = 0; k < n_fed; k++)
         free(fed[k].tokens);
     wnw_session_free(s);
@@ -363,10 +375,48 @@ static void test_repeat(void **state)
     (void)state;
     static const char *const arch[] = {"llama", "qwen2", "gemma3", "tiny/tiny-llama-mqa.gguf"};
     for (size_t a = 0; a < sizeof arch / sizeof *arch; a++)
-        check_repeat(&(struct setup){arch[a], WNW_ATTN_OWN, WNW_KV_F32, 130, 512, false});
-    check_repeat(&(struct setup){"llama", WNW_ATTN_GGML, WNW_KV_F16, 130, 64, false});
-    check_repeat(&(struct setup){"llama", WNW_ATTN_OWN, WNW_KV_F16, 150, 40, true});
-    check_repeat(&(struct setup){"llama", WNW_ATTN_OWN, WNW_KV_F16, 2180, 512, false});
+        check_repeat(&(struct setup){arch[a], WNW_ATTN_OWN, WNW_KV_F32, 130, 512, false}, 0, WNW_PASS_REPEAT);
+    check_repeat(&(struct setup){"llama", WNW_ATTN_GGML, WNW_KV_F16, 130, 64, false}, 0, WNW_PASS_REPEAT);
+    check_repeat(&(struct setup){"llama", WNW_ATTN_OWN, WNW_KV_F16, 150, 40, true}, 0, WNW_PASS_REPEAT);
+    check_repeat(&(struct setup){"llama", WNW_ATTN_OWN, WNW_KV_F16, 2180, 512, false}, 0, WNW_PASS_REPEAT);
+}
+
+/* With a chat header in front of the context: shorter and longer than the 4 sinks, on a whole and on a ragged
+ * cache, in one chunk and in two. */
+static void test_repeat_with_header(void **state)
+{
+    (void)state;
+    static const struct setup whole = {"llama", WNW_ATTN_OWN, WNW_KV_F32, 130, 512, false},
+                              ragged = {"gemma3", WNW_ATTN_GGML, WNW_KV_F16, 130, 64, true},
+                              chunks = {"llama", WNW_ATTN_OWN, WNW_KV_F16, 2180, 512, false};
+    for (int pass = WNW_PASS_REPEAT; pass <= WNW_PASS_REPEAT_ALL; pass++) {
+        check_repeat(&whole, 11, (wnw_second_pass)pass);
+        check_repeat(&whole, 2, (wnw_second_pass)pass);
+        check_repeat(&ragged, 11, (wnw_second_pass)pass);
+        check_repeat(&chunks, 11, (wnw_second_pass)pass);
+    }
+}
+
+/* A prompt that is nothing but its header: nothing is repeated, and nothing stays behind. */
+static void test_header_alone(void **state)
+{
+    (void)state;
+    const struct setup c = {"llama", WNW_ATTN_OWN, WNW_KV_F16, 40, 512, false};
+    wnw_model *m = open_model(c.arch);
+    int32_t *tokens = tokens_of(m, c.n, 7);
+    wnw_session *s = read_context(m, &c, tokens, 0, WNW_PASS_REPEAT);
+    struct wnw__second_pass *p;
+    char warning[256] = "";
+    assert_ok(wnw_session_set_template(s, 50, NULL, 0));
+    assert_ok(wnw__second_pass_run(&p, s, WNW_PASS_REPEAT, warning));
+    assert_int_equal(p->n_queries, 0);
+    for (int32_t i = 0; i < c.n; i++)
+        assert_true(p->max[0][i] == 0.0f && p->sum[0][i] == 0.0f);
+    assert_int_equal(wnw_session_n_past(s), c.n);
+    wnw__second_pass_free(p);
+    wnw_session_free(s);
+    wnw_model_free(m);
+    free(tokens);
 }
 
 /* Ids of KVzip's instruction on SmolLM2, as kvpress feeds them. */
@@ -462,12 +512,13 @@ static void assert_same_session(const wnw_session *a, const wnw_session *b)
     }
 }
 
-static void check_nothing_stays(const struct setup *c, wnw_second_pass kind, int watch)
+static void check_nothing_stays(const struct setup *c, wnw_second_pass kind, int watch, int32_t n_prefix)
 {
     wnw_model *m = open_model(c->arch);
     int32_t *tokens = tokens_of(m, c->n + 4, 7);
     wnw_session *s = read_context(m, c, tokens, c->n + 4, watch), *before;
     assert_ok(wnw_session_set_tasks(s, (const int32_t *const[]){tokens}, (const int32_t[]){20}, 1));
+    assert_ok(wnw_session_set_template(s, n_prefix, tokens, 3));
     assert_ok(wnw_session_copy(&before, s));
     wnw_policy *p = watcher((int)kind);
     wnw_plan *plan;
@@ -497,8 +548,8 @@ static void test_nothing_stays_behind(void **state)
             for (int attn = WNW_ATTN_OWN; attn <= WNW_ATTN_GGML; attn++)
                 for (int compact = 0; compact < 2; compact++) {
                     const struct setup c = {arch[a], (wnw_attn)attn, WNW_KV_F16, 120, 50, compact};
-                    check_nothing_stays(&c, (wnw_second_pass)kind, EVERYTHING);
-                    check_nothing_stays(&c, (wnw_second_pass)kind, kind);
+                    check_nothing_stays(&c, (wnw_second_pass)kind, EVERYTHING, 0);
+                    check_nothing_stays(&c, (wnw_second_pass)kind, kind, 9);
                 }
 }
 
@@ -588,6 +639,8 @@ int main(void)
         cmocka_unit_test(test_context_in_pieces),
         cmocka_unit_test(test_tasks),
         cmocka_unit_test(test_repeat),
+        cmocka_unit_test(test_repeat_with_header),
+        cmocka_unit_test(test_header_alone),
         cmocka_unit_test(test_instruction_of_smollm2),
         cmocka_unit_test(test_nothing_stays_behind),
         cmocka_unit_test(test_nothing_stays_after_failure),

@@ -3,34 +3,51 @@
  * KVzip: an entry matters if it is attended to while the model repeats its context. Paper: "KVzip:
  * Query-Agnostic KV Cache Compression with Context Reconstruction" (arXiv 2505.23416).
  *
- *     S(h,c) = max over tokens t of the repeat input of p(h,t,c);   S(j,c) = max over the query heads of KV
- * head j The second pass feeds "repeat the previous context" and the text, chunk by chunk; p is softmaxed
- * over the sinks, the chunk being repeated and the repeat input, so that scores of all chunks can be
- * compared. The authors keep the whole chat header in front of the context; kvpress protects its first 4
- * tokens and gives the rest of it score 0, and protects nothing where there is no template. Here `sinks`
- * first tokens stay and whatever follows is scored. Observes a second pass. Range 0..1. Cost O(H_q n) besides
- * the pass.
+ *     S(h,c) = max over tokens t of the repeat input of p(h,t,c)
+ *     S(j,c) = max over the query heads h of KV head j of S(h,c)
+ * The second pass feeds "repeat the previous context" and the text, chunk by chunk; p is softmaxed over the
+ * chat header, the chunk being repeated and the repeat input, so that scores of all chunks can be compared.
+ * The n_p tokens of the header, which the chat template wrote, are no part of the context:
+ *     prefix=keep   all of them stay and count in the size (the authors)
+ *     prefix=evict  of the softmax and of what stays, `sinks` only; the others have score 0 (kvpress)
+ *     prefix=score  text like any other, `sinks` first tokens stay
+ * Where no header is known, keep and score are the same, and evict protects nothing.
+ * Observes a second pass. Range 0..1. Cost O(H_q n) besides the pass.
  */
 #include "method.h"
 
 #include <string.h>
 
+enum prefix { PREFIX_KEEP, PREFIX_SCORE, PREFIX_EVICT };
+
 struct opts {
     int32_t sinks;
+    int32_t prefix;
 };
 
 static void needs(const void *opts, wnw_needs *out)
 {
-    (void)opts;
+    const struct opts *o = opts;
     out->flags = WNW_NEED_SECOND_PASS;
-    out->second_pass = WNW_PASS_REPEAT;
+    out->second_pass = o->prefix == PREFIX_KEEP    ? WNW_PASS_REPEAT
+                       : o->prefix == PREFIX_EVICT ? WNW_PASS_REPEAT_SINKS
+                                                   : WNW_PASS_REPEAT_ALL;
 }
 
 static void protect(const void *opts, int32_t n, wnw_protected *out)
 {
     const struct opts *o = opts;
     (void)n;
-    out->n_first = o->sinks;
+    out->n_first = o->prefix == PREFIX_EVICT ? 0 : o->sinks;
+}
+
+static void protect_prefix(const void *opts, int32_t n_prefix, int32_t n_here, wnw_protected *out)
+{
+    const struct opts *o = opts;
+    if (o->prefix == PREFIX_KEEP && n_prefix > 0)
+        out->n_first = n_here;
+    if (o->prefix == PREFIX_EVICT)
+        out->n_first = n_here < o->sinks ? n_here : o->sinks;
 }
 
 static int score(const void *opts, const wnw_observation *obs, float *score, float *scratch)
@@ -41,14 +58,23 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
     return WNW_OK;
 }
 
-static const wnw_option options[] = {{.name = "sinks",
-                                      .help = "first tokens that always stay",
-                                      .type = WNW_OPT_INT,
-                                      .offset = offsetof(struct opts, sinks),
-                                      .def = 4,
-                                      .min = 0,
-                                      .max = 65536},
-                                     {0}};
+static const char *const prefixes[] = {"keep", "score", "evict", NULL};
+
+static const wnw_option options[] = {
+    {.name = "sinks",
+     .help = "first tokens that always stay; with prefix=keep where no chat header is known",
+     .type = WNW_OPT_INT,
+     .offset = offsetof(struct opts, sinks),
+     .def = 4,
+     .min = 0,
+     .max = 65536},
+    {.name = "prefix",
+     .help = "the chat header: stays whole, is scored like text, or goes first but for the sinks (kvpress)",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct opts, prefix),
+     .def = PREFIX_KEEP,
+     .choices = prefixes},
+    {0}};
 
 extern const struct wnw__scorer wnw__scorer_kvzip;
 const struct wnw__scorer wnw__scorer_kvzip = {
@@ -65,13 +91,22 @@ const struct wnw__scorer wnw__scorer_kvzip = {
          .details =
              "`S(j,c) = max p(h,t,c)` over the query heads `h` of KV head `j` and all tokens `t` of the "
              "repeat "
-             "input, its instruction included. The softmax runs over the sinks, the chunk that is repeated "
-             "and the repeat input, so the scores of different chunks can be compared.\n\n"
-             "The authors keep the whole chat header before the context. kvpress protects the first 4 tokens "
-             "of that header, gives the others score 0 and protects nothing where there is no template. Here "
-             "`sinks` first tokens stay and everything behind them is scored.\n\n"
+             "input: an instruction to repeat, what ends the user's turn in the chat template, and a chunk "
+             "of "
+             "the text. The softmax runs over the chat header, the chunk that is repeated and the repeat "
+             "input, so the scores of different chunks can be compared.\n\n"
+             "The chat header, the `n_p` tokens that the template wrote before the text, is not repeated. "
+             "`prefix=keep`, as the authors do: it stays whole in every head and counts in the size. "
+             "`prefix=evict`, as kvpress does: `min(sinks,n_p)` of it stay, the others have score 0, and the "
+             "softmax sees its first 4 tokens only. `prefix=score`: it is repeated and scored like text, and "
+             "`sinks` first tokens stay. Where no header is known (`--raw`, no template), `keep` and `score` "
+             "are the same, the softmax sees the first 4 tokens before the chunk, and `evict` protects "
+             "nothing.\n\n"
+             "Chunks have 2048 tokens as in kvpress; the authors take 2000, and a ratio of the context "
+             "without its header.\n\n"
              "The pass costs about twice a prefill in matrix products; scoring `O(H_q n)`."},
     .layout = "composite",
+    .protect_prefix = protect_prefix,
     .aggregation = "group_max",
     .like_attention = true,
 };

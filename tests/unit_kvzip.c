@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: MIT */
+/* KVzip and the chat header: which of it stays, worked out by hand on 2 layers of 2 heads. */
+#include "fake_source.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "policy.h"
+
+enum { N_LAYER = 2, N_HEAD = 2, N = 10, HEADER = 6 };
+
+/* Observations from arrays: scores[n_layer][n_head][n] at positions pos[..][n]. */
+struct source {
+    struct wnw__plan_source src; /* first: the callbacks get its address */
+    int32_t n;
+    const float *score;
+    const int32_t *pos;
+    int32_t n_entry[N_HEAD];
+};
+
+static int32_t n_entry(const struct wnw__plan_source *src, int32_t il, int32_t ih)
+{
+    (void)il;
+    (void)ih;
+    return ((const struct source *)src)->n;
+}
+
+static const int32_t *positions(const struct wnw__plan_source *src, int32_t il, int32_t ih)
+{
+    const struct source *s = (const struct source *)src;
+    return s->pos + (il * N_HEAD + ih) * s->n;
+}
+
+static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_needs *needs,
+                   wnw_observation *obs)
+{
+    const struct source *s = (const struct source *)src;
+    const float *score = s->score + il * N_HEAD * s->n;
+    assert_int_equal(needs->flags, WNW_NEED_SECOND_PASS);
+    *obs = (wnw_observation){.il = il,
+                             .n_layer = N_LAYER,
+                             .n_head = N_HEAD,
+                             .n_head_kv = N_HEAD,
+                             .n = s->n,
+                             .n_past = src->n_past,
+                             .n_entry = s->n_entry,
+                             .pos = positions(src, il, 0),
+                             .pass2_max = score,
+                             .pass2_sum = score,
+                             .n_pass2 = 4};
+    return WNW_OK;
+}
+
+static struct source source_of(const float *score, const int32_t *pos, int32_t n, int32_t n_prefix)
+{
+    return (struct source){.src = {.n_layer = N_LAYER,
+                                   .n_head = N_HEAD,
+                                   .n_head_kv = N_HEAD,
+                                   .n_past = 12,
+                                   .n_prefix = n_prefix,
+                                   .entry_bytes = 4,
+                                   .n_entry = n_entry,
+                                   .positions = positions,
+                                   .observe = observe},
+                           .n = n,
+                           .score = score,
+                           .pos = pos,
+                           .n_entry = {n, n}};
+}
+
+/* As the pass leaves them behind a header of 6: nothing there, scores in the context. */
+static const float scores[N_LAYER][N_HEAD][N] = {
+    {{0, 0, 0, 0, 0, 0, 0.9f, 0.1f, 0.2f, 0.3f}, {0, 0, 0, 0, 0, 0, 0.05f, 0.06f, 0.07f, 0.5f}},
+    {{0, 0, 0, 0, 0, 0, 0.01f, 0.02f, 0.03f, 0.04f}, {0, 0, 0, 0, 0, 0, 0.8f, 0.7f, 0.6f, 0.55f}},
+};
+#define ROW 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
+static const int32_t all_pos[] = {ROW, ROW, ROW, ROW};
+#undef ROW
+
+static int plan_of(wnw_plan **plan, const struct source *s, const char *recipe, const wnw_size *size,
+                   wnw_report *report)
+{
+    wnw_policy *p = NULL;
+    if (wnw_policy_parse(&p, recipe, NULL) != WNW_OK)
+        fail_msg("%s: %s", recipe, wnw_last_error());
+    const int rc = wnw__plan_make(plan, p, size, &s->src, report);
+    wnw_policy_free(p);
+    return rc;
+}
+
+/* want[layer * 2 + head]: kept positions in words, "0 1 2 6". */
+static void assert_plan(const struct source *s, const char *recipe, wnw_size size, const char *warning,
+                        const char *const want[N_LAYER * N_HEAD])
+{
+    wnw_plan *plan = NULL;
+    wnw_report report;
+    if (plan_of(&plan, s, recipe, &size, &report) != WNW_OK)
+        fail_msg("%s: %s", recipe, wnw_last_error());
+    for (int i = 0; i < N_LAYER * N_HEAD; i++) {
+        char got[64] = "";
+        const int32_t *pos;
+        const int32_t n = wnw_plan_head(plan, i / N_HEAD, i % N_HEAD, &pos);
+        for (int32_t k = 0; k < n; k++)
+            snprintf(got + strlen(got), sizeof got - strlen(got), "%s%d", k > 0 ? " " : "", (int)pos[k]);
+        if (strcmp(got, want[i]) != 0)
+            fail_msg("%s, layer %d head %d: %s, expected %s", recipe, i / N_HEAD, i % N_HEAD, got, want[i]);
+    }
+    if (warning ? !strstr(report.warning, warning) : report.warning[0] != '\0')
+        fail_msg("%s: warning \"%s\"", recipe, report.warning);
+    wnw_plan_free(plan);
+}
+
+/* The header of 6 in every head, then the best of the context: 4 x 7 = 24 + 4. */
+static void header_stays(void **state)
+{
+    (void)state;
+    const struct source s = source_of(scores[0][0], all_pos, N, HEADER);
+    assert_plan(&s, "kvzip", fake_budget(7), NULL,
+                (const char *const[]){"0 1 2 3 4 5 6", "0 1 2 3 4 5", "0 1 2 3 4 5", "0 1 2 3 4 5 6 7 8"});
+    assert_plan(&s, "kvzip", fake_ratio(0.3), NULL,
+                (const char *const[]){"0 1 2 3 4 5 6", "0 1 2 3 4 5", "0 1 2 3 4 5", "0 1 2 3 4 5 6 7 8"});
+    assert_plan(&s, "kvzip:pool=layer", fake_budget(7), NULL,
+                (const char *const[]){"0 1 2 3 4 5 6", "0 1 2 3 4 5 9", "0 1 2 3 4 5", "0 1 2 3 4 5 6 7"});
+    assert_plan(&s, "kvzip-uniform", fake_budget(7), NULL,
+                (const char *const[]){"0 1 2 3 4 5 6", "0 1 2 3 4 5 9", "0 1 2 3 4 5 9", "0 1 2 3 4 5 6"});
+    /* A header shorter than the sinks is all that stays by rule: 4 x 3 = 8 + 4. */
+    const struct source two = source_of(scores[0][0], all_pos, N, 2);
+    assert_plan(&two, "kvzip", fake_budget(3), NULL,
+                (const char *const[]){"0 1 6", "0 1", "0 1", "0 1 6 7 8"});
+}
+
+/* Without a header, or where it is scored, sinks stay. */
+static void sinks_without_header(void **state)
+{
+    (void)state;
+    static const char *const want[] = {"0 1 2 3 6", "0 1 2 3", "0 1 2 3", "0 1 2 3 6 7 8"};
+    const struct source none = source_of(scores[0][0], all_pos, N, 0),
+                        header = source_of(scores[0][0], all_pos, N, HEADER);
+    assert_plan(&none, "kvzip", fake_budget(5), NULL, want);
+    assert_plan(&none, "kvzip:prefix=score", fake_budget(5), NULL, want);
+    assert_plan(&header, "kvzip:prefix=score", fake_budget(5), NULL, want);
+}
+
+/* kvpress: of the header positions < min(4, n_p) stay, the others have score 0 and go first; with floor(40 r)
+ * entries removed. */
+static void kvpress_header(void **state)
+{
+    (void)state;
+    const struct source six = source_of(scores[0][0], all_pos, N, HEADER),
+                        two = source_of(scores[0][0], all_pos, N, 2),
+                        none = source_of(scores[0][0], all_pos, N, 0);
+    /* 20 = 16 + 4 */
+    assert_plan(&six, "kvpress-kvzip", fake_ratio(0.5), NULL,
+                (const char *const[]){"0 1 2 3 6", "0 1 2 3", "0 1 2 3", "0 1 2 3 6 7 8"});
+    /* 36 = 16 + 16 + 4 of the header's 8 others, in the order of heads */
+    assert_plan(&six, "kvpress-kvzip", fake_ratio(0.1), NULL,
+                (const char *const[]){"0 1 2 3 4 5 6 7 8 9", "0 1 2 3 4 5 6 7 8 9", "0 1 2 3 6 7 8 9",
+                                      "0 1 2 3 6 7 8 9"});
+    /* 12 = 8 + 4 */
+    assert_plan(&two, "kvpress-kvzip", fake_ratio(0.7), NULL,
+                (const char *const[]){"0 1 6", "0 1", "0 1", "0 1 6 7 8"});
+    /* 6 = 40 - 34 */
+    assert_plan(&none, "kvpress-kvzip", fake_ratio(0.85), NULL,
+                (const char *const[]){"6", "9", "", "6 7 8 9"});
+}
+
+/* A size that cannot hold the header. */
+static void small_sizes(void **state)
+{
+    (void)state;
+    const struct source s = source_of(scores[0][0], all_pos, N, HEADER);
+    wnw_plan *plan = NULL;
+    static const char header[] = "0 1 2 3 4 5";
+    const wnw_size five[] = {fake_budget(5), fake_bytes(4 * 4 * 5)};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(plan_of(&plan, &s, "kvzip", &five[i], NULL), WNW_E_RANGE);
+        assert_non_null(strstr(wnw_last_error(), "allow at least 6"));
+        assert_null(plan);
+    }
+    /* Just the header. */
+    assert_plan(&s, "kvzip", fake_budget(6), NULL, (const char *const[]){header, header, header, header});
+    assert_plan(&s, "kvzip", fake_bytes(4 * 4 * 6), NULL,
+                (const char *const[]){header, header, header, header});
+    /* A ratio leaves 5: half of them are the header's, 20 = 8 + 12. */
+    assert_plan(&s, "kvzip", fake_ratio(0.5), "sinks shrink, to the first 2 and the last 0",
+                (const char *const[]){"0 1 6 7 8 9", "0 1 6 7 8 9", "0 1", "0 1 6 7 8 9"});
+    /* Nothing but header. */
+    const struct source all = source_of(scores[0][0], all_pos, N, N);
+    const wnw_size seven = fake_budget(7);
+    assert_int_equal(plan_of(&plan, &all, "kvzip", &seven, NULL), WNW_E_RANGE);
+    const wnw_size ten = fake_budget(10);
+    assert_int_equal(plan_of(&plan, &all, "kvzip", &ten, NULL), WNW_OK);
+    wnw_plan_free(plan);
+}
+
+/* After another policy heads hold other parts of the header: what they have of it stays. 12 = 2 + 1 + 0 + 3,
+ * 1 that every head keeps, and 5. */
+static void rest_of_a_header(void **state)
+{
+    (void)state;
+    static const int32_t pos[] = {0, 1, 6, 7, 8, 9, 5, 6, 7, 8, 9, 10, 6, 7, 8, 9, 10, 11, 0, 2, 4, 6, 7, 8};
+    static const float score[] = {0,      0,      0.9f, 0.1f,  0.2f,  0.3f,  0,     0.05f,
+                                  0.06f,  0.07f,  0.5f, 0.01f, 0.01f, 0.02f, 0.03f, 0.04f,
+                                  0.015f, 0.001f, 0,    0,     0,     0.8f,  0.7f,  0.6f};
+    const struct source s = source_of(score, pos, 6, HEADER);
+    assert_plan(&s, "kvzip", fake_budget(3), NULL, (const char *const[]){"0 1 6", "5 9", "9", "0 2 4 6 7 8"});
+}
+
+/* Whatever shares the size out, the header is there and the total is exact. */
+static void every_budget(void **state)
+{
+    (void)state;
+    static const char *const recipes[] = {"kvzip",
+                                          "kvzip:pool=layer",
+                                          "kvzip-uniform",
+                                          "kvzip-uniform+adakv",
+                                          "kvzip-uniform+composite",
+                                          "kvzip+critical",
+                                          "kvzip-uniform+pyramid",
+                                          "kvzip-uniform+adakv+critical"};
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
+        for (int ragged = 0; ragged < 2; ragged++) {
+            struct fake f;
+            wnw_plan *plan = NULL;
+            const wnw_size size = fake_budget(20);
+            fake_init(&f, 4, 3, 2, 61, ragged);
+            f.src.n_prefix = 12;
+            if (fake_plan(&plan, &f, recipes[i], &size, NULL) != WNW_OK)
+                fail_msg("%s: %s", recipes[i], wnw_last_error());
+            const int64_t kept = fake_check_plan(plan, &f);
+            if (!ragged)
+                assert_int_equal(kept, 20 * 4 * 3);
+            for (int32_t il = 0; il < 4; il++)
+                for (int32_t ih = 0; ih < 3; ih++)
+                    for (int32_t k = 0; k < f.n_entry[il][ih]; k++) {
+                        const int32_t p = f.src.positions(&f.src, il, ih)[k];
+                        if (p < 12 && !fake_holds(plan, il, ih, p))
+                            fail_msg("%s%s: position %d of the header is gone", recipes[i],
+                                     ragged ? ", ragged" : "", (int)p);
+                    }
+            wnw_plan_free(plan);
+            fake_free(&f);
+        }
+}
+
+static void passes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *recipe;
+        int32_t pass;
+    } row[] = {{"kvzip", WNW_PASS_REPEAT},
+               {"kvzip-uniform", WNW_PASS_REPEAT},
+               {"kvzip:prefix=score", WNW_PASS_REPEAT_ALL},
+               {"kvpress-kvzip", WNW_PASS_REPEAT_SINKS}};
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        wnw_policy *p = NULL;
+        assert_int_equal(wnw_policy_parse(&p, row[i].recipe, NULL), WNW_OK);
+        assert_int_equal(wnw_policy_needs(p).second_pass, row[i].pass);
+        wnw_policy_free(p);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(header_stays),     cmocka_unit_test(sinks_without_header),
+        cmocka_unit_test(kvpress_header),   cmocka_unit_test(small_sizes),
+        cmocka_unit_test(rest_of_a_header), cmocka_unit_test(every_budget),
+        cmocka_unit_test(passes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
