@@ -156,6 +156,12 @@ int cli_job_open(struct cli_job *job)
     return CLI_OK;
 }
 
+bool cli_job_is_endless(const struct cli_job *job)
+{
+    return job->rules.phase == WNW_PHASE_CHUNK && wnw_policy_rerotates(job->policy) &&
+           !wnw_policy_is_full(job->policy);
+}
+
 static int check_tokens(const struct cli_job *job)
 {
     for (int32_t i = 0; i < job->n_tokens; i++) {
@@ -187,10 +193,10 @@ int cli_job_prompt(struct cli_job *job)
     }
     if (job->n_tokens < 1)
         return cli_fail(CLI_BAD_INPUT, "the prompt has no tokens; give some text");
-    if (job->n_tokens > job->info.n_ctx_train)
+    if (job->n_tokens > job->info.n_ctx_train && !cli_job_is_endless(job))
         return cli_fail(CLI_BAD_INPUT,
-                        "the prompt has %d tokens and the model's context is %d; shorten the prompt or use "
-                        "another model",
+                        "the prompt has %d tokens and the model's context is %d; shorten the prompt, use "
+                        "another model, or --policy streaming_llm-rerotated --evict chunk",
                         job->n_tokens, job->info.n_ctx_train);
     return CLI_OK;
 }

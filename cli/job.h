@@ -42,6 +42,8 @@ struct cli_job {
 int cli_job_check(struct cli_job *job, const struct cli_args *args);
 /* Opens the model. */
 int cli_job_open(struct cli_job *job);
+/* Whether the prompt may be longer than the context: read by chunks, and kept tokens get new positions. */
+bool cli_job_is_endless(const struct cli_job *job);
 /* The prompt as tokens, checked against vocabulary and context. */
 int cli_job_prompt(struct cli_job *job);
 /* A session that observes for the policy. */

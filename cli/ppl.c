@@ -55,7 +55,7 @@ static int read_text(struct cli_job *job, int32_t *n_text)
     }
     const bool asked = job->args->n != CLI_UNSET;
     job->n_tokens = asked && job->args->n < n ? (int32_t)job->args->n : n;
-    if (job->n_tokens > job->info.n_ctx_train) {
+    if (job->n_tokens > job->info.n_ctx_train && !(asked && cli_job_is_endless(job))) {
         /* Without -n the whole text is wanted, and there is no way to say so but to cut it. */
         if (asked)
             return cli_fail(CLI_BAD_INPUT, "-n %d is more than the model's context of %d tokens",

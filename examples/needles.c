@@ -422,10 +422,11 @@ static int32_t best_token(const float *logits, int32_t n_vocab)
     return best;
 }
 
-/* Reads the rest of the prompt and the answer's first words, then goes on greedily. */
-static int answer(const struct contest *ct, wnw_session *s, const struct question *q, char **text)
+/* Reads the rest of the prompt, of which `from` tokens were read, and the answer's first words, then goes on
+ * greedily. */
+static int answer(const struct contest *ct, wnw_session *s, const struct question *q, int32_t from,
+                  char **text)
 {
-    const int32_t from = wnw_session_n_past(s);
     int32_t tokens[MAX_ANSWER], n = 0;
     int rc = WNW_OK;
     *text = NULL;
@@ -507,8 +508,10 @@ static int ask_entry(struct contest *ct, const struct entry *e, const wnw_sessio
     int rc = wnw_session_copy(&copy, s);
     if (rc == WNW_OK)
         rc = wnw_session_apply(copy, e->plan, NULL);
+    if (rc == WNW_OK && wnw_policy_rerotates(e->c->policy))
+        rc = wnw_session_renumber(copy);
     if (rc == WNW_OK)
-        rc = answer(ct, copy, q, &text);
+        rc = answer(ct, copy, q, wnw_session_n_past(s), &text);
     const int last = wnw_policy_is_full(e->c->policy) ? ct->args.n_ratios - 1 : e->ratio;
     for (int r = e->ratio; r <= last && rc == WNW_OK; r++)
         note_answer(ct, e->c, q, mode, r, e->report.kept_mean, text);

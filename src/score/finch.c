@@ -10,9 +10,9 @@
  * Not pooled, not renormalised. The question's own entries come first, the last ones before the others. Where
  * the question begins is known for prompts of two pieces (wnw_session_set_question), else `question` says so,
  * else the last 32 tokens take its place. Of a longer question the last `window` queries are observed.
- * kvpress finds the border by a delimiter token and turns the kept keys to new positions; here they stay
- * where they were. The paper selects chunk by chunk while it reads: +chunk does so at the end. Observes
- * window attention. Cost O(H_q R n).
+ * kvpress finds the border by a delimiter token and turns the kept keys to new positions: +rerotate; else
+ * they stay where they were. The paper selects chunk by chunk while it reads: +chunk does so at the end.
+ * Observes window attention. Cost O(H_q R n).
  */
 #include "window.h"
 
@@ -109,8 +109,9 @@ const struct wnw__scorer wnw__scorer_finch = {
              "of "
              "a KV head; `m_t` counts the entries before `t`. The question's own entries come first.\n\n"
              "kvpress finds the border by a delimiter token and turns kept keys to new positions; here the "
-             "prompt's second piece is the question and keys stay where they were. The paper selects chunk "
-             "by chunk: add `+chunk`.\n\n`O(H_q R n)`."},
+             "prompt's second piece is the question and keys stay where they were unless `+rerotate` is "
+             "added. "
+             "The paper selects chunk by chunk: add `+chunk`.\n\n`O(H_q R n)`."},
     .layout = "composite",
     .prompt_only = true,
 };

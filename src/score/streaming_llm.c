@@ -2,9 +2,9 @@
 /*
  * StreamingLLM: the first tokens, which serve as attention sinks, and the most recent ones. Paper: "Efficient
  * Streaming Language Models with Attention Sinks" (arXiv 2309.17453): 4 sinks. Keys keep the rotation of
- * their original position, as in kvpress; the authors' code re-rotates them. recent > 0 turns it round, as a
- * baseline in the code of CompressKV (arXiv 2508.02401) does: the last `recent` tokens stay and the first
- * ones fill the rest. Observes nothing; score = position; cost O(n).
+ * their original position, as in kvpress; the authors' code re-rotates them (+rerotate). recent > 0 turns it
+ * round, as a baseline in the code of CompressKV (arXiv 2508.02401) does: the last `recent` tokens stay and
+ * the first ones fill the rest. Observes nothing; score = position; cost O(n).
  */
 #include "method.h"
 
@@ -56,7 +56,7 @@ const struct wnw__scorer wnw__scorer_streaming_llm = {
                        "ones fill the rest. `recent > 0` turns it round, as the baseline in CompressKV's "
                        "code does: the last `recent` stay and the first ones fill the rest.\n\nDeviation: "
                        "keys keep the rotation of their original position, as in kvpress; the authors' code "
-                       "gives the kept ones new positions.\n\nCost: O(n).",
+                       "gives the kept ones new positions: add `+rerotate`.\n\nCost: O(n).",
             .options = options,
             .options_size = sizeof(struct opts),
             .protect = protect,
