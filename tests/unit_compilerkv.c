@@ -77,16 +77,24 @@ static void make_layer(struct layer *l, int32_t il)
                                .source = l};
 }
 
-/* Scores layer 0 of two; collected[N + 1] is returned where it is not NULL. */
+/* Scores layer 0 of two; collected[N + 2] is returned where it is not NULL. The window is there only where
+ * the scorer asks for it. */
 static int run(const char *recipe, struct layer *l, const wnw_profile *profile, float *out, double *collected)
 {
-    double gathered[N + 1] = {0};
+    double gathered[N + 2] = {0};
     wnw_policy *p = policy(recipe);
     const struct wnw__scorer *s = p->part[WNW_PART_SCORER].own;
     const void *opts = p->opts[WNW_PART_SCORER];
     if (s->collect_size(opts, N) > 0)
         for (int32_t il = 0; il < 2; il++)
             assert_int_equal(s->collect(opts, &l[il].obs, gathered), WNW_OK);
+    const wnw_observation whole = l[0].obs;
+    wnw_needs needs = {0};
+    s->pub.needs(opts, &needs);
+    if (!(needs.flags & WNW_NEED_WINDOW_ATTN)) {
+        l[0].obs.n_window = 0;
+        l[0].obs.window_attn = NULL;
+    }
     l[0].obs.collected = gathered;
     l[0].obs.profile = profile;
     float *scratch = malloc(s->pub.scratch(opts, &l[0].obs) * sizeof *scratch);
@@ -94,6 +102,7 @@ static int run(const char *recipe, struct layer *l, const wnw_profile *profile, 
     const int rc = s->pub.score(opts, &l[0].obs, out, scratch);
     free(scratch);
     wnw_policy_free(p);
+    l[0].obs = whole;
     if (collected)
         memcpy(collected, gathered, sizeof gathered);
     return rc;
@@ -143,7 +152,7 @@ static void scores_follow_the_formulas(void **state)
                                           "compilerkv:window=8,alpha_scope=head"};
     struct layer l[2];
     float weight[2 * H] = {0.85f, 1.15f, 1, 0.9f, -1, 1.1f, 1, 1, 1, 1, 1, 1}, got[G * N], want[N];
-    double collected[N + 1];
+    double collected[N + 2];
     wnw_profile p = {.n_layer = 2,
                      .n_head = H,
                      .kinds = 1u << WNW_PROFILE_COMPILER,

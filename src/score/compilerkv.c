@@ -88,17 +88,19 @@ static int32_t n_row_of(const struct opts *o, const wnw_observation *obs)
     return o->utility == UTILITY_RAW ? 1 : wnw__window_rows(obs, o->window);
 }
 
-/* Attention by position, and behind it the number of layers. */
+/* Attention by position, and behind it the number of layers and the length of the window: a layer is scored
+ * without its window then. */
 static size_t collect_size(const void *opts, int32_t n)
 {
     const struct opts *o = opts;
-    return o->alpha_scope == WNW_ALPHA_GLOBAL ? (size_t)n + 1 : 0;
+    return o->alpha_scope == WNW_ALPHA_GLOBAL ? (size_t)n + 2 : 0;
 }
 
 static int collect(const void *opts, const wnw_observation *obs, double *collected)
 {
     wnw__window_mass(obs, n_row_of(opts, obs), collected);
     collected[obs->n_past]++;
+    collected[obs->n_past + 1] = wnw__window_rows(obs, ((const struct opts *)opts)->window);
     return WNW_OK;
 }
 
@@ -118,8 +120,10 @@ static void smooth(const struct opts *o, float *x, int32_t n_old, int32_t n, flo
 
 static int32_t n_history(const struct opts *o, const wnw_observation *obs)
 {
-    const int32_t n = obs->n_past - wnw__window_rows(obs, o->window);
-    return n > 0 ? n : 0;
+    const bool gathered = o->alpha_scope == WNW_ALPHA_GLOBAL;
+    const int32_t n_row =
+        gathered ? (int32_t)obs->collected[obs->n_past + 1] : wnw__window_rows(obs, o->window);
+    return n_row < obs->n_past ? obs->n_past - n_row : 0;
 }
 
 /* alpha[n_past] by position, of the model or of the layer; tmp[n_past]. */
