@@ -478,7 +478,7 @@ static const struct wnw__preset presets[] = {
      .about = "DefensiveKV as the authors' code computes it.",
      .paper = "DefensiveKV, arXiv 2510.13334",
      .recipe = "defensivekv:window=32,kernel=5,mass=0.9,norm=l1,as_code=1+direct" UNIFORM_TRUNC
-               "+adakv:alpha_safeguard=0,mode=safeguard+topk:ties=early+original",
+               "+global:min_tokens=0,count=kept,pool=layer+topk:ties=early+original",
      .parity = true},
 
     /* ---- parity: Expected attention ---- */

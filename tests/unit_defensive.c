@@ -276,9 +276,10 @@ static void plans(void **state)
                 if (fake_plan(&plan, &f, recipes[i], &size, &report) != WNW_OK)
                     fail_msg("%s: %s", recipes[i], wnw_last_error());
                 const int64_t n = fake_check_plan(plan, &f);
-                const int32_t each = i == 2 ? (int32_t)(96 * (1 - size.ratio)) : b; /* bare truncation */
-                if (!ragged && n != 3 * 2 * each)
-                    fail_msg("%s: %d entries, %d asked for", recipes[i], (int)n, 3 * 2 * each);
+                const int32_t of_layer =
+                    i == 2 ? (int32_t)(2 * 96 * (1 - size.ratio)) : 2 * b; /* truncated */
+                if (!ragged && n != 3 * of_layer)
+                    fail_msg("%s: %d entries, %d asked for", recipes[i], (int)n, 3 * of_layer);
                 for (int32_t il = 0; il < 3; il++)
                     for (int32_t ih = 0; ih < 2; ih++)
                         for (int32_t p = 88; p < 96 && b > 8 && !ragged; p++)
@@ -289,6 +290,21 @@ static void plans(void **state)
     }
 }
 
+/* The released code truncates the count of a layer, not of a head: 4 heads of 50 keep 50 at 0.75, not 4 x 12.
+ */
+static void code_counts_layers(void **state)
+{
+    (void)state;
+    struct fake f;
+    fake_init(&f, 2, 4, 2, 50, false);
+    const wnw_size size = fake_ratio(0.75);
+    wnw_plan *plan;
+    assert_int_equal(fake_plan(&plan, &f, "paper-defensivekv:window=4", &size, NULL), WNW_OK);
+    assert_int_equal(fake_check_plan(plan, &f), 2 * 50);
+    wnw_plan_free(plan);
+    fake_free(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -297,6 +313,7 @@ int main(void)
         cmocka_unit_test(equals_the_formulas),
         cmocka_unit_test(shares_sum_to_one),
         cmocka_unit_test(plans),
+        cmocka_unit_test(code_counts_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
