@@ -6,12 +6,17 @@
  * learned or measured once per model, with the number of sinks and recent entries it was made for (the
  * authors: 128 and 256).
  *
- * size    as few heads are streaming as the size needs, in order of alpha; what is left over makes their
- *         recent part longer, so that the total is exact (default)
- * ratio   kvpress: round(L H r) heads are streaming, halves to even, where r is the ratio asked for;
- * streaming heads keep sinks + last, so the size is measured, not reached Equal alpha: lower layer, then
- * lower head, is streaming first (the authors add noise). For the scorer streaming_llm, whose sinks should be
- * the profile's. New tokens are appended while decoding; nothing slides. Cost O((L H)^2), independent of n.
+ *     size    as few heads are streaming as the size needs, in order of alpha; what is left over makes the
+ *             recent part of all of them longer, one entry each in turn, so that the total is exact (default)
+ *     ratio   kvpress: round(L H r) heads are streaming, halves to even, where r is the ratio asked for;
+ *             streaming heads keep sinks + last, so the size is measured, not reached
+ *
+ * source=prompt: how far back the prompt's mean query looks along its mean key over 500 positions. The first
+ * 4 queries do not count, as in expected attention; kvpress' mean runs over all of a text.
+ *
+ * Equal alpha: lower layer, then lower head, is streaming first (the authors add noise). For the scorer
+ * streaming_llm, whose sinks should be the profile's. New tokens are appended while decoding; nothing slides.
+ * Cost O((L H)^2), independent of n.
  */
 #include "method.h"
 #include "profile.h"
@@ -251,14 +256,17 @@ const struct wnw__head_budget wnw__head_budget_duo = {
     .name = "duo",
     .about = "Retrieval heads keep everything, streaming heads the first and the most recent entries.",
     .paper = "DuoAttention, arXiv 2410.10819",
-    .details = "A profile of kind `heads` gives one `alpha` per KV head; heads of lowest `alpha` are "
-               "streaming and keep `sinks` + `last` entries.\n\n"
-               "`size` (default) makes as few heads streaming as the size needs and reaches it exactly; "
-               "`ratio` makes that share of the heads streaming, as kvpress does, whatever size results.\n\n"
-               "`source=prompt` measures instead how far back the prompt's mean query looks along its mean "
-               "key over 500 "
-               "positions, as kvpress does on the fly over a text collection.\n\n"
-               "Cost independent of n; with `source=prompt` O(n d) per KV head.",
+    .details =
+        "A profile of kind `heads` gives one `alpha` per KV head; heads of lowest `alpha` are "
+        "streaming and keep `sinks` + `last` entries.\n\n"
+        "`size` (default) makes as few heads streaming as the size needs and reaches it exactly: what is "
+        "left over goes to all streaming heads in turn; "
+        "`ratio` makes that share of the heads streaming, as kvpress does, whatever size results.\n\n"
+        "`source=prompt` measures instead how far back the prompt's mean query looks along its mean "
+        "key over 500 "
+        "positions, as kvpress does on the fly over a text collection; the first 4 queries do not "
+        "count.\n\n"
+        "Cost independent of n; with `source=prompt` O(n d) per KV head.",
     .options = options,
     .options_size = sizeof(struct opts),
     .ragged = true,

@@ -5,12 +5,15 @@
  *
  *     mass_l = mean over heads of what the last query gives to the first 4 and the 1024 most recent entries
  *              before its own
- * threshold   lazy where mass_l > threshold: 4 + 1023 entries (with the newest in place of the oldest recent
- *             one), in prompts longer than 4 + 1024 + 1; the size comes out as it does, and the size asked
- * for is not looked at (kvpress; the paper sets 0.9 for Llama 3, 0.85 for Qwen) size        as few layers are
- * lazy as the size needs, in order of mass; what is left over makes the lazy layers' recent part longer, so
- * that the total is exact (default) For the scorer streaming_llm with 4 sinks, which decides what 4 + 1023
- * entries are. Observes window attention, 1 query. Cost O(H_q) per layer.
+ *
+ *     threshold   lazy where mass_l > threshold: 4 + 1023 entries (with the newest in place of the oldest
+ *                 recent one), in prompts longer than 4 + 1024 + 1; the size comes out as it does, and the
+ *                 size asked for is not looked at (kvpress; the paper sets 0.9 for Llama 3, 0.85 for Qwen)
+ *     size        as few layers are lazy as the size needs, in order of mass; what is left over makes the
+ *                 recent part of all lazy layers longer, in turn, so that the total is exact (default)
+ *
+ * For the scorer streaming_llm with 4 sinks, which decides what 4 + 1023 entries are. Observes window
+ * attention, 1 query. Cost O(H_q) per layer.
  */
 #include "method.h"
 
@@ -155,7 +158,8 @@ const struct wnw__layer_budget wnw__layer_budget_simlayerkv = {
     .details = "`mass_l` = mean over heads of what the last query gives to the first 4 and the 1024 most "
                "recent entries before its own. Lazy layers keep 4 + 1023 entries.\n\n"
                "`threshold` is the paper's rule, where the size follows from the text; `size` (default) "
-               "makes the layers of largest mass lazy until the size is reached, exactly.\n\n"
+               "makes the layers of largest mass lazy until the size is reached, exactly: what "
+               "is left over goes to all lazy layers in turn.\n\n"
                "Cost: one attention row per layer.",
     .options = options,
     .options_size = sizeof(struct opts),

@@ -90,7 +90,8 @@ const struct wnw__scorer wnw__scorer_snapkv = {
                 "everything visible and nothing is renormalised. The window stays.\n\n"
                 "Deviations: the authors' code gives every query head a cache of its own, here as in kvpress "
                 "the heads of a group share one. kvpress' defaults are window 64 and average pooling 5. "
-                "`agg=max+defensive` is DefensiveKV's worst case (arXiv 2510.13334) in place of both means."
+                "`agg=max+defensive` is DefensiveKV's worst case (arXiv 2510.13334) in place of both means: "
+                "`agg=max` pools each row of the window by itself and scales it back to the row's mass."
                 "\n\nCost: O(H_q w n).",
             .options = options,
             .options_size = sizeof(struct opts),
