@@ -71,8 +71,88 @@ static void template_of_a_session(void **state)
     wnw_model_free(m);
 }
 
+/* ---- KVzip ---- */
+
+static wnw_plan *plan_of(wnw_session *s, const char *recipe, int64_t budget)
+{
+    const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = budget};
+    wnw_policy *p = test_policy(recipe);
+    wnw_plan *plan = NULL;
+    assert_ok(wnw_session_plan(s, p, &size, &plan, NULL));
+    wnw_policy_free(p);
+    return plan;
+}
+
+static bool same(const wnw_plan *a, const wnw_plan *b)
+{
+    for (int32_t il = 0; il < wnw_plan_n_layer(a); il++)
+        for (int32_t ih = 0; ih < wnw_plan_n_head_kv(a); ih++) {
+            const int32_t *p, *q;
+            const int32_t n = wnw_plan_head(a, il, ih, &p);
+            if (n != wnw_plan_head(b, il, ih, &q) || memcmp(p, q, (size_t)n * sizeof *p) != 0)
+                return false;
+        }
+    return true;
+}
+
+/* Positions below n_prefix that all heads together keep. */
+static int32_t kept_below(const wnw_plan *plan, int32_t n_prefix)
+{
+    int32_t sum = 0;
+    for (int32_t il = 0; il < wnw_plan_n_layer(plan); il++)
+        for (int32_t ih = 0; ih < wnw_plan_n_head_kv(plan); ih++) {
+            const int32_t *pos;
+            const int32_t n = wnw_plan_head(plan, il, ih, &pos);
+            for (int32_t i = 0; i < n && pos[i] < n_prefix; i++)
+                sum++;
+        }
+    return sum;
+}
+
+/* The header stays in every head; kvpress keeps 4 of it and drops the others first; the same from a copy. */
+static void header_of_kvzip(void **state)
+{
+    (void)state;
+    wnw_model *m = test_model_open("tiny/tiny-llama.gguf");
+    wnw_policy *p = test_policy("kvzip");
+    wnw_session *s = read_prompt(m, p), *copy = NULL;
+    wnw_plan *unknown = plan_of(s, "kvzip", 30), *scored = plan_of(s, "kvzip:prefix=score", 30);
+    assert_true(same(unknown, scored));
+    assert_ok(wnw_session_set_template(s, N_PREFIX, suffix, 3));
+    assert_ok(wnw_session_copy(&copy, s));
+    wnw_plan *keep = plan_of(s, "kvzip", 30), *uniform = plan_of(s, "kvzip-uniform", 8);
+    wnw_plan *copied = plan_of(copy, "kvzip", 30), *kvpress = plan_of(s, "kvpress-kvzip", 30);
+    wnw_plan *whole = plan_of(s, "kvzip:prefix=score", 30);
+    const int32_t n_head = wnw_plan_n_layer(keep) * wnw_plan_n_head_kv(keep);
+    assert_int_equal(kept_below(keep, N_PREFIX), n_head * N_PREFIX);
+    assert_int_equal(kept_below(uniform, N_PREFIX), n_head * N_PREFIX);
+    assert_int_equal(kept_below(kvpress, N_PREFIX), n_head * 4);
+    assert_int_equal(kept_below(kvpress, 4), n_head * 4);
+    assert_true(same(keep, copied));
+    assert_false(same(whole, keep));
+    assert_false(same(whole, unknown)); /* the turn ends otherwise */
+    /* The second look finds what the first one left. */
+    assert_ok(wnw_session_apply(s, keep, NULL));
+    wnw_plan *again = plan_of(s, "kvzip", 12);
+    assert_int_equal(kept_below(again, N_PREFIX), n_head * N_PREFIX);
+    /* A header that the size cannot hold. */
+    wnw_plan *none = NULL;
+    assert_error(
+        wnw_session_plan(s, p, &(wnw_size){.kind = WNW_SIZE_BUDGET, .budget = N_PREFIX - 1}, &none, NULL),
+        WNW_E_RANGE);
+    assert_null(none);
+    wnw_plan *const plans[] = {unknown, scored, keep, uniform, copied, kvpress, whole, again};
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
+        wnw_plan_free(plans[i]);
+    wnw_session_free(copy);
+    wnw_session_free(s);
+    wnw_policy_free(p);
+    wnw_model_free(m);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(template_of_a_session)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(template_of_a_session),
+                                       cmocka_unit_test(header_of_kvzip)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
