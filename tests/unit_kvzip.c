@@ -261,13 +261,54 @@ static void passes(void **state)
     }
 }
 
+/* Scorers from outside see the header too; nothing of it stays by itself. */
+static int score_header_low(const void *opts, const wnw_observation *obs, float *score, float *scratch)
+{
+    (void)opts;
+    (void)scratch;
+    for (int32_t ih = 0; ih < obs->n_head_kv; ih++)
+        for (int32_t i = 0; i < obs->n; i++)
+            score[ih * obs->n + i] = obs->pos[ih * obs->n + i] < obs->n_prefix ? 0.0f : 1.0f;
+    return WNW_OK;
+}
+
+static void pass_wanted(const void *opts, wnw_needs *out)
+{
+    (void)opts;
+    out->flags = WNW_NEED_SECOND_PASS;
+}
+
+static void scorer_from_outside(void **state)
+{
+    (void)state;
+    static const wnw_scorer low = {
+        .name = "low", .about = "", .paper = "", .needs = pass_wanted, .score = score_header_low};
+    const struct source s = source_of(scores[0][0], all_pos, N, HEADER);
+    const wnw_size four = fake_budget(4);
+    wnw_registry *r;
+    wnw_policy *p = NULL;
+    wnw_plan *plan = NULL;
+    assert_int_equal(wnw_registry_new(&r), WNW_OK);
+    assert_int_equal(wnw_registry_add_scorer(r, &low), WNW_OK);
+    assert_int_equal(wnw_policy_parse(&p, "low", r), WNW_OK);
+    assert_int_equal(wnw__plan_make(&plan, p, &four, &s.src, NULL), WNW_OK);
+    for (int i = 0; i < N_LAYER * N_HEAD; i++) {
+        const int32_t *pos;
+        assert_int_equal(wnw_plan_head(plan, i / N_HEAD, i % N_HEAD, &pos), 4);
+        assert_int_equal(pos[0], HEADER);
+    }
+    wnw_plan_free(plan);
+    wnw_policy_free(p);
+    wnw_registry_free(r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(header_stays),     cmocka_unit_test(sinks_without_header),
         cmocka_unit_test(kvpress_header),   cmocka_unit_test(small_sizes),
         cmocka_unit_test(rest_of_a_header), cmocka_unit_test(every_budget),
-        cmocka_unit_test(passes),
+        cmocka_unit_test(passes),           cmocka_unit_test(scorer_from_outside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
