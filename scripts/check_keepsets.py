@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: MIT
 """Compares winnow's keep-plans with a second implementation of the methods in NumPy (scripts/keepsets).
 
-check_keepsets.py [--winnow build/winnow] [--only REGEX] [--ratios 0.5,0.8] [--model FILE.gguf] [--tokens FILE] [--plans DIR]
+check_keepsets.py [--winnow build/winnow] [--only REGEX] [--ratios 0.5,0.8] [--model GGUF] [--tokens FILE] [--plans DIR]
 
-Reads two lists of token ids, made from --tokens: its first 480, and 360 of its last ones shuffled. For every case and ratio
-it measures |winnow's and ours| / |ours| over all layers and heads, and the head where they agree least; below 0.995, or
-where the totals differ, it exits with 1. A table goes to standard output, progress to standard error. Weights and cache are
-float32, so only ties and rounding may differ. The model must be of the llama family. Plans that are newer than the binary
-are taken from --plans. A full run takes about half an hour; use the Python environment that scripts/setup.sh makes.
+Reads two lists of token ids, made from --tokens: its first 480, and 360 of its last ones shuffled. For every case and
+ratio it measures |winnow's and ours| / |ours| over all layers and heads, and the head where they agree least; below
+0.995, or where the totals differ, it exits with 1. A table goes to standard output, progress to standard error.
+Weights and cache are float32, so only ties and rounding may differ. The model must be of the llama family. Plans in
+--plans that are newer than the binary are not made again. A full run takes about half an hour; use the Python
+environment that scripts/setup.sh makes.
 """
 import argparse
 import json
@@ -21,6 +22,7 @@ import tempfile
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is loaded
 
+from keepsets.forms import made_up_results  # noqa: E402
 from keepsets.methods import CASES  # noqa: E402
 from keepsets.model import Model, Prompt  # noqa: E402
 
@@ -37,13 +39,13 @@ def token_lists(path):
     return {"text": tokens[:480], "shuffled": shuffled}
 
 
-def plan(args, folder, tokens_file, policy, ratio, profile=None):
+def plan(args, folder, tokens_file, policy, ratio, profile):
     """The plan as keep[layer][head] = set of positions, or the command's error text."""
     name = re.sub(r"[^\w.=-]", "_", f"{os.path.basename(tokens_file)}-{policy}-{ratio}.json")
     out = os.path.join(folder, name)
     if not os.path.exists(out) or os.path.getmtime(out) < os.path.getmtime(args.winnow):
-        command = [args.winnow, "plan", "-m", args.model, "--tokens", tokens_file, "--kv-type", "f32", "--policy", policy,
-                   "--ratio", str(ratio), "-t", "1", "-o", out] + (["--profile", profile] if profile else [])
+        command = [args.winnow, "plan", "-m", args.model, "--tokens", tokens_file, "--kv-type", "f32", "--policy",
+                   policy, "--ratio", str(ratio), "-t", "1", "-o", out, "--profile", profile]
         done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
         if done.returncode:
             return done.stderr.strip()
@@ -52,25 +54,23 @@ def plan(args, folder, tokens_file, policy, ratio, profile=None):
 
 
 def made_up_profile(args, folder, model, tokens_file):
-    """Scores of heads for HeadKV. The refusal of a profile of another model tells this one's fingerprint."""
-    rng = random.Random(7)
-    score = [[rng.random() ** 4 for _ in range(model.H)] for _ in range(model.L)]
-    path = os.path.join(folder, "heads.json")
-    content = {"format": "winnow-profile-1", "kind": "heads",
-               "model": {"fingerprint": "0" * 16, "n_layer": model.L, "n_head": model.H, "n_head_kv": model.K,
-                         "n_embd_head": model.d},
-               "settings": {"sink": 4, "recent": 32}, "data": {"text": "none, made up"}, "results": {"score": score}}
+    """Writes a folder of profiles. The refusal of a profile of another model tells this one's fingerprint."""
+    folder = os.path.join(folder, "profile")
+    os.makedirs(folder, exist_ok=True)
+    results, fingerprint = made_up_results(model, random.Random(7)), "0" * 16
     for _ in range(2):
-        with open(path, "w") as f:
-            json.dump(content, f)
-        answer = plan(args, folder, tokens_file, "headkv", 0.5, path)
-        if not isinstance(answer, str):
-            break
-        prints = [x for x in re.findall(r"\b[0-9a-f]{16}\b", answer) if x != "0" * 16]
-        if not prints:
-            sys.exit("no fingerprint in: " + answer)
-        content["model"]["fingerprint"] = prints[0]
-    return path, score
+        for kind, (settings, numbers) in results.items():
+            with open(os.path.join(folder, "compiler-b128.json" if kind == "compiler" else kind + ".json"), "w") as f:
+                shape = {"n_layer": model.L, "n_head": model.H, "n_head_kv": model.K, "n_embd_head": model.d}
+                json.dump({"format": "winnow-profile-1", "kind": kind, "model": {"fingerprint": fingerprint, **shape},
+                           "settings": settings, "data": {"text": "made up"}, "results": numbers}, f)
+        if fingerprint == "0" * 16:
+            answer = plan(args, folder, tokens_file, "headkv", 0.5, folder)
+            prints = re.findall(r"\b[0-9a-f]{16}\b", answer) if isinstance(answer, str) else []
+            fingerprint = next((x for x in prints if x != fingerprint), None)
+            if not fingerprint:
+                sys.exit(f"no fingerprint in: {answer}")
+    return folder, {kind: numbers for kind, (_, numbers) in results.items()}
 
 
 def compare(theirs, ours):
@@ -107,10 +107,9 @@ def main():
         with open(tokens_file, "w") as f:
             f.write(" ".join(map(str, tokens)))
         os.utime(tokens_file, (0, 0))
-        prompt, profile = Prompt(model, tokens), None
+        prompt = Prompt(model, tokens)
+        profile, prompt.profile = made_up_profile(args, args.plans, model, tokens_file)
         for policy, method, options in cases:
-            if policy.startswith("headkv"):
-                profile, prompt.head_scores = made_up_profile(args, args.plans, model, tokens_file)
             for ratio in args.ratios:
                 theirs = plan(args, args.plans, tokens_file, policy, ratio, profile)
                 if isinstance(theirs, str):
@@ -122,7 +121,6 @@ def main():
                 worst_of[policy] = min(worst_of[policy], worst)
                 print(f"{policy} {name} {ratio}: {overlap:.5f}, head {worst[1]} {worst[0]:.3f}, {more:+d} entries"
                       + (" FAILED" if bad else ""), file=sys.stderr, flush=True)
-            profile = None
     columns = [f"{name} {ratio}" for name in lists for ratio in args.ratios]
     print("| policy | " + " | ".join(columns) + " | worst head |\n|" + "---|" * (len(columns) + 2))
     for policy, row in cells.items():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Keep-sets of the methods, a second time: written from the papers' formulas, slow and short, without a look at src/.
 
-A method is a function of a prompt (model.Prompt) and a ratio that returns keep[layer][head] = positions. @case names the
-policies it stands for, and the options that differ between them. Letters as in docs/methods.md.
+A method is a function of a prompt (model.Prompt) and a ratio that returns keep[layer][head] = positions. @case names
+the policies it stands for, and the options that differ between them. Letters as in docs/methods.md.
 """
 from fractions import Fraction
 from math import ceil, floor
@@ -57,7 +57,7 @@ def layers(scores, counts, first=0, last=0):
 
 
 def share_out(parts, total, cap=None):
-    """Whole numbers near the real ones with sum total: floors, the largest fractions are rounded up, lower index first."""
+    """Whole numbers near the real ones with sum total: floors; the largest fractions go up, low index first."""
     parts = [Fraction(x).limit_denominator(10**12) for x in parts]
     out = [floor(x) for x in parts]
     for i in sorted(range(len(parts)), key=lambda i: (out[i] - parts[i], i)):
@@ -69,8 +69,8 @@ def share_out(parts, total, cap=None):
 def overflow(parts, weight, cap):
     """What is above cap goes to the others in proportion to their weight."""
     while (parts > cap + 1e-9).any():
-        full = parts >= cap
-        parts = np.where(full, cap, parts + np.where(full, 0, weight) / weight[~full].sum() * (parts - cap).clip(0).sum())
+        full, spare = parts >= cap, (parts - cap).clip(0).sum()
+        parts = np.where(full, cap, parts + np.where(full, 0, weight) / weight[~full].sum() * spare)
     return parts
 
 
@@ -150,7 +150,8 @@ def tova(p, r):
 
 @case("compresskv+retrieval_heads:heads=all+uniform")
 def compresskv_all_heads(p, r):
-    return uniform(p, [over_layer(p, behind(s.mean(0), 8)) for s in snapkv_heads(p, w=8, kernel=5, kind="avg")], r, last=8)
+    heads = snapkv_heads(p, w=8, kernel=5, kind="avg")
+    return uniform(p, [over_layer(p, behind(s.mean(0), 8)) for s in heads], r, last=8)
 
 
 @case("finch")
@@ -206,7 +207,7 @@ def observed_attention(p, r):
 @case("vatp", recent=None)
 @case("vatp-window", recent=10)
 def vatp(p, r, recent):
-    """Attention times ||v||_1; 20 sinks. From all queries with half the budget recent, or the last 400 with 10 recent."""
+    """Attention times ||v||_1; 20 sinks. From all queries, half the budget recent; or from the last 400, 10 recent."""
     scores = []
     for l in range(p.L):
         a = accumulated(p, l) if recent is None else p.a[l][:, -400:].astype(np.float64).mean(1)
@@ -215,33 +216,49 @@ def vatp(p, r, recent):
     return uniform(p, scores, r, first=20, last=b // 2 if recent is None else recent)
 
 
-@case("compilerkv-strict:table=none+gate:mode=strict,table=none", gate="strict")
-@case("compilerkv:table=none+gate:mode=elastic,table=none", gate="elastic")
-@case("compilerkv:table=none+gate:mode=pooled,table=none", gate="pooled")
-def compilerkv(p, r, gate, w=64):
-    """alpha: the window's attention averaged over the model; times values' relative norms, the largest KV head counts."""
+@case("compilerkv", gate="elastic")
+@case("compilerkv-pooled", gate="pooled")
+@case("compilerkv-strict", gate="strict")
+@case("compilerkv:table=none+gate:mode=elastic,table=none", gate="elastic", table=False)
+@case("compilerkv:table=none+gate:mode=pooled,table=none", gate="pooled", table=False)
+@case("compilerkv:table=none+gate:mode=strict,table=none", gate="strict", table=False)
+@case("compilerkv:table=none+gate:table=none,score_norm=max", gate="elastic", table=False, norm=np.max)
+def compilerkv(p, r, gate, table=True, norm=np.mean, w=64):
+    """u = alpha (the window's attention, averaged over the model) times values' relative norms times head weights; the
+    highest KV head counts. The demand: how many entries clear a threshold that entropy and perplexity choose."""
     alpha = np.mean([p.a[l][:, -w:].astype(np.float64).mean(0) for l in range(p.L)], 0).sum(0)
-    c, history = average(p, r) - w, p.n - w
-    rows, demand = [], []
+    entropy, perplexity = -(alpha / w * np.log(alpha / w)).sum(), np.exp(p.nll[-w:].mean())
+    c, history, rows, demand = average(p, r) - w, p.n - w, [], []
     for l in range(p.L):
-        norm = np.linalg.norm(p.v[l].astype(np.float64), axis=2).T
-        u = (alpha * norm / (norm.mean(1, keepdims=True) + 1e-8)).max(0)
-        rows.append(over_layer(p, u))
-        demand.append(int((u[:-w] / u[:-w].mean() >= 1).sum()))  # a threshold of 1 without a table
+        weight, tau = np.ones(p.H), 1 if norm is np.mean else 0.9
+        if table:
+            t = p.profile["compiler"]
+            bins = sum(e <= entropy for e in t["entropy_edges"]), sum(e <= perplexity for e in t["ppl_edges"])
+            weight, tau = np.array(t["weight"][l]), t["tau"][l][bins[0]][bins[1]]
+        v = np.linalg.norm(p.v[l].astype(np.float64), axis=2).T
+        rho = v / (v.mean(1, keepdims=True) + 1e-8)
+        u = (alpha * weight.reshape(p.K, p.G).max(1, keepdims=True) * rho).max(0)
+        rows.append(u)
+        demand.append(int((u[:-w] / norm(u[:-w]) >= tau).sum()))
     if gate == "strict":
         counts = [c] * p.L
     elif gate == "elastic":
         counts = [max(min(m, c), min(history, ceil(0.25 * c))) for m in demand]
     else:
-        lo, cap = min(history, c, max(1, floor(0.25 * c))), min(history, 4 * c)
-        want = [min(max(m, lo), cap) for m in demand]
-        total = min(c * p.L, cap * p.L)
-        if sum(want) >= total:
-            q = [lo + Fraction((x - lo) * (total - lo * p.L), max(1, sum(want) - lo * p.L)) for x in want]
-        else:
-            q = [x + Fraction((cap - x) * (total - sum(want)), max(1, cap * p.L - sum(want))) for x in want]
-        counts = share_out(q, total, cap)
-    return [[choose(s, m + w, last=w, late=True) for s in rows[l]] for l, m in enumerate(counts)]
+        counts = pooled_counts(demand, c, history)
+    return [[choose(rows[l], m + w, last=w, late=True)] * p.K for l, m in enumerate(counts)]
+
+
+def pooled_counts(demand, c, history):
+    """Layers share L C entries by demand, each between C / 4 and 4 C."""
+    lo, cap = min(history, c, max(1, floor(0.25 * c))), min(history, 4 * c)
+    want, n = [min(max(m, lo), cap) for m in demand], len(demand)
+    total = min(c, cap) * n
+    if sum(want) >= total:
+        q = [lo + Fraction((x - lo) * (total - lo * n), max(1, sum(want) - lo * n)) for x in want]
+    else:
+        q = [x + Fraction((cap - x) * (total - sum(want)), max(1, cap * n - sum(want))) for x in want]
+    return share_out(q, total, cap)
 
 
 # ---- layer budgets ----
@@ -273,14 +290,16 @@ def cake_adjust(b, total, cap):
 
 @case("cake", cascade=True)
 @case("cake-oneshot", cascade=False)
-def cake(p, r, cascade, w=32, gamma=200):
-    """I = mean + gamma variance over the window; layer preference P = dispersion H times shift V."""
+@case("paper-compresskv-cake", cascade=True, w=8)
+@case("cake+cake_layers:tau1=1.6,tau2=0.6", cascade=True, tau1=1.6, tau2=0.6)
+def cake(p, r, cascade, w=32, gamma=200, tau1=1, tau2=1):
+    """I = mean + gamma variance over the window; layers share by P = dispersion^(1/tau1) shift^(1/tau2)."""
     total, cap, scores, preference = (average(p, r) - w) * p.L, p.n - w, [], []
     for l in range(p.L):
         a = before_window(p, l, w)
         var = a.var(1, ddof=1)
         scores.append(behind(p.group_mean(pool(a.mean(1) + gamma * var, 5, "avg")), w))
-        preference.append(-(a * np.log(a + 1e-10)).sum() * var.sum())
+        preference.append((-(a * np.log(a + 1e-10)).sum())**(1 / tau1) * var.sum()**(1 / tau2))
     left = [cap] * p.L
     for m in range(p.L) if cascade else [p.L - 1]:
         mass = sum(preference[:m + 1])
@@ -291,7 +310,7 @@ def cake(p, r, cascade, w=32, gamma=200):
 
 @case("zigzagkv")
 def zigzagkv(p, r, w=8):
-    """Layers share in proportion to the entries they need for 0.9 of their heads' scores; 0.2 of the average is sure."""
+    """Layers share by how many entries they need for 0.9 of their heads' scores; 0.2 of the average is sure."""
     scores, c = snapkv_scores(p, w=w), average(p, r) - w
     need = []
     for s in scores:
@@ -314,7 +333,7 @@ def dynamickv(p, r, w=8):
 
 @case("streaming_llm+simlayerkv:last=64")
 def simlayerkv(p, r, first=4, last=64):
-    """Layers of which the last query looks at first and recent entries most keep only those, as many as the size needs."""
+    """Layers whose last query looks at first and recent entries most keep only those, as many as the size needs."""
     mass = []
     for l in range(p.L):
         a = p.a[l][:, -1, :-1].astype(np.float64).mean(0)
@@ -336,9 +355,8 @@ def as_many_as_needed(order, n, short, total):
     return counts
 
 
-@case("streaming_llm:sinks=8+duo:sinks=8,last=56,source=prompt")
-def duoattention(p, r, sinks=8, last=56):
-    """How far back the mean query (but for the first 4) looks along the mean key: low is streaming."""
+def lookback(p):
+    """How far back the mean query (but for the first 4) looks along the mean key, over 500 positions: [L][K]."""
     back = np.zeros((p.L, p.K))
     for l in range(p.L):
         q, k = p.q0[l][4:].mean(0), p.k0[l].mean(0)
@@ -348,15 +366,26 @@ def duoattention(p, r, sinks=8, last=56):
             z = k[:, h // p.G] @ q[h] / np.sqrt(p.d)
             a = np.exp(z - z.max())
             back[l, h // p.G] += (a / a.sum() * (500 - np.arange(500)) / 500).sum() / p.G
-    counts = as_many_as_needed(back.reshape(-1), p.n, sinks + last, average(p, r) * p.L * p.K)
+    return back
+
+
+def streaming(p, counts, sinks):
+    """The first entries and the most recent ones; counts[L K]."""
     score = np.arange(p.n, dtype=float)
     return [[choose(score, counts[l * p.K + j], first=sinks) for j in range(p.K)] for l in range(p.L)]
+
+
+@case("streaming_llm:sinks=8+duo:sinks=8,last=56,source=prompt")
+def duoattention(p, r, sinks=8, last=56):
+    """Heads that look least far back keep only first and recent entries, as many heads as the size needs."""
+    counts = as_many_as_needed(lookback(p).reshape(-1), p.n, sinks + last, average(p, r) * p.L * p.K)
+    return streaming(p, counts, sinks)
 
 
 # ---- head budgets ----
 
 def safeguard(scores, total, sure, w):
-    """Counts behind AdaKV: every head is sure of its `sure` best, then flattened scores compete. Scores without window."""
+    """AdaKV's counts: every head is sure of its `sure` best, then flattened scores compete. Scores without window."""
     key = scores.copy()
     for row in key:
         row[ranked(row)[:max(0, sure - w)]] = np.inf
@@ -391,14 +420,17 @@ def adakv_floor(p, r, w=32, alpha=0.2):
     return keep
 
 
-@case("headkv")
-def headkv(p, r, w=32, beta=1.01):
+def headkv_counts(p, r, w, beta=1.01):
     """A pool shared by calibrated scores besides an equal part; what a full head cannot use goes to the others."""
-    s = np.array(p.head_scores).reshape(p.L * p.K, p.G).sum(1)
+    s = np.array(p.profile["heads"]["score"]).reshape(p.L * p.K, p.G).sum(1)
     s, b, cap = s / s.sum(), average(p, r) - w, p.n - w
     shared = floor(b / beta)
-    counts = share_out(overflow(s * len(s) * shared + b - shared, s, cap), b * len(s), cap)
-    scores = snapkv_scores(p)
+    return share_out(overflow(s * len(s) * shared + b - shared, s, cap), b * len(s), cap)
+
+
+@case("headkv")
+def headkv(p, r, w=32):
+    counts, scores = headkv_counts(p, r, w), snapkv_scores(p)
     return [[choose(behind(scores[l][j], w), counts[l * p.K + j] + w, last=w) for j in range(p.K)] for l in range(p.L)]
 
 
@@ -406,7 +438,7 @@ def headkv(p, r, w=32, beta=1.01):
 
 def critical(row, nu, b, sure, alpha=0.5, eps=1e-4, first_class=()):
     """b positions of a head: `sure` ones, by attention up to alpha b, then by (attention + eps) nu."""
-    keep, special = set(sure), set(first_class)
+    keep, special = set(sure[:b]), set(first_class)
     for i in sorted(range(len(row)), key=lambda i: (i not in special, -row[i], i)):
         if len(keep) < whole(b * alpha):
             keep.add(i)
@@ -429,12 +461,12 @@ def criticalkv(p, r, ada, norm, sinks, w=32):
         nu, window, keep_l = p.nu(l, norm), range(p.n - w, p.n), []
         for j in range(p.K):
             safe = ranked(s[j])[:max(0, n_safe - w)] if ada else ()
-            keep_l.append(critical(behind(s[j], w), nu[j], counts[j], [*range(sinks), *window], first_class=safe))
+            keep_l.append(critical(behind(s[j], w), nu[j], counts[j], [*window, *range(sinks)], first_class=safe))
         keep.append(keep_l)
     return keep
 
 
-def defensive_scores(p, r, norm, w=32):
+def defensive_scores(p, r, norm, w=32, as_code=False):
     scores = []
     for l in range(p.L):
         a = before_window(p, l, w)
@@ -445,8 +477,8 @@ def defensive_scores(p, r, norm, w=32):
         s = np.maximum(m, m.mean(1, keepdims=True)) * nu / nu.sum(0)
         mean = p.group_mean(a.mean(1))
         mean /= mean.sum(1, keepdims=True)
-        wb = p.a[l][:, -w:, -w:].astype(np.float64).sum(2).mean()
-        limit, largest = average(p, r) - w, s.max()
+        wb = (a[:, :, -w:] if as_code else p.a[l][:, -w:, -w:].astype(np.float64)).sum(2).mean()
+        limit, largest = int((p.n - w) * (1 - r) - w) if as_code else average(p, r) - w, s.max()
         for j in range(p.K):
             order = ranked(mean[j])
             cnt = int(np.searchsorted(np.cumsum(mean[j][order]), 0.9 - wb))
@@ -474,8 +506,8 @@ def layer_defensivekv(p, r, w=32):
 
 # ---- expected attention ----
 
-def expected_scores(p, n_sink=4, n_future=512, epsilon=0.0, vnorm=True):
-    """z = k.R mu / sqrt(d) + k.R C R^T k / 2d with R, RoPE averaged over the next positions; softmax behind the sinks."""
+def expected_scores(p, n_sink=4, n_future=512, epsilon=0.0, vnorm=True, covariance=True):
+    """z = k.R mu / sqrt(d) + k.R C R^T k / 2d with R, RoPE averaged over the next positions; softmax behind sinks."""
     t = np.arange(p.n, p.n + n_future)[:, None] * p.model.theta
     c, s = np.cos(t).mean(0), np.sin(t).mean(0)
     turn, i = np.zeros((p.d, p.d)), np.arange(0, p.d, 2)
@@ -487,7 +519,7 @@ def expected_scores(p, n_sink=4, n_future=512, epsilon=0.0, vnorm=True):
             q, k = p.q0[l][n_sink:, h].astype(np.float64), p.k[l][n_sink:, h // p.G].astype(np.float64)
             mu = turn @ q.mean(0)
             cov = turn @ np.cov(q.T, bias=True) @ turn.T
-            z = k @ mu / np.sqrt(p.d) + ((k @ cov) * k).sum(1) / (2 * p.d)
+            z = k @ mu / np.sqrt(p.d) + covariance * ((k @ cov) * k).sum(1) / (2 * p.d)
             e = np.exp(z - z.max())
             rows[h, n_sink:] = e / e.sum()
         s = p.group_mean(rows) + epsilon
@@ -503,7 +535,7 @@ def expected_attention(p, r):
 @case("criticalkv-expected_attention")
 def critical_expected_attention(p, r):
     scores, b = expected_scores(p, vnorm=False), average(p, r)
-    return [[critical(scores[l][j], p.nu(l, "l2")[j], b, range(4)) for j in range(p.K)] for l in range(p.L)]
+    return [[critical(scores[l][j], p.nu(l, "l2")[j], b, [0, 1, 2, 3]) for j in range(p.K)] for l in range(p.L)]
 
 
 # ---- keys and values ----

@@ -60,8 +60,17 @@ class Model:
             look(l, dict(q0=q0, q=q, k0=k0, k=k, v=v, a=a, z=z[:, -LOGIT_ROWS:].copy(), o=out))
             x = x + out.reshape(n, -1) @ self.w[blk + "attn_output.weight"].T
             h = self.norm(x, blk + "ffn_norm.weight")
-            gate = h @ self.w[blk + "ffn_gate.weight"].T
-            x = x + (gate / (1 + np.exp(-gate)) * (h @ self.w[blk + "ffn_up.weight"].T)) @ self.w[blk + "ffn_down.weight"].T
+            gate, up = h @ self.w[blk + "ffn_gate.weight"].T, h @ self.w[blk + "ffn_up.weight"].T
+            x = x + (gate / (1 + np.exp(-gate)) * up) @ self.w[blk + "ffn_down.weight"].T
+        return x
+
+    def nll(self, x, tokens, count):
+        """-ln p of each of the last `count` tokens."""
+        out = self.w.get("output.weight", self.w["token_embd.weight"])
+        logits = (self.norm(x[-count - 1:-1], "output_norm.weight") @ out.T).astype(np.float64)
+        top = logits.max(1, keepdims=True)
+        total = np.log(np.exp(logits - top).sum(1)) + top[:, 0]
+        return total - logits[np.arange(count), tokens[-count:]]
 
 
 class Prompt:
@@ -75,7 +84,8 @@ class Prompt:
         self.model, self.tokens, self.n = model, np.asarray(tokens), len(tokens)
         self.L, self.H, self.K, self.G, self.d = model.L, model.H, model.K, model.G, model.d
         seen = []
-        model.forward(self.tokens, lambda l, s: seen.append(s))
+        x = model.forward(self.tokens, lambda l, s: seen.append(s))
+        self.nll = model.nll(x, self.tokens, LOGIT_ROWS)  # of the last tokens
         for name in seen[0]:
             setattr(self, name, [s[name] for s in seen])
         self.passes = {}
@@ -84,14 +94,15 @@ class Prompt:
         """Query heads' rows s[H][...] to KV heads' [K][...]."""
         return s.reshape(self.K, self.G, *s.shape[1:]).mean(1)
 
-    def second_pass(self, name, tokens):
-        """The largest attention every entry receives from tokens fed behind the prompt: [L][H][n]."""
+    def second_pass(self, name, tokens, mean=False):
+        """The largest attention, or the mean, that entries receive from tokens fed behind the prompt: [L][H][n]."""
         if name not in self.passes:
             rows = []
-            self.model.forward(np.asarray(tokens), lambda l, s: rows.append(s["a"][:, :, : self.n].max(1)),
+            self.model.forward(np.asarray(tokens), lambda l, s: rows.append([f(s["a"][:, :, :self.n], axis=1)
+                                                                            for f in (np.max, np.mean)]),
                                list(zip(self.k, self.v)))
             self.passes[name] = rows
-        return self.passes[name]
+        return [row[mean] for row in self.passes[name]]
 
     def projected(self, l):
         """Values behind each query head's slice of the output projection: yields KV head, [n][n_embd]."""

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: MIT
+"""Keep-sets, continued: options and forms besides the presets' own, and methods that follow a calibration profile."""
+from fractions import Fraction
+from math import floor
+
+import numpy as np
+
+from .methods import (accumulated, as_many_as_needed, average, behind, case, choose, critical,
+                      defensive_scores, expected_scores, headkv_counts, heads_first, kvzip_scores, layers, lookback,
+                      over_layer, partitions, pool, ranked, snapkv_heads, snapkv_scores, spread, streaming, uniform,
+                      whole)
+
+
+# ---- a made-up profile ----
+
+def made_up_results(model, rng):
+    """Results of every kind of profile, with the settings that belong to them."""
+    def table(rows, columns, draw):
+        return [[draw() for _ in range(columns)] for _ in range(rows)]
+
+    share = [0.2 + rng.random() for _ in range(model.L)]
+    mean = table(model.L, model.H, lambda: rng.random() ** 4)
+    rank = [sorted(range(model.H), key=lambda h: (-row[h], h)) for row in mean]
+    return {
+        "heads": ({"sink": 8, "recent": 56}, {"score": table(model.L, model.H, lambda: rng.random() ** 4),
+                                              "alpha": table(model.L, model.K, rng.random)}),
+        "srh": ({"k": 2}, {"srh": rank, "srh_mean": mean}),
+        "layers": ({}, {"avg_score": [x / sum(share) for x in share]}),
+        "compiler": ({"budget": 128, "window": 64, "n_sink": 0, "alpha_scope": "global", "score_norm": "mean",
+                      "gate": "elastic", "entropy_norm": False},
+                     {"weight": table(model.L, model.H, lambda: rng.choice([0.85, 0.95, 1, 1.05, 1.15])),
+                      "entropy_edges": [3, 3.5, 4, 4.5, 5], "ppl_edges": [10, 100, 1000], "default_ppl_bin": 0,
+                      "tau": [table(6, 4, lambda: rng.choice([0.5, 0.75, 1, 1.5, 2])) for _ in range(model.L)]}),
+    }
+
+
+# ---- window attention ----
+
+@case("snapkv:window=16,kernel=5,pool=avg+group_mean:cross_head=1", cross_head=True)
+@case("snapkv:window=16,kernel=5,pool=avg+group_mean:gqa_bug=1", bug=True)
+def snapkv_group_forms(p, r, cross_head=False, bug=False):
+    scores = []
+    for s in snapkv_heads(p, w=16, kernel=5, kind="avg"):
+        if bug:  # heads j, j + K, ... of other groups
+            rows = np.array([s[j::p.K].mean(0) for j in range(p.K)])
+        else:
+            rows = p.group_mean(s)
+        scores.append(behind(rows + rows.mean(0) if cross_head else rows, 16))
+    return uniform(p, scores, r, last=16)
+
+
+@case("snapkv:window=64,kernel=1")
+def unpooled(p, r):
+    return uniform(p, [behind(s, 64) for s in snapkv_scores(p, w=64, kernel=1)], r, last=64)
+
+
+@case("paper-pyramidkv-h2o")
+def h2o_window(p, r):
+    return uniform(p, [p.group_mean(accumulated(p, l)) for l in range(p.L)], r, last=8)
+
+
+# ---- layer budgets ----
+
+@case("paper-compresskv-pyramidkv", kernel=5, kind="avg", factory=False)
+@case("paper-compilerkv-pyramidkv", kernel=7, kind="max", factory=True)
+def pyramid_floored(p, r, kernel, kind, factory, w=8):
+    """The paper's floored step; the later code is uniform where the prompt is shorter than 2 C."""
+    c, history = average(p, r) - w, p.n - w
+    most = 2 * c - c // 20
+    if most >= history:
+        most = history
+    step = (most - (2 * c - most)) // (p.L - 1)
+    counts = [most - l * step for l in range(p.L)]
+    if factory and p.n < 2 * c:
+        counts = [c] * p.L
+    scores = snapkv_scores(p, w=w, kernel=kernel, kind=kind)
+    return layers([behind(s, w) for s in scores], [min(x, history) + w for x in counts], last=w)
+
+
+@case("paper-compilerkv-dynamickv")
+def dynamickv_cascade(p, r, w=8, every=4):
+    """The authors' code: shares out again after every fourth layer, and the last."""
+    scores, base, history = snapkv_scores(p, w=w, kind="avg"), average(p, r) - w, p.n - w
+    first = min(10 * base, history)
+    left = [first] * p.L
+    for m in [m for m in range(1, p.L + 1) if m % every == 0 or m == p.L]:
+        flat = np.concatenate([s.reshape(-1) for s in scores[:m]])
+        taken = min(base * p.K * m, len(flat))
+        c = [int(x) // m for x in np.bincount(ranked(flat)[:taken] // (p.K * history), minlength=m)]
+        if m == p.L:
+            c[-1] += taken // p.L - sum(c)
+        b = [int(first * x / sum(c)) for x in c]
+        ratio = Fraction(sum(b), base * p.L)
+        b = [floor(x / ratio) for x in b]
+        b[-1] += base * p.L - sum(b)
+        left[:m] = [min(x, y, history) for x, y in zip(b, left)]
+    return layers([behind(s, w) for s in scores], [x + w for x in left], last=w)
+
+
+@case("streaming_llm+simlayerkv:last=64,form=threshold,threshold=0.5")
+def simlayerkv_threshold(p, r, first=4, last=64):
+    counts = []
+    for l in range(p.L):
+        a = p.a[l][:, -1, :-1].astype(np.float64).mean(0)
+        lazy = a[:first].sum() + a[first:][-last:].sum() > 0.5
+        counts.append(first + last - 1 if lazy else p.n)
+    return layers([over_layer(p, np.arange(p.n, dtype=float))] * p.L, counts, first=first)
+
+
+@case("streaming_llm:sinks=8+duo", form="size")
+@case("streaming_llm:sinks=8+duo:form=ratio", form="ratio")
+@case("streaming_llm:sinks=8+duo:sinks=8,last=56,form=ratio,source=prompt", form="prompt")
+def duo_forms(p, r, form):
+    alpha = lookback(p).reshape(-1) if form == "prompt" else np.array(p.profile["heads"]["alpha"]).reshape(-1)
+    if form == "size":
+        counts = as_many_as_needed(alpha, p.n, 64, average(p, r) * len(alpha))
+    else:
+        counts = [p.n] * len(alpha)
+        for i in np.argsort(alpha, kind="stable")[:round(len(alpha) * r)]:  # halves to even
+            counts[i] = 64
+    return streaming(p, counts, 8)
+
+
+@case("compresskv")
+def compresskv(p, r, w=8, least=32):
+    """Mean over the two best calibrated heads; layers share by calibrated error, 32 to three times the average."""
+    b, share = average(p, r), p.profile["layers"]["avg_score"]
+    total, most = b * p.L, 3 * b
+    counts = [min(max(least + round(e * (total - p.L * least)), least), most) for e in share]
+    while sum(counts) != total:
+        up = sum(counts) < total
+        order = sorted(range(p.L), key=lambda l: (-share[l] if up else share[l], l))
+        for l in [l for l in order if (counts[l] < most if up else counts[l] > least)]:
+            if sum(counts) != total:
+                counts[l] += 1 if up else -1
+    best = [row[:2] for row in p.profile["srh"]["srh"]]
+    heads = snapkv_heads(p, w=w, kernel=5, kind="avg")
+    return layers([over_layer(p, behind(s[h].mean(0), w)) for h, s in zip(best, heads)], counts, last=w)
+
+
+# ---- CompilerKV's options ----
+
+@case("compilerkv-strict:alpha_scope=layer,table=none+gate:mode=strict,table=none", scope="layer")
+@case("compilerkv-strict:alpha_scope=head,table=none+gate:mode=strict,table=none", scope="head")
+@case("compilerkv-strict:n_sink=4,table=none+gate:mode=strict,table=none", n_sink=4)
+@case("compilerkv-strict:pool=avg,table=none+gate:mode=strict,table=none", smooth=True)
+@case("compilerkv-strict:utility=raw,table=none+gate:mode=strict,table=none", raw=True)
+def compilerkv_options(p, r, scope="global", n_sink=0, smooth=False, raw=False, w=64):
+    window = [p.a[l][:, -1:] if raw else p.a[l][:, -w:] for l in range(p.L)]
+    heads = [a.astype(np.float64).sum(1) for a in window]  # [H][n]
+    keep = []
+    for l in range(p.L):
+        if scope == "head":
+            alpha = heads[l]
+        else:
+            alpha = np.tile(heads[l].mean(0) if scope == "layer" else np.mean(heads, (0, 1)), (p.H, 1))
+        if smooth:
+            alpha = behind(pool(alpha[:, :-w], 7, "avg"), w)
+        norm = np.linalg.norm(p.v[l].astype(np.float64), axis=2).T
+        rho = np.ones_like(norm) if raw else norm / norm.mean(1, keepdims=True)
+        u = (alpha * rho.repeat(p.G, 0)).max(0)
+        keep.append([choose(u, average(p, r), n_sink, w, late=True)] * p.K)
+    return keep
+
+
+# ---- projected value norms ----
+
+@case("criticalkv-headkv")
+def critical_headkv(p, r, w=32):
+    counts, scores = headkv_counts(p, r, w), snapkv_scores(p)
+    keep = []
+    for l in range(p.L):
+        nu = p.nu(l, "l2")
+        sure = [*range(p.n - w, p.n), *range(4)]
+        keep.append([critical(behind(scores[l][j], w), nu[j], counts[l * p.K + j] + w, sure) for j in range(p.K)])
+    return keep
+
+
+@case("snapkv+critical:alpha=0.3,eps_rel=0.1", alpha=0.3, eps=0.1)
+def critical_options(p, r, alpha, eps, w=32):
+    keep = []
+    for l, s in enumerate(snapkv_scores(p)):
+        nu = p.nu(l, "l2")
+        sure = [*range(p.n - w, p.n), *range(4)]
+        keep.append([critical(behind(s[j], w), nu[j], average(p, r), sure, alpha, eps / p.n) for j in range(p.K)])
+    return keep
+
+
+@case("paper-defensivekv")
+def defensive_as_code(p, r, w=32):
+    """The released code: the window's mass from the w columns before it, one bound without it, truncated counts."""
+    keep = []
+    for s in defensive_scores(p, r, "l1", as_code=True):
+        total = int(p.K * p.n * (1 - r)) - p.K * w
+        counts = np.bincount(ranked(s.reshape(-1))[:total] // s.shape[1], minlength=p.K) + w
+        keep.append([choose(behind(row, w), c, last=w) for row, c in zip(s, counts)])
+    return keep
+
+
+# ---- keys and values ----
+
+@case("expected_attention:covariance=0,n_sink=8,n_future=64")
+def expected_mean_only(p, r):
+    return uniform(p, expected_scores(p, n_sink=8, n_future=64, covariance=False), r, first=8)
+
+
+@case("cur:leverage=key,block=32", leverage="key")
+@case("cur:leverage=value,block=32", leverage="value")
+@case("cur:leverage=mean,block=32", leverage="mean")
+def cur_forms(p, r, leverage, block=32):
+    scores = []
+    for l in range(p.L):
+        k2, v2 = ((heads_first(x[l])**2).sum(2) for x in (p.k, p.v))
+        k2, v2 = (np.concatenate([x[:, b:b + block] / x[:, b:b + block].sum(1, keepdims=True)
+                                  for b in range(0, p.n, block)], 1) for x in (k2, v2))
+        scores.append(dict(key=k2, value=v2, mean=(k2 + v2) / 2)[leverage])
+    return uniform(p, scores, r, first=4)
+
+
+@case("lagkv:lag=32,use=key", wk=1, wv=0)
+@case("lagkv:lag=32,use=value", wk=0, wv=1)
+@case("lagkv:lag=32,wv=3", wk=1, wv=3)
+def lagkv_weights(p, r, wk, wv):
+    def score(l, j, b):
+        blocks = ((x[l][b:b + 32, j].astype(np.float64), x[l][b + 32:b + 64, j].astype(np.float64)) for x in (p.k, p.v))
+        return sum(weight * spread(z, ref) for weight, (z, ref) in zip((wk, wv), blocks))
+    return partitions(p, r, score, lag=32)
+
+
+@case("l2norm:lag=32,wv=1,low=0")
+def l2norm_high(p, r):
+    def score(l, j, b):
+        return sum(np.linalg.norm(x[l][b:b + 32, j].astype(np.float64), axis=1) for x in (p.k, p.v))
+    return partitions(p, r, score, lag=32, skip=2)
+
+
+@case("knorm+chunk:chunk=100")
+def stretches(p, r, chunk=100):
+    """Stretch [a, b) keeps floor(k b / n) - floor(k a / n) of a head's k entries."""
+    count, keep = average(p, r), []
+    for k in p.k:
+        keep.append([])
+        for s in -np.linalg.norm(heads_first(k), axis=2):
+            kept = []
+            for a in range(0, p.n, chunk):
+                b = min(a + chunk, p.n)
+                kept += (a + ranked(s[a:b])[:count * b // p.n - count * a // p.n]).tolist()
+            keep[-1].append(sorted(kept))
+    return keep
+
+
+# ---- second pass ----
+
+@case("kvzip")
+def kvzip(p, r):
+    s = np.concatenate(kvzip_scores(p))
+    s[:, :4] = np.inf  # sinks
+    key = s.copy()
+    key[np.arange(len(s)), s.argmax(1)] = np.inf
+    won = ranked(key.reshape(-1))[:whole((1 - r) * p.L * p.K * p.n)]
+    keep = [sorted((won[won // p.n == i] % p.n).tolist()) for i in range(p.L * p.K)]
+    return [keep[l * p.K:(l + 1) * p.K] for l in range(p.L)]
+
+
+@case("kvcompose:agg_task=mean", mean=True)
+@case("kvcompose:value_norm=1", mean=False)
+@case("kvcompose+composite:agg_head=max", mean=False, agg_head=np.max)
+def kvcompose_forms(p, r, mean, agg_head=None):
+    scores = []
+    for l, a in enumerate(p.second_pass("context", p.tokens, mean)):
+        s = p.group_mean(a.astype(np.float64))
+        if not mean and not agg_head:
+            s = s * np.linalg.norm(p.v[l].astype(np.float64), axis=2).T
+        scores.append(s + s.mean(0))
+    value = np.array([(agg_head or np.mean)(-np.sort(-s, axis=1), axis=0) for s in scores])
+    value[:, 0] = np.inf
+    won = ranked(value.reshape(-1))[:whole((1 - r) * p.L * p.n)]
+    return layers(scores, np.bincount(won // p.n, minlength=p.L))
