@@ -7,6 +7,25 @@
 #include <string.h>
 
 enum { MAX_FIELDS = 32, COST_LENGTH = 8192 };
+/* Columns of the table of costs. */
+enum {
+    F_RECIPE = 1,
+    F_N,
+    F_PLAIN = 4,
+    F_READ = 7,
+    F_OBSERVE = 10,
+    F_SCORE = 13,
+    F_SELECT = 16,
+    F_COMPACT = 19,
+    F_PERCENT = 22,
+    F_PERCENT_MIN,
+    F_PERCENT_MAX,
+    F_MIB,
+    F_WHOLE_CACHE,
+    F_ROUNDS,
+    F_WHY,
+    N_COST_FIELDS
+};
 
 /* ---- Measured costs: what `winnow bench methods --csv` wrote ---- */
 
@@ -56,15 +75,14 @@ static int read_costs(struct costs *c, const char *path)
     return CLI_OK;
 }
 
-/* Fields of the row of a recipe at COST_LENGTH; false if it has none or was not measured. `copy` holds them.
- */
+/* Fields of the row of a recipe at COST_LENGTH; false if it has none. `copy` holds them. */
 static bool find_cost(const struct costs *c, const char *recipe, char copy[1024], char *fields[MAX_FIELDS])
 {
     for (const char *line = c->rows; line && *line;) {
         const size_t len = strcspn(line, "\n");
         snprintf(copy, 1024, "%.*s", (int)len, line);
         const int n = split(copy, fields);
-        if (n > 25 && strcmp(fields[1], recipe) == 0 && atoi(fields[2]) == COST_LENGTH && *fields[4])
+        if (n == N_COST_FIELDS && strcmp(fields[F_RECIPE], recipe) == 0 && atoi(fields[F_N]) == COST_LENGTH)
             return true;
         line += len + (line[len] == '\n');
     }
@@ -118,17 +136,6 @@ static void print_options(const wnw_option *o)
     }
 }
 
-static void print_cost_cells(const struct costs *c, const char *name)
-{
-    char copy[1024], *f[MAX_FIELDS];
-    if (find_cost(c, name, copy, f)) {
-        const double after = atof(f[10]) + atof(f[13]) + atof(f[16]) + atof(f[19]);
-        printf(" %.0f | %s |", after, f[22]);
-    } else {
-        fputs(" | |", stdout);
-    }
-}
-
 static bool next_of_kind(int32_t *i, const char *kind, wnw_method_info *info)
 {
     while (wnw_method_get((*i)++, info))
@@ -137,31 +144,16 @@ static bool next_of_kind(int32_t *i, const char *kind, wnw_method_info *info)
     return false;
 }
 
-static void print_presets(const struct costs *c)
+static void print_presets(void)
 {
     char text[256];
     wnw_method_info info;
-    puts("\n## Presets\n");
-    if (c->data)
-        printf(
-            "Compress: milliseconds for looking, scoring, selecting and compacting after %d tokens, half "
-            "of them "
-            "removed. All: these\nand what observing adds to prefill, in per cent of a plain prefill; the "
-            "small "
-            "numbers are within the noise. Presets that\nobserve the same while reading shared one reading "
-            "and its figure; each then compressed a copy of that session. Measured\nby `winnow bench "
-            "methods` on %s; all columns are in\n[methods-cost.csv](methods-cost.csv).\n\n",
-            COST_LENGTH, c->machine);
-    printf("| preset | keeps | observes | plan | phases |%s\n|---|---|---|---|---|%s\n",
-           c->data ? " compress | all % |" : "", c->data ? "---:|---:|" : "");
+    puts("\n## Presets\n\n| preset | keeps | observes | plan | phases |\n|---|---|---|---|---|");
     for (int32_t i = 0; next_of_kind(&i, "preset", &info);) {
         printf("| [`%s`](#preset-%s) | ", info.name, info.name);
         print_cell(info.about);
         printf(" | %s | %s | ", cli_needs_text(info.needs, text, sizeof text), info.layout);
-        printf("%s |", cli_phases_text(info.phases, text, sizeof text));
-        if (c->data)
-            print_cost_cells(c, info.name);
-        puts("");
+        printf("%s |\n", cli_phases_text(info.phases, text, sizeof text));
     }
     for (int32_t i = 0; next_of_kind(&i, "preset", &info);) {
         printf("\n### Preset %s\n\n%s\n\n", info.name, info.about);
@@ -179,6 +171,45 @@ static void print_presets(const struct costs *c)
         if (*info.details)
             printf("\n%s\n", info.details);
     }
+}
+
+static void print_cost_row(char *f[N_COST_FIELDS])
+{
+    const char *whole = atoi(f[F_WHOLE_CACHE]) ? "yes" : "no";
+    if (!*f[F_PLAIN]) {
+        printf("| `%s` | %s | | | | | | | %s |\n", f[F_RECIPE], f[F_WHY], whole);
+        return;
+    }
+    printf("| `%s` | %.0f | %.0f | %.0f | %.0f | %.0f | %.1f (%.1f to %.1f) | %s | %s |\n", f[F_RECIPE],
+           atof(f[F_READ]), atof(f[F_OBSERVE]), atof(f[F_SCORE]), atof(f[F_SELECT]), atof(f[F_COMPACT]),
+           atof(f[F_PERCENT]), atof(f[F_PERCENT_MIN]), atof(f[F_PERCENT_MAX]), f[F_MIB], whole);
+}
+
+static void print_costs(const struct costs *c)
+{
+    char copy[1024], *f[MAX_FIELDS];
+    wnw_method_info info;
+    if (!c->data)
+        return;
+    printf(
+        "\n## Costs\n\nMilliseconds after %d tokens with half of them removed, by `winnow bench methods` on "
+        "%s. "
+        "*Read*: what observing adds to\nprefill; presets that observe the same while reading shared one "
+        "reading and "
+        "its figure. *Observe* to *compact*: compressing a copy\nof that session, a second pass included in "
+        "*observe*. "
+        "*All*: the sum in per cent of a plain prefill of the same round,\nmedian (lowest to highest round); "
+        "what is "
+        "small there, or negative, is the prefill's own noise. *MiB*: peak resident memory beyond\na plain "
+        "prefill's. *Whole cache*: whether the full cache must exist before it is known how much each layer "
+        "keeps. "
+        "Everything\nis in [methods-cost.csv](methods-cost.csv).\n\n"
+        "| preset | read | observe | score | select | compact | all, %% of prefill | MiB | whole cache |\n"
+        "|---|---:|---:|---:|---:|---:|---:|---:|---|\n",
+        COST_LENGTH, c->machine);
+    for (int32_t i = 0; next_of_kind(&i, "preset", &info);)
+        if (find_cost(c, info.name, copy, f))
+            print_cost_row(f);
 }
 
 static void print_parts(const char *kind, const char *title, const char *anchor)
@@ -240,7 +271,8 @@ int cli_methods_markdown(const struct cli_args *args)
         "Phases: *end* compresses once\nbehind the prompt, *layer* each layer before the next one is read, "
         "*chunk* "
         "after every chunk, *decode* while generating.");
-    print_presets(&c);
+    print_presets();
+    print_costs(&c);
     print_parts("scorer", "Scorers", "Scorer");
     print_parts("head aggregation", "Head aggregations", "Head aggregation");
     print_parts("layer budget", "Layer budgets", "Layer budget");

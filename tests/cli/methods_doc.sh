@@ -28,10 +28,14 @@ cat >"$work/costs.csv" <<'EOF'
 # some machine
 model,recipe,n,ratio,plain_ms,plain_min,plain_max,read_ms,read_min,read_max,observe_ms,observe_min,observe_max,score_ms,score_min,score_max,select_ms,select_min,select_max,compact_ms,compact_min,compact_max,percent,percent_min,percent_max,extra_mib,whole_cache,rounds,why
 m,"snapkv",4096,0.5,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,9.99,1,1,1,0,3,""
-m,"snapkv",8192,0.5,1000,1,1,7,7,7,10,1,1,20,1,1,30,1,1,40,1,1,10.70,1,1,1,0,3,""
+m,"snapkv",8192,0.5,1000,1,1,7,7,7,10,1,1,20,1,1,30,1,1,40,1,1,10.70,10.10,11.20,17.31,0,3,""
+m,"headkv",8192,0.5,,,,,,,,,,,,,,,,,,,,,,,1,3,"needs a profile: heads"
 EOF
 good 'costs' methods --markdown --costs "$work/costs.csv" && {
-    grep -q 'snapkv`\](#preset-snapkv).*| 100 | 10.70 |$' "$work/out" || fail "no costs: $(grep -m1 'preset-snapkv' "$work/out")"
+    grep -qF '| `snapkv` | 7 | 10 | 20 | 30 | 40 | 10.7 (10.1 to 11.2) | 17.31 | no |' "$work/out" ||
+        fail "no costs: $(grep -A9 '^## Costs' "$work/out")"
+    grep -qF '| `headkv` | needs a profile: heads | | | | | | | yes |' "$work/out" ||
+        fail "not what was left out: $(grep -A9 '^## Costs' "$work/out")"
 }
 echo 'a,b' >"$work/other.csv"
 bad 'not a table of costs' 'bench methods' methods --markdown --costs "$work/other.csv"
