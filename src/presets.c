@@ -104,11 +104,11 @@ static const struct wnw__preset presets[] = {
     {.name = "kvzip",
      .about = "What is attended to while the model repeats its context; all heads share one budget.",
      .paper = "KVzip, arXiv 2505.23416",
-     .recipe = "kvzip:sinks=4,prefix=keep+group_max" UNIFORM_EXACT "+global:min_tokens=1,count=kept,pool=model+topk:ties=early+original"},
+     .recipe = "kvzip:sinks=4,prefix=keep+group_max:cross_head=0" UNIFORM_EXACT "+global:min_tokens=1,count=kept,pool=model+topk:ties=early+original"},
     {.name = "kvzip-uniform",
      .about = "KVzip with the same count for every head.",
      .paper = "KVzip, arXiv 2505.23416",
-     .recipe = "kvzip:sinks=4,prefix=keep+group_max" UNIFORM_EXACT "+equal+topk:ties=early+original"},
+     .recipe = "kvzip:sinks=4,prefix=keep+group_max:cross_head=0" UNIFORM_EXACT "+equal+topk:ties=early+original"},
 
     /* ---- CompilerKV and its baselines ---- */
     {.name = "compilerkv",
@@ -375,7 +375,7 @@ static const struct wnw__preset presets[] = {
     {.name = "kvpress-kvzip",
      .about = "kvpress KVzipPress: of a chat header only the first 4 tokens are sure to stay.",
      .paper = "KVzip, arXiv 2505.23416",
-     .recipe = "kvzip:sinks=4,prefix=evict+group_max" UNIFORM_TRUNC "+global:min_tokens=0,count=removed,pool=model+topk:ties=early+original",
+     .recipe = "kvzip:sinks=4,prefix=evict+group_max:cross_head=0" UNIFORM_TRUNC "+global:min_tokens=0,count=removed,pool=model+topk:ties=early+original",
      .parity = true},
 
     /* ---- parity: CompilerKV and its baselines ---- */

@@ -102,6 +102,8 @@ static void group_max(void **state)
     (void)state;
     rows = query_rows;
     assert_scores("query_heads+group_max", NULL, (const double[]){3, 6, 3, 10, 8, 0});
+    /* Means of the two KV heads at positions 0, 2, 3, 4: 1.5, (6 + 10) / 2, 4, 1.5. */
+    assert_scores("query_heads+group_max:cross_head=1", NULL, (const double[]){4.5, 14, 4.5, 18, 12, 0});
     const float negative[H * N] = {-1, -2, -3, -3, -6, -1, -10, -4, 0, -2, -8, 0};
     rows = negative;
     assert_scores("query_heads+group_max", NULL, (const double[]){-1, -2, -1, -2, -4, 0});

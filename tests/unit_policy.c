@@ -68,8 +68,9 @@ static void canonical_form(void **state)
     /* A head aggregation is a part like any other; the scorer says which one it takes by itself. */
     assert_canonical("knorm+layer_mean",
                      "knorm+layer_mean+uniform:rounding=exact+equal+topk:ties=early+original");
-    assert_canonical("tova+group_max",
-                     "tova:last=0+group_max+uniform:rounding=exact+equal+topk:ties=late+original");
+    assert_canonical(
+        "tova+group_max",
+        "tova:last=0+group_max:cross_head=0+uniform:rounding=exact+equal+topk:ties=late+original");
     assert_canonical("compresskv:heads=all,k=2+uniform",
                      "compresskv:window=8,kernel=5,pool=avg+retrieval_heads:k=2,heads=all,seed=42"
                      "+uniform:rounding=exact+equal+topk:ties=early+original");

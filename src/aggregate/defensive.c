@@ -8,9 +8,8 @@
  * entries before the window; those of the window have one of their own, which only matters where a small size
  * shrinks it. In the paper s_h is itself a maximum over the window's queries: snapkv:agg=max. Cost O(H_q n).
  */
+#include "aggregate/group.h"
 #include "score/window.h"
-
-extern const struct wnw__aggregation wnw__aggregation_group_max;
 
 struct opts {
     int32_t window;
@@ -20,7 +19,8 @@ static void aggregate(const void *opts, const wnw_observation *obs, const float 
                       float *score, float *scratch)
 {
     const struct opts *o = opts;
-    wnw__aggregation_group_max.aggregate(NULL, obs, head_score, n_row, score, scratch);
+    (void)scratch;
+    wnw__group_max(obs, head_score, n_row, score);
     for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
         float *m = score + (int64_t)ih * obs->n;
         const int32_t n_old = wnw__window_n_old(obs, ih, o->window);

@@ -3,24 +3,16 @@
  * The highest score among the query heads that read a KV head: an entry stays if any of them wants it. KVzip
  * (arXiv 2505.23416) does so, DefensiveKV with a floor (defensive.c). Cost O(H_q n).
  */
-#include "method.h"
+#include "aggregate/group.h"
 
 static void aggregate(const void *opts, const wnw_observation *obs, const float *head_score, int32_t n_row,
                       float *score, float *scratch)
 {
-    const int32_t group = n_row / obs->n_head_kv;
-    (void)opts;
-    (void)scratch;
-    for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
-        float *out = score + (int64_t)ih * obs->n;
-        const float *rows = head_score + (int64_t)ih * group * obs->n;
-        for (int32_t i = 0; i < obs->n; i++) {
-            out[i] = i < obs->n_entry[ih] ? rows[i] : 0;
-            for (int32_t g = 1; g < group && i < obs->n_entry[ih]; g++)
-                out[i] = rows[(int64_t)g * obs->n + i] > out[i] ? rows[(int64_t)g * obs->n + i] : out[i];
-        }
-    }
+    wnw__group_max(obs, head_score, n_row, score);
+    wnw__add_cross_head(opts, obs, score, scratch);
 }
+
+static const wnw_option options[] = {WNW_OPTION_CROSS_HEAD, {0}};
 
 extern const struct wnw__aggregation wnw__aggregation_group_max;
 const struct wnw__aggregation wnw__aggregation_group_max = {
@@ -28,8 +20,13 @@ const struct wnw__aggregation wnw__aggregation_group_max = {
     .about = "Highest score among the query heads that read a KV head.",
     .paper = "",
     .details =
-        "`score_j = max_h s_h` over the query heads of KV head j: an entry stays if any of them wants it.\n\n"
+        "`score_j = max_h s_h` over the query heads of KV head j: an entry stays if any of them wants it. "
+        "`cross_head` adds the mean over all KV heads of the layer (KVCompose).\n\n"
         "Cost O(H_q n).",
+    .options = options,
+    .options_size = sizeof(struct wnw__group_opts),
     .of_query_heads = true,
+    .matches = wnw__group_matches,
+    .scratch = wnw__group_scratch,
     .aggregate = aggregate,
 };

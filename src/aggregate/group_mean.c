@@ -3,28 +3,18 @@
  * The mean over the query heads that read a KV head: what most methods do with grouped queries.
  *
  *     score_j = (1 / G) sum of s_h over the G query heads h of KV head j
- *     cross_head: score_j += (1 / H_kv) sum over all KV heads i of score_i              (KVCompose, arXiv
- * 2509.05165) gqa_bug: heads j, j + H_kv, j + 2 H_kv, ... in place of the group's own     (CompressKV's code,
- * arXiv 2508.02401) Scores are not normalised first: a head with more attention outside the window weighs
- * more. Cost O(H_q n).
+ *
+ * cross_head: group.h. gqa_bug: heads j, j + H_kv, j + 2 H_kv, ... in place of the group's own, as the
+ * baselines in CompressKV's code (arXiv 2508.02401) do. Scores are not normalised first: a head with more
+ * attention outside the window weighs more. Cost O(H_q n).
  */
 #include "aggregate/by_position.h"
+#include "aggregate/group.h"
 
 struct opts {
-    int32_t cross_head;
+    struct wnw__group_opts group;
     int32_t gqa_bug;
 };
-
-static enum wnw__matches matches(const void *opts)
-{
-    return ((const struct opts *)opts)->cross_head ? WNW_MATCH_HEADS : WNW_MATCH_NONE;
-}
-
-static size_t scratch_size(const void *opts, const wnw_observation *obs)
-{
-    const struct opts *o = opts;
-    return o->cross_head ? (size_t)obs->n_past : 0;
-}
 
 static void aggregate(const void *opts, const wnw_observation *obs, const float *head_score, int32_t n_row,
                       float *score, float *scratch)
@@ -45,19 +35,11 @@ static void aggregate(const void *opts, const wnw_observation *obs, const float 
         for (int32_t i = 0; i < obs->n_entry[ih]; i++)
             out[i] /= (float)group;
     }
-    if (!o->cross_head)
-        return;
-    wnw__mean_by_position(obs, score, obs->n_head_kv, NULL, scratch);
-    for (int32_t ih = 0; ih < obs->n_head_kv; ih++)
-        for (int32_t i = 0; i < obs->n_entry[ih]; i++)
-            score[(int64_t)ih * obs->n + i] += scratch[obs->pos[(int64_t)ih * obs->n + i]];
+    wnw__add_cross_head(opts, obs, score, scratch);
 }
 
 static const wnw_option options[] = {
-    {.name = "cross_head",
-     .help = "add the mean over all KV heads of the layer, as KVCompose does",
-     .type = WNW_OPT_BOOL,
-     .offset = offsetof(struct opts, cross_head)},
+    WNW_OPTION_CROSS_HEAD,
     {.name = "gqa_bug",
      .help = "average over foreign groups, as the baselines in CompressKV's code do",
      .type = WNW_OPT_BOOL,
@@ -78,7 +60,7 @@ const struct wnw__aggregation wnw__aggregation_group_mean = {
     .options = options,
     .options_size = sizeof(struct opts),
     .of_query_heads = true,
-    .matches = matches,
-    .scratch = scratch_size,
+    .matches = wnw__group_matches,
+    .scratch = wnw__group_scratch,
     .aggregate = aggregate,
 };
