@@ -98,8 +98,6 @@ struct wnw__aggregation {
     bool one_list;       /* every KV head gets the same score for the same token */
     /* NULL = it does not match positions. */
     enum wnw__matches (*matches)(const void *opts);
-    /* Contradictions between options. NULL = none. */
-    int (*check)(const void *opts);
     /* What it wants to see besides (a profile). NULL = nothing. */
     void (*needs)(const void *opts, wnw_needs *out);
     /* Which query heads count: used[obs->n_head], all true at first. NULL = all. */

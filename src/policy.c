@@ -250,8 +250,6 @@ static int check_aggregation(const wnw_policy *p)
 {
     const struct wnw__part *scorer = &p->part[WNW_PART_SCORER];
     const struct wnw__part *part = &p->part[WNW_PART_AGGREGATION];
-    if (part->aggregation->check)
-        WNW_TRY(part->aggregation->check(p->opts[WNW_PART_AGGREGATION]));
     if (part->aggregation->of_query_heads && !scorer->scorer->per_query_head)
         return wnw__fail(WNW_E_ARG,
                          "%s cannot be combined with %s: it scores KV heads, there are no query heads to put "

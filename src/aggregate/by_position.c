@@ -7,6 +7,12 @@ enum wnw__matches wnw__matches_heads(const void *opts)
     return WNW_MATCH_HEADS;
 }
 
+size_t wnw__by_position_scratch(const void *opts, const wnw_observation *obs)
+{
+    (void)opts;
+    return (size_t)obs->n_past;
+}
+
 void wnw__mean_by_position(const wnw_observation *obs, const float *head_score, int32_t n_row,
                            const bool *used, float *by_pos)
 {

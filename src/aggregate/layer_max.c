@@ -7,12 +7,6 @@
 
 #include <math.h>
 
-static size_t scratch_size(const void *opts, const wnw_observation *obs)
-{
-    (void)opts;
-    return (size_t)obs->n_past;
-}
-
 static void aggregate(const void *opts, const wnw_observation *obs, const float *head_score, int32_t n_row,
                       float *score, float *by_pos)
 {
@@ -37,6 +31,6 @@ const struct wnw__aggregation wnw__aggregation_layer_max = {
     .details = "`score = max_h s_h` over all heads of the layer, by position.\n\nCost O(H n).",
     .one_list = true,
     .matches = wnw__matches_heads,
-    .scratch = scratch_size,
+    .scratch = wnw__by_position_scratch,
     .aggregate = aggregate,
 };

@@ -6,12 +6,6 @@
  */
 #include "aggregate/by_position.h"
 
-static size_t scratch_size(const void *opts, const wnw_observation *obs)
-{
-    (void)opts;
-    return (size_t)obs->n_past;
-}
-
 static void aggregate(const void *opts, const wnw_observation *obs, const float *head_score, int32_t n_row,
                       float *score, float *by_pos)
 {
@@ -30,6 +24,6 @@ const struct wnw__aggregation wnw__aggregation_layer_mean = {
         "tokens, so that one list per layer is enough.\n\nCost O(H n).",
     .one_list = true,
     .matches = wnw__matches_heads,
-    .scratch = scratch_size,
+    .scratch = wnw__by_position_scratch,
     .aggregate = aggregate,
 };

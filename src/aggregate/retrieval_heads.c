@@ -30,12 +30,6 @@ static void needs(const void *opts, wnw_needs *out)
     }
 }
 
-static size_t scratch_size(const void *opts, const wnw_observation *obs)
-{
-    (void)opts;
-    return (size_t)obs->n_past;
-}
-
 static uint64_t next_random(uint64_t *state)
 {
     uint64_t z = *state += 0x9e3779b97f4a7c15u; /* splitmix64 */
@@ -166,6 +160,6 @@ const struct wnw__aggregation wnw__aggregation_retrieval_heads = {
     .matches = wnw__matches_heads,
     .needs = needs,
     .choose = choose,
-    .scratch = scratch_size,
+    .scratch = wnw__by_position_scratch,
     .aggregate = aggregate,
 };
