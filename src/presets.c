@@ -18,6 +18,7 @@
 #define EXPECTED_STATS(vnorm, eps, stats)                                                                    \
     "expected_attention:n_sink=4,n_future=512,covariance=1,vnorm=" vnorm ",epsilon=" eps ",stats=" stats MEAN
 #define EXPECTED(vnorm, eps) EXPECTED_STATS(vnorm, eps, "prompt")
+#define CAPKV "capkv:tau=5,align=cosine,n_sink=4,n_future=512,epsilon=1e-06" MEAN
 #define ADAKV "+adakv:alpha_safeguard=0.2,mode=safeguard"
 #define SNAPKV_8_AVG  "snapkv:window=8,kernel=5,pool=avg,agg=mean" MEAN
 #define KVCOMPOSE_AGG ",agg_task=max,value_norm=0+group_mean:cross_head=1,gqa_bug=0"
@@ -192,6 +193,12 @@ static const struct wnw__preset presets[] = {
      .about = "Expected attention whose heads compete for the layer's budget; the paper's AdaExpectedAttention.",
      .paper = "Expected Attention, arXiv 2510.00636",
      .recipe = EXPECTED("1", "0.01") UNIFORM_EXACT ADAKV "+topk:ties=early+original"},
+
+    /* ---- Capacity ---- */
+    {.name = "capkv",
+     .about = "Values that the others cannot stand in for, weighed by what coming queries look for.",
+     .paper = "CapKV, arXiv 2604.25975",
+     .recipe = CAPKV UNIFORM_EXACT "+equal+topk:ties=early+original"},
 
     /* ---- Observed attention: H2O, VATP ---- */
     {.name = "h2o",
@@ -497,6 +504,13 @@ static const struct wnw__preset presets[] = {
      .about = "kvpress CriticalKVPress over ExpectedAttentionPress, whose own value norm stays on.",
      .paper = "CriticalKV, arXiv 2502.03805",
      .recipe = EXPECTED("1", "0") UNIFORM_TRUNC "+equal" CRITICAL_L1 "+original",
+     .parity = true},
+
+    /* ---- parity: Capacity ---- */
+    {.name = "kvpress-capkv",
+     .about = "kvpress CapPress.",
+     .paper = "CapKV, arXiv 2604.25975",
+     .recipe = CAPKV UNIFORM_TRUNC "+equal+topk:ties=early+original",
      .parity = true},
 
     /* ---- parity: Observed attention: H2O, VATP ---- */

@@ -538,6 +538,31 @@ def critical_expected_attention(p, r):
     return [[critical(scores[l][j], p.nu(l, "l2")[j], b, [0, 1, 2, 3]) for j in range(p.K)] for l in range(p.L)]
 
 
+# ---- capacity ----
+
+@case("capkv", tau=5, cosine=True)
+@case("capkv:align=dot,tau=0.05", tau=0.05, cosine=False)
+def capkv(p, r, tau, cosine, n_sink=4, n_future=512):
+    """w_i v_i A^-1 v_i with A = I + sum w v v, w = exp(tau cos(k, R mean q)), behind the sinks."""
+    t = np.arange(p.n, p.n + n_future)[:, None] * p.model.theta
+    scores = []
+    for l in range(p.L):
+        rows = np.zeros((p.H, p.n))
+        for h in range(p.H):
+            k, v = (x[l][n_sink:, h // p.G].astype(np.float64) for x in (p.k, p.v))
+            q = p.q0[l][n_sink:, h].astype(np.float64).mean(0)
+            pair = ((q[0::2] + 1j * q[1::2]) * np.exp(1j * t)).mean(0)  # RoPE turns pairs of channels
+            mu = np.stack([pair.real, pair.imag], 1).reshape(-1)
+            z = k @ mu
+            if cosine:
+                z = z / (np.linalg.norm(k, axis=1) * np.linalg.norm(mu))
+            w = np.exp(tau * (z - z.max()))
+            a = np.eye(p.d) + (v * (w + 1e-6)[:, None]).T @ v
+            rows[h, n_sink:] = w * (v * np.linalg.solve(a, v.T).T).sum(1)
+        scores.append(p.group_mean(rows))
+    return uniform(p, scores, r, first=n_sink)
+
+
 # ---- keys and values ----
 
 def heads_first(x):

@@ -10,6 +10,7 @@
  * on seed, layer and head alone: kvpress draws it from a generator in sequence and cannot be reproduced.
  * Observes keys. Cost O(n s (d + s)) per KV head.
  */
+#include "base/cholesky.h"
 #include "base/mix.h"
 #include "compactor.h"
 
@@ -71,21 +72,6 @@ static void sketch_keys(const struct wnw__leverage_opts *o, const wnw_observatio
             x[(int64_t)i * s + j] -= (float)mean[j];
 }
 
-/* Lower triangle of a[s][s] becomes L with L L^T = a; false if a is not positive definite. */
-static bool cholesky(double *a, int32_t s)
-{
-    for (int32_t i = 0; i < s; i++)
-        for (int32_t j = 0; j <= i; j++) {
-            double sum = a[i * s + j];
-            for (int32_t k = 0; k < j; k++)
-                sum -= a[i * s + k] * a[j * s + k];
-            if (i == j && !(sum > 0))
-                return false;
-            a[i * s + j] = i == j ? sqrt(sum) : sum / a[j * s + j];
-        }
-    return true;
-}
-
 /* L of X^T X + eps I. */
 static int factor(const float *x, int32_t first, int32_t end, int32_t s, double *l)
 {
@@ -99,7 +85,7 @@ static int factor(const float *x, int32_t first, int32_t end, int32_t s, double 
         for (int32_t a = 0; a < s; a++)
             for (int32_t b = 0; b <= a; b++)
                 l[a * s + b] = gram[a * s + b] + (a == b ? eps : 0);
-        if (cholesky(l, s))
+        if (wnw__cholesky(l, s))
             return WNW_OK;
     }
     return wnw__fail(WNW_E_BACKEND,
