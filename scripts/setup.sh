@@ -7,17 +7,21 @@
 #   python       the private Python environment's packages for scripts/ (gguf, numpy)
 #   model        the default model
 #   test-models  what the tests need besides: a float32 copy of the default model, tiny random models
+#   clang        Debian packages of clang with its libFuzzer, which only .ci/run needs
 #
-# Without a step: all of them. Every step looks first and does nothing when its work is done, so running twice is
-# cheap, and an interrupted step starts over. Everything but Debian packages goes to ${WINNOW_CACHE:-~/.cache/winnow}.
+# Without a step: all of them but the last. Every step looks first and does nothing when its work is done, so running
+# twice is cheap; an interrupted step starts over, a damaged model is made again. Everything but Debian packages goes to
+# ${WINNOW_CACHE:-~/.cache/winnow}. WINNOW_LLAMA_FROM names another such folder, from which the compiled ggml and
+# libllama are copied if they suit this machine; that folder is not changed.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${WINNOW_CACHE:-$HOME/.cache/winnow}
 venv=$cache/python
+. "$here/supervise.sh"
+. "$here/made.sh"
 
-debian_packages=(build-essential cmake pkg-config python3-venv python3-dev git libcmocka-dev libjansson-dev
-    libpopt-dev)
+debian_packages=(build-essential cmake pkg-config python3-venv python3-dev libcmocka-dev libjansson-dev libpopt-dev)
 ggml_min=0.25
 llama_version=0.3.36 # of the PyPI package llama-cpp-python: brings ggml 0.25.3
 numpy_version=2.4.6
@@ -31,13 +35,14 @@ die() {
 }
 
 # ---- packages ----
-step_packages() {
+# need_packages PACKAGE...
+need_packages() {
     if ! command -v dpkg-query >/dev/null; then
-        say "packages: not a Debian system; needed are the equivalents of: ${debian_packages[*]}"
+        say "packages: not a Debian system; needed are the equivalents of: $*"
         return
     fi
     local missing=() package
-    for package in "${debian_packages[@]}"; do
+    for package in "$@"; do
         dpkg-query -W -f='${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
     done
     if [ ${#missing[@]} -eq 0 ]; then
@@ -47,19 +52,41 @@ step_packages() {
     [ "$(id -u)" = 0 ] || die "packages: missing; as root run: apt-get install ${missing[*]}"
     say "packages: installing ${missing[*]}"
     mkdir -p "$cache/log"
+    # Services that packages start must not inherit the lock.
     {
         apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"
-    } >"$cache/log/packages.log" 2>&1 || {
+    } >"$cache/log/packages.log" 2>&1 9>&- || {
         tail -n 20 "$cache/log/packages.log" >&2
         die "packages: apt-get failed; the whole log is $cache/log/packages.log"
     }
 }
 
+step_packages() { need_packages "${debian_packages[@]}"; }
+
+clang_has_fuzzer() {
+    command -v clang >/dev/null || return 1
+    clang -fsanitize=fuzzer,address -x c -o /dev/null - <<<'int LLVMFuzzerTestOneInput(void) { return 0; }' 2>/dev/null
+}
+
+# libFuzzer is in a package that carries the version of Debian's clang in its name.
+step_clang() {
+    local version
+    if clang_has_fuzzer; then
+        say "clang: $(command -v clang) with libFuzzer"
+        return
+    fi
+    command -v clang >/dev/null || need_packages clang
+    version=$(clang -dumpversion) || die "clang: it is not installed"
+    need_packages "libclang-rt-${version%%.*}-dev"
+    clang_has_fuzzer || die "clang: $(command -v clang) $version cannot link with -fsanitize=fuzzer"
+}
+
 # ---- the private Python environment ----
 site_packages() { compgen -G "$venv/lib/python3*/site-packages" || true; }
 
-# pip writes a package's RECORD last: without it an install was interrupted. Names are written with underscores.
-installed() { [ -f "$(site_packages)/$1-$2.dist-info/RECORD" ]; }
+# installed NAME VERSION [SITE-PACKAGES]: pip writes a package's RECORD last; without it an install was interrupted.
+# Names are written with underscores.
+installed() { [ -f "${3:-$(site_packages)}/$1-$2.dist-info/RECORD" ]; }
 
 need_venv() {
     if "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
@@ -82,7 +109,7 @@ step_python() {
         return
     fi
     say "python: installing ${missing[*]}"
-    "$venv/bin/pip" install --quiet --ignore-installed "${missing[@]}" || die "python: pip could not install ${missing[*]}"
+    "$venv/bin/python" -m pip install --quiet --ignore-installed "${missing[@]}" || die "python: pip could not install ${missing[*]}"
 }
 
 # ---- ggml and libllama ----
@@ -111,15 +138,16 @@ cpu_has() { grep -m 1 '^flags' /proc/cpuinfo | grep -qw "$1"; }
 # ggml's CMake names of x86 features and the kernel's names of them.
 x86_features="AVX:avx AVX2:avx2 FMA:fma F16C:f16c BMI2:bmi2"
 
-# Why the private copy does not suit this machine; nothing if it does. ggml's CMake package says how it was built.
+# Why the compiled copy in the site-packages folder $1 does not suit this machine; nothing if it does. ggml's CMake
+# package says how it was built.
 misfit() {
-    local config pair
-    if ! installed llama_cpp_python $llama_version; then
+    local site=$1 config pair
+    if ! installed llama_cpp_python $llama_version "$site"; then
         echo "llama-cpp-python $llama_version is not installed"
         return
     fi
-    config=$(site_packages)/lib/cmake/ggml/ggml-config.cmake
-    if [ ! -f "$config" ] || [ ! -f "${config%ggml/*}llama/llama-config.cmake" ]; then
+    config=$site/lib/cmake/ggml/ggml-config.cmake
+    if [ ! -f "$config" ] || [ ! -f "$site/lib/cmake/llama/llama-config.cmake" ] || [ ! -f "$site/lib/libllama.so" ]; then
         echo "files are missing"
         return
     fi
@@ -145,23 +173,33 @@ cmake_args() {
     printf '%s' "$args"
 }
 
+# What belongs to the compiled copy in the site-packages folder $1. pip's note that it is installed comes last.
+llama_files() {
+    local file
+    for file in "$1"/lib "$1"/include "$1"/bin "$1"/llama_cpp*; do
+        [ ! -e "$file" ] || printf '%s\n' "$file"
+    done
+}
+
+# pip does not replace what an interrupted install left behind.
+remove_llama() {
+    local files
+    mapfile -t files < <(llama_files "$1")
+    [ ${#files[@]} -eq 0 ] || rm -rf "${files[@]}"
+}
+
 build_llama() {
-    local log=$cache/log/llama.log started=$SECONDS pid site
+    local log=$cache/log/llama.log started=$SECONDS pid
     mkdir -p "$cache/log"
-    site=$(site_packages)
-    [ -d "$site" ] || die "llama: $venv has no site-packages folder; remove $venv and try again"
-    # pip does not replace what an interrupted install left behind.
-    rm -rf "${site:?}"/{llama_cpp*,lib,include,bin}
+    remove_llama "$site"
     say "llama: compiling ggml and libllama (once, 5 to 8 minutes on 2 cores); log: $log"
-    CMAKE_ARGS="$(cmake_args)" "$venv/bin/pip" install -v --ignore-installed --no-binary llama-cpp-python \
+    CMAKE_ARGS="$(cmake_args)" "$venv/bin/python" -m pip install -v --ignore-installed --no-binary llama-cpp-python \
         "llama-cpp-python==$llama_version" "numpy==$numpy_version" >"$log" 2>&1 &
     pid=$!
-    trap 'kill $pid 2>/dev/null || true' EXIT
     while kill -0 $pid 2>/dev/null; do
         sleep 1
         (((SECONDS - started) % 60 != 0)) || say "llama: still compiling, $(((SECONDS - started) / 60)) min"
     done
-    trap - EXIT
     wait $pid || {
         tail -n 30 "$log" >&2
         die "llama: the build failed; the whole log is $log"
@@ -169,8 +207,31 @@ build_llama() {
     say "llama: built in $((SECONDS - started)) s"
 }
 
+# Copies what another cache folder has compiled. A Python environment cannot be copied as a whole, since its scripts
+# name their folder; these files can, they find each other by relative paths.
+take_over_llama() {
+    local from=${WINNOW_LLAMA_FROM:-} other why file
+    { [ -n "$from" ] && [ ! "$from" -ef "$cache" ]; } || return 0
+    if [ -r "$from/setup.lock" ]; then # wait for a set-up that is at work there
+        exec 8<"$from/setup.lock"
+        flock -s 8
+    fi
+    other=$(compgen -G "$from/python/lib/python3*/site-packages" | head -n 1) || true
+    why=$(misfit "${other:-$from}")
+    if [ -n "$why" ]; then
+        say "llama: nothing to take over from $from: $why"
+    else
+        say "llama: taking over the compiled copy of $from"
+        remove_llama "$site"
+        while read -r file; do
+            cp -a "$file" "$site/"
+        done < <(llama_files "$other")
+    fi
+    exec 8<&-
+}
+
 step_llama() {
-    local found why
+    local found why site
     found=$(system_ggml)
     if [ -n "$found" ]; then
         [ -f "${found%ggml}llama/llama-config.cmake" ] ||
@@ -179,19 +240,24 @@ step_llama() {
         return
     fi
     need_venv
-    why=$(misfit)
+    site=$(site_packages)
+    [ -d "$site" ] || die "llama: $venv has no site-packages folder; remove $venv and try again"
+    if [ -n "$(misfit "$site")" ]; then
+        take_over_llama
+    fi
+    why=$(misfit "$site")
     if [ -z "$why" ]; then
         say "llama: llama-cpp-python $llama_version in $venv"
         return
     fi
     ! installed llama_cpp_python $llama_version || say "llama: building again: $why"
     build_llama
-    why=$(misfit)
+    why=$(misfit "$site")
     if [ -n "$why" ]; then # pip may have had a wheel at hand that was built with other flags
         say "llama: building again: $why"
-        "$venv/bin/pip" cache remove llama_cpp_python >/dev/null 2>&1 || true
+        "$venv/bin/python" -m pip cache remove llama_cpp_python >/dev/null 2>&1 || true
         build_llama
-        why=$(misfit)
+        why=$(misfit "$site")
         [ -z "$why" ] || die "llama: the private copy is of no use: $why; see $cache/log/llama.log"
     fi
 }
@@ -202,33 +268,56 @@ step_model() {
     "$here/fetch_models.sh" $default_model
 }
 
+# What a file made by script $1 depends on, beside its other arguments.
+made_from() { printf '%s %s' "$(sha256_of "$1")" "${python_packages[*]} ${*:2}" | sha256sum | cut -d' ' -f1; }
+
+step_float32_model() {
+    local source=$cache/models/$default_model.gguf f32=$cache/models/$default_model-f32.gguf from
+    from=$(made_from "$here/dequantize_gguf.py" "$(head -n 1 "$source.made")")
+    if intact "$f32.made" "$from"; then
+        say "test-models: $f32 is there"
+        return
+    fi
+    [ ! -f "$f32" ] || say "test-models: ${f32##*/}: $why_not"
+    say "test-models: writing $f32 (540 MB)"
+    "$venv/bin/python" "$here/dequantize_gguf.py" "$source" "$f32"
+    record "$f32.made" "$from" "$f32"
+}
+
+step_tiny_models() {
+    local tiny=$cache/models/tiny from
+    from=$(made_from "$here/make_tiny_models.py")
+    if intact "$tiny/made" "$from"; then
+        say "test-models: tiny models are there"
+        return
+    fi
+    [ ! -d "$tiny" ] || say "test-models: tiny models: $why_not"
+    say "test-models: making tiny models in $tiny"
+    rm -rf "$tiny"
+    "$venv/bin/python" "$here/make_tiny_models.py" "$tiny"
+    record "$tiny/made" "$from" "$tiny"/*.gguf
+}
+
 step_test_models() {
     step_model
-    local f32=$cache/models/$default_model-f32.gguf tiny=$cache/models/tiny made_by
-    if [ -f "$f32" ]; then
-        say "test-models: $f32 is there"
-    else
-        say "test-models: writing $f32 (540 MB)"
-        "$venv/bin/python" "$here/dequantize_gguf.py" "$cache/models/$default_model.gguf" "$f32"
-    fi
-    made_by=$(sha256sum <"$here/make_tiny_models.py")
-    if [ "$(cat "$tiny/made-by" 2>/dev/null)" = "$made_by" ]; then
-        say "test-models: tiny models are there"
-    else
-        say "test-models: making tiny models in $tiny"
-        rm -rf "$tiny"
-        "$venv/bin/python" "$here/make_tiny_models.py" "$tiny"
-        printf '%s\n' "$made_by" >"$tiny/made-by"
-    fi
+    step_float32_model
+    step_tiny_models
 }
 
 # ---- main ----
+run_steps() {
+    local step
+    for step in "$@"; do
+        "step_${step//-/_}"
+    done
+}
+
 [ $# -gt 0 ] || set -- packages llama python model test-models
 for step in "$@"; do
     case $step in
-    packages | llama | python | model | test-models) ;;
+    packages | llama | python | model | test-models | clang) ;;
     *)
-        sed -n '3,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+        sed -n '3,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
         exit 2
         ;;
     esac
@@ -239,6 +328,5 @@ if ! flock -n 9; then
     say "waiting for another set-up to finish"
     flock 9
 fi
-for step in "$@"; do
-    "step_${step//-/_}"
-done
+# What a step started ends with us, so that nothing goes on working in the folder or holds the lock.
+supervise run_steps "$@"
