@@ -20,15 +20,14 @@ static int check(struct bench *b)
     int rc = bench_parse_lengths(b->lengths, &b->n_lengths, args->lengths);
     if (rc != CLI_OK)
         return rc;
-    if (args->csv && (rc = cli_out_check(args->csv)) != CLI_OK)
-        return rc;
     const int status = wnw_policy_parse(&b->policy, args->policy, NULL);
     if (status != WNW_OK)
         return cli_fail_status(status);
     if (wnw_policy_is_full(b->policy))
         return cli_fail(CLI_BAD_INPUT,
                         "--policy full compresses nothing, and the full cache is measured anyway");
-    return cli_model_path(&b->model_path, args->model);
+    rc = cli_model_path(&b->model_path, args->model);
+    return rc == CLI_OK ? bench_check_csv(&b->inputs, args, b->model_path) : rc;
 }
 
 /* A length that leaves no room for decoding is shortened by what is missing; longer ones are refused. */

@@ -18,6 +18,8 @@ struct bench_spread bench_spread_of(double *v, int32_t n);
 json_t *bench_spread_json(struct bench_spread s);
 /* --lengths: at most BENCH_MAX_LENGTHS numbers. Returns an exit code. */
 int bench_parse_lengths(int32_t *lengths, int32_t *n_lengths, const char *list);
+/* Notes what the benchmark reads, and whether --csv can be written. */
+int bench_check_csv(struct cli_inputs *inputs, const struct cli_args *args, const char *model_path);
 /* The same n ids in every run: what they are does not matter for speed, that all get the same does. Owned:
  * free. */
 int32_t *bench_make_tokens(int32_t n, int32_t n_vocab);
@@ -37,6 +39,7 @@ struct bench_base {
     const struct cli_args *args;
     int32_t lengths[BENCH_MAX_LENGTHS], n_lengths, n_reps, n_threads;
     char *model_path;
+    struct cli_inputs inputs;
     wnw_model *model;
     wnw_model_info info;
     int32_t *tokens; /* as many as the longest length */
@@ -71,6 +74,7 @@ struct bench {
     int32_t lengths[BENCH_MAX_LENGTHS];
     int32_t n_lengths, n_threads, n_decode, n_reps;
     char *model_path;
+    struct cli_inputs inputs;
     wnw_policy *policy;
     wnw_model *model;
     wnw_model_info info;

@@ -31,6 +31,13 @@ int bench_parse_lengths(int32_t *lengths, int32_t *n_lengths, const char *text)
     return rc;
 }
 
+int bench_check_csv(struct cli_inputs *inputs, const struct cli_args *args, const char *model_path)
+{
+    cli_inputs_add(inputs, model_path);
+    cli_inputs_add(inputs, args->profile);
+    return args->csv ? cli_out_check(args->csv, inputs) : CLI_OK;
+}
+
 int32_t *bench_make_tokens(int32_t n, int32_t n_vocab)
 {
     uint64_t state = 42;
@@ -116,10 +123,10 @@ int bench_base_check(struct bench_base *b, const struct cli_args *args)
     b->n_reps = (int32_t)args->reps;
     b->n_threads = args->threads == CLI_UNSET ? wnw_usable_cores() : (int32_t)args->threads;
     int rc = bench_parse_lengths(b->lengths, &b->n_lengths, args->lengths);
-    if (rc == CLI_OK && args->csv)
-        rc = cli_out_check(args->csv);
     if (rc == CLI_OK)
         rc = cli_model_path(&b->model_path, args->model);
+    if (rc == CLI_OK)
+        rc = bench_check_csv(&b->inputs, args, b->model_path);
     return rc;
 }
 

@@ -99,9 +99,11 @@ static int load_profile(struct bench_methods *b)
                                    .model_path = b->base.model_path,
                                    .optional = kinds,
                                    .budget = floor(b->base.lengths[0] * (1 - args->ratio) + 1e-6),
-                                   .policy = "bench methods"});
+                                   .policy = "bench methods",
+                                   .inputs = &b->base.inputs});
     free(notes.s);
-    return rc;
+    /* Once more, before the work: profiles that were found are inputs too. */
+    return rc == CLI_OK && args->csv ? cli_out_check(args->csv, &b->base.inputs) : rc;
 }
 
 /* A kind of profile that is missing makes a method one that cannot be measured, which the result says. */

@@ -157,6 +157,7 @@ static const char *recording_text(const struct bench_recording *r, char *out, si
     return out;
 }
 
+/* NULL without memory. */
 static json_t *json_row(const struct bench_method *m, int32_t n)
 {
     char needs[256], recorded[320];
@@ -167,11 +168,15 @@ static json_t *json_row(const struct bench_method *m, int32_t n)
                           cli_needs_text(wnw_policy_needs(m->policy).flags, needs, sizeof needs), "recorded",
                           recording_text(&m->recording, recorded, sizeof recorded), "whole_cache",
                           needs_whole_cache(m), "kept_tokens_mean", m->kept_mean);
-    for (int i = 0; i < N_COLUMNS; i++)
-        json_object_set_new(o, columns[i].json, bench_spread_json(m->cost[columns[i].cost]));
     const double peak = median(m, COST_PEAK);
-    json_object_set_new(o, "extra_peak_bytes", isnan(peak) ? json_null() : json_real(peak));
-    return o;
+    bool whole = json_object_set_new(o, "extra_peak_bytes", isnan(peak) ? json_null() : json_real(peak)) == 0;
+    for (int i = 0; i < N_COLUMNS; i++)
+        whole = json_object_set_new(o, columns[i].json, bench_spread_json(m->cost[columns[i].cost])) == 0 &&
+                whole;
+    if (whole)
+        return o;
+    json_decref(o);
+    return NULL;
 }
 
 /* ---- The three steps ---- */
@@ -181,7 +186,7 @@ int bench_methods_report_begin(struct bench_methods *b)
     b->json_rows = json_array();
     if (!b->base.args->csv)
         return CLI_OK;
-    const int rc = cli_out_open(&b->csv, b->base.args->csv);
+    const int rc = cli_out_open(&b->csv, b->base.args->csv, &b->base.inputs);
     if (rc == CLI_OK)
         write_csv_head(b);
     return rc;
@@ -209,7 +214,7 @@ void bench_methods_report(struct bench_methods *b, int32_t n)
         if (b->csv.f)
             write_csv_row(b, &b->methods[i], n);
         if (b->base.args->json)
-            json_array_append_new(b->json_rows, json_row(&b->methods[i], n));
+            cli_json_append(&b->json_rows, json_row(&b->methods[i], n));
     }
     if (!b->base.args->json)
         print_length(b, n);
@@ -221,8 +226,9 @@ int bench_methods_report_end(struct bench_methods *b)
     const int rc = b->csv.f ? cli_out_commit(&b->csv) : CLI_OK;
     if (rc != CLI_OK || !base->args->json)
         return rc != CLI_OK ? rc : cli_finish_stdout();
-    return cli_print_json(json_pack(
-        "{s:s, s:i, s:s, s:f, s:i, s:i, s:i, s:O}", "machine", base->machine, "threads", (int)base->n_threads,
-        "model", base->args->model, "ratio", base->args->ratio, "rounds", (int)base->n_reps,
-        "observed_readings", (int)b->n_groups, "plain_readings", (int)b->n_plain, "methods", b->json_rows));
+    return cli_print_json(json_pack("{s:o, s:i, s:o, s:f, s:i, s:i, s:i, s:O}", "machine",
+                                    cli_json_text(base->machine), "threads", (int)base->n_threads, "model",
+                                    cli_json_text(base->args->model), "ratio", base->args->ratio, "rounds",
+                                    (int)base->n_reps, "observed_readings", (int)b->n_groups,
+                                    "plain_readings", (int)b->n_plain, "methods", b->json_rows));
 }

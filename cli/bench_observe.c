@@ -311,26 +311,29 @@ static void print_table(struct bench_observe *b)
     }
 }
 
+/* NULL without memory. */
+static json_t *length_json(struct bench_observe *b, struct result *r)
+{
+    const int32_t n = b->base.n_reps;
+    json_t *rows = json_array();
+    for (int k = 0; k < N_FIGURES; k++)
+        cli_json_append(&rows, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "what", figures[k].what, "kind",
+                                         kind_names[figures[k].kind], "recipe", figures[k].recipe, "ms",
+                                         bench_spread_json(bench_spread_of(r->ms[k], n)), "share_percent",
+                                         bench_spread_json(bench_spread_of(r->share[k], n)), "target_percent",
+                                         figures[k].target > 0 ? json_real(figures[k].target) : json_null()));
+    return json_pack("{s:i, s:o, s:o}", "n", (int)r->n, "prefill_ms",
+                     bench_spread_json(bench_spread_of(r->plain, n)), "figures", rows);
+}
+
 static int print_json(struct bench_observe *b)
 {
     json_t *lengths = json_array();
-    for (int32_t i = 0; i < b->n_results; i++) {
-        struct result *r = &b->results[i];
-        json_t *rows = json_array();
-        for (int k = 0; k < N_FIGURES; k++)
-            json_array_append_new(
-                rows,
-                json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "what", figures[k].what, "kind",
-                          kind_names[figures[k].kind], "recipe", figures[k].recipe, "ms",
-                          bench_spread_json(bench_spread_of(r->ms[k], b->base.n_reps)), "share_percent",
-                          bench_spread_json(bench_spread_of(r->share[k], b->base.n_reps)), "target_percent",
-                          figures[k].target > 0 ? json_real(figures[k].target) : json_null()));
-        json_array_append_new(lengths, json_pack("{s:i, s:o, s:o}", "n", (int)r->n, "prefill_ms",
-                                                 bench_spread_json(bench_spread_of(r->plain, b->base.n_reps)),
-                                                 "figures", rows));
-    }
-    return cli_print_json(json_pack("{s:s, s:i, s:s, s:i, s:f, s:o}", "machine", b->base.machine, "threads",
-                                    (int)b->base.n_threads, "model", b->base.args->model, "rounds",
+    for (int32_t i = 0; i < b->n_results; i++)
+        cli_json_append(&lengths, length_json(b, &b->results[i]));
+    return cli_print_json(json_pack("{s:o, s:i, s:o, s:i, s:f, s:o}", "machine",
+                                    cli_json_text(b->base.machine), "threads", (int)b->base.n_threads,
+                                    "model", cli_json_text(b->base.args->model), "rounds",
                                     (int)b->base.n_reps, "ratio", b->base.args->ratio, "lengths", lengths));
 }
 
@@ -345,7 +348,7 @@ static void csv_spread(FILE *f, struct bench_spread s)
 static int write_csv(struct bench_observe *b)
 {
     struct cli_out out;
-    const int rc = cli_out_open(&out, b->base.args->csv);
+    const int rc = cli_out_open(&out, b->base.args->csv, &b->base.inputs);
     if (rc != CLI_OK)
         return rc;
     fprintf(out.f,

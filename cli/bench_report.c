@@ -83,27 +83,28 @@ int bench_print_table(const struct bench *b)
     return CLI_OK;
 }
 
+static json_t *figure_json(const struct bench_length *r, const struct figure *f)
+{
+    struct bench_spread s;
+    if (!spread_of(&s, r, f))
+        return NULL;
+    return json_pack("{s:s, s:s, s:s*, s:s, s:f, s:f, s:f}", "phase", f->phase, "engine",
+                     engine_names[f->over], "against", f->under < 0 ? NULL : engine_names[f->under], "unit",
+                     f->under < 0 ? "tokens/s" : "ratio", "median", s.median, "min", s.min, "max", s.max);
+}
+
+/* NULL without memory, like the next. */
 static json_t *length_json(const struct bench *b, const struct bench_length *r)
 {
-    json_t *rows = json_array();
-    for (int i = 0; i < N_FIGURES; i++) {
-        struct bench_spread s;
-        if (!spread_of(&s, r, &figures[i]))
-            break;
-        json_array_append_new(rows,
-                              json_pack("{s:s, s:s, s:s*, s:s, s:f, s:f, s:f}", "phase", figures[i].phase,
-                                        "engine", engine_names[figures[i].over], "against",
-                                        figures[i].under < 0 ? NULL : engine_names[figures[i].under], "unit",
-                                        figures[i].under < 0 ? "tokens/s" : "ratio", "median", s.median,
-                                        "min", s.min, "max", s.max));
-    }
-    json_t *caches = json_array();
+    json_t *rows = json_array(), *caches = json_array();
+    for (int i = 0; i < N_FIGURES; i++)
+        cli_json_append(&rows, figure_json(r, &figures[i]));
     for (int e = FULL; e < N_ENGINES; e++) {
         const wnw_cache_stats *s = &r->stats[e];
-        json_array_append_new(
-            caches, json_pack("{s:s, s:I, s:I, s:I, s:i}", "engine", engine_names[e], "entries",
-                              (json_int_t)s->n_entries, "kv_bytes", (json_int_t)s->bytes, "entry_bytes",
-                              (json_int_t)s->bytes_entries, "growth_block", (int)s->growth));
+        cli_json_append(&caches,
+                        json_pack("{s:s, s:I, s:I, s:I, s:i}", "engine", engine_names[e], "entries",
+                                  (json_int_t)s->n_entries, "kv_bytes", (json_int_t)s->bytes, "entry_bytes",
+                                  (json_int_t)s->bytes_entries, "growth_block", (int)s->growth));
     }
     return json_pack("{s:i, s:f, s:i, s:i, s:o, s:o}", "n", (int)r->n, "kept_tokens_mean", r->kept_mean,
                      "rounds", (int)r->n_rounds, "decode_tokens", (int)b->n_decode, "figures", rows, "caches",
@@ -114,22 +115,17 @@ int bench_print_json(const struct bench *b)
 {
     json_t *lengths = json_array();
     for (int32_t i = 0; i < b->n_results; i++)
-        json_array_append_new(lengths, length_json(b, &b->results[i]));
-    json_t *o = json_pack("{s:s, s:i, s:s, s:s, s:s, s:o}", "machine", b->machine, "threads",
-                          (int)b->n_threads, "kernel", wnw_kernel_name(), "model", b->args->model, "policy",
-                          wnw_policy_string(b->policy), "lengths", lengths);
-    if (!o)
-        return cli_fail(CLI_FAILED, "the result does not fit into JSON");
-    json_dumpf(o, stdout, JSON_REAL_PRECISION(8));
-    putchar('\n');
-    json_decref(o);
-    return CLI_OK;
+        cli_json_append(&lengths, length_json(b, &b->results[i]));
+    return cli_print_json(json_pack("{s:o, s:i, s:s, s:o, s:s, s:o}", "machine", cli_json_text(b->machine),
+                                    "threads", (int)b->n_threads, "kernel", wnw_kernel_name(), "model",
+                                    cli_json_text(b->args->model), "policy", wnw_policy_string(b->policy),
+                                    "lengths", lengths));
 }
 
 int bench_write_csv(const struct bench *b)
 {
     struct cli_out out;
-    const int rc = cli_out_open(&out, b->args->csv);
+    const int rc = cli_out_open(&out, b->args->csv, &b->inputs);
     if (rc != CLI_OK)
         return rc;
     fprintf(out.f,

@@ -7,6 +7,7 @@
 #include <jansson.h>
 
 #include <stdio.h>
+#include <sys/types.h>
 
 /* ---- Arguments (options.c) ---- */
 
@@ -71,7 +72,8 @@ void cli_print_help(FILE *f, const struct cli_command *cmd);
 /* The word of the NULL-terminated list nearest to `word`, NULL if none is near. */
 const char *cli_nearest(const char *word, const char *const *words);
 
-/* Strict numbers: the whole string, no blanks, no overflow. */
+/* Strict numbers: the whole string, no blanks. An integer beyond the 64 bits becomes INT64_MIN or INT64_MAX,
+ * so that it is refused for its size and not for its form. */
 bool cli_parse_int(int64_t *out, const char *text);
 bool cli_parse_real(double *out, const char *text);
 /* A number of bytes with an optional suffix K, M or G (powers of 1024). */
@@ -83,6 +85,8 @@ enum cli_exit { CLI_OK = 0, CLI_FAILED = 1, CLI_BAD_INPUT = 2 };
 
 /* Exit code for a library status. */
 int cli_exit_code(int status);
+/* Exit code for a file that cannot be used: bad input, unless the system lacks something. */
+int cli_errno_code(int err);
 /* Prints "winnow: sentence" as one line on stderr and returns `code`. */
 int cli_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The same with the library's sentence; the code follows from the status. */
@@ -90,8 +94,17 @@ int cli_fail_status(int status);
 /* A remark on stderr, one line. */
 void cli_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+/* Says why writing to standard output failed, by errno; CLI_FAILED. */
+int cli_stdout_failed(void);
 /* Flushes stdout; CLI_FAILED if anything written there got lost. */
 int cli_finish_stdout(void);
+/* A string of any bytes; what is not UTF-8 is replaced. NULL without memory. */
+json_t *cli_json_text(const char *s);
+/* The numbers in an array; NULL without memory. */
+json_t *cli_json_ids(const int32_t *ids, int32_t n);
+/* Adds `item`, which is taken over in any case. false and a released list (*list = NULL) without memory, or
+ * where list or item are NULL already: a list is whole or it is not there. */
+bool cli_json_append(json_t **list, json_t *item);
 /* Prints one JSON object and a newline to standard output and releases it; NULL = it could not be made. */
 int cli_print_json(json_t *o);
 
@@ -119,22 +132,39 @@ int cli_read_file(char **data, size_t *len, const char *path);
 /* Reads whitespace separated token ids. *ids is owned: free. */
 int cli_read_tokens(int32_t **ids, int32_t *n, const char *path);
 
-/* A file that appears under its name only when it is complete. */
-struct cli_out {
-    FILE *f;
-    char *path, *tmp; /* owned */
-};
-/* Whether such a file could be written there; to be asked before the work starts. */
-int cli_out_check(const char *path);
-int cli_out_open(struct cli_out *out, const char *path);
-int cli_out_commit(struct cli_out *out);
-void cli_out_abort(struct cli_out *out);
-
 /* Where models lie: $WINNOW_CACHE or ~/.cache/winnow. *path is owned: free. */
 int cli_cache_path(char **path, const char *tail);
 /* Turns the -m argument into a path that can be opened. *path is owned: free. */
 int cli_model_path(char **path, const char *name);
 extern const char *const cli_model_names[]; /* NULL-terminated, the default first */
+
+/* ---- Output files (output.c) ---- */
+
+/* The files a command reads, told apart by device and inode: no output may take the place of one. */
+enum { CLI_MAX_INPUTS = 16 };
+struct cli_inputs {
+    struct {
+        dev_t dev;
+        ino_t ino;
+    } id[CLI_MAX_INPUTS];
+    int n;
+};
+/* NULL, and what is not there, adds nothing. */
+void cli_inputs_add(struct cli_inputs *in, const char *path);
+
+/* A file that appears under its name only when it is complete. One at a time. */
+struct cli_out {
+    FILE *f;    /* NULL = not open */
+    char *path; /* behind symbolic links, owned */
+};
+/* Whether such a file could be written there; to be asked before the work starts. inputs may be NULL. */
+int cli_out_check(const char *path, const struct cli_inputs *inputs);
+int cli_out_open(struct cli_out *out, const char *path, const struct cli_inputs *inputs);
+/* Writes o and a newline; after a failure the output is aborted. NULL = there was no memory for it. */
+int cli_out_json(struct cli_out *out, const json_t *o);
+int cli_out_commit(struct cli_out *out);
+/* Removes what was written. Nothing happens where nothing is open. */
+void cli_out_abort(struct cli_out *out);
 
 /* ---- Text (text.c) ---- */
 
@@ -174,6 +204,7 @@ struct cli_profile_want {
     uint32_t required, optional; /* bit sets of wnw_profile_kind */
     double budget;               /* entries per head, chooses among CompilerKV's tables; 0 = not known */
     const char *policy;          /* for messages */
+    struct cli_inputs *inputs;   /* the files that were read are added */
 };
 /* Finds and reads what is wanted; says itself what is missing. *out is owned, NULL where nothing is wanted.
  * Remarks on what was read are added to notes, one a line. */

@@ -25,6 +25,23 @@ int cli_exit_code(int status)
     }
 }
 
+int cli_errno_code(int err)
+{
+    switch (err) {
+    case ENOMEM:
+    case EIO:
+    case ENOSPC:
+    case EDQUOT:
+    case EMFILE:
+    case ENFILE:
+    case EAGAIN:
+    case EINTR:
+        return CLI_FAILED;
+    default:
+        return CLI_BAD_INPUT;
+    }
+}
+
 /* Messages quote names from outside: a line break or control character in one must not break the line. */
 __attribute__((format(printf, 1, 0))) static void print_line(const char *fmt, va_list ap)
 {
@@ -60,23 +77,55 @@ void cli_note(const char *fmt, ...)
     va_end(ap);
 }
 
+int cli_stdout_failed(void)
+{
+    return cli_fail(CLI_FAILED, "writing to standard output failed: %s",
+                    errno ? strerror(errno) : "unknown error");
+}
+
 int cli_finish_stdout(void)
 {
     errno = 0;
-    if (fflush(stdout) != 0 || ferror(stdout))
-        return cli_fail(CLI_FAILED, "writing to standard output failed: %s",
-                        errno ? strerror(errno) : "unknown error");
-    return CLI_OK;
+    return fflush(stdout) != 0 || ferror(stdout) ? cli_stdout_failed() : CLI_OK;
+}
+
+bool cli_json_append(json_t **list, json_t *item)
+{
+    /* Takes the item over in any case, NULL is refused. */
+    if (json_array_append_new(*list, item) == 0)
+        return true;
+    json_decref(*list);
+    *list = NULL;
+    return false;
+}
+
+json_t *cli_json_text(const char *s)
+{
+    struct cli_text text = {0};
+    const bool whole = cli_text_add_utf8(&text, s, strlen(s)) && cli_text_add(&text, "", 0);
+    json_t *o = whole ? json_stringn(text.s, text.len) : NULL;
+    free(text.s);
+    return o;
+}
+
+json_t *cli_json_ids(const int32_t *ids, int32_t n)
+{
+    json_t *list = json_array();
+    for (int32_t i = 0; i < n && cli_json_append(&list, json_integer(ids[i])); i++)
+        ;
+    return list;
 }
 
 int cli_print_json(json_t *o)
 {
     if (!o)
         return cli_fail(CLI_FAILED, "out of memory for the JSON object");
-    json_dumpf(o, stdout, JSON_REAL_PRECISION(10));
-    putchar('\n');
+    errno = 0;
+    const bool whole = json_dumpf(o, stdout, JSON_REAL_PRECISION(10)) == 0;
     json_decref(o);
-    return cli_finish_stdout();
+    putchar('\n');
+    const int rc = cli_finish_stdout();
+    return rc == CLI_OK && !whole ? cli_fail(CLI_FAILED, "out of memory for the JSON object") : rc;
 }
 
 double cli_now_ms(void)

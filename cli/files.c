@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Files that are read whole, files that appear whole, and where models lie. */
+/* Files that are read whole, and where models lie. */
 #include "cli.h"
 
 #include <errno.h>
@@ -91,90 +91,6 @@ int cli_read_tokens(int32_t **ids, int32_t *n, const char *path)
     *ids = out;
     *n = count;
     return CLI_OK;
-}
-
-int cli_out_check(const char *path)
-{
-    struct stat st;
-    if (*path == '\0')
-        return cli_fail(CLI_BAD_INPUT, "the name of the output file is empty");
-    /* The finished file is renamed into place, which must never replace a device or a directory. */
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-        return cli_fail(CLI_BAD_INPUT, "'%s' is not a regular file; name a file to write", path);
-    char *dir = strdup(path);
-    if (!dir)
-        return cli_fail(CLI_FAILED, "out of memory");
-    char *slash = strrchr(dir, '/');
-    if (slash)
-        slash[slash == dir ? 1 : 0] = '\0';
-    const char *folder = slash ? dir : ".";
-    int rc = CLI_OK;
-    if (stat(folder, &st) != 0 || !S_ISDIR(st.st_mode))
-        rc = cli_fail(CLI_BAD_INPUT, "cannot write '%s': there is no folder '%s'", path, folder);
-    else if (access(folder, W_OK) != 0)
-        rc = cli_fail(CLI_BAD_INPUT, "cannot write '%s': %s", path, strerror(errno));
-    free(dir);
-    return rc;
-}
-
-int cli_out_open(struct cli_out *out, const char *path)
-{
-    *out = (struct cli_out){0};
-    /* Through a symbolic link the file it points to is replaced, not the link. */
-    out->path = realpath(path, NULL);
-    if (!out->path)
-        out->path = strdup(path);
-    if (!out->path || asprintf(&out->tmp, "%s.tmp-XXXXXX", out->path) < 0) {
-        out->tmp = NULL;
-        cli_out_abort(out);
-        return cli_fail(CLI_FAILED, "out of memory");
-    }
-    const int fd = mkstemp(out->tmp);
-    if (fd >= 0) {
-        const mode_t mask = umask(0);
-        umask(mask);
-        out->f = fchmod(fd, 0666 & ~mask) == 0 ? fdopen(fd, "w") : NULL;
-    }
-    if (!out->f) {
-        const int err = errno;
-        if (fd >= 0) {
-            close(fd);
-            unlink(out->tmp);
-        }
-        free(out->tmp);
-        out->tmp = NULL;
-        cli_out_abort(out);
-        return cli_fail(CLI_FAILED, "cannot write '%s': %s", path, strerror(err));
-    }
-    return CLI_OK;
-}
-
-int cli_out_commit(struct cli_out *out)
-{
-    errno = 0;
-    bool good = fflush(out->f) == 0 && !ferror(out->f) && fsync(fileno(out->f)) == 0;
-    good = fclose(out->f) == 0 && good;
-    out->f = NULL;
-    if (good && rename(out->tmp, out->path) == 0) {
-        free(out->tmp);
-        free(out->path);
-        *out = (struct cli_out){0};
-        return CLI_OK;
-    }
-    const int rc = cli_fail(CLI_FAILED, "writing '%s' failed: %s", out->path, strerror(errno));
-    cli_out_abort(out);
-    return rc;
-}
-
-void cli_out_abort(struct cli_out *out)
-{
-    if (out->f)
-        fclose(out->f);
-    if (out->tmp)
-        unlink(out->tmp);
-    free(out->tmp);
-    free(out->path);
-    *out = (struct cli_out){0};
 }
 
 int cli_cache_path(char **path, const char *tail)

@@ -33,7 +33,7 @@ static int check_phase(struct cli_job *job)
     if (rules->phase == WNW_PHASE_CHUNK && when[5] == ':') {
         if (!parse_count(&n, when + 6, strlen(when + 6)))
             return cli_fail(CLI_BAD_INPUT,
-                            "--evict '%s': chunk:C takes C tokens at a time, a whole number of at least 1",
+                            "--evict '%s': chunk:C takes C tokens at a time, a whole number, 1 to 2147483647",
                             when);
         rules->chunk = (int32_t)n;
     }
@@ -44,7 +44,7 @@ static int check_phase(struct cli_job *job)
         (every[len] == ':' && !parse_count(&rules->target, every + len + 1, strlen(every + len + 1))))
         return cli_fail(
             CLI_BAD_INPUT,
-            "--evict-every '%s': give I or I:T, whole numbers of at least 1: after every I generated "
+            "--evict-every '%s': give I or I:T, whole numbers, 1 to 2147483647: after every I generated "
             "tokens, T entries per layer and head stay",
             every);
     rules->every = (int32_t)n;
@@ -142,7 +142,12 @@ int cli_job_check(struct cli_job *job, const struct cli_args *args)
         (rc = check_policy(job)) != CLI_OK || (rc = check_types(job)) != CLI_OK ||
         (rc = check_input(job)) != CLI_OK)
         return rc;
-    return cli_model_path(&job->model_path, args->model);
+    rc = cli_model_path(&job->model_path, args->model);
+    cli_inputs_add(&job->inputs, args->file);
+    cli_inputs_add(&job->inputs, args->tokens);
+    cli_inputs_add(&job->inputs, args->profile);
+    cli_inputs_add(&job->inputs, job->model_path);
+    return rc == CLI_OK && args->out ? cli_out_check(args->out, &job->inputs) : rc;
 }
 
 int cli_job_open(struct cli_job *job)
@@ -232,7 +237,8 @@ static int load_profile(struct cli_job *job)
                                    .required = wants ? needs.profiles : 0,
                                    .optional = wants ? needs.profiles_optional : 0,
                                    .budget = size_in_entries(job),
-                                   .policy = job->args->policy ? job->args->policy : "full"});
+                                   .policy = job->args->policy ? job->args->policy : "full",
+                                   .inputs = &job->inputs});
 }
 
 /* A policy that looks at the document through the question reads the prompt's second piece for that. */

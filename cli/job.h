@@ -8,8 +8,9 @@
 struct cli_job {
     const struct cli_args *args;
     char *model_path;
-    char *document;    /* NULL = none */
-    size_t n_document; /* bytes */
+    struct cli_inputs inputs; /* document, model, profile, ... */
+    char *document;           /* NULL = none */
+    size_t n_document;        /* bytes */
     wnw_policy *policy;
     wnw_size size;
     wnw_eviction rules; /* when to compress */

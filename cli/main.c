@@ -2,7 +2,10 @@
 /* winnow: the table of sub-commands and the way to them. */
 #include "cli.h"
 
+#include <fcntl.h>
+#include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct cli_group *const run_groups[] = {
     &cli_group_model, &cli_group_input, &cli_group_policy, &cli_group_generate, &cli_group_common, NULL};
@@ -120,8 +123,22 @@ static int help(int n, char **words)
     return cli_finish_stdout();
 }
 
+/* A standard descriptor that is closed would be given to the next file that is opened, a model or an output,
+ * and messages would be written into it. A file that refuses what the descriptor is for takes its place. */
+static bool hold_descriptors(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+            return false;
+    return true;
+}
+
 int main(int argc, char **argv)
 {
+    if (!hold_descriptors())
+        return CLI_FAILED;
+    /* A file that may not grow is a write that fails, which is said and cleaned up. */
+    signal(SIGXFSZ, SIG_IGN);
     if (argc < 2)
         return cli_fail(CLI_BAD_INPUT, "no command; `winnow --help` lists them");
     const char *name = argv[1];

@@ -45,11 +45,11 @@ static const struct cli_option policy_options[] = {
     {"policy", 0, CLI_TEXT, "RECIPE", NULL, "full, or snapkv where a size is given",
      "what to keep, e.g. snapkv:window=32+adakv; `winnow methods` lists the parts", AT(policy), 0, 0, NULL},
     {"budget", 0, CLI_INT, "N", NULL, "none", "size: average entries kept per layer and KV head", AT(budget),
-     1, 2147483647, "at least 1"},
+     1, 2147483647, "1 to 2147483647"},
     {"ratio", 0, CLI_REAL, "R", NULL, "0.5 if the policy needs a size", "size: fraction removed, 0 <= R < 1",
      AT(ratio), 0, 0.9999999999999999, "at least 0 and less than 1"},
     {"kv-bytes", 0, CLI_BYTES, "SIZE", NULL, "none", "size: bytes of kept keys and values, suffix K, M or G",
-     AT(kv_bytes), 1, 9.2e18, "at least 1 byte"},
+     AT(kv_bytes), 1, 4611686018427387904.0, "1 byte to 4294967296G"},
     {"evict", 0, CLI_TEXT, "WHEN", "end", NULL,
      "when to compress: end (of the prompt), layer (one layer after the other), chunk[:C] (every C tokens, "
      "512 "
@@ -65,10 +65,11 @@ static const struct cli_option policy_options[] = {
 GROUP(cli_group_policy, "What to keep (at most one size)", policy_options);
 
 static const struct cli_option generate_options[] = {
-    {NULL, 'n', CLI_INT, "N", "256", NULL, "most tokens to generate", AT(n), 0, 2147483647, "at least 0"},
+    {NULL, 'n', CLI_INT, "N", "256", NULL, "most tokens to generate", AT(n), 0, 2147483647,
+     "0 to 2147483647"},
     {"temp", 0, CLI_REAL, "T", "0", NULL, "temperature, 0 = greedy", AT(temp), 0, 100, "0 to 100"},
     {"top-k", 0, CLI_INT, "K", "40", NULL, "sample from the K best tokens, 0 = all", AT(top_k), 0, 2147483647,
-     "at least 0"},
+     "0 to 2147483647"},
     {"top-p", 0, CLI_REAL, "P", "0.95", NULL, "sample from the best tokens with this probability, 1 = all",
      AT(top_p), 0, 1, "0 to 1"},
     {"seed", 0, CLI_INT, "S", "42", NULL, "seed of the sampler", AT(seed), 0, 4294967295.0,
@@ -90,9 +91,10 @@ static const struct cli_option ppl_options[] = {
     {"tokens", 0, CLI_TEXT, "FILE", NULL, "none", "token ids to score (instead of -f)", AT(tokens), 0, 0,
      NULL},
     {NULL, 'n', CLI_INT, "N", NULL, "all that fit", "tokens of the text to read at most", AT(n), 2,
-     2147483647, "at least 2"},
+     2147483647, "2 to 2147483647"},
     {"prefix", 0, CLI_INT, "N", NULL, "0, or half where a policy compresses",
-     "tokens that are read (and compressed) first and not scored", AT(prefix), 0, 2147483647, "at least 0"},
+     "tokens that are read (and compressed) first and not scored", AT(prefix), 0, 2147483647,
+     "0 to 2147483647"},
     {"json", 0, CLI_FLAG, NULL, NULL, "off", "print one JSON object", AT(json), 0, 0, NULL},
 };
 GROUP(cli_group_ppl, "Text", ppl_options);
@@ -111,7 +113,7 @@ static const struct cli_option bench_options[] = {
     {"policy", 0, CLI_TEXT, "RECIPE", "snapkv", NULL, "what the compressed cache keeps", AT(policy), 0, 0,
      NULL},
     {"budget", 0, CLI_INT, "N", NULL, "1/8 of the length", "entries kept per layer and KV head", AT(budget),
-     1, 2147483647, "at least 1"},
+     1, 2147483647, "1 to 2147483647"},
     {"csv", 0, CLI_TEXT, "FILE", NULL, "none", "write every number as a table", AT(csv), 0, 0, NULL},
     {"json", 0, CLI_FLAG, NULL, NULL, "off", "print one JSON object instead of the table", AT(json), 0, 0,
      NULL},
@@ -175,8 +177,9 @@ bool cli_parse_int(int64_t *out, const char *text)
     if (!isdigit((unsigned char)*digits))
         return false;
     errno = 0;
+    /* A number that does not fit becomes the nearest that does, which no option takes: it is out of range. */
     const long long v = strtoll(text, &end, 10);
-    if (errno != 0 || *end != '\0')
+    if ((errno != 0 && errno != ERANGE) || *end != '\0')
         return false;
     *out = v;
     return true;
@@ -197,31 +200,17 @@ bool cli_parse_real(double *out, const char *text)
 
 bool cli_parse_bytes(int64_t *out, const char *text)
 {
-    char digits[32];
-    const size_t len = strlen(text);
-    if (len == 0 || len >= sizeof digits)
+    static const char suffixes[] = "KMG";
+    char *end;
+    if (!isdigit((unsigned char)*text))
         return false;
-    memcpy(digits, text, len + 1);
-    int shift = 0;
-    switch (digits[len - 1]) {
-    case 'K':
-        shift = 10;
-        break;
-    case 'M':
-        shift = 20;
-        break;
-    case 'G':
-        shift = 30;
-        break;
-    default:
-        break;
-    }
-    if (shift > 0)
-        digits[len - 1] = '\0';
-    int64_t v;
-    if (!cli_parse_int(&v, digits) || v > INT64_MAX >> shift || v < 0)
+    errno = 0;
+    const long long v = strtoll(text, &end, 10);
+    const char *suffix = *end ? strchr(suffixes, *end) : NULL;
+    if ((errno != 0 && errno != ERANGE) || (*end && (!suffix || end[1])))
         return false;
-    *out = v << shift;
+    const int shift = suffix ? 10 * (int)(suffix - suffixes + 1) : 0;
+    *out = v > INT64_MAX >> shift ? INT64_MAX : v << shift;
     return true;
 }
 
@@ -341,6 +330,8 @@ static int popt_failed(poptContext con, int rc, const struct cli_command *cmd,
     const char *names[MAX_OPTIONS + 1];
     char word[80];
     int n_names = 0;
+    if (rc == POPT_ERROR_MALLOC || !bad)
+        return cli_fail(CLI_FAILED, "out of memory");
     if (rc != POPT_ERROR_BADOPT)
         return cli_fail(CLI_BAD_INPUT, "%s: %s; see `winnow %s --help`", bad, poptStrerror(rc), cmd->name);
     for (int i = 0; i < n; i++) {
@@ -400,7 +391,9 @@ int cli_parse(struct cli_args *args, const struct cli_command *cmd, int argc, co
     while (rc == CLI_OK && (val = poptGetNextOpt(con)) > 0) {
         const struct cli_option *o = list[val - 1];
         char *text = o->type == CLI_FLAG ? NULL : poptGetOptArg(con);
-        rc = store(args, o, o->type == CLI_FLAG || !text ? "" : text);
+        /* An option without its argument never gets here; what popt has no memory for is NULL. */
+        rc = o->type != CLI_FLAG && !text ? cli_fail(CLI_FAILED, "out of memory")
+                                          : store(args, o, text ? text : "");
         free(text);
     }
     if (rc == CLI_OK && val < -1)

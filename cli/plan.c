@@ -3,72 +3,47 @@
 #include "job.h"
 
 #include <jansson.h>
-#include <stdlib.h>
 #include <string.h>
 
 static json_t *head_json(const wnw_plan *plan, int32_t il, int32_t ih)
 {
     const int32_t *positions;
     const int32_t n = wnw_plan_head(plan, il, ih, &positions);
-    json_t *list = json_array();
-    for (int32_t i = 0; list && i < n; i++) {
-        if (json_array_append_new(list, json_integer(positions[i])) != 0) {
-            json_decref(list);
-            return NULL;
-        }
-    }
-    return list;
+    return cli_json_ids(positions, n);
 }
 
 /* {"heads":[[p0,p1,..],..]} */
 static json_t *layer_json(const wnw_plan *plan, int32_t il)
 {
     json_t *heads = json_array();
-    for (int32_t ih = 0; heads && ih < wnw_plan_n_head_kv(plan); ih++) {
-        if (json_array_append_new(heads, head_json(plan, il, ih)) != 0) {
-            json_decref(heads);
+    for (int32_t ih = 0; ih < wnw_plan_n_head_kv(plan); ih++)
+        if (!cli_json_append(&heads, head_json(plan, il, ih)))
             return NULL;
-        }
-    }
     return json_pack("{s:o}", "heads", heads);
 }
 
+/* NULL without memory. */
 static json_t *plan_json(const struct cli_job *job, const wnw_plan *plan)
 {
     json_t *layers = json_array();
-    for (int32_t il = 0; layers && il < wnw_plan_n_layer(plan); il++) {
-        if (json_array_append_new(layers, layer_json(plan, il)) != 0) {
-            json_decref(layers);
+    for (int32_t il = 0; il < wnw_plan_n_layer(plan); il++)
+        if (!cli_json_append(&layers, layer_json(plan, il)))
             return NULL;
-        }
-    }
-    /* The name comes from the file and may hold anything; JSON text is UTF-8. */
-    struct cli_text name = {0};
-    json_t *o = NULL;
-    if (cli_text_add_utf8(&name, job->info.name, strlen(job->info.name)) && cli_text_add(&name, "", 0))
-        o = json_pack("{s:s, s:s, s:i, s:s, s:o}", "format", "winnow-plan-1", "model", name.s, "n_tokens",
-                      (int)wnw_plan_n_tokens(plan), "policy", wnw_policy_string(job->policy), "layers",
-                      layers);
-    else
-        json_decref(layers);
-    free(name.s);
-    return o;
+    return json_pack("{s:s, s:o, s:i, s:s, s:o}", "format", "winnow-plan-1", "model",
+                     cli_json_text(job->info.name), "n_tokens", (int)wnw_plan_n_tokens(plan), "policy",
+                     wnw_policy_string(job->policy), "layers", layers);
 }
 
 static int write_plan(const struct cli_job *job, const wnw_plan *plan)
 {
     struct cli_out out;
+    int rc = cli_out_open(&out, job->args->out, &job->inputs);
+    if (rc != CLI_OK)
+        return rc;
     json_t *o = plan_json(job, plan);
-    if (!o)
-        return cli_fail(CLI_FAILED, "out of memory for the plan");
-    int rc = cli_out_open(&out, job->args->out);
-    if (rc == CLI_OK) {
-        json_dumpf(o, out.f, JSON_COMPACT);
-        fputc('\n', out.f);
-        rc = cli_out_commit(&out);
-    }
+    rc = cli_out_json(&out, o);
     json_decref(o);
-    return rc;
+    return rc == CLI_OK ? cli_out_commit(&out) : rc;
 }
 
 static int make_plan(struct cli_job *job)
@@ -105,10 +80,10 @@ int cli_plan(const struct cli_args *args)
                         args->evict);
     if (args->evict_every)
         return cli_fail(CLI_BAD_INPUT, "plan generates nothing; leave out --evict-every");
-    int rc = cli_out_check(args->out);
-    if (rc != CLI_OK)
-        return rc;
-    rc = cli_job_start(&job, args);
+    int rc = cli_job_start(&job, args);
+    /* Once more, before the work: profiles that were found are inputs too. */
+    if (rc == CLI_OK)
+        rc = cli_out_check(args->out, &job.inputs);
     if (rc == CLI_OK)
         rc = make_plan(&job);
     cli_job_close(&job);

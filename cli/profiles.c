@@ -155,13 +155,14 @@ static void note_warning(wnw_log_level level, const char *text, void *user)
     cli_text_add_utf8(notes, text, strlen(text));
 }
 
-static int add_file(wnw_profile *p, struct cli_text *notes, const char *path)
+static int add_file(wnw_profile *p, struct cli_text *notes, struct cli_inputs *inputs, const char *path)
 {
     struct stat st;
     if (stat(path, &st) != 0 || access(path, R_OK) != 0)
         return cli_fail(CLI_BAD_INPUT, "cannot read the profile '%s': %s", path, strerror(errno));
     if (!S_ISREG(st.st_mode))
         return cli_fail(CLI_BAD_INPUT, "the profile '%s' is neither a file nor a folder", path);
+    cli_inputs_add(inputs, path);
     wnw_set_log(note_warning, notes);
     const int status = wnw_profile_add_file(p, path);
     wnw_set_log(NULL, NULL);
@@ -199,7 +200,7 @@ static int load_kinds(wnw_profile *p, struct cli_text *notes, const struct place
         if (!(open >> kind & 1u))
             continue;
         char *path = find_kind(places, kind, want->budget);
-        const int rc = path ? add_file(p, notes, path) : CLI_OK;
+        const int rc = path ? add_file(p, notes, want->inputs, path) : CLI_OK;
         /* A file may hold another kind than its name says. */
         const bool there = path && (wnw_profile_kinds(p) >> kind & 1u);
         if (path && rc == CLI_OK && !there) {
@@ -233,7 +234,7 @@ int cli_profile_load(wnw_profile **out, struct cli_text *notes, const wnw_model 
     if (rc == CLI_OK && !find_places(&places, want, folder))
         rc = cli_fail(CLI_FAILED, "out of memory");
     if (rc == CLI_OK && want->given && !folder)
-        rc = add_file(*out, notes, want->given);
+        rc = add_file(*out, notes, want->inputs, want->given);
     if (rc == CLI_OK)
         rc = load_kinds(*out, notes, &places, want);
     free_places(&places);

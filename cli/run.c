@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 struct answer {
+    wnw_sampler *sampler;
     struct cli_stream stream;
     int32_t n_decoded; /* tokens fed back; one less than generated, usually */
     double ttft_ms, decode_ms;
@@ -38,11 +39,8 @@ static int new_sampler(wnw_sampler **sampler, const struct cli_args *args)
 static int generate(struct cli_job *job, struct answer *a)
 {
     const int32_t n_most = (int32_t)job->args->n;
-    wnw_sampler *sampler;
     struct cli_progress progress;
-    int rc = new_sampler(&sampler, job->args);
-    if (rc != CLI_OK)
-        return rc;
+    int rc = CLI_OK;
     cli_progress_start(&progress, "generate", "tokens");
     /* The answer itself shows the progress where it can be seen. */
     progress.terminal = progress.terminal && !isatty(STDOUT_FILENO);
@@ -50,7 +48,7 @@ static int generate(struct cli_job *job, struct answer *a)
     a->ttft_ms = first - job->start_ms;
     while (a->stream.n < n_most) {
         const float *logits = wnw_session_logits(job->session);
-        const int32_t token = wnw_sampler_pick(sampler, logits, job->info.n_vocab);
+        const int32_t token = wnw_sampler_pick(a->sampler, logits, job->info.n_vocab);
         if (a->stream.n == 0) {
             first = cli_now_ms();
             a->ttft_ms = first - job->start_ms;
@@ -76,9 +74,7 @@ static int generate(struct cli_job *job, struct answer *a)
     }
     a->decode_ms = cli_now_ms() - first;
     cli_progress_end(&progress);
-    wnw_sampler_free(sampler);
-    const int end_rc = a->stream.n > 0 ? cli_stream_end(&a->stream) : CLI_OK;
-    return rc != CLI_OK ? rc : end_rc;
+    return rc == CLI_OK && a->stream.n > 0 ? cli_stream_end(&a->stream) : rc;
 }
 
 static double per_second(int64_t n, double ms)
@@ -99,9 +95,7 @@ static void print_summary(const struct cli_job *job, const struct answer *a)
 
 static int print_json(const struct cli_job *job, const struct answer *a)
 {
-    json_t *tokens = json_array();
-    for (int32_t i = 0; i < a->stream.n; i++)
-        json_array_append_new(tokens, json_integer(a->stream.ids[i]));
+    json_t *tokens = cli_json_ids(a->stream.ids, a->stream.n);
     json_t *o = json_pack("{s:i, s:f, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:s%, s:o}",
                           "prompt_tokens", (int)job->n_tokens, "kept_tokens_mean", job->kept_mean,
                           "kv_bytes_full", (json_int_t)job->kv_bytes_full, "kv_bytes",
@@ -127,7 +121,11 @@ int cli_run(const struct cli_args *args)
 {
     struct cli_job job;
     struct answer a = {0};
-    int rc = cli_job_start(&job, args);
+    /* Before the model: what the sampler does not like is known without it. */
+    int rc = new_sampler(&a.sampler, args);
+    if (rc != CLI_OK)
+        return rc;
+    rc = cli_job_start(&job, args);
     if (rc == CLI_OK) {
         a.stream.model = job.model;
         a.stream.echo = args->json ? NULL : stdout;
@@ -139,6 +137,7 @@ int cli_run(const struct cli_args *args)
     }
     if (rc == CLI_OK)
         rc = args->json ? print_json(&job, &a) : print_answer(&job, &a);
+    wnw_sampler_free(a.sampler);
     cli_stream_clear(&a.stream);
     cli_job_close(&job);
     return rc;

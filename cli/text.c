@@ -2,6 +2,7 @@
 /* UTF-8 and the text of a growing answer. */
 #include "cli.h"
 
+#include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,8 +95,11 @@ static int let_out(struct cli_stream *st, const char *s, size_t len)
     if (!cli_text_add_utf8(&st->text, s, len))
         return cli_fail(CLI_FAILED, "out of memory for the answer");
     if (st->echo && st->text.len > before) {
-        fwrite(st->text.s + before, 1, st->text.len - before, st->echo);
-        fflush(st->echo);
+        /* Said at once: nobody waits for the rest of an answer that cannot be read. */
+        const size_t n = st->text.len - before;
+        errno = 0;
+        if (fwrite(st->text.s + before, 1, n, st->echo) != n || fflush(st->echo) != 0)
+            return cli_stdout_failed();
     }
     return CLI_OK;
 }

@@ -30,6 +30,16 @@ bad 'ratio with rest' "'0.5 '" run -p x --ratio '0.5 '
 bad 'bytes 0' '--kv-bytes 0' run -p x --kv-bytes 0
 bad 'bytes with another suffix' '--kv-bytes' run -p x --kv-bytes 1T
 bad 'bytes that overflow' '--kv-bytes' run -p x --kv-bytes 9999999999G
+# Numbers that are too large are refused for their size, and the bound is named.
+bad 'budget above the bound' '--budget 2147483648 is out of range; it must be 1 to 2147483647' run -p x --budget 2147483648
+bad 'budget above 64 bits' 'out of range; it must be 1 to 2147483647' run -p x --budget 99999999999999999999
+bad 'bytes above the bound' 'out of range; it must be 1 byte to 4294967296G' run -p x --kv-bytes 4294967297G
+bad 'bytes above 64 bits' 'out of range; it must be 1 byte to 4294967296G' run -p x --kv-bytes 9999999999G
+bad 'bytes of 40 digits' 'out of range; it must be 1 byte to' run -p x --kv-bytes "$(printf '%040d' 0 | tr 0 9)"
+bad '-n above the bound' 'must be 0 to 2147483647' run -p x -n 2147483648
+bad '--top-k above the bound' 'must be 0 to 2147483647' run -p x --top-k 99999999999999999999
+bad 'prefix above the bound' 'must be 0 to 2147483647' ppl -f x --prefix 4000000000
+bad '-n of ppl above the bound' 'must be 2 to 2147483647' ppl -f x -n 4000000000
 bad 'two sizes' 'give one of them' run -p x --budget 8 --ratio 0.5
 bad 'two other sizes' 'give one of them' run -p x --kv-bytes 1M --ratio 0.5
 bad 'three sizes' 'give one of them' run -p x --kv-bytes 1M --ratio 0.5 --budget 3
@@ -40,6 +50,10 @@ bad 'no threads' '-threads 0' run -p x -t 0
 bad 'seed' '--seed' run -p x --seed 4294967296
 bad 'temperature' '--temp' run -p x --temp -1
 bad 'top-p' '--top-p' run -p x --top-p 1.5
+
+# Refused before the prompt is read, before the model even: there is none of that name.
+bad 'top-p 0' '0 < top_p <= 1' run -m nowhere.gguf -p x --top-p 0
+bad 'top-p that is 0 as a float' '0 < top_p <= 1' run -m nowhere.gguf -p x --top-p 1e-60
 
 bad 'unknown policy' 'did you mean .snapkv' run -p x --policy snapk
 bad 'unknown second part' 'nothing' run -p x --policy snapkv+nothing
@@ -55,7 +69,7 @@ bad 'evict soon' "'soon' is unknown" run -p x --evict soon
 bad 'evict chunks' "'chunks' is unknown" run -p x --evict chunks
 bad 'evict layer:3' "'layer:3' is unknown" run -p x --evict layer:3
 for c in '' 0 -1 1.5 x '5 ' 99999999999; do
-    bad "evict chunk:$c" 'at least 1' run -p x --evict "chunk:$c"
+    bad "evict chunk:$c" '1 to 2147483647' run -p x --evict "chunk:$c"
 done
 for i in '' 0 -1 1.5 x 5: 5:0 5:x :5 5:6:7 99999999999; do
     bad "evict every $i" 'give I or I:T' run -p x --evict-every "$i"

@@ -63,6 +63,11 @@ checked good 'the cache folder' 'kept 64.0' --policy compresskv --budget 64 &&
     same 'same profile, same plan' "$work/first.json" "$work/made/plan.json"
 checked good 'one file and the cache' 'kept 64.0' --policy compresskv --budget 64 --profile "$work/one/srh.json"
 
+# A profile that was found by the model's name is an input, which no output replaces.
+cp "$work/cache/profiles/tiny-llama/srh.json" "$work/srh.before"
+bad 'plan over a profile that was found' 'srh.json. is an input' plan -m "$model" --tokens "$work/ids" --policy compresskv --budget 64 -o "$work/cache/profiles/tiny-llama/srh.json"
+same 'the profile is there' "$work/srh.before" "$work/cache/profiles/tiny-llama/srh.json"
+
 # Bad files.
 checked bad 'no such profile' "cannot read '/nonexistent'" --policy compresskv --budget 64 --profile /nonexistent
 head -c 200 "$work/one/srh.json" >"$work/cut.json"

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Files that appear whole or not at all: everything goes to a new file beside the target, which takes the
+ * target's name when all of it is on the disk. Nothing that the command reads and nothing that is open
+ * already is ever replaced, and a signal that ends the process removes the unfinished file.
+ */
+#include "cli.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- Inputs ---- */
+
+void cli_inputs_add(struct cli_inputs *in, const char *path)
+{
+    struct stat st;
+    if (!path || in->n == CLI_MAX_INPUTS || stat(path, &st) != 0)
+        return;
+    in->id[in->n].dev = st.st_dev;
+    in->id[in->n++].ino = st.st_ino;
+}
+
+static bool is_input(const struct cli_inputs *in, const struct stat *st)
+{
+    for (int i = 0; in && i < in->n; i++)
+        if (in->id[i].dev == st->st_dev && in->id[i].ino == st->st_ino)
+            return true;
+    return false;
+}
+
+static bool leads_to(int fd, const struct stat *st)
+{
+    struct stat other;
+    return fstat(fd, &other) == 0 && other.st_dev == st->st_dev && other.st_ino == st->st_ino;
+}
+
+/* The lowest descriptor of this process that leads to the file, -1 if none does: what is written there would
+ * go on into a file that has lost its name. */
+static int open_descriptor(const struct stat *st)
+{
+    int found = -1;
+    DIR *dir = opendir("/proc/self/fd");
+    for (int fd = STDIN_FILENO; !dir && found < 0 && fd <= STDERR_FILENO; fd++)
+        found = leads_to(fd, st) ? fd : -1;
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        int64_t fd;
+        if (cli_parse_int(&fd, e->d_name) && fd >= 0 && fd <= INT_MAX && leads_to((int)fd, st) &&
+            (found < 0 || fd < found))
+            found = (int)fd;
+    }
+    if (dir)
+        closedir(dir);
+    return found;
+}
+
+/* ---- Where the file goes ---- */
+
+/* What a symbolic link says, as a path from here; NULL with errno. Owned. */
+static char *link_target(const char *path)
+{
+    char text[PATH_MAX], *out = NULL;
+    const ssize_t n = readlink(path, text, sizeof text - 1);
+    if (n < 0)
+        return NULL;
+    text[n] = '\0';
+    const char *slash = strrchr(path, '/');
+    const int folder = text[0] == '/' || !slash ? 0 : (int)(slash - path) + 1;
+    return asprintf(&out, "%.*s%s", folder, path, text) < 0 ? NULL : out;
+}
+
+/* The path behind all symbolic links, whether there is a file or not; NULL with errno. Owned. */
+static char *follow_links(const char *path)
+{
+    char *at = realpath(path, NULL);
+    if (at || errno != ENOENT)
+        return at;
+    at = strdup(path);
+    for (int depth = 0; at; depth++) {
+        char *next = depth < 40 ? link_target(at) : NULL;
+        const int err = depth < 40 ? errno : ELOOP;
+        /* No link, or nothing there: this is the name that the file will have. */
+        if (!next && (err == EINVAL || err == ENOENT))
+            return at;
+        free(at);
+        at = next;
+        if (!next)
+            errno = err;
+    }
+    return NULL;
+}
+
+static int cannot_write(const char *path, int err)
+{
+    return cli_fail(cli_errno_code(err), "cannot write '%s': %s", path, strerror(err));
+}
+
+/* What is there already, if it may not be replaced. */
+static int check_present(const char *path, const struct stat *st, const struct cli_inputs *inputs)
+{
+    /* The finished file is renamed into place, which must never replace a device or a directory. */
+    if (!S_ISREG(st->st_mode))
+        return cli_fail(CLI_BAD_INPUT, "'%s' is not a regular file; name a file to write", path);
+    if (is_input(inputs, st))
+        return cli_fail(CLI_BAD_INPUT,
+                        "'%s' is an input of this command and would be replaced; name another file", path);
+    const int fd = open_descriptor(st);
+    if (fd >= 0)
+        return cli_fail(CLI_BAD_INPUT,
+                        "'%s' is open as descriptor %d%s, and the finished file would take its place; name "
+                        "another file",
+                        path, fd,
+                        fd == STDIN_FILENO    ? " (standard input)"
+                        : fd == STDOUT_FILENO ? " (standard output)"
+                        : fd == STDERR_FILENO ? " (standard error)"
+                                              : "");
+    return access(path, W_OK) == 0 ? CLI_OK : cannot_write(path, errno);
+}
+
+/* Whether a file can be made at `target`, which `path` led to. */
+static int check_folder(const char *path, const char *target)
+{
+    struct stat st;
+    const char *slash = strrchr(target, '/');
+    char *folder = slash ? strndup(target, slash == target ? 1 : (size_t)(slash - target)) : strdup(".");
+    int rc = CLI_OK;
+    if (!folder)
+        return cli_fail(CLI_FAILED, "out of memory");
+    if (slash && !slash[1])
+        rc = cli_fail(CLI_BAD_INPUT, "'%s' names a folder; name a file to write", path);
+    else if (stat(folder, &st) != 0 || !S_ISDIR(st.st_mode))
+        rc = cli_fail(CLI_BAD_INPUT, "cannot write '%s': there is no folder '%s'", path, folder);
+    else if (access(folder, W_OK | X_OK) != 0)
+        rc = cannot_write(path, errno);
+    free(folder);
+    return rc;
+}
+
+/* *target is owned: the path behind links; *mode: permissions of the file to make. */
+static int find_target(char **target, mode_t *mode, const char *path, const struct cli_inputs *inputs)
+{
+    struct stat st;
+    *target = NULL;
+    *mode = 0;
+    if (*path == '\0')
+        return cli_fail(CLI_BAD_INPUT, "the name of the output file is empty");
+    const bool present = stat(path, &st) == 0;
+    if (!present && errno != ENOENT)
+        return cannot_write(path, errno);
+    int rc = present ? check_present(path, &st, inputs) : CLI_OK;
+    if (rc != CLI_OK)
+        return rc;
+    *target = follow_links(path);
+    if (!*target)
+        return cannot_write(path, errno);
+    rc = check_folder(path, *target);
+    if (rc != CLI_OK) {
+        free(*target);
+        *target = NULL;
+        return rc;
+    }
+    const mode_t mask = umask(0);
+    umask(mask);
+    *mode = present ? st.st_mode & 0777 : 0666 & ~mask;
+    return CLI_OK;
+}
+
+int cli_out_check(const char *path, const struct cli_inputs *inputs)
+{
+    char *target;
+    mode_t mode;
+    const int rc = find_target(&target, &mode, path, inputs);
+    free(target);
+    return rc;
+}
+
+/* ---- Signals ---- */
+
+/* Name of the unfinished file, for the signal handler: nothing else is safe to look at there. */
+static char unfinished[PATH_MAX];
+
+static const int ending_signals[] = {SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGTERM, SIGXCPU};
+enum { N_ENDING = sizeof ending_signals / sizeof *ending_signals };
+
+static void remove_unfinished(int sig)
+{
+    if (unfinished[0])
+        unlink(unfinished);
+    raise(sig); /* the default action is back, and comes when this returns */
+}
+
+/* Signals that are ignored stay so. */
+static void watch_signals(bool on)
+{
+    for (int i = 0; i < N_ENDING; i++) {
+        struct sigaction now, want = {.sa_flags = (int)SA_RESETHAND};
+        want.sa_handler = on ? remove_unfinished : SIG_DFL;
+        sigemptyset(&want.sa_mask);
+        if (sigaction(ending_signals[i], NULL, &now) == 0 &&
+            now.sa_handler == (on ? SIG_DFL : remove_unfinished))
+            sigaction(ending_signals[i], &want, NULL);
+    }
+}
+
+/* ---- Writing ---- */
+
+/* A new file beside the target. Its name is short, whatever the target's is. Returns the descriptor. */
+static int make_temporary(const char *target, mode_t mode)
+{
+    const char *slash = strrchr(target, '/');
+    const int folder = slash ? (int)(slash - target) + 1 : 0;
+    if (snprintf(unfinished, sizeof unfinished, "%.*swinnow.tmp-XXXXXX", folder, target) >=
+        (int)sizeof unfinished) {
+        unfinished[0] = '\0';
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    watch_signals(true);
+    const int fd = mkostemp(unfinished, O_CLOEXEC);
+    if (fd >= 0 && fchmod(fd, mode) == 0)
+        return fd;
+    const int err = errno;
+    if (fd >= 0) {
+        close(fd);
+        unlink(unfinished);
+    }
+    watch_signals(false);
+    unfinished[0] = '\0';
+    errno = err;
+    return -1;
+}
+
+int cli_out_open(struct cli_out *out, const char *path, const struct cli_inputs *inputs)
+{
+    mode_t mode;
+    *out = (struct cli_out){0};
+    int rc = find_target(&out->path, &mode, path, inputs);
+    if (rc != CLI_OK)
+        return rc;
+    const int fd = make_temporary(out->path, mode);
+    if (fd < 0) {
+        rc = cannot_write(path, errno);
+        free(out->path);
+        *out = (struct cli_out){0};
+        return rc;
+    }
+    out->f = fdopen(fd, "w");
+    if (out->f)
+        return CLI_OK;
+    close(fd);
+    cli_out_abort(out);
+    return cli_fail(CLI_FAILED, "out of memory");
+}
+
+int cli_out_json(struct cli_out *out, const json_t *o)
+{
+    errno = 0;
+    if (o && json_dumpf(o, out->f, JSON_COMPACT) == 0 && fputc('\n', out->f) != EOF)
+        return CLI_OK;
+    const int rc = ferror(out->f)
+                       ? cli_fail(CLI_FAILED, "writing '%s' failed: %s", out->path, strerror(errno))
+                       : cli_fail(CLI_FAILED, "out of memory for '%s'", out->path);
+    cli_out_abort(out);
+    return rc;
+}
+
+int cli_out_commit(struct cli_out *out)
+{
+    errno = 0;
+    bool good = !ferror(out->f) && fflush(out->f) == 0 && fsync(fileno(out->f)) == 0;
+    const int err = errno;
+    good = fclose(out->f) == 0 && good;
+    out->f = NULL;
+    errno = err ? err : errno;
+    good = good && rename(unfinished, out->path) == 0;
+    if (good)
+        unfinished[0] = '\0';
+    const int rc = good ? CLI_OK
+                        : cli_fail(CLI_FAILED, "writing '%s' failed: %s", out->path,
+                                   errno ? strerror(errno) : "an earlier write was lost");
+    cli_out_abort(out);
+    return rc;
+}
+
+void cli_out_abort(struct cli_out *out)
+{
+    if (!out->path)
+        return;
+    if (out->f)
+        fclose(out->f);
+    if (unfinished[0])
+        unlink(unfinished);
+    watch_signals(false);
+    unfinished[0] = '\0';
+    free(out->path);
+    *out = (struct cli_out){0};
+}
