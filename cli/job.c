@@ -246,7 +246,8 @@ static int set_tasks(struct cli_job *job)
 {
     const wnw_needs needs = wnw_policy_needs(job->policy);
     const int32_t n = job->n_tokens - job->n_context, *const tokens = job->tokens + job->n_context;
-    if (!(needs.flags & WNW_NEED_SECOND_PASS) || needs.second_pass != WNW_PASS_TASK)
+    if (!(needs.flags & WNW_NEED_SECOND_PASS) ||
+        (needs.second_pass != WNW_PASS_TASK && needs.second_pass != WNW_PASS_BOTH))
         return CLI_OK;
     if (n < 1 || !job->args->question || !*job->args->question)
         return cli_fail(CLI_BAD_INPUT, "the policy judges the prompt by its question; give one with -p");

@@ -207,13 +207,16 @@ enum {
 /* Which tokens a second pass feeds. */
 typedef enum wnw_second_pass {
     WNW_PASS_CONTEXT, /* what was read, once more, behind itself (KVCompose, task-agnostic) */
-    WNW_PASS_TASK,    /* the tasks of wnw_session_set_tasks (KVCompose, task-aware) */
+    WNW_PASS_TASK,    /* the tasks of wnw_session_set_tasks, each on what was read */
     /* An instruction to repeat, then the text behind the chat header, chunk by chunk (KVzip); the softmax
      * sees the header, the chunk and what is fed. Where no header is known: the text's first 4 tokens in its
      * place. */
     WNW_PASS_REPEAT,
     WNW_PASS_REPEAT_SINKS, /* the same with the 4 tokens in any case (kvpress' KVzip) */
     WNW_PASS_REPEAT_ALL,   /* the same, and the header is text like any other */
+    /* CONTEXT, and behind that second copy each of the tasks, but for those that what was read ends with
+     * (KVCompose, task-aware). */
+    WNW_PASS_BOTH,
 } wnw_second_pass;
 
 /* Kinds of calibration results; a bit set in wnw_needs.profiles. */

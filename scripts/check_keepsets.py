@@ -4,7 +4,8 @@
 
 check_keepsets.py [--winnow build/winnow] [--only REGEX] [--ratios 0.5,0.8] [--model GGUF] [--tokens FILE] [--plans DIR]
 
-Reads two lists of token ids, made from --tokens: its first 480, and 360 of its last ones shuffled. For every case and
+Reads two lists of token ids, made from --tokens: its first 480, and 360 of its last ones shuffled; policies that know
+the question get two documents of 360 random words and a question of 12 in their place. For every case and
 ratio it measures |winnow's and ours| / |ours| over all layers and heads, and the head where they agree least; below
 0.995, or where the totals differ, it exits with 1. A table goes to standard output, progress to standard error.
 Weights and cache are float32, so only ties and rounding may differ. The model must be of the llama family. Plans in
@@ -22,6 +23,7 @@ import tempfile
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is loaded
 
+from gguf import GGUFReader  # noqa: E402
 from keepsets.forms import made_up_results  # noqa: E402
 from keepsets.methods import CASES  # noqa: E402
 from keepsets.model import Model, Prompt  # noqa: E402
@@ -39,18 +41,43 @@ def token_lists(path):
     return {"text": tokens[:480], "shuffled": shuffled}
 
 
-def plan(args, folder, tokens_file, policy, ratio, profile):
-    """The plan as keep[layer][head] = set of positions, or the command's error text."""
-    name = re.sub(r"[^\w.=-]", "_", f"{os.path.basename(tokens_file)}-{policy}-{ratio}.json")
+def plan(args, folder, prompt_file, prompt, policy, ratio, profile):
+    """The plan as keep[layer][head] = set of positions, or the command's error text; prompt: options that read it."""
+    name = re.sub(r"[^\w.=-]", "_", f"{os.path.basename(prompt_file)}-{policy}-{ratio}.json")
     out = os.path.join(folder, name)
     if not os.path.exists(out) or os.path.getmtime(out) < os.path.getmtime(args.winnow):
-        command = [args.winnow, "plan", "-m", args.model, "--tokens", tokens_file, "--kv-type", "f32", "--policy",
+        command = [args.winnow, "plan", "-m", args.model, *prompt, "--kv-type", "f32", "--policy",
                    policy, "--ratio", str(ratio), "-t", "1", "-o", out, "--profile", profile]
         done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
         if done.returncode:
             return done.stderr.strip()
     with open(out) as f:
         return [[set(h) for h in layer["heads"]] for layer in json.load(f)["layers"]]
+
+
+def spelled(args, folder, name, seed, n=360, n_question=12):
+    """A document and a question of words that are one token each, which the number of tokens read confirms: the ids of
+    both, the document's file and the question's text."""
+    field = GGUFReader(args.model).fields["tokenizer.ggml.tokens"]
+    vocabulary = [bytes(field.parts[i]).decode() for i in field.data]
+    words = [i for i, t in enumerate(vocabulary) if re.fullmatch("\u0120[a-z]{3,9}", t)]  # G with a dot: a space
+    rng = random.Random(seed)
+    ids, question = rng.choices(words, k=n), rng.choices(words, k=n_question)
+    text, asked = ("".join(" " + vocabulary[i][1:] for i in x) for x in (ids, question))
+    file = os.path.join(folder, name)
+    with open(file, "w") as f:
+        f.write(text)
+    os.utime(file, (0, 0))
+    read = []
+    for more in [], ["-p", asked]:
+        out = os.path.join(folder, "count.json")
+        subprocess.run([args.winnow, "plan", "-m", args.model, "--raw", "-f", file, *more, "-t", "1", "-o", out],
+                       check=True, stderr=subprocess.DEVNULL)
+        with open(out) as f:
+            read.append(json.load(f)["n_tokens"])
+    if read != [n, n + 1 + n_question]:  # the blank line between them is one token
+        sys.exit(f"{read} tokens were read of {n} words and a question of {n_question}")
+    return ids, [vocabulary.index("\u010a\u010a"), *question], file, asked
 
 
 def made_up_profile(args, folder, model, tokens_file):
@@ -65,7 +92,7 @@ def made_up_profile(args, folder, model, tokens_file):
                 json.dump({"format": "winnow-profile-1", "kind": kind, "model": {"fingerprint": fingerprint, **shape},
                            "settings": settings, "data": {"text": "made up"}, "results": numbers}, f)
         if fingerprint == "0" * 16:
-            answer = plan(args, folder, tokens_file, "headkv", 0.5, folder)
+            answer = plan(args, folder, tokens_file, ["--tokens", tokens_file], "headkv", 0.5, folder)
             prints = re.findall(r"\b[0-9a-f]{16}\b", answer) if isinstance(answer, str) else []
             fingerprint = next((x for x in prints if x != fingerprint), None)
             if not fingerprint:
@@ -107,11 +134,20 @@ def main():
         with open(tokens_file, "w") as f:
             f.write(" ".join(map(str, tokens)))
         os.utime(tokens_file, (0, 0))
-        prompt = Prompt(model, tokens)
-        profile, prompt.profile = made_up_profile(args, args.plans, model, tokens_file)
-        for policy, method, options in cases:
+        profile, results = made_up_profile(args, args.plans, model, tokens_file)
+        prompts = {}
+        for policy, method, options, asked in cases:
+            if asked not in prompts:
+                if asked:
+                    ids, question, file, text = spelled(args, args.plans, name + "-words", len(tokens))
+                    prompts[asked] = (Prompt(model, ids, question), file,
+                                      ["--raw", "--context-only", "-f", file, "-p", text])
+                else:
+                    prompts[asked] = Prompt(model, tokens), tokens_file, ["--tokens", tokens_file]
+                prompts[asked][0].profile = results
+            prompt, file, how = prompts[asked]
             for ratio in args.ratios:
-                theirs = plan(args, args.plans, tokens_file, policy, ratio, profile)
+                theirs = plan(args, args.plans, file, how, policy, ratio, profile)
                 if isinstance(theirs, str):
                     sys.exit(f"{policy}: {theirs}")
                 overlap, worst, more = compare(theirs, method(prompt, ratio, **options))

@@ -93,9 +93,9 @@ static const struct wnw__preset presets[] = {
      .recipe = "kvcompose:task=context" KVCOMPOSE_AGG
                "+composite:rounding=exact,agg_head=mean,layer0_max=0,min_tokens=1+equal+topk:ties=early+original"},
     {.name = "kvcompose-aware",
-     .about = "KVCompose that knows the question: what is attended to while the question is read.",
+     .about = "KVCompose that knows the question: it is read behind the context, which is read again.",
      .paper = "KVCompose, arXiv 2509.05165",
-     .recipe = "kvcompose:task=question" KVCOMPOSE_AGG
+     .recipe = "kvcompose:task=both" KVCOMPOSE_AGG
                "+composite:rounding=exact,agg_head=mean,layer0_max=0,min_tokens=1+equal+topk:ties=early+original"},
     {.name = "kvcompose-unstructured",
      .about = "KVCompose whose heads share one budget too.",

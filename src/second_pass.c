@@ -102,11 +102,17 @@ static int begin(struct pass *p, wnw_session *s)
     return WNW_OK;
 }
 
+/* Drops what was fed at positions n_past and above. */
+static void drop_to(struct pass *p, int32_t n_past)
+{
+    wnw__cache_rewind(&p->s->cache, n_past);
+    p->s->n_past = n_past;
+}
+
 /* Drops the tokens fed so far. */
 static void drop(struct pass *p)
 {
-    wnw__cache_rewind(&p->s->cache, p->n_past);
-    p->s->n_past = p->n_past;
+    drop_to(p, p->n_past);
 }
 
 /* Puts everything back; also after a failure, and then the memory of the cache may stay larger. */
@@ -151,17 +157,18 @@ static int feed(struct pass *p, const int32_t *tokens, int32_t n)
 static void warn_beyond(const struct pass *p, int32_t n, char *warning)
 {
     const int32_t most = p->s->m->hp.n_ctx_train;
-    if (n > most - p->n_past)
+    if (n > most - p->s->n_past)
         snprintf(warning, 256,
                  "the second pass reaches position %lld, the model was trained for %d: scores may be poor",
-                 (long long)p->n_past + n - 1, (int)most);
+                 (long long)p->s->n_past + n - 1, (int)most);
 }
 
 /* ---- The context, once more ---- */
 
-static int feed_context(struct pass *p, char *warning)
+/* `behind`: tokens that will be fed behind its last piece, which stays then; 0 = none. */
+static int feed_context(struct pass *p, int32_t behind, char *warning)
 {
-    const int32_t *tokens = p->s->trace.tokens, n = p->n_past, room = p->s->m->hp.n_ctx_train - n;
+    const int32_t *tokens = p->s->trace.tokens, n = p->n_past, room = p->s->m->hp.n_ctx_train - n - behind;
     const int32_t piece = n <= room ? n : room > PIECE_MIN ? room : PIECE_MIN;
     if (piece < n)
         snprintf(warning, 256,
@@ -170,24 +177,41 @@ static int feed_context(struct pass *p, char *warning)
                  (int)n, (int)p->s->m->hp.n_ctx_train, (int)piece);
     for (int32_t at = 0; at < n; at += piece) {
         WNW_TRY(feed(p, tokens + at, n - at < piece ? n - at : piece));
-        drop(p);
+        if (behind == 0 || n - at > piece)
+            drop(p);
     }
     return WNW_OK;
 }
 
 /* ---- Tasks ---- */
 
-static int feed_tasks(struct pass *p, char *warning)
+/* What was read may end with the task: then reading it again reads the task again. */
+static bool ends_with_task(const struct pass *p, const int32_t *task, int32_t n)
+{
+    const int32_t *end = p->s->trace.tokens + p->n_past;
+    return n <= p->n_past && memcmp(end - n, task, (size_t)n * sizeof *task) == 0;
+}
+
+/* Each task by itself, on the bare cache or behind the context's second copy. */
+static int feed_tasks(struct pass *p, bool with_context, char *warning)
 {
     const struct wnw__trace *t = &p->s->trace;
+    int32_t most = 0;
     if (t->n_tasks == 0)
         return wnw__fail(WNW_E_ARG,
                          "the policy looks at the cache through expected questions, and none were given: set "
                          "them with wnw_session_set_tasks");
+    for (int32_t i = 0; i < t->n_tasks; i++)
+        most = t->task_n[i] > most ? t->task_n[i] : most;
+    if (with_context)
+        WNW_TRY(feed_context(p, most, warning));
+    const int32_t base = p->s->n_past;
     for (int32_t i = 0, at = 0; i < t->n_tasks; at += t->task_n[i++]) {
+        if (with_context && ends_with_task(p, t->task_tokens + at, t->task_n[i]))
+            continue;
         warn_beyond(p, t->task_n[i], warning);
         WNW_TRY(feed(p, t->task_tokens + at, t->task_n[i]));
-        drop(p);
+        drop_to(p, base);
     }
     return WNW_OK;
 }
@@ -315,9 +339,9 @@ int wnw__second_pass_run(struct wnw__second_pass **out, wnw_session *s, wnw_seco
     int rc = begin(&p, s);
     set_header(&p, kind);
     if (rc == WNW_OK)
-        rc = kind == WNW_PASS_CONTEXT ? feed_context(&p, warning)
-             : kind == WNW_PASS_TASK  ? feed_tasks(&p, warning)
-                                      : feed_repeats(&p, warning);
+        rc = kind == WNW_PASS_CONTEXT                         ? feed_context(&p, 0, warning)
+             : kind == WNW_PASS_TASK || kind == WNW_PASS_BOTH ? feed_tasks(&p, kind == WNW_PASS_BOTH, warning)
+                                                              : feed_repeats(&p, warning);
     const int rc_end = end(&p);
     rc = rc != WNW_OK ? rc : rc_end;
     if (rc == WNW_OK)

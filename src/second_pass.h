@@ -5,7 +5,8 @@
  * tokens are dropped again. Afterwards the session is as it was, to the bit.
  *
  *     CONTEXT  the tokens read, once more (KVCompose, arXiv 2509.05165, task-agnostic)
- *     TASK     each task on the bare cache (the same, task-aware)
+ *     TASK     each task on the bare cache (the same, the questions alone)
+ *     BOTH     the tokens read, once more, and each task behind them (the same, task-aware)
  *     REPEAT   chunk by chunk, an instruction to repeat, the chat template's tail, which ends the user's
  * turn, and the chunk (KVzip, arXiv 2505.23416); the forward pass sees everything, the statistics' softmax
  * only the header, the chunk and the repeat input. Chunks begin behind the header REPEAT_SINKS  the same, but

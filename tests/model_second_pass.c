@@ -39,6 +39,13 @@ static void needs_task(const void *opts, wnw_needs *out)
     out->second_pass = WNW_PASS_TASK;
 }
 
+static void needs_both(const void *opts, wnw_needs *out)
+{
+    (void)opts;
+    out->flags = WNW_NEED_SECOND_PASS;
+    out->second_pass = WNW_PASS_BOTH;
+}
+
 static void needs_everything(const void *opts, wnw_needs *out)
 {
     (void)opts;
@@ -66,7 +73,7 @@ static int score_pass(const void *opts, const wnw_observation *obs, float *score
     return WNW_OK;
 }
 
-enum { EVERYTHING = WNW_PASS_REPEAT + 1, QUERIES, N_WATCHERS };
+enum { EVERYTHING = WNW_PASS_REPEAT + 1, QUERIES, N_WATCHERS = WNW_PASS_BOTH + 1 };
 
 static wnw_policy *watcher(int which)
 {
@@ -76,6 +83,7 @@ static wnw_policy *watcher(int which)
         {.name = "watch_repeat", .about = "", .paper = "", .needs = needs_repeat, .score = score_pass},
         {.name = "watch_all", .about = "", .paper = "", .needs = needs_everything, .score = score_pass},
         {.name = "watch_queries", .about = "", .paper = "", .needs = needs_queries, .score = score_pass},
+        {.name = "watch_both", .about = "", .paper = "", .needs = needs_both, .score = score_pass},
     };
     wnw_registry *r;
     wnw_policy *p;
@@ -97,6 +105,7 @@ struct setup {
 /* What is fed behind the context in one go. */
 struct fed {
     int32_t *tokens, n;
+    int32_t skip;               /* of which the first ones are fed and not counted */
     int32_t sinks, first, last; /* KVzip: positions that the softmax sees; last 0 = everything */
 };
 
@@ -133,7 +142,7 @@ static void reference_head(const wnw_observation *o, const struct fed *f, int32_
     double *p = malloc((size_t)o->n * sizeof *p);
     assert_non_null(p);
     assert_true(o->n_queries >= f->n);
-    for (int32_t t = 0; t < f->n; t++) {
+    for (int32_t t = f->skip; t < f->n; t++) {
         const float *q =
             o->queries + ((size_t)(o->n_queries - f->n + t) * (size_t)o->n_head + (size_t)h) * (size_t)d;
         double top = -INFINITY, total = 0.0;
@@ -204,7 +213,7 @@ static void check_pass(const wnw_model *m, const struct setup *c, const int32_t 
     assert_ok(wnw__second_pass_run(&p, s, kind, warning));
     int32_t n_queries = 0;
     for (int32_t k = 0; k < n_fed; k++)
-        n_queries += fed[k].n;
+        n_queries += fed[k].n - fed[k].skip;
     assert_int_equal(p->n_queries, n_queries);
     for (int32_t il = 0; il < info.n_layer; il++) {
         if (wnw_model_layer_is_swa(m, il))
@@ -318,6 +327,56 @@ static void test_tasks(void **state)
         free(a);
         free(b);
     }
+}
+
+static int32_t *behind_context(const int32_t *tokens, int32_t n, const int32_t *task, int32_t n_task)
+{
+    int32_t *both = malloc((size_t)(n + n_task) * sizeof *both);
+    assert_non_null(both);
+    memcpy(both, tokens, (size_t)n * sizeof *both);
+    memcpy(both + n, task, (size_t)n_task * sizeof *both);
+    return both;
+}
+
+/* The context once more, and each task behind that copy of it; a task that the context ends with is in it.
+ * n_ctx_train > 0: too little for that, so that the tasks come behind the last of two pieces. */
+static void check_both(const struct setup *c, int32_t n_ctx_train, int32_t piece)
+{
+    enum { A = 60, B = 3, END = 20 };
+    wnw_model *m = open_model(c->arch);
+    int32_t *tokens = tokens_of(m, c->n, 7), *a = tokens_of(m, A, 8), *b = tokens_of(m, B, 9);
+    const int32_t last = c->n - piece; /* tokens of the piece that the tasks come behind */
+    if (n_ctx_train > 0)
+        m->hp.n_ctx_train = n_ctx_train;
+    wnw_session *s = read_context(m, c, tokens, 0, WNW_PASS_BOTH);
+    wnw_policy *p = watcher(WNW_PASS_BOTH);
+    wnw_plan *plan;
+    assert_error(wnw_session_plan(s, p, &(wnw_size){.kind = WNW_SIZE_RATIO, .ratio = 0.5}, &plan, NULL),
+                 WNW_E_ARG);
+    assert_ok(wnw_session_set_tasks(s, (const int32_t *const[]){a, tokens + c->n - END, b},
+                                    (const int32_t[]){A, END, B}, 3));
+    const struct fed fed[] = {
+        {.tokens = behind_context(tokens + piece, last, a, A), .n = last + A},
+        {.tokens = behind_context(tokens + piece, last, b, B), .n = last + B, .skip = last},
+        {.tokens = tokens, .n = piece},
+    };
+    check_pass(m, c, tokens, s, WNW_PASS_BOTH, fed, piece > 0 ? 3 : 2);
+    wnw_policy_free(p);
+    wnw_session_free(s);
+    wnw_model_free(m);
+    free(fed[0].tokens);
+    free(fed[1].tokens);
+    free(tokens);
+    free(a);
+    free(b);
+}
+
+static void test_context_and_tasks(void **state)
+{
+    (void)state;
+    check_both(&(struct setup){"llama", WNW_ATTN_OWN, WNW_KV_F32, 120, 50, true}, 0, 0);
+    check_both(&(struct setup){"llama", WNW_ATTN_GGML, WNW_KV_F32, 120, 50, false}, 0, 0);
+    check_both(&(struct setup){"llama", WNW_ATTN_OWN, WNW_KV_F32, 300, 100, false}, 300 + 270 + 60, 270);
 }
 
 /* KVzip: chunks of 2048 tokens behind the header, the last 8 ids of the chunk before, what ends the turn. The
@@ -544,7 +603,8 @@ static void test_nothing_stays_behind(void **state)
     (void)state;
     static const char *const arch[] = {"llama", "gemma3"};
     for (size_t a = 0; a < 2; a++)
-        for (int kind = WNW_PASS_CONTEXT; kind <= WNW_PASS_REPEAT; kind++)
+        for (int kind = WNW_PASS_CONTEXT; kind <= WNW_PASS_BOTH;
+             kind = kind == WNW_PASS_REPEAT ? WNW_PASS_BOTH : kind + 1)
             for (int attn = WNW_ATTN_OWN; attn <= WNW_ATTN_GGML; attn++)
                 for (int compact = 0; compact < 2; compact++) {
                     const struct setup c = {arch[a], (wnw_attn)attn, WNW_KV_F16, 120, 50, compact};
@@ -638,6 +698,7 @@ int main(void)
         cmocka_unit_test(test_context),
         cmocka_unit_test(test_context_in_pieces),
         cmocka_unit_test(test_tasks),
+        cmocka_unit_test(test_context_and_tasks),
         cmocka_unit_test(test_repeat),
         cmocka_unit_test(test_repeat_with_header),
         cmocka_unit_test(test_header_alone),

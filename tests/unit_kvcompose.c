@@ -102,7 +102,8 @@ static void needs_and_phases(void **state)
     } row[] = {
         {"kvcompose", WNW_NEED_SECOND_PASS, WNW_PASS_CONTEXT},
         {"kvcompose-unstructured", WNW_NEED_SECOND_PASS, WNW_PASS_CONTEXT},
-        {"kvcompose-aware", WNW_NEED_SECOND_PASS, WNW_PASS_TASK},
+        {"kvcompose-aware", WNW_NEED_SECOND_PASS, WNW_PASS_BOTH},
+        {"kvcompose:task=question", WNW_NEED_SECOND_PASS, WNW_PASS_TASK},
         {"kvcompose:value_norm=1", WNW_NEED_SECOND_PASS | WNW_NEED_VALUES, WNW_PASS_CONTEXT},
         {"kvzip", WNW_NEED_SECOND_PASS, WNW_PASS_REPEAT},
     };

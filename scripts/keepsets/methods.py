@@ -2,19 +2,20 @@
 """Keep-sets of the methods, a second time: written from the papers' formulas, slow and short, without a look at src/.
 
 A method is a function of a prompt (model.Prompt) and a ratio that returns keep[layer][head] = positions. @case names
-the policies it stands for, and the options that differ between them. Letters as in docs/methods.md.
+the policies it stands for, and the options that differ between them; asked=True where the policy knows a question that
+is not read yet. Letters as in docs/methods.md.
 """
 from fractions import Fraction
 from math import ceil, floor
 
 import numpy as np
 
-CASES = []  # (policy for the command line, function, keyword arguments)
+CASES = []  # (policy for the command line, function, keyword arguments, asked)
 
 
-def case(policy, **kwargs):
+def case(policy, asked=False, **kwargs):
     def add(function):
-        CASES.append((policy, function, kwargs))
+        CASES.append((policy, function, kwargs, asked))
         return function
     return add
 
@@ -727,18 +728,22 @@ def streaming_llm(p, r):
 
 # ---- second pass ----
 
-def kvcompose_scores(p):
+def kvcompose_scores(p, task="context"):
+    """What is fed behind the context: the context, the question, or the one and then the other."""
+    fed = {"context": p.tokens, "question": p.question, "both": np.concatenate([p.tokens, p.question])}[task]
     scores = []
-    for a in p.second_pass("context", p.tokens):
+    for a in p.second_pass(task, fed):
         s = p.group_mean(a.astype(np.float64))
         scores.append(s + s.mean(0))
     return scores
 
 
-@case("kvcompose")
-def kvcompose(p, r):
+@case("kvcompose", task="context")
+@case("kvcompose-aware", asked=True, task="both")
+@case("kvcompose:task=question", asked=True, task="question")
+def kvcompose(p, r, task):
     """Composite tokens: the k-th best of every head together; all layers' compete, each layer is sure of one."""
-    scores = kvcompose_scores(p)
+    scores = kvcompose_scores(p, task)
     value = np.array([(-np.sort(-s, axis=1)).mean(0) for s in scores])
     value[:, 0] = np.inf
     won = ranked(value.reshape(-1))[:whole((1 - r) * p.L * p.n)]

@@ -80,8 +80,9 @@ class Prompt:
     of the last queries (without the causal mask), o[l][n][H][d] outputs of the query heads.
     """
 
-    def __init__(self, model, tokens):
+    def __init__(self, model, tokens, question=()):
         self.model, self.tokens, self.n = model, np.asarray(tokens), len(tokens)
+        self.question = np.asarray(question, self.tokens.dtype)  # expected, not read
         self.L, self.H, self.K, self.G, self.d = model.L, model.H, model.K, model.G, model.d
         seen = []
         x = model.forward(self.tokens, lambda l, s: seen.append(s))

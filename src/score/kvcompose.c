@@ -11,13 +11,15 @@
  * group_mean with cross_head=1. value_norm multiplies S_task by ||v||_2 (an option of kvpress, not in the
  * paper, off). kvpress rounds probabilities to the model's type; here they stay float32, so there are hardly
  * any ties. Nothing is protected: the first token stays because it is attended to.
- * Observes a second pass. Range 0..2 without value_norm. Cost O(H_q n) besides the pass.
+ * The paper's task-aware setting reads context and question again, as its evaluation code does, where the
+ * question is a part of the context: task=both. Observes a second pass. Range 0..2 without value_norm. Cost
+ * O(H_q n) besides the pass.
  */
 #include "method.h"
 
 #include <math.h>
 
-enum task { TASK_CONTEXT, TASK_QUESTION };
+enum task { TASK_CONTEXT, TASK_QUESTION, TASK_BOTH };
 enum agg_task { TASK_MAX, TASK_MEAN };
 
 struct opts {
@@ -30,7 +32,9 @@ static void needs(const void *opts, wnw_needs *out)
 {
     const struct opts *o = opts;
     out->flags = WNW_NEED_SECOND_PASS | (o->value_norm ? WNW_NEED_VALUES : 0u);
-    out->second_pass = o->task == TASK_QUESTION ? WNW_PASS_TASK : WNW_PASS_CONTEXT;
+    out->second_pass = o->task == TASK_QUESTION ? WNW_PASS_TASK
+                       : o->task == TASK_BOTH   ? WNW_PASS_BOTH
+                                                : WNW_PASS_CONTEXT;
 }
 
 static size_t scratch_size(const void *opts, const wnw_observation *obs)
@@ -69,12 +73,12 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
     return WNW_OK;
 }
 
-static const char *const tasks[] = {"context", "question", NULL};
+static const char *const tasks[] = {"context", "question", "both", NULL};
 static const char *const agg_tasks[] = {"max", "mean", NULL};
 
 static const wnw_option options[] = {
     {.name = "task",
-     .help = "what is read a second time: the context itself, or the questions that are expected",
+     .help = "what is read a second time: the context itself, the questions that are expected, or both",
      .type = WNW_OPT_ENUM,
      .offset = offsetof(struct opts, task),
      .def = TASK_CONTEXT,
@@ -108,12 +112,14 @@ const struct wnw__scorer wnw__scorer_kvcompose = {
              "`S_grp(j,c)` its mean over the query heads of KV head `j`, and `S(j,c) = S_grp(j,c) + mean_i "
              "S_grp(i,c)` over the KV heads of the layer. Rows are softmaxed over everything visible and not "
              "renormalised over the context; scores of all layers are compared as they are.\n\n"
-             "`task=context` feeds what was read once more behind itself (task-agnostic). `task=question` "
-             "feeds the expected questions, each on top of the bare context (task-aware); kvpress has a "
-             "switch for that which does nothing. Probabilities stay float32, where kvpress rounds them to "
-             "the model's type and gets ties.\n\n"
+             "`task=context` feeds what was read once more behind itself (task-agnostic). `task=both` feeds "
+             "the expected questions behind that, each for itself (task-aware: in the evaluation code the "
+             "question is a part of the context); a question that what was read ends with is read again "
+             "with it, not twice. `task=question` feeds the questions alone, each on top of what was read, "
+             "and forgets what they do not ask for; kvpress has a switch for that which does nothing. "
+             "Probabilities stay float32, where kvpress rounds them to the model's type and gets ties.\n\n"
              "The pass costs as much as a prefill of its tokens, and about three times the attention with "
-             "`task=context`; the cache is twice as long while it runs. Scoring `O(H_q n)`."},
+             "`task=context` and `both`; the cache is twice as long while it runs. Scoring `O(H_q n)`."},
     .layout = "composite",
     .like_attention = true,
 };
