@@ -319,7 +319,7 @@ int cli_job_read_first(struct cli_job *job, int32_t n)
         cli_progress_end(&job->progress);
         if (status != WNW_OK)
             return cli_fail_status(status);
-        job->compress_ms = report.observe_ms + report.select_ms + report.compact_ms;
+        job->compress_ms = report.observe_ms + report.score_ms + report.select_ms + report.compact_ms;
         job->prefill_ms += cli_now_ms() - start - job->compress_ms;
         if (*report.warning)
             cli_note("warning: %s", report.warning);

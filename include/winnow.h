@@ -498,7 +498,8 @@ int wnw_session_reset(wnw_session *s);
 
 /* Declares before prefill what policies will be asked for; replaces earlier declarations. n = 0: observe
  * nothing. What the new declaration asks for as well goes on; what it asks for first begins now: for tokens
- * read before, attention sums and maxima count the queries from here on, and there are no queries of them. */
+ * read before, attention sums and maxima count the queries from here on, and there are no queries of them. After a
+ * failure the earlier declaration holds. */
 int wnw_session_observe(wnw_session *s, const wnw_policy *const *policies, int32_t n);
 
 /* Calibration results for policies that use them; borrowed until replaced. NULL = none. E_MISMATCH: made for
@@ -591,7 +592,9 @@ bool wnw_policy_allows(const wnw_policy *p, wnw_phase phase, const char **reason
 
 /* Rules that a session follows by itself. A recursive policy (LagKV) has rules of its own: it drops a block's
  * entries whenever the block is complete, also while decoding, so that every and target do not matter; a size
- * becomes a share of every block, worked out once for the first prompt that the size does not hold. */
+ * decides what stays of blocks that are not settled yet: for a piece that is read, so that all turns together
+ * come to the size; for a block that decoding completes, the ratio's share of it, or what a budget has room for.
+ * Too few tokens for two blocks stay whole. */
 typedef struct wnw_eviction {
     const wnw_policy *policy; /* borrowed until the rules are replaced */
     wnw_size size;            /* a ratio counts all tokens since the rules were set, over all turns */
@@ -603,7 +606,8 @@ typedef struct wnw_eviction {
 
 /* Follows rules from now on; NULL = none. Observes what they need (as wnw_session_observe would), and forgets
  * what was observed before. E_ARG: the policy is not allowed in a phase. E_MISMATCH: its profile is missing
- * (set it first). E_RANGE: a negative number, or a target that cannot hold what the policy protects. */
+ * (set it first). E_RANGE: a negative number, or a target that cannot hold what the policy protects. After a
+ * failure the rules and observations of before go on. */
 int wnw_session_set_eviction(wnw_session *s, const wnw_eviction *rules);
 /* Reads a piece of the prompt and compresses it under the rules: a first prompt, or the next turn on a
  * compressed cache. Without rules the same as prefill. With rules wnw_session_decode compresses too, as they

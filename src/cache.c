@@ -228,11 +228,24 @@ void wnw__cache_commit_layer(struct wnw__cache *c, int32_t il, int32_t first, in
     }
 }
 
+static void drop_aux(struct wnw__cache *c, enum wnw__aux kind)
+{
+    for (int32_t il = 0; il < c->n_layer; il++) {
+        free(c->layers[il].aux[kind]);
+        c->layers[il].aux[kind] = NULL;
+    }
+    c->aux_planes[kind] = 0;
+}
+
 int wnw__cache_set_aux(struct wnw__cache *c, enum wnw__aux kind, int32_t n_plane)
 {
+    if (n_plane == 0) {
+        drop_aux(c, kind);
+        return WNW_OK;
+    }
     float **fresh = calloc((size_t)c->n_layer, sizeof *fresh);
     bool ok = fresh != NULL;
-    for (int32_t il = 0; ok && n_plane > 0 && il < c->n_layer; il++)
+    for (int32_t il = 0; ok && il < c->n_layer; il++)
         ok = (fresh[il] = aux_new((int)kind, n_plane, c->layers[il].n_rows)) != NULL;
     for (int32_t il = 0; fresh && il < c->n_layer; il++) {
         float *old = ok ? c->layers[il].aux[kind] : fresh[il];

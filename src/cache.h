@@ -87,7 +87,7 @@ int wnw__cache_thin_layer(struct wnw__cache *c, int32_t il, const int32_t *const
                           int32_t room);
 
 /* Keeps n_plane numbers of a kind with every entry from now on; 0 = no longer. New and present entries start
- * at the kind's empty value (0, or -1 for projected norms). Nothing changes on failure. */
+ * at the kind's empty value (0, or -1 for projected norms). Nothing changes on failure; 0 cannot fail. */
 int wnw__cache_set_aux(struct wnw__cache *c, enum wnw__aux kind, int32_t n_plane);
 /* Row `row` of a layer's plane. */
 static inline float *wnw__cache_aux(const struct wnw__kv_layer *l, enum wnw__aux kind, int32_t plane)

@@ -14,6 +14,7 @@
 #include "base/time.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- Several jobs in step
  * ----------------------------------------------------------------------------------- */
@@ -199,7 +200,20 @@ int wnw__plan_job_layer(struct wnw__plan_job *j, int32_t il, struct wnw__kept_la
 void wnw__plan_job_times(const struct wnw__plan_job *j, wnw_report *report)
 {
     report->observe_ms += j->observe_ms;
-    report->select_ms += j->work_ms;
+    report->score_ms += j->score_ms;
+    report->select_ms += j->work_ms - j->score_ms;
+}
+
+void wnw__report_add(wnw_report *sum, const wnw_report *one)
+{
+    sum->observe_ms += one->observe_ms;
+    sum->score_ms += one->score_ms;
+    sum->select_ms += one->select_ms;
+    sum->compact_ms += one->compact_ms;
+    if (one->kv_bytes_before > sum->kv_bytes_before)
+        sum->kv_bytes_before = one->kv_bytes_before;
+    if (*one->warning && !*sum->warning)
+        memcpy(sum->warning, one->warning, sizeof sum->warning);
 }
 
 /* ---- The driver
@@ -237,9 +251,8 @@ int wnw__plan_make_many(wnw_plan **out, const wnw_policy *const *policies, const
         rc = walk_all(&w, wanted);
     for (int32_t k = 0; rc == WNW_OK && k < n; k++) {
         jobs[k]->report->kept_mean = kept_mean(jobs[k]);
-        jobs[k]->report->observe_ms = jobs[k]->observe_ms;
-        jobs[k]->report->score_ms = jobs[k]->score_ms;
-        jobs[k]->report->select_ms = jobs[k]->work_ms - jobs[k]->score_ms;
+        jobs[k]->report->observe_ms = jobs[k]->report->score_ms = jobs[k]->report->select_ms = 0;
+        wnw__plan_job_times(jobs[k], jobs[k]->report);
         out[k] = jobs[k]->plan;
         jobs[k]->plan = NULL;
     }

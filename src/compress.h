@@ -42,6 +42,10 @@ struct wnw__plan_source {
     bool (*progress)(const struct wnw__plan_source *src, int32_t il);
 };
 
+/* Adds the times of one compression to those of a whole read; the first warning stays, and the most bytes.
+ * Entries are counted by the caller. */
+void wnw__report_add(wnw_report *sum, const wnw_report *one);
+
 /* One policy applied to one source, layer by layer. */
 struct wnw__plan_job;
 

@@ -152,6 +152,39 @@ wnw_protected wnw__job_protected_head(const struct wnw__plan_job *j, int32_t il,
     return protected_of(j, j->n_entry[il * j->src->n_head_kv + ih], header_of(j, il, ih));
 }
 
+/* Where blocks were settled by an earlier compression: what the size cannot take is kept, with a warning.
+ * False if nothing was. */
+static bool fit_settled(struct wnw__plan_job *j)
+{
+    int32_t most = 0, most_n = 0;
+    bool settled = false, thins = false;
+    if (!j->src->n_final || !wnw__policy_is_recursive(j->policy))
+        return false;
+    for (int32_t i = 0; i < j->n_part; i++) {
+        const int32_t n_final = j->src->n_final(j->src, j->part_il[i]);
+        const struct wnw__blocks b = wnw__policy_blocks(j->policy, n_final);
+        settled = settled || n_final > 0;
+        for (int32_t ih = 0; ih < j->src->n_head_kv; ih++) {
+            const int32_t n = j->n_entry[j->part_il[i] * j->src->n_head_kv + ih];
+            const int32_t thinned = wnw__blocks_thinned(&b, n), whole = n - thinned * b.lag;
+            thins = thins || thinned > 0;
+            most_n = whole > most ? n : most_n;
+            most = whole > most ? whole : most;
+        }
+    }
+    if (settled && most > j->budget && thins)
+        wnw__warn(
+            j->report->warning,
+            "the size leaves %d entries per head, but %d of %d are settled or in the last blocks and stay",
+            j->budget, most, most_n);
+    else if (settled && most > j->budget)
+        wnw__warn(j->report->warning,
+                  "the size leaves %d entries per head, but nothing can be thinned: all %d are settled or in "
+                  "the last blocks",
+                  j->budget, most);
+    return settled;
+}
+
 /* What is protected shrinks to the size, with a warning; a budget is refused where the scorer does not say
  * that it shrinks for one. */
 int wnw__job_fit_protected(struct wnw__plan_job *j, const wnw_size *size)
@@ -159,6 +192,8 @@ int wnw__job_fit_protected(struct wnw__plan_job *j, const wnw_size *size)
     const wnw_protected p = wnw__job_protected(j, j->n_max);
     const bool shrinks = j->own && j->own->shrinks_for_budget;
     const int32_t need = p.n_first + p.n_last;
+    if (fit_settled(j))
+        return WNW_OK;
     if (need < j->budget || (need == j->budget && !shrinks))
         return WNW_OK;
     if (!shrinks && size && (size->kind == WNW_SIZE_BUDGET || size->kind == WNW_SIZE_BYTES))
@@ -179,39 +214,32 @@ int wnw__job_fit_protected(struct wnw__plan_job *j, const wnw_size *size)
     return WNW_OK;
 }
 
-int wnw__policy_fix_size(wnw_policy **out, const wnw_policy *p, int32_t n, int32_t n_keep, bool may_shrink,
-                         char *warning)
+int wnw__policy_fix_size(wnw_policy **out, const wnw_policy *p, const struct wnw__due *due, char *warning)
 {
-    const struct wnw__scorer *own = p->part[WNW_PART_SCORER].own;
-    const struct wnw__selector *selector = p->part[WNW_PART_SELECTOR].selector;
-    wnw_protected before = {0}, after = {0};
-    wnw_policy *fixed;
-    WNW_TRY(wnw__policy_copy(&fixed, p));
+    const struct wnw__part *part = &p->part[WNW_PART_SELECTOR];
+    const struct wnw__blocks b = wnw__policy_blocks(p, due->n_final);
+    const int32_t thinned = wnw__blocks_thinned(&b, due->n), whole = due->n - thinned * b.lag;
+    const char *name = p->part[WNW_PART_SCORER].name;
     *out = NULL;
-    void *opts = fixed->opts[WNW_PART_SCORER];
-    own->pub.protect(opts, n, &before);
-    const int32_t need = before.n_first + before.n_last;
-    if (need > n_keep && !may_shrink) {
-        wnw_policy_free(fixed);
+    if (thinned == 0) {
+        wnw__warn(warning,
+                  "the size leaves %d entries per head, but %s keeps all %d: the first %d and two blocks of "
+                  "%d are whole",
+                  due->n_keep, name, due->n, b.sink, b.lag);
+        return WNW_OK;
+    }
+    if (whole > due->n_keep && due->strict && due->n_final == 0)
         return wnw__fail(WNW_E_RANGE,
                          "%s always keeps the first %d and the last %d of %d entries, but the size leaves %d "
                          "per head; allow at least %d, give a ratio, or lower what the policy protects",
-                         own->pub.name, before.n_first, before.n_last, n, n_keep, need);
-    }
-    if (need > n_keep && !(own->shrink && own->shrink(opts, n, n_keep))) {
-        wnw_policy_free(fixed); /* too few entries for any block */
-        return WNW_OK;
-    }
-    if (need > n_keep) {
-        own->pub.protect(opts, n, &after);
-        wnw__warn(
-            warning,
-            "the size leaves %d entries per head and %s protects %d: its blocks shrink, to the first %d "
-            "and the last %d",
-            n_keep, own->pub.name, need, after.n_first, after.n_last);
-    }
-    const struct wnw__blocks blocks = wnw__policy_blocks(fixed, 0);
-    selector->fix_size(fixed->opts[WNW_PART_SELECTOR], &blocks, n, n_keep);
+                         name, b.sink, whole - b.sink, due->n, due->n_keep, whole);
+    if (whole > due->n_keep)
+        wnw__warn(warning,
+                  "the size leaves %d entries per head, but %s keeps %d of %d: the first %d and the last %d",
+                  due->n_keep, name, whole, due->n, b.sink, whole - b.sink);
+    wnw_policy *fixed;
+    WNW_TRY(wnw__policy_copy(&fixed, p));
+    part->selector->fix_size(fixed->opts[WNW_PART_SELECTOR], &b, due->n, due->n_keep);
     *out = fixed;
     return WNW_OK;
 }

@@ -27,6 +27,11 @@
 struct wnw__blocks {
     int32_t sink, lag;
 };
+/* Blocks of n entries that are thinned: all complete ones behind the sinks but the last. */
+static inline int32_t wnw__blocks_thinned(const struct wnw__blocks *b, int32_t n)
+{
+    return n < b->sink || (n - b->sink) / b->lag < 2 ? 0 : (n - b->sink) / b->lag - 1;
+}
 
 /* How a real-valued count becomes whole. */
 enum wnw__rounding {

@@ -8,8 +8,10 @@
  *     decode  every so many tokens; a recursive policy (LagKV) whenever a block is complete
  *
  * How much may stay: a budget or a number of bytes is the same at every compression, a ratio counts the T
- * tokens read under the rules so far and leaves T (1 - R). A recursive policy takes its share per block from
- * the size once, for the first prompt that the size does not hold, and keeps it from then on.
+ * tokens read under the rules so far and leaves T (1 - R). A recursive policy keeps its blocks and what it
+ * has settled; a size decides k, what stays of each block that is not settled yet. For a piece that is read,
+ * k is what brings all turns together to the size; a block that decoding completes keeps the ratio's share of
+ * it.
  */
 #include "compress.h"
 #include "policy.h"
@@ -62,8 +64,8 @@ static int check_target(const wnw_eviction *ev)
     wnw_protected p = {0};
     if (ev->target == 0 || !scorer->protect || wnw__policy_is_recursive(ev->policy))
         return WNW_OK;
-    const int64_t n = ev->target + ev->every;
-    scorer->protect(ev->policy->opts[WNW_PART_SCORER], n < INT32_MAX ? (int32_t)n : INT32_MAX, &p);
+    const int64_t n = ev->target < INT32_MAX - ev->every ? ev->target + ev->every : INT32_MAX;
+    scorer->protect(ev->policy->opts[WNW_PART_SCORER], (int32_t)n, &p);
     if ((int64_t)p.n_first + p.n_last <= ev->target)
         return WNW_OK;
     return wnw__fail(
@@ -153,15 +155,48 @@ static int32_t asked_of(const wnw_session *s, int32_t n)
     return asked < 1 ? 1 : asked < INT32_MAX ? (int32_t)asked : INT32_MAX;
 }
 
-/* Makes a recursive policy fit the size, once, as soon as n tokens are more than it leaves. */
-static int fix_blocks(wnw_session *s, int32_t n, char *warning)
+/* Entries of the longest head among the layers that take part, and how many of them are settled; 0 if none
+ * takes part. A recursive policy holds the same counts in all of them. */
+static int32_t longest_part(const wnw_session *s, const wnw_policy *p, int32_t *n_final)
+{
+    int32_t n = 0;
+    *n_final = 0;
+    for (int32_t il = 0; il < s->cache.n_layer; il++)
+        for (int32_t ih = 0; ih < s->cache.n_head_kv; ih++) {
+            if (s->cache.layers[il].n_swa > 0 || wnw__policy_skips(p, il) || wnw_cache_n(s, il, ih) <= n)
+                continue;
+            n = wnw_cache_n(s, il, ih);
+            *n_final = s->cache.layers[il].n_final;
+        }
+    return n;
+}
+
+/* Gives a recursive policy the k that the size wants of the blocks that are not settled, n_coming tokens
+ * included; 0: while decoding. None where the size holds everything, or where there is no block to thin. */
+static int fix_blocks(wnw_session *s, int32_t n_coming, char *warning)
 {
     struct wnw__rules *r = &s->rules;
-    const wnw_size_kind kind = r->ev.size.kind;
-    if (r->fixed || kind == WNW_SIZE_NONE || !wnw__policy_is_recursive(r->ev.policy) || asked_of(s, n) >= n)
+    const wnw_policy *p = r->ev.policy;
+    const wnw_size *size = &r->ev.size;
+    wnw_policy_free(r->fixed);
+    r->fixed = NULL;
+    if (size->kind == WNW_SIZE_NONE || !wnw__policy_is_recursive(p))
         return WNW_OK;
-    return wnw__policy_fix_size(&r->fixed, r->ev.policy, n, asked_of(s, n), kind == WNW_SIZE_RATIO, warning);
+    struct wnw__due due = {.n_keep = asked_of(s, s->n_past + n_coming - r->n_before),
+                           .strict = size->kind != WNW_SIZE_RATIO && n_coming > 0};
+    due.n = longest_part(s, p, &due.n_final) + n_coming;
+    if (due.n <= due.n_keep)
+        return WNW_OK;
+    if (size->kind == WNW_SIZE_RATIO && n_coming == 0) {
+        /* Sinks and tail, which a short text has too many of, are not made up for at its blocks' expense. */
+        const struct wnw__blocks b = wnw__policy_blocks(p, due.n_final);
+        const int32_t k = wnw__round_count(b.lag * (1 - size->ratio), wnw__policy_rounding(p));
+        due.n_keep = due.n - wnw__blocks_thinned(&b, due.n) * (b.lag - k);
+    }
+    return wnw__policy_fix_size(&r->fixed, p, &due, warning);
 }
+
+static const wnw_size everything = {.kind = WNW_SIZE_BUDGET, .budget = INT64_MAX};
 
 /* Policy and size for a prompt of which all but the last n_coming tokens were read. */
 static struct wnw__goal prompt_goal(const wnw_session *s, int32_t n_coming)
@@ -169,6 +204,8 @@ static struct wnw__goal prompt_goal(const wnw_session *s, int32_t n_coming)
     const struct wnw__rules *r = &s->rules;
     if (r->fixed)
         return (struct wnw__goal){.policy = r->fixed, .size = {.kind = WNW_SIZE_NONE}};
+    if (r->ev.size.kind != WNW_SIZE_NONE && wnw__policy_is_recursive(r->ev.policy))
+        return (struct wnw__goal){.policy = r->ev.policy, .size = everything};
     return (struct wnw__goal){
         .policy = r->ev.policy, .size = r->ev.size, .ratio_base = s->n_past + n_coming - r->n_before};
 }
@@ -176,30 +213,18 @@ static struct wnw__goal prompt_goal(const wnw_session *s, int32_t n_coming)
 /* ---- Reading
  * ----------------------------------------------------------------------------------------------- */
 
-/* Adds what one compression did; entries are counted by the caller. */
-static void add_report(wnw_report *sum, const wnw_report *one)
-{
-    sum->observe_ms += one->observe_ms;
-    sum->select_ms += one->select_ms;
-    sum->compact_ms += one->compact_ms;
-    if (one->kv_bytes_before > sum->kv_bytes_before)
-        sum->kv_bytes_before = one->kv_bytes_before;
-    if (*one->warning && !*sum->warning)
-        memcpy(sum->warning, one->warning, sizeof sum->warning);
-}
-
 /* room: as wnw__session_apply. */
 static int compress(wnw_session *s, const struct wnw__goal *goal, int32_t room, wnw_report *report)
 {
     wnw_report one = {0};
     wnw_plan *plan;
     s->rules.n_decoded = 0;
-    if (wnw_policy_is_full(goal->policy))
+    if (wnw_policy_is_full(goal->policy) || goal->size.budget == everything.budget)
         return WNW_OK;
     WNW_TRY(wnw__session_plan(s, goal->policy, &goal->size, goal->ratio_base, &plan, &one));
     const int rc = wnw__session_follow(s, goal->policy, plan, room, &one);
     wnw_plan_free(plan);
-    add_report(report, &one);
+    wnw__report_add(report, &one);
     return rc;
 }
 
@@ -320,7 +345,7 @@ int wnw_session_read(wnw_session *s, const int32_t *tokens, int32_t n, wnw_repor
     WNW_TRY(check_prompt(s, tokens, n));
     const int64_t present = count_entries(s, false, &n_heads);
     if (s->rules.ev.policy) {
-        WNW_TRY(fix_blocks(s, s->n_past + n - s->rules.n_before, report->warning));
+        WNW_TRY(fix_blocks(s, n, report->warning));
         WNW_TRY(read_piece(s, tokens, n, report));
         wnw__graph_free(&s->prefill); /* its activations are the other large piece of a long prompt */
         s->rules.asked = asked_of(s, s->n_past - s->rules.n_before);
@@ -357,8 +382,7 @@ int wnw__rules_after_decode(wnw_session *s)
         }
         if (!due)
             return WNW_OK;
-        const int32_t n = s->n_past - r->n_before;
-        WNW_TRY(fix_blocks(s, n, unused.warning));
+        WNW_TRY(fix_blocks(s, 0, unused.warning));
         if (!r->fixed && r->ev.size.kind != WNW_SIZE_NONE)
             return WNW_OK; /* the size still holds everything */
         const struct wnw__goal goal = {.policy = r->fixed ? r->fixed : r->ev.policy};

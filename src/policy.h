@@ -49,10 +49,16 @@ bool wnw__policy_skips(const wnw_policy *p, int32_t il);
 bool wnw__policy_is_recursive(const wnw_policy *p);
 /* Its blocks behind the n_final entries that are settled already; lag 0 where scores have no blocks. */
 struct wnw__blocks wnw__policy_blocks(const wnw_policy *p, int32_t n_final);
-/* A recursive policy whose own size is what leaves at most n_keep of n entries; *out is NULL if there is
- * none. What is protected shrinks, with a warning, or is refused (E_RANGE) where may_shrink is false. */
-int wnw__policy_fix_size(wnw_policy **out, const wnw_policy *p, int32_t n, int32_t n_keep, bool may_shrink,
-                         char *warning);
+/* Entries of a head that a recursive policy may thin, and the size for them. */
+struct wnw__due {
+    int32_t n, n_final; /* entries, of which so many are settled */
+    int32_t n_keep;     /* to be left of n */
+    bool strict; /* refuse a size that cannot hold what is never touched, unless something is settled */
+};
+/* A recursive policy whose own size leaves n_keep of n entries, or as near as blocks allow: k of those that
+ * are not settled becomes whole, 0 .. L; sinks and L stay as they are. *out is NULL where there is no block
+ * to thin. A warning says where the size is not reached; E_RANGE with `strict`. */
+int wnw__policy_fix_size(wnw_policy **out, const wnw_policy *p, const struct wnw__due *due, char *warning);
 
 /* E_MISMATCH if the policy cannot work without a kind of results that the profile (may be NULL) lacks. */
 int wnw__policy_check_profile(const wnw_policy *p, const wnw_profile *profile);

@@ -192,34 +192,45 @@ int wnw_session_set_template(wnw_session *s, int32_t n_prefix, const int32_t *su
     return WNW_OK;
 }
 
-int wnw_session_observe(wnw_session *s, const wnw_policy *const *policies, int32_t n)
+/* A window for `cap` queries of every layer, none kept yet. */
+static int window_new(const wnw_session *s, int32_t cap, struct wnw__window *out)
 {
     const struct wnw__hparams *hp = &s->m->hp;
-    int32_t cap = 0;
+    const size_t row = (size_t)hp->n_head * (size_t)hp->n_embd_head;
+    *out = (struct wnw__window){.cap = cap};
+    if (cap == 0)
+        return WNW_OK;
+    out->q = calloc((size_t)hp->n_layer * (size_t)cap * row, sizeof *out->q);
+    return out->q ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for a window of %d queries", (int)cap);
+}
+
+int wnw_session_observe(wnw_session *s, const wnw_policy *const *policies, int32_t n)
+{
+    struct wnw__window window;
+    struct wnw__stats stats = {0};
     wnw_needs all = {0};
-    wnw__graph_free(&s->decode); /* they take other notes from now on */
-    wnw__graph_free(&s->prefill);
-    WNW_TRY(wnw__session_observe_stats(s, policies, n));
+    WNW_TRY(wnw__observations_agree(policies, n));
     for (int32_t i = 0; i < n; i++) {
         const wnw_needs needs = wnw_policy_needs(policies[i]);
         wnw__needs_merge(&all, &needs);
     }
     /* The largest window of all, as the driver asks for it when it looks at a layer for all policies at once.
      */
-    if (all.flags & WNW_NEED_WINDOW_ATTN)
-        cap = all.window;
-    WNW_TRY(wnw__trace_observe(s, &all));
-    cap = cap < s->params.n_ctx ? cap : s->params.n_ctx;
-    free(s->window.q);
-    s->window = (struct wnw__window){.cap = cap};
-    if (cap == 0)
-        return WNW_OK;
-    const size_t row = (size_t)hp->n_head * (size_t)hp->n_embd_head;
-    s->window.q = calloc((size_t)hp->n_layer * (size_t)cap * row, sizeof *s->window.q);
-    if (!s->window.q) {
-        s->window.cap = 0;
-        return wnw__fail(WNW_E_NOMEM, "no memory for a window of %d queries", (int)cap);
+    const int32_t cap = all.flags & WNW_NEED_WINDOW_ATTN ? all.window : 0;
+    WNW_TRY(window_new(s, cap < s->params.n_ctx ? cap : s->params.n_ctx, &window));
+    int rc = wnw__session_stats_new(s, policies, n, &stats);
+    if (rc == WNW_OK)
+        rc = wnw__trace_observe(s, &all); /* the last thing that can fail: until here nothing was replaced */
+    if (rc != WNW_OK) {
+        wnw__session_stats_free(&stats);
+        free(window.q);
+        return rc;
     }
+    wnw__graph_free(&s->decode); /* they take other notes from now on */
+    wnw__graph_free(&s->prefill);
+    wnw__session_stats_take(s, &stats);
+    free(s->window.q);
+    s->window = window;
     return WNW_OK;
 }
 

@@ -39,7 +39,7 @@ struct wnw__graph {
 /* What wnw_session_set_eviction was told, and what became of it. */
 struct wnw__rules {
     wnw_eviction ev;   /* policy NULL = no rules */
-    wnw_policy *fixed; /* a recursive policy whose blocks were made to fit the size, owned; or NULL */
+    wnw_policy *fixed; /* a recursive policy with the k that the size wants at present, owned; or NULL */
     int32_t n_before;  /* tokens read before the rules that no ratio counts */
     int32_t asked;     /* entries per layer and head that the prompt was to keep; 0 = no prompt yet */
     int32_t n_decoded; /* tokens since the last compression */
@@ -162,9 +162,17 @@ void wnw__observer_free(struct wnw__observer *ob);
 /* A source of observations of the session's present cache. Borrowed from the observer. */
 const struct wnw__plan_source *wnw__observer_source(struct wnw__observer *ob);
 
-/* observe_stats.c: what is gathered while tokens are read; replaces what was declared before. Graphs built
- * earlier must be freed. */
-int wnw__session_observe_stats(wnw_session *s, const wnw_policy *const *policies, int32_t n);
+/* observe_stats.c: what is gathered while tokens are read. Made empty for policies that agree, then taken in
+ * place of what the session gathered before, which cannot fail; graphs built earlier must be freed. */
+struct wnw__stats {
+    struct wnw__qstats *qstats;
+    struct wnw__nll nll;
+    bool proj_norm; /* whether anybody asks for projected norms */
+};
+int wnw__session_stats_new(const wnw_session *s, const wnw_policy *const *policies, int32_t n,
+                           struct wnw__stats *out);
+void wnw__session_stats_free(struct wnw__stats *stats);
+void wnw__session_stats_take(wnw_session *s, const struct wnw__stats *stats);
 /* Likelihoods of n tokens that were just read and are not yet counted in n_past; logits are those of the last
  * tokens, s->logits those from before. */
 void wnw__session_take_nll(wnw_session *s, const int32_t *tokens, int32_t n,

@@ -126,20 +126,28 @@ static void forget_graphs(wnw_session *s)
     wnw__graph_free(&s->decode);
 }
 
-static int observe_queries(wnw_session *s, bool keep)
+static int need_queries(wnw_session *s)
 {
     struct wnw__trace *t = &s->trace;
-    if (keep == (t->queries != NULL))
+    if (t->queries)
         return WNW_OK;
-    wnw__trace_drop_queries(t, 0, s->cache.n_layer);
-    free(t->queries);
-    t->queries = keep ? calloc((size_t)s->cache.n_layer, sizeof *t->queries) : NULL;
-    forget_graphs(s);
-    if (keep && !t->queries)
+    t->queries = calloc((size_t)s->cache.n_layer, sizeof *t->queries);
+    if (!t->queries)
         return wnw__fail(WNW_E_NOMEM, "no memory for the queries of %d layers", (int)s->cache.n_layer);
-    for (int32_t il = 0; keep && il < s->cache.n_layer; il++)
+    for (int32_t il = 0; il < s->cache.n_layer; il++)
         t->queries[il].row = (size_t)s->m->hp.n_head * (size_t)s->m->hp.n_embd_head;
+    forget_graphs(s);
     return WNW_OK;
+}
+
+static void release_queries(wnw_session *s)
+{
+    if (!s->trace.queries)
+        return;
+    wnw__trace_drop_queries(&s->trace, 0, s->cache.n_layer);
+    free(s->trace.queries);
+    s->trace.queries = NULL;
+    forget_graphs(s);
 }
 
 int wnw__trace_need_columns(wnw_session *s)
@@ -173,21 +181,50 @@ void wnw__trace_release_columns(wnw_session *s, bool keep)
     wnw__attend_shared_keep_rows(s->shared, false);
 }
 
-static int observe_columns(wnw_session *s, enum wnw__aux kind, bool keep)
+static int need_numbers(wnw_session *s, enum wnw__aux kind)
 {
-    const int32_t n_plane = keep ? s->m->hp.n_head / s->m->hp.n_head_kv : 0;
+    const int32_t n_plane = s->m->hp.n_head / s->m->hp.n_head_kv;
     return s->cache.aux_planes[kind] == n_plane ? WNW_OK : wnw__cache_set_aux(&s->cache, kind, n_plane);
+}
+
+/* Flags of what is kept. */
+static uint32_t kept(const wnw_session *s)
+{
+    return (s->trace.queries ? WNW_NEED_QUERIES : 0u) |
+           (s->cache.aux_planes[WNW_AUX_ATTN_SUM] > 0 ? WNW_NEED_ATTN_SUM : 0u) |
+           (s->cache.aux_planes[WNW_AUX_ATTN_MAX] > 0 ? WNW_NEED_ATTN_MAX : 0u);
+}
+
+static int need_all(wnw_session *s, uint32_t flags)
+{
+    if (flags & WNW_NEED_QUERIES)
+        WNW_TRY(need_queries(s));
+    if (flags & WNW_NEED_ATTN_SUM)
+        WNW_TRY(need_numbers(s, WNW_AUX_ATTN_SUM));
+    if (flags & WNW_NEED_ATTN_MAX)
+        WNW_TRY(need_numbers(s, WNW_AUX_ATTN_MAX));
+    return flags & (WNW_NEED_ATTN_SUM | WNW_NEED_ATTN_MAX) ? wnw__trace_need_columns(s) : WNW_OK;
+}
+
+/* Keeps nothing but what the flags name. */
+static void release_rest(wnw_session *s, uint32_t flags)
+{
+    if (!(flags & WNW_NEED_QUERIES))
+        release_queries(s);
+    if (!(flags & WNW_NEED_ATTN_SUM))
+        (void)wnw__cache_set_aux(&s->cache, WNW_AUX_ATTN_SUM, 0);
+    if (!(flags & WNW_NEED_ATTN_MAX))
+        (void)wnw__cache_set_aux(&s->cache, WNW_AUX_ATTN_MAX, 0);
+    if (!(flags & (WNW_NEED_ATTN_SUM | WNW_NEED_ATTN_MAX)))
+        wnw__trace_release_columns(s, false);
 }
 
 int wnw__trace_observe(wnw_session *s, const wnw_needs *needs)
 {
-    WNW_TRY(observe_queries(s, needs->flags & WNW_NEED_QUERIES));
-    WNW_TRY(observe_columns(s, WNW_AUX_ATTN_SUM, needs->flags & WNW_NEED_ATTN_SUM));
-    WNW_TRY(observe_columns(s, WNW_AUX_ATTN_MAX, needs->flags & WNW_NEED_ATTN_MAX));
-    if (needs->flags & (WNW_NEED_ATTN_SUM | WNW_NEED_ATTN_MAX))
-        return wnw__trace_need_columns(s);
-    wnw__trace_release_columns(s, false);
-    return WNW_OK;
+    const uint32_t before = kept(s);
+    const int rc = need_all(s, needs->flags);
+    release_rest(s, rc == WNW_OK ? needs->flags : before);
+    return rc;
 }
 
 int wnw__trace_set_tasks(struct wnw__trace *t, const int32_t *const *tokens, const int32_t *n_tokens,
@@ -259,7 +296,8 @@ int wnw__trace_copy(wnw_session *to, const wnw_session *from)
     to->trace.n_mixed = t->n_mixed;
     WNW_TRY(copy_tasks(&to->trace, t));
     WNW_TRY(wnw__trace_set_suffix(&to->trace, t->suffix, t->n_suffix));
-    WNW_TRY(observe_queries(to, t->queries != NULL));
+    if (t->queries)
+        WNW_TRY(need_queries(to));
     for (int32_t il = 0; t->queries && il < from->cache.n_layer; il++)
         WNW_TRY(copy_queries(&to->trace.queries[il], &t->queries[il]));
     return t->columns ? wnw__trace_need_columns(to) : WNW_OK;

@@ -44,7 +44,8 @@ void wnw__trace_build(wnw_session *s, struct ggml_context *ctx, struct ggml_cgra
 struct wnw__span;
 void wnw__trace_commit(wnw_session *s, const struct wnw__span *span);
 
-/* From now on keeps what the needs ask for, and nothing else. What stays asked for is kept. */
+/* From now on keeps what the needs ask for, and nothing else. What stays asked for is kept. Nothing
+ * changes on failure. */
 int wnw__trace_observe(wnw_session *s, const wnw_needs *needs);
 /* Makes the column operations ready to use. wnw__trace_observe takes them away again if they are not needed.
  */

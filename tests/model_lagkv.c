@@ -139,7 +139,8 @@ static void survivors_of_layer_0(void **state)
     wnw_policy_free(p);
 }
 
-/* A size becomes a share of every block, once, and stays that. */
+/* A size decides k: of a prompt's blocks so that all comes to it, of a block that decoding completes as its
+ * share. */
 static void share_of_a_size(void **state)
 {
     const struct fixture *f = *state;
@@ -154,8 +155,8 @@ static void share_of_a_size(void **state)
         assert_float_equal(r.kept_mean, 8 + 11 * 13 + 32 + 8, 1e-9);
         for (int32_t n = 400; n < 480; n++)
             assert_ok(wnw_session_decode(s, f->tokens[n]));
-        /* 480 = 8 + 14 x 32 + 24 */
-        assert_int_equal(wnw_cache_n(s, 1, 0), 8 + 13 * 13 + 32 + 24);
+        /* 480 = 8 + 14 x 32 + 24: half of each of two more blocks */
+        assert_int_equal(wnw_cache_n(s, 1, 0), 8 + 11 * 13 + 2 * 16 + 32 + 24);
         wnw_session_free(s);
     }
     /* A budget that holds the prompt bites when it is reached. */
@@ -165,13 +166,96 @@ static void share_of_a_size(void **state)
     assert_float_equal(r.kept_mean, 100, 0);
     for (int32_t n = 100; n < 260; n++)
         assert_ok(wnw_session_decode(s, f->tokens[n]));
-    /* At 151 = 8 + 4 x 32 + 15 entries k = (150 - 8 - 32 - 15) / 3 = 31. */
-    assert_int_equal(wnw_cache_n(s, 1, 0), 8 + 6 * 31 + 32 + 28);
+    /* At 151 = 8 + 4 x 32 + 15 entries k = (150 - 8 - 32 - 15) / 3 = 31: 148 stay. At 165 = 101 + 2 x 32
+     * k = 150 - 101 - 32 = 17; from then on the budget is full and a block goes as a whole, last at token
+     * 232. */
+    assert_int_equal(wnw_cache_n(s, 1, 0), 8 + 3 * 31 + 17 + 32 + 28);
     wnw_session_free(s);
     /* A budget that cannot hold sinks and tail is refused. */
     s = session_with(f, p, (wnw_eviction){.size = {.kind = WNW_SIZE_BUDGET, .budget = 40}}, WNW_KV_F16);
     assert_error(wnw_session_read(s, f->tokens, 400, &r), WNW_E_RANGE);
     assert_int_equal(wnw_session_n_past(s), 0);
+    wnw_session_free(s);
+    wnw_policy_free(p);
+}
+
+/* A first turn too short for two blocks leaves no trace: the second one comes to the size all the same. */
+static void short_first_turn(void **state)
+{
+    const struct fixture *f = *state;
+    wnw_policy *p = test_policy("lagkv:sink=8,lag=32");
+    const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
+    wnw_report r;
+    for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_CHUNK; phase++) {
+        wnw_session *s =
+            session_with(f, p, (wnw_eviction){.size = half, .phase = (wnw_phase)phase}, WNW_KV_F16);
+        assert_ok(wnw_session_read(s, f->tokens, 60, &r)); /* 8 + 2 x 32 = 72 */
+        assert_float_equal(r.kept_mean, 60, 0);
+        assert_non_null(strstr(r.warning, "keeps all 60"));
+        assert_int_equal(s->cache.layers[1].n_final, 0);
+        /* 600 = 8 + 18 x 32 + 16: k = (300 - 8 - 32 - 16) / 17 = 14 */
+        assert_ok(wnw_session_read(s, f->tokens + 60, 540, &r));
+        assert_float_equal(r.kept_mean, 8 + 17 * 14 + 32 + 16, 1e-9);
+        assert_string_equal(r.warning, "");
+        wnw_session_free(s);
+    }
+    /* The same while decoding: half of every block. 300 = 8 + 9 x 32 + 4. */
+    wnw_session *s = session_with(f, p, (wnw_eviction){.size = half}, WNW_KV_F16);
+    assert_ok(wnw_session_read(s, f->tokens, 60, &r));
+    for (int32_t n = 60; n < 300; n++)
+        assert_ok(wnw_session_decode(s, f->tokens[n]));
+    assert_int_equal(wnw_cache_n(s, 1, 0), 8 + 8 * 16 + 32 + 4);
+    wnw_session_free(s);
+    wnw_policy_free(p);
+}
+
+/* What a turn settled stays; the next turn's blocks bring all together to the size. */
+static void turns_come_to_the_ratio(void **state)
+{
+    const struct fixture *f = *state;
+    wnw_policy *p = test_policy("lagkv:sink=8,lag=32");
+    const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
+    wnw_report r;
+    wnw_session *s = session_with(f, p, (wnw_eviction){.size = half}, WNW_KV_F16);
+    assert_ok(wnw_session_read(s, f->tokens, 400, &r)); /* k = 13, 8 + 11 x 13 = 151 are settled */
+    int32_t *settled = malloc(151 * sizeof *settled);
+    assert_non_null(settled);
+    memcpy(settled, wnw_cache_positions(s, 1, 0), 151 * sizeof *settled);
+    assert_int_equal(s->cache.layers[1].n_final, 151);
+    /* 291 = 151 + 4 x 32 + 12 of 500: k = (250 - 151 - 32 - 12) / 3 = 18 */
+    assert_ok(wnw_session_read(s, f->tokens + 400, 100, &r));
+    assert_float_equal(r.kept_mean, 151 + 3 * 18 + 32 + 12, 1e-9);
+    assert_memory_equal(settled, wnw_cache_positions(s, 1, 0), 151 * sizeof *settled);
+    free(settled);
+    wnw_session_free(s);
+    wnw_policy_free(p);
+}
+
+/* A size that what is settled does not fit into is not reached by dropping it. */
+static void second_compress_keeps_what_is_settled(void **state)
+{
+    const struct fixture *f = *state;
+    wnw_policy *p = test_policy(RECIPE);
+    wnw_report r;
+    wnw_session *s = test_session_new(f->m, &(struct test_session){.n_ctx = N_CTX, .n_threads = 1});
+    test_prefill(s, f->tokens, 400); /* 8 + 12 x 32 + 8 */
+    assert_ok(wnw_session_compress(s, p, NULL, &r));
+    const int32_t n = formula(400), n_final = SINK + 11 * K;
+    assert_int_equal(wnw_cache_n(s, 1, 0), n);
+    for (int i = 0; i < 2; i++) {
+        const wnw_size size = {.kind = i ? WNW_SIZE_BUDGET : WNW_SIZE_RATIO, .ratio = 0.5, .budget = 50};
+        assert_ok(wnw_session_compress(s, p, &size, &r));
+        assert_int_equal(wnw_cache_n(s, 1, 0), n); /* 40 behind what is settled: no second block */
+        assert_int_equal(s->cache.layers[1].n_final, n_final);
+        assert_non_null(strstr(r.warning, "nothing can be thinned"));
+    }
+    /* 40 + 60 = 3 x 32 + 4: two blocks can, k = (150 - 96 - 32 - 4) / 2 = 9. */
+    test_prefill(s, f->tokens + 400, 60);
+    const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = 150};
+    assert_ok(wnw_session_compress(s, p, &size, &r));
+    assert_int_equal(wnw_cache_n(s, 1, 0), 96 + 2 * 9 + 32 + 4);
+    assert_int_equal(s->cache.layers[1].n_final, 96 + 2 * 9);
+    assert_string_equal(r.warning, "");
     wnw_session_free(s);
     wnw_policy_free(p);
 }
@@ -282,6 +366,9 @@ int main(void)
         cmocka_unit_test(own_chunks_bound_the_cache),
         cmocka_unit_test(survivors_of_layer_0),
         cmocka_unit_test(share_of_a_size),
+        cmocka_unit_test(short_first_turn),
+        cmocka_unit_test(turns_come_to_the_ratio),
+        cmocka_unit_test(second_compress_keeps_what_is_settled),
         cmocka_unit_test(sliding_layers_are_left_alone),
         cmocka_unit_test(quantised_caches_choose_alike),
     };

@@ -602,6 +602,25 @@ static void second_turn_counts_all_tokens(void **state)
     close_model(&f);
 }
 
+/* Scoring is a time of its own in every phase, so that nobody takes it for reading. */
+static void scoring_is_reported(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_tiny_llama(&f);
+    for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_CHUNK; phase++) {
+        wnw_policy *p;
+        wnw_report r;
+        wnw_session *s = session_with(
+            &f, "knorm", (wnw_eviction){.size = ratio(0.5), .phase = (wnw_phase)phase}, NULL, &p);
+        assert_ok(wnw_session_read(s, f.tokens, N, &r));
+        assert_true(r.observe_ms > 0 && r.score_ms > 0 && r.select_ms > 0 && r.compact_ms > 0);
+        wnw_session_free(s);
+        wnw_policy_free(p);
+    }
+    close_model(&f);
+}
+
 /* ---- Refusals
  * ----------------------------------------------------------------------------------------------- */
 
@@ -626,6 +645,9 @@ static void bad_rules_are_refused(void **state)
         assert_true(wnw_last_error()[0] != '\0');
     }
     assert_ok(wnw_session_set_eviction(s, &(wnw_eviction){.policy = p, .every = 4, .target = 32}));
+    /* More than any cache holds; every + target must not overflow on the way. */
+    assert_ok(
+        wnw_session_set_eviction(s, &(wnw_eviction){.policy = p, .every = INT32_MAX, .target = INT64_MAX}));
     /* What the size cannot hold: refused, the session is as good as before. */
     assert_ok(wnw_session_set_eviction(
         s, &(wnw_eviction){.policy = p, .size = budget(20), .phase = WNW_PHASE_LAYER}));
@@ -659,6 +681,7 @@ int main(void)
         cmocka_unit_test(window_holds_the_last_queries),
         cmocka_unit_test(threads_change_nothing),
         cmocka_unit_test(second_turn_counts_all_tokens),
+        cmocka_unit_test(scoring_is_reported),
         cmocka_unit_test(bad_rules_are_refused),
     };
     return cmocka_run_group_tests_name("phases", tests, NULL, NULL);

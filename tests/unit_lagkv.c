@@ -452,6 +452,32 @@ static void settled_rows_are_left_alone(void **state)
     wnw_policy_free(p);
 }
 
+/* A size asked for later thins what is not settled; settled entries do not age. */
+static void later_sizes_keep_what_is_settled(void **state)
+{
+    (void)state;
+    struct toy t;
+    int32_t before[MAX_N];
+    wnw_policy *p = policy("lagkv:sink=16,lag=64,retain=0.25");
+    const wnw_size small = {.kind = WNW_SIZE_BUDGET, .budget = 50};
+    toy_init(&t, 1, 1, 4);
+    toy_append(&t, 1000); /* 16 + 15 x 64 + 24: 16 + 14 x 16 = 240 settled, 88 behind */
+    toy_compress(&t, p, NULL);
+    memcpy(before, t.pos[0][0], 328 * sizeof *before);
+    toy_compress(&t, p, &small);
+    assert_int_equal(t.len[0][0], 328);
+    assert_int_equal(t.n_final[0], 240);
+    assert_memory_equal(t.pos[0][0], before, 328 * sizeof *before);
+    toy_append(&t, 104); /* 192 = 3 x 64 behind: two blocks have no room at all */
+    toy_compress(&t, p, &small);
+    assert_int_equal(t.len[0][0], 240 + 64);
+    assert_int_equal(t.n_final[0], 240);
+    assert_memory_equal(t.pos[0][0], before, 240 * sizeof *before);
+    assert_int_equal(t.pos[0][0][240], 1040);
+    toy_free(&t);
+    wnw_policy_free(p);
+}
+
 /* Skipped layers keep everything and have nothing settled. */
 static void skipped_layers_stay_whole(void **state)
 {
@@ -500,7 +526,8 @@ static void retention_for_a_ratio(void **state)
             snprintf(recipe, sizeof recipe, "lagkv:sink=%d,lag=128", sinks[s]);
             wnw_policy *p = policy(recipe);
             const int32_t n_keep = wnw__round_count(16384 * (1 - row[i].c), WNW_ROUND_EXACT);
-            assert_int_equal(wnw__policy_fix_size(&fixed, p, 16384, n_keep, false, warning), WNW_OK);
+            const struct wnw__due due = {.n = 16384, .n_keep = n_keep, .strict = true};
+            assert_int_equal(wnw__policy_fix_size(&fixed, p, &due, warning), WNW_OK);
             assert_non_null(fixed);
             assert_string_equal(warning, "");
             toy_init(&t, 1, 1, 2);
@@ -518,20 +545,48 @@ static void retention_that_cannot_be(void **state)
     (void)state;
     char warning[WNW_WARNING_SIZE] = "";
     wnw_policy *p = policy("lagkv:sink=16,lag=128"), *fixed;
+    struct wnw__due due = {.n = 600, .n_keep = 215, .strict = true};
     /* 16 + 128 + 72 = 216 of 600 are never touched. */
-    assert_int_equal(wnw__policy_fix_size(&fixed, p, 600, 215, false, warning), WNW_E_RANGE);
+    assert_int_equal(wnw__policy_fix_size(&fixed, p, &due, warning), WNW_E_RANGE);
     assert_null(fixed);
-    assert_int_equal(wnw__policy_fix_size(&fixed, p, 600, 216, false, warning), WNW_OK);
+    due.n_keep = 216;
+    assert_int_equal(wnw__policy_fix_size(&fixed, p, &due, warning), WNW_OK);
+    assert_string_equal(warning, "");
     wnw_policy_free(fixed);
-    /* A ratio may shrink the blocks. */
-    assert_int_equal(wnw__policy_fix_size(&fixed, p, 600, 100, true, warning), WNW_OK);
-    assert_non_null(fixed);
-    assert_non_null(strstr(warning, "blocks shrink"));
-    assert_true(wnw__policy_blocks(fixed, 0).lag < 128);
+    /* A ratio that cannot be reached: k = 0, and blocks and sinks as they are. */
+    due.n_keep = 100;
+    due.strict = false;
+    assert_int_equal(wnw__policy_fix_size(&fixed, p, &due, warning), WNW_OK);
+    assert_non_null(strstr(warning, "keeps 216 of 600"));
+    assert_int_equal(wnw__policy_blocks(fixed, 0).lag, 128);
+    assert_int_equal(wnw__policy_blocks(fixed, 0).sink, 16);
+    struct toy t;
+    toy_init(&t, 1, 1, 2);
+    toy_append(&t, 600);
+    toy_compress(&t, fixed, NULL);
+    assert_int_equal(t.len[0][0], 216);
+    toy_free(&t);
     wnw_policy_free(fixed);
-    /* Or there is no room for any. */
-    assert_int_equal(wnw__policy_fix_size(&fixed, p, 6, 2, true, warning), WNW_OK);
+    /* One token short of S + 2 L = 272. */
+    *warning = '\0';
+    due = (struct wnw__due){.n = 271, .n_keep = 136};
+    assert_int_equal(wnw__policy_fix_size(&fixed, p, &due, warning), WNW_OK);
     assert_null(fixed);
+    assert_non_null(strstr(warning, "keeps all 271"));
+    /* 80 are settled: 536 = 80 + 3 x 128 + 72, k = (300 - 80 - 128 - 72) / 2 = 10. */
+    *warning = '\0';
+    due = (struct wnw__due){.n = 536, .n_final = 80, .n_keep = 300, .strict = true};
+    assert_int_equal(wnw__policy_fix_size(&fixed, p, &due, warning), WNW_OK);
+    const struct wnw__blocks b = wnw__policy_blocks(fixed, 80);
+    assert_int_equal(fixed->part[WNW_PART_SELECTOR].selector->own_size(fixed->opts[WNW_PART_SELECTOR], &b,
+                                                                       536, WNW_ROUND_EXACT),
+                     300);
+    wnw_policy_free(fixed);
+    /* Settled entries are no reason to refuse a turn. */
+    due.n_keep = 100;
+    assert_int_equal(wnw__policy_fix_size(&fixed, p, &due, warning), WNW_OK);
+    assert_non_null(strstr(warning, "keeps 280 of 536"));
+    wnw_policy_free(fixed);
     wnw_policy_free(p);
 }
 
@@ -566,6 +621,7 @@ int main(void)
         cmocka_unit_test(lengths_of_the_formula),
         cmocka_unit_test(any_schedule_gives_the_same_survivors),
         cmocka_unit_test(settled_rows_are_left_alone),
+        cmocka_unit_test(later_sizes_keep_what_is_settled),
         cmocka_unit_test(skipped_layers_stay_whole),
         cmocka_unit_test(retention_for_a_ratio),
         cmocka_unit_test(retention_that_cannot_be),

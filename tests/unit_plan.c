@@ -198,6 +198,36 @@ static void skipped_layers_stay(void **state)
     fake_free(&f);
 }
 
+/* ---- Reports
+ * ------------------------------------------------------------------------------------------------ */
+
+/* Of two compressions of one read: times add up, the first warning and the highest peak stay. */
+static void reports_add_up(void **state)
+{
+    (void)state;
+    wnw_report sum = {0};
+    const wnw_report one = {.observe_ms = 1,
+                            .score_ms = 2,
+                            .select_ms = 4,
+                            .compact_ms = 8,
+                            .kv_bytes_before = 300,
+                            .warning = "first"};
+    const wnw_report two = {.observe_ms = 16,
+                            .score_ms = 32,
+                            .select_ms = 64,
+                            .compact_ms = 128,
+                            .kv_bytes_before = 200,
+                            .warning = "second"};
+    wnw__report_add(&sum, &one);
+    wnw__report_add(&sum, &two);
+    assert_float_equal(sum.observe_ms, 17, 0);
+    assert_float_equal(sum.score_ms, 34, 0);
+    assert_float_equal(sum.select_ms, 68, 0);
+    assert_float_equal(sum.compact_ms, 136, 0);
+    assert_int_equal(sum.kv_bytes_before, 300);
+    assert_string_equal(sum.warning, "first");
+}
+
 /* ---- Failing on the way
  * ------------------------------------------------------------------------------------- */
 
@@ -335,6 +365,7 @@ int main(void)
         cmocka_unit_test(lagkv_own_size),
         cmocka_unit_test(edge_shapes),
         cmocka_unit_test(skipped_layers_stay),
+        cmocka_unit_test(reports_add_up),
         cmocka_unit_test(failures),
         cmocka_unit_test(totals_are_exact),
         cmocka_unit_test(ragged_caches),

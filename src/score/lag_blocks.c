@@ -3,8 +3,7 @@
 
 int32_t wnw__lag_n_thinned(const struct wnw__lag_opts *o, int32_t n)
 {
-    const int32_t n_block = n < o->sink ? 0 : (n - o->sink) / o->lag;
-    return n_block < 2 ? 0 : n_block - 1;
+    return wnw__blocks_thinned(&(struct wnw__blocks){.sink = o->sink, .lag = o->lag}, n);
 }
 
 void wnw__lag_blocks(const void *opts, struct wnw__blocks *out)

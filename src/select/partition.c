@@ -7,7 +7,8 @@
  *     N = floor((n - S) / L), m = (n - S) mod L       n < S + 2 L: everything stays
  *     kept = S + k (N - 1) + L + m
  * Without a size k = floor(retain L). With a size, k is the largest that fits, so up to N - 2 entries of the
- * size stay unused.
+ * size stay unused. Entries that an earlier compression settled are never chosen among again: blocks begin
+ * behind them, and if the size cannot hold them and the last blocks, these stay all the same.
  */
 #include "base/topk.h"
 #include "method.h"
@@ -16,16 +17,10 @@ struct opts {
     double retain;
 };
 
-/* Blocks that are thinned, 0 if n is too short. */
-static int32_t n_thinned(const struct wnw__blocks *b, int32_t n)
-{
-    return n < b->sink || (n - b->sink) / b->lag < 2 ? 0 : (n - b->sink) / b->lag - 1;
-}
-
 static int32_t own_size(const void *opts, const struct wnw__blocks *b, int32_t n, enum wnw__rounding rounding)
 {
     const struct opts *o = opts;
-    const int32_t thinned = n_thinned(b, n);
+    const int32_t thinned = wnw__blocks_thinned(b, n);
     return n - thinned * b->lag + thinned * wnw__round_count(o->retain * b->lag, rounding);
 }
 
@@ -33,7 +28,7 @@ static int32_t own_size(const void *opts, const struct wnw__blocks *b, int32_t n
 static void fix_size(void *opts, const struct wnw__blocks *b, int32_t n, int32_t n_keep)
 {
     struct opts *o = opts;
-    const int32_t thinned = n_thinned(b, n);
+    const int32_t thinned = wnw__blocks_thinned(b, n);
     if (thinned == 0)
         return;
     const int32_t room = n_keep - (n - thinned * b->lag);
@@ -45,7 +40,7 @@ static void fix_size(void *opts, const struct wnw__blocks *b, int32_t n, int32_t
 static int32_t settled(const void *opts, const struct wnw__blocks *b, int32_t n, int32_t n_keep)
 {
     (void)opts;
-    const int32_t thinned = n_thinned(b, n), whole = n - thinned * b->lag;
+    const int32_t thinned = wnw__blocks_thinned(b, n), whole = n - thinned * b->lag;
     if (n < b->sink || n_keep < whole)
         return 0;
     return thinned > 0 ? b->sink + (n_keep - whole) / thinned * thinned : b->sink;
@@ -57,15 +52,16 @@ static int32_t select_entries(const void *opts, const struct wnw__select_problem
     (void)opts;
     (void)scratch;
     const struct wnw__blocks b = p->blocks;
-    const int32_t thinned = n_thinned(&b, p->n);
+    const int32_t thinned = wnw__blocks_thinned(&b, p->n);
     const int32_t whole = p->n - thinned * b.lag;
-    /* Too small for what the method never touches: what is protected and, between, the most recent. */
-    if (thinned == 0 || p->n_keep < whole) {
+    /* Too small for what the method never touches: what is protected and, between, the most recent. What
+     * was settled before does not age. */
+    if (p->n_final == 0 && (thinned == 0 || p->n_keep < whole)) {
         for (int32_t i = 0; i < p->n_keep; i++)
             keep[i] = i < p->prot.n_first ? i : p->n - p->n_keep + i;
         return p->n_keep;
     }
-    const int32_t per_block = (p->n_keep - whole) / thinned;
+    const int32_t per_block = thinned > 0 && p->n_keep > whole ? (p->n_keep - whole) / thinned : 0;
     int32_t m = 0;
     for (int32_t i = 0; i < b.sink; i++)
         keep[m++] = i;
@@ -92,11 +88,16 @@ const struct wnw__selector wnw__selector_partition = {
     .name = "partition",
     .about = "The same number of best scores from every block of the scorer; sinks and the last blocks stay.",
     .paper = "LagKV, arXiv 2504.04704",
-    .details = "With `N = floor((n - S) / L)` blocks and a remainder of `m` entries, the `k` best of"
-               " every block but the last complete one survive; that one and the remainder stay: `S "
-               "+ k (N - 1) + L + m` entries. Shorter than `S + 2 L`: everything stays.\n\nWithout a"
-               " size `k = floor(retain L)`. With one, `k` is the largest that fits, so up to `N - "
-               "2` entries of it stay unused.",
+    .details =
+        "With `N = floor((n - S) / L)` blocks and a remainder of `m` entries, the `k` best of"
+        " every block but the last complete one survive; that one and the remainder stay: `S "
+        "+ k (N - 1) + L + m` entries. Shorter than `S + 2 L`: everything stays.\n\nWithout a"
+        " size `k = floor(retain L)`. With one, `k` is the largest that fits, so up to `N - "
+        "2` entries of it stay unused.\n\nWhat an earlier compression settled is not "
+        "chosen among again; a size that cannot hold it is not reached, with a warning. When the session "
+        "follows rules (`--evict`), `L` is never shortened and nothing happens before `S + 2 L` "
+        "entries; a size, with all tokens of all turns counted, gives the `k` of the blocks that a "
+        "turn adds, and a ratio R the `k = floor((1 - R) L)` of a block that decoding completes.",
     .options = options,
     .options_size = sizeof(struct opts),
     .by_block = true,

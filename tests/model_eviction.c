@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * New rules for a session are taken as a whole or not at all. Every allocation on the way fails once (the
+ * linker hands malloc and calloc of the library to this file); the session must go on under its old rules as
+ * if nothing had been asked for.
+ */
+#include "helpers.h"
+
+#include <stdlib.h>
+
+#include "session.h"
+
+enum { N = 100, N_MORE = 80, NEVER = -1 };
+
+static int fail_in = NEVER; /* allocations until one fails */
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+
+static bool fails_now(void)
+{
+    return fail_in >= 0 && fail_in-- == 0;
+}
+
+void *__wrap_malloc(size_t n)
+{
+    return fails_now() ? NULL : __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return fails_now() ? NULL : __real_calloc(n, size);
+}
+
+struct fixture {
+    wnw_model *m;
+    wnw_model_info info;
+    int32_t *tokens;
+};
+
+static const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
+
+/* With rules of the policy, N tokens read under them. */
+static wnw_session *session_under(const struct fixture *f, const wnw_policy *p)
+{
+    wnw_session *s = test_session_new(f->m, &(struct test_session){.n_ctx = 400, .n_threads = 1});
+    assert_ok(wnw_session_set_eviction(s, &(wnw_eviction){.policy = p, .size = half, .every = 16}));
+    assert_ok(wnw_session_read(s, f->tokens, N, NULL));
+    return s;
+}
+
+static void assert_same(const struct fixture *f, const wnw_session *a, const wnw_session *b)
+{
+    for (int32_t il = 0; il < f->info.n_layer; il++)
+        for (int32_t ih = 0; ih < f->info.n_head_kv; ih++) {
+            const int32_t n = wnw_cache_n(a, il, ih);
+            assert_int_equal(n, wnw_cache_n(b, il, ih));
+            assert_memory_equal(wnw_cache_positions(a, il, ih), wnw_cache_positions(b, il, ih),
+                                (size_t)n * sizeof(int32_t));
+        }
+    assert_memory_equal(wnw_session_logits(a), wnw_session_logits(b),
+                        (size_t)f->info.n_vocab * sizeof(float));
+}
+
+/* A turn and some tokens under whatever rules there are. */
+static void go_on(const struct fixture *f, wnw_session *s)
+{
+    assert_ok(wnw_session_read(s, f->tokens + N, N_MORE, NULL));
+    for (int32_t k = 0; k < 20; k++)
+        assert_ok(wnw_session_decode(s, f->tokens[k]));
+}
+
+/* Rules of one policy, then every way of failing to get those of another. Returns how many there were. */
+static int fail_to_change(const struct fixture *f, const char *from, const char *to)
+{
+    wnw_policy *old = test_policy(from), *next = test_policy(to);
+    const wnw_eviction rules = {.policy = next, .size = half};
+    wnw_session *s = session_under(f, old), *twin = session_under(f, old), *other;
+    int n_fail = 0;
+    assert_ok(wnw_session_copy(&other, s));
+    for (int rc = WNW_E_NOMEM; rc != WNW_OK; n_fail++) {
+        fail_in = n_fail;
+        rc = wnw_session_set_eviction(other, &rules);
+        fail_in = NEVER;
+        if (rc == WNW_OK)
+            break;
+        fail_in = n_fail;
+        assert_error(wnw_session_set_eviction(s, &rules), WNW_E_NOMEM);
+        fail_in = NEVER;
+        assert_ptr_equal(s->rules.ev.policy, old);
+        assert_int_equal(s->window.cap, twin->window.cap);
+    }
+    go_on(f, s);
+    go_on(f, twin);
+    assert_same(f, s, twin);
+    assert_ok(wnw_session_read(other, f->tokens + N, N_MORE, NULL)); /* the new rules work */
+    wnw_session_free(other);
+    wnw_session_free(twin);
+    wnw_session_free(s);
+    wnw_policy_free(next);
+    wnw_policy_free(old);
+    return n_fail;
+}
+
+static void rules_change_as_a_whole(void **state)
+{
+    const struct fixture *f = *state;
+    static const char *const pairs[][2] = {
+        {"snapkv:window=8", "h2o"},
+        {"h2o", "snapkv:window=16"},
+        {"h2o", "noncausal"},
+        {"snapkv:window=8", "expected_attention"},
+        {"snapkv:window=8", "compilerkv"},
+        {"snapkv:window=8", "kvzip"},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        const int n = fail_to_change(f, pairs[i][0], pairs[i][1]);
+        print_message("%s to %s: %d allocations\n", pairs[i][0], pairs[i][1], n);
+        assert_true(n >= 1);
+    }
+}
+
+/* No rules after rules: nothing is left to allocate, so it cannot fail. */
+static void rules_can_always_end(void **state)
+{
+    const struct fixture *f = *state;
+    wnw_policy *p = test_policy("h2o");
+    wnw_session *s = session_under(f, p);
+    fail_in = 0;
+    const int rc = wnw_session_set_eviction(s, NULL);
+    fail_in = NEVER;
+    assert_int_equal(rc, WNW_OK);
+    assert_null(s->rules.ev.policy);
+    assert_ok(wnw_session_read(s, f->tokens + N, N_MORE, NULL));
+    wnw_session_free(s);
+    wnw_policy_free(p);
+}
+
+static int open_model(void **state)
+{
+    static struct fixture f;
+    char name[TEST_NAME_MAX];
+    test_tiny_model_of(name, "llama");
+    f.m = test_model_open(name);
+    wnw_model_get_info(f.m, &f.info);
+    f.tokens = test_random_tokens(400, f.info.n_vocab, 5);
+    *state = &f;
+    return 0;
+}
+
+static int close_model(void **state)
+{
+    struct fixture *f = *state;
+    free(f->tokens);
+    wnw_model_free(f->m);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rules_change_as_a_whole),
+        cmocka_unit_test(rules_can_always_end),
+    };
+    return cmocka_run_group_tests_name("changing rules", tests, open_model, close_model);
+}
