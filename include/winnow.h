@@ -376,7 +376,7 @@ bool wnw_policy_is_full(const wnw_policy *p);
  * be longer than the context. */
 bool wnw_policy_rerotates(const wnw_policy *p);
 
-/* Whether the policy knows its own size when none is given (LagKV's retention). */
+/* Whether the policy knows its own size when none is given (LagKV's retention, a score threshold). */
 bool wnw_policy_has_own_size(const wnw_policy *p);
 
 /* One entry of the method list, for help and documentation. */

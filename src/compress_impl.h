@@ -33,6 +33,7 @@ struct wnw__plan_job {
 
     void *scorer_opts; /* a copy: a small ratio may shrink what they protect */
     bool keep_all, own_size;
+    bool unsized;          /* no size was given, and the head budget has a rule of its own */
     bool model_scope;      /* counts need every layer's scores */
     int32_t budget;        /* average entries per layer and head; neither keep_all nor own_size */
     double mean;           /* the same before rounding; n_max where the policy has its own size */

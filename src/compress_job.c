@@ -153,6 +153,12 @@ static int job_prepare(struct wnw__plan_job *j, const wnw_size *size)
         WNW_TRY(alloc_gathered(&j->collected, j->own->collect_size(j->scorer_opts, src->n_past)));
     if (j->own_size)
         return WNW_OK;
+    if (j->unsized) {
+        j->model_scope = false; /* there is nothing to share out */
+        for (int32_t i = 0; i < j->n_part; i++)
+            j->layer_budget[i] = j->n_max;
+        return WNW_OK;
+    }
     WNW_TRY(wnw__job_fit_protected(j, size));
     if (!j->model_scope) {
         const struct wnw__layer_problem p = wnw__job_layer_problem(j);

@@ -257,7 +257,7 @@ bool wnw__job_keeps_whole(const struct wnw__plan_job *j, int32_t il, int32_t i)
 {
     if (j->keep_all || wnw__job_skips(j, il))
         return true;
-    if (j->own_size || j->model_scope)
+    if (j->own_size || j->unsized || j->model_scope)
         return false;
     for (int32_t ih = 0; ih < j->src->n_head_kv; ih++)
         if (j->n_entry[il * j->src->n_head_kv + ih] > j->layer_budget[i])

@@ -74,7 +74,10 @@ int wnw__job_size(struct wnw__plan_job *j, const wnw_size *size)
     switch (size->kind) {
     case WNW_SIZE_NONE:
         j->own_size = sel->own_size != NULL;
-        if (!j->own_size)
+        j->unsized = !j->own_size && j->head->own_size;
+        if (j->unsized)
+            j->mean = j->budget = j->n_max;
+        else if (!j->own_size)
             WNW_TRY(budget_of_ratio(j, 0.5));
         break;
     case WNW_SIZE_BUDGET:
@@ -102,7 +105,7 @@ int wnw__job_size(struct wnw__plan_job *j, const wnw_size *size)
     }
     if (j->n_max == 0)
         j->report->warning[0] = '\0';
-    if (j->n_max == 0 || (!j->own_size && j->budget >= j->n_max))
+    if (j->n_max == 0 || (!j->own_size && !j->unsized && j->budget >= j->n_max))
         j->keep_all = true;
     return WNW_OK;
 }
@@ -118,6 +121,9 @@ static wnw_protected protected_of(const struct wnw__plan_job *j, int32_t n, int3
         j->own->protect_of(j->scorer_opts, n, j->own_size ? n : j->budget, &p);
     else if (j->scorer->protect)
         j->scorer->protect(j->scorer_opts, n, &p);
+    if (j->head->protect)
+        j->head->protect(j->policy->opts[WNW_PART_HEAD_BUDGET],
+                         j->own_size || j->unsized ? INT32_MAX : j->budget, &p);
     if (j->own && j->own->protect_prefix)
         j->own->protect_prefix(j->scorer_opts, j->src->n_prefix, n_here, &p);
     return wnw__protected_clamp(p, n);

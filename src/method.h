@@ -206,6 +206,12 @@ struct wnw__head_budget {
     const wnw_option *options;
     size_t options_size;
     bool ragged; /* heads differ in length */
+    /* Where no size is given its counts follow from its own rule: every budget it sees is then all there is,
+     * and no layer budget is asked. */
+    bool own_size;
+    /* Adds to *out what it keeps whatever the score, besides what the scorer protects; budget: average
+     * entries per head that were asked for, INT32_MAX = no size was given. NULL = nothing. */
+    void (*protect)(const void *opts, int32_t budget, wnw_protected *out);
     /* Contradictions between options. NULL = none. */
     int (*check)(const void *opts);
     /* What it wants to see besides (a profile). NULL = nothing. */

@@ -395,6 +395,10 @@ int wnw__rules_after_decode(wnw_session *s)
     const int32_t target = r->ev.target == 0          ? r->asked
                            : r->ev.target < INT32_MAX ? (int32_t)r->ev.target
                                                       : INT32_MAX;
+    if (r->ev.target == 0 && r->ev.size.kind == WNW_SIZE_NONE && wnw_policy_has_own_size(r->ev.policy)) {
+        const struct wnw__goal own = {.policy = r->ev.policy};
+        return compress(s, &own, r->ev.every, &unused);
+    }
     /* As a ratio, because what a small prompt left room for need not hold a whole window. */
     const struct wnw__goal goal = {
         .policy = r->ev.policy, .size = {.kind = WNW_SIZE_RATIO}, .ratio_base = target};

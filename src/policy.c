@@ -644,7 +644,7 @@ bool wnw_policy_is_full(const wnw_policy *p)
 
 bool wnw_policy_has_own_size(const wnw_policy *p)
 {
-    return p->part[WNW_PART_SELECTOR].selector->own_size != NULL;
+    return p->part[WNW_PART_SELECTOR].selector->own_size || p->part[WNW_PART_HEAD_BUDGET].head->own_size;
 }
 
 const char *wnw__policy_layout(const wnw_policy *p)

@@ -194,6 +194,19 @@ static const struct wnw__preset presets[] = {
      .paper = "Expected Attention, arXiv 2510.00636",
      .recipe = EXPECTED("1", "0.01") UNIFORM_EXACT ADAKV "+topk:ties=early+original"},
 
+    /* ---- A threshold in place of a size ---- */
+    {.name = "dms",
+     .about = "Keys that point elsewhere than the average key, as many as clear a threshold; needs no size.",
+     .paper = "DMS, arXiv 2506.05345",
+     .details = "DMS' rule with KeyDiff's score in place of its trained predictor: `tau=-0.75` keeps keys whose "
+                "cosine with the mean key is at most 0.75.",
+     .recipe = "keydiff+direct" UNIFORM_EXACT "+threshold:tau=-0.75,window=128+topk:ties=early+original"},
+    {.name = "kvzip-threshold",
+     .about = "KVzip that keeps what was ever given 2 % of a query's attention, however much that is.",
+     .paper = "DMS, arXiv 2506.05345",
+     .recipe = "kvzip:sinks=4,prefix=keep+group_max:cross_head=0" UNIFORM_EXACT
+               "+threshold:tau=0.02,window=128+topk:ties=early+original"},
+
     /* ---- Capacity ---- */
     {.name = "capkv",
      .about = "Values that the others cannot stand in for, weighed by what coming queries look for.",
@@ -504,6 +517,12 @@ static const struct wnw__preset presets[] = {
      .about = "kvpress CriticalKVPress over ExpectedAttentionPress, whose own value norm stays on.",
      .paper = "CriticalKV, arXiv 2502.03805",
      .recipe = EXPECTED("1", "0") UNIFORM_TRUNC "+equal" CRITICAL_L1 "+original",
+     .parity = true},
+
+    {.name = "kvpress-dms_keydiff",
+     .about = "kvpress DMSPress over KeyDiffPress with threshold -0.75: the size follows from the text.",
+     .paper = "DMS, arXiv 2506.05345",
+     .recipe = "keydiff+direct" UNIFORM_TRUNC "+threshold:tau=-0.75,window=128+topk:ties=early+original",
      .parity = true},
 
     /* ---- parity: Capacity ---- */

@@ -564,6 +564,25 @@ def capkv(p, r, tau, cosine, n_sink=4, n_future=512):
     return uniform(p, scores, r, first=n_sink)
 
 
+# ---- a threshold in place of a size ----
+
+@case("keydiff+threshold:tau=-0.75,window=32", tau=-0.75, w=32)
+def threshold(p, r, tau, w):
+    """Of a layer's K b entries the window (at most b / 4), then what scores at least tau, best first."""
+    b, keep = average(p, r), []
+    w = min(w, b // 4)
+    for l in range(p.L):
+        k = p.k[l].astype(np.float64).transpose(1, 0, 2)
+        unit = k / np.linalg.norm(k, axis=2, keepdims=True)
+        mean = unit.mean(1, keepdims=True)
+        s = -(unit * mean).sum(2)[:, :p.n - w] / np.linalg.norm(mean, axis=2)
+        best = ranked(s.reshape(-1))[:p.K * (b - w)]
+        passed = best[s.reshape(-1)[best] >= tau]
+        keep.append([sorted((passed[passed // s.shape[1] == j] % s.shape[1]).tolist()) + list(range(p.n - w, p.n))
+                     for j in range(p.K)])
+    return keep
+
+
 # ---- keys and values ----
 
 def heads_first(x):
