@@ -25,12 +25,15 @@ struct walk {
     const struct wnw__plan_source *src;
 };
 
-/* One look at layer il for every job that `wanted` names; the time counts for each of them. */
-static int observe_for(const struct walk *w, int32_t il, const wnw_needs *needs, const bool *wanted,
-                       wnw_observation *obs)
+/* One look at layer il for every job that `wanted` names; the time counts for each of them. heads: query
+ * heads whose window attention somebody reads; NULL = all. */
+static int observe_for(const struct walk *w, int32_t il, const wnw_needs *needs, const bool *heads,
+                       const bool *wanted, wnw_observation *obs)
 {
     const double start = wnw__now_ms();
     *obs = (wnw_observation){0};
+    if (heads && w->src->want_heads)
+        w->src->want_heads(w->src, heads);
     WNW_TRY(w->src->observe(w->src, il, needs, obs));
     const double ms = wnw__now_ms() - start;
     for (int32_t k = 0; k < w->n; k++)
@@ -54,7 +57,7 @@ static int gather_layer(const struct walk *w, int32_t il, bool *wanted)
     }
     if (!any)
         return WNW_OK;
-    WNW_TRY(observe_for(w, il, &needs, wanted, &seen));
+    WNW_TRY(observe_for(w, il, &needs, NULL, wanted, &seen));
     for (int32_t k = 0; k < w->n; k++) {
         if (!wanted[k])
             continue;
@@ -73,7 +76,9 @@ static int walk_layer(const struct walk *w, int32_t il, bool *wanted)
 {
     wnw_needs needs = {0};
     wnw_observation seen;
-    bool any = false;
+    bool any = false, *heads = w->n > 0 ? w->jobs[0]->all_heads : NULL;
+    for (int32_t h = 0; heads && h < w->src->n_head; h++)
+        heads[h] = false;
     for (int32_t k = 0; k < w->n; k++) {
         struct wnw__plan_job *j = w->jobs[k];
         wanted[k] = !wnw__job_keeps_whole(j, il, wnw__job_part(j, il));
@@ -81,10 +86,11 @@ static int walk_layer(const struct walk *w, int32_t il, bool *wanted)
             continue;
         const wnw_needs more = wnw__job_score_needs(j);
         wnw__needs_merge(&needs, &more);
+        WNW_TRY(wnw__job_window_heads(j, il, heads));
         any = true;
     }
     if (any)
-        WNW_TRY(observe_for(w, il, &needs, wanted, &seen));
+        WNW_TRY(observe_for(w, il, &needs, heads, wanted, &seen));
     for (int32_t k = 0; k < w->n; k++) {
         struct wnw__plan_job *j = w->jobs[k];
         const double start = wnw__now_ms();
@@ -112,7 +118,7 @@ static int settle_layer(const struct walk *w, int32_t il, bool *wanted)
         any = true;
     }
     if (any)
-        WNW_TRY(observe_for(w, il, &needs, wanted, &seen));
+        WNW_TRY(observe_for(w, il, &needs, NULL, wanted, &seen));
     for (int32_t k = 0; k < w->n; k++) {
         struct wnw__plan_job *j = w->jobs[k];
         if (!j->model_scope || j->keep_all)

@@ -34,6 +34,9 @@ struct wnw__plan_source {
     /* Feeds the tokens of a second pass (wnw_second_pass), once and before any layer is observed; may write a
      * sentence to warning[256]. NULL = observe has its results without it. */
     int (*second_pass)(const struct wnw__plan_source *src, int32_t kind, char *warning);
+    /* Says before observe which query heads' window attention it must compute, used[n_head]; borrowed until
+     * it returns, once. Rows of the others are 0 then. NULL = it computes all of them. */
+    void (*want_heads)(const struct wnw__plan_source *src, const bool *used);
     /* Fills *obs for layer il with what `needs` asks for; the driver fills n_prefix, budget, collected,
      * profile, perplexity and n_final. Borrowed until the next call. */
     int (*observe)(const struct wnw__plan_source *src, int32_t il, const wnw_needs *needs,

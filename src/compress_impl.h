@@ -57,7 +57,9 @@ struct wnw__plan_job {
     const int32_t **keep_heads; /* [n_head_kv] into keep */
     int32_t *n_keep, *n_safe;   /* [n_head_kv] */
     wnw_protected *prot;        /* [n_head_kv] */
-    int32_t n_final;            /* settled entries of the layer at hand, after selecting */
+    bool *heads,
+        *all_heads;  /* [n_head] of the layer at hand: those that count for this job; scratch of the walk */
+    int32_t n_final; /* settled entries of the layer at hand, after selecting */
 
     wnw_plan *plan;
 };
@@ -85,6 +87,8 @@ int wnw__job_allocate_layers(struct wnw__plan_job *j, const struct wnw__layer_pr
 wnw_needs wnw__job_gather_needs(const struct wnw__plan_job *j);
 wnw_needs wnw__job_score_needs(const struct wnw__plan_job *j);
 wnw_needs wnw__job_select_needs(const struct wnw__plan_job *j);
+/* Which query heads' window attention the job reads when it scores layer il: adds to used[n_head]. */
+int wnw__job_window_heads(struct wnw__plan_job *j, int32_t il, bool *used);
 /* The observation as this policy sees it; fails if something it needs is missing. */
 int wnw__job_adapt(const struct wnw__plan_job *j, const wnw_observation *seen, const wnw_needs *needs,
                    wnw_observation *obs);

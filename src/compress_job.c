@@ -17,7 +17,10 @@ static int count_entries(struct wnw__plan_job *j)
     j->n_safe = calloc(n_head, sizeof *j->n_safe);
     j->prot = calloc(n_head, sizeof *j->prot);
     j->keep_heads = calloc(n_head, sizeof *j->keep_heads);
-    if (!j->n_entry || !j->part_il || !j->n_keep || !j->n_safe || !j->prot || !j->keep_heads)
+    j->heads = calloc((size_t)src->n_head, sizeof *j->heads);
+    j->all_heads = calloc((size_t)src->n_head, sizeof *j->all_heads);
+    if (!j->n_entry || !j->part_il || !j->n_keep || !j->n_safe || !j->prot || !j->keep_heads || !j->heads ||
+        !j->all_heads)
         return wnw__fail(WNW_E_NOMEM, "out of memory for a plan of %d layers", src->n_layer);
     j->n_min = INT32_MAX;
     for (int32_t il = 0; il < src->n_layer; il++) {
@@ -216,6 +219,8 @@ void wnw__plan_job_free(struct wnw__plan_job *j)
     free(j->n_safe);
     free(j->prot);
     free(j->keep_heads);
+    free(j->heads);
+    free(j->all_heads);
     free(j->scorer_opts);
     free(j->layer_budget);
     free(j->collected);

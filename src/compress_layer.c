@@ -27,12 +27,10 @@ wnw_needs wnw__job_gather_needs(const struct wnw__plan_job *j)
     return needs;
 }
 
-/* What the job wants to see of a layer when it is scored. */
-wnw_needs wnw__job_score_needs(const struct wnw__plan_job *j)
+/* What parts other than the scorer want to see of a layer when it is scored. */
+static wnw_needs needs_besides(const struct wnw__plan_job *j)
 {
     wnw_needs needs = {0};
-    if (j->scorer->needs)
-        j->scorer->needs(j->scorer_opts, &needs);
     if (j->layer->measure && j->layer->needs) {
         wnw_needs more = {0};
         j->layer->needs(j->policy->opts[WNW_PART_LAYER_BUDGET], &more);
@@ -48,6 +46,36 @@ wnw_needs wnw__job_score_needs(const struct wnw__plan_job *j)
         wnw__needs_merge(&needs, &more);
     }
     return needs;
+}
+
+/* What the job wants to see of a layer when it is scored. */
+wnw_needs wnw__job_score_needs(const struct wnw__plan_job *j)
+{
+    const wnw_needs besides = needs_besides(j);
+    wnw_needs needs = {0};
+    if (j->scorer->needs)
+        j->scorer->needs(j->scorer_opts, &needs);
+    wnw__needs_merge(&needs, &besides);
+    return needs;
+}
+
+int wnw__job_window_heads(struct wnw__plan_job *j, int32_t il, bool *used)
+{
+    const struct wnw__aggregation *agg = j->policy->part[WNW_PART_AGGREGATION].aggregation;
+    const wnw_observation known = {.il = il,
+                                   .n_layer = j->src->n_layer,
+                                   .n_head = j->src->n_head,
+                                   .n_head_kv = j->src->n_head_kv,
+                                   .profile = j->src->profile};
+    for (int32_t h = 0; h < j->src->n_head; h++)
+        j->heads[h] = true;
+    if (agg->choose)
+        WNW_TRY(agg->choose(j->policy->opts[WNW_PART_AGGREGATION], &known, j->heads));
+    const bool by_head = j->own && j->own->window_by_head && !(needs_besides(j).flags & WNW_NEED_WINDOW_ATTN);
+    if (wnw__job_score_needs(j).flags & WNW_NEED_WINDOW_ATTN)
+        for (int32_t h = 0; h < j->src->n_head; h++)
+            used[h] = used[h] || j->heads[h] || !by_head;
+    return WNW_OK;
 }
 
 static int check_observation(const struct wnw__plan_job *j, const wnw_needs *needs,
@@ -140,7 +168,10 @@ static int score_layer(struct wnw__plan_job *j, const wnw_observation *obs)
     WNW_TRY(reserve(&j->score, &j->score_cap, n_score));
     WNW_TRY(reserve(&j->scratch, &j->scratch_cap, n_scratch > n_score ? n_scratch : n_score));
     const double start = wnw__now_ms();
-    WNW_TRY(wnw__score(j->policy, j->scorer_opts, obs, j->score, j->scratch));
+    wnw_observation chosen = *obs;
+    if (j->policy->part[WNW_PART_AGGREGATION].aggregation->choose)
+        chosen.query_head_used = j->heads;
+    WNW_TRY(wnw__score(j->policy, j->scorer_opts, &chosen, j->score, j->scratch));
     j->score_ms += wnw__now_ms() - start;
     for (int32_t ih = 0; ih < obs->n_head_kv; ih++)
         for (int32_t i = 0; i < obs->n_entry[ih]; i++)

@@ -90,6 +90,9 @@ struct wnw__scorer {
      * entries with new positions. NULL = no. */
     bool (*counts_age)(const void *opts);
     bool like_attention; /* scores are attention probabilities or estimates of them, not negative */
+    /* Row h of its scores takes the window's attention of query head h alone: that of heads which the
+     * aggregation leaves out need not be computed. */
+    bool window_by_head;
 };
 
 /* ---- Head aggregation -------------------------------------------------------------------------------------
@@ -105,7 +108,8 @@ struct wnw__aggregation {
     enum wnw__matches (*matches)(const void *opts);
     /* What it wants to see besides (a profile). NULL = nothing. */
     void (*needs)(const void *opts, wnw_needs *out);
-    /* Which query heads count: used[obs->n_head], all true at first. NULL = all. */
+    /* Which query heads count: used[obs->n_head], all true at first. It is asked before the layer is
+     * observed: il, the shapes and the profile are all that is there. NULL = all. */
     int (*choose)(const void *opts, const wnw_observation *obs, bool *used);
     /* float scratch elements. NULL = 0. */
     size_t (*scratch)(const void *opts, const wnw_observation *obs);

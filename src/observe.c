@@ -22,6 +22,7 @@ struct wnw__observer {
     struct wnw__plan_source source;
     int32_t il;           /* layer that the buffers belong to */
     int32_t n, n_window;  /* of this layer */
+    const bool *heads;    /* [n_head] whose window attention is wanted; NULL = all */
     int32_t *n_entry;     /* [n_head_kv] */
     int32_t *pos;         /* [n_head_kv][n] */
     float *attn;          /* [n_head][n_window][n] */
@@ -118,6 +119,19 @@ static void gather_queries(struct wnw__observer *ob)
     }
 }
 
+/* Query heads from..until of the group ahead of it that are wanted and stand next to each other; false if
+ * none is left. */
+static bool next_heads(const struct wnw__observer *ob, int32_t end, int32_t *from, int32_t *until)
+{
+    *from = *until;
+    while (*from < end && ob->heads && !ob->heads[*from])
+        ++*from;
+    *until = *from;
+    while (*until < end && (!ob->heads || ob->heads[*until]))
+        ++*until;
+    return *from < end;
+}
+
 /* Attention of the window's queries for KV head ih: scores block by block, then one softmax per query. */
 static void attend_window(int32_t ih, void *user)
 {
@@ -131,14 +145,28 @@ static void attend_window(int32_t ih, void *user)
     const float *q = ob->queries + first * (size_t)c->d;
     float *out = ob->attn + first * (size_t)ob->n;
     float *block = ob->blocks + (size_t)ih * KEY_BLOCK * (size_t)c->d;
+    int32_t h, until = ih * group;
+    if (!next_heads(ob, (ih + 1) * group, &h, &until)) {
+        memset(out, 0, (size_t)n_rows * (size_t)ob->n * sizeof *out);
+        return;
+    }
     for (int32_t at = 0; at < n_entry; at += KEY_BLOCK) {
         const int32_t n = n_entry - at < KEY_BLOCK ? n_entry - at : KEY_BLOCK;
         read_rows(c, l->k, l->off[ih] + at, n, block);
-        wnw__mul_nt(q, n_rows, block, n, c->d, s->ops[ob->il].scale, out + at, ob->n);
+        until = ih * group;
+        while (next_heads(ob, (ih + 1) * group, &h, &until)) {
+            const size_t row = (size_t)(h - ih * group) * (size_t)ob->n_window;
+            wnw__mul_nt(q + row * (size_t)c->d, (until - h) * ob->n_window, block, n, c->d,
+                        s->ops[ob->il].scale, out + row * (size_t)ob->n + at, ob->n);
+        }
     }
     const int32_t *pos = ob->pos + (size_t)ih * (size_t)ob->n;
     for (int32_t r = 0; r < n_rows; r++) {
         float *row = out + (size_t)r * (size_t)ob->n;
+        if (ob->heads && !ob->heads[ih * group + r / ob->n_window]) {
+            memset(row, 0, (size_t)ob->n * sizeof *row);
+            continue;
+        }
         const int32_t query = s->window.end - ob->n_window + r % ob->n_window;
         for (int32_t i = n_entry - 1; i >= 0 && pos[i] > query; i--)
             row[i] = -INFINITY;
@@ -245,8 +273,14 @@ static int observe_queries(const struct wnw__observer *ob, wnw_observation *obs)
     return WNW_OK;
 }
 
-static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_needs *needs,
-                   wnw_observation *obs)
+static void want_heads(const struct wnw__plan_source *src, const bool *used)
+{
+    struct wnw__observer *ob = src->user;
+    ob->heads = used;
+}
+
+static int observe_layer(const struct wnw__plan_source *src, int32_t il, const wnw_needs *needs,
+                         wnw_observation *obs)
 {
     struct wnw__observer *ob = src->user;
     const struct wnw__cache *c = &ob->s->cache;
@@ -306,6 +340,15 @@ static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_nee
     if (needs->flags & WNW_NEED_QUERIES)
         WNW_TRY(observe_queries(ob, obs));
     return WNW_OK;
+}
+
+static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_needs *needs,
+                   wnw_observation *obs)
+{
+    struct wnw__observer *ob = src->user;
+    const int rc = observe_layer(src, il, needs, obs);
+    ob->heads = NULL;
+    return rc;
 }
 
 static int second_pass(const struct wnw__plan_source *src, int32_t kind, char *warning)
@@ -389,6 +432,7 @@ int wnw__observer_new(struct wnw__observer **out, wnw_session *s)
         .n_final = n_final,
         .perplexity = perplexity,
         .second_pass = second_pass,
+        .want_heads = want_heads,
         .observe = observe,
     };
     *out = ob;

@@ -21,6 +21,9 @@
 #define CAPKV "capkv:tau=5,align=cosine,n_sink=4,n_future=512,epsilon=1e-06" MEAN
 #define ADAKV "+adakv:alpha_safeguard=0.2,mode=safeguard"
 #define SNAPKV_8_AVG  "snapkv:window=8,kernel=5,pool=avg,agg=mean" MEAN
+#define COMPRESSKV(k, heads, zero)                                                                                  \
+    "compresskv:window=8,kernel=5,pool=avg+retrieval_heads:k=" k ",heads=" heads ",seed=42,zero=" zero               \
+    "+error_aware:rounding=exact,min=32,max_factor=3+equal+topk:ties=early+original"
 #define KVCOMPOSE_AGG ",agg_task=max,value_norm=0+group_mean:cross_head=1,gqa_bug=0"
 #define SNAPKV_8_AVG7 "snapkv:window=8,kernel=7,pool=avg,agg=mean" MEAN
 #define SNAPKV_8_MAX7 "snapkv:window=8,kernel=7,pool=max,agg=mean" MEAN
@@ -76,14 +79,12 @@ static const struct wnw__preset presets[] = {
     {.name = "compresskv",
      .about = "What calibrated retrieval heads attend to, and more entries where eviction hurts more.",
      .paper = "CompressKV, arXiv 2508.02401",
-     .recipe = "compresskv:window=8,kernel=5,pool=avg+retrieval_heads:k=0,heads=srh,seed=42"
-               "+error_aware:rounding=exact,min=32,max_factor=3+equal+topk:ties=early+original"},
+     .recipe = COMPRESSKV("0", "srh", "all")},
 
     {.name = "compresskv-traditional",
      .about = "CompressKV that listens to heads which copy, in place of those that retrieve by meaning.",
      .paper = "Retrieval heads, arXiv 2404.15574",
-     .recipe = "compresskv:window=8,kernel=5,pool=avg+retrieval_heads:k=0,heads=traditional,seed=42"
-               "+error_aware:rounding=exact,min=32,max_factor=3+equal+topk:ties=early+original"},
+     .recipe = COMPRESSKV("0", "traditional", "all")},
 
     /* ---- KVCompose and KVzip ---- */
 
@@ -374,14 +375,12 @@ static const struct wnw__preset presets[] = {
     {.name = "paper-compresskv",
      .about = "CompressKV as its paper runs it: 4 heads in every layer, whatever the profile says.",
      .paper = "CompressKV, arXiv 2508.02401",
-     .recipe = "compresskv:window=8,kernel=5,pool=avg+retrieval_heads:k=4,heads=srh,seed=42"
-               "+error_aware:rounding=exact,min=32,max_factor=3+equal+topk:ties=early+original",
+     .recipe = COMPRESSKV("4", "srh", "all"),
      .parity = true},
     {.name = "paper-compresskv-traditional",
-     .about = "CompressKV with traditional retrieval heads in place of semantic ones.",
+     .about = "CompressKV with traditional retrieval heads, in layers without one the first of the ranking.",
      .paper = "CompressKV, arXiv 2508.02401",
-     .recipe = "compresskv:window=8,kernel=5,pool=avg+retrieval_heads:k=4,heads=traditional,seed=42"
-               "+error_aware:rounding=exact,min=32,max_factor=3+equal+topk:ties=early+original",
+     .recipe = COMPRESSKV("4", "traditional", "rank"),
      .parity = true},
 
     /* ---- parity: KVCompose and KVzip ---- */

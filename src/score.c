@@ -35,7 +35,7 @@ int wnw__score(const wnw_policy *p, const void *scorer_opts, const wnw_observati
     bool *used = (bool *)room;
     float *rows = room + flags_room(seen), *scratch = rows + (size_t)n_row * (size_t)seen->n;
     wnw_observation obs = *seen;
-    if (agg->choose) {
+    if (agg->choose && !seen->query_head_used) { /* the driver may have asked before it observed */
         for (int32_t h = 0; h < seen->n_head; h++)
             used[h] = true;
         WNW_TRY(agg->choose(opts, seen, used));

@@ -108,6 +108,54 @@ static void check_window(const char *arch, int32_t n, int32_t n_ubatch, int32_t 
     wnw_model_free(m);
 }
 
+/* Heads that nobody wants are not computed; those of the others are the same to the bit. Asked for once: the
+ * next look computes all. */
+static void test_window_of_some_heads(void **state)
+{
+    (void)state;
+    wnw_model *m = test_model_open("tiny/tiny-llama.gguf");
+    wnw_session *s = test_session_new(m, &(struct test_session){.kv_type = WNW_KV_F16, .n_ctx = 512});
+    wnw_policy *p = test_policy("snapkv:window=8");
+    wnw_model_info info;
+    wnw_model_get_info(m, &info);
+    int32_t *tokens = test_random_tokens(300, info.n_vocab, 7);
+    assert_ok(wnw_session_observe(s, (const wnw_policy *const[]){p}, 1));
+    test_prefill(s, tokens, 300);
+    struct wnw__observer *ob[2];
+    wnw_observation all, some;
+    assert_ok(wnw__observer_new(&ob[0], s));
+    assert_ok(wnw__observer_new(&ob[1], s));
+    const struct wnw__plan_source *src[] = {wnw__observer_source(ob[0]), wnw__observer_source(ob[1])};
+    const wnw_needs needs = {.flags = WNW_NEED_WINDOW_ATTN, .window = 8};
+    const size_t row = 8 * 300;
+    bool *used = calloc((size_t)info.n_head, sizeof *used);
+    assert_non_null(used);
+    for (int which = 0; which < 4; which++) { /* none, the first, every second, all but the first */
+        for (int32_t h = 0; h < info.n_head; h++)
+            used[h] = which == 1 ? h == 0 : which == 2 ? h % 2 == 1 : which == 3 && h > 0;
+        assert_ok(src[0]->observe(src[0], 1, &needs, &all));
+        src[1]->want_heads(src[1], used);
+        assert_ok(src[1]->observe(src[1], 1, &needs, &some));
+        for (int32_t h = 0; h < info.n_head; h++) {
+            const float *got = some.window_attn + (size_t)h * row;
+            if (used[h])
+                assert_memory_equal(got, all.window_attn + (size_t)h * row, row * sizeof *got);
+            for (size_t i = 0; !used[h] && i < row; i++)
+                assert_true(got[i] == 0);
+        }
+        assert_ok(src[1]->observe(src[1], 1, &needs, &some));
+        assert_memory_equal(some.window_attn, all.window_attn,
+                            (size_t)info.n_head * row * sizeof *all.window_attn);
+    }
+    wnw__observer_free(ob[0]);
+    wnw__observer_free(ob[1]);
+    free(used);
+    free(tokens);
+    wnw_policy_free(p);
+    wnw_session_free(s);
+    wnw_model_free(m);
+}
+
 static void test_window_in_one_ubatch(void **state)
 {
     (void)state;
@@ -203,10 +251,10 @@ static void test_not_observed_is_said(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_window_in_one_ubatch),       cmocka_unit_test(test_window_over_ubatch_border),
-        cmocka_unit_test(test_prompt_shorter_than_window), cmocka_unit_test(test_window_on_ragged_cache),
-        cmocka_unit_test(test_sliding_layers_are_skipped), cmocka_unit_test(test_rows_of_quantised_cache),
-        cmocka_unit_test(test_not_observed_is_said),
+        cmocka_unit_test(test_window_of_some_heads),      cmocka_unit_test(test_window_in_one_ubatch),
+        cmocka_unit_test(test_window_over_ubatch_border), cmocka_unit_test(test_prompt_shorter_than_window),
+        cmocka_unit_test(test_window_on_ragged_cache),    cmocka_unit_test(test_sliding_layers_are_skipped),
+        cmocka_unit_test(test_rows_of_quantised_cache),   cmocka_unit_test(test_not_observed_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,6 +88,10 @@ static void only_ranked_heads_choose(void **state)
     trad_mean[1] = trad_mean[3] = 0;
     assert_int_equal(try_scorer("compresskv:window=1,k=1,heads=traditional,kernel=1", &obs, out), WNW_OK);
     assert_rows(out, (const double[]){1.25, 1.25, 1.25, 0, 2.5}, 5);
+    /* Or the first of the ranking all the same: head 1. */
+    assert_int_equal(try_scorer("compresskv:window=1,k=1,heads=traditional,zero=rank,kernel=1", &obs, out),
+                     WNW_OK);
+    assert_rows(out, (const double[]){0, 5, 0, 0, 0}, 5);
     /* Max pooling per head, then the mean. */
     assert_int_equal(try_scorer("compresskv:window=1,k=2,kernel=3,pool=max", &obs, out), WNW_OK);
     assert_rows(out, (const double[]){2.5, 5, 2.5, 7.5, 5}, 5);
@@ -239,10 +243,91 @@ static void small_budgets(void **state)
     fake_free(&f);
 }
 
+/* ---- Which heads are observed ---- */
+
+enum { WATCHED = 8, WATCHED_LAYERS = 2 };
+
+struct watch {
+    struct fake f; /* first: the callbacks get its address */
+    int (*observe)(const struct wnw__plan_source *src, int32_t il, const wnw_needs *needs,
+                   wnw_observation *obs);
+    bool used[WATCHED_LAYERS][WATCHED];
+    bool next[WATCHED]; /* all where nobody said */
+};
+
+static void watch_heads(const struct wnw__plan_source *src, const bool *used)
+{
+    struct watch *w = (struct watch *)(uintptr_t)src;
+    memcpy(w->next, used, sizeof w->next);
+}
+
+/* Heads that nobody asked for hold what nobody may read. */
+static int watch_observe(const struct wnw__plan_source *src, int32_t il, const wnw_needs *needs,
+                         wnw_observation *obs)
+{
+    struct watch *w = (struct watch *)(uintptr_t)src;
+    const int rc = w->observe(src, il, needs, obs);
+    memcpy(w->used[il], w->next, sizeof w->next);
+    for (int32_t h = 0; rc == WNW_OK && h < WATCHED; h++) {
+        float *row = (float *)(uintptr_t)obs->window_attn + (int64_t)h * obs->n_window * obs->n;
+        for (int64_t i = 0; !w->next[h] && i < (int64_t)obs->n_window * obs->n; i++)
+            row[i] = NAN;
+        w->next[h] = true;
+    }
+    return rc;
+}
+
+/* Plans one or two policies and checks which of the 8 query heads were asked for in every layer. */
+static void assert_watched(const char *one, const char *two, const char *const want[WATCHED_LAYERS])
+{
+    static int32_t rank[] = {3, 5, 0, 1, 2, 4, 6, 7, /**/ 7, 0, 1, 2, 3, 4, 5, 6};
+    struct watch w = {.next = {true, true, true, true, true, true, true, true}};
+    const wnw_size sizes[] = {fake_budget(60), fake_budget(60)};
+    wnw_policy *const p[] = {policy(one), policy(two ? two : one)};
+    const int32_t n = two ? 2 : 1;
+    wnw_plan *plan[2] = {NULL}, *alone;
+    fake_init(&w.f, WATCHED_LAYERS, 4, 2, 200, false);
+    memcpy(w.f.profile.srh_rank, rank, sizeof rank);
+    w.observe = w.f.src.observe;
+    assert_int_equal(wnw__plan_make(&alone, p[0], sizes, &w.f.src, NULL), WNW_OK);
+    w.f.src.observe = watch_observe;
+    w.f.src.want_heads = watch_heads;
+    assert_int_equal(wnw__plan_make_many(plan, (const wnw_policy *const *)p, sizes, n, &w.f.src, NULL),
+                     WNW_OK);
+    for (int32_t il = 0; il < WATCHED_LAYERS; il++)
+        for (int32_t h = 0; h < WATCHED; h++)
+            if (w.used[il][h] != (want[il][h] == 'x'))
+                fail_msg("%s and %s: layer %d head %d is %swanted", one, two ? two : "-", il, h,
+                         w.used[il][h] ? "" : "not ");
+    assert_true(fake_same_plan(plan[0], alone)); /* whatever is not observed makes no difference */
+    for (int32_t i = 0; i < n; i++)
+        wnw_plan_free(plan[i]);
+    wnw_plan_free(alone);
+    wnw_policy_free(p[0]);
+    wnw_policy_free(p[1]);
+    fake_free(&w.f);
+}
+
+/* The window's attention is asked for in the heads that choose; several policies: in the heads of all; and in
+ * every head as soon as one part looks at all of them. */
+static void only_heads_that_choose_are_observed(void **state)
+{
+    (void)state;
+    static const char all[] = "xxxxxxxx";
+    assert_watched("compresskv:k=2", NULL, (const char *const[]){"...x.x..", "x......x"});
+    assert_watched("snapkv+retrieval_heads:k=1", NULL, (const char *const[]){"...x....", ".......x"});
+    assert_watched("compresskv:k=1", "compresskv:k=3", (const char *const[]){"x..x.x..", "xx.....x"});
+    assert_watched("compresskv:k=1", "knorm", (const char *const[]){"...x....", ".......x"});
+    assert_watched("compresskv:k=1", "snapkv", (const char *const[]){all, all});
+    assert_watched("compresskv:k=1+cake_layers", NULL, (const char *const[]){all, all});
+    assert_watched("compresskv:k=1,heads=all", NULL, (const char *const[]){all, all});
+    assert_watched("tova+retrieval_heads:k=1", NULL, (const char *const[]){all, all});
+}
+
 /* ---- Layer budgets ---- */
 
-static int64_t layers_with(const double *share, int32_t n_layer, int32_t budget, int32_t n_protected,
-                           const char *recipe, int32_t *n_keep)
+static int64_t layers_of(const double *share, int32_t n_layer, int32_t n, int32_t budget, int32_t n_protected,
+                         const char *recipe, int32_t *n_keep)
 {
     int32_t il[64];
     char warning[256] = "";
@@ -251,7 +336,7 @@ static int64_t layers_with(const double *share, int32_t n_layer, int32_t budget,
     for (int32_t i = 0; i < n_layer; i++)
         il[i] = i;
     const struct wnw__layer_problem problem = {.n_layer = n_layer,
-                                               .n = 100000,
+                                               .n = n,
                                                .n_protected = n_protected,
                                                .budget = budget,
                                                .mean = budget,
@@ -266,6 +351,12 @@ static int64_t layers_with(const double *share, int32_t n_layer, int32_t budget,
     for (int32_t i = 0; i < n_layer; i++)
         sum += n_keep[i];
     return sum;
+}
+
+static int64_t layers_with(const double *share, int32_t n_layer, int32_t budget, int32_t n_protected,
+                           const char *recipe, int32_t *n_keep)
+{
+    return layers_of(share, n_layer, 100000, budget, n_protected, recipe, n_keep);
 }
 
 static void error_aware_vectors(void **state)
@@ -320,6 +411,37 @@ static const double mistral[32] = {.0311308, .0132380, .0380914, .0166950, .0301
                                    .0386391, .0449205, .0353801, .0246404, .0401568, .0326085, .0336375,
                                    .0309712, .0326778, .0263787, .0305453, .0307827, .0320398, .0192782,
                                    .0314968, .0218859, .0283479, .0408970};
+
+/* No layer can have more than there is: what a share gives it above that goes to the others. */
+static void error_aware_within_the_cache(void **state)
+{
+    (void)state;
+    int32_t got[32];
+    /* n = 100, B = 90, m = 32, free (360 - 128) = 232: 32 + [116, 70, 35, 12] = 148, 102, 67, 44; M = 100
+     * leaves 100, 100, 67, 44 and 49 to hand out: 24 passes to layers 2 and 3 make 91 and 68, the last entry
+     * goes to layer 2, which has the larger share. */
+    static const double e[4] = {.5, .3, .15, .05};
+    assert_int_equal(layers_of(e, 4, 100, 90, 8, "compresskv", got), 360);
+    assert_memory_equal(got, ((const int32_t[]){100, 100, 92, 68}), 4 * sizeof *got);
+    /* A ratio of 0.1 of 4096 tokens is 3686 a layer; the shares would give up to 5202 of them. */
+    assert_int_equal(layers_of(llama, 32, 4096, 3686, 8, "compresskv", got), 32 * 3686);
+    int n_full = 0;
+    for (int i = 0; i < 32; i++) {
+        assert_in_range(got[i], 32, 4096);
+        n_full += got[i] == 4096;
+    }
+    assert_in_range(n_full, 13, 31);
+    /* And in a plan nothing is lost. */
+    struct fake f;
+    wnw_plan *plan;
+    fake_init(&f, 4, 2, 2, 200, false);
+    memcpy(f.profile.layer_share, e, sizeof e);
+    const wnw_size size = fake_ratio(0.1);
+    assert_int_equal(fake_plan(&plan, &f, "compresskv", &size, NULL), WNW_OK);
+    assert_int_equal(fake_check_plan(plan, &f), 4 * 2 * 180);
+    wnw_plan_free(plan);
+    fake_free(&f);
+}
 
 static void error_aware_released(void **state)
 {
@@ -432,6 +554,8 @@ int main(void)
         cmocka_unit_test(one_list_per_layer),
         cmocka_unit_test(small_budgets),
         cmocka_unit_test(error_aware_vectors),
+        cmocka_unit_test(only_heads_that_choose_are_observed),
+        cmocka_unit_test(error_aware_within_the_cache),
         cmocka_unit_test(error_aware_released),
         cmocka_unit_test(error_aware_equals_the_slow_loop),
         cmocka_unit_test(error_aware_skips_sliding_layers),

@@ -72,7 +72,7 @@ static void canonical_form(void **state)
         "tova+group_max",
         "tova:last=0+group_max:cross_head=0+uniform:rounding=exact+equal+topk:ties=late+original");
     assert_canonical("compresskv:heads=all,k=2+uniform",
-                     "compresskv:window=8,kernel=5,pool=avg+retrieval_heads:k=2,heads=all,seed=42"
+                     "compresskv:window=8,kernel=5,pool=avg+retrieval_heads:k=2,heads=all,seed=42,zero=all"
                      "+uniform:rounding=exact+equal+topk:ties=early+original");
     /* Positions come last, wherever they are named. */
     assert_canonical(

@@ -123,9 +123,9 @@ def duo_forms(p, r, form):
 
 @case("compresskv")
 def compresskv(p, r, w=8, least=32):
-    """Mean over the two best calibrated heads; layers share by calibrated error, 32 to three times the average."""
+    """Mean over the two best calibrated heads; layers share by calibrated error, 32 to three times the average or n."""
     b, share = average(p, r), p.profile["layers"]["avg_score"]
-    total, most = b * p.L, 3 * b
+    total, most = b * p.L, min(3 * b, p.n)
     counts = [min(max(least + round(e * (total - p.L * least)), least), most) for e in share]
     while sum(counts) != total:
         up = sum(counts) < total

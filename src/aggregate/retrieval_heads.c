@@ -6,7 +6,9 @@
  *
  *     score[j] = (1/k) sum over h in R_l of s_h[j]                the same row for every KV head
  * No head is normalised. heads=traditional takes the ranking of "Retrieval Head Mechanistically Explains
- * Long-Context Factuality" (arXiv 2404.15574), heads=all and heads=random need no profile. k = 0: the
+ * Long-Context Factuality" (arXiv 2404.15574), in which most heads score 0; a layer where all do has nothing
+ * to choose by: zero=all hears all its heads, zero=rank the k first of the ranking, as the authors' code
+ * does, which are arbitrary there. heads=all and heads=random need no profile. k = 0: the
  * profile's k, else H_q / 8 rounded, halves up, at least 1 (4 of 32, as in the paper). Tokens are matched by
  * position. Cost O(k n); scorers leave out the heads that do not count.
  */
@@ -14,11 +16,13 @@
 #include "profile.h"
 
 enum heads { HEADS_SRH, HEADS_TRADITIONAL, HEADS_ALL, HEADS_RANDOM };
+enum zero { ZERO_ALL, ZERO_RANK };
 
 struct opts {
     int32_t k;
     int32_t heads;
     int32_t seed;
+    int32_t zero;
 };
 
 static void needs(const void *opts, wnw_needs *out)
@@ -83,7 +87,7 @@ static int choose_heads(const struct opts *o, const wnw_observation *obs, struct
                              o->heads == HEADS_SRH ? "semantic" : "traditional");
         c->rank = rank + row;
     }
-    if (o->heads == HEADS_TRADITIONAL && p->trad_mean) {
+    if (o->heads == HEADS_TRADITIONAL && p->trad_mean && o->zero == ZERO_ALL) {
         bool any = false;
         for (int32_t h = 0; h < obs->n_head; h++)
             any = any || p->trad_mean[row + h] > 0;
@@ -117,6 +121,7 @@ static void aggregate(const void *opts, const wnw_observation *obs, const float 
 }
 
 static const char *const heads[] = {"srh", "traditional", "all", "random", NULL};
+static const char *const zeros[] = {"all", "rank", NULL};
 
 static const wnw_option options[] = {
     {.name = "k",
@@ -139,6 +144,13 @@ static const wnw_option options[] = {
      .def = 42,
      .min = 0,
      .max = 2147483647},
+    {.name = "zero",
+     .help =
+         "where all traditional scores of a layer are 0: all its heads choose, or the first of the ranking",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct opts, zero),
+     .def = ZERO_ALL,
+     .choices = zeros},
     {0}};
 
 extern const struct wnw__aggregation wnw__aggregation_retrieval_heads;
@@ -150,9 +162,11 @@ const struct wnw__aggregation wnw__aggregation_retrieval_heads = {
         "With R_l the k best heads of layer l, `score = (1/k) sum over h in R_l of s_h`, one row for all KV "
         "heads of the layer. Heads are not normalised.\n\n"
         "The ranking comes from a profile of kind `srh`. `heads=traditional` takes its ranking of heads that "
-        "copy (arXiv 2404.15574); a layer whose traditional scores are all zero uses all heads. `heads=all` "
-        "and `heads=random`, a control, need no profile.\n\n"
-        "Cost O(k n); a scorer leaves out the heads that do not count.",
+        "copy (arXiv 2404.15574); a layer whose traditional scores are all zero uses all heads, or with "
+        "`zero=rank` those that come first all the same, as the authors' code does. `heads=all` and "
+        "`heads=random`, a control, need no profile.\n\n"
+        "Cost O(k n). A scorer leaves out the heads that do not count, and where nobody else looks at the "
+        "window's attention (`compresskv`, `snapkv`) it is computed for the k heads alone.",
     .options = options,
     .options_size = sizeof(struct opts),
     .of_query_heads = true,

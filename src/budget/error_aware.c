@@ -7,10 +7,12 @@
  *     b_l = clamp(m + round(e_l (total - L m)), m, M)            halves to even
  *     too few handed out: one entry to every layer below M, largest e first, pass after pass
  *     too many: one entry from every layer above m, smallest e first
- * so the total is exact. m = 32 and M = 3 B are the released code's; the paper's text has lost them. Equal
+ * so the total is exact. m = 32 and M = 3 B are the released code's; the paper's text has lost them. M is n
+ * at most, the length of the cache: the code lets a layer have more than there is, and loses it. Equal
  * shares go by layer number, where the code leaves it open. B < m: m = max(w + 1, B / 2) with a warning,
  * where the code exceeds the total. Sliding-window layers take no part; the others' shares are scaled.
- * Layers that are shorter than their count keep all they have, and nobody gets the rest.
+ * Layers that an earlier compression left shorter than their count keep all they have, and nobody gets the
+ * rest.
  */
 #include "method.h"
 #include "profile.h"
@@ -107,7 +109,7 @@ static int allocate(const void *opts, const struct wnw__layer_problem *p, int32_
         m = p->n_protected + 1 < p->budget ? p->n_protected + 1 : p->budget;
     }
     const double most = floor(o->max_factor * p->budget);
-    const int32_t max = most < INT32_MAX / 2 ? (int32_t)most : INT32_MAX / 2;
+    const int32_t max = most < p->n ? (int32_t)most : p->n;
     for (int32_t i = 0; i < p->n_layer; i++)
         sum += share_of(p, i);
     for (int32_t i = 0; i < p->n_layer; i++) {
@@ -138,13 +140,15 @@ static const wnw_option options[] = {WNW_OPTION_ROUNDING,
                                      {0}};
 
 static const char details[] =
-    "With e_l the layer's share of the calibrated error, m = `min`, M = `max_factor` B: `b_l = clamp(m + "
+    "With e_l the layer's share of the calibrated error, m = `min`, M = min(`max_factor` B, n): `b_l = "
+    "clamp(m + "
     "round(e_l (B L - L m)), m, M)`; what is missing goes one entry a layer and pass to the largest e, what "
     "is "
     "too much comes from the smallest, so that the total is B L.\n\n"
     "The shares come from a profile of kind `layers`; there is no budget without one (use `+uniform`). Below "
     "m entries on average every layer gets at least max(w + 1, B / 2), with a warning; the released code "
-    "exceeds the total there. Sliding-window layers take no part.\n\n"
+    "exceeds the total there, and loses what a share gives a layer above n. Sliding-window layers take no "
+    "part.\n\n"
     "Cost O(L^2), once.";
 
 extern const struct wnw__layer_budget wnw__layer_budget_error_aware;

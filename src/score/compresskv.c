@@ -87,4 +87,5 @@ const struct wnw__scorer wnw__scorer_compresskv = {
     .shrink = shrink,
     .shrinks_for_budget = true,
     .like_attention = true,
+    .window_by_head = true,
 };

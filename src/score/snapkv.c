@@ -103,4 +103,5 @@ const struct wnw__scorer wnw__scorer_snapkv = {
     .layout = "composite",
     .check = check,
     .like_attention = true,
+    .window_by_head = true,
 };
