@@ -4,12 +4,16 @@
  *
  *     needles -m MODEL.gguf [options]      (needles --help lists them)
  *
- * A text is cut to a length, a fact is put into it at some depth, and the model is asked for it. The prompt
+ * A text is cut to a length, a fact is put into it at some depth, and the model is asked for it. No sentence
+ * stands in a prompt twice: the text is generated, or a file long enough (text/source.h). The prompt
  * is read once; every policy and size then gets a copy of that session, applies its own plan to it and
  * answers greedily. In mode "aware" the question belongs to what is compressed, in mode "context" it is read
- * afterwards, so that the policy cannot know what will be asked. The wording is that of RULER's single
- * needles (arXiv 2404.06654): the answer's first words are given, what follows must be the number.
+ * afterwards, so that the policy cannot know what will be asked. Policies that are told what to expect (their
+ * task) get the question, the template's tail and the answer's first words in both modes. The wording is that
+ * of RULER's single needles (arXiv 2404.06654): the answer's first words are given, what follows must be the
+ * number.
  */
+#include "text/source.h"
 #include <winnow.h>
 
 #include <errno.h>
@@ -31,8 +35,7 @@ static const char *const mode_names[N_MODES] = {"aware", "context"};
 static const char usage[] =
     "usage: needles -m MODEL.gguf [options]\n"
     "  -m FILE           model\n"
-    "  -f FILE           text to hide the fact in, or noise: RULER's five sentences over and over\n"
-    "                    [examples/document.txt]\n"
+    "  -f FILE           text to hide the fact in [generated prose, other text for every prompt]\n"
     "  --tokens LIST     lengths of the prompt's first piece, about [1500]\n"
     "  --depths LIST     where the fact stands, in per cent of the text [10,50,90]\n"
     "  --tries N         texts per length and depth [1]\n"
@@ -44,13 +47,14 @@ static const char usage[] =
     "  --kv-type TYPE    f16, q8_0, q4_0 or f32 [f16]\n"
     "  -t N              threads [usable cores]\n"
     "  --seed N          of words, numbers and texts [1]\n"
-    "  --csv FILE        every answer as a row\n";
+    "  --csv FILE        every answer as a row\n"
+    "  --prompts FILE    write every prompt as text, behind a line === about it, and ask nothing\n";
 
 /* ---- Arguments
  * ---------------------------------------------------------------------------------------------- */
 
 struct args {
-    const char *model, *text, *policies, *csv;
+    const char *model, *text, *policies, *csv, *prompts;
     const char *profiles[MAX_LIST];
     int n_profiles;
     double tokens[MAX_LIST], depths[MAX_LIST], ratios[MAX_LIST];
@@ -103,8 +107,7 @@ static int read_modes(struct args *a, const char *text)
 
 static int read_args(struct args *a, int argc, char **argv)
 {
-    *a = (struct args){.text = "examples/document.txt",
-                       .tokens = {1500},
+    *a = (struct args){.tokens = {1500},
                        .depths = {10, 50, 90},
                        .ratios = {0.5, 0.75, 0.875},
                        .n_tokens = 1,
@@ -132,6 +135,8 @@ static int read_args(struct args *a, int argc, char **argv)
             a->policies = value;
         else if (strcmp(name, "--csv") == 0)
             a->csv = value;
+        else if (strcmp(name, "--prompts") == 0)
+            a->prompts = value;
         else if (strcmp(name, "--profile") == 0 && a->n_profiles < MAX_LIST)
             a->profiles[a->n_profiles++] = value;
         else if (strcmp(name, "--tokens") == 0)
@@ -196,29 +201,6 @@ static bool add_text(struct text *t, const char *s, size_t len)
     return true;
 }
 
-static const char noise[] =
-    "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back "
-    "again.\n";
-
-static char *read_file(const char *path)
-{
-    if (strcmp(path, "noise") == 0)
-        return strdup(noise);
-    struct text t = {0};
-    char block[4096];
-    size_t n;
-    FILE *f = fopen(path, "rb");
-    bool ok = f && add_text(&t, "", 0);
-    while (ok && (n = fread(block, 1, sizeof block, f)) > 0)
-        ok = add_text(&t, block, n);
-    if (f)
-        fclose(f);
-    if (ok && t.len > 0)
-        return t.s;
-    free(t.s);
-    return NULL;
-}
-
 /* One question about one text. */
 struct needle {
     const char *word;
@@ -234,56 +216,67 @@ static void free_needle(struct needle *q)
     *q = (struct needle){0};
 }
 
-/* Paragraphs of the source, from a random one on and around, until there are about n_bytes; the facts stand
- * between paragraphs or sentences: the one asked for at its depth, others anywhere. */
-static bool make_needle(struct needle *q, const struct args *a, const char *source, size_t n_bytes,
-                        double depth, uint64_t seed)
+struct fact {
+    size_t at; /* bytes of the text before it */
+    char text[96];
+    bool done;
+};
+
+/* The fact asked for at its depth, others anywhere. */
+static void make_facts(struct fact *facts, struct needle *q, const struct args *a, size_t n_bytes,
+                       double depth, uint64_t *seed)
 {
-    struct {
-        size_t at;
-        char text[96];
-    } facts[16];
-    char line[160];
-    const size_t source_len = strlen(source);
-    size_t from = next_random(&seed) % source_len;
-    const uint64_t first_word = next_random(&seed);
-    *q = (struct needle){.word = words[first_word % N_WORDS]};
-    snprintf(q->number, sizeof q->number, "%d", (int)(1000000 + next_random(&seed) % 9000000));
+    const uint64_t first_word = next_random(seed);
+    q->word = words[first_word % N_WORDS];
+    snprintf(q->number, sizeof q->number, "%d", (int)(1000000 + next_random(seed) % 9000000));
     for (int k = 0; k < a->n_needles; k++) {
-        const double where = k == 0 ? depth / 100 : (double)(next_random(&seed) % 1000) / 1000;
-        const int other = (int)(1000000 + next_random(&seed) % 9000000);
-        facts[k].at = (size_t)(where * (double)n_bytes);
+        const double where = k == 0 ? depth / 100 : (double)(next_random(seed) % 1000) / 1000;
+        const int other = (int)(1000000 + next_random(seed) % 9000000);
+        const char *word = words[(first_word + (uint64_t)k) % N_WORDS];
+        facts[k] = (struct fact){.at = (size_t)(where * (double)n_bytes)};
         if (k == 0)
-            snprintf(facts[k].text, sizeof facts[k].text, "The special magic number for %s is: %s. ", q->word,
+            snprintf(facts[k].text, sizeof facts[k].text, "The special magic number for %s is: %s. ", word,
                      q->number);
         else
-            snprintf(facts[k].text, sizeof facts[k].text, "The special magic number for %s is: %d. ",
-                     words[(first_word + (uint64_t)k) % N_WORDS], other);
+            snprintf(facts[k].text, sizeof facts[k].text, "The special magic number for %s is: %d. ", word,
+                     other);
     }
+}
+
+/* The text with the facts between its sentences. */
+static bool hide(struct text *document, const char *text, struct fact *facts, int n_facts)
+{
+    const size_t len = strlen(text);
+    bool ok = true;
+    for (size_t n = 0; ok;) {
+        const size_t next = n < len ? source_sentence(text + n, len - n) : 0;
+        for (int k = 0; ok && k < n_facts; k++)
+            if (!facts[k].done && (n >= facts[k].at || n == len)) {
+                ok = add_text(document, facts[k].text, strlen(facts[k].text));
+                facts[k].done = true;
+            }
+        if (next == 0)
+            break;
+        ok = ok && add_text(document, text + n, next);
+        n += next;
+    }
+    return ok;
+}
+
+static bool make_needle(struct needle *q, const struct args *a, const struct source *source, size_t n_bytes,
+                        double depth, uint64_t seed)
+{
     static const char intro[] =
         "Some special magic numbers are hidden within the following text. Make sure to "
         "memorize it. I will quiz you about the numbers afterwards.\n\n";
-    bool ok = add_text(&q->document, intro, sizeof intro - 1);
-    while (from > 0 && source[from - 1] != '\n')
-        from--;
-    unsigned done = 0;
-    for (size_t n = 0; ok;) {
-        /* One sentence: up to and with the blank behind a full stop, or a line break. */
-        size_t len = 1;
-        while (from + len < source_len && source[from + len - 1] != '\n' &&
-               !(source[from + len - 1] == ' ' && source[from + len - 2] == '.'))
-            len++;
-        for (int k = 0; ok && k < a->n_needles; k++)
-            if (!(done >> k & 1u) && (n >= facts[k].at || n + len > n_bytes)) {
-                ok = add_text(&q->document, facts[k].text, strlen(facts[k].text));
-                done |= 1u << k;
-            }
-        if (n + len > n_bytes)
-            break;
-        ok = ok && add_text(&q->document, source + from, len);
-        n += len;
-        from = (from + len) % source_len;
-    }
+    struct fact facts[16];
+    char line[160];
+    *q = (struct needle){0};
+    char *text = source_take(source, n_bytes, next_random(&seed));
+    make_facts(facts, q, a, n_bytes, depth, &seed);
+    bool ok = text && add_text(&q->document, intro, sizeof intro - 1) &&
+              hide(&q->document, text, facts, a->n_needles);
+    free(text);
     snprintf(line, sizeof line, "What is the special magic number for %s mentioned in the provided text?",
              q->word);
     ok = ok && add_text(&q->question, line, strlen(line));
@@ -307,11 +300,11 @@ struct contest {
     wnw_model *model;
     wnw_model_info info;
     wnw_profile *profile;
-    char *source;
+    struct source source;
     double bytes_per_token;
     struct contender c[MAX_POLICIES];
     int n, n_groups;
-    FILE *csv;
+    FILE *csv, *prompts;
 };
 
 static int add_contender(struct contest *ct, const char *recipe, size_t len)
@@ -409,7 +402,7 @@ struct question {
     const struct needle *needle;
     wnw_prompt prompt;
     int32_t *prefix, n_prefix;
-    int32_t *task, n_task; /* the bare question, for policies that are told what to expect */
+    int32_t *task, n_task; /* all that follows the document, the answer's first words included */
     double tokens, depth;
     int attempt;
 };
@@ -545,8 +538,6 @@ static int ask_group(struct contest *ct, const struct question *q, int group)
     wnw_session_params params = wnw_session_default_params();
     wnw_session *s = NULL;
     int32_t n = 0;
-    const int32_t *task = q->prompt.tokens + q->prompt.n_context;
-    const int32_t n_task = q->prompt.n_tokens - q->prompt.n_context;
     params.n_ctx = q->prompt.n_tokens + q->n_prefix + MAX_ANSWER;
     params.n_threads = ct->args.n_threads;
     params.kv_type = ct->args.kv_type;
@@ -561,8 +552,6 @@ static int ask_group(struct contest *ct, const struct question *q, int group)
     if (rc == WNW_OK)
         rc = wnw_session_observe(s, policies, n);
     if (rc == WNW_OK)
-        rc = wnw_session_set_tasks(s, &task, &n_task, 1);
-    if (rc == WNW_OK)
         rc = wnw_session_set_template(s, q->prompt.n_prefix, q->prompt.suffix, q->prompt.n_suffix);
     for (int mode = N_MODES - 1; mode >= 0 && rc == WNW_OK; mode--) {
         const int32_t from = wnw_session_n_past(s), to = mode == 0 ? q->prompt.n_tokens : q->prompt.n_context;
@@ -576,13 +565,45 @@ static int ask_group(struct contest *ct, const struct question *q, int group)
     return rc;
 }
 
+/* What a policy is told to expect, as in kvpress: question, the template's tail and the answer's first words.
+ */
+static int make_task(struct question *q)
+{
+    const int32_t n = q->prompt.n_tokens - q->prompt.n_context;
+    q->n_task = n + q->n_prefix;
+    q->task = malloc((size_t)q->n_task * sizeof *q->task);
+    if (!q->task)
+        return WNW_E_NOMEM;
+    memcpy(q->task, q->prompt.tokens + q->prompt.n_context, (size_t)n * sizeof *q->task);
+    memcpy(q->task + n, q->prefix, (size_t)q->n_prefix * sizeof *q->task);
+    return WNW_OK;
+}
+
+/* The tokens that would be read, as text: what the template writes as control tokens is left out. */
+static int write_prompt(const struct contest *ct, const struct question *q)
+{
+    char *prompt, *prefix = NULL, *task = NULL;
+    int rc = wnw_detokenize(ct->model, q->prompt.tokens, q->prompt.n_tokens, &prompt);
+    if (rc == WNW_OK)
+        rc = wnw_detokenize(ct->model, q->prefix, q->n_prefix, &prefix);
+    if (rc == WNW_OK)
+        rc = wnw_detokenize(ct->model, q->task, q->n_task, &task);
+    if (rc == WNW_OK)
+        fprintf(ct->prompts, "=== %d tokens, depth %g, try %d\n%s%s\n=== task\n%s\n", q->prompt.n_tokens,
+                q->depth, q->attempt, prompt, prefix, task);
+    wnw_free(prompt);
+    wnw_free(prefix);
+    wnw_free(task);
+    return rc;
+}
+
 static int ask(struct contest *ct, double tokens, double depth, int attempt)
 {
     struct needle needle;
     struct question q = {.needle = &needle, .tokens = tokens, .depth = depth, .attempt = attempt};
     const uint64_t seed =
         ct->args.seed * 1000003 + (uint64_t)tokens * 1009 + (uint64_t)depth * 101 + (uint64_t)attempt;
-    int rc = make_needle(&needle, &ct->args, ct->source, (size_t)(tokens * ct->bytes_per_token), depth, seed)
+    int rc = make_needle(&needle, &ct->args, &ct->source, (size_t)(tokens * ct->bytes_per_token), depth, seed)
                  ? WNW_OK
                  : WNW_E_NOMEM;
     const wnw_prompt_params params = {.document = needle.document.s, .question = needle.question.s};
@@ -592,14 +613,15 @@ static int ask(struct contest *ct, double tokens, double depth, int attempt)
         rc =
             wnw_tokenize(ct->model, needle.prefix.s, needle.prefix.len, false, false, &q.prefix, &q.n_prefix);
     if (rc == WNW_OK)
-        rc =
-            wnw_tokenize(ct->model, needle.question.s, needle.question.len, false, false, &q.task, &q.n_task);
-    for (int g = 0; g < ct->n_groups && rc == WNW_OK; g++)
+        rc = make_task(&q);
+    if (rc == WNW_OK && ct->prompts)
+        rc = write_prompt(ct, &q);
+    for (int g = 0; g < ct->n_groups && rc == WNW_OK && !ct->prompts; g++)
         rc = ask_group(ct, &q, g);
     fprintf(stderr, "needles: %d tokens, depth %g %%, try %d: %s\n", q.prompt.n_tokens, depth, attempt,
             rc == WNW_OK ? "done" : wnw_last_error());
     wnw_free(q.prefix);
-    wnw_free(q.task);
+    free(q.task);
     wnw_prompt_clear(&q.prompt);
     free_needle(&needle);
     return rc;
@@ -641,11 +663,30 @@ static void print_table(const struct contest *ct)
 static int measure_source(struct contest *ct)
 {
     int32_t *tokens, n;
-    const size_t len = strlen(ct->source);
-    const int rc = wnw_tokenize(ct->model, ct->source, len, false, false, &tokens, &n);
-    ct->bytes_per_token = n > 0 ? (double)len / n : 4;
-    wnw_free(tokens);
+    const size_t most = ct->source.len < 65536 ? ct->source.len : 65536;
+    char *sample = source_take(&ct->source, most, ct->args.seed);
+    const size_t len = sample ? strlen(sample) : 0;
+    const int rc = sample ? wnw_tokenize(ct->model, sample, len, false, false, &tokens, &n) : WNW_E_NOMEM;
+    if (rc == WNW_OK) {
+        ct->bytes_per_token = n > 0 ? (double)len / n : 4;
+        wnw_free(tokens);
+    }
+    free(sample);
     return rc;
+}
+
+/* A sentence that stands in a prompt twice gives the window of a method its own copy to look at, so a text
+ * never begins anew. */
+static int check_lengths(const struct contest *ct)
+{
+    for (int t = 0; t < ct->args.n_tokens; t++)
+        if (ct->args.tokens[t] * ct->bytes_per_token > (double)ct->source.len)
+            return complain(
+                "--tokens %g: %s has about %.0f tokens without a repeated sentence; ask for fewer or "
+                "give a longer text with -f",
+                ct->args.tokens[t], ct->args.text ? ct->args.text : "generated prose",
+                floor((double)ct->source.len / ct->bytes_per_token));
+    return 0;
 }
 
 static int run(struct contest *ct)
@@ -656,6 +697,8 @@ static int run(struct contest *ct)
         wnw_model_get_info(ct->model, &ct->info);
         rc = measure_source(ct);
     }
+    if (rc == WNW_OK && check_lengths(ct) != 0)
+        return 2;
     if (rc == WNW_OK)
         rc = load_profile(ct);
     make_groups(ct);
@@ -663,7 +706,7 @@ static int run(struct contest *ct)
         for (int d = 0; d < a->n_depths; d++)
             for (int k = 0; k < a->n_tries && rc == WNW_OK; k++)
                 rc = ask(ct, a->tokens[t], a->depths[d], k);
-    if (rc == WNW_OK)
+    if (rc == WNW_OK && !ct->prompts)
         print_table(ct);
     return rc == WNW_OK ? 0 : (complain("%s", wnw_last_error()), 1);
 }
@@ -674,22 +717,26 @@ int main(int argc, char **argv)
     int rc = read_args(&ct.args, argc, argv);
     if (rc == 0)
         rc = ct.args.policies ? add_list(&ct, ct.args.policies) : add_presets(&ct);
-    if (rc == 0 && !(ct.source = read_file(ct.args.text)))
-        rc = complain("cannot read '%s'", ct.args.text);
+    if (rc == 0 && !source_open(&ct.source, ct.args.text))
+        rc = complain("cannot read '%s', or nothing is in it", ct.args.text);
     if (rc == 0 && ct.args.csv && !(ct.csv = fopen(ct.args.csv, "w")))
         rc = complain("cannot write '%s'", ct.args.csv);
+    if (rc == 0 && ct.args.prompts && !(ct.prompts = fopen(ct.args.prompts, "w")))
+        rc = complain("cannot write '%s'", ct.args.prompts);
     if (ct.csv)
         fputs("model,prompt_tokens,depth,try,mode,policy,ratio,kept_mean,right,answer\n", ct.csv);
     if (rc == 0)
         rc = run(&ct);
     if (ct.csv && fclose(ct.csv) != 0)
         rc = (complain("cannot write '%s'", ct.args.csv), 1);
+    if (ct.prompts && fclose(ct.prompts) != 0)
+        rc = (complain("cannot write '%s'", ct.args.prompts), 1);
     for (int i = 0; i < ct.n; i++) {
         wnw_policy_free(ct.c[i].policy);
         free(ct.c[i].recipe);
     }
     wnw_profile_free(ct.profile);
     wnw_model_free(ct.model);
-    free(ct.source);
+    source_close(&ct.source);
     return rc;
 }

@@ -29,6 +29,51 @@ for mode in aware context; do
 done
 grep -Eq '^full +1/1 +1/1 +1/1 +1/1$' "$work/table" || fail "table: $(cat "$work/table")"
 
+
+# The prompts as they would be read. No sentence stands in one twice, nor eight words in a row within a sentence; what
+# is asked for stands in it once; the task is what follows the document, the answer's first words included.
+prompts() {
+    "$needles" -m "$models/smollm2-135m.gguf" --policies full --prompts "$work/prompts" "$@" >"$work/out" 2>"$work/err" ||
+        fail "needles --prompts $*: $(cat "$work/err")"
+    python3 - "$work/prompts" <<'PY' || fail "prompts of: $*"
+import re, sys
+from collections import Counter
+parts = re.split(r"^=== (.*)\n", open(sys.argv[1], encoding="utf-8").read(), flags=re.M)[1:]
+prompts = list(zip(parts[0::4], parts[1::4], parts[3::4]))
+faults = [] if prompts and parts[2::4] == ["task"] * len(prompts) else ["not one task behind each prompt"]
+for title, prompt, task in prompts:
+    if not prompt.rstrip("\n").endswith(task.strip("\n")) or not task.rstrip("\n").endswith("mentioned in the provided text is"):
+        faults.append(f"{title}: the task is {task!r}")
+    document = prompt[:-len(task.strip("\n")) - 1]
+    sentences = [s for s in (s.strip() for s in re.split(r"(?<=[.?!])\s|\n", document)) if len(s.split()) > 2]
+    faults += [f"{title}: twice: {s}" for s, n in Counter(sentences).items() if n > 1]
+    runs = Counter(run for s in sentences for w in [re.findall(r"[\w'-]+", s.lower())]
+                   for run in (tuple(w[i:i + 8]) for i in range(len(w) - 7)))
+    faults += [f"{title}: twice: {' '.join(r)}" for r, n in runs.items() if n > 1]
+    word = re.search(r"number for (\w+) mentioned", task).group(1)
+    if len(re.findall(rf"The special magic number for {word} is: \d{{7}}\.", document)) != 1:
+        faults.append(f"{title}: not one number for {word}")
+    tokens = int(title.split()[0])
+    if len(document.split()) < tokens / 2:
+        faults.append(f"{title}: only {len(document.split())} words")
+print("\n".join(faults[:9]), file=sys.stderr)
+sys.exit(bool(faults))
+PY
+}
+prompts --tokens 500,1500,4000,16000 --depths 0,50,100 --tries 2 --needles 4
+prompts --tokens 3500 --depths 50 -f examples/document.txt
+
+# short TOKENS FILE: refused before anything is read, with the length that can be had
+short() {
+    "$needles" -m "$models/smollm2-135m.gguf" --tokens "64,$1" -f "$2" --csv "$work/short.csv" >"$work/out" 2>"$work/err"
+    [ $? -eq 2 ] || fail "$1 tokens of $2 are not refused: $(cat "$work/err")"
+    grep -Eq -- "--tokens $1: $2 has about [0-9]+ tokens without a repeated sentence" "$work/err" ||
+        fail "no reason: $(cat "$work/err")"
+}
+short 4000 examples/document.txt
+for _ in 1 2 3; do cat examples/document.txt; done >"$work/thrice" # longer, but no new sentence in it
+short 4000 "$work/thrice"
+
 "$needles" -m "$models/smollm2-135m.gguf" --ratios 2 >"$work/out" 2>"$work/err" && fail 'ratio 2 is taken'
 grep -q 'ratios' "$work/err" || fail "no reason: $(cat "$work/err")"
 finish
