@@ -13,6 +13,14 @@
  * person.
  *   - Out-parameters come first and are NULL (or zero) after a failure.
  *   - Counts are n_*, il = layer, ih = KV head, shapes are written outermost first: [n_head_kv][n_tokens].
+ *   - A pointer that is needed and NULL is E_ARG. Functions without a status answer 0, false, NULL or ""
+ * then; what frees takes NULL.
+ *   - E_NOMEM: where memory runs out in this library, a call fails, nothing leaks, and the session can go on;
+ * what was read stays read (wnw_session_n_past). A model that memory was too short for is not called damaged.
+ * Out of our hands: ggml, libllama and jansson end the process where one of their own allocations fails. They
+ * are called only after a look whether what they will need is there, so it takes another thread that is
+ * quicker, or a system that promises memory it does not have and stops the process later. OpenMP inside ggml
+ * ends the process where threads cannot be started.
  *   - Threads: models and policies are read-only after creation and may be shared. A session, sampler, plan
  * or registry belongs to one thread at a time. The library has no other state than the log sink and a
  *     per-thread error text. It never prints and never exits.
@@ -50,7 +58,8 @@ extern "C" {
     X(E_NOT_OBSERVED, -8, "the policy needs an observation that was not collected") \
     X(E_FULL, -9, "longer than the context")                                        \
     X(E_CANCELLED, -10, "cancelled")                                                \
-    X(E_BACKEND, -11, "the compute backend failed")
+    X(E_BACKEND, -11, "the compute backend failed")                                 \
+    X(E_NOT_FINITE, -12, "the model computes values that are not numbers")
 
 typedef enum wnw_status {
 #define WNW_X(name, value, text) WNW_##name = (value),
@@ -89,8 +98,8 @@ wnw_model_params wnw_model_default_params(void);
 
 /* Opens the GGUF file at `path`: hyper-parameters, tokenizer and memory-mapped weights. params NULL =
  * defaults. Errors: E_IO (cannot open), E_FORMAT (not a GGUF, truncated, contradictory), E_UNSUPPORTED
- * (architecture; the message lists the supported ones). Release with wnw_model_free after every session on
- * it. */
+ * (architecture; the message lists the supported ones; or a tensor's type, which the message names). Release
+ * with wnw_model_free after every session on it. */
 int wnw_model_open(wnw_model **out, const char *path, const wnw_model_params *params);
 void wnw_model_free(wnw_model *m);
 
@@ -112,7 +121,7 @@ typedef struct wnw_model_info {
 
 void wnw_model_get_info(const wnw_model *m, wnw_model_info *out);
 
-/* Whether layer il uses a sliding window. */
+/* Whether layer il uses a sliding window; false where there is no such layer. */
 bool wnw_model_layer_is_swa(const wnw_model *m, int32_t il);
 
 /* Names of the supported architectures; NULL past the end. Static. */
@@ -527,15 +536,19 @@ int wnw_session_set_template(wnw_session *s, int32_t n_prefix, const int32_t *su
 typedef bool (*wnw_logits_fn)(int32_t i, const float *logits, void *user);
 
 /* Appends n prompt tokens. on_logits NULL: only the last token's logits are computed (wnw_session_logits).
- * E_FULL: more tokens than n_ctx; nothing is changed then. After E_BACKEND or E_CANCELLED the session holds
- * the tokens of the ubatches that were finished. */
+ * E_FULL: more tokens than n_ctx; nothing is changed then. After E_BACKEND, E_NOMEM or E_CANCELLED the
+ * session holds the tokens of the ubatches that were finished. E_NOT_FINITE: logits that are infinite or no
+ * numbers, from weights that are damaged or values too large for the cache's type; the tokens are read,
+ * there are no logits. */
 int wnw_session_prefill(wnw_session *s, const int32_t *tokens, int32_t n, wnw_logits_fn on_logits,
                         void *user);
 
-/* Appends one token at the next position and computes its logits. */
+/* Appends one token at the next position and computes its logits. Errors as wnw_session_prefill; a failure of
+ * the compression that rules ask for comes after the token was read. */
 int wnw_session_decode(wnw_session *s, int32_t token);
 
-/* Logits [n_vocab] of the last token read. Borrowed until the next call on the session; NULL before any. */
+/* Logits [n_vocab] of the last token read, all of them finite. Borrowed until the next call on the session;
+ * NULL before any. */
 const float *wnw_session_logits(const wnw_session *s);
 
 /* Position of the next token = tokens read so far, unless entries got new positions: then it is what was kept
@@ -551,13 +564,15 @@ typedef struct wnw_report {
     char warning[256]; /* "" or one sentence, e.g. that a window was shrunk */
 } wnw_report;
 
-/* Works out what to keep; the cache is untouched. Errors: E_NOT_OBSERVED, E_RANGE (the size cannot hold the
- * protected entries). report may be NULL. *plan is owned by the caller. */
+/* Works out what to keep; the cache is untouched, also by a failure. Errors: E_NOT_OBSERVED, E_RANGE (the
+ * size cannot hold the protected entries), E_NOT_FINITE (scores that are no numbers). report may be NULL.
+ * *plan is owned by the caller. */
 int wnw_session_plan(wnw_session *s, const wnw_policy *policy, const wnw_size *size, wnw_plan **plan,
                      wnw_report *report);
 
 /* Keeps what the plan says and returns the rest to the system; sliding-window layers are left as they are.
- * E_MISMATCH: the plan does not fit this cache, which is then untouched. */
+ * E_MISMATCH: the plan does not fit this cache, which is then untouched. E_NOMEM: some layers may be
+ * compacted already and the others not; the session can go on. */
 int wnw_session_apply(wnw_session *s, const wnw_plan *plan, wnw_report *report);
 
 /* plan + apply, and what the policy says of positions: with +rerotate wnw_session_renumber follows, and what
@@ -678,7 +693,7 @@ typedef struct wnw_sampler_params {
 wnw_sampler_params wnw_sampler_default_params(void);
 int wnw_sampler_new(wnw_sampler **out, const wnw_sampler_params *params);
 void wnw_sampler_free(wnw_sampler *sp);
-/* Picks a token from logits[n_vocab]. */
+/* Picks a token from logits[n_vocab]; -1 where there are none, or no sampler. */
 int32_t wnw_sampler_pick(wnw_sampler *sp, const float *logits, int32_t n_vocab);
 
 /* ---- Machine

@@ -3,6 +3,7 @@
 #include "base/time.h"
 #include "compress.h"
 #include "plan.h"
+#include "policy.h"
 #include "session.h"
 
 #include <stdlib.h>
@@ -10,11 +11,14 @@
 static int plan_many(wnw_session *s, const wnw_policy *const *policies, const wnw_size *sizes, int32_t n,
                      int32_t ratio_base, wnw_plan **plans, wnw_report *reports)
 {
+    WNW_REQUIRE(plans || n < 1);
     for (int32_t i = 0; i < n; i++) {
         plans[i] = NULL;
         if (reports)
             reports[i] = (wnw_report){0};
     }
+    WNW_REQUIRE(s);
+    WNW_TRY(wnw__policies_check(policies, n));
     if (s->n_past == 0)
         return wnw__fail(WNW_E_ARG, "nothing to compress: no tokens were read");
     struct wnw__observer *ob;
@@ -45,6 +49,7 @@ int wnw__session_plan(wnw_session *s, const wnw_policy *policy, const wnw_size *
 int wnw_session_plan(wnw_session *s, const wnw_policy *policy, const wnw_size *size, wnw_plan **plan,
                      wnw_report *report)
 {
+    WNW_REQUIRE(plan);
     return wnw_session_plan_many(s, &policy, size, 1, plan, report);
 }
 
@@ -129,6 +134,8 @@ int wnw__session_apply(wnw_session *s, const wnw_plan *plan, int32_t room, wnw_r
 
 int wnw_session_apply(wnw_session *s, const wnw_plan *plan, wnw_report *report)
 {
+    WNW_REQUIRE(s);
+    WNW_REQUIRE(plan);
     WNW_TRY(wnw__session_apply(s, plan, -1, report));
     /* Its activations are the other large piece of memory that a long prompt leaves. */
     wnw__graph_free(&s->prefill);
@@ -166,6 +173,9 @@ int wnw_session_compress(wnw_session *s, const wnw_policy *policy, const wnw_siz
     wnw_report unused;
     report = report ? report : &unused;
     wnw_plan *plan;
+    *report = (wnw_report){0};
+    WNW_REQUIRE(s);
+    WNW_REQUIRE(policy);
     if (wnw_policy_rerotates(policy))
         WNW_TRY(wnw__renumber_check(s)); /* before the work */
     WNW_TRY(wnw_session_plan(s, policy, size, &plan, report));

@@ -19,15 +19,24 @@ static size_t page_round(size_t bytes)
     return (bytes + page - 1) / page * page;
 }
 
-static void layer_free(struct wnw__kv_layer *l)
+static void free_rows(struct wnw__kv_layer *l)
 {
     if (l->k)
         munmap(l->k, l->mapped_bytes);
     if (l->v)
         munmap(l->v, l->mapped_bytes);
+    free(l->pos);
+    l->k = l->v = NULL;
+    l->pos = NULL;
+    l->n_rows = 0;
+    l->mapped_bytes = 0;
+}
+
+static void layer_free(struct wnw__kv_layer *l)
+{
+    free_rows(l);
     for (int kind = 0; kind < WNW_N_AUX; kind++)
         free(l->aux[kind]);
-    free(l->pos);
     free(l->off);
     free(l->cap);
     free(l->len);
@@ -90,6 +99,17 @@ fail:
     return wnw__fail(WNW_E_NOMEM, "no memory for a cache layer of %lld entries", (long long)l->n_rows);
 }
 
+/* Layers without entries for a cache that has none yet. */
+static int new_layers(struct wnw__cache *c)
+{
+    int32_t *cap = calloc((size_t)c->n_head_kv, sizeof *cap);
+    int rc = cap ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for an empty cache");
+    for (int32_t il = 0; rc == WNW_OK && il < c->n_layer; il++)
+        rc = layer_new(c, &c->layers[il], cap, c->layers[il].n_swa);
+    free(cap);
+    return rc;
+}
+
 int wnw__cache_init(struct wnw__cache *c, int32_t n_layer, int32_t n_head_kv, int32_t d, wnw_kv_type type,
                     int32_t growth, const int32_t *n_swa)
 {
@@ -105,7 +125,7 @@ int wnw__cache_init(struct wnw__cache *c, int32_t n_layer, int32_t n_head_kv, in
         return wnw__fail(WNW_E_NOMEM, "no memory for %d cache layers", (int)n_layer);
     for (int32_t il = 0; il < n_layer; il++)
         c->layers[il].n_swa = n_swa ? n_swa[il] : 0;
-    const int rc = wnw__cache_clear(c);
+    const int rc = new_layers(c);
     if (rc != WNW_OK)
         wnw__cache_free(c);
     return rc;
@@ -119,17 +139,21 @@ void wnw__cache_free(struct wnw__cache *c)
     *c = (struct wnw__cache){0};
 }
 
-int wnw__cache_clear(struct wnw__cache *c)
+void wnw__cache_clear(struct wnw__cache *c)
 {
-    int32_t *cap = calloc((size_t)c->n_head_kv, sizeof *cap);
-    int rc = cap ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for an empty cache");
-    for (int32_t il = 0; rc == WNW_OK && il < c->n_layer; il++) {
-        const int32_t n_swa = c->layers[il].n_swa;
-        layer_free(&c->layers[il]);
-        rc = layer_new(c, &c->layers[il], cap, n_swa);
+    for (int32_t il = 0; il < c->n_layer; il++) {
+        struct wnw__kv_layer *l = &c->layers[il];
+        free_rows(l);
+        for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
+            l->off[ih] = 0;
+            l->cap[ih] = l->len[ih] = 0;
+        }
+        for (int kind = 0; kind < WNW_N_AUX; kind++) {
+            float *small = l->aux[kind] ? realloc(l->aux[kind], sizeof *small) : NULL;
+            l->aux[kind] = small ? small : l->aux[kind]; /* too large is as good */
+        }
+        l->n_final = l->n_mixed = 0;
     }
-    free(cap);
-    return rc;
 }
 
 /* dst and src may be the same layer. */

@@ -55,7 +55,7 @@ int wnw__cache_init(struct wnw__cache *c, int32_t n_layer, int32_t n_head_kv, in
                     int32_t growth, const int32_t *n_swa);
 void wnw__cache_free(struct wnw__cache *c);
 /* Drops all entries and returns the memory. */
-int wnw__cache_clear(struct wnw__cache *c);
+void wnw__cache_clear(struct wnw__cache *c);
 
 /* Replaces the entries of dst, a cache of the same shape, type and growth, by a copy of those of src, with
  * the same room to grow and the numbers that belong to them. On failure dst is good for wnw__cache_free only.

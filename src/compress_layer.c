@@ -176,8 +176,13 @@ static int score_layer(struct wnw__plan_job *j, const wnw_observation *obs)
     for (int32_t ih = 0; ih < obs->n_head_kv; ih++)
         for (int32_t i = 0; i < obs->n_entry[ih]; i++)
             if (isnan(j->score[(int64_t)ih * obs->n + i]))
-                return wnw__fail(WNW_E_BACKEND, "scorer %s gave no number for layer %d, KV head %d, entry %d",
-                                 j->scorer->name, obs->il, ih, i);
+                return wnw__fail(WNW_E_NOT_FINITE,
+                                 "the score that %s gives entry %d of layer %d, KV head %d is not a number: "
+                                 "%s",
+                                 j->scorer->name, i, obs->il, ih,
+                                 j->own ? "the model computed values that are none; weights in its file are "
+                                          "damaged, or too large for the type of the KV cache"
+                                        : "a fault of this scorer, or of the model's weights");
     return WNW_OK;
 }
 

@@ -45,7 +45,9 @@ static int copy_timeline(wnw_session *to, const wnw_session *from)
 int wnw_session_copy(wnw_session **out, const wnw_session *s)
 {
     wnw_session *copy;
+    WNW_REQUIRE(out);
     *out = NULL;
+    WNW_REQUIRE(s);
     WNW_TRY(wnw_session_new(&copy, s->m, &s->params));
     const int rc = copy_timeline(copy, s);
     if (rc != WNW_OK) {

@@ -45,6 +45,11 @@ static uint64_t add_data(uint64_t h, const struct wnw_model *m, const struct ggm
 void wnw_model_fingerprint(const wnw_model *m, char out[17])
 {
     uint64_t h = UINT64_C(0xcbf29ce484222325);
+    if (!out)
+        return;
+    out[0] = '\0';
+    if (!m)
+        return;
     for (int64_t i = 0; i < gguf_get_n_tensors(m->gguf); i++)
         h = add_header(h, ggml_get_tensor(m->meta, gguf_get_tensor_name(m->gguf, i)));
     const struct wnw__layer_weights *ends[2] = {&m->layers[0], &m->layers[m->hp.n_layer - 1]};

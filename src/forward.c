@@ -6,6 +6,7 @@
  * With our own attention the graph of a single token depends on nothing that changes while decoding (the
  * cache is reached through userdata), so it is built and planned once.
  */
+#include "base/memory.h"
 #include "qstats.h"
 #include "rope.h"
 #include "session.h"
@@ -13,12 +14,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What ggml's allocator notes of a node and its sources, in bytes: about 450, and a quarter for hashing. */
+enum { ALLOCATOR_NODE = 1024 };
+
 void wnw__graph_free(struct wnw__graph *g)
 {
     wnw__attend_ggml_free(g->ggml);
     if (g->alloc)
         ggml_gallocr_free(g->alloc);
     ggml_free(g->ctx);
+    free(g->arena);
     free(g->work);
     free(g->q_tail);
     *g = (struct wnw__graph){0};
@@ -135,15 +140,26 @@ static struct ggml_tensor *input(struct wnw__graph *g, const wnw_session *s, con
     return hp->embd_scale != 1.0f ? ggml_scale(g->ctx, x, hp->embd_scale) : x;
 }
 
+static int new_context(struct wnw__graph *g, size_t max_nodes)
+{
+    const size_t size = max_nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(max_nodes, false);
+    if (size > g->arena_size) {
+        free(g->arena);
+        g->arena = malloc(size);
+        g->arena_size = g->arena ? size : 0;
+        if (!g->arena)
+            return wnw__fail(WNW_E_NOMEM, "no memory for a graph of %zu nodes", max_nodes);
+    }
+    WNW_TRY(wnw__memory_look(WNW_MEMORY_SMALL, "a graph"));
+    g->ctx = ggml_init((struct ggml_init_params){.mem_size = size, .mem_buffer = g->arena, .no_alloc = true});
+    return g->ctx ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for a graph of %zu nodes", max_nodes);
+}
+
 static int build(struct wnw__graph *g, wnw_session *s, const struct wnw__span *span)
 {
     const struct wnw__hparams *hp = &s->m->hp;
     const size_t max_nodes = (size_t)(span->to - span->from) * (64 + 12 * (size_t)hp->n_head_kv) + 64;
-    g->ctx = ggml_init((struct ggml_init_params){.mem_size = max_nodes * ggml_tensor_overhead() +
-                                                             ggml_graph_overhead_custom(max_nodes, false),
-                                                 .no_alloc = true});
-    if (!g->ctx)
-        return wnw__fail(WNW_E_NOMEM, "no memory for a graph of %zu nodes", max_nodes);
+    WNW_TRY(new_context(g, max_nodes));
     g->gf = ggml_new_graph_custom(g->ctx, max_nodes, false);
     g->from = span->from;
     g->to = span->to;
@@ -178,6 +194,8 @@ static int build(struct wnw__graph *g, wnw_session *s, const struct wnw__span *s
 /* Gives the graph memory. Buffers of an earlier graph are reused where they are large enough. */
 static int allocate(struct wnw__graph *g, int32_t n_threads)
 {
+    WNW_TRY(wnw__memory_look((size_t)ggml_graph_n_nodes(g->gf) * ALLOCATOR_NODE + WNW_MEMORY_SMALL,
+                             "the allocator of a graph"));
     if (!g->alloc)
         g->alloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
     /* Placed anew each time: left to itself ggml notices other nodes than in the graph before, but not that
@@ -202,7 +220,11 @@ static void clear_graph(struct wnw__graph *g)
     wnw__attend_ggml_free(g->ggml);
     ggml_free(g->ctx);
     free(g->q_tail);
-    *g = (struct wnw__graph){.alloc = g->alloc, .work = g->work, .work_size = g->work_size};
+    *g = (struct wnw__graph){.arena = g->arena,
+                             .arena_size = g->arena_size,
+                             .alloc = g->alloc,
+                             .work = g->work,
+                             .work_size = g->work_size};
 }
 
 static int prepare(wnw_session *s, struct wnw__graph *g, const struct wnw__span *span)
@@ -283,6 +305,7 @@ int wnw__forward_span(wnw_session *s, const struct wnw__span *span)
     WNW_TRY(wnw__attend_shared_reserve(s->shared, longest_head(&s->cache, span->from, span->to) + n));
     WNW_TRY(prepare(s, g, span));
     WNW_TRY(set_inputs(s, g, span));
+    WNW_TRY(wnw__memory_look(WNW_MEMORY_SMALL, "the threads of a graph"));
     if (ggml_graph_compute(g->gf, &g->plan) != GGML_STATUS_SUCCESS)
         return wnw__fail(WNW_E_BACKEND, "ggml could not compute the graph of %d tokens", (int)n);
     for (int32_t il = span->from; il < span->to; il++)
@@ -307,20 +330,49 @@ void wnw__forward_advance(wnw_session *s, const struct wnw__span *span)
     s->n_past += span->n;
 }
 
+/* Whether none of x[n] is infinite or not a number: of such a value times 0 comes a NaN, and it stays one in
+ * a sum. Sixteen sums, so that the loop is a few vector instructions. */
+static bool all_finite(const float *x, int64_t n)
+{
+    float sum[16] = {0};
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        for (int k = 0; k < 16; k++)
+            sum[k] += x[i + k] * 0.0f;
+    for (; i < n; i++)
+        sum[0] += x[i] * 0.0f;
+    for (int k = 1; k < 16; k++)
+        sum[0] += sum[k];
+    return sum[0] == 0.0f;
+}
+
+/* Row i of the graph's logits to s->logits. Damaged weights show here at the latest, because every layer's
+ * output ends in them. */
+static int take_logits(wnw_session *s, const struct ggml_tensor *logits, int64_t i, int32_t position)
+{
+    const size_t row = (size_t)s->m->hp.n_vocab * sizeof *s->logits;
+    ggml_backend_tensor_get(logits, s->logits, (size_t)i * row, row);
+    s->has_logits = all_finite(s->logits, s->m->hp.n_vocab);
+    if (s->has_logits)
+        return WNW_OK;
+    return wnw__fail(WNW_E_NOT_FINITE,
+                     "the model's output at position %d has values that are not numbers: weights in its file "
+                     "are damaged, or its values are too large for a KV cache of type %s (f32 has the widest "
+                     "range)",
+                     (int)position, wnw_kv_type_name(s->params.kv_type));
+}
+
 int wnw__forward_logits(wnw_session *s, const struct wnw__span *span, int32_t first, wnw_logits_fn on_logits,
                         void *user)
 {
     const struct wnw__graph *g = span->decode ? &s->decode : &s->prefill;
-    const size_t row = (size_t)s->m->hp.n_vocab * sizeof(float);
+    const int32_t before = s->n_past - span->n; /* the span has been counted */
     for (int32_t i = 0; on_logits && i < span->n; i++) {
-        ggml_backend_tensor_get(g->logits, s->logits, (size_t)i * row, row);
+        WNW_TRY(take_logits(s, g->logits, i, before + i));
         if (!on_logits(first + i, s->logits, user))
             return wnw__fail(WNW_E_CANCELLED, "cancelled at token %d", (int)(first + i));
     }
-    if (!on_logits)
-        ggml_backend_tensor_get(g->logits, s->logits, (size_t)(g->logits->ne[1] - 1) * row, row);
-    s->has_logits = true;
-    return WNW_OK;
+    return on_logits ? WNW_OK : take_logits(s, g->logits, g->logits->ne[1] - 1, s->n_past - 1);
 }
 
 int wnw__forward(wnw_session *s, const int32_t *tokens, int32_t n, int32_t first, bool decode,
@@ -333,7 +385,9 @@ int wnw__forward(wnw_session *s, const int32_t *tokens, int32_t n, int32_t first
     if (!decode)
         wnw__session_take_nll(s, tokens, n, s->prefill.logits);
     wnw__forward_advance(s, &span);
+    /* Without memory to trim, entries that have left the window stay for another time; attention does not
+     * look at them. The tokens are read, and a failure would deny it. */
     for (int32_t il = 0; il < s->m->hp.n_layer; il++)
-        WNW_TRY(wnw__cache_trim_swa(&s->cache, il, s->n_past));
+        (void)wnw__cache_trim_swa(&s->cache, il, s->n_past);
     return wnw__forward_logits(s, &span, first, on_logits, user);
 }

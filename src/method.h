@@ -176,8 +176,6 @@ struct wnw__layer_budget {
     enum wnw__matches matches;
     /* Counts depend on every layer's scores: allocate is called once all layers are scored. */
     bool model_scope;
-    /* Contradictions between options. NULL = none. */
-    int (*check)(const void *opts);
     /* What it wants to see besides. NULL = nothing. */
     void (*needs)(const void *opts, wnw_needs *out);
     /* Numbers of one layer, stat[n_stat], from its observation and its scores [n_head_kv][obs->n]; may add to
@@ -216,8 +214,6 @@ struct wnw__head_budget {
     /* Adds to *out what it keeps whatever the score, besides what the scorer protects; budget: average
      * entries per head that were asked for, INT32_MAX = no size was given. NULL = nothing. */
     void (*protect)(const void *opts, int32_t budget, wnw_protected *out);
-    /* Contradictions between options. NULL = none. */
-    int (*check)(const void *opts);
     /* What it wants to see besides (a profile). NULL = nothing. */
     void (*needs)(const void *opts, wnw_needs *out);
     /* n_keep[n_head_kv], protected entries <= n_keep <= n_entry; scratch[n_head_kv * n]. n_safe[n_head_kv],
@@ -259,8 +255,6 @@ struct wnw__selector {
     bool by_block;       /* works on a scorer's blocks, with the same count in every head and layer */
     bool attention_only; /* compares scores with attention: only scorers whose scores are like it */
     enum wnw__matches matches;
-    /* Contradictions between options. NULL = none. */
-    int (*check)(const void *opts);
     /* What it wants to see while it selects. NULL = nothing. */
     void (*needs)(const void *opts, wnw_needs *out);
     /* Entries to keep of n where no size is given. NULL = the selector has no size of its own. */

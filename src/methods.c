@@ -150,6 +150,7 @@ const char *wnw__part_kind_name(wnw_part_kind kind)
 
 int wnw_registry_new(wnw_registry **out)
 {
+    WNW_REQUIRE(out);
     *out = calloc(1, sizeof **out);
     return *out ? WNW_OK : wnw__fail(WNW_E_NOMEM, "out of memory for a registry");
 }
@@ -233,6 +234,8 @@ static void describe(const char *recipe, wnw_method_info *out)
 
 bool wnw_method_get(int32_t i, wnw_method_info *out)
 {
+    if (!out)
+        return false;
     *out = (wnw_method_info){
         .name = "", .kind = "", .about = "", .paper = "", .details = "", .recipe = "", .layout = ""};
     if (i < 0)

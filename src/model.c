@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "model.h"
 
+#include "base/memory.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -11,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <ggml-cpu.h>
+
 /* Sizes above these are taken for damage: no model comes near, and products of them fit 64 bits. */
 enum { MAX_LAYERS = 1024, MAX_HEADS = 1024, MAX_HEAD_SIZE = 1024, MAX_EMBD = 1 << 17, MAX_FF = 1 << 20 };
 
@@ -19,11 +23,18 @@ wnw_model_params wnw_model_default_params(void)
     return (wnw_model_params){.repack = true};
 }
 
+/* A system call failed: for want of memory, or for another reason. */
+static int failed_call(const char *what, const char *path)
+{
+    return wnw__fail(errno == ENOMEM ? WNW_E_NOMEM : WNW_E_IO, "cannot %s model %s: %s", what, path,
+                     strerror(errno));
+}
+
 static int map_file(struct wnw_model *m, const char *path)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return wnw__fail(WNW_E_IO, "cannot open model %s: %s", path, strerror(errno));
+        return failed_call("open", path);
     struct stat st;
     int rc = WNW_OK;
     char magic[4] = {0};
@@ -36,7 +47,7 @@ static int map_file(struct wnw_model *m, const char *path)
         m->map = mmap(NULL, m->map_size, PROT_READ, MAP_SHARED, fd, 0);
         if (m->map == MAP_FAILED) {
             m->map = NULL;
-            rc = wnw__fail(WNW_E_IO, "cannot map model %s: %s", path, strerror(errno));
+            rc = failed_call("map", path);
         }
     }
     close(fd);
@@ -147,6 +158,18 @@ enum tensor_kind {
     VECTOR
 }; /* vectors (norms, biases) must be f32, ggml's element-wise operations ask for it */
 
+/* Whether ggml's CPU backend can multiply with weights of the type, which some types have no function for
+ * because they are for intermediate results alone, and read single rows of them. */
+static bool has_products(enum ggml_type type)
+{
+    const struct ggml_type_traits_cpu *cpu = ggml_get_type_traits_cpu(type);
+    if (type == GGML_TYPE_F32)
+        return true;
+    return (type == GGML_TYPE_F16 || type == GGML_TYPE_BF16 || ggml_is_quantized(type)) && cpu->vec_dot &&
+           ggml_get_type_traits(type)->to_float &&
+           (cpu->vec_dot_type == GGML_TYPE_F32 || ggml_get_type_traits_cpu(cpu->vec_dot_type)->from_float);
+}
+
 /* Finds a tensor and checks its shape; ne1 = 1 for vectors. */
 static int bind(struct wnw_model *m, const char *name, enum tensor_kind kind, int64_t ne0, int64_t ne1,
                 bool required, struct ggml_tensor **out)
@@ -161,9 +184,12 @@ static int bind(struct wnw_model *m, const char *name, enum tensor_kind kind, in
     if (kind == VECTOR && t->type != GGML_TYPE_F32)
         return wnw__fail(WNW_E_UNSUPPORTED, "tensor %s has type %s, expected f32", name,
                          ggml_type_name(t->type));
-    if (kind == MATRIX && t->type != GGML_TYPE_F32 && t->type != GGML_TYPE_F16 && t->type != GGML_TYPE_BF16 &&
-        !ggml_is_quantized(t->type))
-        return wnw__fail(WNW_E_UNSUPPORTED, "tensor %s has type %s", name, ggml_type_name(t->type));
+    if (kind == MATRIX && !has_products(t->type))
+        return wnw__fail(
+            WNW_E_UNSUPPORTED,
+            "tensor %s has type %s, which ggml's CPU backend has no matrix product for; convert the "
+            "model to another type",
+            name, ggml_type_name(t->type));
     return WNW_OK;
 }
 
@@ -248,9 +274,31 @@ static int set_name(struct wnw_model *m, const char *path)
     return m->name ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the model's name");
 }
 
+/* What reading the metadata takes at most, before any of it is known: four times what the largest models
+ * have, or the file. */
+static size_t metadata_bytes(const struct wnw_model *m)
+{
+    const size_t most = (size_t)32 << 20;
+    return 4 * (m->map_size < most ? m->map_size : most) + (1 << 20);
+}
+
+/* What libllama takes at most for the vocabulary: the metadata once more, and what it notes of every token
+ * and every merge, in lists, in two maps and as text. */
+static size_t vocabulary_bytes(const struct wnw_model *m)
+{
+    const size_t in_file = gguf_get_data_offset(m->gguf), per_string = 512;
+    size_t n_string = 0;
+    for (int64_t i = 0; i < gguf_get_n_kv(m->gguf); i++)
+        if (gguf_get_kv_type(m->gguf, i) == GGUF_TYPE_ARRAY &&
+            gguf_get_arr_type(m->gguf, i) == GGUF_TYPE_STRING)
+            n_string += gguf_get_arr_n(m->gguf, i);
+    return 4 * in_file + per_string * n_string + (1 << 20);
+}
+
 static int open_model(struct wnw_model *m, const char *path, const wnw_model_params *params)
 {
     WNW_TRY(map_file(m, path));
+    WNW_TRY(wnw__memory_look(metadata_bytes(m), "the metadata of the model"));
     m->gguf = gguf_init_from_file(path, (struct gguf_init_params){.no_alloc = true, .ctx = &m->meta});
     if (!m->gguf || !m->meta)
         return wnw__fail(WNW_E_FORMAT, "%s is a damaged GGUF file: its header or metadata cannot be read",
@@ -265,6 +313,7 @@ static int open_model(struct wnw_model *m, const char *path, const wnw_model_par
     WNW_TRY(read_hparams(m));
     WNW_TRY(place_tensors(m, path));
     WNW_TRY(bind_all(m));
+    WNW_TRY(wnw__memory_look(vocabulary_bytes(m), "the vocabulary of the model"));
     WNW_TRY(wnw__vocab_open(m, path));
     if (wnw__vocab_size(m) > m->hp.n_vocab)
         return wnw__fail(WNW_E_FORMAT, "%s: %d tokens in the vocabulary, %d rows of embeddings", path,
@@ -274,7 +323,9 @@ static int open_model(struct wnw_model *m, const char *path, const wnw_model_par
 
 int wnw_model_open(wnw_model **out, const char *path, const wnw_model_params *params)
 {
+    WNW_REQUIRE(out);
     *out = NULL;
+    WNW_REQUIRE(path);
     const wnw_model_params defaults = wnw_model_default_params();
     struct wnw_model *m = calloc(1, sizeof *m);
     if (!m)
@@ -299,6 +350,7 @@ void wnw_model_free(wnw_model *m)
     if (m->mapped_buffer)
         ggml_backend_buffer_free(m->mapped_buffer);
     ggml_free(m->repacked);
+    free(m->repacked_arena);
     ggml_free(m->meta);
     gguf_free(m->gguf);
     if (m->map)
@@ -315,11 +367,16 @@ const struct ggml_tensor *wnw__model_original(const struct wnw_model *m, const s
 
 bool wnw_model_layer_is_swa(const wnw_model *m, int32_t il)
 {
-    return wnw__layer_is_swa(&m->hp, il);
+    return m && il >= 0 && il < m->hp.n_layer && wnw__layer_is_swa(&m->hp, il);
 }
 
 void wnw_model_get_info(const wnw_model *m, wnw_model_info *out)
 {
+    if (!out)
+        return;
+    *out = (wnw_model_info){.arch = "", .name = ""};
+    if (!m)
+        return;
     const struct wnw__hparams *hp = &m->hp;
     *out = (wnw_model_info){
         .arch = m->arch->name,

@@ -23,6 +23,7 @@ struct wnw_model {
     struct gguf_context *gguf;
     struct ggml_context *meta;     /* every tensor of the file, in the mapping */
     struct ggml_context *repacked; /* second copies in CPU_REPACK layout, or NULL */
+    void *repacked_arena;          /* memory of that context */
     ggml_backend_buffer_t mapped_buffer;
     ggml_backend_buffer_t repacked_buffer;
     void *map;

@@ -46,6 +46,7 @@ struct wnw__observer {
 static int grow(void *buffer, size_t *cap, size_t n, size_t size)
 {
     void **p = buffer;
+    n = n > 0 ? n : 1; /* of an empty layer too: NULL means no memory */
     if (n <= *cap)
         return WNW_OK;
     free(*p);

@@ -39,7 +39,11 @@ static int split_mass(const float *attn, const bool *kept, int32_t n, double *in
 int wnw_perturb_bounds(wnw_perturbation *out, const float *attn, const float *nu, const bool *kept,
                        const bool *first, int32_t n)
 {
+    WNW_REQUIRE(out);
     *out = (wnw_perturbation){0};
+    WNW_REQUIRE(attn);
+    WNW_REQUIRE(nu);
+    WNW_REQUIRE(kept);
     double in, gone, in_first = 0;
     WNW_TRY(split_mass(attn, kept, n, &in, &gone));
     double evicted = 0, stage1 = 0, stage2 = 0, attn2 = 0, least = INFINITY;
@@ -73,6 +77,9 @@ int wnw_perturb_output(double *l1, double *delta, const float *attn, const float
     double in, gone, norm = 0;
     if (l1)
         *l1 = 0;
+    WNW_REQUIRE(attn);
+    WNW_REQUIRE(rows);
+    WNW_REQUIRE(kept);
     WNW_TRY(split_mass(attn, kept, n, &in, &gone));
     for (int32_t c = 0; c < d; c++) {
         double change = 0;
@@ -89,6 +96,8 @@ int wnw_perturb_output(double *l1, double *delta, const float *attn, const float
 
 double wnw_perturb_mass(const float *attn, int32_t n, int32_t k)
 {
+    if (!attn || n < 1)
+        return 0;
     k = k < 0 ? 0 : k > n ? n : k;
     struct wnw__cut cut = wnw__topk_cut(attn, n, k);
     double sum = 0;

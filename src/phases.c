@@ -110,6 +110,7 @@ static int32_t longest_head(const wnw_session *s)
 
 int wnw_session_set_eviction(wnw_session *s, const wnw_eviction *rules)
 {
+    WNW_REQUIRE(s);
     if (rules) {
         WNW_TRY(check_rules(rules));
         WNW_TRY(wnw__policy_check_profile(rules->policy, s->profile));
@@ -342,6 +343,8 @@ int wnw_session_read(wnw_session *s, const int32_t *tokens, int32_t n, wnw_repor
     int32_t n_heads, n_sliding;
     report = report ? report : &unused;
     *report = (wnw_report){0};
+    WNW_REQUIRE(s);
+    WNW_REQUIRE(tokens || n < 1);
     WNW_TRY(check_prompt(s, tokens, n));
     const int64_t present = count_entries(s, false, &n_heads);
     if (s->rules.ev.policy) {

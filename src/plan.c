@@ -49,7 +49,10 @@ int wnw_plan_new(wnw_plan **out, int32_t n_layer, int32_t n_head_kv, int32_t n_t
                  const int32_t *const *positions)
 {
     wnw_plan *p;
+    WNW_REQUIRE(out);
     *out = NULL;
+    WNW_REQUIRE(n);
+    WNW_REQUIRE(positions);
     WNW_TRY(wnw__plan_begin(&p, n_layer, n_head_kv, n_tokens));
     for (int32_t i = 0; i < n_layer * n_head_kv; i++) {
         const int32_t il = i / n_head_kv, ih = i % n_head_kv;
@@ -57,6 +60,10 @@ int wnw_plan_new(wnw_plan **out, int32_t n_layer, int32_t n_head_kv, int32_t n_t
             wnw_plan_free(p);
             return wnw__fail(WNW_E_ARG, "layer %d, head %d of the plan keeps %d of %d tokens", il, ih, n[i],
                              n_tokens);
+        }
+        if (n[i] > 0 && !positions[i]) {
+            wnw_plan_free(p);
+            return wnw__fail(WNW_E_ARG, "layer %d, head %d of the plan has no positions", il, ih);
         }
         int32_t last = -1;
         for (int32_t k = 0; k < n[i]; k++) {
@@ -95,26 +102,27 @@ void wnw_plan_free(wnw_plan *p)
 
 int32_t wnw_plan_n_layer(const wnw_plan *p)
 {
-    return p->n_layer;
+    return p ? p->n_layer : 0;
 }
 
 int32_t wnw_plan_n_head_kv(const wnw_plan *p)
 {
-    return p->n_head_kv;
+    return p ? p->n_head_kv : 0;
 }
 
 int32_t wnw_plan_n_tokens(const wnw_plan *p)
 {
-    return p->n_tokens;
+    return p ? p->n_tokens : 0;
 }
 
 int32_t wnw_plan_head(const wnw_plan *p, int32_t il, int32_t ih, const int32_t **positions)
 {
-    if (il < 0 || il >= p->n_layer || ih < 0 || ih >= p->n_head_kv) {
+    if (positions)
         *positions = NULL;
+    if (!p || il < 0 || il >= p->n_layer || ih < 0 || ih >= p->n_head_kv)
         return 0;
-    }
     const int64_t i = (int64_t)il * p->n_head_kv + ih;
-    *positions = p->pos + p->off[i];
+    if (positions)
+        *positions = p->pos + p->off[i];
     return (int32_t)(p->off[i + 1] - p->off[i]);
 }

@@ -295,12 +295,6 @@ static int check_parts(const wnw_policy *p)
     if (scorer->own && scorer->own->check)
         WNW_TRY(scorer->own->check(p->opts[WNW_PART_SCORER]));
     WNW_TRY(check_aggregation(p));
-    if (layer->layer->check)
-        WNW_TRY(layer->layer->check(p->opts[WNW_PART_LAYER_BUDGET]));
-    if (head->head->check)
-        WNW_TRY(head->head->check(p->opts[WNW_PART_HEAD_BUDGET]));
-    if (selector->selector->check)
-        WNW_TRY(selector->selector->check(p->opts[WNW_PART_SELECTOR]));
     WNW_TRY(check_positions(p));
     if (head->head->allocate_model && strcmp(layer->name, "uniform") != 0)
         return wnw__fail(WNW_E_ARG,
@@ -407,6 +401,7 @@ static int policy_parse(wnw_policy **out, const char *recipe, const wnw_registry
 
 int wnw_policy_parse(wnw_policy **out, const char *recipe, const wnw_registry *registry)
 {
+    WNW_REQUIRE(out);
     return policy_parse(out, recipe, registry, true);
 }
 
@@ -449,11 +444,13 @@ int wnw__policy_copy(wnw_policy **out, const wnw_policy *p)
 
 const char *wnw_policy_string(const wnw_policy *p)
 {
-    return p->text;
+    return p ? p->text : "";
 }
 
 wnw_needs wnw_policy_needs(const wnw_policy *p)
 {
+    if (!p)
+        return (wnw_needs){0};
     const struct wnw__part *parts = p->part;
     const struct wnw__scorer *own = parts[WNW_PART_SCORER].own;
     const struct {
@@ -501,7 +498,7 @@ bool wnw__policy_counts_age(const wnw_policy *p)
 
 bool wnw_policy_rerotates(const wnw_policy *p)
 {
-    return p->part[WNW_PART_POSITIONS].positions->rerotate;
+    return p && p->part[WNW_PART_POSITIONS].positions->rerotate;
 }
 
 /* Whether it could not work on what it left behind itself. */
@@ -518,6 +515,11 @@ static bool loses_tokens(const wnw_policy *p)
 
 bool wnw_policy_allows(const wnw_policy *p, wnw_phase phase, const char **reason)
 {
+    if (!p || (int)phase < WNW_PHASE_END || phase > WNW_PHASE_DECODE) {
+        if (reason)
+            *reason = p ? "there is no such phase" : "there is no policy";
+        return false;
+    }
     const struct wnw__scorer *own = p->part[WNW_PART_SCORER].own;
     const uint32_t flags = wnw_policy_needs(p).flags;
     const bool collects = own && own->collect && own->collect_size(p->opts[WNW_PART_SCORER], 1) > 0;
@@ -545,6 +547,16 @@ bool wnw_policy_allows(const wnw_policy *p, wnw_phase phase, const char **reason
     if (reason)
         *reason = why;
     return *why == '\0';
+}
+
+int wnw__policies_check(const wnw_policy *const *policies, int32_t n)
+{
+    if (n < 0)
+        return wnw__fail(WNW_E_ARG, "%d policies; give at least 0", (int)n);
+    for (int32_t i = 0; i < n; i++)
+        if (!policies || !policies[i])
+            return wnw__fail(WNW_E_ARG, "policy %d of %d is NULL", (int)i, (int)n);
+    return WNW_OK;
 }
 
 int wnw__observations_agree(const wnw_policy *const *policies, int32_t n)
@@ -639,12 +651,13 @@ void wnw__needs_merge(wnw_needs *needs, const wnw_needs *more)
 
 bool wnw_policy_is_full(const wnw_policy *p)
 {
-    return p->part[WNW_PART_SCORER].own && strcmp(p->part[WNW_PART_SCORER].name, "full") == 0;
+    return p && p->part[WNW_PART_SCORER].own && strcmp(p->part[WNW_PART_SCORER].name, "full") == 0;
 }
 
 bool wnw_policy_has_own_size(const wnw_policy *p)
 {
-    return p->part[WNW_PART_SELECTOR].selector->own_size || p->part[WNW_PART_HEAD_BUDGET].head->own_size;
+    return p &&
+           (p->part[WNW_PART_SELECTOR].selector->own_size || p->part[WNW_PART_HEAD_BUDGET].head->own_size);
 }
 
 const char *wnw__policy_layout(const wnw_policy *p)

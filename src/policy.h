@@ -31,6 +31,8 @@ enum wnw__matches wnw__policy_matches(const wnw_policy *p);
 /* Whether it takes positions for the age of entries. */
 bool wnw__policy_counts_age(const wnw_policy *p);
 
+/* E_ARG unless there are n policies, n >= 0. */
+int wnw__policies_check(const wnw_policy *const *policies, int32_t n);
 /* E_ARG where one session cannot observe what n policies want: they disagree about the tokens that query
  * statistics leave out. */
 int wnw__observations_agree(const wnw_policy *const *policies, int32_t n);

@@ -37,6 +37,9 @@ int wnw__profile_new(wnw_profile **out, const struct wnw__profile_shape *shape)
 int wnw_profile_new(wnw_profile **out, const wnw_model *m)
 {
     wnw_model_info info;
+    WNW_REQUIRE(out);
+    *out = NULL;
+    WNW_REQUIRE(m);
     wnw_model_get_info(m, &info);
     struct wnw__profile_shape shape = {.n_layer = info.n_layer,
                                        .n_head = info.n_head,
@@ -139,6 +142,8 @@ static void take(wnw_profile *p, wnw_profile *fresh, bool merge)
 int wnw_profile_add_file(wnw_profile *p, const char *path)
 {
     struct wnw__profile_file f;
+    WNW_REQUIRE(p);
+    WNW_REQUIRE(path);
     struct wnw__profile_shape shape = {
         .n_layer = p->n_layer, .n_head = p->n_head, .n_head_kv = p->n_head_kv, .n_embd_head = p->n_embd_head};
     wnw_profile *fresh = NULL;

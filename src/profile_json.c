@@ -2,6 +2,8 @@
 /* Checked values from a JSON file: whatever is wrong is named with its place in the file. */
 #include "profile_impl.h"
 
+#include "base/memory.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -59,6 +61,19 @@ static int read_text(const char *path, FILE *file, char **text, size_t *len)
     return WNW_OK;
 }
 
+/* What the parser takes at most for the values of a text: every value but the first of its list stands behind
+ * a comma. */
+static size_t values_bytes(const char *text, size_t len)
+{
+    const size_t per_value = 64, per_list = 512;
+    size_t n_value = 0, n_list = 0;
+    for (size_t i = 0; i < len; i++) {
+        n_value += text[i] == ',';
+        n_list += text[i] == '[' || text[i] == '{';
+    }
+    return 2 * len + per_value * n_value + per_list * n_list;
+}
+
 int wnw__profile_open(struct wnw__profile_file *f, const char *path)
 {
     char *text = NULL;
@@ -67,13 +82,17 @@ int wnw__profile_open(struct wnw__profile_file *f, const char *path)
     *f = (struct wnw__profile_file){.path = path};
     FILE *file = fopen(path, "rb");
     if (!file)
-        return wnw__fail(WNW_E_IO, "cannot open the profile '%.200s': %s", path, strerror(errno));
+        return wnw__fail(errno == ENOMEM ? WNW_E_NOMEM : WNW_E_IO, "cannot open the profile '%.200s': %s",
+                         path, strerror(errno));
     int rc = read_text(path, file, &text, &len);
     fclose(file);
+    if (rc == WNW_OK)
+        rc = wnw__memory_look(values_bytes(text, len), "the values of a profile");
     if (rc == WNW_OK) {
         /* The parser itself limits how deep values may nest. */
         f->root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &error);
-        if (!f->root && json_error_code(&error) == json_error_out_of_memory)
+        /* Where not even the parser's first block was to be had it does not say why it failed. */
+        if (!f->root && (json_error_code(&error) == json_error_out_of_memory || !error.text[0]))
             rc = wnw__fail(WNW_E_NOMEM, "no memory for the values of '%.200s'", path);
         else if (!f->root)
             rc = wnw__profile_bad(f, "not JSON: %s, line %d", error.text, error.line);

@@ -179,6 +179,7 @@ enum { MOST_COUNTED = 1 << 30 };
 
 int wnw_session_renumber(wnw_session *s)
 {
+    WNW_REQUIRE(s);
     struct wnw__rules *r = &s->rules;
     WNW_TRY(wnw__renumber_check(s));
     WNW_TRY(check_counts(s));

@@ -4,6 +4,7 @@
  * matrix products want (about 1.3x in prefill). The copy lives in anonymous memory, so the pages of the
  * mapping that it was made from are given back.
  */
+#include "base/memory.h"
 #include "model.h"
 
 #include <stdlib.h>
@@ -11,10 +12,17 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static bool takes_weight(ggml_backend_dev_t dev, ggml_backend_buffer_type_t buft, struct ggml_tensor *w)
+/* arena: memory for an operation, of arena_size() bytes. ggml_init aborts where it cannot have its own. */
+static size_t arena_size(size_t n_tensor)
 {
-    struct ggml_context *ctx =
-        ggml_init((struct ggml_init_params){.mem_size = 4 * ggml_tensor_overhead(), .no_alloc = true});
+    return (n_tensor + 4) * ggml_tensor_overhead();
+}
+
+static bool takes_weight(ggml_backend_dev_t dev, ggml_backend_buffer_type_t buft, struct ggml_tensor *w,
+                         void *arena)
+{
+    struct ggml_context *ctx = ggml_init(
+        (struct ggml_init_params){.mem_size = arena_size(0), .mem_buffer = arena, .no_alloc = true});
     if (!ctx)
         return false;
     /* The device answers for an operation whose weight already lies in such a buffer. */
@@ -56,13 +64,13 @@ static void drop_pages(void *p, size_t n)
 static int repack_into(struct wnw_model *m, ggml_backend_buffer_type_t buft, struct ggml_tensor ***slots,
                        size_t n)
 {
-    m->repacked =
-        ggml_init((struct ggml_init_params){.mem_size = (n + 1) * ggml_tensor_overhead(), .no_alloc = true});
-    if (!m->repacked)
-        return wnw__fail(WNW_E_NOMEM, "no memory for repacked weights");
     struct ggml_tensor **from = calloc(n, sizeof *from);
-    if (!from)
+    m->repacked = ggml_init((struct ggml_init_params){
+        .mem_size = arena_size(n), .mem_buffer = m->repacked_arena, .no_alloc = true});
+    if (!from || !m->repacked) {
+        free(from);
         return wnw__fail(WNW_E_NOMEM, "no memory for repacked weights");
+    }
     for (size_t i = 0; i < n; i++) {
         from[i] = *slots[i];
         *slots[i] = ggml_dup_tensor(m->repacked, from[i]);
@@ -94,9 +102,13 @@ int wnw__repack(struct wnw_model *m)
     if (!bufts || !bufts[0])
         return WNW_OK;
 
-    struct ggml_tensor ***slots = calloc((size_t)m->hp.n_layer * 7 + 1, sizeof *slots);
-    if (!slots)
+    const size_t most = (size_t)m->hp.n_layer * 7 + 1;
+    struct ggml_tensor ***slots = calloc(most, sizeof *slots);
+    m->repacked_arena = malloc(arena_size(most));
+    if (!slots || !m->repacked_arena || wnw__memory_look(WNW_MEMORY_SMALL, "repacked weights") != WNW_OK) {
+        free(slots);
         return wnw__fail(WNW_E_NOMEM, "no memory for repacked weights");
+    }
     const size_t n = list_matrices(m, slots);
     int rc = WNW_OK;
     /* The first kind that takes any weight is the one: ggml lists the best first, and one is all that CPUs
@@ -104,7 +116,7 @@ int wnw__repack(struct wnw_model *m)
     for (size_t b = 0; bufts[b] && !m->repacked && rc == WNW_OK; b++) {
         size_t n_taken = 0;
         for (size_t i = 0; i < n; i++) {
-            if (takes_weight(cpu, bufts[b], *slots[i]))
+            if (takes_weight(cpu, bufts[b], *slots[i], m->repacked_arena))
                 slots[n_taken++] = slots[i];
         }
         if (n_taken > 0)

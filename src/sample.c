@@ -19,6 +19,7 @@ wnw_sampler_params wnw_sampler_default_params(void)
 
 int wnw_sampler_new(wnw_sampler **out, const wnw_sampler_params *params)
 {
+    WNW_REQUIRE(out);
     *out = NULL;
     const wnw_sampler_params p = params ? *params : wnw_sampler_default_params();
     if (!(p.temp >= 0.0f) || !isfinite(p.temp) || p.top_k < 0 || !(p.top_p > 0.0f && p.top_p <= 1.0f))
@@ -64,6 +65,8 @@ static int32_t argmax(const float *logits, int32_t n)
 
 int32_t wnw_sampler_pick(wnw_sampler *sp, const float *logits, int32_t n_vocab)
 {
+    if (!sp || !logits || n_vocab < 1)
+        return -1;
     if (sp->cap < n_vocab) {
         llama_token_data *more = realloc(sp->data, (size_t)n_vocab * sizeof *more);
         if (!more)

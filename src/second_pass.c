@@ -24,8 +24,8 @@ struct pass {
     struct wnw__second_pass *out;
     int32_t n_past;
     struct wnw__window window;
-    bool had_columns;
-    int32_t *len, *cap;                           /* [n_layer][n_head_kv] before the pass */
+    bool had_columns, saved;
+    int32_t *len, *cap;                           /* [n_layer][n_head_kv] before the pass, if saved */
     struct wnw__range *columns;                   /* [n_layer][n_head_kv] */
     struct wnw__range (*seen)[WNW_COLUMN_RANGES]; /* [n_layer][n_head_kv] */
     int32_t first, sinks; /* REPEAT: first position that is repeated; positions that every chunk sees */
@@ -70,6 +70,24 @@ static int new_result(struct wnw__second_pass **out, const wnw_session *s)
     return ok ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the statistics of a second pass");
 }
 
+/* Lengths and capacities of all heads; p->saved says that there is something to put back. */
+static int save_lengths(struct pass *p)
+{
+    const struct wnw__cache *c = &p->s->cache;
+    const size_t n_kv = (size_t)c->n_head_kv, n = (size_t)c->n_layer * n_kv;
+    p->len = calloc(n, sizeof *p->len);
+    p->cap = calloc(n, sizeof *p->cap);
+    if (!p->len || !p->cap)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a second pass");
+    for (int32_t il = 0; il < c->n_layer; il++) {
+        memcpy(p->len + (size_t)il * n_kv, c->layers[il].len, n_kv * sizeof *p->len);
+        memcpy(p->cap + (size_t)il * n_kv, c->layers[il].cap, n_kv * sizeof *p->cap);
+    }
+    p->saved = true;
+    return WNW_OK;
+}
+
+/* After a failure `end` puts back what was changed up to there. */
 static int begin(struct pass *p, wnw_session *s)
 {
     const struct wnw__cache *c = &s->cache;
@@ -79,19 +97,16 @@ static int begin(struct pass *p, wnw_session *s)
     s->window = (struct wnw__window){0};
     s->trace.aside = true;
     wnw__qstats_pause(s->qstats, true);
+    WNW_TRY(save_lengths(p));
     WNW_TRY(new_result(&p->out, s));
-    p->len = calloc(n, sizeof *p->len);
-    p->cap = calloc(n, sizeof *p->cap);
     p->columns = calloc(n, sizeof *p->columns);
     p->seen = calloc(n, sizeof *p->seen);
-    if (!p->len || !p->cap || !p->columns || !p->seen)
+    if (!p->columns || !p->seen)
         return wnw__fail(WNW_E_NOMEM, "no memory for a second pass");
     WNW_TRY(wnw__trace_need_columns(s));
     for (int32_t il = 0; il < c->n_layer; il++) {
         const size_t at = (size_t)il * (size_t)c->n_head_kv;
         struct wnw__columns_op *op = &s->trace.columns[il];
-        memcpy(p->len + at, c->layers[il].len, (size_t)c->n_head_kv * sizeof *p->len);
-        memcpy(p->cap + at, c->layers[il].cap, (size_t)c->n_head_kv * sizeof *p->cap);
         for (int32_t ih = 0; ih < c->n_head_kv; ih++)
             p->columns[at + (size_t)ih].to = p->len[at + (size_t)ih];
         op->sum = p->out->sum[il];
@@ -123,7 +138,7 @@ static int end(struct pass *p)
     const size_t n_kv = (size_t)c->n_head_kv;
     int rc = WNW_OK;
     drop(p);
-    for (int32_t il = 0; p->cap && rc == WNW_OK && il < c->n_layer; il++)
+    for (int32_t il = 0; p->saved && rc == WNW_OK && il < c->n_layer; il++)
         if (memcmp(c->layers[il].cap, p->cap + (size_t)il * n_kv, n_kv * sizeof *p->cap) != 0)
             rc = wnw__cache_resize_layer(c, il, p->cap + (size_t)il * n_kv);
     wnw__trace_release_columns(s, p->had_columns);
@@ -355,7 +370,13 @@ int wnw_session_set_tasks(wnw_session *s, const int32_t *const *tokens, const in
                           int32_t n_tasks)
 {
     int64_t total = 0;
+    WNW_REQUIRE(s);
+    if (n_tasks < 0)
+        return wnw__fail(WNW_E_ARG, "%d tasks; give at least 0", (int)n_tasks);
+    WNW_REQUIRE(tokens || n_tasks == 0);
+    WNW_REQUIRE(n_tokens || n_tasks == 0);
     for (int32_t i = 0; i < n_tasks; i++) {
+        WNW_REQUIRE(tokens[i]);
         if (n_tokens[i] < 1)
             return wnw__fail(WNW_E_ARG, "task %d has no tokens", (int)i);
         for (int32_t k = 0; k < n_tokens[i]; k++)

@@ -26,7 +26,9 @@ const char *wnw_kv_type_name(wnw_kv_type t)
 
 int wnw_kv_type_parse(wnw_kv_type *out, const char *name)
 {
+    WNW_REQUIRE(out);
     *out = WNW_KV_F16;
+    WNW_REQUIRE(name);
     for (size_t i = 0; i < sizeof kv_type_names / sizeof *kv_type_names; i++) {
         if (strcmp(name, kv_type_names[i]) == 0) {
             *out = (wnw_kv_type)i;
@@ -104,7 +106,9 @@ static int init_session(wnw_session *s, const wnw_model *m, const wnw_session_pa
 
 int wnw_session_new(wnw_session **out, const wnw_model *m, const wnw_session_params *params)
 {
+    WNW_REQUIRE(out);
     *out = NULL;
+    WNW_REQUIRE(m);
     wnw_session *s = calloc(1, sizeof *s);
     if (!s)
         return wnw__fail(WNW_E_NOMEM, "no memory for a session");
@@ -149,6 +153,7 @@ void wnw_session_free(wnw_session *s)
 
 int wnw_session_reset(wnw_session *s)
 {
+    WNW_REQUIRE(s);
     wnw__graph_free(&s->prefill);
     unhide(s);
     wnw__trace_drop_queries(&s->trace, 0, s->cache.n_layer);
@@ -162,11 +167,13 @@ int wnw_session_reset(wnw_session *s)
     s->n_prefix = 0;
     wnw__trace_set_suffix(&s->trace, NULL, 0);
     s->has_logits = false;
-    return wnw__cache_clear(&s->cache);
+    wnw__cache_clear(&s->cache);
+    return WNW_OK;
 }
 
 int wnw_session_set_question(wnw_session *s, int32_t n_tokens)
 {
+    WNW_REQUIRE(s);
     if (n_tokens < 0)
         return wnw__fail(WNW_E_RANGE, "a question of %d tokens; give at least 0", (int)n_tokens);
     s->n_question = n_tokens;
@@ -175,6 +182,8 @@ int wnw_session_set_question(wnw_session *s, int32_t n_tokens)
 
 int wnw_session_set_template(wnw_session *s, int32_t n_prefix, const int32_t *suffix, int32_t n_suffix)
 {
+    WNW_REQUIRE(s);
+    WNW_REQUIRE(suffix || n_suffix < 1);
     if (n_prefix < 0 || n_suffix < 0)
         return wnw__fail(WNW_E_RANGE,
                          "a template of %d tokens before the text and %d behind it; give at least 0",
@@ -209,6 +218,8 @@ int wnw_session_observe(wnw_session *s, const wnw_policy *const *policies, int32
     struct wnw__window window;
     struct wnw__stats stats = {0};
     wnw_needs all = {0};
+    WNW_REQUIRE(s);
+    WNW_TRY(wnw__policies_check(policies, n));
     WNW_TRY(wnw__observations_agree(policies, n));
     for (int32_t i = 0; i < n; i++) {
         const wnw_needs needs = wnw_policy_needs(policies[i]);
@@ -237,6 +248,7 @@ int wnw_session_observe(wnw_session *s, const wnw_policy *const *policies, int32
 int wnw_session_set_profile(wnw_session *s, const wnw_profile *p)
 {
     char fingerprint[17];
+    WNW_REQUIRE(s);
     wnw_model_fingerprint(s->m, fingerprint);
     if (p && strcmp(p->fingerprint, fingerprint) != 0)
         return wnw__fail(WNW_E_MISMATCH, "the profile belongs to model %s, the session's model is %s",
@@ -297,12 +309,15 @@ int wnw__session_feed(wnw_session *s, const int32_t *tokens, int32_t n, int32_t 
 
 int wnw_session_prefill(wnw_session *s, const int32_t *tokens, int32_t n, wnw_logits_fn on_logits, void *user)
 {
+    WNW_REQUIRE(s);
+    WNW_REQUIRE(tokens || n < 1);
     WNW_TRY(wnw__session_check_tokens(s, tokens, n));
     return wnw__session_feed(s, tokens, n, 0, n, on_logits, user);
 }
 
 int wnw_session_decode(wnw_session *s, int32_t token)
 {
+    WNW_REQUIRE(s);
     WNW_TRY(wnw__session_check_tokens(s, &token, 1));
     WNW_TRY(wnw__forward(s, &token, 1, 0, true, NULL, NULL));
     return wnw__rules_after_decode(s);
@@ -310,16 +325,21 @@ int wnw_session_decode(wnw_session *s, int32_t token)
 
 const float *wnw_session_logits(const wnw_session *s)
 {
-    return s->has_logits ? s->logits : NULL;
+    return s && s->has_logits ? s->logits : NULL;
 }
 
 int32_t wnw_session_n_past(const wnw_session *s)
 {
-    return s->n_past;
+    return s ? s->n_past : 0;
 }
 
 void wnw_cache_get_stats(const wnw_session *s, wnw_cache_stats *out)
 {
+    if (!out)
+        return;
+    *out = (wnw_cache_stats){0};
+    if (!s)
+        return;
     const int64_t n = wnw__cache_entries(&s->cache), n_read = s->n_past + s->n_gone;
     *out = (wnw_cache_stats){
         .n_entries = n,
@@ -332,7 +352,7 @@ void wnw_cache_get_stats(const wnw_session *s, wnw_cache_stats *out)
 
 static bool head_exists(const wnw_session *s, int32_t il, int32_t ih)
 {
-    return il >= 0 && il < s->cache.n_layer && ih >= 0 && ih < s->cache.n_head_kv;
+    return s && il >= 0 && il < s->cache.n_layer && ih >= 0 && ih < s->cache.n_head_kv;
 }
 
 int32_t wnw_cache_n(const wnw_session *s, int32_t il, int32_t ih)

@@ -25,6 +25,8 @@ struct wnw__window {
 struct wnw__graph {
     int32_t from, to, n;
     struct ggml_context *ctx;
+    void *arena; /* [arena_size] of ctx, ours because ggml aborts where it cannot have its own */
+    size_t arena_size;
     struct ggml_cgraph *gf;
     ggml_gallocr_t alloc;
     struct ggml_cplan plan;

@@ -51,8 +51,13 @@ void wnw_free(void *p)
 int wnw_tokenize(const wnw_model *m, const char *text, size_t len, bool add_special, bool parse_special,
                  int32_t **tokens, int32_t *n_tokens)
 {
+    WNW_REQUIRE(tokens);
+    WNW_REQUIRE(n_tokens);
     *tokens = NULL;
     *n_tokens = 0;
+    WNW_REQUIRE(m);
+    WNW_REQUIRE(text || len == 0);
+    text = text ? text : "";
     if (len > INT32_MAX / 2)
         return wnw__fail(WNW_E_RANGE, "a text of %zu bytes is too long", len);
     const struct llama_vocab *vocab = llama_model_get_vocab(m->vocab);
@@ -79,7 +84,10 @@ int wnw_tokenize(const wnw_model *m, const char *text, size_t len, bool add_spec
 
 int wnw_detokenize(const wnw_model *m, const int32_t *tokens, int32_t n_tokens, char **text)
 {
+    WNW_REQUIRE(text);
     *text = NULL;
+    WNW_REQUIRE(m);
+    WNW_REQUIRE(tokens || n_tokens < 1);
     const struct llama_vocab *vocab = llama_model_get_vocab(m->vocab);
     const int32_t n_vocab = llama_vocab_n_tokens(vocab);
     size_t cap = 64 + (size_t)(n_tokens > 0 ? n_tokens : 0) * 8, n = 0;
@@ -111,6 +119,8 @@ int wnw_detokenize(const wnw_model *m, const int32_t *tokens, int32_t n_tokens, 
 
 bool wnw_token_is_eog(const wnw_model *m, int32_t token)
 {
+    if (!m)
+        return false;
     const struct llama_vocab *vocab = llama_model_get_vocab(m->vocab);
     return token >= 0 && token < llama_vocab_n_tokens(vocab) && llama_vocab_is_eog(vocab, token);
 }
@@ -258,7 +268,10 @@ static int measure_prefix(wnw_prompt *out, const wnw_model *m, const char *rende
 
 int wnw_prompt_build(wnw_prompt *out, const wnw_model *m, const wnw_prompt_params *params)
 {
+    WNW_REQUIRE(out);
     *out = (wnw_prompt){0};
+    WNW_REQUIRE(m);
+    WNW_REQUIRE(params);
     const char *document = params->document ? params->document : "";
     const char *question = params->question ? params->question : "";
     if (!*document && !*question)
@@ -290,6 +303,8 @@ int wnw_prompt_build(wnw_prompt *out, const wnw_model *m, const wnw_prompt_param
 
 void wnw_prompt_clear(wnw_prompt *p)
 {
+    if (!p)
+        return;
     free(p->tokens);
     free(p->suffix);
     *p = (wnw_prompt){0};

@@ -280,7 +280,7 @@ static void refuses_infinite_values(void **state)
     static float got[N_KV * MAX_N];
     make_arrays(&a, 8, true);
     a.values[1][50][2] = INFINITY;
-    assert_int_equal(try_scorer("capkv", &a.obs, got), WNW_E_BACKEND);
+    assert_int_equal(try_scorer("capkv", &a.obs, got), WNW_E_NOT_FINITE);
 }
 
 /* [4 . .; 2 5 .; 6 9 26] = L L^T with L = [2; 1 2; 3 3 sqrt 8]: 4, 2 = 2*1, 5 = 1 + 4, 6 = 2*3, 9 = 3 + 6,

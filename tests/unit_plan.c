@@ -239,7 +239,7 @@ static void failures(void **state)
     const wnw_size size = fake_budget(50);
     fake_init(&f, 3, 2, 2, 200, false);
     f.poison = true;
-    assert_int_equal(fake_plan(&plan, &f, "snapkv", &size, NULL), WNW_E_BACKEND);
+    assert_int_equal(fake_plan(&plan, &f, "snapkv", &size, NULL), WNW_E_NOT_FINITE);
     assert_non_null(strstr(wnw_last_error(), "snapkv"));
     assert_null(plan);
     f.poison = false;

@@ -37,7 +37,7 @@ static wnw_policy *policy(const char *recipe)
     return p;
 }
 
-/* Runs the scorer of a recipe; out[n_head_kv * n]. */
+/* What the scorer of a recipe keeps of n entries whatever their score. */
 static wnw_protected protected_by(const char *recipe, int32_t n)
 {
     wnw_policy *p = policy(recipe);

@@ -23,4 +23,11 @@ void wnw__warn(char *warning, const char *fmt, ...) __attribute__((format(printf
             return wnw_try_rc_;         \
     } while (0)
 
+/* For public functions: E_ARG from the calling function where a pointer that it needs is NULL. */
+#define WNW_REQUIRE(pointer)                                                               \
+    do {                                                                                   \
+        if (!(pointer))                                                                    \
+            return wnw__fail(WNW_E_ARG, "%s needs %s, which is NULL", __func__, #pointer); \
+    } while (0)
+
 #endif

@@ -60,3 +60,27 @@ int32_t wnw__topk_late(const float *score, int32_t n, int32_t k, int32_t first, 
     }
     return m;
 }
+
+/* Puts x where it belongs in the heap h[n] whose top, the lowest value, has been taken out at `at`. */
+static void sift(float *h, int64_t n, int64_t at, float x)
+{
+    for (int64_t child; (child = 2 * at + 1) < n; at = child) {
+        if (child + 1 < n && h[child + 1] < h[child])
+            child++;
+        if (!(h[child] < x))
+            break;
+        h[at] = h[child];
+    }
+    h[at] = x;
+}
+
+void wnw__sort_descending(float *x, int32_t n)
+{
+    for (int64_t i = n / 2 - 1; i >= 0; i--)
+        sift(x, n, i, x[i]);
+    for (int64_t last = (int64_t)n - 1; last > 0; last--) {
+        const float moved = x[last];
+        x[last] = x[0];
+        sift(x, last, 0, moved);
+    }
+}

@@ -41,4 +41,7 @@ int32_t wnw__topk(const float *score, int32_t n, int32_t k, int32_t first, int32
 /* The same with ties to the higher position. */
 int32_t wnw__topk_late(const float *score, int32_t n, int32_t k, int32_t first, int32_t *out);
 
+/* Sorts x[n], highest first, in place and without memory of its own. No NaN. */
+void wnw__sort_descending(float *x, int32_t n);
+
 #endif

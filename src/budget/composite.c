@@ -19,7 +19,6 @@
 
 #include <float.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum agg_head { HEAD_MEAN, HEAD_MAX };
@@ -30,12 +29,6 @@ struct opts {
     int32_t layer0_max;
     int32_t min_tokens;
 };
-
-static int descending(const void *a, const void *b)
-{
-    const float x = *(const float *)a, y = *(const float *)b;
-    return (x < y) - (x > y);
-}
 
 /* Longest head of layer i. */
 static int32_t layer_length(const struct wnw__layer_problem *p, int32_t i)
@@ -68,7 +61,7 @@ static void sort_head(const struct wnw__layer_problem *p, int32_t i, int32_t ih,
         out[k] = FLT_MAX;
     for (int32_t k = n_entry - prot.n_last; k < n_entry; k++)
         out[k] = FLT_MAX;
-    qsort(out, (size_t)n_entry, sizeof *out, descending);
+    wnw__sort_descending(out, n_entry);
     for (int32_t k = n_entry; k < n; k++)
         out[k] = n_entry > 0 ? out[n_entry - 1] : 0;
 }

@@ -146,7 +146,7 @@ static int score_head(const struct opts *o, const wnw_observation *obs, const fl
     add_up(o, v, w, n, d, r);
     if (!wnw__cholesky(r->a, d))
         return wnw__fail(
-            WNW_E_BACKEND,
+            WNW_E_NOT_FINITE,
             "capkv: the values' matrix of layer %d cannot be factored; are there infinite values?", obs->il);
     invert(d, r);
     for (int32_t at = 0; at < n; at += BLOCK) {

@@ -88,7 +88,7 @@ static int factor(const float *x, int32_t first, int32_t end, int32_t s, double 
         if (wnw__cholesky(l, s))
             return WNW_OK;
     }
-    return wnw__fail(WNW_E_BACKEND,
+    return wnw__fail(WNW_E_NOT_FINITE,
                      "leverage: the keys' Gram matrix cannot be factored; are there infinite keys?");
 }
 

@@ -27,6 +27,16 @@ done
 LC_ALL=C sed '0,/llama/s//lhama/' "$model" >"$work/arch.gguf"
 bad 'unknown architecture' 'llama.*qwen2' run -m "$work/arch.gguf" -p x
 
+# Weights whose bits are all ones are no numbers: here the last ones of the last tensor.
+cp "$model" "$work/nan.gguf"
+printf '\377%.0s' {1..64} |
+    dd of="$work/nan.gguf" bs=1 seek=$(($(stat -c %s "$model") - 64)) conv=notrunc status=none
+for command in run "plan -o $work/made/plan.json" ppl; do
+    # shellcheck disable=SC2086
+    bad "weights that are no numbers: $command" 'not numbers.*damaged' $command -m "$work/nan.gguf" \
+        -f "$work/doc.txt" --policy lagkv
+done
+
 WINNOW_CACHE=$work/cache bad 'named model that was not fetched' 'scripts/fetch_models.sh smollm2-135m' run -p x
 
 bad 'no such document' "cannot open '$work/none.txt'" run -m "$model" -f "$work/none.txt"

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A model in ever less address space, allocations inside ggml and libllama included: opened and used, or
+ * E_NOMEM; neither "damaged" nor the end of the process. Every attempt runs in a process of its own. The
+ * sanitizers need address space themselves, so nothing is tried under them.
+ */
+#include "helpers.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#else
+#define SANITIZED 0
+#endif
+
+enum {
+    N_PROMPT = 96,
+    N_DECODE = 4,
+    OUTCOME_OTHER = 64,
+    STEP_KIB = 96,
+    MOST_KIB = 64 << 10,
+    TIME_LIMIT_S = 30
+};
+
+/* A life of a model and a session; a status. */
+static int attempt(const char *path, const char *recipe)
+{
+    int32_t tokens[N_PROMPT + N_DECODE];
+    wnw_model *m = NULL;
+    wnw_session *s = NULL;
+    wnw_policy *p = NULL;
+    wnw_session_params params = wnw_session_default_params();
+    params.n_threads = 1;
+    params.n_ctx = 256;
+    params.n_ubatch = 64;
+    for (int32_t i = 0; i < N_PROMPT + N_DECODE; i++)
+        tokens[i] = i * 7 % 250;
+    int rc = wnw_model_open(&m, path, NULL);
+    if (rc == WNW_OK)
+        rc = wnw_session_new(&s, m, &params);
+    if (rc == WNW_OK)
+        rc = wnw_policy_parse(&p, recipe, NULL);
+    if (rc == WNW_OK)
+        rc = wnw_session_observe(s, (const wnw_policy *const *)&p, 1);
+    if (rc == WNW_OK)
+        rc = wnw_session_prefill(s, tokens, N_PROMPT, NULL, NULL);
+    if (rc == WNW_OK)
+        rc = wnw_session_compress(s, p, NULL, NULL);
+    for (int32_t i = 0; rc == WNW_OK && i < N_DECODE; i++)
+        rc = wnw_session_decode(s, tokens[N_PROMPT + i]);
+    wnw_session_free(s);
+    wnw_policy_free(p);
+    wnw_model_free(m);
+    return rc;
+}
+
+static size_t used_kib(void)
+{
+    size_t pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%zu", &pages), 1);
+    fclose(f);
+    return pages * ((size_t)sysconf(_SC_PAGESIZE) / 1024);
+}
+
+/* With so much address space beyond what the process has already. */
+static int attempt_within(size_t kib, const char *path, const char *recipe)
+{
+    const size_t all = (used_kib() + kib) * 1024;
+    fflush(NULL);
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        const struct rlimit no_core = {0, 0}, limit = {all, all};
+        const int caught[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
+        for (size_t i = 0; i < sizeof caught / sizeof caught[0]; i++)
+            signal(caught[i], SIG_DFL);
+        setrlimit(RLIMIT_CORE, &no_core);
+        setrlimit(RLIMIT_AS, &limit);
+        alarm(TIME_LIMIT_S);
+        const int rc = attempt(path, recipe);
+        if (rc != WNW_OK && rc != WNW_E_NOMEM)
+            fprintf(stderr, "%s\n", wnw_last_error());
+        _exit(rc == WNW_OK || rc == WNW_E_NOMEM ? -rc : OUTCOME_OTHER - rc);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (WIFSIGNALED(status))
+        fail_msg("%s with %zu KiB: %s", path, kib, strsignal(WTERMSIG(status)));
+    const int code = WEXITSTATUS(status);
+    if (code != WNW_OK && code != -WNW_E_NOMEM)
+        fail_msg("%s with %zu KiB: %s (exit status %d)", path, kib, wnw_strerror(OUTCOME_OTHER - code), code);
+    return -code;
+}
+
+static void little_by_little(void **state)
+{
+    static const char *const rows[][2] = {
+        {"tiny/tiny-llama.gguf", "snapkv:window=8"},
+        {"tiny/tiny-llama-q4_0.gguf", "kvzip"}, /* repacked weights */
+        {"tiny/tiny-gemma3.gguf", "h2o"},
+    };
+    (void)state;
+    if (SANITIZED) {
+        print_message("skipped: built with sanitizers\n");
+        return;
+    }
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char path[4096];
+        int n_short = 0, n_works = 0;
+        size_t kib = 0;
+        test_model_path(path, sizeof path, rows[i][0]);
+        for (; kib < MOST_KIB && n_works < 8; kib += STEP_KIB) {
+            const int rc = attempt_within(kib, path, rows[i][1]);
+            n_short += rc == WNW_E_NOMEM;
+            n_works += rc == WNW_OK;
+        }
+        print_message("%s: too little %d times, works with %zu KiB\n", rows[i][0], n_short, kib);
+        assert_true(n_short > 10 && n_works == 8);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(little_by_little)};
+    return cmocka_run_group_tests_name("little address space", tests, NULL, NULL);
+}

@@ -1,0 +1,592 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A walk over the whole public header: every function with null pointers, with numbers at the ends of their
+ * ranges, and in orders that make no sense. Null is E_ARG where something is needed, and an empty answer from
+ * functions that have no status; everything else ends in a status, and the session is as sound as before.
+ * Meant to be run under the sanitizers, too.
+ */
+#include "helpers.h"
+
+#include "session.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_TOKENS = 48, N_CTX = 96, N_WALKS = 60, N_STEPS = 40 };
+
+struct fixture {
+    wnw_model *model;
+    wnw_model_info info;
+    int32_t *tokens; /* [N_TOKENS] */
+    int n_ok, n_refused;
+};
+
+static wnw_session *session_of(const struct fixture *fx)
+{
+    return test_session_new(fx->model, &(struct test_session){.n_ctx = N_CTX, .n_threads = 1});
+}
+
+/* ---- Is the header walked over completely? ---- */
+
+/* Whether `name` stands in the text as a whole word, followed by "(". */
+static bool is_called(const char *text, const char *name)
+{
+    const size_t n = strlen(name);
+    for (const char *at = strstr(text, name); at; at = strstr(at + 1, name))
+        if (at[n] == '(' && (at == text || !(isalnum((unsigned char)at[-1]) || at[-1] == '_')))
+            return true;
+    return false;
+}
+
+static char *read_text(const char *path)
+{
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        fail_msg("cannot open %s", path);
+    char *text = calloc(1, 1 << 20);
+    assert_non_null(text);
+    const size_t n = fread(text, 1, (1 << 20) - 1, f);
+    assert_true(n > 1000 && n < (1 << 20) - 1);
+    fclose(f);
+    return text;
+}
+
+/* Declarations end in ");" and have the function's name before the first parenthesis; comments are cut out.
+ */
+static void every_function_is_here(void **state)
+{
+    (void)state;
+    char *header = read_text(WNW_TEST_SOURCE_DIR "/include/winnow.h");
+    char *here = read_text(WNW_TEST_SOURCE_DIR "/tests/model_api.c");
+    for (char *c = strstr(header, "/*"); c; c = strstr(c, "/*"))
+        for (char *end = strstr(c, "*/") + 2; c < end; c++)
+            *c = ' ';
+    int n = 0;
+    for (char *line = strtok(header, "\n"); line; line = strtok(NULL, "\n")) {
+        const char *paren = strchr(line, '(');
+        if (!paren || line[0] == ' ' || line[0] == '#' || strncmp(line, "typedef", 7) == 0)
+            continue;
+        const char *from = paren;
+        while (from > line && (isalnum((unsigned char)from[-1]) || from[-1] == '_'))
+            from--;
+        char name[64];
+        snprintf(name, sizeof name, "%.*s", (int)(paren - from), from);
+        if (strncmp(name, "wnw_", 4) != 0)
+            continue;
+        n++;
+        if (!is_called(here, name))
+            fail_msg("%s is declared in winnow.h and not called here", name);
+    }
+    print_message("%d functions\n", n);
+    assert_true(n >= 78);
+    free(header);
+    free(here);
+}
+
+/* ---- Null ---- */
+
+#define assert_null_refused(expr) assert_error((expr), WNW_E_ARG)
+
+static void null_models(void **state)
+{
+    const struct fixture *fx = *state;
+    wnw_model *m = fx->model;
+    wnw_model_info info;
+    char print[17] = "x", *text;
+    int32_t *tokens = (int32_t *)&info, n = 7;
+    wnw_prompt prompt;
+    const wnw_prompt_params params = {.document = "a"};
+    assert_null_refused(wnw_model_open(NULL, "x", NULL));
+    assert_null_refused(wnw_model_open(&m, NULL, NULL));
+    assert_null(m);
+    wnw_model_free(NULL);
+    wnw_model_get_info(NULL, NULL);
+    wnw_model_get_info(fx->model, NULL);
+    wnw_model_get_info(NULL, &info);
+    assert_true(info.n_layer == 0 && strcmp(info.arch, "") == 0 && strcmp(info.name, "") == 0);
+    assert_false(wnw_model_layer_is_swa(NULL, 0));
+    wnw_model_fingerprint(fx->model, NULL);
+    wnw_model_fingerprint(NULL, print);
+    assert_string_equal(print, "");
+    assert_null_refused(wnw_tokenize(NULL, "a", 1, false, false, &tokens, &n));
+    assert_true(tokens == NULL && n == 0);
+    assert_null_refused(wnw_tokenize(fx->model, NULL, 1, false, false, &tokens, &n));
+    assert_null_refused(wnw_tokenize(fx->model, "a", 1, false, false, NULL, &n));
+    assert_null_refused(wnw_tokenize(fx->model, "a", 1, false, false, &tokens, NULL));
+    assert_ok(wnw_tokenize(fx->model, NULL, 0, false, false, &tokens, &n));
+    assert_int_equal(n, 0);
+    wnw_free(tokens);
+    wnw_free(NULL);
+    assert_null_refused(wnw_detokenize(NULL, fx->tokens, 1, &text));
+    assert_null_refused(wnw_detokenize(fx->model, NULL, 1, &text));
+    assert_null(text);
+    assert_null_refused(wnw_detokenize(fx->model, fx->tokens, 1, NULL));
+    assert_false(wnw_token_is_eog(NULL, 2));
+    assert_null_refused(wnw_prompt_build(NULL, fx->model, &params));
+    assert_null_refused(wnw_prompt_build(&prompt, NULL, &params));
+    assert_null_refused(wnw_prompt_build(&prompt, fx->model, NULL));
+    assert_true(prompt.tokens == NULL && prompt.suffix == NULL);
+    wnw_prompt_clear(NULL);
+    wnw_prompt_clear(&prompt);
+}
+
+static void null_policies(void **state)
+{
+    const struct fixture *fx = *state;
+    const wnw_scorer nameless = {.name = NULL};
+    wnw_policy *p = (wnw_policy *)&nameless;
+    wnw_registry *r;
+    wnw_profile *profile = (wnw_profile *)&nameless;
+    const char *reason = NULL;
+    wnw_method_info info;
+    assert_null_refused(wnw_policy_parse(NULL, "snapkv", NULL));
+    assert_null_refused(wnw_policy_parse(&p, NULL, NULL));
+    assert_null(p);
+    wnw_policy_free(NULL);
+    assert_string_equal(wnw_policy_string(NULL), "");
+    assert_int_equal(wnw_policy_needs(NULL).flags, 0);
+    assert_false(wnw_policy_is_full(NULL));
+    assert_false(wnw_policy_rerotates(NULL));
+    assert_false(wnw_policy_has_own_size(NULL));
+    assert_false(wnw_policy_allows(NULL, WNW_PHASE_END, &reason));
+    assert_non_null(reason);
+    assert_false(wnw_policy_allows(NULL, WNW_PHASE_END, NULL));
+    assert_null_refused(wnw_registry_new(NULL));
+    wnw_registry_free(NULL);
+    assert_ok(wnw_registry_new(&r));
+    assert_null_refused(wnw_registry_add_scorer(NULL, &nameless));
+    assert_null_refused(wnw_registry_add_scorer(r, NULL));
+    assert_null_refused(wnw_registry_add_scorer(r, &nameless));
+    wnw_registry_free(r);
+    assert_false(wnw_method_get(0, NULL));
+    assert_true(wnw_method_get(0, &info));
+    assert_null_refused(wnw_profile_new(NULL, fx->model));
+    assert_null_refused(wnw_profile_new(&profile, NULL));
+    assert_null(profile);
+    assert_null_refused(wnw_profile_add_file(NULL, "x"));
+    assert_ok(wnw_profile_new(&profile, fx->model));
+    assert_null_refused(wnw_profile_add_file(profile, NULL));
+    assert_int_equal(wnw_profile_kinds(NULL), 0);
+    wnw_profile_free(profile);
+    wnw_profile_free(NULL);
+}
+
+static void null_plans_and_numbers(void **state)
+{
+    (void)state;
+    static const int32_t n[] = {1};
+    static const int32_t *const none[] = {NULL};
+    static const float attn[] = {1};
+    static const bool kept[] = {true};
+    const int32_t *positions = n;
+    wnw_plan *plan = (wnw_plan *)&positions;
+    wnw_perturbation bounds;
+    wnw_sampler *sp;
+    wnw_kv_type type;
+    double l1;
+    assert_null_refused(wnw_plan_new(NULL, 1, 1, 1, n, none));
+    assert_null_refused(wnw_plan_new(&plan, 1, 1, 1, NULL, none));
+    assert_null_refused(wnw_plan_new(&plan, 1, 1, 1, n, NULL));
+    assert_null_refused(wnw_plan_new(&plan, 1, 1, 1, n, none));
+    assert_null(plan);
+    wnw_plan_free(NULL);
+    assert_int_equal(wnw_plan_n_layer(NULL) + wnw_plan_n_head_kv(NULL) + wnw_plan_n_tokens(NULL), 0);
+    assert_int_equal(wnw_plan_head(NULL, 0, 0, &positions), 0);
+    assert_null(positions);
+    assert_int_equal(wnw_plan_head(NULL, 0, 0, NULL), 0);
+    assert_null_refused(wnw_perturb_bounds(NULL, attn, attn, kept, NULL, 1));
+    assert_null_refused(wnw_perturb_bounds(&bounds, NULL, attn, kept, NULL, 1));
+    assert_null_refused(wnw_perturb_bounds(&bounds, attn, NULL, kept, NULL, 1));
+    assert_null_refused(wnw_perturb_bounds(&bounds, attn, attn, NULL, NULL, 1));
+    assert_null_refused(wnw_perturb_output(&l1, NULL, NULL, attn, kept, 1, 1));
+    assert_null_refused(wnw_perturb_output(&l1, NULL, attn, NULL, kept, 1, 1));
+    assert_null_refused(wnw_perturb_output(&l1, NULL, attn, attn, NULL, 1, 1));
+    assert_ok(wnw_perturb_output(NULL, NULL, attn, attn, kept, 1, 1));
+    assert_true(wnw_perturb_mass(NULL, 1, 1) == 0);
+    assert_null_refused(wnw_sampler_new(NULL, NULL));
+    assert_ok(wnw_sampler_new(&sp, NULL));
+    assert_int_equal(wnw_sampler_pick(NULL, attn, 1), -1);
+    assert_int_equal(wnw_sampler_pick(sp, NULL, 1), -1);
+    wnw_sampler_free(sp);
+    wnw_sampler_free(NULL);
+    assert_null_refused(wnw_kv_type_parse(NULL, "f16"));
+    assert_null_refused(wnw_kv_type_parse(&type, NULL));
+}
+
+static void null_sessions(void **state)
+{
+    const struct fixture *fx = *state;
+    wnw_session *s = (wnw_session *)fx->tokens, *good = session_of(fx);
+    wnw_policy *p = test_policy("knorm");
+    const wnw_policy *const hole[] = {p, NULL};
+    const int32_t *const tasks[] = {NULL};
+    const int32_t one[] = {1};
+    wnw_plan *plan = (wnw_plan *)fx->tokens;
+    wnw_cache_stats stats;
+    assert_null_refused(wnw_session_new(NULL, fx->model, NULL));
+    assert_null_refused(wnw_session_new(&s, NULL, NULL));
+    assert_null(s);
+    wnw_session_free(NULL);
+    assert_null_refused(wnw_session_copy(NULL, good));
+    assert_null_refused(wnw_session_copy(&s, NULL));
+    assert_null(s);
+    assert_null_refused(wnw_session_reset(NULL));
+    assert_null_refused(wnw_session_observe(NULL, NULL, 0));
+    assert_null_refused(wnw_session_observe(good, NULL, 1));
+    assert_null_refused(wnw_session_observe(good, hole, 2));
+    assert_ok(wnw_session_observe(good, NULL, 0));
+    assert_null_refused(wnw_session_set_profile(NULL, NULL));
+    assert_ok(wnw_session_set_profile(good, NULL));
+    assert_null_refused(wnw_session_set_tasks(NULL, NULL, NULL, 0));
+    assert_null_refused(wnw_session_set_tasks(good, NULL, one, 1));
+    assert_null_refused(wnw_session_set_tasks(good, tasks, NULL, 1));
+    assert_null_refused(wnw_session_set_tasks(good, tasks, one, 1));
+    assert_ok(wnw_session_set_tasks(good, NULL, NULL, 0));
+    assert_null_refused(wnw_session_set_question(NULL, 0));
+    assert_null_refused(wnw_session_set_template(NULL, 0, NULL, 0));
+    assert_null_refused(wnw_session_set_template(good, 0, NULL, 1));
+    assert_ok(wnw_session_set_template(good, 0, NULL, 0));
+    assert_null_refused(wnw_session_prefill(NULL, fx->tokens, 1, NULL, NULL));
+    assert_null_refused(wnw_session_prefill(good, NULL, 1, NULL, NULL));
+    assert_null_refused(wnw_session_decode(NULL, 1));
+    assert_null(wnw_session_logits(NULL));
+    assert_null(wnw_session_logits(good));
+    assert_int_equal(wnw_session_n_past(NULL), 0);
+    assert_null_refused(wnw_session_plan(NULL, p, NULL, &plan, NULL));
+    assert_null(plan);
+    assert_null_refused(wnw_session_plan(good, NULL, NULL, &plan, NULL));
+    assert_null_refused(wnw_session_plan(good, p, NULL, NULL, NULL));
+    assert_null_refused(wnw_session_plan_many(NULL, hole, NULL, 1, &plan, NULL));
+    assert_null_refused(wnw_session_plan_many(good, NULL, NULL, 1, &plan, NULL));
+    assert_null_refused(wnw_session_plan_many(good, hole, NULL, 1, NULL, NULL));
+    assert_null_refused(wnw_session_apply(NULL, plan, NULL));
+    assert_null_refused(wnw_session_apply(good, NULL, NULL));
+    assert_null_refused(wnw_session_compress(NULL, p, NULL, NULL));
+    assert_null_refused(wnw_session_compress(good, NULL, NULL, NULL));
+    assert_null_refused(wnw_session_renumber(NULL));
+    assert_null_refused(wnw_session_set_eviction(NULL, NULL));
+    assert_null_refused(wnw_session_set_eviction(good, &(wnw_eviction){.policy = NULL}));
+    assert_ok(wnw_session_set_eviction(good, NULL));
+    assert_null_refused(wnw_session_read(NULL, fx->tokens, 1, NULL));
+    assert_null_refused(wnw_session_read(good, NULL, 1, NULL));
+    wnw_cache_get_stats(good, NULL);
+    wnw_cache_get_stats(NULL, &stats);
+    assert_true(stats.n_entries == 0 && stats.bytes == 0);
+    assert_int_equal(wnw_cache_n(NULL, 0, 0), 0);
+    assert_null(wnw_cache_positions(NULL, 0, 0));
+    wnw_session_free(good);
+    wnw_policy_free(p);
+}
+
+/* ---- Functions without an object, at the ends of their ranges ---- */
+
+static const int32_t ends[] = {INT32_MIN, -1, 0, 1, 2, 1 << 20, INT32_MAX};
+enum { N_ENDS = sizeof ends / sizeof *ends };
+
+static void log_nothing(wnw_log_level level, const char *text, void *user)
+{
+    (void)level;
+    (void)user;
+    assert_non_null(text);
+}
+
+static void numbers_at_their_ends(void **state)
+{
+    const struct fixture *fx = *state;
+    const int32_t *positions;
+    wnw_method_info info;
+    wnw_policy *p = test_policy("snapkv");
+    wnw_sampler *sp;
+    wnw_kv_type type;
+    assert_string_equal(wnw_version(), WNW_VERSION_STRING);
+    assert_true(wnw_usable_cores() >= 1 && wnw_kernel_name()[0]);
+    wnw_set_log(log_nothing, NULL);
+    wnw_set_log(NULL, NULL);
+    for (int i = 0; i < N_ENDS; i++) {
+        const int32_t x = ends[i];
+        assert_true(wnw_strerror(x)[0] != '\0');
+        assert_true(x >= 0 || !wnw_arch_name(x));
+        assert_true(x >= 0 || !wnw_need_name(x));
+        assert_true(x >= 0 || !wnw_profile_kind_name(x));
+        assert_true(x >= 0 || !wnw_method_get(x, &info));
+        assert_non_null(wnw_phase_name((wnw_phase)x));
+        assert_non_null(wnw_kv_type_name((wnw_kv_type)x));
+        (void)wnw_kv_entry_bytes((wnw_kv_type)x, 64);
+        (void)wnw_kv_entry_bytes(WNW_KV_F16, x);
+        (void)wnw_kv_entry_bytes(WNW_KV_Q4_0, x);
+        assert_true((x >= 0 && x <= 3) || !wnw_policy_allows(p, (wnw_phase)x, NULL));
+        assert_false(wnw_model_layer_is_swa(fx->model, x));
+        (void)wnw_token_is_eog(fx->model, x);
+        assert_true(wnw_perturb_mass((const float[]){0.5f, 0.5f}, 2, x) <= 1);
+        const wnw_sampler_params params = {
+            .temp = (float)x, .top_k = x, .top_p = (float)x, .seed = (uint32_t)x};
+        const int rc = wnw_sampler_new(&sp, &params);
+        assert_true(rc == WNW_OK ? sp != NULL : sp == NULL && rc == WNW_E_RANGE);
+        wnw_sampler_free(sp);
+        wnw_plan *plan;
+        /* Counts that are possible are refused for their positions: ends is not in 0 .. n - 1. */
+        const int rc_plan =
+            wnw_plan_new(&plan, 1, 1, x, (const int32_t[]){x}, (const int32_t *const[]){ends});
+        assert_int_equal(rc_plan, x == 0 ? WNW_OK : WNW_E_ARG);
+        assert_int_equal(wnw_plan_n_tokens(plan), 0);
+        assert_int_equal(wnw_plan_head(plan, x, x, &positions), 0);
+        wnw_plan_free(plan);
+    }
+    assert_error(wnw_kv_type_parse(&type, ""), WNW_E_ARG);
+    assert_true(wnw_last_error()[0] != '\0');
+    assert_int_equal(wnw_sampler_default_params().top_k, 40);
+    assert_true(wnw_model_default_params().repack);
+    assert_int_equal(wnw_session_default_params().n_ctx, 0);
+    wnw_policy_free(p);
+}
+
+/* ---- Sessions: any call at any time ---- */
+
+static int32_t any_number(uint64_t *seed)
+{
+    return test_random(seed) % 3 == 0 ? ends[test_random(seed) % N_ENDS] : (int32_t)(test_random(seed) % 40);
+}
+
+static wnw_size any_size(uint64_t *seed)
+{
+    static const double ratios[] = {NAN, -1, 0, 0.5, 0.999999, 1, 2, INFINITY, -INFINITY};
+    static const uint64_t bytes[] = {0, 1, 4096, 100000, UINT64_MAX};
+    static const int64_t budgets[] = {INT64_MIN, -1, 0, 1, 7, 20, INT64_MAX};
+    return (wnw_size){.kind = (wnw_size_kind)(test_random(seed) % 6),
+                      .budget = budgets[test_random(seed) % 7],
+                      .ratio = ratios[test_random(seed) % 9],
+                      .bytes = bytes[test_random(seed) % 5]};
+}
+
+struct walk {
+    struct fixture *fx;
+    wnw_session *s;
+    wnw_plan *plan; /* of some earlier state of the session, or NULL */
+    wnw_policy **policies;
+    int n_policy;
+    uint64_t seed;
+};
+
+static const wnw_policy *any_policy(struct walk *w)
+{
+    return w->policies[test_random(&w->seed) % (uint64_t)w->n_policy];
+}
+
+static int read_or_decode(struct walk *w, uint64_t what)
+{
+    int32_t n = any_number(&w->seed);
+    n = n > N_TOKENS ? N_TOKENS : n;
+    switch (what) {
+    case 0:
+        return wnw_session_prefill(w->s, w->fx->tokens, n, NULL, NULL);
+    case 1:
+        return wnw_session_read(w->s, w->fx->tokens, n, NULL);
+    default:
+        return wnw_session_decode(w->s, any_number(&w->seed));
+    }
+}
+
+static int set_something(struct walk *w, uint64_t what)
+{
+    const wnw_policy *const two[] = {any_policy(w), any_policy(w)};
+    const int32_t *const tasks[] = {w->fx->tokens, w->fx->tokens};
+    const int32_t n_tokens[] = {any_number(&w->seed) % N_TOKENS, 3};
+    const int32_t n = any_number(&w->seed);
+    const wnw_eviction rules = {.policy = two[0],
+                                .size = any_size(&w->seed),
+                                .phase = (wnw_phase)(test_random(&w->seed) % 5),
+                                .chunk = any_number(&w->seed),
+                                .every = any_number(&w->seed),
+                                .target = any_number(&w->seed)};
+    switch (what) {
+    case 0:
+        return wnw_session_observe(w->s, two, n > 2 ? 2 : n);
+    case 1:
+        return wnw_session_set_eviction(w->s, test_random(&w->seed) % 4 == 0 ? NULL : &rules);
+    case 2:
+        return wnw_session_set_tasks(w->s, tasks, n_tokens, n > 2 ? 2 : n);
+    case 3:
+        return wnw_session_set_question(w->s, n);
+    default:
+        return wnw_session_set_template(w->s, any_number(&w->seed), w->fx->tokens,
+                                        n > N_TOKENS ? N_TOKENS : n);
+    }
+}
+
+static int plan_or_apply(struct walk *w, uint64_t what)
+{
+    const wnw_size size = any_size(&w->seed);
+    wnw_report report;
+    if (what == 0)
+        return wnw_session_compress(w->s, any_policy(w), &size, &report);
+    if (what == 1) {
+        wnw_plan_free(w->plan);
+        return wnw_session_plan(w->s, any_policy(w), &size, &w->plan, &report);
+    }
+    if (what == 2 && w->plan)
+        return wnw_session_apply(w->s, w->plan, &report);
+    return wnw_session_renumber(w->s);
+}
+
+static int start_over(struct walk *w)
+{
+    wnw_session *copy;
+    if (test_random(&w->seed) % 2)
+        return wnw_session_reset(w->s);
+    const int rc = wnw_session_copy(&copy, w->s);
+    if (rc == WNW_OK) {
+        wnw_session_free(w->s);
+        w->s = copy;
+    }
+    return rc;
+}
+
+static void assert_sound(const struct walk *w, int rc)
+{
+    const wnw_session *s = w->s;
+    wnw_cache_stats stats;
+    assert_ok(wnw__cache_check(&s->cache));
+    wnw_cache_get_stats(s, &stats);
+    assert_true(stats.n_entries >= 0 && stats.bytes >= stats.bytes_entries);
+    assert_true(wnw_session_n_past(s) >= 0 && wnw_session_n_past(s) <= N_CTX);
+    assert_int_equal(wnw_cache_n(s, -1, 0) + wnw_cache_n(s, 0, INT32_MAX), 0);
+    assert_null(wnw_cache_positions(s, INT32_MIN, 0));
+    if (rc != WNW_OK) {
+        assert_true(rc < 0 && rc >= WNW_E_NOT_FINITE);
+        assert_true(wnw_last_error()[0] != '\0');
+        if (rc == WNW_E_NOMEM || rc == WNW_E_BACKEND || rc == WNW_E_NOT_FINITE)
+            fail_msg("%s: %s", wnw_strerror(rc), wnw_last_error());
+    }
+    const float *logits = wnw_session_logits(s);
+    for (int32_t i = 0; logits && i < w->fx->info.n_vocab; i++)
+        assert_true(isfinite(logits[i]));
+}
+
+static void one_walk(struct walk *w)
+{
+    w->s = session_of(w->fx);
+    for (int i = 0; i < N_STEPS; i++) {
+        const uint64_t what = test_random(&w->seed) % 16;
+        const int rc = what < 6    ? read_or_decode(w, what % 3)
+                       : what < 11 ? set_something(w, what - 6)
+                       : what < 15 ? plan_or_apply(w, what - 11)
+                                   : start_over(w);
+        w->fx->n_ok += rc == WNW_OK;
+        w->fx->n_refused += rc != WNW_OK;
+        assert_sound(w, rc);
+    }
+    wnw_plan_free(w->plan);
+    wnw_session_free(w->s);
+    w->plan = NULL;
+    w->s = NULL;
+}
+
+static void any_call_at_any_time(void **state)
+{
+    struct fixture *fx = *state;
+    static const char *const recipes[] = {
+        "full",
+        "snapkv:window=8",
+        "streaming_llm-rerotated",
+        "lagkv:lag=8,sink=2",
+        "adakv:window=8",
+        "h2o",
+        "expected_attention",
+        "kvzip",
+        "kvcompose",
+        "criticalkv:window=8",
+        "pyramidkv",
+        "tova",
+        "compilerkv:window=8",
+        "noncausal",
+        "knorm+rerotate",
+    };
+    wnw_policy *policies[sizeof recipes / sizeof *recipes];
+    struct walk w = {.fx = fx, .policies = policies, .seed = 41};
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
+        if (wnw_policy_parse(&policies[w.n_policy], recipes[i], NULL) == WNW_OK)
+            w.n_policy++;
+        else
+            fail_msg("%s: %s", recipes[i], wnw_last_error());
+    for (int i = 0; i < N_WALKS; i++)
+        one_walk(&w);
+    print_message("%d calls worked, %d were refused\n", fx->n_ok, fx->n_refused);
+    assert_true(fx->n_ok > N_WALKS * N_STEPS / 8 && fx->n_refused > N_WALKS * N_STEPS / 8);
+    for (int i = 0; i < w.n_policy; i++)
+        wnw_policy_free(policies[i]);
+}
+
+/* ---- A cache in which nothing is left ---- */
+
+/* A plan may keep no entry of a layer: observing, scoring, renumbering and reading on must stand it. */
+static void empty_heads(void **state)
+{
+    struct fixture *fx = *state;
+    static const char *const recipes[] = {"snapkv:window=4", "lagkv:lag=4,sink=1", "criticalkv:window=4",
+                                          "h2o", "kvzip"};
+    const int32_t n_head = fx->info.n_layer * fx->info.n_head_kv;
+    int32_t *n = calloc((size_t)n_head, sizeof *n);
+    const int32_t **positions = calloc((size_t)n_head, sizeof *positions);
+    assert_true(n && positions);
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
+        for (int rest = 0; rest < 2; rest++) {
+            wnw_policy *p = test_policy(recipes[i]);
+            wnw_session *s = session_of(fx);
+            wnw_plan *plan, *next = NULL;
+            assert_ok(wnw_session_observe(s, (const wnw_policy *const *)&p, 1));
+            test_prefill(s, fx->tokens, 20);
+            for (int32_t h = 0; h < n_head; h++) { /* rest: the first head of every layer keeps an entry */
+                n[h] = rest && h % fx->info.n_head_kv == 0;
+                positions[h] = ends + 2;
+            }
+            assert_ok(wnw_plan_new(&plan, fx->info.n_layer, fx->info.n_head_kv, 20, n, positions));
+            assert_ok(wnw_session_apply(s, plan, NULL));
+            (void)wnw_session_plan(s, p, NULL, &next, NULL);
+            wnw_plan_free(next);
+            (void)wnw_session_renumber(s);
+            assert_ok(wnw_session_decode(s, fx->tokens[20]));
+            test_prefill(s, fx->tokens, 20);
+            (void)wnw_session_compress(s, p, NULL, NULL);
+            assert_ok(wnw__cache_check(&s->cache));
+            wnw_plan_free(plan);
+            wnw_session_free(s);
+            wnw_policy_free(p);
+        }
+    free(n);
+    free(positions);
+}
+
+/* ---- Set-up ---- */
+
+static int set_up(void **state)
+{
+    static struct fixture fx;
+    fx.model = test_model_open("tiny/tiny-llama.gguf");
+    wnw_model_get_info(fx.model, &fx.info);
+    fx.tokens = test_random_tokens(N_TOKENS, fx.info.n_vocab, 5);
+    *state = &fx;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *fx = *state;
+    wnw_model_free(fx->model);
+    free(fx->tokens);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_function_is_here), cmocka_unit_test(null_models),
+        cmocka_unit_test(null_policies),          cmocka_unit_test(null_plans_and_numbers),
+        cmocka_unit_test(null_sessions),          cmocka_unit_test(numbers_at_their_ends),
+        cmocka_unit_test(any_call_at_any_time),   cmocka_unit_test(empty_heads),
+    };
+    return cmocka_run_group_tests_name("the public header", tests, set_up, tear_down);
+}

@@ -1,0 +1,609 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory that runs out at every single allocation of ours, one run each: the call must succeed or return
+ * E_NOMEM with a sentence, leak nothing, and leave the session good enough to do the same again. Half of the
+ * runs have one allocation fail, half that one and all that follow.
+ */
+#include "base/parallel.h"
+#include "failing_alloc.h"
+#include "helpers.h"
+#include "method.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { N_PROMPT = 40, N_TOKENS = 64, N_CTX = 160, MAX_RUNS = 4000, N_NOTED = 40 };
+
+struct fixture {
+    wnw_model *model;
+    wnw_model_info info;
+    wnw_profile *profile;
+    int32_t *tokens; /* [N_TOKENS] */
+    char profile_path[WNW_N_PROFILE_KINDS][64];
+    int64_t n_failed; /* allocations that were let fail */
+};
+
+/* ---- Trying an action ---- */
+
+/* What is tried: ready and done run with memory, act may run out of it. rc of `done` is what act returned. */
+struct action {
+    const char *name;
+    void (*ready)(struct fixture *fx, void *state);
+    int (*act)(struct fixture *fx, void *state);
+    void (*done)(struct fixture *fx, void *state, int rc);
+    void *state;
+};
+
+/* Runs the action with its n-th allocation failing; false when it makes fewer. */
+static bool run_one(struct fixture *fx, const struct action *a, int64_t n, bool for_good)
+{
+    const int64_t live = alloc_live();
+    if (a->ready)
+        a->ready(fx, a->state);
+    alloc_arm(n, for_good);
+    const int rc = a->act(fx, a->state);
+    const int64_t n_seen = alloc_disarm();
+    if (rc != WNW_OK && rc != WNW_E_NOMEM)
+        fail_msg("%s, allocation %d fails%s: %s: %s", a->name, (int)n, for_good ? " and all after it" : "",
+                 wnw_strerror(rc), wnw_last_error());
+    if (rc == WNW_E_NOMEM && (n_seen < n || !wnw_last_error()[0]))
+        fail_msg("%s: out of memory without a failed allocation, or without a sentence", a->name);
+    if (a->done)
+        a->done(fx, a->state, rc);
+    if (alloc_live() != live)
+        fail_msg("%s, allocation %d of %d fails%s: %d blocks are left", a->name, (int)n, (int)n_seen,
+                 for_good ? " and all after it" : "", (int)(alloc_live() - live));
+    fx->n_failed += n_seen >= n;
+    return n_seen >= n;
+}
+
+/* All of the first allocations, then ever fewer of the later ones, so that the time is bounded. */
+static void run_all(struct fixture *fx, const struct action *a)
+{
+    for (int64_t n = 1; n < MAX_RUNS * 1000; n += n < N_NOTED ? 1 : 1 + n / 24)
+        if (!run_one(fx, a, n, n % 2 == 0))
+            return;
+    fail_msg("%s does not come to an end", a->name);
+}
+
+/* ---- Policies, registries, the method list, plans from data ---- */
+
+static int parse(struct fixture *fx, void *state)
+{
+    wnw_policy *p;
+    (void)fx;
+    const int rc = wnw_policy_parse(&p, state, NULL);
+    if ((rc == WNW_OK) != (p != NULL))
+        fail_msg("%s: a status and a policy that disagree", (const char *)state);
+    wnw_policy_free(p);
+    return rc;
+}
+
+static void policies_are_parsed(void **state)
+{
+    struct fixture *fx = *state;
+    wnw_method_info info;
+    for (int32_t i = 0; wnw_method_get(i, &info); i++)
+        if (strstr(info.kind, "preset")) {
+            char name[128];
+            snprintf(name, sizeof name, "%s", info.name);
+            run_all(fx, &(struct action){.name = info.name, .act = parse, .state = name});
+        }
+}
+
+static int list_methods(struct fixture *fx, void *state)
+{
+    wnw_method_info info;
+    (void)fx;
+    (void)state;
+    for (int32_t i = 0; i < 12 && wnw_method_get(i, &info); i++)
+        if (!info.name[0] || !info.recipe || !info.layout)
+            return WNW_E_ARG;
+    return WNW_OK;
+}
+
+static int no_score(const void *opts, const wnw_observation *obs, float *score, float *scratch)
+{
+    (void)opts;
+    (void)obs;
+    (void)score;
+    (void)scratch;
+    return WNW_OK;
+}
+
+static int fill_registry(struct fixture *fx, void *state)
+{
+    static char names[20][8];
+    static wnw_scorer scorers[20];
+    wnw_registry *r;
+    (void)fx;
+    (void)state;
+    int rc = wnw_registry_new(&r);
+    for (int i = 0; rc == WNW_OK && i < 20; i++) {
+        snprintf(names[i], sizeof names[i], "mine%d", i);
+        scorers[i] = (wnw_scorer){.name = names[i], .score = no_score};
+        rc = wnw_registry_add_scorer(r, &scorers[i]);
+    }
+    wnw_registry_free(r);
+    return rc;
+}
+
+static int plan_from_data(struct fixture *fx, void *state)
+{
+    static const int32_t some[] = {0, 3, 5}, n[] = {3, 0, 2, 1};
+    const int32_t *const positions[] = {some, NULL, some, some};
+    wnw_plan *plan;
+    (void)fx;
+    (void)state;
+    const int rc = wnw_plan_new(&plan, 2, 2, 6, n, positions);
+    wnw_plan_free(plan);
+    return rc;
+}
+
+static int sample(struct fixture *fx, void *state)
+{
+    static const float logits[] = {0, 3, 1, 2};
+    wnw_sampler *sp;
+    (void)fx;
+    (void)state;
+    const int rc = wnw_sampler_new(&sp, NULL);
+    if (rc == WNW_OK && wnw_sampler_pick(sp, logits, 4) != 1)
+        return WNW_E_ARG; /* greedy needs no memory */
+    wnw_sampler_free(sp);
+    return rc;
+}
+
+static void small_things(void **state)
+{
+    struct fixture *fx = *state;
+    run_all(fx, &(struct action){.name = "the method list", .act = list_methods});
+    run_all(fx, &(struct action){.name = "a registry", .act = fill_registry});
+    run_all(fx, &(struct action){.name = "a plan from data", .act = plan_from_data});
+    run_all(fx, &(struct action){.name = "a sampler", .act = sample});
+}
+
+static void mark(int32_t i, void *user)
+{
+    ((char *)user)[i]++;
+}
+
+static void threads_that_cannot_start(void **state)
+{
+    (void)state;
+    for (int64_t n = 1; n < 6; n++) {
+        char done[33] = {0};
+        alloc_arm(n, true);
+        wnw__parallel(6, 33, mark, done);
+        alloc_disarm();
+        for (int i = 0; i < 33; i++)
+            assert_int_equal(done[i], 1);
+    }
+}
+
+/* ---- Models, text, profiles ---- */
+
+static int open_model(struct fixture *fx, void *state)
+{
+    wnw_model *m;
+    (void)fx;
+    const int rc = wnw_model_open(&m, state, NULL);
+    assert_true((rc == WNW_OK) == (m != NULL));
+    wnw_model_free(m);
+    return rc;
+}
+
+static void models_are_opened(void **state)
+{
+    static const char *const names[] = {"tiny/tiny-llama.gguf", "tiny/tiny-llama-q4_0.gguf",
+                                        "tiny/tiny-gemma3.gguf"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[4096];
+        test_model_path(path, sizeof path, names[i]);
+        run_all(*state, &(struct action){.name = names[i], .act = open_model, .state = path});
+    }
+}
+
+static int use_text(struct fixture *fx, void *state)
+{
+    const wnw_prompt_params params = {.document = "In the thin air.", .question = "Where?"};
+    int32_t *tokens, n;
+    char *text = NULL;
+    wnw_prompt prompt;
+    (void)state;
+    int rc = wnw_tokenize(fx->model, "in the thin", 11, false, false, &tokens, &n);
+    if (rc == WNW_OK)
+        rc = wnw_detokenize(fx->model, tokens, n, &text);
+    wnw_free(tokens);
+    wnw_free(text);
+    if (rc != WNW_OK)
+        return rc;
+    rc = wnw_prompt_build(&prompt, fx->model, &params);
+    wnw_prompt_clear(&prompt);
+    return rc;
+}
+
+static void text(void **state)
+{
+    run_all(*state, &(struct action){.name = "text", .act = use_text});
+}
+
+/* One row of numbers between 0.25 and 0.75. */
+static void write_row(FILE *f, int32_t n, uint64_t *seed)
+{
+    fprintf(f, "[");
+    for (int32_t i = 0; i < n; i++)
+        fprintf(f, "%s%.3f", i ? "," : "", 0.25 + 0.5 * (double)(test_random(seed) % 1000) / 1000);
+    fprintf(f, "]");
+}
+
+static void write_rows(FILE *f, const char *name, int32_t n_row, int32_t n, uint64_t *seed)
+{
+    fprintf(f, "\"%s\":[", name);
+    for (int32_t i = 0; i < n_row; i++) {
+        fprintf(f, i ? "," : "");
+        write_row(f, n, seed);
+    }
+    fprintf(f, "]");
+}
+
+static void write_ranks(FILE *f, const char *name, const wnw_model_info *info)
+{
+    fprintf(f, "\"%s\":[", name);
+    for (int32_t il = 0; il < info->n_layer; il++)
+        for (int32_t h = 0; h < info->n_head; h++)
+            fprintf(f, "%s%d%s",
+                    h    ? ","
+                    : il ? ",["
+                         : "[",
+                    (h + il) % info->n_head, h == info->n_head - 1 ? "]" : "");
+    fprintf(f, "]");
+}
+
+static void write_results(FILE *f, int32_t kind, const wnw_model_info *info)
+{
+    uint64_t seed = 11;
+    const int32_t n_layer = info->n_layer, n_head = info->n_head;
+    switch (kind) {
+    case WNW_PROFILE_SRH:
+        write_ranks(f, "srh", info);
+        fprintf(f, ",");
+        write_ranks(f, "trad", info);
+        break;
+    case WNW_PROFILE_LAYERS:
+        fprintf(f, "\"avg_score\":[");
+        for (int32_t il = 0; il < n_layer; il++)
+            fprintf(f, "%s%.6f", il ? "," : "", 1.0 / n_layer);
+        fprintf(f, "]");
+        break;
+    case WNW_PROFILE_COMPILER:
+        fprintf(f, "\"entropy_edges\":[3],\"ppl_edges\":[10],\"default_ppl_bin\":0,");
+        write_rows(f, "weight", n_layer, n_head, &seed);
+        fprintf(f, ",\"tau\":[");
+        for (int32_t il = 0; il < n_layer; il++)
+            fprintf(f, "%s[[1,0.5],[1.5,1]]", il ? "," : "");
+        fprintf(f, "]");
+        break;
+    case WNW_PROFILE_HEADS:
+        write_rows(f, "score", n_layer, n_head, &seed);
+        fprintf(f, ",");
+        write_rows(f, "alpha", n_layer, info->n_head_kv, &seed);
+        break;
+    }
+}
+
+static void write_profile(const struct fixture *fx, int32_t kind)
+{
+    char fingerprint[17];
+    wnw_model_fingerprint(fx->model, fingerprint);
+    FILE *f = fopen(fx->profile_path[kind], "w");
+    assert_non_null(f);
+    fprintf(
+        f,
+        "{\"format\":\"winnow-profile-1\",\"kind\":\"%s\",\"model\":{\"fingerprint\":\"%s\",\"n_layer\":%d,"
+        "\"n_head\":%d,\"n_head_kv\":%d,\"n_embd_head\":%d},\"data\":{},\"settings\":{%s},\"results\":{",
+        wnw_profile_kind_name(kind), fingerprint, fx->info.n_layer, fx->info.n_head, fx->info.n_head_kv,
+        fx->info.n_embd_head,
+        kind == WNW_PROFILE_COMPILER ? "\"budget\":20,\"window\":64,\"alpha_scope\":\"global\","
+                                       "\"score_norm\":\"mean\",\"gate\":\"elastic\",\"entropy_norm\":false"
+                                     : "");
+    write_results(f, kind, &fx->info);
+    fprintf(f, "}}\n");
+    assert_int_equal(fclose(f), 0);
+}
+
+static int read_profiles(struct fixture *fx, void *state)
+{
+    wnw_profile *p;
+    (void)state;
+    int rc = wnw_profile_new(&p, fx->model);
+    for (int32_t kind = 0; rc == WNW_OK && kind < WNW_PROFILE_STATS; kind++) {
+        const uint32_t before = wnw_profile_kinds(p);
+        rc = wnw_profile_add_file(p, fx->profile_path[kind]);
+        assert_int_equal(wnw_profile_kinds(p), rc == WNW_OK ? before | 1u << kind : before);
+    }
+    wnw_profile_free(p);
+    return rc;
+}
+
+static void profiles_are_read(void **state)
+{
+    run_all(*state, &(struct action){.name = "profiles", .act = read_profiles});
+}
+
+/* ---- Sessions ---- */
+
+/* One policy at work on a session of its own. */
+struct work {
+    const wnw_policy *policy;
+    const wnw_eviction *rules;
+    wnw_session *base; /* copied for every run */
+    wnw_session *s;    /* the copy */
+    wnw_plan *plan, *want;
+    float *logits; /* [n_vocab] of the token after the plan was made, without a failure */
+};
+
+static void copy_base(struct fixture *fx, void *state)
+{
+    struct work *w = state;
+    (void)fx;
+    assert_ok(wnw_session_copy(&w->s, w->base));
+}
+
+static int make_plan(struct fixture *fx, void *state)
+{
+    struct work *w = state;
+    (void)fx;
+    return wnw_session_plan(w->s, w->policy, &(wnw_size){.kind = WNW_SIZE_RATIO, .ratio = 0.5}, &w->plan,
+                            NULL);
+}
+
+static void assert_same_plan(const wnw_plan *a, const wnw_plan *b)
+{
+    for (int32_t il = 0; il < wnw_plan_n_layer(b); il++)
+        for (int32_t ih = 0; ih < wnw_plan_n_head_kv(b); ih++) {
+            const int32_t *pa, *pb, n = wnw_plan_head(b, il, ih, &pb);
+            assert_int_equal(wnw_plan_head(a, il, ih, &pa), n);
+            assert_true(n == 0 || memcmp(pa, pb, (size_t)n * sizeof *pa) == 0);
+        }
+}
+
+/* Planning may fail and never changes the session: the same plan and the same next token come out of it. */
+static void plan_again(struct fixture *fx, void *state, int rc)
+{
+    struct work *w = state;
+    assert_true((rc == WNW_OK) == (w->plan != NULL));
+    if (rc != WNW_OK)
+        assert_ok(make_plan(fx, w));
+    assert_same_plan(w->plan, w->want);
+    wnw_plan_free(w->plan);
+    assert_ok(wnw_session_decode(w->s, fx->tokens[N_PROMPT]));
+    assert_memory_equal(wnw_session_logits(w->s), w->logits, (size_t)fx->info.n_vocab * sizeof(float));
+    wnw_session_free(w->s);
+    w->plan = NULL;
+    w->s = NULL;
+}
+
+static wnw_session *new_session(const struct fixture *fx, const struct test_session *want)
+{
+    static const int32_t question[] = {7, 8, 9};
+    const int32_t *const tasks[] = {question};
+    const int32_t n_tokens[] = {3};
+    wnw_session *s = test_session_new(fx->model, want);
+    assert_ok(wnw_session_set_profile(s, fx->profile));
+    assert_ok(wnw_session_set_tasks(s, tasks, n_tokens, 1));
+    return s;
+}
+
+static bool plan_with(struct fixture *fx, const char *recipe)
+{
+    struct work w = {.policy = test_policy(recipe),
+                     .logits = malloc((size_t)fx->info.n_vocab * sizeof(float))};
+    assert_non_null(w.logits);
+    w.base = new_session(fx, &(struct test_session){.n_ctx = N_CTX, .n_threads = 1});
+    assert_ok(wnw_session_observe(w.base, &w.policy, 1));
+    test_prefill(w.base, fx->tokens, N_PROMPT);
+    copy_base(fx, &w);
+    const bool works = make_plan(fx, &w) == WNW_OK;
+    if (works) {
+        w.want = w.plan;
+        w.plan = NULL;
+        assert_ok(wnw_session_decode(w.s, fx->tokens[N_PROMPT]));
+        memcpy(w.logits, wnw_session_logits(w.s), (size_t)fx->info.n_vocab * sizeof(float));
+    } else {
+        print_message("%s is left out: %s\n", recipe, wnw_last_error());
+    }
+    wnw_session_free(w.s);
+    if (works)
+        run_all(fx,
+                &(struct action){
+                    .name = recipe, .ready = copy_base, .act = make_plan, .done = plan_again, .state = &w});
+    wnw_plan_free(w.want);
+    wnw_session_free(w.base);
+    wnw_policy_free((wnw_policy *)w.policy);
+    free(w.logits);
+    return works;
+}
+
+static void plans_are_made(void **state)
+{
+    struct fixture *fx = *state;
+    wnw_method_info info;
+    int n = 0, n_works = 0;
+    for (int32_t i = 0; wnw_method_get(i, &info); i++)
+        if (strstr(info.kind, "preset")) {
+            n++;
+            n_works += plan_with(fx, info.name);
+        }
+    print_message("%d of %d presets, %lld allocations failed so far\n", n_works, n, (long long)fx->n_failed);
+    assert_true(n_works >= n - n / 20 && n_works > 80);
+    assert_int_equal(alloc_sorts(), 0); /* parts promise not to allocate */
+}
+
+/* A life: observe, read, compress, decode, reset. */
+static int live(struct fixture *fx, void *state)
+{
+    const struct work *w = state;
+    int rc = w->rules ? wnw_session_set_eviction(w->s, w->rules) : wnw_session_observe(w->s, &w->policy, 1);
+    if (rc == WNW_OK)
+        rc = wnw_session_read(w->s, fx->tokens, N_PROMPT, NULL);
+    if (rc == WNW_OK && !w->rules)
+        rc = wnw_session_compress(w->s, w->policy, NULL, NULL);
+    for (int32_t i = N_PROMPT; rc == WNW_OK && i < N_PROMPT + 8; i++)
+        rc = wnw_session_decode(w->s, fx->tokens[i]);
+    if (rc == WNW_OK)
+        rc = wnw_session_reset(w->s);
+    return rc;
+}
+
+static void fresh_session(struct fixture *fx, void *state)
+{
+    ((struct work *)state)->s = new_session(fx, &(struct test_session){.n_ctx = N_CTX, .n_threads = 1});
+}
+
+/* Whatever happened, the session can be emptied, and then lives as if it were new. */
+static void live_again(struct fixture *fx, void *state, int rc)
+{
+    struct work *w = state;
+    if (rc != WNW_OK) {
+        wnw_cache_stats stats;
+        wnw_cache_get_stats(w->s, &stats);
+        assert_true(stats.n_entries >= 0);
+        assert_ok(wnw_session_reset(w->s));
+        assert_int_equal(wnw_session_n_past(w->s), 0);
+        assert_ok(live(fx, w));
+    }
+    wnw_session_free(w->s);
+    w->s = NULL;
+}
+
+static void lives(void **state)
+{
+    struct fixture *fx = *state;
+    static const struct {
+        const char *recipe;
+        int phase, chunk, every;
+    } rows[] = {
+        {"snapkv:window=8", -1, 0, 0},
+        {"h2o", -1, 0, 0},
+        {"kvzip", -1, 0, 0},
+        {"expected_attention", -1, 0, 0},
+        {"criticalkv:window=8", -1, 0, 0},
+        {"streaming_llm-rerotated", WNW_PHASE_CHUNK, 16, 4},
+        {"snapkv:window=8", WNW_PHASE_LAYER, 0, 4},
+        {"lagkv:lag=8,sink=2", WNW_PHASE_CHUNK, 0, 0},
+        {"lagkv:lag=8,sink=2", WNW_PHASE_END, 0, 0},
+        {"knorm", WNW_PHASE_END, 0, 2},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        wnw_policy *p = test_policy(rows[i].recipe);
+        const wnw_eviction rules = {.policy = p,
+                                    .size = {.kind = WNW_SIZE_RATIO, .ratio = 0.5},
+                                    .phase = (wnw_phase)rows[i].phase,
+                                    .chunk = rows[i].chunk,
+                                    .every = rows[i].every};
+        struct work w = {.policy = p, .rules = rows[i].phase < 0 ? NULL : &rules};
+        run_all(fx, &(struct action){.name = rows[i].recipe,
+                                     .ready = fresh_session,
+                                     .act = live,
+                                     .done = live_again,
+                                     .state = &w});
+        wnw_policy_free(p);
+    }
+}
+
+static int new_and_copy(struct fixture *fx, void *state)
+{
+    const struct work *w = state;
+    wnw_session *s = NULL, *copy = NULL;
+    wnw_session_params params = wnw_session_default_params();
+    params.n_threads = 1;
+    params.n_ctx = N_CTX;
+    int rc = wnw_session_new(&s, fx->model, &params);
+    assert_true((rc == WNW_OK) == (s != NULL));
+    if (rc == WNW_OK)
+        rc = wnw_session_copy(&copy, w->base);
+    assert_true(rc != WNW_OK || copy);
+    wnw_session_free(s);
+    wnw_session_free(copy);
+    return rc;
+}
+
+static void sessions_begin(void **state)
+{
+    struct fixture *fx = *state;
+    const char *const recipes[] = {"h2o", "expected_attention", "leverage", "compilerkv"};
+    const wnw_policy *policies[4];
+    struct work w = {.base = new_session(fx, &(struct test_session){.n_ctx = N_CTX, .n_threads = 1})};
+    for (int i = 0; i < 4; i++)
+        policies[i] = test_policy(recipes[i]);
+    assert_ok(wnw_session_observe(w.base, policies, 4));
+    test_prefill(w.base, fx->tokens, N_PROMPT);
+    run_all(fx, &(struct action){.name = "new and copy", .act = new_and_copy, .state = &w});
+    wnw_session_free(w.base);
+    for (int i = 0; i < 4; i++)
+        wnw_policy_free((wnw_policy *)policies[i]);
+}
+
+/* A cache of sliding windows, and the attention of ggml's operations. */
+static void other_sessions(void **state)
+{
+    struct fixture *fx = *state;
+    struct fixture other = {.tokens = fx->tokens, .model = test_model_open("tiny/tiny-gemma3-f32.gguf")};
+    struct work w = {.policy = test_policy("knorm")};
+    wnw_model_get_info(other.model, &other.info);
+    run_all(&other,
+            &(struct action){
+                .name = "gemma3", .ready = fresh_session, .act = live, .done = live_again, .state = &w});
+    wnw_model_free(other.model);
+    wnw_policy_free((wnw_policy *)w.policy);
+}
+
+/* ---- Set-up ---- */
+
+static int set_up(void **state)
+{
+    static struct fixture fx;
+    fx.model = test_model_open("tiny/tiny-llama.gguf");
+    wnw_model_get_info(fx.model, &fx.info);
+    fx.tokens = test_random_tokens(N_TOKENS, fx.info.n_vocab, 3);
+    assert_ok(wnw_profile_new(&fx.profile, fx.model));
+    for (int32_t kind = 0; kind < WNW_PROFILE_STATS; kind++) {
+        snprintf(fx.profile_path[kind], sizeof fx.profile_path[kind], "/tmp/winnow-test-%d-%s.json",
+                 (int)getpid(), wnw_profile_kind_name(kind));
+        write_profile(&fx, kind);
+        assert_ok(wnw_profile_add_file(fx.profile, fx.profile_path[kind]));
+    }
+    *state = &fx;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *fx = *state;
+    print_message("%lld allocations failed\n", (long long)fx->n_failed);
+    for (int32_t kind = 0; kind < WNW_PROFILE_STATS; kind++)
+        unlink(fx->profile_path[kind]);
+    wnw_profile_free(fx->profile);
+    wnw_model_free(fx->model);
+    free(fx->tokens);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(policies_are_parsed),
+        cmocka_unit_test(small_things),
+        cmocka_unit_test(threads_that_cannot_start),
+        cmocka_unit_test(models_are_opened),
+        cmocka_unit_test(text),
+        cmocka_unit_test(profiles_are_read),
+        cmocka_unit_test(plans_are_made),
+        cmocka_unit_test(lives),
+        cmocka_unit_test(sessions_begin),
+        cmocka_unit_test(other_sessions),
+    };
+    return cmocka_run_group_tests_name("memory that runs out", tests, set_up, tear_down);
+}
