@@ -163,6 +163,11 @@ static int job_prepare(struct wnw__plan_job *j, const wnw_size *size)
         return WNW_OK;
     }
     WNW_TRY(wnw__job_fit_protected(j, size));
+    if (j->selector->advise) {
+        const wnw_protected prot = wnw__protected_shrink(wnw__job_protected(j, j->n_max), j->budget);
+        j->selector->advise(j->policy->opts[WNW_PART_SELECTOR], &prot, j->budget,
+                            wnw__policy_rounding(j->policy), j->report->warning);
+    }
     if (!j->model_scope) {
         const struct wnw__layer_problem p = wnw__job_layer_problem(j);
         return wnw__job_allocate_layers(j, &p);

@@ -8,15 +8,22 @@
 /* ---- Size -> budget
  * ---------------------------------------------------------------------------------------- */
 
-/* Entries kept when every head keeps at most n. */
+/* Entries kept with an average of n per head: at most n of every head, or where the heads of a layer compete
+ * for its budget (AdaKV), n times their number together. */
 static int64_t kept_with(const struct wnw__plan_job *j, int32_t n)
 {
+    const bool compete = j->head->ragged && j->head->allocate;
     int64_t sum = 0;
-    for (int32_t il = 0; il < j->src->n_layer; il++)
-        for (int32_t ih = 0; ih < j->src->n_head_kv && !wnw__job_skips(j, il); ih++) {
-            const int32_t have = j->n_entry[il * j->src->n_head_kv + ih];
-            sum += have < n ? have : n;
+    for (int32_t i = 0; i < j->n_part; i++) {
+        int64_t all = 0, capped = 0;
+        for (int32_t ih = 0; ih < j->src->n_head_kv; ih++) {
+            const int32_t have = j->n_entry[j->part_il[i] * j->src->n_head_kv + ih];
+            all += have;
+            capped += have < n ? have : n;
         }
+        const int64_t together = (int64_t)n * j->src->n_head_kv;
+        sum += !compete ? capped : all < together ? all : together;
+    }
     return sum;
 }
 
@@ -33,7 +40,7 @@ static int budget_of_ratio(struct wnw__plan_job *j, double ratio)
         if (j->budget > j->n_max)
             j->mean = j->budget = j->n_max;
     } else {
-        /* Heads differ in length: the largest count per head that removes at least the ratio. */
+        /* Heads differ in length: the largest average that removes at least the ratio. */
         int32_t lo = 0, hi = j->n_max;
         while (lo < hi) {
             const int32_t mid = lo + (hi - lo + 1) / 2;

@@ -81,6 +81,9 @@ struct wnw__scorer {
     size_t (*collect_size)(const void *opts, int32_t n);
     void (*collect_needs)(const void *opts, wnw_needs *out);
     int (*collect)(const void *opts, const wnw_observation *obs, double *collected);
+    /* A last step behind the head aggregation, in place: score[n_row][obs->n] of all KV heads, or of all
+     * query heads for a selector that looks at those. scratch[obs->n]. NULL = none. */
+    void (*finish)(const void *opts, const wnw_observation *obs, int32_t n_row, float *score, float *scratch);
     /* Head aggregation where the recipe names none. NULL = group_mean for scores of query heads, else direct.
      */
     const char *aggregation;
@@ -119,8 +122,8 @@ struct wnw__aggregation {
                       float *score, float *scratch);
 };
 
-/* Scores of one layer as the policy wants them: scorer, then aggregation. scorer_opts: in place of the
- * policy's. score[n_head_kv][n]; room[wnw__score_room(..)] floats. */
+/* Scores of one layer as the policy wants them: scorer, aggregation, the scorer's last step. scorer_opts: in
+ * place of the policy's. score[n_head_kv][n]; room[wnw__score_room(..)] floats. */
 size_t wnw__score_room(const struct wnw_policy *p, const void *scorer_opts, const wnw_observation *obs);
 int wnw__score(const struct wnw_policy *p, const void *scorer_opts, const wnw_observation *obs, float *score,
                float *room);
@@ -257,6 +260,10 @@ struct wnw__selector {
     enum wnw__matches matches;
     /* What it wants to see while it selects. NULL = nothing. */
     void (*needs)(const void *opts, wnw_needs *out);
+    /* Adds a sentence to `warning` where `budget` entries per head, of which prot are protected, leave the
+     * method nothing of its own to do. NULL = never. */
+    void (*advise)(const void *opts, const wnw_protected *prot, int32_t budget, enum wnw__rounding rounding,
+                   char *warning);
     /* Entries to keep of n where no size is given. NULL = the selector has no size of its own. */
     int32_t (*own_size)(const void *opts, const struct wnw__blocks *blocks, int32_t n,
                         enum wnw__rounding rounding);

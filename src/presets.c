@@ -11,8 +11,12 @@
 #define MEAN          "+group_mean:cross_head=0,gqa_bug=0"
 #define UNIFORM_EXACT "+uniform:rounding=exact"
 #define UNIFORM_TRUNC "+uniform:rounding=trunc"
-#define SNAPKV_32_MAX "snapkv:window=32,kernel=7,pool=max,agg=mean" MEAN
-#define SNAPKV_32_AVG "snapkv:window=32,kernel=5,pool=avg,agg=mean" MEAN
+#define SNAPKV_32_MAX "snapkv:window=32,kernel=7,pool=max,agg=mean,pool_after=0" MEAN
+/* Grouped heads as the released code of AdaKV and CriticalKV has them: their mean is pooled. */
+#define SNAPKV_32_GROUP "snapkv:window=32,kernel=7,pool=max,agg=mean,pool_after=1" MEAN
+/* kvpress' own default, with which RULER was run. */
+#define SNAPKV_64_AVG "snapkv:window=64,kernel=5,pool=avg,agg=mean,pool_after=0" MEAN
+#define SNAPKV_32_AVG "snapkv:window=32,kernel=5,pool=avg,agg=mean,pool_after=0" MEAN
 #define CRITICAL_L2   "+critical:alpha=0.5,eps=0.0001,eps_rel=0,norm=l2,sinks=4"
 #define CRITICAL_L1   "+critical:alpha=0.5,eps=0.0001,eps_rel=0,norm=l1,sinks=0"
 #define EXPECTED_STATS(vnorm, eps, stats)                                                                    \
@@ -20,13 +24,13 @@
 #define EXPECTED(vnorm, eps) EXPECTED_STATS(vnorm, eps, "prompt")
 #define CAPKV "capkv:tau=5,align=cosine,n_sink=4,n_future=512,epsilon=1e-06" MEAN
 #define ADAKV "+adakv:alpha_safeguard=0.2,mode=safeguard"
-#define SNAPKV_8_AVG  "snapkv:window=8,kernel=5,pool=avg,agg=mean" MEAN
+#define SNAPKV_8_AVG  "snapkv:window=8,kernel=5,pool=avg,agg=mean,pool_after=0" MEAN
 #define COMPRESSKV(k, heads, zero)                                                                                  \
     "compresskv:window=8,kernel=5,pool=avg+retrieval_heads:k=" k ",heads=" heads ",seed=42,zero=" zero               \
     "+error_aware:rounding=exact,min=32,max_factor=3+equal+topk:ties=early+original"
 #define KVCOMPOSE_AGG ",agg_task=max,value_norm=0+group_mean:cross_head=1,gqa_bug=0"
-#define SNAPKV_8_AVG7 "snapkv:window=8,kernel=7,pool=avg,agg=mean" MEAN
-#define SNAPKV_8_MAX7 "snapkv:window=8,kernel=7,pool=max,agg=mean" MEAN
+#define SNAPKV_8_AVG7 "snapkv:window=8,kernel=7,pool=avg,agg=mean,pool_after=0" MEAN
+#define SNAPKV_8_MAX7 "snapkv:window=8,kernel=7,pool=max,agg=mean,pool_after=0" MEAN
 
 /* clang-format off: rows are added at one place each */
 static const struct wnw__preset presets[] = {
@@ -72,7 +76,7 @@ static const struct wnw__preset presets[] = {
     {.name = "pyramidkv",
      .about = "SnapKV with more entries in early layers than in late ones.",
      .paper = "PyramidKV, arXiv 2406.02069",
-     .recipe = "snapkv:window=8,kernel=7,pool=max,agg=mean" MEAN
+     .recipe = "snapkv:window=8,kernel=7,pool=max,agg=mean,pool_after=0" MEAN
                "+pyramid:rounding=exact,beta=20,form=exact+equal+topk:ties=early+original"},
 
     /* ---- CompressKV and its baselines ---- */
@@ -314,6 +318,11 @@ static const struct wnw__preset presets[] = {
      .paper = "SnapKV, arXiv 2404.14469",
      .recipe = SNAPKV_32_AVG UNIFORM_TRUNC "+equal+topk:ties=early+original",
      .parity = true},
+    {.name = "kvpress-snapkv-ruler",
+     .about = "kvpress SnapKVPress with its defaults, window 64 and kernel 5, as in RULER tables made with it.",
+     .paper = "SnapKV, arXiv 2404.14469",
+     .recipe = SNAPKV_64_AVG UNIFORM_TRUNC "+equal+topk:ties=early+original",
+     .parity = true},
     {.name = "kvpress-tova",
      .about = "kvpress TOVAPress: the last token always stays.",
      .paper = "TOVA, arXiv 2401.06104",
@@ -329,6 +338,11 @@ static const struct wnw__preset presets[] = {
      .paper = "LagKV, arXiv 2504.04704",
      .recipe = "lagkv:sink=4,lag=64,skip=0,ref=next,use=both,wv=1,ranked=1+direct" UNIFORM_TRUNC "+equal+topk:ties=early+original",
      .parity = true},
+    {.name = "kvpress-lagkv-ruler",
+     .about = "kvpress LagKVPress with its defaults, 4 sinks and lag 128: the setting of LagKV's RULER tables.",
+     .paper = "LagKV, arXiv 2504.04704",
+     .recipe = "lagkv:sink=4,lag=128,skip=0,ref=next,use=both,wv=1,ranked=1+direct" UNIFORM_TRUNC "+equal+topk:ties=early+original",
+     .parity = true},
     {.name = "kvpress-pyramidkv",
      .about = "kvpress PyramidKVPress with window 32, kernel 5.",
      .paper = "PyramidKV, arXiv 2406.02069",
@@ -338,6 +352,11 @@ static const struct wnw__preset presets[] = {
      .about = "kvpress AdaKVPress over SnapKVPress with window 32, kernel 5.",
      .paper = "Ada-KV, arXiv 2407.11550",
      .recipe = SNAPKV_32_AVG UNIFORM_TRUNC "+adakv:alpha_safeguard=0.2,mode=safeguard+topk:ties=early+original",
+     .parity = true},
+    {.name = "kvpress-adakv_snapkv-ruler",
+     .about = "kvpress AdaKVPress over SnapKVPress with the latter's defaults, window 64 and kernel 5.",
+     .paper = "Ada-KV, arXiv 2407.11550",
+     .recipe = SNAPKV_64_AVG UNIFORM_TRUNC "+adakv:alpha_safeguard=0.2,mode=safeguard+topk:ties=early+original",
      .parity = true},
     {.name = "paper-compresskv-snapkv",
      .about = "SnapKV as CompressKV's paper sets it: window 8, average pooling 5.",
@@ -357,7 +376,7 @@ static const struct wnw__preset presets[] = {
     {.name = "paper-adakv",
      .about = "Ada-SnapKV as the authors' code shares out: a mix of equal and competed counts.",
      .paper = "Ada-KV, arXiv 2407.11550",
-     .recipe = SNAPKV_32_MAX UNIFORM_EXACT "+adakv:alpha_safeguard=0.2,mode=floor+topk:ties=early+original",
+     .recipe = SNAPKV_32_GROUP UNIFORM_EXACT "+adakv:alpha_safeguard=0.2,mode=code+topk:ties=early+original",
      .parity = true},
     {.name = "paper-lagkv",
      .about = "LagKV with the defaults of the authors' code: lag 1024.",
@@ -440,7 +459,7 @@ static const struct wnw__preset presets[] = {
     {.name = "paper-compilerkv-snapkv",
      .about = "SnapKV as the driver of CompilerKV's baselines runs it: window 32, average pooling 7.",
      .paper = "CompilerKV, arXiv 2602.08686",
-     .recipe = "snapkv:window=32,kernel=7,pool=avg,agg=mean" MEAN UNIFORM_EXACT "+equal+topk:ties=early+original",
+     .recipe = "snapkv:window=32,kernel=7,pool=avg,agg=mean,pool_after=0" MEAN UNIFORM_EXACT "+equal+topk:ties=early+original",
      .parity = true},
     {.name = "paper-compilerkv-pyramidkv",
      .about = "PyramidKV as in CompilerKV's comparison: window 8, max pooling 7, uniform for short prompts.",
@@ -471,27 +490,37 @@ static const struct wnw__preset presets[] = {
     {.name = "paper-criticalkv",
      .about = "CriticalKV on SnapKV with the paper's L1 norm and no guard for sinks.",
      .paper = "CriticalKV, arXiv 2502.03805",
-     .recipe = SNAPKV_32_MAX UNIFORM_TRUNC "+equal" CRITICAL_L1 "+original",
+     .recipe = SNAPKV_32_GROUP UNIFORM_TRUNC "+equal" CRITICAL_L1 "+original",
      .parity = true},
     {.name = "paper-criticalkv-adakv",
      .about = "CriticalKV on AdaKV with the paper's L1 norm and no guard for sinks.",
      .paper = "CriticalKV, arXiv 2502.03805",
-     .recipe = SNAPKV_32_MAX UNIFORM_TRUNC ADAKV CRITICAL_L1 "+original",
+     .recipe = SNAPKV_32_GROUP UNIFORM_TRUNC ADAKV CRITICAL_L1 "+original",
      .parity = true},
     {.name = "paper-criticalkv-headkv",
      .about = "CriticalKV on HeadKV with the paper's L1 norm and no guard for sinks.",
      .paper = "CriticalKV, arXiv 2502.03805",
-     .recipe = SNAPKV_32_MAX UNIFORM_TRUNC "+headkv:beta=1.01,temp=1" CRITICAL_L1 "+original",
+     .recipe = SNAPKV_32_GROUP UNIFORM_TRUNC "+headkv:beta=1.01,temp=1" CRITICAL_L1 "+original",
      .parity = true},
     {.name = "kvpress-criticalkv_snapkv",
      .about = "kvpress CriticalKVPress over SnapKVPress with window 32, kernel 5.",
      .paper = "CriticalKV, arXiv 2502.03805",
      .recipe = SNAPKV_32_AVG UNIFORM_TRUNC "+equal" CRITICAL_L1 "+original",
      .parity = true},
+    {.name = "kvpress-criticalkv_snapkv-ruler",
+     .about = "kvpress CriticalKVPress over SnapKVPress with the latter's defaults, window 64 and kernel 5.",
+     .paper = "CriticalKV, arXiv 2502.03805",
+     .recipe = SNAPKV_64_AVG UNIFORM_TRUNC "+equal" CRITICAL_L1 "+original",
+     .parity = true},
     {.name = "kvpress-critical_adakv_snapkv",
      .about = "kvpress CriticalAdaKVPress over SnapKVPress with window 32, kernel 5.",
      .paper = "CriticalKV, arXiv 2502.03805",
      .recipe = SNAPKV_32_AVG UNIFORM_TRUNC ADAKV CRITICAL_L1 "+original",
+     .parity = true},
+    {.name = "kvpress-critical_adakv_snapkv-ruler",
+     .about = "kvpress CriticalAdaKVPress over SnapKVPress with the latter's defaults, window 64 and kernel 5.",
+     .paper = "CriticalKV, arXiv 2502.03805",
+     .recipe = SNAPKV_64_AVG UNIFORM_TRUNC ADAKV CRITICAL_L1 "+original",
      .parity = true},
     {.name = "paper-defensivekv",
      .about = "DefensiveKV as the authors' code computes it.",
@@ -545,7 +574,7 @@ static const struct wnw__preset presets[] = {
     {.name = "paper-criticalkv-h2o",
      .about = "H2O as CriticalKV's paper stands in for it: the last 256 queries, no pooling.",
      .paper = "CriticalKV, arXiv 2502.03805",
-     .recipe = "snapkv:window=256,kernel=1,pool=max,agg=mean" MEAN UNIFORM_EXACT "+equal+topk:ties=early+original",
+     .recipe = "snapkv:window=256,kernel=1,pool=max,agg=mean,pool_after=0" MEAN UNIFORM_TRUNC "+equal+topk:ties=early+original",
      .parity = true},
 
     /* ---- parity: Other baselines ---- */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* From what was seen of a layer to one score per entry and KV head: the scorer, then the head aggregation. */
+/* From what was seen of a layer to one score per entry and KV head: the scorer, the head aggregation, and a
+ * last step that the scorer may have (decision 014). */
 #include "policy.h"
 
 /* Room for flags of query heads, in floats. */
@@ -20,7 +21,8 @@ size_t wnw__score_room(const wnw_policy *p, const void *scorer_opts, const wnw_o
     const size_t a = scorer->scratch ? scorer->scratch(scorer_opts, obs) : 0;
     const size_t b = agg->scratch ? agg->scratch(p->opts[WNW_PART_AGGREGATION], obs) : 0;
     const size_t rows = agg->aggregate ? (size_t)n_row_of(scorer, obs) * (size_t)obs->n : 0;
-    return flags_room(obs) + rows + (a > b ? a : b);
+    const size_t most = a > b ? a : b, row = (size_t)obs->n;
+    return flags_room(obs) + rows + (most > row ? most : row);
 }
 
 int wnw__score(const wnw_policy *p, const void *scorer_opts, const wnw_observation *seen, float *score,
@@ -29,8 +31,13 @@ int wnw__score(const wnw_policy *p, const void *scorer_opts, const wnw_observati
     const wnw_scorer *scorer = p->part[WNW_PART_SCORER].scorer;
     const struct wnw__aggregation *agg = p->part[WNW_PART_AGGREGATION].aggregation;
     const void *opts = p->opts[WNW_PART_AGGREGATION];
-    if (!agg->aggregate)
-        return scorer->score(scorer_opts, seen, score, room);
+    const struct wnw__scorer *own = p->part[WNW_PART_SCORER].own;
+    if (!agg->aggregate) {
+        WNW_TRY(scorer->score(scorer_opts, seen, score, room));
+        if (own && own->finish)
+            own->finish(scorer_opts, seen, seen->n_head_kv, score, room);
+        return WNW_OK;
+    }
     const int32_t n_row = n_row_of(scorer, seen);
     bool *used = (bool *)room;
     float *rows = room + flags_room(seen), *scratch = rows + (size_t)n_row * (size_t)seen->n;
@@ -43,5 +50,7 @@ int wnw__score(const wnw_policy *p, const void *scorer_opts, const wnw_observati
     }
     WNW_TRY(scorer->score(scorer_opts, &obs, rows, scratch));
     agg->aggregate(opts, &obs, rows, n_row, score, scratch);
+    if (own && own->finish)
+        own->finish(scorer_opts, &obs, obs.n_head_kv, score, scratch);
     return WNW_OK;
 }

@@ -195,6 +195,29 @@ static void adakv_floor(void **state)
     assert_int_equal(got[1], 8);
 }
 
+/* As the authors' code has it: the equal part is floored, then every head rounded by itself. */
+static void adakv_code(void **state)
+{
+    (void)state;
+    const int32_t n_entry[] = {10, 10};
+    const wnw_protected prot[] = {{0, 1}, {0, 1}};
+    const struct wnw__head_problem problem = {
+        .n_head_kv = 2, .n = 10, .n_entry = n_entry, .score = two_heads, .prot = prot, .budget = 5};
+    int32_t got[2];
+    /* c = 1, 7. floor(.4 x 4) = 1: .6 + 1 = 1.6 and 4.2 + 1 = 5.2, seven of eight. Unfloored: 2.2, 5.8,
+     * eight. */
+    heads("adakv:alpha_safeguard=0.4,mode=code", &problem, got);
+    assert_int_equal(got[0], 2 + 1);
+    assert_int_equal(got[1], 5 + 1);
+    /* .5 x 1 + 2 = 2.5 and 3.5 + 2 = 5.5: halves to even. */
+    heads("adakv:alpha_safeguard=0.5,mode=code", &problem, got);
+    assert_int_equal(got[0], 2 + 1);
+    assert_int_equal(got[1], 6 + 1);
+    wnw_policy *p = policy("paper-adakv");
+    assert_non_null(strstr(wnw_policy_string(p), "mode=code"));
+    wnw_policy_free(p);
+}
+
 static void adakv_ties_go_to_lower_heads(void **state)
 {
     (void)state;
@@ -266,17 +289,12 @@ static void adakv_totals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rounding),
-        cmocka_unit_test(shrinking),
-        cmocka_unit_test(pyramid_exact),
-        cmocka_unit_test(pyramid_paper),
-        cmocka_unit_test(pyramid_kvpress),
-        cmocka_unit_test(pyramid_totals),
-        cmocka_unit_test(adakv_safeguard),
-        cmocka_unit_test(adakv_floor),
-        cmocka_unit_test(adakv_ties_go_to_lower_heads),
-        cmocka_unit_test(adakv_ragged),
-        cmocka_unit_test(adakv_totals),
+        cmocka_unit_test(rounding),        cmocka_unit_test(shrinking),
+        cmocka_unit_test(pyramid_exact),   cmocka_unit_test(pyramid_paper),
+        cmocka_unit_test(pyramid_kvpress), cmocka_unit_test(pyramid_totals),
+        cmocka_unit_test(adakv_safeguard), cmocka_unit_test(adakv_floor),
+        cmocka_unit_test(adakv_code),      cmocka_unit_test(adakv_ties_go_to_lower_heads),
+        cmocka_unit_test(adakv_ragged),    cmocka_unit_test(adakv_totals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

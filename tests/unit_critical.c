@@ -338,6 +338,36 @@ static void alpha_one_is_the_base(void **state)
     fake_free(&f);
 }
 
+/* Window and sinks may take all places that attention alone gives. Nothing else is wrong with such a size, so
+ * that it works, and says so. */
+static void nothing_left_for_stage_one(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *recipe;
+        int64_t budget;
+        bool warns;
+    } rows[] = {
+        /* floor(b / 2) against 32 + 4 */
+        {"criticalkv", 73, true},        {"criticalkv", 74, false},
+        {"criticalkv-adakv", 73, true},  {"paper-criticalkv", 65, true},    /* 32 and no sinks */
+        {"paper-criticalkv", 66, false}, {"criticalkv:alpha=0", 40, false}, /* asked for */
+        {"snapkv", 40, false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct fake f;
+        wnw_plan *plan;
+        wnw_report r;
+        fake_init(&f, 2, 2, 2, 200, false);
+        const wnw_size size = fake_budget(rows[i].budget);
+        assert_int_equal(fake_plan(&plan, &f, rows[i].recipe, &size, &r), WNW_OK);
+        if ((strstr(r.warning, "attention alone") != NULL) != rows[i].warns)
+            fail_msg("%s, %d entries: warning '%s'", rows[i].recipe, (int)rows[i].budget, r.warning);
+        wnw_plan_free(plan);
+        fake_free(&f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -349,6 +379,7 @@ int main(void)
         cmocka_unit_test(equals_the_reference),
         cmocka_unit_test(plans),
         cmocka_unit_test(alpha_one_is_the_base),
+        cmocka_unit_test(nothing_left_for_stage_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,7 @@ static void assert_refused(const char *recipe, const char *because)
         fail_msg("\"%s\": \"%s\" does not say \"%s\"", recipe, wnw_last_error(), because);
 }
 
-#define SNAPKV "snapkv:window=32,kernel=7,pool=max,agg=mean+group_mean:cross_head=0,gqa_bug=0"
+#define SNAPKV "snapkv:window=32,kernel=7,pool=max,agg=mean,pool_after=0+group_mean:cross_head=0,gqa_bug=0"
 
 static void canonical_form(void **state)
 {
@@ -42,25 +42,27 @@ static void canonical_form(void **state)
     assert_canonical(
         "snapkv:window=32+adakv",
         SNAPKV "+uniform:rounding=exact+adakv:alpha_safeguard=0.2,mode=safeguard+topk:ties=early+original");
-    assert_canonical("snapkv:kernel=5,pool=avg,window=8+pyramid:beta=10",
-                     "snapkv:window=8,kernel=5,pool=avg,agg=mean+group_mean:cross_head=0,gqa_bug=0"
-                     "+pyramid:rounding=exact,beta=10,form=exact+equal+topk:ties=early+original");
+    assert_canonical(
+        "snapkv:kernel=5,pool=avg,window=8+pyramid:beta=10",
+        "snapkv:window=8,kernel=5,pool=avg,agg=mean,pool_after=0+group_mean:cross_head=0,gqa_bug=0"
+        "+pyramid:rounding=exact,beta=10,form=exact+equal+topk:ties=early+original");
     /* Order of further parts does not matter. */
     assert_canonical("tova+topk+adakv:mode=floor+pyramid",
                      "tova:last=0+layer_mean+pyramid:rounding=exact,beta=20,form=exact"
                      "+adakv:alpha_safeguard=0.2,mode=floor+topk:ties=early+original");
     /* A preset's options reach the part that has the key. */
-    assert_canonical(
-        "adakv:window=16,alpha_safeguard=0.35,rounding=trunc",
-        "snapkv:window=16,kernel=7,pool=max,agg=mean+group_mean:cross_head=0,gqa_bug=0+uniform:rounding=trunc"
-        "+adakv:alpha_safeguard=0.35,mode=safeguard+topk:ties=early+original");
+    assert_canonical("adakv:window=16,alpha_safeguard=0.35,rounding=trunc",
+                     "snapkv:window=16,kernel=7,pool=max,agg=mean,pool_after=0+group_mean:cross_head=0,gqa_"
+                     "bug=0+uniform:rounding=trunc"
+                     "+adakv:alpha_safeguard=0.35,mode=safeguard+topk:ties=early+original");
     assert_canonical("lagkv:lag=64,retain=0.167",
                      "lagkv:sink=16,lag=64,skip=0,ref=next,use=both,wv=1,ranked="
                      "0+direct+uniform:rounding=exact+equal+partition:retain=0.167+original");
     /* A replaced part takes its own defaults, not the preset's. */
-    assert_canonical("kvpress-snapkv+pyramid",
-                     "snapkv:window=32,kernel=5,pool=avg,agg=mean+group_mean:cross_head=0,gqa_bug=0"
-                     "+pyramid:rounding=exact,beta=20,form=exact+equal+topk:ties=early+original");
+    assert_canonical(
+        "kvpress-snapkv+pyramid",
+        "snapkv:window=32,kernel=5,pool=avg,agg=mean,pool_after=0+group_mean:cross_head=0,gqa_bug=0"
+        "+pyramid:rounding=exact,beta=20,form=exact+equal+topk:ties=early+original");
     assert_canonical(
         "lagkv:wv=1e-3+topk+adakv",
         "lagkv:sink=16,lag=128,skip=0,ref=next,use=both,wv=0.001,ranked=0+direct+uniform:rounding=exact"
@@ -383,14 +385,42 @@ static void registry_refuses(void **state)
     wnw_registry_free(r);
 }
 
+/* Settings of the papers' RULER tables, and counts that are rounded as those of the same table's other rows.
+ */
+static void settings_of_tables(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *preset, *has[2];
+    } rows[] = {
+        {"kvpress-lagkv-ruler", {"lagkv:sink=4,lag=128,", "ranked=1"}},
+        {"kvpress-snapkv-ruler", {"window=64,kernel=5,pool=avg", "rounding=trunc"}},
+        {"kvpress-adakv_snapkv-ruler", {"window=64,kernel=5,pool=avg", "adakv:alpha_safeguard=0.2"}},
+        {"kvpress-criticalkv_snapkv-ruler", {"window=64,kernel=5,pool=avg", "norm=l1,sinks=0"}},
+        {"kvpress-critical_adakv_snapkv-ruler", {"window=64,kernel=5,pool=avg", "adakv:alpha_safeguard=0.2"}},
+        {"kvpress-lagkv", {"lag=64", "ranked=1"}},
+        {"paper-criticalkv-h2o", {"window=256,kernel=1", "rounding=trunc"}},
+        {"paper-criticalkv", {"window=32", "rounding=trunc"}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        wnw_policy *p = NULL;
+        assert_int_equal(wnw_policy_parse(&p, rows[i].preset, NULL), WNW_OK);
+        for (int k = 0; k < 2; k++)
+            if (!strstr(wnw_policy_string(p), rows[i].has[k]))
+                fail_msg("%s lacks %s", rows[i].preset, rows[i].has[k]);
+        wnw_policy_free(p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(canonical_form), cmocka_unit_test(method_list),
-        cmocka_unit_test(method_facts),   cmocka_unit_test(unknown_names),
-        cmocka_unit_test(bad_options),    cmocka_unit_test(bad_combinations),
-        cmocka_unit_test(new_positions),  cmocka_unit_test(needs_and_kinds),
-        cmocka_unit_test(registry),       cmocka_unit_test(registry_refuses),
+        cmocka_unit_test(settings_of_tables), cmocka_unit_test(canonical_form),
+        cmocka_unit_test(method_list),        cmocka_unit_test(method_facts),
+        cmocka_unit_test(unknown_names),      cmocka_unit_test(bad_options),
+        cmocka_unit_test(bad_combinations),   cmocka_unit_test(new_positions),
+        cmocka_unit_test(needs_and_kinds),    cmocka_unit_test(registry),
+        cmocka_unit_test(registry_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,6 +77,7 @@ static const struct {
     {"tau2=1,form=paper", MEASURED, "CAKE's code keeps prompts just above the size whole"},
     {"count=removed", MEASURED, "kvpress rounds the entries that go, not those that stay"},
     {",rest=drop", MEASURED, "kvpress' ChunkKV keeps whole chunks only"},
+    {",mode=code", MEASURED, "AdaKV's code rounds every head by itself"},
     {",form=threshold", MEASURED, "SimLayerKV's lazy layers follow from the text"},
     {",form=ratio", MEASURED, "kvpress' DuoAttention: the ratio counts heads"},
 };

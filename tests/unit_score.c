@@ -103,6 +103,53 @@ static void snapkv_pools_before_the_group_mean(void **state)
     assert_near(out, (const double[]){0.5, 1, 0.5}, 3, 0);
 }
 
+/* Head A attends to 10, B to 14; 7 neighbours. Pooled first, 11 to 13 have both and beat what the heads look
+ * at; pooled behind the mean, nothing beats 10 and 14 in their own surroundings. */
+static void snapkv_pools_after_the_group_mean(void **state)
+{
+    (void)state;
+    enum { N = 24 };
+    float attn[2 * N] = {0}, out[N];
+    int32_t pos[N];
+    const int32_t n_entry[] = {N};
+    for (int32_t i = 0; i < N; i++)
+        pos[i] = i;
+    attn[10] = 0.8f;
+    attn[N + 14] = 0.6f;
+    attn[N - 1] = attn[2 * N - 1] = 0.1f; /* the window, which must not leak */
+    const wnw_observation obs = {.n_layer = 1,
+                                 .n_head = 2,
+                                 .n_head_kv = 1,
+                                 .n = N,
+                                 .n_past = N,
+                                 .n_entry = n_entry,
+                                 .pos = pos,
+                                 .n_window = 1,
+                                 .window_attn = attn};
+    run_scorer("snapkv:window=1", &obs, out);
+    assert_near(out + 6, (const double[]){0, .4, .4, .4, .4, .7, .7, .7, .3, .3, .3, .3, 0}, 13, 1e-6);
+    run_scorer("snapkv:window=1,pool_after=1", &obs, out);
+    assert_near(out + 6, (const double[]){0, .4, .4, .4, .4, .4, .4, .4, .3, .3, .3, .3, 0}, 13, 1e-6);
+    assert_near(out + N - 2, (const double[]){0, 0.1}, 2, 1e-6);
+    /* Whatever puts the heads together: the maximum at 10 is .8. Average pooling commutes with the mean. */
+    run_scorer("snapkv:window=1,pool_after=1+group_max", &obs, out);
+    assert_near(out + 6, (const double[]){0, .8, .8, .8, .8, .8, .8, .8, .6, .6, .6, .6, 0}, 13, 1e-6);
+    float before[N];
+    run_scorer("snapkv:window=1,pool=avg", &obs, before);
+    run_scorer("snapkv:window=1,pool=avg,pool_after=1", &obs, out);
+    for (int32_t i = 0; i < N; i++)
+        assert_float_equal(out[i], before[i], 1e-6f);
+    wnw_policy *p;
+    assert_int_equal(wnw_policy_parse(&p, "snapkv:agg=max,pool_after=1", NULL), WNW_E_ARG);
+    static const char *const papers[] = {"paper-adakv", "paper-criticalkv", "paper-criticalkv-adakv",
+                                         "paper-criticalkv-headkv"};
+    for (size_t i = 0; i < sizeof papers / sizeof *papers; i++) {
+        p = policy(papers[i]);
+        assert_non_null(strstr(wnw_policy_string(p), "pool=max,agg=mean,pool_after=1"));
+        wnw_policy_free(p);
+    }
+}
+
 /* Another policy asked for a larger window: only the last rows count. Mean over the window. */
 static void snapkv_uses_its_own_window(void **state)
 {
@@ -315,6 +362,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(snapkv_average_pooling),
         cmocka_unit_test(snapkv_pools_before_the_group_mean),
+        cmocka_unit_test(snapkv_pools_after_the_group_mean),
         cmocka_unit_test(snapkv_uses_its_own_window),
         cmocka_unit_test(snapkv_groups),
         cmocka_unit_test(snapkv_prompt_shorter_than_window),

@@ -101,7 +101,11 @@ def snapkv_heads(p, w=32, kernel=7, kind="max", agg=np.mean):
     return [pool(agg(before_window(p, l, w), axis=1), kernel, kind) for l in range(p.L)]
 
 
-def snapkv_scores(p, **options):
+def snapkv_scores(p, pool_after=False, **options):
+    """pool_after: the group's mean is pooled, not every head's row."""
+    if pool_after:
+        rows = [p.group_mean(s) for s in snapkv_heads(p, **{**options, "kernel": 1})]
+        return [pool(s, options.get("kernel", 7), options.get("kind", "max")) for s in rows]
     return [p.group_mean(s) for s in snapkv_heads(p, **options)]
 
 
@@ -411,12 +415,17 @@ def adakv(p, r, w):
     return keep
 
 
-@case("paper-adakv")
-def adakv_floor(p, r, w=32, alpha=0.2):
+@case("paper-adakv", as_code=True)
+@case("adakv:mode=floor", as_code=False)
+def adakv_floor(p, r, as_code, w=32, alpha=0.2):
+    """A mix of equal and competed counts; the authors' code pools the group's mean and rounds every head by itself."""
     keep, c = [], average(p, r) - w
-    for s in snapkv_scores(p):
+    for s in snapkv_scores(p, pool_after=as_code):
         won = np.bincount(ranked(s.reshape(-1))[:p.K * c] // s.shape[1], minlength=p.K)
-        counts = share_out([(1 - alpha) * int(x) + alpha * c for x in won], p.K * c)
+        if as_code:
+            counts = [round((1 - alpha) * int(x) + whole(alpha * c)) for x in won]
+        else:
+            counts = share_out([(1 - alpha) * int(x) + alpha * c for x in won], p.K * c)
         keep.append([choose(behind(row, w), x + w, last=w) for row, x in zip(s, counts)])
     return keep
 
@@ -454,9 +463,11 @@ def critical(row, nu, b, sure, alpha=0.5, eps=1e-4, first_class=()):
 @case("criticalkv-adakv", ada=True, norm="l2", sinks=4)
 @case("snapkv+critical:norm=l1,sinks=0", ada=False, norm="l1", sinks=0)
 @case("adakv+critical:norm=l1,sinks=0", ada=True, norm="l1", sinks=0)
-def criticalkv(p, r, ada, norm, sinks, w=32):
-    b, keep = average(p, r), []
-    for l, s in enumerate(snapkv_scores(p)):
+@case("paper-criticalkv", ada=False, norm="l1", sinks=0, pool_after=True)
+@case("paper-criticalkv-adakv", ada=True, norm="l1", sinks=0, pool_after=True)
+def criticalkv(p, r, ada, norm, sinks, w=32, pool_after=False):
+    b, keep = int(p.n * (1 - r)) if pool_after else average(p, r), []  # the paper's rows truncate
+    for l, s in enumerate(snapkv_scores(p, pool_after)):
         n_safe = whole(0.2 * b)
         counts = safeguard(s, p.K * b, n_safe, w) if ada else [b] * p.K
         nu, window, keep_l = p.nu(l, norm), range(p.n - w, p.n), []

@@ -8,15 +8,18 @@
  * safeguard  every head keeps its floor(alpha B) best, the rest of the H B is taken from the flattened scores
  *            of the layer (kvpress; default)
  * floor      c_j = entries of head j among the H (B - w) best of the flattened scores; head j chooses
- *            (1 - alpha) c_j + alpha (B - w) besides its w protected entries (the authors' code, which rounds
- *            each head by itself so that totals drift; here the largest fractions are rounded up until the
- *            total is exact)
- * Order of the flattened scores: score, then lower head, then lower position. Cost O(H n).
+ *            (1 - alpha) c_j + alpha (B - w) besides its w protected entries; the largest fractions are
+ *            rounded up until the total is exact
+ * code       the same with floor(alpha (B - w)), each head rounded to the nearest by itself, halves to even,
+ * so that totals drift by up to an entry per head (the authors' code) Order of the flattened scores: score,
+ * then lower head, then lower position. Cost O(H n).
  */
 #include "base/topk.h"
 #include "method.h"
 
-enum mode { MODE_SAFEGUARD, MODE_FLOOR };
+#include <math.h>
+
+enum mode { MODE_SAFEGUARD, MODE_FLOOR, MODE_CODE };
 
 struct opts {
     double alpha_safeguard;
@@ -69,6 +72,37 @@ static void hand_out(const struct wnw__head_problem *p, int64_t missing, float *
     }
 }
 
+/* A head's share where n_keep is what it won, protected entries included. */
+static double mixed(const struct wnw__head_problem *p, int32_t ih, double alpha, double sure, int32_t n_keep)
+{
+    return (1 - alpha) * (n_keep - p->prot[ih].n_first - p->prot[ih].n_last) + sure;
+}
+
+static void mix_exactly(const struct wnw__head_problem *p, double alpha, int32_t *n_keep, float *fraction)
+{
+    int64_t missing = 0, have = 0;
+    for (int32_t ih = 0; ih < p->n_head_kv; ih++) {
+        const int32_t n_prot = p->prot[ih].n_first + p->prot[ih].n_last, most = p->n_entry[ih];
+        const double x = mixed(p, ih, alpha, alpha * (p->budget - n_prot), n_keep[ih]);
+        const int32_t whole = wnw__round_count(x, WNW_ROUND_EXACT);
+        fraction[ih] = (float)(x - whole);
+        n_keep[ih] = whole < most - n_prot ? whole + n_prot : most;
+        missing += p->budget - n_keep[ih];
+        have += most - n_keep[ih];
+    }
+    hand_out(p, missing < have ? missing : have, fraction, n_keep);
+}
+
+static void mix_as_code(const struct wnw__head_problem *p, double alpha, int32_t *n_keep)
+{
+    for (int32_t ih = 0; ih < p->n_head_kv; ih++) {
+        const int32_t n_prot = p->prot[ih].n_first + p->prot[ih].n_last, most = p->n_entry[ih] - n_prot;
+        const int32_t sure = wnw__round_count(alpha * (p->budget - n_prot), p->rounding);
+        const double x = nearbyint(mixed(p, ih, alpha, sure, n_keep[ih]));
+        n_keep[ih] = n_prot + (x < most ? (int32_t)x : most);
+    }
+}
+
 static void allocate(const void *opts, const struct wnw__head_problem *p, int32_t *n_keep, int32_t *n_safe,
                      float *scratch)
 {
@@ -87,36 +121,30 @@ static void allocate(const void *opts, const struct wnw__head_problem *p, int32_
     if (o->mode == MODE_SAFEGUARD)
         return;
 
-    int64_t missing = 0, have = 0;
-    for (int32_t ih = 0; ih < p->n_head_kv; ih++) {
-        const int32_t n_prot = p->prot[ih].n_first + p->prot[ih].n_last;
-        const double x = (1 - alpha) * (n_keep[ih] - n_prot) + alpha * (p->budget - n_prot);
-        const int32_t whole = wnw__round_count(x, WNW_ROUND_EXACT);
-        const int32_t most = p->n_entry[ih];
-        scratch[ih] = (float)(x - whole);
-        n_keep[ih] = whole < most - n_prot ? whole + n_prot : most;
-        missing += p->budget - n_keep[ih];
-        have += most - n_keep[ih];
-    }
-    hand_out(p, missing < have ? missing : have, scratch, n_keep);
+    if (o->mode == MODE_FLOOR)
+        mix_exactly(p, alpha, n_keep, scratch);
+    else
+        mix_as_code(p, alpha, n_keep);
 }
 
-static const char *const modes[] = {"safeguard", "floor", NULL};
+static const char *const modes[] = {"safeguard", "floor", "code", NULL};
 
-static const wnw_option options[] = {{.name = "alpha_safeguard",
-                                      .help = "share of the average count that every head is sure of",
-                                      .type = WNW_OPT_REAL,
-                                      .offset = offsetof(struct opts, alpha_safeguard),
-                                      .def = 0.2,
-                                      .min = 0,
-                                      .max = 1},
-                                     {.name = "mode",
-                                      .help = "safeguard: sure first, then compete; floor: mix of both",
-                                      .type = WNW_OPT_ENUM,
-                                      .offset = offsetof(struct opts, mode),
-                                      .def = MODE_SAFEGUARD,
-                                      .choices = modes},
-                                     {0}};
+static const wnw_option options[] = {
+    {.name = "alpha_safeguard",
+     .help = "share of the average count that every head is sure of",
+     .type = WNW_OPT_REAL,
+     .offset = offsetof(struct opts, alpha_safeguard),
+     .def = 0.2,
+     .min = 0,
+     .max = 1},
+    {.name = "mode",
+     .help = "safeguard: sure first, then compete; floor: mix of both; code: as the authors'"
+             " code rounds the mix",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct opts, mode),
+     .def = MODE_SAFEGUARD,
+     .choices = modes},
+    {0}};
 
 extern const struct wnw__head_budget wnw__head_budget_adakv;
 const struct wnw__head_budget wnw__head_budget_adakv = {
@@ -127,9 +155,11 @@ const struct wnw__head_budget wnw__head_budget_adakv = {
                "`safeguard`: every head keeps its `floor(alpha B)` best, the rest is taken from the "
                "flattened scores (kvpress). `floor`: with `c_j` entries of head j among the `H (B - "
                "w)` best of the layer, head j chooses `(1 - alpha) c_j + alpha (B - w)` besides its "
-               "window (the authors' code).\n\nDeviation: the authors round each head by itself, so "
-               "that totals drift; here the largest fractions are rounded up until the total is "
-               "exact. Equal scores go to the lower head, then the lower position.\n\nCost: O(H n).",
+               "window, and the largest fractions are rounded up until the total is exact. `code`: "
+               "`round((1 - alpha) c_j + floor(alpha (B - w)))` for each head by itself, as the "
+               "authors' code has it, so that totals drift.\n\nEqual scores go to the lower head, then the "
+               "lower position. A ratio of a cache whose heads differ in length counts all of them "
+               "together.\n\nCost: O(H n).",
     .options = options,
     .options_size = sizeof(struct opts),
     .ragged = true,

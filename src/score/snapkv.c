@@ -6,12 +6,13 @@
  *     s_h[j] = mean over the window of a_h[i][j]                 j outside the window
  *     avg:  p_h[j] = (1 / kernel) sum s_h[j+u], |u| <= kernel / 2; missing terms are 0, the divisor stays
  *     max:  p_h[j] = max s_h[j+u]
- * One score per query head; the mean over those of a KV head comes behind the pooling (group_mean.c). Softmax
- * is over everything visible, nothing is renormalised. The window stays. Its own columns are scored too,
- * apart from the others so that nothing leaks: they only matter where a small size shrinks the window.
- * agg=max: the highest of the window's rows in place of their mean, each row pooled and scaled back to its
- * mass, as in "Taming the Fragility of KV Cache Eviction in LLM Inference" (arXiv 2510.13334), with
- * +defensive. Observes window attention. Range 0..1. Cost O(H_q w n).
+ * One score per query head; the mean over those of a KV head comes behind the pooling (group_mean.c), or
+ * before it with pool_after, as in the released code of AdaKV and CriticalKV where heads share a cache. With
+ * avg that is the same. Softmax is over everything visible, nothing is renormalised. The window stays. Its
+ * own columns are scored too, apart from the others so that nothing leaks: they only matter where a small
+ * size shrinks the window. agg=max: the highest of the window's rows in place of their mean, each row pooled
+ * and scaled back to its mass, as in "Taming the Fragility of KV Cache Eviction in LLM Inference" (arXiv
+ * 2510.13334), with +defensive. Observes window attention. Range 0..1. Cost O(H_q w n).
  */
 #include "score/window.h"
 
@@ -20,11 +21,15 @@ enum agg { AGG_MEAN, AGG_MAX };
 struct opts {
     struct wnw__window_opts w;
     int32_t agg;
+    int32_t pool_after;
 };
 
 static int check(const void *opts)
 {
     const struct opts *o = opts;
+    if (o->pool_after && o->agg == AGG_MAX)
+        return wnw__fail(WNW_E_ARG, "snapkv: agg=max pools every row of the window by itself, so that "
+                                    "pool_after=1 does not go with it");
     return wnw__pool_check("snapkv", o->w.kernel);
 }
 
@@ -60,9 +65,18 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
         if (o->agg == AGG_MAX)
             take_max(o, obs, h, s, out);
         else
-            wnw__window_score(obs, h, o->w.window, (enum wnw__pool)o->w.pool, o->w.kernel, s, out);
+            wnw__window_score(obs, h, o->w.window, (enum wnw__pool)o->w.pool, o->pool_after ? 1 : o->w.kernel,
+                              s, out);
     }
     return WNW_OK;
+}
+
+/* pool_after: the rows were put together as they are. */
+static void finish(const void *opts, const wnw_observation *obs, int32_t n_row, float *score, float *s)
+{
+    const struct opts *o = opts;
+    for (int32_t h = 0; h < n_row && o->pool_after; h++)
+        wnw__window_pool(obs, h / (n_row / obs->n_head_kv), &o->w, score + (int64_t)h * obs->n, s);
 }
 
 static const char *const aggs[] = {"mean", "max", NULL};
@@ -76,32 +90,40 @@ static const wnw_option options[] = {WNW_OPTION_WINDOW(32),
                                       .offset = offsetof(struct opts, agg),
                                       .def = AGG_MEAN,
                                       .choices = aggs},
+                                     {.name = "pool_after",
+                                      .help = "pool behind the head aggregation in place of every query head",
+                                      .type = WNW_OPT_BOOL,
+                                      .offset = offsetof(struct opts, pool_after)},
                                      {0}};
 
 extern const struct wnw__scorer wnw__scorer_snapkv;
 const struct wnw__scorer wnw__scorer_snapkv = {
-    .pub = {.name = "snapkv",
-            .about = "Attention of the last prompt queries, pooled along the positions.",
-            .paper = "SnapKV, arXiv 2404.14469",
-            .details =
-                "Over the last `window` queries, `s_h[j] = mean_i a_h[i][j]`, pooled along the positions, "
-                "`max` or `avg` over `kernel` neighbours (missing ones count as 0 and the divisor stays). "
-                "One score per query head: heads are put together behind the pooling. Softmax is over "
-                "everything visible and nothing is renormalised. The window stays.\n\n"
-                "Deviations: the authors' code gives every query head a cache of its own, here as in kvpress "
-                "the heads of a group share one. kvpress' defaults are window 64 and average pooling 5. "
-                "`agg=max+defensive` is DefensiveKV's worst case (arXiv 2510.13334) in place of both means: "
-                "`agg=max` pools each row of the window by itself and scales it back to the row's mass."
-                "\n\nCost: O(H_q w n).",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .needs = wnw__window_needs,
-            .protect = wnw__window_protect,
-            .scratch = scratch_size,
-            .score = score,
-            .per_query_head = true},
+    .pub =
+        {.name = "snapkv",
+         .about = "Attention of the last prompt queries, pooled along the positions.",
+         .paper = "SnapKV, arXiv 2404.14469",
+         .details =
+             "Over the last `window` queries, `s_h[j] = mean_i a_h[i][j]`, pooled along the positions, "
+             "`max` or `avg` over `kernel` neighbours (missing ones count as 0 and the divisor stays). "
+             "One score per query head: heads are put together behind the pooling. Softmax is over "
+             "everything visible and nothing is renormalised. The window stays.\n\n"
+             "Deviations: the authors' code gives every query head a cache of its own, here as in kvpress "
+             "the heads of a group share one. kvpress' defaults are window 64 and average pooling 5. "
+             "`agg=max+defensive` is DefensiveKV's worst case (arXiv 2510.13334) in place of both means: "
+             "`agg=max` pools each row of the window by itself and scales it back to the row's mass."
+             " `pool_after` puts the heads together first and pools then, as the released code of AdaKV and "
+             "CriticalKV does with grouped heads; with `pool=avg` both are the same."
+             "\n\nCost: O(H_q w n).",
+         .options = options,
+         .options_size = sizeof(struct opts),
+         .needs = wnw__window_needs,
+         .protect = wnw__window_protect,
+         .scratch = scratch_size,
+         .score = score,
+         .per_query_head = true},
     .layout = "composite",
     .check = check,
+    .finish = finish,
     .like_attention = true,
     .window_by_head = true,
 };

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "score/window.h"
 
+#include <string.h>
+
 const char *const wnw__pool_choices[] = {"max", "avg", NULL};
 
 int wnw__pool_check(const char *owner, int32_t kernel)
@@ -88,6 +90,17 @@ void wnw__window_score(const wnw_observation *obs, int32_t h, int32_t window, en
     wnw__window_mean(wnw__window_of(obs, h), obs->n_window, n_row, obs->n, n, s);
     wnw__pool_add(pool, kernel, s, n_old, 1, out);
     wnw__pool_add(pool, kernel, s + n_old, n - n_old, 1, out + n_old);
+}
+
+void wnw__window_pool(const wnw_observation *obs, int32_t ih, const struct wnw__window_opts *o, float *row,
+                      float *s)
+{
+    const int32_t n = obs->n_entry[ih];
+    const int32_t n_old = wnw__window_n_old(obs, ih, wnw__window_rows(obs, o->window));
+    memcpy(s, row, (size_t)n * sizeof *s);
+    memset(row, 0, (size_t)n * sizeof *row);
+    wnw__pool_add((enum wnw__pool)o->pool, o->kernel, s, n_old, 1, row);
+    wnw__pool_add((enum wnw__pool)o->pool, o->kernel, s + n_old, n - n_old, 1, row + n_old);
 }
 
 void wnw__floor_at_mean(float *m, int32_t n)

@@ -72,6 +72,10 @@ void wnw__pool_add(enum wnw__pool pool, int32_t kernel, const float *s, int32_t 
 void wnw__window_score(const wnw_observation *obs, int32_t h, int32_t window, enum wnw__pool pool,
                        int32_t kernel, float *s, float *out);
 
+/* Pools one row of KV head ih in place, the window's own columns apart. s[n] is scratch. */
+void wnw__window_pool(const wnw_observation *obs, int32_t ih, const struct wnw__window_opts *o, float *row,
+                      float *s);
+
 /* Raises out[n] to a[n] pooled and scaled so that its sum is that of a: DefensiveKV's pooling. p[n] is
  * scratch. */
 void wnw__pool_raise(enum wnw__pool pool, int32_t kernel, const float *a, int32_t n, float *p, float *out);

@@ -34,6 +34,21 @@ static void needs(const void *opts, wnw_needs *out)
     out->flags = WNW_NEED_PROJ_NORM;
 }
 
+/* Stage 1 is the stage that holds what attention alone finds. */
+static void advise(const void *opts, const wnw_protected *prot, int32_t budget, enum wnw__rounding rounding,
+                   char *warning)
+{
+    const struct opts *o = opts;
+    const int32_t by_attention = wnw__round_count(budget * o->alpha, rounding);
+    const int32_t sinks = o->sinks > prot->n_first ? o->sinks : prot->n_first;
+    if (o->alpha > 0 && by_attention <= sinks + prot->n_last)
+        wnw__warn(
+            warning,
+            "critical: %d of %d entries per head are chosen by attention alone, and the first %d and the "
+            "last %d take all of these places: the rest goes by attention times value norm",
+            by_attention, budget, sinks, prot->n_last);
+}
+
 /* Scores of the candidates that are left. */
 static size_t scratch_size(const void *opts, int32_t n)
 {
@@ -147,6 +162,7 @@ const struct wnw__selector wnw__selector_critical = {
     .options_size = sizeof(struct opts),
     .attention_only = true,
     .needs = needs,
+    .advise = advise,
     .scratch = scratch_size,
     .select = select_entries,
 };
