@@ -30,7 +30,8 @@ enum {
 
 /* ---- What the own attention computes ---- */
 
-static enum { AS_BUILT, IN_DOUBLE, LIKE_GGML } arithmetic;
+enum arithmetic { AS_BUILT, IN_DOUBLE, LIKE_GGML };
+static enum arithmetic arithmetic;
 
 typedef void prefill_fn(const struct wnw__attend_op *op, const float *q, int32_t n_tok, float *out, int ith,
                         int nth);
@@ -172,8 +173,8 @@ static struct run run(const wnw_model *m, wnw_attn attn, wnw_kv_type type, const
     return r;
 }
 
-static struct run run_as(int how, const wnw_model *m, wnw_kv_type type, const int32_t *tokens, int32_t n,
-                         const struct run *lead)
+static struct run run_as(enum arithmetic how, const wnw_model *m, wnw_kv_type type, const int32_t *tokens,
+                         int32_t n, const struct run *lead)
 {
     arithmetic = how;
     struct run r = run(m, WNW_ATTN_OWN, type, tokens, n, lead);
