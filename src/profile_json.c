@@ -3,6 +3,7 @@
 #include "profile_impl.h"
 
 #include "base/memory.h"
+#include "base/number.h"
 
 #include <errno.h>
 #include <math.h>
@@ -27,7 +28,7 @@ int wnw__profile_bad(const struct wnw__profile_file *f, const char *fmt, ...)
     char text[320];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    wnw__vformat(text, sizeof text, fmt, ap);
     va_end(ap);
     return wnw__fail(WNW_E_FORMAT, "profile '%.120s': %s", base_name(f->path), text);
 }
@@ -37,7 +38,7 @@ void wnw__profile_note(const struct wnw__profile_file *f, const char *fmt, ...)
     char text[320];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    wnw__vformat(text, sizeof text, fmt, ap);
     va_end(ap);
     wnw__log(WNW_LOG_WARN, "profile '%.120s': %s", base_name(f->path), text);
 }
@@ -90,7 +91,10 @@ int wnw__profile_open(struct wnw__profile_file *f, const char *path)
         rc = wnw__memory_look(values_bytes(text, len), "the values of a profile");
     if (rc == WNW_OK) {
         /* The parser itself limits how deep values may nest. */
+        struct wnw__locale l;
+        wnw__locale_begin(&l);
         f->root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &error);
+        wnw__locale_end(&l);
         /* Where not even the parser's first block was to be had it does not say why it failed. */
         if (!f->root && (json_error_code(&error) == json_error_out_of_memory || !error.text[0]))
             rc = wnw__fail(WNW_E_NOMEM, "no memory for the values of '%.200s'", path);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/err.h"
 
+#include "base/number.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -39,7 +41,7 @@ int wnw__fail(int code, const char *fmt, ...)
     char text[sizeof error_text];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    wnw__vformat(text, sizeof text, fmt, ap);
     va_end(ap);
     snprintf(error_text, sizeof error_text, "%s", text);
     return code;
@@ -55,7 +57,7 @@ void wnw__warn(char *warning, const char *fmt, ...)
     }
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(warning + at, WNW_WARNING_SIZE - at, fmt, ap);
+    wnw__vformat(warning + at, WNW_WARNING_SIZE - at, fmt, ap);
     va_end(ap);
 }
 
@@ -72,7 +74,7 @@ void wnw__log(wnw_log_level level, const char *fmt, ...)
     char text[512];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    wnw__vformat(text, sizeof text, fmt, ap);
     va_end(ap);
     log_fn(level, text, log_user);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/opt.h"
 
+#include "base/number.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -114,7 +116,7 @@ static bool parse_number(const char *text, size_t len, bool whole, double *out)
     buf[len] = '\0';
     char *end;
     errno = 0;
-    *out = strtod(buf, &end);
+    *out = wnw__to_double(buf, &end);
     return *end == '\0' && end != buf && isfinite(*out) && errno != ERANGE;
 }
 
@@ -175,8 +177,8 @@ void wnw__opt_format(const wnw_option *o, const void *opts, char *out, size_t si
     /* 200 is written with 3 digits, not as 2e02. */
     const bool readable = o->type != WNW_OPT_REAL || (v == trunc(v) && fabs(v) < 1e6);
     for (int digits = readable ? 17 : 1; digits <= 17; digits++) {
-        snprintf(buf, sizeof buf, "%.*g", digits, v);
-        if (strtod(buf, NULL) == v)
+        wnw__format(buf, sizeof buf, "%.*g", digits, v);
+        if (wnw__to_double(buf, NULL) == v)
             break;
     }
     /* A plus sign would start the next part of a recipe. */
