@@ -127,6 +127,8 @@ void cli_progress_end(struct cli_progress *p);
 
 /* ---- Files (files.c) ---- */
 
+/* The most bytes of a text, which is what the tokenizer takes, and the most ids of a file of them. */
+enum { CLI_MAX_TEXT = INT32_MAX / 2, CLI_MAX_IDS = 1 << 28 };
 /* Reads a whole file into *data (NUL-terminated, owned: free). Refuses empty files and NUL bytes. */
 int cli_read_file(char **data, size_t *len, const char *path);
 /* Reads whitespace separated token ids. *ids is owned: free. */
@@ -174,6 +176,8 @@ struct cli_text {
     size_t len, cap;
 };
 bool cli_text_add(struct cli_text *t, const char *s, size_t len);
+/* Makes room for len bytes in all. */
+bool cli_text_reserve(struct cli_text *t, size_t len);
 /* Adds s with every invalid UTF-8 sequence replaced by U+FFFD. */
 bool cli_text_add_utf8(struct cli_text *t, const char *s, size_t len);
 /* Length of s without an incomplete UTF-8 sequence at its end. */

@@ -2,6 +2,7 @@
 /* Files that are read whole, and where models lie. */
 #include "cli.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,15 +12,20 @@
 const char *const cli_model_names[] = {"smollm2-135m", "qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b",
                                        "gemma-3-270m", NULL};
 
-/* Opens a file for reading; directories are refused here, because fopen takes them. */
-static int open_input(FILE **out, const char *path)
+static int cannot_open(const char *path)
 {
-    struct stat st;
+    return cli_fail(cli_errno_code(errno), "cannot open '%s': %s", path, strerror(errno));
+}
+
+/* Opens a text for reading; directories are refused here, because fopen takes them. FIFOs are fine. */
+static int open_input(FILE **out, struct stat *st, const char *path)
+{
     *out = fopen(path, "rb");
     if (!*out)
-        return cli_fail(errno == ENOMEM || errno == EIO ? CLI_FAILED : CLI_BAD_INPUT, "cannot open '%s': %s",
-                        path, strerror(errno));
-    if (fstat(fileno(*out), &st) == 0 && S_ISDIR(st.st_mode)) {
+        return cannot_open(path);
+    if (fstat(fileno(*out), st) != 0)
+        *st = (struct stat){0};
+    if (S_ISDIR(st->st_mode)) {
         fclose(*out);
         *out = NULL;
         return cli_fail(CLI_BAD_INPUT, "'%s' is a directory; name a file", path);
@@ -27,20 +33,48 @@ static int open_input(FILE **out, const char *path)
     return CLI_OK;
 }
 
+/* A model is mapped into memory, so it must be a regular file. Looked at without opening: that of a FIFO
+ * waits, that of a device may do anything. */
+static int check_model_file(const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) != 0 || access(path, R_OK) != 0)
+        return cannot_open(path);
+    if (S_ISDIR(st.st_mode))
+        return cli_fail(CLI_BAD_INPUT, "'%s' is a directory; name a file", path);
+    if (!S_ISREG(st.st_mode))
+        return cli_fail(CLI_BAD_INPUT, "'%s' is not a regular file, which a model must be; copy it to one",
+                        path);
+    return CLI_OK;
+}
+
+/* More than the tokenizer can be given at once. */
+static int text_too_long(const char *path)
+{
+    return cli_fail(CLI_BAD_INPUT, "'%s' is too long: a text has at most %d bytes", path, CLI_MAX_TEXT);
+}
+
 int cli_read_file(char **data, size_t *len, const char *path)
 {
     struct cli_text text = {0};
+    struct stat st;
     char block[65536];
     FILE *f;
     size_t got;
     *data = NULL;
     *len = 0;
-    int rc = open_input(&f, path);
+    int rc = open_input(&f, &st, path);
     if (rc != CLI_OK)
         return rc;
+    if (S_ISREG(st.st_mode) && st.st_size > CLI_MAX_TEXT)
+        rc = text_too_long(path);
+    else if (S_ISREG(st.st_mode) && !cli_text_reserve(&text, (size_t)st.st_size))
+        rc = cli_fail(CLI_FAILED, "out of memory for '%s'", path);
     while (rc == CLI_OK && (got = fread(block, 1, sizeof block, f)) > 0) {
         if (memchr(block, 0, got))
             rc = cli_fail(CLI_BAD_INPUT, "'%s' has a NUL byte and is not text; convert it to UTF-8", path);
+        else if (text.len + got > CLI_MAX_TEXT)
+            rc = text_too_long(path);
         else if (!cli_text_add(&text, block, got))
             rc = cli_fail(CLI_FAILED, "out of memory for '%s'", path);
     }
@@ -58,39 +92,70 @@ int cli_read_file(char **data, size_t *len, const char *path)
     return CLI_OK;
 }
 
+/* The next word of a file of token ids: 1, or 0 at the end. *id is -1 where it is none; `word` has its
+ * beginning. */
+static int next_word(char word[41], int64_t *id, FILE *f)
+{
+    size_t n = 0;
+    int c = getc(f);
+    *id = 0;
+    while (c != EOF && isspace(c))
+        c = getc(f);
+    for (; c != EOF && !isspace(c); c = getc(f), n++) {
+        if (n < 40)
+            word[n] = (char)c;
+        *id = *id < 0 || !isdigit(c) ? -1 : *id * 10 + (c - '0');
+        *id = *id > INT32_MAX ? -1 : *id;
+    }
+    word[n < 40 ? n : 40] = '\0';
+    return n > 0;
+}
+
+static int add_id(int32_t **ids, int32_t n, int32_t *cap, int32_t id)
+{
+    if (n == *cap) {
+        const int32_t more = *cap > 0 ? *cap * 2 : 1024;
+        int32_t *grown = realloc(*ids, (size_t)more * sizeof *grown);
+        if (!grown)
+            return cli_fail(CLI_FAILED, "out of memory for the token ids");
+        *ids = grown;
+        *cap = more;
+    }
+    (*ids)[n] = id;
+    return CLI_OK;
+}
+
 int cli_read_tokens(int32_t **ids, int32_t *n, const char *path)
 {
-    char *data, *save = NULL;
-    size_t len;
-    int32_t *out = NULL, count = 0;
+    struct stat st;
+    FILE *f;
+    char word[41];
+    int32_t cap = 0;
+    int64_t id;
     *ids = NULL;
     *n = 0;
-    int rc = cli_read_file(&data, &len, path);
+    int rc = open_input(&f, &st, path);
     if (rc != CLI_OK)
         return rc;
-    /* Every id needs a digit and a separator. */
-    if (len / 2 + 1 > INT32_MAX / sizeof *out || !(out = malloc((len / 2 + 1) * sizeof *out)))
-        rc = cli_fail(CLI_FAILED, "out of memory for '%s'", path);
-    for (char *word = rc == CLI_OK ? strtok_r(data, " \t\r\n\f\v", &save) : NULL; word;
-         word = strtok_r(NULL, " \t\r\n\f\v", &save)) {
-        int64_t id;
-        if (!cli_parse_int(&id, word) || id < 0 || id > INT32_MAX) {
-            rc =
-                cli_fail(CLI_BAD_INPUT, "'%s': '%.40s' (number %d) is not a token id", path, word, count + 1);
-            break;
-        }
-        out[count++] = (int32_t)id;
+    while (rc == CLI_OK && next_word(word, &id, f)) {
+        if (id < 0)
+            rc = cli_fail(CLI_BAD_INPUT, "'%s': '%s' (number %d) is not a token id", path, word, *n + 1);
+        else if (*n == CLI_MAX_IDS)
+            rc = cli_fail(CLI_BAD_INPUT, "'%s' has more than %d token ids", path, CLI_MAX_IDS);
+        else if ((rc = add_id(ids, *n, &cap, (int32_t)id)) == CLI_OK)
+            (*n)++;
     }
-    if (rc == CLI_OK && count == 0)
-        rc = cli_fail(CLI_BAD_INPUT, "'%s' has no token ids", path);
-    free(data);
+    if (rc == CLI_OK && ferror(f))
+        rc = cli_fail(CLI_FAILED, "reading '%s' failed: %s", path, strerror(errno));
+    if (rc == CLI_OK && *n == 0)
+        rc = cli_fail(CLI_BAD_INPUT, "'%s' is empty; it has no token ids", path);
+    fclose(f);
     if (rc != CLI_OK) {
-        free(out);
-        return rc;
+        free(*ids);
+        *ids = NULL;
+        *n = 0;
     }
-    *ids = out;
-    *n = count;
-    return CLI_OK;
+    return rc;
 }
 
 int cli_cache_path(char **path, const char *tail)
@@ -112,7 +177,6 @@ int cli_cache_path(char **path, const char *tail)
 int cli_model_path(char **path, const char *name)
 {
     bool listed = false;
-    FILE *f;
     *path = NULL;
     for (int i = 0; cli_model_names[i]; i++)
         listed = listed || strcmp(name, cli_model_names[i]) == 0;
@@ -123,10 +187,9 @@ int cli_model_path(char **path, const char *name)
                             near ? "; did you mean " : "", near ? near : "",
                             near ? "?" : "; `winnow models` lists the names");
         }
-        const int rc = open_input(&f, name);
+        const int rc = check_model_file(name);
         if (rc != CLI_OK)
             return rc;
-        fclose(f);
         *path = strdup(name);
         return *path ? CLI_OK : cli_fail(CLI_FAILED, "out of memory");
     }
@@ -136,8 +199,8 @@ int cli_model_path(char **path, const char *name)
     if (rc == CLI_OK && access(*path, F_OK) != 0)
         rc = cli_fail(CLI_BAD_INPUT, "model %s is not at '%s'; fetch it with `scripts/fetch_models.sh %s`",
                       name, *path, name);
-    else if (rc == CLI_OK && (rc = open_input(&f, *path)) == CLI_OK)
-        fclose(f);
+    else if (rc == CLI_OK)
+        rc = check_model_file(*path);
     if (rc != CLI_OK) {
         free(*path);
         *path = NULL;

@@ -177,6 +177,26 @@ static int check_tokens(const struct cli_job *job)
     return CLI_OK;
 }
 
+static int too_long(const struct cli_job *job, const char *what)
+{
+    return cli_fail(CLI_BAD_INPUT,
+                    "%s and the model's context is %d; shorten the prompt, use another model, or --policy "
+                    "streaming_llm-rerotated --evict chunk",
+                    what, job->info.n_ctx_train);
+}
+
+/* A document that is too long for certain is refused before it is turned into tokens. */
+static int check_length(const struct cli_job *job)
+{
+    char what[96];
+    if (!job->document || cli_job_is_endless(job) ||
+        !wnw_text_exceeds(job->model, job->document, job->n_document, job->info.n_ctx_train, NULL))
+        return CLI_OK;
+    snprintf(what, sizeof what, "the document of %zu bytes has more than %d tokens", job->n_document,
+             job->info.n_ctx_train);
+    return too_long(job, what);
+}
+
 int cli_job_prompt(struct cli_job *job)
 {
     const struct cli_args *args = job->args;
@@ -187,6 +207,9 @@ int cli_job_prompt(struct cli_job *job)
         if (rc != CLI_OK)
             return rc;
     } else {
+        int rc = check_length(job);
+        if (rc != CLI_OK)
+            return rc;
         const wnw_prompt_params params = {
             .document = job->document, .question = args->question, .chat = args->chat, .raw = args->raw};
         const int status = wnw_prompt_build(&job->prompt, job->model, &params);
@@ -198,11 +221,11 @@ int cli_job_prompt(struct cli_job *job)
     }
     if (job->n_tokens < 1)
         return cli_fail(CLI_BAD_INPUT, "the prompt has no tokens; give some text");
-    if (job->n_tokens > job->info.n_ctx_train && !cli_job_is_endless(job))
-        return cli_fail(CLI_BAD_INPUT,
-                        "the prompt has %d tokens and the model's context is %d; shorten the prompt, use "
-                        "another model, or --policy streaming_llm-rerotated --evict chunk",
-                        job->n_tokens, job->info.n_ctx_train);
+    if (job->n_tokens > job->info.n_ctx_train && !cli_job_is_endless(job)) {
+        char what[64];
+        snprintf(what, sizeof what, "the prompt has %d tokens", job->n_tokens);
+        return too_long(job, what);
+    }
     return CLI_OK;
 }
 

@@ -10,7 +10,7 @@ struct score {
     const int32_t *next; /* next[i]: the token that logits i predict */
     int32_t n_next;      /* the last logits predict nothing we know */
     int32_t n_vocab, n_scored;
-    int32_t n_text; /* tokens of the whole text, of which job->n_tokens are read */
+    int32_t n_text; /* tokens of the whole text, of which job->n_tokens are read; < 0: nobody counted */
     double nll;
 };
 
@@ -39,13 +39,29 @@ static bool on_logits(int32_t i, const float *logits, void *user)
     return true;
 }
 
+/* Bytes of the text that are worth turning into tokens: all, or those of twice the tokens that will be read.
+ * What stands far behind a token has no part in it. */
+static size_t bytes_to_read(const struct cli_job *job)
+{
+    const int64_t n = job->args->n != CLI_UNSET ? job->args->n : job->info.n_ctx_train;
+    const int64_t n_most = 2 * n + 64;
+    size_t len;
+    wnw_text_exceeds(job->model, job->document, job->n_document,
+                     n_most < INT32_MAX ? (int32_t)n_most : INT32_MAX, &len);
+    while (len < job->n_document && ((unsigned char)job->document[len] & 0xc0) == 0x80)
+        len++;
+    return len;
+}
+
 /* Token ids of the text into job->file_tokens, cut to what can be read. */
 static int read_text(struct cli_job *job, int32_t *n_text)
 {
     int32_t n = job->n_file_tokens;
+    size_t len = job->n_document;
     if (job->document) {
         int32_t *tokens;
-        const int status = wnw_tokenize(job->model, job->document, job->n_document, true, false, &tokens, &n);
+        len = bytes_to_read(job);
+        const int status = wnw_tokenize(job->model, job->document, len, true, false, &tokens, &n);
         if (status != WNW_OK)
             return cli_fail_status(status);
         job->prompt = (wnw_prompt){.tokens = tokens, .n_tokens = n};
@@ -70,7 +86,7 @@ static int read_text(struct cli_job *job, int32_t *n_text)
     if (job->n_tokens < 2)
         return cli_fail(CLI_BAD_INPUT, "the text has %d token; at least 2 are needed", job->n_tokens);
     job->n_context = job->n_tokens; /* no question behind it */
-    *n_text = n;
+    *n_text = len < job->n_document ? -1 : n;
     return CLI_OK;
 }
 
@@ -122,12 +138,12 @@ static int print_result(const struct cli_job *job, int32_t prefix, const struct 
                (double)job->kv_bytes_full / 1048576.0);
         return cli_finish_stdout();
     }
-    json_t *o = json_pack("{s:f, s:f, s:i, s:i, s:i, s:s, s:f, s:I, s:I, s:f, s:f, s:f}", "ppl", exp(mean),
+    json_t *o = json_pack("{s:f, s:f, s:i, s:i, s:o, s:s, s:f, s:I, s:I, s:f, s:f, s:f}", "ppl", exp(mean),
                           "nll_mean", mean, "scored_tokens", (int)sc->n_scored, "prefix_tokens", (int)prefix,
-                          "text_tokens", (int)sc->n_text, "policy", wnw_policy_string(job->policy),
-                          "kept_tokens_mean", job->kept_mean, "kv_bytes_full", (json_int_t)job->kv_bytes_full,
-                          "kv_bytes", (json_int_t)job->kv_bytes, "load_ms", job->load_ms, "prefill_ms",
-                          job->prefill_ms, "compress_ms", job->compress_ms);
+                          "text_tokens", sc->n_text < 0 ? json_null() : json_integer(sc->n_text), "policy",
+                          wnw_policy_string(job->policy), "kept_tokens_mean", job->kept_mean, "kv_bytes_full",
+                          (json_int_t)job->kv_bytes_full, "kv_bytes", (json_int_t)job->kv_bytes, "load_ms",
+                          job->load_ms, "prefill_ms", job->prefill_ms, "compress_ms", job->compress_ms);
     return cli_print_json(o);
 }
 
@@ -153,7 +169,9 @@ int cli_ppl(const struct cli_args *args)
     }
     if (rc == CLI_OK) {
         cli_job_notes(&job);
-        if (job.n_tokens < sc.n_text)
+        if (sc.n_text < 0)
+            cli_note("read %d tokens of the text, which goes on far behind them", job.n_tokens);
+        else if (job.n_tokens < sc.n_text)
             cli_note("read %d of %d tokens of the text%s", job.n_tokens, sc.n_text,
                      args->n == CLI_UNSET ? ", the model's context" : "");
         rc = print_result(&job, prefix, &sc);

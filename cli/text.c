@@ -9,18 +9,23 @@
 
 enum { STREAM_WINDOW = 24, STREAM_OVERLAP = 4 }; /* tokens; see cli_stream_add */
 
+bool cli_text_reserve(struct cli_text *t, size_t len)
+{
+    if (len < t->cap)
+        return true;
+    char *grown = len < SIZE_MAX / 2 ? realloc(t->s, len + 1) : NULL;
+    if (!grown)
+        return false;
+    t->s = grown;
+    t->cap = len + 1;
+    return true;
+}
+
 bool cli_text_add(struct cli_text *t, const char *s, size_t len)
 {
-    if (len > SIZE_MAX / 4 - t->len)
+    if (len > SIZE_MAX / 4 - t->len ||
+        (t->len + len + 1 > t->cap && !cli_text_reserve(t, (t->len + len + 1) * 2)))
         return false;
-    if (t->len + len + 1 > t->cap) {
-        const size_t cap = (t->len + len + 1) * 2;
-        char *grown = realloc(t->s, cap);
-        if (!grown)
-            return false;
-        t->s = grown;
-        t->cap = cap;
-    }
     if (len > 0)
         memcpy(t->s + t->len, s, len);
     t->len += len;

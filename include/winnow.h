@@ -21,6 +21,7 @@
  * are called only after a look whether what they will need is there, so it takes another thread that is
  * quicker, or a system that promises memory it does not have and stops the process later. OpenMP inside ggml
  * ends the process where threads cannot be started.
+ *   - Numbers in text (recipes, profiles, messages) have a point, whatever the program's locale is.
  *   - Threads: models and policies are read-only after creation and may be shared. A session, sampler, plan
  * or registry belongs to one thread at a time. The library has no other state than the log sink and a
  *     per-thread error text. It never prints and never exits.
@@ -97,9 +98,9 @@ typedef struct wnw_model_params {
 wnw_model_params wnw_model_default_params(void);
 
 /* Opens the GGUF file at `path`: hyper-parameters, tokenizer and memory-mapped weights. params NULL =
- * defaults. Errors: E_IO (cannot open), E_FORMAT (not a GGUF, truncated, contradictory), E_UNSUPPORTED
- * (architecture; the message lists the supported ones; or a tensor's type, which the message names). Release
- * with wnw_model_free after every session on it. */
+ * defaults. Errors: E_IO (cannot open), E_FORMAT (not a regular file, not a GGUF, truncated, contradictory),
+ * E_UNSUPPORTED (architecture; the message lists the supported ones; or a tensor's type, which the message
+ * names). Release with wnw_model_free after every session on it. */
 int wnw_model_open(wnw_model **out, const char *path, const wnw_model_params *params);
 void wnw_model_free(wnw_model *m);
 
@@ -135,6 +136,12 @@ const char *wnw_arch_name(int32_t i);
  * "<|im_start|>" becomes the control token. *tokens is owned by the caller, release with wnw_free. */
 int wnw_tokenize(const wnw_model *m, const char *text, size_t len, bool add_special, bool parse_special,
                  int32_t **tokens, int32_t *n_tokens);
+
+/* Whether `text` (len bytes) has more than n_tokens tokens for certain, told from its bytes alone: tokenising
+ * takes fifty times the text's memory. false where it may have fewer, or where nothing is known of the
+ * vocabulary. *n_bytes (may be NULL): length of a beginning of the text for which that holds already; len for
+ * false. */
+bool wnw_text_exceeds(const wnw_model *m, const char *text, size_t len, int32_t n_tokens, size_t *n_bytes);
 
 /* Text of n tokens, NUL-terminated, control tokens left out. *text is owned by the caller, release with
  * wnw_free. */
@@ -420,9 +427,9 @@ void wnw_model_fingerprint(const wnw_model *m, char out[17]);
 int wnw_profile_new(wnw_profile **out, const wnw_model *m);
 void wnw_profile_free(wnw_profile *p);
 /* Adds the results of one JSON file (docs/profiles.md); kinds already present are replaced. E_IO: cannot be
- * read. E_FORMAT: not a profile, damaged, values out of range. E_MISMATCH: of another model; CompilerKV's
- * tables of one with as many heads are taken, and refused by policies that do not say force=1. The profile
- * is unchanged after an error. */
+ * read. E_FORMAT: not a regular file or not a profile, damaged, values out of range, too large for the
+ * model's. E_MISMATCH: of another model; CompilerKV's tables of one with as many heads are taken, and refused
+ * by policies that do not say force=1. The profile is unchanged after an error. */
 int wnw_profile_add_file(wnw_profile *p, const char *path);
 /* Bit set of the wnw_profile_kind it holds. NULL = 0. */
 uint32_t wnw_profile_kinds(const wnw_profile *p);
@@ -507,8 +514,8 @@ int wnw_session_reset(wnw_session *s);
 
 /* Declares before prefill what policies will be asked for; replaces earlier declarations. n = 0: observe
  * nothing. What the new declaration asks for as well goes on; what it asks for first begins now: for tokens
- * read before, attention sums and maxima count the queries from here on, and there are no queries of them. After a
- * failure the earlier declaration holds. */
+ * read before, attention sums and maxima count the queries from here on, and there are no queries of them.
+ * After a failure the earlier declaration holds. */
 int wnw_session_observe(wnw_session *s, const wnw_policy *const *policies, int32_t n);
 
 /* Calibration results for policies that use them; borrowed until replaced. NULL = none. E_MISMATCH: made for
@@ -608,8 +615,8 @@ bool wnw_policy_allows(const wnw_policy *p, wnw_phase phase, const char **reason
 /* Rules that a session follows by itself. A recursive policy (LagKV) has rules of its own: it drops a block's
  * entries whenever the block is complete, also while decoding, so that every and target do not matter; a size
  * decides what stays of blocks that are not settled yet: for a piece that is read, so that all turns together
- * come to the size; for a block that decoding completes, the ratio's share of it, or what a budget has room for.
- * Too few tokens for two blocks stay whole. */
+ * come to the size; for a block that decoding completes, the ratio's share of it, or what a budget has room
+ * for. Too few tokens for two blocks stay whole. */
 typedef struct wnw_eviction {
     const wnw_policy *policy; /* borrowed until the rules are replaced */
     wnw_size size;            /* a ratio counts all tokens since the rules were set, over all turns */

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "model.h"
 
+#include "base/file.h"
 #include "base/memory.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <ggml-cpu.h>
@@ -23,31 +22,22 @@ wnw_model_params wnw_model_default_params(void)
     return (wnw_model_params){.repack = true};
 }
 
-/* A system call failed: for want of memory, or for another reason. */
-static int failed_call(const char *what, const char *path)
-{
-    return wnw__fail(errno == ENOMEM ? WNW_E_NOMEM : WNW_E_IO, "cannot %s model %s: %s", what, path,
-                     strerror(errno));
-}
-
 static int map_file(struct wnw_model *m, const char *path)
 {
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return failed_call("open", path);
-    struct stat st;
+    int fd;
+    int64_t size;
+    WNW_TRY(wnw__open_file(&fd, &size, "model", path));
     int rc = WNW_OK;
     char magic[4] = {0};
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        rc = wnw__fail(WNW_E_IO, "model %s is not a regular file", path);
-    } else if (st.st_size < 24 || pread(fd, magic, 4, 0) != 4 || memcmp(magic, "GGUF", 4) != 0) {
+    if (size < 24 || pread(fd, magic, 4, 0) != 4 || memcmp(magic, "GGUF", 4) != 0) {
         rc = wnw__fail(WNW_E_FORMAT, "%s is not a GGUF file", path);
     } else {
-        m->map_size = (size_t)st.st_size;
+        m->map_size = (size_t)size;
         m->map = mmap(NULL, m->map_size, PROT_READ, MAP_SHARED, fd, 0);
         if (m->map == MAP_FAILED) {
             m->map = NULL;
-            rc = failed_call("map", path);
+            rc = wnw__fail(errno == ENOMEM ? WNW_E_NOMEM : WNW_E_IO, "cannot map model %s: %s", path,
+                           strerror(errno));
         }
     }
     close(fd);

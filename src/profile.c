@@ -148,7 +148,9 @@ int wnw_profile_add_file(wnw_profile *p, const char *path)
         .n_layer = p->n_layer, .n_head = p->n_head, .n_head_kv = p->n_head_kv, .n_embd_head = p->n_embd_head};
     wnw_profile *fresh = NULL;
     memcpy(shape.fingerprint, p->fingerprint, sizeof shape.fingerprint);
-    WNW_TRY(wnw__profile_open(&f, path));
+    struct wnw__profile_limit limit;
+    wnw__profile_limit(&limit, &shape);
+    WNW_TRY(wnw__profile_open(&f, path, &limit));
     int rc = wnw__profile_new(&fresh, &shape);
     const bool ours = json_object_get(f.root, "format") != NULL;
     if (rc == WNW_OK)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Inside of reading profiles: profile.c owns the arrays, profile_json.c reads checked values, profile_kinds.c
- * knows our own format, profile_import.c that of the papers' authors. */
+/* Inside of reading profiles: profile.c owns the arrays, profile_size.c refuses what is too large,
+ * profile_json.c reads checked values, profile_kinds.c knows our own format, profile_import.c that of the
+ * papers' authors. */
 #ifndef WNW_PROFILE_IMPL_H
 #define WNW_PROFILE_IMPL_H
 
@@ -13,8 +14,20 @@ struct wnw__profile_file {
     json_t *root; /* an object */
 };
 
+/* How large a profile may be (profile_size.c). */
+struct wnw__profile_limit {
+    int64_t n_bytes, n_values, n_lists; /* lists: arrays and objects; values: these and all that is in them */
+};
+void wnw__profile_limit(struct wnw__profile_limit *out, const struct wnw__profile_shape *shape);
+/* What a JSON text has of them, or a little more; over several pieces of it, from {0}. */
+struct wnw__profile_count {
+    int64_t n_values, n_lists;
+    bool in_string, escaped; /* where the last piece ended */
+};
+void wnw__profile_count(struct wnw__profile_count *c, const char *text, size_t len);
+
 /* Reads and parses; path is borrowed. root is NULL after a failure. */
-int wnw__profile_open(struct wnw__profile_file *f, const char *path);
+int wnw__profile_open(struct wnw__profile_file *f, const char *path, const struct wnw__profile_limit *limit);
 
 /* E_FORMAT with the file's name in front. */
 int wnw__profile_bad(const struct wnw__profile_file *f, const char *fmt, ...)

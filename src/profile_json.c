@@ -2,18 +2,16 @@
 /* Checked values from a JSON file: whatever is wrong is named with its place in the file. */
 #include "profile_impl.h"
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/number.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-
-#define MAX_FILE_BYTES ((off_t)256 << 20)
+#include <unistd.h>
 
 /* ---- Messages ---- */
 
@@ -45,50 +43,74 @@ void wnw__profile_note(const struct wnw__profile_file *f, const char *fmt, ...)
 
 /* ---- The file ---- */
 
-static int read_text(const char *path, FILE *file, char **text, size_t *len)
+static int read_failed(const char *path)
 {
-    struct stat st;
-    if (fstat(fileno(file), &st) != 0 || !S_ISREG(st.st_mode))
-        return wnw__fail(WNW_E_IO, "cannot read the profile '%.200s': it is not a regular file", path);
-    if (st.st_size > MAX_FILE_BYTES)
-        return wnw__fail(WNW_E_FORMAT, "'%.200s' has %lld bytes; a profile has at most %lld", path,
-                         (long long)st.st_size, (long long)MAX_FILE_BYTES);
-    *len = (size_t)st.st_size;
+    return wnw__fail(WNW_E_IO, "reading the profile '%.200s' failed", path);
+}
+
+/* What the file has of everything is counted block by block, before there is memory for all of it. */
+static int check_size(struct wnw__profile_count *count, const struct wnw__profile_file *f, FILE *file,
+                      int64_t size, const struct wnw__profile_limit *limit)
+{
+    *count = (struct wnw__profile_count){0};
+    char block[16384];
+    size_t got;
+    if (size > limit->n_bytes)
+        return wnw__profile_bad(f, "%lld bytes; a profile of this model has at most %lld", (long long)size,
+                                (long long)limit->n_bytes);
+    while ((got = fread(block, 1, sizeof block, file)) > 0) {
+        wnw__profile_count(count, block, got);
+        if (count->n_values > limit->n_values || count->n_lists > limit->n_lists)
+            return wnw__profile_bad(
+                f,
+                "more values than a profile of this model can have: at most %lld, and %lld "
+                "lists and objects",
+                (long long)limit->n_values, (long long)limit->n_lists);
+    }
+    if (ferror(file) || fseeko(file, 0, SEEK_SET) != 0)
+        return read_failed(f->path);
+    return WNW_OK;
+}
+
+static int read_text(const char *path, FILE *file, int64_t size, char **text, size_t *len)
+{
+    *len = (size_t)size;
     *text = malloc(*len + 1);
     if (!*text)
         return wnw__fail(WNW_E_NOMEM, "no memory for the %zu bytes of '%.200s'", *len, path);
     if (fread(*text, 1, *len, file) != *len)
-        return wnw__fail(WNW_E_IO, "reading the profile '%.200s' failed", path);
+        return read_failed(path);
     return WNW_OK;
 }
 
-/* What the parser takes at most for the values of a text: every value but the first of its list stands behind
- * a comma. */
-static size_t values_bytes(const char *text, size_t len)
+/* What the parser takes at most for the values of a text. */
+static size_t values_bytes(const struct wnw__profile_count *c, size_t len)
 {
     const size_t per_value = 64, per_list = 512;
-    size_t n_value = 0, n_list = 0;
-    for (size_t i = 0; i < len; i++) {
-        n_value += text[i] == ',';
-        n_list += text[i] == '[' || text[i] == '{';
-    }
-    return 2 * len + per_value * n_value + per_list * n_list;
+    return 2 * len + per_value * (size_t)c->n_values + per_list * (size_t)c->n_lists;
 }
 
-int wnw__profile_open(struct wnw__profile_file *f, const char *path)
+int wnw__profile_open(struct wnw__profile_file *f, const char *path, const struct wnw__profile_limit *limit)
 {
     char *text = NULL;
     size_t len = 0;
     json_error_t error;
     *f = (struct wnw__profile_file){.path = path};
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return wnw__fail(errno == ENOMEM ? WNW_E_NOMEM : WNW_E_IO, "cannot open the profile '%.200s': %s",
-                         path, strerror(errno));
-    int rc = read_text(path, file, &text, &len);
+    int fd;
+    int64_t size;
+    WNW_TRY(wnw__open_file(&fd, &size, "profile", path));
+    FILE *file = fdopen(fd, "rb");
+    if (!file) {
+        close(fd);
+        return wnw__fail(WNW_E_NOMEM, "no memory for the profile '%.200s'", path);
+    }
+    struct wnw__profile_count count;
+    int rc = check_size(&count, f, file, size, limit);
+    if (rc == WNW_OK)
+        rc = read_text(path, file, size, &text, &len);
     fclose(file);
     if (rc == WNW_OK)
-        rc = wnw__memory_look(values_bytes(text, len), "the values of a profile");
+        rc = wnw__memory_look(values_bytes(&count, len), "the values of a profile");
     if (rc == WNW_OK) {
         /* The parser itself limits how deep values may nest. */
         struct wnw__locale l;

@@ -43,13 +43,18 @@ static const char *maker_of(const char *name)
     return strstr(name, "-f32") ? "scripts/dequantize_gguf.py" : "the model script in scripts/";
 }
 
-void test_model_path(char *out, size_t cap, const char *name)
+bool test_has_model(char *out, size_t cap, const char *name)
 {
     char dir[2048];
     models_dir(dir, sizeof dir);
     const int n = snprintf(out, cap, "%s/%s", dir, name);
     assert_true(n > 0 && (size_t)n < cap);
-    if (access(out, R_OK) != 0)
+    return access(out, R_OK) == 0;
+}
+
+void test_model_path(char *out, size_t cap, const char *name)
+{
+    if (!test_has_model(out, cap, name))
         fail_msg("%s is missing: run `make test`, which makes it with %s", out, maker_of(name));
 }
 

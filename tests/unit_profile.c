@@ -192,8 +192,8 @@ static void refused(void **state)
     }
     wnw_profile *p = empty();
     assert_int_equal(wnw_profile_add_file(p, "/nonexistent.json"), WNW_E_IO);
-    assert_int_equal(wnw_profile_add_file(p, folder), WNW_E_IO);
-    assert_int_equal(wnw_profile_add_file(p, "/dev/null"), WNW_E_IO);
+    assert_int_equal(wnw_profile_add_file(p, folder), WNW_E_FORMAT);
+    assert_int_equal(wnw_profile_add_file(p, "/dev/null"), WNW_E_FORMAT);
     assert_int_equal(add(p, "p.json", ""), WNW_E_FORMAT);
     assert_int_equal(add(p, "p.json", "[]"), WNW_E_FORMAT);
     assert_int_equal(add(p, "p.json", "{}"), WNW_E_FORMAT);
@@ -369,6 +369,76 @@ static void damaged_files(void **state)
     }
 }
 
+/* A text of n times `piece` between `head` and `tail`. */
+static int add_many(wnw_profile *p, const char *head, const char *piece, int32_t n, const char *tail)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/many.json", folder);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    fputs(head, f);
+    for (int32_t i = 0; i < n; i++)
+        fputs(piece, f);
+    fputs(tail, f);
+    assert_int_equal(fclose(f), 0);
+    const int rc = wnw_profile_add_file(p, path);
+    unlink(path);
+    return rc;
+}
+
+static void assert_too_large(int status)
+{
+    assert_int_equal(status, WNW_E_FORMAT);
+    if (!strstr(wnw_last_error(), "more values than a profile of this model can have"))
+        fail_msg("refused with: %s", wnw_last_error());
+}
+
+/* The bounds of the shape above, which has 8 heads of 2: 262144 + 8 (4096 + 2 x 3) + 2 x 16384 = 327728
+ * values, 65536 + 8 (2 + 4) = 65584 lists and objects. The parser would take a hundred bytes for every one of
+ * them. */
+static void too_many_values(void **state)
+{
+    (void)state;
+    wnw_profile *p = empty();
+    assert_too_large(add_many(p, "{\"avg_score\":[0", ",1", 327727, "]}"));
+    assert_too_large(add_many(p, "{\"avg_score\":[[]", ",[]", 65584, "]}"));
+    assert_too_large(add_many(p, "[", "[", 65584, ""));
+    assert_too_large(add_many(p, "{\"a\":1", ",\"a\":1", 163864, "}"));
+    /* What stands in a string is no value, quotes behind a backslash do not end it. */
+    assert_int_equal(add_many(p, "{\"format\":\"\\\\\",\"x\":\"\\\"", "[,", 400000, "\"}"), WNW_E_FORMAT);
+    assert_non_null(strstr(wnw_last_error(), "winnow-profile-1 is expected"));
+    /* 64 bytes for every value. */
+    assert_int_equal(add_many(p, "", "                ", 327728 * 4 + 1, ""), WNW_E_FORMAT);
+    assert_non_null(strstr(wnw_last_error(), "a profile of this model has at most 20974592"));
+    wnw_profile_free(p);
+}
+
+/* What is large and right is taken: free data, and published scores of 4096 probes for every head. */
+static void many_values_in_their_place(void **state)
+{
+    (void)state;
+    wnw_profile *p = empty();
+    assert_int_equal(add_many(p, HEAD("layers") "\"notes\":[0", ",1", 250000,
+                              "],\"results\":{\"avg_score\":[0.25,0.75]}}"),
+                     WNW_OK);
+    char path[128];
+    snprintf(path, sizeof path, "%s/probes.json", folder);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    for (int32_t i = 0; i < 8; i++) {
+        fprintf(f, "%s\n    \"%d-%d\": [", i ? "," : "{", i / 4, i % 4);
+        for (int32_t k = 0; k < 4096; k++)
+            fprintf(f, "%s\n        0.%d123456789012345", k ? "," : "", i);
+        fputs("\n    ]", f);
+    }
+    fputs("\n}\n", f);
+    assert_int_equal(fclose(f), 0);
+    assert_int_equal(wnw_profile_add_file(p, path), WNW_OK);
+    unlink(path);
+    assert_float_equal(p->trad_mean[7], 0.7123456789, 1e-6);
+    wnw_profile_free(p);
+}
+
 static int make_folder(void **state)
 {
     (void)state;
@@ -392,6 +462,8 @@ int main(void)
         cmocka_unit_test(shares_are_scaled),
         cmocka_unit_test(imports),
         cmocka_unit_test(damaged_files),
+        cmocka_unit_test(too_many_values),
+        cmocka_unit_test(many_values_in_their_place),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

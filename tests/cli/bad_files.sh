@@ -56,7 +56,7 @@ bad 'token that is no integer' "'3.5'" run -m "$model" --tokens "$work/real.toke
 bad 'negative token' "'-2'" run -m "$model" --tokens "$work/minus.tokens"
 bad 'token outside the vocabulary' 'vocabulary' run -m "$model" --tokens "$work/range.tokens"
 bad 'token outside the integers' '99999999999999' run -m "$model" --tokens "$work/huge.tokens"
-bad 'no tokens' 'no token ids' run -m "$model" --tokens "$work/blank.tokens"
+bad 'no tokens' 'is empty; it has no token ids' run -m "$model" --tokens "$work/blank.tokens"
 bad 'empty token file' 'is empty' run -m "$model" --tokens "$work/empty.txt"
 bad 'no token file' 'cannot open' run -m "$model" --tokens "$work/none.tokens"
 

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int wnw__open_file(int *fd, int64_t *size, const char *what, const char *path)
+{
+    struct stat st;
+    *size = 0;
+    /* Without O_NONBLOCK the opening of a FIFO waits for somebody who writes; regular files do not mind it.
+     */
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (*fd < 0)
+        return wnw__fail(errno == ENOMEM ? WNW_E_NOMEM : WNW_E_IO, "cannot open the %s '%.200s': %s", what,
+                         path, strerror(errno));
+    if (fstat(*fd, &st) == 0 && S_ISREG(st.st_mode)) {
+        *size = st.st_size;
+        return WNW_OK;
+    }
+    close(*fd);
+    *fd = -1;
+    return wnw__fail(WNW_E_FORMAT, "the %s '%.200s' is not a regular file", what, path);
+}
