@@ -132,6 +132,7 @@ static int job_prepare(struct wnw__plan_job *j, const wnw_size *size)
     const void *layer_opts = j->policy->opts[WNW_PART_LAYER_BUDGET];
     WNW_TRY(wnw__plan_begin(&j->plan, src->n_layer, src->n_head_kv, src->n_past));
     WNW_TRY(count_entries(j));
+    WNW_TRY(copy_scorer_opts(j));
     WNW_TRY(wnw__job_size(j, size));
     if (j->keep_all || j->n_part == 0) {
         j->keep_all = true;
@@ -139,7 +140,6 @@ static int job_prepare(struct wnw__plan_job *j, const wnw_size *size)
     }
     WNW_TRY(check_moved(j));
     WNW_TRY(check_profile(j));
-    WNW_TRY(copy_scorer_opts(j));
     j->keep = calloc(n_head * (size_t)j->keep_row, sizeof *j->keep);
     j->layer_budget = calloc((size_t)j->n_part, sizeof *j->layer_budget);
     j->layer_work = calloc((size_t)j->n_part, sizeof *j->layer_work);
@@ -150,7 +150,7 @@ static int job_prepare(struct wnw__plan_job *j, const wnw_size *size)
         if (!src->perplexity)
             return wnw__fail(WNW_E_NOT_OBSERVED, "%s needs the prompt's perplexity, which was not observed",
                              j->scorer->name);
-        WNW_TRY(src->perplexity(src, needs.window, &j->perplexity));
+        WNW_TRY(src->perplexity(src, wnw__policy_perplexity_window(j->policy), &j->perplexity));
     }
     if (j->own && j->own->collect)
         WNW_TRY(alloc_gathered(&j->collected, j->own->collect_size(j->scorer_opts, src->n_past)));

@@ -72,6 +72,22 @@ static int budget_of_bytes(struct wnw__plan_job *j, uint64_t bytes)
     return WNW_OK;
 }
 
+/* A budget or a ratio of what is not protected becomes one of everything: n (1 - r) + r p = (n - p)(1 - r) +
+ * p for p protected of n entries. */
+static void add_protected(struct wnw__plan_job *j, const wnw_size *size)
+{
+    const void *opts = j->policy->opts[WNW_PART_LAYER_BUDGET];
+    if (j->own_size || size->kind == WNW_SIZE_BYTES || !j->layer->counts_history ||
+        !j->layer->counts_history(opts))
+        return;
+    const wnw_protected p = wnw__job_protected(j, j->n_max);
+    const double part = size->kind == WNW_SIZE_BUDGET ? 1 : size->kind == WNW_SIZE_RATIO ? size->ratio : 0.5;
+    j->mean += part * (p.n_first + p.n_last);
+    j->mean = j->mean < j->n_max ? j->mean : j->n_max;
+    j->budget = wnw__round_count(j->mean, wnw__policy_rounding(j->policy));
+    j->ratio = 0;
+}
+
 int wnw__job_size(struct wnw__plan_job *j, const wnw_size *size)
 {
     const struct wnw__selector *sel = j->policy->part[WNW_PART_SELECTOR].selector;
@@ -102,6 +118,7 @@ int wnw__job_size(struct wnw__plan_job *j, const wnw_size *size)
     default:
         return wnw__fail(WNW_E_ARG, "unknown kind of size %d", (int)size->kind);
     }
+    add_protected(j, size);
     if (wnw_policy_is_full(j->policy)) {
         if (size->kind != WNW_SIZE_NONE && j->budget < j->n_max)
             snprintf(j->report->warning, sizeof j->report->warning,

@@ -179,6 +179,8 @@ struct wnw__layer_budget {
     enum wnw__matches matches;
     /* Counts depend on every layer's scores: allocate is called once all layers are scored. */
     bool model_scope;
+    /* Whether a size counts what is chosen alone, and what the scorer protects comes on top. NULL = no. */
+    bool (*counts_history)(const void *opts);
     /* What it wants to see besides. NULL = nothing. */
     void (*needs)(const void *opts, wnw_needs *out);
     /* Numbers of one layer, stat[n_stat], from its observation and its scores [n_head_kv][obs->n]; may add to

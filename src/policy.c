@@ -447,10 +447,9 @@ const char *wnw_policy_string(const wnw_policy *p)
     return p ? p->text : "";
 }
 
-wnw_needs wnw_policy_needs(const wnw_policy *p)
+/* What the i-th of the parts that may ask for something asks for; false past the last. */
+static bool needs_of(const wnw_policy *p, size_t i, wnw_needs *out)
 {
-    if (!p)
-        return (wnw_needs){0};
     const struct wnw__part *parts = p->part;
     const struct wnw__scorer *own = parts[WNW_PART_SCORER].own;
     const struct {
@@ -464,14 +463,30 @@ wnw_needs wnw_policy_needs(const wnw_policy *p)
         {parts[WNW_PART_HEAD_BUDGET].head->needs, WNW_PART_HEAD_BUDGET},
         {parts[WNW_PART_SELECTOR].selector->needs, WNW_PART_SELECTOR},
     };
-    wnw_needs needs = {0};
-    for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
-        wnw_needs more = {0};
-        if (asks[i].needs)
-            asks[i].needs(p->opts[asks[i].kind], &more);
+    *out = (wnw_needs){0};
+    if (i >= sizeof asks / sizeof *asks)
+        return false;
+    if (asks[i].needs)
+        asks[i].needs(p->opts[asks[i].kind], out);
+    return true;
+}
+
+wnw_needs wnw_policy_needs(const wnw_policy *p)
+{
+    wnw_needs needs = {0}, more;
+    for (size_t i = 0; p && needs_of(p, i, &more); i++)
         wnw__needs_merge(&needs, &more);
-    }
     return needs;
+}
+
+int32_t wnw__policy_perplexity_window(const wnw_policy *p)
+{
+    wnw_needs more;
+    int32_t window = 0;
+    for (size_t i = 0; needs_of(p, i, &more); i++)
+        if (more.flags & WNW_NEED_PERPLEXITY && more.window > window)
+            window = more.window;
+    return window;
 }
 
 enum wnw__matches wnw__policy_matches(const wnw_policy *p)

@@ -45,6 +45,8 @@ void wnw__needs_merge(wnw_needs *needs, const wnw_needs *more);
 int wnw__policy_copy(wnw_policy **out, const wnw_policy *p);
 
 /* Whether the policy leaves layer il whole by its own rule. */
+/* The window of the part that asks for the prompt's perplexity, whatever others observe. */
+int32_t wnw__policy_perplexity_window(const wnw_policy *p);
 bool wnw__policy_skips(const wnw_policy *p, int32_t il);
 
 /* Whether the policy settles blocks of entries one after the other and decides itself when (LagKV). */

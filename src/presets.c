@@ -25,6 +25,12 @@
 #define CAPKV "capkv:tau=5,align=cosine,n_sink=4,n_future=512,epsilon=1e-06" MEAN
 #define ADAKV "+adakv:alpha_safeguard=0.2,mode=safeguard"
 #define SNAPKV_8_AVG  "snapkv:window=8,kernel=5,pool=avg,agg=mean,pool_after=0" MEAN
+#define COMPILERKV(utility, table, force)                                                                             \
+    "compilerkv:window=64,alpha_scope=global,pool=none,kernel=7,n_sink=0,utility=" utility ",table=" table            \
+    ",force=" force "+direct"
+#define GATE(mode, norm, table, floor)                                                                                \
+    "+gate:rounding=exact,mode=" mode ",score_norm=" norm ",tau=0,entropy_norm=0,risk_ppl=1,table=" table             \
+    ",force=0,window=64,floor=" floor ",count=prompt+equal+topk:ties=late+original"
 #define COMPRESSKV(k, heads, zero)                                                                                  \
     "compresskv:window=8,kernel=5,pool=avg+retrieval_heads:k=" k ",heads=" heads ",seed=42,zero=" zero               \
     "+error_aware:rounding=exact,min=32,max_factor=3+equal+topk:ties=early+original"
@@ -120,21 +126,15 @@ static const struct wnw__preset presets[] = {
     {.name = "compilerkv",
      .about = "Attention averaged over the model times value norms; keeps less where a calibrated threshold says so.",
      .paper = "CompilerKV, arXiv 2602.08686",
-     .recipe = "compilerkv:window=64,alpha_scope=global,pool=none,kernel=7,n_sink=0,utility=full,table=profile,force=0+direct"
-               "+gate:rounding=exact,mode=elastic,score_norm=mean,tau=0,entropy_norm=0,risk_ppl=1,table=profile,force=0,window=64"
-               "+equal+topk:ties=late+original"},
+     .recipe = COMPILERKV("full", "profile", "0") GATE("elastic", "mean", "profile", "0.25")},
     {.name = "compilerkv-strict",
      .about = "CompilerKV that always keeps what the size allows: the form for comparisons at equal size.",
      .paper = "CompilerKV, arXiv 2602.08686",
-     .recipe = "compilerkv:window=64,alpha_scope=global,pool=none,kernel=7,n_sink=0,utility=full,table=profile,force=0+direct"
-               "+gate:rounding=exact,mode=strict,score_norm=mean,tau=0,entropy_norm=0,risk_ppl=1,table=profile,force=0,window=64"
-               "+equal+topk:ties=late+original"},
+     .recipe = COMPILERKV("full", "profile", "0") GATE("strict", "mean", "profile", "0.25")},
     {.name = "compilerkv-pooled",
      .about = "CompilerKV whose layers share one budget by how many entries clear the threshold.",
      .paper = "CompilerKV, arXiv 2602.08686",
-     .recipe = "compilerkv:window=64,alpha_scope=global,pool=none,kernel=7,n_sink=0,utility=full,table=profile,force=0+direct"
-               "+gate:rounding=exact,mode=pooled,score_norm=mean,tau=0,entropy_norm=0,risk_ppl=1,table=profile,force=0,window=64"
-               "+equal+topk:ties=late+original"},
+     .recipe = COMPILERKV("full", "profile", "0") GATE("pooled", "mean", "profile", "0.25")},
 
     /* ---- LagKV's variants ---- */
     {.name = "localkv",
@@ -420,30 +420,22 @@ static const struct wnw__preset presets[] = {
     {.name = "paper-compilerkv-max",
      .about = "CompilerKV with scores divided by the largest, as its code does, whose thresholds let little pass.",
      .paper = "CompilerKV, arXiv 2602.08686",
-     .recipe = "compilerkv:window=64,alpha_scope=global,pool=none,kernel=7,n_sink=0,utility=full,table=profile,force=0+direct"
-               "+gate:rounding=exact,mode=elastic,score_norm=max,tau=0,entropy_norm=0,risk_ppl=1,table=profile,force=0,window=64"
-               "+equal+topk:ties=late+original",
+     .recipe = COMPILERKV("full", "profile", "0") GATE("elastic", "max", "profile", "0"),
      .parity = true},
     {.name = "paper-compilerkv-no_heads",
      .about = "CompilerKV's ablation without head weights.",
      .paper = "CompilerKV, arXiv 2602.08686",
-     .recipe = "compilerkv:window=64,alpha_scope=global,pool=none,kernel=7,n_sink=0,utility=full,table=none,force=0+direct"
-               "+gate:rounding=exact,mode=elastic,score_norm=mean,tau=0,entropy_norm=0,risk_ppl=1,table=profile,force=0,window=64"
-               "+equal+topk:ties=late+original",
+     .recipe = COMPILERKV("full", "none", "0") GATE("elastic", "mean", "profile", "0"),
      .parity = true},
     {.name = "paper-compilerkv-no_risk",
-     .about = "CompilerKV's ablation with one threshold whatever the prompt.",
+     .about = "CompilerKV's ablation with one threshold whatever the prompt: the mean of the calibrated ones.",
      .paper = "CompilerKV, arXiv 2602.08686",
-     .recipe = "compilerkv:window=64,alpha_scope=global,pool=none,kernel=7,n_sink=0,utility=full,table=profile,force=0+direct"
-               "+gate:rounding=exact,mode=elastic,score_norm=mean,tau=0,entropy_norm=0,risk_ppl=1,table=none,force=0,window=64"
-               "+equal+topk:ties=late+original",
+     .recipe = COMPILERKV("full", "profile", "0") GATE("elastic", "mean", "mean", "0"),
      .parity = true},
     {.name = "paper-compilerkv-raw",
-     .about = "CompilerKV's ablation that scores by the attention of the last query alone.",
+     .about = "CompilerKV's ablation that scores by the attention of the last query alone, with the full form's tables.",
      .paper = "CompilerKV, arXiv 2602.08686",
-     .recipe = "compilerkv:window=64,alpha_scope=global,pool=none,kernel=7,n_sink=0,utility=raw,table=profile,force=0+direct"
-               "+gate:rounding=exact,mode=elastic,score_norm=mean,tau=0,entropy_norm=0,risk_ppl=1,table=profile,force=0,window=64"
-               "+equal+topk:ties=late+original",
+     .recipe = COMPILERKV("raw", "profile", "1") GATE("elastic", "mean", "profile", "0"),
      .parity = true},
     {.name = "paper-compilerkv-streaming_llm",
      .about =

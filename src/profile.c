@@ -6,7 +6,9 @@
 #include <string.h>
 
 const char *const wnw__alpha_scopes[] = {"global", "layer", "head", NULL};
-const char *const wnw__score_norms[] = {"mean", "max", NULL};
+const char *const wnw__score_norms[] = {"mean", "max", "median", NULL};
+const char *const wnw__alpha_pools[] = {"none", "avg", "max", NULL};
+const char *const wnw__utilities[] = {"full", "raw", "attention", NULL};
 const char *const wnw__gate_modes[] = {"elastic", "strict", "pooled", NULL};
 
 const char *wnw_profile_kind_name(int32_t kind)

@@ -12,8 +12,14 @@
 enum wnw__alpha_scope { WNW_ALPHA_GLOBAL, WNW_ALPHA_LAYER, WNW_ALPHA_HEAD };
 extern const char *const wnw__alpha_scopes[];
 /* What a layer's scores are divided by before they meet the threshold. */
-enum wnw__score_norm { WNW_NORM_MEAN, WNW_NORM_MAX };
+enum wnw__score_norm { WNW_NORM_MEAN, WNW_NORM_MAX, WNW_NORM_MEDIAN };
 extern const char *const wnw__score_norms[];
+/* How alpha is smoothed along the positions. */
+enum wnw__alpha_pool { WNW_ALPHA_POOL_NONE, WNW_ALPHA_POOL_AVG, WNW_ALPHA_POOL_MAX };
+extern const char *const wnw__alpha_pools[];
+/* What a score is made of: attention and value norm, attention of the last query, attention of the window. */
+enum wnw__utility { WNW_UTILITY_FULL, WNW_UTILITY_RAW, WNW_UTILITY_ATTENTION };
+extern const char *const wnw__utilities[];
 /* What becomes of the entries above the threshold. */
 enum wnw__gate_mode { WNW_GATE_ELASTIC, WNW_GATE_STRICT, WNW_GATE_POOLED };
 extern const char *const wnw__gate_modes[];
@@ -22,9 +28,9 @@ extern const char *const wnw__gate_modes[];
 struct wnw__compiler_table {
     int32_t n_layer; /* rows of the tables; another depth than the model's only if foreign */
     bool foreign;    /* made for another model */
-    /* Settings of the run it was made for; not said: 0, enums -1. */
-    int32_t budget, window, n_sink;
-    int32_t alpha_scope, score_norm, gate;
+    /* Settings of the run it was made for; not said: 0, n_sink and enums -1. */
+    int32_t budget, window, kernel, n_sink;
+    int32_t alpha_scope, score_norm, gate, pool, utility;
     int32_t entropy_norm; /* bool: entropy divided by ln T */
 
     int32_t n_entropy, n_ppl;        /* bins */

@@ -173,7 +173,8 @@ static int import_compiler(const struct wnw__profile_file *f, wnw_profile *p)
         return wnw__fail(WNW_E_MISMATCH, "profile '%.200s' has weights of %zu heads; the model has %d",
                          f->path, json_array_size(json_array_get(weight, 0)), p->n_head);
     t->n_layer = p->n_layer;
-    t->alpha_scope = t->score_norm = t->gate = t->entropy_norm = -1;
+    t->alpha_scope = t->gate = t->entropy_norm = t->n_sink = t->pool = t->utility = -1;
+    t->score_norm = WNW_NORM_MAX; /* thresholds of 0.8 to 1 are parts of the largest score */
     if (weight)
         WNW_TRY(wnw__profile_array(&t->weight, f, weight,
                                    &(struct wnw__array_spec){.name = "W_head",

@@ -123,7 +123,10 @@ static int read_compiler(const struct wnw__profile_file *f, const json_t *settin
     struct wnw__compiler_table *t = &p->compiler;
     WNW_TRY(wnw__profile_int(f, settings, "budget", 0, 1, MAX_TOKENS, &t->budget));
     WNW_TRY(wnw__profile_int(f, settings, "window", 0, 1, MAX_TOKENS, &t->window));
-    WNW_TRY(wnw__profile_int(f, settings, "n_sink", 0, 0, MAX_TOKENS, &t->n_sink));
+    WNW_TRY(wnw__profile_int(f, settings, "n_sink", -1, 0, MAX_TOKENS, &t->n_sink));
+    WNW_TRY(wnw__profile_int(f, settings, "kernel", 0, 1, MAX_TOKENS, &t->kernel));
+    WNW_TRY(wnw__profile_choice(f, settings, "pool", wnw__alpha_pools, &t->pool));
+    WNW_TRY(wnw__profile_choice(f, settings, "utility", wnw__utilities, &t->utility));
     WNW_TRY(wnw__profile_choice(f, settings, "alpha_scope", wnw__alpha_scopes, &t->alpha_scope));
     WNW_TRY(wnw__profile_choice(f, settings, "score_norm", wnw__score_norms, &t->score_norm));
     WNW_TRY(wnw__profile_choice(f, settings, "gate", wnw__gate_modes, &t->gate));

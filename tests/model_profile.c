@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-
 #define MODEL "smollm2-135m.gguf"
 
 enum { N = 400 };
@@ -215,12 +214,42 @@ static void compilerkv_follows_its_table(void **state)
     wnw_profile_free(p);
 }
 
+/* CompilerKV with rho = 1, a layer's attention alone and CompressKV's pooling is CompressKV with all heads:
+ * two ways from the cache to a keep-set. Its gate has no thresholds, so that every layer keeps what is
+ * allowed. */
+static void attention_alone_is_compresskv(void **state)
+{
+    struct setup *t = *state;
+    static const int64_t budgets[] = {12, 30, 100, 250};
+    for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i++) {
+        wnw_report r;
+        wnw_plan *a = plan_of(t,
+                              "compilerkv:utility=attention,alpha_scope=layer,pool=avg,kernel=5,window=8,"
+                              "table=none+topk:ties=early",
+                              budgets[i], &r);
+        wnw_plan *b = plan_of(t, "compresskv:heads=all+uniform", budgets[i], &r);
+        for (int32_t il = 0; il < t->info.n_layer; il++)
+            for (int32_t ih = 0; ih < t->info.n_head_kv; ih++) {
+                const int32_t *one, *two, n = wnw_plan_head(a, il, ih, &one);
+                assert_int_equal(n, budgets[i]);
+                assert_int_equal(wnw_plan_head(b, il, ih, &two), n);
+                for (int32_t k = 0; k < n; k++)
+                    if (one[k] != two[k])
+                        fail_msg("budget %lld, layer %d, head %d: %d and %d", (long long)budgets[i], (int)il,
+                                 (int)ih, (int)one[k], (int)two[k]);
+            }
+        wnw_plan_free(a);
+        wnw_plan_free(b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(other_models_are_refused),
         cmocka_unit_test(compresskv_keeps_one_list_per_layer),
         cmocka_unit_test(compilerkv_follows_its_table),
+        cmocka_unit_test(attention_alone_is_compresskv),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -414,7 +414,8 @@ static void assert_counts(const char *recipe, struct gate *g, const int32_t *wan
             fail_msg("%s: layer %d gets %d, expected %d besides the window", recipe, i, got[i] - 4, want[i]);
 }
 
-#define NEUTRAL "compilerkv:window=4,table=none"
+#define NO_TABLE "compilerkv:window=4,table=none"
+#define NEUTRAL  NO_TABLE ",tau=1"
 
 static void gate_by_hand(void **state)
 {
@@ -446,17 +447,71 @@ static void gate_by_hand(void **state)
     make_gate(&g, 1, 104, 24, (const int32_t[]){0});
     for (int t = 0; t < 100; t++)
         g.score[0][t] = t == 50 ? 2 : t == 60 ? 1.9f : t == 70 ? 1.82f : t < 20 ? 1.78f : 0.1f;
-    assert_counts(NEUTRAL ",score_norm=max,mode=elastic", &g, (const int32_t[]){5});
-    assert_counts(NEUTRAL ",score_norm=max,tau=0.85", &g, (const int32_t[]){20});
+    assert_counts(NO_TABLE ",tau=0.9,score_norm=max,mode=elastic", &g, (const int32_t[]){5});
+    assert_counts(NO_TABLE ",score_norm=max,tau=0.85", &g, (const int32_t[]){20});
     /* The threshold is inclusive, and of nothing but zeros all are average. */
     for (int t = 0; t < 100; t++)
         g.score[0][t] = t % 2 ? 1.5f : 0.5f;
-    assert_counts(NEUTRAL ",tau=1.5", &g, (const int32_t[]){20});
-    assert_counts(NEUTRAL ",tau=1.51", &g, (const int32_t[]){5});
+    assert_counts(NO_TABLE ",tau=1.5", &g, (const int32_t[]){20});
+    assert_counts(NO_TABLE ",tau=1.51", &g, (const int32_t[]){5});
     for (int t = 0; t < 100; t++)
         g.score[0][t] = 0;
     assert_counts(NEUTRAL, &g, (const int32_t[]){20});
     assert_string_equal(g.warning, "");
+}
+
+/* The least of a layer is an option; the paper's presets have none. */
+static void the_floor(void **state)
+{
+    (void)state;
+    struct gate g;
+    make_gate(&g, 3, 104, 12, (const int32_t[]){20, 1, 0}); /* C = 8 */
+    for (int t = 0; t < 100; t++)
+        g.score[2][t] = t == 3 ? 0.5f : t < 20 ? 1 : 1.1f; /* the mean is about 1.07: 80 clear it */
+    assert_counts(NEUTRAL ",floor=0", &g, (const int32_t[]){8, 1, 8});
+    assert_counts(NEUTRAL ",floor=0.3", &g, (const int32_t[]){8, 3, 8}); /* ceil(2.4) */
+    assert_counts(NEUTRAL ",floor=1", &g, (const int32_t[]){8, 8, 8});
+    /* Divided by the largest nothing but it clears 1: no floor, no entry. */
+    assert_counts(NO_TABLE ",tau=1.5,score_norm=max,floor=0", &g, (const int32_t[]){0, 0, 0});
+    /* pooled with lo = max(1, floor(0 x 8)) = 1: 1 + 19 x 14 / 22 = 13.09, 1 + 3 x 14 / 22 = 2.9. */
+    make_gate(&g, 2, 104, 12, (const int32_t[]){20, 4});
+    assert_counts(NEUTRAL ",mode=pooled,floor=0", &g, (const int32_t[]){13, 3});
+    make_gate(&g, 2, 104, 12, (const int32_t[]){20, 1});
+    assert_counts(NEUTRAL ",mode=pooled,floor=0", &g, (const int32_t[]){15, 1}); /* 1 + 19 x 14 / 19 */
+    assert_counts(NEUTRAL ",mode=pooled", &g, (const int32_t[]){14, 2});
+    static const char *const paper[] = {"paper-compilerkv-max", "paper-compilerkv-no_heads",
+                                        "paper-compilerkv-no_risk", "paper-compilerkv-raw"};
+    for (size_t i = 0; i < sizeof paper / sizeof *paper; i++) {
+        wnw_policy *p = policy(paper[i]);
+        assert_non_null(strstr(wnw_policy_string(p), ",floor=0,"));
+        wnw_policy_free(p);
+    }
+    wnw_policy *p = policy("compilerkv");
+    assert_non_null(strstr(wnw_policy_string(p), ",floor=0.25,"));
+    wnw_policy_free(p);
+}
+
+/* Of 1, 2, 4, 8 the median is 3, which 4 and 8 reach; one more 2 makes it 2. */
+static void median_of_scores(void **state)
+{
+    (void)state;
+    struct gate g;
+    make_gate(&g, 1, 8, 7, (const int32_t[]){0}); /* C = 3 of 4 */
+    memcpy(g.score[0], ((const float[]){8, 1, 4, 2}), 4 * sizeof(float));
+    assert_counts(NEUTRAL ",score_norm=median,floor=0", &g, (const int32_t[]){2}); /* median 3 */
+    assert_counts(NO_TABLE ",tau=0.6,score_norm=median,floor=0", &g, (const int32_t[]){3});
+    assert_counts(NO_TABLE ",tau=2,score_norm=median,floor=0", &g, (const int32_t[]){1});
+    make_gate(&g, 1, 9, 8, (const int32_t[]){0}); /* C = 4 of 5 */
+    memcpy(g.score[0], ((const float[]){8, 1, 4, 2, 2}), 5 * sizeof(float));
+    assert_counts(NEUTRAL ",score_norm=median,floor=0", &g, (const int32_t[]){4}); /* median 2 */
+    assert_counts(NO_TABLE ",tau=1.01,score_norm=median,floor=0", &g, (const int32_t[]){2});
+    /* The mean is 3.4 and lets 2 pass; one that is far out moves the mean and not the median. */
+    g.score[0][0] = 1e6f;
+    assert_counts(NEUTRAL ",floor=0", &g, (const int32_t[]){1});
+    assert_counts(NEUTRAL ",score_norm=median,floor=0", &g, (const int32_t[]){4});
+    /* Half of them 0: whatever is above clears. */
+    memcpy(g.score[0], ((const float[]){0, 0, 0, 2, 1}), 5 * sizeof(float));
+    assert_counts(NEUTRAL ",score_norm=median,floor=0", &g, (const int32_t[]){2});
 }
 
 static void pooled_totals(void **state)
@@ -549,7 +604,7 @@ static void modes(void **state)
     assert_int_equal(sum_of(all, &f), 4 * 300);
     wnw_plan_free(all);
     /* Sinks stay. */
-    wnw_plan *sinks = plan_of(&f, "compilerkv:window=16,n_sink=4", 40, &r);
+    wnw_plan *sinks = plan_of(&f, "compilerkv:window=16,n_sink=4,table=none", 40, &r);
     for (int32_t il = 0; il < 4; il++)
         for (int32_t t = 0; t < 4; t++)
             assert_true(fake_holds(sinks, il, 0, t) && fake_holds(sinks, il, 0, 299 - t));
@@ -563,6 +618,7 @@ static void small_budgets(void **state)
     (void)state;
     struct fake f;
     fake_init(&f, 2, 1, 2, 300, false);
+    f.profile.compiler.n_sink = -1;
     static const struct {
         int32_t budget, last, sinks;
         bool warns;
@@ -585,6 +641,210 @@ static void small_budgets(void **state)
         assert_int_equal(sum_of(plan, &f), 2 * rows[i].budget);
         wnw_plan_free(plan);
     }
+    fake_free(&f);
+}
+
+/* Neither table nor tau: a threshold that nobody calibrated would keep what it happens to. */
+static void nothing_calibrated_is_strict(void **state)
+{
+    (void)state;
+    static const char *const recipes[] = {"compilerkv:window=16", "compilerkv-pooled:window=16",
+                                          "paper-compilerkv-no_risk:window=16",
+                                          "compilerkv:window=16,table=none"};
+    struct fake f;
+    wnw_report r;
+    fake_init(&f, 4, 2, 3, 300, false);
+    f.src.profile = NULL;
+    wnw_plan *strict = plan_of(&f, "compilerkv-strict:window=16", 150, &r);
+    assert_null(strstr(r.warning, "thresholds"));
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
+        wnw_plan *plan = plan_of(&f, recipes[i], 150, &r);
+        assert_non_null(strstr(r.warning, "no calibrated thresholds"));
+        assert_true(fake_same_plan(plan, strict));
+        wnw_plan_free(plan);
+    }
+    wnw_plan *plan = plan_of(&f, "compilerkv:window=16,tau=1", 150, &r); /* whoever wants that says so */
+    assert_null(strstr(r.warning, "thresholds"));
+    assert_false(fake_same_plan(plan, strict));
+    wnw_plan_free(plan);
+    wnw_plan_free(strict);
+    fake_free(&f);
+    /* A profile with head weights alone has no thresholds either. */
+    fake_init(&f, 4, 2, 3, 300, false);
+    f.profile.compiler.window = 16;
+    strict = plan_of(&f, "compilerkv-strict:window=16", 150, &r);
+    float *tau = f.profile.compiler.tau;
+    f.profile.compiler.tau = NULL;
+    plan = plan_of(&f, "compilerkv:window=16", 150, &r);
+    assert_non_null(strstr(r.warning, "no calibrated thresholds"));
+    assert_true(fake_same_plan(plan, strict));
+    f.profile.compiler.tau = tau;
+    wnw_plan_free(plan);
+    wnw_plan_free(strict);
+    fake_free(&f);
+}
+
+/* The ablation without risk: the mean of all thresholds, in every layer and for every prompt. */
+static void one_threshold(void **state)
+{
+    (void)state;
+    struct fake f;
+    wnw_report r;
+    fake_init(&f, 3, 2, 2, 300, false);
+    struct wnw__compiler_table *t = &f.profile.compiler;
+    t->window = 64;
+    for (int32_t i = 0; i < t->n_layer * t->n_entropy * t->n_ppl; i++)
+        t->tau[i] = i % 2 ? 0.5f : 1.5f; /* 18 cells, mean 1 */
+    wnw_plan *mean = plan_of(&f, "paper-compilerkv-no_risk", 150, &r);
+    assert_string_equal(r.warning, "");
+    wnw_plan *one = plan_of(&f, "paper-compilerkv-no_risk:tau=1", 150, &r);
+    wnw_plan *two = plan_of(&f, "paper-compilerkv-no_risk:tau=1.2", 150, &r);
+    assert_true(fake_same_plan(mean, one));
+    assert_false(fake_same_plan(mean, two));
+    wnw_plan_free(mean);
+    wnw_plan_free(one);
+    wnw_plan_free(two);
+    fake_free(&f);
+}
+
+/* B for the compressed history: window and sinks come on top. */
+static void the_size_of_the_history(void **state)
+{
+    (void)state;
+    struct fake f;
+    wnw_report r;
+    wnw_plan *plan;
+    fake_init(&f, 2, 2, 2, 300, false);
+    f.src.profile = NULL;
+    plan = plan_of(&f, "compilerkv-strict:window=16,n_sink=4,count=history", 100, &r);
+    assert_int_equal(sum_of(plan, &f), 2 * 120);
+    wnw_plan *same = plan_of(&f, "compilerkv-strict:window=16,n_sink=4", 120, &r);
+    assert_true(fake_same_plan(plan, same));
+    wnw_plan_free(plan);
+    wnw_plan_free(same);
+    /* Less than the window is a size like any other, and nothing shrinks. */
+    plan = plan_of(&f, "compilerkv-strict:window=64,count=history", 8, &r);
+    assert_int_equal(sum_of(plan, &f), 2 * 72);
+    assert_null(strstr(r.warning, "shrinks"));
+    wnw_plan_free(plan);
+    /* A ratio: (300 - 20) x 0.25 + 20. */
+    wnw_size size = fake_ratio(0.75);
+    assert_int_equal(fake_plan(&plan, &f, "compilerkv-strict:window=16,n_sink=4,count=history", &size, &r),
+                     WNW_OK);
+    assert_int_equal(sum_of(plan, &f), 2 * 90);
+    wnw_plan_free(plan);
+    /* All of it fits: nothing to compress. */
+    plan = plan_of(&f, "compilerkv-strict:window=64,count=history", 240, &r);
+    assert_int_equal(sum_of(plan, &f), 2 * 300);
+    wnw_plan_free(plan);
+    /* Bytes are bytes: never more than that. */
+    size = fake_bytes((uint64_t)f.src.entry_bytes * 2 * 2 * 100);
+    assert_int_equal(fake_plan(&plan, &f, "compilerkv-strict:window=16,n_sink=4,count=history", &size, &r),
+                     WNW_OK);
+    assert_int_equal(sum_of(plan, &f), 2 * 100);
+    wnw_plan_free(plan);
+    fake_free(&f);
+}
+
+/* With rho = 1, attention of the layer alone, pooled as there, the scores rank as CompressKV's with all
+ * heads: two ways through the code, one set. */
+static void attention_alone_is_compresskv(void **state)
+{
+    (void)state;
+    struct fake f;
+    wnw_report r;
+    fake_init(&f, 4, 2, 3, 300, false);
+    f.src.profile = NULL;
+    for (uint32_t seed = 0; seed < 8; seed++)
+        for (int32_t budget = 12; budget < 300; budget += 41) {
+            f.seed = seed;
+            wnw_plan *a =
+                plan_of(&f,
+                        "compilerkv:utility=attention,alpha_scope=layer,pool=avg,kernel=5,window=8,table=none"
+                        "+topk:ties=early",
+                        budget, &r);
+            wnw_plan *b = plan_of(&f, "compresskv:heads=all+uniform", budget, &r);
+            assert_int_equal(sum_of(a, &f), 4 * budget);
+            if (!fake_same_plan(a, b))
+                fail_msg("seed %u budget %d: the sets differ", seed, budget);
+            wnw_plan_free(a);
+            wnw_plan_free(b);
+        }
+    fake_free(&f);
+}
+
+static int32_t asked_window;
+
+static int note_window(const struct wnw__plan_source *src, int32_t window, double *out)
+{
+    (void)src;
+    asked_window = window;
+    *out = 10;
+    return WNW_OK;
+}
+
+/* Perplexity is that of the gate's window, whatever the scorer or anyone else observes. */
+static void perplexity_of_the_gates_window(void **state)
+{
+    (void)state;
+    struct fake f;
+    wnw_report r;
+    fake_init(&f, 3, 2, 2, 300, false);
+    f.src.perplexity = note_window;
+    f.profile.compiler.window = 0;
+    wnw_plan_free(plan_of(&f, "compilerkv+gate:window=16", 100, &r)); /* the scorer's is 64 */
+    assert_int_equal(asked_window, 16);
+    wnw_plan_free(plan_of(&f, "compilerkv:window=32", 100, &r));
+    assert_int_equal(asked_window, 32);
+    fake_free(&f);
+}
+
+/* Scores made under other options are other scores. */
+static void tables_are_bound_to_options(void **state)
+{
+    (void)state;
+    static const struct {
+        struct wnw__compiler_table t; /* settings alone */
+        const char *says;
+        const char *recipe; /* under which it serves */
+    } rows[] = {
+        {{.n_sink = 4}, "n_sink=4", "compilerkv:window=16,n_sink=4"},
+        {{.pool = WNW_ALPHA_POOL_AVG}, "pool=avg", "compilerkv:window=16,pool=avg"},
+        {{.pool = WNW_ALPHA_POOL_AVG, .kernel = 5}, "pool=avg", "compilerkv:window=16,pool=avg,kernel=5"},
+        {{.utility = WNW_UTILITY_ATTENTION}, "utility=attention", "compilerkv:window=16,utility=attention"},
+    };
+    struct fake f;
+    wnw_report r;
+    wnw_plan *plan;
+    const wnw_size size = fake_budget(100);
+    fake_init(&f, 3, 2, 2, 300, false);
+    struct wnw__compiler_table *t = &f.profile.compiler;
+    t->window = 16;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        t->n_sink = rows[i].t.n_sink;
+        t->pool = rows[i].t.pool;
+        t->kernel = rows[i].t.kernel;
+        t->utility = rows[i].t.utility;
+        assert_int_equal(fake_plan(&plan, &f, "compilerkv:window=16", &size, &r), WNW_E_MISMATCH);
+        assert_non_null(strstr(wnw_last_error(), rows[i].says));
+        assert_int_equal(fake_plan(&plan, &f, rows[i].recipe, &size, &r), WNW_OK);
+        wnw_plan_free(plan);
+        assert_int_equal(fake_plan(&plan, &f, "compilerkv:window=16,force=1", &size, &r), WNW_OK);
+        wnw_plan_free(plan);
+    }
+    t->utility = WNW_UTILITY_FULL;
+    t->pool = WNW_ALPHA_POOL_AVG;
+    t->kernel = 5;
+    assert_int_equal(fake_plan(&plan, &f, "compilerkv:window=16,pool=avg", &size, &r), WNW_E_MISMATCH);
+    assert_non_null(strstr(wnw_last_error(), "kernel=5, not 7"));
+    /* What it does not say is not compared; a window that a small size shrank is no other setting. */
+    t->pool = t->utility = t->n_sink = -1;
+    assert_int_equal(fake_plan(&plan, &f, "compilerkv:window=16,pool=max,n_sink=2", &size, &r), WNW_OK);
+    wnw_plan_free(plan);
+    t->n_sink = 4;
+    t->budget = 0;
+    wnw_plan_free(plan_of(&f, "compilerkv:window=16,n_sink=4", 5, &r));
+    assert_non_null(strstr(r.warning, "shrinks"));
     fake_free(&f);
 }
 
@@ -614,7 +874,7 @@ static void tables_are_bound_to_their_run(void **state)
         if (rows[i].rc == WNW_OK)
             assert_int_equal(r.warning[0] != '\0', rows[i].warns);
         wnw_plan_free(plan);
-        assert_int_equal(fake_plan(&plan, &f, "compilerkv:window=16,table=none", &size, &r), WNW_OK);
+        assert_int_equal(fake_plan(&plan, &f, "compilerkv:window=16,table=none,tau=1", &size, &r), WNW_OK);
         assert_string_equal(r.warning, "");
         wnw_plan_free(plan);
     }
@@ -642,7 +902,7 @@ static void tables_are_bound_to_their_run(void **state)
     assert_int_equal(fake_plan(&plan, &f, "compilerkv:window=16", &size, &r), WNW_OK);
     assert_non_null(strstr(r.warning, "kind compiler"));
     wnw_plan_free(plan);
-    assert_int_equal(fake_plan(&plan, &f, "compilerkv:window=16,table=none", &size, &r), WNW_OK);
+    assert_int_equal(fake_plan(&plan, &f, "compilerkv:window=16,table=none,tau=1", &size, &r), WNW_OK);
     assert_string_equal(r.warning, "");
     wnw_plan_free(plan);
     fake_free(&f);
@@ -709,6 +969,9 @@ static void what_is_asked_for(void **state)
          1u << WNW_PROFILE_COMPILER, false},
         {"compilerkv:risk_ppl=0", WNW_NEED_WINDOW_ATTN | WNW_NEED_VALUES | WNW_NEED_PROFILE,
          1u << WNW_PROFILE_COMPILER, false},
+        {"paper-compilerkv-no_risk", WNW_NEED_WINDOW_ATTN | WNW_NEED_VALUES | WNW_NEED_PROFILE,
+         1u << WNW_PROFILE_COMPILER, false},
+        {"compilerkv:table=none,utility=attention", WNW_NEED_WINDOW_ATTN, 0, false},
         {"compilerkv-strict", WNW_NEED_WINDOW_ATTN | WNW_NEED_VALUES | WNW_NEED_PROFILE,
          1u << WNW_PROFILE_COMPILER, false},
         {"compilerkv:table=none", WNW_NEED_WINDOW_ATTN | WNW_NEED_VALUES, 0, false},
@@ -740,9 +1003,17 @@ int main(void)
         cmocka_unit_test(depth_mapping),
         cmocka_unit_test(dropped_mass_bounds_the_change),
         cmocka_unit_test(gate_by_hand),
+        cmocka_unit_test(the_floor),
+        cmocka_unit_test(median_of_scores),
         cmocka_unit_test(pooled_totals),
         cmocka_unit_test(modes),
         cmocka_unit_test(small_budgets),
+        cmocka_unit_test(nothing_calibrated_is_strict),
+        cmocka_unit_test(one_threshold),
+        cmocka_unit_test(the_size_of_the_history),
+        cmocka_unit_test(attention_alone_is_compresskv),
+        cmocka_unit_test(perplexity_of_the_gates_window),
+        cmocka_unit_test(tables_are_bound_to_options),
         cmocka_unit_test(tables_are_bound_to_their_run),
         cmocka_unit_test(risk_chooses_the_cell),
         cmocka_unit_test(what_is_asked_for),

@@ -102,6 +102,9 @@ static void every_kind(void **state)
     assert_float_equal(p->compiler.tau[11], 0.5, 0);
     assert_float_equal(p->compiler.weight[6], 1.15, 1e-7);
     assert_int_equal(p->compiler.budget, 128);
+    assert_int_equal(p->compiler.n_sink, -1); /* not said */
+    assert_int_equal(p->compiler.kernel, 0);
+    assert_int_equal(p->compiler.pool, -1);
     assert_false(p->compiler.foreign);
     assert_int_equal(p->head_recent, 32);
     assert_true(p->head_score[7] == 8 && p->head_alpha[2] == 0.5);
@@ -170,6 +173,9 @@ static void refused(void **state)
          "default_ppl_bin is 2"},
         {compiler_text, "\"budget\":128,", "", WNW_E_FORMAT, "settings must say budget"},
         {compiler_text, "\"gate\":\"elastic\"", "\"gate\":\"hard\"", WNW_E_FORMAT, "gate is \"hard\""},
+        {compiler_text, "\"window\":16", "\"window\":16,\"pool\":\"min\"", WNW_E_FORMAT, "pool is \"min\""},
+        {compiler_text, "\"window\":16", "\"window\":16,\"utility\":3", WNW_E_FORMAT, "utility"},
+        {compiler_text, "\"window\":16", "\"window\":16,\"kernel\":0", WNW_E_FORMAT, "kernel"},
         {compiler_text, "\"n_head\":4", "\"n_head\":8", WNW_E_MISMATCH, "another model"},
         {compiler_text, "0.85", "1e7", WNW_E_FORMAT, "weight[1][0]"},
         {heads_text, "[0,1]", "[0,1.5]", WNW_E_FORMAT, "alpha[0][1] is 1.5"},
@@ -296,6 +302,12 @@ static void imports(void **state)
     assert_float_equal(t->tau[83], 0.84, 1e-7);
     assert_int_equal(t->n_entropy, 20);
     assert_int_equal(t->n_ppl, 4);
+    /* Their thresholds are parts of the largest score; nothing else is known of their run. */
+    assert_int_equal(t->score_norm, WNW_NORM_MAX);
+    assert_int_equal(t->n_sink, -1);
+    assert_int_equal(t->pool, -1);
+    assert_int_equal(t->utility, -1);
+    assert_int_equal(t->alpha_scope, -1);
     assert_true(fabs(t->entropy_edge[0] - (2 + 8.0 / 19)) < 1e-12 && t->entropy_edge[18] == 10);
     assert_true(fabs(t->ppl_edge[0] - 4.64159) < 1e-5 && fabs(t->ppl_edge[1] - 21.5443) < 1e-4 &&
                 t->ppl_edge[2] == 100);

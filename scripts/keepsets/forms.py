@@ -27,7 +27,7 @@ def made_up_results(model, rng):
         "srh": ({"k": 2}, {"srh": rank, "srh_mean": mean}),
         "layers": ({}, {"avg_score": [x / sum(share) for x in share]}),
         "compiler": ({"budget": 128, "window": 64, "n_sink": 0, "alpha_scope": "global", "score_norm": "mean",
-                      "gate": "elastic", "entropy_norm": False},
+                      "gate": "elastic", "entropy_norm": False, "pool": "none", "kernel": 7, "utility": "full"},
                      {"weight": table(model.L, model.H, lambda: rng.choice([0.85, 0.95, 1, 1.05, 1.15])),
                       "entropy_edges": [3, 3.5, 4, 4.5, 5], "ppl_edges": [10, 100, 1000], "default_ppl_bin": 0,
                       "tau": [table(6, 4, lambda: rng.choice([0.5, 0.75, 1, 1.5, 2])) for _ in range(model.L)]}),
@@ -145,7 +145,8 @@ def compresskv(p, r, w=8, least=32):
 @case("compilerkv-strict:n_sink=4,table=none+gate:mode=strict,table=none", n_sink=4)
 @case("compilerkv-strict:pool=avg,table=none+gate:mode=strict,table=none", smooth=True)
 @case("compilerkv-strict:utility=raw,table=none+gate:mode=strict,table=none", raw=True)
-def compilerkv_options(p, r, scope="global", n_sink=0, smooth=False, raw=False, w=64):
+@case("compilerkv-strict:utility=attention,table=none+gate:mode=strict,table=none", flat=True)
+def compilerkv_options(p, r, scope="global", n_sink=0, smooth=False, raw=False, flat=False, w=64):
     window = [p.a[l][:, -1:] if raw else p.a[l][:, -w:] for l in range(p.L)]
     heads = [a.astype(np.float64).sum(1) for a in window]  # [H][n]
     keep = []
@@ -157,7 +158,7 @@ def compilerkv_options(p, r, scope="global", n_sink=0, smooth=False, raw=False, 
         if smooth:
             alpha = behind(pool(alpha[:, :-w], 7, "avg"), w)
         norm = np.linalg.norm(p.v[l].astype(np.float64), axis=2).T
-        rho = np.ones_like(norm) if raw else norm / norm.mean(1, keepdims=True)
+        rho = np.ones_like(norm) if raw or flat else norm / norm.mean(1, keepdims=True)
         u = (alpha * rho.repeat(p.G, 0)).max(0)
         keep.append([choose(u, average(p, r), n_sink, w, late=True)] * p.K)
     return keep

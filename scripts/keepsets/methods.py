@@ -224,22 +224,30 @@ def vatp(p, r, recent):
 @case("compilerkv", gate="elastic")
 @case("compilerkv-pooled", gate="pooled")
 @case("compilerkv-strict", gate="strict")
-@case("compilerkv:table=none+gate:mode=elastic,table=none", gate="elastic", table=False)
-@case("compilerkv:table=none+gate:mode=pooled,table=none", gate="pooled", table=False)
-@case("compilerkv:table=none+gate:mode=strict,table=none", gate="strict", table=False)
-@case("compilerkv:table=none+gate:table=none,score_norm=max", gate="elastic", table=False, norm=np.max)
-def compilerkv(p, r, gate, table=True, norm=np.mean, w=64):
+@case("compilerkv:table=none+gate:mode=elastic,table=none,tau=1", gate="elastic", table=False)
+@case("compilerkv:table=none+gate:mode=pooled,table=none,tau=1", gate="pooled", table=False)
+@case("compilerkv:table=none+gate:mode=elastic,table=none", gate="strict", table=False)
+@case("compilerkv:table=none+gate:table=none,tau=0.9,score_norm=max", gate="elastic", table=False, norm=np.max, tau=0.9)
+@case("compilerkv:table=none+gate:table=none,tau=1.5,score_norm=median,floor=0", gate="elastic", table=False,
+      norm=np.median, tau=1.5, least=0)
+@case("compilerkv:table=none+gate:mode=pooled,table=none,tau=1,floor=0.5", gate="pooled", table=False, least=0.5)
+@case("paper-compilerkv-no_risk", gate="elastic", mean=True, least=0)
+@case("paper-compilerkv-no_heads", gate="elastic", weighted=False, least=0)
+@case("compilerkv:table=none+gate:count=history,table=none,tau=1", gate="elastic", table=False, history=True)
+def compilerkv(p, r, gate, table=True, norm=np.mean, w=64, tau=1, least=0.25, mean=False, weighted=True, history=False):
     """u = alpha (the window's attention, averaged over the model) times values' relative norms times head weights; the
-    highest KV head counts. The demand: how many entries clear a threshold that entropy and perplexity choose."""
+    highest KV head counts. The demand: how many entries clear a threshold that entropy and perplexity choose, or that
+    is the mean of all."""
     alpha = np.mean([p.a[l][:, -w:].astype(np.float64).mean(0) for l in range(p.L)], 0).sum(0)
     entropy, perplexity = -(alpha / w * np.log(alpha / w)).sum(), np.exp(p.nll[-w:].mean())
-    c, history, rows, demand = average(p, r) - w, p.n - w, [], []
+    c, old, rows, demand = whole((p.n - w) * (1 - r)) if history else average(p, r) - w, p.n - w, [], []
     for l in range(p.L):
-        weight, tau = np.ones(p.H), 1 if norm is np.mean else 0.9
+        weight = np.ones(p.H)
         if table:
             t = p.profile["compiler"]
             bins = sum(e <= entropy for e in t["entropy_edges"]), sum(e <= perplexity for e in t["ppl_edges"])
-            weight, tau = np.array(t["weight"][l]), t["tau"][l][bins[0]][bins[1]]
+            tau = np.mean(t["tau"]) if mean else t["tau"][l][bins[0]][bins[1]]
+            weight = np.array(t["weight"][l]) if weighted else weight
         v = np.linalg.norm(p.v[l].astype(np.float64), axis=2).T
         rho = v / (v.mean(1, keepdims=True) + 1e-8)
         u = (alpha * weight.reshape(p.K, p.G).max(1, keepdims=True) * rho).max(0)
@@ -248,15 +256,15 @@ def compilerkv(p, r, gate, table=True, norm=np.mean, w=64):
     if gate == "strict":
         counts = [c] * p.L
     elif gate == "elastic":
-        counts = [max(min(m, c), min(history, ceil(0.25 * c))) for m in demand]
+        counts = [max(min(m, c), min(old, ceil(least * c))) for m in demand]
     else:
-        counts = pooled_counts(demand, c, history)
+        counts = pooled_counts(demand, c, old, least)
     return [[choose(rows[l], m + w, last=w, late=True)] * p.K for l, m in enumerate(counts)]
 
 
-def pooled_counts(demand, c, history):
-    """Layers share L C entries by demand, each between C / 4 and 4 C."""
-    lo, cap = min(history, c, max(1, floor(0.25 * c))), min(history, 4 * c)
+def pooled_counts(demand, c, history, least=0.25):
+    """Layers share L C entries by demand, each between a part of C and 4 C."""
+    lo, cap = min(history, c, max(1, floor(least * c))), min(history, 4 * c)
     want, n = [min(max(m, lo), cap) for m in demand], len(demand)
     total = min(c, cap) * n
     if sum(want) >= total:

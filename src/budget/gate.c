@@ -8,16 +8,20 @@
  *     H = - sum over t of (alpha[t] / W) ln(alpha[t] / W)         PPL = perplexity of the last W tokens
  *     tau_l = Tau[l][bin(H)][bin(PPL)]                            z = u / mean over P of u
  *     I_l = { t in P: z >= tau_l }
- *     elastic   n_l = min(|I_l|, C), at least min(|P|, ceil(C / 4)): the paper; keeps less than asked for
+ *     elastic   n_l = min(|I_l|, C), at least min(|P|, ceil(floor C)): the paper; keeps less than asked for
  *     strict    n_l = min(|P|, C): what the released code comes to; the threshold is without effect
  *     pooled    sum of n_l = L C as far as there are entries; |I_l| is the layer's demand
- * Entries above a threshold are the best ones, so a count is all that selection needs. pooled, ours: with
- * lo = min(|P|, C, max(1, C / 4)), cap = min(|P|, 4 C), want = |I_l| within lo .. cap, the total is shared
- * out between lo and want where the wants exceed it, else between want and cap; largest remainder, ties to
- * the lower layer. score_norm=max divides by the largest score, as the released code does, whose thresholds
- * of 0.8 to 1 then let hardly anything pass. Without a table tau is 1 (mean) or 0.9 (max). Scores of several
- * heads are counted per head and averaged. Cost O(L n), and the window's attention once more.
+ * Entries above a threshold are the best ones, so a count is all that selection needs. floor = 1/4 is ours;
+ * the paper has none. pooled, ours: with lo = min(|P|, C, max(1, floor C)), cap = min(|P|, 4 C), want = |I_l|
+ * within lo .. cap, the total is shared out between lo and want where the wants exceed it, else between want
+ * and cap; largest remainder, ties to the lower layer. score_norm=max divides by the largest score, as the
+ * released code does, whose thresholds of 0.8 to 1 then let hardly anything pass; score_norm=median by the
+ * median. table=mean, the paper's ablation without risk: one threshold, the mean of the table. Where there is
+ * neither table nor tau every layer keeps C, as with strict (decision 013). count=history: the size is C, and
+ * window and sinks come on top. Scores of several heads are counted per head and averaged. Cost O(L n), and
+ * the window's attention once more.
  */
+#include "base/topk.h"
 #include "compiler_table.h"
 
 #include <math.h>
@@ -32,22 +36,43 @@ struct opts {
     int32_t table;
     int32_t force;
     int32_t window;
+    double floor;
+    int32_t count;
 };
+
+/* Beside the words that the scorer shares. */
+enum { TABLE_MEAN = WNW_TABLE_NONE + 1 };
+enum count { COUNT_PROMPT, COUNT_HISTORY };
+
+/* Whether thresholds come from the profile. */
+static bool uses_table(const struct opts *o)
+{
+    return o->mode != WNW_GATE_STRICT && o->tau <= 0 && o->table != WNW_TABLE_NONE;
+}
 
 /* Whether the threshold depends on the prompt. */
 static bool follows_risk(const struct opts *o)
 {
-    return o->mode != WNW_GATE_STRICT && o->tau <= 0 && o->table == WNW_TABLE_PROFILE;
+    return uses_table(o) && o->table == WNW_TABLE_PROFILE;
+}
+
+static bool counts_history(const void *opts)
+{
+    const struct opts *o = opts;
+    return o->count == COUNT_HISTORY;
 }
 
 static void needs(const void *opts, wnw_needs *out)
 {
     const struct opts *o = opts;
+    if (!uses_table(o))
+        return;
+    out->flags = WNW_NEED_PROFILE;
+    out->profiles_optional = 1u << WNW_PROFILE_COMPILER;
     if (!follows_risk(o))
         return;
-    out->flags = WNW_NEED_WINDOW_ATTN | WNW_NEED_PROFILE | (o->risk_ppl ? WNW_NEED_PERPLEXITY : 0u);
+    out->flags |= WNW_NEED_WINDOW_ATTN | (o->risk_ppl ? WNW_NEED_PERPLEXITY : 0u);
     out->window = o->window;
-    out->profiles_optional = 1u << WNW_PROFILE_COMPILER;
 }
 
 /* ---- Entropy: gathered over the layers ---- */
@@ -77,8 +102,9 @@ static int measure(const void *opts, const wnw_observation *obs, const float *sc
 
 /* ---- Threshold ---- */
 
-/* What is known of the prompt. */
+/* What is known of the prompt, and what is made of it. */
 struct risk {
+    int32_t mode;                            /* strict where there is no threshold */
     const struct wnw__compiler_table *table; /* NULL: the threshold is `constant` everywhere */
     double constant;
     int32_t entropy_bin, ppl_bin;
@@ -105,17 +131,34 @@ static int check_table(const struct opts *o, const struct wnw__layer_problem *p,
                             warning);
 }
 
+/* Of all cells of all layers. */
+static double mean_threshold(const struct wnw__compiler_table *t)
+{
+    const int64_t n = (int64_t)t->n_layer * t->n_entropy * t->n_ppl;
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)t->tau[i];
+    return sum / (double)n;
+}
+
 static int assess(const struct opts *o, const struct wnw__layer_problem *p, struct risk *r, char *warning)
 {
-    *r = (struct risk){.constant = o->tau > 0 ? o->tau : o->score_norm == WNW_NORM_MAX ? 0.9 : 1};
-    if (!follows_risk(o) || !p->profile || !(p->profile->kinds >> WNW_PROFILE_COMPILER & 1u))
-        return WNW_OK; /* the driver says that a profile is missing */
-    const struct wnw__compiler_table *t = &p->profile->compiler;
-    if (!t->tau) {
-        wnw__warn(warning, "the compiler profile has no thresholds: %g is used", r->constant);
+    *r = (struct risk){.mode = o->mode, .constant = o->tau};
+    if (o->mode == WNW_GATE_STRICT || o->tau > 0)
+        return WNW_OK;
+    const bool given = uses_table(o) && p->profile && p->profile->kinds >> WNW_PROFILE_COMPILER & 1u;
+    const struct wnw__compiler_table *t = given ? &p->profile->compiler : NULL;
+    if (!t || !t->tau) {
+        wnw__warn(warning, "no calibrated thresholds: every layer keeps what the size allows, as mode=strict "
+                           "does; tau sets a threshold");
+        r->mode = WNW_GATE_STRICT;
         return WNW_OK;
     }
     WNW_TRY(check_table(o, p, t, warning));
+    if (o->table == TABLE_MEAN) {
+        r->constant = mean_threshold(t);
+        return WNW_OK;
+    }
     bool odd = false;
     const int64_t n_tokens = (int64_t)p->collected[SEEN_TOKENS];
     double entropy = wnw__entropy(p->collected + N_SEEN, n_tokens, p->collected[SEEN_MASS]);
@@ -154,6 +197,22 @@ static int32_t room(const struct wnw__layer_problem *p, int32_t i)
     return most;
 }
 
+/* The k-th largest of u[n], 1 <= k <= n. */
+static double largest(const float *u, int32_t n, int32_t k)
+{
+    const struct wnw__cut cut = wnw__topk_cut(u, n, k);
+    int32_t t = 0;
+    while (t < n - 1 && wnw__score_key(u[t]) != cut.key)
+        t++;
+    return (double)u[t];
+}
+
+/* The mean of the two in the middle where n is even. */
+static double median(const float *u, int32_t n)
+{
+    return (largest(u, n, (n + 1) / 2) + largest(u, n, n / 2 + 1)) / 2;
+}
+
 /* Scores of u[n] at or above the threshold once they are normalised; all where there is nothing to normalise
  * by. */
 static int32_t count_above(const float *u, int32_t n, int32_t norm, double tau)
@@ -166,7 +225,7 @@ static int32_t count_above(const float *u, int32_t n, int32_t norm, double tau)
     }
     if (!(sum > 0))
         return tau <= 1 ? n : 0; /* z = 1 */
-    by = norm == WNW_NORM_MAX ? max + 1e-8 : sum / n + 1e-20;
+    by = norm == WNW_NORM_MAX ? max + 1e-8 : (norm == WNW_NORM_MEDIAN ? median(u, n) : sum / n) + 1e-20;
     for (int32_t t = 0; t < n; t++)
         count += (double)u[t] / by >= tau;
     return count;
@@ -190,6 +249,7 @@ struct pool {
     const struct wnw__layer_problem *p;
     const int32_t *demand; /* [n_layer] */
     int32_t c;
+    double floor;
     double lo, want, cap, total; /* sums over the layers; L C */
 };
 
@@ -202,9 +262,10 @@ static int32_t cap_of(const struct pool *s, int32_t i)
 
 static int32_t lo_of(const struct pool *s, int32_t i)
 {
-    const int32_t n = room(s->p, i), quarter = s->c / 4 > 1 ? s->c / 4 : 1;
+    const int32_t n = room(s->p, i), part = (int32_t)floor(s->floor * s->c + 1e-9),
+                  least = part > 1 ? part : 1;
     const int32_t lo = n < s->c ? n : s->c;
-    return lo < quarter ? lo : quarter;
+    return lo < least ? lo : least;
 }
 
 static int32_t want_of(const struct pool *s, int32_t i)
@@ -249,9 +310,9 @@ static int32_t next_remainder(const struct pool *s, int32_t last)
 }
 
 /* n[n_layer]: demands on entry, counts on return. */
-static void share_out(const struct wnw__layer_problem *p, int32_t c, int32_t *n)
+static void share_out(const struct wnw__layer_problem *p, int32_t c, double least, int32_t *n)
 {
-    struct pool s = {.p = p, .demand = n, .c = c, .total = (double)c * p->n_layer};
+    struct pool s = {.p = p, .demand = n, .c = c, .floor = least, .total = (double)c * p->n_layer};
     for (int32_t i = 0; i < p->n_layer; i++) {
         s.lo += lo_of(&s, i);
         s.want += want_of(&s, i);
@@ -282,7 +343,7 @@ static int allocate(const void *opts, const struct wnw__layer_problem *p, int32_
     WNW_TRY(assess(o, p, &r, warning));
     for (int32_t i = 0; i < p->n_layer; i++) {
         const int32_t n = room(p, i), most = n < c ? n : c;
-        if (o->mode == WNW_GATE_STRICT) {
+        if (r.mode == WNW_GATE_STRICT) {
             n_keep[i] = most;
             continue;
         }
@@ -290,17 +351,20 @@ static int allocate(const void *opts, const struct wnw__layer_problem *p, int32_
                                ? wnw__table_tau(r.table, p->il[i], p->n_layer_model, r.entropy_bin, r.ppl_bin)
                                : r.constant;
         n_keep[i] = demand(o, p, i, tau);
-        if (o->mode == WNW_GATE_POOLED)
+        if (r.mode == WNW_GATE_POOLED)
             continue;
-        const int32_t least = n < (c + 3) / 4 ? n : (c + 3) / 4;
+        const int32_t part = (int32_t)ceil(o->floor * c - 1e-9), least = n < part ? n : part;
         n_keep[i] = n_keep[i] < least ? least : n_keep[i] > most ? most : n_keep[i];
     }
-    if (o->mode == WNW_GATE_POOLED)
-        share_out(p, c, n_keep);
+    if (r.mode == WNW_GATE_POOLED)
+        share_out(p, c, o->floor, n_keep);
     for (int32_t i = 0; i < p->n_layer; i++)
         n_keep[i] += p->n_protected;
     return WNW_OK;
 }
+
+static const char *const tables[] = {"profile", "none", "mean", NULL};
+static const char *const counts[] = {"prompt", "history", NULL};
 
 static const wnw_option options[] = {
     WNW_OPTION_ROUNDING,
@@ -311,7 +375,7 @@ static const wnw_option options[] = {
      .def = WNW_GATE_ELASTIC,
      .choices = wnw__gate_modes},
     {.name = "score_norm",
-     .help = "scores are divided by their mean or by the largest before they meet the threshold",
+     .help = "scores are divided by their mean, the largest or their median before they meet the threshold",
      .type = WNW_OPT_ENUM,
      .offset = offsetof(struct opts, score_norm),
      .def = WNW_NORM_MEAN,
@@ -333,11 +397,11 @@ static const wnw_option options[] = {
      .offset = offsetof(struct opts, risk_ppl),
      .def = 1},
     {.name = "table",
-     .help = "thresholds: from the profile where it has them, or none: 1 (0.9 with score_norm=max)",
+     .help = "thresholds: from the profile, its mean whatever the prompt, or none, and then tau is needed",
      .type = WNW_OPT_ENUM,
      .offset = offsetof(struct opts, table),
      .def = WNW_TABLE_PROFILE,
-     .choices = wnw__table_choices},
+     .choices = tables},
     {.name = "force",
      .help = "use a profile of another model with as many heads; its layers are mapped by depth",
      .type = WNW_OPT_BOOL,
@@ -349,17 +413,36 @@ static const wnw_option options[] = {
      .def = 64,
      .min = 1,
      .max = 4096},
+    {.name = "floor",
+     .help = "fewest entries of a layer besides window and sinks, as a part of what the size leaves there",
+     .type = WNW_OPT_REAL,
+     .offset = offsetof(struct opts, floor),
+     .def = 0.25,
+     .min = 0,
+     .max = 1},
+    {.name = "count",
+     .help = "what a budget or ratio counts: all entries of the prompt, or those besides window and sinks",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct opts, count),
+     .def = COUNT_PROMPT,
+     .choices = counts},
     {0}};
 
 static const char details[] =
     "`H = - sum (alpha / W) ln(alpha / W)` and the perplexity of the last W tokens choose a threshold tau "
     "per "
     "layer; I_l are the entries with `score / mean score >= tau`, C what the budget leaves beside window and "
-    "sinks. `elastic` keeps min(|I_l|, C), at least C / 4: less than asked for. `strict` keeps C: the "
+    "sinks. `elastic` keeps min(|I_l|, C), at least `floor` C: less than asked for. `strict` keeps C: the "
     "threshold "
-    "is without effect. `pooled` lets the layers share L C in proportion to |I_l|, within C / 4 and 4 C.\n\n"
-    "Thresholds come from a profile of kind `compiler`; without one tau is 1 everywhere, and a warning says "
-    "so. "
+    "is without effect. `pooled` lets the layers share L C in proportion to |I_l|, within `floor` C and 4 C. "
+    "The paper has no floor: the parity presets say 0.\n\n"
+    "Thresholds come from a profile of kind `compiler`. Without one, and without `tau`, every layer keeps C, "
+    "and a warning says so: a threshold that nobody calibrated is not the method. `table=mean` takes the "
+    "mean "
+    "of all thresholds, whatever the prompt: the paper's ablation without risk. `count=history` reads a "
+    "budget "
+    "or a ratio as C, the compressed history, and keeps window and sinks besides; a size in bytes counts "
+    "everything. "
     "The paper does not say how scores are normalised: dividing by the mean makes 1 mean \"as useful as the "
     "average token\". The released code divides by the largest and fills up to C, which is `strict`.\n\n"
     "Cost O(L n) and the window's attention once more.";
@@ -376,6 +459,7 @@ const struct wnw__layer_budget wnw__layer_budget_gate = {
     .ragged = true,
     .matches = WNW_MATCH_LAYERS,
     .model_scope = true,
+    .counts_history = counts_history,
     .needs = needs,
     .collect_size = collect_size,
     .measure = measure,

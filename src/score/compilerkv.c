@@ -10,7 +10,8 @@
  * Wt are head weights of a compiler profile, 1 without one; a weight <= 0 takes its head out, and if it would
  * take out all, none. alpha_scope: mean over the heads of the layer alone, or a head's own attention, the
  * only form in which a single retrieval head can save a token. pool smooths alpha along the history, as the
- * released code does (avg, 7) and the paper does not. utility=raw, the paper's ablation: last query, rho = 1.
+ * released code does (avg, 7) and the paper does not. utility=raw, the paper's ablation: last query, rho = 1;
+ * utility=attention: rho = 1 alone, which with alpha_scope=layer is CompressKV with all heads.
  * Where heads hold different entries after an earlier compression, everything goes by position.
  * Observes window attention (twice) and values. Range >= 0. Cost per layer O(H_q W n + H_kv n d).
  */
@@ -18,9 +19,6 @@
 #include "score/window.h"
 
 #include <math.h>
-
-enum pool { POOL_NONE, POOL_AVG, POOL_MAX };
-enum utility { UTILITY_FULL, UTILITY_RAW };
 
 struct opts {
     int32_t window;
@@ -31,7 +29,8 @@ struct opts {
     int32_t utility;
     int32_t table;
     int32_t force;
-    int32_t n_recent; /* no option: protected last entries + 1 where a small size shrank them; 0 = window */
+    /* No options: protected entries + 1 where a small size shrank them; 0 = n_sink and window. */
+    int32_t n_first, n_recent;
 };
 
 static int check(const void *opts)
@@ -52,7 +51,7 @@ static void needs(const void *opts, wnw_needs *out)
     const struct opts *o = opts;
     if (o->alpha_scope != WNW_ALPHA_GLOBAL)
         collect_needs(opts, out);
-    if (o->utility == UTILITY_FULL)
+    if (o->utility == WNW_UTILITY_FULL)
         out->flags |= WNW_NEED_VALUES;
     if (o->table == WNW_TABLE_PROFILE) {
         out->flags |= WNW_NEED_PROFILE;
@@ -64,7 +63,7 @@ static void protect(const void *opts, int32_t n, wnw_protected *out)
 {
     const struct opts *o = opts;
     (void)n;
-    out->n_first = o->n_sink;
+    out->n_first = o->n_first > 0 ? o->n_first - 1 : o->n_sink;
     out->n_last = o->n_recent > 0 ? o->n_recent - 1 : o->window;
 }
 
@@ -77,7 +76,7 @@ static bool shrink(void *opts, int32_t n, int32_t n_keep)
     last = last < n_keep - 1 ? last : n_keep - 1;
     last = last < o->window ? last : o->window;
     o->n_recent = last + 1;
-    o->n_sink = o->n_sink < n_keep - last ? o->n_sink : n_keep - last;
+    o->n_first = (o->n_sink < n_keep - last ? o->n_sink : n_keep - last) + 1;
     return true;
 }
 
@@ -85,7 +84,7 @@ static bool shrink(void *opts, int32_t n, int32_t n_keep)
 
 static int32_t n_row_of(const struct opts *o, const wnw_observation *obs)
 {
-    return o->utility == UTILITY_RAW ? 1 : wnw__window_rows(obs, o->window);
+    return o->utility == WNW_UTILITY_RAW ? 1 : wnw__window_rows(obs, o->window);
 }
 
 /* Attention by position, and behind it the number of layers and the length of the window: a layer is scored
@@ -107,8 +106,8 @@ static int collect(const void *opts, const wnw_observation *obs, double *collect
 /* In place over x[n], of which the first n_old are history; tmp[n]. */
 static void smooth(const struct opts *o, float *x, int32_t n_old, int32_t n, float *tmp)
 {
-    const enum wnw__pool pool = o->pool == POOL_MAX ? WNW_POOL_MAX : WNW_POOL_AVG;
-    if (o->pool == POOL_NONE)
+    const enum wnw__pool pool = o->pool == WNW_ALPHA_POOL_MAX ? WNW_POOL_MAX : WNW_POOL_AVG;
+    if (o->pool == WNW_ALPHA_POOL_NONE)
         return;
     for (int32_t t = 0; t < n; t++) {
         tmp[t] = x[t];
@@ -165,7 +164,7 @@ static void head_alpha(const struct opts *o, const wnw_observation *obs, int32_t
 static void value_norms(const struct opts *o, const wnw_observation *obs, int32_t ih, float *rho)
 {
     const int32_t n = obs->n_entry[ih], d = obs->n_embd_head;
-    if (o->utility == UTILITY_RAW) {
+    if (o->utility != WNW_UTILITY_FULL) {
         for (int32_t i = 0; i < n; i++)
             rho[i] = 1;
         return;
@@ -190,6 +189,39 @@ static const struct wnw__compiler_table *table_of(const struct opts *o, const wn
     return o->table == WNW_TABLE_PROFILE && p && p->compiler.weight ? &p->compiler : NULL;
 }
 
+/* Options that scores depend on: a table made under others is one for other scores. */
+static int check_settings(const struct opts *o, const struct wnw__compiler_table *t)
+{
+    const bool pooled = t->pool > WNW_ALPHA_POOL_NONE && o->pool != WNW_ALPHA_POOL_NONE;
+    const struct {
+        const char *name;
+        int32_t theirs, ours; /* theirs < 0: the table does not say */
+        const char *const *words;
+    } rows[] = {
+        {"n_sink", t->n_sink, o->n_sink, NULL},
+        {"pool", t->pool, o->pool, wnw__alpha_pools},
+        {"kernel", pooled && t->kernel > 0 ? t->kernel : -1, o->kernel, NULL},
+        {"utility", t->utility, o->utility, wnw__utilities},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *const *words = rows[i].words;
+        if (rows[i].theirs < 0 || rows[i].theirs == rows[i].ours)
+            continue;
+        if (words)
+            return wnw__fail(WNW_E_MISMATCH,
+                             "compilerkv: the compiler profile was made with %s=%s, not %s; say %s=%s, or "
+                             "force=1 to use it all the same",
+                             rows[i].name, words[rows[i].theirs], words[rows[i].ours], rows[i].name,
+                             words[rows[i].theirs]);
+        return wnw__fail(
+            WNW_E_MISMATCH,
+            "compilerkv: the compiler profile was made with %s=%d, not %d; say %s=%d, or force=1 "
+            "to use it all the same",
+            rows[i].name, rows[i].theirs, rows[i].ours, rows[i].name, rows[i].theirs);
+    }
+    return WNW_OK;
+}
+
 static int check_table(const struct opts *o, const wnw_observation *obs)
 {
     const struct wnw__compiler_table *t = table_of(o, obs);
@@ -204,6 +236,8 @@ static int check_table(const struct opts *o, const wnw_observation *obs)
         return wnw__fail(WNW_E_MISMATCH,
                          "compilerkv: the compiler profile was made with alpha_scope=%s, not %s",
                          wnw__alpha_scopes[t->alpha_scope], wnw__alpha_scopes[o->alpha_scope]);
+    if (!o->force)
+        WNW_TRY(check_settings(o, t));
     return wnw__table_check(
         t,
         &(struct wnw__table_use){
@@ -273,9 +307,6 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
     return WNW_OK;
 }
 
-static const char *const pools[] = {"none", "avg", "max", NULL};
-static const char *const utilities[] = {"full", "raw", NULL};
-
 static const wnw_option options[] = {
     {.name = "window",
      .help = "last prompt tokens whose queries are observed, and that always stay",
@@ -294,8 +325,8 @@ static const wnw_option options[] = {
      .help = "smoothing of the attention along the positions",
      .type = WNW_OPT_ENUM,
      .offset = offsetof(struct opts, pool),
-     .def = POOL_NONE,
-     .choices = pools},
+     .def = WNW_ALPHA_POOL_NONE,
+     .choices = wnw__alpha_pools},
     {.name = "kernel",
      .help = "its width, odd",
      .type = WNW_OPT_INT,
@@ -311,11 +342,11 @@ static const wnw_option options[] = {
      .min = 0,
      .max = 65536},
     {.name = "utility",
-     .help = "full: attention times value norm; raw: attention of the last query alone",
+     .help = "full: attention times value norm; attention: that alone; raw: that of the last query alone",
      .type = WNW_OPT_ENUM,
      .offset = offsetof(struct opts, utility),
-     .def = UTILITY_FULL,
-     .choices = utilities},
+     .def = WNW_UTILITY_FULL,
+     .choices = wnw__utilities},
     {.name = "table",
      .help = "weights of heads: from the profile where it has them, or none: all 1",
      .type = WNW_OPT_ENUM,
@@ -323,7 +354,7 @@ static const wnw_option options[] = {
      .def = WNW_TABLE_PROFILE,
      .choices = wnw__table_choices},
     {.name = "force",
-     .help = "use a profile of another model with as many heads",
+     .help = "use a profile of another model with as many heads, or of other settings",
      .type = WNW_OPT_BOOL,
      .offset = offsetof(struct opts, force)},
     {0}};
@@ -335,7 +366,10 @@ static const char details[] =
     "all "
     "KV heads of a layer.\n\n"
     "The head weights Wt come from a profile of kind `compiler`; without one they are 1, and a warning says "
-    "so. A weight of 0 or less takes its head out. The paper smooths nothing; the released code pools with "
+    "so. A weight of 0 or less takes its head out. A table is bound to the options it was made under. "
+    "`utility=attention` leaves rho out: with `alpha_scope=layer` and average pooling the scores rank as "
+    "those "
+    "of `compresskv` with all heads. The paper smooths nothing; the released code pools with "
     "average 7. With `alpha_scope=global`, as in the paper, a head's own attention never reaches the score; "
     "`head` is the form in which one retrieval head can save a token. A budget that leaves nothing beside "
     "window and sinks keeps the last max(8, B / 4) tokens instead, with a warning.\n\n"
