@@ -26,7 +26,14 @@ struct cli_args {
     int n_rest;
 };
 
-enum cli_type { CLI_FLAG, CLI_TEXT, CLI_INT, CLI_REAL, CLI_BYTES };
+enum cli_type {
+    CLI_FLAG,
+    CLI_TEXT,
+    CLI_PROSE, /* text for the model: what is not UTF-8 becomes U+FFFD */
+    CLI_INT,
+    CLI_REAL,
+    CLI_BYTES
+};
 
 /* One option: drives parsing, range errors and --help. */
 struct cli_option {
@@ -129,7 +136,8 @@ void cli_progress_end(struct cli_progress *p);
 
 /* The most bytes of a text, which is what the tokenizer takes, and the most ids of a file of them. */
 enum { CLI_MAX_TEXT = INT32_MAX / 2, CLI_MAX_IDS = 1 << 28 };
-/* Reads a whole file into *data (NUL-terminated, owned: free). Refuses empty files and NUL bytes. */
+/* Reads a whole file into *data (NUL-terminated, owned: free). Refuses empty files and NUL bytes;
+ * what is not UTF-8 becomes U+FFFD. */
 int cli_read_file(char **data, size_t *len, const char *path);
 /* Reads whitespace separated token ids. *ids is owned: free. */
 int cli_read_tokens(int32_t **ids, int32_t *n, const char *path);
@@ -180,6 +188,8 @@ bool cli_text_add(struct cli_text *t, const char *s, size_t len);
 bool cli_text_reserve(struct cli_text *t, size_t len);
 /* Adds s with every invalid UTF-8 sequence replaced by U+FFFD. */
 bool cli_text_add_utf8(struct cli_text *t, const char *s, size_t len);
+/* The same in place. */
+bool cli_text_repair(struct cli_text *t);
 /* Length of s without an incomplete UTF-8 sequence at its end. */
 size_t cli_utf8_whole(const char *s, size_t len);
 

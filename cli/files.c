@@ -82,6 +82,9 @@ int cli_read_file(char **data, size_t *len, const char *path)
         rc = cli_fail(CLI_FAILED, "reading '%s' failed: %s", path, strerror(errno));
     if (rc == CLI_OK && text.len == 0)
         rc = cli_fail(CLI_BAD_INPUT, "'%s' is empty; name a file with text", path);
+    /* libllama ends the process at bytes that stand for nothing in Unicode. */
+    if (rc == CLI_OK && !cli_text_repair(&text))
+        rc = cli_fail(CLI_FAILED, "out of memory for '%s'", path);
     fclose(f);
     if (rc != CLI_OK) {
         free(text.s);

@@ -7,7 +7,13 @@
 
 int cli_models(const struct cli_args *args)
 {
+    char *folder;
     (void)args;
+    /* Before the first line: an error is one line, and nothing else. */
+    const int found = cli_cache_path(&folder, "");
+    if (found != CLI_OK)
+        return found;
+    free(folder);
     printf("%-20s %-8s %9s  %s\n", "NAME", "PRESENT", "SIZE", "FILE");
     for (int i = 0; cli_model_names[i]; i++) {
         char tail[64], size[32] = "-";

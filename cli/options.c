@@ -29,7 +29,7 @@ static const struct cli_option input_options[] = {
     {"file", 'f', CLI_TEXT, "DOC", NULL, "none", "document, UTF-8 text", AT(file), 0, 0, NULL},
     {"tokens", 0, CLI_TEXT, "FILE", NULL, "none",
      "token ids, whitespace separated, fed exactly as given (instead of -f and -p)", AT(tokens), 0, 0, NULL},
-    {"prompt", 'p', CLI_TEXT, "QUESTION", NULL, "none", "question, put after the document", AT(question), 0,
+    {"prompt", 'p', CLI_PROSE, "QUESTION", NULL, "none", "question, put after the document", AT(question), 0,
      0, NULL},
     {"raw", 0, CLI_FLAG, NULL, NULL, "off",
      "no chat template: BOS where the vocabulary adds one, then the text", AT(raw), 0, 0, NULL},
@@ -232,6 +232,14 @@ static bool in_range(const struct cli_option *o, double v)
     return v >= o->min && v <= o->max;
 }
 
+static bool repair(char **s)
+{
+    struct cli_text text = {.s = *s, .len = strlen(*s), .cap = strlen(*s) + 1};
+    const bool done = cli_text_repair(&text);
+    *s = text.s;
+    return done;
+}
+
 /* Stores one value. NULL text = the option is not given and has no default. */
 static int store(struct cli_args *args, const struct cli_option *o, const char *text)
 {
@@ -243,10 +251,13 @@ static int store(struct cli_args *args, const struct cli_option *o, const char *
     case CLI_FLAG:
         *(bool *)target(args, o) = text != NULL;
         return CLI_OK;
-    case CLI_TEXT: {
+    case CLI_TEXT:
+    case CLI_PROSE: {
         char *copy = text ? strdup(text) : NULL;
-        if (text && !copy)
+        if (text && (!copy || (o->type == CLI_PROSE && !repair(&copy)))) {
+            free(copy);
             return cli_fail(CLI_FAILED, "out of memory");
+        }
         free(*(char **)target(args, o));
         *(char **)target(args, o) = copy;
         return CLI_OK;
@@ -409,7 +420,7 @@ void cli_args_clear(struct cli_args *args, const struct cli_command *cmd)
     const struct cli_option *list[MAX_OPTIONS];
     const int n = collect(list, cmd);
     for (int i = 0; i < n; i++) {
-        if (list[i]->type == CLI_TEXT)
+        if (list[i]->type == CLI_TEXT || list[i]->type == CLI_PROSE)
             free(*(char **)target(args, list[i]));
     }
     for (int i = 0; i < args->n_rest; i++)

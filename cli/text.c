@@ -79,6 +79,28 @@ bool cli_text_add_utf8(struct cli_text *t, const char *s, size_t len)
     return true;
 }
 
+bool cli_text_repair(struct cli_text *t)
+{
+    struct cli_text fixed = {0};
+    size_t good = 0;
+    bool whole = true;
+    while (good < t->len) {
+        const size_t n = scan_sequence(t->s + good, t->len - good, &whole);
+        if (!whole)
+            break;
+        good += n;
+    }
+    if (good == t->len)
+        return true;
+    if (!cli_text_add(&fixed, t->s, good) || !cli_text_add_utf8(&fixed, t->s + good, t->len - good)) {
+        free(fixed.s);
+        return false;
+    }
+    free(t->s);
+    *t = fixed;
+    return true;
+}
+
 size_t cli_utf8_whole(const char *s, size_t len)
 {
     for (size_t back = 1; back <= 3 && back <= len; back++) {
