@@ -95,22 +95,23 @@ int cli_read_file(char **data, size_t *len, const char *path)
     return CLI_OK;
 }
 
-/* The next word of a file of token ids: 1, or 0 at the end. *id is -1 where it is none; `word` has its
- * beginning. */
-static int next_word(char word[41], int64_t *id, FILE *f)
+enum { SHOWN = 40, MAX_WORD = 4096 }; /* of a word: in messages; an id with its leading zeros */
+
+/* The next word of a file of token ids: false at the end. *id is -1 where it is none; `word` has its
+ * beginning. What cannot become an id any more is not read on: a device has no end. */
+static bool next_word(char word[SHOWN + 1], int64_t *id, FILE *f)
 {
-    size_t n = 0;
-    int c = getc(f);
+    int n = 0, c = getc(f);
     *id = 0;
     while (c != EOF && isspace(c))
         c = getc(f);
-    for (; c != EOF && !isspace(c); c = getc(f), n++) {
-        if (n < 40)
-            word[n] = (char)c;
-        *id = *id < 0 || !isdigit(c) ? -1 : *id * 10 + (c - '0');
+    for (; c != EOF && !isspace(c) && (*id >= 0 || n < SHOWN); c = getc(f), n++) {
+        if (n < SHOWN)
+            word[n] = c == '\0' ? '?' : (char)c;
+        *id = *id < 0 || !isdigit(c) || n == MAX_WORD ? -1 : *id * 10 + (c - '0');
         *id = *id > INT32_MAX ? -1 : *id;
     }
-    word[n < 40 ? n : 40] = '\0';
+    word[n < SHOWN ? n : SHOWN] = '\0';
     return n > 0;
 }
 
@@ -132,7 +133,7 @@ int cli_read_tokens(int32_t **ids, int32_t *n, const char *path)
 {
     struct stat st;
     FILE *f;
-    char word[41];
+    char word[SHOWN + 1];
     int32_t cap = 0;
     int64_t id;
     *ids = NULL;

@@ -56,6 +56,10 @@ bad 'token that is no integer' "'3.5'" run -m "$model" --tokens "$work/real.toke
 bad 'negative token' "'-2'" run -m "$model" --tokens "$work/minus.tokens"
 bad 'token outside the vocabulary' 'vocabulary' run -m "$model" --tokens "$work/range.tokens"
 bad 'token outside the integers' '99999999999999' run -m "$model" --tokens "$work/huge.tokens"
+# Words that do not end are not read to their end.
+bad 'tokens from a device' 'number 1. is not a token id' run -m "$model" --tokens /dev/zero
+yes 0 | tr -d '\n' | timeout 20 "$WINNOW" run -m "$model" --tokens /dev/stdin 2>"$work/err"
+[ "${PIPESTATUS[2]}" -eq 2 ] && grep -q 'number 1. is not a token id' "$work/err" || fail "zeros without an end: $(cat "$work/err")"
 bad 'no tokens' 'is empty; it has no token ids' run -m "$model" --tokens "$work/blank.tokens"
 bad 'empty token file' 'is empty' run -m "$model" --tokens "$work/empty.txt"
 bad 'no token file' 'cannot open' run -m "$model" --tokens "$work/none.tokens"
