@@ -147,18 +147,21 @@ static void test_profiles(void **state)
 }
 
 /* A thread may have a locale of its own, which the others do not see. */
+struct with_locale {
+    locale_t own;
+    bool good;
+};
+
 static void *in_thread(void *user)
 {
-    bool *good = user;
+    struct with_locale *w = user;
     wnw_policy *p = NULL;
-    const locale_t own = newlocale(LC_ALL_MASK, "xx_XX", (locale_t)0);
-    uselocale(own);
-    *good = writes_comma() && wnw_policy_parse(&p, "snapkv+adakv:alpha_safeguard=0.3", NULL) == WNW_OK &&
-            strstr(wnw_policy_string(p), "alpha_safeguard=0.3") && uselocale((locale_t)0) == own &&
-            writes_comma();
+    uselocale(w->own);
+    w->good = writes_comma() && wnw_policy_parse(&p, "snapkv+adakv:alpha_safeguard=0.3", NULL) == WNW_OK &&
+              strstr(wnw_policy_string(p), "alpha_safeguard=0.3") && uselocale((locale_t)0) == w->own &&
+              writes_comma();
     wnw_policy_free(p);
     uselocale(LC_GLOBAL_LOCALE);
-    freelocale(own);
     return NULL;
 }
 
@@ -166,14 +169,17 @@ static void test_threads_with_a_locale_of_their_own(void **state)
 {
     (void)state;
     pthread_t thread;
-    bool good = false;
     if (!made)
         skip();
+    assert_non_null(setlocale(LC_ALL, "xx_XX"));
+    struct with_locale w = {.own = duplocale(LC_GLOBAL_LOCALE)};
+    setlocale(LC_ALL, "C");
     assert_false(writes_comma());
-    assert_int_equal(pthread_create(&thread, NULL, in_thread, &good), 0);
+    assert_int_equal(pthread_create(&thread, NULL, in_thread, &w), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_true(good);
+    assert_true(w.good);
     assert_false(writes_comma());
+    freelocale(w.own);
 }
 
 int main(void)
