@@ -615,8 +615,9 @@ bool wnw_policy_allows(const wnw_policy *p, wnw_phase phase, const char **reason
 /* Rules that a session follows by itself. A recursive policy (LagKV) has rules of its own: it drops a block's
  * entries whenever the block is complete, also while decoding, so that every and target do not matter; a size
  * decides what stays of blocks that are not settled yet: for a piece that is read, so that all turns together
- * come to the size; for a block that decoding completes, the ratio's share of it, or what a budget has room
- * for. Too few tokens for two blocks stay whole. */
+ * come to the size; for a block that decoding completes, the ratio's share of it, or what a budget has room for.
+ * Too few tokens for two blocks stay whole. A policy with streaming heads (DuoAttention) has one too: while
+ * decoding they hold the count that the prompt left them, and the other heads grow. */
 typedef struct wnw_eviction {
     const wnw_policy *policy; /* borrowed until the rules are replaced */
     wnw_size size;            /* a ratio counts all tokens since the rules were set, over all turns */

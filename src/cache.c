@@ -347,6 +347,13 @@ int wnw__cache_keep_layer(struct wnw__cache *c, int32_t il, const int32_t *const
     return rc;
 }
 
+void wnw__cache_drop(struct wnw__cache *c, int32_t il, int32_t ih, int32_t from, int32_t n)
+{
+    struct wnw__kv_layer *l = &c->layers[il];
+    copy_rows(c, l, l->off[ih] + from, l, l->off[ih] + from + n, l->len[ih] - from - n);
+    l->len[ih] -= n;
+}
+
 int wnw__cache_thin_layer(struct wnw__cache *c, int32_t il, const int32_t *const *keep, const int32_t *n_keep,
                           int32_t room)
 {

@@ -86,6 +86,9 @@ int wnw__cache_keep_layer(struct wnw__cache *c, int32_t il, const int32_t *const
 int wnw__cache_thin_layer(struct wnw__cache *c, int32_t il, const int32_t *const *keep, const int32_t *n_keep,
                           int32_t room);
 
+/* Drops the entries [from, from + n) of one head in place; its storage stays. */
+void wnw__cache_drop(struct wnw__cache *c, int32_t il, int32_t ih, int32_t from, int32_t n);
+
 /* Keeps n_plane numbers of a kind with every entry from now on; 0 = no longer. New and present entries start
  * at the kind's empty value (0, or -1 for projected norms). Nothing changes on failure; 0 cannot fail. */
 int wnw__cache_set_aux(struct wnw__cache *c, enum wnw__aux kind, int32_t n_plane);

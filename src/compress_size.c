@@ -12,7 +12,7 @@
  * for its budget (AdaKV), n times their number together. */
 static int64_t kept_with(const struct wnw__plan_job *j, int32_t n)
 {
-    const bool compete = j->head->ragged && j->head->allocate;
+    const bool compete = j->head->competes;
     int64_t sum = 0;
     for (int32_t i = 0; i < j->n_part; i++) {
         int64_t all = 0, capped = 0;

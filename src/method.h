@@ -213,6 +213,10 @@ struct wnw__head_budget {
     const wnw_option *options;
     size_t options_size;
     bool ragged; /* heads differ in length */
+    bool competes; /* shares H times the average out over the H heads of a layer, as far as they have entries */
+    /* Whether, under rules, a head that a prompt's compression has cut holds its count while decoding: the
+     * oldest entries behind the protected first ones go, and all other heads grow. NULL = no. */
+    bool (*slides)(const void *opts);
     /* Where no size is given its counts follow from its own rule: every budget it sees is then all there is,
      * and no layer budget is asked. */
     bool own_size;

@@ -5,7 +5,8 @@
  *     END     read the piece, compress once
  *     LAYER   one layer after the other (layer_major.c)
  *     CHUNK   read a chunk, compress, read the next; what was dropped is gone
- *     decode  every so many tokens; a recursive policy (LagKV) whenever a block is complete
+ *     decode  every so many tokens; a recursive policy (LagKV) whenever a block is complete; heads that slide
+ *             (DuoAttention) with every token
  *
  * How much may stay: a budget or a number of bytes is the same at every compression, a ratio counts the T
  * tokens read under the rules so far and leaves T (1 - R). A recursive policy keeps its blocks and what it
@@ -27,6 +28,7 @@
 void wnw__rules_free(struct wnw__rules *r)
 {
     wnw_policy_free(r->fixed);
+    free(r->held);
     *r = (struct wnw__rules){0};
 }
 
@@ -40,11 +42,23 @@ void wnw__rules_reset(struct wnw__rules *r)
 int wnw__rules_copy(struct wnw__rules *to, const struct wnw__rules *from)
 {
     wnw_policy *fixed = NULL;
-    if (from->fixed)
-        WNW_TRY(wnw__policy_copy(&fixed, from->fixed));
+    const size_t bytes = (size_t)from->n_held * sizeof *from->held;
+    int32_t *held = from->held ? malloc(bytes) : NULL;
+    int rc = from->held && !held
+                 ? wnw__fail(WNW_E_NOMEM, "no memory for the counts of %d heads", from->n_held)
+                 : WNW_OK;
+    if (rc == WNW_OK && from->fixed)
+        rc = wnw__policy_copy(&fixed, from->fixed);
+    if (rc != WNW_OK) {
+        free(held);
+        return rc;
+    }
+    if (held)
+        memcpy(held, from->held, bytes);
     wnw__rules_free(to);
     *to = *from;
     to->fixed = fixed;
+    to->held = held;
     return WNW_OK;
 }
 
@@ -57,12 +71,18 @@ static int check_phase(const wnw_policy *p, wnw_phase phase)
                      wnw_phase_name(phase), reason);
 }
 
+/* Whether the policy decides itself what goes while decoding. */
+static bool has_own_rule(const wnw_policy *p)
+{
+    return wnw__policy_is_recursive(p) || wnw__policy_slides(p);
+}
+
 /* A target below what the policy protects would be refused in the middle of an answer. */
 static int check_target(const wnw_eviction *ev)
 {
     const wnw_scorer *scorer = ev->policy->part[WNW_PART_SCORER].scorer;
     wnw_protected p = {0};
-    if (ev->target == 0 || !scorer->protect || wnw__policy_is_recursive(ev->policy))
+    if (ev->target == 0 || !scorer->protect || has_own_rule(ev->policy))
         return WNW_OK;
     const int64_t n = ev->target < INT32_MAX - ev->every ? ev->target + ev->every : INT32_MAX;
     scorer->protect(ev->policy->opts[WNW_PART_SCORER], (int32_t)n, &p);
@@ -96,7 +116,7 @@ static int check_rules(const wnw_eviction *ev)
 /* Whether generated tokens may be dropped at fixed intervals, so that their queries count. */
 static bool replans(const struct wnw__rules *r)
 {
-    return r->ev.policy && r->ev.every > 0 && !wnw__policy_is_recursive(r->ev.policy);
+    return r->ev.policy && r->ev.every > 0 && !has_own_rule(r->ev.policy);
 }
 
 static int32_t longest_head(const wnw_session *s)
@@ -324,6 +344,50 @@ static int check_prompt(const wnw_session *s, const int32_t *tokens, int32_t n)
     return check_chunks(s, n);
 }
 
+/* ---- Heads that slide
+ * -------------------------------------------------------------------------------------- */
+
+/* Remembers which heads a prompt's compression has cut, those shorter than the longest one, and to what. */
+static int hold_heads(wnw_session *s)
+{
+    struct wnw__rules *r = &s->rules;
+    const struct wnw__cache *c = &s->cache;
+    if (!wnw__policy_slides(r->ev.policy))
+        return WNW_OK;
+    if (!r->held)
+        r->held = calloc((size_t)c->n_layer * (size_t)c->n_head_kv, sizeof *r->held);
+    if (!r->held)
+        return wnw__fail(WNW_E_NOMEM, "no memory for the counts of %d heads", c->n_layer * c->n_head_kv);
+    r->n_held = c->n_layer * c->n_head_kv;
+    const int32_t longest = longest_head(s);
+    for (int32_t il = 0; il < c->n_layer; il++)
+        for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
+            const int32_t n = wnw_cache_n(s, il, ih);
+            r->held[il * c->n_head_kv + ih] = c->layers[il].n_swa == 0 && n < longest ? n : 0;
+        }
+    return WNW_OK;
+}
+
+static void slide_heads(wnw_session *s)
+{
+    const struct wnw__part *part = &s->rules.ev.policy->part[WNW_PART_SCORER];
+    struct wnw__cache *c = &s->cache;
+    for (int32_t i = 0; i < s->rules.n_held; i++) {
+        const int32_t il = i / c->n_head_kv, ih = i % c->n_head_kv, held = s->rules.held[i];
+        const int32_t n = wnw_cache_n(s, il, ih);
+        wnw_protected p = {0};
+        if (held == 0 || n <= held)
+            continue;
+        if (part->scorer->protect)
+            part->scorer->protect(s->rules.ev.policy->opts[WNW_PART_SCORER], n, &p);
+        p = wnw__protected_shrink(wnw__protected_clamp(p, n), held);
+        wnw__cache_drop(c, il, ih, p.n_first, n - held);
+    }
+}
+
+/* ---- A piece of the prompt
+ * ---------------------------------------------------------------------------------- */
+
 /* Over layers without a sliding window; those are bounded by themselves. */
 static int64_t count_entries(const wnw_session *s, bool sliding, int32_t *n_heads)
 {
@@ -353,6 +417,7 @@ int wnw_session_read(wnw_session *s, const int32_t *tokens, int32_t n, wnw_repor
         wnw__graph_free(&s->prefill); /* its activations are the other large piece of a long prompt */
         s->rules.asked = asked_of(s, s->n_past - s->rules.n_before);
         s->rules.n_decoded = 0;
+        WNW_TRY(hold_heads(s));
     } else {
         WNW_TRY(wnw__session_feed(s, tokens, n, 0, n, NULL, NULL));
     }
@@ -390,6 +455,10 @@ int wnw__rules_after_decode(wnw_session *s)
             return WNW_OK; /* the size still holds everything */
         const struct wnw__goal goal = {.policy = r->fixed ? r->fixed : r->ev.policy};
         return compress(s, &goal, wnw__policy_blocks(goal.policy, 0).lag, &unused);
+    }
+    if (wnw__policy_slides(r->ev.policy)) {
+        slide_heads(s);
+        return WNW_OK;
     }
     if (r->ev.every == 0 || ++r->n_decoded < r->ev.every)
         return WNW_OK;

@@ -651,6 +651,12 @@ bool wnw__policy_is_recursive(const wnw_policy *p)
     return own && own->blocks && selector->settled && selector->own_size && selector->fix_size;
 }
 
+bool wnw__policy_slides(const wnw_policy *p)
+{
+    const struct wnw__head_budget *head = p->part[WNW_PART_HEAD_BUDGET].head;
+    return head->slides && head->slides(p->opts[WNW_PART_HEAD_BUDGET]);
+}
+
 void wnw__needs_merge(wnw_needs *needs, const wnw_needs *more)
 {
     needs->flags |= more->flags;

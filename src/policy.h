@@ -51,7 +51,9 @@ bool wnw__policy_skips(const wnw_policy *p, int32_t il);
 
 /* Whether the policy settles blocks of entries one after the other and decides itself when (LagKV). */
 bool wnw__policy_is_recursive(const wnw_policy *p);
-/* Its blocks behind the n_final entries that are settled already; lag 0 where scores have no blocks. */
+/* Whether heads that a prompt's compression has cut hold their count while decoding (DuoAttention). */
+bool wnw__policy_slides(const wnw_policy *p);
+/* Of a recursive policy: its blocks behind the n_final entries that are settled already; lag 0 where scores have no blocks. */
 struct wnw__blocks wnw__policy_blocks(const wnw_policy *p, int32_t n_final);
 /* Entries of a head that a recursive policy may thin, and the size for them. */
 struct wnw__due {

@@ -266,12 +266,12 @@ static const struct wnw__preset presets[] = {
     {.name = "duoattention",
      .about = "Heads that a profile calls streaming keep first and recent tokens, as many as the size needs.",
      .paper = "DuoAttention, arXiv 2410.10819",
-     .recipe = "streaming_llm:sinks=128,recent=0+direct" UNIFORM_EXACT "+duo:sinks=0,last=0,form=size,source=profile"
+     .recipe = "streaming_llm:sinks=128,recent=0+direct" UNIFORM_EXACT "+duo:sinks=0,last=0,form=size,source=profile,slide=1"
                "+topk:ties=early+original"},
     {.name = "duoattention-prompt",
      .about = "DuoAttention without a profile: heads of which the prompt's mean query looks less far back stream.",
      .paper = "DuoAttention, arXiv 2410.10819",
-     .recipe = "streaming_llm:sinks=128,recent=0+direct" UNIFORM_EXACT "+duo:sinks=0,last=0,form=size,source=prompt"
+     .recipe = "streaming_llm:sinks=128,recent=0+direct" UNIFORM_EXACT "+duo:sinks=0,last=0,form=size,source=prompt,slide=1"
                "+topk:ties=early+original"},
 
     {.name = "keydiff",
@@ -607,7 +607,7 @@ static const struct wnw__preset presets[] = {
     {.name = "kvpress-duoattention",
      .about = "kvpress DuoAttentionPress: the ratio is the share of streaming heads.",
      .paper = "DuoAttention, arXiv 2410.10819",
-     .recipe = "streaming_llm:sinks=128,recent=0+direct" UNIFORM_TRUNC "+duo:sinks=0,last=0,form=ratio,source=profile"
+     .recipe = "streaming_llm:sinks=128,recent=0+direct" UNIFORM_TRUNC "+duo:sinks=0,last=0,form=ratio,source=profile,slide=0"
                "+topk:ties=early+original",
      .parity = true},
 };

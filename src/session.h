@@ -45,6 +45,8 @@ struct wnw__rules {
     int32_t n_before;  /* tokens read before the rules that no ratio counts */
     int32_t asked;     /* entries per layer and head that the prompt was to keep; 0 = no prompt yet */
     int32_t n_decoded; /* tokens since the last compression */
+    int32_t *held;     /* [n_held] = [n_layer * n_head_kv] counts of heads that slide, 0 = grows; or NULL */
+    int32_t n_held;
 };
 
 /* What belongs to the timeline rather than to the computation must be copied by wnw_session_copy (copy.c). */

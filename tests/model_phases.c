@@ -459,6 +459,55 @@ static void decode_positions(void **state)
     close_model(&f);
 }
 
+/* DuoAttention: streaming heads hold sinks and the most recent entries while retrieval heads grow, a copy and
+ * a second turn included; with slide=0 all grow. */
+static void streaming_heads_slide(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_tiny_llama(&f);
+    for (int slide = 0; slide < 2; slide++) {
+        char recipe[96];
+        wnw_policy *p;
+        snprintf(recipe, sizeof recipe, "streaming_llm:sinks=4+duo:source=prompt,last=20,sinks=4,slide=%d",
+                 slide);
+        wnw_session *s = session_with(&f, recipe, (wnw_eviction){.size = ratio(0.4)}, NULL, &p), *copy;
+        assert_ok(wnw_session_read(s, f.tokens, 100, NULL));
+        int32_t count[64], n_stream = 0;
+        const int32_t n_head = f.info.n_layer * f.info.n_head_kv;
+        assert_in_range(n_head, 2, 64);
+        for (int32_t i = 0; i < n_head; i++) {
+            count[i] = wnw_cache_n(s, i / f.info.n_head_kv, i % f.info.n_head_kv);
+            n_stream += count[i] < 100;
+        }
+        assert_in_range(n_stream, 1, n_head - 1); /* both kinds are there */
+        for (int32_t k = 0; k < 15; k++)
+            assert_ok(wnw_session_decode(s, f.tokens[k]));
+        assert_ok(wnw_session_copy(&copy, s));
+        for (int32_t k = 15; k < 50; k++) {
+            assert_ok(wnw_session_decode(s, f.tokens[k]));
+            assert_ok(wnw_session_decode(copy, f.tokens[k]));
+        }
+        assert_same_cache(s, copy);
+        for (int32_t i = 0; i < n_head; i++) {
+            const int32_t il = i / f.info.n_head_kv, ih = i % f.info.n_head_kv;
+            const int32_t n = wnw_cache_n(s, il, ih), *pos = wnw_cache_positions(s, il, ih);
+            const bool slides = slide && count[i] < 100;
+            assert_int_equal(n, slides ? count[i] : count[i] + 50);
+            for (int32_t e = 0; e < n && slides; e++)
+                assert_int_equal(pos[e], e < 4 ? e : 150 - n + e);
+        }
+        assert_ok(wnw__cache_check(&s->cache));
+        assert_ok(wnw_session_read(s, f.tokens + 100, 40, NULL));
+        assert_ok(wnw_session_decode(s, f.tokens[0]));
+        assert_ok(wnw__cache_check(&s->cache));
+        wnw_session_free(copy);
+        wnw_session_free(s);
+        wnw_policy_free(p);
+    }
+    close_model(&f);
+}
+
 /* Rows move inside the arena: one token in, one entry out maps no page. */
 static void small_evictions_stay_in_place(void **state)
 {
@@ -677,6 +726,7 @@ int main(void)
         cmocka_unit_test(chunks_keep_their_budget),
         cmocka_unit_test(decode_holds_the_target),
         cmocka_unit_test(decode_positions),
+        cmocka_unit_test(streaming_heads_slide),
         cmocka_unit_test(small_evictions_stay_in_place),
         cmocka_unit_test(window_holds_the_last_queries),
         cmocka_unit_test(threads_change_nothing),

@@ -163,5 +163,6 @@ const struct wnw__head_budget wnw__head_budget_adakv = {
     .options = options,
     .options_size = sizeof(struct opts),
     .ragged = true,
+    .competes = true,
     .allocate = allocate,
 };

@@ -15,8 +15,8 @@
  * 4 queries do not count, as in expected attention; kvpress' mean runs over all of a text.
  *
  * Equal alpha: lower layer, then lower head, is streaming first (the authors add noise). For the scorer
- * streaming_llm, whose sinks should be the profile's. New tokens are appended while decoding; nothing slides.
- * Cost O((L H)^2), independent of n.
+ * streaming_llm, whose sinks should be the profile's. While decoding retrieval heads grow and streaming heads
+ * slide, as in the paper (slide=0: all grow, as in kvpress). Cost O((L H)^2), independent of n.
  */
 #include "method.h"
 #include "profile.h"
@@ -32,7 +32,13 @@ struct opts {
     int32_t sinks, last;
     int32_t form;
     int32_t source;
+    int32_t slide;
 };
+
+static bool slides(const void *opts)
+{
+    return ((const struct opts *)opts)->slide;
+}
 
 static void needs(const void *opts, wnw_needs *out)
 {
@@ -249,6 +255,11 @@ static const wnw_option options[] = {
      .offset = offsetof(struct opts, source),
      .def = SOURCE_PROFILE,
      .choices = sources},
+    {.name = "slide",
+     .help = "under rules, streaming heads hold their count while decoding",
+     .type = WNW_OPT_BOOL,
+     .offset = offsetof(struct opts, slide),
+     .def = 1},
     {0}};
 
 extern const struct wnw__head_budget wnw__head_budget_duo;
@@ -266,10 +277,15 @@ const struct wnw__head_budget wnw__head_budget_duo = {
         "key over 500 "
         "positions, as kvpress does on the fly over a text collection; the first 4 queries do not "
         "count.\n\n"
+        "While the session follows rules (`--evict`), streaming heads hold their count behind the prompt "
+        "too: "
+        "with every decoded token the oldest entry behind the sinks goes. Retrieval heads grow. `slide=0` "
+        "lets all heads grow, as kvpress does.\n\n"
         "Cost independent of n; with `source=prompt` O(n d) per KV head.",
     .options = options,
     .options_size = sizeof(struct opts),
     .ragged = true,
+    .slides = slides,
     .needs = needs,
     .allocate_model = allocate_model,
     .measure = measure,
