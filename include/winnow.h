@@ -312,6 +312,9 @@ struct wnw_observation {
     /* [n_head_kv][n]; NULL without memory (the error is set). Kept with the entries, so that each is computed
      * once. A bias of the projection and norms behind it are no part of it. */
     const float *(*proj_norm)(const wnw_observation *obs, wnw_proj_norm kind);
+    /* The same for every query head by itself, [n_head][n]: the norm behind its own slice of the projection.
+     * Borrowed until the observation ends. NULL after a failure, with the error set. */
+    const float *(*head_proj_norm)(const wnw_observation *obs, wnw_proj_norm kind);
 
     /* Queries before RoPE (behind the query norm, if the model has one) of positions >= needs.skip: mean
      * [n_head][d], covariance [n_head][d][d] divided by their number n_query_stats. Of everything read since
@@ -615,9 +618,9 @@ bool wnw_policy_allows(const wnw_policy *p, wnw_phase phase, const char **reason
 /* Rules that a session follows by itself. A recursive policy (LagKV) has rules of its own: it drops a block's
  * entries whenever the block is complete, also while decoding, so that every and target do not matter; a size
  * decides what stays of blocks that are not settled yet: for a piece that is read, so that all turns together
- * come to the size; for a block that decoding completes, the ratio's share of it, or what a budget has room for.
- * Too few tokens for two blocks stay whole. A policy with streaming heads (DuoAttention) has one too: while
- * decoding they hold the count that the prompt left them, and the other heads grow. */
+ * come to the size; for a block that decoding completes, the ratio's share of it, or what a budget has room
+ * for. Too few tokens for two blocks stay whole. A policy with streaming heads (DuoAttention) has one too:
+ * while decoding they hold the count that the prompt left them, and the other heads grow. */
 typedef struct wnw_eviction {
     const wnw_policy *policy; /* borrowed until the rules are replaced */
     wnw_size size;            /* a ratio counts all tokens since the rules were set, over all turns */

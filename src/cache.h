@@ -25,7 +25,9 @@ enum wnw__aux {
     WNW_AUX_ATTN_SUM, /* planes: query heads of the group. What the entry received of all queries so far */
     WNW_AUX_ATTN_MAX,
     WNW_AUX_PROJ, /* first of one kind per wnw_proj_norm, one plane each; negative = not computed yet */
-    WNW_N_AUX = WNW_AUX_PROJ + WNW_N_PROJ_NORMS
+    WNW_AUX_HEAD_PROJ =
+        WNW_AUX_PROJ + WNW_N_PROJ_NORMS, /* the same of query heads, as many planes as a group has */
+    WNW_N_AUX = WNW_AUX_HEAD_PROJ + WNW_N_PROJ_NORMS
 };
 
 struct wnw__kv_layer {

@@ -12,6 +12,7 @@
 struct wnw__scored_layer {
     int32_t il, row, n_final; /* layer of the model; entries per row of score */
     float *score;             /* [n_head_kv][row] */
+    float *head_score;        /* [n_head][row], or NULL */
 };
 
 struct wnw__plan_job {
@@ -49,7 +50,9 @@ struct wnw__plan_job {
     struct wnw__scored_layer *scored; /* [n_part] model scope */
     int32_t *counts;                  /* [n_part][n_head_kv] model scope of the heads; or NULL */
 
-    float *score;   /* [n_head_kv][n] of one layer */
+    float *score;      /* [n_head_kv][n] of one layer */
+    float *head_score; /* [n_head][n] of it, where the selector looks at them; or NULL */
+    size_t head_score_cap;
     float *scratch; /* of scorer, budget or selector, one after the other */
     size_t score_cap, scratch_cap;
     int32_t *keep;              /* [n_head_kv][keep_row] entries of the layer at hand */

@@ -214,8 +214,10 @@ void wnw__plan_job_free(struct wnw__plan_job *j)
 {
     if (!j)
         return;
-    for (int32_t i = 0; j->scored && i < j->n_part; i++)
+    for (int32_t i = 0; j->scored && i < j->n_part; i++) {
         free(j->scored[i].score);
+        free(j->scored[i].head_score);
+    }
     free(j->scored);
     wnw_plan_free(j->plan);
     free(j->n_entry);
@@ -235,6 +237,7 @@ void wnw__plan_job_free(struct wnw__plan_job *j)
     free(j->layer_work);
     free(j->counts);
     free(j->score);
+    free(j->head_score);
     free(j->scratch);
     free(j->keep);
     free(j);

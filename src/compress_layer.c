@@ -161,6 +161,19 @@ int wnw__job_keep_layer(struct wnw__plan_job *j, int32_t il)
     return WNW_OK;
 }
 
+/* Scores of query heads for a selector that looks at them, taken out of the scratch. */
+static int keep_head_scores(struct wnw__plan_job *j, const wnw_observation *obs)
+{
+    const size_t n = (size_t)obs->n_head * (size_t)obs->n;
+    if (!j->selector->of_query_heads || !j->selector->of_query_heads(j->policy->opts[WNW_PART_SELECTOR]))
+        return WNW_OK;
+    WNW_TRY(reserve(&j->head_score, &j->head_score_cap, n));
+    memcpy(j->head_score, wnw__score_rows(obs, j->scratch), n * sizeof *j->head_score);
+    if (j->own && j->own->finish)
+        j->own->finish(j->scorer_opts, obs, obs->n_head, j->head_score, j->scratch);
+    return WNW_OK;
+}
+
 static int score_layer(struct wnw__plan_job *j, const wnw_observation *obs)
 {
     const size_t n_score = (size_t)obs->n_head_kv * (size_t)obs->n;
@@ -172,6 +185,7 @@ static int score_layer(struct wnw__plan_job *j, const wnw_observation *obs)
     if (j->policy->part[WNW_PART_AGGREGATION].aggregation->choose)
         chosen.query_head_used = j->heads;
     WNW_TRY(wnw__score(j->policy, j->scorer_opts, &chosen, j->score, j->scratch));
+    WNW_TRY(keep_head_scores(j, obs));
     j->score_ms += wnw__now_ms() - start;
     for (int32_t ih = 0; ih < obs->n_head_kv; ih++)
         for (int32_t i = 0; i < obs->n_entry[ih]; i++)
@@ -201,6 +215,7 @@ static struct wnw__blocks blocks_of(const struct wnw__plan_job *j, int32_t n_fin
 struct counted {
     int32_t il, i, row, n_final; /* i counts the layers that take part */
     const float *score;          /* [n_head_kv][row] */
+    const float *head_score;     /* [n_head][row], or NULL */
     const int32_t *n_entry;
 };
 
@@ -268,6 +283,7 @@ static int select_layer(struct wnw__plan_job *j, const struct counted *c, const 
                                                     .n_head_kv = n_head,
                                                     .row = c->row,
                                                     .layer_score = c->score,
+                                                    .head_score = c->head_score,
                                                     .n_entry = c->n_entry,
                                                     .rounding = wnw__policy_rounding(j->policy),
                                                     .mean = j->own_size ? 0 : j->mean,
@@ -323,6 +339,7 @@ int wnw__job_score_layer(struct wnw__plan_job *j, int32_t il, const wnw_observat
                               .row = obs.n,
                               .n_final = obs.n_final,
                               .score = j->score,
+                              .head_score = j->head_score,
                               .n_entry = j->n_entry + (int64_t)il * j->src->n_head_kv};
     if (!j->model_scope) {
         count_heads(j, &c);
@@ -335,10 +352,10 @@ int wnw__job_score_layer(struct wnw__plan_job *j, int32_t il, const wnw_observat
         WNW_TRY(j->layer->measure(j->policy->opts[WNW_PART_LAYER_BUDGET], &obs, j->score,
                                   j->stat ? j->stat + (int64_t)i * j->layer->n_stat : NULL, j->measured,
                                   j->scratch));
-    j->scored[i] =
-        (struct wnw__scored_layer){.il = il, .row = obs.n, .n_final = obs.n_final, .score = j->score};
-    j->score = NULL;
-    j->score_cap = 0;
+    j->scored[i] = (struct wnw__scored_layer){
+        .il = il, .row = obs.n, .n_final = obs.n_final, .score = j->score, .head_score = j->head_score};
+    j->score = j->head_score = NULL;
+    j->score_cap = j->head_score_cap = 0;
     return WNW_OK;
 }
 
@@ -414,6 +431,7 @@ int wnw__job_select_scored(struct wnw__plan_job *j, int32_t i, const wnw_observa
                               .row = l->row,
                               .n_final = l->n_final,
                               .score = l->score,
+                              .head_score = l->head_score,
                               .n_entry = j->n_entry + (int64_t)l->il * j->src->n_head_kv};
     count_heads(j, &c);
     return select_layer(j, &c, seen ? &obs : NULL);

@@ -128,6 +128,9 @@ size_t wnw__score_room(const struct wnw_policy *p, const void *scorer_opts, cons
 int wnw__score(const struct wnw_policy *p, const void *scorer_opts, const wnw_observation *obs, float *score,
                float *room);
 
+/* Scores of the query heads as the last wnw__score of this observation left them in its room: [n_head][n]. */
+const float *wnw__score_rows(const wnw_observation *obs, const float *room);
+
 /* ---- Layer budget -----------------------------------------------------------------------------------------
  */
 
@@ -212,8 +215,9 @@ struct wnw__head_budget {
     const char *name, *about, *paper, *details;
     const wnw_option *options;
     size_t options_size;
-    bool ragged; /* heads differ in length */
-    bool competes; /* shares H times the average out over the H heads of a layer, as far as they have entries */
+    bool ragged;   /* heads differ in length */
+    bool competes; /* shares H times the average out over the H heads of a layer, as far as they have entries
+                    */
     /* Whether, under rules, a head that a prompt's compression has cut holds its count while decoding: the
      * oldest entries behind the protected first ones go, and all other heads grow. NULL = no. */
     bool (*slides)(const void *opts);
@@ -251,6 +255,7 @@ struct wnw__select_problem {
     int32_t ih;                /* this head */
     int32_t n_head_kv, row;    /* all heads of the layer: layer_score[n_head_kv][row], n_entry[n_head_kv] */
     const float *layer_score;
+    const float *head_score; /* [obs->n_head][row] where of_query_heads says so, NULL else */
     const int32_t *n_entry;
     enum wnw__rounding rounding;
     double mean;                /* average size asked for, before rounding; 0 = the policy's own */
@@ -264,6 +269,9 @@ struct wnw__selector {
     bool by_block;       /* works on a scorer's blocks, with the same count in every head and layer */
     bool attention_only; /* compares scores with attention: only scorers whose scores are like it */
     enum wnw__matches matches;
+    /* Whether it looks at the scores of query heads too, which only scorers that have them and aggregations
+     * of whole groups go with. NULL = no. */
+    bool (*of_query_heads)(const void *opts);
     /* What it wants to see while it selects. NULL = nothing. */
     void (*needs)(const void *opts, wnw_needs *out);
     /* Adds a sentence to `warning` where `budget` entries per head, of which prot are protected, leave the

@@ -32,8 +32,8 @@ struct wnw__observer {
     float *theta;         /* [n_rot / 2] */
     float *mean, *cov;    /* query statistics: [n_head][d], [n_head][d][d] */
     int64_t n_stats;
-    float *proj[WNW_N_PROJ_NORMS]; /* [n_head_kv][n] */
-    size_t cap_proj[WNW_N_PROJ_NORMS];
+    float *proj[2 * WNW_N_PROJ_NORMS]; /* of each kind [n_head_kv][n], then [n_head][n] */
+    size_t cap_proj[2 * WNW_N_PROJ_NORMS];
 
     float *numbers[2]; /* [n_head][n] attention sums, maxima */
     size_t cap_numbers[2];
@@ -94,16 +94,25 @@ static const float *observe_value_rows(const wnw_observation *obs, int32_t ih, i
     return head_rows(obs, ih, first, count, false);
 }
 
-static const float *observe_proj_norm(const wnw_observation *obs, wnw_proj_norm kind)
+static const float *proj_norm_of(const wnw_observation *obs, wnw_proj_norm kind, bool of_query_heads)
 {
     struct wnw__observer *ob = obs->source;
-    const bool known = (int)kind >= 0 && kind < WNW_N_PROJ_NORMS;
-    float **norm = &ob->proj[known ? kind : 0];
-    if (grow(norm, &ob->cap_proj[known ? kind : 0], (size_t)obs->n_head_kv * (size_t)obs->n, sizeof(float)) !=
-            WNW_OK ||
-        wnw__session_proj_norm(ob->s, ob->il, kind, obs->n, *norm) != WNW_OK)
+    const int i = (int)kind < 0 || kind >= WNW_N_PROJ_NORMS ? 0 : (int)kind * 2 + of_query_heads;
+    const int32_t n_row = of_query_heads ? obs->n_head : obs->n_head_kv;
+    if (grow(&ob->proj[i], &ob->cap_proj[i], (size_t)n_row * (size_t)obs->n, sizeof(float)) != WNW_OK ||
+        wnw__session_proj_norm(ob->s, ob->il, kind, of_query_heads, obs->n, ob->proj[i]) != WNW_OK)
         return NULL;
-    return *norm;
+    return ob->proj[i];
+}
+
+static const float *observe_proj_norm(const wnw_observation *obs, wnw_proj_norm kind)
+{
+    return proj_norm_of(obs, kind, false);
+}
+
+static const float *observe_head_proj_norm(const wnw_observation *obs, wnw_proj_norm kind)
+{
+    return proj_norm_of(obs, kind, true);
 }
 
 /* Window queries of the layer as [n_head][n_window][d]; they were kept as a ring [cap][n_head][d]. */
@@ -320,6 +329,7 @@ static int observe_layer(const struct wnw__plan_source *src, int32_t il, const w
         .key_rows = needs->flags & WNW_NEED_KEYS ? observe_key_rows : NULL,
         .value_rows = needs->flags & WNW_NEED_VALUES ? observe_value_rows : NULL,
         .proj_norm = needs->flags & WNW_NEED_PROJ_NORM ? observe_proj_norm : NULL,
+        .head_proj_norm = needs->flags & WNW_NEED_PROJ_NORM ? observe_head_proj_norm : NULL,
         .query_mean = stats ? ob->mean : NULL,
         .query_cov = stats ? ob->cov : NULL,
         .n_query_stats = stats ? ob->n_stats : 0,
@@ -451,8 +461,8 @@ void wnw__observer_free(struct wnw__observer *ob)
     free(ob->blocks);
     free(ob->keys);
     free(ob->values);
-    for (int kind = 0; kind < WNW_N_PROJ_NORMS; kind++)
-        free(ob->proj[kind]);
+    for (int i = 0; i < 2 * WNW_N_PROJ_NORMS; i++)
+        free(ob->proj[i]);
     free(ob->theta);
     free(ob->numbers[0]);
     free(ob->numbers[1]);

@@ -6,7 +6,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int fill_layer(wnw_session *s, int32_t il, wnw_proj_norm kind)
+/* What is asked for: of KV heads, or of query heads, each a group of its own. */
+struct asked {
+    wnw_proj_norm kind;
+    enum wnw__aux aux;
+    int32_t n_plane, n_row; /* numbers of an entry, rows of the result */
+    struct wnw__proj **proj;
+};
+
+static struct asked what(wnw_session *s, wnw_proj_norm kind, bool of_query_heads)
+{
+    const int32_t group = s->m->hp.n_head / s->cache.n_head_kv;
+    return of_query_heads
+               ? (struct asked){kind, (enum wnw__aux)(WNW_AUX_HEAD_PROJ + kind), group, s->m->hp.n_head,
+                                &s->head_proj}
+               : (struct asked){kind, (enum wnw__aux)(WNW_AUX_PROJ + kind), 1, s->cache.n_head_kv, &s->proj};
+}
+
+static int fill_layer(wnw_session *s, int32_t il, const struct asked *a)
 {
     const struct wnw__cache *c = &s->cache;
     const struct wnw__kv_layer *l = &c->layers[il];
@@ -14,34 +31,41 @@ static int fill_layer(wnw_session *s, int32_t il, wnw_proj_norm kind)
     const struct wnw__proj_weight weight = {.type = wo->type,
                                             .data = wo->data,
                                             .n_head = s->m->hp.n_head,
-                                            .n_head_kv = c->n_head_kv,
+                                            .n_head_kv = a->n_row,
                                             .d = c->d,
                                             .n_out = (int32_t)wo->ne[1]};
-    struct wnw__proj_values *heads = calloc((size_t)c->n_head_kv, sizeof *heads);
+    struct wnw__proj_values *heads = calloc((size_t)a->n_row, sizeof *heads);
     if (!heads)
-        return wnw__fail(WNW_E_NOMEM, "no memory for projected norms of %d heads", (int)c->n_head_kv);
-    for (int32_t ih = 0; ih < c->n_head_kv && l->v; ih++)
-        heads[ih] = (struct wnw__proj_values){.v = l->v + (size_t)l->off[ih] * c->row_bytes,
-                                              .norm = wnw__cache_aux(l, WNW_AUX_PROJ + kind, 0) + l->off[ih],
-                                              .n = l->len[ih]};
-    const int rc = wnw__proj_fill(s->proj, &weight, il, kind, heads);
+        return wnw__fail(WNW_E_NOMEM, "no memory for projected norms of %d heads", (int)a->n_row);
+    for (int32_t h = 0; h < a->n_row && l->v; h++) {
+        const int32_t ih = h / a->n_plane;
+        heads[h] = (struct wnw__proj_values){.v = l->v + (size_t)l->off[ih] * c->row_bytes,
+                                             .norm = wnw__cache_aux(l, a->aux, h % a->n_plane) + l->off[ih],
+                                             .n = l->len[ih]};
+    }
+    const int rc = wnw__proj_fill(*a->proj, &weight, il, a->kind, heads);
     free(heads);
     return rc;
 }
 
-int wnw__session_proj_norm(wnw_session *s, int32_t il, wnw_proj_norm kind, int32_t n, float *norm)
+int wnw__session_proj_norm(wnw_session *s, int32_t il, wnw_proj_norm kind, bool of_query_heads, int32_t n,
+                           float *norm)
 {
     const struct wnw__kv_layer *l = &s->cache.layers[il];
     if ((int)kind < 0 || kind >= WNW_N_PROJ_NORMS)
         return wnw__fail(WNW_E_ARG, "projected norm number %d does not exist", (int)kind);
-    if (s->cache.aux_planes[WNW_AUX_PROJ + kind] == 0)
-        WNW_TRY(wnw__cache_set_aux(&s->cache, WNW_AUX_PROJ + kind, 1));
-    if (!s->proj)
-        WNW_TRY(wnw__proj_new(&s->proj, s->cache.n_layer, s->cache.type, s->params.n_threads));
-    WNW_TRY(fill_layer(s, il, kind));
-    memset(norm, 0, (size_t)s->cache.n_head_kv * (size_t)n * sizeof *norm);
-    for (int32_t ih = 0; ih < s->cache.n_head_kv; ih++)
-        memcpy(norm + (size_t)ih * (size_t)n, wnw__cache_aux(l, WNW_AUX_PROJ + kind, 0) + l->off[ih],
-               (size_t)l->len[ih] * sizeof *norm);
+    const struct asked a = what(s, kind, of_query_heads);
+    if (s->cache.aux_planes[a.aux] == 0)
+        WNW_TRY(wnw__cache_set_aux(&s->cache, a.aux, a.n_plane));
+    if (!*a.proj)
+        WNW_TRY(wnw__proj_new(a.proj, s->cache.n_layer, s->cache.type, s->params.n_threads));
+    WNW_TRY(fill_layer(s, il, &a));
+    memset(norm, 0, (size_t)a.n_row * (size_t)n * sizeof *norm);
+    for (int32_t h = 0; h < a.n_row; h++) {
+        const int32_t ih = h / a.n_plane;
+        if (l->len[ih] > 0)
+            memcpy(norm + (size_t)h * (size_t)n, wnw__cache_aux(l, a.aux, h % a.n_plane) + l->off[ih],
+                   (size_t)l->len[ih] * sizeof *norm);
+    }
     return WNW_OK;
 }

@@ -60,8 +60,8 @@ void wnw__session_stats_take(wnw_session *s, const struct wnw__stats *stats)
     wnw__nll_free(&s->nll);
     s->qstats = stats->qstats;
     s->nll = stats->nll;
-    for (int kind = 0; kind < WNW_N_PROJ_NORMS && !stats->proj_norm; kind++)
-        (void)wnw__cache_set_aux(&s->cache, (enum wnw__aux)(WNW_AUX_PROJ + kind), 0);
+    for (int kind = WNW_AUX_PROJ; kind < WNW_N_AUX && !stats->proj_norm; kind++)
+        (void)wnw__cache_set_aux(&s->cache, (enum wnw__aux)kind, 0);
 }
 
 void wnw__session_take_nll(wnw_session *s, const int32_t *tokens, int32_t n, const struct ggml_tensor *logits)

@@ -305,6 +305,15 @@ static int check_parts(const wnw_policy *p)
                          "%s cannot be combined with selector %s, which weighs attention against value "
                          "norms: its scores are not attention",
                          scorer->name, selector->name);
+    const struct wnw__aggregation *agg = p->part[WNW_PART_AGGREGATION].aggregation;
+    if (selector->selector->of_query_heads &&
+        selector->selector->of_query_heads(p->opts[WNW_PART_SELECTOR]) &&
+        (!scorer->scorer->per_query_head || !agg->of_query_heads || agg->choose))
+        return wnw__fail(
+            WNW_E_ARG,
+            "%s+%s cannot be combined with selector %s as its options are: it looks at every query "
+            "head of a group, such as snapkv+group_mean has them",
+            scorer->name, agg->name, selector->name);
     if (!selector->selector->by_block)
         return WNW_OK;
     if (!scorer->own || !scorer->own->blocks)

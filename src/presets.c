@@ -17,8 +17,8 @@
 /* kvpress' own default, with which RULER was run. */
 #define SNAPKV_64_AVG "snapkv:window=64,kernel=5,pool=avg,agg=mean,pool_after=0" MEAN
 #define SNAPKV_32_AVG "snapkv:window=32,kernel=5,pool=avg,agg=mean,pool_after=0" MEAN
-#define CRITICAL_L2   "+critical:alpha=0.5,eps=0.0001,eps_rel=0,norm=l2,sinks=4"
-#define CRITICAL_L1   "+critical:alpha=0.5,eps=0.0001,eps_rel=0,norm=l1,sinks=0"
+#define CRITICAL_L2   "+critical:alpha=0.5,eps=0.0001,eps_rel=0,norm=l2,sinks=4,gqa=mean"
+#define CRITICAL_L1   "+critical:alpha=0.5,eps=0.0001,eps_rel=0,norm=l1,sinks=0,gqa=mean"
 #define EXPECTED_STATS(vnorm, eps, stats)                                                                    \
     "expected_attention:n_sink=4,n_future=512,covariance=1,vnorm=" vnorm ",epsilon=" eps ",stats=" stats MEAN
 #define EXPECTED(vnorm, eps) EXPECTED_STATS(vnorm, eps, "prompt")

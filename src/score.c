@@ -25,6 +25,11 @@ size_t wnw__score_room(const wnw_policy *p, const void *scorer_opts, const wnw_o
     return flags_room(obs) + rows + (most > row ? most : row);
 }
 
+const float *wnw__score_rows(const wnw_observation *obs, const float *room)
+{
+    return room + flags_room(obs);
+}
+
 int wnw__score(const wnw_policy *p, const void *scorer_opts, const wnw_observation *seen, float *score,
                float *room)
 {

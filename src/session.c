@@ -143,6 +143,7 @@ void wnw_session_free(wnw_session *s)
     wnw__qstats_free(s->qstats);
     wnw__nll_free(&s->nll);
     wnw__proj_free(s->proj);
+    wnw__proj_free(s->head_proj);
     wnw__trace_free(&s->trace, s->m->hp.n_layer);
     wnw__rules_free(&s->rules);
     free(s->window.q);

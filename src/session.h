@@ -61,8 +61,9 @@ struct wnw_session {
     const wnw_profile *profile; /* borrowed; NULL = none */
     struct wnw__trace trace;
     struct wnw__nll nll;
-    struct wnw__qstats *qstats; /* query statistics, or NULL */
-    struct wnw__proj *proj;     /* made when projected norms are asked for, or NULL */
+    struct wnw__qstats *qstats;  /* query statistics, or NULL */
+    struct wnw__proj *proj;      /* made when projected norms are asked for, or NULL */
+    struct wnw__proj *head_proj; /* the same for those of query heads */
     int32_t n_past;
     int32_t n_prefix;   /* first tokens that the chat template wrote; 0 = none, or not known */
     int64_t n_gone;     /* tokens read whose positions were given away by key re-rotation */
@@ -182,8 +183,10 @@ void wnw__session_stats_take(wnw_session *s, const struct wnw__stats *stats);
 void wnw__session_take_nll(wnw_session *s, const int32_t *tokens, int32_t n,
                            const struct ggml_tensor *logits);
 
-/* observe_proj.c: norms of the values of layer il behind the output projection, norm[n_head_kv][n] with n at
- * least the entries of every head; 0 behind them. */
-int wnw__session_proj_norm(wnw_session *s, int32_t il, wnw_proj_norm kind, int32_t n, float *norm);
+/* observe_proj.c: norms of the values of layer il behind the output projection, norm[n_head_kv][n], or of
+ * each query head behind its slice, norm[n_head][n], with n at least the entries of every head; 0 behind
+ * them. */
+int wnw__session_proj_norm(wnw_session *s, int32_t il, wnw_proj_norm kind, bool of_query_heads, int32_t n,
+                           float *norm);
 
 #endif

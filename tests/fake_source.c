@@ -20,6 +20,7 @@ enum buffer {
     BUF_COV,
     BUF_QUERIES,
     BUF_WINDOW_QUERIES,
+    BUF_HEAD_PROJ, /* as BUF_PROJ */
 };
 
 static const float padding = 1e9f;
@@ -213,6 +214,19 @@ static const float *proj_norm(const wnw_observation *obs, wnw_proj_norm kind)
     return a;
 }
 
+static const float *head_proj_norm(const wnw_observation *obs, wnw_proj_norm kind)
+{
+    struct fake *f = obs->source;
+    const int which = BUF_HEAD_PROJ + (int)kind;
+    float *a = buffer(f, which, (int64_t)f->src.n_head * f->n);
+    for (int32_t h = 0; h < f->src.n_head; h++)
+        for (int32_t i = 0; i < f->n; i++) {
+            const int32_t p = positions(&f->src, obs->il, h / (f->src.n_head / f->src.n_head_kv))[i];
+            a[(int64_t)h * f->n + i] = p < 0 ? padding : 0.2f + 3 * number(f, obs->il, which, h, p);
+        }
+    return a;
+}
+
 /* cov = A A^T of a random A; [n_head][d][d]. */
 static void make_stats(const struct fake *f, int32_t il, float *mean, float *cov)
 {
@@ -301,8 +315,10 @@ static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_nee
         obs->pass2_sum = make_received(f, il, BUF_PASS2_SUM, FAKE_N_PASS2, false);
         obs->pass2_max = make_received(f, il, BUF_PASS2_MAX, FAKE_N_PASS2, true);
     }
-    if (needs->flags & WNW_NEED_PROJ_NORM)
+    if (needs->flags & WNW_NEED_PROJ_NORM) {
         obs->proj_norm = proj_norm;
+        obs->head_proj_norm = head_proj_norm;
+    }
     if (needs->flags & WNW_NEED_QUERY_STATS) {
         float *mean = buffer(f, BUF_MEAN, (int64_t)src->n_head * FAKE_D);
         float *cov = buffer(f, BUF_COV, (int64_t)src->n_head * FAKE_D * FAKE_D);

@@ -32,7 +32,7 @@ struct fake {
     int32_t cancel_after; /* -1 = never */
     int32_t n_observed;
     struct wnw_profile profile; /* set src.profile = NULL for none */
-    float *buffers[16];         /* of one layer, made anew */
+    float *buffers[20];         /* of one layer, made anew */
     float theta[FAKE_D / 2];
 };
 

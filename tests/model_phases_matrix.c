@@ -155,7 +155,12 @@ static void turns(void **state)
             fail_msg("%s: %s", info.name, wnw_last_error());
         test_prefill(by_hand, f->tokens, N);
         assert_ok(wnw_session_compress(by_hand, p, &three_quarters, NULL));
-        assert_same(f, s, by_hand, info.name);
+        /* Under rules too few tokens for two blocks stay whole; asked for once, their blocks shrink. */
+        const struct wnw__blocks b = wnw__policy_blocks(p, 0);
+        if (wnw__policy_is_recursive(p) && N < b.sink + 2 * b.lag)
+            assert_float_equal(mean_entries(f, s), N, 0);
+        else
+            assert_same(f, s, by_hand, info.name);
         if (wnw_session_read(s, f->tokens + N, 60, NULL) != WNW_OK)
             fail_msg("%s, second turn: %s", info.name, wnw_last_error());
         assert_ok(wnw__cache_check(&s->cache));

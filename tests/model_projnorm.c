@@ -50,6 +50,33 @@ static void check_layer(const wnw_model *m, struct wnw__observer *ob, int32_t il
     }
 }
 
+/* The same of every query head: a group of its own in the reference. */
+static void check_query_heads(const wnw_model *m, struct wnw__observer *ob, int32_t il, wnw_proj_norm kind)
+{
+    wnw_observation obs;
+    (void)observe(ob, il, kind, &obs);
+    const float *norm = obs.head_proj_norm(&obs, kind);
+    assert_non_null(norm);
+    const struct ggml_tensor *wo = wnw__model_original(m, m->layers[il].wo);
+    const struct wnw__proj_weight w = {.type = wo->type,
+                                       .data = wo->data,
+                                       .n_head = obs.n_head,
+                                       .n_head_kv = obs.n_head,
+                                       .d = obs.n_embd_head,
+                                       .n_out = (int32_t)wo->ne[1]};
+    const int32_t group = obs.n_head / obs.n_head_kv;
+    for (int32_t h = 0; h < obs.n_head; h++) {
+        const float *v = obs.values(&obs, h / group);
+        for (int32_t i = 0; i < obs.n_entry[h / group]; i += 5) {
+            const double got = (double)norm[h * obs.n + i];
+            const double want = wnw__proj_norm_ref(&w, h, kind, v + (int64_t)i * obs.n_embd_head);
+            if (!(fabs(got - want) <= 1e-5 * want))
+                fail_msg("layer %d, query head %d, entry %d, kind %d: %g, expected %g", (int)il, (int)h,
+                         (int)i, (int)kind, got, want);
+        }
+    }
+}
+
 static wnw_session *session_with(const wnw_model *m, wnw_kv_type kv_type, const wnw_policy *p,
                                  const int32_t *tokens)
 {
@@ -72,8 +99,10 @@ static void every_family(void **state)
         struct wnw__observer *ob;
         assert_ok(wnw__observer_new(&ob, s));
         for (int32_t il = 0; il < m->hp.n_layer; il++)
-            for (int kind = 0; kind < WNW_N_PROJ_NORMS; kind++)
+            for (int kind = 0; kind < WNW_N_PROJ_NORMS; kind++) {
                 check_layer(m, ob, il, (wnw_proj_norm)kind);
+                check_query_heads(m, ob, il, (wnw_proj_norm)kind);
+            }
         wnw__observer_free(ob);
         wnw_session_free(s);
         free(tokens);

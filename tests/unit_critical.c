@@ -338,6 +338,95 @@ static void alpha_one_is_the_base(void **state)
     fake_free(&f);
 }
 
+static const float joint_nu[2 * 4] = {1, 1, 1, 5, /**/ 5, 1, 1, 1}; /* [n_head][n] */
+
+static const float *joint_norms(const wnw_observation *obs, wnw_proj_norm kind)
+{
+    (void)obs;
+    assert_int_equal(kind, WNW_PROJ_L2);
+    return joint_nu;
+}
+
+static const float *mean_norms(const wnw_observation *obs, wnw_proj_norm kind)
+{
+    static const float mean[4] = {3, 1, 1, 3};
+    (void)obs;
+    (void)kind;
+    return mean;
+}
+
+/* Two query heads: the first attends to 0, whose value only the second reads with a large norm, and the other
+ * way round the second to 3 and the first. Means .25 .3 .2 .25 times 3 1 1 3; joint (.5 x 1 + 0 x 5) / 2 =
+ * .25, then .3, .2, .25. */
+static void joint_products(void **state)
+{
+    (void)state;
+    static const float heads[2 * 4] = {.5f, .3f, .2f, 0, /**/ 0, .3f, .2f, .5f},
+                                 mean[4] = {.25f, .3f, .2f, .25f};
+    const wnw_observation obs = {
+        .n = 4, .n_head = 2, .n_head_kv = 1, .proj_norm = mean_norms, .head_proj_norm = joint_norms};
+    const struct wnw__select_problem problem = {.score = mean,
+                                                .head_score = heads,
+                                                .n = 4,
+                                                .n_keep = 1,
+                                                .n_head_kv = 1,
+                                                .row = 4,
+                                                .layer_score = mean,
+                                                .obs = &obs};
+    static const int32_t want[2] = {0, 1};
+    for (int joint = 0; joint < 2; joint++) {
+        wnw_policy *p = policy(joint ? "snapkv+critical:alpha=0,eps=0,sinks=0,gqa=joint"
+                                     : "snapkv+critical:alpha=0,eps=0,sinks=0");
+        int32_t keep[4];
+        float scratch[4];
+        const struct wnw__selector *s = p->part[WNW_PART_SELECTOR].selector;
+        assert_int_equal(s->select(p->opts[WNW_PART_SELECTOR], &problem, keep, scratch), 1);
+        assert_int_equal(keep[0], want[joint]);
+        wnw_policy_free(p);
+    }
+    /* Only where there are query heads, all of a group. */
+    static const char *const bad[] = {"expected_attention+layer_mean+critical:gqa=joint",
+                                      "snapkv+retrieval_heads:heads=all+critical:gqa=joint"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        wnw_policy *p = NULL;
+        assert_int_equal(wnw_policy_parse(&p, bad[i], NULL), WNW_E_ARG);
+        assert_non_null(strstr(wnw_last_error(), "every query head"));
+    }
+}
+
+/* Through the driver, layer by layer and with counts of the whole model: with one query head per KV head both
+ * forms look at the same attention, and with more they differ. */
+static void joint_plans(void **state)
+{
+    (void)state;
+    static const char *const recipes[][2] = {
+        {"snapkv:window=8+critical", "snapkv:window=8+critical:gqa=joint"},
+        {"snapkv:window=8+adakv+critical", "snapkv:window=8+adakv+critical:gqa=joint"},
+        {"snapkv:window=8+headkv+critical", "snapkv:window=8+headkv+critical:gqa=joint"},
+    };
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
+        struct fake f;
+        wnw_plan *a, *b, *c;
+        fake_init(&f, 3, 2, 3, 200, false);
+        const wnw_size size = fake_ratio(0.6);
+        assert_int_equal(fake_plan(&a, &f, recipes[i][0], &size, NULL), WNW_OK);
+        assert_int_equal(fake_plan(&b, &f, recipes[i][1], &size, NULL), WNW_OK);
+        assert_int_equal(fake_check_plan(a, &f), fake_check_plan(b, &f));
+        for (int32_t k = 0; k < 6; k++) /* norms change which, never how many */
+            assert_int_equal(fake_kept(a, k / 2, k % 2), fake_kept(b, k / 2, k % 2));
+        assert_false(fake_same_plan(a, b));
+        /* A last step on every row is the same as pooling every row. */
+        char recipe[128];
+        snprintf(recipe, sizeof recipe, "%s,alpha=0", recipes[i][1]);
+        assert_int_equal(fake_plan(&c, &f, recipe, &size, NULL), WNW_OK);
+        assert_false(fake_same_plan(b, c));
+        wnw_plan_free(a);
+        wnw_plan_free(b);
+        wnw_plan_free(c);
+        fake_free(&f);
+    }
+}
+
 /* Window and sinks may take all places that attention alone gives. Nothing else is wrong with such a size, so
  * that it works, and says so. */
 static void nothing_left_for_stage_one(void **state)
@@ -379,6 +468,8 @@ int main(void)
         cmocka_unit_test(equals_the_reference),
         cmocka_unit_test(plans),
         cmocka_unit_test(alpha_one_is_the_base),
+        cmocka_unit_test(joint_products),
+        cmocka_unit_test(joint_plans),
         cmocka_unit_test(nothing_left_for_stage_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

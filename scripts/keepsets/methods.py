@@ -467,6 +467,20 @@ def critical(row, nu, b, sure, alpha=0.5, eps=1e-4, first_class=()):
     return sorted(keep)
 
 
+@case("snapkv+critical:gqa=joint,norm=l1,sinks=0", norm="l1")
+@case("snapkv+critical:gqa=joint,norm=l2,sinks=0", norm="l2")
+def critical_joint(p, r, norm, w=32):
+    """Stage 2 by the mean over the group of (attention + eps) times norm, every query head with its own."""
+    b, keep = average(p, r), []
+    for l, heads in enumerate(snapkv_heads(p)):
+        nu = [np.abs(x).sum(1) if norm == "l1" else np.sqrt((x.astype(np.float64) ** 2).sum(1))
+              for _, x in p.projected(l)]
+        z = p.group_mean((behind(heads, w) + 1e-4) * np.array(nu))
+        keep.append([critical(behind(s, w), x / (behind(s, w) + 1e-4), b, range(p.n - w, p.n))
+                     for s, x in zip(p.group_mean(heads), z)])
+    return keep
+
+
 @case("criticalkv", ada=False, norm="l2", sinks=4)
 @case("criticalkv-adakv", ada=True, norm="l2", sinks=4)
 @case("snapkv+critical:norm=l1,sinks=0", ada=False, norm="l1", sinks=0)

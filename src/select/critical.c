@@ -8,6 +8,9 @@
  *               promised are the first of them
  *     stage 2   of the rest the best by (A_i + eps) nu_i,   nu_i = ||v_i W_O|| of the group's query heads
  *
+ * gqa=joint keeps the query heads of a group apart until then, (1 / G) sum over g of (A_ig + eps) nu_ig,
+ * which is the bound of the paper's theorem for the group; the released code multiplies means.
+ *
  * alpha = 1 is plain top-k. eps is of no scale: 1e-4 is a tenth of the mean attention of 1000 entries and ten
  * times that of 100000; eps_rel = x means eps = x / n. The paper's norm is L1; L2 finds the same entries for
  * a hundredth of the work (appendix C.3), so it is the default here. sinks: their attention is huge, their
@@ -20,13 +23,21 @@
 #include "base/topk.h"
 #include "method.h"
 
+enum gqa { GQA_MEAN, GQA_JOINT };
+
 struct opts {
     double alpha;
     double eps;
     double eps_rel;
     int32_t norm;
     int32_t sinks;
+    int32_t gqa;
 };
+
+static bool of_query_heads(const void *opts)
+{
+    return ((const struct opts *)opts)->gqa == GQA_JOINT;
+}
 
 static void needs(const void *opts, wnw_needs *out)
 {
@@ -73,14 +84,42 @@ static int32_t mark_sure(const struct opts *o, const struct wnw__select_problem 
     return n_sure;
 }
 
-/* Marks the k best of the entries that are not marked: by score, or with nu by (score + eps) nu. */
-static void mark_best(const struct wnw__select_problem *p, const float *nu, float eps, int32_t k,
-                      int32_t *keep, float *value)
+/* What stage 2 multiplies, of one KV head: rows of scores and norms, one for all or one per query head. */
+struct product {
+    const float *score, *nu;
+    int32_t n_row, score_row, nu_row; /* rows, and from one to the next */
+    float eps;
+};
+
+static struct product product_of(const struct opts *o, const struct wnw__select_problem *p, const float *nu)
+{
+    const int64_t n = p->obs->n;
+    const int32_t group = o->gqa == GQA_JOINT ? p->obs->n_head / p->n_head_kv : 1;
+    const int64_t first = (int64_t)p->ih * group;
+    return (struct product){.score = o->gqa == GQA_JOINT ? p->head_score + first * p->row : p->score,
+                            .nu = nu + first * n,
+                            .n_row = group,
+                            .score_row = p->row,
+                            .nu_row = p->obs->n,
+                            .eps = (float)(o->eps_rel > 0 ? o->eps_rel / p->n : o->eps)};
+}
+
+static float product_at(const struct product *x, int32_t i)
+{
+    float sum = (x->score[i] + x->eps) * x->nu[i];
+    for (int32_t g = 1; g < x->n_row; g++)
+        sum += (x->score[(int64_t)g * x->score_row + i] + x->eps) * x->nu[(int64_t)g * x->nu_row + i];
+    return sum;
+}
+
+/* Marks the k best of the entries that are not marked: by score, or by the product. */
+static void mark_best(const struct wnw__select_problem *p, const struct product *x, int32_t k, int32_t *keep,
+                      float *value)
 {
     int32_t m = 0;
     for (int32_t i = 0; i < p->n; i++)
         if (!keep[i])
-            value[m++] = nu ? (p->score[i] + eps) * nu[i] : p->score[i];
+            value[m++] = x ? product_at(x, i) : p->score[i];
     struct wnw__cut cut = wnw__topk_cut(value, m, k);
     m = 0;
     for (int32_t i = 0; i < p->n; i++)
@@ -92,21 +131,25 @@ static int32_t select_entries(const void *opts, const struct wnw__select_problem
                               float *scratch)
 {
     const struct opts *o = opts;
-    const float *nu = p->obs->proj_norm(p->obs, (wnw_proj_norm)o->norm);
+    const wnw_proj_norm norm = (wnw_proj_norm)o->norm;
+    const float *nu =
+        o->gqa == GQA_JOINT ? p->obs->head_proj_norm(p->obs, norm) : p->obs->proj_norm(p->obs, norm);
     if (!nu)
         return WNW_E_NOMEM; /* the sentence is set */
-    const float eps = (float)(o->eps_rel > 0 ? o->eps_rel / p->n : o->eps);
+    const struct product product = product_of(o, p, nu);
     const int32_t n_sure = mark_sure(o, p, keep);
     const int32_t by_attention = wnw__round_count(p->n_keep * o->alpha, p->rounding);
     const int32_t n_first = by_attention > n_sure ? by_attention : n_sure;
-    mark_best(p, NULL, 0, n_first - n_sure, keep, scratch);
-    mark_best(p, nu + (int64_t)p->ih * p->obs->n, eps, p->n_keep - n_first, keep, scratch);
+    mark_best(p, NULL, n_first - n_sure, keep, scratch);
+    mark_best(p, &product, p->n_keep - n_first, keep, scratch);
     int32_t m = 0;
     for (int32_t i = 0; i < p->n; i++)
         if (keep[i])
             keep[m++] = i; /* m <= i */
     return m;
 }
+
+static const char *const gqas[] = {"mean", "joint", NULL};
 
 static const wnw_option options[] = {{.name = "alpha",
                                       .help = "share of a head's entries that attention alone chooses",
@@ -142,6 +185,14 @@ static const wnw_option options[] = {{.name = "alpha",
                                       .def = 4,
                                       .min = 0,
                                       .max = 4096},
+                                     {.name = "gqa",
+                                      .help =
+                                          "mean: mean attention times mean norm of the group's query heads;"
+                                          " joint: the mean of their products",
+                                      .type = WNW_OPT_ENUM,
+                                      .offset = offsetof(struct opts, gqa),
+                                      .def = GQA_MEAN,
+                                      .choices = gqas},
                                      {0}};
 
 extern const struct wnw__selector wnw__selector_critical;
@@ -152,15 +203,18 @@ const struct wnw__selector wnw__selector_critical = {
     .details =
         "Stage 1 keeps the `floor(alpha b)` best of a head's `b` entries by attention `A_i`, stage 2 fills "
         "up by `(A_i + eps) nu_i` with `nu_i = ||v_i W_O||`, mean over the query heads of the group. "
-        "`alpha = 1` is plain top-k.\n\n"
+        "`alpha = 1` is plain top-k. `gqa=joint` takes `(1/G) sum_g (A_ig + eps) nu_ig`, every query head's "
+        "own "
+        "attention and norm, which is the bound for the group; for scorers of query heads.\n\n"
         "Deviations: the norm is L2 by default, which the paper finds as good as its L1; the first 4 "
         "entries are kept in any case (`sinks=0` turns that off); protected entries are kept first and "
         "do not compete. Norms behind the output projection, as some models have, are not seen.\n\n"
         "Cost: O(n) per head besides the norms. L1 takes one output projection per entry and query head, "
-        "L2 a d x d product per entry and KV head.",
+        "L2 a d x d product per entry and KV head, or with `gqa=joint` per entry and query head.",
     .options = options,
     .options_size = sizeof(struct opts),
     .attention_only = true,
+    .of_query_heads = of_query_heads,
     .needs = needs,
     .advise = advise,
     .scratch = scratch_size,
