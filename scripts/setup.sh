@@ -109,7 +109,7 @@ step_python() {
         return
     fi
     say "python: installing ${missing[*]}"
-    "$venv/bin/python" -m pip install --quiet --ignore-installed "${missing[@]}" || die "python: pip could not install ${missing[*]}"
+    "$venv/bin/python" -m pip install --quiet --ignore-installed --no-warn-conflicts "${missing[@]}" || die "python: pip could not install ${missing[*]}"
 }
 
 # ---- ggml and libllama ----
