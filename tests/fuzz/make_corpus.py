@@ -1,0 +1,287 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Write the seeds and dictionaries of the fuzz targets: make_corpus.py WINNOW TESTS_FUZZ
+
+Seeds are named after what they hold; inputs that once crashed lie beside them under names that begin with "crash-",
+and are left alone. Needs the PyPI packages gguf and numpy, and the command, whose methods and options make up the
+recipes.
+"""
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+
+import numpy as np
+from gguf import GGUFWriter, TokenType
+
+HEADS, D, EMBD, FF, LAYERS = 2, 32, 16, 16, 2
+CHATML = (
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' "
+    "+ '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+
+
+def put(folder, target, name, data):
+    path = os.path.join(folder, target, name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as f:
+        f.write(data)
+
+
+# ---- Models ----
+
+
+def byte_level_tokens():
+    """How byte-level BPE writes each byte: a printable character, else U+0100 and up."""
+    plain = set(range(33, 127)) | set(range(161, 173)) | set(range(174, 256))
+    spare = iter(range(256, 512))
+    return [chr(byte if byte in plain else next(spare)) for byte in range(256)]
+
+
+def bpe_vocabulary(w):
+    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    tokens = special + byte_level_tokens() + ["er", "th"]
+    w.add_tokenizer_model("gpt2")
+    w.add_tokenizer_pre("gpt-2")
+    w.add_token_list(tokens)
+    w.add_token_types([TokenType.CONTROL] * 3 + [TokenType.NORMAL] * (len(tokens) - 3))
+    w.add_token_merges(["e r", "t h"])
+    w.add_bos_token_id(1)
+    w.add_eos_token_id(2)
+    w.add_chat_template(CHATML)
+    return len(tokens)
+
+
+def spm_vocabulary(w):
+    words = ["\u2581", "\u2581the", "er", "th", "e", "r"]
+    tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)] + words
+    types = [TokenType.UNKNOWN] + [TokenType.CONTROL] * 2 + [TokenType.BYTE] * 256 + [TokenType.NORMAL] * len(words)
+    w.add_tokenizer_model("llama")
+    w.add_token_list(tokens)
+    w.add_token_scores([0.0] * 259 + [-float(i) for i in range(len(words))])
+    w.add_token_types(types)
+    w.add_bos_token_id(1)
+    w.add_eos_token_id(2)
+    w.add_unk_token_id(0)
+    w.add_add_bos_token(True)
+    w.add_chat_template(
+        "{{ bos_token }}{% for m in messages %}{{ '<start_of_turn>' + m['role'] + '\n' + m['content'] | trim + "
+        "'<end_of_turn>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<start_of_turn>model\n' }}{% endif %}"
+    )
+    return len(tokens)
+
+
+def layer_tensors(arch, p):
+    yield p + "attn_norm.weight", (EMBD,)
+    yield p + "attn_q.weight", (HEADS * D, EMBD)
+    yield p + "attn_k.weight", (D, EMBD)
+    yield p + "attn_v.weight", (D, EMBD)
+    yield p + "attn_output.weight", (EMBD, HEADS * D)
+    yield p + "ffn_norm.weight", (EMBD,)
+    yield p + "ffn_gate.weight", (FF, EMBD)
+    yield p + "ffn_up.weight", (FF, EMBD)
+    yield p + "ffn_down.weight", (EMBD, FF)
+    if arch == "gemma3":
+        yield p + "attn_q_norm.weight", (D,)
+        yield p + "attn_k_norm.weight", (D,)
+        yield p + "post_attention_norm.weight", (EMBD,)
+        yield p + "post_ffw_norm.weight", (EMBD,)
+
+
+def write_model(path, arch, vocabulary):
+    w = GGUFWriter(path, arch)
+    w.add_name(arch)
+    w.add_context_length(128)
+    w.add_block_count(LAYERS)
+    w.add_embedding_length(EMBD)
+    w.add_feed_forward_length(FF)
+    w.add_head_count(HEADS)
+    w.add_head_count_kv(1)
+    w.add_key_length(D)
+    w.add_value_length(D)
+    w.add_layer_norm_rms_eps(1e-5)
+    w.add_rope_freq_base(10000.0)
+    if arch == "gemma3":
+        w.add_sliding_window(16)
+    else:
+        w.add_rope_dimension_count(D)
+    n_vocab = vocabulary(w)
+    rng = np.random.default_rng(5)
+    shapes = [("token_embd.weight", (n_vocab, EMBD)), ("output_norm.weight", (EMBD,))]
+    for il in range(LAYERS):
+        shapes += layer_tensors(arch, f"blk.{il}.")
+    for name, shape in shapes:
+        data = rng.standard_normal(shape, dtype=np.float32) / np.float32(4) if len(shape) == 2 else np.ones(shape, np.float32)
+        w.add_tensor(name, data.astype(np.float32))
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
+# ---- Edits of a model, as fuzz_vocab.c reads them ----
+
+OPERATIONS = "PROMPT TOKEN SAME TYPE SCORE MERGE COUNT TEXT U32 I32 F32 BOOL U64 LIST REMOVE TENSOR".split()
+KEY_MODEL, KEY_PRE, KEY_BOS, KEY_TOKENS, KEY_TEMPLATE, KEY_ARCH, KEY_HEADS = 0, 1, 2, 13, 17, 18, 25
+
+
+def u8(v):
+    return struct.pack("<B", v)
+
+
+def u16(v):
+    return struct.pack("<H", v)
+
+
+def u32(v):
+    return struct.pack("<I", v)
+
+
+class Text(bytes):
+    """Written with its length."""
+
+
+def edit(name, *values):
+    out = bytes([OPERATIONS.index(name)])
+    for v in values:
+        out += u8(len(v)) + v if isinstance(v, Text) else v
+    return out
+
+
+LLAMA, GEMMA = u8(0), u8(1)
+VOCAB = {
+    "unedited-llama": LLAMA + edit("PROMPT", Text(b"the harbor")),
+    "unedited-gemma3": GEMMA + edit("PROMPT", Text(b"the harbor")),
+    "the-same-token-twice": LLAMA + edit("SAME", u16(70), u16(71)),
+    "no-byte-tokens": GEMMA + b"".join(edit("TYPE", u16(i), u8(1)) for i in range(3, 60)),
+    "byte-token-renamed": GEMMA + edit("TOKEN", u16(20), Text(b"x")) + edit("PROMPT", Text(b"\x11\x11")),
+    "fewer-tokens": LLAMA + edit("COUNT", u8(0), u16(40)),
+    "no-tokens": LLAMA + edit("COUNT", u8(0), u16(0)),
+    "more-tokens-than-rows": LLAMA + edit("COUNT", u8(0), u16(300)),
+    "fewer-types": GEMMA + edit("COUNT", u8(1), u16(10)),
+    "fewer-scores": GEMMA + edit("COUNT", u8(2), u16(10)),
+    "tokens-are-a-text": LLAMA + edit("TEXT", u8(KEY_TOKENS), Text(b"tokens")),
+    "tokens-are-numbers": LLAMA + edit("LIST", u8(KEY_TOKENS), u8(1), u8(20)),
+    "bos-outside": LLAMA + edit("U32", u8(KEY_BOS), u32(100000)),
+    "bos-is-negative": LLAMA + edit("I32", u8(KEY_BOS), u32(0xFFFFFFFF)),
+    "other-model": LLAMA + edit("TEXT", u8(KEY_MODEL), Text(b"llama")),
+    "other-model-bert": LLAMA + edit("TEXT", u8(KEY_MODEL), Text(b"bert")),
+    "other-model-t5": GEMMA + edit("TEXT", u8(KEY_MODEL), Text(b"t5")),
+    "no-model": LLAMA + edit("TEXT", u8(KEY_MODEL), Text(b"no_vocab")),
+    "other-pre": LLAMA + edit("TEXT", u8(KEY_PRE), Text(b"llama-bpe")),
+    "merge-without-blank": LLAMA + edit("MERGE", u8(0), Text(b"er")),
+    "merge-of-unknown": LLAMA + edit("MERGE", u8(1), Text(b"qq zz")),
+    "template-loop": LLAMA + edit("TEXT", u8(KEY_TEMPLATE), Text(b"{% for m in messages %}{{ m['content'] }}{% endfor %}")),
+    "template-broken": LLAMA + edit("TEXT", u8(KEY_TEMPLATE), Text(b"{% for m in messages %}{{ m[")),
+    "template-raises": LLAMA + edit("TEXT", u8(KEY_TEMPLATE), Text(b"{{ raise_exception('no') }}")),
+    "template-deep": LLAMA + edit("TEXT", u8(KEY_TEMPLATE), Text(b"{{" + b"(" * 200 + b"}}")),
+    "token-not-utf8": LLAMA + edit("TOKEN", u16(100), Text(b"\xff\xfe\x80")),
+    "empty-token": LLAMA + edit("TOKEN", u16(100), Text(b"")),
+    "other-architecture": LLAMA + edit("TEXT", u8(KEY_ARCH), Text(b"qwen2")),
+    "three-heads": LLAMA + edit("U32", u8(KEY_HEADS), u32(3)),
+    "tensor-gone": LLAMA + edit("TENSOR", u8(3), u8(0), u8(0)),
+    "tensor-cut": LLAMA + edit("TENSOR", u8(0), u8(1), u8(100)),
+    "tensor-f16": LLAMA + edit("TENSOR", u8(4), u8(3), u8(1)),
+}
+
+# ---- Profiles of 2 layers, 4 query and 2 KV heads of 8 ----
+
+MODEL = {"fingerprint": "0123456789abcdef", "n_layer": 2, "n_head": 4, "n_head_kv": 2, "n_embd_head": 8}
+
+
+def profile(kind, settings, results):
+    return json.dumps({"format": "winnow-profile-1", "kind": kind, "model": MODEL, "settings": settings,
+                       "data": {"text": "made up"}, "results": results}, separators=(",", ":")).encode()
+
+
+def profiles():
+    ranks, means = [[0, 1, 2, 3], [3, 2, 1, 0]], [[0.4, 0.3, 0.2, 0.1], [0.1, 0.2, 0.3, 0.4]]
+    own = {
+        "srh": profile("srh", {"k": 1}, {"srh": ranks, "srh_mean": means, "trad": ranks, "trad_mean": means}),
+        "layers": profile("layers", {}, {"avg_score": [0.25, 0.75]}),
+        "compiler": profile(
+            "compiler",
+            {"budget": 128, "window": 64, "n_sink": 0, "alpha_scope": "global", "score_norm": "mean", "gate": "elastic",
+             "entropy_norm": False},
+            {"entropy_edges": [3], "ppl_edges": [10], "default_ppl_bin": 0, "weight": [[1] * 4] * 2,
+             "tau": [[[0.5, 1], [2, 3]]] * 2}),
+        "heads": profile("heads", {"sink": 4, "recent": 16}, {"score": means, "alpha": [[0, 1], [0.5, 0.25]]}),
+        "stats": profile("stats", {}, {"query_mean": [[[0.5] * 8] * 4] * 2,
+                                       "query_cov": [[[[1.0 if i == k else 0 for k in range(8)] for i in range(8)]] * 4] * 2}),
+        "foreign-ranks": json.dumps({"0": [3, 1, 2, 0], "1": [0, 1, 2, 3]}).encode(),
+        "foreign-heads": json.dumps({f"{layer}-{head}": [0.1, 0.2] for layer in range(2) for head in range(4)}).encode(),
+        "foreign-weights": json.dumps({"shape": [2, 4], "W_head": [[1, 1, 0.9, 1.1]] * 2}).encode(),
+        "foreign-thresholds": json.dumps({"shape": [2, 20, 4], "M_lex": [[[0.5, 1, 1.5, 2]] * 20] * 2}).encode(),
+        "foreign-shares": json.dumps({"avg_score": [0.25, 0.75]}).encode(),
+    }
+    own["srh-and-layers"] = own["srh"] + b"\0" + own["layers"]
+    own["compiler-twice"] = own["compiler"] + b"\0" + own["compiler"]
+    return own
+
+
+# ---- Plans, as fuzz_plan.c reads them: cache type, shape, then each head ----
+
+ALL, NONE, MASK, LIST = range(4)
+PLANS = {
+    "everything": u8(0) + u8(0) + u8(ALL) * 2 + u8(0),
+    "nothing": u8(0) + u8(0) + u8(NONE) * 2 + u8(1),
+    "half": u8(1) + u8(0) + (u8(MASK) + b"\x55" * 5) * 2 + u8(5),
+    "ragged": u8(2) + u8(0) + u8(MASK) + b"\xff\x00\x0f\x01\x80" + u8(LIST) + u8(3) + bytes([1, 5, 39]) + u8(7),
+    "quantised": u8(3) + u8(0) + u8(MASK) + b"\x01\x02\x04\x08\x10" + u8(ALL) + u8(12),
+    "not-ascending": u8(0) + u8(0) + u8(LIST) + u8(2) + bytes([5, 5]) + u8(ALL),
+    "outside": u8(0) + u8(0) + u8(LIST) + u8(1) + bytes([40]) + u8(ALL),
+    "another-layer": u8(0) + u8(1) + u8(ALL) * 3,
+    "another-head": u8(0) + u8(3) + u8(ALL) * 4,
+    "other-tokens": u8(0) + u8(200) + u8(20) + u8(NONE) * 2,
+}
+
+# ---- Recipes ----
+
+RECIPES = [
+    "full", "streaming_llm", "streaming_llm+rerotate", "snapkv", "snapkv:window=64,kernel=5", "snapkv+adakv",
+    "snapkv+group_max:cross_head=1+pyramid", "tova", "lagkv", "lagkv:lag=64,sink=4", "criticalkv", "compresskv",
+    "compresskv:heads=all+uniform", "kvcompose", "compilerkv:force=1", "expected_attention", "kvzip", "knorm",
+    "chunkkv", "adakv:floor=0.3", "snapkv+layer_mean+uniform:rounding=trunc+equal+topk:ties=late+original",
+    "snapkv+snapkv", "snapkv:window=0", "snapkv:window=1e9", "snapkv:", "+", "", "snapkv+", ":window=3", "snapkv:window",
+]
+
+
+def dictionary(winnow):
+    """Names of presets, parts, options and choices that `winnow methods` prints."""
+    def run(*args):
+        return subprocess.run([winnow, "methods", *args], check=True, capture_output=True, text=True).stdout
+
+    names = {line.split()[0] for line in run().splitlines() if re.match(r"\s+[a-z0-9_-]+  ", line)}
+    words = set(names)
+    for name in names:
+        text = run(name)
+        words.update(m + "=" for m in re.findall(r"^\s+([a-z0-9_]+)\s.*\[[^\]]*\]$", text, re.M))
+        for choices in re.findall(r"one of ([a-z0-9_|]+)\]", text):
+            words.update(choices.split("|"))
+    return "".join(f'"{word}"\n' for word in sorted(words | {"+", ":", ",", "="})).encode()
+
+
+def main():
+    winnow, target = sys.argv[1:]
+    folder = os.path.join(target, "corpus")
+    for name, vocabulary in (("llama", bpe_vocabulary), ("gemma3", spm_vocabulary)):
+        os.makedirs(os.path.join(folder, "gguf"), exist_ok=True)
+        path = os.path.join(folder, "gguf", name)
+        write_model(path, name, vocabulary)
+    for name, data in VOCAB.items():
+        put(folder, "vocab", name, data)
+    for name, data in profiles().items():
+        put(folder, "profile", name, data)
+    for name, data in PLANS.items():
+        put(folder, "plan", name, data)
+    for i, recipe in enumerate(RECIPES):
+        put(folder, "policy", f"{i:02}", recipe.encode())
+    put(target, "", "policy.dict", dictionary(winnow))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: make_corpus.py WINNOW TESTS_FUZZ")
+    main()
