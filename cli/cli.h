@@ -15,13 +15,13 @@
 
 /* Targets of the option tables. Strings are owned; integers hold CLI_UNSET and reals NAN when not given. */
 struct cli_args {
-    char *model, *file, *tokens, *question, *chat;
+    char *model, *file, *tokens, *question, *chat, *system;
     char *policy, *kv_type, *evict, *evict_every, *profile, *attn;
     char *out, *csv, *lengths, *policies;
     int64_t budget, kv_bytes;
     int64_t n, seed, top_k, threads, prefix, reps, decode_tokens;
     double ratio, temp, top_p;
-    bool context_only, raw, json, markdown, help;
+    bool context_only, raw, json, markdown, pieces, help;
     char **rest; /* what is left after the options, NULL-terminated, owned */
     int n_rest;
 };
@@ -69,7 +69,7 @@ struct cli_command {
 
 extern const struct cli_group cli_group_model, cli_group_input, cli_group_policy, cli_group_generate,
     cli_group_plan, cli_group_ppl, cli_group_bench, cli_group_bench_observe, cli_group_bench_methods,
-    cli_group_methods, cli_group_common;
+    cli_group_methods, cli_group_tokens, cli_group_common;
 
 /* Parses argv[1..] (argv[0] is the command's name). Returns an exit code; says what is wrong itself. */
 int cli_parse(struct cli_args *args, const struct cli_command *cmd, int argc, const char **argv);
@@ -175,6 +175,13 @@ int cli_out_json(struct cli_out *out, const json_t *o);
 int cli_out_commit(struct cli_out *out);
 /* Removes what was written. Nothing happens where nothing is open. */
 void cli_out_abort(struct cli_out *out);
+/* Removes the unfinished file, if there is one, before the process ends at once. */
+void cli_out_discard(void);
+
+/* ---- The end (abort.c) ---- */
+
+/* From now on a failed assertion of ggml is one line on stderr and exit code 1. */
+void cli_catch_aborts(void);
 
 /* ---- Text (text.c) ---- */
 
@@ -192,6 +199,9 @@ bool cli_text_add_utf8(struct cli_text *t, const char *s, size_t len);
 bool cli_text_repair(struct cli_text *t);
 /* Length of s without an incomplete UTF-8 sequence at its end. */
 size_t cli_utf8_whole(const char *s, size_t len);
+
+/* A log sink of the library that keeps warnings; user is a struct cli_text, one line for each. */
+void cli_note_warning(wnw_log_level level, const char *text, void *user);
 
 /* Generated tokens and the text that is ready to be shown. */
 struct cli_stream {
@@ -229,6 +239,7 @@ int cli_profile_load(wnw_profile **out, struct cli_text *notes, const wnw_model 
 
 int cli_run(const struct cli_args *args);
 int cli_plan(const struct cli_args *args);
+int cli_tokens(const struct cli_args *args);
 int cli_methods(const struct cli_args *args);
 /* methods_markdown.c; args->csv: table of `winnow bench methods`, or NULL. */
 int cli_methods_markdown(const struct cli_args *args);

@@ -99,16 +99,19 @@ static int check_policy(struct cli_job *job)
     return check_allowed(job);
 }
 
-static int check_input(struct cli_job *job)
+static int check_prompt(struct cli_job *job)
 {
     const struct cli_args *args = job->args;
     const bool question = args->question && *args->question;
     if (args->tokens && (args->file || args->question))
         return cli_fail(CLI_BAD_INPUT, "--tokens is the whole prompt; leave out -f and -p");
-    if (args->tokens && args->chat)
-        return cli_fail(CLI_BAD_INPUT, "--tokens are fed as they are; leave out --chat");
+    if (args->tokens && (args->chat || args->system))
+        return cli_fail(CLI_BAD_INPUT, "--tokens are fed as they are; leave out %s",
+                        args->chat ? "--chat" : "--system");
     if (args->raw && args->chat)
         return cli_fail(CLI_BAD_INPUT, "--raw and --chat exclude each other; give one of them");
+    if (args->raw && args->system)
+        return cli_fail(CLI_BAD_INPUT, "--raw has no place for a --system message; put it into the document");
     if (!args->tokens && !args->file && !question)
         return cli_fail(CLI_BAD_INPUT, "no input; give a document with -f, a question with -p, or --tokens");
     if (args->context_only && !args->file && !args->tokens)
@@ -140,7 +143,7 @@ int cli_job_check(struct cli_job *job, const struct cli_args *args)
     *job = (struct cli_job){.args = args};
     if ((rc = check_phase(job)) != CLI_OK || (rc = check_size(job)) != CLI_OK ||
         (rc = check_policy(job)) != CLI_OK || (rc = check_types(job)) != CLI_OK ||
-        (rc = check_input(job)) != CLI_OK)
+        (rc = check_prompt(job)) != CLI_OK)
         return rc;
     rc = cli_model_path(&job->model_path, args->model);
     cli_inputs_add(&job->inputs, args->file);
@@ -148,6 +151,13 @@ int cli_job_check(struct cli_job *job, const struct cli_args *args)
     cli_inputs_add(&job->inputs, args->profile);
     cli_inputs_add(&job->inputs, job->model_path);
     return rc == CLI_OK && args->out ? cli_out_check(args->out, &job->inputs) : rc;
+}
+
+int cli_job_check_input(struct cli_job *job, const struct cli_args *args)
+{
+    *job = (struct cli_job){.args = args, .any_length = true};
+    const int rc = check_prompt(job);
+    return rc != CLI_OK ? rc : cli_model_path(&job->model_path, args->model);
 }
 
 int cli_job_open(struct cli_job *job)
@@ -207,12 +217,17 @@ int cli_job_prompt(struct cli_job *job)
         if (rc != CLI_OK)
             return rc;
     } else {
-        int rc = check_length(job);
+        int rc = job->any_length ? CLI_OK : check_length(job);
         if (rc != CLI_OK)
             return rc;
-        const wnw_prompt_params params = {
-            .document = job->document, .question = args->question, .chat = args->chat, .raw = args->raw};
+        const wnw_prompt_params params = {.document = job->document,
+                                          .question = args->question,
+                                          .system = args->system,
+                                          .chat = args->chat,
+                                          .raw = args->raw};
+        wnw_set_log(cli_note_warning, &job->remarks);
         const int status = wnw_prompt_build(&job->prompt, job->model, &params);
+        wnw_set_log(NULL, NULL);
         if (status != WNW_OK)
             return cli_fail_status(status);
         job->tokens = job->prompt.tokens;
@@ -221,7 +236,7 @@ int cli_job_prompt(struct cli_job *job)
     }
     if (job->n_tokens < 1)
         return cli_fail(CLI_BAD_INPUT, "the prompt has no tokens; give some text");
-    if (job->n_tokens > job->info.n_ctx_train && !cli_job_is_endless(job)) {
+    if (job->n_tokens > job->info.n_ctx_train && !job->any_length && !cli_job_is_endless(job)) {
         char what[64];
         snprintf(what, sizeof what, "the prompt has %d tokens", job->n_tokens);
         return too_long(job, what);
@@ -253,7 +268,7 @@ static int load_profile(struct cli_job *job)
     const wnw_needs needs = wnw_policy_needs(job->policy);
     const bool wants = needs.flags & WNW_NEED_PROFILE;
     return cli_profile_load(
-        &job->profile, &job->profile_notes, job->model,
+        &job->profile, &job->remarks, job->model,
         &(struct cli_profile_want){.given = job->args->profile,
                                    .model = job->args->model,
                                    .model_path = job->model_path,
@@ -369,7 +384,7 @@ void cli_job_notes(const struct cli_job *job)
         cli_note("no size given, removing half of the entries (--ratio 0.5)");
     if (job->size_ignored)
         cli_note("the policy keeps everything, the given size has no effect");
-    const char *line = job->profile_notes.s;
+    const char *line = job->remarks.s;
     while (line && *line) {
         const int len = (int)strcspn(line, "\n");
         cli_note("warning: %.*s", len, line);
@@ -381,7 +396,7 @@ void cli_job_close(struct cli_job *job)
 {
     wnw_session_free(job->session);
     wnw_profile_free(job->profile);
-    free(job->profile_notes.s);
+    free(job->remarks.s);
     wnw_prompt_clear(&job->prompt);
     wnw_model_free(job->model);
     wnw_policy_free(job->policy);

@@ -17,6 +17,7 @@ struct cli_job {
     wnw_kv_type kv_type;
     wnw_attn attn;
     bool size_assumed; /* no size was given and the policy has none: ratio 0.5 */
+    bool any_length;   /* the prompt is only looked at: it may be longer than the context */
     bool size_ignored; /* a size was given for the policy that keeps everything */
 
     wnw_model *model;
@@ -26,9 +27,9 @@ struct cli_job {
     wnw_prompt prompt;     /* from text, owned */
     const int32_t *tokens; /* [n_tokens], of one of the two above */
     int32_t n_tokens;
-    int32_t n_context;             /* tokens of the first piece */
-    wnw_profile *profile;          /* NULL = none */
-    struct cli_text profile_notes; /* remarks on it, one a line */
+    int32_t n_context;       /* tokens of the first piece */
+    wnw_profile *profile;    /* NULL = none */
+    struct cli_text remarks; /* of the library on profile and prompt, one a line */
     wnw_session *session;
     struct cli_progress progress;
 
@@ -41,11 +42,13 @@ struct cli_job {
 
 /* Everything that can be refused without the model. Returns an exit code, like all of these. */
 int cli_job_check(struct cli_job *job, const struct cli_args *args);
+/* The same for commands that only take a model and a prompt. */
+int cli_job_check_input(struct cli_job *job, const struct cli_args *args);
 /* Opens the model. */
 int cli_job_open(struct cli_job *job);
 /* Whether the prompt may be longer than the context: read by chunks, and kept tokens get new positions. */
 bool cli_job_is_endless(const struct cli_job *job);
-/* The prompt as tokens, checked against vocabulary and context. */
+/* The prompt as tokens, checked against the vocabulary. */
 int cli_job_prompt(struct cli_job *job);
 /* A session that observes for the policy. */
 int cli_job_session(struct cli_job *job);

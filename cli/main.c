@@ -11,6 +11,8 @@ static const struct cli_group *const run_groups[] = {
     &cli_group_model, &cli_group_input, &cli_group_policy, &cli_group_generate, &cli_group_common, NULL};
 static const struct cli_group *const plan_groups[] = {&cli_group_model, &cli_group_input,  &cli_group_policy,
                                                       &cli_group_plan,  &cli_group_common, NULL};
+static const struct cli_group *const tokens_groups[] = {&cli_group_model, &cli_group_input, &cli_group_tokens,
+                                                        &cli_group_common, NULL};
 static const struct cli_group *const ppl_groups[] = {&cli_group_model, &cli_group_ppl, &cli_group_policy,
                                                      &cli_group_common, NULL};
 static const struct cli_group *const bench_groups[] = {&cli_group_bench, &cli_group_common, NULL};
@@ -30,6 +32,9 @@ static const struct cli_command commands[] = {
     {"plan", "Reads a prompt and writes which cache entries would be kept; generates nothing.",
      "[-m MODEL] [-f DOC | --tokens FILE] [-p QUESTION] [--policy RECIPE] [SIZE] -o FILE",
      "The file appears only when it is complete.", plan_groups, 0, cli_plan},
+    {"tokens", "Prints the token ids of a prompt as `run` reads them.",
+     "[-m MODEL] [-f DOC | --tokens FILE] [-p QUESTION] [--system TEXT] [--raw | --chat NAME] [--pieces]", "",
+     tokens_groups, 0, cli_tokens},
     {"methods", "Lists presets and parts of policies, or describes one of them.", "[NAME]", "",
      methods_groups, 1, cli_methods},
     {"models", "Lists the models that have a name, and whether they are in the cache folder.", "",
@@ -139,6 +144,7 @@ int main(int argc, char **argv)
         return CLI_FAILED;
     /* A file that may not grow is a write that fails, which is said and cleaned up. */
     signal(SIGXFSZ, SIG_IGN);
+    cli_catch_aborts();
     if (argc < 2)
         return cli_fail(CLI_BAD_INPUT, "no command; `winnow --help` lists them");
     const char *name = argv[1];

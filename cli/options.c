@@ -31,6 +31,7 @@ static const struct cli_option input_options[] = {
      "token ids, whitespace separated, fed exactly as given (instead of -f and -p)", AT(tokens), 0, 0, NULL},
     {"prompt", 'p', CLI_PROSE, "QUESTION", NULL, "none", "question, put after the document", AT(question), 0,
      0, NULL},
+    {"system", 0, CLI_TEXT, "TEXT", NULL, "the template's own", "system message", AT(system), 0, 0, NULL},
     {"raw", 0, CLI_FLAG, NULL, NULL, "off",
      "no chat template: BOS where the vocabulary adds one, then the text", AT(raw), 0, 0, NULL},
     {"chat", 0, CLI_TEXT, "NAME", NULL, "the model's", "one of libllama's chat templates, e.g. chatml",
@@ -84,6 +85,13 @@ static const struct cli_option plan_options[] = {
      0, NULL},
 };
 GROUP(cli_group_plan, "Output", plan_options);
+
+static const struct cli_option tokens_options[] = {
+    {"pieces", 0, CLI_FLAG, NULL, NULL, "off",
+     "one token a line with its text; line breaks, tabs, backslashes and stray bytes as in C", AT(pieces), 0,
+     0, NULL},
+};
+GROUP(cli_group_tokens, "Output", tokens_options);
 
 static const struct cli_option ppl_options[] = {
     {"file", 'f', CLI_TEXT, "TEXT", NULL, "none", "text to score, BOS is added where the vocabulary does",

@@ -288,6 +288,12 @@ int cli_out_commit(struct cli_out *out)
     return rc;
 }
 
+void cli_out_discard(void)
+{
+    if (unfinished[0])
+        unlink(unfinished);
+}
+
 void cli_out_abort(struct cli_out *out)
 {
     if (!out->path)

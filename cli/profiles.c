@@ -144,17 +144,6 @@ static char *find_kind(const struct places *p, int32_t kind, double budget)
     return NULL;
 }
 
-/* Remarks of the library on a profile, one a line. */
-static void note_warning(wnw_log_level level, const char *text, void *user)
-{
-    struct cli_text *notes = user;
-    if (level != WNW_LOG_WARN)
-        return;
-    if (notes->len > 0)
-        cli_text_add(notes, "\n", 1);
-    cli_text_add_utf8(notes, text, strlen(text));
-}
-
 static int add_file(wnw_profile *p, struct cli_text *notes, struct cli_inputs *inputs, const char *path)
 {
     struct stat st;
@@ -163,7 +152,7 @@ static int add_file(wnw_profile *p, struct cli_text *notes, struct cli_inputs *i
     if (!S_ISREG(st.st_mode))
         return cli_fail(CLI_BAD_INPUT, "the profile '%s' is neither a file nor a folder", path);
     cli_inputs_add(inputs, path);
-    wnw_set_log(note_warning, notes);
+    wnw_set_log(cli_note_warning, notes);
     const int status = wnw_profile_add_file(p, path);
     wnw_set_log(NULL, NULL);
     return status == WNW_OK ? CLI_OK : cli_fail_status(status);

@@ -101,6 +101,16 @@ bool cli_text_repair(struct cli_text *t)
     return true;
 }
 
+void cli_note_warning(wnw_log_level level, const char *text, void *user)
+{
+    struct cli_text *notes = user;
+    if (level != WNW_LOG_WARN)
+        return;
+    if (notes->len > 0)
+        cli_text_add(notes, "\n", 1);
+    cli_text_add_utf8(notes, text, strlen(text));
+}
+
 size_t cli_utf8_whole(const char *s, size_t len)
 {
     for (size_t back = 1; back <= 3 && back <= len; back++) {

@@ -20,7 +20,9 @@
  * Out of our hands: ggml, libllama and jansson end the process where one of their own allocations fails. They
  * are called only after a look whether what they will need is there, so it takes another thread that is
  * quicker, or a system that promises memory it does not have and stops the process later. OpenMP inside ggml
- * ends the process where threads cannot be started.
+ * ends the process where threads cannot be started. So do failed assertions of ggml and libllama; what of a
+ * model file is known to lead to one is checked before. A program can have its say first with
+ * ggml_set_abort_callback.
  *   - Numbers in text (recipes, profiles, messages) have a point, whatever the program's locale is.
  *   - Threads: models and policies are read-only after creation and may be shared. A session, sampler, plan
  * or registry belongs to one thread at a time. The library has no other state than the log sink and a
@@ -80,8 +82,9 @@ const char *wnw_last_error(void);
 
 typedef enum wnw_log_level { WNW_LOG_DEBUG, WNW_LOG_INFO, WNW_LOG_WARN } wnw_log_level;
 
-/* Log sink for the whole process; text has no trailing newline. NULL (the default) drops everything, messages
- * of ggml and libllama included. Call before other threads use the library. */
+/* Log sink for the whole process; text has no trailing newline. NULL (the default) drops everything. Messages
+ * of ggml and libllama go the same way, unless the program has set a callback of its own with llama_log_set:
+ * that one stays. Call before other threads use the library. */
 typedef void (*wnw_log_fn)(wnw_log_level level, const char *text, void *user);
 void wnw_set_log(wnw_log_fn fn, void *user);
 
@@ -147,15 +150,30 @@ bool wnw_text_exceeds(const wnw_model *m, const char *text, size_t len, int32_t 
  * wnw_free. */
 int wnw_detokenize(const wnw_model *m, const int32_t *tokens, int32_t n_tokens, char **text);
 
+/* Text of one token, "<|im_end|>" for a control token, "" for an id without a text. *text is owned by the
+ * caller, release with wnw_free. */
+int wnw_token_piece(const wnw_model *m, int32_t token, char **text);
+
 /* Whether the token ends generation. */
 bool wnw_token_is_eog(const wnw_model *m, int32_t token);
 
-/* How a prompt is laid out. */
+/* One message of a conversation. */
+typedef struct wnw_chat_message {
+    const char *role;    /* "system", "user", "assistant", ... */
+    const char *content; /* UTF-8 */
+} wnw_chat_message;
+
+/* How a prompt is laid out: a system message, earlier turns, then the document and the question as one user
+ * message, in the model's own chat template. */
 typedef struct wnw_prompt_params {
-    const char *document; /* NULL = none */
-    const char *question; /* NULL = none */
-    const char *chat;     /* name of one of libllama's chat templates; NULL = the model's own */
-    bool raw;             /* no template: BOS where the vocabulary adds one, then the text */
+    const char *document;             /* NULL = none */
+    const char *question;             /* NULL = none */
+    const char *system;               /* system message; NULL = the template's own, if it has one */
+    const wnw_chat_message *messages; /* [n_messages] earlier turns; NULL = none */
+    int32_t n_messages;
+    const char *chat;  /* name of one of libllama's chat templates; NULL = the model's own */
+    const char *jinja; /* a Jinja template instead of the model's own; NULL = none */
+    bool raw;          /* no template: BOS where the vocabulary adds one, then the text */
 } wnw_prompt_params;
 
 /* A prompt in two pieces, so that every mode sees the same tokens: [template head + document] and
@@ -166,13 +184,26 @@ typedef struct wnw_prompt {
     int32_t n_context; /* length of the first piece */
     /* What the template wrote, for wnw_session_set_template. A token that spans template and text counts as
      * text; without a template the BOS does too. */
-    int32_t n_prefix; /* tokens of the template head, BOS included: the first ones of the prompt */
+    int32_t
+        n_prefix; /* tokens before the first turn's text, BOS and system message included: the first ones */
     int32_t *suffix; /* [n_suffix], owned: the template tail, which ends the user's turn and opens the next */
     int32_t n_suffix; /* 0 without a template */
 } wnw_prompt;
 
+/* Renders and tokenises a prompt. The model's Jinja template is run as transformers runs it: messages,
+ * add_generation_prompt, bos_token and eos_token are set, tools and documents are none. A BOS that the
+ * vocabulary asks for and the template did not write is put in front. A template of libllama by name
+ * (`chat`), or the model's in a build without the Jinja engine (wnw_has_jinja), is a fixed pattern without a
+ * default system message. Without a template the text alone is read, as with `raw`. Templates are programs
+ * from the model's file: like the file's weights they decide about time and memory. Errors: E_ARG (empty;
+ * unknown name; system message or turns without a template), E_UNSUPPORTED (the template refuses the
+ * messages, drops the system message, cannot be run, or changes the text so that the border between document
+ * and question is lost), E_RANGE, E_NOMEM. */
 int wnw_prompt_build(wnw_prompt *out, const wnw_model *m, const wnw_prompt_params *params);
 void wnw_prompt_clear(wnw_prompt *p);
+
+/* Whether this build runs the models' own Jinja templates (it was made with libllama-common). */
+bool wnw_has_jinja(void);
 
 /* Releases what the library says is released with it. NULL is fine. */
 void wnw_free(void *p);

@@ -6,6 +6,8 @@ One model or more per supported family. Their weights are random but always the 
 are chosen to reach the corners of the engine: grouped and multi-query attention, odd group sizes, heads wider than
 n_embd / n_head, rope scaling tensors, biases, norms of queries and keys, sliding windows, weights in f32, f16, q8_0
 and q4_0 (with rows that ggml's CPU backend can repack). The vocabulary is one token per byte and a few more.
+OUTDIR/chat has models whose vocabularies have the control tokens, type and chat template (tests/chat) of the models
+that docs and examples use.
 
 Needs the PyPI packages gguf and numpy. Each file is written under a temporary name first.
 """
@@ -64,6 +66,16 @@ SHAPES = {
 }
 
 
+# Name in OUTDIR/chat, architecture, vocabulary.
+CHAT_ARCHS = {"smollm2": "llama", "qwen2.5": "qwen2", "gemma3": "gemma3"}
+
+
+def chat_shape(arch):
+    gemma = arch == "gemma3"
+    return Shape(arch, 6 if gemma else 1, 64, 64, 2, 1, 32, tied=True, qkv_bias=arch == "qwen2", qk_norm=gemma,
+                 post_norm=gemma, window=16 if gemma else 0)
+
+
 def byte_tokens():
     """The printable character that byte-level BPE writes for each byte: itself, else U+0100 and up."""
     plain = set(range(33, 127)) | set(range(161, 173)) | set(range(174, 256))
@@ -77,23 +89,68 @@ def byte_tokens():
     return tokens
 
 
-def add_vocabulary(writer):
-    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-    tokens = special + byte_tokens() + [merge.replace(" ", "") for merge in MERGES]
-    types = [TokenType.CONTROL] * len(special) + [TokenType.NORMAL] * (len(tokens) - len(special))
+def add_tokens(writer, tokens, types):
+    """Fills the lists up to N_VOCAB and adds them."""
     while len(tokens) < N_VOCAB:
         tokens.append(f"<unused{len(tokens)}>")
         types.append(TokenType.UNUSED)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list(tokens)
     writer.add_token_types(types)
+
+
+def read_template(name):
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "chat")
+    with open(os.path.join(folder, name + ".jinja"), encoding="utf-8", newline="") as f:
+        return f.read()
+
+
+def add_byte_level(writer, pre, bos, template, pad=False):
+    """GPT-2's kind of vocabulary: ChatML's control tokens, bytes and a few merges."""
+    tokens = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"] + byte_tokens() + [merge.replace(" ", "") for merge in MERGES]
+    types = [TokenType.CONTROL] * 3 + [TokenType.NORMAL] * (len(tokens) - 3)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(pre)
+    add_tokens(writer, tokens, types)
     writer.add_token_merges(MERGES)
-    writer.add_bos_token_id(1)
+    writer.add_bos_token_id(bos)
     writer.add_eos_token_id(2)
-    writer.add_pad_token_id(0)
+    if pad:
+        writer.add_pad_token_id(0)
     writer.add_add_bos_token(False)
-    writer.add_chat_template(CHATML)
+    writer.add_chat_template(template)
+
+
+def add_vocabulary(writer):
+    add_byte_level(writer, "gpt-2", 1, CHATML, pad=True)
+
+
+def add_smollm2_vocabulary(writer):
+    add_byte_level(writer, "smollm", 1, read_template("smollm2"))
+
+
+def add_qwen2_vocabulary(writer):
+    add_byte_level(writer, "qwen2", 0, read_template("qwen2.5"))
+
+
+def add_gemma3_vocabulary(writer):
+    """SentencePiece's kind: bytes, a few pieces with scores, BOS asked for, no blank put in front."""
+    special = ["<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>"]
+    pieces = ["\u2581", "e", "r", "s", "t", "\n", "er", "\u2581t"]
+    tokens = special + [f"<0x{byte:02X}>" for byte in range(256)] + pieces
+    types = [TokenType.CONTROL] * 6 + [TokenType.BYTE] * 256 + [TokenType.NORMAL] * len(pieces)
+    types[3] = TokenType.UNKNOWN
+    writer.add_tokenizer_model("llama")
+    writer.add_tokenizer_pre("default")
+    add_tokens(writer, tokens, types)
+    writer.add_token_scores([0.0] * 262 + [-float(i) for i in range(N_VOCAB - 262)])
+    writer.add_bos_token_id(2)
+    writer.add_eos_token_id(1)
+    writer.add_unk_token_id(3)
+    writer.add_pad_token_id(0)
+    writer.add_add_bos_token(True)
+    writer.add_add_eos_token(False)
+    writer.add_add_space_prefix(False)
+    writer.add_chat_template(read_template("turns"))
 
 
 def add_metadata(writer, name, s):
@@ -168,10 +225,10 @@ def add_layer(w, s, il):
     w.matrix(p + "ffn_down.weight", s.n_embd, s.n_ff)
 
 
-def write_model(path, name, seed, s):
+def write_model(path, name, seed, s, vocabulary=add_vocabulary):
     writer = GGUFWriter(path, s.arch)
     add_metadata(writer, name, s)
-    add_vocabulary(writer)
+    vocabulary(writer)
     w = Weights(writer, seed, s.weights)
     # Gemma multiplies embeddings by sqrt(n_embd): larger ones would drown what the layers add.
     w.matrix("token_embd.weight", N_VOCAB, s.n_embd, 1.0 if s.arch == "gemma3" else 4.0)
@@ -192,10 +249,13 @@ def main():
     if len(sys.argv) != 2:
         sys.exit("usage: make_tiny_models.py OUTDIR")
     outdir = sys.argv[1]
-    os.makedirs(outdir, exist_ok=True)
-    for seed, (name, shape) in enumerate(SHAPES.items(), start=1):
+    os.makedirs(os.path.join(outdir, "chat"), exist_ok=True)
+    vocabularies = {"smollm2": add_smollm2_vocabulary, "qwen2.5": add_qwen2_vocabulary, "gemma3": add_gemma3_vocabulary}
+    todo = [(name, shape, add_vocabulary) for name, shape in SHAPES.items()]
+    todo += [(f"chat/{name}", chat_shape(arch), vocabularies[name]) for name, arch in CHAT_ARCHS.items()]
+    for seed, (name, shape, vocabulary) in enumerate(todo, start=1):
         path = os.path.join(outdir, name + ".gguf")
-        write_model(path + ".tmp", name, seed, shape)
+        write_model(path + ".tmp", os.path.basename(name), seed, shape, vocabulary)
         os.replace(path + ".tmp", path)
 
 

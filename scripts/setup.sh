@@ -151,6 +151,10 @@ misfit() {
         echo "files are missing"
         return
     fi
+    if [ ! -f "$site/lib/libllama-common.so" ] || [ ! -f "$site/include/llama-common/jinja/runtime.h" ]; then
+        echo "it has no Jinja engine for chat templates"
+        return
+    fi
     grep -q 'set(GGML_NATIVE "OFF")' "$config" || { echo "it was built for one kind of CPU only"; return; }
     [ "$(uname -m)" = x86_64 ] || return 0
     for pair in $x86_features AVX512:avx512f; do
@@ -165,6 +169,7 @@ misfit() {
 # (x86-64-v3); on an older machine they are turned off.
 cmake_args() {
     local args="-DLLAVA_BUILD=OFF -DGGML_NATIVE=OFF -DGGML_RPC=ON" pair
+    args+=" -DCMAKE_PROJECT_llama.cpp_INCLUDE=${here@Q}/jinja_headers.cmake"
     if [ "$(uname -m)" = x86_64 ]; then
         for pair in $x86_features; do
             cpu_has "${pair##*:}" || args+=" -DGGML_${pair%%:*}=OFF"
@@ -286,8 +291,8 @@ step_float32_model() {
 
 step_tiny_models() {
     local tiny=$cache/models/tiny from
-    from=$(made_from "$here/make_tiny_models.py")
-    if intact "$tiny/made" "$from"; then
+    from=$(made_from "$here/make_tiny_models.py" "$(cat "$here"/../tests/chat/*.jinja | sha256sum)")
+    if intact "$tiny/made" "$from" && intact "$tiny/chat/made" "$from"; then
         say "test-models: tiny models are there"
         return
     fi
@@ -296,6 +301,7 @@ step_tiny_models() {
     rm -rf "$tiny"
     "$venv/bin/python" "$here/make_tiny_models.py" "$tiny"
     record "$tiny/made" "$from" "$tiny"/*.gguf
+    record "$tiny/chat/made" "$from" "$tiny"/chat/*.gguf
 }
 
 step_test_models() {

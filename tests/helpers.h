@@ -26,7 +26,7 @@ void test_assert_status(int rc, int want, const char *expr, const char *file, in
 void test_model_path(char *out, size_t cap, const char *name);
 /* Whether there is such a file; its path in any case. */
 bool test_has_model(char *out, size_t cap, const char *name);
-/* The same, opened; released with wnw_model_free. */
+/* The model, opened; released with wnw_model_free. */
 wnw_model *test_model_open(const char *name);
 
 #define TEST_NAME_MAX 96

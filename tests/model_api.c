@@ -125,6 +125,15 @@ static void null_models(void **state)
     assert_null_refused(wnw_detokenize(fx->model, NULL, 1, &text));
     assert_null(text);
     assert_null_refused(wnw_detokenize(fx->model, fx->tokens, 1, NULL));
+    assert_null_refused(wnw_token_piece(NULL, 0, &text));
+    assert_null(text);
+    assert_null_refused(wnw_token_piece(fx->model, 0, NULL));
+    assert_ok(wnw_token_piece(fx->model, INT32_MAX, &text));
+    assert_string_equal(text, "");
+    wnw_free(text);
+    assert_ok(wnw_token_piece(fx->model, -1, &text));
+    wnw_free(text);
+    (void)wnw_has_jinja();
     assert_false(wnw_token_is_eog(NULL, 2));
     assert_null_refused(wnw_prompt_build(NULL, fx->model, &params));
     assert_null_refused(wnw_prompt_build(&prompt, NULL, &params));

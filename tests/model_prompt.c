@@ -26,22 +26,27 @@ static void assert_tokens(const wnw_model *m, const char *text, const int32_t *g
     wnw_free(want);
 }
 
-/* Both models write ChatML; libllama adds no system message. */
+/* Both models write ChatML and have a system message of their own. */
 static void own_templates(void **state)
 {
     (void)state;
     static const struct {
         const char *model;
         int32_t start, end; /* <|im_start|>, <|im_end|> */
-    } row[] = {{"smollm2-135m.gguf", 1, 2}, {"qwen2.5-coder-0.5b.gguf", 151644, 151645}};
-    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        const char *prefix;
+    } row[] = {{"tiny/chat/smollm2.gguf", 1, 2,
+                "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging "
+                "Face<|im_end|>\n<|im_start|>user\n"},
+               {"tiny/chat/qwen2.5.gguf", 1, 2,
+                "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful "
+                "assistant.<|im_end|>\n<|im_start|>user\n"}};
+    for (size_t i = 0; wnw_has_jinja() && i < sizeof row / sizeof *row; i++) {
         wnw_model *m = test_model_open(row[i].model);
         /* "user" stands in the template too, and the document may begin like a part of it. */
         static const char *const documents[] = {"The harbor is red.", "user", " blank first", "", NULL};
         for (size_t k = 0; k < sizeof documents / sizeof *documents; k++) {
             wnw_prompt p = build(m, documents[k], "Which harbor?", NULL, false);
-            assert_tokens(m, "<|im_start|>user\n", p.tokens, p.n_prefix);
-            assert_int_equal(p.n_prefix, 3);
+            assert_tokens(m, row[i].prefix, p.tokens, p.n_prefix);
             assert_int_equal(p.tokens[0], row[i].start);
             assert_tokens(m, "<|im_end|>\n<|im_start|>assistant\n", p.suffix, p.n_suffix);
             assert_int_equal(p.suffix[0], row[i].end);
@@ -54,16 +59,23 @@ static void own_templates(void **state)
             wnw_prompt_clear(&p);
             assert_true(!p.tokens && !p.suffix && p.n_prefix == 0);
         }
-        /* Two line breaks are one token, which is not the template's alone. */
-        wnw_prompt p = build(m, "\n", "Which?", NULL, false);
-        assert_tokens(m, "<|im_start|>user", p.tokens, p.n_prefix);
-        wnw_prompt_clear(&p);
         /* A message that is a word of the template is cut where it stands, not at the template's. */
-        p = build(m, "user", NULL, NULL, false);
-        assert_tokens(m, "<|im_start|>user\nuser", p.tokens, p.n_context);
+        wnw_prompt p = build(m, "user", NULL, NULL, false);
+        assert_int_equal(p.n_context, p.n_prefix + 3); /* u, s, er */
         wnw_prompt_clear(&p);
         wnw_model_free(m);
     }
+}
+
+/* Two line breaks are one token, which is not the template's alone. */
+static void line_breaks_over_the_border(void **state)
+{
+    (void)state;
+    wnw_model *m = test_model_open("smollm2-135m.gguf");
+    wnw_prompt p = build(m, "\n", "Which?", "chatml", false);
+    assert_tokens(m, "<|im_start|>user", p.tokens, p.n_prefix);
+    wnw_prompt_clear(&p);
+    wnw_model_free(m);
 }
 
 /* A token over the border belongs to the text: the head of `[INST] ` ends with a blank that goes to the word
@@ -101,7 +113,7 @@ static void trimmed_message(void **state)
 static void without_template(void **state)
 {
     (void)state;
-    static const char *const models[] = {"smollm2-135m.gguf", "gemma-3-270m.gguf"};
+    static const char *const models[] = {"smollm2-135m.gguf", "tiny/chat/gemma3.gguf"};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         wnw_model *m = test_model_open(models[i]);
         wnw_prompt p = build(m, "The harbor", "Which?", NULL, true);
@@ -120,6 +132,7 @@ static void without_template(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(own_templates),
+                                       cmocka_unit_test(line_breaks_over_the_border),
                                        cmocka_unit_test(token_over_the_border),
                                        cmocka_unit_test(trimmed_message), cmocka_unit_test(without_template)};
     return cmocka_run_group_tests(tests, NULL, NULL);

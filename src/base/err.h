@@ -5,6 +5,10 @@
 
 #include "winnow.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Records the sentence and returns `code`. */
 int wnw__fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
@@ -14,6 +18,10 @@ void wnw__log(wnw_log_level level, const char *fmt, ...) __attribute__((format(p
 /* Adds a sentence to warning[WNW_WARNING_SIZE], which is "" or holds earlier ones. */
 #define WNW_WARNING_SIZE 256 /* of wnw_report.warning */
 void wnw__warn(char *warning, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#ifdef __cplusplus
+}
+#endif
 
 /* Returns from the calling function when expr fails. Only where nothing has to be released. */
 #define WNW_TRY(expr)                   \

@@ -4,10 +4,10 @@
 
 good version --version && { grep -Eqx 'winnow [0-9]+\.[0-9]+\.[0-9]+' "$work/out" || fail 'version'; }
 good help --help
-for command in run plan methods models ppl bench; do
+for command in run plan tokens methods models ppl bench; do
     grep -q "^  $command " "$work/out" || fail "help does not name $command"
 done
-for command in run plan methods models ppl bench; do
+for command in run plan tokens methods models ppl bench; do
     good "help $command" help "$command" && cp "$work/out" "$work/help"
     good "$command --help" "$command" --help && same "help $command" "$work/help" "$work/out"
     # Every option line ends with its default.
@@ -16,7 +16,7 @@ for command in run plan methods models ppl bench; do
 done
 good 'help run' help run
 for option in --model --file --tokens --prompt --policy --budget --ratio --kv-bytes --kv-type --context-only --evict \
-    --evict-every --profile --attn --seed --temp --threads --raw --chat --json; do
+    --evict-every --profile --attn --seed --temp --threads --raw --chat --system --json; do
     grep -q -- "$option" "$work/out" || fail "run --help does not name $option"
 done
 grep -q 'snapkv' "$work/out" || fail 'run --help does not name a policy'

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/* winnow tokens: the prompt's token ids as run reads them. */
+#include "job.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* One line whatever the piece holds: line breaks, tabs and backslashes as in C, bytes that are not text as
+ * \xNN. */
+static void print_piece(const char *piece)
+{
+    for (const char *c = piece; *c; c++) {
+        const unsigned char byte = (unsigned char)*c;
+        if (byte == '\n')
+            fputs("\\n", stdout);
+        else if (byte == '\t')
+            fputs("\\t", stdout);
+        else if (byte == '\r')
+            fputs("\\r", stdout);
+        else if (byte == '\\')
+            fputs("\\\\", stdout);
+        else if (byte < 0x20 || byte == 0x7f)
+            printf("\\x%02x", byte);
+        else
+            putchar(byte);
+    }
+    putchar('\n');
+}
+
+/* A token of byte-level vocabularies may hold a part of a character. */
+static bool is_utf8(const char *text)
+{
+    struct cli_text copy = {0};
+    const size_t len = strlen(text);
+    const bool same = cli_text_add_utf8(&copy, text, len) && copy.len == len &&
+                      (len == 0 || memcmp(copy.s, text, len) == 0);
+    free(copy.s);
+    return same;
+}
+
+static int print_pieces(const struct cli_job *job)
+{
+    for (int32_t i = 0; i < job->n_tokens; i++) {
+        char *piece;
+        const int status = wnw_token_piece(job->model, job->tokens[i], &piece);
+        if (status != WNW_OK)
+            return cli_fail_status(status);
+        printf("%d\t", (int)job->tokens[i]);
+        if (is_utf8(piece)) {
+            print_piece(piece);
+        } else {
+            for (const char *c = piece; *c; c++)
+                printf("\\x%02x", (unsigned char)*c);
+            putchar('\n');
+        }
+        wnw_free(piece);
+    }
+    return cli_finish_stdout();
+}
+
+static int print_ids(const struct cli_job *job)
+{
+    for (int32_t i = 0; i < job->n_tokens; i++)
+        printf("%d%c", (int)job->tokens[i], i + 1 < job->n_tokens ? ' ' : '\n');
+    return cli_finish_stdout();
+}
+
+int cli_tokens(const struct cli_args *args)
+{
+    struct cli_job job;
+    int rc = cli_job_check_input(&job, args);
+    if (rc == CLI_OK)
+        rc = cli_job_open(&job);
+    if (rc == CLI_OK)
+        rc = cli_job_prompt(&job);
+    if (rc == CLI_OK) {
+        cli_job_notes(&job);
+        rc = args->pieces ? print_pieces(&job) : print_ids(&job);
+    }
+    cli_job_close(&job);
+    return rc;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Calls into libllama that can throw. It is C++ inside and lets some exceptions out; through C code they
+ * would end the process. Each call here has the meaning of the function it is named after.
+ */
+#ifndef WNW_LLAMA_CALLS_H
+#define WNW_LLAMA_CALLS_H
+
+#include "base/err.h"
+
+#include <llama.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The vocabulary of the GGUF file alone. Errors: E_FORMAT, E_NOMEM. */
+int wnw__llama_load_vocab(struct llama_model **out, const char *path);
+
+/* llama_tokenize; *n is what it returns. Errors: E_UNSUPPORTED (the vocabulary lacks what the text needs),
+ * E_NOMEM. */
+int wnw__llama_tokenize(int32_t *n, const struct llama_vocab *vocab, const char *text, int32_t len,
+                        int32_t *tokens, int32_t cap, bool add_special, bool parse_special);
+
+/* llama_token_to_piece, control tokens included where `special`; a token without a piece has an empty one. */
+int wnw__llama_piece(int32_t *n, const struct llama_vocab *vocab, int32_t token, char *buf, int32_t cap,
+                     bool special);
+
+/* llama_chat_apply_template with add_ass; *n < 0 where libllama has no such template. */
+int wnw__llama_apply_template(int32_t *n, const char *tmpl, const struct llama_chat_message *chat,
+                              size_t n_messages, char *buf, int32_t cap);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/* Log callbacks of ggml and libllama belong to the program: one that it has set stays. */
+#include "helpers.h"
+
+#include <llama.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void count(enum ggml_log_level level, const char *text, void *user)
+{
+    (void)level;
+    (void)text;
+    ++*(int *)user;
+}
+
+static void count_more(enum ggml_log_level level, const char *text, void *user)
+{
+    count(level, text, user);
+}
+
+static void open_and_close(void)
+{
+    wnw_model_free(test_model_open("tiny/chat/gemma3.gguf"));
+}
+
+/* libllama tells ggml's callback as its own; that messages of libllama arrive shows the rest. */
+static void expect(ggml_log_callback want, void *want_user)
+{
+    ggml_log_callback fn;
+    void *user;
+    ggml_log_get(&fn, &user);
+    assert_true(fn == want);
+    assert_ptr_equal(user, want_user);
+}
+
+static void host_callbacks_stay(void **state)
+{
+    (void)state;
+    int n = 0, n_ggml = 0;
+    llama_log_set(count, &n);
+    open_and_close();
+    expect(count, &n);
+    const int n_first = n;
+    assert_true(n_first > 0); /* libllama has something to say about every vocabulary */
+    open_and_close();
+    expect(count, &n);
+    assert_true(n > n_first);
+    /* Another one for ggml. */
+    ggml_log_set(count_more, &n_ggml);
+    const int n_second = n;
+    open_and_close();
+    expect(count_more, &n_ggml);
+    assert_true(n > n_second);
+    llama_log_set(NULL, NULL);
+}
+
+static void keep_line(wnw_log_level level, const char *text, void *user)
+{
+    (void)level;
+    (void)text;
+    ++*(int *)user;
+}
+
+/* Where the program has none, nothing is printed and our own sink gets the messages. */
+static void quiet_otherwise(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/winnow-log-XXXXXX";
+    int n = 0;
+    llama_log_set(NULL, NULL);
+    fflush(stderr);
+    const int fd = mkstemp(path), old = dup(STDERR_FILENO);
+    assert_true(fd >= 0 && old >= 0);
+    dup2(fd, STDERR_FILENO);
+    open_and_close();
+    wnw_set_log(keep_line, &n);
+    open_and_close();
+    wnw_set_log(NULL, NULL);
+    fflush(stderr);
+    dup2(old, STDERR_FILENO);
+    close(old);
+    assert_int_equal(lseek(fd, 0, SEEK_END), 0);
+    close(fd);
+    unlink(path);
+    assert_true(n > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(host_callbacks_stay),
+                                       cmocka_unit_test(quiet_otherwise)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

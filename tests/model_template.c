@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Chat templates of every kind, those that misbehave too. The vocabulary has hardly more than bytes, so that
+ * the pieces of a prompt can be written down as text.
+ */
+#include "helpers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static wnw_model *model;
+
+/* The pieces of the prompt are these texts. */
+static void assert_pieces(const wnw_prompt *p, const char *first, const char *second)
+{
+    int32_t *a, *b, n_a, n_b;
+    assert_ok(wnw_tokenize(model, first, strlen(first), false, true, &a, &n_a));
+    assert_ok(wnw_tokenize(model, second, strlen(second), false, true, &b, &n_b));
+    assert_int_equal(p->n_context, n_a);
+    assert_int_equal(p->n_tokens, n_a + n_b);
+    assert_memory_equal(p->tokens, a, (size_t)n_a * sizeof *a);
+    assert_memory_equal(p->tokens + n_a, b, (size_t)n_b * sizeof *b);
+    wnw_free(a);
+    wnw_free(b);
+}
+
+static wnw_prompt_params with(const char *jinja)
+{
+    return (wnw_prompt_params){.document = "ab\ncd", .question = "ef", .jinja = jinja};
+}
+
+static void refused(const wnw_prompt_params *params, int code, const char *word)
+{
+    wnw_prompt p;
+    assert_error(wnw_prompt_build(&p, model, params), code);
+    assert_null(p.tokens);
+    assert_null(strchr(wnw_last_error(), '\n'));
+    if (!strstr(wnw_last_error(), word))
+        fail_msg("\"%s\" does not say %s", wnw_last_error(), word);
+}
+
+static void templates_that_change_the_message(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *jinja, *first, *second;
+    } row[] = {
+        {"[{{ messages[0].content }}]", "[ab\ncd", "\n\nef]"},
+        {"[{{ messages[0]['content'] | trim }}]", "[ab\ncd", "\n\nef]"},
+        {"[{{ messages[0].content | upper }}]", "[AB\nCD", "\n\nEF]"},
+        {"[{{ messages[0].content | replace('\\n', ' ') }}]", "[ab cd", "  ef]"},
+        {"[{{ messages[0].content | replace('b', 'xyz') | trim }}]", "[axyz\ncd", "\n\nef]"},
+        /* A list of parts, as templates of multimodal models want it. */
+        {"{{ '[' }}{% for part in messages[0].content %}{{ part.text }}{% endfor %}]", "[ab\ncd", "\n\nef]"},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        const wnw_prompt_params params = with(row[i].jinja);
+        wnw_prompt p;
+        print_message("  %s\n", row[i].jinja);
+        assert_ok(wnw_prompt_build(&p, model, &params));
+        assert_pieces(&p, row[i].first, row[i].second);
+        assert_int_equal(p.n_prefix, 1);
+        assert_int_equal(p.n_suffix, 1);
+        wnw_prompt_clear(&p);
+    }
+}
+
+static void templates_that_cannot_be_used(void **state)
+{
+    (void)state;
+    wnw_prompt_params params = with("[{{ messages[0].content | length }}]");
+    refused(&params, WNW_E_UNSUPPORTED, "does not write");
+    params = with("[{{ messages[0].content }}|{{ messages[0].content }}]");
+    refused(&params, WNW_E_UNSUPPORTED, "document's end");
+    params = with("{% if true %}never closed");
+    refused(&params, WNW_E_UNSUPPORTED, "cannot be run");
+    params = with("{{ messages[0].content | no_such_filter }}");
+    refused(&params, WNW_E_UNSUPPORTED, "--chat");
+    params = with("{{ raise_exception('Only on Sundays') }}");
+    refused(&params, WNW_E_UNSUPPORTED, "Only on Sundays");
+    params = with("{% if messages[0].role == 'system' %}{{ raise_exception('No system role') }}{% endif %}"
+                  "[{{ messages[0].content }}]");
+    params.system = "x";
+    refused(&params, WNW_E_UNSUPPORTED, "No system role");
+}
+
+/* What the user asked for must not vanish silently. */
+static void system_message_left_out(void **state)
+{
+    (void)state;
+    wnw_prompt p;
+    wnw_prompt_params params =
+        with("{% for m in messages if m.role == 'user' %}[{{ m.content }}]{% endfor %}");
+    assert_ok(wnw_prompt_build(&p, model, &params));
+    wnw_prompt_clear(&p);
+    params.system = "Be brief.";
+    refused(&params, WNW_E_UNSUPPORTED, "system message");
+    /* Changed is not left out. */
+    params.jinja = "{% for m in messages %}[{{ m.content | upper }}]{% endfor %}";
+    assert_ok(wnw_prompt_build(&p, model, &params));
+    assert_pieces(&p, "[BE BRIEF.][AB\nCD", "\n\nEF]");
+    assert_int_equal(p.n_prefix, 12);
+    wnw_prompt_clear(&p);
+}
+
+/* The head ends where the first turn's text begins, the tail is behind the last one's. */
+static void earlier_turns(void **state)
+{
+    (void)state;
+    static const wnw_chat_message turns[] = {{"user", "u1"}, {"assistant", "a1"}};
+    wnw_prompt_params params = with("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}</s>");
+    wnw_prompt p;
+    params.messages = turns;
+    params.n_messages = 2;
+    assert_ok(wnw_prompt_build(&p, model, &params));
+    assert_pieces(&p, "<user>u1<assistant>a1<user>ab\ncd", "\n\nef</s>");
+    assert_int_equal(p.n_prefix, 5); /* er is one token */
+    assert_int_equal(p.n_suffix, 4);
+    wnw_prompt_clear(&p);
+    params.system = "s";
+    assert_ok(wnw_prompt_build(&p, model, &params));
+    assert_int_equal(p.n_prefix, 8 + 1 + 5); /* <system>s<user> */
+    wnw_prompt_clear(&p);
+}
+
+/* Repeats `piece` n times between two ends. Released with free. */
+static char *repeated(const char *before, const char *piece, int n, const char *after)
+{
+    const size_t len = strlen(piece);
+    char *s = malloc(strlen(before) + (size_t)n * len + strlen(after) + 1);
+    assert_non_null(s);
+    char *at = s + sprintf(s, "%s", before);
+    for (int i = 0; i < n; i++, at += len)
+        memcpy(at, piece, len);
+    strcpy(at, after);
+    return s;
+}
+
+/* The engine recurses: a template from a hostile file must not exhaust the stack. */
+static void nested_too_deeply(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *before, *piece, *after;
+    } row[] = {
+        {"{{ ", "(", ""},          {"{{ ", "[", ""},
+        {"{{ ", "not ", "x }}"},   {"{{ 1 ", "~ 1 ", "}}"},
+        {"{{ ", "- ", "1 }}"},     {"{{ 1 ", "if 1 else 1 ", "}}"},
+        {"", "{% if x %}", ""},    {"{% if x %}", "{% elif x %}", "{% endif %}"},
+        {"{{ x", ".x", " }}"},     {"{{ x", " | trim", " }}"},
+        {"{% set x = ", "(", ""},  {"", "{% for x in y %}", ""},
+        {"{{ x ", "and x ", "}}"}, {"{{ ", "{'a': ", ""},
+        {"{{ x", "[0]", " }}"},    {"{{ x", "()", " }}"},
+        {"", "{% set x %}", ""},   {"", "{% macro x() %}", ""},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        char *jinja = repeated(row[i].before, row[i].piece, 20000, row[i].after);
+        const wnw_prompt_params params = with(jinja);
+        refused(&params, WNW_E_UNSUPPORTED, "cannot be run");
+        free(jinja);
+    }
+    /* The longest that is let through. */
+    char *jinja = repeated("{{ messages[0].content ", "~ '' ", 990, "}}");
+    const wnw_prompt_params params = with(jinja);
+    wnw_prompt p;
+    assert_ok(wnw_prompt_build(&p, model, &params));
+    wnw_prompt_clear(&p);
+    free(jinja);
+}
+
+/* A BOS that the vocabulary asks for is there once, whether the template writes it or not. */
+static void one_bos(void **state)
+{
+    (void)state;
+    wnw_model *gemma = test_model_open("tiny/chat/gemma3.gguf");
+    static const char *const templates[] = {"[{{ messages[0].content }}]",
+                                            "{{ bos_token }}[{{ messages[0].content }}]"};
+    for (int i = 0; i < 2; i++) {
+        const wnw_prompt_params params = {.document = "ab", .jinja = templates[i]};
+        wnw_prompt p;
+        assert_ok(wnw_prompt_build(&p, gemma, &params));
+        assert_int_equal(p.tokens[0], 2);
+        assert_int_equal(p.n_tokens, 5); /* <bos> [ a b ] */
+        assert_int_equal(p.n_prefix, 2);
+        wnw_prompt_clear(&p);
+    }
+    wnw_model_free(gemma);
+}
+
+static void bad_arguments(void **state)
+{
+    (void)state;
+    static const wnw_chat_message system[] = {{"system", "s"}}, broken[] = {{"user", NULL}};
+    const wnw_prompt_params row[] = {
+        {.question = "q", .raw = true, .system = "s"},
+        {.question = "q", .raw = true, .messages = system, .n_messages = 1},
+        {.question = "q", .raw = true, .chat = "chatml"},
+        {.question = "q", .jinja = "x", .chat = "chatml"},
+        {.question = "q", .chat = "no-such-template"},
+        {.question = "q", .chat = "<|im_start|>"}, /* a template, not a name */
+        {.question = "q", .messages = NULL, .n_messages = 1},
+        {.question = "q", .messages = system, .n_messages = -1},
+        {.question = "q", .messages = broken, .n_messages = 1},
+        {.question = "q", .messages = system, .n_messages = 1, .system = "t"},
+        {.question = "", .document = ""},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+        refused(&row[i], WNW_E_ARG, "");
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    model = test_model_open("tiny/chat/smollm2.gguf");
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    wnw_model_free(model);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(templates_that_change_the_message),
+        cmocka_unit_test(templates_that_cannot_be_used),
+        cmocka_unit_test(system_message_left_out),
+        cmocka_unit_test(earlier_turns),
+        cmocka_unit_test(nested_too_deeply),
+        cmocka_unit_test(one_bos),
+        cmocka_unit_test(bad_arguments),
+    };
+    if (!wnw_has_jinja())
+        return 77; /* what ctest shows as skipped */
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Vocabularies that are damaged. libllama ends the process on some of them; here opening must end in an error
+ * with a sentence. Everything is opened in a child process, so that a crash is seen and named.
+ */
+#include "helpers.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <ggml.h>
+#include <gguf.h>
+
+struct file {
+    struct gguf_context *gguf;
+    struct ggml_context *tensors;
+    char path[64];
+};
+
+static struct file load(const char *name)
+{
+    struct file f = {.path = "/tmp/winnow-test-XXXXXX"};
+    char source[4096];
+    test_model_path(source, sizeof source, name);
+    struct gguf_context *src = gguf_init_from_file(source, (struct gguf_init_params){.ctx = &f.tensors});
+    f.gguf = gguf_init_empty();
+    assert_true(src && f.gguf && f.tensors);
+    gguf_set_kv(f.gguf, src);
+    for (int64_t i = 0; i < gguf_get_n_tensors(src); i++)
+        gguf_add_tensor(f.gguf, ggml_get_tensor(f.tensors, gguf_get_tensor_name(src, i)));
+    gguf_free(src);
+    const int fd = mkstemp(f.path);
+    assert_true(fd >= 0);
+    close(fd);
+    return f;
+}
+
+/* What opening and using the file returns; its sentence is left in text. */
+static int open_in_child(const char *path, char text[512])
+{
+    int pipe_ends[2];
+    assert_int_equal(pipe(pipe_ends), 0);
+    fflush(NULL);
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        const struct rlimit no_core = {0, 0};
+        setrlimit(RLIMIT_CORE, &no_core);
+        signal(SIGABRT, SIG_DFL);
+        signal(SIGSEGV, SIG_DFL);
+        wnw_model *m;
+        int32_t *tokens, n;
+        int rc = wnw_model_open(&m, path, NULL);
+        if (rc == WNW_OK)
+            rc = wnw_tokenize(m, "a\xff\n ", 4, true, true, &tokens, &n);
+        char *piece = NULL;
+        for (int32_t i = -1; rc == WNW_OK && i < 400; i++) {
+            rc = wnw_token_piece(m, i, &piece);
+            wnw_free(piece);
+        }
+        const char *said = rc == WNW_OK ? "" : wnw_last_error();
+        _exit(write(pipe_ends[1], said, strlen(said)) < 0 ? 99 : -rc);
+    }
+    close(pipe_ends[1]);
+    const ssize_t got = read(pipe_ends[0], text, 511);
+    text[got > 0 ? got : 0] = '\0';
+    close(pipe_ends[0]);
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (WIFSIGNALED(status))
+        fail_msg("the process ended: %s", strsignal(WTERMSIG(status)));
+    return -WEXITSTATUS(status);
+}
+
+/* Writes what f became, opens it and releases f. */
+static void expect(struct file *f, int want, const char *word)
+{
+    char text[512];
+    assert_true(gguf_write_to_file(f->gguf, f->path, false));
+    const int rc = open_in_child(f->path, text);
+    unlink(f->path);
+    gguf_free(f->gguf);
+    ggml_free(f->tensors);
+    if (rc != want || !strstr(text, word))
+        fail_msg("%d \"%s\", expected %d and \"%s\"", rc, text, want, word);
+}
+
+enum { N_VOCAB = 320 };
+static const char tokens_key[] = "tokenizer.ggml.tokens";
+
+/* Sets one token's text. */
+static void set_token(struct file *f, int at, const char *text)
+{
+    const char *tokens[N_VOCAB];
+    char *copies[N_VOCAB];
+    const int64_t id = gguf_find_key(f->gguf, tokens_key);
+    assert_int_equal(gguf_get_arr_n(f->gguf, id), N_VOCAB);
+    for (int i = 0; i < N_VOCAB; i++)
+        tokens[i] = copies[i] = strdup(i == at ? text : gguf_get_arr_str(f->gguf, id, (size_t)i));
+    gguf_set_arr_str(f->gguf, tokens_key, tokens, N_VOCAB);
+    for (int i = 0; i < N_VOCAB; i++)
+        free(copies[i]);
+}
+
+static const char bpe[] = "tiny/chat/smollm2.gguf", spm[] = "tiny/chat/gemma3.gguf";
+
+static void intact(void **state)
+{
+    (void)state;
+    struct file f = load(bpe);
+    expect(&f, WNW_OK, "");
+    f = load(spm);
+    expect(&f, WNW_OK, "");
+}
+
+/* libllama: GGML_ASSERT(id_to_token.size() == token_to_id.size()). */
+static void twice(void **state)
+{
+    (void)state;
+    static const char *const models[] = {bpe, spm};
+    for (int i = 0; i < 2; i++) {
+        struct file f = load(models[i]);
+        set_token(&f, 300, "<unused310>");
+        expect(&f, WNW_E_FORMAT, "'<unused310>', is there twice");
+    }
+    /* An empty token is called by its number. */
+    struct file f = load(bpe);
+    set_token(&f, 300, "");
+    expect(&f, WNW_OK, "");
+    f = load(bpe);
+    set_token(&f, 300, "");
+    set_token(&f, 301, "[EMPTY_300]");
+    expect(&f, WNW_E_FORMAT, "stands for an empty token");
+    f = load(bpe);
+    set_token(&f, 301, "[EMPTY_300]");
+    expect(&f, WNW_OK, "");
+}
+
+/* libllama: an uncaught std::out_of_range when such a byte is tokenised. */
+static void without_a_byte(void **state)
+{
+    (void)state;
+    struct file f = load(spm);
+    set_token(&f, 6 + 0xff, "<no byte>");
+    const int32_t normal = 1;
+    int32_t types[N_VOCAB];
+    const int64_t id = gguf_find_key(f.gguf, "tokenizer.ggml.token_type");
+    memcpy(types, gguf_get_arr_data(f.gguf, id), sizeof types);
+    types[6 + 0xff] = normal;
+    gguf_set_arr_data(f.gguf, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, types, N_VOCAB);
+    expect(&f, WNW_E_FORMAT, "no token for byte <0xFF>");
+    /* A byte is also spelt by itself. */
+    f = load(spm);
+    set_token(&f, 6 + 'Q', "Q");
+    types[6 + 0xff] = 6;
+    types[6 + 'Q'] = normal;
+    gguf_set_arr_data(f.gguf, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, types, N_VOCAB);
+    expect(&f, WNW_OK, "");
+    f = load(spm);
+    set_token(&f, 6 + 'Q', "<");
+    expect(&f, WNW_E_FORMAT, "is no byte");
+}
+
+static void wrong_lists(void **state)
+{
+    (void)state;
+    static float scores[N_VOCAB];
+    static int32_t types[N_VOCAB];
+    const char *one[] = {"a"};
+    struct file f = load(spm);
+    gguf_set_arr_data(f.gguf, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, scores, N_VOCAB - 1);
+    expect(&f, WNW_E_FORMAT, "319 entries for 320 tokens");
+    f = load(spm);
+    scores[7] = NAN;
+    gguf_set_arr_data(f.gguf, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, scores, N_VOCAB);
+    expect(&f, WNW_E_FORMAT, "number 7 is not a number");
+    f = load(spm);
+    gguf_set_arr_str(f.gguf, "tokenizer.ggml.scores", one, 1);
+    expect(&f, WNW_E_FORMAT, "scores");
+    f = load(bpe);
+    gguf_set_arr_data(f.gguf, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, types, 3);
+    expect(&f, WNW_E_FORMAT, "3 entries for 320 tokens");
+    f = load(bpe);
+    gguf_set_arr_data(f.gguf, "tokenizer.ggml.token_type", GGUF_TYPE_UINT8, types, N_VOCAB);
+    expect(&f, WNW_E_FORMAT, "token_type");
+    f = load(bpe);
+    gguf_set_val_str(f.gguf, "tokenizer.ggml.merges", "a b");
+    expect(&f, WNW_E_FORMAT, "merges is not a list");
+    f = load(bpe);
+    gguf_remove_key(f.gguf, "tokenizer.ggml.merges");
+    expect(&f, WNW_E_FORMAT, "merges");
+    f = load(bpe);
+    gguf_set_arr_data(f.gguf, tokens_key, GGUF_TYPE_INT32, types, N_VOCAB);
+    expect(&f, WNW_E_FORMAT, "no list of texts");
+    f = load(bpe);
+    gguf_set_arr_str(f.gguf, tokens_key, one, 0);
+    expect(&f, WNW_E_FORMAT, "no list of texts");
+}
+
+static void ids_out_of_range(void **state)
+{
+    (void)state;
+    static const char *const roles[] = {"bos", "eos", "eot", "eom", "unknown", "padding"};
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "tokenizer.ggml.%s_token_id", roles[i]);
+        struct file f = load(bpe);
+        gguf_set_val_u32(f.gguf, key, N_VOCAB);
+        expect(&f, WNW_E_FORMAT, key);
+        f = load(bpe);
+        gguf_set_val_str(f.gguf, key, "1");
+        expect(&f, WNW_E_FORMAT, key);
+        f = load(bpe);
+        gguf_set_val_u32(f.gguf, key, N_VOCAB - 1);
+        expect(&f, WNW_OK, "");
+    }
+    /* libllama: GGML_ASSERT when a BOS is to be added and there is none. */
+    struct file f = load(bpe);
+    gguf_set_val_u32(f.gguf, "tokenizer.ggml.bos_token_id", UINT32_MAX);
+    expect(&f, WNW_OK, "");
+}
+
+static void other_tokenizers(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"bert",      "t5",         "rwkv", "plamo2", "test",
+                                        "hybriddna", "whitespace", "",     "x"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct file f = load(spm);
+        gguf_set_val_str(f.gguf, "tokenizer.ggml.model", names[i]);
+        expect(&f, WNW_E_UNSUPPORTED, "gpt2 and llama are");
+    }
+    struct file f = load(bpe);
+    gguf_set_val_u32(f.gguf, "tokenizer.ggml.model", 1);
+    expect(&f, WNW_E_FORMAT, "tokenizer.ggml.model");
+    /* No vocabulary at all is fine, for token ids; libllama would make up as many tokens as are asked for. */
+    f = load(bpe);
+    gguf_set_val_str(f.gguf, "tokenizer.ggml.model", "none");
+    expect(&f, WNW_E_UNSUPPORTED, "no tokenizer");
+    f = load(bpe);
+    gguf_set_val_str(f.gguf, "tokenizer.ggml.model", "none");
+    gguf_set_val_u32(f.gguf, "llama.vocab_size", 2000000000);
+    expect(&f, WNW_E_FORMAT, "vocab_size");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(intact),           cmocka_unit_test(twice),
+        cmocka_unit_test(without_a_byte),   cmocka_unit_test(wrong_lists),
+        cmocka_unit_test(ids_out_of_range), cmocka_unit_test(other_tokenizers),
+    };
+    return cmocka_run_group_tests_name("damaged vocabularies", tests, NULL, NULL);
+}
