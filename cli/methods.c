@@ -29,10 +29,12 @@ const char *cli_phases_text(uint32_t phases, char *out, size_t size)
 
 static void print_table(void)
 {
-    static const char *const kinds[] = {"preset",      "scorer",   "head aggregation", "layer budget",
-                                        "head budget", "selector", "position rule",    "parity preset"};
-    static const char *const titles[] = {"Presets",      "Scorers",   "Head aggregations", "Layer budgets",
-                                         "Head budgets", "Selectors", "Position rules",    "Parity presets"};
+    static const char *const kinds[] = {"preset",        "scorer",       "head aggregation",
+                                        "layer budget",  "head budget",  "selector",
+                                        "position rule", "content rule", "parity preset"};
+    static const char *const titles[] = {"Presets",        "Scorers",       "Head aggregations",
+                                         "Layer budgets",  "Head budgets",  "Selectors",
+                                         "Position rules", "Content rules", "Parity presets"};
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         wnw_method_info info;
         char needs[256];

@@ -259,7 +259,7 @@ int cli_methods_markdown(const struct cli_args *args)
         "change the\ntexts there, then run `make docs`.\n\n"
         "A policy is a scorer, a head aggregation, a layer budget, a head budget, a selector and what "
         "becomes "
-        "of positions; a preset is a "
+        "of positions and contents; a preset is a "
         "named combination,\nand its parts can be replaced: `snapkv:window=64+group_max+adakv`. Letters: n "
         "entries of a head, w observed "
         "queries, d "
@@ -279,6 +279,7 @@ int cli_methods_markdown(const struct cli_args *args)
     print_parts("head budget", "Head budgets", "Head budget");
     print_parts("selector", "Selectors", "Selector");
     print_parts("position rule", "Position rules", "Position rule");
+    print_parts("content rule", "Content rules", "Content rule");
     print_parity();
     free(c.data);
     return cli_finish_stdout();

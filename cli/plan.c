@@ -12,14 +12,57 @@ static json_t *head_json(const wnw_plan *plan, int32_t il, int32_t ih)
     return cli_json_ids(positions, n);
 }
 
-/* {"heads":[[p0,p1,..],..]} */
-static json_t *layer_json(const wnw_plan *plan, int32_t il)
+/* [[from,to,n_to,weight],..]: the value at position `from` goes into n_to kept ones, the first at `to`. */
+static json_t *merges_json(const wnw_plan *plan, int32_t il, int32_t ih)
+{
+    const wnw_merge *merges;
+    const int32_t n = wnw_plan_merges(plan, il, ih, &merges);
+    json_t *list = json_array();
+    for (int32_t i = 0; i < n; i++)
+        if (!cli_json_append(&list, json_pack("[i,i,i,f]", (int)merges[i].from, (int)merges[i].to,
+                                              (int)merges[i].n_to, (double)merges[i].weight)))
+            return NULL;
+    return list;
+}
+
+/* {"keep":n,"zero":[c0,c1,..]}: channels that are 0 in all but the last n keys. */
+static json_t *channels_json(const wnw_plan *plan, int32_t il, int32_t ih)
+{
+    const int32_t *channels;
+    int32_t n_spared;
+    const int32_t n = wnw_plan_channels(plan, il, ih, &channels, &n_spared);
+    return json_pack("{s:i, s:o}", "keep", (int)n_spared, "zero", cli_json_ids(channels, n));
+}
+
+/* Adds a list over the heads of layer il to `layer`. */
+static bool add_heads(json_t *layer, const char *key, const wnw_plan *plan, int32_t il,
+                      json_t *(*head)(const wnw_plan *plan, int32_t il, int32_t ih))
 {
     json_t *heads = json_array();
     for (int32_t ih = 0; ih < wnw_plan_n_head_kv(plan); ih++)
-        if (!cli_json_append(&heads, head_json(plan, il, ih)))
-            return NULL;
-    return json_pack("{s:o}", "heads", heads);
+        if (!cli_json_append(&heads, head(plan, il, ih)))
+            return false;
+    return json_object_set_new(layer, key, heads) == 0;
+}
+
+/* {"heads":[[p0,p1,..],..]}, and "merges" or "channels" where there are any. */
+static json_t *layer_json(const wnw_plan *plan, int32_t il)
+{
+    json_t *layer = json_object();
+    bool merges = false, channels = false;
+    for (int32_t ih = 0; ih < wnw_plan_n_head_kv(plan); ih++) {
+        const wnw_merge *unused;
+        const int32_t *list;
+        int32_t n_spared;
+        merges = merges || wnw_plan_merges(plan, il, ih, &unused) > 0;
+        channels = channels || wnw_plan_channels(plan, il, ih, &list, &n_spared) > 0;
+    }
+    if (layer && add_heads(layer, "heads", plan, il, head_json) &&
+        (!merges || add_heads(layer, "merges", plan, il, merges_json)) &&
+        (!channels || add_heads(layer, "channels", plan, il, channels_json)))
+        return layer;
+    json_decref(layer);
+    return NULL;
 }
 
 /* NULL without memory. */

@@ -220,7 +220,8 @@ typedef enum wnw_part_kind {
     WNW_PART_LAYER_BUDGET,
     WNW_PART_HEAD_BUDGET,
     WNW_PART_SELECTOR,
-    WNW_PART_POSITIONS /* of the entries that are kept */
+    WNW_PART_POSITIONS, /* of the entries that are kept */
+    WNW_PART_CONTENTS /* of the entries that are kept: as they are, or with values merged, channels pruned */
 } wnw_part_kind;
 
 typedef enum wnw_option_type { WNW_OPT_INT, WNW_OPT_REAL, WNW_OPT_BOOL, WNW_OPT_ENUM } wnw_option_type;
@@ -433,7 +434,7 @@ bool wnw_policy_has_own_size(const wnw_policy *p);
 typedef struct wnw_method_info {
     const char *name;
     const char *kind;   /* "preset", "parity preset", "scorer", "head aggregation", "layer budget", "head
-                           budget", "selector", "position rule" */
+                           budget", "selector", "position rule", "content rule" */
     const char *about;  /* one sentence */
     const char *paper;  /* "" if none */
     const char *recipe; /* presets: the canonical form of their parts; else "" */
@@ -500,6 +501,21 @@ int32_t wnw_plan_n_head_kv(const wnw_plan *p);
 int32_t wnw_plan_n_tokens(const wnw_plan *p); /* tokens read when the plan was made */
 /* Kept positions of layer il, KV head ih, ascending: [returned count]. Borrowed from the plan. */
 int32_t wnw_plan_head(const wnw_plan *p, int32_t il, int32_t ih, const int32_t **positions);
+/* What a plan writes into the entries that stay (value merging): the value of the entry at position `from`,
+ * which goes, is added `weight` times to n_to kept entries of the same head, the first of which is at
+ * position `to`. */
+typedef struct wnw_merge {
+    int32_t from, to, n_to;
+    float weight;
+} wnw_merge;
+/* Merges of layer il, KV head ih, ascending `from`: [returned count]; none in most plans. Borrowed. */
+int32_t wnw_plan_merges(const wnw_plan *p, int32_t il, int32_t ih, const wnw_merge **merges);
+/* Whether every value that took others in is then divided by 1 + the sum of their weights. */
+bool wnw_plan_averages(const wnw_plan *p);
+/* Key channels of layer il, KV head ih that become 0 in all kept entries but the last *n_spared, ascending:
+ * [returned count]; none in most plans. No memory is saved by it. Borrowed. */
+int32_t wnw_plan_channels(const wnw_plan *p, int32_t il, int32_t ih, const int32_t **channels,
+                          int32_t *n_spared);
 /* A plan from data, e.g. read from a file. positions[il * n_head_kv + ih] points to n[il * n_head_kv + ih]
  * ascending positions; copied. E_ARG if they are not ascending or not in 0..n_tokens-1. */
 int wnw_plan_new(wnw_plan **out, int32_t n_layer, int32_t n_head_kv, int32_t n_tokens, const int32_t *n,

@@ -4,6 +4,7 @@
 #include "compress.h"
 #include "plan.h"
 #include "policy.h"
+#include "rewrite.h"
 #include "session.h"
 
 #include <stdlib.h>
@@ -86,11 +87,10 @@ static int keep_layer(wnw_session *s, const wnw_plan *plan, int32_t il, bool dry
         used += (size_t)n_keep[ih];
         all = all && n_keep[ih] == wnw_cache_n(s, il, ih);
     }
+    const struct wnw__plan_contents *contents = wnw__plan_contents_of(plan, il);
     if (dry)
-        return WNW_OK;
-    if (!all)
-        WNW_TRY(room < 0 ? wnw__cache_keep_layer(&s->cache, il, keep, n_keep)
-                         : wnw__cache_thin_layer(&s->cache, il, keep, n_keep, room));
+        return wnw__rewrite_check(&s->cache, il, keep, n_keep, contents);
+    WNW_TRY(wnw__rewrite_layer(&s->cache, il, keep, n_keep, all, room, contents, plan->averages));
     s->cache.layers[il].n_final = plan->n_final[il];
     return WNW_OK;
 }

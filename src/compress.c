@@ -81,12 +81,16 @@ static int walk_layer(const struct walk *w, int32_t il, bool *wanted)
         heads[h] = false;
     for (int32_t k = 0; k < w->n; k++) {
         struct wnw__plan_job *j = w->jobs[k];
-        wanted[k] = !wnw__job_keeps_whole(j, il, wnw__job_part(j, il));
+        const bool whole = wnw__job_keeps_whole(j, il, wnw__job_part(j, il));
+        wanted[k] = !whole || wnw__job_rewrites_whole(j, il);
         if (!wanted[k])
             continue;
-        const wnw_needs more = wnw__job_score_needs(j);
+        const wnw_needs more = whole ? wnw__job_contents_needs(j) : wnw__job_score_needs(j);
         wnw__needs_merge(&needs, &more);
-        WNW_TRY(wnw__job_window_heads(j, il, heads));
+        if (!whole)
+            WNW_TRY(wnw__job_window_heads(j, il, heads));
+        for (int32_t h = 0; whole && h < w->src->n_head; h++)
+            heads[h] = true; /* content rules look at the queries of all */
         any = true;
     }
     if (any)
@@ -94,10 +98,11 @@ static int walk_layer(const struct walk *w, int32_t il, bool *wanted)
     for (int32_t k = 0; k < w->n; k++) {
         struct wnw__plan_job *j = w->jobs[k];
         const double start = wnw__now_ms();
-        if (wanted[k])
+        if (!wnw__job_keeps_whole(j, il, wnw__job_part(j, il)))
             WNW_TRY(wnw__job_score_layer(j, il, &seen));
         else if (!j->model_scope || j->keep_all)
-            WNW_TRY(wnw__job_keep_layer(j, il)); /* in model scope the plan is written in the end */
+            WNW_TRY(wnw__job_keep_layer(
+                j, il, wanted[k] ? &seen : NULL)); /* in model scope the plan is written in the end */
         j->work_ms += wnw__now_ms() - start;
     }
     return WNW_OK;
@@ -110,7 +115,8 @@ static int settle_layer(const struct walk *w, int32_t il, bool *wanted)
     bool any = false;
     for (int32_t k = 0; k < w->n; k++) {
         struct wnw__plan_job *j = w->jobs[k];
-        wanted[k] = j->model_scope && !j->keep_all && !wnw__job_skips(j, il) && j->selector->needs;
+        wanted[k] = j->model_scope && !j->keep_all && !wnw__job_skips(j, il) &&
+                    (j->selector->needs || j->contents->needs);
         if (!wanted[k])
             continue;
         const wnw_needs more = wnw__job_select_needs(j);
@@ -125,7 +131,7 @@ static int settle_layer(const struct walk *w, int32_t il, bool *wanted)
             continue;
         const double start = wnw__now_ms();
         if (wnw__job_skips(j, il))
-            WNW_TRY(wnw__job_keep_layer(j, il));
+            WNW_TRY(wnw__job_keep_layer(j, il, NULL));
         else
             WNW_TRY(wnw__job_select_scored(j, wnw__job_part(j, il), wanted[k] ? &seen : NULL));
         j->work_ms += wnw__now_ms() - start;
@@ -199,7 +205,11 @@ int wnw__plan_job_layer(struct wnw__plan_job *j, int32_t il, struct wnw__kept_la
         return WNW_OK;
     for (int32_t ih = 0; ih < j->src->n_head_kv; ih++)
         j->keep_heads[ih] = j->keep ? j->keep + (int64_t)ih * j->keep_row : NULL;
-    *out = (struct wnw__kept_layer){.keep = j->keep_heads, .n_keep = j->n_keep, .n_final = j->n_final};
+    *out = (struct wnw__kept_layer){.keep = j->keep_heads,
+                                    .n_keep = j->n_keep,
+                                    .n_final = j->n_final,
+                                    .contents = wnw__plan_contents_of(j->plan, il),
+                                    .averages = j->plan->averages};
     return WNW_OK;
 }
 

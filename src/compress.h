@@ -49,6 +49,8 @@ struct wnw__plan_source {
  * Entries are counted by the caller. */
 void wnw__report_add(wnw_report *sum, const wnw_report *one);
 
+struct wnw__plan_contents;
+
 /* One policy applied to one source, layer by layer. */
 struct wnw__plan_job;
 
@@ -59,9 +61,11 @@ void wnw__plan_job_free(struct wnw__plan_job *job);
 /* Observes and scores layer il, and where the policy is layer-local selects: afterwards *n_keep[ih] entries
  * keep[ih][] of it stay (ascending indices). Layers in ascending order, each once. out may be NULL. */
 struct wnw__kept_layer {
-    const int32_t *const *keep; /* [n_head_kv]; borrowed until the next call */
-    const int32_t *n_keep;      /* [n_head_kv] */
-    int32_t n_final;            /* of which so many are settled */
+    const int32_t *const *keep;                /* [n_head_kv]; borrowed until the next call */
+    const int32_t *n_keep;                     /* [n_head_kv] */
+    int32_t n_final;                           /* of which so many are settled */
+    const struct wnw__plan_contents *contents; /* [n_head_kv] what is written into them, or NULL */
+    bool averages;
 };
 int wnw__plan_job_layer(struct wnw__plan_job *job, int32_t il, struct wnw__kept_layer *out);
 /* Adds the time that the job took so far. */

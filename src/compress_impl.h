@@ -23,6 +23,7 @@ struct wnw__plan_job {
     const struct wnw__layer_budget *layer;
     const struct wnw__head_budget *head;
     const struct wnw__selector *selector;
+    const struct wnw__contents *contents;
     wnw_report *report, unused_report;
     double observe_ms, score_ms, work_ms; /* work: scores, budgets and selection */
 
@@ -61,8 +62,10 @@ struct wnw__plan_job {
     int32_t *n_keep, *n_safe;   /* [n_head_kv] */
     wnw_protected *prot;        /* [n_head_kv] */
     bool *heads,
-        *all_heads;  /* [n_head] of the layer at hand: those that count for this job; scratch of the walk */
-    int32_t n_final; /* settled entries of the layer at hand, after selecting */
+        *all_heads;    /* [n_head] of the layer at hand: those that count for this job; scratch of the walk */
+    int32_t n_final;   /* settled entries of the layer at hand, after selecting */
+    wnw_merge *merges; /* [keep_row] of one head */
+    int32_t *channels; /* [n_embd_head] of one head */
 
     wnw_plan *plan;
 };
@@ -100,8 +103,12 @@ int wnw__job_adapt(const struct wnw__plan_job *j, const wnw_observation *seen, c
 int32_t wnw__job_part(const struct wnw__plan_job *j, int32_t il);
 /* Whether there is nothing to decide in layer il, the i-th that takes part. */
 bool wnw__job_keeps_whole(const struct wnw__plan_job *j, int32_t il, int32_t i);
-/* Everything of the layer stays. */
-int wnw__job_keep_layer(struct wnw__plan_job *j, int32_t il);
+/* Whether something is written into the entries of layer il though all of them stay. */
+bool wnw__job_rewrites_whole(const struct wnw__plan_job *j, int32_t il);
+/* What the content rule wants to see. */
+wnw_needs wnw__job_contents_needs(const struct wnw__plan_job *j);
+/* Everything of the layer stays; seen = what the content rule asked for, or NULL. */
+int wnw__job_keep_layer(struct wnw__plan_job *j, int32_t il, const wnw_observation *seen);
 /* Scores the layer; selects at once, or remembers the scores until all layers have theirs. */
 int wnw__job_score_layer(struct wnw__plan_job *j, int32_t il, const wnw_observation *seen);
 /* Counts of all layers from all scores; then selects in the i-th layer, seen = what the selector asked for.

@@ -125,6 +125,18 @@ static int alloc_gathered(double **out, size_t n)
     return n == 0 || *out ? WNW_OK : wnw__fail(WNW_E_NOMEM, "out of memory for %zu gathered numbers", n);
 }
 
+static int prepare_contents(struct wnw__plan_job *j)
+{
+    const size_t row = (size_t)j->keep_row + 1;
+    WNW_TRY(wnw__plan_begin_contents(j->plan, j->contents->averages));
+    j->keep = calloc((size_t)j->src->n_head_kv * row, sizeof *j->keep);
+    j->merges = calloc(row, sizeof *j->merges);
+    j->channels = calloc((size_t)j->src->n_embd_head + 1, sizeof *j->channels);
+    return j->keep && j->merges && j->channels
+               ? WNW_OK
+               : wnw__fail(WNW_E_NOMEM, "out of memory for the contents of %d entries", j->n_max);
+}
+
 static int job_prepare(struct wnw__plan_job *j, const wnw_size *size)
 {
     const struct wnw__plan_source *src = j->src;
@@ -134,13 +146,16 @@ static int job_prepare(struct wnw__plan_job *j, const wnw_size *size)
     WNW_TRY(count_entries(j));
     WNW_TRY(copy_scorer_opts(j));
     WNW_TRY(wnw__job_size(j, size));
+    if (wnw__contents_works(j->contents))
+        WNW_TRY(prepare_contents(j));
     if (j->keep_all || j->n_part == 0) {
         j->keep_all = true;
         return WNW_OK;
     }
     WNW_TRY(check_moved(j));
     WNW_TRY(check_profile(j));
-    j->keep = calloc(n_head * (size_t)j->keep_row, sizeof *j->keep);
+    if (!j->keep)
+        j->keep = calloc(n_head * (size_t)j->keep_row, sizeof *j->keep);
     j->layer_budget = calloc((size_t)j->n_part, sizeof *j->layer_budget);
     j->layer_work = calloc((size_t)j->n_part, sizeof *j->layer_work);
     if (!j->keep || !j->layer_budget || !j->layer_work)
@@ -197,6 +212,7 @@ int wnw__plan_job_new(struct wnw__plan_job **out, const wnw_policy *policy, cons
     j->layer = policy->part[WNW_PART_LAYER_BUDGET].layer;
     j->head = policy->part[WNW_PART_HEAD_BUDGET].head;
     j->selector = policy->part[WNW_PART_SELECTOR].selector;
+    j->contents = policy->part[WNW_PART_CONTENTS].contents;
     j->model_scope = j->layer->model_scope || j->head->allocate_model;
     j->report = report ? report : &j->unused_report;
     j->report->warning[0] = '\0';
@@ -240,5 +256,7 @@ void wnw__plan_job_free(struct wnw__plan_job *j)
     free(j->head_score);
     free(j->scratch);
     free(j->keep);
+    free(j->merges);
+    free(j->channels);
     free(j);
 }

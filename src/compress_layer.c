@@ -17,6 +17,16 @@ wnw_needs wnw__job_select_needs(const struct wnw__plan_job *j)
     wnw_needs needs = {0};
     if (j->selector->needs)
         j->selector->needs(j->policy->opts[WNW_PART_SELECTOR], &needs);
+    const wnw_needs more = wnw__job_contents_needs(j);
+    wnw__needs_merge(&needs, &more);
+    return needs;
+}
+
+wnw_needs wnw__job_contents_needs(const struct wnw__plan_job *j)
+{
+    wnw_needs needs = {0};
+    if (j->contents->needs)
+        j->contents->needs(j->policy->opts[WNW_PART_CONTENTS], &needs);
     return needs;
 }
 
@@ -146,9 +156,35 @@ static int add_head(struct wnw__plan_job *j, int32_t il, int32_t ih, const int32
     return WNW_OK;
 }
 
-/* Everything of the layer stays, whatever is settled stays settled. */
-int wnw__job_keep_layer(struct wnw__plan_job *j, int32_t il)
+/* What is written into the entries of one head that stay; obs: what the content rule asked for. */
+static int write_head(struct wnw__plan_job *j, int32_t il, int32_t ih, const int32_t *keep, int32_t n_keep,
+                      const wnw_observation *obs)
 {
+    const void *opts = j->policy->opts[WNW_PART_CONTENTS];
+    const int32_t *pos = j->src->positions(j->src, il, ih);
+    const struct wnw__contents_problem p = {
+        .obs = obs, .ih = ih, .keep = keep, .n_keep = n_keep, .n = obs->n_entry[ih]};
+    int32_t n_spared = 0;
+    if (j->contents->scratch)
+        WNW_TRY(reserve(&j->scratch, &j->scratch_cap, j->contents->scratch(opts, obs)));
+    const int32_t n_merge = j->contents->merge ? j->contents->merge(opts, &p, j->merges, j->scratch) : 0;
+    const int32_t n_channel =
+        j->contents->prune ? j->contents->prune(opts, &p, j->channels, &n_spared, j->scratch) : 0;
+    for (int32_t i = 0; i < n_merge; i++) {
+        j->merges[i].from = pos[j->merges[i].from];
+        j->merges[i].to = pos[j->merges[i].to];
+    }
+    return wnw__plan_set_contents(j->plan, (int64_t)il * j->src->n_head_kv + ih, j->merges, n_merge,
+                                  j->channels, n_channel, n_spared);
+}
+
+/* Everything of the layer stays, whatever is settled stays settled. */
+int wnw__job_keep_layer(struct wnw__plan_job *j, int32_t il, const wnw_observation *seen)
+{
+    const wnw_needs needs = wnw__job_contents_needs(j);
+    wnw_observation obs;
+    if (seen)
+        WNW_TRY(wnw__job_adapt(j, seen, &needs, &obs));
     j->n_final = j->src->n_final ? j->src->n_final(j->src, il) : 0;
     j->plan->n_final[il] = j->n_final;
     for (int32_t ih = 0; ih < j->src->n_head_kv; ih++) {
@@ -157,6 +193,8 @@ int wnw__job_keep_layer(struct wnw__plan_job *j, int32_t il)
         for (int32_t i = 0; j->keep && i < n; i++)
             j->keep[ih * j->keep_row + i] = i;
         WNW_TRY(add_head(j, il, ih, NULL, n));
+        if (seen)
+            WNW_TRY(write_head(j, il, ih, j->keep + (int64_t)ih * j->keep_row, n, &obs));
     }
     return WNW_OK;
 }
@@ -298,6 +336,8 @@ static int select_layer(struct wnw__plan_job *j, const struct counted *c, const 
             settled = s < settled ? s : settled;
         }
         WNW_TRY(add_head(j, c->il, ih, keep, n));
+        if (wnw__contents_works(j->contents))
+            WNW_TRY(write_head(j, c->il, ih, keep, n, obs));
     }
     j->n_final = j->selector->settled ? settled : 0;
     j->plan->n_final[c->il] = j->n_final;
@@ -315,6 +355,11 @@ bool wnw__job_keeps_whole(const struct wnw__plan_job *j, int32_t il, int32_t i)
         if (j->n_entry[il * j->src->n_head_kv + ih] > j->layer_budget[i])
             return false;
     return true;
+}
+
+bool wnw__job_rewrites_whole(const struct wnw__plan_job *j, int32_t il)
+{
+    return wnw__policy_rewrites_all(j->policy) && !wnw__job_skips(j, il) && j->n_max > 0;
 }
 
 /* Number among the layers that take part. */

@@ -119,7 +119,7 @@ int wnw__job_size(struct wnw__plan_job *j, const wnw_size *size)
         return wnw__fail(WNW_E_ARG, "unknown kind of size %d", (int)size->kind);
     }
     add_protected(j, size);
-    if (wnw_policy_is_full(j->policy)) {
+    if (wnw__policy_keeps_all(j->policy)) {
         if (size->kind != WNW_SIZE_NONE && j->budget < j->n_max)
             snprintf(j->report->warning, sizeof j->report->warning,
                      "policy full keeps everything; the size is ignored");

@@ -8,6 +8,7 @@
  */
 #include "base/time.h"
 #include "compress.h"
+#include "rewrite.h"
 #include "session.h"
 
 #include <stdlib.h>
@@ -73,8 +74,7 @@ static int compress_layer(struct reader *r, int32_t il, struct wnw__plan_job *jo
     bool all = true;
     for (int32_t ih = 0; ih < c->n_head_kv; ih++)
         all = all && kept.n_keep[ih] == c->layers[il].len[ih];
-    if (!all)
-        WNW_TRY(wnw__cache_keep_layer(c, il, kept.keep, kept.n_keep));
+    WNW_TRY(wnw__rewrite_layer(c, il, kept.keep, kept.n_keep, all, -1, kept.contents, kept.averages));
     c->layers[il].n_final = kept.n_final;
     report->compact_ms += wnw__now_ms() - start;
     return WNW_OK;

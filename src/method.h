@@ -9,6 +9,7 @@
  *   head budget   count of a layer, its scores  -> one count per KV head   src/budget/
  *   selector      scores and count of one head  -> kept entries            src/select/
  *   positions     kept entries                  -> their positions         src/positions/
+ *   contents      kept entries, those that go   -> merges, pruned channels  src/contents/
  *
  * `details` of every descriptor is for docs/methods.md, in Markdown: the formulas in short with the paper's
  * letters, then what differs from the paper and from released code, then the cost in entries n, queries w and
@@ -305,6 +306,42 @@ struct wnw__positions {
     bool rerotate;
 };
 
+/* ---- Contents ---------------------------------------------------------------------------------------------
+ */
+
+struct wnw__contents_problem {
+    const wnw_observation *obs; /* what `needs` asks for */
+    int32_t ih;                 /* this head */
+    const int32_t *keep;        /* [n_keep] entries that stay, ascending */
+    int32_t n_keep, n;          /* of n entries */
+};
+
+/* What is written into the entries that stay, as data of the plan: the cache itself is changed when the plan
+ * is applied (src/rewrite.c). */
+struct wnw__contents {
+    const char *name, *about, *paper, *details;
+    const wnw_option *options;
+    size_t options_size;
+    bool whole;       /* has work to do where everything stays, too */
+    bool prompt_only; /* belongs to the end of a prompt: not by chunk, never while decoding */
+    bool averages;    /* a value that took others in is divided by 1 + the sum of their weights */
+    void (*needs)(const void *opts, wnw_needs *out);
+    /* float scratch elements. NULL = 0. */
+    size_t (*scratch)(const void *opts, const wnw_observation *obs);
+    /* Merges of the head with entries in place of positions, ascending `from`, at most one for each entry
+     * that goes: out[n - n_keep]; returns how many. NULL = none. */
+    int32_t (*merge)(const void *opts, const struct wnw__contents_problem *p, wnw_merge *out, float *scratch);
+    /* Key channels that become 0 in all but the last *n_spared entries, ascending: out[d]; returns how many.
+     * NULL = none. */
+    int32_t (*prune)(const void *opts, const struct wnw__contents_problem *p, int32_t *out, int32_t *n_spared,
+                     float *scratch);
+};
+
+static inline bool wnw__contents_works(const struct wnw__contents *c)
+{
+    return c->merge || c->prune;
+}
+
 /* ---- Presets: rows of data --------------------------------------------------------------------------------
  */
 
@@ -332,6 +369,7 @@ struct wnw__part {
     const struct wnw__head_budget *head;
     const struct wnw__selector *selector;
     const struct wnw__positions *positions;
+    const struct wnw__contents *contents;
 };
 
 /* Part i of all kinds in a fixed order; false past the end. */

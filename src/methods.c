@@ -15,6 +15,7 @@
 #define HEAD_BUDGET(x)  extern const struct wnw__head_budget wnw__head_budget_##x;
 #define SELECTOR(x)     extern const struct wnw__selector wnw__selector_##x;
 #define POSITIONS(x)    extern const struct wnw__positions wnw__positions_##x;
+#define CONTENTS(x)     extern const struct wnw__contents wnw__contents_##x;
 #include "parts.def"
 #undef SCORER
 #undef AGGREGATION
@@ -22,12 +23,14 @@
 #undef HEAD_BUDGET
 #undef SELECTOR
 #undef POSITIONS
+#undef CONTENTS
 
 #define AGGREGATION(x)
 #define LAYER_BUDGET(x)
 #define HEAD_BUDGET(x)
 #define SELECTOR(x)
 #define POSITIONS(x)
+#define CONTENTS(x)
 #define SCORER(x) &wnw__scorer_##x,
 static const struct wnw__scorer *const scorers[] = {
 #include "parts.def"
@@ -68,6 +71,13 @@ static const struct wnw__positions *const all_positions[] = {
 #include "parts.def"
 };
 #undef POSITIONS
+#define POSITIONS(x)
+#undef CONTENTS
+#define CONTENTS(x) &wnw__contents_##x,
+static const struct wnw__contents *const all_contents[] = {
+#include "parts.def"
+};
+#undef CONTENTS
 
 #define COUNT(a) ((int32_t)(sizeof(a) / sizeof *(a)))
 
@@ -127,6 +137,12 @@ bool wnw__part_get(int32_t i, struct wnw__part *out)
         *out = (struct wnw__part){.kind = WNW_PART_POSITIONS, PART_COMMON(d), .positions = d};
         return true;
     }
+    i -= COUNT(all_positions);
+    if (i < COUNT(all_contents)) {
+        const struct wnw__contents *d = all_contents[i];
+        *out = (struct wnw__part){.kind = WNW_PART_CONTENTS, PART_COMMON(d), .contents = d};
+        return true;
+    }
     return false;
 }
 
@@ -140,8 +156,8 @@ bool wnw__part_find(struct wnw__part *out, const char *name, size_t len)
 
 const char *wnw__part_kind_name(wnw_part_kind kind)
 {
-    static const char *const names[] = {"scorer",      "head aggregation", "layer budget",
-                                        "head budget", "selector",         "position rule"};
+    static const char *const names[] = {"scorer",   "head aggregation", "layer budget", "head budget",
+                                        "selector", "position rule",    "content rule"};
     return names[kind];
 }
 

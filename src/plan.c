@@ -94,6 +94,11 @@ void wnw_plan_free(wnw_plan *p)
 {
     if (!p)
         return;
+    for (int64_t i = 0; p->contents && i < (int64_t)p->n_layer * p->n_head_kv; i++) {
+        free(p->contents[i].merges);
+        free(p->contents[i].channels);
+    }
+    free(p->contents);
     free(p->off);
     free(p->n_final);
     free(p->pos);
@@ -125,4 +130,68 @@ int32_t wnw_plan_head(const wnw_plan *p, int32_t il, int32_t ih, const int32_t *
     if (positions)
         *positions = p->pos + p->off[i];
     return (int32_t)(p->off[i + 1] - p->off[i]);
+}
+
+/* ---- Contents
+ * ---------------------------------------------------------------------------------------------- */
+
+int wnw__plan_begin_contents(wnw_plan *p, bool averages)
+{
+    p->contents = calloc((size_t)p->n_layer * (size_t)p->n_head_kv, sizeof *p->contents);
+    p->averages = averages;
+    return p->contents ? WNW_OK : wnw__fail(WNW_E_NOMEM, "out of memory for the contents of a plan");
+}
+
+int wnw__plan_set_contents(wnw_plan *p, int64_t i, const wnw_merge *merges, int32_t n_merge,
+                           const int32_t *channels, int32_t n_channel, int32_t n_spared)
+{
+    struct wnw__plan_contents *c = &p->contents[i];
+    c->merges = malloc(((size_t)n_merge + 1) * sizeof *c->merges);
+    c->channels = malloc(((size_t)n_channel + 1) * sizeof *c->channels);
+    if (!c->merges || !c->channels)
+        return wnw__fail(WNW_E_NOMEM, "out of memory for the contents of a plan");
+    if (n_merge > 0)
+        memcpy(c->merges, merges, (size_t)n_merge * sizeof *merges);
+    if (n_channel > 0)
+        memcpy(c->channels, channels, (size_t)n_channel * sizeof *channels);
+    c->n_merge = n_merge;
+    c->n_channel = n_channel;
+    c->n_spared = n_spared;
+    return WNW_OK;
+}
+
+const struct wnw__plan_contents *wnw__plan_contents_of(const wnw_plan *p, int32_t il)
+{
+    return p->contents ? p->contents + (int64_t)il * p->n_head_kv : NULL;
+}
+
+static const struct wnw__plan_contents *contents_of_head(const wnw_plan *p, int32_t il, int32_t ih)
+{
+    static const struct wnw__plan_contents none;
+    const bool there = p && p->contents && il >= 0 && il < p->n_layer && ih >= 0 && ih < p->n_head_kv;
+    return there ? &p->contents[(int64_t)il * p->n_head_kv + ih] : &none;
+}
+
+int32_t wnw_plan_merges(const wnw_plan *p, int32_t il, int32_t ih, const wnw_merge **merges)
+{
+    const struct wnw__plan_contents *c = contents_of_head(p, il, ih);
+    if (merges)
+        *merges = c->merges;
+    return c->n_merge;
+}
+
+bool wnw_plan_averages(const wnw_plan *p)
+{
+    return p && p->averages;
+}
+
+int32_t wnw_plan_channels(const wnw_plan *p, int32_t il, int32_t ih, const int32_t **channels,
+                          int32_t *n_spared)
+{
+    const struct wnw__plan_contents *c = contents_of_head(p, il, ih);
+    if (channels)
+        *channels = c->channels;
+    if (n_spared)
+        *n_spared = c->n_spared;
+    return c->n_channel;
 }

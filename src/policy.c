@@ -190,7 +190,7 @@ static int32_t kind_of(const struct item *it)
 
 static int set_default_parts(struct parser *ps)
 {
-    static const char *const defaults[] = {"direct", "uniform", "equal", "topk", "original"};
+    static const char *const defaults[] = {"direct", "uniform", "equal", "topk", "original", "plain"};
     for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++) {
         struct wnw__part part;
         if (wnw__part_find(&part, defaults[i], strlen(defaults[i])))
@@ -337,6 +337,9 @@ static size_t write_text(const wnw_policy *p, char *out, size_t size)
 {
     size_t n = 0;
     for (int32_t k = 0; k < WNW_N_PART_KINDS; k++) {
+        /* Recipes that leave contents alone are as long as before there was such a kind of part. */
+        if (k == WNW_PART_CONTENTS && !wnw__contents_works(p->part[k].contents))
+            continue;
         n +=
             (size_t)snprintf(out ? out + n : NULL, out ? size - n : 0, "%s%s", k ? "+" : "", p->part[k].name);
         const char *sep = ":";
@@ -471,6 +474,7 @@ static bool needs_of(const wnw_policy *p, size_t i, wnw_needs *out)
         {parts[WNW_PART_LAYER_BUDGET].layer->needs, WNW_PART_LAYER_BUDGET},
         {parts[WNW_PART_HEAD_BUDGET].head->needs, WNW_PART_HEAD_BUDGET},
         {parts[WNW_PART_SELECTOR].selector->needs, WNW_PART_SELECTOR},
+        {parts[WNW_PART_CONTENTS].contents->needs, WNW_PART_CONTENTS},
     };
     *out = (wnw_needs){0};
     if (i >= sizeof asks / sizeof *asks)
@@ -550,7 +554,8 @@ bool wnw_policy_allows(const wnw_policy *p, wnw_phase phase, const char **reason
     const bool global = p->part[WNW_PART_LAYER_BUDGET].layer->model_scope ||
                         p->part[WNW_PART_HEAD_BUDGET].head->allocate_model;
     const bool second = flags & WNW_NEED_SECOND_PASS;
-    const bool at_end = collects || second || flags & WNW_NEED_PERPLEXITY || (own && own->prompt_only);
+    const bool at_end = collects || second || flags & WNW_NEED_PERPLEXITY || (own && own->prompt_only) ||
+                        p->part[WNW_PART_CONTENTS].contents->prompt_only;
     const char *why = "";
     if (phase == WNW_PHASE_LAYER && (collects || global || second))
         why = "it must see all layers before it knows what any of them keeps";
@@ -679,22 +684,33 @@ void wnw__needs_merge(wnw_needs *needs, const wnw_needs *more)
         needs->second_pass = more->second_pass;
 }
 
-bool wnw_policy_is_full(const wnw_policy *p)
+bool wnw__policy_keeps_all(const wnw_policy *p)
 {
     return p && p->part[WNW_PART_SCORER].own && strcmp(p->part[WNW_PART_SCORER].name, "full") == 0;
+}
+
+bool wnw__policy_rewrites_all(const wnw_policy *p)
+{
+    return p && p->part[WNW_PART_CONTENTS].contents->whole;
+}
+
+bool wnw_policy_is_full(const wnw_policy *p)
+{
+    return wnw__policy_keeps_all(p) && !wnw__policy_rewrites_all(p);
 }
 
 bool wnw_policy_has_own_size(const wnw_policy *p)
 {
     return p &&
-           (p->part[WNW_PART_SELECTOR].selector->own_size || p->part[WNW_PART_HEAD_BUDGET].head->own_size);
+           (p->part[WNW_PART_SELECTOR].selector->own_size || p->part[WNW_PART_HEAD_BUDGET].head->own_size ||
+            (wnw__policy_keeps_all(p) && !wnw_policy_is_full(p)));
 }
 
 const char *wnw__policy_layout(const wnw_policy *p)
 {
     const struct wnw__scorer *own = p->part[WNW_PART_SCORER].own;
     const char *layout = own ? own->layout : "composite";
-    if (wnw_policy_is_full(p))
+    if (wnw__policy_keeps_all(p))
         return layout;
     if (p->part[WNW_PART_HEAD_BUDGET].head->ragged)
         return "ragged";

@@ -5,7 +5,7 @@
 
 #include "method.h"
 
-#define WNW_N_PART_KINDS 6
+#define WNW_N_PART_KINDS 7
 
 struct wnw_policy {
     struct wnw__part part[WNW_N_PART_KINDS]; /* by wnw_part_kind */
@@ -22,6 +22,11 @@ const wnw_scorer *wnw__registry_find(const wnw_registry *r, const char *name, si
 
 /* Parses a recipe whose first name is a scorer even if a preset has the same name. */
 int wnw__policy_parse_parts(wnw_policy **out, const char *recipe);
+
+/* Whether the scorer keeps everything ("full"), whatever is done with the contents of entries. */
+bool wnw__policy_keeps_all(const wnw_policy *p);
+/* Whether it has work to do with layers of which everything stays. */
+bool wnw__policy_rewrites_all(const wnw_policy *p);
 
 /* "uniform", "layer", "composite" or "ragged". Static. */
 const char *wnw__policy_layout(const wnw_policy *p);

@@ -22,6 +22,7 @@
 #define EXPECTED_STATS(vnorm, eps, stats)                                                                    \
     "expected_attention:n_sink=4,n_future=512,covariance=1,vnorm=" vnorm ",epsilon=" eps ",stats=" stats MEAN
 #define EXPECTED(vnorm, eps) EXPECTED_STATS(vnorm, eps, "prompt")
+#define MERGE "+merge:similarity=0,fraction=1,weight=norm,gate=fixed"
 #define CAPKV "capkv:tau=5,align=cosine,n_sink=4,n_future=512,epsilon=1e-06" MEAN
 #define ADAKV "+adakv:alpha_safeguard=0.2,mode=safeguard"
 #define SNAPKV_8_AVG  "snapkv:window=8,kernel=5,pool=avg,agg=mean,pool_after=0" MEAN
@@ -211,6 +212,21 @@ static const struct wnw__preset presets[] = {
      .paper = "DMS, arXiv 2506.05345",
      .recipe = "kvzip:sinks=4,prefix=keep+group_max:cross_head=0" UNIFORM_EXACT
                "+threshold:tau=0.02,window=128+topk:ties=early+original"},
+
+    /* ---- Contents of entries ---- */
+    {.name = "snapkv-merge",
+     .about = "SnapKV, and values that go are averaged into the entry that stays with the most similar key.",
+     .paper = "D2O, arXiv 2406.13035",
+     .recipe = SNAPKV_32_MAX UNIFORM_EXACT "+equal+topk:ties=early+original" MERGE},
+    {.name = "h2o-cam",
+     .about = "H2O, and values that go are spread by chance over the next entries that stay.",
+     .paper = "CaM, ICML 2024",
+     .recipe = "h2o:recent=0,share=0.5,normalise=0" MEAN UNIFORM_EXACT "+equal+topk:ties=late+original"
+               "+cam:targets=32,draw=sample,seed=0"},
+    {.name = "snapkv-think",
+     .about = "SnapKV, and the key channels that matter least to the last queries are 0; saves what SnapKV saves.",
+     .paper = "ThinK, arXiv 2407.21018",
+     .recipe = SNAPKV_32_MAX UNIFORM_EXACT "+equal+topk:ties=early+original+think:ratio=0.4,window=32,recent=32"},
 
     /* ---- Capacity ---- */
     {.name = "capkv",
@@ -543,6 +559,18 @@ static const struct wnw__preset presets[] = {
      .about = "kvpress DMSPress over KeyDiffPress with threshold -0.75: the size follows from the text.",
      .paper = "DMS, arXiv 2506.05345",
      .recipe = "keydiff+direct" UNIFORM_TRUNC "+threshold:tau=-0.75,window=128+topk:ties=early+original",
+     .parity = true},
+
+    /* ---- parity: Contents of entries ---- */
+    {.name = "kvpress-merging_snapkv",
+     .about = "kvpress MergingPress over SnapKVPress with window 32, kernel 5.",
+     .paper = "D2O, arXiv 2406.13035",
+     .recipe = SNAPKV_32_AVG UNIFORM_TRUNC "+equal+topk:ties=early+original" MERGE,
+     .parity = true},
+    {.name = "kvpress-think",
+     .about = "kvpress ThinKPress with ratio 0.5: nothing is evicted, half of the key channels are 0.",
+     .paper = "ThinK, arXiv 2407.21018",
+     .recipe = "full+direct" UNIFORM_TRUNC "+equal+topk:ties=early+original+think:ratio=0.5,window=32,recent=0",
      .parity = true},
 
     /* ---- parity: Capacity ---- */

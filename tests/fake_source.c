@@ -540,13 +540,27 @@ bool fake_holds(const wnw_plan *plan, int32_t il, int32_t ih, int32_t position)
     return false;
 }
 
+static bool same_contents(const wnw_plan *a, const wnw_plan *b, int32_t il, int32_t ih)
+{
+    const wnw_merge *m, *n;
+    const int32_t *c, *d;
+    int32_t spared_a, spared_b;
+    const int32_t n_merge = wnw_plan_merges(a, il, ih, &m),
+                  n_channel = wnw_plan_channels(a, il, ih, &c, &spared_a);
+    return wnw_plan_merges(b, il, ih, &n) == n_merge &&
+           (n_merge == 0 || memcmp(m, n, (size_t)n_merge * sizeof *m) == 0) &&
+           wnw_plan_channels(b, il, ih, &d, &spared_b) == n_channel && spared_a == spared_b &&
+           (n_channel == 0 || memcmp(c, d, (size_t)n_channel * sizeof *c) == 0);
+}
+
 bool fake_same_plan(const wnw_plan *a, const wnw_plan *b)
 {
     for (int32_t il = 0; il < wnw_plan_n_layer(a); il++)
         for (int32_t ih = 0; ih < wnw_plan_n_head_kv(a); ih++) {
             const int32_t *p, *q;
             const int32_t n = wnw_plan_head(a, il, ih, &p);
-            if (n != wnw_plan_head(b, il, ih, &q) || (n > 0 && memcmp(p, q, (size_t)n * sizeof *p) != 0))
+            if (n != wnw_plan_head(b, il, ih, &q) || (n > 0 && memcmp(p, q, (size_t)n * sizeof *p) != 0) ||
+                !same_contents(a, b, il, ih))
                 return false;
         }
     return wnw_plan_n_layer(a) == wnw_plan_n_layer(b) && wnw_plan_n_head_kv(a) == wnw_plan_n_head_kv(b);

@@ -312,6 +312,62 @@ static void aggregations(void **state)
     assert_true(n_parsed > 200);
 }
 
+/* Merges take from entries that go and give to entries that stay; keep-sets are those without. */
+static void check_contents(const wnw_plan *plan, const wnw_plan *without, const char *recipe)
+{
+    for (int32_t il = 0; il < wnw_plan_n_layer(plan); il++)
+        for (int32_t ih = 0; ih < wnw_plan_n_head_kv(plan); ih++) {
+            const wnw_merge *m;
+            const int32_t *p, *q, n = wnw_plan_head(plan, il, ih, &p);
+            if (n != wnw_plan_head(without, il, ih, &q) ||
+                (n > 0 && memcmp(p, q, (size_t)n * sizeof *p) != 0))
+                fail_msg("%s keeps other entries than without its content rule", recipe);
+            for (int32_t i = 0, n_merge = wnw_plan_merges(plan, il, ih, &m); i < n_merge; i++)
+                if (fake_holds(plan, il, ih, m[i].from) || !fake_holds(plan, il, ih, m[i].to) ||
+                    m[i].n_to < 1 || !(m[i].weight > 0) || (i > 0 && m[i].from <= m[i - 1].from))
+                    fail_msg("%s: layer %d head %d merges %d into %d", recipe, il, ih, m[i].from, m[i].to);
+        }
+}
+
+/* Every content rule with every scorer, and with budgets and selectors of model scope. */
+static void contents(void **state)
+{
+    (void)state;
+    static const char *const rest[] = {"",           "+adakv",     "+chunkkv", "+global",
+                                       "+dynamickv", "+threshold", "+rerotate"};
+    struct fake f[N_SHAPE];
+    struct wnw__part s, c;
+    uint32_t turn = 0;
+    for (int i = 0; i < N_SHAPE; i++)
+        shape_init(&f[i], i);
+    for (int32_t a = 0; next_of_kind(WNW_PART_SCORER, &a, &s);)
+        for (int32_t b = 0; next_of_kind(WNW_PART_CONTENTS, &b, &c);)
+            for (size_t r = 0; r < sizeof rest / sizeof *rest; r++, turn++) {
+                char recipe[256], plain[128];
+                wnw_policy *p = NULL, *q = NULL;
+                wnw_plan *with = NULL, *without = NULL;
+                const int shape = (int)(turn % N_SHAPE);
+                const wnw_size size = size_of((int)(turn / N_SHAPE % N_SIZE), f[shape].n);
+                snprintf(plain, sizeof plain, "%s%s", s.name, rest[r]);
+                snprintf(recipe, sizeof recipe, "%s+%s", plain, c.name);
+                if (wnw__policy_parse_parts(&q, plain) != WNW_OK)
+                    continue;
+                assert_int_equal(wnw__policy_parse_parts(&p, recipe), WNW_OK);
+                check_round_trip(p);
+                check_policy(p, &f[shape], shape, (int)(turn / N_SHAPE % N_SIZE));
+                const int rc = wnw__plan_make(&with, p, &size, &f[shape].src, NULL);
+                assert_int_equal(wnw__plan_make(&without, q, &size, &f[shape].src, NULL), rc);
+                if (rc == WNW_OK)
+                    check_contents(with, without, recipe);
+                wnw_plan_free(with);
+                wnw_plan_free(without);
+                wnw_policy_free(p);
+                wnw_policy_free(q);
+            }
+    for (int i = 0; i < N_SHAPE; i++)
+        fake_free(&f[i]);
+}
+
 enum { MAX_POLICY = 256 };
 
 /* Plans of those policies that can share a run, with each other and with their plans alone; true if any were
@@ -445,9 +501,13 @@ static void plans_depend_on_the_text(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(presets),      cmocka_unit_test(combinations),
-        cmocka_unit_test(aggregations), cmocka_unit_test(together),
-        cmocka_unit_test(blind),        cmocka_unit_test(plans_depend_on_the_text),
+        cmocka_unit_test(presets),
+        cmocka_unit_test(combinations),
+        cmocka_unit_test(aggregations),
+        cmocka_unit_test(contents),
+        cmocka_unit_test(together),
+        cmocka_unit_test(blind),
+        cmocka_unit_test(plans_depend_on_the_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Merged values and pruned channels in a real cache, with every cache type and both attentions: against the
+ * formulas in double precision, worked out from a copy of the session that was not compressed; decoding goes
+ * on from what the cache shows; phases, new positions and sliding windows.
+ */
+#include "helpers.h"
+
+#include "base/mix.h"
+#include "kernel.h"
+#include "session.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_PROMPT = 96, N_DECODE = 4, BUDGET = 40, MAX_D = 256 };
+
+struct fixture {
+    wnw_model *m;
+    wnw_model_info info;
+    int32_t *tokens;
+};
+
+static void open_fixture(struct fixture *fx, const char *family)
+{
+    char name[TEST_NAME_MAX];
+    test_tiny_model_of(name, family);
+    fx->m = test_model_open(name);
+    wnw_model_get_info(fx->m, &fx->info);
+    assert_true(fx->info.n_embd_head <= MAX_D);
+    fx->tokens = test_random_tokens(N_PROMPT + N_DECODE, fx->info.n_vocab, 21);
+}
+
+static void close_fixture(struct fixture *fx)
+{
+    free(fx->tokens);
+    wnw_model_free(fx->m);
+}
+
+static wnw_session *new_session(const struct fixture *fx, wnw_kv_type type, wnw_attn attn)
+{
+    return test_session_new(
+        fx->m, &(struct test_session){.kv_type = type, .attn = attn, .n_ctx = 256, .n_threads = 1});
+}
+
+/* Prompt read, nothing compressed. */
+static wnw_session *read_prompt(const struct fixture *fx, const wnw_policy *p, wnw_kv_type type,
+                                wnw_attn attn)
+{
+    wnw_session *s = new_session(fx, type, attn);
+    assert_ok(wnw_session_observe(s, &p, 1));
+    test_prefill(s, fx->tokens, N_PROMPT);
+    return s;
+}
+
+static void read_row(const wnw_session *s, bool key, int32_t il, int32_t ih, int32_t i, float *out)
+{
+    const struct wnw__kv_layer *l = &s->cache.layers[il];
+    wnw__rows_to_f32(s->cache.type, (key ? l->k : l->v) + (size_t)(l->off[ih] + i) * s->cache.row_bytes, 1,
+                     s->cache.d, out);
+}
+
+static double dot(const float *a, const float *b, int32_t d)
+{
+    double sum = 0;
+    for (int32_t i = 0; i < d; i++)
+        sum += (double)a[i] * (double)b[i];
+    return sum;
+}
+
+/* How far a stored value may be from its real one: one step of its type. */
+static double step_of(wnw_kv_type type, const double *x, int32_t d)
+{
+    double most = 0;
+    for (int32_t i = 0; i < d; i++)
+        most = fabs(x[i]) > most ? fabs(x[i]) : most;
+    static const double steps[] = {
+        [WNW_KV_F16] = 1.0 / 1024, [WNW_KV_F32] = 2e-6, [WNW_KV_Q8_0] = 1.0 / 120, [WNW_KV_Q4_0] = 1.0 / 6};
+    return most * steps[type] + 1e-7;
+}
+
+/* ---- Merging, from the formulas
+ * ----------------------------------------------------------------------------- */
+
+struct head {
+    const wnw_session *full;
+    const int32_t *keep; /* [n_keep], entries of the full head */
+    int32_t il, ih, n_keep, n, d;
+};
+
+/* v[n_keep][d] after "merge" with kvpress' weights. */
+static void merge_reference(const struct head *h, double *v)
+{
+    double *weight = calloc((size_t)h->n_keep, sizeof *weight);
+    float a[MAX_D], b[MAX_D];
+    assert_non_null(weight);
+    for (int32_t e = 0, t = 0; e < h->n; e++) {
+        if (t < h->n_keep && h->keep[t] == e) {
+            t++;
+            continue;
+        }
+        double best = -2;
+        int32_t to = 0;
+        read_row(h->full, true, h->il, h->ih, e, a);
+        for (int32_t c = 0; c < h->n_keep; c++) {
+            read_row(h->full, true, h->il, h->ih, h->keep[c], b);
+            const double u = dot(a, b, h->d) / sqrt(dot(a, a, h->d) * dot(b, b, h->d));
+            if (u > best) {
+                best = u;
+                to = c;
+            }
+        }
+        read_row(h->full, false, h->il, h->ih, e, a);
+        read_row(h->full, false, h->il, h->ih, h->keep[to], b);
+        const double from = sqrt(dot(a, a, h->d)), onto = sqrt(dot(b, b, h->d));
+        const double w = (best > 0 ? best : 0) * from / (from + onto + 1e-6);
+        weight[to] += w;
+        for (int32_t i = 0; i < h->d; i++)
+            v[to * h->d + i] += w * (double)a[i];
+    }
+    for (int32_t c = 0; c < h->n_keep * h->d; c++)
+        v[c] /= 1 + weight[c / h->d];
+    free(weight);
+}
+
+static double received(const struct head *h, int32_t i)
+{
+    const struct wnw__kv_layer *l = &h->full->cache.layers[h->il];
+    const int32_t group = h->full->cache.aux_planes[WNW_AUX_ATTN_SUM];
+    double sum = 0;
+    for (int32_t g = 0; g < group; g++)
+        sum += (double)wnw__cache_aux(l, WNW_AUX_ATTN_SUM, g)[l->off[h->ih] + i] / group;
+    return sum;
+}
+
+/* v[n_keep][d] after "cam" with 8 targets. */
+static void cam_reference(const struct head *h, double *v)
+{
+    float a[MAX_D];
+    for (int32_t e = 0, t = 0; e < h->n; e++) {
+        if (t < h->n_keep && h->keep[t] == e) {
+            t++;
+            continue;
+        }
+        const int32_t m = h->n_keep - t < 8 ? h->n_keep - t : 8;
+        double mean = 0;
+        for (int32_t c = t; c < t + m; c++)
+            mean += received(h, h->keep[c]) / m;
+        if (m == 0 ||
+            !((double)wnw__uniform(wnw__stream(0, h->il, h->ih), (uint32_t)e) * mean < received(h, e)))
+            continue;
+        read_row(h->full, false, h->il, h->ih, e, a);
+        for (int32_t c = t; c < t + m; c++)
+            for (int32_t i = 0; i < h->d; i++)
+                v[c * h->d + i] += (double)a[i] / m;
+    }
+}
+
+static int32_t check_head(const struct head *h, const wnw_session *s, bool cam)
+{
+    double *v = calloc((size_t)h->n_keep * (size_t)h->d + 1, sizeof *v);
+    float row[MAX_D], key[MAX_D];
+    int32_t n_changed = 0;
+    assert_non_null(v);
+    for (int32_t t = 0; t < h->n_keep; t++) {
+        read_row(h->full, false, h->il, h->ih, h->keep[t], row);
+        for (int32_t i = 0; i < h->d; i++)
+            v[t * h->d + i] = (double)row[i];
+    }
+    (cam ? cam_reference : merge_reference)(h, v);
+    for (int32_t t = 0; t < h->n_keep; t++) {
+        const double step = step_of(s->cache.type, v + t * h->d, h->d);
+        read_row(s, false, h->il, h->ih, t, row);
+        for (int32_t i = 0; i < h->d; i++)
+            if (!(fabs((double)row[i] - v[t * h->d + i]) <= step))
+                fail_msg("layer %d head %d entry %d: %g, expected %g within %g", h->il, h->ih, t,
+                         (double)row[i], v[t * h->d + i], step);
+        read_row(h->full, false, h->il, h->ih, h->keep[t], key);
+        n_changed += memcmp(row, key, (size_t)h->d * sizeof *row) != 0;
+        read_row(s, true, h->il, h->ih, t, row);
+        read_row(h->full, true, h->il, h->ih, h->keep[t], key);
+        assert_memory_equal(row, key, (size_t)h->d * sizeof *row);
+    }
+    free(v);
+    return n_changed;
+}
+
+/* A session with the same values that never merged anything decodes the same. */
+static void check_decoding(const struct fixture *fx, wnw_session *s, wnw_session *plain)
+{
+    for (int32_t il = 0; il < s->cache.n_layer; il++) {
+        const struct wnw__kv_layer *from = &s->cache.layers[il], *to = &plain->cache.layers[il];
+        assert_int_equal(from->mapped_bytes, to->mapped_bytes);
+        memcpy(to->v, from->v, from->mapped_bytes);
+    }
+    for (int i = 0; i < N_DECODE; i++) {
+        assert_ok(wnw_session_decode(s, fx->tokens[N_PROMPT + i]));
+        assert_ok(wnw_session_decode(plain, fx->tokens[N_PROMPT + i]));
+        assert_memory_equal(wnw_session_logits(s), wnw_session_logits(plain),
+                            (size_t)fx->info.n_vocab * sizeof(float));
+    }
+}
+
+static void check_merging(const struct fixture *fx, const char *recipe, const char *without, wnw_kv_type type,
+                          wnw_attn attn)
+{
+    const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = BUDGET};
+    wnw_policy *p = test_policy(recipe), *q = test_policy(without);
+    wnw_session *full = read_prompt(fx, p, type, attn), *s, *plain;
+    wnw_plan *plan;
+    int32_t keep[N_PROMPT], n_changed = 0;
+    assert_ok(wnw_session_copy(&s, full));
+    assert_ok(wnw_session_copy(&plain, full));
+    assert_ok(wnw_session_plan(full, p, &size, &plan, NULL));
+    assert_ok(wnw_session_compress(s, p, &size, NULL));
+    assert_ok(wnw_session_compress(plain, q, &size, NULL));
+    assert_int_equal(wnw__cache_bytes(&s->cache), wnw__cache_bytes(&plain->cache));
+    for (int32_t il = 0; il < fx->info.n_layer; il++)
+        for (int32_t ih = 0; ih < fx->info.n_head_kv; ih++) {
+            const int32_t *pos, n = wnw_plan_head(plan, il, ih, &pos);
+            memcpy(keep, pos, (size_t)n * sizeof *pos); /* entry i is position i */
+            assert_int_equal(wnw_cache_n(plain, il, ih), n);
+            assert_memory_equal(wnw_cache_positions(plain, il, ih), pos, (size_t)n * sizeof *pos);
+            const struct head h = {.full = full,
+                                   .keep = keep,
+                                   .il = il,
+                                   .ih = ih,
+                                   .n_keep = n,
+                                   .n = N_PROMPT,
+                                   .d = fx->info.n_embd_head};
+            n_changed += check_head(&h, s, strstr(recipe, "+cam") != NULL);
+        }
+    assert_true(n_changed > fx->info.n_layer * fx->info.n_head_kv * BUDGET / 10);
+    check_decoding(fx, s, plain);
+    wnw_plan_free(plan);
+    wnw_session_free(full);
+    wnw_session_free(s);
+    wnw_session_free(plain);
+    wnw_policy_free(p);
+    wnw_policy_free(q);
+}
+
+static void merged_values(void **state)
+{
+    (void)state;
+    struct fixture fx;
+    open_fixture(&fx, "llama");
+    for (int type = WNW_KV_F16; type <= WNW_KV_Q4_0; type++)
+        for (int attn = WNW_ATTN_OWN; attn <= WNW_ATTN_GGML; attn++) {
+            check_merging(&fx, "snapkv:window=8+merge", "snapkv:window=8", (wnw_kv_type)type, (wnw_attn)attn);
+            check_merging(&fx, "snapkv:window=8+cam:targets=8", "snapkv:window=8", (wnw_kv_type)type,
+                          (wnw_attn)attn);
+        }
+    close_fixture(&fx);
+}
+
+/* ---- Pruned channels
+ * ---------------------------------------------------------------------------------------- */
+
+/* Whether channel c of the head's keys should be 0: among the n_gone lowest, from the formula. */
+static void pruned_reference(const struct fixture *fx, const wnw_session *full, int32_t il, int32_t ih,
+                             int32_t w, int32_t n_gone, bool *zero)
+{
+    const int32_t d = fx->info.n_embd_head, n_head = fx->info.n_head, group = n_head / fx->info.n_head_kv;
+    double score[MAX_D];
+    float row[MAX_D];
+    for (int32_t c = 0; c < d; c++) {
+        double q2 = 0, k2 = 0;
+        for (int32_t p = N_PROMPT - w; p < N_PROMPT; p++)
+            for (int32_t h = ih * group; h < (ih + 1) * group; h++) {
+                const size_t at =
+                    ((size_t)il * (size_t)full->window.cap + (size_t)(p % full->window.cap)) * (size_t)n_head;
+                const double x = (double)full->window.q[(at + (size_t)h) * (size_t)d + (size_t)c];
+                q2 += x * x;
+            }
+        for (int32_t i = 0; i < N_PROMPT; i++) {
+            read_row(full, true, il, ih, i, row);
+            k2 += (double)row[c] * (double)row[c];
+        }
+        score[c] = q2 * k2;
+    }
+    for (int32_t c = 0; c < d; c++) {
+        int32_t n_lower = 0;
+        for (int32_t o = 0; o < d; o++)
+            n_lower += score[o] < score[c];
+        zero[c] = n_lower < n_gone;
+    }
+}
+
+static void pruned_channels(void **state)
+{
+    (void)state;
+    struct fixture fx;
+    open_fixture(&fx, "llama");
+    wnw_policy *p = test_policy("full+think:ratio=0.5,window=16,recent=10");
+    const int32_t d = fx.info.n_embd_head;
+    for (int type = WNW_KV_F16; type <= WNW_KV_Q4_0; type++) {
+        wnw_session *full = read_prompt(&fx, p, (wnw_kv_type)type, WNW_ATTN_OWN), *s;
+        wnw_report report;
+        float now[MAX_D], before[MAX_D];
+        bool zero[MAX_D];
+        assert_ok(wnw_session_copy(&s, full));
+        assert_ok(wnw_session_compress(s, p, NULL, &report));
+        assert_string_equal(report.warning, "");
+        assert_int_equal(report.kv_bytes_after, report.kv_bytes_before); /* it saves nothing, and says so */
+        assert_int_equal(report.entries_after, report.entries_before);
+        for (int32_t il = 0; il < fx.info.n_layer; il++)
+            for (int32_t ih = 0; ih < fx.info.n_head_kv; ih++) {
+                pruned_reference(&fx, full, il, ih, 16, d / 2, zero);
+                for (int32_t i = 0; i < N_PROMPT; i++) {
+                    double x[MAX_D];
+                    read_row(s, false, il, ih, i, now);
+                    read_row(full, false, il, ih, i, before);
+                    assert_memory_equal(now, before, (size_t)d * sizeof *now);
+                    read_row(s, true, il, ih, i, now);
+                    read_row(full, true, il, ih, i, before);
+                    for (int32_t c = 0; c < d; c++)
+                        x[c] = (double)before[c];
+                    const double step = type == WNW_KV_F16 || type == WNW_KV_F32 || i >= N_PROMPT - 10
+                                            ? 0
+                                            : step_of((wnw_kv_type)type, x, d);
+                    for (int32_t c = 0; c < d; c++) {
+                        const double want = zero[c] && i < N_PROMPT - 10 ? 0 : x[c];
+                        if (!(fabs((double)now[c] - want) <= step))
+                            fail_msg("type %d layer %d head %d entry %d channel %d: %g, expected %g", type,
+                                     il, ih, i, c, (double)now[c], want);
+                    }
+                }
+            }
+        for (int i = 0; i < N_DECODE; i++)
+            assert_ok(wnw_session_decode(s, fx.tokens[N_PROMPT + i]));
+        wnw_session_free(full);
+        wnw_session_free(s);
+    }
+    wnw_policy_free(p);
+    close_fixture(&fx);
+}
+
+/* ---- Phases, positions, sliding windows
+ * --------------------------------------------------------------------- */
+
+static void assert_same_cache(const wnw_session *a, const wnw_session *b)
+{
+    const size_t rb = a->cache.row_bytes;
+    for (int32_t il = 0; il < a->cache.n_layer; il++)
+        for (int32_t ih = 0; ih < a->cache.n_head_kv; ih++) {
+            const struct wnw__kv_layer *x = &a->cache.layers[il], *y = &b->cache.layers[il];
+            const size_t n = (size_t)x->len[ih];
+            assert_int_equal(x->len[ih], y->len[ih]);
+            assert_memory_equal(x->v + (size_t)x->off[ih] * rb, y->v + (size_t)y->off[ih] * rb, n * rb);
+            assert_memory_equal(x->k + (size_t)x->off[ih] * rb, y->k + (size_t)y->off[ih] * rb, n * rb);
+        }
+}
+
+static wnw_session *read_by(const struct fixture *fx, const wnw_policy *p, wnw_phase phase, int32_t every)
+{
+    wnw_session *s = new_session(fx, WNW_KV_F16, WNW_ATTN_OWN);
+    const wnw_eviction ev = {.policy = p,
+                             .size = {.kind = WNW_SIZE_BUDGET, .budget = BUDGET},
+                             .phase = phase,
+                             .chunk = 24,
+                             .every = every};
+    assert_ok(wnw_session_set_eviction(s, &ev));
+    assert_ok(wnw_session_read(s, fx->tokens, N_PROMPT, NULL));
+    for (int i = 0; i < N_DECODE; i++)
+        assert_ok(wnw_session_decode(s, fx->tokens[N_PROMPT + i]));
+    assert_ok(wnw__cache_check(&s->cache));
+    return s;
+}
+
+static void layer_by_layer_is_the_same(void **state)
+{
+    (void)state;
+    static const char *const recipes[] = {"snapkv:window=8+merge", "snapkv:window=8+cam",
+                                          "snapkv:window=8+think", "full+think",
+                                          "knorm+adakv+merge:weight=exp,gate=mean"};
+    struct fixture fx;
+    open_fixture(&fx, "llama");
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
+        wnw_policy *p = test_policy(recipes[i]);
+        wnw_session *a = read_by(&fx, p, WNW_PHASE_END, 0), *b = read_by(&fx, p, WNW_PHASE_LAYER, 0);
+        assert_same_cache(a, b);
+        assert_memory_equal(wnw_session_logits(a), wnw_session_logits(b),
+                            (size_t)fx.info.n_vocab * sizeof(float));
+        wnw_session_free(a);
+        wnw_session_free(b);
+        wnw_policy_free(p);
+    }
+    close_fixture(&fx);
+}
+
+/* By chunk and at every token values go on being merged: another cache than without, of the same size. */
+static void chunks_and_decoding(void **state)
+{
+    (void)state;
+    static const char *const recipes[] = {"knorm+merge", "h2o+cam", "knorm+merge+rerotate"};
+    struct fixture fx;
+    open_fixture(&fx, "llama");
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
+        char without[64];
+        wnw_policy *p = test_policy(recipes[i]), *q;
+        const size_t cut = strcspn(recipes[i], "+");
+        snprintf(without, sizeof without, "%.*s%s", (int)cut, recipes[i],
+                 strstr(recipes[i], "+rerotate") ? "+rerotate" : "");
+        q = test_policy(without);
+        wnw_session *a = read_by(&fx, p, WNW_PHASE_CHUNK, 1), *b = read_by(&fx, q, WNW_PHASE_CHUNK, 1);
+        assert_int_equal(wnw__cache_entries(&a->cache), wnw__cache_entries(&b->cache));
+        assert_int_equal(wnw__cache_bytes(&a->cache), wnw__cache_bytes(&b->cache));
+        assert_true(memcmp(wnw_session_logits(a), wnw_session_logits(b),
+                           (size_t)fx.info.n_vocab * sizeof(float)) != 0);
+        for (int32_t k = 0; k < fx.info.n_vocab; k++)
+            assert_true(isfinite(wnw_session_logits(a)[k]));
+        wnw_session_free(a);
+        wnw_session_free(b);
+        wnw_policy_free(p);
+        wnw_policy_free(q);
+    }
+    close_fixture(&fx);
+}
+
+/* Layers with a sliding window are left alone, contents too. */
+static void sliding_windows(void **state)
+{
+    (void)state;
+    static const char *const recipes[] = {"knorm+merge", "snapkv:window=8+think"};
+    struct fixture fx;
+    open_fixture(&fx, "gemma3");
+    assert_true(fx.info.n_layer_swa > 0);
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
+        const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = BUDGET};
+        wnw_policy *p = test_policy(recipes[i]);
+        wnw_session *full = read_prompt(&fx, p, WNW_KV_F16, WNW_ATTN_OWN), *s;
+        assert_ok(wnw_session_copy(&s, full));
+        assert_ok(wnw_session_compress(s, p, &size, NULL));
+        for (int32_t il = 0; il < fx.info.n_layer; il++) {
+            const struct wnw__kv_layer *a = &full->cache.layers[il], *b = &s->cache.layers[il];
+            if (!wnw_model_layer_is_swa(fx.m, il)) {
+                assert_int_equal(b->len[0], BUDGET);
+                continue;
+            }
+            assert_int_equal(a->mapped_bytes, b->mapped_bytes);
+            assert_memory_equal(a->k, b->k, (size_t)a->n_rows * full->cache.row_bytes);
+            assert_memory_equal(a->v, b->v, (size_t)a->n_rows * full->cache.row_bytes);
+        }
+        wnw_session_free(full);
+        wnw_session_free(s);
+        wnw_policy_free(p);
+    }
+    close_fixture(&fx);
+}
+
+/* A plan that merges what the cache does not hold is refused, and nothing changes. */
+static void plans_are_checked(void **state)
+{
+    (void)state;
+    struct fixture fx;
+    open_fixture(&fx, "llama");
+    const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = BUDGET};
+    wnw_policy *p = test_policy("knorm+merge");
+    wnw_session *full = read_prompt(&fx, p, WNW_KV_F16, WNW_ATTN_OWN), *s;
+    wnw_plan *plan;
+    assert_ok(wnw_session_copy(&s, full));
+    assert_ok(wnw_session_plan(s, p, &size, &plan, NULL));
+    assert_ok(wnw_session_apply(s, plan, NULL));
+    wnw_session_free(full);
+    assert_ok(wnw_session_copy(&full, s));
+    assert_error(wnw_session_apply(s, plan, NULL), WNW_E_MISMATCH); /* the merged entries are gone */
+    assert_same_cache(full, s);
+    wnw_plan_free(plan);
+    wnw_session_free(full);
+    wnw_session_free(s);
+    wnw_policy_free(p);
+    close_fixture(&fx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(merged_values),
+        cmocka_unit_test(pruned_channels),
+        cmocka_unit_test(layer_by_layer_is_the_same),
+        cmocka_unit_test(chunks_and_decoding),
+        cmocka_unit_test(sliding_windows),
+        cmocka_unit_test(plans_are_checked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
