@@ -31,7 +31,7 @@ static const struct cli_option input_options[] = {
      "token ids, whitespace separated, fed exactly as given (instead of -f and -p)", AT(tokens), 0, 0, NULL},
     {"prompt", 'p', CLI_PROSE, "QUESTION", NULL, "none", "question, put after the document", AT(question), 0,
      0, NULL},
-    {"system", 0, CLI_TEXT, "TEXT", NULL, "the template's own", "system message", AT(system), 0, 0, NULL},
+    {"system", 0, CLI_PROSE, "TEXT", NULL, "the template's own", "system message", AT(system), 0, 0, NULL},
     {"raw", 0, CLI_FLAG, NULL, NULL, "off",
      "no chat template: BOS where the vocabulary adds one, then the text", AT(raw), 0, 0, NULL},
     {"chat", 0, CLI_TEXT, "NAME", NULL, "the model's", "one of libllama's chat templates, e.g. chatml",

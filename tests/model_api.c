@@ -121,6 +121,13 @@ static void null_models(void **state)
     assert_int_equal(n, 0);
     wnw_free(tokens);
     wnw_free(NULL);
+    size_t n_bytes = 7;
+    assert_false(wnw_text_exceeds(NULL, "a", 1, 0, &n_bytes));
+    assert_int_equal(n_bytes, 1);
+    n_bytes = 7;
+    assert_false(wnw_text_exceeds(fx->model, NULL, 1, 0, &n_bytes));
+    assert_int_equal(n_bytes, 1);
+    assert_false(wnw_text_exceeds(fx->model, "", 0, 0, NULL));
     assert_null_refused(wnw_detokenize(NULL, fx->tokens, 1, &text));
     assert_null_refused(wnw_detokenize(fx->model, NULL, 1, &text));
     assert_null(text);

@@ -3,7 +3,9 @@
 # none of them ends the process.
 . "$(dirname "$0")/lib.sh"
 model=$tiny/tiny-llama.gguf
+chat=$tiny/chat/qwen2.5.gguf # its template takes a system message
 need_file "$model"
+need_file "$chat"
 cd "$work" || exit 1
 
 # Beyond Unicode (F4 90.., F5, F7), a surrogate, a lone byte, an unfinished sequence, an overlong form; each has as many
@@ -15,11 +17,13 @@ for case in "${cases[@]}"; do
     fixed='a '
     for _ in $(seq "${case#*:}"); do fixed+=$'\xef\xbf\xbd'; done
     fixed+=' b'
-    for how in question document; do
+    for how in question document system; do
         printf '%s' "$bytes" >bad.txt
         printf '%s' "$fixed" >good.txt
         if [ $how = question ]; then
             one=(-p "$bytes") other=(-p "$fixed")
+        elif [ $how = system ]; then
+            one=(-m "$chat" -p x --system "$bytes") other=(-m "$chat" -p x --system "$fixed")
         else
             one=(-f bad.txt) other=(-f good.txt)
         fi

@@ -79,6 +79,8 @@ pip_installs() {
 version_of() { sed -n "s/^$1=\([0-9.]*\).*/\1/p" "$top/scripts/setup.sh"; }
 
 cp -R "$top/scripts" "$work/scripts"
+mkdir "$work/tests"
+cp -R "$top/tests/chat" "$work/tests/chat" # templates of the tiny models
 cache=$work/cache
 fake_cache "$cache"
 export WINNOW_CACHE=$cache

@@ -13,9 +13,10 @@ export site=$work/other/python/lib/python3.11/site-packages
 build_of() {
     pip_installs llama_cpp_python "$(version_of llama_version)"
     cat <<SH
-mkdir -p "\$site"/lib/cmake/{ggml,llama} "\$site/include" "\$site/llama_cpp"
+mkdir -p "\$site"/lib/cmake/{ggml,llama} "\$site/include/llama-common/jinja" "\$site/llama_cpp"
 echo 'set(GGML_NATIVE "$2")' >"\$site/lib/cmake/ggml/ggml-config.cmake"
 touch "\$site/lib/cmake/llama/llama-config.cmake" "\$site/include/llama.h" "\$site/llama_cpp/__init__.py"
+touch "\$site/include/llama-common/jinja/runtime.h" "\$site/lib/libllama-common.so"
 echo '$1' >"\$site/lib/libllama.so.0"
 ln -sf libllama.so.0 "\$site/lib/libllama.so"
 SH
@@ -59,6 +60,11 @@ build_of taken OFF | bash
 rm "$site/lib/libllama.so"
 expect 'one with a file missing' 1
 says 'one with a file missing' 'files are missing'
+
+build_of taken OFF | bash
+rm "$site/include/llama-common/jinja/runtime.h"
+expect 'one without the template engine' 1
+says 'one without the template engine' 'no Jinja engine'
 
 # The folder itself is not another one.
 export WINNOW_LLAMA_FROM=$cache
