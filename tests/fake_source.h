@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
-#include "compress.h"
-#include "profile.h"
+#include "plan/compress.h"
+#include "profile/profile.h"
 
 enum { FAKE_MAX_LAYER = 8, FAKE_MAX_HEAD = 8, FAKE_D = 8, FAKE_N_PASS2 = 24 };
 

@@ -7,7 +7,7 @@
  */
 #include "helpers.h"
 
-#include "session.h"
+#include "session/session.h"
 
 #include <ctype.h>
 #include <limits.h>

@@ -7,8 +7,8 @@
 #include "helpers.h"
 
 #include "base/mix.h"
-#include "kernel.h"
-#include "session.h"
+#include "kernel/kernel.h"
+#include "session/session.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -7,9 +7,9 @@
  */
 #include "helpers.h"
 
-#include "policy.h"
-#include "profile.h"
-#include "session.h"
+#include "policy/policy.h"
+#include "profile/profile.h"
+#include "session/session.h"
 
 #include <math.h>
 #include <stdio.h>

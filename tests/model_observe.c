@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* What policies see, against slow double-precision versions computed from the session's own cache and
  * queries. */
-#include "compress.h"
 #include "helpers.h"
-#include "kernel.h"
-#include "session.h"
+#include "kernel/kernel.h"
+#include "plan/compress.h"
+#include "session/session.h"
 
 #include <math.h>
 #include <stdlib.h>

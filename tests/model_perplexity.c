@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Perplexity of the end of a prompt, against the logits of all its tokens. */
-#include "compress.h"
 #include "helpers.h"
-#include "nll.h"
-#include "session.h"
+#include "observe/nll.h"
+#include "plan/compress.h"
+#include "session/session.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -5,10 +5,10 @@
  * every head. How far the output moves is printed only: the paper finds it lower in about nine heads of ten
  * on its models, but nothing guarantees it.
  */
-#include "compress.h"
 #include "helpers.h"
-#include "model.h"
-#include "session.h"
+#include "model/model.h"
+#include "plan/compress.h"
+#include "session/session.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "policy.h"
-#include "session.h"
+#include "policy/policy.h"
+#include "session/session.h"
 
 enum { N = 260, N_CTX = 512 };
 

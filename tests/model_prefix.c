@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* A session that knows what of its prompt the chat template wrote. */
-#include "compress.h"
 #include "fake_source.h"
 #include "helpers.h"
-#include "session.h"
+#include "plan/compress.h"
+#include "session/session.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Projected norms of a session: the model's own weights, and norms that move with their entries. */
-#include "compress.h"
 #include "helpers.h"
-#include "kernel.h"
-#include "projnorm.h"
-#include "session.h"
+#include "kernel/kernel.h"
+#include "observe/projnorm.h"
+#include "plan/compress.h"
+#include "session/session.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Query statistics of a session, against the window's queries turned back by the reported frequencies. */
-#include "compress.h"
 #include "helpers.h"
-#include "session.h"
+#include "plan/compress.h"
+#include "session/session.h"
 
 #include <math.h>
 #include <stdlib.h>

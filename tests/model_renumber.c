@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernel.h"
-#include "session.h"
+#include "kernel/kernel.h"
+#include "session/session.h"
 
 enum { N = 120, KEEP = 40, N_MORE = 8 };
 

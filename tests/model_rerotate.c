@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "policy.h"
-#include "session.h"
+#include "policy/policy.h"
+#include "session/session.h"
 
 enum { N = 120, N_MORE = 480, KEEP = 40, N_CTX = 128, CHUNK = 32 };
 

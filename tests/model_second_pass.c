@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* The second pass against a slow double-precision softmax: the same tokens read by an ordinary session that
  * keeps its queries. And that nothing of it stays behind. */
-#include "second_pass.h"
+#include "session/second_pass.h"
 
-#include "compress.h"
 #include "helpers.h"
-#include "kernel.h"
-#include "qstats.h"
-#include "session.h"
+#include "kernel/kernel.h"
+#include "observe/qstats.h"
+#include "plan/compress.h"
+#include "session/session.h"
 
 #include <math.h>
 #include <stdio.h>

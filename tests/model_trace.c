@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Attention sums and maxima over all queries, and the queries themselves, against a slow double-precision
  * softmax of the session's own cache and queries. */
-#include "compress.h"
 #include "helpers.h"
-#include "session.h"
+#include "plan/compress.h"
+#include "session/session.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  */
 #include "helpers.h"
 
-#include "model.h"
+#include "model/model.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "profile.h"
+#include "profile/profile.h"
 #include "scoring.h"
 
 enum { H = 4, KV = 2, N = 3, PAST = 5 };

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "fake_source.h"
-#include "policy.h"
+#include "policy/policy.h"
 #include "scoring.h"
 
 static wnw_policy *policy(const char *recipe)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The cache on its own: growth, compaction, sliding windows, accounting. */
-#include "cache.h"
-#include "kernel.h"
+#include "cache/cache.h"
+#include "kernel/kernel.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

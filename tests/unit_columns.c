@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Column statistics of attention against a slow double-precision version, over layers built by hand. */
-#include "attend_impl.h"
-#include "columns.h"
+#include "attend/attend_impl.h"
+#include "observe/columns.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler_table.h"
 #include "fake_source.h"
-#include "kernel.h"
-#include "policy.h"
+#include "kernel/kernel.h"
+#include "policy/compiler_table.h"
+#include "policy/policy.h"
 
 static wnw_policy *policy(const char *recipe)
 {

@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernel.h"
-#include "policy.h"
-#include "rewrite.h"
+#include "kernel/kernel.h"
+#include "policy/policy.h"
+#include "session/rewrite.h"
 
 static void assert_near(double got, double want, double tolerance)
 {

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "fake_source.h"
-#include "policy.h"
+#include "policy/policy.h"
 #include "score/mean_rope.h"
 #include "scoring.h"
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "fake_source.h"
-#include "policy.h"
+#include "policy/policy.h"
 
 enum { MAX_ROW = 16 };
 

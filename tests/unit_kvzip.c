@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "policy.h"
+#include "policy/policy.h"
 
 enum { N_LAYER = 2, N_HEAD = 2, N = 10, HEADER = 6 };
 

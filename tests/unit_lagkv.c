@@ -15,9 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compress.h"
-#include "plan.h"
-#include "policy.h"
+#include "plan/compress.h"
+#include "plan/plan.h"
+#include "policy/policy.h"
 
 /* ---- Rows of a made-up model
  * -------------------------------------------------------------------------------- */

@@ -3,7 +3,7 @@
  * and the program keeps its locale. */
 #include "helpers.h"
 
-#include "profile.h"
+#include "profile/profile.h"
 
 #include <locale.h>
 #include <pthread.h>

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "fake_source.h"
-#include "policy.h"
+#include "policy/policy.h"
 
 /* ---- Shapes and sizes
  * ------------------------------------------------------------------------------------------ */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Mean and covariance of queries on plain arrays. */
 #include "helpers.h"
-#include "qstats.h"
+#include "observe/qstats.h"
 
 #include <ggml-cpu.h>
 #include <math.h>

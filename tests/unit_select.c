@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/topk.h"
-#include "policy.h"
+#include "policy/policy.h"
 
 static wnw_policy *policy(const char *recipe)
 {

@@ -13,7 +13,7 @@
  * position. Cost O(k n); scorers leave out the heads that do not count.
  */
 #include "aggregate/by_position.h"
-#include "profile.h"
+#include "profile/profile.h"
 
 enum heads { HEADS_SRH, HEADS_TRADITIONAL, HEADS_ALL, HEADS_RANDOM };
 enum zero { ZERO_ALL, ZERO_RANK };

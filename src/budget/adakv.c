@@ -15,7 +15,7 @@
  * then lower head, then lower position. Cost O(H n).
  */
 #include "base/topk.h"
-#include "method.h"
+#include "policy/method.h"
 
 #include <math.h>
 

@@ -15,7 +15,7 @@
  * Entries a scorer protects lead their head's list. Cost O(L H n log n).
  */
 #include "base/topk.h"
-#include "method.h"
+#include "policy/method.h"
 
 #include <float.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What parts share: arithmetic of counts and protected entries, names of choices. */
-#include "method.h"
+#include "policy/method.h"
 
 #include <math.h>
 

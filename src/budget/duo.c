@@ -18,8 +18,8 @@
  * streaming_llm, whose sinks should be the profile's. While decoding retrieval heads grow and streaming heads
  * slide, as in the paper (slide=0: all grow, as in kvpress). Cost O((L H)^2), independent of n.
  */
-#include "method.h"
-#include "profile.h"
+#include "policy/method.h"
+#include "profile/profile.h"
 
 #include <math.h>
 

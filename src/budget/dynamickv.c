@@ -14,7 +14,7 @@
  * position. Cost O(n) per head and step.
  */
 #include "base/topk.h"
-#include "method.h"
+#include "policy/method.h"
 
 #include <math.h>
 

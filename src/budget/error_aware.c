@@ -14,8 +14,8 @@
  * Layers that an earlier compression left shorter than their count keep all they have, and nobody gets the
  * rest.
  */
-#include "method.h"
-#include "profile.h"
+#include "policy/method.h"
+#include "profile/profile.h"
 
 #include <math.h>
 

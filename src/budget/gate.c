@@ -22,7 +22,7 @@
  * the window's attention once more.
  */
 #include "base/topk.h"
-#include "compiler_table.h"
+#include "policy/compiler_table.h"
 
 #include <math.h>
 

@@ -13,7 +13,7 @@
  * Cost O(L H n).
  */
 #include "base/topk.h"
-#include "method.h"
+#include "policy/method.h"
 
 enum count { COUNT_KEPT, COUNT_REMOVED };
 enum pool { POOL_MODEL, POOL_LAYER };

@@ -13,7 +13,7 @@
  * n).
  */
 #include "base/topk.h"
-#include "method.h"
+#include "policy/method.h"
 
 struct opts {
     double tau;

@@ -12,7 +12,7 @@
  * below 0 (of scorers that do not estimate attention) are shifted to 0. Cost O(n) per head.
  */
 #include "base/topk.h"
-#include "method.h"
+#include "policy/method.h"
 
 #include <math.h>
 

@@ -14,7 +14,7 @@
  * each when it is applied.
  */
 #include "base/mix.h"
-#include "method.h"
+#include "policy/method.h"
 
 enum draw { DRAW_SAMPLE, DRAW_MEAN };
 

@@ -15,8 +15,8 @@
  * n_kept d) per KV head.
  */
 #include "base/topk.h"
-#include "kernel.h"
-#include "method.h"
+#include "kernel/kernel.h"
+#include "policy/method.h"
 
 #include <math.h>
 #include <string.h>

@@ -12,7 +12,7 @@
  * Observes the window's queries and keys. Cost O(n d).
  */
 #include "base/topk.h"
-#include "method.h"
+#include "policy/method.h"
 
 struct opts {
     double ratio;

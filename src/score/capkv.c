@@ -16,7 +16,7 @@
  * Cost O(H_q n d^2).
  */
 #include "base/cholesky.h"
-#include "kernel.h"
+#include "kernel/kernel.h"
 #include "score/mean_rope.h"
 #include "score/window.h"
 

@@ -3,7 +3,7 @@
 #ifndef WNW_SCORE_COMPACTOR_H
 #define WNW_SCORE_COMPACTOR_H
 
-#include "method.h"
+#include "policy/method.h"
 
 /* Entries of every head that are left out at both ends, as if they were not there; their score is 0. */
 struct wnw__trim {

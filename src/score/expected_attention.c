@@ -15,8 +15,8 @@
  * RoPE's magnitude (YaRN) is not seen. Observes query statistics, keys and values. Range >= 0. Cost O(H_q n
  * d^2).
  */
-#include "kernel.h"
-#include "profile.h"
+#include "kernel/kernel.h"
+#include "profile/profile.h"
 #include "score/mean_rope.h"
 #include "score/window.h"
 

@@ -12,7 +12,7 @@
  */
 #include "base/cholesky.h"
 #include "base/mix.h"
-#include "compactor.h"
+#include "score/compactor.h"
 
 #include <math.h>
 

@@ -11,8 +11,8 @@
  * Pooling divides by `pool` at the ends too. An entry whose query is not known receives attention, gives
  * none. Observes all queries, keys and values. Cost O(H_q n m d).
  */
-#include "compactor.h"
-#include "kernel.h"
+#include "kernel/kernel.h"
+#include "score/compactor.h"
 
 #include <math.h>
 #include <string.h>

@@ -12,7 +12,7 @@
  * output projection is not seen, logits of a model with soft-capping are those before it. The window stays.
  * Observes window attention and its queries, keys and values. Range >= 0. Cost O(H_q w n d).
  */
-#include "kernel.h"
+#include "kernel/kernel.h"
 #include "score/window.h"
 
 #include <math.h>

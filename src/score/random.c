@@ -6,7 +6,7 @@
  * nothing. Cost O(n).
  */
 #include "base/mix.h"
-#include "method.h"
+#include "policy/method.h"
 
 struct opts {
     int32_t seed;

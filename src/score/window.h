@@ -4,7 +4,7 @@
 #ifndef WNW_SCORE_WINDOW_H
 #define WNW_SCORE_WINDOW_H
 
-#include "method.h"
+#include "policy/method.h"
 
 enum wnw__pool { WNW_POOL_MAX, WNW_POOL_AVG };
 extern const char *const wnw__pool_choices[]; /* for an option table */

@@ -8,7 +8,7 @@
  * alone; here a scorer sees the whole prompt. Cost O(n).
  */
 #include "base/topk.h"
-#include "method.h"
+#include "policy/method.h"
 
 struct opts {
     int32_t chunk;

@@ -13,7 +13,7 @@
  * Cost O(H n) per head.
  */
 #include "base/topk.h"
-#include "method.h"
+#include "policy/method.h"
 
 #include <string.h>
 

@@ -21,7 +21,7 @@
  * O(n).
  */
 #include "base/topk.h"
-#include "method.h"
+#include "policy/method.h"
 
 enum gqa { GQA_MEAN, GQA_JOINT };
 

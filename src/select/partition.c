@@ -11,7 +11,7 @@
  * behind them, and if the size cannot hold them and the last blocks, these stay all the same.
  */
 #include "base/topk.h"
-#include "method.h"
+#include "policy/method.h"
 
 struct opts {
     double retain;

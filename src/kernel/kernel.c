@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+#include "kernel/kernel_impl.h"
+
+#include <ggml-cpu.h>
+#include <ggml.h>
+#include <string.h>
+
+const struct wnw__vec *wnw__vec_at(int i)
+{
+    const struct wnw__vec *usable[3];
+    int n = 0;
+#if defined(__x86_64__) || defined(__i386__)
+    if (wnw__vec_avx512() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+        usable[n++] = wnw__vec_avx512();
+    if (wnw__vec_avx2() && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        usable[n++] = wnw__vec_avx2();
+#endif
+    usable[n++] = wnw__vec_scalar();
+    return i >= 0 && i < n ? usable[i] : NULL;
+}
+
+const char *wnw_kernel_name(void)
+{
+    return wnw__vec_at(0)->name;
+}
+
+size_t wnw__row_bytes(wnw_kv_type type, int32_t d)
+{
+    if (d <= 0)
+        return 0;
+    switch (type) {
+    case WNW_KV_F16:
+        return (size_t)d * 2;
+    case WNW_KV_F32:
+        return (size_t)d * 4;
+    case WNW_KV_Q8_0:
+        return d % 32 ? 0 : (size_t)d / 32 * 34;
+    case WNW_KV_Q4_0:
+        return d % 32 ? 0 : (size_t)d / 32 * 18;
+    }
+    return 0;
+}
+
+void wnw__rows_to_f32(wnw_kv_type type, const void *src, int64_t n, int32_t d, float *dst)
+{
+    wnw__vec_at(0)->to_f32(type, src, n, d, dst, d);
+}
+
+void wnw__rows_from_f32(wnw_kv_type type, const float *src, int64_t n, int32_t d, void *dst)
+{
+    switch (type) {
+    case WNW_KV_F16:
+        ggml_cpu_fp32_to_fp16(src, dst, n * d);
+        return;
+    case WNW_KV_F32:
+        memcpy(dst, src, (size_t)n * (size_t)d * sizeof *src);
+        return;
+    case WNW_KV_Q8_0:
+        ggml_get_type_traits_cpu(GGML_TYPE_Q8_0)->from_float(src, dst, n * d);
+        return;
+    case WNW_KV_Q4_0:
+        ggml_get_type_traits_cpu(GGML_TYPE_Q4_0)->from_float(src, dst, n * d);
+        return;
+    }
+}
+
+void wnw__mul_nt(const float *a, int32_t na, const float *b, int32_t nb, int32_t d, float scale, float *out,
+                 int64_t ld)
+{
+    wnw__vec_at(0)->mul_rows(WNW_KV_F32, a, na, b, (size_t)d * sizeof *b, nb, d, scale, out, ld);
+}
+
+void wnw__softmax(float *x, int32_t n)
+{
+    wnw__vec_at(0)->softmax(x, n);
+}

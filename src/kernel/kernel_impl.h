@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The vector kernels behind kernel.h and attend.h: one table of functions per instruction set, all filled
+ * from kernel_body.h. A "tile" is WNW_TILE consecutive entries of one KV head, the unit in which attention
+ * reads the cache.
+ */
+#ifndef WNW_KERNEL_IMPL_H
+#define WNW_KERNEL_IMPL_H
+
+#include "kernel/kernel.h"
+
+#define WNW_TILE 64
+/* Row strides of value tiles and outputs are multiples of this, so that no kernel needs a remainder loop. */
+#define WNW_TILE_PAD 32
+/* Arrays with one element per row are readable and writable up to a multiple of this. */
+#define WNW_ROWS_PAD 48
+
+struct wnw__vec {
+    const char *name;
+    int32_t panel_rows; /* query rows per panel of mul_panels */
+
+    /* n packed rows of `type` -> dst[n][ld], columns d..ld set to 0 */
+    void (*to_f32)(wnw_kv_type type, const void *src, int64_t n, int32_t d, float *dst, int32_t ld);
+    /* src[WNW_TILE][d] -> dst[d][WNW_TILE] */
+    void (*transpose)(const float *src, int32_t d, float *dst);
+    /* out[i * ld + j] = scale * a[i] . (stored row j of b); a[na][d], rows of b `stride` bytes apart */
+    void (*mul_rows)(wnw_kv_type type, const float *a, int32_t na, const void *b, size_t stride, int32_t nb,
+                     int32_t d, float scale, float *out, int64_t ld);
+    /* s[n_panel * panel_rows][WNW_TILE] = q . kt; q[n_panel][d][panel_rows], kt[d][WNW_TILE] */
+    void (*mul_panels)(const float *q, int32_t n_panel, int32_t d, const float *kt, float *s);
+    /* sum[WNW_TILE] += sum over the rows of q of |q . kt|, the products of mul_panels. Every column of the
+     * tile goes through the same operations. */
+    void (*add_abs)(const float *q, int32_t n_panel, int32_t d, const float *kt, float *sum);
+    /* Streaming softmax over one more tile: s[rows][WNW_TILE] becomes exp(s - m) with the updated maximum
+     * m[rows], sum l[rows], and corr[rows] = exp(old m - m). */
+    void (*softmax_tile)(float *s, int32_t rows, float *m, float *l, float *corr);
+    /* o[rows][ld] = o * corr[rows] + p . v; p[rows][WNW_TILE], v n stored rows of ld values, `stride` bytes
+     * apart; ld a multiple of WNW_TILE_PAD */
+    void (*accumulate)(wnw_kv_type type, const float *p, int32_t rows, const float *corr, const void *v,
+                       size_t stride, int32_t n, int32_t ld, float *o);
+    void (*softmax)(float *x, int32_t n);
+    /* Sum and maximum of p = exp(s - m[row]) * norm[row] over the rows of s[rows][WNW_TILE], column by
+     * column, added to sum[WNW_TILE] and max[WNW_TILE]. s <= m but for rounding. */
+    void (*column_tile)(const float *s, int32_t rows, const float *m, const float *norm, float *sum,
+                        float *max);
+};
+
+/* Each is NULL where the compiler was not asked for the instruction set. */
+const struct wnw__vec *wnw__vec_scalar(void);
+const struct wnw__vec *wnw__vec_avx2(void);
+const struct wnw__vec *wnw__vec_avx512(void);
+
+/* The i-th best table this CPU can run, NULL past the last. */
+const struct wnw__vec *wnw__vec_at(int i);
+
+#endif

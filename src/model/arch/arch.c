@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+#include "model/arch/arch.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+extern const struct wnw__arch wnw__arch_llama;
+extern const struct wnw__arch wnw__arch_qwen2;
+extern const struct wnw__arch wnw__arch_qwen3;
+extern const struct wnw__arch wnw__arch_gemma3;
+
+static const struct wnw__arch *const archs[] = {
+    &wnw__arch_llama,
+    &wnw__arch_qwen2,
+    &wnw__arch_qwen3,
+    &wnw__arch_gemma3,
+};
+
+const char *wnw_arch_name(int32_t i)
+{
+    return i >= 0 && (size_t)i < sizeof archs / sizeof *archs ? archs[i]->name : NULL;
+}
+
+const struct wnw__arch *wnw__arch_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
+        if (strcmp(archs[i]->name, name) == 0)
+            return archs[i];
+    }
+    return NULL;
+}
+
+/* Keys are written either with their full name or as ".suffix" of the architecture. */
+static int64_t find_key(const struct gguf_context *g, const char *key, char *full, size_t size)
+{
+    const char *arch = key[0] == '.' ? wnw__key_str(g, "general.architecture") : "";
+    snprintf(full, size, "%s%s", arch ? arch : "", key);
+    return gguf_find_key(g, full);
+}
+
+/* gguf_get_val_* aborts on a wrong type, hence the look at the type first. */
+int wnw__key_i32(const struct gguf_context *g, const char *key, int32_t def, int32_t *out)
+{
+    char full[128];
+    const int64_t id = find_key(g, key, full, sizeof full);
+    int64_t v;
+    *out = def;
+    if (id < 0)
+        return WNW_OK;
+    switch (gguf_get_kv_type(g, id)) {
+    case GGUF_TYPE_UINT32:
+        v = gguf_get_val_u32(g, id);
+        break;
+    case GGUF_TYPE_INT32:
+        v = gguf_get_val_i32(g, id);
+        break;
+    case GGUF_TYPE_UINT64:
+        v = gguf_get_val_u64(g, id) <= INT32_MAX ? (int64_t)gguf_get_val_u64(g, id) : -1;
+        break;
+    case GGUF_TYPE_UINT16:
+        v = gguf_get_val_u16(g, id);
+        break;
+    default:
+        return wnw__fail(WNW_E_FORMAT, "GGUF key %s is not an integer", full);
+    }
+    if (v < 0 || v > INT32_MAX)
+        return wnw__fail(WNW_E_FORMAT, "GGUF key %s is out of range", full);
+    *out = (int32_t)v;
+    return WNW_OK;
+}
+
+int wnw__key_f32(const struct gguf_context *g, const char *key, float def, float *out)
+{
+    char full[128];
+    const int64_t id = find_key(g, key, full, sizeof full);
+    *out = def;
+    if (id < 0)
+        return WNW_OK;
+    if (gguf_get_kv_type(g, id) == GGUF_TYPE_FLOAT32)
+        *out = gguf_get_val_f32(g, id);
+    else if (gguf_get_kv_type(g, id) == GGUF_TYPE_FLOAT64)
+        *out = (float)gguf_get_val_f64(g, id);
+    else
+        return wnw__fail(WNW_E_FORMAT, "GGUF key %s is not a number", full);
+    if (!isfinite(*out))
+        return wnw__fail(WNW_E_FORMAT, "GGUF key %s is not finite", full);
+    return WNW_OK;
+}
+
+const char *wnw__key_str(const struct gguf_context *g, const char *key)
+{
+    char full[128];
+    const int64_t id = key[0] == '.' ? find_key(g, key, full, sizeof full) : gguf_find_key(g, key);
+    if (id < 0 || gguf_get_kv_type(g, id) != GGUF_TYPE_STRING)
+        return NULL;
+    return gguf_get_val_str(g, id);
+}
+
+bool wnw__layer_is_swa(const struct wnw__hparams *hp, int32_t il)
+{
+    return hp->n_swa > 0 && hp->swa_period > 0 && il % hp->swa_period < hp->swa_period - 1;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The model fingerprint: FNV-1a (64 bits) over names, shapes and types of all tensors in the file's order,
+ * and over the bytes of attention keys' and values' weights of the first and the last layer. It reads a few
+ * megabytes, not the whole file; two trainings of one architecture still differ in it. Everything is hashed
+ * as it lies in the file, so that neither the machine nor repacking changes the result.
+ */
+#include "model/model.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static uint64_t add_bytes(uint64_t h, const void *data, size_t n)
+{
+    const uint8_t *p = data;
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ p[i]) * UINT64_C(0x100000001b3);
+    return h;
+}
+
+/* The low `n` bytes of x, least significant first. */
+static uint64_t add_number(uint64_t h, uint64_t x, int n)
+{
+    for (int i = 0; i < n; i++, x >>= 8)
+        h = (h ^ (x & 0xff)) * UINT64_C(0x100000001b3);
+    return h;
+}
+
+static uint64_t add_header(uint64_t h, const struct ggml_tensor *t)
+{
+    h = add_bytes(h, t->name, strlen(t->name) + 1);
+    for (int i = 0; i < GGML_MAX_DIMS; i++)
+        h = add_number(h, (uint64_t)t->ne[i], 8);
+    return add_number(h, (uint64_t)t->type, 4);
+}
+
+/* w may be the repacked copy: it has the name of the original. */
+static uint64_t add_data(uint64_t h, const struct wnw_model *m, const struct ggml_tensor *w)
+{
+    const struct ggml_tensor *t = wnw__model_original(m, w);
+    return add_bytes(h, t->data, ggml_nbytes(t));
+}
+
+void wnw_model_fingerprint(const wnw_model *m, char out[17])
+{
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
+    if (!out)
+        return;
+    out[0] = '\0';
+    if (!m)
+        return;
+    for (int64_t i = 0; i < gguf_get_n_tensors(m->gguf); i++)
+        h = add_header(h, ggml_get_tensor(m->meta, gguf_get_tensor_name(m->gguf, i)));
+    const struct wnw__layer_weights *ends[2] = {&m->layers[0], &m->layers[m->hp.n_layer - 1]};
+    for (int i = 0; i < 2; i++) {
+        h = add_data(h, m, ends[i]->wk);
+        h = add_data(h, m, ends[i]->wv);
+    }
+    snprintf(out, 17, "%016" PRIx64, h);
+}

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT */
+#include "observe/qstats.h"
+
+#include "kernel/kernel_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK = 4 * WNW_TILE }; /* queries that are summed in float before they are added in double */
+
+/* What the nodes of one layer need. */
+struct layer {
+    struct wnw__qstats *st;
+    int32_t il, end;
+    int64_t *n;         /* [n_head] */
+    double *mean, *sum; /* [n_head][d]; [n_head][d (d + 1) / 2] products about the mean, lower triangle */
+};
+
+struct wnw__qstats {
+    struct wnw__qstats_params params;
+    const struct wnw__vec *vec;
+    struct layer *layers; /* [n_layer]; n NULL where left out */
+    float *scratch;       /* [n_threads][scratch_floats] */
+    size_t scratch_floats;
+    bool paused;
+};
+
+static size_t triangle(const struct wnw__qstats *st)
+{
+    const size_t d = (size_t)st->params.d;
+    return d * (d + 1) / 2;
+}
+
+static int32_t padded(int32_t d)
+{
+    return (d + WNW_TILE_PAD - 1) / WNW_TILE_PAD * WNW_TILE_PAD;
+}
+
+static bool alloc_layer(struct wnw__qstats *st, int32_t il)
+{
+    struct layer *l = &st->layers[il];
+    const size_t n_head = (size_t)st->params.n_head;
+    l->n = calloc(n_head, sizeof *l->n);
+    l->mean = calloc(n_head * (size_t)st->params.d, sizeof *l->mean);
+    l->sum = calloc(n_head * triangle(st), sizeof *l->sum);
+    return l->n && l->mean && l->sum;
+}
+
+int wnw__qstats_new(struct wnw__qstats **out, const struct wnw__qstats_params *params,
+                    const bool *is_left_out)
+{
+    struct wnw__qstats *st = calloc(1, sizeof *st);
+    const size_t d = (size_t)params->d, ld = (size_t)padded(params->d);
+    bool ok = st != NULL;
+    *out = NULL;
+    if (ok) {
+        st->params = *params;
+        st->vec = wnw__vec_at(0);
+        st->scratch_floats = BLOCK * ld + d * WNW_TILE + d * ld + 2 * d + WNW_TILE;
+        st->scratch = calloc((size_t)params->n_threads * st->scratch_floats, sizeof *st->scratch);
+        st->layers = calloc((size_t)params->n_layer, sizeof *st->layers);
+        ok = st->scratch && st->layers;
+    }
+    for (int32_t il = 0; ok && il < params->n_layer; il++) {
+        st->layers[il].st = st;
+        st->layers[il].il = il;
+        ok = (is_left_out && is_left_out[il]) || alloc_layer(st, il);
+    }
+    if (!ok) {
+        wnw__qstats_free(st);
+        return wnw__fail(WNW_E_NOMEM, "no memory for the query statistics of %d layers",
+                         (int)params->n_layer);
+    }
+    *out = st;
+    return WNW_OK;
+}
+
+int wnw__qstats_copy(struct wnw__qstats **out, const struct wnw__qstats *st)
+{
+    *out = NULL;
+    if (!st)
+        return WNW_OK;
+    const size_t n_layer = (size_t)st->params.n_layer, n_head = (size_t)st->params.n_head;
+    bool *left_out = calloc(n_layer, sizeof *left_out);
+    if (!left_out)
+        return wnw__fail(WNW_E_NOMEM, "no memory to copy query statistics");
+    for (size_t il = 0; il < n_layer; il++)
+        left_out[il] = st->layers[il].n == NULL;
+    const int rc = wnw__qstats_new(out, &st->params, left_out);
+    free(left_out);
+    WNW_TRY(rc);
+    (*out)->paused = st->paused;
+    for (size_t il = 0; il < n_layer; il++) {
+        const struct layer *from = &st->layers[il];
+        struct layer *to = &(*out)->layers[il];
+        to->end = from->end;
+        if (!from->n)
+            continue;
+        memcpy(to->n, from->n, n_head * sizeof *to->n);
+        memcpy(to->mean, from->mean, n_head * (size_t)st->params.d * sizeof *to->mean);
+        memcpy(to->sum, from->sum, n_head * triangle(st) * sizeof *to->sum);
+    }
+    return WNW_OK;
+}
+
+void wnw__qstats_free(struct wnw__qstats *st)
+{
+    if (!st)
+        return;
+    for (int32_t il = 0; st->layers && il < st->params.n_layer; il++) {
+        free(st->layers[il].n);
+        free(st->layers[il].mean);
+        free(st->layers[il].sum);
+    }
+    free(st->layers);
+    free(st->scratch);
+    free(st);
+}
+
+void wnw__qstats_reset(struct wnw__qstats *st)
+{
+    for (int32_t il = 0; st && il < st->params.n_layer; il++) {
+        struct layer *l = &st->layers[il];
+        l->end = 0;
+        if (!l->n)
+            continue;
+        memset(l->n, 0, (size_t)st->params.n_head * sizeof *l->n);
+        memset(l->mean, 0, (size_t)st->params.n_head * (size_t)st->params.d * sizeof *l->mean);
+        memset(l->sum, 0, (size_t)st->params.n_head * triangle(st) * sizeof *l->sum);
+    }
+}
+
+const struct wnw__qstats_params *wnw__qstats_params(const struct wnw__qstats *st)
+{
+    return &st->params;
+}
+
+void wnw__qstats_pause(struct wnw__qstats *st, bool pause)
+{
+    if (st)
+        st->paused = pause;
+}
+
+/* ---- Taking queries
+ * --------------------------------------------------------------------------------------------- */
+
+/* One thread's memory. */
+struct work {
+    float *x;       /* [BLOCK][ld] queries, then what is left of them about their mean */
+    float *columns; /* [d][WNW_TILE] */
+    float *o;       /* [d][ld] their products */
+    float *mean;    /* [d] */
+    float *one;     /* [d] */
+};
+
+static struct work work_of(const struct wnw__qstats *st, int ith)
+{
+    const size_t d = (size_t)st->params.d, ld = (size_t)padded(st->params.d);
+    struct work w;
+    w.x = st->scratch + (size_t)ith * st->scratch_floats;
+    w.columns = w.x + BLOCK * ld;
+    w.o = w.columns + d * WNW_TILE;
+    w.mean = w.o + d * ld;
+    w.one = w.mean + d;
+    return w;
+}
+
+/* Means of n queries; x becomes what is left about them. */
+static void centre(const struct work *w, int32_t n, int32_t d, int32_t ld)
+{
+    for (int32_t c = 0; c < d; c++) {
+        double sum = 0.0;
+        for (int32_t k = 0; k < n; k++)
+            sum += (double)w->x[k * ld + c];
+        w->mean[c] = (float)(sum / n);
+        for (int32_t k = 0; k < n; k++)
+            w->x[k * ld + c] -= w->mean[c];
+    }
+}
+
+/* o = x^T x for n centred queries. */
+static void multiply(const struct wnw__qstats *st, const struct work *w, int32_t n, int32_t ld)
+{
+    const int32_t d = st->params.d;
+    for (int32_t c = 0; c < d; c++)
+        w->one[c] = 1.0f;
+    memset(w->o, 0, (size_t)d * (size_t)ld * sizeof *w->o);
+    for (int32_t at = 0; at < n; at += WNW_TILE) {
+        const int32_t n_tile = n - at < WNW_TILE ? n - at : WNW_TILE;
+        const float *x = w->x + (size_t)at * (size_t)ld;
+        for (int32_t k = 0; k < n_tile; k++)
+            for (int32_t c = 0; c < d; c++)
+                w->columns[c * WNW_TILE + k] = x[k * ld + c];
+        st->vec->accumulate(WNW_KV_F32, w->columns, d, w->one, x, (size_t)ld * sizeof *x, n_tile, ld, w->o);
+    }
+}
+
+/* Combines a block of n queries with what the head has. */
+static void merge(struct layer *l, int32_t h, const struct work *w, int32_t n, int32_t ld)
+{
+    const int32_t d = l->st->params.d;
+    const double before = (double)l->n[h], after = before + n;
+    double *mean = l->mean + (size_t)h * (size_t)d, *sum = l->sum + (size_t)h * triangle(l->st);
+    for (int32_t a = 0; a < d; a++) {
+        const double f = ((double)w->mean[a] - mean[a]) * (before * n / after);
+        for (int32_t b = 0; b <= a; b++)
+            *sum++ += (double)w->o[a * ld + b] + f * ((double)w->mean[b] - mean[b]);
+    }
+    for (int32_t c = 0; c < d; c++)
+        mean[c] += ((double)w->mean[c] - mean[c]) * (n / after);
+    l->n[h] += n;
+}
+
+static void add_head(struct layer *l, const struct wnw__qstats_batch *b, int32_t h, const struct work *w)
+{
+    const struct wnw__qstats_params *p = &l->st->params;
+    const int32_t ld = padded(p->d);
+    for (int32_t t = 0; t < b->n;) {
+        int32_t n = 0;
+        for (; t < b->n && n < BLOCK; t++) {
+            const float *q = b->q + (size_t)t * b->token_stride + (size_t)h * b->head_stride;
+            if (b->pos[t] < p->skip)
+                continue;
+            for (int32_t c = 0; c < p->d; c++)
+                w->x[n * ld + c] = p->scale * q[c];
+            memset(w->x + n * ld + p->d, 0, (size_t)(ld - p->d) * sizeof *w->x);
+            n++;
+        }
+        if (n == 0)
+            return;
+        centre(w, n, p->d, ld);
+        multiply(l->st, w, n, ld);
+        merge(l, h, w, n, ld);
+    }
+}
+
+void wnw__qstats_add(struct wnw__qstats *st, int32_t il, const struct wnw__qstats_batch *b, int ith, int nth)
+{
+    struct layer *l = &st->layers[il];
+    const struct work w = work_of(st, ith);
+    if (st->paused || !l->n || b->n == 0)
+        return;
+    for (int32_t h = ith; h < st->params.n_head; h += nth)
+        add_head(l, b, h, &w);
+    if (ith == 0)
+        l->end = b->pos[b->n - 1] + 1;
+}
+
+/* src: q, positions */
+static void node(struct ggml_tensor *dst, int ith, int nth, void *userdata)
+{
+    const struct layer *l = userdata;
+    const struct ggml_tensor *q = dst->src[0], *pos = dst->src[1];
+    const struct wnw__qstats_batch b = {.q = q->data,
+                                        .token_stride = q->nb[2] / sizeof(float),
+                                        .head_stride = q->nb[1] / sizeof(float),
+                                        .pos = pos->data,
+                                        .n = (int32_t)q->ne[2]};
+    wnw__qstats_add(l->st, l->il, &b, ith, nth);
+}
+
+struct ggml_tensor *wnw__qstats_build(struct wnw__qstats *st, struct ggml_context *ctx, int32_t il,
+                                      struct ggml_tensor *q, struct ggml_tensor *pos)
+{
+    struct ggml_tensor *args[2] = {q, pos};
+    if (!st->layers[il].n)
+        return NULL;
+    return ggml_custom_4d(ctx, GGML_TYPE_F32, 1, 1, 1, 1, args, 2, node, GGML_N_TASKS_MAX, &st->layers[il]);
+}
+
+/* ---- Reading
+ * ---------------------------------------------------------------------------------------------------- */
+
+int32_t wnw__qstats_end(const struct wnw__qstats *st, int32_t il)
+{
+    return st->layers[il].end;
+}
+
+int64_t wnw__qstats_get(const struct wnw__qstats *st, int32_t il, float *mean, float *cov)
+{
+    const struct layer *l = &st->layers[il];
+    const size_t n_head = (size_t)st->params.n_head, d = (size_t)st->params.d;
+    memset(mean, 0, n_head * d * sizeof *mean);
+    memset(cov, 0, n_head * d * d * sizeof *cov);
+    if (!l->n || l->n[0] == 0)
+        return 0;
+    for (size_t i = 0; i < n_head * d; i++)
+        mean[i] = (float)l->mean[i];
+    for (size_t h = 0; h < n_head; h++, cov += d * d) {
+        const double *sum = l->sum + h * triangle(st);
+        for (size_t a = 0; a < d; a++)
+            for (size_t b = 0; b <= a; b++)
+                cov[a * d + b] = cov[b * d + a] = (float)(*sum++ / (double)l->n[h]);
+    }
+    return l->n[0];
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/* From what was seen of a layer to one score per entry and KV head: the scorer, the head aggregation, and a
+ * last step that the scorer may have (decision 014). */
+#include "policy/policy.h"
+
+/* Room for flags of query heads, in floats. */
+static size_t flags_room(const wnw_observation *obs)
+{
+    return ((size_t)obs->n_head * sizeof(bool) + sizeof(float) - 1) / sizeof(float);
+}
+
+static int32_t n_row_of(const wnw_scorer *scorer, const wnw_observation *obs)
+{
+    return scorer->per_query_head ? obs->n_head : obs->n_head_kv;
+}
+
+size_t wnw__score_room(const wnw_policy *p, const void *scorer_opts, const wnw_observation *obs)
+{
+    const wnw_scorer *scorer = p->part[WNW_PART_SCORER].scorer;
+    const struct wnw__aggregation *agg = p->part[WNW_PART_AGGREGATION].aggregation;
+    const size_t a = scorer->scratch ? scorer->scratch(scorer_opts, obs) : 0;
+    const size_t b = agg->scratch ? agg->scratch(p->opts[WNW_PART_AGGREGATION], obs) : 0;
+    const size_t rows = agg->aggregate ? (size_t)n_row_of(scorer, obs) * (size_t)obs->n : 0;
+    const size_t most = a > b ? a : b, row = (size_t)obs->n;
+    return flags_room(obs) + rows + (most > row ? most : row);
+}
+
+const float *wnw__score_rows(const wnw_observation *obs, const float *room)
+{
+    return room + flags_room(obs);
+}
+
+int wnw__score(const wnw_policy *p, const void *scorer_opts, const wnw_observation *seen, float *score,
+               float *room)
+{
+    const wnw_scorer *scorer = p->part[WNW_PART_SCORER].scorer;
+    const struct wnw__aggregation *agg = p->part[WNW_PART_AGGREGATION].aggregation;
+    const void *opts = p->opts[WNW_PART_AGGREGATION];
+    const struct wnw__scorer *own = p->part[WNW_PART_SCORER].own;
+    if (!agg->aggregate) {
+        WNW_TRY(scorer->score(scorer_opts, seen, score, room));
+        if (own && own->finish)
+            own->finish(scorer_opts, seen, seen->n_head_kv, score, room);
+        return WNW_OK;
+    }
+    const int32_t n_row = n_row_of(scorer, seen);
+    bool *used = (bool *)room;
+    float *rows = room + flags_room(seen), *scratch = rows + (size_t)n_row * (size_t)seen->n;
+    wnw_observation obs = *seen;
+    if (agg->choose && !seen->query_head_used) { /* the driver may have asked before it observed */
+        for (int32_t h = 0; h < seen->n_head; h++)
+            used[h] = true;
+        WNW_TRY(agg->choose(opts, seen, used));
+        obs.query_head_used = used;
+    }
+    WNW_TRY(scorer->score(scorer_opts, &obs, rows, scratch));
+    agg->aggregate(opts, &obs, rows, n_row, score, scratch);
+    if (own && own->finish)
+        own->finish(scorer_opts, &obs, obs.n_head_kv, score, scratch);
+    return WNW_OK;
+}

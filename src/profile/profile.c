@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/* Profiles: calibration results of one model, put together from files. docs/profiles.md has the format. */
+#include "profile/profile_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *const wnw__alpha_scopes[] = {"global", "layer", "head", NULL};
+const char *const wnw__score_norms[] = {"mean", "max", "median", NULL};
+const char *const wnw__alpha_pools[] = {"none", "avg", "max", NULL};
+const char *const wnw__utilities[] = {"full", "raw", "attention", NULL};
+const char *const wnw__gate_modes[] = {"elastic", "strict", "pooled", NULL};
+
+const char *wnw_profile_kind_name(int32_t kind)
+{
+    static const char *const names[WNW_N_PROFILE_KINDS] = {"srh", "layers", "compiler", "heads", "stats"};
+    return kind >= 0 && kind < WNW_N_PROFILE_KINDS ? names[kind] : NULL;
+}
+
+uint32_t wnw_profile_kinds(const wnw_profile *p)
+{
+    return p ? p->kinds : 0;
+}
+
+int wnw__profile_new(wnw_profile **out, const struct wnw__profile_shape *shape)
+{
+    wnw_profile *p = calloc(1, sizeof *p);
+    *out = p;
+    if (!p)
+        return wnw__fail(WNW_E_NOMEM, "out of memory for a profile");
+    p->n_layer = shape->n_layer;
+    p->n_head = shape->n_head;
+    p->n_head_kv = shape->n_head_kv;
+    p->n_embd_head = shape->n_embd_head;
+    memcpy(p->fingerprint, shape->fingerprint, sizeof p->fingerprint);
+    return WNW_OK;
+}
+
+int wnw_profile_new(wnw_profile **out, const wnw_model *m)
+{
+    wnw_model_info info;
+    WNW_REQUIRE(out);
+    *out = NULL;
+    WNW_REQUIRE(m);
+    wnw_model_get_info(m, &info);
+    struct wnw__profile_shape shape = {.n_layer = info.n_layer,
+                                       .n_head = info.n_head,
+                                       .n_head_kv = info.n_head_kv,
+                                       .n_embd_head = info.n_embd_head};
+    wnw_model_fingerprint(m, shape.fingerprint);
+    return wnw__profile_new(out, &shape);
+}
+
+static void free_compiler(struct wnw__compiler_table *t)
+{
+    free(t->entropy_edge);
+    free(t->ppl_edge);
+    free(t->weight);
+    free(t->tau);
+}
+
+void wnw_profile_free(wnw_profile *p)
+{
+    if (!p)
+        return;
+    free(p->srh_rank);
+    free(p->trad_rank);
+    free(p->srh_mean);
+    free(p->trad_mean);
+    free(p->layer_share);
+    free(p->head_score);
+    free(p->head_alpha);
+    free_compiler(&p->compiler);
+    free(p->query_mean);
+    free(p->query_cov);
+    free(p);
+}
+
+/* ---- Taking over what a file held ---- */
+
+/* Moves one array; where a file holds part of a kind the other part stays. */
+static void move(void *to, void *from, bool merge)
+{
+    void **old = to, **new = from;
+    if (merge && !*new)
+        return;
+    free(*old);
+    *old = *new;
+    *new = NULL;
+}
+
+static void take_compiler(struct wnw__compiler_table *to, struct wnw__compiler_table *from, bool merge)
+{
+    struct wnw__compiler_table t = *from;
+    /* Head weights and thresholds that belong together come as two files from CompilerKV's authors. */
+    if (merge && to->n_layer == from->n_layer && to->budget == 0 && !to->foreign) {
+        if (!t.weight) {
+            t.weight = to->weight;
+            to->weight = NULL;
+        }
+        if (!t.tau) {
+            t = *to;
+            t.weight = from->weight;
+            to->tau = NULL;
+            to->entropy_edge = to->ppl_edge = NULL;
+        }
+    }
+    free_compiler(to);
+    *to = t;
+    *from = (struct wnw__compiler_table){0};
+}
+
+static void take(wnw_profile *p, wnw_profile *fresh, bool merge)
+{
+    if (fresh->kinds >> WNW_PROFILE_SRH & 1u) {
+        /* A ranking and the scores behind it go together. */
+        if (!merge || fresh->srh_rank) {
+            move(&p->srh_rank, &fresh->srh_rank, false);
+            move(&p->srh_mean, &fresh->srh_mean, false);
+        }
+        if (!merge || fresh->trad_rank) {
+            move(&p->trad_rank, &fresh->trad_rank, false);
+            move(&p->trad_mean, &fresh->trad_mean, false);
+        }
+        p->srh_k = merge && fresh->srh_k == 0 ? p->srh_k : fresh->srh_k;
+    }
+    if (fresh->kinds >> WNW_PROFILE_LAYERS & 1u)
+        move(&p->layer_share, &fresh->layer_share, false);
+    if (fresh->kinds >> WNW_PROFILE_COMPILER & 1u)
+        take_compiler(&p->compiler, &fresh->compiler, merge);
+    if (fresh->kinds >> WNW_PROFILE_HEADS & 1u) {
+        move(&p->head_score, &fresh->head_score, false);
+        move(&p->head_alpha, &fresh->head_alpha, false);
+        p->head_sink = fresh->head_sink;
+        p->head_recent = fresh->head_recent;
+    }
+    if (fresh->kinds >> WNW_PROFILE_STATS & 1u) {
+        move(&p->query_mean, &fresh->query_mean, false);
+        move(&p->query_cov, &fresh->query_cov, false);
+    }
+    p->kinds |= fresh->kinds;
+}
+
+int wnw_profile_add_file(wnw_profile *p, const char *path)
+{
+    struct wnw__profile_file f;
+    WNW_REQUIRE(p);
+    WNW_REQUIRE(path);
+    struct wnw__profile_shape shape = {
+        .n_layer = p->n_layer, .n_head = p->n_head, .n_head_kv = p->n_head_kv, .n_embd_head = p->n_embd_head};
+    wnw_profile *fresh = NULL;
+    memcpy(shape.fingerprint, p->fingerprint, sizeof shape.fingerprint);
+    struct wnw__profile_limit limit;
+    wnw__profile_limit(&limit, &shape);
+    WNW_TRY(wnw__profile_open(&f, path, &limit));
+    int rc = wnw__profile_new(&fresh, &shape);
+    const bool ours = json_object_get(f.root, "format") != NULL;
+    if (rc == WNW_OK)
+        rc = ours ? wnw__profile_read_kind(&f, fresh) : wnw__profile_import(&f, fresh);
+    if (rc == WNW_OK)
+        take(p, fresh, !ours);
+    wnw_profile_free(fresh);
+    json_decref(f.root);
+    return rc;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/* Inside of reading profiles: profile.c owns the arrays, profile_size.c refuses what is too large,
+ * profile_json.c reads checked values, profile_kinds.c knows our own format, profile_import.c that of the
+ * papers' authors. */
+#ifndef WNW_PROFILE_IMPL_H
+#define WNW_PROFILE_IMPL_H
+
+#include "profile/profile.h"
+
+#include <jansson.h>
+
+struct wnw__profile_file {
+    const char *path;
+    json_t *root; /* an object */
+};
+
+/* How large a profile may be (profile_size.c). */
+struct wnw__profile_limit {
+    int64_t n_bytes, n_values, n_lists; /* lists: arrays and objects; values: these and all that is in them */
+};
+void wnw__profile_limit(struct wnw__profile_limit *out, const struct wnw__profile_shape *shape);
+/* What a JSON text has of them, or a little more; over several pieces of it, from {0}. */
+struct wnw__profile_count {
+    int64_t n_values, n_lists;
+    bool in_string, escaped; /* where the last piece ended */
+};
+void wnw__profile_count(struct wnw__profile_count *c, const char *text, size_t len);
+
+/* Reads and parses; path is borrowed. root is NULL after a failure. */
+int wnw__profile_open(struct wnw__profile_file *f, const char *path, const struct wnw__profile_limit *limit);
+
+/* E_FORMAT with the file's name in front. */
+int wnw__profile_bad(const struct wnw__profile_file *f, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* A remark for the log, the file's name in front. */
+void wnw__profile_note(const struct wnw__profile_file *f, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* A rectangular array of numbers. */
+enum wnw__element { WNW_ELEMENT_I32, WNW_ELEMENT_F32, WNW_ELEMENT_F64 };
+struct wnw__array_spec {
+    const char *name; /* for messages */
+    enum wnw__element element;
+    int32_t rank; /* 1..4 */
+    int32_t shape[4];
+    double min, max; /* of every element */
+};
+/* Checks v against the spec before it allocates; *out is a void ** and NULL after a failure. */
+int wnw__profile_array(void *out, const struct wnw__profile_file *f, const json_t *v,
+                       const struct wnw__array_spec *spec);
+/* A whole number of `object`; WNW_OK and def where the key is absent. */
+int wnw__profile_int(const struct wnw__profile_file *f, const json_t *object, const char *key, int32_t def,
+                     int32_t min, int32_t max, int32_t *out);
+/* One of the names; -1 where the key is absent. */
+int wnw__profile_choice(const struct wnw__profile_file *f, const json_t *object, const char *key,
+                        const char *const *names, int32_t *out);
+/* Every row of rank[n_layer][n_head] must hold every head once. */
+int wnw__profile_check_ranks(const struct wnw__profile_file *f, const char *name, const int32_t *rank,
+                             int32_t n_layer, int32_t n_head);
+/* Makes share[n] sum to 1; remarks on it where it was far off. */
+int wnw__profile_normalise(const struct wnw__profile_file *f, double *share, int32_t n);
+
+/* Both fill `fresh`, whose shapes are set, and mark its kinds: our own format; the authors' formats, of which
+ * one file may hold only a part of a kind. */
+int wnw__profile_read_kind(const struct wnw__profile_file *f, wnw_profile *fresh);
+int wnw__profile_import(const struct wnw__profile_file *f, wnw_profile *fresh);
+
+#endif

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT */
+/* Our own format: {"format", "kind", "model", "settings", "data", "results"}; docs/profiles.md lists the
+ * fields. */
+#include "profile/profile_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FORMAT     "winnow-profile-1"
+#define MAX_LAYERS 4096
+#define MAX_BINS   1024
+#define MAX_TOKENS 0x7fffffff
+
+/* ---- What model it belongs to ---- */
+
+static int model_int(const struct wnw__profile_file *f, const json_t *model, const char *key, int32_t *out)
+{
+    WNW_TRY(wnw__profile_int(f, model, key, 0, 1, 1 << 20, out));
+    return *out > 0 ? WNW_OK : wnw__profile_bad(f, "model.%s is missing", key);
+}
+
+/* E_MISMATCH unless it is the profile's model. Tables of CompilerKV may come from another model with as many
+ * heads; whoever uses them must want that. */
+static int check_model(const struct wnw__profile_file *f, wnw_profile *p, bool compiler)
+{
+    const json_t *model = json_object_get(f->root, "model");
+    const char *fingerprint = json_string_value(json_object_get(model, "fingerprint"));
+    int32_t n_layer, n_head, n_head_kv, n_embd_head;
+    if (!fingerprint || strlen(fingerprint) != 16 || strspn(fingerprint, "0123456789abcdef") != 16)
+        return wnw__profile_bad(f, "model.fingerprint is not 16 hexadecimal digits");
+    WNW_TRY(model_int(f, model, "n_layer", &n_layer));
+    WNW_TRY(model_int(f, model, "n_head", &n_head));
+    WNW_TRY(model_int(f, model, "n_head_kv", &n_head_kv));
+    WNW_TRY(model_int(f, model, "n_embd_head", &n_embd_head));
+    const bool same = strcmp(fingerprint, p->fingerprint) == 0;
+    const bool fits = n_layer == p->n_layer && n_head == p->n_head && n_head_kv == p->n_head_kv &&
+                      n_embd_head == p->n_embd_head;
+    if (compiler) {
+        p->compiler.n_layer = n_layer;
+        p->compiler.foreign = !same || !fits;
+        if (n_head == p->n_head && n_head_kv == p->n_head_kv && n_layer <= MAX_LAYERS)
+            return WNW_OK;
+    }
+    if (same && fits)
+        return WNW_OK;
+    return wnw__fail(WNW_E_MISMATCH,
+                     "profile '%.200s' was made for another model: fingerprint %s, %d layers, %d and %d "
+                     "heads; this model has %s, %d, %d and %d; calibrate it with `winnow calibrate`",
+                     f->path, fingerprint, n_layer, n_head, n_head_kv, p->fingerprint, p->n_layer, p->n_head,
+                     p->n_head_kv);
+}
+
+/* ---- The kinds ---- */
+
+/* results[key] where it is there; *out NULL where not. */
+static int optional(void *out, const struct wnw__profile_file *f, const char *key,
+                    struct wnw__array_spec spec)
+{
+    const json_t *v = json_object_get(json_object_get(f->root, "results"), key);
+    void **array = out;
+    *array = NULL;
+    spec.name = key;
+    return v ? wnw__profile_array(out, f, v, &spec) : WNW_OK;
+}
+
+static int required(void *out, const struct wnw__profile_file *f, const char *key,
+                    struct wnw__array_spec spec)
+{
+    void **array = out;
+    WNW_TRY(optional(out, f, key, spec));
+    return *array ? WNW_OK : wnw__profile_bad(f, "results.%s is missing", key);
+}
+
+static int read_srh(const struct wnw__profile_file *f, const json_t *settings, wnw_profile *p)
+{
+    const struct wnw__array_spec ranks = {.element = WNW_ELEMENT_I32,
+                                          .rank = 2,
+                                          .shape = {p->n_layer, p->n_head},
+                                          .min = 0,
+                                          .max = p->n_head - 1};
+    struct wnw__array_spec means = ranks;
+    means.element = WNW_ELEMENT_F32;
+    means.max = 1e30;
+    WNW_TRY(required(&p->srh_rank, f, "srh", ranks));
+    WNW_TRY(wnw__profile_check_ranks(f, "srh", p->srh_rank, p->n_layer, p->n_head));
+    WNW_TRY(optional(&p->srh_mean, f, "srh_mean", means));
+    WNW_TRY(optional(&p->trad_rank, f, "trad", ranks));
+    if (p->trad_rank)
+        WNW_TRY(wnw__profile_check_ranks(f, "trad", p->trad_rank, p->n_layer, p->n_head));
+    WNW_TRY(optional(&p->trad_mean, f, "trad_mean", means));
+    return wnw__profile_int(f, settings, "k", 0, 1, p->n_head, &p->srh_k);
+}
+
+static int read_layers(const struct wnw__profile_file *f, const json_t *settings, wnw_profile *p)
+{
+    (void)settings;
+    WNW_TRY(required(
+        &p->layer_share, f, "avg_score",
+        (struct wnw__array_spec){.element = WNW_ELEMENT_F64, .rank = 1, .shape = {p->n_layer}, .max = 1e30}));
+    return wnw__profile_normalise(f, p->layer_share, p->n_layer);
+}
+
+/* Interior edges of one feature; how many bins they make. */
+static int read_edges(const struct wnw__profile_file *f, const char *key, double min, double **out,
+                      int32_t *n_bin)
+{
+    const json_t *v = json_object_get(json_object_get(f->root, "results"), key);
+    const size_t n = json_array_size(v);
+    if (!json_is_array(v) || n >= MAX_BINS)
+        return wnw__profile_bad(f, "results.%s is not an array of less than %d edges", key, MAX_BINS);
+    const struct wnw__array_spec spec = {
+        .name = key, .element = WNW_ELEMENT_F64, .rank = 1, .shape = {(int32_t)n}, .min = min, .max = 1e30};
+    WNW_TRY(wnw__profile_array(out, f, v, &spec));
+    for (size_t i = 1; i < n; i++)
+        if (!((*out)[i] > (*out)[i - 1]))
+            return wnw__profile_bad(f, "%s[%zu] is not above the edge before it", key, i);
+    *n_bin = (int32_t)n + 1;
+    return WNW_OK;
+}
+
+static int read_compiler(const struct wnw__profile_file *f, const json_t *settings, wnw_profile *p)
+{
+    struct wnw__compiler_table *t = &p->compiler;
+    WNW_TRY(wnw__profile_int(f, settings, "budget", 0, 1, MAX_TOKENS, &t->budget));
+    WNW_TRY(wnw__profile_int(f, settings, "window", 0, 1, MAX_TOKENS, &t->window));
+    WNW_TRY(wnw__profile_int(f, settings, "n_sink", -1, 0, MAX_TOKENS, &t->n_sink));
+    WNW_TRY(wnw__profile_int(f, settings, "kernel", 0, 1, MAX_TOKENS, &t->kernel));
+    WNW_TRY(wnw__profile_choice(f, settings, "pool", wnw__alpha_pools, &t->pool));
+    WNW_TRY(wnw__profile_choice(f, settings, "utility", wnw__utilities, &t->utility));
+    WNW_TRY(wnw__profile_choice(f, settings, "alpha_scope", wnw__alpha_scopes, &t->alpha_scope));
+    WNW_TRY(wnw__profile_choice(f, settings, "score_norm", wnw__score_norms, &t->score_norm));
+    WNW_TRY(wnw__profile_choice(f, settings, "gate", wnw__gate_modes, &t->gate));
+    const json_t *norm = json_object_get(settings, "entropy_norm");
+    if (t->budget == 0 || t->window == 0 || t->alpha_scope < 0 || t->score_norm < 0 || t->gate < 0 ||
+        !json_is_boolean(norm))
+        return wnw__profile_bad(f, "settings must say budget, window, alpha_scope, score_norm, gate and "
+                                   "entropy_norm (true or false)");
+    t->entropy_norm = json_is_true(norm);
+    WNW_TRY(read_edges(f, "entropy_edges", -1e30, &t->entropy_edge, &t->n_entropy));
+    WNW_TRY(read_edges(f, "ppl_edges", 0, &t->ppl_edge, &t->n_ppl));
+    WNW_TRY(wnw__profile_int(f, json_object_get(f->root, "results"), "default_ppl_bin", -1, 0, t->n_ppl - 1,
+                             &t->default_ppl_bin));
+    if (t->default_ppl_bin < 0)
+        return wnw__profile_bad(f, "results.default_ppl_bin is missing");
+    WNW_TRY(required(&t->weight, f, "weight",
+                     (struct wnw__array_spec){.element = WNW_ELEMENT_F32,
+                                              .rank = 2,
+                                              .shape = {t->n_layer, p->n_head},
+                                              .min = -1e6,
+                                              .max = 1e6}));
+    return required(&t->tau, f, "tau",
+                    (struct wnw__array_spec){.element = WNW_ELEMENT_F32,
+                                             .rank = 3,
+                                             .shape = {t->n_layer, t->n_entropy, t->n_ppl},
+                                             .max = 1e6});
+}
+
+static int read_heads(const struct wnw__profile_file *f, const json_t *settings, wnw_profile *p)
+{
+    WNW_TRY(
+        optional(&p->head_score, f, "score",
+                 (struct wnw__array_spec){
+                     .element = WNW_ELEMENT_F64, .rank = 2, .shape = {p->n_layer, p->n_head}, .max = 1e30}));
+    WNW_TRY(
+        optional(&p->head_alpha, f, "alpha",
+                 (struct wnw__array_spec){
+                     .element = WNW_ELEMENT_F64, .rank = 2, .shape = {p->n_layer, p->n_head_kv}, .max = 1}));
+    if (!p->head_score && !p->head_alpha)
+        return wnw__profile_bad(f, "results has neither score nor alpha");
+    WNW_TRY(wnw__profile_int(f, settings, "sink", 0, 0, MAX_TOKENS, &p->head_sink));
+    return wnw__profile_int(f, settings, "recent", 0, 0, MAX_TOKENS, &p->head_recent);
+}
+
+static int read_stats(const struct wnw__profile_file *f, const json_t *settings, wnw_profile *p)
+{
+    (void)settings;
+    const int32_t d = p->n_embd_head;
+    WNW_TRY(required(&p->query_mean, f, "query_mean",
+                     (struct wnw__array_spec){.element = WNW_ELEMENT_F32,
+                                              .rank = 3,
+                                              .shape = {p->n_layer, p->n_head, d},
+                                              .min = -1e30,
+                                              .max = 1e30}));
+    return required(&p->query_cov, f, "query_cov",
+                    (struct wnw__array_spec){.element = WNW_ELEMENT_F32,
+                                             .rank = 4,
+                                             .shape = {p->n_layer, p->n_head, d, d},
+                                             .min = -1e30,
+                                             .max = 1e30});
+}
+
+int wnw__profile_read_kind(const struct wnw__profile_file *f, wnw_profile *fresh)
+{
+    static int (*const readers[WNW_N_PROFILE_KINDS])(const struct wnw__profile_file *, const json_t *,
+                                                     wnw_profile *) = {
+        [WNW_PROFILE_SRH] = read_srh,           [WNW_PROFILE_LAYERS] = read_layers,
+        [WNW_PROFILE_COMPILER] = read_compiler, [WNW_PROFILE_HEADS] = read_heads,
+        [WNW_PROFILE_STATS] = read_stats,
+    };
+    const char *format = json_string_value(json_object_get(f->root, "format"));
+    const char *name = json_string_value(json_object_get(f->root, "kind"));
+    const json_t *settings = json_object_get(f->root, "settings");
+    int32_t kind = 0;
+    if (!format || strcmp(format, FORMAT) != 0)
+        return wnw__profile_bad(f, "its format is %s%.40s%s; " FORMAT " is expected", format ? "\"" : "",
+                                format ? format : "no string", format ? "\"" : "");
+    while (kind < WNW_N_PROFILE_KINDS && (!name || strcmp(name, wnw_profile_kind_name(kind)) != 0))
+        kind++;
+    if (kind == WNW_N_PROFILE_KINDS)
+        return wnw__profile_bad(f, "its kind is not srh, layers, compiler, heads or stats");
+    if (settings && !json_is_object(settings))
+        return wnw__profile_bad(f, "settings is not an object");
+    WNW_TRY(check_model(f, fresh, kind == WNW_PROFILE_COMPILER));
+    WNW_TRY(readers[kind](f, settings, fresh));
+    fresh->kinds = 1u << kind;
+    return WNW_OK;
+}

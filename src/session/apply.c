@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT */
+/* From a policy to a smaller cache: plan (compress.c) and compact (cache.c). */
+#include "base/time.h"
+#include "plan/compress.h"
+#include "plan/plan.h"
+#include "policy/policy.h"
+#include "session/rewrite.h"
+#include "session/session.h"
+
+#include <stdlib.h>
+
+static int plan_many(wnw_session *s, const wnw_policy *const *policies, const wnw_size *sizes, int32_t n,
+                     int32_t ratio_base, wnw_plan **plans, wnw_report *reports)
+{
+    WNW_REQUIRE(plans || n < 1);
+    for (int32_t i = 0; i < n; i++) {
+        plans[i] = NULL;
+        if (reports)
+            reports[i] = (wnw_report){0};
+    }
+    WNW_REQUIRE(s);
+    WNW_TRY(wnw__policies_check(policies, n));
+    if (s->n_past == 0)
+        return wnw__fail(WNW_E_ARG, "nothing to compress: no tokens were read");
+    struct wnw__observer *ob;
+    WNW_TRY(wnw__observer_new(&ob, s));
+    struct wnw__plan_source src = *wnw__observer_source(ob);
+    src.ratio_base = ratio_base;
+    const int rc = wnw__plan_make_many(plans, policies, sizes, n, &src, reports);
+    wnw__observer_free(ob);
+    for (int32_t i = 0; reports && i < n; i++) {
+        reports[i].entries_before = reports[i].entries_after = wnw__cache_entries(&s->cache);
+        reports[i].kv_bytes_before = reports[i].kv_bytes_after = wnw__cache_bytes(&s->cache);
+    }
+    return rc;
+}
+
+int wnw_session_plan_many(wnw_session *s, const wnw_policy *const *policies, const wnw_size *sizes, int32_t n,
+                          wnw_plan **plans, wnw_report *reports)
+{
+    return plan_many(s, policies, sizes, n, 0, plans, reports);
+}
+
+int wnw__session_plan(wnw_session *s, const wnw_policy *policy, const wnw_size *size, int32_t ratio_base,
+                      wnw_plan **plan, wnw_report *report)
+{
+    return plan_many(s, &policy, size, 1, ratio_base, plan, report);
+}
+
+int wnw_session_plan(wnw_session *s, const wnw_policy *policy, const wnw_size *size, wnw_plan **plan,
+                     wnw_report *report)
+{
+    WNW_REQUIRE(plan);
+    return wnw_session_plan_many(s, &policy, size, 1, plan, report);
+}
+
+/* Cache indices of the planned positions of one head. */
+static int find_indices(const wnw_session *s, const wnw_plan *plan, int32_t il, int32_t ih, int32_t *index,
+                        int32_t *n)
+{
+    const int32_t *want, *have = wnw_cache_positions(s, il, ih);
+    const int32_t n_have = wnw_cache_n(s, il, ih);
+    *n = wnw_plan_head(plan, il, ih, &want);
+    for (int32_t i = 0, j = 0; i < *n; i++, j++) {
+        while (j < n_have && have[j] < want[i])
+            j++;
+        if (j == n_have || have[j] != want[i])
+            return wnw__fail(WNW_E_MISMATCH,
+                             "the plan keeps position %d in layer %d head %d, which the cache does not hold",
+                             (int)want[i], (int)il, (int)ih);
+        index[i] = j;
+    }
+    return WNW_OK;
+}
+
+/* room < 0: in tight storage. */
+static int keep_layer(wnw_session *s, const wnw_plan *plan, int32_t il, bool dry, int32_t room,
+                      int32_t *index, const int32_t **keep, int32_t *n_keep)
+{
+    if (s->cache.layers[il].n_swa > 0)
+        return WNW_OK; /* bounded already, and what it holds depends on when it was trimmed */
+    bool all = true;
+    size_t used = 0;
+    for (int32_t ih = 0; ih < s->cache.n_head_kv; ih++) {
+        keep[ih] = index + used;
+        WNW_TRY(find_indices(s, plan, il, ih, index + used, &n_keep[ih]));
+        used += (size_t)n_keep[ih];
+        all = all && n_keep[ih] == wnw_cache_n(s, il, ih);
+    }
+    const struct wnw__plan_contents *contents = wnw__plan_contents_of(plan, il);
+    if (dry)
+        return wnw__rewrite_check(&s->cache, il, keep, n_keep, contents);
+    WNW_TRY(wnw__rewrite_layer(&s->cache, il, keep, n_keep, all, room, contents, plan->averages));
+    s->cache.layers[il].n_final = plan->n_final[il];
+    return WNW_OK;
+}
+
+int wnw__session_apply(wnw_session *s, const wnw_plan *plan, int32_t room, wnw_report *report)
+{
+    const struct wnw__cache *c = &s->cache;
+    if (wnw_plan_n_layer(plan) != c->n_layer || wnw_plan_n_head_kv(plan) != c->n_head_kv ||
+        wnw_plan_n_tokens(plan) != s->n_past)
+        return wnw__fail(WNW_E_MISMATCH,
+                         "the plan is for %d layers, %d KV heads and %d tokens; here are %d, %d and %d",
+                         (int)wnw_plan_n_layer(plan), (int)wnw_plan_n_head_kv(plan),
+                         (int)wnw_plan_n_tokens(plan), (int)c->n_layer, (int)c->n_head_kv, (int)s->n_past);
+    const double start = wnw__now_ms();
+    const int64_t entries_before = wnw__cache_entries(c);
+    const uint64_t bytes_before = wnw__cache_bytes(c);
+    const size_t n_kv = (size_t)c->n_head_kv;
+    int32_t *index = malloc((n_kv * (size_t)s->n_past + 1) * sizeof *index);
+    const int32_t **keep = calloc(n_kv, sizeof *keep);
+    int32_t *n_keep = calloc(n_kv, sizeof *n_keep);
+    int rc = index && keep && n_keep ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory to compact the cache");
+    /* First all layers without touching anything: a plan that does not fit must leave the cache as it was. */
+    for (int pass = 0; pass < 2; pass++) {
+        for (int32_t il = 0; rc == WNW_OK && il < c->n_layer; il++)
+            rc = keep_layer(s, plan, il, pass == 0, room, index, keep, n_keep);
+    }
+    free(index);
+    free(keep);
+    free(n_keep);
+    if (rc == WNW_OK)
+        wnw__trace_drop_queries(&s->trace, 0, c->n_layer);
+    if (report) {
+        report->entries_before = entries_before;
+        report->entries_after = wnw__cache_entries(c);
+        report->kv_bytes_before = bytes_before;
+        report->kv_bytes_after = wnw__cache_bytes(c);
+        report->compact_ms = wnw__now_ms() - start;
+    }
+    return rc;
+}
+
+int wnw_session_apply(wnw_session *s, const wnw_plan *plan, wnw_report *report)
+{
+    WNW_REQUIRE(s);
+    WNW_REQUIRE(plan);
+    WNW_TRY(wnw__session_apply(s, plan, -1, report));
+    /* Its activations are the other large piece of memory that a long prompt leaves. */
+    wnw__graph_free(&s->prefill);
+    return WNW_OK;
+}
+
+static int check_positions(const wnw_session *s, const wnw_plan *plan)
+{
+    const int32_t *unused;
+    WNW_TRY(wnw__renumber_check(s));
+    for (int32_t il = 0; il < wnw_plan_n_layer(plan); il++)
+        for (int32_t ih = 0; ih < wnw_plan_n_head_kv(plan); ih++)
+            WNW_TRY(wnw__renumber_check_count(il, ih, wnw_plan_head(plan, il, ih, &unused),
+                                              wnw_plan_head(plan, 0, 0, &unused)));
+    return WNW_OK;
+}
+
+int wnw__session_follow(wnw_session *s, const wnw_policy *policy, const wnw_plan *plan, int32_t room,
+                        wnw_report *report)
+{
+    const bool rerotates = wnw_policy_rerotates(policy);
+    if (rerotates)
+        WNW_TRY(check_positions(s, plan));
+    WNW_TRY(wnw__session_apply(s, plan, room, report));
+    if (!rerotates)
+        return WNW_OK;
+    const double start = wnw__now_ms();
+    WNW_TRY(wnw_session_renumber(s));
+    report->compact_ms += wnw__now_ms() - start;
+    return WNW_OK;
+}
+
+int wnw_session_compress(wnw_session *s, const wnw_policy *policy, const wnw_size *size, wnw_report *report)
+{
+    wnw_report unused;
+    report = report ? report : &unused;
+    wnw_plan *plan;
+    *report = (wnw_report){0};
+    WNW_REQUIRE(s);
+    WNW_REQUIRE(policy);
+    if (wnw_policy_rerotates(policy))
+        WNW_TRY(wnw__renumber_check(s)); /* before the work */
+    WNW_TRY(wnw_session_plan(s, policy, size, &plan, report));
+    const int rc = wnw__session_follow(s, policy, plan, -1, report);
+    wnw_plan_free(plan);
+    wnw__graph_free(&s->prefill); /* as wnw_session_apply */
+    return rc;
+}

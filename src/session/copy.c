@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/* A second timeline that goes on where the first one is: one prompt is read once and then continued in
+ * several ways, e.g. under several plans. Graphs and scratch memory are made anew when they are needed. */
+#include "observe/qstats.h"
+#include "session/session.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int copy_window(wnw_session *to, const wnw_session *from)
+{
+    const struct wnw__hparams *hp = &from->m->hp;
+    const size_t n =
+        (size_t)hp->n_layer * (size_t)from->window.cap * (size_t)hp->n_head * (size_t)hp->n_embd_head;
+    to->window = from->window;
+    to->window.q = NULL;
+    if (n == 0)
+        return WNW_OK;
+    to->window.q = malloc(n * sizeof *to->window.q);
+    if (!to->window.q)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a window of %d queries", (int)from->window.cap);
+    memcpy(to->window.q, from->window.q, n * sizeof *to->window.q);
+    return WNW_OK;
+}
+
+static int copy_timeline(wnw_session *to, const wnw_session *from)
+{
+    WNW_TRY(wnw__cache_copy(&to->cache, &from->cache));
+    WNW_TRY(copy_window(to, from));
+    WNW_TRY(wnw__trace_copy(to, from));
+    WNW_TRY(wnw__nll_copy(&to->nll, &from->nll));
+    WNW_TRY(wnw__qstats_copy(&to->qstats, from->qstats));
+    WNW_TRY(wnw__rules_copy(&to->rules, &from->rules));
+    to->n_past = from->n_past;
+    to->n_prefix = from->n_prefix;
+    to->n_gone = from->n_gone;
+    to->n_moved = from->n_moved;
+    to->n_question = from->n_question;
+    to->profile = from->profile;
+    to->has_logits = from->has_logits;
+    memcpy(to->logits, from->logits, (size_t)from->m->hp.n_vocab * sizeof *to->logits);
+    return WNW_OK;
+}
+
+int wnw_session_copy(wnw_session **out, const wnw_session *s)
+{
+    wnw_session *copy;
+    WNW_REQUIRE(out);
+    *out = NULL;
+    WNW_REQUIRE(s);
+    WNW_TRY(wnw_session_new(&copy, s->m, &s->params));
+    const int rc = copy_timeline(copy, s);
+    if (rc != WNW_OK) {
+        wnw_session_free(copy);
+        return rc;
+    }
+    *out = copy;
+    return WNW_OK;
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Layer-major prefill: all tokens of a piece go through layer 0, ubatch by ubatch, then layer 0 is compressed
+ * and its memory given back, then layer 1, and so on; the last token's hidden state goes to the output head
+ * in the end. Only the layer at hand holds every entry, so the peak is the compressed cache, one full layer
+ * and the hidden states [n][n_embd]. Every layer sees the same inputs as in ubatch-major order: keep-sets and
+ * logits are the same bits.
+ */
+#include "base/time.h"
+#include "plan/compress.h"
+#include "session/rewrite.h"
+#include "session/session.h"
+
+#include <stdlib.h>
+
+struct reader {
+    struct wnw__plan_source src; /* first: the callbacks get its address */
+    wnw_session *s;
+    const int32_t *tokens;
+    int32_t n, n_past; /* tokens of the piece, and before it */
+    int32_t n_done;    /* layers that have read the piece */
+    float *x;          /* [n][n_embd] hidden states in front of the layer at hand */
+    struct wnw__span span;
+};
+
+/* Entries that a layer holds, or will hold when it has read the piece. */
+static int32_t n_entry(const struct wnw__plan_source *src, int32_t il, int32_t ih)
+{
+    const struct reader *r = (const struct reader *)src;
+    return wnw_cache_n(r->s, il, ih) + (il < r->n_done ? 0 : r->n);
+}
+
+static int read_layer(struct reader *r, int32_t il, const struct wnw__window *before)
+{
+    wnw_session *s = r->s;
+    const int32_t n_layer = s->m->hp.n_layer, n_embd = s->m->hp.n_embd;
+    s->n_past = r->n_past;
+    s->window.n = before->n;
+    s->window.end = before->end;
+    if (s->cache.layers[il].n_swa == 0)
+        WNW_TRY(wnw__cache_reserve_layer(&s->cache, il, r->n, true));
+    WNW_TRY(wnw__trace_reserve(s, il, il + 1, r->n));
+    for (int32_t at = 0; at < r->n;) {
+        const int32_t n_now = r->n - at < s->params.n_ubatch ? r->n - at : s->params.n_ubatch;
+        r->span = (struct wnw__span){.from = il,
+                                     .to = il + 1,
+                                     .tokens = r->tokens + at,
+                                     .x = r->x + (size_t)at * (size_t)n_embd,
+                                     .n = n_now,
+                                     .n_out = 1};
+        WNW_TRY(wnw__forward_span(s, &r->span));
+        wnw__forward_advance(s, &r->span);
+        WNW_TRY(wnw__cache_trim_swa(&s->cache, il, s->n_past));
+        at += n_now;
+        const int32_t done = (int32_t)(((int64_t)il * r->n + at) / n_layer);
+        if (s->params.progress && !s->params.progress(done, r->n, s->params.progress_user))
+            return wnw__fail(WNW_E_CANCELLED, "cancelled in layer %d of %d", (int)il, (int)n_layer);
+    }
+    r->n_done = il + 1;
+    return WNW_OK;
+}
+
+static int compress_layer(struct reader *r, int32_t il, struct wnw__plan_job *job, wnw_report *report)
+{
+    struct wnw__cache *c = &r->s->cache;
+    struct wnw__kept_layer kept;
+    if (c->layers[il].n_swa > 0)
+        return WNW_OK;
+    const uint64_t bytes = wnw__cache_bytes(c);
+    if (bytes > report->kv_bytes_before)
+        report->kv_bytes_before = bytes;
+    WNW_TRY(wnw__plan_job_layer(job, il, &kept));
+    const double start = wnw__now_ms();
+    bool all = true;
+    for (int32_t ih = 0; ih < c->n_head_kv; ih++)
+        all = all && kept.n_keep[ih] == c->layers[il].len[ih];
+    WNW_TRY(wnw__rewrite_layer(c, il, kept.keep, kept.n_keep, all, -1, kept.contents, kept.averages));
+    c->layers[il].n_final = kept.n_final;
+    report->compact_ms += wnw__now_ms() - start;
+    return WNW_OK;
+}
+
+static int read_layers(struct reader *r, struct wnw__plan_job *job, wnw_report *report)
+{
+    wnw_session *s = r->s;
+    const struct wnw__window before = s->window;
+    for (int32_t il = 0; il < s->m->hp.n_layer; il++) {
+        WNW_TRY(read_layer(r, il, &before));
+        WNW_TRY(compress_layer(r, il, job, report));
+        wnw__trace_drop_queries(&s->trace, il, il + 1);
+    }
+    return wnw__forward_logits(s, &r->span, 0, NULL, NULL);
+}
+
+int wnw__read_layer_major(wnw_session *s, const int32_t *tokens, int32_t n, const struct wnw__goal *goal,
+                          wnw_report *report)
+{
+    struct reader r = {.s = s, .tokens = tokens, .n = n, .n_past = s->n_past};
+    struct wnw__observer *ob = NULL;
+    struct wnw__plan_job *job = NULL;
+    wnw_report of_job = {0};
+    int rc = wnw__observer_new(&ob, s);
+    if (rc != WNW_OK)
+        return rc;
+    r.src = *wnw__observer_source(ob);
+    r.src.n_entry = n_entry;
+    r.src.n_past = s->n_past + n;
+    r.src.ratio_base = goal->ratio_base;
+    wnw__graph_free(&s->prefill); /* what it was built for may look the same and be another window */
+    rc = wnw__plan_job_new(&job, goal->policy, &goal->size, &r.src, &of_job);
+    if (rc != WNW_OK)
+        goto done; /* nothing has been read yet */
+    r.x = malloc((size_t)n * (size_t)s->m->hp.n_embd * sizeof *r.x);
+    rc =
+        r.x ? read_layers(&r, job, report) : wnw__fail(WNW_E_NOMEM, "no memory for %d hidden states", (int)n);
+    if (rc == WNW_OK)
+        wnw__plan_job_times(job, report);
+    else if (r.x)
+        (void)wnw_session_reset(s); /* layers disagree about what was read */
+    if (*of_job.warning)
+        wnw__warn(report->warning, "%s", of_job.warning);
+done:
+    free(r.x);
+    wnw__plan_job_free(job);
+    wnw__observer_free(ob);
+    return rc;
+}

@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * When entries are dropped: rules that a session follows by itself, while it reads and while it decodes.
+ *
+ *     END     read the piece, compress once
+ *     LAYER   one layer after the other (layer_major.c)
+ *     CHUNK   read a chunk, compress, read the next; what was dropped is gone
+ *     decode  every so many tokens; a recursive policy (LagKV) whenever a block is complete; heads that slide
+ *             (DuoAttention) with every token
+ *
+ * How much may stay: a budget or a number of bytes is the same at every compression, a ratio counts the T
+ * tokens read under the rules so far and leaves T (1 - R). A recursive policy keeps its blocks and what it
+ * has settled; a size decides k, what stays of each block that is not settled yet. For a piece that is read,
+ * k is what brings all turns together to the size; a block that decoding completes keeps the ratio's share of
+ * it.
+ */
+#include "plan/compress.h"
+#include "policy/policy.h"
+#include "session/session.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- The rules
+ * --------------------------------------------------------------------------------------------- */
+
+void wnw__rules_free(struct wnw__rules *r)
+{
+    wnw_policy_free(r->fixed);
+    free(r->held);
+    *r = (struct wnw__rules){0};
+}
+
+void wnw__rules_reset(struct wnw__rules *r)
+{
+    const wnw_eviction ev = r->ev;
+    wnw__rules_free(r);
+    r->ev = ev;
+}
+
+int wnw__rules_copy(struct wnw__rules *to, const struct wnw__rules *from)
+{
+    wnw_policy *fixed = NULL;
+    const size_t bytes = (size_t)from->n_held * sizeof *from->held;
+    int32_t *held = from->held ? malloc(bytes) : NULL;
+    int rc = from->held && !held
+                 ? wnw__fail(WNW_E_NOMEM, "no memory for the counts of %d heads", from->n_held)
+                 : WNW_OK;
+    if (rc == WNW_OK && from->fixed)
+        rc = wnw__policy_copy(&fixed, from->fixed);
+    if (rc != WNW_OK) {
+        free(held);
+        return rc;
+    }
+    if (held)
+        memcpy(held, from->held, bytes);
+    wnw__rules_free(to);
+    *to = *from;
+    to->fixed = fixed;
+    to->held = held;
+    return WNW_OK;
+}
+
+static int check_phase(const wnw_policy *p, wnw_phase phase)
+{
+    const char *reason;
+    if (wnw_policy_allows(p, phase, &reason))
+        return WNW_OK;
+    return wnw__fail(WNW_E_ARG, "%s cannot compress in phase %s: %s", p->part[WNW_PART_SCORER].name,
+                     wnw_phase_name(phase), reason);
+}
+
+/* Whether the policy decides itself what goes while decoding. */
+static bool has_own_rule(const wnw_policy *p)
+{
+    return wnw__policy_is_recursive(p) || wnw__policy_slides(p);
+}
+
+/* A target below what the policy protects would be refused in the middle of an answer. */
+static int check_target(const wnw_eviction *ev)
+{
+    const wnw_scorer *scorer = ev->policy->part[WNW_PART_SCORER].scorer;
+    wnw_protected p = {0};
+    if (ev->target == 0 || !scorer->protect || has_own_rule(ev->policy))
+        return WNW_OK;
+    const int64_t n = ev->target < INT32_MAX - ev->every ? ev->target + ev->every : INT32_MAX;
+    scorer->protect(ev->policy->opts[WNW_PART_SCORER], (int32_t)n, &p);
+    if ((int64_t)p.n_first + p.n_last <= ev->target)
+        return WNW_OK;
+    return wnw__fail(
+        WNW_E_RANGE,
+        "a target of %lld entries cannot hold what %s always keeps: the first %d and the last %d",
+        (long long)ev->target, scorer->name, p.n_first, p.n_last);
+}
+
+static int check_rules(const wnw_eviction *ev)
+{
+    if (!ev->policy)
+        return wnw__fail(WNW_E_ARG, "eviction rules need a policy");
+    if (ev->phase != WNW_PHASE_END && ev->phase != WNW_PHASE_LAYER && ev->phase != WNW_PHASE_CHUNK)
+        return wnw__fail(WNW_E_ARG,
+                         "a prompt is compressed at its end, by layer or by chunk, not in phase %d",
+                         (int)ev->phase);
+    if (ev->chunk < 0 || ev->every < 0 || ev->target < 0)
+        return wnw__fail(WNW_E_RANGE, "chunk %d, every %d and target %lld must not be negative",
+                         (int)ev->chunk, (int)ev->every, (long long)ev->target);
+    WNW_TRY(check_phase(ev->policy, ev->phase));
+    if (ev->every > 0) {
+        WNW_TRY(check_phase(ev->policy, WNW_PHASE_DECODE));
+        WNW_TRY(check_target(ev));
+    }
+    return WNW_OK;
+}
+
+/* Whether generated tokens may be dropped at fixed intervals, so that their queries count. */
+static bool replans(const struct wnw__rules *r)
+{
+    return r->ev.policy && r->ev.every > 0 && !has_own_rule(r->ev.policy);
+}
+
+static int32_t longest_head(const wnw_session *s)
+{
+    int32_t n = 0;
+    for (int32_t il = 0; il < s->cache.n_layer; il++)
+        for (int32_t ih = 0; ih < s->cache.n_head_kv && s->cache.layers[il].n_swa == 0; ih++)
+            n = wnw_cache_n(s, il, ih) > n ? wnw_cache_n(s, il, ih) : n;
+    return n;
+}
+
+int wnw_session_set_eviction(wnw_session *s, const wnw_eviction *rules)
+{
+    WNW_REQUIRE(s);
+    if (rules) {
+        WNW_TRY(check_rules(rules));
+        WNW_TRY(wnw__policy_check_profile(rules->policy, s->profile));
+        if (wnw_policy_rerotates(rules->policy))
+            WNW_TRY(wnw__renumber_check(s));
+    }
+    WNW_TRY(wnw_session_observe(s, rules ? &rules->policy : NULL, rules ? 1 : 0));
+    wnw__rules_free(&s->rules);
+    if (!rules)
+        return WNW_OK;
+    s->rules.ev = *rules;
+    s->rules.n_before = s->n_past - longest_head(s);
+    s->window.decode = replans(&s->rules);
+    return WNW_OK;
+}
+
+/* ---- How much may stay
+ * ------------------------------------------------------------------------------------- */
+
+/* Layers that take part, as the driver counts them. */
+static int32_t n_part(const wnw_session *s, const wnw_policy *p)
+{
+    int32_t n = 0;
+    for (int32_t il = 0; il < s->cache.n_layer; il++)
+        n += s->cache.layers[il].n_swa == 0 && !wnw__policy_skips(p, il);
+    return n;
+}
+
+/* Entries per layer and head that the size leaves of n; more than n where it does not bite. */
+static int32_t asked_of(const wnw_session *s, int32_t n)
+{
+    const wnw_eviction *ev = &s->rules.ev;
+    const double ratio = ev->size.kind == WNW_SIZE_RATIO ? ev->size.ratio : 0.5;
+    const uint64_t row =
+        2 * (uint64_t)s->cache.row_bytes * (uint64_t)s->cache.n_head_kv * (uint64_t)n_part(s, ev->policy);
+    uint64_t asked = 0;
+    if (ev->size.kind == WNW_SIZE_BUDGET)
+        asked = ev->size.budget > 0 ? (uint64_t)ev->size.budget : 0;
+    else if (ev->size.kind == WNW_SIZE_BYTES)
+        asked = row > 0 ? ev->size.bytes / row : 0;
+    else
+        asked = (uint64_t)wnw__round_count(n * (1 - ratio), wnw__policy_rounding(ev->policy));
+    return asked < 1 ? 1 : asked < INT32_MAX ? (int32_t)asked : INT32_MAX;
+}
+
+/* Entries of the longest head among the layers that take part, and how many of them are settled; 0 if none
+ * takes part. A recursive policy holds the same counts in all of them. */
+static int32_t longest_part(const wnw_session *s, const wnw_policy *p, int32_t *n_final)
+{
+    int32_t n = 0;
+    *n_final = 0;
+    for (int32_t il = 0; il < s->cache.n_layer; il++)
+        for (int32_t ih = 0; ih < s->cache.n_head_kv; ih++) {
+            if (s->cache.layers[il].n_swa > 0 || wnw__policy_skips(p, il) || wnw_cache_n(s, il, ih) <= n)
+                continue;
+            n = wnw_cache_n(s, il, ih);
+            *n_final = s->cache.layers[il].n_final;
+        }
+    return n;
+}
+
+/* Gives a recursive policy the k that the size wants of the blocks that are not settled, n_coming tokens
+ * included; 0: while decoding. None where the size holds everything, or where there is no block to thin. */
+static int fix_blocks(wnw_session *s, int32_t n_coming, char *warning)
+{
+    struct wnw__rules *r = &s->rules;
+    const wnw_policy *p = r->ev.policy;
+    const wnw_size *size = &r->ev.size;
+    wnw_policy_free(r->fixed);
+    r->fixed = NULL;
+    if (size->kind == WNW_SIZE_NONE || !wnw__policy_is_recursive(p))
+        return WNW_OK;
+    struct wnw__due due = {.n_keep = asked_of(s, s->n_past + n_coming - r->n_before),
+                           .strict = size->kind != WNW_SIZE_RATIO && n_coming > 0};
+    due.n = longest_part(s, p, &due.n_final) + n_coming;
+    if (due.n <= due.n_keep)
+        return WNW_OK;
+    if (size->kind == WNW_SIZE_RATIO && n_coming == 0) {
+        /* Sinks and tail, which a short text has too many of, are not made up for at its blocks' expense. */
+        const struct wnw__blocks b = wnw__policy_blocks(p, due.n_final);
+        const int32_t k = wnw__round_count(b.lag * (1 - size->ratio), wnw__policy_rounding(p));
+        due.n_keep = due.n - wnw__blocks_thinned(&b, due.n) * (b.lag - k);
+    }
+    return wnw__policy_fix_size(&r->fixed, p, &due, warning);
+}
+
+static const wnw_size everything = {.kind = WNW_SIZE_BUDGET, .budget = INT64_MAX};
+
+/* Policy and size for a prompt of which all but the last n_coming tokens were read. */
+static struct wnw__goal prompt_goal(const wnw_session *s, int32_t n_coming)
+{
+    const struct wnw__rules *r = &s->rules;
+    if (r->fixed)
+        return (struct wnw__goal){.policy = r->fixed, .size = {.kind = WNW_SIZE_NONE}};
+    if (r->ev.size.kind != WNW_SIZE_NONE && wnw__policy_is_recursive(r->ev.policy))
+        return (struct wnw__goal){.policy = r->ev.policy, .size = everything};
+    return (struct wnw__goal){
+        .policy = r->ev.policy, .size = r->ev.size, .ratio_base = s->n_past + n_coming - r->n_before};
+}
+
+/* ---- Reading
+ * ----------------------------------------------------------------------------------------------- */
+
+/* room: as wnw__session_apply. */
+static int compress(wnw_session *s, const struct wnw__goal *goal, int32_t room, wnw_report *report)
+{
+    wnw_report one = {0};
+    wnw_plan *plan;
+    s->rules.n_decoded = 0;
+    if (wnw_policy_is_full(goal->policy) || goal->size.budget == everything.budget)
+        return WNW_OK;
+    WNW_TRY(wnw__session_plan(s, goal->policy, &goal->size, goal->ratio_base, &plan, &one));
+    const int rc = wnw__session_follow(s, goal->policy, plan, room, &one);
+    wnw_plan_free(plan);
+    wnw__report_add(report, &one);
+    return rc;
+}
+
+/* Tokens until a recursive policy has its next block, at least 1; 512 for others. */
+static int32_t own_chunk(const wnw_session *s)
+{
+    const wnw_policy *p = s->rules.fixed ? s->rules.fixed : s->rules.ev.policy;
+    int64_t left = INT32_MAX;
+    if (!wnw__policy_is_recursive(p))
+        return 512;
+    for (int32_t il = 0; il < s->cache.n_layer; il++) {
+        if (s->cache.layers[il].n_swa > 0 || wnw__policy_skips(p, il))
+            continue;
+        const struct wnw__blocks b = wnw__policy_blocks(p, s->cache.layers[il].n_final);
+        const int64_t due = b.sink + 2 * (int64_t)b.lag - wnw_cache_n(s, il, 0);
+        left = due < left ? due : left;
+    }
+    return left < 1 ? 1 : (int32_t)left;
+}
+
+static int32_t next_chunk(const wnw_session *s, int32_t n_left)
+{
+    const int32_t chunk = s->rules.ev.chunk > 0 ? s->rules.ev.chunk : own_chunk(s);
+    return chunk < n_left ? chunk : n_left;
+}
+
+static int read_chunks(wnw_session *s, const int32_t *tokens, int32_t n, wnw_report *report)
+{
+    for (int32_t at = 0; at < n;) {
+        const int32_t n_now = next_chunk(s, n - at);
+        WNW_TRY(wnw__session_check_room(s, n_now)); /* of a prompt that is longer than the context */
+        WNW_TRY(wnw__session_feed(s, tokens + at, n_now, at, n, NULL, NULL));
+        at += n_now;
+        const struct wnw__goal goal = prompt_goal(s, 0);
+        WNW_TRY(compress(s, &goal, at < n ? next_chunk(s, n - at) : -1, report));
+    }
+    return WNW_OK;
+}
+
+static int read_piece(wnw_session *s, const int32_t *tokens, int32_t n, wnw_report *report)
+{
+    const wnw_phase phase = s->rules.ev.phase;
+    const bool full = wnw_policy_is_full(s->rules.ev.policy);
+    if (phase == WNW_PHASE_CHUNK && !full)
+        return read_chunks(s, tokens, n, report);
+    if (phase == WNW_PHASE_LAYER) {
+        const struct wnw__goal goal = prompt_goal(s, n);
+        WNW_TRY(wnw__read_layer_major(s, tokens, n, &goal, report));
+        const int rc = wnw_policy_rerotates(goal.policy) ? wnw_session_renumber(s) : WNW_OK;
+        if (rc != WNW_OK)
+            (void)wnw_session_reset(s); /* as after any failure by layer */
+        return rc;
+    }
+    WNW_TRY(wnw__session_feed(s, tokens, n, 0, n, NULL, NULL));
+    const struct wnw__goal goal = prompt_goal(s, 0);
+    return compress(s, &goal, -1, report);
+}
+
+/* Whether prompts may be longer than the context. */
+static bool is_endless(const wnw_session *s)
+{
+    const wnw_eviction *ev = &s->rules.ev;
+    return ev->policy && ev->phase == WNW_PHASE_CHUNK && wnw_policy_rerotates(ev->policy) &&
+           !wnw_policy_is_full(ev->policy);
+}
+
+/* Whether what is kept of a prompt and its next chunk always fit the context; a recursive policy, whose
+ * chunks follow from what it keeps, finds out while it reads. */
+static int check_chunks(const wnw_session *s, int32_t n)
+{
+    const int64_t n_ctx = s->params.n_ctx, n_seen = (int64_t)s->n_past - s->rules.n_before;
+    int64_t have = s->n_past;
+    if (n_seen + n > INT32_MAX)
+        return wnw__fail(WNW_E_FULL, "more than %d tokens in one timeline", INT32_MAX);
+    for (int32_t at = 0; at < n && !wnw__policy_is_recursive(s->rules.ev.policy);) {
+        const int32_t n_now = next_chunk(s, n - at);
+        if (have + n_now > n_ctx)
+            return wnw__fail(
+                WNW_E_FULL,
+                "%lld kept entries and a chunk of %d do not fit the context of %lld: keep less or "
+                "read smaller chunks",
+                (long long)have, (int)n_now, (long long)n_ctx);
+        at += n_now;
+        have += n_now;
+        const int32_t asked = asked_of(s, (int32_t)(n_seen + at));
+        have = asked < have ? asked : have;
+    }
+    return WNW_OK;
+}
+
+static int check_prompt(const wnw_session *s, const int32_t *tokens, int32_t n)
+{
+    if (!is_endless(s))
+        return wnw__session_check_tokens(s, tokens, n);
+    WNW_TRY(wnw__session_check_ids(s, tokens, n));
+    return check_chunks(s, n);
+}
+
+/* ---- Heads that slide
+ * -------------------------------------------------------------------------------------- */
+
+/* Remembers which heads a prompt's compression has cut, those shorter than the longest one, and to what. */
+static int hold_heads(wnw_session *s)
+{
+    struct wnw__rules *r = &s->rules;
+    const struct wnw__cache *c = &s->cache;
+    if (!wnw__policy_slides(r->ev.policy))
+        return WNW_OK;
+    if (!r->held)
+        r->held = calloc((size_t)c->n_layer * (size_t)c->n_head_kv, sizeof *r->held);
+    if (!r->held)
+        return wnw__fail(WNW_E_NOMEM, "no memory for the counts of %d heads", c->n_layer * c->n_head_kv);
+    r->n_held = c->n_layer * c->n_head_kv;
+    const int32_t longest = longest_head(s);
+    for (int32_t il = 0; il < c->n_layer; il++)
+        for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
+            const int32_t n = wnw_cache_n(s, il, ih);
+            r->held[il * c->n_head_kv + ih] = c->layers[il].n_swa == 0 && n < longest ? n : 0;
+        }
+    return WNW_OK;
+}
+
+static void slide_heads(wnw_session *s)
+{
+    const struct wnw__part *part = &s->rules.ev.policy->part[WNW_PART_SCORER];
+    struct wnw__cache *c = &s->cache;
+    for (int32_t i = 0; i < s->rules.n_held; i++) {
+        const int32_t il = i / c->n_head_kv, ih = i % c->n_head_kv, held = s->rules.held[i];
+        const int32_t n = wnw_cache_n(s, il, ih);
+        wnw_protected p = {0};
+        if (held == 0 || n <= held)
+            continue;
+        if (part->scorer->protect)
+            part->scorer->protect(s->rules.ev.policy->opts[WNW_PART_SCORER], n, &p);
+        p = wnw__protected_shrink(wnw__protected_clamp(p, n), held);
+        wnw__cache_drop(c, il, ih, p.n_first, n - held);
+    }
+}
+
+/* ---- A piece of the prompt
+ * ---------------------------------------------------------------------------------- */
+
+/* Over layers without a sliding window; those are bounded by themselves. */
+static int64_t count_entries(const wnw_session *s, bool sliding, int32_t *n_heads)
+{
+    int64_t n = 0;
+    *n_heads = 0;
+    for (int32_t il = 0; il < s->cache.n_layer; il++)
+        for (int32_t ih = 0; ih < s->cache.n_head_kv && (s->cache.layers[il].n_swa > 0) == sliding; ih++) {
+            n += wnw_cache_n(s, il, ih);
+            ++*n_heads;
+        }
+    return n;
+}
+
+int wnw_session_read(wnw_session *s, const int32_t *tokens, int32_t n, wnw_report *report)
+{
+    wnw_report unused;
+    int32_t n_heads, n_sliding;
+    report = report ? report : &unused;
+    *report = (wnw_report){0};
+    WNW_REQUIRE(s);
+    WNW_REQUIRE(tokens || n < 1);
+    WNW_TRY(check_prompt(s, tokens, n));
+    const int64_t present = count_entries(s, false, &n_heads);
+    if (s->rules.ev.policy) {
+        WNW_TRY(fix_blocks(s, n, report->warning));
+        WNW_TRY(read_piece(s, tokens, n, report));
+        wnw__graph_free(&s->prefill); /* its activations are the other large piece of a long prompt */
+        s->rules.asked = asked_of(s, s->n_past - s->rules.n_before);
+        s->rules.n_decoded = 0;
+        WNW_TRY(hold_heads(s));
+    } else {
+        WNW_TRY(wnw__session_feed(s, tokens, n, 0, n, NULL, NULL));
+    }
+    const int64_t kept = count_entries(s, false, &n_heads), sliding = count_entries(s, true, &n_sliding);
+    report->kept_mean = n_heads > 0 ? (double)kept / n_heads : 0;
+    report->entries_before = present + (int64_t)n * n_heads + sliding;
+    report->entries_after = kept + sliding;
+    report->kv_bytes_after = wnw__cache_bytes(&s->cache);
+    if (report->kv_bytes_before < report->kv_bytes_after)
+        report->kv_bytes_before = report->kv_bytes_after;
+    return WNW_OK;
+}
+
+/* ---- Decoding
+ * ---------------------------------------------------------------------------------------------- */
+
+int wnw__rules_after_decode(wnw_session *s)
+{
+    struct wnw__rules *r = &s->rules;
+    wnw_report unused = {0};
+    if (!r->ev.policy || wnw_policy_is_full(r->ev.policy))
+        return WNW_OK;
+    if (wnw__policy_is_recursive(r->ev.policy)) {
+        const wnw_policy *p = r->fixed ? r->fixed : r->ev.policy;
+        bool due = false;
+        for (int32_t il = 0; il < s->cache.n_layer && !due; il++) {
+            const struct wnw__blocks b = wnw__policy_blocks(p, s->cache.layers[il].n_final);
+            due = s->cache.layers[il].n_swa == 0 && !wnw__policy_skips(p, il) &&
+                  wnw_cache_n(s, il, 0) >= b.sink + 2 * (int64_t)b.lag;
+        }
+        if (!due)
+            return WNW_OK;
+        WNW_TRY(fix_blocks(s, 0, unused.warning));
+        if (!r->fixed && r->ev.size.kind != WNW_SIZE_NONE)
+            return WNW_OK; /* the size still holds everything */
+        const struct wnw__goal goal = {.policy = r->fixed ? r->fixed : r->ev.policy};
+        return compress(s, &goal, wnw__policy_blocks(goal.policy, 0).lag, &unused);
+    }
+    if (wnw__policy_slides(r->ev.policy)) {
+        slide_heads(s);
+        return WNW_OK;
+    }
+    if (r->ev.every == 0 || ++r->n_decoded < r->ev.every)
+        return WNW_OK;
+    if (r->asked == 0)
+        r->asked = asked_of(s, s->n_past - r->n_before);
+    const int32_t target = r->ev.target == 0          ? r->asked
+                           : r->ev.target < INT32_MAX ? (int32_t)r->ev.target
+                                                      : INT32_MAX;
+    if (r->ev.target == 0 && r->ev.size.kind == WNW_SIZE_NONE && wnw_policy_has_own_size(r->ev.policy)) {
+        const struct wnw__goal own = {.policy = r->ev.policy};
+        return compress(s, &own, r->ev.every, &unused);
+    }
+    /* As a ratio, because what a small prompt left room for need not hold a whole window. */
+    const struct wnw__goal goal = {
+        .policy = r->ev.policy, .size = {.kind = WNW_SIZE_RATIO}, .ratio_base = target};
+    return compress(s, &goal, r->ev.every, &unused);
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Positions inside the cache: what StreamingLLM (arXiv 2309.17453) does with its window, and what kvpress
+ * calls key re-rotation. After an eviction the n kept entries of every head get the positions 0 .. n - 1 in
+ * their order and the next token gets n, so that no distance is ever longer than the cache and a timeline
+ * never ends. Keys are stored after RoPE: each is turned by (new - old) theta, values stay.
+ *
+ * All heads of all layers must hold as many entries. Where they hold different tokens, a new position stands
+ * for another token in every head: the positions up to the last such one are marked (n_mixed of the layer,
+ * n_mixed of the trace for the model), and what looks for one token in all heads refuses them. Turning rounds
+ * to the cache's type once more: with float32 sums of attention and logits do not notice, with quantised keys
+ * it adds their rounding error each time. What was observed of queries is gone, attention sums stay.
+ */
+#include "base/parallel.h"
+#include "model/rope.h"
+#include "observe/qstats.h"
+#include "session/session.h"
+
+#include "kernel/kernel.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+int wnw__renumber_check(const wnw_session *s)
+{
+    if (s->hidden)
+        return wnw__fail(WNW_E_UNSUPPORTED, "entries are hidden by a mask; positions cannot change");
+    for (int32_t il = 0; il < s->cache.n_layer; il++)
+        if (s->cache.layers[il].n_swa > 0)
+            return wnw__fail(
+                WNW_E_UNSUPPORTED,
+                "layer %d of the model has a sliding window, which counts in original positions: "
+                "kept tokens cannot get new ones",
+                (int)il);
+    return WNW_OK;
+}
+
+int wnw__renumber_check_count(int32_t il, int32_t ih, int32_t n, int32_t n_first)
+{
+    if (n == n_first)
+        return WNW_OK;
+    return wnw__fail(
+        WNW_E_UNSUPPORTED,
+        "layer %d head %d keeps %d entries and the first head %d; new positions need the same number "
+        "everywhere",
+        (int)il, (int)ih, (int)n, (int)n_first);
+}
+
+static int check_counts(const wnw_session *s)
+{
+    for (int32_t il = 0; il < s->cache.n_layer; il++)
+        for (int32_t ih = 0; ih < s->cache.n_head_kv; ih++)
+            WNW_TRY(wnw__renumber_check_count(il, ih, wnw_cache_n(s, il, ih), wnw_cache_n(s, 0, 0)));
+    return WNW_OK;
+}
+
+/* ---- Which tokens ---- */
+
+/* Ranks below which two lists of positions differ, or name a position below n_mixed. */
+static int32_t common_from(const int32_t *a, const int32_t *b, int32_t n, int32_t n_mixed)
+{
+    while (n > 0 && a[n - 1] == b[n - 1] && a[n - 1] >= n_mixed)
+        n--;
+    return n;
+}
+
+static void mark_mixed(wnw_session *s, int32_t n)
+{
+    const int32_t *first = wnw_cache_positions(s, 0, 0);
+    struct wnw__trace *t = &s->trace;
+    int32_t of_model = 0;
+    for (int32_t il = 0; il < s->cache.n_layer; il++) {
+        struct wnw__kv_layer *l = &s->cache.layers[il];
+        int32_t of_layer = 0;
+        for (int32_t ih = 0; ih < s->cache.n_head_kv; ih++) {
+            const int32_t *pos = l->pos + l->off[ih];
+            const int32_t in_layer = common_from(pos, l->pos + l->off[0], n, l->n_mixed);
+            const int32_t in_model = common_from(pos, first, n, t->n_mixed);
+            of_layer = in_layer > of_layer ? in_layer : of_layer;
+            of_model = in_model > of_model ? in_model : of_model;
+        }
+        l->n_mixed = of_layer;
+    }
+    for (int32_t i = 0; i < n; i++) /* positions ascend: none is overwritten before it is read */
+        t->tokens[i] = i < of_model ? -1 : t->tokens[first[i]];
+    t->n_mixed = of_model;
+}
+
+/* ---- Keys ---- */
+
+/* Angles of one distance. */
+struct turn {
+    const float *theta; /* [n_pair] */
+    float *cs;          /* [n_pair][2] cosine, sine */
+    int32_t n_pair, delta;
+    bool neox;
+};
+
+static void set_delta(struct turn *t, int32_t delta)
+{
+    if (t->delta == delta)
+        return;
+    t->delta = delta;
+    for (int32_t i = 0; i < t->n_pair; i++) {
+        const double angle = (double)delta * (double)t->theta[i];
+        t->cs[2 * i] = (float)cos(angle);
+        t->cs[2 * i + 1] = (float)sin(angle);
+    }
+}
+
+static void turn_key(const struct turn *t, float *k)
+{
+    for (int32_t i = 0; i < t->n_pair; i++) {
+        float *a = k + (t->neox ? i : 2 * i), *b = k + (t->neox ? i + t->n_pair : 2 * i + 1);
+        const float x = *a, y = *b, c = t->cs[2 * i], s = t->cs[2 * i + 1];
+        *a = c * x - s * y;
+        *b = s * x + c * y;
+    }
+}
+
+/* One job = one head of one layer; each has a row of room to work in. */
+struct turning {
+    wnw_session *s;
+    const float *theta; /* [n_layer][n_pair] */
+    float *room;        /* [n_layer * n_head_kv][n_room]: cosines and sines, one key */
+    size_t n_room;
+    int32_t n_pair;
+    bool neox;
+};
+
+static void turn_head(int32_t job, void *user)
+{
+    const struct turning *w = user;
+    const struct wnw__cache *c = &w->s->cache;
+    const int32_t il = job / c->n_head_kv, ih = job % c->n_head_kv;
+    struct wnw__kv_layer *l = &c->layers[il];
+    float *cs = w->room + (size_t)job * w->n_room, *key = cs + 2 * (size_t)w->n_pair;
+    struct turn t = {
+        .theta = w->theta + (size_t)il * (size_t)w->n_pair, .cs = cs, .n_pair = w->n_pair, .neox = w->neox};
+    for (int32_t i = 0; i < l->len[ih]; i++) {
+        int32_t *pos = &l->pos[l->off[ih] + i];
+        uint8_t *row = l->k + (size_t)(l->off[ih] + i) * c->row_bytes;
+        if (*pos == i)
+            continue;
+        set_delta(&t, i - *pos);
+        wnw__rows_to_f32(c->type, row, 1, c->d, key);
+        turn_key(&t, key);
+        wnw__rows_from_f32(c->type, key, 1, c->d, row);
+        *pos = i;
+    }
+}
+
+static int turn_keys(wnw_session *s, int32_t n)
+{
+    const struct wnw__hparams *hp = &s->m->hp;
+    const struct ggml_tensor *freqs = s->m->w.rope_freqs;
+    const size_t n_layer = (size_t)s->cache.n_layer, n_pair = (size_t)hp->n_rot / 2;
+    const int32_t n_job = s->cache.n_layer * s->cache.n_head_kv;
+    struct turning w = {.s = s,
+                        .n_room = 2 * n_pair + (size_t)s->cache.d,
+                        .n_pair = hp->n_rot / 2,
+                        .neox = s->m->arch->rope_type == GGML_ROPE_TYPE_NEOX};
+    float *theta = malloc((n_layer * n_pair + (size_t)n_job * w.n_room + 1) * sizeof *theta);
+    if (!theta)
+        return wnw__fail(WNW_E_NOMEM, "no memory to turn keys of %d elements", (int)s->cache.d);
+    for (size_t il = 0; il < n_layer; il++)
+        wnw__rope_theta(hp, (int32_t)il, freqs ? freqs->data : NULL, theta + il * n_pair);
+    mark_mixed(s, n); /* while positions are the old ones, and nothing can fail any more */
+    w.theta = theta;
+    w.room = theta + n_layer * n_pair;
+    wnw__parallel(s->params.n_threads, n_job, turn_head, &w);
+    free(theta);
+    return WNW_OK;
+}
+
+/* A ratio stops to grow behind so many tokens: counts are 32 bits wide, and a timeline does not end. */
+enum { MOST_COUNTED = 1 << 30 };
+
+int wnw_session_renumber(wnw_session *s)
+{
+    WNW_REQUIRE(s);
+    struct wnw__rules *r = &s->rules;
+    WNW_TRY(wnw__renumber_check(s));
+    WNW_TRY(check_counts(s));
+    const int32_t n = wnw_cache_n(s, 0, 0), n_gone = s->n_past - n;
+    if (n_gone == 0)
+        return WNW_OK;
+    WNW_TRY(turn_keys(s, n));
+    wnw__trace_drop_queries(&s->trace, 0, s->cache.n_layer);
+    wnw__qstats_reset(s->qstats);
+    s->window.n = 0;
+    s->nll.n = s->nll.end = 0;
+    s->n_question = 0;
+    s->n_prefix = 0; /* some of it may be gone */
+    r->n_before =
+        r->n_before > -MOST_COUNTED ? r->n_before - n_gone : r->n_before; /* ratios count all tokens read */
+    s->n_gone += n_gone;
+    s->n_moved = n;
+    s->n_past = n;
+    return WNW_OK;
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Merging and pruning, as plans say it. A head's new values are worked out in float32 while the entries that
+ * go are still there, the layer is compacted, and then they are written: whatever fails, fails before
+ * anything changed.
+ *
+ *     v_t <- v_t + sum w v_from           and with `averages` divided by 1 + sum w
+ *     k[c] <- 0                           pruned channels, but for the last n_spared entries
+ * Sums run in the order of the plan's merges, so that they are the same for any number of threads. Norms of
+ * projected values that were computed before belong to the old values and are forgotten.
+ */
+#include "session/rewrite.h"
+
+#include "kernel/kernel.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Index of `want` in ascending list[n], seen through index (NULL = itself); -1 if it is not there. */
+static int32_t find(const int32_t *list, const int32_t *index, int32_t n, int32_t want)
+{
+    int32_t lo = 0, hi = n;
+    while (lo < hi) {
+        const int32_t mid = lo + (hi - lo) / 2;
+        if (list[index ? index[mid] : mid] < want)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < n && list[index ? index[lo] : lo] == want ? lo : -1;
+}
+
+int wnw__rewrite_check(const struct wnw__cache *c, int32_t il, const int32_t *const *keep,
+                       const int32_t *n_keep, const struct wnw__plan_contents *contents)
+{
+    const struct wnw__kv_layer *l = &c->layers[il];
+    for (int32_t ih = 0; contents && ih < c->n_head_kv; ih++) {
+        const int32_t *pos = l->pos + l->off[ih];
+        for (int32_t m = 0; m < contents[ih].n_merge; m++) {
+            const wnw_merge *g = &contents[ih].merges[m];
+            const int32_t to = find(pos, keep[ih], n_keep[ih], g->to);
+            if (find(pos, NULL, l->len[ih], g->from) < 0 || find(pos, keep[ih], n_keep[ih], g->from) >= 0 ||
+                to < 0 || g->n_to < 1 || g->n_to > n_keep[ih] - to)
+                return wnw__fail(
+                    WNW_E_MISMATCH,
+                    "the plan merges position %d into %d of layer %d head %d; the first must go and "
+                    "the other must stay",
+                    (int)g->from, (int)g->to, (int)il, (int)ih);
+        }
+        for (int32_t i = 0; i < contents[ih].n_channel; i++)
+            if (contents[ih].channels[i] < 0 || contents[ih].channels[i] >= c->d)
+                return wnw__fail(WNW_E_MISMATCH, "the plan prunes key channel %d; heads have %d",
+                                 (int)contents[ih].channels[i], (int)c->d);
+    }
+    return WNW_OK;
+}
+
+/* New values of one head. */
+struct merged {
+    float *sum;    /* [n_keep][d], afterwards the values themselves */
+    float *weight; /* [n_keep] sum of weights */
+    bool *changed; /* [n_keep] */
+};
+
+static void merged_free(struct merged *w, int32_t n)
+{
+    for (int32_t ih = 0; w && ih < n; ih++) {
+        free(w[ih].sum);
+        free(w[ih].weight);
+        free(w[ih].changed);
+    }
+    free(w);
+}
+
+static int add_up(const struct wnw__cache *c, const struct wnw__kv_layer *l, int32_t ih, const int32_t *keep,
+                  int32_t n_keep, const struct wnw__plan_contents *contents, bool averages, struct merged *w,
+                  float *row)
+{
+    const int32_t *pos = l->pos + l->off[ih];
+    const size_t d = (size_t)c->d, n = (size_t)n_keep;
+    w->sum = calloc(n * d + 1, sizeof *w->sum);
+    w->weight = calloc(n + 1, sizeof *w->weight);
+    w->changed = calloc(n + 1, sizeof *w->changed);
+    if (!w->sum || !w->weight || !w->changed)
+        return wnw__fail(WNW_E_NOMEM, "no memory to merge %zu values", n);
+    for (int32_t m = 0; m < contents->n_merge; m++) {
+        const wnw_merge *g = &contents->merges[m];
+        const int64_t from = l->off[ih] + find(pos, NULL, l->len[ih], g->from);
+        const int32_t to = find(pos, keep, n_keep, g->to);
+        wnw__rows_to_f32(c->type, l->v + (size_t)from * c->row_bytes, 1, c->d, row);
+        for (int32_t t = to; t < to + g->n_to; t++) {
+            float *sum = w->sum + (size_t)t * d;
+            for (size_t i = 0; i < d; i++)
+                sum[i] += g->weight * row[i];
+            w->weight[t] += g->weight;
+            w->changed[t] = true;
+        }
+    }
+    for (int32_t t = 0; t < n_keep; t++) {
+        float *sum = w->sum + (size_t)t * d;
+        const float scale = averages ? 1 / (1 + w->weight[t]) : 1;
+        if (!w->changed[t])
+            continue;
+        wnw__rows_to_f32(c->type, l->v + (size_t)(l->off[ih] + keep[t]) * c->row_bytes, 1, c->d, row);
+        for (size_t i = 0; i < d; i++)
+            sum[i] = (row[i] + sum[i]) * scale;
+    }
+    return WNW_OK;
+}
+
+/* The layer is compact: kept entry t is row t of its head. */
+static void write_values(const struct wnw__cache *c, struct wnw__kv_layer *l, int32_t ih,
+                         const struct merged *w)
+{
+    for (int32_t t = 0; w->changed && t < l->len[ih]; t++) {
+        if (!w->changed[t])
+            continue;
+        const int64_t row = l->off[ih] + t;
+        wnw__rows_from_f32(c->type, w->sum + (size_t)t * (size_t)c->d, 1, c->d,
+                           l->v + (size_t)row * c->row_bytes);
+        for (int kind = WNW_AUX_PROJ; kind < WNW_N_AUX; kind++)
+            for (int32_t p = 0; p < c->aux_planes[kind]; p++)
+                wnw__cache_aux(l, (enum wnw__aux)kind, p)[row] = -1;
+    }
+}
+
+static void prune_keys(const struct wnw__cache *c, struct wnw__kv_layer *l, int32_t ih,
+                       const struct wnw__plan_contents *contents, float *row)
+{
+    for (int32_t t = 0; contents->n_channel > 0 && t < l->len[ih] - contents->n_spared; t++) {
+        uint8_t *key = l->k + (size_t)(l->off[ih] + t) * c->row_bytes;
+        wnw__rows_to_f32(c->type, key, 1, c->d, row);
+        for (int32_t i = 0; i < contents->n_channel; i++)
+            row[contents->channels[i]] = 0;
+        wnw__rows_from_f32(c->type, row, 1, c->d, key);
+    }
+}
+
+int wnw__rewrite_layer(struct wnw__cache *c, int32_t il, const int32_t *const *keep, const int32_t *n_keep,
+                       bool all, int32_t room, const struct wnw__plan_contents *contents, bool averages)
+{
+    struct wnw__kv_layer *l = &c->layers[il];
+    struct merged *w = contents ? calloc((size_t)c->n_head_kv, sizeof *w) : NULL;
+    float *row = contents ? malloc((size_t)c->d * sizeof *row) : NULL;
+    int rc = !contents || (w && row) ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory to merge values");
+    for (int32_t ih = 0; rc == WNW_OK && contents && ih < c->n_head_kv; ih++)
+        if (contents[ih].n_merge > 0)
+            rc = add_up(c, l, ih, keep[ih], n_keep[ih], &contents[ih], averages, &w[ih], row);
+    if (rc == WNW_OK && !all)
+        rc = room < 0 ? wnw__cache_keep_layer(c, il, keep, n_keep)
+                      : wnw__cache_thin_layer(c, il, keep, n_keep, room);
+    for (int32_t ih = 0; rc == WNW_OK && contents && ih < c->n_head_kv; ih++) {
+        write_values(c, l, ih, &w[ih]);
+        prune_keys(c, l, ih, &contents[ih], row);
+    }
+    merged_free(w, c->n_head_kv);
+    free(row);
+    return rc;
+}

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: MIT */
+#include "session/second_pass.h"
+
+#include "observe/qstats.h"
+#include "session/session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of the KVzip reference programs: tokens per chunk (kvpress; the authors' take 2000), ids of the chunk
+ * before that an instruction ends with, sinks that every chunk's softmax sees where that is not the chat
+ * header. */
+enum { REPEAT_CHUNK = 2048, REPEAT_HINT = 8, REPEAT_SINKS = 4 };
+static const char repeat_first[] = "\n\nRepeat the previous context exactly.";
+static const char repeat_next[] = "\n\nRepeat the part of the previous context exactly, starting with";
+static const char repeat_suffix[] = "\n"; /* without a chat template */
+/* Where the context has no room for all of it a second time: at least so many tokens at once. */
+enum { PIECE_MIN = 256 };
+
+/* What is put back when the pass is over, and what the column operations are told. */
+struct pass {
+    wnw_session *s;
+    struct wnw__second_pass *out;
+    int32_t n_past;
+    struct wnw__window window;
+    bool had_columns, saved;
+    int32_t *len, *cap;                           /* [n_layer][n_head_kv] before the pass, if saved */
+    struct wnw__range *columns;                   /* [n_layer][n_head_kv] */
+    struct wnw__range (*seen)[WNW_COLUMN_RANGES]; /* [n_layer][n_head_kv] */
+    int32_t first, sinks; /* REPEAT: first position that is repeated; positions that every chunk sees */
+};
+
+void wnw__second_pass_free(struct wnw__second_pass *p)
+{
+    if (!p)
+        return;
+    for (int32_t il = 0; p->sum && p->max && il < p->n_layer; il++) {
+        free(p->sum[il]);
+        free(p->max[il]);
+    }
+    free(p->sum);
+    free(p->max);
+    free(p->n);
+    free(p);
+}
+
+static int new_result(struct wnw__second_pass **out, const wnw_session *s)
+{
+    const struct wnw__cache *c = &s->cache;
+    struct wnw__second_pass *p = *out = calloc(1, sizeof *p);
+    bool ok = p != NULL;
+    if (ok) {
+        p->n_layer = c->n_layer;
+        p->n = calloc((size_t)c->n_layer, sizeof *p->n);
+        p->sum = calloc((size_t)c->n_layer, sizeof *p->sum);
+        p->max = calloc((size_t)c->n_layer, sizeof *p->max);
+        ok = p->n && p->sum && p->max;
+    }
+    for (int32_t il = 0; ok && il < c->n_layer; il++) {
+        for (int32_t ih = 0; ih < c->n_head_kv; ih++)
+            p->n[il] = c->layers[il].len[ih] > p->n[il] ? c->layers[il].len[ih] : p->n[il];
+        if (c->layers[il].n_swa > 0)
+            continue;
+        const size_t size = (size_t)s->m->hp.n_head * (size_t)p->n[il] + 1;
+        p->sum[il] = calloc(size, sizeof(float));
+        p->max[il] = calloc(size, sizeof(float));
+        ok = p->sum[il] && p->max[il];
+    }
+    return ok ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the statistics of a second pass");
+}
+
+/* Lengths and capacities of all heads; p->saved says that there is something to put back. */
+static int save_lengths(struct pass *p)
+{
+    const struct wnw__cache *c = &p->s->cache;
+    const size_t n_kv = (size_t)c->n_head_kv, n = (size_t)c->n_layer * n_kv;
+    p->len = calloc(n, sizeof *p->len);
+    p->cap = calloc(n, sizeof *p->cap);
+    if (!p->len || !p->cap)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a second pass");
+    for (int32_t il = 0; il < c->n_layer; il++) {
+        memcpy(p->len + (size_t)il * n_kv, c->layers[il].len, n_kv * sizeof *p->len);
+        memcpy(p->cap + (size_t)il * n_kv, c->layers[il].cap, n_kv * sizeof *p->cap);
+    }
+    p->saved = true;
+    return WNW_OK;
+}
+
+/* After a failure `end` puts back what was changed up to there. */
+static int begin(struct pass *p, wnw_session *s)
+{
+    const struct wnw__cache *c = &s->cache;
+    const size_t n = (size_t)c->n_layer * (size_t)c->n_head_kv;
+    *p = (struct pass){
+        .s = s, .n_past = s->n_past, .window = s->window, .had_columns = s->trace.columns != NULL};
+    s->window = (struct wnw__window){0};
+    s->trace.aside = true;
+    wnw__qstats_pause(s->qstats, true);
+    WNW_TRY(save_lengths(p));
+    WNW_TRY(new_result(&p->out, s));
+    p->columns = calloc(n, sizeof *p->columns);
+    p->seen = calloc(n, sizeof *p->seen);
+    if (!p->columns || !p->seen)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a second pass");
+    WNW_TRY(wnw__trace_need_columns(s));
+    for (int32_t il = 0; il < c->n_layer; il++) {
+        const size_t at = (size_t)il * (size_t)c->n_head_kv;
+        struct wnw__columns_op *op = &s->trace.columns[il];
+        for (int32_t ih = 0; ih < c->n_head_kv; ih++)
+            p->columns[at + (size_t)ih].to = p->len[at + (size_t)ih];
+        op->sum = p->out->sum[il];
+        op->max = p->out->max[il];
+        op->n = p->out->n[il];
+        op->columns = p->columns + at;
+    }
+    return WNW_OK;
+}
+
+/* Drops what was fed at positions n_past and above. */
+static void drop_to(struct pass *p, int32_t n_past)
+{
+    wnw__cache_rewind(&p->s->cache, n_past);
+    p->s->n_past = n_past;
+}
+
+/* Drops the tokens fed so far. */
+static void drop(struct pass *p)
+{
+    drop_to(p, p->n_past);
+}
+
+/* Puts everything back; also after a failure, and then the memory of the cache may stay larger. */
+static int end(struct pass *p)
+{
+    wnw_session *s = p->s;
+    struct wnw__cache *c = &s->cache;
+    const size_t n_kv = (size_t)c->n_head_kv;
+    int rc = WNW_OK;
+    drop(p);
+    for (int32_t il = 0; p->saved && rc == WNW_OK && il < c->n_layer; il++)
+        if (memcmp(c->layers[il].cap, p->cap + (size_t)il * n_kv, n_kv * sizeof *p->cap) != 0)
+            rc = wnw__cache_resize_layer(c, il, p->cap + (size_t)il * n_kv);
+    wnw__trace_release_columns(s, p->had_columns);
+    s->window = p->window;
+    s->trace.aside = false;
+    wnw__qstats_pause(s->qstats, false);
+    free(p->len);
+    free(p->cap);
+    free(p->columns);
+    free(p->seen);
+    return rc;
+}
+
+/* Reads tokens at the next positions. */
+static int feed(struct pass *p, const int32_t *tokens, int32_t n)
+{
+    wnw_session *s = p->s;
+    for (int32_t il = 0; il < s->cache.n_layer; il++)
+        WNW_TRY(wnw__cache_reserve_layer(&s->cache, il, n, true));
+    for (int32_t at = 0; at < n;) {
+        const int32_t n_now = n - at < s->params.n_ubatch ? n - at : s->params.n_ubatch;
+        const struct wnw__span span = {.to = s->cache.n_layer, .tokens = tokens + at, .n = n_now, .n_out = 1};
+        WNW_TRY(wnw__forward_span(s, &span));
+        s->n_past += n_now;
+        at += n_now;
+    }
+    p->out->n_queries += n;
+    return WNW_OK;
+}
+
+static void warn_beyond(const struct pass *p, int32_t n, char *warning)
+{
+    const int32_t most = p->s->m->hp.n_ctx_train;
+    if (n > most - p->s->n_past)
+        snprintf(warning, 256,
+                 "the second pass reaches position %lld, the model was trained for %d: scores may be poor",
+                 (long long)p->s->n_past + n - 1, (int)most);
+}
+
+/* ---- The context, once more ---- */
+
+/* `behind`: tokens that will be fed behind its last piece, which stays then; 0 = none. */
+static int feed_context(struct pass *p, int32_t behind, char *warning)
+{
+    const int32_t *tokens = p->s->trace.tokens, n = p->n_past, room = p->s->m->hp.n_ctx_train - n - behind;
+    const int32_t piece = n <= room ? n : room > PIECE_MIN ? room : PIECE_MIN;
+    if (piece < n)
+        snprintf(warning, 256,
+                 "%d tokens do not fit behind themselves into the %d the model was trained for: the second "
+                 "pass fed them in pieces of %d that do not see each other",
+                 (int)n, (int)p->s->m->hp.n_ctx_train, (int)piece);
+    for (int32_t at = 0; at < n; at += piece) {
+        WNW_TRY(feed(p, tokens + at, n - at < piece ? n - at : piece));
+        if (behind == 0 || n - at > piece)
+            drop(p);
+    }
+    return WNW_OK;
+}
+
+/* ---- Tasks ---- */
+
+/* What was read may end with the task: then reading it again reads the task again. */
+static bool ends_with_task(const struct pass *p, const int32_t *task, int32_t n)
+{
+    const int32_t *end = p->s->trace.tokens + p->n_past;
+    return n <= p->n_past && memcmp(end - n, task, (size_t)n * sizeof *task) == 0;
+}
+
+/* Each task by itself, on the bare cache or behind the context's second copy. */
+static int feed_tasks(struct pass *p, bool with_context, char *warning)
+{
+    const struct wnw__trace *t = &p->s->trace;
+    int32_t most = 0;
+    if (t->n_tasks == 0)
+        return wnw__fail(WNW_E_ARG,
+                         "the policy looks at the cache through expected questions, and none were given: set "
+                         "them with wnw_session_set_tasks");
+    for (int32_t i = 0; i < t->n_tasks; i++)
+        most = t->task_n[i] > most ? t->task_n[i] : most;
+    if (with_context)
+        WNW_TRY(feed_context(p, most, warning));
+    const int32_t base = p->s->n_past;
+    for (int32_t i = 0, at = 0; i < t->n_tasks; at += t->task_n[i++]) {
+        if (with_context && ends_with_task(p, t->task_tokens + at, t->task_n[i]))
+            continue;
+        warn_beyond(p, t->task_n[i], warning);
+        WNW_TRY(feed(p, t->task_tokens + at, t->task_n[i]));
+        drop_to(p, base);
+    }
+    return WNW_OK;
+}
+
+/* ---- Repeating ---- */
+
+/* Entries of a head at positions below pos. */
+static int32_t entries_before(const struct wnw__kv_layer *l, int32_t ih, int32_t len, int32_t pos)
+{
+    int32_t lo = 0, hi = len;
+    while (lo < hi) {
+        const int32_t mid = lo + (hi - lo) / 2;
+        if (l->pos[l->off[ih] + mid] < pos)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+/* What becomes of the chat header, which the session may know or not. */
+static void set_header(struct pass *p, wnw_second_pass kind)
+{
+    const int32_t n = p->s->n_prefix < p->n_past ? p->s->n_prefix : p->n_past;
+    p->first = kind == WNW_PASS_REPEAT_ALL ? 0 : n;
+    p->sinks = kind == WNW_PASS_REPEAT && n > 0 ? n : REPEAT_SINKS;
+}
+
+/* The softmax sees the sinks, positions first .. last - 1 and the repeat input; columns of the chunk count.
+ */
+static void restrict_to(struct pass *p, int32_t first, int32_t last)
+{
+    const struct wnw__cache *c = &p->s->cache;
+    for (int32_t il = 0; il < c->n_layer; il++) {
+        const struct wnw__kv_layer *l = &c->layers[il];
+        const size_t at = (size_t)il * (size_t)c->n_head_kv;
+        for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
+            const int32_t len = p->len[at + (size_t)ih];
+            const struct wnw__range chunk = {.from = entries_before(l, ih, len, first),
+                                             .to = entries_before(l, ih, len, last)};
+            const int32_t sinks = first < p->sinks ? first : p->sinks;
+            p->seen[at + (size_t)ih][0] = (struct wnw__range){.to = entries_before(l, ih, len, sinks)};
+            p->seen[at + (size_t)ih][1] = chunk;
+            p->columns[at + (size_t)ih] = chunk;
+        }
+        struct wnw__columns_op *op = &p->s->trace.columns[il];
+        op->seen = (const struct wnw__range(*)[WNW_COLUMN_RANGES])(p->seen + at);
+        op->own = p->len + at;
+    }
+}
+
+struct ids {
+    int32_t *ids, n;
+};
+
+static int repeat_chunk(struct pass *p, const struct ids *prompt, const struct ids *suffix, int32_t first,
+                        int32_t last, char *warning)
+{
+    const int32_t *tokens = p->s->trace.tokens;
+    const int32_t hint = first > p->first ? REPEAT_HINT : 0, n = prompt->n + hint + suffix->n + last - first;
+    int32_t *ids = malloc((size_t)n * sizeof *ids), *to = ids;
+    if (!ids)
+        return wnw__fail(WNW_E_NOMEM, "no memory for %d token ids", (int)n);
+    memcpy(to, prompt->ids, (size_t)prompt->n * sizeof *ids);
+    to += prompt->n;
+    memcpy(to, tokens + first - hint, (size_t)hint * sizeof *ids);
+    to += hint;
+    memcpy(to, suffix->ids, (size_t)suffix->n * sizeof *ids);
+    to += suffix->n;
+    memcpy(to, tokens + first, (size_t)(last - first) * sizeof *ids);
+    warn_beyond(p, n, warning);
+    restrict_to(p, first, last);
+    const int rc = feed(p, ids, n);
+    free(ids);
+    drop(p);
+    return rc;
+}
+
+static int tokenize(const wnw_session *s, struct ids *out, const char *text)
+{
+    return wnw_tokenize(s->m, text, strlen(text), false, false, &out->ids, &out->n);
+}
+
+/* What ends the user's turn and opens the model's. */
+static int end_turn(const wnw_session *s, struct ids *out)
+{
+    const struct wnw__trace *t = &s->trace;
+    if (t->n_suffix == 0)
+        return tokenize(s, out, repeat_suffix);
+    out->ids = malloc((size_t)t->n_suffix * sizeof *out->ids);
+    if (!out->ids)
+        return wnw__fail(WNW_E_NOMEM, "no memory for %d token ids", (int)t->n_suffix);
+    memcpy(out->ids, t->suffix, (size_t)t->n_suffix * sizeof *out->ids);
+    out->n = t->n_suffix;
+    return WNW_OK;
+}
+
+static int feed_repeats(struct pass *p, char *warning)
+{
+    struct ids first = {0}, next = {0}, suffix = {0};
+    int rc = tokenize(p->s, &first, repeat_first);
+    if (rc == WNW_OK)
+        rc = tokenize(p->s, &next, repeat_next);
+    if (rc == WNW_OK)
+        rc = end_turn(p->s, &suffix);
+    for (int32_t at = p->first; rc == WNW_OK && at < p->n_past; at += REPEAT_CHUNK) {
+        const int32_t last = p->n_past - at < REPEAT_CHUNK ? p->n_past : at + REPEAT_CHUNK;
+        rc = repeat_chunk(p, at > p->first ? &next : &first, &suffix, at, last, warning);
+    }
+    wnw_free(first.ids);
+    wnw_free(next.ids);
+    wnw_free(suffix.ids);
+    return rc;
+}
+
+int wnw__second_pass_run(struct wnw__second_pass **out, wnw_session *s, wnw_second_pass kind, char *warning)
+{
+    struct pass p;
+    *out = NULL;
+    if (kind != WNW_PASS_TASK && s->trace.n_mixed > 0)
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "the policy feeds what was read a second time, but since the kept tokens got new "
+                         "positions the first %d are other tokens in every head",
+                         (int)s->trace.n_mixed);
+    int rc = begin(&p, s);
+    set_header(&p, kind);
+    if (rc == WNW_OK)
+        rc = kind == WNW_PASS_CONTEXT                         ? feed_context(&p, 0, warning)
+             : kind == WNW_PASS_TASK || kind == WNW_PASS_BOTH ? feed_tasks(&p, kind == WNW_PASS_BOTH, warning)
+                                                              : feed_repeats(&p, warning);
+    const int rc_end = end(&p);
+    rc = rc != WNW_OK ? rc : rc_end;
+    if (rc == WNW_OK)
+        *out = p.out;
+    else
+        wnw__second_pass_free(p.out);
+    return rc;
+}
+
+int wnw_session_set_tasks(wnw_session *s, const int32_t *const *tokens, const int32_t *n_tokens,
+                          int32_t n_tasks)
+{
+    int64_t total = 0;
+    WNW_REQUIRE(s);
+    if (n_tasks < 0)
+        return wnw__fail(WNW_E_ARG, "%d tasks; give at least 0", (int)n_tasks);
+    WNW_REQUIRE(tokens || n_tasks == 0);
+    WNW_REQUIRE(n_tokens || n_tasks == 0);
+    for (int32_t i = 0; i < n_tasks; i++) {
+        WNW_REQUIRE(tokens[i]);
+        if (n_tokens[i] < 1)
+            return wnw__fail(WNW_E_ARG, "task %d has no tokens", (int)i);
+        for (int32_t k = 0; k < n_tokens[i]; k++)
+            if (tokens[i][k] < 0 || tokens[i][k] >= s->m->hp.n_vocab)
+                return wnw__fail(WNW_E_RANGE, "token %d of task %d is %d, the vocabulary has 0 to %d", (int)k,
+                                 (int)i, (int)tokens[i][k], (int)s->m->hp.n_vocab - 1);
+        total += n_tokens[i];
+        if (total > s->m->hp.n_ctx_train)
+            return wnw__fail(WNW_E_FULL, "the tasks have more tokens than the %d the model was trained for",
+                             (int)s->m->hp.n_ctx_train);
+    }
+    return wnw__trace_set_tasks(&s->trace, tokens, n_tokens, n_tasks);
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* The border behind which libllama's exceptions stay. */
+#include "text/llama_calls.h"
+
+#include <exception>
+#include <new>
+
+namespace
+{
+
+/* Runs a call; an exception becomes a status with `code` and the sentence "what (the exception's words)". */
+template <typename F> int guarded(int code, const char *what, F call)
+{
+    try {
+        call();
+        return WNW_OK;
+    } catch (const std::bad_alloc &) {
+        return wnw__fail(WNW_E_NOMEM, "no memory: %s", what);
+    } catch (const std::exception &e) {
+        return wnw__fail(code, "%s (%.200s)", what, e.what());
+    } catch (...) {
+        return wnw__fail(code, "%s", what);
+    }
+}
+
+} // namespace
+
+extern "C" int wnw__llama_load_vocab(struct llama_model **out, const char *path)
+{
+    *out = nullptr;
+    const int rc = guarded(WNW_E_FORMAT, "libllama cannot read the vocabulary", [&] {
+        llama_model_params params = llama_model_default_params();
+        params.vocab_only = true;
+        *out = llama_model_load_from_file(path, params);
+    });
+    if (rc == WNW_OK && !*out)
+        return wnw__fail(WNW_E_FORMAT, "%.300s: libllama cannot read its vocabulary", path);
+    return rc;
+}
+
+extern "C" int wnw__llama_tokenize(int32_t *n, const struct llama_vocab *vocab, const char *text, int32_t len,
+                                   int32_t *tokens, int32_t cap, bool add_special, bool parse_special)
+{
+    *n = 0;
+    return guarded(WNW_E_UNSUPPORTED, "libllama could not tokenise the text",
+                   [&] { *n = llama_tokenize(vocab, text, len, tokens, cap, add_special, parse_special); });
+}
+
+extern "C" int wnw__llama_piece(int32_t *n, const struct llama_vocab *vocab, int32_t token, char *buf,
+                                int32_t cap, bool special)
+{
+    *n = 0;
+    return guarded(WNW_E_UNSUPPORTED, "libllama has no text for a token",
+                   [&] { *n = llama_token_to_piece(vocab, token, buf, cap, 0, special); });
+}
+
+extern "C" int wnw__llama_apply_template(int32_t *n, const char *tmpl, const struct llama_chat_message *chat,
+                                         size_t n_messages, char *buf, int32_t cap)
+{
+    *n = -1;
+    return guarded(WNW_E_UNSUPPORTED, "libllama could not apply the chat template",
+                   [&] { *n = llama_chat_apply_template(tmpl, chat, n_messages, true, buf, cap); });
+}

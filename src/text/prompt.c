@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Prompts: messages in a chat template, cut in two pieces behind the document. Where the cut is follows from
+ * the rendered text, because templates trim or change what they are given.
+ */
+#include "text/llama_calls.h"
+#include "text/render.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The conversation: a system message if there is one, earlier turns, and the user's message last. */
+struct conversation {
+    wnw_chat_message *messages; /* [n], owned; the texts are borrowed */
+    int32_t n;
+    int32_t first_turn; /* the first message that is not the system's */
+    char *content;      /* of the last message: document, blank line, question; owned */
+    const char *document;
+    size_t n_document;
+    bool has_question;
+};
+
+static char *join(const char *a, const char *b, const char *c)
+{
+    const size_t na = strlen(a), nb = strlen(b), nc = strlen(c);
+    char *s = malloc(na + nb + nc + 1);
+    if (s) {
+        memcpy(s, a, na);
+        memcpy(s + na, b, nb);
+        memcpy(s + na + nb, c, nc + 1);
+    }
+    return s;
+}
+
+static int check_params(const wnw_prompt_params *p, bool has_template)
+{
+    if (p->n_messages < 0 || (p->n_messages > 0 && !p->messages))
+        return wnw__fail(WNW_E_ARG, "a prompt of %d earlier turns without any", (int)p->n_messages);
+    for (int32_t i = 0; i < p->n_messages; i++)
+        if (!p->messages[i].role || !p->messages[i].content)
+            return wnw__fail(WNW_E_ARG, "message %d of the prompt has no role or no content", (int)i);
+    if (!has_template && (p->system || p->n_messages > 0))
+        return wnw__fail(WNW_E_ARG,
+                         "there is no chat template to put a system message or earlier turns in; choose "
+                         "one with --chat NAME");
+    if (p->system && p->n_messages > 0 && strcmp(p->messages[0].role, "system") == 0)
+        return wnw__fail(WNW_E_ARG, "the prompt has two system messages; give one");
+    return WNW_OK;
+}
+
+static int gather(struct conversation *c, const wnw_prompt_params *p)
+{
+    const char *question = p->question ? p->question : "";
+    *c = (struct conversation){.document = p->document ? p->document : "", .has_question = *question != '\0'};
+    c->n_document = strlen(c->document);
+    if (!*c->document && !*question)
+        return wnw__fail(WNW_E_ARG, "the prompt is empty: give a document, a question or both");
+    c->content = join(c->document, *c->document && *question ? "\n\n" : "", question);
+    c->messages = calloc((size_t)p->n_messages + 2, sizeof *c->messages);
+    if (!c->content || !c->messages)
+        return wnw__fail(WNW_E_NOMEM, "no memory for the prompt");
+    if (p->system)
+        c->messages[c->n++] = (wnw_chat_message){"system", p->system};
+    for (int32_t i = 0; i < p->n_messages; i++)
+        c->messages[c->n++] = p->messages[i];
+    c->messages[c->n++] = (wnw_chat_message){"user", c->content};
+    c->first_turn = strcmp(c->messages[0].role, "system") == 0 ? 1 : 0;
+    return WNW_OK;
+}
+
+static void conversation_clear(struct conversation *c)
+{
+    free(c->messages);
+    free(c->content);
+}
+
+/* ---- The border between the two pieces ---- */
+
+static const char space[] = " \t\r\n\f\v";
+
+static size_t trimmed_length(const char *s, size_t n)
+{
+    while (n > 0 && strchr(space, s[n - 1]))
+        n--;
+    return n;
+}
+
+/* How far the document alone reaches into the content as the template writes it. For templates that change
+ * more than the ends of a message: what they make of the document begins what they make of the whole. */
+static int border_by_document(size_t *border, const struct wnw__template *t, const struct conversation *c,
+                              const struct wnw__rendered *r)
+{
+    struct wnw__rendered alone = {0};
+    char *document = strdup(c->document);
+    const char *content = c->messages[c->n - 1].content;
+    if (!document)
+        return wnw__fail(WNW_E_NOMEM, "no memory for the prompt");
+    c->messages[c->n - 1].content = document;
+    int rc = wnw__render(&alone, t, c->messages, c->n, c->n - 1);
+    c->messages[c->n - 1].content = content;
+    free(document);
+    if (rc != WNW_OK)
+        return rc;
+    const size_t n = trimmed_length(alone.text + alone.first, alone.end - alone.first);
+    if (n <= r->end - r->first && memcmp(alone.text + alone.first, r->text + r->first, n) == 0)
+        *border = r->first + n;
+    else
+        rc = wnw__fail(WNW_E_UNSUPPORTED,
+                       "the chat template changes the message so that the document's end is lost; "
+                       "use --raw, or --chat NAME");
+    free(alone.text);
+    return rc;
+}
+
+static int find_border(size_t *border, const struct wnw__template *t, const struct conversation *c,
+                       const struct wnw__rendered *r)
+{
+    const char *got = r->text + r->first;
+    const size_t n_got = r->end - r->first, n = strlen(c->content);
+    if (c->n_document == 0 || !c->has_question) {
+        *border = c->n_document == 0 ? r->first : r->end;
+        return WNW_OK;
+    }
+    if (n_got == n && memcmp(got, c->content, n) == 0) {
+        *border = r->first + c->n_document;
+        return WNW_OK;
+    }
+    const size_t lead = strspn(c->content, space), len = trimmed_length(c->content, n) - lead;
+    if (n_got == len && memcmp(got, c->content + lead, len) == 0) {
+        const size_t n_document = c->n_document > lead ? c->n_document - lead : 0;
+        *border = r->first + (n_document < len ? n_document : len);
+        return WNW_OK;
+    }
+    return border_by_document(border, t, c, r);
+}
+
+/* ---- Tokens ---- */
+
+static int tokenize_pieces(wnw_prompt *out, const wnw_model *m, const char *rendered, size_t border)
+{
+    const struct llama_vocab *vocab = llama_model_get_vocab(m->vocab);
+    const int32_t bos = llama_vocab_bos(vocab);
+    int32_t *a = NULL, *b = NULL, n_a = 0, n_b = 0;
+    int rc = wnw_tokenize(m, rendered, border, false, true, &a, &n_a);
+    if (rc == WNW_OK)
+        rc = wnw_tokenize(m, rendered + border, strlen(rendered + border), false, true, &b, &n_b);
+    if (rc == WNW_OK) {
+        const bool has_bos = n_a > 0 && a[0] == bos;
+        const int32_t n_bos = llama_vocab_get_add_bos(vocab) && bos >= 0 && !has_bos ? 1 : 0;
+        out->tokens = malloc(((size_t)n_bos + (size_t)n_a + (size_t)n_b + 1) * sizeof *out->tokens);
+        if (out->tokens) {
+            out->tokens[0] = bos;
+            memcpy(out->tokens + n_bos, a, (size_t)n_a * sizeof *a);
+            memcpy(out->tokens + n_bos + n_a, b, (size_t)n_b * sizeof *b);
+            out->n_context = n_bos + n_a;
+            out->n_tokens = n_bos + n_a + n_b;
+        } else {
+            rc = wnw__fail(WNW_E_NOMEM, "no memory for %d tokens", (int)(n_a + n_b));
+        }
+    }
+    free(a);
+    free(b);
+    return rc;
+}
+
+/* Tokens may span the border between template and message, and then the head by itself has others there:
+ * those that both begin with lie wholly in the head. The BOS belongs to it. */
+static int measure_prefix(wnw_prompt *out, const wnw_model *m, const char *rendered, size_t n_head)
+{
+    int32_t *head, n;
+    if (n_head == 0)
+        return WNW_OK;
+    WNW_TRY(wnw_tokenize(m, rendered, n_head, false, true, &head, &n));
+    const int32_t bos = llama_vocab_bos(llama_model_get_vocab(m->vocab));
+    const int32_t n_bos = out->n_context > 0 && out->tokens[0] == bos && !(n > 0 && head[0] == bos) ? 1 : 0;
+    int32_t i = 0;
+    while (i < n && n_bos + i < out->n_context && out->tokens[n_bos + i] == head[i])
+        i++;
+    out->n_prefix = n_bos + i;
+    free(head);
+    return WNW_OK;
+}
+
+/* Where the text of the first turn that the template writes begins. */
+static int find_head(size_t *n_head, const struct wnw__template *t, const struct conversation *c,
+                     const struct wnw__rendered *r)
+{
+    *n_head = r->first;
+    for (int32_t i = c->first_turn; i < c->n - 1; i++) {
+        struct wnw__rendered turn;
+        const int rc = wnw__render(&turn, t, c->messages, c->n, i);
+        if (rc != WNW_OK && rc != WNW_E_UNSUPPORTED)
+            return rc;
+        if (rc == WNW_OK && turn.first < r->first)
+            *n_head = turn.first;
+        free(turn.text);
+        if (rc == WNW_OK)
+            break;
+    }
+    return WNW_OK;
+}
+
+/* A template that leaves the system message out would make it look as if the model ignored it. */
+static int check_system(const struct wnw__template *t, const struct conversation *c,
+                        const struct wnw__rendered *r)
+{
+    struct wnw__rendered shown = {0};
+    const char *system = c->messages[0].content;
+    if (c->first_turn == 0 || !*system || strstr(r->text, system))
+        return WNW_OK;
+    const int rc = wnw__render(&shown, t, c->messages, c->n, 0);
+    free(shown.text);
+    if (rc == WNW_E_UNSUPPORTED)
+        return wnw__fail(rc, "the chat template leaves the system message out; give none, or choose another "
+                             "template with --chat NAME");
+    return rc;
+}
+
+static int build(wnw_prompt *out, const wnw_model *m, const struct wnw__template *t,
+                 const struct conversation *c)
+{
+    struct wnw__rendered r;
+    size_t border = 0, n_head = 0;
+    WNW_TRY(wnw__render(&r, t, c->messages, c->n, c->n - 1));
+    int rc = check_system(t, c, &r);
+    if (rc == WNW_OK)
+        rc = find_border(&border, t, c, &r);
+    if (rc == WNW_OK)
+        rc = find_head(&n_head, t, c, &r);
+    if (rc == WNW_OK)
+        rc = tokenize_pieces(out, m, r.text, border);
+    if (rc == WNW_OK)
+        rc = measure_prefix(out, m, r.text, n_head);
+    if (rc == WNW_OK && r.end < r.n)
+        rc = wnw_tokenize(m, r.text + r.end, r.n - r.end, false, true, &out->suffix, &out->n_suffix);
+    free(r.text);
+    return rc;
+}
+
+int wnw_prompt_build(wnw_prompt *out, const wnw_model *m, const wnw_prompt_params *params)
+{
+    struct wnw__template t;
+    struct conversation c = {0};
+    WNW_REQUIRE(out);
+    *out = (wnw_prompt){0};
+    WNW_REQUIRE(m);
+    WNW_REQUIRE(params);
+    WNW_TRY(wnw__template_find(&t, m, params));
+    int rc = check_params(params, t.source != NULL);
+    if (rc == WNW_OK)
+        rc = gather(&c, params);
+    if (rc == WNW_OK)
+        rc = build(out, m, &t, &c);
+    if (rc != WNW_OK)
+        wnw_prompt_clear(out);
+    conversation_clear(&c);
+    wnw__template_clear(&t);
+    return rc;
+}
+
+void wnw_prompt_clear(wnw_prompt *p)
+{
+    if (!p)
+        return;
+    free(p->tokens);
+    free(p->suffix);
+    *p = (wnw_prompt){0};
+}

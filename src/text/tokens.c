@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+/* Text <-> tokens. With prompt.c and render.c the only files that know libllama's vocabulary. */
+#include "model/model.h"
+#include "text/llama_calls.h"
+#include "text/vocab.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void forward_log(enum ggml_log_level level, const char *text, void *user)
+{
+    (void)user;
+    size_t n = strlen(text);
+    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r'))
+        n--;
+    if (n > 0)
+        wnw__log(level == GGML_LOG_LEVEL_WARN || level == GGML_LOG_LEVEL_ERROR ? WNW_LOG_INFO : WNW_LOG_DEBUG,
+                 "%.*s", (int)n, text);
+}
+
+void wnw__quiet_dependencies(void)
+{
+    /* libllama does not tell its own callback apart from ggml's; llama_log_set sets both. */
+    ggml_log_callback now, first;
+    void *user, *none;
+    ggml_log_get(&now, &user);
+    if (now == forward_log)
+        return;
+    ggml_log_set(NULL, NULL); /* what a process begins with, which prints */
+    ggml_log_get(&first, &none);
+    if (now == first)
+        llama_log_set(forward_log, NULL);
+    else
+        ggml_log_set(now, user);
+}
+
+/* A token that is to be added to every text and is not there would end the process. */
+static int check_added(const struct llama_vocab *vocab)
+{
+    const bool bos = llama_vocab_get_add_bos(vocab), eos = llama_vocab_get_add_eos(vocab);
+    if ((bos && llama_vocab_bos(vocab) < 0) || (eos && llama_vocab_eos(vocab) < 0))
+        return wnw__fail(WNW_E_FORMAT, "the GGUF's vocabulary adds %s to every text and has none",
+                         bos && llama_vocab_bos(vocab) < 0 ? "a BOS" : "an EOS");
+    return WNW_OK;
+}
+
+int wnw__vocab_open(struct wnw_model *m, const char *path)
+{
+    WNW_TRY(wnw__vocab_check(m->gguf, m->hp.n_vocab));
+    WNW_TRY(wnw__llama_load_vocab(&m->vocab, path));
+    const struct llama_vocab *vocab = llama_model_get_vocab(m->vocab);
+    return llama_vocab_type(vocab) == LLAMA_VOCAB_TYPE_NONE ? WNW_OK : check_added(vocab);
+}
+
+void wnw__vocab_free(struct wnw_model *m)
+{
+    if (m->vocab)
+        llama_model_free(m->vocab);
+    m->vocab = NULL;
+}
+
+int32_t wnw__vocab_size(const struct wnw_model *m)
+{
+    return llama_vocab_n_tokens(llama_model_get_vocab(m->vocab));
+}
+
+void wnw_free(void *p)
+{
+    free(p);
+}
+
+int wnw_tokenize(const wnw_model *m, const char *text, size_t len, bool add_special, bool parse_special,
+                 int32_t **tokens, int32_t *n_tokens)
+{
+    WNW_REQUIRE(tokens);
+    WNW_REQUIRE(n_tokens);
+    *tokens = NULL;
+    *n_tokens = 0;
+    WNW_REQUIRE(m);
+    WNW_REQUIRE(text || len == 0);
+    text = text ? text : "";
+    if (len > INT32_MAX / 2)
+        return wnw__fail(WNW_E_RANGE, "a text of %zu bytes is too long", len);
+    const struct llama_vocab *vocab = llama_model_get_vocab(m->vocab);
+    if (llama_vocab_type(vocab) == LLAMA_VOCAB_TYPE_NONE)
+        return wnw__fail(WNW_E_UNSUPPORTED, "this model has no tokenizer; give token ids with --tokens");
+    int32_t cap = (int32_t)len + 8; /* no vocabulary makes more tokens than bytes, specials aside */
+    for (int attempt = 0; attempt < 2; attempt++) {
+        int32_t *buf = malloc((size_t)cap * sizeof *buf);
+        if (!buf)
+            return wnw__fail(WNW_E_NOMEM, "no memory for %d tokens", (int)cap);
+        int32_t n;
+        const int rc =
+            wnw__llama_tokenize(&n, vocab, text, (int32_t)len, buf, cap, add_special, parse_special);
+        if (rc != WNW_OK) {
+            free(buf);
+            return rc;
+        }
+        if (n >= 0) {
+            *tokens = buf;
+            *n_tokens = n;
+            return WNW_OK;
+        }
+        free(buf);
+        if (n == INT32_MIN)
+            break;
+        cap = -n;
+    }
+    return wnw__fail(WNW_E_RANGE, "libllama could not tokenise the text");
+}
+
+/* Text that grows. */
+struct pieces {
+    char *s;
+    size_t n, cap;
+};
+
+/* Adds the token's text; a terminating NUL always fits. */
+static int add_piece(struct pieces *p, const struct llama_vocab *vocab, int32_t token, bool special)
+{
+    int32_t got = -16; /* how much room the first attempt makes */
+    do {
+        if (got < 0 && p->cap - p->n < (size_t)-got + 1) {
+            const size_t cap = p->cap * 2 + (size_t)-got + 1;
+            char *more = realloc(p->s, cap);
+            if (!more)
+                return wnw__fail(WNW_E_NOMEM, "no memory for a text of %zu bytes", cap);
+            p->s = more;
+            p->cap = cap;
+        }
+        const size_t room = p->cap - p->n - 1;
+        WNW_TRY(wnw__llama_piece(&got, vocab, token, p->s + p->n,
+                                 room > INT32_MAX ? INT32_MAX : (int32_t)room, special));
+    } while (got < 0);
+    p->n += (size_t)got;
+    p->s[p->n] = '\0';
+    return WNW_OK;
+}
+
+static int pieces_of(const wnw_model *m, const int32_t *tokens, int32_t n_tokens, bool special, char **text)
+{
+    WNW_REQUIRE(text);
+    *text = NULL;
+    WNW_REQUIRE(m);
+    WNW_REQUIRE(tokens || n_tokens < 1);
+    const struct llama_vocab *vocab = llama_model_get_vocab(m->vocab);
+    /* Without a vocabulary no token has a text. */
+    const int32_t n_vocab =
+        llama_vocab_type(vocab) == LLAMA_VOCAB_TYPE_NONE ? 0 : llama_vocab_n_tokens(vocab);
+    struct pieces p = {.cap = 64 + (size_t)(n_tokens > 0 ? n_tokens : 0) * 8};
+    p.s = malloc(p.cap);
+    if (!p.s)
+        return wnw__fail(WNW_E_NOMEM, "no memory for the text of %d tokens", (int)n_tokens);
+    *p.s = '\0';
+    int rc = WNW_OK;
+    for (int32_t i = 0; rc == WNW_OK && i < n_tokens; i++) {
+        if (tokens[i] >= 0 && tokens[i] < n_vocab)
+            rc = add_piece(&p, vocab, tokens[i], special);
+    }
+    if (rc != WNW_OK) {
+        free(p.s);
+        return rc;
+    }
+    *text = p.s;
+    return WNW_OK;
+}
+
+int wnw_detokenize(const wnw_model *m, const int32_t *tokens, int32_t n_tokens, char **text)
+{
+    return pieces_of(m, tokens, n_tokens, false, text);
+}
+
+int wnw_token_piece(const wnw_model *m, int32_t token, char **text)
+{
+    return pieces_of(m, &token, 1, true, text);
+}
+
+bool wnw_token_is_eog(const wnw_model *m, int32_t token)
+{
+    if (!m)
+        return false;
+    const struct llama_vocab *vocab = llama_model_get_vocab(m->vocab);
+    return token >= 0 && token < llama_vocab_n_tokens(vocab) && llama_vocab_is_eog(vocab, token);
+}

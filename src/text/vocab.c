@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What libllama takes for granted about a vocabulary. On some damage it ends the process, so the keys are
+ * checked before it sees them.
+ */
+#include "text/vocab.h"
+
+#include "model/arch/arch.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* An array key; n = -1 where there is none. */
+struct array {
+    int64_t id;
+    int64_t n;
+    enum gguf_type type;
+};
+
+static int find_array(struct array *out, const struct gguf_context *g, const char *key)
+{
+    *out = (struct array){.id = gguf_find_key(g, key), .n = -1};
+    if (out->id < 0)
+        return WNW_OK;
+    if (gguf_get_kv_type(g, out->id) != GGUF_TYPE_ARRAY)
+        return wnw__fail(WNW_E_FORMAT, "the GGUF's %s is not a list", key);
+    out->type = gguf_get_arr_type(g, out->id);
+    out->n = (int64_t)gguf_get_arr_n(g, out->id);
+    return WNW_OK;
+}
+
+/* ---- The tokens themselves ---- */
+
+/* Texts of tokens by their hash, open addressing. */
+struct texts {
+    const char **slot; /* [mask + 1] */
+    size_t mask;
+};
+
+static size_t place_of(const struct texts *t, const char *text)
+{
+    uint64_t h = 14695981039346656037u; /* FNV-1a */
+    for (const char *c = text; *c; c++)
+        h = (h ^ (unsigned char)*c) * 1099511628211u;
+    size_t i = (size_t)(h ^ h >> 32) & t->mask;
+    while (t->slot[i] && strcmp(t->slot[i], text) != 0)
+        i = (i + 1) & t->mask;
+    return i;
+}
+
+static bool contains(const struct texts *t, const char *text)
+{
+    return t->slot[place_of(t, text)] != NULL;
+}
+
+/* libllama gives each text one id and counts them. An empty one it calls by its number. */
+static int collect(struct texts *t, const struct gguf_context *g, const struct array *tokens)
+{
+    size_t cap = 16;
+    while (cap < 2 * (size_t)tokens->n)
+        cap *= 2;
+    t->slot = calloc(cap, sizeof *t->slot);
+    t->mask = cap - 1;
+    if (!t->slot)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a vocabulary of %lld tokens", (long long)tokens->n);
+    for (int64_t i = 0; i < tokens->n; i++) {
+        const char *text = gguf_get_arr_str(g, tokens->id, (size_t)i);
+        long long number;
+        int end = 0;
+        if (*text == '\0')
+            continue;
+        const size_t at = place_of(t, text);
+        if (t->slot[at])
+            return wnw__fail(WNW_E_FORMAT,
+                             "the GGUF's vocabulary is damaged: token %lld, '%.40s', is there twice",
+                             (long long)i, text);
+        if (sscanf(text, "[EMPTY_%lld]%n", &number, &end) == 1 && text[end] == '\0' && end > 0 &&
+            number >= 0 && number < tokens->n && *gguf_get_arr_str(g, tokens->id, (size_t)number) == '\0')
+            return wnw__fail(WNW_E_FORMAT,
+                             "the GGUF's vocabulary is damaged: '%.40s' stands for an empty token", text);
+        t->slot[at] = text;
+    }
+    return WNW_OK;
+}
+
+/* SentencePiece falls back to bytes for what no token spells. */
+static int check_bytes(const struct texts *t)
+{
+    for (int byte = 0; byte < 256; byte++) {
+        char name[8];
+        const char alone[2] = {(char)byte, '\0'};
+        snprintf(name, sizeof name, "<0x%02X>", byte);
+        if (!contains(t, name) && (byte == 0 || !contains(t, alone)))
+            return wnw__fail(WNW_E_FORMAT, "the GGUF's vocabulary is damaged: no token for byte %s", name);
+    }
+    return WNW_OK;
+}
+
+/* ---- What goes with the tokens ---- */
+
+static int check_length(const char *key, const struct array *a, int64_t n_tokens)
+{
+    if (a->n >= 0 && a->n < n_tokens)
+        return wnw__fail(WNW_E_FORMAT, "the GGUF's %s has %lld entries for %lld tokens", key, (long long)a->n,
+                         (long long)n_tokens);
+    return WNW_OK;
+}
+
+static int check_scores(const struct gguf_context *g, int64_t n_tokens)
+{
+    static const char key[] = "tokenizer.ggml.scores";
+    struct array a;
+    WNW_TRY(find_array(&a, g, key));
+    WNW_TRY(check_length(key, &a, n_tokens));
+    if (a.n >= 0 && a.type != GGUF_TYPE_FLOAT32 && a.type != GGUF_TYPE_INT32)
+        return wnw__fail(WNW_E_FORMAT, "the GGUF's %s are not numbers of 32 bits", key);
+    if (a.n < 0 || a.type != GGUF_TYPE_FLOAT32)
+        return WNW_OK;
+    const float *scores = gguf_get_arr_data(g, a.id);
+    for (int64_t i = 0; i < n_tokens; i++)
+        if (isnan(scores[i])) /* they are compared to sort by them */
+            return wnw__fail(WNW_E_FORMAT, "the GGUF's %s: number %lld is not a number", key, (long long)i);
+    return WNW_OK;
+}
+
+static int check_types(const struct gguf_context *g, const struct array *tokens)
+{
+    static const char key[] = "tokenizer.ggml.token_type";
+    enum { BYTE = 6 };
+    struct array a;
+    WNW_TRY(find_array(&a, g, key));
+    WNW_TRY(check_length(key, &a, tokens->n));
+    if (a.n < 0)
+        return WNW_OK;
+    if (a.type != GGUF_TYPE_INT32)
+        return wnw__fail(WNW_E_FORMAT, "the GGUF's %s are not numbers of 32 bits", key);
+    const int32_t *types = gguf_get_arr_data(g, a.id);
+    for (int64_t i = 0; i < tokens->n; i++) {
+        const char *text = gguf_get_arr_str(g, tokens->id, (size_t)i);
+        if (types[i] == BYTE && strlen(text) != strlen("<0x00>"))
+            return wnw__fail(WNW_E_FORMAT, "the GGUF's vocabulary is damaged: '%.40s' is no byte", text);
+    }
+    return WNW_OK;
+}
+
+static int check_merges(const struct gguf_context *g)
+{
+    static const char key[] = "tokenizer.ggml.merges";
+    struct array a;
+    WNW_TRY(find_array(&a, g, key));
+    if (a.n < 0 || a.type != GGUF_TYPE_STRING)
+        return wnw__fail(WNW_E_FORMAT, "the GGUF has no list of texts %s", key);
+    return WNW_OK;
+}
+
+/* Ids that name a token's role. libllama falls back to a default of its own where one is out of range. */
+static int check_ids(const struct gguf_context *g, int64_t n_tokens)
+{
+    static const char *const roles[] = {"bos", "eos", "eot", "eom", "unknown", "padding"};
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "tokenizer.ggml.%s_token_id", roles[i]);
+        const int64_t id = gguf_find_key(g, key);
+        if (id < 0)
+            continue;
+        if (gguf_get_kv_type(g, id) != GGUF_TYPE_UINT32)
+            return wnw__fail(WNW_E_FORMAT, "the GGUF's %s is not a number of 32 bits", key);
+        if (gguf_get_val_u32(g, id) >= n_tokens && gguf_get_val_u32(g, id) != UINT32_MAX) /* -1: none */
+            return wnw__fail(WNW_E_FORMAT, "the GGUF's %s is %u, the vocabulary has %lld tokens", key,
+                             gguf_get_val_u32(g, id), (long long)n_tokens);
+    }
+    return WNW_OK;
+}
+
+static int check_none(const struct gguf_context *g, int32_t n_rows)
+{
+    int32_t size;
+    WNW_TRY(wnw__key_i32(g, ".vocab_size", 0, &size));
+    if (size < 0 || size > n_rows) /* libllama makes up that many tokens */
+        return wnw__fail(WNW_E_FORMAT, "the GGUF says vocab_size = %d and has %d rows of embeddings",
+                         (int)size, (int)n_rows);
+    return WNW_OK;
+}
+
+int wnw__vocab_check(const struct gguf_context *g, int32_t n_rows)
+{
+    struct array tokens;
+    struct texts texts = {0};
+    const char *model = wnw__key_str(g, "tokenizer.ggml.model");
+    if (!model)
+        return wnw__fail(WNW_E_FORMAT, "the GGUF lacks the text tokenizer.ggml.model");
+    if (strcmp(model, "none") == 0 || strcmp(model, "no_vocab") == 0)
+        return check_none(g, n_rows);
+    const bool spm = strcmp(model, "llama") == 0;
+    if (!spm && strcmp(model, "gpt2") != 0)
+        return wnw__fail(WNW_E_UNSUPPORTED, "tokenizer '%.40s' is not supported (gpt2 and llama are)", model);
+    WNW_TRY(find_array(&tokens, g, "tokenizer.ggml.tokens"));
+    if (tokens.n < 1 || tokens.type != GGUF_TYPE_STRING)
+        return wnw__fail(WNW_E_FORMAT, "the GGUF has no list of texts tokenizer.ggml.tokens");
+    if (tokens.n > n_rows)
+        return wnw__fail(WNW_E_FORMAT, "%lld tokens in the vocabulary, %d rows of embeddings",
+                         (long long)tokens.n, (int)n_rows);
+    WNW_TRY(check_scores(g, tokens.n));
+    WNW_TRY(check_types(g, &tokens));
+    WNW_TRY(check_ids(g, tokens.n));
+    if (!spm)
+        WNW_TRY(check_merges(g));
+    int rc = collect(&texts, g, &tokens);
+    if (rc == WNW_OK && spm)
+        rc = check_bytes(&texts);
+    free(texts.slot);
+    return rc;
+}
