@@ -7,7 +7,7 @@
 #include "base/parallel.h"
 #include "failing_alloc.h"
 #include "helpers.h"
-#include "policy/method.h"
+#include "policy/part.h"
 
 #include <stdio.h>
 #include <stdlib.h>

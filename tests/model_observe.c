@@ -3,6 +3,7 @@
  * queries. */
 #include "helpers.h"
 #include "kernel/kernel.h"
+#include "observe/observe.h"
 #include "plan/compress.h"
 #include "session/session.h"
 

@@ -2,6 +2,7 @@
 /* Perplexity of the end of a prompt, against the logits of all its tokens. */
 #include "helpers.h"
 #include "observe/nll.h"
+#include "observe/observe.h"
 #include "plan/compress.h"
 #include "session/session.h"
 

@@ -7,6 +7,7 @@
  */
 #include "helpers.h"
 #include "model/model.h"
+#include "observe/observe.h"
 #include "plan/compress.h"
 #include "session/session.h"
 

@@ -2,6 +2,7 @@
 /* Projected norms of a session: the model's own weights, and norms that move with their entries. */
 #include "helpers.h"
 #include "kernel/kernel.h"
+#include "observe/observe.h"
 #include "observe/projnorm.h"
 #include "plan/compress.h"
 #include "session/session.h"

@@ -5,6 +5,7 @@
 
 #include "helpers.h"
 #include "kernel/kernel.h"
+#include "observe/observe.h"
 #include "observe/qstats.h"
 #include "plan/compress.h"
 #include "session/session.h"

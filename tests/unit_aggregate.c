@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/score.h"
 #include "profile/profile.h"
 #include "scoring.h"
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "fake_source.h"
+#include "policy/count.h"
 #include "policy/policy.h"
 #include "scoring.h"
 

@@ -17,6 +17,7 @@
 
 #include "plan/compress.h"
 #include "plan/plan.h"
+#include "policy/count.h"
 #include "policy/policy.h"
 
 /* ---- Rows of a made-up model

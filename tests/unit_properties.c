@@ -16,7 +16,9 @@
 #include <string.h>
 
 #include "fake_source.h"
+#include "policy/count.h"
 #include "policy/policy.h"
+#include "policy/presets.h"
 
 /* ---- Shapes and sizes
  * ------------------------------------------------------------------------------------------ */

@@ -4,7 +4,7 @@
 #ifndef WNW_AGGREGATE_BY_POSITION_H
 #define WNW_AGGREGATE_BY_POSITION_H
 
-#include "policy/method.h"
+#include "policy/part.h"
 
 /* KV head whose entries row h of head_score[n_row][n] has. */
 static inline int32_t wnw__row_kv_head(const wnw_observation *obs, int32_t n_row, int32_t h)

@@ -9,7 +9,7 @@
  * shrinks it. In the paper s_h is itself a maximum over the window's queries: snapkv:agg=max. Cost O(H_q n).
  */
 #include "aggregate/group.h"
-#include "score/window.h"
+#include "policy/window.h"
 
 struct opts {
     int32_t window;

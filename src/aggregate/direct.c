@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The scorer scores KV heads itself: there is nothing to put together. */
-#include "policy/method.h"
+#include "policy/part.h"
 
 extern const struct wnw__aggregation wnw__aggregation_direct;
 const struct wnw__aggregation wnw__aggregation_direct = {

@@ -3,7 +3,7 @@
 #ifndef WNW_AGGREGATE_GROUP_H
 #define WNW_AGGREGATE_GROUP_H
 
-#include "policy/method.h"
+#include "policy/part.h"
 
 /* The beginning of their options: KVCompose (arXiv 2509.05165) adds the layer's mean to the scores of every
  * KV head.

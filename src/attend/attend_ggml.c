@@ -4,6 +4,7 @@
  * all heads of a layer have one length it is a single operation over all heads, else one per KV head. Slower
  * than our own kernel, but the same sequence of operations as llama.cpp, and any backend can run it.
  */
+#include "attend/attend_ggml.h"
 #include "session/session.h"
 
 #include <math.h>

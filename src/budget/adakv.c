@@ -15,7 +15,8 @@
  * then lower head, then lower position. Cost O(H n).
  */
 #include "base/topk.h"
-#include "policy/method.h"
+#include "policy/count.h"
+#include "policy/part.h"
 
 #include <math.h>
 

@@ -15,7 +15,7 @@
  * Early shares of a cascade can be smaller than the last one: it may keep a little less than asked for, never
  * more. The authors tune tau1, tau2 per model and budget; 1, 1 is neutral. Cost O(H_q w n) logarithms.
  */
-#include "score/window.h"
+#include "policy/window.h"
 
 #include <math.h>
 

@@ -15,7 +15,8 @@
  * Entries a scorer protects lead their head's list. Cost O(L H n log n).
  */
 #include "base/topk.h"
-#include "policy/method.h"
+#include "policy/count.h"
+#include "policy/part.h"
 
 #include <float.h>
 #include <math.h>

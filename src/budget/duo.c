@@ -18,7 +18,7 @@
  * streaming_llm, whose sinks should be the profile's. While decoding retrieval heads grow and streaming heads
  * slide, as in the paper (slide=0: all grow, as in kvpress). Cost O((L H)^2), independent of n.
  */
-#include "policy/method.h"
+#include "policy/part.h"
 #include "profile/profile.h"
 
 #include <math.h>

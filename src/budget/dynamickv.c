@@ -14,7 +14,8 @@
  * position. Cost O(n) per head and step.
  */
 #include "base/topk.h"
-#include "policy/method.h"
+#include "policy/count.h"
+#include "policy/part.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The same count for every KV head of a layer; a head that has less keeps all, and nobody gets the rest. */
-#include "policy/method.h"
+#include "policy/part.h"
 
 static void allocate(const void *opts, const struct wnw__head_problem *p, int32_t *n_keep, int32_t *n_safe,
                      float *scratch)

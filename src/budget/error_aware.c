@@ -14,7 +14,7 @@
  * Layers that an earlier compression left shorter than their count keep all they have, and nobody gets the
  * rest.
  */
-#include "policy/method.h"
+#include "policy/part.h"
 #include "profile/profile.h"
 
 #include <math.h>

@@ -23,6 +23,7 @@
  */
 #include "base/topk.h"
 #include "policy/compiler_table.h"
+#include "policy/count.h"
 
 #include <math.h>
 

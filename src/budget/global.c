@@ -13,7 +13,8 @@
  * Cost O(L H n).
  */
 #include "base/topk.h"
-#include "policy/method.h"
+#include "policy/count.h"
+#include "policy/part.h"
 
 enum count { COUNT_KEPT, COUNT_REMOVED };
 enum pool { POOL_MODEL, POOL_LAYER };

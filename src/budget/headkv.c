@@ -12,7 +12,8 @@
  * head by itself and lets what a short prompt cannot use go; here a head that is full leaves the rest to the
  * others in proportion to s, and the largest fractions are rounded up until the total is exact. Cost O(R^2).
  */
-#include "policy/method.h"
+#include "policy/count.h"
+#include "policy/part.h"
 #include "profile/profile.h"
 
 #include <math.h>

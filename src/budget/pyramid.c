@@ -12,7 +12,7 @@
  * factory  the authors' later collection of methods: as paper, but uniform where S < 2 C
  * kvpress  C = S (1 - r) with the window inside the count, rounded half to even; uniform where min < w
  */
-#include "policy/method.h"
+#include "policy/part.h"
 
 #include <math.h>
 

@@ -15,7 +15,7 @@
  * For the scorer streaming_llm with 4 sinks, which decides what 4 + 1023 entries are. Observes window
  * attention, 1 query. Cost O(H_q) per layer.
  */
-#include "policy/method.h"
+#include "policy/part.h"
 
 enum form { FORM_SIZE, FORM_THRESHOLD };
 

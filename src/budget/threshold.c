@@ -13,7 +13,7 @@
  * n).
  */
 #include "base/topk.h"
-#include "policy/method.h"
+#include "policy/part.h"
 
 struct opts {
     double tau;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The same count for every layer. */
-#include "policy/method.h"
+#include "policy/part.h"
 
 static int allocate(const void *opts, const struct wnw__layer_problem *p, int32_t *n_keep, char *warning)
 {

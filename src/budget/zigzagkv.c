@@ -12,7 +12,8 @@
  * below 0 (of scorers that do not estimate attention) are shifted to 0. Cost O(n) per head.
  */
 #include "base/topk.h"
-#include "policy/method.h"
+#include "policy/count.h"
+#include "policy/part.h"
 
 #include <math.h>
 

@@ -14,7 +14,7 @@
  * each when it is applied.
  */
 #include "base/mix.h"
-#include "policy/method.h"
+#include "policy/part.h"
 
 enum draw { DRAW_SAMPLE, DRAW_MEAN };
 

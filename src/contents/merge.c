@@ -16,7 +16,7 @@
  */
 #include "base/topk.h"
 #include "kernel/kernel.h"
-#include "policy/method.h"
+#include "policy/part.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Entries that stay are not touched. Recipes leave this part out: it is what every eviction method does. */
-#include "policy/method.h"
+#include "policy/part.h"
 
 extern const struct wnw__contents wnw__contents_plain;
 const struct wnw__contents wnw__contents_plain = {

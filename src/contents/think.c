@@ -12,7 +12,8 @@
  * Observes the window's queries and keys. Cost O(n d).
  */
 #include "base/topk.h"
-#include "policy/method.h"
+#include "policy/count.h"
+#include "policy/part.h"
 
 struct opts {
     double ratio;

@@ -6,8 +6,11 @@
  * With our own attention the graph of a single token depends on nothing that changes while decoding (the
  * cache is reached through userdata), so it is built and planned once.
  */
+#include "forward/forward.h"
+#include "attend/attend_ggml.h"
 #include "base/memory.h"
 #include "model/rope.h"
+#include "observe/observe.h"
 #include "observe/qstats.h"
 #include "session/session.h"
 

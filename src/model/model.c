@@ -3,6 +3,8 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "model/repack.h"
+#include "text/tokens.h"
 
 #include <errno.h>
 #include <math.h>

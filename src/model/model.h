@@ -11,7 +11,7 @@
 #include <ggml.h>
 #include <gguf.h>
 
-struct llama_model; /* only tokens.c looks inside */
+struct llama_model; /* only src/text looks inside */
 
 struct wnw_model {
     char *name;
@@ -33,20 +33,7 @@ struct wnw_model {
     struct llama_model *vocab; /* libllama, vocabulary only */
 };
 
-/* tokens.c */
-/* Sends the messages of ggml and libllama to our log sink, unless the program has a callback of its own
- * there.
- */
-void wnw__quiet_dependencies(void);
-/* After m->gguf and m->hp: checks the vocabulary and has libllama read it. */
-int wnw__vocab_open(struct wnw_model *m, const char *path);
-void wnw__vocab_free(struct wnw_model *m);
-int32_t wnw__vocab_size(const struct wnw_model *m);
-
 /* The tensor of the file that w is, or was repacked from: never repacked, in the mapping. */
 const struct ggml_tensor *wnw__model_original(const struct wnw_model *m, const struct ggml_tensor *w);
-
-/* repack.c: moves the weights that ggml can hold in a faster CPU layout there and redirects m's pointers. */
-int wnw__repack(struct wnw_model *m);
 
 #endif

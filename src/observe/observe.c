@@ -3,6 +3,7 @@
  * Observations: what policies see of a layer, computed in float32 from the cache and from the queries that
  * the forward pass kept. One layer at a time; buffers are reused for the next.
  */
+#include "observe/observe.h"
 #include "base/parallel.h"
 #include "kernel/kernel.h"
 #include "model/rope.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Projected norms of a session's cached values: computed when a policy asks, kept with the entries. */
+#include "observe/observe.h"
 #include "observe/projnorm.h"
 #include "session/session.h"
 

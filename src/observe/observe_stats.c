@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a session gathers while it reads, beside the window of queries: mean and covariance of all queries,
  * and likelihoods of the last tokens. */
+#include "observe/observe.h"
 #include "observe/qstats.h"
 #include "policy/policy.h"
 #include "session/session.h"

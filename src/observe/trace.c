@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include "forward/forward.h"
 #include "session/session.h"
 
 #include <stdlib.h>

@@ -49,6 +49,17 @@ struct wnw__plan_source {
  * Entries are counted by the caller. */
 void wnw__report_add(wnw_report *sum, const wnw_report *one);
 
+/* Entries of a head that a recursive policy may thin, and the size for them. */
+struct wnw__due {
+    int32_t n, n_final; /* entries, of which so many are settled */
+    int32_t n_keep;     /* to be left of n */
+    bool strict; /* refuse a size that cannot hold what is never touched, unless something is settled */
+};
+/* A recursive policy whose own size leaves n_keep of n entries, or as near as blocks allow: k of those that
+ * are not settled becomes whole, 0 .. L; sinks and L stay as they are. *out is NULL where there is no block
+ * to thin. A warning says where the size is not reached; E_RANGE with `strict`. */
+int wnw__policy_fix_size(wnw_policy **out, const wnw_policy *p, const struct wnw__due *due, char *warning);
+
 struct wnw__plan_contents;
 
 /* One policy applied to one source, layer by layer. */

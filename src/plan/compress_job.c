@@ -3,6 +3,7 @@
 #include "plan/compress_impl.h"
 
 #include "base/time.h"
+#include "policy/count.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,6 +4,8 @@
 #include "plan/compress_impl.h"
 
 #include "base/time.h"
+#include "plan/score.h"
+#include "policy/count.h"
 
 #include <math.h>
 #include <stdlib.h>

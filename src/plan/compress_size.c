@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* From the size that was asked for to an average number of entries, and protected entries that fit into it.
  */
+#include "plan/compress.h"
 #include "plan/compress_impl.h"
+#include "policy/count.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* From what was seen of a layer to one score per entry and KV head: the scorer, the head aggregation, and a
  * last step that the scorer may have (decision 014). */
+#include "plan/score.h"
 #include "policy/policy.h"
 
 /* Room for flags of query heads, in floats. */

@@ -3,7 +3,7 @@
 #ifndef WNW_COMPILER_TABLE_H
 #define WNW_COMPILER_TABLE_H
 
-#include "policy/method.h"
+#include "policy/part.h"
 #include "profile/profile.h"
 
 /* Options of both by these names. */

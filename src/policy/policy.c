@@ -6,6 +6,8 @@
  */
 #include "policy/policy.h"
 #include "base/opt.h"
+#include "policy/presets.h"
+#include "policy/registry.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef WNW_POLICY_H
 #define WNW_POLICY_H
 
-#include "policy/method.h"
+#include "policy/part.h"
 
 #define WNW_N_PART_KINDS 7
 
@@ -12,13 +12,6 @@ struct wnw_policy {
     void *opts[WNW_N_PART_KINDS];            /* owned, never NULL in a finished policy */
     char *text;                              /* canonical form, owned */
 };
-
-struct wnw_registry {
-    const wnw_scorer **scorers; /* borrowed descriptors */
-    int32_t n, cap;
-};
-
-const wnw_scorer *wnw__registry_find(const wnw_registry *r, const char *name, size_t len);
 
 /* Parses a recipe whose first name is a scorer even if a preset has the same name. */
 int wnw__policy_parse_parts(wnw_policy **out, const char *recipe);
@@ -49,9 +42,9 @@ void wnw__needs_merge(wnw_needs *needs, const wnw_needs *more);
 
 int wnw__policy_copy(wnw_policy **out, const wnw_policy *p);
 
-/* Whether the policy leaves layer il whole by its own rule. */
 /* The window of the part that asks for the prompt's perplexity, whatever others observe. */
 int32_t wnw__policy_perplexity_window(const wnw_policy *p);
+/* Whether the policy leaves layer il whole by its own rule. */
 bool wnw__policy_skips(const wnw_policy *p, int32_t il);
 
 /* Whether the policy settles blocks of entries one after the other and decides itself when (LagKV). */
@@ -61,17 +54,6 @@ bool wnw__policy_slides(const wnw_policy *p);
 /* Of a recursive policy: its blocks behind the n_final entries that are settled already; lag 0 where scores
  * have no blocks. */
 struct wnw__blocks wnw__policy_blocks(const wnw_policy *p, int32_t n_final);
-/* Entries of a head that a recursive policy may thin, and the size for them. */
-struct wnw__due {
-    int32_t n, n_final; /* entries, of which so many are settled */
-    int32_t n_keep;     /* to be left of n */
-    bool strict; /* refuse a size that cannot hold what is never touched, unless something is settled */
-};
-/* A recursive policy whose own size leaves n_keep of n entries, or as near as blocks allow: k of those that
- * are not settled becomes whole, 0 .. L; sinks and L stay as they are. *out is NULL where there is no block
- * to thin. A warning says where the size is not reached; E_RANGE with `strict`. */
-int wnw__policy_fix_size(wnw_policy **out, const wnw_policy *p, const struct wnw__due *due, char *warning);
-
 /* E_MISMATCH if the policy cannot work without a kind of results that the profile (may be NULL) lacks. */
 int wnw__policy_check_profile(const wnw_policy *p, const wnw_profile *profile);
 

@@ -4,7 +4,8 @@
  * begins with a scorer. Methods first, each with the setting of its own paper; then parity presets, which
  * reproduce a reference program (kvpress-) or the baselines inside one paper's comparison (paper-).
  */
-#include "policy/method.h"
+#include "policy/presets.h"
+#include "policy/part.h"
 
 #include <string.h>
 

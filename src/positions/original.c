@@ -2,7 +2,7 @@
 /* Keys keep the rotation of the position at which their token was read, and the next token continues there:
  * what nearly every method assumes, and the only form in which a compressed cache differs from the full one
  * by its missing entries alone. */
-#include "policy/method.h"
+#include "policy/part.h"
 
 extern const struct wnw__positions wnw__positions_original;
 const struct wnw__positions wnw__positions_original = {

@@ -12,7 +12,7 @@
  * heads by position) is refused later on. Every turn rounds to the cache's type once more. Cost O(H_kv n d)
  * per layer.
  */
-#include "policy/method.h"
+#include "policy/part.h"
 
 extern const struct wnw__positions wnw__positions_rerotate;
 const struct wnw__positions wnw__positions_rerotate = {

@@ -10,7 +10,7 @@
  * use w = 32, CompressKV's comparison (arXiv 2508.02401) w = 8. The layers' counts are the layer budget
  * cake_layers. Observes window attention. Range >= 0. Cost O(H_q w n).
  */
-#include "score/window.h"
+#include "policy/window.h"
 
 enum { KERNEL = 5 };
 

@@ -17,8 +17,8 @@
  */
 #include "base/cholesky.h"
 #include "kernel/kernel.h"
+#include "policy/window.h"
 #include "score/mean_rope.h"
-#include "score/window.h"
 
 #include <math.h>
 #include <string.h>

@@ -11,6 +11,8 @@
  * Observes all queries, keys and values. Cost: the sum of both.
  */
 #include "score/compactor.h"
+#include "score/leverage.h"
+#include "score/noncausal.h"
 
 #include <math.h>
 

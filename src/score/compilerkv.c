@@ -16,7 +16,7 @@
  * Observes window attention (twice) and values. Range >= 0. Cost per layer O(H_q W n + H_kv n d).
  */
 #include "policy/compiler_table.h"
-#include "score/window.h"
+#include "policy/window.h"
 
 #include <math.h>
 

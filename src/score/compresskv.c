@@ -10,7 +10,8 @@
  * float32 ranks the same and ties less. Unlike snapkv, a budget that leaves nothing beside the window shrinks
  * the window. Observes window attention. Range 0..1. Cost O(k w n) for k heads that count.
  */
-#include "score/window.h"
+#include "policy/count.h"
+#include "policy/window.h"
 
 struct opts {
     struct wnw__window_opts w;

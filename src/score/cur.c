@@ -10,7 +10,7 @@
  * stay. The paper's random projection before the norms is left out: kvpress has it off. Observes keys and
  * values. Range 0..1. Cost O(n d) per KV head.
  */
-#include "policy/method.h"
+#include "policy/part.h"
 
 enum leverage { LEVERAGE_PRODUCT, LEVERAGE_KEY, LEVERAGE_VALUE, LEVERAGE_MEAN };
 

@@ -15,7 +15,8 @@
  * projected value norms. Range >= 0. Cost O(H_q W n kernel).
  */
 #include "base/topk.h"
-#include "score/window.h"
+#include "policy/count.h"
+#include "policy/window.h"
 
 struct opts {
     struct wnw__window_opts w; /* always average pooling */

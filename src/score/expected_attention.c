@@ -16,9 +16,9 @@
  * d^2).
  */
 #include "kernel/kernel.h"
+#include "policy/window.h"
 #include "profile/profile.h"
 #include "score/mean_rope.h"
-#include "score/window.h"
 
 #include <math.h>
 #include <string.h>

@@ -14,7 +14,7 @@
  * they stay where they were. The paper selects chunk by chunk while it reads: +chunk does so at the end.
  * Observes window attention. Cost O(H_q R n).
  */
-#include "score/window.h"
+#include "policy/window.h"
 
 struct opts {
     int32_t window;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Keeps everything: the reference that every other policy is compared with. */
-#include "policy/method.h"
+#include "policy/part.h"
 
 static void protect(const void *opts, int32_t n, wnw_protected *out)
 {

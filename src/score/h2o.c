@@ -13,7 +13,8 @@
  * entries, so that the same score works while decoding: what was evicted is forgotten, survivors keep theirs.
  * The paper's model has no groups of query heads. Observes attention sums. Range 0..S. Cost O(H_q n).
  */
-#include "policy/method.h"
+#include "policy/count.h"
+#include "policy/part.h"
 
 struct opts {
     int32_t recent;

@@ -5,7 +5,7 @@
  * nothing is protected. Observes keys (rotation does not change the norm). Range <= 0. Cost O(n d) per KV
  * head.
  */
-#include "policy/method.h"
+#include "policy/part.h"
 
 #include <math.h>
 

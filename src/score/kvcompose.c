@@ -15,7 +15,7 @@
  * question is a part of the context: task=both. Observes a second pass. Range 0..2 without value_norm. Cost
  * O(H_q n) besides the pass.
  */
-#include "policy/method.h"
+#include "policy/part.h"
 
 #include <math.h>
 

@@ -14,7 +14,7 @@
  * Where no header is known, keep and score are the same, and evict protects nothing.
  * Observes a second pass. Range 0..1. Cost O(H_q n) besides the pass.
  */
-#include "policy/method.h"
+#include "policy/part.h"
 
 #include <string.h>
 

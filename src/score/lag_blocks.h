@@ -4,7 +4,7 @@
 #ifndef WNW_LAG_BLOCKS_H
 #define WNW_LAG_BLOCKS_H
 
-#include "policy/method.h"
+#include "policy/part.h"
 
 /* The options struct of such a scorer begins with this. */
 struct wnw__lag_opts {

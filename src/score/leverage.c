@@ -10,6 +10,7 @@
  * on seed, layer and head alone: kvpress draws it from a generator in sequence and cannot be reproduced.
  * Observes keys. Cost O(n s (d + s)) per KV head.
  */
+#include "score/leverage.h"
 #include "base/cholesky.h"
 #include "base/mix.h"
 #include "score/compactor.h"

@@ -3,7 +3,7 @@
 #ifndef WNW_SCORE_MEAN_ROPE_H
 #define WNW_SCORE_MEAN_ROPE_H
 
-#include "policy/method.h"
+#include "policy/part.h"
 
 /* One pair of elements becomes (c x - s y, s x + c y). */
 struct wnw__turn {

@@ -11,6 +11,7 @@
  * Pooling divides by `pool` at the ends too. An entry whose query is not known receives attention, gives
  * none. Observes all queries, keys and values. Cost O(H_q n m d).
  */
+#include "score/noncausal.h"
 #include "kernel/kernel.h"
 #include "score/compactor.h"
 

@@ -13,7 +13,7 @@
  * Observes window attention and its queries, keys and values. Range >= 0. Cost O(H_q w n d).
  */
 #include "kernel/kernel.h"
-#include "score/window.h"
+#include "policy/window.h"
 
 #include <math.h>
 

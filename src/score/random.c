@@ -6,7 +6,7 @@
  * nothing. Cost O(n).
  */
 #include "base/mix.h"
-#include "policy/method.h"
+#include "policy/part.h"
 
 struct opts {
     int32_t seed;

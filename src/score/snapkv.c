@@ -14,7 +14,7 @@
  * and scaled back to its mass, as in "Taming the Fragility of KV Cache Eviction in LLM Inference" (arXiv
  * 2510.13334), with +defensive. Observes window attention. Range 0..1. Cost O(H_q w n).
  */
-#include "score/window.h"
+#include "policy/window.h"
 
 enum agg { AGG_MEAN, AGG_MAX };
 

@@ -6,7 +6,7 @@
  * round, as a baseline in the code of CompressKV (arXiv 2508.02401) does: the last `recent` tokens stay and
  * the first ones fill the rest. Observes nothing; score = position; cost O(n).
  */
-#include "policy/method.h"
+#include "policy/part.h"
 
 struct opts {
     int32_t sinks;

@@ -5,7 +5,7 @@
  * window, no pooling, no sinks; the newest token may go. kvpress keeps the last token: last=1. s_h[j] =
  * a_last^h[j]. Observes window attention, 1 query. Range 0..1. Cost O(H_q n).
  */
-#include "score/window.h"
+#include "policy/window.h"
 
 #include <string.h>
 

@@ -8,7 +8,7 @@
  * alone; here a scorer sees the whole prompt. Cost O(n).
  */
 #include "base/topk.h"
-#include "policy/method.h"
+#include "policy/part.h"
 
 struct opts {
     int32_t chunk;

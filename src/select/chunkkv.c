@@ -13,7 +13,8 @@
  * Cost O(H n) per head.
  */
 #include "base/topk.h"
-#include "policy/method.h"
+#include "policy/count.h"
+#include "policy/part.h"
 
 #include <string.h>
 

@@ -21,7 +21,8 @@
  * O(n).
  */
 #include "base/topk.h"
-#include "policy/method.h"
+#include "policy/count.h"
+#include "policy/part.h"
 
 enum gqa { GQA_MEAN, GQA_JOINT };
 

@@ -11,7 +11,8 @@
  * behind them, and if the size cannot hold them and the last blocks, these stay all the same.
  */
 #include "base/topk.h"
-#include "policy/method.h"
+#include "policy/count.h"
+#include "policy/part.h"
 
 struct opts {
     double retain;

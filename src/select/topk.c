@@ -5,7 +5,7 @@
  * order everywhere else in this project) or the later one (CompilerKV, arXiv 2602.08686). Cost O(n).
  */
 #include "base/topk.h"
-#include "policy/method.h"
+#include "policy/part.h"
 
 enum ties { TIES_EARLY, TIES_LATE };
 

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* From a policy to a smaller cache: plan (compress.c) and compact (cache.c). */
+#include "session/apply.h"
 #include "base/time.h"
+#include "forward/forward.h"
+#include "observe/observe.h"
 #include "plan/compress.h"
 #include "plan/plan.h"
 #include "policy/policy.h"
+#include "session/renumber.h"
 #include "session/rewrite.h"
 #include "session/session.h"
 

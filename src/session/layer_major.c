@@ -6,7 +6,10 @@
  * and the hidden states [n][n_embd]. Every layer sees the same inputs as in ubatch-major order: keep-sets and
  * logits are the same bits.
  */
+#include "session/layer_major.h"
 #include "base/time.h"
+#include "forward/forward.h"
+#include "observe/observe.h"
 #include "plan/compress.h"
 #include "session/rewrite.h"
 #include "session/session.h"

@@ -14,8 +14,13 @@
  * k is what brings all turns together to the size; a block that decoding completes keeps the ratio's share of
  * it.
  */
+#include "forward/forward.h"
 #include "plan/compress.h"
+#include "policy/count.h"
 #include "policy/policy.h"
+#include "session/apply.h"
+#include "session/layer_major.h"
+#include "session/renumber.h"
 #include "session/session.h"
 
 #include <limits.h>

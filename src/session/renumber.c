@@ -17,6 +17,7 @@
 #include "session/session.h"
 
 #include "kernel/kernel.h"
+#include "session/renumber.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "session/second_pass.h"
 
+#include "forward/forward.h"
 #include "observe/qstats.h"
 #include "session/session.h"
 

@@ -2,7 +2,9 @@
 /* A timeline from empty cache to decoded token; compression itself is in compress.c and apply.c. */
 #include "session/session.h"
 
+#include "forward/forward.h"
 #include "kernel/kernel.h"
+#include "observe/observe.h"
 #include "observe/projnorm.h"
 #include "observe/qstats.h"
 #include "policy/policy.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Text <-> tokens. With prompt.c and render.c the only files that know libllama's vocabulary. */
+#include "text/tokens.h"
 #include "model/model.h"
 #include "text/llama_calls.h"
 #include "text/vocab.h"

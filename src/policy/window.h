@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* What scorers that read the window's attention share: reducing the rows of one head, pooling along the
  * positions. */
-#ifndef WNW_SCORE_WINDOW_H
-#define WNW_SCORE_WINDOW_H
+#ifndef WNW_WINDOW_H
+#define WNW_WINDOW_H
 
-#include "policy/method.h"
+#include "policy/part.h"
 
 enum wnw__pool { WNW_POOL_MAX, WNW_POOL_AVG };
 extern const char *const wnw__pool_choices[]; /* for an option table */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a part of a policy is. One part = one file = one const descriptor here, and one line in methods.c.
+ * What a part of a policy is. One part = one file = one const descriptor here, and one line in parts.def.
  *
  *   scorer        observation of one layer      -> score[n_head][n] or     src/score/
  *                                                  score[n_head_kv][n]
@@ -19,8 +19,8 @@
  * head's list of cached entries, which is in ascending position. Only the driver (compress.c) knows the order
  * of the steps.
  */
-#ifndef WNW_METHOD_H
-#define WNW_METHOD_H
+#ifndef WNW_PART_H
+#define WNW_PART_H
 
 #include "base/err.h"
 
@@ -39,7 +39,6 @@ enum wnw__rounding {
     WNW_ROUND_EXACT, /* floor(x + 1e-6): 1000 * (1 - 0.9) is 100 */
     WNW_ROUND_TRUNC, /* floor(x), as kvpress does: 1000 * (1 - 0.9) is 99 */
 };
-int32_t wnw__round_count(double x, enum wnw__rounding rounding);
 
 /* Between whose entries of one position a part compares: they must be of the same token. After key
  * re-rotation heads with tokens of their own have other tokens under the same position; such a cache is
@@ -122,15 +121,6 @@ struct wnw__aggregation {
     void (*aggregate)(const void *opts, const wnw_observation *obs, const float *head_score, int32_t n_row,
                       float *score, float *scratch);
 };
-
-/* Scores of one layer as the policy wants them: scorer, aggregation, the scorer's last step. scorer_opts: in
- * place of the policy's. score[n_head_kv][n]; room[wnw__score_room(..)] floats. */
-size_t wnw__score_room(const struct wnw_policy *p, const void *scorer_opts, const wnw_observation *obs);
-int wnw__score(const struct wnw_policy *p, const void *scorer_opts, const wnw_observation *obs, float *score,
-               float *room);
-
-/* Scores of the query heads as the last wnw__score of this observation left them in its room: [n_head][n]. */
-const float *wnw__score_rows(const wnw_observation *obs, const float *room);
 
 /* ---- Layer budget -----------------------------------------------------------------------------------------
  */
@@ -342,16 +332,6 @@ static inline bool wnw__contents_works(const struct wnw__contents *c)
     return c->merge || c->prune;
 }
 
-/* ---- Presets: rows of data --------------------------------------------------------------------------------
- */
-
-struct wnw__preset {
-    const char *name, *about, *paper;
-    const char *details; /* what the parts' own texts do not say; NULL = nothing */
-    const char *recipe;  /* canonical; its first name is a scorer */
-    bool parity;         /* reproduces another program's or paper's setting */
-};
-
 /* ---- The lists
  * ---------------------------------------------------------------------------------------------
  */
@@ -379,25 +359,4 @@ bool wnw__part_find(struct wnw__part *out, const char *name, size_t len);
 /* A scorer from outside as a part. */
 struct wnw__part wnw__part_of_scorer(const wnw_scorer *scorer);
 const char *wnw__part_kind_name(wnw_part_kind kind);
-/* Preset i; NULL past the end. */
-const struct wnw__preset *wnw__preset_get(int32_t i);
-const struct wnw__preset *wnw__preset_find(const char *name, size_t len);
-
-/* ---- Shared arithmetic of budgets (src/budget/count.c)
- * ----------------------------------------------------- */
-
-/* Shares total out over n parts in proportion to weight[n] >= 0 (equally where all are 0): out[n] are whole
- * numbers up to `most` that add up to the total, as far as n x most allows. What is over `most` goes to the
- * others in proportion; rounding is by largest fraction, lower index first. */
-void wnw__share_out(const double *weight, int32_t n, int64_t total, int32_t most, int32_t *out);
-
-/* Limits protected entries to the n that exist: the last ones go before the first ones. */
-wnw_protected wnw__protected_clamp(wnw_protected p, int32_t n);
-/* Makes protected entries fit into n_keep and leaves room for chosen ones: the window shrinks to
- * min(n_keep - 1, max(8, n_keep / 4)), then the sinks to what is left. Unchanged if they fit. */
-wnw_protected wnw__protected_shrink(wnw_protected p, int32_t n_keep);
-/* What the size leaves of n_row rows together, whose lengths are n_entry[n_row] <= p->n. Rounded once, so
- * that it is exact where n_row times a rounded count is not. Model scope. */
-int32_t wnw__count_together(const struct wnw__layer_problem *p, const int32_t *n_entry, int32_t n_row);
-
 #endif

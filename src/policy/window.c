@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "score/window.h"
+#include "policy/window.h"
 
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What parts share: arithmetic of counts and protected entries, names of choices. */
-#include "policy/method.h"
+#include "policy/count.h"
+#include "policy/part.h"
 
 #include <math.h>
 

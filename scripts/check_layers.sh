@@ -1,0 +1,122 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Holds the folders of src/ to what they may know: check_layers.sh [--table]
+#
+# Fails on an include that the table below does not allow, on a circle of folders, on a program that reaches into src/,
+# and on a function that NAME.h (or NAME_impl.h) declares and neither NAME.c nor NAME_*.c beside it defines.
+# --table prints who includes whom. Reads the files alone; nothing needs to be built.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+exec python3 - "$@" <<'PY'
+import pathlib, re, sys
+
+# Folder: folders that it may include besides itself and include/. A '-' before a name marks an arrow that is still
+# there and is to go; a new one like it fails, and so does a mark that is no longer needed.
+MAY = {
+    "base": "",
+    "kernel": "base",
+    "model": "base kernel -text",
+    "text": "base model",
+    "cache": "base kernel",
+    "attend": "base kernel cache -session",
+    "forward": "base model cache attend -observe -session",
+    "observe": "base kernel model cache attend forward -plan -policy -session",
+    "profile": "base",
+    "policy": "base profile",
+    "score": "base kernel policy profile",
+    "aggregate": "base kernel policy profile",
+    "budget": "base kernel policy profile",
+    "select": "base kernel policy profile",
+    "positions": "base kernel policy profile",
+    "contents": "base kernel policy profile",
+    "plan": "base policy",
+    "session": "base kernel model text cache attend forward observe profile policy plan",
+}
+# Programs: the public headers alone. tests/ may look inside.
+PROGRAMS = ["app", "cli", "bench", "eval", "server", "examples"]
+
+faults = []
+arrows = {}  # (from, to) -> [(file, include)]
+src = pathlib.Path("src")
+sources = sorted(p for p in src.rglob("*") if p.suffix in (".c", ".h", ".cpp", ".hpp", ".def"))
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
+
+
+def folder(path):
+    return path.relative_to(src).parts[0]
+
+
+for path in sources:
+    if len(path.relative_to(src).parts) < 2:
+        faults.append(f"{path}: every file of src/ lives in a folder")
+        continue
+    for name in INCLUDE.findall(path.read_text()):
+        target = next((t for t in (src / name, path.parent / name) if t.exists()), None)
+        if target is None:
+            if not (pathlib.Path("include") / name).exists():
+                faults.append(f"{path}: no file {name}")
+        elif folder(target) != folder(path):
+            arrows.setdefault((folder(path), folder(target)), []).append((str(path), name))
+
+for home in sorted({a for pair in arrows for a in pair} | {folder(p) for p in sources if len(p.parts) > 2}):
+    if home not in MAY:
+        faults.append(f"src/{home}/: the table in scripts/check_layers.sh does not know this folder")
+for (a, b), where in sorted(arrows.items()):
+    words = MAY.get(a, "").split()
+    if b not in words and "-" + b not in words:
+        faults += [f"{path} includes {name}: {a}/ may not know {b}/" for path, name in where]
+for a, words in MAY.items():
+    for word in words.split():
+        if word.startswith("-") and (a, word[1:]) not in arrows:
+            faults.append(f"{a}/ no longer includes {word[1:]}/: take -{word[1:]} out of the table")
+
+# Circles, without the arrows that are to go. A folder is done once everything behind it was seen.
+graph = {a: [w for w in words.split() if not w.startswith("-")] for a, words in MAY.items()}
+done = set()
+
+
+def circle_behind(a, way):
+    if a in way:
+        return way[way.index(a):] + [a]
+    for b in graph.get(a, []) if a not in done else []:
+        found = circle_behind(b, way + [a])
+        if found:
+            return found
+    done.add(a)
+    return None
+
+
+for a in graph:
+    found = circle_behind(a, [])
+    if found:
+        faults.append("circle of folders: " + " -> ".join(found))
+        break
+
+for program in PROGRAMS:
+    for path in sorted(pathlib.Path(program).glob("*.[ch]")):
+        for name in INCLUDE.findall(path.read_text()):
+            if (src / name).exists() and not (path.parent / name).exists():
+                faults.append(f"{path} includes {name}: programs use the public headers alone")
+
+# Declared in x.h, defined in x.c or x_*.c beside it.
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
+DECLARED = re.compile(r"^(?!static|typedef|#)[A-Za-z_][\w\s*]*?\b(wnw__\w+)\s*\([^;{]*\)\s*;", re.M)
+for header in (p for p in sources if p.suffix == ".h"):
+    text = COMMENT.sub("", header.read_text())
+    text = re.sub(r"\\\n", " ", text)
+    text = re.sub(r"^\s*#.*$", "", text, flags=re.M)
+    stem = header.stem.removesuffix("_impl")
+    homes = [p for p in header.parent.glob("*.c*") if p.stem == stem or p.stem.startswith(stem + "_")]
+    code = "\n".join(p.read_text() for p in homes)
+    for name in DECLARED.findall(text):
+        if not re.search(rf"^(?!\s)[^;\n=]*\b{name}\s*\(", code, re.M):
+            faults.append(f"{header} declares {name}, which {stem}.c and {stem}_*.c beside it do not define")
+
+if "--table" in sys.argv[1:]:
+    for a in MAY:
+        row = sorted({b for (x, b) in arrows if x == a})
+        print(f"{a:10} {' '.join(row) or '-'}")
+for fault in faults:
+    print(fault, file=sys.stderr)
+sys.exit(1 if faults else 0)
+PY

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/* The method list for help and documentation: presets and parts, and the names of what they need. */
+#include "policy/policy.h"
+#include "policy/presets.h"
+
+#include <string.h>
+
+const char *wnw_need_name(int32_t bit)
+{
+    static const char *const names[] = {
+        "window attention", "keys",
+        "values",           "attention sums",
+        "attention maxima", "projected value norms",
+        "query statistics", "all queries",
+        "perplexity",       "second pass",
+        "profile",
+    };
+    return bit >= 0 && (size_t)bit < sizeof names / sizeof *names ? names[bit] : NULL;
+}
+
+const char *wnw_phase_name(wnw_phase phase)
+{
+    static const char *const names[] = {"end", "layer", "chunk", "decode"};
+    return (size_t)phase < sizeof names / sizeof *names ? names[phase] : "?";
+}
+
+/* What only a policy can say, from a recipe of ours. Static texts; empty when memory is short. */
+static void describe(const char *recipe, wnw_method_info *out)
+{
+    wnw_policy *p = NULL;
+    if (wnw__policy_parse_parts(&p, recipe) != WNW_OK)
+        return;
+    out->needs = wnw_policy_needs(p).flags;
+    for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_DECODE; phase++)
+        out->phases |= (uint32_t)wnw_policy_allows(p, (wnw_phase)phase, NULL) << phase;
+    out->layout = wnw__policy_layout(p);
+    wnw_policy_free(p);
+}
+
+bool wnw_method_get(int32_t i, wnw_method_info *out)
+{
+    if (!out)
+        return false;
+    *out = (wnw_method_info){
+        .name = "", .kind = "", .about = "", .paper = "", .details = "", .recipe = "", .layout = ""};
+    if (i < 0)
+        return false;
+    int32_t n_preset = 0;
+    while (wnw__preset_get(n_preset))
+        n_preset++;
+    if (i < n_preset) {
+        const struct wnw__preset *row = wnw__preset_get(i);
+        struct wnw__part scorer;
+        out->name = row->name;
+        out->kind = row->parity ? "parity preset" : "preset";
+        out->about = row->about;
+        out->paper = row->paper;
+        out->details = row->details ? row->details : "";
+        out->recipe = row->recipe;
+        if (wnw__part_find(&scorer, row->recipe, strcspn(row->recipe, ":+")))
+            out->options = scorer.options;
+        describe(row->recipe, out);
+        return true;
+    }
+    struct wnw__part part;
+    if (!wnw__part_get(i - n_preset, &part))
+        return false;
+    out->name = part.name;
+    out->kind = wnw__part_kind_name(part.kind);
+    out->about = part.about;
+    out->paper = part.paper;
+    out->details = part.details;
+    out->options = part.options;
+    if (part.kind == WNW_PART_SCORER) {
+        describe(part.name, out);
+        out->layout = "";
+    }
+    return true;
+}

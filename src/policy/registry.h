@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* Parts from outside. */
+#ifndef WNW_REGISTRY_H
+#define WNW_REGISTRY_H
+
+#include "winnow.h"
+
+struct wnw_registry {
+    const wnw_scorer **scorers; /* borrowed descriptors */
+    int32_t n, cap;
+};
+
+/* By name; NULL if there is none, or no registry. */
+const wnw_scorer *wnw__registry_find(const wnw_registry *r, const char *name, size_t len);
+
+#endif

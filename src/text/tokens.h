@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* The model's tokenizer, which libllama runs. */
+#ifndef WNW_TOKENS_H
+#define WNW_TOKENS_H
+
+#include "model/model.h"
+
+/* Sends the messages of ggml and libllama to our log sink, unless the program has a callback of its own
+ * there.
+ */
+void wnw__quiet_dependencies(void);
+/* After m->gguf and m->hp: checks the vocabulary and has libllama read it. */
+int wnw__vocab_open(struct wnw_model *m, const char *path);
+void wnw__vocab_free(struct wnw_model *m);
+int32_t wnw__vocab_size(const struct wnw_model *m);
+
+#endif

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: MIT
+# The folders of src/ know what scripts/check_layers.sh allows, and it notices when they do not.
+top=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+fail() {
+    printf 'FAILED: %s\n' "$*" >&2
+    failures=$((failures + 1))
+}
+
+"$top/scripts/check_layers.sh" >"$work/out" 2>&1 || fail "this tree: $(cat "$work/out")"
+
+fresh() {
+    rm -rf "$work/tree"
+    mkdir "$work/tree"
+    cp -R "$top/src" "$top/include" "$top/cli" "$top/examples" "$top/scripts" "$work/tree/"
+    cd "$work/tree" || exit 1
+}
+# refused NAME PATTERN: the tree as it was changed.
+refused() {
+    ./scripts/check_layers.sh >"$work/out" 2>&1 && fail "$1: not noticed"
+    grep -q -- "$2" "$work/out" || fail "$1: no /$2/ in: $(cat "$work/out")"
+    [ "$(wc -l <"$work/out")" -eq 1 ] || fail "$1: more than one line: $(cat "$work/out")"
+    fresh
+}
+
+fresh
+sed -i '1i #include "session/session.h"' src/score/knorm.c
+refused 'a scorer that knows the session' 'score/ may not know session/'
+sed -i '1i #include "model/nothing.h"' src/session/copy.c
+refused 'an include of nothing' 'no file model/nothing.h'
+printf '/* nothing */\n' >src/stray.c
+refused 'a file without a folder' 'lives in a folder'
+mkdir src/other && printf '/* nothing */\n' >src/other/x.c
+refused 'a folder without a row' 'does not know this folder'
+printf 'int wnw__stray(int x);\n' >>src/cache/cache.h
+refused 'declared and not defined beside it' 'cache.h declares wnw__stray'
+sed -i '1i #include "session/session.h"' cli/run.c
+refused 'a program that looks inside' 'programs use the public headers alone'
+sed -i 's/"base": "",/"base": "policy",/' scripts/check_layers.sh
+refused 'a circle' 'circle of folders'
+sed -i 's/"text": "base model",/"text": "base model -plan",/' scripts/check_layers.sh
+refused 'a mark that is not needed' 'no longer includes plan'
+exit $((failures > 0))
