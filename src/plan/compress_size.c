@@ -56,8 +56,7 @@ static int budget_of_ratio(struct wnw__plan_job *j, double ratio)
     if (j->budget < 1) {
         j->mean = j->budget = 1;
         j->ratio = 0;
-        snprintf(j->report->warning, sizeof j->report->warning,
-                 "ratio %g of %d entries leaves none; 1 is kept", ratio, j->n_max);
+        wnw__warn(j->report->warning, "ratio %g of %d entries leaves none; 1 is kept", ratio, j->n_max);
     }
     return WNW_OK;
 }
