@@ -155,20 +155,8 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
 
 static const char *const stats_choices[] = {"prompt", "profile", NULL};
 
-static const wnw_option options[] = {{.name = "n_sink",
-                                      .help = "first tokens that always stay and whose queries do not count",
-                                      .type = WNW_OPT_INT,
-                                      .offset = offsetof(struct opts, n_sink),
-                                      .def = 4,
-                                      .min = 0,
-                                      .max = 65536},
-                                     {.name = "n_future",
-                                      .help = "positions behind the prompt whose queries are expected",
-                                      .type = WNW_OPT_INT,
-                                      .offset = offsetof(struct opts, n_future),
-                                      .def = 512,
-                                      .min = 1,
-                                      .max = 1 << 20},
+static const wnw_option options[] = {WNW_OPTION_N_SINK(struct opts),
+                                     WNW_OPTION_N_FUTURE(struct opts),
                                      {.name = "covariance",
                                       .help = "use the covariance of the queries, not only their mean",
                                       .type = WNW_OPT_BOOL,

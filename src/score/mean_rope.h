@@ -5,6 +5,19 @@
 
 #include "policy/part.h"
 
+/* The options of scorers that expect queries at positions behind the prompt: rows of their tables, for an
+ * options struct with members n_sink and n_future. */
+#define WNW_OPTION_N_SINK(opts)                                                                   \
+    {                                                                                             \
+        .name = "n_sink", .help = "first tokens that always stay and whose queries do not count", \
+        .type = WNW_OPT_INT, .offset = offsetof(opts, n_sink), .def = 4, .min = 0, .max = 65536   \
+    }
+#define WNW_OPTION_N_FUTURE(opts)                                                                     \
+    {                                                                                                 \
+        .name = "n_future", .help = "positions behind the prompt whose queries are expected",         \
+        .type = WNW_OPT_INT, .offset = offsetof(opts, n_future), .def = 512, .min = 1, .max = 1 << 20 \
+    }
+
 /* One pair of elements becomes (c x - s y, s x + c y). */
 struct wnw__turn {
     double c, s;
