@@ -38,8 +38,7 @@ static void needs_norms(const void *opts, wnw_needs *out)
     out->flags = WNW_NEED_PROJ_NORM;
 }
 
-/* Scores without meaning, different for every entry: what budgets and selection cost does not depend on them.
- */
+/* Scores without meaning, different for every entry: what budgets and selection cost does not depend on them. */
 static int score_flat(const void *opts, const wnw_observation *obs, float *score, float *scratch)
 {
     uint32_t state = 1;

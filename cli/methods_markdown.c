@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* winnow methods --markdown: docs/methods.md, from the library's descriptors and a table of measured costs.
- */
+/* winnow methods --markdown: docs/methods.md, from the library's descriptors and a table of measured costs. */
 #include "cli.h"
 
 #include <stdlib.h>

@@ -50,8 +50,7 @@ static const char usage[] =
     "  --csv FILE        every answer as a row\n"
     "  --prompts FILE    write every prompt as text, behind a line === about it, and ask nothing\n";
 
-/* ---- Arguments
- * ---------------------------------------------------------------------------------------------- */
+/* ---- Arguments ---- */
 
 struct args {
     const char *model, *text, *policies, *csv, *prompts;
@@ -165,8 +164,7 @@ static int read_args(struct args *a, int argc, char **argv)
     return a->model ? 0 : complain("give a model with -m");
 }
 
-/* ---- Texts with a fact in them
- * ------------------------------------------------------------------------------ */
+/* ---- Texts with a fact in them ---- */
 
 static const char *const words[] = {"harbor",  "lantern", "meadow",  "copper",  "violin",  "glacier",
                                     "orchard", "saddle",  "compass", "velvet",  "thunder", "pebble",
@@ -284,8 +282,7 @@ static bool make_needle(struct needle *q, const struct args *a, const struct sou
     return ok && add_text(&q->prefix, line, strlen(line));
 }
 
-/* ---- Policies
- * ------------------------------------------------------------------------------------------------ */
+/* ---- Policies ---- */
 
 struct contender {
     char *recipe;
@@ -394,8 +391,7 @@ static void make_groups(struct contest *ct)
     }
 }
 
-/* ---- Asking
- * ------------------------------------------------------------------------------------------------- */
+/* ---- Asking ---- */
 
 /* What is asked and what was read before: tokens of the prompt and of the answer's first words. */
 struct question {
@@ -565,8 +561,7 @@ static int ask_group(struct contest *ct, const struct question *q, int group)
     return rc;
 }
 
-/* What a policy is told to expect, as in kvpress: question, the template's tail and the answer's first words.
- */
+/* What a policy is told to expect, as in kvpress: question, the template's tail and the answer's first words. */
 static int make_task(struct question *q)
 {
     const int32_t n = q->prompt.n_tokens - q->prompt.n_context;
@@ -627,8 +622,7 @@ static int ask(struct contest *ct, double tokens, double depth, int attempt)
     return rc;
 }
 
-/* ---- The table
- * ---------------------------------------------------------------------------------------------- */
+/* ---- The table ---- */
 
 static void print_table(const struct contest *ct)
 {

@@ -19,8 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- The method
- * --------------------------------------------------------------------------------------------- */
+/* ---- The method ---- */
 
 struct stand_out_opts {
     double recency;
@@ -93,8 +92,7 @@ static const wnw_scorer stand_out = {
     .score = stand_out_score,
 };
 
-/* ---- The prompt
- * --------------------------------------------------------------------------------------------- */
+/* ---- The prompt ---- */
 
 static const char number[] = "7391624";
 
@@ -158,8 +156,7 @@ static int build_prompt(struct prompt *p, const wnw_model *m, const char *text, 
     return rc;
 }
 
-/* ---- The comparison
- * ----------------------------------------------------------------------------------------- */
+/* ---- The comparison ---- */
 
 static int generate(wnw_session *s, const wnw_model *m, int32_t n_vocab, int32_t n_max, char **text)
 {

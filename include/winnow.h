@@ -45,8 +45,7 @@ extern "C" {
 #define WNW_VERSION_PATCH  0
 #define WNW_VERSION_STRING "0.1.0"
 
-/* ---- Errors and log
- * ------------------------------------------------------------------------------------------ */
+/* ---- Errors and log ---- */
 
 /* Status codes and their short names; X(name, value, sentence). */
 #define WNW_STATUS_MAP(X)                                                           \
@@ -88,8 +87,7 @@ typedef enum wnw_log_level { WNW_LOG_DEBUG, WNW_LOG_INFO, WNW_LOG_WARN } wnw_log
 typedef void (*wnw_log_fn)(wnw_log_level level, const char *text, void *user);
 void wnw_set_log(wnw_log_fn fn, void *user);
 
-/* ---- Model
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- Model ---- */
 
 typedef struct wnw_model wnw_model;
 
@@ -131,12 +129,10 @@ bool wnw_model_layer_is_swa(const wnw_model *m, int32_t il);
 /* Names of the supported architectures; NULL past the end. Static. */
 const char *wnw_arch_name(int32_t i);
 
-/* ---- Text
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- Text ---- */
 
 /* Token ids of `text` (len bytes). add_special: add BOS/EOS as the vocabulary asks. parse_special: text such
- * as
- * "<|im_start|>" becomes the control token. *tokens is owned by the caller, release with wnw_free. */
+ * as "<|im_start|>" becomes the control token. *tokens is owned by the caller, release with wnw_free. */
 int wnw_tokenize(const wnw_model *m, const char *text, size_t len, bool add_special, bool parse_special,
                  int32_t **tokens, int32_t *n_tokens);
 
@@ -208,8 +204,7 @@ bool wnw_has_jinja(void);
 /* Releases what the library says is released with it. NULL is fine. */
 void wnw_free(void *p);
 
-/* ---- Methods: what a policy is made of
- * -------------------------------------------------------------------------- */
+/* ---- Methods: what a policy is made of ---- */
 
 typedef struct wnw_policy wnw_policy;
 typedef struct wnw_registry wnw_registry;
@@ -279,9 +274,8 @@ typedef enum wnw_profile_kind {
 
 /* Norms of a value v behind the output projection W_O of query head h, averaged over the group. */
 typedef enum wnw_proj_norm {
-    WNW_PROJ_L1, /* mean of ||v W_O^h||_1: one output projection per entry and query head */
-    WNW_PROJ_L2, /* root mean square of ||v W_O^h||_2, through a d x d matrix: about a hundredth of the work
-                  */
+    WNW_PROJ_L1,     /* mean of ||v W_O^h||_1: one output projection per entry and query head */
+    WNW_PROJ_L2,     /* root mean square of ||v W_O^h||_2, by a d x d matrix: about a hundredth of the work */
     WNW_PROJ_SKETCH, /* L1 over a fixed random sample of the output columns, scaled up */
 } wnw_proj_norm;
 #define WNW_N_PROJ_NORMS 3
@@ -328,8 +322,7 @@ struct wnw_observation {
     /* Keys / values of KV head ih, [n][d]. Borrowed until the same function is called for another head. */
     const float *(*keys)(const wnw_observation *obs, int32_t ih);
     const float *(*values)(const wnw_observation *obs, int32_t ih);
-    /* The same for entries first .. first + count - 1 only, [count][d]; shares memory with keys and values.
-     */
+    /* The same for entries first .. first + count - 1 only, [count][d]; shares memory with keys and values. */
     const float *(*key_rows)(const wnw_observation *obs, int32_t ih, int32_t first, int32_t count);
     const float *(*value_rows)(const wnw_observation *obs, int32_t ih, int32_t first, int32_t count);
 
@@ -450,8 +443,7 @@ const char *wnw_need_name(int32_t bit);
 /* Entry i of all presets and parts, in a fixed order. false past the end. Static. */
 bool wnw_method_get(int32_t i, wnw_method_info *out);
 
-/* ---- Profiles: calibration results of one model
- * ----------------------------------------------------------------- */
+/* ---- Profiles: calibration results of one model ---- */
 
 /* 64 bits that name a model's weights: tensor names, shapes and types, and the data of the first and the last
  * layer's attention keys and values. 16 hexadecimal digits and a NUL. */
@@ -471,8 +463,7 @@ uint32_t wnw_profile_kinds(const wnw_profile *p);
 /* "srh", "layers", "compiler", "heads", "stats": the first part of a file name. NULL past the end. Static. */
 const char *wnw_profile_kind_name(int32_t kind);
 
-/* ---- Size: how much to keep
- * ------------------------------------------------------------------------------------- */
+/* ---- Size: how much to keep ---- */
 
 typedef enum wnw_size_kind {
     WNW_SIZE_NONE,   /* the policy's own rule, else ratio 0.5 */
@@ -481,8 +472,7 @@ typedef enum wnw_size_kind {
     WNW_SIZE_BYTES,  /* bytes of kept keys and values */
 } wnw_size_kind;
 
-/* Counted over the compressed part of the prompt, protected entries included, sliding-window layers left out.
- */
+/* Counted over the compressed part of the prompt, protected entries included, sliding-window layers left out. */
 typedef struct wnw_size {
     wnw_size_kind kind;
     int64_t budget;
@@ -490,8 +480,7 @@ typedef struct wnw_size {
     uint64_t bytes;
 } wnw_size;
 
-/* ---- Keep-plan
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- Keep-plan ---- */
 
 typedef struct wnw_plan wnw_plan;
 
@@ -521,8 +510,7 @@ int32_t wnw_plan_channels(const wnw_plan *p, int32_t il, int32_t ih, const int32
 int wnw_plan_new(wnw_plan **out, int32_t n_layer, int32_t n_head_kv, int32_t n_tokens, const int32_t *n,
                  const int32_t *const *positions);
 
-/* ---- Session
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- Session ---- */
 
 typedef struct wnw_session wnw_session;
 
@@ -707,9 +695,7 @@ int32_t wnw_cache_n(const wnw_session *s, int32_t il, int32_t ih);
  * next call on the session. */
 const int32_t *wnw_cache_positions(const wnw_session *s, int32_t il, int32_t ih);
 
-/* ---- Perturbation: what evicting entries does to the output of one head
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- Perturbation: what evicting entries does to the output of one head ---- */
 
 /* The output of one head for one query is o = sum_i A_i v_i W_O, A = softmax attention over all n entries.
  * With the entries that are not kept evicted, softmax is over the rest and o changes. Bounds of ||change||_1
@@ -735,9 +721,7 @@ int wnw_perturb_output(double *l1, double *delta, const float *attn, const float
 /* Attention on the k largest of attn[n]: above 1/2 the assumption of the two stages holds. */
 double wnw_perturb_mass(const float *attn, int32_t n, int32_t k);
 
-/* ---- Sampling
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- Sampling ---- */
 
 typedef struct wnw_sampler wnw_sampler;
 
@@ -754,9 +738,7 @@ void wnw_sampler_free(wnw_sampler *sp);
 /* Picks a token from logits[n_vocab]; -1 where there are none, or no sampler. */
 int32_t wnw_sampler_pick(wnw_sampler *sp, const float *logits, int32_t n_vocab);
 
-/* ---- Machine
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- Machine ---- */
 
 /* Cores this process may use. */
 int32_t wnw_usable_cores(void);

@@ -30,8 +30,7 @@ static const struct fake *fake_of(const struct wnw__plan_source *src)
     return (const struct fake *)src;
 }
 
-/* ---- Random numbers that depend on their place alone
- * ---------------------------------------------------------- */
+/* ---- Random numbers that depend on their place alone ---- */
 
 static uint32_t mix(uint32_t h, int64_t x)
 {
@@ -71,8 +70,7 @@ static float uniform(uint32_t *seed)
     return (float)(*seed >> 8) / (float)(1u << 24);
 }
 
-/* ---- Callbacks
- * ------------------------------------------------------------------------------------------------ */
+/* ---- Callbacks ---- */
 
 static bool skipped(const struct wnw__plan_source *src, int32_t il)
 {
@@ -334,8 +332,7 @@ static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_nee
     return WNW_OK;
 }
 
-/* ---- A profile of every kind
- * ---------------------------------------------------------------------------------- */
+/* ---- A profile of every kind ---- */
 
 static void *array(int64_t n, size_t size)
 {
@@ -414,8 +411,7 @@ static void make_profile(struct fake *f)
     f->src.profile = p;
 }
 
-/* ---- Public
- * --------------------------------------------------------------------------------------------------- */
+/* ---- Public ---- */
 
 void fake_init(struct fake *f, int32_t n_layer, int32_t n_head_kv, int32_t group, int32_t n_past, bool ragged)
 {

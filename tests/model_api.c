@@ -55,8 +55,7 @@ static char *read_text(const char *path)
     return text;
 }
 
-/* Declarations end in ");" and have the function's name before the first parenthesis; comments are cut out.
- */
+/* Declarations end in ");" and have the function's name before the first parenthesis; comments are cut out. */
 static void every_function_is_here(void **state)
 {
     (void)state;

@@ -81,8 +81,7 @@ static double step_of(wnw_kv_type type, const double *x, int32_t d)
     return most * steps[type] + 1e-7;
 }
 
-/* ---- Merging, from the formulas
- * ----------------------------------------------------------------------------- */
+/* ---- Merging, from the formulas ---- */
 
 struct head {
     const wnw_session *full;
@@ -256,8 +255,7 @@ static void merged_values(void **state)
     close_fixture(&fx);
 }
 
-/* ---- Pruned channels
- * ---------------------------------------------------------------------------------------- */
+/* ---- Pruned channels ---- */
 
 /* Whether channel c of the head's keys should be 0: among the n_gone lowest, from the formula. */
 static void pruned_reference(const struct fixture *fx, const wnw_session *full, int32_t il, int32_t ih,
@@ -338,8 +336,7 @@ static void pruned_channels(void **state)
     close_fixture(&fx);
 }
 
-/* ---- Phases, positions, sliding windows
- * --------------------------------------------------------------------- */
+/* ---- Phases, positions, sliding windows ---- */
 
 static void assert_same_cache(const wnw_session *a, const wnw_session *b)
 {

@@ -79,8 +79,7 @@ struct fixture {
 /* Shared by all tests; the state of each is its case. */
 static struct fixture fixture;
 
-/* Positions of one line "layer head: p0 p1 ...", marked in kept[n_tokens]; returns how many, -1 at the end.
- */
+/* Positions of one line "layer head: p0 p1 ...", marked in kept[n_tokens]; returns how many, -1 at the end. */
 static int32_t read_head(FILE *f, int *il, int *ih, bool *kept, int32_t n_tokens)
 {
     for (int c; (c = fgetc(f)) == '#';)

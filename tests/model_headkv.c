@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* HeadKV from a profile file to a compressed cache: important heads hold more, the total is what was asked.
- */
+/* HeadKV from a profile file to a compressed cache: important heads hold more, the total is what was asked. */
 #include "helpers.h"
 
 #include <stdio.h>

@@ -322,8 +322,7 @@ static bool own_aggregation(const struct fixture *fx, const struct choice *c)
     return own;
 }
 
-/* Contents do not depend on how counts were found: one layer budget and the scorer's own aggregation will do.
- */
+/* Contents do not depend on how counts were found: one layer budget and the scorer's own aggregation will do. */
 static bool is_worth_it(const struct fixture *fx, const struct choice *c)
 {
     return strcmp(fx->names[6][c->value[6]], "plain") == 0 ||

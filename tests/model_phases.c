@@ -110,8 +110,7 @@ static double mean_entries(const struct fixture *f, const wnw_session *s)
     return heads ? (double)sum / (double)heads : 0;
 }
 
-/* ---- Layer by layer
- * ----------------------------------------------------------------------------------------- */
+/* ---- Layer by layer ---- */
 
 static const char *const local_recipes[] = {
     "full",           "streaming_llm",        "snapkv",    "tova",
@@ -277,8 +276,7 @@ static void cancelled_layer_leaves_nothing(void **state)
     close_model(&f);
 }
 
-/* ---- Chunk by chunk
- * ----------------------------------------------------------------------------------------- */
+/* ---- Chunk by chunk ---- */
 
 static void one_chunk_is_the_end(void **state)
 {
@@ -385,8 +383,7 @@ static void chunks_keep_their_budget(void **state)
     close_model(&f);
 }
 
-/* ---- Decoding
- * ----------------------------------------------------------------------------------------------- */
+/* ---- Decoding ---- */
 
 static void decode_holds_the_target(void **state)
 {
@@ -611,8 +608,7 @@ static void window_holds_the_last_queries(void **state)
     close_model(&f);
 }
 
-/* ---- Turns
- * -------------------------------------------------------------------------------------------------- */
+/* ---- Turns ---- */
 
 static void second_turn_counts_all_tokens(void **state)
 {
@@ -670,8 +666,7 @@ static void scoring_is_reported(void **state)
     close_model(&f);
 }
 
-/* ---- Refusals
- * ----------------------------------------------------------------------------------------------- */
+/* ---- Refusals ---- */
 
 static void bad_rules_are_refused(void **state)
 {

@@ -259,8 +259,7 @@ static void lists_of_a_layer_and_of_all(void **state)
     close_fixture(&f);
 }
 
-/* Refused before the cache changes: heads of different length, and layers that count in original positions.
- */
+/* Refused before the cache changes: heads of different length, and layers that count in original positions. */
 static void uneven_caches(void **state)
 {
     (void)state;

@@ -438,8 +438,8 @@ static void dynamickv_layers(void **state)
     /* r_max 1: at most 3, nothing left to compete for */
     assert_int_equal(layers("dynamickv:r_max=1", &d.p, got), 4 * 4);
     assert_counts(got, 4, 4, 4, 4);
-    /* cascade, one step at the end: c = floor(8 8 6 2 / 4) = 2 2 1 0, the last one + 24/4 - 5 = 1;
-     * n0 = 4: b = trunc(4 x 2 2 1 1 / 6) = 1 1 0 0; r = 2/12; b = 6 6 0 0, the last one + 0: 4 4 0 0 */
+    /* cascade, one step at the end: c = floor(8 8 6 2 / 4) = 2 2 1 0, the last one + 24/4 - 5 = 1; n0 = 4: b
+     * = trunc(4 x 2 2 1 1 / 6) = 1 1 0 0; r = 2/12; b = 6 6 0 0, the last one + 0: 4 4 0 0 */
     layers("paper-compilerkv-dynamickv", &d.p, got);
     assert_counts(got, 5, 5, 1, 1);
     /* Equal scores: the lower layer first, so layer 3 has none of the 24. */
@@ -474,15 +474,14 @@ static void dynamickv_never_gives_back(void **state)
                                          .n_entry = n_entry,
                                          .prot = prot,
                                          .work = work};
-    /* step 2 (8 best): 6 2 -> c = 3 1 -> b = 30 10 -> r = 40/16 -> 12 4
-     * step 4 (16 best): 6 2 4 4 -> c = 1 0 1 1, the last + 4 - 3 = 2 -> b = 10 0 10 20 -> r = 2.5 -> 4 0 4 8
-     */
+    /* step 2 (8 best): 6 2 -> c = 3 1 -> b = 30 10 -> r = 40/16 -> 12 4 step 4 (16 best): 6 2 4 4 -> c = 1 0
+     * 1 1, the last + 4 - 3 = 2 -> b = 10 0 10 20 -> r = 2.5 -> 4 0 4 8 */
     layers("dynamickv:form=cascade,every=2", &p, got);
     assert_counts(got, 4, 0, 4, 8);
     assert_int_equal(layers("dynamickv", &p, got), 16); /* 16 x 6 2 4 4 / 16 */
     assert_counts(got, 6, 2, 4, 4);
-    /* every=3: steps at 3 and, because 4 is no multiple, at the last layer
-     * step 3 (12 best): 6 2 4 -> c = 2 0 1 -> b = 26 0 13 -> r = 39/16 -> 10 0 5 + 1 */
+    /* every=3: steps at 3 and, because 4 is no multiple, at the last layer step 3 (12 best): 6 2 4 -> c = 2 0
+     * 1 -> b = 26 0 13 -> r = 39/16 -> 10 0 5 + 1 */
     layers("dynamickv:form=cascade,every=3", &p, got);
     assert_counts(got, 4, 0, 4, 8);
 }

@@ -83,8 +83,7 @@ static void assert_near(double got, double want, double tolerance)
         fail_msg("%.9g, expected %.9g", got, want);
 }
 
-/* ---- By hand
- * ------------------------------------------------------------------------------------------------ */
+/* ---- By hand ---- */
 
 static float small_keys[3][2] = {{3, 0}, {0, 2}, {-1, 0}}, small_values[3][2] = {{1, 0}, {0, 2}, {1, 0}};
 
@@ -102,11 +101,10 @@ static const float *get_small_values(const wnw_observation *obs, int32_t ih)
     return small_values[0];
 }
 
-/* One head, mean query (5, 0), no RoPE. Cosines 1, 0, -1; with tau = ln 2 the weights are 1, 1/2, 1/4.
- * A = I + (1 + 1/4) e0 e0^T + 1/2 * 4 e1 e1^T = diag(9/4, 3).
- * Scores: 1 / (9/4) = 4/9, 1/2 * 4 / 3 = 2/3, 1/4 / (9/4) = 1/9.
- * By products (15, 0, -5) and tau = ln 2 / 5: weights 1, 1/8, 1/16; A = diag(33/16, 3/2);
- * scores 16/33, 1/8 * 4 / (3/2) = 1/3, 1/33. */
+/* One head, mean query (5, 0), no RoPE. Cosines 1, 0, -1; with tau = ln 2 the weights are 1, 1/2, 1/4. A = I
+ * + (1 + 1/4) e0 e0^T + 1/2 * 4 e1 e1^T = diag(9/4, 3). Scores: 1 / (9/4) = 4/9, 1/2 * 4 / 3 = 2/3, 1/4 /
+ * (9/4) = 1/9. By products (15, 0, -5) and tau = ln 2 / 5: weights 1, 1/8, 1/16; A = diag(33/16, 3/2); scores
+ * 16/33, 1/8 * 4 / (3/2) = 1/3, 1/33. */
 static void by_hand(void **state)
 {
     (void)state;
@@ -134,8 +132,7 @@ static void by_hand(void **state)
         assert_near((double)got[i], dot[i], 1e-6);
 }
 
-/* ---- The definition
- * ----------------------------------------------------------------------------------------- */
+/* ---- The definition ---- */
 
 /* The mean query of head h, turned to each of the positions and averaged. */
 static void anchor(const struct arrays *a, int h, int n_future, double mu[D])
@@ -251,8 +248,7 @@ static void equals_its_definition(void **state)
     }
 }
 
-/* ---- Corners
- * ------------------------------------------------------------------------------------------------ */
+/* ---- Corners ---- */
 
 static void short_heads(void **state)
 {

@@ -21,8 +21,7 @@ static void assert_near(double got, double want, double tolerance)
         fail_msg("%.9g, expected %.9g", got, want);
 }
 
-/* ---- What the parts write
- * ----------------------------------------------------------------------------------- */
+/* ---- What the parts write ---- */
 
 enum { N = 5 };
 
@@ -188,8 +187,7 @@ static void think_by_hand(void **state)
     }
 }
 
-/* ---- Recipes
- * ------------------------------------------------------------------------------------------------ */
+/* ---- Recipes ---- */
 
 static void recipes(void **state)
 {
@@ -222,8 +220,7 @@ static void recipes(void **state)
     assert_non_null(strstr(wnw_last_error(), "both a content rule"));
 }
 
-/* ---- The cache
- * ---------------------------------------------------------------------------------------------- */
+/* ---- The cache ---- */
 
 enum { D = 32, ROWS = 6 };
 

@@ -14,8 +14,7 @@
 #include "fake_source.h"
 #include "policy/policy.h"
 
-/* ---- Arrays as an observation
- * ------------------------------------------------------------------------------- */
+/* ---- Arrays as an observation ---- */
 
 struct norms {
     const float *nu; /* [n_head_kv][n] */
@@ -172,8 +171,7 @@ static void recipes(void **state)
     }
 }
 
-/* ---- Against the reference code
- * ----------------------------------------------------------------------------- */
+/* ---- Against the reference code ---- */
 
 /* CriticalAdaKVPress with its sentinels, in double: the largest number marks what is kept, the window's
  * scores are the maximum + 1 and compete like all others. Slow and literal on purpose. */
@@ -286,8 +284,7 @@ static void equals_the_reference(void **state)
     wnw_policy_free(policies[1]);
 }
 
-/* ---- Through the driver
- * ------------------------------------------------------------------------------------- */
+/* ---- Through the driver ---- */
 
 static void plans(void **state)
 {

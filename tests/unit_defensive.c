@@ -101,8 +101,7 @@ static void scores_by_hand(void **state)
                   (const double[]){.8, .375, .375, .4});
 }
 
-/* ---- Against a naive computation, heads with the same tokens or not
- * ------------------------------------------------ */
+/* ---- Against a naive computation, heads with the same tokens or not ---- */
 
 enum { H = 3, G = 2, MAX_N = 14, W = 4 };
 
@@ -255,8 +254,7 @@ static void shares_sum_to_one(void **state)
     }
 }
 
-/* ---- Plans
- * -------------------------------------------------------------------------------------------------- */
+/* ---- Plans ---- */
 
 /* What attention chose first and the window fit below every size: nothing is lost to another head. */
 static void plans(void **state)
@@ -290,8 +288,7 @@ static void plans(void **state)
     }
 }
 
-/* The released code truncates the count of a layer, not of a head: 4 heads of 50 keep 50 at 0.75, not 4 x 12.
- */
+/* The released code truncates the count of a layer, not of a head: 4 heads of 50 keep 50 at 0.75, not 4 x 12. */
 static void code_counts_layers(void **state)
 {
     (void)state;

@@ -33,8 +33,7 @@ static void assert_near(double got, double want, double tolerance)
         fail_msg("%.9g, expected %.9g", got, want);
 }
 
-/* ---- RoPE averaged over positions
- * --------------------------------------------------------------------------- */
+/* ---- RoPE averaged over positions ---- */
 
 static void closed_form(void **state)
 {
@@ -74,8 +73,7 @@ static void pairs(void **state)
         assert_near((double)y[i], (double)neighbours[i], 1e-5);
 }
 
-/* ---- The scorer against its definition
- * ---------------------------------------------------------------------- */
+/* ---- The scorer against its definition ---- */
 
 enum { D = 6, MAX_N = 64, N_HEAD = 4, N_KV = 2, GROUP = N_HEAD / N_KV, N_PAST = 70 };
 
@@ -227,8 +225,7 @@ static void equals_its_definition(void **state)
     }
 }
 
-/* exp(z) is the mean of exp(q . k / sqrt(d)) over normally distributed queries, where one position is asked.
- */
+/* exp(z) is the mean of exp(q . k / sqrt(d)) over normally distributed queries, where one position is asked. */
 static void logits_are_a_log_mean(void **state)
 {
     (void)state;
@@ -269,8 +266,7 @@ static void logits_are_a_log_mean(void **state)
         assert_near(log(sum[k]), logit(&a, 0, 0, k, 1, true), 0.1);
 }
 
-/* ---- Statistics from a profile, short prompts, whole plans
- * -------------------------------------------------- */
+/* ---- Statistics from a profile, short prompts, whole plans ---- */
 
 static void statistics_of_a_profile(void **state)
 {

@@ -26,8 +26,7 @@ static void assert_near(const float *got, const float *want, int n)
             fail_msg("element %d is %.7g, expected %.7g", i, (double)got[i], (double)want[i]);
 }
 
-/* ---- Scores
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- Scores ---- */
 
 static const float *values_of(const wnw_observation *obs, int32_t ih)
 {
@@ -121,8 +120,7 @@ static void needs_and_phases(void **state)
     }
 }
 
-/* ---- The worked example: 2 layers, 2 heads, 4 entries
- * ---------------------------------------------------------- */
+/* ---- The worked example: 2 layers, 2 heads, 4 entries ---- */
 
 static const float example[2][2][4] = {
     {{0.50f, 0.10f, 0.05f, 0.20f}, {0.40f, 0.02f, 0.30f, 0.08f}},
@@ -223,8 +221,7 @@ static void worked_example(void **state)
     assert_plan("kvcompose-unstructured", 0.75, (const char *const[]){"0", "0", "0", "1"});
 }
 
-/* ---- Layer budgets on arrays
- * ----------------------------------------------------------------------------------- */
+/* ---- Layer budgets on arrays ---- */
 
 struct pool {
     int32_t n_layer, n_head_kv, n;
@@ -365,8 +362,7 @@ static void one_head_is_structured_and_not(void **state)
     pool_free(&p);
 }
 
-/* floor((1 - r) L n) and floor((1 - r) L H n), whatever the shape; kvpress' truncation where it is asked for.
- */
+/* floor((1 - r) L n) and floor((1 - r) L H n), whatever the shape; kvpress' truncation where it is asked for. */
 static void totals_are_exact(void **state)
 {
     (void)state;
@@ -430,8 +426,7 @@ static void counts_are_exact(void **state)
     pool_free(&p);
 }
 
-/* ---- Through the driver
- * ---------------------------------------------------------------------------------------- */
+/* ---- Through the driver ---- */
 
 /* Other scorers too, with windows that stay, layers that are left alone and heads of different length. */
 static void whole_plans(void **state)

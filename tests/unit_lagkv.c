@@ -20,8 +20,7 @@
 #include "policy/count.h"
 #include "policy/policy.h"
 
-/* ---- Rows of a made-up model
- * -------------------------------------------------------------------------------- */
+/* ---- Rows of a made-up model ---- */
 
 enum { MAX_N = 33000, MAX_HEAD = 2, MAX_LAYER = 3, MAX_D = 8 };
 
@@ -204,8 +203,7 @@ static wnw_policy *policy(const char *recipe)
     return p;
 }
 
-/* ---- Scores
- * ------------------------------------------------------------------------------------------------- */
+/* ---- Scores ---- */
 
 static const float golden_k[9][3] = {{9, 9, 9}, {1, 2, 3}, {2, 0, 1}, {0, 1, 0}, {3, 3, 3},
                                      {0, 0, 0}, {2, 4, 1}, {1, 1, 4}, {4, 2, 2}};
@@ -319,8 +317,7 @@ static void constant_channels(void **state)
         assert_float_equal((double)got[t], 0.25, 1e-6);
 }
 
-/* ---- Lengths
- * ------------------------------------------------------------------------------------------------ */
+/* ---- Lengths ---- */
 
 static int32_t formula(int32_t n, int32_t sink, int32_t lag, int32_t k)
 {
@@ -365,8 +362,7 @@ static void lengths_of_the_formula(void **state)
         }
 }
 
-/* ---- The recursion
- * ------------------------------------------------------------------------------------------ */
+/* ---- The recursion ---- */
 
 /* Feeds pieces as listed, the last one again and again, n tokens in all. */
 static void feed(struct toy *t, const wnw_policy *p, const int32_t *pieces, int32_t n_piece, int32_t n)
@@ -507,8 +503,7 @@ static void skipped_layers_stay_whole(void **state)
     wnw_policy_free(p);
 }
 
-/* ---- Retention for a size
- * ----------------------------------------------------------------------------------- */
+/* ---- Retention for a size ---- */
 
 /* r = (n (1 - C) - S - L - m) / (L (N - 1)): k = 95, 62, 30, 14 of 128 for 16384 tokens. */
 static void retention_for_a_ratio(void **state)

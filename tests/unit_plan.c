@@ -27,8 +27,7 @@ static int32_t equal_count(struct fake *f, const char *recipe, wnw_size size, wn
     return n;
 }
 
-/* ---- Plans from data
- * ---------------------------------------------------------------------------------------- */
+/* ---- Plans from data ---- */
 
 static void plan_from_data(void **state)
 {
@@ -59,8 +58,7 @@ static void plan_from_data(void **state)
     wnw_plan_free(NULL);
 }
 
-/* ---- Sizes
- * -------------------------------------------------------------------------------------------------- */
+/* ---- Sizes ---- */
 
 static void sizes(void **state)
 {
@@ -198,8 +196,7 @@ static void skipped_layers_stay(void **state)
     fake_free(&f);
 }
 
-/* ---- Reports
- * ------------------------------------------------------------------------------------------------ */
+/* ---- Reports ---- */
 
 /* Of two compressions of one read: times add up, the first warning and the highest peak stay. */
 static void reports_add_up(void **state)
@@ -228,8 +225,7 @@ static void reports_add_up(void **state)
     assert_string_equal(sum.warning, "first");
 }
 
-/* ---- Failing on the way
- * ------------------------------------------------------------------------------------- */
+/* ---- Failing on the way ---- */
 
 static void failures(void **state)
 {
@@ -254,8 +250,7 @@ static void failures(void **state)
     fake_free(&f);
 }
 
-/* ---- Properties over many shapes
- * ---------------------------------------------------------------------------- */
+/* ---- Properties over many shapes ---- */
 
 static void totals_are_exact(void **state)
 {

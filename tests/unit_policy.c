@@ -301,8 +301,7 @@ static void needs_and_kinds(void **state)
     wnw_policy_free(NULL);
 }
 
-/* ---- A scorer from outside
- * ---------------------------------------------------------------------------------- */
+/* ---- A scorer from outside ---- */
 
 struct mine_opts {
     double slope;
@@ -385,8 +384,7 @@ static void registry_refuses(void **state)
     wnw_registry_free(r);
 }
 
-/* Settings of the papers' RULER tables, and counts that are rounded as those of the same table's other rows.
- */
+/* Settings of the papers' RULER tables, and counts that are rounded as those of the same table's other rows. */
 static void settings_of_tables(void **state)
 {
     (void)state;

@@ -76,8 +76,7 @@ static wnw_observation observation(const struct rows *rows, const int32_t *n, in
                              .source = (void *)(uintptr_t)rows};
 }
 
-/* ---- Scorers
- * --------------------------------------------------------------------------------------------------- */
+/* ---- Scorers ---- */
 
 static void keydiff(void **state)
 {
@@ -339,8 +338,7 @@ static void finch(void **state)
     run_scorer("finch", &obs, got); /* not known: the last 32 tokens, which is everything */
     assert_near(got, (const double[]){1, 1.2, 1.4, 1.6, 1.8}, 5);
 
-    /* A head that lost position 1: two and three entries come before the queries; mean over two query heads.
-     */
+    /* A head that lost position 1: two and three entries come before the queries; mean over two query heads. */
     const float pair[] = {0.5f, 0.3f, 0.2f, 0, 0.4f, 0.1f, 0.1f, 0.4f, 0.1f, 0.9f, 0, 0, 0, 0, 1, 0};
     const int32_t pos[] = {0, 2, 3, 4}, n4 = 4;
     obs.n = n4;
@@ -369,8 +367,7 @@ static void bad_pooling(void **state)
     assert_int_equal(wnw_policy_parse(&p, "compactor:pool=2", NULL), WNW_E_ARG);
 }
 
-/* ---- Chunks
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- Chunks ---- */
 
 static void assert_kept(const char *recipe, const struct wnw__select_problem *problem, int32_t n,
                         const int32_t *want)

@@ -20,8 +20,7 @@
 #include "policy/policy.h"
 #include "policy/presets.h"
 
-/* ---- Shapes and sizes
- * ------------------------------------------------------------------------------------------ */
+/* ---- Shapes and sizes ---- */
 
 struct shape {
     int32_t n_layer, n_head_kv, group, n_past;
@@ -55,8 +54,7 @@ static void shape_init(struct fake *f, int i)
     f->skip = s->skip;
 }
 
-/* ---- What a policy promises
- * ------------------------------------------------------------------------------------ */
+/* ---- What a policy promises ---- */
 
 enum total { EXACT, AT_MOST, MEASURED };
 
@@ -92,8 +90,7 @@ static enum total promise(const wnw_policy *p)
     return EXACT;
 }
 
-/* ---- Checks of one plan
- * ---------------------------------------------------------------------------------------- */
+/* ---- Checks of one plan ---- */
 
 struct trial {
     const wnw_policy *policy;
@@ -221,8 +218,7 @@ static void check_round_trip(const wnw_policy *p)
     wnw_policy_free(again);
 }
 
-/* ---- The tests
- * ------------------------------------------------------------------------------------------------- */
+/* ---- The tests ---- */
 
 static void presets(void **state)
 {

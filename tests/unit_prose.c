@@ -170,8 +170,7 @@ static void write_file(char path[32], const char *text)
     close(fd);
 }
 
-/* "Dr." ends no sentence; a title is a line of its own; empty lines do not pile up where text was left out.
- */
+/* "Dr." ends no sentence; a title is a line of its own; empty lines do not pile up where text was left out. */
 static void a_file_is_told_once(void **state)
 {
     (void)state;

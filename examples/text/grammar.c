@@ -11,8 +11,7 @@
 #name, list_##name, COUNT(list_##name) \
     }
 
-/* ---- Words
- * -------------------------------------------------------------------------------------------------- */
+/* ---- Words ---- */
 
 static const char *const list_man[] = {"Anders", "Bruno", "Casper", "Dorian", "Edvin",  "Falko", "Gregor",
                                        "Henrik", "Ivo",   "Jonas",  "Kaspar", "Leon",   "Milan", "Nils",
@@ -124,8 +123,7 @@ const struct list prose_lists[] = {LIST(man),     LIST(woman), LIST(family), LIS
                                    LIST(quality), LIST(fair),  LIST(reason), LIST(manner),   LIST(remark)};
 const size_t prose_n_lists = COUNT(prose_lists);
 
-/* ---- Sentences
- * ---------------------------------------------------------------------------------------------- */
+/* ---- Sentences ---- */
 
 static const char *const harbour[] = {
     "{P} kept the harbour of {T} for {n} years, and before that {he} had been {+trade} in {town}.",

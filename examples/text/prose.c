@@ -18,8 +18,7 @@ enum {
     MAX_DEPTH = 3    /* of slots within words drawn for slots */
 };
 
-/* ---- A set of 64-bit hashes, 0 left out
- * ------------------------------------------------------------------- */
+/* ---- A set of 64-bit hashes, 0 left out ---- */
 
 struct set {
     uint64_t *slots;
@@ -60,8 +59,7 @@ static bool set_add(struct set *s, uint64_t hash)
     return true;
 }
 
-/* ---- Sentences
- * -------------------------------------------------------------------------------------------- */
+/* ---- Sentences ---- */
 
 struct person {
     const char *first, *family;
@@ -234,8 +232,7 @@ static bool say(struct prose *p, size_t from, size_t to, uint32_t *used, char *o
     return false;
 }
 
-/* ---- Paragraphs
- * ------------------------------------------------------------------------------------------- */
+/* ---- Paragraphs ---- */
 
 static void begin(struct prose *p)
 {

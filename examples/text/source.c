@@ -57,8 +57,7 @@ size_t source_sentence(const char *text, size_t len)
     return n;
 }
 
-/* ---- What a file says for the first time
- * ------------------------------------------------------------------ */
+/* ---- What a file says for the first time ---- */
 
 struct sentence {
     const char *at;
@@ -142,8 +141,7 @@ void source_close(struct source *s)
     *s = (struct source){0};
 }
 
-/* ---- Taking
- * ----------------------------------------------------------------------------------------------- */
+/* ---- Taking ---- */
 
 static char *take_prose(size_t n_bytes, uint64_t seed)
 {

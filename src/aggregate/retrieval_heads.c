@@ -8,9 +8,9 @@
  * No head is normalised. heads=traditional takes the ranking of "Retrieval Head Mechanistically Explains
  * Long-Context Factuality" (arXiv 2404.15574), in which most heads score 0; a layer where all do has nothing
  * to choose by: zero=all hears all its heads, zero=rank the k first of the ranking, as the authors' code
- * does, which are arbitrary there. heads=all and heads=random need no profile. k = 0: the
- * profile's k, else H_q / 8 rounded, halves up, at least 1 (4 of 32, as in the paper). Tokens are matched by
- * position. Cost O(k n); scorers leave out the heads that do not count.
+ * does, which are arbitrary there. heads=all and heads=random need no profile. k = 0: the profile's k, else
+ * H_q / 8 rounded, halves up, at least 1 (4 of 32, as in the paper). Tokens are matched by position. Cost O(k
+ * n); scorers leave out the heads that do not count.
  */
 #include "aggregate/by_position.h"
 #include "profile/profile.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Attention over the cache, one interface, two implementations.
- *   own  (attend_own.c)  one custom CPU operation over ragged heads; reaches the cache through its userdata,
- * so a decode graph does not depend on cache lengths and is built once ggml (attend_ggml.c) standard ggml
- * operations: the oracle, and the form that other backends can run
+ *   own  (attend_own.c)   one custom CPU operation over ragged heads; reaches the cache through its userdata,
+ *                         so a decode graph does not depend on cache lengths and is built once
+ *   ggml (attend_ggml.c)  standard ggml operations: the oracle, and the form that other backends can run
  *
  * Both take q [d, n_head, n_tok], k and v [d, n_head_kv, n_tok] (ggml order, f32, after RoPE), the new tokens
  * sit at positions n_past .. n_past+n_tok-1. Both write the new rows of k and v behind the stored entries of
@@ -18,8 +18,7 @@
 
 #include <ggml.h>
 
-/* Sizes that are the same for all layers, and scratch that layers share because they run one after the other.
- */
+/* Sizes that are the same for all layers, and scratch that layers share because they run one after the other. */
 struct wnw__attend_shared;
 
 struct wnw__attend_dims {

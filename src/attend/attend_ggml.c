@@ -93,8 +93,7 @@ static int32_t pad_keys(const struct wnw__cache *c, int32_t n)
     return (n + c->growth - 1) / c->growth * c->growth;
 }
 
-/* Masks depend on a head's length alone unless something hides entries by position, so most layers share one.
- */
+/* Masks depend on a head's length alone unless something hides entries by position, so most layers share one. */
 static struct ggml_tensor *mask_for(struct wnw__attend_ggml *ag, struct ggml_context *ctx, int32_t il,
                                     int32_t ih)
 {

@@ -10,8 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Where the k best of an array end: every score above `key` belongs to them, and the first n_tie equal ones.
- */
+/* Where the k best of an array end: every score above `key` belongs to them, and the first n_tie equal ones. */
 struct wnw__cut {
     uint32_t key;
     int64_t n_tie;

@@ -44,8 +44,7 @@ static wnw_protected protected_of(const struct wnw__layer_problem *p, int32_t r)
     return wnw__protected_shrink(p->prot[r], p->budget);
 }
 
-/* Copies the scores of row r that are neither protected nor among its n_sure best others; returns how many.
- */
+/* Copies the scores of row r that are neither protected nor among its n_sure best others; returns how many. */
 static int32_t candidates(const struct wnw__layer_problem *p, int32_t r, int32_t n_sure, float *out)
 {
     const wnw_protected prot = protected_of(p, r);

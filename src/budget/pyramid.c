@@ -60,8 +60,7 @@ static int allocate(const void *opts, const struct wnw__layer_problem *p, int32_
     if (n_step == 0 || (o->form == FORM_FACTORY && p->n < 2 * c))
         min = max = c;
 
-    /* Whole numbers over the denominator L - 1: a rounded real step could floor the last layer one too low.
-     */
+    /* Whole numbers over the denominator L - 1: a rounded real step could floor the last layer one too low. */
     int64_t sum = 0;
     for (int32_t l = 0; l < p->n_layer; l++) {
         const int64_t down = n_step == 0             ? 0

@@ -70,8 +70,7 @@ int wnw__cache_copy(struct wnw__cache *dst, const struct wnw__cache *src);
  * are untouched on failure. */
 int wnw__cache_reserve_layer(struct wnw__cache *c, int32_t il, int32_t n, bool exact);
 
-/* Gives the heads of layer il room for cap[ih] >= len[ih] entries, no more and no less. Unchanged on failure.
- */
+/* Gives the heads of layer il room for cap[ih] >= len[ih] entries, no more and no less. Unchanged on failure. */
 int wnw__cache_resize_layer(struct wnw__cache *c, int32_t il, const int32_t *cap);
 
 /* Takes n rows per head, written by the attention behind len, into account; their positions are first,

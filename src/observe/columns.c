@@ -23,8 +23,7 @@ size_t wnw__columns_floats(const struct wnw__attend_shared *sh)
     return (size_t)sh->dims.n_head * (size_t)n_runs(sh->dims.n_ubatch) * RUN * (size_t)sh->dims.d;
 }
 
-/* Up to WNW_ATTEND_NT_ROWS rows, all heads of a group together, are multiplied with the stored keys directly.
- */
+/* Up to WNW_ATTEND_NT_ROWS rows, all heads of a group together, are multiplied with the stored keys directly. */
 static bool is_few(const struct wnw__attend_shared *sh, int32_t n_tok)
 {
     return (int64_t)n_tok * sh->group <= WNW_ATTEND_NT_ROWS;
@@ -259,8 +258,7 @@ void wnw__columns_build(struct ggml_context *ctx, struct ggml_cgraph *gf, struct
                         struct ggml_tensor *q, struct ggml_tensor *out)
 {
     struct ggml_tensor *args[2] = {ggml_is_contiguous(q) ? q : ggml_cont(ctx, q), out};
-    /* A node of its own: all rows must be known before any column is begun, and an operation has no barrier.
-     */
+    /* A node of its own: all rows must be known before any column is begun, and an operation has no barrier. */
     if (!rows_are_known(op) || !is_few(op->attend->shared, (int32_t)q->ne[2]))
         args[1] = ggml_custom_4d(ctx, GGML_TYPE_F32, 1, 1, 1, 1, args, 2, rows_node, GGML_N_TASKS_MAX, op);
     ggml_build_forward_expand(

@@ -14,8 +14,8 @@ void wnw__observer_free(struct wnw__observer *ob);
 /* A source of observations of the session's present cache. Borrowed from the observer. */
 const struct wnw__plan_source *wnw__observer_source(struct wnw__observer *ob);
 
-/* What is gathered while tokens are read. Made empty for policies that agree, then taken in
- * place of what the session gathered before, which cannot fail; graphs built earlier must be freed. */
+/* What is gathered while tokens are read. Made empty for policies that agree, then taken in place of what the
+ * session gathered before, which cannot fail; graphs built earlier must be freed. */
 struct wnw__stats {
     struct wnw__qstats *qstats;
     struct wnw__nll nll;
@@ -30,9 +30,8 @@ void wnw__session_stats_take(wnw_session *s, const struct wnw__stats *stats);
 void wnw__session_take_nll(wnw_session *s, const int32_t *tokens, int32_t n,
                            const struct ggml_tensor *logits);
 
-/* Norms of the values of layer il behind the output projection, norm[n_head_kv][n], or of
- * each query head behind its slice, norm[n_head][n], with n at least the entries of every head; 0 behind
- * them. */
+/* Norms of the values of layer il behind the output projection, norm[n_head_kv][n], or of each query head
+ * behind its slice, norm[n_head][n], with n at least the entries of every head; 0 behind them. */
 int wnw__session_proj_norm(wnw_session *s, int32_t il, wnw_proj_norm kind, bool of_query_heads, int32_t n,
                            float *norm);
 

@@ -84,8 +84,7 @@ void wnw__proj_free(struct wnw__proj *p)
     free(p);
 }
 
-/* ---- Work for threads
- * ------------------------------------------------------------------------------------------- */
+/* ---- Work for threads ---- */
 
 /* One thread: takes units until none is left. i is the thread's number, that is, its scratch. */
 static void work(int32_t i, void *user)
@@ -113,8 +112,7 @@ static size_t scratch_floats(const struct job *j)
     return (tile > gram ? tile : gram) + PAD;
 }
 
-/* ---- The weight
- * ------------------------------------------------------------------------------------------------- */
+/* ---- The weight ---- */
 
 /* Inputs of head h to output k, dst[d]. Quantised rows are read in whole blocks, which heads may share. */
 static void weight_slice(const struct wnw__proj_weight *w, int32_t h, int32_t k, float *dst)
@@ -163,8 +161,7 @@ int32_t wnw__proj_columns(wnw_proj_norm kind, int32_t n_out, int32_t *column)
     return n;
 }
 
-/* ---- Tiles
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- Tiles ---- */
 
 /* The tile's values, transposed: kt[d][WNW_TILE]. */
 static void load_tile(const struct job *j, const struct tile *t, float *rows, float *kt)
@@ -229,9 +226,7 @@ static void add_l2(struct job *j, int32_t i, float *scratch)
         j->sum[t->first + e] = sum[e];
 }
 
-/* ---- L1
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- L1 ---- */
 
 static int fill_l1(struct job *j)
 {
@@ -253,9 +248,7 @@ static int fill_l1(struct job *j)
     return WNW_OK;
 }
 
-/* ---- L2
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- L2 ---- */
 
 /* Unit: W_O^h (W_O^h)^T of one query head. */
 static void add_gram(struct job *j, int32_t h, float *scratch)
@@ -327,8 +320,7 @@ static int fill_l2(struct job *j)
     return WNW_OK;
 }
 
-/* ---- All kinds
- * --------------------------------------------------------------------------------------------------- */
+/* ---- All kinds ---- */
 
 static void list_todo(struct job *j)
 {

@@ -141,8 +141,7 @@ void wnw__qstats_pause(struct wnw__qstats *st, bool pause)
         st->paused = pause;
 }
 
-/* ---- Taking queries
- * --------------------------------------------------------------------------------------------- */
+/* ---- Taking queries ---- */
 
 /* One thread's memory. */
 struct work {
@@ -268,8 +267,7 @@ struct ggml_tensor *wnw__qstats_build(struct wnw__qstats *st, struct ggml_contex
     return ggml_custom_4d(ctx, GGML_TYPE_F32, 1, 1, 1, 1, args, 2, node, GGML_N_TASKS_MAX, &st->layers[il]);
 }
 
-/* ---- Reading
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- Reading ---- */
 
 int32_t wnw__qstats_end(const struct wnw__qstats *st, int32_t il)
 {

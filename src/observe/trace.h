@@ -36,8 +36,7 @@ void wnw__trace_drop_queries(struct wnw__trace *t, int32_t from, int32_t to);
 
 /* Hooks of the forward pass. Room for what is kept of the n tokens that layers from .. to - 1 read next. */
 int wnw__trace_reserve(wnw_session *s, int32_t from, int32_t to, int32_t n);
-/* While layer il is built: q [d, n_head, n_tok] after RoPE, out the attention. decode: queries are not kept.
- */
+/* While layer il is built: q [d, n_head, n_tok] after RoPE, out the attention. decode: queries are not kept. */
 void wnw__trace_build(wnw_session *s, struct ggml_context *ctx, struct ggml_cgraph *gf, int32_t il,
                       struct ggml_tensor *q, struct ggml_tensor *out, bool decode);
 /* After the layers have run, before s->n_past moves. */
@@ -47,8 +46,7 @@ void wnw__trace_commit(wnw_session *s, const struct wnw__span *span);
 /* From now on keeps what the needs ask for, and nothing else. What stays asked for is kept. Nothing
  * changes on failure. */
 int wnw__trace_observe(wnw_session *s, const wnw_needs *needs);
-/* Makes the column operations ready to use. wnw__trace_observe takes them away again if they are not needed.
- */
+/* Makes the column operations ready to use. wnw__trace_observe takes them away again if they are not needed. */
 int wnw__trace_need_columns(wnw_session *s);
 /* Back to what it was before. keep: they add to the entries' own numbers again. */
 void wnw__trace_release_columns(wnw_session *s, bool keep);

@@ -16,8 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Several jobs in step
- * ----------------------------------------------------------------------------------- */
+/* ---- Several jobs in step ---- */
 
 struct walk {
     struct wnw__plan_job **jobs;
@@ -232,8 +231,7 @@ void wnw__report_add(wnw_report *sum, const wnw_report *one)
         memcpy(sum->warning, one->warning, sizeof sum->warning);
 }
 
-/* ---- The driver
- * -------------------------------------------------------------------------------------------- */
+/* ---- The driver ---- */
 
 static double kept_mean(const struct wnw__plan_job *j)
 {

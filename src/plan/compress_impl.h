@@ -75,8 +75,7 @@ static inline bool wnw__job_skips(const struct wnw__plan_job *j, int32_t il)
     return (j->src->is_skipped && j->src->is_skipped(j->src, il)) || wnw__policy_skips(j->policy, il);
 }
 
-/* Entries that the scorer protects of n, in a head that holds as much as any of what the chat template wrote.
- */
+/* Entries that the scorer protects of n, in a head that holds as much as any of what the chat template wrote. */
 wnw_protected wnw__job_protected(const struct wnw__plan_job *j, int32_t n);
 /* The same for KV head ih of layer il as it is. */
 wnw_protected wnw__job_protected_head(const struct wnw__plan_job *j, int32_t il, int32_t ih);
@@ -111,8 +110,7 @@ wnw_needs wnw__job_contents_needs(const struct wnw__plan_job *j);
 int wnw__job_keep_layer(struct wnw__plan_job *j, int32_t il, const wnw_observation *seen);
 /* Scores the layer; selects at once, or remembers the scores until all layers have theirs. */
 int wnw__job_score_layer(struct wnw__plan_job *j, int32_t il, const wnw_observation *seen);
-/* Counts of all layers from all scores; then selects in the i-th layer, seen = what the selector asked for.
- */
+/* Counts of all layers from all scores; then selects in the i-th layer, seen = what the selector asked for. */
 int wnw__job_settle_counts(struct wnw__plan_job *j);
 int wnw__job_select_scored(struct wnw__plan_job *j, int32_t i, const wnw_observation *seen);
 

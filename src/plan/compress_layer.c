@@ -11,8 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Observing
- * ---------------------------------------------------------------------------------------------- */
+/* ---- Observing ---- */
 
 wnw_needs wnw__job_select_needs(const struct wnw__plan_job *j)
 {
@@ -132,8 +131,7 @@ int wnw__job_adapt(const struct wnw__plan_job *j, const wnw_observation *seen, c
     return WNW_OK;
 }
 
-/* ---- One layer
- * ---------------------------------------------------------------------------------------------- */
+/* ---- One layer ---- */
 
 static int reserve(float **buf, size_t *cap, size_t n)
 {
@@ -406,8 +404,7 @@ int wnw__job_score_layer(struct wnw__plan_job *j, int32_t il, const wnw_observat
     return WNW_OK;
 }
 
-/* ---- Model scope
- * -------------------------------------------------------------------------------------------- */
+/* ---- Model scope ---- */
 
 static int allocate_model(struct wnw__plan_job *j, struct wnw__layer_problem *p)
 {

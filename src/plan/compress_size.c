@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* From the size that was asked for to an average number of entries, and protected entries that fit into it.
- */
+/* From the size that was asked for to an average number of entries, and protected entries that fit into it. */
 #include "plan/compress.h"
 #include "plan/compress_impl.h"
 #include "policy/count.h"
 
 #include <stdio.h>
 
-/* ---- Size -> budget
- * ---------------------------------------------------------------------------------------- */
+/* ---- Size -> budget ---- */
 
 /* Entries kept with an average of n per head: at most n of every head, or where the heads of a layer compete
  * for its budget (AdaKV), n times their number together. */
@@ -135,8 +133,7 @@ int wnw__job_size(struct wnw__plan_job *j, const wnw_size *size)
     return WNW_OK;
 }
 
-/* ---- Protected entries
- * ------------------------------------------------------------------------------------- */
+/* ---- Protected entries ---- */
 
 /* n_here: first entries that are the chat template's. */
 static wnw_protected protected_of(const struct wnw__plan_job *j, int32_t n, int32_t n_here)

@@ -132,8 +132,7 @@ int32_t wnw_plan_head(const wnw_plan *p, int32_t il, int32_t ih, const int32_t *
     return (int32_t)(p->off[i + 1] - p->off[i]);
 }
 
-/* ---- Contents
- * ---------------------------------------------------------------------------------------------- */
+/* ---- Contents ---- */
 
 int wnw__plan_begin_contents(wnw_plan *p, bool averages)
 {

@@ -92,8 +92,7 @@ void wnw__window_mass(const wnw_observation *obs, int32_t n_row, double *mass)
         const int32_t ih = h / group;
         const int32_t *pos = obs->pos + (int64_t)ih * obs->n;
         const float *a = obs->window_attn + (int64_t)h * obs->n_window * obs->n;
-        /* A block of entries at a time over all rows: adding up is sequential, only its result is scattered.
-         */
+        /* A block of entries at a time over all rows: adding up is sequential, only its result is scattered. */
         for (int32_t at = 0; at < obs->n_entry[ih]; at += MASS_BLOCK) {
             const int32_t left = obs->n_entry[ih] - at, n = left < MASS_BLOCK ? left : MASS_BLOCK;
             double sum[MASS_BLOCK] = {0};

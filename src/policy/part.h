@@ -49,8 +49,7 @@ enum wnw__matches {
     WNW_MATCH_LAYERS, /* of the model */
 };
 
-/* ---- Scorer: the public descriptor, and what only our own scorers can say --------------------------------
- */
+/* ---- Scorer: the public descriptor, and what only our own scorers can say ---- */
 
 struct wnw__scorer {
     wnw_scorer pub;
@@ -84,8 +83,7 @@ struct wnw__scorer {
     /* A last step behind the head aggregation, in place: score[n_row][obs->n] of all KV heads, or of all
      * query heads for a selector that looks at those. scratch[obs->n]. NULL = none. */
     void (*finish)(const void *opts, const wnw_observation *obs, int32_t n_row, float *score, float *scratch);
-    /* Head aggregation where the recipe names none. NULL = group_mean for scores of query heads, else direct.
-     */
+    /* Head aggregation where the recipe names none. NULL = group_mean for scores of query heads, else direct. */
     const char *aggregation;
     bool prompt_only; /* its scores need a prompt's end: never while decoding */
     enum wnw__matches matches;
@@ -98,8 +96,7 @@ struct wnw__scorer {
     bool window_by_head;
 };
 
-/* ---- Head aggregation -------------------------------------------------------------------------------------
- */
+/* ---- Head aggregation ---- */
 
 struct wnw__aggregation {
     const char *name, *about, *paper, *details;
@@ -122,8 +119,7 @@ struct wnw__aggregation {
                       float *score, float *scratch);
 };
 
-/* ---- Layer budget -----------------------------------------------------------------------------------------
- */
+/* ---- Layer budget ---- */
 
 struct wnw__layer_problem {
     int32_t n_layer;     /* layers that take part */
@@ -189,8 +185,7 @@ struct wnw__layer_budget {
     int (*allocate)(const void *opts, const struct wnw__layer_problem *p, int32_t *n_keep, char *warning);
 };
 
-/* ---- Head budget ------------------------------------------------------------------------------------------
- */
+/* ---- Head budget ---- */
 
 struct wnw__head_problem {
     int32_t n_head_kv;
@@ -207,8 +202,7 @@ struct wnw__head_budget {
     const wnw_option *options;
     size_t options_size;
     bool ragged;   /* heads differ in length */
-    bool competes; /* shares H times the average out over the H heads of a layer, as far as they have entries
-                    */
+    bool competes; /* shares H times the average out over the H heads of a layer, as far as they hold it */
     /* Whether, under rules, a head that a prompt's compression has cut holds its count while decoding: the
      * oldest entries behind the protected first ones go, and all other heads grow. NULL = no. */
     bool (*slides)(const void *opts);
@@ -233,8 +227,7 @@ struct wnw__head_budget {
     int (*measure)(const void *opts, const wnw_observation *obs, double *stat);
 };
 
-/* ---- Selector ---------------------------------------------------------------------------------------------
- */
+/* ---- Selector ---- */
 
 struct wnw__select_problem {
     const float *score;        /* [n] of one head */
@@ -284,8 +277,7 @@ struct wnw__selector {
     int32_t (*select)(const void *opts, const struct wnw__select_problem *p, int32_t *keep, float *scratch);
 };
 
-/* ---- Positions --------------------------------------------------------------------------------------------
- */
+/* ---- Positions ---- */
 
 struct wnw__positions {
     const char *name, *about, *paper, *details;
@@ -296,8 +288,7 @@ struct wnw__positions {
     bool rerotate;
 };
 
-/* ---- Contents ---------------------------------------------------------------------------------------------
- */
+/* ---- Contents ---- */
 
 struct wnw__contents_problem {
     const wnw_observation *obs; /* what `needs` asks for */
@@ -332,9 +323,7 @@ static inline bool wnw__contents_works(const struct wnw__contents *c)
     return c->merge || c->prune;
 }
 
-/* ---- The lists
- * ---------------------------------------------------------------------------------------------
- */
+/* ---- The lists ---- */
 
 /* A part of any kind, seen through what all kinds have in common. */
 struct wnw__part {

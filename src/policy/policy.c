@@ -46,8 +46,7 @@ static struct item next_item(const char **at)
     return it;
 }
 
-/* ---- Step 1: parts
- * ----------------------------------------------------------------------------------------- */
+/* ---- Step 1: parts ---- */
 
 static int set_part(struct parser *ps, struct wnw__part part)
 {
@@ -112,8 +111,7 @@ static int replace_part(struct parser *ps, const struct item *it)
     return set_part(ps, part);
 }
 
-/* ---- Step 2: options
- * --------------------------------------------------------------------------------------- */
+/* ---- Step 2: options ---- */
 
 static int unknown_option(const struct parser *ps, const struct item *it, const char *key, size_t len,
                           int32_t kind)
@@ -187,8 +185,7 @@ static int32_t kind_of(const struct item *it)
     return wnw__part_find(&part, it->name, it->name_len) ? (int32_t)part.kind : -1;
 }
 
-/* ---- The first name
- * ---------------------------------------------------------------------------------------- */
+/* ---- The first name ---- */
 
 static int set_default_parts(struct parser *ps)
 {
@@ -245,8 +242,7 @@ static int set_first(struct parser *ps, const struct item *it, bool presets)
     return set_aggregation(ps);
 }
 
-/* ---- Step 3: do the parts go together?
- * --------------------------------------------------------------------- */
+/* ---- Step 3: do the parts go together? ---- */
 
 static int check_aggregation(const wnw_policy *p)
 {
@@ -332,8 +328,7 @@ static int check_parts(const wnw_policy *p)
     return WNW_OK;
 }
 
-/* ---- Canonical form
- * ---------------------------------------------------------------------------------------- */
+/* ---- Canonical form ---- */
 
 static size_t write_text(const wnw_policy *p, char *out, size_t size)
 {
@@ -365,8 +360,7 @@ static int set_text(wnw_policy *p)
     return WNW_OK;
 }
 
-/* ---- Public
- * ------------------------------------------------------------------------------------------------ */
+/* ---- Public ---- */
 
 static int parse(struct parser *ps, const char *recipe, bool presets)
 {

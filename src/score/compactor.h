@@ -18,8 +18,7 @@ static inline int32_t wnw__trimmed(const wnw_observation *obs, int32_t ih, struc
     return obs->n_entry[ih] - trim.last > *first ? obs->n_entry[ih] - trim.last : *first;
 }
 
-/* Scores to mean 0 and variance 1 (divisor count - 1) over all heads of the layer; all 0 if they are equal.
- */
+/* Scores to mean 0 and variance 1 (divisor count - 1) over all heads of the layer; all 0 if they are equal. */
 void wnw__standardise(const wnw_observation *obs, struct wnw__trim trim, float *score);
 
 #endif

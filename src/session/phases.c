@@ -27,8 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- The rules
- * --------------------------------------------------------------------------------------------- */
+/* ---- The rules ---- */
 
 void wnw__rules_free(struct wnw__rules *r)
 {
@@ -152,8 +151,7 @@ int wnw_session_set_eviction(wnw_session *s, const wnw_eviction *rules)
     return WNW_OK;
 }
 
-/* ---- How much may stay
- * ------------------------------------------------------------------------------------- */
+/* ---- How much may stay ---- */
 
 /* Layers that take part, as the driver counts them. */
 static int32_t n_part(const wnw_session *s, const wnw_policy *p)
@@ -236,8 +234,7 @@ static struct wnw__goal prompt_goal(const wnw_session *s, int32_t n_coming)
         .policy = r->ev.policy, .size = r->ev.size, .ratio_base = s->n_past + n_coming - r->n_before};
 }
 
-/* ---- Reading
- * ----------------------------------------------------------------------------------------------- */
+/* ---- Reading ---- */
 
 /* room: as wnw__session_apply. */
 static int compress(wnw_session *s, const struct wnw__goal *goal, int32_t room, wnw_report *report)
@@ -349,8 +346,7 @@ static int check_prompt(const wnw_session *s, const int32_t *tokens, int32_t n)
     return check_chunks(s, n);
 }
 
-/* ---- Heads that slide
- * -------------------------------------------------------------------------------------- */
+/* ---- Heads that slide ---- */
 
 /* Remembers which heads a prompt's compression has cut, those shorter than the longest one, and to what. */
 static int hold_heads(wnw_session *s)
@@ -390,8 +386,7 @@ static void slide_heads(wnw_session *s)
     }
 }
 
-/* ---- A piece of the prompt
- * ---------------------------------------------------------------------------------- */
+/* ---- A piece of the prompt ---- */
 
 /* Over layers without a sliding window; those are bounded by themselves. */
 static int64_t count_entries(const wnw_session *s, bool sliding, int32_t *n_heads)
@@ -436,8 +431,7 @@ int wnw_session_read(wnw_session *s, const int32_t *tokens, int32_t n, wnw_repor
     return WNW_OK;
 }
 
-/* ---- Decoding
- * ---------------------------------------------------------------------------------------------- */
+/* ---- Decoding ---- */
 
 int wnw__rules_after_decode(wnw_session *s)
 {

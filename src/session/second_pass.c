@@ -256,8 +256,7 @@ static void set_header(struct pass *p, wnw_second_pass kind)
     p->sinks = kind == WNW_PASS_REPEAT && n > 0 ? n : REPEAT_SINKS;
 }
 
-/* The softmax sees the sinks, positions first .. last - 1 and the repeat input; columns of the chunk count.
- */
+/* The softmax sees the sinks, positions first .. last - 1 and the repeat input; columns of the chunk count. */
 static void restrict_to(struct pass *p, int32_t first, int32_t last)
 {
     const struct wnw__cache *c = &p->s->cache;

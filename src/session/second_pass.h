@@ -8,10 +8,11 @@
  *     TASK     each task on the bare cache (the same, the questions alone)
  *     BOTH     the tokens read, once more, and each task behind them (the same, task-aware)
  *     REPEAT   chunk by chunk, an instruction to repeat, the chat template's tail, which ends the user's
- * turn, and the chunk (KVzip, arXiv 2505.23416); the forward pass sees everything, the statistics' softmax
- * only the header, the chunk and the repeat input. Chunks begin behind the header REPEAT_SINKS  the same, but
- * the softmax sees 4 sinks of the header (kvpress) REPEAT_ALL    the same, and the header is part of the
- * first chunk
+ *              turn, and the chunk (KVzip, arXiv 2505.23416); the forward pass sees everything, the
+ *              statistics' softmax only the header, the chunk and the repeat input. Chunks begin behind the
+ *              header
+ *     REPEAT_SINKS  the same, but the softmax sees 4 sinks of the header (kvpress)
+ *     REPEAT_ALL    the same, and the header is part of the first chunk
  */
 #ifndef WNW_SECOND_PASS_H
 #define WNW_SECOND_PASS_H

@@ -228,8 +228,7 @@ int wnw_session_observe(wnw_session *s, const wnw_policy *const *policies, int32
         const wnw_needs needs = wnw_policy_needs(policies[i]);
         wnw__needs_merge(&all, &needs);
     }
-    /* The largest window of all, as the driver asks for it when it looks at a layer for all policies at once.
-     */
+    /* The largest window of all, as the driver asks for it when it looks at a layer for all policies at once. */
     const int32_t cap = all.flags & WNW_NEED_WINDOW_ATTN ? all.window : 0;
     WNW_TRY(window_new(s, cap < s->params.n_ctx ? cap : s->params.n_ctx, &window));
     int rc = wnw__session_stats_new(s, policies, n, &stats);
@@ -291,8 +290,7 @@ int wnw__session_feed(wnw_session *s, const int32_t *tokens, int32_t n, int32_t 
                       wnw_logits_fn on_logits, void *user)
 {
     WNW_TRY(wnw__trace_reserve(s, 0, s->cache.n_layer, n));
-    /* All at once: growing ubatch by ubatch would copy the cache again and again. Sliding layers stay short.
-     */
+    /* All at once: growing ubatch by ubatch would copy the cache again and again. Sliding layers stay short. */
     for (int32_t il = 0; il < s->cache.n_layer; il++) {
         if (s->cache.layers[il].n_swa == 0)
             WNW_TRY(wnw__cache_reserve_layer(&s->cache, il, n, true));
