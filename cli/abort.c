@@ -4,7 +4,7 @@
  * one line and leave no unfinished file. (The library does not install this: the hook belongs to the
  * program.)
  */
-#include "cli.h"
+#include "app/app.h"
 
 #include <ggml.h>
 #include <unistd.h>

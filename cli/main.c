@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow: the table of sub-commands and the way to them. */
-#include "cli.h"
+#include "app/app.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow methods --markdown: docs/methods.md, from the library's descriptors and a table of measured costs. */
-#include "cli.h"
+#include "app/app.h"
 
 #include <stdlib.h>
 #include <string.h>

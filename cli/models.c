@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow models: the names -m knows. */
-#include "cli.h"
+#include "app/app.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow plan: which entries a policy keeps, as a JSON file. */
-#include "job.h"
+#include "app/job.h"
 
 #include <jansson.h>
 #include <string.h>

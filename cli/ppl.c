@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow ppl: perplexity of a text, with the full cache or after compressing its first part. */
-#include "job.h"
+#include "app/job.h"
 
 #include <jansson.h>
 #include <math.h>

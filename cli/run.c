@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow run: read, compress, answer. */
-#include "job.h"
+#include "app/job.h"
 
 #include <jansson.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow tokens: the prompt's token ids as run reads them. */
-#include "job.h"
+#include "app/job.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* ggml ends the process: the command says so in one line, ends with 1 and leaves no unfinished file. */
 #include "helpers.h"
 
-#include "../cli/cli.h"
+#include "app/app.h"
 
 #include <ggml.h>
 #include <stdio.h>

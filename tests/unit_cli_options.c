@@ -2,7 +2,7 @@
 /* Options of the command where memory runs out, and numbers at the ends of their range. */
 #include "helpers.h"
 
-#include "../cli/cli.h"
+#include "app/app.h"
 
 #include <popt.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* Output files of the command: what a signal, an early end and a failing write leave behind. */
 #include "helpers.h"
 
-#include "../cli/cli.h"
+#include "app/app.h"
 
 #include <dirent.h>
 #include <signal.h>

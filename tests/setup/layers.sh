@@ -14,7 +14,7 @@ fail() {
 fresh() {
     rm -rf "$work/tree"
     mkdir "$work/tree"
-    cp -R "$top/src" "$top/include" "$top/cli" "$top/examples" "$top/scripts" "$work/tree/"
+    cp -R "$top/src" "$top/include" "$top/app" "$top/cli" "$top/bench" "$top/examples" "$top/scripts" "$work/tree/"
     cd "$work/tree" || exit 1
 }
 # refused NAME PATTERN: the tree as it was changed.

@@ -3,7 +3,7 @@
 #ifndef WNW_CLI_JOB_H
 #define WNW_CLI_JOB_H
 
-#include "cli.h"
+#include "app/app.h"
 
 struct cli_job {
     const struct cli_args *args;

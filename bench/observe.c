@@ -5,7 +5,7 @@
  * timed by the library's report. The policies are probes: scorers from outside that ask for one thing and
  * touch it.
  */
-#include "bench.h"
+#include "bench/bench.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Files that are read whole, and where models lie. */
-#include "cli.h"
+#include "app/app.h"
 
 #include <ctype.h>
 #include <errno.h>

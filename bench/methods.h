@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* What `winnow bench methods` measured; filled by bench_methods.c, printed by bench_methods_report.c. */
+/* What `winnow bench methods` measured; filled by methods.c, printed by methods_report.c. */
 #ifndef WNW_CLI_BENCH_METHODS_H
 #define WNW_CLI_BENCH_METHODS_H
 
-#include "bench.h"
+#include "bench/bench.h"
 
 enum { BENCH_MAX_METHODS = 128 };
 

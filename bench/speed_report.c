@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The benchmark's result as a table, as JSON and as CSV. */
-#include "bench.h"
+#include "bench/bench.h"
 
 #include <jansson.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The only file of the command that knows libllama: the benchmark runs llama_decode beside our engine. */
-#include "bench_llama.h"
+#include "bench/llama.h"
 
 #include <llama.h>
 #include <stdlib.h>

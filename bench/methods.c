@@ -16,7 +16,7 @@
  * builds its graph beside the one of the first reading, which a session without copies would drop: there the
  * figure is too high by that graph, at most.
  */
-#include "bench_methods.h"
+#include "bench/methods.h"
 
 #include <math.h>
 #include <stdlib.h>

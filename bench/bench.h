@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* What the benchmarks share (bench_common.c), and what `winnow bench` measured; filled by bench.c, printed by
- * bench_report.c. */
+/* What the benchmarks share (common.c), and what `winnow bench` measured; filled by speed.c, printed by
+ * speed_report.c. */
 #ifndef WNW_CLI_BENCH_H
 #define WNW_CLI_BENCH_H
 
-#include "bench_llama.h"
-#include "cli.h"
+#include "app/app.h"
+#include "bench/llama.h"
 
 enum { BENCH_N_UBATCH = 512, BENCH_MAX_LENGTHS = 16 };
 /* Median and ends of repeated measurements; NaN where there are none. */

@@ -4,7 +4,7 @@
  * target's name when all of it is on the disk. Nothing that the command reads and nothing that is open
  * already is ever replaced, and a signal that ends the process removes the unfinished file.
  */
-#include "cli.h"
+#include "app/app.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Messages, progress and clocks. Everything here goes to stderr; stdout belongs to answers and JSON. */
-#include "cli.h"
+#include "app/app.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the benchmarks share: lengths, tokens, the line about the machine, medians, memory. */
-#include "bench.h"
+#include "bench/bench.h"
 
 #include <malloc.h>
 #include <math.h>

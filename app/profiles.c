@@ -10,7 +10,7 @@
  * MODEL is the name of the model's file without .gguf. CompilerKV's tables belong to a budget: of the files
  * compiler-bBUDGET.json in the first place that has any, the nearest in ratio is taken.
  */
-#include "cli.h"
+#include "app/app.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* UTF-8 and the text of a growing answer. */
-#include "cli.h"
+#include "app/app.h"
 
 #include <errno.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What `winnow bench methods` prints: a table, Markdown, JSON, and a CSV file of every number. */
-#include "bench_methods.h"
+#include "bench/methods.h"
 
 #include <math.h>
 #include <stdlib.h>

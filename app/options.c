@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The option tables, and what is derived from them: popt's table, strict values, range errors, help. */
-#include "cli.h"
+#include "app/app.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
  * One round reads the same tokens with all three in turn and then decodes with them in alternating chunks, so
  * that what the machine does meanwhile hits all alike. Ratios are formed within a round; the medians of these
  * are the result, not the ratio of two medians. */
-#include "bench.h"
+#include "bench/bench.h"
 
 #include <stdlib.h>
 

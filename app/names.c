@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* Bit sets of the library in words. */
+#include "app/app.h"
+
+const char *cli_needs_text(uint32_t needs, char *out, size_t size)
+{
+    size_t n = 0;
+    const char *name;
+    out[0] = '\0';
+    for (int32_t bit = 0; (name = wnw_need_name(bit)) && n < size; bit++)
+        if (needs >> bit & 1u)
+            n += (size_t)snprintf(out + n, size - n, "%s%s", n > 0 ? ", " : "", name);
+    return n > 0 ? out : "nothing";
+}
+
+const char *cli_phases_text(uint32_t phases, char *out, size_t size)
+{
+    size_t n = 0;
+    out[0] = '\0';
+    for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_DECODE && n < size; phase++)
+        if (phases >> phase & 1u)
+            n += (size_t)snprintf(out + n, size - n, "%s%s", n > 0 ? ", " : "",
+                                  wnw_phase_name((wnw_phase)phase));
+    return out;
+}
