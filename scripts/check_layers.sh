@@ -3,7 +3,8 @@
 # Holds the folders of src/ to what they may know: check_layers.sh [--table]
 #
 # Fails on an include that the table below does not allow, on a circle of folders, on a program that reaches into src/,
-# and on a function that NAME.h (or NAME_impl.h) declares and neither NAME.c nor NAME_*.c beside it defines.
+# on a test that does so elsewhere than in tests/peek_*.h, and on a function that NAME.h (or NAME_impl.h) declares and
+# neither NAME.c nor NAME_*.c beside it defines.
 # --table prints who includes whom. Reads the files alone; nothing needs to be built.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -32,7 +33,7 @@ MAY = {
     "plan": "base policy",
     "session": "base kernel model text cache attend forward observe profile policy plan",
 }
-# Programs: the public headers alone. tests/ may look inside.
+# Programs: the public headers alone.
 PROGRAMS = ["app", "cli", "bench", "eval", "server", "examples"]
 
 faults = []
@@ -97,6 +98,12 @@ for program in PROGRAMS:
         for name in INCLUDE.findall(path.read_text()):
             if (src / name).exists() and not (path.parent / name).exists():
                 faults.append(f"{path} includes {name}: programs use the public headers alone")
+
+# Tests see private headers through tests/peek_*.h.
+for path in sorted(pathlib.Path("tests").rglob("*.[ch]")):
+    for name in INCLUDE.findall(path.read_text()):
+        if (src / name).exists() and not path.name.startswith("peek_"):
+            faults.append(f"{path} includes {name}: tests see src/ through tests/peek_*.h alone")
 
 # Declared in x.h, defined in x.c or x_*.c beside it.
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "policy/policy.h"
+#include "peek_plan.h"
 
 enum buffer {
     BUF_WINDOW,

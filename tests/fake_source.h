@@ -15,8 +15,7 @@
 
 #include <cmocka.h>
 
-#include "plan/compress.h"
-#include "profile/profile.h"
+#include "peek_plan.h"
 
 enum { FAKE_MAX_LAYER = 8, FAKE_MAX_HEAD = 8, FAKE_D = 8, FAKE_N_PASS2 = 24 };
 

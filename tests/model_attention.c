@@ -9,8 +9,8 @@
  * before a cache in f16, to 8 bits before a quantised one) and, for an f16 cache, the running sum of values.
  * It explains the distance if ggml lies several times closer to it than to double precision.
  */
-#include "attend/attend_impl.h"
 #include "helpers.h"
+#include "peek_arrays.h"
 
 #include <math.h>
 #include <stdio.h>

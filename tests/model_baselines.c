@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "session/session.h"
+#include "peek_session.h"
 
 enum { N_PROMPT = 90, N_STEP = 40, BUDGET = 30, MAX_HEADS = 64 };
 

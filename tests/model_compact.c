@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "session/session.h"
+#include "peek_session.h"
 
 #define N_PROMPT 200
 #define N_FIRST  4  /* tokens decoded one by one */

@@ -6,9 +6,7 @@
  */
 #include "helpers.h"
 
-#include "base/mix.h"
-#include "kernel/kernel.h"
-#include "session/session.h"
+#include "peek_session.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 /* Copies of a session: they go on bit for bit like the original, and neither reaches the other. */
 #include "helpers.h"
 
-#include "session/session.h"
+#include "peek_session.h"
 
 #include <stdlib.h>
 #include <string.h>

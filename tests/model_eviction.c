@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#include "session/session.h"
+#include "peek_session.h"
 
 enum { N = 100, N_MORE = 80, NEVER = -1 };
 

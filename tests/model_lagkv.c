@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "session/session.h"
+#include "peek_session.h"
 
 enum { N_CTX = 700, SINK = 8, LAG = 32, K = 8 };
 #define RECIPE "lagkv:sink=8,lag=32,retain=0.25"

@@ -7,9 +7,7 @@
  */
 #include "helpers.h"
 
-#include "policy/policy.h"
-#include "profile/profile.h"
-#include "session/session.h"
+#include "peek_session.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,10 +4,10 @@
  * E_NOMEM with a sentence, leak nothing, and leave the session good enough to do the same again. Half of the
  * runs have one allocation fail, half that one and all that follow.
  */
-#include "base/parallel.h"
 #include "failing_alloc.h"
 #include "helpers.h"
-#include "policy/part.h"
+#include "peek_arrays.h"
+#include "peek_plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>

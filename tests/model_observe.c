@@ -2,10 +2,7 @@
 /* What policies see, against slow double-precision versions computed from the session's own cache and
  * queries. */
 #include "helpers.h"
-#include "kernel/kernel.h"
-#include "observe/observe.h"
-#include "plan/compress.h"
-#include "session/session.h"
+#include "peek_session.h"
 
 #include <math.h>
 #include <stdlib.h>

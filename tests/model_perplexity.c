@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Perplexity of the end of a prompt, against the logits of all its tokens. */
 #include "helpers.h"
-#include "observe/nll.h"
-#include "observe/observe.h"
-#include "plan/compress.h"
-#include "session/session.h"
+#include "peek_session.h"
 
 #include <math.h>
 #include <stdlib.h>

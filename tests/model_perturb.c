@@ -6,10 +6,7 @@
  * on its models, but nothing guarantees it.
  */
 #include "helpers.h"
-#include "model/model.h"
-#include "observe/observe.h"
-#include "plan/compress.h"
-#include "session/session.h"
+#include "peek_session.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "session/session.h"
+#include "peek_session.h"
 
 enum { N = 300, N_CTX = 900 };
 

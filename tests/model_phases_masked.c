@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "session/session.h"
+#include "peek_session.h"
 
 enum { N_CTX = 400 };
 

@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "policy/policy.h"
-#include "session/session.h"
+#include "peek_session.h"
 
 enum { N = 260, N_CTX = 512 };
 

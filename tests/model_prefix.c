@@ -2,9 +2,7 @@
 /* A session that knows what of its prompt the chat template wrote. */
 #include "fake_source.h"
 #include "helpers.h"
-#include "observe/observe.h"
-#include "plan/compress.h"
-#include "session/session.h"
+#include "peek_session.h"
 
 #include <stdlib.h>
 #include <string.h>

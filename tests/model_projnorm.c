@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Projected norms of a session: the model's own weights, and norms that move with their entries. */
 #include "helpers.h"
-#include "kernel/kernel.h"
-#include "observe/observe.h"
-#include "observe/projnorm.h"
-#include "plan/compress.h"
-#include "session/session.h"
+#include "peek_session.h"
 
 #include <math.h>
 #include <stdlib.h>

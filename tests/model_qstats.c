@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Query statistics of a session, against the window's queries turned back by the reported frequencies. */
 #include "helpers.h"
-#include "observe/observe.h"
-#include "plan/compress.h"
-#include "session/session.h"
+#include "peek_session.h"
 
 #include <math.h>
 #include <stdlib.h>

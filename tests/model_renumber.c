@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernel/kernel.h"
-#include "session/session.h"
+#include "peek_session.h"
 
 enum { N = 120, KEEP = 40, N_MORE = 8 };
 

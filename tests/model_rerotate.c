@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "policy/policy.h"
-#include "session/session.h"
+#include "peek_session.h"
 
 enum { N = 120, N_MORE = 480, KEEP = 40, N_CTX = 128, CHUNK = 32 };
 

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The second pass against a slow double-precision softmax: the same tokens read by an ordinary session that
  * keeps its queries. And that nothing of it stays behind. */
-#include "session/second_pass.h"
+#include "peek_session.h"
 
 #include "helpers.h"
-#include "kernel/kernel.h"
-#include "observe/observe.h"
-#include "observe/qstats.h"
-#include "plan/compress.h"
-#include "session/session.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
  */
 #include "helpers.h"
 
-#include "session/session.h"
+#include "peek_session.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -2,9 +2,7 @@
 /* Attention sums and maxima over all queries, and the queries themselves, against a slow double-precision
  * softmax of the session's own cache and queries. */
 #include "helpers.h"
-#include "observe/observe.h"
-#include "plan/compress.h"
-#include "session/session.h"
+#include "peek_session.h"
 
 #include <math.h>
 #include <stdlib.h>

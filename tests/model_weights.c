@@ -6,7 +6,7 @@
  */
 #include "helpers.h"
 
-#include "model/model.h"
+#include "peek_session.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "plan/score.h"
+#include "peek_plan.h"
 #include "scoring.h"
 
 int try_scorer(const char *recipe, const wnw_observation *obs, float *score)

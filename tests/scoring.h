@@ -3,7 +3,7 @@
 #ifndef WNW_TESTS_SCORING_H
 #define WNW_TESTS_SCORING_H
 
-#include "policy/policy.h"
+#include "peek_plan.h"
 
 /* score[n_head_kv][n] of the recipe's scorer and head aggregation; a status. Fails the test if it does not
  * parse. */

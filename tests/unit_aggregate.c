@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/score.h"
-#include "profile/profile.h"
+#include "peek_plan.h"
 #include "scoring.h"
 
 enum { H = 4, KV = 2, N = 3, PAST = 5 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The own attention against the double-precision reference, over layers built by hand. */
-#include "attend/attend_impl.h"
+#include "peek_arrays.h"
 
 #include <float.h>
 #include <ggml-cpu.h>

@@ -11,8 +11,7 @@
 #include <string.h>
 
 #include "fake_source.h"
-#include "policy/count.h"
-#include "policy/policy.h"
+#include "peek_plan.h"
 #include "scoring.h"
 
 static wnw_policy *policy(const char *recipe)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The cache on its own: growth, compaction, sliding windows, accounting. */
-#include "cache/cache.h"
-#include "kernel/kernel.h"
+#include "peek_arrays.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cholesky.h"
+#include "peek_arrays.h"
 #include "scoring.h"
 
 enum { D = 6, MAX_N = 300, N_HEAD = 4, N_KV = 2, GROUP = N_HEAD / N_KV, N_PAST = 310 };

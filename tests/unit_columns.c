@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Column statistics of attention against a slow double-precision version, over layers built by hand. */
-#include "attend/attend_impl.h"
-#include "observe/columns.h"
+#include "peek_session.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -11,9 +11,8 @@
 #include <string.h>
 
 #include "fake_source.h"
-#include "kernel/kernel.h"
-#include "policy/compiler_table.h"
-#include "policy/policy.h"
+#include "peek_arrays.h"
+#include "peek_plan.h"
 
 static wnw_policy *policy(const char *recipe)
 {

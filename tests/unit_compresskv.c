@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "fake_source.h"
-#include "policy/policy.h"
+#include "peek_plan.h"
 #include "scoring.h"
 
 static wnw_policy *policy(const char *recipe)

@@ -11,9 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernel/kernel.h"
-#include "policy/policy.h"
-#include "session/rewrite.h"
+#include "peek_session.h"
 
 static void assert_near(double got, double want, double tolerance)
 {

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "fake_source.h"
-#include "policy/policy.h"
+#include "peek_plan.h"
 
 /* ---- Arrays as an observation ---- */
 

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "fake_source.h"
-#include "policy/policy.h"
+#include "peek_plan.h"
 #include "scoring.h"
 
 static const float *proj_norm(const wnw_observation *obs, wnw_proj_norm kind)

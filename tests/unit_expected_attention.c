@@ -11,8 +11,7 @@
 #include <string.h>
 
 #include "fake_source.h"
-#include "policy/policy.h"
-#include "score/mean_rope.h"
+#include "peek_plan.h"
 #include "scoring.h"
 
 static double uniform(uint32_t *seed)

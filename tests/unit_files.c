@@ -2,7 +2,7 @@
 /* Files that are no files: a FIFO without a writer, devices, folders. The library says so and never waits. */
 #include "helpers.h"
 
-#include "profile/profile.h"
+#include "peek_plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>

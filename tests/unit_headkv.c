@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "fake_source.h"
-#include "policy/policy.h"
+#include "peek_plan.h"
 
 enum { MAX_ROW = 16 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Every vector table this machine can run, against ggml, plain loops and hand-computed numbers. */
-#include "kernel/kernel_impl.h"
+#include "peek_arrays.h"
 
 #include <float.h>
 #include <ggml-cpu.h>

@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "policy/count.h"
-#include "policy/policy.h"
+#include "peek_plan.h"
 
 static wnw_policy *policy(const char *recipe)
 {

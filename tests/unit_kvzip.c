@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "policy/policy.h"
+#include "peek_plan.h"
 
 enum { N_LAYER = 2, N_HEAD = 2, N = 10, HEADER = 6 };
 

@@ -15,10 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/compress.h"
-#include "plan/plan.h"
-#include "policy/count.h"
-#include "policy/policy.h"
+#include "peek_plan.h"
 
 /* ---- Rows of a made-up model ---- */
 

@@ -3,7 +3,7 @@
  * and the program keeps its locale. */
 #include "helpers.h"
 
-#include "profile/profile.h"
+#include "peek_plan.h"
 
 #include <locale.h>
 #include <pthread.h>

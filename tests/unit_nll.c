@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Likelihoods of tokens and perplexity on plain arrays. */
 #include "helpers.h"
-#include "observe/nll.h"
+#include "peek_session.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "fake_source.h"
-#include "policy/policy.h"
+#include "peek_plan.h"
 #include "scoring.h"
 
 enum { D = 6, N = 80, W = 5, H = 2, G = 2 };

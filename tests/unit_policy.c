@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "policy/policy.h"
+#include "peek_plan.h"
 
 static void assert_canonical(const char *recipe, const char *want)
 {

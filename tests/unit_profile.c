@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "profile/profile.h"
+#include "peek_plan.h"
 
 /* Shapes of every profile here: 2 layers, 4 query heads, 2 KV heads of 2. */
 #define MODEL                                                                                     \

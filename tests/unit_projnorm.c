@@ -2,8 +2,7 @@
 /* Norms of values behind the output projection: hand-computed numbers, the definition in double precision,
  * and what must not change the result. */
 #include "helpers.h"
-#include "kernel/kernel_impl.h"
-#include "observe/projnorm.h"
+#include "peek_session.h"
 
 #include <math.h>
 #include <stdlib.h>

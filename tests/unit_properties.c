@@ -16,9 +16,7 @@
 #include <string.h>
 
 #include "fake_source.h"
-#include "policy/count.h"
-#include "policy/policy.h"
-#include "policy/presets.h"
+#include "peek_plan.h"
 
 /* ---- Shapes and sizes ---- */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Mean and covariance of queries on plain arrays. */
 #include "helpers.h"
-#include "observe/qstats.h"
+#include "peek_session.h"
 
 #include <ggml-cpu.h>
 #include <math.h>

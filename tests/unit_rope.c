@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Frequencies that observations report: a rotation by hand with them is ggml's rotation. */
 #include "helpers.h"
-#include "model/rope.h"
+#include "peek_arrays.h"
 
 #include <ggml-cpu.h>
 #include <ggml.h>

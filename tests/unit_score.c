@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "policy/policy.h"
+#include "peek_plan.h"
 #include "scoring.h"
 
 struct rows {

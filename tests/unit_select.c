@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/topk.h"
-#include "policy/policy.h"
+#include "peek_arrays.h"
+#include "peek_plan.h"
 
 static wnw_policy *policy(const char *recipe)
 {

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "fake_source.h"
-#include "policy/policy.h"
+#include "peek_plan.h"
 #include "scoring.h"
 
 /* Head 0 protects its first and its last entry, head 1 its last two; tau = 0.5, which the first 0.5 reaches.

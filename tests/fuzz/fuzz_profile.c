@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "profile/profile.h"
+#include "peek_plan.h"
 
 enum { N_LAYER = 2, N_HEAD = 4, N_HEAD_KV = 2, N_EMBD_HEAD = 8 };
 

@@ -14,7 +14,7 @@ fail() {
 fresh() {
     rm -rf "$work/tree"
     mkdir "$work/tree"
-    cp -R "$top/src" "$top/include" "$top/app" "$top/cli" "$top/bench" "$top/examples" "$top/scripts" "$work/tree/"
+    cp -R "$top/src" "$top/include" "$top/app" "$top/cli" "$top/bench" "$top/examples" "$top/scripts" "$top/tests" "$work/tree/"
     cd "$work/tree" || exit 1
 }
 # refused NAME PATTERN: the tree as it was changed.
@@ -38,6 +38,8 @@ printf 'int wnw__stray(int x);\n' >>src/cache/cache.h
 refused 'declared and not defined beside it' 'cache.h declares wnw__stray'
 sed -i '1i #include "session/session.h"' cli/run.c
 refused 'a program that looks inside' 'programs use the public headers alone'
+sed -i '1i #include "cache/cache.h"' tests/unit_rope.c
+refused 'a test that looks inside by itself' 'unit_rope.c includes cache/cache.h: tests see src/ through'
 sed -i 's/"base": "",/"base": "policy",/' scripts/check_layers.sh
 refused 'a circle' 'circle of folders'
 sed -i 's/"text": "base model",/"text": "base model -plan",/' scripts/check_layers.sh

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* The private headers of parts, policies, profiles and the driver. See peek_arrays.h. */
+#ifndef WNW_TESTS_PEEK_PLAN_H
+#define WNW_TESTS_PEEK_PLAN_H
+
+#include "plan/compress.h"
+#include "plan/plan.h"
+#include "plan/score.h"
+#include "policy/compiler_table.h"
+#include "policy/count.h"
+#include "policy/part.h"
+#include "policy/policy.h"
+#include "policy/presets.h"
+#include "profile/profile.h"
+#include "score/mean_rope.h"
+
+#endif

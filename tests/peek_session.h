@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* The private headers of models, recorders and sessions, and those below them. See peek_arrays.h. */
+#ifndef WNW_TESTS_PEEK_SESSION_H
+#define WNW_TESTS_PEEK_SESSION_H
+
+#include "peek_arrays.h"
+#include "peek_plan.h"
+
+#include "model/model.h"
+#include "observe/columns.h"
+#include "observe/nll.h"
+#include "observe/observe.h"
+#include "observe/projnorm.h"
+#include "observe/qstats.h"
+#include "session/rewrite.h"
+#include "session/second_pass.h"
+#include "session/session.h"
+
+#endif
