@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "app/job.h"
+#include "winnow_method.h"
 
 #include <math.h>
 #include <stdlib.h>

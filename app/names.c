@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Bit sets of the library in words. */
 #include "app/app.h"
+#include "winnow_method.h"
 
 const char *cli_needs_text(uint32_t needs, char *out, size_t size)
 {

@@ -17,6 +17,7 @@
  * figure is too high by that graph, at most.
  */
 #include "bench/methods.h"
+#include "winnow_method.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What `winnow bench methods` prints: a table, Markdown, JSON, and a CSV file of every number. */
 #include "bench/methods.h"
+#include "winnow_method.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -6,6 +6,7 @@
  * touch it.
  */
 #include "bench/bench.h"
+#include "winnow_method.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow methods: presets and parts, printed from the library's descriptors. */
 #include "app/app.h"
+#include "winnow_method.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow methods --markdown: docs/methods.md, from the library's descriptors and a table of measured costs. */
 #include "app/app.h"
+#include "winnow_method.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -14,7 +14,7 @@
  * number.
  */
 #include "text/source.h"
-#include <winnow.h>
+#include <winnow_method.h>
 
 #include <errno.h>
 #include <math.h>

@@ -12,7 +12,7 @@
  * The program reads one prompt and lets policies of the library and this one answer from copies of the same
  * cache. Without a text it makes one up in which a number is hidden, and says who still finds it.
  */
-#include <winnow.h>
+#include <winnow_method.h>
 
 #include <math.h>
 #include <stdio.h>

@@ -2,6 +2,7 @@
 /* A host program whose locale writes 0,5: recipes, canonical strings, profiles and messages keep their point,
  * and the program keeps its locale. */
 #include "helpers.h"
+#include "winnow_method.h"
 
 #include "peek_plan.h"
 

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "winnow.h"
+#include "winnow_method.h"
 
 static double uniform(uint32_t *seed)
 {

@@ -14,6 +14,7 @@
 #define WNW_CACHE_H
 
 #include "base/err.h"
+#include "winnow_method.h"
 
 /* Capacity of a head grows in blocks: of this many entries, or of 256 for the ggml attention, which pads its
  * key range to that (as llama.cpp does, so that both split the keys alike). */

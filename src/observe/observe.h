@@ -4,6 +4,7 @@
 #define WNW_OBSERVE_H
 
 #include "observe/nll.h"
+#include "winnow_method.h"
 
 #include <ggml.h>
 

@@ -17,6 +17,7 @@
 #define WNW_PROJNORM_H
 
 #include "base/err.h"
+#include "winnow_method.h"
 
 #include <ggml.h>
 

@@ -8,6 +8,7 @@
 #define WNW_TRACE_H
 
 #include "observe/columns.h"
+#include "winnow_method.h"
 
 /* Queries of one layer after RoPE, q[n][n_head][d], of positions end - n .. end - 1. */
 struct wnw__queries {

@@ -7,6 +7,7 @@
 #define WNW_COMPRESS_H
 
 #include "base/err.h"
+#include "winnow_method.h"
 
 /* Where observations come from. */
 struct wnw__plan_source {

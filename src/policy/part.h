@@ -23,6 +23,7 @@
 #define WNW_PART_H
 
 #include "base/err.h"
+#include "winnow_method.h"
 
 /* Consecutive blocks of `lag` entries behind `sink` protected ones. */
 struct wnw__blocks {

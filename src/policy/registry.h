@@ -3,7 +3,7 @@
 #ifndef WNW_REGISTRY_H
 #define WNW_REGISTRY_H
 
-#include "winnow.h"
+#include "winnow_method.h"
 
 struct wnw_registry {
     const wnw_scorer **scorers; /* borrowed descriptors */

@@ -14,6 +14,7 @@
  */
 #include "base/err.h"
 #include "base/topk.h"
+#include "winnow_method.h"
 
 #include <math.h>
 

@@ -18,6 +18,7 @@
 #define WNW_SECOND_PASS_H
 
 #include "base/err.h"
+#include "winnow_method.h"
 
 struct wnw__second_pass {
     int32_t n_layer;

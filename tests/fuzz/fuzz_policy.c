@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The input is a recipe. What is parsed has a canonical form that parses to itself. */
 #include "fuzz.h"
+#include "winnow_method.h"
 
 #include <stdlib.h>
 #include <string.h>
