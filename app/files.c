@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* Files that are read whole, and where models lie. */
-#include "app/app.h"
+/* Files that are read whole. */
+#include "app/files.h"
+
+#include "app/console.h"
+#include "app/text.h"
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-const char *const cli_model_names[] = {"smollm2-135m", "qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b",
-                                       "gemma-3-270m", NULL};
-
 static int cannot_open(const char *path)
 {
-    return cli_fail(cli_errno_code(errno), "cannot open '%s': %s", path, strerror(errno));
+    return app_fail(app_errno_code(errno), "cannot open '%s': %s", path, strerror(errno));
 }
 
 /* Opens a text for reading; directories are refused here, because fopen takes them. FIFOs are fine. */
@@ -28,35 +29,20 @@ static int open_input(FILE **out, struct stat *st, const char *path)
     if (S_ISDIR(st->st_mode)) {
         fclose(*out);
         *out = NULL;
-        return cli_fail(CLI_BAD_INPUT, "'%s' is a directory; name a file", path);
+        return app_fail(APP_BAD_INPUT, "'%s' is a directory; name a file", path);
     }
-    return CLI_OK;
-}
-
-/* A model is mapped into memory, so it must be a regular file. Looked at without opening: that of a FIFO
- * waits, that of a device may do anything. */
-static int check_model_file(const char *path)
-{
-    struct stat st;
-    if (stat(path, &st) != 0 || access(path, R_OK) != 0)
-        return cannot_open(path);
-    if (S_ISDIR(st.st_mode))
-        return cli_fail(CLI_BAD_INPUT, "'%s' is a directory; name a file", path);
-    if (!S_ISREG(st.st_mode))
-        return cli_fail(CLI_BAD_INPUT, "'%s' is not a regular file, which a model must be; copy it to one",
-                        path);
-    return CLI_OK;
+    return APP_OK;
 }
 
 /* More than the tokenizer can be given at once. */
 static int text_too_long(const char *path)
 {
-    return cli_fail(CLI_BAD_INPUT, "'%s' is too long: a text has at most %d bytes", path, CLI_MAX_TEXT);
+    return app_fail(APP_BAD_INPUT, "'%s' is too long: a text has at most %d bytes", path, APP_MAX_TEXT);
 }
 
-int cli_read_file(char **data, size_t *len, const char *path)
+int app_read_file(char **data, size_t *len, const char *path)
 {
-    struct cli_text text = {0};
+    struct app_text text = {0};
     struct stat st;
     char block[65536];
     FILE *f;
@@ -64,35 +50,35 @@ int cli_read_file(char **data, size_t *len, const char *path)
     *data = NULL;
     *len = 0;
     int rc = open_input(&f, &st, path);
-    if (rc != CLI_OK)
+    if (rc != APP_OK)
         return rc;
-    if (S_ISREG(st.st_mode) && st.st_size > CLI_MAX_TEXT)
+    if (S_ISREG(st.st_mode) && st.st_size > APP_MAX_TEXT)
         rc = text_too_long(path);
-    else if (S_ISREG(st.st_mode) && !cli_text_reserve(&text, (size_t)st.st_size))
-        rc = cli_fail(CLI_FAILED, "out of memory for '%s'", path);
-    while (rc == CLI_OK && (got = fread(block, 1, sizeof block, f)) > 0) {
+    else if (S_ISREG(st.st_mode) && !app_text_reserve(&text, (size_t)st.st_size))
+        rc = app_fail(APP_FAILED, "out of memory for '%s'", path);
+    while (rc == APP_OK && (got = fread(block, 1, sizeof block, f)) > 0) {
         if (memchr(block, 0, got))
-            rc = cli_fail(CLI_BAD_INPUT, "'%s' has a NUL byte and is not text; convert it to UTF-8", path);
-        else if (text.len + got > CLI_MAX_TEXT)
+            rc = app_fail(APP_BAD_INPUT, "'%s' has a NUL byte and is not text; convert it to UTF-8", path);
+        else if (text.len + got > APP_MAX_TEXT)
             rc = text_too_long(path);
-        else if (!cli_text_add(&text, block, got))
-            rc = cli_fail(CLI_FAILED, "out of memory for '%s'", path);
+        else if (!app_text_add(&text, block, got))
+            rc = app_fail(APP_FAILED, "out of memory for '%s'", path);
     }
-    if (rc == CLI_OK && ferror(f))
-        rc = cli_fail(CLI_FAILED, "reading '%s' failed: %s", path, strerror(errno));
-    if (rc == CLI_OK && text.len == 0)
-        rc = cli_fail(CLI_BAD_INPUT, "'%s' is empty; name a file with text", path);
+    if (rc == APP_OK && ferror(f))
+        rc = app_fail(APP_FAILED, "reading '%s' failed: %s", path, strerror(errno));
+    if (rc == APP_OK && text.len == 0)
+        rc = app_fail(APP_BAD_INPUT, "'%s' is empty; name a file with text", path);
     /* libllama ends the process at bytes that stand for nothing in Unicode. */
-    if (rc == CLI_OK && !cli_text_repair(&text))
-        rc = cli_fail(CLI_FAILED, "out of memory for '%s'", path);
+    if (rc == APP_OK && !app_text_repair(&text))
+        rc = app_fail(APP_FAILED, "out of memory for '%s'", path);
     fclose(f);
-    if (rc != CLI_OK) {
+    if (rc != APP_OK) {
         free(text.s);
         return rc;
     }
     *data = text.s;
     *len = text.len;
-    return CLI_OK;
+    return APP_OK;
 }
 
 enum { SHOWN = 40, MAX_WORD = 4096 }; /* of a word: in messages; an id with its leading zeros */
@@ -121,15 +107,15 @@ static int add_id(int32_t **ids, int32_t n, int32_t *cap, int32_t id)
         const int32_t more = *cap > 0 ? *cap * 2 : 1024;
         int32_t *grown = realloc(*ids, (size_t)more * sizeof *grown);
         if (!grown)
-            return cli_fail(CLI_FAILED, "out of memory for the token ids");
+            return app_fail(APP_FAILED, "out of memory for the token ids");
         *ids = grown;
         *cap = more;
     }
     (*ids)[n] = id;
-    return CLI_OK;
+    return APP_OK;
 }
 
-int cli_read_tokens(int32_t **ids, int32_t *n, const char *path)
+int app_read_tokens(int32_t **ids, int32_t *n, const char *path)
 {
     struct stat st;
     FILE *f;
@@ -139,75 +125,25 @@ int cli_read_tokens(int32_t **ids, int32_t *n, const char *path)
     *ids = NULL;
     *n = 0;
     int rc = open_input(&f, &st, path);
-    if (rc != CLI_OK)
+    if (rc != APP_OK)
         return rc;
-    while (rc == CLI_OK && next_word(word, &id, f)) {
+    while (rc == APP_OK && next_word(word, &id, f)) {
         if (id < 0)
-            rc = cli_fail(CLI_BAD_INPUT, "'%s': '%s' (number %d) is not a token id", path, word, *n + 1);
-        else if (*n == CLI_MAX_IDS)
-            rc = cli_fail(CLI_BAD_INPUT, "'%s' has more than %d token ids", path, CLI_MAX_IDS);
-        else if ((rc = add_id(ids, *n, &cap, (int32_t)id)) == CLI_OK)
+            rc = app_fail(APP_BAD_INPUT, "'%s': '%s' (number %d) is not a token id", path, word, *n + 1);
+        else if (*n == APP_MAX_IDS)
+            rc = app_fail(APP_BAD_INPUT, "'%s' has more than %d token ids", path, APP_MAX_IDS);
+        else if ((rc = add_id(ids, *n, &cap, (int32_t)id)) == APP_OK)
             (*n)++;
     }
-    if (rc == CLI_OK && ferror(f))
-        rc = cli_fail(CLI_FAILED, "reading '%s' failed: %s", path, strerror(errno));
-    if (rc == CLI_OK && *n == 0)
-        rc = cli_fail(CLI_BAD_INPUT, "'%s' is empty; it has no token ids", path);
+    if (rc == APP_OK && ferror(f))
+        rc = app_fail(APP_FAILED, "reading '%s' failed: %s", path, strerror(errno));
+    if (rc == APP_OK && *n == 0)
+        rc = app_fail(APP_BAD_INPUT, "'%s' is empty; it has no token ids", path);
     fclose(f);
-    if (rc != CLI_OK) {
+    if (rc != APP_OK) {
         free(*ids);
         *ids = NULL;
         *n = 0;
-    }
-    return rc;
-}
-
-int cli_cache_path(char **path, const char *tail)
-{
-    const char *cache = getenv("WINNOW_CACHE");
-    const char *home = getenv("HOME");
-    *path = NULL;
-    if ((!cache || !*cache) && (!home || !*home))
-        return cli_fail(CLI_BAD_INPUT,
-                        "neither WINNOW_CACHE nor HOME is set; set one of them or give -m a path");
-    const bool own = cache && *cache;
-    if (asprintf(path, "%s%s/%s", own ? cache : home, own ? "" : "/.cache/winnow", tail) < 0) {
-        *path = NULL;
-        return cli_fail(CLI_FAILED, "out of memory");
-    }
-    return CLI_OK;
-}
-
-int cli_model_path(char **path, const char *name)
-{
-    bool listed = false;
-    *path = NULL;
-    for (int i = 0; cli_model_names[i]; i++)
-        listed = listed || strcmp(name, cli_model_names[i]) == 0;
-    if (!listed) {
-        if (!strchr(name, '/') && access(name, F_OK) != 0) {
-            const char *near = cli_nearest(name, cli_model_names);
-            return cli_fail(CLI_BAD_INPUT, "there is no file '%s' and no model of that name%s%s%s", name,
-                            near ? "; did you mean " : "", near ? near : "",
-                            near ? "?" : "; `winnow models` lists the names");
-        }
-        const int rc = check_model_file(name);
-        if (rc != CLI_OK)
-            return rc;
-        *path = strdup(name);
-        return *path ? CLI_OK : cli_fail(CLI_FAILED, "out of memory");
-    }
-    char tail[64];
-    snprintf(tail, sizeof tail, "models/%s.gguf", name);
-    int rc = cli_cache_path(path, tail);
-    if (rc == CLI_OK && access(*path, F_OK) != 0)
-        rc = cli_fail(CLI_BAD_INPUT, "model %s is not at '%s'; fetch it with `scripts/fetch_models.sh %s`",
-                      name, *path, name);
-    else if (rc == CLI_OK)
-        rc = check_model_file(*path);
-    if (rc != CLI_OK) {
-        free(*path);
-        *path = NULL;
     }
     return rc;
 }

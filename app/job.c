@@ -2,6 +2,12 @@
 #include "app/job.h"
 #include "winnow_method.h"
 
+#include "app/files.h"
+#include "app/models.h"
+#include "app/process.h"
+#include "app/profiles.h"
+#include "app/values.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,12 +20,12 @@ static bool parse_count(int64_t *out, const char *text, size_t len)
         return false;
     memcpy(digits, text, len);
     digits[len] = '\0';
-    return cli_parse_int(out, digits) && *out >= 1 && *out <= INT32_MAX;
+    return app_parse_int(out, digits) && *out >= 1 && *out <= INT32_MAX;
 }
 
-static int check_phase(struct cli_job *job)
+static int check_phase(struct app_job *job)
 {
-    const struct cli_args *args = job->args;
+    const struct app_args *args = job->args;
     wnw_eviction *rules = &job->rules;
     const char *when = args->evict, *every = args->evict_every;
     int64_t n = 0;
@@ -30,35 +36,35 @@ static int check_phase(struct cli_job *job)
     else if (strncmp(when, "chunk", 5) == 0 && (when[5] == '\0' || when[5] == ':'))
         rules->phase = WNW_PHASE_CHUNK;
     else
-        return cli_fail(CLI_BAD_INPUT, "--evict '%s' is unknown; use end, layer, chunk or chunk:C", when);
+        return app_fail(APP_BAD_INPUT, "--evict '%s' is unknown; use end, layer, chunk or chunk:C", when);
     if (rules->phase == WNW_PHASE_CHUNK && when[5] == ':') {
         if (!parse_count(&n, when + 6, strlen(when + 6)))
-            return cli_fail(CLI_BAD_INPUT,
+            return app_fail(APP_BAD_INPUT,
                             "--evict '%s': chunk:C takes C tokens at a time, a whole number, 1 to 2147483647",
                             when);
         rules->chunk = (int32_t)n;
     }
     if (!every)
-        return CLI_OK;
+        return APP_OK;
     const size_t len = strcspn(every, ":");
     if (!parse_count(&n, every, len) ||
         (every[len] == ':' && !parse_count(&rules->target, every + len + 1, strlen(every + len + 1))))
-        return cli_fail(
-            CLI_BAD_INPUT,
+        return app_fail(
+            APP_BAD_INPUT,
             "--evict-every '%s': give I or I:T, whole numbers, 1 to 2147483647: after every I generated "
             "tokens, T entries per layer and head stay",
             every);
     rules->every = (int32_t)n;
-    return CLI_OK;
+    return APP_OK;
 }
 
-static int check_size(struct cli_job *job)
+static int check_size(struct app_job *job)
 {
-    const struct cli_args *args = job->args;
-    const bool budget = args->budget != CLI_UNSET, ratio = !isnan(args->ratio),
-               bytes = args->kv_bytes != CLI_UNSET;
+    const struct app_args *args = job->args;
+    const bool budget = args->budget != APP_UNSET, ratio = !isnan(args->ratio),
+               bytes = args->kv_bytes != APP_UNSET;
     if (budget + ratio + bytes > 1)
-        return cli_fail(CLI_BAD_INPUT,
+        return app_fail(APP_BAD_INPUT,
                         "--budget, --ratio and --kv-bytes exclude each other; give one of them");
     if (budget)
         job->size = (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = args->budget};
@@ -68,28 +74,28 @@ static int check_size(struct cli_job *job)
         job->size = (wnw_size){.kind = WNW_SIZE_BYTES, .bytes = (uint64_t)args->kv_bytes};
     else
         job->size = (wnw_size){.kind = WNW_SIZE_NONE};
-    return CLI_OK;
+    return APP_OK;
 }
 
 /* Whether the policy works when it is asked to. */
-static int check_allowed(const struct cli_job *job)
+static int check_allowed(const struct app_job *job)
 {
     const char *reason;
     if (!wnw_policy_allows(job->policy, job->rules.phase, &reason))
-        return cli_fail(CLI_BAD_INPUT, "--evict %s does not go with this policy: %s", job->args->evict,
+        return app_fail(APP_BAD_INPUT, "--evict %s does not go with this policy: %s", job->args->evict,
                         reason);
     if (job->rules.every > 0 && !wnw_policy_allows(job->policy, WNW_PHASE_DECODE, &reason))
-        return cli_fail(CLI_BAD_INPUT, "--evict-every does not go with this policy: %s", reason);
-    return CLI_OK;
+        return app_fail(APP_BAD_INPUT, "--evict-every does not go with this policy: %s", reason);
+    return APP_OK;
 }
 
-static int check_policy(struct cli_job *job)
+static int check_policy(struct app_job *job)
 {
     const bool sized = job->size.kind != WNW_SIZE_NONE;
     const char *recipe = job->args->policy ? job->args->policy : sized ? "snapkv" : "full";
     const int status = wnw_policy_parse(&job->policy, recipe, NULL);
     if (status != WNW_OK)
-        return cli_fail_status(status);
+        return app_fail_status(status);
     if (wnw_policy_is_full(job->policy)) {
         job->size_ignored = sized;
         job->size.kind = WNW_SIZE_NONE;
@@ -100,153 +106,153 @@ static int check_policy(struct cli_job *job)
     return check_allowed(job);
 }
 
-static int check_prompt(struct cli_job *job)
+static int check_prompt(struct app_job *job)
 {
-    const struct cli_args *args = job->args;
+    const struct app_args *args = job->args;
     const bool question = args->question && *args->question;
     if (args->tokens && (args->file || args->question))
-        return cli_fail(CLI_BAD_INPUT, "--tokens is the whole prompt; leave out -f and -p");
+        return app_fail(APP_BAD_INPUT, "--tokens is the whole prompt; leave out -f and -p");
     if (args->tokens && (args->chat || args->system))
-        return cli_fail(CLI_BAD_INPUT, "--tokens are fed as they are; leave out %s",
+        return app_fail(APP_BAD_INPUT, "--tokens are fed as they are; leave out %s",
                         args->chat ? "--chat" : "--system");
     if (args->raw && args->chat)
-        return cli_fail(CLI_BAD_INPUT, "--raw and --chat exclude each other; give one of them");
+        return app_fail(APP_BAD_INPUT, "--raw and --chat exclude each other; give one of them");
     if (args->raw && args->system)
-        return cli_fail(CLI_BAD_INPUT, "--raw has no place for a --system message; put it into the document");
+        return app_fail(APP_BAD_INPUT, "--raw has no place for a --system message; put it into the document");
     if (!args->tokens && !args->file && !question)
-        return cli_fail(CLI_BAD_INPUT, "no input; give a document with -f, a question with -p, or --tokens");
+        return app_fail(APP_BAD_INPUT, "no input; give a document with -f, a question with -p, or --tokens");
     if (args->context_only && !args->file && !args->tokens)
-        return cli_fail(CLI_BAD_INPUT, "--context-only compresses a document; give one with -f");
+        return app_fail(APP_BAD_INPUT, "--context-only compresses a document; give one with -f");
     if (args->tokens)
-        return cli_read_tokens(&job->file_tokens, &job->n_file_tokens, args->tokens);
+        return app_read_tokens(&job->file_tokens, &job->n_file_tokens, args->tokens);
     if (args->file)
-        return cli_read_file(&job->document, &job->n_document, args->file);
-    return CLI_OK;
+        return app_read_file(&job->document, &job->n_document, args->file);
+    return APP_OK;
 }
 
-static int check_types(struct cli_job *job)
+static int check_types(struct app_job *job)
 {
     const int status = wnw_kv_type_parse(&job->kv_type, job->args->kv_type);
     if (status != WNW_OK)
-        return cli_fail_status(status);
+        return app_fail_status(status);
     if (strcmp(job->args->attn, "own") == 0)
         job->attn = WNW_ATTN_OWN;
     else if (strcmp(job->args->attn, "ggml") == 0)
         job->attn = WNW_ATTN_GGML;
     else
-        return cli_fail(CLI_BAD_INPUT, "--attn '%s' is unknown; use own or ggml", job->args->attn);
-    return CLI_OK;
+        return app_fail(APP_BAD_INPUT, "--attn '%s' is unknown; use own or ggml", job->args->attn);
+    return APP_OK;
 }
 
-int cli_job_check(struct cli_job *job, const struct cli_args *args)
+int app_job_check(struct app_job *job, const struct app_args *args)
 {
     int rc;
-    *job = (struct cli_job){.args = args};
-    if ((rc = check_phase(job)) != CLI_OK || (rc = check_size(job)) != CLI_OK ||
-        (rc = check_policy(job)) != CLI_OK || (rc = check_types(job)) != CLI_OK ||
-        (rc = check_prompt(job)) != CLI_OK)
+    *job = (struct app_job){.args = args};
+    if ((rc = check_phase(job)) != APP_OK || (rc = check_size(job)) != APP_OK ||
+        (rc = check_policy(job)) != APP_OK || (rc = check_types(job)) != APP_OK ||
+        (rc = check_prompt(job)) != APP_OK)
         return rc;
-    rc = cli_model_path(&job->model_path, args->model);
-    cli_inputs_add(&job->inputs, args->file);
-    cli_inputs_add(&job->inputs, args->tokens);
-    cli_inputs_add(&job->inputs, args->profile);
-    cli_inputs_add(&job->inputs, job->model_path);
-    return rc == CLI_OK && args->out ? cli_out_check(args->out, &job->inputs) : rc;
+    rc = app_model_path(&job->model_path, args->model);
+    app_inputs_add(&job->inputs, args->file);
+    app_inputs_add(&job->inputs, args->tokens);
+    app_inputs_add(&job->inputs, args->profile);
+    app_inputs_add(&job->inputs, job->model_path);
+    return rc == APP_OK && args->out ? app_out_check(args->out, &job->inputs) : rc;
 }
 
-int cli_job_check_input(struct cli_job *job, const struct cli_args *args)
+int app_job_check_input(struct app_job *job, const struct app_args *args)
 {
-    *job = (struct cli_job){.args = args, .any_length = true};
+    *job = (struct app_job){.args = args, .any_length = true};
     const int rc = check_prompt(job);
-    return rc != CLI_OK ? rc : cli_model_path(&job->model_path, args->model);
+    return rc != APP_OK ? rc : app_model_path(&job->model_path, args->model);
 }
 
-int cli_job_open(struct cli_job *job)
+int app_job_open(struct app_job *job)
 {
-    const double start = cli_now_ms();
+    const double start = app_now_ms();
     const int status = wnw_model_open(&job->model, job->model_path, NULL);
     if (status != WNW_OK)
-        return cli_fail_status(status);
-    job->load_ms = cli_now_ms() - start;
+        return app_fail_status(status);
+    job->load_ms = app_now_ms() - start;
     wnw_model_get_info(job->model, &job->info);
-    return CLI_OK;
+    return APP_OK;
 }
 
-bool cli_job_is_endless(const struct cli_job *job)
+bool app_job_is_endless(const struct app_job *job)
 {
     return job->rules.phase == WNW_PHASE_CHUNK && wnw_policy_rerotates(job->policy) &&
            !wnw_policy_is_full(job->policy);
 }
 
-static int check_tokens(const struct cli_job *job)
+static int check_tokens(const struct app_job *job)
 {
     for (int32_t i = 0; i < job->n_tokens; i++) {
         if (job->tokens[i] < 0 || job->tokens[i] >= job->info.n_vocab)
-            return cli_fail(CLI_BAD_INPUT, "'%s': token %d (number %d) is not in the vocabulary, 0 to %d",
+            return app_fail(APP_BAD_INPUT, "'%s': token %d (number %d) is not in the vocabulary, 0 to %d",
                             job->args->tokens, job->tokens[i], i + 1, job->info.n_vocab - 1);
     }
-    return CLI_OK;
+    return APP_OK;
 }
 
-static int too_long(const struct cli_job *job, const char *what)
+static int too_long(const struct app_job *job, const char *what)
 {
-    return cli_fail(CLI_BAD_INPUT,
+    return app_fail(APP_BAD_INPUT,
                     "%s and the model's context is %d; shorten the prompt, use another model, or --policy "
                     "streaming_llm-rerotated --evict chunk",
                     what, job->info.n_ctx_train);
 }
 
 /* A document that is too long for certain is refused before it is turned into tokens. */
-static int check_length(const struct cli_job *job)
+static int check_length(const struct app_job *job)
 {
     char what[96];
-    if (!job->document || cli_job_is_endless(job) ||
+    if (!job->document || app_job_is_endless(job) ||
         !wnw_text_exceeds(job->model, job->document, job->n_document, job->info.n_ctx_train, NULL))
-        return CLI_OK;
+        return APP_OK;
     snprintf(what, sizeof what, "the document of %zu bytes has more than %d tokens", job->n_document,
              job->info.n_ctx_train);
     return too_long(job, what);
 }
 
-int cli_job_prompt(struct cli_job *job)
+int app_job_prompt(struct app_job *job)
 {
-    const struct cli_args *args = job->args;
+    const struct app_args *args = job->args;
     if (job->file_tokens) {
         job->tokens = job->file_tokens;
         job->n_tokens = job->n_context = job->n_file_tokens;
         const int rc = check_tokens(job);
-        if (rc != CLI_OK)
+        if (rc != APP_OK)
             return rc;
     } else {
-        int rc = job->any_length ? CLI_OK : check_length(job);
-        if (rc != CLI_OK)
+        int rc = job->any_length ? APP_OK : check_length(job);
+        if (rc != APP_OK)
             return rc;
         const wnw_prompt_params params = {.document = job->document,
                                           .question = args->question,
                                           .system = args->system,
                                           .chat = args->chat,
                                           .raw = args->raw};
-        wnw_set_log(cli_note_warning, &job->remarks);
+        wnw_set_log(app_note_warning, &job->remarks);
         const int status = wnw_prompt_build(&job->prompt, job->model, &params);
         wnw_set_log(NULL, NULL);
         if (status != WNW_OK)
-            return cli_fail_status(status);
+            return app_fail_status(status);
         job->tokens = job->prompt.tokens;
         job->n_tokens = job->prompt.n_tokens;
         job->n_context = job->prompt.n_context;
     }
     if (job->n_tokens < 1)
-        return cli_fail(CLI_BAD_INPUT, "the prompt has no tokens; give some text");
-    if (job->n_tokens > job->info.n_ctx_train && !job->any_length && !cli_job_is_endless(job)) {
+        return app_fail(APP_BAD_INPUT, "the prompt has no tokens; give some text");
+    if (job->n_tokens > job->info.n_ctx_train && !job->any_length && !app_job_is_endless(job)) {
         char what[64];
         snprintf(what, sizeof what, "the prompt has %d tokens", job->n_tokens);
         return too_long(job, what);
     }
-    return CLI_OK;
+    return APP_OK;
 }
 
 /* Entries per layer and KV head that the size comes to. */
-static double size_in_entries(const struct cli_job *job)
+static double size_in_entries(const struct app_job *job)
 {
     const wnw_model_info *info = &job->info;
     const double row = (double)wnw_kv_entry_bytes(job->kv_type, info->n_embd_head) * info->n_head_kv *
@@ -255,7 +261,7 @@ static double size_in_entries(const struct cli_job *job)
     case WNW_SIZE_BUDGET:
         return (double)job->size.budget;
     case WNW_SIZE_RATIO:
-        return (1 - job->size.ratio) * cli_job_n_compressed(job);
+        return (1 - job->size.ratio) * app_job_n_compressed(job);
     case WNW_SIZE_BYTES:
         return row > 0 ? (double)job->size.bytes / row : 0;
     case WNW_SIZE_NONE:
@@ -264,13 +270,13 @@ static double size_in_entries(const struct cli_job *job)
     return 0;
 }
 
-static int load_profile(struct cli_job *job)
+static int load_profile(struct app_job *job)
 {
     const wnw_needs needs = wnw_policy_needs(job->policy);
     const bool wants = needs.flags & WNW_NEED_PROFILE;
-    return cli_profile_load(
+    return app_profile_load(
         &job->profile, &job->remarks, job->model,
-        &(struct cli_profile_want){.given = job->args->profile,
+        &(struct app_profile_want){.given = job->args->profile,
                                    .model = job->args->model,
                                    .model_path = job->model_path,
                                    .required = wants ? needs.profiles : 0,
@@ -281,29 +287,29 @@ static int load_profile(struct cli_job *job)
 }
 
 /* A policy that looks at the document through the question reads the prompt's second piece for that. */
-static int set_tasks(struct cli_job *job)
+static int set_tasks(struct app_job *job)
 {
     const wnw_needs needs = wnw_policy_needs(job->policy);
     const int32_t n = job->n_tokens - job->n_context, *const tokens = job->tokens + job->n_context;
     if (!(needs.flags & WNW_NEED_SECOND_PASS) ||
         (needs.second_pass != WNW_PASS_TASK && needs.second_pass != WNW_PASS_BOTH))
-        return CLI_OK;
+        return APP_OK;
     if (n < 1 || !job->args->question || !*job->args->question)
-        return cli_fail(CLI_BAD_INPUT, "the policy judges the prompt by its question; give one with -p");
+        return app_fail(APP_BAD_INPUT, "the policy judges the prompt by its question; give one with -p");
     const int status = wnw_session_set_tasks(job->session, &tokens, &n, 1);
-    return status == WNW_OK ? CLI_OK : cli_fail_status(status);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
-int cli_job_session(struct cli_job *job)
+int app_job_session(struct app_job *job)
 {
     const int rc = load_profile(job);
-    if (rc != CLI_OK)
+    if (rc != APP_OK)
         return rc;
     wnw_session_params params = wnw_session_default_params();
     params.kv_type = job->kv_type;
     params.attn = job->attn;
-    params.n_threads = job->args->threads == CLI_UNSET ? 0 : (int32_t)job->args->threads;
-    params.progress = cli_progress_step;
+    params.n_threads = job->args->threads == APP_UNSET ? 0 : (int32_t)job->args->threads;
+    params.progress = app_progress_step;
     params.progress_user = &job->progress;
     int status = wnw_session_new(&job->session, job->model, &params);
     job->rules.policy = job->policy;
@@ -317,22 +323,22 @@ int cli_job_session(struct cli_job *job)
     if (status == WNW_OK)
         status = wnw_session_set_template(job->session, job->prompt.n_prefix, job->prompt.suffix,
                                           job->prompt.n_suffix);
-    return status == WNW_OK ? set_tasks(job) : cli_fail_status(status);
+    return status == WNW_OK ? set_tasks(job) : app_fail_status(status);
 }
 
-int cli_job_read(struct cli_job *job, int32_t from, int32_t to, wnw_logits_fn on_logits, void *user)
+int app_job_read(struct app_job *job, int32_t from, int32_t to, wnw_logits_fn on_logits, void *user)
 {
     if (to <= from)
-        return CLI_OK;
-    const double start = cli_now_ms();
-    cli_progress_start(&job->progress, "prefill", "tokens");
+        return APP_OK;
+    const double start = app_now_ms();
+    app_progress_start(&job->progress, "prefill", "tokens");
     const int status = wnw_session_prefill(job->session, job->tokens + from, to - from, on_logits, user);
-    cli_progress_end(&job->progress);
-    job->prefill_ms += cli_now_ms() - start;
-    return status == WNW_OK ? CLI_OK : cli_fail_status(status);
+    app_progress_end(&job->progress);
+    job->prefill_ms += app_now_ms() - start;
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
-void cli_job_measure(struct cli_job *job)
+void app_job_measure(struct app_job *job)
 {
     wnw_cache_stats stats;
     int64_t entries = 0, heads = 0;
@@ -348,52 +354,52 @@ void cli_job_measure(struct cli_job *job)
     job->kv_bytes_full = stats.bytes_full;
 }
 
-int cli_job_read_first(struct cli_job *job, int32_t n)
+int app_job_read_first(struct app_job *job, int32_t n)
 {
     wnw_report report = {0};
     if (n > 0) {
-        const double start = cli_now_ms();
-        cli_progress_start(&job->progress, "prefill", "tokens");
+        const double start = app_now_ms();
+        app_progress_start(&job->progress, "prefill", "tokens");
         const int status = wnw_session_read(job->session, job->tokens, n, &report);
-        cli_progress_end(&job->progress);
+        app_progress_end(&job->progress);
         if (status != WNW_OK)
-            return cli_fail_status(status);
+            return app_fail_status(status);
         job->compress_ms = report.observe_ms + report.score_ms + report.select_ms + report.compact_ms;
-        job->prefill_ms += cli_now_ms() - start - job->compress_ms;
+        job->prefill_ms += app_now_ms() - start - job->compress_ms;
         if (*report.warning)
-            cli_note("warning: %s", report.warning);
+            app_note("warning: %s", report.warning);
     }
-    cli_job_measure(job);
-    return CLI_OK;
+    app_job_measure(job);
+    return APP_OK;
 }
 
-int cli_job_stop_observing(struct cli_job *job)
+int app_job_stop_observing(struct app_job *job)
 {
     /* Entries that come from now on stay, unless generated tokens have a rule. */
     const int status = job->rules.every > 0 ? WNW_OK : wnw_session_observe(job->session, NULL, 0);
-    return status == WNW_OK ? CLI_OK : cli_fail_status(status);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
-int32_t cli_job_n_compressed(const struct cli_job *job)
+int32_t app_job_n_compressed(const struct app_job *job)
 {
     return job->args->context_only ? job->n_context : job->n_tokens;
 }
 
-void cli_job_notes(const struct cli_job *job)
+void app_job_notes(const struct app_job *job)
 {
     if (job->size_assumed)
-        cli_note("no size given, removing half of the entries (--ratio 0.5)");
+        app_note("no size given, removing half of the entries (--ratio 0.5)");
     if (job->size_ignored)
-        cli_note("the policy keeps everything, the given size has no effect");
+        app_note("the policy keeps everything, the given size has no effect");
     const char *line = job->remarks.s;
     while (line && *line) {
         const int len = (int)strcspn(line, "\n");
-        cli_note("warning: %.*s", len, line);
+        app_note("warning: %.*s", len, line);
         line += len + (line[len] == '\n');
     }
 }
 
-void cli_job_close(struct cli_job *job)
+void app_job_close(struct app_job *job)
 {
     wnw_session_free(job->session);
     wnw_profile_free(job->profile);
@@ -404,17 +410,17 @@ void cli_job_close(struct cli_job *job)
     free(job->file_tokens);
     free(job->document);
     free(job->model_path);
-    *job = (struct cli_job){0};
+    *job = (struct app_job){0};
 }
 
-int cli_job_start(struct cli_job *job, const struct cli_args *args)
+int app_job_start(struct app_job *job, const struct app_args *args)
 {
-    int rc = cli_job_check(job, args);
-    if (rc == CLI_OK)
-        rc = cli_job_open(job);
-    if (rc == CLI_OK)
-        rc = cli_job_prompt(job);
-    if (rc == CLI_OK)
-        rc = cli_job_session(job);
+    int rc = app_job_check(job, args);
+    if (rc == APP_OK)
+        rc = app_job_open(job);
+    if (rc == APP_OK)
+        rc = app_job_prompt(job);
+    if (rc == APP_OK)
+        rc = app_job_session(job);
     return rc;
 }

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* What run, plan and ppl have in common: from checked arguments to a compressed session. */
-#ifndef WNW_CLI_JOB_H
-#define WNW_CLI_JOB_H
+#ifndef WNW_APP_JOB_H
+#define WNW_APP_JOB_H
 
-#include "app/app.h"
+#include "app/args.h"
+#include "app/console.h"
+#include "app/output.h"
+#include "app/text.h"
+#include "winnow.h"
 
-struct cli_job {
-    const struct cli_args *args;
+struct app_job {
+    const struct app_args *args;
     char *model_path;
-    struct cli_inputs inputs; /* document, model, profile, ... */
+    struct app_inputs inputs; /* document, model, profile, ... */
     char *document;           /* NULL = none */
     size_t n_document;        /* bytes */
     wnw_policy *policy;
@@ -29,9 +33,9 @@ struct cli_job {
     int32_t n_tokens;
     int32_t n_context;       /* tokens of the first piece */
     wnw_profile *profile;    /* NULL = none */
-    struct cli_text remarks; /* of the library on profile and prompt, one a line */
+    struct app_text remarks; /* of the library on profile and prompt, one a line */
     wnw_session *session;
-    struct cli_progress progress;
+    struct app_progress progress;
 
     double load_ms, prefill_ms, compress_ms;
     double start_ms; /* when prefill began */
@@ -41,31 +45,31 @@ struct cli_job {
 };
 
 /* Everything that can be refused without the model. Returns an exit code, like all of these. */
-int cli_job_check(struct cli_job *job, const struct cli_args *args);
+int app_job_check(struct app_job *job, const struct app_args *args);
 /* The same for commands that only take a model and a prompt. */
-int cli_job_check_input(struct cli_job *job, const struct cli_args *args);
+int app_job_check_input(struct app_job *job, const struct app_args *args);
 /* Opens the model. */
-int cli_job_open(struct cli_job *job);
+int app_job_open(struct app_job *job);
 /* Whether the prompt may be longer than the context: read by chunks, and kept tokens get new positions. */
-bool cli_job_is_endless(const struct cli_job *job);
+bool app_job_is_endless(const struct app_job *job);
 /* The prompt as tokens, checked against the vocabulary. */
-int cli_job_prompt(struct cli_job *job);
+int app_job_prompt(struct app_job *job);
 /* A session that observes for the policy. */
-int cli_job_session(struct cli_job *job);
+int app_job_session(struct app_job *job);
 /* The four in their order: from options to a session that is ready to read the prompt. */
-int cli_job_start(struct cli_job *job, const struct cli_args *args);
+int app_job_start(struct app_job *job, const struct app_args *args);
 /* Reads tokens [from, to), with a progress line. */
-int cli_job_read(struct cli_job *job, int32_t from, int32_t to, wnw_logits_fn on_logits, void *user);
+int app_job_read(struct app_job *job, int32_t from, int32_t to, wnw_logits_fn on_logits, void *user);
 /* Reads the first n tokens and compresses them as the rules say; notes the cache's size. */
-int cli_job_read_first(struct cli_job *job, int32_t n);
+int app_job_read_first(struct app_job *job, int32_t n);
 /* Notes the cache's size as it is now. */
-void cli_job_measure(struct cli_job *job);
+void app_job_measure(struct app_job *job);
 /* What follows is not compressed, so nothing has to be observed any more; unless it is while generating. */
-int cli_job_stop_observing(struct cli_job *job);
+int app_job_stop_observing(struct app_job *job);
 /* Tokens before compression: the document with --context-only, else all. */
-int32_t cli_job_n_compressed(const struct cli_job *job);
+int32_t app_job_n_compressed(const struct app_job *job);
 /* Remarks on what was assumed; printed after the input is known to be good, so that an error is one line. */
-void cli_job_notes(const struct cli_job *job);
-void cli_job_close(struct cli_job *job);
+void app_job_notes(const struct app_job *job);
+void app_job_close(struct app_job *job);
 
 #endif

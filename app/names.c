@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Bit sets of the library in words. */
-#include "app/app.h"
+#include "app/names.h"
+
 #include "winnow_method.h"
 
-const char *cli_needs_text(uint32_t needs, char *out, size_t size)
+#include <stdio.h>
+
+const char *app_needs_text(uint32_t needs, char *out, size_t size)
 {
     size_t n = 0;
     const char *name;
@@ -14,7 +17,7 @@ const char *cli_needs_text(uint32_t needs, char *out, size_t size)
     return n > 0 ? out : "nothing";
 }
 
-const char *cli_phases_text(uint32_t phases, char *out, size_t size)
+const char *app_phases_text(uint32_t phases, char *out, size_t size)
 {
     size_t n = 0;
     out[0] = '\0';

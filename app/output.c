@@ -4,7 +4,10 @@
  * target's name when all of it is on the disk. Nothing that the command reads and nothing that is open
  * already is ever replaced, and a signal that ends the process removes the unfinished file.
  */
-#include "app/app.h"
+#include "app/output.h"
+
+#include "app/console.h"
+#include "app/values.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -18,16 +21,16 @@
 
 /* ---- Inputs ---- */
 
-void cli_inputs_add(struct cli_inputs *in, const char *path)
+void app_inputs_add(struct app_inputs *in, const char *path)
 {
     struct stat st;
-    if (!path || in->n == CLI_MAX_INPUTS || stat(path, &st) != 0)
+    if (!path || in->n == APP_MAX_INPUTS || stat(path, &st) != 0)
         return;
     in->id[in->n].dev = st.st_dev;
     in->id[in->n++].ino = st.st_ino;
 }
 
-static bool is_input(const struct cli_inputs *in, const struct stat *st)
+static bool is_input(const struct app_inputs *in, const struct stat *st)
 {
     for (int i = 0; in && i < in->n; i++)
         if (in->id[i].dev == st->st_dev && in->id[i].ino == st->st_ino)
@@ -51,7 +54,7 @@ static int open_descriptor(const struct stat *st)
         found = leads_to(fd, st) ? fd : -1;
     for (struct dirent *e; dir && (e = readdir(dir));) {
         int64_t fd;
-        if (cli_parse_int(&fd, e->d_name) && fd >= 0 && fd <= INT_MAX && leads_to((int)fd, st) &&
+        if (app_parse_int(&fd, e->d_name) && fd >= 0 && fd <= INT_MAX && leads_to((int)fd, st) &&
             (found < 0 || fd < found))
             found = (int)fd;
     }
@@ -98,21 +101,21 @@ static char *follow_links(const char *path)
 
 static int cannot_write(const char *path, int err)
 {
-    return cli_fail(cli_errno_code(err), "cannot write '%s': %s", path, strerror(err));
+    return app_fail(app_errno_code(err), "cannot write '%s': %s", path, strerror(err));
 }
 
 /* What is there already, if it may not be replaced. */
-static int check_present(const char *path, const struct stat *st, const struct cli_inputs *inputs)
+static int check_present(const char *path, const struct stat *st, const struct app_inputs *inputs)
 {
     /* The finished file is renamed into place, which must never replace a device or a directory. */
     if (!S_ISREG(st->st_mode))
-        return cli_fail(CLI_BAD_INPUT, "'%s' is not a regular file; name a file to write", path);
+        return app_fail(APP_BAD_INPUT, "'%s' is not a regular file; name a file to write", path);
     if (is_input(inputs, st))
-        return cli_fail(CLI_BAD_INPUT,
+        return app_fail(APP_BAD_INPUT,
                         "'%s' is an input of this command and would be replaced; name another file", path);
     const int fd = open_descriptor(st);
     if (fd >= 0)
-        return cli_fail(CLI_BAD_INPUT,
+        return app_fail(APP_BAD_INPUT,
                         "'%s' is open as descriptor %d%s, and the finished file would take its place; name "
                         "another file",
                         path, fd,
@@ -120,7 +123,7 @@ static int check_present(const char *path, const struct stat *st, const struct c
                         : fd == STDOUT_FILENO ? " (standard output)"
                         : fd == STDERR_FILENO ? " (standard error)"
                                               : "");
-    return access(path, W_OK) == 0 ? CLI_OK : cannot_write(path, errno);
+    return access(path, W_OK) == 0 ? APP_OK : cannot_write(path, errno);
 }
 
 /* Whether a file can be made at `target`, which `path` led to. */
@@ -129,13 +132,13 @@ static int check_folder(const char *path, const char *target)
     struct stat st;
     const char *slash = strrchr(target, '/');
     char *folder = slash ? strndup(target, slash == target ? 1 : (size_t)(slash - target)) : strdup(".");
-    int rc = CLI_OK;
+    int rc = APP_OK;
     if (!folder)
-        return cli_fail(CLI_FAILED, "out of memory");
+        return app_fail(APP_FAILED, "out of memory");
     if (slash && !slash[1])
-        rc = cli_fail(CLI_BAD_INPUT, "'%s' names a folder; name a file to write", path);
+        rc = app_fail(APP_BAD_INPUT, "'%s' names a folder; name a file to write", path);
     else if (stat(folder, &st) != 0 || !S_ISDIR(st.st_mode))
-        rc = cli_fail(CLI_BAD_INPUT, "cannot write '%s': there is no folder '%s'", path, folder);
+        rc = app_fail(APP_BAD_INPUT, "cannot write '%s': there is no folder '%s'", path, folder);
     else if (access(folder, W_OK | X_OK) != 0)
         rc = cannot_write(path, errno);
     free(folder);
@@ -143,24 +146,24 @@ static int check_folder(const char *path, const char *target)
 }
 
 /* *target is owned: the path behind links; *mode: permissions of the file to make. */
-static int find_target(char **target, mode_t *mode, const char *path, const struct cli_inputs *inputs)
+static int find_target(char **target, mode_t *mode, const char *path, const struct app_inputs *inputs)
 {
     struct stat st;
     *target = NULL;
     *mode = 0;
     if (*path == '\0')
-        return cli_fail(CLI_BAD_INPUT, "the name of the output file is empty");
+        return app_fail(APP_BAD_INPUT, "the name of the output file is empty");
     const bool present = stat(path, &st) == 0;
     if (!present && errno != ENOENT)
         return cannot_write(path, errno);
-    int rc = present ? check_present(path, &st, inputs) : CLI_OK;
-    if (rc != CLI_OK)
+    int rc = present ? check_present(path, &st, inputs) : APP_OK;
+    if (rc != APP_OK)
         return rc;
     *target = follow_links(path);
     if (!*target)
         return cannot_write(path, errno);
     rc = check_folder(path, *target);
-    if (rc != CLI_OK) {
+    if (rc != APP_OK) {
         free(*target);
         *target = NULL;
         return rc;
@@ -168,10 +171,10 @@ static int find_target(char **target, mode_t *mode, const char *path, const stru
     const mode_t mask = umask(0);
     umask(mask);
     *mode = present ? st.st_mode & 0777 : 0666 & ~mask;
-    return CLI_OK;
+    return APP_OK;
 }
 
-int cli_out_check(const char *path, const struct cli_inputs *inputs)
+int app_out_check(const char *path, const struct app_inputs *inputs)
 {
     char *target;
     mode_t mode;
@@ -236,41 +239,41 @@ static int make_temporary(const char *target, mode_t mode)
     return -1;
 }
 
-int cli_out_open(struct cli_out *out, const char *path, const struct cli_inputs *inputs)
+int app_out_open(struct app_out *out, const char *path, const struct app_inputs *inputs)
 {
     mode_t mode;
-    *out = (struct cli_out){0};
+    *out = (struct app_out){0};
     int rc = find_target(&out->path, &mode, path, inputs);
-    if (rc != CLI_OK)
+    if (rc != APP_OK)
         return rc;
     const int fd = make_temporary(out->path, mode);
     if (fd < 0) {
         rc = cannot_write(path, errno);
         free(out->path);
-        *out = (struct cli_out){0};
+        *out = (struct app_out){0};
         return rc;
     }
     out->f = fdopen(fd, "w");
     if (out->f)
-        return CLI_OK;
+        return APP_OK;
     close(fd);
-    cli_out_abort(out);
-    return cli_fail(CLI_FAILED, "out of memory");
+    app_out_abort(out);
+    return app_fail(APP_FAILED, "out of memory");
 }
 
-int cli_out_json(struct cli_out *out, const json_t *o)
+int app_out_json(struct app_out *out, const json_t *o)
 {
     errno = 0;
     if (o && json_dumpf(o, out->f, JSON_COMPACT) == 0 && fputc('\n', out->f) != EOF)
-        return CLI_OK;
+        return APP_OK;
     const int rc = ferror(out->f)
-                       ? cli_fail(CLI_FAILED, "writing '%s' failed: %s", out->path, strerror(errno))
-                       : cli_fail(CLI_FAILED, "out of memory for '%s'", out->path);
-    cli_out_abort(out);
+                       ? app_fail(APP_FAILED, "writing '%s' failed: %s", out->path, strerror(errno))
+                       : app_fail(APP_FAILED, "out of memory for '%s'", out->path);
+    app_out_abort(out);
     return rc;
 }
 
-int cli_out_commit(struct cli_out *out)
+int app_out_commit(struct app_out *out)
 {
     errno = 0;
     bool good = !ferror(out->f) && fflush(out->f) == 0 && fsync(fileno(out->f)) == 0;
@@ -281,20 +284,20 @@ int cli_out_commit(struct cli_out *out)
     good = good && rename(unfinished, out->path) == 0;
     if (good)
         unfinished[0] = '\0';
-    const int rc = good ? CLI_OK
-                        : cli_fail(CLI_FAILED, "writing '%s' failed: %s", out->path,
+    const int rc = good ? APP_OK
+                        : app_fail(APP_FAILED, "writing '%s' failed: %s", out->path,
                                    errno ? strerror(errno) : "an earlier write was lost");
-    cli_out_abort(out);
+    app_out_abort(out);
     return rc;
 }
 
-void cli_out_discard(void)
+void app_out_discard(void)
 {
     if (unfinished[0])
         unlink(unfinished);
 }
 
-void cli_out_abort(struct cli_out *out)
+void app_out_abort(struct app_out *out)
 {
     if (!out->path)
         return;
@@ -305,5 +308,5 @@ void cli_out_abort(struct cli_out *out)
     watch_signals(false);
     unfinished[0] = '\0';
     free(out->path);
-    *out = (struct cli_out){0};
+    *out = (struct app_out){0};
 }

@@ -10,7 +10,11 @@
  * MODEL is the name of the model's file without .gguf. CompilerKV's tables belong to a budget: of the files
  * compiler-bBUDGET.json in the first place that has any, the nearest in ratio is taken.
  */
-#include "app/app.h"
+#include "app/profiles.h"
+
+#include "app/console.h"
+#include "app/models.h"
+#include "app/values.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -54,7 +58,7 @@ static char *program_root(void)
     return strdup(path);
 }
 
-static bool find_places(struct places *p, const struct cli_profile_want *want, bool given_folder)
+static bool find_places(struct places *p, const struct app_profile_want *want, bool given_folder)
 {
     const char *slash = strrchr(want->model_path, '/');
     const char *base = slash ? slash + 1 : want->model_path;
@@ -67,7 +71,7 @@ static bool find_places(struct places *p, const struct cli_profile_want *want, b
         good = good && add_place(p, want->given, "");
         good = good && add_place(p, want->given, p->model ? p->model : "");
     }
-    if (((set && *set) || (home && *home)) && cli_cache_path(&cache, "profiles") == CLI_OK)
+    if (((set && *set) || (home && *home)) && app_cache_path(&cache, "profiles") == APP_OK)
         good = good && add_place(p, cache, p->model ? p->model : "");
     if (root) {
         char *tail = NULL;
@@ -101,7 +105,7 @@ static int64_t table_budget(const char *name)
         return 0;
     memcpy(digits, name + 10, n);
     digits[n] = '\0';
-    return cli_parse_int(&budget, digits) && budget > 0 ? budget : 0;
+    return app_parse_int(&budget, digits) && budget > 0 ? budget : 0;
 }
 
 /* The table in the folder whose budget is nearest; the smaller of two equally near. */
@@ -144,22 +148,22 @@ static char *find_kind(const struct places *p, int32_t kind, double budget)
     return NULL;
 }
 
-static int add_file(wnw_profile *p, struct cli_text *notes, struct cli_inputs *inputs, const char *path)
+static int add_file(wnw_profile *p, struct app_text *notes, struct app_inputs *inputs, const char *path)
 {
     struct stat st;
     if (stat(path, &st) != 0 || access(path, R_OK) != 0)
-        return cli_fail(CLI_BAD_INPUT, "cannot read the profile '%s': %s", path, strerror(errno));
+        return app_fail(APP_BAD_INPUT, "cannot read the profile '%s': %s", path, strerror(errno));
     if (!S_ISREG(st.st_mode))
-        return cli_fail(CLI_BAD_INPUT, "the profile '%s' is neither a file nor a folder", path);
-    cli_inputs_add(inputs, path);
-    wnw_set_log(cli_note_warning, notes);
+        return app_fail(APP_BAD_INPUT, "the profile '%s' is neither a file nor a folder", path);
+    app_inputs_add(inputs, path);
+    wnw_set_log(app_note_warning, notes);
     const int status = wnw_profile_add_file(p, path);
     wnw_set_log(NULL, NULL);
-    return status == WNW_OK ? CLI_OK : cli_fail_status(status);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
 /* Names the kinds that were found nowhere, where they were looked for and how to make them. */
-static int missing(const struct places *p, uint32_t kinds, const struct cli_profile_want *want)
+static int missing(const struct places *p, uint32_t kinds, const struct app_profile_want *want)
 {
     char names[160] = "", commands[400] = "", where[1024] = "";
     for (int32_t kind = 0; kind < WNW_N_PROFILE_KINDS; kind++) {
@@ -173,15 +177,15 @@ static int missing(const struct places *p, uint32_t kinds, const struct cli_prof
     for (int i = 0; i < p->n && strlen(where) < sizeof where - 2; i++)
         snprintf(where + strlen(where), sizeof where - strlen(where), "%s%s", *where ? ", " : "",
                  p->folder[i]);
-    return cli_fail(
-        CLI_BAD_INPUT,
+    return app_fail(
+        APP_BAD_INPUT,
         "policy %.60s needs a calibration profile of kind %s for this model; none in %s; make it with "
         "%s, or name a file or folder with --profile",
         want->policy, names, *where ? where : "any folder", commands);
 }
 
-static int load_kinds(wnw_profile *p, struct cli_text *notes, const struct places *places,
-                      const struct cli_profile_want *want)
+static int load_kinds(wnw_profile *p, struct app_text *notes, const struct places *places,
+                      const struct app_profile_want *want)
 {
     const uint32_t open = (want->required | want->optional) & ~wnw_profile_kinds(p);
     uint32_t lacking = 0;
@@ -189,45 +193,45 @@ static int load_kinds(wnw_profile *p, struct cli_text *notes, const struct place
         if (!(open >> kind & 1u))
             continue;
         char *path = find_kind(places, kind, want->budget);
-        const int rc = path ? add_file(p, notes, want->inputs, path) : CLI_OK;
+        const int rc = path ? add_file(p, notes, want->inputs, path) : APP_OK;
         /* A file may hold another kind than its name says. */
         const bool there = path && (wnw_profile_kinds(p) >> kind & 1u);
-        if (path && rc == CLI_OK && !there) {
-            const int wrong = cli_fail(CLI_BAD_INPUT, "'%s' does not hold a profile of kind %s", path,
+        if (path && rc == APP_OK && !there) {
+            const int wrong = app_fail(APP_BAD_INPUT, "'%s' does not hold a profile of kind %s", path,
                                        wnw_profile_kind_name(kind));
             free(path);
             return wrong;
         }
         free(path);
-        if (rc != CLI_OK)
+        if (rc != APP_OK)
             return rc;
         if (!there && want->required >> kind & 1u)
             lacking |= 1u << kind;
     }
-    return lacking ? missing(places, lacking, want) : CLI_OK;
+    return lacking ? missing(places, lacking, want) : APP_OK;
 }
 
-int cli_profile_load(wnw_profile **out, struct cli_text *notes, const wnw_model *m,
-                     const struct cli_profile_want *want)
+int app_profile_load(wnw_profile **out, struct app_text *notes, const wnw_model *m,
+                     const struct app_profile_want *want)
 {
     struct stat st;
     struct places places = {0};
     *out = NULL;
     if (!want->given && !want->required && !want->optional)
-        return CLI_OK;
+        return APP_OK;
     if (want->given && stat(want->given, &st) != 0)
-        return cli_fail(CLI_BAD_INPUT, "--profile: cannot read '%s': %s", want->given, strerror(errno));
+        return app_fail(APP_BAD_INPUT, "--profile: cannot read '%s': %s", want->given, strerror(errno));
     const bool folder = want->given && S_ISDIR(st.st_mode);
     const int status = wnw_profile_new(out, m);
-    int rc = status == WNW_OK ? CLI_OK : cli_fail_status(status);
-    if (rc == CLI_OK && !find_places(&places, want, folder))
-        rc = cli_fail(CLI_FAILED, "out of memory");
-    if (rc == CLI_OK && want->given && !folder)
+    int rc = status == WNW_OK ? APP_OK : app_fail_status(status);
+    if (rc == APP_OK && !find_places(&places, want, folder))
+        rc = app_fail(APP_FAILED, "out of memory");
+    if (rc == APP_OK && want->given && !folder)
         rc = add_file(*out, notes, want->inputs, want->given);
-    if (rc == CLI_OK)
+    if (rc == APP_OK)
         rc = load_kinds(*out, notes, &places, want);
     free_places(&places);
-    if (rc != CLI_OK) {
+    if (rc != APP_OK) {
         wnw_profile_free(*out);
         *out = NULL;
     }

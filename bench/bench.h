@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* What the benchmarks share (common.c), and what `winnow bench` measured; filled by speed.c, printed by
  * speed_report.c. */
-#ifndef WNW_CLI_BENCH_H
-#define WNW_CLI_BENCH_H
+#ifndef WNW_BENCH_H
+#define WNW_BENCH_H
 
-#include "app/app.h"
+#include "app/console.h"
+#include "app/output.h"
+#include "bench/args.h"
 #include "bench/llama.h"
+#include "winnow.h"
+
+#include <jansson.h>
 
 enum { BENCH_N_UBATCH = 512, BENCH_MAX_LENGTHS = 16 };
 /* Median and ends of repeated measurements; NaN where there are none. */
@@ -19,7 +24,7 @@ json_t *bench_spread_json(struct bench_spread s);
 /* --lengths: at most BENCH_MAX_LENGTHS numbers. Returns an exit code. */
 int bench_parse_lengths(int32_t *lengths, int32_t *n_lengths, const char *list);
 /* Notes what the benchmark reads, and whether --csv can be written. */
-int bench_check_csv(struct cli_inputs *inputs, const struct cli_args *args, const char *model_path);
+int bench_check_csv(struct app_inputs *inputs, const struct bench_args *args, const char *model_path);
 /* The same n ids in every run: what they are does not matter for speed, that all get the same does. Owned:
  * free. */
 int32_t *bench_make_tokens(int32_t n, int32_t n_vocab);
@@ -36,17 +41,17 @@ void bench_memory_stop(struct bench_memory *m);
 
 /* What bench observe and bench methods both measure with; zeroed before it is checked, closed in any case. */
 struct bench_base {
-    const struct cli_args *args;
+    const struct bench_args *args;
     int32_t lengths[BENCH_MAX_LENGTHS], n_lengths, n_reps, n_threads;
     char *model_path;
-    struct cli_inputs inputs;
+    struct app_inputs inputs;
     wnw_model *model;
     wnw_model_info info;
     int32_t *tokens; /* as many as the longest length */
     char machine[256];
 };
 /* What can be refused without the model. Returns an exit code, like the next. */
-int bench_base_check(struct bench_base *b, const struct cli_args *args);
+int bench_base_check(struct bench_base *b, const struct bench_args *args);
 int bench_base_open(struct bench_base *b);
 void bench_base_close(struct bench_base *b);
 wnw_session_params bench_session_params(const struct bench_base *b);
@@ -70,11 +75,11 @@ struct bench_length {
 };
 
 struct bench {
-    const struct cli_args *args;
+    const struct bench_args *args;
     int32_t lengths[BENCH_MAX_LENGTHS];
     int32_t n_lengths, n_threads, n_decode, n_reps;
     char *model_path;
-    struct cli_inputs inputs;
+    struct app_inputs inputs;
     wnw_policy *policy;
     wnw_model *model;
     wnw_model_info info;
@@ -84,7 +89,7 @@ struct bench {
     struct bench_length results[BENCH_MAX_LENGTHS];
     int32_t n_results;
     int32_t n_steps_done;
-    struct cli_progress progress;
+    struct app_progress progress;
     char machine[256];
 };
 

@@ -2,6 +2,10 @@
 /* What the benchmarks share: lengths, tokens, the line about the machine, medians, memory. */
 #include "bench/bench.h"
 
+#include "app/models.h"
+#include "app/process.h"
+#include "app/values.h"
+
 #include <malloc.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,32 +14,32 @@
 int bench_parse_lengths(int32_t *lengths, int32_t *n_lengths, const char *text)
 {
     char *list = strdup(text), *save = NULL;
-    int rc = CLI_OK;
+    int rc = APP_OK;
     *n_lengths = 0;
     if (!list)
-        return cli_fail(CLI_FAILED, "out of memory");
-    for (char *word = strtok_r(list, ",", &save); word && rc == CLI_OK; word = strtok_r(NULL, ",", &save)) {
+        return app_fail(APP_FAILED, "out of memory");
+    for (char *word = strtok_r(list, ",", &save); word && rc == APP_OK; word = strtok_r(NULL, ",", &save)) {
         int64_t n;
-        if (!cli_parse_int(&n, word))
-            rc = cli_fail(CLI_BAD_INPUT, "--lengths: '%s' is not a whole number", word);
+        if (!app_parse_int(&n, word))
+            rc = app_fail(APP_BAD_INPUT, "--lengths: '%s' is not a whole number", word);
         else if (n < 16 || n > 1 << 24)
-            rc = cli_fail(CLI_BAD_INPUT, "--lengths: %s is out of range; it must be 16 to 16777216", word);
+            rc = app_fail(APP_BAD_INPUT, "--lengths: %s is out of range; it must be 16 to 16777216", word);
         else if (*n_lengths == BENCH_MAX_LENGTHS)
-            rc = cli_fail(CLI_BAD_INPUT, "--lengths: at most %d lengths", BENCH_MAX_LENGTHS);
+            rc = app_fail(APP_BAD_INPUT, "--lengths: at most %d lengths", BENCH_MAX_LENGTHS);
         else
             lengths[(*n_lengths)++] = (int32_t)n;
     }
     free(list);
-    if (rc == CLI_OK && *n_lengths == 0)
-        rc = cli_fail(CLI_BAD_INPUT, "--lengths is empty; give numbers, e.g. 512,2048");
+    if (rc == APP_OK && *n_lengths == 0)
+        rc = app_fail(APP_BAD_INPUT, "--lengths is empty; give numbers, e.g. 512,2048");
     return rc;
 }
 
-int bench_check_csv(struct cli_inputs *inputs, const struct cli_args *args, const char *model_path)
+int bench_check_csv(struct app_inputs *inputs, const struct bench_args *args, const char *model_path)
 {
-    cli_inputs_add(inputs, model_path);
-    cli_inputs_add(inputs, args->profile);
-    return args->csv ? cli_out_check(args->csv, inputs) : CLI_OK;
+    app_inputs_add(inputs, model_path);
+    app_inputs_add(inputs, args->app.profile);
+    return args->csv ? app_out_check(args->csv, inputs) : APP_OK;
 }
 
 int32_t *bench_make_tokens(int32_t n, int32_t n_vocab)
@@ -96,7 +100,7 @@ json_t *bench_spread_json(struct bench_spread s)
 static double status_bytes(const char *key)
 {
     uint64_t bytes;
-    return cli_proc_status(&bytes, key) ? (double)bytes : NAN;
+    return app_proc_status(&bytes, key) ? (double)bytes : NAN;
 }
 
 void bench_memory_start(struct bench_memory *m)
@@ -117,15 +121,15 @@ void bench_memory_stop(struct bench_memory *m)
 
 /* ---- What bench observe and bench methods start with ---- */
 
-int bench_base_check(struct bench_base *b, const struct cli_args *args)
+int bench_base_check(struct bench_base *b, const struct bench_args *args)
 {
     b->args = args;
     b->n_reps = (int32_t)args->reps;
-    b->n_threads = args->threads == CLI_UNSET ? wnw_usable_cores() : (int32_t)args->threads;
+    b->n_threads = args->app.threads == APP_UNSET ? wnw_usable_cores() : (int32_t)args->app.threads;
     int rc = bench_parse_lengths(b->lengths, &b->n_lengths, args->lengths);
-    if (rc == CLI_OK)
-        rc = cli_model_path(&b->model_path, args->model);
-    if (rc == CLI_OK)
+    if (rc == APP_OK)
+        rc = app_model_path(&b->model_path, args->app.model);
+    if (rc == APP_OK)
         rc = bench_check_csv(&b->inputs, args, b->model_path);
     return rc;
 }
@@ -135,17 +139,17 @@ int bench_base_open(struct bench_base *b)
     int32_t longest = 0;
     const int status = wnw_model_open(&b->model, b->model_path, NULL);
     if (status != WNW_OK)
-        return cli_fail_status(status);
+        return app_fail_status(status);
     wnw_model_get_info(b->model, &b->info);
     for (int32_t i = 0; i < b->n_lengths; i++) {
         longest = b->lengths[i] > longest ? b->lengths[i] : longest;
         if (b->lengths[i] > b->info.n_ctx_train)
-            return cli_fail(CLI_BAD_INPUT, "--lengths: %d tokens do not fit the model's context of %d",
+            return app_fail(APP_BAD_INPUT, "--lengths: %d tokens do not fit the model's context of %d",
                             b->lengths[i], b->info.n_ctx_train);
     }
     b->tokens = bench_make_tokens(longest, b->info.n_vocab);
     bench_describe_machine(b->machine, sizeof b->machine, b->n_threads);
-    return b->tokens ? CLI_OK : cli_fail(CLI_FAILED, "out of memory");
+    return b->tokens ? APP_OK : app_fail(APP_FAILED, "out of memory");
 }
 
 void bench_base_close(struct bench_base *b)

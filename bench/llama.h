@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* llama.cpp's own engine, for comparison. */
-#ifndef WNW_CLI_BENCH_LLAMA_H
-#define WNW_CLI_BENCH_LLAMA_H
+#ifndef WNW_BENCH_LLAMA_H
+#define WNW_BENCH_LLAMA_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -19,6 +19,10 @@
 #include "bench/methods.h"
 #include "winnow_method.h"
 
+#include "app/process.h"
+#include "app/profiles.h"
+#include "app/text.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,16 +50,16 @@ static struct bench_recording recording_of(const wnw_policy *policy)
 static int add_method(struct bench_methods *b, const char *recipe, size_t len)
 {
     if (b->n_methods == BENCH_MAX_METHODS)
-        return cli_fail(CLI_BAD_INPUT, "--policies: at most %d", BENCH_MAX_METHODS);
+        return app_fail(APP_BAD_INPUT, "--policies: at most %d", BENCH_MAX_METHODS);
     struct bench_method *m = &b->methods[b->n_methods++];
     m->recipe = strndup(recipe, len);
     if (!m->recipe)
-        return cli_fail(CLI_FAILED, "out of memory");
+        return app_fail(APP_FAILED, "out of memory");
     const int status = wnw_policy_parse(&m->policy, m->recipe, NULL);
     if (status != WNW_OK)
-        return cli_fail_status(status);
+        return app_fail_status(status);
     m->recording = recording_of(m->policy);
-    return CLI_OK;
+    return APP_OK;
 }
 
 /* An item key=value of a list goes on with the recipe before it. */
@@ -66,18 +70,18 @@ static int add_list(struct bench_methods *b, const char *list)
         while (at[len] == ',' && at[len + 1 + strcspn(at + len + 1, "=:+,")] == '=')
             len += 1 + strcspn(at + len + 1, ",");
         const int rc = add_method(b, at, len);
-        if (rc != CLI_OK)
+        if (rc != APP_OK)
             return rc;
         at += len + (at[len] == ',');
     }
-    return b->n_methods > 0 ? CLI_OK : cli_fail(CLI_BAD_INPUT, "--policies is empty");
+    return b->n_methods > 0 ? APP_OK : app_fail(APP_BAD_INPUT, "--policies is empty");
 }
 
 static int add_presets(struct bench_methods *b)
 {
     wnw_method_info info;
-    int rc = CLI_OK;
-    for (int32_t i = 0; rc == CLI_OK && wnw_method_get(i, &info); i++)
+    int rc = APP_OK;
+    for (int32_t i = 0; rc == APP_OK && wnw_method_get(i, &info); i++)
         if (strcmp(info.kind, "preset") == 0)
             rc = add_method(b, info.name, strlen(info.name));
     return rc;
@@ -86,25 +90,25 @@ static int add_presets(struct bench_methods *b)
 /* One profile with whatever any of the methods can use. */
 static int load_profile(struct bench_methods *b)
 {
-    struct cli_text notes = {0};
+    struct app_text notes = {0};
     uint32_t kinds = 0;
     for (int32_t i = 0; i < b->n_methods; i++) {
         const wnw_needs needs = wnw_policy_needs(b->methods[i].policy);
         kinds |= needs.flags & WNW_NEED_PROFILE ? needs.profiles | needs.profiles_optional : 0;
     }
-    const struct cli_args *args = b->base.args;
-    const int rc = cli_profile_load(
+    const struct bench_args *args = b->base.args;
+    const int rc = app_profile_load(
         &b->profile, &notes, b->base.model,
-        &(struct cli_profile_want){.given = args->profile,
-                                   .model = args->model,
+        &(struct app_profile_want){.given = args->app.profile,
+                                   .model = args->app.model,
                                    .model_path = b->base.model_path,
                                    .optional = kinds,
-                                   .budget = floor(b->base.lengths[0] * (1 - args->ratio) + 1e-6),
+                                   .budget = floor(b->base.lengths[0] * (1 - args->app.ratio) + 1e-6),
                                    .policy = "bench methods",
                                    .inputs = &b->base.inputs});
     free(notes.s);
     /* Once more, before the work: profiles that were found are inputs too. */
-    return rc == CLI_OK && args->csv ? cli_out_check(args->csv, &b->base.inputs) : rc;
+    return rc == APP_OK && args->csv ? app_out_check(args->csv, &b->base.inputs) : rc;
 }
 
 /* A kind of profile that is missing makes a method one that cannot be measured, which the result says. */
@@ -180,7 +184,7 @@ static void count_round(struct bench_methods *b)
 static void step_done(struct bench_methods *b, int32_t steps)
 {
     b->n_steps_done += steps;
-    cli_progress_step(b->n_steps_done, b->n_steps, &b->progress);
+    app_progress_step(b->n_steps_done, b->n_steps, &b->progress);
 }
 
 /* ---- Setting up ---- */
@@ -195,21 +199,21 @@ static int alloc_rounds(struct bench_methods *b)
             b->methods[i].rounds[k] = calloc(n_reps, sizeof(double));
             ok = ok && b->methods[i].rounds[k];
         }
-    return ok ? CLI_OK : cli_fail(CLI_FAILED, "out of memory");
+    return ok ? APP_OK : app_fail(APP_FAILED, "out of memory");
 }
 
-static int set_up(struct bench_methods *b, const struct cli_args *args)
+static int set_up(struct bench_methods *b, const struct bench_args *args)
 {
-    if (args->json && args->markdown)
-        return cli_fail(CLI_BAD_INPUT, "--json and --markdown exclude each other; give one of them");
+    if (args->app.json && args->markdown)
+        return app_fail(APP_BAD_INPUT, "--json and --markdown exclude each other; give one of them");
     int rc = bench_base_check(&b->base, args);
-    if (rc == CLI_OK)
+    if (rc == APP_OK)
         rc = args->policies ? add_list(b, args->policies) : add_presets(b);
-    if (rc == CLI_OK)
+    if (rc == APP_OK)
         rc = bench_base_open(&b->base);
-    if (rc == CLI_OK)
+    if (rc == APP_OK)
         rc = load_profile(b);
-    if (rc != CLI_OK)
+    if (rc != APP_OK)
         return rc;
     make_groups(b);
     count_round(b);
@@ -268,16 +272,16 @@ static int read_tokens(struct bench_methods *b, int32_t group, int32_t n, struct
     if (status == WNW_OK)
         out->status = observe(b, out->session, group, n);
     if (status == WNW_OK && out->status == WNW_OK) {
-        const double start = cli_now_ms();
+        const double start = app_now_ms();
         status = wnw_session_prefill(out->session, b->base.tokens, n, NULL, NULL);
-        out->ms = cli_now_ms() - start;
+        out->ms = app_now_ms() - start;
     }
     bench_memory_stop(&memory);
     out->peak = memory.peak;
     bench_memory_start(&memory);
     out->resident = memory.before;
     step_done(b, STEPS_READING);
-    return status == WNW_OK ? CLI_OK : cli_fail_status(status);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
 static void close_reading(struct reading *r)
@@ -290,7 +294,7 @@ static int read_plainly(struct bench_methods *b, int32_t n, struct reading *out)
 {
     const int rc = read_tokens(b, -1, n, out);
     close_reading(out);
-    if (rc == CLI_OK)
+    if (rc == APP_OK)
         b->plain_ms[b->n_plain_ms++] = out->ms;
     return rc;
 }
@@ -309,7 +313,7 @@ static void compress_copy(const struct bench_methods *b, const wnw_policy *polic
                           struct compression *out)
 {
     const wnw_size size = {.kind = wnw_policy_is_full(policy) ? WNW_SIZE_NONE : WNW_SIZE_RATIO,
-                           .ratio = b->base.args->ratio};
+                           .ratio = b->base.args->app.ratio};
     struct bench_memory memory;
     wnw_session *copy;
     *out = (struct compression){.added = NAN, .status = wnw_session_copy(&copy, s)};
@@ -352,7 +356,7 @@ static int run_group(struct bench_methods *b, int32_t group, int32_t n, int32_t 
     struct reading r;
     struct compression c;
     const int rc = read_tokens(b, group, n, &r);
-    for (int32_t i = 0; i < b->n_methods && rc == CLI_OK; i++) {
+    for (int32_t i = 0; i < b->n_methods && rc == APP_OK; i++) {
         struct bench_method *m = &b->methods[i];
         if (m->group != group)
             continue;
@@ -390,13 +394,13 @@ static int run_round(struct bench_methods *b, int32_t n, int32_t round)
 {
     struct reading before, after = {0};
     int rc = read_plainly(b, n, &before);
-    for (int32_t from = 0, to; from < b->n_groups && rc == CLI_OK; from = to) {
+    for (int32_t from = 0, to; from < b->n_groups && rc == APP_OK; from = to) {
         to = next_plain(b, from);
-        for (int32_t g = from; g < to && rc == CLI_OK; g++)
+        for (int32_t g = from; g < to && rc == APP_OK; g++)
             rc = run_group(b, g, n, round);
-        if (rc == CLI_OK)
+        if (rc == APP_OK)
             rc = read_plainly(b, n, &after);
-        for (int32_t i = 0; i < b->n_methods && rc == CLI_OK; i++)
+        for (int32_t i = 0; i < b->n_methods && rc == APP_OK; i++)
             if (b->methods[i].group >= from && b->methods[i].group < to)
                 compare(&b->methods[i], round, &before, &after);
         before = after;
@@ -406,13 +410,13 @@ static int run_round(struct bench_methods *b, int32_t n, int32_t round)
 
 static int run_length(struct bench_methods *b, int32_t n)
 {
-    int rc = CLI_OK;
+    int rc = APP_OK;
     b->n_plain_ms = b->n_steps_done = 0;
-    cli_progress_start(&b->progress, "bench methods", "steps");
-    for (int32_t k = 0; k < b->base.n_reps && rc == CLI_OK; k++)
+    app_progress_start(&b->progress, "bench methods", "steps");
+    for (int32_t k = 0; k < b->base.n_reps && rc == APP_OK; k++)
         rc = run_round(b, n, k);
-    cli_progress_end(&b->progress);
-    for (int32_t i = 0; i < b->n_methods && rc == CLI_OK; i++)
+    app_progress_end(&b->progress);
+    for (int32_t i = 0; i < b->n_methods && rc == APP_OK; i++)
         for (int k = 0; k < N_COSTS; k++)
             b->methods[i].cost[k] = b->methods[i].group < 0
                                         ? (struct bench_spread){NAN, NAN, NAN}
@@ -430,22 +434,23 @@ static int warm_up(struct bench_methods *b)
     return rc;
 }
 
-int cli_bench_methods(const struct cli_args *args)
+int bench_run_methods(const struct app_args *app)
 {
+    const struct bench_args *args = (const struct bench_args *)app;
     struct bench_methods b = {0};
     int rc = set_up(&b, args);
-    if (rc == CLI_OK)
+    if (rc == APP_OK)
         rc = warm_up(&b);
-    if (rc == CLI_OK)
+    if (rc == APP_OK)
         rc = bench_methods_report_begin(&b);
-    for (int32_t i = 0; i < b.base.n_lengths && rc == CLI_OK; i++) {
+    for (int32_t i = 0; i < b.base.n_lengths && rc == APP_OK; i++) {
         rc = run_length(&b, b.base.lengths[i]);
-        if (rc == CLI_OK)
+        if (rc == APP_OK)
             bench_methods_report(&b, b.base.lengths[i]);
     }
-    if (rc == CLI_OK)
+    if (rc == APP_OK)
         rc = bench_methods_report_end(&b);
-    cli_out_abort(&b.csv);
+    app_out_abort(&b.csv);
     close_bench(&b);
     return rc;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What `winnow bench methods` measured; filled by methods.c, printed by methods_report.c. */
-#ifndef WNW_CLI_BENCH_METHODS_H
-#define WNW_CLI_BENCH_METHODS_H
+#ifndef WNW_BENCH_METHODS_H
+#define WNW_BENCH_METHODS_H
 
 #include "bench/bench.h"
 
@@ -46,8 +46,8 @@ struct bench_methods {
     double *plain_ms;          /* [n_reps * n_plain] of one length, as far as n_plain_ms */
     int32_t n_plain_ms;
     int32_t n_steps, n_steps_done;
-    struct cli_progress progress;
-    struct cli_out csv;
+    struct app_progress progress;
+    struct app_out csv;
     json_t *json_rows;
 };
 

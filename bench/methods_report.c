@@ -3,6 +3,9 @@
 #include "bench/methods.h"
 #include "winnow_method.h"
 
+#include "app/json.h"
+#include "app/names.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +60,7 @@ static void print_head(const struct bench_methods *b, int32_t n, int width)
     printf(
         "%s\n%s, f16 cache, %d tokens, %g of the entries removed; rounds: %d, each of %d observed readings "
         "and %d plain ones\nplain prefill %.0f ms [%.0f to %.0f]; medians in ms\n",
-        base->machine, base->info.name, n, base->args->ratio, base->n_reps, b->n_groups, b->n_plain,
+        base->machine, base->info.name, n, base->args->app.ratio, base->n_reps, b->n_groups, b->n_plain,
         plain.median, plain.min, plain.max);
     puts("prefill: what observing adds; presets that record the same share a reading, so this figure too\n"
          "observe to compact: of a copy of that session, one for each preset\n"
@@ -92,7 +95,7 @@ static void print_markdown_head(const struct bench_methods *b, int32_t n)
         "what observing adds;\npresets that record the same share a reading, so this figure too, and each "
         "compresses a copy of that session. Extra MiB:\nthe peak resident size of reading or of compressing, "
         "the higher one, beyond that of a plain prefill.\n\n",
-        base->machine, base->info.name, n, base->args->ratio, base->n_reps, b->n_groups, b->n_plain,
+        base->machine, base->info.name, n, base->args->app.ratio, base->n_reps, b->n_groups, b->n_plain,
         plain.median, plain.min, plain.max);
     puts(
         "| preset | extra prefill | observe | score | select | compact | all, of prefill | extra MiB | needs "
@@ -128,7 +131,7 @@ static void write_csv_row(const struct bench_methods *b, const struct bench_meth
 {
     FILE *f = b->csv.f;
     const bool measured = is_measured(m);
-    fprintf(f, "%s,\"%s\",%d,%g", b->base.args->model, m->recipe, n, b->base.args->ratio);
+    fprintf(f, "%s,\"%s\",%d,%g", b->base.args->app.model, m->recipe, n, b->base.args->app.ratio);
     for (int i = 0; i < N_COLUMNS; i++) {
         const struct bench_spread s = m->cost[columns[i].cost];
         if (measured)
@@ -147,7 +150,7 @@ static void write_csv_row(const struct bench_methods *b, const struct bench_meth
 static const char *recording_text(const struct bench_recording *r, char *out, size_t size)
 {
     char names[256];
-    const char *all = cli_needs_text(r->flags, names, sizeof names);
+    const char *all = app_needs_text(r->flags, names, sizeof names);
     if (r->window > 0 && r->skip > 0)
         snprintf(out, size, "%s (window %d, skip %d)", all, r->window, r->skip);
     else if (r->window > 0 || r->skip > 0)
@@ -166,7 +169,7 @@ static json_t *json_row(const struct bench_method *m, int32_t n)
     json_t *o = json_pack("{s:s, s:s, s:i, s:b, s:s, s:s, s:s, s:b, s:f}", "recipe", m->recipe, "policy",
                           wnw_policy_string(m->policy), "n", (int)n, "measured", measured, "why",
                           measured ? "" : m->why, "needs",
-                          cli_needs_text(wnw_policy_needs(m->policy).flags, needs, sizeof needs), "recorded",
+                          app_needs_text(wnw_policy_needs(m->policy).flags, needs, sizeof needs), "recorded",
                           recording_text(&m->recording, recorded, sizeof recorded), "whole_cache",
                           needs_whole_cache(m), "kept_tokens_mean", m->kept_mean);
     const double peak = median(m, COST_PEAK);
@@ -186,9 +189,9 @@ int bench_methods_report_begin(struct bench_methods *b)
 {
     b->json_rows = json_array();
     if (!b->base.args->csv)
-        return CLI_OK;
-    const int rc = cli_out_open(&b->csv, b->base.args->csv, &b->base.inputs);
-    if (rc == CLI_OK)
+        return APP_OK;
+    const int rc = app_out_open(&b->csv, b->base.args->csv, &b->base.inputs);
+    if (rc == APP_OK)
         write_csv_head(b);
     return rc;
 }
@@ -214,22 +217,22 @@ void bench_methods_report(struct bench_methods *b, int32_t n)
     for (int32_t i = 0; i < b->n_methods; i++) {
         if (b->csv.f)
             write_csv_row(b, &b->methods[i], n);
-        if (b->base.args->json)
-            cli_json_append(&b->json_rows, json_row(&b->methods[i], n));
+        if (b->base.args->app.json)
+            app_json_append(&b->json_rows, json_row(&b->methods[i], n));
     }
-    if (!b->base.args->json)
+    if (!b->base.args->app.json)
         print_length(b, n);
 }
 
 int bench_methods_report_end(struct bench_methods *b)
 {
     const struct bench_base *base = &b->base;
-    const int rc = b->csv.f ? cli_out_commit(&b->csv) : CLI_OK;
-    if (rc != CLI_OK || !base->args->json)
-        return rc != CLI_OK ? rc : cli_finish_stdout();
-    return cli_print_json(json_pack("{s:o, s:i, s:o, s:f, s:i, s:i, s:i, s:O}", "machine",
-                                    cli_json_text(base->machine), "threads", (int)base->n_threads, "model",
-                                    cli_json_text(base->args->model), "ratio", base->args->ratio, "rounds",
-                                    (int)base->n_reps, "observed_readings", (int)b->n_groups,
+    const int rc = b->csv.f ? app_out_commit(&b->csv) : APP_OK;
+    if (rc != APP_OK || !base->args->app.json)
+        return rc != APP_OK ? rc : app_finish_stdout();
+    return app_print_json(json_pack("{s:o, s:i, s:o, s:f, s:i, s:i, s:i, s:O}", "machine",
+                                    app_json_text(base->machine), "threads", (int)base->n_threads, "model",
+                                    app_json_text(base->args->app.model), "ratio", base->args->app.ratio,
+                                    "rounds", (int)base->n_reps, "observed_readings", (int)b->n_groups,
                                     "plain_readings", (int)b->n_plain, "methods", b->json_rows));
 }

@@ -8,6 +8,9 @@
 #include "bench/bench.h"
 #include "winnow_method.h"
 
+#include "app/json.h"
+#include "app/process.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,7 +144,7 @@ struct bench_observe {
     wnw_session *session;
     struct result results[BENCH_MAX_LENGTHS];
     int32_t n_results;
-    struct cli_progress progress;
+    struct app_progress progress;
 };
 
 /* ---- Setting up ---- */
@@ -153,21 +156,21 @@ static int parse_policies(struct bench_observe *b)
         status = wnw_registry_add_scorer(b->registry, &probes[i]);
     for (int i = 0; i < N_FIGURES && status == WNW_OK; i++)
         status = wnw_policy_parse(&b->policies[i], figures[i].recipe, b->registry);
-    return status == WNW_OK ? CLI_OK : cli_fail_status(status);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
-static int set_up(struct bench_observe *b, const struct cli_args *args)
+static int set_up(struct bench_observe *b, const struct bench_args *args)
 {
     int rc = bench_base_check(&b->base, args);
-    if (rc == CLI_OK)
+    if (rc == APP_OK)
         rc = parse_policies(b);
-    if (rc == CLI_OK)
+    if (rc == APP_OK)
         rc = bench_base_open(&b->base);
-    if (rc != CLI_OK)
+    if (rc != APP_OK)
         return rc;
     const wnw_session_params params = bench_session_params(&b->base);
     const int status = wnw_session_new(&b->session, b->base.model, &params);
-    return status == WNW_OK ? CLI_OK : cli_fail_status(status);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
 static void close_bench(struct bench_observe *b)
@@ -199,20 +202,20 @@ static int time_reading(struct bench_observe *b, enum reading reading, int32_t n
     *ms = NAN;
     int status = wnw_session_reset(b->session);
     if (status != WNW_OK)
-        return cli_fail_status(status);
+        return app_fail_status(status);
     if (wnw_session_observe(b->session, policies, n_policies) != WNW_OK)
-        return CLI_OK; /* the plans will say why */
-    const double start = cli_now_ms();
+        return APP_OK; /* the plans will say why */
+    const double start = app_now_ms();
     status = wnw_session_prefill(b->session, b->base.tokens, n, NULL, NULL);
-    *ms = cli_now_ms() - start;
-    return status == WNW_OK ? CLI_OK : cli_fail_status(status);
+    *ms = app_now_ms() - start;
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
 /* Plans and, for the row that measures it, compacts. A refusal is noted, not an error. */
 static void time_plan(struct bench_observe *b, struct result *r, int figure, double read_ms, double *ms)
 {
     const struct figure *f = &figures[figure];
-    const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = b->base.args->ratio};
+    const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = b->base.args->app.ratio};
     wnw_plan *plan = NULL;
     wnw_report report = {0};
     int status = isnan(read_ms) ? WNW_E_NOT_OBSERVED
@@ -237,21 +240,21 @@ static int run_round(struct bench_observe *b, struct result *r, int32_t round)
         const enum reading reading = (enum reading)((k + round) % N_READINGS);
         double ms;
         const int rc = time_reading(b, reading, r->n, &ms);
-        if (rc != CLI_OK)
+        if (rc != APP_OK)
             return rc;
         if (reading == PLAIN)
             r->plain[round] = ms;
         for (int i = 0; i < N_FIGURES && reading != PLAIN; i++)
             if (figures[i].reading == reading)
                 time_plan(b, r, i, ms, &r->ms[i][round]);
-        cli_progress_step(round * N_READINGS + k + 1, b->base.n_reps * N_READINGS, &b->progress);
+        app_progress_step(round * N_READINGS + k + 1, b->base.n_reps * N_READINGS, &b->progress);
     }
     for (int i = 0; i < N_FIGURES; i++) {
         if (figures[i].kind == READ)
             r->ms[i][round] -= r->plain[round];
         r->share[i][round] = 100 * r->ms[i][round] / r->plain[round];
     }
-    return CLI_OK;
+    return APP_OK;
 }
 
 static int measure(struct bench_observe *b)
@@ -260,7 +263,7 @@ static int measure(struct bench_observe *b)
     /* Pages the weights in. */
     int rc = time_reading(b, PLAIN, b->base.lengths[0] < BENCH_N_UBATCH ? b->base.lengths[0] : BENCH_N_UBATCH,
                           &unused);
-    for (int32_t i = 0; i < b->base.n_lengths && rc == CLI_OK; i++) {
+    for (int32_t i = 0; i < b->base.n_lengths && rc == APP_OK; i++) {
         struct result *r = &b->results[b->n_results++];
         r->n = b->base.lengths[i];
         r->plain = calloc((size_t)b->base.n_reps, sizeof *r->plain);
@@ -271,11 +274,11 @@ static int measure(struct bench_observe *b)
             ok = ok && r->ms[k] && r->share[k];
         }
         if (!ok)
-            return cli_fail(CLI_FAILED, "out of memory");
-        cli_progress_start(&b->progress, "bench observe", "prefills");
-        for (int32_t k = 0; k < b->base.n_reps && rc == CLI_OK; k++)
+            return app_fail(APP_FAILED, "out of memory");
+        app_progress_start(&b->progress, "bench observe", "prefills");
+        for (int32_t k = 0; k < b->base.n_reps && rc == APP_OK; k++)
             rc = run_round(b, r, k);
-        cli_progress_end(&b->progress);
+        app_progress_end(&b->progress);
     }
     return rc;
 }
@@ -287,7 +290,7 @@ static const char *const kind_names[] = {"read", "score", "select", "compact"};
 static void print_table(struct bench_observe *b)
 {
     printf("%s\n%s, f16 cache, batches of %d, %d rounds, %g of the entries removed\n", b->base.machine,
-           b->base.info.name, BENCH_N_UBATCH, b->base.n_reps, b->base.args->ratio);
+           b->base.info.name, BENCH_N_UBATCH, b->base.n_reps, b->base.args->app.ratio);
     for (int32_t i = 0; i < b->n_results; i++) {
         struct result *r = &b->results[i];
         const struct bench_spread plain = bench_spread_of(r->plain, b->base.n_reps);
@@ -317,7 +320,7 @@ static json_t *length_json(struct bench_observe *b, struct result *r)
     const int32_t n = b->base.n_reps;
     json_t *rows = json_array();
     for (int k = 0; k < N_FIGURES; k++)
-        cli_json_append(&rows, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "what", figures[k].what, "kind",
+        app_json_append(&rows, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "what", figures[k].what, "kind",
                                          kind_names[figures[k].kind], "recipe", figures[k].recipe, "ms",
                                          bench_spread_json(bench_spread_of(r->ms[k], n)), "share_percent",
                                          bench_spread_json(bench_spread_of(r->share[k], n)), "target_percent",
@@ -330,11 +333,11 @@ static int print_json(struct bench_observe *b)
 {
     json_t *lengths = json_array();
     for (int32_t i = 0; i < b->n_results; i++)
-        cli_json_append(&lengths, length_json(b, &b->results[i]));
-    return cli_print_json(json_pack("{s:o, s:i, s:o, s:i, s:f, s:o}", "machine",
-                                    cli_json_text(b->base.machine), "threads", (int)b->base.n_threads,
-                                    "model", cli_json_text(b->base.args->model), "rounds",
-                                    (int)b->base.n_reps, "ratio", b->base.args->ratio, "lengths", lengths));
+        app_json_append(&lengths, length_json(b, &b->results[i]));
+    return app_print_json(
+        json_pack("{s:o, s:i, s:o, s:i, s:f, s:o}", "machine", app_json_text(b->base.machine), "threads",
+                  (int)b->base.n_threads, "model", app_json_text(b->base.args->app.model), "rounds",
+                  (int)b->base.n_reps, "ratio", b->base.args->app.ratio, "lengths", lengths));
 }
 
 static void csv_spread(FILE *f, struct bench_spread s)
@@ -347,42 +350,43 @@ static void csv_spread(FILE *f, struct bench_spread s)
 
 static int write_csv(struct bench_observe *b)
 {
-    struct cli_out out;
-    const int rc = cli_out_open(&out, b->base.args->csv, &b->base.inputs);
-    if (rc != CLI_OK)
+    struct app_out out;
+    const int rc = app_out_open(&out, b->base.args->csv, &b->base.inputs);
+    if (rc != APP_OK)
         return rc;
     fprintf(out.f,
             "# %s\nmodel,n,what,kind,recipe,ms,ms_min,ms_max,percent,percent_min,percent_max,target,rounds\n",
             b->base.machine);
     for (int32_t i = 0; i < b->n_results; i++) {
         struct result *r = &b->results[i];
-        fprintf(out.f, "%s,%d,plain prefill,read,", b->base.args->model, r->n);
+        fprintf(out.f, "%s,%d,plain prefill,read,", b->base.args->app.model, r->n);
         csv_spread(out.f, bench_spread_of(r->plain, b->base.n_reps));
         fprintf(out.f, ",100,100,100,,%d\n", b->base.n_reps);
         for (int k = 0; k < N_FIGURES; k++) {
-            fprintf(out.f, "%s,%d,\"%s\",%s,%s", b->base.args->model, r->n, figures[k].what,
+            fprintf(out.f, "%s,%d,\"%s\",%s,%s", b->base.args->app.model, r->n, figures[k].what,
                     kind_names[figures[k].kind], figures[k].recipe);
             csv_spread(out.f, bench_spread_of(r->ms[k], b->base.n_reps));
             csv_spread(out.f, bench_spread_of(r->share[k], b->base.n_reps));
             fprintf(out.f, ",%g,%d\n", figures[k].target, b->base.n_reps);
         }
     }
-    return cli_out_commit(&out);
+    return app_out_commit(&out);
 }
 
-int cli_bench_observe(const struct cli_args *args)
+int bench_run_observe(const struct app_args *app)
 {
+    const struct bench_args *args = (const struct bench_args *)app;
     struct bench_observe b = {0};
     int rc = set_up(&b, args);
-    if (rc == CLI_OK)
+    if (rc == APP_OK)
         rc = measure(&b);
-    if (rc == CLI_OK && args->csv)
+    if (rc == APP_OK && args->csv)
         rc = write_csv(&b);
-    if (rc == CLI_OK && args->json)
+    if (rc == APP_OK && args->app.json)
         rc = print_json(&b);
-    else if (rc == CLI_OK) {
+    else if (rc == APP_OK) {
         print_table(&b);
-        rc = cli_finish_stdout();
+        rc = app_finish_stdout();
     }
     close_bench(&b);
     return rc;

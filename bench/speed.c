@@ -5,6 +5,9 @@
  * are the result, not the ratio of two medians. */
 #include "bench/bench.h"
 
+#include "app/models.h"
+#include "app/process.h"
+
 #include <stdlib.h>
 
 enum { WARM_TOKENS = 64, CHUNK_TOKENS = 8 };
@@ -13,21 +16,21 @@ enum { WARM_TOKENS = 64, CHUNK_TOKENS = 8 };
 
 static int check(struct bench *b)
 {
-    const struct cli_args *args = b->args;
+    const struct bench_args *args = b->args;
     b->n_reps = (int32_t)args->reps;
     b->n_decode = (int32_t)args->decode_tokens;
-    b->n_threads = args->threads == CLI_UNSET ? wnw_usable_cores() : (int32_t)args->threads;
+    b->n_threads = args->app.threads == APP_UNSET ? wnw_usable_cores() : (int32_t)args->app.threads;
     int rc = bench_parse_lengths(b->lengths, &b->n_lengths, args->lengths);
-    if (rc != CLI_OK)
+    if (rc != APP_OK)
         return rc;
-    const int status = wnw_policy_parse(&b->policy, args->policy, NULL);
+    const int status = wnw_policy_parse(&b->policy, args->app.policy, NULL);
     if (status != WNW_OK)
-        return cli_fail_status(status);
+        return app_fail_status(status);
     if (wnw_policy_is_full(b->policy))
-        return cli_fail(CLI_BAD_INPUT,
+        return app_fail(APP_BAD_INPUT,
                         "--policy full compresses nothing, and the full cache is measured anyway");
-    rc = cli_model_path(&b->model_path, args->model);
-    return rc == CLI_OK ? bench_check_csv(&b->inputs, args, b->model_path) : rc;
+    rc = app_model_path(&b->model_path, args->app.model);
+    return rc == APP_OK ? bench_check_csv(&b->inputs, args, b->model_path) : rc;
 }
 
 /* A length that leaves no room for decoding is shortened by what is missing; longer ones are refused. */
@@ -36,13 +39,13 @@ static int fit_lengths(struct bench *b)
     const int32_t n_ctx = b->info.n_ctx_train;
     for (int32_t i = 0; i < b->n_lengths; i++) {
         if (b->lengths[i] > n_ctx || n_ctx - b->n_decode < 16)
-            return cli_fail(CLI_BAD_INPUT,
+            return app_fail(APP_BAD_INPUT,
                             "--lengths: %d tokens, and %d to decode, do not fit the model's context of %d",
                             b->lengths[i], b->n_decode, n_ctx);
         if (b->lengths[i] > n_ctx - b->n_decode)
             b->lengths[i] = n_ctx - b->n_decode;
     }
-    return CLI_OK;
+    return APP_OK;
 }
 
 static int new_session(wnw_session **s, const struct bench *b, const wnw_policy *policy)
@@ -54,7 +57,7 @@ static int new_session(wnw_session **s, const struct bench *b, const wnw_policy 
     int status = wnw_session_new(s, b->model, &params);
     if (status == WNW_OK && policy)
         status = wnw_session_observe(*s, &policy, 1);
-    return status == WNW_OK ? CLI_OK : cli_fail_status(status);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
 static int open_engines(struct bench *b)
@@ -62,21 +65,21 @@ static int open_engines(struct bench *b)
     int32_t longest = WARM_TOKENS;
     const int status = wnw_model_open(&b->model, b->model_path, NULL);
     if (status != WNW_OK)
-        return cli_fail_status(status);
+        return app_fail_status(status);
     wnw_model_get_info(b->model, &b->info);
     int rc = fit_lengths(b);
-    if (rc != CLI_OK)
+    if (rc != APP_OK)
         return rc;
     for (int32_t i = 0; i < b->n_lengths; i++)
         longest = b->lengths[i] > longest ? b->lengths[i] : longest;
     b->llama = bench_llama_open(b->model_path, longest + b->n_decode, BENCH_N_UBATCH, b->n_threads);
     if (!b->llama)
-        return cli_fail(CLI_FAILED, "llama.cpp could not open '%s' with a context of %d tokens",
+        return app_fail(APP_FAILED, "llama.cpp could not open '%s' with a context of %d tokens",
                         b->model_path, longest + b->n_decode);
     b->tokens = bench_make_tokens(longest + b->n_decode, b->info.n_vocab);
     if (!b->tokens)
-        return cli_fail(CLI_FAILED, "out of memory");
-    if ((rc = new_session(&b->full, b, NULL)) != CLI_OK)
+        return app_fail(APP_FAILED, "out of memory");
+    if ((rc = new_session(&b->full, b, NULL)) != APP_OK)
         return rc;
     bench_describe_machine(b->machine, sizeof b->machine, b->n_threads);
     return new_session(&b->compressed, b, b->policy);
@@ -87,15 +90,15 @@ static int open_engines(struct bench *b)
 static int feed(struct bench *b, enum bench_engine e, const int32_t *tokens, int32_t n)
 {
     if (e == LLAMA)
-        return bench_llama_feed(b->llama, tokens, n) ? CLI_OK : cli_fail(CLI_FAILED, "llama_decode failed");
+        return bench_llama_feed(b->llama, tokens, n) ? APP_OK : app_fail(APP_FAILED, "llama_decode failed");
     const int status = wnw_session_prefill(e == FULL ? b->full : b->compressed, tokens, n, NULL, NULL);
-    return status == WNW_OK ? CLI_OK : cli_fail_status(status);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
 static void step_done(struct bench *b, int32_t n_tokens, int32_t n_all)
 {
     b->n_steps_done += n_tokens;
-    cli_progress_step(b->n_steps_done, n_all, &b->progress);
+    app_progress_step(b->n_steps_done, n_all, &b->progress);
 }
 
 /* One engine reads the context; the compressed one then compresses, which counts as prefill. */
@@ -105,69 +108,69 @@ static int time_prefill(struct bench *b, enum bench_engine e, struct bench_lengt
         bench_llama_reset(b->llama);
     else
         wnw_session_reset(e == FULL ? b->full : b->compressed);
-    const double start = cli_now_ms();
+    const double start = app_now_ms();
     int rc = feed(b, e, b->tokens, r->n);
-    if (rc == CLI_OK && e == COMPRESSED) {
+    if (rc == APP_OK && e == COMPRESSED) {
         const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = r->budget};
         wnw_report report = {0};
-        const double before = cli_now_ms();
+        const double before = app_now_ms();
         const int status = wnw_session_compress(b->compressed, b->policy, &size, &report);
         if (status != WNW_OK)
-            return cli_fail_status(status);
-        out->compress_ms = cli_now_ms() - before;
+            return app_fail_status(status);
+        out->compress_ms = app_now_ms() - before;
         r->kept_mean = report.kept_mean;
     }
-    if (rc != CLI_OK)
+    if (rc != APP_OK)
         return rc;
-    out->prefill[e] = (double)r->n * 1e3 / (cli_now_ms() - start);
+    out->prefill[e] = (double)r->n * 1e3 / (app_now_ms() - start);
     if (e != LLAMA)
         wnw_cache_get_stats(e == FULL ? b->full : b->compressed, &r->stats[e]);
-    return CLI_OK;
+    return APP_OK;
 }
 
 static int decode_some(struct bench *b, enum bench_engine e, const int32_t *tokens, int32_t n, double *ms)
 {
-    const double start = cli_now_ms();
+    const double start = app_now_ms();
     for (int32_t i = 0; i < n; i++) {
-        int rc = CLI_OK;
+        int rc = APP_OK;
         if (e == LLAMA) {
             rc = feed(b, e, tokens + i, 1);
         } else {
             const int status = wnw_session_decode(e == FULL ? b->full : b->compressed, tokens[i]);
-            rc = status == WNW_OK ? CLI_OK : cli_fail_status(status);
+            rc = status == WNW_OK ? APP_OK : app_fail_status(status);
         }
-        if (rc != CLI_OK)
+        if (rc != APP_OK)
             return rc;
     }
-    *ms += cli_now_ms() - start;
-    return CLI_OK;
+    *ms += app_now_ms() - start;
+    return APP_OK;
 }
 
 static int run_round(struct bench *b, struct bench_length *r, struct bench_round *out, int32_t turn,
                      int32_t n_all)
 {
     double ms[N_ENGINES] = {0};
-    int rc = CLI_OK;
+    int rc = APP_OK;
     /* Who goes first changes from round to round. */
-    for (int k = 0; k < N_ENGINES && rc == CLI_OK; k++) {
+    for (int k = 0; k < N_ENGINES && rc == APP_OK; k++) {
         rc = time_prefill(b, (enum bench_engine)((k + turn) % N_ENGINES), r, out);
         step_done(b, r->n, n_all);
     }
-    for (int32_t from = 0; from < b->n_decode && rc == CLI_OK; from += CHUNK_TOKENS) {
+    for (int32_t from = 0; from < b->n_decode && rc == APP_OK; from += CHUNK_TOKENS) {
         const int32_t n = b->n_decode - from < CHUNK_TOKENS ? b->n_decode - from : CHUNK_TOKENS;
-        for (int k = 0; k < N_ENGINES && rc == CLI_OK; k++) {
+        for (int k = 0; k < N_ENGINES && rc == APP_OK; k++) {
             const enum bench_engine e = (enum bench_engine)((k + turn) % N_ENGINES);
             rc = decode_some(b, e, b->tokens + r->n + from, n, &ms[e]);
         }
     }
-    for (int e = 0; e < N_ENGINES && rc == CLI_OK; e++)
+    for (int e = 0; e < N_ENGINES && rc == APP_OK; e++)
         out->decode[e] = b->n_decode * 1e3 / ms[e];
     return rc;
 }
 
 static int64_t budget_for(const struct bench *b, int32_t n)
 {
-    return b->args->budget != CLI_UNSET ? b->args->budget : n / 8 > 0 ? n / 8 : 1;
+    return b->args->app.budget != APP_UNSET ? b->args->app.budget : n / 8 > 0 ? n / 8 : 1;
 }
 
 /* Pages weights in, starts threads and builds graphs, so that no measured round pays for it. */
@@ -176,10 +179,10 @@ static int warm_up(struct bench *b)
     struct bench_length r = {.n = WARM_TOKENS, .budget = WARM_TOKENS};
     struct bench_round ignored = {0};
     double ms = 0.0;
-    int rc = CLI_OK;
-    for (int e = 0; e < N_ENGINES && rc == CLI_OK; e++) {
+    int rc = APP_OK;
+    for (int e = 0; e < N_ENGINES && rc == APP_OK; e++) {
         rc = time_prefill(b, (enum bench_engine)e, &r, &ignored);
-        for (int i = 0; i < 2 && rc == CLI_OK; i++)
+        for (int i = 0; i < 2 && rc == APP_OK; i++)
             rc = decode_some(b, (enum bench_engine)e, b->tokens, 1, &ms);
     }
     return rc;
@@ -192,19 +195,19 @@ static int measure(struct bench *b)
     for (int32_t i = 0; i < b->n_lengths; i++)
         n_all += (int64_t)b->lengths[i] * b->n_reps * N_ENGINES;
     const int32_t n_shown = n_all > INT32_MAX ? INT32_MAX : (int32_t)n_all;
-    cli_progress_start(&b->progress, "bench", "tokens");
-    for (int32_t i = 0; i < b->n_lengths && rc == CLI_OK; i++) {
+    app_progress_start(&b->progress, "bench", "tokens");
+    for (int32_t i = 0; i < b->n_lengths && rc == APP_OK; i++) {
         struct bench_length *r = &b->results[b->n_results++];
         *r = (struct bench_length){.n = b->lengths[i], .budget = budget_for(b, b->lengths[i])};
         r->rounds = calloc((size_t)b->n_reps, sizeof *r->rounds);
         if (!r->rounds)
-            rc = cli_fail(CLI_FAILED, "out of memory");
-        for (int32_t k = 0; k < b->n_reps && rc == CLI_OK; k++) {
+            rc = app_fail(APP_FAILED, "out of memory");
+        for (int32_t k = 0; k < b->n_reps && rc == APP_OK; k++) {
             rc = run_round(b, r, &r->rounds[k], k, n_shown);
-            r->n_rounds += rc == CLI_OK;
+            r->n_rounds += rc == APP_OK;
         }
     }
-    cli_progress_end(&b->progress);
+    app_progress_end(&b->progress);
     return rc;
 }
 
@@ -221,20 +224,21 @@ static void close_bench(struct bench *b)
     free(b->model_path);
 }
 
-int cli_bench(const struct cli_args *args)
+int bench_run_speed(const struct app_args *app)
 {
+    const struct bench_args *args = (const struct bench_args *)app;
     struct bench b = {.args = args};
     int rc = check(&b);
-    if (rc == CLI_OK)
+    if (rc == APP_OK)
         rc = open_engines(&b);
-    if (rc == CLI_OK)
+    if (rc == APP_OK)
         rc = measure(&b);
-    if (rc == CLI_OK && args->csv)
+    if (rc == APP_OK && args->csv)
         rc = bench_write_csv(&b);
-    if (rc == CLI_OK)
-        rc = args->json ? bench_print_json(&b) : bench_print_table(&b);
-    if (rc == CLI_OK)
-        rc = cli_finish_stdout();
+    if (rc == APP_OK)
+        rc = args->app.json ? bench_print_json(&b) : bench_print_table(&b);
+    if (rc == APP_OK)
+        rc = app_finish_stdout();
     close_bench(&b);
     return rc;
 }

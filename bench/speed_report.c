@@ -2,6 +2,8 @@
 /* The benchmark's result as a table, as JSON and as CSV. */
 #include "bench/bench.h"
 
+#include "app/json.h"
+
 #include <jansson.h>
 #include <stdlib.h>
 
@@ -80,7 +82,7 @@ int bench_print_table(const struct bench *b)
                    s->growth);
         }
     }
-    return CLI_OK;
+    return APP_OK;
 }
 
 static json_t *figure_json(const struct bench_length *r, const struct figure *f)
@@ -98,10 +100,10 @@ static json_t *length_json(const struct bench *b, const struct bench_length *r)
 {
     json_t *rows = json_array(), *caches = json_array();
     for (int i = 0; i < N_FIGURES; i++)
-        cli_json_append(&rows, figure_json(r, &figures[i]));
+        app_json_append(&rows, figure_json(r, &figures[i]));
     for (int e = FULL; e < N_ENGINES; e++) {
         const wnw_cache_stats *s = &r->stats[e];
-        cli_json_append(&caches,
+        app_json_append(&caches,
                         json_pack("{s:s, s:I, s:I, s:I, s:i}", "engine", engine_names[e], "entries",
                                   (json_int_t)s->n_entries, "kv_bytes", (json_int_t)s->bytes, "entry_bytes",
                                   (json_int_t)s->bytes_entries, "growth_block", (int)s->growth));
@@ -115,18 +117,18 @@ int bench_print_json(const struct bench *b)
 {
     json_t *lengths = json_array();
     for (int32_t i = 0; i < b->n_results; i++)
-        cli_json_append(&lengths, length_json(b, &b->results[i]));
-    return cli_print_json(json_pack("{s:o, s:i, s:s, s:o, s:s, s:o}", "machine", cli_json_text(b->machine),
+        app_json_append(&lengths, length_json(b, &b->results[i]));
+    return app_print_json(json_pack("{s:o, s:i, s:s, s:o, s:s, s:o}", "machine", app_json_text(b->machine),
                                     "threads", (int)b->n_threads, "kernel", wnw_kernel_name(), "model",
-                                    cli_json_text(b->args->model), "policy", wnw_policy_string(b->policy),
+                                    app_json_text(b->args->app.model), "policy", wnw_policy_string(b->policy),
                                     "lengths", lengths));
 }
 
 int bench_write_csv(const struct bench *b)
 {
-    struct cli_out out;
-    const int rc = cli_out_open(&out, b->args->csv, &b->inputs);
-    if (rc != CLI_OK)
+    struct app_out out;
+    const int rc = app_out_open(&out, b->args->csv, &b->inputs);
+    if (rc != APP_OK)
         return rc;
     fprintf(out.f,
             "# %s\nmodel,policy,n,phase,engine,against,unit,median,min,max,rounds,kv_bytes,entry_bytes\n",
@@ -138,7 +140,7 @@ int bench_write_csv(const struct bench *b)
             struct bench_spread s;
             if (!spread_of(&s, r, f))
                 continue;
-            fprintf(out.f, "%s,\"%s\",%d,%s,%s,%s,%s,%.4f,%.4f,%.4f,%d,%llu,%llu\n", b->args->model,
+            fprintf(out.f, "%s,\"%s\",%d,%s,%s,%s,%s,%.4f,%.4f,%.4f,%d,%llu,%llu\n", b->args->app.model,
                     f->over == COMPRESSED ? wnw_policy_string(b->policy) : "full", r->n, f->phase,
                     engine_names[f->over], f->under < 0 ? "" : engine_names[f->under],
                     f->under < 0 ? "tokens/s" : "ratio", s.median, s.min, s.max, r->n_rounds,
@@ -146,5 +148,5 @@ int bench_write_csv(const struct bench *b)
                     (unsigned long long)r->stats[f->over].bytes_entries);
         }
     }
-    return cli_out_commit(&out);
+    return app_out_commit(&out);
 }

@@ -4,7 +4,10 @@
  * one line and leave no unfinished file. (The library does not install this: the hook belongs to the
  * program.)
  */
-#include "app/app.h"
+#include "cli/abort.h"
+
+#include "app/console.h"
+#include "app/output.h"
 
 #include <ggml.h>
 #include <unistd.h>
@@ -12,9 +15,9 @@
 /* Called by ggml_abort in its own or a thread of ggml's; ggml calls abort() when it returns. */
 static void last_words(const char *message)
 {
-    cli_fail(CLI_FAILED, "ggml gave up: %.200s; is the model file damaged?", message);
-    cli_out_discard();
-    _exit(CLI_FAILED);
+    app_fail(APP_FAILED, "ggml gave up: %.200s; is the model file damaged?", message);
+    app_out_discard();
+    _exit(APP_FAILED);
 }
 
 void cli_catch_aborts(void)

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow methods: presets and parts, printed from the library's descriptors. */
-#include "app/app.h"
+#include "app/args.h"
+#include "app/console.h"
+#include "app/names.h"
+#include "app/values.h"
+#include "cli/args.h"
+#include "cli/commands.h"
 #include "winnow_method.h"
 
 #include <stdlib.h>
@@ -26,7 +31,7 @@ static void print_table(void)
             first = false;
             if (*info.layout)
                 printf("  %-30s %-10s %-18s %s\n", info.name, info.layout,
-                       cli_needs_text(info.needs, needs, sizeof needs), info.about);
+                       app_needs_text(info.needs, needs, sizeof needs), info.about);
             else
                 printf("  %-30s %s\n", info.name, info.about);
         }
@@ -126,8 +131,8 @@ static void print_details(const wnw_method_info *info)
         {"paper", info->paper},
         {"recipe", info->recipe},
         {"layout", info->layout},
-        {"observes", scores ? cli_needs_text(info->needs, needs, sizeof needs) : ""},
-        {"phases", cli_phases_text(info->phases, phases, sizeof phases)}};
+        {"observes", scores ? app_needs_text(info->needs, needs, sizeof needs) : ""},
+        {"phases", app_phases_text(info->phases, phases, sizeof phases)}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i][1] && *rows[i][1])
             printf("  %-10s %s\n", rows[i][0], rows[i][1]);
@@ -148,40 +153,41 @@ static int unknown(const char *name)
         n++;
     const char **names = calloc((size_t)n + 1, sizeof *names);
     if (!names)
-        return cli_fail(CLI_FAILED, "out of memory");
+        return app_fail(APP_FAILED, "out of memory");
     for (int32_t i = 0; i < n; i++) {
         if (wnw_method_get(i, &info))
             names[i] = info.name;
     }
-    const char *near = cli_nearest(name, names);
-    const int rc = near ? cli_fail(CLI_BAD_INPUT, "unknown method '%s'; did you mean %s?", name, near)
-                        : cli_fail(CLI_BAD_INPUT, "unknown method '%s'; `winnow methods` lists them", name);
+    const char *near = app_nearest(name, names);
+    const int rc = near ? app_fail(APP_BAD_INPUT, "unknown method '%s'; did you mean %s?", name, near)
+                        : app_fail(APP_BAD_INPUT, "unknown method '%s'; `winnow methods` lists them", name);
     free(names);
     return rc;
 }
 
-int cli_methods(const struct cli_args *args)
+int cli_methods(const struct app_args *app)
 {
-    if (args->csv && !args->markdown)
-        return cli_fail(CLI_BAD_INPUT, "--costs belongs to --markdown; give both");
-    if (args->markdown && args->n_rest > 0)
-        return cli_fail(CLI_BAD_INPUT, "--markdown prints all methods; leave out '%s'", args->rest[0]);
+    const struct cli_args *args = (const struct cli_args *)app;
+    if (args->costs && !args->markdown)
+        return app_fail(APP_BAD_INPUT, "--costs belongs to --markdown; give both");
+    if (args->markdown && app->n_rest > 0)
+        return app_fail(APP_BAD_INPUT, "--markdown prints all methods; leave out '%s'", app->rest[0]);
     if (args->markdown)
-        return cli_methods_markdown(args);
-    if (args->n_rest == 0) {
+        return cli_methods_markdown(args->costs);
+    if (app->n_rest == 0) {
         print_table();
-        return cli_finish_stdout();
+        return app_finish_stdout();
     }
     wnw_method_info info;
     bool found = false;
     /* A preset may have the name of its scorer: both are shown. */
     for (int32_t i = 0; wnw_method_get(i, &info); i++) {
-        if (strcmp(info.name, args->rest[0]) != 0)
+        if (strcmp(info.name, app->rest[0]) != 0)
             continue;
         if (found)
             puts("");
         print_details(&info);
         found = true;
     }
-    return found ? cli_finish_stdout() : unknown(args->rest[0]);
+    return found ? app_finish_stdout() : unknown(app->rest[0]);
 }

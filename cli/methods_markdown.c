@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow methods --markdown: docs/methods.md, from the library's descriptors and a table of measured costs. */
-#include "app/app.h"
+#include "app/console.h"
+#include "app/files.h"
+#include "app/names.h"
+#include "cli/commands.h"
 #include "winnow_method.h"
 
 #include <stdlib.h>
@@ -59,20 +62,20 @@ static int read_costs(struct costs *c, const char *path)
     size_t len;
     *c = (struct costs){.machine = ""};
     if (!path)
-        return CLI_OK;
-    const int rc = cli_read_file(&c->data, &len, path);
-    if (rc != CLI_OK)
+        return APP_OK;
+    const int rc = app_read_file(&c->data, &len, path);
+    if (rc != APP_OK)
         return rc;
     char *end = strchr(c->data, '\n');
     if (strncmp(c->data, "# ", 2) != 0 || !end ||
         strncmp(end + 1, "model,recipe,n,ratio,plain_ms,", 30) != 0) {
         free(c->data);
-        return cli_fail(CLI_BAD_INPUT, "'%s' is not a table of `winnow bench methods --csv`", path);
+        return app_fail(APP_BAD_INPUT, "'%s' is not a table of `winnow bench methods --csv`", path);
     }
     *end = '\0';
     c->machine = c->data + 2;
     c->rows = end + 1;
-    return CLI_OK;
+    return APP_OK;
 }
 
 /* Fields of the row of a recipe at COST_LENGTH; false if it has none. `copy` holds them. */
@@ -152,14 +155,14 @@ static void print_presets(void)
     for (int32_t i = 0; next_of_kind(&i, "preset", &info);) {
         printf("| [`%s`](#preset-%s) | ", info.name, info.name);
         print_cell(info.about);
-        printf(" | %s | %s | ", cli_needs_text(info.needs, text, sizeof text), info.layout);
-        printf("%s |\n", cli_phases_text(info.phases, text, sizeof text));
+        printf(" | %s | %s | ", app_needs_text(info.needs, text, sizeof text), info.layout);
+        printf("%s |\n", app_phases_text(info.phases, text, sizeof text));
     }
     for (int32_t i = 0; next_of_kind(&i, "preset", &info);) {
         printf("\n### Preset %s\n\n%s\n\n", info.name, info.about);
         printf("- recipe: `%s`\n- observes: %s\n", info.recipe,
-               cli_needs_text(info.needs, text, sizeof text));
-        printf("- plan: %s; phases: %s", info.layout, cli_phases_text(info.phases, text, sizeof text));
+               app_needs_text(info.needs, text, sizeof text));
+        printf("- plan: %s; phases: %s", info.layout, app_phases_text(info.phases, text, sizeof text));
         puts(info.phases >> WNW_PHASE_LAYER & 1u
                  ? ""
                  : "; the whole prompt must be cached before it knows its counts");
@@ -225,7 +228,7 @@ static void print_parts(const char *kind, const char *title, const char *anchor)
             puts(".");
         }
         if (strcmp(kind, "scorer") == 0)
-            printf("Observes: %s.\n", cli_needs_text(info.needs, text, sizeof text));
+            printf("Observes: %s.\n", app_needs_text(info.needs, text, sizeof text));
         if (*info.details)
             printf("\n%s\n", info.details);
         print_options(info.options);
@@ -246,11 +249,11 @@ static void print_parity(void)
     }
 }
 
-int cli_methods_markdown(const struct cli_args *args)
+int cli_methods_markdown(const char *costs)
 {
     struct costs c;
-    const int rc = read_costs(&c, args->csv);
-    if (rc != CLI_OK)
+    const int rc = read_costs(&c, costs);
+    if (rc != APP_OK)
         return rc;
     puts(
         "# Methods\n\n"
@@ -282,5 +285,5 @@ int cli_methods_markdown(const struct cli_args *args)
     print_parts("content rule", "Content rules", "Content rule");
     print_parity();
     free(c.data);
-    return cli_finish_stdout();
+    return app_finish_stdout();
 }

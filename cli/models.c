@@ -1,34 +1,38 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow models: the names -m knows. */
-#include "app/app.h"
+#include "app/models.h"
+#include "app/args.h"
+#include "app/console.h"
+#include "cli/commands.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
-int cli_models(const struct cli_args *args)
+int cli_models(const struct app_args *args)
 {
     char *folder;
     (void)args;
     /* Before the first line: an error is one line, and nothing else. */
-    const int found = cli_cache_path(&folder, "");
-    if (found != CLI_OK)
+    const int found = app_cache_path(&folder, "");
+    if (found != APP_OK)
         return found;
     free(folder);
     printf("%-20s %-8s %9s  %s\n", "NAME", "PRESENT", "SIZE", "FILE");
-    for (int i = 0; cli_model_names[i]; i++) {
+    for (int i = 0; app_model_names[i]; i++) {
         char tail[64], size[32] = "-";
         char *path;
         struct stat st;
-        snprintf(tail, sizeof tail, "models/%s.gguf", cli_model_names[i]);
-        const int rc = cli_cache_path(&path, tail);
-        if (rc != CLI_OK)
+        snprintf(tail, sizeof tail, "models/%s.gguf", app_model_names[i]);
+        const int rc = app_cache_path(&path, tail);
+        if (rc != APP_OK)
             return rc;
         const bool present = stat(path, &st) == 0 && S_ISREG(st.st_mode);
         if (present)
             snprintf(size, sizeof size, "%.1f MiB", (double)st.st_size / 1048576.0);
-        printf("%-20s %-8s %9s  %s%s\n", cli_model_names[i], present ? "yes" : "no", size, path,
+        printf("%-20s %-8s %9s  %s%s\n", app_model_names[i], present ? "yes" : "no", size, path,
                i == 0 ? "  (default)" : "");
         free(path);
     }
-    return cli_finish_stdout();
+    return app_finish_stdout();
 }

@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow plan: which entries a policy keeps, as a JSON file. */
+#include "app/args.h"
+#include "app/console.h"
 #include "app/job.h"
+#include "app/json.h"
+#include "app/output.h"
+#include "cli/args.h"
+#include "cli/commands.h"
+#include "winnow.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -9,7 +16,7 @@ static json_t *head_json(const wnw_plan *plan, int32_t il, int32_t ih)
 {
     const int32_t *positions;
     const int32_t n = wnw_plan_head(plan, il, ih, &positions);
-    return cli_json_ids(positions, n);
+    return app_json_ids(positions, n);
 }
 
 /* [[from,to,n_to,weight],..]: the value at position `from` goes into n_to kept ones, the first at `to`. */
@@ -19,7 +26,7 @@ static json_t *merges_json(const wnw_plan *plan, int32_t il, int32_t ih)
     const int32_t n = wnw_plan_merges(plan, il, ih, &merges);
     json_t *list = json_array();
     for (int32_t i = 0; i < n; i++)
-        if (!cli_json_append(&list, json_pack("[i,i,i,f]", (int)merges[i].from, (int)merges[i].to,
+        if (!app_json_append(&list, json_pack("[i,i,i,f]", (int)merges[i].from, (int)merges[i].to,
                                               (int)merges[i].n_to, (double)merges[i].weight)))
             return NULL;
     return list;
@@ -31,7 +38,7 @@ static json_t *channels_json(const wnw_plan *plan, int32_t il, int32_t ih)
     const int32_t *channels;
     int32_t n_spared;
     const int32_t n = wnw_plan_channels(plan, il, ih, &channels, &n_spared);
-    return json_pack("{s:i, s:o}", "keep", (int)n_spared, "zero", cli_json_ids(channels, n));
+    return json_pack("{s:i, s:o}", "keep", (int)n_spared, "zero", app_json_ids(channels, n));
 }
 
 /* Adds a list over the heads of layer il to `layer`. */
@@ -40,7 +47,7 @@ static bool add_heads(json_t *layer, const char *key, const wnw_plan *plan, int3
 {
     json_t *heads = json_array();
     for (int32_t ih = 0; ih < wnw_plan_n_head_kv(plan); ih++)
-        if (!cli_json_append(&heads, head(plan, il, ih)))
+        if (!app_json_append(&heads, head(plan, il, ih)))
             return false;
     return json_object_set_new(layer, key, heads) == 0;
 }
@@ -66,69 +73,69 @@ static json_t *layer_json(const wnw_plan *plan, int32_t il)
 }
 
 /* NULL without memory. */
-static json_t *plan_json(const struct cli_job *job, const wnw_plan *plan)
+static json_t *plan_json(const struct app_job *job, const wnw_plan *plan)
 {
     json_t *layers = json_array();
     for (int32_t il = 0; il < wnw_plan_n_layer(plan); il++)
-        if (!cli_json_append(&layers, layer_json(plan, il)))
+        if (!app_json_append(&layers, layer_json(plan, il)))
             return NULL;
     return json_pack("{s:s, s:o, s:i, s:s, s:o}", "format", "winnow-plan-1", "model",
-                     cli_json_text(job->info.name), "n_tokens", (int)wnw_plan_n_tokens(plan), "policy",
+                     app_json_text(job->info.name), "n_tokens", (int)wnw_plan_n_tokens(plan), "policy",
                      wnw_policy_string(job->policy), "layers", layers);
 }
 
-static int write_plan(const struct cli_job *job, const wnw_plan *plan)
+static int write_plan(const struct app_job *job, const wnw_plan *plan)
 {
-    struct cli_out out;
-    int rc = cli_out_open(&out, job->args->out, &job->inputs);
-    if (rc != CLI_OK)
+    struct app_out out;
+    int rc = app_out_open(&out, job->args->out, &job->inputs);
+    if (rc != APP_OK)
         return rc;
     json_t *o = plan_json(job, plan);
-    rc = cli_out_json(&out, o);
+    rc = app_out_json(&out, o);
     json_decref(o);
-    return rc == CLI_OK ? cli_out_commit(&out) : rc;
+    return rc == APP_OK ? app_out_commit(&out) : rc;
 }
 
-static int make_plan(struct cli_job *job)
+static int make_plan(struct app_job *job)
 {
     wnw_report report = {0};
     wnw_plan *plan;
-    const int32_t n_first = cli_job_n_compressed(job);
-    int rc = cli_job_read(job, 0, n_first, NULL, NULL);
-    if (rc != CLI_OK)
+    const int32_t n_first = app_job_n_compressed(job);
+    int rc = app_job_read(job, 0, n_first, NULL, NULL);
+    if (rc != APP_OK)
         return rc;
     const int status = wnw_session_plan(job->session, job->policy, &job->size, &plan, &report);
     if (status != WNW_OK)
-        return cli_fail_status(status);
+        return app_fail_status(status);
     rc = write_plan(job, plan);
     wnw_plan_free(plan);
-    if (rc != CLI_OK)
+    if (rc != APP_OK)
         return rc;
-    cli_job_notes(job);
+    app_job_notes(job);
     if (*report.warning)
-        cli_note("warning: %s", report.warning);
-    cli_note("%s: kept %.1f of %d entries per head; %s", job->args->out, report.kept_mean, n_first,
+        app_note("warning: %s", report.warning);
+    app_note("%s: kept %.1f of %d entries per head; %s", job->args->out, report.kept_mean, n_first,
              wnw_policy_string(job->policy));
-    return CLI_OK;
+    return APP_OK;
 }
 
-int cli_plan(const struct cli_args *args)
+int cli_plan(const struct app_args *args)
 {
-    struct cli_job job;
+    struct app_job job;
     if (!args->out)
-        return cli_fail(CLI_BAD_INPUT, "no output file; name one with -o");
+        return app_fail(APP_BAD_INPUT, "no output file; name one with -o");
     if (strcmp(args->evict, "end") != 0)
-        return cli_fail(CLI_BAD_INPUT,
+        return app_fail(APP_BAD_INPUT,
                         "--evict %s: a keep-plan is made at the end of the prompt; use --evict end",
                         args->evict);
     if (args->evict_every)
-        return cli_fail(CLI_BAD_INPUT, "plan generates nothing; leave out --evict-every");
-    int rc = cli_job_start(&job, args);
+        return app_fail(APP_BAD_INPUT, "plan generates nothing; leave out --evict-every");
+    int rc = app_job_start(&job, args);
     /* Once more, before the work: profiles that were found are inputs too. */
-    if (rc == CLI_OK)
-        rc = cli_out_check(args->out, &job.inputs);
-    if (rc == CLI_OK)
+    if (rc == APP_OK)
+        rc = app_out_check(args->out, &job.inputs);
+    if (rc == APP_OK)
         rc = make_plan(&job);
-    cli_job_close(&job);
+    app_job_close(&job);
     return rc;
 }

@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow ppl: perplexity of a text, with the full cache or after compressing its first part. */
+#include "app/args.h"
+#include "app/console.h"
 #include "app/job.h"
+#include "app/json.h"
+#include "app/options.h"
+#include "cli/args.h"
+#include "cli/commands.h"
+#include "winnow.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -41,9 +48,9 @@ static bool on_logits(int32_t i, const float *logits, void *user)
 
 /* Bytes of the text that are worth turning into tokens: all, or those of twice the tokens that will be read.
  * What stands far behind a token has no part in it. */
-static size_t bytes_to_read(const struct cli_job *job)
+static size_t bytes_to_read(const struct app_job *job)
 {
-    const int64_t n = job->args->n != CLI_UNSET ? job->args->n : job->info.n_ctx_train;
+    const int64_t n = job->args->n != APP_UNSET ? job->args->n : job->info.n_ctx_train;
     const int64_t n_most = 2 * n + 64;
     size_t len;
     wnw_text_exceeds(job->model, job->document, job->n_document,
@@ -54,7 +61,7 @@ static size_t bytes_to_read(const struct cli_job *job)
 }
 
 /* Token ids of the text into job->file_tokens, cut to what can be read. */
-static int read_text(struct cli_job *job, int32_t *n_text)
+static int read_text(struct app_job *job, int32_t *n_text)
 {
     int32_t n = job->n_file_tokens;
     size_t len = job->n_document;
@@ -63,80 +70,80 @@ static int read_text(struct cli_job *job, int32_t *n_text)
         len = bytes_to_read(job);
         const int status = wnw_tokenize(job->model, job->document, len, true, false, &tokens, &n);
         if (status != WNW_OK)
-            return cli_fail_status(status);
+            return app_fail_status(status);
         job->prompt = (wnw_prompt){.tokens = tokens, .n_tokens = n};
         job->tokens = tokens;
     } else {
         job->tokens = job->file_tokens;
     }
-    const bool asked = job->args->n != CLI_UNSET;
+    const bool asked = job->args->n != APP_UNSET;
     job->n_tokens = asked && job->args->n < n ? (int32_t)job->args->n : n;
-    if (job->n_tokens > job->info.n_ctx_train && !(asked && cli_job_is_endless(job))) {
+    if (job->n_tokens > job->info.n_ctx_train && !(asked && app_job_is_endless(job))) {
         /* Without -n the whole text is wanted, and there is no way to say so but to cut it. */
         if (asked)
-            return cli_fail(CLI_BAD_INPUT, "-n %d is more than the model's context of %d tokens",
+            return app_fail(APP_BAD_INPUT, "-n %d is more than the model's context of %d tokens",
                             job->n_tokens, job->info.n_ctx_train);
         job->n_tokens = job->info.n_ctx_train;
     }
     for (int32_t i = 0; i < job->n_tokens; i++) {
         if (job->tokens[i] < 0 || job->tokens[i] >= job->info.n_vocab)
-            return cli_fail(CLI_BAD_INPUT, "token %d (number %d) is not in the vocabulary, 0 to %d",
+            return app_fail(APP_BAD_INPUT, "token %d (number %d) is not in the vocabulary, 0 to %d",
                             job->tokens[i], i + 1, job->info.n_vocab - 1);
     }
     if (job->n_tokens < 2)
-        return cli_fail(CLI_BAD_INPUT, "the text has %d token; at least 2 are needed", job->n_tokens);
+        return app_fail(APP_BAD_INPUT, "the text has %d token; at least 2 are needed", job->n_tokens);
     job->n_context = job->n_tokens; /* no question behind it */
     *n_text = len < job->n_document ? -1 : n;
-    return CLI_OK;
+    return APP_OK;
 }
 
-static int prefix_length(const struct cli_job *job, int32_t *prefix)
+static int prefix_length(const struct app_job *job, int32_t *prefix)
 {
-    const int64_t asked = job->args->prefix;
-    if (asked == CLI_UNSET) {
+    const int64_t asked = ((const struct cli_args *)job->args)->prefix;
+    if (asked == APP_UNSET) {
         *prefix = wnw_policy_is_full(job->policy) ? 0 : job->n_tokens / 2;
-        return CLI_OK;
+        return APP_OK;
     }
     if (asked >= job->n_tokens)
-        return cli_fail(CLI_BAD_INPUT, "--prefix %lld leaves nothing to score of %d tokens; give less",
+        return app_fail(APP_BAD_INPUT, "--prefix %lld leaves nothing to score of %d tokens; give less",
                         (long long)asked, job->n_tokens);
     if (asked == 0 && !wnw_policy_is_full(job->policy))
-        return cli_fail(CLI_BAD_INPUT, "--prefix 0 leaves nothing to compress; give at least 1");
+        return app_fail(APP_BAD_INPUT, "--prefix 0 leaves nothing to compress; give at least 1");
     *prefix = (int32_t)asked;
-    return CLI_OK;
+    return APP_OK;
 }
 
-static int evaluate(struct cli_job *job, int32_t prefix, struct score *sc)
+static int evaluate(struct app_job *job, int32_t prefix, struct score *sc)
 {
-    int rc = CLI_OK;
+    int rc = APP_OK;
     if (prefix > 0) {
-        rc = cli_job_read_first(job, prefix);
-        if (rc != CLI_OK)
+        rc = app_job_read_first(job, prefix);
+        if (rc != APP_OK)
             return rc;
         score_next(sc, wnw_session_logits(job->session), job->tokens[prefix]);
-        rc = cli_job_stop_observing(job);
-        if (rc != CLI_OK)
+        rc = app_job_stop_observing(job);
+        if (rc != APP_OK)
             return rc;
     }
     sc->next = job->tokens + prefix + 1;
     sc->n_next = job->n_tokens - prefix - 1;
-    rc = cli_job_read(job, prefix, job->n_tokens, on_logits, sc);
+    rc = app_job_read(job, prefix, job->n_tokens, on_logits, sc);
     /* Without a prefix nothing was compressed: the cache is what it is at the end. */
-    if (rc == CLI_OK && prefix == 0)
-        cli_job_measure(job);
+    if (rc == APP_OK && prefix == 0)
+        app_job_measure(job);
     return rc;
 }
 
-static int print_result(const struct cli_job *job, int32_t prefix, const struct score *sc)
+static int print_result(const struct app_job *job, int32_t prefix, const struct score *sc)
 {
     const double mean = sc->nll / sc->n_scored;
     if (!isfinite(mean))
-        return cli_fail(CLI_FAILED, "the model gave logits that are not finite");
+        return app_fail(APP_FAILED, "the model gave logits that are not finite");
     if (!job->args->json) {
         printf("ppl %.4f  (%d tokens scored after a prefix of %d, kept %.1f per head, KV %.2f of %.2f MiB)\n",
                exp(mean), sc->n_scored, prefix, job->kept_mean, (double)job->kv_bytes / 1048576.0,
                (double)job->kv_bytes_full / 1048576.0);
-        return cli_finish_stdout();
+        return app_finish_stdout();
     }
     json_t *o = json_pack("{s:f, s:f, s:i, s:i, s:o, s:s, s:f, s:I, s:I, s:f, s:f, s:f}", "ppl", exp(mean),
                           "nll_mean", mean, "scored_tokens", (int)sc->n_scored, "prefix_tokens", (int)prefix,
@@ -144,38 +151,38 @@ static int print_result(const struct cli_job *job, int32_t prefix, const struct 
                           wnw_policy_string(job->policy), "kept_tokens_mean", job->kept_mean, "kv_bytes_full",
                           (json_int_t)job->kv_bytes_full, "kv_bytes", (json_int_t)job->kv_bytes, "load_ms",
                           job->load_ms, "prefill_ms", job->prefill_ms, "compress_ms", job->compress_ms);
-    return cli_print_json(o);
+    return app_print_json(o);
 }
 
-int cli_ppl(const struct cli_args *args)
+int cli_ppl(const struct app_args *args)
 {
-    struct cli_job job;
+    struct app_job job;
     struct score sc = {0};
     int32_t prefix = 0;
     if (args->evict_every)
-        return cli_fail(CLI_BAD_INPUT, "ppl generates nothing; leave out --evict-every");
-    int rc = cli_job_check(&job, args);
-    if (rc == CLI_OK)
-        rc = cli_job_open(&job);
-    if (rc == CLI_OK)
+        return app_fail(APP_BAD_INPUT, "ppl generates nothing; leave out --evict-every");
+    int rc = app_job_check(&job, args);
+    if (rc == APP_OK)
+        rc = app_job_open(&job);
+    if (rc == APP_OK)
         rc = read_text(&job, &sc.n_text);
-    if (rc == CLI_OK)
+    if (rc == APP_OK)
         rc = prefix_length(&job, &prefix);
-    if (rc == CLI_OK)
-        rc = cli_job_session(&job);
-    if (rc == CLI_OK) {
+    if (rc == APP_OK)
+        rc = app_job_session(&job);
+    if (rc == APP_OK) {
         sc.n_vocab = job.info.n_vocab;
         rc = evaluate(&job, prefix, &sc);
     }
-    if (rc == CLI_OK) {
-        cli_job_notes(&job);
+    if (rc == APP_OK) {
+        app_job_notes(&job);
         if (sc.n_text < 0)
-            cli_note("read %d tokens of the text, which goes on far behind them", job.n_tokens);
+            app_note("read %d tokens of the text, which goes on far behind them", job.n_tokens);
         else if (job.n_tokens < sc.n_text)
-            cli_note("read %d of %d tokens of the text%s", job.n_tokens, sc.n_text,
-                     args->n == CLI_UNSET ? ", the model's context" : "");
+            app_note("read %d of %d tokens of the text%s", job.n_tokens, sc.n_text,
+                     args->n == APP_UNSET ? ", the model's context" : "");
         rc = print_result(&job, prefix, &sc);
     }
-    cli_job_close(&job);
+    app_job_close(&job);
     return rc;
 }

@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow run: read, compress, answer. */
+#include "app/args.h"
+#include "app/console.h"
 #include "app/job.h"
+#include "app/json.h"
+#include "app/process.h"
+#include "app/stream.h"
+#include "cli/args.h"
+#include "cli/commands.h"
+#include "winnow.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -8,21 +16,21 @@
 
 struct answer {
     wnw_sampler *sampler;
-    struct cli_stream stream;
+    struct app_stream stream;
     int32_t n_decoded; /* tokens fed back; one less than generated, usually */
     double ttft_ms, decode_ms;
 };
 
 /* Reads the first piece and compresses it, then reads the rest. */
-static int read_prompt(struct cli_job *job)
+static int read_prompt(struct app_job *job)
 {
-    const int32_t n_first = cli_job_n_compressed(job);
-    job->start_ms = cli_now_ms();
-    int rc = cli_job_read_first(job, n_first);
-    if (rc != CLI_OK || n_first == job->n_tokens)
+    const int32_t n_first = app_job_n_compressed(job);
+    job->start_ms = app_now_ms();
+    int rc = app_job_read_first(job, n_first);
+    if (rc != APP_OK || n_first == job->n_tokens)
         return rc;
-    rc = cli_job_stop_observing(job);
-    return rc == CLI_OK ? cli_job_read(job, n_first, job->n_tokens, NULL, NULL) : rc;
+    rc = app_job_stop_observing(job);
+    return rc == APP_OK ? app_job_read(job, n_first, job->n_tokens, NULL, NULL) : rc;
 }
 
 static int new_sampler(wnw_sampler **sampler, const struct cli_args *args)
@@ -31,50 +39,50 @@ static int new_sampler(wnw_sampler **sampler, const struct cli_args *args)
     params.temp = (float)args->temp;
     params.top_k = (int32_t)args->top_k;
     params.top_p = (float)args->top_p;
-    params.seed = (uint32_t)args->seed;
+    params.seed = (uint32_t)args->app.seed;
     const int status = wnw_sampler_new(sampler, &params);
-    return status == WNW_OK ? CLI_OK : cli_fail_status(status);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
-static int generate(struct cli_job *job, struct answer *a)
+static int generate(struct app_job *job, struct answer *a)
 {
     const int32_t n_most = (int32_t)job->args->n;
-    struct cli_progress progress;
-    int rc = CLI_OK;
-    cli_progress_start(&progress, "generate", "tokens");
+    struct app_progress progress;
+    int rc = APP_OK;
+    app_progress_start(&progress, "generate", "tokens");
     /* The answer itself shows the progress where it can be seen. */
     progress.terminal = progress.terminal && !isatty(STDOUT_FILENO);
-    double first = cli_now_ms();
+    double first = app_now_ms();
     a->ttft_ms = first - job->start_ms;
     while (a->stream.n < n_most) {
         const float *logits = wnw_session_logits(job->session);
         const int32_t token = wnw_sampler_pick(a->sampler, logits, job->info.n_vocab);
         if (a->stream.n == 0) {
-            first = cli_now_ms();
+            first = app_now_ms();
             a->ttft_ms = first - job->start_ms;
         }
         if (wnw_token_is_eog(job->model, token))
             break;
-        if ((rc = cli_stream_add(&a->stream, token)) != CLI_OK)
+        if ((rc = app_stream_add(&a->stream, token)) != APP_OK)
             break;
-        cli_progress_step(a->stream.n, n_most, &progress);
+        app_progress_step(a->stream.n, n_most, &progress);
         if (a->stream.n == n_most)
             break;
         if (wnw_session_n_past(job->session) >= job->info.n_ctx_train) {
-            cli_progress_end(&progress);
-            cli_note("the context of %d tokens is full, the answer ends here", job->info.n_ctx_train);
+            app_progress_end(&progress);
+            app_note("the context of %d tokens is full, the answer ends here", job->info.n_ctx_train);
             break;
         }
         const int status = wnw_session_decode(job->session, token);
         if (status != WNW_OK) {
-            rc = cli_fail_status(status);
+            rc = app_fail_status(status);
             break;
         }
         a->n_decoded++;
     }
-    a->decode_ms = cli_now_ms() - first;
-    cli_progress_end(&progress);
-    return rc == CLI_OK && a->stream.n > 0 ? cli_stream_end(&a->stream) : rc;
+    a->decode_ms = app_now_ms() - first;
+    app_progress_end(&progress);
+    return rc == APP_OK && a->stream.n > 0 ? app_stream_end(&a->stream) : rc;
 }
 
 static double per_second(int64_t n, double ms)
@@ -82,10 +90,10 @@ static double per_second(int64_t n, double ms)
     return n > 0 && ms > 0.0 ? (double)n * 1e3 / ms : 0.0;
 }
 
-static void print_summary(const struct cli_job *job, const struct answer *a)
+static void print_summary(const struct app_job *job, const struct answer *a)
 {
-    const int32_t n_first = cli_job_n_compressed(job);
-    cli_note("prompt %d tokens; kept %.1f of %d per head (%.1f %%), KV %.2f of %.2f MiB; prefill %.1f tok/s, "
+    const int32_t n_first = app_job_n_compressed(job);
+    app_note("prompt %d tokens; kept %.1f of %d per head (%.1f %%), KV %.2f of %.2f MiB; prefill %.1f tok/s, "
              "compress %.1f ms, first token %.0f ms; %d tokens, decode %.1f tok/s",
              job->n_tokens, job->kept_mean, n_first, 100.0 * job->kept_mean / n_first,
              (double)job->kv_bytes / 1048576.0, (double)job->kv_bytes_full / 1048576.0,
@@ -93,52 +101,52 @@ static void print_summary(const struct cli_job *job, const struct answer *a)
              per_second(a->n_decoded, a->decode_ms));
 }
 
-static int print_json(const struct cli_job *job, const struct answer *a)
+static int print_json(const struct app_job *job, const struct answer *a)
 {
-    json_t *tokens = cli_json_ids(a->stream.ids, a->stream.n);
+    json_t *tokens = app_json_ids(a->stream.ids, a->stream.n);
     json_t *o = json_pack("{s:i, s:f, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:s%, s:o}",
                           "prompt_tokens", (int)job->n_tokens, "kept_tokens_mean", job->kept_mean,
                           "kv_bytes_full", (json_int_t)job->kv_bytes_full, "kv_bytes",
-                          (json_int_t)job->kv_bytes, "peak_rss_bytes", (json_int_t)cli_peak_rss(), "load_ms",
+                          (json_int_t)job->kv_bytes, "peak_rss_bytes", (json_int_t)app_peak_rss(), "load_ms",
                           job->load_ms, "prefill_ms", job->prefill_ms, "compress_ms", job->compress_ms,
                           "ttft_ms", a->ttft_ms, "decode_tps", per_second(a->n_decoded, a->decode_ms),
                           "prefill_tps", per_second(job->n_tokens, job->prefill_ms), "text",
                           a->stream.text.s ? a->stream.text.s : "", a->stream.text.len, "tokens", tokens);
-    return cli_print_json(o);
+    return app_print_json(o);
 }
 
-static int print_answer(const struct cli_job *job, const struct answer *a)
+static int print_answer(const struct app_job *job, const struct answer *a)
 {
     if (a->stream.text.len > 0 && a->stream.text.s[a->stream.text.len - 1] != '\n')
         putchar('\n');
-    const int rc = cli_finish_stdout();
-    if (rc == CLI_OK)
+    const int rc = app_finish_stdout();
+    if (rc == APP_OK)
         print_summary(job, a);
     return rc;
 }
 
-int cli_run(const struct cli_args *args)
+int cli_run(const struct app_args *args)
 {
-    struct cli_job job;
+    struct app_job job;
     struct answer a = {0};
     /* Before the model: what the sampler does not like is known without it. */
-    int rc = new_sampler(&a.sampler, args);
-    if (rc != CLI_OK)
+    int rc = new_sampler(&a.sampler, (const struct cli_args *)args);
+    if (rc != APP_OK)
         return rc;
-    rc = cli_job_start(&job, args);
-    if (rc == CLI_OK) {
+    rc = app_job_start(&job, args);
+    if (rc == APP_OK) {
         a.stream.model = job.model;
         a.stream.echo = args->json ? NULL : stdout;
         rc = read_prompt(&job);
     }
-    if (rc == CLI_OK) {
-        cli_job_notes(&job);
+    if (rc == APP_OK) {
+        app_job_notes(&job);
         rc = generate(&job, &a);
     }
-    if (rc == CLI_OK)
+    if (rc == APP_OK)
         rc = args->json ? print_json(&job, &a) : print_answer(&job, &a);
     wnw_sampler_free(a.sampler);
-    cli_stream_clear(&a.stream);
-    cli_job_close(&job);
+    app_stream_clear(&a.stream);
+    app_job_close(&job);
     return rc;
 }

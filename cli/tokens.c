@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow tokens: the prompt's token ids as run reads them. */
+#include "app/args.h"
+#include "app/console.h"
 #include "app/job.h"
+#include "app/text.h"
+#include "cli/args.h"
+#include "cli/commands.h"
+#include "winnow.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,21 +36,21 @@ static void print_piece(const char *piece)
 /* A token of byte-level vocabularies may hold a part of a character. */
 static bool is_utf8(const char *text)
 {
-    struct cli_text copy = {0};
+    struct app_text copy = {0};
     const size_t len = strlen(text);
-    const bool same = cli_text_add_utf8(&copy, text, len) && copy.len == len &&
+    const bool same = app_text_add_utf8(&copy, text, len) && copy.len == len &&
                       (len == 0 || memcmp(copy.s, text, len) == 0);
     free(copy.s);
     return same;
 }
 
-static int print_pieces(const struct cli_job *job)
+static int print_pieces(const struct app_job *job)
 {
     for (int32_t i = 0; i < job->n_tokens; i++) {
         char *piece;
         const int status = wnw_token_piece(job->model, job->tokens[i], &piece);
         if (status != WNW_OK)
-            return cli_fail_status(status);
+            return app_fail_status(status);
         printf("%d\t", (int)job->tokens[i]);
         if (is_utf8(piece)) {
             print_piece(piece);
@@ -55,28 +61,28 @@ static int print_pieces(const struct cli_job *job)
         }
         wnw_free(piece);
     }
-    return cli_finish_stdout();
+    return app_finish_stdout();
 }
 
-static int print_ids(const struct cli_job *job)
+static int print_ids(const struct app_job *job)
 {
     for (int32_t i = 0; i < job->n_tokens; i++)
         printf("%d%c", (int)job->tokens[i], i + 1 < job->n_tokens ? ' ' : '\n');
-    return cli_finish_stdout();
+    return app_finish_stdout();
 }
 
-int cli_tokens(const struct cli_args *args)
+int cli_tokens(const struct app_args *args)
 {
-    struct cli_job job;
-    int rc = cli_job_check_input(&job, args);
-    if (rc == CLI_OK)
-        rc = cli_job_open(&job);
-    if (rc == CLI_OK)
-        rc = cli_job_prompt(&job);
-    if (rc == CLI_OK) {
-        cli_job_notes(&job);
-        rc = args->pieces ? print_pieces(&job) : print_ids(&job);
+    struct app_job job;
+    int rc = app_job_check_input(&job, args);
+    if (rc == APP_OK)
+        rc = app_job_open(&job);
+    if (rc == APP_OK)
+        rc = app_job_prompt(&job);
+    if (rc == APP_OK) {
+        app_job_notes(&job);
+        rc = ((const struct cli_args *)args)->pieces ? print_pieces(&job) : print_ids(&job);
     }
-    cli_job_close(&job);
+    app_job_close(&job);
     return rc;
 }

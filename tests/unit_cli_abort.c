@@ -2,7 +2,9 @@
 /* ggml ends the process: the command says so in one line, ends with 1 and leaves no unfinished file. */
 #include "helpers.h"
 
-#include "app/app.h"
+#include "app/console.h"
+#include "app/output.h"
+#include "cli/abort.h"
 
 #include <ggml.h>
 #include <stdio.h>
@@ -25,12 +27,12 @@ static void one_line(void **state)
     assert_true(pid >= 0);
     if (pid == 0) {
         const struct rlimit no_core = {0, 0};
-        struct cli_out out;
-        const struct cli_inputs inputs = {0};
+        struct app_out out;
+        const struct app_inputs inputs = {0};
         setrlimit(RLIMIT_CORE, &no_core);
         dup2(ends[1], STDERR_FILENO);
         cli_catch_aborts();
-        if (cli_out_open(&out, path, &inputs) != CLI_OK)
+        if (app_out_open(&out, path, &inputs) != APP_OK)
             _exit(9);
         ggml_abort("ggml.c", 7, "GGML_ASSERT(%s) failed", "a == b");
     }
@@ -42,7 +44,7 @@ static void one_line(void **state)
     int status = 0;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), CLI_FAILED);
+    assert_int_equal(WEXITSTATUS(status), APP_FAILED);
     assert_non_null(strstr(text, "GGML_ASSERT(a == b) failed"));
     assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
     assert_int_equal(rmdir(folder), 0); /* empty */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# The folders of src/ know what scripts/check_layers.sh allows, and it notices when they do not.
+# The folders of src/ and of programs know what scripts/check_layers.sh allows, and it notices when they do not.
 top=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -37,7 +37,15 @@ refused 'a folder without a row' 'does not know this folder'
 printf 'int wnw__stray(int x);\n' >>src/cache/cache.h
 refused 'declared and not defined beside it' 'cache.h declares wnw__stray'
 sed -i '1i #include "session/session.h"' cli/run.c
-refused 'a program that looks inside' 'programs use the public headers alone'
+refused 'a program that looks inside' 'cli/ may know the public headers, app/, bench/ alone'
+sed -i '1i #include "cli/args.h"' app/job.c
+refused 'what programs share knows one of them' 'app/ may know the public headers alone'
+sed -i '1i #include "bench/llama.h"' cli/run.c
+refused 'a family of sub-commands behind its door' 'of bench/ it may know bench/commands.h alone'
+mkdir other && printf '/* nothing */\n' >other/x.c
+refused 'a program without a row' 'table of programs'
+printf 'int app_stray(int x);\n' >>app/files.h
+refused 'a program declares and does not define' 'files.h declares app_stray'
 sed -i '1i #include "cache/cache.h"' tests/unit_rope.c
 refused 'a test that looks inside by itself' 'unit_rope.c includes cache/cache.h: tests see src/ through'
 sed -i 's/"base": "",/"base": "policy",/' scripts/check_layers.sh

@@ -2,7 +2,9 @@
 /* Output files of the command: what a signal, an early end and a failing write leave behind. */
 #include "helpers.h"
 
-#include "app/app.h"
+#include "app/console.h"
+#include "app/json.h"
+#include "app/output.h"
 
 #include <dirent.h>
 #include <signal.h>
@@ -64,14 +66,14 @@ static int end_by(const struct place *p, int sig, bool ignored)
 {
     const pid_t pid = fork();
     if (pid == 0) {
-        struct cli_out out;
+        struct app_out out;
         setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
         signal(sig, ignored ? SIG_IGN : SIG_DFL);
-        if (cli_out_open(&out, p->path, NULL) != CLI_OK || fputs("half", out.f) < 0 || fflush(out.f) != 0 ||
+        if (app_out_open(&out, p->path, NULL) != APP_OK || fputs("half", out.f) < 0 || fflush(out.f) != 0 ||
             n_files(p) != 2)
             _exit(99);
         raise(sig);
-        _exit(cli_out_commit(&out));
+        _exit(app_out_commit(&out));
     }
     int status = -1;
     waitpid(pid, &status, 0);
@@ -94,21 +96,21 @@ static void test_ignored_signals_stay_ignored(void **state)
 {
     const int status = end_by(*state, SIGHUP, true);
     assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), CLI_OK);
+    assert_int_equal(WEXITSTATUS(status), APP_OK);
     assert_content(*state, "half");
 }
 
 static void test_signals_are_given_back(void **state)
 {
     struct place *p = *state;
-    struct cli_out out;
+    struct app_out out;
     struct sigaction before, during, after;
     sigaction(SIGTERM, NULL, &before);
-    assert_int_equal(cli_out_open(&out, p->path, NULL), CLI_OK);
+    assert_int_equal(app_out_open(&out, p->path, NULL), APP_OK);
     sigaction(SIGTERM, NULL, &during);
     assert_true(during.sa_handler != before.sa_handler);
     fputs("new", out.f);
-    assert_int_equal(cli_out_commit(&out), CLI_OK);
+    assert_int_equal(app_out_commit(&out), APP_OK);
     sigaction(SIGTERM, NULL, &after);
     assert_true(after.sa_handler == before.sa_handler);
     assert_content(p, "new");
@@ -117,11 +119,11 @@ static void test_signals_are_given_back(void **state)
 static void test_abort_leaves_what_was_there(void **state)
 {
     struct place *p = *state;
-    struct cli_out out = {0};
-    cli_out_abort(&out); /* nothing is open */
-    assert_int_equal(cli_out_open(&out, p->path, NULL), CLI_OK);
+    struct app_out out = {0};
+    app_out_abort(&out); /* nothing is open */
+    assert_int_equal(app_out_open(&out, p->path, NULL), APP_OK);
     fputs("new", out.f);
-    cli_out_abort(&out);
+    app_out_abort(&out);
     assert_content(p, "old");
 }
 
@@ -129,9 +131,9 @@ static void test_abort_leaves_what_was_there(void **state)
 static void test_no_json_no_file(void **state)
 {
     struct place *p = *state;
-    struct cli_out out;
-    assert_int_equal(cli_out_open(&out, p->path, NULL), CLI_OK);
-    assert_int_equal(cli_out_json(&out, NULL), CLI_FAILED);
+    struct app_out out;
+    assert_int_equal(app_out_open(&out, p->path, NULL), APP_OK);
+    assert_int_equal(app_out_json(&out, NULL), APP_FAILED);
     assert_null(out.f);
     assert_content(p, "old");
     /* A loop cannot be written; json_dumpf says so behind the first bytes, as it does without memory. */
@@ -139,8 +141,8 @@ static void test_no_json_no_file(void **state)
     json_t *inner = json_array();
     json_array_append(loop, inner);
     json_array_append(inner, loop);
-    assert_int_equal(cli_out_open(&out, p->path, NULL), CLI_OK);
-    assert_int_equal(cli_out_json(&out, loop), CLI_FAILED);
+    assert_int_equal(app_out_open(&out, p->path, NULL), APP_OK);
+    assert_int_equal(app_out_json(&out, loop), APP_FAILED);
     assert_content(p, "old");
     json_array_clear(inner);
     json_decref(inner);
@@ -151,11 +153,11 @@ static void test_lists_are_whole_or_not_there(void **state)
 {
     (void)state;
     json_t *list = json_array();
-    assert_true(cli_json_append(&list, json_integer(1)));
-    assert_false(cli_json_append(&list, NULL));
+    assert_true(app_json_append(&list, json_integer(1)));
+    assert_false(app_json_append(&list, NULL));
     assert_null(list);
-    assert_false(cli_json_append(&list, json_integer(2)));
-    assert_int_equal(cli_print_json(json_pack("{s:o}", "list", list)), CLI_FAILED);
+    assert_false(app_json_append(&list, json_integer(2)));
+    assert_int_equal(app_print_json(json_pack("{s:o}", "list", list)), APP_FAILED);
 }
 
 int main(void)

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/* Options that sub-commands share. */
+#include "app/args.h"
+
+#define AT(field) offsetof(struct app_args, field)
+
+static const struct app_option model_options[] = {
+    {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "GGUF file, or a name from `winnow models`",
+     AT(model), 0, 0, NULL},
+    {"threads", 't', APP_INT, "THREADS", NULL, "usable cores", "threads to compute with", AT(threads), 1, 512,
+     "1 to 512"},
+    {"kv-type", 0, APP_TEXT, "TYPE", "f16", NULL, "cache type: f16, q8_0, q4_0 or f32", AT(kv_type), 0, 0,
+     NULL},
+    {"attn", 0, APP_TEXT, "KIND", "own", NULL, "attention: own (our kernels) or ggml (standard operations)",
+     AT(attn), 0, 0, NULL},
+};
+APP_GROUP(app_group_model, "Model", model_options);
+
+static const struct app_option input_options[] = {
+    {"file", 'f', APP_TEXT, "DOC", NULL, "none", "document, UTF-8 text", AT(file), 0, 0, NULL},
+    {"tokens", 0, APP_TEXT, "FILE", NULL, "none",
+     "token ids, whitespace separated, fed exactly as given (instead of -f and -p)", AT(tokens), 0, 0, NULL},
+    {"prompt", 'p', APP_PROSE, "QUESTION", NULL, "none", "question, put after the document", AT(question), 0,
+     0, NULL},
+    {"system", 0, APP_PROSE, "TEXT", NULL, "the template's own", "system message", AT(system), 0, 0, NULL},
+    {"raw", 0, APP_FLAG, NULL, NULL, "off",
+     "no chat template: BOS where the vocabulary adds one, then the text", AT(raw), 0, 0, NULL},
+    {"chat", 0, APP_TEXT, "NAME", NULL, "the model's", "one of libllama's chat templates, e.g. chatml",
+     AT(chat), 0, 0, NULL},
+    {"context-only", 0, APP_FLAG, NULL, NULL, "off",
+     "compress the document before the question is read (default: compress both)", AT(context_only), 0, 0,
+     NULL},
+};
+APP_GROUP(app_group_input, "Input", input_options);
+
+static const struct app_option policy_options[] = {
+    {"policy", 0, APP_TEXT, "RECIPE", NULL, "full, or snapkv where a size is given",
+     "what to keep, e.g. snapkv:window=32+adakv; `winnow methods` lists the parts", AT(policy), 0, 0, NULL},
+    {"budget", 0, APP_INT, "N", NULL, "none", "size: average entries kept per layer and KV head", AT(budget),
+     1, 2147483647, "1 to 2147483647"},
+    {"ratio", 0, APP_REAL, "R", NULL, "0.5 if the policy needs a size", "size: fraction removed, 0 <= R < 1",
+     AT(ratio), 0, 0.9999999999999999, "at least 0 and less than 1"},
+    {"kv-bytes", 0, APP_BYTES, "SIZE", NULL, "none", "size: bytes of kept keys and values, suffix K, M or G",
+     AT(kv_bytes), 1, 4611686018427387904.0, "1 byte to 4294967296G"},
+    {"evict", 0, APP_TEXT, "WHEN", "end", NULL,
+     "when to compress: end (of the prompt), layer (one layer after the other), chunk[:C] (every C tokens, "
+     "512 "
+     "or the method's own)",
+     AT(evict), 0, 0, NULL},
+    {"evict-every", 0, APP_TEXT, "I[:T]", NULL, "off, but for methods with a rule of their own (lagkv)",
+     "while generating: after every I tokens shrink to T entries per layer and head (default: the prompt's "
+     "size)",
+     AT(evict_every), 0, 0, NULL},
+    {"profile", 0, APP_TEXT, "PATH", NULL, "the cache folder's, then shipped ones",
+     "calibration results that the policy needs: a file, or a folder of them", AT(profile), 0, 0, NULL},
+};
+APP_GROUP(app_group_policy, "What to keep (at most one size)", policy_options);
+
+static const struct app_option common_options[] = {
+    {"help", 'h', APP_FLAG, NULL, NULL, "off", "print this help", AT(help), 0, 0, NULL},
+};
+APP_GROUP(app_group_common, "Other", common_options);

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/* Arguments that sub-commands share, and their options. */
+#ifndef WNW_APP_ARGS_H
+#define WNW_APP_ARGS_H
+
+#include "app/options.h"
+
+#include <stdbool.h>
+
+/* Targets of the option tables; the arguments of a family of sub-commands begin with these. Strings are owned;
+ * integers hold APP_UNSET and reals NAN when not given. */
+struct app_args {
+    char *model, *file, *tokens, *question, *chat, *system;
+    char *policy, *kv_type, *evict, *evict_every, *profile, *attn;
+    char *out;
+    int64_t budget, kv_bytes;
+    int64_t n, seed, threads;
+    double ratio;
+    bool context_only, raw, json, help;
+    char **rest; /* what is left after the options, NULL-terminated, owned */
+    int n_rest;
+};
+
+extern const struct app_group app_group_model, app_group_input, app_group_policy, app_group_common;
+
+#endif

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* Files that are read whole. */
+#ifndef WNW_APP_FILES_H
+#define WNW_APP_FILES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The most bytes of a text, which is what the tokenizer takes, and the most ids of a file of them. */
+enum { APP_MAX_TEXT = INT32_MAX / 2, APP_MAX_IDS = 1 << 28 };
+/* Reads a whole file into *data (NUL-terminated, owned: free). Refuses empty files and NUL bytes;
+ * what is not UTF-8 becomes U+FFFD. */
+int app_read_file(char **data, size_t *len, const char *path);
+/* Reads whitespace separated token ids. *ids is owned: free. */
+int app_read_tokens(int32_t **ids, int32_t *n, const char *path);
+
+#endif

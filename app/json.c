@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/* JSON that commands print. */
+#include "app/json.h"
+
+#include "app/console.h"
+#include "app/text.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool app_json_append(json_t **list, json_t *item)
+{
+    /* Takes the item over in any case, NULL is refused. */
+    if (json_array_append_new(*list, item) == 0)
+        return true;
+    json_decref(*list);
+    *list = NULL;
+    return false;
+}
+
+json_t *app_json_text(const char *s)
+{
+    struct app_text text = {0};
+    const bool whole = app_text_add_utf8(&text, s, strlen(s)) && app_text_add(&text, "", 0);
+    json_t *o = whole ? json_stringn(text.s, text.len) : NULL;
+    free(text.s);
+    return o;
+}
+
+json_t *app_json_ids(const int32_t *ids, int32_t n)
+{
+    json_t *list = json_array();
+    for (int32_t i = 0; i < n && app_json_append(&list, json_integer(ids[i])); i++)
+        ;
+    return list;
+}
+
+int app_print_json(json_t *o)
+{
+    if (!o)
+        return app_fail(APP_FAILED, "out of memory for the JSON object");
+    errno = 0;
+    const bool whole = json_dumpf(o, stdout, JSON_REAL_PRECISION(10)) == 0;
+    json_decref(o);
+    putchar('\n');
+    const int rc = app_finish_stdout();
+    return rc == APP_OK && !whole ? app_fail(APP_FAILED, "out of memory for the JSON object") : rc;
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/* Where models lie and what they are called. */
+#include "app/models.h"
+
+#include "app/console.h"
+#include "app/values.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+const char *const app_model_names[] = {"smollm2-135m", "qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b",
+                                       "gemma-3-270m", NULL};
+
+static int cannot_open(const char *path)
+{
+    return app_fail(app_errno_code(errno), "cannot open '%s': %s", path, strerror(errno));
+}
+
+/* A model is mapped into memory, so it must be a regular file. Looked at without opening: that of a FIFO
+ * waits, that of a device may do anything. */
+static int check_model_file(const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) != 0 || access(path, R_OK) != 0)
+        return cannot_open(path);
+    if (S_ISDIR(st.st_mode))
+        return app_fail(APP_BAD_INPUT, "'%s' is a directory; name a file", path);
+    if (!S_ISREG(st.st_mode))
+        return app_fail(APP_BAD_INPUT, "'%s' is not a regular file, which a model must be; copy it to one",
+                        path);
+    return APP_OK;
+}
+
+int app_cache_path(char **path, const char *tail)
+{
+    const char *cache = getenv("WINNOW_CACHE");
+    const char *home = getenv("HOME");
+    *path = NULL;
+    if ((!cache || !*cache) && (!home || !*home))
+        return app_fail(APP_BAD_INPUT,
+                        "neither WINNOW_CACHE nor HOME is set; set one of them or give -m a path");
+    const bool own = cache && *cache;
+    if (asprintf(path, "%s%s/%s", own ? cache : home, own ? "" : "/.cache/winnow", tail) < 0) {
+        *path = NULL;
+        return app_fail(APP_FAILED, "out of memory");
+    }
+    return APP_OK;
+}
+
+int app_model_path(char **path, const char *name)
+{
+    bool listed = false;
+    *path = NULL;
+    for (int i = 0; app_model_names[i]; i++)
+        listed = listed || strcmp(name, app_model_names[i]) == 0;
+    if (!listed) {
+        if (!strchr(name, '/') && access(name, F_OK) != 0) {
+            const char *near = app_nearest(name, app_model_names);
+            return app_fail(APP_BAD_INPUT, "there is no file '%s' and no model of that name%s%s%s", name,
+                            near ? "; did you mean " : "", near ? near : "",
+                            near ? "?" : "; `winnow models` lists the names");
+        }
+        const int rc = check_model_file(name);
+        if (rc != APP_OK)
+            return rc;
+        *path = strdup(name);
+        return *path ? APP_OK : app_fail(APP_FAILED, "out of memory");
+    }
+    char tail[64];
+    snprintf(tail, sizeof tail, "models/%s.gguf", name);
+    int rc = app_cache_path(path, tail);
+    if (rc == APP_OK && access(*path, F_OK) != 0)
+        rc = app_fail(APP_BAD_INPUT, "model %s is not at '%s'; fetch it with `scripts/fetch_models.sh %s`",
+                      name, *path, name);
+    else if (rc == APP_OK)
+        rc = check_model_file(*path);
+    if (rc != APP_OK) {
+        free(*path);
+        *path = NULL;
+    }
+    return rc;
+}

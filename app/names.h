@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* Bit sets of the library in words. */
+#ifndef WNW_APP_NAMES_H
+#define WNW_APP_NAMES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* "window attention, keys" or "nothing"; "end, layer". Written to out, which is returned. */
+const char *app_needs_text(uint32_t needs, char *out, size_t size);
+const char *app_phases_text(uint32_t phases, char *out, size_t size);
+
+#endif

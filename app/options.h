@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/* Sub-commands and their options as tables, and what is derived from them: parsing, range errors, help. */
+#ifndef WNW_APP_OPTIONS_H
+#define WNW_APP_OPTIONS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct app_args;
+
+#define APP_UNSET INT64_MIN /* an integer option that was not given and has no default */
+
+enum app_type {
+    APP_FLAG,
+    APP_TEXT,
+    APP_PROSE, /* text for the model: what is not UTF-8 becomes U+FFFD */
+    APP_INT,
+    APP_REAL,
+    APP_BYTES
+};
+
+/* One option: drives parsing, range errors and --help. */
+struct app_option {
+    const char *name; /* long name, NULL where there is only a letter */
+    char letter;      /* 0 where there is only a name */
+    enum app_type type;
+    const char *arg;   /* name of the argument in the help, NULL for flags */
+    const char *def;   /* default, parsed like an argument; NULL = none */
+    const char *shown; /* how the help names the default where def does not say it; NULL = def */
+    const char *help;
+    size_t offset; /* of the target in the arguments of the command */
+    double min, max;
+    const char *range; /* the allowed range in words, for numbers */
+};
+
+/* Options under one heading. */
+struct app_group {
+    const char *title;
+    const struct app_option *options; /* [n] */
+    int n;
+};
+
+/* A sub-command. */
+struct app_command {
+    const char *name;                      /* one word, or two: "bench observe" */
+    const char *about;                     /* one sentence */
+    const char *usage;                     /* what follows the name */
+    const char *notes;                     /* closing paragraph of its help, "" if none */
+    const struct app_group *const *groups; /* NULL-terminated */
+    int max_rest;                          /* positional arguments it takes */
+    size_t args_size;                      /* of its arguments, a struct that begins with struct app_args */
+    int (*run)(const struct app_args *args);
+};
+
+/* A group named id with a heading and the options of an array. */
+#define APP_GROUP(id, heading, table) \
+    const struct app_group id = {.title = heading, .options = table, .n = (int)(sizeof table / sizeof *table)}
+
+/* Parses argv[1..] (argv[0] is the command's name) into args, of cmd->args_size bytes. Returns an exit code; says
+ * what is wrong itself. The arguments are cleared in any case. */
+int app_parse(struct app_args *args, const struct app_command *cmd, int argc, const char **argv);
+void app_args_clear(struct app_args *args, const struct app_command *cmd);
+void app_print_help(FILE *f, const struct app_command *cmd);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/* Files that appear whole or not at all, and never in place of an input. */
+#ifndef WNW_APP_OUTPUT_H
+#define WNW_APP_OUTPUT_H
+
+#include <jansson.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+/* The files a command reads, told apart by device and inode: no output may take the place of one. */
+enum { APP_MAX_INPUTS = 16 };
+struct app_inputs {
+    struct {
+        dev_t dev;
+        ino_t ino;
+    } id[APP_MAX_INPUTS];
+    int n;
+};
+/* NULL, and what is not there, adds nothing. */
+void app_inputs_add(struct app_inputs *in, const char *path);
+
+/* A file that appears under its name only when it is complete. One at a time. */
+struct app_out {
+    FILE *f;    /* NULL = not open */
+    char *path; /* behind symbolic links, owned */
+};
+/* Whether such a file could be written there; to be asked before the work starts. inputs may be NULL. */
+int app_out_check(const char *path, const struct app_inputs *inputs);
+int app_out_open(struct app_out *out, const char *path, const struct app_inputs *inputs);
+/* Writes o and a newline; after a failure the output is aborted. NULL = there was no memory for it. */
+int app_out_json(struct app_out *out, const json_t *o);
+int app_out_commit(struct app_out *out);
+/* Removes what was written. Nothing happens where nothing is open. */
+void app_out_abort(struct app_out *out);
+/* Removes the unfinished file, if there is one, before the process ends at once. */
+void app_out_discard(void);
+
+#endif

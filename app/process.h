@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* Time and memory of this process. */
+#ifndef WNW_APP_PROCESS_H
+#define WNW_APP_PROCESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+double app_now_ms(void);
+/* A size in /proc/self/status, such as "VmRSS:"; false where the system does not say. */
+bool app_proc_status(uint64_t *bytes, const char *key);
+/* Peak resident size of this process in bytes. */
+uint64_t app_peak_rss(void);
+
+#endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* Values in text, strictly read, and the word that somebody may have meant. */
+#ifndef WNW_APP_VALUES_H
+#define WNW_APP_VALUES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The word of the NULL-terminated list nearest to `word`, NULL if none is near. */
+const char *app_nearest(const char *word, const char *const *words);
+
+/* Strict numbers: the whole string, no blanks. An integer beyond the 64 bits becomes INT64_MIN or INT64_MAX,
+ * so that it is refused for its size and not for its form. */
+bool app_parse_int(int64_t *out, const char *text);
+bool app_parse_real(double *out, const char *text);
+/* A number of bytes with an optional suffix K, M or G (powers of 1024). */
+bool app_parse_bytes(int64_t *out, const char *text);
+
+#endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/* Options of the benchmarks. */
+#include "bench/args.h"
+
+#define AT(field) offsetof(struct bench_args, field)
+
+static const struct app_option speed_options[] = {
+    {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "GGUF file, or a name from `winnow models`",
+     AT(app.model), 0, 0, NULL},
+    {"threads", 't', APP_INT, "THREADS", NULL, "usable cores", "threads for both programs", AT(app.threads),
+     1, 512, "1 to 512"},
+    {"lengths", 0, APP_TEXT, "LIST", "512,2048,8192", NULL, "context lengths in tokens", AT(lengths), 0, 0,
+     NULL},
+    {"reps", 0, APP_INT, "N", "3", NULL, "rounds per length; medians are taken over them", AT(reps), 1, 1000,
+     "1 to 1000"},
+    {"decode-tokens", 0, APP_INT, "N", "32", NULL, "tokens decoded per round", AT(decode_tokens), 1, 4096,
+     "1 to 4096"},
+    {"policy", 0, APP_TEXT, "RECIPE", "snapkv", NULL, "what the compressed cache keeps", AT(app.policy), 0, 0,
+     NULL},
+    {"budget", 0, APP_INT, "N", NULL, "1/8 of the length", "entries kept per layer and KV head",
+     AT(app.budget), 1, 2147483647, "1 to 2147483647"},
+    {"csv", 0, APP_TEXT, "FILE", NULL, "none", "write every number as a table", AT(csv), 0, 0, NULL},
+    {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object instead of the table", AT(app.json), 0, 0,
+     NULL},
+};
+APP_GROUP(bench_group_speed, "Options", speed_options);
+
+static const struct app_option part_options[] = {
+    {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "GGUF file, or a name from `winnow models`",
+     AT(app.model), 0, 0, NULL},
+    {"threads", 't', APP_INT, "THREADS", NULL, "usable cores", "threads to compute with", AT(app.threads), 1,
+     512, "1 to 512"},
+    {"lengths", 0, APP_TEXT, "LIST", "8192", NULL, "prompt lengths in tokens", AT(lengths), 0, 0, NULL},
+    {"reps", 0, APP_INT, "N", "3", NULL, "rounds per length; medians are taken over them", AT(reps), 1, 1000,
+     "1 to 1000"},
+    {"ratio", 0, APP_REAL, "R", "0.5", NULL, "fraction removed, 0 <= R < 1", AT(app.ratio), 0,
+     0.9999999999999999, "at least 0 and less than 1"},
+    {"csv", 0, APP_TEXT, "FILE", NULL, "none", "write every number as a table", AT(csv), 0, 0, NULL},
+    {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object instead of the table", AT(app.json), 0, 0,
+     NULL},
+};
+APP_GROUP(bench_group_part, "Options", part_options);
+
+static const struct app_option methods_options[] = {
+    {"policies", 0, APP_TEXT, "LIST", NULL, "all presets but parity presets",
+     "recipes; key=value goes on with the one before", AT(policies), 0, 0, NULL},
+    {"profile", 0, APP_TEXT, "PATH", NULL, "those of the model", "calibration results, a file or a folder",
+     AT(app.profile), 0, 0, NULL},
+    {"markdown", 0, APP_FLAG, NULL, NULL, "off", "print a Markdown table", AT(markdown), 0, 0, NULL},
+};
+APP_GROUP(bench_group_methods, "Methods", methods_options);

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* Arguments of the benchmarks. */
+#ifndef WNW_BENCH_ARGS_H
+#define WNW_BENCH_ARGS_H
+
+#include "app/args.h"
+
+struct bench_args {
+    struct app_args app;
+    char *csv, *lengths, *policies;
+    int64_t reps, decode_tokens;
+    bool markdown;
+};
+
+/* bench_group_part: what benchmarks of parts of the library have in common. */
+extern const struct app_group bench_group_speed, bench_group_part, bench_group_methods;
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* The table of benchmarks. */
+#include "bench/commands.h"
+
+#include "app/args.h"
+#include "bench/args.h"
+
+static const struct app_group *const speed_groups[] = {&bench_group_speed, &app_group_common, NULL};
+static const struct app_group *const observe_groups[] = {&bench_group_part, &app_group_common, NULL};
+static const struct app_group *const methods_groups[] = {&bench_group_part, &bench_group_methods,
+                                                         &app_group_common, NULL};
+const struct app_command bench_commands[] = {
+    {.name = "bench",
+     .about = "Speed beside llama.cpp in one run: full cache and compressed cache.",
+     .usage = "[options]",
+     .notes = "Rounds alternate between the programs; ratios are formed per round, then medians are taken.\n"
+              "`winnow bench observe` and `winnow bench methods` measure what policies cost.",
+     .groups = speed_groups,
+     .args_size = sizeof(struct bench_args),
+     .run = bench_run_speed},
+    {.name = "bench observe",
+     .about = "What each kind of observation costs, as a share of prefill.",
+     .usage = "[options]",
+     .notes =
+         "A round reads the same tokens once with each kind of observation and once with none; shares are\n"
+         "formed within a round, then medians are taken.",
+     .groups = observe_groups,
+     .args_size = sizeof(struct bench_args),
+     .run = bench_run_observe},
+    {.name = "bench methods",
+     .about = "What every preset costs: time and memory beside a plain prefill.",
+     .usage = "[options]",
+     .notes =
+         "Every preset reads the same tokens in a session of its own; plain prefills lie between them. Peak\n"
+         "memory is the process's highest resident size (VmHWM of /proc/self/status, reset before each).",
+     .groups = methods_groups,
+     .args_size = sizeof(struct bench_args),
+     .run = bench_run_methods},
+    {.name = NULL},
+};

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: MIT */
+/* What ggml cannot go on from. */
+#ifndef WNW_CLI_ABORT_H
+#define WNW_CLI_ABORT_H
+
+/* From now on a failed assertion of ggml is one line on stderr and exit code 1. */
+void cli_catch_aborts(void);
+
+#endif

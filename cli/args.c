@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/* Options of the command's own sub-commands. */
+#include "cli/args.h"
+
+#define AT(field) offsetof(struct cli_args, field)
+
+static const struct app_option generate_options[] = {
+    {NULL, 'n', APP_INT, "N", "256", NULL, "most tokens to generate", AT(app.n), 0, 2147483647,
+     "0 to 2147483647"},
+    {"temp", 0, APP_REAL, "T", "0", NULL, "temperature, 0 = greedy", AT(temp), 0, 100, "0 to 100"},
+    {"top-k", 0, APP_INT, "K", "40", NULL, "sample from the K best tokens, 0 = all", AT(top_k), 0, 2147483647,
+     "0 to 2147483647"},
+    {"top-p", 0, APP_REAL, "P", "0.95", NULL, "sample from the best tokens with this probability, 1 = all",
+     AT(top_p), 0, 1, "0 to 1"},
+    {"seed", 0, APP_INT, "S", "42", NULL, "seed of the sampler", AT(app.seed), 0, 4294967295.0,
+     "0 to 4294967295"},
+    {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object instead of the answer", AT(app.json), 0,
+     0, NULL},
+};
+APP_GROUP(cli_group_generate, "Answer", generate_options);
+
+static const struct app_option plan_options[] = {
+    {"output", 'o', APP_TEXT, "FILE", NULL, "none, must be given", "where to write the keep-plan",
+     AT(app.out), 0, 0, NULL},
+};
+APP_GROUP(cli_group_plan, "Output", plan_options);
+
+static const struct app_option tokens_options[] = {
+    {"pieces", 0, APP_FLAG, NULL, NULL, "off",
+     "one token a line with its text; line breaks, tabs, backslashes and stray bytes as in C", AT(pieces), 0,
+     0, NULL},
+};
+APP_GROUP(cli_group_tokens, "Output", tokens_options);
+
+static const struct app_option ppl_options[] = {
+    {"file", 'f', APP_TEXT, "TEXT", NULL, "none", "text to score, BOS is added where the vocabulary does",
+     AT(app.file), 0, 0, NULL},
+    {"tokens", 0, APP_TEXT, "FILE", NULL, "none", "token ids to score (instead of -f)", AT(app.tokens), 0, 0,
+     NULL},
+    {NULL, 'n', APP_INT, "N", NULL, "all that fit", "tokens of the text to read at most", AT(app.n), 2,
+     2147483647, "2 to 2147483647"},
+    {"prefix", 0, APP_INT, "N", NULL, "0, or half where a policy compresses",
+     "tokens that are read (and compressed) first and not scored", AT(prefix), 0, 2147483647,
+     "0 to 2147483647"},
+    {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object", AT(app.json), 0, 0, NULL},
+};
+APP_GROUP(cli_group_ppl, "Text", ppl_options);
+
+static const struct app_option methods_options[] = {
+    {"markdown", 0, APP_FLAG, NULL, NULL, "off", "print docs/methods.md", AT(markdown), 0, 0, NULL},
+    {"costs", 0, APP_TEXT, "FILE", NULL, "none",
+     "with --markdown: what `winnow bench methods --csv` measured", AT(costs), 0, 0, NULL},
+};
+APP_GROUP(cli_group_methods, "Documentation", methods_options);

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* Arguments of the command's own sub-commands. */
+#ifndef WNW_CLI_ARGS_H
+#define WNW_CLI_ARGS_H
+
+#include "app/args.h"
+
+struct cli_args {
+    struct app_args app;
+    char *costs;
+    int64_t prefix, top_k;
+    double temp, top_p;
+    bool markdown, pieces;
+};
+
+extern const struct app_group cli_group_generate, cli_group_plan, cli_group_tokens, cli_group_ppl,
+    cli_group_methods;
+
+#endif

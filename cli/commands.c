@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* The table of the command's own sub-commands. */
+#include "cli/commands.h"
+
+static const struct app_group *const run_groups[] = {
+    &app_group_model, &app_group_input, &app_group_policy, &cli_group_generate, &app_group_common, NULL};
+static const struct app_group *const plan_groups[] = {&app_group_model, &app_group_input,  &app_group_policy,
+                                                      &cli_group_plan,  &app_group_common, NULL};
+static const struct app_group *const tokens_groups[] = {&app_group_model, &app_group_input, &cli_group_tokens,
+                                                        &app_group_common, NULL};
+static const struct app_group *const ppl_groups[] = {&app_group_model, &cli_group_ppl, &app_group_policy,
+                                                     &app_group_common, NULL};
+static const struct app_group *const methods_groups[] = {&cli_group_methods, &app_group_common, NULL};
+static const struct app_group *const plain_groups[] = {&app_group_common, NULL};
+
+const struct app_command cli_commands[] = {
+    {.name = "run",
+     .about = "Reads a prompt, compresses its KV cache and generates an answer.",
+     .usage = "[-m MODEL] [-f DOC | --tokens FILE] [-p QUESTION] [--policy RECIPE] [SIZE] [options]",
+     .notes = "At least one of -f, --tokens and -p must be given. The answer goes to standard output,\n"
+              "everything else to standard error.",
+     .groups = run_groups,
+     .args_size = sizeof(struct cli_args),
+     .run = cli_run},
+    {.name = "plan",
+     .about = "Reads a prompt and writes which cache entries would be kept; generates nothing.",
+     .usage = "[-m MODEL] [-f DOC | --tokens FILE] [-p QUESTION] [--policy RECIPE] [SIZE] -o FILE",
+     .notes = "The file appears only when it is complete.",
+     .groups = plan_groups,
+     .args_size = sizeof(struct cli_args),
+     .run = cli_plan},
+    {.name = "tokens",
+     .about = "Prints the token ids of a prompt as `run` reads them.",
+     .usage =
+         "[-m MODEL] [-f DOC | --tokens FILE] [-p QUESTION] [--system TEXT] [--raw | --chat NAME] [--pieces]",
+     .notes = "",
+     .groups = tokens_groups,
+     .args_size = sizeof(struct cli_args),
+     .run = cli_tokens},
+    {.name = "methods",
+     .about = "Lists presets and parts of policies, or describes one of them.",
+     .usage = "[NAME]",
+     .notes = "",
+     .groups = methods_groups,
+     .max_rest = 1,
+     .args_size = sizeof(struct cli_args),
+     .run = cli_methods},
+    {.name = "models",
+     .about = "Lists the models that have a name, and whether they are in the cache folder.",
+     .usage = "",
+     .notes = "The cache folder is $WINNOW_CACHE, or ~/.cache/winnow.",
+     .groups = plain_groups,
+     .args_size = sizeof(struct cli_args),
+     .run = cli_models},
+    {.name = "ppl",
+     .about = "Perplexity of a text, with the full cache or after compressing its first part.",
+     .usage = "[-m MODEL] -f TEXT [--policy RECIPE] [SIZE] [--prefix N] [options]",
+     .notes = "With --policy full and the same --prefix, the same tokens are scored: use that to compare.",
+     .groups = ppl_groups,
+     .args_size = sizeof(struct cli_args),
+     .run = cli_ppl},
+    {.name = NULL},
+};

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* The command's own sub-commands. */
+#ifndef WNW_CLI_COMMANDS_H
+#define WNW_CLI_COMMANDS_H
+
+#include "app/options.h"
+#include "cli/args.h"
+
+#include <stdint.h>
+
+extern const struct app_command cli_commands[]; /* ended by a name of NULL */
+
+int cli_run(const struct app_args *args);
+int cli_plan(const struct app_args *args);
+int cli_tokens(const struct app_args *args);
+int cli_methods(const struct app_args *args);
+int cli_models(const struct app_args *args);
+int cli_ppl(const struct app_args *args);
+
+/* methods_markdown.c: prints docs/methods.md; costs: table of `winnow bench methods`, or NULL. */
+int cli_methods_markdown(const char *costs);
+
+#endif
