@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "fake_source.h"
+#include "random.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -62,12 +63,6 @@ static float weight(const struct fake *f, int32_t il, int field, int64_t a, int6
 {
     const float x = number(f, il, field, a, b), x4 = x * x * x * x;
     return 0.02f + 20 * x4 * x4;
-}
-
-static float uniform(uint32_t *seed)
-{
-    *seed = *seed * 1664525u + 1013904223u;
-    return (float)(*seed >> 8) / (float)(1u << 24);
 }
 
 /* ---- Callbacks ---- */
@@ -440,7 +435,7 @@ void fake_init(struct fake *f, int32_t n_layer, int32_t n_head_kv, int32_t group
         for (int32_t i = 0; i < n_layer * n_head_kv; i++) {
             int32_t m = 0;
             for (int32_t p = 0; p < n_past; p++)
-                if (!ragged || uniform(&s) < 0.3f + 0.2f * (float)(i % 4)) {
+                if (!ragged || test_uniform(&s) < 0.3f + 0.2f * (float)(i % 4)) {
                     if (pass)
                         f->pos[(int64_t)i * f->n + m] = p;
                     m++;
@@ -534,45 +529,4 @@ bool fake_holds(const wnw_plan *plan, int32_t il, int32_t ih, int32_t position)
         if (pos[i] == position)
             return true;
     return false;
-}
-
-static bool same_contents(const wnw_plan *a, const wnw_plan *b, int32_t il, int32_t ih)
-{
-    const wnw_merge *m, *n;
-    const int32_t *c, *d;
-    int32_t spared_a, spared_b;
-    const int32_t n_merge = wnw_plan_merges(a, il, ih, &m),
-                  n_channel = wnw_plan_channels(a, il, ih, &c, &spared_a);
-    return wnw_plan_merges(b, il, ih, &n) == n_merge &&
-           (n_merge == 0 || memcmp(m, n, (size_t)n_merge * sizeof *m) == 0) &&
-           wnw_plan_channels(b, il, ih, &d, &spared_b) == n_channel && spared_a == spared_b &&
-           (n_channel == 0 || memcmp(c, d, (size_t)n_channel * sizeof *c) == 0);
-}
-
-bool fake_same_plan(const wnw_plan *a, const wnw_plan *b)
-{
-    for (int32_t il = 0; il < wnw_plan_n_layer(a); il++)
-        for (int32_t ih = 0; ih < wnw_plan_n_head_kv(a); ih++) {
-            const int32_t *p, *q;
-            const int32_t n = wnw_plan_head(a, il, ih, &p);
-            if (n != wnw_plan_head(b, il, ih, &q) || (n > 0 && memcmp(p, q, (size_t)n * sizeof *p) != 0) ||
-                !same_contents(a, b, il, ih))
-                return false;
-        }
-    return wnw_plan_n_layer(a) == wnw_plan_n_layer(b) && wnw_plan_n_head_kv(a) == wnw_plan_n_head_kv(b);
-}
-
-wnw_size fake_budget(int64_t n)
-{
-    return (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = n};
-}
-
-wnw_size fake_ratio(double r)
-{
-    return (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = r};
-}
-
-wnw_size fake_bytes(uint64_t n)
-{
-    return (wnw_size){.kind = WNW_SIZE_BYTES, .bytes = n};
 }

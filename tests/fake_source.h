@@ -8,14 +8,8 @@
 #ifndef WNW_TESTS_FAKE_SOURCE_H
 #define WNW_TESTS_FAKE_SOURCE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "peek_plan.h"
+#include "plans.h"
 
 enum { FAKE_MAX_LAYER = 8, FAKE_MAX_HEAD = 8, FAKE_D = 8, FAKE_N_PASS2 = 24 };
 
@@ -50,10 +44,5 @@ int64_t fake_entries(const struct fake *f);
 
 int32_t fake_kept(const wnw_plan *plan, int32_t il, int32_t ih);
 bool fake_holds(const wnw_plan *plan, int32_t il, int32_t ih, int32_t position);
-bool fake_same_plan(const wnw_plan *a, const wnw_plan *b);
-
-wnw_size fake_budget(int64_t n);
-wnw_size fake_ratio(double r);
-wnw_size fake_bytes(uint64_t n);
 
 #endif

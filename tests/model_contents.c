@@ -15,49 +15,20 @@
 
 enum { N_PROMPT = 96, N_DECODE = 4, BUDGET = 40, MAX_D = 256 };
 
-struct fixture {
-    wnw_model *m;
-    wnw_model_info info;
-    int32_t *tokens;
-};
-
-static void open_fixture(struct fixture *fx, const char *family)
-{
-    char name[TEST_NAME_MAX];
-    test_tiny_model_of(name, family);
-    fx->m = test_model_open(name);
-    wnw_model_get_info(fx->m, &fx->info);
-    assert_true(fx->info.n_embd_head <= MAX_D);
-    fx->tokens = test_random_tokens(N_PROMPT + N_DECODE, fx->info.n_vocab, 21);
-}
-
-static void close_fixture(struct fixture *fx)
-{
-    free(fx->tokens);
-    wnw_model_free(fx->m);
-}
-
-static wnw_session *new_session(const struct fixture *fx, wnw_kv_type type, wnw_attn attn)
+static wnw_session *new_session(const struct test_model *fx, wnw_kv_type type, wnw_attn attn)
 {
     return test_session_new(
         fx->m, &(struct test_session){.kv_type = type, .attn = attn, .n_ctx = 256, .n_threads = 1});
 }
 
 /* Prompt read, nothing compressed. */
-static wnw_session *read_prompt(const struct fixture *fx, const wnw_policy *p, wnw_kv_type type,
+static wnw_session *read_prompt(const struct test_model *fx, const wnw_policy *p, wnw_kv_type type,
                                 wnw_attn attn)
 {
     wnw_session *s = new_session(fx, type, attn);
     assert_ok(wnw_session_observe(s, &p, 1));
     test_prefill(s, fx->tokens, N_PROMPT);
     return s;
-}
-
-static void read_row(const wnw_session *s, bool key, int32_t il, int32_t ih, int32_t i, float *out)
-{
-    const struct wnw__kv_layer *l = &s->cache.layers[il];
-    wnw__rows_to_f32(s->cache.type, (key ? l->k : l->v) + (size_t)(l->off[ih] + i) * s->cache.row_bytes, 1,
-                     s->cache.d, out);
 }
 
 static double dot(const float *a, const float *b, int32_t d)
@@ -100,17 +71,17 @@ static void merge_reference(const struct head *h, double *v)
         }
         double best = -2;
         int32_t to = 0;
-        read_row(h->full, true, h->il, h->ih, e, a);
+        test_read_row(h->full, true, h->il, h->ih, e, a);
         for (int32_t c = 0; c < h->n_keep; c++) {
-            read_row(h->full, true, h->il, h->ih, h->keep[c], b);
+            test_read_row(h->full, true, h->il, h->ih, h->keep[c], b);
             const double u = dot(a, b, h->d) / sqrt(dot(a, a, h->d) * dot(b, b, h->d));
             if (u > best) {
                 best = u;
                 to = c;
             }
         }
-        read_row(h->full, false, h->il, h->ih, e, a);
-        read_row(h->full, false, h->il, h->ih, h->keep[to], b);
+        test_read_row(h->full, false, h->il, h->ih, e, a);
+        test_read_row(h->full, false, h->il, h->ih, h->keep[to], b);
         const double from = sqrt(dot(a, a, h->d)), onto = sqrt(dot(b, b, h->d));
         const double w = (best > 0 ? best : 0) * from / (from + onto + 1e-6);
         weight[to] += w;
@@ -148,7 +119,7 @@ static void cam_reference(const struct head *h, double *v)
         if (m == 0 ||
             !((double)wnw__uniform(wnw__stream(0, h->il, h->ih), (uint32_t)e) * mean < received(h, e)))
             continue;
-        read_row(h->full, false, h->il, h->ih, e, a);
+        test_read_row(h->full, false, h->il, h->ih, e, a);
         for (int32_t c = t; c < t + m; c++)
             for (int32_t i = 0; i < h->d; i++)
                 v[c * h->d + i] += (double)a[i] / m;
@@ -162,22 +133,22 @@ static int32_t check_head(const struct head *h, const wnw_session *s, bool cam)
     int32_t n_changed = 0;
     assert_non_null(v);
     for (int32_t t = 0; t < h->n_keep; t++) {
-        read_row(h->full, false, h->il, h->ih, h->keep[t], row);
+        test_read_row(h->full, false, h->il, h->ih, h->keep[t], row);
         for (int32_t i = 0; i < h->d; i++)
             v[t * h->d + i] = (double)row[i];
     }
     (cam ? cam_reference : merge_reference)(h, v);
     for (int32_t t = 0; t < h->n_keep; t++) {
         const double step = step_of(s->cache.type, v + t * h->d, h->d);
-        read_row(s, false, h->il, h->ih, t, row);
+        test_read_row(s, false, h->il, h->ih, t, row);
         for (int32_t i = 0; i < h->d; i++)
             if (!(fabs((double)row[i] - v[t * h->d + i]) <= step))
                 fail_msg("layer %d head %d entry %d: %g, expected %g within %g", h->il, h->ih, t,
                          (double)row[i], v[t * h->d + i], step);
-        read_row(h->full, false, h->il, h->ih, h->keep[t], key);
+        test_read_row(h->full, false, h->il, h->ih, h->keep[t], key);
         n_changed += memcmp(row, key, (size_t)h->d * sizeof *row) != 0;
-        read_row(s, true, h->il, h->ih, t, row);
-        read_row(h->full, true, h->il, h->ih, h->keep[t], key);
+        test_read_row(s, true, h->il, h->ih, t, row);
+        test_read_row(h->full, true, h->il, h->ih, h->keep[t], key);
         assert_memory_equal(row, key, (size_t)h->d * sizeof *row);
     }
     free(v);
@@ -185,7 +156,7 @@ static int32_t check_head(const struct head *h, const wnw_session *s, bool cam)
 }
 
 /* A session with the same values that never merged anything decodes the same. */
-static void check_decoding(const struct fixture *fx, wnw_session *s, wnw_session *plain)
+static void check_decoding(const struct test_model *fx, wnw_session *s, wnw_session *plain)
 {
     for (int32_t il = 0; il < s->cache.n_layer; il++) {
         const struct wnw__kv_layer *from = &s->cache.layers[il], *to = &plain->cache.layers[il];
@@ -200,8 +171,8 @@ static void check_decoding(const struct fixture *fx, wnw_session *s, wnw_session
     }
 }
 
-static void check_merging(const struct fixture *fx, const char *recipe, const char *without, wnw_kv_type type,
-                          wnw_attn attn)
+static void check_merging(const struct test_model *fx, const char *recipe, const char *without,
+                          wnw_kv_type type, wnw_attn attn)
 {
     const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = BUDGET};
     wnw_policy *p = test_policy(recipe), *q = test_policy(without);
@@ -242,21 +213,21 @@ static void check_merging(const struct fixture *fx, const char *recipe, const ch
 static void merged_values(void **state)
 {
     (void)state;
-    struct fixture fx;
-    open_fixture(&fx, "llama");
+    struct test_model fx;
+    test_open_tiny(&fx, "llama", N_PROMPT + N_DECODE, 21);
     for (int type = WNW_KV_F16; type <= WNW_KV_Q4_0; type++)
         for (int attn = WNW_ATTN_OWN; attn <= WNW_ATTN_GGML; attn++) {
             check_merging(&fx, "snapkv:window=8+merge", "snapkv:window=8", (wnw_kv_type)type, (wnw_attn)attn);
             check_merging(&fx, "snapkv:window=8+cam:targets=8", "snapkv:window=8", (wnw_kv_type)type,
                           (wnw_attn)attn);
         }
-    close_fixture(&fx);
+    test_close(&fx);
 }
 
 /* ---- Pruned channels ---- */
 
 /* Whether channel c of the head's keys should be 0: among the n_gone lowest, from the formula. */
-static void pruned_reference(const struct fixture *fx, const wnw_session *full, int32_t il, int32_t ih,
+static void pruned_reference(const struct test_model *fx, const wnw_session *full, int32_t il, int32_t ih,
                              int32_t w, int32_t n_gone, bool *zero)
 {
     const int32_t d = fx->info.n_embd_head, n_head = fx->info.n_head, group = n_head / fx->info.n_head_kv;
@@ -272,7 +243,7 @@ static void pruned_reference(const struct fixture *fx, const wnw_session *full, 
                 q2 += x * x;
             }
         for (int32_t i = 0; i < N_PROMPT; i++) {
-            read_row(full, true, il, ih, i, row);
+            test_read_row(full, true, il, ih, i, row);
             k2 += (double)row[c] * (double)row[c];
         }
         score[c] = q2 * k2;
@@ -288,8 +259,8 @@ static void pruned_reference(const struct fixture *fx, const wnw_session *full, 
 static void pruned_channels(void **state)
 {
     (void)state;
-    struct fixture fx;
-    open_fixture(&fx, "llama");
+    struct test_model fx;
+    test_open_tiny(&fx, "llama", N_PROMPT + N_DECODE, 21);
     wnw_policy *p = test_policy("full+think:ratio=0.5,window=16,recent=10");
     const int32_t d = fx.info.n_embd_head;
     for (int type = WNW_KV_F16; type <= WNW_KV_Q4_0; type++) {
@@ -307,11 +278,11 @@ static void pruned_channels(void **state)
                 pruned_reference(&fx, full, il, ih, 16, d / 2, zero);
                 for (int32_t i = 0; i < N_PROMPT; i++) {
                     double x[MAX_D];
-                    read_row(s, false, il, ih, i, now);
-                    read_row(full, false, il, ih, i, before);
+                    test_read_row(s, false, il, ih, i, now);
+                    test_read_row(full, false, il, ih, i, before);
                     assert_memory_equal(now, before, (size_t)d * sizeof *now);
-                    read_row(s, true, il, ih, i, now);
-                    read_row(full, true, il, ih, i, before);
+                    test_read_row(s, true, il, ih, i, now);
+                    test_read_row(full, true, il, ih, i, before);
                     for (int32_t c = 0; c < d; c++)
                         x[c] = (double)before[c];
                     const double step = type == WNW_KV_F16 || type == WNW_KV_F32 || i >= N_PROMPT - 10
@@ -331,25 +302,12 @@ static void pruned_channels(void **state)
         wnw_session_free(s);
     }
     wnw_policy_free(p);
-    close_fixture(&fx);
+    test_close(&fx);
 }
 
 /* ---- Phases, positions, sliding windows ---- */
 
-static void assert_same_cache(const wnw_session *a, const wnw_session *b)
-{
-    const size_t rb = a->cache.row_bytes;
-    for (int32_t il = 0; il < a->cache.n_layer; il++)
-        for (int32_t ih = 0; ih < a->cache.n_head_kv; ih++) {
-            const struct wnw__kv_layer *x = &a->cache.layers[il], *y = &b->cache.layers[il];
-            const size_t n = (size_t)x->len[ih];
-            assert_int_equal(x->len[ih], y->len[ih]);
-            assert_memory_equal(x->v + (size_t)x->off[ih] * rb, y->v + (size_t)y->off[ih] * rb, n * rb);
-            assert_memory_equal(x->k + (size_t)x->off[ih] * rb, y->k + (size_t)y->off[ih] * rb, n * rb);
-        }
-}
-
-static wnw_session *read_by(const struct fixture *fx, const wnw_policy *p, wnw_phase phase, int32_t every)
+static wnw_session *read_by(const struct test_model *fx, const wnw_policy *p, wnw_phase phase, int32_t every)
 {
     wnw_session *s = new_session(fx, WNW_KV_F16, WNW_ATTN_OWN);
     const wnw_eviction ev = {.policy = p,
@@ -371,8 +329,8 @@ static void layer_by_layer_is_the_same(void **state)
     static const char *const recipes[] = {"snapkv:window=8+merge", "snapkv:window=8+cam",
                                           "snapkv:window=8+think", "full+think",
                                           "knorm+adakv+merge:weight=exp,gate=mean"};
-    struct fixture fx;
-    open_fixture(&fx, "llama");
+    struct test_model fx;
+    test_open_tiny(&fx, "llama", N_PROMPT + N_DECODE, 21);
     for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
         wnw_policy *p = test_policy(recipes[i]);
         wnw_session *a = read_by(&fx, p, WNW_PHASE_END, 0), *b = read_by(&fx, p, WNW_PHASE_LAYER, 0);
@@ -383,7 +341,7 @@ static void layer_by_layer_is_the_same(void **state)
         wnw_session_free(b);
         wnw_policy_free(p);
     }
-    close_fixture(&fx);
+    test_close(&fx);
 }
 
 /* By chunk and at every token values go on being merged: another cache than without, of the same size. */
@@ -391,8 +349,8 @@ static void chunks_and_decoding(void **state)
 {
     (void)state;
     static const char *const recipes[] = {"knorm+merge", "h2o+cam", "knorm+merge+rerotate"};
-    struct fixture fx;
-    open_fixture(&fx, "llama");
+    struct test_model fx;
+    test_open_tiny(&fx, "llama", N_PROMPT + N_DECODE, 21);
     for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
         char without[64];
         wnw_policy *p = test_policy(recipes[i]), *q;
@@ -412,7 +370,7 @@ static void chunks_and_decoding(void **state)
         wnw_policy_free(p);
         wnw_policy_free(q);
     }
-    close_fixture(&fx);
+    test_close(&fx);
 }
 
 /* Layers with a sliding window are left alone, contents too. */
@@ -420,8 +378,8 @@ static void sliding_windows(void **state)
 {
     (void)state;
     static const char *const recipes[] = {"knorm+merge", "snapkv:window=8+think"};
-    struct fixture fx;
-    open_fixture(&fx, "gemma3");
+    struct test_model fx;
+    test_open_tiny(&fx, "gemma3", N_PROMPT + N_DECODE, 21);
     assert_true(fx.info.n_layer_swa > 0);
     for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
         const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = BUDGET};
@@ -443,15 +401,15 @@ static void sliding_windows(void **state)
         wnw_session_free(s);
         wnw_policy_free(p);
     }
-    close_fixture(&fx);
+    test_close(&fx);
 }
 
 /* A plan that merges what the cache does not hold is refused, and nothing changes. */
 static void plans_are_checked(void **state)
 {
     (void)state;
-    struct fixture fx;
-    open_fixture(&fx, "llama");
+    struct test_model fx;
+    test_open_tiny(&fx, "llama", N_PROMPT + N_DECODE, 21);
     const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = BUDGET};
     wnw_policy *p = test_policy("knorm+merge");
     wnw_session *full = read_prompt(&fx, p, WNW_KV_F16, WNW_ATTN_OWN), *s;
@@ -467,7 +425,7 @@ static void plans_are_checked(void **state)
     wnw_session_free(full);
     wnw_session_free(s);
     wnw_policy_free(p);
-    close_fixture(&fx);
+    test_close(&fx);
 }
 
 int main(void)

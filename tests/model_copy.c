@@ -10,34 +10,7 @@
 #define N_PROMPT 140
 #define N_DECODE 6
 
-struct fixture {
-    wnw_model *model;
-    wnw_model_info info;
-    int32_t *tokens; /* [N_PROMPT + N_DECODE] */
-};
-
-static void open_fixture(struct fixture *fx, const char *arch)
-{
-    char name[TEST_NAME_MAX];
-    test_tiny_model_of(name, arch);
-    fx->model = test_model_open(name);
-    wnw_model_get_info(fx->model, &fx->info);
-    fx->tokens = test_random_tokens(N_PROMPT + N_DECODE, fx->info.n_vocab, 17);
-}
-
-static void close_fixture(struct fixture *fx)
-{
-    free(fx->tokens);
-    wnw_model_free(fx->model);
-}
-
-static void assert_same_logits(const struct fixture *fx, const wnw_session *a, const wnw_session *b)
-{
-    assert_memory_equal(wnw_session_logits(a), wnw_session_logits(b),
-                        (size_t)fx->info.n_vocab * sizeof(float));
-}
-
-static void assert_same_cache(const struct fixture *fx, const wnw_session *a, const wnw_session *b)
+static void assert_same_state(const wnw_session *a, const wnw_session *b)
 {
     wnw_cache_stats of_a, of_b;
     wnw_cache_get_stats(a, &of_a);
@@ -45,15 +18,7 @@ static void assert_same_cache(const struct fixture *fx, const wnw_session *a, co
     assert_int_equal(of_a.n_entries, of_b.n_entries);
     assert_int_equal(of_a.bytes, of_b.bytes);
     assert_int_equal(of_a.growth, of_b.growth);
-    assert_int_equal(wnw_session_n_past(a), wnw_session_n_past(b));
-    for (int32_t il = 0; il < fx->info.n_layer; il++)
-        for (int32_t ih = 0; ih < fx->info.n_head_kv; ih++) {
-            const int32_t n = wnw_cache_n(a, il, ih);
-            assert_int_equal(n, wnw_cache_n(b, il, ih));
-            if (n > 0)
-                assert_memory_equal(wnw_cache_positions(a, il, ih), wnw_cache_positions(b, il, ih),
-                                    (size_t)n * sizeof(int32_t));
-        }
+    assert_same_cache(a, b);
 }
 
 static wnw_session *copy_of(const wnw_session *s)
@@ -65,22 +30,22 @@ static wnw_session *copy_of(const wnw_session *s)
 }
 
 /* Copy of a prompt, then of a compressed prompt, then in the middle of decoding. */
-static void check_goes_on_alike(const struct fixture *fx, const struct test_session *how)
+static void check_goes_on_alike(const struct test_model *fx, const struct test_session *how)
 {
     wnw_policy *policy = test_policy("snapkv:window=8+adakv");
-    wnw_session *s = test_session_new(fx->model, how);
+    wnw_session *s = test_session_new(fx->m, how);
     assert_ok(wnw_session_observe(s, (const wnw_policy *const[]){policy}, 1));
     test_prefill(s, fx->tokens, N_PROMPT);
     wnw_session *copy = copy_of(s);
-    assert_same_logits(fx, s, copy);
-    assert_same_cache(fx, s, copy);
+    assert_same_logits(s, copy);
+    assert_same_state(s, copy);
 
     const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = 40};
     assert_ok(wnw_session_compress(s, policy, &size, NULL));
     assert_int_not_equal(wnw_cache_n(s, fx->info.n_layer - 1, 0), wnw_cache_n(copy, fx->info.n_layer - 1, 0));
     /* The window's queries were copied too: the same plan comes out. */
     assert_ok(wnw_session_compress(copy, policy, &size, NULL));
-    assert_same_cache(fx, s, copy);
+    assert_same_state(s, copy);
 
     wnw_session *second = NULL;
     for (int i = 0; i < N_DECODE; i++) {
@@ -88,12 +53,12 @@ static void check_goes_on_alike(const struct fixture *fx, const struct test_sess
             second = copy_of(s);
         assert_ok(wnw_session_decode(s, fx->tokens[N_PROMPT + i]));
         assert_ok(wnw_session_decode(copy, fx->tokens[N_PROMPT + i]));
-        assert_same_logits(fx, s, copy);
+        assert_same_logits(s, copy);
     }
     for (int i = N_DECODE / 2; i < N_DECODE; i++)
         assert_ok(wnw_session_decode(second, fx->tokens[N_PROMPT + i]));
-    assert_same_logits(fx, s, second);
-    assert_same_cache(fx, s, second);
+    assert_same_logits(s, second);
+    assert_same_state(s, second);
     wnw_session_free(s);
     wnw_session_free(copy);
     wnw_session_free(second);
@@ -105,12 +70,12 @@ static void goes_on_alike(void **state)
     (void)state;
     static const char *const archs[] = {"llama", "gemma3"};
     for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
-        struct fixture fx;
-        open_fixture(&fx, archs[i]);
+        struct test_model fx;
+        test_open_tiny(&fx, archs[i], N_PROMPT + N_DECODE, 17);
         for (int attn = WNW_ATTN_OWN; attn <= WNW_ATTN_GGML; attn++)
             check_goes_on_alike(&fx, &(struct test_session){.attn = (wnw_attn)attn, .n_ctx = 256});
         check_goes_on_alike(&fx, &(struct test_session){.kv_type = WNW_KV_F32, .n_ctx = 256});
-        close_fixture(&fx);
+        test_close(&fx);
     }
 }
 
@@ -118,65 +83,54 @@ static void goes_on_alike(void **state)
 static void copies_are_independent(void **state)
 {
     (void)state;
-    struct fixture fx;
-    open_fixture(&fx, "llama");
+    struct test_model fx;
+    test_open_tiny(&fx, "llama", N_PROMPT + N_DECODE, 17);
     const struct test_session how = {.n_ctx = 256};
     wnw_policy *policy = test_policy("streaming_llm");
     const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = 20};
-    wnw_session *untouched = test_session_new(fx.model, &how), *s = test_session_new(fx.model, &how);
+    wnw_session *untouched = test_session_new(fx.m, &how), *s = test_session_new(fx.m, &how);
     test_prefill(untouched, fx.tokens, N_PROMPT);
     test_prefill(s, fx.tokens, N_PROMPT);
     wnw_session *copy = copy_of(s), *survivor = copy_of(s);
     assert_ok(wnw_session_compress(copy, policy, &size, NULL));
     assert_ok(wnw_session_decode(copy, fx.tokens[0]));
-    assert_same_cache(&fx, s, untouched);
-    assert_same_logits(&fx, s, untouched);
+    assert_same_state(s, untouched);
+    assert_same_logits(s, untouched);
     wnw_session_free(copy);
     assert_ok(wnw_session_reset(s));
     wnw_session_free(s);
-    assert_same_cache(&fx, survivor, untouched);
+    assert_same_state(survivor, untouched);
     assert_ok(wnw_session_decode(survivor, fx.tokens[1]));
     assert_ok(wnw_session_decode(untouched, fx.tokens[1]));
-    assert_same_logits(&fx, survivor, untouched);
+    assert_same_logits(survivor, untouched);
     wnw_session_free(survivor);
     wnw_session_free(untouched);
     wnw_policy_free(policy);
-    close_fixture(&fx);
+    test_close(&fx);
 }
 
 /* Nothing read yet: no logits, and the copy reads like a new session. */
 static void copy_of_nothing(void **state)
 {
     (void)state;
-    struct fixture fx;
-    open_fixture(&fx, "llama");
-    wnw_session *s = test_session_new(fx.model, &(struct test_session){.n_ctx = 256});
+    struct test_model fx;
+    test_open_tiny(&fx, "llama", N_PROMPT + N_DECODE, 17);
+    wnw_session *s = test_session_new(fx.m, &(struct test_session){.n_ctx = 256});
     wnw_session *copy = copy_of(s);
     assert_null(wnw_session_logits(copy));
     test_prefill(s, fx.tokens, N_PROMPT);
     test_prefill(copy, fx.tokens, N_PROMPT);
-    assert_same_logits(&fx, s, copy);
-    assert_same_cache(&fx, s, copy);
+    assert_same_logits(s, copy);
+    assert_same_state(s, copy);
     wnw_session_free(s);
     wnw_session_free(copy);
-    close_fixture(&fx);
+    test_close(&fx);
 }
 
 static int plan_of(wnw_session *s, const wnw_policy *policy, wnw_plan **plan)
 {
     const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
     return wnw_session_plan(s, policy, wnw_policy_is_full(policy) ? NULL : &size, plan, NULL);
-}
-
-static void assert_same_plan(const wnw_plan *a, const wnw_plan *b, const char *recipe)
-{
-    for (int32_t il = 0; il < wnw_plan_n_layer(a); il++)
-        for (int32_t ih = 0; ih < wnw_plan_n_head_kv(a); ih++) {
-            const int32_t *of_a, *of_b;
-            const int32_t n = wnw_plan_head(a, il, ih, &of_a);
-            if (n != wnw_plan_head(b, il, ih, &of_b) || memcmp(of_a, of_b, (size_t)n * sizeof *of_a) != 0)
-                fail_msg("%s: the copy's plan is another one in layer %d, head %d", recipe, il, ih);
-        }
 }
 
 static bool keeps_norms(const wnw_session *s)
@@ -188,10 +142,10 @@ static bool keeps_norms(const wnw_session *s)
 }
 
 /* Everything that was recorded for a policy is in the copy, nothing that another copy worked out. */
-static void check_plan_of_copy(const struct fixture *fx, const char *recipe)
+static void check_plan_of_copy(const struct test_model *fx, const char *recipe)
 {
     wnw_policy *policy = test_policy(recipe);
-    wnw_session *s = test_session_new(fx->model, &(struct test_session){.n_ctx = 256, .n_threads = 1});
+    wnw_session *s = test_session_new(fx->m, &(struct test_session){.n_ctx = 256, .n_threads = 1});
     const int32_t *const task = fx->tokens, n_task = 12;
     assert_ok(wnw_session_set_tasks(s, &task, &n_task, 1));
     assert_ok(wnw_session_observe(s, (const wnw_policy *const[]){policy}, 1));
@@ -207,7 +161,7 @@ static void check_plan_of_copy(const struct fixture *fx, const char *recipe)
     assert_int_equal(plan_of(s, policy, &plans[2]), status);
     assert_int_equal(keeps_norms(s), keeps_norms(first));
     for (int i = 0; i < 3 && status == WNW_OK; i++)
-        assert_same_plan(plans[i], plans[0], recipe);
+        assert_same_plan(plans[i], plans[0]);
     for (int i = 0; i < 3; i++)
         wnw_plan_free(plans[i]);
     wnw_session_free(s);
@@ -221,13 +175,13 @@ static void plans_of_copies(void **state)
     (void)state;
     static const char *const archs[] = {"llama", "gemma3"};
     for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
-        struct fixture fx;
+        struct test_model fx;
         wnw_method_info info;
-        open_fixture(&fx, archs[i]);
+        test_open_tiny(&fx, archs[i], N_PROMPT + N_DECODE, 17);
         for (int32_t k = 0; wnw_method_get(k, &info); k++)
             if (strcmp(info.kind, "preset") == 0)
                 check_plan_of_copy(&fx, info.name);
-        close_fixture(&fx);
+        test_close(&fx);
     }
 }
 

@@ -34,16 +34,10 @@ void *__wrap_calloc(size_t n, size_t size)
     return fails_now() ? NULL : __real_calloc(n, size);
 }
 
-struct fixture {
-    wnw_model *m;
-    wnw_model_info info;
-    int32_t *tokens;
-};
-
 static const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
 
 /* With rules of the policy, N tokens read under them. */
-static wnw_session *session_under(const struct fixture *f, const wnw_policy *p)
+static wnw_session *session_under(const struct test_model *f, const wnw_policy *p)
 {
     wnw_session *s = test_session_new(f->m, &(struct test_session){.n_ctx = 400, .n_threads = 1});
     assert_ok(wnw_session_set_eviction(s, &(wnw_eviction){.policy = p, .size = half, .every = 16}));
@@ -51,21 +45,8 @@ static wnw_session *session_under(const struct fixture *f, const wnw_policy *p)
     return s;
 }
 
-static void assert_same(const struct fixture *f, const wnw_session *a, const wnw_session *b)
-{
-    for (int32_t il = 0; il < f->info.n_layer; il++)
-        for (int32_t ih = 0; ih < f->info.n_head_kv; ih++) {
-            const int32_t n = wnw_cache_n(a, il, ih);
-            assert_int_equal(n, wnw_cache_n(b, il, ih));
-            assert_memory_equal(wnw_cache_positions(a, il, ih), wnw_cache_positions(b, il, ih),
-                                (size_t)n * sizeof(int32_t));
-        }
-    assert_memory_equal(wnw_session_logits(a), wnw_session_logits(b),
-                        (size_t)f->info.n_vocab * sizeof(float));
-}
-
 /* A turn and some tokens under whatever rules there are. */
-static void go_on(const struct fixture *f, wnw_session *s)
+static void go_on(const struct test_model *f, wnw_session *s)
 {
     assert_ok(wnw_session_read(s, f->tokens + N, N_MORE, NULL));
     for (int32_t k = 0; k < 20; k++)
@@ -73,7 +54,7 @@ static void go_on(const struct fixture *f, wnw_session *s)
 }
 
 /* Rules of one policy, then every way of failing to get those of another. Returns how many there were. */
-static int fail_to_change(const struct fixture *f, const char *from, const char *to)
+static int fail_to_change(const struct test_model *f, const char *from, const char *to)
 {
     wnw_policy *old = test_policy(from), *next = test_policy(to);
     const wnw_eviction rules = {.policy = next, .size = half};
@@ -94,7 +75,8 @@ static int fail_to_change(const struct fixture *f, const char *from, const char 
     }
     go_on(f, s);
     go_on(f, twin);
-    assert_same(f, s, twin);
+    assert_same_cache(s, twin);
+    assert_same_logits(s, twin);
     assert_ok(wnw_session_read(other, f->tokens + N, N_MORE, NULL)); /* the new rules work */
     wnw_session_free(other);
     wnw_session_free(twin);
@@ -106,7 +88,7 @@ static int fail_to_change(const struct fixture *f, const char *from, const char 
 
 static void rules_change_as_a_whole(void **state)
 {
-    const struct fixture *f = *state;
+    const struct test_model *f = *state;
     static const char *const pairs[][2] = {
         {"snapkv:window=8", "h2o"},
         {"h2o", "snapkv:window=16"},
@@ -125,7 +107,7 @@ static void rules_change_as_a_whole(void **state)
 /* No rules after rules: nothing is left to allocate, so it cannot fail. */
 static void rules_can_always_end(void **state)
 {
-    const struct fixture *f = *state;
+    const struct test_model *f = *state;
     wnw_policy *p = test_policy("h2o");
     wnw_session *s = session_under(f, p);
     fail_in = 0;
@@ -138,23 +120,17 @@ static void rules_can_always_end(void **state)
     wnw_policy_free(p);
 }
 
-static int open_model(void **state)
+static int set_up(void **state)
 {
-    static struct fixture f;
-    char name[TEST_NAME_MAX];
-    test_tiny_model_of(name, "llama");
-    f.m = test_model_open(name);
-    wnw_model_get_info(f.m, &f.info);
-    f.tokens = test_random_tokens(400, f.info.n_vocab, 5);
+    static struct test_model f;
+    test_open_tiny(&f, "llama", 400, 5);
     *state = &f;
     return 0;
 }
 
-static int close_model(void **state)
+static int tear_down(void **state)
 {
-    struct fixture *f = *state;
-    free(f->tokens);
-    wnw_model_free(f->m);
+    test_close(*state);
     return 0;
 }
 
@@ -164,5 +140,5 @@ int main(void)
         cmocka_unit_test(rules_change_as_a_whole),
         cmocka_unit_test(rules_can_always_end),
     };
-    return cmocka_run_group_tests_name("changing rules", tests, open_model, close_model);
+    return cmocka_run_group_tests_name("changing rules", tests, set_up, tear_down);
 }

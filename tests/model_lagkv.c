@@ -14,13 +14,7 @@
 enum { N_CTX = 700, SINK = 8, LAG = 32, K = 8 };
 #define RECIPE "lagkv:sink=8,lag=32,retain=0.25"
 
-struct fixture {
-    wnw_model *m;
-    wnw_model_info info;
-    int32_t *tokens;
-};
-
-static wnw_session *session_with(const struct fixture *f, const wnw_policy *p, wnw_eviction rules,
+static wnw_session *session_with(const struct test_model *f, const wnw_policy *p, wnw_eviction rules,
                                  wnw_kv_type type)
 {
     wnw_session *s =
@@ -37,7 +31,7 @@ static int32_t formula(int32_t n)
     return n < SINK + 2 * LAG ? n : SINK + K * (nb - 1) + LAG + m;
 }
 
-static void assert_lengths(const struct fixture *f, const wnw_session *s, int32_t n)
+static void assert_lengths(const struct test_model *f, const wnw_session *s, int32_t n)
 {
     for (int32_t i = 0; i < f->info.n_layer * f->info.n_head_kv; i++) {
         const int32_t il = i / f->info.n_head_kv, ih = i % f->info.n_head_kv;
@@ -56,7 +50,7 @@ static void assert_lengths(const struct fixture *f, const wnw_session *s, int32_
 /* Reading a piece changes no logits: compression comes after the attention. */
 static void first_token_is_that_of_the_full_cache(void **state)
 {
-    const struct fixture *f = *state;
+    const struct test_model *f = *state;
     wnw_policy *p = test_policy(RECIPE);
     wnw_session *full = test_session_new(f->m, &(struct test_session){.n_ctx = N_CTX, .n_threads = 1});
     test_prefill(full, f->tokens, 400);
@@ -74,7 +68,7 @@ static void first_token_is_that_of_the_full_cache(void **state)
 
 static void every_token_follows_the_formula(void **state)
 {
-    const struct fixture *f = *state;
+    const struct test_model *f = *state;
     wnw_policy *p = test_policy(RECIPE);
     wnw_session *s = session_with(f, p, (wnw_eviction){0}, WNW_KV_F16), *copy = NULL;
     assert_ok(wnw_session_read(s, f->tokens, 50, NULL));
@@ -101,7 +95,7 @@ static void every_token_follows_the_formula(void **state)
 /* The method's own chunks: S + 2 L first, then L; never more than S + k thinned + 2 L entries. */
 static void own_chunks_bound_the_cache(void **state)
 {
-    const struct fixture *f = *state;
+    const struct test_model *f = *state;
     wnw_policy *p = test_policy(RECIPE);
     wnw_report r;
     wnw_session *s = session_with(f, p, (wnw_eviction){.phase = WNW_PHASE_CHUNK}, WNW_KV_F16);
@@ -118,7 +112,7 @@ static void own_chunks_bound_the_cache(void **state)
  * schedule. */
 static void survivors_of_layer_0(void **state)
 {
-    const struct fixture *f = *state;
+    const struct test_model *f = *state;
     wnw_policy *p = test_policy(RECIPE);
     wnw_session *s[4];
     const wnw_eviction rules[4] = {
@@ -143,7 +137,7 @@ static void survivors_of_layer_0(void **state)
  * share. */
 static void share_of_a_size(void **state)
 {
-    const struct fixture *f = *state;
+    const struct test_model *f = *state;
     wnw_policy *p = test_policy("lagkv:sink=8,lag=32");
     const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
     wnw_report r;
@@ -182,7 +176,7 @@ static void share_of_a_size(void **state)
 /* A first turn too short for two blocks leaves no trace: the second one comes to the size all the same. */
 static void short_first_turn(void **state)
 {
-    const struct fixture *f = *state;
+    const struct test_model *f = *state;
     wnw_policy *p = test_policy("lagkv:sink=8,lag=32");
     const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
     wnw_report r;
@@ -212,7 +206,7 @@ static void short_first_turn(void **state)
 /* What a turn settled stays; the next turn's blocks bring all together to the size. */
 static void turns_come_to_the_ratio(void **state)
 {
-    const struct fixture *f = *state;
+    const struct test_model *f = *state;
     wnw_policy *p = test_policy("lagkv:sink=8,lag=32");
     const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
     wnw_report r;
@@ -234,7 +228,7 @@ static void turns_come_to_the_ratio(void **state)
 /* A size that what is settled does not fit into is not reached by dropping it. */
 static void second_compress_keeps_what_is_settled(void **state)
 {
-    const struct fixture *f = *state;
+    const struct test_model *f = *state;
     wnw_policy *p = test_policy(RECIPE);
     wnw_report r;
     wnw_session *s = test_session_new(f->m, &(struct test_session){.n_ctx = N_CTX, .n_threads = 1});
@@ -264,7 +258,7 @@ static void second_compress_keeps_what_is_settled(void **state)
 static void sliding_layers_are_left_alone(void **state)
 {
     (void)state;
-    struct fixture f;
+    struct test_model f;
     char name[TEST_NAME_MAX];
     test_tiny_model_of(name, "gemma3");
     f.m = test_model_open(name);
@@ -289,7 +283,7 @@ static void sliding_layers_are_left_alone(void **state)
 }
 
 /* Share of a's survivors that b has too. */
-static double overlap(const struct fixture *f, const wnw_session *a, const wnw_session *b)
+static double overlap(const struct test_model *f, const wnw_session *a, const wnw_session *b)
 {
     int64_t n = 0, both = 0;
     for (int32_t i = 0; i < f->info.n_layer * f->info.n_head_kv; i++) {
@@ -310,7 +304,7 @@ static double overlap(const struct fixture *f, const wnw_session *a, const wnw_s
 static void quantised_caches_choose_alike(void **state)
 {
     (void)state;
-    struct fixture f;
+    struct test_model f;
     char path[4096];
     int32_t n = 0;
     test_golden_path(path, sizeof path, "tokens.txt");
@@ -338,23 +332,17 @@ static void quantised_caches_choose_alike(void **state)
     wnw_model_free(f.m);
 }
 
-static int open_model(void **state)
+static int set_up(void **state)
 {
-    static struct fixture f;
-    char name[TEST_NAME_MAX];
-    test_tiny_model_of(name, "llama");
-    f.m = test_model_open(name);
-    wnw_model_get_info(f.m, &f.info);
-    f.tokens = test_random_tokens(N_CTX, f.info.n_vocab, 31);
+    static struct test_model f;
+    test_open_tiny(&f, "llama", N_CTX, 31);
     *state = &f;
     return 0;
 }
 
-static int close_model(void **state)
+static int tear_down(void **state)
 {
-    struct fixture *f = *state;
-    free(f->tokens);
-    wnw_model_free(f->m);
+    test_close(*state);
     return 0;
 }
 
@@ -372,5 +360,5 @@ int main(void)
         cmocka_unit_test(sliding_layers_are_left_alone),
         cmocka_unit_test(quantised_caches_choose_alike),
     };
-    return cmocka_run_group_tests_name("LagKV in sessions", tests, open_model, close_model);
+    return cmocka_run_group_tests_name("LagKV in sessions", tests, set_up, tear_down);
 }

@@ -9,12 +9,6 @@
 
 #define N_PROMPT 60
 
-struct fixture {
-    wnw_model *model;
-    wnw_model_info info;
-    int32_t *tokens; /* [128] */
-};
-
 /* Refused, with a sentence; which error code is not part of the contract. */
 #define assert_refused(expr)                      \
     do {                                          \
@@ -22,13 +16,13 @@ struct fixture {
         assert_true(wnw_last_error()[0] != '\0'); \
     } while (0)
 
-static wnw_session *session_of(const struct fixture *fx, int32_t n_ctx)
+static wnw_session *session_of(const struct test_model *fx, int32_t n_ctx)
 {
-    return test_session_new(fx->model, &(struct test_session){.n_ctx = n_ctx, .n_threads = 1});
+    return test_session_new(fx->m, &(struct test_session){.n_ctx = n_ctx, .n_threads = 1});
 }
 
 /* Decodes a token and compares with a session that nothing bad ever happened to. */
-static void assert_as_good_as_new(const struct fixture *fx, wnw_session *s, int32_t n_read)
+static void assert_as_good_as_new(const struct test_model *fx, wnw_session *s, int32_t n_read)
 {
     assert_int_equal(wnw_session_n_past(s), n_read);
     wnw_session *clean = session_of(fx, 128);
@@ -42,7 +36,7 @@ static void assert_as_good_as_new(const struct fixture *fx, wnw_session *s, int3
 
 static void session_params_out_of_range(void **state)
 {
-    const struct fixture *fx = *state;
+    const struct test_model *fx = *state;
     const wnw_session_params good = wnw_session_default_params();
     wnw_session_params bad[8];
     for (int i = 0; i < 8; i++)
@@ -57,20 +51,20 @@ static void session_params_out_of_range(void **state)
     bad[7].attn = (wnw_attn)99;
     for (int i = 0; i < 8; i++) {
         wnw_session *s = NULL;
-        if (wnw_session_new(&s, fx->model, &bad[i]) == WNW_OK)
+        if (wnw_session_new(&s, fx->m, &bad[i]) == WNW_OK)
             fail_msg("bad parameter set %d was accepted", i);
         assert_true(wnw_last_error()[0] != '\0');
         assert_null(s);
     }
     for (int i = 0; i < 2; i++) {
         wnw_session *s = NULL;
-        assert_error(wnw_session_new(&s, fx->model, &bad[i]), WNW_E_RANGE);
+        assert_error(wnw_session_new(&s, fx->m, &bad[i]), WNW_E_RANGE);
     }
 }
 
 static void tokens_out_of_range(void **state)
 {
-    const struct fixture *fx = *state;
+    const struct test_model *fx = *state;
     wnw_session *s = session_of(fx, 128);
     int32_t tokens[N_PROMPT];
     const int32_t bad[] = {-1, fx->info.n_vocab, INT32_MAX, INT32_MIN};
@@ -89,7 +83,7 @@ static void tokens_out_of_range(void **state)
 
 static void context_overflow(void **state)
 {
-    const struct fixture *fx = *state;
+    const struct test_model *fx = *state;
     wnw_session *s = session_of(fx, 64);
     assert_error(wnw_session_prefill(s, fx->tokens, 65, NULL, NULL), WNW_E_FULL);
     assert_int_equal(wnw_session_n_past(s), 0);
@@ -125,17 +119,17 @@ static bool stop_at_once(int32_t i, const float *logits, void *user)
 
 static void cancelled_prefill_goes_on(void **state)
 {
-    const struct fixture *fx = *state;
+    const struct test_model *fx = *state;
     wnw_session_params p = wnw_session_default_params();
     p.n_ctx = 128;
     p.n_ubatch = 32;
     p.n_threads = 1;
     const size_t bytes = (size_t)fx->info.n_vocab * sizeof(float);
     wnw_session *clean = NULL, *s = NULL;
-    assert_ok(wnw_session_new(&clean, fx->model, &p));
+    assert_ok(wnw_session_new(&clean, fx->m, &p));
     test_prefill(clean, fx->tokens, 120);
     p.progress = stop_at_64;
-    assert_ok(wnw_session_new(&s, fx->model, &p));
+    assert_ok(wnw_session_new(&s, fx->m, &p));
     assert_error(wnw_session_prefill(s, fx->tokens, 120, NULL, NULL), WNW_E_CANCELLED);
     const int32_t done = wnw_session_n_past(s);
     assert_int_equal(done, 64);
@@ -173,7 +167,7 @@ static wnw_plan *same_everywhere(int32_t n_layer, int32_t n_head, int32_t n_toke
 
 static void plans_that_do_not_fit(void **state)
 {
-    const struct fixture *fx = *state;
+    const struct test_model *fx = *state;
     const int32_t nl = fx->info.n_layer, nh = fx->info.n_head_kv;
     static const int32_t some[] = {0, 3, 17}, others[] = {0, 4};
     wnw_session *s = session_of(fx, 128);
@@ -231,7 +225,7 @@ static void plans_that_are_none(void **state)
 
 static void unobserved_policy(void **state)
 {
-    const struct fixture *fx = *state;
+    const struct test_model *fx = *state;
     wnw_policy *policy = test_policy("snapkv");
     wnw_session *s = session_of(fx, 128);
     const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
@@ -248,7 +242,7 @@ static void unobserved_policy(void **state)
 
 static void sizes_out_of_range(void **state)
 {
-    const struct fixture *fx = *state;
+    const struct test_model *fx = *state;
     static const wnw_size bad[] = {
         {.kind = WNW_SIZE_RATIO, .ratio = 1.0},      {.kind = WNW_SIZE_RATIO, .ratio = -0.1},
         {.kind = WNW_SIZE_RATIO, .ratio = NAN},      {.kind = WNW_SIZE_BUDGET, .budget = 0},
@@ -272,7 +266,7 @@ static void sizes_out_of_range(void **state)
 
 static void prompts_shorter_than_the_window(void **state)
 {
-    const struct fixture *fx = *state;
+    const struct test_model *fx = *state;
     static const char *const recipes[] = {"snapkv", "snapkv+adakv", "tova", "lagkv", "pyramidkv"};
     for (size_t i = 0; i < sizeof recipes / sizeof recipes[0]; i++)
         for (int32_t n = 1; n <= 4; n++) {
@@ -291,21 +285,15 @@ static void prompts_shorter_than_the_window(void **state)
 
 static int set_up(void **state)
 {
-    static struct fixture fx;
-    char name[TEST_NAME_MAX];
-    test_tiny_model_of(name, "llama");
-    fx.model = test_model_open(name);
-    wnw_model_get_info(fx.model, &fx.info);
-    fx.tokens = test_random_tokens(128, fx.info.n_vocab, 10);
+    static struct test_model fx;
+    test_open_tiny(&fx, "llama", 128, 10);
     *state = &fx;
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    struct fixture *fx = *state;
-    free(fx->tokens);
-    wnw_model_free(fx->model);
+    test_close(*state);
     return 0;
 }
 

@@ -359,16 +359,6 @@ static int make_plan(struct fixture *fx, void *state)
                             NULL);
 }
 
-static void assert_same_plan(const wnw_plan *a, const wnw_plan *b)
-{
-    for (int32_t il = 0; il < wnw_plan_n_layer(b); il++)
-        for (int32_t ih = 0; ih < wnw_plan_n_head_kv(b); ih++) {
-            const int32_t *pa, *pb, n = wnw_plan_head(b, il, ih, &pb);
-            assert_int_equal(wnw_plan_head(a, il, ih, &pa), n);
-            assert_true(n == 0 || memcmp(pa, pb, (size_t)n * sizeof *pa) == 0);
-        }
-}
-
 /* Planning may fail and never changes the session: the same plan and the same next token come out of it. */
 static void plan_again(struct fixture *fx, void *state, int rc)
 {

@@ -13,44 +13,8 @@
 
 enum { N = 300, N_CTX = 900 };
 
-struct fixture {
-    wnw_model *m;
-    wnw_model_info info;
-    int32_t *tokens; /* [N_CTX] */
-};
-
-static void open_model(struct fixture *f, const char *name)
-{
-    f->m = test_model_open(name);
-    wnw_model_get_info(f->m, &f->info);
-    f->tokens = test_random_tokens(N_CTX, f->info.n_vocab, 11);
-}
-
-static void close_model(struct fixture *f)
-{
-    free(f->tokens);
-    wnw_model_free(f->m);
-}
-
-static void open_tiny_llama(struct fixture *f)
-{
-    char name[TEST_NAME_MAX];
-    test_tiny_model_of(name, "llama");
-    open_model(f, name);
-}
-
-static wnw_size ratio(double r)
-{
-    return (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = r};
-}
-
-static wnw_size budget(int64_t n)
-{
-    return (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = n};
-}
-
 /* A session with ubatches of 64 tokens under the rules; the recipe's policy goes to *policy. */
-static wnw_session *session_with(const struct fixture *f, const char *recipe, wnw_eviction rules,
+static wnw_session *session_with(const struct test_model *f, const char *recipe, wnw_eviction rules,
                                  const struct test_session *how, wnw_policy **policy)
 {
     wnw_session_params p = wnw_session_default_params();
@@ -67,49 +31,6 @@ static wnw_session *session_with(const struct fixture *f, const char *recipe, wn
     return s;
 }
 
-/* Same entries with the same bytes in every layer and head. */
-static void assert_same_cache(const wnw_session *a, const wnw_session *b)
-{
-    const struct wnw__cache *ca = &a->cache, *cb = &b->cache;
-    assert_int_equal(wnw_session_n_past(a), wnw_session_n_past(b));
-    for (int32_t il = 0; il < ca->n_layer; il++)
-        for (int32_t ih = 0; ih < ca->n_head_kv; ih++) {
-            const struct wnw__kv_layer *la = &ca->layers[il], *lb = &cb->layers[il];
-            const int32_t n = wnw_cache_n(a, il, ih);
-            if (n != wnw_cache_n(b, il, ih))
-                fail_msg("layer %d head %d: %d and %d entries", il, ih, n, wnw_cache_n(b, il, ih));
-            if (n == 0)
-                continue;
-            const size_t rb = ca->row_bytes, bytes = (size_t)n * rb;
-            assert_memory_equal(wnw_cache_positions(a, il, ih), wnw_cache_positions(b, il, ih),
-                                (size_t)n * sizeof(int32_t));
-            assert_memory_equal(la->k + (size_t)la->off[ih] * rb, lb->k + (size_t)lb->off[ih] * rb, bytes);
-            assert_memory_equal(la->v + (size_t)la->off[ih] * rb, lb->v + (size_t)lb->off[ih] * rb, bytes);
-        }
-}
-
-static void assert_same_logits(const struct fixture *f, const wnw_session *a, const wnw_session *b)
-{
-    assert_non_null(wnw_session_logits(a));
-    assert_memory_equal(wnw_session_logits(a), wnw_session_logits(b),
-                        (size_t)f->info.n_vocab * sizeof(float));
-}
-
-static bool is_global(const struct fixture *f, int32_t il)
-{
-    return !wnw_model_layer_is_swa(f->m, il);
-}
-
-/* Mean entries per head over global layers. */
-static double mean_entries(const struct fixture *f, const wnw_session *s)
-{
-    int64_t sum = 0, heads = 0;
-    for (int32_t il = 0; il < f->info.n_layer; il++)
-        for (int32_t ih = 0; ih < f->info.n_head_kv && is_global(f, il); ih++, heads++)
-            sum += wnw_cache_n(s, il, ih);
-    return heads ? (double)sum / (double)heads : 0;
-}
-
 /* ---- Layer by layer ---- */
 
 static const char *const local_recipes[] = {
@@ -123,11 +44,11 @@ static const char *const local_recipes[] = {
 static void layer_equals_end(const char *name, const char *recipe, wnw_size size,
                              const struct test_session *how)
 {
-    struct fixture f;
+    struct test_model f;
     wnw_policy *p[2];
     wnw_session *s[2];
     wnw_report r[2];
-    open_model(&f, name);
+    test_open(&f, name, N_CTX, 11);
     for (int i = 0; i < 2; i++)
         s[i] = session_with(&f, recipe,
                             (wnw_eviction){.size = size, .phase = i ? WNW_PHASE_LAYER : WNW_PHASE_END}, how,
@@ -136,7 +57,7 @@ static void layer_equals_end(const char *name, const char *recipe, wnw_size size
         static const int32_t lengths[] = {N, 70, 1};
         for (int i = 0; i < 2; i++)
             assert_ok(wnw_session_read(s[i], f.tokens + wnw_session_n_past(s[i]), lengths[turn], &r[i]));
-        assert_same_logits(&f, s[0], s[1]);
+        assert_same_logits(s[0], s[1]);
         assert_same_cache(s[0], s[1]);
         assert_int_equal(r[0].entries_before, r[1].entries_before);
         assert_int_equal(r[0].entries_after, r[1].entries_after);
@@ -146,13 +67,13 @@ static void layer_equals_end(const char *name, const char *recipe, wnw_size size
     for (int i = 0; i < 5; i++) {
         for (int k = 0; k < 2; k++)
             assert_ok(wnw_session_decode(s[k], f.tokens[i]));
-        assert_same_logits(&f, s[0], s[1]);
+        assert_same_logits(s[0], s[1]);
     }
     for (int i = 0; i < 2; i++) {
         wnw_session_free(s[i]);
         wnw_policy_free(p[i]);
     }
-    close_model(&f);
+    test_close(&f);
 }
 
 static void layer_equals_end_on_every_model(void **state)
@@ -162,7 +83,7 @@ static void layer_equals_end_on_every_model(void **state)
     const int n = test_tiny_models(names, 32);
     for (int i = 0; i < n; i++)
         for (int k = 0; k < 2; k++)
-            layer_equals_end(names[i], k ? "snapkv+adakv" : "lagkv:sink=4,lag=32", ratio(0.6), NULL);
+            layer_equals_end(names[i], k ? "snapkv+adakv" : "lagkv:sink=4,lag=32", size_ratio(0.6), NULL);
 }
 
 static void layer_equals_end_for_every_policy(void **state)
@@ -172,8 +93,8 @@ static void layer_equals_end_for_every_policy(void **state)
     test_tiny_model_of(name, "llama");
     for (int i = 0; i < N_LOCAL; i++) {
         print_message("%s\n", local_recipes[i]);
-        layer_equals_end(name, local_recipes[i], ratio(0.5), NULL);
-        layer_equals_end(name, local_recipes[i], budget(128), NULL);
+        layer_equals_end(name, local_recipes[i], size_ratio(0.5), NULL);
+        layer_equals_end(name, local_recipes[i], size_budget(128), NULL);
         layer_equals_end(name, local_recipes[i], (wnw_size){0}, NULL);
     }
 }
@@ -184,10 +105,10 @@ static void layer_equals_end_for_every_cache(void **state)
     char name[TEST_NAME_MAX];
     test_tiny_model_of(name, "qwen2");
     for (int t = 0; t < 4; t++)
-        layer_equals_end(name, "snapkv", budget(64), &(struct test_session){.kv_type = (wnw_kv_type)t});
-    layer_equals_end(name, "snapkv", budget(64), &(struct test_session){.attn = WNW_ATTN_GGML});
-    layer_equals_end(name, "adakv", budget(64), &(struct test_session){.attn = WNW_ATTN_GGML});
-    layer_equals_end(name, "snapkv", budget(64), &(struct test_session){.n_threads = 2});
+        layer_equals_end(name, "snapkv", size_budget(64), &(struct test_session){.kv_type = (wnw_kv_type)t});
+    layer_equals_end(name, "snapkv", size_budget(64), &(struct test_session){.attn = WNW_ATTN_GGML});
+    layer_equals_end(name, "adakv", size_budget(64), &(struct test_session){.attn = WNW_ATTN_GGML});
+    layer_equals_end(name, "snapkv", size_budget(64), &(struct test_session){.n_threads = 2});
 }
 
 struct peak {
@@ -211,9 +132,9 @@ static bool sample_peak(int32_t done, int32_t total, void *user)
 static void layer_bounds_memory(void **state)
 {
     (void)state;
-    struct fixture f;
+    struct test_model f;
     struct peak peak[2] = {{0}, {0}};
-    open_tiny_llama(&f);
+    test_open_tiny(&f, "llama", N_CTX, 11);
     for (int i = 0; i < 2; i++) {
         wnw_session_params sp = wnw_session_default_params();
         wnw_session *s;
@@ -226,9 +147,9 @@ static void layer_bounds_memory(void **state)
         assert_ok(wnw_session_new(&s, f.m, &sp));
         peak[i].s = s;
         wnw_policy *p = test_policy("snapkv:window=16");
-        assert_ok(wnw_session_set_eviction(
-            s,
-            &(wnw_eviction){.policy = p, .size = budget(32), .phase = i ? WNW_PHASE_LAYER : WNW_PHASE_END}));
+        assert_ok(wnw_session_set_eviction(s, &(wnw_eviction){.policy = p,
+                                                              .size = size_budget(32),
+                                                              .phase = i ? WNW_PHASE_LAYER : WNW_PHASE_END}));
         assert_ok(wnw_session_read(s, f.tokens, 640, &r));
         assert_int_equal(peak[i].done, 640);
         assert_int_equal(r.kv_bytes_before, peak[i].bytes);
@@ -242,7 +163,7 @@ static void layer_bounds_memory(void **state)
         wnw_session_free(s);
         wnw_policy_free(p);
     }
-    close_model(&f);
+    test_close(&f);
 }
 
 static bool stop_half_way(int32_t done, int32_t total, void *user)
@@ -254,17 +175,17 @@ static bool stop_half_way(int32_t done, int32_t total, void *user)
 static void cancelled_layer_leaves_nothing(void **state)
 {
     (void)state;
-    struct fixture f;
+    struct test_model f;
     wnw_session_params sp = wnw_session_default_params();
     wnw_session *s;
-    open_tiny_llama(&f);
+    test_open_tiny(&f, "llama", N_CTX, 11);
     sp.n_ctx = N_CTX;
     sp.n_threads = 1;
     sp.progress = stop_half_way;
     assert_ok(wnw_session_new(&s, f.m, &sp));
     wnw_policy *p = test_policy("snapkv");
     assert_ok(wnw_session_set_eviction(
-        s, &(wnw_eviction){.policy = p, .size = budget(64), .phase = WNW_PHASE_LAYER}));
+        s, &(wnw_eviction){.policy = p, .size = size_budget(64), .phase = WNW_PHASE_LAYER}));
     assert_error(wnw_session_read(s, f.tokens, N, NULL), WNW_E_CANCELLED);
     assert_int_equal(wnw_session_n_past(s), 0);
     assert_null(wnw_session_logits(s));
@@ -273,7 +194,7 @@ static void cancelled_layer_leaves_nothing(void **state)
     assert_ok(wnw_session_read(s, f.tokens, N, NULL));
     wnw_session_free(s);
     wnw_policy_free(p);
-    close_model(&f);
+    test_close(&f);
 }
 
 /* ---- Chunk by chunk ---- */
@@ -281,20 +202,21 @@ static void cancelled_layer_leaves_nothing(void **state)
 static void one_chunk_is_the_end(void **state)
 {
     (void)state;
-    struct fixture f;
-    open_tiny_llama(&f);
+    struct test_model f;
+    test_open_tiny(&f, "llama", N_CTX, 11);
     for (int i = 0; i < N_LOCAL; i++) {
         wnw_policy *p[2];
         wnw_session *s[2];
         wnw_report r[2];
         for (int k = 0; k < 2; k++) {
-            s[k] = session_with(
-                &f, local_recipes[i],
-                (wnw_eviction){.size = ratio(0.5), .phase = k ? WNW_PHASE_CHUNK : WNW_PHASE_END, .chunk = N},
-                NULL, &p[k]);
+            s[k] = session_with(&f, local_recipes[i],
+                                (wnw_eviction){.size = size_ratio(0.5),
+                                               .phase = k ? WNW_PHASE_CHUNK : WNW_PHASE_END,
+                                               .chunk = N},
+                                NULL, &p[k]);
             assert_ok(wnw_session_read(s[k], f.tokens, N, &r[k]));
         }
-        assert_same_logits(&f, s[0], s[1]);
+        assert_same_logits(s[0], s[1]);
         assert_same_cache(s[0], s[1]);
         assert_int_equal(r[0].entries_after, r[1].entries_after);
         assert_int_equal(r[0].kv_bytes_after, r[1].kv_bytes_after);
@@ -303,26 +225,26 @@ static void one_chunk_is_the_end(void **state)
             wnw_policy_free(p[k]);
         }
     }
-    close_model(&f);
+    test_close(&f);
 }
 
 /* END without rules and with them is the same thing. */
 static void rules_at_the_end_are_compress(void **state)
 {
     (void)state;
-    struct fixture f;
-    open_tiny_llama(&f);
+    struct test_model f;
+    test_open_tiny(&f, "llama", N_CTX, 11);
     for (int i = 0; i < N_LOCAL; i++) {
         wnw_policy *p[2];
         wnw_session *s[2];
         wnw_report r[2];
-        const wnw_size size = ratio(0.5);
+        const wnw_size size = size_ratio(0.5);
         for (int k = 0; k < 2; k++)
             s[k] = session_with(&f, local_recipes[i], (wnw_eviction){.size = size}, NULL, &p[k]);
         assert_ok(wnw_session_read(s[0], f.tokens, N, &r[0]));
         test_prefill(s[1], f.tokens, N);
         assert_ok(wnw_session_compress(s[1], p[1], &size, &r[1]));
-        assert_same_logits(&f, s[0], s[1]);
+        assert_same_logits(s[0], s[1]);
         assert_same_cache(s[0], s[1]);
         assert_int_equal(r[0].entries_before, r[1].entries_before);
         assert_int_equal(r[0].entries_after, r[1].entries_after);
@@ -334,42 +256,43 @@ static void rules_at_the_end_are_compress(void **state)
             wnw_policy_free(p[k]);
         }
     }
-    close_model(&f);
+    test_close(&f);
 }
 
 /* Budgets after every chunk; the cache never holds more than budget + chunk. */
 static void chunks_keep_their_budget(void **state)
 {
     (void)state;
-    struct fixture f;
-    open_tiny_llama(&f);
+    struct test_model f;
+    test_open_tiny(&f, "llama", N_CTX, 11);
     for (int i = 0; i < 4; i++) {
         static const char *const recipes[] = {"snapkv:window=16", "knorm", "snapkv:window=16+adakv", "tova"};
         wnw_policy *p;
         wnw_report r;
         /* Two pieces of chunks of 50: after 300 and 370 tokens. */
-        wnw_session *s =
-            session_with(&f, recipes[i],
-                         (wnw_eviction){.size = ratio(0.7), .phase = WNW_PHASE_CHUNK, .chunk = 50}, NULL, &p);
+        wnw_session *s = session_with(
+            &f, recipes[i], (wnw_eviction){.size = size_ratio(0.7), .phase = WNW_PHASE_CHUNK, .chunk = 50},
+            NULL, &p);
         assert_ok(wnw_session_read(s, f.tokens, 300, &r));
-        assert_float_equal(mean_entries(&f, s), 90, 0);
+        assert_float_equal(test_mean_entries(s), 90, 0);
         assert_float_equal(r.kept_mean, 90, 1e-9);
         assert_int_equal(r.entries_before, 300 * f.info.n_layer * f.info.n_head_kv);
         assert_int_equal(r.entries_after, 90 * f.info.n_layer * f.info.n_head_kv);
         assert_true(r.kv_bytes_before < wnw__cache_bytes_for(&s->cache, 220));
         assert_ok(wnw_session_read(s, f.tokens + 300, 70, &r));
-        assert_float_equal(mean_entries(&f, s), 111, 0); /* 0.3 x 370 */
+        assert_float_equal(test_mean_entries(s), 111, 0); /* 0.3 x 370 */
         assert_int_equal(wnw_session_n_past(s), 370);
         assert_ok(wnw__cache_check(&s->cache));
         wnw_session_free(s);
         wnw_policy_free(p);
 
         s = session_with(&f, recipes[i],
-                         (wnw_eviction){.size = budget(40), .phase = WNW_PHASE_CHUNK, .chunk = 30}, NULL, &p);
+                         (wnw_eviction){.size = size_budget(40), .phase = WNW_PHASE_CHUNK, .chunk = 30}, NULL,
+                         &p);
         assert_ok(wnw_session_read(s, f.tokens, 30, &r)); /* fits */
-        assert_float_equal(mean_entries(&f, s), 30, 0);
+        assert_float_equal(test_mean_entries(s), 30, 0);
         assert_ok(wnw_session_read(s, f.tokens + 30, 200, &r));
-        assert_float_equal(mean_entries(&f, s), 40, 0);
+        assert_float_equal(test_mean_entries(s), 40, 0);
         /* The newest entry is the last token: positions go on counting. */
         const int32_t n = wnw_cache_n(s, 0, 0);
         if (i % 2 == 0) /* a window is kept */
@@ -380,7 +303,7 @@ static void chunks_keep_their_budget(void **state)
         wnw_session_free(s);
         wnw_policy_free(p);
     }
-    close_model(&f);
+    test_close(&f);
 }
 
 /* ---- Decoding ---- */
@@ -388,8 +311,8 @@ static void chunks_keep_their_budget(void **state)
 static void decode_holds_the_target(void **state)
 {
     (void)state;
-    struct fixture f;
-    open_tiny_llama(&f);
+    struct test_model f;
+    test_open_tiny(&f, "llama", N_CTX, 11);
     static const struct {
         const char *recipe;
         int32_t every;
@@ -414,10 +337,10 @@ static void decode_holds_the_target(void **state)
             &f, row[i].recipe, (wnw_eviction){.size = size, .every = row[i].every, .target = row[i].target},
             NULL, &p);
         assert_ok(wnw_session_read(s, f.tokens, 100, NULL));
-        double before = mean_entries(&f, s);
+        double before = test_mean_entries(s);
         for (int32_t k = 1; k <= 60; k++) {
             assert_ok(wnw_session_decode(s, f.tokens[100 + k]));
-            const double now = mean_entries(&f, s);
+            const double now = test_mean_entries(s);
             double want = before + 1;
             if (k % row[i].every == 0 && want > row[i].want)
                 want = row[i].want;
@@ -430,18 +353,18 @@ static void decode_holds_the_target(void **state)
         wnw_session_free(s);
         wnw_policy_free(p);
     }
-    close_model(&f);
+    test_close(&f);
 }
 
 /* StreamingLLM while decoding: sinks and the last entries, by their original positions. */
 static void decode_positions(void **state)
 {
     (void)state;
-    struct fixture f;
+    struct test_model f;
     wnw_policy *p;
-    open_tiny_llama(&f);
+    test_open_tiny(&f, "llama", N_CTX, 11);
     wnw_session *s =
-        session_with(&f, "streaming_llm", (wnw_eviction){.size = budget(20), .every = 1}, NULL, &p);
+        session_with(&f, "streaming_llm", (wnw_eviction){.size = size_budget(20), .every = 1}, NULL, &p);
     assert_ok(wnw_session_read(s, f.tokens, 100, NULL));
     for (int32_t k = 0; k < 30; k++)
         assert_ok(wnw_session_decode(s, f.tokens[k]));
@@ -453,7 +376,7 @@ static void decode_positions(void **state)
     }
     wnw_session_free(s);
     wnw_policy_free(p);
-    close_model(&f);
+    test_close(&f);
 }
 
 /* DuoAttention: streaming heads hold sinks and the most recent entries while retrieval heads grow, a copy and
@@ -461,14 +384,14 @@ static void decode_positions(void **state)
 static void streaming_heads_slide(void **state)
 {
     (void)state;
-    struct fixture f;
-    open_tiny_llama(&f);
+    struct test_model f;
+    test_open_tiny(&f, "llama", N_CTX, 11);
     for (int slide = 0; slide < 2; slide++) {
         char recipe[96];
         wnw_policy *p;
         snprintf(recipe, sizeof recipe, "streaming_llm:sinks=4+duo:source=prompt,last=20,sinks=4,slide=%d",
                  slide);
-        wnw_session *s = session_with(&f, recipe, (wnw_eviction){.size = ratio(0.4)}, NULL, &p), *copy;
+        wnw_session *s = session_with(&f, recipe, (wnw_eviction){.size = size_ratio(0.4)}, NULL, &p), *copy;
         assert_ok(wnw_session_read(s, f.tokens, 100, NULL));
         int32_t count[64], n_stream = 0;
         const int32_t n_head = f.info.n_layer * f.info.n_head_kv;
@@ -502,17 +425,17 @@ static void streaming_heads_slide(void **state)
         wnw_session_free(s);
         wnw_policy_free(p);
     }
-    close_model(&f);
+    test_close(&f);
 }
 
 /* Rows move inside the arena: one token in, one entry out maps no page. */
 static void small_evictions_stay_in_place(void **state)
 {
     (void)state;
-    struct fixture f;
+    struct test_model f;
     wnw_policy *p;
-    open_tiny_llama(&f);
-    wnw_session *s = session_with(&f, "tova", (wnw_eviction){.size = budget(200), .every = 1}, NULL, &p);
+    test_open_tiny(&f, "llama", N_CTX, 11);
+    wnw_session *s = session_with(&f, "tova", (wnw_eviction){.size = size_budget(200), .every = 1}, NULL, &p);
     assert_ok(wnw_session_read(s, f.tokens, N, NULL));
     for (int32_t k = 0; k < 3; k++)
         assert_ok(wnw_session_decode(s, f.tokens[k]));
@@ -523,10 +446,10 @@ static void small_evictions_stay_in_place(void **state)
     assert_ptr_equal(k0, s->cache.layers[0].k);
     assert_ptr_equal(v1, s->cache.layers[1].v);
     assert_int_equal(wnw__cache_bytes(&s->cache), bytes);
-    assert_float_equal(mean_entries(&f, s), 200, 0);
+    assert_float_equal(test_mean_entries(s), 200, 0);
     wnw_session_free(s);
     wnw_policy_free(p);
-    close_model(&f);
+    test_close(&f);
 }
 
 static void threads_change_nothing(void **state)
@@ -535,13 +458,13 @@ static void threads_change_nothing(void **state)
     char names[32][TEST_NAME_MAX];
     const int n = test_tiny_models(names, 32);
     for (int m = 0; m < n; m++) {
-        struct fixture f;
+        struct test_model f;
         wnw_policy *p[2];
         wnw_session *s[2];
-        open_model(&f, names[m]);
+        test_open(&f, names[m], N_CTX, 11);
         for (int i = 0; i < 2; i++) {
             s[i] = session_with(&f, m % 2 ? "snapkv:window=8+adakv" : "lagkv:sink=4,lag=16,retain=0.3",
-                                (wnw_eviction){.size = m % 2 ? budget(48) : (wnw_size){0},
+                                (wnw_eviction){.size = m % 2 ? size_budget(48) : (wnw_size){0},
                                                .phase = WNW_PHASE_CHUNK,
                                                .chunk = 77,
                                                .every = 5},
@@ -551,12 +474,12 @@ static void threads_change_nothing(void **state)
                 assert_ok(wnw_session_decode(s[i], f.tokens[k]));
         }
         assert_same_cache(s[0], s[1]);
-        assert_same_logits(&f, s[0], s[1]);
+        assert_same_logits(s[0], s[1]);
         for (int i = 0; i < 2; i++) {
             wnw_session_free(s[i]);
             wnw_policy_free(p[i]);
         }
-        close_model(&f);
+        test_close(&f);
     }
 }
 
@@ -565,8 +488,8 @@ static void threads_change_nothing(void **state)
 static void window_holds_the_last_queries(void **state)
 {
     (void)state;
-    struct fixture f;
-    open_tiny_llama(&f);
+    struct test_model f;
+    test_open_tiny(&f, "llama", N_CTX, 11);
     wnw_policy *p[2] = {test_policy("snapkv:window=24"), test_policy("noncausal")};
     const size_t row = (size_t)f.info.n_head * (size_t)f.info.n_embd_head;
     wnw_session *s[2];
@@ -591,8 +514,8 @@ static void window_holds_the_last_queries(void **state)
             assert_memory_equal(w->q + ((size_t)il * 24 + (size_t)(at % 24)) * row, all->q + (size_t)at * row,
                                 row * sizeof(float));
     }
-    assert_ok(
-        wnw_session_set_eviction(s[1], &(wnw_eviction){.policy = p[0], .size = budget(500), .every = 1}));
+    assert_ok(wnw_session_set_eviction(
+        s[1], &(wnw_eviction){.policy = p[0], .size = size_budget(500), .every = 1}));
     assert_ok(wnw_session_read(s[1], f.tokens, 120, NULL));
     for (int32_t k = 120; k < 133; k++)
         assert_ok(wnw_session_decode(s[1], f.tokens[k]));
@@ -605,7 +528,7 @@ static void window_holds_the_last_queries(void **state)
         wnw_session_free(s[i]);
         wnw_policy_free(p[i]);
     }
-    close_model(&f);
+    test_close(&f);
 }
 
 /* ---- Turns ---- */
@@ -613,18 +536,18 @@ static void window_holds_the_last_queries(void **state)
 static void second_turn_counts_all_tokens(void **state)
 {
     (void)state;
-    struct fixture f;
+    struct test_model f;
     wnw_policy *p;
     wnw_report r;
-    open_tiny_llama(&f);
-    wnw_session *s = session_with(&f, "snapkv:window=8", (wnw_eviction){.size = ratio(0.5)}, NULL, &p);
+    test_open_tiny(&f, "llama", N_CTX, 11);
+    wnw_session *s = session_with(&f, "snapkv:window=8", (wnw_eviction){.size = size_ratio(0.5)}, NULL, &p);
     assert_ok(wnw_session_read(s, f.tokens, 100, &r));
-    assert_float_equal(mean_entries(&f, s), 50, 0);
+    assert_float_equal(test_mean_entries(s), 50, 0);
     for (int k = 0; k < 10; k++)
         assert_ok(wnw_session_decode(s, f.tokens[k]));
-    assert_float_equal(mean_entries(&f, s), 60, 0);
+    assert_float_equal(test_mean_entries(s), 60, 0);
     assert_ok(wnw_session_read(s, f.tokens + 110, 90, &r));
-    assert_float_equal(mean_entries(&f, s), 100, 0); /* half of 200 */
+    assert_float_equal(test_mean_entries(s), 100, 0); /* half of 200 */
     assert_int_equal(r.entries_before, 150 * f.info.n_layer * f.info.n_head_kv);
     assert_int_equal(wnw_session_n_past(s), 200);
     /* The window is the end of the second piece. */
@@ -636,34 +559,34 @@ static void second_turn_counts_all_tokens(void **state)
     assert_ok(wnw_session_read(s, f.tokens + 200, 64, &r));
     assert_ok(wnw_session_read(c, f.tokens + 200, 64, &r));
     assert_same_cache(s, c);
-    assert_same_logits(&f, s, c);
+    assert_same_logits(s, c);
     wnw_session_free(c);
     /* After a reset the rules stand and nothing counts. */
     assert_ok(wnw_session_reset(s));
     assert_ok(wnw_session_read(s, f.tokens, 60, &r));
-    assert_float_equal(mean_entries(&f, s), 30, 0);
+    assert_float_equal(test_mean_entries(s), 30, 0);
     wnw_session_free(s);
     wnw_policy_free(p);
-    close_model(&f);
+    test_close(&f);
 }
 
 /* Scoring is a time of its own in every phase, so that nobody takes it for reading. */
 static void scoring_is_reported(void **state)
 {
     (void)state;
-    struct fixture f;
-    open_tiny_llama(&f);
+    struct test_model f;
+    test_open_tiny(&f, "llama", N_CTX, 11);
     for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_CHUNK; phase++) {
         wnw_policy *p;
         wnw_report r;
         wnw_session *s = session_with(
-            &f, "knorm", (wnw_eviction){.size = ratio(0.5), .phase = (wnw_phase)phase}, NULL, &p);
+            &f, "knorm", (wnw_eviction){.size = size_ratio(0.5), .phase = (wnw_phase)phase}, NULL, &p);
         assert_ok(wnw_session_read(s, f.tokens, N, &r));
         assert_true(r.observe_ms > 0 && r.score_ms > 0 && r.select_ms > 0 && r.compact_ms > 0);
         wnw_session_free(s);
         wnw_policy_free(p);
     }
-    close_model(&f);
+    test_close(&f);
 }
 
 /* ---- Refusals ---- */
@@ -671,8 +594,8 @@ static void scoring_is_reported(void **state)
 static void bad_rules_are_refused(void **state)
 {
     (void)state;
-    struct fixture f;
-    open_tiny_llama(&f);
+    struct test_model f;
+    test_open_tiny(&f, "llama", N_CTX, 11);
     wnw_session *s = test_session_new(f.m, &(struct test_session){.n_ctx = 128, .n_threads = 1});
     wnw_policy *p = test_policy("snapkv:window=32");
     const wnw_eviction bad[] = {
@@ -694,7 +617,7 @@ static void bad_rules_are_refused(void **state)
         wnw_session_set_eviction(s, &(wnw_eviction){.policy = p, .every = INT32_MAX, .target = INT64_MAX}));
     /* What the size cannot hold: refused, the session is as good as before. */
     assert_ok(wnw_session_set_eviction(
-        s, &(wnw_eviction){.policy = p, .size = budget(20), .phase = WNW_PHASE_LAYER}));
+        s, &(wnw_eviction){.policy = p, .size = size_budget(20), .phase = WNW_PHASE_LAYER}));
     assert_error(wnw_session_read(s, f.tokens, 100, NULL), WNW_E_RANGE);
     assert_int_equal(wnw_session_n_past(s), 0);
     /* No rules: reading is prefill. */
@@ -705,7 +628,7 @@ static void bad_rules_are_refused(void **state)
     assert_int_equal(r.entries_before, r.entries_after);
     wnw_policy_free(p);
     wnw_session_free(s);
-    close_model(&f);
+    test_close(&f);
 }
 
 int main(void)

@@ -14,13 +14,7 @@
 
 enum { N = 260, N_CTX = 512 };
 
-struct fixture {
-    wnw_model *m;
-    wnw_model_info info;
-    int32_t *tokens;
-};
-
-static wnw_session *new_session(const struct fixture *f)
+static wnw_session *new_session(const struct test_model *f)
 {
     wnw_session_params p = wnw_session_default_params();
     wnw_session *s = NULL;
@@ -31,7 +25,8 @@ static wnw_session *new_session(const struct fixture *f)
     return s;
 }
 
-static void assert_same(const struct fixture *f, const wnw_session *a, const wnw_session *b, const char *name)
+static void assert_same(const struct test_model *f, const wnw_session *a, const wnw_session *b,
+                        const char *name)
 {
     for (int32_t il = 0; il < f->info.n_layer; il++)
         for (int32_t ih = 0; ih < f->info.n_head_kv; ih++) {
@@ -45,14 +40,6 @@ static void assert_same(const struct fixture *f, const wnw_session *a, const wnw
         }
     if (memcmp(wnw_session_logits(a), wnw_session_logits(b), (size_t)f->info.n_vocab * sizeof(float)) != 0)
         fail_msg("%s: other logits", name);
-}
-
-static double mean_entries(const struct fixture *f, const wnw_session *s)
-{
-    int64_t sum = 0;
-    for (int32_t i = 0; i < f->info.n_layer * f->info.n_head_kv; i++)
-        sum += wnw_cache_n(s, i / f->info.n_head_kv, i % f->info.n_head_kv);
-    return (double)sum / (f->info.n_layer * f->info.n_head_kv);
 }
 
 /* The next preset that works without a profile. NULL past the end. */
@@ -75,7 +62,7 @@ static wnw_policy *next_policy(int32_t *i, wnw_method_info *info)
 static const wnw_size three_quarters = {.kind = WNW_SIZE_RATIO, .ratio = 0.25};
 
 /* Two turns under two rules that must come to the same. */
-static void compare(const struct fixture *f, const wnw_policy *p, const char *name, wnw_eviction rules)
+static void compare(const struct test_model *f, const wnw_policy *p, const char *name, wnw_eviction rules)
 {
     wnw_session *s[2];
     for (int i = 0; i < 2; i++) {
@@ -101,7 +88,7 @@ static void compare(const struct fixture *f, const wnw_policy *p, const char *na
 
 static void phase_equals_end(void **state, wnw_phase phase)
 {
-    const struct fixture *f = *state;
+    const struct test_model *f = *state;
     wnw_method_info info;
     wnw_policy *p;
     int n_done = 0;
@@ -137,7 +124,7 @@ static void one_chunk(void **state)
  * model, read the prompt once more or want its perplexity. The first piece is what compress makes of it. */
 static void turns(void **state)
 {
-    const struct fixture *f = *state;
+    const struct test_model *f = *state;
     wnw_method_info info;
     wnw_policy *p;
     for (int32_t i = 0; (p = next_policy(&i, &info)) != NULL; wnw_policy_free(p)) {
@@ -157,7 +144,7 @@ static void turns(void **state)
         /* Under rules too few tokens for two blocks stay whole; asked for once, their blocks shrink. */
         const struct wnw__blocks b = wnw__policy_blocks(p, 0);
         if (wnw__policy_is_recursive(p) && N < b.sink + 2 * b.lag)
-            assert_float_equal(mean_entries(f, s), N, 0);
+            assert_float_equal(test_mean_entries(s), N, 0);
         else
             assert_same(f, s, by_hand, info.name);
         if (wnw_session_read(s, f->tokens + N, 60, NULL) != WNW_OK)
@@ -172,7 +159,7 @@ static void turns(void **state)
  * says so. */
 static void chunks_and_decoding(void **state)
 {
-    const struct fixture *f = *state;
+    const struct test_model *f = *state;
     wnw_method_info info;
     wnw_policy *p;
     int n_done = 0;
@@ -192,11 +179,11 @@ static void chunks_and_decoding(void **state)
         wnw_report r;
         if (wnw_session_read(s, f->tokens, N, &r) != WNW_OK)
             fail_msg("%s: %s", info.name, wnw_last_error());
-        const double after = mean_entries(f, s);
+        const double after = test_mean_entries(s);
         for (int32_t k = 0; k < 40; k++)
             if (wnw_session_decode(s, f->tokens[k]) != WNW_OK)
                 fail_msg("%s: %s", info.name, wnw_last_error());
-        const double now = mean_entries(f, s);
+        const double now = test_mean_entries(s);
         print_message("%-34s %7.2f of 156 after reading, %7.2f after 40 more\n", info.name, after, now);
         assert_ok(wnw__cache_check(&s->cache));
         assert_int_equal(wnw_session_n_past(s) + s->n_gone, N + 40);
@@ -213,23 +200,17 @@ static void chunks_and_decoding(void **state)
     assert_true(n_done > 10);
 }
 
-static int open_model(void **state)
+static int set_up(void **state)
 {
-    static struct fixture f;
-    char name[TEST_NAME_MAX];
-    test_tiny_model_of(name, "llama");
-    f.m = test_model_open(name);
-    wnw_model_get_info(f.m, &f.info);
-    f.tokens = test_random_tokens(N_CTX, f.info.n_vocab, 21);
+    static struct test_model f;
+    test_open_tiny(&f, "llama", N_CTX, 21);
     *state = &f;
     return 0;
 }
 
-static int close_model(void **state)
+static int tear_down(void **state)
 {
-    struct fixture *f = *state;
-    free(f->tokens);
-    wnw_model_free(f->m);
+    test_close(*state);
     return 0;
 }
 
@@ -241,5 +222,5 @@ int main(void)
         cmocka_unit_test(turns),
         cmocka_unit_test(chunks_and_decoding),
     };
-    return cmocka_run_group_tests_name("phases of every preset", tests, open_model, close_model);
+    return cmocka_run_group_tests_name("phases of every preset", tests, set_up, tear_down);
 }

@@ -40,13 +40,13 @@ static void border_of_the_question(void **state)
     wnw_session *s = read_prompt(m, p), *copy = NULL;
     wnw_plan *eight = plan_of(s, "finch:question=8"), *twenty = plan_of(s, "finch:question=20");
     wnw_plan *unknown = plan_of(s, "finch"), *last = plan_of(s, "finch:question=32");
-    assert_true(fake_same_plan(unknown, last));
-    assert_false(fake_same_plan(eight, twenty));
+    assert_same_plan(unknown, last);
+    assert_other_plan(eight, twenty);
     assert_ok(wnw_session_set_question(s, 8));
     assert_ok(wnw_session_copy(&copy, s));
     wnw_plan *told = plan_of(s, "finch"), *copied = plan_of(copy, "finch");
-    assert_true(fake_same_plan(told, eight));
-    assert_true(fake_same_plan(copied, eight));
+    assert_same_plan(told, eight);
+    assert_same_plan(copied, eight);
     const int32_t *pos;
     const int32_t n = wnw_plan_head(told, 0, 0, &pos);
     assert_int_equal(n, 30);

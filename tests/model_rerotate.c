@@ -14,35 +14,14 @@ enum { N = 120, N_MORE = 480, KEEP = 40, N_CTX = 128, CHUNK = 32 };
 
 static const wnw_size keep_size = {.kind = WNW_SIZE_BUDGET, .budget = KEEP};
 
-struct fixture {
-    wnw_model *m;
-    wnw_model_info info;
-    int32_t *tokens; /* [N + N_MORE] */
-};
-
-static void open_fixture(struct fixture *f, const char *arch)
-{
-    char name[TEST_NAME_MAX];
-    test_tiny_model_of(name, arch);
-    f->m = test_model_open(name);
-    wnw_model_get_info(f->m, &f->info);
-    f->tokens = test_random_tokens(N + N_MORE, f->info.n_vocab, 31);
-}
-
-static void close_fixture(struct fixture *f)
-{
-    wnw_model_free(f->m);
-    free(f->tokens);
-}
-
-static wnw_session *session_of(const struct fixture *f, wnw_kv_type type, int32_t n_threads)
+static wnw_session *session_of(const struct test_model *f, wnw_kv_type type, int32_t n_threads)
 {
     return test_session_new(f->m,
                             &(struct test_session){.kv_type = type, .n_ctx = N_CTX, .n_threads = n_threads});
 }
 
 /* A session that has read the first N tokens under a policy. */
-static wnw_session *read_under(const struct fixture *f, const wnw_policy *p, wnw_kv_type type,
+static wnw_session *read_under(const struct test_model *f, const wnw_policy *p, wnw_kv_type type,
                                int32_t n_threads)
 {
     wnw_session *s = session_of(f, type, n_threads);
@@ -117,10 +96,10 @@ static void each_head_by_its_rank(void **state)
     (void)state;
     int n_differ = 0;
     for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
-        struct fixture f;
+        struct test_model f;
         wnw_session *by_hand;
         struct test_diff d = {0}, still = {0};
-        open_fixture(&f, archs[i]);
+        test_open_tiny(&f, archs[i], N + N_MORE, 31);
         wnw_policy *p = test_policy("snapkv:window=4+rerotate"), *stay = test_policy("snapkv:window=4");
         wnw_session *s = read_under(&f, p, WNW_KV_F32, 1), *original;
         assert_ok(wnw_session_copy(&by_hand, s));
@@ -150,7 +129,7 @@ static void each_head_by_its_rank(void **state)
         wnw_session_free(s);
         wnw_session_free(by_hand);
         wnw_session_free(original);
-        close_fixture(&f);
+        test_close(&f);
     }
     assert_true(n_differ > 0);
 }
@@ -158,8 +137,8 @@ static void each_head_by_its_rank(void **state)
 static void threads_do_not_matter(void **state)
 {
     (void)state;
-    struct fixture f;
-    open_fixture(&f, "llama");
+    struct test_model f;
+    test_open_tiny(&f, "llama", N + N_MORE, 31);
     wnw_policy *p = test_policy("snapkv:window=4+rerotate");
     wnw_session *one = read_under(&f, p, WNW_KV_F16, 1), *two = read_under(&f, p, WNW_KV_F16, 2);
     assert_ok(wnw_session_compress(one, p, &keep_size, NULL));
@@ -174,7 +153,7 @@ static void threads_do_not_matter(void **state)
     wnw_policy_free(p);
     wnw_session_free(one);
     wnw_session_free(two);
-    close_fixture(&f);
+    test_close(&f);
 }
 
 /* ---- Which token a position is ---- */
@@ -182,9 +161,9 @@ static void threads_do_not_matter(void **state)
 static void tokens_known_and_unknown(void **state)
 {
     (void)state;
-    struct fixture f;
+    struct test_model f;
     wnw_session *copy;
-    open_fixture(&f, "llama");
+    test_open_tiny(&f, "llama", N + N_MORE, 31);
     wnw_policy *p = test_policy("snapkv:window=4+rerotate");
     wnw_session *s = read_under(&f, p, WNW_KV_F32, 1);
     const int32_t *const task = f.tokens;
@@ -224,15 +203,15 @@ static void tokens_known_and_unknown(void **state)
     compress(s, "knorm+layer_mean", keep_size);
     wnw_policy_free(p);
     wnw_session_free(s);
-    close_fixture(&f);
+    test_close(&f);
 }
 
 /* One list per layer: heads agree, layers do not. The same tokens everywhere: everything is known. */
 static void lists_of_a_layer_and_of_all(void **state)
 {
     (void)state;
-    struct fixture f;
-    open_fixture(&f, "llama");
+    struct test_model f;
+    test_open_tiny(&f, "llama", N + N_MORE, 31);
     wnw_policy *p = test_policy("knorm+layer_mean+rerotate"), *q = test_policy("streaming_llm+rerotate");
     wnw_session *s = read_under(&f, p, WNW_KV_F32, 1), *t = read_under(&f, q, WNW_KV_F32, 1);
     assert_ok(wnw_session_compress(s, p, &keep_size, NULL));
@@ -255,15 +234,15 @@ static void lists_of_a_layer_and_of_all(void **state)
     wnw_policy_free(q);
     wnw_session_free(s);
     wnw_session_free(t);
-    close_fixture(&f);
+    test_close(&f);
 }
 
 /* Refused before the cache changes: heads of different length, and layers that count in original positions. */
 static void uneven_caches(void **state)
 {
     (void)state;
-    struct fixture f;
-    open_fixture(&f, "llama");
+    struct test_model f;
+    test_open_tiny(&f, "llama", N + N_MORE, 31);
     wnw_policy *p = test_policy("knorm+adakv"), *q = test_policy("streaming_llm+rerotate");
     wnw_session *s = read_under(&f, p, WNW_KV_F32, 1);
     assert_ok(wnw_session_compress(s, p, &keep_size, NULL));
@@ -273,8 +252,8 @@ static void uneven_caches(void **state)
                  WNW_E_UNSUPPORTED);
     assert_true(wnw__cache_entries(&s->cache) == n && wnw_session_n_past(s) == N);
     wnw_session_free(s);
-    close_fixture(&f);
-    open_fixture(&f, "gemma3");
+    test_close(&f);
+    test_open_tiny(&f, "gemma3", N + N_MORE, 31);
     s = read_under(&f, q, WNW_KV_F16, 1);
     refused(s, "streaming_llm+rerotate", "sliding window");
     const wnw_eviction rules = {.policy = q, .size = keep_size};
@@ -282,7 +261,7 @@ static void uneven_caches(void **state)
     wnw_policy_free(p);
     wnw_policy_free(q);
     wnw_session_free(s);
-    close_fixture(&f);
+    test_close(&f);
 }
 
 /* ---- Longer than the context ---- */
@@ -298,8 +277,8 @@ static void long_prompts(void **state)
     (void)state;
     static const char *const recipes[] = {"streaming_llm+rerotate", "snapkv:window=8+rerotate",
                                           "knorm+layer_mean+rerotate", "h2o+rerotate"};
-    struct fixture f;
-    open_fixture(&f, "llama");
+    struct test_model f;
+    test_open_tiny(&f, "llama", N + N_MORE, 31);
     for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
         wnw_policy *p = test_policy(recipes[i]);
         wnw_session *s = session_of(&f, WNW_KV_F16, 1), *by_hand = session_of(&f, WNW_KV_F16, 1);
@@ -325,14 +304,14 @@ static void long_prompts(void **state)
         wnw_session_free(by_hand);
         wnw_policy_free(p);
     }
-    close_fixture(&f);
+    test_close(&f);
 }
 
 static void what_does_not_fit(void **state)
 {
     (void)state;
-    struct fixture f;
-    open_fixture(&f, "llama");
+    struct test_model f;
+    test_open_tiny(&f, "llama", N + N_MORE, 31);
     wnw_policy *p = test_policy("streaming_llm+rerotate"), *still = test_policy("streaming_llm");
     const wnw_size just = {.kind = WNW_SIZE_BUDGET, .budget = N_CTX - CHUNK},
                    over = {.kind = WNW_SIZE_BUDGET, .budget = N_CTX - CHUNK + 1},
@@ -374,17 +353,17 @@ static void what_does_not_fit(void **state)
     wnw_session_free(s);
     wnw_policy_free(p);
     wnw_policy_free(still);
-    close_fixture(&f);
+    test_close(&f);
 }
 
 /* Every preset that can have new positions, in every phase that it says it can work in. */
 static void presets_that_count_anew(void **state)
 {
     (void)state;
-    struct fixture f;
+    struct test_model f;
     wnw_method_info info;
     int n_chunk = 0, n_refused = 0;
-    open_fixture(&f, "llama");
+    test_open_tiny(&f, "llama", N + N_MORE, 31);
     for (int32_t i = 0; wnw_method_get(i, &info); i++) {
         char recipe[512];
         wnw_policy *p;
@@ -428,15 +407,15 @@ static void presets_that_count_anew(void **state)
     print_message("%d presets read 600 tokens in a context of 128, %d cannot have new positions\n", n_chunk,
                   n_refused);
     assert_true(n_chunk > 10 && n_refused > 10);
-    close_fixture(&f);
+    test_close(&f);
 }
 
 /* Blocks that settle one after the other, for ever. */
 static void blocks_for_ever(void **state)
 {
     (void)state;
-    struct fixture f;
-    open_fixture(&f, "llama");
+    struct test_model f;
+    test_open_tiny(&f, "llama", N + N_MORE, 31);
     wnw_policy *p = test_policy("lagkv:lag=8,sink=4,retain=0.125+rerotate");
     const wnw_eviction rules = {.policy = p, .phase = WNW_PHASE_CHUNK};
     wnw_session *s = session_of(&f, WNW_KV_F16, 1);
@@ -446,7 +425,7 @@ static void blocks_for_ever(void **state)
     assert_int_equal(wnw_session_n_past(s), wnw_cache_n(s, 0, 0));
     wnw_session_free(s);
     wnw_policy_free(p);
-    close_fixture(&f);
+    test_close(&f);
 }
 
 int main(void)

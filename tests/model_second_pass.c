@@ -495,7 +495,7 @@ static void test_instruction_of_smollm2(void **state)
 
 /* ---- Nothing stays behind ---- */
 
-static void assert_same_cache(const struct wnw__cache *a, const struct wnw__cache *b)
+static void assert_same_storage(const struct wnw__cache *a, const struct wnw__cache *b)
 {
     assert_ok(wnw__cache_check(a));
     assert_int_equal(wnw__cache_bytes(a), wnw__cache_bytes(b));
@@ -544,7 +544,7 @@ static void assert_same_session(const wnw_session *a, const wnw_session *b)
 {
     const struct wnw__hparams *hp = &a->m->hp;
     const size_t row = (size_t)hp->n_head * (size_t)hp->n_embd_head;
-    assert_same_cache(&a->cache, &b->cache);
+    assert_same_storage(&a->cache, &b->cache);
     assert_int_equal(a->n_past, b->n_past);
     assert_memory_equal(wnw_session_logits(a), wnw_session_logits(b), (size_t)hp->n_vocab * sizeof(float));
     assert_int_equal(a->window.cap, b->window.cap);

@@ -171,18 +171,6 @@ static void memory_returns_to_the_system(void **state)
 
 /* ---- Threads ---- */
 
-static void assert_same_plan(const wnw_plan *a, const wnw_plan *b)
-{
-    for (int32_t il = 0; il < wnw_plan_n_layer(a); il++)
-        for (int32_t ih = 0; ih < wnw_plan_n_head_kv(a); ih++) {
-            const int32_t *pa = NULL, *pb = NULL;
-            const int32_t n = wnw_plan_head(a, il, ih, &pa);
-            assert_int_equal(wnw_plan_head(b, il, ih, &pb), n);
-            if (n)
-                assert_memory_equal(pa, pb, (size_t)n * sizeof *pa);
-        }
-}
-
 static void threads_change_nothing(const char *name, const int32_t *tokens, int32_t n, const char *recipe)
 {
     wnw_model *m = test_model_open(name);

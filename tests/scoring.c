@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
+#include "asserts.h"
 
-#include <cmocka.h>
+#include <stdlib.h>
 
 #include "peek_plan.h"
 #include "scoring.h"

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Head aggregations: from scores of query heads, or of KV heads, to one score per entry and KV head. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "asserts.h"
 
-#include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

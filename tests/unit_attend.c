@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* The own attention against the double-precision reference, over layers built by hand. */
+#include "asserts.h"
+
 #include "peek_arrays.h"
+#include "random.h"
 
 #include <float.h>
 #include <ggml-cpu.h>
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /*
  * Both sides start from the same stored (possibly quantised) rows, so they differ by float rounding only: a
@@ -36,29 +34,14 @@ struct fixture {
     size_t n_q, arena_bytes;
 };
 
-static uint32_t next_random(uint32_t *state)
-{
-    *state = *state * 1664525u + 1013904223u;
-    return *state >> 8;
-}
-
-/* uniform in [-1, 1) */
-static float *random_floats(size_t n, uint32_t seed)
-{
-    float *x = malloc(n * sizeof *x);
-    assert_non_null(x);
-    for (size_t i = 0; i < n; i++)
-        x[i] = (float)next_random(&seed) / 8388608.0f - 1.0f;
-    return x;
-}
-
 static void fill_head(struct fixture *f, int32_t ih)
 {
     const struct shape *s = &f->s;
     struct wnw__kv_layer *layer = &f->layer;
     const size_t n = (size_t)s->len[ih] * (size_t)s->d;
     const size_t at = (size_t)layer->off[ih] * wnw__row_bytes(s->type, s->d);
-    float *k = random_floats(n + 1, 11u + (uint32_t)ih), *v = random_floats(n + 1, 23u + (uint32_t)ih);
+    float *k = test_random_floats(n + 1, 11u + (uint32_t)ih, 1),
+          *v = test_random_floats(n + 1, 23u + (uint32_t)ih, 1);
     for (size_t i = 0; i < n; i++)
         k[i] *= 2.0f;
     wnw__rows_from_f32(s->type, k, s->len[ih], s->d, layer->k + at);
@@ -103,9 +86,9 @@ static void fixture_init(struct fixture *f, const struct shape *s, int32_t n_thr
 
     const size_t row = (size_t)s->n_tok * (size_t)s->d;
     f->n_q = row * (size_t)s->n_head;
-    f->q = random_floats(f->n_q, 1);
-    f->k = random_floats(row * n_kv, 2);
-    f->v = random_floats(row * n_kv, 3);
+    f->q = test_random_floats(f->n_q, 1, 1);
+    f->k = test_random_floats(row * n_kv, 2, 1);
+    f->v = test_random_floats(row * n_kv, 3, 1);
     f->out = calloc(f->n_q, sizeof *f->out);
     f->ref = calloc(f->n_q, sizeof *f->ref);
     assert_true(f->out && f->ref);

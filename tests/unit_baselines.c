@@ -1,30 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* H2O, VATP, CAKE, ZigZagKV, DynamicKV, SimLayerKV and DuoAttention against numbers worked out by hand. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fake_source.h"
 #include "peek_plan.h"
+#include "plans.h"
 #include "scoring.h"
-
-static wnw_policy *policy(const char *recipe)
-{
-    wnw_policy *p = NULL;
-    if (wnw_policy_parse(&p, recipe, NULL) != WNW_OK)
-        fail_msg("%s: %s", recipe, wnw_last_error());
-    return p;
-}
 
 static wnw_protected protected_of(const char *recipe, int32_t n, int32_t budget)
 {
-    wnw_policy *p = policy(recipe);
+    wnw_policy *p = test_policy(recipe);
     wnw_protected prot = {0};
     p->part[WNW_PART_SCORER].own->protect_of(p->opts[WNW_PART_SCORER], n, budget, &prot);
     wnw_policy_free(p);
@@ -33,7 +20,7 @@ static wnw_protected protected_of(const char *recipe, int32_t n, int32_t budget)
 
 static double stat_of(const char *recipe, const wnw_observation *obs)
 {
-    wnw_policy *p = policy(recipe);
+    wnw_policy *p = test_policy(recipe);
     const struct wnw__layer_budget *b = p->part[WNW_PART_LAYER_BUDGET].layer;
     double stat = -1;
     assert_int_equal(b->measure(p->opts[WNW_PART_LAYER_BUDGET], obs, NULL, &stat, NULL, NULL), WNW_OK);
@@ -43,7 +30,7 @@ static double stat_of(const char *recipe, const wnw_observation *obs)
 
 static int64_t layers(const char *recipe, const struct wnw__layer_problem *problem, int32_t *n_keep)
 {
-    wnw_policy *p = policy(recipe);
+    wnw_policy *p = test_policy(recipe);
     char warning[256] = "";
     assert_int_equal(p->part[WNW_PART_LAYER_BUDGET].layer->allocate(p->opts[WNW_PART_LAYER_BUDGET], problem,
                                                                     n_keep, warning),
@@ -68,12 +55,6 @@ static void assert_scores(const float *got, const float *want, int32_t n)
         for (size_t i_ = 0; i_ < sizeof want_ / sizeof *want_; i_++) \
             assert_int_equal((got)[i_], want_[i_]);                  \
     } while (0)
-
-static void assert_near(double got, double want, double by)
-{
-    if (!(fabs(got - want) <= by))
-        fail_msg("%.9g is not %.9g", got, want);
-}
 
 /* ---- Shared arithmetic ---- */
 
@@ -161,7 +142,7 @@ static void h2o_keeps(void **state)
     wnw_plan *plan;
     wnw_report report;
     fake_init(&f, 2, 2, 2, 60, false);
-    const wnw_size size = fake_budget(20);
+    const wnw_size size = size_budget(20);
     assert_int_equal(fake_plan(&plan, &f, "h2o", &size, &report), WNW_OK);
     assert_string_equal(report.warning, "");
     assert_int_equal(fake_check_plan(plan, &f), 2 * 2 * 20);
@@ -535,7 +516,7 @@ static void simlayerkv_layers(void **state)
 
 static int duo(const char *recipe, const struct wnw__layer_problem *p, int32_t *n_keep, char *warning)
 {
-    wnw_policy *policy_ = policy(recipe);
+    wnw_policy *policy_ = test_policy(recipe);
     const int rc = policy_->part[WNW_PART_HEAD_BUDGET].head->allocate_model(
         policy_->opts[WNW_PART_HEAD_BUDGET], p, n_keep, NULL, warning);
     wnw_policy_free(policy_);
@@ -591,7 +572,7 @@ static void duo_plans(void **state)
     wnw_plan *plan;
     wnw_report report;
     fake_init(&f, 4, 2, 2, 120, false);
-    const wnw_size size = fake_budget(60);
+    const wnw_size size = size_budget(60);
     assert_int_equal(fake_plan(&plan, &f, "duoattention:sinks=4", &size, &report), WNW_OK);
     assert_int_equal(fake_check_plan(plan, &f), 8 * 60);
     int32_t n_whole = 0;
@@ -646,7 +627,7 @@ static void duo_from_the_prompt(void **state)
     }
     for (int neox = 0; neox < 2; neox++) {
         obs.rope_neox = neox;
-        wnw_policy *p = policy("duoattention-prompt");
+        wnw_policy *p = test_policy("duoattention-prompt");
         const struct wnw__head_budget *b = p->part[WNW_PART_HEAD_BUDGET].head;
         assert_int_equal(b->measure(p->opts[WNW_PART_HEAD_BUDGET], &obs, &got), WNW_OK);
         /* The second head's mean query is 0: it looks everywhere alike, 250.5 / 500. */
@@ -657,7 +638,7 @@ static void duo_from_the_prompt(void **state)
     wnw_plan *plan;
     fake_init(&f, 3, 2, 2, 400, false);
     f.src.profile = NULL;
-    const wnw_size half = fake_budget(200);
+    const wnw_size half = size_budget(200);
     assert_int_equal(fake_plan(&plan, &f, "duoattention-prompt:sinks=4,last=30", &half, NULL), WNW_OK);
     assert_int_equal(fake_check_plan(plan, &f), 6 * 200);
     int32_t n_whole = 0; /* 1200 of 2400 have to go, 366 each */
@@ -695,7 +676,7 @@ static void streaming_variants(void **state)
     struct fake f;
     wnw_plan *plan;
     fake_init(&f, 1, 1, 1, 100, false);
-    const wnw_size size = fake_budget(40);
+    const wnw_size size = size_budget(40);
     assert_int_equal(fake_plan(&plan, &f, "streaming_llm", &size, NULL), WNW_OK);
     for (int32_t p = 0; p < 100; p++)
         assert_true(fake_holds(plan, 0, 0, p) == (p < 4 || p >= 64));

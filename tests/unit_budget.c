@@ -1,27 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Layer and head budgets against numbers worked out by hand. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "peek_plan.h"
-
-static wnw_policy *policy(const char *recipe)
-{
-    wnw_policy *p = NULL;
-    if (wnw_policy_parse(&p, recipe, NULL) != WNW_OK)
-        fail_msg("%s: %s", recipe, wnw_last_error());
-    return p;
-}
+#include "plans.h"
 
 static int64_t layers(const char *recipe, const struct wnw__layer_problem *problem, int32_t *n_keep)
 {
-    wnw_policy *p = policy(recipe);
+    wnw_policy *p = test_policy(recipe);
     char warning[256] = "";
     assert_int_equal(p->part[WNW_PART_LAYER_BUDGET].layer->allocate(p->opts[WNW_PART_LAYER_BUDGET], problem,
                                                                     n_keep, warning),
@@ -38,7 +25,7 @@ static void heads(const char *recipe, const struct wnw__head_problem *problem, i
     float scratch[256];
     int32_t n_safe[64] = {0};
     assert_true(problem->n_head_kv * problem->n <= 256);
-    wnw_policy *p = policy(recipe);
+    wnw_policy *p = test_policy(recipe);
     p->part[WNW_PART_HEAD_BUDGET].head->allocate(p->opts[WNW_PART_HEAD_BUDGET], problem, n_keep, n_safe,
                                                  scratch);
     wnw_policy_free(p);
@@ -213,7 +200,7 @@ static void adakv_code(void **state)
     heads("adakv:alpha_safeguard=0.5,mode=code", &problem, got);
     assert_int_equal(got[0], 2 + 1);
     assert_int_equal(got[1], 6 + 1);
-    wnw_policy *p = policy("paper-adakv");
+    wnw_policy *p = test_policy("paper-adakv");
     assert_non_null(strstr(wnw_policy_string(p), "mode=code"));
     wnw_policy_free(p);
 }

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The cache on its own: growth, compaction, sliding windows, accounting. */
+#include "asserts.h"
+
 #include "peek_arrays.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 /* cmocka.h wants the four headers above */
-#include <cmocka.h>
 
 enum { N_HEAD_KV = 2, D = 8 };
 

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* CapKV: an example by hand, the definition in double precision with elimination, heads with little or
  * nothing in them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "asserts.h"
 
-#include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,12 +71,6 @@ static void make_arrays(struct arrays *a, uint32_t seed, bool neox)
                                .n_rot = D,
                                .rope_neox = neox,
                                .source = a};
-}
-
-static void assert_near(double got, double want, double tolerance)
-{
-    if (!(fabs(got - want) <= tolerance))
-        fail_msg("%.9g, expected %.9g", got, want);
 }
 
 /* ---- By hand ---- */

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Column statistics of attention against a slow double-precision version, over layers built by hand. */
+#include "asserts.h"
+
 #include "peek_session.h"
+#include "random.h"
 
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* Scores stay below 10 and are off by about 10 * 2^-24 * sqrt(d); a probability is off by that share of
  * itself. */
@@ -35,22 +33,6 @@ struct fixture {
     double *want[2];
 };
 
-static uint32_t next_random(uint32_t *state)
-{
-    *state = *state * 1664525u + 1013904223u;
-    return *state >> 8;
-}
-
-/* uniform in [-scale, scale) */
-static float *random_floats(size_t n, uint32_t seed, float scale)
-{
-    float *x = malloc((n + 1) * sizeof *x);
-    assert_non_null(x);
-    for (size_t i = 0; i < n; i++)
-        x[i] = scale * ((float)next_random(&seed) / 8388608.0f - 1.0f);
-    return x;
-}
-
 static void fill_layer(struct fixture *f)
 {
     const struct shape *s = &f->s;
@@ -73,7 +55,7 @@ static void fill_layer(struct fixture *f)
     memset(l->k, 0xff, (size_t)l->n_rows * row_bytes); /* NaN: a row too many shows */
     memset(l->v, 0xff, (size_t)l->n_rows * row_bytes);
     for (int32_t ih = 0; ih < s->n_head_kv; ih++) {
-        float *x = random_floats((size_t)s->len[ih] * (size_t)s->d, 11u + (uint32_t)ih, 2.0f);
+        float *x = test_random_floats((size_t)s->len[ih] * (size_t)s->d, 11u + (uint32_t)ih, 2.0f);
         wnw__rows_from_f32(s->type, x, s->len[ih], s->d, l->k + (size_t)l->off[ih] * row_bytes);
         wnw__rows_from_f32(s->type, x, s->len[ih], s->d, l->v + (size_t)l->off[ih] * row_bytes);
         free(x);
@@ -86,9 +68,9 @@ static void fixture_init(struct fixture *f, const struct shape *s, int32_t n_thr
     f->s = *s;
     fill_layer(f);
     const size_t row = (size_t)s->n_tok * (size_t)s->d;
-    f->q = random_floats(row * (size_t)s->n_head, 1, 1.5f);
-    f->k = random_floats(row * (size_t)s->n_head_kv, 2, 2.0f);
-    f->v = random_floats(row * (size_t)s->n_head_kv, 3, 1.0f);
+    f->q = test_random_floats(row * (size_t)s->n_head, 1, 1.5f);
+    f->k = test_random_floats(row * (size_t)s->n_head_kv, 2, 2.0f);
+    f->v = test_random_floats(row * (size_t)s->n_head_kv, 3, 1.0f);
     f->out = calloc(row * (size_t)s->n_head, sizeof *f->out);
     assert_non_null(f->out);
     int32_t longest = 0;
@@ -111,7 +93,7 @@ static void fixture_init(struct fixture *f, const struct shape *s, int32_t n_thr
     f->n_aux = (size_t)(s->n_head / s->n_head_kv) * (size_t)f->layer.n_rows;
     for (int i = 0; i < 2; i++) {
         /* what earlier queries left; new entries have nothing yet */
-        f->start[i] = random_floats(f->n_aux, 31u + (uint32_t)i, 0.01f);
+        f->start[i] = test_random_floats(f->n_aux, 31u + (uint32_t)i, 0.01f);
         for (size_t at = 0; at < f->n_aux; at++)
             f->start[i][at] = fabsf(f->start[i][at]);
         for (int32_t ih = 0; ih < s->n_head_kv; ih++)
@@ -417,10 +399,10 @@ static void kernel_adds_columns(void **state)
     static float s[ROWS * WNW_TILE], m[ROWS], norm[ROWS];
     uint32_t seed = 5;
     for (int r = 0; r < ROWS; r++) {
-        m[r] = (float)next_random(&seed) / 1048576.0f - 8.0f; /* -8 .. 8 */
-        norm[r] = 1.0f / (1.0f + (float)(next_random(&seed) % 100));
+        m[r] = (float)test_lcg(&seed) / 1048576.0f - 8.0f; /* -8 .. 8 */
+        norm[r] = 1.0f / (1.0f + (float)(test_lcg(&seed) % 100));
         for (int c = 0; c < WNW_TILE; c++)
-            s[r * WNW_TILE + c] = c % 7 == 6 ? -INFINITY : m[r] - (float)next_random(&seed) / 838860.0f;
+            s[r * WNW_TILE + c] = c % 7 == 6 ? -INFINITY : m[r] - (float)test_lcg(&seed) / 838860.0f;
     }
     for (int i = 0; wnw__vec_at(i); i++)
         for (int rows = 0; rows <= ROWS; rows += rows < 4 ? 1 : 11) {

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* CompilerKV: scores, entropy, bins, tables of another depth, the gate's three modes, what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,14 +7,7 @@
 #include "fake_source.h"
 #include "peek_arrays.h"
 #include "peek_plan.h"
-
-static wnw_policy *policy(const char *recipe)
-{
-    wnw_policy *p = NULL;
-    if (wnw_policy_parse(&p, recipe, NULL) != WNW_OK)
-        fail_msg("%s: %s", recipe, wnw_last_error());
-    return p;
-}
+#include "plans.h"
 
 static float uniform(void)
 {
@@ -81,7 +68,7 @@ static void make_layer(struct layer *l, int32_t il)
 static int run(const char *recipe, struct layer *l, const wnw_profile *profile, float *out, double *collected)
 {
     double gathered[N + 2] = {0};
-    wnw_policy *p = policy(recipe);
+    wnw_policy *p = test_policy(recipe);
     const struct wnw__scorer *s = p->part[WNW_PART_SCORER].own;
     const void *opts = p->opts[WNW_PART_SCORER];
     if (s->collect_size(opts, N) > 0)
@@ -397,7 +384,7 @@ static void make_gate(struct gate *g, int32_t n_layer, int32_t n, int32_t budget
 
 static int allocate(const char *recipe, struct gate *g, int32_t *n_keep)
 {
-    wnw_policy *p = policy(recipe);
+    wnw_policy *p = test_policy(recipe);
     const int rc = p->part[WNW_PART_LAYER_BUDGET].layer->allocate(p->opts[WNW_PART_LAYER_BUDGET], &g->p,
                                                                   n_keep, g->warning);
     wnw_policy_free(p);
@@ -481,11 +468,11 @@ static void the_floor(void **state)
     static const char *const paper[] = {"paper-compilerkv-max", "paper-compilerkv-no_heads",
                                         "paper-compilerkv-no_risk", "paper-compilerkv-raw"};
     for (size_t i = 0; i < sizeof paper / sizeof *paper; i++) {
-        wnw_policy *p = policy(paper[i]);
+        wnw_policy *p = test_policy(paper[i]);
         assert_non_null(strstr(wnw_policy_string(p), ",floor=0,"));
         wnw_policy_free(p);
     }
-    wnw_policy *p = policy("compilerkv");
+    wnw_policy *p = test_policy("compilerkv");
     assert_non_null(strstr(wnw_policy_string(p), ",floor=0.25,"));
     wnw_policy_free(p);
 }
@@ -548,7 +535,7 @@ static int32_t sum_of(const wnw_plan *plan, const struct fake *f)
 static wnw_plan *plan_of(struct fake *f, const char *recipe, int32_t budget, wnw_report *r)
 {
     wnw_plan *plan;
-    const wnw_size size = fake_budget(budget);
+    const wnw_size size = size_budget(budget);
     if (fake_plan(&plan, f, recipe, &size, r) != WNW_OK)
         fail_msg("%s: %s", recipe, wnw_last_error());
     return plan;
@@ -574,7 +561,7 @@ static void modes(void **state)
     wnw_plan *strict = plan_of(&f, "compilerkv-strict:window=16", 80, &r);
     assert_int_equal(sum_of(strict, &f), 4 * 80);
     wnw_plan *uniform_ = plan_of(&f, "compilerkv:window=16+uniform+topk:ties=late", 80, &r);
-    assert_true(fake_same_plan(strict, uniform_));
+    assert_same_plan(strict, uniform_);
     wnw_plan_free(uniform_);
     int32_t before = 4 * 80;
     for (size_t i = 0; i < sizeof taus / sizeof *taus; i++) {
@@ -583,7 +570,7 @@ static void modes(void **state)
         wnw_plan *elastic = plan_of(&f, "compilerkv:window=16", 80, &r);
         assert_string_equal(r.warning, "");
         wnw_plan *pooled = plan_of(&f, "compilerkv-pooled:window=16", 80, &r);
-        assert_true(fake_same_plan(strict, again));
+        assert_same_plan(strict, again);
         const int32_t n = sum_of(elastic, &f);
         assert_true(n <= before);
         assert_true(n >= 4 * (16 + 16));
@@ -659,12 +646,12 @@ static void nothing_calibrated_is_strict(void **state)
     for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
         wnw_plan *plan = plan_of(&f, recipes[i], 150, &r);
         assert_non_null(strstr(r.warning, "no calibrated thresholds"));
-        assert_true(fake_same_plan(plan, strict));
+        assert_same_plan(plan, strict);
         wnw_plan_free(plan);
     }
     wnw_plan *plan = plan_of(&f, "compilerkv:window=16,tau=1", 150, &r); /* whoever wants that says so */
     assert_null(strstr(r.warning, "thresholds"));
-    assert_false(fake_same_plan(plan, strict));
+    assert_other_plan(plan, strict);
     wnw_plan_free(plan);
     wnw_plan_free(strict);
     fake_free(&f);
@@ -676,7 +663,7 @@ static void nothing_calibrated_is_strict(void **state)
     f.profile.compiler.tau = NULL;
     plan = plan_of(&f, "compilerkv:window=16", 150, &r);
     assert_non_null(strstr(r.warning, "no calibrated thresholds"));
-    assert_true(fake_same_plan(plan, strict));
+    assert_same_plan(plan, strict);
     f.profile.compiler.tau = tau;
     wnw_plan_free(plan);
     wnw_plan_free(strict);
@@ -698,8 +685,8 @@ static void one_threshold(void **state)
     assert_string_equal(r.warning, "");
     wnw_plan *one = plan_of(&f, "paper-compilerkv-no_risk:tau=1", 150, &r);
     wnw_plan *two = plan_of(&f, "paper-compilerkv-no_risk:tau=1.2", 150, &r);
-    assert_true(fake_same_plan(mean, one));
-    assert_false(fake_same_plan(mean, two));
+    assert_same_plan(mean, one);
+    assert_other_plan(mean, two);
     wnw_plan_free(mean);
     wnw_plan_free(one);
     wnw_plan_free(two);
@@ -718,7 +705,7 @@ static void the_size_of_the_history(void **state)
     plan = plan_of(&f, "compilerkv-strict:window=16,n_sink=4,count=history", 100, &r);
     assert_int_equal(sum_of(plan, &f), 2 * 120);
     wnw_plan *same = plan_of(&f, "compilerkv-strict:window=16,n_sink=4", 120, &r);
-    assert_true(fake_same_plan(plan, same));
+    assert_same_plan(plan, same);
     wnw_plan_free(plan);
     wnw_plan_free(same);
     /* Less than the window is a size like any other, and nothing shrinks. */
@@ -727,7 +714,7 @@ static void the_size_of_the_history(void **state)
     assert_null(strstr(r.warning, "shrinks"));
     wnw_plan_free(plan);
     /* A ratio: (300 - 20) x 0.25 + 20. */
-    wnw_size size = fake_ratio(0.75);
+    wnw_size size = size_ratio(0.75);
     assert_int_equal(fake_plan(&plan, &f, "compilerkv-strict:window=16,n_sink=4,count=history", &size, &r),
                      WNW_OK);
     assert_int_equal(sum_of(plan, &f), 2 * 90);
@@ -737,7 +724,7 @@ static void the_size_of_the_history(void **state)
     assert_int_equal(sum_of(plan, &f), 2 * 300);
     wnw_plan_free(plan);
     /* Bytes are bytes: never more than that. */
-    size = fake_bytes((uint64_t)f.src.entry_bytes * 2 * 2 * 100);
+    size = size_bytes((uint64_t)f.src.entry_bytes * 2 * 2 * 100);
     assert_int_equal(fake_plan(&plan, &f, "compilerkv-strict:window=16,n_sink=4,count=history", &size, &r),
                      WNW_OK);
     assert_int_equal(sum_of(plan, &f), 2 * 100);
@@ -764,7 +751,7 @@ static void attention_alone_is_compresskv(void **state)
                         budget, &r);
             wnw_plan *b = plan_of(&f, "compresskv:heads=all+uniform", budget, &r);
             assert_int_equal(sum_of(a, &f), 4 * budget);
-            if (!fake_same_plan(a, b))
+            if (!test_same_plan(a, b))
                 fail_msg("seed %u budget %d: the sets differ", seed, budget);
             wnw_plan_free(a);
             wnw_plan_free(b);
@@ -815,7 +802,7 @@ static void tables_are_bound_to_options(void **state)
     struct fake f;
     wnw_report r;
     wnw_plan *plan;
-    const wnw_size size = fake_budget(100);
+    const wnw_size size = size_budget(100);
     fake_init(&f, 3, 2, 2, 300, false);
     struct wnw__compiler_table *t = &f.profile.compiler;
     t->window = 16;
@@ -853,7 +840,7 @@ static void tables_are_bound_to_their_run(void **state)
     struct fake f;
     wnw_report r;
     wnw_plan *plan;
-    const wnw_size size = fake_budget(100);
+    const wnw_size size = size_budget(100);
     fake_init(&f, 3, 2, 2, 300, false);
     struct wnw__compiler_table *t = &f.profile.compiler;
     t->window = 16;
@@ -979,7 +966,7 @@ static void what_is_asked_for(void **state)
         {"compilerkv:table=none+uniform", WNW_NEED_WINDOW_ATTN | WNW_NEED_VALUES, 0, false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        wnw_policy *p = policy(rows[i].recipe);
+        wnw_policy *p = test_policy(rows[i].recipe);
         const wnw_needs needs = wnw_policy_needs(p);
         assert_int_equal(needs.flags, rows[i].flags);
         assert_int_equal(needs.profiles, 0);

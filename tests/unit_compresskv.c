@@ -1,27 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* CompressKV: which heads choose, one list per layer, layer budgets against worked numbers and the released
  * calibrations. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fake_source.h"
 #include "peek_plan.h"
+#include "plans.h"
 #include "scoring.h"
-
-static wnw_policy *policy(const char *recipe)
-{
-    wnw_policy *p = NULL;
-    if (wnw_policy_parse(&p, recipe, NULL) != WNW_OK)
-        fail_msg("%s: %s", recipe, wnw_last_error());
-    return p;
-}
 
 /* ---- The scorer ---- */
 
@@ -118,7 +105,7 @@ static void profile_is_needed_where_it_is_used(void **state)
                 {"compresskv:heads=random+uniform", 0},
                 {"snapkv+error_aware", 1u << WNW_PROFILE_LAYERS}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        wnw_policy *policy_ = policy(rows[i].recipe);
+        wnw_policy *policy_ = test_policy(rows[i].recipe);
         assert_int_equal(wnw_policy_needs(policy_).profiles, rows[i].profiles);
         assert_int_equal((wnw_policy_needs(policy_).flags & WNW_NEED_PROFILE) != 0, rows[i].profiles != 0);
         wnw_policy_free(policy_);
@@ -128,7 +115,7 @@ static void profile_is_needed_where_it_is_used(void **state)
     wnw_plan *plan;
     fake_init(&f, 2, 2, 2, 100, false);
     f.src.profile = NULL;
-    const wnw_size size = fake_budget(40);
+    const wnw_size size = size_budget(40);
     assert_int_equal(fake_plan(&plan, &f, "compresskv", &size, NULL), WNW_E_MISMATCH);
     assert_non_null(strstr(wnw_last_error(), "srh"));
     assert_int_equal(f.n_observed, 0);
@@ -194,7 +181,7 @@ static void one_list_per_layer(void **state)
     wnw_plan *plan;
     wnw_report r;
     fake_init(&f, 4, 3, 2, 300, false);
-    const wnw_size size = fake_budget(60);
+    const wnw_size size = size_budget(60);
     assert_int_equal(fake_plan(&plan, &f, "compresskv", &size, &r), WNW_OK);
     assert_int_equal(fake_check_plan(plan, &f), 4 * 3 * 60);
     assert_string_equal(r.warning, "");
@@ -213,7 +200,7 @@ static void one_list_per_layer(void **state)
     /* Ragged caches of an earlier compression: the same token counts once, whichever head holds it. */
     fake_free(&f);
     fake_init(&f, 2, 3, 2, 200, true);
-    const wnw_size half = fake_ratio(0.5);
+    const wnw_size half = size_ratio(0.5);
     assert_int_equal(fake_plan(&plan, &f, "compresskv", &half, &r), WNW_OK);
     fake_check_plan(plan, &f);
     wnw_plan_free(plan);
@@ -230,7 +217,7 @@ static void small_budgets(void **state)
         for (int uniform = 0; uniform < 2; uniform++) {
             wnw_plan *plan;
             wnw_report r;
-            const wnw_size size = fake_budget(b);
+            const wnw_size size = size_budget(b);
             const char *recipe = uniform ? "compresskv+uniform" : "compresskv";
             if (fake_plan(&plan, &f, recipe, &size, &r) != WNW_OK)
                 fail_msg("budget %d: %s", b, wnw_last_error());
@@ -282,8 +269,8 @@ static void assert_watched(const char *one, const char *two, const char *const w
 {
     static int32_t rank[] = {3, 5, 0, 1, 2, 4, 6, 7, /**/ 7, 0, 1, 2, 3, 4, 5, 6};
     struct watch w = {.next = {true, true, true, true, true, true, true, true}};
-    const wnw_size sizes[] = {fake_budget(60), fake_budget(60)};
-    wnw_policy *const p[] = {policy(one), policy(two ? two : one)};
+    const wnw_size sizes[] = {size_budget(60), size_budget(60)};
+    wnw_policy *const p[] = {test_policy(one), test_policy(two ? two : one)};
     const int32_t n = two ? 2 : 1;
     wnw_plan *plan[2] = {NULL}, *alone;
     fake_init(&w.f, WATCHED_LAYERS, 4, 2, 200, false);
@@ -299,7 +286,7 @@ static void assert_watched(const char *one, const char *two, const char *const w
             if (w.used[il][h] != (want[il][h] == 'x'))
                 fail_msg("%s and %s: layer %d head %d is %swanted", one, two ? two : "-", il, h,
                          w.used[il][h] ? "" : "not ");
-    assert_true(fake_same_plan(plan[0], alone)); /* whatever is not observed makes no difference */
+    assert_same_plan(plan[0], alone); /* whatever is not observed makes no difference */
     for (int32_t i = 0; i < n; i++)
         wnw_plan_free(plan[i]);
     wnw_plan_free(alone);
@@ -331,7 +318,7 @@ static int64_t layers_of(const double *share, int32_t n_layer, int32_t n, int32_
 {
     int32_t il[64];
     char warning[256] = "";
-    wnw_policy *p = policy(recipe);
+    wnw_policy *p = test_policy(recipe);
     const wnw_profile profile = {.n_layer = n_layer, .layer_share = (double *)(uintptr_t)share};
     for (int32_t i = 0; i < n_layer; i++)
         il[i] = i;
@@ -436,7 +423,7 @@ static void error_aware_within_the_cache(void **state)
     wnw_plan *plan;
     fake_init(&f, 4, 2, 2, 200, false);
     memcpy(f.profile.layer_share, e, sizeof e);
-    const wnw_size size = fake_ratio(0.1);
+    const wnw_size size = size_ratio(0.1);
     assert_int_equal(fake_plan(&plan, &f, "compresskv", &size, NULL), WNW_OK);
     assert_int_equal(fake_check_plan(plan, &f), 4 * 2 * 180);
     wnw_plan_free(plan);
@@ -536,7 +523,7 @@ static void error_aware_skips_sliding_layers(void **state)
     f.skip = 0x2d; /* layers 1 and 4 take part */
     for (int il = 0; il < 6; il++)
         f.profile.layer_share[il] = il == 1 ? 0.03 : il == 4 ? 0.01 : 0.24;
-    const wnw_size size = fake_budget(64);
+    const wnw_size size = size_budget(64);
     assert_int_equal(fake_plan(&plan, &f, "compresskv", &size, NULL), WNW_OK);
     assert_int_equal(fake_check_plan(plan, &f), 2 * 2 * 64);
     assert_int_equal(fake_kept(plan, 1, 0), 32 + 48);

@@ -1,23 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Content rules: merges and pruned channels by hand, how recipes name them, what the cache becomes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "asserts.h"
 
-#include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "peek_session.h"
-
-static void assert_near(double got, double want, double tolerance)
-{
-    if (!(fabs(got - want) <= tolerance))
-        fail_msg("%.9g, expected %.9g", got, want);
-}
 
 /* ---- What the parts write ---- */
 

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* CriticalKV's selection: the two stages by hand, and against a transcription of the reference code. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +7,7 @@
 
 #include "fake_source.h"
 #include "peek_plan.h"
+#include "plans.h"
 
 /* ---- Arrays as an observation ---- */
 
@@ -26,14 +21,6 @@ static const float *proj_norm(const wnw_observation *obs, wnw_proj_norm kind)
     struct norms *s = obs->source;
     s->asked = kind;
     return s->nu;
-}
-
-static wnw_policy *policy(const char *recipe)
-{
-    wnw_policy *p = NULL;
-    if (wnw_policy_parse(&p, recipe, NULL) != WNW_OK)
-        fail_msg("%s: %s", recipe, wnw_last_error());
-    return p;
 }
 
 static int32_t select_with(const wnw_policy *p, struct wnw__select_problem *problem, const float *nu,
@@ -60,7 +47,7 @@ static void assert_selects(const char *options, struct wnw__select_problem probl
     char recipe[128];
     int32_t keep[64];
     snprintf(recipe, sizeof recipe, "snapkv+critical%s", options);
-    wnw_policy *p = policy(recipe);
+    wnw_policy *p = test_policy(recipe);
     assert_int_equal(select_with(p, &problem, nu, keep), problem.n_keep);
     wnw_policy_free(p);
     for (int32_t i = 0; i < problem.n_keep; i++)
@@ -140,7 +127,7 @@ static void kind_of_norm(void **state)
                 {"kvpress-criticalkv_snapkv", WNW_PROJ_L1},
                 {"criticalkv:norm=sketch", WNW_PROJ_SKETCH}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        wnw_policy *p = policy(rows[i].recipe);
+        wnw_policy *p = test_policy(rows[i].recipe);
         struct norms norms = {.nu = nu8};
         const wnw_observation obs = {.n = 8, .proj_norm = proj_norm, .source = &norms};
         const struct wnw__select_problem problem = {.score = attn8, .n = 8, .n_keep = 4, .obs = &obs};
@@ -161,7 +148,7 @@ static void recipes(void **state)
                                        "tova+critical:norm=sketch", "snapkv+pyramid+critical",
                                        "criticalkv-adakv:alpha=0.3,alpha_safeguard=0.5"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
-        wnw_policy_free(policy(good[i]));
+        wnw_policy_free(test_policy(good[i]));
     static const char *const bad[] = {"lagkv+critical", "knorm+critical", "streaming_llm+critical",
                                       "cur+critical", "defensivekv+critical"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -229,7 +216,8 @@ static void equals_the_reference(void **state)
     (void)state;
     static float a[H * MAX_N], nu[H * MAX_N], scratch[H * MAX_N];
     static bool want[H * MAX_N];
-    wnw_policy *policies[] = {policy("paper-criticalkv:window=8"), policy("paper-criticalkv-adakv:window=8")};
+    wnw_policy *policies[] = {test_policy("paper-criticalkv:window=8"),
+                              test_policy("paper-criticalkv-adakv:window=8")};
     uint64_t seed = 3;
     for (int32_t trial = 0; trial < 200; trial++) {
         const double c[] = {0.3, 0.6, 0.8};
@@ -296,7 +284,7 @@ static void plans(void **state)
         struct fake f;
         fake_init(&f, 3, 2, 2, 96, ragged);
         for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
-            const wnw_size size = fake_budget(20);
+            const wnw_size size = size_budget(20);
             wnw_plan *plan;
             if (fake_plan(&plan, &f, recipes[i], &size, NULL) != WNW_OK)
                 fail_msg("%s: %s", recipes[i], wnw_last_error());
@@ -319,15 +307,15 @@ static void alpha_one_is_the_base(void **state)
     fake_init(&f, 3, 2, 2, 96, true);
     for (size_t i = 0; i < 3; i++) {
         char recipe[96];
-        const wnw_size size = fake_ratio(0.6);
+        const wnw_size size = size_ratio(0.6);
         wnw_plan *a, *b, *c;
         snprintf(recipe, sizeof recipe, "%s+critical:alpha=1,sinks=0", base[i]);
         assert_int_equal(fake_plan(&a, &f, base[i], &size, NULL), WNW_OK);
         assert_int_equal(fake_plan(&b, &f, recipe, &size, NULL), WNW_OK);
         snprintf(recipe, sizeof recipe, "%s+critical:alpha=0,sinks=0", base[i]);
         assert_int_equal(fake_plan(&c, &f, recipe, &size, NULL), WNW_OK);
-        assert_true(fake_same_plan(a, b));
-        assert_false(fake_same_plan(a, c));
+        assert_same_plan(a, b);
+        assert_other_plan(a, c);
         wnw_plan_free(a);
         wnw_plan_free(b);
         wnw_plan_free(c);
@@ -372,8 +360,8 @@ static void joint_products(void **state)
                                                 .obs = &obs};
     static const int32_t want[2] = {0, 1};
     for (int joint = 0; joint < 2; joint++) {
-        wnw_policy *p = policy(joint ? "snapkv+critical:alpha=0,eps=0,sinks=0,gqa=joint"
-                                     : "snapkv+critical:alpha=0,eps=0,sinks=0");
+        wnw_policy *p = test_policy(joint ? "snapkv+critical:alpha=0,eps=0,sinks=0,gqa=joint"
+                                          : "snapkv+critical:alpha=0,eps=0,sinks=0");
         int32_t keep[4];
         float scratch[4];
         const struct wnw__selector *s = p->part[WNW_PART_SELECTOR].selector;
@@ -405,18 +393,18 @@ static void joint_plans(void **state)
         struct fake f;
         wnw_plan *a, *b, *c;
         fake_init(&f, 3, 2, 3, 200, false);
-        const wnw_size size = fake_ratio(0.6);
+        const wnw_size size = size_ratio(0.6);
         assert_int_equal(fake_plan(&a, &f, recipes[i][0], &size, NULL), WNW_OK);
         assert_int_equal(fake_plan(&b, &f, recipes[i][1], &size, NULL), WNW_OK);
         assert_int_equal(fake_check_plan(a, &f), fake_check_plan(b, &f));
         for (int32_t k = 0; k < 6; k++) /* norms change which, never how many */
             assert_int_equal(fake_kept(a, k / 2, k % 2), fake_kept(b, k / 2, k % 2));
-        assert_false(fake_same_plan(a, b));
+        assert_other_plan(a, b);
         /* A last step on every row is the same as pooling every row. */
         char recipe[128];
         snprintf(recipe, sizeof recipe, "%s,alpha=0", recipes[i][1]);
         assert_int_equal(fake_plan(&c, &f, recipe, &size, NULL), WNW_OK);
-        assert_false(fake_same_plan(b, c));
+        assert_other_plan(b, c);
         wnw_plan_free(a);
         wnw_plan_free(b);
         wnw_plan_free(c);
@@ -445,7 +433,7 @@ static void nothing_left_for_stage_one(void **state)
         wnw_plan *plan;
         wnw_report r;
         fake_init(&f, 2, 2, 2, 200, false);
-        const wnw_size size = fake_budget(rows[i].budget);
+        const wnw_size size = size_budget(rows[i].budget);
         assert_int_equal(fake_plan(&plan, &f, rows[i].recipe, &size, &r), WNW_OK);
         if ((strstr(r.warning, "attention alone") != NULL) != rows[i].warns)
             fail_msg("%s, %d entries: warning '%s'", rows[i].recipe, (int)rows[i].budget, r.warning);

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* DefensiveKV: aggregation by the worst case, and the scorer with norms across the heads. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -268,7 +262,7 @@ static void plans(void **state)
         fake_init(&f, 3, 2, 2, 96, ragged);
         for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
             for (int32_t b = 2; b < 28; b += 5) {
-                const wnw_size size = fake_ratio(1 - b / 96.0);
+                const wnw_size size = size_ratio(1 - b / 96.0);
                 wnw_plan *plan;
                 wnw_report report;
                 if (fake_plan(&plan, &f, recipes[i], &size, &report) != WNW_OK)
@@ -294,7 +288,7 @@ static void code_counts_layers(void **state)
     (void)state;
     struct fake f;
     fake_init(&f, 2, 4, 2, 50, false);
-    const wnw_size size = fake_ratio(0.75);
+    const wnw_size size = size_ratio(0.75);
     wnw_plan *plan;
     assert_int_equal(fake_plan(&plan, &f, "paper-defensivekv:window=4", &size, NULL), WNW_OK);
     assert_int_equal(fake_check_plan(plan, &f), 2 * 50);

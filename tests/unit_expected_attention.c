@@ -1,36 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Expected attention: averaged RoPE in closed form, the logits against their definition, the scorer. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fake_source.h"
 #include "peek_plan.h"
+#include "random.h"
 #include "scoring.h"
-
-static double uniform(uint32_t *seed)
-{
-    *seed = *seed * 1664525u + 1013904223u;
-    return ((double)(*seed >> 8) + 0.5) / (double)(1u << 24);
-}
-
-static double normal(uint32_t *seed)
-{
-    const double r = sqrt(-2 * log(uniform(seed)));
-    return r * cos(6.283185307179586 * uniform(seed));
-}
-
-static void assert_near(double got, double want, double tolerance)
-{
-    if (!(fabs(got - want) <= tolerance))
-        fail_msg("%.9g, expected %.9g", got, want);
-}
 
 /* ---- RoPE averaged over positions ---- */
 
@@ -102,17 +79,17 @@ static void make_arrays(struct arrays *a, uint32_t seed, bool neox, int32_t n_ro
         for (int i = 0; i < MAX_N; i++) {
             a->pos[j][i] = i < a->n_entry[j] ? i : -1;
             for (int c = 0; c < D; c++) {
-                a->keys[j][i][c] = i < a->n_entry[j] ? (float)(1.5 * normal(&seed)) : 1e9f;
-                a->values[j][i][c] = i < a->n_entry[j] ? (float)normal(&seed) : 1e9f;
+                a->keys[j][i][c] = i < a->n_entry[j] ? (float)(1.5 * test_normal(&seed)) : 1e9f;
+                a->values[j][i][c] = i < a->n_entry[j] ? (float)test_normal(&seed) : 1e9f;
             }
         }
     }
     for (int h = 0; h < N_HEAD; h++) {
         double root[D][D];
         for (int i = 0; i < D; i++) {
-            a->mean[h][i] = (float)normal(&seed);
+            a->mean[h][i] = (float)test_normal(&seed);
             for (int j = 0; j < D; j++)
-                root[i][j] = 0.6 * normal(&seed);
+                root[i][j] = 0.6 * test_normal(&seed);
         }
         for (int i = 0; i < D; i++)
             for (int j = 0; j < D; j++) {
@@ -244,7 +221,7 @@ static void logits_are_a_log_mean(void **state)
     for (int n = 0; n < SAMPLES; n++) {
         double g[D], q[D], turned[D];
         for (int i = 0; i < D; i++) {
-            g[i] = normal(&seed);
+            g[i] = test_normal(&seed);
             q[i] = (double)a.mean[0][i];
             for (int j = 0; j <= i; j++)
                 q[i] += root[i][j] * g[j];
@@ -305,7 +282,7 @@ static void plans(void **state)
         struct fake f;
         fake_init(&f, 3, 2, 2, 96, ragged);
         for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
-            const wnw_size size = fake_budget(20);
+            const wnw_size size = size_budget(20);
             wnw_plan *plan;
             if (fake_plan(&plan, &f, recipes[i], &size, NULL) != WNW_OK)
                 fail_msg("%s: %s", recipes[i], wnw_last_error());

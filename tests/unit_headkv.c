@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* HeadKV's budgets: shares by hand, full heads, groups, exact totals. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -177,7 +171,7 @@ static void plans(void **state)
         fake_init(&f, 3, 2, 2, 96, ragged);
         for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
             for (int32_t b = 9; b < 60; b += 17) {
-                const wnw_size size = fake_budget(b);
+                const wnw_size size = size_budget(b);
                 wnw_plan *plan;
                 if (fake_plan(&plan, &f, recipes[i], &size, NULL) != WNW_OK)
                     fail_msg("%s: %s", recipes[i], wnw_last_error());

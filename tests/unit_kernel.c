@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Every vector table this machine can run, against ggml, plain loops and hand-computed numbers. */
+#include "asserts.h"
+
 #include "peek_arrays.h"
+#include "random.h"
 
 #include <float.h>
 #include <ggml-cpu.h>
 #include <ggml.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static const struct {
     wnw_kv_type type;
@@ -28,22 +26,6 @@ static const struct {
     {WNW_KV_Q4_0, GGML_TYPE_Q4_0, 32, 1.0 / 8 + 0x1p-11},
 };
 #define N_TYPE (sizeof types / sizeof *types)
-
-static uint32_t next_random(uint32_t *state)
-{
-    *state = *state * 1664525u + 1013904223u;
-    return *state >> 8;
-}
-
-/* uniform in [-scale, scale) */
-static float *random_floats(size_t n, uint32_t seed, float scale)
-{
-    float *x = malloc(n * sizeof *x);
-    assert_non_null(x);
-    for (size_t i = 0; i < n; i++)
-        x[i] = scale * ((float)next_random(&seed) / 8388608.0f - 1.0f);
-    return x;
-}
 
 static void row_sizes(void **state)
 {
@@ -85,7 +67,7 @@ static void rows_equal_ggml(void **state)
             const size_t bytes = wnw__row_bytes(types[i].type, d[j]);
             if (bytes == 0)
                 continue;
-            float *x = random_floats((size_t)(n * d[j]), 5, 3.0f);
+            float *x = test_random_floats((size_t)(n * d[j]), 5, 3.0f);
             memset(x, 0, (size_t)d[j] * sizeof *x); /* a row of zeros: scale 0 */
             uint8_t *ours = malloc(bytes * (size_t)n), *theirs = malloc(bytes * (size_t)n);
             assert_true(ours && theirs);
@@ -110,7 +92,7 @@ static void to_f32_equals_ggml(void **state)
                 if (bytes == 0)
                     continue;
                 const int32_t ld = d[j] + 5;
-                float *x = random_floats(total, 6, 3.0f), *expected = malloc(total * sizeof *x);
+                float *x = test_random_floats(total, 6, 3.0f), *expected = malloc(total * sizeof *x);
                 float *tight = malloc(total * sizeof *x), *wide = malloc((size_t)(n * ld) * sizeof *x);
                 void *packed = malloc(bytes * (size_t)n);
                 assert_true(expected && tight && wide && packed);
@@ -159,7 +141,7 @@ static void round_trip_error_is_bounded(void **state)
 {
     (void)state;
     const int32_t d = 64, n = 50;
-    float *x = random_floats((size_t)(n * d), 7, 4.0f), *y = malloc((size_t)(n * d) * sizeof *y);
+    float *x = test_random_floats((size_t)(n * d), 7, 4.0f), *y = malloc((size_t)(n * d) * sizeof *y);
     void *packed = malloc((size_t)(n * d) * sizeof(float));
     assert_true(y && packed);
     for (size_t i = 0; i < N_TYPE; i++) {
@@ -186,8 +168,8 @@ static void mul_nt_equals_loops(void **state)
     for (int t = 0; wnw__vec_at(t); t++)
         for (size_t i = 0; i < sizeof size / sizeof *size; i++) {
             const int32_t na = size[i][0], nb = size[i][1], d = size[i][2], ld = nb + 2;
-            float *a = random_floats((size_t)(na * d), 8, 1.0f),
-                  *b = random_floats((size_t)(nb * d), 9, 1.0f);
+            float *a = test_random_floats((size_t)(na * d), 8, 1.0f),
+                  *b = test_random_floats((size_t)(nb * d), 9, 1.0f);
             float *out = malloc((size_t)(na * ld) * sizeof *out);
             assert_non_null(out);
             for (int32_t j = 0; j < na * ld; j++)
@@ -255,7 +237,7 @@ static void softmax_equals_double(void **state)
     (void)state;
     for (int t = 0; wnw__vec_at(t); t++)
         for (int32_t n = 1; n <= 100; n++) {
-            float *x = random_floats((size_t)n, (uint32_t)n, 30.0f), *y = malloc((size_t)n * sizeof *y);
+            float *x = test_random_floats((size_t)n, (uint32_t)n, 30.0f), *y = malloc((size_t)n * sizeof *y);
             assert_non_null(y);
             memcpy(y, x, (size_t)n * sizeof *x);
             wnw__vec_at(t)->softmax(y, n);
@@ -284,7 +266,7 @@ static void exp_is_accurate(void **state)
         uint32_t seed = 3;
         for (int round = 0; round < 2000; round++) {
             for (int i = 0; i < WNW_TILE; i++)
-                s[i] = x[i] = -86.9f * (float)next_random(&seed) / 16777216.0f;
+                s[i] = x[i] = -86.9f * (float)test_lcg(&seed) / 16777216.0f;
             l[0] = 0.0f;
             wnw__vec_at(t)->softmax_tile(s, 1, m, l, corr);
             double sum = 0.0;

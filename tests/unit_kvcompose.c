@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* KVCompose and KVzip: scores, composite tokens, budgets over the whole model; numbers worked out by hand. */
 #include "fake_source.h"
+#include "plans.h"
 #include "scoring.h"
 
 #include <math.h>
@@ -9,21 +10,6 @@
 #include <string.h>
 
 #include "peek_plan.h"
-
-static wnw_policy *policy(const char *recipe)
-{
-    wnw_policy *p = NULL;
-    if (wnw_policy_parse(&p, recipe, NULL) != WNW_OK)
-        fail_msg("%s: %s", recipe, wnw_last_error());
-    return p;
-}
-
-static void assert_near(const float *got, const float *want, int n)
-{
-    for (int i = 0; i < n; i++)
-        if (!(fabsf(got[i] - want[i]) <= 1e-6f))
-            fail_msg("element %d is %.7g, expected %.7g", i, (double)got[i], (double)want[i]);
-}
 
 /* ---- Scores ---- */
 
@@ -54,19 +40,19 @@ static void scores(void **state)
                                  .source = (void *)(uintptr_t)v};
     float got[2];
     run_scorer("kvcompose", &obs, got); /* one KV head: twice S_grp */
-    assert_near(got, (const float[]){0.8f, 0.6f}, 2);
+    assert_values(got, 1e-6, 0.8f, 0.6f);
     run_scorer("kvcompose:cross_head=0", &obs, got);
-    assert_near(got, (const float[]){0.4f, 0.3f}, 2);
+    assert_values(got, 1e-6, 0.4f, 0.3f);
     run_scorer("kvcompose+group_max", &obs, got);
-    assert_near(got, (const float[]){0.6f, 0.5f}, 2);
+    assert_values(got, 1e-6, 0.6f, 0.5f);
     run_scorer("kvcompose:cross_head=0,agg_task=mean", &obs, got); /* (1 + 0.6) / 2 / 4 tokens */
-    assert_near(got, (const float[]){0.2f, 0.15f}, 2);
+    assert_values(got, 1e-6, 0.2f, 0.15f);
     run_scorer("kvcompose:cross_head=0,value_norm=1", &obs, got);
-    assert_near(got, (const float[]){2.0f, 0.6f}, 2);
+    assert_values(got, 1e-6, 2.0f, 0.6f);
     run_scorer("kvcompose:value_norm=1", &obs, got); /* the norm comes before the mean over heads */
-    assert_near(got, (const float[]){4.0f, 1.2f}, 2);
+    assert_values(got, 1e-6, 4.0f, 1.2f);
     run_scorer("kvzip", &obs, got);
-    assert_near(got, (const float[]){0.6f, 0.5f}, 2);
+    assert_values(got, 1e-6, 0.6f, 0.5f);
 }
 
 /* Heads that hold other tokens: the mean over the heads goes by position. */
@@ -88,7 +74,7 @@ static void scores_of_ragged_heads(void **state)
                                  .n_pass2 = 1};
     float got[6];
     run_scorer("kvcompose", &obs, got);
-    assert_near(got, (const float[]){0.6f, 0.6f, 1.2f, 1.0f}, 4);
+    assert_values(got, 1e-6, 0.6f, 0.6f, 1.2f, 1.0f);
 }
 
 static void needs_and_phases(void **state)
@@ -107,7 +93,7 @@ static void needs_and_phases(void **state)
         {"kvzip", WNW_NEED_SECOND_PASS, WNW_PASS_REPEAT},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-        wnw_policy *p = policy(row[i].recipe);
+        wnw_policy *p = test_policy(row[i].recipe);
         const wnw_needs needs = wnw_policy_needs(p);
         assert_int_equal(needs.flags, row[i].flags);
         assert_int_equal(needs.second_pass, row[i].pass);
@@ -176,7 +162,7 @@ static void assert_plan(const char *recipe, double ratio, const char *const want
                                          .positions = example_positions,
                                          .observe = example_observe};
     const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = ratio};
-    wnw_policy *p = policy(recipe);
+    wnw_policy *p = test_policy(recipe);
     wnw_plan *plan = NULL;
     if (wnw__plan_make(&plan, p, &size, &src, NULL) != WNW_OK)
         fail_msg("%s", wnw_last_error());
@@ -296,7 +282,7 @@ static struct wnw__layer_problem problem_of(const struct pool *p, double ratio, 
 static int64_t compose(const char *recipe, struct pool *p, double ratio, enum wnw__rounding rounding)
 {
     const struct wnw__layer_problem problem = problem_of(p, ratio, rounding);
-    wnw_policy *pol = policy(recipe);
+    wnw_policy *pol = test_policy(recipe);
     char warning[256] = "";
     assert_int_equal(pol->part[WNW_PART_LAYER_BUDGET].layer->allocate(pol->opts[WNW_PART_LAYER_BUDGET],
                                                                       &problem, p->n_keep, warning),
@@ -312,7 +298,7 @@ static int64_t compose(const char *recipe, struct pool *p, double ratio, enum wn
 static int64_t share(const char *recipe, struct pool *p, double ratio, enum wnw__rounding rounding)
 {
     const struct wnw__layer_problem problem = problem_of(p, ratio, rounding);
-    wnw_policy *pol = policy(recipe);
+    wnw_policy *pol = test_policy(recipe);
     char warning[256] = "";
     assert_int_equal(pol->part[WNW_PART_HEAD_BUDGET].head->allocate_model(
                          pol->opts[WNW_PART_HEAD_BUDGET], &problem, p->n_keep, p->scratch, warning),
@@ -405,14 +391,14 @@ static void counts_are_exact(void **state)
     struct wnw__layer_problem problem = problem_of(&p, 0, WNW_ROUND_EXACT);
     problem.budget = 7;
     problem.mean = 7;
-    wnw_policy *pol = policy("kvcompose");
+    wnw_policy *pol = test_policy("kvcompose");
     pol->part[WNW_PART_LAYER_BUDGET].layer->allocate(pol->opts[WNW_PART_LAYER_BUDGET], &problem, p.n_keep,
                                                      warning);
     assert_int_equal(p.n_keep[0] + p.n_keep[1] + p.n_keep[2], 21);
     wnw_policy_free(pol);
     /* A head that is shorter than the count brings it down. */
     p.n_entry[0] = 4;
-    pol = policy("kvzip");
+    pol = test_policy("kvzip");
     pol->part[WNW_PART_HEAD_BUDGET].head->allocate_model(pol->opts[WNW_PART_HEAD_BUDGET], &problem, p.n_keep,
                                                          p.scratch, warning);
     int32_t sum = 0;
@@ -450,7 +436,7 @@ static void whole_plans(void **state)
             struct fake f;
             fake_init(&f, 4, 3, 2, 61, ragged);
             f.skip = 2;
-            const wnw_size size = fake_budget(20);
+            const wnw_size size = size_budget(20);
             wnw_plan *plan = NULL;
             wnw_report report = {0};
             if (fake_plan(&plan, &f, recipes[i], &size, &report) != WNW_OK)

@@ -115,17 +115,17 @@ static void header_stays(void **state)
 {
     (void)state;
     const struct source s = source_of(scores[0][0], all_pos, N, HEADER);
-    assert_plan(&s, "kvzip", fake_budget(7), NULL,
+    assert_plan(&s, "kvzip", size_budget(7), NULL,
                 (const char *const[]){"0 1 2 3 4 5 6", "0 1 2 3 4 5", "0 1 2 3 4 5", "0 1 2 3 4 5 6 7 8"});
-    assert_plan(&s, "kvzip", fake_ratio(0.3), NULL,
+    assert_plan(&s, "kvzip", size_ratio(0.3), NULL,
                 (const char *const[]){"0 1 2 3 4 5 6", "0 1 2 3 4 5", "0 1 2 3 4 5", "0 1 2 3 4 5 6 7 8"});
-    assert_plan(&s, "kvzip:pool=layer", fake_budget(7), NULL,
+    assert_plan(&s, "kvzip:pool=layer", size_budget(7), NULL,
                 (const char *const[]){"0 1 2 3 4 5 6", "0 1 2 3 4 5 9", "0 1 2 3 4 5", "0 1 2 3 4 5 6 7"});
-    assert_plan(&s, "kvzip-uniform", fake_budget(7), NULL,
+    assert_plan(&s, "kvzip-uniform", size_budget(7), NULL,
                 (const char *const[]){"0 1 2 3 4 5 6", "0 1 2 3 4 5 9", "0 1 2 3 4 5 9", "0 1 2 3 4 5 6"});
     /* A header shorter than the sinks is all that stays by rule: 4 x 3 = 8 + 4. */
     const struct source two = source_of(scores[0][0], all_pos, N, 2);
-    assert_plan(&two, "kvzip", fake_budget(3), NULL,
+    assert_plan(&two, "kvzip", size_budget(3), NULL,
                 (const char *const[]){"0 1 6", "0 1", "0 1", "0 1 6 7 8"});
 }
 
@@ -136,9 +136,9 @@ static void sinks_without_header(void **state)
     static const char *const want[] = {"0 1 2 3 6", "0 1 2 3", "0 1 2 3", "0 1 2 3 6 7 8"};
     const struct source none = source_of(scores[0][0], all_pos, N, 0),
                         header = source_of(scores[0][0], all_pos, N, HEADER);
-    assert_plan(&none, "kvzip", fake_budget(5), NULL, want);
-    assert_plan(&none, "kvzip:prefix=score", fake_budget(5), NULL, want);
-    assert_plan(&header, "kvzip:prefix=score", fake_budget(5), NULL, want);
+    assert_plan(&none, "kvzip", size_budget(5), NULL, want);
+    assert_plan(&none, "kvzip:prefix=score", size_budget(5), NULL, want);
+    assert_plan(&header, "kvzip:prefix=score", size_budget(5), NULL, want);
 }
 
 /* kvpress: of the header positions < min(4, n_p) stay, the others have score 0 and go first; with floor(40 r)
@@ -150,17 +150,17 @@ static void kvpress_header(void **state)
                         two = source_of(scores[0][0], all_pos, N, 2),
                         none = source_of(scores[0][0], all_pos, N, 0);
     /* 20 = 16 + 4 */
-    assert_plan(&six, "kvpress-kvzip", fake_ratio(0.5), NULL,
+    assert_plan(&six, "kvpress-kvzip", size_ratio(0.5), NULL,
                 (const char *const[]){"0 1 2 3 6", "0 1 2 3", "0 1 2 3", "0 1 2 3 6 7 8"});
     /* 36 = 16 + 16 + 4 of the header's 8 others, in the order of heads */
-    assert_plan(&six, "kvpress-kvzip", fake_ratio(0.1), NULL,
+    assert_plan(&six, "kvpress-kvzip", size_ratio(0.1), NULL,
                 (const char *const[]){"0 1 2 3 4 5 6 7 8 9", "0 1 2 3 4 5 6 7 8 9", "0 1 2 3 6 7 8 9",
                                       "0 1 2 3 6 7 8 9"});
     /* 12 = 8 + 4 */
-    assert_plan(&two, "kvpress-kvzip", fake_ratio(0.7), NULL,
+    assert_plan(&two, "kvpress-kvzip", size_ratio(0.7), NULL,
                 (const char *const[]){"0 1 6", "0 1", "0 1", "0 1 6 7 8"});
     /* 6 = 40 - 34 */
-    assert_plan(&none, "kvpress-kvzip", fake_ratio(0.85), NULL,
+    assert_plan(&none, "kvpress-kvzip", size_ratio(0.85), NULL,
                 (const char *const[]){"6", "9", "", "6 7 8 9"});
 }
 
@@ -171,24 +171,24 @@ static void small_sizes(void **state)
     const struct source s = source_of(scores[0][0], all_pos, N, HEADER);
     wnw_plan *plan = NULL;
     static const char header[] = "0 1 2 3 4 5";
-    const wnw_size five[] = {fake_budget(5), fake_bytes(4 * 4 * 5)};
+    const wnw_size five[] = {size_budget(5), size_bytes(4 * 4 * 5)};
     for (int i = 0; i < 2; i++) {
         assert_int_equal(plan_of(&plan, &s, "kvzip", &five[i], NULL), WNW_E_RANGE);
         assert_non_null(strstr(wnw_last_error(), "allow at least 6"));
         assert_null(plan);
     }
     /* Just the header. */
-    assert_plan(&s, "kvzip", fake_budget(6), NULL, (const char *const[]){header, header, header, header});
-    assert_plan(&s, "kvzip", fake_bytes(4 * 4 * 6), NULL,
+    assert_plan(&s, "kvzip", size_budget(6), NULL, (const char *const[]){header, header, header, header});
+    assert_plan(&s, "kvzip", size_bytes(4 * 4 * 6), NULL,
                 (const char *const[]){header, header, header, header});
     /* A ratio leaves 5: half of them are the header's, 20 = 8 + 12. */
-    assert_plan(&s, "kvzip", fake_ratio(0.5), "sinks shrink, to the first 2 and the last 0",
+    assert_plan(&s, "kvzip", size_ratio(0.5), "sinks shrink, to the first 2 and the last 0",
                 (const char *const[]){"0 1 6 7 8 9", "0 1 6 7 8 9", "0 1", "0 1 6 7 8 9"});
     /* Nothing but header. */
     const struct source all = source_of(scores[0][0], all_pos, N, N);
-    const wnw_size seven = fake_budget(7);
+    const wnw_size seven = size_budget(7);
     assert_int_equal(plan_of(&plan, &all, "kvzip", &seven, NULL), WNW_E_RANGE);
-    const wnw_size ten = fake_budget(10);
+    const wnw_size ten = size_budget(10);
     assert_int_equal(plan_of(&plan, &all, "kvzip", &ten, NULL), WNW_OK);
     wnw_plan_free(plan);
 }
@@ -203,7 +203,7 @@ static void rest_of_a_header(void **state)
                                   0.06f,  0.07f,  0.5f, 0.01f, 0.01f, 0.02f, 0.03f, 0.04f,
                                   0.015f, 0.001f, 0,    0,     0,     0.8f,  0.7f,  0.6f};
     const struct source s = source_of(score, pos, 6, HEADER);
-    assert_plan(&s, "kvzip", fake_budget(3), NULL, (const char *const[]){"0 1 6", "5 9", "9", "0 2 4 6 7 8"});
+    assert_plan(&s, "kvzip", size_budget(3), NULL, (const char *const[]){"0 1 6", "5 9", "9", "0 2 4 6 7 8"});
 }
 
 /* Whatever shares the size out, the header is there and the total is exact. */
@@ -222,7 +222,7 @@ static void every_budget(void **state)
         for (int ragged = 0; ragged < 2; ragged++) {
             struct fake f;
             wnw_plan *plan = NULL;
-            const wnw_size size = fake_budget(20);
+            const wnw_size size = size_budget(20);
             fake_init(&f, 4, 3, 2, 61, ragged);
             f.src.n_prefix = 12;
             if (fake_plan(&plan, &f, recipes[i], &size, NULL) != WNW_OK)
@@ -284,7 +284,7 @@ static void scorer_from_outside(void **state)
     static const wnw_scorer low = {
         .name = "low", .about = "", .paper = "", .needs = pass_wanted, .score = score_header_low};
     const struct source s = source_of(scores[0][0], all_pos, N, HEADER);
-    const wnw_size four = fake_budget(4);
+    const wnw_size four = size_budget(4);
     wnw_registry *r;
     wnw_policy *p = NULL;
     wnw_plan *plan = NULL;

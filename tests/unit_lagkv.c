@@ -4,18 +4,13 @@
  * formula, and the recursion through the driver: what survives depends on the tokens alone, not on how they
  * came. (arXiv 2504.04704, eq. 6 - 16.)
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "peek_plan.h"
+#include "plans.h"
 
 /* ---- Rows of a made-up model ---- */
 
@@ -192,14 +187,6 @@ static void toy_compress(struct toy *t, const wnw_policy *p, const wnw_size *siz
     wnw_plan_free(plan);
 }
 
-static wnw_policy *policy(const char *recipe)
-{
-    wnw_policy *p = NULL;
-    if (wnw_policy_parse(&p, recipe, NULL) != WNW_OK)
-        fail_msg("%s: %s", recipe, wnw_last_error());
-    return p;
-}
-
 /* ---- Scores ---- */
 
 static const float golden_k[9][3] = {{9, 9, 9}, {1, 2, 3}, {2, 0, 1}, {0, 1, 0}, {3, 3, 3},
@@ -215,7 +202,7 @@ static void golden_scores(const char *options, const float *k, const float *v, f
     wnw_observation obs;
     float score[9], scratch[16];
     snprintf(recipe, sizeof recipe, "%s", options);
-    wnw_policy *p = policy(recipe);
+    wnw_policy *p = test_policy(recipe);
     const wnw_scorer *scorer = p->part[WNW_PART_SCORER].scorer;
     const void *opts = p->opts[WNW_PART_SCORER];
     wnw_needs needs = {0};
@@ -275,7 +262,7 @@ static void survivors_by_hand(void **state)
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         struct toy t;
-        wnw_policy *p = policy(row[i].recipe);
+        wnw_policy *p = test_policy(row[i].recipe);
         toy_init(&t, 1, 1, 3);
         memcpy(t.k, golden_k, sizeof golden_k);
         memcpy(t.v, golden_v, sizeof golden_v);
@@ -344,7 +331,7 @@ static void lengths_of_the_formula(void **state)
             char recipe[96];
             struct toy t;
             snprintf(recipe, sizeof recipe, "lagkv:sink=%d,lag=%d,retain=%s", row[i].s, row[i].l, row[i].r);
-            wnw_policy *p = policy(recipe);
+            wnw_policy *p = test_policy(recipe);
             toy_init(&t, 1, 1, 2);
             for (int h = 0; h < halves; h++) {
                 toy_append(&t, h ? row[i].n - row[i].n / 2 : row[i].n / halves);
@@ -391,7 +378,7 @@ static void any_schedule_gives_the_same_survivors(void **state)
         struct toy first = {0};
         for (size_t s = 0; s < sizeof schedule / sizeof *schedule; s++) {
             struct toy t;
-            wnw_policy *p = policy(recipes[r]);
+            wnw_policy *p = test_policy(recipes[r]);
             toy_init(&t, 2, MAX_HEAD, MAX_D);
             feed(&t, p, schedule[s].pieces, schedule[s].n_piece, 1000);
             if (r < 3) {
@@ -430,7 +417,7 @@ static void settled_rows_are_left_alone(void **state)
 {
     (void)state;
     struct toy t;
-    wnw_policy *p = policy("lagkv:sink=16,lag=64,retain=0.25");
+    wnw_policy *p = test_policy("lagkv:sink=16,lag=64,retain=0.25");
     toy_init(&t, 1, 1, 4);
     toy_append(&t, 1000);
     toy_compress(&t, p, NULL);
@@ -452,7 +439,7 @@ static void later_sizes_keep_what_is_settled(void **state)
     (void)state;
     struct toy t;
     int32_t before[MAX_N];
-    wnw_policy *p = policy("lagkv:sink=16,lag=64,retain=0.25");
+    wnw_policy *p = test_policy("lagkv:sink=16,lag=64,retain=0.25");
     const wnw_size small = {.kind = WNW_SIZE_BUDGET, .budget = 50};
     toy_init(&t, 1, 1, 4);
     toy_append(&t, 1000); /* 16 + 15 x 64 + 24: 16 + 14 x 16 = 240 settled, 88 behind */
@@ -477,7 +464,7 @@ static void skipped_layers_stay_whole(void **state)
 {
     (void)state;
     struct toy t;
-    wnw_policy *p = policy("l2norm:sink=4,lag=32,skip=2,retain=0.5");
+    wnw_policy *p = test_policy("l2norm:sink=4,lag=32,skip=2,retain=0.5");
     const wnw_size half = {.kind = WNW_SIZE_BUDGET, .budget = 150};
     toy_init(&t, 3, 2, 4);
     toy_append(&t, 300);
@@ -517,7 +504,7 @@ static void retention_for_a_ratio(void **state)
             struct toy t;
             wnw_policy *fixed;
             snprintf(recipe, sizeof recipe, "lagkv:sink=%d,lag=128", sinks[s]);
-            wnw_policy *p = policy(recipe);
+            wnw_policy *p = test_policy(recipe);
             const int32_t n_keep = wnw__round_count(16384 * (1 - row[i].c), WNW_ROUND_EXACT);
             const struct wnw__due due = {.n = 16384, .n_keep = n_keep, .strict = true};
             assert_int_equal(wnw__policy_fix_size(&fixed, p, &due, warning), WNW_OK);
@@ -537,7 +524,7 @@ static void retention_that_cannot_be(void **state)
 {
     (void)state;
     char warning[WNW_WARNING_SIZE] = "";
-    wnw_policy *p = policy("lagkv:sink=16,lag=128"), *fixed;
+    wnw_policy *p = test_policy("lagkv:sink=16,lag=128"), *fixed;
     struct wnw__due due = {.n = 600, .n_keep = 215, .strict = true};
     /* 16 + 128 + 72 = 216 of 600 are never touched. */
     assert_int_equal(wnw__policy_fix_size(&fixed, p, &due, warning), WNW_E_RANGE);
@@ -587,7 +574,7 @@ static void retention_that_cannot_be(void **state)
 static void kvpress_form(void **state)
 {
     (void)state;
-    wnw_policy *p = policy("kvpress-lagkv");
+    wnw_policy *p = test_policy("kvpress-lagkv");
     assert_false(wnw__policy_is_recursive(p));
     for (int32_t n = 5; n < 700; n += 31)
         for (int c = 1; c < 10; c++) {

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* OBCache's scores against their formulas and against finite differences of the output itself. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,7 +158,7 @@ static void plans(void **state)
         struct fake f;
         fake_init(&f, 3, 2, 2, 96, ragged);
         for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
-            const wnw_size size = fake_budget(20);
+            const wnw_size size = size_budget(20);
             wnw_plan *plan;
             if (fake_plan(&plan, &f, recipes[i], &size, NULL) != WNW_OK)
                 fail_msg("%s: %s", recipes[i], wnw_last_error());

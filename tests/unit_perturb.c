@@ -1,34 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Perturbation of a head's output and its bounds: CriticalKV's theorems on numbers worked out by hand. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "asserts.h"
 
-#include <cmocka.h>
 #include <math.h>
-#include <stdbool.h>
 #include <string.h>
 
+#include "random.h"
 #include "winnow_method.h"
-
-static double uniform(uint32_t *seed)
-{
-    *seed = *seed * 1664525u + 1013904223u;
-    return ((double)(*seed >> 8) + 0.5) / (double)(1u << 24);
-}
-
-static double normal(uint32_t *seed)
-{
-    const double r = sqrt(-2 * log(uniform(seed)));
-    return r * cos(6.283185307179586 * uniform(seed));
-}
-
-static void assert_near(double got, double want, double tolerance)
-{
-    if (!(fabs(got - want) <= tolerance))
-        fail_msg("%.9g, expected %.9g", got, want);
-}
 
 static const float attn8[] = {.40f, .20f, .12f, .10f, .08f, .05f, .03f, .02f};
 static const float proj8[] = {1, 0, 0, 1, 1, -1, .5f, 0, -2, 2, 3, 3, 0, -3, -4, 4};
@@ -118,13 +96,13 @@ static void make_head(struct head *h, uint32_t *seed)
 {
     double sum = 0, a[N];
     for (int i = 0; i < N; i++)
-        sum += a[i] = exp(2 * normal(seed));
+        sum += a[i] = exp(2 * test_normal(seed));
     for (int i = 0; i < N; i++) {
-        const double length = exp(normal(seed));
+        const double length = exp(test_normal(seed));
         double nu = 0;
         h->attn[i] = (float)(a[i] / sum);
         for (int c = 0; c < D; c++) {
-            h->proj[i * D + c] = (float)(length * normal(seed));
+            h->proj[i * D + c] = (float)(length * test_normal(seed));
             nu += fabs((double)h->proj[i * D + c]);
         }
         h->nu[i] = (float)nu;
@@ -155,9 +133,9 @@ static void bounds_hold(void **state)
         for (int i = 0; i < N; i++) {
             attn[i] = h.attn[i];
             product[i] = (double)h.attn[i] * h.nu[i];
-            random[i] = uniform(&seed);
+            random[i] = (double)test_uniform(&seed);
         }
-        const int b = 4 + (int)(uniform(&seed) * 30);
+        const int b = 4 + (int)((double)test_uniform(&seed) * 30);
         bool first[N] = {0}, kept[3][N];
         mark(first, attn, b / 2);
         const double *const by[3] = {product, attn, random};

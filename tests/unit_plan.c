@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Keep-plans, and the driver that makes them, fed from plain random arrays: sizes, errors, invariants. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,27 +60,27 @@ static void sizes(void **state)
     struct fake f;
     wnw_report r;
     fake_init(&f, 3, 2, 2, 600, false);
-    assert_int_equal(equal_count(&f, "snapkv", fake_budget(100), &r), 100);
+    assert_int_equal(equal_count(&f, "snapkv", size_budget(100), &r), 100);
     assert_float_equal(r.kept_mean, 100, 0);
     assert_string_equal(r.warning, "");
-    assert_int_equal(equal_count(&f, "snapkv", fake_ratio(0.9), &r), 60);
-    assert_int_equal(equal_count(&f, "kvpress-snapkv", fake_ratio(0.9), &r), 59);
-    assert_int_equal(equal_count(&f, "kvpress-lagkv", fake_ratio(0.52), &r), 288);
-    assert_int_equal(equal_count(&f, "kvpress-pyramidkv", fake_ratio(0.9), &r), 60);
+    assert_int_equal(equal_count(&f, "snapkv", size_ratio(0.9), &r), 60);
+    assert_int_equal(equal_count(&f, "kvpress-snapkv", size_ratio(0.9), &r), 59);
+    assert_int_equal(equal_count(&f, "kvpress-lagkv", size_ratio(0.52), &r), 288);
+    assert_int_equal(equal_count(&f, "kvpress-pyramidkv", size_ratio(0.9), &r), 60);
     /* 16 bytes an entry, 6 heads: 96 bytes for one entry everywhere */
-    assert_int_equal(equal_count(&f, "snapkv", fake_bytes(96 * 100 + 95), &r), 100);
-    assert_int_equal(equal_count(&f, "snapkv", fake_bytes(96 * 100 - 1), &r), 99);
+    assert_int_equal(equal_count(&f, "snapkv", size_bytes(96 * 100 + 95), &r), 100);
+    assert_int_equal(equal_count(&f, "snapkv", size_bytes(96 * 100 - 1), &r), 99);
     assert_int_equal(equal_count(&f, "snapkv", (wnw_size){.kind = WNW_SIZE_NONE}, &r), 300);
     /* no-ops do not even look at the cache */
     f.n_observed = 0;
-    assert_int_equal(equal_count(&f, "snapkv", fake_budget(600), &r), 600);
-    assert_int_equal(equal_count(&f, "snapkv", fake_budget(INT64_MAX), &r), 600);
-    assert_int_equal(equal_count(&f, "snapkv", fake_bytes(UINT64_MAX), &r), 600);
-    assert_int_equal(equal_count(&f, "snapkv", fake_ratio(0), &r), 600);
-    assert_int_equal(equal_count(&f, "pyramidkv", fake_budget(600), &r), 600);
+    assert_int_equal(equal_count(&f, "snapkv", size_budget(600), &r), 600);
+    assert_int_equal(equal_count(&f, "snapkv", size_budget(INT64_MAX), &r), 600);
+    assert_int_equal(equal_count(&f, "snapkv", size_bytes(UINT64_MAX), &r), 600);
+    assert_int_equal(equal_count(&f, "snapkv", size_ratio(0), &r), 600);
+    assert_int_equal(equal_count(&f, "pyramidkv", size_budget(600), &r), 600);
     assert_int_equal(equal_count(&f, "full", (wnw_size){.kind = WNW_SIZE_NONE}, &r), 600);
     assert_string_equal(r.warning, "");
-    assert_int_equal(equal_count(&f, "full", fake_budget(10), &r), 600);
+    assert_int_equal(equal_count(&f, "full", size_budget(10), &r), 600);
     assert_non_null(strstr(r.warning, "full"));
     assert_int_equal(f.n_observed, 0);
     fake_free(&f);
@@ -98,17 +92,17 @@ static void sizes_out_of_range(void **state)
     struct fake f;
     wnw_plan *plan = (wnw_plan *)&f;
     fake_init(&f, 3, 2, 2, 600, false);
-    const wnw_size bad[] = {fake_budget(0),  fake_budget(-5),    fake_ratio(-0.1), fake_ratio(1),
-                            fake_ratio(1.5), fake_ratio(NAN),    fake_bytes(0),    fake_bytes(96 - 1),
-                            fake_budget(31), fake_bytes(96 * 31)};
+    const wnw_size bad[] = {size_budget(0),  size_budget(-5),    size_ratio(-0.1), size_ratio(1),
+                            size_ratio(1.5), size_ratio(NAN),    size_bytes(0),    size_bytes(96 - 1),
+                            size_budget(31), size_bytes(96 * 31)};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(fake_plan(&plan, &f, "snapkv", &bad[i], NULL), WNW_E_RANGE);
         assert_null(plan);
     }
     assert_non_null(strstr(wnw_last_error(), "allow at least 32"));
-    const wnw_size three = fake_budget(3);
+    const wnw_size three = size_budget(3);
     assert_int_equal(fake_plan(&plan, &f, "streaming_llm", &three, NULL), WNW_E_RANGE);
-    const wnw_size lag = fake_budget(200); /* 16 sinks, 584 = 4 x 128 + 72: 16 + 128 + 72 = 216 */
+    const wnw_size lag = size_budget(200); /* 16 sinks, 584 = 4 x 128 + 72: 16 + 128 + 72 = 216 */
     assert_int_equal(fake_plan(&plan, &f, "lagkv", &lag, NULL), WNW_E_RANGE);
     assert_non_null(strstr(wnw_last_error(), "allow at least 216"));
     fake_free(&f);
@@ -121,17 +115,17 @@ static void ratio_shrinks_the_window(void **state)
     struct fake f;
     wnw_report r;
     fake_init(&f, 2, 2, 1, 100, false);
-    assert_int_equal(equal_count(&f, "snapkv", fake_ratio(0.8), &r), 20);
+    assert_int_equal(equal_count(&f, "snapkv", size_ratio(0.8), &r), 20);
     assert_non_null(strstr(r.warning, "last 8"));
-    assert_int_equal(equal_count(&f, "snapkv", fake_ratio(0.99), &r), 1);
-    assert_int_equal(equal_count(&f, "snapkv", fake_ratio(0.9999), &r), 1);
+    assert_int_equal(equal_count(&f, "snapkv", size_ratio(0.99), &r), 1);
+    assert_int_equal(equal_count(&f, "snapkv", size_ratio(0.9999), &r), 1);
     assert_true(r.warning[0] != '\0');
-    assert_int_equal(equal_count(&f, "streaming_llm", fake_ratio(0.97), &r), 3);
-    assert_int_equal(equal_count(&f, "adakv:alpha_safeguard=1", fake_ratio(0.8), &r), 20);
+    assert_int_equal(equal_count(&f, "streaming_llm", size_ratio(0.97), &r), 3);
+    assert_int_equal(equal_count(&f, "adakv:alpha_safeguard=1", size_ratio(0.8), &r), 20);
     /* lagkv at 100 tokens: its blocks shrink from 128 until the tail fits into 50 */
-    assert_in_range(equal_count(&f, "lagkv", fake_ratio(0.5), &r), 30, 50);
+    assert_in_range(equal_count(&f, "lagkv", size_ratio(0.5), &r), 30, 50);
     assert_non_null(strstr(r.warning, "blocks shrink"));
-    assert_in_range(equal_count(&f, "lagkv", fake_ratio(0.97), &r), 1, 3);
+    assert_in_range(equal_count(&f, "lagkv", size_ratio(0.97), &r), 1, 3);
     fake_free(&f);
 }
 
@@ -147,7 +141,7 @@ static void lagkv_own_size(void **state)
     assert_int_equal(equal_count(&f, "lagkv:sink=16,lag=493", none, &r), 1000); /* n < S + 2 L */
     assert_string_equal(r.warning, "");
     /* A size: k per block is floored, so up to N - 2 entries are left over. */
-    assert_int_equal(equal_count(&f, "lagkv:sink=16,lag=64", fake_budget(500), &r), 16 + 64 + 24 + 14 * 28);
+    assert_int_equal(equal_count(&f, "lagkv:sink=16,lag=64", size_budget(500), &r), 16 + 64 + 24 + 14 * 28);
     fake_free(&f);
 }
 
@@ -164,7 +158,7 @@ static void edge_shapes(void **state)
             wnw_report r;
             wnw_plan *plan;
             fake_init(&f, 2, 1, 7, n, false);
-            const wnw_size half = fake_ratio(0.5);
+            const wnw_size half = size_ratio(0.5);
             assert_int_equal(fake_plan(&plan, &f, recipes[i], &half, &r), WNW_OK);
             const int64_t sum = fake_check_plan(plan, &f);
             assert_true(n == 0 ? sum == 0 : sum >= 1 && sum <= 2 * ((n + 1) / 2));
@@ -180,7 +174,7 @@ static void skipped_layers_stay(void **state)
     wnw_report r;
     fake_init(&f, 6, 2, 2, 200, false);
     f.skip = 0x2d; /* layers 1 and 4 take part */
-    const wnw_size size = fake_budget(50);
+    const wnw_size size = size_budget(50);
     wnw_plan *plan;
     assert_int_equal(fake_plan(&plan, &f, "pyramidkv", &size, &r), WNW_OK);
     assert_int_equal(fake_check_plan(plan, &f), 2 * 2 * 50);
@@ -188,7 +182,7 @@ static void skipped_layers_stay(void **state)
     assert_int_equal(f.n_observed, 2);
     assert_true(fake_kept(plan, 1, 0) > fake_kept(plan, 4, 0));
     wnw_plan_free(plan);
-    assert_int_equal(equal_count(&f, "snapkv", fake_bytes(16 * 4 * 50), &r), 50);
+    assert_int_equal(equal_count(&f, "snapkv", size_bytes(16 * 4 * 50), &r), 50);
     f.skip = 0x3f;
     assert_int_equal(fake_plan(&plan, &f, "snapkv", &size, &r), WNW_OK);
     assert_int_equal(fake_check_plan(plan, &f), 0);
@@ -232,7 +226,7 @@ static void failures(void **state)
     (void)state;
     struct fake f;
     wnw_plan *plan;
-    const wnw_size size = fake_budget(50);
+    const wnw_size size = size_budget(50);
     fake_init(&f, 3, 2, 2, 200, false);
     f.poison = true;
     assert_int_equal(fake_plan(&plan, &f, "snapkv", &size, NULL), WNW_E_NOT_FINITE);
@@ -271,7 +265,7 @@ static void totals_are_exact(void **state)
             const int32_t n_layer = 1 + shape % 5, n_head = 1 + shape % 4, n = 30 + 23 * shape;
             fake_init(&f, n_layer, n_head, 1 + shape % 3, n, false);
             for (int32_t b = 18; b < n; b += 1 + n / 6) {
-                const wnw_size size = fake_budget(b);
+                const wnw_size size = size_budget(b);
                 wnw_plan *plan, *again;
                 if (fake_plan(&plan, &f, recipes[i], &size, NULL) != WNW_OK)
                     fail_msg("%s n %d budget %d: %s", recipes[i], n, b, wnw_last_error());
@@ -313,7 +307,7 @@ static void ragged_caches(void **state)
             for (int32_t k = 0; k < 12; k++)
                 have += f.n_entry[k / 3][k % 3];
             for (int32_t t = 0; t < 9; t++) {
-                const wnw_size size = fake_ratio(0.1 * t);
+                const wnw_size size = size_ratio(0.1 * t);
                 wnw_plan *plan;
                 if (fake_plan(&plan, &f, recipes[i], &size, NULL) != WNW_OK)
                     fail_msg("%s: %s", recipes[i], wnw_last_error());
@@ -337,7 +331,7 @@ static void ratio_of_uneven_heads(void **state)
     (void)state;
     static const char *const recipes[] = {"snapkv", "adakv", "snapkv+adakv:alpha_safeguard=0.9",
                                           "snapkv+adakv:mode=floor", "knorm+adakv:mode=floor"};
-    const wnw_size half = fake_ratio(0.5);
+    const wnw_size half = size_ratio(0.5);
     for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
         for (int32_t n_layer = 1; n_layer <= 2; n_layer++) {
             struct fake f;
@@ -367,7 +361,7 @@ static void tova_keeps_the_same_tokens(void **state)
     struct fake f;
     wnw_plan *plan;
     fake_init(&f, 2, 3, 2, 90, false);
-    const wnw_size size = fake_budget(30);
+    const wnw_size size = size_budget(30);
     assert_int_equal(fake_plan(&plan, &f, "tova", &size, NULL), WNW_OK);
     for (int32_t il = 0; il < 2; il++) {
         const int32_t *first, *pos;

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Recipes: what they mean, their canonical form, and every way to get one wrong. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "asserts.h"
 
-#include <cmocka.h>
 #include <string.h>
 
 #include "peek_plan.h"

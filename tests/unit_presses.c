@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Scorers that look at keys and values alone, and selectors that go by chunks; numbers worked out by hand. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "peek_plan.h"
+#include "plans.h"
 #include "scoring.h"
 
 struct rows {
@@ -30,31 +25,16 @@ static const float *get_values(const wnw_observation *obs, int32_t ih)
     return r->v + (int64_t)ih * obs->n * obs->n_embd_head;
 }
 
-static wnw_policy *policy(const char *recipe)
-{
-    wnw_policy *p = NULL;
-    if (wnw_policy_parse(&p, recipe, NULL) != WNW_OK)
-        fail_msg("%s: %s", recipe, wnw_last_error());
-    return p;
-}
-
 static int32_t run_select(const char *recipe, const struct wnw__select_problem *problem, int32_t *keep)
 {
     float scratch[64];
-    wnw_policy *p = policy(recipe);
+    wnw_policy *p = test_policy(recipe);
     const struct wnw__selector *s = p->part[WNW_PART_SELECTOR].selector;
     const void *opts = p->opts[WNW_PART_SELECTOR];
     assert_true(!s->scratch || s->scratch(opts, problem->n) <= 64);
     const int32_t n = s->select(opts, problem, keep, scratch);
     wnw_policy_free(p);
     return n;
-}
-
-static void assert_near(const float *got, const double *want, int n)
-{
-    for (int i = 0; i < n; i++)
-        if (!(fabs((double)got[i] - want[i]) <= 2e-6))
-            fail_msg("element %d is %.7g, expected %.7g", i, (double)got[i], want[i]);
 }
 
 static const int32_t ascending[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -87,18 +67,18 @@ static void keydiff(void **state)
     const wnw_observation obs = observation(&rows, &n, 2);
     float got[3];
     run_scorer("keydiff", &obs, got); /* unit keys (1 0) (0 1) (.6 .8), mean (1.6 1.8) / 3 */
-    assert_near(got, (const double[]){-0.664364, -0.747409, -0.996546}, 3);
+    assert_values(got, 2e-6, -0.664364, -0.747409, -0.996546);
     /* A zero key counts in the mean's divisor, which no cosine sees; its own is 0. */
     const float holed[] = {1, 0, 0, 0, 3, 4};
     const struct rows with_zero = {.k = holed};
     const wnw_observation obs2 = observation(&with_zero, &n, 2);
     run_scorer("keydiff", &obs2, got);
-    assert_near(got, (const double[]){-0.894427, 0, -0.894427}, 3);
+    assert_values(got, 2e-6, -0.894427, 0, -0.894427);
     const float opposite[] = {1, 0, -1, 0, 0, 0}; /* no mean direction */
     const struct rows without_mean = {.k = opposite};
     const wnw_observation obs3 = observation(&without_mean, &n, 2);
     run_scorer("keydiff", &obs3, got);
-    assert_near(got, (const double[]){0, 0, 0}, 3);
+    assert_values(got, 2e-6, 0, 0, 0);
 }
 
 static void cur(void **state)
@@ -111,30 +91,30 @@ static void cur(void **state)
     float got[3];
     /* Blocks {0, 1} and {2}: keys .2 .8 1, values .5 .5 1. */
     run_scorer("cur:block=2", &obs, got);
-    assert_near(got, (const double[]){0.1 / 1.5, 0.4 / 1.5, 1 / 1.5}, 3);
+    assert_values(got, 2e-6, 0.1 / 1.5, 0.4 / 1.5, 1 / 1.5);
     run_scorer("cur:block=2,leverage=key", &obs, got);
-    assert_near(got, (const double[]){0.1, 0.4, 0.5}, 3);
+    assert_values(got, 2e-6, 0.1, 0.4, 0.5);
     run_scorer("cur:block=2,leverage=value", &obs, got);
-    assert_near(got, (const double[]){0.25, 0.25, 0.5}, 3);
+    assert_values(got, 2e-6, 0.25, 0.25, 0.5);
     run_scorer("cur:block=2,leverage=mean", &obs, got);
-    assert_near(got, (const double[]){0.175, 0.325, 0.5}, 3);
+    assert_values(got, 2e-6, 0.175, 0.325, 0.5);
     run_scorer("cur:block=16", &obs, got); /* (1 4 9) / 14 and (1 1 4) / 6 */
-    assert_near(got, (const double[]){1 / 41.0, 4 / 41.0, 36 / 41.0}, 3);
+    assert_values(got, 2e-6, 1 / 41.0, 4 / 41.0, 36 / 41.0);
     const struct rows none = {.k = zero, .v = zero};
     obs.source = (void *)(uintptr_t)&none;
     run_scorer("cur:block=2", &obs, got); /* shared out evenly: .25 .25 1 */
-    assert_near(got, (const double[]){1 / 6.0, 1 / 6.0, 4 / 6.0}, 3);
+    assert_values(got, 2e-6, 1 / 6.0, 1 / 6.0, 4 / 6.0);
 
-    wnw_policy *p = policy("cur");
+    wnw_policy *p = test_policy("cur");
     wnw_protected prot = {0};
     p->part[WNW_PART_SCORER].scorer->protect(p->opts[WNW_PART_SCORER], 100, &prot);
     assert_int_equal(prot.n_first, 4);
     assert_int_equal(prot.n_last, 0);
     wnw_policy_free(p);
-    p = policy("cur:leverage=key");
+    p = test_policy("cur:leverage=key");
     assert_int_equal(wnw_policy_needs(p).flags, WNW_NEED_KEYS);
     wnw_policy_free(p);
-    p = policy("cur:leverage=value");
+    p = test_policy("cur:leverage=value");
     assert_int_equal(wnw_policy_needs(p).flags, WNW_NEED_VALUES);
     wnw_policy_free(p);
 }
@@ -191,34 +171,34 @@ static void noncausal(void **state)
     float got[3];
     /* Chunks {0, 1} and {2} receive 1.25 .75 and 1, times the norms 2.5 3 1. */
     run_scorer("noncausal:chunk=2,pool=1", &obs, got);
-    assert_near(got, (const double[]){0.320256, 0.800641, -1.120897}, 3);
+    assert_values(got, 2e-6, 0.320256, 0.800641, -1.120897);
     /* Pooled over the border of the chunks: 5.5 6.5 4, each / 3. */
     run_scorer("noncausal:chunk=2,pool=3", &obs, got);
-    assert_near(got, (const double[]){0.132453, 0.927173, -1.059626}, 3);
+    assert_values(got, 2e-6, 0.132453, 0.927173, -1.059626);
     /* A zero key takes a quarter of the last query, a zero query adds a half: 2.5 3 1.25. */
     run_scorer("noncausal:chunk=2,pool=1,padded=1", &obs, got);
-    assert_near(got, (const double[]){0.277350, 0.832050, -1.109400}, 3);
+    assert_values(got, 2e-6, 0.277350, 0.832050, -1.109400);
     obs.attn_scale = 2; /* softmax(2 ln 3, 0) = .9 .1: 2.8 2.4 1 */
     run_scorer("noncausal:chunk=2,pool=1", &obs, got);
-    assert_near(got, (const double[]){0.775880, 0.352673, -1.128553}, 3);
+    assert_values(got, 2e-6, 0.775880, 0.352673, -1.128553);
     run_scorer("noncausal:chunk=2,pool=1,scaled=0", &obs, got);
-    assert_near(got, (const double[]){0.320256, 0.800641, -1.120897}, 3);
+    assert_values(got, 2e-6, 0.320256, 0.800641, -1.120897);
     obs.attn_scale = 1;
     obs.n_head = 2; /* a second query head of zeros gives 1 to each: 2.25 3.5 1 */
     obs.queries = two;
     run_scorer("noncausal:chunk=2,pool=1", &obs, got);
-    assert_near(got, (const double[]){0, 1, -1}, 3);
+    assert_values(got, 2e-6, 0, 1, -1);
     obs.n_head = 1;
     obs.queries = q + 1; /* the first query is not known: .5 .5 1 times norms is 1 2 1 */
     obs.n_queries = 2;
     run_scorer("noncausal:chunk=2,pool=1", &obs, got);
-    assert_near(got, (const double[]){-0.577350, 1.154701, -0.577350}, 3);
+    assert_values(got, 2e-6, -0.577350, 1.154701, -0.577350);
     /* All alike. */
     const float zero[] = {0, 0, 0};
     const struct rows none = {.k = zero, .v = zero};
     obs.source = (void *)(uintptr_t)&none;
     run_scorer("noncausal", &obs, got);
-    assert_near(got, (const double[]){0, 0, 0}, 3);
+    assert_values(got, 2e-6, 0, 0, 0);
 }
 
 static void leverage(void **state)
@@ -231,13 +211,13 @@ static void leverage(void **state)
     wnw_observation obs = observation(&rows, &n, 1);
     float got[12], want[12];
     run_scorer("leverage:sketch=1", &obs, got);
-    assert_near(got, (const double[]){-0.164957, -0.907265, 1.072222}, 3);
+    assert_values(got, 2e-6, -0.164957, -0.907265, 1.072222);
     run_scorer("leverage:sketch=48,seed=5", &obs, got); /* eps matters less than 1e-3 here */
     for (int i = 0; i < 3; i++)
         assert_true(fabs((double)got[i] - (const double[]){-0.164957, -0.907265, 1.072222}[i]) < 1e-3);
     obs.source = (void *)(uintptr_t)&equal;
     run_scorer("leverage", &obs, got);
-    assert_near(got, (const double[]){0, 0, 0}, 3);
+    assert_values(got, 2e-6, 0, 0, 0);
 
     /* Keys come as RoPE has turned them: the scores are those of the keys before. */
     enum { N = 12, D = 4 };
@@ -329,14 +309,14 @@ static void finch(void **state)
     /* (3 a + 4 b) / 2; the question is above, the most recent token highest. */
     const double want[] = {0.55, 0.5, 0.65, 1.65 * 1.6, 1.65 * 1.8};
     run_scorer("finch", &obs, got);
-    assert_near(got, want, 5);
+    assert_floats_near(got, want, 5, 2e-6);
     obs.n_question = 0;
     run_scorer("finch:question=2", &obs, got);
-    assert_near(got, want, 5);
+    assert_floats_near(got, want, 5, 2e-6);
     run_scorer("finch:question=2,window=1", &obs, got); /* of the question only the last query is observed */
-    assert_near(got, (const double[]){0.8, 0.4, 0.4, 1.8 * 1.6, 1.8 * 1.8}, 5);
+    assert_values(got, 2e-6, 0.8, 0.4, 0.4, 1.8 * 1.6, 1.8 * 1.8);
     run_scorer("finch", &obs, got); /* not known: the last 32 tokens, which is everything */
-    assert_near(got, (const double[]){1, 1.2, 1.4, 1.6, 1.8}, 5);
+    assert_values(got, 2e-6, 1, 1.2, 1.4, 1.6, 1.8);
 
     /* A head that lost position 1: two and three entries come before the queries; mean over two query heads. */
     const float pair[] = {0.5f, 0.3f, 0.2f, 0, 0.4f, 0.1f, 0.1f, 0.4f, 0.1f, 0.9f, 0, 0, 0, 0, 1, 0};
@@ -348,10 +328,10 @@ static void finch(void **state)
     obs.n_window = obs.n_question = 2;
     obs.window_attn = pair;
     run_scorer("finch", &obs, got); /* m = 2, 3; (1.1 + .1) / 2 and (.45 + .9) / 2 */
-    assert_near(got, (const double[]){0.6, 0.675, 2.1 * 1.5, 2.1 * 1.75},
-                4); /* above 1.1, the best of any head */
+    /* Above 1.1, the best of any head. */
+    assert_values(got, 2e-6, 0.6, 0.675, 2.1 * 1.5, 2.1 * 1.75);
 
-    wnw_policy *p = policy("finch:question=20");
+    wnw_policy *p = test_policy("finch:question=20");
     assert_int_equal(wnw_policy_needs(p).window, 20);
     assert_false(wnw_policy_allows(p, WNW_PHASE_CHUNK, NULL));
     assert_true(wnw_policy_allows(p, WNW_PHASE_LAYER, NULL));
@@ -448,7 +428,7 @@ static void chunkkv(void **state)
                                     .n_entry = &n600,
                                     .rounding = WNW_ROUND_TRUNC,
                                     .mean = 600 * (1 - 0.9)};
-    wnw_policy *pol = policy("snapkv+chunkkv:chunk=20,rest=drop");
+    wnw_policy *pol = test_policy("snapkv+chunkkv:chunk=20,rest=drop");
     const struct wnw__selector *s = pol->part[WNW_PART_SELECTOR].selector;
     float scratch[700];
     assert_int_equal(s->select(pol->opts[WNW_PART_SELECTOR], &p, keep, scratch), 40);

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Profiles: what files hold, what is refused and why, the authors' formats, damaged files. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "asserts.h"
 
-#include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,12 +4,6 @@
  * combination of scorer, layer budget, head budget and selector that parses on some. New parts are covered by
  * being listed; where a method does not promise an exact total it is named below, with the reason.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,8 +35,8 @@ static wnw_size size_of(int i, int32_t n)
     const int64_t budgets[] = {1, n / 7, n / 4, n / 2, n - 1, n, n + 5};
     const double ratios[] = {0.1, 0.5, 0.77, 0.99};
     if (i < 7)
-        return fake_budget(budgets[i] > 0 ? budgets[i] : 1);
-    return i < 11 ? fake_ratio(ratios[i - 7]) : (wnw_size){.kind = WNW_SIZE_NONE};
+        return size_budget(budgets[i] > 0 ? budgets[i] : 1);
+    return i < 11 ? size_ratio(ratios[i - 7]) : (wnw_size){.kind = WNW_SIZE_NONE};
 }
 
 static void shape_init(struct fake *f, int i)
@@ -202,7 +196,7 @@ static void check_policy(const wnw_policy *p, struct fake *f, int shape, int siz
     check_protected(&t, plan, &report);
     assert_true(memchr(report.warning, 0, sizeof report.warning) != NULL);
     assert_int_equal(wnw__plan_make(&again, p, &t.size, &f->src, NULL), WNW_OK);
-    if (!fake_same_plan(plan, again))
+    if (!test_same_plan(plan, again))
         complain(&t, "another plan the second time");
     wnw_plan_free(plan);
     wnw_plan_free(again);
@@ -390,7 +384,7 @@ static bool run_together(struct fake *f, int shape, wnw_policy **p, wnw_plan **a
     for (int32_t k = 0; k < m; k++) {
         const int32_t i = which[k];
         const struct trial t = {.policy = p[i], .f = f, .size = sizes[i], .shape = shape};
-        if (!fake_same_plan(alone[i], many[k]))
+        if (!test_same_plan(alone[i], many[k]))
             complain(&t, "another plan in company");
         wnw_plan_free(alone[i]);
         wnw_plan_free(many[k]);
@@ -441,7 +435,7 @@ static void blind(void **state)
         assert_int_equal(wnw_policy_parse(&p, row->name, NULL), WNW_OK);
         const uint32_t flags =
             wnw_policy_needs(p).flags & ~(uint32_t)(WNW_NEED_PROFILE | WNW_NEED_PERPLEXITY);
-        const wnw_size size = fake_ratio(0.2);
+        const wnw_size size = size_ratio(0.2);
         const int rc = wnw__plan_make(&plan, p, &size, &f.src, NULL);
         if (rc != (flags ? WNW_E_NOT_OBSERVED : WNW_OK))
             fail_msg("%s: status %d, %s", row->name, rc, wnw_last_error());
@@ -466,7 +460,7 @@ static void plans_depend_on_the_text(void **state)
         const uint32_t flags = wnw_policy_needs(p).flags & ~(uint32_t)WNW_NEED_PROFILE;
         for (uint32_t k = 0; k < 8 && same; k++) {
             struct fake f;
-            const wnw_size size = fake_ratio(k % 2 ? 0.03 : 0.6);
+            const wnw_size size = size_ratio(k % 2 ? 0.03 : 0.6);
             fake_init(&f, 3, 1, 2, 1150, false);
             f.seed += 100 * (k / 2);
             f.profile.compiler.budget = (int32_t)(f.n * (1 - size.ratio));
@@ -478,7 +472,7 @@ static void plans_depend_on_the_text(void **state)
             }
             if (rc != WNW_OK)
                 fail_msg("%s: %s", row->name, wnw_last_error());
-            same = !first[k % 2] || fake_same_plan(first[k % 2], plan);
+            same = !first[k % 2] || test_same_plan(first[k % 2], plan);
             if (first[k % 2])
                 wnw_plan_free(plan);
             else

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Text for needle questions: nothing in it stands twice. */
+#include "asserts.h"
+
 #include "prose.h"
 #include "source.h"
 
 #include <ctype.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static int by_text(const void *a, const void *b)
 {

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Scorers on small arrays, against numbers worked out by hand from the papers' formulas. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "peek_plan.h"
+#include "plans.h"
 #include "scoring.h"
 
 struct rows {
@@ -29,31 +24,16 @@ static const float *get_values(const wnw_observation *obs, int32_t ih)
     return r->v + (int64_t)ih * obs->n * obs->n_embd_head;
 }
 
-static wnw_policy *policy(const char *recipe)
-{
-    wnw_policy *p = NULL;
-    if (wnw_policy_parse(&p, recipe, NULL) != WNW_OK)
-        fail_msg("%s: %s", recipe, wnw_last_error());
-    return p;
-}
-
 /* What the scorer of a recipe keeps of n entries whatever their score. */
 static wnw_protected protected_by(const char *recipe, int32_t n)
 {
-    wnw_policy *p = policy(recipe);
+    wnw_policy *p = test_policy(recipe);
     wnw_protected prot = {0};
     const wnw_scorer *s = p->part[WNW_PART_SCORER].scorer;
     if (s->protect)
         s->protect(p->opts[WNW_PART_SCORER], n, &prot);
     wnw_policy_free(p);
     return prot;
-}
-
-static void assert_near(const float *got, const double *want, int n, double tolerance)
-{
-    for (int i = 0; i < n; i++)
-        if (!(fabs((double)got[i] - want[i]) <= tolerance))
-            fail_msg("element %d is %.7g, expected %.7g", i, (double)got[i], want[i]);
 }
 
 static const int32_t ascending[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
@@ -74,13 +54,13 @@ static void snapkv_average_pooling(void **state)
                                  .window_attn = attn};
     float out[6];
     run_scorer("snapkv:window=1,kernel=5,pool=avg", &obs, out);
-    assert_near(out, (const double[]){1, 1, 3, 2, 2}, 5, 0);
+    assert_values(out, 0, 1, 1, 3, 2, 2);
     run_scorer("snapkv:window=1,kernel=3,pool=max", &obs, out);
-    assert_near(out, (const double[]){5, 5, 0, 10, 10}, 5, 0);
+    assert_values(out, 0, 5, 5, 0, 10, 10);
     run_scorer("snapkv:window=1,kernel=1,pool=max", &obs, out);
-    assert_near(out, (const double[]){5, 0, 0, 0, 10}, 5, 0);
+    assert_values(out, 0, 5, 0, 0, 0, 10);
     run_scorer("snapkv:window=1,kernel=99,pool=max", &obs, out);
-    assert_near(out, (const double[]){10, 10, 10, 10, 10}, 5, 0);
+    assert_values(out, 0, 10, 10, 10, 10, 10);
 }
 
 /* Max pooling does not commute with the mean over the group: pool each head first. */
@@ -100,7 +80,7 @@ static void snapkv_pools_before_the_group_mean(void **state)
                                  .window_attn = attn};
     float out[4];
     run_scorer("snapkv:window=1,kernel=3,pool=max", &obs, out);
-    assert_near(out, (const double[]){0.5, 1, 0.5}, 3, 0);
+    assert_values(out, 0, 0.5, 1, 0.5);
 }
 
 /* Head A attends to 10, B to 14; 7 neighbours. Pooled first, 11 to 13 have both and beat what the heads look
@@ -127,13 +107,13 @@ static void snapkv_pools_after_the_group_mean(void **state)
                                  .n_window = 1,
                                  .window_attn = attn};
     run_scorer("snapkv:window=1", &obs, out);
-    assert_near(out + 6, (const double[]){0, .4, .4, .4, .4, .7, .7, .7, .3, .3, .3, .3, 0}, 13, 1e-6);
+    assert_values(out + 6, 1e-6, 0, .4, .4, .4, .4, .7, .7, .7, .3, .3, .3, .3, 0);
     run_scorer("snapkv:window=1,pool_after=1", &obs, out);
-    assert_near(out + 6, (const double[]){0, .4, .4, .4, .4, .4, .4, .4, .3, .3, .3, .3, 0}, 13, 1e-6);
-    assert_near(out + N - 2, (const double[]){0, 0.1}, 2, 1e-6);
+    assert_values(out + 6, 1e-6, 0, .4, .4, .4, .4, .4, .4, .4, .3, .3, .3, .3, 0);
+    assert_values(out + N - 2, 1e-6, 0, 0.1);
     /* Whatever puts the heads together: the maximum at 10 is .8. Average pooling commutes with the mean. */
     run_scorer("snapkv:window=1,pool_after=1+group_max", &obs, out);
-    assert_near(out + 6, (const double[]){0, .8, .8, .8, .8, .8, .8, .8, .6, .6, .6, .6, 0}, 13, 1e-6);
+    assert_values(out + 6, 1e-6, 0, .8, .8, .8, .8, .8, .8, .8, .6, .6, .6, .6, 0);
     float before[N];
     run_scorer("snapkv:window=1,pool=avg", &obs, before);
     run_scorer("snapkv:window=1,pool=avg,pool_after=1", &obs, out);
@@ -144,7 +124,7 @@ static void snapkv_pools_after_the_group_mean(void **state)
     static const char *const papers[] = {"paper-adakv", "paper-criticalkv", "paper-criticalkv-adakv",
                                          "paper-criticalkv-headkv"};
     for (size_t i = 0; i < sizeof papers / sizeof *papers; i++) {
-        p = policy(papers[i]);
+        p = test_policy(papers[i]);
         assert_non_null(strstr(wnw_policy_string(p), "pool=max,agg=mean,pool_after=1"));
         wnw_policy_free(p);
     }
@@ -167,7 +147,7 @@ static void snapkv_uses_its_own_window(void **state)
                                  .window_attn = attn};
     float out[5];
     run_scorer("snapkv:window=2,kernel=1,pool=avg", &obs, out);
-    assert_near(out, (const double[]){2, 2, 2}, 3, 0);
+    assert_values(out, 0, 2, 2, 2);
 }
 
 static void snapkv_groups(void **state)
@@ -210,7 +190,7 @@ static void snapkv_prompt_shorter_than_window(void **state)
                                  .window_attn = attn};
     float out[3];
     run_scorer("snapkv:window=32,kernel=1,pool=avg", &obs, out);
-    assert_near(out, (const double[]){1.7 / 3, 0.8 / 3, 0.5 / 3}, 3, 1e-6);
+    assert_values(out, 1e-6, 1.7 / 3, 0.8 / 3, 0.5 / 3);
 }
 
 static const float lag_k[] = {9, 9, 9, 1, 2, 3, 2, 0, 1, 0, 1, 0, 3, 3,
@@ -241,9 +221,9 @@ static void lagkv_golden_vector(void **state)
     const wnw_observation obs = lag_observation(&rows, n_entry);
     float out[9];
     run_scorer("lagkv:sink=1,lag=4", &obs, out);
-    assert_near(out + 1, (const double[]){0.497298, 0.466997, 0.523091, 0.512614}, 4, 1e-6);
+    assert_values(out + 1, 1e-6, 0.497298, 0.466997, 0.523091, 0.512614);
     run_scorer("lagkv:sink=1,lag=4,wv=0", &obs, out);
-    assert_near(out + 1, (const double[]){0.271848, 0.271848, 0.244589, 0.211715}, 4, 1e-6);
+    assert_values(out + 1, 1e-6, 0.271848, 0.271848, 0.244589, 0.211715);
     assert_true(out[1] == out[2]); /* an exact tie */
 }
 
@@ -256,7 +236,7 @@ static void lagkv_ranks(void **state)
     float out[9];
     run_scorer("lagkv:sink=1,lag=4,ranked=1+topk", &obs, out);
     /* order 2, 3, 0, 1; sinks above the tail, the tail above ranks and the most recent first */
-    assert_near(out + 1, (const double[]){0.25, 0, 0.75, 0.5}, 4, 1e-6);
+    assert_values(out + 1, 1e-6, 0.25, 0, 0.75, 0.5);
     assert_true(out[0] > out[8] && out[8] > out[5] && out[5] > out[3]);
     /* n < S + 2 L: recency */
     run_scorer("lagkv:sink=1,lag=5,ranked=1+topk", &obs, out);
@@ -284,7 +264,7 @@ static void lagkv_constant_channel_adds_nothing(void **state)
                                  .source = &rows};
     float out[4];
     run_scorer("lagkv:sink=0,lag=2,wv=1", &obs, out);
-    assert_near(out, (const double[]){1, 1}, 2, 1e-6);
+    assert_values(out, 1e-6, 1, 1);
 }
 
 static void lagkv_protects_sinks_and_tail(void **state)
@@ -308,7 +288,7 @@ static void knorm_is_minus_the_norm(void **state)
     wnw_observation obs = lag_observation(&rows, n_entry);
     float out[9];
     run_scorer("knorm", &obs, out);
-    assert_near(out + 1, (const double[]){-3.741657, -2.236068, -1.0, -5.196152}, 4, 1e-6);
+    assert_values(out + 1, 1e-6, -3.741657, -2.236068, -1.0, -5.196152);
 }
 
 static void tova_means_over_all_heads(void **state)
@@ -329,7 +309,7 @@ static void tova_means_over_all_heads(void **state)
                            .window_attn = attn};
     float out[6];
     run_scorer("tova", &obs, out);
-    assert_near(out, (const double[]){0.3, 0.25, 0.45, 0.3, 0.25, 0.45}, 6, 1e-6);
+    assert_values(out, 1e-6, 0.3, 0.25, 0.45, 0.3, 0.25, 0.45);
     /* Heads that hold different tokens: the sum follows the position, not the index. */
     const int32_t ragged[] = {0, 2, -1, 1, 2, 3};
     const int32_t n_ragged[] = {2, 3};
@@ -337,8 +317,8 @@ static void tova_means_over_all_heads(void **state)
     obs.n_entry = n_ragged;
     obs.n_past = 4;
     run_scorer("tova", &obs, out);
-    assert_near(out, (const double[]){0.05, 0.25}, 2, 1e-6);
-    assert_near(out + 3, (const double[]){0.25, 0.25, 0.1}, 3, 1e-6);
+    assert_values(out, 1e-6, 0.05, 0.25);
+    assert_values(out + 3, 1e-6, 0.25, 0.25, 0.1);
 }
 
 static void streaming_llm_is_recency(void **state)
@@ -349,7 +329,7 @@ static void streaming_llm_is_recency(void **state)
         .n_layer = 1, .n_head = 1, .n_head_kv = 1, .n = 5, .n_past = 5, .n_entry = n_entry, .pos = ascending};
     float out[5];
     run_scorer("streaming_llm", &obs, out);
-    assert_near(out, (const double[]){0, 1, 2, 3, 4}, 5, 0);
+    assert_values(out, 0, 0, 1, 2, 3, 4);
     assert_int_equal(protected_by("streaming_llm", 100).n_first, 4);
     run_scorer("streaming_llm:recent=2", &obs, out);
     assert_true(out[0] > out[1] && out[1] > out[2]);

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Top-k with its tie rule, and the selectors. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,18 +7,11 @@
 
 #include "peek_arrays.h"
 #include "peek_plan.h"
-
-static wnw_policy *policy(const char *recipe)
-{
-    wnw_policy *p = NULL;
-    if (wnw_policy_parse(&p, recipe, NULL) != WNW_OK)
-        fail_msg("%s: %s", recipe, wnw_last_error());
-    return p;
-}
+#include "plans.h"
 
 static int32_t run_select(const char *recipe, const struct wnw__select_problem *problem, int32_t *keep)
 {
-    wnw_policy *p = policy(recipe);
+    wnw_policy *p = test_policy(recipe);
     const int32_t n =
         p->part[WNW_PART_SELECTOR].selector->select(p->opts[WNW_PART_SELECTOR], problem, keep, NULL);
     wnw_policy_free(p);
@@ -142,7 +129,7 @@ static void lagkv_lengths(void **state)
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         char recipe[96];
         snprintf(recipe, sizeof recipe, "lagkv:sink=%d,lag=%d,retain=%s", row[i].s, row[i].l, row[i].r);
-        wnw_policy *p = policy(recipe);
+        wnw_policy *p = test_policy(recipe);
         const struct wnw__blocks b = {row[i].s, row[i].l};
         assert_int_equal(p->part[WNW_PART_SELECTOR].selector->own_size(p->opts[WNW_PART_SELECTOR], &b,
                                                                        row[i].n, WNW_ROUND_EXACT),

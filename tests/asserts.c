@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+#include "asserts.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void test_status(int rc, int want, const char *expr, const char *file, int line)
+{
+    if (rc == want && (want == WNW_OK || wnw_last_error()[0] != '\0'))
+        return;
+    print_error("%s\n  returned %d (%s), expected %d (%s)\n  last error: \"%s\"\n", expr, rc,
+                wnw_strerror(rc), want, wnw_strerror(want), rc == WNW_OK ? "" : wnw_last_error());
+    _fail(file, line);
+}
+
+void test_cmp_failed(const char *a, const char *op, const char *b, long double of_a, long double of_b,
+                     const char *file, int line)
+{
+    print_error("not %s %s %s\n  but %.19Lg and %.19Lg\n", a, op, b, of_a, of_b);
+    _fail(file, line);
+}
+
+void test_near(double got, double want, double tolerance, const char *what, const char *file, int line)
+{
+    if (fabs(got - want) <= tolerance)
+        return;
+    print_error("%s is %.9g, expected %.9g within %.3g\n", what, got, want, tolerance);
+    _fail(file, line);
+}
+
+static void element_failed(const char *what, int64_t i, int64_t n, double got, double want, const char *file,
+                           int line)
+{
+    print_error("element %lld of %lld of %s is %.9g, expected %.9g\n", (long long)i, (long long)n, what, got,
+                want);
+    _fail(file, line);
+}
+
+void test_floats_near(const float *got, const float *want, int64_t n, double tolerance, const char *what,
+                      const char *file, int line)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabs((double)got[i] - (double)want[i]) <= tolerance))
+            element_failed(what, i, n, (double)got[i], (double)want[i], file, line);
+}
+
+void test_doubles_near(const float *got, const double *want, int64_t n, double tolerance, const char *what,
+                       const char *file, int line)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabs((double)got[i] - want[i]) <= tolerance))
+            element_failed(what, i, n, (double)got[i], want[i], file, line);
+}
+
+/* First of the n elements of `size` bytes in which the arrays differ; n where they are the same. */
+static int64_t first_difference(const void *got, const void *want, int64_t n, size_t size)
+{
+    const char *a = got, *b = want;
+    int64_t i = 0;
+    while (i < n && memcmp(a + (size_t)i * size, b + (size_t)i * size, size) == 0)
+        i++;
+    return i;
+}
+
+#define SAME_ARRAY(type)                                                                                   \
+    const type *a = got, *b = want;                                                                        \
+    const int64_t n = (int64_t)(bytes / sizeof *a), i = first_difference(a, b, n, sizeof *a);              \
+    test_int_equal((intmax_t)(bytes % sizeof *a), 0, "bytes behind the last element", "none", file, line); \
+    if (i < n)                                                                                             \
+    element_failed(what, i, n, (double)a[i], (double)b[i], file, line)
+
+void test_same_floats(const void *got, const void *want, size_t bytes, const char *what, const char *file,
+                      int line)
+{
+    SAME_ARRAY(float);
+}
+
+void test_same_ints(const void *got, const void *want, size_t bytes, const char *what, const char *file,
+                    int line)
+{
+    SAME_ARRAY(int32_t);
+}
+
+void test_same_bytes(const void *got, const void *want, size_t bytes, const char *what, const char *file,
+                     int line)
+{
+    SAME_ARRAY(uint8_t);
+}
+
+void test_all_finite(const float *x, int64_t n, const char *what, const char *file, int line)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(x[i])) {
+            print_error("element %lld of %lld of %s is %g\n", (long long)i, (long long)n, what, (double)x[i]);
+            _fail(file, line);
+        }
+}
+
+void test_contains(const char *text, const char *part, bool wanted, const char *what, const char *file,
+                   int line)
+{
+    if (text && part && (strstr(text, part) != NULL) == wanted)
+        return;
+    print_error("%s is \"%s\", %s \"%s\"\n", what, text ? text : "(null)",
+                wanted ? "expected in it:" : "not expected in it:", part ? part : "(null)");
+    _fail(file, line);
+}
+
+void test_int_equal(intmax_t a, intmax_t b, const char *of_a, const char *of_b, const char *file, int line)
+{
+    if (a == b)
+        return;
+    print_error("%s == %s\n  but %jd and %jd\n", of_a, of_b, a, b);
+    _fail(file, line);
+}
+
+int test_run_rows(const char *group, CMUnitTestFunction test, const void *rows, size_t n, size_t size,
+                  CMFixtureFunction set_up, CMFixtureFunction tear_down)
+{
+    struct CMUnitTest *tests = calloc(n, sizeof *tests);
+    if (!tests)
+        return 1;
+    for (size_t i = 0; i < n; i++) {
+        const char *row = (const char *)rows + i * size;
+        memcpy(&tests[i].name, row, sizeof tests[i].name);
+        tests[i].test_func = test;
+        tests[i].initial_state = (void *)(uintptr_t)row;
+    }
+    const int n_failed = _cmocka_run_group_tests(group, tests, n, set_up, tear_down);
+    free(tests);
+    return n_failed;
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+#include "plans.h"
+
+#include <stdio.h>
+#include <string.h>
+
+wnw_policy *test_policy(const char *recipe)
+{
+    wnw_policy *p = NULL;
+    if (wnw_policy_parse(&p, recipe, NULL) != WNW_OK)
+        fail_msg("%s: %s", recipe, wnw_last_error());
+    assert_non_null(p);
+    return p;
+}
+
+wnw_size size_budget(int64_t n)
+{
+    return (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = n};
+}
+
+wnw_size size_ratio(double r)
+{
+    return (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = r};
+}
+
+wnw_size size_bytes(uint64_t n)
+{
+    return (wnw_size){.kind = WNW_SIZE_BYTES, .bytes = n};
+}
+
+/* ---- Plans compared ---- */
+
+/* Where two arrays differ first, as words; false where they do not. */
+static bool positions_differ(const wnw_plan *a, const wnw_plan *b, int32_t il, int32_t ih, char *out,
+                             size_t cap)
+{
+    const int32_t *p, *q;
+    const int32_t n = wnw_plan_head(a, il, ih, &p), m = wnw_plan_head(b, il, ih, &q);
+    for (int32_t i = 0; i < n && i < m; i++)
+        if (p[i] != q[i]) {
+            snprintf(out, cap, "entry %d of %d and %d is position %d and %d", i, n, m, p[i], q[i]);
+            return true;
+        }
+    snprintf(out, cap, "%d and %d entries", n, m);
+    return n != m;
+}
+
+static bool contents_differ(const wnw_plan *a, const wnw_plan *b, int32_t il, int32_t ih, char *out,
+                            size_t cap)
+{
+    const wnw_merge *m, *n;
+    const int32_t *c, *d;
+    int32_t spared_a, spared_b;
+    const int32_t n_merge = wnw_plan_merges(a, il, ih, &m), n_merge_b = wnw_plan_merges(b, il, ih, &n),
+                  n_channel = wnw_plan_channels(a, il, ih, &c, &spared_a),
+                  n_channel_b = wnw_plan_channels(b, il, ih, &d, &spared_b);
+    snprintf(out, cap, "merges (%d and %d) or channels (%d and %d, %d and %d spared)", n_merge, n_merge_b,
+             n_channel, n_channel_b, spared_a, spared_b);
+    return n_merge != n_merge_b || n_channel != n_channel_b || spared_a != spared_b ||
+           (n_merge > 0 && memcmp(m, n, (size_t)n_merge * sizeof *m) != 0) ||
+           (n_channel > 0 && memcmp(c, d, (size_t)n_channel * sizeof *c) != 0);
+}
+
+static bool plans_differ(const wnw_plan *a, const wnw_plan *b, char *out, size_t cap)
+{
+    char what[160] = "";
+    const int32_t n_layer = wnw_plan_n_layer(a), n_head = wnw_plan_n_head_kv(a);
+    if (n_layer != wnw_plan_n_layer(b) || n_head != wnw_plan_n_head_kv(b)) {
+        snprintf(out, cap, "%d layers of %d heads and %d of %d", n_layer, n_head, wnw_plan_n_layer(b),
+                 wnw_plan_n_head_kv(b));
+        return true;
+    }
+    for (int32_t il = 0; il < n_layer; il++)
+        for (int32_t ih = 0; ih < n_head; ih++)
+            if (positions_differ(a, b, il, ih, what, sizeof what) ||
+                contents_differ(a, b, il, ih, what, sizeof what)) {
+                snprintf(out, cap, "layer %d, head %d: %s", il, ih, what);
+                return true;
+            }
+    return false;
+}
+
+bool test_same_plan(const wnw_plan *a, const wnw_plan *b)
+{
+    char what[256];
+    return !plans_differ(a, b, what, sizeof what);
+}
+
+void test_plans(const wnw_plan *a, const wnw_plan *b, bool same, const char *what, const char *file, int line)
+{
+    char how[256] = "";
+    if (plans_differ(a, b, how, sizeof how) != same)
+        return;
+    if (same)
+        print_error("plans %s differ in %s\n", what, how);
+    else
+        print_error("plans %s are the same\n", what);
+    _fail(file, line);
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* Recipes, sizes and keep-plans. */
+#ifndef WNW_TESTS_PLANS_H
+#define WNW_TESTS_PLANS_H
+
+#include "asserts.h"
+
+/* The policy of a recipe; released with wnw_policy_free. The test fails with the parser's sentence. */
+wnw_policy *test_policy(const char *recipe);
+
+wnw_size size_budget(int64_t n);
+wnw_size size_ratio(double r);
+wnw_size size_bytes(uint64_t n);
+
+/* Kept positions, merges and channels of every layer and head. */
+bool test_same_plan(const wnw_plan *a, const wnw_plan *b);
+/* The first difference is shown with its layer and head. */
+#define assert_same_plan(a, b)  test_plans(a, b, true, #a " and " #b, __FILE__, __LINE__)
+#define assert_other_plan(a, b) test_plans(a, b, false, #a " and " #b, __FILE__, __LINE__)
+void test_plans(const wnw_plan *a, const wnw_plan *b, bool same, const char *what, const char *file,
+                int line);
+
+#endif

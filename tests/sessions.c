@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+#include "sessions.h"
+
+#include <string.h>
+
+#include "peek_session.h"
+
+wnw_session *test_session_new(const wnw_model *m, const struct test_session *want)
+{
+    wnw_session_params p = wnw_session_default_params();
+    const int32_t cores = wnw_usable_cores();
+    p.kv_type = want->kv_type;
+    p.attn = want->attn;
+    p.n_ctx = want->n_ctx;
+    if (want->n_ubatch)
+        p.n_ubatch = want->n_ubatch;
+    p.n_threads = want->n_threads ? want->n_threads : (cores < 2 ? cores : 2);
+    wnw_session *s = NULL;
+    assert_ok(wnw_session_new(&s, m, &p));
+    assert_non_null(s);
+    return s;
+}
+
+void test_prefill(wnw_session *s, const int32_t *tokens, int32_t n)
+{
+    assert_ok(wnw_session_prefill(s, tokens, n, NULL, NULL));
+    assert_non_null(wnw_session_logits(s));
+}
+
+/* ---- What sessions hold ---- */
+
+static void other_head(int32_t il, int32_t ih, const char *what, const char *file, int line)
+{
+    print_error("layer %d, head %d: other %s\n", il, ih, what);
+    _fail(file, line);
+}
+
+static bool same_rows(const wnw_session *a, const wnw_session *b, int32_t il, int32_t ih, int32_t n, bool key)
+{
+    const struct wnw__kv_layer *x = &a->cache.layers[il], *y = &b->cache.layers[il];
+    const size_t row = a->cache.row_bytes;
+    return memcmp((key ? x->k : x->v) + (size_t)x->off[ih] * row,
+                  (key ? y->k : y->v) + (size_t)y->off[ih] * row, (size_t)n * row) == 0;
+}
+
+void test_caches(const wnw_session *a, const wnw_session *b, bool bytes, const char *file, int line)
+{
+    test_int_equal(wnw_session_n_past(a), wnw_session_n_past(b), "tokens read by one", "by the other", file,
+                   line);
+    for (int32_t il = 0; il < a->cache.n_layer; il++)
+        for (int32_t ih = 0; ih < a->cache.n_head_kv; ih++) {
+            const int32_t n = wnw_cache_n(a, il, ih);
+            if (n != wnw_cache_n(b, il, ih)) {
+                print_error("layer %d, head %d: %d and %d entries\n", il, ih, n, wnw_cache_n(b, il, ih));
+                _fail(file, line);
+            }
+            if (n == 0)
+                continue;
+            test_same_ints(wnw_cache_positions(a, il, ih), wnw_cache_positions(b, il, ih),
+                           (size_t)n * sizeof(int32_t), "the positions", file, line);
+            if (bytes && !same_rows(a, b, il, ih, n, true))
+                other_head(il, ih, "keys", file, line);
+            if (bytes && !same_rows(a, b, il, ih, n, false))
+                other_head(il, ih, "values", file, line);
+        }
+}
+
+void test_logits(const wnw_session *a, const wnw_session *b, const char *file, int line)
+{
+    const float *x = wnw_session_logits(a), *y = wnw_session_logits(b);
+    if (!x || !y) {
+        print_error("%s session has no logits\n", x ? "the second" : "the first");
+        _fail(file, line);
+    }
+    test_same_floats(x, y, (size_t)a->m->hp.n_vocab * sizeof *x, "the logits", file, line);
+}
+
+void test_read_row(const wnw_session *s, bool key, int32_t il, int32_t ih, int32_t i, float *out)
+{
+    const struct wnw__kv_layer *l = &s->cache.layers[il];
+    wnw__rows_to_f32(s->cache.type, (key ? l->k : l->v) + (size_t)(l->off[ih] + i) * s->cache.row_bytes, 1,
+                     s->cache.d, out);
+}
+
+double test_mean_entries(const wnw_session *s)
+{
+    int64_t sum = 0, heads = 0;
+    for (int32_t il = 0; il < s->cache.n_layer; il++)
+        for (int32_t ih = 0; ih < s->cache.n_head_kv && !wnw_model_layer_is_swa(s->m, il); ih++, heads++)
+            sum += wnw_cache_n(s, il, ih);
+    return heads ? (double)sum / (double)heads : 0;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* Sessions: making them, and comparing what two of them hold. */
+#ifndef WNW_TESTS_SESSIONS_H
+#define WNW_TESTS_SESSIONS_H
+
+#include "asserts.h"
+
+struct test_session {
+    wnw_kv_type kv_type;
+    wnw_attn attn;
+    int32_t n_ctx;
+    int32_t n_ubatch;  /* 0 = the default */
+    int32_t n_threads; /* 0 = usable cores, at most 2 */
+};
+wnw_session *test_session_new(const wnw_model *m, const struct test_session *want);
+/* Tokens without any callback. */
+void test_prefill(wnw_session *s, const int32_t *tokens, int32_t n);
+
+/* The same number of tokens read, and in every layer and head the same positions; `cache`: with the same bytes of
+ * keys and values. The first difference is shown with its layer and head. */
+#define assert_same_entries(a, b) test_caches(a, b, false, __FILE__, __LINE__)
+#define assert_same_cache(a, b)   test_caches(a, b, true, __FILE__, __LINE__)
+void test_caches(const wnw_session *a, const wnw_session *b, bool bytes, const char *file, int line);
+/* The same bits of every logit. */
+#define assert_same_logits(a, b) test_logits(a, b, __FILE__, __LINE__)
+void test_logits(const wnw_session *a, const wnw_session *b, const char *file, int line);
+
+/* Key (or value) of entry i as floats, [n_embd_head]. */
+void test_read_row(const wnw_session *s, bool key, int32_t il, int32_t ih, int32_t i, float *out);
+/* Entries per KV head, over the layers without a sliding window. */
+double test_mean_entries(const wnw_session *s);
+
+#endif
