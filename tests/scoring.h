@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Scores of a recipe for an observation that a test made up. Include after cmocka.h. */
+/* Scores of a recipe for an observation that a test made up. */
 #ifndef WNW_TESTS_SCORING_H
 #define WNW_TESTS_SCORING_H
 

@@ -6,7 +6,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-/* cmocka.h wants the four headers above */
 
 enum { N_HEAD_KV = 2, D = 8 };
 
