@@ -19,7 +19,7 @@ MAY = {
     "model": "base kernel -text",
     "text": "base model",
     "cache": "base kernel",
-    "attend": "base kernel cache -session",
+    "attend": "base kernel cache",
     "forward": "base model cache attend -observe -session",
     "observe": "base kernel model cache attend forward -plan -policy -session",
     "profile": "base",

@@ -33,12 +33,9 @@ enum {
 enum arithmetic { AS_BUILT, IN_DOUBLE, LIKE_GGML };
 static enum arithmetic arithmetic;
 
-typedef void prefill_fn(const struct wnw__attend_op *op, const float *q, int32_t n_tok, float *out, int ith,
-                        int nth);
-typedef void decode_fn(const struct wnw__attend_op *op, const float *q, const float *k, const float *v,
-                       int32_t n_tok, float *out, int ith, int nth);
-prefill_fn __real_wnw__attend_prefill, __wrap_wnw__attend_prefill;
-decode_fn __real_wnw__attend_decode, __wrap_wnw__attend_decode;
+typedef void run_fn(const struct wnw__attend_op *op, const float *q, const float *k, const float *v,
+                    float *out, int ith, int nth);
+run_fn __real_wnw__attend_run, __wrap_wnw__attend_run;
 
 static float half(double x)
 {
@@ -64,20 +61,20 @@ static void round_query(wnw_kv_type type, float *q, int32_t d)
 }
 
 /* One query over an f16 cache, entry by entry; out, the sum of weighted values, is f16 after every step. */
-static void sum_in_half(const struct wnw__attend_op *op, int32_t ih, int32_t t, const float *q, float *out)
+static void sum_in_half(const struct wnw__attend_job *job, int32_t ih, int32_t t, const float *q, float *out)
 {
-    const int32_t d = op->shared->dims.d;
+    const int32_t d = job->op->shared->dims.d;
     float k[512], v[512];
     double top = -INFINITY, sum = 0.0;
     assert_true(d <= 512);
     memset(out, 0, (size_t)d * sizeof *out);
-    for (int32_t i = wnw__attend_first(op, ih, t); i <= op->layer->len[ih] + t; i++) {
-        const size_t at = (size_t)(op->layer->off[ih] + i) * op->shared->row_bytes;
+    for (int32_t i = wnw__attend_first(job, ih, t); i <= job->layer->len[ih] + t; i++) {
+        const size_t at = (size_t)(job->layer->off[ih] + i) * job->row_bytes;
         double s = 0.0;
-        wnw__rows_to_f32(WNW_KV_F16, op->layer->k + at, 1, d, k);
-        wnw__rows_to_f32(WNW_KV_F16, op->layer->v + at, 1, d, v);
+        wnw__rows_to_f32(WNW_KV_F16, job->layer->k + at, 1, d, k);
+        wnw__rows_to_f32(WNW_KV_F16, job->layer->v + at, 1, d, v);
         for (int32_t c = 0; c < d; c++)
-            s += (double)q[c] * (double)k[c] * (double)op->scale;
+            s += (double)q[c] * (double)k[c] * (double)job->op->scale;
         const double shrink = s > top ? exp(top - s) : 1.0, weight = s > top ? 1.0 : exp(s - top);
         for (int32_t c = 0; c < d; c++) {
             const float kept = s > top ? half((double)out[c] * shrink) : out[c];
@@ -90,52 +87,42 @@ static void sum_in_half(const struct wnw__attend_op *op, int32_t ih, int32_t t, 
         out[c] = (float)((double)out[c] / sum);
 }
 
-static void like_ggml(const struct wnw__attend_op *op, const float *q, int32_t n_tok, float *out)
+static void like_ggml(const struct wnw__attend_job *job, const float *q, float *out)
 {
-    const struct wnw__attend_dims *dims = &op->shared->dims;
-    const size_t d = (size_t)dims->d, rows = (size_t)n_tok * (size_t)dims->n_head;
+    const struct wnw__attend_dims *dims = &job->op->shared->dims;
+    const size_t d = (size_t)dims->d, rows = (size_t)job->slice->n_row * (size_t)dims->n_head;
     float *rounded = malloc(rows * d * sizeof *rounded);
     assert_non_null(rounded);
     memcpy(rounded, q, rows * d * sizeof *rounded);
     for (size_t r = 0; r < rows; r++)
-        round_query(dims->type, rounded + r * d, dims->d);
-    if (dims->type == WNW_KV_F16)
+        round_query(job->type, rounded + r * d, dims->d);
+    if (job->type == WNW_KV_F16)
         for (size_t r = 0; r < rows; r++)
-            sum_in_half(op, (int32_t)r % dims->n_head / op->shared->group, (int32_t)r / dims->n_head,
+            sum_in_half(job, (int32_t)r % dims->n_head / job->op->shared->group, (int32_t)r / dims->n_head,
                         rounded + r * d, out + r * d);
     else
-        wnw__attend_ref(op, rounded, n_tok, out);
+        wnw__attend_ref(job->op, rounded, out);
     free(rounded);
 }
 
-static void replaced(const struct wnw__attend_op *op, const float *q, int32_t n_tok, float *out)
-{
-    const bool tiled = n_tok >= TILED && !is_quantised(op->shared->dims.type);
-    if (arithmetic == LIKE_GGML && !tiled)
-        like_ggml(op, q, n_tok, out);
-    else
-        wnw__attend_ref(op, q, n_tok, out);
-}
-
-void __wrap_wnw__attend_prefill(const struct wnw__attend_op *op, const float *q, int32_t n_tok, float *out,
-                                int ith, int nth)
-{
-    if (arithmetic == AS_BUILT)
-        __real_wnw__attend_prefill(op, q, n_tok, out, ith, nth);
-    else if (ith == 0)
-        replaced(op, q, n_tok, out);
-}
-
-void __wrap_wnw__attend_decode(const struct wnw__attend_op *op, const float *q, const float *k,
-                               const float *v, int32_t n_tok, float *out, int ith, int nth)
+/* In place of our own attention: sessions of one thread, a batch is one slice. */
+void __wrap_wnw__attend_run(const struct wnw__attend_op *op, const float *q, const float *k, const float *v,
+                            float *out, int ith, int nth)
 {
     if (arithmetic == AS_BUILT) {
-        __real_wnw__attend_decode(op, q, k, v, n_tok, out, ith, nth);
-    } else if (ith == 0) {
-        for (int32_t ih = 0; k && ih < op->shared->dims.n_head_kv; ih++)
-            wnw__attend_write(op, ih, 0, n_tok, k, v);
-        replaced(op, q, n_tok, out);
+        __real_wnw__attend_run(op, q, k, v, out, ith, nth);
+        return;
     }
+    assert_int_equal(nth, 1);
+    assert_int_equal(op->batch->n_slice, 1);
+    const struct wnw__attend_job job = wnw__attend_job_of(op, 0);
+    const bool tiled = job.slice->n_row >= TILED && !is_quantised(job.type);
+    if (k)
+        wnw__attend_store(op, k, v, 0, 1);
+    if (arithmetic == LIKE_GGML && !tiled)
+        like_ggml(&job, q, out);
+    else
+        wnw__attend_ref(op, q, out);
 }
 
 /* ---- Runs ---- */

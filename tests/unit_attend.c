@@ -29,6 +29,9 @@ struct fixture {
     struct shape s;
     struct wnw__attend_shared *shared;
     struct wnw__kv_layer layer;
+    struct wnw__cache cache; /* of that layer */
+    struct wnw__attend_slice slice;
+    struct wnw__attend_batch batch; /* of that slice */
     struct wnw__attend_op op;
     float *q, *k, *v, *out, *ref;
     size_t n_q, arena_bytes;
@@ -63,13 +66,11 @@ static void fixture_init(struct fixture *f, const struct shape *s, int32_t n_thr
     layer->cap = calloc(n_kv, sizeof *layer->cap);
     layer->len = calloc(n_kv, sizeof *layer->len);
     assert_true(layer->off && layer->cap && layer->len);
-    int32_t longest = 0;
     for (int32_t ih = 0; ih < s->n_head_kv; ih++) {
         layer->off[ih] = layer->n_rows;
         layer->len[ih] = s->len[ih];
         layer->cap[ih] = s->len[ih] + s->n_tok + 3;
         layer->n_rows += layer->cap[ih];
-        longest = s->len[ih] > longest ? s->len[ih] : longest;
     }
     layer->n_swa = s->n_swa;
     f->arena_bytes = (size_t)layer->n_rows * wnw__row_bytes(s->type, s->d);
@@ -96,12 +97,19 @@ static void fixture_init(struct fixture *f, const struct shape *s, int32_t n_thr
                                           .n_head_kv = s->n_head_kv,
                                           .d = s->d,
                                           .n_threads = n_threads,
-                                          .n_ubatch = s->n_tok,
-                                          .type = s->type};
+                                          .n_ubatch = s->n_tok};
+    f->cache = (struct wnw__cache){.n_layer = 1,
+                                   .n_head_kv = s->n_head_kv,
+                                   .d = s->d,
+                                   .type = s->type,
+                                   .row_bytes = wnw__row_bytes(s->type, s->d),
+                                   .layers = layer};
+    f->slice = (struct wnw__attend_slice){.cache = &f->cache, .n_row = s->n_tok, .n_past = s->n_past};
+    f->batch = (struct wnw__attend_batch){.slice = &f->slice, .n_slice = 1, .n_row = s->n_tok};
     assert_int_equal(wnw__attend_shared_new(&f->shared, &dims), WNW_OK);
-    assert_int_equal(wnw__attend_shared_reserve(f->shared, longest + s->n_tok), WNW_OK);
-    f->op = (struct wnw__attend_op){
-        .shared = f->shared, .layer = layer, .n_past = s->n_past, .scale = 1.0f / sqrtf((float)s->d)};
+    assert_int_equal(wnw__attend_shared_reserve(f->shared, &f->batch, 0, 1), WNW_OK);
+    f->op =
+        (struct wnw__attend_op){.shared = f->shared, .scale = 1.0f / sqrtf((float)s->d), .batch = &f->batch};
 }
 
 static void fixture_free(struct fixture *f)
@@ -143,7 +151,7 @@ struct thread {
 static void *run_thread(void *arg)
 {
     struct thread *t = arg;
-    wnw__attend_run(&t->f->op, t->f->q, t->f->s.n_tok, t->out, t->ith, t->nth);
+    wnw__attend_run(&t->f->op, t->f->q, NULL, NULL, t->out, t->ith, t->nth);
     return NULL;
 }
 
@@ -165,12 +173,12 @@ static void check_shape(const struct shape *s)
     struct fixture f;
     fixture_init(&f, s, 2);
     for (int ith = 0; ith < 3; ith++)
-        wnw__attend_store(&f.op, f.k, f.v, s->n_tok, ith, 3);
-    wnw__attend_ref(&f.op, f.q, s->n_tok, f.ref);
+        wnw__attend_store(&f.op, f.k, f.v, ith, 3);
+    wnw__attend_ref(&f.op, f.q, f.ref);
     for (int i = 0; wnw__vec_at(i); i++) {
         f.shared->vec = wnw__vec_at(i);
         memset(f.out, 0xff, f.n_q * sizeof *f.out);
-        wnw__attend_run(&f.op, f.q, s->n_tok, f.out, 0, 1);
+        wnw__attend_run(&f.op, f.q, NULL, NULL, f.out, 0, 1);
         const double e = relative_error(f.out, f.ref, f.n_q);
         if (!(e <= TOLERANCE))
             fail_msg("%s: error %g for %d/%d heads, d %d, type %d, %d new, %d past, window %d",
@@ -250,10 +258,11 @@ static void window_by_hand(void **state)
     fixture_init(&f, &s, 1);
     const int32_t pos[5] = {0, 3, 6, 7, 9};
     memcpy(f.layer.pos, pos, sizeof pos);
-    assert_int_equal(wnw__attend_first(&f.op, 0, 0), 3);
-    assert_int_equal(wnw__attend_first(&f.op, 0, 1), 4);
-    assert_int_equal(wnw__attend_first(&f.op, 0, 3), 5); /* position 13 sees 10..13: itself and new tokens */
-    assert_int_equal(wnw__attend_first(&f.op, 0, 5), 7); /* position 15 sees 12..15: new tokens 2..5 */
+    const struct wnw__attend_job job = wnw__attend_job_of(&f.op, 0);
+    assert_int_equal(wnw__attend_first(&job, 0, 0), 3);
+    assert_int_equal(wnw__attend_first(&job, 0, 1), 4);
+    assert_int_equal(wnw__attend_first(&job, 0, 3), 5); /* position 13 sees 10..13: itself and new tokens */
+    assert_int_equal(wnw__attend_first(&job, 0, 5), 7); /* position 15 sees 12..15: new tokens 2..5 */
     fixture_free(&f);
 }
 
@@ -275,9 +284,9 @@ static void two_keys_by_hand(void **state)
             ((float *)(void *)f.layer.k)[c] = c == 2 ? 0.0f : -5.0f;
             ((float *)(void *)f.layer.v)[c] = 4.0f;
         }
-        wnw__attend_store(&f.op, f.k, f.v, 1, 0, 1);
-        wnw__attend_run(&f.op, f.q, 1, f.out, 0, 1);
-        wnw__attend_ref(&f.op, f.q, 1, f.ref);
+        wnw__attend_store(&f.op, f.k, f.v, 0, 1);
+        wnw__attend_run(&f.op, f.q, NULL, NULL, f.out, 0, 1);
+        wnw__attend_ref(&f.op, f.q, f.ref);
         for (int c = 0; c < 8; c++) {
             const float expected = 1.0f + 6.0f * (float)c;
             assert_true(fabsf(f.out[c] - expected) < 1e-5f * expected);
@@ -310,10 +319,10 @@ static void extreme_scores(void **state)
             k[i] = i / 32 == 77 ? 3.0f : -300.0f;
         for (int32_t i = 0; i < s.n_tok * 32; i++)
             f.k[i] = -300.0f;
-        wnw__attend_store(&f.op, f.k, f.v, s.n_tok, 0, 1);
+        wnw__attend_store(&f.op, f.k, f.v, 0, 1);
         for (int i = 0; wnw__vec_at(i); i++) {
             f.shared->vec = wnw__vec_at(i);
-            wnw__attend_run(&f.op, f.q, s.n_tok, f.out, 0, 1);
+            wnw__attend_run(&f.op, f.q, NULL, NULL, f.out, 0, 1);
             for (size_t j = 0; j < f.n_q; j++)
                 assert_true(f.out[j] == v[77 * 32 + j % 32]);
         }
@@ -331,8 +340,8 @@ static void threads_do_not_matter(void **state)
             .n_head = 9, .n_head_kv = 3, .d = 64, .len = {2000, 17, 700}, .n_past = 4000, .n_tok = n_tok[t]};
         struct fixture f;
         fixture_init(&f, &s, 2);
-        wnw__attend_store(&f.op, f.k, f.v, s.n_tok, 0, 1);
-        wnw__attend_run(&f.op, f.q, s.n_tok, f.ref, 0, 1);
+        wnw__attend_store(&f.op, f.k, f.v, 0, 1);
+        wnw__attend_run(&f.op, f.q, NULL, NULL, f.ref, 0, 1);
         for (int nth = 1; nth <= 5; nth++) {
             for (int i = 0; i < 5; i++) {
                 memset(f.out, 0xff, f.n_q * sizeof *f.out);
@@ -341,7 +350,7 @@ static void threads_do_not_matter(void **state)
             }
             memset(f.out, 0xff, f.n_q * sizeof *f.out);
             for (int ith = nth - 1; ith >= 0; ith--)
-                wnw__attend_run(&f.op, f.q, s.n_tok, f.out, ith, nth);
+                wnw__attend_run(&f.op, f.q, NULL, NULL, f.out, ith, nth);
             assert_memory_equal(f.out, f.ref, f.n_q * sizeof *f.out);
         }
         fixture_free(&f);
@@ -371,7 +380,7 @@ static void store_writes_new_rows_only(void **state)
                 wnw__rows_from_f32(s.type, f.v + (t * 2 + ih) * 64, 1, 64,
                                    expected + (size_t)(f.layer.off[ih] + s.len[ih] + t) * row);
         for (int ith = 0; ith < 4; ith++)
-            wnw__attend_store(&f.op, f.k, f.v, s.n_tok, ith, 4);
+            wnw__attend_store(&f.op, f.k, f.v, ith, 4);
         assert_memory_equal(f.layer.v, expected, f.arena_bytes);
         free(expected);
         fixture_free(&f);
@@ -429,15 +438,15 @@ static void graph_operation(void **state)
         fixture_init(&f, &s, 2);
         graph_init(&g, &f);
         assert_int_equal(ggml_graph_compute_with_ctx(g.ctx, g.gf, 2), GGML_STATUS_SUCCESS);
-        wnw__attend_ref(&f.op, f.q, s.n_tok, f.ref);
+        wnw__attend_ref(&f.op, f.q, f.ref);
         assert_true(relative_error(g.out->data, f.ref, f.n_q) <= TOLERANCE);
         /* the same graph after the cache has changed */
         f.layer.len[0] = 7;
         f.layer.len[1] += 1;
         f.layer.pos[f.layer.off[1] + 510] = 600;
-        f.op.n_past++;
+        f.slice.n_past++;
         assert_int_equal(ggml_graph_compute_with_ctx(g.ctx, g.gf, 2), GGML_STATUS_SUCCESS);
-        wnw__attend_ref(&f.op, f.q, s.n_tok, f.ref);
+        wnw__attend_ref(&f.op, f.q, f.ref);
         assert_true(relative_error(g.out->data, f.ref, f.n_q) <= TOLERANCE);
         ggml_free(g.ctx);
         fixture_free(&f);
@@ -448,13 +457,13 @@ static void bad_dimensions_are_refused(void **state)
 {
     (void)state;
     const struct wnw__attend_dims good = {
-        .n_head = 4, .n_head_kv = 2, .d = 64, .n_threads = 1, .n_ubatch = 1, .type = WNW_KV_Q8_0};
+        .n_head = 4, .n_head_kv = 2, .d = 64, .n_threads = 1, .n_ubatch = 1};
     struct wnw__attend_shared *sh = NULL;
     struct wnw__attend_dims dims = good;
     dims.n_head = 5;
     assert_int_equal(wnw__attend_shared_new(&sh, &dims), WNW_E_ARG);
     dims = good;
-    dims.d = 80;
+    dims.d = 0;
     assert_int_equal(wnw__attend_shared_new(&sh, &dims), WNW_E_ARG);
     dims = good;
     dims.n_threads = 0;

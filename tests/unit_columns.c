@@ -25,6 +25,9 @@ struct fixture {
     struct shape s;
     struct wnw__attend_shared *shared;
     struct wnw__kv_layer layer;
+    struct wnw__cache cache; /* of that layer */
+    struct wnw__attend_slice slice;
+    struct wnw__attend_batch batch;
     struct wnw__attend_op attend;
     struct wnw__columns_op op;
     float *q, *k, *v, *out;
@@ -73,20 +76,24 @@ static void fixture_init(struct fixture *f, const struct shape *s, int32_t n_thr
     f->v = test_random_floats(row * (size_t)s->n_head_kv, 3, 1.0f);
     f->out = calloc(row * (size_t)s->n_head, sizeof *f->out);
     assert_non_null(f->out);
-    int32_t longest = 0;
-    for (int32_t ih = 0; ih < s->n_head_kv; ih++)
-        longest = s->len[ih] > longest ? s->len[ih] : longest;
+    f->cache = (struct wnw__cache){.n_layer = 1,
+                                   .n_head_kv = s->n_head_kv,
+                                   .d = s->d,
+                                   .type = s->type,
+                                   .row_bytes = wnw__row_bytes(s->type, s->d),
+                                   .layers = &f->layer};
+    f->slice = (struct wnw__attend_slice){.cache = &f->cache, .n_row = s->n_tok, .n_past = 1000};
+    f->batch = (struct wnw__attend_batch){.slice = &f->slice, .n_slice = 1, .n_row = s->n_tok};
     const struct wnw__attend_dims dims = {.n_head = s->n_head,
                                           .n_head_kv = s->n_head_kv,
                                           .d = s->d,
                                           .n_threads = n_threads,
-                                          .n_ubatch = s->n_tok,
-                                          .type = s->type};
+                                          .n_ubatch = s->n_tok};
     assert_int_equal(wnw__attend_shared_new(&f->shared, &dims), WNW_OK);
-    assert_int_equal(wnw__attend_shared_reserve(f->shared, longest + s->n_tok), WNW_OK);
+    assert_int_equal(wnw__attend_shared_reserve(f->shared, &f->batch, 0, 1), WNW_OK);
     assert_int_equal(wnw__attend_shared_keep_rows(f->shared, true), WNW_OK);
-    f->attend = (struct wnw__attend_op){
-        .shared = f->shared, .layer = &f->layer, .n_past = 1000, .scale = 1.0f / sqrtf((float)s->d)};
+    f->attend =
+        (struct wnw__attend_op){.shared = f->shared, .scale = 1.0f / sqrtf((float)s->d), .batch = &f->batch};
     f->op = (struct wnw__columns_op){.attend = &f->attend,
                                      .packed = malloc(wnw__columns_floats(f->shared) * sizeof(float))};
     assert_non_null(f->op.packed);
@@ -105,7 +112,7 @@ static void fixture_init(struct fixture *f, const struct shape *s, int32_t n_thr
         assert_true(f->layer.aux[i] && f->want[i]);
     }
     for (int ith = 0; ith < 2; ith++)
-        wnw__attend_store(&f->attend, f->k, f->v, s->n_tok, ith, 2);
+        wnw__attend_store(&f->attend, f->k, f->v, ith, 2);
 }
 
 static void fixture_free(struct fixture *f)
@@ -164,8 +171,7 @@ static void reference(struct fixture *f)
                 p[i] = -INFINITY;
                 if (!is_seen(f, ih, i, t))
                     continue;
-                wnw__rows_to_f32(s->type, l->k + (size_t)(l->off[ih] + i) * f->shared->row_bytes, 1, s->d,
-                                 key);
+                wnw__rows_to_f32(s->type, l->k + (size_t)(l->off[ih] + i) * f->cache.row_bytes, 1, s->d, key);
                 p[i] = 0.0;
                 for (int32_t c = 0; c < s->d; c++)
                     p[i] += (double)q[c] * (double)key[c] * (double)f->attend.scale;
@@ -194,7 +200,7 @@ static void *run_thread(void *arg)
     const struct thread *t = arg;
     const struct fixture *f = t->f;
     if (t->step == 0)
-        wnw__attend_run(&f->attend, f->q, f->s.n_tok, f->out, t->ith, t->nth);
+        wnw__attend_run(&f->attend, f->q, NULL, NULL, f->out, t->ith, t->nth);
     else if (t->step == 1)
         wnw__columns_rows(&f->op, f->q, f->s.n_tok, t->ith, t->nth);
     else
@@ -340,6 +346,62 @@ static void restricted_softmax_agrees(void **state)
     }
 }
 
+/* Two sequences in one batch, each with an operation of its own behind the attention of both. */
+static void slices_of_a_batch(void **state)
+{
+    (void)state;
+    static const int32_t n_tok[][2] = {{1, 1}, {1, 130}, {9, 2}};
+    for (size_t i = 0; i < 3; i++) {
+        const struct shape s[2] = {
+            {.n_head = 6, .n_head_kv = 2, .d = 64, .len = {150, 90}, .n_tok = n_tok[i][0]},
+            {.n_head = 6,
+             .n_head_kv = 2,
+             .d = 64,
+             .type = WNW_KV_Q8_0,
+             .len = {7, 300},
+             .n_tok = n_tok[i][1]}};
+        struct fixture f[2];
+        const int32_t n_row = s[0].n_tok + s[1].n_tok;
+        const size_t row = 6 * 64, n_first = (size_t)s[0].n_tok * row, n = (size_t)n_row * row;
+        const struct wnw__attend_dims dims = {
+            .n_head = 6, .n_head_kv = 2, .d = 64, .n_threads = 1, .n_ubatch = n_row};
+        struct wnw__attend_op attend = {.scale = 0.125f};
+        float *q = malloc(n * sizeof *q), *out = malloc(n * sizeof *out);
+        assert_true(q && out);
+        fixture_init(&f[0], &s[0], 1);
+        fixture_init(&f[1], &s[1], 1);
+        memcpy(q, f[0].q, n_first * sizeof *q);
+        memcpy(q + n_first, f[1].q, (n - n_first) * sizeof *q);
+        struct wnw__attend_slice slices[2] = {f[0].slice, f[1].slice};
+        slices[1].first_row = s[0].n_tok;
+        const struct wnw__attend_batch batch = {.slice = slices, .n_slice = 2, .n_row = n_row};
+        attend.batch = &batch;
+        assert_int_equal(wnw__attend_shared_new(&attend.shared, &dims), WNW_OK);
+        assert_int_equal(wnw__attend_shared_reserve(attend.shared, &batch, 0, 1), WNW_OK);
+        assert_int_equal(wnw__attend_shared_keep_rows(attend.shared, true), WNW_OK);
+        wnw__attend_run(&attend, q, NULL, NULL, out, 0, 1);
+        for (int32_t k = 0; k < 2; k++) {
+            struct wnw__columns_op op = {.attend = &attend,
+                                         .slice = k,
+                                         .packed = malloc(wnw__columns_floats(attend.shared) * sizeof(float)),
+                                         .rows_from_attn = true};
+            assert_non_null(op.packed);
+            reference(&f[k]);
+            for (int kind = 0; kind < 2; kind++)
+                memcpy(f[k].layer.aux[kind], f[k].start[kind], f[k].n_aux * sizeof(float));
+            wnw__columns_rows(&op, q + (k ? n_first : 0), s[k].n_tok, 0, 1);
+            wnw__columns_run(&op, q + (k ? n_first : 0), s[k].n_tok, 0, 1);
+            compare(&f[k]);
+            free(op.packed);
+        }
+        wnw__attend_shared_free(attend.shared);
+        free(q);
+        free(out);
+        fixture_free(&f[0]);
+        fixture_free(&f[1]);
+    }
+}
+
 static void threads_give_the_same_bits(void **state)
 {
     (void)state;
@@ -430,11 +492,9 @@ static void kernel_adds_columns(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kernel_adds_columns),
-        cmocka_unit_test(agrees_with_reference),
-        cmocka_unit_test(odd_sizes_agree),
-        cmocka_unit_test(restricted_softmax_agrees),
-        cmocka_unit_test(threads_give_the_same_bits),
+        cmocka_unit_test(kernel_adds_columns), cmocka_unit_test(agrees_with_reference),
+        cmocka_unit_test(odd_sizes_agree),     cmocka_unit_test(restricted_softmax_agrees),
+        cmocka_unit_test(slices_of_a_batch),   cmocka_unit_test(threads_give_the_same_bits),
         cmocka_unit_test(one_kind_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,65 +1,90 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Attention with standard ggml operations: set_rows into the arena, flash_attn_ext over views of it. Where
- * all heads of a layer have one length it is a single operation over all heads, else one per KV head. Slower
- * than our own kernel, but the same sequence of operations as llama.cpp, and any backend can run it.
+ * Attention with standard ggml operations: set_rows into the arena, flash_attn_ext over views of it, slice by
+ * slice. Where all heads of a layer have one length it is a single operation over all heads, else one per KV head.
+ * Slower than our own kernel, but for one slice the same sequence of operations as llama.cpp, and any backend can
+ * run it.
  */
 #include "attend/attend_ggml.h"
-#include "session/session.h"
 
+#include <ggml-backend.h>
+#include <ggml-cpu.h>
 #include <math.h>
 #include <stdlib.h>
 
+/* One slice in one layer. */
+struct part {
+    struct ggml_tensor
+        *rows; /* I64 [n_row * n_head_kv], destination rows; NULL: the layer is not in the graph */
+    ggml_backend_buffer_t k_buf, v_buf; /* around the arenas */
+};
+
 struct mask {
-    struct ggml_tensor *t; /* [n_kv, n_tok] f16 */
+    struct ggml_tensor *t; /* [n_kv, n_row] f16 */
+    const struct wnw__attend_slice *slice;
     const struct wnw__kv_layer *layer;
     const uint8_t *hidden; /* [hidden_n] or NULL */
     int32_t ih, len;
 };
 
 struct wnw__attend_ggml {
-    const wnw_session *s;
-    int32_t n_tok;
-    struct ggml_tensor **rows;            /* [n_layer] I64 [n_tok * n_head_kv], destination rows */
-    ggml_backend_buffer_t *k_buf, *v_buf; /* [n_layer] around the arenas */
-    struct mask *masks;                   /* [n_layer * n_head_kv] at most */
+    const struct wnw__attend_batch *batch;
+    int32_t n_layer, n_head_kv, n_slice;
+    struct part *parts; /* [n_layer][n_slice] */
+    struct mask *masks; /* [n_layer * n_slice * n_head_kv] at most */
     int32_t n_masks;
 };
 
-int wnw__attend_ggml_new(struct wnw__attend_ggml **out, const wnw_session *s)
+/* What `flash` and its helpers work on. */
+struct place {
+    struct wnw__attend_ggml *ag;
+    struct ggml_context *ctx;
+    const struct wnw__attend_slice *slice;
+    const struct wnw__cache *c;
+    const struct wnw__kv_layer *l;
+    struct part *part;
+    int32_t il;
+    float scale;
+};
+
+int wnw__attend_ggml_new(struct wnw__attend_ggml **out, const struct wnw__attend_batch *batch)
 {
-    const size_t n_layer = (size_t)s->cache.n_layer;
+    const struct wnw__cache *c = batch->slice[0].cache;
+    const size_t n_part = (size_t)c->n_layer * (size_t)batch->n_slice;
     struct wnw__attend_ggml *ag = calloc(1, sizeof *ag);
-    *out = ag;
+    *out = NULL;
     if (!ag)
         return wnw__fail(WNW_E_NOMEM, "no memory for an attention graph");
-    ag->s = s;
-    ag->rows = calloc(n_layer, sizeof(struct ggml_tensor *));
-    ag->k_buf = calloc(n_layer, sizeof *ag->k_buf);
-    ag->v_buf = calloc(n_layer, sizeof *ag->v_buf);
-    ag->masks = calloc(n_layer * (size_t)s->cache.n_head_kv, sizeof *ag->masks);
-    if (ag->rows && ag->k_buf && ag->v_buf && ag->masks)
-        return WNW_OK;
-    wnw__attend_ggml_free(ag);
-    *out = NULL;
-    return wnw__fail(WNW_E_NOMEM, "no memory for an attention graph");
+    ag->batch = batch;
+    ag->n_layer = c->n_layer;
+    ag->n_head_kv = c->n_head_kv;
+    ag->n_slice = batch->n_slice;
+    ag->parts = calloc(n_part, sizeof *ag->parts);
+    ag->masks = calloc(n_part * (size_t)c->n_head_kv, sizeof *ag->masks);
+    if (!ag->parts || !ag->masks) {
+        wnw__attend_ggml_free(ag);
+        return wnw__fail(WNW_E_NOMEM, "no memory for an attention graph");
+    }
+    *out = ag;
+    return WNW_OK;
 }
 
 void wnw__attend_ggml_free(struct wnw__attend_ggml *ag)
 {
     if (!ag)
         return;
-    for (int32_t il = 0; il < ag->s->cache.n_layer; il++) {
-        if (ag->k_buf && ag->k_buf[il])
-            ggml_backend_buffer_free(ag->k_buf[il]);
-        if (ag->v_buf && ag->v_buf[il])
-            ggml_backend_buffer_free(ag->v_buf[il]);
+    for (int32_t i = 0; ag->parts && i < ag->n_layer * ag->n_slice; i++) {
+        ggml_backend_buffer_free(ag->parts[i].k_buf);
+        ggml_backend_buffer_free(ag->parts[i].v_buf);
     }
-    free(ag->rows);
-    free(ag->k_buf);
-    free(ag->v_buf);
+    free(ag->parts);
     free(ag->masks);
     free(ag);
+}
+
+size_t wnw__attend_ggml_nodes(const struct wnw__attend_batch *batch)
+{
+    return (size_t)batch->n_slice * (16 + 8 * (size_t)batch->slice[0].cache->n_head_kv);
 }
 
 static enum ggml_type ggml_kv_type(wnw_kv_type t)
@@ -77,12 +102,11 @@ static enum ggml_type ggml_kv_type(wnw_kv_type t)
 }
 
 /* The whole arena as a matrix of rows. The buffer object only tells ggml that the memory is the CPU's. */
-static struct ggml_tensor *arena(struct ggml_context *ctx, const struct wnw__cache *c,
-                                 const struct wnw__kv_layer *l, uint8_t *data, ggml_backend_buffer_t *buf)
+static struct ggml_tensor *arena(const struct place *p, uint8_t *data, ggml_backend_buffer_t *buf)
 {
     if (!*buf)
-        *buf = ggml_backend_cpu_buffer_from_ptr(data, l->mapped_bytes);
-    struct ggml_tensor *t = ggml_new_tensor_2d(ctx, ggml_kv_type(c->type), c->d, l->n_rows);
+        *buf = ggml_backend_cpu_buffer_from_ptr(data, p->l->mapped_bytes);
+    struct ggml_tensor *t = ggml_new_tensor_2d(p->ctx, ggml_kv_type(p->c->type), p->c->d, p->l->n_rows);
     t->data = data;
     t->buffer = *buf;
     return t;
@@ -93,108 +117,137 @@ static int32_t pad_keys(const struct wnw__cache *c, int32_t n)
     return (n + c->growth - 1) / c->growth * c->growth;
 }
 
-/* Masks depend on a head's length alone unless something hides entries by position, so most layers share one. */
-static struct ggml_tensor *mask_for(struct wnw__attend_ggml *ag, struct ggml_context *ctx, int32_t il,
-                                    int32_t ih)
+/* Masks depend on slice and length alone unless something hides entries by position, so most layers share one. */
+static struct ggml_tensor *mask_for(const struct place *p, int32_t ih)
 {
-    const wnw_session *s = ag->s;
-    const struct wnw__kv_layer *l = &s->cache.layers[il];
-    const uint8_t *hidden = s->hidden ? s->hidden[(int64_t)il * s->cache.n_head_kv + ih] : NULL;
+    struct wnw__attend_ggml *ag = p->ag;
+    const uint8_t *hidden = p->slice->hidden ? p->slice->hidden[(int64_t)p->il * ag->n_head_kv + ih] : NULL;
     for (int32_t i = 0; i < ag->n_masks && !hidden; i++) {
         const struct mask *m = &ag->masks[i];
-        if (!m->hidden && m->len == l->len[ih] && m->layer->n_swa == l->n_swa)
+        if (!m->hidden && m->slice == p->slice && m->len == p->l->len[ih] && m->layer->n_swa == p->l->n_swa)
             return m->t;
     }
     struct mask *m = &ag->masks[ag->n_masks++];
-    *m = (struct mask){.layer = l, .hidden = hidden, .ih = ih, .len = l->len[ih]};
-    m->t = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, pad_keys(&s->cache, m->len + ag->n_tok), ag->n_tok);
+    *m = (struct mask){.slice = p->slice, .layer = p->l, .hidden = hidden, .ih = ih, .len = p->l->len[ih]};
+    m->t =
+        ggml_new_tensor_2d(p->ctx, GGML_TYPE_F16, pad_keys(p->c, m->len + p->slice->n_row), p->slice->n_row);
     ggml_set_input(m->t);
     return m->t;
 }
 
-static bool is_rectangular(const wnw_session *s, const struct wnw__kv_layer *l)
+static bool is_rectangular(const struct place *p)
 {
-    for (int32_t ih = 1; ih < s->cache.n_head_kv; ih++) {
-        if (l->len[ih] != l->len[0] || l->cap[ih] != l->cap[0])
+    for (int32_t ih = 1; ih < p->c->n_head_kv; ih++) {
+        if (p->l->len[ih] != p->l->len[0] || p->l->cap[ih] != p->l->cap[0])
             return false;
     }
-    return !s->hidden;
+    return !p->slice->hidden;
 }
 
-/* Heads ih .. ih + n_heads - 1, which have the same length and capacity. q [d, n_tok, n_head] permuted. */
-static struct ggml_tensor *flash(struct wnw__attend_ggml *ag, struct ggml_context *ctx, int32_t il,
-                                 int32_t ih, int32_t n_heads, struct ggml_tensor *q, struct ggml_tensor *ka,
-                                 struct ggml_tensor *va)
+/* Heads ih .. ih + n_heads - 1, which have the same length and capacity. q [d, n_row, n_head] permuted. */
+static struct ggml_tensor *flash(const struct place *p, int32_t ih, int32_t n_heads, struct ggml_tensor *q,
+                                 struct ggml_tensor *ka, struct ggml_tensor *va)
 {
-    const struct wnw__cache *c = &ag->s->cache;
-    const struct wnw__kv_layer *l = &c->layers[il];
+    const struct wnw__cache *c = p->c;
     const int64_t group = q->ne[2] / c->n_head_kv;
-    const int32_t n_kv = pad_keys(c, l->len[ih] + ag->n_tok);
-    const size_t at = (size_t)l->off[ih] * c->row_bytes, stride = (size_t)l->cap[ih] * c->row_bytes;
-    struct ggml_tensor *k = ggml_view_3d(ctx, ka, c->d, n_kv, n_heads, c->row_bytes, stride, at);
-    struct ggml_tensor *v = ggml_view_3d(ctx, va, c->d, n_kv, n_heads, c->row_bytes, stride, at);
+    const int32_t n_kv = pad_keys(c, p->l->len[ih] + p->slice->n_row);
+    const size_t at = (size_t)p->l->off[ih] * c->row_bytes, stride = (size_t)p->l->cap[ih] * c->row_bytes;
+    struct ggml_tensor *k = ggml_view_3d(p->ctx, ka, c->d, n_kv, n_heads, c->row_bytes, stride, at);
+    struct ggml_tensor *v = ggml_view_3d(p->ctx, va, c->d, n_kv, n_heads, c->row_bytes, stride, at);
     struct ggml_tensor *qh = n_heads == c->n_head_kv
                                  ? q
-                                 : ggml_view_3d(ctx, q, q->ne[0], q->ne[1], group * n_heads, q->nb[1],
+                                 : ggml_view_3d(p->ctx, q, q->ne[0], q->ne[1], group * n_heads, q->nb[1],
                                                 q->nb[2], (size_t)(ih * group) * q->nb[2]);
-    struct ggml_tensor *out =
-        ggml_flash_attn_ext(ctx, qh, k, v, mask_for(ag, ctx, il, ih), ag->s->ops[il].scale, 0.0f, 0.0f);
+    struct ggml_tensor *out = ggml_flash_attn_ext(p->ctx, qh, k, v, mask_for(p, ih), p->scale, 0.0f, 0.0f);
     ggml_prec_set_acc(out, GGML_PREC_F32);
-    return out; /* [d, group * n_heads, n_tok] */
+    return out; /* [d, group * n_heads, n_row] */
 }
 
-struct ggml_tensor *wnw__attend_ggml_build(struct wnw__attend_ggml *ag, struct ggml_context *ctx,
-                                           struct ggml_cgraph *gf, int32_t il, struct ggml_tensor *q,
-                                           struct ggml_tensor *k, struct ggml_tensor *v)
+/* Rows of the slice out of x [d, n, n_row of the batch]. */
+static struct ggml_tensor *rows_of(const struct place *p, struct ggml_tensor *x)
 {
-    const struct wnw__cache *c = &ag->s->cache;
-    const struct wnw__kv_layer *l = &c->layers[il];
-    ag->n_tok = (int32_t)q->ne[2];
-    ag->rows[il] = ggml_new_tensor_1d(ctx, GGML_TYPE_I64, (int64_t)ag->n_tok * c->n_head_kv);
-    ggml_set_input(ag->rows[il]);
-    struct ggml_tensor *ka = arena(ctx, c, l, l->k, &ag->k_buf[il]);
-    struct ggml_tensor *va = arena(ctx, c, l, l->v, &ag->v_buf[il]);
-    const int64_t n_new = k->ne[1] * k->ne[2];
-    /* Stored before it is read: the graph has no edge that says so, only this order. */
-    ggml_build_forward_expand(gf, ggml_set_rows(ctx, ka, ggml_reshape_2d(ctx, k, c->d, n_new), ag->rows[il]));
-    ggml_build_forward_expand(gf, ggml_set_rows(ctx, va, ggml_reshape_2d(ctx, v, c->d, n_new), ag->rows[il]));
+    if (p->slice->n_row == x->ne[2])
+        return x;
+    return ggml_view_3d(p->ctx, x, x->ne[0], x->ne[1], p->slice->n_row, x->nb[1], x->nb[2],
+                        (size_t)p->slice->first_row * x->nb[2]);
+}
 
-    struct ggml_tensor *qp = ggml_permute(ctx, q, 0, 2, 1, 3);
+static struct ggml_tensor *as_rows(const struct place *p, struct ggml_tensor *x)
+{
+    return ggml_reshape_2d(p->ctx, ggml_is_contiguous(x) ? x : ggml_cont(p->ctx, x), x->ne[0],
+                           x->ne[1] * x->ne[2]);
+}
+
+/* [d * n_head, n_row of the slice] */
+static struct ggml_tensor *attend_slice(const struct place *p, struct ggml_cgraph *gf, struct ggml_tensor *q,
+                                        struct ggml_tensor *k, struct ggml_tensor *v)
+{
+    struct ggml_context *ctx = p->ctx;
+    struct part *part = p->part;
+    part->rows = ggml_new_tensor_1d(ctx, GGML_TYPE_I64, (int64_t)p->slice->n_row * p->c->n_head_kv);
+    ggml_set_input(part->rows);
+    struct ggml_tensor *ka = arena(p, p->l->k, &part->k_buf);
+    struct ggml_tensor *va = arena(p, p->l->v, &part->v_buf);
+    /* Stored before it is read: the graph has no edge that says so, only this order. */
+    ggml_build_forward_expand(gf, ggml_set_rows(ctx, ka, as_rows(p, rows_of(p, k)), part->rows));
+    ggml_build_forward_expand(gf, ggml_set_rows(ctx, va, as_rows(p, rows_of(p, v)), part->rows));
+
+    struct ggml_tensor *qp = ggml_permute(ctx, rows_of(p, q), 0, 2, 1, 3);
     struct ggml_tensor *out = NULL;
-    if (is_rectangular(ag->s, l)) {
-        out = flash(ag, ctx, il, 0, c->n_head_kv, qp, ka, va);
+    if (is_rectangular(p)) {
+        out = flash(p, 0, p->c->n_head_kv, qp, ka, va);
     } else {
-        for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
-            struct ggml_tensor *head = flash(ag, ctx, il, ih, 1, qp, ka, va);
+        for (int32_t ih = 0; ih < p->c->n_head_kv; ih++) {
+            struct ggml_tensor *head = flash(p, ih, 1, qp, ka, va);
             out = out ? ggml_concat(ctx, out, head, 1) : head;
         }
     }
-    return ggml_reshape_2d(ctx, out, q->ne[0] * q->ne[1], ag->n_tok);
+    return ggml_reshape_2d(ctx, out, q->ne[0] * q->ne[1], p->slice->n_row);
 }
 
-static void fill_mask(const struct mask *m, int32_t n_past, int32_t n_tok, int32_t hidden_n,
-                      ggml_fp16_t *data)
+struct ggml_tensor *wnw__attend_ggml_build(struct wnw__attend_ggml *ag, struct ggml_context *ctx,
+                                           struct ggml_cgraph *gf, const struct wnw__attend_op *op,
+                                           struct ggml_tensor *q, struct ggml_tensor *k,
+                                           struct ggml_tensor *v)
+{
+    struct ggml_tensor *out = NULL;
+    for (int32_t i = 0; i < ag->n_slice; i++) {
+        const struct wnw__attend_slice *slice = &ag->batch->slice[i];
+        const struct place p = {.ag = ag,
+                                .ctx = ctx,
+                                .slice = slice,
+                                .c = slice->cache,
+                                .l = &slice->cache->layers[op->il],
+                                .part = &ag->parts[op->il * ag->n_slice + i],
+                                .il = op->il,
+                                .scale = op->scale};
+        struct ggml_tensor *rows = attend_slice(&p, gf, q, k, v);
+        out = out ? ggml_concat(ctx, out, rows, 1) : rows;
+    }
+    return out;
+}
+
+static void fill_mask(const struct mask *m, ggml_fp16_t *data)
 {
     const ggml_fp16_t open = ggml_fp32_to_fp16(0.0f), shut = ggml_fp32_to_fp16(-INFINITY);
     const int32_t *pos = m->layer->pos + m->layer->off[m->ih];
+    const int32_t n_past = m->slice->n_past;
     const int64_t n_kv = m->t->ne[0];
-    for (int32_t t = 0; t < n_tok; t++) {
+    for (int32_t t = 0; t < m->slice->n_row; t++) {
         const int32_t p = n_past + t;
         for (int64_t i = 0; i < n_kv; i++) {
             bool sees = i < m->len + t + 1;
             if (sees && m->layer->n_swa > 0)
                 sees = p - (i < m->len ? pos[i] : n_past + (int32_t)i - m->len) < m->layer->n_swa;
-            if (sees && m->hidden && i < hidden_n)
+            if (sees && m->hidden && i < m->slice->hidden_n)
                 sees = !m->hidden[i];
             data[t * n_kv + i] = sees ? open : shut;
         }
     }
 }
 
-int wnw__attend_ggml_fill(struct wnw__attend_ggml *ag)
+static int fill_masks(const struct wnw__attend_ggml *ag)
 {
-    const wnw_session *s = ag->s;
-    const struct wnw__cache *c = &s->cache;
     for (int32_t i = 0; i < ag->n_masks; i++) {
         const struct mask *m = &ag->masks[i];
         if (!m->t->data)
@@ -202,22 +255,38 @@ int wnw__attend_ggml_fill(struct wnw__attend_ggml *ag)
         ggml_fp16_t *data = malloc(ggml_nbytes(m->t));
         if (!data)
             return wnw__fail(WNW_E_NOMEM, "no memory for an attention mask of %zu bytes", ggml_nbytes(m->t));
-        fill_mask(m, s->n_past, ag->n_tok, s->hidden_n, data);
+        fill_mask(m, data);
         ggml_backend_tensor_set(m->t, data, 0, ggml_nbytes(m->t));
         free(data);
     }
-    int64_t *rows = malloc((size_t)ag->n_tok * (size_t)c->n_head_kv * sizeof *rows);
-    if (!rows)
-        return wnw__fail(WNW_E_NOMEM, "no memory for %d row indices", (int)ag->n_tok);
-    for (int32_t il = 0; il < c->n_layer; il++) {
-        const struct wnw__kv_layer *l = &c->layers[il];
-        for (int32_t t = 0; t < ag->n_tok; t++) {
-            for (int32_t ih = 0; ih < c->n_head_kv; ih++)
-                rows[(int64_t)t * c->n_head_kv + ih] = l->off[ih] + l->len[ih] + t;
+    return WNW_OK;
+}
+
+/* rows: [n_row][n_head_kv] */
+static void fill_rows(const struct wnw__attend_ggml *ag, int32_t i_slice, int64_t *rows)
+{
+    const struct wnw__attend_slice *slice = &ag->batch->slice[i_slice];
+    for (int32_t il = 0; il < ag->n_layer; il++) {
+        const struct wnw__kv_layer *l = &slice->cache->layers[il];
+        struct ggml_tensor *t = ag->parts[il * ag->n_slice + i_slice].rows;
+        if (!t || !t->data)
+            continue;
+        for (int32_t i = 0; i < slice->n_row; i++) {
+            for (int32_t ih = 0; ih < ag->n_head_kv; ih++)
+                rows[(int64_t)i * ag->n_head_kv + ih] = l->off[ih] + l->len[ih] + i;
         }
-        if (ag->rows[il] && ag->rows[il]->data)
-            ggml_backend_tensor_set(ag->rows[il], rows, 0, ggml_nbytes(ag->rows[il]));
+        ggml_backend_tensor_set(t, rows, 0, ggml_nbytes(t));
     }
+}
+
+int wnw__attend_ggml_fill(struct wnw__attend_ggml *ag)
+{
+    WNW_TRY(fill_masks(ag));
+    int64_t *rows = malloc((size_t)ag->batch->n_row * (size_t)ag->n_head_kv * sizeof *rows);
+    if (!rows)
+        return wnw__fail(WNW_E_NOMEM, "no memory for %d row indices", (int)ag->batch->n_row);
+    for (int32_t i = 0; i < ag->n_slice; i++)
+        fill_rows(ag, i, rows);
     free(rows);
     return WNW_OK;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Inside of the own attention. Work is done in "rows": query head g of the group and token t of a batch make
- * one row, and all rows that share a KV head go through its entries together, so that keys and values are
- * read and converted once per group. attend_tile.c streams entries past a set of rows; attend_decode.c and
- * attend_prefill.c decide which rows and entries make a piece of work.
+ * Inside of the own attention. Query head g of a group and row t of a slice make one query; all queries that share
+ * a KV head go through its entries together, so that keys and values are read and converted once per group.
+ * attend_tile.c streams entries past a set of queries; attend_decode.c and attend_prefill.c decide which queries
+ * and entries of a slice make a unit of work; attend_run.c has threads take the units of all slices.
  */
 #ifndef WNW_ATTEND_IMPL_H
 #define WNW_ATTEND_IMPL_H
@@ -13,37 +13,56 @@
 
 #include <stdatomic.h>
 
-/* Rows of one prefill unit: enough to amortise converting a tile, few enough to stay in the L2 cache. */
+/* Queries of one prefill unit: enough to amortise converting a tile, few enough to stay in the L2 cache. */
 #define WNW_ATTEND_ROWS 96
-/* Up to this many rows a dot product per row beats transposing the keys. */
+/* Up to this many queries a dot product per query beats transposing the keys. */
 #define WNW_ATTEND_NT_ROWS 8
 /* Decoding cuts a head into at most this many pieces of at least WNW_ATTEND_PIECE entries. Both depend on the
- * length alone, never on the number of threads, so that every number of threads gives the same bits. */
+ * length alone, never on the number of threads or on other slices, so that the bits do not either. */
 #define WNW_ATTEND_PIECES 32
 #define WNW_ATTEND_PIECE  256
-/* Most tokens, and rows, of a batch that is treated as decoding. */
+/* Most rows, and queries of a KV head, of a slice that is treated as decoding. */
 #define WNW_ATTEND_DECODE_TOKENS 7
 #define WNW_ATTEND_DECODE_ROWS   64
+
+/* Where the partial sums of one slice's pieces lie. */
+struct wnw__attend_place {
+    size_t at; /* first float in `partial` */
+    int32_t pieces;
+};
 
 struct wnw__attend_shared {
     struct wnw__attend_dims dims;
     const struct wnw__vec *vec;
-    int32_t group;       /* query heads per KV head */
-    int32_t rows;        /* most rows in one unit, multiple of WNW_ROWS_PAD */
-    int32_t ld;          /* d rounded up to WNW_TILE_PAD */
-    int32_t decode_rows; /* most rows of a decoding batch */
-    size_t row_bytes;
+    int32_t group; /* query heads per KV head */
+    int32_t rows;  /* most queries in one unit, multiple of WNW_ROWS_PAD */
+    int32_t ld;    /* d rounded up to WNW_TILE_PAD */
 
     float *work;        /* [n_threads][work_floats], see wnw__attend_work_at */
     size_t work_floats; /* per thread */
-    float *partial;     /* [n_head_kv][pieces][decode_rows][ld + 2]: O, m, l */
-    int32_t pieces;
 
-    float *row_max, *row_norm; /* [n_head][n_tok] of the latest operation: m, 1 / l; NULL unless asked for */
+    /* Of the batch at hand, see wnw__attend_shared_reserve. */
+    struct wnw__attend_place *place; /* [n_slice] */
+    atomic_int *head_done; /* [n_slice][n_head_kv] finished pieces; reset by the thread that combines them */
+    float *partial;        /* per slice [n_head_kv][pieces][n_row * group][ld + 2]: O, m, l */
+    int32_t cap_slices;
+    size_t cap_partial; /* floats */
 
-    atomic_int next;       /* next unit to take */
-    atomic_int left;       /* threads that have finished; the last one resets both */
-    atomic_int *head_done; /* [n_head_kv] finished pieces; reset by the thread that combines them */
+    float *row_max,
+        *row_norm; /* [n_head][rows of the batch] of the latest operation: m, 1 / l; NULL unless asked for */
+
+    atomic_int next; /* next unit to take */
+    atomic_int left; /* threads that have finished; the last one resets both */
+};
+
+/* One slice in one layer: what the functions below work on. */
+struct wnw__attend_job {
+    const struct wnw__attend_op *op;
+    const struct wnw__attend_slice *slice;
+    const struct wnw__kv_layer *layer;
+    wnw_kv_type type;
+    size_t row_bytes; /* of one key or value */
+    int32_t i_slice;
 };
 
 /* One thread's scratch. */
@@ -58,16 +77,28 @@ struct wnw__attend_work {
     int32_t *from, *to; /* [rows] entries that the row sees: from <= i < to */
 };
 
-/* Tokens t0 .. t0+n_tok-1 of the group of KV head ih. */
+/* Rows t0 .. t0+n-1 of a slice, their queries of the group of KV head ih. */
 struct wnw__attend_rows {
-    int32_t ih, t0, n_tok;
+    int32_t ih, t0, n;
 };
 
-/* Whether n_tok new tokens take the decoding path. */
-static inline bool wnw__attend_is_decode(const struct wnw__attend_shared *sh, int32_t n_tok)
+/* Whether a slice of n_row rows takes the decoding path; if so, one of fewer rows does too. */
+static inline bool wnw__attend_is_decode(const struct wnw__attend_shared *sh, int32_t n_row)
 {
-    return n_tok == 1 ||
-           (n_tok <= WNW_ATTEND_DECODE_TOKENS && n_tok * (int64_t)sh->group <= WNW_ATTEND_DECODE_ROWS);
+    return n_row == 1 ||
+           (n_row <= WNW_ATTEND_DECODE_TOKENS && n_row * (int64_t)sh->group <= WNW_ATTEND_DECODE_ROWS);
+}
+
+static inline struct wnw__attend_job wnw__attend_job_of(const struct wnw__attend_op *op, int32_t i_slice)
+{
+    const struct wnw__attend_slice *slice = &op->batch->slice[i_slice];
+    const struct wnw__cache *c = slice->cache;
+    return (struct wnw__attend_job){.op = op,
+                                    .slice = slice,
+                                    .layer = &c->layers[op->il],
+                                    .type = c->type,
+                                    .row_bytes = c->row_bytes,
+                                    .i_slice = i_slice};
 }
 
 size_t wnw__attend_work_floats(const struct wnw__attend_shared *sh);
@@ -89,24 +120,37 @@ static inline void wnw__attend_leave(struct wnw__attend_shared *sh, int nth)
     atomic_store_explicit(&sh->left, 0, memory_order_release);
 }
 
-/* First entry of KV head ih that new token t sees. New tokens count as entries len, len+1, ... */
-int32_t wnw__attend_first(const struct wnw__attend_op *op, int32_t ih, int32_t t);
+/* First entry of KV head ih that row t of the slice sees. New rows count as entries len, len+1, ... */
+int32_t wnw__attend_first(const struct wnw__attend_job *job, int32_t ih, int32_t t);
 
 /* Loads the queries (scaled) and visible ranges of r, with an empty softmax. q as in wnw__attend_run. */
-void wnw__attend_load(const struct wnw__attend_op *op, const struct wnw__attend_rows *r, const float *q,
+void wnw__attend_load(const struct wnw__attend_job *job, const struct wnw__attend_rows *r, const float *q,
                       struct wnw__attend_work *w);
-/* Streams entries from .. to-1 past the rows. */
-void wnw__attend_stream(const struct wnw__attend_op *op, const struct wnw__attend_rows *r, int32_t from,
+/* Streams entries from .. to-1 past them. */
+void wnw__attend_stream(const struct wnw__attend_job *job, const struct wnw__attend_rows *r, int32_t from,
                         int32_t to, struct wnw__attend_work *w);
 
-/* Rows first .. last-1 of the new tokens of KV head ih are written behind its entries. */
-void wnw__attend_write(const struct wnw__attend_op *op, int32_t ih, int32_t first, int32_t last,
+/* Rows first .. last-1 of the slice are written behind the entries of KV head ih. k, v as in wnw__attend_run. */
+void wnw__attend_write(const struct wnw__attend_job *job, int32_t ih, int32_t first, int32_t last,
                        const float *k, const float *v);
 
-/* k and v may be NULL when the new rows are stored already. */
-void wnw__attend_decode(const struct wnw__attend_op *op, const float *q, const float *k, const float *v,
-                        int32_t n_tok, float *out, int ith, int nth);
-void wnw__attend_prefill(const struct wnw__attend_op *op, const float *q, int32_t n_tok, float *out, int ith,
-                         int nth);
+/* ---- A slice of few rows: units are pieces of a head's entries ---- */
+
+/* Entries of one head that a slice looks at, cut into n pieces of `size` (the last may be shorter). */
+struct wnw__attend_cut {
+    int32_t from, to, size, n;
+};
+struct wnw__attend_cut wnw__attend_cut(const struct wnw__attend_job *job, int32_t ih);
+/* Stores the new rows that fall into the piece, unless k and v are NULL, and takes it into account; whoever
+ * finishes the last piece of a head writes `out`. */
+void wnw__attend_decode(const struct wnw__attend_job *job, int32_t ih, const struct wnw__attend_cut *cut,
+                        int32_t piece, const float *q, const float *k, const float *v, float *out,
+                        struct wnw__attend_work *w);
+
+/* ---- A slice of many rows: units are runs of rows and one KV head; all rows have been stored ---- */
+
+int32_t wnw__attend_prefill_units(const struct wnw__attend_job *job);
+void wnw__attend_prefill(const struct wnw__attend_job *job, int32_t unit, const float *q, float *out,
+                         struct wnw__attend_work *w);
 
 #endif

@@ -11,12 +11,10 @@ static int check_dims(const struct wnw__attend_dims *dims)
         return wnw__fail(WNW_E_ARG,
                          "attention with %d query heads needs a divisor of that as KV heads, not %d",
                          (int)dims->n_head, (int)dims->n_head_kv);
-    if (wnw__row_bytes(dims->type, dims->d) == 0)
-        return wnw__fail(WNW_E_ARG,
-                         "head size %d does not fit cache type %s: quantised types need a multiple of 32",
-                         (int)dims->d, wnw_kv_type_name(dims->type));
+    if (dims->d < 1)
+        return wnw__fail(WNW_E_ARG, "attention heads need at least one element, not %d", (int)dims->d);
     if (dims->n_threads < 1 || dims->n_ubatch < 1)
-        return wnw__fail(WNW_E_ARG, "attention needs at least one thread and one token, not %d and %d",
+        return wnw__fail(WNW_E_ARG, "attention needs at least one thread and one row, not %d and %d",
                          (int)dims->n_threads, (int)dims->n_ubatch);
     return WNW_OK;
 }
@@ -47,19 +45,12 @@ int wnw__attend_shared_new(struct wnw__attend_shared **out, const struct wnw__at
     sh->group = dims->n_head / dims->n_head_kv;
     sh->rows = round_up(sh->group > WNW_ATTEND_ROWS ? sh->group : WNW_ATTEND_ROWS, WNW_ROWS_PAD);
     sh->ld = round_up(dims->d, WNW_TILE_PAD);
-    sh->decode_rows = sh->group > WNW_ATTEND_DECODE_ROWS ? sh->group : WNW_ATTEND_DECODE_ROWS;
-    if (sh->decode_rows > sh->group * WNW_ATTEND_DECODE_TOKENS)
-        sh->decode_rows = sh->group * WNW_ATTEND_DECODE_TOKENS;
-    sh->row_bytes = wnw__row_bytes(dims->type, dims->d);
     sh->work_floats = wnw__attend_work_floats(sh);
     if (sh->work_floats > SIZE_MAX / sizeof(float) / (size_t)dims->n_threads)
         goto fail;
     sh->work = alloc_floats(sh->work_floats * (size_t)dims->n_threads);
-    sh->head_done = calloc((size_t)dims->n_head_kv, sizeof *sh->head_done);
-    if (!sh->work || !sh->head_done || wnw__attend_shared_reserve(sh, 1) != WNW_OK)
+    if (!sh->work)
         goto fail;
-    for (int32_t ih = 0; ih < dims->n_head_kv; ih++)
-        atomic_init(&sh->head_done[ih], 0);
     atomic_init(&sh->next, 0);
     atomic_init(&sh->left, 0);
     *out = sh;
@@ -74,8 +65,9 @@ void wnw__attend_shared_free(struct wnw__attend_shared *sh)
     if (!sh)
         return;
     free(sh->work);
-    free(sh->partial);
+    free(sh->place);
     free(sh->head_done);
+    free(sh->partial);
     free(sh->row_max);
     free(sh);
 }
@@ -92,53 +84,95 @@ int wnw__attend_shared_keep_rows(struct wnw__attend_shared *sh, bool keep)
                                 : wnw__fail(WNW_E_NOMEM, "out of memory for the softmax of %zu rows", n);
 }
 
-int wnw__attend_shared_reserve(struct wnw__attend_shared *sh, int32_t max_len)
+static int reserve_slices(struct wnw__attend_shared *sh, int32_t n)
 {
-    int32_t pieces = max_len / WNW_ATTEND_PIECE + 1;
-    if (pieces > WNW_ATTEND_PIECES)
-        pieces = WNW_ATTEND_PIECES;
-    if (pieces <= sh->pieces)
+    if (n <= sh->cap_slices)
         return WNW_OK;
-    const size_t floats = (size_t)sh->dims.n_head_kv * (size_t)pieces * (size_t)sh->decode_rows;
-    float *partial = alloc_floats(floats * (size_t)(sh->ld + 2));
-    if (!partial)
-        return wnw__fail(WNW_E_NOMEM, "out of memory for attention scratch of %d entries per head",
-                         (int)max_len);
-    free(sh->partial);
-    sh->partial = partial;
-    sh->pieces = pieces;
+    const size_t n_head = (size_t)n * (size_t)sh->dims.n_head_kv;
+    struct wnw__attend_place *place = calloc((size_t)n, sizeof *place);
+    atomic_int *head_done = calloc(n_head, sizeof *head_done);
+    if (!place || !head_done) {
+        free(place);
+        free(head_done);
+        return wnw__fail(WNW_E_NOMEM, "out of memory for attention over %d sequences", (int)n);
+    }
+    for (size_t i = 0; i < n_head; i++)
+        atomic_init(&head_done[i], 0);
+    free(sh->place);
+    free(sh->head_done);
+    sh->place = place;
+    sh->head_done = head_done;
+    sh->cap_slices = n;
     return WNW_OK;
 }
 
-void wnw__attend_write(const struct wnw__attend_op *op, int32_t ih, int32_t first, int32_t last,
+static int32_t longest_head(const struct wnw__cache *c, int32_t from, int32_t to)
+{
+    int32_t n = 0;
+    for (int32_t il = from; il < to; il++) {
+        for (int32_t ih = 0; ih < c->n_head_kv; ih++)
+            n = c->layers[il].len[ih] > n ? c->layers[il].len[ih] : n;
+    }
+    return n;
+}
+
+/* Most pieces that wnw__attend_cut makes of a head of up to n entries, new rows included. */
+static int32_t most_pieces(int32_t n)
+{
+    const int32_t pieces = n / WNW_ATTEND_PIECE + 1;
+    return pieces < WNW_ATTEND_PIECES ? pieces : WNW_ATTEND_PIECES;
+}
+
+int wnw__attend_shared_reserve(struct wnw__attend_shared *sh, const struct wnw__attend_batch *batch,
+                               int32_t from, int32_t to)
+{
+    size_t at = 0;
+    WNW_TRY(reserve_slices(sh, batch->n_slice));
+    for (int32_t i = 0; i < batch->n_slice; i++) {
+        const struct wnw__attend_slice *s = &batch->slice[i];
+        sh->place[i] = (struct wnw__attend_place){.at = at};
+        if (!wnw__attend_is_decode(sh, s->n_row))
+            continue;
+        sh->place[i].pieces = most_pieces(longest_head(s->cache, from, to) + s->n_row);
+        at += (size_t)sh->dims.n_head_kv * (size_t)sh->place[i].pieces * (size_t)(s->n_row * sh->group) *
+              (size_t)(sh->ld + 2);
+    }
+    if (at <= sh->cap_partial)
+        return WNW_OK;
+    float *partial = alloc_floats(at);
+    if (!partial)
+        return wnw__fail(WNW_E_NOMEM, "out of memory for %zu bytes of attention scratch",
+                         at * sizeof *partial);
+    free(sh->partial);
+    sh->partial = partial;
+    sh->cap_partial = at;
+    return WNW_OK;
+}
+
+void wnw__attend_write(const struct wnw__attend_job *job, int32_t ih, int32_t first, int32_t last,
                        const float *k, const float *v)
 {
-    const struct wnw__attend_dims *dims = &op->shared->dims;
-    const struct wnw__kv_layer *layer = op->layer;
+    const struct wnw__attend_dims *dims = &job->op->shared->dims;
+    const struct wnw__kv_layer *layer = job->layer;
     for (int32_t t = first; t < last; t++) {
-        const int64_t src = ((int64_t)t * dims->n_head_kv + ih) * dims->d;
-        const size_t dst = (size_t)(layer->off[ih] + layer->len[ih] + t) * op->shared->row_bytes;
-        wnw__rows_from_f32(dims->type, k + src, 1, dims->d, layer->k + dst);
-        wnw__rows_from_f32(dims->type, v + src, 1, dims->d, layer->v + dst);
+        const int64_t src = ((int64_t)(job->slice->first_row + t) * dims->n_head_kv + ih) * dims->d;
+        const size_t dst = (size_t)(layer->off[ih] + layer->len[ih] + t) * job->row_bytes;
+        wnw__rows_from_f32(job->type, k + src, 1, dims->d, layer->k + dst);
+        wnw__rows_from_f32(job->type, v + src, 1, dims->d, layer->v + dst);
     }
 }
 
-void wnw__attend_store(const struct wnw__attend_op *op, const float *k, const float *v, int32_t n_tok,
-                       int ith, int nth)
+void wnw__attend_store(const struct wnw__attend_op *op, const float *k, const float *v, int ith, int nth)
 {
-    const int32_t first = (int32_t)((int64_t)n_tok * ith / nth);
-    const int32_t last = (int32_t)((int64_t)n_tok * (ith + 1) / nth);
-    for (int32_t ih = 0; ih < op->shared->dims.n_head_kv; ih++)
-        wnw__attend_write(op, ih, first, last, k, v);
-}
-
-void wnw__attend_run(const struct wnw__attend_op *op, const float *q, int32_t n_tok, float *out, int ith,
-                     int nth)
-{
-    if (wnw__attend_is_decode(op->shared, n_tok))
-        wnw__attend_decode(op, q, NULL, NULL, n_tok, out, ith, nth);
-    else
-        wnw__attend_prefill(op, q, n_tok, out, ith, nth);
+    const int32_t from = (int32_t)((int64_t)op->batch->n_row * ith / nth);
+    const int32_t to = (int32_t)((int64_t)op->batch->n_row * (ith + 1) / nth);
+    for (int32_t i = 0; i < op->batch->n_slice; i++) {
+        const struct wnw__attend_job job = wnw__attend_job_of(op, i);
+        const int32_t first = from - job.slice->first_row, last = to - job.slice->first_row;
+        for (int32_t ih = 0; ih < op->shared->dims.n_head_kv; ih++)
+            wnw__attend_write(&job, ih, first > 0 ? first : 0,
+                              last < job.slice->n_row ? last : job.slice->n_row, k, v);
+    }
 }
 
 /* ---- Graph operations ---- */
@@ -146,22 +180,19 @@ void wnw__attend_run(const struct wnw__attend_op *op, const float *q, int32_t n_
 /* src: k, v */
 static void store_node(struct ggml_tensor *dst, int ith, int nth, void *userdata)
 {
-    const struct ggml_tensor *k = dst->src[0], *v = dst->src[1];
-    wnw__attend_store(userdata, k->data, v->data, (int32_t)k->ne[2], ith, nth);
+    wnw__attend_store(userdata, dst->src[0]->data, dst->src[1]->data, ith, nth);
 }
 
 /* src: q, result of store_node */
-static void prefill_node(struct ggml_tensor *dst, int ith, int nth, void *userdata)
+static void stored_node(struct ggml_tensor *dst, int ith, int nth, void *userdata)
 {
-    const struct ggml_tensor *q = dst->src[0];
-    wnw__attend_prefill(userdata, q->data, (int32_t)q->ne[2], dst->data, ith, nth);
+    wnw__attend_run(userdata, dst->src[0]->data, NULL, NULL, dst->data, ith, nth);
 }
 
 /* src: q, k, v */
-static void decode_node(struct ggml_tensor *dst, int ith, int nth, void *userdata)
+static void storing_node(struct ggml_tensor *dst, int ith, int nth, void *userdata)
 {
-    const struct ggml_tensor *q = dst->src[0], *k = dst->src[1], *v = dst->src[2];
-    wnw__attend_decode(userdata, q->data, k->data, v->data, (int32_t)q->ne[2], dst->data, ith, nth);
+    wnw__attend_run(userdata, dst->src[0]->data, dst->src[1]->data, dst->src[2]->data, dst->data, ith, nth);
 }
 
 static struct ggml_tensor *packed(struct ggml_context *ctx, struct ggml_tensor *t)
@@ -172,13 +203,14 @@ static struct ggml_tensor *packed(struct ggml_context *ctx, struct ggml_tensor *
 struct ggml_tensor *wnw__attend_own(struct ggml_context *ctx, struct wnw__attend_op *op,
                                     struct ggml_tensor *q, struct ggml_tensor *k, struct ggml_tensor *v)
 {
-    const int64_t n_tok = q->ne[2], n_embd = q->ne[0] * q->ne[1];
+    const int64_t n_row = q->ne[2], n_embd = q->ne[0] * q->ne[1];
     struct ggml_tensor *args[3] = {packed(ctx, q), packed(ctx, k), packed(ctx, v)};
-    if (wnw__attend_is_decode(op->shared, (int32_t)n_tok))
-        return ggml_custom_4d(ctx, GGML_TYPE_F32, n_embd, n_tok, 1, 1, args, 3, decode_node, GGML_N_TASKS_MAX,
-                              op);
+    /* So few rows are a slice of few rows however they are cut later, and those are stored piece by piece. */
+    if (wnw__attend_is_decode(op->shared, (int32_t)n_row))
+        return ggml_custom_4d(ctx, GGML_TYPE_F32, n_embd, n_row, 1, 1, args, 3, storing_node,
+                              GGML_N_TASKS_MAX, op);
     /* A node of its own: every row must be stored before any thread reads, and an operation has no barrier. */
     args[1] = ggml_custom_4d(ctx, GGML_TYPE_F32, 1, 1, 1, 1, args + 1, 2, store_node, GGML_N_TASKS_MAX, op);
-    return ggml_custom_4d(ctx, GGML_TYPE_F32, n_embd, n_tok, 1, 1, args, 2, prefill_node, GGML_N_TASKS_MAX,
+    return ggml_custom_4d(ctx, GGML_TYPE_F32, n_embd, n_row, 1, 1, args, 2, stored_node, GGML_N_TASKS_MAX,
                           op);
 }

@@ -4,75 +4,89 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Position of entry i of KV head ih; entries from len on are the new tokens. */
-static int32_t position(const struct wnw__attend_op *op, int32_t ih, int32_t i)
+/* Position of entry i of KV head ih; entries from len on are the slice's own rows. */
+static int32_t position(const struct wnw__attend_job *job, int32_t ih, int32_t i)
 {
-    const int32_t len = op->layer->len[ih];
-    return i < len ? op->layer->pos[op->layer->off[ih] + i] : op->n_past + i - len;
+    const int32_t len = job->layer->len[ih];
+    return i < len ? job->layer->pos[job->layer->off[ih] + i] : job->slice->n_past + i - len;
 }
 
-static bool visible(const struct wnw__attend_op *op, int32_t ih, int32_t i, int32_t t)
+static bool visible(const struct wnw__attend_job *job, int32_t ih, int32_t i, int32_t t)
 {
-    const int32_t n_swa = op->layer->n_swa;
-    return i <= op->layer->len[ih] + t && (n_swa <= 0 || op->n_past + t - position(op, ih, i) < n_swa);
+    const int32_t n_swa = job->layer->n_swa;
+    return i <= job->layer->len[ih] + t &&
+           (n_swa <= 0 || job->slice->n_past + t - position(job, ih, i) < n_swa);
 }
 
-static const uint8_t *row(const struct wnw__attend_op *op, const uint8_t *arena, int32_t ih, int32_t i)
+static const uint8_t *entry(const struct wnw__attend_job *job, const uint8_t *arena, int32_t ih, int32_t i)
 {
-    return arena + (size_t)(op->layer->off[ih] + i) * op->shared->row_bytes;
+    return arena + (size_t)(job->layer->off[ih] + i) * job->row_bytes;
 }
 
-/* One query head and token. buf float[d], score double[n], acc double[d] */
-static void attend_one(const struct wnw__attend_op *op, int32_t ih, int32_t t, const float *q, float *out,
-                       float *buf, double *score, double *acc)
+struct buffers {
+    float *row;    /* [d] */
+    double *score; /* [longest head] */
+    double *acc;   /* [d] */
+};
+
+/* One query head of row t of the slice. */
+static void attend_one(const struct wnw__attend_job *job, int32_t ih, int32_t t, const float *q, float *out,
+                       const struct buffers *b)
 {
-    const struct wnw__attend_dims *dims = &op->shared->dims;
-    const int32_t n = op->layer->len[ih] + t + 1;
+    const int32_t d = job->op->shared->dims.d, n = job->layer->len[ih] + t + 1;
     double top = -INFINITY, sum = 0.0;
     for (int32_t i = 0; i < n; i++) {
-        score[i] = -INFINITY;
-        if (!visible(op, ih, i, t))
+        b->score[i] = -INFINITY;
+        if (!visible(job, ih, i, t))
             continue;
-        wnw__rows_to_f32(dims->type, row(op, op->layer->k, ih, i), 1, dims->d, buf);
-        score[i] = 0.0;
-        for (int32_t c = 0; c < dims->d; c++)
-            score[i] += (double)q[c] * (double)buf[c] * (double)op->scale;
-        top = fmax(top, score[i]);
+        wnw__rows_to_f32(job->type, entry(job, job->layer->k, ih, i), 1, d, b->row);
+        b->score[i] = 0.0;
+        for (int32_t c = 0; c < d; c++)
+            b->score[i] += (double)q[c] * (double)b->row[c] * (double)job->op->scale;
+        top = fmax(top, b->score[i]);
     }
-    for (int32_t c = 0; c < dims->d; c++)
-        acc[c] = 0.0;
+    for (int32_t c = 0; c < d; c++)
+        b->acc[c] = 0.0;
     for (int32_t i = 0; i < n; i++) {
-        const double p = exp(score[i] - top);
-        wnw__rows_to_f32(dims->type, row(op, op->layer->v, ih, i), 1, dims->d, buf);
+        const double p = exp(b->score[i] - top);
+        wnw__rows_to_f32(job->type, entry(job, job->layer->v, ih, i), 1, d, b->row);
         sum += p;
-        for (int32_t c = 0; c < dims->d; c++)
-            acc[c] += p * (double)buf[c];
+        for (int32_t c = 0; c < d; c++)
+            b->acc[c] += p * (double)b->row[c];
     }
-    for (int32_t c = 0; c < dims->d; c++)
-        out[c] = (float)(acc[c] / sum);
+    for (int32_t c = 0; c < d; c++)
+        out[c] = (float)(b->acc[c] / sum);
 }
 
-void wnw__attend_ref(const struct wnw__attend_op *op, const float *q, int32_t n_tok, float *out)
+static void attend_slice(const struct wnw__attend_job *job, const float *q, float *out)
 {
-    const struct wnw__attend_dims *dims = &op->shared->dims;
+    const struct wnw__attend_dims *dims = &job->op->shared->dims;
     const size_t d = (size_t)dims->d;
     int32_t longest = 0;
     for (int32_t ih = 0; ih < dims->n_head_kv; ih++)
-        longest = op->layer->len[ih] > longest ? op->layer->len[ih] : longest;
-    float *buf = malloc(d * sizeof *buf);
-    double *score = malloc(((size_t)longest + (size_t)n_tok) * sizeof *score);
-    double *acc = malloc(d * sizeof *acc);
-    for (int32_t t = 0; t < n_tok; t++) {
+        longest = job->layer->len[ih] > longest ? job->layer->len[ih] : longest;
+    struct buffers b = {.row = malloc(d * sizeof *b.row),
+                        .score = malloc(((size_t)longest + (size_t)job->slice->n_row) * sizeof *b.score),
+                        .acc = malloc(d * sizeof *b.acc)};
+    for (int32_t t = 0; t < job->slice->n_row; t++) {
         for (int32_t h = 0; h < dims->n_head; h++) {
-            const size_t at = ((size_t)t * (size_t)dims->n_head + (size_t)h) * d;
-            if (buf && score && acc)
-                attend_one(op, h / op->shared->group, t, q + at, out + at, buf, score, acc);
+            const size_t at = ((size_t)(job->slice->first_row + t) * (size_t)dims->n_head + (size_t)h) * d;
+            if (b.row && b.score && b.acc)
+                attend_one(job, h / job->op->shared->group, t, q + at, out + at, &b);
             else /* no way to fail: poison the result, so that no comparison can pass */
                 for (size_t c = 0; c < d; c++)
                     out[at + c] = NAN;
         }
     }
-    free(buf);
-    free(score);
-    free(acc);
+    free(b.row);
+    free(b.score);
+    free(b.acc);
+}
+
+void wnw__attend_ref(const struct wnw__attend_op *op, const float *q, float *out)
+{
+    for (int32_t i = 0; i < op->batch->n_slice; i++) {
+        const struct wnw__attend_job job = wnw__attend_job_of(op, i);
+        attend_slice(&job, q, out);
+    }
 }

@@ -90,7 +90,7 @@ static struct ggml_tensor *attention(struct wnw__graph *g, wnw_session *s, int32
         q = ggml_scale(ctx, q, hp->q_scale);
     if (g->q_tail)
         tap_queries(g, s, il, q);
-    struct ggml_tensor *out = g->ggml ? wnw__attend_ggml_build(g->ggml, ctx, g->gf, il, q, k, v)
+    struct ggml_tensor *out = g->ggml ? wnw__attend_ggml_build(g->ggml, ctx, g->gf, &s->ops[il], q, k, v)
                                       : wnw__attend_own(ctx, &s->ops[il], q, k, v);
     wnw__trace_build(s, ctx, g->gf, il, q, out, g == &s->decode);
     return ggml_mul_mat(ctx, l->wo, out);
@@ -161,7 +161,8 @@ static int new_context(struct wnw__graph *g, size_t max_nodes)
 static int build(struct wnw__graph *g, wnw_session *s, const struct wnw__span *span)
 {
     const struct wnw__hparams *hp = &s->m->hp;
-    const size_t max_nodes = (size_t)(span->to - span->from) * (64 + 12 * (size_t)hp->n_head_kv) + 64;
+    const size_t per_layer = 96 + (s->params.attn == WNW_ATTN_GGML ? wnw__attend_ggml_nodes(&s->batch) : 0);
+    const size_t max_nodes = (size_t)(span->to - span->from) * per_layer + 64;
     WNW_TRY(new_context(g, max_nodes));
     g->gf = ggml_new_graph_custom(g->ctx, max_nodes, false);
     g->from = span->from;
@@ -174,7 +175,7 @@ static int build(struct wnw__graph *g, wnw_session *s, const struct wnw__span *s
         ggml_set_input(g->out_ids);
     }
     if (s->params.attn == WNW_ATTN_GGML)
-        WNW_TRY(wnw__attend_ggml_new(&g->ggml, s));
+        WNW_TRY(wnw__attend_ggml_new(&g->ggml, &s->batch));
     if (s->window.cap > 0 && (!span->decode || s->window.decode)) {
         g->q_tail = calloc((size_t)hp->n_layer, sizeof(struct ggml_tensor *));
         if (!g->q_tail)
@@ -265,8 +266,6 @@ static int set_inputs(wnw_session *s, struct wnw__graph *g, const struct wnw__sp
         const int32_t row = span->n - span->n_out + i;
         ggml_backend_tensor_set(g->out_ids, &row, (size_t)i * sizeof row, sizeof row);
     }
-    for (int32_t il = span->from; il < span->to; il++)
-        s->ops[il].n_past = s->n_past;
     return g->ggml ? wnw__attend_ggml_fill(g->ggml) : WNW_OK;
 }
 
@@ -288,14 +287,15 @@ static void keep_queries(wnw_session *s, const struct wnw__graph *g, int32_t n)
     }
 }
 
-static int32_t longest_head(const struct wnw__cache *c, int32_t from, int32_t to)
+/* What the attention of the next n tokens reads: one slice, all of this session. */
+static void set_batch(wnw_session *s, int32_t n)
 {
-    int32_t n = 0;
-    for (int32_t il = from; il < to; il++) {
-        for (int32_t ih = 0; ih < c->n_head_kv; ih++)
-            n = c->layers[il].len[ih] > n ? c->layers[il].len[ih] : n;
-    }
-    return n;
+    s->slice = (struct wnw__attend_slice){.cache = &s->cache,
+                                          .n_row = n,
+                                          .n_past = s->n_past,
+                                          .hidden = (const uint8_t *const *)s->hidden,
+                                          .hidden_n = s->hidden_n};
+    s->batch = (struct wnw__attend_batch){.slice = &s->slice, .n_slice = 1, .n_row = n};
 }
 
 int wnw__forward_span(wnw_session *s, const struct wnw__span *span)
@@ -305,7 +305,8 @@ int wnw__forward_span(wnw_session *s, const struct wnw__span *span)
     for (int32_t il = span->from; il < span->to; il++)
         WNW_TRY(wnw__cache_reserve_layer(&s->cache, il, n, !span->decode));
     WNW_TRY(wnw__trace_reserve(s, span->from, span->to, n));
-    WNW_TRY(wnw__attend_shared_reserve(s->shared, longest_head(&s->cache, span->from, span->to) + n));
+    set_batch(s, n);
+    WNW_TRY(wnw__attend_shared_reserve(s->shared, &s->batch, span->from, span->to));
     WNW_TRY(prepare(s, g, span));
     WNW_TRY(set_inputs(s, g, span));
     WNW_TRY(wnw__memory_look(WNW_MEMORY_SMALL, "the threads of a graph"));

@@ -23,6 +23,19 @@ size_t wnw__columns_floats(const struct wnw__attend_shared *sh)
     return (size_t)sh->dims.n_head * (size_t)n_runs(sh->dims.n_ubatch) * RUN * (size_t)sh->dims.d;
 }
 
+/* The slice whose queries and entries the operation is about. */
+static struct wnw__attend_job job_of(const struct wnw__columns_op *op)
+{
+    return wnw__attend_job_of(op->attend, op->slice);
+}
+
+/* Where the softmax of query head h, row t of the slice is kept. */
+static int64_t softmax_at(const struct wnw__columns_op *op, int32_t h, int32_t t)
+{
+    const struct wnw__attend_batch *b = op->attend->batch;
+    return (int64_t)h * b->n_row + b->slice[op->slice].first_row + t;
+}
+
 /* Up to WNW_ATTEND_NT_ROWS rows, all heads of a group together, are multiplied with the stored keys directly. */
 static bool is_few(const struct wnw__attend_shared *sh, int32_t n_tok)
 {
@@ -43,15 +56,15 @@ static float *packed_run(const struct wnw__columns_op *op, int32_t n_tok, int32_
 
 static const uint8_t *stored_key(const struct wnw__columns_op *op, int32_t ih, int32_t i)
 {
-    const struct wnw__kv_layer *layer = op->attend->layer;
-    return layer->k + (size_t)(layer->off[ih] + i) * op->attend->shared->row_bytes;
+    const struct wnw__attend_job job = job_of(op);
+    return job.layer->k + (size_t)(job.layer->off[ih] + i) * job.row_bytes;
 }
 
 static void load_tile(const struct wnw__columns_op *op, int32_t ih, int32_t j, int32_t n,
                       const struct wnw__attend_work *w)
 {
     const struct wnw__attend_shared *sh = op->attend->shared;
-    sh->vec->to_f32(sh->dims.type, stored_key(op, ih, j), n, sh->dims.d, w->kf, sh->dims.d);
+    sh->vec->to_f32(job_of(op).type, stored_key(op, ih, j), n, sh->dims.d, w->kf, sh->dims.d);
     sh->vec->transpose(w->kf, sh->dims.d, w->kt);
 }
 
@@ -95,7 +108,7 @@ static void stream(const struct wnw__columns_op *op, const struct run *r, struct
                    const float *panels, struct wnw__attend_work *w)
 {
     const struct wnw__attend_shared *sh = op->attend->shared;
-    const int32_t ih = r->h / sh->group, first = op->attend->layer->len[ih] + r->t0 + 1;
+    const int32_t ih = r->h / sh->group, first = job_of(op).layer->len[ih] + r->t0 + 1;
     for (int32_t j = s.from; j < s.to; j += WNW_TILE) {
         const int32_t n = s.to - j < WNW_TILE ? s.to - j : WNW_TILE;
         load_tile(op, ih, j, n, w);
@@ -109,7 +122,7 @@ static void rows_unit(const struct wnw__columns_op *op, const struct run *r, con
                       struct wnw__attend_work *w)
 {
     const struct wnw__attend_shared *sh = op->attend->shared;
-    const int32_t ih = r->h / sh->group, end = op->attend->layer->len[ih] + r->t0 + r->rows;
+    const int32_t ih = r->h / sh->group, end = job_of(op).layer->len[ih] + r->t0 + r->rows;
     float *panels = packed_run(op, n_tok, r->h, r->t0);
     pack(op, r, q, panels);
     if (rows_are_known(op))
@@ -121,7 +134,7 @@ static void rows_unit(const struct wnw__columns_op *op, const struct run *r, con
     for (int i = 0; op->seen && i < WNW_COLUMN_RANGES; i++)
         stream(op, r, op->seen[ih][i], panels, w);
     stream(op, r, (struct wnw__range){.from = op->seen ? op->own[ih] : 0, .to = end}, panels, w);
-    const int64_t at = (int64_t)r->h * n_tok + r->t0;
+    const int64_t at = softmax_at(op, r->h, r->t0);
     for (int32_t i = 0; i < r->rows; i++) {
         sh->row_max[at + i] = w->m[i];
         sh->row_norm[at + i] = 1.0f / w->l[i];
@@ -147,14 +160,14 @@ void wnw__columns_rows(const struct wnw__columns_op *op, const float *q, int32_t
 
 static struct wnw__range columns_of(const struct wnw__columns_op *op, int32_t ih, int32_t n_tok)
 {
-    return op->columns ? op->columns[ih] : (struct wnw__range){0, op->attend->layer->len[ih] + n_tok};
+    return op->columns ? op->columns[ih] : (struct wnw__range){0, job_of(op).layer->len[ih] + n_tok};
 }
 
 /* Numbers of entry i and query head g of the group; NULL = not wanted. */
 static float *numbers_at(const struct wnw__columns_op *op, enum wnw__aux kind, int32_t ih, int32_t g,
                          int32_t i)
 {
-    const struct wnw__kv_layer *layer = op->attend->layer;
+    const struct wnw__kv_layer *layer = job_of(op).layer;
     float *own = kind == WNW_AUX_ATTN_SUM ? op->sum : op->max;
     if (op->sum || op->max)
         return own ? own + (int64_t)(ih * op->attend->shared->group + g) * op->n + i : NULL;
@@ -179,10 +192,10 @@ static void column_tile(const struct wnw__columns_op *op, int32_t ih, int32_t n_
                         bool few, const struct wnw__attend_work *w)
 {
     const struct wnw__attend_shared *sh = op->attend->shared;
-    const int32_t d = sh->dims.d, first = op->attend->layer->len[ih] + 1 - j;
+    const int32_t d = sh->dims.d, first = job_of(op).layer->len[ih] + 1 - j;
     if (few)
-        sh->vec->mul_rows(sh->dims.type, w->q, sh->group * n_tok, stored_key(op, ih, j), sh->row_bytes, n, d,
-                          1.0f, w->s, WNW_TILE);
+        sh->vec->mul_rows(job_of(op).type, w->q, sh->group * n_tok, stored_key(op, ih, j),
+                          job_of(op).row_bytes, n, d, 1.0f, w->s, WNW_TILE);
     else
         load_tile(op, ih, j, n, w);
     for (int32_t g = 0; g < sh->group; g++) {
@@ -190,7 +203,7 @@ static void column_tile(const struct wnw__columns_op *op, int32_t ih, int32_t n_
         float sum[WNW_TILE] = {0}, max[WNW_TILE] = {0};
         for (int32_t t0 = 0; t0 < n_tok; t0 += RUN) {
             const int32_t rows = n_tok - t0 < RUN ? n_tok - t0 : RUN;
-            const int64_t at = (int64_t)h * n_tok + t0;
+            const int64_t at = softmax_at(op, h, t0);
             float *s = few ? w->s + (int64_t)g * n_tok * WNW_TILE : w->s;
             if (first + t0 + rows - 1 <= 0)
                 continue; /* before the first of these entries */
@@ -242,16 +255,22 @@ void wnw__columns_run(const struct wnw__columns_op *op, const float *q, int32_t 
 
 /* ---- Graph operations. src: q, what must have run before ---- */
 
+/* Queries of the slice. */
+static const float *queries_of(const struct wnw__columns_op *op, const struct ggml_tensor *q)
+{
+    return (const float *)q->data + job_of(op).slice->first_row * q->ne[0] * q->ne[1];
+}
+
 static void rows_node(struct ggml_tensor *dst, int ith, int nth, void *userdata)
 {
-    const struct ggml_tensor *q = dst->src[0];
-    wnw__columns_rows(userdata, q->data, (int32_t)q->ne[2], ith, nth);
+    const struct wnw__columns_op *op = userdata;
+    wnw__columns_rows(op, queries_of(op, dst->src[0]), job_of(op).slice->n_row, ith, nth);
 }
 
 static void columns_node(struct ggml_tensor *dst, int ith, int nth, void *userdata)
 {
-    const struct ggml_tensor *q = dst->src[0];
-    wnw__columns_run(userdata, q->data, (int32_t)q->ne[2], ith, nth);
+    const struct wnw__columns_op *op = userdata;
+    wnw__columns_run(op, queries_of(op, dst->src[0]), job_of(op).slice->n_row, ith, nth);
 }
 
 void wnw__columns_build(struct ggml_context *ctx, struct ggml_cgraph *gf, struct wnw__columns_op *op,

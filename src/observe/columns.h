@@ -26,6 +26,7 @@ struct wnw__range {
 /* One layer's operation. Must outlive every run of the graph; everything may change between runs. */
 struct wnw__columns_op {
     const struct wnw__attend_op *attend;
+    int32_t slice;       /* of the batch, whose queries and entries these are */
     float *packed;       /* wnw__columns_floats floats, which layers may share */
     bool rows_from_attn; /* the attention keeps rows (wnw__attend_shared_keep_rows) in the same graph */
 
@@ -49,7 +50,7 @@ void wnw__columns_build(struct ggml_context *ctx, struct ggml_cgraph *gf, struct
 
 /* The work behind it, for tests: thread ith of nth, every thread must be run; first all threads of `rows`,
  * then those of `run`. Needs the shared rows even where the attention does not keep them. q
- * [n_tok][n_head][d]; new keys are stored. */
+ * [n_tok][n_head][d] of the slice; new keys are stored. */
 void wnw__columns_rows(const struct wnw__columns_op *op, const float *q, int32_t n_tok, int ith, int nth);
 void wnw__columns_run(const struct wnw__columns_op *op, const float *q, int32_t n_tok, int ith, int nth);
 

@@ -93,7 +93,6 @@ static int init_session(wnw_session *s, const wnw_model *m, const wnw_session_pa
         .d = hp->n_embd_head,
         .n_threads = s->params.n_threads,
         .n_ubatch = s->params.n_ubatch,
-        .type = s->params.kv_type,
     };
     WNW_TRY(wnw__attend_shared_new(&s->shared, &dims));
     s->ops = calloc((size_t)hp->n_layer, sizeof *s->ops);
@@ -102,7 +101,7 @@ static int init_session(wnw_session *s, const wnw_model *m, const wnw_session_pa
         return wnw__fail(WNW_E_NOMEM, "no memory for a session");
     for (int32_t il = 0; il < hp->n_layer; il++)
         s->ops[il] = (struct wnw__attend_op){
-            .shared = s->shared, .layer = &s->cache.layers[il], .scale = hp->attn_scale};
+            .shared = s->shared, .il = il, .scale = hp->attn_scale, .batch = &s->batch};
     return WNW_OK;
 }
 

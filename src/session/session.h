@@ -26,7 +26,9 @@ struct wnw_session {
     wnw_session_params params; /* no zeros left */
     struct wnw__cache cache;
     struct wnw__attend_shared *shared;
-    struct wnw__attend_op *ops; /* [n_layer] */
+    struct wnw__attend_op *ops;     /* [n_layer] */
+    struct wnw__attend_batch batch; /* what the attention of the pass at hand reads: this session alone */
+    struct wnw__attend_slice slice;
     struct wnw__graph prefill, decode;
     struct wnw__window window;
     const wnw_profile *profile; /* borrowed; NULL = none */
