@@ -18,15 +18,14 @@ static int cannot_open(const char *path)
     return app_fail(app_errno_code(errno), "cannot open '%s': %s", path, strerror(errno));
 }
 
-/* Opens a text for reading; directories are refused here, because fopen takes them. FIFOs are fine. */
-static int open_input(FILE **out, struct stat *st, const char *path)
+/* Directories are refused here, because fopen takes them. FIFOs are fine. */
+int app_open_input(FILE **out, const char *path)
 {
+    struct stat st;
     *out = fopen(path, "rb");
     if (!*out)
         return cannot_open(path);
-    if (fstat(fileno(*out), st) != 0)
-        *st = (struct stat){0};
-    if (S_ISDIR(st->st_mode)) {
+    if (fstat(fileno(*out), &st) == 0 && S_ISDIR(st.st_mode)) {
         fclose(*out);
         *out = NULL;
         return app_fail(APP_BAD_INPUT, "'%s' is a directory; name a file", path);
@@ -49,9 +48,11 @@ int app_read_file(char **data, size_t *len, const char *path)
     size_t got;
     *data = NULL;
     *len = 0;
-    int rc = open_input(&f, &st, path);
+    int rc = app_open_input(&f, path);
     if (rc != APP_OK)
         return rc;
+    if (fstat(fileno(f), &st) != 0)
+        st = (struct stat){0};
     if (S_ISREG(st.st_mode) && st.st_size > APP_MAX_TEXT)
         rc = text_too_long(path);
     else if (S_ISREG(st.st_mode) && !app_text_reserve(&text, (size_t)st.st_size))
@@ -117,14 +118,13 @@ static int add_id(int32_t **ids, int32_t n, int32_t *cap, int32_t id)
 
 int app_read_tokens(int32_t **ids, int32_t *n, const char *path)
 {
-    struct stat st;
     FILE *f;
     char word[SHOWN + 1];
     int32_t cap = 0;
     int64_t id;
     *ids = NULL;
     *n = 0;
-    int rc = open_input(&f, &st, path);
+    int rc = app_open_input(&f, path);
     if (rc != APP_OK)
         return rc;
     while (rc == APP_OK && next_word(word, &id, f)) {

@@ -5,9 +5,12 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* The most bytes of a text, which is what the tokenizer takes, and the most ids of a file of them. */
 enum { APP_MAX_TEXT = INT32_MAX / 2, APP_MAX_IDS = 1 << 28 };
+/* Opens a text for reading; not a directory. Returns an exit code, like the others. */
+int app_open_input(FILE **out, const char *path);
 /* Reads a whole file into *data (NUL-terminated, owned: free). Refuses empty files and NUL bytes;
  * what is not UTF-8 becomes U+FFFD. */
 int app_read_file(char **data, size_t *len, const char *path);

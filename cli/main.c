@@ -7,6 +7,7 @@
 #include "bench/commands.h"
 #include "cli/abort.h"
 #include "cli/commands.h"
+#include "eval/commands.h"
 #include "winnow.h"
 
 #include <fcntl.h>
@@ -16,7 +17,7 @@
 #include <unistd.h>
 
 /* Families of sub-commands, in the order of the overview. */
-static const struct app_command *const families[] = {cli_commands, bench_commands};
+static const struct app_command *const families[] = {cli_commands, bench_commands, eval_commands};
 enum { N_FAMILIES = sizeof families / sizeof *families, MAX_NAMES = 64 };
 
 static const char *const later_commands[] = {"compress", "ask",  "calibrate", "inspect", "serve",

@@ -38,7 +38,8 @@ MAY = {
 PROGRAMS = {
     "app": "",
     "bench": "app",
-    "cli": "app bench",
+    "cli": "app bench eval",
+    "eval": "app",
     "examples": "",
 }
 

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* Text as code points, and what the metrics ask of one: space, punctuation, letter or digit, lower case. */
+#ifndef WNW_EVAL_CHARS_H
+#define WNW_EVAL_CHARS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct eval_chars {
+    uint32_t *at; /* [n], owned; may hold zeros */
+    size_t n;
+};
+
+/* Code points of s[len]; bytes that are not UTF-8 become U+FFFD. false: out of memory. */
+bool eval_chars_from(struct eval_chars *out, const char *s, size_t len);
+/* A copy of at[n]. false: out of memory. */
+bool eval_chars_copy(struct eval_chars *out, const uint32_t *at, size_t n);
+void eval_chars_free(struct eval_chars *c);
+
+/* Each code point replaced by its lower case; one code point stays one. */
+void eval_chars_lower(struct eval_chars *c);
+/* Takes out the 32 punctuation marks of ASCII. */
+void eval_chars_drop_punctuation(struct eval_chars *c);
+/* Every run of white space becomes one blank; those at the ends go. */
+void eval_chars_collapse(struct eval_chars *c);
+
+/* Whether part[n] occurs in c; the empty one does. */
+bool eval_chars_contain(const struct eval_chars *c, const struct eval_chars *part);
+bool eval_chars_equal(const struct eval_chars *a, const struct eval_chars *b);
+
+bool eval_is_space(uint32_t c);       /* as Python's str.isspace */
+bool eval_is_punctuation(uint32_t c); /* ASCII alone: curly quotes are none */
+bool eval_is_alnum(uint32_t c);       /* as Python's str.isalnum */
+uint32_t eval_lower(uint32_t c);
+
+#endif

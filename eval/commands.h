@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* The evaluation: winnow eval and winnow score. */
+#ifndef WNW_EVAL_COMMANDS_H
+#define WNW_EVAL_COMMANDS_H
+
+#include "app/options.h"
+
+extern const struct app_command eval_commands[]; /* ended by a name of NULL */
+
+/* score.c. Return exit codes. */
+int eval_run_score(const struct app_args *args);
+
+#endif

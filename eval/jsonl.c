@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/* Files with one JSON object a line. */
+#include "eval/jsonl.h"
+
+#include "app/console.h"
+#include "app/files.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_LINE = 1 << 30 }; /* bytes; a device without line breaks has no end */
+
+int eval_jsonl_open(struct eval_jsonl *j, const char *path)
+{
+    *j = (struct eval_jsonl){.path = path};
+    return app_open_input(&j->f, path);
+}
+
+void eval_jsonl_close(struct eval_jsonl *j)
+{
+    if (j->f)
+        fclose(j->f);
+    free(j->line.s);
+    *j = (struct eval_jsonl){0};
+}
+
+int eval_jsonl_bad(const struct eval_jsonl *j, const char *fmt, ...)
+{
+    char text[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return app_fail(APP_BAD_INPUT, "'%s' line %lld: %s", j->path, (long long)j->number, text);
+}
+
+/* Reads a line without its end into j->line. *more false: there is none. */
+static int read_line(struct eval_jsonl *j, bool *more)
+{
+    char block[4096];
+    size_t n = 0;
+    int c;
+    j->line.len = 0;
+    *more = false;
+    while ((c = getc(j->f)) != EOF && c != '\n') {
+        block[n++] = (char)c;
+        if (n < sizeof block)
+            continue;
+        if (j->line.len + n > MAX_LINE) {
+            j->number++;
+            return eval_jsonl_bad(j, "more than %d bytes", MAX_LINE);
+        }
+        if (!app_text_add(&j->line, block, n))
+            return app_fail(APP_FAILED, "out of memory for '%s'", j->path);
+        n = 0;
+    }
+    if (!app_text_add(&j->line, block, n))
+        return app_fail(APP_FAILED, "out of memory for '%s'", j->path);
+    if (ferror(j->f))
+        return app_fail(APP_FAILED, "reading '%s' failed: %s", j->path, strerror(errno));
+    *more = c != EOF || j->line.len > 0;
+    j->number += *more;
+    return APP_OK;
+}
+
+static bool is_blank(const struct app_text *line)
+{
+    return strspn(line->s, " \t\r") == line->len;
+}
+
+int eval_jsonl_next(struct eval_jsonl *j, json_t **object)
+{
+    bool more;
+    json_error_t error;
+    *object = NULL;
+    do {
+        const int rc = read_line(j, &more);
+        if (rc != APP_OK || !more)
+            return rc;
+    } while (is_blank(&j->line));
+    if (!app_text_repair(&j->line))
+        return app_fail(APP_FAILED, "out of memory for '%s'", j->path);
+    *object = json_loadb(j->line.s, j->line.len, JSON_ALLOW_NUL, &error);
+    if (!*object && json_error_code(&error) == json_error_out_of_memory)
+        return app_fail(APP_FAILED, "out of memory for '%s'", j->path);
+    if (!*object)
+        return eval_jsonl_bad(j, "not JSON: %s (byte %d)", error.text, error.position);
+    if (!json_is_object(*object)) {
+        json_decref(*object);
+        *object = NULL;
+        return eval_jsonl_bad(j, "not a JSON object in braces");
+    }
+    return APP_OK;
+}
+
+int eval_jsonl_text(const json_t **out, const struct eval_jsonl *j, const json_t *object, const char *key)
+{
+    *out = json_object_get(object, key);
+    return json_is_string(*out) ? APP_OK : eval_jsonl_bad(j, "no text \"%s\"", key);
+}
+
+int eval_jsonl_texts(const json_t **out, const struct eval_jsonl *j, const json_t *object, const char *key,
+                     size_t n_least)
+{
+    const json_t *list = *out = json_object_get(object, key);
+    if (!json_is_array(list) || json_array_size(list) < n_least)
+        return eval_jsonl_bad(j, "no list \"%s\"%s", key,
+                              n_least > 0 ? " of at least one text" : " of texts");
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (!json_is_string(json_array_get(list, i)))
+            return eval_jsonl_bad(j, "\"%s\" has something that is not text", key);
+    return APP_OK;
+}

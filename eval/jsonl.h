@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* Files with one JSON object a line. */
+#ifndef WNW_EVAL_JSONL_H
+#define WNW_EVAL_JSONL_H
+
+#include "app/text.h"
+#include "eval/chars.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+struct eval_jsonl {
+    const char *path; /* borrowed */
+    FILE *f;
+    struct app_text line;
+    int64_t number; /* of the line that was read last, from 1 */
+};
+
+/* Returns an exit code and says what is wrong, like all of these. */
+int eval_jsonl_open(struct eval_jsonl *j, const char *path);
+/* The next object, which the caller releases; NULL at the end. Lines of white space are skipped, bytes that are not
+ * UTF-8 become U+FFFD. */
+int eval_jsonl_next(struct eval_jsonl *j, json_t **object);
+void eval_jsonl_close(struct eval_jsonl *j);
+
+/* Says "'FILE' line N: ..."; bad input. */
+int eval_jsonl_bad(const struct eval_jsonl *j, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* The string under `key`; bad input where there is none. */
+int eval_jsonl_text(const json_t **out, const struct eval_jsonl *j, const json_t *object, const char *key);
+/* The array of strings under `key`, of which there must be at least n_least. */
+int eval_jsonl_texts(const json_t **out, const struct eval_jsonl *j, const json_t *object, const char *key,
+                     size_t n_least);
+
+#endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+/* winnow score: a metric on predictions from anywhere. */
+#include "app/args.h"
+#include "app/console.h"
+#include "app/json.h"
+#include "app/text.h"
+#include "app/values.h"
+#include "eval/args.h"
+#include "eval/commands.h"
+#include "eval/jsonl.h"
+#include "eval/metric.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Scores of the lines so far. */
+struct scores {
+    double *at; /* [n], owned */
+    size_t n, cap;
+};
+
+static bool add_score(struct scores *s, double score)
+{
+    if (s->n == s->cap) {
+        const size_t cap = s->cap > 0 ? 2 * s->cap : 256;
+        double *grown = realloc(s->at, cap * sizeof *grown);
+        if (!grown)
+            return false;
+        s->at = grown;
+        s->cap = cap;
+    }
+    s->at[s->n++] = score;
+    return true;
+}
+
+static int unknown_metric(const char *name)
+{
+    enum { MAX_NAMES = 64 };
+    const char *names[MAX_NAMES + 1];
+    struct app_text all = {0};
+    const struct eval_metric *m;
+    int n = 0;
+    bool good = true;
+    for (int32_t i = 0; n < MAX_NAMES && (m = eval_metric_get(i)); i++) {
+        names[n++] = m->name;
+        good = good && app_text_add(&all, ", ", i > 0 ? 2 : 0) &&
+               app_text_add_utf8(&all, m->name, strlen(m->name));
+    }
+    names[n] = NULL;
+    const char *near = app_nearest(name, names);
+    const int rc =
+        near ? app_fail(APP_BAD_INPUT, "unknown metric '%s'; did you mean %s?", name, near)
+             : app_fail(APP_BAD_INPUT, "unknown metric '%s'; there are: %s", name, good ? all.s : "");
+    free(all.s);
+    return rc;
+}
+
+static void free_list(struct eval_chars *list, size_t n)
+{
+    for (size_t i = 0; list && i < n; i++)
+        eval_chars_free(&list[i]);
+    free(list);
+}
+
+/* Code points of an array of strings. NULL: out of memory. */
+static struct eval_chars *make_list(const json_t *texts, size_t n)
+{
+    struct eval_chars *list = calloc(n + 1, sizeof *list);
+    for (size_t i = 0; list && i < n; i++) {
+        const json_t *text = json_array_get(texts, i);
+        if (!eval_chars_from(&list[i], json_string_value(text), json_string_length(text))) {
+            free_list(list, i);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static int score_object(double *score, const struct eval_metric *m, const struct eval_jsonl *j,
+                        const json_t *o)
+{
+    const json_t *pred, *refs, *classes = NULL;
+    int rc = eval_jsonl_text(&pred, j, o, "pred");
+    if (rc == APP_OK)
+        rc = eval_jsonl_texts(&refs, j, o, "refs", 1);
+    if (rc == APP_OK && m->classes)
+        rc = eval_jsonl_texts(&classes, j, o, "classes", 1);
+    if (rc != APP_OK)
+        return rc;
+    const size_t n_refs = json_array_size(refs), n_classes = json_array_size(classes);
+    struct eval_chars p, *r = make_list(refs, n_refs), *k = make_list(classes, n_classes);
+    bool good = eval_chars_from(&p, json_string_value(pred), json_string_length(pred)) && r && k;
+    if (good) {
+        const struct eval_case c = {&p, r, (int32_t)n_refs, k, (int32_t)n_classes};
+        good = eval_metric_score(score, m, &c);
+    }
+    eval_chars_free(&p);
+    free_list(r, n_refs);
+    free_list(k, n_classes);
+    return good ? APP_OK : app_fail(APP_FAILED, "out of memory for line %lld", (long long)j->number);
+}
+
+static int score_file(struct scores *s, const struct eval_metric *m, const char *path)
+{
+    struct eval_jsonl j;
+    json_t *o = NULL;
+    int rc = eval_jsonl_open(&j, path);
+    while (rc == APP_OK && (rc = eval_jsonl_next(&j, &o)) == APP_OK && o) {
+        double score;
+        rc = score_object(&score, m, &j, o);
+        if (rc == APP_OK && !add_score(s, score))
+            rc = app_fail(APP_FAILED, "out of memory");
+        json_decref(o);
+        o = NULL;
+    }
+    if (rc == APP_OK && s->n == 0)
+        rc = app_fail(APP_BAD_INPUT, "'%s' is empty; it has no predictions", path);
+    eval_jsonl_close(&j);
+    return rc;
+}
+
+static int print_json(const struct scores *s, const char *metric, double mean)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < s->n && app_json_append(&list, json_real(s->at[i])); i++)
+        ;
+    return app_print_json(json_pack("{s:s, s:I, s:f, s:o}", "metric", metric, "n", (json_int_t)s->n, "mean",
+                                    mean, "scores", list));
+}
+
+int eval_run_score(const struct app_args *app)
+{
+    const struct eval_args *args = (const struct eval_args *)app;
+    struct scores s = {0};
+    double sum = 0.0;
+    if (!args->metric)
+        return app_fail(APP_BAD_INPUT, "no metric; name one with --metric");
+    if (!args->input)
+        return app_fail(APP_BAD_INPUT, "no predictions; name a JSONL file with -i");
+    const struct eval_metric *m = eval_metric_find(args->metric);
+    if (!m)
+        return unknown_metric(args->metric);
+    /* Scores are printed when all lines are known to be good: an error is one line, and nothing else. */
+    int rc = score_file(&s, m, args->input);
+    for (size_t i = 0; rc == APP_OK && i < s.n; i++)
+        sum += s.at[i];
+    if (rc == APP_OK && app->json) {
+        rc = print_json(&s, m->name, sum / (double)s.n);
+    } else if (rc == APP_OK) {
+        for (size_t i = 0; i < s.n; i++)
+            printf("%.9g\n", s.at[i]);
+        printf("mean %.9g\n", sum / (double)s.n);
+        rc = app_finish_stdout();
+    }
+    free(s.at);
+    return rc;
+}

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: MIT
+# winnow score: one score a line and the mean; bad lines are named; any bytes are taken; the benchmarks' packages agree.
+. "$(dirname "$0")/lib.sh"
+
+printf '%s\n' '{"pred":"yes it is yes","refs":["yes yes no"]}' '' '{"pred":"x","refs":["y","x"],"more":1}' >"$work/p.jsonl"
+"$WINNOW" score --metric qa_f1 -i "$work/p.jsonl" >"$work/out" || fail "score"
+printf '0.571428571\n1\nmean 0.785714286\n' | cmp -s - "$work/out" || fail "scores: $(cat "$work/out")"
+"$WINNOW" score --metric qa_f1 -i "$work/p.jsonl" --json | python3 -c '
+import json, sys
+o = json.load(sys.stdin)
+sys.exit(not (o["metric"] == "qa_f1" and o["n"] == 2 and len(o["scores"]) == 2 and abs(o["mean"] - 0.785714286) < 1e-8))' ||
+    fail "score --json"
+
+# refused NAME PATTERN CONTENT [METRIC]: the file is refused, and the line named.
+refused() {
+    printf '%b' "$3" >"$work/bad.jsonl"
+    bad "$1" "$2" score --metric "${4:-qa_f1}" -i "$work/bad.jsonl"
+}
+line='{"pred":"a","refs":["b"]}\n'
+refused 'cut off' "line 2: not JSON" "$line{\"pred\":\"a\","
+refused 'not an object' "line 1: not a JSON object" '[1]\n'
+refused 'no prediction' 'line 2: no text "pred"' "$line{\"refs\":[\"b\"]}\n"
+refused 'a number as prediction' 'line 1: no text "pred"' '{"pred":1,"refs":["b"]}\n'
+refused 'no references' 'line 1: no list "refs"' '{"pred":"a"}\n'
+refused 'empty references' 'line 1: no list "refs"' '{"pred":"a","refs":[]}\n'
+refused 'a number as reference' 'line 1: "refs" has something' '{"pred":"a","refs":["b",1]}\n'
+refused 'no classes' 'line 1: no list "classes"' "$line" classification
+refused 'a NUL byte' 'line 1: not JSON' '{"pred":"a\0000b","refs":["b"]}\n'
+refused 'half a surrogate' 'line 1: not JSON' '{"pred":"\\ud800","refs":["b"]}\n'
+refused 'nothing' 'is empty' '\n  \n'
+bad 'no such file' 'cannot open' score --metric qa_f1 -i "$work/none"
+bad 'a folder' 'is a directory' score --metric qa_f1 -i "$work"
+bad 'an unknown metric' 'did you mean qa_f1' score --metric qa_f2 -i "$work/p.jsonl"
+bad 'an unknown metric' 'string_match_all, string_match_part' score --metric zzzzzz -i "$work/p.jsonl"
+bad 'no metric' '--metric' score -i "$work/p.jsonl"
+bad 'no file' '-i' score --metric qa_f1
+
+# Bytes that are no text, zeros in strings, the byte order of another program, a line of megabytes.
+printf '{"pred":"\377\300 x","refs":["x"]}\r\n{"pred":"a\\u0000b","refs":["a\\u0000b"]}\n' >"$work/odd.jsonl"
+python3 -c 'import json; print(json.dumps({"pred": "word. " * 500000, "refs": ["word"]}))' >>"$work/odd.jsonl"
+for metric in all part contains exact partial kv number qa_f1 rouge1_recall wordset_recall count retrieval code_sim; do
+    "$WINNOW" score --metric $metric -i "$work/odd.jsonl" >"$work/out" || fail "$metric of odd texts"
+    [ "$(wc -l <"$work/out")" -eq 4 ] || fail "$metric of odd texts: $(cat "$work/out")"
+done
+[ "$("$WINNOW" score --metric kv -i "$work/odd.jsonl" | tr '\n' ' ')" = '1 1 1 mean 1 ' ] || fail 'kv of odd texts'
+
+python="${WINNOW_CACHE:-$HOME/.cache/winnow}/metrics/bin/python"
+if [ -x "$python" ]; then
+    "$python" scripts/metrics/reference.py check "$WINNOW" 3 100 >"$work/out" 2>&1 ||
+        fail "the packages differ: $(cat "$work/out")"
+fi
+finish
