@@ -20,7 +20,7 @@ MAY = {
     "text": "base model",
     "cache": "base kernel",
     "attend": "base kernel cache",
-    "forward": "base model cache attend -observe -session",
+    "forward": "base kernel model cache attend -observe -session",
     "observe": "base kernel model cache attend forward -plan -policy -session",
     "profile": "base",
     "policy": "base profile",

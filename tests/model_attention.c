@@ -227,7 +227,7 @@ static const wnw_kv_type types[N_TYPES] = {WNW_KV_F32, WNW_KV_F16, WNW_KV_Q8_0, 
 
 /* The tolerance of decision 019, three to ten times what is measured. Normalised errors of own and ggml's
  * attention; what is left of ggml's behind its imitation (0: not asked, weights blur it); mean KL divergence
- * between the two. */
+ * between the two. With quantised weights the matrix products of the two differ as well (decision 028). */
 struct bounds {
     double own, ggml, explained, kl_between;
 };
@@ -237,7 +237,7 @@ static const struct bounds bounds[N_WEIGHTS][N_TYPES] = {
                 {1e-6, 1e-3, 1e-6, 5e-3},
                 {1e-5, 2e-2, 5e-5, 6e-2}},
     [IN_F16] = {{2e-6, 2e-6, 0, 5e-6}, {2e-6, 2e-5, 0, 1e-4}, {3e-5, 1e-3, 0, 5e-3}, {6e-4, 2e-2, 0, 6e-2}},
-    [IN_BLOCKS] = {{3e-4, 3e-4, 0, 1e-3},
+    [IN_BLOCKS] = {{3e-4, 2e-3, 0, 8e-3},
                    {3e-4, 2e-3, 0, 8e-3},
                    {5e-4, 5e-3, 0, 2e-2},
                    {2e-3, 3e-2, 0, 0.15}},

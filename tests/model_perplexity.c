@@ -88,9 +88,9 @@ static void check_model(const char *name)
     struct all all = {.tokens = tokens, .n_vocab = m->hp.n_vocab};
     wnw_session *s = session(m, 512);
     test_model_path(path, sizeof path, name);
-    /* Products of one row and of many differ in how they round, with quantised weights their inputs too; the
-     * likelihoods themselves are about 10. */
-    const float tolerance = test_all_float(path) ? 5e-3f : 5e-2f;
+    /* Products of few rows and of many differ in how they round, with quantised weights their inputs too, which
+     * random weights amplify; the likelihoods themselves are about 10 and those of neighbours differ by 1. */
+    const float tolerance = test_all_float(path) ? 5e-3f : 0.2f;
     assert_ok(wnw_session_prefill(s, tokens, N_TOK, take_all, &all));
     wnw_session_free(s);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {

@@ -12,6 +12,7 @@
 #include "base/topk.h"
 #include "cache/cache.h"
 #include "kernel/kernel_impl.h"
+#include "kernel/matmul.h"
 #include "model/rope.h"
 
 #endif

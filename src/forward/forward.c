@@ -9,6 +9,7 @@
 #include "forward/forward.h"
 #include "attend/attend_ggml.h"
 #include "base/memory.h"
+#include "forward/matmul.h"
 #include "model/rope.h"
 #include "observe/observe.h"
 #include "observe/qstats.h"
@@ -38,11 +39,28 @@ static struct ggml_tensor *rms_norm(struct ggml_context *ctx, const struct wnw__
     return ggml_mul(ctx, ggml_rms_norm(ctx, x, hp->rms_eps), w);
 }
 
-/* w x + b, as heads [d, n, n_tok]. */
-static struct ggml_tensor *project(struct ggml_context *ctx, struct ggml_tensor *w, struct ggml_tensor *b,
-                                   struct ggml_tensor *x, int64_t d)
+/* x, and its bytes for our own products once one was made: several share them. */
+struct operand {
+    struct ggml_tensor *x, *bytes;
+};
+
+/* w x. The ggml attention stands for ggml's operations throughout: there products are ggml's too. */
+static struct ggml_tensor *multiply(struct ggml_context *ctx, const wnw_session *s, struct ggml_tensor *w,
+                                    struct operand *a)
 {
-    struct ggml_tensor *y = ggml_mul_mat(ctx, w, x);
+    const int64_t n_tok = a->x->ne[1];
+    if (s->params.attn == WNW_ATTN_GGML || !wnw__matmul_takes(w, n_tok))
+        return ggml_mul_mat(ctx, w, a->x);
+    if (!a->bytes)
+        a->bytes = wnw__matmul_input(ctx, a->x);
+    return wnw__matmul_node(s->matmul, ctx, wnw__model_original(s->m, w), a->bytes, n_tok);
+}
+
+/* w x + b, as heads [d, n, n_tok]. */
+static struct ggml_tensor *project(struct ggml_context *ctx, const wnw_session *s, struct ggml_tensor *w,
+                                   struct ggml_tensor *b, struct operand *x, int64_t d)
+{
+    struct ggml_tensor *y = multiply(ctx, s, w, x);
     if (b)
         y = ggml_add(ctx, y, b);
     return ggml_reshape_3d(ctx, y, d, y->ne[0] / d, y->ne[1]);
@@ -74,9 +92,10 @@ static struct ggml_tensor *attention(struct wnw__graph *g, wnw_session *s, int32
     struct ggml_context *ctx = g->ctx;
     const struct wnw__hparams *hp = &s->m->hp;
     const struct wnw__layer_weights *l = &s->m->layers[il];
-    struct ggml_tensor *q = project(ctx, l->wq, l->bq, x, hp->n_embd_head);
-    struct ggml_tensor *k = project(ctx, l->wk, l->bk, x, hp->n_embd_head);
-    struct ggml_tensor *v = project(ctx, l->wv, l->bv, x, hp->n_embd_head);
+    struct operand in = {.x = x};
+    struct ggml_tensor *q = project(ctx, s, l->wq, l->bq, &in, hp->n_embd_head);
+    struct ggml_tensor *k = project(ctx, s, l->wk, l->bk, &in, hp->n_embd_head);
+    struct ggml_tensor *v = project(ctx, s, l->wv, l->bv, &in, hp->n_embd_head);
     if (l->q_norm) {
         q = rms_norm(ctx, hp, q, l->q_norm);
         k = rms_norm(ctx, hp, k, l->k_norm);
@@ -93,18 +112,19 @@ static struct ggml_tensor *attention(struct wnw__graph *g, wnw_session *s, int32
     struct ggml_tensor *out = g->ggml ? wnw__attend_ggml_build(g->ggml, ctx, g->gf, &s->ops[il], q, k, v)
                                       : wnw__attend_own(ctx, &s->ops[il], q, k, v);
     wnw__trace_build(s, ctx, g->gf, il, q, out, g == &s->decode);
-    return ggml_mul_mat(ctx, l->wo, out);
+    return multiply(ctx, s, l->wo, &(struct operand){.x = out});
 }
 
-static struct ggml_tensor *feed_forward(struct ggml_context *ctx, const struct wnw_model *m, int32_t il,
+static struct ggml_tensor *feed_forward(struct ggml_context *ctx, const wnw_session *s, int32_t il,
                                         struct ggml_tensor *x)
 {
-    const struct wnw__layer_weights *l = &m->layers[il];
-    struct ggml_tensor *up = ggml_mul_mat(ctx, l->ffn_up, x);
-    struct ggml_tensor *gate = ggml_mul_mat(ctx, l->ffn_gate, x);
+    const struct wnw__layer_weights *l = &s->m->layers[il];
+    struct operand in = {.x = x};
+    struct ggml_tensor *up = multiply(ctx, s, l->ffn_up, &in);
+    struct ggml_tensor *gate = multiply(ctx, s, l->ffn_gate, &in);
     struct ggml_tensor *h =
-        m->arch->gelu ? ggml_geglu_split(ctx, gate, up) : ggml_swiglu_split(ctx, gate, up);
-    return ggml_mul_mat(ctx, l->ffn_down, h);
+        s->m->arch->gelu ? ggml_geglu_split(ctx, gate, up) : ggml_swiglu_split(ctx, gate, up);
+    return multiply(ctx, s, l->ffn_down, &(struct operand){.x = h});
 }
 
 static struct ggml_tensor *transformer_layer(struct wnw__graph *g, wnw_session *s, int32_t il,
@@ -122,7 +142,7 @@ static struct ggml_tensor *transformer_layer(struct wnw__graph *g, wnw_session *
     if (l->attn_post_norm)
         cur = rms_norm(ctx, hp, cur, l->attn_post_norm);
     struct ggml_tensor *mid = ggml_add(ctx, cur, x);
-    cur = feed_forward(ctx, s->m, il, rms_norm(ctx, hp, mid, l->ffn_norm));
+    cur = feed_forward(ctx, s, il, rms_norm(ctx, hp, mid, l->ffn_norm));
     if (l->ffn_post_norm)
         cur = rms_norm(ctx, hp, cur, l->ffn_post_norm);
     return ggml_add(ctx, cur, mid);

@@ -352,7 +352,7 @@ void wnw_model_free(wnw_model *m)
     free(m);
 }
 
-const struct ggml_tensor *wnw__model_original(const struct wnw_model *m, const struct ggml_tensor *w)
+struct ggml_tensor *wnw__model_original(const struct wnw_model *m, const struct ggml_tensor *w)
 {
     return ggml_get_tensor(m->meta, w->name);
 }

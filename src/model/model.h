@@ -34,6 +34,6 @@ struct wnw_model {
 };
 
 /* The tensor of the file that w is, or was repacked from: never repacked, in the mapping. */
-const struct ggml_tensor *wnw__model_original(const struct wnw_model *m, const struct ggml_tensor *w);
+struct ggml_tensor *wnw__model_original(const struct wnw_model *m, const struct ggml_tensor *w);
 
 #endif

@@ -3,6 +3,7 @@
 #include "session/session.h"
 
 #include "forward/forward.h"
+#include "forward/matmul.h"
 #include "kernel/kernel.h"
 #include "observe/observe.h"
 #include "observe/projnorm.h"
@@ -95,6 +96,7 @@ static int init_session(wnw_session *s, const wnw_model *m, const wnw_session_pa
         .n_ubatch = s->params.n_ubatch,
     };
     WNW_TRY(wnw__attend_shared_new(&s->shared, &dims));
+    WNW_TRY(wnw__matmul_new(&s->matmul, s->params.n_threads));
     s->ops = calloc((size_t)hp->n_layer, sizeof *s->ops);
     s->logits = calloc((size_t)hp->n_vocab, sizeof *s->logits);
     if (!s->ops || !s->logits)
@@ -140,6 +142,7 @@ void wnw_session_free(wnw_session *s)
     wnw__graph_free(&s->decode);
     unhide(s);
     wnw__attend_shared_free(s->shared);
+    wnw__matmul_free(s->matmul);
     wnw__cache_free(&s->cache);
     wnw__qstats_free(s->qstats);
     wnw__nll_free(&s->nll);

@@ -29,6 +29,7 @@ struct wnw_session {
     struct wnw__attend_op *ops;     /* [n_layer] */
     struct wnw__attend_batch batch; /* what the attention of the pass at hand reads: this session alone */
     struct wnw__attend_slice slice;
+    struct wnw__matmul_scratch *matmul; /* of the products with weights */
     struct wnw__graph prefill, decode;
     struct wnw__window window;
     const wnw_profile *profile; /* borrowed; NULL = none */

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Products with vectors of 256 bits: 16 rows in two vectors at a time. Where the CPU has no dot product of bytes
+ * (WNW_DOT), products of pairs are added up in 16 bits for a run of groups that cannot overflow, then widened:
+ *
+ *     u <= 15: 8 groups (a whole block of 32), 31: 4, 63: 2;  bytes: 1, as |w| and q with w's sign, w = u - 128
+ */
+#ifndef WNW_MATMUL_256_H
+#define WNW_MATMUL_256_H
+
+#include "kernel/matmul_act.h"
+
+#include <string.h>
+
+enum { ROWS = 16 };
+
+static inline __m256i four(const int8_t *q)
+{
+    int32_t x;
+    memcpy(&x, q, sizeof x);
+    return _mm256_set1_epi32(x);
+}
+
+static inline __m256i load_u(const struct wnw__strip *s, int32_t g, int32_t r)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)s->u[g][r]);
+}
+
+/* sum[t][v] of n tokens and two vectors of rows over groups from .. from + n_group - 1. */
+static inline __attribute__((always_inline)) void dot(const struct wnw__strip *s, const int run,
+                                                      const bool bytes, int32_t r0, int32_t from,
+                                                      const int n_group, const struct wnw__act *act,
+                                                      const int n, __m256i sum[][2])
+{
+    for (int t = 0; t < n; t++)
+        sum[t][0] = sum[t][1] = _mm256_setzero_si256();
+#ifdef WNW_DOT
+    (void)run;
+    (void)bytes;
+    for (int32_t g = from; g < from + n_group; g++) {
+        const __m256i w0 = load_u(s, g, r0), w1 = load_u(s, g, r0 + 8);
+        for (int t = 0; t < n; t++) {
+            const __m256i q = four(act[t].q + 4 * g);
+            sum[t][0] = WNW_DOT(sum[t][0], w0, q);
+            sum[t][1] = WNW_DOT(sum[t][1], w1, q);
+        }
+    }
+#else
+    const __m256i one = _mm256_set1_epi16(1), flip = _mm256_set1_epi8((char)0x80);
+    for (int32_t g = from; g < from + n_group; g += run) {
+        __m256i part[4][2];
+        for (int i = 0; i < run; i++) {
+            __m256i w0 = load_u(s, g + i, r0), w1 = load_u(s, g + i, r0 + 8);
+            if (bytes) {
+                w0 = _mm256_xor_si256(w0, flip);
+                w1 = _mm256_xor_si256(w1, flip);
+            }
+            for (int t = 0; t < n; t++) {
+                const __m256i q = four(act[t].q + 4 * (g + i));
+                const __m256i p0 = bytes ? _mm256_maddubs_epi16(_mm256_abs_epi8(w0), _mm256_sign_epi8(q, w0))
+                                         : _mm256_maddubs_epi16(w0, q);
+                const __m256i p1 = bytes ? _mm256_maddubs_epi16(_mm256_abs_epi8(w1), _mm256_sign_epi8(q, w1))
+                                         : _mm256_maddubs_epi16(w1, q);
+                part[t][0] = i == 0 ? p0 : _mm256_add_epi16(part[t][0], p0);
+                part[t][1] = i == 0 ? p1 : _mm256_add_epi16(part[t][1], p1);
+            }
+        }
+        for (int t = 0; t < n; t++)
+            for (int v = 0; v < 2; v++)
+                sum[t][v] = _mm256_add_epi32(sum[t][v], _mm256_madd_epi16(part[t][v], one));
+    }
+#endif
+}
+
+static inline __attribute__((always_inline)) void tile(const struct wnw__strip *s, const int block,
+                                                       const int run, const bool bytes, int32_t r0,
+                                                       int32_t n_block, const struct wnw__act *act,
+                                                       const int n, bool first, float *y, int64_t ld)
+{
+    for (int32_t b = 0; b < n_block; b++) {
+        __m256i sum[4][2];
+        dot(s, run, bytes, r0, b * (block / 4), block / 4, act, n, sum);
+        for (int v = 0; v < 2; v++) {
+            const __m256 d = _mm256_loadu_ps(s->d[b] + r0 + 8 * v);
+            __m256 m = _mm256_loadu_ps(s->m[b] + r0 + 8 * v);
+#ifndef WNW_DOT
+            if (bytes)
+                m = _mm256_fmadd_ps(d, _mm256_set1_ps(128.0f), m);
+#endif
+            for (int t = 0; t < n; t++) {
+                const __m256 a = _mm256_set1_ps(act[t].scale[b * block / 32]);
+                const __m256 rest = _mm256_set1_ps(block == 32 ? act[t].sum32[b] : act[t].sum16[b]);
+                float *out = y + t * ld + r0 + 8 * v;
+                __m256 f = first && b == 0 ? _mm256_setzero_ps() : _mm256_loadu_ps(out);
+                f = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum[t][v]), _mm256_mul_ps(a, d), f);
+                _mm256_storeu_ps(out, _mm256_fmadd_ps(rest, m, f));
+            }
+        }
+    }
+}
+
+static inline __attribute__((always_inline)) void all(const struct wnw__strip *s, const int block,
+                                                      const int run, const bool bytes, int32_t n_col,
+                                                      const struct wnw__act *act, int32_t n_tok, bool first,
+                                                      float *y, int64_t ld)
+{
+    for (int32_t t = 0; t < n_tok;) {
+        const int32_t n = n_tok - t < 4 ? n_tok - t : 4;
+        for (int32_t r0 = 0; r0 < WNW_STRIP; r0 += ROWS)
+            switch (n) {
+            case 4:
+                tile(s, block, run, bytes, r0, n_col / block, act + t, 4, first, y + t * ld, ld);
+                break;
+            case 3:
+                tile(s, block, run, bytes, r0, n_col / block, act + t, 3, first, y + t * ld, ld);
+                break;
+            case 2:
+                tile(s, block, run, bytes, r0, n_col / block, act + t, 2, first, y + t * ld, ld);
+                break;
+            default:
+                tile(s, block, run, bytes, r0, n_col / block, act + t, 1, first, y + t * ld, ld);
+            }
+        t += n;
+    }
+}
+
+static void multiply(const struct wnw__strip *s, const struct wnw__weight_type *type, int32_t n_col,
+                     const struct wnw__act *act, int32_t n_tok, bool first, float *y, int64_t ld)
+{
+    if (type->block == 16)
+        all(s, 16, 2, false, n_col, act, n_tok, first, y, ld);
+    else if (type->u_max <= 15)
+        all(s, 32, 8, false, n_col, act, n_tok, first, y, ld);
+    else if (type->u_max <= 31)
+        all(s, 32, 4, false, n_col, act, n_tok, first, y, ld);
+    else
+        all(s, 32, 1, true, n_col, act, n_tok, first, y, ld);
+}
+
+#endif

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+/* Products with AVX-512 VNNI: 64 rows in four vectors, three tokens at a time; 24 registers of sums. */
+#include "kernel/matmul.h"
+
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512VNNI__)
+#include "kernel/matmul_act.h"
+
+#include <string.h>
+
+enum { VECS = WNW_STRIP / 16, TOKENS = 3 };
+
+static inline __m512i four(const int8_t *q)
+{
+    int32_t x;
+    memcpy(&x, q, sizeof x);
+    return _mm512_set1_epi32(x);
+}
+
+/* n tokens, a constant where it is inlined. */
+static inline __attribute__((always_inline)) void tile(const struct wnw__strip *s, int32_t block,
+                                                       int32_t n_block, const struct wnw__act *act,
+                                                       const int n, bool first, float *y, int64_t ld)
+{
+    __m512 f[TOKENS][VECS];
+    const int32_t groups = block / 4;
+    for (int t = 0; t < n; t++)
+        for (int r = 0; r < VECS; r++)
+            f[t][r] = first ? _mm512_setzero_ps() : _mm512_loadu_ps(y + t * ld + 16 * r);
+    for (int32_t b = 0; b < n_block; b++) {
+        __m512i sum[TOKENS][VECS];
+        for (int t = 0; t < n; t++)
+            for (int r = 0; r < VECS; r++)
+                sum[t][r] = _mm512_setzero_si512();
+        for (int32_t g = b * groups; g < (b + 1) * groups; g++) {
+            __m512i w[VECS];
+            for (int r = 0; r < VECS; r++)
+                w[r] = _mm512_loadu_si512(s->u[g][16 * r]);
+            for (int t = 0; t < n; t++) {
+                const __m512i q = four(act[t].q + 4 * g);
+                for (int r = 0; r < VECS; r++)
+                    sum[t][r] = _mm512_dpbusd_epi32(sum[t][r], w[r], q);
+            }
+        }
+        for (int t = 0; t < n; t++) {
+            const __m512 a = _mm512_set1_ps(act[t].scale[b * block / 32]);
+            const __m512 rest = _mm512_set1_ps(block == 32 ? act[t].sum32[b] : act[t].sum16[b]);
+            for (int r = 0; r < VECS; r++) {
+                const __m512 d = _mm512_mul_ps(a, _mm512_loadu_ps(s->d[b] + 16 * r));
+                f[t][r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[t][r]), d, f[t][r]);
+                f[t][r] = _mm512_fmadd_ps(rest, _mm512_loadu_ps(s->m[b] + 16 * r), f[t][r]);
+            }
+        }
+    }
+    for (int t = 0; t < n; t++)
+        for (int r = 0; r < VECS; r++)
+            _mm512_storeu_ps(y + t * ld + 16 * r, f[t][r]);
+}
+
+static inline __attribute__((always_inline)) void blocks_of(const struct wnw__strip *s, const int32_t block,
+                                                            int32_t n_col, const struct wnw__act *act,
+                                                            int32_t n_tok, bool first, float *y, int64_t ld)
+{
+    int32_t t = 0;
+    for (; t + TOKENS <= n_tok; t += TOKENS)
+        tile(s, block, n_col / block, act + t, TOKENS, first, y + t * ld, ld);
+    if (n_tok - t == 2)
+        tile(s, block, n_col / block, act + t, 2, first, y + t * ld, ld);
+    if (n_tok - t == 1)
+        tile(s, block, n_col / block, act + t, 1, first, y + t * ld, ld);
+}
+
+static void multiply(const struct wnw__strip *s, const struct wnw__weight_type *type, int32_t n_col,
+                     const struct wnw__act *act, int32_t n_tok, bool first, float *y, int64_t ld)
+{
+    if (type->block == 32)
+        blocks_of(s, 32, n_col, act, n_tok, first, y, ld);
+    else
+        blocks_of(s, 16, n_col, act, n_tok, first, y, ld);
+}
+
+const struct wnw__matmul_kernel *wnw__matmul_vnni(void)
+{
+    static const struct wnw__matmul_kernel k = {"avx512-vnni", multiply, wnw__act_row};
+    return &k;
+}
+
+#else
+const struct wnw__matmul_kernel *wnw__matmul_vnni(void)
+{
+    return NULL;
+}
+#endif

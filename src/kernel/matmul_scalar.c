@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/* The reference of the products, in the order of the formula. */
+#include "kernel/matmul.h"
+
+#include <math.h>
+#include <string.h>
+
+static void act_block(const float *x, struct wnw__act *a, int32_t b)
+{
+    int8_t *q = a->q + 32 * b;
+    int32_t sum[2] = {0, 0};
+    uint32_t top = 0;
+    float largest;
+    for (int i = 0; i < 32; i++) {
+        uint32_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        top = (bits & 0x7fffffff) > top ? bits & 0x7fffffff : top;
+    }
+    memcpy(&largest, &top, sizeof largest);
+    const bool some = top >= WNW_ACT_TINY && isfinite(largest);
+    const float by = some ? 127.0f / largest : 0.0f;
+    a->scale[b] = some ? largest / 127.0f : isfinite(largest) ? 0.0f : NAN;
+    for (int i = 0; i < 32; i++) {
+        q[i] = some ? (int8_t)lrintf(x[i] * by) : 0;
+        sum[i / 16] += q[i];
+    }
+    a->sum16[2 * b] = a->scale[b] * (float)sum[0];
+    a->sum16[2 * b + 1] = a->scale[b] * (float)sum[1];
+    a->sum32[b] = a->scale[b] * (float)(sum[0] + sum[1]);
+}
+
+static void act_row(const float *x, int32_t k, int32_t n_tok, struct wnw__act *act)
+{
+    for (int32_t c = 0; c < k; c += 32)
+        act_block(x + c, act + (int64_t)(c / WNW_CHUNK) * n_tok, c % WNW_CHUNK / 32);
+}
+
+static float one(const struct wnw__strip *s, int32_t block, int32_t n_col, const struct wnw__act *act,
+                 int32_t r)
+{
+    float y = 0.0f;
+    for (int32_t b = 0; b < n_col / block; b++) {
+        int32_t sum = 0;
+        for (int32_t c = b * block; c < (b + 1) * block; c++)
+            sum += s->u[c / 4][r][c % 4] * act->q[c];
+        y += (float)sum * (act->scale[b * block / 32] * s->d[b][r]);
+        y += (block == 32 ? act->sum32[b] : act->sum16[b]) * s->m[b][r];
+    }
+    return y;
+}
+
+static void multiply(const struct wnw__strip *s, const struct wnw__weight_type *type, int32_t n_col,
+                     const struct wnw__act *act, int32_t n_tok, bool first, float *y, int64_t ld)
+{
+    for (int32_t t = 0; t < n_tok; t++)
+        for (int32_t r = 0; r < WNW_STRIP; r++)
+            y[t * ld + r] = (first ? 0.0f : y[t * ld + r]) + one(s, type->block, n_col, &act[t], r);
+}
+
+const struct wnw__matmul_kernel *wnw__matmul_scalar(void)
+{
+    static const struct wnw__matmul_kernel k = {"scalar", multiply, act_row};
+    return &k;
+}
