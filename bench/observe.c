@@ -86,13 +86,13 @@ static int score_sketch(const void *opts, const wnw_observation *obs, float *sco
 }
 
 static const wnw_scorer probes[] = {
-    {.name = "probe-flat", .score = score_flat},
-    {.name = "probe-columns", .needs = needs_columns, .score = score_flat},
-    {.name = "probe-columns-max", .needs = needs_columns_max, .score = score_flat},
-    {.name = "probe-stats", .needs = needs_stats, .score = score_flat},
-    {.name = "probe-l1", .needs = needs_norms, .score = score_l1},
-    {.name = "probe-l2", .needs = needs_norms, .score = score_l2},
-    {.name = "probe-sketch", .needs = needs_norms, .score = score_sketch},
+    {.part = {WNW_SCORER_INIT, .name = "probe-flat"}, .score = score_flat},
+    {.part = {WNW_SCORER_INIT, .name = "probe-columns", .needs = needs_columns}, .score = score_flat},
+    {.part = {WNW_SCORER_INIT, .name = "probe-columns-max", .needs = needs_columns_max}, .score = score_flat},
+    {.part = {WNW_SCORER_INIT, .name = "probe-stats", .needs = needs_stats}, .score = score_flat},
+    {.part = {WNW_SCORER_INIT, .name = "probe-l1", .needs = needs_norms}, .score = score_l1},
+    {.part = {WNW_SCORER_INIT, .name = "probe-l2", .needs = needs_norms}, .score = score_l2},
+    {.part = {WNW_SCORER_INIT, .name = "probe-sketch", .needs = needs_norms}, .score = score_sketch},
 };
 
 /* ---- What is measured ---- */
@@ -153,7 +153,7 @@ static int parse_policies(struct bench_observe *b)
 {
     int status = wnw_registry_new(&b->registry);
     for (size_t i = 0; i < sizeof probes / sizeof *probes && status == WNW_OK; i++)
-        status = wnw_registry_add_scorer(b->registry, &probes[i]);
+        status = wnw_registry_add(b->registry, &probes[i].part);
     for (int i = 0; i < N_FIGURES && status == WNW_OK; i++)
         status = wnw_policy_parse(&b->policies[i], figures[i].recipe, b->registry);
     return status == WNW_OK ? APP_OK : app_fail_status(status);

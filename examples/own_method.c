@@ -48,10 +48,10 @@ static void stand_out_needs(const void *opts, wnw_needs *out)
     out->flags = WNW_NEED_VALUES;
 }
 
-static void stand_out_protect(const void *opts, int32_t n, wnw_protected *out)
+static void stand_out_keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out)
 {
     const struct stand_out_opts *o = opts;
-    (void)n;
+    (void)p;
     out->n_first = 4;
     out->n_last = o->window;
 }
@@ -82,13 +82,16 @@ static int stand_out_score(const void *opts, const wnw_observation *obs, float *
 }
 
 static const wnw_scorer stand_out = {
-    .name = "stand_out",
-    .about = "Entries whose value vector is long, and recent ones.",
-    .paper = "",
-    .options = stand_out_options,
-    .options_size = sizeof(struct stand_out_opts),
-    .needs = stand_out_needs,
-    .protect = stand_out_protect,
+    .part =
+        {
+            WNW_SCORER_INIT,
+            .name = "stand_out",
+            .about = "Entries whose value vector is long, and recent ones.",
+            .options = stand_out_options,
+            .options_size = sizeof(struct stand_out_opts),
+            .needs = stand_out_needs,
+            .keep = stand_out_keep,
+        },
     .score = stand_out_score,
 };
 
@@ -256,7 +259,7 @@ int main(int argc, char **argv)
     }
     int rc = wnw_registry_new(&registry);
     if (rc == WNW_OK)
-        rc = wnw_registry_add_scorer(registry, &stand_out);
+        rc = wnw_registry_add(registry, &stand_out.part);
     if (rc == WNW_OK)
         rc = wnw_model_open(&model, argv[1], NULL);
     if (rc == WNW_OK)

@@ -3,7 +3,7 @@
  * winnow for authors of methods: what a policy is made of, and how a program adds a part of its own.
  *
  * A program that only runs models needs winnow.h alone. This header adds
- *   - parts and their options, what they may observe, and the descriptor of a scorer,
+ *   - parts and their options, what they may observe, and the descriptors of all kinds of part,
  *   - registries, with which recipes name parts of the program,
  *   - the catalogue of all presets and parts, for help and documentation,
  *   - what evicting entries does to the output of one head, for comparing selections.
@@ -159,11 +159,40 @@ struct wnw_observation {
     /* [n_head]: scores of query heads that are false here will not be used. NULL = all are. */
     const bool *query_head_used;
 
-    const double *collected;    /* what the scorer gathered over all layers before; own scorers only */
+    const double *gathered;     /* what the scorer gathered over all layers before; NULL = nothing */
     const wnw_profile *profile; /* NULL = none */
     double perplexity;          /* of the last tokens; 0 unless asked for */
     void *source;               /* private to whoever filled the struct */
 };
+
+/* ---- Parts: one of each kind makes a policy ---- */
+
+/* What is known of a model and its cache before any layer is observed. */
+typedef struct wnw_shape {
+    int32_t n_layer, n_head, n_head_kv, n_embd_head;
+    int32_t n_past; /* tokens read: one more than the last position */
+} wnw_shape;
+
+/* Something a part gathers over all layers before it decides: numbers[size], zero at first. A policy with
+ * such a part cannot work layer by layer. For scorers every layer is visited before any is scored, for layer
+ * budgets, head budgets and selectors when it is scored; parts of other kinds have none. */
+typedef struct wnw_gather {
+    /* How many numbers it wants; 0 = nothing to gather with these options. */
+    size_t (*size)(const void *opts, const wnw_shape *shape);
+    /* What it wants to see of a layer. NULL = nothing. */
+    void (*needs)(const void *opts, wnw_needs *out);
+    /* Adds what it sees of one layer (obs->il). WNW_OK or an error status. */
+    int (*visit)(const void *opts, const wnw_observation *obs, double *numbers);
+} wnw_gather;
+
+/* A head, as far as it matters for what stays of it whatever the score. */
+typedef struct wnw_keep_problem {
+    int32_t n;      /* its entries */
+    int32_t budget; /* entries per head that were asked for, on average; of the longest head without a size */
+    bool sized;     /* a size was asked for */
+    int32_t n_prefix; /* first tokens read that the chat template wrote; 0 = none, or not known */
+    int32_t n_here;   /* of which the head holds so many, as its first entries */
+} wnw_keep_problem;
 
 /* Entries that are kept whatever their score. */
 typedef struct wnw_protected {
@@ -171,36 +200,295 @@ typedef struct wnw_protected {
     int32_t n_last;  /* most recent */
 } wnw_protected;
 
-/* A scorer: observations of one layer -> score[n_head_kv][n], or score[n_head][n] with `per_query_head`,
- * higher = keep. Pure: same input, same output; no allocation (scratch is given); thread-safe. */
-typedef struct wnw_scorer {
-    const char *name;  /* [a-z0-9_-]+ */
-    const char *about; /* one sentence */
-    const char *paper; /* title or arXiv id, "" if none */
-    const wnw_option *options;
-    size_t options_size;
-    /* What it wants to see. NULL = nothing. */
+/* Facts about a part. Those of a kind that they do not concern are refused. */
+enum {
+    /* Any kind but positions: its scores or numbers belong to the end of a prompt, so that it works neither by
+     * chunk nor while decoding. */
+    WNW_FLAG_PROMPT_ONLY = 1u << 0,
+    /* Any kind but positions: it compares entries of one position between the heads of a layer, or between
+     * layers, so that they must be of the same token. After +rerotate heads with tokens of their own have
+     * other tokens under the same position; such a cache is refused then. */
+    WNW_FLAG_MATCHES_HEADS = 1u << 1,
+    WNW_FLAG_MATCHES_LAYERS = 1u << 2,
+    /* Scorer: it scores query heads, score[n_head][n], of which the policy's head aggregation makes scores of
+     * KV heads. Row h belongs to KV head h / (n_head / n_head_kv) and has its entries. Aggregation: it works on
+     * scores of query heads only. Selector: it looks at the scores of query heads too, and so goes only with
+     * scorers that have them and aggregations of whole groups. */
+    WNW_FLAG_QUERY_HEADS = 1u << 3,
+    /* Scorer: scores are attention probabilities or estimates of them, not negative. Selector: it weighs
+     * scores against something else as attention, and goes only with such scorers. */
+    WNW_FLAG_ATTENTION = 1u << 4,
+    /* Scorer: it keeps everything, whatever the size. */
+    WNW_FLAG_KEEPS_ALL = 1u << 5,
+    /* Scorer: where all heads keep the same number of entries they keep the same ones (UNIFORM: in all layers;
+     * ONE_LIST: in a layer). Aggregation, ONE_LIST: every KV head gets the same score for the same token. */
+    WNW_FLAG_UNIFORM = 1u << 6,
+    WNW_FLAG_ONE_LIST = 1u << 7,
+    /* Scorer: a budget that cannot hold what is protected is not refused: it shrinks that as a ratio does,
+     * with a warning, and already where nothing would be left to choose. */
+    WNW_FLAG_SHRINKS = 1u << 8,
+    /* Scorer: it takes n_past - position for the number of queries that an entry has seen, which is wrong for
+     * entries with new positions. */
+    WNW_FLAG_COUNTS_AGE = 1u << 9,
+    /* Scorer: row h of its scores takes the window's attention of query head h alone: that of heads which the
+     * aggregation leaves out need not be computed. */
+    WNW_FLAG_WINDOW_BY_HEAD = 1u << 10,
+    /* Layer budget, head budget: layers, or the heads of a layer, differ in length. */
+    WNW_FLAG_RAGGED = 1u << 11,
+    /* Layer budget: counts depend on every layer's scores. allocate is called once all layers are scored. */
+    WNW_FLAG_ALL_LAYERS = 1u << 12,
+    /* Layer budget: a size counts what is chosen alone; what the scorer protects comes on top. */
+    WNW_FLAG_PROTECTED_APART = 1u << 13,
+    /* Head budget: it shares H times the average out over the H heads of a layer, as far as they hold it. */
+    WNW_FLAG_COMPETES = 1u << 14,
+    /* Head budget: under rules, a head that a prompt's compression has cut holds its count while decoding: the
+     * oldest entries behind the protected first ones go, and all other heads grow. */
+    WNW_FLAG_SLIDES = 1u << 15,
+    /* Head budget: where no size is given its counts follow from its own rule. Every budget it sees is then
+     * all there is, and no layer budget is asked. */
+    WNW_FLAG_OWN_SIZE = 1u << 16,
+    /* Selector: it works on a scorer's blocks, with the same count in every head and layer. */
+    WNW_FLAG_BY_BLOCK = 1u << 17,
+    /* Positions: kept entries get the positions 0 .. n - 1 in their order. All heads of all layers must keep
+     * the same count. */
+    WNW_FLAG_REROTATES = 1u << 18,
+    /* Contents: it has work to do where everything stays, too. */
+    WNW_FLAG_REWRITES_ALL = 1u << 19,
+    /* Contents: a value that took others in is divided by 1 + the sum of their weights. */
+    WNW_FLAG_AVERAGES = 1u << 20,
+};
+
+/* What parts of all kinds have in common: the first member of every descriptor. Functions that are NULL have
+ * nothing to say. Parts are pure: same input, same output; no allocation (scratch is given), no state, and
+ * they may be called by several threads at once. Where a function returns a status, WNW_OK or an error; the
+ * library words the message. Entries are indices into a head's list of cached entries, in ascending position. */
+typedef struct wnw_part {
+    uint32_t struct_size; /* of the whole descriptor; WNW_SCORER_INIT and its like set it, and the kind */
+    wnw_part_kind kind;
+    const char *name;  /* [a-z0-9_-]+, at most 64 */
+    const char *about; /* one sentence; NULL = "" */
+    const char *paper; /* title or arXiv id; NULL = "" */
+    const char
+        *details; /* for documentation, in Markdown: the formulas in short with the paper's letters, what
+                            differs from the paper and from released code, the cost. Paragraphs are separated
+                            by "\n\n". NULL = "" */
+    const wnw_option *options;              /* NULL, or a table that ends with name == NULL */
+    size_t options_size;                    /* of the struct it fills */
+    uint32_t flags;                         /* WNW_FLAG_ */
+    uint32_t (*flags_of)(const void *opts); /* flags that depend on the options, besides those */
+    /* Contradictions between options that single ranges cannot express: WNW_OK or E_ARG. */
+    int (*check)(const void *opts);
+    /* What it wants to see of a layer when it is called, and of the prompt (perplexity, profile). */
     void (*needs)(const void *opts, wnw_needs *out);
-    /* Entries kept whatever their score, for n entries. NULL = none. */
-    void (*protect)(const void *opts, int32_t n, wnw_protected *out);
+    /* Entries that stay whatever their score. *out is what other parts keep: it may be raised. */
+    void (*keep)(const void *opts, const wnw_keep_problem *p, wnw_protected *out);
+    const wnw_gather *gather;
+} wnw_part;
+
+/* How a real-valued count becomes whole. A layer budget with an enum option "rounding" of the choices "exact",
+ * "trunc" rules every count of its policy; exact otherwise. */
+typedef enum wnw_rounding {
+    WNW_ROUND_EXACT, /* floor(x + 1e-6): 1000 * (1 - 0.9) is 100 */
+    WNW_ROUND_TRUNC, /* floor(x), as kvpress does: 1000 * (1 - 0.9) is 99 */
+} wnw_rounding;
+
+/* Consecutive blocks of `lag` entries behind `sink` protected ones. All complete blocks but the last are
+ * thinned. */
+typedef struct wnw_blocks {
+    int32_t sink, lag; /* >= 0; >= 1 */
+} wnw_blocks;
+
+/* Blocks that a scorer's scores belong to, and that a selector with WNW_FLAG_BY_BLOCK works on. */
+typedef struct wnw_block_rule {
+    void (*of)(const void *opts, wnw_blocks *out);
+    /* Changes opts so that what is protected of n entries fits into n_keep; false if it cannot, and then the
+     * rule of the library applies. NULL = it cannot. */
+    bool (*fit)(void *opts, int32_t n, int32_t n_keep);
+} wnw_block_rule;
+
+/* A scorer: observations of one layer -> score[n_head_kv][n], or score[n_head][n] with WNW_FLAG_QUERY_HEADS,
+ * higher = keep. */
+typedef struct wnw_scorer {
+    wnw_part part;
+    /* Head aggregation where the recipe names none. NULL = group_mean for scores of query heads, else direct. */
+    const char *aggregation;
     /* float scratch elements wanted for this observation. NULL = 0. */
     size_t (*scratch)(const void *opts, const wnw_observation *obs);
-    /* Fills score[n_head_kv][n], or [n_head][n]. Returns WNW_OK or an error status. */
+    /* Fills score[n_head_kv][n], or [n_head][n]. */
     int (*score)(const void *opts, const wnw_observation *obs, float *score, float *scratch);
-    /* For documentation, in Markdown: formulas, deviations from the paper, cost. Paragraphs are separated by
-     * "\n\n". NULL = none. */
-    const char *details;
-    /* It scores query heads; the policy's head aggregation (group_mean unless the recipe names another) makes
-     * scores of KV heads of them. Row h belongs to KV head h / (n_head / n_head_kv) and has its entries. */
-    bool per_query_head;
+    /* A last step behind the head aggregation, in place: score[n_row][obs->n] of all KV heads, or of all
+     * query heads for a selector that looks at those. scratch[obs->n]. NULL = none. */
+    void (*finish)(const void *opts, const wnw_observation *obs, int32_t n_row, float *score, float *scratch);
+    /* NULL = scores of all entries can be compared. Entries before n_final are settled: a sink as far as
+     * blocks are concerned. */
+    const wnw_block_rule *blocks;
+    /* Whether the method leaves layer il whole; such layers are not counted in a size. NULL = none. */
+    bool (*skips)(const void *opts, int32_t il);
 } wnw_scorer;
+#define WNW_SCORER_INIT .struct_size = sizeof(wnw_scorer), .kind = WNW_PART_SCORER
 
-/* Parts from outside the library. A policy keeps pointers to the descriptors, which must outlive it; the
- * registry itself may be freed after parsing. */
+/* Head aggregation: scores of a layer's heads -> score[n_head_kv][n]. */
+typedef struct wnw_aggregation {
+    wnw_part part;
+    /* Which query heads count: used[obs->n_head], all true at first. It is asked before the layer is
+     * observed: il, the shapes and the profile are all that is there. NULL = all. */
+    int (*choose)(const void *opts, const wnw_observation *obs, bool *used);
+    size_t (*scratch)(const void *opts, const wnw_observation *obs); /* float elements. NULL = 0 */
+    /* head_score[n_row][obs->n], n_row = obs->n_head or obs->n_head_kv -> score[obs->n_head_kv][obs->n],
+     * which do not overlap. NULL = the scorer's are it. */
+    void (*aggregate)(const void *opts, const wnw_observation *obs, const float *head_score, int32_t n_row,
+                      float *score, float *scratch);
+} wnw_aggregation;
+#define WNW_AGGREGATION_INIT .struct_size = sizeof(wnw_aggregation), .kind = WNW_PART_AGGREGATION
+
+/* The model's layers and what they may keep. */
+typedef struct wnw_layer_problem {
+    int32_t n_layer;     /* layers that take part */
+    int32_t n;           /* entries of the longest head */
+    int32_t n_protected; /* of which this many are kept whatever their score */
+    int32_t budget;      /* average to reach; n_protected <= budget < n */
+    double mean;         /* the same before rounding */
+    double ratio; /* fraction to remove, where all heads hold n entries and a ratio was asked for; else 0 */
+    wnw_rounding rounding;
+    const int32_t *il;     /* [n_layer] which layers of the model they are */
+    int32_t n_layer_model; /* layers of the model */
+    int32_t n_head, n_head_kv;
+    const wnw_profile *profile;
+    double perplexity;
+
+    /* Once all layers are scored; NULL before. */
+    const float *const *score; /* [n_layer][n_head_kv][row[i]] */
+    const int32_t *row;        /* [n_layer] entries per row of score, padding included */
+    const int32_t *n_entry;    /* [n_layer][n_head_kv] */
+    const wnw_protected *prot; /* [n_layer][n_head_kv], never more than n_entry or budget */
+    const double *gathered;    /* what the part that is asked gathered */
+    float *scratch;            /* [sum of n_head_kv * row] */
+    double *work;              /* [n_layer] scratch */
+} wnw_layer_problem;
+
+/* Layer budget: one count for the whole model -> one count per layer. */
+typedef struct wnw_layer_budget {
+    wnw_part part;
+    /* n_keep[n_layer]: average entries per head of each layer, 0..n; a number outside fails the plan. May add
+     * a sentence to warning[256] with wnw_part_warn. */
+    int (*allocate)(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, char *warning);
+} wnw_layer_budget;
+#define WNW_LAYER_BUDGET_INIT .struct_size = sizeof(wnw_layer_budget), .kind = WNW_PART_LAYER_BUDGET
+
+/* One layer's heads and what they may keep. */
+typedef struct wnw_head_problem {
+    int32_t n_head_kv;
+    int32_t n;                 /* entries per row of score, padding included */
+    const int32_t *n_entry;    /* [n_head_kv] */
+    const float *score;        /* [n_head_kv][n] */
+    const wnw_protected *prot; /* [n_head_kv], never more than budget or n_entry */
+    int32_t budget;            /* average over the heads */
+    wnw_rounding rounding;
+    const double *gathered;
+} wnw_head_problem;
+
+/* Head budget: count of a layer and its scores -> one count per KV head. It has one of the two functions. */
+typedef struct wnw_head_budget {
+    wnw_part part;
+    /* n_keep[n_head_kv], protected entries <= n_keep <= n_entry; scratch[n_head_kv * n]. n_safe[n_head_kv],
+     * zero at first: so many of a head's best scores are kept whatever the selector does, at most n_keep
+     * without the protected entries. */
+    int (*allocate)(const void *opts, const wnw_head_problem *p, int32_t *n_keep, int32_t *n_safe,
+                    float *scratch);
+    /* In place of that and of the layer budget, which must be `uniform`: counts of all layers and heads at
+     * once, n_keep[p->n_layer][n_head_kv], 0..n_entry. scratch[n_layer * n_head_kv * n]. */
+    int (*allocate_model)(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, float *scratch,
+                          char *warning);
+} wnw_head_budget;
+#define WNW_HEAD_BUDGET_INIT .struct_size = sizeof(wnw_head_budget), .kind = WNW_PART_HEAD_BUDGET
+
+/* One head's entries, of which some are to be selected. */
+typedef struct wnw_select_problem {
+    const float *score;     /* [n] of one head */
+    int32_t n, n_keep;      /* 0 <= n_keep <= n */
+    wnw_protected prot;     /* n_first + n_last <= n_keep */
+    wnw_blocks blocks;      /* of the scorer; lag 0 = none */
+    int32_t n_final;        /* settled entries before the blocks */
+    int32_t n_safe;         /* best scores that are kept in any case, <= n_keep - protected */
+    int32_t ih;             /* this head */
+    int32_t n_head_kv, row; /* all heads of the layer: layer_score[n_head_kv][row], n_entry[n_head_kv] */
+    const float *layer_score;
+    const float *head_score; /* [obs->n_head][row] with WNW_FLAG_QUERY_HEADS, NULL else */
+    const int32_t *n_entry;
+    wnw_rounding rounding;
+    double mean;                /* average size asked for, before rounding; 0 = the policy's own */
+    const wnw_observation *obs; /* what `needs` asks for; NULL if nothing */
+    const double *gathered;
+} wnw_select_problem;
+
+/* A selector that settles blocks of entries one after the other, whenever one is complete, and so has a size
+ * of its own. */
+typedef struct wnw_recursive {
+    /* Entries to keep of n where no size is given: 0..n. */
+    int32_t (*own_size)(const void *opts, const wnw_blocks *blocks, int32_t n, wnw_rounding rounding);
+    /* Changes opts so that own_size of n entries is the largest that is at most n_keep. */
+    void (*fit)(void *opts, const wnw_blocks *blocks, int32_t n, int32_t n_keep);
+    /* How many of the n_keep kept of n entries come before the ones it will look at again: 0..n_keep. */
+    int32_t (*settled)(const void *opts, const wnw_blocks *blocks, int32_t n, int32_t n_keep);
+} wnw_recursive;
+
+/* Selector: scores and count of one head -> kept entries. */
+typedef struct wnw_selector {
+    wnw_part part;
+    /* Adds a sentence to `warning` where `budget` entries per head, of which prot are protected, leave the
+     * method nothing of its own to do. NULL = never. */
+    void (*advise)(const void *opts, const wnw_protected *prot, int32_t budget, wnw_rounding rounding,
+                   char *warning);
+    const wnw_recursive *recursive;                 /* NULL = it is not */
+    size_t (*scratch)(const void *opts, int32_t n); /* float elements for n entries. NULL = 0 */
+    /* Writes kept entries, ascending, to keep[n]; returns how many: n_keep, but for selectors whose unit is
+     * not a single entry. Negative = an error status. */
+    int32_t (*select)(const void *opts, const wnw_select_problem *p, int32_t *keep, float *scratch);
+} wnw_selector;
+#define WNW_SELECTOR_INIT .struct_size = sizeof(wnw_selector), .kind = WNW_PART_SELECTOR
+
+/* Position rule: kept entries -> their positions. All it says are flags. */
+typedef struct wnw_positions {
+    wnw_part part;
+} wnw_positions;
+#define WNW_POSITIONS_INIT .struct_size = sizeof(wnw_positions), .kind = WNW_PART_POSITIONS
+
+/* One head's entries that stay. */
+typedef struct wnw_contents_problem {
+    const wnw_observation *obs; /* what `needs` asks for */
+    int32_t ih;                 /* this head */
+    const int32_t *keep;        /* [n_keep] entries that stay, ascending */
+    int32_t n_keep, n;          /* of n entries */
+} wnw_contents_problem;
+
+/* Content rule: kept entries, those that go -> merges, pruned channels. They are data of the plan; the cache
+ * itself is changed when the plan is applied. */
+typedef struct wnw_contents {
+    wnw_part part;
+    size_t (*scratch)(const void *opts, const wnw_observation *obs); /* float elements. NULL = 0 */
+    /* Merges of the head with entries in place of positions, ascending `from`, at most one for each entry
+     * that goes: out[n - n_keep]; returns how many. NULL = none. */
+    int32_t (*merge)(const void *opts, const wnw_contents_problem *p, wnw_merge *out, float *scratch);
+    /* Key channels that become 0 in all but the last *n_spared entries, ascending: out[n_embd_head]; returns
+     * how many. NULL = none. */
+    int32_t (*prune)(const void *opts, const wnw_contents_problem *p, int32_t *out, int32_t *n_spared,
+                     float *scratch);
+} wnw_contents;
+#define WNW_CONTENTS_INIT .struct_size = sizeof(wnw_contents), .kind = WNW_PART_CONTENTS
+
+/* Adds a sentence to warning[256], which is "" or holds earlier ones, as far as it fits. */
+void wnw_part_warn(char *warning, const char *sentence);
+
+/* ---- Registry: parts from outside the library ---- */
+
 int wnw_registry_new(wnw_registry **out);
 void wnw_registry_free(wnw_registry *r);
-/* E_ARG for a bad or taken name, or a descriptor without a score function. */
-int wnw_registry_add_scorer(wnw_registry *r, const wnw_scorer *scorer);
+/* Adds a part of any kind, given by the first member of its descriptor: wnw_registry_add(r, &mine.part).
+ * Recipes that are parsed with the registry may name it. The registry borrows the descriptor, which must be
+ * there until the last recipe is parsed; its texts, tables and functions must outlive every policy with it.
+ * E_ARG: a bad or taken name, no function for its work, a bad option table, flags of another kind, or a
+ * struct_size that this library does not know. */
+int wnw_registry_add(wnw_registry *r, const wnw_part *part);
 
 /* What sessions must observe for this policy. */
 wnw_needs wnw_policy_needs(const wnw_policy *p);

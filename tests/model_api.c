@@ -162,7 +162,7 @@ static void null_models(void **state)
 static void null_policies(void **state)
 {
     const struct fixture *fx = *state;
-    const wnw_scorer nameless = {.name = NULL};
+    const wnw_scorer nameless = {.part = {WNW_SCORER_INIT, .name = NULL}};
     wnw_policy *p = (wnw_policy *)&nameless;
     wnw_registry *r;
     wnw_profile *profile = (wnw_profile *)&nameless;
@@ -183,10 +183,16 @@ static void null_policies(void **state)
     assert_null_refused(wnw_registry_new(NULL));
     wnw_registry_free(NULL);
     assert_ok(wnw_registry_new(&r));
-    assert_null_refused(wnw_registry_add_scorer(NULL, &nameless));
-    assert_null_refused(wnw_registry_add_scorer(r, NULL));
-    assert_null_refused(wnw_registry_add_scorer(r, &nameless));
+    assert_null_refused(wnw_registry_add(NULL, &nameless.part));
+    assert_null_refused(wnw_registry_add(r, NULL));
+    assert_null_refused(wnw_registry_add(r, &nameless.part));
     wnw_registry_free(r);
+    char warning[256] = "";
+    wnw_part_warn(NULL, "unheard");
+    wnw_part_warn(warning, NULL);
+    assert_string_equal(warning, "");
+    wnw_part_warn(warning, "a sentence");
+    assert_string_equal(warning, "a sentence");
     assert_false(wnw_method_get(0, NULL));
     assert_true(wnw_method_get(0, &info));
     assert_null_refused(wnw_profile_new(NULL, fx->model));

@@ -315,7 +315,7 @@ static bool own_aggregation(const struct fixture *fx, const struct choice *c)
 {
     wnw_policy *policy;
     assert_ok(wnw__policy_parse_parts(&policy, fx->names[0][c->value[0]]));
-    const bool own = strcmp(policy->part[WNW_PART_AGGREGATION].name, fx->names[1][c->value[1]]) == 0;
+    const bool own = strcmp(policy->part[WNW_PART_AGGREGATION].head.name, fx->names[1][c->value[1]]) == 0;
     wnw_policy_free(policy);
     return own;
 }

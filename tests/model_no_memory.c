@@ -123,8 +123,8 @@ static int fill_registry(struct fixture *fx, void *state)
     int rc = wnw_registry_new(&r);
     for (int i = 0; rc == WNW_OK && i < 20; i++) {
         snprintf(names[i], sizeof names[i], "mine%d", i);
-        scorers[i] = (wnw_scorer){.name = names[i], .score = no_score};
-        rc = wnw_registry_add_scorer(r, &scorers[i]);
+        scorers[i] = (wnw_scorer){.part = {WNW_SCORER_INIT, .name = names[i]}, .score = no_score};
+        rc = wnw_registry_add(r, &scorers[i].part);
     }
     wnw_registry_free(r);
     return rc;

@@ -22,14 +22,22 @@ static int score(const void *opts, const wnw_observation *obs, float *out, float
     return WNW_OK;
 }
 static const wnw_scorer scorer = {
-    .name = "perplexed", .about = "test", .paper = "", .needs = needs, .score = score};
+    .part =
+        {
+            WNW_SCORER_INIT,
+            .name = "perplexed",
+            .about = "test",
+            .needs = needs,
+        },
+    .score = score,
+};
 
 static wnw_policy *policy(void)
 {
     wnw_registry *r;
     wnw_policy *p;
     assert_ok(wnw_registry_new(&r));
-    assert_ok(wnw_registry_add_scorer(r, &scorer));
+    assert_ok(wnw_registry_add(r, &scorer.part));
     assert_ok(wnw_policy_parse(&p, "perplexed", r));
     wnw_registry_free(r);
     return p;

@@ -142,7 +142,7 @@ static void turns(void **state)
         test_prefill(by_hand, f->tokens, N);
         assert_ok(wnw_session_compress(by_hand, p, &three_quarters, NULL));
         /* Under rules too few tokens for two blocks stay whole; asked for once, their blocks shrink. */
-        const struct wnw__blocks b = wnw__policy_blocks(p, 0);
+        const wnw_blocks b = wnw__policy_blocks(p, 0);
         if (wnw__policy_is_recursive(p) && N < b.sink + 2 * b.lag)
             assert_float_equal(test_mean_entries(s), N, 0);
         else

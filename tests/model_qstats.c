@@ -29,20 +29,25 @@ static int score(const void *opts, const wnw_observation *obs, float *out, float
         out[i] = obs->query_mean[0] + (float)i;
     return WNW_OK;
 }
-static const wnw_scorer stats_scorer = {.name = "stats-only",
-                                        .about = "test",
-                                        .paper = "",
-                                        .options = options,
-                                        .options_size = sizeof(struct opts),
-                                        .needs = needs_stats,
-                                        .score = score};
+static const wnw_scorer stats_scorer = {
+    .part =
+        {
+            WNW_SCORER_INIT,
+            .name = "stats-only",
+            .about = "test",
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .needs = needs_stats,
+        },
+    .score = score,
+};
 
 static wnw_policy *stats_policy(const char *recipe)
 {
     wnw_registry *r;
     wnw_policy *p;
     assert_ok(wnw_registry_new(&r));
-    assert_ok(wnw_registry_add_scorer(r, &stats_scorer));
+    assert_ok(wnw_registry_add(r, &stats_scorer.part));
     assert_ok(wnw_policy_parse(&p, recipe, r));
     wnw_registry_free(r);
     return p;

@@ -378,7 +378,8 @@ static void presets_that_count_anew(void **state)
         wnw_eviction rules = chunks(p, (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = 0.9});
         wnw_session *s = session_of(&f, WNW_KV_F16, 1);
         const bool chunked = wnw_policy_allows(p, WNW_PHASE_CHUNK, NULL);
-        const bool full = strcmp(p->part[WNW_PART_SCORER].name, "full") == 0; /* with a content rule too */
+        const bool full =
+            strcmp(p->part[WNW_PART_SCORER].head.name, "full") == 0; /* with a content rule too */
         rules.every = wnw_policy_allows(p, WNW_PHASE_DECODE, NULL) ? 8 : 0;
         if (!chunked || full)
             rules.phase = WNW_PHASE_END;

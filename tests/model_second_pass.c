@@ -74,18 +74,18 @@ enum { EVERYTHING = WNW_PASS_REPEAT + 1, QUERIES, N_WATCHERS = WNW_PASS_BOTH + 1
 static wnw_policy *watcher(int which)
 {
     static const wnw_scorer scorers[N_WATCHERS] = {
-        {.name = "watch_context", .about = "", .paper = "", .needs = needs_context, .score = score_pass},
-        {.name = "watch_task", .about = "", .paper = "", .needs = needs_task, .score = score_pass},
-        {.name = "watch_repeat", .about = "", .paper = "", .needs = needs_repeat, .score = score_pass},
-        {.name = "watch_all", .about = "", .paper = "", .needs = needs_everything, .score = score_pass},
-        {.name = "watch_queries", .about = "", .paper = "", .needs = needs_queries, .score = score_pass},
-        {.name = "watch_both", .about = "", .paper = "", .needs = needs_both, .score = score_pass},
+        {.part = {WNW_SCORER_INIT, .name = "watch_context", .needs = needs_context}, .score = score_pass},
+        {.part = {WNW_SCORER_INIT, .name = "watch_task", .needs = needs_task}, .score = score_pass},
+        {.part = {WNW_SCORER_INIT, .name = "watch_repeat", .needs = needs_repeat}, .score = score_pass},
+        {.part = {WNW_SCORER_INIT, .name = "watch_all", .needs = needs_everything}, .score = score_pass},
+        {.part = {WNW_SCORER_INIT, .name = "watch_queries", .needs = needs_queries}, .score = score_pass},
+        {.part = {WNW_SCORER_INIT, .name = "watch_both", .needs = needs_both}, .score = score_pass},
     };
     wnw_registry *r;
     wnw_policy *p;
     assert_ok(wnw_registry_new(&r));
-    assert_ok(wnw_registry_add_scorer(r, &scorers[which]));
-    assert_ok(wnw_policy_parse(&p, scorers[which].name, r));
+    assert_ok(wnw_registry_add(r, &scorers[which].part));
+    assert_ok(wnw_policy_parse(&p, scorers[which].part.name, r));
     wnw_registry_free(r);
     return p;
 }

@@ -33,15 +33,15 @@ static void needs_columns(const void *opts, wnw_needs *out)
 
 static wnw_policy *watcher(void (*needs)(const void *, wnw_needs *))
 {
-    static wnw_scorer all = {.name = "watch_all", .about = "", .paper = "", .needs = needs_all};
-    static wnw_scorer columns = {.name = "watch_columns", .about = "", .paper = "", .needs = needs_columns};
+    static wnw_scorer all = {.part = {WNW_SCORER_INIT, .name = "watch_all", .needs = needs_all}};
+    static wnw_scorer columns = {.part = {WNW_SCORER_INIT, .name = "watch_columns", .needs = needs_columns}};
     wnw_scorer *scorer = needs == needs_all ? &all : &columns;
     scorer->score = score_nothing;
     wnw_registry *r;
     wnw_policy *p;
     assert_ok(wnw_registry_new(&r));
-    assert_ok(wnw_registry_add_scorer(r, scorer));
-    assert_ok(wnw_policy_parse(&p, scorer->name, r));
+    assert_ok(wnw_registry_add(r, &scorer->part));
+    assert_ok(wnw_policy_parse(&p, scorer->part.name, r));
     wnw_registry_free(r);
     return p;
 }

@@ -35,8 +35,9 @@ static int give_kv_rows(const void *opts, const wnw_observation *obs, float *sco
     return WNW_OK;
 }
 
-static const wnw_scorer query_heads = {.name = "query_heads", .score = give_rows, .per_query_head = true};
-static const wnw_scorer kv_heads = {.name = "kv_heads", .score = give_kv_rows};
+static const wnw_scorer query_heads = {
+    .part = {WNW_SCORER_INIT, .name = "query_heads", .flags = WNW_FLAG_QUERY_HEADS}, .score = give_rows};
+static const wnw_scorer kv_heads = {.part = {WNW_SCORER_INIT, .name = "kv_heads"}, .score = give_kv_rows};
 
 /* KV head 0 holds positions 0, 2, 4; head 1 holds 2, 3 and a padding entry. */
 static const int32_t pos[KV * N] = {0, 2, 4, 2, 3, -1}, n_entry[KV] = {3, 2};
@@ -47,8 +48,8 @@ static int aggregate(const char *recipe, const wnw_profile *profile, float *out)
     wnw_registry *r;
     wnw_policy *p;
     assert_int_equal(wnw_registry_new(&r), WNW_OK);
-    assert_int_equal(wnw_registry_add_scorer(r, &query_heads), WNW_OK);
-    assert_int_equal(wnw_registry_add_scorer(r, &kv_heads), WNW_OK);
+    assert_int_equal(wnw_registry_add(r, &query_heads.part), WNW_OK);
+    assert_int_equal(wnw_registry_add(r, &kv_heads.part), WNW_OK);
     if (wnw_policy_parse(&p, recipe, r) != WNW_OK)
         fail_msg("%s: %s", recipe, wnw_last_error());
     wnw_registry_free(r);

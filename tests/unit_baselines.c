@@ -12,8 +12,8 @@
 static wnw_protected protected_of(const char *recipe, int32_t n, int32_t budget)
 {
     wnw_policy *p = test_policy(recipe);
-    wnw_protected prot = {0};
-    p->part[WNW_PART_SCORER].own->protect_of(p->opts[WNW_PART_SCORER], n, budget, &prot);
+    const wnw_protected prot =
+        wnw__policy_keep(p, &(wnw_keep_problem){.n = n, .budget = budget, .sized = true});
     wnw_policy_free(p);
     return prot;
 }
@@ -21,20 +21,24 @@ static wnw_protected protected_of(const char *recipe, int32_t n, int32_t budget)
 static double stat_of(const char *recipe, const wnw_observation *obs)
 {
     wnw_policy *p = test_policy(recipe);
-    const struct wnw__layer_budget *b = p->part[WNW_PART_LAYER_BUDGET].layer;
-    double stat = -1;
-    assert_int_equal(b->measure(p->opts[WNW_PART_LAYER_BUDGET], obs, NULL, &stat, NULL, NULL), WNW_OK);
+    double stat = 0;
+    assert_int_equal(
+        p->part[WNW_PART_LAYER_BUDGET].head.gather->visit(p->opts[WNW_PART_LAYER_BUDGET], obs, &stat),
+        WNW_OK);
     wnw_policy_free(p);
     return stat;
 }
 
-static int64_t layers(const char *recipe, const struct wnw__layer_problem *problem, int32_t *n_keep)
+static int64_t layers(const char *recipe, const wnw_layer_problem *problem, int32_t *n_keep)
 {
     wnw_policy *p = test_policy(recipe);
     char warning[256] = "";
-    assert_int_equal(p->part[WNW_PART_LAYER_BUDGET].layer->allocate(p->opts[WNW_PART_LAYER_BUDGET], problem,
-                                                                    n_keep, warning),
-                     WNW_OK);
+    static const int32_t in_order[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    wnw_layer_problem with = *problem;
+    with.il = with.il ? with.il : in_order;
+    assert_int_equal(
+        p->part[WNW_PART_LAYER_BUDGET].layer.allocate(p->opts[WNW_PART_LAYER_BUDGET], &with, n_keep, warning),
+        WNW_OK);
     wnw_policy_free(p);
     int64_t sum = 0;
     for (int32_t l = 0; l < problem->n_layer; l++)
@@ -243,8 +247,8 @@ static void cake_adjusts(void **state)
     (void)state;
     const double pref[] = {60.7, 25.2, 14.1};
     double work[3];
-    const struct wnw__layer_problem p = {
-        .n_layer = 3, .n = 48, .n_protected = 8, .budget = 41, .stat = pref, .work = work};
+    const wnw_layer_problem p = {
+        .n_layer = 3, .n = 48, .n_protected = 8, .budget = 41, .gathered = pref, .work = work};
     int32_t got[3];
     assert_int_equal(layers("cake-oneshot", &p, got), 3 * 41);
     assert_counts(got, 48, 8 + 35, 8 + 24);
@@ -257,25 +261,25 @@ static void cake_cascades(void **state)
     (void)state;
     const double pref[] = {60.7, 25.2, 14.1}, rising[] = {1, 1, 98};
     double work[3];
-    struct wnw__layer_problem p = {
-        .n_layer = 3, .n = 48, .n_protected = 8, .budget = 41, .stat = pref, .work = work};
+    wnw_layer_problem p = {
+        .n_layer = 3, .n = 48, .n_protected = 8, .budget = 41, .gathered = pref, .work = work};
     int32_t got[3];
     assert_int_equal(layers("cake", &p, got), 3 * 41);
     assert_counts(got, 48, 43, 32);
     /* A wide cap and a last layer that wants nearly everything. */
     p.n = 400;
-    p.stat = rising;
+    p.gathered = rising;
     assert_int_equal(layers("cake", &p, got), 3 * 41);
     assert_counts(got, 9, 9, 105); /* .99 .99 97.02; 2 are missing */
     /* A last layer without any preference. */
     const double falling[] = {1, 9, 0};
-    p.stat = falling;
+    p.gathered = falling;
     p.n = 400;
     layers("cake", &p, got);
     assert_counts(got, 8 + 10, 8 + 89, 8 + 0);
     /* Without any preference: equal parts. */
     const double none[] = {0, 0, 0};
-    p.stat = none;
+    p.gathered = none;
     layers("cake-oneshot", &p, got);
     assert_counts(got, 41, 41, 41);
     /* Prompts of up to B + w tokens stay whole in the authors' code. */
@@ -293,7 +297,7 @@ static void cake_never_gives_back(void **state)
     (void)state;
     const double pref[] = {1, 9, 9, 48};
     double work[4];
-    const struct wnw__layer_problem p = {.n_layer = 4, .n = 37, .budget = 20, .stat = pref, .work = work};
+    const wnw_layer_problem p = {.n_layer = 4, .n = 37, .budget = 20, .gathered = pref, .work = work};
     int32_t got[4];
     assert_int_equal(layers("cake-oneshot", &p, got), 80);
     assert_counts(got, 9, 18, 16, 37);
@@ -313,16 +317,16 @@ static void zigzagkv_layers(void **state)
     const int32_t row[] = {5, 5, 5}, n_entry[] = {5, 5, 5};
     const wnw_protected prot[] = {{0, 1}, {0, 1}, {0, 1}}; /* the 9 is the window */
     double work[3];
-    struct wnw__layer_problem p = {.n_layer = 3,
-                                   .n = 100,
-                                   .n_protected = 1,
-                                   .budget = 8,
-                                   .n_head_kv = 1,
-                                   .score = score,
-                                   .row = row,
-                                   .n_entry = n_entry,
-                                   .prot = prot,
-                                   .work = work};
+    wnw_layer_problem p = {.n_layer = 3,
+                           .n = 100,
+                           .n_protected = 1,
+                           .budget = 8,
+                           .n_head_kv = 1,
+                           .score = score,
+                           .row = row,
+                           .n_entry = n_entry,
+                           .prot = prot,
+                           .work = work};
     int32_t got[3];
     assert_int_equal(layers("zigzagkv", &p, got), 3 * 8);
     assert_counts(got, 1 + 6, 1 + 11, 1 + 4);
@@ -352,15 +356,15 @@ static void zigzagkv_heads(void **state)
     const int32_t row[] = {4, 4}, n_entry[] = {4, 4, 4, 4};
     const wnw_protected prot[4] = {{0, 0}};
     double work[2];
-    const struct wnw__layer_problem p = {.n_layer = 2,
-                                         .n = 1000,
-                                         .budget = 90,
-                                         .n_head_kv = 2,
-                                         .score = score,
-                                         .row = row,
-                                         .n_entry = n_entry,
-                                         .prot = prot,
-                                         .work = work};
+    const wnw_layer_problem p = {.n_layer = 2,
+                                 .n = 1000,
+                                 .budget = 90,
+                                 .n_head_kv = 2,
+                                 .score = score,
+                                 .row = row,
+                                 .n_entry = n_entry,
+                                 .prot = prot,
+                                 .work = work};
     int32_t got[2];
     assert_int_equal(layers("knorm+zigzagkv:min_share=0", &p, got), 180); /* 180 x 3.5 / 4.5, 180 / 4.5 */
     assert_counts(got, 140, 40);
@@ -376,7 +380,7 @@ struct dynamic {
     int32_t row[4], n_entry[8];
     wnw_protected prot[8];
     double work[4];
-    struct wnw__layer_problem p;
+    wnw_layer_problem p;
 };
 
 static void dynamic_init(struct dynamic *d, const int32_t n_high[4])
@@ -393,17 +397,17 @@ static void dynamic_init(struct dynamic *d, const int32_t n_high[4])
             d->score[l][h][4] = 100;
         }
     }
-    d->p = (struct wnw__layer_problem){.n_layer = 4,
-                                       .n = 5,
-                                       .n_protected = 1,
-                                       .budget = 4,
-                                       .rounding = WNW_ROUND_EXACT,
-                                       .n_head_kv = 2,
-                                       .score = d->rows,
-                                       .row = d->row,
-                                       .n_entry = d->n_entry,
-                                       .prot = d->prot,
-                                       .work = d->work};
+    d->p = (wnw_layer_problem){.n_layer = 4,
+                               .n = 5,
+                               .n_protected = 1,
+                               .budget = 4,
+                               .rounding = WNW_ROUND_EXACT,
+                               .n_head_kv = 2,
+                               .score = d->rows,
+                               .row = d->row,
+                               .n_entry = d->n_entry,
+                               .prot = d->prot,
+                               .work = d->work};
 }
 
 static void dynamickv_layers(void **state)
@@ -445,15 +449,15 @@ static void dynamickv_never_gives_back(void **state)
         low[i] = i < 2 ? 4.0f : 0;
         top[i] = i < 4 ? 9.0f : 0;
     }
-    const struct wnw__layer_problem p = {.n_layer = 4,
-                                         .n = 40,
-                                         .budget = 4,
-                                         .n_head_kv = 1,
-                                         .score = rows,
-                                         .row = row,
-                                         .n_entry = n_entry,
-                                         .prot = prot,
-                                         .work = work};
+    const wnw_layer_problem p = {.n_layer = 4,
+                                 .n = 40,
+                                 .budget = 4,
+                                 .n_head_kv = 1,
+                                 .score = rows,
+                                 .row = row,
+                                 .n_entry = n_entry,
+                                 .prot = prot,
+                                 .work = work};
     /* step 2 (8 best): 6 2 -> c = 3 1 -> b = 30 10 -> r = 40/16 -> 12 4 step 4 (16 best): 6 2 4 4 -> c = 1 0
      * 1 1, the last + 4 - 3 = 2 -> b = 10 0 10 20 -> r = 2.5 -> 4 0 4 8 */
     layers("dynamickv:form=cascade,every=2", &p, got);
@@ -492,8 +496,8 @@ static void simlayerkv_layers(void **state)
     (void)state;
     const double mass[] = {0.5, 0.95, 0.9, 0.7};
     const int32_t n_entry[] = {100, 100, 100, 100};
-    struct wnw__layer_problem p = {
-        .n_layer = 4, .n = 100, .budget = 70, .n_head_kv = 1, .stat = mass, .n_entry = n_entry};
+    wnw_layer_problem p = {
+        .n_layer = 4, .n = 100, .budget = 70, .n_head_kv = 1, .gathered = mass, .n_entry = n_entry};
     int32_t got[4];
     /* 120 entries have to go. A lazy layer keeps 4 + 15: 81 go, so two; 42 entries are left over: 21 each. */
     assert_int_equal(layers("simlayerkv:last=16", &p, got), 280);
@@ -514,10 +518,10 @@ static void simlayerkv_layers(void **state)
 
 /* ---- DuoAttention ---- */
 
-static int duo(const char *recipe, const struct wnw__layer_problem *p, int32_t *n_keep, char *warning)
+static int duo(const char *recipe, const wnw_layer_problem *p, int32_t *n_keep, char *warning)
 {
     wnw_policy *policy_ = test_policy(recipe);
-    const int rc = policy_->part[WNW_PART_HEAD_BUDGET].head->allocate_model(
+    const int rc = policy_->part[WNW_PART_HEAD_BUDGET].heads.allocate_model(
         policy_->opts[WNW_PART_HEAD_BUDGET], p, n_keep, NULL, warning);
     wnw_policy_free(policy_);
     return rc;
@@ -531,15 +535,15 @@ static void duo_heads(void **state)
         .n_layer = 3, .n_head_kv = 2, .head_alpha = alpha, .head_sink = 4, .head_recent = 16};
     const int32_t n_entry[] = {100, 100, 100, 100}, il[] = {0, 2};
     const wnw_protected prot[] = {{4, 0}, {4, 0}, {4, 0}, {4, 0}};
-    struct wnw__layer_problem p = {.n_layer = 2,
-                                   .n = 100,
-                                   .budget = 70,
-                                   .mean = 70,
-                                   .il = il,
-                                   .n_head_kv = 2,
-                                   .n_entry = n_entry,
-                                   .prot = prot,
-                                   .profile = &profile};
+    wnw_layer_problem p = {.n_layer = 2,
+                           .n = 100,
+                           .budget = 70,
+                           .mean = 70,
+                           .il = il,
+                           .n_head_kv = 2,
+                           .n_entry = n_entry,
+                           .prot = prot,
+                           .profile = &profile};
     int32_t got[4];
     char warning[256] = "";
     /* 120 entries have to go, a streaming head keeps 20: two of them, .1 and .3; 40 are left over. */
@@ -628,8 +632,8 @@ static void duo_from_the_prompt(void **state)
     for (int neox = 0; neox < 2; neox++) {
         obs.rope_neox = neox;
         wnw_policy *p = test_policy("duoattention-prompt");
-        const struct wnw__head_budget *b = p->part[WNW_PART_HEAD_BUDGET].head;
-        assert_int_equal(b->measure(p->opts[WNW_PART_HEAD_BUDGET], &obs, &got), WNW_OK);
+        const wnw_gather *gather = p->part[WNW_PART_HEAD_BUDGET].head.gather;
+        assert_int_equal(gather->visit(p->opts[WNW_PART_HEAD_BUDGET], &obs, &got), WNW_OK);
         /* The second head's mean query is 0: it looks everywhere alike, 250.5 / 500. */
         assert_near(got, (far / sum + 0.501) / 2, 1e-6);
         wnw_policy_free(p);
@@ -654,7 +658,7 @@ static void duo_from_the_prompt(void **state)
 static void pyramid_factory(void **state)
 {
     (void)state;
-    struct wnw__layer_problem p = {.n_layer = 32, .n = 100000, .n_protected = 8, .budget = 128, .mean = 128};
+    wnw_layer_problem p = {.n_layer = 32, .n = 100000, .n_protected = 8, .budget = 128, .mean = 128};
     int32_t got[32];
     assert_int_equal(layers("paper-compilerkv-pyramidkv", &p, got), 4272); /* as the paper's form */
     assert_int_equal(got[0], 242);

@@ -6,12 +6,12 @@
 #include "peek_plan.h"
 #include "plans.h"
 
-static int64_t layers(const char *recipe, const struct wnw__layer_problem *problem, int32_t *n_keep)
+static int64_t layers(const char *recipe, const wnw_layer_problem *problem, int32_t *n_keep)
 {
     wnw_policy *p = test_policy(recipe);
     char warning[256] = "";
-    assert_int_equal(p->part[WNW_PART_LAYER_BUDGET].layer->allocate(p->opts[WNW_PART_LAYER_BUDGET], problem,
-                                                                    n_keep, warning),
+    assert_int_equal(p->part[WNW_PART_LAYER_BUDGET].layer.allocate(p->opts[WNW_PART_LAYER_BUDGET], problem,
+                                                                   n_keep, warning),
                      WNW_OK);
     wnw_policy_free(p);
     int64_t sum = 0;
@@ -20,13 +20,13 @@ static int64_t layers(const char *recipe, const struct wnw__layer_problem *probl
     return sum;
 }
 
-static void heads(const char *recipe, const struct wnw__head_problem *problem, int32_t *n_keep)
+static void heads(const char *recipe, const wnw_head_problem *problem, int32_t *n_keep)
 {
     float scratch[256];
     int32_t n_safe[64] = {0};
     assert_true(problem->n_head_kv * problem->n <= 256);
     wnw_policy *p = test_policy(recipe);
-    p->part[WNW_PART_HEAD_BUDGET].head->allocate(p->opts[WNW_PART_HEAD_BUDGET], problem, n_keep, n_safe,
+    p->part[WNW_PART_HEAD_BUDGET].heads.allocate(p->opts[WNW_PART_HEAD_BUDGET], problem, n_keep, n_safe,
                                                  scratch);
     wnw_policy_free(p);
 }
@@ -73,7 +73,7 @@ static void pyramid_exact(void **state)
     static const int32_t want[32] = {234, 227, 219, 212, 205, 197, 190, 183, 175, 168, 160,
                                      153, 146, 138, 131, 124, 116, 109, 102, 94,  87,  80,
                                      72,  65,  57,  50,  43,  35,  28,  21,  13,  6};
-    const struct wnw__layer_problem problem = {
+    const wnw_layer_problem problem = {
         .n_layer = 32, .n = 100000, .n_protected = 8, .budget = 128, .mean = 128};
     int32_t got[32];
     assert_int_equal(layers("pyramidkv", &problem, got), 4096);
@@ -89,7 +89,7 @@ static void pyramid_paper(void **state)
     static const int64_t total[] = {4272, 8304, 16832, 32928, 65552};
     int32_t got[32];
     for (int i = 0; i < 5; i++) {
-        const struct wnw__layer_problem problem = {
+        const wnw_layer_problem problem = {
             .n_layer = 32, .n = 100000, .n_protected = 8, .budget = budget[i], .mean = budget[i]};
         assert_int_equal(layers("paper-compresskv-pyramidkv", &problem, got), total[i]);
         assert_int_equal(got[0], first[i]);
@@ -103,7 +103,7 @@ static void pyramid_kvpress(void **state)
     static const int32_t want[30] = {568, 550, 531, 513, 494, 476, 457, 439, 420, 402,
                                      383, 365, 346, 328, 309, 291, 272, 254, 235, 217,
                                      198, 180, 161, 143, 124, 106, 87,  69,  50,  32};
-    struct wnw__layer_problem problem = {
+    wnw_layer_problem problem = {
         .n_layer = 30, .n = 600, .n_protected = 32, .budget = 300, .mean = 600 * (1 - 0.5)};
     int32_t got[30];
     layers("kvpress-pyramidkv", &problem, got);
@@ -124,11 +124,11 @@ static void pyramid_totals(void **state)
     for (int32_t n_layer = 1; n_layer <= 40; n_layer += 3)
         for (int32_t n = 2; n < 700; n += 17)
             for (int32_t budget = 1; budget < n; budget += 1 + n / 11) {
-                const struct wnw__layer_problem problem = {.n_layer = n_layer,
-                                                           .n = n,
-                                                           .n_protected = budget < 8 ? 0 : 8,
-                                                           .budget = budget,
-                                                           .mean = budget};
+                const wnw_layer_problem problem = {.n_layer = n_layer,
+                                                   .n = n,
+                                                   .n_protected = budget < 8 ? 0 : 8,
+                                                   .budget = budget,
+                                                   .mean = budget};
                 assert_int_equal(layers("pyramidkv", &problem, got), (int64_t)n_layer * budget);
                 for (int32_t l = 0; l < n_layer; l++) {
                     assert_in_range(got[l], problem.n_protected, n);
@@ -146,7 +146,7 @@ static void adakv_safeguard(void **state)
     (void)state;
     const int32_t n_entry[] = {10, 10};
     const wnw_protected prot[] = {{0, 1}, {0, 1}};
-    struct wnw__head_problem problem = {
+    wnw_head_problem problem = {
         .n_head_kv = 2, .n = 10, .n_entry = n_entry, .score = two_heads, .prot = prot, .budget = 5};
     int32_t got[2];
     /* floor(5 x 0.2) = 1, taken by the window; 8 places: .9, then .30 .. .24 */
@@ -170,7 +170,7 @@ static void adakv_floor(void **state)
     (void)state;
     const int32_t n_entry[] = {10, 10};
     const wnw_protected prot[] = {{0, 1}, {0, 1}};
-    const struct wnw__head_problem problem = {
+    const wnw_head_problem problem = {
         .n_head_kv = 2, .n = 10, .n_entry = n_entry, .score = two_heads, .prot = prot, .budget = 5};
     int32_t got[2];
     /* c = 1, 7 of 8; .5 x 1 + .5 x 4 = 2.5, .5 x 7 + 2 = 5.5: equal fractions, the lower head rounds up */
@@ -188,7 +188,7 @@ static void adakv_code(void **state)
     (void)state;
     const int32_t n_entry[] = {10, 10};
     const wnw_protected prot[] = {{0, 1}, {0, 1}};
-    const struct wnw__head_problem problem = {
+    const wnw_head_problem problem = {
         .n_head_kv = 2, .n = 10, .n_entry = n_entry, .score = two_heads, .prot = prot, .budget = 5};
     int32_t got[2];
     /* c = 1, 7. floor(.4 x 4) = 1: .6 + 1 = 1.6 and 4.2 + 1 = 5.2, seven of eight. Unfloored: 2.2, 5.8,
@@ -211,7 +211,7 @@ static void adakv_ties_go_to_lower_heads(void **state)
     static const float score[3 * 4] = {0};
     const int32_t n_entry[] = {4, 4, 4};
     const wnw_protected prot[3] = {{0, 0}, {0, 0}, {0, 0}};
-    const struct wnw__head_problem problem = {
+    const wnw_head_problem problem = {
         .n_head_kv = 3, .n = 4, .n_entry = n_entry, .score = score, .prot = prot, .budget = 2};
     int32_t got[3];
     heads("adakv:alpha_safeguard=0", &problem, got);
@@ -227,7 +227,7 @@ static void adakv_ragged(void **state)
     const float score[] = {.5f, .4f, 99, 99, /**/ .3f, .2f, .1f, .05f};
     const int32_t n_entry[] = {2, 4};
     const wnw_protected prot[] = {{0, 0}, {0, 0}};
-    const struct wnw__head_problem problem = {
+    const wnw_head_problem problem = {
         .n_head_kv = 2, .n = 4, .n_entry = n_entry, .score = score, .prot = prot, .budget = 3};
     static const char *const recipes[] = {"adakv", "adakv:mode=floor", "adakv:alpha_safeguard=1"};
     for (size_t i = 0; i < 3; i++) {
@@ -261,7 +261,7 @@ static void adakv_totals(void **state)
         }
         for (int i = 0; i < n_head * n; i++)
             score[i] = (float)(rand() % 9); /* many ties */
-        const struct wnw__head_problem problem = {
+        const wnw_head_problem problem = {
             .n_head_kv = n_head, .n = n, .n_entry = n_entry, .score = score, .prot = prot, .budget = budget};
         heads(round % 2 ? "adakv" : "adakv:mode=floor,alpha_safeguard=0.37", &problem, got);
         for (int32_t ih = 0; ih < n_head; ih++) {

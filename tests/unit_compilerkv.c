@@ -69,23 +69,24 @@ static int run(const char *recipe, struct layer *l, const wnw_profile *profile, 
 {
     double gathered[N + 2] = {0};
     wnw_policy *p = test_policy(recipe);
-    const struct wnw__scorer *s = p->part[WNW_PART_SCORER].own;
+    const wnw_scorer *s = &p->part[WNW_PART_SCORER].scorer;
     const void *opts = p->opts[WNW_PART_SCORER];
-    if (s->collect_size(opts, N) > 0)
+    const wnw_shape shape = {.n_layer = 2, .n_past = N};
+    if (s->part.gather->size(opts, &shape) > 0)
         for (int32_t il = 0; il < 2; il++)
-            assert_int_equal(s->collect(opts, &l[il].obs, gathered), WNW_OK);
+            assert_int_equal(s->part.gather->visit(opts, &l[il].obs, gathered), WNW_OK);
     const wnw_observation whole = l[0].obs;
     wnw_needs needs = {0};
-    s->pub.needs(opts, &needs);
+    s->part.needs(opts, &needs);
     if (!(needs.flags & WNW_NEED_WINDOW_ATTN)) {
         l[0].obs.n_window = 0;
         l[0].obs.window_attn = NULL;
     }
-    l[0].obs.collected = gathered;
+    l[0].obs.gathered = gathered;
     l[0].obs.profile = profile;
-    float *scratch = malloc(s->pub.scratch(opts, &l[0].obs) * sizeof *scratch);
+    float *scratch = malloc(s->scratch(opts, &l[0].obs) * sizeof *scratch);
     assert_non_null(scratch);
-    const int rc = s->pub.score(opts, &l[0].obs, out, scratch);
+    const int rc = s->score(opts, &l[0].obs, out, scratch);
     free(scratch);
     wnw_policy_free(p);
     l[0].obs = whole;
@@ -351,7 +352,7 @@ struct gate {
     const float *rows[MAX_LAYERS];
     int32_t row[MAX_LAYERS], n_entry[MAX_LAYERS], il[MAX_LAYERS];
     wnw_protected prot[MAX_LAYERS];
-    struct wnw__layer_problem p;
+    wnw_layer_problem p;
     char warning[256];
 };
 
@@ -367,26 +368,26 @@ static void make_gate(struct gate *g, int32_t n_layer, int32_t n, int32_t budget
         g->il[i] = i;
         g->prot[i].n_last = 4;
     }
-    g->p = (struct wnw__layer_problem){.n_layer = n_layer,
-                                       .n = n,
-                                       .n_protected = 4,
-                                       .budget = budget,
-                                       .mean = budget,
-                                       .il = g->il,
-                                       .n_layer_model = n_layer,
-                                       .n_head = 1,
-                                       .n_head_kv = 1,
-                                       .score = g->rows,
-                                       .row = g->row,
-                                       .n_entry = g->n_entry,
-                                       .prot = g->prot};
+    g->p = (wnw_layer_problem){.n_layer = n_layer,
+                               .n = n,
+                               .n_protected = 4,
+                               .budget = budget,
+                               .mean = budget,
+                               .il = g->il,
+                               .n_layer_model = n_layer,
+                               .n_head = 1,
+                               .n_head_kv = 1,
+                               .score = g->rows,
+                               .row = g->row,
+                               .n_entry = g->n_entry,
+                               .prot = g->prot};
 }
 
 static int allocate(const char *recipe, struct gate *g, int32_t *n_keep)
 {
     wnw_policy *p = test_policy(recipe);
-    const int rc = p->part[WNW_PART_LAYER_BUDGET].layer->allocate(p->opts[WNW_PART_LAYER_BUDGET], &g->p,
-                                                                  n_keep, g->warning);
+    const int rc = p->part[WNW_PART_LAYER_BUDGET].layer.allocate(p->opts[WNW_PART_LAYER_BUDGET], &g->p,
+                                                                 n_keep, g->warning);
     wnw_policy_free(p);
     return rc;
 }

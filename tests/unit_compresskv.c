@@ -322,16 +322,16 @@ static int64_t layers_of(const double *share, int32_t n_layer, int32_t n, int32_
     const wnw_profile profile = {.n_layer = n_layer, .layer_share = (double *)(uintptr_t)share};
     for (int32_t i = 0; i < n_layer; i++)
         il[i] = i;
-    const struct wnw__layer_problem problem = {.n_layer = n_layer,
-                                               .n = n,
-                                               .n_protected = n_protected,
-                                               .budget = budget,
-                                               .mean = budget,
-                                               .il = il,
-                                               .n_layer_model = n_layer,
-                                               .profile = &profile};
-    assert_int_equal(p->part[WNW_PART_LAYER_BUDGET].layer->allocate(p->opts[WNW_PART_LAYER_BUDGET], &problem,
-                                                                    n_keep, warning),
+    const wnw_layer_problem problem = {.n_layer = n_layer,
+                                       .n = n,
+                                       .n_protected = n_protected,
+                                       .budget = budget,
+                                       .mean = budget,
+                                       .il = il,
+                                       .n_layer_model = n_layer,
+                                       .profile = &profile};
+    assert_int_equal(p->part[WNW_PART_LAYER_BUDGET].layer.allocate(p->opts[WNW_PART_LAYER_BUDGET], &problem,
+                                                                   n_keep, warning),
                      WNW_OK);
     wnw_policy_free(p);
     int64_t sum = 0;

@@ -49,9 +49,9 @@ static int32_t run_merge(const char *recipe, const int32_t *keep, int32_t n_keep
 {
     wnw_policy *policy;
     assert_int_equal(wnw_policy_parse(&policy, recipe, NULL), WNW_OK);
-    const struct wnw__contents *c = policy->part[WNW_PART_CONTENTS].contents;
+    const wnw_contents *c = &policy->part[WNW_PART_CONTENTS].contents;
     const void *opts = policy->opts[WNW_PART_CONTENTS];
-    const struct wnw__contents_problem p = {.obs = &obs, .ih = 0, .keep = keep, .n_keep = n_keep, .n = N};
+    const wnw_contents_problem p = {.obs = &obs, .ih = 0, .keep = keep, .n_keep = n_keep, .n = N};
     float *scratch = malloc(((c->scratch ? c->scratch(opts, &obs) : 0) + 1) * sizeof *scratch);
     assert_non_null(scratch);
     const int32_t n = c->merge(opts, &p, out, scratch);
@@ -164,9 +164,9 @@ static void think_by_hand(void **state)
         int32_t out[2], n_spared;
         float scratch[2];
         assert_int_equal(wnw_policy_parse(&policy, rows[r].recipe, NULL), WNW_OK);
-        const struct wnw__contents_problem p = {.obs = &obs, .keep = rows[r].keep, .n_keep = 2, .n = N};
-        assert_int_equal(policy->part[WNW_PART_CONTENTS].contents->prune(policy->opts[WNW_PART_CONTENTS], &p,
-                                                                         out, &n_spared, scratch),
+        const wnw_contents_problem p = {.obs = &obs, .keep = rows[r].keep, .n_keep = 2, .n = N};
+        assert_int_equal(policy->part[WNW_PART_CONTENTS].contents.prune(policy->opts[WNW_PART_CONTENTS], &p,
+                                                                        out, &n_spared, scratch),
                          rows[r].n);
         assert_int_equal(n_spared, rows[r].spared);
         if (rows[r].n > 0)

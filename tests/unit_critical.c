@@ -23,10 +23,9 @@ static const float *proj_norm(const wnw_observation *obs, wnw_proj_norm kind)
     return s->nu;
 }
 
-static int32_t select_with(const wnw_policy *p, struct wnw__select_problem *problem, const float *nu,
-                           int32_t *keep)
+static int32_t select_with(const wnw_policy *p, wnw_select_problem *problem, const float *nu, int32_t *keep)
 {
-    const struct wnw__selector *s = p->part[WNW_PART_SELECTOR].selector;
+    const wnw_selector *s = &p->part[WNW_PART_SELECTOR].selector;
     const void *opts = p->opts[WNW_PART_SELECTOR];
     struct norms norms = {.nu = nu};
     const int32_t row = problem->row ? problem->row : problem->n;
@@ -41,7 +40,7 @@ static int32_t select_with(const wnw_policy *p, struct wnw__select_problem *prob
 }
 
 /* Runs the selector of snapkv+critical<options> on one head. */
-static void assert_selects(const char *options, struct wnw__select_problem problem, const float *nu,
+static void assert_selects(const char *options, wnw_select_problem problem, const float *nu,
                            const int32_t *want)
 {
     char recipe[128];
@@ -64,10 +63,10 @@ static const float nu8[] = {1, 1, 2, .5f, 4, 6, 3, 8};
 static void two_stages(void **state)
 {
     (void)state;
-    const struct wnw__select_problem four = {.score = attn8, .n = 8, .n_keep = 4};
+    const wnw_select_problem four = {.score = attn8, .n = 8, .n_keep = 4};
     SELECTS(":sinks=0", four, nu8, 0, 1, 4, 5);
     /* b = 5: floor(2.5) by attention, three by product */
-    const struct wnw__select_problem five = {.score = attn8, .n = 8, .n_keep = 5};
+    const wnw_select_problem five = {.score = attn8, .n = 8, .n_keep = 5};
     SELECTS(":sinks=0", five, nu8, 0, 1, 2, 4, 5);
     SELECTS(":sinks=0,alpha=1", five, nu8, 0, 1, 2, 3, 4);
     /* products .4 .2 .24 .05 .32 .3 .09 .16 */
@@ -75,9 +74,9 @@ static void two_stages(void **state)
     /* A large eps leaves the norms alone to decide. */
     SELECTS(":sinks=0,eps=1", four, nu8, 0, 1, 5, 7);
     SELECTS(":sinks=0,eps=0,eps_rel=8", four, nu8, 0, 1, 5, 7);
-    const struct wnw__select_problem all = {.score = attn8, .n = 8, .n_keep = 8};
+    const wnw_select_problem all = {.score = attn8, .n = 8, .n_keep = 8};
     SELECTS(":sinks=0", all, nu8, 0, 1, 2, 3, 4, 5, 6, 7);
-    const struct wnw__select_problem none = {.score = attn8, .n = 8, .n_keep = 0};
+    const wnw_select_problem none = {.score = attn8, .n = 8, .n_keep = 0};
     SELECTS("", none, nu8, 0);
 }
 
@@ -85,7 +84,7 @@ static void two_stages(void **state)
 static void sure_entries(void **state)
 {
     (void)state;
-    struct wnw__select_problem p = {.score = attn8, .n = 8, .n_keep = 5, .prot = {0, 2}};
+    wnw_select_problem p = {.score = attn8, .n = 8, .n_keep = 5, .prot = {0, 2}};
     /* floor(2.5) places: the window has both; then the best products of .4 .2 .24 .05 .32 .3 */
     SELECTS(":sinks=0", p, nu8, 0, 4, 5, 6, 7);
     p.prot.n_last = 1; /* one place is left for attention: entry 0; then .32 .3 .24 */
@@ -96,7 +95,7 @@ static void sure_entries(void **state)
     p.n_safe = 0;
     SELECTS(":sinks=0", p, nu8, 0, 1, 4, 6, 7);
     /* The guard: sinks count as sure, as far as there is room behind what is promised. */
-    p = (struct wnw__select_problem){.score = nu8, .n = 8, .n_keep = 4};
+    p = (wnw_select_problem){.score = nu8, .n = 8, .n_keep = 4};
     SELECTS("", p, nu8, 0, 1, 2, 3);
     SELECTS(":sinks=2", p, nu8, 0, 1, 5, 7);
     p.n_safe = 3; /* by the scores 8 6 4 */
@@ -109,7 +108,7 @@ static void ties_go_to_the_earlier(void **state)
 {
     (void)state;
     const float same[] = {1, 1, 1, 1, 1, 1}, nu[] = {2, 2, 2, 3, 2, 2};
-    const struct wnw__select_problem p = {.score = same, .n = 6, .n_keep = 4};
+    const wnw_select_problem p = {.score = same, .n = 6, .n_keep = 4};
     SELECTS(":sinks=0", p, nu, 0, 1, 2, 3);
     const float nu2[] = {2, 2, 2, 2, 3, 2};
     SELECTS(":sinks=0", p, nu2, 0, 1, 2, 4);
@@ -130,10 +129,10 @@ static void kind_of_norm(void **state)
         wnw_policy *p = test_policy(rows[i].recipe);
         struct norms norms = {.nu = nu8};
         const wnw_observation obs = {.n = 8, .proj_norm = proj_norm, .source = &norms};
-        const struct wnw__select_problem problem = {.score = attn8, .n = 8, .n_keep = 4, .obs = &obs};
+        const wnw_select_problem problem = {.score = attn8, .n = 8, .n_keep = 4, .obs = &obs};
         int32_t keep[8];
         float scratch[8];
-        const struct wnw__selector *s = p->part[WNW_PART_SELECTOR].selector;
+        const wnw_selector *s = &p->part[WNW_PART_SELECTOR].selector;
         assert_int_equal(s->select(p->opts[WNW_PART_SELECTOR], &problem, keep, scratch), 4);
         assert_int_equal(norms.asked, rows[i].kind);
         assert_true(wnw_policy_needs(p).flags & WNW_NEED_PROJ_NORM);
@@ -233,25 +232,25 @@ static void equals_the_reference(void **state)
         for (int32_t ada = 0; ada < 2; ada++) {
             const wnw_policy *p = policies[ada];
             int32_t n_keep[H], n_safe[H] = {0}, keep[MAX_N], sum = 0;
-            const struct wnw__head_problem heads = {.n_head_kv = H,
-                                                    .n = n,
-                                                    .n_entry = n_entry,
-                                                    .score = a,
-                                                    .prot = prot,
-                                                    .budget = n_kept,
-                                                    .rounding = WNW_ROUND_TRUNC};
-            p->part[WNW_PART_HEAD_BUDGET].head->allocate(p->opts[WNW_PART_HEAD_BUDGET], &heads, n_keep,
+            const wnw_head_problem heads = {.n_head_kv = H,
+                                            .n = n,
+                                            .n_entry = n_entry,
+                                            .score = a,
+                                            .prot = prot,
+                                            .budget = n_kept,
+                                            .rounding = WNW_ROUND_TRUNC};
+            p->part[WNW_PART_HEAD_BUDGET].heads.allocate(p->opts[WNW_PART_HEAD_BUDGET], &heads, n_keep,
                                                          n_safe, scratch);
             reference(a, nu, n, n_kept, ada, want);
             for (int32_t h = 0; h < H; h++) {
-                struct wnw__select_problem problem = {.score = a + h * n,
-                                                      .n = n,
-                                                      .n_keep = n_keep[h],
-                                                      .prot = prot[h],
-                                                      .n_safe = n_safe[h],
-                                                      .ih = h,
-                                                      .row = n,
-                                                      .rounding = WNW_ROUND_TRUNC};
+                wnw_select_problem problem = {.score = a + h * n,
+                                              .n = n,
+                                              .n_keep = n_keep[h],
+                                              .prot = prot[h],
+                                              .n_safe = n_safe[h],
+                                              .ih = h,
+                                              .row = n,
+                                              .rounding = WNW_ROUND_TRUNC};
                 assert_int_equal(select_with(p, &problem, nu, keep), n_keep[h]);
                 int32_t m = 0;
                 for (int32_t i = 0; i < n; i++) {
@@ -350,21 +349,21 @@ static void joint_products(void **state)
                                  mean[4] = {.25f, .3f, .2f, .25f};
     const wnw_observation obs = {
         .n = 4, .n_head = 2, .n_head_kv = 1, .proj_norm = mean_norms, .head_proj_norm = joint_norms};
-    const struct wnw__select_problem problem = {.score = mean,
-                                                .head_score = heads,
-                                                .n = 4,
-                                                .n_keep = 1,
-                                                .n_head_kv = 1,
-                                                .row = 4,
-                                                .layer_score = mean,
-                                                .obs = &obs};
+    const wnw_select_problem problem = {.score = mean,
+                                        .head_score = heads,
+                                        .n = 4,
+                                        .n_keep = 1,
+                                        .n_head_kv = 1,
+                                        .row = 4,
+                                        .layer_score = mean,
+                                        .obs = &obs};
     static const int32_t want[2] = {0, 1};
     for (int joint = 0; joint < 2; joint++) {
         wnw_policy *p = test_policy(joint ? "snapkv+critical:alpha=0,eps=0,sinks=0,gqa=joint"
                                           : "snapkv+critical:alpha=0,eps=0,sinks=0");
         int32_t keep[4];
         float scratch[4];
-        const struct wnw__selector *s = p->part[WNW_PART_SELECTOR].selector;
+        const wnw_selector *s = &p->part[WNW_PART_SELECTOR].selector;
         assert_int_equal(s->select(p->opts[WNW_PART_SELECTOR], &problem, keep, scratch), 1);
         assert_int_equal(keep[0], want[joint]);
         wnw_policy_free(p);

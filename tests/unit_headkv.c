@@ -9,7 +9,7 @@
 enum { MAX_ROW = 16 };
 
 struct problem {
-    struct wnw__layer_problem p;
+    wnw_layer_problem p;
     struct wnw_profile profile;
     double score[MAX_ROW];
     int32_t il[4], n_entry[MAX_ROW];
@@ -22,18 +22,18 @@ static void make(struct problem *q, int32_t n_layer, int32_t n_head_kv, int32_t 
                  int32_t budget, const double *score)
 {
     memset(q, 0, sizeof *q);
-    q->p = (struct wnw__layer_problem){.n_layer = n_layer,
-                                       .n = n,
-                                       .n_protected = w,
-                                       .budget = budget,
-                                       .mean = budget,
-                                       .il = q->il,
-                                       .n_layer_model = 4,
-                                       .n_head = n_head_kv * group,
-                                       .n_head_kv = n_head_kv,
-                                       .profile = &q->profile,
-                                       .n_entry = q->n_entry,
-                                       .prot = q->prot};
+    q->p = (wnw_layer_problem){.n_layer = n_layer,
+                               .n = n,
+                               .n_protected = w,
+                               .budget = budget,
+                               .mean = budget,
+                               .il = q->il,
+                               .n_layer_model = 4,
+                               .n_head = n_head_kv * group,
+                               .n_head_kv = n_head_kv,
+                               .profile = &q->profile,
+                               .n_entry = q->n_entry,
+                               .prot = q->prot};
     q->profile.head_score = q->score;
     memcpy(q->score, score, (size_t)(n_layer * n_head_kv * group) * sizeof *score);
     for (int32_t i = 0; i < n_layer; i++)
@@ -50,7 +50,7 @@ static int run(const char *recipe, struct problem *q, int32_t *n_keep)
     float scratch[1024];
     if (wnw_policy_parse(&policy, recipe, NULL) != WNW_OK)
         fail_msg("%s: %s", recipe, wnw_last_error());
-    const struct wnw__head_budget *b = policy->part[WNW_PART_HEAD_BUDGET].head;
+    const wnw_head_budget *b = &policy->part[WNW_PART_HEAD_BUDGET].heads;
     const int rc = b->allocate_model(policy->opts[WNW_PART_HEAD_BUDGET], &q->p, n_keep, scratch, q->warning);
     wnw_policy_free(policy);
     return rc;

@@ -260,32 +260,32 @@ static void pool_free(struct pool *p)
     free(p->prot);
 }
 
-static struct wnw__layer_problem problem_of(const struct pool *p, double ratio, enum wnw__rounding rounding)
+static wnw_layer_problem problem_of(const struct pool *p, double ratio, wnw_rounding rounding)
 {
     const double mean = p->n * (1 - ratio);
-    return (struct wnw__layer_problem){.n_layer = p->n_layer,
-                                       .n = p->n,
-                                       .budget = wnw__round_count(mean, rounding),
-                                       .mean = mean,
-                                       .ratio = ratio,
-                                       .rounding = rounding,
-                                       .n_head = p->n_head_kv,
-                                       .n_head_kv = p->n_head_kv,
-                                       .score = p->layer,
-                                       .row = p->row,
-                                       .n_entry = p->n_entry,
-                                       .prot = p->prot,
-                                       .scratch = p->scratch};
+    return (wnw_layer_problem){.n_layer = p->n_layer,
+                               .n = p->n,
+                               .budget = wnw__round_count(mean, rounding),
+                               .mean = mean,
+                               .ratio = ratio,
+                               .rounding = rounding,
+                               .n_head = p->n_head_kv,
+                               .n_head_kv = p->n_head_kv,
+                               .score = p->layer,
+                               .row = p->row,
+                               .n_entry = p->n_entry,
+                               .prot = p->prot,
+                               .scratch = p->scratch};
 }
 
 /* Counts per layer to n_keep; returns their sum. */
-static int64_t compose(const char *recipe, struct pool *p, double ratio, enum wnw__rounding rounding)
+static int64_t compose(const char *recipe, struct pool *p, double ratio, wnw_rounding rounding)
 {
-    const struct wnw__layer_problem problem = problem_of(p, ratio, rounding);
+    const wnw_layer_problem problem = problem_of(p, ratio, rounding);
     wnw_policy *pol = test_policy(recipe);
     char warning[256] = "";
-    assert_int_equal(pol->part[WNW_PART_LAYER_BUDGET].layer->allocate(pol->opts[WNW_PART_LAYER_BUDGET],
-                                                                      &problem, p->n_keep, warning),
+    assert_int_equal(pol->part[WNW_PART_LAYER_BUDGET].layer.allocate(pol->opts[WNW_PART_LAYER_BUDGET],
+                                                                     &problem, p->n_keep, warning),
                      WNW_OK);
     wnw_policy_free(pol);
     int64_t sum = 0;
@@ -295,12 +295,12 @@ static int64_t compose(const char *recipe, struct pool *p, double ratio, enum wn
 }
 
 /* Counts per layer and head; returns their sum. */
-static int64_t share(const char *recipe, struct pool *p, double ratio, enum wnw__rounding rounding)
+static int64_t share(const char *recipe, struct pool *p, double ratio, wnw_rounding rounding)
 {
-    const struct wnw__layer_problem problem = problem_of(p, ratio, rounding);
+    const wnw_layer_problem problem = problem_of(p, ratio, rounding);
     wnw_policy *pol = test_policy(recipe);
     char warning[256] = "";
-    assert_int_equal(pol->part[WNW_PART_HEAD_BUDGET].head->allocate_model(
+    assert_int_equal(pol->part[WNW_PART_HEAD_BUDGET].heads.allocate_model(
                          pol->opts[WNW_PART_HEAD_BUDGET], &problem, p->n_keep, p->scratch, warning),
                      WNW_OK);
     wnw_policy_free(pol);
@@ -388,18 +388,18 @@ static void counts_are_exact(void **state)
     struct pool p;
     char warning[256] = "";
     pool_init(&p, 3, 2, 50, false);
-    struct wnw__layer_problem problem = problem_of(&p, 0, WNW_ROUND_EXACT);
+    wnw_layer_problem problem = problem_of(&p, 0, WNW_ROUND_EXACT);
     problem.budget = 7;
     problem.mean = 7;
     wnw_policy *pol = test_policy("kvcompose");
-    pol->part[WNW_PART_LAYER_BUDGET].layer->allocate(pol->opts[WNW_PART_LAYER_BUDGET], &problem, p.n_keep,
-                                                     warning);
+    pol->part[WNW_PART_LAYER_BUDGET].layer.allocate(pol->opts[WNW_PART_LAYER_BUDGET], &problem, p.n_keep,
+                                                    warning);
     assert_int_equal(p.n_keep[0] + p.n_keep[1] + p.n_keep[2], 21);
     wnw_policy_free(pol);
     /* A head that is shorter than the count brings it down. */
     p.n_entry[0] = 4;
     pol = test_policy("kvzip");
-    pol->part[WNW_PART_HEAD_BUDGET].head->allocate_model(pol->opts[WNW_PART_HEAD_BUDGET], &problem, p.n_keep,
+    pol->part[WNW_PART_HEAD_BUDGET].heads.allocate_model(pol->opts[WNW_PART_HEAD_BUDGET], &problem, p.n_keep,
                                                          p.scratch, warning);
     int32_t sum = 0;
     for (int32_t i = 0; i < 6; i++) {

@@ -281,15 +281,15 @@ static void pass_wanted(const void *opts, wnw_needs *out)
 static void scorer_from_outside(void **state)
 {
     (void)state;
-    static const wnw_scorer low = {
-        .name = "low", .about = "", .paper = "", .needs = pass_wanted, .score = score_header_low};
+    static const wnw_scorer low = {.part = {WNW_SCORER_INIT, .name = "low", .needs = pass_wanted},
+                                   .score = score_header_low};
     const struct source s = source_of(scores[0][0], all_pos, N, HEADER);
     const wnw_size four = size_budget(4);
     wnw_registry *r;
     wnw_policy *p = NULL;
     wnw_plan *plan = NULL;
     assert_int_equal(wnw_registry_new(&r), WNW_OK);
-    assert_int_equal(wnw_registry_add_scorer(r, &low), WNW_OK);
+    assert_int_equal(wnw_registry_add(r, &low.part), WNW_OK);
     assert_int_equal(wnw_policy_parse(&p, "low", r), WNW_OK);
     assert_int_equal(wnw__plan_make(&plan, p, &four, &s.src, NULL), WNW_OK);
     for (int i = 0; i < N_LAYER * N_HEAD; i++) {

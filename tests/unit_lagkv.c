@@ -203,10 +203,10 @@ static void golden_scores(const char *options, const float *k, const float *v, f
     float score[9], scratch[16];
     snprintf(recipe, sizeof recipe, "%s", options);
     wnw_policy *p = test_policy(recipe);
-    const wnw_scorer *scorer = p->part[WNW_PART_SCORER].scorer;
+    const wnw_scorer *scorer = &p->part[WNW_PART_SCORER].scorer;
     const void *opts = p->opts[WNW_PART_SCORER];
     wnw_needs needs = {0};
-    scorer->needs(opts, &needs);
+    scorer->part.needs(opts, &needs);
     toy_init(&t, 1, 1, 3);
     memcpy(t.k, k, 27 * sizeof *k);
     memcpy(t.v, v, 27 * sizeof *v);
@@ -557,9 +557,9 @@ static void retention_that_cannot_be(void **state)
     *warning = '\0';
     due = (struct wnw__due){.n = 536, .n_final = 80, .n_keep = 300, .strict = true};
     assert_int_equal(wnw__policy_fix_size(&fixed, p, &due, warning), WNW_OK);
-    const struct wnw__blocks b = wnw__policy_blocks(fixed, 80);
-    assert_int_equal(fixed->part[WNW_PART_SELECTOR].selector->own_size(fixed->opts[WNW_PART_SELECTOR], &b,
-                                                                       536, WNW_ROUND_EXACT),
+    const wnw_blocks b = wnw__policy_blocks(fixed, 80);
+    assert_int_equal(fixed->part[WNW_PART_SELECTOR].selector.recursive->own_size(
+                         fixed->opts[WNW_PART_SELECTOR], &b, 536, WNW_ROUND_EXACT),
                      300);
     wnw_policy_free(fixed);
     /* Settled entries are no reason to refuse a turn. */

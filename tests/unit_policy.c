@@ -318,7 +318,15 @@ static const wnw_option mine_options[] = {
     {0}};
 
 static const wnw_scorer mine = {
-    .name = "mine", .options = mine_options, .options_size = sizeof(struct mine_opts), .score = mine_score};
+    .part =
+        {
+            WNW_SCORER_INIT,
+            .name = "mine",
+            .options = mine_options,
+            .options_size = sizeof(struct mine_opts),
+        },
+    .score = mine_score,
+};
 
 static void registry(void **state)
 {
@@ -326,7 +334,7 @@ static void registry(void **state)
     wnw_registry *r = NULL;
     wnw_policy *p, *again;
     assert_int_equal(wnw_registry_new(&r), WNW_OK);
-    assert_int_equal(wnw_registry_add_scorer(r, &mine), WNW_OK);
+    assert_int_equal(wnw_registry_add(r, &mine.part), WNW_OK);
     assert_int_equal(wnw_policy_parse(&p, "mine:slope=3e8+pyramid", r), WNW_OK);
     const char *want = "mine:slope=3e08,keep=3+direct+pyramid:rounding=exact,beta=20,form=exact+equal+topk:"
                        "ties=early+original";
@@ -351,32 +359,32 @@ static void registry_refuses(void **state)
     wnw_registry *r = NULL;
     assert_int_equal(wnw_registry_new(&r), WNW_OK);
     wnw_scorer s = mine;
-    assert_int_equal(wnw_registry_add_scorer(r, &mine), WNW_OK);
-    assert_int_equal(wnw_registry_add_scorer(r, &mine), WNW_E_ARG); /* taken by itself */
+    assert_int_equal(wnw_registry_add(r, &mine.part), WNW_OK);
+    assert_int_equal(wnw_registry_add(r, &mine.part), WNW_E_ARG); /* taken by itself */
     static const char *const bad[] = {"snapkv", "adakv", "topk", "kvpress-tova", "", "Mine", "a b", "x+y"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        s.name = bad[i];
-        assert_int_equal(wnw_registry_add_scorer(r, &s), WNW_E_ARG);
+        s.part.name = bad[i];
+        assert_int_equal(wnw_registry_add(r, &s.part), WNW_E_ARG);
     }
     s = mine;
-    s.name = "other";
+    s.part.name = "other";
     s.score = NULL;
-    assert_int_equal(wnw_registry_add_scorer(r, &s), WNW_E_ARG);
+    assert_int_equal(wnw_registry_add(r, &s.part), WNW_E_ARG);
     s.score = mine_score;
-    s.options_size = 8; /* "keep" would lie outside */
-    assert_int_equal(wnw_registry_add_scorer(r, &s), WNW_E_ARG);
-    s.options_size = sizeof(struct mine_opts);
+    s.part.options_size = 8; /* "keep" would lie outside */
+    assert_int_equal(wnw_registry_add(r, &s.part), WNW_E_ARG);
+    s.part.options_size = sizeof(struct mine_opts);
     const wnw_option out_of_range[] = {{.name = "a", .type = WNW_OPT_INT, .def = 5, .min = 0, .max = 4}, {0}};
-    s.options = out_of_range;
-    assert_int_equal(wnw_registry_add_scorer(r, &s), WNW_E_ARG);
+    s.part.options = out_of_range;
+    assert_int_equal(wnw_registry_add(r, &s.part), WNW_E_ARG);
     assert_non_null(strstr(wnw_last_error(), "default 5"));
     const wnw_option twice[] = {
         {.name = "a", .type = WNW_OPT_BOOL}, {.name = "a", .type = WNW_OPT_BOOL}, {0}};
-    s.options = twice;
-    assert_int_equal(wnw_registry_add_scorer(r, &s), WNW_E_ARG);
+    s.part.options = twice;
+    assert_int_equal(wnw_registry_add(r, &s.part), WNW_E_ARG);
     const wnw_option no_choice[] = {{.name = "a", .type = WNW_OPT_ENUM}, {0}};
-    s.options = no_choice;
-    assert_int_equal(wnw_registry_add_scorer(r, &s), WNW_E_ARG);
+    s.part.options = no_choice;
+    assert_int_equal(wnw_registry_add(r, &s.part), WNW_E_ARG);
     wnw_registry_free(r);
 }
 

@@ -25,11 +25,11 @@ static const float *get_values(const wnw_observation *obs, int32_t ih)
     return r->v + (int64_t)ih * obs->n * obs->n_embd_head;
 }
 
-static int32_t run_select(const char *recipe, const struct wnw__select_problem *problem, int32_t *keep)
+static int32_t run_select(const char *recipe, const wnw_select_problem *problem, int32_t *keep)
 {
     float scratch[64];
     wnw_policy *p = test_policy(recipe);
-    const struct wnw__selector *s = p->part[WNW_PART_SELECTOR].selector;
+    const wnw_selector *s = &p->part[WNW_PART_SELECTOR].selector;
     const void *opts = p->opts[WNW_PART_SELECTOR];
     assert_true(!s->scratch || s->scratch(opts, problem->n) <= 64);
     const int32_t n = s->select(opts, problem, keep, scratch);
@@ -106,8 +106,7 @@ static void cur(void **state)
     assert_values(got, 2e-6, 1 / 6.0, 1 / 6.0, 4 / 6.0);
 
     wnw_policy *p = test_policy("cur");
-    wnw_protected prot = {0};
-    p->part[WNW_PART_SCORER].scorer->protect(p->opts[WNW_PART_SCORER], 100, &prot);
+    const wnw_protected prot = wnw__policy_keep(p, &(wnw_keep_problem){.n = 100, .budget = 50});
     assert_int_equal(prot.n_first, 4);
     assert_int_equal(prot.n_last, 0);
     wnw_policy_free(p);
@@ -349,8 +348,7 @@ static void bad_pooling(void **state)
 
 /* ---- Chunks ---- */
 
-static void assert_kept(const char *recipe, const struct wnw__select_problem *problem, int32_t n,
-                        const int32_t *want)
+static void assert_kept(const char *recipe, const wnw_select_problem *problem, int32_t n, const int32_t *want)
 {
     int32_t keep[64];
     const int32_t got = run_select(recipe, problem, keep);
@@ -366,13 +364,13 @@ static void chunkkv(void **state)
     const float score[] = {5, 0, 0, 1, 1, 1, 2, 0, 0, 1, 2, 2, 0, 1};
     int32_t n_entry[] = {7, 7};
     for (int32_t ih = 0; ih < 2; ih++) { /* the same tokens in both heads */
-        struct wnw__select_problem p = {.score = score + 7 * ih,
-                                        .n = 7,
-                                        .ih = ih,
-                                        .n_head_kv = 2,
-                                        .row = 7,
-                                        .layer_score = score,
-                                        .n_entry = n_entry};
+        wnw_select_problem p = {.score = score + 7 * ih,
+                                .n = 7,
+                                .ih = ih,
+                                .n_head_kv = 2,
+                                .row = 7,
+                                .layer_score = score,
+                                .n_entry = n_entry};
         const char *fill = "snapkv+chunkkv:chunk=3", *drop = "snapkv+chunkkv:chunk=3,rest=drop";
         p.n_keep = 0;
         assert_kept(fill, &p, 0, ascending);
@@ -419,17 +417,17 @@ static void chunkkv(void **state)
     /* 30 chunks at ratio 0.9: truncated, 2.999... chunks are 2, else 3. */
     float level[600] = {0};
     int32_t keep[600], n600 = 600;
-    struct wnw__select_problem p = {.score = level,
-                                    .n = 600,
-                                    .n_keep = 59,
-                                    .n_head_kv = 1,
-                                    .row = 600,
-                                    .layer_score = level,
-                                    .n_entry = &n600,
-                                    .rounding = WNW_ROUND_TRUNC,
-                                    .mean = 600 * (1 - 0.9)};
+    wnw_select_problem p = {.score = level,
+                            .n = 600,
+                            .n_keep = 59,
+                            .n_head_kv = 1,
+                            .row = 600,
+                            .layer_score = level,
+                            .n_entry = &n600,
+                            .rounding = WNW_ROUND_TRUNC,
+                            .mean = 600 * (1 - 0.9)};
     wnw_policy *pol = test_policy("snapkv+chunkkv:chunk=20,rest=drop");
-    const struct wnw__selector *s = pol->part[WNW_PART_SELECTOR].selector;
+    const wnw_selector *s = &pol->part[WNW_PART_SELECTOR].selector;
     float scratch[700];
     assert_int_equal(s->select(pol->opts[WNW_PART_SELECTOR], &p, keep, scratch), 40);
     p.rounding = WNW_ROUND_EXACT;
@@ -445,7 +443,7 @@ static void chunkkv_ragged(void **state)
     const float score[] = {1, 1, 2, 2, 9, 9, 0, 0};
     const int32_t pos[] = {0, 1, 2, 3, 0, 1, 2, 9}, full[] = {4, 4}, shorter[] = {4, 3};
     const wnw_observation obs = {.n = 4, .pos = pos};
-    struct wnw__select_problem p = {
+    wnw_select_problem p = {
         .score = score, .n = 4, .n_keep = 2, .n_head_kv = 2, .row = 4, .layer_score = score, .n_entry = full};
     assert_kept("snapkv+chunkkv:chunk=2", &p, 2, (const int32_t[]){0, 1}); /* taken for the same tokens */
     p.obs = &obs;
@@ -459,7 +457,7 @@ static void chunk_by_chunk(void **state)
 {
     (void)state;
     const float score[] = {0, 1, 2, 3, 10, 11, 12, 13, 20, 21};
-    struct wnw__select_problem p = {.score = score, .n = 10, .n_keep = 5};
+    wnw_select_problem p = {.score = score, .n = 10, .n_keep = 5};
     /* Chunks of 4, 4 and 2 keep 2, 2 and 1. */
     assert_kept("knorm+chunk:chunk=4", &p, 5, (const int32_t[]){2, 3, 6, 7, 9});
     p.prot = (wnw_protected){1, 2}; /* 7 others in chunks of 4 and 3 keep 1 and 1 */

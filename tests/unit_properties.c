@@ -108,7 +108,7 @@ static void asked(const struct trial *t, double *mean, int32_t *budget)
             : t->size.kind == WNW_SIZE_RATIO ? n * (1 - t->size.ratio)
                                              : n * 0.5;
     *mean = *mean > n ? n : *mean;
-    *budget = wnw__round_count(*mean, wnw__policy_rounding(t->policy));
+    *budget = wnw__round_count(*mean, t->policy->rounding);
     *budget = *budget < 1 ? 1 : *budget;
     *mean = *mean < 1 ? 1 : *mean;
 }
@@ -139,14 +139,14 @@ static void check_total(const struct trial *t, const wnw_plan *plan)
 /* What the scorer protects is there, as far as the head's count holds it. */
 static void check_protected(const struct trial *t, const wnw_plan *plan, const wnw_report *report)
 {
-    const struct wnw__part *part = &t->policy->part[WNW_PART_SCORER];
-    const void *opts = t->policy->opts[WNW_PART_SCORER];
+    const wnw_part *part = &t->policy->part[WNW_PART_SCORER].head;
     double mean;
     int32_t budget;
     asked(t, &mean, &budget);
     if (report->warning[0]) /* says that what is protected had to shrink */
         return;
-    if (part->own && part->own->protect_of && t->size.kind != WNW_SIZE_BUDGET)
+    if ((strcmp(part->name, "h2o") == 0 || strcmp(part->name, "vatp") == 0) &&
+        t->size.kind != WNW_SIZE_BUDGET)
         return;                                             /* depends on what the ratio becomes */
     if (strstr(wnw_policy_string(t->policy), ",rest=drop")) /* whole chunks, protected or not */
         return;
@@ -155,10 +155,9 @@ static void check_protected(const struct trial *t, const wnw_plan *plan, const w
             const int32_t *have = t->f->src.positions(&t->f->src, il, ih);
             const int32_t n = t->f->n_entry[il][ih];
             wnw_protected p = {0};
-            if (part->own && part->own->protect_of)
-                part->own->protect_of(opts, n, budget, &p);
-            else if (part->scorer->protect)
-                part->scorer->protect(opts, n, &p);
+            if (part->keep)
+                part->keep(t->policy->opts[WNW_PART_SCORER],
+                           &(wnw_keep_problem){.n = n, .budget = budget, .sized = true}, &p);
             p = wnw__protected_shrink(wnw__protected_clamp(p, n), fake_kept(plan, il, ih));
             for (int32_t i = 0; i < n; i++)
                 if ((i < p.n_first || i >= n - p.n_last) && !fake_holds(plan, il, ih, have[i]))
@@ -231,10 +230,10 @@ static void presets(void **state)
     }
 }
 
-static bool next_of_kind(wnw_part_kind kind, int32_t *i, struct wnw__part *out)
+static bool next_of_kind(wnw_part_kind kind, int32_t *i, const wnw_part **out)
 {
-    while (wnw__part_get((*i)++, out))
-        if (out->kind == kind)
+    while ((*out = wnw__part_get((*i)++)))
+        if ((*out)->kind == kind)
             return true;
     return false;
 }
@@ -244,7 +243,7 @@ static void combinations(void **state)
 {
     (void)state;
     struct fake f[N_SHAPE];
-    struct wnw__part s, l, h, sel;
+    const wnw_part *s, *l, *h, *sel;
     uint32_t turn = 0;
     int32_t n_parsed = 0;
     for (int i = 0; i < N_SHAPE; i++)
@@ -255,7 +254,7 @@ static void combinations(void **state)
                 for (int32_t d = 0; next_of_kind(WNW_PART_SELECTOR, &d, &sel);) {
                     char recipe[512];
                     wnw_policy *p = NULL;
-                    snprintf(recipe, sizeof recipe, "%s+%s+%s+%s", s.name, l.name, h.name, sel.name);
+                    snprintf(recipe, sizeof recipe, "%s+%s+%s+%s", s->name, l->name, h->name, sel->name);
                     if (wnw__policy_parse_parts(&p, recipe) != WNW_OK)
                         continue;
                     n_parsed++;
@@ -277,7 +276,7 @@ static void aggregations(void **state)
     (void)state;
     static const char *const rest[] = {"", "+adakv", "+critical", "+chunkkv", "+global", "+dynamickv"};
     struct fake f[N_SHAPE];
-    struct wnw__part s, agg;
+    const wnw_part *s, *agg;
     uint32_t turn = 0;
     int32_t n_parsed = 0;
     for (int i = 0; i < N_SHAPE; i++)
@@ -287,7 +286,7 @@ static void aggregations(void **state)
             for (size_t r = 0; r < sizeof rest / sizeof *rest; r++) {
                 char recipe[256];
                 wnw_policy *p = NULL;
-                snprintf(recipe, sizeof recipe, "%s+%s%s", s.name, agg.name, rest[r]);
+                snprintf(recipe, sizeof recipe, "%s+%s%s", s->name, agg->name, rest[r]);
                 if (wnw__policy_parse_parts(&p, recipe) != WNW_OK)
                     continue;
                 n_parsed++;
@@ -326,7 +325,7 @@ static void contents(void **state)
     static const char *const rest[] = {"",           "+adakv",     "+chunkkv", "+global",
                                        "+dynamickv", "+threshold", "+rerotate"};
     struct fake f[N_SHAPE];
-    struct wnw__part s, c;
+    const wnw_part *s, *c;
     uint32_t turn = 0;
     for (int i = 0; i < N_SHAPE; i++)
         shape_init(&f[i], i);
@@ -338,8 +337,8 @@ static void contents(void **state)
                 wnw_plan *with = NULL, *without = NULL;
                 const int shape = (int)(turn % N_SHAPE);
                 const wnw_size size = size_of((int)(turn / N_SHAPE % N_SIZE), f[shape].n);
-                snprintf(plain, sizeof plain, "%s%s", s.name, rest[r]);
-                snprintf(recipe, sizeof recipe, "%s+%s", plain, c.name);
+                snprintf(plain, sizeof plain, "%s%s", s->name, rest[r]);
+                snprintf(recipe, sizeof recipe, "%s+%s", plain, c->name);
                 if (wnw__policy_parse_parts(&q, plain) != WNW_OK)
                     continue;
                 assert_int_equal(wnw__policy_parse_parts(&p, recipe), WNW_OK);

@@ -28,10 +28,7 @@ static const float *get_values(const wnw_observation *obs, int32_t ih)
 static wnw_protected protected_by(const char *recipe, int32_t n)
 {
     wnw_policy *p = test_policy(recipe);
-    wnw_protected prot = {0};
-    const wnw_scorer *s = p->part[WNW_PART_SCORER].scorer;
-    if (s->protect)
-        s->protect(p->opts[WNW_PART_SCORER], n, &prot);
+    const wnw_protected prot = wnw__policy_keep(p, &(wnw_keep_problem){.n = n, .budget = n});
     wnw_policy_free(p);
     return prot;
 }

@@ -9,11 +9,11 @@
 #include "peek_plan.h"
 #include "plans.h"
 
-static int32_t run_select(const char *recipe, const struct wnw__select_problem *problem, int32_t *keep)
+static int32_t run_select(const char *recipe, const wnw_select_problem *problem, int32_t *keep)
 {
     wnw_policy *p = test_policy(recipe);
     const int32_t n =
-        p->part[WNW_PART_SELECTOR].selector->select(p->opts[WNW_PART_SELECTOR], problem, keep, NULL);
+        p->part[WNW_PART_SELECTOR].selector.select(p->opts[WNW_PART_SELECTOR], problem, keep, NULL);
     wnw_policy_free(p);
     return n;
 }
@@ -94,7 +94,7 @@ static void topk_late_is_the_mirror(void **state)
             assert_int_equal(got[i], 7 + n - 1 - want[k - 1 - i]);
     }
     const float flat[] = {9, 1, 1, 1, 1, 9};
-    const struct wnw__select_problem problem = {.score = flat, .n = 6, .n_keep = 4, .prot = {1, 1}};
+    const wnw_select_problem problem = {.score = flat, .n = 6, .n_keep = 4, .prot = {1, 1}};
     int32_t keep[6];
     assert_int_equal(run_select("snapkv+topk:ties=late", &problem, keep), 4);
     const int32_t late[] = {0, 3, 4, 5};
@@ -105,7 +105,7 @@ static void topk_selector_keeps_the_protected(void **state)
 {
     (void)state;
     const float score[] = {0, 0, 5, 9, 7, 8, 0, 0};
-    const struct wnw__select_problem problem = {.score = score, .n = 8, .n_keep = 6, .prot = {2, 2}};
+    const wnw_select_problem problem = {.score = score, .n = 8, .n_keep = 6, .prot = {2, 2}};
     int32_t keep[8];
     assert_int_equal(run_select("snapkv", &problem, keep), 6);
     const int32_t want[] = {0, 1, 3, 5, 6, 7};
@@ -130,15 +130,15 @@ static void lagkv_lengths(void **state)
         char recipe[96];
         snprintf(recipe, sizeof recipe, "lagkv:sink=%d,lag=%d,retain=%s", row[i].s, row[i].l, row[i].r);
         wnw_policy *p = test_policy(recipe);
-        const struct wnw__blocks b = {row[i].s, row[i].l};
-        assert_int_equal(p->part[WNW_PART_SELECTOR].selector->own_size(p->opts[WNW_PART_SELECTOR], &b,
-                                                                       row[i].n, WNW_ROUND_EXACT),
+        const wnw_blocks b = {row[i].s, row[i].l};
+        assert_int_equal(p->part[WNW_PART_SELECTOR].selector.recursive->own_size(
+                             p->opts[WNW_PART_SELECTOR], &b, row[i].n, WNW_ROUND_EXACT),
                          row[i].kept);
         /* The size it gives is the size it selects. */
         float *score = calloc((size_t)row[i].n, sizeof *score);
         int32_t *keep = calloc((size_t)row[i].n, sizeof *keep);
         assert_true(score && keep);
-        const struct wnw__select_problem problem = {
+        const wnw_select_problem problem = {
             .score = score, .n = row[i].n, .n_keep = row[i].kept, .blocks = b};
         assert_int_equal(run_select(recipe, &problem, keep), row[i].kept);
         free(score);
@@ -161,7 +161,7 @@ static void lagkv_size_to_retention(void **state)
     assert_true(score && keep);
     for (int32_t s = 4; s <= 16; s += 12)
         for (size_t i = 0; i < 4; i++) {
-            const struct wnw__select_problem problem = {
+            const wnw_select_problem problem = {
                 .score = score, .n = N, .n_keep = (int32_t)(N * (1 - row[i].c)), .blocks = {s, 128}};
             const int32_t m = (N - s) % 128, blocks = (N - s) / 128;
             const int32_t n = run_select("lagkv", &problem, keep);
@@ -179,8 +179,7 @@ static void partition_golden_vector(void **state)
     (void)state;
     const float score[] = {0, 0.497298f, 0.466997f, 0.523091f, 0.512614f, 0, 0, 0, 0};
     const float keys_only[] = {0, 0.271848f, 0.271848f, 0.244589f, 0.211715f, 0, 0, 0, 0};
-    struct wnw__select_problem problem = {
-        .score = score, .n = 9, .n_keep = 7, .prot = {1, 4}, .blocks = {1, 4}};
+    wnw_select_problem problem = {.score = score, .n = 9, .n_keep = 7, .prot = {1, 4}, .blocks = {1, 4}};
     int32_t keep[9];
     assert_int_equal(run_select("lagkv", &problem, keep), 7);
     const int32_t want[] = {0, 3, 4, 5, 6, 7, 8};

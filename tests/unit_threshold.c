@@ -18,13 +18,13 @@ static void counts(void **state)
     const float score[] = {9, 0.5f, 0.4f, 0.7f, 0, 0.1f, 0.9f, 0.6f, 0, 0};
     const int32_t n_entry[] = {5, 5};
     const wnw_protected prot[] = {{1, 1}, {0, 2}};
-    struct wnw__head_problem p = {
+    wnw_head_problem p = {
         .n_head_kv = 2, .n = 5, .n_entry = n_entry, .score = score, .prot = prot, .budget = 5};
     wnw_policy *policy;
     int32_t got[2], safe[2] = {0};
     float scratch[10];
     assert_int_equal(wnw_policy_parse(&policy, "knorm+threshold:tau=0.5", NULL), WNW_OK);
-    const struct wnw__head_budget *h = policy->part[WNW_PART_HEAD_BUDGET].head;
+    const wnw_head_budget *h = &policy->part[WNW_PART_HEAD_BUDGET].heads;
     h->allocate(policy->opts[WNW_PART_HEAD_BUDGET], &p, got, safe, scratch);
     assert_int_equal(got[0], 4);
     assert_int_equal(got[1], 4);
@@ -38,13 +38,15 @@ static void counts(void **state)
     assert_int_equal(got[1], 2);
     /* Its window: all of it without a size, at most a quarter of a size; never less than the scorer's. */
     wnw_protected w = {3, 0};
-    h->protect(policy->opts[WNW_PART_HEAD_BUDGET], INT32_MAX, &w);
+    h->part.keep(policy->opts[WNW_PART_HEAD_BUDGET], &(wnw_keep_problem){.n = 500, .budget = 500}, &w);
     assert_int_equal(w.n_first, 3);
     assert_int_equal(w.n_last, 128);
     w.n_last = 30;
-    h->protect(policy->opts[WNW_PART_HEAD_BUDGET], 100, &w);
+    h->part.keep(policy->opts[WNW_PART_HEAD_BUDGET],
+                 &(wnw_keep_problem){.n = 500, .budget = 100, .sized = true}, &w);
     assert_int_equal(w.n_last, 30);
-    h->protect(policy->opts[WNW_PART_HEAD_BUDGET], 160, &w);
+    h->part.keep(policy->opts[WNW_PART_HEAD_BUDGET],
+                 &(wnw_keep_problem){.n = 500, .budget = 160, .sized = true}, &w);
     assert_int_equal(w.n_last, 40);
     wnw_policy_free(policy);
 }

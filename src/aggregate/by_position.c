@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "aggregate/by_position.h"
 
-enum wnw__matches wnw__matches_heads(const void *opts)
-{
-    (void)opts;
-    return WNW_MATCH_HEADS;
-}
-
 size_t wnw__by_position_scratch(const void *opts, const wnw_observation *obs)
 {
     (void)opts;

@@ -12,8 +12,7 @@ static inline int32_t wnw__row_kv_head(const wnw_observation *obs, int32_t n_row
     return h / (n_row / obs->n_head_kv);
 }
 
-/* For descriptors: matches the heads of a layer; room for by_pos. */
-enum wnw__matches wnw__matches_heads(const void *opts);
+/* For descriptors: room for by_pos. */
 size_t wnw__by_position_scratch(const void *opts, const wnw_observation *obs);
 
 /* by_pos[n_past] = mean over the rows that count. used[n_row]: NULL = all do. */

@@ -3,9 +3,9 @@
 
 #include "aggregate/by_position.h"
 
-enum wnw__matches wnw__group_matches(const void *opts)
+uint32_t wnw__group_flags(const void *opts)
 {
-    return ((const struct wnw__group_opts *)opts)->cross_head ? WNW_MATCH_HEADS : WNW_MATCH_NONE;
+    return ((const struct wnw__group_opts *)opts)->cross_head ? WNW_FLAG_MATCHES_HEADS : 0;
 }
 
 size_t wnw__group_scratch(const void *opts, const wnw_observation *obs)

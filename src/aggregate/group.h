@@ -19,7 +19,7 @@ struct wnw__group_opts {
         .type = WNW_OPT_BOOL, .offset = offsetof(struct wnw__group_opts, cross_head)                    \
     }
 /* Hooks for options that begin so. */
-enum wnw__matches wnw__group_matches(const void *opts);
+uint32_t wnw__group_flags(const void *opts);
 size_t wnw__group_scratch(const void *opts, const wnw_observation *obs);
 /* Does it to score[n_head_kv][n], if the option says so. */
 void wnw__add_cross_head(const void *opts, const wnw_observation *obs, float *score, float *scratch);

@@ -153,27 +153,33 @@ static const wnw_option options[] = {
      .choices = zeros},
     {0}};
 
-extern const struct wnw__aggregation wnw__aggregation_retrieval_heads;
-const struct wnw__aggregation wnw__aggregation_retrieval_heads = {
-    .name = "retrieval_heads",
-    .about = "Mean over the layer's calibrated retrieval heads: one list of tokens per layer.",
-    .paper = "CompressKV, arXiv 2508.02401",
-    .details =
-        "With R_l the k best heads of layer l, `score = (1/k) sum over h in R_l of s_h`, one row for all KV "
-        "heads of the layer. Heads are not normalised.\n\n"
-        "The ranking comes from a profile of kind `srh`. `heads=traditional` takes its ranking of heads that "
-        "copy (arXiv 2404.15574); a layer whose traditional scores are all zero uses all heads, or with "
-        "`zero=rank` those that come first all the same, as the authors' code does. `heads=all` and "
-        "`heads=random`, a control, need no profile.\n\n"
-        "Cost O(k n). A scorer leaves out the heads that do not count, and where nobody else looks at the "
-        "window's attention (`compresskv`, `snapkv`) it is computed for the k heads alone.",
-    .options = options,
-    .options_size = sizeof(struct opts),
-    .of_query_heads = true,
-    .one_list = true,
-    .matches = wnw__matches_heads,
-    .needs = needs,
-    .choose = choose,
+extern const wnw_aggregation wnw__aggregation_retrieval_heads;
+const wnw_aggregation wnw__aggregation_retrieval_heads = {
+    .part =
+        {
+            WNW_AGGREGATION_INIT,
+            .name = "retrieval_heads",
+            .about = "Mean over the layer's calibrated retrieval heads: one list of tokens per layer.",
+            .paper = "CompressKV, arXiv 2508.02401",
+            .details =
+                "With R_l the k best heads of layer l, `score = (1/k) sum over h in R_l of s_h`, one row for "
+                "all KV "
+                "heads of the layer. Heads are not normalised.\n\n"
+                "The ranking comes from a profile of kind `srh`. `heads=traditional` takes its ranking of "
+                "heads that "
+                "copy (arXiv 2404.15574); a layer whose traditional scores are all zero uses all heads, or "
+                "with "
+                "`zero=rank` those that come first all the same, as the authors' code does. `heads=all` and "
+                "`heads=random`, a control, need no profile.\n\n"
+                "Cost O(k n). A scorer leaves out the heads that do not count, and where nobody else looks "
+                "at the "
+                "window's attention (`compresskv`, `snapkv`) it is computed for the k heads alone.",
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .flags = WNW_FLAG_MATCHES_HEADS | WNW_FLAG_QUERY_HEADS | WNW_FLAG_ONE_LIST,
+            .needs = needs,
+        },
     .scratch = wnw__by_position_scratch,
+    .choose = choose,
     .aggregate = aggregate,
 };

@@ -29,7 +29,7 @@ struct opts {
 
 /* Copies the scores of head ih that are not protected, or not among its n_skip best of those, to out.
  * Returns how many. */
-static int32_t candidates(const struct wnw__head_problem *p, int32_t ih, int32_t n_skip, float *out)
+static int32_t candidates(const wnw_head_problem *p, int32_t ih, int32_t n_skip, float *out)
 {
     const wnw_protected prot = p->prot[ih];
     const int32_t n_free = p->n_entry[ih] - prot.n_first - prot.n_last;
@@ -44,7 +44,7 @@ static int32_t candidates(const struct wnw__head_problem *p, int32_t ih, int32_t
 
 /* n_keep[ih] becomes skip + the number of head ih's candidates among the `total` best of the layer, where
  * skip = n_keep[ih] - its protected entries on entry. */
-static void compete(const struct wnw__head_problem *p, int64_t total, int32_t *n_keep, float *flat)
+static void compete(const wnw_head_problem *p, int64_t total, int32_t *n_keep, float *flat)
 {
     int64_t n_flat = 0;
     for (int32_t ih = 0; ih < p->n_head_kv; ih++) {
@@ -58,7 +58,7 @@ static void compete(const struct wnw__head_problem *p, int64_t total, int32_t *n
 }
 
 /* One entry at a time to the head with the largest fraction that has not had one, then round again. */
-static void hand_out(const struct wnw__head_problem *p, int64_t missing, float *fraction, int32_t *n_keep)
+static void hand_out(const wnw_head_problem *p, int64_t missing, float *fraction, int32_t *n_keep)
 {
     while (missing > 0) {
         int32_t best = -1;
@@ -74,12 +74,12 @@ static void hand_out(const struct wnw__head_problem *p, int64_t missing, float *
 }
 
 /* A head's share where n_keep is what it won, protected entries included. */
-static double mixed(const struct wnw__head_problem *p, int32_t ih, double alpha, double sure, int32_t n_keep)
+static double mixed(const wnw_head_problem *p, int32_t ih, double alpha, double sure, int32_t n_keep)
 {
     return (1 - alpha) * (n_keep - p->prot[ih].n_first - p->prot[ih].n_last) + sure;
 }
 
-static void mix_exactly(const struct wnw__head_problem *p, double alpha, int32_t *n_keep, float *fraction)
+static void mix_exactly(const wnw_head_problem *p, double alpha, int32_t *n_keep, float *fraction)
 {
     int64_t missing = 0, have = 0;
     for (int32_t ih = 0; ih < p->n_head_kv; ih++) {
@@ -94,7 +94,7 @@ static void mix_exactly(const struct wnw__head_problem *p, double alpha, int32_t
     hand_out(p, missing < have ? missing : have, fraction, n_keep);
 }
 
-static void mix_as_code(const struct wnw__head_problem *p, double alpha, int32_t *n_keep)
+static void mix_as_code(const wnw_head_problem *p, double alpha, int32_t *n_keep)
 {
     for (int32_t ih = 0; ih < p->n_head_kv; ih++) {
         const int32_t n_prot = p->prot[ih].n_first + p->prot[ih].n_last, most = p->n_entry[ih] - n_prot;
@@ -104,8 +104,8 @@ static void mix_as_code(const struct wnw__head_problem *p, double alpha, int32_t
     }
 }
 
-static void allocate(const void *opts, const struct wnw__head_problem *p, int32_t *n_keep, int32_t *n_safe,
-                     float *scratch)
+static int allocate(const void *opts, const wnw_head_problem *p, int32_t *n_keep, int32_t *n_safe,
+                    float *scratch)
 {
     const struct opts *o = opts;
     const double alpha = o->alpha_safeguard;
@@ -119,13 +119,11 @@ static void allocate(const void *opts, const struct wnw__head_problem *p, int32_
         total -= n_keep[ih];
     }
     compete(p, total, n_keep, scratch);
-    if (o->mode == MODE_SAFEGUARD)
-        return;
-
     if (o->mode == MODE_FLOOR)
         mix_exactly(p, alpha, n_keep, scratch);
-    else
+    else if (o->mode == MODE_CODE)
         mix_as_code(p, alpha, n_keep);
+    return WNW_OK;
 }
 
 static const char *const modes[] = {"safeguard", "floor", "code", NULL};
@@ -147,23 +145,27 @@ static const wnw_option options[] = {
      .choices = modes},
     {0}};
 
-extern const struct wnw__head_budget wnw__head_budget_adakv;
-const struct wnw__head_budget wnw__head_budget_adakv = {
-    .name = "adakv",
-    .about = "The heads of a layer compete for its budget with their scores.",
-    .paper = "Ada-KV, arXiv 2407.11550",
-    .details = "The heads of a layer compete with their raw scores for the layer's `H B` entries. "
-               "`safeguard`: every head keeps its `floor(alpha B)` best, the rest is taken from the "
-               "flattened scores (kvpress). `floor`: with `c_j` entries of head j among the `H (B - "
-               "w)` best of the layer, head j chooses `(1 - alpha) c_j + alpha (B - w)` besides its "
-               "window, and the largest fractions are rounded up until the total is exact. `code`: "
-               "`round((1 - alpha) c_j + floor(alpha (B - w)))` for each head by itself, as the "
-               "authors' code has it, so that totals drift.\n\nEqual scores go to the lower head, then the "
-               "lower position. A ratio of a cache whose heads differ in length counts all of them "
-               "together.\n\nCost: O(H n).",
-    .options = options,
-    .options_size = sizeof(struct opts),
-    .ragged = true,
-    .competes = true,
+extern const wnw_head_budget wnw__head_budget_adakv;
+const wnw_head_budget wnw__head_budget_adakv = {
+    .part =
+        {
+            WNW_HEAD_BUDGET_INIT,
+            .name = "adakv",
+            .about = "The heads of a layer compete for its budget with their scores.",
+            .paper = "Ada-KV, arXiv 2407.11550",
+            .details =
+                "The heads of a layer compete with their raw scores for the layer's `H B` entries. "
+                "`safeguard`: every head keeps its `floor(alpha B)` best, the rest is taken from the "
+                "flattened scores (kvpress). `floor`: with `c_j` entries of head j among the `H (B - "
+                "w)` best of the layer, head j chooses `(1 - alpha) c_j + alpha (B - w)` besides its "
+                "window, and the largest fractions are rounded up until the total is exact. `code`: "
+                "`round((1 - alpha) c_j + floor(alpha (B - w)))` for each head by itself, as the "
+                "authors' code has it, so that totals drift.\n\nEqual scores go to the lower head, then the "
+                "lower position. A ratio of a cache whose heads differ in length counts all of them "
+                "together.\n\nCost: O(H n).",
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .flags = WNW_FLAG_RAGGED | WNW_FLAG_COMPETES,
+        },
     .allocate = allocate,
 };

@@ -28,11 +28,17 @@ struct opts {
     int32_t form;
 };
 
-static void needs(const void *opts, wnw_needs *out)
+static void gather_needs(const void *opts, wnw_needs *out)
 {
     const struct opts *o = opts;
     out->flags = WNW_NEED_WINDOW_ATTN;
     out->window = o->window;
+}
+
+static size_t gather_size(const void *opts, const wnw_shape *shape)
+{
+    (void)opts;
+    return (size_t)shape->n_layer;
 }
 
 /* Adds one head's share: a[n_row][stride], n entries before the window. */
@@ -53,21 +59,19 @@ static void add_head(const float *a, int32_t n_row, int32_t stride, int32_t n, d
     }
 }
 
-static int measure(const void *opts, const wnw_observation *obs, const float *score, double *stat,
-                   double *collected, float *scratch)
+static int gather_layer(const void *opts, const wnw_observation *obs, double *by_layer)
 {
     const struct opts *o = opts;
-    (void)score;
-    (void)collected;
-    (void)scratch;
     const int32_t group = obs->n_head / obs->n_head_kv, n_row = wnw__window_rows(obs, o->window);
     double h = 0, v = 0;
     for (int32_t head = 0; head < obs->n_head; head++)
         add_head(wnw__window_of(obs, head) + (int64_t)(obs->n_window - n_row) * obs->n, n_row, obs->n,
                  wnw__window_n_old(obs, head / group, n_row), &h, &v);
-    stat[0] = h > 0 && v > 0 ? pow(h, 1 / o->tau1) * pow(v, 1 / o->tau2) : 0;
+    by_layer[obs->il] = h > 0 && v > 0 ? pow(h, 1 / o->tau1) * pow(v, 1 / o->tau2) : 0;
     return WNW_OK;
 }
+
+static const wnw_gather gather = {.size = gather_size, .needs = gather_needs, .visit = gather_layer};
 
 /* Adds `amount` (or takes it, if negative) evenly over the layers with room; the first ones get the rest. */
 static void spread(double *b, int32_t m, double amount, double cap)
@@ -104,21 +108,21 @@ static double missing(const double *b, int32_t m, double total)
     return total;
 }
 
-/* Shares of the layers 0 .. m - 1 in b[m]. exact: again and again until they add up and fit. */
-static void share(const double *pref, int32_t m, double total, double cap, bool exact, double *b)
+/* Shares of the first m layers that take part in b[m]. exact: again and again until they add up and fit. */
+static void share(const wnw_layer_problem *p, int32_t m, double total, double cap, bool exact, double *b)
 {
     double sum = 0;
     for (int32_t l = 0; l < m; l++)
-        sum += pref[l];
+        sum += p->gathered[p->il[l]];
     for (int32_t l = 0; l < m; l++)
-        b[l] = floor((sum > 0 ? pref[l] / sum : 1.0 / m) * total);
+        b[l] = floor((sum > 0 ? p->gathered[p->il[l]] / sum : 1.0 / m) * total);
     do {
         spread(b, m, clip(b, m, cap), cap);
         spread(b, m, missing(b, m, total), cap);
     } while (exact && (clip(b, m, cap) > 0 || missing(b, m, total) > 0) && cap * m >= total);
 }
 
-static int allocate(const void *opts, const struct wnw__layer_problem *p, int32_t *n_keep, char *warning)
+static int allocate(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, char *warning)
 {
     const struct opts *o = opts;
     (void)warning;
@@ -128,7 +132,7 @@ static int allocate(const void *opts, const struct wnw__layer_problem *p, int32_
     for (int32_t l = 0; l < n_layer; l++)
         n_keep[l] = cap;
     for (int32_t m = o->form == FORM_ONESHOT ? n_layer : 1; m <= n_layer && !whole; m++) {
-        share(p->stat, m, total, cap, o->form == FORM_ONESHOT, p->work);
+        share(p, m, total, cap, o->form == FORM_ONESHOT, p->work);
         for (int32_t l = 0; l < m; l++)
             if (p->work[l] < n_keep[l])
                 n_keep[l] = p->work[l] > 0 ? (int32_t)p->work[l] : 0;
@@ -171,29 +175,32 @@ static const wnw_option options[] = {
      .choices = forms},
     {0}};
 
-extern const struct wnw__layer_budget wnw__layer_budget_cake_layers;
-const struct wnw__layer_budget wnw__layer_budget_cake_layers = {
-    .name = "cake_layers",
-    .about = "More entries for layers whose attention is spread out and changes over the window.",
-    .paper = "CAKE, arXiv 2503.12491",
-    .details =
-        "`H_l = -sum a ln(a + 1e-10)`, `V_l = sum Var_i a` over the heads, the last `w` queries and "
-        "the entries before them; `P_l = H_l^(1/tau1) V_l^(1/tau2)` and `b_l` in proportion to it, "
-        "from `(B - w) L` entries and at most `S - w` each.\n\n"
-        "`cascade` re-shares after every layer and never gives back, which can keep slightly less "
-        "than asked; it is worked out from the final scores, with the same result as shrinking on "
-        "the way. `oneshot` has an exact total.\n\n"
-        "tau1 and tau2 are 1 unless given. The authors tuned them for budgets of 128 and of 1024 entries: "
-        "Llama-3.1-8B-Instruct 1.6, 0.6 and 1.6, 0.4; Mistral-7B-Instruct-v0.3 1, 0.8 and 0.8, 0.5; "
-        "Qwen2.5-7B 0.4, 0.6 and 1.5, 0.6; Llama-2-7B-chat 0.9, 2.3 and 1.9, 1.8; Llama-2-13B-chat 1.8, 2 "
-        "and 0.5, 0.4. CompressKV's comparison takes the first pair up to 256 entries.\n\n"
-        "Cost O(w n) logarithms per query head.",
-    .options = options,
-    .options_size = sizeof(struct opts),
-    .ragged = true,
-    .model_scope = true,
-    .needs = needs,
-    .n_stat = 1,
-    .measure = measure,
+extern const wnw_layer_budget wnw__layer_budget_cake_layers;
+const wnw_layer_budget wnw__layer_budget_cake_layers = {
+    .part =
+        {
+            WNW_LAYER_BUDGET_INIT,
+            .name = "cake_layers",
+            .about = "More entries for layers whose attention is spread out and changes over the window.",
+            .paper = "CAKE, arXiv 2503.12491",
+            .details =
+                "`H_l = -sum a ln(a + 1e-10)`, `V_l = sum Var_i a` over the heads, the last `w` queries and "
+                "the entries before them; `P_l = H_l^(1/tau1) V_l^(1/tau2)` and `b_l` in proportion to it, "
+                "from `(B - w) L` entries and at most `S - w` each.\n\n"
+                "`cascade` re-shares after every layer and never gives back, which can keep slightly less "
+                "than asked; it is worked out from the final scores, with the same result as shrinking on "
+                "the way. `oneshot` has an exact total.\n\n"
+                "tau1 and tau2 are 1 unless given. The authors tuned them for budgets of 128 and of 1024 "
+                "entries: "
+                "Llama-3.1-8B-Instruct 1.6, 0.6 and 1.6, 0.4; Mistral-7B-Instruct-v0.3 1, 0.8 and 0.8, 0.5; "
+                "Qwen2.5-7B 0.4, 0.6 and 1.5, 0.6; Llama-2-7B-chat 0.9, 2.3 and 1.9, 1.8; Llama-2-13B-chat "
+                "1.8, 2 "
+                "and 0.5, 0.4. CompressKV's comparison takes the first pair up to 256 entries.\n\n"
+                "Cost O(w n) logarithms per query head.",
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .flags = WNW_FLAG_RAGGED | WNW_FLAG_ALL_LAYERS,
+            .gather = &gather,
+        },
     .allocate = allocate,
 };

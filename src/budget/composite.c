@@ -32,7 +32,7 @@ struct opts {
 };
 
 /* Longest head of layer i. */
-static int32_t layer_length(const struct wnw__layer_problem *p, int32_t i)
+static int32_t layer_length(const wnw_layer_problem *p, int32_t i)
 {
     int32_t n = 0;
     for (int32_t ih = 0; ih < p->n_head_kv; ih++)
@@ -41,7 +41,7 @@ static int32_t layer_length(const struct wnw__layer_problem *p, int32_t i)
 }
 
 /* Entries of the layer's heads that stay whatever their score. */
-static int32_t layer_protected(const struct wnw__layer_problem *p, int32_t i)
+static int32_t layer_protected(const wnw_layer_problem *p, int32_t i)
 {
     int32_t n = 0;
     for (int32_t ih = 0; ih < p->n_head_kv; ih++) {
@@ -53,7 +53,7 @@ static int32_t layer_protected(const struct wnw__layer_problem *p, int32_t i)
 
 /* Scores of one head to out[n], best first, protected ones before them. A shorter head goes on with its
  * lowest score, so that the sequence still falls. */
-static void sort_head(const struct wnw__layer_problem *p, int32_t i, int32_t ih, int32_t n, float *out)
+static void sort_head(const wnw_layer_problem *p, int32_t i, int32_t ih, int32_t n, float *out)
 {
     const int32_t n_entry = p->n_entry[i * p->n_head_kv + ih];
     const wnw_protected prot = wnw__protected_shrink(p->prot[i * p->n_head_kv + ih], p->budget);
@@ -83,7 +83,7 @@ static void compose(const struct opts *o, int32_t n_head_kv, int32_t n, float *s
 }
 
 /* I of the first layer becomes the highest of all layers. */
-static void raise_first(const struct wnw__layer_problem *p, float *pool)
+static void raise_first(const wnw_layer_problem *p, float *pool)
 {
     const int32_t n_first = layer_length(p, 0);
     const float *at = pool;
@@ -95,7 +95,7 @@ static void raise_first(const struct wnw__layer_problem *p, float *pool)
     }
 }
 
-static int allocate(const void *opts, const struct wnw__layer_problem *p, int32_t *n_keep, char *warning)
+static int allocate(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, char *warning)
 {
     const struct opts *o = opts;
     float *pool = p->scratch; /* I of one layer behind that of the other */
@@ -154,22 +154,30 @@ static const wnw_option options[] = {WNW_OPTION_ROUNDING,
                                       .max = 65536},
                                      {0}};
 
-extern const struct wnw__layer_budget wnw__layer_budget_composite;
-const struct wnw__layer_budget wnw__layer_budget_composite = {
-    .name = "composite",
-    .about = "Layers compete with their heads' k-th best scores taken together; one length per layer.",
-    .paper = "KVCompose, arXiv 2509.05165",
-    .details =
-        "`I(l,k)` is the mean over KV heads of the `k`-th largest score of layer `l`; of all `L n` values "
-        "the "
-        "`B = floor((1-r) L n)` largest count, and `N_l` of them are layer `l`'s. Equal values: lower layer, "
-        "then lower `k`. Every head of a layer keeps its own `N_l` best, so the layer has one length.\n\n"
-        "`min_tokens=1` keeps a layer from losing everything, which the paper allows (`min_tokens=0`). "
-        "`layer0_max=1` is kvpress' rule that the first layer is never shorter than another.\n\n"
-        "`O(L H n log n)`.",
-    .options = options,
-    .options_size = sizeof(struct opts),
-    .ragged = true,
-    .model_scope = true,
+extern const wnw_layer_budget wnw__layer_budget_composite;
+const wnw_layer_budget wnw__layer_budget_composite = {
+    .part =
+        {
+            WNW_LAYER_BUDGET_INIT,
+            .name = "composite",
+            .about =
+                "Layers compete with their heads' k-th best scores taken together; one length per layer.",
+            .paper = "KVCompose, arXiv 2509.05165",
+            .details =
+                "`I(l,k)` is the mean over KV heads of the `k`-th largest score of layer `l`; of all `L n` "
+                "values "
+                "the "
+                "`B = floor((1-r) L n)` largest count, and `N_l` of them are layer `l`'s. Equal values: "
+                "lower layer, "
+                "then lower `k`. Every head of a layer keeps its own `N_l` best, so the layer has one "
+                "length.\n\n"
+                "`min_tokens=1` keeps a layer from losing everything, which the paper allows "
+                "(`min_tokens=0`). "
+                "`layer0_max=1` is kvpress' rule that the first layer is never shorter than another.\n\n"
+                "`O(L H n log n)`.",
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .flags = WNW_FLAG_RAGGED | WNW_FLAG_ALL_LAYERS,
+        },
     .allocate = allocate,
 };

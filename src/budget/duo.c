@@ -35,24 +35,33 @@ struct opts {
     int32_t slide;
 };
 
-static bool slides(const void *opts)
+static uint32_t flags_of(const void *opts)
 {
-    return ((const struct opts *)opts)->slide;
+    return ((const struct opts *)opts)->slide ? WNW_FLAG_SLIDES : 0;
 }
 
 static void needs(const void *opts, wnw_needs *out)
 {
-    const struct opts *o = opts;
-    if (o->source == SOURCE_PROMPT) {
-        out->flags = WNW_NEED_QUERY_STATS | WNW_NEED_KEYS;
-        out->skip = SKIP; /* sinks; as expected attention, so that both can share a run */
+    if (((const struct opts *)opts)->source != SOURCE_PROFILE)
         return;
-    }
     out->flags = WNW_NEED_PROFILE;
     out->profiles = 1u << WNW_PROFILE_HEADS;
 }
 
 /* ---- Scores from the prompt ---- */
+
+static size_t gather_size(const void *opts, const wnw_shape *shape)
+{
+    const bool prompt = ((const struct opts *)opts)->source == SOURCE_PROMPT;
+    return prompt ? (size_t)shape->n_layer * (size_t)shape->n_head_kv : 0;
+}
+
+static void gather_needs(const void *opts, wnw_needs *out)
+{
+    (void)opts;
+    out->flags = WNW_NEED_QUERY_STATS | WNW_NEED_KEYS;
+    out->skip = SKIP; /* sinks; as expected attention, so that both can share a run */
+}
 
 static int32_t first_of(const wnw_observation *obs, int32_t pair)
 {
@@ -121,33 +130,33 @@ static double reach(const wnw_observation *obs, const float *q, const double *k)
     return far / sum;
 }
 
-static int measure(const void *opts, const wnw_observation *obs, double *stat)
+static int gather_layer(const void *opts, const wnw_observation *obs, double *alpha)
 {
-    const struct opts *o = opts;
+    (void)opts;
     const int32_t group = obs->n_head / obs->n_head_kv, d = obs->n_embd_head;
     double k[MAX_ROT];
-    if (o->source != SOURCE_PROMPT)
-        return WNW_OK;
     if (d > MAX_ROT)
         return wnw__fail(WNW_E_UNSUPPORTED, "duo: source=prompt serves heads of up to %d elements, not %d",
                          MAX_ROT, d);
+    alpha += (int64_t)obs->il * obs->n_head_kv;
     for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
         mean_key(obs, ih, k);
-        stat[ih] = 0;
+        alpha[ih] = 0;
         for (int32_t h = ih * group; h < (ih + 1) * group; h++)
-            stat[ih] += reach(obs, obs->query_mean + (int64_t)h * d, k) / group;
+            alpha[ih] += reach(obs, obs->query_mean + (int64_t)h * d, k) / group;
     }
     return WNW_OK;
 }
 
+static const wnw_gather gather = {.size = gather_size, .needs = gather_needs, .visit = gather_layer};
+
 /* ---- Sharing out ---- */
 
 /* Of head i = layer x heads + head of those that take part. */
-static double alpha_of(const struct opts *o, const struct wnw__layer_problem *p, int32_t i)
+static double alpha_of(const struct opts *o, const wnw_layer_problem *p, int32_t i)
 {
-    return o->source == SOURCE_PROMPT
-               ? p->head_stat[i]
-               : p->profile->head_alpha[p->il[i / p->n_head_kv] * p->n_head_kv + i % p->n_head_kv];
+    const int32_t at = p->il[i / p->n_head_kv] * p->n_head_kv + i % p->n_head_kv;
+    return o->source == SOURCE_PROMPT ? p->gathered[at] : p->profile->head_alpha[at];
 }
 
 static int32_t choose(int32_t option, int32_t of_profile, int32_t otherwise)
@@ -161,7 +170,7 @@ static int32_t at_most(int32_t n, int32_t most)
 }
 
 /* The retrieval head of lowest alpha, as layer x heads + head; n_keep is p->n for retrieval heads. */
-static int32_t next_head(const struct opts *o, const struct wnw__layer_problem *p, const int32_t *n_keep)
+static int32_t next_head(const struct opts *o, const wnw_layer_problem *p, const int32_t *n_keep)
 {
     int32_t best = -1;
     double lowest = 0;
@@ -175,7 +184,7 @@ static int32_t next_head(const struct opts *o, const struct wnw__layer_problem *
     return best;
 }
 
-static void by_size(const struct opts *o, const struct wnw__layer_problem *p, int32_t stream, int32_t *n_keep)
+static void by_size(const struct opts *o, const wnw_layer_problem *p, int32_t stream, int32_t *n_keep)
 {
     const int32_t n_all = p->n_layer * p->n_head_kv, few = at_most(stream, p->budget);
     int64_t left = 0; /* of the size, with the heads as they are */
@@ -196,8 +205,15 @@ static void by_size(const struct opts *o, const struct wnw__layer_problem *p, in
     }
 }
 
-static int allocate_model(const void *opts, const struct wnw__layer_problem *p, int32_t *n_keep,
-                          float *scratch, char *warning)
+static void by_ratio(const struct opts *o, const wnw_layer_problem *p, int32_t stream, int32_t *n_keep)
+{
+    const double n_stream = nearbyint(p->n_layer * p->n_head_kv * (1 - p->mean / p->n));
+    for (int32_t k = 0; k < (int32_t)n_stream && stream < p->n; k++)
+        n_keep[next_head(o, p, n_keep)] = stream;
+}
+
+static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, float *scratch,
+                          char *warning)
 {
     const struct opts *o = opts;
     (void)scratch;
@@ -215,13 +231,12 @@ static int allocate_model(const void *opts, const struct wnw__layer_problem *p, 
                   sinks, p->prot[0].n_first, sinks);
     for (int32_t i = 0; i < n_all; i++)
         n_keep[i] = p->n;
-    if (o->form == FORM_SIZE) {
+    if (o->form == FORM_SIZE)
         by_size(o, p, stream, n_keep);
-        return WNW_OK;
-    }
-    const double n_stream = nearbyint(n_all * (1 - p->mean / p->n));
-    for (int32_t k = 0; k < (int32_t)n_stream && stream < p->n; k++)
-        n_keep[next_head(o, p, n_keep)] = stream;
+    else
+        by_ratio(o, p, stream, n_keep);
+    for (int32_t i = 0; i < n_all; i++) /* a retrieval head's p->n may be more than it holds */
+        n_keep[i] = at_most(n_keep[i], p->n_entry[i]);
     return WNW_OK;
 }
 
@@ -262,31 +277,39 @@ static const wnw_option options[] = {
      .def = 1},
     {0}};
 
-extern const struct wnw__head_budget wnw__head_budget_duo;
-const struct wnw__head_budget wnw__head_budget_duo = {
-    .name = "duo",
-    .about = "Retrieval heads keep everything, streaming heads the first and the most recent entries.",
-    .paper = "DuoAttention, arXiv 2410.10819",
-    .details =
-        "A profile of kind `heads` gives one `alpha` per KV head; heads of lowest `alpha` are "
-        "streaming and keep `sinks` + `last` entries.\n\n"
-        "`size` (default) makes as few heads streaming as the size needs and reaches it exactly: what is "
-        "left over goes to all streaming heads in turn; "
-        "`ratio` makes that share of the heads streaming, as kvpress does, whatever size results.\n\n"
-        "`source=prompt` measures instead how far back the prompt's mean query looks along its mean "
-        "key over 500 "
-        "positions, as kvpress does on the fly over a text collection; the first 4 queries do not "
-        "count.\n\n"
-        "While the session follows rules (`--evict`), streaming heads hold their count behind the prompt "
-        "too: "
-        "with every decoded token the oldest entry behind the sinks goes. Retrieval heads grow. `slide=0` "
-        "lets all heads grow, as kvpress does.\n\n"
-        "Cost independent of n; with `source=prompt` O(n d) per KV head.",
-    .options = options,
-    .options_size = sizeof(struct opts),
-    .ragged = true,
-    .slides = slides,
-    .needs = needs,
+extern const wnw_head_budget wnw__head_budget_duo;
+const wnw_head_budget wnw__head_budget_duo = {
+    .part =
+        {
+            WNW_HEAD_BUDGET_INIT,
+            .name = "duo",
+            .about =
+                "Retrieval heads keep everything, streaming heads the first and the most recent entries.",
+            .paper = "DuoAttention, arXiv 2410.10819",
+            .details =
+                "A profile of kind `heads` gives one `alpha` per KV head; heads of lowest `alpha` are "
+                "streaming and keep `sinks` + `last` entries.\n\n"
+                "`size` (default) makes as few heads streaming as the size needs and reaches it exactly: "
+                "what is "
+                "left over goes to all streaming heads in turn; "
+                "`ratio` makes that share of the heads streaming, as kvpress does, whatever size results.\n\n"
+                "`source=prompt` measures instead how far back the prompt's mean query looks along its mean "
+                "key over 500 "
+                "positions, as kvpress does on the fly over a text collection; the first 4 queries do not "
+                "count.\n\n"
+                "While the session follows rules (`--evict`), streaming heads hold their count behind the "
+                "prompt "
+                "too: "
+                "with every decoded token the oldest entry behind the sinks goes. Retrieval heads grow. "
+                "`slide=0` "
+                "lets all heads grow, as kvpress does.\n\n"
+                "Cost independent of n; with `source=prompt` O(n d) per KV head.",
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .flags = WNW_FLAG_RAGGED,
+            .flags_of = flags_of,
+            .needs = needs,
+            .gather = &gather,
+        },
     .allocate_model = allocate_model,
-    .measure = measure,
 };

@@ -29,7 +29,7 @@ struct opts {
 };
 
 /* Scores of a head that compete. */
-static const float *candidates(const struct wnw__layer_problem *p, int32_t l, int32_t h, int32_t *n)
+static const float *candidates(const wnw_layer_problem *p, int32_t l, int32_t h, int32_t *n)
 {
     const wnw_protected prot = p->prot[l * p->n_head_kv + h];
     *n = p->n_entry[l * p->n_head_kv + h] - prot.n_first - prot.n_last;
@@ -37,7 +37,7 @@ static const float *candidates(const struct wnw__layer_problem *p, int32_t l, in
 }
 
 /* The cut behind the k best candidates of the layers 0 .. m - 1: wnw__topk_cut over several arrays. */
-static struct wnw__cut joint_cut(const struct wnw__layer_problem *p, int32_t m, int64_t k)
+static struct wnw__cut joint_cut(const wnw_layer_problem *p, int32_t m, int64_t k)
 {
     uint32_t prefix = 0, mask = 0;
     int64_t left = k;
@@ -62,7 +62,7 @@ static struct wnw__cut joint_cut(const struct wnw__layer_problem *p, int32_t m, 
 }
 
 /* number[m] = candidates of each layer among the k best; returns k, clamped to what there is. */
-static int64_t count_best(const struct wnw__layer_problem *p, int32_t m, int64_t k, double *number)
+static int64_t count_best(const wnw_layer_problem *p, int32_t m, int64_t k, double *number)
 {
     int64_t all = 0;
     for (int32_t l = 0; l < m; l++)
@@ -94,7 +94,7 @@ static double sum_of(const double *x, int32_t n)
 }
 
 /* One step of the cascade over the layers 0 .. m - 1. */
-static void shrink(const struct wnw__layer_problem *p, int32_t m, int32_t c, int32_t n0, int32_t *n_keep)
+static void shrink(const wnw_layer_problem *p, int32_t m, int32_t c, int32_t n0, int32_t *n_keep)
 {
     double *b = p->work;
     const double total = (double)c * p->n_layer;
@@ -122,7 +122,7 @@ static void shrink(const struct wnw__layer_problem *p, int32_t m, int32_t c, int
             n_keep[i] = b[i] > 0 ? (int32_t)b[i] : 0;
 }
 
-static int allocate(const void *opts, const struct wnw__layer_problem *p, int32_t *n_keep, char *warning)
+static int allocate(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, char *warning)
 {
     const struct opts *o = opts;
     (void)warning;
@@ -169,20 +169,24 @@ static const wnw_option options[] = {
      .choices = forms},
     {0}};
 
-extern const struct wnw__layer_budget wnw__layer_budget_dynamickv;
-const struct wnw__layer_budget wnw__layer_budget_dynamickv = {
-    .name = "dynamickv",
-    .about = "All layers compete for one budget with their scores.",
-    .paper = "DynamicKV, arXiv 2412.14838",
-    .details = "With `C = B - w`, a layer's part is in proportion to the number of its entries among the "
-               "`H C L` best of all layers, at most `r_max C`.\n\n"
-               "`cascade` follows the authors' code, which re-shares every 4 layers while the prompt goes "
-               "through them and can end below the size asked for; where the number of layers is no "
-               "multiple, the last layer is a step too. The default allocates once, with an exact total.\n\n"
-               "Cost O(n) per head and step.",
-    .options = options,
-    .options_size = sizeof(struct opts),
-    .ragged = true,
-    .model_scope = true,
+extern const wnw_layer_budget wnw__layer_budget_dynamickv;
+const wnw_layer_budget wnw__layer_budget_dynamickv = {
+    .part =
+        {
+            WNW_LAYER_BUDGET_INIT,
+            .name = "dynamickv",
+            .about = "All layers compete for one budget with their scores.",
+            .paper = "DynamicKV, arXiv 2412.14838",
+            .details =
+                "With `C = B - w`, a layer's part is in proportion to the number of its entries among the "
+                "`H C L` best of all layers, at most `r_max C`.\n\n"
+                "`cascade` follows the authors' code, which re-shares every 4 layers while the prompt goes "
+                "through them and can end below the size asked for; where the number of layers is no "
+                "multiple, the last layer is a step too. The default allocates once, with an exact total.\n\n"
+                "Cost O(n) per head and step.",
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .flags = WNW_FLAG_RAGGED | WNW_FLAG_ALL_LAYERS,
+        },
     .allocate = allocate,
 };

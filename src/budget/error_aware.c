@@ -32,15 +32,15 @@ static void needs(const void *opts, wnw_needs *out)
     out->profiles = 1u << WNW_PROFILE_LAYERS;
 }
 
-static double share_of(const struct wnw__layer_problem *p, int32_t i)
+static double share_of(const wnw_layer_problem *p, int32_t i)
 {
     return p->profile->layer_share[p->il[i]];
 }
 
 /* The layer that follows `last` (-1: the first) in the order of shares, among those whose count differs from
  * `bound`; -1 at the end. Equal shares: lower layer first. */
-static int32_t next_layer(const struct wnw__layer_problem *p, const int32_t *b, int32_t bound,
-                          bool descending, int32_t last)
+static int32_t next_layer(const wnw_layer_problem *p, const int32_t *b, int32_t bound, bool descending,
+                          int32_t last)
 {
     int32_t best = -1;
     for (int32_t i = 0; i < p->n_layer; i++) {
@@ -60,7 +60,7 @@ static int32_t next_layer(const struct wnw__layer_problem *p, const int32_t *b, 
 
 /* Hands out diff entries (takes them back where it is negative), one per layer and pass, until every layer
  * is at `bound`. */
-static int64_t settle(const struct wnw__layer_problem *p, int32_t *b, int64_t diff, int32_t bound)
+static int64_t settle(const wnw_layer_problem *p, int32_t *b, int64_t diff, int32_t bound)
 {
     const int32_t step = diff > 0 ? 1 : -1;
     int64_t left = diff > 0 ? diff : -diff;
@@ -88,7 +88,7 @@ static int64_t settle(const struct wnw__layer_problem *p, int32_t *b, int64_t di
     return left * step;
 }
 
-static int allocate(const void *opts, const struct wnw__layer_problem *p, int32_t *n_keep, char *warning)
+static int allocate(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, char *warning)
 {
     const struct opts *o = opts;
     const int64_t total = (int64_t)p->budget * p->n_layer;
@@ -151,15 +151,19 @@ static const char details[] =
     "part.\n\n"
     "Cost O(L^2), once.";
 
-extern const struct wnw__layer_budget wnw__layer_budget_error_aware;
-const struct wnw__layer_budget wnw__layer_budget_error_aware = {
-    .name = "error_aware",
-    .about = "More entries for layers whose output suffers more from eviction, as calibrated.",
-    .paper = "CompressKV, arXiv 2508.02401",
-    .details = details,
-    .options = options,
-    .options_size = sizeof(struct opts),
-    .ragged = true,
-    .needs = needs,
+extern const wnw_layer_budget wnw__layer_budget_error_aware;
+const wnw_layer_budget wnw__layer_budget_error_aware = {
+    .part =
+        {
+            WNW_LAYER_BUDGET_INIT,
+            .name = "error_aware",
+            .about = "More entries for layers whose output suffers more from eviction, as calibrated.",
+            .paper = "CompressKV, arXiv 2508.02401",
+            .details = details,
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .flags = WNW_FLAG_RAGGED,
+            .needs = needs,
+        },
     .allocate = allocate,
 };

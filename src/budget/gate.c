@@ -57,10 +57,10 @@ static bool follows_risk(const struct opts *o)
     return uses_table(o) && o->table == WNW_TABLE_PROFILE;
 }
 
-static bool counts_history(const void *opts)
+static uint32_t flags_of(const void *opts)
 {
     const struct opts *o = opts;
-    return o->count == COUNT_HISTORY;
+    return o->count == COUNT_HISTORY ? WNW_FLAG_PROTECTED_APART : 0;
 }
 
 static void needs(const void *opts, wnw_needs *out)
@@ -72,7 +72,7 @@ static void needs(const void *opts, wnw_needs *out)
     out->profiles_optional = 1u << WNW_PROFILE_COMPILER;
     if (!follows_risk(o))
         return;
-    out->flags |= WNW_NEED_WINDOW_ATTN | (o->risk_ppl ? WNW_NEED_PERPLEXITY : 0u);
+    out->flags |= o->risk_ppl ? WNW_NEED_PERPLEXITY : 0u;
     out->window = o->window;
 }
 
@@ -80,26 +80,28 @@ static void needs(const void *opts, wnw_needs *out)
 
 enum { SEEN_TOKENS, SEEN_MASS, N_SEEN }; /* then attention by position */
 
-static size_t collect_size(const void *opts, int32_t n)
+static size_t gather_size(const void *opts, const wnw_shape *shape)
 {
-    return follows_risk(opts) ? (size_t)n + N_SEEN : 0;
+    return follows_risk(opts) ? (size_t)shape->n_past + N_SEEN : 0;
 }
 
-static int measure(const void *opts, const wnw_observation *obs, const float *score, double *stat,
-                   double *collected, float *scratch)
+static void gather_needs(const void *opts, wnw_needs *out)
+{
+    out->flags = WNW_NEED_WINDOW_ATTN;
+    out->window = ((const struct opts *)opts)->window;
+}
+
+static int gather_layer(const void *opts, const wnw_observation *obs, double *gathered)
 {
     const struct opts *o = opts;
-    (void)score;
-    (void)stat;
-    (void)scratch;
-    if (!collected)
-        return WNW_OK;
     const int32_t n_row = o->window < obs->n_window ? o->window : obs->n_window;
-    wnw__window_mass(obs, n_row, collected + N_SEEN);
-    collected[SEEN_TOKENS] = obs->n_past;
-    collected[SEEN_MASS] += (double)obs->n_head * n_row;
+    wnw__window_mass(obs, n_row, gathered + N_SEEN);
+    gathered[SEEN_TOKENS] = obs->n_past;
+    gathered[SEEN_MASS] += (double)obs->n_head * n_row;
     return WNW_OK;
 }
+
+static const wnw_gather gather = {.size = gather_size, .needs = gather_needs, .visit = gather_layer};
 
 /* ---- Threshold ---- */
 
@@ -111,8 +113,8 @@ struct risk {
     int32_t entropy_bin, ppl_bin;
 };
 
-static int check_table(const struct opts *o, const struct wnw__layer_problem *p,
-                       const struct wnw__compiler_table *t, char *warning)
+static int check_table(const struct opts *o, const wnw_layer_problem *p, const struct wnw__compiler_table *t,
+                       char *warning)
 {
     if (t->n_layer != p->n_layer_model && !o->force)
         return wnw__fail(WNW_E_MISMATCH, "gate: the compiler profile has %d layers, the model %d", t->n_layer,
@@ -142,7 +144,7 @@ static double mean_threshold(const struct wnw__compiler_table *t)
     return sum / (double)n;
 }
 
-static int assess(const struct opts *o, const struct wnw__layer_problem *p, struct risk *r, char *warning)
+static int assess(const struct opts *o, const wnw_layer_problem *p, struct risk *r, char *warning)
 {
     *r = (struct risk){.mode = o->mode, .constant = o->tau};
     if (o->mode == WNW_GATE_STRICT || o->tau > 0)
@@ -161,8 +163,8 @@ static int assess(const struct opts *o, const struct wnw__layer_problem *p, stru
         return WNW_OK;
     }
     bool odd = false;
-    const int64_t n_tokens = (int64_t)p->collected[SEEN_TOKENS];
-    double entropy = wnw__entropy(p->collected + N_SEEN, n_tokens, p->collected[SEEN_MASS]);
+    const int64_t n_tokens = (int64_t)p->gathered[SEEN_TOKENS];
+    double entropy = wnw__entropy(p->gathered + N_SEEN, n_tokens, p->gathered[SEEN_MASS]);
     if (o->entropy_norm)
         entropy = n_tokens > 1 ? entropy / log((double)n_tokens) : 0;
     r->table = t;
@@ -178,7 +180,7 @@ static int assess(const struct opts *o, const struct wnw__layer_problem *p, stru
 /* ---- Counts ---- */
 
 /* History of one head: entries first .. first + n - 1 of its row. */
-static int32_t history(const struct wnw__layer_problem *p, int32_t i, int32_t ih, int32_t *first)
+static int32_t history(const wnw_layer_problem *p, int32_t i, int32_t ih, int32_t *first)
 {
     const int32_t at = i * p->n_head_kv + ih;
     const wnw_protected prot = wnw__protected_shrink(p->prot[at], p->budget);
@@ -188,7 +190,7 @@ static int32_t history(const struct wnw__layer_problem *p, int32_t i, int32_t ih
 }
 
 /* |P| of the layer: its longest head's. */
-static int32_t room(const struct wnw__layer_problem *p, int32_t i)
+static int32_t room(const wnw_layer_problem *p, int32_t i)
 {
     int32_t most = 0, first;
     for (int32_t ih = 0; ih < p->n_head_kv; ih++) {
@@ -233,7 +235,7 @@ static int32_t count_above(const float *u, int32_t n, int32_t norm, double tau)
 }
 
 /* |I_l|, mean over the heads. */
-static int32_t demand(const struct opts *o, const struct wnw__layer_problem *p, int32_t i, double tau)
+static int32_t demand(const struct opts *o, const wnw_layer_problem *p, int32_t i, double tau)
 {
     double sum = 0;
     for (int32_t ih = 0; ih < p->n_head_kv; ih++) {
@@ -247,7 +249,7 @@ static int32_t demand(const struct opts *o, const struct wnw__layer_problem *p, 
 /* ---- pooled ---- */
 
 struct pool {
-    const struct wnw__layer_problem *p;
+    const wnw_layer_problem *p;
     const int32_t *demand; /* [n_layer] */
     int32_t c;
     double floor;
@@ -311,7 +313,7 @@ static int32_t next_remainder(const struct pool *s, int32_t last)
 }
 
 /* n[n_layer]: demands on entry, counts on return. */
-static void share_out(const struct wnw__layer_problem *p, int32_t c, double least, int32_t *n)
+static void share_out(const wnw_layer_problem *p, int32_t c, double least, int32_t *n)
 {
     struct pool s = {.p = p, .demand = n, .c = c, .floor = least, .total = (double)c * p->n_layer};
     for (int32_t i = 0; i < p->n_layer; i++) {
@@ -336,7 +338,7 @@ static void share_out(const struct wnw__layer_problem *p, int32_t c, double leas
     }
 }
 
-static int allocate(const void *opts, const struct wnw__layer_problem *p, int32_t *n_keep, char *warning)
+static int allocate(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, char *warning)
 {
     const struct opts *o = opts;
     const int32_t c = p->budget - p->n_protected;
@@ -448,21 +450,22 @@ static const char details[] =
     "average token\". The released code divides by the largest and fills up to C, which is `strict`.\n\n"
     "Cost O(L n) and the window's attention once more.";
 
-extern const struct wnw__layer_budget wnw__layer_budget_gate;
-const struct wnw__layer_budget wnw__layer_budget_gate = {
-    .name = "gate",
-    .about =
-        "Counts of entries above a calibrated threshold that follows the prompt's entropy and perplexity.",
-    .paper = "CompilerKV, arXiv 2602.08686",
-    .details = details,
-    .options = options,
-    .options_size = sizeof(struct opts),
-    .ragged = true,
-    .matches = WNW_MATCH_LAYERS,
-    .model_scope = true,
-    .counts_history = counts_history,
-    .needs = needs,
-    .collect_size = collect_size,
-    .measure = measure,
+extern const wnw_layer_budget wnw__layer_budget_gate;
+const wnw_layer_budget wnw__layer_budget_gate = {
+    .part =
+        {
+            WNW_LAYER_BUDGET_INIT,
+            .name = "gate",
+            .about = "Counts of entries above a calibrated threshold that follows the prompt's entropy and "
+                     "perplexity.",
+            .paper = "CompilerKV, arXiv 2602.08686",
+            .details = details,
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .flags = WNW_FLAG_MATCHES_LAYERS | WNW_FLAG_RAGGED | WNW_FLAG_ALL_LAYERS,
+            .flags_of = flags_of,
+            .needs = needs,
+            .gather = &gather,
+        },
     .allocate = allocate,
 };

@@ -26,8 +26,7 @@ struct opts {
 };
 
 /* Entries that n_row heads from row `first` on keep together. */
-static int64_t total_of(const struct opts *o, const struct wnw__layer_problem *p, int32_t first,
-                        int32_t n_row)
+static int64_t total_of(const struct opts *o, const wnw_layer_problem *p, int32_t first, int32_t n_row)
 {
     const int32_t *n_entry = p->n_entry + first;
     int64_t sum = 0;
@@ -39,13 +38,13 @@ static int64_t total_of(const struct opts *o, const struct wnw__layer_problem *p
 }
 
 /* Row r = layer r / n_head_kv, head r % n_head_kv. */
-static wnw_protected protected_of(const struct wnw__layer_problem *p, int32_t r)
+static wnw_protected protected_of(const wnw_layer_problem *p, int32_t r)
 {
     return wnw__protected_shrink(p->prot[r], p->budget);
 }
 
 /* Copies the scores of row r that are neither protected nor among its n_sure best others; returns how many. */
-static int32_t candidates(const struct wnw__layer_problem *p, int32_t r, int32_t n_sure, float *out)
+static int32_t candidates(const wnw_layer_problem *p, int32_t r, int32_t n_sure, float *out)
 {
     const wnw_protected prot = protected_of(p, r);
     const int32_t i = r / p->n_head_kv, n_free = p->n_entry[r] - prot.n_first - prot.n_last;
@@ -59,7 +58,7 @@ static int32_t candidates(const struct wnw__layer_problem *p, int32_t r, int32_t
 }
 
 /* Shares out what rows first .. first + n_row - 1 keep together. */
-static void share_out(const struct opts *o, const struct wnw__layer_problem *p, int32_t first, int32_t n_row,
+static void share_out(const struct opts *o, const wnw_layer_problem *p, int32_t first, int32_t n_row,
                       int32_t *n_keep, float *flat)
 {
     int64_t left = total_of(o, p, first, n_row), n_flat = 0;
@@ -81,8 +80,8 @@ static void share_out(const struct opts *o, const struct wnw__layer_problem *p, 
             n_keep[r] += wnw__cut_take(&cut, *flat++);
 }
 
-static int allocate_model(const void *opts, const struct wnw__layer_problem *p, int32_t *n_keep,
-                          float *scratch, char *warning)
+static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, float *scratch,
+                          char *warning)
 {
     const struct opts *o = opts;
     const int32_t n_row = p->n_layer * p->n_head_kv;
@@ -118,22 +117,29 @@ static const wnw_option options[] = {
      .choices = pools},
     {0}};
 
-extern const struct wnw__head_budget wnw__head_budget_global;
-const struct wnw__head_budget wnw__head_budget_global = {
-    .name = "global",
-    .about = "The best scores of all layers and heads in one pool; every head keeps what is its own.",
-    .paper = "KVzip, arXiv 2505.23416",
-    .details =
-        "`B = floor((1-r) L H n)` of the `L H n` scores stay; equal ones in the order of layer, head, "
-        "position. "
-        "`count=removed` rounds the number of removed entries down instead, as kvpress does for KVzip. "
-        "`pool=layer` fixes the count of every layer, so that only its heads compete.\n\n"
-        "`min_tokens=1` keeps a head from losing everything; neither KVzip nor KVCompose has such a floor. "
-        "KVzip's code keeps scores strictly above the one at the cut, so it keeps at least one entry "
-        "less.\n\n"
-        "`O(L H n)`.",
-    .options = options,
-    .options_size = sizeof(struct opts),
-    .ragged = true,
+extern const wnw_head_budget wnw__head_budget_global;
+const wnw_head_budget wnw__head_budget_global = {
+    .part =
+        {
+            WNW_HEAD_BUDGET_INIT,
+            .name = "global",
+            .about = "The best scores of all layers and heads in one pool; every head keeps what is its own.",
+            .paper = "KVzip, arXiv 2505.23416",
+            .details =
+                "`B = floor((1-r) L H n)` of the `L H n` scores stay; equal ones in the order of layer, "
+                "head, "
+                "position. "
+                "`count=removed` rounds the number of removed entries down instead, as kvpress does for "
+                "KVzip. "
+                "`pool=layer` fixes the count of every layer, so that only its heads compete.\n\n"
+                "`min_tokens=1` keeps a head from losing everything; neither KVzip nor KVCompose has such a "
+                "floor. "
+                "KVzip's code keeps scores strictly above the one at the cut, so it keeps at least one entry "
+                "less.\n\n"
+                "`O(L H n)`.",
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .flags = WNW_FLAG_RAGGED,
+        },
     .allocate_model = allocate_model,
 };

@@ -31,14 +31,14 @@ static void needs(const void *opts, wnw_needs *out)
 }
 
 /* Row r = layer r / n_head_kv that takes part, KV head r % n_head_kv. */
-static int32_t protected_of(const struct wnw__layer_problem *p, int32_t r)
+static int32_t protected_of(const wnw_layer_problem *p, int32_t r)
 {
     const wnw_protected prot = wnw__protected_shrink(p->prot[r], p->budget);
     return prot.n_first + prot.n_last;
 }
 
 /* Importance of every row, largest query head 1. False if all are 0. */
-static bool head_weights(const struct opts *o, const struct wnw__layer_problem *p, float *weight)
+static bool head_weights(const struct opts *o, const wnw_layer_problem *p, float *weight)
 {
     const int32_t group = p->n_head / p->n_head_kv;
     double most = 0;
@@ -77,7 +77,7 @@ static struct share share_of(int32_t n_row, double chosen, double least, const f
 }
 
 /* Rounds up the largest fractions until the rows have `missing` entries more. */
-static void round_up(const struct wnw__layer_problem *p, int32_t n_row, int64_t missing, float *fraction,
+static void round_up(const wnw_layer_problem *p, int32_t n_row, int64_t missing, float *fraction,
                      int32_t *n_keep)
 {
     for (; missing > 0; missing--) {
@@ -92,8 +92,8 @@ static void round_up(const struct wnw__layer_problem *p, int32_t n_row, int64_t 
     }
 }
 
-static int allocate_model(const void *opts, const struct wnw__layer_problem *p, int32_t *n_keep,
-                          float *scratch, char *warning)
+static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, float *scratch,
+                          char *warning)
 {
     const struct opts *o = opts;
     const int32_t n_row = p->n_layer * p->n_head_kv;
@@ -151,22 +151,30 @@ static const wnw_option options[] = {
      .max = 100},
     {0}};
 
-extern const struct wnw__head_budget wnw__head_budget_headkv;
-const struct wnw__head_budget wnw__head_budget_headkv = {
-    .name = "headkv",
-    .about = "Heads that a profile finds important for retrieval get more entries, whatever the prompt.",
-    .paper = "HeadKV, arXiv 2410.19258",
-    .details =
-        "With `b` entries per head besides the protected ones and `s` a KV head's share of all scores: "
-        "`least + s R pool` entries, `pool = floor(b / beta)`, `least = b - pool`, `R` heads in the model."
-        "\n\n"
-        "Deviations: the total is exact, and what a full head cannot use goes to the others in "
-        "proportion to `s`; the authors' code rounds each head by itself and caps it. Scores of query "
-        "heads are summed over their KV head.\n\n"
-        "Cost: O(R^2), whatever n.",
-    .options = options,
-    .options_size = sizeof(struct opts),
-    .ragged = true,
-    .needs = needs,
+extern const wnw_head_budget wnw__head_budget_headkv;
+const wnw_head_budget wnw__head_budget_headkv = {
+    .part =
+        {
+            WNW_HEAD_BUDGET_INIT,
+            .name = "headkv",
+            .about =
+                "Heads that a profile finds important for retrieval get more entries, whatever the prompt.",
+            .paper = "HeadKV, arXiv 2410.19258",
+            .details =
+                "With `b` entries per head besides the protected ones and `s` a KV head's share of all "
+                "scores: "
+                "`least + s R pool` entries, `pool = floor(b / beta)`, `least = b - pool`, `R` heads in the "
+                "model."
+                "\n\n"
+                "Deviations: the total is exact, and what a full head cannot use goes to the others in "
+                "proportion to `s`; the authors' code rounds each head by itself and caps it. Scores of "
+                "query "
+                "heads are summed over their KV head.\n\n"
+                "Cost: O(R^2), whatever n.",
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .flags = WNW_FLAG_RAGGED,
+            .needs = needs,
+        },
     .allocate_model = allocate_model,
 };

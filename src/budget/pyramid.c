@@ -24,7 +24,7 @@ struct opts {
     int32_t form;
 };
 
-static void allocate_kvpress(const struct opts *o, const struct wnw__layer_problem *p, int32_t *n_keep)
+static void allocate_kvpress(const struct opts *o, const wnw_layer_problem *p, int32_t *n_keep)
 {
     const double n = p->n, w = p->n_protected, c = p->mean;
     double min = c / o->beta;
@@ -40,7 +40,7 @@ static void allocate_kvpress(const struct opts *o, const struct wnw__layer_probl
     }
 }
 
-static int allocate(const void *opts, const struct wnw__layer_problem *p, int32_t *n_keep, char *warning)
+static int allocate(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, char *warning)
 {
     (void)warning;
     const struct opts *o = opts;
@@ -107,20 +107,24 @@ static const wnw_option options[] = {
      .choices = forms},
     {0}};
 
-extern const struct wnw__layer_budget wnw__layer_budget_pyramid;
-const struct wnw__layer_budget wnw__layer_budget_pyramid = {
-    .name = "pyramid",
-    .about = "Counts that fall linearly from the first layer to the last.",
-    .paper = "PyramidKV, arXiv 2406.02069",
-    .details = "With `C = B - w` entries to choose besides the `w` protected ones, `S` entries and "
-               "`L` layers: `min = floor(C / beta)`, `max = 2 C - min` (if that exceeds `S - w`, "
-               "`max = S - w` and `min = 2 C - max`), `n_l = max - l (max - min) / (L - 1)`, `B_l = "
-               "n_l + w`.\n\nDeviations by `form`: `exact` hands out what flooring leaves by largest"
-               " fraction, so that the total is exact; `paper` floors the step, as the paper's code "
-               "does, and keeps a little more than asked; `factory` is the authors' later code, "
-               "uniform where S < 2 C; `kvpress` counts the window inside and rounds half to even.",
-    .options = options,
-    .options_size = sizeof(struct opts),
-    .ragged = true,
+extern const wnw_layer_budget wnw__layer_budget_pyramid;
+const wnw_layer_budget wnw__layer_budget_pyramid = {
+    .part =
+        {
+            WNW_LAYER_BUDGET_INIT,
+            .name = "pyramid",
+            .about = "Counts that fall linearly from the first layer to the last.",
+            .paper = "PyramidKV, arXiv 2406.02069",
+            .details = "With `C = B - w` entries to choose besides the `w` protected ones, `S` entries and "
+                       "`L` layers: `min = floor(C / beta)`, `max = 2 C - min` (if that exceeds `S - w`, "
+                       "`max = S - w` and `min = 2 C - max`), `n_l = max - l (max - min) / (L - 1)`, `B_l = "
+                       "n_l + w`.\n\nDeviations by `form`: `exact` hands out what flooring leaves by largest"
+                       " fraction, so that the total is exact; `paper` floors the step, as the paper's code "
+                       "does, and keeps a little more than asked; `factory` is the authors' later code, "
+                       "uniform where S < 2 C; `kvpress` counts the window inside and rounds half to even.",
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .flags = WNW_FLAG_RAGGED,
+        },
     .allocate = allocate,
 };

@@ -26,20 +26,22 @@ struct opts {
     int32_t form;
 };
 
-static void needs(const void *opts, wnw_needs *out)
+static void gather_needs(const void *opts, wnw_needs *out)
 {
     (void)opts;
     out->flags = WNW_NEED_WINDOW_ATTN;
     out->window = 1;
 }
 
-static int measure(const void *opts, const wnw_observation *obs, const float *score, double *stat,
-                   double *collected, float *scratch)
+static size_t gather_size(const void *opts, const wnw_shape *shape)
+{
+    (void)opts;
+    return (size_t)shape->n_layer;
+}
+
+static int gather_layer(const void *opts, const wnw_observation *obs, double *by_layer)
 {
     const struct opts *o = opts;
-    (void)score;
-    (void)collected;
-    (void)scratch;
     const int32_t group = obs->n_head / obs->n_head_kv;
     double sum = 0;
     for (int32_t h = 0; h < obs->n_head; h++) {
@@ -48,12 +50,20 @@ static int measure(const void *opts, const wnw_observation *obs, const float *sc
         for (int32_t i = 0; i < n; i++)
             sum += i < o->first || i >= n - o->last ? (double)a[i] : 0;
     }
-    stat[0] = sum / obs->n_head;
+    by_layer[obs->il] = sum / obs->n_head;
     return WNW_OK;
 }
 
+static const wnw_gather gather = {.size = gather_size, .needs = gather_needs, .visit = gather_layer};
+
+/* Attention on first and last entries in the l-th layer that takes part. */
+static double mass(const wnw_layer_problem *p, int32_t l)
+{
+    return p->gathered[p->il[l]];
+}
+
 /* Entries of a layer whose heads keep at most n each. */
-static int64_t kept(const struct wnw__layer_problem *p, int32_t l, int32_t n)
+static int64_t kept(const wnw_layer_problem *p, int32_t l, int32_t n)
 {
     int64_t sum = 0;
     for (int32_t h = 0; h < p->n_head_kv; h++) {
@@ -64,16 +74,16 @@ static int64_t kept(const struct wnw__layer_problem *p, int32_t l, int32_t n)
 }
 
 /* The laziest layer that is still whole. */
-static int32_t laziest(const struct wnw__layer_problem *p, const int32_t *n_keep)
+static int32_t laziest(const wnw_layer_problem *p, const int32_t *n_keep)
 {
     int32_t best = -1;
     for (int32_t l = 0; l < p->n_layer; l++)
-        if (n_keep[l] == p->n && (best < 0 || p->stat[l] > p->stat[best]))
+        if (n_keep[l] == p->n && (best < 0 || mass(p, l) > mass(p, best)))
             best = l;
     return best;
 }
 
-static void by_size(const struct opts *o, const struct wnw__layer_problem *p, int32_t *n_keep)
+static void by_size(const struct opts *o, const wnw_layer_problem *p, int32_t *n_keep)
 {
     const int32_t all = o->first + o->last - 1, lazy = all < p->budget ? all : p->budget;
     int64_t left = 0; /* of the size, with the layers as they are */
@@ -97,7 +107,7 @@ static void by_size(const struct opts *o, const struct wnw__layer_problem *p, in
     }
 }
 
-static int allocate(const void *opts, const struct wnw__layer_problem *p, int32_t *n_keep, char *warning)
+static int allocate(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, char *warning)
 {
     const struct opts *o = opts;
     int32_t n_lazy = 0;
@@ -108,7 +118,7 @@ static int allocate(const void *opts, const struct wnw__layer_problem *p, int32_
         return WNW_OK;
     }
     for (int32_t l = 0; l < p->n_layer && p->n > o->first + o->last + 1; l++)
-        if (p->stat[l] > o->threshold) {
+        if (mass(p, l) > o->threshold) {
             n_keep[l] = o->first + o->last - 1;
             n_lazy++;
         }
@@ -150,23 +160,26 @@ static const wnw_option options[] = {
      .choices = forms},
     {0}};
 
-extern const struct wnw__layer_budget wnw__layer_budget_simlayerkv;
-const struct wnw__layer_budget wnw__layer_budget_simlayerkv = {
-    .name = "simlayerkv",
-    .about = "Layers that look at the first and recent tokens only keep nothing else; the others stay whole.",
-    .paper = "SimLayerKV, arXiv 2410.13846",
-    .details = "`mass_l` = mean over heads of what the last query gives to the first 4 and the 1024 most "
-               "recent entries before its own. Lazy layers keep 4 + 1023 entries.\n\n"
-               "`threshold` is the paper's rule, where the size follows from the text; `size` (default) "
-               "makes the layers of largest mass lazy until the size is reached, exactly: what "
-               "is left over goes to all lazy layers in turn.\n\n"
-               "Cost: one attention row per layer.",
-    .options = options,
-    .options_size = sizeof(struct opts),
-    .ragged = true,
-    .model_scope = true,
-    .needs = needs,
-    .n_stat = 1,
-    .measure = measure,
+extern const wnw_layer_budget wnw__layer_budget_simlayerkv;
+const wnw_layer_budget wnw__layer_budget_simlayerkv = {
+    .part =
+        {
+            WNW_LAYER_BUDGET_INIT,
+            .name = "simlayerkv",
+            .about = "Layers that look at the first and recent tokens only keep nothing else; the others "
+                     "stay whole.",
+            .paper = "SimLayerKV, arXiv 2410.13846",
+            .details =
+                "`mass_l` = mean over heads of what the last query gives to the first 4 and the 1024 most "
+                "recent entries before its own. Lazy layers keep 4 + 1023 entries.\n\n"
+                "`threshold` is the paper's rule, where the size follows from the text; `size` (default) "
+                "makes the layers of largest mass lazy until the size is reached, exactly: what "
+                "is left over goes to all lazy layers in turn.\n\n"
+                "Cost: one attention row per layer.",
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .flags = WNW_FLAG_RAGGED | WNW_FLAG_ALL_LAYERS,
+            .gather = &gather,
+        },
     .allocate = allocate,
 };

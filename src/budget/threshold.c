@@ -20,15 +20,15 @@ struct opts {
     int32_t window;
 };
 
-static void protect(const void *opts, int32_t budget, wnw_protected *out)
+static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out)
 {
     const struct opts *o = opts;
-    const int32_t last = budget < INT32_MAX && o->window > budget / 4 ? budget / 4 : o->window;
+    const int32_t last = p->sized && o->window > p->budget / 4 ? p->budget / 4 : o->window;
     out->n_last = last > out->n_last ? last : out->n_last;
 }
 
 /* Copies what reaches tau of the entries of head ih that are not protected; returns how many. */
-static int32_t passing(const struct opts *o, const struct wnw__head_problem *p, int32_t ih, float *out)
+static int32_t passing(const struct opts *o, const wnw_head_problem *p, int32_t ih, float *out)
 {
     const wnw_protected prot = p->prot[ih];
     const float *score = p->score + (int64_t)ih * p->n;
@@ -39,8 +39,8 @@ static int32_t passing(const struct opts *o, const struct wnw__head_problem *p, 
     return m;
 }
 
-static void allocate(const void *opts, const struct wnw__head_problem *p, int32_t *n_keep, int32_t *n_safe,
-                     float *scratch)
+static int allocate(const void *opts, const wnw_head_problem *p, int32_t *n_keep, int32_t *n_safe,
+                    float *scratch)
 {
     int64_t n_flat = 0, left = 0;
     (void)n_safe;
@@ -57,6 +57,7 @@ static void allocate(const void *opts, const struct wnw__head_problem *p, int32_
         for (int32_t i = 0; i < m; i++)
             n_keep[ih] += wnw__cut_take(&cut, *scratch++);
     }
+    return WNW_OK;
 }
 
 static const wnw_option options[] = {
@@ -76,27 +77,36 @@ static const wnw_option options[] = {
      .max = 1 << 20},
     {0}};
 
-extern const struct wnw__head_budget wnw__head_budget_threshold;
-const struct wnw__head_budget wnw__head_budget_threshold = {
-    .name = "threshold",
-    .about = "What scores below a threshold goes: the size follows from the text, head by head.",
-    .paper = "DMS, arXiv 2506.05345",
-    .details =
-        "A head keeps what its scorer protects, the last `window` entries and all others with `score >= "
-        "tau`. "
-        "It needs no size. Given one, a layer keeps at most its `H B` entries, the best of those that reach "
-        "`tau`, and may keep less; the window is then at most `B / 4`. Without a size a layer budget beside "
-        "it does nothing.\n\n"
-        "DMS trains a predictor for its scores and sparsifies while a prompt is read; kvpress' DMSPress puts "
-        "the same threshold on any scorer, and so does this. `--evict chunk` and `--evict-every` go on "
-        "judging "
-        "as tokens leave the window. A threshold is portable only as far as its scorer's scale is: cosines "
-        "(`keydiff`) and maxima of attention (`kvzip`) have one, norms (`knorm`) change with the model and "
-        "means of attention with the prompt's length.\n\nCost: O(H n).",
-    .options = options,
-    .options_size = sizeof(struct opts),
-    .ragged = true,
-    .own_size = true,
-    .protect = protect,
+extern const wnw_head_budget wnw__head_budget_threshold;
+const wnw_head_budget wnw__head_budget_threshold = {
+    .part =
+        {
+            WNW_HEAD_BUDGET_INIT,
+            .name = "threshold",
+            .about = "What scores below a threshold goes: the size follows from the text, head by head.",
+            .paper = "DMS, arXiv 2506.05345",
+            .details = "A head keeps what its scorer protects, the last `window` entries and all others with "
+                       "`score >= "
+                       "tau`. "
+                       "It needs no size. Given one, a layer keeps at most its `H B` entries, the best of "
+                       "those that reach "
+                       "`tau`, and may keep less; the window is then at most `B / 4`. Without a size a layer "
+                       "budget beside "
+                       "it does nothing.\n\n"
+                       "DMS trains a predictor for its scores and sparsifies while a prompt is read; "
+                       "kvpress' DMSPress puts "
+                       "the same threshold on any scorer, and so does this. `--evict chunk` and "
+                       "`--evict-every` go on "
+                       "judging "
+                       "as tokens leave the window. A threshold is portable only as far as its scorer's "
+                       "scale is: cosines "
+                       "(`keydiff`) and maxima of attention (`kvzip`) have one, norms (`knorm`) change with "
+                       "the model and "
+                       "means of attention with the prompt's length.\n\nCost: O(H n).",
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .flags = WNW_FLAG_RAGGED | WNW_FLAG_OWN_SIZE,
+            .keep = keep,
+        },
     .allocate = allocate,
 };

@@ -31,7 +31,7 @@ static void needs(const void *opts, wnw_needs *out)
 }
 
 /* Attention received by entry i. */
-static double attention(const struct wnw__contents_problem *p, int32_t i)
+static double attention(const wnw_contents_problem *p, int32_t i)
 {
     const wnw_observation *obs = p->obs;
     const int32_t group = obs->n_head / obs->n_head_kv;
@@ -42,7 +42,7 @@ static double attention(const struct wnw__contents_problem *p, int32_t i)
 }
 
 /* p_e of entry i, whose next entries that stay are keep[t .. t + m - 1], m > 0. */
-static double chance(const struct wnw__contents_problem *p, int32_t i, int32_t t, int32_t m)
+static double chance(const wnw_contents_problem *p, int32_t i, int32_t t, int32_t m)
 {
     double mean = 0;
     for (int32_t c = t; c < t + m; c++)
@@ -51,7 +51,7 @@ static double chance(const struct wnw__contents_problem *p, int32_t i, int32_t t
     return own <= 0 ? 0 : own >= mean ? 1 : own / mean;
 }
 
-static int32_t merge(const void *opts, const struct wnw__contents_problem *p, wnw_merge *out, float *scratch)
+static int32_t merge(const void *opts, const wnw_contents_problem *p, wnw_merge *out, float *scratch)
 {
     const struct opts *o = opts;
     const uint64_t stream = wnw__stream(o->seed, p->obs->il, p->ih);
@@ -101,29 +101,39 @@ static const wnw_option options[] = {
      .max = 2147483647},
     {0}};
 
-extern const struct wnw__contents wnw__contents_cam;
-const struct wnw__contents wnw__contents_cam = {
-    .name = "cam",
-    .about = "The value of an entry that goes is spread over the next entries that stay, by chance.",
-    .paper = "CaM, ICML 2024",
-    .details =
-        "With `T(e)` the next `targets` entries that stay: `p_e = min(1, A_e / mean A over T(e))`, a draw "
-        "with "
-        "that probability, and if it is 1 `v_t <- v_t + v_e / |T(e)|` for all of `T(e)`. `A` is what an "
-        "entry "
-        "received from all queries so far, the group's mean.\n\n"
-        "The paper evicts one entry per decoded token: `h2o+cam` with `--evict-every 1`. Everything that "
-        "goes "
-        "at once is merged; kvpress' CAMPress, which works while decoding only, merges the best of it and "
-        "adds "
-        "up decoded queries only. Draws depend on seed, layer, head and position alone, so a plan is the "
-        "same "
-        "every time. Values are not divided again, as in the paper: a prompt of which most goes at once "
-        "makes "
-        "values longer than any that were read, so prefer small steps. No bytes are saved beyond what the "
-        "eviction saves.\n\nCost: O(n_gone targets d) per KV head.",
-    .options = options,
-    .options_size = sizeof(struct opts),
-    .needs = needs,
+extern const wnw_contents wnw__contents_cam;
+const wnw_contents wnw__contents_cam = {
+    .part =
+        {
+            WNW_CONTENTS_INIT,
+            .name = "cam",
+            .about = "The value of an entry that goes is spread over the next entries that stay, by chance.",
+            .paper = "CaM, ICML 2024",
+            .details = "With `T(e)` the next `targets` entries that stay: `p_e = min(1, A_e / mean A over "
+                       "T(e))`, a draw "
+                       "with "
+                       "that probability, and if it is 1 `v_t <- v_t + v_e / |T(e)|` for all of `T(e)`. `A` "
+                       "is what an "
+                       "entry "
+                       "received from all queries so far, the group's mean.\n\n"
+                       "The paper evicts one entry per decoded token: `h2o+cam` with `--evict-every 1`. "
+                       "Everything that "
+                       "goes "
+                       "at once is merged; kvpress' CAMPress, which works while decoding only, merges the "
+                       "best of it and "
+                       "adds "
+                       "up decoded queries only. Draws depend on seed, layer, head and position alone, so a "
+                       "plan is the "
+                       "same "
+                       "every time. Values are not divided again, as in the paper: a prompt of which most "
+                       "goes at once "
+                       "makes "
+                       "values longer than any that were read, so prefer small steps. No bytes are saved "
+                       "beyond what the "
+                       "eviction saves.\n\nCost: O(n_gone targets d) per KV head.",
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .needs = needs,
+        },
     .merge = merge,
 };

@@ -62,7 +62,7 @@ static void unit(const float *x, int32_t d, float *out)
 }
 
 /* Lists the entries that go with the nearest one that stays; u[i] its cosine. */
-static int32_t nearest(const struct wnw__contents_problem *p, float *u, wnw_merge *out, float *scratch)
+static int32_t nearest(const wnw_contents_problem *p, float *u, wnw_merge *out, float *scratch)
 {
     const int32_t d = p->obs->n_embd_head, n_keep = p->n_keep;
     const float *k = p->obs->keys(p->obs, p->ih);
@@ -113,7 +113,7 @@ static void shut_gates(const struct opts *o, float *u, int32_t n)
             u[i] = -INFINITY;
 }
 
-static int32_t merge(const void *opts, const struct wnw__contents_problem *p, wnw_merge *out, float *scratch)
+static int32_t merge(const void *opts, const wnw_contents_problem *p, wnw_merge *out, float *scratch)
 {
     const struct opts *o = opts;
     const int32_t d = p->obs->n_embd_head;
@@ -171,29 +171,38 @@ static const wnw_option options[] = {
      .choices = gates},
     {0}};
 
-extern const struct wnw__contents wnw__contents_merge;
-const struct wnw__contents wnw__contents_merge = {
-    .name = "merge",
-    .about =
-        "The value of an entry that goes is averaged into the one that stays whose key is most like its own.",
-    .paper = "D2O, arXiv 2406.13035",
-    .details =
-        "With `u_e` the largest cosine of `k_e` with a key that stays, that of entry t: `w_e = max(u_e, 0) "
-        "||v_e|| / (||v_e|| + ||v_t|| + 1e-6)` (kvpress' MergingPress, the default) or `w_e = exp(u_e - 1)` "
-        "(D2O), and `v_t <- (v_t + sum w_e v_e) / (1 + sum w_e)`. Merged is what reaches `similarity`, and "
-        "of "
-        "that the `fraction` that is most similar.\n\n"
-        "Keys stay. Of D2O this has the weights and, with `gate=mean`, the first step of its threshold; D2O "
-        "also merges keys, moves the threshold from step to step, and has a layer budget of its own. Sums "
-        "are "
-        "float32 and are stored in the cache's type: with q8_0 or q4_0 a value that takes others in is "
-        "rounded "
-        "once more. No bytes are saved beyond what the eviction saves.\n\n"
-        "Cost: O(n_gone n_kept d) per KV head, more than most scorers.",
-    .options = options,
-    .options_size = sizeof(struct opts),
-    .averages = true,
-    .needs = needs,
+extern const wnw_contents wnw__contents_merge;
+const wnw_contents wnw__contents_merge = {
+    .part =
+        {
+            WNW_CONTENTS_INIT,
+            .name = "merge",
+            .about = "The value of an entry that goes is averaged into the one that stays whose key is most "
+                     "like its own.",
+            .paper = "D2O, arXiv 2406.13035",
+            .details = "With `u_e` the largest cosine of `k_e` with a key that stays, that of entry t: `w_e "
+                       "= max(u_e, 0) "
+                       "||v_e|| / (||v_e|| + ||v_t|| + 1e-6)` (kvpress' MergingPress, the default) or `w_e = "
+                       "exp(u_e - 1)` "
+                       "(D2O), and `v_t <- (v_t + sum w_e v_e) / (1 + sum w_e)`. Merged is what reaches "
+                       "`similarity`, and "
+                       "of "
+                       "that the `fraction` that is most similar.\n\n"
+                       "Keys stay. Of D2O this has the weights and, with `gate=mean`, the first step of its "
+                       "threshold; D2O "
+                       "also merges keys, moves the threshold from step to step, and has a layer budget of "
+                       "its own. Sums "
+                       "are "
+                       "float32 and are stored in the cache's type: with q8_0 or q4_0 a value that takes "
+                       "others in is "
+                       "rounded "
+                       "once more. No bytes are saved beyond what the eviction saves.\n\n"
+                       "Cost: O(n_gone n_kept d) per KV head, more than most scorers.",
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .flags = WNW_FLAG_AVERAGES,
+            .needs = needs,
+        },
     .scratch = scratch_size,
     .merge = merge,
 };

@@ -47,7 +47,7 @@ static int gather_layer(const struct walk *w, int32_t il, bool *wanted)
     bool any = false;
     for (int32_t k = 0; k < w->n; k++) {
         struct wnw__plan_job *j = w->jobs[k];
-        wanted[k] = !j->keep_all && !wnw__job_skips(j, il) && j->collected;
+        wanted[k] = !j->keep_all && !wnw__job_skips(j, il) && j->gathered[WNW_PART_SCORER];
         if (!wanted[k])
             continue;
         const wnw_needs more = wnw__job_gather_needs(j);
@@ -64,7 +64,7 @@ static int gather_layer(const struct walk *w, int32_t il, bool *wanted)
         const double start = wnw__now_ms();
         const wnw_needs own = wnw__job_gather_needs(j);
         WNW_TRY(wnw__job_adapt(j, &seen, &own, &obs));
-        WNW_TRY(j->own->collect(j->scorer_opts, &obs, j->collected));
+        WNW_TRY(j->scorer->part.gather->visit(j->scorer_opts, &obs, j->gathered[WNW_PART_SCORER]));
         j->score_ms += wnw__now_ms() - start;
         j->work_ms += wnw__now_ms() - start;
     }
@@ -115,7 +115,7 @@ static int settle_layer(const struct walk *w, int32_t il, bool *wanted)
     for (int32_t k = 0; k < w->n; k++) {
         struct wnw__plan_job *j = w->jobs[k];
         wanted[k] = j->model_scope && !j->keep_all && !wnw__job_skips(j, il) &&
-                    (j->selector->needs || j->contents->needs);
+                    (j->selector->part.needs || j->contents->part.needs);
         if (!wanted[k])
             continue;
         const wnw_needs more = wnw__job_select_needs(j);
@@ -151,7 +151,7 @@ static int feed_second_pass(const struct walk *w, bool *wanted)
             return wnw__fail(WNW_E_ARG,
                              "%s feeds other tokens in its second pass than the policies before "
                              "it: plan them one by one",
-                             w->jobs[k]->scorer->name);
+                             w->jobs[k]->scorer->part.name);
         kind = needs.second_pass;
     }
     if (n_wanted == 0 || !w->src->second_pass)
@@ -196,9 +196,9 @@ int wnw__plan_job_layer(struct wnw__plan_job *j, int32_t il, struct wnw__kept_la
 {
     const struct walk w = {.jobs = &j, .n = 1, .src = j->src};
     bool wanted;
-    if (!j->keep_all && (j->model_scope || j->collected))
+    if (!j->keep_all && (j->model_scope || j->gathered[WNW_PART_SCORER]))
         return wnw__fail(WNW_E_UNSUPPORTED, "%s cannot compress a layer before it has seen all of them",
-                         j->scorer->name);
+                         j->scorer->part.name);
     WNW_TRY(walk_layer(&w, il, &wanted));
     if (!out)
         return WNW_OK;

@@ -19,11 +19,10 @@ struct wnw__plan_job {
     const struct wnw__plan_source *src;
     const wnw_policy *policy;
     const wnw_scorer *scorer;
-    const struct wnw__scorer *own; /* NULL: a scorer from outside */
-    const struct wnw__layer_budget *layer;
-    const struct wnw__head_budget *head;
-    const struct wnw__selector *selector;
-    const struct wnw__contents *contents;
+    const wnw_layer_budget *layer;
+    const wnw_head_budget *head;
+    const wnw_selector *selector;
+    const wnw_contents *contents;
     wnw_report *report, unused_report;
     double observe_ms, score_ms, work_ms; /* work: scores, budgets and selection */
 
@@ -33,7 +32,8 @@ struct wnw__plan_job {
     int32_t n_min;    /* and of their shortest */
     int64_t n_sum;    /* entries of all their heads */
 
-    void *scorer_opts; /* a copy: a small ratio may shrink what they protect */
+    void *scorer_opts; /* a copy: a small size may shrink their blocks */
+    int32_t room;      /* what is protected makes room within so many entries; 0 = it need not */
     bool keep_all, own_size;
     bool unsized;          /* no size was given, and the head budget has a rule of its own */
     bool model_scope;      /* counts need every layer's scores */
@@ -44,12 +44,10 @@ struct wnw__plan_job {
     int32_t *layer_budget; /* [n_part] */
     double perplexity;
 
-    double *collected, *measured;     /* gathered over the layers by the scorer; by the layer budget */
-    double *stat;                     /* [n_part][n_stat] */
-    double *head_stat;                /* [n_part][n_head_kv], or NULL */
-    double *layer_work;               /* [n_part] scratch of the layer budget */
-    struct wnw__scored_layer *scored; /* [n_part] model scope */
-    int32_t *counts;                  /* [n_part][n_head_kv] model scope of the heads; or NULL */
+    double *gathered[WNW_N_PART_KINDS]; /* over the layers, by parts that do so; or NULL */
+    double *layer_work;                 /* [n_part] scratch of the layer budget */
+    struct wnw__scored_layer *scored;   /* [n_part] model scope */
+    int32_t *counts;                    /* [n_part][n_head_kv] model scope of the heads; or NULL */
 
     float *score;      /* [n_head_kv][n] of one layer */
     float *head_score; /* [n_head][n] of it, where the selector looks at them; or NULL */
@@ -85,8 +83,8 @@ int wnw__job_size(struct wnw__plan_job *j, const wnw_size *size);
 int wnw__job_fit_protected(struct wnw__plan_job *j, const wnw_size *size);
 
 /* The layer budget's problem as far as it is known before any layer is scored, and its answer. */
-struct wnw__layer_problem wnw__job_layer_problem(const struct wnw__plan_job *j);
-int wnw__job_allocate_layers(struct wnw__plan_job *j, const struct wnw__layer_problem *p);
+wnw_layer_problem wnw__job_layer_problem(const struct wnw__plan_job *j);
+int wnw__job_allocate_layers(struct wnw__plan_job *j, const wnw_layer_problem *p);
 
 /* What it wants to see of a layer: before all, when it scores, when it selects. */
 wnw_needs wnw__job_gather_needs(const struct wnw__plan_job *j);

@@ -44,7 +44,7 @@ static int count_entries(struct wnw__plan_job *j)
 
 static int copy_scorer_opts(struct wnw__plan_job *j)
 {
-    const struct wnw__part *part = &j->policy->part[WNW_PART_SCORER];
+    const wnw_part *part = &j->scorer->part;
     j->scorer_opts = calloc(1, part->options_size + 1);
     if (!j->scorer_opts)
         return wnw__fail(WNW_E_NOMEM, "out of memory for the options of %s", part->name);
@@ -62,39 +62,38 @@ static int check_profile(const struct wnw__plan_job *j)
         if (lacking >> kind & 1u)
             wnw__warn(j->report->warning,
                       "no calibration profile of kind %s was given: %s works with neutral values",
-                      wnw_profile_kind_name(kind), j->scorer->name);
+                      wnw_profile_kind_name(kind), j->scorer->part.name);
     return WNW_OK;
 }
 
 /* The problem as far as it is known before any layer is scored. */
-struct wnw__layer_problem wnw__job_layer_problem(const struct wnw__plan_job *j)
+wnw_layer_problem wnw__job_layer_problem(const struct wnw__plan_job *j)
 {
     const wnw_protected p = wnw__protected_shrink(wnw__job_protected(j, j->n_max), j->budget);
-    return (struct wnw__layer_problem){.n_layer = j->n_part,
-                                       .n = j->n_max,
-                                       .n_protected = p.n_first + p.n_last,
-                                       .budget = j->budget,
-                                       .mean = j->mean,
-                                       .ratio = j->ratio,
-                                       .rounding = wnw__policy_rounding(j->policy),
-                                       .il = j->part_il,
-                                       .n_layer_model = j->src->n_layer,
-                                       .n_head = j->src->n_head,
-                                       .n_head_kv = j->src->n_head_kv,
-                                       .profile = j->src->profile,
-                                       .perplexity = j->perplexity,
-                                       .work = j->layer_work};
+    return (wnw_layer_problem){.n_layer = j->n_part,
+                               .n = j->n_max,
+                               .n_protected = p.n_first + p.n_last,
+                               .budget = j->budget,
+                               .mean = j->mean,
+                               .ratio = j->ratio,
+                               .rounding = j->policy->rounding,
+                               .il = j->part_il,
+                               .n_layer_model = j->src->n_layer,
+                               .n_head = j->src->n_head,
+                               .n_head_kv = j->src->n_head_kv,
+                               .profile = j->src->profile,
+                               .perplexity = j->perplexity,
+                               .work = j->layer_work};
 }
 
-int wnw__job_allocate_layers(struct wnw__plan_job *j, const struct wnw__layer_problem *p)
+int wnw__job_allocate_layers(struct wnw__plan_job *j, const wnw_layer_problem *p)
 {
     WNW_TRY(
         j->layer->allocate(j->policy->opts[WNW_PART_LAYER_BUDGET], p, j->layer_budget, j->report->warning));
-    for (int32_t i = 0; i < j->n_part; i++) {
-        j->layer_budget[i] = j->layer_budget[i] < 0          ? 0
-                             : j->layer_budget[i] > j->n_max ? j->n_max
-                                                             : j->layer_budget[i];
-    }
+    for (int32_t i = 0; i < j->n_part; i++)
+        if (j->layer_budget[i] < 0 || j->layer_budget[i] > j->n_max)
+            return wnw__fail(WNW_E_RANGE, "%s gives layer %d %d entries per head, of %d", j->layer->part.name,
+                             j->part_il[i], j->layer_budget[i], j->n_max);
     return WNW_OK;
 }
 
@@ -102,34 +101,48 @@ int wnw__job_allocate_layers(struct wnw__plan_job *j, const struct wnw__layer_pr
 static int check_moved(const struct wnw__plan_job *j)
 {
     const struct wnw__plan_source *src = j->src;
-    const enum wnw__matches matches = wnw__policy_matches(j->policy);
-    bool mixed = matches == WNW_MATCH_LAYERS && src->is_mixed && src->is_mixed(src, -1);
-    for (int32_t i = 0; matches == WNW_MATCH_HEADS && src->is_mixed && i < j->n_part; i++)
+    const uint32_t matches = wnw__policy_matches(j->policy);
+    bool mixed = matches == WNW_FLAG_MATCHES_LAYERS && src->is_mixed && src->is_mixed(src, -1);
+    for (int32_t i = 0; matches == WNW_FLAG_MATCHES_HEADS && src->is_mixed && i < j->n_part; i++)
         mixed = mixed || src->is_mixed(src, j->part_il[i]);
     if (mixed)
         return wnw__fail(
             WNW_E_UNSUPPORTED,
             "%s puts heads together by position, and since the kept tokens got new positions each "
             "head has another token there; use a policy that looks at every head by itself",
-            j->scorer->name);
+            j->scorer->part.name);
     if (src->n_moved > 0 && wnw__policy_counts_age(j->policy))
         return wnw__fail(WNW_E_UNSUPPORTED,
                          "%s divides by the number of queries that have seen an entry, which positions given "
                          "anew no longer tell",
-                         j->scorer->name);
+                         j->scorer->part.name);
     return WNW_OK;
 }
 
-static int alloc_gathered(double **out, size_t n)
+static int prepare_gathered(struct wnw__plan_job *j)
 {
-    *out = n > 0 ? calloc(n, sizeof **out) : NULL;
-    return n == 0 || *out ? WNW_OK : wnw__fail(WNW_E_NOMEM, "out of memory for %zu gathered numbers", n);
+    const wnw_shape shape = {.n_layer = j->src->n_layer,
+                             .n_head = j->src->n_head,
+                             .n_head_kv = j->src->n_head_kv,
+                             .n_embd_head = j->src->n_embd_head,
+                             .n_past = j->src->n_past};
+    for (int32_t k = 0; k < WNW_N_PART_KINDS; k++) {
+        const wnw_gather *gather = j->policy->part[k].head.gather;
+        const size_t n = gather ? gather->size(j->policy->opts[k], &shape) : 0;
+        if (n == 0)
+            continue;
+        j->gathered[k] = calloc(n, sizeof **j->gathered);
+        if (!j->gathered[k])
+            return wnw__fail(WNW_E_NOMEM, "out of memory for %zu gathered numbers", n);
+    }
+    return WNW_OK;
 }
 
 static int prepare_contents(struct wnw__plan_job *j)
 {
     const size_t row = (size_t)j->keep_row + 1;
-    WNW_TRY(wnw__plan_begin_contents(j->plan, j->contents->averages));
+    WNW_TRY(
+        wnw__plan_begin_contents(j->plan, wnw__policy_has(j->policy, WNW_PART_CONTENTS, WNW_FLAG_AVERAGES)));
     j->keep = calloc((size_t)j->src->n_head_kv * row, sizeof *j->keep);
     j->merges = calloc(row, sizeof *j->merges);
     j->channels = calloc((size_t)j->src->n_embd_head + 1, sizeof *j->channels);
@@ -142,7 +155,6 @@ static int job_prepare(struct wnw__plan_job *j, const wnw_size *size)
 {
     const struct wnw__plan_source *src = j->src;
     const size_t n_head = (size_t)src->n_head_kv;
-    const void *layer_opts = j->policy->opts[WNW_PART_LAYER_BUDGET];
     WNW_TRY(wnw__plan_begin(&j->plan, src->n_layer, src->n_head_kv, src->n_past));
     WNW_TRY(count_entries(j));
     WNW_TRY(copy_scorer_opts(j));
@@ -165,11 +177,10 @@ static int job_prepare(struct wnw__plan_job *j, const wnw_size *size)
     if (needs.flags & WNW_NEED_PERPLEXITY) {
         if (!src->perplexity)
             return wnw__fail(WNW_E_NOT_OBSERVED, "%s needs the prompt's perplexity, which was not observed",
-                             j->scorer->name);
+                             j->scorer->part.name);
         WNW_TRY(src->perplexity(src, wnw__policy_perplexity_window(j->policy), &j->perplexity));
     }
-    if (j->own && j->own->collect)
-        WNW_TRY(alloc_gathered(&j->collected, j->own->collect_size(j->scorer_opts, src->n_past)));
+    WNW_TRY(prepare_gathered(j));
     if (j->own_size)
         return WNW_OK;
     if (j->unsized) {
@@ -181,21 +192,17 @@ static int job_prepare(struct wnw__plan_job *j, const wnw_size *size)
     WNW_TRY(wnw__job_fit_protected(j, size));
     if (j->selector->advise) {
         const wnw_protected prot = wnw__protected_shrink(wnw__job_protected(j, j->n_max), j->budget);
-        j->selector->advise(j->policy->opts[WNW_PART_SELECTOR], &prot, j->budget,
-                            wnw__policy_rounding(j->policy), j->report->warning);
+        j->selector->advise(j->policy->opts[WNW_PART_SELECTOR], &prot, j->budget, j->policy->rounding,
+                            j->report->warning);
     }
     if (!j->model_scope) {
-        const struct wnw__layer_problem p = wnw__job_layer_problem(j);
+        const wnw_layer_problem p = wnw__job_layer_problem(j);
         return wnw__job_allocate_layers(j, &p);
     }
     j->scored = calloc((size_t)j->n_part, sizeof *j->scored);
     if (!j->scored)
         return wnw__fail(WNW_E_NOMEM, "out of memory for the scores of %d layers", j->n_part);
-    if (j->layer->collect_size)
-        WNW_TRY(alloc_gathered(&j->measured, j->layer->collect_size(layer_opts, src->n_past)));
-    if (j->head->measure)
-        WNW_TRY(alloc_gathered(&j->head_stat, (size_t)j->n_part * n_head));
-    return alloc_gathered(&j->stat, (size_t)j->n_part * (size_t)j->layer->n_stat);
+    return WNW_OK;
 }
 
 int wnw__plan_job_new(struct wnw__plan_job **out, const wnw_policy *policy, const wnw_size *size,
@@ -208,13 +215,12 @@ int wnw__plan_job_new(struct wnw__plan_job **out, const wnw_policy *policy, cons
         return wnw__fail(WNW_E_NOMEM, "out of memory for a plan");
     j->src = src;
     j->policy = policy;
-    j->scorer = policy->part[WNW_PART_SCORER].scorer;
-    j->own = policy->part[WNW_PART_SCORER].own;
-    j->layer = policy->part[WNW_PART_LAYER_BUDGET].layer;
-    j->head = policy->part[WNW_PART_HEAD_BUDGET].head;
-    j->selector = policy->part[WNW_PART_SELECTOR].selector;
-    j->contents = policy->part[WNW_PART_CONTENTS].contents;
-    j->model_scope = j->layer->model_scope || j->head->allocate_model;
+    j->scorer = wnw__scorer_of(policy);
+    j->layer = wnw__layer_budget_of(policy);
+    j->head = wnw__head_budget_of(policy);
+    j->selector = wnw__selector_of(policy);
+    j->contents = wnw__contents_of(policy);
+    j->model_scope = wnw__policy_sees_all_layers(policy);
     j->report = report ? report : &j->unused_report;
     j->report->warning[0] = '\0';
     const int rc = job_prepare(j, size);
@@ -247,10 +253,8 @@ void wnw__plan_job_free(struct wnw__plan_job *j)
     free(j->all_heads);
     free(j->scorer_opts);
     free(j->layer_budget);
-    free(j->collected);
-    free(j->measured);
-    free(j->stat);
-    free(j->head_stat);
+    for (int32_t k = 0; k < WNW_N_PART_KINDS; k++)
+        free(j->gathered[k]);
     free(j->layer_work);
     free(j->counts);
     free(j->score);

@@ -16,8 +16,8 @@
 wnw_needs wnw__job_select_needs(const struct wnw__plan_job *j)
 {
     wnw_needs needs = {0};
-    if (j->selector->needs)
-        j->selector->needs(j->policy->opts[WNW_PART_SELECTOR], &needs);
+    if (j->selector->part.needs)
+        j->selector->part.needs(j->policy->opts[WNW_PART_SELECTOR], &needs);
     const wnw_needs more = wnw__job_contents_needs(j);
     wnw__needs_merge(&needs, &more);
     return needs;
@@ -26,15 +26,16 @@ wnw_needs wnw__job_select_needs(const struct wnw__plan_job *j)
 wnw_needs wnw__job_contents_needs(const struct wnw__plan_job *j)
 {
     wnw_needs needs = {0};
-    if (j->contents->needs)
-        j->contents->needs(j->policy->opts[WNW_PART_CONTENTS], &needs);
+    if (j->contents->part.needs)
+        j->contents->part.needs(j->policy->opts[WNW_PART_CONTENTS], &needs);
     return needs;
 }
 
 wnw_needs wnw__job_gather_needs(const struct wnw__plan_job *j)
 {
     wnw_needs needs = {0};
-    j->own->collect_needs(j->scorer_opts, &needs);
+    if (j->scorer->part.gather->needs)
+        j->scorer->part.gather->needs(j->scorer_opts, &needs);
     return needs;
 }
 
@@ -42,14 +43,12 @@ wnw_needs wnw__job_gather_needs(const struct wnw__plan_job *j)
 static wnw_needs needs_besides(const struct wnw__plan_job *j)
 {
     wnw_needs needs = {0};
-    if (j->layer->measure && j->layer->needs) {
+    for (int32_t k = WNW_PART_SCORER + 1; k < WNW_N_PART_KINDS; k++) {
+        const wnw_gather *gather = j->policy->part[k].head.gather;
         wnw_needs more = {0};
-        j->layer->needs(j->policy->opts[WNW_PART_LAYER_BUDGET], &more);
-        wnw__needs_merge(&needs, &more);
-    }
-    if (j->head->measure && j->head->needs) {
-        wnw_needs more = {0};
-        j->head->needs(j->policy->opts[WNW_PART_HEAD_BUDGET], &more);
+        if (!j->gathered[k] || !gather->needs)
+            continue;
+        gather->needs(j->policy->opts[k], &more);
         wnw__needs_merge(&needs, &more);
     }
     if (!j->model_scope) {
@@ -64,15 +63,15 @@ wnw_needs wnw__job_score_needs(const struct wnw__plan_job *j)
 {
     const wnw_needs besides = needs_besides(j);
     wnw_needs needs = {0};
-    if (j->scorer->needs)
-        j->scorer->needs(j->scorer_opts, &needs);
+    if (j->scorer->part.needs)
+        j->scorer->part.needs(j->scorer_opts, &needs);
     wnw__needs_merge(&needs, &besides);
     return needs;
 }
 
 int wnw__job_window_heads(struct wnw__plan_job *j, int32_t il, bool *used)
 {
-    const struct wnw__aggregation *agg = j->policy->part[WNW_PART_AGGREGATION].aggregation;
+    const wnw_aggregation *agg = wnw__aggregation_of(j->policy);
     const wnw_observation known = {.il = il,
                                    .n_layer = j->src->n_layer,
                                    .n_head = j->src->n_head,
@@ -82,7 +81,8 @@ int wnw__job_window_heads(struct wnw__plan_job *j, int32_t il, bool *used)
         j->heads[h] = true;
     if (agg->choose)
         WNW_TRY(agg->choose(j->policy->opts[WNW_PART_AGGREGATION], &known, j->heads));
-    const bool by_head = j->own && j->own->window_by_head && !(needs_besides(j).flags & WNW_NEED_WINDOW_ATTN);
+    const bool by_head = wnw__policy_has(j->policy, WNW_PART_SCORER, WNW_FLAG_WINDOW_BY_HEAD) &&
+                         !(needs_besides(j).flags & WNW_NEED_WINDOW_ATTN);
     if (wnw__job_score_needs(j).flags & WNW_NEED_WINDOW_ATTN)
         for (int32_t h = 0; h < j->src->n_head; h++)
             used[h] = used[h] || j->heads[h] || !by_head;
@@ -112,7 +112,7 @@ static int check_observation(const struct wnw__plan_job *j, const wnw_needs *nee
             return wnw__fail(WNW_E_NOT_OBSERVED,
                              "%s needs %s of layer %d, which was not observed; declare the policy before "
                              "prefill",
-                             j->scorer->name, rows[i].what, obs->il);
+                             j->scorer->part.name, rows[i].what, obs->il);
     return WNW_OK;
 }
 
@@ -125,7 +125,7 @@ int wnw__job_adapt(const struct wnw__plan_job *j, const wnw_observation *seen, c
     obs->n_prefix = j->src->n_prefix;
     obs->budget = j->mean;
     obs->n_final = j->src->n_final ? j->src->n_final(j->src, seen->il) : 0;
-    obs->collected = j->collected;
+    obs->gathered = j->gathered[WNW_PART_SCORER];
     obs->profile = j->src->profile;
     obs->perplexity = j->perplexity;
     return WNW_OK;
@@ -162,7 +162,7 @@ static int write_head(struct wnw__plan_job *j, int32_t il, int32_t ih, const int
 {
     const void *opts = j->policy->opts[WNW_PART_CONTENTS];
     const int32_t *pos = j->src->positions(j->src, il, ih);
-    const struct wnw__contents_problem p = {
+    const wnw_contents_problem p = {
         .obs = obs, .ih = ih, .keep = keep, .n_keep = n_keep, .n = obs->n_entry[ih]};
     int32_t n_spared = 0;
     if (j->contents->scratch)
@@ -203,12 +203,12 @@ int wnw__job_keep_layer(struct wnw__plan_job *j, int32_t il, const wnw_observati
 static int keep_head_scores(struct wnw__plan_job *j, const wnw_observation *obs)
 {
     const size_t n = (size_t)obs->n_head * (size_t)obs->n;
-    if (!j->selector->of_query_heads || !j->selector->of_query_heads(j->policy->opts[WNW_PART_SELECTOR]))
+    if (!wnw__policy_has(j->policy, WNW_PART_SELECTOR, WNW_FLAG_QUERY_HEADS))
         return WNW_OK;
     WNW_TRY(reserve(&j->head_score, &j->head_score_cap, n));
     memcpy(j->head_score, wnw__score_rows(obs, j->scratch), n * sizeof *j->head_score);
-    if (j->own && j->own->finish)
-        j->own->finish(j->scorer_opts, obs, obs->n_head, j->head_score, j->scratch);
+    if (j->scorer->finish)
+        j->scorer->finish(j->scorer_opts, obs, obs->n_head, j->head_score, j->scratch);
     return WNW_OK;
 }
 
@@ -220,7 +220,7 @@ static int score_layer(struct wnw__plan_job *j, const wnw_observation *obs)
     WNW_TRY(reserve(&j->scratch, &j->scratch_cap, n_scratch > n_score ? n_scratch : n_score));
     const double start = wnw__now_ms();
     wnw_observation chosen = *obs;
-    if (j->policy->part[WNW_PART_AGGREGATION].aggregation->choose)
+    if (wnw__aggregation_of(j->policy)->choose)
         chosen.query_head_used = j->heads;
     WNW_TRY(wnw__score(j->policy, j->scorer_opts, &chosen, j->score, j->scratch));
     WNW_TRY(keep_head_scores(j, obs));
@@ -231,22 +231,12 @@ static int score_layer(struct wnw__plan_job *j, const wnw_observation *obs)
                 return wnw__fail(WNW_E_NOT_FINITE,
                                  "the score that %s gives entry %d of layer %d, KV head %d is not a number: "
                                  "%s",
-                                 j->scorer->name, i, obs->il, ih,
-                                 j->own ? "the model computed values that are none; weights in its file are "
-                                          "damaged, or too large for the type of the KV cache"
-                                        : "a fault of this scorer, or of the model's weights");
+                                 j->scorer->part.name, i, obs->il, ih,
+                                 wnw__part_find(j->scorer->part.name, strlen(j->scorer->part.name))
+                                     ? "the model computed values that are none; weights in its file are "
+                                       "damaged, or too large for the type of the KV cache"
+                                     : "a fault of this scorer, or of the model's weights");
     return WNW_OK;
-}
-
-/* Blocks of the scorer, which may have shrunk; behind what is settled, if anything is. */
-static struct wnw__blocks blocks_of(const struct wnw__plan_job *j, int32_t n_final)
-{
-    struct wnw__blocks b = {0};
-    if (j->own && j->own->blocks)
-        j->own->blocks(j->scorer_opts, &b);
-    if (b.lag > 0 && n_final > 0)
-        b.sink = n_final;
-    return b;
 }
 
 /* What the rest of the driver must know of a layer that was scored. */
@@ -265,81 +255,84 @@ static void protect_heads(struct wnw__plan_job *j, int32_t il, int32_t budget)
                                             j->n_keep[ih]);
 }
 
-static void count_heads(struct wnw__plan_job *j, const struct counted *c)
+static int count_heads(struct wnw__plan_job *j, const struct counted *c)
 {
     const int32_t n_head = j->src->n_head_kv;
     memset(j->n_safe, 0, (size_t)n_head * sizeof *j->n_safe);
     if (j->own_size) {
-        const struct wnw__blocks blocks = blocks_of(j, c->n_final);
+        const wnw_blocks blocks = wnw__policy_blocks_with(j->policy, j->scorer_opts, c->n_final);
         for (int32_t ih = 0; ih < n_head; ih++)
-            j->n_keep[ih] = j->selector->own_size(j->policy->opts[WNW_PART_SELECTOR], &blocks, c->n_entry[ih],
-                                                  wnw__policy_rounding(j->policy));
+            j->n_keep[ih] = j->selector->recursive->own_size(j->policy->opts[WNW_PART_SELECTOR], &blocks,
+                                                             c->n_entry[ih], j->policy->rounding);
         protect_heads(j, c->il, INT32_MAX);
-        return;
+        return WNW_OK;
     }
     if (j->counts) {
         /* Of a head that got more than the average no more is protected than was when it competed. */
         for (int32_t ih = 0; ih < n_head; ih++) {
             const int32_t n = j->counts[c->i * n_head + ih];
-            j->n_keep[ih] = n < 0 ? 0 : n > c->n_entry[ih] ? c->n_entry[ih] : n;
+            j->n_keep[ih] = n;
         }
         protect_heads(j, c->il, j->budget);
-        return;
+        return WNW_OK;
     }
     const int32_t budget = j->layer_budget[c->i];
     for (int32_t ih = 0; ih < n_head; ih++)
         j->n_keep[ih] = c->n_entry[ih] < budget ? c->n_entry[ih] : budget;
     protect_heads(j, c->il, INT32_MAX);
-    const struct wnw__head_problem problem = {.n_head_kv = n_head,
-                                              .n = c->row,
-                                              .n_entry = c->n_entry,
-                                              .score = c->score,
-                                              .prot = j->prot,
-                                              .budget = budget,
-                                              .rounding = wnw__policy_rounding(j->policy)};
-    j->head->allocate(j->policy->opts[WNW_PART_HEAD_BUDGET], &problem, j->n_keep, j->n_safe, j->scratch);
+    const wnw_head_problem problem = {.n_head_kv = n_head,
+                                      .n = c->row,
+                                      .n_entry = c->n_entry,
+                                      .score = c->score,
+                                      .prot = j->prot,
+                                      .budget = budget,
+                                      .rounding = j->policy->rounding,
+                                      .gathered = j->gathered[WNW_PART_HEAD_BUDGET]};
+    return j->head->allocate(j->policy->opts[WNW_PART_HEAD_BUDGET], &problem, j->n_keep, j->n_safe,
+                             j->scratch);
 }
 
 /* obs: what the selector asked for, or NULL. */
 static int select_layer(struct wnw__plan_job *j, const struct counted *c, const wnw_observation *obs)
 {
     const void *opts = j->policy->opts[WNW_PART_SELECTOR];
-    const struct wnw__blocks blocks = blocks_of(j, c->n_final);
+    const wnw_blocks blocks = wnw__policy_blocks_with(j->policy, j->scorer_opts, c->n_final);
     const int32_t n_head = j->src->n_head_kv;
     int32_t settled = INT32_MAX;
     if (j->selector->scratch)
         WNW_TRY(reserve(&j->scratch, &j->scratch_cap, j->selector->scratch(opts, c->row)));
     for (int32_t ih = 0; ih < n_head; ih++) {
-        const struct wnw__select_problem problem = {.score = c->score + (int64_t)ih * c->row,
-                                                    .n = c->n_entry[ih],
-                                                    .n_keep = j->n_keep[ih],
-                                                    .prot = j->prot[ih],
-                                                    .blocks = blocks,
-                                                    .n_final = c->n_final,
-                                                    .n_safe = j->n_safe[ih],
-                                                    .ih = ih,
-                                                    .n_head_kv = n_head,
-                                                    .row = c->row,
-                                                    .layer_score = c->score,
-                                                    .head_score = c->head_score,
-                                                    .n_entry = c->n_entry,
-                                                    .rounding = wnw__policy_rounding(j->policy),
-                                                    .mean = j->own_size ? 0 : j->mean,
-                                                    .obs = obs};
+        const wnw_select_problem problem = {.score = c->score + (int64_t)ih * c->row,
+                                            .n = c->n_entry[ih],
+                                            .n_keep = j->n_keep[ih],
+                                            .prot = j->prot[ih],
+                                            .blocks = blocks,
+                                            .n_final = c->n_final,
+                                            .n_safe = j->n_safe[ih],
+                                            .ih = ih,
+                                            .n_head_kv = n_head,
+                                            .row = c->row,
+                                            .layer_score = c->score,
+                                            .head_score = c->head_score,
+                                            .n_entry = c->n_entry,
+                                            .rounding = j->policy->rounding,
+                                            .mean = j->own_size ? 0 : j->mean,
+                                            .obs = obs,
+                                            .gathered = j->gathered[WNW_PART_SELECTOR]};
         int32_t *keep = j->keep + (int64_t)ih * j->keep_row;
         const int32_t n = j->selector->select(opts, &problem, keep, j->scratch);
         if (n < 0)
             return n;
         j->n_keep[ih] = n;
-        if (j->selector->settled) {
-            const int32_t s = j->selector->settled(opts, &blocks, c->n_entry[ih], n);
+        if (j->selector->recursive) {
+            const int32_t s = j->selector->recursive->settled(opts, &blocks, c->n_entry[ih], n);
             settled = s < settled ? s : settled;
         }
         WNW_TRY(add_head(j, c->il, ih, keep, n));
         if (wnw__contents_works(j->contents))
             WNW_TRY(write_head(j, c->il, ih, keep, n, obs));
     }
-    j->n_final = j->selector->settled ? settled : 0;
+    j->n_final = j->selector->recursive ? settled : 0;
     j->plan->n_final[c->il] = j->n_final;
     return WNW_OK;
 }
@@ -387,16 +380,12 @@ int wnw__job_score_layer(struct wnw__plan_job *j, int32_t il, const wnw_observat
                               .head_score = j->head_score,
                               .n_entry = j->n_entry + (int64_t)il * j->src->n_head_kv};
     if (!j->model_scope) {
-        count_heads(j, &c);
+        WNW_TRY(count_heads(j, &c));
         return select_layer(j, &c, &obs);
     }
-    if (j->head->measure)
-        WNW_TRY(j->head->measure(j->policy->opts[WNW_PART_HEAD_BUDGET], &obs,
-                                 j->head_stat + (int64_t)i * obs.n_head_kv));
-    if (j->layer->measure)
-        WNW_TRY(j->layer->measure(j->policy->opts[WNW_PART_LAYER_BUDGET], &obs, j->score,
-                                  j->stat ? j->stat + (int64_t)i * j->layer->n_stat : NULL, j->measured,
-                                  j->scratch));
+    for (int32_t k = WNW_PART_SCORER + 1; k < WNW_N_PART_KINDS; k++)
+        if (j->gathered[k])
+            WNW_TRY(j->policy->part[k].head.gather->visit(j->policy->opts[k], &obs, j->gathered[k]));
     j->scored[i] = (struct wnw__scored_layer){
         .il = il, .row = obs.n, .n_final = obs.n_final, .score = j->score, .head_score = j->head_score};
     j->score = j->head_score = NULL;
@@ -406,7 +395,7 @@ int wnw__job_score_layer(struct wnw__plan_job *j, int32_t il, const wnw_observat
 
 /* ---- Model scope ---- */
 
-static int allocate_model(struct wnw__plan_job *j, struct wnw__layer_problem *p)
+static int allocate_model(struct wnw__plan_job *j, wnw_layer_problem *p)
 {
     const size_t n_count = (size_t)j->n_part * (size_t)j->src->n_head_kv;
     size_t n_score = 0;
@@ -420,8 +409,13 @@ static int allocate_model(struct wnw__plan_job *j, struct wnw__layer_problem *p)
     j->counts = calloc(n_count, sizeof *j->counts);
     if (!j->counts)
         return wnw__fail(WNW_E_NOMEM, "out of memory for %zu counts", n_count);
-    return j->head->allocate_model(j->policy->opts[WNW_PART_HEAD_BUDGET], p, j->counts, j->scratch,
-                                   j->report->warning);
+    WNW_TRY(j->head->allocate_model(j->policy->opts[WNW_PART_HEAD_BUDGET], p, j->counts, j->scratch,
+                                    j->report->warning));
+    for (size_t i = 0; i < n_count; i++)
+        if (j->counts[i] < 0 || j->counts[i] > p->n_entry[i])
+            return wnw__fail(WNW_E_RANGE, "%s gives a head %d entries, of %d", j->head->part.name,
+                             j->counts[i], p->n_entry[i]);
+    return WNW_OK;
 }
 
 /* Counts of all layers from all scores. */
@@ -446,14 +440,12 @@ int wnw__job_settle_counts(struct wnw__plan_job *j)
                 wnw__protected_shrink(wnw__job_protected_head(j, j->part_il[i], ih), j->budget);
         }
     }
-    struct wnw__layer_problem p = wnw__job_layer_problem(j);
+    wnw_layer_problem p = wnw__job_layer_problem(j);
     p.score = score;
     p.row = row;
     p.n_entry = n_entry;
     p.prot = prot;
-    p.stat = j->stat;
-    p.head_stat = j->head_stat;
-    p.collected = j->measured;
+    p.gathered = j->gathered[j->head->allocate_model ? WNW_PART_HEAD_BUDGET : WNW_PART_LAYER_BUDGET];
     rc = allocate_model(j, &p);
 done:
     free(score);
@@ -477,6 +469,6 @@ int wnw__job_select_scored(struct wnw__plan_job *j, int32_t i, const wnw_observa
                               .score = l->score,
                               .head_score = l->head_score,
                               .n_entry = j->n_entry + (int64_t)l->il * j->src->n_head_kv};
-    count_heads(j, &c);
+    WNW_TRY(count_heads(j, &c));
     return select_layer(j, &c, seen ? &obs : NULL);
 }

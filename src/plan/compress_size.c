@@ -12,7 +12,7 @@
  * for its budget (AdaKV), n times their number together. */
 static int64_t kept_with(const struct wnw__plan_job *j, int32_t n)
 {
-    const bool compete = j->head->competes;
+    const bool compete = wnw__policy_has(j->policy, WNW_PART_HEAD_BUDGET, WNW_FLAG_COMPETES);
     int64_t sum = 0;
     for (int32_t i = 0; i < j->n_part; i++) {
         int64_t all = 0, capped = 0;
@@ -36,7 +36,7 @@ static int budget_of_ratio(struct wnw__plan_job *j, double ratio)
     if (base > 0 || j->n_min == j->n_max) {
         j->mean = (base > 0 ? base : j->n_max) * (1 - ratio);
         j->ratio = ratio;
-        j->budget = wnw__round_count(j->mean, wnw__policy_rounding(j->policy));
+        j->budget = wnw__round_count(j->mean, j->policy->rounding);
         if (j->budget > j->n_max)
             j->mean = j->budget = j->n_max;
     } else {
@@ -75,28 +75,26 @@ static int budget_of_bytes(struct wnw__plan_job *j, uint64_t bytes)
  * p for p protected of n entries. */
 static void add_protected(struct wnw__plan_job *j, const wnw_size *size)
 {
-    const void *opts = j->policy->opts[WNW_PART_LAYER_BUDGET];
-    if (j->own_size || size->kind == WNW_SIZE_BYTES || !j->layer->counts_history ||
-        !j->layer->counts_history(opts))
+    if (j->own_size || size->kind == WNW_SIZE_BYTES ||
+        !wnw__policy_has(j->policy, WNW_PART_LAYER_BUDGET, WNW_FLAG_PROTECTED_APART))
         return;
     const wnw_protected p = wnw__job_protected(j, j->n_max);
     const double part = size->kind == WNW_SIZE_BUDGET ? 1 : size->kind == WNW_SIZE_RATIO ? size->ratio : 0.5;
     j->mean += part * (p.n_first + p.n_last);
     j->mean = j->mean < j->n_max ? j->mean : j->n_max;
-    j->budget = wnw__round_count(j->mean, wnw__policy_rounding(j->policy));
+    j->budget = wnw__round_count(j->mean, j->policy->rounding);
     j->ratio = 0;
 }
 
 int wnw__job_size(struct wnw__plan_job *j, const wnw_size *size)
 {
-    const struct wnw__selector *sel = j->policy->part[WNW_PART_SELECTOR].selector;
     const wnw_size none = {.kind = WNW_SIZE_NONE};
     if (!size)
         size = &none;
     switch (size->kind) {
     case WNW_SIZE_NONE:
-        j->own_size = sel->own_size != NULL;
-        j->unsized = !j->own_size && j->head->own_size;
+        j->own_size = j->selector->recursive != NULL;
+        j->unsized = !j->own_size && wnw__policy_has(j->policy, WNW_PART_HEAD_BUDGET, WNW_FLAG_OWN_SIZE);
         if (j->unsized)
             j->mean = j->budget = j->n_max;
         else if (!j->own_size)
@@ -138,30 +136,32 @@ int wnw__job_size(struct wnw__plan_job *j, const wnw_size *size)
 /* n_here: first entries that are the chat template's. */
 static wnw_protected protected_of(const struct wnw__plan_job *j, int32_t n, int32_t n_here)
 {
+    const wnw_keep_problem problem = {.n = n,
+                                      .budget = j->own_size ? j->n_max : j->budget,
+                                      .sized = !j->own_size && !j->unsized,
+                                      .n_prefix = j->src->n_prefix,
+                                      .n_here = n_here};
     wnw_protected p = {0};
-    if (j->own && j->own->protect_of)
-        j->own->protect_of(j->scorer_opts, n, j->own_size ? n : j->budget, &p);
-    else if (j->scorer->protect)
-        j->scorer->protect(j->scorer_opts, n, &p);
-    if (j->head->protect)
-        j->head->protect(j->policy->opts[WNW_PART_HEAD_BUDGET],
-                         j->own_size || j->unsized ? INT32_MAX : j->budget, &p);
-    if (j->own && j->own->protect_prefix)
-        j->own->protect_prefix(j->scorer_opts, j->src->n_prefix, n_here, &p);
-    return wnw__protected_clamp(p, n);
+    for (int32_t k = 0; k < WNW_N_PART_KINDS; k++)
+        if (j->policy->part[k].head.keep)
+            j->policy->part[k].head.keep(k == WNW_PART_SCORER ? j->scorer_opts : j->policy->opts[k], &problem,
+                                         &p);
+    return wnw__protected_clamp(j->room > 0 ? wnw__protected_make_room(p, j->room) : p, n);
 }
 
 /* First entries of the head that are the chat template's. */
 static int32_t header_of(const struct wnw__plan_job *j, int32_t il, int32_t ih)
 {
-    const int32_t n = j->n_entry[il * j->src->n_head_kv + ih];
-    int32_t n_here = 0;
-    if (!j->own || !j->own->protect_prefix || j->src->n_prefix == 0)
-        return 0;
     const int32_t *pos = j->src->positions(j->src, il, ih);
-    while (n_here < n && pos[n_here] < j->src->n_prefix)
-        n_here++;
-    return n_here;
+    int32_t lo = 0, hi = j->src->n_prefix > 0 ? j->n_entry[il * j->src->n_head_kv + ih] : 0;
+    while (lo < hi) {
+        const int32_t mid = lo + (hi - lo) / 2;
+        if (pos[mid] < j->src->n_prefix)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
 }
 
 wnw_protected wnw__job_protected(const struct wnw__plan_job *j, int32_t n)
@@ -190,7 +190,7 @@ static bool fit_settled(struct wnw__plan_job *j)
         return false;
     for (int32_t i = 0; i < j->n_part; i++) {
         const int32_t n_final = j->src->n_final(j->src, j->part_il[i]);
-        const struct wnw__blocks b = wnw__policy_blocks(j->policy, n_final);
+        const wnw_blocks b = wnw__policy_blocks(j->policy, n_final);
         settled = settled || n_final > 0;
         for (int32_t ih = 0; ih < j->src->n_head_kv; ih++) {
             const int32_t n = j->n_entry[j->part_il[i] * j->src->n_head_kv + ih];
@@ -218,7 +218,7 @@ static bool fit_settled(struct wnw__plan_job *j)
 int wnw__job_fit_protected(struct wnw__plan_job *j, const wnw_size *size)
 {
     const wnw_protected p = wnw__job_protected(j, j->n_max);
-    const bool shrinks = j->own && j->own->shrinks_for_budget;
+    const bool shrinks = wnw__policy_has(j->policy, WNW_PART_SCORER, WNW_FLAG_SHRINKS);
     const int32_t need = p.n_first + p.n_last;
     if (fit_settled(j))
         return WNW_OK;
@@ -229,25 +229,26 @@ int wnw__job_fit_protected(struct wnw__plan_job *j, const wnw_size *size)
             WNW_E_RANGE,
             "%s always keeps the first %d and the last %d of %d entries, but the size leaves %d per "
             "head; allow at least %d, give a ratio, or lower what the policy protects",
-            j->scorer->name, p.n_first, p.n_last, j->n_max, j->budget, need);
-    const bool own = j->own && j->own->shrink && j->own->shrink(j->scorer_opts, j->n_max, j->budget);
-    const wnw_protected s = own ? wnw__job_protected(j, j->n_max) : wnw__protected_shrink(p, j->budget);
-    const char *what = own && j->own->blocks ? "blocks shrink"
-                       : p.n_last > 0        ? "window shrinks"
-                                             : "sinks shrink";
+            j->scorer->part.name, p.n_first, p.n_last, j->n_max, j->budget, need);
+    const wnw_block_rule *rule = j->scorer->blocks;
+    const bool blocks = rule && rule->fit && rule->fit(j->scorer_opts, j->n_max, j->budget);
+    if (shrinks)
+        j->room = j->budget;
+    const wnw_protected s =
+        blocks || shrinks ? wnw__job_protected(j, j->n_max) : wnw__protected_shrink(p, j->budget);
+    const char *what = blocks ? "blocks shrink" : p.n_last > 0 ? "window shrinks" : "sinks shrink";
     wnw__warn(j->report->warning,
               "the size leaves %d entries per head and %s protects %d: its %s, to the first %d and the last "
               "%d",
-              j->budget, j->scorer->name, need, what, s.n_first, s.n_last);
+              j->budget, j->scorer->part.name, need, what, s.n_first, s.n_last);
     return WNW_OK;
 }
 
 int wnw__policy_fix_size(wnw_policy **out, const wnw_policy *p, const struct wnw__due *due, char *warning)
 {
-    const struct wnw__part *part = &p->part[WNW_PART_SELECTOR];
-    const struct wnw__blocks b = wnw__policy_blocks(p, due->n_final);
+    const wnw_blocks b = wnw__policy_blocks(p, due->n_final);
     const int32_t thinned = wnw__blocks_thinned(&b, due->n), whole = due->n - thinned * b.lag;
-    const char *name = p->part[WNW_PART_SCORER].name;
+    const char *name = wnw__policy_name(p);
     *out = NULL;
     if (thinned == 0) {
         wnw__warn(warning,
@@ -267,7 +268,7 @@ int wnw__policy_fix_size(wnw_policy **out, const wnw_policy *p, const struct wnw
                   due->n_keep, name, whole, due->n, b.sink, whole - b.sink);
     wnw_policy *fixed;
     WNW_TRY(wnw__policy_copy(&fixed, p));
-    part->selector->fix_size(fixed->opts[WNW_PART_SELECTOR], &b, due->n, due->n_keep);
+    wnw__selector_of(p)->recursive->fit(fixed->opts[WNW_PART_SELECTOR], &b, due->n, due->n_keep);
     *out = fixed;
     return WNW_OK;
 }

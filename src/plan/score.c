@@ -12,13 +12,13 @@ static size_t flags_room(const wnw_observation *obs)
 
 static int32_t n_row_of(const wnw_scorer *scorer, const wnw_observation *obs)
 {
-    return scorer->per_query_head ? obs->n_head : obs->n_head_kv;
+    return scorer->part.flags & WNW_FLAG_QUERY_HEADS ? obs->n_head : obs->n_head_kv;
 }
 
 size_t wnw__score_room(const wnw_policy *p, const void *scorer_opts, const wnw_observation *obs)
 {
-    const wnw_scorer *scorer = p->part[WNW_PART_SCORER].scorer;
-    const struct wnw__aggregation *agg = p->part[WNW_PART_AGGREGATION].aggregation;
+    const wnw_scorer *scorer = wnw__scorer_of(p);
+    const wnw_aggregation *agg = wnw__aggregation_of(p);
     const size_t a = scorer->scratch ? scorer->scratch(scorer_opts, obs) : 0;
     const size_t b = agg->scratch ? agg->scratch(p->opts[WNW_PART_AGGREGATION], obs) : 0;
     const size_t rows = agg->aggregate ? (size_t)n_row_of(scorer, obs) * (size_t)obs->n : 0;
@@ -34,14 +34,13 @@ const float *wnw__score_rows(const wnw_observation *obs, const float *room)
 int wnw__score(const wnw_policy *p, const void *scorer_opts, const wnw_observation *seen, float *score,
                float *room)
 {
-    const wnw_scorer *scorer = p->part[WNW_PART_SCORER].scorer;
-    const struct wnw__aggregation *agg = p->part[WNW_PART_AGGREGATION].aggregation;
+    const wnw_scorer *scorer = wnw__scorer_of(p);
+    const wnw_aggregation *agg = wnw__aggregation_of(p);
     const void *opts = p->opts[WNW_PART_AGGREGATION];
-    const struct wnw__scorer *own = p->part[WNW_PART_SCORER].own;
     if (!agg->aggregate) {
         WNW_TRY(scorer->score(scorer_opts, seen, score, room));
-        if (own && own->finish)
-            own->finish(scorer_opts, seen, seen->n_head_kv, score, room);
+        if (scorer->finish)
+            scorer->finish(scorer_opts, seen, seen->n_head_kv, score, room);
         return WNW_OK;
     }
     const int32_t n_row = n_row_of(scorer, seen);
@@ -56,7 +55,7 @@ int wnw__score(const wnw_policy *p, const void *scorer_opts, const wnw_observati
     }
     WNW_TRY(scorer->score(scorer_opts, &obs, rows, scratch));
     agg->aggregate(opts, &obs, rows, n_row, score, scratch);
-    if (own && own->finish)
-        own->finish(scorer_opts, &obs, obs.n_head_kv, score, scratch);
+    if (scorer->finish)
+        scorer->finish(scorer_opts, &obs, obs.n_head_kv, score, scratch);
     return WNW_OK;
 }

@@ -50,29 +50,28 @@ bool wnw_method_get(int32_t i, wnw_method_info *out)
         n_preset++;
     if (i < n_preset) {
         const struct wnw__preset *row = wnw__preset_get(i);
-        struct wnw__part scorer;
         out->name = row->name;
         out->kind = row->parity ? "parity preset" : "preset";
         out->about = row->about;
         out->paper = row->paper;
         out->details = row->details ? row->details : "";
         out->recipe = row->recipe;
-        if (wnw__part_find(&scorer, row->recipe, strcspn(row->recipe, ":+")))
-            out->options = scorer.options;
+        const wnw_part *scorer = wnw__part_find(row->recipe, strcspn(row->recipe, ":+"));
+        out->options = scorer ? scorer->options : NULL;
         describe(row->recipe, out);
         return true;
     }
-    struct wnw__part part;
-    if (!wnw__part_get(i - n_preset, &part))
+    const wnw_part *part = wnw__part_get(i - n_preset);
+    if (!part)
         return false;
-    out->name = part.name;
-    out->kind = wnw__part_kind_name(part.kind);
-    out->about = part.about;
-    out->paper = part.paper;
-    out->details = part.details;
-    out->options = part.options;
-    if (part.kind == WNW_PART_SCORER) {
-        describe(part.name, out);
+    out->name = part->name;
+    out->kind = wnw__part_kind_name(part->kind);
+    out->about = part->about;
+    out->paper = part->paper ? part->paper : "";
+    out->details = part->details ? part->details : "";
+    out->options = part->options;
+    if (part->kind == WNW_PART_SCORER) {
+        describe(part->name, out);
         out->layout = "";
     }
     return true;

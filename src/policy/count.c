@@ -8,14 +8,14 @@
 const char *const wnw__proj_norm_choices[] = {"l1", "l2", "sketch", NULL};
 const char *const wnw__rounding_choices[] = {"exact", "trunc", NULL};
 
-int32_t wnw__round_count(double x, enum wnw__rounding rounding)
+int32_t wnw__round_count(double x, wnw_rounding rounding)
 {
     /* x comes from n * (1 - r), whose last bits are noise: exact keeps 100 of 1000 at r = 0.9. */
     const double y = floor(rounding == WNW_ROUND_EXACT ? x + 1e-6 : x);
     return y <= 0 ? 0 : y >= INT32_MAX ? INT32_MAX : (int32_t)y;
 }
 
-int32_t wnw__count_together(const struct wnw__layer_problem *p, const int32_t *n_entry, int32_t n_row)
+int32_t wnw__count_together(const wnw_layer_problem *p, const int32_t *n_entry, int32_t n_row)
 {
     int64_t sum = 0;
     bool equal = true;
@@ -37,18 +37,25 @@ wnw_protected wnw__protected_clamp(wnw_protected p, int32_t n)
     return p;
 }
 
-wnw_protected wnw__protected_shrink(wnw_protected p, int32_t n_keep)
+wnw_protected wnw__protected_make_room(wnw_protected p, int32_t n_keep)
 {
-    if ((int64_t)p.n_first + p.n_last <= n_keep)
-        return p;
     const int32_t share = n_keep / 4 > 8 ? n_keep / 4 : 8;
     const int32_t most = n_keep - 1 < share ? n_keep - 1 : share;
     p.n_last = p.n_last < most ? p.n_last : most;
     if (p.n_last < 0)
         p.n_last = 0;
+    p.n_first = p.n_first < n_keep - p.n_last ? p.n_first : n_keep - p.n_last;
+    return p;
+}
+
+wnw_protected wnw__protected_shrink(wnw_protected p, int32_t n_keep)
+{
+    if ((int64_t)p.n_first + p.n_last <= n_keep)
+        return p;
+    p = wnw__protected_make_room(p, n_keep);
     /* Without a window nothing recent is protected: leave it half the room. */
-    const int32_t room = p.n_last > 0 ? n_keep - p.n_last : n_keep / 2;
-    p.n_first = p.n_first < room ? p.n_first : room;
+    if (p.n_last == 0 && p.n_first > n_keep / 2)
+        p.n_first = n_keep / 2;
     return p;
 }
 

@@ -6,7 +6,7 @@
 #include "policy/part.h"
 
 /* x as a whole number. */
-int32_t wnw__round_count(double x, enum wnw__rounding rounding);
+int32_t wnw__round_count(double x, wnw_rounding rounding);
 
 /* Shares total out over n parts in proportion to weight[n] >= 0 (equally where all are 0): out[n] are whole
  * numbers up to `most` that add up to the total, as far as n x most allows. What is over `most` goes to the
@@ -15,11 +15,13 @@ void wnw__share_out(const double *weight, int32_t n, int64_t total, int32_t most
 
 /* Limits protected entries to the n that exist: the last ones go before the first ones. */
 wnw_protected wnw__protected_clamp(wnw_protected p, int32_t n);
-/* Makes protected entries fit into n_keep and leaves room for chosen ones: the window shrinks to
- * min(n_keep - 1, max(8, n_keep / 4)), then the sinks to what is left. Unchanged if they fit. */
+/* Leaves room for chosen entries beside protected ones: of n_keep the window takes min(n_keep - 1, max(8,
+ * n_keep / 4)) at most, the sinks what is left. */
+wnw_protected wnw__protected_make_room(wnw_protected p, int32_t n_keep);
+/* Makes protected entries fit into n_keep, with room for chosen ones. Unchanged if they fit. */
 wnw_protected wnw__protected_shrink(wnw_protected p, int32_t n_keep);
 /* What the size leaves of n_row rows together, whose lengths are n_entry[n_row] <= p->n. Rounded once, so
  * that it is exact where n_row times a rounded count is not. Model scope. */
-int32_t wnw__count_together(const struct wnw__layer_problem *p, const int32_t *n_entry, int32_t n_row);
+int32_t wnw__count_together(const wnw_layer_problem *p, const int32_t *n_entry, int32_t n_row);
 
 #endif

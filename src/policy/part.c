@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* The lists of parts. A new part is one line in parts.def. */
+/* The list of parts. A new part is one line in parts.def. */
 #include "policy/part.h"
 
 #include <string.h>
 
-/* parts.def has one line per part; here it becomes the declarations and the lists. */
-#define SCORER(x)       extern const struct wnw__scorer wnw__scorer_##x;
-#define AGGREGATION(x)  extern const struct wnw__aggregation wnw__aggregation_##x;
-#define LAYER_BUDGET(x) extern const struct wnw__layer_budget wnw__layer_budget_##x;
-#define HEAD_BUDGET(x)  extern const struct wnw__head_budget wnw__head_budget_##x;
-#define SELECTOR(x)     extern const struct wnw__selector wnw__selector_##x;
-#define POSITIONS(x)    extern const struct wnw__positions wnw__positions_##x;
-#define CONTENTS(x)     extern const struct wnw__contents wnw__contents_##x;
+/* parts.def has one line per part; here it becomes the declarations, then the list. */
+#define SCORER(x)       extern const wnw_scorer wnw__scorer_##x;
+#define AGGREGATION(x)  extern const wnw_aggregation wnw__aggregation_##x;
+#define LAYER_BUDGET(x) extern const wnw_layer_budget wnw__layer_budget_##x;
+#define HEAD_BUDGET(x)  extern const wnw_head_budget wnw__head_budget_##x;
+#define SELECTOR(x)     extern const wnw_selector wnw__selector_##x;
+#define POSITIONS(x)    extern const wnw_positions wnw__positions_##x;
+#define CONTENTS(x)     extern const wnw_contents wnw__contents_##x;
 #include "policy/parts.def"
 #undef SCORER
 #undef AGGREGATION
@@ -21,138 +21,81 @@
 #undef POSITIONS
 #undef CONTENTS
 
-#define AGGREGATION(x)
-#define LAYER_BUDGET(x)
-#define HEAD_BUDGET(x)
-#define SELECTOR(x)
-#define POSITIONS(x)
-#define CONTENTS(x)
-#define SCORER(x) &wnw__scorer_##x,
-static const struct wnw__scorer *const scorers[] = {
+#define SCORER(x)       &wnw__scorer_##x.part,
+#define AGGREGATION(x)  &wnw__aggregation_##x.part,
+#define LAYER_BUDGET(x) &wnw__layer_budget_##x.part,
+#define HEAD_BUDGET(x)  &wnw__head_budget_##x.part,
+#define SELECTOR(x)     &wnw__selector_##x.part,
+#define POSITIONS(x)    &wnw__positions_##x.part,
+#define CONTENTS(x)     &wnw__contents_##x.part,
+static const wnw_part *const parts[] = {
 #include "policy/parts.def"
 };
-#undef SCORER
-#define SCORER(x)
-#undef AGGREGATION
-#define AGGREGATION(x) &wnw__aggregation_##x,
-static const struct wnw__aggregation *const aggregations[] = {
-#include "policy/parts.def"
-};
-#undef AGGREGATION
-#define AGGREGATION(x)
-#undef LAYER_BUDGET
-#define LAYER_BUDGET(x) &wnw__layer_budget_##x,
-static const struct wnw__layer_budget *const layer_budgets[] = {
-#include "policy/parts.def"
-};
-#undef LAYER_BUDGET
-#define LAYER_BUDGET(x)
-#undef HEAD_BUDGET
-#define HEAD_BUDGET(x) &wnw__head_budget_##x,
-static const struct wnw__head_budget *const head_budgets[] = {
-#include "policy/parts.def"
-};
-#undef HEAD_BUDGET
-#define HEAD_BUDGET(x)
-#undef SELECTOR
-#define SELECTOR(x) &wnw__selector_##x,
-static const struct wnw__selector *const selectors[] = {
-#include "policy/parts.def"
-};
-#undef SELECTOR
-#define SELECTOR(x)
-#undef POSITIONS
-#define POSITIONS(x) &wnw__positions_##x,
-static const struct wnw__positions *const all_positions[] = {
-#include "policy/parts.def"
-};
-#undef POSITIONS
-#define POSITIONS(x)
-#undef CONTENTS
-#define CONTENTS(x) &wnw__contents_##x,
-static const struct wnw__contents *const all_contents[] = {
-#include "policy/parts.def"
-};
-#undef CONTENTS
 
-#define COUNT(a) ((int32_t)(sizeof(a) / sizeof *(a)))
+#define FLAGS_ANY (WNW_FLAG_PROMPT_ONLY | WNW_FLAG_MATCHES_HEADS | WNW_FLAG_MATCHES_LAYERS)
+static const struct {
+    const char *name;
+    size_t size;
+    uint32_t flags;
+    bool gathers;
+} kinds[WNW_N_PART_KINDS] = {
+    [WNW_PART_SCORER] = {"scorer", sizeof(wnw_scorer),
+                         FLAGS_ANY | WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION | WNW_FLAG_KEEPS_ALL |
+                             WNW_FLAG_UNIFORM | WNW_FLAG_ONE_LIST | WNW_FLAG_SHRINKS | WNW_FLAG_COUNTS_AGE |
+                             WNW_FLAG_WINDOW_BY_HEAD,
+                         true},
+    [WNW_PART_AGGREGATION] = {"head aggregation", sizeof(wnw_aggregation),
+                              FLAGS_ANY | WNW_FLAG_QUERY_HEADS | WNW_FLAG_ONE_LIST, false},
+    [WNW_PART_LAYER_BUDGET] = {"layer budget", sizeof(wnw_layer_budget),
+                               FLAGS_ANY | WNW_FLAG_RAGGED | WNW_FLAG_ALL_LAYERS | WNW_FLAG_PROTECTED_APART,
+                               true},
+    [WNW_PART_HEAD_BUDGET] = {"head budget", sizeof(wnw_head_budget),
+                              FLAGS_ANY | WNW_FLAG_RAGGED | WNW_FLAG_COMPETES | WNW_FLAG_SLIDES |
+                                  WNW_FLAG_OWN_SIZE,
+                              true},
+    [WNW_PART_SELECTOR] = {"selector", sizeof(wnw_selector),
+                           FLAGS_ANY | WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION | WNW_FLAG_BY_BLOCK, true},
+    [WNW_PART_POSITIONS] = {"position rule", sizeof(wnw_positions), WNW_FLAG_REROTATES, false},
+    [WNW_PART_CONTENTS] = {"content rule", sizeof(wnw_contents),
+                           FLAGS_ANY | WNW_FLAG_REWRITES_ALL | WNW_FLAG_AVERAGES, false},
+};
 
-struct wnw__part wnw__part_of_scorer(const wnw_scorer *s)
+const wnw_part *wnw__part_get(int32_t i)
 {
-    return (struct wnw__part){.kind = WNW_PART_SCORER,
-                              .name = s->name,
-                              .about = s->about ? s->about : "",
-                              .paper = s->paper ? s->paper : "",
-                              .details = s->details ? s->details : "",
-                              .options = s->options,
-                              .options_size = s->options_size,
-                              .scorer = s};
+    return i >= 0 && (size_t)i < sizeof parts / sizeof *parts ? parts[i] : NULL;
 }
 
-/* What every descriptor but a scorer's calls by the same names. */
-#define PART_COMMON(d)                                                                    \
-    .name = (d)->name, .about = (d)->about, .paper = (d)->paper, .options = (d)->options, \
-    .options_size = (d)->options_size, .details = (d)->details ? (d)->details : ""
-
-bool wnw__part_get(int32_t i, struct wnw__part *out)
+const wnw_part *wnw__part_find(const char *name, size_t len)
 {
-    if (i < 0)
-        return false;
-    if (i < COUNT(scorers)) {
-        *out = wnw__part_of_scorer(&scorers[i]->pub);
-        out->own = scorers[i];
-        return true;
-    }
-    i -= COUNT(scorers);
-    if (i < COUNT(aggregations)) {
-        const struct wnw__aggregation *d = aggregations[i];
-        *out = (struct wnw__part){.kind = WNW_PART_AGGREGATION, PART_COMMON(d), .aggregation = d};
-        return true;
-    }
-    i -= COUNT(aggregations);
-    if (i < COUNT(layer_budgets)) {
-        const struct wnw__layer_budget *d = layer_budgets[i];
-        *out = (struct wnw__part){.kind = WNW_PART_LAYER_BUDGET, PART_COMMON(d), .layer = d};
-        return true;
-    }
-    i -= COUNT(layer_budgets);
-    if (i < COUNT(head_budgets)) {
-        const struct wnw__head_budget *d = head_budgets[i];
-        *out = (struct wnw__part){.kind = WNW_PART_HEAD_BUDGET, PART_COMMON(d), .head = d};
-        return true;
-    }
-    i -= COUNT(head_budgets);
-    if (i < COUNT(selectors)) {
-        const struct wnw__selector *d = selectors[i];
-        *out = (struct wnw__part){.kind = WNW_PART_SELECTOR, PART_COMMON(d), .selector = d};
-        return true;
-    }
-    i -= COUNT(selectors);
-    if (i < COUNT(all_positions)) {
-        const struct wnw__positions *d = all_positions[i];
-        *out = (struct wnw__part){.kind = WNW_PART_POSITIONS, PART_COMMON(d), .positions = d};
-        return true;
-    }
-    i -= COUNT(all_positions);
-    if (i < COUNT(all_contents)) {
-        const struct wnw__contents *d = all_contents[i];
-        *out = (struct wnw__part){.kind = WNW_PART_CONTENTS, PART_COMMON(d), .contents = d};
-        return true;
-    }
-    return false;
+    const wnw_part *part;
+    for (int32_t i = 0; (part = wnw__part_get(i)); i++)
+        if (strlen(part->name) == len && memcmp(part->name, name, len) == 0)
+            return part;
+    return NULL;
 }
 
-bool wnw__part_find(struct wnw__part *out, const char *name, size_t len)
+size_t wnw__part_size(wnw_part_kind kind)
 {
-    for (int32_t i = 0; wnw__part_get(i, out); i++)
-        if (strlen(out->name) == len && memcmp(out->name, name, len) == 0)
-            return true;
-    return false;
+    return (unsigned)kind < WNW_N_PART_KINDS ? kinds[kind].size : 0;
 }
 
 const char *wnw__part_kind_name(wnw_part_kind kind)
 {
-    static const char *const names[] = {"scorer",   "head aggregation", "layer budget", "head budget",
-                                        "selector", "position rule",    "content rule"};
-    return names[kind];
+    return kinds[kind].name;
+}
+
+uint32_t wnw__part_flags(wnw_part_kind kind)
+{
+    return kinds[kind].flags;
+}
+
+bool wnw__part_gathers(wnw_part_kind kind)
+{
+    return kinds[kind].gathers;
+}
+
+void wnw_part_warn(char *warning, const char *sentence)
+{
+    if (warning && sentence)
+        wnw__warn(warning, "%s", sentence);
 }

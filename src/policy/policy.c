@@ -48,31 +48,40 @@ static struct item next_item(const char **at)
 
 /* ---- Step 1: parts ---- */
 
-static int set_part(struct parser *ps, struct wnw__part part)
+static int set_part(struct parser *ps, const wnw_part *part)
 {
     wnw_policy *p = ps->policy;
-    void *opts = calloc(1, part.options_size + 1);
+    void *opts = calloc(1, part->options_size + 1);
     if (!opts)
-        return wnw__fail(WNW_E_NOMEM, "out of memory for the options of %s", part.name);
-    wnw__opt_defaults(part.options, opts);
-    free(p->opts[part.kind]);
-    p->opts[part.kind] = opts;
-    p->part[part.kind] = part;
+        return wnw__fail(WNW_E_NOMEM, "out of memory for the options of %s", part->name);
+    wnw__opt_defaults(part->options, opts);
+    free(p->opts[part->kind]);
+    p->opts[part->kind] = opts;
+    memset(&p->part[part->kind], 0, sizeof p->part[part->kind]);
+    memcpy(&p->part[part->kind], part, part->struct_size);
     return WNW_OK;
+}
+
+/* A part of the program's or of the library's; NULL if there is none. */
+static const wnw_part *find_part(const struct parser *ps, const char *name, size_t len)
+{
+    const wnw_part *outside = wnw__registry_find(ps->registry, name, len);
+    return outside ? outside : wnw__part_find(name, len);
 }
 
 static int unknown_name(const struct parser *ps, const struct item *it, bool first)
 {
     struct wnw__guess g = {.word = it->name, .len = it->name_len};
     const struct wnw__preset *row;
-    struct wnw__part part;
+    const wnw_part *part;
     for (int32_t i = 0; first && (row = wnw__preset_get(i)); i++)
         wnw__guess_name(&g, row->name);
-    for (int32_t i = 0; wnw__part_get(i, &part); i++)
-        if ((part.kind == WNW_PART_SCORER) == first)
-            wnw__guess_name(&g, part.name);
-    for (int32_t i = 0; first && ps->registry && i < ps->registry->n; i++)
-        wnw__guess_name(&g, ps->registry->scorers[i]->name);
+    for (int32_t i = 0; (part = wnw__part_get(i)); i++)
+        if ((part->kind == WNW_PART_SCORER) == first)
+            wnw__guess_name(&g, part->name);
+    for (int32_t i = 0; ps->registry && i < ps->registry->n; i++)
+        if ((ps->registry->parts[i]->kind == WNW_PART_SCORER) == first)
+            wnw__guess_name(&g, ps->registry->parts[i]->name);
     if (g.best)
         return wnw__fail(WNW_E_ARG, "unknown policy %s \"%.*s\"; did you mean \"%s\"?",
                          first ? "name" : "part", len_of(it->name_len), it->name, g.best);
@@ -81,9 +90,9 @@ static int unknown_name(const struct parser *ps, const struct item *it, bool fir
     for (int32_t i = 0; first && (row = wnw__preset_get(i)); i++)
         if (!row->parity)
             snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", *list ? ", " : "", row->name);
-    for (int32_t i = 0; !first && wnw__part_get(i, &part); i++)
-        if (part.kind != WNW_PART_SCORER)
-            snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", *list ? ", " : "", part.name);
+    for (int32_t i = 0; !first && (part = wnw__part_get(i)); i++)
+        if (part->kind != WNW_PART_SCORER)
+            snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", *list ? ", " : "", part->name);
     return wnw__fail(WNW_E_ARG, "unknown policy %s \"%.*s\"; known are: %s", first ? "name" : "part",
                      len_of(it->name_len), it->name, list);
 }
@@ -91,23 +100,19 @@ static int unknown_name(const struct parser *ps, const struct item *it, bool fir
 /* A part named behind the first name takes the place of the one of its kind. */
 static int replace_part(struct parser *ps, const struct item *it)
 {
-    struct wnw__part part;
-    if (!wnw__part_find(&part, it->name, it->name_len)) {
-        const wnw_scorer *outside = wnw__registry_find(ps->registry, it->name, it->name_len);
-        if (!outside && !wnw__preset_find(it->name, it->name_len))
-            return unknown_name(ps, it, false);
-        if (!outside)
-            return wnw__fail(WNW_E_ARG, "preset \"%.*s\" must come first in a recipe", len_of(it->name_len),
-                             it->name);
-        part = wnw__part_of_scorer(outside);
-    }
-    if (part.kind == WNW_PART_SCORER)
-        return wnw__fail(WNW_E_ARG, "a recipe has one scorer: \"%s\" cannot follow \"%s\"", part.name,
-                         ps->policy->part[WNW_PART_SCORER].name);
-    if (ps->explicit_part[part.kind])
+    const wnw_part *part = find_part(ps, it->name, it->name_len);
+    if (!part && !wnw__preset_find(it->name, it->name_len))
+        return unknown_name(ps, it, false);
+    if (!part)
+        return wnw__fail(WNW_E_ARG, "preset \"%.*s\" must come first in a recipe", len_of(it->name_len),
+                         it->name);
+    if (part->kind == WNW_PART_SCORER)
+        return wnw__fail(WNW_E_ARG, "a recipe has one scorer: \"%s\" cannot follow \"%s\"", part->name,
+                         wnw__policy_name(ps->policy));
+    if (ps->explicit_part[part->kind])
         return wnw__fail(WNW_E_ARG, "two parts of one kind: \"%s\" and \"%s\" are both a %s; name one",
-                         ps->policy->part[part.kind].name, part.name, wnw__part_kind_name(part.kind));
-    ps->explicit_part[part.kind] = true;
+                         ps->policy->part[part->kind].head.name, part->name, wnw__part_kind_name(part->kind));
+    ps->explicit_part[part->kind] = true;
     return set_part(ps, part);
 }
 
@@ -120,7 +125,7 @@ static int unknown_option(const struct parser *ps, const struct item *it, const 
     struct wnw__guess g = {.word = key, .len = len};
     char list[320] = "";
     for (int32_t k = 0; k < WNW_N_PART_KINDS; k++) {
-        for (const wnw_option *o = p->part[k].options; (kind < 0 || k == kind) && o && o->name; o++) {
+        for (const wnw_option *o = p->part[k].head.options; (kind < 0 || k == kind) && o && o->name; o++) {
             wnw__guess_name(&g, o->name);
             snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", *list ? ", " : "", o->name);
         }
@@ -144,7 +149,7 @@ static int set_option(struct parser *ps, const struct item *it, const char *text
                          len_of(it->name_len), it->name);
     int32_t twice = -1, reached = 0;
     for (int32_t k = 0; k < WNW_N_PART_KINDS; k++) {
-        const int i = kind < 0 || kind == k ? wnw__opt_find(p->part[k].options, text, key_len) : -1;
+        const int i = kind < 0 || kind == k ? wnw__opt_find(p->part[k].head.options, text, key_len) : -1;
         if (i < 0)
             continue;
         if (given && (ps->seen[k] >> i & 1u)) {
@@ -153,13 +158,13 @@ static int set_option(struct parser *ps, const struct item *it, const char *text
         }
         if (given)
             ps->seen[k] |= (uint64_t)1 << i;
-        WNW_TRY(
-            wnw__opt_parse(&p->part[k].options[i], p->opts[k], p->part[k].name, eq + 1, len - key_len - 1));
+        WNW_TRY(wnw__opt_parse(&p->part[k].head.options[i], p->opts[k], p->part[k].head.name, eq + 1,
+                               len - key_len - 1));
         reached++;
     }
     if (reached == 0 && twice >= 0)
         return wnw__fail(WNW_E_ARG, "option %.*s of %s is given twice", len_of(key_len), text,
-                         p->part[twice].name);
+                         p->part[twice].head.name);
     return reached > 0 ? WNW_OK : unknown_option(ps, it, text, key_len, kind);
 }
 
@@ -179,10 +184,10 @@ static int set_options(struct parser *ps, const struct item *it, int32_t kind, b
     return WNW_OK;
 }
 
-static int32_t kind_of(const struct item *it)
+static int32_t kind_of(const struct parser *ps, const struct item *it)
 {
-    struct wnw__part part;
-    return wnw__part_find(&part, it->name, it->name_len) ? (int32_t)part.kind : -1;
+    const wnw_part *part = find_part(ps, it->name, it->name_len);
+    return part ? (int32_t)part->kind : -1;
 }
 
 /* ---- The first name ---- */
@@ -191,8 +196,8 @@ static int set_default_parts(struct parser *ps)
 {
     static const char *const defaults[] = {"direct", "uniform", "equal", "topk", "original", "plain"};
     for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++) {
-        struct wnw__part part;
-        if (wnw__part_find(&part, defaults[i], strlen(defaults[i])))
+        const wnw_part *part = wnw__part_find(defaults[i], strlen(defaults[i]));
+        if (part)
             WNW_TRY(set_part(ps, part));
     }
     return WNW_OK;
@@ -203,11 +208,11 @@ static int set_preset(struct parser *ps, const struct wnw__preset *row)
     const char *at = row->recipe;
     while (*at) {
         const struct item it = next_item(&at);
-        struct wnw__part part;
-        if (!wnw__part_find(&part, it.name, it.name_len))
+        const wnw_part *part = wnw__part_find(it.name, it.name_len);
+        if (!part)
             return wnw__fail(WNW_E_ARG, "preset %s names an unknown part", row->name);
         WNW_TRY(set_part(ps, part));
-        WNW_TRY(set_options(ps, &it, (int32_t)part.kind, false));
+        WNW_TRY(set_options(ps, &it, (int32_t)part->kind, false));
     }
     return WNW_OK;
 }
@@ -215,29 +220,28 @@ static int set_preset(struct parser *ps, const struct wnw__preset *row)
 /* The head aggregation that the scorer asks for. */
 static int set_aggregation(struct parser *ps)
 {
-    const struct wnw__part *scorer = &ps->policy->part[WNW_PART_SCORER];
-    const char *name = scorer->own && scorer->own->aggregation ? scorer->own->aggregation
-                       : scorer->scorer->per_query_head        ? "group_mean"
-                                                               : "direct";
-    struct wnw__part part;
-    return wnw__part_find(&part, name, strlen(name)) ? set_part(ps, part) : WNW_OK;
+    const wnw_scorer *scorer = wnw__scorer_of(ps->policy);
+    const bool query_heads = scorer->part.flags & WNW_FLAG_QUERY_HEADS;
+    const char *name = scorer->aggregation ? scorer->aggregation : query_heads ? "group_mean" : "direct";
+    const wnw_part *part = find_part(ps, name, strlen(name));
+    if (!part || part->kind != WNW_PART_AGGREGATION)
+        return wnw__fail(WNW_E_ARG, "%s asks for the head aggregation \"%s\", which is not known",
+                         scorer->part.name, name);
+    return set_part(ps, part);
 }
 
 static int set_first(struct parser *ps, const struct item *it, bool presets)
 {
-    struct wnw__part part;
     const struct wnw__preset *row = presets ? wnw__preset_find(it->name, it->name_len) : NULL;
     if (row)
         return set_preset(ps, row);
-    const wnw_scorer *outside = wnw__registry_find(ps->registry, it->name, it->name_len);
-    if (!outside && !wnw__part_find(&part, it->name, it->name_len))
+    const wnw_part *part = find_part(ps, it->name, it->name_len);
+    if (!part)
         return unknown_name(ps, it, true);
-    if (outside)
-        part = wnw__part_of_scorer(outside);
-    if (part.kind != WNW_PART_SCORER)
+    if (part->kind != WNW_PART_SCORER)
         return wnw__fail(WNW_E_ARG,
                          "\"%s\" is a %s; a recipe starts with a preset or a scorer, for example snapkv+%s",
-                         part.name, wnw__part_kind_name(part.kind), part.name);
+                         part->name, wnw__part_kind_name(part->kind), part->name);
     WNW_TRY(set_part(ps, part));
     return set_aggregation(ps);
 }
@@ -246,86 +250,111 @@ static int set_first(struct parser *ps, const struct item *it, bool presets)
 
 static int check_aggregation(const wnw_policy *p)
 {
-    const struct wnw__part *scorer = &p->part[WNW_PART_SCORER];
-    const struct wnw__part *part = &p->part[WNW_PART_AGGREGATION];
-    if (part->aggregation->of_query_heads && !scorer->scorer->per_query_head)
+    const bool query_heads = wnw__policy_has(p, WNW_PART_SCORER, WNW_FLAG_QUERY_HEADS);
+    const char *name = wnw__aggregation_of(p)->part.name;
+    if (wnw__policy_has(p, WNW_PART_AGGREGATION, WNW_FLAG_QUERY_HEADS) && !query_heads)
         return wnw__fail(WNW_E_ARG,
                          "%s cannot be combined with %s: it scores KV heads, there are no query heads to put "
                          "together; layer_mean and layer_max go with it",
-                         scorer->name, part->name);
-    if (!part->aggregation->aggregate && scorer->scorer->per_query_head)
+                         wnw__policy_name(p), name);
+    if (!wnw__aggregation_of(p)->aggregate && query_heads)
         return wnw__fail(WNW_E_ARG,
                          "%s cannot be combined with %s: it scores query heads; name an aggregation such as "
                          "group_mean",
-                         scorer->name, part->name);
+                         wnw__policy_name(p), name);
     return WNW_OK;
+}
+
+/* The budget that makes layers or heads differ in length; NULL if none does. */
+static const char *ragged_budget(const wnw_policy *p)
+{
+    return wnw__policy_has(p, WNW_PART_LAYER_BUDGET, WNW_FLAG_RAGGED)  ? wnw__layer_budget_of(p)->part.name
+           : wnw__policy_has(p, WNW_PART_HEAD_BUDGET, WNW_FLAG_RAGGED) ? wnw__head_budget_of(p)->part.name
+                                                                       : NULL;
 }
 
 /* The next token has one position: every head must keep the same count. */
 static int check_positions(const wnw_policy *p)
 {
-    const struct wnw__part *scorer = &p->part[WNW_PART_SCORER], *part = &p->part[WNW_PART_POSITIONS];
-    const struct wnw__part *layer = &p->part[WNW_PART_LAYER_BUDGET], *head = &p->part[WNW_PART_HEAD_BUDGET];
-    const struct wnw__part *ragged = layer->layer->ragged ? layer : head->head->ragged ? head : NULL;
-    if (!part->positions->rerotate)
+    const char *name = p->part[WNW_PART_POSITIONS].head.name, *ragged = ragged_budget(p);
+    if (!wnw_policy_rerotates(p))
         return WNW_OK;
     if (ragged)
         return wnw__fail(
             WNW_E_ARG,
             "%s cannot be combined with %s: new positions need the same number of entries in every "
             "layer and head, and %s gives them different ones; original positions go with it",
-            part->name, ragged->name, ragged->name);
+            name, ragged, ragged);
     if (wnw__policy_skips(p, 0))
         return wnw__fail(
             WNW_E_ARG,
             "%s cannot be combined with %s that leaves the first layers whole: new positions need "
             "the same number of entries in every layer; set skip=0",
-            part->name, scorer->name);
+            name, wnw__policy_name(p));
+    return WNW_OK;
+}
+
+static int check_selector(const wnw_policy *p)
+{
+    const char *name = wnw__selector_of(p)->part.name, *ragged = ragged_budget(p);
+    if (wnw__policy_has(p, WNW_PART_SELECTOR, WNW_FLAG_ATTENTION) &&
+        !wnw__policy_has(p, WNW_PART_SCORER, WNW_FLAG_ATTENTION))
+        return wnw__fail(WNW_E_ARG,
+                         "%s cannot be combined with selector %s, which weighs attention against value "
+                         "norms: its scores are not attention",
+                         wnw__policy_name(p), name);
+    if (wnw__policy_has(p, WNW_PART_SELECTOR, WNW_FLAG_QUERY_HEADS) &&
+        (!wnw__policy_has(p, WNW_PART_SCORER, WNW_FLAG_QUERY_HEADS) ||
+         !wnw__policy_has(p, WNW_PART_AGGREGATION, WNW_FLAG_QUERY_HEADS) || wnw__aggregation_of(p)->choose))
+        return wnw__fail(
+            WNW_E_ARG,
+            "%s+%s cannot be combined with selector %s as its options are: it looks at every query "
+            "head of a group, such as snapkv+group_mean has them",
+            wnw__policy_name(p), wnw__aggregation_of(p)->part.name, name);
+    if (!wnw__policy_has(p, WNW_PART_SELECTOR, WNW_FLAG_BY_BLOCK))
+        return WNW_OK;
+    if (!wnw__scorer_of(p)->blocks)
+        return wnw__fail(
+            WNW_E_ARG,
+            "%s cannot be combined with selector %s: its scores do not come in blocks (lagkv's do)",
+            wnw__policy_name(p), name);
+    if (ragged)
+        return wnw__fail(WNW_E_ARG,
+                         "%s cannot be combined with %s: its selector %s keeps the same number of entries of "
+                         "every block in every head; add +topk to let blocks compete",
+                         wnw__policy_name(p), ragged, name);
     return WNW_OK;
 }
 
 static int check_parts(const wnw_policy *p)
 {
-    const struct wnw__part *scorer = &p->part[WNW_PART_SCORER];
-    const struct wnw__part *layer = &p->part[WNW_PART_LAYER_BUDGET];
-    const struct wnw__part *head = &p->part[WNW_PART_HEAD_BUDGET];
-    const struct wnw__part *selector = &p->part[WNW_PART_SELECTOR];
-    if (scorer->own && scorer->own->check)
-        WNW_TRY(scorer->own->check(p->opts[WNW_PART_SCORER]));
+    const char *layer = wnw__layer_budget_of(p)->part.name;
+    for (int32_t k = 0; k < WNW_N_PART_KINDS; k++)
+        if (p->part[k].head.check)
+            WNW_TRY(p->part[k].head.check(p->opts[k]));
     WNW_TRY(check_aggregation(p));
     WNW_TRY(check_positions(p));
-    if (head->head->allocate_model && strcmp(layer->name, "uniform") != 0)
+    if (wnw__head_budget_of(p)->allocate_model && strcmp(layer, "uniform") != 0)
         return wnw__fail(WNW_E_ARG,
                          "%s cannot be combined with %s: it shares one budget out over all layers and heads",
-                         head->name, layer->name);
-    if (selector->selector->attention_only && scorer->own && !scorer->own->like_attention)
-        return wnw__fail(WNW_E_ARG,
-                         "%s cannot be combined with selector %s, which weighs attention against value "
-                         "norms: its scores are not attention",
-                         scorer->name, selector->name);
-    const struct wnw__aggregation *agg = p->part[WNW_PART_AGGREGATION].aggregation;
-    if (selector->selector->of_query_heads &&
-        selector->selector->of_query_heads(p->opts[WNW_PART_SELECTOR]) &&
-        (!scorer->scorer->per_query_head || !agg->of_query_heads || agg->choose))
-        return wnw__fail(
-            WNW_E_ARG,
-            "%s+%s cannot be combined with selector %s as its options are: it looks at every query "
-            "head of a group, such as snapkv+group_mean has them",
-            scorer->name, agg->name, selector->name);
-    if (!selector->selector->by_block)
-        return WNW_OK;
-    if (!scorer->own || !scorer->own->blocks)
-        return wnw__fail(
-            WNW_E_ARG,
-            "%s cannot be combined with selector %s: its scores do not come in blocks (lagkv's do)",
-            scorer->name, selector->name);
-    const struct wnw__part *ragged = layer->layer->ragged ? layer : head->head->ragged ? head : NULL;
-    if (ragged)
-        return wnw__fail(WNW_E_ARG,
-                         "%s cannot be combined with %s: its selector %s keeps the same number of entries of "
-                         "every block in every head; add +topk to let blocks compete",
-                         scorer->name, ragged->name, selector->name);
-    return WNW_OK;
+                         wnw__head_budget_of(p)->part.name, layer);
+    return check_selector(p);
+}
+
+/* What follows from the options, once they are all there. */
+static void settle_facts(wnw_policy *p)
+{
+    const wnw_option *o = wnw__layer_budget_of(p)->part.options;
+    const int i = wnw__opt_find(o, "rounding", strlen("rounding"));
+    for (int32_t k = 0; k < WNW_N_PART_KINDS; k++) {
+        const wnw_part *part = &p->part[k].head;
+        p->flags[k] = part->flags | (part->flags_of ? part->flags_of(p->opts[k]) : 0u);
+        p->flags[k] &= wnw__part_flags((wnw_part_kind)k);
+    }
+    int32_t rounding = WNW_ROUND_EXACT;
+    if (i >= 0 && o[i].type == WNW_OPT_ENUM && strcmp(o[i].choices[0], wnw__rounding_choices[0]) == 0)
+        memcpy(&rounding, (const char *)p->opts[WNW_PART_LAYER_BUDGET] + o[i].offset, sizeof rounding);
+    p->rounding = rounding == WNW_ROUND_TRUNC ? WNW_ROUND_TRUNC : WNW_ROUND_EXACT;
 }
 
 /* ---- Canonical form ---- */
@@ -335,12 +364,12 @@ static size_t write_text(const wnw_policy *p, char *out, size_t size)
     size_t n = 0;
     for (int32_t k = 0; k < WNW_N_PART_KINDS; k++) {
         /* Recipes that leave contents alone are as long as before there was such a kind of part. */
-        if (k == WNW_PART_CONTENTS && !wnw__contents_works(p->part[k].contents))
+        if (k == WNW_PART_CONTENTS && !wnw__contents_works(wnw__contents_of(p)))
             continue;
-        n +=
-            (size_t)snprintf(out ? out + n : NULL, out ? size - n : 0, "%s%s", k ? "+" : "", p->part[k].name);
+        n += (size_t)snprintf(out ? out + n : NULL, out ? size - n : 0, "%s%s", k ? "+" : "",
+                              p->part[k].head.name);
         const char *sep = ":";
-        for (const wnw_option *o = p->part[k].options; o && o->name; o++) {
+        for (const wnw_option *o = p->part[k].head.options; o && o->name; o++) {
             char value[128];
             wnw__opt_format(o, p->opts[k], value, sizeof value);
             n += (size_t)snprintf(out ? out + n : NULL, out ? size - n : 0, "%s%s=%s", sep, o->name, value);
@@ -376,10 +405,11 @@ static int parse(struct parser *ps, const char *recipe, bool presets)
     at = rest;
     while (*at) {
         const struct item it = next_item(&at);
-        WNW_TRY(set_options(ps, &it, kind_of(&it), true));
+        WNW_TRY(set_options(ps, &it, kind_of(ps, &it), true));
     }
     /* After the others, because a preset's options reach whatever part is there in the end. */
     WNW_TRY(set_options(ps, &first, -1, true));
+    settle_facts(ps->policy);
     WNW_TRY(check_parts(ps->policy));
     return set_text(ps->policy);
 }
@@ -433,15 +463,17 @@ int wnw__policy_copy(wnw_policy **out, const wnw_policy *p)
     *out = NULL;
     wnw_policy *copy = calloc(1, sizeof *copy);
     bool ok = copy != NULL;
-    for (int32_t k = 0; ok && k < WNW_N_PART_KINDS; k++) {
-        copy->part[k] = p->part[k];
-        copy->opts[k] = calloc(1, p->part[k].options_size + 1);
-        ok = copy->opts[k] != NULL;
-        if (ok)
-            memcpy(copy->opts[k], p->opts[k], p->part[k].options_size);
-    }
-    if (ok)
+    if (ok) {
+        *copy = *p;
+        memset(copy->opts, 0, sizeof copy->opts);
         ok = (copy->text = strdup(p->text)) != NULL;
+    }
+    for (int32_t k = 0; ok && k < WNW_N_PART_KINDS; k++) {
+        const size_t size = p->part[k].head.options_size;
+        ok = (copy->opts[k] = calloc(1, size + 1)) != NULL;
+        if (ok)
+            memcpy(copy->opts[k], p->opts[k], size);
+    }
     if (!ok) {
         wnw_policy_free(copy);
         return wnw__fail(WNW_E_NOMEM, "out of memory for a policy");
@@ -455,86 +487,90 @@ const char *wnw_policy_string(const wnw_policy *p)
     return p ? p->text : "";
 }
 
-/* What the i-th of the parts that may ask for something asks for; false past the last. */
-static bool needs_of(const wnw_policy *p, size_t i, wnw_needs *out)
+/* What part k asks for while it works and while it gathers. */
+static wnw_needs needs_of(const wnw_policy *p, int32_t k)
 {
-    const struct wnw__part *parts = p->part;
-    const struct wnw__scorer *own = parts[WNW_PART_SCORER].own;
-    const struct {
-        void (*needs)(const void *opts, wnw_needs *out);
-        wnw_part_kind kind;
-    } asks[] = {
-        {parts[WNW_PART_SCORER].scorer->needs, WNW_PART_SCORER},
-        {own ? own->collect_needs : NULL, WNW_PART_SCORER},
-        {parts[WNW_PART_AGGREGATION].aggregation->needs, WNW_PART_AGGREGATION},
-        {parts[WNW_PART_LAYER_BUDGET].layer->needs, WNW_PART_LAYER_BUDGET},
-        {parts[WNW_PART_HEAD_BUDGET].head->needs, WNW_PART_HEAD_BUDGET},
-        {parts[WNW_PART_SELECTOR].selector->needs, WNW_PART_SELECTOR},
-        {parts[WNW_PART_CONTENTS].contents->needs, WNW_PART_CONTENTS},
-    };
-    *out = (wnw_needs){0};
-    if (i >= sizeof asks / sizeof *asks)
-        return false;
-    if (asks[i].needs)
-        asks[i].needs(p->opts[asks[i].kind], out);
-    return true;
+    const wnw_part *part = &p->part[k].head;
+    wnw_needs needs = {0}, more = {0};
+    if (part->needs)
+        part->needs(p->opts[k], &needs);
+    if (part->gather && part->gather->needs && wnw__policy_gathers(p, k))
+        part->gather->needs(p->opts[k], &more);
+    wnw__needs_merge(&needs, &more);
+    return needs;
 }
 
 wnw_needs wnw_policy_needs(const wnw_policy *p)
 {
-    wnw_needs needs = {0}, more;
-    for (size_t i = 0; p && needs_of(p, i, &more); i++)
+    wnw_needs needs = {0};
+    for (int32_t k = 0; p && k < WNW_N_PART_KINDS; k++) {
+        const wnw_needs more = needs_of(p, k);
         wnw__needs_merge(&needs, &more);
+    }
     return needs;
 }
 
 int32_t wnw__policy_perplexity_window(const wnw_policy *p)
 {
-    wnw_needs more;
     int32_t window = 0;
-    for (size_t i = 0; needs_of(p, i, &more); i++)
+    for (int32_t k = 0; k < WNW_N_PART_KINDS; k++) {
+        const wnw_needs more = needs_of(p, k);
         if (more.flags & WNW_NEED_PERPLEXITY && more.window > window)
             window = more.window;
+    }
     return window;
 }
 
-enum wnw__matches wnw__policy_matches(const wnw_policy *p)
+bool wnw__policy_gathers(const wnw_policy *p, int32_t k)
 {
-    const struct wnw__scorer *own = p->part[WNW_PART_SCORER].own;
-    const struct wnw__aggregation *agg = p->part[WNW_PART_AGGREGATION].aggregation;
-    const enum wnw__matches all[] = {
-        own ? own->matches : WNW_MATCH_NONE,
-        agg->matches ? agg->matches(p->opts[WNW_PART_AGGREGATION]) : WNW_MATCH_NONE,
-        p->part[WNW_PART_LAYER_BUDGET].layer->matches,
-        p->part[WNW_PART_SELECTOR].selector->matches,
-    };
-    enum wnw__matches most = WNW_MATCH_NONE;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        most = all[i] > most ? all[i] : most;
-    return most;
+    const wnw_gather *gather = p->part[k].head.gather;
+    return gather && gather->size(p->opts[k], &(wnw_shape){1, 1, 1, 1, 1}) > 0;
+}
+
+uint32_t wnw__policy_matches(const wnw_policy *p)
+{
+    uint32_t all = 0;
+    for (int32_t k = 0; k < WNW_N_PART_KINDS; k++)
+        all |= p->flags[k];
+    return all & WNW_FLAG_MATCHES_LAYERS ? WNW_FLAG_MATCHES_LAYERS : all & WNW_FLAG_MATCHES_HEADS;
 }
 
 bool wnw__policy_counts_age(const wnw_policy *p)
 {
-    const struct wnw__scorer *own = p->part[WNW_PART_SCORER].own;
-    return own && own->counts_age && own->counts_age(p->opts[WNW_PART_SCORER]);
+    return wnw__policy_has(p, WNW_PART_SCORER, WNW_FLAG_COUNTS_AGE);
+}
+
+wnw_protected wnw__policy_keep(const wnw_policy *p, const wnw_keep_problem *problem)
+{
+    wnw_protected kept = {0};
+    for (int32_t k = 0; k < WNW_N_PART_KINDS; k++)
+        if (p->part[k].head.keep)
+            p->part[k].head.keep(p->opts[k], problem, &kept);
+    return kept;
 }
 
 bool wnw_policy_rerotates(const wnw_policy *p)
 {
-    return p && p->part[WNW_PART_POSITIONS].positions->rerotate;
+    return p && wnw__policy_has(p, WNW_PART_POSITIONS, WNW_FLAG_REROTATES);
 }
 
 /* Whether it could not work on what it left behind itself. */
 static bool loses_tokens(const wnw_policy *p)
 {
     const char *layout = wnw__policy_layout(p);
-    const enum wnw__matches matches = wnw__policy_matches(p);
+    const uint32_t matches = wnw__policy_matches(p);
     /* A selector that matches heads does so to keep the same tokens in all of them. */
     const bool one_list =
-        strcmp(layout, "layer") == 0 || p->part[WNW_PART_SELECTOR].selector->matches == WNW_MATCH_HEADS;
+        strcmp(layout, "layer") == 0 || wnw__policy_has(p, WNW_PART_SELECTOR, WNW_FLAG_MATCHES_HEADS);
     return wnw_policy_rerotates(p) && strcmp(layout, "uniform") != 0 &&
-           (matches == WNW_MATCH_LAYERS || (matches == WNW_MATCH_HEADS && !one_list));
+           (matches == WNW_FLAG_MATCHES_LAYERS || (matches == WNW_FLAG_MATCHES_HEADS && !one_list));
+}
+
+bool wnw__policy_sees_all_layers(const wnw_policy *p)
+{
+    return wnw__policy_has(p, WNW_PART_LAYER_BUDGET, WNW_FLAG_ALL_LAYERS) ||
+           wnw__head_budget_of(p)->allocate_model || wnw__policy_gathers(p, WNW_PART_LAYER_BUDGET) ||
+           wnw__policy_gathers(p, WNW_PART_HEAD_BUDGET) || wnw__policy_gathers(p, WNW_PART_SELECTOR);
 }
 
 bool wnw_policy_allows(const wnw_policy *p, wnw_phase phase, const char **reason)
@@ -544,16 +580,14 @@ bool wnw_policy_allows(const wnw_policy *p, wnw_phase phase, const char **reason
             *reason = p ? "there is no such phase" : "there is no policy";
         return false;
     }
-    const struct wnw__scorer *own = p->part[WNW_PART_SCORER].own;
     const uint32_t flags = wnw_policy_needs(p).flags;
-    const bool collects = own && own->collect && own->collect_size(p->opts[WNW_PART_SCORER], 1) > 0;
-    const bool global = p->part[WNW_PART_LAYER_BUDGET].layer->model_scope ||
-                        p->part[WNW_PART_HEAD_BUDGET].head->allocate_model;
-    const bool second = flags & WNW_NEED_SECOND_PASS;
-    const bool at_end = collects || second || flags & WNW_NEED_PERPLEXITY || (own && own->prompt_only) ||
-                        p->part[WNW_PART_CONTENTS].contents->prompt_only;
+    const bool gathers = wnw__policy_gathers(p, WNW_PART_SCORER), second = flags & WNW_NEED_SECOND_PASS;
+    uint32_t facts = 0;
+    for (int32_t k = 0; k < WNW_N_PART_KINDS; k++)
+        facts |= p->flags[k];
+    const bool at_end = gathers || second || flags & WNW_NEED_PERPLEXITY || facts & WNW_FLAG_PROMPT_ONLY;
     const char *why = "";
-    if (phase == WNW_PHASE_LAYER && (collects || global || second))
+    if (phase == WNW_PHASE_LAYER && (gathers || wnw__policy_sees_all_layers(p) || second))
         why = "it must see all layers before it knows what any of them keeps";
     else if (phase == WNW_PHASE_LAYER && flags & WNW_NEED_PERPLEXITY)
         why = "it needs the prompt's perplexity, which is known after the last layer";
@@ -597,8 +631,8 @@ int wnw__observations_agree(const wnw_policy *const *policies, int32_t n)
             return wnw__fail(WNW_E_ARG,
                              "query statistics without the first %d tokens (%s) and without the first %d "
                              "(%s) cannot be gathered in one run",
-                             (int)first.skip, policies[stats]->part[WNW_PART_SCORER].name, (int)needs.skip,
-                             policies[i]->part[WNW_PART_SCORER].name);
+                             (int)first.skip, wnw__policy_name(policies[stats]), (int)needs.skip,
+                             wnw__policy_name(policies[i]));
     }
     return WNW_OK;
 }
@@ -613,9 +647,9 @@ int wnw__needs_agree(const wnw_policy *const *policies, int32_t n)
             continue;
         pass = pass < 0 ? i : pass;
         if (wnw_policy_needs(policies[pass]).second_pass != needs.second_pass)
-            return wnw__fail(
-                WNW_E_ARG, "%s and %s feed different tokens in their second pass: plan them one by one",
-                policies[pass]->part[WNW_PART_SCORER].name, policies[i]->part[WNW_PART_SCORER].name);
+            return wnw__fail(WNW_E_ARG,
+                             "%s and %s feed different tokens in their second pass: plan them one by one",
+                             wnw__policy_name(policies[pass]), wnw__policy_name(policies[i]));
     }
     return WNW_OK;
 }
@@ -633,22 +667,27 @@ int wnw__policy_check_profile(const wnw_policy *p, const wnw_profile *profile)
     if (missing)
         return wnw__fail(WNW_E_MISMATCH,
                          "%s needs a calibration profile of kind %s for this model; none was given",
-                         p->part[WNW_PART_SCORER].name, names);
+                         wnw__policy_name(p), names);
     return WNW_OK;
 }
 
 bool wnw__policy_skips(const wnw_policy *p, int32_t il)
 {
-    const struct wnw__scorer *own = p->part[WNW_PART_SCORER].own;
-    return own && own->skips && own->skips(p->opts[WNW_PART_SCORER], il);
+    const wnw_scorer *scorer = wnw__scorer_of(p);
+    return scorer->skips && scorer->skips(p->opts[WNW_PART_SCORER], il);
 }
 
-struct wnw__blocks wnw__policy_blocks(const wnw_policy *p, int32_t n_final)
+wnw_blocks wnw__policy_blocks(const wnw_policy *p, int32_t n_final)
 {
-    const struct wnw__scorer *own = p->part[WNW_PART_SCORER].own;
-    struct wnw__blocks b = {0};
-    if (own && own->blocks)
-        own->blocks(p->opts[WNW_PART_SCORER], &b);
+    return wnw__policy_blocks_with(p, p->opts[WNW_PART_SCORER], n_final);
+}
+
+wnw_blocks wnw__policy_blocks_with(const wnw_policy *p, const void *scorer_opts, int32_t n_final)
+{
+    const wnw_block_rule *rule = wnw__scorer_of(p)->blocks;
+    wnw_blocks b = {0};
+    if (rule)
+        rule->of(scorer_opts, &b);
     if (b.lag > 0 && n_final > 0)
         b.sink = n_final;
     return b;
@@ -656,15 +695,12 @@ struct wnw__blocks wnw__policy_blocks(const wnw_policy *p, int32_t n_final)
 
 bool wnw__policy_is_recursive(const wnw_policy *p)
 {
-    const struct wnw__scorer *own = p->part[WNW_PART_SCORER].own;
-    const struct wnw__selector *selector = p->part[WNW_PART_SELECTOR].selector;
-    return own && own->blocks && selector->settled && selector->own_size && selector->fix_size;
+    return wnw__scorer_of(p)->blocks && wnw__selector_of(p)->recursive;
 }
 
 bool wnw__policy_slides(const wnw_policy *p)
 {
-    const struct wnw__head_budget *head = p->part[WNW_PART_HEAD_BUDGET].head;
-    return head->slides && head->slides(p->opts[WNW_PART_HEAD_BUDGET]);
+    return wnw__policy_has(p, WNW_PART_HEAD_BUDGET, WNW_FLAG_SLIDES);
 }
 
 void wnw__needs_merge(wnw_needs *needs, const wnw_needs *more)
@@ -682,12 +718,12 @@ void wnw__needs_merge(wnw_needs *needs, const wnw_needs *more)
 
 bool wnw__policy_keeps_all(const wnw_policy *p)
 {
-    return p && p->part[WNW_PART_SCORER].own && strcmp(p->part[WNW_PART_SCORER].name, "full") == 0;
+    return p && wnw__policy_has(p, WNW_PART_SCORER, WNW_FLAG_KEEPS_ALL);
 }
 
 bool wnw__policy_rewrites_all(const wnw_policy *p)
 {
-    return p && p->part[WNW_PART_CONTENTS].contents->whole;
+    return p && wnw__policy_has(p, WNW_PART_CONTENTS, WNW_FLAG_REWRITES_ALL);
 }
 
 bool wnw_policy_is_full(const wnw_policy *p)
@@ -698,27 +734,23 @@ bool wnw_policy_is_full(const wnw_policy *p)
 bool wnw_policy_has_own_size(const wnw_policy *p)
 {
     return p &&
-           (p->part[WNW_PART_SELECTOR].selector->own_size || p->part[WNW_PART_HEAD_BUDGET].head->own_size ||
+           (wnw__selector_of(p)->recursive || wnw__policy_has(p, WNW_PART_HEAD_BUDGET, WNW_FLAG_OWN_SIZE) ||
             (wnw__policy_keeps_all(p) && !wnw_policy_is_full(p)));
 }
 
 const char *wnw__policy_layout(const wnw_policy *p)
 {
-    const struct wnw__scorer *own = p->part[WNW_PART_SCORER].own;
-    const char *layout = own ? own->layout : "composite";
+    const bool uniform = wnw__policy_has(p, WNW_PART_SCORER, WNW_FLAG_UNIFORM);
     if (wnw__policy_keeps_all(p))
-        return layout;
-    if (p->part[WNW_PART_HEAD_BUDGET].head->ragged)
+        return uniform ? "uniform" : "composite";
+    if (wnw__policy_has(p, WNW_PART_HEAD_BUDGET, WNW_FLAG_RAGGED))
         return "ragged";
-    /* One list of scores is one list of tokens, unless the selector looks at every head by itself. */
-    if (strcmp(layout, "composite") == 0 && p->part[WNW_PART_AGGREGATION].aggregation->one_list &&
-        !p->part[WNW_PART_SELECTOR].selector->needs)
+    if (uniform)
+        return wnw__policy_has(p, WNW_PART_LAYER_BUDGET, WNW_FLAG_RAGGED) ? "layer" : "uniform";
+    if (wnw__policy_has(p, WNW_PART_SCORER, WNW_FLAG_ONE_LIST))
         return "layer";
-    return p->part[WNW_PART_LAYER_BUDGET].layer->ragged && strcmp(layout, "uniform") == 0 ? "layer" : layout;
-}
-
-enum wnw__rounding wnw__policy_rounding(const wnw_policy *p)
-{
-    const struct wnw__layer_opts *o = p->opts[WNW_PART_LAYER_BUDGET];
-    return o->rounding == WNW_ROUND_TRUNC ? WNW_ROUND_TRUNC : WNW_ROUND_EXACT;
+    /* One list of scores is one list of tokens, unless the selector looks at every head by itself. */
+    return wnw__policy_has(p, WNW_PART_AGGREGATION, WNW_FLAG_ONE_LIST) && !wnw__selector_of(p)->part.needs
+               ? "layer"
+               : "composite";
 }

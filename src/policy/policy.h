@@ -5,13 +5,48 @@
 
 #include "policy/part.h"
 
-#define WNW_N_PART_KINDS 7
-
 struct wnw_policy {
-    struct wnw__part part[WNW_N_PART_KINDS]; /* by wnw_part_kind */
-    void *opts[WNW_N_PART_KINDS];            /* owned, never NULL in a finished policy */
-    char *text;                              /* canonical form, owned */
+    union wnw__part part[WNW_N_PART_KINDS]; /* by wnw_part_kind */
+    void *opts[WNW_N_PART_KINDS];           /* owned, never NULL in a finished policy */
+    uint32_t flags[WNW_N_PART_KINDS];       /* of the parts with these options */
+    wnw_rounding rounding;                  /* of every count */
+    char *text;                             /* canonical form, owned */
 };
+
+/* The parts, so that one can write head_of(p)->allocate. */
+static inline const wnw_scorer *wnw__scorer_of(const wnw_policy *p)
+{
+    return &p->part[WNW_PART_SCORER].scorer;
+}
+static inline const wnw_aggregation *wnw__aggregation_of(const wnw_policy *p)
+{
+    return &p->part[WNW_PART_AGGREGATION].aggregation;
+}
+static inline const wnw_layer_budget *wnw__layer_budget_of(const wnw_policy *p)
+{
+    return &p->part[WNW_PART_LAYER_BUDGET].layer;
+}
+static inline const wnw_head_budget *wnw__head_budget_of(const wnw_policy *p)
+{
+    return &p->part[WNW_PART_HEAD_BUDGET].heads;
+}
+static inline const wnw_selector *wnw__selector_of(const wnw_policy *p)
+{
+    return &p->part[WNW_PART_SELECTOR].selector;
+}
+static inline const wnw_contents *wnw__contents_of(const wnw_policy *p)
+{
+    return &p->part[WNW_PART_CONTENTS].contents;
+}
+static inline bool wnw__policy_has(const wnw_policy *p, wnw_part_kind kind, uint32_t flag)
+{
+    return p->flags[kind] & flag;
+}
+/* Its name for messages: that of the scorer. */
+static inline const char *wnw__policy_name(const wnw_policy *p)
+{
+    return wnw__scorer_of(p)->part.name;
+}
 
 /* Parses a recipe whose first name is a scorer even if a preset has the same name. */
 int wnw__policy_parse_parts(wnw_policy **out, const char *recipe);
@@ -24,10 +59,13 @@ bool wnw__policy_rewrites_all(const wnw_policy *p);
 /* "uniform", "layer", "composite" or "ragged". Static. */
 const char *wnw__policy_layout(const wnw_policy *p);
 
-/* What of the policy compares entries of one position. */
-enum wnw__matches wnw__policy_matches(const wnw_policy *p);
+/* WNW_FLAG_MATCHES_LAYERS or else WNW_FLAG_MATCHES_HEADS if any part does that, 0 if none compares entries of
+ * one position. */
+uint32_t wnw__policy_matches(const wnw_policy *p);
 /* Whether it takes positions for the age of entries. */
 bool wnw__policy_counts_age(const wnw_policy *p);
+/* Entries that stay whatever their score, as far as the head holds them. */
+wnw_protected wnw__policy_keep(const wnw_policy *p, const wnw_keep_problem *problem);
 
 /* E_ARG unless there are n policies, n >= 0. */
 int wnw__policies_check(const wnw_policy *const *policies, int32_t n);
@@ -47,17 +85,21 @@ int32_t wnw__policy_perplexity_window(const wnw_policy *p);
 /* Whether the policy leaves layer il whole by its own rule. */
 bool wnw__policy_skips(const wnw_policy *p, int32_t il);
 
+/* Whether part k gathers something over all layers. */
+bool wnw__policy_gathers(const wnw_policy *p, int32_t k);
+/* Whether counts or selection need the scores of all layers. */
+bool wnw__policy_sees_all_layers(const wnw_policy *p);
+
 /* Whether the policy settles blocks of entries one after the other and decides itself when (LagKV). */
 bool wnw__policy_is_recursive(const wnw_policy *p);
 /* Whether heads that a prompt's compression has cut hold their count while decoding (DuoAttention). */
 bool wnw__policy_slides(const wnw_policy *p);
-/* Of a recursive policy: its blocks behind the n_final entries that are settled already; lag 0 where scores
- * have no blocks. */
-struct wnw__blocks wnw__policy_blocks(const wnw_policy *p, int32_t n_final);
+/* Blocks of the scorer's scores behind the n_final entries that are settled already; lag 0 where they have
+ * none. */
+wnw_blocks wnw__policy_blocks(const wnw_policy *p, int32_t n_final);
+/* The same with other options of the scorer's. */
+wnw_blocks wnw__policy_blocks_with(const wnw_policy *p, const void *scorer_opts, int32_t n_final);
 /* E_MISMATCH if the policy cannot work without a kind of results that the profile (may be NULL) lacks. */
 int wnw__policy_check_profile(const wnw_policy *p, const wnw_profile *profile);
-
-/* Rounding of every count of the policy. */
-enum wnw__rounding wnw__policy_rounding(const wnw_policy *p);
 
 #endif

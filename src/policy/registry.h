@@ -6,11 +6,11 @@
 #include "winnow_method.h"
 
 struct wnw_registry {
-    const wnw_scorer **scorers; /* borrowed descriptors */
+    const wnw_part **parts; /* borrowed descriptors */
     int32_t n, cap;
 };
 
 /* By name; NULL if there is none, or no registry. */
-const wnw_scorer *wnw__registry_find(const wnw_registry *r, const char *name, size_t len);
+const wnw_part *wnw__registry_find(const wnw_registry *r, const char *name, size_t len);
 
 #endif

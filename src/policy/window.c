@@ -19,10 +19,10 @@ void wnw__window_needs(const void *opts, wnw_needs *out)
     out->window = o->window;
 }
 
-void wnw__window_protect(const void *opts, int32_t n, wnw_protected *out)
+void wnw__window_keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out)
 {
     const struct wnw__window_opts *o = opts;
-    (void)n;
+    (void)p;
     out->n_last = o->window;
 }
 

@@ -35,7 +35,7 @@ struct wnw__window_opts {
     }
 /* Hooks for options that begin so: the window is observed, and it stays. */
 void wnw__window_needs(const void *opts, wnw_needs *out);
-void wnw__window_protect(const void *opts, int32_t n, wnw_protected *out);
+void wnw__window_keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out);
 
 /* Rows of the observed window that a scorer with a window of its own reads: another policy may have asked
  * for more, the prompt may be shorter. */

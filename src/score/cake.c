@@ -26,10 +26,10 @@ static void needs(const void *opts, wnw_needs *out)
     out->window = o->window;
 }
 
-static void protect(const void *opts, int32_t n, wnw_protected *out)
+static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out)
 {
     const struct opts *o = opts;
-    (void)n;
+    (void)p;
     out->n_last = o->window;
 }
 
@@ -92,22 +92,24 @@ static const wnw_option options[] = {
      .max = 1e6},
     {0}};
 
-extern const struct wnw__scorer wnw__scorer_cake;
-const struct wnw__scorer wnw__scorer_cake = {
-    .pub = {.name = "cake",
+extern const wnw_scorer wnw__scorer_cake;
+const wnw_scorer wnw__scorer_cake = {
+    .part =
+        {
+            WNW_SCORER_INIT,
+            .name = "cake",
             .about = "Mean and variance of the last prompt queries' attention, pooled along the positions.",
             .paper = "CAKE, arXiv 2503.12491",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .needs = needs,
-            .protect = protect,
-            .scratch = scratch_size,
-            .score = score,
-            .per_query_head = true,
             .details = "`I_h[j] = mean_i a_h[i][j] + gamma Var_i a_h[i][j]` over the last `w` queries "
                        "(divisor `w - 1`), average pooling of width 5, mean over the query heads of a KV "
                        "head; the window always stays.\n\n"
-                       "Cost O(w n) per query head."},
-    .layout = "composite",
-    .like_attention = true,
+                       "Cost O(w n) per query head.",
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION,
+            .needs = needs,
+            .keep = keep,
+        },
+    .scratch = scratch_size,
+    .score = score,
 };

@@ -40,9 +40,9 @@ static void needs(const void *opts, wnw_needs *out)
     out->skip = ((const struct opts *)opts)->n_sink;
 }
 
-static void protect(const void *opts, int32_t n, wnw_protected *out)
+static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out)
 {
-    (void)n;
+    (void)p;
     out->n_first = ((const struct opts *)opts)->n_sink;
 }
 
@@ -217,26 +217,30 @@ static const wnw_option options[] = {{.name = "tau",
                                       .max = 1},
                                      {0}};
 
-extern const struct wnw__scorer wnw__scorer_capkv;
-const struct wnw__scorer wnw__scorer_capkv = {
-    .pub =
-        {.name = "capkv",
-         .about = "Leverage of values in what the cache can express, weighed by the queries' mean.",
-         .paper = "CapKV, arXiv 2604.25975",
-         .details =
-             "Per query head, behind the sinks, with `mu` the mean query before RoPE turned by RoPE averaged "
-             "over the next `n_future` positions: `w_i = exp(tau cos(k_i, mu) - max)`, `A = I + sum (w_i + "
-             "epsilon) v_i v_i^T`, `score_i = w_i v_i^T A^-1 v_i`. The score of a KV head is the group's "
-             "mean.\n\n"
-             "This is kvpress' form. The paper has products `k_i . mu` in place of cosines: `align=dot`, "
-             "which needs another `tau`. Covariances of queries are gathered too and not used.\n\n"
-             "Cost: O(n d^2) per query head.",
-         .options = options,
-         .options_size = sizeof(struct opts),
-         .needs = needs,
-         .protect = protect,
-         .scratch = scratch_size,
-         .score = score,
-         .per_query_head = true},
-    .layout = "composite",
+extern const wnw_scorer wnw__scorer_capkv;
+const wnw_scorer wnw__scorer_capkv = {
+    .part =
+        {
+            WNW_SCORER_INIT,
+            .name = "capkv",
+            .about = "Leverage of values in what the cache can express, weighed by the queries' mean.",
+            .paper = "CapKV, arXiv 2604.25975",
+            .details =
+                "Per query head, behind the sinks, with `mu` the mean query before RoPE turned by RoPE "
+                "averaged "
+                "over the next `n_future` positions: `w_i = exp(tau cos(k_i, mu) - max)`, `A = I + sum (w_i "
+                "+ "
+                "epsilon) v_i v_i^T`, `score_i = w_i v_i^T A^-1 v_i`. The score of a KV head is the group's "
+                "mean.\n\n"
+                "This is kvpress' form. The paper has products `k_i . mu` in place of cosines: `align=dot`, "
+                "which needs another `tau`. Covariances of queries are gathered too and not used.\n\n"
+                "Cost: O(n d^2) per query head.",
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .flags = WNW_FLAG_QUERY_HEADS,
+            .needs = needs,
+            .keep = keep,
+        },
+    .scratch = scratch_size,
+    .score = score,
 };

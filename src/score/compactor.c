@@ -29,10 +29,10 @@ static void needs(const void *opts, wnw_needs *out)
     out->flags = WNW_NEED_QUERIES | WNW_NEED_KEYS | WNW_NEED_VALUES;
 }
 
-static void protect(const void *opts, int32_t n, wnw_protected *out)
+static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out)
 {
     const struct opts *o = opts;
-    (void)n;
+    (void)p;
     out->n_first = o->first;
     out->n_last = o->last;
 }
@@ -163,24 +163,27 @@ static int check(const void *opts)
                            o->noncausal.pool);
 }
 
-extern const struct wnw__scorer wnw__scorer_compactor;
-const struct wnw__scorer wnw__scorer_compactor = {
-    .pub =
-        {.name = "compactor",
-         .about = "Leverage of the keys plus attention inside chunks.",
-         .paper = "Compactor, arXiv 2507.08143",
-         .options = options,
-         .options_size = sizeof(struct opts),
-         .needs = needs,
-         .protect = protect,
-         .scratch = scratch_size,
-         .score = score,
-         .details =
-             "`beta leverage + noncausal`, both standardised over the layer; `beta` is the fraction removed "
-             "unless it is given. Both leave out the protected first and last tokens.\n\n"
-             "kvpress gives those tokens the highest score instead of protecting them. The paper's choice of "
-             "the ratio from the text is not part of this.\n\n`O(H_q n chunk d + H n s (d + s))`."},
-    .layout = "composite",
-    .check = check,
-    .prompt_only = true,
+extern const wnw_scorer wnw__scorer_compactor;
+const wnw_scorer wnw__scorer_compactor = {
+    .part =
+        {
+            WNW_SCORER_INIT,
+            .name = "compactor",
+            .about = "Leverage of the keys plus attention inside chunks.",
+            .paper = "Compactor, arXiv 2507.08143",
+            .details = "`beta leverage + noncausal`, both standardised over the layer; `beta` is the "
+                       "fraction removed "
+                       "unless it is given. Both leave out the protected first and last tokens.\n\n"
+                       "kvpress gives those tokens the highest score instead of protecting them. The paper's "
+                       "choice of "
+                       "the ratio from the text is not part of this.\n\n`O(H_q n chunk d + H n s (d + s))`.",
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .flags = WNW_FLAG_PROMPT_ONLY,
+            .check = check,
+            .needs = needs,
+            .keep = keep,
+        },
+    .scratch = scratch_size,
+    .score = score,
 };

@@ -29,8 +29,6 @@ struct opts {
     int32_t utility;
     int32_t table;
     int32_t force;
-    /* No options: protected entries + 1 where a small size shrank them; 0 = n_sink and window. */
-    int32_t n_first, n_recent;
 };
 
 static int check(const void *opts)
@@ -39,7 +37,7 @@ static int check(const void *opts)
     return wnw__pool_check("compilerkv", o->kernel);
 }
 
-static void collect_needs(const void *opts, wnw_needs *out)
+static void gather_needs(const void *opts, wnw_needs *out)
 {
     const struct opts *o = opts;
     out->flags = WNW_NEED_WINDOW_ATTN;
@@ -50,7 +48,7 @@ static void needs(const void *opts, wnw_needs *out)
 {
     const struct opts *o = opts;
     if (o->alpha_scope != WNW_ALPHA_GLOBAL)
-        collect_needs(opts, out);
+        gather_needs(opts, out);
     if (o->utility == WNW_UTILITY_FULL)
         out->flags |= WNW_NEED_VALUES;
     if (o->table == WNW_TABLE_PROFILE) {
@@ -59,25 +57,12 @@ static void needs(const void *opts, wnw_needs *out)
     }
 }
 
-static void protect(const void *opts, int32_t n, wnw_protected *out)
+static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out)
 {
     const struct opts *o = opts;
-    (void)n;
-    out->n_first = o->n_first > 0 ? o->n_first - 1 : o->n_sink;
-    out->n_last = o->n_recent > 0 ? o->n_recent - 1 : o->window;
-}
-
-/* What is observed stays the same: only fewer of the last tokens are sure of their place. */
-static bool shrink(void *opts, int32_t n, int32_t n_keep)
-{
-    struct opts *o = opts;
-    int32_t last = n_keep / 4 > 8 ? n_keep / 4 : 8;
-    (void)n;
-    last = last < n_keep - 1 ? last : n_keep - 1;
-    last = last < o->window ? last : o->window;
-    o->n_recent = last + 1;
-    o->n_first = (o->n_sink < n_keep - last ? o->n_sink : n_keep - last) + 1;
-    return true;
+    (void)p;
+    out->n_first = o->n_sink;
+    out->n_last = o->window;
 }
 
 /* ---- alpha ---- */
@@ -89,19 +74,21 @@ static int32_t n_row_of(const struct opts *o, const wnw_observation *obs)
 
 /* Attention by position, and behind it the number of layers and the length of the window: a layer is scored
  * without its window then. */
-static size_t collect_size(const void *opts, int32_t n)
+static size_t gather_size(const void *opts, const wnw_shape *shape)
 {
     const struct opts *o = opts;
-    return o->alpha_scope == WNW_ALPHA_GLOBAL ? (size_t)n + 2 : 0;
+    return o->alpha_scope == WNW_ALPHA_GLOBAL ? (size_t)shape->n_past + 2 : 0;
 }
 
-static int collect(const void *opts, const wnw_observation *obs, double *collected)
+static int gather_layer(const void *opts, const wnw_observation *obs, double *gathered)
 {
-    wnw__window_mass(obs, n_row_of(opts, obs), collected);
-    collected[obs->n_past]++;
-    collected[obs->n_past + 1] = wnw__window_rows(obs, ((const struct opts *)opts)->window);
+    wnw__window_mass(obs, n_row_of(opts, obs), gathered);
+    gathered[obs->n_past]++;
+    gathered[obs->n_past + 1] = wnw__window_rows(obs, ((const struct opts *)opts)->window);
     return WNW_OK;
 }
+
+static const wnw_gather gather = {.size = gather_size, .needs = gather_needs, .visit = gather_layer};
 
 /* In place over x[n], of which the first n_old are history; tmp[n]. */
 static void smooth(const struct opts *o, float *x, int32_t n_old, int32_t n, float *tmp)
@@ -121,7 +108,7 @@ static int32_t n_history(const struct opts *o, const wnw_observation *obs)
 {
     const bool gathered = o->alpha_scope == WNW_ALPHA_GLOBAL;
     const int32_t n_row =
-        gathered ? (int32_t)obs->collected[obs->n_past + 1] : wnw__window_rows(obs, o->window);
+        gathered ? (int32_t)obs->gathered[obs->n_past + 1] : wnw__window_rows(obs, o->window);
     return n_row < obs->n_past ? obs->n_past - n_row : 0;
 }
 
@@ -130,9 +117,9 @@ static void shared_alpha(const struct opts *o, const wnw_observation *obs, float
 {
     const int32_t n = obs->n_past, group = obs->n_head / obs->n_head_kv, n_row = n_row_of(o, obs);
     if (o->alpha_scope == WNW_ALPHA_GLOBAL) {
-        const double scale = 1 / (obs->collected[n] * obs->n_head);
+        const double scale = 1 / (obs->gathered[n] * obs->n_head);
         for (int32_t t = 0; t < n; t++)
-            alpha[t] = (float)(obs->collected[t] * scale);
+            alpha[t] = (float)(obs->gathered[t] * scale);
     } else {
         for (int32_t t = 0; t < n; t++)
             alpha[t] = 0;
@@ -375,26 +362,24 @@ static const char details[] =
     "window and sinks keeps the last max(8, B / 4) tokens instead, with a warning.\n\n"
     "Cost per layer O(H_q W n + H_kv n d), window attention computed twice with `global`.";
 
-extern const struct wnw__scorer wnw__scorer_compilerkv;
-const struct wnw__scorer wnw__scorer_compilerkv = {
-    .pub = {.name = "compilerkv",
+extern const wnw_scorer wnw__scorer_compilerkv;
+const wnw_scorer wnw__scorer_compilerkv = {
+    .part =
+        {
+            WNW_SCORER_INIT,
+            .name = "compilerkv",
             .about = "Attention averaged over the model times the relative norm of values, with calibrated "
                      "head weights.",
             .paper = "CompilerKV, arXiv 2602.08686",
+            .details = details,
             .options = options,
             .options_size = sizeof(struct opts),
+            .flags = WNW_FLAG_ONE_LIST | WNW_FLAG_MATCHES_LAYERS | WNW_FLAG_SHRINKS | WNW_FLAG_PROMPT_ONLY,
+            .check = check,
             .needs = needs,
-            .protect = protect,
-            .scratch = scratch_size,
-            .score = score,
-            .details = details},
-    .matches = WNW_MATCH_LAYERS,
-    .layout = "layer",
-    .check = check,
-    .shrink = shrink,
-    .shrinks_for_budget = true,
-    .collect_size = collect_size,
-    .collect_needs = collect_needs,
-    .collect = collect,
-    .prompt_only = true,
+            .keep = keep,
+            .gather = &gather,
+        },
+    .scratch = scratch_size,
+    .score = score,
 };

@@ -10,35 +10,16 @@
  * float32 ranks the same and ties less. Unlike snapkv, a budget that leaves nothing beside the window shrinks
  * the window. Observes window attention. Range 0..1. Cost O(k w n) for k heads that count.
  */
-#include "policy/count.h"
 #include "policy/window.h"
 
 struct opts {
     struct wnw__window_opts w;
-    int32_t n_recent; /* no option: protected entries + 1 where a small size shrank them; 0 = the window */
 };
 
 static int check(const void *opts)
 {
     const struct opts *o = opts;
     return wnw__pool_check("compresskv", o->w.kernel);
-}
-
-static void protect(const void *opts, int32_t n, wnw_protected *out)
-{
-    const struct opts *o = opts;
-    (void)n;
-    out->n_last = o->n_recent > 0 ? o->n_recent - 1 : o->w.window;
-}
-
-/* Leaves at least one entry to choose. */
-static bool shrink(void *opts, int32_t n, int32_t n_keep)
-{
-    struct opts *o = opts;
-    (void)n;
-    const wnw_protected p = wnw__protected_shrink((wnw_protected){.n_last = n_keep + 1}, n_keep);
-    o->n_recent = (p.n_last < o->w.window ? p.n_last : o->w.window) + 1;
-    return true;
 }
 
 static size_t scratch_size(const void *opts, const wnw_observation *obs)
@@ -68,25 +49,24 @@ static const char details[] = "`s_h[j] = pool(mean over the window of a_h[i][j])
                               "beside the window shrinks the window, with a warning.\n\n"
                               "Cost O(k w n) for the k heads that count.";
 
-extern const struct wnw__scorer wnw__scorer_compresskv;
-const struct wnw__scorer wnw__scorer_compresskv = {
-    .pub = {.name = "compresskv",
+extern const wnw_scorer wnw__scorer_compresskv;
+const wnw_scorer wnw__scorer_compresskv = {
+    .part =
+        {
+            WNW_SCORER_INIT,
+            .name = "compresskv",
             .about = "Attention of the last prompt queries in the calibrated retrieval heads, one list per "
                      "layer.",
             .paper = "CompressKV, arXiv 2508.02401",
+            .details = details,
             .options = options,
             .options_size = sizeof(struct opts),
+            .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_SHRINKS | WNW_FLAG_ATTENTION | WNW_FLAG_WINDOW_BY_HEAD,
+            .check = check,
             .needs = wnw__window_needs,
-            .protect = protect,
-            .scratch = scratch_size,
-            .score = score,
-            .details = details,
-            .per_query_head = true},
-    .layout = "composite",
+            .keep = wnw__window_keep,
+        },
     .aggregation = "retrieval_heads",
-    .check = check,
-    .shrink = shrink,
-    .shrinks_for_budget = true,
-    .like_attention = true,
-    .window_by_head = true,
+    .scratch = scratch_size,
+    .score = score,
 };

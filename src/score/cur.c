@@ -27,10 +27,10 @@ static void needs(const void *opts, wnw_needs *out)
                  (o->leverage != LEVERAGE_KEY ? WNW_NEED_VALUES : 0u);
 }
 
-static void protect(const void *opts, int32_t n, wnw_protected *out)
+static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out)
 {
     const struct opts *o = opts;
-    (void)n;
+    (void)p;
     out->n_first = o->sinks;
 }
 
@@ -110,21 +110,24 @@ static const wnw_option options[] = {{.name = "sinks",
                                       .choices = leverages},
                                      {0}};
 
-extern const struct wnw__scorer wnw__scorer_cur;
-const struct wnw__scorer wnw__scorer_cur = {
-    .pub = {.name = "cur",
+extern const wnw_scorer wnw__scorer_cur;
+const wnw_scorer wnw__scorer_cur = {
+    .part =
+        {
+            WNW_SCORER_INIT,
+            .name = "cur",
             .about = "Keys and values of large norm among their neighbours; sees no attention.",
             .paper = "CurDKV, arXiv 2509.15038",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .needs = needs,
-            .protect = protect,
-            .scratch = scratch_size,
-            .score = score,
             .details =
                 "`l_K(i) = ||k_i||^2 / sum` over a block of `block` entries, `l_V` likewise; the score is "
                 "their product, one of them, or their mean, divided by its sum over the head.\n\n"
                 "A block of zeros is shared out evenly (kvpress divides by zero). The paper's random "
-                "projection is left out.\n\n`O(n d)`."},
-    .layout = "composite",
+                "projection is left out.\n\n`O(n d)`.",
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .needs = needs,
+            .keep = keep,
+        },
+    .scratch = scratch_size,
+    .score = score,
 };

@@ -45,10 +45,10 @@ static void needs(const void *opts, wnw_needs *out)
     out->profiles = profile ? 1u << WNW_PROFILE_STATS : 0;
 }
 
-static void protect(const void *opts, int32_t n, wnw_protected *out)
+static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out)
 {
     const struct opts *o = opts;
-    (void)n;
+    (void)p;
     out->n_first = o->n_sink;
 }
 
@@ -182,26 +182,31 @@ static const wnw_option options[] = {WNW_OPTION_N_SINK(struct opts),
                                       .choices = stats_choices},
                                      {0}};
 
-extern const struct wnw__scorer wnw__scorer_expected_attention;
-const struct wnw__scorer wnw__scorer_expected_attention = {
-    .pub =
-        {.name = "expected_attention",
-         .about = "Attention that queries of future positions are expected to give, times the value's norm.",
-         .paper = "Expected Attention, arXiv 2510.00636",
-         .details =
-             "With mean `mu` and covariance `C` of a head's queries before RoPE and `R`, RoPE averaged over "
-             "the next `n_future` positions: `z_c = k_c . R mu / sqrt(d) + k_c^T R C R^T k_c / (2 d)`, "
-             "`p = softmax(z)` behind the sinks, `score_c = (mean of p_c over the group + epsilon) ||v_c||`."
-             "\n\n"
-             "Deviations: `R` is computed in closed form. Scaling of RoPE's magnitude (YaRN) is not seen.\n\n"
-             "Cost: O(n d^2) per query head.",
-         .options = options,
-         .options_size = sizeof(struct opts),
-         .needs = needs,
-         .protect = protect,
-         .scratch = scratch_size,
-         .score = score,
-         .per_query_head = true},
-    .layout = "composite",
-    .like_attention = true,
+extern const wnw_scorer wnw__scorer_expected_attention;
+const wnw_scorer wnw__scorer_expected_attention = {
+    .part =
+        {
+            WNW_SCORER_INIT,
+            .name = "expected_attention",
+            .about =
+                "Attention that queries of future positions are expected to give, times the value's norm.",
+            .paper = "Expected Attention, arXiv 2510.00636",
+            .details =
+                "With mean `mu` and covariance `C` of a head's queries before RoPE and `R`, RoPE averaged "
+                "over "
+                "the next `n_future` positions: `z_c = k_c . R mu / sqrt(d) + k_c^T R C R^T k_c / (2 d)`, "
+                "`p = softmax(z)` behind the sinks, `score_c = (mean of p_c over the group + epsilon) "
+                "||v_c||`."
+                "\n\n"
+                "Deviations: `R` is computed in closed form. Scaling of RoPE's magnitude (YaRN) is not "
+                "seen.\n\n"
+                "Cost: O(n d^2) per query head.",
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION,
+            .needs = needs,
+            .keep = keep,
+        },
+    .scratch = scratch_size,
+    .score = score,
 };

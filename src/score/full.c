@@ -2,10 +2,10 @@
 /* Keeps everything: the reference that every other policy is compared with. */
 #include "policy/part.h"
 
-static void protect(const void *opts, int32_t n, wnw_protected *out)
+static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out)
 {
     (void)opts;
-    out->n_first = n;
+    out->n_first = p->n;
 }
 
 static int score(const void *opts, const wnw_observation *obs, float *score, float *scratch)
@@ -17,13 +17,16 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
     return WNW_OK;
 }
 
-extern const struct wnw__scorer wnw__scorer_full;
-const struct wnw__scorer wnw__scorer_full = {
-    .pub = {.name = "full",
+extern const wnw_scorer wnw__scorer_full;
+const wnw_scorer wnw__scorer_full = {
+    .part =
+        {
+            WNW_SCORER_INIT,
+            .name = "full",
             .about = "Keeps every entry: the uncompressed cache.",
-            .paper = "",
             .details = "Every score is 0 and everything is protected: nothing goes, whatever the size.",
-            .protect = protect,
-            .score = score},
-    .layout = "uniform",
+            .flags = WNW_FLAG_KEEPS_ALL | WNW_FLAG_UNIFORM,
+            .keep = keep,
+        },
+    .score = score,
 };

@@ -28,18 +28,17 @@ static void needs(const void *opts, wnw_needs *out)
     out->flags = WNW_NEED_ATTN_SUM;
 }
 
-static void protect_of(const void *opts, int32_t n, int32_t budget, wnw_protected *out)
+static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out)
 {
     const struct opts *o = opts;
-    (void)n;
-    const int32_t share = wnw__round_count(o->share * budget, WNW_ROUND_EXACT);
+    const int32_t budget = p->budget, share = wnw__round_count(o->share * p->budget, WNW_ROUND_EXACT);
     const int32_t room = budget > o->recent ? budget - o->recent : 0;
     out->n_last = o->recent + (share < room ? share : room);
 }
 
-static bool counts_age(const void *opts)
+static uint32_t flags_of(const void *opts)
 {
-    return ((const struct opts *)opts)->normalise;
+    return ((const struct opts *)opts)->normalise ? WNW_FLAG_COUNTS_AGE : 0;
 }
 
 static int score(const void *opts, const wnw_observation *obs, float *score, float *scratch)
@@ -77,16 +76,14 @@ static const wnw_option options[] = {{.name = "recent",
                                       .offset = offsetof(struct opts, normalise)},
                                      {0}};
 
-extern const struct wnw__scorer wnw__scorer_h2o;
-const struct wnw__scorer wnw__scorer_h2o = {
-    .pub = {.name = "h2o",
+extern const wnw_scorer wnw__scorer_h2o;
+const wnw_scorer wnw__scorer_h2o = {
+    .part =
+        {
+            WNW_SCORER_INIT,
+            .name = "h2o",
             .about = "Attention received from all queries so far; a share of the budget for recent entries.",
             .paper = "H2O, arXiv 2306.14048",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .needs = needs,
-            .score = score,
-            .per_query_head = true,
             .details = "`acc_h[j] = sum_i a_h[i][j]` over all queries `i` since entry `j` was read, then the "
                        "mean over the query heads of a KV head; `floor(share B) + recent` last entries of a "
                        "budget `B` always stay.\n\n"
@@ -94,9 +91,13 @@ const struct wnw__scorer wnw__scorer_h2o = {
                        "observed attention does. The authors' code evicts while the prompt is processed "
                        "only in its simulation; here once at the end of a prompt, and while decoding with "
                        "`--evict-every`.\n\n"
-                       "Cost O(n) per query head, besides the sums: every query's attention is added up."},
-    .layout = "composite",
-    .protect_of = protect_of,
-    .counts_age = counts_age,
-    .like_attention = true,
+                       "Cost O(n) per query head, besides the sums: every query's attention is added up.",
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION,
+            .flags_of = flags_of,
+            .needs = needs,
+            .keep = keep,
+        },
+    .score = score,
 };

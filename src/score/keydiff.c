@@ -66,17 +66,20 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
     return WNW_OK;
 }
 
-extern const struct wnw__scorer wnw__scorer_keydiff;
-const struct wnw__scorer wnw__scorer_keydiff = {
-    .pub = {.name = "keydiff",
+extern const wnw_scorer wnw__scorer_keydiff;
+const wnw_scorer wnw__scorer_keydiff = {
+    .part =
+        {
+            WNW_SCORER_INIT,
+            .name = "keydiff",
             .about = "Keys that point elsewhere than the average key stay.",
             .paper = "KeyDiff, arXiv 2504.15364",
-            .needs = needs,
-            .scratch = scratch_size,
-            .score = score,
             .details =
                 "`score = -cos(k_i, mu)` with `mu` the mean of the normalised keys of the head, after "
                 "RoPE.\n\nThe paper evicts block by block while it reads: use the chunk phase for that. "
-                "A zero key has cosine 0.\n\n`O(n d)`."},
-    .layout = "composite",
+                "A zero key has cosine 0.\n\n`O(n d)`.",
+            .needs = needs,
+        },
+    .scratch = scratch_size,
+    .score = score,
 };

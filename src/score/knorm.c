@@ -32,9 +32,12 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
     return WNW_OK;
 }
 
-extern const struct wnw__scorer wnw__scorer_knorm;
-const struct wnw__scorer wnw__scorer_knorm = {
-    .pub = {.name = "knorm",
+extern const wnw_scorer wnw__scorer_knorm;
+const wnw_scorer wnw__scorer_knorm = {
+    .part =
+        {
+            WNW_SCORER_INIT,
+            .name = "knorm",
             .about = "Keys of small norm stay.",
             .paper = "L2 norm-based strategy, arXiv 2406.11430",
             .details = "`score[j] = -||k_j||_2`: keys of small norm tend to receive much attention. RoPE "
@@ -42,6 +45,6 @@ const struct wnw__scorer wnw__scorer_knorm = {
                        "this is kvpress' global form, which does not, and protects nothing. `l2norm:skip=2` "
                        "leaves layers whole.\n\nCost: O(n d) per KV head.",
             .needs = needs,
-            .score = score},
-    .layout = "composite",
+        },
+    .score = score,
 };

@@ -95,31 +95,37 @@ static const wnw_option options[] = {
      .offset = offsetof(struct opts, value_norm)},
     {0}};
 
-extern const struct wnw__scorer wnw__scorer_kvcompose;
-const struct wnw__scorer wnw__scorer_kvcompose = {
-    .pub =
-        {.name = "kvcompose",
-         .about = "The highest attention an entry receives while the context is read a second time.",
-         .paper = "KVCompose, arXiv 2509.05165",
-         .options = options,
-         .options_size = sizeof(struct opts),
-         .needs = needs,
-         .scratch = scratch_size,
-         .score = score,
-         .per_query_head = true,
-         .details =
-             "With `a(h,c,m)` the attention of task token `m` to entry `c`, `S_task(h,c) = max_m a(h,c,m)`, "
-             "`S_grp(j,c)` its mean over the query heads of KV head `j`, and `S(j,c) = S_grp(j,c) + mean_i "
-             "S_grp(i,c)` over the KV heads of the layer. Rows are softmaxed over everything visible and not "
-             "renormalised over the context; scores of all layers are compared as they are.\n\n"
-             "`task=context` feeds what was read once more behind itself (task-agnostic). `task=both` feeds "
-             "the expected questions behind that, each for itself (task-aware: in the evaluation code the "
-             "question is a part of the context); a question that what was read ends with is read again "
-             "with it, not twice. `task=question` feeds the questions alone, each on top of what was read, "
-             "and forgets what they do not ask for; kvpress has a switch for that which does nothing. "
-             "Probabilities stay float32, where kvpress rounds them to the model's type and gets ties.\n\n"
-             "The pass costs as much as a prefill of its tokens, and about three times the attention with "
-             "`task=context` and `both`; the cache is twice as long while it runs. Scoring `O(H_q n)`."},
-    .layout = "composite",
-    .like_attention = true,
+extern const wnw_scorer wnw__scorer_kvcompose;
+const wnw_scorer wnw__scorer_kvcompose = {
+    .part =
+        {
+            WNW_SCORER_INIT,
+            .name = "kvcompose",
+            .about = "The highest attention an entry receives while the context is read a second time.",
+            .paper = "KVCompose, arXiv 2509.05165",
+            .details =
+                "With `a(h,c,m)` the attention of task token `m` to entry `c`, `S_task(h,c) = max_m "
+                "a(h,c,m)`, "
+                "`S_grp(j,c)` its mean over the query heads of KV head `j`, and `S(j,c) = S_grp(j,c) + "
+                "mean_i "
+                "S_grp(i,c)` over the KV heads of the layer. Rows are softmaxed over everything visible and "
+                "not "
+                "renormalised over the context; scores of all layers are compared as they are.\n\n"
+                "`task=context` feeds what was read once more behind itself (task-agnostic). `task=both` "
+                "feeds "
+                "the expected questions behind that, each for itself (task-aware: in the evaluation code the "
+                "question is a part of the context); a question that what was read ends with is read again "
+                "with it, not twice. `task=question` feeds the questions alone, each on top of what was "
+                "read, "
+                "and forgets what they do not ask for; kvpress has a switch for that which does nothing. "
+                "Probabilities stay float32, where kvpress rounds them to the model's type and gets ties.\n\n"
+                "The pass costs as much as a prefill of its tokens, and about three times the attention with "
+                "`task=context` and `both`; the cache is twice as long while it runs. Scoring `O(H_q n)`.",
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION,
+            .needs = needs,
+        },
+    .scratch = scratch_size,
+    .score = score,
 };

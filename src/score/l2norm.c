@@ -72,9 +72,12 @@ static const wnw_option options[] = {WNW_OPTIONS_LAG,
                                       .def = 1},
                                      {0}};
 
-extern const struct wnw__scorer wnw__scorer_l2norm;
-const struct wnw__scorer wnw__scorer_l2norm = {
-    .pub = {.name = "l2norm",
+extern const wnw_scorer wnw__scorer_l2norm;
+const wnw_scorer wnw__scorer_l2norm = {
+    .part =
+        {
+            WNW_SCORER_INIT,
+            .name = "l2norm",
             .about = "Keys of small norm inside blocks of tokens; no attention needed.",
             .paper = "LagKV, arXiv 2504.04704",
             .details = "`score[t] = -(||k_t|| + wv ||v_t||)` inside the blocks of `lagkv`: the baseline of "
@@ -84,10 +87,9 @@ const struct wnw__scorer wnw__scorer_l2norm = {
             .options = options,
             .options_size = sizeof(struct opts),
             .needs = needs,
-            .protect = wnw__lag_protect,
-            .score = score},
-    .layout = "composite",
-    .blocks = wnw__lag_blocks,
+            .keep = wnw__lag_keep,
+        },
+    .score = score,
+    .blocks = &wnw__lag_rule,
     .skips = wnw__lag_skips,
-    .shrink = wnw__lag_shrink,
 };

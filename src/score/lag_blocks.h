@@ -34,11 +34,12 @@ struct wnw__lag_opts {
 int32_t wnw__lag_n_thinned(const struct wnw__lag_opts *o, int32_t n);
 
 /* Hooks of the descriptor. */
-void wnw__lag_blocks(const void *opts, struct wnw__blocks *out);
 bool wnw__lag_skips(const void *opts, int32_t il);
-void wnw__lag_protect(const void *opts, int32_t n, wnw_protected *out);
+void wnw__lag_keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out);
+void wnw__lag_blocks(const void *opts, wnw_blocks *out);
 /* Shorter blocks have a shorter protected tail: halves them until the tail and one entry per block fit, then
  * gives up sinks. */
-bool wnw__lag_shrink(void *opts, int32_t n, int32_t n_keep);
+bool wnw__lag_fit(void *opts, int32_t n, int32_t n_keep);
+extern const wnw_block_rule wnw__lag_rule; /* of both */
 
 #endif

@@ -46,19 +46,21 @@ static void needs(const void *opts, wnw_needs *out)
         (part_weight(o, true) > 0 ? WNW_NEED_KEYS : 0u) | (part_weight(o, false) > 0 ? WNW_NEED_VALUES : 0u);
 }
 
-static void protect(const void *opts, int32_t n, wnw_protected *out)
+static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out)
 {
     const struct opts *o = opts;
-    wnw__lag_protect(&o->lag, n, out);
-    if (o->ranked && wnw__lag_n_thinned(&o->lag, n) == 0)
-        out->n_first = o->lag.sink < n ? o->lag.sink : n;
+    wnw__lag_keep(&o->lag, p, out);
+    if (o->ranked && wnw__lag_n_thinned(&o->lag, p->n) == 0)
+        out->n_first = o->lag.sink < p->n ? o->lag.sink : p->n;
 }
 
-static bool shrink(void *opts, int32_t n, int32_t n_keep)
+static bool fit(void *opts, int32_t n, int32_t n_keep)
 {
     struct opts *o = opts;
-    return !o->ranked && wnw__lag_shrink(&o->lag, n, n_keep);
+    return !o->ranked && wnw__lag_fit(&o->lag, n, n_keep);
 }
+
+static const wnw_block_rule block_rule = {.of = wnw__lag_blocks, .fit = fit};
 
 /* Per channel extrema and one normalised row (3 d), then std or rank of one block. */
 static size_t scratch_size(const void *opts, const wnw_observation *obs)
@@ -229,9 +231,12 @@ static const wnw_option options[] = {
      .offset = offsetof(struct opts, ranked)},
     {0}};
 
-extern const struct wnw__scorer wnw__scorer_lagkv;
-const struct wnw__scorer wnw__scorer_lagkv = {
-    .pub = {.name = "lagkv",
+extern const wnw_scorer wnw__scorer_lagkv;
+const wnw_scorer wnw__scorer_lagkv = {
+    .part =
+        {
+            WNW_SCORER_INIT,
+            .name = "lagkv",
             .about = "Spread of keys and values relative to the next block of tokens; no attention needed.",
             .paper = "LagKV, arXiv 2504.04704",
             .details = "Behind `sink` entries come blocks of `lag`. Each channel of the keys of a block is "
@@ -246,11 +251,10 @@ const struct wnw__scorer wnw__scorer_lagkv = {
             .options = options,
             .options_size = sizeof(struct opts),
             .needs = needs,
-            .protect = protect,
-            .scratch = scratch_size,
-            .score = score},
-    .layout = "composite",
-    .blocks = wnw__lag_blocks,
+            .keep = keep,
+        },
+    .scratch = scratch_size,
+    .score = score,
+    .blocks = &block_rule,
     .skips = wnw__lag_skips,
-    .shrink = shrink,
 };

@@ -148,26 +148,29 @@ static const wnw_option options[] = {
      .offset = offsetof(struct wnw__noncausal_opts, padded)},
     {0}};
 
-extern const struct wnw__scorer wnw__scorer_noncausal;
-const struct wnw__scorer wnw__scorer_noncausal = {
-    .pub =
-        {.name = "noncausal",
-         .about = "Attention of every prompt token to its chunk, later tokens included, times value norm.",
-         .paper = "Compactor, arXiv 2507.08143",
-         .options = options,
-         .options_size = sizeof(struct wnw__noncausal_opts),
-         .needs = needs,
-         .scratch = scratch_size,
-         .score = score,
-         .details =
-             "`u(c)` = mean over the group's query heads of the attention that entry `c` gets from all "
-             "tokens "
-             "of its chunk, without the causal mask; `u(c) ||v_c||` is averaged over `pool` neighbours and "
-             "standardised over the layer.\n\n"
-             "kvpress leaves out the factor `1/sqrt(d)` (`scaled=0`) and lets the zeros that fill up the "
-             "last "
-             "chunk take part (`padded=1`).\n\n`O(H_q n chunk d)`."},
-    .layout = "composite",
-    .check = check,
-    .prompt_only = true,
+extern const wnw_scorer wnw__scorer_noncausal;
+const wnw_scorer wnw__scorer_noncausal = {
+    .part =
+        {
+            WNW_SCORER_INIT,
+            .name = "noncausal",
+            .about = "Attention of every prompt token to its chunk, later tokens included, times value norm.",
+            .paper = "Compactor, arXiv 2507.08143",
+            .details =
+                "`u(c)` = mean over the group's query heads of the attention that entry `c` gets from all "
+                "tokens "
+                "of its chunk, without the causal mask; `u(c) ||v_c||` is averaged over `pool` neighbours "
+                "and "
+                "standardised over the layer.\n\n"
+                "kvpress leaves out the factor `1/sqrt(d)` (`scaled=0`) and lets the zeros that fill up the "
+                "last "
+                "chunk take part (`padded=1`).\n\n`O(H_q n chunk d)`.",
+            .options = options,
+            .options_size = sizeof(struct wnw__noncausal_opts),
+            .flags = WNW_FLAG_PROMPT_ONLY,
+            .check = check,
+            .needs = needs,
+        },
+    .scratch = scratch_size,
+    .score = score,
 };

@@ -143,9 +143,12 @@ static const wnw_option options[] = {WNW_OPTION_WINDOW(32),
                                       .choices = prunes},
                                      {0}};
 
-extern const struct wnw__scorer wnw__scorer_obcache;
-const struct wnw__scorer wnw__scorer_obcache = {
-    .pub = {.name = "obcache",
+extern const wnw_scorer wnw__scorer_obcache;
+const wnw_scorer wnw__scorer_obcache = {
+    .part =
+        {
+            WNW_SCORER_INIT,
+            .name = "obcache",
             .about =
                 "First-order change of the window's outputs when an entry goes, pooled along the positions.",
             .paper = "OBCache, arXiv 2510.07651",
@@ -156,11 +159,11 @@ const struct wnw__scorer wnw__scorer_obcache = {
                 "Cost: O(n w d) per query head.",
             .options = options,
             .options_size = sizeof(struct opts),
+            .flags = WNW_FLAG_QUERY_HEADS,
+            .check = check,
             .needs = needs,
-            .protect = wnw__window_protect,
-            .scratch = scratch_size,
-            .score = score,
-            .per_query_head = true},
-    .layout = "composite",
-    .check = check,
+            .keep = wnw__window_keep,
+        },
+    .scratch = scratch_size,
+    .score = score,
 };

@@ -35,14 +35,16 @@ static const wnw_option options[] = {{.name = "seed",
                                       .max = 2147483647},
                                      {0}};
 
-extern const struct wnw__scorer wnw__scorer_random;
-const struct wnw__scorer wnw__scorer_random = {
-    .pub = {.name = "random",
+extern const wnw_scorer wnw__scorer_random;
+const wnw_scorer wnw__scorer_random = {
+    .part =
+        {
+            WNW_SCORER_INIT,
+            .name = "random",
             .about = "Chance: the floor any method has to beat.",
-            .paper = "",
+            .details = "A number in [0, 1) from seed, layer, KV head and position. `O(n)`.",
             .options = options,
             .options_size = sizeof(struct opts),
-            .score = score,
-            .details = "A number in [0, 1) from seed, layer, KV head and position. `O(n)`."},
-    .layout = "composite",
+        },
+    .score = score,
 };

@@ -13,10 +13,10 @@ struct opts {
     int32_t recent;
 };
 
-static void protect(const void *opts, int32_t n, wnw_protected *out)
+static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out)
 {
     const struct opts *o = opts;
-    (void)n;
+    (void)p;
     out->n_first = o->recent > 0 ? 0 : o->sinks;
     out->n_last = o->recent;
 }
@@ -47,9 +47,12 @@ static const wnw_option options[] = {{.name = "sinks",
                                       .max = 65536},
                                      {0}};
 
-extern const struct wnw__scorer wnw__scorer_streaming_llm;
-const struct wnw__scorer wnw__scorer_streaming_llm = {
-    .pub = {.name = "streaming_llm",
+extern const wnw_scorer wnw__scorer_streaming_llm;
+const wnw_scorer wnw__scorer_streaming_llm = {
+    .part =
+        {
+            WNW_SCORER_INIT,
+            .name = "streaming_llm",
             .about = "Attention sinks at the start and the most recent tokens.",
             .paper = "StreamingLLM, arXiv 2309.17453",
             .details = "`score[j] = j`: the first `sinks` entries stay as attention sinks, the most recent "
@@ -59,7 +62,8 @@ const struct wnw__scorer wnw__scorer_streaming_llm = {
                        "gives the kept ones new positions: add `+rerotate`.\n\nCost: O(n).",
             .options = options,
             .options_size = sizeof(struct opts),
-            .protect = protect,
-            .score = score},
-    .layout = "uniform",
+            .flags = WNW_FLAG_UNIFORM,
+            .keep = keep,
+        },
+    .score = score,
 };

@@ -20,10 +20,10 @@ static void needs(const void *opts, wnw_needs *out)
     out->window = 1;
 }
 
-static void protect(const void *opts, int32_t n, wnw_protected *out)
+static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out)
 {
     const struct opts *o = opts;
-    (void)n;
+    (void)p;
     out->n_last = o->last;
 }
 
@@ -48,9 +48,12 @@ static const wnw_option options[] = {{.name = "last",
                                       .max = 65536},
                                      {0}};
 
-extern const struct wnw__scorer wnw__scorer_tova;
-const struct wnw__scorer wnw__scorer_tova = {
-    .pub = {.name = "tova",
+extern const wnw_scorer wnw__scorer_tova;
+const wnw_scorer wnw__scorer_tova = {
+    .part =
+        {
+            WNW_SCORER_INIT,
+            .name = "tova",
             .about = "Attention of the last query.",
             .paper = "TOVA, arXiv 2401.06104",
             .details = "`s_h[j] = a_h[last][j]`: attention of the last query; the preset averages it over "
@@ -60,11 +63,10 @@ const struct wnw__scorer wnw__scorer_tova = {
                        " size and phase.\n\nCost: O(H_q n).",
             .options = options,
             .options_size = sizeof(struct opts),
+            .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION,
             .needs = needs,
-            .protect = protect,
-            .score = score,
-            .per_query_head = true},
-    .layout = "composite",
+            .keep = keep,
+        },
     .aggregation = "layer_mean",
-    .like_attention = true,
+    .score = score,
 };

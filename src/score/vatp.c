@@ -36,11 +36,10 @@ static void needs(const void *opts, wnw_needs *out)
     out->window = o->host == HOST_SUM ? 0 : o->window;
 }
 
-static void protect_of(const void *opts, int32_t n, int32_t budget, wnw_protected *out)
+static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out)
 {
     const struct opts *o = opts;
-    (void)n;
-    const int32_t share = wnw__round_count(o->share * budget, WNW_ROUND_EXACT);
+    const int32_t budget = p->budget, share = wnw__round_count(o->share * p->budget, WNW_ROUND_EXACT);
     const int64_t room = (int64_t)budget - o->sinks - o->recent;
     out->n_first = o->sinks;
     out->n_last = o->recent + (share < room ? share : room > 0 ? (int32_t)room : 0);
@@ -123,17 +122,14 @@ static const wnw_option options[] = {{.name = "sinks",
                                       .max = 1},
                                      {0}};
 
-extern const struct wnw__scorer wnw__scorer_vatp;
-const struct wnw__scorer wnw__scorer_vatp = {
-    .pub = {.name = "vatp",
+extern const wnw_scorer wnw__scorer_vatp;
+const wnw_scorer wnw__scorer_vatp = {
+    .part =
+        {
+            WNW_SCORER_INIT,
+            .name = "vatp",
             .about = "Attention received, times the L1 norm of the value; sinks and recent entries stay.",
             .paper = "VATP, arXiv 2406.12335",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .needs = needs,
-            .scratch = scratch_size,
-            .score = score,
-            .per_query_head = true,
             .details =
                 "`score[j] = A[j] ||v[j]||_1`, `A` = attention of all queries so far (`host=sum`) or "
                 "the mean over the last `window` (`host=window`), averaged over the query heads of a "
@@ -141,7 +137,13 @@ const struct wnw__scorer wnw__scorer_vatp = {
                 "The authors' code weights the attention of each step and masks what it drops; the "
                 "sums are the same. Where the budget is too small for all that is protected, the "
                 "share of recent entries gives way to the sinks.\n\n"
-                "Cost O(n d) per KV head besides the attention."},
-    .layout = "composite",
-    .protect_of = protect_of,
+                "Cost O(n d) per KV head besides the attention.",
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .flags = WNW_FLAG_QUERY_HEADS,
+            .needs = needs,
+            .keep = keep,
+        },
+    .scratch = scratch_size,
+    .score = score,
 };

@@ -14,8 +14,7 @@ struct opts {
     int32_t chunk;
 };
 
-static int32_t select_entries(const void *opts, const struct wnw__select_problem *p, int32_t *keep,
-                              float *scratch)
+static int32_t select_entries(const void *opts, const wnw_select_problem *p, int32_t *keep, float *scratch)
 {
     const struct opts *o = opts;
     const int32_t first = p->prot.n_first, last = p->prot.n_last;
@@ -45,15 +44,20 @@ static const wnw_option options[] = {{.name = "chunk",
                                       .max = 1048576},
                                      {0}};
 
-extern const struct wnw__selector wnw__selector_chunk;
-const struct wnw__selector wnw__selector_chunk = {
-    .name = "chunk",
-    .about = "The highest scores of every stretch of tokens, so that no part is emptied.",
-    .paper = "FINCH, arXiv 2408.00167",
-    .details = "Chunk `[a, b)` of `n` entries keeps its `floor(k b / n) - floor(k a / n)` best of the count "
-               "`k`.\n\nkvpress truncates each chunk's count by itself and scores each chunk as if it were "
-               "alone.\n\n`O(n)`.",
-    .options = options,
-    .options_size = sizeof(struct opts),
+extern const wnw_selector wnw__selector_chunk;
+const wnw_selector wnw__selector_chunk = {
+    .part =
+        {
+            WNW_SELECTOR_INIT,
+            .name = "chunk",
+            .about = "The highest scores of every stretch of tokens, so that no part is emptied.",
+            .paper = "FINCH, arXiv 2408.00167",
+            .details =
+                "Chunk `[a, b)` of `n` entries keeps its `floor(k b / n) - floor(k a / n)` best of the count "
+                "`k`.\n\nkvpress truncates each chunk's count by itself and scores each chunk as if it were "
+                "alone.\n\n`O(n)`.",
+            .options = options,
+            .options_size = sizeof(struct opts),
+        },
     .select = select_entries,
 };

@@ -31,7 +31,7 @@ static size_t scratch_size(const void *opts, int32_t n)
     return (size_t)n + (size_t)(n / o->chunk) + 1;
 }
 
-static bool same_tokens(const struct wnw__select_problem *p, int32_t ih)
+static bool same_tokens(const wnw_select_problem *p, int32_t ih)
 {
     if (p->n_entry[ih] != p->n)
         return false;
@@ -40,7 +40,7 @@ static bool same_tokens(const struct wnw__select_problem *p, int32_t ih)
 }
 
 /* Highest score of the layer outside protected entries. */
-static float highest(const struct wnw__select_problem *p)
+static float highest(const wnw_select_problem *p)
 {
     float best = 0;
     bool any = false;
@@ -55,7 +55,7 @@ static float highest(const struct wnw__select_problem *p)
 }
 
 /* sum[i] of entries first .. end - 1; those outside of free_first .. free_end - 1 count as `fixed`. */
-static void sum_heads(const struct wnw__select_problem *p, int32_t free_first, int32_t free_end, float fixed,
+static void sum_heads(const wnw_select_problem *p, int32_t free_first, int32_t free_end, float fixed,
                       float *sum)
 {
     for (int32_t i = 0; i < p->n; i++)
@@ -107,8 +107,7 @@ static int32_t take_chunks(const float *s, int32_t n, int32_t c, const float *me
     return m;
 }
 
-static int32_t select_fill(const struct opts *o, const struct wnw__select_problem *p, int32_t *keep,
-                           float *sum)
+static int32_t select_fill(const struct opts *o, const wnw_select_problem *p, int32_t *keep, float *sum)
 {
     const int32_t first = p->prot.n_first, last = p->prot.n_last, c = o->chunk;
     const int32_t n = p->n - first - last, left = p->n_keep - first - last;
@@ -130,8 +129,7 @@ static int32_t select_fill(const struct opts *o, const struct wnw__select_proble
     return m;
 }
 
-static int32_t select_drop(const struct opts *o, const struct wnw__select_problem *p, int32_t *keep,
-                           float *sum)
+static int32_t select_drop(const struct opts *o, const wnw_select_problem *p, int32_t *keep, float *sum)
 {
     float *mean = sum + p->n;
     if (p->n < o->chunk)
@@ -145,8 +143,7 @@ static int32_t select_drop(const struct opts *o, const struct wnw__select_proble
     return take_chunks(sum, p->n, o->chunk, mean, n_chunk, k, 0, 0, keep);
 }
 
-static int32_t select_entries(const void *opts, const struct wnw__select_problem *p, int32_t *keep,
-                              float *scratch)
+static int32_t select_entries(const void *opts, const wnw_select_problem *p, int32_t *keep, float *scratch)
 {
     const struct opts *o = opts;
     return p->n_keep == p->n || o->rest == REST_FILL ? select_fill(o, p, keep, scratch)
@@ -171,23 +168,29 @@ static const wnw_option options[] = {{.name = "chunk",
                                       .choices = rests},
                                      {0}};
 
-extern const struct wnw__selector wnw__selector_chunkkv;
-const struct wnw__selector wnw__selector_chunkkv = {
-    .name = "chunkkv",
-    .about = "Whole chunks of neighbouring tokens, the same in all heads of a layer.",
-    .paper = "ChunkKV, arXiv 2502.00299",
-    .details =
-        "Scores are summed over the KV heads and averaged over each chunk of `chunk` entries; the best "
-        "chunks "
-        "stay in every head of the layer.\n\n"
-        "`rest=fill` keeps protected entries and fills what no whole chunk fits into with the best entries "
-        "of "
-        "the next one, so the count is exact. `rest=drop` keeps `max(1, floor(n_chunks (1-r)))` chunks, as "
-        "kvpress does.\n\n"
-        "`O(H n)` per head.",
-    .options = options,
-    .options_size = sizeof(struct opts),
-    .matches = WNW_MATCH_HEADS,
+extern const wnw_selector wnw__selector_chunkkv;
+const wnw_selector wnw__selector_chunkkv = {
+    .part =
+        {
+            WNW_SELECTOR_INIT,
+            .name = "chunkkv",
+            .about = "Whole chunks of neighbouring tokens, the same in all heads of a layer.",
+            .paper = "ChunkKV, arXiv 2502.00299",
+            .details = "Scores are summed over the KV heads and averaged over each chunk of `chunk` entries; "
+                       "the best "
+                       "chunks "
+                       "stay in every head of the layer.\n\n"
+                       "`rest=fill` keeps protected entries and fills what no whole chunk fits into with the "
+                       "best entries "
+                       "of "
+                       "the next one, so the count is exact. `rest=drop` keeps `max(1, floor(n_chunks "
+                       "(1-r)))` chunks, as "
+                       "kvpress does.\n\n"
+                       "`O(H n)` per head.",
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .flags = WNW_FLAG_MATCHES_HEADS,
+        },
     .scratch = scratch_size,
     .select = select_entries,
 };

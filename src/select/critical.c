@@ -35,9 +35,9 @@ struct opts {
     int32_t gqa;
 };
 
-static bool of_query_heads(const void *opts)
+static uint32_t flags_of(const void *opts)
 {
-    return ((const struct opts *)opts)->gqa == GQA_JOINT;
+    return ((const struct opts *)opts)->gqa == GQA_JOINT ? WNW_FLAG_QUERY_HEADS : 0;
 }
 
 static void needs(const void *opts, wnw_needs *out)
@@ -47,7 +47,7 @@ static void needs(const void *opts, wnw_needs *out)
 }
 
 /* Stage 1 is the stage that holds what attention alone finds. */
-static void advise(const void *opts, const wnw_protected *prot, int32_t budget, enum wnw__rounding rounding,
+static void advise(const void *opts, const wnw_protected *prot, int32_t budget, wnw_rounding rounding,
                    char *warning)
 {
     const struct opts *o = opts;
@@ -69,7 +69,7 @@ static size_t scratch_size(const void *opts, int32_t n)
 }
 
 /* keep[i] = 1 for what has its place already; returns how many that are. */
-static int32_t mark_sure(const struct opts *o, const struct wnw__select_problem *p, int32_t *keep)
+static int32_t mark_sure(const struct opts *o, const wnw_select_problem *p, int32_t *keep)
 {
     const int32_t first = p->prot.n_first, end = p->n - p->prot.n_last;
     struct wnw__cut safe = wnw__topk_cut(p->score + first, end - first, p->n_safe);
@@ -92,7 +92,7 @@ struct product {
     float eps;
 };
 
-static struct product product_of(const struct opts *o, const struct wnw__select_problem *p, const float *nu)
+static struct product product_of(const struct opts *o, const wnw_select_problem *p, const float *nu)
 {
     const int64_t n = p->obs->n;
     const int32_t group = o->gqa == GQA_JOINT ? p->obs->n_head / p->n_head_kv : 1;
@@ -114,7 +114,7 @@ static float product_at(const struct product *x, int32_t i)
 }
 
 /* Marks the k best of the entries that are not marked: by score, or by the product. */
-static void mark_best(const struct wnw__select_problem *p, const struct product *x, int32_t k, int32_t *keep,
+static void mark_best(const wnw_select_problem *p, const struct product *x, int32_t k, int32_t *keep,
                       float *value)
 {
     int32_t m = 0;
@@ -128,8 +128,7 @@ static void mark_best(const struct wnw__select_problem *p, const struct product 
             keep[i] = wnw__cut_take(&cut, value[m++]);
 }
 
-static int32_t select_entries(const void *opts, const struct wnw__select_problem *p, int32_t *keep,
-                              float *scratch)
+static int32_t select_entries(const void *opts, const wnw_select_problem *p, int32_t *keep, float *scratch)
 {
     const struct opts *o = opts;
     const wnw_proj_norm norm = (wnw_proj_norm)o->norm;
@@ -196,28 +195,36 @@ static const wnw_option options[] = {{.name = "alpha",
                                       .choices = gqas},
                                      {0}};
 
-extern const struct wnw__selector wnw__selector_critical;
-const struct wnw__selector wnw__selector_critical = {
-    .name = "critical",
-    .about = "Half by attention alone, the rest by attention times the norm of the projected value.",
-    .paper = "CriticalKV, arXiv 2502.03805",
-    .details =
-        "Stage 1 keeps the `floor(alpha b)` best of a head's `b` entries by attention `A_i`, stage 2 fills "
-        "up by `(A_i + eps) nu_i` with `nu_i = ||v_i W_O||`, mean over the query heads of the group. "
-        "`alpha = 1` is plain top-k. `gqa=joint` takes `(1/G) sum_g (A_ig + eps) nu_ig`, every query head's "
-        "own "
-        "attention and norm, which is the bound for the group; for scorers of query heads.\n\n"
-        "Deviations: the norm is L2 by default, which the paper finds as good as its L1; the first 4 "
-        "entries are kept in any case (`sinks=0` turns that off); protected entries are kept first and "
-        "do not compete. Norms behind the output projection, as some models have, are not seen.\n\n"
-        "Cost: O(n) per head besides the norms. L1 takes one output projection per entry and query head, "
-        "L2 a d x d product per entry and KV head, or with `gqa=joint` per entry and query head.",
-    .options = options,
-    .options_size = sizeof(struct opts),
-    .attention_only = true,
-    .of_query_heads = of_query_heads,
-    .needs = needs,
-    .advise = advise,
+extern const wnw_selector wnw__selector_critical;
+const wnw_selector wnw__selector_critical = {
+    .part =
+        {
+            WNW_SELECTOR_INIT,
+            .name = "critical",
+            .about = "Half by attention alone, the rest by attention times the norm of the projected value.",
+            .paper = "CriticalKV, arXiv 2502.03805",
+            .details =
+                "Stage 1 keeps the `floor(alpha b)` best of a head's `b` entries by attention `A_i`, stage 2 "
+                "fills "
+                "up by `(A_i + eps) nu_i` with `nu_i = ||v_i W_O||`, mean over the query heads of the group. "
+                "`alpha = 1` is plain top-k. `gqa=joint` takes `(1/G) sum_g (A_ig + eps) nu_ig`, every query "
+                "head's "
+                "own "
+                "attention and norm, which is the bound for the group; for scorers of query heads.\n\n"
+                "Deviations: the norm is L2 by default, which the paper finds as good as its L1; the first 4 "
+                "entries are kept in any case (`sinks=0` turns that off); protected entries are kept first "
+                "and "
+                "do not compete. Norms behind the output projection, as some models have, are not seen.\n\n"
+                "Cost: O(n) per head besides the norms. L1 takes one output projection per entry and query "
+                "head, "
+                "L2 a d x d product per entry and KV head, or with `gqa=joint` per entry and query head.",
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .flags = WNW_FLAG_ATTENTION,
+            .flags_of = flags_of,
+            .needs = needs,
+        },
     .scratch = scratch_size,
+    .advise = advise,
     .select = select_entries,
 };

@@ -18,7 +18,7 @@ struct opts {
     double retain;
 };
 
-static int32_t own_size(const void *opts, const struct wnw__blocks *b, int32_t n, enum wnw__rounding rounding)
+static int32_t own_size(const void *opts, const wnw_blocks *b, int32_t n, wnw_rounding rounding)
 {
     const struct opts *o = opts;
     const int32_t thinned = wnw__blocks_thinned(b, n);
@@ -26,7 +26,7 @@ static int32_t own_size(const void *opts, const struct wnw__blocks *b, int32_t n
 }
 
 /* Whole numbers k of a block: a half more than k / L, so that no rounding can lose one. */
-static void fix_size(void *opts, const struct wnw__blocks *b, int32_t n, int32_t n_keep)
+static void fit(void *opts, const wnw_blocks *b, int32_t n, int32_t n_keep)
 {
     struct opts *o = opts;
     const int32_t thinned = wnw__blocks_thinned(b, n);
@@ -38,7 +38,7 @@ static void fix_size(void *opts, const struct wnw__blocks *b, int32_t n, int32_t
 }
 
 /* B: what was settled before and what this selection took. */
-static int32_t settled(const void *opts, const struct wnw__blocks *b, int32_t n, int32_t n_keep)
+static int32_t settled(const void *opts, const wnw_blocks *b, int32_t n, int32_t n_keep)
 {
     (void)opts;
     const int32_t thinned = wnw__blocks_thinned(b, n), whole = n - thinned * b->lag;
@@ -47,12 +47,13 @@ static int32_t settled(const void *opts, const struct wnw__blocks *b, int32_t n,
     return thinned > 0 ? b->sink + (n_keep - whole) / thinned * thinned : b->sink;
 }
 
-static int32_t select_entries(const void *opts, const struct wnw__select_problem *p, int32_t *keep,
-                              float *scratch)
+static const wnw_recursive recursive = {.own_size = own_size, .fit = fit, .settled = settled};
+
+static int32_t select_entries(const void *opts, const wnw_select_problem *p, int32_t *keep, float *scratch)
 {
     (void)opts;
     (void)scratch;
-    const struct wnw__blocks b = p->blocks;
+    const wnw_blocks b = p->blocks;
     const int32_t thinned = wnw__blocks_thinned(&b, p->n);
     const int32_t whole = p->n - thinned * b.lag;
     /* Too small for what the method never touches: what is protected and, between, the most recent. What
@@ -84,26 +85,30 @@ static const wnw_option options[] = {{.name = "retain",
                                       .max = 1},
                                      {0}};
 
-extern const struct wnw__selector wnw__selector_partition;
-const struct wnw__selector wnw__selector_partition = {
-    .name = "partition",
-    .about = "The same number of best scores from every block of the scorer; sinks and the last blocks stay.",
-    .paper = "LagKV, arXiv 2504.04704",
-    .details =
-        "With `N = floor((n - S) / L)` blocks and a remainder of `m` entries, the `k` best of"
-        " every block but the last complete one survive; that one and the remainder stay: `S "
-        "+ k (N - 1) + L + m` entries. Shorter than `S + 2 L`: everything stays.\n\nWithout a"
-        " size `k = floor(retain L)`. With one, `k` is the largest that fits, so up to `N - "
-        "2` entries of it stay unused.\n\nWhat an earlier compression settled is not "
-        "chosen among again; a size that cannot hold it is not reached, with a warning. When the session "
-        "follows rules (`--evict`), `L` is never shortened and nothing happens before `S + 2 L` "
-        "entries; a size, with all tokens of all turns counted, gives the `k` of the blocks that a "
-        "turn adds, and a ratio R the `k = floor((1 - R) L)` of a block that decoding completes.",
-    .options = options,
-    .options_size = sizeof(struct opts),
-    .by_block = true,
-    .own_size = own_size,
-    .fix_size = fix_size,
-    .settled = settled,
+extern const wnw_selector wnw__selector_partition;
+const wnw_selector wnw__selector_partition = {
+    .part =
+        {
+            WNW_SELECTOR_INIT,
+            .name = "partition",
+            .about = "The same number of best scores from every block of the scorer; sinks and the last "
+                     "blocks stay.",
+            .paper = "LagKV, arXiv 2504.04704",
+            .details =
+                "With `N = floor((n - S) / L)` blocks and a remainder of `m` entries, the `k` best of"
+                " every block but the last complete one survive; that one and the remainder stay: `S "
+                "+ k (N - 1) + L + m` entries. Shorter than `S + 2 L`: everything stays.\n\nWithout a"
+                " size `k = floor(retain L)`. With one, `k` is the largest that fits, so up to `N - "
+                "2` entries of it stay unused.\n\nWhat an earlier compression settled is not "
+                "chosen among again; a size that cannot hold it is not reached, with a warning. When the "
+                "session "
+                "follows rules (`--evict`), `L` is never shortened and nothing happens before `S + 2 L` "
+                "entries; a size, with all tokens of all turns counted, gives the `k` of the blocks that a "
+                "turn adds, and a ratio R the `k = floor((1 - R) L)` of a block that decoding completes.",
+            .options = options,
+            .options_size = sizeof(struct opts),
+            .flags = WNW_FLAG_BY_BLOCK,
+        },
+    .recursive = &recursive,
     .select = select_entries,
 };

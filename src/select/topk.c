@@ -13,8 +13,7 @@ struct opts {
     int32_t ties;
 };
 
-static int32_t select_entries(const void *opts, const struct wnw__select_problem *p, int32_t *keep,
-                              float *scratch)
+static int32_t select_entries(const void *opts, const wnw_select_problem *p, int32_t *keep, float *scratch)
 {
     const struct opts *o = opts;
     (void)scratch;
@@ -44,15 +43,18 @@ static const wnw_option options[] = {
      .choices = ties},
     {0}};
 
-extern const struct wnw__selector wnw__selector_topk;
-const struct wnw__selector wnw__selector_topk = {
-    .name = "topk",
-    .about = "The highest scores of a head; of equal scores the earlier position, or the later one.",
-    .paper = "",
-    .details = "The best scores besides the protected first and last entries. Of equal scores the "
-               "earlier position stays; an option turns that round, as CompilerKV's code has "
-               "it.\n\nCost: O(n).",
-    .options = options,
-    .options_size = sizeof(struct opts),
+extern const wnw_selector wnw__selector_topk;
+const wnw_selector wnw__selector_topk = {
+    .part =
+        {
+            WNW_SELECTOR_INIT,
+            .name = "topk",
+            .about = "The highest scores of a head; of equal scores the earlier position, or the later one.",
+            .details = "The best scores besides the protected first and last entries. Of equal scores the "
+                       "earlier position stays; an option turns that round, as CompilerKV's code has "
+                       "it.\n\nCost: O(n).",
+            .options = options,
+            .options_size = sizeof(struct opts),
+        },
     .select = select_entries,
 };

@@ -71,7 +71,7 @@ static int check_phase(const wnw_policy *p, wnw_phase phase)
     const char *reason;
     if (wnw_policy_allows(p, phase, &reason))
         return WNW_OK;
-    return wnw__fail(WNW_E_ARG, "%s cannot compress in phase %s: %s", p->part[WNW_PART_SCORER].name,
+    return wnw__fail(WNW_E_ARG, "%s cannot compress in phase %s: %s", wnw__policy_name(p),
                      wnw_phase_name(phase), reason);
 }
 
@@ -84,18 +84,19 @@ static bool has_own_rule(const wnw_policy *p)
 /* A target below what the policy protects would be refused in the middle of an answer. */
 static int check_target(const wnw_eviction *ev)
 {
-    const wnw_scorer *scorer = ev->policy->part[WNW_PART_SCORER].scorer;
-    wnw_protected p = {0};
-    if (ev->target == 0 || !scorer->protect || has_own_rule(ev->policy))
+    if (ev->target == 0 || has_own_rule(ev->policy))
         return WNW_OK;
     const int64_t n = ev->target < INT32_MAX - ev->every ? ev->target + ev->every : INT32_MAX;
-    scorer->protect(ev->policy->opts[WNW_PART_SCORER], (int32_t)n, &p);
+    const wnw_protected p = wnw__policy_keep(
+        ev->policy, &(wnw_keep_problem){.n = (int32_t)n,
+                                        .budget = ev->target < n ? (int32_t)ev->target : (int32_t)n,
+                                        .sized = true});
     if ((int64_t)p.n_first + p.n_last <= ev->target)
         return WNW_OK;
     return wnw__fail(
         WNW_E_RANGE,
         "a target of %lld entries cannot hold what %s always keeps: the first %d and the last %d",
-        (long long)ev->target, scorer->name, p.n_first, p.n_last);
+        (long long)ev->target, wnw__policy_name(ev->policy), p.n_first, p.n_last);
 }
 
 static int check_rules(const wnw_eviction *ev)
@@ -175,7 +176,7 @@ static int32_t asked_of(const wnw_session *s, int32_t n)
     else if (ev->size.kind == WNW_SIZE_BYTES)
         asked = row > 0 ? ev->size.bytes / row : 0;
     else
-        asked = (uint64_t)wnw__round_count(n * (1 - ratio), wnw__policy_rounding(ev->policy));
+        asked = (uint64_t)wnw__round_count(n * (1 - ratio), ev->policy->rounding);
     return asked < 1 ? 1 : asked < INT32_MAX ? (int32_t)asked : INT32_MAX;
 }
 
@@ -213,8 +214,8 @@ static int fix_blocks(wnw_session *s, int32_t n_coming, char *warning)
         return WNW_OK;
     if (size->kind == WNW_SIZE_RATIO && n_coming == 0) {
         /* Sinks and tail, which a short text has too many of, are not made up for at its blocks' expense. */
-        const struct wnw__blocks b = wnw__policy_blocks(p, due.n_final);
-        const int32_t k = wnw__round_count(b.lag * (1 - size->ratio), wnw__policy_rounding(p));
+        const wnw_blocks b = wnw__policy_blocks(p, due.n_final);
+        const int32_t k = wnw__round_count(b.lag * (1 - size->ratio), p->rounding);
         due.n_keep = due.n - wnw__blocks_thinned(&b, due.n) * (b.lag - k);
     }
     return wnw__policy_fix_size(&r->fixed, p, &due, warning);
@@ -261,7 +262,7 @@ static int32_t own_chunk(const wnw_session *s)
     for (int32_t il = 0; il < s->cache.n_layer; il++) {
         if (s->cache.layers[il].n_swa > 0 || wnw__policy_skips(p, il))
             continue;
-        const struct wnw__blocks b = wnw__policy_blocks(p, s->cache.layers[il].n_final);
+        const wnw_blocks b = wnw__policy_blocks(p, s->cache.layers[il].n_final);
         const int64_t due = b.sink + 2 * (int64_t)b.lag - wnw_cache_n(s, il, 0);
         left = due < left ? due : left;
     }
@@ -371,16 +372,13 @@ static int hold_heads(wnw_session *s)
 
 static void slide_heads(wnw_session *s)
 {
-    const struct wnw__part *part = &s->rules.ev.policy->part[WNW_PART_SCORER];
     struct wnw__cache *c = &s->cache;
     for (int32_t i = 0; i < s->rules.n_held; i++) {
         const int32_t il = i / c->n_head_kv, ih = i % c->n_head_kv, held = s->rules.held[i];
         const int32_t n = wnw_cache_n(s, il, ih);
-        wnw_protected p = {0};
         if (held == 0 || n <= held)
             continue;
-        if (part->scorer->protect)
-            part->scorer->protect(s->rules.ev.policy->opts[WNW_PART_SCORER], n, &p);
+        wnw_protected p = wnw__policy_keep(s->rules.ev.policy, &(wnw_keep_problem){.n = n, .budget = n});
         p = wnw__protected_shrink(wnw__protected_clamp(p, n), held);
         wnw__cache_drop(c, il, ih, p.n_first, n - held);
     }
@@ -443,7 +441,7 @@ int wnw__rules_after_decode(wnw_session *s)
         const wnw_policy *p = r->fixed ? r->fixed : r->ev.policy;
         bool due = false;
         for (int32_t il = 0; il < s->cache.n_layer && !due; il++) {
-            const struct wnw__blocks b = wnw__policy_blocks(p, s->cache.layers[il].n_final);
+            const wnw_blocks b = wnw__policy_blocks(p, s->cache.layers[il].n_final);
             due = s->cache.layers[il].n_swa == 0 && !wnw__policy_skips(p, il) &&
                   wnw_cache_n(s, il, 0) >= b.sink + 2 * (int64_t)b.lag;
         }
