@@ -461,8 +461,8 @@ typedef struct wnw_eviction {
     int64_t target; /* to so many entries per layer and KV head; 0 = what the last prompt's size came to */
 } wnw_eviction;
 
-/* Follows rules from now on; NULL = none. Observes what they need (as wnw_session_observe would), and forgets
- * what was observed before. E_ARG: the policy is not allowed in a phase. E_MISMATCH: its profile is missing
+/* Follows rules from now on; NULL = none. Observes what they need, as wnw_session_observe would: what they ask
+ * for as well goes on, the rest is forgotten. E_ARG: the policy is not allowed in a phase. E_MISMATCH: its profile is missing
  * (set it first). E_RANGE: a negative number, or a target that cannot hold what the policy protects. After a
  * failure the rules and observations of before go on. */
 int wnw_session_set_eviction(wnw_session *s, const wnw_eviction *rules);

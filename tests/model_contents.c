@@ -231,15 +231,14 @@ static void pruned_reference(const struct test_model *fx, const wnw_session *ful
                              int32_t w, int32_t n_gone, bool *zero)
 {
     const int32_t d = fx->info.n_embd_head, n_head = fx->info.n_head, group = n_head / fx->info.n_head_kv;
+    const struct wnw__window *window = wnw__recorders_find(&full->recorders, &wnw__window_recorder);
     double score[MAX_D];
     float row[MAX_D];
     for (int32_t c = 0; c < d; c++) {
         double q2 = 0, k2 = 0;
         for (int32_t p = N_PROMPT - w; p < N_PROMPT; p++)
             for (int32_t h = ih * group; h < (ih + 1) * group; h++) {
-                const size_t at =
-                    ((size_t)il * (size_t)full->window.cap + (size_t)(p % full->window.cap)) * (size_t)n_head;
-                const double x = (double)full->window.q[(at + (size_t)h) * (size_t)d + (size_t)c];
+                const double x = (double)wnw__window_at(window, il, p)[(size_t)h * (size_t)d + (size_t)c];
                 q2 += x * x;
             }
         for (int32_t i = 0; i < N_PROMPT; i++) {

@@ -71,7 +71,11 @@ static int fail_to_change(const struct test_model *f, const char *from, const ch
         assert_error(wnw_session_set_eviction(s, &rules), WNW_E_NOMEM);
         fail_in = NEVER;
         assert_ptr_equal(s->rules.ev.policy, old);
-        assert_int_equal(s->window.cap, twin->window.cap);
+        assert_int_equal(s->recorders.n, twin->recorders.n);
+        for (int32_t i = 0; i < s->recorders.n; i++) {
+            assert_ptr_equal(s->recorders.list[i].type, twin->recorders.list[i].type);
+            assert_int_equal(s->recorders.list[i].arg.n, twin->recorders.list[i].arg.n);
+        }
     }
     go_on(f, s);
     go_on(f, twin);

@@ -19,11 +19,10 @@ static double dot(const float *a, const float *b, int32_t d)
 static void reference_row(const wnw_session *s, const wnw_observation *obs, int32_t h, int32_t w, double *row)
 {
     const int32_t d = obs->n_embd_head, ih = h / (obs->n_head / obs->n_head_kv);
-    const int32_t query = obs->n_past - obs->n_window + w, at = query % s->window.cap;
-    const float *q =
-        s->window.q +
-        (((size_t)obs->il * (size_t)s->window.cap + (size_t)at) * (size_t)obs->n_head + (size_t)h) *
-            (size_t)d;
+    const int32_t query = obs->n_past - obs->n_window + w;
+    const struct wnw__window *window = wnw__recorders_find(&s->recorders, &wnw__window_recorder);
+    assert_non_null(window);
+    const float *q = wnw__window_at(window, obs->il, query) + (size_t)h * (size_t)d;
     assert_memory_equal(obs->window_queries + ((size_t)h * (size_t)obs->n_window + (size_t)w) * (size_t)d, q,
                         (size_t)d * sizeof *q);
     const float *keys = obs->keys(obs, ih);
@@ -31,7 +30,7 @@ static void reference_row(const wnw_session *s, const wnw_observation *obs, int3
     double max = -INFINITY, sum = 0.0;
     for (int32_t i = 0; i < obs->n; i++) {
         const bool sees = i < obs->n_entry[ih] && pos[i] <= query;
-        row[i] = sees ? dot(q, keys + (size_t)i * (size_t)d, d) * (double)s->ops[obs->il].scale : -INFINITY;
+        row[i] = sees ? dot(q, keys + (size_t)i * (size_t)d, d) * (double)obs->attn_scale : -INFINITY;
         max = row[i] > max ? row[i] : max;
     }
     for (int32_t i = 0; i < obs->n; i++) {
@@ -222,6 +221,97 @@ static void test_rows_of_quantised_cache(void **state)
     wnw_model_free(m);
 }
 
+/* A recorder that no policy asks for, beside one that a policy asks for: attention of the newest token is that of
+ * a window of one query. It goes on through declarations. */
+static void test_newest_token_of_every_head(void **state)
+{
+    (void)state;
+    wnw_model *m = test_model_open("tiny/tiny-llama.gguf");
+    wnw_session *s = test_session_new(m, &(struct test_session){.kv_type = WNW_KV_F16, .n_ctx = 512});
+    wnw_policy *p = test_policy("snapkv:window=1");
+    wnw_model_info info;
+    wnw_model_get_info(m, &info);
+    int32_t *tokens = test_random_tokens(120, info.n_vocab, 7), n;
+    assert_error(wnw__session_record(s, "window", true), WNW_E_ARG);
+    assert_error(wnw__session_record(s, "no such thing", true), WNW_E_ARG);
+    assert_ok(wnw__session_record(s, "newest", true));
+    assert_ok(wnw__session_declare(s, (const wnw_policy *const[]){p}, 1, true));
+    const struct wnw__newest *newest = wnw__recorders_find(&s->recorders, &wnw__newest_recorder);
+    assert_non_null(newest);
+    test_prefill(s, tokens, 100);
+    for (int32_t t = 100; t < 120; t++) {
+        assert_null(t == 100 ? wnw__newest_rows(newest, 0, &n) : NULL);
+        assert_ok(wnw_session_decode(s, tokens[t]));
+    }
+    struct wnw__observer *ob;
+    assert_ok(wnw__observer_new(&ob, s));
+    const struct wnw__plan_source *src = wnw__observer_source(ob);
+    const wnw_needs needs = {.flags = WNW_NEED_WINDOW_ATTN, .window = 1};
+    for (int32_t il = 0; il < info.n_layer; il++) {
+        wnw_observation obs;
+        assert_ok(src->observe(src, il, &needs, &obs));
+        const float *rows = wnw__newest_rows(newest, il, &n);
+        assert_int_equal(n, 120);
+        for (int32_t i = 0; i < info.n_head * n; i++)
+            assert_float_equal(rows[i], obs.window_attn[i], 1e-6f);
+    }
+    wnw__observer_free(ob);
+    assert_ok(wnw__session_record(s, "newest", false));
+    assert_null(wnw__recorders_find(&s->recorders, &wnw__newest_recorder));
+    free(tokens);
+    wnw_policy_free(p);
+    wnw_session_free(s);
+    wnw_model_free(m);
+}
+
+/* What a second declaration asks for as well goes on, with what it has recorded; the rest begins again or is gone. */
+static void test_what_stays_asked_for_goes_on(void **state)
+{
+    (void)state;
+    static const struct wnw__recorder_type *const types[] = {&wnw__window_recorder, &wnw__qstats_recorder,
+                                                             &wnw__queries_recorder, &wnw__columns_recorder};
+    wnw_model *m = test_model_open("tiny/tiny-llama.gguf");
+    wnw_session *s = test_session_new(m, &(struct test_session){.kv_type = WNW_KV_F16, .n_ctx = 512}), *once;
+    wnw_policy *p[] = {test_policy("snapkv:window=8"), test_policy("expected_attention"),
+                       test_policy("noncausal"), test_policy("h2o"), test_policy("snapkv:window=16")};
+    const wnw_policy *const *all = (const wnw_policy *const *)p;
+    const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
+    const void *rec[4];
+    wnw_model_info info;
+    wnw_model_get_info(m, &info);
+    int32_t *tokens = test_random_tokens(200, info.n_vocab, 7);
+    assert_ok(wnw_session_observe(s, all, 4));
+    test_prefill(s, tokens, 200);
+    assert_ok(wnw_session_copy(&once, s));
+    for (int k = 0; k < 4; k++)
+        assert_non_null(rec[k] = wnw__recorders_find(&s->recorders, types[k]));
+    assert_ok(wnw_session_observe(s, all, 4));
+    for (int k = 0; k < 4; k++)
+        assert_ptr_equal(wnw__recorders_find(&s->recorders, types[k]), rec[k]);
+    for (int k = 0; k < 4; k++) {
+        wnw_plan *plan, *want;
+        assert_ok(wnw_session_plan(s, p[k], &half, &plan, NULL));
+        assert_ok(wnw_session_plan(once, p[k], &half, &want, NULL));
+        assert_same_plan(plan, want);
+        wnw_plan_free(plan);
+        wnw_plan_free(want);
+    }
+    wnw_plan *plan;
+    assert_ok(wnw_session_observe(s, all + 3, 2)); /* another window, and sums */
+    assert_null(wnw__recorders_find(&s->recorders, &wnw__qstats_recorder));
+    assert_null(wnw__recorders_find(&s->recorders, &wnw__queries_recorder));
+    assert_ptr_equal(wnw__recorders_find(&s->recorders, &wnw__columns_recorder), rec[3]);
+    assert_error(wnw_session_plan(s, p[4], &half, &plan, NULL), WNW_E_NOT_OBSERVED);
+    assert_ok(wnw_session_plan(s, p[3], &half, &plan, NULL));
+    wnw_plan_free(plan);
+    for (int k = 0; k < 5; k++)
+        wnw_policy_free(p[k]);
+    free(tokens);
+    wnw_session_free(once);
+    wnw_session_free(s);
+    wnw_model_free(m);
+}
+
 static void test_not_observed_is_said(void **state)
 {
     (void)state;
@@ -249,10 +339,16 @@ static void test_not_observed_is_said(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_window_of_some_heads),      cmocka_unit_test(test_window_in_one_ubatch),
-        cmocka_unit_test(test_window_over_ubatch_border), cmocka_unit_test(test_prompt_shorter_than_window),
-        cmocka_unit_test(test_window_on_ragged_cache),    cmocka_unit_test(test_sliding_layers_are_skipped),
-        cmocka_unit_test(test_rows_of_quantised_cache),   cmocka_unit_test(test_not_observed_is_said),
+        cmocka_unit_test(test_window_of_some_heads),
+        cmocka_unit_test(test_window_in_one_ubatch),
+        cmocka_unit_test(test_window_over_ubatch_border),
+        cmocka_unit_test(test_prompt_shorter_than_window),
+        cmocka_unit_test(test_window_on_ragged_cache),
+        cmocka_unit_test(test_sliding_layers_are_skipped),
+        cmocka_unit_test(test_rows_of_quantised_cache),
+        cmocka_unit_test(test_not_observed_is_said),
+        cmocka_unit_test(test_what_stays_asked_for_goes_on),
+        cmocka_unit_test(test_newest_token_of_every_head),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

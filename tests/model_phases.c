@@ -503,25 +503,27 @@ static void window_holds_the_last_queries(void **state)
     }
     assert_ok(wnw_session_observe(s[0], (const wnw_policy *const *)p, 2));
     test_prefill(s[0], f.tokens, 133); /* 64, 64 and 5 */
-    const struct wnw__window *w = &s[0]->window;
+    const struct wnw__window *w = wnw__recorders_find(&s[0]->recorders, &wnw__window_recorder);
+    const struct wnw__queries *queries = wnw__recorders_find(&s[0]->recorders, &wnw__queries_recorder);
     assert_int_equal(w->cap, 24);
-    assert_int_equal(w->n, 24);
-    assert_int_equal(w->end, 133);
     for (int32_t il = 0; il < f.info.n_layer; il++) {
-        const struct wnw__queries *all = &s[0]->trace.queries[il];
+        const struct wnw__queries_layer *all = &queries->layers[il];
+        assert_int_equal(w->layers[il].n, 24);
+        assert_int_equal(w->layers[il].end, 133);
         assert_int_equal(all->n, 133);
         for (int32_t at = 133 - 24; at < 133; at++)
-            assert_memory_equal(w->q + ((size_t)il * 24 + (size_t)(at % 24)) * row, all->q + (size_t)at * row,
-                                row * sizeof(float));
+            assert_memory_equal(wnw__window_at(w, il, at), all->q + (size_t)at * row, row * sizeof(float));
     }
     assert_ok(wnw_session_set_eviction(
         s[1], &(wnw_eviction){.policy = p[0], .size = size_budget(500), .every = 1}));
     assert_ok(wnw_session_read(s[1], f.tokens, 120, NULL));
     for (int32_t k = 120; k < 133; k++)
         assert_ok(wnw_session_decode(s[1], f.tokens[k]));
-    const struct wnw__window *v = &s[1]->window;
-    assert_int_equal(v->n, 24);
-    assert_int_equal(v->end, 133);
+    const struct wnw__window *v = wnw__recorders_find(&s[1]->recorders, &wnw__window_recorder);
+    for (int32_t il = 0; il < f.info.n_layer; il++) {
+        assert_int_equal(v->layers[il].n, 24);
+        assert_int_equal(v->layers[il].end, 133);
+    }
     for (size_t i = 0; i < (size_t)f.info.n_layer * 24 * row; i++)
         assert_float_equal((double)v->q[i], (double)w->q[i], 1e-3);
     for (int i = 0; i < 2; i++) {

@@ -29,9 +29,9 @@ static void assert_template(wnw_session *s, int32_t n_prefix, int32_t n_seen, in
     assert_ok(wnw__observer_new(&ob, s));
     assert_int_equal(s->n_prefix, n_prefix);
     assert_int_equal(wnw__observer_source(ob)->n_prefix, n_seen);
-    assert_int_equal(s->trace.n_suffix, n_suffix);
+    assert_int_equal(s->ids.n_suffix, n_suffix);
     if (n_suffix > 0)
-        assert_memory_equal(s->trace.suffix, suffix, (size_t)n_suffix * sizeof *suffix);
+        assert_memory_equal(s->ids.suffix, suffix, (size_t)n_suffix * sizeof *suffix);
     wnw__observer_free(ob);
 }
 

@@ -97,8 +97,8 @@ static void query_before_rope(const wnw_session *s, const wnw_observation *obs, 
                               double *q)
 {
     const int32_t d = obs->n_embd_head;
-    const float *x =
-        s->window.q + (((int64_t)obs->il * s->window.cap + pos % s->window.cap) * obs->n_head + h) * d;
+    const struct wnw__window *window = wnw__recorders_find(&s->recorders, &wnw__window_recorder);
+    const float *x = wnw__window_at(window, obs->il, pos) + (size_t)h * (size_t)d;
     for (int32_t c = 0; c < d; c++)
         q[c] = (double)x[c];
     for (int32_t i = 0; i < obs->n_rot / 2; i++) {

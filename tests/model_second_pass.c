@@ -527,44 +527,55 @@ static void assert_same_stats(const wnw_session *a, const wnw_session *b)
                  n_cov = n_mean * (size_t)a->m->hp.n_embd_head;
     float *x = malloc((n_mean + n_cov) * sizeof *x), *y = malloc((n_mean + n_cov) * sizeof *y);
     assert_true(x && y);
-    assert_int_equal(a->qstats != NULL, b->qstats != NULL);
-    for (int32_t il = 0; a->qstats && il < a->m->hp.n_layer; il++) {
+    const struct wnw__qstats *of_a = wnw__recorders_find(&a->recorders, &wnw__qstats_recorder),
+                             *of_b = wnw__recorders_find(&b->recorders, &wnw__qstats_recorder);
+    assert_int_equal(of_a != NULL, of_b != NULL);
+    for (int32_t il = 0; of_a && il < a->m->hp.n_layer; il++) {
         if (wnw_model_layer_is_swa(a->m, il))
             continue;
-        assert_int_equal(wnw__qstats_end(a->qstats, il), wnw__qstats_end(b->qstats, il));
-        assert_int_equal(wnw__qstats_get(a->qstats, il, x, x + n_mean),
-                         wnw__qstats_get(b->qstats, il, y, y + n_mean));
+        assert_int_equal(wnw__qstats_end(of_a, il), wnw__qstats_end(of_b, il));
+        assert_int_equal(wnw__qstats_get(of_a, il, x, x + n_mean), wnw__qstats_get(of_b, il, y, y + n_mean));
         assert_memory_equal(x, y, (n_mean + n_cov) * sizeof *x);
     }
     free(x);
     free(y);
 }
 
-static void assert_same_session(const wnw_session *a, const wnw_session *b)
+static void assert_same_window(const struct wnw__window *a, const struct wnw__window *b)
 {
-    const struct wnw__hparams *hp = &a->m->hp;
-    const size_t row = (size_t)hp->n_head * (size_t)hp->n_embd_head;
-    assert_same_storage(&a->cache, &b->cache);
-    assert_int_equal(a->n_past, b->n_past);
-    assert_memory_equal(wnw_session_logits(a), wnw_session_logits(b), (size_t)hp->n_vocab * sizeof(float));
-    assert_int_equal(a->window.cap, b->window.cap);
-    assert_int_equal(a->window.n, b->window.n);
-    assert_int_equal(a->window.end, b->window.end);
-    if (a->window.cap > 0)
-        assert_memory_equal(a->window.q, b->window.q,
-                            (size_t)hp->n_layer * (size_t)a->window.cap * row * sizeof(float));
-    assert_memory_equal(a->trace.tokens, b->trace.tokens, (size_t)a->n_past * sizeof(int32_t));
-    assert_int_equal(a->trace.aside, b->trace.aside);
-    assert_same_stats(a, b);
-    assert_int_equal(a->trace.columns != NULL, b->trace.columns != NULL);
-    assert_int_equal(a->trace.queries != NULL, b->trace.queries != NULL);
-    for (int32_t il = 0; a->trace.queries && il < hp->n_layer; il++) {
-        const struct wnw__queries *x = &a->trace.queries[il], *y = &b->trace.queries[il];
+    assert_int_equal(a->cap, b->cap);
+    assert_memory_equal(a->layers, b->layers, (size_t)a->n_layer * sizeof *a->layers);
+    assert_memory_equal(a->q, b->q, (size_t)a->n_layer * (size_t)a->cap * a->row * sizeof *a->q);
+}
+
+static void assert_same_queries(const struct wnw__queries *a, const struct wnw__queries *b)
+{
+    for (int32_t il = 0; il < a->n_layer; il++) {
+        const struct wnw__queries_layer *x = &a->layers[il], *y = &b->layers[il];
         assert_int_equal(x->n, y->n);
         assert_int_equal(x->end, y->end);
         if (x->n > 0)
-            assert_memory_equal(x->q, y->q, (size_t)x->n * row * sizeof(float));
+            assert_memory_equal(x->q, y->q, (size_t)x->n * a->row * sizeof(float));
     }
+}
+
+static void assert_same_session(const wnw_session *a, const wnw_session *b)
+{
+    assert_same_storage(&a->cache, &b->cache);
+    assert_int_equal(a->n_past, b->n_past);
+    assert_memory_equal(wnw_session_logits(a), wnw_session_logits(b),
+                        (size_t)a->m->hp.n_vocab * sizeof(float));
+    assert_memory_equal(a->ids.tokens, b->ids.tokens, (size_t)a->n_past * sizeof(int32_t));
+    assert_int_equal(a->recorders.n, b->recorders.n);
+    for (int32_t i = 0; i < a->recorders.n; i++) {
+        const struct wnw__recorder *x = &a->recorders.list[i], *y = &b->recorders.list[i];
+        assert_ptr_equal(x->type, y->type);
+        if (x->type == &wnw__window_recorder)
+            assert_same_window(x->rec, y->rec);
+        else if (x->type == &wnw__queries_recorder)
+            assert_same_queries(x->rec, y->rec);
+    }
+    assert_same_stats(a, b);
 }
 
 static void check_nothing_stays(const struct setup *c, wnw_second_pass kind, int watch, int32_t n_prefix)

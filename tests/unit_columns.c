@@ -29,7 +29,10 @@ struct fixture {
     struct wnw__attend_slice slice;
     struct wnw__attend_batch batch;
     struct wnw__attend_op attend;
-    struct wnw__columns_op op;
+    int32_t i_slice;                 /* of its batch: this fixture */
+    struct wnw__columns *columns[2]; /* of everything; of `part` alone */
+    struct wnw__columns_part part;   /* runs in place of everything where `seen` is set */
+    bool softmax_known;              /* the attention runs in front of it */
     float *q, *k, *v, *out;
     size_t n_aux;    /* floats of one kind: [group][n_rows] */
     float *start[2]; /* numbers before the run */
@@ -76,6 +79,11 @@ static void fixture_init(struct fixture *f, const struct shape *s, int32_t n_thr
     f->v = test_random_floats(row * (size_t)s->n_head_kv, 3, 1.0f);
     f->out = calloc(row * (size_t)s->n_head, sizeof *f->out);
     assert_non_null(f->out);
+    const struct wnw__attend_dims dims = {.n_head = s->n_head,
+                                          .n_head_kv = s->n_head_kv,
+                                          .d = s->d,
+                                          .n_threads = n_threads,
+                                          .n_ubatch = s->n_tok};
     f->cache = (struct wnw__cache){.n_layer = 1,
                                    .n_head_kv = s->n_head_kv,
                                    .d = s->d,
@@ -84,19 +92,19 @@ static void fixture_init(struct fixture *f, const struct shape *s, int32_t n_thr
                                    .layers = &f->layer};
     f->slice = (struct wnw__attend_slice){.cache = &f->cache, .n_row = s->n_tok, .n_past = 1000};
     f->batch = (struct wnw__attend_batch){.slice = &f->slice, .n_slice = 1, .n_row = s->n_tok};
-    const struct wnw__attend_dims dims = {.n_head = s->n_head,
-                                          .n_head_kv = s->n_head_kv,
-                                          .d = s->d,
-                                          .n_threads = n_threads,
-                                          .n_ubatch = s->n_tok};
     assert_int_equal(wnw__attend_shared_new(&f->shared, &dims), WNW_OK);
     assert_int_equal(wnw__attend_shared_reserve(f->shared, &f->batch, 0, 1), WNW_OK);
     assert_int_equal(wnw__attend_shared_keep_rows(f->shared, true), WNW_OK);
     f->attend =
         (struct wnw__attend_op){.shared = f->shared, .scale = 1.0f / sqrtf((float)s->d), .batch = &f->batch};
-    f->op = (struct wnw__columns_op){.attend = &f->attend,
-                                     .packed = malloc(wnw__columns_floats(f->shared) * sizeof(float))};
-    assert_non_null(f->op.packed);
+    const struct wnw__record_shape shape = {.n_layer = 1,
+                                            .n_head = s->n_head,
+                                            .n_head_kv = s->n_head_kv,
+                                            .d = s->d,
+                                            .n_ubatch = s->n_tok,
+                                            .n_threads = n_threads};
+    assert_int_equal(wnw__columns_new(&f->columns[0], &shape, NULL), WNW_OK);
+    assert_int_equal(wnw__columns_new(&f->columns[1], &shape, &f->part), WNW_OK);
     f->n_aux = (size_t)(s->n_head / s->n_head_kv) * (size_t)f->layer.n_rows;
     for (int i = 0; i < 2; i++) {
         /* what earlier queries left; new entries have nothing yet */
@@ -124,7 +132,8 @@ static void fixture_free(struct fixture *f)
     free(f->layer.off);
     free(f->layer.cap);
     free(f->layer.len);
-    free(f->op.packed);
+    wnw__columns_free(f->columns[0]);
+    wnw__columns_free(f->columns[1]);
     for (int i = 0; i < 2; i++) {
         free(f->layer.aux[i]);
         free(f->start[i]);
@@ -140,11 +149,11 @@ static bool is_seen(const struct fixture *f, int32_t ih, int32_t i, int32_t t)
 {
     if (i > f->s.len[ih] + t)
         return false;
-    if (!f->op.seen)
+    if (!f->part.seen)
         return true;
-    bool in = i >= f->op.own[ih];
+    bool in = i >= f->part.own[ih];
     for (int r = 0; r < WNW_COLUMN_RANGES; r++)
-        in = in || (i >= f->op.seen[ih][r].from && i < f->op.seen[ih][r].to);
+        in = in || (i >= f->part.seen[ih][r].from && i < f->part.seen[ih][r].to);
     return in;
 }
 
@@ -195,16 +204,36 @@ struct thread {
     int step, ith, nth;
 };
 
+/* Thread ith of nth in a stage of the recorder; false where it has no such stage. */
+static bool take(const struct fixture *f, int stage, int ith, int nth)
+{
+    const struct wnw__record_pass pass = {
+        .cache = &f->cache, .to = 1, .n_past = 1000, .n = f->s.n_tok, .softmax_known = f->softmax_known};
+    const struct wnw__record_rows rows = {.pass = &pass,
+                                          .point = WNW_POINT_ATTENTION,
+                                          .stage = stage,
+                                          .q = f->q,
+                                          .token_stride = (size_t)f->s.n_head * (size_t)f->s.d,
+                                          .head_stride = (size_t)f->s.d,
+                                          .out = f->out,
+                                          .attend = &f->attend,
+                                          .i_slice = f->i_slice};
+    struct wnw__columns *c = f->columns[f->part.seen != NULL];
+    if (stage >= wnw__columns_recorder.stages(c, WNW_POINT_ATTENTION, 0, &pass))
+        return false;
+    if (nth > 0)
+        wnw__columns_recorder.take(c, &rows, ith, nth);
+    return true;
+}
+
 static void *run_thread(void *arg)
 {
     const struct thread *t = arg;
     const struct fixture *f = t->f;
     if (t->step == 0)
         wnw__attend_run(&f->attend, f->q, NULL, NULL, f->out, t->ith, t->nth);
-    else if (t->step == 1)
-        wnw__columns_rows(&f->op, f->q, f->s.n_tok, t->ith, t->nth);
     else
-        wnw__columns_run(&f->op, f->q, f->s.n_tok, t->ith, t->nth);
+        take(f, t->step - 1, t->ith, t->nth);
     return NULL;
 }
 
@@ -214,7 +243,7 @@ static void run(struct fixture *f, int nth)
     struct thread t[8];
     for (int i = 0; i < 2; i++)
         memcpy(f->layer.aux[i], f->start[i], f->n_aux * sizeof(float));
-    for (int step = f->op.rows_from_attn ? 0 : 1; step < 3; step++) {
+    for (int step = f->softmax_known ? 0 : 1; step == 0 || take(f, step - 1, 0, 0); step++) {
         for (int i = 0; i < nth; i++) {
             t[i] = (struct thread){.f = f, .step = step, .ith = i, .nth = nth};
             assert_int_equal(pthread_create(&t[i].id, NULL, run_thread, &t[i]), 0);
@@ -261,7 +290,7 @@ static void check_shape(const struct shape *s)
     for (int i = 0; wnw__vec_at(i); i++)
         for (int own = 0; own < 2; own++) {
             f.shared->vec = wnw__vec_at(i);
-            f.op.rows_from_attn = own;
+            f.softmax_known = own;
             run(&f, 1);
             compare(&f);
             check_total(&f);
@@ -321,14 +350,14 @@ static void restricted_softmax_agrees(void **state)
         assert_true(sum && max);
         for (int k = 0; k < 2; k++)
             memset(f.start[k], 0, f.n_aux * sizeof(float));
-        f.op.rows_from_attn = true;
-        f.op.seen = seen;
-        f.op.own = own;
+        f.softmax_known = true;
+        f.part.seen = seen;
+        f.part.own = own;
         reference(&f);
-        f.op.columns = columns;
-        f.op.sum = sum;
-        f.op.max = max;
-        f.op.n = 150;
+        f.part.columns = columns;
+        f.part.sum = sum;
+        f.part.max = max;
+        f.part.n = 150;
         run(&f, 1);
         for (size_t at = 0; at < f.n_aux; at++) /* the entries' own numbers are not touched */
             assert_true(f.layer.aux[0][at] == 0.0f && f.layer.aux[1][at] == 0.0f);
@@ -346,7 +375,7 @@ static void restricted_softmax_agrees(void **state)
     }
 }
 
-/* Two sequences in one batch, each with an operation of its own behind the attention of both. */
+/* Two sequences in one batch, each with a recorder of its own behind the attention of both. */
 static void slices_of_a_batch(void **state)
 {
     (void)state;
@@ -381,18 +410,15 @@ static void slices_of_a_batch(void **state)
         assert_int_equal(wnw__attend_shared_keep_rows(attend.shared, true), WNW_OK);
         wnw__attend_run(&attend, q, NULL, NULL, out, 0, 1);
         for (int32_t k = 0; k < 2; k++) {
-            struct wnw__columns_op op = {.attend = &attend,
-                                         .slice = k,
-                                         .packed = malloc(wnw__columns_floats(attend.shared) * sizeof(float)),
-                                         .rows_from_attn = true};
-            assert_non_null(op.packed);
+            f[k].attend = attend;
+            f[k].i_slice = k;
+            f[k].softmax_known = true;
             reference(&f[k]);
             for (int kind = 0; kind < 2; kind++)
                 memcpy(f[k].layer.aux[kind], f[k].start[kind], f[k].n_aux * sizeof(float));
-            wnw__columns_rows(&op, q + (k ? n_first : 0), s[k].n_tok, 0, 1);
-            wnw__columns_run(&op, q + (k ? n_first : 0), s[k].n_tok, 0, 1);
+            for (int stage = 0; take(&f[k], stage, 0, 1); stage++)
+                ;
             compare(&f[k]);
-            free(op.packed);
         }
         wnw__attend_shared_free(attend.shared);
         free(q);
@@ -412,7 +438,7 @@ static void threads_give_the_same_bits(void **state)
                 .n_head = 9, .n_head_kv = 3, .d = 64, .len = {700, 61, 150}, .n_tok = n_tok[i]};
             struct fixture f;
             fixture_init(&f, &s, 5);
-            f.op.rows_from_attn = own;
+            f.softmax_known = own;
             float *first[2];
             run(&f, 1);
             for (int k = 0; k < 2; k++) {
@@ -443,8 +469,8 @@ static void one_kind_alone(void **state)
         float *other = f.layer.aux[1 - kind];
         memcpy(f.layer.aux[kind], f.start[kind], f.n_aux * sizeof(float));
         f.layer.aux[1 - kind] = NULL;
-        wnw__columns_rows(&f.op, f.q, s.n_tok, 0, 1);
-        wnw__columns_run(&f.op, f.q, s.n_tok, 0, 1);
+        for (int stage = 0; take(&f, stage, 0, 1); stage++)
+            ;
         for (size_t at = 0; at < f.n_aux; at++)
             assert_true(fabs((double)f.layer.aux[kind][at] - f.want[kind][at]) <= TOLERANCE);
         f.layer.aux[1 - kind] = other;

@@ -45,8 +45,6 @@ static void rows_needed(void **state)
     assert_int_equal(wnw__nll_rows(&w, 64, 26), 1); /* row 89 is its last */
     assert_int_equal(wnw__nll_rows(&w, 64, 27), 2);
     assert_int_equal(wnw__nll_rows(&w, 95, 5), 5);
-    wnw__nll_finish(&w);
-    assert_int_equal(wnw__nll_rows(&w, 95, 5), 1);
     wnw__nll_begin(&w, 0, 4); /* a prompt shorter than the window */
     assert_int_equal(wnw__nll_rows(&w, 0, 4), 4);
     wnw__nll_free(&w);
@@ -70,7 +68,6 @@ static void read_all(struct wnw__nll *w, const float *logits, const int32_t *tok
                                          .n_threads = 2};
         wnw__nll_take(w, &b);
     }
-    wnw__nll_finish(w);
 }
 
 static double perplexity(const float *logits, const int32_t *tokens, int32_t n, int32_t window)

@@ -22,15 +22,13 @@ static struct wnw__qstats *stats_of(struct wnw__qstats_params p)
 static void add(struct wnw__qstats *st, const float *q, int32_t first, int32_t n, int nth)
 {
     const struct wnw__qstats_params *p = wnw__qstats_params(st);
-    int32_t *pos = malloc(((size_t)n + 1) * sizeof *pos);
-    assert_non_null(pos);
-    for (int32_t i = 0; i < n; i++)
-        pos[i] = first + i;
-    const struct wnw__qstats_batch b = {
-        .q = q, .token_stride = (size_t)(p->n_head * p->d), .head_stride = (size_t)p->d, .pos = pos, .n = n};
+    const struct wnw__qstats_batch b = {.q = q,
+                                        .token_stride = (size_t)(p->n_head * p->d),
+                                        .head_stride = (size_t)p->d,
+                                        .first = first,
+                                        .n = n};
     for (int ith = nth - 1; ith >= 0; ith--)
         wnw__qstats_add(st, 0, &b, ith, nth);
-    free(pos);
 }
 
 static void by_hand(void **state)
@@ -61,23 +59,18 @@ static void by_hand(void **state)
     wnw__qstats_free(st);
 }
 
-static void skipped_scaled_paused(void **state)
+static void skipped_and_scaled(void **state)
 {
     (void)state;
-    const float q[] = {100, 1, 3, 50};
+    const float q[] = {100, 1, 3};
     struct wnw__qstats *st =
         stats_of((struct wnw__qstats_params){.n_head = 1, .d = 1, .skip = 6, .scale = 0.5f});
     float mean[1], cov[1];
     add(st, q, 5, 3, 1); /* position 5 is left out */
-    wnw__qstats_pause(st, true);
-    add(st, q + 3, 8, 1, 1);
-    wnw__qstats_pause(st, false);
     assert_int_equal(wnw__qstats_end(st, 0), 8);
     assert_int_equal(wnw__qstats_get(st, 0, mean, cov), 2);
     assert_float_equal(mean[0], 1.0f, 1e-6f);
     assert_float_equal(cov[0], 0.25f, 1e-6f);
-    wnw__qstats_pause(NULL, true);
-    wnw__qstats_reset(NULL);
     wnw__qstats_free(st);
     wnw__qstats_free(NULL);
 }
@@ -170,44 +163,54 @@ static void threads_and_copies_do_not_matter(void **state)
     wnw__qstats_free(one);
     wnw__qstats_free(many);
     wnw__qstats_free(copy);
-    assert_ok(wnw__qstats_copy(&copy, NULL));
-    assert_null(copy);
     free(q);
 }
 
-/* As a node of a graph, with layers that are left out. */
-static void in_a_graph(void **state)
+/* As a recorder, whose queries lie apart, with layers that are left out. */
+static void recorder_takes_queries(void **state)
 {
     (void)state;
-    const bool left_out[2] = {true, false};
-    const struct wnw__qstats_params p = {
-        .n_layer = 2, .n_head = HEADS, .d = D, .n_threads = 2, .scale = 1.0f};
-    float *x = random_queries();
-    struct wnw__qstats *st, *want = stats_of((struct wnw__qstats_params){.n_head = HEADS, .d = D});
-    assert_ok(wnw__qstats_new(&st, &p, left_out));
-    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = (size_t)16 << 20});
-    assert_non_null(ctx);
-    struct ggml_tensor *q = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, D, HEADS, N);
-    struct ggml_tensor *pos = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, N);
-    memcpy(q->data, x, ggml_nbytes(q));
-    for (int32_t i = 0; i < N; i++)
-        ((int32_t *)pos->data)[i] = i;
-    assert_null(wnw__qstats_build(st, ctx, 0, q, pos));
-    struct ggml_cgraph *gf = ggml_new_graph(ctx);
-    ggml_build_forward_expand(gf, wnw__qstats_build(st, ctx, 1, q, pos));
-    assert_int_equal(ggml_graph_compute_with_ctx(ctx, gf, 2), GGML_STATUS_SUCCESS);
-    add(want, x, 0, N, 1);
+    const struct wnw__recorder_type *type = &wnw__qstats_recorder;
+    const bool sliding[2] = {true, false};
+    const struct wnw__record_shape shape = {
+        .n_layer = 2, .n_head = HEADS, .d = D, .n_threads = 2, .q_scale = 1.0f, .sliding = sliding};
+    const struct wnw__record_pass pass = {.to = 2, .n_past = 3, .n = N};
+    struct wnw__record_rows rows = {.pass = &pass,
+                                    .point = WNW_POINT_QUERIES,
+                                    .il = 1,
+                                    .token_stride = HEADS * (D + 2) + 1,
+                                    .head_stride = D + 2};
+    float *x = random_queries(), *apart = calloc(N * rows.token_stride, sizeof *apart);
+    struct wnw__qstats *want = stats_of((struct wnw__qstats_params){.n_head = HEADS, .d = D, .skip = 7});
+    void *st;
+    assert_non_null(apart);
+    for (size_t t = 0; t < N; t++)
+        for (size_t h = 0; h < HEADS; h++)
+            memcpy(apart + t * rows.token_stride + h * rows.head_stride, x + (t * HEADS + h) * D,
+                   D * sizeof *x);
+    rows.q = apart;
+    assert_ok(type->open(&st, &shape, &(struct wnw__record_arg){.n = 7}));
+    assert_int_equal(type->stages(st, WNW_POINT_QUERIES, 0, &pass), 0);
+    assert_int_equal(type->stages(st, WNW_POINT_QUERIES, 1, &pass), 1);
+    assert_int_equal(type->stages(st, WNW_POINT_ATTENTION, 1, &pass), 0);
+    for (int ith = 0; ith < 2; ith++)
+        type->take(st, &rows, ith, 2);
+    add(want, x, 3, N, 1);
     float *a = malloc(sizeof *a * HEADS * D * (D + 1)), *b = malloc(sizeof *b * HEADS * D * (D + 1));
     assert_true(a && b);
     assert_int_equal(wnw__qstats_get(st, 0, a, a + HEADS * D), 0);
-    assert_int_equal(wnw__qstats_get(st, 1, a, a + HEADS * D), N);
-    assert_int_equal(wnw__qstats_get(want, 0, b, b + HEADS * D), N);
+    assert_int_equal(wnw__qstats_get(st, 1, a, a + HEADS * D), N - 4);
+    assert_int_equal(wnw__qstats_get(want, 0, b, b + HEADS * D), N - 4);
     assert_memory_equal(a, b, sizeof *a * HEADS * D * (D + 1));
+    type->moved(st, 0, 2, WNW_MOVED_DROPPED); /* they are of queries, not of entries */
+    assert_int_equal(wnw__qstats_end(st, 1), N + 3);
+    type->moved(st, 0, 2, WNW_MOVED_RENUMBERED);
+    assert_int_equal(wnw__qstats_end(st, 1), 0);
     free(a);
     free(b);
-    ggml_free(ctx);
-    wnw__qstats_free(st);
+    type->free(st);
     wnw__qstats_free(want);
+    free(apart);
     free(x);
 }
 
@@ -215,10 +218,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(by_hand),
-        cmocka_unit_test(skipped_scaled_paused),
+        cmocka_unit_test(skipped_and_scaled),
         cmocka_unit_test(large_mean_small_spread),
         cmocka_unit_test(threads_and_copies_do_not_matter),
-        cmocka_unit_test(in_a_graph),
+        cmocka_unit_test(recorder_takes_queries),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,9 +3,12 @@
 #include "observe/columns.h"
 
 #include "attend/attend_impl.h"
+#include "observe/observe.h"
+#include "observe/recorders.h"
 
 #include <float.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Tokens of one head that are multiplied with a tile together. */
@@ -13,59 +16,102 @@
 /* Tiles per unit of work: many where a tile has few rows, so that taking units costs nothing. */
 enum { TILES_FEW = 8, TILES_MANY = 1 };
 
+struct wnw__columns {
+    int32_t n_head, n_ubatch, d;
+    const struct wnw__columns_part *parts; /* [n_layer] or NULL */
+    float *packed;                         /* [n_head][runs][RUN][d] queries as panels */
+    float *row_max, *row_norm; /* [n_head][n_ubatch] m and 1 / l where the attention does not leave them */
+    atomic_int next, left;     /* next unit to take; threads that have finished, the last one resets both */
+};
+
+/* One stage of one layer. */
+struct sweep {
+    struct wnw__columns *c;
+    const struct wnw__columns_part *part; /* NULL = everything */
+    struct wnw__attend_job job;
+    struct wnw__attend_shared *sh; /* scratch of the threads */
+    const float *q;                /* [n_tok][n_head][d] */
+    int32_t n_tok;
+    float *row_max, *row_norm; /* those of query head h and token t at h * row_stride + t */
+    size_t row_stride;
+};
+
 static int32_t n_runs(int32_t n_tok)
 {
     return (n_tok + RUN - 1) / RUN;
 }
 
-size_t wnw__columns_floats(const struct wnw__attend_shared *sh)
-{
-    return (size_t)sh->dims.n_head * (size_t)n_runs(sh->dims.n_ubatch) * RUN * (size_t)sh->dims.d;
-}
-
-/* The slice whose queries and entries the operation is about. */
-static struct wnw__attend_job job_of(const struct wnw__columns_op *op)
-{
-    return wnw__attend_job_of(op->attend, op->slice);
-}
-
-/* Where the softmax of query head h, row t of the slice is kept. */
-static int64_t softmax_at(const struct wnw__columns_op *op, int32_t h, int32_t t)
-{
-    const struct wnw__attend_batch *b = op->attend->batch;
-    return (int64_t)h * b->n_row + b->slice[op->slice].first_row + t;
-}
-
 /* Up to WNW_ATTEND_NT_ROWS rows, all heads of a group together, are multiplied with the stored keys directly. */
-static bool is_few(const struct wnw__attend_shared *sh, int32_t n_tok)
+static bool is_few(int32_t n_tok, int32_t group)
 {
-    return (int64_t)n_tok * sh->group <= WNW_ATTEND_NT_ROWS;
+    return (int64_t)n_tok * group <= WNW_ATTEND_NT_ROWS;
 }
 
-static bool rows_are_known(const struct wnw__columns_op *op)
+static const struct wnw__columns_part *part_of(const struct wnw__columns *c, int32_t il)
 {
-    return op->rows_from_attn && !op->seen;
+    return c->parts ? &c->parts[il] : NULL;
+}
+
+/* Whether the attention's softmax is the one that is wanted, and there. */
+static bool softmax_is_known(const struct wnw__columns *c, int32_t il, const struct wnw__record_pass *pass)
+{
+    const struct wnw__columns_part *part = part_of(c, il);
+    return pass->softmax_known && !(part && part->seen);
+}
+
+static struct sweep sweep_of(struct wnw__columns *c, const struct wnw__record_rows *r)
+{
+    struct sweep s = {.c = c,
+                      .part = part_of(c, r->il),
+                      .job = wnw__attend_job_of(r->attend, r->i_slice),
+                      .sh = r->attend->shared,
+                      .q = r->q,
+                      .n_tok = r->pass->n,
+                      .row_max = c->row_max,
+                      .row_norm = c->row_norm,
+                      .row_stride = (size_t)r->pass->n};
+    if (softmax_is_known(c, r->il, r->pass)) {
+        s.row_stride = (size_t)r->attend->batch->n_row;
+        s.row_max = s.sh->row_max + s.job.slice->first_row;
+        s.row_norm = s.sh->row_norm + s.job.slice->first_row;
+    }
+    return s;
+}
+
+/* Takes the next unit of the sweep; -1 when all n are taken. Units are the recorder's own: threads may be at
+ * work for other sequences in the same stage. */
+static int32_t take_unit(struct wnw__columns *c, int32_t n)
+{
+    const int i = atomic_fetch_add_explicit(&c->next, 1, memory_order_relaxed);
+    return i < n ? i : -1;
+}
+
+/* Every thread calls this once, after its last take. */
+static void leave(struct wnw__columns *c, int nth)
+{
+    if (atomic_fetch_add_explicit(&c->left, 1, memory_order_acq_rel) + 1 < nth)
+        return;
+    atomic_store_explicit(&c->next, 0, memory_order_relaxed);
+    atomic_store_explicit(&c->left, 0, memory_order_release);
 }
 
 /* Queries t0 .. of head h, as panels. */
-static float *packed_run(const struct wnw__columns_op *op, int32_t n_tok, int32_t h, int32_t t0)
+static float *packed_run(const struct sweep *s, int32_t h, int32_t t0)
 {
-    const int32_t d = op->attend->shared->dims.d;
-    return op->packed + ((size_t)h * (size_t)n_runs(n_tok) + (size_t)(t0 / RUN)) * RUN * (size_t)d;
+    const size_t run = (size_t)h * (size_t)n_runs(s->n_tok) + (size_t)(t0 / RUN);
+    return s->c->packed + run * RUN * (size_t)s->c->d;
 }
 
-static const uint8_t *stored_key(const struct wnw__columns_op *op, int32_t ih, int32_t i)
+static const uint8_t *stored_key(const struct sweep *s, int32_t ih, int32_t i)
 {
-    const struct wnw__attend_job job = job_of(op);
-    return job.layer->k + (size_t)(job.layer->off[ih] + i) * job.row_bytes;
+    return s->job.layer->k + (size_t)(s->job.layer->off[ih] + i) * s->job.row_bytes;
 }
 
-static void load_tile(const struct wnw__columns_op *op, int32_t ih, int32_t j, int32_t n,
+static void load_tile(const struct sweep *s, int32_t ih, int32_t j, int32_t n,
                       const struct wnw__attend_work *w)
 {
-    const struct wnw__attend_shared *sh = op->attend->shared;
-    sh->vec->to_f32(job_of(op).type, stored_key(op, ih, j), n, sh->dims.d, w->kf, sh->dims.d);
-    sh->vec->transpose(w->kf, sh->dims.d, w->kt);
+    s->sh->vec->to_f32(s->job.type, stored_key(s, ih, j), n, s->c->d, w->kf, s->c->d);
+    s->sh->vec->transpose(w->kf, s->c->d, w->kt);
 }
 
 /* Row r sees the first min(n, first + r) columns of the tile. */
@@ -80,9 +126,9 @@ static void hide(float *s, int32_t rows, int32_t first, int32_t n)
     }
 }
 
-static int32_t n_panels(const struct wnw__attend_shared *sh, int32_t rows)
+static int32_t n_panels(const struct sweep *s, int32_t rows)
 {
-    return (rows + sh->vec->panel_rows - 1) / sh->vec->panel_rows;
+    return (rows + s->sh->vec->panel_rows - 1) / s->sh->vec->panel_rows;
 }
 
 /* ---- Rows: queries into panels, and their softmax where the attention has not left it ---- */
@@ -91,94 +137,91 @@ struct run {
     int32_t h, t0, rows; /* tokens t0 .. t0+rows-1 of query head h */
 };
 
-static void pack(const struct wnw__columns_op *op, const struct run *r, const float *q, float *dst)
+static void pack(const struct sweep *s, const struct run *r, float *dst)
 {
-    const struct wnw__attend_shared *sh = op->attend->shared;
-    const int32_t d = sh->dims.d, mr = sh->vec->panel_rows;
-    for (int32_t i = 0; i < n_panels(sh, r->rows) * mr; i++) {
+    const int32_t d = s->c->d, mr = s->sh->vec->panel_rows;
+    const float scale = s->job.op->scale;
+    for (int32_t i = 0; i < n_panels(s, r->rows) * mr; i++) {
         float *to = dst + (size_t)(i - i % mr) * (size_t)d + i % mr;
-        const float *src = q + ((int64_t)(r->t0 + i) * sh->dims.n_head + r->h) * d;
+        const float *src = s->q + ((int64_t)(r->t0 + i) * s->c->n_head + r->h) * d;
         for (int32_t c = 0; c < d; c++)
-            to[(size_t)c * (size_t)mr] = i < r->rows ? op->attend->scale * src[c] : 0.0f;
+            to[(size_t)c * (size_t)mr] = i < r->rows ? scale * src[c] : 0.0f;
     }
 }
 
-/* Takes entries s.from .. s.to-1 into the running softmax of the rows. */
-static void stream(const struct wnw__columns_op *op, const struct run *r, struct wnw__range s,
-                   const float *panels, struct wnw__attend_work *w)
+/* Takes entries e.from .. e.to-1 into the running softmax of the rows. */
+static void stream(const struct sweep *s, const struct run *r, struct wnw__range e, const float *panels,
+                   struct wnw__attend_work *w)
 {
-    const struct wnw__attend_shared *sh = op->attend->shared;
-    const int32_t ih = r->h / sh->group, first = job_of(op).layer->len[ih] + r->t0 + 1;
-    for (int32_t j = s.from; j < s.to; j += WNW_TILE) {
-        const int32_t n = s.to - j < WNW_TILE ? s.to - j : WNW_TILE;
-        load_tile(op, ih, j, n, w);
-        sh->vec->mul_panels(panels, n_panels(sh, r->rows), sh->dims.d, w->kt, w->s);
+    const int32_t ih = r->h / s->sh->group, first = s->job.layer->len[ih] + r->t0 + 1;
+    for (int32_t j = e.from; j < e.to; j += WNW_TILE) {
+        const int32_t n = e.to - j < WNW_TILE ? e.to - j : WNW_TILE;
+        load_tile(s, ih, j, n, w);
+        s->sh->vec->mul_panels(panels, n_panels(s, r->rows), s->c->d, w->kt, w->s);
         hide(w->s, r->rows, first - j, n);
-        sh->vec->softmax_tile(w->s, r->rows, w->m, w->l, w->corr);
+        s->sh->vec->softmax_tile(w->s, r->rows, w->m, w->l, w->corr);
     }
 }
 
-static void rows_unit(const struct wnw__columns_op *op, const struct run *r, const float *q, int32_t n_tok,
-                      struct wnw__attend_work *w)
+static void rows_unit(const struct sweep *s, const struct run *r, struct wnw__attend_work *w)
 {
-    const struct wnw__attend_shared *sh = op->attend->shared;
-    const int32_t ih = r->h / sh->group, end = job_of(op).layer->len[ih] + r->t0 + r->rows;
-    float *panels = packed_run(op, n_tok, r->h, r->t0);
-    pack(op, r, q, panels);
-    if (rows_are_known(op))
-        return;
-    for (int32_t i = 0; i < sh->rows; i++) {
+    const struct wnw__columns_part *part = s->part && s->part->seen ? s->part : NULL;
+    const int32_t ih = r->h / s->sh->group, end = s->job.layer->len[ih] + r->t0 + r->rows;
+    float *panels = packed_run(s, r->h, r->t0);
+    pack(s, r, panels);
+    if (s->row_max != s->c->row_max)
+        return; /* the attention has left them */
+    for (int32_t i = 0; i < s->sh->rows; i++) {
         w->m[i] = -FLT_MAX;
         w->l[i] = 0.0f;
     }
-    for (int i = 0; op->seen && i < WNW_COLUMN_RANGES; i++)
-        stream(op, r, op->seen[ih][i], panels, w);
-    stream(op, r, (struct wnw__range){.from = op->seen ? op->own[ih] : 0, .to = end}, panels, w);
-    const int64_t at = softmax_at(op, r->h, r->t0);
+    for (int i = 0; part && i < WNW_COLUMN_RANGES; i++)
+        stream(s, r, part->seen[ih][i], panels, w);
+    stream(s, r, (struct wnw__range){.from = part ? part->own[ih] : 0, .to = end}, panels, w);
+    const size_t at = (size_t)r->h * s->row_stride + (size_t)r->t0;
     for (int32_t i = 0; i < r->rows; i++) {
-        sh->row_max[at + i] = w->m[i];
-        sh->row_norm[at + i] = 1.0f / w->l[i];
+        s->row_max[at + (size_t)i] = w->m[i];
+        s->row_norm[at + (size_t)i] = 1.0f / w->l[i];
     }
 }
 
-void wnw__columns_rows(const struct wnw__columns_op *op, const float *q, int32_t n_tok, int ith, int nth)
+static void sweep_rows(const struct sweep *s, int ith, int nth)
 {
-    struct wnw__attend_shared *sh = op->attend->shared;
-    const int32_t n_head = sh->dims.n_head, n_run = n_runs(n_tok);
-    if (ith < sh->dims.n_threads) {
-        struct wnw__attend_work w = wnw__attend_work_at(sh, ith);
-        for (int32_t u; (u = wnw__attend_take(sh, n_run * n_head)) >= 0;) {
+    const int32_t n_head = s->c->n_head, n_run = n_runs(s->n_tok);
+    if (ith < s->sh->dims.n_threads) {
+        struct wnw__attend_work w = wnw__attend_work_at(s->sh, ith);
+        for (int32_t u; (u = take_unit(s->c, n_run * n_head)) >= 0;) {
             struct run r = {.h = u % n_head, .t0 = (n_run - 1 - u / n_head) * RUN};
-            r.rows = n_tok - r.t0 < RUN ? n_tok - r.t0 : RUN;
-            rows_unit(op, &r, q, n_tok, &w);
+            r.rows = s->n_tok - r.t0 < RUN ? s->n_tok - r.t0 : RUN;
+            rows_unit(s, &r, &w);
         }
     }
-    wnw__attend_leave(sh, nth);
+    leave(s->c, nth);
 }
 
 /* ---- Columns ---- */
 
-static struct wnw__range columns_of(const struct wnw__columns_op *op, int32_t ih, int32_t n_tok)
+static struct wnw__range columns_of(const struct sweep *s, int32_t ih)
 {
-    return op->columns ? op->columns[ih] : (struct wnw__range){0, job_of(op).layer->len[ih] + n_tok};
+    const struct wnw__range all = {0, s->job.layer->len[ih] + s->n_tok};
+    return s->part && s->part->columns ? s->part->columns[ih] : all;
 }
 
 /* Numbers of entry i and query head g of the group; NULL = not wanted. */
-static float *numbers_at(const struct wnw__columns_op *op, enum wnw__aux kind, int32_t ih, int32_t g,
-                         int32_t i)
+static float *numbers_at(const struct sweep *s, enum wnw__aux kind, int32_t ih, int32_t g, int32_t i)
 {
-    const struct wnw__kv_layer *layer = job_of(op).layer;
-    float *own = kind == WNW_AUX_ATTN_SUM ? op->sum : op->max;
-    if (op->sum || op->max)
-        return own ? own + (int64_t)(ih * op->attend->shared->group + g) * op->n + i : NULL;
-    return layer->aux[kind] ? wnw__cache_aux(layer, kind, g) + layer->off[ih] + i : NULL;
+    const struct wnw__kv_layer *layer = s->job.layer;
+    if (!s->part)
+        return layer->aux[kind] ? wnw__cache_aux(layer, kind, g) + layer->off[ih] + i : NULL;
+    float *own = kind == WNW_AUX_ATTN_SUM ? s->part->sum : s->part->max;
+    return own ? own + (int64_t)(ih * s->sh->group + g) * s->part->n + i : NULL;
 }
 
-static void add_tile(const struct wnw__columns_op *op, int32_t ih, int32_t g, int32_t j, int32_t n,
-                     const float *sum, const float *max)
+static void add_tile(const struct sweep *s, int32_t ih, int32_t g, int32_t j, int32_t n, const float *sum,
+                     const float *max)
 {
-    float *to_sum = numbers_at(op, WNW_AUX_ATTN_SUM, ih, g, j),
-          *to_max = numbers_at(op, WNW_AUX_ATTN_MAX, ih, g, j);
+    float *to_sum = numbers_at(s, WNW_AUX_ATTN_SUM, ih, g, j),
+          *to_max = numbers_at(s, WNW_AUX_ATTN_MAX, ih, g, j);
     for (int32_t c = 0; to_sum && c < n; c++)
         to_sum[c] += sum[c];
     for (int32_t c = 0; to_max && c < n; c++) {
@@ -188,98 +231,190 @@ static void add_tile(const struct wnw__columns_op *op, int32_t ih, int32_t g, in
 }
 
 /* Entries j .. j+n-1 of KV head ih. few: the rows of the group are in w->q. */
-static void column_tile(const struct wnw__columns_op *op, int32_t ih, int32_t n_tok, int32_t j, int32_t n,
-                        bool few, const struct wnw__attend_work *w)
+static void column_tile(const struct sweep *s, int32_t ih, int32_t j, int32_t n, bool few,
+                        const struct wnw__attend_work *w)
 {
-    const struct wnw__attend_shared *sh = op->attend->shared;
-    const int32_t d = sh->dims.d, first = job_of(op).layer->len[ih] + 1 - j;
+    const struct wnw__vec *vec = s->sh->vec;
+    const int32_t d = s->c->d, group = s->sh->group, first = s->job.layer->len[ih] + 1 - j;
     if (few)
-        sh->vec->mul_rows(job_of(op).type, w->q, sh->group * n_tok, stored_key(op, ih, j),
-                          job_of(op).row_bytes, n, d, 1.0f, w->s, WNW_TILE);
+        vec->mul_rows(s->job.type, w->q, group * s->n_tok, stored_key(s, ih, j), s->job.row_bytes, n, d, 1.0f,
+                      w->s, WNW_TILE);
     else
-        load_tile(op, ih, j, n, w);
-    for (int32_t g = 0; g < sh->group; g++) {
-        const int32_t h = ih * sh->group + g;
+        load_tile(s, ih, j, n, w);
+    for (int32_t g = 0; g < group; g++) {
+        const int32_t h = ih * group + g;
         float sum[WNW_TILE] = {0}, max[WNW_TILE] = {0};
-        for (int32_t t0 = 0; t0 < n_tok; t0 += RUN) {
-            const int32_t rows = n_tok - t0 < RUN ? n_tok - t0 : RUN;
-            const int64_t at = softmax_at(op, h, t0);
-            float *s = few ? w->s + (int64_t)g * n_tok * WNW_TILE : w->s;
+        for (int32_t t0 = 0; t0 < s->n_tok; t0 += RUN) {
+            const int32_t rows = s->n_tok - t0 < RUN ? s->n_tok - t0 : RUN;
+            const size_t at = (size_t)h * s->row_stride + (size_t)t0;
+            float *p = few ? w->s + (int64_t)g * s->n_tok * WNW_TILE : w->s;
             if (first + t0 + rows - 1 <= 0)
                 continue; /* before the first of these entries */
             if (!few)
-                sh->vec->mul_panels(packed_run(op, n_tok, h, t0), n_panels(sh, rows), d, w->kt, s);
-            hide(s, rows, first + t0, n);
-            sh->vec->column_tile(s, rows, sh->row_max + at, sh->row_norm + at, sum, max);
+                vec->mul_panels(packed_run(s, h, t0), n_panels(s, rows), d, w->kt, p);
+            hide(p, rows, first + t0, n);
+            vec->column_tile(p, rows, s->row_max + at, s->row_norm + at, sum, max);
         }
-        add_tile(op, ih, g, j, n, sum, max);
+        add_tile(s, ih, g, j, n, sum, max);
     }
 }
 
-static void load_few(const struct wnw__columns_op *op, const float *q, int32_t ih, int32_t n_tok, float *dst)
+static void load_few(const struct sweep *s, int32_t ih, float *dst)
 {
-    const struct wnw__attend_shared *sh = op->attend->shared;
-    const int32_t d = sh->dims.d;
-    for (int32_t i = 0; i < sh->group * n_tok; i++) {
-        const float *src = q + ((int64_t)(i % n_tok) * sh->dims.n_head + ih * sh->group + i / n_tok) * d;
+    const int32_t d = s->c->d, group = s->sh->group;
+    for (int32_t i = 0; i < group * s->n_tok; i++) {
+        const float *src = s->q + ((int64_t)(i % s->n_tok) * s->c->n_head + ih * group + i / s->n_tok) * d;
         for (int32_t c = 0; c < d; c++)
-            dst[(int64_t)i * d + c] = op->attend->scale * src[c];
+            dst[(int64_t)i * d + c] = s->job.op->scale * src[c];
     }
 }
 
-void wnw__columns_run(const struct wnw__columns_op *op, const float *q, int32_t n_tok, int ith, int nth)
+static void sweep_columns(const struct sweep *s, int ith, int nth)
 {
-    struct wnw__attend_shared *sh = op->attend->shared;
-    const int32_t n_head_kv = sh->dims.n_head_kv;
-    const bool few = is_few(sh, n_tok);
+    const int32_t n_head_kv = s->sh->dims.n_head_kv;
+    const bool few = is_few(s->n_tok, s->sh->group);
     const int32_t size = (few ? TILES_FEW : TILES_MANY) * WNW_TILE;
     int32_t longest = 0;
     for (int32_t ih = 0; ih < n_head_kv; ih++) {
-        const struct wnw__range s = columns_of(op, ih, n_tok);
-        longest = s.to - s.from > longest ? s.to - s.from : longest;
+        const struct wnw__range e = columns_of(s, ih);
+        longest = e.to - e.from > longest ? e.to - e.from : longest;
     }
-    if (ith < sh->dims.n_threads) {
-        struct wnw__attend_work w = wnw__attend_work_at(sh, ith);
-        for (int32_t u; (u = wnw__attend_take(sh, (longest + size - 1) / size * n_head_kv)) >= 0;) {
+    if (ith < s->sh->dims.n_threads) {
+        struct wnw__attend_work w = wnw__attend_work_at(s->sh, ith);
+        for (int32_t u; (u = take_unit(s->c, (longest + size - 1) / size * n_head_kv)) >= 0;) {
             const int32_t ih = u % n_head_kv;
-            const struct wnw__range s = columns_of(op, ih, n_tok);
-            const int32_t from = s.from + u / n_head_kv * size, to = s.to - from < size ? s.to : from + size;
+            const struct wnw__range e = columns_of(s, ih);
+            const int32_t from = e.from + u / n_head_kv * size, to = e.to - from < size ? e.to : from + size;
             if (few && from < to)
-                load_few(op, q, ih, n_tok, w.q);
+                load_few(s, ih, w.q);
             for (int32_t j = from; j < to; j += WNW_TILE)
-                column_tile(op, ih, n_tok, j, to - j < WNW_TILE ? to - j : WNW_TILE, few, &w);
+                column_tile(s, ih, j, to - j < WNW_TILE ? to - j : WNW_TILE, few, &w);
         }
     }
-    wnw__attend_leave(sh, nth);
+    leave(s->c, nth);
 }
 
-/* ---- Graph operations. src: q, what must have run before ---- */
+/* ---- The recorder ---- */
 
-/* Queries of the slice. */
-static const float *queries_of(const struct wnw__columns_op *op, const struct ggml_tensor *q)
+void wnw__columns_free(struct wnw__columns *c)
 {
-    return (const float *)q->data + job_of(op).slice->first_row * q->ne[0] * q->ne[1];
+    if (!c)
+        return;
+    free(c->packed);
+    free(c->row_max);
+    free(c);
 }
 
-static void rows_node(struct ggml_tensor *dst, int ith, int nth, void *userdata)
+int wnw__columns_new(struct wnw__columns **out, const struct wnw__record_shape *shape,
+                     const struct wnw__columns_part *parts)
 {
-    const struct wnw__columns_op *op = userdata;
-    wnw__columns_rows(op, queries_of(op, dst->src[0]), job_of(op).slice->n_row, ith, nth);
+    struct wnw__columns *c = *out = calloc(1, sizeof *c);
+    const size_t n_row = (size_t)shape->n_head * (size_t)shape->n_ubatch;
+    if (c) {
+        c->n_head = shape->n_head;
+        c->n_ubatch = shape->n_ubatch;
+        c->d = shape->d;
+        c->parts = parts;
+        c->packed = malloc((size_t)shape->n_head * (size_t)n_runs(shape->n_ubatch) * RUN * (size_t)shape->d *
+                           sizeof *c->packed);
+        c->row_max = calloc(2 * n_row, sizeof *c->row_max);
+        c->row_norm = c->row_max ? c->row_max + n_row : NULL;
+        atomic_init(&c->next, 0);
+        atomic_init(&c->left, 0);
+    }
+    if (c && c->packed && c->row_max)
+        return WNW_OK;
+    wnw__columns_free(c);
+    *out = NULL;
+    return wnw__fail(WNW_E_NOMEM, "no memory for attention statistics");
 }
 
-static void columns_node(struct ggml_tensor *dst, int ith, int nth, void *userdata)
+static bool wanted(const struct wnw__record_ask *ask, const struct wnw__record_shape *shape,
+                   struct wnw__record_arg *arg)
 {
-    const struct wnw__columns_op *op = userdata;
-    wnw__columns_run(op, queries_of(op, dst->src[0]), job_of(op).slice->n_row, ith, nth);
+    (void)shape;
+    *arg = (struct wnw__record_arg){0};
+    return ask->needs.flags & (WNW_NEED_ATTN_SUM | WNW_NEED_ATTN_MAX);
 }
 
-void wnw__columns_build(struct ggml_context *ctx, struct ggml_cgraph *gf, struct wnw__columns_op *op,
-                        struct ggml_tensor *q, struct ggml_tensor *out)
+static void close_columns(void *rec)
 {
-    struct ggml_tensor *args[2] = {ggml_is_contiguous(q) ? q : ggml_cont(ctx, q), out};
-    /* A node of its own: all rows must be known before any column is begun, and an operation has no barrier. */
-    if (!rows_are_known(op) || !is_few(op->attend->shared, (int32_t)q->ne[2]))
-        args[1] = ggml_custom_4d(ctx, GGML_TYPE_F32, 1, 1, 1, 1, args, 2, rows_node, GGML_N_TASKS_MAX, op);
-    ggml_build_forward_expand(
-        gf, ggml_custom_4d(ctx, GGML_TYPE_F32, 1, 1, 1, 1, args, 2, columns_node, GGML_N_TASKS_MAX, op));
+    wnw__columns_free(rec);
 }
+
+static int open_columns(void **rec, const struct wnw__record_shape *shape, const struct wnw__record_arg *arg)
+{
+    struct wnw__columns *c;
+    (void)arg;
+    const int rc = wnw__columns_new(&c, shape, NULL);
+    *rec = c;
+    return rc;
+}
+
+/* The numbers are the cache's, and copied with it. */
+static int copy_columns(void **rec, const void *from, const struct wnw__record_shape *shape)
+{
+    (void)from;
+    return open_columns(rec, shape, NULL);
+}
+
+/* All rows must be known before any column is begun; of few rows that are known nothing is to be done. Policies
+ * leave layers with a sliding window alone. */
+static int stages(const void *rec, enum wnw__point point, int32_t il, const struct wnw__record_pass *pass)
+{
+    const struct wnw__columns *c = rec;
+    if (point != WNW_POINT_ATTENTION || pass->cache->layers[il].n_swa > 0)
+        return 0;
+    return softmax_is_known(c, il, pass) && is_few(pass->n, c->n_head / pass->cache->n_head_kv) ? 1 : 2;
+}
+
+static void take(void *rec, const struct wnw__record_rows *r, int ith, int nth)
+{
+    const struct sweep s = sweep_of(rec, r);
+    if (r->stage + 1 == stages(rec, r->point, r->il, r->pass))
+        sweep_columns(&s, ith, nth);
+    else
+        sweep_rows(&s, ith, nth);
+}
+
+/* Numbers that the cache keeps per query head, as [n_head][n]; *out stays NULL where they are not kept. */
+static int fill_numbers(const struct wnw__look *look, enum wnw__aux kind, const float **out)
+{
+    const struct wnw__cache *c = look->cache;
+    const struct wnw__kv_layer *l = &c->layers[look->il];
+    const int32_t group = look->n_head / c->n_head_kv;
+    float *to;
+    if (c->aux_planes[kind] == 0)
+        return WNW_OK;
+    WNW_TRY(wnw__look_need(look, (int)kind, (size_t)look->n_head * (size_t)look->n + 1, &to));
+    *out = to;
+    for (int32_t h = 0; h < look->n_head; h++, to += look->n) {
+        const int32_t ih = h / group, len = l->len[ih];
+        memcpy(to, wnw__cache_aux(l, kind, h % group) + l->off[ih], (size_t)len * sizeof *to);
+        memset(to + len, 0, (size_t)(look->n - len) * sizeof *to);
+    }
+    return WNW_OK;
+}
+
+static int fill(void *rec, const struct wnw__look *look, wnw_observation *obs)
+{
+    (void)rec;
+    if (look->needs->flags & WNW_NEED_ATTN_SUM)
+        WNW_TRY(fill_numbers(look, WNW_AUX_ATTN_SUM, &obs->attn_sum));
+    if (look->needs->flags & WNW_NEED_ATTN_MAX)
+        WNW_TRY(fill_numbers(look, WNW_AUX_ATTN_MAX, &obs->attn_max));
+    return WNW_OK;
+}
+
+const struct wnw__recorder_type wnw__columns_recorder = {
+    .name = "columns",
+    .needs = WNW_NEED_ATTN_SUM | WNW_NEED_ATTN_MAX,
+    .reads_softmax = true,
+    .wanted = wanted,
+    .open = open_columns,
+    .free = close_columns,
+    .copy = copy_columns,
+    .stages = stages,
+    .take = take,
+    .fill = fill,
+};

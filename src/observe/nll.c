@@ -2,6 +2,7 @@
 #include "observe/nll.h"
 
 #include "base/parallel.h"
+#include "observe/recorders.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -40,11 +41,6 @@ void wnw__nll_free(struct wnw__nll *w)
 void wnw__nll_begin(struct wnw__nll *w, int32_t first, int32_t n)
 {
     w->from = w->cap > 0 ? first + n - w->cap : INT32_MAX;
-}
-
-void wnw__nll_finish(struct wnw__nll *w)
-{
-    w->from = INT32_MAX;
 }
 
 int32_t wnw__nll_rows(const struct wnw__nll *w, int32_t first, int32_t n)
@@ -100,18 +96,18 @@ void wnw__nll_take(struct wnw__nll *w, const struct wnw__nll_batch *b)
 
 int wnw__nll_perplexity(const struct wnw__nll *w, int32_t n_past, int32_t window, double *out)
 {
-    const int32_t n = window < n_past ? window : n_past - 1;
+    const int32_t n = window < n_past ? window : n_past - 1, cap = w ? w->cap : 0;
     *out = 0.0;
-    if (w->cap < n)
+    if (cap < n)
         return wnw__fail(
             WNW_E_NOT_OBSERVED,
             "the policy wants the perplexity of the last %d tokens, the session was told to keep %d; "
             "declare the policy before prefill",
-            (int)window, (int)w->cap);
+            (int)window, (int)cap);
     if (n < 1)
         return wnw__fail(WNW_E_NOT_OBSERVED,
                          "a prompt of one token has no perplexity: nothing comes before it");
-    if (w->end != n_past || w->n < n)
+    if (!w || w->end != n_past || w->n < n)
         return wnw__fail(
             WNW_E_NOT_OBSERVED,
             "the likelihoods of the last %d tokens were not kept: declare the policy before prefill "
@@ -123,3 +119,108 @@ int wnw__nll_perplexity(const struct wnw__nll *w, int32_t n_past, int32_t window
     *out = exp(sum / n);
     return WNW_OK;
 }
+
+/* ---- The recorder ---- */
+
+struct recorder {
+    struct wnw__nll nll; /* first: wnw__recorders_find gives it */
+    int32_t n_threads;
+};
+
+static bool wanted(const struct wnw__record_ask *ask, const struct wnw__record_shape *shape,
+                   struct wnw__record_arg *arg)
+{
+    *arg = (struct wnw__record_arg){.n = ask->n_likelihood < shape->n_ctx ? ask->n_likelihood : shape->n_ctx};
+    return arg->n > 0;
+}
+
+static void close_nll(void *rec)
+{
+    if (rec)
+        wnw__nll_free(rec);
+    free(rec);
+}
+
+static int new_recorder(struct recorder **out, const struct wnw__record_shape *shape)
+{
+    *out = calloc(1, sizeof **out);
+    if (!*out)
+        return wnw__fail(WNW_E_NOMEM, "no memory for likelihoods");
+    (*out)->n_threads = shape->n_threads;
+    return WNW_OK;
+}
+
+static int open_nll(void **rec, const struct wnw__record_shape *shape, const struct wnw__record_arg *arg)
+{
+    struct recorder *r;
+    *rec = NULL;
+    WNW_TRY(new_recorder(&r, shape));
+    const int rc = wnw__nll_init(&r->nll, arg->n);
+    if (rc == WNW_OK)
+        *rec = r;
+    else
+        close_nll(r);
+    return rc;
+}
+
+static int copy_nll(void **rec, const void *from, const struct wnw__record_shape *shape)
+{
+    struct recorder *r;
+    *rec = NULL;
+    WNW_TRY(new_recorder(&r, shape));
+    const int rc = wnw__nll_copy(&r->nll, from);
+    if (rc == WNW_OK)
+        *rec = r;
+    else
+        close_nll(r);
+    return rc;
+}
+
+/* Likelihoods need logits, that is, a pass through all layers. */
+static int begin(void *rec, const struct wnw__record_pass *pass)
+{
+    if (pass->from == 0 && pass->to == pass->cache->n_layer)
+        wnw__nll_begin(rec, pass->n_past, pass->n);
+    return WNW_OK;
+}
+
+static int32_t logit_rows(const void *rec, const struct wnw__record_pass *pass)
+{
+    return pass->generated ? 1 : wnw__nll_rows(rec, pass->n_past, pass->n);
+}
+
+static void logits(void *rec, const struct wnw__record_logits *l)
+{
+    const struct wnw__nll_batch b = {.tokens = l->tokens,
+                                     .first = l->pass->n_past,
+                                     .n = l->pass->n,
+                                     .before = l->before,
+                                     .rows = l->rows,
+                                     .n_rows = l->n_rows,
+                                     .n_vocab = l->n_vocab,
+                                     .n_threads = ((const struct recorder *)rec)->n_threads};
+    if (!l->pass->generated)
+        wnw__nll_take(rec, &b);
+}
+
+static void moved(void *rec, int32_t from, int32_t to, enum wnw__moved why)
+{
+    struct wnw__nll *w = rec;
+    (void)from;
+    (void)to;
+    if (why == WNW_MOVED_RENUMBERED || why == WNW_MOVED_ALL)
+        w->n = w->end = 0;
+}
+
+const struct wnw__recorder_type wnw__nll_recorder = {
+    .name = "likelihoods",
+    .needs = WNW_NEED_PERPLEXITY,
+    .wanted = wanted,
+    .open = open_nll,
+    .free = close_nll,
+    .copy = copy_nll,
+    .begin = begin,
+    .logit_rows = logit_rows,
+    .logits = logits,
+    .moved = moved,
+};

@@ -16,9 +16,8 @@ int wnw__nll_init(struct wnw__nll *w, int32_t cap);
 int wnw__nll_copy(struct wnw__nll *to, const struct wnw__nll *from);
 void wnw__nll_free(struct wnw__nll *w);
 
-/* n prompt tokens from position `first` on are going to be read, in any number of batches, / were read. */
+/* n prompt tokens from position `first` on are going to be read, in any number of batches. */
 void wnw__nll_begin(struct wnw__nll *w, int32_t first, int32_t n);
-void wnw__nll_finish(struct wnw__nll *w);
 
 /* Of a batch of n tokens from position `first` on: how many of the last rows of logits are needed, at least
  * one. The row of a token predicts the token behind it. */
@@ -37,7 +36,8 @@ void wnw__nll_take(struct wnw__nll *w, const struct wnw__nll_batch *b);
 /* -ln softmax(logits[n_vocab])[token] */
 double wnw__nll_of(const float *logits, int32_t n_vocab, int32_t token);
 
-/* exp of the mean over the last `window` tokens of n_past; the first token of all has none. */
+/* exp of the mean over the last `window` tokens of n_past; the first token of all has none. w NULL: nothing was
+ * kept. */
 int wnw__nll_perplexity(const struct wnw__nll *w, int32_t n_past, int32_t window, double *out);
 
 #endif

@@ -1,39 +1,55 @@
 /* SPDX-License-Identifier: MIT */
-/* What a session shows to policies, and what it gathers for them while it reads. */
+/*
+ * Observations: what policies see of a layer, in float32, from the cache and from what was recorded. One
+ * layer at a time; buffers are used again for the next.
+ */
 #ifndef WNW_OBSERVE_H
 #define WNW_OBSERVE_H
 
-#include "observe/nll.h"
-#include "winnow_method.h"
+#include "base/buffer.h"
+#include "forward/recorder.h"
+#include "model/model.h"
+#include "observe/projnorm.h"
 
-#include <ggml.h>
-
-struct wnw__observer;
-struct wnw__plan_source;
-int wnw__observer_new(struct wnw__observer **out, wnw_session *s);
-void wnw__observer_free(struct wnw__observer *ob);
-/* A source of observations of the session's present cache. Borrowed from the observer. */
-const struct wnw__plan_source *wnw__observer_source(struct wnw__observer *ob);
-
-/* What is gathered while tokens are read. Made empty for policies that agree, then taken in place of what the
- * session gathered before, which cannot fail; graphs built earlier must be freed. */
-struct wnw__stats {
-    struct wnw__qstats *qstats;
-    struct wnw__nll nll;
-    bool proj_norm; /* whether anybody asks for projected norms */
+/* The sequence that is looked at, borrowed. Looking adds to it the numbers that its cache keeps with entries:
+ * projected norms are worked out when a policy asks for them. */
+struct wnw__viewed {
+    const struct wnw_model *m;
+    struct wnw__cache *cache;
+    const struct wnw__recorders *recorders;
+    struct wnw__proj **proj; /* [2] of KV heads, of query heads; made here at need, the sequence frees them */
+    const int32_t *n_past;   /* tokens read; may go on between looks, with the cache */
+    int32_t n_question, n_ctx, n_threads;
 };
-int wnw__session_stats_new(const wnw_session *s, const wnw_policy *const *policies, int32_t n,
-                           struct wnw__stats *out);
-void wnw__session_stats_free(struct wnw__stats *stats);
-void wnw__session_stats_take(wnw_session *s, const struct wnw__stats *stats);
-/* Likelihoods of n tokens that were just read and are not yet counted in n_past; logits are those of the last
- * tokens, s->logits those from before. */
-void wnw__session_take_nll(wnw_session *s, const int32_t *tokens, int32_t n,
-                           const struct ggml_tensor *logits);
 
-/* Norms of the values of layer il behind the output projection, norm[n_head_kv][n], or of each query head
- * behind its slice, norm[n_head][n], with n at least the entries of every head; 0 behind them. */
-int wnw__session_proj_norm(wnw_session *s, int32_t il, wnw_proj_norm kind, bool of_query_heads, int32_t n,
-                           float *norm);
+struct wnw__view;
+int wnw__view_new(struct wnw__view **out, const struct wnw__viewed *of);
+void wnw__view_free(struct wnw__view *v);
+
+/* Fills *obs for layer il with what `needs` asks for; borrowed until the next call. heads [n_head]: query
+ * heads whose window attention is wanted, NULL = all. E_NOT_OBSERVED: something was not recorded. */
+int wnw__view_layer(struct wnw__view *v, int32_t il, const wnw_needs *needs, const bool *heads,
+                    wnw_observation *obs);
+
+/* ---- For recorders ---- */
+
+/* Buffers that a type of recorder may use to show a layer. */
+#define WNW_LOOK_BUFFERS 4
+
+/* One look at a layer, as recorders see it. */
+struct wnw__look {
+    int32_t il, n;          /* layer; entries of its longest head */
+    const int32_t *n_entry; /* [n_head_kv] */
+    const int32_t *pos;     /* [n_head_kv][n] positions, -1 behind a head's entries */
+    const struct wnw__cache *cache;
+    const wnw_needs *needs;
+    const bool *heads; /* as in wnw__view_layer */
+    int32_t n_head, n_past, n_ctx, n_threads;
+    float scale;                /* of q . k */
+    struct wnw__buffer *buffer; /* [WNW_LOOK_BUFFERS], this type's own */
+};
+
+/* Room for n floats in buffer i. */
+int wnw__look_need(const struct wnw__look *look, int i, size_t n, float **out);
 
 #endif

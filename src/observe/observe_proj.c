@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Projected norms of a session's cached values: computed when a policy asks, kept with the entries. */
-#include "observe/observe.h"
-#include "observe/projnorm.h"
-#include "session/session.h"
+/* Projected norms of cached values: computed when a policy asks, kept with the entries. */
+#include "observe/observe_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,23 +13,24 @@ struct asked {
     struct wnw__proj **proj;
 };
 
-static struct asked what(wnw_session *s, wnw_proj_norm kind, bool of_query_heads)
+static struct asked what(const struct wnw__view *v, wnw_proj_norm kind, bool of_query_heads)
 {
-    const int32_t group = s->m->hp.n_head / s->cache.n_head_kv;
+    const int32_t n_head = v->of.m->hp.n_head, n_head_kv = v->of.cache->n_head_kv;
     return of_query_heads
-               ? (struct asked){kind, (enum wnw__aux)(WNW_AUX_HEAD_PROJ + kind), group, s->m->hp.n_head,
-                                &s->head_proj}
-               : (struct asked){kind, (enum wnw__aux)(WNW_AUX_PROJ + kind), 1, s->cache.n_head_kv, &s->proj};
+               ? (struct asked){kind, (enum wnw__aux)(WNW_AUX_HEAD_PROJ + kind), n_head / n_head_kv, n_head,
+                                &v->of.proj[1]}
+               : (struct asked){kind, (enum wnw__aux)(WNW_AUX_PROJ + kind), 1, n_head_kv, &v->of.proj[0]};
 }
 
-static int fill_layer(wnw_session *s, int32_t il, const struct asked *a)
+static int fill_layer(const struct wnw__view *v, const struct asked *a)
 {
-    const struct wnw__cache *c = &s->cache;
-    const struct wnw__kv_layer *l = &c->layers[il];
-    const struct ggml_tensor *wo = wnw__model_original(s->m, s->m->layers[il].wo);
+    const struct wnw_model *m = v->of.m;
+    const struct wnw__cache *c = v->of.cache;
+    const struct wnw__kv_layer *l = &c->layers[v->look.il];
+    const struct ggml_tensor *wo = wnw__model_original(m, m->layers[v->look.il].wo);
     const struct wnw__proj_weight weight = {.type = wo->type,
                                             .data = wo->data,
-                                            .n_head = s->m->hp.n_head,
+                                            .n_head = m->hp.n_head,
                                             .n_head_kv = a->n_row,
                                             .d = c->d,
                                             .n_out = (int32_t)wo->ne[1]};
@@ -44,28 +43,29 @@ static int fill_layer(wnw_session *s, int32_t il, const struct asked *a)
                                              .norm = wnw__cache_aux(l, a->aux, h % a->n_plane) + l->off[ih],
                                              .n = l->len[ih]};
     }
-    const int rc = wnw__proj_fill(*a->proj, &weight, il, a->kind, heads);
+    const int rc = wnw__proj_fill(*a->proj, &weight, v->look.il, a->kind, heads);
     free(heads);
     return rc;
 }
 
-int wnw__session_proj_norm(wnw_session *s, int32_t il, wnw_proj_norm kind, bool of_query_heads, int32_t n,
-                           float *norm)
+int wnw__view_proj_norm(struct wnw__view *v, wnw_proj_norm kind, bool of_query_heads, float *norm)
 {
-    const struct wnw__kv_layer *l = &s->cache.layers[il];
+    struct wnw__cache *c = v->of.cache;
+    const struct wnw__kv_layer *l = &c->layers[v->look.il];
+    const size_t n = (size_t)v->look.n;
     if ((int)kind < 0 || kind >= WNW_N_PROJ_NORMS)
         return wnw__fail(WNW_E_ARG, "projected norm number %d does not exist", (int)kind);
-    const struct asked a = what(s, kind, of_query_heads);
-    if (s->cache.aux_planes[a.aux] == 0)
-        WNW_TRY(wnw__cache_set_aux(&s->cache, a.aux, a.n_plane));
+    const struct asked a = what(v, kind, of_query_heads);
+    if (c->aux_planes[a.aux] == 0)
+        WNW_TRY(wnw__cache_set_aux(c, a.aux, a.n_plane));
     if (!*a.proj)
-        WNW_TRY(wnw__proj_new(a.proj, s->cache.n_layer, s->cache.type, s->params.n_threads));
-    WNW_TRY(fill_layer(s, il, &a));
-    memset(norm, 0, (size_t)a.n_row * (size_t)n * sizeof *norm);
+        WNW_TRY(wnw__proj_new(a.proj, c->n_layer, c->type, v->of.n_threads));
+    WNW_TRY(fill_layer(v, &a));
+    memset(norm, 0, (size_t)a.n_row * n * sizeof *norm);
     for (int32_t h = 0; h < a.n_row; h++) {
         const int32_t ih = h / a.n_plane;
         if (l->len[ih] > 0)
-            memcpy(norm + (size_t)h * (size_t)n, wnw__cache_aux(l, a.aux, h % a.n_plane) + l->off[ih],
+            memcpy(norm + (size_t)h * n, wnw__cache_aux(l, a.aux, h % a.n_plane) + l->off[ih],
                    (size_t)l->len[ih] * sizeof *norm);
     }
     return WNW_OK;

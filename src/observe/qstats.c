@@ -2,16 +2,17 @@
 #include "observe/qstats.h"
 
 #include "kernel/kernel_impl.h"
+#include "observe/observe.h"
+#include "observe/recorders.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { BLOCK = 4 * WNW_TILE }; /* queries that are summed in float before they are added in double */
 
-/* What the nodes of one layer need. */
 struct layer {
-    struct wnw__qstats *st;
-    int32_t il, end;
+    const struct wnw__qstats *st;
+    int32_t end;        /* position behind the last query */
     int64_t *n;         /* [n_head] */
     double *mean, *sum; /* [n_head][d]; [n_head][d (d + 1) / 2] products about the mean, lower triangle */
 };
@@ -22,7 +23,6 @@ struct wnw__qstats {
     struct layer *layers; /* [n_layer]; n NULL where left out */
     float *scratch;       /* [n_threads][scratch_floats] */
     size_t scratch_floats;
-    bool paused;
 };
 
 static size_t triangle(const struct wnw__qstats *st)
@@ -63,7 +63,6 @@ int wnw__qstats_new(struct wnw__qstats **out, const struct wnw__qstats_params *p
     }
     for (int32_t il = 0; ok && il < params->n_layer; il++) {
         st->layers[il].st = st;
-        st->layers[il].il = il;
         ok = (is_left_out && is_left_out[il]) || alloc_layer(st, il);
     }
     if (!ok) {
@@ -78,8 +77,6 @@ int wnw__qstats_new(struct wnw__qstats **out, const struct wnw__qstats_params *p
 int wnw__qstats_copy(struct wnw__qstats **out, const struct wnw__qstats *st)
 {
     *out = NULL;
-    if (!st)
-        return WNW_OK;
     const size_t n_layer = (size_t)st->params.n_layer, n_head = (size_t)st->params.n_head;
     bool *left_out = calloc(n_layer, sizeof *left_out);
     if (!left_out)
@@ -89,7 +86,6 @@ int wnw__qstats_copy(struct wnw__qstats **out, const struct wnw__qstats *st)
     const int rc = wnw__qstats_new(out, &st->params, left_out);
     free(left_out);
     WNW_TRY(rc);
-    (*out)->paused = st->paused;
     for (size_t il = 0; il < n_layer; il++) {
         const struct layer *from = &st->layers[il];
         struct layer *to = &(*out)->layers[il];
@@ -119,7 +115,7 @@ void wnw__qstats_free(struct wnw__qstats *st)
 
 void wnw__qstats_reset(struct wnw__qstats *st)
 {
-    for (int32_t il = 0; st && il < st->params.n_layer; il++) {
+    for (int32_t il = 0; il < st->params.n_layer; il++) {
         struct layer *l = &st->layers[il];
         l->end = 0;
         if (!l->n)
@@ -133,12 +129,6 @@ void wnw__qstats_reset(struct wnw__qstats *st)
 const struct wnw__qstats_params *wnw__qstats_params(const struct wnw__qstats *st)
 {
     return &st->params;
-}
-
-void wnw__qstats_pause(struct wnw__qstats *st, bool pause)
-{
-    if (st)
-        st->paused = pause;
 }
 
 /* ---- Taking queries ---- */
@@ -218,7 +208,7 @@ static void add_head(struct layer *l, const struct wnw__qstats_batch *b, int32_t
         int32_t n = 0;
         for (; t < b->n && n < BLOCK; t++) {
             const float *q = b->q + (size_t)t * b->token_stride + (size_t)h * b->head_stride;
-            if (b->pos[t] < p->skip)
+            if (b->first + t < p->skip)
                 continue;
             for (int32_t c = 0; c < p->d; c++)
                 w->x[n * ld + c] = p->scale * q[c];
@@ -237,34 +227,12 @@ void wnw__qstats_add(struct wnw__qstats *st, int32_t il, const struct wnw__qstat
 {
     struct layer *l = &st->layers[il];
     const struct work w = work_of(st, ith);
-    if (st->paused || !l->n || b->n == 0)
+    if (!l->n || b->n == 0)
         return;
     for (int32_t h = ith; h < st->params.n_head; h += nth)
         add_head(l, b, h, &w);
     if (ith == 0)
-        l->end = b->pos[b->n - 1] + 1;
-}
-
-/* src: q, positions */
-static void node(struct ggml_tensor *dst, int ith, int nth, void *userdata)
-{
-    const struct layer *l = userdata;
-    const struct ggml_tensor *q = dst->src[0], *pos = dst->src[1];
-    const struct wnw__qstats_batch b = {.q = q->data,
-                                        .token_stride = q->nb[2] / sizeof(float),
-                                        .head_stride = q->nb[1] / sizeof(float),
-                                        .pos = pos->data,
-                                        .n = (int32_t)q->ne[2]};
-    wnw__qstats_add(l->st, l->il, &b, ith, nth);
-}
-
-struct ggml_tensor *wnw__qstats_build(struct wnw__qstats *st, struct ggml_context *ctx, int32_t il,
-                                      struct ggml_tensor *q, struct ggml_tensor *pos)
-{
-    struct ggml_tensor *args[2] = {q, pos};
-    if (!st->layers[il].n)
-        return NULL;
-    return ggml_custom_4d(ctx, GGML_TYPE_F32, 1, 1, 1, 1, args, 2, node, GGML_N_TASKS_MAX, &st->layers[il]);
+        l->end = b->first + b->n;
 }
 
 /* ---- Reading ---- */
@@ -292,3 +260,109 @@ int64_t wnw__qstats_get(const struct wnw__qstats *st, int32_t il, float *mean, f
     }
     return l->n[0];
 }
+
+/* ---- The recorder ---- */
+
+/* Buffers of a look. */
+enum { MEAN, COV };
+
+static bool wanted(const struct wnw__record_ask *ask, const struct wnw__record_shape *shape,
+                   struct wnw__record_arg *arg)
+{
+    (void)shape;
+    *arg = (struct wnw__record_arg){.n = ask->needs.skip};
+    return ask->needs.flags & WNW_NEED_QUERY_STATS;
+}
+
+static int open_stats(void **rec, const struct wnw__record_shape *shape, const struct wnw__record_arg *arg)
+{
+    const struct wnw__qstats_params params = {.n_layer = shape->n_layer,
+                                              .n_head = shape->n_head,
+                                              .d = shape->d,
+                                              .n_threads = shape->n_threads,
+                                              .skip = arg->n,
+                                              .scale = shape->q_scale};
+    struct wnw__qstats *st;
+    const int rc = wnw__qstats_new(&st, &params, shape->sliding);
+    *rec = st;
+    return rc;
+}
+
+static void close_stats(void *rec)
+{
+    wnw__qstats_free(rec);
+}
+
+static int copy_stats(void **rec, const void *from, const struct wnw__record_shape *shape)
+{
+    (void)shape;
+    struct wnw__qstats *st;
+    const int rc = wnw__qstats_copy(&st, from);
+    *rec = st;
+    return rc;
+}
+
+static int stages(const void *rec, enum wnw__point point, int32_t il, const struct wnw__record_pass *pass)
+{
+    (void)pass;
+    return point == WNW_POINT_QUERIES && ((const struct wnw__qstats *)rec)->layers[il].n;
+}
+
+static void take(void *rec, const struct wnw__record_rows *r, int ith, int nth)
+{
+    const struct wnw__qstats_batch b = {.q = r->q,
+                                        .token_stride = r->token_stride,
+                                        .head_stride = r->head_stride,
+                                        .first = r->pass->n_past,
+                                        .n = r->pass->n};
+    wnw__qstats_add(rec, r->il, &b, ith, nth);
+}
+
+static void moved(void *rec, int32_t from, int32_t to, enum wnw__moved why)
+{
+    (void)from;
+    (void)to;
+    if (why == WNW_MOVED_RENUMBERED || why == WNW_MOVED_ALL)
+        wnw__qstats_reset(rec);
+}
+
+static int fill(void *rec, const struct wnw__look *look, wnw_observation *obs)
+{
+    const struct wnw__qstats *st = rec;
+    const int32_t skip = look->needs->skip;
+    if (!st)
+        return wnw__fail(WNW_E_NOT_OBSERVED,
+                         "no statistics of queries were gathered; declare the policy before prefill");
+    if (st->params.skip != skip)
+        return wnw__fail(
+            WNW_E_NOT_OBSERVED,
+            "the policy wants query statistics without the first %d tokens, the session was told "
+            "to leave out %d",
+            (int)skip, (int)st->params.skip);
+    if (st->layers[look->il].end != look->n_past)
+        return wnw__fail(
+            WNW_E_NOT_OBSERVED,
+            "query statistics of layer %d end at token %d of %d; declare the policy before prefill",
+            (int)look->il, (int)st->layers[look->il].end, (int)look->n_past);
+    const size_t n = (size_t)st->params.n_head * (size_t)st->params.d;
+    float *mean, *cov;
+    WNW_TRY(wnw__look_need(look, MEAN, n, &mean));
+    WNW_TRY(wnw__look_need(look, COV, n * (size_t)st->params.d, &cov));
+    obs->n_query_stats = wnw__qstats_get(st, look->il, mean, cov);
+    obs->query_mean = mean;
+    obs->query_cov = cov;
+    return WNW_OK;
+}
+
+const struct wnw__recorder_type wnw__qstats_recorder = {
+    .name = "query statistics",
+    .needs = WNW_NEED_QUERY_STATS,
+    .wanted = wanted,
+    .open = open_stats,
+    .free = close_stats,
+    .copy = copy_stats,
+    .stages = stages,
+    .take = take,
+    .moved = moved,
+    .fill = fill,
+};

@@ -10,8 +10,6 @@
 
 #include "base/err.h"
 
-#include <ggml.h>
-
 struct wnw__qstats_params {
     int32_t n_layer, n_head, d, n_threads;
     int32_t skip; /* positions before this one are left out */
@@ -22,28 +20,19 @@ struct wnw__qstats;
 /* is_left_out[n_layer]: layers that are not observed; NULL = none. */
 int wnw__qstats_new(struct wnw__qstats **out, const struct wnw__qstats_params *params,
                     const bool *is_left_out);
-int wnw__qstats_copy(struct wnw__qstats **out, const struct wnw__qstats *st); /* NULL gives NULL */
+int wnw__qstats_copy(struct wnw__qstats **out, const struct wnw__qstats *st);
 void wnw__qstats_free(struct wnw__qstats *st);
 void wnw__qstats_reset(struct wnw__qstats *st);
 const struct wnw__qstats_params *wnw__qstats_params(const struct wnw__qstats *st);
 
-/* Whether queries that pass are left out for now: tokens that are fed once more are not part of the prompt.
- * st may be NULL. */
-void wnw__qstats_pause(struct wnw__qstats *st, bool pause);
-
-/* Takes the queries of n tokens at positions pos[n]: head h of token t is q + t * token_stride + h *
+/* Takes the queries of n tokens at positions first, first + 1, ...: head h of token t is q + t * token_stride + h *
  * head_stride (in floats). Called by threads ith of nth, each of which does some heads. */
 struct wnw__qstats_batch {
     const float *q;
     size_t token_stride, head_stride;
-    const int32_t *pos;
-    int32_t n;
+    int32_t first, n;
 };
 void wnw__qstats_add(struct wnw__qstats *st, int32_t il, const struct wnw__qstats_batch *b, int ith, int nth);
-
-/* The same as a node of a graph; q [d, n_head, n_tok], pos [n_tok]. NULL where layer il is left out. */
-struct ggml_tensor *wnw__qstats_build(struct wnw__qstats *st, struct ggml_context *ctx, int32_t il,
-                                      struct ggml_tensor *q, struct ggml_tensor *pos);
 
 /* Position behind the last query taken; 0 before any. */
 int32_t wnw__qstats_end(const struct wnw__qstats *st, int32_t il);

@@ -2,11 +2,10 @@
 /* From a policy to a smaller cache: plan (compress.c) and compact (cache.c). */
 #include "session/apply.h"
 #include "base/time.h"
-#include "forward/forward.h"
-#include "observe/observe.h"
 #include "plan/compress.h"
 #include "plan/plan.h"
 #include "policy/policy.h"
+#include "session/observer.h"
 #include "session/renumber.h"
 #include "session/rewrite.h"
 #include "session/session.h"
@@ -125,7 +124,7 @@ int wnw__session_apply(wnw_session *s, const wnw_plan *plan, int32_t room, wnw_r
     free(keep);
     free(n_keep);
     if (rc == WNW_OK)
-        wnw__trace_drop_queries(&s->trace, 0, c->n_layer);
+        wnw__recorders_moved(&s->recorders, 0, c->n_layer, WNW_MOVED_DROPPED);
     if (report) {
         report->entries_before = entries_before;
         report->entries_after = wnw__cache_entries(c);
@@ -142,7 +141,7 @@ int wnw_session_apply(wnw_session *s, const wnw_plan *plan, wnw_report *report)
     WNW_REQUIRE(plan);
     WNW_TRY(wnw__session_apply(s, plan, -1, report));
     /* Its activations are the other large piece of memory that a long prompt leaves. */
-    wnw__graph_free(&s->prefill);
+    wnw__engine_release(s->engine);
     return WNW_OK;
 }
 
@@ -185,6 +184,6 @@ int wnw_session_compress(wnw_session *s, const wnw_policy *policy, const wnw_siz
     WNW_TRY(wnw_session_plan(s, policy, size, &plan, report));
     const int rc = wnw__session_follow(s, policy, plan, -1, report);
     wnw_plan_free(plan);
-    wnw__graph_free(&s->prefill); /* as wnw_session_apply */
+    wnw__engine_release(s->engine); /* as wnw_session_apply */
     return rc;
 }

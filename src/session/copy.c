@@ -1,35 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* A second timeline that goes on where the first one is: one prompt is read once and then continued in
  * several ways, e.g. under several plans. Graphs and scratch memory are made anew when they are needed. */
-#include "observe/qstats.h"
 #include "session/session.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-static int copy_window(wnw_session *to, const wnw_session *from)
-{
-    const struct wnw__hparams *hp = &from->m->hp;
-    const size_t n =
-        (size_t)hp->n_layer * (size_t)from->window.cap * (size_t)hp->n_head * (size_t)hp->n_embd_head;
-    to->window = from->window;
-    to->window.q = NULL;
-    if (n == 0)
-        return WNW_OK;
-    to->window.q = malloc(n * sizeof *to->window.q);
-    if (!to->window.q)
-        return wnw__fail(WNW_E_NOMEM, "no memory for a window of %d queries", (int)from->window.cap);
-    memcpy(to->window.q, from->window.q, n * sizeof *to->window.q);
-    return WNW_OK;
-}
 
 static int copy_timeline(wnw_session *to, const wnw_session *from)
 {
     WNW_TRY(wnw__cache_copy(&to->cache, &from->cache));
-    WNW_TRY(copy_window(to, from));
-    WNW_TRY(wnw__trace_copy(to, from));
-    WNW_TRY(wnw__nll_copy(&to->nll, &from->nll));
-    WNW_TRY(wnw__qstats_copy(&to->qstats, from->qstats));
+    WNW_TRY(wnw__recorders_copy(&to->recorders, &from->recorders, &to->shape));
+    WNW_TRY(wnw__ids_copy(&to->ids, &from->ids, from->n_past));
     WNW_TRY(wnw__rules_copy(&to->rules, &from->rules));
     to->n_past = from->n_past;
     to->n_prefix = from->n_prefix;

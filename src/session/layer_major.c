@@ -8,9 +8,8 @@
  */
 #include "session/layer_major.h"
 #include "base/time.h"
-#include "forward/forward.h"
-#include "observe/observe.h"
-#include "plan/compress.h"
+#include "session/feed.h"
+#include "session/observer.h"
 #include "session/rewrite.h"
 #include "session/session.h"
 
@@ -33,27 +32,33 @@ static int32_t n_entry(const struct wnw__plan_source *src, int32_t il, int32_t i
     return wnw_cache_n(r->s, il, ih) + (il < r->n_done ? 0 : r->n);
 }
 
-static int read_layer(struct reader *r, int32_t il, const struct wnw__window *before)
+static int read_ubatch(struct reader *r, int32_t il, int32_t at, int32_t n)
 {
     wnw_session *s = r->s;
-    const int32_t n_layer = s->m->hp.n_layer, n_embd = s->m->hp.n_embd;
+    r->span = (struct wnw__span){.from = il,
+                                 .to = il + 1,
+                                 .tokens = r->tokens + at,
+                                 .x = r->x + (size_t)at * (size_t)s->m->hp.n_embd,
+                                 .n = n,
+                                 .n_out = 1};
+    WNW_TRY(wnw__feed_span(s, &r->span));
+    s->n_past += n;
+    return wnw__cache_trim_swa(&s->cache, il, s->n_past);
+}
+
+static int read_layer(struct reader *r, int32_t il)
+{
+    wnw_session *s = r->s;
+    const int32_t n_layer = s->m->hp.n_layer;
     s->n_past = r->n_past;
-    s->window.n = before->n;
-    s->window.end = before->end;
+    const struct wnw__record_pass pass = {
+        .cache = &s->cache, .from = il, .to = il + 1, .n_past = s->n_past, .n = r->n};
     if (s->cache.layers[il].n_swa == 0)
         WNW_TRY(wnw__cache_reserve_layer(&s->cache, il, r->n, true));
-    WNW_TRY(wnw__trace_reserve(s, il, il + 1, r->n));
+    WNW_TRY(wnw__recorders_begin(&s->recorders, &pass));
     for (int32_t at = 0; at < r->n;) {
         const int32_t n_now = r->n - at < s->params.n_ubatch ? r->n - at : s->params.n_ubatch;
-        r->span = (struct wnw__span){.from = il,
-                                     .to = il + 1,
-                                     .tokens = r->tokens + at,
-                                     .x = r->x + (size_t)at * (size_t)n_embd,
-                                     .n = n_now,
-                                     .n_out = 1};
-        WNW_TRY(wnw__forward_span(s, &r->span));
-        wnw__forward_advance(s, &r->span);
-        WNW_TRY(wnw__cache_trim_swa(&s->cache, il, s->n_past));
+        WNW_TRY(read_ubatch(r, il, at, n_now));
         at += n_now;
         const int32_t done = (int32_t)(((int64_t)il * r->n + at) / n_layer);
         if (s->params.progress && !s->params.progress(done, r->n, s->params.progress_user))
@@ -86,13 +91,14 @@ static int compress_layer(struct reader *r, int32_t il, struct wnw__plan_job *jo
 static int read_layers(struct reader *r, struct wnw__plan_job *job, wnw_report *report)
 {
     wnw_session *s = r->s;
-    const struct wnw__window before = s->window;
+    WNW_TRY(wnw__ids_reserve(&s->ids, r->n_past, r->n));
+    wnw__ids_add(&s->ids, r->n_past, r->tokens, r->n);
     for (int32_t il = 0; il < s->m->hp.n_layer; il++) {
-        WNW_TRY(read_layer(r, il, &before));
+        WNW_TRY(read_layer(r, il));
         WNW_TRY(compress_layer(r, il, job, report));
-        wnw__trace_drop_queries(&s->trace, il, il + 1);
+        wnw__recorders_moved(&s->recorders, il, il + 1, WNW_MOVED_DROPPED);
     }
-    return wnw__forward_logits(s, &r->span, 0, NULL, NULL);
+    return wnw__feed_logits(s, &r->span, 0, NULL, NULL);
 }
 
 int wnw__read_layer_major(wnw_session *s, const int32_t *tokens, int32_t n, const struct wnw__goal *goal,
@@ -109,7 +115,6 @@ int wnw__read_layer_major(wnw_session *s, const int32_t *tokens, int32_t n, cons
     r.src.n_entry = n_entry;
     r.src.n_past = s->n_past + n;
     r.src.ratio_base = goal->ratio_base;
-    wnw__graph_free(&s->prefill); /* what it was built for may look the same and be another window */
     rc = wnw__plan_job_new(&job, goal->policy, &goal->size, &r.src, &of_job);
     if (rc != WNW_OK)
         goto done; /* nothing has been read yet */

@@ -14,11 +14,12 @@
  * k is what brings all turns together to the size; a block that decoding completes keeps the ratio's share of
  * it.
  */
-#include "forward/forward.h"
 #include "plan/compress.h"
 #include "policy/count.h"
 #include "policy/policy.h"
 #include "session/apply.h"
+#include "session/declare.h"
+#include "session/feed.h"
 #include "session/layer_major.h"
 #include "session/renumber.h"
 #include "session/session.h"
@@ -119,9 +120,9 @@ static int check_rules(const wnw_eviction *ev)
 }
 
 /* Whether generated tokens may be dropped at fixed intervals, so that their queries count. */
-static bool replans(const struct wnw__rules *r)
+static bool replans(const wnw_eviction *ev)
 {
-    return r->ev.policy && r->ev.every > 0 && !has_own_rule(r->ev.policy);
+    return ev->every > 0 && !has_own_rule(ev->policy);
 }
 
 static int32_t longest_head(const wnw_session *s)
@@ -142,13 +143,12 @@ int wnw_session_set_eviction(wnw_session *s, const wnw_eviction *rules)
         if (wnw_policy_rerotates(rules->policy))
             WNW_TRY(wnw__renumber_check(s));
     }
-    WNW_TRY(wnw_session_observe(s, rules ? &rules->policy : NULL, rules ? 1 : 0));
+    WNW_TRY(wnw__session_declare(s, rules ? &rules->policy : NULL, rules ? 1 : 0, rules && replans(rules)));
     wnw__rules_free(&s->rules);
     if (!rules)
         return WNW_OK;
     s->rules.ev = *rules;
     s->rules.n_before = s->n_past - longest_head(s);
-    s->window.decode = replans(&s->rules);
     return WNW_OK;
 }
 
@@ -280,7 +280,7 @@ static int read_chunks(wnw_session *s, const int32_t *tokens, int32_t n, wnw_rep
     for (int32_t at = 0; at < n;) {
         const int32_t n_now = next_chunk(s, n - at);
         WNW_TRY(wnw__session_check_room(s, n_now)); /* of a prompt that is longer than the context */
-        WNW_TRY(wnw__session_feed(s, tokens + at, n_now, at, n, NULL, NULL));
+        WNW_TRY(wnw__feed_prompt(s, tokens + at, n_now, at, n, NULL, NULL));
         at += n_now;
         const struct wnw__goal goal = prompt_goal(s, 0);
         WNW_TRY(compress(s, &goal, at < n ? next_chunk(s, n - at) : -1, report));
@@ -302,7 +302,7 @@ static int read_piece(wnw_session *s, const int32_t *tokens, int32_t n, wnw_repo
             (void)wnw_session_reset(s); /* as after any failure by layer */
         return rc;
     }
-    WNW_TRY(wnw__session_feed(s, tokens, n, 0, n, NULL, NULL));
+    WNW_TRY(wnw__feed_prompt(s, tokens, n, 0, n, NULL, NULL));
     const struct wnw__goal goal = prompt_goal(s, 0);
     return compress(s, &goal, -1, report);
 }
@@ -412,12 +412,12 @@ int wnw_session_read(wnw_session *s, const int32_t *tokens, int32_t n, wnw_repor
     if (s->rules.ev.policy) {
         WNW_TRY(fix_blocks(s, n, report->warning));
         WNW_TRY(read_piece(s, tokens, n, report));
-        wnw__graph_free(&s->prefill); /* its activations are the other large piece of a long prompt */
+        wnw__engine_release(s->engine); /* its activations are the other large piece of a long prompt */
         s->rules.asked = asked_of(s, s->n_past - s->rules.n_before);
         s->rules.n_decoded = 0;
         WNW_TRY(hold_heads(s));
     } else {
-        WNW_TRY(wnw__session_feed(s, tokens, n, 0, n, NULL, NULL));
+        WNW_TRY(wnw__feed_prompt(s, tokens, n, 0, n, NULL, NULL));
     }
     const int64_t kept = count_entries(s, false, &n_heads), sliding = count_entries(s, true, &n_sliding);
     report->kept_mean = n_heads > 0 ? (double)kept / n_heads : 0;

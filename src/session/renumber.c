@@ -7,13 +7,12 @@
  *
  * All heads of all layers must hold as many entries. Where they hold different tokens, a new position stands
  * for another token in every head: the positions up to the last such one are marked (n_mixed of the layer,
- * n_mixed of the trace for the model), and what looks for one token in all heads refuses them. Turning rounds
+ * n_mixed of the ids for the model), and what looks for one token in all heads refuses them. Turning rounds
  * to the cache's type once more: with float32 sums of attention and logits do not notice, with quantised keys
  * it adds their rounding error each time. What was observed of queries is gone, attention sums stay.
  */
 #include "base/parallel.h"
 #include "model/rope.h"
-#include "observe/qstats.h"
 #include "session/session.h"
 
 #include "kernel/kernel.h"
@@ -69,7 +68,7 @@ static int32_t common_from(const int32_t *a, const int32_t *b, int32_t n, int32_
 static void mark_mixed(wnw_session *s, int32_t n)
 {
     const int32_t *first = wnw_cache_positions(s, 0, 0);
-    struct wnw__trace *t = &s->trace;
+    struct wnw__ids *ids = &s->ids;
     int32_t of_model = 0;
     for (int32_t il = 0; il < s->cache.n_layer; il++) {
         struct wnw__kv_layer *l = &s->cache.layers[il];
@@ -77,15 +76,15 @@ static void mark_mixed(wnw_session *s, int32_t n)
         for (int32_t ih = 0; ih < s->cache.n_head_kv; ih++) {
             const int32_t *pos = l->pos + l->off[ih];
             const int32_t in_layer = common_from(pos, l->pos + l->off[0], n, l->n_mixed);
-            const int32_t in_model = common_from(pos, first, n, t->n_mixed);
+            const int32_t in_model = common_from(pos, first, n, ids->n_mixed);
             of_layer = in_layer > of_layer ? in_layer : of_layer;
             of_model = in_model > of_model ? in_model : of_model;
         }
         l->n_mixed = of_layer;
     }
     for (int32_t i = 0; i < n; i++) /* positions ascend: none is overwritten before it is read */
-        t->tokens[i] = i < of_model ? -1 : t->tokens[first[i]];
-    t->n_mixed = of_model;
+        ids->tokens[i] = i < of_model ? -1 : ids->tokens[first[i]];
+    ids->n_mixed = of_model;
 }
 
 /* ---- Keys ---- */
@@ -188,10 +187,7 @@ int wnw_session_renumber(wnw_session *s)
     if (n_gone == 0)
         return WNW_OK;
     WNW_TRY(turn_keys(s, n));
-    wnw__trace_drop_queries(&s->trace, 0, s->cache.n_layer);
-    wnw__qstats_reset(s->qstats);
-    s->window.n = 0;
-    s->nll.n = s->nll.end = 0;
+    wnw__recorders_moved(&s->recorders, 0, s->cache.n_layer, WNW_MOVED_RENUMBERED);
     s->n_question = 0;
     s->n_prefix = 0; /* some of it may be gone */
     r->n_before =

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "session/second_pass.h"
 
-#include "forward/forward.h"
-#include "observe/qstats.h"
+#include "observe/columns.h"
+#include "observe/recorders.h"
+#include "session/feed.h"
 #include "session/session.h"
 
 #include <stdio.h>
@@ -19,14 +20,15 @@ static const char repeat_suffix[] = "\n"; /* without a chat template */
 /* Where the context has no room for all of it a second time: at least so many tokens at once. */
 enum { PIECE_MIN = 256 };
 
-/* What is put back when the pass is over, and what the column operations are told. */
+/* What is put back when the pass is over, and what is recorded meanwhile. */
 struct pass {
     wnw_session *s;
     struct wnw__second_pass *out;
     int32_t n_past;
-    struct wnw__window window;
-    bool had_columns, saved;
+    struct wnw__recorders before; /* the session's own, which see nothing of the pass */
+    bool saved;
     int32_t *len, *cap;                           /* [n_layer][n_head_kv] before the pass, if saved */
+    struct wnw__columns_part *parts;              /* [n_layer] */
     struct wnw__range *columns;                   /* [n_layer][n_head_kv] */
     struct wnw__range (*seen)[WNW_COLUMN_RANGES]; /* [n_layer][n_head_kv] */
     int32_t first, sinks; /* REPEAT: first position that is repeated; positions that every chunk sees */
@@ -88,34 +90,40 @@ static int save_lengths(struct pass *p)
     return WNW_OK;
 }
 
+/* The session's recorders make room for one of column statistics. */
+static int begin_columns(struct pass *p)
+{
+    struct wnw__columns *columns;
+    WNW_TRY(wnw__columns_new(&columns, &p->s->shape, p->parts));
+    const int rc = wnw__recorders_add(
+        &p->s->recorders, &(struct wnw__recorder){.type = &wnw__columns_recorder, .rec = columns});
+    if (rc != WNW_OK)
+        wnw__columns_free(columns);
+    return rc;
+}
+
 /* After a failure `end` puts back what was changed up to there. */
 static int begin(struct pass *p, wnw_session *s)
 {
     const struct wnw__cache *c = &s->cache;
     const size_t n = (size_t)c->n_layer * (size_t)c->n_head_kv;
-    *p = (struct pass){
-        .s = s, .n_past = s->n_past, .window = s->window, .had_columns = s->trace.columns != NULL};
-    s->window = (struct wnw__window){0};
-    s->trace.aside = true;
-    wnw__qstats_pause(s->qstats, true);
+    *p = (struct pass){.s = s, .n_past = s->n_past, .before = s->recorders};
+    s->recorders = (struct wnw__recorders){0};
     WNW_TRY(save_lengths(p));
     WNW_TRY(new_result(&p->out, s));
+    p->parts = calloc((size_t)c->n_layer, sizeof *p->parts);
     p->columns = calloc(n, sizeof *p->columns);
     p->seen = calloc(n, sizeof *p->seen);
-    if (!p->columns || !p->seen)
+    if (!p->parts || !p->columns || !p->seen)
         return wnw__fail(WNW_E_NOMEM, "no memory for a second pass");
-    WNW_TRY(wnw__trace_need_columns(s));
     for (int32_t il = 0; il < c->n_layer; il++) {
         const size_t at = (size_t)il * (size_t)c->n_head_kv;
-        struct wnw__columns_op *op = &s->trace.columns[il];
         for (int32_t ih = 0; ih < c->n_head_kv; ih++)
             p->columns[at + (size_t)ih].to = p->len[at + (size_t)ih];
-        op->sum = p->out->sum[il];
-        op->max = p->out->max[il];
-        op->n = p->out->n[il];
-        op->columns = p->columns + at;
+        p->parts[il] = (struct wnw__columns_part){
+            .sum = p->out->sum[il], .max = p->out->max[il], .n = p->out->n[il], .columns = p->columns + at};
     }
-    return WNW_OK;
+    return begin_columns(p);
 }
 
 /* Drops what was fed at positions n_past and above. */
@@ -142,12 +150,11 @@ static int end(struct pass *p)
     for (int32_t il = 0; p->saved && rc == WNW_OK && il < c->n_layer; il++)
         if (memcmp(c->layers[il].cap, p->cap + (size_t)il * n_kv, n_kv * sizeof *p->cap) != 0)
             rc = wnw__cache_resize_layer(c, il, p->cap + (size_t)il * n_kv);
-    wnw__trace_release_columns(s, p->had_columns);
-    s->window = p->window;
-    s->trace.aside = false;
-    wnw__qstats_pause(s->qstats, false);
+    wnw__recorders_free(&s->recorders);
+    s->recorders = p->before;
     free(p->len);
     free(p->cap);
+    free(p->parts);
     free(p->columns);
     free(p->seen);
     return rc;
@@ -162,7 +169,7 @@ static int feed(struct pass *p, const int32_t *tokens, int32_t n)
     for (int32_t at = 0; at < n;) {
         const int32_t n_now = n - at < s->params.n_ubatch ? n - at : s->params.n_ubatch;
         const struct wnw__span span = {.to = s->cache.n_layer, .tokens = tokens + at, .n = n_now, .n_out = 1};
-        WNW_TRY(wnw__forward_span(s, &span));
+        WNW_TRY(wnw__feed_span(s, &span));
         s->n_past += n_now;
         at += n_now;
     }
@@ -184,7 +191,7 @@ static void warn_beyond(const struct pass *p, int32_t n, char *warning)
 /* `behind`: tokens that will be fed behind its last piece, which stays then; 0 = none. */
 static int feed_context(struct pass *p, int32_t behind, char *warning)
 {
-    const int32_t *tokens = p->s->trace.tokens, n = p->n_past, room = p->s->m->hp.n_ctx_train - n - behind;
+    const int32_t *tokens = p->s->ids.tokens, n = p->n_past, room = p->s->m->hp.n_ctx_train - n - behind;
     const int32_t piece = n <= room ? n : room > PIECE_MIN ? room : PIECE_MIN;
     if (piece < n)
         snprintf(warning, 256,
@@ -204,14 +211,14 @@ static int feed_context(struct pass *p, int32_t behind, char *warning)
 /* What was read may end with the task: then reading it again reads the task again. */
 static bool ends_with_task(const struct pass *p, const int32_t *task, int32_t n)
 {
-    const int32_t *end = p->s->trace.tokens + p->n_past;
+    const int32_t *end = p->s->ids.tokens + p->n_past;
     return n <= p->n_past && memcmp(end - n, task, (size_t)n * sizeof *task) == 0;
 }
 
 /* Each task by itself, on the bare cache or behind the context's second copy. */
 static int feed_tasks(struct pass *p, bool with_context, char *warning)
 {
-    const struct wnw__trace *t = &p->s->trace;
+    const struct wnw__ids *t = &p->s->ids;
     int32_t most = 0;
     if (t->n_tasks == 0)
         return wnw__fail(WNW_E_ARG,
@@ -272,9 +279,8 @@ static void restrict_to(struct pass *p, int32_t first, int32_t last)
             p->seen[at + (size_t)ih][1] = chunk;
             p->columns[at + (size_t)ih] = chunk;
         }
-        struct wnw__columns_op *op = &p->s->trace.columns[il];
-        op->seen = (const struct wnw__range(*)[WNW_COLUMN_RANGES])(p->seen + at);
-        op->own = p->len + at;
+        p->parts[il].seen = (const struct wnw__range(*)[WNW_COLUMN_RANGES])(p->seen + at);
+        p->parts[il].own = p->len + at;
     }
 }
 
@@ -285,7 +291,7 @@ struct ids {
 static int repeat_chunk(struct pass *p, const struct ids *prompt, const struct ids *suffix, int32_t first,
                         int32_t last, char *warning)
 {
-    const int32_t *tokens = p->s->trace.tokens;
+    const int32_t *tokens = p->s->ids.tokens;
     const int32_t hint = first > p->first ? REPEAT_HINT : 0, n = prompt->n + hint + suffix->n + last - first;
     int32_t *ids = malloc((size_t)n * sizeof *ids), *to = ids;
     if (!ids)
@@ -313,7 +319,7 @@ static int tokenize(const wnw_session *s, struct ids *out, const char *text)
 /* What ends the user's turn and opens the model's. */
 static int end_turn(const wnw_session *s, struct ids *out)
 {
-    const struct wnw__trace *t = &s->trace;
+    const struct wnw__ids *t = &s->ids;
     if (t->n_suffix == 0)
         return tokenize(s, out, repeat_suffix);
     out->ids = malloc((size_t)t->n_suffix * sizeof *out->ids);
@@ -346,11 +352,11 @@ int wnw__second_pass_run(struct wnw__second_pass **out, wnw_session *s, wnw_seco
 {
     struct pass p;
     *out = NULL;
-    if (kind != WNW_PASS_TASK && s->trace.n_mixed > 0)
+    if (kind != WNW_PASS_TASK && s->ids.n_mixed > 0)
         return wnw__fail(WNW_E_UNSUPPORTED,
                          "the policy feeds what was read a second time, but since the kept tokens got new "
                          "positions the first %d are other tokens in every head",
-                         (int)s->trace.n_mixed);
+                         (int)s->ids.n_mixed);
     int rc = begin(&p, s);
     set_header(&p, kind);
     if (rc == WNW_OK)
@@ -364,29 +370,4 @@ int wnw__second_pass_run(struct wnw__second_pass **out, wnw_session *s, wnw_seco
     else
         wnw__second_pass_free(p.out);
     return rc;
-}
-
-int wnw_session_set_tasks(wnw_session *s, const int32_t *const *tokens, const int32_t *n_tokens,
-                          int32_t n_tasks)
-{
-    int64_t total = 0;
-    WNW_REQUIRE(s);
-    if (n_tasks < 0)
-        return wnw__fail(WNW_E_ARG, "%d tasks; give at least 0", (int)n_tasks);
-    WNW_REQUIRE(tokens || n_tasks == 0);
-    WNW_REQUIRE(n_tokens || n_tasks == 0);
-    for (int32_t i = 0; i < n_tasks; i++) {
-        WNW_REQUIRE(tokens[i]);
-        if (n_tokens[i] < 1)
-            return wnw__fail(WNW_E_ARG, "task %d has no tokens", (int)i);
-        for (int32_t k = 0; k < n_tokens[i]; k++)
-            if (tokens[i][k] < 0 || tokens[i][k] >= s->m->hp.n_vocab)
-                return wnw__fail(WNW_E_RANGE, "token %d of task %d is %d, the vocabulary has 0 to %d", (int)k,
-                                 (int)i, (int)tokens[i][k], (int)s->m->hp.n_vocab - 1);
-        total += n_tokens[i];
-        if (total > s->m->hp.n_ctx_train)
-            return wnw__fail(WNW_E_FULL, "the tasks have more tokens than the %d the model was trained for",
-                             (int)s->m->hp.n_ctx_train);
-    }
-    return wnw__trace_set_tasks(&s->trace, tokens, n_tokens, n_tasks);
 }

@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* A timeline from empty cache to decoded token; compression itself is in compress.c and apply.c. */
+/* A timeline from empty cache to decoded token; compression itself is in apply.c. */
 #include "session/session.h"
 
-#include "forward/forward.h"
-#include "forward/matmul.h"
 #include "kernel/kernel.h"
-#include "observe/observe.h"
-#include "observe/projnorm.h"
-#include "observe/qstats.h"
-#include "policy/policy.h"
-#include "profile/profile.h"
+#include "session/feed.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +67,7 @@ static int init_cache(wnw_session *s)
     if (!n_swa)
         return wnw__fail(WNW_E_NOMEM, "no memory for a session");
     for (int32_t il = 0; il < hp->n_layer; il++)
-        n_swa[il] = wnw__layer_is_swa(hp, il) ? hp->n_swa : 0;
+        n_swa[il] = s->sliding[il] ? hp->n_swa : 0;
     const int32_t growth = s->params.attn == WNW_ATTN_GGML ? WNW_CACHE_GROWTH_GGML : WNW_CACHE_GROWTH;
     const int rc = wnw__cache_init(&s->cache, hp->n_layer, hp->n_head_kv, hp->n_embd_head, s->params.kv_type,
                                    growth, n_swa);
@@ -81,30 +75,36 @@ static int init_cache(wnw_session *s)
     return rc;
 }
 
+static void set_shape(wnw_session *s)
+{
+    const struct wnw__hparams *hp = &s->m->hp;
+    for (int32_t il = 0; il < hp->n_layer; il++)
+        s->sliding[il] = wnw__layer_is_swa(hp, il);
+    s->shape = (struct wnw__record_shape){.n_layer = hp->n_layer,
+                                          .n_head = hp->n_head,
+                                          .n_head_kv = hp->n_head_kv,
+                                          .d = hp->n_embd_head,
+                                          .n_ctx = s->params.n_ctx,
+                                          .n_ubatch = s->params.n_ubatch,
+                                          .n_threads = s->params.n_threads,
+                                          .q_scale = hp->q_scale,
+                                          .sliding = s->sliding};
+}
+
 static int init_session(wnw_session *s, const wnw_model *m, const wnw_session_params *params)
 {
     const struct wnw__hparams *hp = &m->hp;
     s->m = m;
-    WNW_TRY(wnw__nll_init(&s->nll, 0));
     WNW_TRY(resolve_params(m, params, &s->params));
-    WNW_TRY(init_cache(s));
-    const struct wnw__attend_dims dims = {
-        .n_head = hp->n_head,
-        .n_head_kv = hp->n_head_kv,
-        .d = hp->n_embd_head,
-        .n_threads = s->params.n_threads,
-        .n_ubatch = s->params.n_ubatch,
-    };
-    WNW_TRY(wnw__attend_shared_new(&s->shared, &dims));
-    WNW_TRY(wnw__matmul_new(&s->matmul, s->params.n_threads));
-    s->ops = calloc((size_t)hp->n_layer, sizeof *s->ops);
+    s->sliding = calloc((size_t)hp->n_layer, sizeof *s->sliding);
     s->logits = calloc((size_t)hp->n_vocab, sizeof *s->logits);
-    if (!s->ops || !s->logits)
+    if (!s->sliding || !s->logits)
         return wnw__fail(WNW_E_NOMEM, "no memory for a session");
-    for (int32_t il = 0; il < hp->n_layer; il++)
-        s->ops[il] = (struct wnw__attend_op){
-            .shared = s->shared, .il = il, .scale = hp->attn_scale, .batch = &s->batch};
-    return WNW_OK;
+    set_shape(s);
+    WNW_TRY(init_cache(s));
+    const struct wnw__engine_params of_engine = {
+        .n_ubatch = s->params.n_ubatch, .n_threads = s->params.n_threads, .attn = s->params.attn};
+    return wnw__engine_new(&s->engine, m, &of_engine);
 }
 
 int wnw_session_new(wnw_session **out, const wnw_model *m, const wnw_session_params *params)
@@ -138,20 +138,15 @@ void wnw_session_free(wnw_session *s)
 {
     if (!s)
         return;
-    wnw__graph_free(&s->prefill);
-    wnw__graph_free(&s->decode);
+    wnw__engine_free(s->engine);
     unhide(s);
-    wnw__attend_shared_free(s->shared);
-    wnw__matmul_free(s->matmul);
+    wnw__recorders_free(&s->recorders);
     wnw__cache_free(&s->cache);
-    wnw__qstats_free(s->qstats);
-    wnw__nll_free(&s->nll);
-    wnw__proj_free(s->proj);
-    wnw__proj_free(s->head_proj);
-    wnw__trace_free(&s->trace, s->m->hp.n_layer);
+    wnw__proj_free(s->proj[0]);
+    wnw__proj_free(s->proj[1]);
+    wnw__ids_free(&s->ids);
     wnw__rules_free(&s->rules);
-    free(s->window.q);
-    free(s->ops);
+    free(s->sliding);
     free(s->logits);
     free(s);
 }
@@ -159,105 +154,17 @@ void wnw_session_free(wnw_session *s)
 int wnw_session_reset(wnw_session *s)
 {
     WNW_REQUIRE(s);
-    wnw__graph_free(&s->prefill);
+    wnw__engine_release(s->engine);
     unhide(s);
-    wnw__trace_drop_queries(&s->trace, 0, s->cache.n_layer);
+    wnw__recorders_moved(&s->recorders, 0, s->cache.n_layer, WNW_MOVED_ALL);
     wnw__rules_reset(&s->rules);
-    s->window.n = 0;
-    wnw__qstats_reset(s->qstats);
-    s->nll.n = s->nll.end = 0;
-    s->n_past = s->n_moved = s->trace.n_mixed = 0;
+    s->n_past = s->n_moved = s->ids.n_mixed = 0;
     s->n_gone = 0;
     s->n_question = 0;
     s->n_prefix = 0;
-    wnw__trace_set_suffix(&s->trace, NULL, 0);
+    (void)wnw__ids_set_suffix(&s->ids, NULL, 0);
     s->has_logits = false;
     wnw__cache_clear(&s->cache);
-    return WNW_OK;
-}
-
-int wnw_session_set_question(wnw_session *s, int32_t n_tokens)
-{
-    WNW_REQUIRE(s);
-    if (n_tokens < 0)
-        return wnw__fail(WNW_E_RANGE, "a question of %d tokens; give at least 0", (int)n_tokens);
-    s->n_question = n_tokens;
-    return WNW_OK;
-}
-
-int wnw_session_set_template(wnw_session *s, int32_t n_prefix, const int32_t *suffix, int32_t n_suffix)
-{
-    WNW_REQUIRE(s);
-    WNW_REQUIRE(suffix || n_suffix < 1);
-    if (n_prefix < 0 || n_suffix < 0)
-        return wnw__fail(WNW_E_RANGE,
-                         "a template of %d tokens before the text and %d behind it; give at least 0",
-                         (int)n_prefix, (int)n_suffix);
-    if (n_suffix > s->m->hp.n_ctx_train)
-        return wnw__fail(WNW_E_FULL,
-                         "a template's tail of %d tokens is more than the %d the model was trained for",
-                         (int)n_suffix, (int)s->m->hp.n_ctx_train);
-    for (int32_t i = 0; i < n_suffix; i++)
-        if (suffix[i] < 0 || suffix[i] >= s->m->hp.n_vocab)
-            return wnw__fail(WNW_E_RANGE, "token %d of the template's tail is %d, the vocabulary has 0 to %d",
-                             (int)i, (int)suffix[i], (int)s->m->hp.n_vocab - 1);
-    WNW_TRY(wnw__trace_set_suffix(&s->trace, suffix, n_suffix));
-    s->n_prefix = n_prefix;
-    return WNW_OK;
-}
-
-/* A window for `cap` queries of every layer, none kept yet. */
-static int window_new(const wnw_session *s, int32_t cap, struct wnw__window *out)
-{
-    const struct wnw__hparams *hp = &s->m->hp;
-    const size_t row = (size_t)hp->n_head * (size_t)hp->n_embd_head;
-    *out = (struct wnw__window){.cap = cap};
-    if (cap == 0)
-        return WNW_OK;
-    out->q = calloc((size_t)hp->n_layer * (size_t)cap * row, sizeof *out->q);
-    return out->q ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for a window of %d queries", (int)cap);
-}
-
-int wnw_session_observe(wnw_session *s, const wnw_policy *const *policies, int32_t n)
-{
-    struct wnw__window window;
-    struct wnw__stats stats = {0};
-    wnw_needs all = {0};
-    WNW_REQUIRE(s);
-    WNW_TRY(wnw__policies_check(policies, n));
-    WNW_TRY(wnw__observations_agree(policies, n));
-    for (int32_t i = 0; i < n; i++) {
-        const wnw_needs needs = wnw_policy_needs(policies[i]);
-        wnw__needs_merge(&all, &needs);
-    }
-    /* The largest window of all, as the driver asks for it when it looks at a layer for all policies at once. */
-    const int32_t cap = all.flags & WNW_NEED_WINDOW_ATTN ? all.window : 0;
-    WNW_TRY(window_new(s, cap < s->params.n_ctx ? cap : s->params.n_ctx, &window));
-    int rc = wnw__session_stats_new(s, policies, n, &stats);
-    if (rc == WNW_OK)
-        rc = wnw__trace_observe(s, &all); /* the last thing that can fail: until here nothing was replaced */
-    if (rc != WNW_OK) {
-        wnw__session_stats_free(&stats);
-        free(window.q);
-        return rc;
-    }
-    wnw__graph_free(&s->decode); /* they take other notes from now on */
-    wnw__graph_free(&s->prefill);
-    wnw__session_stats_take(s, &stats);
-    free(s->window.q);
-    s->window = window;
-    return WNW_OK;
-}
-
-int wnw_session_set_profile(wnw_session *s, const wnw_profile *p)
-{
-    char fingerprint[17];
-    WNW_REQUIRE(s);
-    wnw_model_fingerprint(s->m, fingerprint);
-    if (p && strcmp(p->fingerprint, fingerprint) != 0)
-        return wnw__fail(WNW_E_MISMATCH, "the profile belongs to model %s, the session's model is %s",
-                         p->fingerprint, fingerprint);
-    s->profile = p;
     return WNW_OK;
 }
 
@@ -288,41 +195,19 @@ int wnw__session_check_ids(const wnw_session *s, const int32_t *tokens, int32_t 
     return WNW_OK;
 }
 
-int wnw__session_feed(wnw_session *s, const int32_t *tokens, int32_t n, int32_t done, int32_t total,
-                      wnw_logits_fn on_logits, void *user)
-{
-    WNW_TRY(wnw__trace_reserve(s, 0, s->cache.n_layer, n));
-    /* All at once: growing ubatch by ubatch would copy the cache again and again. Sliding layers stay short. */
-    for (int32_t il = 0; il < s->cache.n_layer; il++) {
-        if (s->cache.layers[il].n_swa == 0)
-            WNW_TRY(wnw__cache_reserve_layer(&s->cache, il, n, true));
-    }
-    wnw__nll_begin(&s->nll, s->n_past, n);
-    for (int32_t at = 0; at < n;) {
-        const int32_t n_now = n - at < s->params.n_ubatch ? n - at : s->params.n_ubatch;
-        WNW_TRY(wnw__forward(s, tokens + at, n_now, at, false, on_logits, user));
-        at += n_now;
-        if (s->params.progress && !s->params.progress(done + at, total, s->params.progress_user))
-            return wnw__fail(WNW_E_CANCELLED, "cancelled after %d of %d tokens", (int)(done + at),
-                             (int)total);
-    }
-    wnw__nll_finish(&s->nll);
-    return WNW_OK;
-}
-
 int wnw_session_prefill(wnw_session *s, const int32_t *tokens, int32_t n, wnw_logits_fn on_logits, void *user)
 {
     WNW_REQUIRE(s);
     WNW_REQUIRE(tokens || n < 1);
     WNW_TRY(wnw__session_check_tokens(s, tokens, n));
-    return wnw__session_feed(s, tokens, n, 0, n, on_logits, user);
+    return wnw__feed_prompt(s, tokens, n, 0, n, on_logits, user);
 }
 
 int wnw_session_decode(wnw_session *s, int32_t token)
 {
     WNW_REQUIRE(s);
     WNW_TRY(wnw__session_check_tokens(s, &token, 1));
-    WNW_TRY(wnw__forward(s, &token, 1, 0, true, NULL, NULL));
+    WNW_TRY(wnw__feed_generated(s, token));
     return wnw__rules_after_decode(s);
 }
 

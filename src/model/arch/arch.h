@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What model families differ in. A family is one file with one descriptor and one row in arch.c; the graph
- * (forward.c) reads the descriptor's flags and never a family's name.
+ * (graph.c) reads the descriptor's flags and never a family's name.
  */
 #ifndef WNW_ARCH_H
 #define WNW_ARCH_H

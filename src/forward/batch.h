@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* What one forward pass reads: rows of tokens, cut into slices of the sequences they belong to. */
+#ifndef WNW_BATCH_H
+#define WNW_BATCH_H
+
+#include "forward/recorder.h"
+
+/* The next n_row > 0 tokens of one sequence, at positions n_past, n_past + 1, ... Borrowed. */
+struct wnw__slice {
+    struct wnw__cache *cache;
+    const struct wnw__recorders *recorders; /* NULL = none */
+    int32_t n_row, n_past;
+    bool generated; /* as in struct wnw__record_pass */
+    /* As in struct wnw__attend_slice. */
+    const uint8_t *const *hidden;
+    int32_t hidden_n;
+};
+
+/* Rows of all slices, one slice behind the other, on their way through layers from .. to - 1. */
+struct wnw__batch {
+    const struct wnw__slice *slice; /* [n_slice], each of another sequence */
+    int32_t n_slice, n_row;         /* n_row = the sum of theirs, at most the engine's n_ubatch */
+    int32_t from, to;
+    const int32_t *token; /* [n_row], where from = 0 */
+    float *hidden;        /* [n_row][n_embd]: read where from > 0, written where to < n_layer */
+    /* [n_out] ascending rows whose logits are wanted, 1 <= n_out <= n_row, where to = n_layer. With n_out = n_row
+     * that is all of them, and out_row is not read. */
+    const int32_t *out_row;
+    int32_t n_out;
+};
+
+#endif

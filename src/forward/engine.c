@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+#include "forward/engine.h"
+
+#include "attend/attend_ggml.h"
+#include "base/memory.h"
+#include "forward/engine_impl.h"
+#include "forward/matmul.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int wnw__engine_new(struct wnw__engine **out, const struct wnw_model *m,
+                    const struct wnw__engine_params *params)
+{
+    const struct wnw__hparams *hp = &m->hp;
+    const struct wnw__attend_dims dims = {.n_head = hp->n_head,
+                                          .n_head_kv = hp->n_head_kv,
+                                          .d = hp->n_embd_head,
+                                          .n_threads = params->n_threads,
+                                          .n_ubatch = params->n_ubatch};
+    struct wnw__engine *e = calloc(1, sizeof *e);
+    *out = NULL;
+    if (!e)
+        return wnw__fail(WNW_E_NOMEM, "no memory for an engine");
+    e->m = m;
+    e->params = *params;
+    int rc = wnw__attend_shared_new(&e->shared, &dims);
+    if (rc == WNW_OK)
+        rc = wnw__matmul_new(&e->matmul, params->n_threads);
+    e->ops = calloc((size_t)hp->n_layer, sizeof *e->ops);
+    e->stages = calloc((size_t)hp->n_layer, WNW_N_POINTS);
+    if (rc == WNW_OK && (!e->ops || !e->stages))
+        rc = wnw__fail(WNW_E_NOMEM, "no memory for an engine");
+    if (rc != WNW_OK) {
+        wnw__engine_free(e);
+        return rc;
+    }
+    for (int32_t il = 0; il < hp->n_layer; il++)
+        e->ops[il] = (struct wnw__attend_op){
+            .shared = e->shared, .il = il, .scale = hp->attn_scale, .batch = &e->attend};
+    *out = e;
+    return WNW_OK;
+}
+
+void wnw__engine_free(struct wnw__engine *e)
+{
+    if (!e)
+        return;
+    for (int i = 0; i < WNW_N_GRAPHS; i++)
+        wnw__graph_free(&e->graphs[i]);
+    wnw__attend_shared_free(e->shared);
+    wnw__matmul_free(e->matmul);
+    free(e->ops);
+    free(e->slices);
+    free(e->passes);
+    free(e->stages);
+    free(e);
+}
+
+const struct wnw__engine_params *wnw__engine_params_of(const struct wnw__engine *e)
+{
+    return &e->params;
+}
+
+void wnw__engine_release(struct wnw__engine *e)
+{
+    if (e->ran == &e->graphs[WNW_GRAPH_PROMPT])
+        e->ran = NULL;
+    wnw__graph_free(&e->graphs[WNW_GRAPH_PROMPT]);
+}
+
+const float *wnw__engine_logits(const struct wnw__engine *e, int32_t i)
+{
+    return (const float *)e->ran->logits->data + (size_t)i * (size_t)e->m->hp.n_vocab;
+}
+
+/* ---- A batch ---- */
+
+static int need_slices(struct wnw__engine *e, int32_t n)
+{
+    if (n <= e->cap_slices)
+        return WNW_OK;
+    struct wnw__attend_slice *slices = calloc((size_t)n, sizeof *slices);
+    struct wnw__record_pass *passes = calloc((size_t)n, sizeof *passes);
+    if (!slices || !passes) {
+        free(slices);
+        free(passes);
+        return wnw__fail(WNW_E_NOMEM, "no memory for a batch of %d sequences", (int)n);
+    }
+    free(e->slices);
+    free(e->passes);
+    e->slices = slices;
+    e->passes = passes;
+    e->cap_slices = n;
+    return WNW_OK;
+}
+
+/* Shows the batch to the attention and to recorders. */
+static int set_batch(struct wnw__engine *e, const struct wnw__batch *b)
+{
+    int32_t row = 0;
+    WNW_TRY(need_slices(e, b->n_slice));
+    e->batch = b;
+    for (int32_t i = 0; i < b->n_slice; i++) {
+        const struct wnw__slice *s = &b->slice[i];
+        e->slices[i] = (struct wnw__attend_slice){.cache = s->cache,
+                                                  .first_row = row,
+                                                  .n_row = s->n_row,
+                                                  .n_past = s->n_past,
+                                                  .hidden = s->hidden,
+                                                  .hidden_n = s->hidden_n};
+        e->passes[i] = (struct wnw__record_pass){.cache = s->cache,
+                                                 .from = b->from,
+                                                 .to = b->to,
+                                                 .n_past = s->n_past,
+                                                 .n = s->n_row,
+                                                 .generated = s->generated};
+        row += s->n_row;
+    }
+    e->attend = (struct wnw__attend_batch){.slice = e->slices, .n_slice = b->n_slice, .n_row = b->n_row};
+    return WNW_OK;
+}
+
+/* Softmax rows of the own attention are kept from the first batch on in which somebody reads them. */
+static int keep_softmax(struct wnw__engine *e, const struct wnw__batch *b)
+{
+    bool wanted = false;
+    if (e->params.attn != WNW_ATTN_OWN)
+        return WNW_OK;
+    for (int32_t i = 0; i < b->n_slice; i++)
+        wanted = wanted || wnw__recorders_read_softmax(b->slice[i].recorders);
+    if (wanted)
+        WNW_TRY(wnw__attend_shared_keep_rows(e->shared, true));
+    for (int32_t i = 0; i < b->n_slice; i++)
+        e->passes[i].softmax_known = wanted;
+    return WNW_OK;
+}
+
+/* Makes room for everything that the batch leaves behind; caches and recorders keep what they have if it fails. */
+static int reserve(struct wnw__engine *e, const struct wnw__batch *b)
+{
+    WNW_TRY(set_batch(e, b));
+    for (int32_t i = 0; i < b->n_slice; i++) {
+        for (int32_t il = b->from; il < b->to; il++)
+            WNW_TRY(
+                wnw__cache_reserve_layer(b->slice[i].cache, il, b->slice[i].n_row, !b->slice[i].generated));
+        WNW_TRY(wnw__recorders_reserve(b->slice[i].recorders, &e->passes[i]));
+    }
+    WNW_TRY(keep_softmax(e, b));
+    return wnw__attend_shared_reserve(e->shared, &e->attend, b->from, b->to);
+}
+
+/* ---- Its graph ---- */
+
+/* Of every layer and point, the most stages that a slice wants. */
+static void count_stages(struct wnw__engine *e)
+{
+    memset(e->stages, 0, (size_t)e->m->hp.n_layer * WNW_N_POINTS);
+    for (int32_t il = e->batch->from; il < e->batch->to; il++)
+        for (int point = 0; point < WNW_N_POINTS; point++) {
+            uint8_t *most = &e->stages[il * WNW_N_POINTS + point];
+            for (int32_t i = 0; i < e->batch->n_slice; i++) {
+                const int n = wnw__recorders_stages(e->batch->slice[i].recorders, (enum wnw__point)point, il,
+                                                    &e->passes[i]);
+                *most = n > *most ? (uint8_t)n : *most;
+            }
+        }
+}
+
+static bool is_decode(const struct wnw__batch *b)
+{
+    for (int32_t i = 0; i < b->n_slice; i++)
+        if (!b->slice[i].generated)
+            return false;
+    return true;
+}
+
+/* The graph that fits, or else the one to build in: decode steps take turns, the longest unused goes first. */
+static struct wnw__graph *find_graph(struct wnw__engine *e)
+{
+    struct wnw__graph *oldest = &e->graphs[WNW_GRAPH_DECODE];
+    if (!is_decode(e->batch))
+        return &e->graphs[WNW_GRAPH_PROMPT];
+    for (int i = WNW_GRAPH_DECODE; i < WNW_N_GRAPHS; i++) {
+        struct wnw__graph *g = &e->graphs[i];
+        if (wnw__graph_fits(g, e))
+            return g;
+        oldest = g->last_run < oldest->last_run ? g : oldest;
+    }
+    return oldest;
+}
+
+static int set_positions(struct wnw__engine *e, struct ggml_tensor *t)
+{
+    int32_t *pos = malloc((size_t)e->batch->n_row * sizeof *pos);
+    if (!pos)
+        return wnw__fail(WNW_E_NOMEM, "no memory for %d positions", (int)e->batch->n_row);
+    for (int32_t i = 0; i < e->batch->n_slice; i++)
+        for (int32_t k = 0; k < e->slices[i].n_row; k++)
+            pos[e->slices[i].first_row + k] = e->slices[i].n_past + k;
+    ggml_backend_tensor_set(t, pos, 0, (size_t)e->batch->n_row * sizeof *pos);
+    free(pos);
+    return WNW_OK;
+}
+
+static int set_inputs(struct wnw__engine *e, struct wnw__graph *g)
+{
+    const struct wnw__batch *b = e->batch;
+    if (g->tokens)
+        ggml_backend_tensor_set(g->tokens, b->token, 0, ggml_nbytes(g->tokens));
+    if (g->x_in)
+        ggml_backend_tensor_set(g->x_in, b->hidden, 0, ggml_nbytes(g->x_in));
+    if (g->out_ids)
+        ggml_backend_tensor_set(g->out_ids, b->out_row, 0, ggml_nbytes(g->out_ids));
+    WNW_TRY(set_positions(e, g->pos));
+    return g->ggml ? wnw__attend_ggml_fill(g->ggml) : WNW_OK;
+}
+
+static int compute(struct wnw__engine *e, struct wnw__graph *g)
+{
+    WNW_TRY(set_inputs(e, g));
+    WNW_TRY(wnw__memory_look(WNW_MEMORY_SMALL, "the threads of a graph"));
+    if (ggml_graph_compute(g->gf, &g->plan) == GGML_STATUS_SUCCESS)
+        return WNW_OK;
+    for (int32_t i = 0; i < e->batch->n_slice; i++)
+        wnw__recorders_moved(e->batch->slice[i].recorders, e->batch->from, e->batch->to, WNW_MOVED_FAILED);
+    return wnw__fail(WNW_E_BACKEND, "ggml could not compute the graph of %d tokens", (int)e->batch->n_row);
+}
+
+int wnw__engine_run(struct wnw__engine *e, const struct wnw__batch *b)
+{
+    e->ran = NULL;
+    WNW_TRY(reserve(e, b));
+    count_stages(e);
+    struct wnw__graph *g = find_graph(e);
+    if (!wnw__graph_fits(g, e))
+        WNW_TRY(wnw__graph_build(g, e));
+    g->last_run = ++e->n_run;
+    WNW_TRY(compute(e, g));
+    for (int32_t i = 0; i < b->n_slice; i++) {
+        for (int32_t il = b->from; il < b->to; il++)
+            wnw__cache_commit_layer(b->slice[i].cache, il, b->slice[i].n_past, b->slice[i].n_row);
+        wnw__recorders_commit(b->slice[i].recorders, &e->passes[i]);
+    }
+    if (g->x_out)
+        ggml_backend_tensor_get(g->x_out, b->hidden, 0, ggml_nbytes(g->x_out));
+    e->ran = g;
+    return WNW_OK;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* Inside of an engine: engine.c runs batches, graph.c builds what they run through. */
+#ifndef WNW_ENGINE_IMPL_H
+#define WNW_ENGINE_IMPL_H
+
+#include "forward/engine.h"
+#include "forward/graph.h"
+
+/* Graphs that are kept: of the last prompt, and of decode steps of several shapes. */
+enum { WNW_GRAPH_PROMPT, WNW_GRAPH_DECODE, WNW_N_GRAPHS = WNW_GRAPH_DECODE + 4 };
+
+struct wnw__engine {
+    const struct wnw_model *m;
+    struct wnw__engine_params params;
+    struct wnw__attend_shared *shared;
+    struct wnw__attend_op *ops;         /* [n_layer] */
+    struct wnw__matmul_scratch *matmul; /* of the products with weights */
+    struct wnw__graph graphs[WNW_N_GRAPHS];
+    uint64_t n_run;               /* runs so far: the age of graphs */
+    const struct wnw__graph *ran; /* of the last run that succeeded, or NULL */
+
+    /* The batch at hand. Graphs reach it through the engine when they run. */
+    const struct wnw__batch *batch;
+    struct wnw__attend_batch attend;  /* the same, as the attention reads it */
+    struct wnw__attend_slice *slices; /* [cap_slices] */
+    struct wnw__record_pass *passes;  /* [cap_slices], as recorders see them */
+    int32_t cap_slices;
+    uint8_t *stages; /* [n_layer][WNW_N_POINTS] that recorders of the batch want */
+};
+
+#endif

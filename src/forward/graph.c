@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The transformer graph: one function per block. The order of operations is llama.cpp's, so that with the ggml
+ * attention the logits are bit for bit its own.
+ *
+ * With our own attention a graph depends on nothing that changes between batches of one shape: caches, slices
+ * and recorders are reached through the engine when it runs. So it is built and planned once.
+ */
+#include "forward/graph.h"
+
+#include "attend/attend_ggml.h"
+#include "base/memory.h"
+#include "forward/engine_impl.h"
+#include "forward/matmul.h"
+#include "model/rope.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What ggml's allocator notes of a node and its sources, in bytes: about 450, and a quarter for hashing. */
+enum { ALLOCATOR_NODE = 1024 };
+
+void wnw__graph_free(struct wnw__graph *g)
+{
+    wnw__attend_ggml_free(g->ggml);
+    if (g->alloc)
+        ggml_gallocr_free(g->alloc);
+    ggml_free(g->ctx);
+    free(g->arena);
+    free(g->work);
+    free(g->records);
+    free(g->stages);
+    *g = (struct wnw__graph){0};
+}
+
+/* ---- Blocks ---- */
+
+static struct ggml_tensor *rms_norm(struct ggml_context *ctx, const struct wnw__hparams *hp,
+                                    struct ggml_tensor *x, struct ggml_tensor *w)
+{
+    return ggml_mul(ctx, ggml_rms_norm(ctx, x, hp->rms_eps), w);
+}
+
+/* x, and its bytes for our own products once one was made: several share them. */
+struct operand {
+    struct ggml_tensor *x, *bytes;
+};
+
+/* w x. The ggml attention stands for ggml's operations throughout: there products are ggml's too. */
+static struct ggml_tensor *multiply(struct ggml_context *ctx, const struct wnw__engine *e,
+                                    struct ggml_tensor *w, struct operand *a)
+{
+    const int64_t n_row = a->x->ne[1];
+    if (e->params.attn == WNW_ATTN_GGML || !wnw__matmul_takes(w, n_row))
+        return ggml_mul_mat(ctx, w, a->x);
+    if (!a->bytes)
+        a->bytes = wnw__matmul_input(ctx, a->x);
+    return wnw__matmul_node(e->matmul, ctx, wnw__model_original(e->m, w), a->bytes, n_row);
+}
+
+/* w x + b, as heads [d, n, n_row]. */
+static struct ggml_tensor *project(struct ggml_context *ctx, const struct wnw__engine *e,
+                                   struct ggml_tensor *w, struct ggml_tensor *b, struct operand *x, int64_t d)
+{
+    struct ggml_tensor *y = multiply(ctx, e, w, x);
+    if (b)
+        y = ggml_add(ctx, y, b);
+    return ggml_reshape_3d(ctx, y, d, y->ne[0] / d, y->ne[1]);
+}
+
+static struct ggml_tensor *rope(struct ggml_context *ctx, const struct wnw_model *m, int32_t il,
+                                struct ggml_tensor *x, struct ggml_tensor *pos)
+{
+    const struct wnw__hparams *hp = &m->hp;
+    const struct wnw__rope r = wnw__rope_of_layer(hp, il);
+    return ggml_rope_ext(ctx, x, pos, m->w.rope_freqs, hp->n_rot, m->arch->rope_type, hp->n_ctx_train, r.base,
+                         r.scale, 0.0f, 1.0f, 32.0f, 1.0f);
+}
+
+/* src: queries; the attention's output, or queries again; what must have run before, or queries again. */
+static void record_node(struct ggml_tensor *dst, int ith, int nth, void *userdata)
+{
+    const struct wnw__record_op *op = userdata;
+    const struct wnw__engine *e = op->e;
+    const struct ggml_tensor *q = dst->src[0], *out = dst->src[1];
+    for (int32_t i = 0; i < e->batch->n_slice; i++) {
+        const size_t row = (size_t)e->slices[i].first_row;
+        struct wnw__record_rows rows = {.pass = &e->passes[i],
+                                        .point = op->point,
+                                        .il = op->il,
+                                        .stage = op->stage,
+                                        .token_stride = q->nb[2] / sizeof(float),
+                                        .head_stride = q->nb[1] / sizeof(float),
+                                        .attend = &e->ops[op->il],
+                                        .i_slice = i};
+        rows.q = (const float *)q->data + row * rows.token_stride;
+        if (out != q)
+            rows.out = (const float *)out->data + row * (size_t)out->ne[0];
+        wnw__recorders_take(e->batch->slice[i].recorders, &rows, ith, nth);
+    }
+}
+
+/* A node for every stage that recorders want at the point; out NULL: there is no attention yet. */
+static void record(struct wnw__graph *g, const struct wnw__engine *e, enum wnw__point point, int32_t il,
+                   struct ggml_tensor *q, struct ggml_tensor *out)
+{
+    const int n_stage = g->stages[il * WNW_N_POINTS + (int32_t)point];
+    struct ggml_tensor *args[3] = {q, out ? out : q, q};
+    for (int stage = 0; stage < n_stage; stage++) {
+        struct wnw__record_op *op = &g->records[g->n_record++];
+        *op = (struct wnw__record_op){.e = e, .point = point, .il = il, .stage = stage};
+        args[2] =
+            ggml_custom_4d(g->ctx, GGML_TYPE_F32, 1, 1, 1, 1, args, 3, record_node, GGML_N_TASKS_MAX, op);
+        ggml_build_forward_expand(g->gf, args[2]);
+    }
+}
+
+/* x [n_embd, n_row] -> attention output before the residual, [n_embd, n_row]. */
+static struct ggml_tensor *attention(struct wnw__graph *g, struct wnw__engine *e, int32_t il,
+                                     struct ggml_tensor *x)
+{
+    struct ggml_context *ctx = g->ctx;
+    const struct wnw__hparams *hp = &e->m->hp;
+    const struct wnw__layer_weights *l = &e->m->layers[il];
+    struct operand in = {.x = x};
+    struct ggml_tensor *q = project(ctx, e, l->wq, l->bq, &in, hp->n_embd_head);
+    struct ggml_tensor *k = project(ctx, e, l->wk, l->bk, &in, hp->n_embd_head);
+    struct ggml_tensor *v = project(ctx, e, l->wv, l->bv, &in, hp->n_embd_head);
+    if (l->q_norm) {
+        q = rms_norm(ctx, hp, q, l->q_norm);
+        k = rms_norm(ctx, hp, k, l->k_norm);
+    }
+    record(g, e, WNW_POINT_QUERIES, il, q, NULL);
+    q = rope(ctx, e->m, il, q, g->pos);
+    k = rope(ctx, e->m, il, k, g->pos);
+    if (hp->q_scale != 1.0f)
+        q = ggml_scale(ctx, q, hp->q_scale);
+    struct ggml_tensor *out = g->ggml ? wnw__attend_ggml_build(g->ggml, ctx, g->gf, &e->ops[il], q, k, v)
+                                      : wnw__attend_own(ctx, &e->ops[il], q, k, v);
+    record(g, e, WNW_POINT_ATTENTION, il, ggml_is_contiguous(q) ? q : ggml_cont(ctx, q), out);
+    return multiply(ctx, e, l->wo, &(struct operand){.x = out});
+}
+
+static struct ggml_tensor *feed_forward(struct ggml_context *ctx, const struct wnw__engine *e, int32_t il,
+                                        struct ggml_tensor *x)
+{
+    const struct wnw__layer_weights *l = &e->m->layers[il];
+    struct operand in = {.x = x};
+    struct ggml_tensor *up = multiply(ctx, e, l->ffn_up, &in);
+    struct ggml_tensor *gate = multiply(ctx, e, l->ffn_gate, &in);
+    struct ggml_tensor *h =
+        e->m->arch->gelu ? ggml_geglu_split(ctx, gate, up) : ggml_swiglu_split(ctx, gate, up);
+    return multiply(ctx, e, l->ffn_down, &(struct operand){.x = h});
+}
+
+static struct ggml_tensor *transformer_layer(struct wnw__graph *g, struct wnw__engine *e, int32_t il,
+                                             struct ggml_tensor *x)
+{
+    struct ggml_context *ctx = g->ctx;
+    const struct wnw__hparams *hp = &e->m->hp;
+    const struct wnw__layer_weights *l = &e->m->layers[il];
+    struct ggml_tensor *cur = attention(g, e, il, rms_norm(ctx, hp, x, l->attn_norm));
+    if (il == hp->n_layer - 1 && g->out_ids) {
+        /* Only these rows are asked for; the feed-forward of the others would be thrown away. */
+        cur = ggml_get_rows(ctx, cur, g->out_ids);
+        x = ggml_get_rows(ctx, x, g->out_ids);
+    }
+    if (l->attn_post_norm)
+        cur = rms_norm(ctx, hp, cur, l->attn_post_norm);
+    struct ggml_tensor *mid = ggml_add(ctx, cur, x);
+    cur = feed_forward(ctx, e, il, rms_norm(ctx, hp, mid, l->ffn_norm));
+    if (l->ffn_post_norm)
+        cur = rms_norm(ctx, hp, cur, l->ffn_post_norm);
+    return ggml_add(ctx, cur, mid);
+}
+
+/* ---- A graph ---- */
+
+/* Hidden states that come into the first layer. */
+static struct ggml_tensor *input(struct wnw__graph *g, const struct wnw_model *m)
+{
+    if (g->from > 0) {
+        g->x_in = ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, m->hp.n_embd, g->n_row);
+        ggml_set_input(g->x_in);
+        return g->x_in;
+    }
+    g->tokens = ggml_new_tensor_1d(g->ctx, GGML_TYPE_I32, g->n_row);
+    ggml_set_input(g->tokens);
+    struct ggml_tensor *x = ggml_get_rows(g->ctx, m->w.tok_embd, g->tokens);
+    return m->hp.embd_scale != 1.0f ? ggml_scale(g->ctx, x, m->hp.embd_scale) : x;
+}
+
+static int new_context(struct wnw__graph *g, size_t max_nodes)
+{
+    const size_t size = max_nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(max_nodes, false);
+    if (size > g->arena_size) {
+        free(g->arena);
+        g->arena = malloc(size);
+        g->arena_size = g->arena ? size : 0;
+        if (!g->arena)
+            return wnw__fail(WNW_E_NOMEM, "no memory for a graph of %zu nodes", max_nodes);
+    }
+    WNW_TRY(wnw__memory_look(WNW_MEMORY_SMALL, "a graph"));
+    g->ctx = ggml_init((struct ggml_init_params){.mem_size = size, .mem_buffer = g->arena, .no_alloc = true});
+    return g->ctx ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for a graph of %zu nodes", max_nodes);
+}
+
+/* What the graph is for: the shape of the engine's batch. */
+static int set_shape(struct wnw__graph *g, const struct wnw__engine *e)
+{
+    const struct wnw__batch *b = e->batch;
+    const size_t n = (size_t)e->m->hp.n_layer * WNW_N_POINTS;
+    size_t n_record = 0;
+    for (size_t i = 0; i < n; i++)
+        n_record += e->stages[i];
+    if (!g->stages)
+        g->stages = malloc(n);
+    g->records = calloc(n_record + 1, sizeof *g->records);
+    if (!g->stages || !g->records)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a graph of %d layers", (int)(b->to - b->from));
+    memcpy(g->stages, e->stages, n);
+    g->from = b->from;
+    g->to = b->to;
+    g->n_row = b->n_row;
+    g->n_out = b->n_out;
+    return WNW_OK;
+}
+
+static int build(struct wnw__graph *g, struct wnw__engine *e)
+{
+    const struct wnw__batch *b = e->batch;
+    const struct wnw__hparams *hp = &e->m->hp;
+    const bool ggml = e->params.attn == WNW_ATTN_GGML;
+    WNW_TRY(set_shape(g, e));
+    const size_t per_layer = 96 + (ggml ? wnw__attend_ggml_nodes(&e->attend) : 0);
+    const size_t max_nodes = (size_t)(b->to - b->from) * per_layer + 64;
+    WNW_TRY(new_context(g, max_nodes));
+    g->gf = ggml_new_graph_custom(g->ctx, max_nodes, false);
+    g->pos = ggml_new_tensor_1d(g->ctx, GGML_TYPE_I32, b->n_row);
+    ggml_set_input(g->pos);
+    if (b->to == hp->n_layer && b->n_out < b->n_row) {
+        g->out_ids = ggml_new_tensor_1d(g->ctx, GGML_TYPE_I32, b->n_out);
+        ggml_set_input(g->out_ids);
+    }
+    if (ggml)
+        WNW_TRY(wnw__attend_ggml_new(&g->ggml, &e->attend));
+    struct ggml_tensor *x = input(g, e->m);
+    for (int32_t il = b->from; il < b->to; il++)
+        x = transformer_layer(g, e, il, x);
+    if (b->to < hp->n_layer) {
+        g->x_out = x;
+    } else {
+        x = rms_norm(g->ctx, hp, x, e->m->w.output_norm);
+        g->logits = x = ggml_mul_mat(g->ctx, e->m->w.output, x);
+    }
+    ggml_set_output(x);
+    ggml_build_forward_expand(g->gf, x);
+    return WNW_OK;
+}
+
+/* Gives the graph memory. Buffers of an earlier graph are reused where they are large enough. */
+static int allocate(struct wnw__graph *g, int32_t n_threads)
+{
+    WNW_TRY(wnw__memory_look((size_t)ggml_graph_n_nodes(g->gf) * ALLOCATOR_NODE + WNW_MEMORY_SMALL,
+                             "the allocator of a graph"));
+    if (!g->alloc)
+        g->alloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
+    /* Placed anew each time: left to itself ggml notices other nodes than in the graph before, but not that
+     * inputs and weights come in another order, as they do when heads share masks in another way. */
+    if (!g->alloc || !ggml_gallocr_reserve(g->alloc, g->gf) || !ggml_gallocr_alloc_graph(g->alloc, g->gf))
+        return wnw__fail(WNW_E_NOMEM, "no memory for the activations of a graph");
+    g->plan = ggml_graph_plan(g->gf, n_threads, NULL);
+    if (g->plan.work_size > g->work_size) {
+        free(g->work);
+        g->work = malloc(g->plan.work_size);
+        g->work_size = g->work ? g->plan.work_size : 0;
+        if (!g->work)
+            return wnw__fail(WNW_E_NOMEM, "no memory for %zu bytes of work space", g->plan.work_size);
+    }
+    g->plan.work_data = g->work;
+    return WNW_OK;
+}
+
+/* Forgets the graph but keeps its memory for the next one. */
+static void clear_graph(struct wnw__graph *g)
+{
+    wnw__attend_ggml_free(g->ggml);
+    ggml_free(g->ctx);
+    free(g->records);
+    *g = (struct wnw__graph){.stages = g->stages,
+                             .arena = g->arena,
+                             .arena_size = g->arena_size,
+                             .alloc = g->alloc,
+                             .work = g->work,
+                             .work_size = g->work_size};
+}
+
+bool wnw__graph_fits(const struct wnw__graph *g, const struct wnw__engine *e)
+{
+    const struct wnw__batch *b = e->batch;
+    return g->ctx && !g->ggml && g->from == b->from && g->to == b->to && g->n_row == b->n_row &&
+           (b->to < e->m->hp.n_layer || g->n_out == b->n_out) &&
+           memcmp(g->stages, e->stages, (size_t)e->m->hp.n_layer * WNW_N_POINTS) == 0;
+}
+
+int wnw__graph_build(struct wnw__graph *g, struct wnw__engine *e)
+{
+    clear_graph(g);
+    int rc = build(g, e);
+    if (rc == WNW_OK)
+        rc = allocate(g, e->params.n_threads);
+    if (rc != WNW_OK)
+        clear_graph(g);
+    return rc;
+}

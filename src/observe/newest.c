@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+/* See newest.h. No policy asks for it: it is for those who study heads, e.g. to calibrate which of them retrieve. */
+#include "observe/newest.h"
+
+#include "base/buffer.h"
+#include "kernel/kernel.h"
+#include "observe/recorders.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEY_BLOCK = 256 }; /* keys converted at a time */
+
+struct layer {
+    struct wnw__buffer rows; /* [n_head][n_next] */
+    int32_t n, n_next;       /* of the newest token; of the pass that runs */
+};
+
+struct wnw__newest {
+    int32_t n_layer, n_head, d, n_threads;
+    struct layer *layers; /* [n_layer] */
+    float *blocks;        /* [n_threads][KEY_BLOCK][d] */
+};
+
+const float *wnw__newest_rows(const struct wnw__newest *w, int32_t il, int32_t *n)
+{
+    *n = w->layers[il].n;
+    return *n > 0 ? w->layers[il].rows.p : NULL;
+}
+
+static void close_newest(void *rec)
+{
+    struct wnw__newest *w = rec;
+    if (!w)
+        return;
+    for (int32_t il = 0; w->layers && il < w->n_layer; il++)
+        wnw__buffer_free(&w->layers[il].rows);
+    free(w->layers);
+    free(w->blocks);
+    free(w);
+}
+
+static int open_newest(void **rec, const struct wnw__record_shape *shape, const struct wnw__record_arg *arg)
+{
+    (void)arg;
+    struct wnw__newest *w = *rec = calloc(1, sizeof *w);
+    if (w) {
+        w->n_layer = shape->n_layer;
+        w->n_head = shape->n_head;
+        w->d = shape->d;
+        w->n_threads = shape->n_threads;
+        w->layers = calloc((size_t)shape->n_layer, sizeof *w->layers);
+        w->blocks = malloc((size_t)shape->n_threads * KEY_BLOCK * (size_t)shape->d * sizeof *w->blocks);
+    }
+    if (w && w->layers && w->blocks)
+        return WNW_OK;
+    close_newest(w);
+    *rec = NULL;
+    return wnw__fail(WNW_E_NOMEM, "no memory for the attention of tokens in %d layers", (int)shape->n_layer);
+}
+
+static int need_rows(struct wnw__newest *w, int32_t il, int32_t n)
+{
+    return wnw__buffer_need(&w->layers[il].rows, (size_t)w->n_head * (size_t)n, sizeof(float),
+                            "attention of a token");
+}
+
+static int copy_newest(void **rec, const void *from, const struct wnw__record_shape *shape)
+{
+    const struct wnw__newest *f = from;
+    WNW_TRY(open_newest(rec, shape, NULL));
+    struct wnw__newest *w = *rec;
+    for (int32_t il = 0; il < w->n_layer; il++) {
+        const int32_t n = f->layers[il].n;
+        const int rc = n > 0 ? need_rows(w, il, n) : WNW_OK;
+        if (rc != WNW_OK) {
+            close_newest(w);
+            *rec = NULL;
+            return rc;
+        }
+        if (n > 0)
+            memcpy(w->layers[il].rows.p, f->layers[il].rows.p, (size_t)w->n_head * (size_t)n * sizeof(float));
+        w->layers[il].n = n;
+    }
+    return WNW_OK;
+}
+
+static int reserve(void *rec, const struct wnw__record_pass *pass)
+{
+    struct wnw__newest *w = rec;
+    for (int32_t il = pass->from; il < pass->to; il++) {
+        const struct wnw__kv_layer *l = &pass->cache->layers[il];
+        int32_t n = 0;
+        for (int32_t ih = 0; ih < pass->cache->n_head_kv; ih++)
+            n = l->len[ih] + 1 > n ? l->len[ih] + 1 : n;
+        w->layers[il].n = 0; /* of an older token */
+        w->layers[il].n_next = n;
+        if (pass->generated)
+            WNW_TRY(need_rows(w, il, n));
+    }
+    return WNW_OK;
+}
+
+static int stages(const void *rec, enum wnw__point point, int32_t il, const struct wnw__record_pass *pass)
+{
+    (void)rec;
+    (void)il;
+    return point == WNW_POINT_ATTENTION && pass->generated;
+}
+
+/* Scores of the group's queries and all entries of KV head ih, then one softmax per query. */
+static void take_head(const struct wnw__newest *w, const struct wnw__record_rows *r, int32_t ih, float *block)
+{
+    const struct wnw__cache *c = r->pass->cache;
+    const struct wnw__kv_layer *l = &c->layers[r->il];
+    const int32_t group = w->n_head / c->n_head_kv, n_entry = l->len[ih] + 1, n = w->layers[r->il].n_next;
+    float *out = (float *)w->layers[r->il].rows.p + (size_t)(ih * group) * (size_t)n;
+    for (int32_t at = 0; at < n_entry; at += KEY_BLOCK) {
+        const int32_t n_now = n_entry - at < KEY_BLOCK ? n_entry - at : KEY_BLOCK;
+        wnw__rows_to_f32(c->type, l->k + (size_t)(l->off[ih] + at) * c->row_bytes, n_now, w->d, block);
+        for (int32_t g = 0; g < group; g++)
+            wnw__mul_nt(r->q + (size_t)(ih * group + g) * r->head_stride, 1, block, n_now, w->d,
+                        r->attend->scale, out + (size_t)g * (size_t)n + at, n);
+    }
+    for (int32_t g = 0; g < group; g++, out += n) {
+        for (int32_t i = 0; l->n_swa > 0 && i < l->len[ih]; i++)
+            if (r->pass->n_past - l->pos[l->off[ih] + i] >= l->n_swa)
+                out[i] = -INFINITY;
+        wnw__softmax(out, n_entry);
+        memset(out + n_entry, 0, (size_t)(n - n_entry) * sizeof *out);
+    }
+}
+
+static void take(void *rec, const struct wnw__record_rows *r, int ith, int nth)
+{
+    const struct wnw__newest *w = rec;
+    const int32_t n_threads = nth < w->n_threads ? nth : w->n_threads;
+    for (int32_t ih = ith; ith < n_threads && ih < r->pass->cache->n_head_kv; ih += n_threads)
+        take_head(w, r, ih, w->blocks + (size_t)ith * KEY_BLOCK * (size_t)w->d);
+}
+
+static void commit(void *rec, const struct wnw__record_pass *pass)
+{
+    struct wnw__newest *w = rec;
+    for (int32_t il = pass->from; pass->generated && il < pass->to; il++)
+        w->layers[il].n = w->layers[il].n_next;
+}
+
+static void moved(void *rec, int32_t from, int32_t to, enum wnw__moved why)
+{
+    struct wnw__newest *w = rec;
+    (void)why;
+    for (int32_t il = from; il < to; il++)
+        w->layers[il].n = 0;
+}
+
+const struct wnw__recorder_type wnw__newest_recorder = {
+    .name = "newest",
+    .open = open_newest,
+    .free = close_newest,
+    .copy = copy_newest,
+    .reserve = reserve,
+    .stages = stages,
+    .take = take,
+    .commit = commit,
+    .moved = moved,
+};

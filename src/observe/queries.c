@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+#include "observe/queries.h"
+
+#include "observe/observe.h"
+#include "observe/recorders.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool wanted(const struct wnw__record_ask *ask, const struct wnw__record_shape *shape,
+                   struct wnw__record_arg *arg)
+{
+    (void)shape;
+    *arg = (struct wnw__record_arg){0};
+    return ask->needs.flags & WNW_NEED_QUERIES;
+}
+
+/* Frees the queries of layers from .. to - 1. */
+static void drop(struct wnw__queries *k, int32_t from, int32_t to)
+{
+    for (int32_t il = from; il < to; il++) {
+        free(k->layers[il].q);
+        k->layers[il] = (struct wnw__queries_layer){0};
+    }
+}
+
+static void close_queries(void *rec)
+{
+    struct wnw__queries *k = rec;
+    if (!k)
+        return;
+    drop(k, 0, k->layers ? k->n_layer : 0);
+    free(k->layers);
+    free(k);
+}
+
+static int open_queries(void **rec, const struct wnw__record_shape *shape, const struct wnw__record_arg *arg)
+{
+    (void)arg;
+    struct wnw__queries *k = *rec = calloc(1, sizeof *k);
+    if (k)
+        k->layers = calloc((size_t)shape->n_layer, sizeof *k->layers);
+    if (!k || !k->layers) {
+        free(k);
+        *rec = NULL;
+        return wnw__fail(WNW_E_NOMEM, "no memory for the queries of %d layers", (int)shape->n_layer);
+    }
+    k->n_layer = shape->n_layer;
+    k->row = (size_t)shape->n_head * (size_t)shape->d;
+    return WNW_OK;
+}
+
+/* A first prompt is reserved at once; what comes after it arrives in small pieces. */
+static int reserve_layer(const struct wnw__queries *k, struct wnw__queries_layer *l, int32_t n)
+{
+    if (n <= l->cap - l->n)
+        return WNW_OK;
+    const int64_t need = (int64_t)l->n + n, more = l->n > 0 ? (int64_t)l->cap + l->cap / 8 : need;
+    const int32_t cap = (int32_t)(need > more ? need : more > INT32_MAX ? INT32_MAX : more);
+    float *q = realloc(l->q, (size_t)cap * k->row * sizeof *q);
+    if (!q)
+        return wnw__fail(WNW_E_NOMEM, "no memory for %d queries of a layer", (int)cap);
+    l->q = q;
+    l->cap = cap;
+    return WNW_OK;
+}
+
+/* At the beginning of a prompt for all of it, and again for each pass. */
+static int reserve(void *rec, const struct wnw__record_pass *pass)
+{
+    struct wnw__queries *k = rec;
+    for (int32_t il = pass->from; !pass->generated && il < pass->to; il++) {
+        if (k->layers[il].end != pass->n_past)
+            k->layers[il].n = 0; /* generated tokens in between: queries must follow one another */
+        WNW_TRY(reserve_layer(k, &k->layers[il], pass->n));
+    }
+    return WNW_OK;
+}
+
+static int copy_queries(void **rec, const void *from, const struct wnw__record_shape *shape)
+{
+    const struct wnw__queries *f = from;
+    int rc = open_queries(rec, shape, NULL);
+    struct wnw__queries *k = *rec;
+    for (int32_t il = 0; rc == WNW_OK && il < f->n_layer; il++) {
+        struct wnw__queries_layer *to = &k->layers[il];
+        const struct wnw__queries_layer *l = &f->layers[il];
+        to->end = l->end;
+        if (l->n == 0)
+            continue;
+        rc = reserve_layer(k, to, l->n);
+        if (rc != WNW_OK)
+            break;
+        memcpy(to->q, l->q, (size_t)l->n * k->row * sizeof *to->q);
+        to->n = l->n;
+    }
+    if (rc != WNW_OK) {
+        close_queries(k);
+        *rec = NULL;
+    }
+    return rc;
+}
+
+static int stages(const void *rec, enum wnw__point point, int32_t il, const struct wnw__record_pass *pass)
+{
+    (void)rec;
+    (void)il;
+    return point == WNW_POINT_ATTENTION && !pass->generated;
+}
+
+static void take(void *rec, const struct wnw__record_rows *r, int ith, int nth)
+{
+    const struct wnw__queries *k = rec;
+    const struct wnw__queries_layer *l = &k->layers[r->il];
+    const int64_t from = (int64_t)r->pass->n * ith / nth, to = (int64_t)r->pass->n * (ith + 1) / nth;
+    memcpy(l->q + (size_t)(l->n + from) * k->row, r->q + (size_t)from * k->row,
+           (size_t)(to - from) * k->row * sizeof *l->q);
+}
+
+static void commit(void *rec, const struct wnw__record_pass *pass)
+{
+    struct wnw__queries *k = rec;
+    for (int32_t il = pass->from; !pass->generated && il < pass->to; il++) {
+        k->layers[il].n += pass->n;
+        k->layers[il].end = pass->n_past + pass->n;
+    }
+}
+
+/* They are as large as the prompt's hidden states, and of use for one compression. */
+static void moved(void *rec, int32_t from, int32_t to, enum wnw__moved why)
+{
+    if (why != WNW_MOVED_FAILED)
+        drop(rec, from, to);
+}
+
+static int fill(void *rec, const struct wnw__look *look, wnw_observation *obs)
+{
+    const struct wnw__queries *k = rec;
+    if (!k)
+        return WNW_OK;
+    const struct wnw__queries_layer *l = &k->layers[look->il];
+    if (l->n == 0 || l->end != look->n_past)
+        return wnw__fail(WNW_E_NOT_OBSERVED,
+                         "the last tokens' queries were not kept: compress right after prefill, once");
+    obs->queries = l->q;
+    obs->n_queries = l->n;
+    return WNW_OK;
+}
+
+const struct wnw__recorder_type wnw__queries_recorder = {
+    .name = "queries",
+    .needs = WNW_NEED_QUERIES,
+    .wanted = wanted,
+    .open = open_queries,
+    .free = close_queries,
+    .copy = copy_queries,
+    .begin = reserve,
+    .reserve = reserve,
+    .stages = stages,
+    .take = take,
+    .commit = commit,
+    .moved = moved,
+    .fill = fill,
+};
