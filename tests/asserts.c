@@ -103,8 +103,8 @@ void test_contains(const char *text, const char *part, bool wanted, const char *
 {
     if (text && part && (strstr(text, part) != NULL) == wanted)
         return;
-    print_error("%s is \"%s\", %s \"%s\"\n", what, text ? text : "(null)",
-                wanted ? "expected in it:" : "not expected in it:", part ? part : "(null)");
+    print_error("%s \"%s\" in %s, which is\n  \"%.600s\"\n", wanted ? "expected" : "not expected",
+                part ? part : "(null)", what, text ? text : "(null)");
     _fail(file, line);
 }
 

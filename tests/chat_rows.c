@@ -20,8 +20,11 @@ static void fill(struct chat_row *row, const json_t *o)
                              .second = text_of(o, "second"),
                              .n_context = (int32_t)json_integer_value(json_object_get(o, "n_context")),
                              .n_ids = (int32_t)json_array_size(ids)};
-    assert_true(row->name && row->first && row->second && row->n_ids > 0);
-    assert_true(json_array_size(turns) <= CHAT_MAX_TURNS);
+    assert_non_null(row->name);
+    assert_non_null(row->first);
+    assert_non_null(row->second);
+    assert_cmp(row->n_ids, >, 0);
+    assert_cmp(json_array_size(turns), <=, CHAT_MAX_TURNS);
     for (size_t i = 0; i < json_array_size(turns); i++) {
         const json_t *turn = json_array_get(turns, i);
         row->turns[i] = (wnw_chat_message){json_string_value(json_array_get(turn, 0)),
@@ -57,7 +60,7 @@ void chat_each_row(const char *model, void (*use)(const struct chat_row *row, vo
         n++;
     }
     json_decref(rows);
-    assert_true(n > 10);
+    assert_cmp(n, >, 10);
 }
 
 char *chat_template(const char *name)
@@ -66,8 +69,9 @@ char *chat_template(const char *name)
     snprintf(path, sizeof path, "%s/tests/chat/%s.jinja", WNW_TEST_SOURCE_DIR, name);
     FILE *f = fopen(path, "rb");
     char *text = calloc(1, 65536);
-    assert_true(f && text);
-    assert_true(fread(text, 1, 65535, f) > 0);
+    assert_non_null(f);
+    assert_non_null(text);
+    assert_cmp(fread(text, 1, 65535, f), >, 0);
     fclose(f);
     return text;
 }

@@ -135,13 +135,17 @@ static const float *values(const wnw_observation *obs, int32_t ih)
 
 static const float *key_rows(const wnw_observation *obs, int32_t ih, int32_t first, int32_t count)
 {
-    assert_true(first >= 0 && count >= 0 && first + count <= obs->n);
+    assert_cmp(first, >=, 0);
+    assert_cmp(count, >=, 0);
+    assert_cmp(first + count, <=, obs->n);
     return rows_of(obs, BUF_KEYS, ih, first);
 }
 
 static const float *value_rows(const wnw_observation *obs, int32_t ih, int32_t first, int32_t count)
 {
-    assert_true(first >= 0 && count >= 0 && first + count <= obs->n);
+    assert_cmp(first, >=, 0);
+    assert_cmp(count, >=, 0);
+    assert_cmp(first + count, <=, obs->n);
     return rows_of(obs, BUF_VALUES, ih, first);
 }
 
@@ -410,7 +414,8 @@ static void make_profile(struct fake *f)
 
 void fake_init(struct fake *f, int32_t n_layer, int32_t n_head_kv, int32_t group, int32_t n_past, bool ragged)
 {
-    assert_true(n_layer <= FAKE_MAX_LAYER && n_head_kv <= FAKE_MAX_HEAD);
+    assert_cmp(n_layer, <=, FAKE_MAX_LAYER);
+    assert_cmp(n_head_kv, <=, FAKE_MAX_HEAD);
     const uint32_t seed = (uint32_t)(n_layer * 1000 + n_past);
     *f = (struct fake){.src = {.n_layer = n_layer,
                                .n_head = n_head_kv * group,

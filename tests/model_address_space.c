@@ -77,7 +77,7 @@ static int attempt_within(size_t kib, const char *path, const char *recipe)
     const size_t all = (used_kib() + kib) * 1024;
     fflush(NULL);
     const pid_t pid = fork();
-    assert_true(pid >= 0);
+    assert_cmp(pid, >=, 0);
     if (pid == 0) {
         const struct rlimit no_core = {0, 0}, limit = {all, all};
         const int caught[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
@@ -124,7 +124,8 @@ static void little_by_little(void **state)
             n_works += rc == WNW_OK;
         }
         print_message("%s: too little %d times, works with %zu KiB\n", rows[i][0], n_short, kib);
-        assert_true(n_short > 10 && n_works == 8);
+        assert_cmp(n_short, >, 10);
+        assert_cmp(n_works, ==, 8);
     }
 }
 

@@ -51,7 +51,8 @@ static char *read_text(const char *path)
     char *text = calloc(1, 1 << 20);
     assert_non_null(text);
     const size_t n = fread(text, 1, (1 << 20) - 1, f);
-    assert_true(n > 1000 && n < (1 << 20) - 1);
+    assert_cmp(n, >, 1000);
+    assert_cmp(n, <, (1 << 20) - 1);
     fclose(f);
     return text;
 }
@@ -116,13 +117,16 @@ static void null_models(void **state)
     wnw_model_get_info(NULL, NULL);
     wnw_model_get_info(fx->model, NULL);
     wnw_model_get_info(NULL, &info);
-    assert_true(info.n_layer == 0 && strcmp(info.arch, "") == 0 && strcmp(info.name, "") == 0);
+    assert_cmp(info.n_layer, ==, 0);
+    assert_string_equal(info.arch, "");
+    assert_string_equal(info.name, "");
     assert_false(wnw_model_layer_is_swa(NULL, 0));
     wnw_model_fingerprint(fx->model, NULL);
     wnw_model_fingerprint(NULL, print);
     assert_string_equal(print, "");
     assert_null_refused(wnw_tokenize(NULL, "a", 1, false, false, &tokens, &n));
-    assert_true(tokens == NULL && n == 0);
+    assert_null(tokens);
+    assert_cmp(n, ==, 0);
     assert_null_refused(wnw_tokenize(fx->model, NULL, 1, false, false, &tokens, &n));
     assert_null_refused(wnw_tokenize(fx->model, "a", 1, false, false, NULL, &n));
     assert_null_refused(wnw_tokenize(fx->model, "a", 1, false, false, &tokens, NULL));
@@ -154,7 +158,8 @@ static void null_models(void **state)
     assert_null_refused(wnw_prompt_build(NULL, fx->model, &params));
     assert_null_refused(wnw_prompt_build(&prompt, NULL, &params));
     assert_null_refused(wnw_prompt_build(&prompt, fx->model, NULL));
-    assert_true(prompt.tokens == NULL && prompt.suffix == NULL);
+    assert_null(prompt.tokens);
+    assert_null(prompt.suffix);
     wnw_prompt_clear(NULL);
     wnw_prompt_clear(&prompt);
 }
@@ -240,7 +245,7 @@ static void null_plans_and_numbers(void **state)
     assert_null_refused(wnw_perturb_output(&l1, NULL, attn, NULL, kept, 1, 1));
     assert_null_refused(wnw_perturb_output(&l1, NULL, attn, attn, NULL, 1, 1));
     assert_ok(wnw_perturb_output(NULL, NULL, attn, attn, kept, 1, 1));
-    assert_true(wnw_perturb_mass(NULL, 1, 1) == 0);
+    assert_cmp(wnw_perturb_mass(NULL, 1, 1), ==, 0);
     assert_null_refused(wnw_sampler_new(NULL, NULL));
     assert_ok(wnw_sampler_new(&sp, NULL));
     assert_int_equal(wnw_sampler_pick(NULL, attn, 1), -1);
@@ -309,7 +314,8 @@ static void null_sessions(void **state)
     assert_null_refused(wnw_session_read(good, NULL, 1, NULL));
     wnw_cache_get_stats(good, NULL);
     wnw_cache_get_stats(NULL, &stats);
-    assert_true(stats.n_entries == 0 && stats.bytes == 0);
+    assert_cmp(stats.n_entries, ==, 0);
+    assert_cmp(stats.bytes, ==, 0);
     assert_int_equal(wnw_cache_n(NULL, 0, 0), 0);
     assert_null(wnw_cache_positions(NULL, 0, 0));
     wnw_session_free(good);
@@ -337,25 +343,31 @@ static void numbers_at_their_ends(void **state)
     wnw_sampler *sp;
     wnw_kv_type type;
     assert_string_equal(wnw_version(), WNW_VERSION_STRING);
-    assert_true(wnw_usable_cores() >= 1 && wnw_kernel_name()[0]);
+    assert_cmp(wnw_usable_cores(), >=, 1);
+    assert_true(wnw_kernel_name()[0]);
     wnw_set_log(log_nothing, NULL);
     wnw_set_log(NULL, NULL);
     for (int i = 0; i < N_ENDS; i++) {
         const int32_t x = ends[i];
-        assert_true(wnw_strerror(x)[0] != '\0');
-        assert_true(x >= 0 || !wnw_arch_name(x));
-        assert_true(x >= 0 || !wnw_need_name(x));
-        assert_true(x >= 0 || !wnw_profile_kind_name(x));
-        assert_true(x >= 0 || !wnw_method_get(x, &info));
+        assert_cmp(wnw_strerror(x)[0], !=, '\0');
+        if (x < 0)
+            assert_null(wnw_arch_name(x));
+        if (x < 0)
+            assert_null(wnw_need_name(x));
+        if (x < 0)
+            assert_null(wnw_profile_kind_name(x));
+        if (x < 0)
+            assert_false(wnw_method_get(x, &info));
         assert_non_null(wnw_phase_name((wnw_phase)x));
         assert_non_null(wnw_kv_type_name((wnw_kv_type)x));
         (void)wnw_kv_entry_bytes((wnw_kv_type)x, 64);
         (void)wnw_kv_entry_bytes(WNW_KV_F16, x);
         (void)wnw_kv_entry_bytes(WNW_KV_Q4_0, x);
-        assert_true((x >= 0 && x <= 3) || !wnw_policy_allows(p, (wnw_phase)x, NULL));
+        if (x < 0 || x > 3)
+            assert_false(wnw_policy_allows(p, (wnw_phase)x, NULL));
         assert_false(wnw_model_layer_is_swa(fx->model, x));
         (void)wnw_token_is_eog(fx->model, x);
-        assert_true(wnw_perturb_mass((const float[]){0.5f, 0.5f}, 2, x) <= 1);
+        assert_cmp(wnw_perturb_mass((const float[]){0.5f, 0.5f}, 2, x), <=, 1);
         const wnw_sampler_params params = {
             .temp = (float)x, .top_k = x, .top_p = (float)x, .seed = (uint32_t)x};
         const int rc = wnw_sampler_new(&sp, &params);
@@ -371,7 +383,7 @@ static void numbers_at_their_ends(void **state)
         wnw_plan_free(plan);
     }
     assert_error(wnw_kv_type_parse(&type, ""), WNW_E_ARG);
-    assert_true(wnw_last_error()[0] != '\0');
+    assert_string_not_equal(wnw_last_error(), "");
     assert_int_equal(wnw_sampler_default_params().top_k, 40);
     assert_true(wnw_model_default_params().repack);
     assert_int_equal(wnw_session_default_params().n_ctx, 0);
@@ -485,19 +497,22 @@ static void assert_sound(const struct walk *w, int rc)
     wnw_cache_stats stats;
     assert_ok(wnw__cache_check(&s->cache));
     wnw_cache_get_stats(s, &stats);
-    assert_true(stats.n_entries >= 0 && stats.bytes >= stats.bytes_entries);
-    assert_true(wnw_session_n_past(s) >= 0 && wnw_session_n_past(s) <= N_CTX);
+    assert_cmp(stats.n_entries, >=, 0);
+    assert_cmp(stats.bytes, >=, stats.bytes_entries);
+    assert_cmp(wnw_session_n_past(s), >=, 0);
+    assert_cmp(wnw_session_n_past(s), <=, N_CTX);
     assert_int_equal(wnw_cache_n(s, -1, 0) + wnw_cache_n(s, 0, INT32_MAX), 0);
     assert_null(wnw_cache_positions(s, INT32_MIN, 0));
     if (rc != WNW_OK) {
-        assert_true(rc < 0 && rc >= WNW_E_NOT_FINITE);
-        assert_true(wnw_last_error()[0] != '\0');
+        assert_cmp(rc, <, 0);
+        assert_cmp(rc, >=, WNW_E_NOT_FINITE);
+        assert_string_not_equal(wnw_last_error(), "");
         if (rc == WNW_E_NOMEM || rc == WNW_E_BACKEND || rc == WNW_E_NOT_FINITE)
             fail_msg("%s: %s", wnw_strerror(rc), wnw_last_error());
     }
     const float *logits = wnw_session_logits(s);
-    for (int32_t i = 0; logits && i < w->fx->info.n_vocab; i++)
-        assert_true(isfinite(logits[i]));
+    if (logits)
+        assert_all_finite(logits, w->fx->info.n_vocab);
 }
 
 static void one_walk(struct walk *w)
@@ -549,7 +564,8 @@ static void any_call_at_any_time(void **state)
     for (int i = 0; i < N_WALKS; i++)
         one_walk(&w);
     print_message("%d calls worked, %d were refused\n", fx->n_ok, fx->n_refused);
-    assert_true(fx->n_ok > N_WALKS * N_STEPS / 8 && fx->n_refused > N_WALKS * N_STEPS / 8);
+    assert_cmp(fx->n_ok, >, N_WALKS * N_STEPS / 8);
+    assert_cmp(fx->n_refused, >, N_WALKS * N_STEPS / 8);
     for (int i = 0; i < w.n_policy; i++)
         wnw_policy_free(policies[i]);
 }
@@ -565,7 +581,8 @@ static void empty_heads(void **state)
     const int32_t n_head = fx->info.n_layer * fx->info.n_head_kv;
     int32_t *n = calloc((size_t)n_head, sizeof *n);
     const int32_t **positions = calloc((size_t)n_head, sizeof *positions);
-    assert_true(n && positions);
+    assert_non_null(n);
+    assert_non_null(positions);
     for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
         for (int rest = 0; rest < 2; rest++) {
             wnw_policy *p = test_policy(recipes[i]);

@@ -52,7 +52,7 @@ static void round_query(wnw_kv_type type, float *q, int32_t d)
 {
     uint8_t blocks[1024];
     if (is_quantised(type)) {
-        assert_true(wnw__row_bytes(WNW_KV_Q8_0, d) <= sizeof blocks);
+        assert_cmp(wnw__row_bytes(WNW_KV_Q8_0, d), <=, sizeof blocks);
         wnw__rows_from_f32(WNW_KV_Q8_0, q, 1, d, blocks);
         wnw__rows_to_f32(WNW_KV_Q8_0, blocks, 1, d, q);
     }
@@ -66,7 +66,7 @@ static void sum_in_half(const struct wnw__attend_job *job, int32_t ih, int32_t t
     const int32_t d = job->op->shared->dims.d;
     float k[512], v[512];
     double top = -INFINITY, sum = 0.0;
-    assert_true(d <= 512);
+    assert_cmp(d, <=, 512);
     memset(out, 0, (size_t)d * sizeof *out);
     for (int32_t i = wnw__attend_first(job, ih, t); i <= job->layer->len[ih] + t; i++) {
         const size_t at = (size_t)(job->layer->off[ih] + i) * job->row_bytes;
@@ -314,7 +314,7 @@ static void tiny_models_stay_within_the_tolerance(void **state)
         measure_model(d[weights_of(names[i])], names[i]);
     for (int w = 0; w < N_WEIGHTS; w++)
         for (int t = 0; t < N_TYPES; t++) {
-            assert_true(d[w][t].runs > 0); /* no kind of weights may be without a model */
+            assert_cmp(d[w][t].runs, >, 0); /* no kind of weights may be without a model */
             ok = check(&d[w][t], t, (enum weights)w) && ok;
         }
     assert_true(ok);

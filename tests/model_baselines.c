@@ -23,7 +23,7 @@ static void set_up(struct fixture *f, const char *recipe, const wnw_eviction *ru
     test_tiny_model_of(name, "llama");
     f->m = test_model_open(name);
     wnw_model_get_info(f->m, &f->info);
-    assert_true(f->info.n_layer * f->info.n_head_kv <= MAX_HEADS);
+    assert_cmp(f->info.n_layer * f->info.n_head_kv, <=, MAX_HEADS);
     f->tokens = test_random_tokens(N_PROMPT + N_STEP, f->info.n_vocab, 5);
     f->policy = test_policy(recipe);
     f->s =
@@ -103,15 +103,15 @@ static void h2o_drops_the_lightest(void **state)
             /* Of 31 entries the last 15 are recent. */
             assert_in_range(gone, 0, BUDGET + 1 - BUDGET / 2 - 1);
             for (int32_t i = 0; i < BUDGET - BUDGET / 2; i++) {
-                assert_true(before[k].sum[gone] <= after.sum[i] + 1e-5f);
+                assert_cmp(before[k].sum[gone], <=, after.sum[i] + 1e-5f);
                 n_light += before[k].sum[gone] < after.sum[i];
             }
             for (int32_t i = 0; i < BUDGET / 2 - 1; i++) /* sums go with their entries and grow */
-                assert_true(after.sum[BUDGET / 2 + i] >= before[k].sum[BUDGET / 2 + i + 1] - 1e-5f);
+                assert_cmp(after.sum[BUDGET / 2 + i], >=, before[k].sum[BUDGET / 2 + i + 1] - 1e-5f);
             before[k] = after;
         }
     }
-    assert_true(n_light > 0);
+    assert_cmp(n_light, >, 0);
     tear_down(&f);
 }
 

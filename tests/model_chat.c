@@ -27,7 +27,7 @@ static void same_text(const struct chat_row *row, void *user)
     int32_t n = 0;
     wnw_prompt p;
     print_message("  %s, %s\n", row->template ? row->template : "raw", row->name);
-    assert_true(strlen(row->first) + strlen(row->second) < sizeof want / sizeof *want - 1);
+    assert_cmp(strlen(row->first) + strlen(row->second), <, sizeof want / sizeof *want - 1);
     assert_ok(wnw_prompt_build(&p, m, &row->params));
     add_text(m, row->first, want, &n);
     /* A BOS in front of the text is the only thing that is not in it. */

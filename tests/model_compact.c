@@ -90,7 +90,8 @@ static struct test_diff continue_both(const struct trial *t, wnw_session *ref, w
     wnw_model_get_info(t->model, &info);
     const size_t bytes = (size_t)N_BLOCK * (size_t)info.n_vocab * sizeof(float);
     struct block a = {malloc(bytes), info.n_vocab}, b = {malloc(bytes), info.n_vocab};
-    assert_true(a.logits && b.logits);
+    assert_non_null(a.logits);
+    assert_non_null(b.logits);
     const int32_t *next = t->tokens + t->n_prompt;
     struct test_diff d = {0};
     decode_both(ref, s, next, N_FIRST, info.n_vocab, &d);
@@ -246,7 +247,8 @@ static wnw_plan *random_plan(const wnw_model_info *info, int32_t n_tokens, uint6
     const int32_t n_heads = info->n_layer * info->n_head_kv;
     int32_t *n = calloc((size_t)n_heads, sizeof *n);
     int32_t **pos = calloc((size_t)n_heads, sizeof *pos);
-    assert_true(n && pos);
+    assert_non_null(n);
+    assert_non_null(pos);
     for (int32_t h = 0; h < n_heads; h++) {
         const double share = (double)h / (double)(n_heads - 1);
         pos[h] = malloc((size_t)n_tokens * sizeof **pos);
@@ -301,7 +303,7 @@ static void smollm2_real_text(void **state)
     int32_t n = 0;
     test_golden_path(path, sizeof path, "tokens.txt");
     int32_t *tokens = test_read_tokens(path, &n);
-    assert_true(n >= 400 + N_AFTER);
+    assert_cmp(n, >=, 400 + N_AFTER);
     wnw_model *m = test_model_open("smollm2-135m.gguf");
     const struct trial t = {m, tokens, 400, WNW_KV_F16, WNW_ATTN_OWN};
     wnw_policy *policy = test_policy("snapkv+adakv");

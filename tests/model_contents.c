@@ -200,7 +200,7 @@ static void check_merging(const struct test_model *fx, const char *recipe, const
                                    .d = fx->info.n_embd_head};
             n_changed += check_head(&h, s, strstr(recipe, "+cam") != NULL);
         }
-    assert_true(n_changed > fx->info.n_layer * fx->info.n_head_kv * BUDGET / 10);
+    assert_cmp(n_changed, >, fx->info.n_layer * fx->info.n_head_kv * BUDGET / 10);
     check_decoding(fx, s, plain);
     wnw_plan_free(plan);
     wnw_session_free(full);
@@ -360,10 +360,9 @@ static void chunks_and_decoding(void **state)
         wnw_session *a = read_by(&fx, p, WNW_PHASE_CHUNK, 1), *b = read_by(&fx, q, WNW_PHASE_CHUNK, 1);
         assert_int_equal(wnw__cache_entries(&a->cache), wnw__cache_entries(&b->cache));
         assert_int_equal(wnw__cache_bytes(&a->cache), wnw__cache_bytes(&b->cache));
-        assert_true(memcmp(wnw_session_logits(a), wnw_session_logits(b),
-                           (size_t)fx.info.n_vocab * sizeof(float)) != 0);
-        for (int32_t k = 0; k < fx.info.n_vocab; k++)
-            assert_true(isfinite(wnw_session_logits(a)[k]));
+        assert_memory_not_equal(wnw_session_logits(a), wnw_session_logits(b),
+                                (size_t)fx.info.n_vocab * sizeof(float));
+        assert_all_finite(wnw_session_logits(a), fx.info.n_vocab);
         wnw_session_free(a);
         wnw_session_free(b);
         wnw_policy_free(p);
@@ -379,7 +378,7 @@ static void sliding_windows(void **state)
     static const char *const recipes[] = {"knorm+merge", "snapkv:window=8+think"};
     struct test_model fx;
     test_open_tiny(&fx, "gemma3", N_PROMPT + N_DECODE, 21);
-    assert_true(fx.info.n_layer_swa > 0);
+    assert_cmp(fx.info.n_layer_swa, >, 0);
     for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
         const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = BUDGET};
         wnw_policy *p = test_policy(recipes[i]);

@@ -104,7 +104,7 @@ static void rules_change_as_a_whole(void **state)
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         const int n = fail_to_change(f, pairs[i][0], pairs[i][1]);
         print_message("%s to %s: %d allocations\n", pairs[i][0], pairs[i][1], n);
-        assert_true(n >= 1);
+        assert_cmp(n, >=, 1);
     }
 }
 

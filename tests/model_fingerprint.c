@@ -15,7 +15,7 @@ static long tensor_offset(const char *path, int32_t il, const char *suffix)
     struct gguf_context *g = gguf_init_from_file(path, (struct gguf_init_params){.no_alloc = true});
     assert_non_null(g);
     const int64_t id = gguf_find_tensor(g, name);
-    assert_true(id >= 0);
+    assert_cmp(id, >=, 0);
     const size_t at = gguf_get_data_offset(g) + gguf_get_tensor_offset(g, id);
     gguf_free(g);
     return (long)at;
@@ -26,7 +26,7 @@ static void stable_and_different(void **state)
     (void)state;
     char names[32][TEST_NAME_MAX], prints[32][17], again[17];
     const int n = test_tiny_models(names, 32);
-    assert_true(n >= 2);
+    assert_cmp(n, >=, 2);
     for (int i = 0; i < n; i++) {
         wnw_model *m = test_model_open(names[i]);
         wnw_model_fingerprint(m, prints[i]);
@@ -74,7 +74,7 @@ static void weights_matter(void **state)
     FILE *in = fopen(path, "rb");
     assert_non_null(in);
     const int fd = mkstemp(copy);
-    assert_true(fd >= 0);
+    assert_cmp(fd, >=, 0);
     FILE *out = fdopen(fd, "wb");
     assert_non_null(out);
     wnw_model *m;

@@ -123,7 +123,10 @@ static bool compare_case(const struct fixture *fx, const char *name, double rati
         const int32_t *pos = NULL;
         const int32_t n_ours = wnw_plan_head(plan, il, ih, &pos);
         for (int32_t i = 0; i < n_ours; i++) {
-            assert_true(pos[i] >= 0 && pos[i] < fx->n_tokens && (i == 0 || pos[i] > pos[i - 1]));
+            assert_cmp(pos[i], >=, 0);
+            assert_cmp(pos[i], <, fx->n_tokens);
+            if (i > 0)
+                assert_cmp(pos[i], >, pos[i - 1]);
             both += kept[pos[i]];
         }
         theirs += n;

@@ -40,7 +40,7 @@ static void counts_follow_the_profile(void **state)
     wnw_model_info info;
     wnw_model_get_info(m, &info);
     const int fd = mkstemp(path);
-    assert_true(fd >= 0);
+    assert_cmp(fd, >=, 0);
     close(fd);
     write_profile(path, m, &info);
     wnw_profile *profile = NULL;
@@ -62,12 +62,13 @@ static void counts_follow_the_profile(void **state)
     for (int32_t il = 0; il < info.n_layer; il++)
         for (int32_t ih = 0; ih < info.n_head_kv; ih++) {
             const int32_t n = wnw_cache_n(s, il, ih);
-            assert_true(n >= before && n >= 8); /* scores ascend through the model */
+            assert_cmp(n, >=, before);
+            assert_cmp(n, >=, 8); /* scores ascend through the model */
             before = n;
             total += n;
         }
     assert_int_equal(total, 30 * info.n_layer * info.n_head_kv);
-    assert_true(before > 30);
+    assert_cmp(before, >, 30);
     assert_ok(wnw_session_decode(s, tokens[0]));
     free(tokens);
     wnw_session_free(s);

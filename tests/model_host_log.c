@@ -43,16 +43,16 @@ static void host_callbacks_stay(void **state)
     open_and_close();
     expect(count, &n);
     const int n_first = n;
-    assert_true(n_first > 0); /* libllama has something to say about every vocabulary */
+    assert_cmp(n_first, >, 0); /* libllama has something to say about every vocabulary */
     open_and_close();
     expect(count, &n);
-    assert_true(n > n_first);
+    assert_cmp(n, >, n_first);
     /* Another one for ggml. */
     ggml_log_set(count_more, &n_ggml);
     const int n_second = n;
     open_and_close();
     expect(count_more, &n_ggml);
-    assert_true(n > n_second);
+    assert_cmp(n, >, n_second);
     llama_log_set(NULL, NULL);
 }
 
@@ -72,7 +72,8 @@ static void quiet_otherwise(void **state)
     llama_log_set(NULL, NULL);
     fflush(stderr);
     const int fd = mkstemp(path), old = dup(STDERR_FILENO);
-    assert_true(fd >= 0 && old >= 0);
+    assert_cmp(fd, >=, 0);
+    assert_cmp(old, >=, 0);
     dup2(fd, STDERR_FILENO);
     open_and_close();
     wnw_set_log(keep_line, &n);
@@ -84,7 +85,7 @@ static void quiet_otherwise(void **state)
     assert_int_equal(lseek(fd, 0, SEEK_END), 0);
     close(fd);
     unlink(path);
-    assert_true(n > 0);
+    assert_cmp(n, >, 0);
 }
 
 int main(void)

@@ -39,7 +39,7 @@ static size_t sentence_end(const char *text, size_t len)
 {
     while (len > 0 && !(text[len - 1] == '.' && text[len] == ' '))
         len--;
-    assert_true(len > 0);
+    assert_cmp(len, >, 0);
     return len;
 }
 
@@ -49,7 +49,8 @@ static char *sample_text(void)
     snprintf(path, sizeof path, "%s/examples/document.txt", WNW_TEST_SOURCE_DIR);
     FILE *f = fopen(path, "rb");
     char *text = calloc(1, TEXT_BYTES + 1);
-    assert_true(f && text);
+    assert_non_null(f);
+    assert_non_null(text);
     assert_int_equal(fread(text, 1, TEXT_BYTES, f), TEXT_BYTES);
     fclose(f);
     return text;

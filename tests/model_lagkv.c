@@ -103,7 +103,7 @@ static void own_chunks_bound_the_cache(void **state)
     assert_lengths(f, s, 500);
     assert_int_equal(r.entries_before, 500 * f->info.n_layer * f->info.n_head_kv);
     /* 15 blocks, 13 thinned before the last chunk, whose 12 tokens are the remainder. */
-    assert_true(r.kv_bytes_before <= wnw__cache_bytes_for(&s->cache, SINK + 14 * K + 2 * LAG + 32));
+    assert_cmp(r.kv_bytes_before, <=, wnw__cache_bytes_for(&s->cache, SINK + 14 * K + 2 * LAG + 32));
     wnw_session_free(s);
     wnw_policy_free(p);
 }
@@ -185,7 +185,7 @@ static void short_first_turn(void **state)
             session_with(f, p, (wnw_eviction){.size = half, .phase = (wnw_phase)phase}, WNW_KV_F16);
         assert_ok(wnw_session_read(s, f->tokens, 60, &r)); /* 8 + 2 x 32 = 72 */
         assert_float_equal(r.kept_mean, 60, 0);
-        assert_non_null(strstr(r.warning, "keeps all 60"));
+        assert_contains(r.warning, "keeps all 60");
         assert_int_equal(s->cache.layers[1].n_final, 0);
         /* 600 = 8 + 18 x 32 + 16: k = (300 - 8 - 32 - 16) / 17 = 14 */
         assert_ok(wnw_session_read(s, f->tokens + 60, 540, &r));
@@ -241,7 +241,7 @@ static void second_compress_keeps_what_is_settled(void **state)
         assert_ok(wnw_session_compress(s, p, &size, &r));
         assert_int_equal(wnw_cache_n(s, 1, 0), n); /* 40 behind what is settled: no second block */
         assert_int_equal(s->cache.layers[1].n_final, n_final);
-        assert_non_null(strstr(r.warning, "nothing can be thinned"));
+        assert_contains(r.warning, "nothing can be thinned");
     }
     /* 40 + 60 = 3 x 32 + 4: two blocks can, k = (150 - 96 - 32 - 4) / 2 = 9. */
     test_prefill(s, f->tokens + 400, 60);
@@ -323,7 +323,7 @@ static void quantised_caches_choose_alike(void **state)
         const double chosen = (all * (whole + blocks * k) - whole) / (blocks * k);
         print_message("%s: %.4f of the survivors, %.4f of the chosen ones\n",
                       wnw_kv_type_name((wnw_kv_type)t), all, chosen);
-        assert_true(chosen >= least[t]);
+        assert_cmp(chosen, >=, least[t]);
     }
     for (int t = 0; t < 4; t++)
         wnw_session_free(s[t]);

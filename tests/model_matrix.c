@@ -74,7 +74,8 @@ static wnw_profile *make_profile(const wnw_model *m)
     p->kinds = (1u << WNW_N_PROFILE_KINDS) - 1;
     p->srh_rank = malloc(n_layer * n_head * sizeof *p->srh_rank);
     p->trad_rank = malloc(n_layer * n_head * sizeof *p->trad_rank);
-    assert_true(p->srh_rank && p->trad_rank);
+    assert_non_null(p->srh_rank);
+    assert_non_null(p->trad_rank);
     for (size_t i = 0; i < n_layer * n_head; i++) {
         p->srh_rank[i] = (int32_t)(i % n_head);
         p->trad_rank[i] = (int32_t)(n_head - 1 - i % n_head);
@@ -186,7 +187,7 @@ static void list_parts(struct fixture *fx)
     for (int32_t i = 0; wnw_method_get(i, &info); i++)
         for (int k = 0; k < N_KINDS; k++)
             if (strcmp(info.kind, kinds[k]) == 0) {
-                assert_true(fx->n_values[k] < MAX_VALUES);
+                assert_cmp(fx->n_values[k], <, MAX_VALUES);
                 fx->names[k][fx->n_values[k]++] = info.name;
             }
     fx->n_values[N_KINDS] = N_KV_TYPES;
@@ -281,7 +282,7 @@ static void report(const struct fixture *fx, int n_run, int n)
         "%d recipes run of %d and %d cache types, %d refused a budget; most entries over the size asked for: "
         "%.2f (%s)\n",
         n_run, n, N_KV_TYPES, fx->n_refused, fx->worst_excess, fx->worst);
-    assert_true(fx->n_refused < n_run / 4);
+    assert_cmp(fx->n_refused, <, n_run / 4);
 }
 
 static void every_pair_of_parts(void **state)
@@ -292,7 +293,7 @@ static void every_pair_of_parts(void **state)
     int n, n_run = 0;
     open_fixture(&fx, "llama", 3);
     struct choice *all = list_choices(&fx, &n);
-    assert_true(n > 100);
+    assert_cmp(n, >, 100);
     /* Recipes with many new pairs first: fewer of them cover all. */
     for (int least = N_FACTORS * (N_FACTORS - 1) / 2; least > 0; least--)
         for (int i = 0; i < n; i++)

@@ -10,10 +10,11 @@
 #define N_PROMPT 60
 
 /* Refused, with a sentence; which error code is not part of the contract. */
-#define assert_refused(expr)                      \
-    do {                                          \
-        assert_true((expr) < 0);                  \
-        assert_true(wnw_last_error()[0] != '\0'); \
+#define assert_refused(expr)                           \
+    do {                                               \
+        const int rc_ = (expr);                        \
+        assert_cmp(rc_, <, 0);                         \
+        assert_string_not_equal(wnw_last_error(), ""); \
     } while (0)
 
 static wnw_session *session_of(const struct test_model *fx, int32_t n_ctx)
@@ -53,7 +54,7 @@ static void session_params_out_of_range(void **state)
         wnw_session *s = NULL;
         if (wnw_session_new(&s, fx->m, &bad[i]) == WNW_OK)
             fail_msg("bad parameter set %d was accepted", i);
-        assert_true(wnw_last_error()[0] != '\0');
+        assert_string_not_equal(wnw_last_error(), "");
         assert_null(s);
     }
     for (int i = 0; i < 2; i++) {
@@ -153,7 +154,8 @@ static wnw_plan *same_everywhere(int32_t n_layer, int32_t n_head, int32_t n_toke
     const int32_t heads = n_layer * n_head;
     int32_t *counts = malloc((size_t)heads * sizeof *counts);
     const int32_t **rows = malloc((size_t)heads * sizeof *rows);
-    assert_true(counts && rows);
+    assert_non_null(counts);
+    assert_non_null(rows);
     for (int32_t h = 0; h < heads; h++) {
         counts[h] = n;
         rows[h] = pos;

@@ -138,7 +138,7 @@ static void test_window_of_some_heads(void **state)
             if (used[h])
                 assert_memory_equal(got, all.window_attn + (size_t)h * row, row * sizeof *got);
             for (size_t i = 0; !used[h] && i < row; i++)
-                assert_true(got[i] == 0);
+                assert_cmp(got[i], ==, 0);
         }
         assert_ok(src[1]->observe(src[1], 1, &needs, &some));
         assert_memory_equal(some.window_attn, all.window_attn,

@@ -89,7 +89,8 @@ static void reference_run(struct reference *r, const char *path, const int32_t *
     const size_t row = (size_t)r->n_vocab * sizeof(float);
     r->prefill = malloc((size_t)n * row);
     r->decode = malloc(N_DECODE * row);
-    assert_true(r->prefill && r->decode);
+    assert_non_null(r->prefill);
+    assert_non_null(r->decode);
 
     reference_feed(r, tokens, n, 0, r->prefill);
     const float *last = r->prefill + (size_t)(n - 1) * (size_t)r->n_vocab;
@@ -210,7 +211,7 @@ static void smollm2_600_tokens(void **state)
     int32_t n = 0;
     test_golden_path(path, sizeof path, "tokens.txt");
     int32_t *tokens = test_read_tokens(path, &n);
-    assert_true(n > N_UBATCH); /* the prompt must not fit one ubatch */
+    assert_cmp(n, >, N_UBATCH); /* the prompt must not fit one ubatch */
     const bool ok = compare_model("smollm2-135m.gguf", tokens, n);
     free(tokens);
     assert_true(ok);
@@ -252,8 +253,8 @@ static void every_architecture_has_a_tiny_model(void **state)
         if (found == 0)
             fail_msg("architecture %s has no model among the tiny ones", arch);
     }
-    assert_true(n_arch >= 4);
-    assert_true(n_swa > 0);
+    assert_cmp(n_arch, >=, 4);
+    assert_cmp(n_swa, >, 0);
 }
 
 int main(void)

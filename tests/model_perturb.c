@@ -39,7 +39,10 @@ static void load_head(struct head *hd, const wnw_session *s, const wnw_observati
     hd->n = obs->n;
     hd->d = obs->n_embd_head;
     hd->n_out = (int32_t)wo->ne[1];
-    assert_true(hd->n <= MAX_N && hd->d <= MAX_D && hd->n_out <= MAX_OUT && wo->type == GGML_TYPE_F32);
+    assert_cmp(hd->n, <=, MAX_N);
+    assert_cmp(hd->d, <=, MAX_D);
+    assert_cmp(hd->n_out, <=, MAX_OUT);
+    assert_cmp(wo->type, ==, GGML_TYPE_F32);
     hd->attn = obs->window_attn + ((int64_t)h * obs->n_window + obs->n_window - 1) * obs->n;
     hd->values = obs->values(obs, ih);
     for (int32_t k = 0; k < hd->n_out; k++)
@@ -127,7 +130,7 @@ static void plans_move_the_output(void **state)
                 l1[k] = output_change(&hd, kept, layer[k]);
                 wnw_perturbation p;
                 assert_ok(wnw_perturb_bounds(&p, hd.attn, hd.nu, kept, NULL, hd.n));
-                assert_true(l1[k] <= p.theta * (1 + 1e-4));
+                assert_cmp(l1[k], <=, p.theta * (1 + 1e-4));
                 sum[k] += l1[k];
             }
             n_better += l1[1] < l1[0];
@@ -176,20 +179,21 @@ static void bounds_are_in_order(void **state)
                 assert_ok(wnw_perturb_bounds(&p, hd.attn, hd.nu, critical, first, hd.n));
                 assert_ok(wnw_perturb_bounds(&q, hd.attn, hd.nu, attention, first, hd.n));
                 const double l1 = output_change(&hd, critical, layer);
-                assert_true(l1 <= p.theta * (1 + 1e-4) && p.theta <= p.theta_hat * (1 + 1e-4));
-                assert_true(p.guaranteed == (wnw_perturb_mass(hd.attn, hd.n, b / 2) > 0.5));
+                assert_cmp(l1, <=, p.theta * (1 + 1e-4));
+                assert_cmp(p.theta, <=, p.theta_hat * (1 + 1e-4));
+                assert_cmp(p.guaranteed, ==, (wnw_perturb_mass(hd.attn, hd.n, b / 2) > 0.5));
                 n_head++;
                 if (!p.guaranteed)
                     continue;
-                assert_true(p.theta_hat <= q.theta_hat * (1 + 1e-6) &&
-                            q.theta_hat <= q.theta_relax * (1 + 1e-6));
+                assert_cmp(p.theta_hat, <=, q.theta_hat * (1 + 1e-6));
+                assert_cmp(q.theta_hat, <=, q.theta_relax * (1 + 1e-6));
                 n_guaranteed++;
                 change += l1;
                 tight += p.theta_hat;
                 relaxed += q.theta_relax;
             }
         }
-        assert_true(n_guaranteed > n_head / 2);
+        assert_cmp(n_guaranteed, >, n_head / 2);
         print_message(
             "%d %% of %d entries: the assumption holds in %d of %d heads; L_p %.4f, theta_hat %.4f, "
             "theta_relax of attention alone %.4f\n",

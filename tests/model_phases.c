@@ -121,7 +121,8 @@ static bool sample_peak(int32_t done, int32_t total, void *user)
 {
     struct peak *p = user;
     wnw_cache_stats st;
-    assert_true(done >= p->done && done <= total);
+    assert_cmp(done, >=, p->done);
+    assert_cmp(done, <=, total);
     p->done = done;
     wnw_cache_get_stats(p->s, &st);
     p->bytes = st.bytes > p->bytes ? st.bytes : p->bytes;
@@ -157,7 +158,7 @@ static void layer_bounds_memory(void **state)
         print_message("peak %llu bytes, kept %llu, one full layer %llu\n", (unsigned long long)peak[i].bytes,
                       (unsigned long long)r.kv_bytes_after, (unsigned long long)full_layer);
         if (i)
-            assert_true(peak[i].bytes <= r.kv_bytes_after + full_layer);
+            assert_cmp(peak[i].bytes, <=, r.kv_bytes_after + full_layer);
         else
             assert_int_equal(peak[i].bytes, full_layer * (uint64_t)f.info.n_layer);
         wnw_session_free(s);
@@ -278,7 +279,7 @@ static void chunks_keep_their_budget(void **state)
         assert_float_equal(r.kept_mean, 90, 1e-9);
         assert_int_equal(r.entries_before, 300 * f.info.n_layer * f.info.n_head_kv);
         assert_int_equal(r.entries_after, 90 * f.info.n_layer * f.info.n_head_kv);
-        assert_true(r.kv_bytes_before < wnw__cache_bytes_for(&s->cache, 220));
+        assert_cmp(r.kv_bytes_before, <, wnw__cache_bytes_for(&s->cache, 220));
         assert_ok(wnw_session_read(s, f.tokens + 300, 70, &r));
         assert_float_equal(test_mean_entries(s), 111, 0); /* 0.3 x 370 */
         assert_int_equal(wnw_session_n_past(s), 370);
@@ -584,7 +585,10 @@ static void scoring_is_reported(void **state)
         wnw_session *s = session_with(
             &f, "knorm", (wnw_eviction){.size = size_ratio(0.5), .phase = (wnw_phase)phase}, NULL, &p);
         assert_ok(wnw_session_read(s, f.tokens, N, &r));
-        assert_true(r.observe_ms > 0 && r.score_ms > 0 && r.select_ms > 0 && r.compact_ms > 0);
+        assert_cmp(r.observe_ms, >, 0);
+        assert_cmp(r.score_ms, >, 0);
+        assert_cmp(r.select_ms, >, 0);
+        assert_cmp(r.compact_ms, >, 0);
         wnw_session_free(s);
         wnw_policy_free(p);
     }
@@ -610,8 +614,8 @@ static void bad_rules_are_refused(void **state)
         {.policy = p, .every = 4, .target = 31}, /* the window has 32 */
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        assert_true(wnw_session_set_eviction(s, &bad[i]) < 0);
-        assert_true(wnw_last_error()[0] != '\0');
+        assert_cmp(wnw_session_set_eviction(s, &bad[i]), <, 0);
+        assert_string_not_equal(wnw_last_error(), "");
     }
     assert_ok(wnw_session_set_eviction(s, &(wnw_eviction){.policy = p, .every = 4, .target = 32}));
     /* More than any cache holds; every + target must not overflow on the way. */

@@ -27,7 +27,8 @@ static wnw_plan *holdings(const wnw_session *s, const wnw_model_info *info)
     int32_t *n = calloc((size_t)n_head, sizeof *n);
     const int32_t **pos = calloc((size_t)n_head, sizeof(const int32_t *));
     wnw_plan *plan = NULL;
-    assert_true(n && pos);
+    assert_non_null(n);
+    assert_non_null(pos);
     for (int32_t i = 0; i < n_head; i++) {
         n[i] = wnw_cache_n(s, i / info->n_head_kv, i % info->n_head_kv);
         pos[i] = wnw_cache_positions(s, i / info->n_head_kv, i % info->n_head_kv);
@@ -68,7 +69,7 @@ static double compare(const char *arch, const char *recipe, wnw_eviction rules, 
         }
         test_diff_add(&d, wnw_session_logits(ref), wnw_session_logits(s), info.n_vocab);
     }
-    assert_true(wnw_cache_n(s, info.n_layer - 1, 0) < wnw_cache_n(ref, info.n_layer - 1, 0));
+    assert_cmp(wnw_cache_n(s, info.n_layer - 1, 0), <, wnw_cache_n(ref, info.n_layer - 1, 0));
     test_diff_print(recipe, &d);
     wnw_session_free(ref);
     wnw_session_free(s);
@@ -89,7 +90,7 @@ static void against_masks(void **state)
         for (size_t r = 0; r < sizeof recipes / sizeof *recipes; r++)
             for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_LAYER; phase++) {
                 const wnw_eviction rules = {.size = size, .phase = (wnw_phase)phase, .every = r == 0 ? 1 : 3};
-                assert_true(compare(archs[a], recipes[r], rules, WNW_ATTN_GGML, true) < 1e-9);
+                assert_cmp(compare(archs[a], recipes[r], rules, WNW_ATTN_GGML, true), <, 1e-9);
             }
 }
 
@@ -97,7 +98,7 @@ static void masks_matter(void **state)
 {
     (void)state;
     const wnw_eviction rules = {.size = {.kind = WNW_SIZE_BUDGET, .budget = 50}, .every = 1};
-    assert_true(compare("llama", "tova", rules, WNW_ATTN_GGML, false) > 1e-6);
+    assert_cmp(compare("llama", "tova", rules, WNW_ATTN_GGML, false), >, 1e-6);
 }
 
 /* Our attention differs from ggml's in the order of additions only. */
@@ -105,8 +106,8 @@ static void own_attention(void **state)
 {
     (void)state;
     const wnw_eviction rules = {.size = {.kind = WNW_SIZE_BUDGET, .budget = 50}, .every = 2};
-    assert_true(compare("llama", "snapkv:window=8+adakv", rules, WNW_ATTN_OWN, true) < 1e-6);
-    assert_true(compare("qwen2", "tova", rules, WNW_ATTN_OWN, true) < 1e-6);
+    assert_cmp(compare("llama", "snapkv:window=8+adakv", rules, WNW_ATTN_OWN, true), <, 1e-6);
+    assert_cmp(compare("qwen2", "tova", rules, WNW_ATTN_OWN, true), <, 1e-6);
 }
 
 int main(void)

@@ -97,7 +97,7 @@ static int set_up(void **state)
     int32_t n;
     test_golden_path(path, sizeof path, "tokens.txt");
     int32_t *tokens = test_read_tokens(path, &n);
-    assert_true(n >= N);
+    assert_cmp(n, >=, N);
     test_prefill(t.s, tokens, N);
     free(tokens);
     *state = &t;
@@ -141,7 +141,7 @@ static void other_models_are_refused(void **state)
     wnw_policy *policy = test_policy("compresskv");
     wnw_plan *plan;
     assert_error(wnw_session_plan(t->s, policy, NULL, &plan, NULL), WNW_E_MISMATCH);
-    assert_non_null(strstr(wnw_last_error(), "srh and layers"));
+    assert_says("srh and layers");
     wnw_policy_free(policy);
 }
 
@@ -153,7 +153,7 @@ static void compresskv_keeps_one_list_per_layer(void **state)
     assert_ok(wnw_session_set_profile(t->s, p));
     wnw_plan *plan = plan_of(t, "compresskv", 100, &r);
     assert_string_equal(r.warning, "");
-    assert_true(fabs(r.kept_mean - 100) < 1e-9);
+    assert_near(r.kept_mean, 100, 1e-9);
     int32_t least = N, most = 0, n_other = 0;
     wnw_plan *all = plan_of(t, "compresskv:heads=all+uniform", 100, &r);
     for (int32_t il = 0; il < t->info.n_layer; il++) {
@@ -169,8 +169,9 @@ static void compresskv_keeps_one_list_per_layer(void **state)
         assert_int_equal(wnw_plan_head(all, il, 0, &other), 100);
         n_other += n != 100 || memcmp(first, other, 100 * sizeof *first) != 0;
     }
-    assert_true(least >= 32 && most > least); /* the profile's shares differ, so do the counts */
-    assert_true(n_other > t->info.n_layer / 2);
+    assert_cmp(least, >=, 32);
+    assert_cmp(most, >, least); /* the profile's shares differ, so do the counts */
+    assert_cmp(n_other, >, t->info.n_layer / 2);
     wnw_plan_free(all);
     wnw_plan_free(plan);
     assert_ok(wnw_session_set_profile(t->s, NULL));
@@ -184,14 +185,15 @@ static void compilerkv_follows_its_table(void **state)
     wnw_profile *p = profile_of(t, 1u << WNW_PROFILE_COMPILER);
     assert_ok(wnw_session_set_profile(t->s, p));
     wnw_plan *strict = plan_of(t, "compilerkv-strict:window=16", 100, &r);
-    assert_true(fabs(r.kept_mean - 100) < 1e-9);
+    assert_near(r.kept_mean, 100, 1e-9);
     assert_string_equal(r.warning, "");
     wnw_plan *pooled = plan_of(t, "compilerkv-pooled:window=16", 100, &r);
-    assert_true(fabs(r.kept_mean - 100) < 1e-9);
-    assert_non_null(strstr(r.warning, "mode=elastic"));
+    assert_near(r.kept_mean, 100, 1e-9);
+    assert_contains(r.warning, "mode=elastic");
     wnw_plan *elastic = plan_of(t, "compilerkv:window=16", 100, &r);
     assert_string_equal(r.warning, "");
-    assert_true(r.kept_mean <= 100 && r.kept_mean >= 16 + 21);
+    assert_cmp(r.kept_mean, <=, 100);
+    assert_cmp(r.kept_mean, >=, 16 + 21);
     for (int32_t il = 0; il < t->info.n_layer; il++) { /* what clears the threshold is the best of it */
         const int32_t *few, *many;
         const int32_t n = wnw_plan_head(elastic, il, 1, &few), m = wnw_plan_head(strict, il, 1, &many);
@@ -199,7 +201,7 @@ static void compilerkv_follows_its_table(void **state)
         for (int32_t i = 0; i < n; i++) {
             while (j < m && many[j] != few[i])
                 j++;
-            assert_true(j < m);
+            assert_cmp(j, <, m);
         }
         assert_int_equal(few[n - 16], N - 16);
     }
@@ -209,7 +211,7 @@ static void compilerkv_follows_its_table(void **state)
     /* Neutral values differ, and say so. */
     assert_ok(wnw_session_set_profile(t->s, NULL));
     wnw_plan *neutral = plan_of(t, "compilerkv:window=16", 100, &r);
-    assert_non_null(strstr(r.warning, "kind compiler"));
+    assert_contains(r.warning, "kind compiler");
     wnw_plan_free(neutral);
     wnw_profile_free(p);
 }

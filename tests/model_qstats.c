@@ -114,7 +114,8 @@ static void check_head(const wnw_session *s, const wnw_observation *obs, int32_t
     const int32_t d = obs->n_embd_head, n = N_TOK - SKIP;
     double *q = malloc((size_t)(N_TOK * d) * sizeof *q), *mean = calloc((size_t)d, sizeof *mean);
     double largest = 0.0;
-    assert_true(q && mean);
+    assert_non_null(q);
+    assert_non_null(mean);
     for (int32_t t = SKIP; t < N_TOK; t++) {
         query_before_rope(s, obs, h, t, q + t * d);
         for (int32_t c = 0; c < d; c++) {
@@ -123,7 +124,7 @@ static void check_head(const wnw_session *s, const wnw_observation *obs, int32_t
         }
     }
     for (int32_t a = 0; a < d; a++) {
-        assert_true(fabs((double)obs->query_mean[h * d + a] - mean[a]) <= 1e-5 * largest);
+        assert_near(obs->query_mean[h * d + a], mean[a], 1e-5 * largest);
         for (int32_t b = 0; b < d; b++) {
             double sum = 0.0;
             for (int32_t t = SKIP; t < N_TOK; t++)
@@ -197,7 +198,7 @@ static void any_ubatch(void **state)
         for (size_t k = 0; k < n; k++)
             largest = fabsf(want[k]) > largest ? fabsf(want[k]) : largest;
         for (size_t k = 0; k < n; k++)
-            assert_true(fabsf(got[k] - want[k]) <= 2e-5f * largest);
+            assert_near(got[k], want[k], 2e-5f * largest);
         if (got != want)
             free(got);
         finish(&r);

@@ -52,7 +52,7 @@ static double key_error(const wnw_session *a, const wnw_session *b, int32_t il)
     const struct wnw__cache *c = &a->cache;
     float x[512], y[512];
     double worst = 0;
-    assert_true(c->d <= 512);
+    assert_cmp(c->d, <=, 512);
     for (int32_t ih = 0; ih < c->n_head_kv; ih++)
         for (int32_t i = 0; i < wnw_cache_n(a, il, ih); i++) {
             const struct wnw__kv_layer *la = &a->cache.layers[il], *lb = &b->cache.layers[il];
@@ -80,7 +80,7 @@ static void keys_as_if_read_there(void **state)
         wnw_session *fresh = test_session_new(
             f.m, &(struct test_session){.kv_type = WNW_KV_F32, .n_ctx = 256, .n_threads = 1});
         test_prefill(fresh, kept, KEEP);
-        assert_true(key_error(f.s, fresh, 0) > 0.01);
+        assert_cmp(key_error(f.s, fresh, 0), >, 0.01);
         assert_ok(wnw_session_renumber(f.s));
         assert_int_equal(wnw_session_n_past(f.s), KEEP);
         for (int32_t k = 0; k < KEEP; k++)
@@ -134,7 +134,7 @@ static void gaps_close(void **state)
     assert_ok(wnw_session_decode(f.s, f.tokens[N]));
     assert_ok(wnw_session_decode(moved, f.tokens[N]));
     test_diff_add(&d, wnw_session_logits(f.s), wnw_session_logits(moved), f.info.n_vocab);
-    assert_true(test_diff_nmse(&d) > 1e-8);
+    assert_cmp(test_diff_nmse(&d), >, 1e-8);
     wnw_session_free(moved);
     close_fixture(&f);
 }
@@ -154,11 +154,10 @@ static void endless(void **state)
     assert_int_equal(wnw_session_n_past(f.s), KEEP);
     for (int32_t k = 0; k < 400; k++) {
         assert_ok(wnw_session_decode(f.s, f.tokens[k % N]));
-        assert_true(wnw_session_n_past(f.s) < KEEP + 4);
+        assert_cmp(wnw_session_n_past(f.s), <, KEEP + 4);
         assert_int_equal(wnw_cache_n(f.s, 0, 0), wnw_session_n_past(f.s));
     }
-    for (int32_t i = 0; i < f.info.n_vocab; i++)
-        assert_true(isfinite(wnw_session_logits(f.s)[i]));
+    assert_all_finite(wnw_session_logits(f.s), f.info.n_vocab);
     wnw_policy_free(p);
     close_fixture(&f);
 }

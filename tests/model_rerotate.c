@@ -47,7 +47,8 @@ static void refused(wnw_session *s, const char *recipe, const char *words)
     assert_error(wnw_session_compress(s, p, &size, NULL), WNW_E_UNSUPPORTED);
     if (!strstr(wnw_last_error(), words))
         fail_msg("%s: no \"%s\" in: %s", recipe, words, wnw_last_error());
-    assert_true(wnw__cache_entries(&s->cache) == n && wnw_session_n_past(s) == n_past);
+    assert_cmp(wnw__cache_entries(&s->cache), ==, n);
+    assert_cmp(wnw_session_n_past(s), ==, n_past);
     wnw_policy_free(p);
 }
 
@@ -123,7 +124,7 @@ static void each_head_by_its_rank(void **state)
         assert_ok(wnw__cache_check(&s->cache));
         if (!(test_diff_nmse(&d) < 1e-8))
             fail_msg("%s: logits differ, normalised error %g", archs[i], test_diff_nmse(&d));
-        assert_true(test_diff_nmse(&still) > 1e-7); /* or the comparison sees nothing */
+        assert_cmp(test_diff_nmse(&still), >, 1e-7); /* or the comparison sees nothing */
         wnw_policy_free(p);
         wnw_policy_free(stay);
         wnw_session_free(s);
@@ -131,7 +132,7 @@ static void each_head_by_its_rank(void **state)
         wnw_session_free(original);
         test_close(&f);
     }
-    assert_true(n_differ > 0);
+    assert_cmp(n_differ, >, 0);
 }
 
 static void threads_do_not_matter(void **state)
@@ -250,7 +251,8 @@ static void uneven_caches(void **state)
     const int64_t n = wnw__cache_entries(&s->cache);
     assert_error(wnw_session_compress(s, q, &(wnw_size){.kind = WNW_SIZE_BUDGET, .budget = N}, NULL),
                  WNW_E_UNSUPPORTED);
-    assert_true(wnw__cache_entries(&s->cache) == n && wnw_session_n_past(s) == N);
+    assert_cmp(wnw__cache_entries(&s->cache), ==, n);
+    assert_cmp(wnw_session_n_past(s), ==, N);
     wnw_session_free(s);
     test_close(&f);
     test_open_tiny(&f, "gemma3", N + N_MORE, 31);
@@ -298,8 +300,8 @@ static void long_prompts(void **state)
                             (size_t)f.info.n_vocab * sizeof(float));
         wnw_cache_stats stats;
         wnw_cache_get_stats(s, &stats);
-        assert_true(stats.bytes_full == wnw__cache_bytes_for(&s->cache, N + N_MORE));
-        assert_true(r.entries_before == (int64_t)(N + N_MORE) * f.info.n_layer * f.info.n_head_kv);
+        assert_cmp(stats.bytes_full, ==, wnw__cache_bytes_for(&s->cache, N + N_MORE));
+        assert_cmp(r.entries_before, ==, (int64_t)(N + N_MORE) * f.info.n_layer * f.info.n_head_kv);
         wnw_session_free(s);
         wnw_session_free(by_hand);
         wnw_policy_free(p);
@@ -397,9 +399,8 @@ static void presets_that_count_anew(void **state)
             if (wnw_session_decode(s, f.tokens[k]) != WNW_OK)
                 fail_msg("%s: %s", recipe, wnw_last_error());
         if (!full)
-            assert_true(wnw_session_n_past(s) < (N + N_MORE) / 10 + 8);
-        for (int32_t k = 0; k < f.info.n_vocab; k++)
-            assert_true(isfinite(wnw_session_logits(s)[k]));
+            assert_cmp(wnw_session_n_past(s), <, (N + N_MORE) / 10 + 8);
+        assert_all_finite(wnw_session_logits(s), f.info.n_vocab);
         assert_ok(wnw__cache_check(&s->cache));
         n_chunk += rules.phase == WNW_PHASE_CHUNK;
         wnw_session_free(s);
@@ -407,7 +408,8 @@ static void presets_that_count_anew(void **state)
     }
     print_message("%d presets read 600 tokens in a context of 128, %d cannot have new positions\n", n_chunk,
                   n_refused);
-    assert_true(n_chunk > 10 && n_refused > 10);
+    assert_cmp(n_chunk, >, 10);
+    assert_cmp(n_refused, >, 10);
     test_close(&f);
 }
 
@@ -422,7 +424,7 @@ static void blocks_for_ever(void **state)
     wnw_session *s = session_of(&f, WNW_KV_F16, 1);
     assert_ok(wnw_session_set_eviction(s, &rules));
     assert_ok(wnw_session_read(s, f.tokens, N + N_MORE, NULL)); /* 4 + 600 / 8 + a block or two */
-    assert_true(wnw_session_n_past(s) < N_CTX);
+    assert_cmp(wnw_session_n_past(s), <, N_CTX);
     assert_int_equal(wnw_session_n_past(s), wnw_cache_n(s, 0, 0));
     wnw_session_free(s);
     wnw_policy_free(p);

@@ -137,7 +137,7 @@ static void reference_head(const wnw_observation *o, const struct fed *f, int32_
     const int32_t *pos = o->pos + (size_t)ih * (size_t)o->n;
     double *p = malloc((size_t)o->n * sizeof *p);
     assert_non_null(p);
-    assert_true(o->n_queries >= f->n);
+    assert_cmp(o->n_queries, >=, f->n);
     for (int32_t t = f->skip; t < f->n; t++) {
         const float *q =
             o->queries + ((size_t)(o->n_queries - f->n + t) * (size_t)o->n_head + (size_t)h) * (size_t)d;
@@ -172,7 +172,8 @@ static void check_layer(const wnw_model *m, const struct setup *c, const int32_t
     wnw_model_get_info(m, &info);
     const size_t n = (size_t)got->n[il], n_head = (size_t)info.n_head;
     double *want[2] = {calloc(n_head * (n + 1), sizeof(double)), calloc(n_head * (n + 1), sizeof(double))};
-    assert_true(want[0] && want[1]);
+    assert_non_null(want[0]);
+    assert_non_null(want[1]);
     for (int32_t k = 0; k < n_fed; k++) {
         wnw_session *s = read_context(m, c, tokens, 0, QUERIES);
         test_prefill(s, fed[k].tokens, fed[k].n);
@@ -212,9 +213,10 @@ static void check_pass(const wnw_model *m, const struct setup *c, const int32_t 
         n_queries += fed[k].n - fed[k].skip;
     assert_int_equal(p->n_queries, n_queries);
     for (int32_t il = 0; il < info.n_layer; il++) {
-        if (wnw_model_layer_is_swa(m, il))
-            assert_true(!p->sum[il] && !p->max[il]);
-        else if (il == info.n_layer - 1 || c->n < 1000)
+        if (wnw_model_layer_is_swa(m, il)) {
+            assert_null(p->sum[il]);
+            assert_null(p->max[il]);
+        } else if (il == info.n_layer - 1 || c->n < 1000)
             check_layer(m, c, tokens, p, il, fed, n_fed);
     }
     wnw__second_pass_free(p);
@@ -278,7 +280,7 @@ static void test_context_in_pieces(void **state)
     wnw_plan *plan;
     wnw_report report;
     assert_ok(wnw_session_plan(s, p, &(wnw_size){.kind = WNW_SIZE_RATIO, .ratio = 0.5}, &plan, &report));
-    assert_non_null(strstr(report.warning, "pieces of 270"));
+    assert_contains(report.warning, "pieces of 270");
     wnw_plan_free(plan);
     m->hp.n_ctx_train = 600;
     assert_ok(wnw_session_plan(s, p, &(wnw_size){.kind = WNW_SIZE_RATIO, .ratio = 0.5}, &plan, &report));
@@ -302,7 +304,7 @@ static void test_tasks(void **state)
         wnw_plan *plan;
         const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
         assert_error(wnw_session_plan(s, p, &half, &plan, NULL), WNW_E_ARG);
-        assert_non_null(strstr(wnw_last_error(), "wnw_session_set_tasks"));
+        assert_says("wnw_session_set_tasks");
         assert_error(wnw_session_set_tasks(s, (const int32_t *const[]){a}, (const int32_t[]){0}, 1),
                      WNW_E_ARG);
         assert_error(wnw_session_set_tasks(s, (const int32_t *const[]){(const int32_t[]){-1}},
@@ -465,8 +467,10 @@ static void test_header_alone(void **state)
     assert_ok(wnw_session_set_template(s, 50, NULL, 0));
     assert_ok(wnw__second_pass_run(&p, s, WNW_PASS_REPEAT, warning));
     assert_int_equal(p->n_queries, 0);
-    for (int32_t i = 0; i < c.n; i++)
-        assert_true(p->max[0][i] == 0.0f && p->sum[0][i] == 0.0f);
+    for (int32_t i = 0; i < c.n; i++) {
+        assert_cmp(p->max[0][i], ==, 0.0f);
+        assert_cmp(p->sum[0][i], ==, 0.0f);
+    }
     assert_int_equal(wnw_session_n_past(s), c.n);
     wnw__second_pass_free(p);
     wnw_session_free(s);
@@ -666,8 +670,8 @@ static void test_ubatches_do_not_matter(void **state)
     const size_t n = (size_t)info.n_head * 200;
     for (int32_t il = 0; il < info.n_layer; il++) {
         for (size_t i = 0; i < n; i++) {
-            assert_true(fabsf(p[0]->sum[il][i] - p[1]->sum[il][i]) <= 1e-3f);
-            assert_true(fabsf(p[0]->max[il][i] - p[1]->max[il][i]) <= 1e-4f);
+            assert_near(p[0]->sum[il][i], p[1]->sum[il][i], 1e-3f);
+            assert_near(p[0]->max[il][i], p[1]->max[il][i], 1e-4f);
         }
         assert_memory_equal(p[1]->sum[il], p[2]->sum[il], n * sizeof(float));
         assert_memory_equal(p[1]->max[il], p[2]->max[il], n * sizeof(float));
@@ -691,7 +695,8 @@ static void test_passes_must_agree(void **state)
     const wnw_size sizes[2] = {{.kind = WNW_SIZE_RATIO, .ratio = 0.5},
                                {.kind = WNW_SIZE_RATIO, .ratio = 0.5}};
     assert_error(wnw_session_plan_many(s, (const wnw_policy *const *)p, sizes, 2, plans, NULL), WNW_E_ARG);
-    assert_true(!plans[0] && !plans[1]);
+    assert_null(plans[0]);
+    assert_null(plans[1]);
     wnw_policy_free(p[0]);
     wnw_policy_free(p[1]);
     wnw_session_free(s);

@@ -29,7 +29,7 @@ static void check(const wnw_model *m, const char *text, size_t len)
         if (wnw_text_exceeds(m, text, len, most, &n_bytes)) {
             assert_in_range(n_bytes, 1, len);
             /* The beginning alone has them. */
-            assert_true(count(m, text, n_bytes) > most);
+            assert_cmp(count(m, text, n_bytes), >, most);
         }
 }
 
@@ -106,7 +106,7 @@ static void test_never_more_than_there_are(void **state)
         wnw_model_free(m);
         n_models++;
     }
-    assert_true(n_models > 0);
+    assert_cmp(n_models, >, 0);
 }
 
 /* Ordinary text is told to be too long when it is some dozens of times the context. */

@@ -63,7 +63,7 @@ static void run(const wnw_model *m, const int32_t *tokens, const wnw_policy *p, 
         assert_memory_equal(wnw_cache_positions(rules, 0, ih), want, (size_t)n * sizeof *want);
         n_gone += N - n;
     }
-    assert_true(n_gone > N / 4);
+    assert_cmp(n_gone, >, N / 4);
     wnw_plan_free(plan);
     wnw_session_free(once);
     wnw_session_free(rules);

@@ -141,7 +141,8 @@ static void check_look(const struct run *r, const double *sum, const double *max
     const wnw_observation *o = &r->obs;
     const size_t n = (size_t)o->n;
     double *want[2] = {malloc(n * sizeof(double)), malloc(n * sizeof(double))};
-    assert_true(want[0] && want[1]);
+    assert_non_null(want[0]);
+    assert_non_null(want[1]);
     for (int32_t h = 0; h < o->n_head; h++) {
         const int32_t n_entry = o->n_entry[h / (o->n_head / o->n_head_kv)];
         for (size_t i = 0; i < n; i++) {
@@ -153,12 +154,12 @@ static void check_look(const struct run *r, const double *sum, const double *max
             const float *got[2] = {o->attn_sum + (size_t)h * n, o->attn_max + (size_t)h * n};
             for (int k = 0; k < 2; k++) {
                 if (i >= n_entry)
-                    assert_true(got[k][i] == 0.0f);
+                    assert_cmp(got[k][i], ==, 0.0f);
                 else if (!(fabs((double)got[k][i] - want[k][i]) <= TOLERANCE * fmax(1.0, want[k][i])))
                     fail_msg("layer %d head %d entry %d: %s %g, expected %g", (int)o->il, (int)h, (int)i,
                              k ? "maximum" : "sum", (double)got[k][i], want[k][i]);
             }
-            assert_true(got[1][i] <= 1.0f);
+            assert_cmp(got[1][i], <=, 1.0f);
         }
     }
     free(want[0]);
@@ -220,7 +221,8 @@ static void check_ragged(wnw_attn attn)
     bool ragged = false;
     const size_t n = (size_t)r.obs.n;
     double *start[2] = {calloc(n_head * n, sizeof(double)), calloc(n_head * n, sizeof(double))};
-    assert_true(start[0] && start[1]);
+    assert_non_null(start[0]);
+    assert_non_null(start[1]);
     for (size_t h = 0; h < n_head; h++) {
         const size_t ih = h / (n_head / (size_t)r.obs.n_head_kv);
         ragged = ragged || r.obs.n_entry[ih] != r.obs.n_entry[0];
@@ -268,10 +270,10 @@ static void check_decode(wnw_attn attn)
         look(&all, il, COLUMNS);
         look(&some, il, COLUMNS);
         for (int32_t i = 0; i < all.obs.n_head * all.obs.n; i++) {
-            assert_true(fabsf(all.obs.attn_sum[i] - some.obs.attn_sum[i]) <= 1e-4f);
-            assert_true(fabsf(all.obs.attn_max[i] - some.obs.attn_max[i]) <= 1e-4f);
+            assert_near(all.obs.attn_sum[i], some.obs.attn_sum[i], 1e-4f);
+            assert_near(all.obs.attn_max[i], some.obs.attn_max[i], 1e-4f);
         }
-        assert_true(fabs(total(&some.obs, 0) - 75.0) < 1e-3);
+        assert_near(total(&some.obs, 0), 75.0, 1e-3);
     }
     run_close(&all);
     run_close(&some);
@@ -301,7 +303,7 @@ static void test_observing_begins_when_declared(void **state)
     check_look(&r, NULL, NULL);
     assert_ok(wnw_session_decode(r.s, r.tokens[91]));
     look(&r, 1, COLUMNS);
-    assert_true(fabs(total(&r.obs, 1) - 41.0) < 1e-3);
+    assert_near(total(&r.obs, 1), 41.0, 1e-3);
     const struct wnw__plan_source *src = wnw__observer_source(r.ob);
     const wnw_needs needs = {.flags = WNW_NEED_QUERIES};
     assert_error(src->observe(src, 1, &needs, &r.obs),

@@ -30,13 +30,15 @@ static struct file load(const char *name)
     test_model_path(source, sizeof source, name);
     struct gguf_context *src = gguf_init_from_file(source, (struct gguf_init_params){.ctx = &f.tensors});
     f.gguf = gguf_init_empty();
-    assert_true(src && f.gguf && f.tensors);
+    assert_non_null(src);
+    assert_non_null(f.gguf);
+    assert_non_null(f.tensors);
     gguf_set_kv(f.gguf, src);
     for (int64_t i = 0; i < gguf_get_n_tensors(src); i++)
         gguf_add_tensor(f.gguf, ggml_get_tensor(f.tensors, gguf_get_tensor_name(src, i)));
     gguf_free(src);
     const int fd = mkstemp(f.path);
-    assert_true(fd >= 0);
+    assert_cmp(fd, >=, 0);
     close(fd);
     return f;
 }
@@ -48,7 +50,7 @@ static int open_in_child(const char *path, char text[512])
     assert_int_equal(pipe(pipe_ends), 0);
     fflush(NULL);
     const pid_t pid = fork();
-    assert_true(pid >= 0);
+    assert_cmp(pid, >=, 0);
     if (pid == 0) {
         const struct rlimit no_core = {0, 0};
         setrlimit(RLIMIT_CORE, &no_core);

@@ -28,7 +28,9 @@ static void write_model(const struct fixture *fx, const char *name, enum ggml_ty
     struct gguf_context *src = gguf_init_from_file(fx->source, (struct gguf_init_params){.ctx = &tensors});
     struct gguf_context *dst = gguf_init_empty();
     void *data = NULL;
-    assert_true(src && dst && tensors);
+    assert_non_null(src);
+    assert_non_null(dst);
+    assert_non_null(tensors);
     gguf_set_kv(dst, src);
     for (int64_t i = 0; i < gguf_get_n_tensors(src); i++) {
         struct ggml_tensor *t = ggml_get_tensor(tensors, gguf_get_tensor_name(src, i));
@@ -67,7 +69,7 @@ static int read_and_decode(const wnw_model *m, const wnw_policy *policy)
     assert_ok(wnw_session_new(&s, m, &p));
     assert_ok(wnw_session_observe(s, &policy, policy ? 1 : 0));
     int rc = wnw_session_prefill(s, tokens, 12, NULL, NULL);
-    assert_true((rc == WNW_OK) == (wnw_session_logits(s) != NULL));
+    assert_cmp((rc == WNW_OK), ==, (wnw_session_logits(s) != NULL));
     if (rc == WNW_OK && policy)
         rc = wnw_session_compress(s, policy, NULL, NULL);
     if (rc == WNW_OK)
@@ -99,12 +101,13 @@ static void every_type(void **state)
                 continue;
             }
             assert_int_equal(rc, WNW_E_UNSUPPORTED);
-            assert_non_null(strstr(wnw_last_error(), names[k]));
-            assert_non_null(strstr(wnw_last_error(), ggml_type_name((enum ggml_type)type)));
+            assert_says(names[k]);
+            assert_says(ggml_type_name((enum ggml_type)type));
             n_refused++;
         }
         print_message("%s: %d types work, %d are refused\n", names[k], n_used, n_refused);
-        assert_true(n_used >= (k < 3 ? 15 : 1) && n_refused >= 4); /* i8, i16, q8_1, q8_K, ... */
+        assert_cmp(n_used, >=, (k < 3 ? 15 : 1));
+        assert_cmp(n_refused, >=, 4); /* i8, i16, q8_1, q8_K, ... */
     }
     wnw_policy_free(policy);
 }
@@ -118,7 +121,7 @@ static void types_of_intermediate_results(void **state)
         write_model(fx, "blk.0.attn_q.weight", types[i], NULL);
         assert_error(wnw_model_open(&m, fx->path, NULL), WNW_E_UNSUPPORTED);
         assert_null(m);
-        assert_non_null(strstr(wnw_last_error(), "blk.0.attn_q.weight"));
+        assert_says("blk.0.attn_q.weight");
         write_model(fx, "token_embd.weight", types[i], NULL);
         assert_error(wnw_model_open(&m, fx->path, NULL), WNW_E_UNSUPPORTED);
     }
@@ -156,7 +159,7 @@ static void scores_that_are_not_numbers(void **state)
     wnw_session *s = test_session_new(m, &(struct test_session){.n_ctx = 64, .n_threads = 1});
     assert_ok(wnw_session_set_eviction(s, &(wnw_eviction){.policy = policy, .phase = WNW_PHASE_LAYER}));
     assert_error(wnw_session_read(s, tokens, 12, NULL), WNW_E_NOT_FINITE);
-    assert_non_null(strstr(wnw_last_error(), "knorm"));
+    assert_says("knorm");
     wnw_session_free(s);
     wnw_model_free(m);
     wnw_policy_free(policy);
@@ -195,7 +198,7 @@ static int set_up(void **state)
     static struct fixture fx = {.path = "/tmp/winnow-test-XXXXXX"};
     test_model_path(fx.source, sizeof fx.source, MODEL);
     const int fd = mkstemp(fx.path);
-    assert_true(fd >= 0);
+    assert_cmp(fd, >=, 0);
     close(fd);
     *state = &fx;
     return 0;

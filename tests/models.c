@@ -38,7 +38,8 @@ bool test_has_model(char *out, size_t cap, const char *name)
     char dir[2048];
     models_dir(dir, sizeof dir);
     const int n = snprintf(out, cap, "%s/%s", dir, name);
-    assert_true(n > 0 && (size_t)n < cap);
+    assert_cmp(n, >, 0);
+    assert_cmp((size_t)n, <, cap);
     return access(out, R_OK) == 0;
 }
 
@@ -74,7 +75,8 @@ int test_tiny_models(char (*names)[TEST_NAME_MAX], int cap)
         const size_t len = strlen(e->d_name);
         if (len < 6 || strcmp(e->d_name + len - 5, ".gguf") != 0)
             continue;
-        assert_true(n < cap && len + 6 <= TEST_NAME_MAX);
+        assert_cmp(n, <, cap);
+        assert_cmp(len + 6, <=, TEST_NAME_MAX);
         snprintf(names[n++], TEST_NAME_MAX, "tiny/%.80s", e->d_name);
     }
     if (d)
@@ -146,7 +148,8 @@ void test_close(struct test_model *t)
 void test_golden_path(char *out, size_t cap, const char *name)
 {
     const int n = snprintf(out, cap, "%s/%s", WNW_TEST_GOLDEN_DIR, name);
-    assert_true(n > 0 && (size_t)n < cap);
+    assert_cmp(n, >, 0);
+    assert_cmp((size_t)n, <, cap);
 }
 
 int32_t *test_read_tokens(const char *path, int32_t *n)
@@ -165,6 +168,6 @@ int32_t *test_read_tokens(const char *path, int32_t *n)
         ids[(*n)++] = (int32_t)id;
     }
     fclose(f);
-    assert_true(*n > 0);
+    assert_cmp(*n, >, 0);
     return ids;
 }

@@ -62,9 +62,12 @@ static void test_whole_numbers_saturate(void **state)
 {
     (void)state;
     int64_t v;
-    assert_true(app_parse_int(&v, "9223372036854775807") && v == INT64_MAX);
-    assert_true(app_parse_int(&v, "9223372036854775808") && v == INT64_MAX);
-    assert_true(app_parse_int(&v, "-9223372036854775809") && v == INT64_MIN);
+    assert_true(app_parse_int(&v, "9223372036854775807"));
+    assert_cmp(v, ==, INT64_MAX);
+    assert_true(app_parse_int(&v, "9223372036854775808"));
+    assert_cmp(v, ==, INT64_MAX);
+    assert_true(app_parse_int(&v, "-9223372036854775809"));
+    assert_cmp(v, ==, INT64_MIN);
     assert_false(app_parse_int(&v, "+5"));
     assert_false(app_parse_int(&v, "-"));
     assert_false(app_parse_int(&v, "5 "));
@@ -74,11 +77,16 @@ static void test_bytes_saturate(void **state)
 {
     (void)state;
     int64_t v;
-    assert_true(app_parse_bytes(&v, "3K") && v == 3072);
-    assert_true(app_parse_bytes(&v, "2M") && v == 2097152);
-    assert_true(app_parse_bytes(&v, "8589934591G") && v == INT64_C(8589934591) << 30);
-    assert_true(app_parse_bytes(&v, "8589934592G") && v == INT64_MAX); /* 2^63 */
-    assert_true(app_parse_bytes(&v, "99999999999999999999999999999999999999") && v == INT64_MAX);
+    assert_true(app_parse_bytes(&v, "3K"));
+    assert_cmp(v, ==, 3072);
+    assert_true(app_parse_bytes(&v, "2M"));
+    assert_cmp(v, ==, 2097152);
+    assert_true(app_parse_bytes(&v, "8589934591G"));
+    assert_cmp(v, ==, INT64_C(8589934591) << 30);
+    assert_true(app_parse_bytes(&v, "8589934592G"));
+    assert_cmp(v, ==, INT64_MAX); /* 2^63 */
+    assert_true(app_parse_bytes(&v, "99999999999999999999999999999999999999"));
+    assert_cmp(v, ==, INT64_MAX);
     assert_false(app_parse_bytes(&v, "1T"));
     assert_false(app_parse_bytes(&v, "1KB"));
     assert_false(app_parse_bytes(&v, "K"));

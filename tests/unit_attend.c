@@ -65,7 +65,9 @@ static void fixture_init(struct fixture *f, const struct shape *s, int32_t n_thr
     layer->off = calloc(n_kv, sizeof *layer->off);
     layer->cap = calloc(n_kv, sizeof *layer->cap);
     layer->len = calloc(n_kv, sizeof *layer->len);
-    assert_true(layer->off && layer->cap && layer->len);
+    assert_non_null(layer->off);
+    assert_non_null(layer->cap);
+    assert_non_null(layer->len);
     for (int32_t ih = 0; ih < s->n_head_kv; ih++) {
         layer->off[ih] = layer->n_rows;
         layer->len[ih] = s->len[ih];
@@ -77,7 +79,9 @@ static void fixture_init(struct fixture *f, const struct shape *s, int32_t n_thr
     layer->k = malloc(f->arena_bytes);
     layer->v = malloc(f->arena_bytes);
     layer->pos = malloc((size_t)layer->n_rows * sizeof *layer->pos);
-    assert_true(layer->k && layer->v && layer->pos);
+    assert_non_null(layer->k);
+    assert_non_null(layer->v);
+    assert_non_null(layer->pos);
     /* 0xff: NaN in f16 and f32, so that reading a row too many shows */
     memset(layer->k, 0xff, f->arena_bytes);
     memset(layer->v, 0xff, f->arena_bytes);
@@ -92,7 +96,8 @@ static void fixture_init(struct fixture *f, const struct shape *s, int32_t n_thr
     f->v = test_random_floats(row * n_kv, 3, 1);
     f->out = calloc(f->n_q, sizeof *f->out);
     f->ref = calloc(f->n_q, sizeof *f->ref);
-    assert_true(f->out && f->ref);
+    assert_non_null(f->out);
+    assert_non_null(f->ref);
     const struct wnw__attend_dims dims = {.n_head = s->n_head,
                                           .n_head_kv = s->n_head_kv,
                                           .d = s->d,
@@ -289,8 +294,8 @@ static void two_keys_by_hand(void **state)
         wnw__attend_ref(&f.op, f.q, f.ref);
         for (int c = 0; c < 8; c++) {
             const float expected = 1.0f + 6.0f * (float)c;
-            assert_true(fabsf(f.out[c] - expected) < 1e-5f * expected);
-            assert_true(fabsf(f.ref[c] - expected) < 1e-5f * expected);
+            assert_near(f.out[c], expected, 1e-5f * expected);
+            assert_near(f.ref[c], expected, 1e-5f * expected);
         }
         fixture_free(&f);
     }
@@ -324,7 +329,7 @@ static void extreme_scores(void **state)
             f.shared->vec = wnw__vec_at(i);
             wnw__attend_run(&f.op, f.q, NULL, NULL, f.out, 0, 1);
             for (size_t j = 0; j < f.n_q; j++)
-                assert_true(f.out[j] == v[77 * 32 + j % 32]);
+                assert_cmp(f.out[j], ==, v[77 * 32 + j % 32]);
         }
         fixture_free(&f);
     }
@@ -439,7 +444,7 @@ static void graph_operation(void **state)
         graph_init(&g, &f);
         assert_int_equal(ggml_graph_compute_with_ctx(g.ctx, g.gf, 2), GGML_STATUS_SUCCESS);
         wnw__attend_ref(&f.op, f.q, f.ref);
-        assert_true(relative_error(g.out->data, f.ref, f.n_q) <= TOLERANCE);
+        assert_cmp(relative_error(g.out->data, f.ref, f.n_q), <=, TOLERANCE);
         /* the same graph after the cache has changed */
         f.layer.len[0] = 7;
         f.layer.len[1] += 1;
@@ -447,7 +452,7 @@ static void graph_operation(void **state)
         f.slice.n_past++;
         assert_int_equal(ggml_graph_compute_with_ctx(g.ctx, g.gf, 2), GGML_STATUS_SUCCESS);
         wnw__attend_ref(&f.op, f.q, f.ref);
-        assert_true(relative_error(g.out->data, f.ref, f.n_q) <= TOLERANCE);
+        assert_cmp(relative_error(g.out->data, f.ref, f.n_q), <=, TOLERANCE);
         ggml_free(g.ctx);
         fixture_free(&f);
     }

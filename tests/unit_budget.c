@@ -24,7 +24,7 @@ static void heads(const char *recipe, const wnw_head_problem *problem, int32_t *
 {
     float scratch[256];
     int32_t n_safe[64] = {0};
-    assert_true(problem->n_head_kv * problem->n <= 256);
+    assert_cmp(problem->n_head_kv * problem->n, <=, 256);
     wnw_policy *p = test_policy(recipe);
     p->part[WNW_PART_HEAD_BUDGET].heads.allocate(p->opts[WNW_PART_HEAD_BUDGET], problem, n_keep, n_safe,
                                                  scratch);
@@ -132,7 +132,8 @@ static void pyramid_totals(void **state)
                 assert_int_equal(layers("pyramidkv", &problem, got), (int64_t)n_layer * budget);
                 for (int32_t l = 0; l < n_layer; l++) {
                     assert_in_range(got[l], problem.n_protected, n);
-                    assert_true(l == 0 || got[l] <= got[l - 1]);
+                    if (l > 0)
+                        assert_cmp(got[l], <=, got[l - 1]);
                 }
             }
 }
@@ -201,7 +202,7 @@ static void adakv_code(void **state)
     assert_int_equal(got[0], 2 + 1);
     assert_int_equal(got[1], 6 + 1);
     wnw_policy *p = test_policy("paper-adakv");
-    assert_non_null(strstr(wnw_policy_string(p), "mode=code"));
+    assert_contains(wnw_policy_string(p), "mode=code");
     wnw_policy_free(p);
 }
 

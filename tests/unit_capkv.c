@@ -231,7 +231,7 @@ static void equals_its_definition(void **state)
             for (int j = 0; j < N_KV; j++)
                 for (int i = 0; i < a.n_entry[j]; i++)
                     if (i < rows[r].n_sink)
-                        assert_true(got[j * MAX_N + i] > 1);
+                        assert_cmp(got[j * MAX_N + i], >, 1);
                     else
                         assert_near((double)got[j * MAX_N + i], want[j][i], 1e-6 + 1e-4 * want[j][i]);
         }
@@ -249,7 +249,9 @@ static void short_heads(void **state)
     a.n_entry[0] = 5;
     a.n_entry[1] = 0;
     run_scorer("capkv", &a.obs, got);
-    assert_true(got[3] > 1 && got[4] > 0 && got[4] < 1);
+    assert_cmp(got[3], >, 1);
+    assert_cmp(got[4], >, 0);
+    assert_cmp(got[4], <, 1);
     memset(a.keys, 0, sizeof a.keys); /* no direction: every weight is 1 */
     memset(a.mean, 0, sizeof a.mean);
     run_scorer("capkv", &a.obs, got);

@@ -24,7 +24,7 @@ static void one_line(void **state)
     assert_int_equal(pipe(ends), 0);
     fflush(NULL);
     const pid_t pid = fork();
-    assert_true(pid >= 0);
+    assert_cmp(pid, >=, 0);
     if (pid == 0) {
         const struct rlimit no_core = {0, 0};
         struct app_out out;
@@ -38,14 +38,14 @@ static void one_line(void **state)
     }
     close(ends[1]);
     const ssize_t got = read(ends[0], text, sizeof text - 1);
-    assert_true(got > 0);
+    assert_cmp(got, >, 0);
     text[got] = '\0';
     close(ends[0]);
     int status = 0;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), APP_FAILED);
-    assert_non_null(strstr(text, "GGML_ASSERT(a == b) failed"));
+    assert_contains(text, "GGML_ASSERT(a == b) failed");
     assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
     assert_int_equal(rmdir(folder), 0); /* empty */
 }

@@ -47,7 +47,9 @@ static void fill_layer(struct fixture *f)
     l->off = calloc(n_kv, sizeof *l->off);
     l->cap = calloc(n_kv, sizeof *l->cap);
     l->len = calloc(n_kv, sizeof *l->len);
-    assert_true(l->off && l->cap && l->len);
+    assert_non_null(l->off);
+    assert_non_null(l->cap);
+    assert_non_null(l->len);
     for (int32_t ih = 0; ih < s->n_head_kv; ih++) {
         l->off[ih] = l->n_rows;
         l->len[ih] = s->len[ih];
@@ -57,7 +59,9 @@ static void fill_layer(struct fixture *f)
     l->k = malloc((size_t)l->n_rows * row_bytes);
     l->v = malloc((size_t)l->n_rows * row_bytes);
     l->pos = calloc((size_t)l->n_rows, sizeof *l->pos);
-    assert_true(l->k && l->v && l->pos);
+    assert_non_null(l->k);
+    assert_non_null(l->v);
+    assert_non_null(l->pos);
     memset(l->k, 0xff, (size_t)l->n_rows * row_bytes); /* NaN: a row too many shows */
     memset(l->v, 0xff, (size_t)l->n_rows * row_bytes);
     for (int32_t ih = 0; ih < s->n_head_kv; ih++) {
@@ -117,7 +121,8 @@ static void fixture_init(struct fixture *f, const struct shape *s, int32_t n_thr
                        (size_t)s->n_tok * sizeof(float));
         f->layer.aux[i] = malloc(f->n_aux * sizeof(float));
         f->want[i] = calloc(f->n_aux, sizeof *f->want[i]);
-        assert_true(f->layer.aux[i] && f->want[i]);
+        assert_non_null(f->layer.aux[i]);
+        assert_non_null(f->want[i]);
     }
     for (int ith = 0; ith < 2; ith++)
         wnw__attend_store(&f->attend, f->k, f->v, ith, 2);
@@ -165,7 +170,8 @@ static void reference(struct fixture *f)
     const struct wnw__kv_layer *l = &f->layer;
     float *key = malloc((size_t)s->d * sizeof *key);
     double *p = malloc((size_t)l->n_rows * sizeof *p);
-    assert_true(key && p);
+    assert_non_null(key);
+    assert_non_null(p);
     for (int i = 0; i < 2; i++)
         for (size_t at = 0; at < f->n_aux; at++)
             f->want[i][at] = (double)f->start[i][at];
@@ -347,7 +353,8 @@ static void restricted_softmax_agrees(void **state)
         const struct wnw__range columns[2] = {{20, 101}, {0, 64}};
         const int32_t own[2] = {140, 90};
         float *sum = calloc(6 * 150, sizeof *sum), *max = calloc(6 * 150, sizeof *max);
-        assert_true(sum && max);
+        assert_non_null(sum);
+        assert_non_null(max);
         for (int k = 0; k < 2; k++)
             memset(f.start[k], 0, f.n_aux * sizeof(float));
         f.softmax_known = true;
@@ -359,15 +366,17 @@ static void restricted_softmax_agrees(void **state)
         f.part.max = max;
         f.part.n = 150;
         run(&f, 1);
-        for (size_t at = 0; at < f.n_aux; at++) /* the entries' own numbers are not touched */
-            assert_true(f.layer.aux[0][at] == 0.0f && f.layer.aux[1][at] == 0.0f);
+        for (size_t at = 0; at < f.n_aux; at++) { /* the entries' own numbers are not touched */
+            assert_cmp(f.layer.aux[0][at], ==, 0.0f);
+            assert_cmp(f.layer.aux[1][at], ==, 0.0f);
+        }
         for (int32_t h = 0; h < 6; h++)
             for (int32_t c = 0; c < 150; c++) {
                 const size_t at = (size_t)(h % 3) * (size_t)f.layer.n_rows + (size_t)(f.layer.off[h / 3] + c);
                 const bool wanted = c >= columns[h / 3].from && c < columns[h / 3].to;
                 const double want_sum = wanted ? f.want[0][at] : 0, want_max = wanted ? f.want[1][at] : 0;
-                assert_true(fabs((double)sum[h * 150 + c] - want_sum) <= TOLERANCE * fmax(want_sum, 1e-3));
-                assert_true(fabs((double)max[h * 150 + c] - want_max) <= TOLERANCE * fmax(want_max, 1e-3));
+                assert_near(sum[h * 150 + c], want_sum, TOLERANCE * fmax(want_sum, 1e-3));
+                assert_near(max[h * 150 + c], want_max, TOLERANCE * fmax(want_max, 1e-3));
             }
         free(sum);
         free(max);
@@ -472,7 +481,7 @@ static void one_kind_alone(void **state)
         for (int stage = 0; take(&f, stage, 0, 1); stage++)
             ;
         for (size_t at = 0; at < f.n_aux; at++)
-            assert_true(fabs((double)f.layer.aux[kind][at] - f.want[kind][at]) <= TOLERANCE);
+            assert_near(f.layer.aux[kind][at], f.want[kind][at], TOLERANCE);
         f.layer.aux[1 - kind] = other;
     }
     fixture_free(&f);
@@ -507,10 +516,12 @@ static void kernel_adds_columns(void **state)
                     want_sum += p;
                     want_max = fmax(want_max, p);
                 }
-                assert_true(fabs((double)sum[c] - want_sum) <= rounding * want_sum);
-                assert_true(fabs((double)max[c] - want_max) <= rounding * want_max);
-                if (c % 7 == 6)
-                    assert_true(sum[c] == 0.5f && max[c] == (float)c / 256.0f);
+                assert_near(sum[c], want_sum, rounding * want_sum);
+                assert_near(max[c], want_max, rounding * want_max);
+                if (c % 7 == 6) {
+                    assert_cmp(sum[c], ==, 0.5f);
+                    assert_cmp(max[c], ==, (float)c / 256.0f);
+                }
             }
         }
 }

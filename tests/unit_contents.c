@@ -183,11 +183,11 @@ static void recipes(void **state)
     wnw_policy *p;
     const char *reason;
     assert_int_equal(wnw_policy_parse(&p, "snapkv+plain", NULL), WNW_OK);
-    assert_null(strstr(wnw_policy_string(p), "plain")); /* recipes without merging are what they were */
+    assert_lacks(wnw_policy_string(p), "plain"); /* recipes without merging are what they were */
     wnw_policy_free(p);
     assert_int_equal(wnw_policy_parse(&p, "snapkv+merge:fraction=0.75", NULL), WNW_OK);
-    assert_non_null(
-        strstr(wnw_policy_string(p), "+original+merge:similarity=0,fraction=0.75,weight=norm,gate=fixed"));
+    assert_contains(wnw_policy_string(p),
+                    "+original+merge:similarity=0,fraction=0.75,weight=norm,gate=fixed");
     assert_int_equal(wnw_policy_needs(p).flags, WNW_NEED_WINDOW_ATTN | WNW_NEED_KEYS | WNW_NEED_VALUES);
     for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_DECODE; phase++)
         assert_true(wnw_policy_allows(p, (wnw_phase)phase, &reason));
@@ -205,7 +205,7 @@ static void recipes(void **state)
     assert_true(wnw_policy_is_full(p)); /* nothing goes */
     wnw_policy_free(p);
     assert_int_equal(wnw_policy_parse(&p, "snapkv+merge+think", NULL), WNW_E_ARG);
-    assert_non_null(strstr(wnw_last_error(), "both a content rule"));
+    assert_says("both a content rule");
 }
 
 /* ---- The cache ---- */

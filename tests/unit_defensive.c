@@ -244,7 +244,7 @@ static void shares_sum_to_one(void **state)
         double sum = 0;
         for (int j = 0; j < H; j++)
             sum += (double)got[j * MAX_N + i];
-        assert_true(fabs(sum - (double)alone[i]) <= 1e-6);
+        assert_near(sum, alone[i], 1e-6);
     }
 }
 

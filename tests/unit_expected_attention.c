@@ -183,7 +183,7 @@ static void assert_scores(const char *recipe, const struct arrays *a, int n_sink
         }
     for (int j = 0; j < N_KV; j++)
         for (int i = 0; i < n_sink; i++)
-            assert_true((double)got[j * MAX_N + i] > most + 0.5); /* before all others */
+            assert_cmp((double)got[j * MAX_N + i], >, most + 0.5); /* before all others */
 }
 
 static void equals_its_definition(void **state)

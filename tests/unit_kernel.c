@@ -70,7 +70,8 @@ static void rows_equal_ggml(void **state)
             float *x = test_random_floats((size_t)(n * d[j]), 5, 3.0f);
             memset(x, 0, (size_t)d[j] * sizeof *x); /* a row of zeros: scale 0 */
             uint8_t *ours = malloc(bytes * (size_t)n), *theirs = malloc(bytes * (size_t)n);
-            assert_true(ours && theirs);
+            assert_non_null(ours);
+            assert_non_null(theirs);
             wnw__rows_from_f32(types[i].type, x, n, d[j], ours);
             ggml_rows(types[i].ggml, x, d[j], n, theirs);
             assert_memory_equal(ours, theirs, bytes * (size_t)n);
@@ -95,7 +96,10 @@ static void to_f32_equals_ggml(void **state)
                 float *x = test_random_floats(total, 6, 3.0f), *expected = malloc(total * sizeof *x);
                 float *tight = malloc(total * sizeof *x), *wide = malloc((size_t)(n * ld) * sizeof *x);
                 void *packed = malloc(bytes * (size_t)n);
-                assert_true(expected && tight && wide && packed);
+                assert_non_null(expected);
+                assert_non_null(tight);
+                assert_non_null(wide);
+                assert_non_null(packed);
                 wnw__rows_from_f32(types[i].type, x, n, d[j], packed);
                 if (types[i].type == WNW_KV_F32)
                     memcpy(expected, x, total * sizeof *x);
@@ -107,7 +111,7 @@ static void to_f32_equals_ggml(void **state)
                 for (int32_t r = 0; r < n; r++) {
                     assert_memory_equal(wide + r * ld, expected + r * d[j], (size_t)d[j] * sizeof *x);
                     for (int32_t c = d[j]; c < ld; c++)
-                        assert_true(wide[r * ld + c] == 0.0f);
+                        assert_cmp(wide[r * ld + c], ==, 0.0f);
                 }
                 free(x);
                 free(expected);
@@ -143,7 +147,8 @@ static void round_trip_error_is_bounded(void **state)
     const int32_t d = 64, n = 50;
     float *x = test_random_floats((size_t)(n * d), 7, 4.0f), *y = malloc((size_t)(n * d) * sizeof *y);
     void *packed = malloc((size_t)(n * d) * sizeof(float));
-    assert_true(y && packed);
+    assert_non_null(y);
+    assert_non_null(packed);
     for (size_t i = 0; i < N_TYPE; i++) {
         wnw__rows_from_f32(types[i].type, x, n, d, packed);
         wnw__rows_to_f32(types[i].type, packed, n, d, y);
@@ -152,7 +157,7 @@ static void round_trip_error_is_bounded(void **state)
             for (int32_t c = b; c < b + types[i].block; c++)
                 top = fmax(top, fabs((double)x[c]));
             for (int32_t c = b; c < b + types[i].block; c++)
-                assert_true(fabs((double)x[c] - (double)y[c]) <= types[i].step * top);
+                assert_near(x[c], y[c], types[i].step * top);
         }
     }
     free(x);
@@ -181,9 +186,10 @@ static void mul_nt_equals_loops(void **state)
                     for (int32_t c = 0; c < d; c++)
                         sum += 0.25 * (double)a[r * d + c] * (double)b[j * d + c];
                     /* d products of at most 0.25, each sum rounded once */
-                    assert_true(fabs(sum - (double)out[r * ld + j]) <= 0.25 * d * 0x1p-23);
+                    assert_near(sum, out[r * ld + j], 0.25 * d * 0x1p-23);
                 }
-                assert_true(out[r * ld + nb] == 777.0f && out[r * ld + nb + 1] == 777.0f);
+                assert_cmp(out[r * ld + nb], ==, 777.0f);
+                assert_cmp(out[r * ld + nb + 1], ==, 777.0f);
             }
             free(a);
             free(b);
@@ -199,13 +205,14 @@ static void transpose_moves_every_element(void **state)
         for (size_t i = 0; i < 4; i++) {
             const size_t n = (size_t)(WNW_TILE * d[i]);
             float *src = malloc(n * sizeof *src), *dst = malloc(n * sizeof *dst);
-            assert_true(src && dst);
+            assert_non_null(src);
+            assert_non_null(dst);
             for (size_t j = 0; j < n; j++)
                 src[j] = (float)j;
             wnw__vec_at(t)->transpose(src, d[i], dst);
             for (int32_t c = 0; c < d[i]; c++)
                 for (int32_t j = 0; j < WNW_TILE; j++)
-                    assert_true(dst[c * WNW_TILE + j] == (float)(j * d[i] + c));
+                    assert_cmp(dst[c * WNW_TILE + j], ==, (float)(j * d[i] + c));
             free(src);
             free(dst);
         }
@@ -218,17 +225,19 @@ static void softmax_by_hand(void **state)
         void (*softmax)(float *, int32_t) = wnw__vec_at(t)->softmax;
         float one[1] = {-123.0f};
         softmax(one, 1);
-        assert_true(one[0] == 1.0f);
+        assert_cmp(one[0], ==, 1.0f);
         float x[4] = {5.0f, 5.0f + 0.693147181f, -INFINITY, 5.0f}; /* 1 : 2 : 0 : 1 */
         softmax(x, 4);
-        assert_true(fabsf(x[0] - 0.25f) < 1e-6f && fabsf(x[1] - 0.5f) < 1e-6f && fabsf(x[3] - 0.25f) < 1e-6f);
-        assert_true(x[2] == 0.0f);
+        assert_near(x[0], 0.25f, 1e-6f);
+        assert_near(x[1], 0.5f, 1e-6f);
+        assert_near(x[3], 0.25f, 1e-6f);
+        assert_cmp(x[2], ==, 0.0f);
         float far[40]; /* one value out of reach of all others: exactly 1 and exactly 0 */
         for (int i = 0; i < 40; i++)
             far[i] = i == 37 ? 1000.0f : i % 2 ? -INFINITY : -1e30f;
         softmax(far, 40);
         for (int i = 0; i < 40; i++)
-            assert_true(far[i] == (i == 37 ? 1.0f : 0.0f));
+            assert_cmp(far[i], ==, (i == 37 ? 1.0f : 0.0f));
     }
 }
 
@@ -249,7 +258,7 @@ static void softmax_equals_double(void **state)
             for (int32_t i = 0; i < n; i++) {
                 /* x - max is rounded at magnitude up to 60: 60 * 2^-24, and a few more roundings */
                 const double p = exp((double)x[i] - top) / sum;
-                assert_true(fabs((double)y[i] - p) <= 5e-6 * p);
+                assert_near(y[i], p, 5e-6 * p);
             }
             free(x);
             free(y);
@@ -272,11 +281,12 @@ static void exp_is_accurate(void **state)
             double sum = 0.0;
             for (int i = 0; i < WNW_TILE; i++) {
                 const double e = exp((double)x[i]);
-                assert_true(fabs((double)s[i] - e) <= 2e-7 * e);
+                assert_near(s[i], e, 2e-7 * e);
                 sum += e;
             }
-            assert_true(corr[0] == 1.0f && m[0] == 0.0f);
-            assert_true(fabs((double)l[0] - sum) <= 1e-6 * sum);
+            assert_cmp(corr[0], ==, 1.0f);
+            assert_cmp(m[0], ==, 0.0f);
+            assert_near(l[0], sum, 1e-6 * sum);
         }
     }
 }
@@ -295,16 +305,23 @@ static void softmax_tile_streams(void **state)
         s[3] = 1.0f;
         s[60] = 1.0f;
         wnw__vec_at(t)->softmax_tile(s, 2, m, l, corr);
-        assert_true(m[0] == 1.0f && l[0] == 2.0f && corr[0] == 0.0f && s[3] == 1.0f && s[4] == 0.0f);
-        assert_true(m[1] == -FLT_MAX && l[1] == 0.0f);
+        assert_cmp(m[0], ==, 1.0f);
+        assert_cmp(l[0], ==, 2.0f);
+        assert_cmp(corr[0], ==, 0.0f);
+        assert_cmp(s[3], ==, 1.0f);
+        assert_cmp(s[4], ==, 0.0f);
+        assert_cmp(m[1], ==, -FLT_MAX);
+        assert_cmp(l[1], ==, 0.0f);
         for (int i = 0; i < WNW_TILE; i++)
-            assert_true(s[WNW_TILE + i] == 0.0f);
+            assert_cmp(s[WNW_TILE + i], ==, 0.0f);
         /* a larger score rescales what was there: 2 / 4 + 1 */
         for (int i = 0; i < 2 * WNW_TILE; i++)
             s[i] = -INFINITY;
         s[0] = 1.0f + 1.38629436f;
         wnw__vec_at(t)->softmax_tile(s, 2, m, l, corr);
-        assert_true(fabsf(corr[0] - 0.25f) < 1e-6f && fabsf(l[0] - 1.5f) < 1e-6f && s[0] == 1.0f);
+        assert_near(corr[0], 0.25f, 1e-6f);
+        assert_near(l[0], 1.5f, 1e-6f);
+        assert_cmp(s[0], ==, 1.0f);
     }
 }
 
@@ -319,7 +336,7 @@ static void machine(void **state)
         n++;
     assert_in_range(n, 1, 3);
     assert_string_equal(wnw__vec_at(n - 1)->name, "scalar");
-    assert_true(wnw_usable_cores() >= 1);
+    assert_cmp(wnw_usable_cores(), >=, 1);
 }
 
 int main(void)

@@ -55,7 +55,7 @@ static const float *gather(const wnw_observation *obs, int32_t ih, int32_t first
     struct toy *t = obs->source;
     const float *from = (keys ? t->k : t->v) + (size_t)ih * MAX_N * (size_t)t->d;
     assert_in_range(first, 0, obs->n_entry[ih]);
-    assert_true(first + count <= obs->n_entry[ih]);
+    assert_cmp(first + count, <=, obs->n_entry[ih]);
     t->first_read = first < t->first_read ? first : t->first_read;
     for (int32_t i = 0; i < count; i++)
         memcpy(t->rows + (size_t)i * (size_t)t->d, from + (size_t)t->pos[t->il][ih][first + i] * (size_t)t->d,
@@ -133,7 +133,10 @@ static void toy_init(struct toy *t, int32_t n_layer, int32_t n_head_kv, int32_t 
     t->v = malloc(n * sizeof *t->v);
     t->rows = malloc(n * sizeof *t->rows);
     t->flat = malloc((size_t)n_head_kv * MAX_N * sizeof *t->flat);
-    assert_true(t->k && t->v && t->rows && t->flat);
+    assert_non_null(t->k);
+    assert_non_null(t->v);
+    assert_non_null(t->rows);
+    assert_non_null(t->flat);
     for (size_t i = 0; i < n; i++) {
         seed = seed * 1664525u + 1013904223u;
         t->k[i] = (float)(seed >> 8) / (float)(1u << 24) - 0.5f;
@@ -212,7 +215,7 @@ static void golden_scores(const char *options, const float *k, const float *v, f
     memcpy(t.v, v, 27 * sizeof *v);
     toy_append(&t, 9);
     toy_observe(&t.src, 0, &needs, &obs);
-    assert_true((scorer->scratch ? scorer->scratch(opts, &obs) : 0) <= 16);
+    assert_cmp((scorer->scratch ? scorer->scratch(opts, &obs) : 0), <=, 16);
     assert_int_equal(scorer->score(opts, &obs, score, scratch), WNW_OK);
     memcpy(out, score + 1, 4 * sizeof *out);
     toy_free(&t);
@@ -513,7 +516,7 @@ static void retention_for_a_ratio(void **state)
             toy_init(&t, 1, 1, 2);
             feed(&t, fixed, (const int32_t[]){1000}, 1, 16384);
             assert_int_equal(t.len[0][0], formula(16384, sinks[s], 128, row[i].k));
-            assert_true(t.len[0][0] <= n_keep);
+            assert_cmp(t.len[0][0], <=, n_keep);
             toy_free(&t);
             wnw_policy_free(fixed);
             wnw_policy_free(p);
@@ -537,7 +540,7 @@ static void retention_that_cannot_be(void **state)
     due.n_keep = 100;
     due.strict = false;
     assert_int_equal(wnw__policy_fix_size(&fixed, p, &due, warning), WNW_OK);
-    assert_non_null(strstr(warning, "keeps 216 of 600"));
+    assert_contains(warning, "keeps 216 of 600");
     assert_int_equal(wnw__policy_blocks(fixed, 0).lag, 128);
     assert_int_equal(wnw__policy_blocks(fixed, 0).sink, 16);
     struct toy t;
@@ -552,7 +555,7 @@ static void retention_that_cannot_be(void **state)
     due = (struct wnw__due){.n = 271, .n_keep = 136};
     assert_int_equal(wnw__policy_fix_size(&fixed, p, &due, warning), WNW_OK);
     assert_null(fixed);
-    assert_non_null(strstr(warning, "keeps all 271"));
+    assert_contains(warning, "keeps all 271");
     /* 80 are settled: 536 = 80 + 3 x 128 + 72, k = (300 - 80 - 128 - 72) / 2 = 10. */
     *warning = '\0';
     due = (struct wnw__due){.n = 536, .n_final = 80, .n_keep = 300, .strict = true};
@@ -565,7 +568,7 @@ static void retention_that_cannot_be(void **state)
     /* Settled entries are no reason to refuse a turn. */
     due.n_keep = 100;
     assert_int_equal(wnw__policy_fix_size(&fixed, p, &due, warning), WNW_OK);
-    assert_non_null(strstr(warning, "keeps 280 of 536"));
+    assert_contains(warning, "keeps 280 of 536");
     wnw_policy_free(fixed);
     wnw_policy_free(p);
 }

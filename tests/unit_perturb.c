@@ -147,20 +147,22 @@ static void bounds_hold(void **state)
             mark(kept[k], by[k], b - b / 2);
             assert_int_equal(wnw_perturb_bounds(&p, h.attn, h.nu, kept[k], first, N), WNW_OK);
             assert_int_equal(wnw_perturb_output(&l1, NULL, h.attn, h.proj, kept[k], N, D), WNW_OK);
-            assert_true(l1 <= p.theta * (1 + 1e-5));
-            assert_true(p.theta <= p.theta_hat * (1 + 1e-5));
+            assert_cmp(l1, <=, p.theta * (1 + 1e-5));
+            assert_cmp(p.theta, <=, p.theta_hat * (1 + 1e-5));
             if (p.guaranteed)
-                assert_true(p.theta_hat <= p.theta_relax * (1 + 1e-5));
-            assert_true(p.guaranteed == (wnw_perturb_mass(h.attn, N, b / 2) > 0.5));
+                assert_cmp(p.theta_hat, <=, p.theta_relax * (1 + 1e-5));
+            assert_cmp(p.guaranteed, ==, (wnw_perturb_mass(h.attn, N, b / 2) > 0.5));
             theta_hat[k] = p.theta_hat;
             n_guaranteed += k == 0 && p.guaranteed;
         }
         /* What stage 2 minimises, if the assumption holds. L_p itself need not be lower. */
-        if (wnw_perturb_mass(h.attn, N, b / 2) > 0.5)
-            assert_true(theta_hat[0] <= theta_hat[1] * (1 + 1e-5) &&
-                        theta_hat[0] <= theta_hat[2] * (1 + 1e-5));
+        if (wnw_perturb_mass(h.attn, N, b / 2) > 0.5) {
+            assert_cmp(theta_hat[0], <=, theta_hat[1] * (1 + 1e-5));
+            assert_cmp(theta_hat[0], <=, theta_hat[2] * (1 + 1e-5));
+        }
     }
-    assert_true(n_guaranteed > 100 && n_guaranteed < 300); /* both cases were met */
+    assert_cmp(n_guaranteed, >, 100);
+    assert_cmp(n_guaranteed, <, 300); /* both cases were met */
 }
 
 /* Without entry p alone the output moves by A_p / (1 - A_p) || o - v_p W_O ||_1. */

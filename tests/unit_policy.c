@@ -93,7 +93,8 @@ static void method_list(void **state)
     wnw_method_info info;
     int n_preset = 0, n_parity = 0, n_scorer = 0, n_part = 0;
     for (int32_t i = 0; wnw_method_get(i, &info); i++) {
-        assert_true(strlen(info.name) > 0 && strlen(info.about) > 0);
+        assert_cmp(strlen(info.name), >, 0);
+        assert_cmp(strlen(info.about), >, 0);
         assert_non_null(info.paper);
         const bool parity = strcmp(info.kind, "parity preset") == 0;
         const bool preset = strcmp(info.kind, "preset") == 0;
@@ -104,19 +105,20 @@ static void method_list(void **state)
         n_part += !preset && !parity && !scorer;
         if (preset || parity) {
             assert_canonical(info.name, info.recipe);
-            assert_true(strlen(info.layout) > 0 && (info.phases & 1u << WNW_PHASE_END));
-            assert_true(parity ==
-                        (strncmp(info.name, "kvpress-", 8) == 0 || strncmp(info.name, "paper-", 6) == 0));
+            assert_cmp(strlen(info.layout), >, 0);
+            assert_true(info.phases & 1u << WNW_PHASE_END);
+            assert_cmp(parity, ==,
+                       (strncmp(info.name, "kvpress-", 8) == 0 || strncmp(info.name, "paper-", 6) == 0));
         } else {
             assert_string_equal(info.recipe, "");
             assert_string_equal(info.layout, "");
-            assert_true((info.phases != 0) == scorer);
+            assert_cmp((info.phases != 0), ==, scorer);
         }
     }
-    assert_true(n_preset >= 8);
-    assert_true(n_parity >= 7);
-    assert_true(n_scorer >= 6);
-    assert_true(n_part >= 6);
+    assert_cmp(n_preset, >=, 8);
+    assert_cmp(n_parity, >=, 7);
+    assert_cmp(n_scorer, >=, 6);
+    assert_cmp(n_part, >=, 6);
     assert_false(wnw_method_get(-1, &info));
     assert_false(wnw_method_get(100000, &info));
 }
@@ -343,7 +345,7 @@ static void registry(void **state)
     assert_string_equal(wnw_policy_string(again), want);
     wnw_policy_free(again);
     assert_int_equal(wnw_policy_parse(&again, "mone", r), WNW_E_ARG);
-    assert_non_null(strstr(wnw_last_error(), "did you mean \"mine\""));
+    assert_says("did you mean \"mine\"");
     assert_int_equal(wnw_policy_parse(&again, "snapkv+mine", r), WNW_E_ARG);
     assert_int_equal(wnw_policy_parse(&again, "mine+partition", r), WNW_E_ARG);
     assert_int_equal(wnw_policy_parse(&again, "mine", NULL), WNW_E_ARG);
@@ -377,7 +379,7 @@ static void registry_refuses(void **state)
     const wnw_option out_of_range[] = {{.name = "a", .type = WNW_OPT_INT, .def = 5, .min = 0, .max = 4}, {0}};
     s.part.options = out_of_range;
     assert_int_equal(wnw_registry_add(r, &s.part), WNW_E_ARG);
-    assert_non_null(strstr(wnw_last_error(), "default 5"));
+    assert_says("default 5");
     const wnw_option twice[] = {
         {.name = "a", .type = WNW_OPT_BOOL}, {.name = "a", .type = WNW_OPT_BOOL}, {0}};
     s.part.options = twice;

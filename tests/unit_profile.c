@@ -90,10 +90,12 @@ static void every_kind(void **state)
     assert_float_equal(p->srh_mean[4], 4, 0);
     assert_int_equal(p->trad_rank[3], 3);
     assert_float_equal(p->trad_mean[4], 1, 0);
-    assert_true(p->layer_share[0] == 0.25 && p->layer_share[1] == 0.75);
+    assert_cmp(p->layer_share[0], ==, 0.25);
+    assert_cmp(p->layer_share[1], ==, 0.75);
     assert_int_equal(p->compiler.n_entropy, 3);
     assert_int_equal(p->compiler.n_ppl, 2);
-    assert_true(p->compiler.entropy_edge[1] == 3.5 && p->compiler.ppl_edge[0] == 8);
+    assert_cmp(p->compiler.entropy_edge[1], ==, 3.5);
+    assert_cmp(p->compiler.ppl_edge[0], ==, 8);
     assert_float_equal(p->compiler.tau[5], 6, 0);
     assert_float_equal(p->compiler.tau[11], 0.5, 0);
     assert_float_equal(p->compiler.weight[6], 1.15, 1e-7);
@@ -103,7 +105,8 @@ static void every_kind(void **state)
     assert_int_equal(p->compiler.pool, -1);
     assert_false(p->compiler.foreign);
     assert_int_equal(p->head_recent, 32);
-    assert_true(p->head_score[7] == 8 && p->head_alpha[2] == 0.5);
+    assert_cmp(p->head_score[7], ==, 8);
+    assert_cmp(p->head_alpha[2], ==, 0.5);
     assert_float_equal(p->query_mean[15], -8, 0);
     assert_float_equal(p->query_cov[31], 2, 0);
     /* The same kind again replaces the old. */
@@ -188,7 +191,9 @@ static void refused(void **state)
             fail_msg("row %zu: %d, \"%s\" does not say \"%s\"", i, rc, wnw_last_error(), rows[i].because);
         /* What was there before is untouched. */
         assert_int_equal(wnw_profile_kinds(p), 1u << WNW_PROFILE_LAYERS);
-        assert_true(p->layer_share[0] == 0.25 && !p->srh_rank && !p->compiler.tau);
+        assert_cmp(p->layer_share[0], ==, 0.25);
+        assert_null(p->srh_rank);
+        assert_null(p->compiler.tau);
         free(text);
         wnw_profile_free(p);
     }
@@ -250,8 +255,9 @@ static void shares_are_scaled(void **state)
     text = changed(layers_text, "[0.25,0.75]", "[1,3]");
     add_ok(p, "p.json", text);
     free(text);
-    assert_non_null(strstr(logged, "sum to 4"));
-    assert_true(p->layer_share[0] == 0.25 && p->layer_share[1] == 0.75);
+    assert_contains(logged, "sum to 4");
+    assert_cmp(p->layer_share[0], ==, 0.25);
+    assert_cmp(p->layer_share[1], ==, 0.75);
     wnw_set_log(NULL, NULL);
     wnw_profile_free(p);
 }
@@ -269,7 +275,7 @@ static void imports(void **state)
     wnw_set_log(log_line, NULL);
     logged[0] = '\0';
     add_ok(p, "Some-Model_head_idx.json", "{\"0\": [3,0,1,2], \"1\": [1,0,2,3]}");
-    assert_non_null(strstr(logged, "does not name its model"));
+    assert_contains(logged, "does not name its model");
     assert_int_equal(p->srh_rank[0], 3);
     assert_null(p->trad_rank);
     /* Scores: means, ranked, ties to the lower head; the ranked list above stays. */
@@ -287,10 +293,10 @@ static void imports(void **state)
     assert_int_equal(p->srh_rank[1], 2);
     assert_int_equal(p->srh_rank[4], 0);
     add_ok(p, "errors.jsonl", "{\"qasper\":[1,1],\"avg_score\":[0.5,0.5]}");
-    assert_true(p->layer_share[0] == 0.5);
+    assert_cmp(p->layer_share[0], ==, 0.5);
     /* Head weights and thresholds come apart and belong together. */
     add_ok(p, "W_head.json", "{\"shape\":[2,4],\"W_head\":[[1,1.1,1,1],[1,1,1,0.99]]}");
-    assert_non_null(strstr(logged, "synthetic"));
+    assert_contains(logged, "synthetic");
     assert_null(p->compiler.tau);
     add_ok(p, "M_lex.json", "{\"shape\":[2,20,4],\"M_lex\":[" LEX "," LEX "]}");
     const struct wnw__compiler_table *t = &p->compiler;
@@ -304,9 +310,11 @@ static void imports(void **state)
     assert_int_equal(t->pool, -1);
     assert_int_equal(t->utility, -1);
     assert_int_equal(t->alpha_scope, -1);
-    assert_true(fabs(t->entropy_edge[0] - (2 + 8.0 / 19)) < 1e-12 && t->entropy_edge[18] == 10);
-    assert_true(fabs(t->ppl_edge[0] - 4.64159) < 1e-5 && fabs(t->ppl_edge[1] - 21.5443) < 1e-4 &&
-                t->ppl_edge[2] == 100);
+    assert_near(t->entropy_edge[0], (2 + 8.0 / 19), 1e-12);
+    assert_cmp(t->entropy_edge[18], ==, 10);
+    assert_near(t->ppl_edge[0], 4.64159, 1e-5);
+    assert_near(t->ppl_edge[1], 21.5443, 1e-4);
+    assert_cmp(t->ppl_edge[2], ==, 100);
     /* The other order, on what is there. */
     add_ok(p, "W_head.json", "{\"shape\":[2,4],\"W_head\":[[2,1,1,1],[1,1,1,1]]}");
     assert_float_equal(t->weight[0], 2, 0);
@@ -414,10 +422,10 @@ static void too_many_values(void **state)
     assert_too_large(add_many(p, "{\"a\":1", ",\"a\":1", 163864, "}"));
     /* What stands in a string is no value, quotes behind a backslash do not end it. */
     assert_int_equal(add_many(p, "{\"format\":\"\\\\\",\"x\":\"\\\"", "[,", 400000, "\"}"), WNW_E_FORMAT);
-    assert_non_null(strstr(wnw_last_error(), "winnow-profile-1 is expected"));
+    assert_says("winnow-profile-1 is expected");
     /* 64 bytes for every value. */
     assert_int_equal(add_many(p, "", "                ", 327728 * 4 + 1, ""), WNW_E_FORMAT);
-    assert_non_null(strstr(wnw_last_error(), "a profile of this model has at most 20974592"));
+    assert_says("a profile of this model has at most 20974592");
     wnw_profile_free(p);
 }
 

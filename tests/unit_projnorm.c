@@ -33,7 +33,9 @@ static struct values values_of(wnw_kv_type type, int32_t n_head_kv, int32_t n, i
     x.v = malloc((size_t)n_head_kv * bytes);
     x.norm = malloc(count * sizeof *x.norm);
     x.heads = calloc((size_t)n_head_kv, sizeof *x.heads);
-    assert_true(x.v && x.norm && x.heads);
+    assert_non_null(x.v);
+    assert_non_null(x.norm);
+    assert_non_null(x.heads);
     wnw__rows_from_f32(type, v, (int64_t)count, d, x.v);
     for (size_t i = 0; i < count; i++)
         x.norm[i] = -1.0f;
@@ -130,7 +132,7 @@ static void *random_weight(const struct shape *s)
     if (s->weight == GGML_TYPE_F32)
         memcpy(data, x, (size_t)(n_in * s->n_out) * sizeof *x);
     else
-        assert_true(ggml_quantize_chunk(s->weight, x, data, 0, s->n_out, n_in, NULL) > 0);
+        assert_cmp(ggml_quantize_chunk(s->weight, x, data, 0, s->n_out, n_in, NULL), >, 0);
     free(x);
     return data;
 }
@@ -221,7 +223,9 @@ static void sketch_columns(void **state)
     assert_memory_equal(column, again, WNW_PROJ_SKETCH_COLUMNS * sizeof *column);
     int32_t low = 0;
     for (int32_t i = 0; i < WNW_PROJ_SKETCH_COLUMNS; i++) {
-        assert_true(column[i] < 4096 && (i == 0 || column[i] > column[i - 1]));
+        assert_cmp(column[i], <, 4096);
+        if (i > 0)
+            assert_cmp(column[i], >, column[i - 1]);
         low += column[i] < 2048;
     }
     assert_in_range(low, 200, 312); /* 256 +- 11 */
@@ -244,8 +248,8 @@ static void sketch_is_near_l1(void **state)
         worst = off > worst ? off : worst;
     }
     /* Mean of 512 x 4 half-normal terms: one standard deviation is 0.75 / sqrt(2048) = 1.7 %. */
-    assert_true(worst < 0.08);
-    assert_true(worst > 1e-4); /* it is a sample */
+    assert_cmp(worst, <, 0.08);
+    assert_cmp(worst, >, 1e-4); /* it is a sample */
     values_free(&full);
     values_free(&sketch);
     free(v);
@@ -274,7 +278,7 @@ static void threads_and_neighbours_do_not_matter(void **state)
             parts.norm[i] = i % 3 == 0 ? 7.0f : -1.0f;
         fill(&w, (wnw_proj_norm)kind, &parts, 2);
         for (int32_t i = 0; i < s.n_head_kv * s.n; i++)
-            assert_true(parts.norm[i] == (i % 3 == 0 ? 7.0f : one.norm[i]));
+            assert_cmp(parts.norm[i], ==, (i % 3 == 0 ? 7.0f : one.norm[i]));
         values_free(&one);
         values_free(&many);
         values_free(&parts);

@@ -193,7 +193,7 @@ static void check_policy(const wnw_policy *p, struct fake *f, int shape, int siz
     }
     check_total(&t, plan);
     check_protected(&t, plan, &report);
-    assert_true(memchr(report.warning, 0, sizeof report.warning) != NULL);
+    assert_non_null(memchr(report.warning, 0, sizeof report.warning));
     assert_int_equal(wnw__plan_make(&again, p, &t.size, &f->src, NULL), WNW_OK);
     if (!test_same_plan(plan, again))
         complain(&t, "another plan the second time");
@@ -266,7 +266,7 @@ static void combinations(void **state)
                 }
     for (int i = 0; i < N_SHAPE; i++)
         fake_free(&f[i]);
-    assert_true(n_parsed > 100);
+    assert_cmp(n_parsed, >, 100);
 }
 
 /* Every head aggregation with every scorer that takes it, and with head budgets and selectors that look at
@@ -298,7 +298,7 @@ static void aggregations(void **state)
             }
     for (int i = 0; i < N_SHAPE; i++)
         fake_free(&f[i]);
-    assert_true(n_parsed > 200);
+    assert_cmp(n_parsed, >, 200);
 }
 
 /* Merges take from entries that go and give to entries that stay; keep-sets are those without. */
@@ -379,7 +379,7 @@ static bool run_together(struct fake *f, int shape, wnw_policy **p, wnw_plan **a
     if (m > 0 && wnw__plan_make_many(many, chosen, size, m, &f->src, NULL) != WNW_OK)
         fail_msg("%s", wnw_last_error());
     /* One look at a layer when it is scored, at most one before and one after. */
-    assert_true(f->n_observed <= 3 * f->src.n_layer);
+    assert_cmp(f->n_observed, <=, 3 * f->src.n_layer);
     for (int32_t k = 0; k < m; k++) {
         const int32_t i = which[k];
         const struct trial t = {.policy = p[i], .f = f, .size = sizes[i], .shape = shape};
@@ -406,7 +406,7 @@ static void together(void **state)
         shape_init(&f, shape);
         int32_t n = 0;
         for (int32_t i = 0; (row = wnw__preset_get(i)); i++) {
-            assert_true(n < MAX_POLICY);
+            assert_cmp(n, <, MAX_POLICY);
             assert_int_equal(wnw_policy_parse(&p[n], row->name, NULL), WNW_OK);
             sizes[n] = size_of(3 + i % 9, f.n);
             if (wnw__plan_make(&alone[n], p[n], &sizes[n], &f.src, NULL) == WNW_OK)
@@ -438,7 +438,7 @@ static void blind(void **state)
         const int rc = wnw__plan_make(&plan, p, &size, &f.src, NULL);
         if (rc != (flags ? WNW_E_NOT_OBSERVED : WNW_OK))
             fail_msg("%s: status %d, %s", row->name, rc, wnw_last_error());
-        assert_true((rc == WNW_OK) == (plan != NULL));
+        assert_cmp((rc == WNW_OK), ==, (plan != NULL));
         wnw_plan_free(plan);
         wnw_policy_free(p);
     }

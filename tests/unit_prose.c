@@ -81,7 +81,7 @@ static char *prose_of(uint64_t seed, size_t n_bytes)
 {
     struct source s;
     assert_true(source_open(&s, NULL));
-    assert_true(n_bytes <= s.len);
+    assert_cmp(n_bytes, <=, s.len);
     char *text = source_take(&s, n_bytes, seed);
     source_close(&s);
     assert_non_null(text);
@@ -97,10 +97,10 @@ static void nothing_is_said_twice(void **state)
         size_t n, n_runs = 0;
         assert_in_range(strlen(text), PROSE_MIN_BYTES - 300, PROSE_MIN_BYTES);
         char **sentences = split(text, &n), **runs = NULL;
-        assert_true(n > 2000);
+        assert_cmp(n, >, 2000);
         for (size_t i = 0; i < n; i++)
             add_runs(&runs, &n_runs, sentences[i]);
-        assert_true(n_runs > 10000);
+        assert_cmp(n_runs, >, 10000);
         all_differ(sentences, n, "a sentence");
         all_differ(runs, n_runs, "a run of words");
         free_all(runs, n_runs);
@@ -117,7 +117,7 @@ static void sentences_are_well_formed(void **state)
     size_t n;
     char **sentences = split(text, &n);
     assert_null(strpbrk(text, "{}?"));
-    assert_null(strstr(text, "  "));
+    assert_lacks(text, "  ");
     for (size_t i = 0; i < n; i++) {
         const char *s = sentences[i];
         const char first = s[0], last = s[strlen(s) - 1];
@@ -163,7 +163,7 @@ static void write_file(char path[32], const char *text)
 {
     snprintf(path, 32, "/tmp/unit_prose_XXXXXX");
     const int fd = mkstemp(path);
-    assert_true(fd >= 0);
+    assert_cmp(fd, >=, 0);
     assert_int_equal(write(fd, text, strlen(text)), strlen(text));
     close(fd);
 }

@@ -91,7 +91,8 @@ static float *random_queries(void)
 static void check_brute_force(const struct wnw__qstats *st, const float *q, double tolerance)
 {
     float *mean = malloc(sizeof *mean * HEADS * D), *cov = malloc(sizeof *cov * HEADS * D * D);
-    assert_true(mean && cov);
+    assert_non_null(mean);
+    assert_non_null(cov);
     assert_int_equal(wnw__qstats_get(st, 0, mean, cov), N);
     for (int32_t h = 0; h < HEADS; h++) {
         double want[D] = {0};
@@ -99,7 +100,7 @@ static void check_brute_force(const struct wnw__qstats *st, const float *q, doub
             for (int32_t c = 0; c < D; c++)
                 want[c] += (double)q[(t * HEADS + h) * D + c] / N;
         for (int32_t a = 0; a < D; a++) {
-            assert_true(fabs((double)mean[h * D + a] - want[a]) < 1e-5 * fabs(want[a]));
+            assert_near(mean[h * D + a], want[a], 1e-5 * fabs(want[a]));
             for (int32_t b = 0; b < D; b++) {
                 double sum = 0.0;
                 for (int32_t t = 0; t < N; t++)
@@ -197,7 +198,8 @@ static void recorder_takes_queries(void **state)
         type->take(st, &rows, ith, 2);
     add(want, x, 3, N, 1);
     float *a = malloc(sizeof *a * HEADS * D * (D + 1)), *b = malloc(sizeof *b * HEADS * D * (D + 1));
-    assert_true(a && b);
+    assert_non_null(a);
+    assert_non_null(b);
     assert_int_equal(wnw__qstats_get(st, 0, a, a + HEADS * D), 0);
     assert_int_equal(wnw__qstats_get(st, 1, a, a + HEADS * D), N - 4);
     assert_int_equal(wnw__qstats_get(want, 0, b, b + HEADS * D), N - 4);

@@ -122,7 +122,7 @@ static void snapkv_pools_after_the_group_mean(void **state)
                                          "paper-criticalkv-headkv"};
     for (size_t i = 0; i < sizeof papers / sizeof *papers; i++) {
         p = test_policy(papers[i]);
-        assert_non_null(strstr(wnw_policy_string(p), "pool=max,agg=mean,pool_after=1"));
+        assert_contains(wnw_policy_string(p), "pool=max,agg=mean,pool_after=1");
         wnw_policy_free(p);
     }
 }
@@ -221,7 +221,7 @@ static void lagkv_golden_vector(void **state)
     assert_values(out + 1, 1e-6, 0.497298, 0.466997, 0.523091, 0.512614);
     run_scorer("lagkv:sink=1,lag=4,wv=0", &obs, out);
     assert_values(out + 1, 1e-6, 0.271848, 0.271848, 0.244589, 0.211715);
-    assert_true(out[1] == out[2]); /* an exact tie */
+    assert_cmp(out[1], ==, out[2]); /* an exact tie */
 }
 
 static void lagkv_ranks(void **state)
@@ -234,11 +234,15 @@ static void lagkv_ranks(void **state)
     run_scorer("lagkv:sink=1,lag=4,ranked=1+topk", &obs, out);
     /* order 2, 3, 0, 1; sinks above the tail, the tail above ranks and the most recent first */
     assert_values(out + 1, 1e-6, 0.25, 0, 0.75, 0.5);
-    assert_true(out[0] > out[8] && out[8] > out[5] && out[5] > out[3]);
+    assert_cmp(out[0], >, out[8]);
+    assert_cmp(out[8], >, out[5]);
+    assert_cmp(out[5], >, out[3]);
     /* n < S + 2 L: recency */
     run_scorer("lagkv:sink=1,lag=5,ranked=1+topk", &obs, out);
-    for (int i = 2; i < 9; i++)
-        assert_true(out[i] > out[i - 1] && out[0] > out[i]);
+    for (int i = 2; i < 9; i++) {
+        assert_cmp(out[i], >, out[i - 1]);
+        assert_cmp(out[0], >, out[i]);
+    }
 }
 
 static void lagkv_constant_channel_adds_nothing(void **state)
@@ -329,7 +333,8 @@ static void streaming_llm_is_recency(void **state)
     assert_values(out, 0, 0, 1, 2, 3, 4);
     assert_int_equal(protected_by("streaming_llm", 100).n_first, 4);
     run_scorer("streaming_llm:recent=2", &obs, out);
-    assert_true(out[0] > out[1] && out[1] > out[2]);
+    assert_cmp(out[0], >, out[1]);
+    assert_cmp(out[1], >, out[2]);
     assert_int_equal(protected_by("streaming_llm:recent=2", 100).n_first, 0);
     assert_int_equal(protected_by("streaming_llm:recent=2", 100).n_last, 2);
 }

@@ -137,7 +137,8 @@ static void lagkv_lengths(void **state)
         /* The size it gives is the size it selects. */
         float *score = calloc((size_t)row[i].n, sizeof *score);
         int32_t *keep = calloc((size_t)row[i].n, sizeof *keep);
-        assert_true(score && keep);
+        assert_non_null(score);
+        assert_non_null(keep);
         const wnw_select_problem problem = {
             .score = score, .n = row[i].n, .n_keep = row[i].kept, .blocks = b};
         assert_int_equal(run_select(recipe, &problem, keep), row[i].kept);
@@ -158,7 +159,8 @@ static void lagkv_size_to_retention(void **state)
     enum { N = 16384 };
     float *score = calloc(N, sizeof *score);
     int32_t *keep = calloc(N, sizeof *keep);
-    assert_true(score && keep);
+    assert_non_null(score);
+    assert_non_null(keep);
     for (int32_t s = 4; s <= 16; s += 12)
         for (size_t i = 0; i < 4; i++) {
             const wnw_select_problem problem = {
@@ -166,7 +168,7 @@ static void lagkv_size_to_retention(void **state)
             const int32_t m = (N - s) % 128, blocks = (N - s) / 128;
             const int32_t n = run_select("lagkv", &problem, keep);
             assert_int_equal(n, s + row[i].k * (blocks - 1) + 128 + m);
-            assert_true(n <= problem.n_keep);
+            assert_cmp(n, <=, problem.n_keep);
             assert_int_equal(keep[s], s); /* equal scores: the first of each block */
             assert_int_equal(keep[s + row[i].k], s + 128);
         }
