@@ -99,9 +99,12 @@ for program in PROGRAMS:
             if (src / name).exists() and not (path.parent / name).exists():
                 faults.append(f"{path} includes {name}: programs use the public headers alone")
 
-# Tests see private headers through tests/peek_*.h.
+# Tests see private headers through tests/peek_*.h, and cmocka through tests/asserts.h.
 for path in sorted(pathlib.Path("tests").rglob("*.[ch]")):
-    for name in INCLUDE.findall(path.read_text()):
+    text = path.read_text()
+    if "#include <cmocka.h>" in text and path.name != "asserts.h":
+        faults.append(f"{path} includes cmocka.h: tests include asserts.h, which shows values")
+    for name in INCLUDE.findall(text):
         if (src / name).exists() and not path.name.startswith("peek_"):
             faults.append(f"{path} includes {name}: tests see src/ through tests/peek_*.h alone")
 

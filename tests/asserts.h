@@ -23,11 +23,12 @@
 /* The sentence about the last error holds `part`. */
 #define assert_says(part) assert_contains(wnw_last_error(), part)
 
-/* a op b, for numbers of any type. Both are evaluated a second time to be shown. */
-#define assert_cmp(a, op, b)                                                                      \
-    do {                                                                                          \
-        if (!((a)op(b)))                                                                          \
-            test_cmp_failed(#a, #op, #b, (long double)(a), (long double)(b), __FILE__, __LINE__); \
+/* a op b, for numbers of any type; b is evaluated a second time to be shown. */
+#define assert_cmp(a, op, b)                                                                        \
+    do {                                                                                            \
+        const __typeof__(a) of_a_ = (a);                                                            \
+        if (!(of_a_ op(b)))                                                                         \
+            test_cmp_failed(#a, #op, #b, (long double)of_a_, (long double)(b), __FILE__, __LINE__); \
     } while (0)
 
 /* |got - want| <= tolerance; no NaN is near anything. */

@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Attention of several slices at once: the bits of every slice alone, and close to the reference. */
+#include "asserts.h"
 #include "peek_arrays.h"
 
 #include <ggml-alloc.h>
 #include <ggml-cpu.h>
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { MAX_SLICES = 9, N_HEAD_KV = 3, N_LAYER = 2, SLIDING = 1, N_SWA = 50 }; /* layer 1 has a window */
 
@@ -109,7 +105,8 @@ static void fixture_init(struct fixture *f, const struct shape *shape, int32_t n
     f->v = random_floats(row * N_HEAD_KV, 3, 1.0f);
     f->out = calloc(f->n_q, sizeof *f->out);
     f->expect = calloc(f->n_q, sizeof *f->expect);
-    assert_true(f->out && f->expect);
+    assert_non_null(f->out);
+    assert_non_null(f->expect);
     const struct wnw__attend_dims dims = {.n_head = N_HEAD_KV * shape->group,
                                           .n_head_kv = N_HEAD_KV,
                                           .d = shape->d,

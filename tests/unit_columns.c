@@ -405,7 +405,8 @@ static void slices_of_a_batch(void **state)
             .n_head = 6, .n_head_kv = 2, .d = 64, .n_threads = 1, .n_ubatch = n_row};
         struct wnw__attend_op attend = {.scale = 0.125f};
         float *q = malloc(n * sizeof *q), *out = malloc(n * sizeof *out);
-        assert_true(q && out);
+        assert_non_null(q);
+        assert_non_null(out);
         fixture_init(&f[0], &s[0], 1);
         fixture_init(&f[1], &s[1], 1);
         memcpy(q, f[0].q, n_first * sizeof *q);

@@ -11,14 +11,14 @@
 static void test_hash(void **state)
 {
     (void)state;
-    assert_true(eval_fnv("", 0) == UINT64_C(0xcbf29ce484222325));
-    assert_true(eval_fnv("a", 1) == UINT64_C(0xaf63dc4c8601ec8c));
-    assert_true(eval_fnv("niah_single_1|4096|0|42", 23) == UINT64_C(0x55b90a75c4e6bd8d));
+    assert_cmp(eval_fnv("", 0), ==, UINT64_C(0xcbf29ce484222325));
+    assert_cmp(eval_fnv("a", 1), ==, UINT64_C(0xaf63dc4c8601ec8c));
+    assert_cmp(eval_fnv("niah_single_1|4096|0|42", 23), ==, UINT64_C(0x55b90a75c4e6bd8d));
     /* splitmix64(0) fills the state. */
     const struct eval_random r = eval_random_seed(0);
-    assert_true(r.s[0] == UINT64_C(0xe220a8397b1dcdaf));
-    assert_true(r.s[1] == UINT64_C(0x6e789e6aa1b965f4));
-    assert_true(r.s[2] == UINT64_C(0x06c45d188009454f));
+    assert_cmp(r.s[0], ==, UINT64_C(0xe220a8397b1dcdaf));
+    assert_cmp(r.s[1], ==, UINT64_C(0x6e789e6aa1b965f4));
+    assert_cmp(r.s[2], ==, UINT64_C(0x06c45d188009454f));
 }
 
 static void test_stream(void **state)
@@ -30,7 +30,7 @@ static void test_stream(void **state)
     size_t ids[8];
     (void)state;
     for (size_t i = 0; i < 4; i++)
-        assert_true(eval_random_next(&r) == first[i]);
+        assert_cmp(eval_random_next(&r), ==, first[i]);
     r = eval_random_seed(42);
     for (size_t i = 0; i < 12; i++)
         digits[i] = (int32_t)eval_random_below(&r, 10);
@@ -54,7 +54,7 @@ static void test_draws_are_fair(void **state)
     for (int i = 0; i < DRAWS; i++) {
         size_t ids[N] = {0, 1, 2, 3, 4};
         eval_random_sample(&r, ids, N, 2);
-        assert_true(ids[0] != ids[1]);
+        assert_cmp(ids[0], !=, ids[1]);
         n_first[ids[1]]++;
         n_below[eval_random_below(&r, N)]++;
         sum += eval_random_uniform(&r);
@@ -64,7 +64,7 @@ static void test_draws_are_fair(void **state)
         assert_near(n_below[i], DRAWS / N, 450);
     }
     assert_near(sum / DRAWS, 0.5, 0.0065);
-    assert_true(eval_random_below(&r, 1) == 0);
+    assert_cmp(eval_random_below(&r, 1), ==, 0);
 }
 
 static const double full[] = {1, 1, 1, 0, 1, 1, 1, 1, 0, 1}, comp[] = {1, 0, 1, 0, 1, 1, 0, 1, 1, 1};

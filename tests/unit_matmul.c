@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Products of quantised weights: hand-computed numbers, every kernel this machine can run against the scalar one, and
  * all of them against ggml's own reading of the weights in double precision. */
+#include "asserts.h"
 #include "peek_arrays.h"
 
 #include <ggml-cpu.h>
 #include <ggml.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static const enum ggml_type types[] = {GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1,
                                        GGML_TYPE_Q8_0, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K};
@@ -268,7 +264,7 @@ static void products_near_double(void **state)
                     wrong += (want - y[tok * ROWS + r]) * (want - y[tok * ROWS + r]);
                     size += want * want;
                 }
-            assert_true(size > 0);
+            assert_cmp(size, >, 0);
             assert_float_equal((float)sqrt(wrong / size), 0, 0.005f);
             free(y);
         }
