@@ -171,9 +171,10 @@ static void tokens_known_and_unknown(void **state)
     assert_ok(wnw_session_set_tasks(s, &task, (const int32_t[]){6}, 1));
     assert_ok(wnw_session_compress(s, p, &keep_size, NULL));
     /* All heads keep the window: those tokens are known. */
-    assert_true(s->ids.n_mixed > 0 && s->ids.n_mixed <= KEEP - 4);
+    assert_cmp(s->ids.n_mixed, >, 0);
+    assert_cmp(s->ids.n_mixed, <=, KEEP - 4);
     assert_memory_equal(s->ids.tokens + KEEP - 4, f.tokens + N - 4, 4 * sizeof *f.tokens);
-    assert_true(s->cache.layers[0].n_mixed > 0);
+    assert_cmp(s->cache.layers[0].n_mixed, >, 0);
     assert_ok(wnw_session_copy(&copy, s));
     wnw_session *const both[] = {s, copy};
     for (int i = 0; i < 2; i++) {
@@ -218,7 +219,7 @@ static void lists_of_a_layer_and_of_all(void **state)
     assert_ok(wnw_session_compress(s, p, &keep_size, NULL));
     for (int32_t il = 0; il < f.info.n_layer; il++)
         assert_int_equal(s->cache.layers[il].n_mixed, 0);
-    assert_true(s->ids.n_mixed > 0);
+    assert_cmp(s->ids.n_mixed, >, 0);
     refused(s, "compilerkv:window=4,table=none+uniform", "by position");
     compress(s, "knorm+layer_max+rerotate", (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = 30});
     assert_int_equal(wnw_session_n_past(s), 30);

@@ -530,7 +530,8 @@ static void assert_same_stats(const wnw_session *a, const wnw_session *b)
     const size_t n_mean = (size_t)a->m->hp.n_head * (size_t)a->m->hp.n_embd_head,
                  n_cov = n_mean * (size_t)a->m->hp.n_embd_head;
     float *x = malloc((n_mean + n_cov) * sizeof *x), *y = malloc((n_mean + n_cov) * sizeof *y);
-    assert_true(x && y);
+    assert_non_null(x);
+    assert_non_null(y);
     const struct wnw__qstats *of_a = wnw__recorders_find(&a->recorders, &wnw__qstats_recorder),
                              *of_b = wnw__recorders_find(&b->recorders, &wnw__qstats_recorder);
     assert_int_equal(of_a != NULL, of_b != NULL);

@@ -30,7 +30,8 @@ static void fill_layer(struct fixture *f, int32_t il)
     l->off = calloc(N_HEAD_KV, sizeof *l->off);
     l->len = calloc(N_HEAD_KV, sizeof *l->len);
     l->n_swa = il == 1 ? WINDOW : 0;
-    assert_true(l->off && l->len);
+    assert_non_null(l->off);
+    assert_non_null(l->len);
     for (int32_t ih = 0; ih < N_HEAD_KV; ih++) {
         l->off[ih] = l->n_rows;
         l->len[ih] = lengths[il][ih];
@@ -38,7 +39,8 @@ static void fill_layer(struct fixture *f, int32_t il)
     }
     float *k = malloc((size_t)l->n_rows * D * sizeof *k);
     l->pos = calloc((size_t)l->n_rows, sizeof *l->pos);
-    assert_true(k && l->pos);
+    assert_non_null(k);
+    assert_non_null(l->pos);
     for (int64_t i = 0; i < l->n_rows * D; i++)
         k[i] = 2 * next_float(&seed);
     for (int32_t ih = 0; ih < N_HEAD_KV; ih++)
