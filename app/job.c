@@ -147,7 +147,7 @@ static int check_types(struct app_job *job)
 int app_job_check(struct app_job *job, const struct app_args *args)
 {
     int rc;
-    *job = (struct app_job){.args = args};
+    *job = (struct app_job){.args = args, .rules = wnw_eviction_default(), .prompt = wnw_prompt_default()};
     if ((rc = check_phase(job)) != APP_OK || (rc = check_size(job)) != APP_OK ||
         (rc = check_policy(job)) != APP_OK || (rc = check_types(job)) != APP_OK ||
         (rc = check_prompt(job)) != APP_OK)
@@ -162,7 +162,7 @@ int app_job_check(struct app_job *job, const struct app_args *args)
 
 int app_job_check_input(struct app_job *job, const struct app_args *args)
 {
-    *job = (struct app_job){.args = args, .any_length = true};
+    *job = (struct app_job){.args = args, .any_length = true, .prompt = wnw_prompt_default()};
     const int rc = check_prompt(job);
     return rc != APP_OK ? rc : app_model_path(&job->model_path, args->model);
 }
@@ -174,8 +174,9 @@ int app_job_open(struct app_job *job)
     if (status != WNW_OK)
         return app_fail_status(status);
     job->load_ms = app_now_ms() - start;
-    wnw_model_get_info(job->model, &job->info);
-    return APP_OK;
+    job->info = wnw_model_info_default();
+    const int known = wnw_model_get_info(job->model, &job->info);
+    return known == WNW_OK ? APP_OK : app_fail_status(known);
 }
 
 bool app_job_is_endless(const struct app_job *job)
@@ -227,11 +228,9 @@ int app_job_prompt(struct app_job *job)
         int rc = job->any_length ? APP_OK : check_length(job);
         if (rc != APP_OK)
             return rc;
-        const wnw_prompt_params params = {.document = job->document,
-                                          .question = args->question,
-                                          .system = args->system,
-                                          .chat = args->chat,
-                                          .raw = args->raw};
+        const wnw_prompt_params params = {WNW_INIT(wnw_prompt_params), .document = job->document,
+                                          .question = args->question,  .system = args->system,
+                                          .chat = args->chat,          .raw = args->raw};
         wnw_set_log(app_note_warning, &job->remarks);
         const int status = wnw_prompt_build(&job->prompt, job->model, &params);
         wnw_set_log(NULL, NULL);
@@ -340,7 +339,7 @@ int app_job_read(struct app_job *job, int32_t from, int32_t to, wnw_logits_fn on
 
 void app_job_measure(struct app_job *job)
 {
-    wnw_cache_stats stats;
+    wnw_cache_stats stats = {WNW_INIT(wnw_cache_stats)};
     int64_t entries = 0, heads = 0;
     for (int32_t il = 0; il < job->info.n_layer; il++) {
         for (int32_t ih = 0; ih < job->info.n_head_kv && !wnw_model_layer_is_swa(job->model, il); ih++) {
@@ -348,7 +347,7 @@ void app_job_measure(struct app_job *job)
             heads++;
         }
     }
-    wnw_cache_get_stats(job->session, &stats);
+    (void)wnw_cache_get_stats(job->session, &stats); /* of an open session it does not fail */
     job->kept_mean = heads > 0 ? (double)entries / (double)heads : 0.0;
     job->kv_bytes = stats.bytes;
     job->kv_bytes_full = stats.bytes_full;
@@ -356,7 +355,7 @@ void app_job_measure(struct app_job *job)
 
 int app_job_read_first(struct app_job *job, int32_t n)
 {
-    wnw_report report = {0};
+    wnw_report report = {WNW_INIT(wnw_report)};
     if (n > 0) {
         const double start = app_now_ms();
         app_progress_start(&job->progress, "prefill", "tokens");

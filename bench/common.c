@@ -140,7 +140,8 @@ int bench_base_open(struct bench_base *b)
     const int status = wnw_model_open(&b->model, b->model_path, NULL);
     if (status != WNW_OK)
         return app_fail_status(status);
-    wnw_model_get_info(b->model, &b->info);
+    b->info = wnw_model_info_default();
+    (void)wnw_model_get_info(b->model, &b->info); /* of an open model it does not fail */
     for (int32_t i = 0; i < b->n_lengths; i++) {
         longest = b->lengths[i] > longest ? b->lengths[i] : longest;
         if (b->lengths[i] > b->info.n_ctx_train)

@@ -79,7 +79,7 @@ static int add_list(struct bench_methods *b, const char *list)
 
 static int add_presets(struct bench_methods *b)
 {
-    wnw_method_info info;
+    wnw_method_info info = {WNW_INIT(wnw_method_info)};
     int rc = APP_OK;
     for (int32_t i = 0; rc == APP_OK && wnw_method_get(i, &info); i++)
         if (strcmp(info.kind, "preset") == 0)
@@ -320,6 +320,7 @@ static void compress_copy(const struct bench_methods *b, const wnw_policy *polic
     if (out->status != WNW_OK)
         return;
     bench_memory_start(&memory);
+    out->report = wnw_report_default();
     out->status = wnw_session_compress(copy, policy, &size, &out->report);
     bench_memory_stop(&memory);
     out->added = memory.peak - memory.before;

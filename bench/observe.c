@@ -217,7 +217,7 @@ static void time_plan(struct bench_observe *b, struct result *r, int figure, dou
     const struct figure *f = &figures[figure];
     const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = b->base.args->app.ratio};
     wnw_plan *plan = NULL;
-    wnw_report report = {0};
+    wnw_report report = {WNW_INIT(wnw_report)};
     int status = isnan(read_ms) ? WNW_E_NOT_OBSERVED
                                 : wnw_session_plan(b->session, b->policies[figure], &size, &plan, &report);
     if (status == WNW_OK && f->kind == COMPACT)

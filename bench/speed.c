@@ -66,7 +66,8 @@ static int open_engines(struct bench *b)
     const int status = wnw_model_open(&b->model, b->model_path, NULL);
     if (status != WNW_OK)
         return app_fail_status(status);
-    wnw_model_get_info(b->model, &b->info);
+    b->info = wnw_model_info_default();
+    (void)wnw_model_get_info(b->model, &b->info); /* of an open model it does not fail */
     int rc = fit_lengths(b);
     if (rc != APP_OK)
         return rc;
@@ -112,7 +113,7 @@ static int time_prefill(struct bench *b, enum bench_engine e, struct bench_lengt
     int rc = feed(b, e, b->tokens, r->n);
     if (rc == APP_OK && e == COMPRESSED) {
         const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = r->budget};
-        wnw_report report = {0};
+        wnw_report report = {WNW_INIT(wnw_report)};
         const double before = app_now_ms();
         const int status = wnw_session_compress(b->compressed, b->policy, &size, &report);
         if (status != WNW_OK)
@@ -123,8 +124,10 @@ static int time_prefill(struct bench *b, enum bench_engine e, struct bench_lengt
     if (rc != APP_OK)
         return rc;
     out->prefill[e] = (double)r->n * 1e3 / (app_now_ms() - start);
-    if (e != LLAMA)
-        wnw_cache_get_stats(e == FULL ? b->full : b->compressed, &r->stats[e]);
+    if (e != LLAMA) {
+        r->stats[e] = wnw_cache_stats_default();
+        (void)wnw_cache_get_stats(e == FULL ? b->full : b->compressed, &r->stats[e]);
+    }
     return APP_OK;
 }
 

@@ -20,7 +20,7 @@ static void print_table(void)
                                          "Layer budgets",  "Head budgets",  "Selectors",
                                          "Position rules", "Content rules", "Parity presets"};
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-        wnw_method_info info;
+        wnw_method_info info = {WNW_INIT(wnw_method_info)};
         char needs[256];
         bool first = true;
         for (int32_t i = 0; wnw_method_get(i, &info); i++) {
@@ -97,7 +97,7 @@ static void print_recipe_parts(const char *recipe)
     puts("  parts, and their options [value in this preset, range]:");
     for (const char *at = recipe; *at;) {
         const size_t len = strcspn(at, "+"), name_len = strcspn(at, ":+");
-        wnw_method_info part;
+        wnw_method_info part = {WNW_INIT(wnw_method_info)};
         if (find_part(at, name_len, &part)) {
             printf("    %s %s: %s\n", part.kind, part.name, part.about);
             for (const wnw_option *o = part.options; o && o->name; o++) {
@@ -147,7 +147,7 @@ static void print_details(const wnw_method_info *info)
 
 static int unknown(const char *name)
 {
-    wnw_method_info info;
+    wnw_method_info info = {WNW_INIT(wnw_method_info)};
     int32_t n = 0;
     while (wnw_method_get(n, &info))
         n++;
@@ -178,7 +178,7 @@ int cli_methods(const struct app_args *app)
         print_table();
         return app_finish_stdout();
     }
-    wnw_method_info info;
+    wnw_method_info info = {WNW_INIT(wnw_method_info)};
     bool found = false;
     /* A preset may have the name of its scorer: both are shown. */
     for (int32_t i = 0; wnw_method_get(i, &info); i++) {

@@ -150,7 +150,7 @@ static bool next_of_kind(int32_t *i, const char *kind, wnw_method_info *info)
 static void print_presets(void)
 {
     char text[256];
-    wnw_method_info info;
+    wnw_method_info info = {WNW_INIT(wnw_method_info)};
     puts("\n## Presets\n\n| preset | keeps | observes | plan | phases |\n|---|---|---|---|---|");
     for (int32_t i = 0; next_of_kind(&i, "preset", &info);) {
         printf("| [`%s`](#preset-%s) | ", info.name, info.name);
@@ -191,7 +191,7 @@ static void print_cost_row(char *f[N_COST_FIELDS])
 static void print_costs(const struct costs *c)
 {
     char copy[1024], *f[MAX_FIELDS];
-    wnw_method_info info;
+    wnw_method_info info = {WNW_INIT(wnw_method_info)};
     if (!c->data)
         return;
     printf(
@@ -218,7 +218,7 @@ static void print_costs(const struct costs *c)
 static void print_parts(const char *kind, const char *title, const char *anchor)
 {
     char text[256];
-    wnw_method_info info;
+    wnw_method_info info = {WNW_INIT(wnw_method_info)};
     printf("\n## %s\n", title);
     for (int32_t i = 0; next_of_kind(&i, kind, &info);) {
         printf("\n### %s %s\n\n%s\n", anchor, info.name, info.about);
@@ -237,7 +237,7 @@ static void print_parts(const char *kind, const char *title, const char *anchor)
 
 static void print_parity(void)
 {
-    wnw_method_info info;
+    wnw_method_info info = {WNW_INIT(wnw_method_info)};
     puts("\n## Parity presets\n\nSettings of other programs (`kvpress-`) and of comparisons inside one paper "
          "(`paper-`).\n\n| preset | what it reproduces | recipe | paper |\n|---|---|---|---|");
     for (int32_t i = 0; next_of_kind(&i, "parity preset", &info);) {

@@ -98,7 +98,7 @@ static int write_plan(const struct app_job *job, const wnw_plan *plan)
 
 static int make_plan(struct app_job *job)
 {
-    wnw_report report = {0};
+    wnw_report report = {WNW_INIT(wnw_report)};
     wnw_plan *plan;
     const int32_t n_first = app_job_n_compressed(job);
     int rc = app_job_read(job, 0, n_first, NULL, NULL);

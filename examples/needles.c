@@ -338,7 +338,7 @@ static int add_list(struct contest *ct, const char *list)
 
 static int add_presets(struct contest *ct)
 {
-    wnw_method_info info;
+    wnw_method_info info = {WNW_INIT(wnw_method_info)};
     for (int32_t i = 0; wnw_method_get(i, &info); i++) {
         const int rc = strcmp(info.kind, "preset") == 0 ? add_contender(ct, info.name, strlen(info.name)) : 0;
         if (rc != 0)
@@ -471,6 +471,9 @@ static void plan_entries(const struct contest *ct, wnw_session *s, struct entry 
     for (int i = 0; i < n; i++) {
         const bool full = wnw_policy_is_full(e[i].c->policy);
         policies[i] = e[i].c->policy;
+        e[i].report = wnw_report_default();
+        if (reports)
+            reports[i] = wnw_report_default();
         sizes[i] =
             (wnw_size){.kind = full ? WNW_SIZE_NONE : WNW_SIZE_RATIO, .ratio = ct->args.ratios[e[i].ratio]};
     }
@@ -595,13 +598,18 @@ static int write_prompt(const struct contest *ct, const struct question *q)
 static int ask(struct contest *ct, double tokens, double depth, int attempt)
 {
     struct needle needle;
-    struct question q = {.needle = &needle, .tokens = tokens, .depth = depth, .attempt = attempt};
+    struct question q = {.needle = &needle,
+                         .prompt = wnw_prompt_default(),
+                         .tokens = tokens,
+                         .depth = depth,
+                         .attempt = attempt};
     const uint64_t seed =
         ct->args.seed * 1000003 + (uint64_t)tokens * 1009 + (uint64_t)depth * 101 + (uint64_t)attempt;
     int rc = make_needle(&needle, &ct->args, &ct->source, (size_t)(tokens * ct->bytes_per_token), depth, seed)
                  ? WNW_OK
                  : WNW_E_NOMEM;
-    const wnw_prompt_params params = {.document = needle.document.s, .question = needle.question.s};
+    const wnw_prompt_params params = {WNW_INIT(wnw_prompt_params), .document = needle.document.s,
+                                      .question = needle.question.s};
     if (rc == WNW_OK)
         rc = wnw_prompt_build(&q.prompt, ct->model, &params);
     if (rc == WNW_OK)
@@ -688,9 +696,11 @@ static int run(struct contest *ct)
     const struct args *a = &ct->args;
     int rc = wnw_model_open(&ct->model, a->model, NULL);
     if (rc == WNW_OK) {
-        wnw_model_get_info(ct->model, &ct->info);
-        rc = measure_source(ct);
+        ct->info = wnw_model_info_default();
+        rc = wnw_model_get_info(ct->model, &ct->info);
     }
+    if (rc == WNW_OK)
+        rc = measure_source(ct);
     if (rc == WNW_OK && check_lengths(ct) != 0)
         return 2;
     if (rc == WNW_OK)

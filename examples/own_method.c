@@ -150,7 +150,7 @@ static int build_prompt(struct prompt *p, const wnw_model *m, const char *text, 
     static const char start[] = "The special magic number for harbor mentioned in the provided text is";
     const bool made_up = !question;
     const wnw_prompt_params params = {
-        .document = text,
+        WNW_INIT(wnw_prompt_params), .document = text,
         .question = made_up ? "What is the special magic number for harbor mentioned in the provided text?"
                             : question};
     int rc = wnw_prompt_build(&p->whole, m, &params);
@@ -188,12 +188,13 @@ static int run_policy(const wnw_session *read, const wnw_model *m, const struct 
                       const wnw_policy *policy)
 {
     wnw_session *s = NULL;
-    wnw_model_info info;
-    wnw_report report;
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    wnw_report report = {WNW_INIT(wnw_report)};
     const wnw_size size = {.kind = wnw_policy_is_full(policy) ? WNW_SIZE_NONE : WNW_SIZE_RATIO, .ratio = 0.5};
     char *text = NULL;
-    wnw_model_get_info(m, &info);
-    int rc = wnw_session_copy(&s, read);
+    int rc = wnw_model_get_info(m, &info);
+    if (rc == WNW_OK)
+        rc = wnw_session_copy(&s, read);
     if (rc == WNW_OK)
         rc = wnw_session_compress(s, policy, &size, &report);
     if (rc == WNW_OK) {
@@ -250,7 +251,7 @@ int main(int argc, char **argv)
     }
     wnw_model *model = NULL;
     wnw_registry *registry = NULL;
-    struct prompt prompt = {0};
+    struct prompt prompt = {.whole = wnw_prompt_default()};
     char *text = argc > 2 ? read_text(argv[2]) : make_text();
     const char *question = argc > 3 ? argv[3] : argc > 2 ? "What is this text about?" : NULL;
     if (!text) {

@@ -2,30 +2,38 @@
 /*
  * winnow: language models with a compressed key-value cache.
  *
- * Three nouns. A *model* is a GGUF file, opened read-only and shareable. A *session* is one timeline of
- * tokens and owns the cache. A *policy* is an immutable recipe that says which cache entries to keep.
+ * A *model* is a GGUF file, opened read-only and shareable. A *session* is one timeline of tokens and owns the
+ * cache. A *policy* is an immutable recipe that says which cache entries stay.
  *
  *     wnw_model_open -> wnw_session_new -> wnw_session_observe(policy) -> wnw_session_prefill
  *                    -> wnw_session_compress(policy, size) -> wnw_session_decode ...
  *
+ * Below: first what every program needs, then more of models and text, sessions, plans, policies, and profiles.
+ * Authors of methods include winnow_method.h.
+ *
  * Conventions
  *   - Fallible functions return WNW_OK (0) or a negative wnw_status. wnw_last_error() has the sentence for a
- * person.
+ *     person.
  *   - Out-parameters come first and are NULL (or zero) after a failure.
  *   - Counts are n_*, il = layer, ih = KV head, shapes are written outermost first: [n_head_kv][n_tokens].
- *   - A pointer that is needed and NULL is E_ARG. Functions without a status answer 0, false, NULL or ""
- * then; what frees takes NULL.
+ *   - A pointer that is needed and NULL is E_ARG. Functions without a status answer 0, false, NULL or "" then;
+ *     what frees takes NULL.
+ *   - Structs that may gain fields begin with struct_size, the size that the program was compiled with. The
+ *     wnw_*_default functions set it, and a literal begins with WNW_INIT(type): {WNW_INIT(wnw_eviction), .policy = p}.
+ *     Fields that an older program does not know have their defaults, and the library writes no more than
+ *     struct_size bytes. 0, or a size larger than the library knows, is E_ARG. Not in structs that are handed
+ *     over by value or in arrays (wnw_size, wnw_merge, wnw_chat_message): those never grow.
  *   - E_NOMEM: where memory runs out in this library, a call fails, nothing leaks, and the session can go on;
- * what was read stays read (wnw_session_n_past). A model that memory was too short for is not called damaged.
- * Out of our hands: ggml, libllama and jansson end the process where one of their own allocations fails. They
- * are called only after a look whether what they will need is there, so it takes another thread that is
- * quicker, or a system that promises memory it does not have and stops the process later. OpenMP inside ggml
- * ends the process where threads cannot be started. So do failed assertions of ggml and libllama; what of a
- * model file is known to lead to one is checked before. A program can have its say first with
- * ggml_set_abort_callback.
+ *     what was read stays read (wnw_session_n_past). A model that memory was too short for is not called
+ *     damaged. Out of our hands: ggml, libllama and jansson end the process where one of their own allocations
+ *     fails. They are called only after a look whether what they will need is there, so it takes another thread
+ *     that is quicker, or a system that promises memory it does not have and stops the process later. OpenMP
+ *     inside ggml ends the process where threads cannot be started. So do failed assertions of ggml and
+ *     libllama; what of a model file is known to lead to one is checked before. A program can have its say first
+ *     with ggml_set_abort_callback.
  *   - Numbers in text (recipes, profiles, messages) have a point, whatever the program's locale is.
- *   - Threads: models and policies are read-only after creation and may be shared. A session, sampler, plan
- * or registry belongs to one thread at a time. The library has no other state than the log sink and a
+ *   - Threads: models and policies are read-only after creation and may be shared. A session, sampler, plan or
+ *     registry belongs to one thread at a time. The library has no other state than the log sink and a
  *     per-thread error text. It never prints and never exits.
  *   - Before 1.0 there is no ABI promise.
  */
@@ -38,14 +46,45 @@
 
 #ifdef __cplusplus
 extern "C" {
+#define WNW_ZERO \
+    {            \
+    }
+#else
+#define WNW_ZERO \
+    {            \
+        0        \
+    }
 #endif
+
+/* What a shared library shows. */
+#if defined(__GNUC__)
+#define WNW_API __attribute__((visibility("default")))
+#else
+#define WNW_API
+#endif
+
+/* First initialiser of a struct that begins with struct_size; the other fields become 0 unless they are named.
+ * In C++ it needs C++20; wnw_*_default() does the same in any version. */
+#define WNW_INIT(type) .struct_size = (uint32_t)sizeof(type)
+
+/* Defines NAME(void), which returns a `type` of zeros with its struct_size. In the header, so that the size is
+ * the one that the program was compiled with. */
+#define WNW_DEFAULT(type, name)                   \
+    static inline type name(void)                 \
+    {                                             \
+        type zero = WNW_ZERO;                     \
+        zero.struct_size = (uint32_t)sizeof zero; \
+        return zero;                              \
+    }
 
 #define WNW_VERSION_MAJOR  0
 #define WNW_VERSION_MINOR  1
 #define WNW_VERSION_PATCH  0
 #define WNW_VERSION_STRING "0.1.0"
 
-/* ---- Errors and log ---- */
+/* ======== What every program needs ======== */
+
+/* ---- Errors ---- */
 
 /* Status codes and their short names; X(name, value, sentence). */
 #define WNW_STATUS_MAP(X)                                                           \
@@ -69,89 +108,42 @@ typedef enum wnw_status {
 #undef WNW_X
 } wnw_status;
 
-/* Version of the library that is linked, "major.minor.patch". Static. */
-const char *wnw_version(void);
-
-/* Sentence for a status code. Static. */
-const char *wnw_strerror(int status);
+/* Sentence for a status code. Static; safe in any thread. */
+WNW_API const char *wnw_strerror(int status);
 
 /* What went wrong in the last failing call of this thread: one sentence, no newline, "" if none. Borrowed
  * until the next failing call of this thread. */
-const char *wnw_last_error(void);
+WNW_API const char *wnw_last_error(void);
 
-typedef enum wnw_log_level { WNW_LOG_DEBUG, WNW_LOG_INFO, WNW_LOG_WARN } wnw_log_level;
-
-/* Log sink for the whole process; text has no trailing newline. NULL (the default) drops everything. Messages
- * of ggml and libllama go the same way, unless the program has set a callback of its own with llama_log_set:
- * that one stays. Call before other threads use the library. */
-typedef void (*wnw_log_fn)(wnw_log_level level, const char *text, void *user);
-void wnw_set_log(wnw_log_fn fn, void *user);
+/* Releases what the library says is released with it. NULL is fine. */
+WNW_API void wnw_free(void *p);
 
 /* ---- Model ---- */
 
 typedef struct wnw_model wnw_model;
 
 typedef struct wnw_model_params {
+    uint32_t struct_size;
     bool repack; /* copy weights into CPU-friendly layouts where ggml has them: faster prefill, more memory.
                     Default on */
 } wnw_model_params;
 
-wnw_model_params wnw_model_default_params(void);
+static inline wnw_model_params wnw_model_default_params(void)
+{
+    wnw_model_params p = WNW_ZERO;
+    p.struct_size = (uint32_t)sizeof p;
+    p.repack = true;
+    return p;
+}
 
 /* Opens the GGUF file at `path`: hyper-parameters, tokenizer and memory-mapped weights. params NULL =
  * defaults. Errors: E_IO (cannot open), E_FORMAT (not a regular file, not a GGUF, truncated, contradictory),
  * E_UNSUPPORTED (architecture; the message lists the supported ones; or a tensor's type, which the message
- * names). Release with wnw_model_free after every session on it. */
-int wnw_model_open(wnw_model **out, const char *path, const wnw_model_params *params);
-void wnw_model_free(wnw_model *m);
+ * names). The model may be shared by threads; release it with wnw_model_free after every session on it. */
+WNW_API int wnw_model_open(wnw_model **out, const char *path, const wnw_model_params *params);
+WNW_API void wnw_model_free(wnw_model *m);
 
-typedef struct wnw_model_info {
-    const char *arch;        /* "llama", "qwen2", ...; borrowed from the model */
-    const char *name;        /* general.name, or the file's base name; borrowed from the model */
-    int32_t n_layer;         /* transformer layers */
-    int32_t n_layer_swa;     /* of which use a sliding window; policies leave those alone */
-    int32_t n_head;          /* query heads */
-    int32_t n_head_kv;       /* KV heads */
-    int32_t n_embd;          /* hidden size */
-    int32_t n_embd_head;     /* size of one head, d */
-    int32_t n_ctx_train;     /* longest context the model was trained for, tokens */
-    int32_t n_vocab;         /* size of the vocabulary */
-    int32_t n_swa;           /* sliding window in tokens, 0 = none */
-    uint64_t weight_bytes;   /* bytes of weights in the file */
-    uint64_t repacked_bytes; /* bytes of weights held a second time in a repacked layout */
-} wnw_model_info;
-
-void wnw_model_get_info(const wnw_model *m, wnw_model_info *out);
-
-/* Whether layer il uses a sliding window; false where there is no such layer. */
-bool wnw_model_layer_is_swa(const wnw_model *m, int32_t il);
-
-/* Names of the supported architectures; NULL past the end. Static. */
-const char *wnw_arch_name(int32_t i);
-
-/* ---- Text ---- */
-
-/* Token ids of `text` (len bytes). add_special: add BOS/EOS as the vocabulary asks. parse_special: text such
- * as "<|im_start|>" becomes the control token. *tokens is owned by the caller, release with wnw_free. */
-int wnw_tokenize(const wnw_model *m, const char *text, size_t len, bool add_special, bool parse_special,
-                 int32_t **tokens, int32_t *n_tokens);
-
-/* Whether `text` (len bytes) has more than n_tokens tokens for certain, told from its bytes alone: tokenising
- * takes fifty times the text's memory. false where it may have fewer, or where nothing is known of the
- * vocabulary. *n_bytes (may be NULL): length of a beginning of the text for which that holds already; len for
- * false. */
-bool wnw_text_exceeds(const wnw_model *m, const char *text, size_t len, int32_t n_tokens, size_t *n_bytes);
-
-/* Text of n tokens, NUL-terminated, control tokens left out. *text is owned by the caller, release with
- * wnw_free. */
-int wnw_detokenize(const wnw_model *m, const int32_t *tokens, int32_t n_tokens, char **text);
-
-/* Text of one token, "<|im_end|>" for a control token, "" for an id without a text. *text is owned by the
- * caller, release with wnw_free. */
-int wnw_token_piece(const wnw_model *m, int32_t token, char **text);
-
-/* Whether the token ends generation. */
-bool wnw_token_is_eog(const wnw_model *m, int32_t token);
+/* ---- Prompt ---- */
 
 /* One message of a conversation. */
 typedef struct wnw_chat_message {
@@ -160,8 +152,10 @@ typedef struct wnw_chat_message {
 } wnw_chat_message;
 
 /* How a prompt is laid out: a system message, earlier turns, then the document and the question as one user
- * message, in the model's own chat template. */
+ * message, in the model's own chat template. Everything is borrowed during the call alone. */
 typedef struct wnw_prompt_params {
+    uint32_t struct_size;
+    bool raw;                         /* no template: BOS where the vocabulary adds one, then the text */
     const char *document;             /* NULL = none */
     const char *question;             /* NULL = none */
     const char *system;               /* system message; NULL = the template's own, if it has one */
@@ -169,40 +163,39 @@ typedef struct wnw_prompt_params {
     int32_t n_messages;
     const char *chat;  /* name of one of libllama's chat templates; NULL = the model's own */
     const char *jinja; /* a Jinja template instead of the model's own; NULL = none */
-    bool raw;          /* no template: BOS where the vocabulary adds one, then the text */
 } wnw_prompt_params;
+
+WNW_DEFAULT(wnw_prompt_params, wnw_prompt_default_params)
 
 /* A prompt in two pieces, so that every mode sees the same tokens: [template head + document] and
  * [blank line (if there is a document) + question + template tail]. */
 typedef struct wnw_prompt {
-    int32_t *tokens;   /* [n_tokens], owned; release with wnw_prompt_clear */
+    uint32_t struct_size;
     int32_t n_tokens;  /* both pieces */
+    int32_t *tokens;   /* [n_tokens], owned; release with wnw_prompt_clear */
     int32_t n_context; /* length of the first piece */
-    /* What the template wrote, for wnw_session_set_template. A token that spans template and text counts as
-     * text; without a template the BOS does too. */
+    /* What the template wrote. A token that spans template and text counts as text; without a template the BOS
+     * does too. */
     int32_t
         n_prefix; /* tokens before the first turn's text, BOS and system message included: the first ones */
     int32_t *suffix; /* [n_suffix], owned: the template tail, which ends the user's turn and opens the next */
     int32_t n_suffix; /* 0 without a template */
 } wnw_prompt;
 
+WNW_DEFAULT(wnw_prompt, wnw_prompt_default)
+
 /* Renders and tokenises a prompt. The model's Jinja template is run as transformers runs it: messages,
  * add_generation_prompt, bos_token and eos_token are set, tools and documents are none. A BOS that the
  * vocabulary asks for and the template did not write is put in front. A template of libllama by name
  * (`chat`), or the model's in a build without the Jinja engine (wnw_has_jinja), is a fixed pattern without a
  * default system message. Without a template the text alone is read, as with `raw`. Templates are programs
- * from the model's file: like the file's weights they decide about time and memory. Errors: E_ARG (empty;
- * unknown name; system message or turns without a template), E_UNSUPPORTED (the template refuses the
- * messages, drops the system message, cannot be run, or changes the text so that the border between document
- * and question is lost), E_RANGE, E_NOMEM. */
-int wnw_prompt_build(wnw_prompt *out, const wnw_model *m, const wnw_prompt_params *params);
-void wnw_prompt_clear(wnw_prompt *p);
-
-/* Whether this build runs the models' own Jinja templates (it was made with libllama-common). */
-bool wnw_has_jinja(void);
-
-/* Releases what the library says is released with it. NULL is fine. */
-void wnw_free(void *p);
+ * from the model's file: like the file's weights they decide about time and memory. What *out held before is
+ * not released. Errors: E_ARG (empty; unknown name; system message or turns without a template),
+ * E_UNSUPPORTED (the template refuses the messages, drops the system message, cannot be run, or changes the
+ * text so that the border between document and question is lost), E_RANGE, E_NOMEM. */
+WNW_API int wnw_prompt_build(wnw_prompt *out, const wnw_model *m, const wnw_prompt_params *params);
+/* Releases the tokens and empties the struct, which may be used again. */
+WNW_API void wnw_prompt_clear(wnw_prompt *p);
 
 /* ---- Policy ---- */
 
@@ -210,57 +203,12 @@ typedef struct wnw_policy wnw_policy;
 typedef struct wnw_registry wnw_registry; /* parts from outside the library (winnow_method.h) */
 
 /* Parses a recipe, `name[:key=value,...][+name[:...]]...`. registry may be NULL. E_ARG: the message names
- * what is unknown, out of range or cannot be combined, and suggests. */
-int wnw_policy_parse(wnw_policy **out, const char *recipe, const wnw_registry *registry);
-void wnw_policy_free(wnw_policy *p);
+ * what is unknown, out of range or cannot be combined, and suggests. A policy may be shared by threads, and
+ * must outlive the sessions that were told of it. */
+WNW_API int wnw_policy_parse(wnw_policy **out, const char *recipe, const wnw_registry *registry);
+WNW_API void wnw_policy_free(wnw_policy *p);
 
-/* Canonical form with every default written out; parses to an equal policy. Borrowed from the policy. */
-const char *wnw_policy_string(const wnw_policy *p);
-
-/* Whether the policy keeps everything ("full"). */
-bool wnw_policy_is_full(const wnw_policy *p);
-
-/* Whether kept tokens get new positions after every compression, "+rerotate". Then a prompt read by CHUNK may
- * be longer than the context. */
-bool wnw_policy_rerotates(const wnw_policy *p);
-
-/* Whether the policy knows its own size when none is given (LagKV's retention, a score threshold). */
-bool wnw_policy_has_own_size(const wnw_policy *p);
-
-/* ---- Profiles: calibration results of one model ---- */
-
-/* 64 bits that name a model's weights: tensor names, shapes and types, and the data of the first and the last
- * layer's attention keys and values. 16 hexadecimal digits and a NUL. */
-void wnw_model_fingerprint(const wnw_model *m, char out[17]);
-
-/* Kinds of calibration results; a bit set in wnw_needs.profiles. */
-typedef enum wnw_profile_kind {
-    WNW_PROFILE_SRH,      /* query heads of each layer, best first, and their scores */
-    WNW_PROFILE_LAYERS,   /* share of every layer in the output error */
-    WNW_PROFILE_COMPILER, /* CompilerKV's tables */
-    WNW_PROFILE_HEADS,    /* one importance per query head and one per KV head */
-    WNW_PROFILE_STATS,    /* mean and covariance of queries */
-} wnw_profile_kind;
-#define WNW_N_PROFILE_KINDS 5
-
-typedef struct wnw_profile wnw_profile;
-
-/* An empty profile for m, whose shapes and fingerprint every file must match. m may be freed afterwards.
- * Immutable once files are added; may be shared then. */
-int wnw_profile_new(wnw_profile **out, const wnw_model *m);
-void wnw_profile_free(wnw_profile *p);
-/* Adds the results of one JSON file (docs/profiles.md); kinds already present are replaced. E_IO: cannot be
- * read. E_FORMAT: not a regular file or not a profile, damaged, values out of range, too large for the
- * model's. E_MISMATCH: of another model; CompilerKV's tables of one with as many heads are taken, and refused
- * by policies that do not say force=1. The profile is unchanged after an error. */
-int wnw_profile_add_file(wnw_profile *p, const char *path);
-/* Bit set of the wnw_profile_kind it holds. NULL = 0. */
-uint32_t wnw_profile_kinds(const wnw_profile *p);
-/* "srh", "layers", "compiler", "heads", "stats": the first part of a file name. NULL past the end. Static. */
-const char *wnw_profile_kind_name(int32_t kind);
-
-/* ---- Size: how much to keep ---- */
-
+/* How much a policy keeps. */
 typedef enum wnw_size_kind {
     WNW_SIZE_NONE,   /* the policy's own rule, else ratio 0.5 */
     WNW_SIZE_BUDGET, /* average entries kept per layer and KV head, >= 1 */
@@ -276,36 +224,6 @@ typedef struct wnw_size {
     uint64_t bytes;
 } wnw_size;
 
-/* ---- Keep-plan ---- */
-
-typedef struct wnw_plan wnw_plan;
-
-void wnw_plan_free(wnw_plan *p);
-int32_t wnw_plan_n_layer(const wnw_plan *p);
-int32_t wnw_plan_n_head_kv(const wnw_plan *p);
-int32_t wnw_plan_n_tokens(const wnw_plan *p); /* tokens read when the plan was made */
-/* Kept positions of layer il, KV head ih, ascending: [returned count]. Borrowed from the plan. */
-int32_t wnw_plan_head(const wnw_plan *p, int32_t il, int32_t ih, const int32_t **positions);
-/* What a plan writes into the entries that stay (value merging): the value of the entry at position `from`,
- * which goes, is added `weight` times to n_to kept entries of the same head, the first of which is at
- * position `to`. */
-typedef struct wnw_merge {
-    int32_t from, to, n_to;
-    float weight;
-} wnw_merge;
-/* Merges of layer il, KV head ih, ascending `from`: [returned count]; none in most plans. Borrowed. */
-int32_t wnw_plan_merges(const wnw_plan *p, int32_t il, int32_t ih, const wnw_merge **merges);
-/* Whether every value that took others in is then divided by 1 + the sum of their weights. */
-bool wnw_plan_averages(const wnw_plan *p);
-/* Key channels of layer il, KV head ih that become 0 in all kept entries but the last *n_spared, ascending:
- * [returned count]; none in most plans. No memory is saved by it. Borrowed. */
-int32_t wnw_plan_channels(const wnw_plan *p, int32_t il, int32_t ih, const int32_t **channels,
-                          int32_t *n_spared);
-/* A plan from data, e.g. read from a file. positions[il * n_head_kv + ih] points to n[il * n_head_kv + ih]
- * ascending positions; copied. E_ARG if they are not ascending or not in 0..n_tokens-1. */
-int wnw_plan_new(wnw_plan **out, int32_t n_layer, int32_t n_head_kv, int32_t n_tokens, const int32_t *n,
-                 const int32_t *const *positions);
-
 /* ---- Session ---- */
 
 typedef struct wnw_session wnw_session;
@@ -313,125 +231,26 @@ typedef struct wnw_session wnw_session;
 typedef enum wnw_kv_type { WNW_KV_F16, WNW_KV_F32, WNW_KV_Q8_0, WNW_KV_Q4_0 } wnw_kv_type;
 typedef enum wnw_attn { WNW_ATTN_OWN, WNW_ATTN_GGML } wnw_attn;
 
-/* "f16" -> WNW_KV_F16 ...; E_ARG lists the names. */
-int wnw_kv_type_parse(wnw_kv_type *out, const char *name);
-const char *wnw_kv_type_name(wnw_kv_type t);
-/* Bytes of one key plus one value of n_embd_head elements. */
-size_t wnw_kv_entry_bytes(wnw_kv_type t, int32_t n_embd_head);
-
+/* Zeros are the defaults. */
 typedef struct wnw_session_params {
+    uint32_t struct_size;
     int32_t n_ctx;     /* longest timeline in tokens, 0 = what the model was trained for */
     int32_t n_ubatch;  /* prompt tokens per graph, 0 = 512 */
     int32_t n_threads; /* 0 = usable cores */
     wnw_kv_type kv_type;
     wnw_attn attn; /* OWN: our kernels over ragged heads; GGML: standard ggml operations, the oracle */
     /* Called during prefill after each ubatch with tokens done and to do; return false to cancel
-     * (E_CANCELLED). */
+     * (E_CANCELLED). NULL = none. */
     bool (*progress)(int32_t done, int32_t total, void *user);
     void *progress_user;
 } wnw_session_params;
 
-wnw_session_params wnw_session_default_params(void);
+WNW_DEFAULT(wnw_session_params, wnw_session_default_params)
 
-/* A new timeline. The model must outlive it. E_UNSUPPORTED: head size and kv_type do not fit. E_RANGE: n_ctx
- * or others. */
-int wnw_session_new(wnw_session **out, const wnw_model *m, const wnw_session_params *params);
-void wnw_session_free(wnw_session *s);
-
-/* A second timeline that goes on where s is: cache, logits, observations, tasks, template and rules are
- * copied, policies and profiles stay borrowed. What happens to one does not reach the other. The model is
- * shared. */
-int wnw_session_copy(wnw_session **out, const wnw_session *s);
-
-/* Forgets all tokens and frees the cache. */
-int wnw_session_reset(wnw_session *s);
-
-/* Declares before prefill what policies will be asked for; replaces earlier declarations. n = 0: observe
- * nothing. What the new declaration asks for as well goes on; what it asks for first begins now: for tokens
- * read before, attention sums and maxima count the queries from here on, and there are no queries of them.
- * After a failure the earlier declaration holds. */
-int wnw_session_observe(wnw_session *s, const wnw_policy *const *policies, int32_t n);
-
-/* Calibration results for policies that use them; borrowed until replaced. NULL = none. E_MISMATCH: made for
- * another model. */
-int wnw_session_set_profile(wnw_session *s, const wnw_profile *p);
-
-/* The tokens of expected questions, for policies with a task-aware second pass; copied. n_tasks = 0: none.
- * E_ARG: a task without tokens. E_RANGE: not a token. E_FULL: more tokens than the model was trained for. */
-int wnw_session_set_tasks(wnw_session *s, const int32_t *const *tokens, const int32_t *n_tokens,
-                          int32_t n_tasks);
-
-/* Says that the last n_tokens of the prompt, read already or read next, are the question behind the document:
- * for policies that judge the document by it. Stays until it is said anew; 0 = not known. E_RANGE: negative.
- */
-int wnw_session_set_question(wnw_session *s, int32_t n_tokens);
-
-/* Says what of the prompt, read already or read next, the chat template wrote (wnw_prompt): the first
- * n_prefix tokens, and suffix[n_suffix], copied, that ends the user's turn and opens the model's. For
- * policies that treat the head apart from the text, or let the model answer in a second pass. Stays until it
- * is said anew; wnw_session_reset forgets it, wnw_session_renumber forgets the head. 0 = no template, or not
- * known. E_RANGE: negative, or not a token. E_FULL: more tokens than the model was trained for. */
-int wnw_session_set_template(wnw_session *s, int32_t n_prefix, const int32_t *suffix, int32_t n_suffix);
-
-/* Receives the logits [n_vocab] of the i-th token of the call; return false to cancel. */
-typedef bool (*wnw_logits_fn)(int32_t i, const float *logits, void *user);
-
-/* Appends n prompt tokens. on_logits NULL: only the last token's logits are computed (wnw_session_logits).
- * E_FULL: more tokens than n_ctx; nothing is changed then. After E_BACKEND, E_NOMEM or E_CANCELLED the
- * session holds the tokens of the ubatches that were finished. E_NOT_FINITE: logits that are infinite or no
- * numbers, from weights that are damaged or values too large for the cache's type; the tokens are read,
- * there are no logits. */
-int wnw_session_prefill(wnw_session *s, const int32_t *tokens, int32_t n, wnw_logits_fn on_logits,
-                        void *user);
-
-/* Appends one token at the next position and computes its logits. Errors as wnw_session_prefill; a failure of
- * the compression that rules ask for comes after the token was read. */
-int wnw_session_decode(wnw_session *s, int32_t token);
-
-/* Logits [n_vocab] of the last token read, all of them finite. Borrowed until the next call on the session;
- * NULL before any. */
-const float *wnw_session_logits(const wnw_session *s);
-
-/* Position of the next token = tokens read so far, unless entries got new positions: then it is what was kept
- * then and the tokens since. */
-int32_t wnw_session_n_past(const wnw_session *s);
-
-typedef struct wnw_report {
-    double kept_mean; /* entries per KV head, over the layers that have no sliding window */
-    int64_t entries_before, entries_after; /* over all layers and KV heads, sliding-window layers included */
-    uint64_t kv_bytes_before, kv_bytes_after; /* allocated for K and V */
-    /* Looking at the cache (with a second pass); scores; budgets and selection; compaction. */
-    double observe_ms, score_ms, select_ms, compact_ms;
-    char warning[256]; /* "" or one sentence, e.g. that a window was shrunk */
-} wnw_report;
-
-/* Works out what to keep; the cache is untouched, also by a failure. Errors: E_NOT_OBSERVED, E_RANGE (the
- * size cannot hold the protected entries), E_NOT_FINITE (scores that are no numbers). report may be NULL.
- * *plan is owned by the caller. */
-int wnw_session_plan(wnw_session *s, const wnw_policy *policy, const wnw_size *size, wnw_plan **plan,
-                     wnw_report *report);
-
-/* Keeps what the plan says and returns the rest to the system; sliding-window layers are left as they are.
- * E_MISMATCH: the plan does not fit this cache, which is then untouched. E_NOMEM: some layers may be
- * compacted already and the others not; the session can go on. */
-int wnw_session_apply(wnw_session *s, const wnw_plan *plan, wnw_report *report);
-
-/* plan + apply, and what the policy says of positions: with +rerotate wnw_session_renumber follows, and what
- * it would refuse is refused before the cache changes. */
-int wnw_session_compress(wnw_session *s, const wnw_policy *policy, const wnw_size *size, wnw_report *report);
-
-/* Gives the n cached entries of every head the positions 0 .. n - 1 in their order and lets the next token
- * follow as n: keys are turned accordingly (StreamingLLM; kvpress' key re-rotation). For those who plan and
- * apply by hand: wnw_session_compress and the rules do it by themselves where the policy says +rerotate.
- * Plans and observations of queries from before no longer fit. Where heads hold different tokens, policies
- * with a second pass and those that match heads by position are refused from now on (E_UNSUPPORTED).
- * E_UNSUPPORTED: heads hold different numbers of entries, or a layer has a sliding window. */
-int wnw_session_renumber(wnw_session *s);
-
-/* n plans from one look at the cache: what several policies need of a layer is computed once. sizes and
- * reports [n], either may be NULL; plans[n] are owned by the caller. On failure all plans are NULL. */
-int wnw_session_plan_many(wnw_session *s, const wnw_policy *const *policies, const wnw_size *sizes, int32_t n,
-                          wnw_plan **plans, wnw_report *reports);
+/* A new timeline. The model must outlive it. params NULL = defaults. E_UNSUPPORTED: head size and kv_type do
+ * not fit. E_RANGE: n_ctx or others. */
+WNW_API int wnw_session_new(wnw_session **out, const wnw_model *m, const wnw_session_params *params);
+WNW_API void wnw_session_free(wnw_session *s);
 
 /* When entries are dropped while a prompt is read. */
 typedef enum wnw_phase {
@@ -441,10 +260,7 @@ typedef enum wnw_phase {
     WNW_PHASE_DECODE, /* while tokens are generated */
 } wnw_phase;
 
-/* "end", "layer", "chunk", "decode". Static. */
-const char *wnw_phase_name(wnw_phase phase);
-/* Whether a policy can work in the phase; if not, *reason (may be NULL) is a sentence. Static. */
-bool wnw_policy_allows(const wnw_policy *p, wnw_phase phase, const char **reason);
+typedef struct wnw_profile wnw_profile;
 
 /* Rules that a session follows by itself. A recursive policy (LagKV) has rules of its own: it drops a block's
  * entries whenever the block is complete, also while decoding, so that every and target do not matter; a size
@@ -453,67 +269,344 @@ bool wnw_policy_allows(const wnw_policy *p, wnw_phase phase, const char **reason
  * for. Too few tokens for two blocks stay whole. A policy with streaming heads (DuoAttention) has one too:
  * while decoding they hold the count that the prompt left them, and the other heads grow. */
 typedef struct wnw_eviction {
+    uint32_t struct_size;
+    wnw_phase phase;          /* END, LAYER or CHUNK */
     const wnw_policy *policy; /* borrowed until the rules are replaced */
     wnw_size size;            /* a ratio counts all tokens since the rules were set, over all turns */
-    wnw_phase phase;          /* END, LAYER or CHUNK */
     int32_t chunk;            /* CHUNK: tokens per chunk; 0 = 512, or a recursive policy's own */
     int32_t every;            /* compress again after every so many decoded tokens; 0 = do not */
     int64_t target; /* to so many entries per layer and KV head; 0 = what the last prompt's size came to */
 } wnw_eviction;
 
+WNW_DEFAULT(wnw_eviction, wnw_eviction_default)
+
 /* Follows rules from now on; NULL = none. Observes what they need, as wnw_session_observe would: what they ask
- * for as well goes on, the rest is forgotten. E_ARG: the policy is not allowed in a phase. E_MISMATCH: its profile is missing
+ * for as well goes on, the rest is forgotten. E_ARG: the policy is not allowed in a phase. E_MISMATCH: its
+ * profile is missing
  * (set it first). E_RANGE: a negative number, or a target that cannot hold what the policy protects. After a
  * failure the rules and observations of before go on. */
-int wnw_session_set_eviction(wnw_session *s, const wnw_eviction *rules);
-/* Reads a piece of the prompt and compresses it under the rules: a first prompt, or the next turn on a
- * compressed cache. Without rules the same as prefill. With rules wnw_session_decode compresses too, as they
- * say; tokens read by wnw_session_prefill stay whole until the next compression. With +rerotate and CHUNK a
- * prompt may be longer than the context: E_FULL only where what is kept and a chunk do not fit it. report may
- * be NULL. Its times are sums over all compressions; entries_before counts all entries present or read, as if
- * none had been dropped; kv_bytes_before is the most that was allocated before a compression. When reading by
- * LAYER fails or is cancelled the session is empty, as layers would disagree; after other failures it holds
- * what was read. */
-int wnw_session_read(wnw_session *s, const int32_t *tokens, int32_t n, wnw_report *report);
+WNW_API int wnw_session_set_eviction(wnw_session *s, const wnw_eviction *rules);
 
-typedef struct wnw_cache_stats {
-    int64_t n_entries;      /* over all layers and KV heads */
-    uint64_t bytes;         /* allocated for keys and values now */
-    uint64_t bytes_entries; /* n_entries x bytes per entry */
-    uint64_t bytes_full;    /* what an uncompressed cache of all tokens read would allocate */
-    int32_t growth;         /* entries per growth block of one head */
-} wnw_cache_stats;
+/* What a compression did. */
+typedef struct wnw_report {
+    uint32_t struct_size;
+    char warning[260]; /* "" or one sentence, e.g. that a window was shrunk */
+    double kept_mean;  /* entries per KV head, over the layers that have no sliding window */
+    int64_t entries_before, entries_after; /* over all layers and KV heads, sliding-window layers included */
+    uint64_t kv_bytes_before, kv_bytes_after; /* allocated for K and V */
+    /* Looking at the cache (with a second pass); scores; budgets and selection; compaction. */
+    double observe_ms, score_ms, select_ms, compact_ms;
+} wnw_report;
 
-void wnw_cache_get_stats(const wnw_session *s, wnw_cache_stats *out);
-/* Entries of layer il, KV head ih. */
-int32_t wnw_cache_n(const wnw_session *s, int32_t il, int32_t ih);
-/* Their positions, ascending: the original ones, unless they got new ones (+rerotate). Borrowed until the
- * next call on the session. */
-const int32_t *wnw_cache_positions(const wnw_session *s, int32_t il, int32_t ih);
+WNW_DEFAULT(wnw_report, wnw_report_default)
+
+/* Reads a piece of the prompt, tokens[n], and compresses it under the rules of the session: a first
+ * prompt, or the next turn on a compressed cache. Without rules the same as wnw_session_prefill. With rules
+ * wnw_session_decode compresses too, as they say; tokens read by wnw_session_prefill stay whole until the next
+ * compression. With +rerotate and CHUNK a prompt may be longer than the context: E_FULL only where what is
+ * kept and a chunk do not fit it. report may be NULL. Its times are sums over all compressions; entries_before
+ * counts all entries present or read, as if none had been dropped; kv_bytes_before is the most that was
+ * allocated before a compression. When reading by LAYER fails or is cancelled the session is empty, as layers
+ * would disagree; after other failures it holds what was read. */
+WNW_API int wnw_session_read(wnw_session *s, const int32_t *tokens, int32_t n, wnw_report *report);
+
+/* Appends one token at the next position and computes its logits. Errors as wnw_session_prefill; a failure of
+ * the compression that rules ask for comes after the token was read. */
+WNW_API int wnw_session_decode(wnw_session *s, int32_t token);
+
+/* Logits [n_vocab] of the last token read, all of them finite. Borrowed until the next call on the session;
+ * NULL before any. */
+WNW_API const float *wnw_session_logits(const wnw_session *s);
 
 /* ---- Sampling ---- */
 
 typedef struct wnw_sampler wnw_sampler;
 
 typedef struct wnw_sampler_params {
-    float temp;    /* 0 = greedy */
+    uint32_t struct_size;
+    float temp;    /* 0 = greedy; default 0 */
     int32_t top_k; /* 0 = off; default 40 */
     float top_p;   /* 1 = off; default 0.95 */
     uint32_t seed; /* default 42 */
 } wnw_sampler_params;
 
-wnw_sampler_params wnw_sampler_default_params(void);
-int wnw_sampler_new(wnw_sampler **out, const wnw_sampler_params *params);
-void wnw_sampler_free(wnw_sampler *sp);
-/* Picks a token from logits[n_vocab]; -1 where there are none, or no sampler. */
-int32_t wnw_sampler_pick(wnw_sampler *sp, const float *logits, int32_t n_vocab);
+static inline wnw_sampler_params wnw_sampler_default_params(void)
+{
+    wnw_sampler_params p = WNW_ZERO;
+    p.struct_size = (uint32_t)sizeof p;
+    p.top_k = 40;
+    p.top_p = 0.95f;
+    p.seed = 42;
+    return p;
+}
 
-/* ---- Machine ---- */
+/* params NULL = defaults. E_RANGE: a number that makes no sense. One thread at a time. */
+WNW_API int wnw_sampler_new(wnw_sampler **out, const wnw_sampler_params *params);
+WNW_API void wnw_sampler_free(wnw_sampler *sp);
+/* Picks a token from logits[n_vocab]; -1 where there are none, or no sampler. */
+WNW_API int32_t wnw_sampler_pick(wnw_sampler *sp, const float *logits, int32_t n_vocab);
+
+/* Whether the token ends generation. */
+WNW_API bool wnw_token_is_eog(const wnw_model *m, int32_t token);
+
+/* Text of one token, "<|im_end|>" for a control token, "" for an id without a text. *text is owned by the
+ * caller, release with wnw_free. */
+WNW_API int wnw_token_piece(const wnw_model *m, int32_t token, char **text);
+
+/* ======== More of models and text ======== */
+
+/* Version of the library that is linked, "major.minor.patch". Static. */
+WNW_API const char *wnw_version(void);
+
+typedef enum wnw_log_level { WNW_LOG_DEBUG, WNW_LOG_INFO, WNW_LOG_WARN } wnw_log_level;
+
+/* Log sink for the whole process; text has no trailing newline. NULL (the default) drops everything. Messages
+ * of ggml and libllama go the same way, unless the program has set a callback of its own with llama_log_set:
+ * that one stays. Call before other threads use the library. */
+typedef void (*wnw_log_fn)(wnw_log_level level, const char *text, void *user);
+WNW_API void wnw_set_log(wnw_log_fn fn, void *user);
+
+typedef struct wnw_model_info {
+    uint32_t struct_size;
+    int32_t n_layer;         /* transformer layers */
+    int32_t n_layer_swa;     /* of which use a sliding window; policies leave those alone */
+    int32_t n_head;          /* query heads */
+    int32_t n_head_kv;       /* KV heads */
+    int32_t n_embd;          /* hidden size */
+    int32_t n_embd_head;     /* size of one head, d */
+    int32_t n_ctx_train;     /* longest context the model was trained for, tokens */
+    int32_t n_vocab;         /* size of the vocabulary */
+    int32_t n_swa;           /* sliding window in tokens, 0 = none */
+    const char *arch;        /* "llama", "qwen2", ...; borrowed from the model */
+    const char *name;        /* general.name, or the file's base name; borrowed from the model */
+    uint64_t weight_bytes;   /* bytes of weights in the file */
+    uint64_t repacked_bytes; /* bytes of weights held a second time in a repacked layout */
+} wnw_model_info;
+
+WNW_DEFAULT(wnw_model_info, wnw_model_info_default)
+
+/* Fills *out. E_ARG: a pointer is NULL (zeros and "" where it is the model), or struct_size is not set. */
+WNW_API int wnw_model_get_info(const wnw_model *m, wnw_model_info *out);
+
+/* Whether layer il uses a sliding window; false where there is no such layer. */
+WNW_API bool wnw_model_layer_is_swa(const wnw_model *m, int32_t il);
+
+/* Names of the supported architectures; NULL past the end. Static. */
+WNW_API const char *wnw_arch_name(int32_t i);
+
+/* Whether this build runs the models' own Jinja templates (it was made with libllama-common). */
+WNW_API bool wnw_has_jinja(void);
+
+/* Token ids of `text` (len bytes). add_special: add BOS/EOS as the vocabulary asks. parse_special: text such
+ * as "<|im_start|>" becomes the control token. *tokens is owned by the caller, release with wnw_free. */
+WNW_API int wnw_tokenize(const wnw_model *m, const char *text, size_t len, bool add_special,
+                         bool parse_special, int32_t **tokens, int32_t *n_tokens);
+
+/* Whether `text` (len bytes) has more than n_tokens tokens for certain, told from its bytes alone: tokenising
+ * takes fifty times the text's memory. false where it may have fewer, or where nothing is known of the
+ * vocabulary. *n_bytes (may be NULL): length of a beginning of the text for which that holds already; len for
+ * false. */
+WNW_API bool wnw_text_exceeds(const wnw_model *m, const char *text, size_t len, int32_t n_tokens,
+                              size_t *n_bytes);
+
+/* Text of n tokens, NUL-terminated, control tokens left out. *text is owned by the caller, release with
+ * wnw_free. */
+WNW_API int wnw_detokenize(const wnw_model *m, const int32_t *tokens, int32_t n_tokens, char **text);
 
 /* Cores this process may use. */
-int32_t wnw_usable_cores(void);
+WNW_API int32_t wnw_usable_cores(void);
 /* Name of the attention kernels in use: "avx512", "avx2", "scalar". Static. */
-const char *wnw_kernel_name(void);
+WNW_API const char *wnw_kernel_name(void);
+
+/* ======== More of sessions ======== */
+
+/* "f16" -> WNW_KV_F16 ...; E_ARG lists the names. */
+WNW_API int wnw_kv_type_parse(wnw_kv_type *out, const char *name);
+/* The name; "?" for a number that is no type. Static. */
+WNW_API const char *wnw_kv_type_name(wnw_kv_type t);
+/* Bytes of one key plus one value of n_embd_head elements. */
+WNW_API size_t wnw_kv_entry_bytes(wnw_kv_type t, int32_t n_embd_head);
+
+/* A second timeline that goes on where s is: cache, logits, observations, tasks, template and rules are
+ * copied, policies and profiles stay borrowed. What happens to one does not reach the other. The model is
+ * shared. */
+WNW_API int wnw_session_copy(wnw_session **out, const wnw_session *s);
+
+/* Forgets all tokens and frees the cache. Rules, tasks and the profile stay; question and template go. */
+WNW_API int wnw_session_reset(wnw_session *s);
+
+/* Appends n prompt tokens and compresses nothing. on_logits NULL: only the last token's logits are computed
+ * (wnw_session_logits); else it receives the logits [n_vocab] of the i-th token of the call, and returns false
+ * to cancel. E_FULL: more tokens than n_ctx; nothing is changed then. After E_BACKEND, E_NOMEM or E_CANCELLED
+ * the session holds the tokens of the ubatches that were finished. E_NOT_FINITE: logits that are infinite or
+ * no numbers, from weights that are damaged or values too large for the cache's type; the tokens are read,
+ * there are no logits. */
+typedef bool (*wnw_logits_fn)(int32_t i, const float *logits, void *user);
+WNW_API int wnw_session_prefill(wnw_session *s, const int32_t *tokens, int32_t n, wnw_logits_fn on_logits,
+                                void *user);
+
+/* Position of the next token = tokens read so far, unless entries got new positions: then it is what was kept
+ * then and the tokens since. */
+WNW_API int32_t wnw_session_n_past(const wnw_session *s);
+
+typedef struct wnw_cache_stats {
+    uint32_t struct_size;
+    int32_t growth;         /* entries per growth block of one head */
+    int64_t n_entries;      /* over all layers and KV heads */
+    uint64_t bytes;         /* allocated for keys and values now */
+    uint64_t bytes_entries; /* n_entries x bytes per entry */
+    uint64_t bytes_full;    /* what an uncompressed cache of all tokens read would allocate */
+} wnw_cache_stats;
+
+WNW_DEFAULT(wnw_cache_stats, wnw_cache_stats_default)
+
+/* Fills *out. E_ARG: a pointer is NULL (zeros where it is the session), or struct_size is not set. */
+WNW_API int wnw_cache_get_stats(const wnw_session *s, wnw_cache_stats *out);
+/* Entries of layer il, KV head ih; 0 where there is no such head. */
+WNW_API int32_t wnw_cache_n(const wnw_session *s, int32_t il, int32_t ih);
+/* Their positions, ascending: the original ones, unless they got new ones (+rerotate). Borrowed until the
+ * next call on the session. */
+WNW_API const int32_t *wnw_cache_positions(const wnw_session *s, int32_t il, int32_t ih);
+
+/* ======== Plans: looking before dropping, and several policies on one reading ======== */
+
+/* Declares before prefill what policies will be asked for; replaces earlier declarations. n = 0: observe
+ * nothing. What the new declaration asks for as well goes on; what it asks for first begins now: for tokens
+ * read before, attention sums and maxima count the queries from here on, and there are no queries of them.
+ * After a failure the earlier declaration holds. */
+WNW_API int wnw_session_observe(wnw_session *s, const wnw_policy *const *policies, int32_t n);
+
+/* Calibration results for policies that use them; borrowed until replaced. NULL = none. E_MISMATCH: made for
+ * another model. */
+WNW_API int wnw_session_set_profile(wnw_session *s, const wnw_profile *p);
+
+/* The tokens of expected questions, for policies with a task-aware second pass; copied. n_tasks = 0: none.
+ * E_ARG: a task without tokens. E_RANGE: not a token. E_FULL: more tokens than the model was trained for. */
+WNW_API int wnw_session_set_tasks(wnw_session *s, const int32_t *const *tokens, const int32_t *n_tokens,
+                                  int32_t n_tasks);
+
+/* Says that the last n_tokens of the prompt, read already or read next, are the question behind the document:
+ * for policies that judge the document by it. Stays until it is said again; 0 = not known. E_RANGE: negative. */
+WNW_API int wnw_session_set_question(wnw_session *s, int32_t n_tokens);
+
+/* Says what of the prompt, read already or read next, the chat template wrote (wnw_prompt): the first
+ * n_prefix tokens, and suffix[n_suffix], copied, that ends the user's turn and opens the model's. For
+ * policies that treat the head apart from the text, or let the model answer in a second pass. Stays until it
+ * is said again; wnw_session_reset forgets it, wnw_session_renumber forgets the head. 0 = no template, or not
+ * known. E_RANGE: negative, or not a token. E_FULL: more tokens than the model was trained for. */
+WNW_API int wnw_session_set_template(wnw_session *s, int32_t n_prefix, const int32_t *suffix,
+                                     int32_t n_suffix);
+
+typedef struct wnw_plan wnw_plan;
+
+/* Works out what to keep; the cache is untouched, also by a failure. size NULL = WNW_SIZE_NONE. Errors:
+ * E_NOT_OBSERVED, E_RANGE (the size cannot hold the protected entries), E_NOT_FINITE (scores that are no
+ * numbers). report may be NULL. *plan is owned by the caller. */
+WNW_API int wnw_session_plan(wnw_session *s, const wnw_policy *policy, const wnw_size *size, wnw_plan **plan,
+                             wnw_report *report);
+
+/* n plans from one look at the cache: what several policies need of a layer is computed once. sizes and
+ * reports [n], either may be NULL; plans[n] are owned by the caller. Every report has the same struct_size,
+ * which is the distance from one to the next. On failure all plans are NULL. */
+WNW_API int wnw_session_plan_many(wnw_session *s, const wnw_policy *const *policies, const wnw_size *sizes,
+                                  int32_t n, wnw_plan **plans, wnw_report *reports);
+
+/* Keeps what the plan says and returns the rest to the system; sliding-window layers are left as they are.
+ * E_MISMATCH: the plan does not fit this cache, which is then untouched. E_NOMEM: some layers may be
+ * compacted already and the others not; the session can go on. */
+WNW_API int wnw_session_apply(wnw_session *s, const wnw_plan *plan, wnw_report *report);
+
+/* plan + apply, and what the policy says of positions: with +rerotate wnw_session_renumber follows, and what
+ * it would refuse is refused before the cache changes. */
+WNW_API int wnw_session_compress(wnw_session *s, const wnw_policy *policy, const wnw_size *size,
+                                 wnw_report *report);
+
+/* Gives the n cached entries of every head the positions 0 .. n - 1 in their order and lets the next token
+ * follow as n: keys are turned accordingly (StreamingLLM; kvpress' key re-rotation). For those who plan and
+ * apply by hand: wnw_session_compress and the rules do it by themselves where the policy says +rerotate.
+ * Plans and observations of queries from before no longer fit. Where heads hold different tokens, policies
+ * with a second pass and those that match heads by position are refused from now on (E_UNSUPPORTED).
+ * E_UNSUPPORTED: heads hold different numbers of entries, or a layer has a sliding window. */
+WNW_API int wnw_session_renumber(wnw_session *s);
+
+WNW_API void wnw_plan_free(wnw_plan *p);
+WNW_API int32_t wnw_plan_n_layer(const wnw_plan *p);
+WNW_API int32_t wnw_plan_n_head_kv(const wnw_plan *p);
+/* Tokens read when the plan was made. */
+WNW_API int32_t wnw_plan_n_tokens(const wnw_plan *p);
+/* Kept positions of layer il, KV head ih, ascending: [returned count]. Borrowed from the plan. */
+WNW_API int32_t wnw_plan_head(const wnw_plan *p, int32_t il, int32_t ih, const int32_t **positions);
+
+/* What a plan writes into the entries that stay (value merging): the value of the entry at position `from`,
+ * which goes, is added `weight` times to n_to kept entries of the same head, the first of which is at
+ * position `to`. */
+typedef struct wnw_merge {
+    int32_t from, to, n_to;
+    float weight;
+} wnw_merge;
+
+/* Merges of layer il, KV head ih, ascending `from`: [returned count]; none in most plans. Borrowed. */
+WNW_API int32_t wnw_plan_merges(const wnw_plan *p, int32_t il, int32_t ih, const wnw_merge **merges);
+/* Whether every value that took others in is then divided by 1 + the sum of their weights. */
+WNW_API bool wnw_plan_averages(const wnw_plan *p);
+/* Key channels of layer il, KV head ih that become 0 in all kept entries but the last *n_spared, ascending:
+ * [returned count]; none in most plans. No memory is saved by it. Borrowed. */
+WNW_API int32_t wnw_plan_channels(const wnw_plan *p, int32_t il, int32_t ih, const int32_t **channels,
+                                  int32_t *n_spared);
+/* A plan from data, e.g. read from a file. positions[il * n_head_kv + ih] points to n[il * n_head_kv + ih]
+ * ascending positions; copied. E_ARG if they are not ascending or not in 0..n_tokens-1. */
+WNW_API int wnw_plan_new(wnw_plan **out, int32_t n_layer, int32_t n_head_kv, int32_t n_tokens,
+                         const int32_t *n, const int32_t *const *positions);
+
+/* ======== More of policies ======== */
+
+/* Canonical form with every default written out; parses to an equal policy. Borrowed from the policy. */
+WNW_API const char *wnw_policy_string(const wnw_policy *p);
+
+/* Whether the policy keeps everything ("full"). */
+WNW_API bool wnw_policy_is_full(const wnw_policy *p);
+
+/* Whether kept tokens get new positions after every compression, "+rerotate". Then a prompt read by CHUNK may
+ * be longer than the context. */
+WNW_API bool wnw_policy_rerotates(const wnw_policy *p);
+
+/* Whether the policy knows its own size when none is given (LagKV's retention, a score threshold). */
+WNW_API bool wnw_policy_has_own_size(const wnw_policy *p);
+
+/* "end", "layer", "chunk", "decode". Static. */
+WNW_API const char *wnw_phase_name(wnw_phase phase);
+/* Whether a policy can work in the phase; if not, *reason (may be NULL) is a sentence. Static. */
+WNW_API bool wnw_policy_allows(const wnw_policy *p, wnw_phase phase, const char **reason);
+
+/* ======== Profiles: calibration results of one model ======== */
+
+/* Kinds of calibration results; a bit of the sets below. */
+typedef enum wnw_profile_kind {
+    WNW_PROFILE_SRH,      /* query heads of each layer, best first, and their scores */
+    WNW_PROFILE_LAYERS,   /* share of every layer in the output error */
+    WNW_PROFILE_COMPILER, /* CompilerKV's tables */
+    WNW_PROFILE_HEADS,    /* one importance per query head and one per KV head */
+    WNW_PROFILE_STATS,    /* mean and covariance of queries */
+} wnw_profile_kind;
+#define WNW_N_PROFILE_KINDS 5
+
+/* 64 bits that name a model's weights: tensor names, shapes and types, and the data of the first and the last
+ * layer's attention keys and values. 16 hexadecimal digits and a NUL. */
+WNW_API void wnw_model_fingerprint(const wnw_model *m, char out[17]);
+
+/* An empty profile for m, whose shapes and fingerprint every file must match. m may be freed afterwards.
+ * Immutable once files are added; may be shared then. */
+WNW_API int wnw_profile_new(wnw_profile **out, const wnw_model *m);
+WNW_API void wnw_profile_free(wnw_profile *p);
+/* Adds the results of one JSON file (docs/profiles.md); kinds already present are replaced. E_IO: cannot be
+ * read. E_FORMAT: not a regular file or not a profile, damaged, values out of range, too large for the
+ * model's. E_MISMATCH: of another model; CompilerKV's tables of one with as many heads are taken, and refused
+ * by policies that do not say force=1. The profile is unchanged after an error. */
+WNW_API int wnw_profile_add_file(wnw_profile *p, const char *path);
+/* Bit set of the wnw_profile_kind it holds. NULL = 0. */
+WNW_API uint32_t wnw_profile_kinds(const wnw_profile *p);
+/* "srh", "layers", "compiler", "heads", "stats": the first part of a file name. NULL past the end. Static. */
+WNW_API const char *wnw_profile_kind_name(int32_t kind);
 
 #ifdef __cplusplus
 }

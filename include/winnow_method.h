@@ -83,6 +83,7 @@ typedef enum wnw_proj_norm {
 #define WNW_N_PROJ_NORMS 3
 
 typedef struct wnw_needs {
+    uint32_t struct_size; /* for wnw_policy_get_needs; in a part's needs() the library's own business */
     uint32_t flags;
     int32_t window;      /* queries observed at the end of the prompt; the largest asked for wins */
     int32_t skip;        /* QUERY_STATS: first positions that are left out; policies of one run must agree */
@@ -91,6 +92,8 @@ typedef struct wnw_needs {
     uint32_t profiles_optional; /* PROFILE: kinds that improve it; where one is missing it says so and works
                                    with neutral values */
 } wnw_needs;
+
+WNW_DEFAULT(wnw_needs, wnw_needs_default)
 
 /* What the forward pass saw of one layer. Everything is float32 and borrowed until the score function
  * returns. Entries are cache entries in ascending position; with a cache that was never compressed entry i is
@@ -477,26 +480,37 @@ typedef struct wnw_contents {
 #define WNW_CONTENTS_INIT .struct_size = sizeof(wnw_contents), .kind = WNW_PART_CONTENTS
 
 /* Adds a sentence to warning[256], which is "" or holds earlier ones, as far as it fits. */
-void wnw_part_warn(char *warning, const char *sentence);
+WNW_API void wnw_part_warn(char *warning, const char *sentence);
 
 /* ---- Registry: parts from outside the library ---- */
 
-int wnw_registry_new(wnw_registry **out);
-void wnw_registry_free(wnw_registry *r);
+WNW_API int wnw_registry_new(wnw_registry **out);
+WNW_API void wnw_registry_free(wnw_registry *r);
 /* Adds a part of any kind, given by the first member of its descriptor: wnw_registry_add(r, &mine.part).
  * Recipes that are parsed with the registry may name it. The registry borrows the descriptor, which must be
  * there until the last recipe is parsed; its texts, tables and functions must outlive every policy with it.
  * E_ARG: a bad or taken name, no function for its work, a bad option table, flags of another kind, or a
  * struct_size that this library does not know. */
-int wnw_registry_add(wnw_registry *r, const wnw_part *part);
+WNW_API int wnw_registry_add(wnw_registry *r, const wnw_part *part);
 
-/* What sessions must observe for this policy. */
-wnw_needs wnw_policy_needs(const wnw_policy *p);
+/* What sessions must observe for this policy. E_ARG: a pointer is NULL (zeros where it is the policy), or
+ * struct_size is not set. */
+WNW_API int wnw_policy_get_needs(const wnw_policy *p, wnw_needs *out);
+/* The same as a value; zeros for NULL. */
+static inline wnw_needs wnw_policy_needs(const wnw_policy *p)
+{
+    wnw_needs needs = wnw_needs_default();
+    (void)wnw_policy_get_needs(p, &needs);
+    return needs;
+}
 
 /* ---- Catalogue ---- */
 
 /* One entry of the method list, for help and documentation. */
 typedef struct wnw_method_info {
+    uint32_t struct_size;
+    uint32_t needs;  /* WNW_NEED_ flags of what it observes */
+    uint32_t phases; /* presets and scorers: bit set of the wnw_phase they work in; 0 for other parts */
     const char *name;
     const char *kind;   /* "preset", "parity preset", "scorer", "head aggregation", "layer budget", "head
                            budget", "selector", "position rule", "content rule" */
@@ -504,16 +518,17 @@ typedef struct wnw_method_info {
     const char *paper;  /* "" if none */
     const char *recipe; /* presets: the canonical form of their parts; else "" */
     const char *layout; /* "uniform", "layer", "composite" or "ragged": shape of the plans; "" for parts */
-    uint32_t needs;     /* WNW_NEED_ flags of what it observes */
-    uint32_t phases;    /* presets and scorers: bit set of the wnw_phase they work in; 0 for other parts */
     const wnw_option *options; /* NULL or a table that ends with name == NULL; presets: of their scorer */
     const char *details;       /* Markdown: formulas, deviations, cost; "" if none */
 } wnw_method_info;
 
+WNW_DEFAULT(wnw_method_info, wnw_method_info_default)
+
 /* What a WNW_NEED_ flag stands for, by the number of its bit: "window attention", ...; NULL past the end. */
-const char *wnw_need_name(int32_t bit);
-/* Entry i of all presets and parts, in a fixed order. false past the end. Static. */
-bool wnw_method_get(int32_t i, wnw_method_info *out);
+WNW_API const char *wnw_need_name(int32_t bit);
+/* Entry i of all presets and parts, in a fixed order; what it points to is static. false past the end, and
+ * where out is NULL or its struct_size is not set (wnw_last_error). */
+WNW_API bool wnw_method_get(int32_t i, wnw_method_info *out);
 
 /* ---- Perturbation: what evicting entries does to the output of one head ---- */
 
@@ -531,15 +546,15 @@ typedef struct wnw_perturbation {
 
 /* attn, nu, kept, first: [n]; first marks stage 1, NULL = all that is kept. E_ARG: attention is not a
  * distribution, nothing is kept, or stage 1 is empty or not kept. */
-int wnw_perturb_bounds(wnw_perturbation *out, const float *attn, const float *nu, const bool *kept,
-                       const bool *first, int32_t n);
+WNW_API int wnw_perturb_bounds(wnw_perturbation *out, const float *attn, const float *nu, const bool *kept,
+                               const bool *first, int32_t n);
 /* The change itself, delta[d] = sum_i (A_i - A'_i) rows[i][d], and its L1 norm; either may be NULL. rows =
  * v_i W_O gives the change of the head's output; rows = v_i the change before the projection, which is
  * linear, so that changes of several heads can be projected and added. E_ARG as above. */
-int wnw_perturb_output(double *l1, double *delta, const float *attn, const float *rows, const bool *kept,
-                       int32_t n, int32_t d);
+WNW_API int wnw_perturb_output(double *l1, double *delta, const float *attn, const float *rows,
+                               const bool *kept, int32_t n, int32_t d);
 /* Attention on the k largest of attn[n]: above 1/2 the assumption of the two stages holds. */
-double wnw_perturb_mass(const float *attn, int32_t n, int32_t k);
+WNW_API double wnw_perturb_mass(const float *attn, int32_t n, int32_t k);
 
 #ifdef __cplusplus
 }

@@ -30,7 +30,8 @@ static void fill(struct chat_row *row, const json_t *o)
         row->turns[i] = (wnw_chat_message){json_string_value(json_array_get(turn, 0)),
                                            json_string_value(json_array_get(turn, 1))};
     }
-    row->params = (wnw_prompt_params){.document = text_of(o, "document"),
+    row->params = (wnw_prompt_params){WNW_INIT(wnw_prompt_params),
+                                      .document = text_of(o, "document"),
                                       .question = text_of(o, "question"),
                                       .system = text_of(o, "system"),
                                       .messages = row->turns,

@@ -79,6 +79,8 @@ static int functions_of(const char *path)
         if (strncmp(name, "wnw_", 4) != 0)
             continue;
         n++;
+        if (strncmp(line, "WNW_API ", 8) != 0 && strncmp(line, "static inline ", 14) != 0)
+            fail_msg("%s is declared in %s without WNW_API", name, path);
         if (!is_called(here, name))
             fail_msg("%s is declared in %s and not called here", name, path);
     }
@@ -105,18 +107,18 @@ static void null_models(void **state)
 {
     const struct fixture *fx = *state;
     wnw_model *m = fx->model;
-    wnw_model_info info;
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
     char print[17] = "x", *text;
     int32_t *tokens = (int32_t *)&info, n = 7;
-    wnw_prompt prompt;
-    const wnw_prompt_params params = {.document = "a"};
+    wnw_prompt prompt = {WNW_INIT(wnw_prompt)};
+    const wnw_prompt_params params = {WNW_INIT(wnw_prompt_params), .document = "a"};
     assert_null_refused(wnw_model_open(NULL, "x", NULL));
     assert_null_refused(wnw_model_open(&m, NULL, NULL));
     assert_null(m);
     wnw_model_free(NULL);
-    wnw_model_get_info(NULL, NULL);
-    wnw_model_get_info(fx->model, NULL);
-    wnw_model_get_info(NULL, &info);
+    assert_null_refused(wnw_model_get_info(NULL, NULL));
+    assert_null_refused(wnw_model_get_info(fx->model, NULL));
+    assert_null_refused(wnw_model_get_info(NULL, &info));
     assert_cmp(info.n_layer, ==, 0);
     assert_string_equal(info.arch, "");
     assert_string_equal(info.name, "");
@@ -172,12 +174,16 @@ static void null_policies(void **state)
     wnw_registry *r;
     wnw_profile *profile = (wnw_profile *)&nameless;
     const char *reason = NULL;
-    wnw_method_info info;
+    wnw_method_info info = {WNW_INIT(wnw_method_info)};
     assert_null_refused(wnw_policy_parse(NULL, "snapkv", NULL));
     assert_null_refused(wnw_policy_parse(&p, NULL, NULL));
     assert_null(p);
     wnw_policy_free(NULL);
     assert_string_equal(wnw_policy_string(NULL), "");
+    wnw_needs needs = {WNW_INIT(wnw_needs), .flags = 7};
+    assert_null_refused(wnw_policy_get_needs(NULL, &needs));
+    assert_null_refused(wnw_policy_get_needs(NULL, NULL));
+    assert_int_equal(needs.flags, 0);
     assert_int_equal(wnw_policy_needs(NULL).flags, 0);
     assert_false(wnw_policy_is_full(NULL));
     assert_false(wnw_policy_rerotates(NULL));
@@ -265,7 +271,7 @@ static void null_sessions(void **state)
     const int32_t *const tasks[] = {NULL};
     const int32_t one[] = {1};
     wnw_plan *plan = (wnw_plan *)fx->tokens;
-    wnw_cache_stats stats;
+    wnw_cache_stats stats = {WNW_INIT(wnw_cache_stats)};
     assert_null_refused(wnw_session_new(NULL, fx->model, NULL));
     assert_null_refused(wnw_session_new(&s, NULL, NULL));
     assert_null(s);
@@ -308,12 +314,13 @@ static void null_sessions(void **state)
     assert_null_refused(wnw_session_compress(good, NULL, NULL, NULL));
     assert_null_refused(wnw_session_renumber(NULL));
     assert_null_refused(wnw_session_set_eviction(NULL, NULL));
-    assert_null_refused(wnw_session_set_eviction(good, &(wnw_eviction){.policy = NULL}));
+    assert_null_refused(
+        wnw_session_set_eviction(good, &(wnw_eviction){WNW_INIT(wnw_eviction), .policy = NULL}));
     assert_ok(wnw_session_set_eviction(good, NULL));
     assert_null_refused(wnw_session_read(NULL, fx->tokens, 1, NULL));
     assert_null_refused(wnw_session_read(good, NULL, 1, NULL));
-    wnw_cache_get_stats(good, NULL);
-    wnw_cache_get_stats(NULL, &stats);
+    assert_null_refused(wnw_cache_get_stats(good, NULL));
+    assert_null_refused(wnw_cache_get_stats(NULL, &stats));
     assert_cmp(stats.n_entries, ==, 0);
     assert_cmp(stats.bytes, ==, 0);
     assert_int_equal(wnw_cache_n(NULL, 0, 0), 0);
@@ -338,7 +345,7 @@ static void numbers_at_their_ends(void **state)
 {
     const struct fixture *fx = *state;
     const int32_t *positions;
-    wnw_method_info info;
+    wnw_method_info info = {WNW_INIT(wnw_method_info)};
     wnw_policy *p = test_policy("snapkv");
     wnw_sampler *sp;
     wnw_kv_type type;
@@ -368,8 +375,8 @@ static void numbers_at_their_ends(void **state)
         assert_false(wnw_model_layer_is_swa(fx->model, x));
         (void)wnw_token_is_eog(fx->model, x);
         assert_cmp(wnw_perturb_mass((const float[]){0.5f, 0.5f}, 2, x), <=, 1);
-        const wnw_sampler_params params = {
-            .temp = (float)x, .top_k = x, .top_p = (float)x, .seed = (uint32_t)x};
+        const wnw_sampler_params params = {WNW_INIT(wnw_sampler_params), .temp = (float)x, .top_k = x,
+                                           .top_p = (float)x, .seed = (uint32_t)x};
         const int rc = wnw_sampler_new(&sp, &params);
         assert_true(rc == WNW_OK ? sp != NULL : sp == NULL && rc == WNW_E_RANGE);
         wnw_sampler_free(sp);
@@ -442,12 +449,11 @@ static int set_something(struct walk *w, uint64_t what)
     const int32_t *const tasks[] = {w->fx->tokens, w->fx->tokens};
     const int32_t n_tokens[] = {any_number(&w->seed) % N_TOKENS, 3};
     const int32_t n = any_number(&w->seed);
-    const wnw_eviction rules = {.policy = two[0],
-                                .size = any_size(&w->seed),
-                                .phase = (wnw_phase)(test_random(&w->seed) % 5),
-                                .chunk = any_number(&w->seed),
-                                .every = any_number(&w->seed),
-                                .target = any_number(&w->seed)};
+    const wnw_eviction rules = {
+        WNW_INIT(wnw_eviction),        .policy = two[0],
+        .size = any_size(&w->seed),    .phase = (wnw_phase)(test_random(&w->seed) % 5),
+        .chunk = any_number(&w->seed), .every = any_number(&w->seed),
+        .target = any_number(&w->seed)};
     switch (what) {
     case 0:
         return wnw_session_observe(w->s, two, n > 2 ? 2 : n);
@@ -466,7 +472,7 @@ static int set_something(struct walk *w, uint64_t what)
 static int plan_or_apply(struct walk *w, uint64_t what)
 {
     const wnw_size size = any_size(&w->seed);
-    wnw_report report;
+    wnw_report report = {WNW_INIT(wnw_report)};
     if (what == 0)
         return wnw_session_compress(w->s, any_policy(w), &size, &report);
     if (what == 1) {
@@ -494,9 +500,9 @@ static int start_over(struct walk *w)
 static void assert_sound(const struct walk *w, int rc)
 {
     const wnw_session *s = w->s;
-    wnw_cache_stats stats;
+    wnw_cache_stats stats = {WNW_INIT(wnw_cache_stats)};
     assert_ok(wnw__cache_check(&s->cache));
-    wnw_cache_get_stats(s, &stats);
+    assert_ok(wnw_cache_get_stats(s, &stats));
     assert_cmp(stats.n_entries, >=, 0);
     assert_cmp(stats.bytes, >=, stats.bytes_entries);
     assert_cmp(wnw_session_n_past(s), >=, 0);
@@ -611,13 +617,90 @@ static void empty_heads(void **state)
     free(positions);
 }
 
+/* ---- Sizes of structs ---- */
+
+/* What programs fill. */
+static void sizes_are_checked_on_the_way_in(void **state)
+{
+    const struct fixture *fx = *state;
+    wnw_session *s = (wnw_session *)(void *)&s;
+    wnw_model *m = (wnw_model *)(void *)&m;
+    wnw_prompt prompt = wnw_prompt_default();
+    assert_error(wnw_session_new(&s, fx->model, &(wnw_session_params){.n_ctx = 8}), WNW_E_ARG);
+    assert_null(s);
+    assert_error(wnw_model_open(&m, "x", &(wnw_model_params){.repack = true}), WNW_E_ARG);
+    assert_null(m);
+    assert_error(wnw_prompt_build(&prompt, fx->model, &(wnw_prompt_params){.raw = true, .document = "ab"}),
+                 WNW_E_ARG);
+    assert_null(prompt.tokens);
+    /* Garbage behind the size does not matter. */
+    wnw_session_params params = {WNW_INIT(wnw_session_params), .n_ctx = 8, .n_ubatch = -1};
+    params.struct_size = (uint32_t)offsetof(wnw_session_params, kv_type);
+    assert_error(wnw_session_new(&s, fx->model, &params), WNW_E_RANGE);
+    params.struct_size = (uint32_t)offsetof(wnw_session_params, n_ubatch);
+    assert_ok(wnw_session_new(&s, fx->model, &params));
+    assert_ok(wnw_session_prefill(s, fx->tokens, 8, NULL, NULL));
+    assert_error(wnw_session_decode(s, 1), WNW_E_FULL);
+    wnw_session_free(s);
+}
+
+/* What the library fills: not a byte behind the size is written. */
+static void sizes_are_kept_on_the_way_out(void **state)
+{
+    const struct fixture *fx = *state;
+    wnw_session *s = session_of(fx);
+    wnw_policy *p = test_policy("knorm");
+    const wnw_policy *two[2] = {p, p};
+    wnw_plan *plans[2];
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    memset(&info, 0x5a, sizeof info);
+    info.struct_size = (uint32_t)offsetof(wnw_model_info, n_head);
+    assert_int_equal(info.struct_size % _Alignof(wnw_model_info), 4);
+    assert_error(wnw_model_get_info(fx->model, &info), WNW_E_ARG);
+    info.struct_size = (uint32_t)offsetof(wnw_model_info, n_head_kv);
+    assert_ok(wnw_model_get_info(fx->model, &info));
+    assert_int_equal(info.n_head, fx->info.n_head);
+    assert_int_equal(info.n_head_kv, 0x5a5a5a5a);
+
+    assert_ok(wnw_session_observe(s, two, 1));
+    assert_ok(wnw_session_prefill(s, fx->tokens, 32, NULL, NULL));
+    wnw_report report = wnw_report_default();
+    report.struct_size = (uint32_t)offsetof(wnw_report, entries_before);
+    report.entries_before = 77;
+    assert_ok(wnw_session_plan(s, p, NULL, &plans[0], &report));
+    wnw_plan_free(plans[0]);
+    assert_true(report.kept_mean == 16);
+    assert_int_equal(report.entries_before, 77);
+    /* In an array the first size is the distance. */
+    struct older {
+        uint32_t struct_size;
+        char warning[260];
+        double kept_mean;
+    } many[2] = {{.struct_size = sizeof *many}, {.struct_size = sizeof *many}};
+    assert_ok(wnw_session_plan_many(s, two, NULL, 2, plans, (wnw_report *)(void *)many));
+    assert_true(many[0].kept_mean == 16 && many[1].kept_mean == 16);
+    wnw_plan_free(plans[0]);
+    wnw_plan_free(plans[1]);
+    many[1].struct_size = 8;
+    assert_error(wnw_session_plan_many(s, two, NULL, 2, plans, (wnw_report *)(void *)many), WNW_E_ARG);
+    assert_null(plans[0]);
+    /* Nothing happens to the cache where the report is not taken. */
+    wnw_report forgotten = {.struct_size = 0};
+    assert_error(wnw_session_compress(s, p, NULL, &forgotten), WNW_E_ARG);
+    assert_error(wnw_session_read(s, fx->tokens, 4, &forgotten), WNW_E_ARG);
+    assert_int_equal(wnw_cache_n(s, 0, 0), 32);
+    wnw_policy_free(p);
+    wnw_session_free(s);
+}
+
 /* ---- Set-up ---- */
 
 static int set_up(void **state)
 {
     static struct fixture fx;
     fx.model = test_model_open("tiny/tiny-llama.gguf");
-    wnw_model_get_info(fx.model, &fx.info);
+    fx.info = wnw_model_info_default();
+    assert_ok(wnw_model_get_info(fx.model, &fx.info));
     fx.tokens = test_random_tokens(N_TOKENS, fx.info.n_vocab, 5);
     *state = &fx;
     return 0;
@@ -634,10 +717,16 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_function_is_here), cmocka_unit_test(null_models),
-        cmocka_unit_test(null_policies),          cmocka_unit_test(null_plans_and_numbers),
-        cmocka_unit_test(null_sessions),          cmocka_unit_test(numbers_at_their_ends),
-        cmocka_unit_test(any_call_at_any_time),   cmocka_unit_test(empty_heads),
+        cmocka_unit_test(every_function_is_here),
+        cmocka_unit_test(null_models),
+        cmocka_unit_test(null_policies),
+        cmocka_unit_test(null_plans_and_numbers),
+        cmocka_unit_test(null_sessions),
+        cmocka_unit_test(numbers_at_their_ends),
+        cmocka_unit_test(any_call_at_any_time),
+        cmocka_unit_test(empty_heads),
+        cmocka_unit_test(sizes_are_checked_on_the_way_in),
+        cmocka_unit_test(sizes_are_kept_on_the_way_out),
     };
     return cmocka_run_group_tests_name("the public header", tests, set_up, tear_down);
 }

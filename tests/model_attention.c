@@ -142,8 +142,8 @@ static const float *row(const struct run *r, int32_t i)
 static struct run run(const wnw_model *m, wnw_attn attn, wnw_kv_type type, const int32_t *tokens, int32_t n,
                       const struct run *lead)
 {
-    wnw_model_info info;
-    wnw_model_get_info(m, &info);
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    assert_ok(wnw_model_get_info(m, &info));
     struct run r = {.n_vocab = info.n_vocab};
     const size_t n_row = (size_t)info.n_vocab;
     r.logits = malloc((N_DECODE + 1) * n_row * sizeof *r.logits);
@@ -264,8 +264,8 @@ static enum weights weights_of(const char *name)
 static void measure_model(struct distances d[N_TYPES], const char *name)
 {
     wnw_model *m = test_model_open(name);
-    wnw_model_info info;
-    wnw_model_get_info(m, &info);
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    assert_ok(wnw_model_get_info(m, &info));
     for (uint64_t seed = 1; seed <= N_SEEDS; seed++) {
         int32_t *tokens = test_random_tokens(N_PROMPT, info.n_vocab, seed);
         for (int t = 0; t < N_TYPES; t++)

@@ -22,7 +22,8 @@ static void set_up(struct fixture *f, const char *recipe, const wnw_eviction *ru
     char name[TEST_NAME_MAX];
     test_tiny_model_of(name, "llama");
     f->m = test_model_open(name);
-    wnw_model_get_info(f->m, &f->info);
+    f->info = wnw_model_info_default();
+    assert_ok(wnw_model_get_info(f->m, &f->info));
     assert_cmp(f->info.n_layer * f->info.n_head_kv, <=, MAX_HEADS);
     f->tokens = test_random_tokens(N_PROMPT + N_STEP, f->info.n_vocab, 5);
     f->policy = test_policy(recipe);
@@ -88,9 +89,9 @@ static void h2o_drops_the_lightest(void **state)
     struct fixture f;
     static struct held before[MAX_HEADS], after;
     int32_t n_light = 0;
-    set_up(
-        &f, "h2o",
-        &(wnw_eviction){.size = {.kind = WNW_SIZE_BUDGET, .budget = BUDGET}, .every = 1, .target = BUDGET});
+    set_up(&f, "h2o",
+           &(wnw_eviction){WNW_INIT(wnw_eviction), .size = {.kind = WNW_SIZE_BUDGET, .budget = BUDGET},
+                           .every = 1, .target = BUDGET});
     const int32_t n_heads = f.info.n_layer * f.info.n_head_kv;
     for (int32_t k = 0; k < n_heads; k++)
         look(&f, k / f.info.n_head_kv, k % f.info.n_head_kv, &before[k]);
@@ -121,9 +122,9 @@ static void tova_drops_one_for_all_heads(void **state)
     (void)state;
     struct fixture f;
     static struct held before[MAX_HEADS], after;
-    set_up(
-        &f, "tova",
-        &(wnw_eviction){.size = {.kind = WNW_SIZE_BUDGET, .budget = BUDGET}, .every = 1, .target = BUDGET});
+    set_up(&f, "tova",
+           &(wnw_eviction){WNW_INIT(wnw_eviction), .size = {.kind = WNW_SIZE_BUDGET, .budget = BUDGET},
+                           .every = 1, .target = BUDGET});
     const int32_t n_heads = f.info.n_layer * f.info.n_head_kv;
     for (int32_t k = 0; k < n_heads; k++)
         look(&f, k / f.info.n_head_kv, k % f.info.n_head_kv, &before[k]);
@@ -155,7 +156,8 @@ static void baselines_reach_their_size(void **state)
                                           "simlayerkv:last=16"};
     for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
         struct fixture f;
-        set_up(&f, recipes[i], &(wnw_eviction){.size = {.kind = WNW_SIZE_BUDGET, .budget = BUDGET}});
+        set_up(&f, recipes[i],
+               &(wnw_eviction){WNW_INIT(wnw_eviction), .size = {.kind = WNW_SIZE_BUDGET, .budget = BUDGET}});
         int64_t n = 0;
         for (int32_t il = 0; il < f.info.n_layer; il++)
             for (int32_t ih = 0; ih < f.info.n_head_kv; ih++)

@@ -25,7 +25,7 @@ static void same_text(const struct chat_row *row, void *user)
     const wnw_model *m = user;
     static int32_t want[16384];
     int32_t n = 0;
-    wnw_prompt p;
+    wnw_prompt p = {WNW_INIT(wnw_prompt)};
     print_message("  %s, %s\n", row->template ? row->template : "raw", row->name);
     assert_cmp(strlen(row->first) + strlen(row->second), <, sizeof want / sizeof *want - 1);
     assert_ok(wnw_prompt_build(&p, m, &row->params));
@@ -73,7 +73,7 @@ static void tiny_gemma3(void **state)
 
 static void same_ids(const struct chat_row *row, void *user)
 {
-    wnw_prompt p;
+    wnw_prompt p = {WNW_INIT(wnw_prompt)};
     print_message("  %s, %s\n", row->template ? row->template : "raw", row->name);
     assert_ok(wnw_prompt_build(&p, user, &row->params));
     assert_int_equal(p.n_context, row->n_context);

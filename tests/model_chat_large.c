@@ -22,7 +22,7 @@ static void same_ids(const struct chat_row *row, void *user)
 {
     const struct given *given = user;
     wnw_prompt_params params = row->params;
-    wnw_prompt p;
+    wnw_prompt p = {WNW_INIT(wnw_prompt)};
     params.jinja = row->template ? given->jinja : NULL;
     print_message("  %s, %s\n", row->template ? row->template : "raw", row->name);
     assert_ok(wnw_prompt_build(&p, given->model, &params));

@@ -86,8 +86,8 @@ static void decode_both(wnw_session *ref, wnw_session *s, const int32_t *tokens,
 /* Feeds the tokens after the prompt to both and compares all logits. */
 static struct test_diff continue_both(const struct trial *t, wnw_session *ref, wnw_session *s)
 {
-    wnw_model_info info;
-    wnw_model_get_info(t->model, &info);
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    assert_ok(wnw_model_get_info(t->model, &info));
     const size_t bytes = (size_t)N_BLOCK * (size_t)info.n_vocab * sizeof(float);
     struct block a = {malloc(bytes), info.n_vocab}, b = {malloc(bytes), info.n_vocab};
     assert_non_null(a.logits);
@@ -208,8 +208,8 @@ static void compaction_equals_masking(const char *arch, wnw_attn attn, size_t n_
     char name[TEST_NAME_MAX];
     test_tiny_model_of(name, arch);
     wnw_model *m = test_model_open(name);
-    wnw_model_info info;
-    wnw_model_get_info(m, &info);
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    assert_ok(wnw_model_get_info(m, &info));
     int32_t *tokens = test_random_tokens(N_PROMPT + N_AFTER, info.n_vocab, 2);
     int bad = 0;
     for (size_t i = 0; i < n_types; i++)
@@ -272,8 +272,8 @@ static void random_ragged_plan(void **state)
     char name[TEST_NAME_MAX];
     test_tiny_model_of(name, "llama");
     wnw_model *m = test_model_open(name);
-    wnw_model_info info;
-    wnw_model_get_info(m, &info);
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    assert_ok(wnw_model_get_info(m, &info));
     int32_t *tokens = test_random_tokens(N_PROMPT + N_AFTER, info.n_vocab, 3);
     wnw_plan *plan = random_plan(&info, N_PROMPT, 4);
     int bad = 0;

@@ -264,7 +264,7 @@ static void pruned_channels(void **state)
     const int32_t d = fx.info.n_embd_head;
     for (int type = WNW_KV_F16; type <= WNW_KV_Q4_0; type++) {
         wnw_session *full = read_prompt(&fx, p, (wnw_kv_type)type, WNW_ATTN_OWN), *s;
-        wnw_report report;
+        wnw_report report = {WNW_INIT(wnw_report)};
         float now[MAX_D], before[MAX_D];
         bool zero[MAX_D];
         assert_ok(wnw_session_copy(&s, full));
@@ -309,11 +309,9 @@ static void pruned_channels(void **state)
 static wnw_session *read_by(const struct test_model *fx, const wnw_policy *p, wnw_phase phase, int32_t every)
 {
     wnw_session *s = new_session(fx, WNW_KV_F16, WNW_ATTN_OWN);
-    const wnw_eviction ev = {.policy = p,
-                             .size = {.kind = WNW_SIZE_BUDGET, .budget = BUDGET},
-                             .phase = phase,
-                             .chunk = 24,
-                             .every = every};
+    const wnw_eviction ev = {
+        WNW_INIT(wnw_eviction), .policy = p, .size = {.kind = WNW_SIZE_BUDGET, .budget = BUDGET},
+        .phase = phase,         .chunk = 24, .every = every};
     assert_ok(wnw_session_set_eviction(s, &ev));
     assert_ok(wnw_session_read(s, fx->tokens, N_PROMPT, NULL));
     for (int i = 0; i < N_DECODE; i++)

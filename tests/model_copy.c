@@ -12,9 +12,9 @@
 
 static void assert_same_state(const wnw_session *a, const wnw_session *b)
 {
-    wnw_cache_stats of_a, of_b;
-    wnw_cache_get_stats(a, &of_a);
-    wnw_cache_get_stats(b, &of_b);
+    wnw_cache_stats of_a = {WNW_INIT(wnw_cache_stats)}, of_b = {WNW_INIT(wnw_cache_stats)};
+    assert_ok(wnw_cache_get_stats(a, &of_a));
+    assert_ok(wnw_cache_get_stats(b, &of_b));
     assert_int_equal(of_a.n_entries, of_b.n_entries);
     assert_int_equal(of_a.bytes, of_b.bytes);
     assert_int_equal(of_a.growth, of_b.growth);
@@ -177,7 +177,7 @@ static void plans_of_copies(void **state)
     static const char *const archs[] = {"llama", "gemma3"};
     for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
         struct test_model fx;
-        wnw_method_info info;
+        wnw_method_info info = {WNW_INIT(wnw_method_info)};
         test_open_tiny(&fx, archs[i], N_PROMPT + N_DECODE, 17);
         for (int32_t k = 0; wnw_method_get(k, &info); k++)
             if (strcmp(info.kind, "preset") == 0)

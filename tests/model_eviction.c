@@ -40,7 +40,8 @@ static const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
 static wnw_session *session_under(const struct test_model *f, const wnw_policy *p)
 {
     wnw_session *s = test_session_new(f->m, &(struct test_session){.n_ctx = 400, .n_threads = 1});
-    assert_ok(wnw_session_set_eviction(s, &(wnw_eviction){.policy = p, .size = half, .every = 16}));
+    assert_ok(wnw_session_set_eviction(
+        s, &(wnw_eviction){WNW_INIT(wnw_eviction), .policy = p, .size = half, .every = 16}));
     assert_ok(wnw_session_read(s, f->tokens, N, NULL));
     return s;
 }
@@ -57,7 +58,7 @@ static void go_on(const struct test_model *f, wnw_session *s)
 static int fail_to_change(const struct test_model *f, const char *from, const char *to)
 {
     wnw_policy *old = test_policy(from), *next = test_policy(to);
-    const wnw_eviction rules = {.policy = next, .size = half};
+    const wnw_eviction rules = {WNW_INIT(wnw_eviction), .policy = next, .size = half};
     wnw_session *s = session_under(f, old), *twin = session_under(f, old), *other;
     int n_fail = 0;
     assert_ok(wnw_session_copy(&other, s));

@@ -51,9 +51,10 @@ static void repacking_does_not_matter(void **state)
         test_model_path(path, sizeof path, names[i]);
         for (int repack = 0; repack < 2; repack++) {
             wnw_model *m;
-            wnw_model_info info;
-            assert_ok(wnw_model_open(&m, path, &(wnw_model_params){.repack = repack}));
-            wnw_model_get_info(m, &info);
+            wnw_model_info info = {WNW_INIT(wnw_model_info)};
+            assert_ok(
+                wnw_model_open(&m, path, &(wnw_model_params){WNW_INIT(wnw_model_params), .repack = repack}));
+            assert_ok(wnw_model_get_info(m, &info));
             repacked += info.repacked_bytes;
             wnw_model_fingerprint(m, repack ? with : without);
             wnw_model_free(m);
@@ -78,9 +79,9 @@ static void weights_matter(void **state)
     FILE *out = fdopen(fd, "wb");
     assert_non_null(out);
     wnw_model *m;
-    wnw_model_info info;
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
     assert_ok(wnw_model_open(&m, path, NULL));
-    wnw_model_get_info(m, &info);
+    assert_ok(wnw_model_get_info(m, &info));
     wnw_model_fingerprint(m, before);
     wnw_model_free(m);
     const long at = tensor_offset(path, info.n_layer - 1, "attn_k.weight");

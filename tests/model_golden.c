@@ -186,7 +186,8 @@ static int set_up(void **state)
     char path[4096];
     (void)state;
     fx->model = test_model_open(MODEL);
-    wnw_model_get_info(fx->model, &fx->info);
+    fx->info = wnw_model_info_default();
+    assert_ok(wnw_model_get_info(fx->model, &fx->info));
     test_golden_path(path, sizeof path, "tokens.txt");
     int32_t *tokens = test_read_tokens(path, &fx->n_tokens);
     fx->session = test_session_new(

@@ -37,8 +37,8 @@ static void counts_follow_the_profile(void **state)
     char name[TEST_NAME_MAX], path[] = "/tmp/winnow-heads-XXXXXX";
     test_tiny_model_of(name, "llama");
     wnw_model *m = test_model_open(name);
-    wnw_model_info info;
-    wnw_model_get_info(m, &info);
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    assert_ok(wnw_model_get_info(m, &info));
     const int fd = mkstemp(path);
     assert_cmp(fd, >=, 0);
     close(fd);

@@ -89,8 +89,8 @@ static struct haystack make_haystack(const wnw_model *m)
 /* Whether the answer is what the model says next, token for token. */
 static bool answers(wnw_session *s, const wnw_model *m, const struct haystack *h)
 {
-    wnw_model_info info;
-    wnw_model_get_info(m, &info);
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    assert_ok(wnw_model_get_info(m, &info));
     test_prefill(s, h->question.ids, h->question.n);
     for (int32_t i = 0; i < h->answer.n; i++) {
         const int32_t said = test_argmax(wnw_session_logits(s), info.n_vocab);

@@ -55,7 +55,8 @@ static void first_token_is_that_of_the_full_cache(void **state)
     wnw_session *full = test_session_new(f->m, &(struct test_session){.n_ctx = N_CTX, .n_threads = 1});
     test_prefill(full, f->tokens, 400);
     for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_LAYER; phase++) {
-        wnw_session *s = session_with(f, p, (wnw_eviction){.phase = (wnw_phase)phase}, WNW_KV_F16);
+        wnw_session *s =
+            session_with(f, p, (wnw_eviction){WNW_INIT(wnw_eviction), .phase = (wnw_phase)phase}, WNW_KV_F16);
         assert_ok(wnw_session_read(s, f->tokens, 400, NULL));
         assert_lengths(f, s, 400);
         assert_memory_equal(wnw_session_logits(s), wnw_session_logits(full),
@@ -70,7 +71,7 @@ static void every_token_follows_the_formula(void **state)
 {
     const struct test_model *f = *state;
     wnw_policy *p = test_policy(RECIPE);
-    wnw_session *s = session_with(f, p, (wnw_eviction){0}, WNW_KV_F16), *copy = NULL;
+    wnw_session *s = session_with(f, p, (wnw_eviction){WNW_INIT(wnw_eviction)}, WNW_KV_F16), *copy = NULL;
     assert_ok(wnw_session_read(s, f->tokens, 50, NULL));
     for (int32_t n = 50; n < 300; n++) {
         assert_ok(wnw_session_decode(s, f->tokens[n]));
@@ -97,8 +98,9 @@ static void own_chunks_bound_the_cache(void **state)
 {
     const struct test_model *f = *state;
     wnw_policy *p = test_policy(RECIPE);
-    wnw_report r;
-    wnw_session *s = session_with(f, p, (wnw_eviction){.phase = WNW_PHASE_CHUNK}, WNW_KV_F16);
+    wnw_report r = {WNW_INIT(wnw_report)};
+    wnw_session *s =
+        session_with(f, p, (wnw_eviction){WNW_INIT(wnw_eviction), .phase = WNW_PHASE_CHUNK}, WNW_KV_F16);
     assert_ok(wnw_session_read(s, f->tokens, 500, &r));
     assert_lengths(f, s, 500);
     assert_int_equal(r.entries_before, 500 * f->info.n_layer * f->info.n_head_kv);
@@ -140,10 +142,11 @@ static void share_of_a_size(void **state)
     const struct test_model *f = *state;
     wnw_policy *p = test_policy("lagkv:sink=8,lag=32");
     const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
-    wnw_report r;
+    wnw_report r = {WNW_INIT(wnw_report)};
     for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_CHUNK; phase++) {
-        wnw_session *s =
-            session_with(f, p, (wnw_eviction){.size = half, .phase = (wnw_phase)phase}, WNW_KV_F16);
+        wnw_session *s = session_with(
+            f, p, (wnw_eviction){WNW_INIT(wnw_eviction), .size = half, .phase = (wnw_phase)phase},
+            WNW_KV_F16);
         /* 400 = 8 + 12 x 32 + 8: k = (200 - 8 - 32 - 8) / 11 = 13 */
         assert_ok(wnw_session_read(s, f->tokens, 400, &r));
         assert_float_equal(r.kept_mean, 8 + 11 * 13 + 32 + 8, 1e-9);
@@ -154,8 +157,9 @@ static void share_of_a_size(void **state)
         wnw_session_free(s);
     }
     /* A budget that holds the prompt bites when it is reached. */
-    wnw_session *s =
-        session_with(f, p, (wnw_eviction){.size = {.kind = WNW_SIZE_BUDGET, .budget = 150}}, WNW_KV_F16);
+    wnw_session *s = session_with(
+        f, p, (wnw_eviction){WNW_INIT(wnw_eviction), .size = {.kind = WNW_SIZE_BUDGET, .budget = 150}},
+        WNW_KV_F16);
     assert_ok(wnw_session_read(s, f->tokens, 100, &r));
     assert_float_equal(r.kept_mean, 100, 0);
     for (int32_t n = 100; n < 260; n++)
@@ -166,7 +170,9 @@ static void share_of_a_size(void **state)
     assert_int_equal(wnw_cache_n(s, 1, 0), 8 + 3 * 31 + 17 + 32 + 28);
     wnw_session_free(s);
     /* A budget that cannot hold sinks and tail is refused. */
-    s = session_with(f, p, (wnw_eviction){.size = {.kind = WNW_SIZE_BUDGET, .budget = 40}}, WNW_KV_F16);
+    s = session_with(f, p,
+                     (wnw_eviction){WNW_INIT(wnw_eviction), .size = {.kind = WNW_SIZE_BUDGET, .budget = 40}},
+                     WNW_KV_F16);
     assert_error(wnw_session_read(s, f->tokens, 400, &r), WNW_E_RANGE);
     assert_int_equal(wnw_session_n_past(s), 0);
     wnw_session_free(s);
@@ -179,10 +185,11 @@ static void short_first_turn(void **state)
     const struct test_model *f = *state;
     wnw_policy *p = test_policy("lagkv:sink=8,lag=32");
     const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
-    wnw_report r;
+    wnw_report r = {WNW_INIT(wnw_report)};
     for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_CHUNK; phase++) {
-        wnw_session *s =
-            session_with(f, p, (wnw_eviction){.size = half, .phase = (wnw_phase)phase}, WNW_KV_F16);
+        wnw_session *s = session_with(
+            f, p, (wnw_eviction){WNW_INIT(wnw_eviction), .size = half, .phase = (wnw_phase)phase},
+            WNW_KV_F16);
         assert_ok(wnw_session_read(s, f->tokens, 60, &r)); /* 8 + 2 x 32 = 72 */
         assert_float_equal(r.kept_mean, 60, 0);
         assert_contains(r.warning, "keeps all 60");
@@ -194,7 +201,7 @@ static void short_first_turn(void **state)
         wnw_session_free(s);
     }
     /* The same while decoding: half of every block. 300 = 8 + 9 x 32 + 4. */
-    wnw_session *s = session_with(f, p, (wnw_eviction){.size = half}, WNW_KV_F16);
+    wnw_session *s = session_with(f, p, (wnw_eviction){WNW_INIT(wnw_eviction), .size = half}, WNW_KV_F16);
     assert_ok(wnw_session_read(s, f->tokens, 60, &r));
     for (int32_t n = 60; n < 300; n++)
         assert_ok(wnw_session_decode(s, f->tokens[n]));
@@ -209,8 +216,8 @@ static void turns_come_to_the_ratio(void **state)
     const struct test_model *f = *state;
     wnw_policy *p = test_policy("lagkv:sink=8,lag=32");
     const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
-    wnw_report r;
-    wnw_session *s = session_with(f, p, (wnw_eviction){.size = half}, WNW_KV_F16);
+    wnw_report r = {WNW_INIT(wnw_report)};
+    wnw_session *s = session_with(f, p, (wnw_eviction){WNW_INIT(wnw_eviction), .size = half}, WNW_KV_F16);
     assert_ok(wnw_session_read(s, f->tokens, 400, &r)); /* k = 13, 8 + 11 x 13 = 151 are settled */
     int32_t *settled = malloc(151 * sizeof *settled);
     assert_non_null(settled);
@@ -230,7 +237,7 @@ static void second_compress_keeps_what_is_settled(void **state)
 {
     const struct test_model *f = *state;
     wnw_policy *p = test_policy(RECIPE);
-    wnw_report r;
+    wnw_report r = {WNW_INIT(wnw_report)};
     wnw_session *s = test_session_new(f->m, &(struct test_session){.n_ctx = N_CTX, .n_threads = 1});
     test_prefill(s, f->tokens, 400); /* 8 + 12 x 32 + 8 */
     assert_ok(wnw_session_compress(s, p, NULL, &r));
@@ -262,13 +269,15 @@ static void sliding_layers_are_left_alone(void **state)
     char name[TEST_NAME_MAX];
     test_tiny_model_of(name, "gemma3");
     f.m = test_model_open(name);
-    wnw_model_get_info(f.m, &f.info);
+    f.info = wnw_model_info_default();
+    assert_ok(wnw_model_get_info(f.m, &f.info));
     f.tokens = test_random_tokens(N_CTX, f.info.n_vocab, 3);
     wnw_policy *p = test_policy(RECIPE);
     wnw_session *full = test_session_new(f.m, &(struct test_session){.n_ctx = N_CTX, .n_threads = 1});
     test_prefill(full, f.tokens, 300);
     for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_LAYER; phase++) {
-        wnw_session *s = session_with(&f, p, (wnw_eviction){.phase = (wnw_phase)phase}, WNW_KV_F16);
+        wnw_session *s = session_with(
+            &f, p, (wnw_eviction){WNW_INIT(wnw_eviction), .phase = (wnw_phase)phase}, WNW_KV_F16);
         assert_ok(wnw_session_read(s, f.tokens, 300, NULL));
         assert_lengths(&f, s, 300);
         for (int32_t il = 0; il < f.info.n_layer; il++)
@@ -310,14 +319,15 @@ static void quantised_caches_choose_alike(void **state)
     test_golden_path(path, sizeof path, "tokens.txt");
     f.tokens = test_read_tokens(path, &n);
     f.m = test_model_open("smollm2-135m.gguf");
-    wnw_model_get_info(f.m, &f.info);
+    f.info = wnw_model_info_default();
+    assert_ok(wnw_model_get_info(f.m, &f.info));
     wnw_policy *p = test_policy("lagkv:sink=16,lag=128,retain=0.25");
     wnw_session *s[4];
     /* k of 128 in three blocks; the rest is whole and counts as agreement, so it is taken out again. */
     const int32_t blocks = 3, k = 32, whole = n - blocks * 128;
     static const double least[4] = {1, 0.97, 0.9, 0.6}; /* f16, f32, q8_0, q4_0 */
     for (int t = 0; t < 4; t++) {
-        s[t] = session_with(&f, p, (wnw_eviction){0}, (wnw_kv_type)t);
+        s[t] = session_with(&f, p, (wnw_eviction){WNW_INIT(wnw_eviction)}, (wnw_kv_type)t);
         assert_ok(wnw_session_read(s[t], f.tokens, n, NULL));
         const double all = overlap(&f, s[0], s[t]);
         const double chosen = (all * (whole + blocks * k) - whole) / (blocks * k);

@@ -127,7 +127,7 @@ static void check_size(struct fixture *fx, wnw_session *s, const char *recipe, c
                        wnw_size size)
 {
     wnw_plan *plan;
-    wnw_report report;
+    wnw_report report = {WNW_INIT(wnw_report)};
     if (wnw_policy_is_full(policy))
         size = (wnw_size){.kind = WNW_SIZE_NONE};
     const int rc = wnw_session_plan(s, policy, &size, &plan, &report);
@@ -183,7 +183,7 @@ static void check_recipe(struct fixture *fx, const char *recipe, const wnw_polic
 
 static void list_parts(struct fixture *fx)
 {
-    wnw_method_info info;
+    wnw_method_info info = {WNW_INIT(wnw_method_info)};
     for (int32_t i = 0; wnw_method_get(i, &info); i++)
         for (int k = 0; k < N_KINDS; k++)
             if (strcmp(info.kind, kinds[k]) == 0) {
@@ -255,7 +255,8 @@ static void open_fixture(struct fixture *fx, const char *family, uint64_t seed)
     *fx = (struct fixture){0};
     test_tiny_model_of(name, family);
     fx->model = test_model_open(name);
-    wnw_model_get_info(fx->model, &fx->info);
+    fx->info = wnw_model_info_default();
+    assert_ok(wnw_model_get_info(fx->model, &fx->info));
     fx->profile = make_profile(fx->model);
     fx->tokens = test_random_tokens(N_PROMPT + N_DECODE, fx->info.n_vocab, seed);
     list_parts(fx);
@@ -354,7 +355,7 @@ static void presets_beside_sliding_windows(void **state)
 {
     (void)state;
     struct fixture fx;
-    wnw_method_info info;
+    wnw_method_info info = {WNW_INIT(wnw_method_info)};
     open_fixture(&fx, "gemma3", 4);
     for (int32_t i = 0; wnw_method_get(i, &info); i++) {
         wnw_policy *policy;

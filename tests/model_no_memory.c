@@ -84,7 +84,7 @@ static int parse(struct fixture *fx, void *state)
 static void policies_are_parsed(void **state)
 {
     struct fixture *fx = *state;
-    wnw_method_info info;
+    wnw_method_info info = {WNW_INIT(wnw_method_info)};
     for (int32_t i = 0; wnw_method_get(i, &info); i++)
         if (strstr(info.kind, "preset")) {
             char name[128];
@@ -95,7 +95,7 @@ static void policies_are_parsed(void **state)
 
 static int list_methods(struct fixture *fx, void *state)
 {
-    wnw_method_info info;
+    wnw_method_info info = {WNW_INIT(wnw_method_info)};
     (void)fx;
     (void)state;
     for (int32_t i = 0; i < 12 && wnw_method_get(i, &info); i++)
@@ -207,10 +207,11 @@ static void models_are_opened(void **state)
 
 static int use_text(struct fixture *fx, void *state)
 {
-    const wnw_prompt_params params = {.document = "In the thin air.", .question = "Where?"};
+    const wnw_prompt_params params = {WNW_INIT(wnw_prompt_params), .document = "In the thin air.",
+                                      .question = "Where?"};
     int32_t *tokens, n;
     char *text = NULL;
-    wnw_prompt prompt;
+    wnw_prompt prompt = {WNW_INIT(wnw_prompt)};
     (void)state;
     int rc = wnw_tokenize(fx->model, "in the thin", 11, false, false, &tokens, &n);
     if (rc == WNW_OK)
@@ -419,7 +420,7 @@ static bool plan_with(struct fixture *fx, const char *recipe)
 static void plans_are_made(void **state)
 {
     struct fixture *fx = *state;
-    wnw_method_info info;
+    wnw_method_info info = {WNW_INIT(wnw_method_info)};
     int n = 0, n_works = 0;
     for (int32_t i = 0; wnw_method_get(i, &info); i++)
         if (strstr(info.kind, "preset")) {
@@ -458,8 +459,8 @@ static void live_again(struct fixture *fx, void *state, int rc)
 {
     struct work *w = state;
     if (rc != WNW_OK) {
-        wnw_cache_stats stats;
-        wnw_cache_get_stats(w->s, &stats);
+        wnw_cache_stats stats = {WNW_INIT(wnw_cache_stats)};
+        assert_ok(wnw_cache_get_stats(w->s, &stats));
         assert_cmp(stats.n_entries, >=, 0);
         assert_ok(wnw_session_reset(w->s));
         assert_int_equal(wnw_session_n_past(w->s), 0);
@@ -489,7 +490,8 @@ static void lives(void **state)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         wnw_policy *p = test_policy(rows[i].recipe);
-        const wnw_eviction rules = {.policy = p,
+        const wnw_eviction rules = {WNW_INIT(wnw_eviction),
+                                    .policy = p,
                                     .size = {.kind = WNW_SIZE_RATIO, .ratio = 0.5},
                                     .phase = (wnw_phase)rows[i].phase,
                                     .chunk = rows[i].chunk,
@@ -544,7 +546,8 @@ static void other_sessions(void **state)
     struct fixture *fx = *state;
     struct fixture other = {.tokens = fx->tokens, .model = test_model_open("tiny/tiny-gemma3-f32.gguf")};
     struct work w = {.policy = test_policy("knorm")};
-    wnw_model_get_info(other.model, &other.info);
+    other.info = wnw_model_info_default();
+    assert_ok(wnw_model_get_info(other.model, &other.info));
     run_all(&other,
             &(struct action){
                 .name = "gemma3", .ready = fresh_session, .act = live, .done = live_again, .state = &w});
@@ -558,7 +561,8 @@ static int set_up(void **state)
 {
     static struct fixture fx;
     fx.model = test_model_open("tiny/tiny-llama.gguf");
-    wnw_model_get_info(fx.model, &fx.info);
+    fx.info = wnw_model_info_default();
+    assert_ok(wnw_model_get_info(fx.model, &fx.info));
     fx.tokens = test_random_tokens(N_TOKENS, fx.info.n_vocab, 3);
     assert_ok(wnw_profile_new(&fx.profile, fx.model));
     for (int32_t kind = 0; kind < WNW_PROFILE_STATS; kind++) {

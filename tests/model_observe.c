@@ -75,8 +75,8 @@ static void check_window(const char *arch, int32_t n, int32_t n_ubatch, int32_t 
     assert_ok(wnw_session_new(&s, m, &params));
     wnw_policy *p = test_policy("snapkv:window=8");
     assert_ok(wnw_session_observe(s, (const wnw_policy *const[]){p}, 1));
-    wnw_model_info info;
-    wnw_model_get_info(m, &info);
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    assert_ok(wnw_model_get_info(m, &info));
     int32_t *tokens = test_random_tokens(n + 12, info.n_vocab, 7);
     assert_ok(wnw_session_prefill(s, tokens, n, NULL, NULL));
     if (ragged) {
@@ -113,8 +113,8 @@ static void test_window_of_some_heads(void **state)
     wnw_model *m = test_model_open("tiny/tiny-llama.gguf");
     wnw_session *s = test_session_new(m, &(struct test_session){.kv_type = WNW_KV_F16, .n_ctx = 512});
     wnw_policy *p = test_policy("snapkv:window=8");
-    wnw_model_info info;
-    wnw_model_get_info(m, &info);
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    assert_ok(wnw_model_get_info(m, &info));
     int32_t *tokens = test_random_tokens(300, info.n_vocab, 7);
     assert_ok(wnw_session_observe(s, (const wnw_policy *const[]){p}, 1));
     test_prefill(s, tokens, 300);
@@ -192,8 +192,8 @@ static void test_rows_of_quantised_cache(void **state)
     test_tiny_model_of(name, "llama");
     wnw_model *m = test_model_open(name);
     wnw_session *s = test_session_new(m, &(struct test_session){.kv_type = WNW_KV_Q8_0});
-    wnw_model_info info;
-    wnw_model_get_info(m, &info);
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    assert_ok(wnw_model_get_info(m, &info));
     int32_t *tokens = test_random_tokens(40, info.n_vocab, 3);
     test_prefill(s, tokens, 40);
     struct wnw__observer *ob;
@@ -229,8 +229,8 @@ static void test_newest_token_of_every_head(void **state)
     wnw_model *m = test_model_open("tiny/tiny-llama.gguf");
     wnw_session *s = test_session_new(m, &(struct test_session){.kv_type = WNW_KV_F16, .n_ctx = 512});
     wnw_policy *p = test_policy("snapkv:window=1");
-    wnw_model_info info;
-    wnw_model_get_info(m, &info);
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    assert_ok(wnw_model_get_info(m, &info));
     int32_t *tokens = test_random_tokens(120, info.n_vocab, 7), n;
     assert_error(wnw__session_record(s, "window", true), WNW_E_ARG);
     assert_error(wnw__session_record(s, "no such thing", true), WNW_E_ARG);
@@ -277,8 +277,8 @@ static void test_what_stays_asked_for_goes_on(void **state)
     const wnw_policy *const *all = (const wnw_policy *const *)p;
     const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
     const void *rec[4];
-    wnw_model_info info;
-    wnw_model_get_info(m, &info);
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    assert_ok(wnw_model_get_info(m, &info));
     int32_t *tokens = test_random_tokens(200, info.n_vocab, 7);
     assert_ok(wnw_session_observe(s, all, 4));
     test_prefill(s, tokens, 200);

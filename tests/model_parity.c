@@ -186,8 +186,8 @@ static bool compare_model(const char *name, const int32_t *tokens, int32_t n)
     char path[4096];
     test_model_path(path, sizeof path, name);
     wnw_model *m = test_model_open(name); /* first: it silences libllama */
-    wnw_model_info info;
-    wnw_model_get_info(m, &info);
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    assert_ok(wnw_model_get_info(m, &info));
     const bool quantised = !test_all_float(path);
     int32_t *random = tokens ? NULL : test_random_tokens(n, info.n_vocab, 1);
 
@@ -240,8 +240,8 @@ static void every_architecture_has_a_tiny_model(void **state)
         int found = 0;
         for (int i = 0; i < n; i++) {
             wnw_model *m = test_model_open(names[i]);
-            wnw_model_info info;
-            wnw_model_get_info(m, &info);
+            wnw_model_info info = {WNW_INIT(wnw_model_info)};
+            assert_ok(wnw_model_get_info(m, &info));
             found += strcmp(info.arch, arch) == 0;
             if (info.n_layer_swa > 0) {
                 /* Else the 100 tokens of the comparison would never leave the window. */

@@ -19,8 +19,8 @@ static void pattern_and_a_line(void **state)
     (void)state;
     static const char text[] = "<|im_start|>user\nab\n\nef<|im_end|>\n<|im_start|>assistant\n";
     wnw_model *m = test_model_open("tiny/chat/smollm2.gguf");
-    const wnw_prompt_params params = {.document = "ab", .question = "ef"};
-    wnw_prompt p;
+    const wnw_prompt_params params = {WNW_INIT(wnw_prompt_params), .document = "ab", .question = "ef"};
+    wnw_prompt p = {WNW_INIT(wnw_prompt)};
     int32_t *ids, n;
     assert_false(wnw_has_jinja());
     wnw_set_log(count_line, NULL);
@@ -40,8 +40,9 @@ static void a_given_template(void **state)
 {
     (void)state;
     wnw_model *m = test_model_open("tiny/chat/smollm2.gguf");
-    const wnw_prompt_params params = {.question = "ef", .jinja = "{{ messages[0].content }}"};
-    wnw_prompt p;
+    const wnw_prompt_params params = {WNW_INIT(wnw_prompt_params), .question = "ef",
+                                      .jinja = "{{ messages[0].content }}"};
+    wnw_prompt p = {WNW_INIT(wnw_prompt)};
     assert_error(wnw_prompt_build(&p, m, &params), WNW_E_UNSUPPORTED);
     wnw_model_free(m);
 }

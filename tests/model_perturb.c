@@ -208,7 +208,8 @@ static int set_up(void **state)
     static struct fixture fx;
     char path[4096];
     fx.model = test_model_open(MODEL);
-    wnw_model_get_info(fx.model, &fx.info);
+    fx.info = wnw_model_info_default();
+    assert_ok(wnw_model_get_info(fx.model, &fx.info));
     fx.base = test_policy("snapkv");
     fx.critical = test_policy("criticalkv:norm=l1");
     test_golden_path(path, sizeof path, "tokens.txt");

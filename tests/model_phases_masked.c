@@ -44,8 +44,8 @@ static double compare(const char *arch, const char *recipe, wnw_eviction rules, 
     char name[TEST_NAME_MAX];
     test_tiny_model_of(name, arch);
     wnw_model *m = test_model_open(name);
-    wnw_model_info info;
-    wnw_model_get_info(m, &info);
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    assert_ok(wnw_model_get_info(m, &info));
     int32_t *tokens = test_random_tokens(N_CTX, info.n_vocab, 17);
     wnw_session *ref = new_session(m, WNW_ATTN_GGML), *s = new_session(m, attn);
     wnw_policy *p = test_policy(recipe);
@@ -89,7 +89,8 @@ static void against_masks(void **state)
     for (size_t a = 0; a < sizeof archs / sizeof *archs; a++)
         for (size_t r = 0; r < sizeof recipes / sizeof *recipes; r++)
             for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_LAYER; phase++) {
-                const wnw_eviction rules = {.size = size, .phase = (wnw_phase)phase, .every = r == 0 ? 1 : 3};
+                const wnw_eviction rules = {WNW_INIT(wnw_eviction), .size = size, .phase = (wnw_phase)phase,
+                                            .every = r == 0 ? 1 : 3};
                 assert_cmp(compare(archs[a], recipes[r], rules, WNW_ATTN_GGML, true), <, 1e-9);
             }
 }
@@ -97,7 +98,8 @@ static void against_masks(void **state)
 static void masks_matter(void **state)
 {
     (void)state;
-    const wnw_eviction rules = {.size = {.kind = WNW_SIZE_BUDGET, .budget = 50}, .every = 1};
+    const wnw_eviction rules = {WNW_INIT(wnw_eviction), .size = {.kind = WNW_SIZE_BUDGET, .budget = 50},
+                                .every = 1};
     assert_cmp(compare("llama", "tova", rules, WNW_ATTN_GGML, false), >, 1e-6);
 }
 
@@ -105,7 +107,8 @@ static void masks_matter(void **state)
 static void own_attention(void **state)
 {
     (void)state;
-    const wnw_eviction rules = {.size = {.kind = WNW_SIZE_BUDGET, .budget = 50}, .every = 2};
+    const wnw_eviction rules = {WNW_INIT(wnw_eviction), .size = {.kind = WNW_SIZE_BUDGET, .budget = 50},
+                                .every = 2};
     assert_cmp(compare("llama", "snapkv:window=8+adakv", rules, WNW_ATTN_OWN, true), <, 1e-6);
     assert_cmp(compare("qwen2", "tova", rules, WNW_ATTN_OWN, true), <, 1e-6);
 }

@@ -69,8 +69,8 @@ static void compare(const struct test_model *f, const wnw_policy *p, const char 
         s[i] = new_session(f);
         rules.policy = p;
         rules.size = three_quarters;
-        assert_ok(wnw_session_set_eviction(s[i], i ? &rules
-                                                   : &(wnw_eviction){.policy = p, .size = three_quarters}));
+        assert_ok(wnw_session_set_eviction(
+            s[i], i ? &rules : &(wnw_eviction){WNW_INIT(wnw_eviction), .policy = p, .size = three_quarters}));
     }
     for (int turn = 0; turn < 2; turn++) {
         const int32_t n = turn ? 60 : N;
@@ -89,12 +89,13 @@ static void compare(const struct test_model *f, const wnw_policy *p, const char 
 static void phase_equals_end(void **state, wnw_phase phase)
 {
     const struct test_model *f = *state;
-    wnw_method_info info;
+    wnw_method_info info = {WNW_INIT(wnw_method_info)};
     wnw_policy *p;
     int n_done = 0;
     for (int32_t i = 0; (p = next_policy(&i, &info)) != NULL;) {
         const char *reason;
-        const wnw_eviction rules = {.policy = p, .phase = phase, .chunk = phase == WNW_PHASE_CHUNK ? N : 0};
+        const wnw_eviction rules = {WNW_INIT(wnw_eviction), .policy = p, .phase = phase,
+                                    .chunk = phase == WNW_PHASE_CHUNK ? N : 0};
         if (wnw_policy_allows(p, phase, &reason)) {
             compare(f, p, info.name, rules);
             n_done++;
@@ -125,10 +126,10 @@ static void one_chunk(void **state)
 static void turns(void **state)
 {
     const struct test_model *f = *state;
-    wnw_method_info info;
+    wnw_method_info info = {WNW_INIT(wnw_method_info)};
     wnw_policy *p;
     for (int32_t i = 0; (p = next_policy(&i, &info)) != NULL; wnw_policy_free(p)) {
-        const wnw_eviction rules = {.policy = p, .size = three_quarters};
+        const wnw_eviction rules = {WNW_INIT(wnw_eviction), .policy = p, .size = three_quarters};
         wnw_session *s = new_session(f), *by_hand = new_session(f);
         if (wnw_policy_needs(p).flags & WNW_NEED_SECOND_PASS) {
             const int32_t *task = f->tokens + 300, n_task = 8;
@@ -160,15 +161,13 @@ static void turns(void **state)
 static void chunks_and_decoding(void **state)
 {
     const struct test_model *f = *state;
-    wnw_method_info info;
+    wnw_method_info info = {WNW_INIT(wnw_method_info)};
     wnw_policy *p;
     int n_done = 0;
     for (int32_t i = 0; (p = next_policy(&i, &info)) != NULL; wnw_policy_free(p)) {
-        const wnw_eviction rules = {.policy = p,
-                                    .size = {.kind = WNW_SIZE_RATIO, .ratio = 0.4},
-                                    .phase = WNW_PHASE_CHUNK,
-                                    .chunk = 48,
-                                    .every = 4};
+        const wnw_eviction rules = {
+            WNW_INIT(wnw_eviction),   .policy = p, .size = {.kind = WNW_SIZE_RATIO, .ratio = 0.4},
+            .phase = WNW_PHASE_CHUNK, .chunk = 48, .every = 4};
         wnw_session *s = new_session(f);
         if (!wnw_policy_allows(p, WNW_PHASE_CHUNK, NULL) || !wnw_policy_allows(p, WNW_PHASE_DECODE, NULL)) {
             assert_error(wnw_session_set_eviction(s, &rules), WNW_E_ARG);
@@ -176,7 +175,7 @@ static void chunks_and_decoding(void **state)
             continue;
         }
         assert_ok(wnw_session_set_eviction(s, &rules));
-        wnw_report r;
+        wnw_report r = {WNW_INIT(wnw_report)};
         if (wnw_session_read(s, f->tokens, N, &r) != WNW_OK)
             fail_msg("%s: %s", info.name, wnw_last_error());
         const double after = test_mean_entries(s);

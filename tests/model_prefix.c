@@ -13,8 +13,8 @@ static const int32_t suffix[] = {5, 9, 5};
 
 static wnw_session *read_prompt(const wnw_model *m, const wnw_policy *p)
 {
-    wnw_model_info info;
-    wnw_model_get_info(m, &info);
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    assert_ok(wnw_model_get_info(m, &info));
     wnw_session *s = test_session_new(m, &(struct test_session){.kv_type = WNW_KV_F32, .n_ctx = 256});
     int32_t *tokens = test_random_tokens(N, info.n_vocab, 7);
     assert_ok(wnw_session_observe(s, &p, 1));

@@ -86,7 +86,8 @@ static int set_up(void **state)
     t = (struct setup){.dir = "/tmp/winnow-model-XXXXXX"};
     assert_non_null(mkdtemp(t.dir));
     t.m = test_model_open(MODEL);
-    wnw_model_get_info(t.m, &t.info);
+    t.info = wnw_model_info_default();
+    assert_ok(wnw_model_get_info(t.m, &t.info));
     t.s = test_session_new(t.m, &(struct test_session){.n_ctx = 1024, .n_threads = 1});
     for (int i = 0; i < 3; i++)
         policies[i] = test_policy(recipes[i]);
@@ -148,7 +149,7 @@ static void other_models_are_refused(void **state)
 static void compresskv_keeps_one_list_per_layer(void **state)
 {
     struct setup *t = *state;
-    wnw_report r;
+    wnw_report r = {WNW_INIT(wnw_report)};
     wnw_profile *p = profile_of(t, 1u << WNW_PROFILE_SRH | 1u << WNW_PROFILE_LAYERS);
     assert_ok(wnw_session_set_profile(t->s, p));
     wnw_plan *plan = plan_of(t, "compresskv", 100, &r);
@@ -181,7 +182,7 @@ static void compresskv_keeps_one_list_per_layer(void **state)
 static void compilerkv_follows_its_table(void **state)
 {
     struct setup *t = *state;
-    wnw_report r;
+    wnw_report r = {WNW_INIT(wnw_report)};
     wnw_profile *p = profile_of(t, 1u << WNW_PROFILE_COMPILER);
     assert_ok(wnw_session_set_profile(t->s, p));
     wnw_plan *strict = plan_of(t, "compilerkv-strict:window=16", 100, &r);
@@ -224,7 +225,7 @@ static void attention_alone_is_compresskv(void **state)
     struct setup *t = *state;
     static const int64_t budgets[] = {12, 30, 100, 250};
     for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i++) {
-        wnw_report r;
+        wnw_report r = {WNW_INIT(wnw_report)};
         wnw_plan *a = plan_of(t,
                               "compilerkv:utility=attention,alpha_scope=layer,pool=avg,kernel=5,window=8,"
                               "table=none+topk:ties=early",

@@ -202,7 +202,8 @@ static void repacking_does_not_matter(void **state)
     test_model_path(path, sizeof path, "tiny/tiny-llama-q4_0.gguf");
     for (int repack = 0; repack < 2; repack++) {
         wnw_model *m;
-        assert_ok(wnw_model_open(&m, path, &(wnw_model_params){.repack = repack}));
+        assert_ok(
+            wnw_model_open(&m, path, &(wnw_model_params){WNW_INIT(wnw_model_params), .repack = repack}));
         wnw_session *s = test_session_new(m, &(struct test_session){.kv_type = WNW_KV_F32});
         test_prefill(s, tokens, 8);
         /* The values themselves depend on the products' rounding: use the same ones. */

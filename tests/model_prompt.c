@@ -8,8 +8,9 @@
 static wnw_prompt build(const wnw_model *m, const char *document, const char *question, const char *chat,
                         bool raw)
 {
-    wnw_prompt p;
-    const wnw_prompt_params params = {.document = document, .question = question, .chat = chat, .raw = raw};
+    wnw_prompt p = {WNW_INIT(wnw_prompt)};
+    const wnw_prompt_params params = {WNW_INIT(wnw_prompt_params), .document = document, .question = question,
+                                      .chat = chat, .raw = raw};
     assert_ok(wnw_prompt_build(&p, m, &params));
     assert_in_range(p.n_prefix, 0, p.n_context);
     return p;

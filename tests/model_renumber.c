@@ -24,7 +24,8 @@ static void open_fixture(struct fixture *f, const char *arch, wnw_kv_type type)
     char name[TEST_NAME_MAX];
     test_tiny_model_of(name, arch);
     f->m = test_model_open(name);
-    wnw_model_get_info(f->m, &f->info);
+    f->info = wnw_model_info_default();
+    assert_ok(wnw_model_get_info(f->m, &f->info));
     f->tokens = test_random_tokens(N + N_MORE, f->info.n_vocab, 23);
     f->s = test_session_new(f->m, &(struct test_session){.kv_type = type, .n_ctx = 256, .n_threads = 1});
     test_prefill(f->s, f->tokens, N);
@@ -147,8 +148,8 @@ static void endless(void **state)
     open_fixture(&f, "llama", WNW_KV_F16);
     assert_ok(wnw_session_reset(f.s));
     wnw_policy *p = test_policy("streaming_llm+rerotate");
-    wnw_eviction rules = {
-        .policy = p, .size = {.kind = WNW_SIZE_BUDGET, .budget = KEEP}, .every = 4, .target = KEEP};
+    wnw_eviction rules = {WNW_INIT(wnw_eviction), .policy = p,
+                          .size = {.kind = WNW_SIZE_BUDGET, .budget = KEEP}, .every = 4, .target = KEEP};
     assert_ok(wnw_session_set_eviction(f.s, &rules));
     assert_ok(wnw_session_read(f.s, f.tokens, N, NULL));
     assert_int_equal(wnw_session_n_past(f.s), KEEP);

@@ -259,7 +259,7 @@ static void uneven_caches(void **state)
     test_open_tiny(&f, "gemma3", N + N_MORE, 31);
     s = read_under(&f, q, WNW_KV_F16, 1);
     refused(s, "streaming_llm+rerotate", "sliding window");
-    const wnw_eviction rules = {.policy = q, .size = keep_size};
+    const wnw_eviction rules = {WNW_INIT(wnw_eviction), .policy = q, .size = keep_size};
     assert_error(wnw_session_set_eviction(s, &rules), WNW_E_UNSUPPORTED);
     wnw_policy_free(p);
     wnw_policy_free(q);
@@ -271,7 +271,8 @@ static void uneven_caches(void **state)
 
 static wnw_eviction chunks(const wnw_policy *p, wnw_size size)
 {
-    return (wnw_eviction){.policy = p, .size = size, .phase = WNW_PHASE_CHUNK, .chunk = CHUNK};
+    return (wnw_eviction){WNW_INIT(wnw_eviction), .policy = p, .size = size, .phase = WNW_PHASE_CHUNK,
+                          .chunk = CHUNK};
 }
 
 /* 600 tokens through a context of 128: the same bits as reading and compressing by hand. */
@@ -286,7 +287,7 @@ static void long_prompts(void **state)
         wnw_policy *p = test_policy(recipes[i]);
         wnw_session *s = session_of(&f, WNW_KV_F16, 1), *by_hand = session_of(&f, WNW_KV_F16, 1);
         const wnw_eviction rules = chunks(p, keep_size);
-        wnw_report r;
+        wnw_report r = {WNW_INIT(wnw_report)};
         assert_ok(wnw_session_set_eviction(s, &rules));
         if (wnw_session_read(s, f.tokens, N + N_MORE, &r) != WNW_OK)
             fail_msg("%s: %s", recipes[i], wnw_last_error());
@@ -299,8 +300,8 @@ static void long_prompts(void **state)
         assert_int_equal(wnw_session_n_past(by_hand), KEEP);
         assert_memory_equal(wnw_session_logits(s), wnw_session_logits(by_hand),
                             (size_t)f.info.n_vocab * sizeof(float));
-        wnw_cache_stats stats;
-        wnw_cache_get_stats(s, &stats);
+        wnw_cache_stats stats = {WNW_INIT(wnw_cache_stats)};
+        assert_ok(wnw_cache_get_stats(s, &stats));
         assert_cmp(stats.bytes_full, ==, wnw__cache_bytes_for(&s->cache, N + N_MORE));
         assert_cmp(r.entries_before, ==, (int64_t)(N + N_MORE) * f.info.n_layer * f.info.n_head_kv);
         wnw_session_free(s);
@@ -364,7 +365,7 @@ static void presets_that_count_anew(void **state)
 {
     (void)state;
     struct test_model f;
-    wnw_method_info info;
+    wnw_method_info info = {WNW_INIT(wnw_method_info)};
     int n_chunk = 0, n_refused = 0;
     test_open_tiny(&f, "llama", N + N_MORE, 31);
     for (int32_t i = 0; wnw_method_get(i, &info); i++) {
@@ -421,7 +422,7 @@ static void blocks_for_ever(void **state)
     struct test_model f;
     test_open_tiny(&f, "llama", N + N_MORE, 31);
     wnw_policy *p = test_policy("lagkv:lag=8,sink=4,retain=0.125+rerotate");
-    const wnw_eviction rules = {.policy = p, .phase = WNW_PHASE_CHUNK};
+    const wnw_eviction rules = {WNW_INIT(wnw_eviction), .policy = p, .phase = WNW_PHASE_CHUNK};
     wnw_session *s = session_of(&f, WNW_KV_F16, 1);
     assert_ok(wnw_session_set_eviction(s, &rules));
     assert_ok(wnw_session_read(s, f.tokens, N + N_MORE, NULL)); /* 4 + 600 / 8 + a block or two */

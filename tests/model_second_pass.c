@@ -168,8 +168,8 @@ static void reference_head(const wnw_observation *o, const struct fed *f, int32_
 static void check_layer(const wnw_model *m, const struct setup *c, const int32_t *tokens,
                         const struct wnw__second_pass *got, int32_t il, const struct fed *fed, int32_t n_fed)
 {
-    wnw_model_info info;
-    wnw_model_get_info(m, &info);
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    assert_ok(wnw_model_get_info(m, &info));
     const size_t n = (size_t)got->n[il], n_head = (size_t)info.n_head;
     double *want[2] = {calloc(n_head * (n + 1), sizeof(double)), calloc(n_head * (n + 1), sizeof(double))};
     assert_non_null(want[0]);
@@ -205,8 +205,8 @@ static void check_pass(const wnw_model *m, const struct setup *c, const int32_t 
 {
     struct wnw__second_pass *p;
     char warning[256] = "";
-    wnw_model_info info;
-    wnw_model_get_info(m, &info);
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    assert_ok(wnw_model_get_info(m, &info));
     assert_ok(wnw__second_pass_run(&p, s, kind, warning));
     int32_t n_queries = 0;
     for (int32_t k = 0; k < n_fed; k++)
@@ -233,8 +233,8 @@ static wnw_model *open_model(const char *arch)
 
 static int32_t *tokens_of(const wnw_model *m, int32_t n, uint64_t seed)
 {
-    wnw_model_info info;
-    wnw_model_get_info(m, &info);
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    assert_ok(wnw_model_get_info(m, &info));
     return test_random_tokens(n, info.n_vocab, seed);
 }
 
@@ -278,7 +278,7 @@ static void test_context_in_pieces(void **state)
 
     wnw_policy *p = watcher(WNW_PASS_CONTEXT);
     wnw_plan *plan;
-    wnw_report report;
+    wnw_report report = {WNW_INIT(wnw_report)};
     assert_ok(wnw_session_plan(s, p, &(wnw_size){.kind = WNW_SIZE_RATIO, .ratio = 0.5}, &plan, &report));
     assert_contains(report.warning, "pieces of 270");
     wnw_plan_free(plan);
@@ -593,7 +593,7 @@ static void check_nothing_stays(const struct setup *c, wnw_second_pass kind, int
     assert_ok(wnw_session_copy(&before, s));
     wnw_policy *p = watcher((int)kind);
     wnw_plan *plan;
-    wnw_report report;
+    wnw_report report = {WNW_INIT(wnw_report)};
     assert_ok(wnw_session_plan(s, p, &(wnw_size){.kind = WNW_SIZE_RATIO, .ratio = 0.3}, &plan, &report));
     assert_int_equal(report.kv_bytes_before, wnw__cache_bytes(&before->cache));
     wnw_plan_free(plan);
@@ -666,8 +666,8 @@ static void test_ubatches_do_not_matter(void **state)
         assert_ok(wnw__second_pass_run(&p[i], s, WNW_PASS_REPEAT, warning));
         wnw_session_free(s);
     }
-    wnw_model_info info;
-    wnw_model_get_info(m, &info);
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    assert_ok(wnw_model_get_info(m, &info));
     const size_t n = (size_t)info.n_head * 200;
     for (int32_t il = 0; il < info.n_layer; il++) {
         for (size_t i = 0; i < n; i++) {

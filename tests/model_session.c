@@ -19,7 +19,8 @@ static wnw_model *open_tiny_llama(wnw_model_info *info)
     char name[TEST_NAME_MAX];
     test_tiny_model_of(name, "llama");
     wnw_model *m = test_model_open(name);
-    wnw_model_get_info(m, info);
+    *info = wnw_model_info_default();
+    assert_ok(wnw_model_get_info(m, info));
     return m;
 }
 
@@ -40,7 +41,7 @@ static void generate(wnw_session *s, int32_t n, int32_t n_vocab, int32_t *out, f
 static void ratio_0_changes_nothing(void **state)
 {
     (void)state;
-    wnw_model_info info;
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
     wnw_model *m = open_tiny_llama(&info);
     int32_t *tokens = test_random_tokens(150, info.n_vocab, 5);
     float *want = malloc((size_t)info.n_vocab * sizeof *want),
@@ -59,7 +60,7 @@ static void ratio_0_changes_nothing(void **state)
         s = test_session_new(m, &how);
         assert_ok(wnw_session_observe(s, (const wnw_policy *const *)&policy, 1));
         test_prefill(s, tokens, 150);
-        wnw_report report = {0};
+        wnw_report report = {WNW_INIT(wnw_report)};
         assert_ok(wnw_session_compress(s, policy, &size, &report));
         assert_int_equal(report.entries_after, report.entries_before);
         assert_int_equal(report.entries_after, 150 * info.n_layer * info.n_head_kv);
@@ -80,7 +81,7 @@ static void ratio_0_changes_nothing(void **state)
 static void bytes_are_bounded(void **state)
 {
     (void)state;
-    wnw_model_info info;
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
     wnw_model *m = open_tiny_llama(&info);
     int32_t *tokens = test_random_tokens(1000, info.n_vocab, 6);
     const int64_t n_heads = (int64_t)info.n_layer * info.n_head_kv;
@@ -94,10 +95,10 @@ static void bytes_are_bounded(void **state)
             test_prefill(s, tokens, 1000);
             const bool full = wnw_policy_is_full(policy);
             const wnw_size size = {.kind = full ? WNW_SIZE_NONE : WNW_SIZE_BUDGET, .budget = 300};
-            wnw_report report = {0};
-            wnw_cache_stats st;
+            wnw_report report = {WNW_INIT(wnw_report)};
+            wnw_cache_stats st = {WNW_INIT(wnw_cache_stats)};
             assert_ok(wnw_session_compress(s, policy, &size, &report));
-            wnw_cache_get_stats(s, &st);
+            assert_ok(wnw_cache_get_stats(s, &st));
             const uint64_t entry = wnw_kv_entry_bytes((wnw_kv_type)k, info.n_embd_head);
             int64_t n = 0;
             for (int32_t h = 0; h < n_heads; h++)
@@ -145,15 +146,15 @@ static void memory_returns_to_the_system(void **state)
     (void)state;
     enum { N = 2000 };
     wnw_model *m = test_model_open("smollm2-135m.gguf");
-    wnw_model_info info;
-    wnw_model_get_info(m, &info);
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    assert_ok(wnw_model_get_info(m, &info));
     int32_t *tokens = test_random_tokens(N, info.n_vocab, 7);
     wnw_policy *policy = test_policy("streaming_llm");
     wnw_session *s = test_session_new(m, &(struct test_session){.kv_type = WNW_KV_F32, .n_ctx = N + 16});
     assert_ok(wnw_session_observe(s, (const wnw_policy *const *)&policy, 1));
     test_prefill(s, tokens, N);
     const int64_t before = rss_anon();
-    wnw_report report = {0};
+    wnw_report report = {WNW_INIT(wnw_report)};
     const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = 0.9};
     assert_ok(wnw_session_compress(s, policy, &size, &report));
     const int64_t after = rss_anon();
@@ -176,8 +177,8 @@ static void memory_returns_to_the_system(void **state)
 static void threads_change_nothing(const char *name, const int32_t *tokens, int32_t n, const char *recipe)
 {
     wnw_model *m = test_model_open(name);
-    wnw_model_info info;
-    wnw_model_get_info(m, &info);
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    assert_ok(wnw_model_get_info(m, &info));
     int32_t *random = tokens ? NULL : test_random_tokens(n, info.n_vocab, 8);
     wnw_plan *plan[2] = {NULL, NULL};
     float *last[2], *first[2];

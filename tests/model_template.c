@@ -27,12 +27,13 @@ static void assert_pieces(const wnw_prompt *p, const char *first, const char *se
 
 static wnw_prompt_params with(const char *jinja)
 {
-    return (wnw_prompt_params){.document = "ab\ncd", .question = "ef", .jinja = jinja};
+    return (wnw_prompt_params){WNW_INIT(wnw_prompt_params), .document = "ab\ncd", .question = "ef",
+                               .jinja = jinja};
 }
 
 static void refused(const wnw_prompt_params *params, int code, const char *word)
 {
-    wnw_prompt p;
+    wnw_prompt p = {WNW_INIT(wnw_prompt)};
     assert_error(wnw_prompt_build(&p, model, params), code);
     assert_null(p.tokens);
     assert_null(strchr(wnw_last_error(), '\n'));
@@ -56,7 +57,7 @@ static void templates_that_change_the_message(void **state)
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         const wnw_prompt_params params = with(row[i].jinja);
-        wnw_prompt p;
+        wnw_prompt p = {WNW_INIT(wnw_prompt)};
         print_message("  %s\n", row[i].jinja);
         assert_ok(wnw_prompt_build(&p, model, &params));
         assert_pieces(&p, row[i].first, row[i].second);
@@ -89,7 +90,7 @@ static void templates_that_cannot_be_used(void **state)
 static void system_message_left_out(void **state)
 {
     (void)state;
-    wnw_prompt p;
+    wnw_prompt p = {WNW_INIT(wnw_prompt)};
     wnw_prompt_params params =
         with("{% for m in messages if m.role == 'user' %}[{{ m.content }}]{% endfor %}");
     assert_ok(wnw_prompt_build(&p, model, &params));
@@ -110,7 +111,7 @@ static void earlier_turns(void **state)
     (void)state;
     static const wnw_chat_message turns[] = {{"user", "u1"}, {"assistant", "a1"}};
     wnw_prompt_params params = with("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}</s>");
-    wnw_prompt p;
+    wnw_prompt p = {WNW_INIT(wnw_prompt)};
     params.messages = turns;
     params.n_messages = 2;
     assert_ok(wnw_prompt_build(&p, model, &params));
@@ -163,7 +164,7 @@ static void nested_too_deeply(void **state)
     /* The longest that is let through. */
     char *jinja = repeated("{{ messages[0].content ", "~ '' ", 990, "}}");
     const wnw_prompt_params params = with(jinja);
-    wnw_prompt p;
+    wnw_prompt p = {WNW_INIT(wnw_prompt)};
     assert_ok(wnw_prompt_build(&p, model, &params));
     wnw_prompt_clear(&p);
     free(jinja);
@@ -177,8 +178,9 @@ static void one_bos(void **state)
     static const char *const templates[] = {"[{{ messages[0].content }}]",
                                             "{{ bos_token }}[{{ messages[0].content }}]"};
     for (int i = 0; i < 2; i++) {
-        const wnw_prompt_params params = {.document = "ab", .jinja = templates[i]};
-        wnw_prompt p;
+        const wnw_prompt_params params = {WNW_INIT(wnw_prompt_params), .document = "ab",
+                                          .jinja = templates[i]};
+        wnw_prompt p = {WNW_INIT(wnw_prompt)};
         assert_ok(wnw_prompt_build(&p, gemma, &params));
         assert_int_equal(p.tokens[0], 2);
         assert_int_equal(p.n_tokens, 5); /* <bos> [ a b ] */

@@ -93,14 +93,14 @@ static void test_never_more_than_there_are(void **state)
     for (int i = 0; i < N_NAMES; i++) {
         char path[512];
         wnw_model *m;
-        wnw_model_info info;
-        const wnw_model_params params = {.repack = false};
+        wnw_model_info info = {WNW_INIT(wnw_model_info)};
+        const wnw_model_params params = {WNW_INIT(wnw_model_params), .repack = false};
         if (!test_has_model(path, sizeof path, names[i])) {
             print_message("skipped: %s is not there\n", names[i]);
             continue;
         }
         assert_int_equal(wnw_model_open(&m, path, &params), WNW_OK);
-        wnw_model_get_info(m, &info);
+        assert_ok(wnw_model_get_info(m, &info));
         check_tokens(m, info.n_vocab);
         check_bytes(m);
         wnw_model_free(m);
@@ -115,7 +115,7 @@ static void test_long_texts_are_told(void **state)
     (void)state;
     char path[512];
     wnw_model *m;
-    const wnw_model_params params = {.repack = false};
+    const wnw_model_params params = {WNW_INIT(wnw_model_params), .repack = false};
     test_model_path(path, sizeof path, "tiny/tiny-llama.gguf");
     assert_int_equal(wnw_model_open(&m, path, &params), WNW_OK);
     /* Its longest token, <|endoftext|>, has 13 letters: 14 of them are more than one token. */

@@ -50,8 +50,8 @@ static int live(struct life *l, wnw_session *s)
 {
     wnw_policy *own;
     wnw_plan *plan = NULL;
-    wnw_model_info info;
-    wnw_model_get_info(l->model, &info);
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    assert_ok(wnw_model_get_info(l->model, &info));
     int rc = wnw_policy_parse(&own, l->recipe, NULL);
     if (rc == WNW_OK)
         rc = wnw_session_observe(s, &l->policy, 1);
@@ -112,8 +112,8 @@ static void same_as_alone(void **state)
     enum { N = sizeof recipes / sizeof *recipes };
     wnw_model *m = *state;
     wnw_policy *policies[N];
-    wnw_model_info info;
-    wnw_model_get_info(m, &info);
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    assert_ok(wnw_model_get_info(m, &info));
     int32_t *tokens = test_random_tokens(N_PROMPT + N_DECODE, info.n_vocab, 9);
     struct life alone[N], together[N];
     for (int i = 0; i < N; i++) {
@@ -143,7 +143,7 @@ static void *open_and_parse(void *arg)
 {
     int *failed = arg;
     char path[4096], print[17];
-    wnw_method_info info;
+    wnw_method_info info = {WNW_INIT(wnw_method_info)};
     test_model_path(path, sizeof path, "tiny/tiny-qwen3.gguf");
     for (int i = 0; i < 3; i++) {
         wnw_model *m;

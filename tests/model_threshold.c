@@ -49,13 +49,14 @@ static void run(const wnw_model *m, const int32_t *tokens, const wnw_policy *p, 
     assert_ok(wnw_session_observe(once, (const wnw_policy *const *)&p, 1));
     test_prefill(once, tokens, N);
     assert_ok(wnw_session_plan(once, p, NULL, &plan, NULL));
-    const wnw_eviction ev = {.policy = p, .phase = phase, .chunk = 16, .every = EVERY};
+    const wnw_eviction ev = {WNW_INIT(wnw_eviction), .policy = p, .phase = phase, .chunk = 16,
+                             .every = EVERY};
     assert_ok(wnw_session_set_eviction(rules, &ev));
     assert_ok(wnw_session_read(rules, tokens, N_PROMPT, NULL));
     for (int32_t i = N_PROMPT; i < N; i++)
         assert_ok(wnw_session_decode(rules, tokens[i]));
-    wnw_model_info info;
-    wnw_model_get_info(m, &info);
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    assert_ok(wnw_model_get_info(m, &info));
     for (int32_t ih = 0; ih < info.n_head_kv; ih++) {
         const int32_t *want;
         const int32_t n = wnw_plan_head(plan, 0, ih, &want);
@@ -75,8 +76,8 @@ static void same_in_every_phase(void **state)
     char name[TEST_NAME_MAX], recipe[96];
     test_tiny_model_of(name, "llama");
     wnw_model *m = test_model_open(name);
-    wnw_model_info info;
-    wnw_model_get_info(m, &info);
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    assert_ok(wnw_model_get_info(m, &info));
     int32_t *tokens = test_random_tokens(N, info.n_vocab, 9);
     snprintf(recipe, sizeof recipe, "knorm+threshold:tau=%.9g,window=12", median_score(m, tokens));
     wnw_policy *p = test_policy(recipe);

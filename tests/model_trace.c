@@ -77,8 +77,8 @@ static void run_open(struct run *r, const struct setup *c, void (*needs)(const v
     params.n_ubatch = c->n_ubatch;
     params.n_threads = c->n_threads;
     assert_ok(wnw_session_new(&r->s, r->m, &params));
-    wnw_model_info info;
-    wnw_model_get_info(r->m, &info);
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    assert_ok(wnw_model_get_info(r->m, &info));
     r->tokens = test_random_tokens(400, info.n_vocab, 7);
     r->p = watcher(needs);
     assert_ok(wnw_session_observe(r->s, (const wnw_policy *const[]){r->p}, 1));
@@ -171,8 +171,8 @@ static void check_setup(const struct setup *c)
     struct run r;
     run_open(&r, c, needs_all);
     test_prefill(r.s, r.tokens, 150);
-    wnw_model_info info;
-    wnw_model_get_info(r.m, &info);
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    assert_ok(wnw_model_get_info(r.m, &info));
     for (int32_t il = 0; il < info.n_layer; il++) {
         if (wnw_model_layer_is_swa(r.m, il))
             continue;

@@ -110,8 +110,8 @@ void test_tiny_model_of(char name[TEST_NAME_MAX], const char *arch)
     int32_t best = 0;
     for (int i = 0; i < n; i++) {
         wnw_model *m = test_model_open(names[i]);
-        wnw_model_info info;
-        wnw_model_get_info(m, &info);
+        wnw_model_info info = {WNW_INIT(wnw_model_info)};
+        assert_ok(wnw_model_get_info(m, &info));
         const bool better = strcmp(info.arch, arch) == 0 && info.n_head_kv > best;
         wnw_model_free(m);
         test_model_path(path, sizeof path, names[i]);
@@ -127,7 +127,8 @@ void test_tiny_model_of(char name[TEST_NAME_MAX], const char *arch)
 void test_open(struct test_model *t, const char *name, int32_t n_tokens, uint64_t seed)
 {
     *t = (struct test_model){.m = test_model_open(name)};
-    wnw_model_get_info(t->m, &t->info);
+    t->info = wnw_model_info_default();
+    assert_ok(wnw_model_get_info(t->m, &t->info));
     t->tokens = test_random_tokens(n_tokens, t->info.n_vocab, seed);
 }
 

@@ -9,6 +9,7 @@
 #include "base/cholesky.h"
 #include "base/mix.h"
 #include "base/parallel.h"
+#include "base/sized.h"
 #include "base/topk.h"
 #include "cache/cache.h"
 #include "kernel/kernel_impl.h"

@@ -144,7 +144,7 @@ static void h2o_keeps(void **state)
     (void)state;
     struct fake f;
     wnw_plan *plan;
-    wnw_report report;
+    wnw_report report = {WNW_INIT(wnw_report)};
     fake_init(&f, 2, 2, 2, 60, false);
     const wnw_size size = size_budget(20);
     assert_int_equal(fake_plan(&plan, &f, "h2o", &size, &report), WNW_OK);
@@ -574,7 +574,7 @@ static void duo_plans(void **state)
     (void)state;
     struct fake f;
     wnw_plan *plan;
-    wnw_report report;
+    wnw_report report = {WNW_INIT(wnw_report)};
     fake_init(&f, 4, 2, 2, 120, false);
     const wnw_size size = size_budget(60);
     assert_int_equal(fake_plan(&plan, &f, "duoattention:sinks=4", &size, &report), WNW_OK);

@@ -557,7 +557,7 @@ static void modes(void **state)
     (void)state;
     static const float taus[] = {0.05f, 0.5f, 0.8f, 1, 1.2f, 1.5f, 2, 5};
     struct fake f;
-    wnw_report r;
+    wnw_report r = {WNW_INIT(wnw_report)};
     fake_init(&f, 4, 2, 3, 300, false);
     f.profile.compiler.window = 16;
     wnw_plan *strict = plan_of(&f, "compilerkv-strict:window=16", 80, &r);
@@ -615,7 +615,7 @@ static void small_budgets(void **state)
     } rows[] = {{69, 64, 4, false}, {68, 17, 4, true}, {64, 16, 4, true}, {40, 10, 4, true},
                 {20, 8, 4, true},   {10, 8, 2, true},  {5, 4, 1, true},   {1, 0, 1, true}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        wnw_report r;
+        wnw_report r = {WNW_INIT(wnw_report)};
         wnw_plan *plan = plan_of(&f, "compilerkv-strict:n_sink=4", rows[i].budget, &r);
         assert_int_equal(sum_of(plan, &f), 2 * rows[i].budget);
         assert_int_equal(strstr(r.warning, "window shrinks") != NULL, rows[i].warns);
@@ -643,7 +643,7 @@ static void nothing_calibrated_is_strict(void **state)
                                           "paper-compilerkv-no_risk:window=16",
                                           "compilerkv:window=16,table=none"};
     struct fake f;
-    wnw_report r;
+    wnw_report r = {WNW_INIT(wnw_report)};
     fake_init(&f, 4, 2, 3, 300, false);
     f.src.profile = NULL;
     wnw_plan *strict = plan_of(&f, "compilerkv-strict:window=16", 150, &r);
@@ -680,7 +680,7 @@ static void one_threshold(void **state)
 {
     (void)state;
     struct fake f;
-    wnw_report r;
+    wnw_report r = {WNW_INIT(wnw_report)};
     fake_init(&f, 3, 2, 2, 300, false);
     struct wnw__compiler_table *t = &f.profile.compiler;
     t->window = 64;
@@ -703,7 +703,7 @@ static void the_size_of_the_history(void **state)
 {
     (void)state;
     struct fake f;
-    wnw_report r;
+    wnw_report r = {WNW_INIT(wnw_report)};
     wnw_plan *plan;
     fake_init(&f, 2, 2, 2, 300, false);
     f.src.profile = NULL;
@@ -743,7 +743,7 @@ static void attention_alone_is_compresskv(void **state)
 {
     (void)state;
     struct fake f;
-    wnw_report r;
+    wnw_report r = {WNW_INIT(wnw_report)};
     fake_init(&f, 4, 2, 3, 300, false);
     f.src.profile = NULL;
     for (uint32_t seed = 0; seed < 8; seed++)
@@ -779,7 +779,7 @@ static void perplexity_of_the_gates_window(void **state)
 {
     (void)state;
     struct fake f;
-    wnw_report r;
+    wnw_report r = {WNW_INIT(wnw_report)};
     fake_init(&f, 3, 2, 2, 300, false);
     f.src.perplexity = note_window;
     f.profile.compiler.window = 0;
@@ -805,7 +805,7 @@ static void tables_are_bound_to_options(void **state)
         {{.utility = WNW_UTILITY_ATTENTION}, "utility=attention", "compilerkv:window=16,utility=attention"},
     };
     struct fake f;
-    wnw_report r;
+    wnw_report r = {WNW_INIT(wnw_report)};
     wnw_plan *plan;
     const wnw_size size = size_budget(100);
     fake_init(&f, 3, 2, 2, 300, false);
@@ -843,7 +843,7 @@ static void tables_are_bound_to_their_run(void **state)
 {
     (void)state;
     struct fake f;
-    wnw_report r;
+    wnw_report r = {WNW_INIT(wnw_report)};
     wnw_plan *plan;
     const wnw_size size = size_budget(100);
     fake_init(&f, 3, 2, 2, 300, false);
@@ -904,7 +904,7 @@ static void risk_chooses_the_cell(void **state)
 {
     (void)state;
     struct fake f;
-    wnw_report r;
+    wnw_report r = {WNW_INIT(wnw_report)};
     fake_init(&f, 3, 2, 2, 300, false);
     struct wnw__compiler_table *t = &f.profile.compiler;
     t->window = 16;

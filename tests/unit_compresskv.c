@@ -179,7 +179,7 @@ static void one_list_per_layer(void **state)
     (void)state;
     struct fake f;
     wnw_plan *plan;
-    wnw_report r;
+    wnw_report r = {WNW_INIT(wnw_report)};
     fake_init(&f, 4, 3, 2, 300, false);
     const wnw_size size = size_budget(60);
     assert_int_equal(fake_plan(&plan, &f, "compresskv", &size, &r), WNW_OK);
@@ -216,7 +216,7 @@ static void small_budgets(void **state)
     for (int32_t b = 1; b < 40; b++)
         for (int uniform = 0; uniform < 2; uniform++) {
             wnw_plan *plan;
-            wnw_report r;
+            wnw_report r = {WNW_INIT(wnw_report)};
             const wnw_size size = size_budget(b);
             const char *recipe = uniform ? "compresskv+uniform" : "compresskv";
             if (fake_plan(&plan, &f, recipe, &size, &r) != WNW_OK)

@@ -430,7 +430,7 @@ static void nothing_left_for_stage_one(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct fake f;
         wnw_plan *plan;
-        wnw_report r;
+        wnw_report r = {WNW_INIT(wnw_report)};
         fake_init(&f, 2, 2, 2, 200, false);
         const wnw_size size = size_budget(rows[i].budget);
         assert_int_equal(fake_plan(&plan, &f, rows[i].recipe, &size, &r), WNW_OK);

@@ -264,7 +264,7 @@ static void plans(void **state)
             for (int32_t b = 2; b < 28; b += 5) {
                 const wnw_size size = size_ratio(1 - b / 96.0);
                 wnw_plan *plan;
-                wnw_report report;
+                wnw_report report = {WNW_INIT(wnw_report)};
                 if (fake_plan(&plan, &f, recipes[i], &size, &report) != WNW_OK)
                     fail_msg("%s: %s", recipes[i], wnw_last_error());
                 const int64_t n = fake_check_plan(plan, &f);

@@ -438,7 +438,7 @@ static void whole_plans(void **state)
             f.skip = 2;
             const wnw_size size = size_budget(20);
             wnw_plan *plan = NULL;
-            wnw_report report = {0};
+            wnw_report report = {WNW_INIT(wnw_report)};
             if (fake_plan(&plan, &f, recipes[i], &size, &report) != WNW_OK)
                 fail_msg("%s: %s", recipes[i], wnw_last_error());
             const int64_t kept = fake_check_plan(plan, &f);

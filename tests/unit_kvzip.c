@@ -93,7 +93,7 @@ static void assert_plan(const struct source *s, const char *recipe, wnw_size siz
                         const char *const want[N_LAYER * N_HEAD])
 {
     wnw_plan *plan = NULL;
-    wnw_report report;
+    wnw_report report = {WNW_INIT(wnw_report)};
     if (plan_of(&plan, s, recipe, &size, &report) != WNW_OK)
         fail_msg("%s: %s", recipe, wnw_last_error());
     for (int i = 0; i < N_LAYER * N_HEAD; i++) {

@@ -176,7 +176,7 @@ static void toy_append(struct toy *t, int32_t n)
 static void toy_compress(struct toy *t, const wnw_policy *p, const wnw_size *size)
 {
     wnw_plan *plan = NULL;
-    wnw_report r;
+    wnw_report r = {WNW_INIT(wnw_report)};
     if (wnw__plan_make(&plan, p, size, &t->src, &r) != WNW_OK)
         fail_msg("%s", wnw_last_error());
     for (int32_t il = 0; il < t->src.n_layer; il++) {

@@ -88,7 +88,7 @@ static void test_all_presets_in_full(void **state)
     (void)state;
     if (!made)
         skip();
-    wnw_method_info info;
+    wnw_method_info info = {WNW_INIT(wnw_method_info)};
     int32_t n = 0;
     for (int32_t i = 0; wnw_method_get(i, &info); i++)
         if (strcmp(info.kind, "preset") == 0) {

@@ -58,7 +58,7 @@ static void sizes(void **state)
 {
     (void)state;
     struct fake f;
-    wnw_report r;
+    wnw_report r = {WNW_INIT(wnw_report)};
     fake_init(&f, 3, 2, 2, 600, false);
     assert_int_equal(equal_count(&f, "snapkv", size_budget(100), &r), 100);
     assert_float_equal(r.kept_mean, 100, 0);
@@ -113,7 +113,7 @@ static void ratio_shrinks_the_window(void **state)
 {
     (void)state;
     struct fake f;
-    wnw_report r;
+    wnw_report r = {WNW_INIT(wnw_report)};
     fake_init(&f, 2, 2, 1, 100, false);
     assert_int_equal(equal_count(&f, "snapkv", size_ratio(0.8), &r), 20);
     assert_contains(r.warning, "last 8");
@@ -133,7 +133,7 @@ static void lagkv_own_size(void **state)
 {
     (void)state;
     struct fake f;
-    wnw_report r;
+    wnw_report r = {WNW_INIT(wnw_report)};
     const wnw_size none = {.kind = WNW_SIZE_NONE};
     fake_init(&f, 1, 2, 1, 1000, false);
     assert_int_equal(equal_count(&f, "lagkv:sink=16,lag=64,retain=0.25", none, &r), 328);
@@ -155,7 +155,7 @@ static void edge_shapes(void **state)
     for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
         for (int32_t n = 0; n <= 40; n += n < 5 ? 1 : 7) {
             struct fake f;
-            wnw_report r;
+            wnw_report r = {WNW_INIT(wnw_report)};
             wnw_plan *plan;
             fake_init(&f, 2, 1, 7, n, false);
             const wnw_size half = size_ratio(0.5);
@@ -172,7 +172,7 @@ static void skipped_layers_stay(void **state)
 {
     (void)state;
     struct fake f;
-    wnw_report r;
+    wnw_report r = {WNW_INIT(wnw_report)};
     fake_init(&f, 6, 2, 2, 200, false);
     f.skip = 0x2d; /* layers 1 and 4 take part */
     const wnw_size size = size_budget(50);
@@ -197,19 +197,11 @@ static void skipped_layers_stay(void **state)
 static void reports_add_up(void **state)
 {
     (void)state;
-    wnw_report sum = {0};
-    const wnw_report one = {.observe_ms = 1,
-                            .score_ms = 2,
-                            .select_ms = 4,
-                            .compact_ms = 8,
-                            .kv_bytes_before = 300,
-                            .warning = "first"};
-    const wnw_report two = {.observe_ms = 16,
-                            .score_ms = 32,
-                            .select_ms = 64,
-                            .compact_ms = 128,
-                            .kv_bytes_before = 200,
-                            .warning = "second"};
+    wnw_report sum = {WNW_INIT(wnw_report)};
+    const wnw_report one = {WNW_INIT(wnw_report), .observe_ms = 1,        .score_ms = 2,     .select_ms = 4,
+                            .compact_ms = 8,      .kv_bytes_before = 300, .warning = "first"};
+    const wnw_report two = {WNW_INIT(wnw_report), .observe_ms = 16,       .score_ms = 32,     .select_ms = 64,
+                            .compact_ms = 128,    .kv_bytes_before = 200, .warning = "second"};
     wnw__report_add(&sum, &one);
     wnw__report_add(&sum, &two);
     assert_float_equal(sum.observe_ms, 17, 0);

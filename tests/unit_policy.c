@@ -90,7 +90,7 @@ static void canonical_form(void **state)
 static void method_list(void **state)
 {
     (void)state;
-    wnw_method_info info;
+    wnw_method_info info = {WNW_INIT(wnw_method_info)};
     int n_preset = 0, n_parity = 0, n_scorer = 0, n_part = 0;
     for (int32_t i = 0; wnw_method_get(i, &info); i++) {
         assert_cmp(strlen(info.name), >, 0);
@@ -125,7 +125,7 @@ static void method_list(void **state)
 
 static void facts_of(const char *name, const char *layout, uint32_t needs)
 {
-    wnw_method_info info;
+    wnw_method_info info = {WNW_INIT(wnw_method_info)};
     for (int32_t i = 0; wnw_method_get(i, &info); i++)
         if (strcmp(info.name, name) == 0) {
             assert_string_equal(info.layout, layout);

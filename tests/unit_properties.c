@@ -182,7 +182,7 @@ static void check_policy(const wnw_policy *p, struct fake *f, int shape, int siz
 {
     const struct trial t = {.policy = p, .f = f, .size = size_of(size, f->n), .shape = shape};
     wnw_plan *plan = NULL, *again = NULL;
-    wnw_report report;
+    wnw_report report = {WNW_INIT(wnw_report)};
     double mean;
     asked(&t, &mean, &f->profile.compiler.budget); /* a table must be made for about this budget */
     const int rc = wnw__plan_make(&plan, p, &t.size, &f->src, &report);

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/sized.h"
 #include "model/repack.h"
 #include "text/tokens.h"
 
@@ -18,11 +19,6 @@
 
 /* Sizes above these are taken for damage: no model comes near, and products of them fit 64 bits. */
 enum { MAX_LAYERS = 1024, MAX_HEADS = 1024, MAX_HEAD_SIZE = 1024, MAX_EMBD = 1 << 17, MAX_FF = 1 << 20 };
-
-wnw_model_params wnw_model_default_params(void)
-{
-    return (wnw_model_params){.repack = true};
-}
 
 static int map_file(struct wnw_model *m, const char *path)
 {
@@ -318,12 +314,13 @@ int wnw_model_open(wnw_model **out, const char *path, const wnw_model_params *pa
     WNW_REQUIRE(out);
     *out = NULL;
     WNW_REQUIRE(path);
-    const wnw_model_params defaults = wnw_model_default_params();
+    wnw_model_params own = wnw_model_default_params();
+    WNW_TRY(WNW_SIZED_TAKE(wnw_model_params, &own, params));
     struct wnw_model *m = calloc(1, sizeof *m);
     if (!m)
         return wnw__fail(WNW_E_NOMEM, "no memory for a model");
     wnw__quiet_dependencies();
-    const int rc = open_model(m, path, params ? params : &defaults);
+    const int rc = open_model(m, path, &own);
     if (rc != WNW_OK) {
         wnw_model_free(m);
         return rc;
@@ -362,15 +359,15 @@ bool wnw_model_layer_is_swa(const wnw_model *m, int32_t il)
     return m && il >= 0 && il < m->hp.n_layer && wnw__layer_is_swa(&m->hp, il);
 }
 
-void wnw_model_get_info(const wnw_model *m, wnw_model_info *out)
+int wnw_model_get_info(const wnw_model *m, wnw_model_info *out)
 {
-    if (!out)
-        return;
-    *out = (wnw_model_info){.arch = "", .name = ""};
-    if (!m)
-        return;
+    wnw_model_info info = {.arch = "", .name = ""};
+    WNW_REQUIRE(out);
+    WNW_TRY(WNW_SIZED_CHECK(wnw_model_info, out));
+    wnw__sized_give(out, &info);
+    WNW_REQUIRE(m);
     const struct wnw__hparams *hp = &m->hp;
-    *out = (wnw_model_info){
+    info = (wnw_model_info){
         .arch = m->arch->name,
         .name = m->name,
         .n_layer = hp->n_layer,
@@ -385,5 +382,7 @@ void wnw_model_get_info(const wnw_model *m, wnw_model_info *out)
         .repacked_bytes = m->repacked_bytes,
     };
     for (int32_t il = 0; il < hp->n_layer; il++)
-        out->n_layer_swa += wnw__layer_is_swa(hp, il) ? 1 : 0;
+        info.n_layer_swa += wnw__layer_is_swa(hp, il) ? 1 : 0;
+    wnw__sized_give(out, &info);
+    return WNW_OK;
 }

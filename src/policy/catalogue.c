@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The method list for help and documentation: presets and parts, and the names of what they need. */
+#include "base/sized.h"
 #include "policy/policy.h"
 #include "policy/presets.h"
 
@@ -37,10 +38,8 @@ static void describe(const char *recipe, wnw_method_info *out)
     wnw_policy_free(p);
 }
 
-bool wnw_method_get(int32_t i, wnw_method_info *out)
+static bool get(int32_t i, wnw_method_info *out)
 {
-    if (!out)
-        return false;
     *out = (wnw_method_info){
         .name = "", .kind = "", .about = "", .paper = "", .details = "", .recipe = "", .layout = ""};
     if (i < 0)
@@ -75,4 +74,14 @@ bool wnw_method_get(int32_t i, wnw_method_info *out)
         out->layout = "";
     }
     return true;
+}
+
+bool wnw_method_get(int32_t i, wnw_method_info *out)
+{
+    wnw_method_info info;
+    if (!out || WNW_SIZED_CHECK(wnw_method_info, out) != WNW_OK)
+        return false;
+    const bool found = get(i, &info);
+    wnw__sized_give(out, &info);
+    return found;
 }

@@ -6,6 +6,7 @@
  */
 #include "policy/policy.h"
 #include "base/opt.h"
+#include "base/sized.h"
 #include "policy/presets.h"
 #include "policy/registry.h"
 
@@ -500,14 +501,19 @@ static wnw_needs needs_of(const wnw_policy *p, int32_t k)
     return needs;
 }
 
-wnw_needs wnw_policy_needs(const wnw_policy *p)
+int wnw_policy_get_needs(const wnw_policy *p, wnw_needs *out)
 {
     wnw_needs needs = {0};
-    for (int32_t k = 0; p && k < WNW_N_PART_KINDS; k++) {
+    WNW_REQUIRE(out);
+    WNW_TRY(WNW_SIZED_CHECK(wnw_needs, out));
+    wnw__sized_give(out, &needs);
+    WNW_REQUIRE(p);
+    for (int32_t k = 0; k < WNW_N_PART_KINDS; k++) {
         const wnw_needs more = needs_of(p, k);
         wnw__needs_merge(&needs, &more);
     }
-    return needs;
+    wnw__sized_give(out, &needs);
+    return WNW_OK;
 }
 
 int32_t wnw__policy_perplexity_window(const wnw_policy *p)

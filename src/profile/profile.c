@@ -38,11 +38,11 @@ int wnw__profile_new(wnw_profile **out, const struct wnw__profile_shape *shape)
 
 int wnw_profile_new(wnw_profile **out, const wnw_model *m)
 {
-    wnw_model_info info;
+    wnw_model_info info = wnw_model_info_default();
     WNW_REQUIRE(out);
     *out = NULL;
     WNW_REQUIRE(m);
-    wnw_model_get_info(m, &info);
+    WNW_TRY(wnw_model_get_info(m, &info));
     struct wnw__profile_shape shape = {.n_layer = info.n_layer,
                                        .n_head = info.n_head,
                                        .n_head_kv = info.n_head_kv,

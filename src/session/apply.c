@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* From a policy to a smaller cache: plan (compress.c) and compact (cache.c). */
 #include "session/apply.h"
+#include "base/sized.h"
 #include "base/time.h"
 #include "plan/compress.h"
 #include "plan/plan.h"
@@ -38,10 +39,38 @@ static int plan_many(wnw_session *s, const wnw_policy *const *policies, const wn
     return rc;
 }
 
+/* Report i of an array whose elements are as large as the first says. */
+static wnw_report *report_at(wnw_report *reports, int32_t i)
+{
+    return (wnw_report *)(void *)((char *)reports + (size_t)i * reports->struct_size);
+}
+
+static int check_reports(wnw_report *reports, int32_t n)
+{
+    for (int32_t i = 0; reports && i < n; i++) {
+        WNW_TRY(WNW_SIZED_CHECK(wnw_report, report_at(reports, i)));
+        if (report_at(reports, i)->struct_size != reports->struct_size)
+            return wnw__fail(WNW_E_ARG, "struct_size of report %d is %u, of the first %u; they must be equal",
+                             (int)i, (unsigned)report_at(reports, i)->struct_size,
+                             (unsigned)reports->struct_size);
+    }
+    return WNW_OK;
+}
+
 int wnw_session_plan_many(wnw_session *s, const wnw_policy *const *policies, const wnw_size *sizes, int32_t n,
                           wnw_plan **plans, wnw_report *reports)
 {
-    return plan_many(s, policies, sizes, n, 0, plans, reports);
+    for (int32_t i = 0; plans && i < n; i++)
+        plans[i] = NULL;
+    WNW_TRY(check_reports(reports, n));
+    wnw_report *own = reports && n > 0 ? calloc((size_t)n, sizeof *own) : NULL;
+    if (reports && n > 0 && !own)
+        return wnw__fail(WNW_E_NOMEM, "no memory for %d reports", (int)n);
+    const int rc = plan_many(s, policies, sizes, n, 0, plans, own);
+    for (int32_t i = 0; reports && i < n; i++)
+        wnw__sized_give(report_at(reports, i), &own[i]);
+    free(own);
+    return rc;
 }
 
 int wnw__session_plan(wnw_session *s, const wnw_policy *policy, const wnw_size *size, int32_t ratio_base,
@@ -137,9 +166,13 @@ int wnw__session_apply(wnw_session *s, const wnw_plan *plan, int32_t room, wnw_r
 
 int wnw_session_apply(wnw_session *s, const wnw_plan *plan, wnw_report *report)
 {
+    wnw_report own = wnw_report_default(); /* what the planning reported stays in it */
     WNW_REQUIRE(s);
     WNW_REQUIRE(plan);
-    WNW_TRY(wnw__session_apply(s, plan, -1, report));
+    WNW_TRY(WNW_SIZED_TAKE(wnw_report, &own, report));
+    const int rc = wnw__session_apply(s, plan, -1, &own);
+    wnw__sized_give(report, &own);
+    WNW_TRY(rc);
     /* Its activations are the other large piece of memory that a long prompt leaves. */
     wnw__engine_release(s->engine);
     return WNW_OK;
@@ -171,19 +204,25 @@ int wnw__session_follow(wnw_session *s, const wnw_policy *policy, const wnw_plan
     return WNW_OK;
 }
 
-int wnw_session_compress(wnw_session *s, const wnw_policy *policy, const wnw_size *size, wnw_report *report)
+static int compress(wnw_session *s, const wnw_policy *policy, const wnw_size *size, wnw_report *report)
 {
-    wnw_report unused;
-    report = report ? report : &unused;
     wnw_plan *plan;
-    *report = (wnw_report){0};
     WNW_REQUIRE(s);
     WNW_REQUIRE(policy);
     if (wnw_policy_rerotates(policy))
         WNW_TRY(wnw__renumber_check(s)); /* before the work */
-    WNW_TRY(wnw_session_plan(s, policy, size, &plan, report));
+    WNW_TRY(wnw__session_plan(s, policy, size, 0, &plan, report));
     const int rc = wnw__session_follow(s, policy, plan, -1, report);
     wnw_plan_free(plan);
     wnw__engine_release(s->engine); /* as wnw_session_apply */
+    return rc;
+}
+
+int wnw_session_compress(wnw_session *s, const wnw_policy *policy, const wnw_size *size, wnw_report *report)
+{
+    wnw_report own = wnw_report_default();
+    WNW_TRY(WNW_SIZED_CHECK(wnw_report, report));
+    const int rc = compress(s, policy, size, &own);
+    wnw__sized_give(report, &own);
     return rc;
 }

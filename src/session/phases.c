@@ -14,6 +14,7 @@
  * k is what brings all turns together to the size; a block that decoding completes keeps the ratio's share of
  * it.
  */
+#include "base/sized.h"
 #include "plan/compress.h"
 #include "policy/count.h"
 #include "policy/policy.h"
@@ -136,8 +137,11 @@ static int32_t longest_head(const wnw_session *s)
 
 int wnw_session_set_eviction(wnw_session *s, const wnw_eviction *rules)
 {
+    wnw_eviction own = wnw_eviction_default();
     WNW_REQUIRE(s);
+    WNW_TRY(WNW_SIZED_TAKE(wnw_eviction, &own, rules));
     if (rules) {
+        rules = &own;
         WNW_TRY(check_rules(rules));
         WNW_TRY(wnw__policy_check_profile(rules->policy, s->profile));
         if (wnw_policy_rerotates(rules->policy))
@@ -399,12 +403,9 @@ static int64_t count_entries(const wnw_session *s, bool sliding, int32_t *n_head
     return n;
 }
 
-int wnw_session_read(wnw_session *s, const int32_t *tokens, int32_t n, wnw_report *report)
+static int read_and_report(wnw_session *s, const int32_t *tokens, int32_t n, wnw_report *report)
 {
-    wnw_report unused;
     int32_t n_heads, n_sliding;
-    report = report ? report : &unused;
-    *report = (wnw_report){0};
     WNW_REQUIRE(s);
     WNW_REQUIRE(tokens || n < 1);
     WNW_TRY(check_prompt(s, tokens, n));
@@ -427,6 +428,15 @@ int wnw_session_read(wnw_session *s, const int32_t *tokens, int32_t n, wnw_repor
     if (report->kv_bytes_before < report->kv_bytes_after)
         report->kv_bytes_before = report->kv_bytes_after;
     return WNW_OK;
+}
+
+int wnw_session_read(wnw_session *s, const int32_t *tokens, int32_t n, wnw_report *report)
+{
+    wnw_report own = wnw_report_default();
+    WNW_TRY(WNW_SIZED_CHECK(wnw_report, report));
+    const int rc = read_and_report(s, tokens, n, &own);
+    wnw__sized_give(report, &own);
+    return rc;
 }
 
 /* ---- Decoding ---- */

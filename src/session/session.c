@@ -2,16 +2,12 @@
 /* A timeline from empty cache to decoded token; compression itself is in apply.c. */
 #include "session/session.h"
 
+#include "base/sized.h"
 #include "kernel/kernel.h"
 #include "session/feed.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-wnw_session_params wnw_session_default_params(void)
-{
-    return (wnw_session_params){.n_ubatch = 512, .kv_type = WNW_KV_F16, .attn = WNW_ATTN_OWN};
-}
 
 static const char *const kv_type_names[] = {
     [WNW_KV_F16] = "f16", [WNW_KV_F32] = "f32", [WNW_KV_Q8_0] = "q8_0", [WNW_KV_Q4_0] = "q4_0"};
@@ -42,7 +38,8 @@ size_t wnw_kv_entry_bytes(wnw_kv_type t, int32_t n_embd_head)
 
 static int resolve_params(const wnw_model *m, const wnw_session_params *in, wnw_session_params *out)
 {
-    *out = in ? *in : wnw_session_default_params();
+    *out = wnw_session_default_params();
+    WNW_TRY(WNW_SIZED_TAKE(wnw_session_params, out, in));
     if (out->n_ctx < 0 || out->n_ctx > m->hp.n_ctx_train)
         return wnw__fail(WNW_E_RANGE, "a context of %d tokens: this model takes 1 to %d", (int)out->n_ctx,
                          (int)m->hp.n_ctx_train);
@@ -221,21 +218,23 @@ int32_t wnw_session_n_past(const wnw_session *s)
     return s ? s->n_past : 0;
 }
 
-void wnw_cache_get_stats(const wnw_session *s, wnw_cache_stats *out)
+int wnw_cache_get_stats(const wnw_session *s, wnw_cache_stats *out)
 {
-    if (!out)
-        return;
-    *out = (wnw_cache_stats){0};
-    if (!s)
-        return;
+    wnw_cache_stats stats = wnw_cache_stats_default();
+    WNW_REQUIRE(out);
+    WNW_TRY(WNW_SIZED_CHECK(wnw_cache_stats, out));
+    wnw__sized_give(out, &stats);
+    WNW_REQUIRE(s);
     const int64_t n = wnw__cache_entries(&s->cache), n_read = s->n_past + s->n_gone;
-    *out = (wnw_cache_stats){
+    stats = (wnw_cache_stats){
         .n_entries = n,
         .bytes = wnw__cache_bytes(&s->cache),
         .bytes_entries = (uint64_t)n * 2 * s->cache.row_bytes,
         .bytes_full = wnw__cache_bytes_for(&s->cache, n_read < INT32_MAX ? (int32_t)n_read : INT32_MAX),
         .growth = s->cache.growth,
     };
+    wnw__sized_give(out, &stats);
+    return WNW_OK;
 }
 
 static bool head_exists(const wnw_session *s, int32_t il, int32_t ih)

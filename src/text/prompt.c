@@ -3,6 +3,7 @@
  * Prompts: messages in a chat template, cut in two pieces behind the document. Where the cut is follows from
  * the rendered text, because templates trim or change what they are given.
  */
+#include "base/sized.h"
 #include "text/llama_calls.h"
 #include "text/render.h"
 
@@ -241,18 +242,23 @@ int wnw_prompt_build(wnw_prompt *out, const wnw_model *m, const wnw_prompt_param
 {
     struct wnw__template t;
     struct conversation c = {0};
+    wnw_prompt prompt = wnw_prompt_default();
+    wnw_prompt_params own = wnw_prompt_default_params();
     WNW_REQUIRE(out);
-    *out = (wnw_prompt){0};
+    WNW_TRY(WNW_SIZED_CHECK(wnw_prompt, out));
+    wnw__sized_give(out, &prompt);
     WNW_REQUIRE(m);
     WNW_REQUIRE(params);
-    WNW_TRY(wnw__template_find(&t, m, params));
-    int rc = check_params(params, t.source != NULL);
+    WNW_TRY(WNW_SIZED_TAKE(wnw_prompt_params, &own, params));
+    WNW_TRY(wnw__template_find(&t, m, &own));
+    int rc = check_params(&own, t.source != NULL);
     if (rc == WNW_OK)
-        rc = gather(&c, params);
+        rc = gather(&c, &own);
     if (rc == WNW_OK)
-        rc = build(out, m, &t, &c);
+        rc = build(&prompt, m, &t, &c);
     if (rc != WNW_OK)
-        wnw_prompt_clear(out);
+        wnw_prompt_clear(&prompt);
+    wnw__sized_give(out, &prompt);
     conversation_clear(&c);
     wnw__template_clear(&t);
     return rc;
@@ -260,9 +266,11 @@ int wnw_prompt_build(wnw_prompt *out, const wnw_model *m, const wnw_prompt_param
 
 void wnw_prompt_clear(wnw_prompt *p)
 {
-    if (!p)
+    wnw_prompt own = wnw_prompt_default();
+    const wnw_prompt empty = wnw_prompt_default();
+    if (WNW_SIZED_TAKE(wnw_prompt, &own, p) != WNW_OK)
         return;
-    free(p->tokens);
-    free(p->suffix);
-    *p = (wnw_prompt){0};
+    free(own.tokens);
+    free(own.suffix);
+    wnw__sized_give(p, &empty);
 }

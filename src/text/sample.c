@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Picking the next token: libllama's samplers behind our plain-array interface. */
-#include "base/err.h"
+#include "base/sized.h"
 
 #include <llama.h>
 #include <math.h>
@@ -12,16 +12,12 @@ struct wnw_sampler {
     int32_t cap;
 };
 
-wnw_sampler_params wnw_sampler_default_params(void)
-{
-    return (wnw_sampler_params){.temp = 0.0f, .top_k = 40, .top_p = 0.95f, .seed = 42};
-}
-
 int wnw_sampler_new(wnw_sampler **out, const wnw_sampler_params *params)
 {
     WNW_REQUIRE(out);
     *out = NULL;
-    const wnw_sampler_params p = params ? *params : wnw_sampler_default_params();
+    wnw_sampler_params p = wnw_sampler_default_params();
+    WNW_TRY(WNW_SIZED_TAKE(wnw_sampler_params, &p, params));
     if (!(p.temp >= 0.0f) || !isfinite(p.temp) || p.top_k < 0 || !(p.top_p > 0.0f && p.top_p <= 1.0f))
         return wnw__fail(WNW_E_RANGE, "sampling needs temp >= 0, top_k >= 0 and 0 < top_p <= 1");
     struct wnw_sampler *sp = calloc(1, sizeof *sp);

@@ -96,15 +96,15 @@ static void use_text(const wnw_model *m, const char *text)
     char *back = NULL;
     if (!fuzz_status(wnw_tokenize(m, text, strlen(text), true, true, &tokens, &n)))
         return;
-    wnw_model_info info;
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
     wnw_model_get_info(m, &info);
     for (int32_t i = 0; i < n; i++)
         fuzz_require(tokens[i] >= 0 && tokens[i] < info.n_vocab, "a token outside the vocabulary");
     (void)fuzz_status(wnw_detokenize(m, tokens, n, &back));
     wnw_free(back);
     wnw_free(tokens);
-    wnw_prompt p = {0};
-    const wnw_prompt_params params = {.document = text, .question = "Which?"};
+    wnw_prompt p = {WNW_INIT(wnw_prompt)};
+    const wnw_prompt_params params = {WNW_INIT(wnw_prompt_params), .document = text, .question = "Which?"};
     if (fuzz_status(wnw_prompt_build(&p, m, &params))) {
         fuzz_require(p.n_prefix >= 0 && p.n_prefix <= p.n_context && p.n_context <= p.n_tokens,
                      "the pieces of a prompt do not fit each other");

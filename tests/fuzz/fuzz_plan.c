@@ -129,7 +129,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct fuzz_input in = {data, size};
     struct plan_input p;
     const wnw_model *m;
-    wnw_model_info info;
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
     wnw_plan *plan = NULL;
     wnw_session *s = NULL;
     const wnw_session *from = base((wnw_kv_type)(fuzz_u8(&in) % 4), &m);
