@@ -172,14 +172,26 @@ static void mark(int32_t i, void *user)
 static void threads_that_cannot_start(void **state)
 {
     (void)state;
-    for (int64_t n = 1; n < 6; n++) {
+    int n_small = 0;
+    for (int64_t n = 1; n < 12; n++) {
         char done[33] = {0};
-        alloc_arm(n, true);
-        wnw__parallel(6, 33, mark, done);
+        struct wnw__team *team;
+        alloc_arm(n, false);
+        const int rc = wnw__team_new(&team, 6);
         alloc_disarm();
+        if (rc == WNW_E_NOMEM) {
+            assert_null(team);
+            continue;
+        }
+        assert_ok(rc);
+        assert_in_range(team->pool.n_threads, 1, 6);
+        n_small += team->pool.n_threads < 6;
+        wnw__parallel(&team->pool, 33, mark, done);
         for (int i = 0; i < 33; i++)
             assert_int_equal(done[i], 1);
+        wnw__team_free(team);
     }
+    assert_int_equal(n_small, 5); /* each of the five others once, and those behind it */
 }
 
 /* ---- Models, text, profiles ---- */

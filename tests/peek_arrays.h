@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The private headers of what computes on plain arrays: base/, kernel/, cache/, attend/, rope. Tests see src/ through
+/* The private headers of what computes on plain arrays: base/, kernel/, cache/, attend/, rope; and teams
+ * of threads. Tests see src/ through
  * the files peek_*.h alone, so that a header that moves or is split changes one line here. */
 #ifndef WNW_TESTS_PEEK_ARRAYS_H
 #define WNW_TESTS_PEEK_ARRAYS_H
@@ -12,6 +13,7 @@
 #include "base/sized.h"
 #include "base/topk.h"
 #include "cache/cache.h"
+#include "forward/team.h"
 #include "kernel/kernel_impl.h"
 #include "kernel/matmul.h"
 #include "model/rope.h"

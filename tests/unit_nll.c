@@ -54,6 +54,8 @@ static void rows_needed(void **state)
 static void read_all(struct wnw__nll *w, const float *logits, const int32_t *tokens, int32_t n,
                      int32_t n_batch, bool all_rows)
 {
+    struct wnw__team *team;
+    assert_ok(wnw__team_new(&team, 2));
     wnw__nll_begin(w, 0, n);
     for (int32_t at = 0; at < n; at += n_batch) {
         const int32_t n_now = n - at < n_batch ? n - at : n_batch;
@@ -65,7 +67,7 @@ static void read_all(struct wnw__nll *w, const float *logits, const int32_t *tok
                                          .rows = logits + (at + n_now - n_rows) * VOCAB,
                                          .n_rows = n_rows,
                                          .n_vocab = VOCAB,
-                                         .n_threads = 2};
+                                         .pool = &team->pool};
         wnw__nll_take(w, &b);
     }
 }

@@ -56,9 +56,12 @@ static void values_free(struct values *x)
 static void fill(const struct wnw__proj_weight *w, wnw_proj_norm kind, struct values *x, int32_t n_threads)
 {
     struct wnw__proj *p;
-    assert_ok(wnw__proj_new(&p, 1, x->type, n_threads));
-    assert_ok(wnw__proj_fill(p, w, 0, kind, x->heads));
+    struct wnw__team *team;
+    assert_ok(wnw__team_new(&team, n_threads));
+    assert_ok(wnw__proj_new(&p, 1, x->type));
+    assert_ok(wnw__proj_fill(p, &team->pool, w, 0, kind, x->heads));
     wnw__proj_free(p);
+    wnw__team_free(team);
 }
 
 /* ---- By hand ---- */
@@ -294,8 +297,8 @@ static void nothing_to_do(void **state)
     const struct wnw__proj_weight w = {
         .type = GGML_TYPE_F32, .data = weight, .n_head = 1, .n_head_kv = 1, .d = 2, .n_out = 1};
     struct wnw__proj *p;
-    assert_ok(wnw__proj_new(&p, 1, WNW_KV_F32, 2));
-    assert_ok(wnw__proj_fill(p, &w, 0, WNW_PROJ_L1, &(struct wnw__proj_values){.n = 0}));
+    assert_ok(wnw__proj_new(&p, 1, WNW_KV_F32));
+    assert_ok(wnw__proj_fill(p, NULL, &w, 0, WNW_PROJ_L1, &(struct wnw__proj_values){.n = 0}));
     wnw__proj_free(p);
     wnw__proj_free(NULL);
 }

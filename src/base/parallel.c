@@ -1,40 +1,63 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/parallel.h"
 
+#include "base/err.h"
+
 #include <pthread.h>
-#include <stdatomic.h>
+#include <stdlib.h>
 
-enum { MAX_THREADS = 64 };
-
-struct job {
-    void (*fn)(int32_t, void *);
-    void *user;
-    int32_t n;
-    atomic_int next;
-};
-
-static void *work(void *arg)
+/* Acquire and release, although teams have barriers of their own: this order is visible to ThreadSanitizer, which does
+ * not see those of OpenMP. What was written before the loop is seen by whoever takes from `next`, and what threads
+ * wrote by the caller, who reads `next` in the end. */
+void wnw__parallel_work(struct wnw__pool *pool)
 {
-    struct job *job = arg;
-    for (int32_t i = atomic_fetch_add(&job->next, 1); i < job->n; i = atomic_fetch_add(&job->next, 1))
-        job->fn(i, job->user);
+    for (;;) {
+        const int32_t i = atomic_fetch_add_explicit(&pool->next, 1, memory_order_acq_rel);
+        if (i >= pool->n)
+            return;
+        pool->fn(i, pool->user);
+    }
+}
+
+void wnw__parallel(struct wnw__pool *pool, int32_t n, void (*fn)(int32_t i, void *user), void *user)
+{
+    if (!pool || pool->n_threads == 1 || n < 2) {
+        for (int32_t i = 0; i < n; i++)
+            fn(i, user);
+        return;
+    }
+    pool->fn = fn;
+    pool->user = user;
+    pool->n = n;
+    atomic_store_explicit(&pool->next, 0, memory_order_release);
+    pool->gather(pool);
+    (void)atomic_load_explicit(&pool->next, memory_order_acquire);
+}
+
+/* Ends when it gets the lock. */
+static void *wait_for_lock(void *lock)
+{
+    pthread_mutex_lock(lock);
+    pthread_mutex_unlock(lock);
     return NULL;
 }
 
-void wnw__parallel(int32_t n_threads, int32_t n, void (*fn)(int32_t i, void *user), void *user)
+int wnw__parallel_startable(int32_t n, int32_t *out)
 {
-    struct job job = {.fn = fn, .user = user, .n = n};
-    pthread_t threads[MAX_THREADS];
-    int32_t n_started = 0;
-    atomic_init(&job.next, 0);
-    n_threads = n_threads < n ? n_threads : n;
-    while (n_started < n_threads - 1 && n_started < MAX_THREADS) {
-        /* Too few threads is slower, not wrong. */
-        if (pthread_create(&threads[n_started], NULL, work, &job) != 0)
-            break;
-        n_started++;
-    }
-    work(&job);
-    for (int32_t i = 0; i < n_started; i++)
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    *out = 0;
+    if (n < 1)
+        return WNW_OK;
+    pthread_t *threads = malloc((size_t)n * sizeof *threads);
+    if (!threads)
+        return wnw__fail(WNW_E_NOMEM, "no memory for %d threads", (int)n);
+    pthread_mutex_lock(&lock); /* all exist at the same time */
+    while (*out < n && pthread_create(&threads[*out], NULL, wait_for_lock, &lock) == 0)
+        ++*out;
+    pthread_mutex_unlock(&lock);
+    for (int32_t i = 0; i < *out; i++)
         pthread_join(threads[i], NULL);
+    pthread_mutex_destroy(&lock);
+    free(threads);
+    return WNW_OK;
 }

@@ -1,12 +1,37 @@
 /* SPDX-License-Identifier: MIT */
-/* Running independent pieces of work on a few threads. For work of milliseconds: threads are made for each
- * call. */
+/*
+ * Running independent pieces of work on a team of threads. Loops only know the interface; who starts the threads and
+ * how they wait for the next loop is said in one place (forward/team.h).
+ */
 #ifndef WNW_BASE_PARALLEL_H
 #define WNW_BASE_PARALLEL_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
-/* Calls fn(i, user) once for every i in 0..n-1, on up to n_threads threads, the caller's included. */
-void wnw__parallel(int32_t n_threads, int32_t n, void (*fn)(int32_t i, void *user), void *user);
+/* A team and its loop at hand. Used by one thread at a time, and not by what a loop calls. */
+struct wnw__pool {
+    int32_t n_threads; /* the caller's included, at least 1 */
+    /* Has every thread of the team, the caller's included, call wnw__parallel_work once, and returns when all have. Fewer
+     * than n_threads may do so: the caller's alone is enough. */
+    void (*gather)(struct wnw__pool *pool);
+
+    void (*fn)(int32_t i, void *user);
+    void *user;
+    int32_t n;
+    atomic_int next; /* i to take */
+};
+
+/* Calls fn(i, user) once for every i in 0..n-1, on as many threads as the pool has, the caller's included; returns
+ * when all are done. Which thread takes which i is left open. pool may be NULL: the caller's thread alone. */
+void wnw__parallel(struct wnw__pool *pool, int32_t n, void (*fn)(int32_t i, void *user), void *user);
+
+/* For teams: takes work of the loop at hand until none is left. */
+void wnw__parallel_work(struct wnw__pool *pool);
+
+/* Tries how many threads can be started beside the caller's, at most n of them, and ends them again: *out is 0 .. n.
+ * For libraries that end the process where a thread cannot be started. Like wnw__memory_look it is no promise.
+ * E_NOMEM. */
+int wnw__parallel_startable(int32_t n, int32_t *out);
 
 #endif

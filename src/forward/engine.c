@@ -13,20 +13,21 @@ int wnw__engine_new(struct wnw__engine **out, const struct wnw_model *m,
                     const struct wnw__engine_params *params)
 {
     const struct wnw__hparams *hp = &m->hp;
-    const struct wnw__attend_dims dims = {.n_head = hp->n_head,
-                                          .n_head_kv = hp->n_head_kv,
-                                          .d = hp->n_embd_head,
-                                          .n_threads = params->n_threads,
-                                          .n_ubatch = params->n_ubatch};
+    struct wnw__attend_dims dims = {
+        .n_head = hp->n_head, .n_head_kv = hp->n_head_kv, .d = hp->n_embd_head, .n_ubatch = params->n_ubatch};
     struct wnw__engine *e = calloc(1, sizeof *e);
     *out = NULL;
     if (!e)
         return wnw__fail(WNW_E_NOMEM, "no memory for an engine");
     e->m = m;
     e->params = *params;
-    int rc = wnw__attend_shared_new(&e->shared, &dims);
+    int rc = wnw__team_new(&e->team, params->n_threads);
+    if (rc == WNW_OK) {
+        e->params.n_threads = dims.n_threads = e->team->pool.n_threads;
+        rc = wnw__attend_shared_new(&e->shared, &dims);
+    }
     if (rc == WNW_OK)
-        rc = wnw__matmul_new(&e->matmul, params->n_threads);
+        rc = wnw__matmul_new(&e->matmul, e->params.n_threads);
     e->ops = calloc((size_t)hp->n_layer, sizeof *e->ops);
     e->stages = calloc((size_t)hp->n_layer, WNW_N_POINTS);
     if (rc == WNW_OK && (!e->ops || !e->stages))
@@ -50,6 +51,7 @@ void wnw__engine_free(struct wnw__engine *e)
         wnw__graph_free(&e->graphs[i]);
     wnw__attend_shared_free(e->shared);
     wnw__matmul_free(e->matmul);
+    wnw__team_free(e->team);
     free(e->ops);
     free(e->slices);
     free(e->passes);
@@ -60,6 +62,11 @@ void wnw__engine_free(struct wnw__engine *e)
 const struct wnw__engine_params *wnw__engine_params_of(const struct wnw__engine *e)
 {
     return &e->params;
+}
+
+struct wnw__pool *wnw__engine_pool(struct wnw__engine *e)
+{
+    return &e->team->pool;
 }
 
 void wnw__engine_release(struct wnw__engine *e)

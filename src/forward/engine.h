@@ -7,6 +7,7 @@
 #ifndef WNW_ENGINE_H
 #define WNW_ENGINE_H
 
+#include "base/parallel.h"
 #include "forward/batch.h"
 #include "model/model.h"
 
@@ -21,7 +22,10 @@ struct wnw__engine;
 int wnw__engine_new(struct wnw__engine **out, const struct wnw_model *m,
                     const struct wnw__engine_params *params);
 void wnw__engine_free(struct wnw__engine *e);
+/* n_threads: as many as could be started, at most those that were asked for. */
 const struct wnw__engine_params *wnw__engine_params_of(const struct wnw__engine *e);
+/* The threads of its graphs, for loops between graphs. Borrowed. */
+struct wnw__pool *wnw__engine_pool(struct wnw__engine *e);
 
 /* Runs the batch: keys and values of its rows are entries of the caches afterwards, recorders have taken what
  * they want and counted it. The sequences' own count of tokens is the caller's. On failure caches hold the

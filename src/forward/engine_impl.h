@@ -5,6 +5,7 @@
 
 #include "forward/engine.h"
 #include "forward/graph.h"
+#include "forward/team.h"
 
 /* Graphs that are kept: of the last prompt, and of decode steps of several shapes. */
 enum { WNW_GRAPH_PROMPT, WNW_GRAPH_DECODE, WNW_N_GRAPHS = WNW_GRAPH_DECODE + 4 };
@@ -12,6 +13,7 @@ enum { WNW_GRAPH_PROMPT, WNW_GRAPH_DECODE, WNW_N_GRAPHS = WNW_GRAPH_DECODE + 4 }
 struct wnw__engine {
     const struct wnw_model *m;
     struct wnw__engine_params params;
+    struct wnw__team *team;
     struct wnw__attend_shared *shared;
     struct wnw__attend_op *ops;         /* [n_layer] */
     struct wnw__matmul_scratch *matmul; /* of the products with weights */

@@ -259,7 +259,7 @@ static int build(struct wnw__graph *g, struct wnw__engine *e)
 }
 
 /* Gives the graph memory. Buffers of an earlier graph are reused where they are large enough. */
-static int allocate(struct wnw__graph *g, int32_t n_threads)
+static int allocate(struct wnw__graph *g, const struct wnw__team *team)
 {
     WNW_TRY(wnw__memory_look((size_t)ggml_graph_n_nodes(g->gf) * ALLOCATOR_NODE + WNW_MEMORY_SMALL,
                              "the allocator of a graph"));
@@ -269,7 +269,7 @@ static int allocate(struct wnw__graph *g, int32_t n_threads)
      * inputs and weights come in another order, as they do when heads share masks in another way. */
     if (!g->alloc || !ggml_gallocr_reserve(g->alloc, g->gf) || !ggml_gallocr_alloc_graph(g->alloc, g->gf))
         return wnw__fail(WNW_E_NOMEM, "no memory for the activations of a graph");
-    g->plan = ggml_graph_plan(g->gf, n_threads, NULL);
+    g->plan = ggml_graph_plan(g->gf, team->pool.n_threads, team->threads);
     if (g->plan.work_size > g->work_size) {
         free(g->work);
         g->work = malloc(g->plan.work_size);
@@ -308,7 +308,7 @@ int wnw__graph_build(struct wnw__graph *g, struct wnw__engine *e)
     clear_graph(g);
     int rc = build(g, e);
     if (rc == WNW_OK)
-        rc = allocate(g, e->params.n_threads);
+        rc = allocate(g, e->team);
     if (rc != WNW_OK)
         clear_graph(g);
     return rc;

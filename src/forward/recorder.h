@@ -15,6 +15,7 @@
 #define WNW_RECORDER_H
 
 #include "attend/attend.h"
+#include "base/parallel.h"
 #include "winnow_method.h"
 
 /* Where in a layer recorders look. */
@@ -28,7 +29,8 @@ enum wnw__point {
 struct wnw__record_shape {
     int32_t n_layer, n_head, n_head_kv, d;
     int32_t n_ctx, n_ubatch, n_threads;
-    float q_scale;       /* the model's scale for queries */
+    struct wnw__pool *pool; /* for loops outside graphs; NULL = the caller's thread alone */
+    float q_scale;          /* the model's scale for queries */
     const bool *sliding; /* [n_layer] layers with a sliding window, which policies leave alone; NULL = none */
 };
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "observe/nll.h"
 
-#include "base/parallel.h"
 #include "observe/recorders.h"
 
 #include <math.h>
@@ -88,7 +87,7 @@ void wnw__nll_take(struct wnw__nll *w, const struct wnw__nll_batch *b)
         j.first = b->n - w->cap;
     if (j.first >= b->n)
         return;
-    wnw__parallel(b->n_threads, b->n - j.first, take_one, &j);
+    wnw__parallel(b->pool, b->n - j.first, take_one, &j);
     const int32_t n = b->n - j.first, before = w->end == b->first + j.first ? w->n : 0;
     w->n = before < w->cap - n ? before + n : w->cap;
     w->end = b->first + b->n;
@@ -124,7 +123,7 @@ int wnw__nll_perplexity(const struct wnw__nll *w, int32_t n_past, int32_t window
 
 struct recorder {
     struct wnw__nll nll; /* first: wnw__recorders_find gives it */
-    int32_t n_threads;
+    struct wnw__pool *pool;
 };
 
 static bool wanted(const struct wnw__record_ask *ask, const struct wnw__record_shape *shape,
@@ -146,7 +145,7 @@ static int new_recorder(struct recorder **out, const struct wnw__record_shape *s
     *out = calloc(1, sizeof **out);
     if (!*out)
         return wnw__fail(WNW_E_NOMEM, "no memory for likelihoods");
-    (*out)->n_threads = shape->n_threads;
+    (*out)->pool = shape->pool;
     return WNW_OK;
 }
 
@@ -198,7 +197,7 @@ static void logits(void *rec, const struct wnw__record_logits *l)
                                      .rows = l->rows,
                                      .n_rows = l->n_rows,
                                      .n_vocab = l->n_vocab,
-                                     .n_threads = ((const struct recorder *)rec)->n_threads};
+                                     .pool = ((const struct recorder *)rec)->pool};
     if (!l->pass->generated)
         wnw__nll_take(rec, &b);
 }

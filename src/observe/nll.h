@@ -4,6 +4,7 @@
 #define WNW_NLL_H
 
 #include "base/err.h"
+#include "base/parallel.h"
 
 /* A ring: that of position p is nll[p % cap]; those of positions end - n .. end - 1 are there. */
 struct wnw__nll {
@@ -29,7 +30,8 @@ struct wnw__nll_batch {
     const int32_t *tokens;
     int32_t first, n;
     const float *before, *rows;
-    int32_t n_rows, n_vocab, n_threads;
+    int32_t n_rows, n_vocab;
+    struct wnw__pool *pool; /* NULL = the caller's thread alone */
 };
 void wnw__nll_take(struct wnw__nll *w, const struct wnw__nll_batch *b);
 

@@ -188,7 +188,7 @@ int wnw__view_new(struct wnw__view **out, const struct wnw__viewed *of)
         .cache = of->cache,
         .n_head = of->m->hp.n_head,
         .n_ctx = of->n_ctx,
-        .n_threads = of->n_threads,
+        .pool = of->pool,
         .scale = of->m->hp.attn_scale,
     };
     return WNW_OK;

@@ -19,7 +19,8 @@ struct wnw__viewed {
     const struct wnw__recorders *recorders;
     struct wnw__proj **proj; /* [2] of KV heads, of query heads; made here at need, the sequence frees them */
     const int32_t *n_past;   /* tokens read; may go on between looks, with the cache */
-    int32_t n_question, n_ctx, n_threads;
+    int32_t n_question, n_ctx;
+    struct wnw__pool *pool; /* for its loops; NULL = the caller's thread alone */
 };
 
 struct wnw__view;
@@ -44,7 +45,8 @@ struct wnw__look {
     const struct wnw__cache *cache;
     const wnw_needs *needs;
     const bool *heads; /* as in wnw__view_layer */
-    int32_t n_head, n_past, n_ctx, n_threads;
+    int32_t n_head, n_past, n_ctx;
+    struct wnw__pool *pool;
     float scale;                /* of q . k */
     struct wnw__buffer *buffer; /* [WNW_LOOK_BUFFERS], this type's own */
 };

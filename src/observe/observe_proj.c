@@ -43,7 +43,7 @@ static int fill_layer(const struct wnw__view *v, const struct asked *a)
                                              .norm = wnw__cache_aux(l, a->aux, h % a->n_plane) + l->off[ih],
                                              .n = l->len[ih]};
     }
-    const int rc = wnw__proj_fill(*a->proj, &weight, v->look.il, a->kind, heads);
+    const int rc = wnw__proj_fill(*a->proj, v->of.pool, &weight, v->look.il, a->kind, heads);
     free(heads);
     return rc;
 }
@@ -59,7 +59,7 @@ int wnw__view_proj_norm(struct wnw__view *v, wnw_proj_norm kind, bool of_query_h
     if (c->aux_planes[a.aux] == 0)
         WNW_TRY(wnw__cache_set_aux(c, a.aux, a.n_plane));
     if (!*a.proj)
-        WNW_TRY(wnw__proj_new(a.proj, c->n_layer, c->type, v->of.n_threads));
+        WNW_TRY(wnw__proj_new(a.proj, c->n_layer, c->type));
     WNW_TRY(fill_layer(v, &a));
     memset(norm, 0, (size_t)a.n_row * n * sizeof *norm);
     for (int32_t h = 0; h < a.n_row; h++) {

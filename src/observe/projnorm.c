@@ -7,7 +7,6 @@
  */
 #include "observe/projnorm.h"
 
-#include "base/parallel.h"
 #include "kernel/kernel_impl.h"
 
 #include <math.h>
@@ -25,7 +24,7 @@ enum {
 
 struct wnw__proj {
     const struct wnw__vec *vec;
-    int32_t n_layer, n_threads;
+    int32_t n_layer;
     wnw_kv_type type;
     float **gram; /* [n_layer], each [n_head_kv][panels][d][panel_rows] or NULL */
 };
@@ -37,6 +36,8 @@ struct tile {
 
 struct job {
     struct wnw__proj *p;
+    struct wnw__pool *pool;
+    int32_t n_threads;
     const struct wnw__proj_weight *w;
     const struct wnw__proj_values *heads;
     wnw_proj_norm kind;
@@ -56,7 +57,7 @@ struct job {
     void (*unit)(struct job *j, int32_t i, float *scratch);
 };
 
-int wnw__proj_new(struct wnw__proj **out, int32_t n_layer, wnw_kv_type type, int32_t n_threads)
+int wnw__proj_new(struct wnw__proj **out, int32_t n_layer, wnw_kv_type type)
 {
     struct wnw__proj *p = calloc(1, sizeof *p);
     *out = NULL;
@@ -68,7 +69,6 @@ int wnw__proj_new(struct wnw__proj **out, int32_t n_layer, wnw_kv_type type, int
     }
     p->vec = wnw__vec_at(0);
     p->n_layer = n_layer;
-    p->n_threads = n_threads;
     p->type = type;
     *out = p;
     return WNW_OK;
@@ -100,7 +100,7 @@ static void run(struct job *j, int32_t n, void (*unit)(struct job *, int32_t, fl
     atomic_store(&j->next, 0);
     j->n_unit = n;
     j->unit = unit;
-    wnw__parallel(j->p->n_threads, j->p->n_threads, work, j);
+    wnw__parallel(j->pool, j->n_threads, work, j);
 }
 
 /* Floats for what one thread does in any of the units below. */
@@ -346,7 +346,7 @@ static int fill(struct job *j)
     j->tiles = malloc((n / WNW_TILE + (size_t)j->w->n_head_kv) * sizeof *j->tiles);
     j->column = malloc((size_t)j->w->n_out * sizeof *j->column);
     j->n_scratch = scratch_floats(j);
-    j->scratch = malloc((size_t)j->p->n_threads * j->n_scratch * sizeof *j->scratch);
+    j->scratch = malloc((size_t)j->n_threads * j->n_scratch * sizeof *j->scratch);
     if (!j->todo || !j->sum || !j->tiles || !j->column || !j->scratch)
         return wnw__fail(WNW_E_NOMEM, "no memory for the projected norms of %zu values", n);
     list_todo(j);
@@ -358,10 +358,16 @@ static int fill(struct job *j)
     return WNW_OK;
 }
 
-int wnw__proj_fill(struct wnw__proj *p, const struct wnw__proj_weight *w, int32_t il, wnw_proj_norm kind,
-                   const struct wnw__proj_values *heads)
+int wnw__proj_fill(struct wnw__proj *p, struct wnw__pool *pool, const struct wnw__proj_weight *w, int32_t il,
+                   wnw_proj_norm kind, const struct wnw__proj_values *heads)
 {
-    struct job j = {.p = p, .w = w, .heads = heads, .kind = kind, .il = il};
+    struct job j = {.p = p,
+                    .pool = pool,
+                    .n_threads = pool ? pool->n_threads : 1,
+                    .w = w,
+                    .heads = heads,
+                    .kind = kind,
+                    .il = il};
     WNW_TRY(check_weight(w));
     j.group = w->n_head / w->n_head_kv;
     j.ld = (w->d + WNW_TILE_PAD - 1) / WNW_TILE_PAD * WNW_TILE_PAD;

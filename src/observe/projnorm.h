@@ -17,6 +17,7 @@
 #define WNW_PROJNORM_H
 
 #include "base/err.h"
+#include "base/parallel.h"
 #include "winnow_method.h"
 
 #include <ggml.h>
@@ -40,14 +41,14 @@ struct wnw__proj_values {
 
 /* Matrices G_j of all layers and scratch memory. Belongs to one session. */
 struct wnw__proj;
-int wnw__proj_new(struct wnw__proj **out, int32_t n_layer, wnw_kv_type type, int32_t n_threads);
+int wnw__proj_new(struct wnw__proj **out, int32_t n_layer, wnw_kv_type type);
 void wnw__proj_free(struct wnw__proj *p);
 
 /* Computes the missing norms of layer il; heads[n_head_kv]. The result of an entry depends on its value and
  * the weight alone, not on other entries or the number of threads. Nothing changes on failure. w must be the
- * same for a layer every time. */
-int wnw__proj_fill(struct wnw__proj *p, const struct wnw__proj_weight *w, int32_t il, wnw_proj_norm kind,
-                   const struct wnw__proj_values *heads);
+ * same for a layer every time. pool: NULL = the caller's thread alone. */
+int wnw__proj_fill(struct wnw__proj *p, struct wnw__pool *pool, const struct wnw__proj_weight *w, int32_t il,
+                   wnw_proj_norm kind, const struct wnw__proj_values *heads);
 
 /* Output columns that count for the kind, ascending, to column[n_out]; returns how many. */
 int32_t wnw__proj_columns(wnw_proj_norm kind, int32_t n_out, int32_t *column);

@@ -214,7 +214,7 @@ static int fill(void *rec, const struct wnw__look *look, wnw_observation *obs)
     WNW_TRY(wnw__look_need(look, QUERIES, n_rows * d, &j.queries));
     WNW_TRY(wnw__look_need(look, BLOCKS, n_block, &j.blocks));
     gather_queries(w, &j);
-    wnw__parallel(look->n_threads, look->cache->n_head_kv, attend_head, &j);
+    wnw__parallel(look->pool, look->cache->n_head_kv, attend_head, &j);
     obs->n_window = j.n_window;
     obs->window_attn = j.attn;
     obs->window_queries = j.queries;

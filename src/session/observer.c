@@ -98,7 +98,7 @@ int wnw__observer_new(struct wnw__observer **out, wnw_session *s)
                                    .n_past = &s->n_past,
                                    .n_question = s->n_question,
                                    .n_ctx = s->params.n_ctx,
-                                   .n_threads = s->params.n_threads};
+                                   .pool = wnw__engine_pool(s->engine)};
     struct wnw__observer *ob = calloc(1, sizeof *ob);
     *out = NULL;
     if (!ob)

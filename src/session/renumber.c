@@ -169,7 +169,7 @@ static int turn_keys(wnw_session *s, int32_t n)
     mark_mixed(s, n); /* while positions are the old ones, and nothing can fail any more */
     w.theta = theta;
     w.room = theta + n_layer * n_pair;
-    wnw__parallel(s->params.n_threads, n_job, turn_head, &w);
+    wnw__parallel(wnw__engine_pool(s->engine), n_job, turn_head, &w);
     free(theta);
     return WNW_OK;
 }

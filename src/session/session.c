@@ -84,6 +84,7 @@ static void set_shape(wnw_session *s)
                                           .n_ctx = s->params.n_ctx,
                                           .n_ubatch = s->params.n_ubatch,
                                           .n_threads = s->params.n_threads,
+                                          .pool = wnw__engine_pool(s->engine),
                                           .q_scale = hp->q_scale,
                                           .sliding = s->sliding};
 }
@@ -97,11 +98,12 @@ static int init_session(wnw_session *s, const wnw_model *m, const wnw_session_pa
     s->logits = calloc((size_t)hp->n_vocab, sizeof *s->logits);
     if (!s->sliding || !s->logits)
         return wnw__fail(WNW_E_NOMEM, "no memory for a session");
-    set_shape(s);
-    WNW_TRY(init_cache(s));
     const struct wnw__engine_params of_engine = {
         .n_ubatch = s->params.n_ubatch, .n_threads = s->params.n_threads, .attn = s->params.attn};
-    return wnw__engine_new(&s->engine, m, &of_engine);
+    WNW_TRY(wnw__engine_new(&s->engine, m, &of_engine));
+    s->params.n_threads = wnw__engine_params_of(s->engine)->n_threads;
+    set_shape(s);
+    return init_cache(s);
 }
 
 int wnw_session_new(wnw_session **out, const wnw_model *m, const wnw_session_params *params)
