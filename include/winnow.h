@@ -33,7 +33,7 @@
  *     with ggml_set_abort_callback.
  *   - Numbers in text (recipes, profiles, messages) have a point, whatever the program's locale is.
  *   - Threads: models and policies are read-only after creation and may be shared. A session, sampler, plan or
- *     registry belongs to one thread at a time. The library has no other state than the log sink and a
+ *     registry belongs to one thread at a time, sessions that share an engine to the same one. The library has no other state than the log sink and a
  *     per-thread error text. It never prints and never exits.
  *   - Before 1.0 there is no ABI promise.
  */
@@ -247,8 +247,8 @@ typedef struct wnw_session_params {
 
 WNW_DEFAULT(wnw_session_params, wnw_session_default_params)
 
-/* A new timeline. The model must outlive it. params NULL = defaults. E_UNSUPPORTED: head size and kv_type do
- * not fit. E_RANGE: n_ctx or others. */
+/* A new timeline with an engine of its own. The model must outlive it. params NULL = defaults. E_UNSUPPORTED:
+ * head size and kv_type do not fit. E_RANGE: n_ctx or others. */
 WNW_API int wnw_session_new(wnw_session **out, const wnw_model *m, const wnw_session_params *params);
 WNW_API void wnw_session_free(wnw_session *s);
 
@@ -429,7 +429,7 @@ WNW_API size_t wnw_kv_entry_bytes(wnw_kv_type t, int32_t n_embd_head);
 
 /* A second timeline that goes on where s is: cache, logits, observations, tasks, template and rules are
  * copied, policies and profiles stay borrowed. What happens to one does not reach the other. The model is
- * shared. */
+ * shared, and so is an engine that s was made on. */
 WNW_API int wnw_session_copy(wnw_session **out, const wnw_session *s);
 
 /* Forgets all tokens and frees the cache. Rules, tasks and the profile stay; question and template go. */
@@ -467,6 +467,43 @@ WNW_API int32_t wnw_cache_n(const wnw_session *s, int32_t il, int32_t ih);
 /* Their positions, ascending: the original ones, unless they got new ones (+rerotate). Borrowed until the
  * next call on the session. */
 WNW_API const int32_t *wnw_cache_positions(const wnw_session *s, int32_t il, int32_t ih);
+
+/* ======== Several sessions at once ======== */
+
+/* An engine computes for sessions: it owns graphs, activations, scratch memory and threads, none of which a
+ * timeline needs between its calls. Sessions that share one decode together, in one pass over the weights.
+ * An engine and all sessions on it belong to one thread at a time. */
+typedef struct wnw_engine wnw_engine;
+
+/* Zeros are the defaults. */
+typedef struct wnw_engine_params {
+    uint32_t struct_size;
+    int32_t n_ubatch;  /* prompt tokens per graph, and the most sessions that decode together; 0 = 512 */
+    int32_t n_threads; /* 0 = usable cores */
+    wnw_attn attn;     /* as in wnw_session_params, for all sessions */
+} wnw_engine_params;
+
+WNW_DEFAULT(wnw_engine_params, wnw_engine_default_params)
+
+/* params NULL = defaults. The model must outlive the engine. E_RANGE: n_ubatch or n_threads. */
+WNW_API int wnw_engine_new(wnw_engine **out, const wnw_model *m, const wnw_engine_params *params);
+/* After all sessions on it. */
+WNW_API void wnw_engine_free(wnw_engine *e);
+
+/* A new timeline on an engine, which must outlive it. n_ubatch, n_threads and attn of params are not read:
+ * they are the engine's. Errors as wnw_session_new. */
+WNW_API int wnw_session_new_on(wnw_session **out, wnw_engine *e, const wnw_session_params *params);
+
+/* wnw_session_decode for n sessions of one engine at once: appends tokens[i] to sessions[i]. Each may have
+ * another length, policy, rules and kv_type. What a session computes does not depend on who else is in the
+ * batch, but for the rounding of matrix products, which is not the same for every n; attention, recorders and
+ * rules see no difference.
+ * Checked before anything is read: E_ARG (a session is NULL, is there twice, or uses another engine), E_RANGE
+ * (n is not 1 .. n_ubatch; not a token), E_FULL (one has no room). E_NOMEM and E_BACKEND: no session has read
+ * its token. After that all have, and all have followed their rules, but for those that failed: the first
+ * failure is told, and the message names the session. E_NOT_FINITE: it has no logits, and its rules were not
+ * followed. Others: its rules could not be followed. */
+WNW_API int wnw_decode_batch(wnw_engine *e, wnw_session *const *sessions, const int32_t *tokens, int32_t n);
 
 /* ======== Plans: looking before dropping, and several policies on one reading ======== */
 

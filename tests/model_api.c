@@ -262,6 +262,30 @@ static void null_plans_and_numbers(void **state)
     assert_null_refused(wnw_kv_type_parse(&type, NULL));
 }
 
+static void null_engines(void **state)
+{
+    const struct fixture *fx = *state;
+    const wnw_engine_params params = wnw_engine_default_params();
+    wnw_engine *e = (wnw_engine *)fx->tokens;
+    wnw_session *s = (wnw_session *)fx->tokens, *none = NULL;
+    const int32_t token = 1;
+    assert_null_refused(wnw_engine_new(NULL, fx->model, &params));
+    assert_null_refused(wnw_engine_new(&e, NULL, &params));
+    assert_null(e);
+    assert_error(wnw_engine_new(&e, fx->model, &(wnw_engine_params){.n_threads = 1}),
+                 WNW_E_ARG); /* no size */
+    assert_ok(wnw_engine_new(&e, fx->model, &params));
+    assert_null_refused(wnw_session_new_on(NULL, e, NULL));
+    assert_null_refused(wnw_session_new_on(&s, NULL, NULL));
+    assert_null(s);
+    assert_null_refused(wnw_decode_batch(NULL, &none, &token, 1));
+    assert_null_refused(wnw_decode_batch(e, NULL, &token, 1));
+    assert_null_refused(wnw_decode_batch(e, &none, NULL, 1));
+    assert_null_refused(wnw_decode_batch(e, &none, &token, 1));
+    wnw_engine_free(e);
+    wnw_engine_free(NULL);
+}
+
 static void null_sessions(void **state)
 {
     const struct fixture *fx = *state;
@@ -722,6 +746,7 @@ int main(void)
         cmocka_unit_test(null_policies),
         cmocka_unit_test(null_plans_and_numbers),
         cmocka_unit_test(null_sessions),
+        cmocka_unit_test(null_engines),
         cmocka_unit_test(numbers_at_their_ends),
         cmocka_unit_test(any_call_at_any_time),
         cmocka_unit_test(empty_heads),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The recorder of the newest token's attention, on caches built by hand, against a softmax in double precision. */
+/* The recorder of the newest token's attention, on caches built by hand, against a softmax in double
+ * precision. */
 #include "helpers.h"
 #include "peek_session.h"
 

@@ -23,8 +23,8 @@ struct wnw__batch {
     int32_t from, to;
     const int32_t *token; /* [n_row], where from = 0 */
     float *hidden;        /* [n_row][n_embd]: read where from > 0, written where to < n_layer */
-    /* [n_out] ascending rows whose logits are wanted, 1 <= n_out <= n_row, where to = n_layer. With n_out = n_row
-     * that is all of them, and out_row is not read. */
+    /* [n_out] ascending rows whose logits are wanted, 1 <= n_out <= n_row, where to = n_layer. With n_out =
+     * n_row that is all of them, and out_row is not read. */
     const int32_t *out_row;
     int32_t n_out;
 };

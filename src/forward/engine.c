@@ -3,47 +3,72 @@
 
 #include "attend/attend_ggml.h"
 #include "base/memory.h"
+#include "base/sized.h"
 #include "forward/engine_impl.h"
 #include "forward/matmul.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-int wnw__engine_new(struct wnw__engine **out, const struct wnw_model *m,
-                    const struct wnw__engine_params *params)
+static int resolve_params(const wnw_engine_params *in, wnw_engine_params *out)
 {
-    const struct wnw__hparams *hp = &m->hp;
-    struct wnw__attend_dims dims = {
-        .n_head = hp->n_head, .n_head_kv = hp->n_head_kv, .d = hp->n_embd_head, .n_ubatch = params->n_ubatch};
-    struct wnw__engine *e = calloc(1, sizeof *e);
-    *out = NULL;
-    if (!e)
-        return wnw__fail(WNW_E_NOMEM, "no memory for an engine");
-    e->m = m;
-    e->params = *params;
-    int rc = wnw__team_new(&e->team, params->n_threads);
-    if (rc == WNW_OK) {
-        e->params.n_threads = dims.n_threads = e->team->pool.n_threads;
-        rc = wnw__attend_shared_new(&e->shared, &dims);
-    }
-    if (rc == WNW_OK)
-        rc = wnw__matmul_new(&e->matmul, e->params.n_threads);
+    *out = wnw_engine_default_params();
+    WNW_TRY(WNW_SIZED_TAKE(wnw_engine_params, out, in));
+    if (out->n_ubatch < 0 || out->n_ubatch > 65536)
+        return wnw__fail(WNW_E_RANGE, "a ubatch of %d tokens: 1 to 65536 are allowed", (int)out->n_ubatch);
+    if (out->n_threads < 0 || out->n_threads > 512)
+        return wnw__fail(WNW_E_RANGE, "%d threads: 1 to 512 are allowed", (int)out->n_threads);
+    if (out->attn != WNW_ATTN_OWN && out->attn != WNW_ATTN_GGML)
+        return wnw__fail(WNW_E_ARG, "attention number %d does not exist", (int)out->attn);
+    out->n_ubatch = out->n_ubatch ? out->n_ubatch : 512;
+    out->n_threads = out->n_threads ? out->n_threads : wnw_usable_cores();
+    return WNW_OK;
+}
+
+static int init_engine(wnw_engine *e)
+{
+    const struct wnw__hparams *hp = &e->m->hp;
+    WNW_TRY(wnw__team_new(&e->team, e->params.n_threads));
+    e->params.n_threads = e->team->pool.n_threads;
+    const struct wnw__attend_dims dims = {.n_head = hp->n_head,
+                                          .n_head_kv = hp->n_head_kv,
+                                          .d = hp->n_embd_head,
+                                          .n_threads = e->params.n_threads,
+                                          .n_ubatch = e->params.n_ubatch};
+    WNW_TRY(wnw__attend_shared_new(&e->shared, &dims));
+    WNW_TRY(wnw__matmul_new(&e->matmul, e->params.n_threads));
     e->ops = calloc((size_t)hp->n_layer, sizeof *e->ops);
     e->stages = calloc((size_t)hp->n_layer, WNW_N_POINTS);
-    if (rc == WNW_OK && (!e->ops || !e->stages))
-        rc = wnw__fail(WNW_E_NOMEM, "no memory for an engine");
-    if (rc != WNW_OK) {
-        wnw__engine_free(e);
-        return rc;
-    }
+    if (!e->ops || !e->stages)
+        return wnw__fail(WNW_E_NOMEM, "no memory for an engine");
     for (int32_t il = 0; il < hp->n_layer; il++)
         e->ops[il] = (struct wnw__attend_op){
             .shared = e->shared, .il = il, .scale = hp->attn_scale, .batch = &e->attend};
+    return WNW_OK;
+}
+
+int wnw_engine_new(wnw_engine **out, const wnw_model *m, const wnw_engine_params *params)
+{
+    wnw_engine_params resolved;
+    WNW_REQUIRE(out);
+    *out = NULL;
+    WNW_REQUIRE(m);
+    WNW_TRY(resolve_params(params, &resolved));
+    wnw_engine *e = calloc(1, sizeof *e);
+    if (!e)
+        return wnw__fail(WNW_E_NOMEM, "no memory for an engine");
+    e->m = m;
+    e->params = resolved;
+    const int rc = init_engine(e);
+    if (rc != WNW_OK) {
+        wnw_engine_free(e);
+        return rc;
+    }
     *out = e;
     return WNW_OK;
 }
 
-void wnw__engine_free(struct wnw__engine *e)
+void wnw_engine_free(wnw_engine *e)
 {
     if (!e)
         return;
@@ -59,31 +84,36 @@ void wnw__engine_free(struct wnw__engine *e)
     free(e);
 }
 
-const struct wnw__engine_params *wnw__engine_params_of(const struct wnw__engine *e)
+const struct wnw_model *wnw__engine_model(const wnw_engine *e)
+{
+    return e->m;
+}
+
+const wnw_engine_params *wnw__engine_params(const wnw_engine *e)
 {
     return &e->params;
 }
 
-struct wnw__pool *wnw__engine_pool(struct wnw__engine *e)
+struct wnw__pool *wnw__engine_pool(wnw_engine *e)
 {
     return &e->team->pool;
 }
 
-void wnw__engine_release(struct wnw__engine *e)
+void wnw__engine_release(wnw_engine *e)
 {
     if (e->ran == &e->graphs[WNW_GRAPH_PROMPT])
         e->ran = NULL;
     wnw__graph_free(&e->graphs[WNW_GRAPH_PROMPT]);
 }
 
-const float *wnw__engine_logits(const struct wnw__engine *e, int32_t i)
+const float *wnw__engine_logits(const wnw_engine *e, int32_t i)
 {
     return (const float *)e->ran->logits->data + (size_t)i * (size_t)e->m->hp.n_vocab;
 }
 
 /* ---- A batch ---- */
 
-static int need_slices(struct wnw__engine *e, int32_t n)
+static int need_slices(wnw_engine *e, int32_t n)
 {
     if (n <= e->cap_slices)
         return WNW_OK;
@@ -103,7 +133,7 @@ static int need_slices(struct wnw__engine *e, int32_t n)
 }
 
 /* Shows the batch to the attention and to recorders. */
-static int set_batch(struct wnw__engine *e, const struct wnw__batch *b)
+static int set_batch(wnw_engine *e, const struct wnw__batch *b)
 {
     int32_t row = 0;
     WNW_TRY(need_slices(e, b->n_slice));
@@ -129,7 +159,7 @@ static int set_batch(struct wnw__engine *e, const struct wnw__batch *b)
 }
 
 /* Softmax rows of the own attention are kept from the first batch on in which somebody reads them. */
-static int keep_softmax(struct wnw__engine *e, const struct wnw__batch *b)
+static int keep_softmax(wnw_engine *e, const struct wnw__batch *b)
 {
     bool wanted = false;
     if (e->params.attn != WNW_ATTN_OWN)
@@ -143,8 +173,9 @@ static int keep_softmax(struct wnw__engine *e, const struct wnw__batch *b)
     return WNW_OK;
 }
 
-/* Makes room for everything that the batch leaves behind; caches and recorders keep what they have if it fails. */
-static int reserve(struct wnw__engine *e, const struct wnw__batch *b)
+/* Makes room for everything that the batch leaves behind; caches and recorders keep what they have if it
+ * fails. */
+static int reserve(wnw_engine *e, const struct wnw__batch *b)
 {
     WNW_TRY(set_batch(e, b));
     for (int32_t i = 0; i < b->n_slice; i++) {
@@ -160,7 +191,7 @@ static int reserve(struct wnw__engine *e, const struct wnw__batch *b)
 /* ---- Its graph ---- */
 
 /* Of every layer and point, the most stages that a slice wants. */
-static void count_stages(struct wnw__engine *e)
+static void count_stages(wnw_engine *e)
 {
     memset(e->stages, 0, (size_t)e->m->hp.n_layer * WNW_N_POINTS);
     for (int32_t il = e->batch->from; il < e->batch->to; il++)
@@ -182,8 +213,8 @@ static bool is_decode(const struct wnw__batch *b)
     return true;
 }
 
-/* The graph that fits, or else the one to build in: decode steps take turns, the longest unused goes first. */
-static struct wnw__graph *find_graph(struct wnw__engine *e)
+/* The graph that fits, or else the one to build in: of decode steps the longest unused. */
+static struct wnw__graph *find_graph(wnw_engine *e)
 {
     struct wnw__graph *oldest = &e->graphs[WNW_GRAPH_DECODE];
     if (!is_decode(e->batch))
@@ -197,7 +228,7 @@ static struct wnw__graph *find_graph(struct wnw__engine *e)
     return oldest;
 }
 
-static int set_positions(struct wnw__engine *e, struct ggml_tensor *t)
+static int set_positions(wnw_engine *e, struct ggml_tensor *t)
 {
     int32_t *pos = malloc((size_t)e->batch->n_row * sizeof *pos);
     if (!pos)
@@ -210,7 +241,7 @@ static int set_positions(struct wnw__engine *e, struct ggml_tensor *t)
     return WNW_OK;
 }
 
-static int set_inputs(struct wnw__engine *e, struct wnw__graph *g)
+static int set_inputs(wnw_engine *e, struct wnw__graph *g)
 {
     const struct wnw__batch *b = e->batch;
     if (g->tokens)
@@ -223,7 +254,7 @@ static int set_inputs(struct wnw__engine *e, struct wnw__graph *g)
     return g->ggml ? wnw__attend_ggml_fill(g->ggml) : WNW_OK;
 }
 
-static int compute(struct wnw__engine *e, struct wnw__graph *g)
+static int compute(wnw_engine *e, struct wnw__graph *g)
 {
     WNW_TRY(set_inputs(e, g));
     WNW_TRY(wnw__memory_look(WNW_MEMORY_SMALL, "the threads of a graph"));
@@ -234,7 +265,7 @@ static int compute(struct wnw__engine *e, struct wnw__graph *g)
     return wnw__fail(WNW_E_BACKEND, "ggml could not compute the graph of %d tokens", (int)e->batch->n_row);
 }
 
-int wnw__engine_run(struct wnw__engine *e, const struct wnw__batch *b)
+int wnw__engine_run(wnw_engine *e, const struct wnw__batch *b)
 {
     e->ran = NULL;
     WNW_TRY(reserve(e, b));

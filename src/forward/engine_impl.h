@@ -10,9 +10,9 @@
 /* Graphs that are kept: of the last prompt, and of decode steps of several shapes. */
 enum { WNW_GRAPH_PROMPT, WNW_GRAPH_DECODE, WNW_N_GRAPHS = WNW_GRAPH_DECODE + 4 };
 
-struct wnw__engine {
+struct wnw_engine {
     const struct wnw_model *m;
-    struct wnw__engine_params params;
+    wnw_engine_params params; /* no zeros left */
     struct wnw__team *team;
     struct wnw__attend_shared *shared;
     struct wnw__attend_op *ops;         /* [n_layer] */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The transformer graph: one function per block. The order of operations is llama.cpp's, so that with the ggml
- * attention the logits are bit for bit its own.
+ * The transformer graph: one function per block. The order of operations is llama.cpp's, so that with the
+ * ggml attention the logits are bit for bit its own.
  *
- * With our own attention a graph depends on nothing that changes between batches of one shape: caches, slices
- * and recorders are reached through the engine when it runs. So it is built and planned once.
+ * With our own attention a graph depends on nothing that changes between batches of one shape: caches,
+ * slices and recorders are reached through the engine when it runs. So it is built and planned once.
  */
 #include "forward/graph.h"
 
@@ -47,8 +47,8 @@ struct operand {
 };
 
 /* w x. The ggml attention stands for ggml's operations throughout: there products are ggml's too. */
-static struct ggml_tensor *multiply(struct ggml_context *ctx, const struct wnw__engine *e,
-                                    struct ggml_tensor *w, struct operand *a)
+static struct ggml_tensor *multiply(struct ggml_context *ctx, const wnw_engine *e, struct ggml_tensor *w,
+                                    struct operand *a)
 {
     const int64_t n_row = a->x->ne[1];
     if (e->params.attn == WNW_ATTN_GGML || !wnw__matmul_takes(w, n_row))
@@ -59,8 +59,8 @@ static struct ggml_tensor *multiply(struct ggml_context *ctx, const struct wnw__
 }
 
 /* w x + b, as heads [d, n, n_row]. */
-static struct ggml_tensor *project(struct ggml_context *ctx, const struct wnw__engine *e,
-                                   struct ggml_tensor *w, struct ggml_tensor *b, struct operand *x, int64_t d)
+static struct ggml_tensor *project(struct ggml_context *ctx, const wnw_engine *e, struct ggml_tensor *w,
+                                   struct ggml_tensor *b, struct operand *x, int64_t d)
 {
     struct ggml_tensor *y = multiply(ctx, e, w, x);
     if (b)
@@ -81,7 +81,7 @@ static struct ggml_tensor *rope(struct ggml_context *ctx, const struct wnw_model
 static void record_node(struct ggml_tensor *dst, int ith, int nth, void *userdata)
 {
     const struct wnw__record_op *op = userdata;
-    const struct wnw__engine *e = op->e;
+    const wnw_engine *e = op->e;
     const struct ggml_tensor *q = dst->src[0], *out = dst->src[1];
     for (int32_t i = 0; i < e->batch->n_slice; i++) {
         const size_t row = (size_t)e->slices[i].first_row;
@@ -101,7 +101,7 @@ static void record_node(struct ggml_tensor *dst, int ith, int nth, void *userdat
 }
 
 /* A node for every stage that recorders want at the point; out NULL: there is no attention yet. */
-static void record(struct wnw__graph *g, const struct wnw__engine *e, enum wnw__point point, int32_t il,
+static void record(struct wnw__graph *g, const wnw_engine *e, enum wnw__point point, int32_t il,
                    struct ggml_tensor *q, struct ggml_tensor *out)
 {
     const int n_stage = g->stages[il * WNW_N_POINTS + (int32_t)point];
@@ -116,8 +116,7 @@ static void record(struct wnw__graph *g, const struct wnw__engine *e, enum wnw__
 }
 
 /* x [n_embd, n_row] -> attention output before the residual, [n_embd, n_row]. */
-static struct ggml_tensor *attention(struct wnw__graph *g, struct wnw__engine *e, int32_t il,
-                                     struct ggml_tensor *x)
+static struct ggml_tensor *attention(struct wnw__graph *g, wnw_engine *e, int32_t il, struct ggml_tensor *x)
 {
     struct ggml_context *ctx = g->ctx;
     const struct wnw__hparams *hp = &e->m->hp;
@@ -141,7 +140,7 @@ static struct ggml_tensor *attention(struct wnw__graph *g, struct wnw__engine *e
     return multiply(ctx, e, l->wo, &(struct operand){.x = out});
 }
 
-static struct ggml_tensor *feed_forward(struct ggml_context *ctx, const struct wnw__engine *e, int32_t il,
+static struct ggml_tensor *feed_forward(struct ggml_context *ctx, const wnw_engine *e, int32_t il,
                                         struct ggml_tensor *x)
 {
     const struct wnw__layer_weights *l = &e->m->layers[il];
@@ -153,7 +152,7 @@ static struct ggml_tensor *feed_forward(struct ggml_context *ctx, const struct w
     return multiply(ctx, e, l->ffn_down, &(struct operand){.x = h});
 }
 
-static struct ggml_tensor *transformer_layer(struct wnw__graph *g, struct wnw__engine *e, int32_t il,
+static struct ggml_tensor *transformer_layer(struct wnw__graph *g, wnw_engine *e, int32_t il,
                                              struct ggml_tensor *x)
 {
     struct ggml_context *ctx = g->ctx;
@@ -206,7 +205,7 @@ static int new_context(struct wnw__graph *g, size_t max_nodes)
 }
 
 /* What the graph is for: the shape of the engine's batch. */
-static int set_shape(struct wnw__graph *g, const struct wnw__engine *e)
+static int set_shape(struct wnw__graph *g, const wnw_engine *e)
 {
     const struct wnw__batch *b = e->batch;
     const size_t n = (size_t)e->m->hp.n_layer * WNW_N_POINTS;
@@ -226,7 +225,7 @@ static int set_shape(struct wnw__graph *g, const struct wnw__engine *e)
     return WNW_OK;
 }
 
-static int build(struct wnw__graph *g, struct wnw__engine *e)
+static int build(struct wnw__graph *g, wnw_engine *e)
 {
     const struct wnw__batch *b = e->batch;
     const struct wnw__hparams *hp = &e->m->hp;
@@ -295,7 +294,7 @@ static void clear_graph(struct wnw__graph *g)
                              .work_size = g->work_size};
 }
 
-bool wnw__graph_fits(const struct wnw__graph *g, const struct wnw__engine *e)
+bool wnw__graph_fits(const struct wnw__graph *g, const wnw_engine *e)
 {
     const struct wnw__batch *b = e->batch;
     return g->ctx && !g->ggml && g->from == b->from && g->to == b->to && g->n_row == b->n_row &&
@@ -303,7 +302,7 @@ bool wnw__graph_fits(const struct wnw__graph *g, const struct wnw__engine *e)
            memcmp(g->stages, e->stages, (size_t)e->m->hp.n_layer * WNW_N_POINTS) == 0;
 }
 
-int wnw__graph_build(struct wnw__graph *g, struct wnw__engine *e)
+int wnw__graph_build(struct wnw__graph *g, wnw_engine *e)
 {
     clear_graph(g);
     int rc = build(g, e);

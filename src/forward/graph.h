@@ -8,11 +8,9 @@
 #include <ggml-alloc.h>
 #include <ggml-cpu.h>
 
-struct wnw__engine;
-
 /* One stage of recording at one point of a layer: a node of the graph. */
 struct wnw__record_op {
-    const struct wnw__engine *e;
+    const wnw_engine *e;
     enum wnw__point point;
     int32_t il, stage;
 };
@@ -40,9 +38,9 @@ struct wnw__graph {
 };
 
 /* Whether it can run the engine's batch as it is. */
-bool wnw__graph_fits(const struct wnw__graph *g, const struct wnw__engine *e);
+bool wnw__graph_fits(const struct wnw__graph *g, const wnw_engine *e);
 /* Builds it anew for the engine's batch; memory of the graph before is used again. Empty on failure. */
-int wnw__graph_build(struct wnw__graph *g, struct wnw__engine *e);
+int wnw__graph_build(struct wnw__graph *g, wnw_engine *e);
 void wnw__graph_free(struct wnw__graph *g);
 
 #endif

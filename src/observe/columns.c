@@ -41,7 +41,8 @@ static int32_t n_runs(int32_t n_tok)
     return (n_tok + RUN - 1) / RUN;
 }
 
-/* Up to WNW_ATTEND_NT_ROWS rows, all heads of a group together, are multiplied with the stored keys directly. */
+/* Up to WNW_ATTEND_NT_ROWS rows, all heads of a group together, are multiplied with the stored keys
+ * directly. */
 static bool is_few(int32_t n_tok, int32_t group)
 {
     return (int64_t)n_tok * group <= WNW_ATTEND_NT_ROWS;
@@ -358,8 +359,8 @@ static int copy_columns(void **rec, const void *from, const struct wnw__record_s
     return open_columns(rec, shape, NULL);
 }
 
-/* All rows must be known before any column is begun; of few rows that are known nothing is to be done. Policies
- * leave layers with a sliding window alone. */
+/* All rows must be known before any column is begun; of few rows that are known nothing is to be done.
+ * Policies leave layers with a sliding window alone. */
 static int stages(const void *rec, enum wnw__point point, int32_t il, const struct wnw__record_pass *pass)
 {
     const struct wnw__columns *c = rec;

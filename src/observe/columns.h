@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Recorder of what every cached entry receives from all queries: the sum and the maximum, over the queries of a
- * pass, of the float32 attention probabilities in the entry's column, per query head. The matrix itself never
- * exists: a sweep over the rows knows each query's softmax (its maximum m and 1 / l; the own attention has
- * both), a second one computes q . k again, tile by tile, and adds up exp(s - m) / l along the columns.
+ * Recorder of what every cached entry receives from all queries: the sum and the maximum, over the queries
+ * of a pass, of the float32 attention probabilities in the entry's column, per query head. The matrix itself
+ * never exists: a sweep over the rows knows each query's softmax (its maximum m and 1 / l; the own attention
+ * has both), a second one computes q . k again, tile by tile, and adds up exp(s - m) / l along the columns.
  *
  *     sum[h][i] += sum_t p(h,t,i)    max[h][i] = max(max[h][i], max_t p(h,t,i))    p(h,t,i) = exp(s - m) / l
  *
  * A column is added up by one thread and in the order of the queries, so the result does not depend on the
- * number of threads. Cost per query, head and visible entry: one product of d terms and one exponential, i.e.
- * a little over half of what the attention itself takes.
+ * number of threads. Cost per query, head and visible entry: one product of d terms and one exponential,
+ * i.e. a little over half of what the attention itself takes.
  */
 #ifndef WNW_COLUMNS_H
 #define WNW_COLUMNS_H

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* See newest.h. No policy asks for it: it is for those who study heads, e.g. to calibrate which of them retrieve. */
+/* See newest.h. No policy asks for it: it is for those who study heads, e.g. to calibrate which of them
+ * retrieve. */
 #include "observe/newest.h"
 
 #include "base/buffer.h"

@@ -38,8 +38,8 @@ void wnw__nll_take(struct wnw__nll *w, const struct wnw__nll_batch *b);
 /* -ln softmax(logits[n_vocab])[token] */
 double wnw__nll_of(const float *logits, int32_t n_vocab, int32_t token);
 
-/* exp of the mean over the last `window` tokens of n_past; the first token of all has none. w NULL: nothing was
- * kept. */
+/* exp of the mean over the last `window` tokens of n_past; the first token of all has none. w NULL: nothing
+ * was kept. */
 int wnw__nll_perplexity(const struct wnw__nll *w, int32_t n_past, int32_t window, double *out);
 
 #endif

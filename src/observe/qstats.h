@@ -25,8 +25,8 @@ void wnw__qstats_free(struct wnw__qstats *st);
 void wnw__qstats_reset(struct wnw__qstats *st);
 const struct wnw__qstats_params *wnw__qstats_params(const struct wnw__qstats *st);
 
-/* Takes the queries of n tokens at positions first, first + 1, ...: head h of token t is q + t * token_stride + h *
- * head_stride (in floats). Called by threads ith of nth, each of which does some heads. */
+/* Takes the queries of n tokens at positions first, first + 1, ...: head h of token t is q + t *
+ * token_stride + h * head_stride (in floats). Called by threads ith of nth, each of which does some heads. */
 struct wnw__qstats_batch {
     const float *q;
     size_t token_stride, head_stride;

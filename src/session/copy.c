@@ -28,7 +28,8 @@ int wnw_session_copy(wnw_session **out, const wnw_session *s)
     WNW_REQUIRE(out);
     *out = NULL;
     WNW_REQUIRE(s);
-    WNW_TRY(wnw_session_new(&copy, s->m, &s->params));
+    WNW_TRY(s->owns_engine ? wnw_session_new(&copy, s->m, &s->params)
+                           : wnw_session_new_on(&copy, s->engine, &s->params));
     const int rc = copy_timeline(copy, s);
     if (rc != WNW_OK) {
         wnw_session_free(copy);

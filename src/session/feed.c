@@ -141,7 +141,7 @@ int wnw__feed_prompt(wnw_session *s, const int32_t *tokens, int32_t n, int32_t d
 {
     const struct wnw__record_pass pass = pass_of(s, n);
     WNW_TRY(wnw__ids_reserve(&s->ids, s->n_past, n));
-    /* All at once: growing ubatch by ubatch would copy the cache again and again. Sliding layers stay short. */
+    /* All at once: growing by ubatches would copy the cache again and again. Sliding layers stay short. */
     WNW_TRY(wnw__recorders_begin(&s->recorders, &pass));
     for (int32_t il = 0; il < s->cache.n_layer; il++) {
         if (s->cache.layers[il].n_swa == 0)
@@ -158,13 +158,36 @@ int wnw__feed_prompt(wnw_session *s, const int32_t *tokens, int32_t n, int32_t d
     return WNW_OK;
 }
 
-int wnw__feed_generated(wnw_session *s, int32_t token)
+static int run_step(wnw_engine *e, wnw_session *const *sessions, const int32_t *tokens, int32_t n,
+                    struct wnw__slice *slices)
 {
-    const struct wnw__slice slice = slice_of(s, 1, true);
-    const struct wnw__batch batch = {
-        .slice = &slice, .n_slice = 1, .n_row = 1, .to = s->cache.n_layer, .token = &token, .n_out = 1};
-    WNW_TRY(wnw__ids_reserve(&s->ids, s->n_past, 1));
-    WNW_TRY(wnw__engine_run(s->engine, &batch));
-    count_tokens(s, &token, 1);
-    return take_logits(s, 0, s->n_past - 1);
+    for (int32_t i = 0; i < n; i++) {
+        slices[i] = slice_of(sessions[i], 1, true);
+        WNW_TRY(wnw__ids_reserve(&sessions[i]->ids, sessions[i]->n_past, 1));
+    }
+    const struct wnw__batch batch = {.slice = slices,
+                                     .n_slice = n,
+                                     .n_row = n,
+                                     .to = sessions[0]->cache.n_layer,
+                                     .token = tokens,
+                                     .n_out = n};
+    return wnw__engine_run(e, &batch);
+}
+
+int wnw__feed_step(wnw_engine *e, wnw_session *const *sessions, const int32_t *tokens, int32_t n)
+{
+    struct wnw__slice one, *slices = n == 1 ? &one : malloc((size_t)n * sizeof *slices);
+    if (!slices)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a batch of %d sessions", (int)n);
+    const int rc = run_step(e, sessions, tokens, n, slices);
+    if (slices != &one)
+        free(slices);
+    for (int32_t i = 0; rc == WNW_OK && i < n; i++)
+        count_tokens(sessions[i], &tokens[i], 1);
+    return rc;
+}
+
+int wnw__feed_step_logits(wnw_session *s, int32_t i)
+{
+    return take_logits(s, i, s->n_past - 1);
 }

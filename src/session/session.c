@@ -36,24 +36,22 @@ size_t wnw_kv_entry_bytes(wnw_kv_type t, int32_t n_embd_head)
     return 2 * wnw__row_bytes(t, n_embd_head);
 }
 
-static int resolve_params(const wnw_model *m, const wnw_session_params *in, wnw_session_params *out)
+/* What is the engine's is taken from it. */
+static int resolve_params(const wnw_engine *e, const wnw_session_params *in, wnw_session_params *out)
 {
+    const wnw_engine_params *of_engine = wnw__engine_params(e);
+    const int32_t n_ctx_train = wnw__engine_model(e)->hp.n_ctx_train;
     *out = wnw_session_default_params();
     WNW_TRY(WNW_SIZED_TAKE(wnw_session_params, out, in));
-    if (out->n_ctx < 0 || out->n_ctx > m->hp.n_ctx_train)
+    if (out->n_ctx < 0 || out->n_ctx > n_ctx_train)
         return wnw__fail(WNW_E_RANGE, "a context of %d tokens: this model takes 1 to %d", (int)out->n_ctx,
-                         (int)m->hp.n_ctx_train);
-    if (out->n_ubatch < 0 || out->n_ubatch > 65536)
-        return wnw__fail(WNW_E_RANGE, "a ubatch of %d tokens: 1 to 65536 are allowed", (int)out->n_ubatch);
-    if (out->n_threads < 0 || out->n_threads > 512)
-        return wnw__fail(WNW_E_RANGE, "%d threads: 1 to 512 are allowed", (int)out->n_threads);
+                         (int)n_ctx_train);
     if ((int)out->kv_type < WNW_KV_F16 || out->kv_type > WNW_KV_Q4_0)
         return wnw__fail(WNW_E_ARG, "KV type number %d does not exist", (int)out->kv_type);
-    if (out->attn != WNW_ATTN_OWN && out->attn != WNW_ATTN_GGML)
-        return wnw__fail(WNW_E_ARG, "attention number %d does not exist", (int)out->attn);
-    out->n_ctx = out->n_ctx ? out->n_ctx : m->hp.n_ctx_train;
-    out->n_ubatch = out->n_ubatch ? out->n_ubatch : 512;
-    out->n_threads = out->n_threads ? out->n_threads : wnw_usable_cores();
+    out->n_ctx = out->n_ctx ? out->n_ctx : n_ctx_train;
+    out->n_ubatch = of_engine->n_ubatch;
+    out->n_threads = of_engine->n_threads;
+    out->attn = of_engine->attn;
     return WNW_OK;
 }
 
@@ -89,37 +87,54 @@ static void set_shape(wnw_session *s)
                                           .sliding = s->sliding};
 }
 
-static int init_session(wnw_session *s, const wnw_model *m, const wnw_session_params *params)
+static int init_session(wnw_session *s, const wnw_session_params *params)
 {
-    const struct wnw__hparams *hp = &m->hp;
-    s->m = m;
-    WNW_TRY(resolve_params(m, params, &s->params));
+    const struct wnw__hparams *hp = &s->m->hp;
+    WNW_TRY(resolve_params(s->engine, params, &s->params));
     s->sliding = calloc((size_t)hp->n_layer, sizeof *s->sliding);
     s->logits = calloc((size_t)hp->n_vocab, sizeof *s->logits);
     if (!s->sliding || !s->logits)
         return wnw__fail(WNW_E_NOMEM, "no memory for a session");
-    const struct wnw__engine_params of_engine = {
-        .n_ubatch = s->params.n_ubatch, .n_threads = s->params.n_threads, .attn = s->params.attn};
-    WNW_TRY(wnw__engine_new(&s->engine, m, &of_engine));
-    s->params.n_threads = wnw__engine_params_of(s->engine)->n_threads;
     set_shape(s);
     return init_cache(s);
 }
 
-int wnw_session_new(wnw_session **out, const wnw_model *m, const wnw_session_params *params)
+int wnw_session_new_on(wnw_session **out, wnw_engine *e, const wnw_session_params *params)
 {
     WNW_REQUIRE(out);
     *out = NULL;
-    WNW_REQUIRE(m);
+    WNW_REQUIRE(e);
     wnw_session *s = calloc(1, sizeof *s);
     if (!s)
         return wnw__fail(WNW_E_NOMEM, "no memory for a session");
-    const int rc = init_session(s, m, params);
+    s->m = wnw__engine_model(e);
+    s->engine = e;
+    const int rc = init_session(s, params);
     if (rc != WNW_OK) {
         wnw_session_free(s);
         return rc;
     }
     *out = s;
+    return WNW_OK;
+}
+
+int wnw_session_new(wnw_session **out, const wnw_model *m, const wnw_session_params *params)
+{
+    wnw_session_params wanted = wnw_session_default_params();
+    wnw_engine *e;
+    WNW_REQUIRE(out);
+    *out = NULL;
+    WNW_REQUIRE(m);
+    WNW_TRY(WNW_SIZED_TAKE(wnw_session_params, &wanted, params));
+    const wnw_engine_params of_engine = {WNW_INIT(wnw_engine_params), .n_ubatch = wanted.n_ubatch,
+                                         .n_threads = wanted.n_threads, .attn = wanted.attn};
+    WNW_TRY(wnw_engine_new(&e, m, &of_engine));
+    const int rc = wnw_session_new_on(out, e, &wanted);
+    if (rc != WNW_OK) {
+        wnw_engine_free(e);
+        return rc;
+    }
+    (*out)->owns_engine = true;
     return WNW_OK;
 }
 
@@ -137,7 +152,8 @@ void wnw_session_free(wnw_session *s)
 {
     if (!s)
         return;
-    wnw__engine_free(s->engine);
+    if (s->owns_engine)
+        wnw_engine_free(s->engine);
     unhide(s);
     wnw__recorders_free(&s->recorders);
     wnw__cache_free(&s->cache);
@@ -200,14 +216,6 @@ int wnw_session_prefill(wnw_session *s, const int32_t *tokens, int32_t n, wnw_lo
     WNW_REQUIRE(tokens || n < 1);
     WNW_TRY(wnw__session_check_tokens(s, tokens, n));
     return wnw__feed_prompt(s, tokens, n, 0, n, on_logits, user);
-}
-
-int wnw_session_decode(wnw_session *s, int32_t token)
-{
-    WNW_REQUIRE(s);
-    WNW_TRY(wnw__session_check_tokens(s, &token, 1));
-    WNW_TRY(wnw__feed_generated(s, token));
-    return wnw__rules_after_decode(s);
 }
 
 const float *wnw_session_logits(const wnw_session *s)

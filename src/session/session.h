@@ -12,7 +12,9 @@
 struct wnw_session {
     const struct wnw_model *m;
     wnw_session_params params; /* no zeros left */
-    struct wnw__engine *engine;
+    wnw_engine *engine;
+    bool owns_engine; /* or it is shared with other sessions */
+    bool in_batch;    /* while wnw_decode_batch looks through its sessions */
     struct wnw__cache cache;
     struct wnw__recorders recorders;
     struct wnw__record_shape shape; /* borrowed by the recorders */

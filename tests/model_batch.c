@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: MIT */
+/* Sessions that share an engine: decoding together is decoding alone. */
+#include "helpers.h"
+#include "logits.h"
+#include "peek_session.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_SESSION = 5, N_STEP = 30, N_MOST = 200, ROOM = 64 };
+
+/* Timelines of several kinds: without recorders, with one of each kind, with and without drops on the way. */
+static const struct kind {
+    const char *recipe; /* NULL: no rules */
+    int32_t n_prompt;
+    wnw_kv_type kv_type;
+    double ratio;
+    int32_t every;
+} kinds[N_SESSION] = {
+    {NULL, 150, WNW_KV_F32, 0, 0},
+    {"snapkv:window=8", 37, WNW_KV_F16, 0.5, 7},
+    {"h2o", 90, WNW_KV_F32, 0.25, 5},
+    {"expected_attention", 61, WNW_KV_Q8_0, 0.5, 0},
+    {"streaming_llm", 5, WNW_KV_F16, 0.3, 4},
+};
+
+/* The same timelines twice: on one engine, and each by itself. */
+struct fixture {
+    struct test_model t;
+    wnw_engine_params params;
+    wnw_engine *e;
+    wnw_policy *p[N_SESSION];
+    wnw_session *together[N_SESSION], *alone[N_SESSION];
+};
+
+/* Session i of the fixture; on no engine: with one of its own. */
+static wnw_session *new_session(const struct fixture *f, wnw_engine *e, int i, wnw_kv_type kv_type)
+{
+    wnw_session *s;
+    wnw_session_params params = wnw_session_default_params();
+    params.n_ctx = N_MOST + ROOM;
+    params.kv_type = kv_type;
+    params.n_ubatch = f->params.n_ubatch;
+    params.n_threads = f->params.n_threads;
+    params.attn = f->params.attn;
+    assert_ok(e ? wnw_session_new_on(&s, e, &params) : wnw_session_new(&s, f->t.m, &params));
+    if (f->p[i]) {
+        const wnw_eviction rules = {WNW_INIT(wnw_eviction), .policy = f->p[i],
+                                    .size = size_ratio(kinds[i].ratio), .every = kinds[i].every};
+        assert_ok(wnw_session_set_eviction(s, &rules));
+    }
+    assert_ok(wnw_session_read(s, f->t.tokens + i, kinds[i].n_prompt, NULL));
+    return s;
+}
+
+/* all_f32: every cache in float32, in place of a mixture. */
+static void fixture_open(struct fixture *f, const char *name, wnw_attn attn, bool all_f32)
+{
+    *f = (struct fixture){
+        .params = {WNW_INIT(wnw_engine_params), .n_ubatch = 64, .n_threads = 2, .attn = attn}};
+    test_open(&f->t, name, N_MOST + ROOM, 11);
+    assert_ok(wnw_engine_new(&f->e, f->t.m, &f->params));
+    for (int i = 0; i < N_SESSION; i++) {
+        const wnw_kv_type type = all_f32 ? WNW_KV_F32 : kinds[i].kv_type;
+        f->p[i] = kinds[i].recipe ? test_policy(kinds[i].recipe) : NULL;
+        f->together[i] = new_session(f, f->e, i, type);
+        f->alone[i] = new_session(f, NULL, i, type);
+        assert_same_logits(f->together[i], f->alone[i]);
+    }
+}
+
+static void fixture_close(struct fixture *f)
+{
+    for (int i = 0; i < N_SESSION; i++) {
+        wnw_session_free(f->together[i]);
+        wnw_session_free(f->alone[i]);
+        wnw_policy_free(f->p[i]);
+    }
+    wnw_engine_free(f->e);
+    test_close(&f->t);
+}
+
+static void next_tokens(const struct fixture *f, int step, int32_t next[N_SESSION])
+{
+    for (int i = 0; i < N_SESSION; i++)
+        next[i] = f->t.tokens[N_MOST - N_SESSION * step + i];
+}
+
+/* ---- Together as alone ---- */
+
+static const struct row {
+    const char *name, *model;
+    wnw_attn attn;
+    bool all_f32;
+    double tolerance; /* largest difference of a logit, logits being of a size of a few units */
+} rows[] = {
+    /* Products of quantised weights with few rows are the same for one row as for several. */
+    {"weights q4_0", "tiny/tiny-llama-q4_0.gguf", WNW_ATTN_OWN, false, 0},
+    /* ggml multiplies float32 weights in another order with one row than with several. */
+    {"llama", "tiny/tiny-llama.gguf", WNW_ATTN_OWN, true, 1e-4},
+    {"qwen2", "tiny/tiny-qwen2-f32.gguf", WNW_ATTN_OWN, true, 1e-4},
+    {"qwen3", "tiny/tiny-qwen3-f32.gguf", WNW_ATTN_OWN, true, 1e-4},
+    /* Its activation function is a table over half-precision numbers. */
+    {"gemma3", "tiny/tiny-gemma3-f32.gguf", WNW_ATTN_OWN, true, 3e-3},
+    /* A cache that rounds, as ggml's attention does with queries, makes more of the same difference. */
+    {"llama, caches of all types", "tiny/tiny-llama.gguf", WNW_ATTN_OWN, false, 1e-2},
+    {"llama, ggml's attention", "tiny/tiny-llama.gguf", WNW_ATTN_GGML, false, 3e-2},
+    {"gemma3, ggml's attention", "tiny/tiny-gemma3-f32.gguf", WNW_ATTN_GGML, false, 3e-2},
+};
+
+/* Whether the policy has seen the newest tokens, as it must for a plan. */
+static bool can_plan(int i)
+{
+    return kinds[i].recipe && (kinds[i].every > 0 || !strstr(kinds[i].recipe, "snapkv"));
+}
+
+/* Every bit of what two sessions hold, and what their policy makes of it. */
+static void assert_same_timeline(wnw_session *a, wnw_session *b, const wnw_policy *p)
+{
+    const struct wnw__recorder_type *type;
+    assert_same_logits(a, b);
+    assert_same_cache(a, b);
+    for (int32_t i = 0; (type = wnw__recorder_type_at(i)); i++)
+        assert_int_equal(wnw__recorders_find(&a->recorders, type) != NULL,
+                         wnw__recorders_find(&b->recorders, type) != NULL);
+    if (!p)
+        return;
+    wnw_plan *of_a, *of_b;
+    assert_ok(wnw_session_plan(a, p, NULL, &of_a, NULL));
+    assert_ok(wnw_session_plan(b, p, NULL, &of_b, NULL));
+    assert_same_plan(of_a, of_b);
+    wnw_plan_free(of_a);
+    wnw_plan_free(of_b);
+}
+
+static void together_as_alone(void **state)
+{
+    const struct row *r = *state;
+    struct fixture f;
+    struct test_diff diff = {0};
+    fixture_open(&f, r->model, r->attn, r->all_f32);
+    for (int step = 0; step < N_STEP; step++) {
+        int32_t next[N_SESSION];
+        next_tokens(&f, step, next);
+        assert_ok(wnw_decode_batch(f.e, f.together, next, N_SESSION));
+        for (int i = 0; i < N_SESSION; i++) {
+            assert_ok(wnw_session_decode(f.alone[i], next[i]));
+            test_diff_add(&diff, wnw_session_logits(f.alone[i]), wnw_session_logits(f.together[i]),
+                          f.t.info.n_vocab);
+            assert_same_entries(f.together[i], f.alone[i]); /* and so are the keep-sets on the way */
+        }
+    }
+    test_diff_print(r->name, &diff);
+    assert_cmp(diff.max_abs, <=, r->tolerance);
+    for (int i = 0; r->tolerance == 0 && i < N_SESSION; i++)
+        assert_same_timeline(f.together[i], f.alone[i], can_plan(i) ? f.p[i] : NULL);
+    fixture_close(&f);
+}
+
+/* ---- Who shares ---- */
+
+/* The same steps in batches of five, and of two and three in another order: from two rows on ggml's products
+ * are the same for any number of them. */
+static void who_shares_does_not_matter(void **state)
+{
+    (void)state;
+    struct fixture f;
+    wnw_session *copy[N_SESSION];
+    fixture_open(&f, "tiny/tiny-llama.gguf", WNW_ATTN_OWN, false);
+    for (int i = 0; i < N_SESSION; i++) {
+        assert_ok(wnw_session_copy(&copy[i], f.together[i]));
+        assert_ptr_equal(copy[i]->engine, f.e); /* a copy shares the engine */
+        assert_ok(wnw__session_record(f.together[i], "newest", true));
+    }
+    for (int step = 0; step < N_STEP; step++) {
+        int32_t next[N_SESSION];
+        next_tokens(&f, step, next);
+        assert_ok(wnw_decode_batch(f.e, f.together, next, N_SESSION));
+        assert_ok(wnw_decode_batch(f.e, (wnw_session *const[]){copy[4], copy[1]},
+                                   (const int32_t[]){next[4], next[1]}, 2));
+        assert_ok(wnw_decode_batch(f.e, (wnw_session *const[]){copy[0], copy[3], copy[2]},
+                                   (const int32_t[]){next[0], next[3], next[2]}, 3));
+        for (int i = 0; i < N_SESSION; i++)
+            assert_same_logits(f.together[i], copy[i]);
+    }
+    for (int i = 0; i < N_SESSION; i++) {
+        assert_ok(wnw__session_record(f.together[i], "newest", false));
+        assert_same_timeline(f.together[i], copy[i], can_plan(i) ? f.p[i] : NULL);
+        wnw_session_free(copy[i]);
+    }
+    fixture_close(&f);
+}
+
+/* Prompts, second passes and compressions of one session on the engine leave the others alone. */
+static void turns_in_between(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f, "tiny/tiny-llama-q4_0.gguf", WNW_ATTN_OWN, false);
+    wnw_policy *kvzip = test_policy("kvzip");
+    for (int step = 0; step < 6; step++) {
+        int32_t next[N_SESSION];
+        next_tokens(&f, step, next);
+        assert_ok(wnw_decode_batch(f.e, f.together, next, N_SESSION));
+        for (int i = 0; i < N_SESSION; i++)
+            assert_ok(wnw_session_decode(f.alone[i], next[i]));
+        for (int k = 0; k < 2; k++) {
+            wnw_session **s = k ? f.alone : f.together;
+            assert_ok(wnw_session_read(s[step % N_SESSION], f.t.tokens + step, 9, NULL));
+            if (step == 3)
+                assert_ok(wnw_session_compress(s[0], kvzip, &(wnw_size){.kind = WNW_SIZE_RATIO, .ratio = 0.5},
+                                               NULL));
+        }
+    }
+    for (int i = 0; i < N_SESSION; i++)
+        assert_same_timeline(f.together[i], f.alone[i], NULL);
+    wnw_policy_free(kvzip);
+    fixture_close(&f);
+}
+
+/* ---- Misuse and failure ---- */
+
+static void what_cannot_be_decoded_is_said(void **state)
+{
+    (void)state;
+    struct fixture f;
+    wnw_session *none = NULL, *other;
+    fixture_open(&f, "tiny/tiny-llama.gguf", WNW_ATTN_OWN, true);
+    wnw_session **s = f.together;
+    const int32_t next[N_SESSION] = {1, 2, 3, 4, 5}, n_vocab = f.t.info.n_vocab;
+    assert_error(wnw_decode_batch(f.e, s, next, 0), WNW_E_RANGE);
+    assert_error(wnw_decode_batch(f.e, s, next, -1), WNW_E_RANGE);
+    assert_error(wnw_decode_batch(f.e, s, next, 65), WNW_E_RANGE); /* before a session is looked at */
+    assert_error(wnw_decode_batch(f.e, (wnw_session *const[]){s[0], none}, next, 2), WNW_E_ARG);
+    assert_says("session 1 of the batch is NULL");
+    assert_error(wnw_decode_batch(f.e, (wnw_session *const[]){s[0], s[1], s[0]}, next, 3), WNW_E_ARG);
+    assert_says("session 2 of the batch is in it twice");
+    assert_error(wnw_decode_batch(f.e, (wnw_session *const[]){s[0], f.alone[1]}, next, 2), WNW_E_ARG);
+    assert_says("session 1 of the batch uses another engine");
+    assert_error(wnw_decode_batch(f.e, s, (const int32_t[]){0, n_vocab, 0}, 3), WNW_E_RANGE);
+    assert_says("session 1 of the batch: ");
+    assert_error(wnw_decode_batch(f.e, s, (const int32_t[]){0, 0, -1}, 3), WNW_E_RANGE);
+    const wnw_session_params tight = {WNW_INIT(wnw_session_params), .n_ctx = 3, .kv_type = WNW_KV_F16};
+    assert_ok(wnw_session_new_on(&other, f.e, &tight));
+    test_prefill(other, f.t.tokens, 3);
+    assert_error(wnw_decode_batch(f.e, (wnw_session *const[]){s[0], other}, next, 2), WNW_E_FULL);
+    assert_says("session 1 of the batch: ");
+    for (int i = 0; i < N_SESSION; i++)
+        assert_same_timeline(s[i], f.alone[i], NULL); /* nothing was read */
+    assert_ok(wnw_decode_batch(f.e, s, next, N_SESSION));
+    for (int i = 0; i < N_SESSION; i++)
+        assert_int_equal(wnw_session_n_past(s[i]), kinds[i].n_prompt + 1);
+    wnw_session_free(other);
+    fixture_close(&f);
+}
+
+static void engines_are_checked(void **state)
+{
+    (void)state;
+    struct test_model t;
+    wnw_engine *e;
+    wnw_session *s;
+    test_open(&t, "tiny/tiny-llama.gguf", 8, 1);
+    assert_error(wnw_engine_new(&e, t.m, &(wnw_engine_params){WNW_INIT(wnw_engine_params), .n_ubatch = -1}),
+                 WNW_E_RANGE);
+    assert_error(wnw_engine_new(&e, t.m, &(wnw_engine_params){WNW_INIT(wnw_engine_params), .n_threads = 513}),
+                 WNW_E_RANGE);
+    assert_error(
+        wnw_engine_new(&e, t.m, &(wnw_engine_params){WNW_INIT(wnw_engine_params), .attn = (wnw_attn)7}),
+        WNW_E_ARG);
+    assert_ok(wnw_engine_new(&e, t.m, NULL));
+    assert_error(wnw_session_new_on(&s, e, &(wnw_session_params){WNW_INIT(wnw_session_params), .n_ctx = -1}),
+                 WNW_E_RANGE);
+    assert_error(wnw_session_new_on(
+                     &s, e, &(wnw_session_params){WNW_INIT(wnw_session_params), .kv_type = (wnw_kv_type)9}),
+                 WNW_E_ARG);
+    assert_null(s);
+    assert_ok(wnw_session_new_on(&s, e, NULL));
+    test_prefill(s, t.tokens, 8);
+    wnw_session_free(s);
+    wnw_engine_free(e);
+    test_close(&t);
+}
+
+/* Values that are no numbers in one cache: its session has no logits, the others go on. */
+static void failures_stay_with_their_session(void **state)
+{
+    (void)state;
+    struct fixture f;
+    wnw_session *copy[N_SESSION];
+    int32_t next[N_SESSION];
+    fixture_open(&f, "tiny/tiny-llama.gguf", WNW_ATTN_OWN, true);
+    for (int i = 0; i < N_SESSION; i++)
+        assert_ok(wnw_session_copy(&copy[i], f.together[i]));
+    const struct wnw__kv_layer *l = &f.together[2]->cache.layers[0];
+    ((float *)(void *)(l->v + (size_t)l->off[0] * f.together[2]->cache.row_bytes))[0] = NAN;
+    next_tokens(&f, 0, next);
+    assert_error(wnw_decode_batch(f.e, f.together, next, N_SESSION), WNW_E_NOT_FINITE);
+    assert_says("session 2 of the batch: ");
+    assert_ok(wnw_decode_batch(f.e, copy, next, N_SESSION));
+    for (int i = 0; i < N_SESSION; i++) {
+        assert_int_equal(wnw_session_n_past(f.together[i]), kinds[i].n_prompt + 1);
+        if (i != 2)
+            assert_same_timeline(f.together[i], copy[i], NULL);
+        wnw_session_free(copy[i]);
+    }
+    assert_null(wnw_session_logits(f.together[2]));
+    fixture_close(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_shares_does_not_matter),       cmocka_unit_test(turns_in_between),
+        cmocka_unit_test(what_cannot_be_decoded_is_said),   cmocka_unit_test(engines_are_checked),
+        cmocka_unit_test(failures_stay_with_their_session),
+    };
+    return run_rows(together_as_alone, rows) + cmocka_run_group_tests(tests, NULL, NULL);
+}
