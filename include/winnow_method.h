@@ -328,7 +328,7 @@ typedef struct wnw_scorer {
     /* Whether the method leaves layer il whole; such layers are not counted in a size. NULL = none. */
     bool (*skips)(const void *opts, int32_t il);
 } wnw_scorer;
-#define WNW_SCORER_INIT .struct_size = sizeof(wnw_scorer), .kind = WNW_PART_SCORER
+#define WNW_SCORER_INIT WNW_INIT(wnw_scorer), .kind = WNW_PART_SCORER
 
 /* Head aggregation: scores of a layer's heads -> score[n_head_kv][n]. */
 typedef struct wnw_aggregation {
@@ -342,7 +342,7 @@ typedef struct wnw_aggregation {
     void (*aggregate)(const void *opts, const wnw_observation *obs, const float *head_score, int32_t n_row,
                       float *score, float *scratch);
 } wnw_aggregation;
-#define WNW_AGGREGATION_INIT .struct_size = sizeof(wnw_aggregation), .kind = WNW_PART_AGGREGATION
+#define WNW_AGGREGATION_INIT WNW_INIT(wnw_aggregation), .kind = WNW_PART_AGGREGATION
 
 /* The model's layers and what they may keep. */
 typedef struct wnw_layer_problem {
@@ -376,7 +376,7 @@ typedef struct wnw_layer_budget {
      * a sentence to warning[256] with wnw_part_warn. */
     int (*allocate)(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, char *warning);
 } wnw_layer_budget;
-#define WNW_LAYER_BUDGET_INIT .struct_size = sizeof(wnw_layer_budget), .kind = WNW_PART_LAYER_BUDGET
+#define WNW_LAYER_BUDGET_INIT WNW_INIT(wnw_layer_budget), .kind = WNW_PART_LAYER_BUDGET
 
 /* One layer's heads and what they may keep. */
 typedef struct wnw_head_problem {
@@ -403,7 +403,7 @@ typedef struct wnw_head_budget {
     int (*allocate_model)(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, float *scratch,
                           char *warning);
 } wnw_head_budget;
-#define WNW_HEAD_BUDGET_INIT .struct_size = sizeof(wnw_head_budget), .kind = WNW_PART_HEAD_BUDGET
+#define WNW_HEAD_BUDGET_INIT WNW_INIT(wnw_head_budget), .kind = WNW_PART_HEAD_BUDGET
 
 /* One head's entries, of which some are to be selected. */
 typedef struct wnw_select_problem {
@@ -448,13 +448,13 @@ typedef struct wnw_selector {
      * not a single entry. Negative = an error status. */
     int32_t (*select)(const void *opts, const wnw_select_problem *p, int32_t *keep, float *scratch);
 } wnw_selector;
-#define WNW_SELECTOR_INIT .struct_size = sizeof(wnw_selector), .kind = WNW_PART_SELECTOR
+#define WNW_SELECTOR_INIT WNW_INIT(wnw_selector), .kind = WNW_PART_SELECTOR
 
 /* Position rule: kept entries -> their positions. All it says are flags. */
 typedef struct wnw_positions {
     wnw_part part;
 } wnw_positions;
-#define WNW_POSITIONS_INIT .struct_size = sizeof(wnw_positions), .kind = WNW_PART_POSITIONS
+#define WNW_POSITIONS_INIT WNW_INIT(wnw_positions), .kind = WNW_PART_POSITIONS
 
 /* One head's entries that stay. */
 typedef struct wnw_contents_problem {
@@ -477,7 +477,7 @@ typedef struct wnw_contents {
     int32_t (*prune)(const void *opts, const wnw_contents_problem *p, int32_t *out, int32_t *n_spared,
                      float *scratch);
 } wnw_contents;
-#define WNW_CONTENTS_INIT .struct_size = sizeof(wnw_contents), .kind = WNW_PART_CONTENTS
+#define WNW_CONTENTS_INIT WNW_INIT(wnw_contents), .kind = WNW_PART_CONTENTS
 
 /* Adds a sentence to warning[256], which is "" or holds earlier ones, as far as it fits. */
 WNW_API void wnw_part_warn(char *warning, const char *sentence);

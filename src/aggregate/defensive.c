@@ -39,23 +39,17 @@ static const wnw_option options[] = {
      .max = 4096},
     {0}};
 
-extern const wnw_aggregation wnw__aggregation_defensive;
 const wnw_aggregation wnw__aggregation_defensive = {
-    .part =
-        {
-            WNW_AGGREGATION_INIT,
-            .name = "defensive",
-            .about = "Highest score of the group, and never less than the head's mean.",
-            .paper = "DefensiveKV, arXiv 2510.13334",
-            .details = "`m_j[i] = max_h s_h[i]` over the query heads of KV head j, `score_j[i] = max(m_j[i], "
-                       "mean of m_j)`: "
-                       "what was never looked at is worth the average. The paper's score is the maximum over "
-                       "the window's "
-                       "queries too: `snapkv:agg=max+defensive`.\n\n"
-                       "Cost O(H_q n).",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_QUERY_HEADS,
-        },
+    .part = {WNW_AGGREGATION_INIT, .name = "defensive",
+             .about = "Highest score of the group, and never less than the head's mean.",
+             .paper = "DefensiveKV, arXiv 2510.13334",
+             .details =
+                 "`m_j[i] = max_h s_h[i]` over the query heads of KV head j, `score_j[i] = max(m_j[i], "
+                 "mean of m_j)`: "
+                 "what was never looked at is worth the average. The paper's score is the maximum over "
+                 "the window's "
+                 "queries too: `snapkv:agg=max+defensive`.\n\n"
+                 "Cost O(H_q n).",
+             .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_QUERY_HEADS},
     .aggregate = aggregate,
 };

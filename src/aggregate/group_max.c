@@ -14,22 +14,15 @@ static void aggregate(const void *opts, const wnw_observation *obs, const float 
 
 static const wnw_option options[] = {WNW_OPTION_CROSS_HEAD, {0}};
 
-extern const wnw_aggregation wnw__aggregation_group_max;
 const wnw_aggregation wnw__aggregation_group_max = {
-    .part =
-        {
-            WNW_AGGREGATION_INIT,
-            .name = "group_max",
-            .about = "Highest score among the query heads that read a KV head.",
-            .details = "`score_j = max_h s_h` over the query heads of KV head j: an entry stays if any of "
-                       "them wants it. "
-                       "`cross_head` adds the mean over all KV heads of the layer (KVCompose).\n\n"
-                       "Cost O(H_q n).",
-            .options = options,
-            .options_size = sizeof(struct wnw__group_opts),
-            .flags = WNW_FLAG_QUERY_HEADS,
-            .flags_of = wnw__group_flags,
-        },
+    .part = {WNW_AGGREGATION_INIT, .name = "group_max",
+             .about = "Highest score among the query heads that read a KV head.",
+             .details = "`score_j = max_h s_h` over the query heads of KV head j: an entry stays if any of "
+                        "them wants it. "
+                        "`cross_head` adds the mean over all KV heads of the layer (KVCompose).\n\n"
+                        "Cost O(H_q n).",
+             .options = options, .options_size = sizeof(struct wnw__group_opts),
+             .flags = WNW_FLAG_QUERY_HEADS, .flags_of = wnw__group_flags},
     .scratch = wnw__group_scratch,
     .aggregate = aggregate,
 };

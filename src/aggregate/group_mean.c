@@ -46,25 +46,18 @@ static const wnw_option options[] = {
      .offset = offsetof(struct opts, gqa_bug)},
     {0}};
 
-extern const wnw_aggregation wnw__aggregation_group_mean;
 const wnw_aggregation wnw__aggregation_group_mean = {
-    .part =
-        {
-            WNW_AGGREGATION_INIT,
-            .name = "group_mean",
-            .about = "Mean over the query heads that read a KV head.",
-            .details = "`score_j = (1/G) sum_h s_h` over the query heads of KV head j. Heads are not "
-                       "normalised: one with "
-                       "more attention outside the window weighs more.\n\n"
-                       "`cross_head` adds the mean over all KV heads of the layer (KVCompose). `gqa_bug` "
-                       "takes heads j, "
-                       "j + H_kv, ... of foreign groups, as the baselines in CompressKV's code do.\n\n"
-                       "Cost O(H_q n).",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_QUERY_HEADS,
-            .flags_of = wnw__group_flags,
-        },
+    .part = {WNW_AGGREGATION_INIT, .name = "group_mean",
+             .about = "Mean over the query heads that read a KV head.",
+             .details = "`score_j = (1/G) sum_h s_h` over the query heads of KV head j. Heads are not "
+                        "normalised: one with "
+                        "more attention outside the window weighs more.\n\n"
+                        "`cross_head` adds the mean over all KV heads of the layer (KVCompose). `gqa_bug` "
+                        "takes heads j, "
+                        "j + H_kv, ... of foreign groups, as the baselines in CompressKV's code do.\n\n"
+                        "Cost O(H_q n).",
+             .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_QUERY_HEADS,
+             .flags_of = wnw__group_flags},
     .scratch = wnw__group_scratch,
     .aggregate = aggregate,
 };

@@ -23,16 +23,11 @@ static void aggregate(const void *opts, const wnw_observation *obs, const float 
     wnw__spread_by_position(obs, by_pos, score);
 }
 
-extern const wnw_aggregation wnw__aggregation_layer_max;
 const wnw_aggregation wnw__aggregation_layer_max = {
-    .part =
-        {
-            WNW_AGGREGATION_INIT,
-            .name = "layer_max",
-            .about = "Highest score among all heads of the layer, which then has one list of tokens.",
-            .details = "`score = max_h s_h` over all heads of the layer, by position.\n\nCost O(H n).",
-            .flags = WNW_FLAG_MATCHES_HEADS | WNW_FLAG_ONE_LIST,
-        },
+    .part = {WNW_AGGREGATION_INIT, .name = "layer_max",
+             .about = "Highest score among all heads of the layer, which then has one list of tokens.",
+             .details = "`score = max_h s_h` over all heads of the layer, by position.\n\nCost O(H n).",
+             .flags = WNW_FLAG_MATCHES_HEADS | WNW_FLAG_ONE_LIST},
     .scratch = wnw__by_position_scratch,
     .aggregate = aggregate,
 };

@@ -14,19 +14,14 @@ static void aggregate(const void *opts, const wnw_observation *obs, const float 
     wnw__spread_by_position(obs, by_pos, score);
 }
 
-extern const wnw_aggregation wnw__aggregation_layer_mean;
 const wnw_aggregation wnw__aggregation_layer_mean = {
-    .part =
-        {
-            WNW_AGGREGATION_INIT,
-            .name = "layer_mean",
-            .about = "Mean over all heads of the layer, which then has one list of tokens.",
-            .paper = "TOVA, arXiv 2401.06104",
-            .details = "`score = (1/H) sum_h s_h` over all heads of the layer, by position: every KV head "
-                       "keeps the same "
-                       "tokens, so that one list per layer is enough.\n\nCost O(H n).",
-            .flags = WNW_FLAG_MATCHES_HEADS | WNW_FLAG_ONE_LIST,
-        },
+    .part = {WNW_AGGREGATION_INIT, .name = "layer_mean",
+             .about = "Mean over all heads of the layer, which then has one list of tokens.",
+             .paper = "TOVA, arXiv 2401.06104",
+             .details = "`score = (1/H) sum_h s_h` over all heads of the layer, by position: every KV head "
+                        "keeps the same "
+                        "tokens, so that one list per layer is enough.\n\nCost O(H n).",
+             .flags = WNW_FLAG_MATCHES_HEADS | WNW_FLAG_ONE_LIST},
     .scratch = wnw__by_position_scratch,
     .aggregate = aggregate,
 };

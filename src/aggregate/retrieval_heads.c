@@ -13,6 +13,7 @@
  * n); scorers leave out the heads that do not count.
  */
 #include "aggregate/by_position.h"
+#include "base/mix.h"
 #include "profile/profile.h"
 
 enum heads { HEADS_SRH, HEADS_TRADITIONAL, HEADS_ALL, HEADS_RANDOM };
@@ -34,14 +35,6 @@ static void needs(const void *opts, wnw_needs *out)
     }
 }
 
-static uint64_t next_random(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u; /* splitmix64 */
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
 /* Heads that a layer uses, one after the other. */
 struct chosen {
     const int32_t *rank; /* NULL: by number */
@@ -60,7 +53,7 @@ static int32_t next_head(struct chosen *c)
     if (!c->random)
         return c->taken++;
     /* Each head with the chance of what is wanted among what is left: k distinct ones, no list needed. */
-    while (next_random(&c->state) % (uint64_t)(c->n_head - c->at) >= (uint64_t)(c->k - c->taken))
+    while (wnw__mix_next(&c->state) % (uint64_t)(c->n_head - c->at) >= (uint64_t)(c->k - c->taken))
         c->at++;
     c->taken++;
     return c->at++;
@@ -153,32 +146,26 @@ static const wnw_option options[] = {
      .choices = zeros},
     {0}};
 
-extern const wnw_aggregation wnw__aggregation_retrieval_heads;
 const wnw_aggregation wnw__aggregation_retrieval_heads = {
     .part =
-        {
-            WNW_AGGREGATION_INIT,
-            .name = "retrieval_heads",
-            .about = "Mean over the layer's calibrated retrieval heads: one list of tokens per layer.",
-            .paper = "CompressKV, arXiv 2508.02401",
-            .details =
-                "With R_l the k best heads of layer l, `score = (1/k) sum over h in R_l of s_h`, one row for "
-                "all KV "
-                "heads of the layer. Heads are not normalised.\n\n"
-                "The ranking comes from a profile of kind `srh`. `heads=traditional` takes its ranking of "
-                "heads that "
-                "copy (arXiv 2404.15574); a layer whose traditional scores are all zero uses all heads, or "
-                "with "
-                "`zero=rank` those that come first all the same, as the authors' code does. `heads=all` and "
-                "`heads=random`, a control, need no profile.\n\n"
-                "Cost O(k n). A scorer leaves out the heads that do not count, and where nobody else looks "
-                "at the "
-                "window's attention (`compresskv`, `snapkv`) it is computed for the k heads alone.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_MATCHES_HEADS | WNW_FLAG_QUERY_HEADS | WNW_FLAG_ONE_LIST,
-            .needs = needs,
-        },
+        {WNW_AGGREGATION_INIT, .name = "retrieval_heads",
+         .about = "Mean over the layer's calibrated retrieval heads: one list of tokens per layer.",
+         .paper = "CompressKV, arXiv 2508.02401",
+         .details =
+             "With R_l the k best heads of layer l, `score = (1/k) sum over h in R_l of s_h`, one row for "
+             "all KV "
+             "heads of the layer. Heads are not normalised.\n\n"
+             "The ranking comes from a profile of kind `srh`. `heads=traditional` takes its ranking of "
+             "heads that "
+             "copy (arXiv 2404.15574); a layer whose traditional scores are all zero uses all heads, or "
+             "with "
+             "`zero=rank` those that come first all the same, as the authors' code does. `heads=all` and "
+             "`heads=random`, a control, need no profile.\n\n"
+             "Cost O(k n). A scorer leaves out the heads that do not count, and where nobody else looks "
+             "at the "
+             "window's attention (`compresskv`, `snapkv`) it is computed for the k heads alone.",
+         .options = options, .options_size = sizeof(struct opts),
+         .flags = WNW_FLAG_MATCHES_HEADS | WNW_FLAG_QUERY_HEADS | WNW_FLAG_ONE_LIST, .needs = needs},
     .scratch = wnw__by_position_scratch,
     .choose = choose,
     .aggregate = aggregate,

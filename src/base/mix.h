@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Random numbers from a counter: what is drawn depends on its index alone, not on what was drawn before. */
+/* Random numbers from a counter: what is drawn depends on its index alone, not on what was drawn before. The
+ * sequence is that of splitmix64. */
 #ifndef WNW_BASE_MIX_H
 #define WNW_BASE_MIX_H
 
@@ -13,6 +14,14 @@ static inline uint64_t wnw__mix(uint64_t x)
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
     return x ^ (x >> 31);
+}
+
+/* The next number of a sequence. */
+static inline uint64_t wnw__mix_next(uint64_t *state)
+{
+    const uint64_t z = wnw__mix(*state);
+    *state += 0x9e3779b97f4a7c15u;
+    return z;
 }
 
 /* A stream of its own for a seed, a layer and a KV head; entry i of it is wnw__mix(stream ^ i). */

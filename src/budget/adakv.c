@@ -27,21 +27,6 @@ struct opts {
     int32_t mode;
 };
 
-/* Copies the scores of head ih that are not protected, or not among its n_skip best of those, to out.
- * Returns how many. */
-static int32_t candidates(const wnw_head_problem *p, int32_t ih, int32_t n_skip, float *out)
-{
-    const wnw_protected prot = p->prot[ih];
-    const int32_t n_free = p->n_entry[ih] - prot.n_first - prot.n_last;
-    const float *score = p->score + (int64_t)ih * p->n + prot.n_first;
-    struct wnw__cut cut = wnw__topk_cut(score, n_free, n_skip);
-    int32_t m = 0;
-    for (int32_t i = 0; i < n_free; i++)
-        if (!wnw__cut_take(&cut, score[i]))
-            out[m++] = score[i];
-    return m;
-}
-
 /* n_keep[ih] becomes skip + the number of head ih's candidates among the `total` best of the layer, where
  * skip = n_keep[ih] - its protected entries on entry. */
 static void compete(const wnw_head_problem *p, int64_t total, int32_t *n_keep, float *flat)
@@ -49,28 +34,13 @@ static void compete(const wnw_head_problem *p, int64_t total, int32_t *n_keep, f
     int64_t n_flat = 0;
     for (int32_t ih = 0; ih < p->n_head_kv; ih++) {
         const int32_t n_prot = p->prot[ih].n_first + p->prot[ih].n_last;
-        n_flat += candidates(p, ih, n_keep[ih] - n_prot, flat + n_flat);
+        n_flat += wnw__candidates(p->score + (int64_t)ih * p->n, p->n_entry[ih], p->prot[ih],
+                                  n_keep[ih] - n_prot, flat + n_flat);
     }
     struct wnw__cut cut = wnw__topk_cut(flat, n_flat, total < n_flat ? total : n_flat);
     for (int32_t ih = 0; ih < p->n_head_kv; ih++)
         for (int32_t left = p->n_entry[ih] - n_keep[ih]; left > 0; left--)
             n_keep[ih] += wnw__cut_take(&cut, *flat++);
-}
-
-/* One entry at a time to the head with the largest fraction that has not had one, then round again. */
-static void hand_out(const wnw_head_problem *p, int64_t missing, float *fraction, int32_t *n_keep)
-{
-    while (missing > 0) {
-        int32_t best = -1;
-        for (int32_t ih = 0; ih < p->n_head_kv; ih++)
-            if (n_keep[ih] < p->n_entry[ih] && (best < 0 || fraction[ih] > fraction[best]))
-                best = ih;
-        if (best < 0)
-            return;
-        n_keep[best]++;
-        fraction[best] -= 1;
-        missing--;
-    }
 }
 
 /* A head's share where n_keep is what it won, protected entries included. */
@@ -91,7 +61,7 @@ static void mix_exactly(const wnw_head_problem *p, double alpha, int32_t *n_keep
         missing += p->budget - n_keep[ih];
         have += most - n_keep[ih];
     }
-    hand_out(p, missing < have ? missing : have, fraction, n_keep);
+    wnw__hand_out(p->n_entry, p->n_head_kv, missing < have ? missing : have, fraction, n_keep);
 }
 
 static void mix_as_code(const wnw_head_problem *p, double alpha, int32_t *n_keep)
@@ -145,27 +115,21 @@ static const wnw_option options[] = {
      .choices = modes},
     {0}};
 
-extern const wnw_head_budget wnw__head_budget_adakv;
 const wnw_head_budget wnw__head_budget_adakv = {
-    .part =
-        {
-            WNW_HEAD_BUDGET_INIT,
-            .name = "adakv",
-            .about = "The heads of a layer compete for its budget with their scores.",
-            .paper = "Ada-KV, arXiv 2407.11550",
-            .details =
-                "The heads of a layer compete with their raw scores for the layer's `H B` entries. "
-                "`safeguard`: every head keeps its `floor(alpha B)` best, the rest is taken from the "
-                "flattened scores (kvpress). `floor`: with `c_j` entries of head j among the `H (B - "
-                "w)` best of the layer, head j chooses `(1 - alpha) c_j + alpha (B - w)` besides its "
-                "window, and the largest fractions are rounded up until the total is exact. `code`: "
-                "`round((1 - alpha) c_j + floor(alpha (B - w)))` for each head by itself, as the "
-                "authors' code has it, so that totals drift.\n\nEqual scores go to the lower head, then the "
-                "lower position. A ratio of a cache whose heads differ in length counts all of them "
-                "together.\n\nCost: O(H n).",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_RAGGED | WNW_FLAG_COMPETES,
-        },
+    .part = {WNW_HEAD_BUDGET_INIT, .name = "adakv",
+             .about = "The heads of a layer compete for its budget with their scores.",
+             .paper = "Ada-KV, arXiv 2407.11550",
+             .details =
+                 "The heads of a layer compete with their raw scores for the layer's `H B` entries. "
+                 "`safeguard`: every head keeps its `floor(alpha B)` best, the rest is taken from the "
+                 "flattened scores (kvpress). `floor`: with `c_j` entries of head j among the `H (B - "
+                 "w)` best of the layer, head j chooses `(1 - alpha) c_j + alpha (B - w)` besides its "
+                 "window, and the largest fractions are rounded up until the total is exact. `code`: "
+                 "`round((1 - alpha) c_j + floor(alpha (B - w)))` for each head by itself, as the "
+                 "authors' code has it, so that totals drift.\n\nEqual scores go to the lower head, then the "
+                 "lower position. A ratio of a cache whose heads differ in length counts all of them "
+                 "together.\n\nCost: O(H n).",
+             .options = options, .options_size = sizeof(struct opts),
+             .flags = WNW_FLAG_RAGGED | WNW_FLAG_COMPETES},
     .allocate = allocate,
 };

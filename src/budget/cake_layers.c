@@ -175,32 +175,25 @@ static const wnw_option options[] = {
      .choices = forms},
     {0}};
 
-extern const wnw_layer_budget wnw__layer_budget_cake_layers;
 const wnw_layer_budget wnw__layer_budget_cake_layers = {
-    .part =
-        {
-            WNW_LAYER_BUDGET_INIT,
-            .name = "cake_layers",
-            .about = "More entries for layers whose attention is spread out and changes over the window.",
-            .paper = "CAKE, arXiv 2503.12491",
-            .details =
-                "`H_l = -sum a ln(a + 1e-10)`, `V_l = sum Var_i a` over the heads, the last `w` queries and "
-                "the entries before them; `P_l = H_l^(1/tau1) V_l^(1/tau2)` and `b_l` in proportion to it, "
-                "from `(B - w) L` entries and at most `S - w` each.\n\n"
-                "`cascade` re-shares after every layer and never gives back, which can keep slightly less "
-                "than asked; it is worked out from the final scores, with the same result as shrinking on "
-                "the way. `oneshot` has an exact total.\n\n"
-                "tau1 and tau2 are 1 unless given. The authors tuned them for budgets of 128 and of 1024 "
-                "entries: "
-                "Llama-3.1-8B-Instruct 1.6, 0.6 and 1.6, 0.4; Mistral-7B-Instruct-v0.3 1, 0.8 and 0.8, 0.5; "
-                "Qwen2.5-7B 0.4, 0.6 and 1.5, 0.6; Llama-2-7B-chat 0.9, 2.3 and 1.9, 1.8; Llama-2-13B-chat "
-                "1.8, 2 "
-                "and 0.5, 0.4. CompressKV's comparison takes the first pair up to 256 entries.\n\n"
-                "Cost O(w n) logarithms per query head.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_RAGGED | WNW_FLAG_ALL_LAYERS,
-            .gather = &gather,
-        },
+    .part = {WNW_LAYER_BUDGET_INIT, .name = "cake_layers",
+             .about = "More entries for layers whose attention is spread out and changes over the window.",
+             .paper = "CAKE, arXiv 2503.12491",
+             .details =
+                 "`H_l = -sum a ln(a + 1e-10)`, `V_l = sum Var_i a` over the heads, the last `w` queries and "
+                 "the entries before them; `P_l = H_l^(1/tau1) V_l^(1/tau2)` and `b_l` in proportion to it, "
+                 "from `(B - w) L` entries and at most `S - w` each.\n\n"
+                 "`cascade` re-shares after every layer and never gives back, which can keep slightly less "
+                 "than asked; it is worked out from the final scores, with the same result as shrinking on "
+                 "the way. `oneshot` has an exact total.\n\n"
+                 "tau1 and tau2 are 1 unless given. The authors tuned them for budgets of 128 and of 1024 "
+                 "entries: "
+                 "Llama-3.1-8B-Instruct 1.6, 0.6 and 1.6, 0.4; Mistral-7B-Instruct-v0.3 1, 0.8 and 0.8, 0.5; "
+                 "Qwen2.5-7B 0.4, 0.6 and 1.5, 0.6; Llama-2-7B-chat 0.9, 2.3 and 1.9, 1.8; Llama-2-13B-chat "
+                 "1.8, 2 "
+                 "and 0.5, 0.4. CompressKV's comparison takes the first pair up to 256 entries.\n\n"
+                 "Cost O(w n) logarithms per query head.",
+             .options = options, .options_size = sizeof(struct opts),
+             .flags = WNW_FLAG_RAGGED | WNW_FLAG_ALL_LAYERS, .gather = &gather},
     .allocate = allocate,
 };

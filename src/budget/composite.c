@@ -154,30 +154,24 @@ static const wnw_option options[] = {WNW_OPTION_ROUNDING,
                                       .max = 65536},
                                      {0}};
 
-extern const wnw_layer_budget wnw__layer_budget_composite;
 const wnw_layer_budget wnw__layer_budget_composite = {
-    .part =
-        {
-            WNW_LAYER_BUDGET_INIT,
-            .name = "composite",
-            .about =
-                "Layers compete with their heads' k-th best scores taken together; one length per layer.",
-            .paper = "KVCompose, arXiv 2509.05165",
-            .details =
-                "`I(l,k)` is the mean over KV heads of the `k`-th largest score of layer `l`; of all `L n` "
-                "values "
-                "the "
-                "`B = floor((1-r) L n)` largest count, and `N_l` of them are layer `l`'s. Equal values: "
-                "lower layer, "
-                "then lower `k`. Every head of a layer keeps its own `N_l` best, so the layer has one "
-                "length.\n\n"
-                "`min_tokens=1` keeps a layer from losing everything, which the paper allows "
-                "(`min_tokens=0`). "
-                "`layer0_max=1` is kvpress' rule that the first layer is never shorter than another.\n\n"
-                "`O(L H n log n)`.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_RAGGED | WNW_FLAG_ALL_LAYERS,
-        },
+    .part = {WNW_LAYER_BUDGET_INIT, .name = "composite",
+             .about =
+                 "Layers compete with their heads' k-th best scores taken together; one length per layer.",
+             .paper = "KVCompose, arXiv 2509.05165",
+             .details =
+                 "`I(l,k)` is the mean over KV heads of the `k`-th largest score of layer `l`; of all `L n` "
+                 "values "
+                 "the "
+                 "`B = floor((1-r) L n)` largest count, and `N_l` of them are layer `l`'s. Equal values: "
+                 "lower layer, "
+                 "then lower `k`. Every head of a layer keeps its own `N_l` best, so the layer has one "
+                 "length.\n\n"
+                 "`min_tokens=1` keeps a layer from losing everything, which the paper allows "
+                 "(`min_tokens=0`). "
+                 "`layer0_max=1` is kvpress' rule that the first layer is never shorter than another.\n\n"
+                 "`O(L H n log n)`.",
+             .options = options, .options_size = sizeof(struct opts),
+             .flags = WNW_FLAG_RAGGED | WNW_FLAG_ALL_LAYERS},
     .allocate = allocate,
 };

@@ -277,39 +277,30 @@ static const wnw_option options[] = {
      .def = 1},
     {0}};
 
-extern const wnw_head_budget wnw__head_budget_duo;
 const wnw_head_budget wnw__head_budget_duo = {
     .part =
-        {
-            WNW_HEAD_BUDGET_INIT,
-            .name = "duo",
-            .about =
-                "Retrieval heads keep everything, streaming heads the first and the most recent entries.",
-            .paper = "DuoAttention, arXiv 2410.10819",
-            .details =
-                "A profile of kind `heads` gives one `alpha` per KV head; heads of lowest `alpha` are "
-                "streaming and keep `sinks` + `last` entries.\n\n"
-                "`size` (default) makes as few heads streaming as the size needs and reaches it exactly: "
-                "what is "
-                "left over goes to all streaming heads in turn; "
-                "`ratio` makes that share of the heads streaming, as kvpress does, whatever size results.\n\n"
-                "`source=prompt` measures instead how far back the prompt's mean query looks along its mean "
-                "key over 500 "
-                "positions, as kvpress does on the fly over a text collection; the first 4 queries do not "
-                "count.\n\n"
-                "While the session follows rules (`--evict`), streaming heads hold their count behind the "
-                "prompt "
-                "too: "
-                "with every decoded token the oldest entry behind the sinks goes. Retrieval heads grow. "
-                "`slide=0` "
-                "lets all heads grow, as kvpress does.\n\n"
-                "Cost independent of n; with `source=prompt` O(n d) per KV head.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_RAGGED,
-            .flags_of = flags_of,
-            .needs = needs,
-            .gather = &gather,
-        },
+        {WNW_HEAD_BUDGET_INIT, .name = "duo",
+         .about = "Retrieval heads keep everything, streaming heads the first and the most recent entries.",
+         .paper = "DuoAttention, arXiv 2410.10819",
+         .details =
+             "A profile of kind `heads` gives one `alpha` per KV head; heads of lowest `alpha` are "
+             "streaming and keep `sinks` + `last` entries.\n\n"
+             "`size` (default) makes as few heads streaming as the size needs and reaches it exactly: "
+             "what is "
+             "left over goes to all streaming heads in turn; "
+             "`ratio` makes that share of the heads streaming, as kvpress does, whatever size results.\n\n"
+             "`source=prompt` measures instead how far back the prompt's mean query looks along its mean "
+             "key over 500 "
+             "positions, as kvpress does on the fly over a text collection; the first 4 queries do not "
+             "count.\n\n"
+             "While the session follows rules (`--evict`), streaming heads hold their count behind the "
+             "prompt "
+             "too: "
+             "with every decoded token the oldest entry behind the sinks goes. Retrieval heads grow. "
+             "`slide=0` "
+             "lets all heads grow, as kvpress does.\n\n"
+             "Cost independent of n; with `source=prompt` O(n d) per KV head.",
+         .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_RAGGED,
+         .flags_of = flags_of, .needs = needs, .gather = &gather},
     .allocate_model = allocate_model,
 };

@@ -169,24 +169,19 @@ static const wnw_option options[] = {
      .choices = forms},
     {0}};
 
-extern const wnw_layer_budget wnw__layer_budget_dynamickv;
 const wnw_layer_budget wnw__layer_budget_dynamickv = {
     .part =
-        {
-            WNW_LAYER_BUDGET_INIT,
-            .name = "dynamickv",
-            .about = "All layers compete for one budget with their scores.",
-            .paper = "DynamicKV, arXiv 2412.14838",
-            .details =
-                "With `C = B - w`, a layer's part is in proportion to the number of its entries among the "
-                "`H C L` best of all layers, at most `r_max C`.\n\n"
-                "`cascade` follows the authors' code, which re-shares every 4 layers while the prompt goes "
-                "through them and can end below the size asked for; where the number of layers is no "
-                "multiple, the last layer is a step too. The default allocates once, with an exact total.\n\n"
-                "Cost O(n) per head and step.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_RAGGED | WNW_FLAG_ALL_LAYERS,
-        },
+        {WNW_LAYER_BUDGET_INIT, .name = "dynamickv",
+         .about = "All layers compete for one budget with their scores.",
+         .paper = "DynamicKV, arXiv 2412.14838",
+         .details =
+             "With `C = B - w`, a layer's part is in proportion to the number of its entries among the "
+             "`H C L` best of all layers, at most `r_max C`.\n\n"
+             "`cascade` follows the authors' code, which re-shares every 4 layers while the prompt goes "
+             "through them and can end below the size asked for; where the number of layers is no "
+             "multiple, the last layer is a step too. The default allocates once, with an exact total.\n\n"
+             "Cost O(n) per head and step.",
+         .options = options, .options_size = sizeof(struct opts),
+         .flags = WNW_FLAG_RAGGED | WNW_FLAG_ALL_LAYERS},
     .allocate = allocate,
 };

@@ -13,14 +13,8 @@ static int allocate(const void *opts, const wnw_head_problem *p, int32_t *n_keep
     return WNW_OK;
 }
 
-extern const wnw_head_budget wnw__head_budget_equal;
 const wnw_head_budget wnw__head_budget_equal = {
-    .part =
-        {
-            WNW_HEAD_BUDGET_INIT,
-            .name = "equal",
-            .about = "The same count for every KV head of a layer.",
-            .details = "A head that has fewer entries keeps all it has, and nobody gets the rest.",
-        },
+    .part = {WNW_HEAD_BUDGET_INIT, .name = "equal", .about = "The same count for every KV head of a layer.",
+             .details = "A head that has fewer entries keeps all it has, and nobody gets the rest."},
     .allocate = allocate,
 };

@@ -151,19 +151,10 @@ static const char details[] =
     "part.\n\n"
     "Cost O(L^2), once.";
 
-extern const wnw_layer_budget wnw__layer_budget_error_aware;
 const wnw_layer_budget wnw__layer_budget_error_aware = {
-    .part =
-        {
-            WNW_LAYER_BUDGET_INIT,
-            .name = "error_aware",
-            .about = "More entries for layers whose output suffers more from eviction, as calibrated.",
-            .paper = "CompressKV, arXiv 2508.02401",
-            .details = details,
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_RAGGED,
-            .needs = needs,
-        },
+    .part = {WNW_LAYER_BUDGET_INIT, .name = "error_aware",
+             .about = "More entries for layers whose output suffers more from eviction, as calibrated.",
+             .paper = "CompressKV, arXiv 2508.02401", .details = details, .options = options,
+             .options_size = sizeof(struct opts), .flags = WNW_FLAG_RAGGED, .needs = needs},
     .allocate = allocate,
 };

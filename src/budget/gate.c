@@ -450,22 +450,13 @@ static const char details[] =
     "average token\". The released code divides by the largest and fills up to C, which is `strict`.\n\n"
     "Cost O(L n) and the window's attention once more.";
 
-extern const wnw_layer_budget wnw__layer_budget_gate;
 const wnw_layer_budget wnw__layer_budget_gate = {
-    .part =
-        {
-            WNW_LAYER_BUDGET_INIT,
-            .name = "gate",
-            .about = "Counts of entries above a calibrated threshold that follows the prompt's entropy and "
-                     "perplexity.",
-            .paper = "CompilerKV, arXiv 2602.08686",
-            .details = details,
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_MATCHES_LAYERS | WNW_FLAG_RAGGED | WNW_FLAG_ALL_LAYERS,
-            .flags_of = flags_of,
-            .needs = needs,
-            .gather = &gather,
-        },
+    .part = {WNW_LAYER_BUDGET_INIT, .name = "gate",
+             .about = "Counts of entries above a calibrated threshold that follows the prompt's entropy and "
+                      "perplexity.",
+             .paper = "CompilerKV, arXiv 2602.08686", .details = details, .options = options,
+             .options_size = sizeof(struct opts),
+             .flags = WNW_FLAG_MATCHES_LAYERS | WNW_FLAG_RAGGED | WNW_FLAG_ALL_LAYERS, .flags_of = flags_of,
+             .needs = needs, .gather = &gather},
     .allocate = allocate,
 };

@@ -43,20 +43,6 @@ static wnw_protected protected_of(const wnw_layer_problem *p, int32_t r)
     return wnw__protected_shrink(p->prot[r], p->budget);
 }
 
-/* Copies the scores of row r that are neither protected nor among its n_sure best others; returns how many. */
-static int32_t candidates(const wnw_layer_problem *p, int32_t r, int32_t n_sure, float *out)
-{
-    const wnw_protected prot = protected_of(p, r);
-    const int32_t i = r / p->n_head_kv, n_free = p->n_entry[r] - prot.n_first - prot.n_last;
-    const float *score = p->score[i] + (int64_t)(r % p->n_head_kv) * p->row[i] + prot.n_first;
-    struct wnw__cut cut = wnw__topk_cut(score, n_free, n_sure < n_free ? n_sure : n_free);
-    int32_t m = 0;
-    for (int32_t k = 0; k < n_free; k++)
-        if (!wnw__cut_take(&cut, score[k]))
-            out[m++] = score[k];
-    return m;
-}
-
 /* Shares out what rows first .. first + n_row - 1 keep together. */
 static void share_out(const struct opts *o, const wnw_layer_problem *p, int32_t first, int32_t n_row,
                       int32_t *n_keep, float *flat)
@@ -71,7 +57,9 @@ static void share_out(const struct opts *o, const wnw_layer_problem *p, int32_t 
         sure = sure < p->n_entry[r] ? sure : p->n_entry[r];
         n_keep[r] = (int32_t)sure;
         left -= sure;
-        n_flat += candidates(p, r, n_keep[r] - n_prot, flat + n_flat);
+        n_flat += wnw__candidates(p->score[r / p->n_head_kv] +
+                                      (int64_t)(r % p->n_head_kv) * p->row[r / p->n_head_kv],
+                                  p->n_entry[r], prot, n_keep[r] - n_prot, flat + n_flat);
     }
     left = left < 0 ? 0 : left > n_flat ? n_flat : left;
     struct wnw__cut cut = wnw__topk_cut(flat, n_flat, left);
@@ -117,29 +105,23 @@ static const wnw_option options[] = {
      .choices = pools},
     {0}};
 
-extern const wnw_head_budget wnw__head_budget_global;
 const wnw_head_budget wnw__head_budget_global = {
     .part =
-        {
-            WNW_HEAD_BUDGET_INIT,
-            .name = "global",
-            .about = "The best scores of all layers and heads in one pool; every head keeps what is its own.",
-            .paper = "KVzip, arXiv 2505.23416",
-            .details =
-                "`B = floor((1-r) L H n)` of the `L H n` scores stay; equal ones in the order of layer, "
-                "head, "
-                "position. "
-                "`count=removed` rounds the number of removed entries down instead, as kvpress does for "
-                "KVzip. "
-                "`pool=layer` fixes the count of every layer, so that only its heads compete.\n\n"
-                "`min_tokens=1` keeps a head from losing everything; neither KVzip nor KVCompose has such a "
-                "floor. "
-                "KVzip's code keeps scores strictly above the one at the cut, so it keeps at least one entry "
-                "less.\n\n"
-                "`O(L H n)`.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_RAGGED,
-        },
+        {WNW_HEAD_BUDGET_INIT, .name = "global",
+         .about = "The best scores of all layers and heads in one pool; every head keeps what is its own.",
+         .paper = "KVzip, arXiv 2505.23416",
+         .details =
+             "`B = floor((1-r) L H n)` of the `L H n` scores stay; equal ones in the order of layer, "
+             "head, "
+             "position. "
+             "`count=removed` rounds the number of removed entries down instead, as kvpress does for "
+             "KVzip. "
+             "`pool=layer` fixes the count of every layer, so that only its heads compete.\n\n"
+             "`min_tokens=1` keeps a head from losing everything; neither KVzip nor KVCompose has such a "
+             "floor. "
+             "KVzip's code keeps scores strictly above the one at the cut, so it keeps at least one entry "
+             "less.\n\n"
+             "`O(L H n)`.",
+         .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_RAGGED},
     .allocate_model = allocate_model,
 };

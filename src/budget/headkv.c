@@ -76,22 +76,6 @@ static struct share share_of(int32_t n_row, double chosen, double least, const f
     return (struct share){.least = n_open > 0 ? chosen / n_open : 0};
 }
 
-/* Rounds up the largest fractions until the rows have `missing` entries more. */
-static void round_up(const wnw_layer_problem *p, int32_t n_row, int64_t missing, float *fraction,
-                     int32_t *n_keep)
-{
-    for (; missing > 0; missing--) {
-        int32_t best = -1;
-        for (int32_t r = 0; r < n_row; r++)
-            if (n_keep[r] < p->n_entry[r] && (best < 0 || fraction[r] > fraction[best]))
-                best = r;
-        if (best < 0)
-            return;
-        n_keep[best]++;
-        fraction[best] -= 1;
-    }
-}
-
 static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, float *scratch,
                           char *warning)
 {
@@ -130,7 +114,7 @@ static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t 
         n_keep[r] = whole + protected_of(p, r);
         missing -= n_keep[r];
     }
-    round_up(p, n_row, missing, scratch, n_keep);
+    wnw__hand_out(p->n_entry, n_row, missing, scratch, n_keep);
     return WNW_OK;
 }
 
@@ -151,30 +135,23 @@ static const wnw_option options[] = {
      .max = 100},
     {0}};
 
-extern const wnw_head_budget wnw__head_budget_headkv;
 const wnw_head_budget wnw__head_budget_headkv = {
-    .part =
-        {
-            WNW_HEAD_BUDGET_INIT,
-            .name = "headkv",
-            .about =
-                "Heads that a profile finds important for retrieval get more entries, whatever the prompt.",
-            .paper = "HeadKV, arXiv 2410.19258",
-            .details =
-                "With `b` entries per head besides the protected ones and `s` a KV head's share of all "
-                "scores: "
-                "`least + s R pool` entries, `pool = floor(b / beta)`, `least = b - pool`, `R` heads in the "
-                "model."
-                "\n\n"
-                "Deviations: the total is exact, and what a full head cannot use goes to the others in "
-                "proportion to `s`; the authors' code rounds each head by itself and caps it. Scores of "
-                "query "
-                "heads are summed over their KV head.\n\n"
-                "Cost: O(R^2), whatever n.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_RAGGED,
-            .needs = needs,
-        },
+    .part = {WNW_HEAD_BUDGET_INIT, .name = "headkv",
+             .about =
+                 "Heads that a profile finds important for retrieval get more entries, whatever the prompt.",
+             .paper = "HeadKV, arXiv 2410.19258",
+             .details =
+                 "With `b` entries per head besides the protected ones and `s` a KV head's share of all "
+                 "scores: "
+                 "`least + s R pool` entries, `pool = floor(b / beta)`, `least = b - pool`, `R` heads in the "
+                 "model."
+                 "\n\n"
+                 "Deviations: the total is exact, and what a full head cannot use goes to the others in "
+                 "proportion to `s`; the authors' code rounds each head by itself and caps it. Scores of "
+                 "query "
+                 "heads are summed over their KV head.\n\n"
+                 "Cost: O(R^2), whatever n.",
+             .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_RAGGED,
+             .needs = needs},
     .allocate_model = allocate_model,
 };

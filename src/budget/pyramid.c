@@ -107,24 +107,17 @@ static const wnw_option options[] = {
      .choices = forms},
     {0}};
 
-extern const wnw_layer_budget wnw__layer_budget_pyramid;
 const wnw_layer_budget wnw__layer_budget_pyramid = {
-    .part =
-        {
-            WNW_LAYER_BUDGET_INIT,
-            .name = "pyramid",
-            .about = "Counts that fall linearly from the first layer to the last.",
-            .paper = "PyramidKV, arXiv 2406.02069",
-            .details = "With `C = B - w` entries to choose besides the `w` protected ones, `S` entries and "
-                       "`L` layers: `min = floor(C / beta)`, `max = 2 C - min` (if that exceeds `S - w`, "
-                       "`max = S - w` and `min = 2 C - max`), `n_l = max - l (max - min) / (L - 1)`, `B_l = "
-                       "n_l + w`.\n\nDeviations by `form`: `exact` hands out what flooring leaves by largest"
-                       " fraction, so that the total is exact; `paper` floors the step, as the paper's code "
-                       "does, and keeps a little more than asked; `factory` is the authors' later code, "
-                       "uniform where S < 2 C; `kvpress` counts the window inside and rounds half to even.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_RAGGED,
-        },
+    .part = {WNW_LAYER_BUDGET_INIT, .name = "pyramid",
+             .about = "Counts that fall linearly from the first layer to the last.",
+             .paper = "PyramidKV, arXiv 2406.02069",
+             .details = "With `C = B - w` entries to choose besides the `w` protected ones, `S` entries and "
+                        "`L` layers: `min = floor(C / beta)`, `max = 2 C - min` (if that exceeds `S - w`, "
+                        "`max = S - w` and `min = 2 C - max`), `n_l = max - l (max - min) / (L - 1)`, `B_l = "
+                        "n_l + w`.\n\nDeviations by `form`: `exact` hands out what flooring leaves by largest"
+                        " fraction, so that the total is exact; `paper` floors the step, as the paper's code "
+                        "does, and keeps a little more than asked; `factory` is the authors' later code, "
+                        "uniform where S < 2 C; `kvpress` counts the window inside and rounds half to even.",
+             .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_RAGGED},
     .allocate = allocate,
 };

@@ -160,26 +160,19 @@ static const wnw_option options[] = {
      .choices = forms},
     {0}};
 
-extern const wnw_layer_budget wnw__layer_budget_simlayerkv;
 const wnw_layer_budget wnw__layer_budget_simlayerkv = {
-    .part =
-        {
-            WNW_LAYER_BUDGET_INIT,
-            .name = "simlayerkv",
-            .about = "Layers that look at the first and recent tokens only keep nothing else; the others "
-                     "stay whole.",
-            .paper = "SimLayerKV, arXiv 2410.13846",
-            .details =
-                "`mass_l` = mean over heads of what the last query gives to the first 4 and the 1024 most "
-                "recent entries before its own. Lazy layers keep 4 + 1023 entries.\n\n"
-                "`threshold` is the paper's rule, where the size follows from the text; `size` (default) "
-                "makes the layers of largest mass lazy until the size is reached, exactly: what "
-                "is left over goes to all lazy layers in turn.\n\n"
-                "Cost: one attention row per layer.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_RAGGED | WNW_FLAG_ALL_LAYERS,
-            .gather = &gather,
-        },
+    .part = {WNW_LAYER_BUDGET_INIT, .name = "simlayerkv",
+             .about = "Layers that look at the first and recent tokens only keep nothing else; the others "
+                      "stay whole.",
+             .paper = "SimLayerKV, arXiv 2410.13846",
+             .details =
+                 "`mass_l` = mean over heads of what the last query gives to the first 4 and the 1024 most "
+                 "recent entries before its own. Lazy layers keep 4 + 1023 entries.\n\n"
+                 "`threshold` is the paper's rule, where the size follows from the text; `size` (default) "
+                 "makes the layers of largest mass lazy until the size is reached, exactly: what "
+                 "is left over goes to all lazy layers in turn.\n\n"
+                 "Cost: one attention row per layer.",
+             .options = options, .options_size = sizeof(struct opts),
+             .flags = WNW_FLAG_RAGGED | WNW_FLAG_ALL_LAYERS, .gather = &gather},
     .allocate = allocate,
 };

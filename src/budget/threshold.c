@@ -77,36 +77,30 @@ static const wnw_option options[] = {
      .max = 1 << 20},
     {0}};
 
-extern const wnw_head_budget wnw__head_budget_threshold;
 const wnw_head_budget wnw__head_budget_threshold = {
-    .part =
-        {
-            WNW_HEAD_BUDGET_INIT,
-            .name = "threshold",
-            .about = "What scores below a threshold goes: the size follows from the text, head by head.",
-            .paper = "DMS, arXiv 2506.05345",
-            .details = "A head keeps what its scorer protects, the last `window` entries and all others with "
-                       "`score >= "
-                       "tau`. "
-                       "It needs no size. Given one, a layer keeps at most its `H B` entries, the best of "
-                       "those that reach "
-                       "`tau`, and may keep less; the window is then at most `B / 4`. Without a size a layer "
-                       "budget beside "
-                       "it does nothing.\n\n"
-                       "DMS trains a predictor for its scores and sparsifies while a prompt is read; "
-                       "kvpress' DMSPress puts "
-                       "the same threshold on any scorer, and so does this. `--evict chunk` and "
-                       "`--evict-every` go on "
-                       "judging "
-                       "as tokens leave the window. A threshold is portable only as far as its scorer's "
-                       "scale is: cosines "
-                       "(`keydiff`) and maxima of attention (`kvzip`) have one, norms (`knorm`) change with "
-                       "the model and "
-                       "means of attention with the prompt's length.\n\nCost: O(H n).",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_RAGGED | WNW_FLAG_OWN_SIZE,
-            .keep = keep,
-        },
+    .part = {WNW_HEAD_BUDGET_INIT, .name = "threshold",
+             .about = "What scores below a threshold goes: the size follows from the text, head by head.",
+             .paper = "DMS, arXiv 2506.05345",
+             .details =
+                 "A head keeps what its scorer protects, the last `window` entries and all others with "
+                 "`score >= "
+                 "tau`. "
+                 "It needs no size. Given one, a layer keeps at most its `H B` entries, the best of "
+                 "those that reach "
+                 "`tau`, and may keep less; the window is then at most `B / 4`. Without a size a layer "
+                 "budget beside "
+                 "it does nothing.\n\n"
+                 "DMS trains a predictor for its scores and sparsifies while a prompt is read; "
+                 "kvpress' DMSPress puts "
+                 "the same threshold on any scorer, and so does this. `--evict chunk` and "
+                 "`--evict-every` go on "
+                 "judging "
+                 "as tokens leave the window. A threshold is portable only as far as its scorer's "
+                 "scale is: cosines "
+                 "(`keydiff`) and maxima of attention (`kvzip`) have one, norms (`knorm`) change with "
+                 "the model and "
+                 "means of attention with the prompt's length.\n\nCost: O(H n).",
+             .options = options, .options_size = sizeof(struct opts),
+             .flags = WNW_FLAG_RAGGED | WNW_FLAG_OWN_SIZE, .keep = keep},
     .allocate = allocate,
 };

@@ -13,18 +13,11 @@ static int allocate(const void *opts, const wnw_layer_problem *p, int32_t *n_kee
 
 static const wnw_option options[] = {WNW_OPTION_ROUNDING, {0}};
 
-extern const wnw_layer_budget wnw__layer_budget_uniform;
 const wnw_layer_budget wnw__layer_budget_uniform = {
-    .part =
-        {
-            WNW_LAYER_BUDGET_INIT,
-            .name = "uniform",
-            .about = "The same count for every layer.",
-            .details = "`B_l = B`. The option `rounding` says how every count of the policy becomes whole: "
-                       "`exact` is floor(x + 1e-6), `trunc` the bare truncation of kvpress, which makes 99 "
-                       "of 1000 (1 - 0.9).",
-            .options = options,
-            .options_size = sizeof(struct wnw__layer_opts),
-        },
+    .part = {WNW_LAYER_BUDGET_INIT, .name = "uniform", .about = "The same count for every layer.",
+             .details = "`B_l = B`. The option `rounding` says how every count of the policy becomes whole: "
+                        "`exact` is floor(x + 1e-6), `trunc` the bare truncation of kvpress, which makes 99 "
+                        "of 1000 (1 - 0.9).",
+             .options = options, .options_size = sizeof(struct wnw__layer_opts)},
     .allocate = allocate,
 };

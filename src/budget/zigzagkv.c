@@ -114,24 +114,19 @@ static const wnw_option options[] = {WNW_OPTION_ROUNDING,
                                       .max = 1},
                                      {0}};
 
-extern const wnw_layer_budget wnw__layer_budget_zigzagkv;
 const wnw_layer_budget wnw__layer_budget_zigzagkv = {
     .part =
-        {
-            WNW_LAYER_BUDGET_INIT,
-            .name = "zigzagkv",
-            .about = "Entries in proportion to how many a layer needs to hold most of its attention.",
-            .paper = "ZigZagKV, arXiv 2412.09036",
-            .details =
-                "`LMBA[l]` = mean over heads of the smallest number of entries that hold `mass` of the "
-                "head's "
-                "scores; `B_l = Bmin + (Bavg - Bmin) L LMBA[l] / sum LMBA`, `Bmin = min_share Bavg`.\n\n"
-                "Protected entries are left out of sums and counts; rounding is by largest fraction, so that "
-                "the total is exact.\n\n"
-                "Cost O(n) per head.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_RAGGED | WNW_FLAG_ALL_LAYERS,
-        },
+        {WNW_LAYER_BUDGET_INIT, .name = "zigzagkv",
+         .about = "Entries in proportion to how many a layer needs to hold most of its attention.",
+         .paper = "ZigZagKV, arXiv 2412.09036",
+         .details =
+             "`LMBA[l]` = mean over heads of the smallest number of entries that hold `mass` of the "
+             "head's "
+             "scores; `B_l = Bmin + (Bavg - Bmin) L LMBA[l] / sum LMBA`, `Bmin = min_share Bavg`.\n\n"
+             "Protected entries are left out of sums and counts; rounding is by largest fraction, so that "
+             "the total is exact.\n\n"
+             "Cost O(n) per head.",
+         .options = options, .options_size = sizeof(struct opts),
+         .flags = WNW_FLAG_RAGGED | WNW_FLAG_ALL_LAYERS},
     .allocate = allocate,
 };

@@ -101,39 +101,32 @@ static const wnw_option options[] = {
      .max = 2147483647},
     {0}};
 
-extern const wnw_contents wnw__contents_cam;
 const wnw_contents wnw__contents_cam = {
-    .part =
-        {
-            WNW_CONTENTS_INIT,
-            .name = "cam",
-            .about = "The value of an entry that goes is spread over the next entries that stay, by chance.",
-            .paper = "CaM, ICML 2024",
-            .details = "With `T(e)` the next `targets` entries that stay: `p_e = min(1, A_e / mean A over "
-                       "T(e))`, a draw "
-                       "with "
-                       "that probability, and if it is 1 `v_t <- v_t + v_e / |T(e)|` for all of `T(e)`. `A` "
-                       "is what an "
-                       "entry "
-                       "received from all queries so far, the group's mean.\n\n"
-                       "The paper evicts one entry per decoded token: `h2o+cam` with `--evict-every 1`. "
-                       "Everything that "
-                       "goes "
-                       "at once is merged; kvpress' CAMPress, which works while decoding only, merges the "
-                       "best of it and "
-                       "adds "
-                       "up decoded queries only. Draws depend on seed, layer, head and position alone, so a "
-                       "plan is the "
-                       "same "
-                       "every time. Values are not divided again, as in the paper: a prompt of which most "
-                       "goes at once "
-                       "makes "
-                       "values longer than any that were read, so prefer small steps. No bytes are saved "
-                       "beyond what the "
-                       "eviction saves.\n\nCost: O(n_gone targets d) per KV head.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .needs = needs,
-        },
+    .part = {WNW_CONTENTS_INIT, .name = "cam",
+             .about = "The value of an entry that goes is spread over the next entries that stay, by chance.",
+             .paper = "CaM, ICML 2024",
+             .details = "With `T(e)` the next `targets` entries that stay: `p_e = min(1, A_e / mean A over "
+                        "T(e))`, a draw "
+                        "with "
+                        "that probability, and if it is 1 `v_t <- v_t + v_e / |T(e)|` for all of `T(e)`. `A` "
+                        "is what an "
+                        "entry "
+                        "received from all queries so far, the group's mean.\n\n"
+                        "The paper evicts one entry per decoded token: `h2o+cam` with `--evict-every 1`. "
+                        "Everything that "
+                        "goes "
+                        "at once is merged; kvpress' CAMPress, which works while decoding only, merges the "
+                        "best of it and "
+                        "adds "
+                        "up decoded queries only. Draws depend on seed, layer, head and position alone, so a "
+                        "plan is the "
+                        "same "
+                        "every time. Values are not divided again, as in the paper: a prompt of which most "
+                        "goes at once "
+                        "makes "
+                        "values longer than any that were read, so prefer small steps. No bytes are saved "
+                        "beyond what the "
+                        "eviction saves.\n\nCost: O(n_gone targets d) per KV head.",
+             .options = options, .options_size = sizeof(struct opts), .needs = needs},
     .merge = merge,
 };

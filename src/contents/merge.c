@@ -14,6 +14,7 @@
  * of attention. Keys are compared after RoPE, as they are cached. Observes keys and values. Cost O(n_gone
  * n_kept d) per KV head.
  */
+#include "base/norm.h"
 #include "base/topk.h"
 #include "kernel/kernel.h"
 #include "policy/part.h"
@@ -46,17 +47,9 @@ static size_t scratch_size(const void *opts, const wnw_observation *obs)
     return n * d + BLOCK * d + BLOCK * n + n;
 }
 
-static double norm_of(const float *x, int32_t d)
-{
-    double sum = 0;
-    for (int32_t i = 0; i < d; i++)
-        sum += (double)x[i] * (double)x[i];
-    return sqrt(sum);
-}
-
 static void unit(const float *x, int32_t d, float *out)
 {
-    const double length = norm_of(x, d);
+    const double length = wnw__norm(x, d);
     for (int32_t i = 0; i < d; i++)
         out[i] = (float)((double)x[i] / (length > 1e-6 ? length : 1e-6));
 }
@@ -125,8 +118,8 @@ static int32_t merge(const void *opts, const wnw_contents_problem *p, wnw_merge 
     const float *v = p->obs->values(p->obs, p->ih);
     shut_gates(o, u, n);
     for (int32_t i = 0; i < n; i++) {
-        const double from = norm_of(v + (int64_t)out[i].from * d, d),
-                     to = norm_of(v + (int64_t)out[i].to * d, d);
+        const double from = wnw__norm(v + (int64_t)out[i].from * d, d),
+                     to = wnw__norm(v + (int64_t)out[i].to * d, d);
         const double cosine = (double)u[i];
         const double w = o->weight == WEIGHT_EXP ? exp(cosine - 1)
                          : cosine > 0            ? cosine * from / (from + to + 1e-6)
@@ -171,38 +164,32 @@ static const wnw_option options[] = {
      .choices = gates},
     {0}};
 
-extern const wnw_contents wnw__contents_merge;
 const wnw_contents wnw__contents_merge = {
-    .part =
-        {
-            WNW_CONTENTS_INIT,
-            .name = "merge",
-            .about = "The value of an entry that goes is averaged into the one that stays whose key is most "
-                     "like its own.",
-            .paper = "D2O, arXiv 2406.13035",
-            .details = "With `u_e` the largest cosine of `k_e` with a key that stays, that of entry t: `w_e "
-                       "= max(u_e, 0) "
-                       "||v_e|| / (||v_e|| + ||v_t|| + 1e-6)` (kvpress' MergingPress, the default) or `w_e = "
-                       "exp(u_e - 1)` "
-                       "(D2O), and `v_t <- (v_t + sum w_e v_e) / (1 + sum w_e)`. Merged is what reaches "
-                       "`similarity`, and "
-                       "of "
-                       "that the `fraction` that is most similar.\n\n"
-                       "Keys stay. Of D2O this has the weights and, with `gate=mean`, the first step of its "
-                       "threshold; D2O "
-                       "also merges keys, moves the threshold from step to step, and has a layer budget of "
-                       "its own. Sums "
-                       "are "
-                       "float32 and are stored in the cache's type: with q8_0 or q4_0 a value that takes "
-                       "others in is "
-                       "rounded "
-                       "once more. No bytes are saved beyond what the eviction saves.\n\n"
-                       "Cost: O(n_gone n_kept d) per KV head, more than most scorers.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_AVERAGES,
-            .needs = needs,
-        },
+    .part = {WNW_CONTENTS_INIT, .name = "merge",
+             .about = "The value of an entry that goes is averaged into the one that stays whose key is most "
+                      "like its own.",
+             .paper = "D2O, arXiv 2406.13035",
+             .details =
+                 "With `u_e` the largest cosine of `k_e` with a key that stays, that of entry t: `w_e "
+                 "= max(u_e, 0) "
+                 "||v_e|| / (||v_e|| + ||v_t|| + 1e-6)` (kvpress' MergingPress, the default) or `w_e = "
+                 "exp(u_e - 1)` "
+                 "(D2O), and `v_t <- (v_t + sum w_e v_e) / (1 + sum w_e)`. Merged is what reaches "
+                 "`similarity`, and "
+                 "of "
+                 "that the `fraction` that is most similar.\n\n"
+                 "Keys stay. Of D2O this has the weights and, with `gate=mean`, the first step of its "
+                 "threshold; D2O "
+                 "also merges keys, moves the threshold from step to step, and has a layer budget of "
+                 "its own. Sums "
+                 "are "
+                 "float32 and are stored in the cache's type: with q8_0 or q4_0 a value that takes "
+                 "others in is "
+                 "rounded "
+                 "once more. No bytes are saved beyond what the eviction saves.\n\n"
+                 "Cost: O(n_gone n_kept d) per KV head, more than most scorers.",
+             .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_AVERAGES,
+             .needs = needs},
     .scratch = scratch_size,
     .merge = merge,
 };

@@ -91,35 +91,29 @@ static const wnw_option options[] = {{.name = "ratio",
                                       .max = 65536},
                                      {0}};
 
-extern const wnw_contents wnw__contents_think;
 const wnw_contents wnw__contents_think = {
     .part =
-        {
-            WNW_CONTENTS_INIT,
-            .name = "think",
-            .about = "The key channels that matter least to the last queries become 0. Saves no bytes.",
-            .paper = "ThinK, arXiv 2407.21018",
-            .details =
-                "Per KV head `score_c = mean q_c^2 * mean k_c^2` over the last `window` queries of the group "
-                "and the "
-                "keys that stay; the `floor(ratio d)` lowest channels become 0 in all keys but the last "
-                "`recent`. "
-                "Keys "
-                "that are read later are whole.\n\n"
-                "**No memory is saved**: rows keep their width, `kv_bytes` shows it, and attention reads as "
-                "much as "
-                "before. It is kvpress' mask, which tells what the paper's narrower rows would do to "
-                "answers. With "
-                "q8_0 and q4_0 the pruned rows are rounded once more. Works where nothing is evicted, too: "
-                "`full+think`.\n\n"
-                "`recent=32` and `ratio=0.4` are the authors' setting; kvpress prunes all keys "
-                "(`recent=0`).\n\n"
-                "Cost: O(n d) per KV head.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_REWRITES_ALL | WNW_FLAG_PROMPT_ONLY,
-            .needs = needs,
-        },
+        {WNW_CONTENTS_INIT, .name = "think",
+         .about = "The key channels that matter least to the last queries become 0. Saves no bytes.",
+         .paper = "ThinK, arXiv 2407.21018",
+         .details =
+             "Per KV head `score_c = mean q_c^2 * mean k_c^2` over the last `window` queries of the group "
+             "and the "
+             "keys that stay; the `floor(ratio d)` lowest channels become 0 in all keys but the last "
+             "`recent`. "
+             "Keys "
+             "that are read later are whole.\n\n"
+             "**No memory is saved**: rows keep their width, `kv_bytes` shows it, and attention reads as "
+             "much as "
+             "before. It is kvpress' mask, which tells what the paper's narrower rows would do to "
+             "answers. With "
+             "q8_0 and q4_0 the pruned rows are rounded once more. Works where nothing is evicted, too: "
+             "`full+think`.\n\n"
+             "`recent=32` and `ratio=0.4` are the authors' setting; kvpress prunes all keys "
+             "(`recent=0`).\n\n"
+             "Cost: O(n d) per KV head.",
+         .options = options, .options_size = sizeof(struct opts),
+         .flags = WNW_FLAG_REWRITES_ALL | WNW_FLAG_PROMPT_ONLY, .needs = needs},
     .scratch = scratch_size,
     .prune = prune,
 };

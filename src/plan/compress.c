@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The only place that knows the order observe -> score -> budget -> select; methods are reached through
- * their descriptors alone. A job is one policy at work. Its layers go one by one:
+ * their descriptors alone. The layers are walked up to three times:
  *
  *     gather    what the scorer wants to know of all layers first                      (few policies)
  *     score     observe the layer, score it; count and select too where the policy is layer-local
- *     settle    counts of all layers from their scores, then select                    (model scope)
+ *     settle    counts of all layers from their scores, then select                    (all_layers)
  *
  * Several jobs walk in step, so that a layer is observed once for all of them.
  */
@@ -16,6 +16,116 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- The three steps of one job ---- */
+
+/* Whether there is nothing to decide in layer il. */
+static bool keeps_whole(const struct wnw__plan_job *j, int32_t il)
+{
+    if (j->size.rule == WNW_SIZE_RULE_ALL || wnw__job_skips(j, il))
+        return true;
+    if (j->size.rule != WNW_SIZE_RULE_MEAN || j->all_layers)
+        return false;
+    for (int32_t ih = 0; ih < j->src->n_head_kv; ih++)
+        if (wnw__job_entries(j, il)[ih] > j->layer_budget[j->cache.part[il]])
+            return false;
+    return true;
+}
+
+/* Whether something is written into the entries of layer il though all of them stay. */
+static bool rewrites_whole(const struct wnw__plan_job *j, int32_t il)
+{
+    return wnw__policy_rewrites_all(j->policy) && !wnw__job_skips(j, il) && j->cache.n_max > 0;
+}
+
+static bool gather_wants(const struct wnw__plan_job *j, int32_t il, wnw_needs *needs)
+{
+    if (wnw__job_skips(j, il) || !j->gathered[WNW_PART_SCORER])
+        return false;
+    *needs = wnw__job_gather_needs(j);
+    return true;
+}
+
+static int gather(struct wnw__plan_job *j, int32_t il, const wnw_observation *seen)
+{
+    wnw_observation obs;
+    (void)il;
+    if (!seen)
+        return WNW_OK;
+    const double start = wnw__now_ms();
+    WNW_TRY(wnw__job_adapt(j, seen, &j->wants, &obs));
+    WNW_TRY(wnw__job_gather(j, WNW_PART_SCORER, &obs));
+    j->score_ms += wnw__now_ms() - start;
+    return WNW_OK;
+}
+
+static bool score_wants(const struct wnw__plan_job *j, int32_t il, wnw_needs *needs)
+{
+    const bool whole = keeps_whole(j, il);
+    *needs = whole ? wnw__job_contents_needs(j) : wnw__job_score_needs(j);
+    return !whole || rewrites_whole(j, il);
+}
+
+/* Content rules look at the queries of all heads. */
+static int score_heads(struct wnw__plan_job *j, int32_t il, bool *used)
+{
+    if (!keeps_whole(j, il))
+        return wnw__job_window_heads(j, il, used);
+    for (int32_t h = 0; h < j->src->n_head; h++)
+        used[h] = true;
+    return WNW_OK;
+}
+
+/* Scores the layer; selects at once, or remembers the scores until all layers have theirs. */
+static int score(struct wnw__plan_job *j, int32_t il, const wnw_observation *seen)
+{
+    struct wnw__scored_layer l;
+    wnw_observation obs;
+    if (seen)
+        WNW_TRY(wnw__job_adapt(j, seen, &j->wants, &obs));
+    if (keeps_whole(j, il)) /* with all layers the plan is written in the end */
+        return j->all_layers ? WNW_OK : wnw__job_keep_layer(j, il, seen ? &obs : NULL);
+    WNW_TRY(wnw__job_score(j, &obs, &l));
+    if (!j->all_layers)
+        return wnw__job_select_layer(j, &l, &obs);
+    for (int32_t k = WNW_PART_SCORER + 1; k < WNW_N_PART_KINDS; k++)
+        WNW_TRY(wnw__job_gather(j, k, &obs));
+    j->scored[l.i] = l;
+    j->score = j->head_score = (struct wnw__floats){0};
+    return WNW_OK;
+}
+
+static bool settle_wants(const struct wnw__plan_job *j, int32_t il, wnw_needs *needs)
+{
+    if (!j->all_layers || wnw__job_skips(j, il) || !(j->selector->part.needs || j->contents->part.needs))
+        return false;
+    *needs = wnw__job_select_needs(j);
+    return true;
+}
+
+static int settle(struct wnw__plan_job *j, int32_t il, const wnw_observation *seen)
+{
+    wnw_observation obs;
+    if (!j->all_layers)
+        return WNW_OK;
+    if (il == 0 && j->size.rule == WNW_SIZE_RULE_MEAN)
+        WNW_TRY(wnw__job_count_model(j));
+    if (wnw__job_skips(j, il))
+        return wnw__job_keep_layer(j, il, NULL);
+    if (seen)
+        WNW_TRY(wnw__job_adapt(j, seen, &j->wants, &obs));
+    return wnw__job_select_layer(j, &j->scored[j->cache.part[il]], seen ? &obs : NULL);
+}
+
+static const struct step {
+    /* Whether the job wants to look at layer il, and what it wants to see. */
+    bool (*wants)(const struct wnw__plan_job *j, int32_t il, wnw_needs *needs);
+    /* Adds the query heads whose window attention it reads then. NULL = all. */
+    int (*heads)(struct wnw__plan_job *j, int32_t il, bool *used);
+    /* seen = what it wants, NULL where it does not look. */
+    int (*act)(struct wnw__plan_job *j, int32_t il, const wnw_observation *seen);
+} steps[] = {{gather_wants, NULL, gather}, {score_wants, score_heads, score}, {settle_wants, NULL, settle}};
+enum { STEP_GATHER, STEP_SCORE, STEP_SETTLE, N_STEP };
+
 /* ---- Several jobs in step ---- */
 
 struct walk {
@@ -24,193 +134,118 @@ struct walk {
     const struct wnw__plan_source *src;
 };
 
-/* One look at layer il for every job that `wanted` names; the time counts for each of them. heads: query
- * heads whose window attention somebody reads; NULL = all. */
-static int observe_for(const struct walk *w, int32_t il, const wnw_needs *needs, const bool *heads,
-                       const bool *wanted, wnw_observation *obs)
+/* Adds what was seen for every job that looks: the time counts for each of them. */
+static void add_observe_ms(const struct walk *w, double ms)
 {
-    const double start = wnw__now_ms();
-    *obs = (wnw_observation){0};
-    if (heads && w->src->want_heads)
-        w->src->want_heads(w->src, heads);
-    WNW_TRY(w->src->observe(w->src, il, needs, obs));
-    const double ms = wnw__now_ms() - start;
     for (int32_t k = 0; k < w->n; k++)
-        w->jobs[k]->observe_ms += wanted[k] ? ms : 0;
-    return WNW_OK;
+        w->jobs[k]->observe_ms += w->jobs[k]->looks ? ms : 0;
 }
 
-static int gather_layer(const struct walk *w, int32_t il, bool *wanted)
+/* One look at layer il for all jobs that want one; *any says whether there was any. */
+static int look(const struct walk *w, const struct step *step, int32_t il, bool *any, wnw_observation *seen)
 {
     wnw_needs needs = {0};
-    wnw_observation seen, obs;
-    bool any = false;
-    for (int32_t k = 0; k < w->n; k++) {
-        struct wnw__plan_job *j = w->jobs[k];
-        wanted[k] = !j->keep_all && !wnw__job_skips(j, il) && j->gathered[WNW_PART_SCORER];
-        if (!wanted[k])
-            continue;
-        const wnw_needs more = wnw__job_gather_needs(j);
-        wnw__needs_merge(&needs, &more);
-        any = true;
-    }
-    if (!any)
-        return WNW_OK;
-    WNW_TRY(observe_for(w, il, &needs, NULL, wanted, &seen));
-    for (int32_t k = 0; k < w->n; k++) {
-        if (!wanted[k])
-            continue;
-        struct wnw__plan_job *j = w->jobs[k];
-        const double start = wnw__now_ms();
-        const wnw_needs own = wnw__job_gather_needs(j);
-        WNW_TRY(wnw__job_adapt(j, &seen, &own, &obs));
-        WNW_TRY(j->scorer->part.gather->visit(j->scorer_opts, &obs, j->gathered[WNW_PART_SCORER]));
-        j->score_ms += wnw__now_ms() - start;
-        j->work_ms += wnw__now_ms() - start;
-    }
-    return WNW_OK;
-}
-
-static int walk_layer(const struct walk *w, int32_t il, bool *wanted)
-{
-    wnw_needs needs = {0};
-    wnw_observation seen;
-    bool any = false, *heads = w->n > 0 ? w->jobs[0]->all_heads : NULL;
+    bool *heads = w->n > 0 ? w->jobs[0]->all_heads : NULL;
+    *any = false;
     for (int32_t h = 0; heads && h < w->src->n_head; h++)
         heads[h] = false;
     for (int32_t k = 0; k < w->n; k++) {
         struct wnw__plan_job *j = w->jobs[k];
-        const bool whole = wnw__job_keeps_whole(j, il, wnw__job_part(j, il));
-        wanted[k] = !whole || wnw__job_rewrites_whole(j, il);
-        if (!wanted[k])
+        j->wants = (wnw_needs){0};
+        j->looks = step->wants(j, il, &j->wants);
+        if (!j->looks)
             continue;
-        const wnw_needs more = whole ? wnw__job_contents_needs(j) : wnw__job_score_needs(j);
-        wnw__needs_merge(&needs, &more);
-        if (!whole)
-            WNW_TRY(wnw__job_window_heads(j, il, heads));
-        for (int32_t h = 0; whole && h < w->src->n_head; h++)
-            heads[h] = true; /* content rules look at the queries of all */
-        any = true;
+        wnw__needs_merge(&needs, &j->wants);
+        if (step->heads)
+            WNW_TRY(step->heads(j, il, heads));
+        *any = true;
     }
-    if (any)
-        WNW_TRY(observe_for(w, il, &needs, heads, wanted, &seen));
-    for (int32_t k = 0; k < w->n; k++) {
-        struct wnw__plan_job *j = w->jobs[k];
-        const double start = wnw__now_ms();
-        if (!wnw__job_keeps_whole(j, il, wnw__job_part(j, il)))
-            WNW_TRY(wnw__job_score_layer(j, il, &seen));
-        else if (!j->model_scope || j->keep_all)
-            WNW_TRY(wnw__job_keep_layer(
-                j, il, wanted[k] ? &seen : NULL)); /* in model scope the plan is written in the end */
-        j->work_ms += wnw__now_ms() - start;
-    }
+    if (!*any)
+        return WNW_OK;
+    const double start = wnw__now_ms();
+    *seen = (wnw_observation){0};
+    if (step->heads && w->src->want_heads)
+        w->src->want_heads(w->src, heads);
+    WNW_TRY(w->src->observe(w->src, il, &needs, seen));
+    add_observe_ms(w, wnw__now_ms() - start);
     return WNW_OK;
 }
 
-static int settle_layer(const struct walk *w, int32_t il, bool *wanted)
+static int walk_layer(const struct walk *w, const struct step *step, int32_t il)
 {
-    wnw_needs needs = {0};
     wnw_observation seen;
-    bool any = false;
+    bool any;
+    WNW_TRY(look(w, step, il, &any, &seen));
     for (int32_t k = 0; k < w->n; k++) {
         struct wnw__plan_job *j = w->jobs[k];
-        wanted[k] = j->model_scope && !j->keep_all && !wnw__job_skips(j, il) &&
-                    (j->selector->part.needs || j->contents->part.needs);
-        if (!wanted[k])
-            continue;
-        const wnw_needs more = wnw__job_select_needs(j);
-        wnw__needs_merge(&needs, &more);
-        any = true;
-    }
-    if (any)
-        WNW_TRY(observe_for(w, il, &needs, NULL, wanted, &seen));
-    for (int32_t k = 0; k < w->n; k++) {
-        struct wnw__plan_job *j = w->jobs[k];
-        if (!j->model_scope || j->keep_all)
-            continue;
         const double start = wnw__now_ms();
-        if (wnw__job_skips(j, il))
-            WNW_TRY(wnw__job_keep_layer(j, il, NULL));
-        else
-            WNW_TRY(wnw__job_select_scored(j, wnw__job_part(j, il), wanted[k] ? &seen : NULL));
+        WNW_TRY(step->act(j, il, j->looks ? &seen : NULL));
         j->work_ms += wnw__now_ms() - start;
     }
     return WNW_OK;
 }
 
 /* Feeds the second pass, if any job wants one; the time counts for each of them. */
-static int feed_second_pass(const struct walk *w, bool *wanted)
+static int feed_second_pass(const struct walk *w)
 {
     int32_t kind = 0, n_wanted = 0;
     for (int32_t k = 0; k < w->n; k++) {
         const wnw_needs needs = wnw_policy_needs(w->jobs[k]->policy);
-        wanted[k] = !w->jobs[k]->keep_all && needs.flags & WNW_NEED_SECOND_PASS;
-        if (!wanted[k])
+        w->jobs[k]->looks = w->jobs[k]->size.rule != WNW_SIZE_RULE_ALL && needs.flags & WNW_NEED_SECOND_PASS;
+        if (!w->jobs[k]->looks)
             continue;
         if (n_wanted++ > 0 && needs.second_pass != kind)
             return wnw__fail(WNW_E_ARG,
                              "%s feeds other tokens in its second pass than the policies before "
                              "it: plan them one by one",
-                             w->jobs[k]->scorer->part.name);
+                             wnw__policy_name(w->jobs[k]->policy));
         kind = needs.second_pass;
     }
     if (n_wanted == 0 || !w->src->second_pass)
         return WNW_OK;
-    char warning[256] = "";
+    char warning[WNW_WARNING_SIZE] = "";
     const double start = wnw__now_ms();
     WNW_TRY(w->src->second_pass(w->src, kind, warning));
-    const double ms = wnw__now_ms() - start;
-    for (int32_t k = 0; k < w->n; k++) {
-        if (!wanted[k])
-            continue;
-        w->jobs[k]->observe_ms += ms;
-        if (warning[0])
+    add_observe_ms(w, wnw__now_ms() - start);
+    for (int32_t k = 0; k < w->n && warning[0]; k++)
+        if (w->jobs[k]->looks)
             wnw__warn(w->jobs[k]->report->warning, "%s", warning);
-    }
     return WNW_OK;
 }
 
-static int walk_all(const struct walk *w, bool *wanted)
+static int walk_all(const struct walk *w)
 {
-    const int32_t n_layer = w->src->n_layer;
-    WNW_TRY(feed_second_pass(w, wanted));
-    for (int32_t il = 0; il < n_layer; il++)
-        WNW_TRY(gather_layer(w, il, wanted));
-    for (int32_t il = 0; il < n_layer; il++) {
-        WNW_TRY(walk_layer(w, il, wanted));
-        if (w->src->progress && !w->src->progress(w->src, il))
-            return wnw__fail(WNW_E_CANCELLED, "cancelled after layer %d of %d", il, n_layer);
-    }
-    for (int32_t k = 0; k < w->n; k++)
-        if (w->jobs[k]->model_scope && !w->jobs[k]->keep_all) {
-            const double start = wnw__now_ms();
-            WNW_TRY(wnw__job_settle_counts(w->jobs[k]));
-            w->jobs[k]->work_ms += wnw__now_ms() - start;
+    WNW_TRY(feed_second_pass(w));
+    for (int step = 0; step < N_STEP; step++)
+        for (int32_t il = 0; il < w->src->n_layer; il++) {
+            WNW_TRY(walk_layer(w, &steps[step], il));
+            if (step == STEP_SCORE && w->src->progress && !w->src->progress(w->src, il))
+                return wnw__fail(WNW_E_CANCELLED, "cancelled after layer %d of %d", il, w->src->n_layer);
         }
-    for (int32_t il = 0; il < n_layer; il++)
-        WNW_TRY(settle_layer(w, il, wanted));
     return WNW_OK;
 }
 
 int wnw__plan_job_layer(struct wnw__plan_job *j, int32_t il, struct wnw__kept_layer *out)
 {
     const struct walk w = {.jobs = &j, .n = 1, .src = j->src};
-    bool wanted;
-    if (!j->keep_all && (j->model_scope || j->gathered[WNW_PART_SCORER]))
+    const struct wnw__job_kept *kept = &j->kept;
+    if (j->all_layers || j->gathered[WNW_PART_SCORER])
         return wnw__fail(WNW_E_UNSUPPORTED, "%s cannot compress a layer before it has seen all of them",
-                         j->scorer->part.name);
-    WNW_TRY(walk_layer(&w, il, &wanted));
+                         wnw__policy_name(j->policy));
+    WNW_TRY(walk_layer(&w, &steps[STEP_SCORE], il));
     if (!out)
         return WNW_OK;
     for (int32_t ih = 0; ih < j->src->n_head_kv; ih++)
-        j->keep_heads[ih] = j->keep ? j->keep + (int64_t)ih * j->keep_row : NULL;
-    *out = (struct wnw__kept_layer){.keep = j->keep_heads,
-                                    .n_keep = j->n_keep,
-                                    .n_final = j->n_final,
+        kept->keep_heads[ih] = kept->keep ? kept->keep + (int64_t)ih * j->cache.row : NULL;
+    *out = (struct wnw__kept_layer){.keep = kept->keep_heads,
+                                    .n_keep = kept->n_keep,
+                                    .n_final = kept->n_final,
                                     .contents = wnw__plan_contents_of(j->plan, il),
                                     .averages = j->plan->averages};
     return WNW_OK;
 }
+
+/* ---- Reports ---- */
 
 void wnw__plan_job_times(const struct wnw__plan_job *j, wnw_report *report)
 {
@@ -231,8 +266,6 @@ void wnw__report_add(wnw_report *sum, const wnw_report *one)
         memcpy(sum->warning, one->warning, sizeof sum->warning);
 }
 
-/* ---- The driver ---- */
-
 static double kept_mean(const struct wnw__plan_job *j)
 {
     int64_t sum = 0, n_head = 0;
@@ -247,33 +280,35 @@ static double kept_mean(const struct wnw__plan_job *j)
     return n_head > 0 ? (double)sum / (double)n_head : 0;
 }
 
+/* ---- All at once ---- */
+
+static wnw_plan *finish(struct wnw__plan_job *j)
+{
+    wnw_plan *plan = j->plan;
+    j->report->kept_mean = kept_mean(j);
+    j->report->observe_ms = j->report->score_ms = j->report->select_ms = 0;
+    wnw__plan_job_times(j, j->report);
+    j->plan = NULL;
+    return plan;
+}
+
 int wnw__plan_make_many(wnw_plan **out, const wnw_policy *const *policies, const wnw_size *sizes, int32_t n,
                         const struct wnw__plan_source *src, wnw_report *reports)
 {
     struct wnw__plan_job **jobs = calloc((size_t)n + 1, sizeof(struct wnw__plan_job *));
-    bool *wanted = calloc((size_t)n + 1, sizeof *wanted);
-    int rc = jobs && wanted ? WNW_OK : wnw__fail(WNW_E_NOMEM, "out of memory for %d plans", n);
+    int rc = jobs ? wnw__needs_agree(policies, n) : wnw__fail(WNW_E_NOMEM, "out of memory for %d plans", n);
     for (int32_t k = 0; k < n; k++)
         out[k] = NULL;
-    if (rc == WNW_OK)
-        rc = wnw__needs_agree(policies, n);
     for (int32_t k = 0; rc == WNW_OK && k < n; k++)
         rc = wnw__plan_job_new(&jobs[k], policies[k], sizes ? &sizes[k] : NULL, src,
                                reports ? &reports[k] : NULL);
-    const struct walk w = {.jobs = jobs, .n = n, .src = src};
     if (rc == WNW_OK)
-        rc = walk_all(&w, wanted);
-    for (int32_t k = 0; rc == WNW_OK && k < n; k++) {
-        jobs[k]->report->kept_mean = kept_mean(jobs[k]);
-        jobs[k]->report->observe_ms = jobs[k]->report->score_ms = jobs[k]->report->select_ms = 0;
-        wnw__plan_job_times(jobs[k], jobs[k]->report);
-        out[k] = jobs[k]->plan;
-        jobs[k]->plan = NULL;
-    }
+        rc = walk_all(&(struct walk){.jobs = jobs, .n = n, .src = src});
+    for (int32_t k = 0; rc == WNW_OK && k < n; k++)
+        out[k] = finish(jobs[k]);
     for (int32_t k = 0; jobs && k < n; k++)
         wnw__plan_job_free(jobs[k]);
     free(jobs);
-    free(wanted);
     return rc;
 }
 

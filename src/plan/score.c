@@ -38,7 +38,7 @@ int wnw__score(const wnw_policy *p, const void *scorer_opts, const wnw_observati
     const wnw_aggregation *agg = wnw__aggregation_of(p);
     const void *opts = p->opts[WNW_PART_AGGREGATION];
     if (!agg->aggregate) {
-        WNW_TRY(scorer->score(scorer_opts, seen, score, room));
+        WNW_TRY(wnw__part_status(&scorer->part, scorer->score(scorer_opts, seen, score, room)));
         if (scorer->finish)
             scorer->finish(scorer_opts, seen, seen->n_head_kv, score, room);
         return WNW_OK;
@@ -50,10 +50,10 @@ int wnw__score(const wnw_policy *p, const void *scorer_opts, const wnw_observati
     if (agg->choose && !seen->query_head_used) { /* the driver may have asked before it observed */
         for (int32_t h = 0; h < seen->n_head; h++)
             used[h] = true;
-        WNW_TRY(agg->choose(opts, seen, used));
+        WNW_TRY(wnw__part_status(&agg->part, agg->choose(opts, seen, used)));
         obs.query_head_used = used;
     }
-    WNW_TRY(scorer->score(scorer_opts, &obs, rows, scratch));
+    WNW_TRY(wnw__part_status(&scorer->part, scorer->score(scorer_opts, &obs, rows, scratch)));
     agg->aggregate(opts, &obs, rows, n_row, score, scratch);
     if (scorer->finish)
         scorer->finish(scorer_opts, &obs, obs.n_head_kv, score, scratch);

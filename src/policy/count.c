@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* What parts share: arithmetic of counts and protected entries, names of choices. */
 #include "policy/count.h"
-#include "policy/part.h"
+
+#include "base/topk.h"
 
 #include <math.h>
 
@@ -113,4 +114,29 @@ void wnw__share_out(const double *weight, int32_t n, int64_t total, int32_t most
         out[best]++;
         missing--;
     }
+}
+
+void wnw__hand_out(const int32_t *n_entry, int32_t n, int64_t missing, float *fraction, int32_t *n_keep)
+{
+    for (; missing > 0; missing--) {
+        int32_t best = -1;
+        for (int32_t r = 0; r < n; r++)
+            if (n_keep[r] < n_entry[r] && (best < 0 || fraction[r] > fraction[best]))
+                best = r;
+        if (best < 0)
+            return;
+        n_keep[best]++;
+        fraction[best] -= 1;
+    }
+}
+
+int32_t wnw__candidates(const float *score, int32_t n_entry, wnw_protected prot, int32_t n_skip, float *out)
+{
+    const int32_t n_free = n_entry - prot.n_first - prot.n_last;
+    struct wnw__cut cut = wnw__topk_cut(score + prot.n_first, n_free, n_skip < n_free ? n_skip : n_free);
+    int32_t m = 0;
+    for (int32_t i = 0; i < n_free; i++)
+        if (!wnw__cut_take(&cut, score[prot.n_first + i]))
+            out[m++] = score[prot.n_first + i];
+    return m;
 }

@@ -13,6 +13,14 @@ int32_t wnw__round_count(double x, wnw_rounding rounding);
  * others in proportion; rounding is by largest fraction, lower index first. */
 void wnw__share_out(const double *weight, int32_t n, int64_t total, int32_t most, int32_t *out);
 
+/* Hands out `missing` entries to n rows that keep n_keep[n] of n_entry[n], one at a time to the one with the
+ * largest fraction[n] (lower index first), which then counts 1 less, as long as any has room. */
+void wnw__hand_out(const int32_t *n_entry, int32_t n, int64_t missing, float *fraction, int32_t *n_keep);
+
+/* Copies scores of a head's n_entry entries that are neither protected nor among the n_skip best others;
+ * returns how many. */
+int32_t wnw__candidates(const float *score, int32_t n_entry, wnw_protected prot, int32_t n_skip, float *out);
+
 /* Limits protected entries to the n that exist: the last ones go before the first ones. */
 wnw_protected wnw__protected_clamp(wnw_protected p, int32_t n);
 /* Leaves room for chosen entries beside protected ones: of n_keep the window takes min(n_keep - 1, max(8,

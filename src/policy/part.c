@@ -4,23 +4,6 @@
 
 #include <string.h>
 
-/* parts.def has one line per part; here it becomes the declarations, then the list. */
-#define SCORER(x)       extern const wnw_scorer wnw__scorer_##x;
-#define AGGREGATION(x)  extern const wnw_aggregation wnw__aggregation_##x;
-#define LAYER_BUDGET(x) extern const wnw_layer_budget wnw__layer_budget_##x;
-#define HEAD_BUDGET(x)  extern const wnw_head_budget wnw__head_budget_##x;
-#define SELECTOR(x)     extern const wnw_selector wnw__selector_##x;
-#define POSITIONS(x)    extern const wnw_positions wnw__positions_##x;
-#define CONTENTS(x)     extern const wnw_contents wnw__contents_##x;
-#include "policy/parts.def"
-#undef SCORER
-#undef AGGREGATION
-#undef LAYER_BUDGET
-#undef HEAD_BUDGET
-#undef SELECTOR
-#undef POSITIONS
-#undef CONTENTS
-
 #define SCORER(x)       &wnw__scorer_##x.part,
 #define AGGREGATION(x)  &wnw__aggregation_##x.part,
 #define LAYER_BUDGET(x) &wnw__layer_budget_##x.part,
@@ -98,4 +81,17 @@ void wnw_part_warn(char *warning, const char *sentence)
 {
     if (warning && sentence)
         wnw__warn(warning, "%s", sentence);
+}
+
+bool wnw__part_is_ours(const wnw_part *part)
+{
+    return wnw__part_find(part->name, strlen(part->name)) != NULL;
+}
+
+int wnw__part_status(const wnw_part *part, int rc)
+{
+    if (rc == WNW_OK || wnw__part_is_ours(part))
+        return rc;
+    return wnw__fail(rc < 0 && rc >= WNW_E_NOT_FINITE ? rc : WNW_E_ARG, "%s %s failed: %s (%d)",
+                     wnw__part_kind_name(part->kind), part->name, wnw_strerror(rc), rc);
 }

@@ -49,6 +49,23 @@ static inline bool wnw__contents_works(const wnw_contents *c)
 
 /* ---- The lists ---- */
 
+/* parts.def has one line per part; here it becomes the declarations, in part.c the list. */
+#define SCORER(x)       extern const wnw_scorer wnw__scorer_##x;
+#define AGGREGATION(x)  extern const wnw_aggregation wnw__aggregation_##x;
+#define LAYER_BUDGET(x) extern const wnw_layer_budget wnw__layer_budget_##x;
+#define HEAD_BUDGET(x)  extern const wnw_head_budget wnw__head_budget_##x;
+#define SELECTOR(x)     extern const wnw_selector wnw__selector_##x;
+#define POSITIONS(x)    extern const wnw_positions wnw__positions_##x;
+#define CONTENTS(x)     extern const wnw_contents wnw__contents_##x;
+#include "policy/parts.def"
+#undef SCORER
+#undef AGGREGATION
+#undef LAYER_BUDGET
+#undef HEAD_BUDGET
+#undef SELECTOR
+#undef POSITIONS
+#undef CONTENTS
+
 /* A copy of a descriptor of any kind. */
 union wnw__part {
     wnw_part head;
@@ -70,6 +87,10 @@ size_t wnw__part_size(wnw_part_kind kind);
 const char *wnw__part_kind_name(wnw_part_kind kind);
 /* WNW_FLAG_ bits that a part of the kind may have. */
 uint32_t wnw__part_flags(wnw_part_kind kind);
+/* Whether it is a part of the library: what its functions fail with has a sentence. */
+bool wnw__part_is_ours(const wnw_part *part);
+/* What a function of the part returned, as a status: one from outside gets a sentence where it failed. */
+int wnw__part_status(const wnw_part *part, int rc);
 /* Whether parts of the kind may gather. */
 bool wnw__part_gathers(wnw_part_kind kind);
 

@@ -332,7 +332,7 @@ static int check_parts(const wnw_policy *p)
     const char *layer = wnw__layer_budget_of(p)->part.name;
     for (int32_t k = 0; k < WNW_N_PART_KINDS; k++)
         if (p->part[k].head.check)
-            WNW_TRY(p->part[k].head.check(p->opts[k]));
+            WNW_TRY(wnw__part_status(&p->part[k].head, p->part[k].head.check(p->opts[k])));
     WNW_TRY(check_aggregation(p));
     WNW_TRY(check_positions(p));
     if (wnw__head_budget_of(p)->allocate_model && strcmp(layer, "uniform") != 0)
@@ -548,10 +548,18 @@ bool wnw__policy_counts_age(const wnw_policy *p)
 
 wnw_protected wnw__policy_keep(const wnw_policy *p, const wnw_keep_problem *problem)
 {
+    return wnw__policy_keep_with(p, p->opts[WNW_PART_SCORER], problem);
+}
+
+wnw_protected wnw__policy_keep_with(const wnw_policy *p, const void *scorer_opts,
+                                    const wnw_keep_problem *problem)
+{
     wnw_protected kept = {0};
     for (int32_t k = 0; k < WNW_N_PART_KINDS; k++)
         if (p->part[k].head.keep)
-            p->part[k].head.keep(p->opts[k], problem, &kept);
+            p->part[k].head.keep(k == WNW_PART_SCORER ? scorer_opts : p->opts[k], problem, &kept);
+    kept.n_first = kept.n_first > 0 ? kept.n_first : 0;
+    kept.n_last = kept.n_last > 0 ? kept.n_last : 0;
     return kept;
 }
 

@@ -66,6 +66,9 @@ uint32_t wnw__policy_matches(const wnw_policy *p);
 bool wnw__policy_counts_age(const wnw_policy *p);
 /* Entries that stay whatever their score, as far as the head holds them. */
 wnw_protected wnw__policy_keep(const wnw_policy *p, const wnw_keep_problem *problem);
+/* The same with other options of the scorer's. */
+wnw_protected wnw__policy_keep_with(const wnw_policy *p, const void *scorer_opts,
+                                    const wnw_keep_problem *problem);
 
 /* E_ARG unless there are n policies, n >= 0. */
 int wnw__policies_check(const wnw_policy *const *policies, int32_t n);

@@ -92,24 +92,16 @@ static const wnw_option options[] = {
      .max = 1e6},
     {0}};
 
-extern const wnw_scorer wnw__scorer_cake;
 const wnw_scorer wnw__scorer_cake = {
-    .part =
-        {
-            WNW_SCORER_INIT,
-            .name = "cake",
-            .about = "Mean and variance of the last prompt queries' attention, pooled along the positions.",
-            .paper = "CAKE, arXiv 2503.12491",
-            .details = "`I_h[j] = mean_i a_h[i][j] + gamma Var_i a_h[i][j]` over the last `w` queries "
-                       "(divisor `w - 1`), average pooling of width 5, mean over the query heads of a KV "
-                       "head; the window always stays.\n\n"
-                       "Cost O(w n) per query head.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION,
-            .needs = needs,
-            .keep = keep,
-        },
+    .part = {WNW_SCORER_INIT, .name = "cake",
+             .about = "Mean and variance of the last prompt queries' attention, pooled along the positions.",
+             .paper = "CAKE, arXiv 2503.12491",
+             .details = "`I_h[j] = mean_i a_h[i][j] + gamma Var_i a_h[i][j]` over the last `w` queries "
+                        "(divisor `w - 1`), average pooling of width 5, mean over the query heads of a KV "
+                        "head; the window always stays.\n\n"
+                        "Cost O(w n) per query head.",
+             .options = options, .options_size = sizeof(struct opts),
+             .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION, .needs = needs, .keep = keep},
     .scratch = scratch_size,
     .score = score,
 };

@@ -16,6 +16,7 @@
  * Cost O(H_q n d^2).
  */
 #include "base/cholesky.h"
+#include "base/norm.h"
 #include "kernel/kernel.h"
 #include "policy/window.h"
 #include "score/mean_rope.h"
@@ -75,14 +76,6 @@ static struct room room_of(float *scratch, int32_t n_embd_head)
     return r;
 }
 
-static double norm_of(const float *x, int32_t d)
-{
-    double sum = 0;
-    for (int32_t c = 0; c < d; c++)
-        sum += (double)x[c] * (double)x[c];
-    return sqrt(sum);
-}
-
 /* w[n]: weights of keys k[n][d] for a query head whose queries have the mean r->mu before RoPE. */
 static void weigh(const struct opts *o, const wnw_observation *obs, const float *k, int32_t n, float *w,
                   const struct room *r)
@@ -91,10 +84,10 @@ static void weigh(const struct opts *o, const wnw_observation *obs, const float 
     float most = -INFINITY;
     wnw__turn_rows(obs, obs->n_past, o->n_future, r->mu, 1, 0, 1);
     wnw__mul_nt(r->mu, 1, k, n, d, 1, w, n);
-    const double mu_norm = norm_of(r->mu, d);
+    const double mu_norm = wnw__norm(r->mu, d);
     for (int32_t i = 0; i < n; i++) {
         if (o->align == ALIGN_COSINE) {
-            const double norms = mu_norm * norm_of(k + (int64_t)i * d, d);
+            const double norms = mu_norm * wnw__norm(k + (int64_t)i * d, d);
             const double cosine = norms > 0 ? (double)w[i] / norms : 0;
             w[i] = (float)(cosine < -1 ? -1 : cosine > 1 ? 1 : cosine);
         }
@@ -153,7 +146,7 @@ static int score_head(const struct opts *o, const wnw_observation *obs, const fl
         const int32_t m = n - at < BLOCK ? n - at : BLOCK;
         wnw__mul_nt(v + (int64_t)at * d, m, r->inverse, d, d, 1, r->block, d);
         for (int32_t i = 0; i < m; i++) {
-            const double norm = norm_of(r->block + (int64_t)i * d, d);
+            const double norm = wnw__norm(r->block + (int64_t)i * d, d);
             w[at + i] *= (float)(norm * norm);
         }
     }
@@ -217,30 +210,22 @@ static const wnw_option options[] = {{.name = "tau",
                                       .max = 1},
                                      {0}};
 
-extern const wnw_scorer wnw__scorer_capkv;
 const wnw_scorer wnw__scorer_capkv = {
-    .part =
-        {
-            WNW_SCORER_INIT,
-            .name = "capkv",
-            .about = "Leverage of values in what the cache can express, weighed by the queries' mean.",
-            .paper = "CapKV, arXiv 2604.25975",
-            .details =
-                "Per query head, behind the sinks, with `mu` the mean query before RoPE turned by RoPE "
-                "averaged "
-                "over the next `n_future` positions: `w_i = exp(tau cos(k_i, mu) - max)`, `A = I + sum (w_i "
-                "+ "
-                "epsilon) v_i v_i^T`, `score_i = w_i v_i^T A^-1 v_i`. The score of a KV head is the group's "
-                "mean.\n\n"
-                "This is kvpress' form. The paper has products `k_i . mu` in place of cosines: `align=dot`, "
-                "which needs another `tau`. Covariances of queries are gathered too and not used.\n\n"
-                "Cost: O(n d^2) per query head.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_QUERY_HEADS,
-            .needs = needs,
-            .keep = keep,
-        },
+    .part = {WNW_SCORER_INIT, .name = "capkv",
+             .about = "Leverage of values in what the cache can express, weighed by the queries' mean.",
+             .paper = "CapKV, arXiv 2604.25975",
+             .details =
+                 "Per query head, behind the sinks, with `mu` the mean query before RoPE turned by RoPE "
+                 "averaged "
+                 "over the next `n_future` positions: `w_i = exp(tau cos(k_i, mu) - max)`, `A = I + sum (w_i "
+                 "+ "
+                 "epsilon) v_i v_i^T`, `score_i = w_i v_i^T A^-1 v_i`. The score of a KV head is the group's "
+                 "mean.\n\n"
+                 "This is kvpress' form. The paper has products `k_i . mu` in place of cosines: `align=dot`, "
+                 "which needs another `tau`. Covariances of queries are gathered too and not used.\n\n"
+                 "Cost: O(n d^2) per query head.",
+             .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_QUERY_HEADS,
+             .needs = needs, .keep = keep},
     .scratch = scratch_size,
     .score = score,
 };

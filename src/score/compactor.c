@@ -163,27 +163,19 @@ static int check(const void *opts)
                            o->noncausal.pool);
 }
 
-extern const wnw_scorer wnw__scorer_compactor;
 const wnw_scorer wnw__scorer_compactor = {
-    .part =
-        {
-            WNW_SCORER_INIT,
-            .name = "compactor",
-            .about = "Leverage of the keys plus attention inside chunks.",
-            .paper = "Compactor, arXiv 2507.08143",
-            .details = "`beta leverage + noncausal`, both standardised over the layer; `beta` is the "
-                       "fraction removed "
-                       "unless it is given. Both leave out the protected first and last tokens.\n\n"
-                       "kvpress gives those tokens the highest score instead of protecting them. The paper's "
-                       "choice of "
-                       "the ratio from the text is not part of this.\n\n`O(H_q n chunk d + H n s (d + s))`.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_PROMPT_ONLY,
-            .check = check,
-            .needs = needs,
-            .keep = keep,
-        },
+    .part = {WNW_SCORER_INIT, .name = "compactor",
+             .about = "Leverage of the keys plus attention inside chunks.",
+             .paper = "Compactor, arXiv 2507.08143",
+             .details =
+                 "`beta leverage + noncausal`, both standardised over the layer; `beta` is the "
+                 "fraction removed "
+                 "unless it is given. Both leave out the protected first and last tokens.\n\n"
+                 "kvpress gives those tokens the highest score instead of protecting them. The paper's "
+                 "choice of "
+                 "the ratio from the text is not part of this.\n\n`O(H_q n chunk d + H n s (d + s))`.",
+             .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_PROMPT_ONLY,
+             .check = check, .needs = needs, .keep = keep},
     .scratch = scratch_size,
     .score = score,
 };

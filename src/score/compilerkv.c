@@ -15,10 +15,9 @@
  * Where heads hold different entries after an earlier compression, everything goes by position.
  * Observes window attention (twice) and values. Range >= 0. Cost per layer O(H_q W n + H_kv n d).
  */
+#include "base/norm.h"
 #include "policy/compiler_table.h"
 #include "policy/window.h"
-
-#include <math.h>
 
 struct opts {
     int32_t window;
@@ -159,10 +158,7 @@ static void value_norms(const struct opts *o, const wnw_observation *obs, int32_
     const float *v = obs->values(obs, ih);
     double sum = 0;
     for (int32_t i = 0; i < n; i++) {
-        double square = 0;
-        for (int32_t c = 0; c < d; c++)
-            square += (double)v[(int64_t)i * d + c] * (double)v[(int64_t)i * d + c];
-        rho[i] = (float)sqrt(square);
+        rho[i] = (float)wnw__norm(v + (int64_t)i * d, d);
         sum += (double)rho[i];
     }
     const double scale = n > 0 ? 1 / (sum / n + 1e-8) : 0;
@@ -362,24 +358,14 @@ static const char details[] =
     "window and sinks keeps the last max(8, B / 4) tokens instead, with a warning.\n\n"
     "Cost per layer O(H_q W n + H_kv n d), window attention computed twice with `global`.";
 
-extern const wnw_scorer wnw__scorer_compilerkv;
 const wnw_scorer wnw__scorer_compilerkv = {
-    .part =
-        {
-            WNW_SCORER_INIT,
-            .name = "compilerkv",
-            .about = "Attention averaged over the model times the relative norm of values, with calibrated "
-                     "head weights.",
-            .paper = "CompilerKV, arXiv 2602.08686",
-            .details = details,
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_ONE_LIST | WNW_FLAG_MATCHES_LAYERS | WNW_FLAG_SHRINKS | WNW_FLAG_PROMPT_ONLY,
-            .check = check,
-            .needs = needs,
-            .keep = keep,
-            .gather = &gather,
-        },
+    .part = {WNW_SCORER_INIT, .name = "compilerkv",
+             .about = "Attention averaged over the model times the relative norm of values, with calibrated "
+                      "head weights.",
+             .paper = "CompilerKV, arXiv 2602.08686", .details = details, .options = options,
+             .options_size = sizeof(struct opts),
+             .flags = WNW_FLAG_ONE_LIST | WNW_FLAG_MATCHES_LAYERS | WNW_FLAG_SHRINKS | WNW_FLAG_PROMPT_ONLY,
+             .check = check, .needs = needs, .keep = keep, .gather = &gather},
     .scratch = scratch_size,
     .score = score,
 };

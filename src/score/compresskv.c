@@ -49,23 +49,14 @@ static const char details[] = "`s_h[j] = pool(mean over the window of a_h[i][j])
                               "beside the window shrinks the window, with a warning.\n\n"
                               "Cost O(k w n) for the k heads that count.";
 
-extern const wnw_scorer wnw__scorer_compresskv;
 const wnw_scorer wnw__scorer_compresskv = {
-    .part =
-        {
-            WNW_SCORER_INIT,
-            .name = "compresskv",
-            .about = "Attention of the last prompt queries in the calibrated retrieval heads, one list per "
-                     "layer.",
-            .paper = "CompressKV, arXiv 2508.02401",
-            .details = details,
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_SHRINKS | WNW_FLAG_ATTENTION | WNW_FLAG_WINDOW_BY_HEAD,
-            .check = check,
-            .needs = wnw__window_needs,
-            .keep = wnw__window_keep,
-        },
+    .part = {WNW_SCORER_INIT, .name = "compresskv",
+             .about = "Attention of the last prompt queries in the calibrated retrieval heads, one list per "
+                      "layer.",
+             .paper = "CompressKV, arXiv 2508.02401", .details = details, .options = options,
+             .options_size = sizeof(struct opts),
+             .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_SHRINKS | WNW_FLAG_ATTENTION | WNW_FLAG_WINDOW_BY_HEAD,
+             .check = check, .needs = wnw__window_needs, .keep = wnw__window_keep},
     .aggregation = "retrieval_heads",
     .scratch = scratch_size,
     .score = score,

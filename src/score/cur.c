@@ -110,24 +110,16 @@ static const wnw_option options[] = {{.name = "sinks",
                                       .choices = leverages},
                                      {0}};
 
-extern const wnw_scorer wnw__scorer_cur;
 const wnw_scorer wnw__scorer_cur = {
-    .part =
-        {
-            WNW_SCORER_INIT,
-            .name = "cur",
-            .about = "Keys and values of large norm among their neighbours; sees no attention.",
-            .paper = "CurDKV, arXiv 2509.15038",
-            .details =
-                "`l_K(i) = ||k_i||^2 / sum` over a block of `block` entries, `l_V` likewise; the score is "
-                "their product, one of them, or their mean, divided by its sum over the head.\n\n"
-                "A block of zeros is shared out evenly (kvpress divides by zero). The paper's random "
-                "projection is left out.\n\n`O(n d)`.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .needs = needs,
-            .keep = keep,
-        },
+    .part = {WNW_SCORER_INIT, .name = "cur",
+             .about = "Keys and values of large norm among their neighbours; sees no attention.",
+             .paper = "CurDKV, arXiv 2509.15038",
+             .details =
+                 "`l_K(i) = ||k_i||^2 / sum` over a block of `block` entries, `l_V` likewise; the score is "
+                 "their product, one of them, or their mean, divided by its sum over the head.\n\n"
+                 "A block of zeros is shared out evenly (kvpress divides by zero). The paper's random "
+                 "projection is left out.\n\n`O(n d)`.",
+             .options = options, .options_size = sizeof(struct opts), .needs = needs, .keep = keep},
     .scratch = scratch_size,
     .score = score,
 };

@@ -188,31 +188,23 @@ static const wnw_option options[] = {
      .offset = offsetof(struct opts, as_code)},
     {0}};
 
-extern const wnw_scorer wnw__scorer_defensivekv;
 const wnw_scorer wnw__scorer_defensivekv = {
     .part =
-        {
-            WNW_SCORER_INIT,
-            .name = "defensivekv",
-            .about = "Largest attention over window and group, times the value norm's share among the heads.",
-            .paper = "DefensiveKV, arXiv 2510.13334",
-            .details =
-                "`m_i` = largest pooled attention over group and window, pooling keeping the mass of each "
-                "row; "
-                "`s_i = max(m_i, mean of m) nu_i / (sum of nu over the heads)`. The best entries of a head "
-                "by "
-                "mean attention that hold less than `mass` together with the window get the largest score of "
-                "the layer, as many as surely fit. The heads then compete.\n\n"
-                "Deviations: L2 in place of L1 norms; the window's attention is that of the window itself, "
-                "where the released code sums the W columns before it (`as_code=1`).\n\n"
-                "Cost: O(n w kernel) per query head besides the norms.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_MATCHES_HEADS,
-            .check = check,
-            .needs = needs,
-            .keep = wnw__window_keep,
-        },
+        {WNW_SCORER_INIT, .name = "defensivekv",
+         .about = "Largest attention over window and group, times the value norm's share among the heads.",
+         .paper = "DefensiveKV, arXiv 2510.13334",
+         .details =
+             "`m_i` = largest pooled attention over group and window, pooling keeping the mass of each "
+             "row; "
+             "`s_i = max(m_i, mean of m) nu_i / (sum of nu over the heads)`. The best entries of a head "
+             "by "
+             "mean attention that hold less than `mass` together with the window get the largest score of "
+             "the layer, as many as surely fit. The heads then compete.\n\n"
+             "Deviations: L2 in place of L1 norms; the window's attention is that of the window itself, "
+             "where the released code sums the W columns before it (`as_code=1`).\n\n"
+             "Cost: O(n w kernel) per query head besides the norms.",
+         .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_MATCHES_HEADS,
+         .check = check, .needs = needs, .keep = wnw__window_keep},
     .scratch = scratch_size,
     .score = score,
 };

@@ -15,6 +15,7 @@
  * RoPE's magnitude (YaRN) is not seen. Observes query statistics, keys and values. Range >= 0. Cost O(H_q n
  * d^2).
  */
+#include "base/norm.h"
 #include "kernel/kernel.h"
 #include "policy/window.h"
 #include "profile/profile.h"
@@ -111,12 +112,10 @@ static void weigh(const struct opts *o, const wnw_observation *obs, int32_t ih, 
     const int32_t d = obs->n_embd_head;
     const float *v = o->vnorm ? obs->values(obs, ih) : NULL;
     for (int32_t i = o->n_sink; v && i < obs->n_entry[ih]; i++) {
-        double sum = 0;
-        for (int32_t j = 0; j < d; j++)
-            sum += (double)v[(int64_t)i * d + j] * v[(int64_t)i * d + j];
+        const float norm = (float)wnw__norm(v + (int64_t)i * d, d);
         for (int32_t g = 0; g < group; g++) {
             float *s = &rows[(int64_t)g * obs->n + i];
-            *s = (*s + (float)o->epsilon) * (float)sqrt(sum);
+            *s = (*s + (float)o->epsilon) * norm;
         }
     }
 }
@@ -182,31 +181,23 @@ static const wnw_option options[] = {WNW_OPTION_N_SINK(struct opts),
                                       .choices = stats_choices},
                                      {0}};
 
-extern const wnw_scorer wnw__scorer_expected_attention;
 const wnw_scorer wnw__scorer_expected_attention = {
-    .part =
-        {
-            WNW_SCORER_INIT,
-            .name = "expected_attention",
-            .about =
-                "Attention that queries of future positions are expected to give, times the value's norm.",
-            .paper = "Expected Attention, arXiv 2510.00636",
-            .details =
-                "With mean `mu` and covariance `C` of a head's queries before RoPE and `R`, RoPE averaged "
-                "over "
-                "the next `n_future` positions: `z_c = k_c . R mu / sqrt(d) + k_c^T R C R^T k_c / (2 d)`, "
-                "`p = softmax(z)` behind the sinks, `score_c = (mean of p_c over the group + epsilon) "
-                "||v_c||`."
-                "\n\n"
-                "Deviations: `R` is computed in closed form. Scaling of RoPE's magnitude (YaRN) is not "
-                "seen.\n\n"
-                "Cost: O(n d^2) per query head.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION,
-            .needs = needs,
-            .keep = keep,
-        },
+    .part = {WNW_SCORER_INIT, .name = "expected_attention",
+             .about =
+                 "Attention that queries of future positions are expected to give, times the value's norm.",
+             .paper = "Expected Attention, arXiv 2510.00636",
+             .details =
+                 "With mean `mu` and covariance `C` of a head's queries before RoPE and `R`, RoPE averaged "
+                 "over "
+                 "the next `n_future` positions: `z_c = k_c . R mu / sqrt(d) + k_c^T R C R^T k_c / (2 d)`, "
+                 "`p = softmax(z)` behind the sinks, `score_c = (mean of p_c over the group + epsilon) "
+                 "||v_c||`."
+                 "\n\n"
+                 "Deviations: `R` is computed in closed form. Scaling of RoPE's magnitude (YaRN) is not "
+                 "seen.\n\n"
+                 "Cost: O(n d^2) per query head.",
+             .options = options, .options_size = sizeof(struct opts),
+             .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION, .needs = needs, .keep = keep},
     .scratch = scratch_size,
     .score = score,
 };

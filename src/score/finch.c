@@ -93,28 +93,20 @@ static const wnw_option options[] = {
      .max = 1048576},
     {0}};
 
-extern const wnw_scorer wnw__scorer_finch;
 const wnw_scorer wnw__scorer_finch = {
-    .part =
-        {
-            WNW_SCORER_INIT,
-            .name = "finch",
-            .about = "What the question behind the document attends to.",
-            .paper = "FINCH, arXiv 2408.00167",
-            .details =
-                "`score[j] = mean (1/R) sum_t m_t a_t[j]` over the `R` question tokens `t` and the query "
-                "heads "
-                "of "
-                "a KV head; `m_t` counts the entries before `t`. The question's own entries come first.\n\n"
-                "kvpress finds the border by a delimiter token and turns kept keys to new positions; here "
-                "the "
-                "prompt's second piece is the question and keys stay where they were unless `+rerotate` is "
-                "added. "
-                "The paper selects chunk by chunk: add `+chunk`.\n\n`O(H_q R n)`.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_PROMPT_ONLY,
-            .needs = needs,
-        },
+    .part = {WNW_SCORER_INIT, .name = "finch", .about = "What the question behind the document attends to.",
+             .paper = "FINCH, arXiv 2408.00167",
+             .details =
+                 "`score[j] = mean (1/R) sum_t m_t a_t[j]` over the `R` question tokens `t` and the query "
+                 "heads "
+                 "of "
+                 "a KV head; `m_t` counts the entries before `t`. The question's own entries come first.\n\n"
+                 "kvpress finds the border by a delimiter token and turns kept keys to new positions; here "
+                 "the "
+                 "prompt's second piece is the question and keys stay where they were unless `+rerotate` is "
+                 "added. "
+                 "The paper selects chunk by chunk: add `+chunk`.\n\n`O(H_q R n)`.",
+             .options = options, .options_size = sizeof(struct opts),
+             .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_PROMPT_ONLY, .needs = needs},
     .score = score,
 };

@@ -76,28 +76,21 @@ static const wnw_option options[] = {{.name = "recent",
                                       .offset = offsetof(struct opts, normalise)},
                                      {0}};
 
-extern const wnw_scorer wnw__scorer_h2o;
 const wnw_scorer wnw__scorer_h2o = {
-    .part =
-        {
-            WNW_SCORER_INIT,
-            .name = "h2o",
-            .about = "Attention received from all queries so far; a share of the budget for recent entries.",
-            .paper = "H2O, arXiv 2306.14048",
-            .details = "`acc_h[j] = sum_i a_h[i][j]` over all queries `i` since entry `j` was read, then the "
-                       "mean over the query heads of a KV head; `floor(share B) + recent` last entries of a "
-                       "budget `B` always stay.\n\n"
-                       "`normalise` divides by the number of queries that saw the entry, as kvpress' "
-                       "observed attention does. The authors' code evicts while the prompt is processed "
-                       "only in its simulation; here once at the end of a prompt, and while decoding with "
-                       "`--evict-every`.\n\n"
-                       "Cost O(n) per query head, besides the sums: every query's attention is added up.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION,
-            .flags_of = flags_of,
-            .needs = needs,
-            .keep = keep,
-        },
+    .part = {WNW_SCORER_INIT, .name = "h2o",
+             .about = "Attention received from all queries so far; a share of the budget for recent entries.",
+             .paper = "H2O, arXiv 2306.14048",
+             .details =
+                 "`acc_h[j] = sum_i a_h[i][j]` over all queries `i` since entry `j` was read, then the "
+                 "mean over the query heads of a KV head; `floor(share B) + recent` last entries of a "
+                 "budget `B` always stay.\n\n"
+                 "`normalise` divides by the number of queries that saw the entry, as kvpress' "
+                 "observed attention does. The authors' code evicts while the prompt is processed "
+                 "only in its simulation; here once at the end of a prompt, and while decoding with "
+                 "`--evict-every`.\n\n"
+                 "Cost O(n) per query head, besides the sums: every query's attention is added up.",
+             .options = options, .options_size = sizeof(struct opts),
+             .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION, .flags_of = flags_of, .needs = needs,
+             .keep = keep},
     .score = score,
 };

@@ -10,6 +10,7 @@
  * after RoPE, as in kvpress. A zero key, or a zero mean, has cosine 0. Nothing is protected. Observes keys.
  * Range -1..1. Cost O(n d) per KV head.
  */
+#include "base/norm.h"
 #include "policy/part.h"
 
 #include <float.h>
@@ -28,14 +29,6 @@ static size_t scratch_size(const void *opts, const wnw_observation *obs)
     return (size_t)obs->n_embd_head;
 }
 
-static double norm(const float *x, int32_t d)
-{
-    double sum = 0;
-    for (int32_t c = 0; c < d; c++)
-        sum += (double)x[c] * (double)x[c];
-    return sqrt(sum);
-}
-
 static int score(const void *opts, const wnw_observation *obs, float *score, float *mu)
 {
     const int32_t d = obs->n_embd_head;
@@ -49,13 +42,13 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
         for (int32_t i = 0; i < obs->n; i++)
             s[i] = 0;
         for (int32_t i = 0; i < n; i++) {
-            const double length = norm(k + (int64_t)i * d, d);
+            const double length = wnw__norm(k + (int64_t)i * d, d);
             for (int32_t c = 0; c < d && length > DBL_MIN; c++)
                 mu[c] += (float)((double)k[(int64_t)i * d + c] / (length * n));
         }
-        const double mean = norm(mu, d);
+        const double mean = wnw__norm(mu, d);
         for (int32_t i = 0; i < n; i++) {
-            const double length = norm(k + (int64_t)i * d, d);
+            const double length = wnw__norm(k + (int64_t)i * d, d);
             double dot = 0;
             for (int32_t c = 0; c < d; c++)
                 dot += (double)k[(int64_t)i * d + c] * (double)mu[c];
@@ -66,20 +59,15 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
     return WNW_OK;
 }
 
-extern const wnw_scorer wnw__scorer_keydiff;
 const wnw_scorer wnw__scorer_keydiff = {
-    .part =
-        {
-            WNW_SCORER_INIT,
-            .name = "keydiff",
-            .about = "Keys that point elsewhere than the average key stay.",
-            .paper = "KeyDiff, arXiv 2504.15364",
-            .details =
-                "`score = -cos(k_i, mu)` with `mu` the mean of the normalised keys of the head, after "
-                "RoPE.\n\nThe paper evicts block by block while it reads: use the chunk phase for that. "
-                "A zero key has cosine 0.\n\n`O(n d)`.",
-            .needs = needs,
-        },
+    .part = {WNW_SCORER_INIT, .name = "keydiff",
+             .about = "Keys that point elsewhere than the average key stay.",
+             .paper = "KeyDiff, arXiv 2504.15364",
+             .details =
+                 "`score = -cos(k_i, mu)` with `mu` the mean of the normalised keys of the head, after "
+                 "RoPE.\n\nThe paper evicts block by block while it reads: use the chunk phase for that. "
+                 "A zero key has cosine 0.\n\n`O(n d)`.",
+             .needs = needs},
     .scratch = scratch_size,
     .score = score,
 };

@@ -15,9 +15,8 @@
  * question is a part of the context: task=both. Observes a second pass. Range 0..2 without value_norm. Cost
  * O(H_q n) besides the pass.
  */
+#include "base/norm.h"
 #include "policy/part.h"
-
-#include <math.h>
 
 enum task { TASK_CONTEXT, TASK_QUESTION, TASK_BOTH };
 enum agg_task { TASK_MAX, TASK_MEAN };
@@ -46,14 +45,8 @@ static size_t scratch_size(const void *opts, const wnw_observation *obs)
 static void value_norms(const wnw_observation *obs, int32_t ih, float *norm)
 {
     const float *v = obs->values(obs, ih);
-    for (int32_t i = 0; i < obs->n_entry[ih]; i++) {
-        double sum = 0;
-        for (int32_t c = 0; c < obs->n_embd_head; c++) {
-            const double x = (double)v[(int64_t)i * obs->n_embd_head + c];
-            sum += x * x;
-        }
-        norm[i] = (float)sqrt(sum);
-    }
+    for (int32_t i = 0; i < obs->n_entry[ih]; i++)
+        norm[i] = (float)wnw__norm(v + (int64_t)i * obs->n_embd_head, obs->n_embd_head);
 }
 
 static int score(const void *opts, const wnw_observation *obs, float *score, float *norm)
@@ -95,37 +88,31 @@ static const wnw_option options[] = {
      .offset = offsetof(struct opts, value_norm)},
     {0}};
 
-extern const wnw_scorer wnw__scorer_kvcompose;
 const wnw_scorer wnw__scorer_kvcompose = {
     .part =
-        {
-            WNW_SCORER_INIT,
-            .name = "kvcompose",
-            .about = "The highest attention an entry receives while the context is read a second time.",
-            .paper = "KVCompose, arXiv 2509.05165",
-            .details =
-                "With `a(h,c,m)` the attention of task token `m` to entry `c`, `S_task(h,c) = max_m "
-                "a(h,c,m)`, "
-                "`S_grp(j,c)` its mean over the query heads of KV head `j`, and `S(j,c) = S_grp(j,c) + "
-                "mean_i "
-                "S_grp(i,c)` over the KV heads of the layer. Rows are softmaxed over everything visible and "
-                "not "
-                "renormalised over the context; scores of all layers are compared as they are.\n\n"
-                "`task=context` feeds what was read once more behind itself (task-agnostic). `task=both` "
-                "feeds "
-                "the expected questions behind that, each for itself (task-aware: in the evaluation code the "
-                "question is a part of the context); a question that what was read ends with is read again "
-                "with it, not twice. `task=question` feeds the questions alone, each on top of what was "
-                "read, "
-                "and forgets what they do not ask for; kvpress has a switch for that which does nothing. "
-                "Probabilities stay float32, where kvpress rounds them to the model's type and gets ties.\n\n"
-                "The pass costs as much as a prefill of its tokens, and about three times the attention with "
-                "`task=context` and `both`; the cache is twice as long while it runs. Scoring `O(H_q n)`.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION,
-            .needs = needs,
-        },
+        {WNW_SCORER_INIT, .name = "kvcompose",
+         .about = "The highest attention an entry receives while the context is read a second time.",
+         .paper = "KVCompose, arXiv 2509.05165",
+         .details =
+             "With `a(h,c,m)` the attention of task token `m` to entry `c`, `S_task(h,c) = max_m "
+             "a(h,c,m)`, "
+             "`S_grp(j,c)` its mean over the query heads of KV head `j`, and `S(j,c) = S_grp(j,c) + "
+             "mean_i "
+             "S_grp(i,c)` over the KV heads of the layer. Rows are softmaxed over everything visible and "
+             "not "
+             "renormalised over the context; scores of all layers are compared as they are.\n\n"
+             "`task=context` feeds what was read once more behind itself (task-agnostic). `task=both` "
+             "feeds "
+             "the expected questions behind that, each for itself (task-aware: in the evaluation code the "
+             "question is a part of the context); a question that what was read ends with is read again "
+             "with it, not twice. `task=question` feeds the questions alone, each on top of what was "
+             "read, "
+             "and forgets what they do not ask for; kvpress has a switch for that which does nothing. "
+             "Probabilities stay float32, where kvpress rounds them to the model's type and gets ties.\n\n"
+             "The pass costs as much as a prefill of its tokens, and about three times the attention with "
+             "`task=context` and `both`; the cache is twice as long while it runs. Scoring `O(H_q n)`.",
+         .options = options, .options_size = sizeof(struct opts),
+         .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION, .needs = needs},
     .scratch = scratch_size,
     .score = score,
 };

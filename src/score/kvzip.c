@@ -70,41 +70,34 @@ static const wnw_option options[] = {
      .choices = prefixes},
     {0}};
 
-extern const wnw_scorer wnw__scorer_kvzip;
 const wnw_scorer wnw__scorer_kvzip = {
     .part =
-        {
-            WNW_SCORER_INIT,
-            .name = "kvzip",
-            .about = "The highest attention an entry receives while the model repeats its context.",
-            .paper = "KVzip, arXiv 2505.23416",
-            .details =
-                "`S(j,c) = max p(h,t,c)` over the query heads `h` of KV head `j` and all tokens `t` of the "
-                "repeat "
-                "input: an instruction to repeat, what ends the user's turn in the chat template, and a "
-                "chunk "
-                "of "
-                "the text. The softmax runs over the chat header, the chunk that is repeated and the repeat "
-                "input, so the scores of different chunks can be compared.\n\n"
-                "The chat header, the `n_p` tokens that the template wrote before the text, is not repeated. "
-                "`prefix=keep`, as the authors do: it stays whole in every head and counts in the size. "
-                "`prefix=evict`, as kvpress does: `min(sinks,n_p)` of it stay, the others have score 0, and "
-                "the "
-                "softmax sees its first 4 tokens only. `prefix=score`: it is repeated and scored like text, "
-                "and "
-                "`sinks` first tokens stay. Where no header is known (`--raw`, no template), `keep` and "
-                "`score` "
-                "are the same, the softmax sees the first 4 tokens before the chunk, and `evict` protects "
-                "nothing.\n\n"
-                "Chunks have 2048 tokens as in kvpress; the authors take 2000, and a ratio of the context "
-                "without its header.\n\n"
-                "The pass costs about twice a prefill in matrix products; scoring `O(H_q n)`.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION,
-            .needs = needs,
-            .keep = keep,
-        },
+        {WNW_SCORER_INIT, .name = "kvzip",
+         .about = "The highest attention an entry receives while the model repeats its context.",
+         .paper = "KVzip, arXiv 2505.23416",
+         .details =
+             "`S(j,c) = max p(h,t,c)` over the query heads `h` of KV head `j` and all tokens `t` of the "
+             "repeat "
+             "input: an instruction to repeat, what ends the user's turn in the chat template, and a "
+             "chunk "
+             "of "
+             "the text. The softmax runs over the chat header, the chunk that is repeated and the repeat "
+             "input, so the scores of different chunks can be compared.\n\n"
+             "The chat header, the `n_p` tokens that the template wrote before the text, is not repeated. "
+             "`prefix=keep`, as the authors do: it stays whole in every head and counts in the size. "
+             "`prefix=evict`, as kvpress does: `min(sinks,n_p)` of it stay, the others have score 0, and "
+             "the "
+             "softmax sees its first 4 tokens only. `prefix=score`: it is repeated and scored like text, "
+             "and "
+             "`sinks` first tokens stay. Where no header is known (`--raw`, no template), `keep` and "
+             "`score` "
+             "are the same, the softmax sees the first 4 tokens before the chunk, and `evict` protects "
+             "nothing.\n\n"
+             "Chunks have 2048 tokens as in kvpress; the authors take 2000, and a ratio of the context "
+             "without its header.\n\n"
+             "The pass costs about twice a prefill in matrix products; scoring `O(H_q n)`.",
+         .options = options, .options_size = sizeof(struct opts),
+         .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION, .needs = needs, .keep = keep},
     .aggregation = "group_max",
     .score = score,
 };

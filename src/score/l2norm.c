@@ -10,9 +10,8 @@
  * keys and keeps their norms, so it does not matter here.
  * Observes keys, and values where wv > 0, of blocks that are not settled. Cost O(n d) per KV head.
  */
+#include "base/norm.h"
 #include "score/lag_blocks.h"
-
-#include <math.h>
 
 struct opts {
     struct wnw__lag_opts lag;
@@ -29,12 +28,8 @@ static void needs(const void *opts, wnw_needs *out)
 /* Adds weight x norm of each of the n rows z[n][d] to s[n]. */
 static void add_norms(const float *z, int32_t n, int32_t d, double weight, float *s)
 {
-    for (int32_t t = 0; t < n; t++) {
-        double sum = 0;
-        for (int32_t c = 0; c < d; c++)
-            sum += (double)z[(int64_t)t * d + c] * (double)z[(int64_t)t * d + c];
-        s[t] += (float)(weight * sqrt(sum));
-    }
+    for (int32_t t = 0; t < n; t++)
+        s[t] += (float)(weight * wnw__norm(z + (int64_t)t * d, d));
 }
 
 static int score(const void *opts, const wnw_observation *obs, float *score, float *scratch)
@@ -72,23 +67,15 @@ static const wnw_option options[] = {WNW_OPTIONS_LAG,
                                       .def = 1},
                                      {0}};
 
-extern const wnw_scorer wnw__scorer_l2norm;
 const wnw_scorer wnw__scorer_l2norm = {
-    .part =
-        {
-            WNW_SCORER_INIT,
-            .name = "l2norm",
-            .about = "Keys of small norm inside blocks of tokens; no attention needed.",
-            .paper = "LagKV, arXiv 2504.04704",
-            .details = "`score[t] = -(||k_t|| + wv ||v_t||)` inside the blocks of `lagkv`: the baseline of "
-                       "that paper (eq. 16). `low=0` keeps large norms instead.\n\nThe authors leave the "
-                       "first two layers whole (`skip=2`) and give values no weight.\n\nCost: O(n d) per KV "
-                       "head.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .needs = needs,
-            .keep = wnw__lag_keep,
-        },
+    .part = {WNW_SCORER_INIT, .name = "l2norm",
+             .about = "Keys of small norm inside blocks of tokens; no attention needed.",
+             .paper = "LagKV, arXiv 2504.04704",
+             .details = "`score[t] = -(||k_t|| + wv ||v_t||)` inside the blocks of `lagkv`: the baseline of "
+                        "that paper (eq. 16). `low=0` keeps large norms instead.\n\nThe authors leave the "
+                        "first two layers whole (`skip=2`) and give values no weight.\n\nCost: O(n d) per KV "
+                        "head.",
+             .options = options, .options_size = sizeof(struct opts), .needs = needs, .keep = wnw__lag_keep},
     .score = score,
     .blocks = &wnw__lag_rule,
     .skips = wnw__lag_skips,

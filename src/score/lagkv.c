@@ -231,28 +231,20 @@ static const wnw_option options[] = {
      .offset = offsetof(struct opts, ranked)},
     {0}};
 
-extern const wnw_scorer wnw__scorer_lagkv;
 const wnw_scorer wnw__scorer_lagkv = {
-    .part =
-        {
-            WNW_SCORER_INIT,
-            .name = "lagkv",
-            .about = "Spread of keys and values relative to the next block of tokens; no attention needed.",
-            .paper = "LagKV, arXiv 2504.04704",
-            .details = "Behind `sink` entries come blocks of `lag`. Each channel of the keys of a block is "
-                       "normalised with the extrema of the same channel in the next block; `u[t]` is the "
-                       "standard deviation over the channels (divisor d - 1), `s_K` the softmax of `u` "
-                       "inside the block, `s_V` the same for values; the score is `s_K + wv s_V`. Scores of "
-                       "different blocks cannot be compared: that is the `partition` selector's business. "
-                       "`ref=own` normalises a block by itself (the paper's LocalKV).\n\nDeviations: a "
-                       "channel that is constant in the reference block adds a constant where the authors' "
-                       "code divides by zero. `ranked` is kvpress' form: the rank inside the block is the "
-                       "score, and one cut goes through the whole head.\n\nCost: O(n d) per KV head.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .needs = needs,
-            .keep = keep,
-        },
+    .part = {WNW_SCORER_INIT, .name = "lagkv",
+             .about = "Spread of keys and values relative to the next block of tokens; no attention needed.",
+             .paper = "LagKV, arXiv 2504.04704",
+             .details = "Behind `sink` entries come blocks of `lag`. Each channel of the keys of a block is "
+                        "normalised with the extrema of the same channel in the next block; `u[t]` is the "
+                        "standard deviation over the channels (divisor d - 1), `s_K` the softmax of `u` "
+                        "inside the block, `s_V` the same for values; the score is `s_K + wv s_V`. Scores of "
+                        "different blocks cannot be compared: that is the `partition` selector's business. "
+                        "`ref=own` normalises a block by itself (the paper's LocalKV).\n\nDeviations: a "
+                        "channel that is constant in the reference block adds a constant where the authors' "
+                        "code divides by zero. `ranked` is kvpress' form: the rank inside the block is the "
+                        "score, and one cut goes through the whole head.\n\nCost: O(n d) per KV head.",
+             .options = options, .options_size = sizeof(struct opts), .needs = needs, .keep = keep},
     .scratch = scratch_size,
     .score = score,
     .blocks = &block_rule,

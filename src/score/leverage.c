@@ -154,25 +154,18 @@ static const wnw_option options[] = {{.name = "sketch",
                                       .max = 2147483647},
                                      {0}};
 
-extern const wnw_scorer wnw__scorer_leverage;
 const wnw_scorer wnw__scorer_leverage = {
-    .part =
-        {
-            WNW_SCORER_INIT,
-            .name = "leverage",
-            .about = "Keys that the other keys of the head cannot be combined to; sees no attention.",
-            .paper = "Compactor, arXiv 2507.08143",
-            .details =
-                "`X = K Phi` with the centred keys before RoPE and a random `Phi` of `sketch` columns; `l_i "
-                "= "
-                "x_i^T (X^T X + 0.01 I)^-1 x_i`, standardised over the layer.\n\n"
-                "Keys are turned back from what the cache holds. `Phi` depends on seed, layer and head "
-                "alone; "
-                "kvpress draws it in sequence, so its choices cannot be reproduced.\n\n`O(n s (d + s))`.",
-            .options = options,
-            .options_size = sizeof(struct wnw__leverage_opts),
-            .needs = needs,
-        },
+    .part = {WNW_SCORER_INIT, .name = "leverage",
+             .about = "Keys that the other keys of the head cannot be combined to; sees no attention.",
+             .paper = "Compactor, arXiv 2507.08143",
+             .details =
+                 "`X = K Phi` with the centred keys before RoPE and a random `Phi` of `sketch` columns; `l_i "
+                 "= "
+                 "x_i^T (X^T X + 0.01 I)^-1 x_i`, standardised over the layer.\n\n"
+                 "Keys are turned back from what the cache holds. `Phi` depends on seed, layer and head "
+                 "alone; "
+                 "kvpress draws it in sequence, so its choices cannot be reproduced.\n\n`O(n s (d + s))`.",
+             .options = options, .options_size = sizeof(struct wnw__leverage_opts), .needs = needs},
     .scratch = scratch_size,
     .score = score,
 };

@@ -12,6 +12,7 @@
  * none. Observes all queries, keys and values. Cost O(H_q n m d).
  */
 #include "score/noncausal.h"
+#include "base/norm.h"
 #include "kernel/kernel.h"
 #include "score/compactor.h"
 
@@ -73,13 +74,8 @@ static void add_chunk(const struct wnw__noncausal_opts *o, const wnw_observation
 static void weigh_by_values(const wnw_observation *obs, int32_t ih, int32_t first, int32_t end, float *u)
 {
     const float *v = obs->values(obs, ih);
-    for (int32_t i = first; i < end; i++) {
-        double sum = 0;
-        for (int32_t c = 0; c < obs->n_embd_head; c++)
-            sum +=
-                (double)v[(int64_t)i * obs->n_embd_head + c] * (double)v[(int64_t)i * obs->n_embd_head + c];
-        u[i] *= (float)sqrt(sum);
-    }
+    for (int32_t i = first; i < end; i++)
+        u[i] *= (float)wnw__norm(v + (int64_t)i * obs->n_embd_head, obs->n_embd_head);
 }
 
 int wnw__noncausal(const struct wnw__noncausal_opts *o, const wnw_observation *obs, struct wnw__trim trim,
@@ -148,29 +144,22 @@ static const wnw_option options[] = {
      .offset = offsetof(struct wnw__noncausal_opts, padded)},
     {0}};
 
-extern const wnw_scorer wnw__scorer_noncausal;
 const wnw_scorer wnw__scorer_noncausal = {
-    .part =
-        {
-            WNW_SCORER_INIT,
-            .name = "noncausal",
-            .about = "Attention of every prompt token to its chunk, later tokens included, times value norm.",
-            .paper = "Compactor, arXiv 2507.08143",
-            .details =
-                "`u(c)` = mean over the group's query heads of the attention that entry `c` gets from all "
-                "tokens "
-                "of its chunk, without the causal mask; `u(c) ||v_c||` is averaged over `pool` neighbours "
-                "and "
-                "standardised over the layer.\n\n"
-                "kvpress leaves out the factor `1/sqrt(d)` (`scaled=0`) and lets the zeros that fill up the "
-                "last "
-                "chunk take part (`padded=1`).\n\n`O(H_q n chunk d)`.",
-            .options = options,
-            .options_size = sizeof(struct wnw__noncausal_opts),
-            .flags = WNW_FLAG_PROMPT_ONLY,
-            .check = check,
-            .needs = needs,
-        },
+    .part = {WNW_SCORER_INIT, .name = "noncausal",
+             .about =
+                 "Attention of every prompt token to its chunk, later tokens included, times value norm.",
+             .paper = "Compactor, arXiv 2507.08143",
+             .details =
+                 "`u(c)` = mean over the group's query heads of the attention that entry `c` gets from all "
+                 "tokens "
+                 "of its chunk, without the causal mask; `u(c) ||v_c||` is averaged over `pool` neighbours "
+                 "and "
+                 "standardised over the layer.\n\n"
+                 "kvpress leaves out the factor `1/sqrt(d)` (`scaled=0`) and lets the zeros that fill up the "
+                 "last "
+                 "chunk take part (`padded=1`).\n\n`O(H_q n chunk d)`.",
+             .options = options, .options_size = sizeof(struct wnw__noncausal_opts),
+             .flags = WNW_FLAG_PROMPT_ONLY, .check = check, .needs = needs},
     .scratch = scratch_size,
     .score = score,
 };

@@ -143,27 +143,18 @@ static const wnw_option options[] = {WNW_OPTION_WINDOW(32),
                                       .choices = prunes},
                                      {0}};
 
-extern const wnw_scorer wnw__scorer_obcache;
 const wnw_scorer wnw__scorer_obcache = {
-    .part =
-        {
-            WNW_SCORER_INIT,
-            .name = "obcache",
-            .about =
-                "First-order change of the window's outputs when an entry goes, pooled along the positions.",
-            .paper = "OBCache, arXiv 2510.07651",
-            .details =
-                "With attention `A`, scaled logit `Z` and head output `o` of a query of the window, summed "
-                "over the window: `prune=value` `A^2 ||v||^2`, `key` `(A Z)^2 ||v - o||^2`, `joint` "
-                "`||A (v + Z (v - o))||^2`. Pooled as SnapKV's attention, mean over the group.\n\n"
-                "Cost: O(n w d) per query head.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_QUERY_HEADS,
-            .check = check,
-            .needs = needs,
-            .keep = wnw__window_keep,
-        },
+    .part = {WNW_SCORER_INIT, .name = "obcache",
+             .about =
+                 "First-order change of the window's outputs when an entry goes, pooled along the positions.",
+             .paper = "OBCache, arXiv 2510.07651",
+             .details =
+                 "With attention `A`, scaled logit `Z` and head output `o` of a query of the window, summed "
+                 "over the window: `prune=value` `A^2 ||v||^2`, `key` `(A Z)^2 ||v - o||^2`, `joint` "
+                 "`||A (v + Z (v - o))||^2`. Pooled as SnapKV's attention, mean over the group.\n\n"
+                 "Cost: O(n w d) per query head.",
+             .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_QUERY_HEADS,
+             .check = check, .needs = needs, .keep = wnw__window_keep},
     .scratch = scratch_size,
     .score = score,
 };

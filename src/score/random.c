@@ -35,16 +35,9 @@ static const wnw_option options[] = {{.name = "seed",
                                       .max = 2147483647},
                                      {0}};
 
-extern const wnw_scorer wnw__scorer_random;
 const wnw_scorer wnw__scorer_random = {
-    .part =
-        {
-            WNW_SCORER_INIT,
-            .name = "random",
-            .about = "Chance: the floor any method has to beat.",
-            .details = "A number in [0, 1) from seed, layer, KV head and position. `O(n)`.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-        },
+    .part = {WNW_SCORER_INIT, .name = "random", .about = "Chance: the floor any method has to beat.",
+             .details = "A number in [0, 1) from seed, layer, KV head and position. `O(n)`.",
+             .options = options, .options_size = sizeof(struct opts)},
     .score = score,
 };

@@ -96,34 +96,27 @@ static const wnw_option options[] = {WNW_OPTION_WINDOW(32),
                                       .offset = offsetof(struct opts, pool_after)},
                                      {0}};
 
-extern const wnw_scorer wnw__scorer_snapkv;
 const wnw_scorer wnw__scorer_snapkv = {
     .part =
-        {
-            WNW_SCORER_INIT,
-            .name = "snapkv",
-            .about = "Attention of the last prompt queries, pooled along the positions.",
-            .paper = "SnapKV, arXiv 2404.14469",
-            .details =
-                "Over the last `window` queries, `s_h[j] = mean_i a_h[i][j]`, pooled along the positions, "
-                "`max` or `avg` over `kernel` neighbours (missing ones count as 0 and the divisor stays). "
-                "One score per query head: heads are put together behind the pooling. Softmax is over "
-                "everything visible and nothing is renormalised. The window stays.\n\n"
-                "Deviations: the authors' code gives every query head a cache of its own, here as in kvpress "
-                "the heads of a group share one. kvpress' defaults are window 64 and average pooling 5. "
-                "`agg=max+defensive` is DefensiveKV's worst case (arXiv 2510.13334) in place of both means: "
-                "`agg=max` pools each row of the window by itself and scales it back to the row's mass."
-                " `pool_after` puts the heads together first and pools then, as the released code of AdaKV "
-                "and "
-                "CriticalKV does with grouped heads; with `pool=avg` both are the same."
-                "\n\nCost: O(H_q w n).",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION | WNW_FLAG_WINDOW_BY_HEAD,
-            .check = check,
-            .needs = wnw__window_needs,
-            .keep = wnw__window_keep,
-        },
+        {WNW_SCORER_INIT, .name = "snapkv",
+         .about = "Attention of the last prompt queries, pooled along the positions.",
+         .paper = "SnapKV, arXiv 2404.14469",
+         .details =
+             "Over the last `window` queries, `s_h[j] = mean_i a_h[i][j]`, pooled along the positions, "
+             "`max` or `avg` over `kernel` neighbours (missing ones count as 0 and the divisor stays). "
+             "One score per query head: heads are put together behind the pooling. Softmax is over "
+             "everything visible and nothing is renormalised. The window stays.\n\n"
+             "Deviations: the authors' code gives every query head a cache of its own, here as in kvpress "
+             "the heads of a group share one. kvpress' defaults are window 64 and average pooling 5. "
+             "`agg=max+defensive` is DefensiveKV's worst case (arXiv 2510.13334) in place of both means: "
+             "`agg=max` pools each row of the window by itself and scales it back to the row's mass."
+             " `pool_after` puts the heads together first and pools then, as the released code of AdaKV "
+             "and "
+             "CriticalKV does with grouped heads; with `pool=avg` both are the same."
+             "\n\nCost: O(H_q w n).",
+         .options = options, .options_size = sizeof(struct opts),
+         .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION | WNW_FLAG_WINDOW_BY_HEAD, .check = check,
+         .needs = wnw__window_needs, .keep = wnw__window_keep},
     .scratch = scratch_size,
     .score = score,
     .finish = finish,

@@ -47,23 +47,16 @@ static const wnw_option options[] = {{.name = "sinks",
                                       .max = 65536},
                                      {0}};
 
-extern const wnw_scorer wnw__scorer_streaming_llm;
 const wnw_scorer wnw__scorer_streaming_llm = {
-    .part =
-        {
-            WNW_SCORER_INIT,
-            .name = "streaming_llm",
-            .about = "Attention sinks at the start and the most recent tokens.",
-            .paper = "StreamingLLM, arXiv 2309.17453",
-            .details = "`score[j] = j`: the first `sinks` entries stay as attention sinks, the most recent "
-                       "ones fill the rest. `recent > 0` turns it round, as the baseline in CompressKV's "
-                       "code does: the last `recent` stay and the first ones fill the rest.\n\nDeviation: "
-                       "keys keep the rotation of their original position, as in kvpress; the authors' code "
-                       "gives the kept ones new positions: add `+rerotate`.\n\nCost: O(n).",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_UNIFORM,
-            .keep = keep,
-        },
+    .part = {WNW_SCORER_INIT, .name = "streaming_llm",
+             .about = "Attention sinks at the start and the most recent tokens.",
+             .paper = "StreamingLLM, arXiv 2309.17453",
+             .details = "`score[j] = j`: the first `sinks` entries stay as attention sinks, the most recent "
+                        "ones fill the rest. `recent > 0` turns it round, as the baseline in CompressKV's "
+                        "code does: the last `recent` stay and the first ones fill the rest.\n\nDeviation: "
+                        "keys keep the rotation of their original position, as in kvpress; the authors' code "
+                        "gives the kept ones new positions: add `+rerotate`.\n\nCost: O(n).",
+             .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_UNIFORM,
+             .keep = keep},
     .score = score,
 };

@@ -48,25 +48,16 @@ static const wnw_option options[] = {{.name = "last",
                                       .max = 65536},
                                      {0}};
 
-extern const wnw_scorer wnw__scorer_tova;
 const wnw_scorer wnw__scorer_tova = {
-    .part =
-        {
-            WNW_SCORER_INIT,
-            .name = "tova",
-            .about = "Attention of the last query.",
-            .paper = "TOVA, arXiv 2401.06104",
-            .details = "`s_h[j] = a_h[last][j]`: attention of the last query; the preset averages it over "
-                       "all query heads, so that a layer has one list of tokens. No window, no pooling, no "
-                       "sinks.\n\nDeviations: the newest token may go, as in the paper; kvpress always keeps"
-                       " it (`last=1`). The authors evict one token per decoded token; here eviction goes by"
-                       " size and phase.\n\nCost: O(H_q n).",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION,
-            .needs = needs,
-            .keep = keep,
-        },
+    .part = {WNW_SCORER_INIT, .name = "tova", .about = "Attention of the last query.",
+             .paper = "TOVA, arXiv 2401.06104",
+             .details = "`s_h[j] = a_h[last][j]`: attention of the last query; the preset averages it over "
+                        "all query heads, so that a layer has one list of tokens. No window, no pooling, no "
+                        "sinks.\n\nDeviations: the newest token may go, as in the paper; kvpress always keeps"
+                        " it (`last=1`). The authors evict one token per decoded token; here eviction goes by"
+                        " size and phase.\n\nCost: O(H_q n).",
+             .options = options, .options_size = sizeof(struct opts),
+             .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION, .needs = needs, .keep = keep},
     .aggregation = "layer_mean",
     .score = score,
 };

@@ -122,28 +122,20 @@ static const wnw_option options[] = {{.name = "sinks",
                                       .max = 1},
                                      {0}};
 
-extern const wnw_scorer wnw__scorer_vatp;
 const wnw_scorer wnw__scorer_vatp = {
-    .part =
-        {
-            WNW_SCORER_INIT,
-            .name = "vatp",
-            .about = "Attention received, times the L1 norm of the value; sinks and recent entries stay.",
-            .paper = "VATP, arXiv 2406.12335",
-            .details =
-                "`score[j] = A[j] ||v[j]||_1`, `A` = attention of all queries so far (`host=sum`) or "
-                "the mean over the last `window` (`host=window`), averaged over the query heads of a "
-                "KV head. The first `sinks` and `floor(share B) + recent` last entries always stay.\n\n"
-                "The authors' code weights the attention of each step and masks what it drops; the "
-                "sums are the same. Where the budget is too small for all that is protected, the "
-                "share of recent entries gives way to the sinks.\n\n"
-                "Cost O(n d) per KV head besides the attention.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_QUERY_HEADS,
-            .needs = needs,
-            .keep = keep,
-        },
+    .part = {WNW_SCORER_INIT, .name = "vatp",
+             .about = "Attention received, times the L1 norm of the value; sinks and recent entries stay.",
+             .paper = "VATP, arXiv 2406.12335",
+             .details =
+                 "`score[j] = A[j] ||v[j]||_1`, `A` = attention of all queries so far (`host=sum`) or "
+                 "the mean over the last `window` (`host=window`), averaged over the query heads of a "
+                 "KV head. The first `sinks` and `floor(share B) + recent` last entries always stay.\n\n"
+                 "The authors' code weights the attention of each step and masks what it drops; the "
+                 "sums are the same. Where the budget is too small for all that is protected, the "
+                 "share of recent entries gives way to the sinks.\n\n"
+                 "Cost O(n d) per KV head besides the attention.",
+             .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_QUERY_HEADS,
+             .needs = needs, .keep = keep},
     .scratch = scratch_size,
     .score = score,
 };

@@ -44,20 +44,15 @@ static const wnw_option options[] = {{.name = "chunk",
                                       .max = 1048576},
                                      {0}};
 
-extern const wnw_selector wnw__selector_chunk;
 const wnw_selector wnw__selector_chunk = {
     .part =
-        {
-            WNW_SELECTOR_INIT,
-            .name = "chunk",
-            .about = "The highest scores of every stretch of tokens, so that no part is emptied.",
-            .paper = "FINCH, arXiv 2408.00167",
-            .details =
-                "Chunk `[a, b)` of `n` entries keeps its `floor(k b / n) - floor(k a / n)` best of the count "
-                "`k`.\n\nkvpress truncates each chunk's count by itself and scores each chunk as if it were "
-                "alone.\n\n`O(n)`.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-        },
+        {WNW_SELECTOR_INIT, .name = "chunk",
+         .about = "The highest scores of every stretch of tokens, so that no part is emptied.",
+         .paper = "FINCH, arXiv 2408.00167",
+         .details =
+             "Chunk `[a, b)` of `n` entries keeps its `floor(k b / n) - floor(k a / n)` best of the count "
+             "`k`.\n\nkvpress truncates each chunk's count by itself and scores each chunk as if it were "
+             "alone.\n\n`O(n)`.",
+         .options = options, .options_size = sizeof(struct opts)},
     .select = select_entries,
 };

@@ -168,29 +168,23 @@ static const wnw_option options[] = {{.name = "chunk",
                                       .choices = rests},
                                      {0}};
 
-extern const wnw_selector wnw__selector_chunkkv;
 const wnw_selector wnw__selector_chunkkv = {
-    .part =
-        {
-            WNW_SELECTOR_INIT,
-            .name = "chunkkv",
-            .about = "Whole chunks of neighbouring tokens, the same in all heads of a layer.",
-            .paper = "ChunkKV, arXiv 2502.00299",
-            .details = "Scores are summed over the KV heads and averaged over each chunk of `chunk` entries; "
-                       "the best "
-                       "chunks "
-                       "stay in every head of the layer.\n\n"
-                       "`rest=fill` keeps protected entries and fills what no whole chunk fits into with the "
-                       "best entries "
-                       "of "
-                       "the next one, so the count is exact. `rest=drop` keeps `max(1, floor(n_chunks "
-                       "(1-r)))` chunks, as "
-                       "kvpress does.\n\n"
-                       "`O(H n)` per head.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_MATCHES_HEADS,
-        },
+    .part = {WNW_SELECTOR_INIT, .name = "chunkkv",
+             .about = "Whole chunks of neighbouring tokens, the same in all heads of a layer.",
+             .paper = "ChunkKV, arXiv 2502.00299",
+             .details =
+                 "Scores are summed over the KV heads and averaged over each chunk of `chunk` entries; "
+                 "the best "
+                 "chunks "
+                 "stay in every head of the layer.\n\n"
+                 "`rest=fill` keeps protected entries and fills what no whole chunk fits into with the "
+                 "best entries "
+                 "of "
+                 "the next one, so the count is exact. `rest=drop` keeps `max(1, floor(n_chunks "
+                 "(1-r)))` chunks, as "
+                 "kvpress does.\n\n"
+                 "`O(H n)` per head.",
+             .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_MATCHES_HEADS},
     .scratch = scratch_size,
     .select = select_entries,
 };

@@ -195,35 +195,28 @@ static const wnw_option options[] = {{.name = "alpha",
                                       .choices = gqas},
                                      {0}};
 
-extern const wnw_selector wnw__selector_critical;
 const wnw_selector wnw__selector_critical = {
     .part =
-        {
-            WNW_SELECTOR_INIT,
-            .name = "critical",
-            .about = "Half by attention alone, the rest by attention times the norm of the projected value.",
-            .paper = "CriticalKV, arXiv 2502.03805",
-            .details =
-                "Stage 1 keeps the `floor(alpha b)` best of a head's `b` entries by attention `A_i`, stage 2 "
-                "fills "
-                "up by `(A_i + eps) nu_i` with `nu_i = ||v_i W_O||`, mean over the query heads of the group. "
-                "`alpha = 1` is plain top-k. `gqa=joint` takes `(1/G) sum_g (A_ig + eps) nu_ig`, every query "
-                "head's "
-                "own "
-                "attention and norm, which is the bound for the group; for scorers of query heads.\n\n"
-                "Deviations: the norm is L2 by default, which the paper finds as good as its L1; the first 4 "
-                "entries are kept in any case (`sinks=0` turns that off); protected entries are kept first "
-                "and "
-                "do not compete. Norms behind the output projection, as some models have, are not seen.\n\n"
-                "Cost: O(n) per head besides the norms. L1 takes one output projection per entry and query "
-                "head, "
-                "L2 a d x d product per entry and KV head, or with `gqa=joint` per entry and query head.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_ATTENTION,
-            .flags_of = flags_of,
-            .needs = needs,
-        },
+        {WNW_SELECTOR_INIT, .name = "critical",
+         .about = "Half by attention alone, the rest by attention times the norm of the projected value.",
+         .paper = "CriticalKV, arXiv 2502.03805",
+         .details =
+             "Stage 1 keeps the `floor(alpha b)` best of a head's `b` entries by attention `A_i`, stage 2 "
+             "fills "
+             "up by `(A_i + eps) nu_i` with `nu_i = ||v_i W_O||`, mean over the query heads of the group. "
+             "`alpha = 1` is plain top-k. `gqa=joint` takes `(1/G) sum_g (A_ig + eps) nu_ig`, every query "
+             "head's "
+             "own "
+             "attention and norm, which is the bound for the group; for scorers of query heads.\n\n"
+             "Deviations: the norm is L2 by default, which the paper finds as good as its L1; the first 4 "
+             "entries are kept in any case (`sinks=0` turns that off); protected entries are kept first "
+             "and "
+             "do not compete. Norms behind the output projection, as some models have, are not seen.\n\n"
+             "Cost: O(n) per head besides the norms. L1 takes one output projection per entry and query "
+             "head, "
+             "L2 a d x d product per entry and KV head, or with `gqa=joint` per entry and query head.",
+         .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_ATTENTION,
+         .flags_of = flags_of, .needs = needs},
     .scratch = scratch_size,
     .advise = advise,
     .select = select_entries,

@@ -85,30 +85,23 @@ static const wnw_option options[] = {{.name = "retain",
                                       .max = 1},
                                      {0}};
 
-extern const wnw_selector wnw__selector_partition;
 const wnw_selector wnw__selector_partition = {
-    .part =
-        {
-            WNW_SELECTOR_INIT,
-            .name = "partition",
-            .about = "The same number of best scores from every block of the scorer; sinks and the last "
-                     "blocks stay.",
-            .paper = "LagKV, arXiv 2504.04704",
-            .details =
-                "With `N = floor((n - S) / L)` blocks and a remainder of `m` entries, the `k` best of"
-                " every block but the last complete one survive; that one and the remainder stay: `S "
-                "+ k (N - 1) + L + m` entries. Shorter than `S + 2 L`: everything stays.\n\nWithout a"
-                " size `k = floor(retain L)`. With one, `k` is the largest that fits, so up to `N - "
-                "2` entries of it stay unused.\n\nWhat an earlier compression settled is not "
-                "chosen among again; a size that cannot hold it is not reached, with a warning. When the "
-                "session "
-                "follows rules (`--evict`), `L` is never shortened and nothing happens before `S + 2 L` "
-                "entries; a size, with all tokens of all turns counted, gives the `k` of the blocks that a "
-                "turn adds, and a ratio R the `k = floor((1 - R) L)` of a block that decoding completes.",
-            .options = options,
-            .options_size = sizeof(struct opts),
-            .flags = WNW_FLAG_BY_BLOCK,
-        },
+    .part = {WNW_SELECTOR_INIT, .name = "partition",
+             .about = "The same number of best scores from every block of the scorer; sinks and the last "
+                      "blocks stay.",
+             .paper = "LagKV, arXiv 2504.04704",
+             .details =
+                 "With `N = floor((n - S) / L)` blocks and a remainder of `m` entries, the `k` best of"
+                 " every block but the last complete one survive; that one and the remainder stay: `S "
+                 "+ k (N - 1) + L + m` entries. Shorter than `S + 2 L`: everything stays.\n\nWithout a"
+                 " size `k = floor(retain L)`. With one, `k` is the largest that fits, so up to `N - "
+                 "2` entries of it stay unused.\n\nWhat an earlier compression settled is not "
+                 "chosen among again; a size that cannot hold it is not reached, with a warning. When the "
+                 "session "
+                 "follows rules (`--evict`), `L` is never shortened and nothing happens before `S + 2 L` "
+                 "entries; a size, with all tokens of all turns counted, gives the `k` of the blocks that a "
+                 "turn adds, and a ratio R the `k = floor((1 - R) L)` of a block that decoding completes.",
+             .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_BY_BLOCK},
     .recursive = &recursive,
     .select = select_entries,
 };

@@ -43,18 +43,12 @@ static const wnw_option options[] = {
      .choices = ties},
     {0}};
 
-extern const wnw_selector wnw__selector_topk;
 const wnw_selector wnw__selector_topk = {
-    .part =
-        {
-            WNW_SELECTOR_INIT,
-            .name = "topk",
-            .about = "The highest scores of a head; of equal scores the earlier position, or the later one.",
-            .details = "The best scores besides the protected first and last entries. Of equal scores the "
-                       "earlier position stays; an option turns that round, as CompilerKV's code has "
-                       "it.\n\nCost: O(n).",
-            .options = options,
-            .options_size = sizeof(struct opts),
-        },
+    .part = {WNW_SELECTOR_INIT, .name = "topk",
+             .about = "The highest scores of a head; of equal scores the earlier position, or the later one.",
+             .details = "The best scores besides the protected first and last entries. Of equal scores the "
+                        "earlier position stays; an option turns that round, as CompilerKV's code has "
+                        "it.\n\nCost: O(n).",
+             .options = options, .options_size = sizeof(struct opts)},
     .select = select_entries,
 };

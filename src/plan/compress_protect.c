@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/* Entries that stay whatever their score, made to fit into the size. */
+#include "plan/compress_impl.h"
+#include "policy/count.h"
+
+/* n_here: first entries that are the chat template's. */
+static wnw_protected protected_of(const struct wnw__plan_job *j, int32_t n, int32_t n_here)
+{
+    const wnw_keep_problem problem = {.n = n,
+                                      .budget = j->size.budget,
+                                      .sized = j->size.rule == WNW_SIZE_RULE_MEAN,
+                                      .n_prefix = j->src->n_prefix,
+                                      .n_here = n_here};
+    const wnw_protected p = wnw__policy_keep_with(j->policy, j->scorer_opts, &problem);
+    return wnw__protected_clamp(j->size.room > 0 ? wnw__protected_make_room(p, j->size.room) : p, n);
+}
+
+/* First entries of the head that are the chat template's: those before position n_prefix. */
+static int32_t header_of(const struct wnw__plan_job *j, int32_t il, int32_t ih)
+{
+    const int32_t *pos = j->src->positions(j->src, il, ih);
+    int32_t lo = 0, hi = j->src->n_prefix > 0 ? wnw__job_entries(j, il)[ih] : 0;
+    while (lo < hi) {
+        const int32_t mid = lo + (hi - lo) / 2;
+        if (pos[mid] < j->src->n_prefix)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+wnw_protected wnw__job_protected(const struct wnw__plan_job *j, int32_t n)
+{
+    int32_t most = 0;
+    for (int32_t i = 0; i < j->cache.n_part; i++)
+        for (int32_t ih = 0; ih < j->src->n_head_kv; ih++) {
+            const int32_t n_here = header_of(j, j->cache.il[i], ih);
+            most = n_here > most ? n_here : most;
+        }
+    return protected_of(j, n, most);
+}
+
+wnw_protected wnw__job_protected_head(const struct wnw__plan_job *j, int32_t il, int32_t ih)
+{
+    return protected_of(j, wnw__job_entries(j, il)[ih], header_of(j, il, ih));
+}
+
+/* Where blocks were settled by an earlier compression: what the size cannot take is kept, with a warning.
+ * False if nothing was. */
+static bool fit_settled(struct wnw__plan_job *j)
+{
+    int32_t most = 0, most_n = 0;
+    bool settled = false, thins = false;
+    if (!j->src->n_final || !wnw__policy_is_recursive(j->policy))
+        return false;
+    for (int32_t i = 0; i < j->cache.n_part; i++) {
+        const int32_t il = j->cache.il[i], n_final = j->src->n_final(j->src, il);
+        const wnw_blocks b = wnw__policy_blocks(j->policy, n_final);
+        settled = settled || n_final > 0;
+        for (int32_t ih = 0; ih < j->src->n_head_kv; ih++) {
+            const int32_t n = wnw__job_entries(j, il)[ih];
+            const int32_t thinned = wnw__blocks_thinned(&b, n), whole = n - thinned * b.lag;
+            thins = thins || thinned > 0;
+            most_n = whole > most ? n : most_n;
+            most = whole > most ? whole : most;
+        }
+    }
+    if (settled && most > j->size.budget && thins)
+        wnw__warn(
+            j->report->warning,
+            "the size leaves %d entries per head, but %d of %d are settled or in the last blocks and stay",
+            j->size.budget, most, most_n);
+    else if (settled && most > j->size.budget)
+        wnw__warn(j->report->warning,
+                  "the size leaves %d entries per head, but nothing can be thinned: all %d are settled or in "
+                  "the last blocks",
+                  j->size.budget, most);
+    return settled;
+}
+
+/* Protected entries of the longest head once they fit; *what says what shrank. */
+static wnw_protected shrink(struct wnw__plan_job *j, wnw_protected p, const char **what)
+{
+    const wnw_block_rule *rule = j->scorer->blocks;
+    const int32_t budget = j->size.budget;
+    const bool blocks = rule && rule->fit && rule->fit(j->scorer_opts, j->cache.n_max, budget);
+    *what = blocks ? "blocks shrink" : p.n_last > 0 ? "window shrinks" : "sinks shrink";
+    if (wnw__policy_has(j->policy, WNW_PART_SCORER, WNW_FLAG_SHRINKS))
+        j->size.room = budget;
+    return blocks || j->size.room > 0 ? wnw__job_protected(j, j->cache.n_max)
+                                      : wnw__protected_shrink(p, budget);
+}
+
+int wnw__job_fit_protected(struct wnw__plan_job *j)
+{
+    const wnw_protected p = wnw__job_protected(j, j->cache.n_max);
+    const int32_t need = p.n_first + p.n_last, budget = j->size.budget;
+    const bool makes_room = wnw__policy_has(j->policy, WNW_PART_SCORER, WNW_FLAG_SHRINKS);
+    const char *what;
+    if (fit_settled(j))
+        return WNW_OK;
+    if (need < budget || (need == budget && !makes_room))
+        return WNW_OK;
+    if (!j->size.may_shrink)
+        return wnw__fail(
+            WNW_E_RANGE,
+            "%s always keeps the first %d and the last %d of %d entries, but the size leaves %d per "
+            "head; allow at least %d, give a ratio, or lower what the policy protects",
+            wnw__policy_name(j->policy), p.n_first, p.n_last, j->cache.n_max, budget, need);
+    const wnw_protected s = shrink(j, p, &what);
+    wnw__warn(j->report->warning,
+              "the size leaves %d entries per head and %s protects %d: its %s, to the first %d and the last "
+              "%d",
+              budget, wnw__policy_name(j->policy), need, what, s.n_first, s.n_last);
+    return WNW_OK;
+}

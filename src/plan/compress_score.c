@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/* Scores of one layer. */
+#include "plan/compress_impl.h"
+
+#include "base/time.h"
+#include "plan/score.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Scores of query heads for a selector that looks at them, taken out of the scratch. */
+static int keep_head_scores(struct wnw__plan_job *j, const wnw_observation *obs)
+{
+    const size_t n = (size_t)obs->n_head * (size_t)obs->n;
+    if (!wnw__policy_has(j->policy, WNW_PART_SELECTOR, WNW_FLAG_QUERY_HEADS))
+        return WNW_OK;
+    WNW_TRY(wnw__job_reserve(&j->head_score, n));
+    memcpy(j->head_score.at, wnw__score_rows(obs, j->scratch.at), n * sizeof *j->head_score.at);
+    if (j->scorer->finish)
+        j->scorer->finish(j->scorer_opts, obs, obs->n_head, j->head_score.at, j->scratch.at);
+    return WNW_OK;
+}
+
+static int check_numbers(const struct wnw__plan_job *j, const wnw_observation *obs)
+{
+    for (int32_t ih = 0; ih < obs->n_head_kv; ih++)
+        for (int32_t i = 0; i < obs->n_entry[ih]; i++)
+            if (isnan(j->score.at[(int64_t)ih * obs->n + i]))
+                return wnw__fail(WNW_E_NOT_FINITE,
+                                 "the score that %s gives entry %d of layer %d, KV head %d is not a number: "
+                                 "%s",
+                                 wnw__policy_name(j->policy), i, obs->il, ih,
+                                 wnw__part_is_ours(&j->scorer->part)
+                                     ? "the model computed values that are none; weights in its file are "
+                                       "damaged, or too large for the type of the KV cache"
+                                     : "a fault of this scorer, or of the model's weights");
+    return WNW_OK;
+}
+
+int wnw__job_score(struct wnw__plan_job *j, const wnw_observation *obs, struct wnw__scored_layer *out)
+{
+    const size_t n_score = (size_t)obs->n_head_kv * (size_t)obs->n;
+    const size_t n_scratch = wnw__score_room(j->policy, j->scorer_opts, obs);
+    WNW_TRY(wnw__job_reserve(&j->score, n_score));
+    WNW_TRY(wnw__job_reserve(&j->scratch, n_scratch > n_score ? n_scratch : n_score));
+    const double start = wnw__now_ms();
+    wnw_observation chosen = *obs;
+    if (j->aggregation->choose)
+        chosen.query_head_used = j->heads;
+    WNW_TRY(wnw__score(j->policy, j->scorer_opts, &chosen, j->score.at, j->scratch.at));
+    WNW_TRY(keep_head_scores(j, obs));
+    j->score_ms += wnw__now_ms() - start;
+    *out = (struct wnw__scored_layer){.il = obs->il,
+                                      .i = j->cache.part[obs->il],
+                                      .row = obs->n,
+                                      .n_final = obs->n_final,
+                                      .n_entry = wnw__job_entries(j, obs->il),
+                                      .score = j->score.at,
+                                      .head_score = j->head_score.at};
+    return check_numbers(j, obs);
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/* Which entries of a layer stay, and what is written into them. What parts from outside choose is checked like
+ * what ours do. */
+#include "plan/compress_impl.h"
+
+/* ---- One head ---- */
+
+static int add_head(struct wnw__plan_job *j, int32_t il, int32_t ih, const int32_t *keep, int32_t n)
+{
+    const int32_t *pos = j->src->positions(j->src, il, ih);
+    int32_t *to = wnw__plan_add_head(j->plan, n);
+    if (!to)
+        return wnw__fail(WNW_E_NOMEM, "out of memory for a plan");
+    for (int32_t i = 0; i < n; i++)
+        to[i] = pos[keep ? keep[i] : i];
+    return WNW_OK;
+}
+
+static bool ascends(const int32_t *x, int32_t n, int32_t end)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (x[i] < (i > 0 ? x[i - 1] + 1 : 0) || x[i] >= end)
+            return false;
+    return true;
+}
+
+/* Number of an entry among those that stay, -1 if it goes. */
+static int32_t number_kept(const wnw_contents_problem *p, int32_t entry)
+{
+    int32_t lo = 0, hi = p->n_keep;
+    while (lo < hi) {
+        const int32_t mid = lo + (hi - lo) / 2;
+        if (p->keep[mid] < entry)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < p->n_keep && p->keep[lo] == entry ? lo : -1;
+}
+
+/* Merges of one head with entries in place of positions: ascending, from entries that go to ones that stay. */
+static bool merges_fit(const wnw_merge *m, int32_t n_merge, const wnw_contents_problem *p)
+{
+    if (n_merge < 0 || n_merge > p->n - p->n_keep)
+        return false;
+    for (int32_t i = 0; i < n_merge; i++) {
+        const int32_t to = number_kept(p, m[i].to);
+        if (m[i].from < (i > 0 ? m[i - 1].from + 1 : 0) || m[i].from >= p->n ||
+            number_kept(p, m[i].from) >= 0 || to < 0 || m[i].n_to < 1 || m[i].n_to > p->n_keep - to)
+            return false;
+    }
+    return true;
+}
+
+/* What is written into the entries of one head that stay; obs: what the content rule asked for. */
+static int write_head(struct wnw__plan_job *j, int32_t il, int32_t ih, const int32_t *keep, int32_t n_keep,
+                      const wnw_observation *obs)
+{
+    const wnw_contents *c = j->contents;
+    const void *opts = j->policy->opts[WNW_PART_CONTENTS];
+    const int32_t *pos = j->src->positions(j->src, il, ih);
+    const wnw_contents_problem p = {
+        .obs = obs, .ih = ih, .keep = keep, .n_keep = n_keep, .n = wnw__job_entries(j, il)[ih]};
+    wnw_merge *merges = j->kept.merges;
+    int32_t n_spared = 0;
+    if (c->scratch)
+        WNW_TRY(wnw__job_reserve(&j->scratch, c->scratch(opts, obs)));
+    const int32_t n_merge = c->merge ? c->merge(opts, &p, merges, j->scratch.at) : 0;
+    const int32_t n_channel = c->prune ? c->prune(opts, &p, j->kept.channels, &n_spared, j->scratch.at) : 0;
+    if (!merges_fit(merges, n_merge, &p))
+        return wnw__fail(WNW_E_RANGE,
+                         "content rule %s: merges of layer %d, KV head %d do not ascend, or are not from "
+                         "entries that go to entries that stay",
+                         c->part.name, il, ih);
+    if (n_channel < 0 || n_channel > j->src->n_embd_head || n_spared < 0 ||
+        !ascends(j->kept.channels, n_channel, j->src->n_embd_head))
+        return wnw__fail(WNW_E_RANGE, "content rule %s: channels of layer %d, KV head %d are none of %d",
+                         c->part.name, il, ih, j->src->n_embd_head);
+    for (int32_t i = 0; i < n_merge; i++) {
+        merges[i].from = pos[merges[i].from];
+        merges[i].to = pos[merges[i].to];
+    }
+    return wnw__plan_set_contents(j->plan, (int64_t)il * j->src->n_head_kv + ih, merges, n_merge,
+                                  j->kept.channels, n_channel, n_spared);
+}
+
+/* ---- One layer ---- */
+
+/* Whatever is settled stays settled. */
+int wnw__job_keep_layer(struct wnw__plan_job *j, int32_t il, const wnw_observation *obs)
+{
+    struct wnw__job_kept *kept = &j->kept;
+    kept->n_final = j->src->n_final ? j->src->n_final(j->src, il) : 0;
+    j->plan->n_final[il] = kept->n_final;
+    for (int32_t ih = 0; ih < j->src->n_head_kv; ih++) {
+        const int32_t n = wnw__job_entries(j, il)[ih];
+        int32_t *keep = kept->keep ? kept->keep + (int64_t)ih * j->cache.row : NULL;
+        kept->n_keep[ih] = n;
+        for (int32_t i = 0; keep && i < n; i++)
+            keep[i] = i;
+        WNW_TRY(add_head(j, il, ih, NULL, n));
+        if (obs)
+            WNW_TRY(write_head(j, il, ih, keep, n, obs));
+    }
+    return WNW_OK;
+}
+
+/* Selects in KV head ih; the kept entries are the job's. */
+static int select_head(struct wnw__plan_job *j, const struct wnw__scored_layer *l, int32_t ih,
+                       const wnw_blocks *blocks, const wnw_observation *obs)
+{
+    const wnw_select_problem problem = {.score = l->score + (int64_t)ih * l->row,
+                                        .n = l->n_entry[ih],
+                                        .n_keep = j->kept.n_keep[ih],
+                                        .prot = j->kept.prot[ih],
+                                        .blocks = *blocks,
+                                        .n_final = l->n_final,
+                                        .n_safe = j->kept.n_safe[ih],
+                                        .ih = ih,
+                                        .n_head_kv = j->src->n_head_kv,
+                                        .row = l->row,
+                                        .layer_score = l->score,
+                                        .head_score = l->head_score,
+                                        .n_entry = l->n_entry,
+                                        .rounding = j->policy->rounding,
+                                        .mean = j->size.rule == WNW_SIZE_RULE_SELECTOR ? 0 : j->size.mean,
+                                        .obs = obs,
+                                        .gathered = j->gathered[WNW_PART_SELECTOR]};
+    int32_t *keep = j->kept.keep + (int64_t)ih * j->cache.row;
+    const int32_t n = j->selector->select(j->policy->opts[WNW_PART_SELECTOR], &problem, keep, j->scratch.at);
+    if (n < 0)
+        return wnw__part_status(&j->selector->part, n);
+    if (n > problem.n || !ascends(keep, n, problem.n))
+        return wnw__fail(WNW_E_RANGE,
+                         "selector %s: what it keeps of layer %d, KV head %d is not ascending entries of %d",
+                         j->selector->part.name, l->il, ih, problem.n);
+    j->kept.n_keep[ih] = n;
+    return WNW_OK;
+}
+
+/* Entries of the head that the selector will not look at again. */
+static int settle_head(const struct wnw__plan_job *j, const struct wnw__scored_layer *l, int32_t ih,
+                       const wnw_blocks *blocks, int32_t *settled)
+{
+    const int32_t n_keep = j->kept.n_keep[ih];
+    const int32_t n =
+        j->selector->recursive->settled(j->policy->opts[WNW_PART_SELECTOR], blocks, l->n_entry[ih], n_keep);
+    if (n < 0 || n > n_keep)
+        return wnw__fail(WNW_E_RANGE,
+                         "selector %s: %d of %d kept entries of layer %d, KV head %d are settled",
+                         j->selector->part.name, n, n_keep, l->il, ih);
+    *settled = n < *settled ? n : *settled;
+    return WNW_OK;
+}
+
+int wnw__job_select_layer(struct wnw__plan_job *j, const struct wnw__scored_layer *l,
+                          const wnw_observation *obs)
+{
+    const wnw_blocks blocks = wnw__policy_blocks_with(j->policy, j->scorer_opts, l->n_final);
+    const void *opts = j->policy->opts[WNW_PART_SELECTOR];
+    int32_t settled = INT32_MAX;
+    WNW_TRY(wnw__job_count_heads(j, l));
+    if (j->selector->scratch)
+        WNW_TRY(wnw__job_reserve(&j->scratch, j->selector->scratch(opts, l->row)));
+    for (int32_t ih = 0; ih < j->src->n_head_kv; ih++) {
+        const int32_t *keep = j->kept.keep + (int64_t)ih * j->cache.row;
+        WNW_TRY(select_head(j, l, ih, &blocks, obs));
+        if (j->selector->recursive)
+            WNW_TRY(settle_head(j, l, ih, &blocks, &settled));
+        WNW_TRY(add_head(j, l->il, ih, keep, j->kept.n_keep[ih]));
+        if (wnw__contents_works(j->contents))
+            WNW_TRY(write_head(j, l->il, ih, keep, j->kept.n_keep[ih], obs));
+    }
+    j->kept.n_final = j->selector->recursive ? settled : 0;
+    j->plan->n_final[l->il] = j->kept.n_final;
+    return WNW_OK;
+}
