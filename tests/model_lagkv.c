@@ -19,6 +19,7 @@ static wnw_session *session_with(const struct test_model *f, const wnw_policy *p
 {
     wnw_session *s =
         test_session_new(f->m, &(struct test_session){.n_ctx = N_CTX, .n_threads = 1, .kv_type = type});
+    rules.struct_size = sizeof rules;
     rules.policy = p;
     assert_ok(wnw_session_set_eviction(s, &rules));
     return s;
