@@ -3,11 +3,12 @@
  * Sessions of one model in several threads at once, each with policies of its own, give what they give alone;
  * so do models that are opened and recipes that are parsed at the same time. Meant for ThreadSanitizer, which
  * sees our code but not ggml's: a graph is computed by one thread per session, so that no other barrier than
- * ours is needed, and what our own loops do (team.c) is planned with three.
+ * ours is needed, and what our own loops do is planned with three threads that it sees.
  */
 #include "helpers.h"
 
 #include "peek_session.h"
+#include "threads.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -53,15 +54,16 @@ static int live(struct life *l, wnw_session *s)
     wnw_model_info info = {WNW_INIT(wnw_model_info)};
     assert_ok(wnw_model_get_info(l->model, &info));
     int rc = wnw_policy_parse(&own, l->recipe, NULL);
-    wnw__engine_pool(s->engine)->n_threads = 1; /* of graphs; the loop's own keeps all threads */
     if (rc == WNW_OK)
         rc = wnw_session_observe(s, &l->policy, 1);
     if (rc == WNW_OK)
         rc = wnw_session_prefill(s, l->tokens, N_PROMPT, NULL, NULL);
-    wnw__engine_pool(s->engine)->n_threads = N_POOL; /* for our own loops, in the plan alone */
+    struct wnw__pool *pool = wnw__engine_pool(s->engine);
+    pool->gather = test_gather; /* for our own loops, in the plan alone */
+    pool->n_threads = N_POOL;
     if (rc == WNW_OK)
         rc = wnw_session_plan(s, own, NULL, &plan, NULL);
-    wnw__engine_pool(s->engine)->n_threads = 1;
+    pool->n_threads = 1;
     if (rc == WNW_OK) {
         l->hash = add_plan(l->hash, plan);
         rc = wnw_session_apply(s, plan, NULL);
@@ -83,7 +85,7 @@ static void *thread(void *arg)
     wnw_session *s = NULL;
     p.n_ctx = N_CTX;
     p.n_ubatch = 64;
-    p.n_threads = N_POOL;
+    p.n_threads = 1;
     l->hash = UINT64_C(0xcbf29ce484222325);
     l->rc = wnw_session_new(&s, l->model, &p);
     if (l->rc == WNW_OK)

@@ -3,6 +3,7 @@
  * and what must not change the result. */
 #include "helpers.h"
 #include "peek_session.h"
+#include "threads.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -56,12 +57,10 @@ static void values_free(struct values *x)
 static void fill(const struct wnw__proj_weight *w, wnw_proj_norm kind, struct values *x, int32_t n_threads)
 {
     struct wnw__proj *p;
-    struct wnw__team *team;
-    assert_ok(wnw__team_new(&team, n_threads));
+    struct wnw__pool pool = {.n_threads = n_threads, .gather = test_gather};
     assert_ok(wnw__proj_new(&p, 1, x->type));
-    assert_ok(wnw__proj_fill(p, &team->pool, w, 0, kind, x->heads));
+    assert_ok(wnw__proj_fill(p, &pool, w, 0, kind, x->heads));
     wnw__proj_free(p);
-    wnw__team_free(team);
 }
 
 /* ---- By hand ---- */

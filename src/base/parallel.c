@@ -6,13 +6,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* Acquire and release, although teams have barriers of their own: this order is visible to ThreadSanitizer, which does
- * not see those of OpenMP. What was written before the loop is seen by whoever takes from `next`, and what threads
- * wrote by the caller, who reads `next` in the end. */
 void wnw__parallel_work(struct wnw__pool *pool)
 {
     for (;;) {
-        const int32_t i = atomic_fetch_add_explicit(&pool->next, 1, memory_order_acq_rel);
+        const int32_t i = atomic_fetch_add_explicit(&pool->next, 1, memory_order_relaxed);
         if (i >= pool->n)
             return;
         pool->fn(i, pool->user);
@@ -29,9 +26,8 @@ void wnw__parallel(struct wnw__pool *pool, int32_t n, void (*fn)(int32_t i, void
     pool->fn = fn;
     pool->user = user;
     pool->n = n;
-    atomic_store_explicit(&pool->next, 0, memory_order_release);
+    atomic_store_explicit(&pool->next, 0, memory_order_relaxed);
     pool->gather(pool);
-    (void)atomic_load_explicit(&pool->next, memory_order_acquire);
 }
 
 /* Ends when it gets the lock. */

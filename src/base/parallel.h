@@ -12,8 +12,9 @@
 /* A team and its loop at hand. Used by one thread at a time, and not by what a loop calls. */
 struct wnw__pool {
     int32_t n_threads; /* the caller's included, at least 1 */
-    /* Has every thread of the team, the caller's included, call wnw__parallel_work once, and returns when all have. Fewer
-     * than n_threads may do so: the caller's alone is enough. */
+    /* Has every thread of the team, the caller's included, call wnw__parallel_work once, and returns when all have; they
+     * see what the caller wrote before, and the caller sees afterwards what they wrote. Fewer than n_threads may do
+     * so: the caller's alone is enough. */
     void (*gather)(struct wnw__pool *pool);
 
     void (*fn)(int32_t i, void *user);
