@@ -25,6 +25,27 @@ static const struct app_option speed_options[] = {
 };
 APP_GROUP(bench_group_speed, "Options", speed_options);
 
+static const struct app_option batch_options[] = {
+    {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "GGUF file, or a name from `winnow models`",
+     AT(app.model), 0, 0, NULL},
+    {"threads", 't', APP_INT, "THREADS", NULL, "usable cores", "threads for both programs", AT(app.threads),
+     1, 512, "1 to 512"},
+    {"sequences", 0, APP_TEXT, "LIST", "1,4,8", NULL, "how many decode together, each 1 to 64", AT(sequences),
+     0, 0, NULL},
+    {"lengths", 0, APP_TEXT, "LIST", "512", NULL, "prompt lengths in tokens", AT(lengths), 0, 0, NULL},
+    {"reps", 0, APP_INT, "N", "3", NULL, "rounds per length; medians are taken over them", AT(reps), 1, 1000,
+     "1 to 1000"},
+    {"decode-tokens", 0, APP_INT, "N", "32", NULL, "tokens that every sequence decodes per round",
+     AT(decode_tokens), 1, 4096, "1 to 4096"},
+    {"policy", 0, APP_TEXT, "RECIPE", "snapkv+adakv", NULL, "what the compressed caches keep", AT(app.policy),
+     0, 0, NULL},
+    {"ratio", 0, APP_REAL, "R", "0.875", NULL, "fraction removed on average, 0 <= R < 1", AT(app.ratio), 0,
+     0.9999999999999999, "at least 0 and less than 1"},
+    {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object instead of the table", AT(app.json), 0, 0,
+     NULL},
+};
+APP_GROUP(bench_group_batch, "Options", batch_options);
+
 static const struct app_option part_options[] = {
     {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "GGUF file, or a name from `winnow models`",
      AT(app.model), 0, 0, NULL},

@@ -7,12 +7,12 @@
 
 struct bench_args {
     struct app_args app;
-    char *csv, *lengths, *policies;
+    char *csv, *lengths, *policies, *sequences;
     int64_t reps, decode_tokens;
     bool markdown;
 };
 
 /* bench_group_part: what benchmarks of parts of the library have in common. */
-extern const struct app_group bench_group_speed, bench_group_part, bench_group_methods;
+extern const struct app_group bench_group_speed, bench_group_batch, bench_group_part, bench_group_methods;
 
 #endif

@@ -6,6 +6,7 @@
 #include "bench/args.h"
 
 static const struct app_group *const speed_groups[] = {&bench_group_speed, &app_group_common, NULL};
+static const struct app_group *const batch_groups[] = {&bench_group_batch, &app_group_common, NULL};
 static const struct app_group *const observe_groups[] = {&bench_group_part, &app_group_common, NULL};
 static const struct app_group *const methods_groups[] = {&bench_group_part, &bench_group_methods,
                                                          &app_group_common, NULL};
@@ -14,10 +15,22 @@ const struct app_command bench_commands[] = {
      .about = "Speed beside llama.cpp in one run: full cache and compressed cache.",
      .usage = "[options]",
      .notes = "Rounds alternate between the programs; ratios are formed per round, then medians are taken.\n"
-              "`winnow bench observe` and `winnow bench methods` measure what policies cost.",
+              "`winnow bench batch` has several sequences decode together; `winnow bench observe` and\n"
+              "`winnow bench methods` measure what policies cost.",
      .groups = speed_groups,
      .args_size = sizeof(struct bench_args),
      .run = bench_run_speed},
+    {.name = "bench batch",
+     .about = "Tokens per second of several sequences that decode together, beside llama.cpp.",
+     .usage = "[options]",
+     .notes =
+         "All sequences of one prompt length; the compressed ones keep from half to one and a half times "
+         "what\n"
+         "--ratio leaves, so that their caches differ. Rounds alternate between the programs; ratios are\n"
+         "formed per round, then medians are taken.",
+     .groups = batch_groups,
+     .args_size = sizeof(struct bench_args),
+     .run = bench_run_batch},
     {.name = "bench observe",
      .about = "What each kind of observation costs, as a share of prefill.",
      .usage = "[options]",

@@ -7,8 +7,9 @@
 
 extern const struct app_command bench_commands[]; /* ended by a name of NULL */
 
-/* speed.c, observe.c, methods.c. Return exit codes. */
+/* speed.c, batch.c, observe.c, methods.c. Return exit codes. */
 int bench_run_speed(const struct app_args *args);
+int bench_run_batch(const struct app_args *args);
 int bench_run_observe(const struct app_args *args);
 int bench_run_methods(const struct app_args *args);
 

@@ -9,8 +9,9 @@ struct bench_llama {
     struct llama_model *model;
     struct llama_context *ctx;
     struct llama_batch batch;
-    bool has_batch;
-    int32_t n_ubatch, n_past;
+    bool has_batch, stepped; /* stepped: the last call was a step */
+    int32_t n_ubatch, n_seq;
+    int32_t *n_past; /* [n_seq] */
 };
 
 static void drop_log(enum ggml_log_level level, const char *text, void *user)
@@ -20,11 +21,19 @@ static void drop_log(enum ggml_log_level level, const char *text, void *user)
     (void)user;
 }
 
-struct bench_llama *bench_llama_open(const char *path, int32_t n_ctx, int32_t n_ubatch, int32_t n_threads)
+/* The cache rounds a sequence's room up to blocks of this many tokens; rounded here, n_ctx is divided evenly. */
+enum { CTX_BLOCK = 256 };
+
+struct bench_llama *bench_llama_open(const char *path, const struct bench_llama_params *params)
 {
     struct bench_llama *b = calloc(1, sizeof *b);
     if (!b)
         return NULL;
+    b->n_ubatch = params->n_ubatch;
+    b->n_seq = params->n_seq > 0 ? params->n_seq : 1;
+    b->n_past = calloc((size_t)b->n_seq, sizeof *b->n_past);
+    if (!b->n_past)
+        goto fail;
     llama_log_set(drop_log, NULL);
     llama_backend_init();
     struct llama_model_params mp = llama_model_default_params();
@@ -33,9 +42,13 @@ struct bench_llama *bench_llama_open(const char *path, int32_t n_ctx, int32_t n_
     if (!b->model)
         goto fail;
     struct llama_context_params cp = llama_context_default_params();
-    cp.n_ctx = (uint32_t)n_ctx;
-    cp.n_batch = cp.n_ubatch = (uint32_t)n_ubatch;
-    cp.n_threads = cp.n_threads_batch = n_threads;
+    const int32_t per_seq =
+        b->n_seq == 1 ? params->n_ctx : (params->n_ctx + CTX_BLOCK - 1) / CTX_BLOCK * CTX_BLOCK;
+    cp.n_ctx = (uint32_t)per_seq * (uint32_t)b->n_seq;
+    cp.n_seq_max = (uint32_t)b->n_seq;
+    cp.kv_unified = false; /* a cache for each sequence, the faster setting where they share no prefix */
+    cp.n_batch = cp.n_ubatch = (uint32_t)b->n_ubatch;
+    cp.n_threads = cp.n_threads_batch = params->n_threads;
     cp.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
     cp.type_k = cp.type_v = GGML_TYPE_F16;
     cp.offload_kqv = false;
@@ -44,9 +57,8 @@ struct bench_llama *bench_llama_open(const char *path, int32_t n_ctx, int32_t n_
     b->ctx = llama_init_from_model(b->model, cp);
     if (!b->ctx)
         goto fail;
-    b->batch = llama_batch_init(n_ubatch, 0, 1);
+    b->batch = llama_batch_init(b->n_ubatch, 0, 1);
     b->has_batch = b->batch.token != NULL;
-    b->n_ubatch = n_ubatch;
     if (!b->has_batch)
         goto fail;
     return b;
@@ -65,31 +77,64 @@ void bench_llama_close(struct bench_llama *b)
         llama_free(b->ctx);
     if (b->model)
         llama_model_free(b->model);
+    free(b->n_past);
     free(b);
 }
 
 void bench_llama_reset(struct bench_llama *b)
 {
     llama_memory_clear(llama_get_memory(b->ctx), true);
-    b->n_past = 0;
+    for (int32_t i = 0; i < b->n_seq; i++)
+        b->n_past[i] = 0;
 }
 
-bool bench_llama_feed(struct bench_llama *b, const int32_t *tokens, int32_t n)
+static void put(struct bench_llama *b, int32_t row, int32_t seq, int32_t token, bool logits)
 {
+    b->batch.token[row] = token;
+    b->batch.pos[row] = b->n_past[seq]++;
+    b->batch.n_seq_id[row] = 1;
+    b->batch.seq_id[row][0] = seq;
+    b->batch.logits[row] = logits;
+}
+
+bool bench_llama_feed(struct bench_llama *b, int32_t seq, const int32_t *tokens, int32_t n)
+{
+    b->stepped = false;
     for (int32_t from = 0; from < n; from += b->n_ubatch) {
         const int32_t len = n - from < b->n_ubatch ? n - from : b->n_ubatch;
         b->batch.n_tokens = len;
-        for (int32_t i = 0; i < len; i++) {
-            b->batch.token[i] = tokens[from + i];
-            b->batch.pos[i] = b->n_past + i;
-            b->batch.n_seq_id[i] = 1;
-            b->batch.seq_id[i][0] = 0;
-            b->batch.logits[i] = from + i == n - 1;
-        }
+        for (int32_t i = 0; i < len; i++)
+            put(b, i, seq, tokens[from + i], from + i == n - 1);
         if (llama_decode(b->ctx, b->batch) != 0)
             return false;
-        b->n_past += len;
     }
     llama_synchronize(b->ctx);
     return llama_get_logits_ith(b->ctx, -1) != NULL;
+}
+
+void bench_llama_copy(struct bench_llama *b, int32_t from, int32_t to)
+{
+    llama_memory_t memory = llama_get_memory(b->ctx);
+    if (from == to)
+        return;
+    llama_memory_seq_rm(memory, to, -1, -1);
+    llama_memory_seq_cp(memory, from, to, -1, -1);
+    b->n_past[to] = b->n_past[from];
+}
+
+bool bench_llama_step(struct bench_llama *b, const int32_t *tokens, int32_t n)
+{
+    b->stepped = true;
+    b->batch.n_tokens = n;
+    for (int32_t i = 0; i < n; i++)
+        put(b, i, i, tokens[i], true);
+    if (llama_decode(b->ctx, b->batch) != 0)
+        return false;
+    llama_synchronize(b->ctx);
+    return llama_get_logits_ith(b->ctx, n - 1) != NULL;
+}
+
+const float *bench_llama_logits(const struct bench_llama *b, int32_t i)
+{
+    return llama_get_logits_ith(b->ctx, b->stepped ? i : -1);
 }

@@ -73,7 +73,9 @@ static int open_engines(struct bench *b)
         return rc;
     for (int32_t i = 0; i < b->n_lengths; i++)
         longest = b->lengths[i] > longest ? b->lengths[i] : longest;
-    b->llama = bench_llama_open(b->model_path, longest + b->n_decode, BENCH_N_UBATCH, b->n_threads);
+    b->llama = bench_llama_open(b->model_path, &(struct bench_llama_params){.n_ctx = longest + b->n_decode,
+                                                                            .n_ubatch = BENCH_N_UBATCH,
+                                                                            .n_threads = b->n_threads});
     if (!b->llama)
         return app_fail(APP_FAILED, "llama.cpp could not open '%s' with a context of %d tokens",
                         b->model_path, longest + b->n_decode);
@@ -91,7 +93,8 @@ static int open_engines(struct bench *b)
 static int feed(struct bench *b, enum bench_engine e, const int32_t *tokens, int32_t n)
 {
     if (e == LLAMA)
-        return bench_llama_feed(b->llama, tokens, n) ? APP_OK : app_fail(APP_FAILED, "llama_decode failed");
+        return bench_llama_feed(b->llama, 0, tokens, n) ? APP_OK
+                                                        : app_fail(APP_FAILED, "llama_decode failed");
     const int status = wnw_session_prefill(e == FULL ? b->full : b->compressed, tokens, n, NULL, NULL);
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# winnow bench observe and winnow bench methods: what they print, not how fast anything is.
+# winnow bench batch, bench observe and bench methods: what they print, not how fast anything is.
 . "$(dirname "$0")/lib.sh"
 need_file "$tiny/tiny-llama.gguf"
 small=(-m "$tiny/tiny-llama.gguf" --lengths 96,64 --reps 2 -t 1)
@@ -98,6 +98,29 @@ PY
 good 'markdown' bench methods "${small[@]}" --policies snapkv --markdown &&
     { grep -Eq '^\| `snapkv` \| +-?[0-9]' "$work/out" || fail "markdown: $(cat "$work/out")"; }
 
+# Several sequences at once: every number of sequences in every round, caches of different lengths.
+good 'batch' bench batch "${small[@]}" --sequences 1,3,2 --decode-tokens 9 --ratio 0.75 --json && {
+    json 'lengths and numbers of sequences' "$work/out" \
+        '[(l["n"], [r["sequences"] for r in l["results"]]) for l in o["lengths"]] == [(96, [1, 3, 2]), (64, [1, 3, 2])]'
+    json 'every figure' "$work/out" 'all(len(r["figures"]) == 9 for l in o["lengths"] for r in l["results"])'
+    json 'spreads' "$work/out" \
+        'all(0 < f["min"] <= f["median"] <= f["max"] for l in o["lengths"] for r in l["results"] for f in r["figures"])'
+    json 'one sequence against itself' "$work/out" \
+        'all(f["median"] == 1 for l in o["lengths"] for f in l["results"][0]["figures"] if "over_sequences" in f)'
+    json 'a quarter is kept on average' "$work/out" \
+        'all(abs(r["kept_per_head"]["mean"] - l["n"] / 4) <= 1 for l in o["lengths"] for r in l["results"])'
+    json 'and caches differ' "$work/out" \
+        'all(r["kept_per_head"]["most"] >= 2 * r["kept_per_head"]["fewest"] for l in o["lengths"] for r in l["results"][1:])'
+    json 'full caches are larger' "$work/out" \
+        'all(r["kv_bytes_full"] > r["kv_bytes_compressed"] > 0 for l in o["lengths"] for r in l["results"])'
+}
+good 'batch, as a table' bench batch "${small[@]}" --sequences 2 --decode-tokens 3 && {
+    [ "$(grep -Ec '^ +2 +([0-9.]+ +){3}([0-9.]+x *){6}$' "$work/out")" -eq 2 ] || fail "batch: $(cat "$work/out")"
+}
+bad 'no sequences' 'is empty' bench batch -m "$tiny/tiny-llama.gguf" --sequences ,
+bad 'too many sequences' '1 to 64' bench batch -m "$tiny/tiny-llama.gguf" --sequences 65
+bad 'no number' 'not a whole number' bench batch -m "$tiny/tiny-llama.gguf" --sequences 2,x
+bad 'no room to decode' 'do not fit' bench batch -m "$tiny/tiny-llama.gguf" --sequences 2 --lengths 9000000
 bad 'longer than the context' 'do not fit' bench observe -m "$tiny/tiny-llama.gguf" --lengths 9000000
 bad 'no policy of that name' 'snapkw' bench methods -m "$tiny/tiny-llama.gguf" --lengths 64 --policies snapkw
 bad 'two forms' 'exclude' bench methods -m "$tiny/tiny-llama.gguf" --json --markdown

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * winnow bench batch: tokens per second of n sequences that decode together, each step being one pass over the
+ * weights: llama.cpp with full caches, ours with full caches, ours with compressed ones of different lengths. All
+ * decode the same tokens. The three take turns after a few steps, so that what the machine does meanwhile hits all
+ * alike, and a round measures every number of sequences; ratios are formed within a round.
+ */
+#include "bench/batch.h"
+
+#include "app/process.h"
+#include "app/values.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK_STEPS = 8, WARM_STEPS = 2 };
+
+/* ---- Setting up ---- */
+
+static int parse_counts(struct bench_batch *b, const char *text)
+{
+    char *list = strdup(text), *save = NULL;
+    int rc = list ? APP_OK : app_fail(APP_FAILED, "out of memory");
+    for (char *word = rc == APP_OK ? strtok_r(list, ",", &save) : NULL; word && rc == APP_OK;
+         word = strtok_r(NULL, ",", &save)) {
+        int64_t n;
+        if (!app_parse_int(&n, word))
+            rc = app_fail(APP_BAD_INPUT, "--sequences: '%s' is not a whole number", word);
+        else if (n < 1 || n > BATCH_MAX_SEQUENCES)
+            rc = app_fail(APP_BAD_INPUT, "--sequences: %s is out of range; it must be 1 to %d", word,
+                          BATCH_MAX_SEQUENCES);
+        else if (b->n_counts == BATCH_MAX_COUNTS)
+            rc = app_fail(APP_BAD_INPUT, "--sequences: at most %d numbers", BATCH_MAX_COUNTS);
+        else
+            b->counts[b->n_counts++] = (int32_t)n;
+    }
+    free(list);
+    for (int32_t i = 0; i < b->n_counts; i++)
+        b->most = b->counts[i] > b->most ? b->counts[i] : b->most;
+    if (rc == APP_OK && b->n_counts == 0)
+        rc = app_fail(APP_BAD_INPUT, "--sequences is empty; give numbers, e.g. 1,4,8");
+    return rc;
+}
+
+static int check(struct bench_batch *b, const struct bench_args *args)
+{
+    int rc = parse_counts(b, args->sequences);
+    if (rc == APP_OK)
+        rc = bench_base_check(&b->base, args);
+    if (rc != APP_OK)
+        return rc;
+    b->n_decode = (int32_t)args->decode_tokens;
+    const int status = wnw_policy_parse(&b->policy, args->app.policy, NULL);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+/* Tokens that a sequence decodes behind its prompt. */
+static int32_t n_behind(const struct bench_batch *b)
+{
+    return WARM_STEPS + b->n_decode;
+}
+
+static int open_ours(struct bench_batch *b)
+{
+    wnw_engine_params of_engine = wnw_engine_default_params();
+    wnw_session_params of_session = bench_session_params(&b->base);
+    of_engine.n_ubatch = BENCH_N_UBATCH;
+    of_engine.n_threads = b->base.n_threads;
+    int status = wnw_engine_new(&b->engine, b->base.model, &of_engine);
+    if (status == WNW_OK)
+        status = wnw_session_new_on(&b->read, b->engine, &of_session);
+    if (status == WNW_OK)
+        status = wnw_session_observe(b->read, (const wnw_policy *const *)&b->policy, 1);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+static int open_all(struct bench_batch *b)
+{
+    int32_t longest = 0;
+    int rc = bench_base_open(&b->base);
+    if (rc != APP_OK)
+        return rc;
+    for (int32_t i = 0; i < b->base.n_lengths; i++)
+        longest = b->base.lengths[i] > longest ? b->base.lengths[i] : longest;
+    const int32_t n_ctx = longest + n_behind(b);
+    if (n_ctx > b->base.info.n_ctx_train)
+        return app_fail(APP_BAD_INPUT,
+                        "--lengths: %d tokens, and %d to decode, do not fit the model's context of %d",
+                        longest, n_behind(b), b->base.info.n_ctx_train);
+    bool ok = (b->step = calloc((size_t)b->most, sizeof *b->step)) != NULL;
+    for (int e = FULL; e < N_ENGINES; e++)
+        ok = (b->sequences[e] = calloc((size_t)b->most, sizeof **b->sequences)) != NULL && ok;
+    if (!ok)
+        return app_fail(APP_FAILED, "out of memory");
+    b->llama = bench_llama_open(b->base.model_path,
+                                &(struct bench_llama_params){.n_ctx = n_ctx,
+                                                             .n_seq = b->most + 1, /* and the prompt */
+                                                             .n_ubatch = BENCH_N_UBATCH,
+                                                             .n_threads = b->base.n_threads});
+    if (!b->llama)
+        return app_fail(APP_FAILED, "llama.cpp could not open '%s' with %d contexts of %d tokens",
+                        b->base.model_path, b->most, n_ctx);
+    return open_ours(b);
+}
+
+static void free_sequences(struct bench_batch *b)
+{
+    for (int e = FULL; e < N_ENGINES; e++)
+        for (int32_t i = 0; b->sequences[e] && i < b->most; i++) {
+            wnw_session_free(b->sequences[e][i]);
+            b->sequences[e][i] = NULL;
+        }
+}
+
+static void close_all(struct bench_batch *b)
+{
+    for (int32_t i = 0; i < b->n_lengths; i++)
+        for (int32_t k = 0; k < b->n_counts; k++)
+            for (int e = 0; e < N_ENGINES; e++)
+                free(b->lengths[i].results[k].speed[e]);
+    free_sequences(b);
+    for (int e = FULL; e < N_ENGINES; e++)
+        free(b->sequences[e]);
+    free(b->step);
+    wnw_session_free(b->read);
+    wnw_engine_free(b->engine);
+    bench_llama_close(b->llama);
+    wnw_policy_free(b->policy);
+    bench_base_close(&b->base);
+}
+
+/* ---- Sequences ---- */
+
+static int read_prompt(struct bench_batch *b, int32_t n)
+{
+    bench_llama_reset(b->llama);
+    if (!bench_llama_feed(b->llama, b->most, b->base.tokens, n))
+        return app_fail(APP_FAILED, "llama_decode failed");
+    int status = wnw_session_reset(b->read);
+    if (status == WNW_OK)
+        status = wnw_session_prefill(b->read, b->base.tokens, n, NULL, NULL);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+/* The fraction that sequence i of n gives up: from half as much kept as --ratio says to half as much again, so that
+ * the caches have different lengths, and --ratio on average unless that would be more than all. */
+static double ratio_of(const struct bench_batch *b, int32_t i, int32_t n)
+{
+    const double keep = (1.0 - b->base.args->app.ratio) * (n > 1 ? 0.5 + (double)i / (n - 1) : 1.0);
+    return keep < 1.0 ? 1.0 - keep : 0.0;
+}
+
+/* Entries per layer and KV head. Layers with a sliding window count too. */
+static double entries_of(const struct bench_batch *b, const wnw_cache_stats *s)
+{
+    return (double)s->n_entries / ((double)b->base.info.n_layer * b->base.info.n_head_kv);
+}
+
+static int start_ours(struct bench_batch *b, enum bench_engine e, int32_t i, struct batch_result *r)
+{
+    wnw_session **s = &b->sequences[e][i];
+    const wnw_policy *none = NULL;
+    int status = wnw_session_copy(s, b->read);
+    if (status == WNW_OK && e == COMPRESSED) {
+        const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = ratio_of(b, i, r->n)};
+        status = wnw_session_compress(*s, b->policy, &size, NULL);
+    }
+    if (status == WNW_OK)
+        status = wnw_session_observe(*s, &none, 0); /* decoding itself is measured */
+    wnw_cache_stats stats = wnw_cache_stats_default();
+    if (status == WNW_OK)
+        status = wnw_cache_get_stats(*s, &stats);
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    r->kv_bytes[e] += stats.bytes;
+    if (e == COMPRESSED) {
+        const double n = entries_of(b, &stats);
+        r->fewest = i == 0 || n < r->fewest ? n : r->fewest;
+        r->most = i == 0 || n > r->most ? n : r->most;
+        r->mean = (i == 0 ? 0.0 : r->mean) + n / r->n;
+    }
+    return APP_OK;
+}
+
+static int start_sequences(struct bench_batch *b, struct batch_result *r)
+{
+    int rc = APP_OK;
+    free_sequences(b);
+    for (int32_t i = 0; i < r->n; i++)
+        bench_llama_copy(b->llama, b->most, i);
+    for (int e = FULL; e < N_ENGINES; e++) {
+        r->kv_bytes[e] = 0;
+        for (int32_t i = 0; i < r->n && rc == APP_OK; i++)
+            rc = start_ours(b, (enum bench_engine)e, i, r);
+    }
+    return rc;
+}
+
+/* ---- Measuring ---- */
+
+/* Steps from .. to - 1 of n sequences; the same tokens for every engine. */
+static int decode(struct bench_batch *b, enum bench_engine e, int32_t n, int32_t from, int32_t to, double *ms)
+{
+    const double start = app_now_ms();
+    for (int32_t k = from; k < to; k++) {
+        for (int32_t i = 0; i < n; i++)
+            b->step[i] = b->base.tokens[(k + 7 * i) % b->base.lengths[0]];
+        if (e == LLAMA) {
+            if (!bench_llama_step(b->llama, b->step, n))
+                return app_fail(APP_FAILED, "llama_decode failed with %d sequences", n);
+            continue;
+        }
+        const int status = wnw_decode_batch(b->engine, b->sequences[e], b->step, n);
+        if (status != WNW_OK)
+            return app_fail_status(status);
+    }
+    *ms += app_now_ms() - start;
+    return APP_OK;
+}
+
+/* Who goes first changes from round to round. */
+static int measure_count(struct bench_batch *b, struct batch_result *r, int32_t round)
+{
+    double ms[N_ENGINES] = {0}, unused = 0;
+    int rc = start_sequences(b, r);
+    for (int e = 0; e < N_ENGINES && rc == APP_OK; e++)
+        rc = decode(b, (enum bench_engine)e, r->n, 0, WARM_STEPS,
+                    &unused); /* graphs of this shape are built */
+    for (int32_t at = 0; at < b->n_decode && rc == APP_OK; at += CHUNK_STEPS) {
+        const int32_t n = b->n_decode - at < CHUNK_STEPS ? b->n_decode - at : CHUNK_STEPS;
+        for (int k = 0; k < N_ENGINES && rc == APP_OK; k++) {
+            const enum bench_engine e = (enum bench_engine)((k + round) % N_ENGINES);
+            rc = decode(b, e, r->n, WARM_STEPS + at, WARM_STEPS + at + n, &ms[e]);
+        }
+    }
+    for (int e = 0; e < N_ENGINES && rc == APP_OK; e++)
+        r->speed[e][round] = (double)r->n * b->n_decode * 1e3 / ms[e];
+    return rc;
+}
+
+static int measure_length(struct bench_batch *b, int32_t length)
+{
+    struct batch_length *l = &b->lengths[b->n_lengths++];
+    bool ok = true;
+    l->length = length;
+    for (int32_t i = 0; i < b->n_counts; i++) {
+        l->results[i].n = b->counts[i];
+        for (int e = 0; e < N_ENGINES; e++) {
+            l->results[i].speed[e] = calloc((size_t)b->base.n_reps, sizeof **l->results[i].speed);
+            ok = ok && l->results[i].speed[e];
+        }
+    }
+    int rc = ok ? read_prompt(b, length) : app_fail(APP_FAILED, "out of memory");
+    app_progress_start(&b->progress, "bench batch", "measurements");
+    for (int32_t round = 0; round < b->base.n_reps && rc == APP_OK; round++)
+        for (int32_t i = 0; i < b->n_counts && rc == APP_OK; i++) {
+            rc = measure_count(b, &l->results[i], round);
+            app_progress_step(round * b->n_counts + i + 1, b->base.n_reps * b->n_counts, &b->progress);
+        }
+    app_progress_end(&b->progress);
+    return rc;
+}
+
+int bench_run_batch(const struct app_args *app)
+{
+    const struct bench_args *args = (const struct bench_args *)app;
+    struct bench_batch b = {0};
+    int rc = check(&b, args);
+    if (rc == APP_OK)
+        rc = open_all(&b);
+    for (int32_t i = 0; rc == APP_OK && i < b.base.n_lengths; i++)
+        rc = measure_length(&b, b.base.lengths[i]);
+    if (rc == APP_OK)
+        rc = args->app.json ? batch_print_json(&b) : batch_print_table(&b);
+    if (rc == APP_OK)
+        rc = app_finish_stdout();
+    close_all(&b);
+    return rc;
+}
