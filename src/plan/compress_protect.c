@@ -109,6 +109,10 @@ int wnw__job_fit_protected(struct wnw__plan_job *j)
             "head; allow at least %d, give a ratio, or lower what the policy protects",
             wnw__policy_name(j->policy), p.n_first, p.n_last, j->cache.n_max, budget, need);
     const wnw_protected s = shrink(j, p, &what);
+    if (j->scorer->blocks) {
+        const wnw_blocks b = wnw__policy_blocks_with(j->policy, j->scorer_opts, 0);
+        WNW_TRY(wnw__blocks_check(wnw__policy_name(j->policy), &b));
+    }
     wnw__warn(j->report->warning,
               "the size leaves %d entries per head and %s protects %d: its %s, to the first %d and the last "
               "%d",

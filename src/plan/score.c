@@ -23,6 +23,8 @@ size_t wnw__score_room(const wnw_policy *p, const void *scorer_opts, const wnw_o
     const size_t b = agg->scratch ? agg->scratch(p->opts[WNW_PART_AGGREGATION], obs) : 0;
     const size_t rows = agg->aggregate ? (size_t)n_row_of(scorer, obs) * (size_t)obs->n : 0;
     const size_t most = a > b ? a : b, row = (size_t)obs->n;
+    if (most > SIZE_MAX / 16) /* a part from outside: too much in any case, and no sum of it */
+        return SIZE_MAX;
     return flags_room(obs) + rows + (most > row ? most : row);
 }
 

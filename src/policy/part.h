@@ -91,6 +91,10 @@ uint32_t wnw__part_flags(wnw_part_kind kind);
 bool wnw__part_is_ours(const wnw_part *part);
 /* What a function of the part returned, as a status: one from outside gets a sentence where it failed. */
 int wnw__part_status(const wnw_part *part, int rc);
+/* E_ARG where its options contradict each other, or make it ask for what there is not; part_check.c. */
+int wnw__part_check(const wnw_part *part, const void *opts);
+/* E_ARG unless there can be such blocks. */
+int wnw__blocks_check(const char *owner, const wnw_blocks *b);
 /* Whether parts of the kind may gather. */
 bool wnw__part_gathers(wnw_part_kind kind);
 

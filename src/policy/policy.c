@@ -331,8 +331,7 @@ static int check_parts(const wnw_policy *p)
 {
     const char *layer = wnw__layer_budget_of(p)->part.name;
     for (int32_t k = 0; k < WNW_N_PART_KINDS; k++)
-        if (p->part[k].head.check)
-            WNW_TRY(wnw__part_status(&p->part[k].head, p->part[k].head.check(p->opts[k])));
+        WNW_TRY(wnw__part_check(&p->part[k].head, p->opts[k]));
     WNW_TRY(check_aggregation(p));
     WNW_TRY(check_positions(p));
     if (wnw__head_budget_of(p)->allocate_model && strcmp(layer, "uniform") != 0)

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Budgets and a selector of your own, in your own program, without touching winnow's source.
+ *
+ *     own_budget MODEL.gguf
+ *
+ * examples/own_method.c brings a scorer; this one brings two other kinds of part and puts them into recipes
+ * with scorers of the library:
+ *
+ *   hourglass   a layer budget: the first and the last layers keep more entries than those between. Its option
+ *               `waist` is what the layer in the middle gets, as a share of the average.
+ *   spread      a selector: best scores, but of every `step` neighbouring entries at least one stays, so that
+ *               no stretch of the text is lost altogether.
+ *
+ * They are here to show the steps, not to win. Every descriptor begins with a wnw_part: kind, name, options,
+ * flags; behind it stand the functions of its kind. The program reads a made-up text, compresses copies of
+ * the cache and prints what every layer keeps. docs/adding-a-method.md walks through this file.
+ */
+#include <winnow_method.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- A layer budget ---- */
+
+struct hourglass_opts {
+    double waist;
+};
+
+static const wnw_option hourglass_options[] = {
+    {.name = "waist",
+     .help = "entries of the layer in the middle, as a share of the average",
+     .type = WNW_OPT_REAL,
+     .offset = offsetof(struct hourglass_opts, waist),
+     .def = 0.5,
+     .min = 0,
+     .max = 1},
+    {.name = NULL}};
+
+/* The share of the average that layer i of n gets: falls from the ends to `waist` in the middle, mean 1. */
+static double share(double waist, int32_t i, int32_t n)
+{
+    const double end = 2 - waist, x = n > 1 ? 2.0 * i / (n - 1) - 1 : 0; /* -1 .. 1 */
+    return n > 1 ? waist + (end - waist) * fabs(x) : 1;
+}
+
+/* n_keep[l] = protected + (budget - protected) * share, at most what there is. Rounding down never takes more
+ * than the size; a layer that is full leaves its rest unused. */
+static int hourglass_allocate(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, char *warning)
+{
+    const struct hourglass_opts *o = opts;
+    const double free_entries = p->budget - p->n_protected;
+    double sum = 0;
+    int32_t n_full = 0;
+    for (int32_t l = 0; l < p->n_layer; l++)
+        sum += share(o->waist, l, p->n_layer);
+    for (int32_t l = 0; l < p->n_layer; l++) {
+        const double want = free_entries * share(o->waist, l, p->n_layer) * p->n_layer / sum;
+        const double room = p->n - p->n_protected;
+        n_full += want > room;
+        n_keep[l] = p->n_protected + (int32_t)(want < room ? want : room);
+    }
+    if (n_full > 0)
+        wnw_part_warn(warning,
+                      "hourglass: some layers keep everything and leave a part of their share unused");
+    return WNW_OK;
+}
+
+static const wnw_layer_budget hourglass = {
+    .part = {WNW_LAYER_BUDGET_INIT, .name = "hourglass",
+             .about = "More entries in the first and the last layers, fewer between.",
+             .options = hourglass_options, .options_size = sizeof(struct hourglass_opts),
+             .flags = WNW_FLAG_RAGGED},
+    .allocate = hourglass_allocate,
+};
+
+/* ---- A selector ---- */
+
+struct spread_opts {
+    int32_t step;
+};
+
+static const wnw_option spread_options[] = {
+    {.name = "step",
+     .help = "entries of which at least one stays, if the count allows",
+     .type = WNW_OPT_INT,
+     .offset = offsetof(struct spread_opts, step),
+     .def = 16,
+     .min = 1,
+     .max = 65536},
+    {.name = NULL}};
+
+static size_t spread_scratch(const void *opts, int32_t n)
+{
+    (void)opts;
+    return (size_t)n; /* 1 = taken */
+}
+
+/* Takes the best entry of first .. end - 1 that is not taken; false if all are. */
+static int take_best(const wnw_select_problem *p, int32_t first, int32_t end, float *taken)
+{
+    int32_t best = -1;
+    for (int32_t i = first; i < end; i++)
+        if (taken[i] == 0 && (best < 0 || p->score[i] > p->score[best]))
+            best = i;
+    if (best >= 0)
+        taken[best] = 1;
+    return best >= 0;
+}
+
+static int32_t spread_select(const void *opts, const wnw_select_problem *p, int32_t *keep, float *taken)
+{
+    const struct spread_opts *o = opts;
+    const int32_t end = p->n - p->prot.n_last;
+    int32_t left = p->n_keep - p->prot.n_first - p->prot.n_last, n = 0;
+    for (int32_t i = 0; i < p->n; i++)
+        taken[i] = i < p->prot.n_first || i >= end;
+    for (int32_t at = p->prot.n_first; at < end && left > 0; at += o->step)
+        left -= take_best(p, at, end - at < o->step ? end : at + o->step, taken);
+    while (left > 0 && take_best(p, p->prot.n_first, end, taken))
+        left--;
+    for (int32_t i = 0; i < p->n; i++)
+        if (taken[i] != 0)
+            keep[n++] = i;
+    return n;
+}
+
+static const wnw_selector spread = {
+    .part = {WNW_SELECTOR_INIT, .name = "spread",
+             .about = "Best scores, and at least one of every few neighbours.", .options = spread_options,
+             .options_size = sizeof(struct spread_opts)},
+    .scratch = spread_scratch,
+    .select = spread_select,
+};
+
+/* ---- Recipes with them ---- */
+
+static int read_text(wnw_session *s, const wnw_model *m)
+{
+    enum { N_LINES = 24, LINE = 80 };
+    char text[N_LINES * LINE];
+    size_t len = 0;
+    int32_t *tokens = NULL, n = 0;
+    for (int i = 0; i < N_LINES; i++)
+        len += (size_t)snprintf(text + len, sizeof text - len,
+                                "Train %d leaves in the morning for harbor %d.\n", i + 1, 3 * i % 7);
+    int rc = wnw_tokenize(m, text, len, true, false, &tokens, &n);
+    if (rc == WNW_OK)
+        rc = wnw_session_prefill(s, tokens, n, NULL, NULL);
+    wnw_free(tokens);
+    return rc;
+}
+
+/* Compresses a copy of the session by half and prints what the first KV head of every layer keeps. */
+static int run_policy(const wnw_session *read, int32_t n_layer, const wnw_policy *policy)
+{
+    wnw_session *s = NULL;
+    wnw_report report = {WNW_INIT(wnw_report)};
+    const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
+    int rc = wnw_session_copy(&s, read);
+    if (rc == WNW_OK)
+        rc = wnw_session_compress(s, policy, &half, &report);
+    if (rc == WNW_OK) {
+        printf("%s\n  keeps %.2f of %d entries per head; by layer:", wnw_policy_string(policy),
+               report.kept_mean, wnw_session_n_past(read));
+        for (int32_t il = 0; il < n_layer; il++)
+            printf(" %d", wnw_cache_n(s, il, 0));
+        printf("\n%s%s%s", *report.warning ? "  " : "", report.warning, *report.warning ? "\n" : "");
+    }
+    wnw_session_free(s);
+    return rc;
+}
+
+static int compare(const wnw_model *m, const wnw_registry *registry)
+{
+    static const char *const recipes[] = {"knorm", "knorm+hourglass",
+                                          "knorm+hourglass:waist=0.25+spread:step=8",
+                                          "snapkv:window=8+hourglass+adakv+spread"};
+    enum { N = sizeof recipes / sizeof *recipes };
+    wnw_policy *policies[N] = {NULL};
+    wnw_session *s = NULL;
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    int rc = wnw_model_get_info(m, &info);
+    if (rc == WNW_OK)
+        rc = wnw_session_new(&s, m, NULL);
+    for (int i = 0; rc == WNW_OK && i < N; i++)
+        rc = wnw_policy_parse(&policies[i], recipes[i], registry);
+    if (rc == WNW_OK)
+        rc = wnw_session_observe(s, (const wnw_policy *const *)policies, N);
+    if (rc == WNW_OK)
+        rc = read_text(s, m);
+    for (int i = 0; rc == WNW_OK && i < N; i++)
+        rc = run_policy(s, info.n_layer, policies[i]);
+    for (int i = 0; i < N; i++)
+        wnw_policy_free(policies[i]);
+    wnw_session_free(s);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    wnw_model *model = NULL;
+    wnw_registry *registry = NULL;
+    if (argc != 2) {
+        fprintf(stderr, "usage: own_budget MODEL.gguf\n");
+        return 2;
+    }
+    int rc = wnw_registry_new(&registry);
+    if (rc == WNW_OK)
+        rc = wnw_registry_add(registry, &hourglass.part);
+    if (rc == WNW_OK)
+        rc = wnw_registry_add(registry, &spread.part);
+    if (rc == WNW_OK)
+        rc = wnw_model_open(&model, argv[1], NULL);
+    if (rc == WNW_OK)
+        rc = compare(model, registry);
+    if (rc != WNW_OK)
+        fprintf(stderr, "own_budget: %s\n", wnw_last_error());
+    wnw_model_free(model);
+    wnw_registry_free(registry);
+    return rc == WNW_OK ? 0 : 1;
+}

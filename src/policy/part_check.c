@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/* What a part says with its options, checked once a recipe has given them: what is outside of any range here
+ * would be found by the driver too late. */
+#include "policy/part.h"
+
+enum { MAX_WINDOW = 1 << 20 };
+
+static int check_needs(const wnw_part *part, const wnw_needs *needs)
+{
+    const char *kind = wnw__part_kind_name(part->kind);
+    uint32_t unknown = needs->flags;
+    for (int32_t bit = 0; wnw_need_name(bit); bit++)
+        unknown &= ~(1u << bit);
+    if (unknown)
+        return wnw__fail(WNW_E_ARG, "%s %s asks for observations 0x%x, which there are none of", kind,
+                         part->name, (unsigned)unknown);
+    if (needs->flags & (WNW_NEED_WINDOW_ATTN | WNW_NEED_PERPLEXITY) &&
+        (needs->window < 1 || needs->window > MAX_WINDOW))
+        return wnw__fail(WNW_E_ARG, "%s %s asks for a window of %d tokens, which must be 1 to %d", kind,
+                         part->name, needs->window, MAX_WINDOW);
+    if (needs->flags & WNW_NEED_QUERY_STATS && needs->skip < 0)
+        return wnw__fail(WNW_E_ARG, "%s %s leaves out the first %d positions of query statistics", kind,
+                         part->name, needs->skip);
+    if (needs->flags & WNW_NEED_SECOND_PASS &&
+        (needs->second_pass < WNW_PASS_CONTEXT || needs->second_pass > WNW_PASS_BOTH))
+        return wnw__fail(WNW_E_ARG, "%s %s asks for second pass %d, which there is none of", kind, part->name,
+                         needs->second_pass);
+    if ((needs->profiles | needs->profiles_optional) >> WNW_N_PROFILE_KINDS)
+        return wnw__fail(WNW_E_ARG, "%s %s asks for profiles 0x%x, which there are none of", kind, part->name,
+                         (unsigned)(needs->profiles | needs->profiles_optional));
+    return WNW_OK;
+}
+
+int wnw__blocks_check(const char *owner, const wnw_blocks *b)
+{
+    if (b->sink < 0 || b->lag < 1)
+        return wnw__fail(WNW_E_ARG, "%s has blocks of %d entries behind the first %d; give at least 1 and 0",
+                         owner, b->lag, b->sink);
+    return WNW_OK;
+}
+
+int wnw__part_check(const wnw_part *part, const void *opts)
+{
+    wnw_needs needs = {0}, gather_needs = {0};
+    if (part->check)
+        WNW_TRY(wnw__part_status(part, part->check(opts)));
+    if (part->needs)
+        part->needs(opts, &needs);
+    if (part->gather && part->gather->needs)
+        part->gather->needs(opts, &gather_needs);
+    WNW_TRY(check_needs(part, &needs));
+    WNW_TRY(check_needs(part, &gather_needs));
+    const wnw_block_rule *rule = part->kind == WNW_PART_SCORER ? ((const wnw_scorer *)part)->blocks : NULL;
+    if (!rule)
+        return WNW_OK;
+    wnw_blocks b = {0};
+    rule->of(opts, &b);
+    return wnw__blocks_check(part->name, &b);
+}
