@@ -357,14 +357,13 @@ int app_job_read_first(struct app_job *job, int32_t n)
 {
     wnw_report report = {WNW_INIT(wnw_report)};
     if (n > 0) {
-        const double start = app_now_ms();
         app_progress_start(&job->progress, "prefill", "tokens");
         const int status = wnw_session_read(job->session, job->tokens, n, &report);
         app_progress_end(&job->progress);
         if (status != WNW_OK)
             return app_fail_status(status);
         job->compress_ms = report.observe_ms + report.score_ms + report.select_ms + report.compact_ms;
-        job->prefill_ms += app_now_ms() - start - job->compress_ms;
+        job->prefill_ms += report.read_ms;
         if (*report.warning)
             app_note("warning: %s", report.warning);
     }

@@ -294,8 +294,9 @@ typedef struct wnw_report {
     double kept_mean;  /* entries per KV head, over the layers that have no sliding window */
     int64_t entries_before, entries_after; /* over all layers and KV heads, sliding-window layers included */
     uint64_t kv_bytes_before, kv_bytes_after; /* allocated for K and V */
-    /* Looking at the cache (with a second pass); scores; budgets and selection; compaction. */
-    double observe_ms, score_ms, select_ms, compact_ms;
+    /* Reading tokens (wnw_session_read alone); looking at the cache (with a second pass); scores; budgets and
+     * selection; compaction. They are measured one by one and add up to the time of the call. */
+    double read_ms, observe_ms, score_ms, select_ms, compact_ms;
 } wnw_report;
 
 WNW_DEFAULT(wnw_report, wnw_report_default)

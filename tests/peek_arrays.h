@@ -11,6 +11,7 @@
 #include "base/mix.h"
 #include "base/parallel.h"
 #include "base/sized.h"
+#include "base/time.h"
 #include "base/topk.h"
 #include "cache/cache.h"
 #include "forward/team.h"

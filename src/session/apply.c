@@ -27,12 +27,15 @@ static int plan_many(wnw_session *s, const wnw_policy *const *policies, const wn
     if (s->n_past == 0)
         return wnw__fail(WNW_E_ARG, "nothing to compress: no tokens were read");
     struct wnw__observer *ob;
+    const double start = wnw__now_ms();
     WNW_TRY(wnw__observer_new(&ob, s));
+    const double ms = wnw__now_ms() - start;
     struct wnw__plan_source src = *wnw__observer_source(ob);
     src.ratio_base = ratio_base;
     const int rc = wnw__plan_make_many(plans, policies, sizes, n, &src, reports);
     wnw__observer_free(ob);
     for (int32_t i = 0; reports && i < n; i++) {
+        reports[i].observe_ms += ms;
         reports[i].entries_before = reports[i].entries_after = wnw__cache_entries(&s->cache);
         reports[i].kv_bytes_before = reports[i].kv_bytes_after = wnw__cache_bytes(&s->cache);
     }

@@ -94,11 +94,16 @@ static int read_layers(struct reader *r, struct wnw__plan_job *job, wnw_report *
     WNW_TRY(wnw__ids_reserve(&s->ids, r->n_past, r->n));
     wnw__ids_add(&s->ids, r->n_past, r->tokens, r->n);
     for (int32_t il = 0; il < s->m->hp.n_layer; il++) {
+        const double start = wnw__now_ms();
         WNW_TRY(read_layer(r, il));
+        report->read_ms += wnw__now_ms() - start;
         WNW_TRY(compress_layer(r, il, job, report));
         wnw__recorders_moved(&s->recorders, il, il + 1, WNW_MOVED_DROPPED);
     }
-    return wnw__feed_logits(s, &r->span, 0, NULL, NULL);
+    const double start = wnw__now_ms();
+    WNW_TRY(wnw__feed_logits(s, &r->span, 0, NULL, NULL));
+    report->read_ms += wnw__now_ms() - start;
+    return WNW_OK;
 }
 
 int wnw__read_layer_major(wnw_session *s, const int32_t *tokens, int32_t n, const struct wnw__goal *goal,

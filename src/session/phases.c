@@ -15,6 +15,7 @@
  * it.
  */
 #include "base/sized.h"
+#include "base/time.h"
 #include "plan/compress.h"
 #include "policy/count.h"
 #include "policy/policy.h"
@@ -251,9 +252,21 @@ static int compress(wnw_session *s, const struct wnw__goal *goal, int32_t room, 
         return WNW_OK;
     WNW_TRY(wnw__session_plan(s, goal->policy, &goal->size, goal->ratio_base, &plan, &one));
     const int rc = wnw__session_follow(s, goal->policy, plan, room, &one);
+    const double start = wnw__now_ms();
     wnw_plan_free(plan);
+    one.compact_ms += wnw__now_ms() - start;
     wnw__report_add(report, &one);
     return rc;
+}
+
+/* Tokens at..at+n-1 of a prompt of n_all; the time goes to the report. */
+static int feed(wnw_session *s, const int32_t *tokens, int32_t n, int32_t at, int32_t n_all,
+                wnw_report *report)
+{
+    const double start = wnw__now_ms();
+    WNW_TRY(wnw__feed_prompt(s, tokens, n, at, n_all, NULL, NULL));
+    report->read_ms += wnw__now_ms() - start;
+    return WNW_OK;
 }
 
 /* Tokens until a recursive policy has its next block, at least 1; 512 for others. */
@@ -284,7 +297,7 @@ static int read_chunks(wnw_session *s, const int32_t *tokens, int32_t n, wnw_rep
     for (int32_t at = 0; at < n;) {
         const int32_t n_now = next_chunk(s, n - at);
         WNW_TRY(wnw__session_check_room(s, n_now)); /* of a prompt that is longer than the context */
-        WNW_TRY(wnw__feed_prompt(s, tokens + at, n_now, at, n, NULL, NULL));
+        WNW_TRY(feed(s, tokens + at, n_now, at, n, report));
         at += n_now;
         const struct wnw__goal goal = prompt_goal(s, 0);
         WNW_TRY(compress(s, &goal, at < n ? next_chunk(s, n - at) : -1, report));
@@ -301,12 +314,14 @@ static int read_piece(wnw_session *s, const int32_t *tokens, int32_t n, wnw_repo
     if (phase == WNW_PHASE_LAYER) {
         const struct wnw__goal goal = prompt_goal(s, n);
         WNW_TRY(wnw__read_layer_major(s, tokens, n, &goal, report));
+        const double start = wnw__now_ms();
         const int rc = wnw_policy_rerotates(goal.policy) ? wnw_session_renumber(s) : WNW_OK;
+        report->compact_ms += wnw__now_ms() - start;
         if (rc != WNW_OK)
             (void)wnw_session_reset(s); /* as after any failure by layer */
         return rc;
     }
-    WNW_TRY(wnw__feed_prompt(s, tokens, n, 0, n, NULL, NULL));
+    WNW_TRY(feed(s, tokens, n, 0, n, report));
     const struct wnw__goal goal = prompt_goal(s, 0);
     return compress(s, &goal, -1, report);
 }
@@ -413,12 +428,14 @@ static int read_and_report(wnw_session *s, const int32_t *tokens, int32_t n, wnw
     if (s->rules.ev.policy) {
         WNW_TRY(fix_blocks(s, n, report->warning));
         WNW_TRY(read_piece(s, tokens, n, report));
+        const double start = wnw__now_ms();
         wnw__engine_release(s->engine); /* its activations are the other large piece of a long prompt */
+        report->read_ms += wnw__now_ms() - start;
         s->rules.asked = asked_of(s, s->n_past - s->rules.n_before);
         s->rules.n_decoded = 0;
         WNW_TRY(hold_heads(s));
     } else {
-        WNW_TRY(wnw__feed_prompt(s, tokens, n, 0, n, NULL, NULL));
+        WNW_TRY(feed(s, tokens, n, 0, n, report));
     }
     const int64_t kept = count_entries(s, false, &n_heads), sliding = count_entries(s, true, &n_sliding);
     report->kept_mean = n_heads > 0 ? (double)kept / n_heads : 0;

@@ -9,6 +9,11 @@ for i in $(seq 8); do
 done >"$work/doc.txt"
 question='When does the harbour of town number 3 open?'
 
+# adds_up NAME FILE: reading and compressing take all of the time to the first token.
+adds_up() {
+    json "$1: times add up" "$2" '0.99 * o["ttft_ms"] <= o["prefill_ms"] + o["compress_ms"] <= 1.0001 * o["ttft_ms"]'
+}
+
 # The JSON object: exactly the fields of the contract, with their types.
 good 'run --json' run -f "$work/doc.txt" -p "$question" -n 8 --json && {
     fields='{"prompt_tokens", "kept_tokens_mean", "kv_bytes_full", "kv_bytes", "peak_rss_bytes", "load_ms",
@@ -23,6 +28,7 @@ good 'run --json' run -f "$work/doc.txt" -p "$question" -n 8 --json && {
     json 'full cache kept whole' "$work/out" \
         'o["kept_tokens_mean"] == o["prompt_tokens"] and o["kv_bytes"] == o["kv_bytes_full"]'
     json 'times' "$work/out" 'o["prefill_tps"] > 0 and o["ttft_ms"] >= o["prefill_ms"] > 0'
+    adds_up 'full' "$work/out"
     json 'memory' "$work/out" 'o["peak_rss_bytes"] > o["kv_bytes"]'
     cp "$work/out" "$work/full.json"
 }
@@ -71,6 +77,7 @@ for when in end layer chunk chunk:100; do
         json "$when: the full size is known" "$work/out" "o['kv_bytes_full'] == $(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["kv_bytes_full"])' "$work/full.json")"
         json "$when: fewer bytes" "$work/out" 'o["kv_bytes"] < o["kv_bytes_full"] / 2'
         json "$when: times" "$work/out" 'o["compress_ms"] > 0 and o["prefill_ms"] > 0'
+        adds_up "$when" "$work/out"
         python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["tokens"])' "$work/out" >"$work/when-${when%:*}"
     }
 done
