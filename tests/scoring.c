@@ -6,6 +6,18 @@
 #include "peek_plan.h"
 #include "scoring.h"
 
+const float *row_keys(const wnw_observation *obs, int32_t ih)
+{
+    const struct score_rows *r = obs->source;
+    return r->k + (int64_t)ih * obs->n * obs->n_embd_head;
+}
+
+const float *row_values(const wnw_observation *obs, int32_t ih)
+{
+    const struct score_rows *r = obs->source;
+    return r->v + (int64_t)ih * obs->n * obs->n_embd_head;
+}
+
 int try_scorer(const char *recipe, const wnw_observation *obs, float *score)
 {
     wnw_policy *p;

@@ -5,6 +5,14 @@
 
 #include "peek_plan.h"
 
+/* Keys and values of an observation whose .source is &(struct score_rows), whose .keys is row_keys and whose .values is
+ * row_values. */
+struct score_rows {
+    const float *k, *v; /* [n_head_kv][n][n_embd_head] */
+};
+const float *row_keys(const wnw_observation *obs, int32_t ih);
+const float *row_values(const wnw_observation *obs, int32_t ih);
+
 /* score[n_head_kv][n] of the recipe's scorer and head aggregation; a status. Fails the test if it does not
  * parse. */
 int try_scorer(const char *recipe, const wnw_observation *obs, float *score);

@@ -86,11 +86,6 @@ static void sharing_out(void **state)
 
 /* ---- H2O, observed attention, VATP ---- */
 
-static const float *values_of(const wnw_observation *obs, int32_t ih)
-{
-    return (const float *)obs->source + (int64_t)ih * obs->n * obs->n_embd_head;
-}
-
 /* One KV head, two query heads, a full causal matrix of 3 queries:
  *     head 0: 1 | .5 .5 | .2 .3 .5      sums 1.7 .8 .5
  *     head 1: 1 | .9 .1 | .6 .2 .2      sums 2.5 .3 .2   -> mean 2.1 .55 .35 */
@@ -183,8 +178,8 @@ static void vatp_scores(void **state)
                                  .attn_sum = sum,
                                  .window_attn = window,
                                  .n_window = 2,
-                                 .values = values_of,
-                                 .source = v};
+                                 .values = row_values,
+                                 .source = &(struct score_rows){.v = v}};
     float got[3];
     run_scorer("vatp", &obs, got); /* 2.1 x 3, .55 x .5, .35 x 4 */
     assert_scores(got, (const float[]){6.3f, 0.275f, 1.4f}, 3);
@@ -618,8 +613,8 @@ static void duo_from_the_prompt(void **state)
                            .n_entry = n_entry,
                            .pos = pos,
                            .attn_scale = (float)scale,
-                           .keys = values_of,
-                           .source = keys,
+                           .keys = row_keys,
+                           .source = &(struct score_rows){.k = keys},
                            .query_mean = query,
                            .rope_theta = &angle,
                            .n_rot = 2};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Content rules: merges and pruned channels by hand, how recipes name them, what the cache becomes. */
 #include "asserts.h"
+#include "scoring.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,20 +17,6 @@ enum { N = 5 };
 /* One KV head, d = 2. */
 static float keys[N][2], values[N][2], attn_sum[2][N], queries[2][2][2];
 
-static const float *get_keys(const wnw_observation *obs, int32_t ih)
-{
-    (void)obs;
-    (void)ih;
-    return keys[0];
-}
-
-static const float *get_values(const wnw_observation *obs, int32_t ih)
-{
-    (void)obs;
-    (void)ih;
-    return values[0];
-}
-
 static const int32_t n_entry = N, pos[N] = {0, 1, 2, 3, 4};
 static const wnw_observation obs = {.n_layer = 1,
                                     .n_head = 2,
@@ -39,8 +26,9 @@ static const wnw_observation obs = {.n_layer = 1,
                                     .n_past = N,
                                     .n_entry = &n_entry,
                                     .pos = pos,
-                                    .keys = get_keys,
-                                    .values = get_values,
+                                    .keys = row_keys,
+                                    .values = row_values,
+                                    .source = &(struct score_rows){.k = keys[0], .v = values[0]},
                                     .attn_sum = attn_sum[0],
                                     .window_queries = queries[0][0],
                                     .n_window = 2};

@@ -58,22 +58,14 @@ struct arrays {
     float mean[N_HEAD][D], cov[N_HEAD][D][D], theta[D / 2];
     int32_t n_entry[N_KV], pos[N_KV][MAX_N];
     struct wnw_profile profile;
+    struct score_rows rows; /* keys, values */
     wnw_observation obs;
 };
-
-static const float *get_keys(const wnw_observation *obs, int32_t ih)
-{
-    return ((const struct arrays *)obs->source)->keys[ih][0];
-}
-
-static const float *get_values(const wnw_observation *obs, int32_t ih)
-{
-    return ((const struct arrays *)obs->source)->values[ih][0];
-}
 
 static void make_arrays(struct arrays *a, uint32_t seed, bool neox, int32_t n_rot)
 {
     memset(a, 0, sizeof *a);
+    a->rows = (struct score_rows){.k = a->keys[0][0], .v = a->values[0][0]};
     for (int j = 0; j < N_KV; j++) {
         a->n_entry[j] = j == 0 ? MAX_N : MAX_N - 9;
         for (int i = 0; i < MAX_N; i++) {
@@ -110,14 +102,14 @@ static void make_arrays(struct arrays *a, uint32_t seed, bool neox, int32_t n_ro
                                .n_entry = a->n_entry,
                                .pos = a->pos[0],
                                .attn_scale = 1 / sqrtf(D),
-                               .keys = get_keys,
-                               .values = get_values,
+                               .keys = row_keys,
+                               .values = row_values,
                                .query_mean = a->mean[0],
                                .query_cov = a->cov[0][0],
                                .rope_theta = a->theta,
                                .n_rot = n_rot,
                                .rope_neox = neox,
-                               .source = a};
+                               .source = &a->rows};
 }
 
 /* Rotation matrix of one position. */

@@ -13,11 +13,6 @@
 
 /* ---- Scores ---- */
 
-static const float *values_of(const wnw_observation *obs, int32_t ih)
-{
-    return (const float *)obs->source + (int64_t)ih * obs->n * obs->n_embd_head;
-}
-
 /* Two query heads share a KV head: the maximum over tokens is per query head, the mean comes after it. */
 static void scores(void **state)
 {
@@ -36,8 +31,8 @@ static void scores(void **state)
                                  .pass2_max = max,
                                  .pass2_sum = sum,
                                  .n_pass2 = 4,
-                                 .values = values_of,
-                                 .source = (void *)(uintptr_t)v};
+                                 .values = row_values,
+                                 .source = &(struct score_rows){.v = v}};
     float got[2];
     run_scorer("kvcompose", &obs, got); /* one KV head: twice S_grp */
     assert_values(got, 1e-6, 0.8f, 0.6f);

@@ -13,18 +13,9 @@ enum { D = 6, N = 80, W = 5, H = 2, G = 2 };
 struct arrays {
     float keys[H][N][D], values[H][N][D], queries[H * G][W][D], attn[H * G][W][N];
     int32_t n_entry[H], pos[H][N];
+    struct score_rows rows; /* keys, values */
     wnw_observation obs;
 };
-
-static const float *get_keys(const wnw_observation *obs, int32_t ih)
-{
-    return ((const struct arrays *)obs->source)->keys[ih][0];
-}
-
-static const float *get_values(const wnw_observation *obs, int32_t ih)
-{
-    return ((const struct arrays *)obs->source)->values[ih][0];
-}
 
 static double logit(const struct arrays *a, int h, int w, int i)
 {
@@ -58,6 +49,7 @@ static void output(const struct arrays *a, int h, int w, int p, double value, do
 static void make_arrays(struct arrays *a, uint32_t seed)
 {
     memset(a, 0, sizeof *a);
+    a->rows = (struct score_rows){.k = a->keys[0][0], .v = a->values[0][0]};
     float *const all[] = {a->keys[0][0], a->values[0][0], a->queries[0][0]};
     const int32_t count[] = {H * N * D, H * N * D, H * G * W * D};
     for (int k = 0; k < 3; k++)
@@ -77,9 +69,9 @@ static void make_arrays(struct arrays *a, uint32_t seed)
                                .n_window = W,
                                .window_attn = a->attn[0][0],
                                .window_queries = a->queries[0][0],
-                               .keys = get_keys,
-                               .values = get_values,
-                               .source = a};
+                               .keys = row_keys,
+                               .values = row_values,
+                               .source = &a->rows};
     for (int j = 0; j < H; j++) {
         a->n_entry[j] = N - 7 * j;
         for (int i = 0; i < N; i++) /* head 1 has lost positions 0 .. 6 */

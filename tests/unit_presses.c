@@ -9,22 +9,6 @@
 #include "plans.h"
 #include "scoring.h"
 
-struct rows {
-    const float *k, *v; /* [n_head_kv][n][d] */
-};
-
-static const float *get_keys(const wnw_observation *obs, int32_t ih)
-{
-    const struct rows *r = obs->source;
-    return r->k + (int64_t)ih * obs->n * obs->n_embd_head;
-}
-
-static const float *get_values(const wnw_observation *obs, int32_t ih)
-{
-    const struct rows *r = obs->source;
-    return r->v + (int64_t)ih * obs->n * obs->n_embd_head;
-}
-
 static int32_t run_select(const char *recipe, const wnw_select_problem *problem, int32_t *keep)
 {
     float scratch[64];
@@ -40,7 +24,7 @@ static int32_t run_select(const char *recipe, const wnw_select_problem *problem,
 static const int32_t ascending[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
 /* One layer, one head of n entries, head size d. */
-static wnw_observation observation(const struct rows *rows, const int32_t *n, int32_t d)
+static wnw_observation observation(const struct score_rows *rows, const int32_t *n, int32_t d)
 {
     return (wnw_observation){.n_layer = 1,
                              .n_head = 1,
@@ -51,8 +35,8 @@ static wnw_observation observation(const struct rows *rows, const int32_t *n, in
                              .n_entry = n,
                              .pos = ascending,
                              .attn_scale = 1,
-                             .keys = get_keys,
-                             .values = get_values,
+                             .keys = row_keys,
+                             .values = row_values,
                              .source = (void *)(uintptr_t)rows};
 }
 
@@ -62,7 +46,7 @@ static void keydiff(void **state)
 {
     (void)state;
     const float k[] = {1, 0, 0, 2, 3, 4};
-    const struct rows rows = {.k = k};
+    const struct score_rows rows = {.k = k};
     const int32_t n = 3;
     const wnw_observation obs = observation(&rows, &n, 2);
     float got[3];
@@ -70,12 +54,12 @@ static void keydiff(void **state)
     assert_values(got, 2e-6, -0.664364, -0.747409, -0.996546);
     /* A zero key counts in the mean's divisor, which no cosine sees; its own is 0. */
     const float holed[] = {1, 0, 0, 0, 3, 4};
-    const struct rows with_zero = {.k = holed};
+    const struct score_rows with_zero = {.k = holed};
     const wnw_observation obs2 = observation(&with_zero, &n, 2);
     run_scorer("keydiff", &obs2, got);
     assert_values(got, 2e-6, -0.894427, 0, -0.894427);
     const float opposite[] = {1, 0, -1, 0, 0, 0}; /* no mean direction */
-    const struct rows without_mean = {.k = opposite};
+    const struct score_rows without_mean = {.k = opposite};
     const wnw_observation obs3 = observation(&without_mean, &n, 2);
     run_scorer("keydiff", &obs3, got);
     assert_values(got, 2e-6, 0, 0, 0);
@@ -85,7 +69,7 @@ static void cur(void **state)
 {
     (void)state;
     const float k[] = {1, 2, 3}, v[] = {1, 1, 2}, zero[] = {0, 0, 0};
-    const struct rows rows = {.k = k, .v = v};
+    const struct score_rows rows = {.k = k, .v = v};
     const int32_t n = 3;
     wnw_observation obs = observation(&rows, &n, 1);
     float got[3];
@@ -100,7 +84,7 @@ static void cur(void **state)
     assert_values(got, 2e-6, 0.175, 0.325, 0.5);
     run_scorer("cur:block=16", &obs, got); /* (1 4 9) / 14 and (1 1 4) / 6 */
     assert_values(got, 2e-6, 1 / 41.0, 4 / 41.0, 36 / 41.0);
-    const struct rows none = {.k = zero, .v = zero};
+    const struct score_rows none = {.k = zero, .v = zero};
     obs.source = (void *)(uintptr_t)&none;
     run_scorer("cur:block=2", &obs, got); /* shared out evenly: .25 .25 1 */
     assert_values(got, 2e-6, 1 / 6.0, 1 / 6.0, 4 / 6.0);
@@ -168,7 +152,7 @@ static void noncausal(void **state)
     (void)state;
     const float third = 1.0986123f; /* ln 3: softmax(ln 3, 0) = .75 .25 */
     const float k[] = {third, 0, third}, v[] = {2, -4, 1}, q[] = {1, 0, 1}, two[] = {1, 0, 0, 0, 1, 0};
-    const struct rows rows = {.k = k, .v = v};
+    const struct score_rows rows = {.k = k, .v = v};
     const int32_t n = 3;
     wnw_observation obs = observation(&rows, &n, 1);
     obs.queries = q;
@@ -200,7 +184,7 @@ static void noncausal(void **state)
     assert_values(got, 2e-6, -0.577350, 1.154701, -0.577350);
     /* All alike. */
     const float zero[] = {0, 0, 0};
-    const struct rows none = {.k = zero, .v = zero};
+    const struct score_rows none = {.k = zero, .v = zero};
     obs.source = (void *)(uintptr_t)&none;
     run_scorer("noncausal", &obs, got);
     assert_values(got, 2e-6, 0, 0, 0);
@@ -211,7 +195,7 @@ static void leverage(void **state)
     (void)state;
     /* One dimension: l is proportional to the squared distance from the mean, 4 1 9, whatever Phi is. */
     const float k[] = {1, 2, 6}, level[] = {2, 2, 2};
-    const struct rows rows = {.k = k}, equal = {.k = level};
+    const struct score_rows rows = {.k = k}, equal = {.k = level};
     const int32_t n = 3;
     wnw_observation obs = observation(&rows, &n, 1);
     float got[12], want[12];
@@ -240,7 +224,7 @@ static void leverage(void **state)
                 turned[i * D + b] = (float)(x * sin(angle) + y * cos(angle));
             }
         }
-        const struct rows before = {.k = plain}, after = {.k = turned};
+        const struct score_rows before = {.k = plain}, after = {.k = turned};
         wnw_observation o = observation(&before, &n12, D);
         run_scorer("leverage:sketch=8", &o, want);
         o.source = (void *)(uintptr_t)&after;
@@ -270,7 +254,7 @@ static void compactor(void **state)
         v[i] = (float)(i * 7 % 11) / 5 - 1;
         q[i] = (float)(i * 3 % 17) / 8 - 1;
     }
-    const struct rows all = {.k = k, .v = v}, middle = {.k = k + FIRST * D, .v = v + FIRST * D};
+    const struct score_rows all = {.k = k, .v = v}, middle = {.k = k + FIRST * D, .v = v + FIRST * D};
     const int32_t n = N, m = M;
     const float theta[] = {0.3f};
     wnw_observation obs = observation(&all, &n, D), sub = observation(&middle, &m, D);
@@ -362,78 +346,80 @@ static void assert_kept(const char *recipe, const wnw_select_problem *problem, i
     assert_memory_equal(keep, want, (size_t)n * sizeof *want);
 }
 
+/* Seven tokens in chunks of three, with two heads whose scores sum to 5 0 1 | 3 3 1 | 3: means 2, 7/3, 3. */
+static const float chunk_score[] = {5, 0, 0, 1, 1, 1, 2, 0, 0, 1, 2, 2, 0, 1};
+#define FILL "snapkv+chunkkv:chunk=3"
+#define DROP FILL ",rest=drop"
+
+static const struct chunks {
+    const char *name, *recipe;
+    wnw_protected prot;
+    int32_t n_keep;
+    double mean; /* entries that stay in a mean head; 0 = a count of its own */
+    int32_t n;
+    int32_t want[2][7]; /* [head]; the second of zeros: as the first */
+} chunks[] = {
+    {"nothing stays", FILL, {0, 0}, 0, 0, 0, {{0}}},
+    {"the short chunk, then the best of the next", FILL, {0, 0}, 3, 0, 3, {{3, 4, 6}}},
+    {"two chunks", FILL, {0, 0}, 4, 0, 4, {{3, 4, 5, 6}}},
+    {"the last one is cut", FILL, {0, 0}, 5, 0, 5, {{0, 3, 4, 5, 6}}},
+    {"all, filled", FILL, {0, 0}, 7, 0, 7, {{0, 1, 2, 3, 4, 5, 6}}},
+    {"all, dropped", DROP, {0, 0}, 7, 0, 7, {{0, 1, 2, 3, 4, 5, 6}}},
+    /* Of the others 0 1 3 | 3 1 are left, with the means 4/3 and 2. */
+    {"ends protected, 4", FILL, {1, 1}, 4, 0, 4, {{0, 4, 5, 6}}},
+    {"ends protected, 5", FILL, {1, 1}, 5, 0, 5, {{0, 3, 4, 5, 6}}},
+    {"ends protected, nothing else", FILL, {1, 1}, 2, 0, 2, {{0, 6}}},
+    {"1.5 chunks", DROP, {0, 0}, 3, 7 * (1 - 0.5), 1, {{6}}},
+    {"2.4 chunks", DROP, {0, 0}, 5, 7 * (1 - 0.2), 4, {{3, 4, 5, 6}}},
+    {"one chunk at least", DROP, {0, 0}, 1, 7 * (1 - 0.8), 1, {{6}}},
+    {"18 / 7 chunks by count", DROP, {0, 0}, 6, 7 * (1 - 0.8), 4, {{3, 4, 5, 6}}},
+    /* The highest of the others is 2, so each of the protected counts 3 in each head. */
+    {"the first chunk protected", DROP, {3, 0}, 3, 7 * (1 - 0.5), 3, {{0, 1, 2}}},
+    {"shorter than a chunk: each head for itself",
+     "snapkv+chunkkv:chunk=8,rest=drop",
+     {0, 0},
+     3,
+     7 * (1 - 0.5),
+     3,
+     {{0, 3, 6}, {2, 3, 4}}},
+};
+
 static void chunkkv(void **state)
 {
-    (void)state;
-    /* Two heads; their sum 5 0 1 | 3 3 1 | 3 has the means 2, 7/3, 3. */
-    const float score[] = {5, 0, 0, 1, 1, 1, 2, 0, 0, 1, 2, 2, 0, 1};
-    int32_t n_entry[] = {7, 7};
+    const struct chunks *c = *state;
+    const int32_t n_entry[] = {7, 7};
     for (int32_t ih = 0; ih < 2; ih++) { /* the same tokens in both heads */
-        wnw_select_problem p = {.score = score + 7 * ih,
-                                .n = 7,
-                                .ih = ih,
-                                .n_head_kv = 2,
-                                .row = 7,
-                                .layer_score = score,
-                                .n_entry = n_entry};
-        const char *fill = "snapkv+chunkkv:chunk=3", *drop = "snapkv+chunkkv:chunk=3,rest=drop";
-        p.n_keep = 0;
-        assert_kept(fill, &p, 0, ascending);
-        p.n_keep = 3; /* the short chunk, then the best of the next */
-        assert_kept(fill, &p, 3, (const int32_t[]){3, 4, 6});
-        p.n_keep = 4;
-        assert_kept(fill, &p, 4, (const int32_t[]){3, 4, 5, 6});
-        p.n_keep = 5;
-        assert_kept(fill, &p, 5, (const int32_t[]){0, 3, 4, 5, 6});
-        p.n_keep = 7;
-        assert_kept(fill, &p, 7, ascending);
-        assert_kept(drop, &p, 7, ascending);
-        /* Protected: 0 1 3 | 3 1 is left, with the means 4/3 and 2. */
-        p.prot = (wnw_protected){1, 1};
-        p.n_keep = 4;
-        assert_kept(fill, &p, 4, (const int32_t[]){0, 4, 5, 6});
-        p.n_keep = 5;
-        assert_kept(fill, &p, 5, (const int32_t[]){0, 3, 4, 5, 6});
-        p.n_keep = 2;
-        assert_kept(fill, &p, 2, (const int32_t[]){0, 6});
-
-        p.prot = (wnw_protected){0, 0};
-        p.n_keep = 3;
-        p.mean = 7 * (1 - 0.5); /* 1.5 chunks of 3 */
-        assert_kept(drop, &p, 1, (const int32_t[]){6});
-        p.n_keep = 5;
-        p.mean = 7 * (1 - 0.2); /* 2.4 chunks */
-        assert_kept(drop, &p, 4, (const int32_t[]){3, 4, 5, 6});
-        p.n_keep = 1;
-        p.mean = 7 * (1 - 0.8); /* at least one */
-        assert_kept(drop, &p, 1, (const int32_t[]){6});
-        p.n_keep = 6; /* a count of its own: 18 / 7 chunks */
-        assert_kept(drop, &p, 4, (const int32_t[]){3, 4, 5, 6});
-        /* Entries 0 to 2 are protected: the highest of the others is 2, so they count 3 in each head. */
-        p.prot = (wnw_protected){3, 0};
-        p.n_keep = 3;
-        p.mean = 7 * (1 - 0.5);
-        assert_kept(drop, &p, 3, (const int32_t[]){0, 1, 2});
-        /* Shorter than a chunk: each head for itself. */
-        p.prot = (wnw_protected){0, 0};
-        assert_kept("snapkv+chunkkv:chunk=8,rest=drop", &p, 3,
-                    ih ? (const int32_t[]){2, 3, 4} : (const int32_t[]){0, 3, 6});
+        const wnw_select_problem p = {.score = chunk_score + 7 * ih,
+                                      .n = 7,
+                                      .n_keep = c->n_keep,
+                                      .prot = c->prot,
+                                      .mean = c->mean,
+                                      .ih = ih,
+                                      .n_head_kv = 2,
+                                      .row = 7,
+                                      .layer_score = chunk_score,
+                                      .n_entry = n_entry};
+        assert_kept(c->recipe, &p, c->n, c->want[ih && c->want[1][0] ? 1 : 0]);
     }
-    /* 30 chunks at ratio 0.9: truncated, 2.999... chunks are 2, else 3. */
-    float level[600] = {0};
-    int32_t keep[600], n600 = 600;
+}
+
+/* 30 chunks at ratio 0.9: truncated, 2.999... chunks are 2, else 3. */
+static void chunkkv_rounds(void **state)
+{
+    (void)state;
+    float level[600] = {0}, scratch[700];
+    int32_t keep[600], n_entry = 600;
     wnw_select_problem p = {.score = level,
                             .n = 600,
                             .n_keep = 59,
                             .n_head_kv = 1,
                             .row = 600,
                             .layer_score = level,
-                            .n_entry = &n600,
+                            .n_entry = &n_entry,
                             .rounding = WNW_ROUND_TRUNC,
                             .mean = 600 * (1 - 0.9)};
     wnw_policy *pol = test_policy("snapkv+chunkkv:chunk=20,rest=drop");
     const wnw_selector *s = &pol->part[WNW_PART_SELECTOR].selector;
-    float scratch[700];
     assert_int_equal(s->select(pol->opts[WNW_PART_SELECTOR], &p, keep, scratch), 40);
     p.rounding = WNW_ROUND_EXACT;
     p.n_keep = 60;
@@ -484,8 +470,8 @@ int main(void)
         cmocka_unit_test(noncausal),      cmocka_unit_test(leverage),
         cmocka_unit_test(compactor),      cmocka_unit_test(finch),
         cmocka_unit_test(bad_pooling),    cmocka_unit_test(chance),
-        cmocka_unit_test(chunkkv),        cmocka_unit_test(chunkkv_ragged),
+        cmocka_unit_test(chunkkv_rounds), cmocka_unit_test(chunkkv_ragged),
         cmocka_unit_test(chunk_by_chunk),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("presses", tests, NULL, NULL) + run_rows(chunkkv, chunks);
 }

@@ -8,22 +8,6 @@
 #include "plans.h"
 #include "scoring.h"
 
-struct rows {
-    const float *k, *v; /* [n_head_kv][n][d] */
-};
-
-static const float *get_keys(const wnw_observation *obs, int32_t ih)
-{
-    const struct rows *r = obs->source;
-    return r->k + (int64_t)ih * obs->n * obs->n_embd_head;
-}
-
-static const float *get_values(const wnw_observation *obs, int32_t ih)
-{
-    const struct rows *r = obs->source;
-    return r->v + (int64_t)ih * obs->n * obs->n_embd_head;
-}
-
 /* What the scorer of a recipe keeps of n entries whatever their score. */
 static wnw_protected protected_by(const char *recipe, int32_t n)
 {
@@ -195,7 +179,7 @@ static const float lag_k[] = {9, 9, 9, 1, 2, 3, 2, 0, 1, 0, 1, 0, 3, 3,
 static const float lag_v[] = {5, 5, 5, 0, 1, 0, 1, 1, 1, 2, 0, 2, 0, 0,
                               4, 0, 2, 1, 1, 0, 2, 2, 1, 0, 1, 2, 4};
 
-static wnw_observation lag_observation(struct rows *rows, const int32_t *n_entry)
+static wnw_observation lag_observation(struct score_rows *rows, const int32_t *n_entry)
 {
     return (wnw_observation){.n_layer = 1,
                              .n_head = 1,
@@ -205,15 +189,15 @@ static wnw_observation lag_observation(struct rows *rows, const int32_t *n_entry
                              .n_past = 9,
                              .n_entry = n_entry,
                              .pos = ascending,
-                             .keys = get_keys,
-                             .values = get_values,
+                             .keys = row_keys,
+                             .values = row_values,
                              .source = rows};
 }
 
 static void lagkv_golden_vector(void **state)
 {
     (void)state;
-    struct rows rows = {lag_k, lag_v};
+    struct score_rows rows = {lag_k, lag_v};
     const int32_t n_entry[] = {9};
     const wnw_observation obs = lag_observation(&rows, n_entry);
     float out[9];
@@ -227,7 +211,7 @@ static void lagkv_golden_vector(void **state)
 static void lagkv_ranks(void **state)
 {
     (void)state;
-    struct rows rows = {lag_k, lag_v};
+    struct score_rows rows = {lag_k, lag_v};
     const int32_t n_entry[] = {9};
     const wnw_observation obs = lag_observation(&rows, n_entry);
     float out[9];
@@ -250,7 +234,7 @@ static void lagkv_constant_channel_adds_nothing(void **state)
     (void)state;
     /* Both channels of the reference block are constant: u = 0, both softmaxes are flat. */
     const float k[] = {1, 50, 3, 0, /**/ 4, 4, 4, 4}; /* [4][2] */
-    struct rows rows = {k, k};
+    struct score_rows rows = {k, k};
     const int32_t n_entry[] = {4};
     const wnw_observation obs = {.n_layer = 1,
                                  .n_head = 1,
@@ -260,8 +244,8 @@ static void lagkv_constant_channel_adds_nothing(void **state)
                                  .n_past = 4,
                                  .n_entry = n_entry,
                                  .pos = ascending,
-                                 .keys = get_keys,
-                                 .values = get_values,
+                                 .keys = row_keys,
+                                 .values = row_values,
                                  .source = &rows};
     float out[4];
     run_scorer("lagkv:sink=0,lag=2,wv=1", &obs, out);
@@ -284,7 +268,7 @@ static void lagkv_protects_sinks_and_tail(void **state)
 static void knorm_is_minus_the_norm(void **state)
 {
     (void)state;
-    struct rows rows = {lag_k, NULL};
+    struct score_rows rows = {lag_k, NULL};
     const int32_t n_entry[] = {9};
     wnw_observation obs = lag_observation(&rows, n_entry);
     float out[9];
