@@ -131,7 +131,7 @@ static void strips_equal_ggml(void **state)
             assert_non_null(type);
             assert_int_equal(ggml_row_size(types[i], type->k_unit), type->unit_bytes);
             for (int32_t from = 0; from < K; from += WNW_CHUNK) {
-                type->unpack(rows, stride, n_rows[j], from, WNW_CHUNK, s);
+                wnw__matmul_scalar()->unpack[type->id].to_strip(rows, stride, n_rows[j], from, WNW_CHUNK, s);
                 for (int32_t r = 0; r < WNW_STRIP; r++)
                     for (int32_t c = 0; c < WNW_CHUNK; c++) {
                         const int32_t b = c / type->block, u = s->u[c / 4][r][c % 4];
@@ -163,7 +163,7 @@ static float *multiplied(const struct wnw__matmul_kernel *kernel, enum ggml_type
 {
     const size_t n_act = (size_t)wnw__n_chunks(k) * (size_t)n_tok;
     struct wnw__act *act = calloc(n_act, sizeof *act);
-    struct wnw__strip *scratch = malloc(sizeof *scratch);
+    union wnw__matmul_work *scratch = malloc(sizeof *scratch);
     float *y = malloc((size_t)n_row * (size_t)n_tok * sizeof *y);
     assert_non_null(act);
     assert_non_null(scratch);
@@ -181,7 +181,7 @@ static float *multiplied(const struct wnw__matmul_kernel *kernel, enum ggml_type
                                   .y = y,
                                   .ld = n_row};
     for (int32_t i = 0; i * WNW_STRIP < n_row; i++)
-        wnw__matmul_strip(&p, i, scratch);
+        wnw__matmul_piece(&p, i, scratch);
     free(act);
     free(scratch);
     return y;

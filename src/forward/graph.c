@@ -250,7 +250,7 @@ static int build(struct wnw__graph *g, wnw_engine *e)
         g->x_out = x;
     } else {
         x = rms_norm(g->ctx, hp, x, e->m->w.output_norm);
-        g->logits = x = ggml_mul_mat(g->ctx, e->m->w.output, x);
+        g->logits = x = multiply(g->ctx, e, e->m->w.output, &(struct operand){.x = x});
     }
     ggml_set_output(x);
     ggml_build_forward_expand(g->gf, x);

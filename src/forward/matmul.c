@@ -5,14 +5,13 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-/* Bringing a strip into its form costs as much as multiplying it with about twenty tokens, ggml's products need no such
- * step. */
-enum { LEAST_TOKENS = 16 };
+/* A single token stays with ggml, whose products never write unpacked weights down. */
+enum { LEAST_TOKENS = 2 };
 
 struct wnw__matmul_scratch {
     int32_t n_threads;
-    struct wnw__strip *strips; /* [n_threads] */
-    atomic_int next, left;     /* next strip; threads that have finished, the last of which resets both */
+    union wnw__matmul_work *work; /* [n_threads] */
+    atomic_int next, left;        /* next strip; threads that have finished, the last of which resets both */
 };
 
 int wnw__matmul_new(struct wnw__matmul_scratch **out, int32_t n_threads)
@@ -20,8 +19,8 @@ int wnw__matmul_new(struct wnw__matmul_scratch **out, int32_t n_threads)
     struct wnw__matmul_scratch *p = calloc(1, sizeof *p);
     *out = NULL;
     if (p)
-        p->strips = malloc((size_t)n_threads * sizeof *p->strips);
-    if (!p || !p->strips) {
+        p->work = malloc((size_t)n_threads * sizeof *p->work);
+    if (!p || !p->work) {
         free(p);
         return wnw__fail(WNW_E_NOMEM, "no memory for the products of %d threads", n_threads);
     }
@@ -33,7 +32,7 @@ int wnw__matmul_new(struct wnw__matmul_scratch **out, int32_t n_threads)
 void wnw__matmul_free(struct wnw__matmul_scratch *p)
 {
     if (p)
-        free(p->strips);
+        free(p->work);
     free(p);
 }
 
@@ -79,7 +78,7 @@ static void matmul_node(struct ggml_tensor *dst, int ith, int nth, void *userdat
     const int32_t n_strip = (job.n_row + WNW_STRIP - 1) / WNW_STRIP;
     if (ith < p->n_threads)
         for (int i; (i = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed)) < n_strip;)
-            wnw__matmul_strip(&job, i, &p->strips[ith]);
+            wnw__matmul_piece(&job, i, &p->work[ith]);
     if (atomic_fetch_add_explicit(&p->left, 1, memory_order_acq_rel) + 1 < nth)
         return;
     atomic_store_explicit(&p->next, 0, memory_order_relaxed);

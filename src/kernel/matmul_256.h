@@ -9,10 +9,11 @@
 #define WNW_MATMUL_256_H
 
 #include "kernel/matmul_act.h"
+#include "kernel/matmul_types.h"
 
 #include <string.h>
 
-enum { ROWS = 16 };
+enum { TILE_ROWS = 16 };
 
 static inline __m256i four(const int8_t *q)
 {
@@ -106,7 +107,7 @@ static inline __attribute__((always_inline)) void all(const struct wnw__strip *s
 {
     for (int32_t t = 0; t < n_tok;) {
         const int32_t n = n_tok - t < 4 ? n_tok - t : 4;
-        for (int32_t r0 = 0; r0 < WNW_STRIP; r0 += ROWS)
+        for (int32_t r0 = 0; r0 < WNW_STRIP; r0 += TILE_ROWS)
             switch (n) {
             case 4:
                 tile(s, block, run, bytes, r0, n_col / block, act + t, 4, first, y + t * ld, ld);
@@ -124,8 +125,8 @@ static inline __attribute__((always_inline)) void all(const struct wnw__strip *s
     }
 }
 
-static void multiply(const struct wnw__strip *s, const struct wnw__weight_type *type, int32_t n_col,
-                     const struct wnw__act *act, int32_t n_tok, bool first, float *y, int64_t ld)
+static void strip(const struct wnw__strip *s, const struct wnw__weight_type *type, int32_t n_col,
+                  const struct wnw__act *act, int32_t n_tok, bool first, float *y, int64_t ld)
 {
     if (type->block == 16)
         all(s, 16, 2, false, n_col, act, n_tok, first, y, ld);
@@ -135,6 +136,71 @@ static void multiply(const struct wnw__strip *s, const struct wnw__weight_type *
         all(s, 32, 4, false, n_col, act, n_tok, first, y, ld);
     else
         all(s, 32, 1, true, n_col, act, n_tok, first, y, ld);
+}
+
+/* Half a block of two rows times half a block of a token: four sums a row, added to sum. */
+static inline __m256i add_half(__m256i sum, const uint8_t *u, const int8_t *q, bool bytes)
+{
+    const __m256i x = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)q));
+    __m256i w = _mm256_loadu_si256((const __m256i *)(const void *)u);
+#ifdef WNW_DOT
+    (void)bytes;
+    return WNW_DOT(sum, w, x);
+#else
+    __m256i p;
+    if (bytes) {
+        w = _mm256_xor_si256(w, _mm256_set1_epi8((char)0x80));
+        p = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+    } else {
+        p = _mm256_maddubs_epi16(w, x);
+    }
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(p, _mm256_set1_epi16(1)));
+#endif
+}
+
+/* Lane r: the four sums of row r, of four pairs of rows, together. */
+static inline __m256 row_sums(__m256i s0, __m256i s1, __m256i s2, __m256i s3)
+{
+    const __m256i a = _mm256_add_epi32(_mm256_unpacklo_epi32(s0, s1), _mm256_unpackhi_epi32(s0, s1));
+    const __m256i b = _mm256_add_epi32(_mm256_unpacklo_epi32(s2, s3), _mm256_unpackhi_epi32(s2, s3));
+    return _mm256_cvtepi32_ps(_mm256_add_epi32(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b)));
+}
+
+static void rows(const struct wnw__rows *s, const struct wnw__weight_type *type, int32_t n_col,
+                 const struct wnw__act *act, int32_t n_tok, bool first, int32_t n_row, float *y, int64_t ld)
+{
+    const bool wide = type->block == 32, bytes = type->u_max > 63;
+    for (int32_t t = 0; t < n_tok; t++) {
+        float out[WNW_ROWS] = {0};
+        if (!first)
+            memcpy(out, y + t * ld, (size_t)n_row * sizeof *out);
+        __m256 f[2] = {_mm256_loadu_ps(out), _mm256_loadu_ps(out + 8)};
+        for (int32_t b = 0; b < n_col / type->block; b++) {
+            __m256i sum[8];
+            for (int i = 0; i < 8; i++) {
+                sum[i] = add_half(_mm256_setzero_si256(), s->u[wide ? 2 * b : b][2 * i],
+                                  act[t].q + b * type->block, bytes);
+                if (wide)
+                    sum[i] = add_half(sum[i], s->u[2 * b + 1][2 * i], act[t].q + b * 32 + 16, bytes);
+            }
+            const __m256 a = _mm256_set1_ps(act[t].scale[b * type->block / 32]);
+            const __m256 rest = _mm256_set1_ps(wide ? act[t].sum32[b] : act[t].sum16[b]);
+            for (int v = 0; v < 2; v++) {
+                const __m256 d = _mm256_loadu_ps(s->d[b] + 8 * v);
+                __m256 m = _mm256_loadu_ps(s->m[b] + 8 * v);
+#ifndef WNW_DOT
+                if (bytes)
+                    m = _mm256_fmadd_ps(d, _mm256_set1_ps(128.0f), m);
+#endif
+                f[v] = _mm256_fmadd_ps(row_sums(sum[v], sum[v + 2], sum[v + 4], sum[v + 6]),
+                                       _mm256_mul_ps(a, d), f[v]);
+                f[v] = _mm256_fmadd_ps(rest, m, f[v]);
+            }
+        }
+        _mm256_storeu_ps(out, f[0]);
+        _mm256_storeu_ps(out + 8, f[1]);
+        memcpy(y + t * ld, out, (size_t)n_row * sizeof *out);
+    }
 }
 
 #endif

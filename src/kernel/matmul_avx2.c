@@ -6,7 +6,7 @@
 
 const struct wnw__matmul_kernel *wnw__matmul_avx2(void)
 {
-    static const struct wnw__matmul_kernel k = {"avx2", multiply, wnw__act_row};
+    static const struct wnw__matmul_kernel k = {"avx2", wnw__act_row, WNW_MATMUL_UNPACK, strip, rows};
     return &k;
 }
 

@@ -4,6 +4,7 @@
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512VNNI__)
 #include "kernel/matmul_act.h"
+#include "kernel/matmul_types.h"
 
 #include <string.h>
 
@@ -69,8 +70,8 @@ static inline __attribute__((always_inline)) void blocks_of(const struct wnw__st
         tile(s, block, n_col / block, act + t, 1, first, y + t * ld, ld);
 }
 
-static void multiply(const struct wnw__strip *s, const struct wnw__weight_type *type, int32_t n_col,
-                     const struct wnw__act *act, int32_t n_tok, bool first, float *y, int64_t ld)
+static void strip(const struct wnw__strip *s, const struct wnw__weight_type *type, int32_t n_col,
+                  const struct wnw__act *act, int32_t n_tok, bool first, float *y, int64_t ld)
 {
     if (type->block == 32)
         blocks_of(s, 32, n_col, act, n_tok, first, y, ld);
@@ -78,14 +79,53 @@ static void multiply(const struct wnw__strip *s, const struct wnw__weight_type *
         blocks_of(s, 16, n_col, act, n_tok, first, y, ld);
 }
 
-const struct wnw__matmul_kernel *wnw__matmul_vnni(void)
+/* 16 bytes of 16 rows times 16 bytes of a token, four sums a row, added to sum[4]. */
+static inline void add_half(const uint8_t u[WNW_ROWS][16], const int8_t *q, __m512i sum[4])
 {
-    static const struct wnw__matmul_kernel k = {"avx512-vnni", multiply, wnw__act_row};
+    const __m512i x = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)q));
+    for (int g = 0; g < 4; g++)
+        sum[g] = _mm512_dpbusd_epi32(sum[g], _mm512_loadu_si512(u[4 * g]), x);
+}
+
+/* Lane r: the four sums of row r together. */
+static inline __m512 row_sums(const __m512i s[4])
+{
+    const __m512i a = _mm512_add_epi32(_mm512_unpacklo_epi32(s[0], s[1]), _mm512_unpackhi_epi32(s[0], s[1]));
+    const __m512i b = _mm512_add_epi32(_mm512_unpacklo_epi32(s[2], s[3]), _mm512_unpackhi_epi32(s[2], s[3]));
+    return _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b)));
+}
+
+static void rows(const struct wnw__rows *s, const struct wnw__weight_type *type, int32_t n_col,
+                 const struct wnw__act *act, int32_t n_tok, bool first, int32_t n_row, float *y, int64_t ld)
+{
+    const __mmask16 mask = (__mmask16)((1u << n_row) - 1);
+    const bool wide = type->block == 32;
+    for (int32_t t = 0; t < n_tok; t++) {
+        __m512 f = first ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(mask, y + t * ld);
+        for (int32_t b = 0; b < n_col / type->block; b++) {
+            __m512i sum[4];
+            for (int g = 0; g < 4; g++)
+                sum[g] = _mm512_setzero_si512();
+            add_half(s->u[wide ? 2 * b : b], act[t].q + b * type->block, sum);
+            if (wide)
+                add_half(s->u[2 * b + 1], act[t].q + b * 32 + 16, sum);
+            const __m512 a = _mm512_set1_ps(act[t].scale[b * type->block / 32]);
+            const __m512 rest = _mm512_set1_ps(wide ? act[t].sum32[b] : act[t].sum16[b]);
+            f = _mm512_fmadd_ps(row_sums(sum), _mm512_mul_ps(a, _mm512_loadu_ps(s->d[b])), f);
+            f = _mm512_fmadd_ps(rest, _mm512_loadu_ps(s->m[b]), f);
+        }
+        _mm512_mask_storeu_ps(y + t * ld, mask, f);
+    }
+}
+
+const struct wnw__matmul_kernel *wnw__matmul_avx512vnni(void)
+{
+    static const struct wnw__matmul_kernel k = {"avx512-vnni", wnw__act_row, WNW_MATMUL_UNPACK, strip, rows};
     return &k;
 }
 
 #else
-const struct wnw__matmul_kernel *wnw__matmul_vnni(void)
+const struct wnw__matmul_kernel *wnw__matmul_avx512vnni(void)
 {
     return NULL;
 }

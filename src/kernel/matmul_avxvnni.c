@@ -7,7 +7,7 @@
 
 const struct wnw__matmul_kernel *wnw__matmul_avxvnni(void)
 {
-    static const struct wnw__matmul_kernel k = {"avx-vnni", multiply, wnw__act_row};
+    static const struct wnw__matmul_kernel k = {"avx-vnni", wnw__act_row, WNW_MATMUL_UNPACK, strip, rows};
     return &k;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The reference of the products, in the order of the formula. */
-#include "kernel/matmul.h"
+#include "kernel/matmul_types.h"
 
 #include <math.h>
 #include <string.h>
@@ -35,30 +35,42 @@ static void act_row(const float *x, int32_t k, int32_t n_tok, struct wnw__act *a
         act_block(x + c, act + (int64_t)(c / WNW_CHUNK) * n_tok, c % WNW_CHUNK / 32);
 }
 
-static float one(const struct wnw__strip *s, int32_t block, int32_t n_col, const struct wnw__act *act,
-                 int32_t r)
+/* One chunk's part of a result, behind what the chunks before it gave. u: the row's first byte; `columns` of
+ * its bytes stand together, then `group` bytes further the next ones. d, m: of its blocks, ld apart. */
+static float add(float y, const struct wnw__weight_type *type, int32_t n_col, const struct wnw__act *act,
+                 const uint8_t *u, size_t group, int32_t columns, const float *d, const float *m, int32_t ld)
 {
-    float y = 0.0f;
-    for (int32_t b = 0; b < n_col / block; b++) {
+    for (int32_t b = 0; b < n_col / type->block; b++) {
         int32_t sum = 0;
-        for (int32_t c = b * block; c < (b + 1) * block; c++)
-            sum += s->u[c / 4][r][c % 4] * act->q[c];
-        y += (float)sum * (act->scale[b * block / 32] * s->d[b][r]);
-        y += (block == 32 ? act->sum32[b] : act->sum16[b]) * s->m[b][r];
+        for (int32_t c = b * type->block; c < (b + 1) * type->block; c++)
+            sum += u[(size_t)(c / columns) * group + (size_t)(c % columns)] * act->q[c];
+        y = fmaf((float)sum, act->scale[b * type->block / 32] * d[b * ld], y);
+        y = fmaf(type->block == 32 ? act->sum32[b] : act->sum16[b], m[b * ld], y);
     }
     return y;
 }
 
-static void multiply(const struct wnw__strip *s, const struct wnw__weight_type *type, int32_t n_col,
-                     const struct wnw__act *act, int32_t n_tok, bool first, float *y, int64_t ld)
+static void strip(const struct wnw__strip *s, const struct wnw__weight_type *type, int32_t n_col,
+                  const struct wnw__act *act, int32_t n_tok, bool first, float *y, int64_t ld)
 {
     for (int32_t t = 0; t < n_tok; t++)
         for (int32_t r = 0; r < WNW_STRIP; r++)
-            y[t * ld + r] = (first ? 0.0f : y[t * ld + r]) + one(s, type->block, n_col, &act[t], r);
+            y[t * ld + r] = add(first ? 0.0f : y[t * ld + r], type, n_col, &act[t], s->u[0][r],
+                                sizeof s->u[0], 4, &s->d[0][r], &s->m[0][r], WNW_STRIP);
+}
+
+static void rows(const struct wnw__rows *s, const struct wnw__weight_type *type, int32_t n_col,
+                 const struct wnw__act *act, int32_t n_tok, bool first, int32_t n_row, float *y, int64_t ld)
+{
+    for (int32_t t = 0; t < n_tok; t++)
+        for (int32_t r = 0; r < n_row; r++)
+            y[t * ld + r] =
+                add(first ? 0.0f : y[t * ld + r], type, n_col, &act[t], s->u[0][wnw__slot_of_row(r)],
+                    sizeof s->u[0], 16, &s->d[0][r], &s->m[0][r], WNW_ROWS);
 }
 
 const struct wnw__matmul_kernel *wnw__matmul_scalar(void)
 {
-    static const struct wnw__matmul_kernel k = {"scalar", multiply, act_row};
+    static const struct wnw__matmul_kernel k = {"scalar", act_row, WNW_MATMUL_UNPACK, strip, rows};
     return &k;
 }
