@@ -12,3 +12,41 @@ static const struct app_option score_options[] = {
     {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object", AT(app.json), 0, 0, NULL},
 };
 APP_GROUP(eval_group_score, "Options", score_options);
+
+static const struct app_option action_options[] = {
+    {"list", 0, APP_FLAG, NULL, NULL, "off", "print the tasks and the metrics", AT(list), 0, 0, NULL},
+    {"dump-samples", 0, APP_FLAG, NULL, NULL, "off", "print the samples as JSONL", AT(dump), 0, 0, NULL},
+};
+APP_GROUP(eval_group_action, "What to do", action_options);
+
+static const struct app_option tasks_options[] = {
+    {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL,
+     "GGUF file, or a name from `winnow models`: its tokenizer", AT(app.model), 0, 0, NULL},
+    {"tasks", 0, APP_TEXT, "LIST", NULL, "none", "names or groups of tasks", AT(tasks), 0, 0, NULL},
+    {"lengths", 0, APP_TEXT, "LIST", "2048", NULL,
+     "lengths in tokens, prompt and answer together; s = 512,1024,2048, c32 = 2000 to 32000, c128 = 8000 to "
+     "128000",
+     AT(lengths), 0, 0, NULL},
+    {"samples", 0, APP_INT, "K", "20", NULL, "samples of each task and length", AT(samples), 1, 899999,
+     "1 to 899999"},
+    {"depths", 0, APP_TEXT, "LIST", "lin10", NULL,
+     "depths of tasks on a grid in per cent, or lin5, lin10, sigmoid; these tasks have a sample for each and "
+     "each trial",
+     AT(depths), 0, 0, NULL},
+    {"trials", 0, APP_INT, "T", "1", NULL, "samples of each depth", AT(trials), 1, 1000, "1 to 1000"},
+    {"needle", 0, APP_TEXT, "KIND", "rand", NULL,
+     "sentence of niah_grid: rand (made up), num (a number) or sf (the famous one)", AT(needle), 0, 0, NULL},
+    {"haystack", 0, APP_TEXT, "TEXT", "prose", NULL,
+     "what needles are hidden in: prose (generated), noise, a text or a folder of *.txt", AT(haystack), 0, 0,
+     NULL},
+    {"squad", 0, APP_TEXT, "FILE", NULL, "none", "documents and questions of qa_1, JSONL", AT(squad), 0, 0,
+     NULL},
+    {"hotpot", 0, APP_TEXT, "FILE", NULL, "none", "documents and questions of qa_2, JSONL", AT(hotpot), 0, 0,
+     NULL},
+    {"chat", 0, APP_TEXT, "NAME", "auto", NULL,
+     "chat template: auto (the model's own), none (plain text), or one of libllama's, e.g. chatml",
+     AT(app.chat), 0, 0, NULL},
+    {"seed", 0, APP_INT, "S", "42", NULL, "seed of the samples", AT(app.seed), 0, 4294967295.0,
+     "0 to 4294967295"},
+};
+APP_GROUP(eval_group_tasks, "Samples", tasks_options);

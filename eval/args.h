@@ -8,8 +8,11 @@
 struct eval_args {
     struct app_args app;
     char *metric, *input;
+    char *tasks, *lengths, *haystack, *depths, *needle, *squad, *hotpot;
+    int64_t samples, trials;
+    bool list, dump;
 };
 
-extern const struct app_group eval_group_score;
+extern const struct app_group eval_group_score, eval_group_tasks, eval_group_action;
 
 #endif

@@ -7,7 +7,8 @@
 
 extern const struct app_command eval_commands[]; /* ended by a name of NULL */
 
-/* score.c. Return exit codes. */
+/* eval.c, score.c. Return exit codes. */
+int eval_run(const struct app_args *args);
 int eval_run_score(const struct app_args *args);
 
 #endif

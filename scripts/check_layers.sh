@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Holds the folders of src/ to what they may know: check_layers.sh [--table]
+# Holds the folders of src/ and of programs to what they may know: check_layers.sh [--table]
 #
-# Fails on an include that the table below does not allow, on a circle of folders, on a program that reaches into src/,
+# Fails on an include that the tables below do not allow, on a circle of folders, on a program that reaches into src/,
 # on a test that does so elsewhere than in tests/peek_*.h, and on a function that NAME.h (or NAME_impl.h) declares and
 # neither NAME.c nor NAME_*.c beside it defines.
 # --table prints who includes whom. Reads the files alone; nothing needs to be built.
@@ -33,8 +33,15 @@ MAY = {
     "plan": "base policy",
     "session": "base kernel model text cache attend forward observe profile policy plan",
 }
-# Programs: the public headers alone.
-PROGRAMS = ["app", "cli", "bench", "eval", "server", "examples"]
+# Programs: the public headers and these folders besides their own. A family of sub-commands shows the command its
+# table, FAMILY/commands.h, and nothing else.
+PROGRAMS = {
+    "app": "",
+    "bench": "app",
+    "cli": "app bench eval",
+    "eval": "app",
+    "examples": "",
+}
 
 faults = []
 arrows = {}  # (from, to) -> [(file, include)]
@@ -93,11 +100,20 @@ for a in graph:
         faults.append("circle of folders: " + " -> ".join(found))
         break
 
-for program in PROGRAMS:
-    for path in sorted(pathlib.Path(program).glob("*.[ch]")):
+for path in sorted(pathlib.Path(".").glob("*/*.c")):
+    if path.parts[0] not in [*PROGRAMS, "src", "tests"] and not path.parts[0].startswith("build"):
+        faults.append(f"{path}: the table of programs in scripts/check_layers.sh does not know this folder")
+for program, words in PROGRAMS.items():
+    for path in sorted(pathlib.Path(program).rglob("*.[ch]")):
         for name in INCLUDE.findall(path.read_text()):
-            if (src / name).exists() and not (path.parent / name).exists():
-                faults.append(f"{path} includes {name}: programs use the public headers alone")
+            home = name.split("/")[0]
+            if (path.parent / name).exists() or (pathlib.Path("include") / name).exists() or home == program:
+                continue
+            if home not in words.split():
+                faults.append(f"{path} includes {name}: {program}/ may know the public headers"
+                              + "".join(f", {w}/" for w in words.split()) + " alone")
+            elif home != "app" and name != home + "/commands.h":
+                faults.append(f"{path} includes {name}: of {home}/ it may know {home}/commands.h alone")
 
 # Tests see private headers through tests/peek_*.h, and cmocka through tests/asserts.h.
 for path in sorted(pathlib.Path("tests").rglob("*.[ch]")):
@@ -110,8 +126,8 @@ for path in sorted(pathlib.Path("tests").rglob("*.[ch]")):
 
 # Declared in x.h, defined in x.c or x_*.c beside it.
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
-DECLARED = re.compile(r"^(?!static|typedef|#)[A-Za-z_][\w\s*]*?\b(wnw__\w+)\s*\([^;{]*\)\s*;", re.M)
-for header in (p for p in sources if p.suffix == ".h"):
+DECLARED = re.compile(r"^(?!static|typedef|#)[A-Za-z_][\w\s*]*?\b((?:wnw__|app_)\w+)\s*\([^;{]*\)\s*;", re.M)
+for header in [p for p in sources if p.suffix == ".h"] + sorted(pathlib.Path("app").glob("*.h")):
     text = COMMENT.sub("", header.read_text())
     text = re.sub(r"\\\n", " ", text)
     text = re.sub(r"^\s*#.*$", "", text, flags=re.M)

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* Questions about documents, as the user's JSONL has them (SQuAD, HotpotQA). */
+#ifndef WNW_EVAL_RECORDS_H
+#define WNW_EVAL_RECORDS_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+struct eval_question {
+    json_t *record; /* {"question", "answers", ...}, owned */
+    int32_t *gold;  /* [n_gold]: indices of the documents that have the answer, owned */
+    int32_t *more;  /* [n_more]: others that go with them, owned */
+    int32_t n_gold, n_more;
+};
+
+struct eval_records {
+    json_t **docs; /* [n_docs]: {"id", "text"}, owned */
+    int64_t *ids;  /* [n_docs], owned */
+    int32_t n_docs, cap_docs;
+    struct eval_question *questions; /* [n_questions], owned */
+    int32_t n_questions, cap_questions;
+};
+
+/* Lines {"type":"doc","id":INT,"text":TEXT} and {"type":"qa","question":TEXT,"answers":[TEXT,...],"gold":[INT,...],
+ * "more":[INT,...]}, in any order; a question's documents must be there. Returns an exit code. */
+int eval_records_read(struct eval_records *r, const char *path);
+void eval_records_clear(struct eval_records *r);
+const char *eval_records_text(const struct eval_records *r, int32_t doc);
+
+#endif

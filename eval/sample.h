@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/* One sample of a task: what the model reads, what it is asked and what counts as an answer. */
+#ifndef WNW_EVAL_SAMPLE_H
+#define WNW_EVAL_SAMPLE_H
+
+#include "app/text.h"
+
+#include <jansson.h>
+#include <stdint.h>
+
+/* A question about the context. Tasks of one question have one turn. */
+struct eval_turn {
+    struct app_text question;
+    struct app_text
+        prefix;  /* beginning of the answer. Begins with the blank that a plain text needs there; in a chat,
+                               where the answer opens a turn, that blank is left out */
+    char **refs; /* [n_refs], owned */
+    int32_t n_refs;
+};
+
+struct eval_span {
+    size_t from, to; /* bytes of the context */
+};
+
+struct eval_sample {
+    const char *task, *metric;
+    int32_t n_target, index, max_new;
+    uint64_t seed;
+    struct app_text context; /* all that is read before the question */
+    struct eval_turn *turns; /* [n_turns], owned */
+    int32_t n_turns;
+    struct eval_span *spans; /* [n_spans] where the evidence stands, owned */
+    int32_t n_spans;
+    json_t *meta;
+    bool no_memory; /* something did not fit: the sample is worth nothing */
+};
+
+/* Everything below sets no_memory where memory runs out, so that a task looks once, at its end. */
+
+void eval_sample_clear(struct eval_sample *s);
+/* Adds formatted text, and text[len]. */
+void eval_put(struct eval_sample *s, struct app_text *to, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void eval_put_n(struct eval_sample *s, struct app_text *to, const char *text, size_t len);
+/* Adds text[len] to the context as evidence. */
+void eval_put_evidence(struct eval_sample *s, const char *text, size_t len);
+/* Adds a template with {name} replaced by the values: names and values in turn, ended by NULL. What the values hold is
+ * left as it is. Braces that are no name of the list stay. */
+void eval_put_template(struct eval_sample *s, struct app_text *to, const char *text,
+                       const char *const *values);
+/* A new turn; NULL without memory, and the functions here take that. */
+struct eval_turn *eval_add_turn(struct eval_sample *s);
+void eval_add_ref(struct eval_sample *s, struct eval_turn *turn, const char *ref);
+/* Takes value over. */
+void eval_set_meta(struct eval_sample *s, const char *key, json_t *value);
+
+/* The record of --dump-samples; NULL without memory. */
+json_t *eval_sample_json(const struct eval_sample *s);
+
+#endif

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: MIT
+# winnow eval: the list of tasks; samples as JSONL, with the length that was asked for, the same every time.
+. "$(dirname "$0")/lib.sh"
+smollm2=$models/smollm2-135m.gguf
+need_file "$smollm2"
+
+good 'list' eval --list
+for word in niah_single_1 niah_multikey_3 vt cwe fwe qa_syn_2 niah_grid passkey64 scb_kv_syn string_match_all qa_f1; do
+    grep -q "^$word " "$work/out" || fail "--list lacks $word"
+done
+
+good 'samples' eval --dump-samples -m "$smollm2" --tasks ruler,niah_grid,passkey64,scb --lengths 1024 --samples 2 --depths lin5
+cp "$work/out" "$work/first"
+[ -s "$work/err" ] && fail "samples: $(cat "$work/err")"
+good 'again' eval --dump-samples -m "$smollm2" --tasks ruler,niah_grid,passkey64,scb --lengths 1024 --samples 2 --depths lin5
+cmp -s "$work/first" "$work/out" || fail 'the same seed gives other samples'
+good 'alone' eval --dump-samples -m "$smollm2" --tasks vt --lengths 1024 --samples 2
+grep '"task":"vt"' "$work/first" | cmp -s - "$work/out" || fail 'a task alone gives other samples'
+good 'other seed' eval --dump-samples -m "$smollm2" --tasks vt --lengths 1024 --samples 2 --seed 43
+cmp -s "$work/first" "$work/out" && fail 'another seed gives the same samples'
+python3 - "$work/first" <<'PY' || fail 'samples are not what they should be'
+import collections, json, sys
+keys = {"task", "n_target", "index", "seed", "context", "question", "answer_prefix", "refs", "max_new", "metric",
+        "needle_spans", "meta"}
+tasks = collections.Counter()
+for line in open(sys.argv[1], encoding="utf-8"):
+    o = json.loads(line)
+    assert keys <= set(o) <= keys | {"turns"}, o.keys()
+    assert o["n_target"] == 1024 and o["seed"] == 42 and o["refs"] and o["index"] == tasks[o["task"]]
+    tasks[o["task"]] += 1
+    assert o["meta"]["tokens"] <= 1024, o["task"]
+    if o["task"].startswith(("niah_single", "niah_multi", "passkey")) and o["task"] not in ("niah_multikey_2", "niah_multikey_3"):
+        assert o["meta"]["tokens"] >= 0.97 * 1024 - 26, (o["task"], o["meta"])
+    raw = o["context"].encode()
+    for a, b in o["needle_spans"]:
+        span = raw[a:b].decode()
+        assert any(r in span for t in o.get("turns", [o]) for r in t["refs"]) or o["task"] in ("vt", "qa_syn_1", "qa_syn_2"), span
+    if o["task"].startswith("niah_"):
+        assert all(raw.decode().count(r) == 1 for r in o["refs"]), o["task"]
+    if "haystack" in o["meta"]:
+        assert o["meta"]["haystack"] == "prose"
+        assert o["meta"].get("style", "RULER-style (synthetic haystack)") == "RULER-style (synthetic haystack)"
+assert len(tasks) == 20 and tasks["passkey64"] == tasks["niah_grid"] == 5 and tasks["cwe"] == 2, tasks
+PY
+
+# The text is as hard to compress as prose is, and noise is not.
+good 'prose' eval --dump-samples -m "$smollm2" --tasks niah_single_2,niah_single_1 --lengths 8192 --samples 1
+python3 -c '
+import gzip, json, sys
+prose, noise = (json.loads(line)["context"].encode() for line in open(sys.argv[1]))
+ratio = [len(gzip.compress(t)) / len(t) for t in (prose, noise)]
+sys.exit(not (ratio[0] > 0.18 and ratio[1] < 0.02))' "$work/out" || fail 'gzip ratios of prose and noise'
+
+# A text of the user, and a folder of texts.
+mkdir "$work/texts"
+seq -f 'Sentence number %g says that all is well.' 1 400 >"$work/texts/a.txt"
+seq -f 'And %g says so too.' 1 400 >"$work/texts/b.txt"
+for source in "$work/texts/a.txt" "$work/texts"; do
+    good "haystack $source" eval --dump-samples -m "$smollm2" --tasks niah_single_2 --lengths 512 --samples 1 --haystack "$source"
+    grep -q '"haystack":"file:' "$work/out" || fail "$source: $(cut -c1-200 "$work/out")"
+    grep -q 'Sentence number 3 says' "$work/out" || fail "$source is not in the context"
+done
+
+# Documents of the user.
+python3 - >"$work/squad.jsonl" <<'PY'
+import json
+for i in range(40):
+    print(json.dumps({"type": "doc", "id": i, "text": f"Title {i}\nThe capital of land {i} is city {i * 7919}."}))
+for i in range(3):
+    print(json.dumps({"type": "qa", "question": f"What is the capital of land {i}?", "answers": [f"city {i * 7919}"], "gold": [i], "more": [i + 1]}))
+PY
+good 'qa_1' eval --dump-samples -m "$smollm2" --tasks qa_1 --lengths 1024 --samples 3 --squad "$work/squad.jsonl"
+[ "$(grep -c '"refs":\["city' "$work/out")" -eq 3 ] || fail 'qa_1 of the user'
+bad 'too few questions' 'has 3 questions' eval --dump-samples -m "$smollm2" --tasks qa_1 --lengths 1024 --samples 4 --squad "$work/squad.jsonl"
+good 'group with files' eval --dump-samples -m "$smollm2" --tasks ruler --lengths 2048 --samples 1 --squad "$work/squad.jsonl"
+grep -q '"task":"qa_1"' "$work/out" || fail 'ruler lacks qa_1'
+grep -q '"task":"qa_syn_1"' "$work/out" && fail 'ruler has qa_1 and what stands in for it'
+
+# refused NAME PATTERN CONTENT: of a file of documents.
+refused() {
+    printf '%b' "$3" >"$work/bad.jsonl"
+    bad "$1" "$2" eval --dump-samples -m "$smollm2" --tasks qa_1 --squad "$work/bad.jsonl"
+}
+doc='{"type":"doc","id":1,"text":"x"}\n'
+qa='{"type":"qa","question":"q","answers":["a"],"gold":[1]}\n'
+refused 'not JSON' 'line 2: not JSON' "$doc{"
+refused 'another type' 'line 1: "type" is neither' '{"type":"x"}\n'
+refused 'a document without text' 'line 1: no text "text"' '{"type":"doc","id":1}\n'
+refused 'an id that is no number' 'line 1: no whole number "id"' '{"type":"doc","id":"1","text":"x"}\n'
+refused 'an id twice' 'two documents have the id 1' "$doc$doc$qa"
+refused 'no answers' 'line 2: no list "answers"' "$doc"'{"type":"qa","question":"q","gold":[1]}\n'
+refused 'no gold' 'has no "gold"' "$doc"'{"type":"qa","question":"q","answers":["a"]}\n'
+refused 'gold that is not there' 'a document that is not there' "$doc"'{"type":"qa","question":"q","answers":["a"],"gold":[2]}\n'
+refused 'no questions' 'has no questions' "$doc"
+
+bad 'nothing to do' '--list and --dump-samples' eval --tasks vt
+bad 'no tasks' '--tasks' eval --dump-samples
+bad 'an unknown task' 'did you mean niah_single_1' eval --dump-samples --tasks niah_singel_1
+bad 'an unknown task' 'eval --list' eval --dump-samples --tasks zzzzzzzz
+bad 'a task without its file' 'qa_1 needs' eval --dump-samples --tasks qa_1
+bad 'no tasks' '--tasks is empty' eval --dump-samples --tasks ,
+bad 'a length that is too short' 'give it a length of' eval --dump-samples -m "$smollm2" --tasks vt --lengths 128
+bad 'a length that is no number' "'x' is neither" eval --dump-samples --tasks vt --lengths x
+bad 'a depth' "'101' is neither" eval --dump-samples --tasks niah_grid --depths 101
+bad 'a needle' 'use rand, num or sf' eval --dump-samples --tasks niah_grid --needle x
+bad 'a haystack' 'neither prose, noise nor a file' eval --dump-samples --tasks niah_grid --haystack "$work/none"
+bad 'an empty folder' 'no \*.txt' eval --dump-samples --tasks niah_grid --haystack "$work/made"
+bad 'a chat template' 'nochat' eval --dump-samples -m "$smollm2" --tasks vt --chat nochat
+bad 'no model' 'no model of that name' eval --dump-samples -m nomodel --tasks vt
+finish

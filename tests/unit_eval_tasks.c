@@ -1,0 +1,669 @@
+/* SPDX-License-Identifier: MIT */
+/* Samples of the evaluation's tasks: what they say is true, they have the length that was asked for, and they stay. */
+#include "asserts.h"
+
+#include "app/console.h"
+#include "eval/jsonl.h"
+#include "eval/task.h"
+#include "eval/wordlist.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- A tokenizer without a model: every word, with the white space before it, is a token ---- */
+
+enum { SLOTS = 1 << 18 };
+static char *words[SLOTS]; /* by hash */
+
+static size_t slot_of(const char *text, size_t len)
+{
+    size_t i = eval_fnv(text, len) % SLOTS;
+    while (words[i] && (strlen(words[i]) != len || memcmp(words[i], text, len) != 0))
+        i = (i + 1) % SLOTS;
+    if (!words[i])
+        words[i] = strndup(text, len);
+    return i;
+}
+
+static int toy_encode(const struct eval_tokenizer *t, const char *text, size_t len, bool special,
+                      int32_t **ids, int32_t *n)
+{
+    (void)t;
+    (void)special;
+    *ids = malloc((len + 1) * sizeof **ids);
+    *n = 0;
+    for (size_t at = 0; at < len;) {
+        size_t end = at;
+        while (end < len && isspace((unsigned char)text[end]))
+            end++;
+        while (end < len && !isspace((unsigned char)text[end]))
+            end++;
+        (*ids)[(*n)++] = (int32_t)slot_of(text + at, end - at);
+        at = end;
+    }
+    return APP_OK;
+}
+
+static int toy_decode(const struct eval_tokenizer *t, const int32_t *ids, int32_t n, char **text)
+{
+    struct app_text out = {0};
+    (void)t;
+    assert_true(app_text_add(&out, "", 0));
+    for (int32_t i = 0; i < n; i++)
+        assert_true(app_text_add(&out, words[ids[i]], strlen(words[ids[i]])));
+    *text = out.s;
+    return APP_OK;
+}
+
+static bool toy_is_control(const struct eval_tokenizer *t, int32_t id)
+{
+    (void)t;
+    (void)id;
+    return false;
+}
+
+static const struct eval_tokenizer toy = {
+    .encode = toy_encode, .decode = toy_decode, .is_control = toy_is_control};
+static char empty[] = "";
+static const struct eval_chat plain = {.head = empty, .tail = empty, .raw = true};
+
+static struct eval_world world;
+
+static int set_up(void **state)
+{
+    (void)state;
+    world = (struct eval_world){.seed = 42,
+                                .tokenizer = &toy,
+                                .chat = &plain,
+                                .depths = {0, 25, 50, 75, 100},
+                                .n_depths = 5,
+                                .n_trials = 1,
+                                .needle = "rand"};
+    return eval_haystack_open(&world.haystack, "prose", world.seed);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    eval_haystack_close(&world.haystack);
+    for (size_t i = 0; i < SLOTS; i++)
+        free(words[i]);
+    return 0;
+}
+
+/* Tasks that need no files of the user. */
+static const struct eval_task *own_task(int32_t *i)
+{
+    const struct eval_task *t;
+    while ((t = eval_task_get((*i)++)) && t->flags & (EVAL_WANTS_SQUAD | EVAL_WANTS_HOTPOT))
+        ;
+    return t;
+}
+
+static struct eval_sample sample_of(const struct eval_task *t, const struct eval_fit *fit, int32_t n,
+                                    int32_t index)
+{
+    struct eval_sample s;
+    assert_int_equal(eval_task_sample(&s, &world, t, fit, n, index), APP_OK);
+    assert_false(s.no_memory);
+    return s;
+}
+
+static int32_t meta_int(const struct eval_sample *s, const char *key)
+{
+    return (int32_t)json_integer_value(json_object_get(s->meta, key));
+}
+
+/* ---- Lists and prose ---- */
+
+static void test_words_are_no_part_of_another(void **state)
+{
+    const char *all[2000];
+    size_t n = 0;
+    (void)state;
+    assert_cmp(eval_n_adjectives, >=, 200);
+    assert_cmp(eval_n_nouns, >=, 600);
+    assert_cmp(eval_n_verbs, >=, 300);
+    for (size_t i = 0; i < eval_n_adjectives; i++)
+        all[n++] = eval_adjectives[i];
+    for (size_t i = 0; i < eval_n_nouns; i++)
+        all[n++] = eval_nouns[i];
+    for (size_t i = 0; i < eval_n_verbs; i++)
+        all[n++] = eval_verbs[i];
+    for (size_t i = 0; i < n; i++) {
+        assert_in_range(strlen(all[i]), 3, 9);
+        assert_int_equal(strspn(all[i], "abcdefghijklmnopqrstuvwxyz"), strlen(all[i]));
+        for (size_t k = 0; k < n; k++)
+            if (i != k && strstr(all[i], all[k]))
+                fail_msg("%s has %s in it", all[i], all[k]);
+    }
+}
+
+enum { PROSE_WORDS = 20000, RUN = 12, MOST_RUNS = 6 };
+
+static int compare_hashes(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* How often the most frequent of n numbers comes, and how many different ones there are. */
+static size_t most_equal(uint64_t *v, size_t n, size_t *n_distinct)
+{
+    size_t most = 0, run = 0;
+    *n_distinct = 0;
+    qsort(v, n, sizeof *v, compare_hashes);
+    for (size_t i = 0; i < n; i++) {
+        run = i > 0 && v[i] == v[i - 1] ? run + 1 : 1;
+        *n_distinct += run == 1;
+        most = run > most ? run : most;
+    }
+    return most;
+}
+
+static void test_prose(void **state)
+{
+    static const char *const banned[] = {"magic",  "special", "pass",     "key",
+                                         "number", "uuid",    "sandwich", "needle"};
+    static uint64_t one[PROSE_WORDS], runs[PROSE_WORDS], sentences[PROSE_WORDS];
+    const struct eval_haystack *h = &world.haystack;
+    size_t n_runs = PROSE_WORDS - RUN + 1, n_sentences = 0, n_distinct;
+    (void)state;
+    assert_int_equal(eval_haystack_reserve(&world.haystack, PROSE_WORDS), APP_OK);
+    const size_t len = eval_haystack_length(h, PROSE_WORDS);
+    for (size_t i = 0; i < PROSE_WORDS; i++) {
+        one[i] = eval_fnv(h->text.s + h->word[i], eval_haystack_length(h, i + 1) - h->word[i]);
+        if (i < n_runs)
+            runs[i] = eval_fnv(h->text.s + h->word[i], eval_haystack_length(h, i + RUN) - h->word[i]);
+    }
+    assert_cmp(most_equal(runs, n_runs, &n_distinct), <=, MOST_RUNS);
+    most_equal(one, PROSE_WORDS, &n_distinct);
+    assert_cmp(n_distinct, >, 0.04 * PROSE_WORDS);
+    for (size_t at = 0; at < len;) {
+        const size_t n = eval_sentence_length(h->text.s + at, len - at);
+        size_t n_words = 1;
+        for (size_t i = 0; i < n; i++)
+            n_words += h->text.s[at + i] == ' ';
+        if (at + n < len) { /* the last is cut off */
+            assert_in_range(n_words, 8, 20);
+            assert_non_null(strchr(".?", h->text.s[at + n - 1]));
+            assert_true(isupper((unsigned char)h->text.s[at]));
+        }
+        sentences[n_sentences++] = eval_fnv(h->text.s + at, n);
+        at += n + 1;
+    }
+    assert_int_equal(most_equal(sentences, n_sentences, &n_distinct), 1);
+    assert_int_equal(strcspn(h->text.s, "0123456789{}"), h->text.len);
+    for (size_t i = 0; i < sizeof banned / sizeof *banned; i++)
+        for (const char *at = h->text.s; (at = strcasestr(at, banned[i])); at++)
+            if ((at == h->text.s || !isalpha((unsigned char)at[-1])) &&
+                !isalpha((unsigned char)at[strlen(banned[i])]))
+                fail_msg("the prose says %s", banned[i]);
+}
+
+static void test_sentences(void **state)
+{
+    static const char text[] =
+        "Dr. A. Smith went. He (Prof. B) said \"Fine.\" Then nothing? 3 left! e.g. this one";
+    static const char *const want[] = {"Dr. A. Smith went.", "He (Prof. B) said \"Fine.\"", "Then nothing?",
+                                       "3 left! e.g. this one"};
+    size_t at = 0;
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        const size_t n = eval_sentence_length(text + at, sizeof text - 1 - at);
+        if (n != strlen(want[i]) || memcmp(text + at, want[i], n) != 0)
+            fail_msg("sentence %zu is '%.*s', not '%s'", i, (int)n, text + at, want[i]);
+        at += n + 1;
+    }
+    assert_int_equal(at, sizeof text);
+}
+
+static void test_noise_starts_again(void **state)
+{
+    struct eval_haystack h;
+    (void)state;
+    assert_int_equal(eval_haystack_open(&h, "noise", 1), APP_OK);
+    assert_int_equal(eval_haystack_reserve(&h, 40), APP_OK);
+    assert_int_equal(strncmp(h.text.s, eval_noise, strlen(eval_noise)), 0);
+    assert_int_equal(strncmp(h.text.s + strlen(eval_noise) + 1, eval_noise, strlen(eval_noise)), 0);
+    eval_haystack_close(&h);
+}
+
+/* ---- Every task ---- */
+
+static bool contains(const struct app_text *t, const char *part)
+{
+    return t->s && strstr(t->s, part) != NULL;
+}
+
+static int count_of(const char *text, const char *part)
+{
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, part)); at++)
+        n++;
+    return n;
+}
+
+/* References whose text is not simply there: numbers that are worked out. */
+static bool is_worked_out(const struct eval_task *t)
+{
+    return strcmp(t->metric, "number") == 0 || strcmp(t->metric, "repeat_lines") == 0;
+}
+
+static void check_sample(const struct eval_task *t, const struct eval_sample *s, int32_t n)
+{
+    assert_cmp(s->n_turns, >, 0);
+    assert_string_equal(s->metric, t->metric);
+    for (int32_t i = 0; i < s->n_turns; i++) {
+        const struct eval_turn *turn = &s->turns[i];
+        assert_cmp(turn->n_refs, >, 0);
+        for (int32_t k = 0; k < turn->n_refs; k++) {
+            if (!is_worked_out(t) && !contains(&s->context, turn->refs[k]))
+                fail_msg("%s %d/%d: '%s' is not in the context", t->name, n, s->index, turn->refs[k]);
+            if (strcmp(t->metric, "number") != 0 &&
+                (contains(&turn->question, turn->refs[k]) || contains(&turn->prefix, turn->refs[k])))
+                fail_msg("%s %d/%d: the question says '%s'", t->name, n, s->index, turn->refs[k]);
+        }
+    }
+    size_t end = 0;
+    for (int32_t i = 0; i < s->n_spans; i++) { /* ascending, without overlap */
+        assert_cmp(s->spans[i].from, >=, end);
+        assert_cmp(s->spans[i].to, >, s->spans[i].from);
+        end = s->spans[i].to;
+    }
+    assert_cmp(end, <=, s->context.len);
+    assert_null(memchr(s->context.s, '{', s->context.len) && strcmp(t->group, "scb") != 0 ? s->context.s
+                                                                                          : NULL);
+}
+
+/* Sample 0 fills its length up to one unit; no sample is longer. */
+static void check_length(const struct eval_task *t, const struct eval_sample *s, const struct eval_fit *fit,
+                         int32_t n)
+{
+    struct eval_fit one_more = {.units = fit->units + 1};
+    struct eval_sample next;
+    const int32_t tokens = meta_int(s, "tokens");
+    assert_cmp(tokens, <=, n);
+    if (s->index > 0 || t->units_of)
+        return;
+    /* With one unit more the sample is too long, and is made with fewer. */
+    assert_int_equal(eval_task_sample(&next, &world, t, &one_more, n, 0), APP_OK);
+    assert_cmp(meta_int(&next, "units"), <=, fit->units);
+    assert_cmp(n - tokens, <=, (double)tokens / (double)fit->units + 0.03 * n);
+    eval_sample_clear(&next);
+}
+
+static void test_every_task(void **state)
+{
+    static const int32_t lengths[] = {1024, 4096};
+    const struct eval_task *t;
+    (void)state;
+    for (int32_t i = 0; (t = own_task(&i));)
+        for (int l = 0; l < 2; l++) {
+            struct eval_fit fit;
+            assert_int_equal(eval_task_fit(&fit, &world, t, lengths[l]), APP_OK);
+            for (int32_t index = 0; index < 5; index++) {
+                struct eval_sample s = sample_of(t, &fit, lengths[l], index),
+                                   again = sample_of(t, &fit, lengths[l], index);
+                check_sample(t, &s, lengths[l]);
+                check_length(t, &s, &fit, lengths[l]);
+                assert_string_equal(s.context.s, again.context.s);
+                assert_string_equal(s.turns[0].question.s, again.turns[0].question.s);
+                eval_sample_clear(&again);
+                eval_sample_clear(&s);
+            }
+        }
+}
+
+/* Another seed, another sample. */
+static void test_seeds_differ(void **state)
+{
+    const struct eval_task *t;
+    (void)state;
+    for (int32_t i = 0; (t = own_task(&i));) {
+        struct eval_fit fit;
+        assert_int_equal(eval_task_fit(&fit, &world, t, 1024), APP_OK);
+        struct eval_sample a = sample_of(t, &fit, 1024, 0), b = sample_of(t, &fit, 1024, 5);
+        world.seed = 43;
+        struct eval_sample c = sample_of(t, &fit, 1024, 0);
+        world.seed = 42;
+        assert_true(strcmp(a.context.s, b.context.s) != 0);
+        assert_true(strcmp(a.context.s, c.context.s) != 0);
+        eval_sample_clear(&a);
+        eval_sample_clear(&b);
+        eval_sample_clear(&c);
+    }
+}
+
+static void test_too_short(void **state)
+{
+    const struct eval_task *t;
+    (void)state;
+    for (int32_t i = 0; (t = own_task(&i));) {
+        struct eval_fit fit;
+        assert_int_equal(eval_task_fit(&fit, &world, t, 30), APP_BAD_INPUT);
+    }
+}
+
+/* The evidence stands once, and holds the answer. */
+static void test_needles_stand_once(void **state)
+{
+    const struct eval_task *t;
+    (void)state;
+    for (int32_t i = 0; (t = own_task(&i));) {
+        const bool needle = strncmp(t->name, "niah_", 5) == 0 || strncmp(t->name, "scb_niah", 8) == 0 ||
+                            strncmp(t->name, "scb_kv", 6) == 0 || strncmp(t->name, "scb_prefix", 10) == 0;
+        struct eval_fit fit;
+        if (!needle)
+            continue;
+        assert_int_equal(eval_task_fit(&fit, &world, t, 1024), APP_OK);
+        for (int32_t index = 0; index < 20; index++) {
+            struct eval_sample s = sample_of(t, &fit, 1024, index);
+            int n_refs = 0;
+            for (int32_t k = 0; k < s.n_turns; k++) {
+                n_refs += s.turns[k].n_refs;
+                for (int32_t r = 0; r < s.turns[k].n_refs; r++)
+                    assert_int_equal(count_of(s.context.s, s.turns[k].refs[r]), 1);
+            }
+            assert_int_equal(s.n_spans, n_refs);
+            for (int32_t k = 0; k < s.n_spans; k++) {
+                char *span = strndup(s.context.s + s.spans[k].from, s.spans[k].to - s.spans[k].from);
+                int n_held = 0;
+                for (int32_t turn = 0; turn < s.n_turns; turn++)
+                    for (int32_t r = 0; r < s.turns[turn].n_refs; r++)
+                        n_held += strstr(span, s.turns[turn].refs[r]) != NULL;
+                assert_int_equal(n_held, 1);
+                assert_int_equal(count_of(s.context.s, span), 1);
+                free(span);
+            }
+            eval_sample_clear(&s);
+        }
+    }
+}
+
+/* ---- Answers worked out again ---- */
+
+static struct eval_sample make(const char *name, int32_t n, int32_t index)
+{
+    struct eval_fit fit;
+    const struct eval_task *t = eval_task_find(name);
+    assert_non_null(t);
+    assert_int_equal(eval_task_fit(&fit, &world, t, n), APP_OK);
+    return sample_of(t, &fit, n, index);
+}
+
+/* Times a word between blanks or line ends comes in text. */
+static int count_word(const char *text, const char *word)
+{
+    const size_t len = strlen(word);
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, word)); at++)
+        n += (at == text || isspace((unsigned char)at[-1])) &&
+             (at[len] == '\0' || isspace((unsigned char)at[len]));
+    return n;
+}
+
+static void test_common_words(void **state)
+{
+    static const struct {
+        int32_t n;
+        int often, seldom;
+    } rows[] = {{1024, 6, 1}, {8192, 30, 3}};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct eval_sample s = make("cwe", rows[i].n, 3);
+        const char *task = strstr(s.context.s + 1, "\n\nBelow is a numbered list");
+        assert_non_null(task);
+        for (int32_t k = 0; k < 10; k++)
+            assert_int_equal(count_word(task, s.turns[0].refs[k]), rows[i].often);
+        /* No other word comes as often: 60 words of the list at most have more than `seldom`. */
+        const char *at = strstr(task, " 2. ") + 4;
+        char word[32];
+        assert_int_equal(sscanf(at, "%31s", word), 1);
+        const int n = count_word(task, word);
+        assert_true(n == rows[i].often || n == rows[i].seldom);
+        eval_sample_clear(&s);
+    }
+}
+
+static void test_frequent_words(void **state)
+{
+    static const int32_t lengths[] = {512, 1024, 4096};
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        struct eval_sample s = make("fwe", lengths[i], 1);
+        int n[3], dots = count_word(s.context.s, "...");
+        for (int k = 0; k < 3; k++)
+            n[k] = count_word(s.context.s, s.turns[0].refs[k]);
+        assert_cmp(dots, >, n[0]);
+        assert_cmp(n[0], >, n[1]);
+        assert_cmp(n[1], >=, n[2]);
+        /* No other word of six letters is as frequent as the third. */
+        int n_as_frequent = 0;
+        char *copy = strdup(strstr(s.context.s, "words. ") + 7), *save = NULL;
+        for (char *w = strtok_r(copy, " \n", &save); w; w = strtok_r(NULL, " \n", &save))
+            n_as_frequent += strcmp(w, "...") != 0 && count_word(s.context.s, w) >= n[2];
+        assert_int_equal(n_as_frequent, n[0] + n[1] + n[2]);
+        free(copy);
+        eval_sample_clear(&s);
+    }
+}
+
+/* The names that hold the value, from the lines of the text: refs in any order. */
+static void check_chain(const struct eval_sample *s, const struct eval_turn *turn, const char *value)
+{
+    char name[16], line[64];
+    snprintf(line, sizeof line, " = %s\n", value);
+    const char *at = strstr(s->context.s, line);
+    assert_non_null(at);
+    const char *from = at;
+    while (from > s->context.s && from[-1] != ' ')
+        from--;
+    snprintf(name, sizeof name, "%.*s", (int)(at - from), from);
+    for (int32_t k = 0; k < turn->n_refs; k++) {
+        assert_string_equal(name, turn->refs[k]);
+        snprintf(line, sizeof line, " = VAR %s \n", name);
+        const char *next = strstr(s->context.s, line);
+        assert_true((next != NULL) == (k + 1 < turn->n_refs));
+        if (!next)
+            break;
+        from = next;
+        while (from[-1] != ' ')
+            from--;
+        snprintf(name, sizeof name, "%.*s", (int)(next - from), from);
+    }
+}
+
+static void test_chains(void **state)
+{
+    static const char *const tasks[] = {"vt", "scb_vt_syn"};
+    (void)state;
+    for (size_t t = 0; t < 2; t++) {
+        struct eval_sample s = make(tasks[t], 1024, 2);
+        for (int32_t i = 0; i < s.n_turns; i++) {
+            char value[16];
+            assert_int_equal(sscanf(strstr(s.turns[i].question.s, "value ") + 6, "%15s", value), 1);
+            assert_int_equal(s.turns[i].n_refs, 5);
+            check_chain(&s, &s.turns[i], value);
+        }
+        eval_sample_clear(&s);
+    }
+}
+
+static int compare_ints(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+static void test_ranks(void **state)
+{
+    struct eval_sample s = make("scb_mf_syn", 1024, 4);
+    int v[2048];
+    int32_t n = 0, used;
+    (void)state;
+    for (const char *at = strchr(s.context.s, '[') + 1; sscanf(at, "%d%n", &v[n], &used) == 1;
+         at += used + 2) {
+        n++;
+        if (at[used] == ']')
+            break;
+    }
+    assert_int_equal(n % 2, 1);
+    qsort(v, (size_t)n, sizeof *v, compare_ints);
+    const int want[] = {v[n - 1], v[0], v[n - 2], v[1], v[n - 3], v[n / 2]};
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(atoi(s.turns[i].refs[0]), want[i]);
+    assert_true(v[0] < v[1] && v[1] < v[2] && v[n - 1] > v[n - 2] && v[n - 2] > v[n - 3] &&
+                v[n - 3] > v[n - 4]);
+    eval_sample_clear(&s);
+}
+
+/* Two hops: the answer is in one of the two gold documents alone. */
+static void test_two_hops(void **state)
+{
+    (void)state;
+    for (int32_t index = 0; index < 10; index++) {
+        struct eval_sample s = make("qa_syn_2", 1024, index);
+        assert_int_equal(s.n_spans, 2);
+        assert_int_equal(count_of(s.context.s, s.turns[0].refs[0]), 1);
+        const char *who = strstr(s.turns[0].question.s, "employs ") + 8;
+        char *name = strndup(who, strcspn(who, "?") - strlen(" based"));
+        for (int i = 0; i < 2; i++) {
+            const char *span = s.context.s + s.spans[i].from;
+            const size_t len = s.spans[i].to - s.spans[i].from;
+            const bool person = memmem(span, len, name, strlen(name)) != NULL;
+            const bool answer = memmem(span, len, s.turns[0].refs[0], strlen(s.turns[0].refs[0])) != NULL;
+            assert_true(person != answer);
+        }
+        free(name);
+        eval_sample_clear(&s);
+    }
+}
+
+/* Depths of 200 samples cover the text: chi-square over ten bins, p > 1e-4. */
+static void test_depths(void **state)
+{
+    static const char *const tasks[] = {"niah_single_1", "niah_single_2", "niah_multikey_1",
+                                        "niah_multikey_2"};
+    enum { N = 200, BINS = 10 };
+    (void)state;
+    for (size_t t = 0; t < sizeof tasks / sizeof *tasks; t++) {
+        struct eval_fit fit;
+        const struct eval_task *task = eval_task_find(tasks[t]);
+        int bins[BINS] = {0};
+        double chi = 0.0;
+        assert_int_equal(eval_task_fit(&fit, &world, task, 1024), APP_OK);
+        for (int32_t i = 0; i < N; i++) {
+            struct eval_sample s = sample_of(task, &fit, 1024, i);
+            const double depth = json_real_value(json_object_get(s.meta, "depth"));
+            bins[depth >= 1.0 ? BINS - 1 : (int)(depth * BINS)]++;
+            eval_sample_clear(&s);
+        }
+        for (int b = 0; b < BINS; b++)
+            chi += (bins[b] - (double)N / BINS) * (bins[b] - (double)N / BINS) / ((double)N / BINS);
+        if (chi > 33.72)
+            fail_msg("%s: chi-square of depths is %g", tasks[t], chi);
+    }
+}
+
+/* Depth and length of the grid, joined behind a full stop. */
+static void test_grid(void **state)
+{
+    struct eval_fit fit;
+    const struct eval_task *task = eval_task_find("niah_grid");
+    (void)state;
+    assert_int_equal(eval_task_fit(&fit, &world, task, 1024), APP_OK);
+    assert_int_equal(fit.units, 1024 - 200);
+    for (int32_t i = 0; i < 5; i++) {
+        struct eval_sample s = sample_of(task, &fit, 1024, i);
+        const struct eval_span needle = s.spans[0];
+        const size_t from = strlen("This is a very long story book: <book> "),
+                     to = s.context.len - strlen(" </book>.\n");
+        const double depth = (double)(needle.from - from) / (double)(to - from - (needle.to - needle.from));
+        assert_near(depth, world.depths[i] / 100, 0.03);
+        assert_true(i == 0   ? needle.from == from
+                    : i == 4 ? needle.to == to
+                             : s.context.s[needle.from - 1] == '.');
+        eval_sample_clear(&s);
+    }
+}
+
+/* ---- Samples that stay ---- */
+
+/* tests/eval/samples.jsonl has sample 0 of every task, hashes.txt those of longer ones. Written anew where
+ * WNW_WRITE_SAMPLES is set: to be read before it is committed. */
+static char *sample_text(const char *name, int32_t n, int32_t index)
+{
+    struct eval_sample s = make(name, n, index);
+    json_t *o = eval_sample_json(&s);
+    char *text = json_dumps(o, JSON_COMPACT | JSON_SORT_KEYS);
+    assert_non_null(text);
+    json_decref(o);
+    eval_sample_clear(&s);
+    return text;
+}
+
+static void test_samples_stay(void **state)
+{
+    static const int32_t lengths[] = {1024, 1024, 4096, 4096};
+    const struct eval_task *t;
+    const bool write = getenv("WNW_WRITE_SAMPLES") != NULL;
+    FILE *whole = fopen(WNW_TEST_SOURCE_DIR "/tests/eval/samples.jsonl", write ? "w" : "r");
+    FILE *hashes = fopen(WNW_TEST_SOURCE_DIR "/tests/eval/hashes.txt", write ? "w" : "r");
+    char *line = NULL;
+    size_t cap = 0;
+    (void)state;
+    assert_non_null(whole);
+    assert_non_null(hashes);
+    for (int32_t i = 0; (t = own_task(&i));) {
+        char *text = sample_text(t->name, 1024, 0);
+        if (write) {
+            fprintf(whole, "%s\n", text);
+        } else {
+            assert_cmp(getline(&line, &cap, whole), >, 0);
+            line[strcspn(line, "\n")] = '\0';
+            assert_string_equal(text, line);
+        }
+        free(text);
+        for (int32_t k = 0; k < 4; k++) {
+            char want[128];
+            text = sample_text(t->name, lengths[k], k);
+            snprintf(want, sizeof want, "%s %d %d %016llx\n", t->name, lengths[k], k,
+                     (unsigned long long)eval_fnv(text, strlen(text)));
+            if (write) {
+                fputs(want, hashes);
+            } else {
+                assert_cmp(getline(&line, &cap, hashes), >, 0);
+                assert_string_equal(line, want);
+            }
+            free(text);
+        }
+    }
+    free(line);
+    fclose(whole);
+    fclose(hashes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_words_are_no_part_of_another),
+        cmocka_unit_test(test_prose),
+        cmocka_unit_test(test_sentences),
+        cmocka_unit_test(test_noise_starts_again),
+        cmocka_unit_test(test_every_task),
+        cmocka_unit_test(test_seeds_differ),
+        cmocka_unit_test(test_too_short),
+        cmocka_unit_test(test_needles_stand_once),
+        cmocka_unit_test(test_common_words),
+        cmocka_unit_test(test_frequent_words),
+        cmocka_unit_test(test_chains),
+        cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_two_hops),
+        cmocka_unit_test(test_depths),
+        cmocka_unit_test(test_grid),
+        cmocka_unit_test(test_samples_stay),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
