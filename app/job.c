@@ -26,7 +26,7 @@ static bool parse_count(int64_t *out, const char *text, size_t len)
 static int check_phase(struct app_job *job)
 {
     const struct app_args *args = job->args;
-    wnw_eviction *rules = &job->rules;
+    wnw_run *rules = &job->run;
     const char *when = args->evict, *every = args->evict_every;
     int64_t n = 0;
     if (strcmp(when, "end") == 0)
@@ -81,10 +81,10 @@ static int check_size(struct app_job *job)
 static int check_allowed(const struct app_job *job)
 {
     const char *reason;
-    if (!wnw_policy_allows(job->policy, job->rules.phase, &reason))
+    if (!wnw_policy_allows(job->policy, job->run.phase, &reason))
         return app_fail(APP_BAD_INPUT, "--evict %s does not go with this policy: %s", job->args->evict,
                         reason);
-    if (job->rules.every > 0 && !wnw_policy_allows(job->policy, WNW_PHASE_DECODE, &reason))
+    if (job->run.every > 0 && !wnw_policy_allows(job->policy, WNW_PHASE_DECODE, &reason))
         return app_fail(APP_BAD_INPUT, "--evict-every does not go with this policy: %s", reason);
     return APP_OK;
 }
@@ -147,7 +147,7 @@ static int check_types(struct app_job *job)
 int app_job_check(struct app_job *job, const struct app_args *args)
 {
     int rc;
-    *job = (struct app_job){.args = args, .rules = wnw_eviction_default(), .prompt = wnw_prompt_default()};
+    *job = (struct app_job){.args = args, .run = wnw_run_default(), .prompt = wnw_prompt_default()};
     if ((rc = check_phase(job)) != APP_OK || (rc = check_size(job)) != APP_OK ||
         (rc = check_policy(job)) != APP_OK || (rc = check_types(job)) != APP_OK ||
         (rc = check_prompt(job)) != APP_OK)
@@ -181,7 +181,7 @@ int app_job_open(struct app_job *job)
 
 bool app_job_is_endless(const struct app_job *job)
 {
-    return job->rules.phase == WNW_PHASE_CHUNK && wnw_policy_rerotates(job->policy) &&
+    return job->run.phase == WNW_PHASE_CHUNK && wnw_policy_rerotates(job->policy) &&
            !wnw_policy_is_full(job->policy);
 }
 
@@ -286,17 +286,15 @@ static int load_profile(struct app_job *job)
 }
 
 /* A policy that looks at the document through the question reads the prompt's second piece for that. */
-static int set_tasks(struct app_job *job)
+static int check_question(const struct app_job *job)
 {
     const wnw_needs needs = wnw_policy_needs(job->policy);
-    const int32_t n = job->n_tokens - job->n_context, *const tokens = job->tokens + job->n_context;
     if (!(needs.flags & WNW_NEED_SECOND_PASS) ||
         (needs.second_pass != WNW_PASS_TASK && needs.second_pass != WNW_PASS_BOTH))
         return APP_OK;
-    if (n < 1 || !job->args->question || !*job->args->question)
+    if (job->n_tokens == job->n_context || !job->args->question || !*job->args->question)
         return app_fail(APP_BAD_INPUT, "the policy judges the prompt by its question; give one with -p");
-    const int status = wnw_session_set_tasks(job->session, &tokens, &n, 1);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return APP_OK;
 }
 
 int app_job_session(struct app_job *job)
@@ -311,18 +309,14 @@ int app_job_session(struct app_job *job)
     params.progress = app_progress_step;
     params.progress_user = &job->progress;
     int status = wnw_session_new(&job->session, job->model, &params);
-    job->rules.policy = job->policy;
-    job->rules.size = job->size;
+    job->run.policy = job->policy;
+    job->run.size = job->size;
+    job->run.profile = job->profile;
+    job->run.prompt = job->prompt.tokens ? &job->prompt : NULL;
+    job->run.question_later = job->args->context_only;
     if (status == WNW_OK)
-        status = wnw_session_set_profile(job->session, job->profile);
-    if (status == WNW_OK)
-        status = wnw_session_set_eviction(job->session, &job->rules);
-    if (status == WNW_OK && !job->args->context_only)
-        status = wnw_session_set_question(job->session, job->n_tokens - job->n_context);
-    if (status == WNW_OK)
-        status = wnw_session_set_template(job->session, job->prompt.n_prefix, job->prompt.suffix,
-                                          job->prompt.n_suffix);
-    return status == WNW_OK ? set_tasks(job) : app_fail_status(status);
+        status = wnw_session_begin(job->session, &job->run);
+    return status == WNW_OK ? check_question(job) : app_fail_status(status);
 }
 
 int app_job_read(struct app_job *job, int32_t from, int32_t to, wnw_logits_fn on_logits, void *user)
@@ -374,7 +368,7 @@ int app_job_read_first(struct app_job *job, int32_t n)
 int app_job_stop_observing(struct app_job *job)
 {
     /* Entries that come from now on stay, unless generated tokens have a rule. */
-    const int status = job->rules.every > 0 ? WNW_OK : wnw_session_observe(job->session, NULL, 0);
+    const int status = job->run.every > 0 ? WNW_OK : wnw_session_observe(job->session, NULL, 0);
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 

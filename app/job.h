@@ -17,7 +17,7 @@ struct app_job {
     size_t n_document;        /* bytes */
     wnw_policy *policy;
     wnw_size size;
-    wnw_eviction rules; /* when to compress */
+    wnw_run run; /* what the session is told: policy, size, when to compress, prompt */
     wnw_kv_type kv_type;
     wnw_attn attn;
     bool size_assumed; /* no size was given and the policy has none: ratio 0.5 */

@@ -71,7 +71,7 @@ static int read_text(struct app_job *job, int32_t *n_text)
         const int status = wnw_tokenize(job->model, job->document, len, true, false, &tokens, &n);
         if (status != WNW_OK)
             return app_fail_status(status);
-        job->prompt = (wnw_prompt){WNW_INIT(wnw_prompt), .tokens = tokens, .n_tokens = n};
+        job->prompt = (wnw_prompt){WNW_INIT(wnw_prompt), .tokens = tokens, .n_tokens = n, .n_context = n};
         job->tokens = tokens;
     } else {
         job->tokens = job->file_tokens;

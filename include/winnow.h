@@ -3,12 +3,71 @@
  * winnow: language models with a compressed key-value cache.
  *
  * A *model* is a GGUF file, opened read-only and shareable. A *session* is one timeline of tokens and owns the
- * cache. A *policy* is an immutable recipe that says which cache entries stay.
+ * cache. A *policy* is an immutable recipe that says which cache entries stay. A program that reads a prompt
+ * under a policy and answers needs the calls of this example and no others; it is complete, and built and run
+ * by the tests:
  *
- *     wnw_model_open -> wnw_session_new -> wnw_session_observe(policy) -> wnw_session_prefill
- *                    -> wnw_session_compress(policy, size) -> wnw_session_decode ...
+ *     #include <stdio.h>
+ *     #include <winnow.h>
  *
- * Below: first what every program needs, then more of models and text, sessions, plans, policies, and profiles.
+ *     int main(int argc, char **argv)
+ *     {
+ *         wnw_model *model = NULL;
+ *         wnw_policy *policy = NULL;
+ *         wnw_session *session = NULL;
+ *         wnw_sampler *sampler = NULL;
+ *         wnw_prompt_params text = wnw_prompt_default_params();
+ *         wnw_prompt prompt = wnw_prompt_default();
+ *         wnw_run run = wnw_run_default();
+ *         wnw_report report = wnw_report_default();
+ *         wnw_model_info info = wnw_model_info_default();
+ *         int rc = argc == 3 ? WNW_OK : WNW_E_ARG;
+ *
+ *         text.question = argv[argc - 1];
+ *         if (rc == WNW_OK)
+ *             rc = wnw_model_open(&model, argv[1], NULL);
+ *         if (rc == WNW_OK)
+ *             rc = wnw_model_get_info(model, &info);
+ *         if (rc == WNW_OK)
+ *             rc = wnw_prompt_build(&prompt, model, &text);
+ *         if (rc == WNW_OK)
+ *             rc = wnw_policy_parse(&policy, "snapkv+adakv", NULL);
+ *         if (rc == WNW_OK)
+ *             rc = wnw_session_new(&session, model, NULL);
+ *         if (rc == WNW_OK)
+ *             rc = wnw_sampler_new(&sampler, NULL);
+ *         run.policy = policy;
+ *         run.prompt = &prompt;
+ *         run.size.kind = WNW_SIZE_RATIO;
+ *         run.size.ratio = 0.5;
+ *         if (rc == WNW_OK)
+ *             rc = wnw_session_begin(session, &run);
+ *         if (rc == WNW_OK)
+ *             rc = wnw_session_read(session, prompt.tokens, prompt.n_tokens, &report);
+ *         if (rc == WNW_OK)
+ *             fprintf(stderr, "%d tokens read, %.0f kept per head\n", (int)prompt.n_tokens, report.kept_mean);
+ *         for (int i = 0; rc == WNW_OK && i < 64; i++) {
+ *             char *piece = NULL;
+ *             const int32_t token = wnw_sampler_pick(sampler, wnw_session_logits(session), info.n_vocab);
+ *             if (wnw_token_is_eog(model, token))
+ *                 break;
+ *             rc = wnw_token_piece(model, token, &piece);
+ *             fputs(piece ? piece : "", stdout);
+ *             wnw_free(piece);
+ *             if (rc == WNW_OK)
+ *                 rc = wnw_session_decode(session, token);
+ *         }
+ *         if (rc != WNW_OK)
+ *             fprintf(stderr, "%s: %s\n", wnw_strerror(rc), wnw_last_error());
+ *         wnw_sampler_free(sampler);
+ *         wnw_session_free(session);
+ *         wnw_policy_free(policy);
+ *         wnw_prompt_clear(&prompt);
+ *         wnw_model_free(model);
+ *         return rc == WNW_OK ? 0 : 1;
+ *     }
+ *
+ * Below: first what the example uses, then more of models and text, sessions, plans, policies, and profiles.
  * Authors of methods include winnow_method.h.
  *
  * Conventions
@@ -19,7 +78,7 @@
  *   - A pointer that is needed and NULL is E_ARG. Functions without a status answer 0, false, NULL or "" then;
  *     what frees takes NULL.
  *   - Structs that may gain fields begin with struct_size, the size that the program was compiled with. The
- *     wnw_*_default functions set it, and a literal begins with WNW_INIT(type): {WNW_INIT(wnw_eviction), .policy = p}.
+ *     wnw_*_default functions set it, and a literal begins with WNW_INIT(type): {WNW_INIT(wnw_run), .policy = p}.
  *     Fields that an older program does not know have their defaults, and the library writes no more than
  *     struct_size bytes. 0, or a size larger than the library knows, is E_ARG. Not in structs that are handed
  *     over by value or in arrays (wnw_size, wnw_merge, wnw_chat_message): those never grow.
@@ -262,30 +321,46 @@ typedef enum wnw_phase {
 
 typedef struct wnw_profile wnw_profile;
 
-/* Rules that a session follows by itself. A recursive policy (LagKV) has rules of its own: it drops a block's
- * entries whenever the block is complete, also while decoding, so that every and target do not matter; a size
- * decides what stays of blocks that are not settled yet: for a piece that is read, so that all turns together
- * come to the size; for a block that decoding completes, the ratio's share of it, or what a budget has room
- * for. Too few tokens for two blocks stay whole. A policy with streaming heads (DuoAttention) has one too:
- * while decoding they hold the count that the prompt left them, and the other heads grow. */
-typedef struct wnw_eviction {
+/* How a session is to read and compress. Zeros are the defaults.
+ *
+ * A recursive policy (LagKV) has rules of its own: it drops a block's entries whenever the block is complete,
+ * also while decoding, so that every and target do not matter; a size decides what stays of blocks that are
+ * not settled yet: for a piece that is read, so that all turns together come to the size; for a block that
+ * decoding completes, the ratio's share of it, or what a budget has room for. Too few tokens for two blocks
+ * stay whole. A policy with streaming heads (DuoAttention) has one too: while decoding they hold the count
+ * that the prompt left them, and the other heads grow. */
+typedef struct wnw_run {
     uint32_t struct_size;
-    wnw_phase phase;          /* END, LAYER or CHUNK */
-    const wnw_policy *policy; /* borrowed until the rules are replaced */
-    wnw_size size;            /* a ratio counts all tokens since the rules were set, over all turns */
-    int32_t chunk;            /* CHUNK: tokens per chunk; 0 = 512, or a recursive policy's own */
-    int32_t every;            /* compress again after every so many decoded tokens; 0 = do not */
-    int64_t target; /* to so many entries per layer and KV head; 0 = what the last prompt's size came to */
-} wnw_eviction;
+    wnw_phase phase;            /* END, LAYER or CHUNK */
+    const wnw_policy *policy;   /* borrowed until the next begin; NULL = everything stays */
+    wnw_size size;              /* a ratio counts all tokens since the rules were set, over all turns */
+    int32_t chunk;              /* CHUNK: tokens per chunk; 0 = 512, or a recursive policy's own */
+    int32_t every;              /* compress again after every so many decoded tokens; 0 = do not */
+    int64_t target;             /* to so many entries per layer and KV head; 0 = what the last prompt's size
+                                   came to */
+    const wnw_profile *profile; /* calibration results, borrowed until the next begin; NULL = none */
+    /* The prompt that will be read, for policies that treat the template apart from the text or judge the
+     * document by the question. Copied from; NULL = not known. */
+    const wnw_prompt *prompt;
+    bool question_later; /* the prompt's first piece alone is compressed; the question is read afterwards */
+    /* Expected questions, for policies with a task-aware second pass: [n_tasks], copied. n_tasks 0 = the second
+     * piece of the prompt, where it is known. */
+    int32_t n_tasks;
+    const int32_t *const *task_tokens;
+    const int32_t *n_task_tokens;
+} wnw_run;
 
-WNW_DEFAULT(wnw_eviction, wnw_eviction_default)
+WNW_DEFAULT(wnw_run, wnw_run_default)
 
-/* Follows rules from now on; NULL = none. Observes what they need, as wnw_session_observe would: what they ask
- * for as well goes on, the rest is forgotten. E_ARG: the policy is not allowed in a phase. E_MISMATCH: its
- * profile is missing
- * (set it first). E_RANGE: a negative number, or a target that cannot hold what the policy protects. After a
- * failure the rules and observations of before go on. */
-WNW_API int wnw_session_set_eviction(wnw_session *s, const wnw_eviction *rules);
+/* Says how the session reads and compresses from now on: observes what the policy needs, and follows its rules
+ * in wnw_session_read and wnw_session_decode. May be called at any time; what an earlier call, or one of the
+ * setters below, said is replaced as a whole; of what is observed, what the policy asks for as well goes on.
+ * After a failure everything is as it was before the call. Errors: E_ARG (the policy is not allowed in a phase; wishes for the
+ * rules without a policy; a task without tokens), E_MISMATCH (the policy's profile is missing, or of another
+ * model), E_RANGE (a negative number; a target that cannot hold what the policy protects; not a token), E_FULL
+ * (a task or template longer than the model was trained for), E_UNSUPPORTED (a policy that renumbers, where
+ * heads hold different numbers of entries or a layer has a sliding window), E_NOMEM. */
+WNW_API int wnw_session_begin(wnw_session *s, const wnw_run *run);
 
 /* What a compression did. */
 typedef struct wnw_report {
@@ -301,7 +376,7 @@ typedef struct wnw_report {
 
 WNW_DEFAULT(wnw_report, wnw_report_default)
 
-/* Reads a piece of the prompt, tokens[n], and compresses it under the rules of the session: a first
+/* Reads a piece of the prompt, tokens[n], and compresses it under the rules of wnw_session_begin: a first
  * prompt, or the next turn on a compressed cache. Without rules the same as wnw_session_prefill. With rules
  * wnw_session_decode compresses too, as they say; tokens read by wnw_session_prefill stay whole until the next
  * compression. With +rerotate and CHUNK a prompt may be longer than the context: E_FULL only where what is
@@ -511,7 +586,7 @@ WNW_API int wnw_decode_batch(wnw_engine *e, wnw_session *const *sessions, const 
 /* Declares before prefill what policies will be asked for; replaces earlier declarations. n = 0: observe
  * nothing. What the new declaration asks for as well goes on; what it asks for first begins now: for tokens
  * read before, attention sums and maxima count the queries from here on, and there are no queries of them.
- * After a failure the earlier declaration holds. */
+ * After a failure the earlier declaration holds. Not needed where wnw_session_begin names the policy. */
 WNW_API int wnw_session_observe(wnw_session *s, const wnw_policy *const *policies, int32_t n);
 
 /* Calibration results for policies that use them; borrowed until replaced. NULL = none. E_MISMATCH: made for

@@ -337,10 +337,9 @@ static void null_sessions(void **state)
     assert_null_refused(wnw_session_compress(NULL, p, NULL, NULL));
     assert_null_refused(wnw_session_compress(good, NULL, NULL, NULL));
     assert_null_refused(wnw_session_renumber(NULL));
-    assert_null_refused(wnw_session_set_eviction(NULL, NULL));
-    assert_null_refused(
-        wnw_session_set_eviction(good, &(wnw_eviction){WNW_INIT(wnw_eviction), .policy = NULL}));
-    assert_ok(wnw_session_set_eviction(good, NULL));
+    assert_null_refused(wnw_session_begin(NULL, &(wnw_run){WNW_INIT(wnw_run)}));
+    assert_null_refused(wnw_session_begin(good, NULL));
+    assert_ok(wnw_session_begin(good, &(wnw_run){WNW_INIT(wnw_run)}));
     assert_null_refused(wnw_session_read(NULL, fx->tokens, 1, NULL));
     assert_null_refused(wnw_session_read(good, NULL, 1, NULL));
     assert_null_refused(wnw_cache_get_stats(good, NULL));
@@ -473,16 +472,18 @@ static int set_something(struct walk *w, uint64_t what)
     const int32_t *const tasks[] = {w->fx->tokens, w->fx->tokens};
     const int32_t n_tokens[] = {any_number(&w->seed) % N_TOKENS, 3};
     const int32_t n = any_number(&w->seed);
-    const wnw_eviction rules = {
-        WNW_INIT(wnw_eviction),        .policy = two[0],
-        .size = any_size(&w->seed),    .phase = (wnw_phase)(test_random(&w->seed) % 5),
-        .chunk = any_number(&w->seed), .every = any_number(&w->seed),
-        .target = any_number(&w->seed)};
+    const wnw_run rules = {WNW_INIT(wnw_run),
+                           .policy = two[0],
+                           .size = any_size(&w->seed),
+                           .phase = (wnw_phase)(test_random(&w->seed) % 5),
+                           .chunk = any_number(&w->seed),
+                           .every = any_number(&w->seed),
+                           .target = any_number(&w->seed)};
     switch (what) {
     case 0:
         return wnw_session_observe(w->s, two, n > 2 ? 2 : n);
     case 1:
-        return wnw_session_set_eviction(w->s, test_random(&w->seed) % 4 == 0 ? NULL : &rules);
+        return wnw_session_begin(w->s, test_random(&w->seed) % 4 == 0 ? NULL : &rules);
     case 2:
         return wnw_session_set_tasks(w->s, tasks, n_tokens, n > 2 ? 2 : n);
     case 3:

@@ -17,7 +17,7 @@ struct fixture {
     int32_t *tokens;
 };
 
-static void set_up(struct fixture *f, const char *recipe, const wnw_eviction *rules)
+static void set_up(struct fixture *f, const char *recipe, const wnw_run *rules)
 {
     char name[TEST_NAME_MAX];
     test_tiny_model_of(name, "llama");
@@ -29,9 +29,9 @@ static void set_up(struct fixture *f, const char *recipe, const wnw_eviction *ru
     f->policy = test_policy(recipe);
     f->s =
         test_session_new(f->m, &(struct test_session){.kv_type = WNW_KV_F32, .n_ctx = 256, .n_threads = 1});
-    wnw_eviction own = *rules;
+    wnw_run own = *rules;
     own.policy = f->policy;
-    assert_ok(wnw_session_set_eviction(f->s, &own));
+    assert_ok(wnw_session_begin(f->s, &own));
     assert_ok(wnw_session_read(f->s, f->tokens, N_PROMPT, NULL));
 }
 
@@ -90,8 +90,8 @@ static void h2o_drops_the_lightest(void **state)
     static struct held before[MAX_HEADS], after;
     int32_t n_light = 0;
     set_up(&f, "h2o",
-           &(wnw_eviction){WNW_INIT(wnw_eviction), .size = {.kind = WNW_SIZE_BUDGET, .budget = BUDGET},
-                           .every = 1, .target = BUDGET});
+           &(wnw_run){WNW_INIT(wnw_run), .size = {.kind = WNW_SIZE_BUDGET, .budget = BUDGET}, .every = 1,
+                      .target = BUDGET});
     const int32_t n_heads = f.info.n_layer * f.info.n_head_kv;
     for (int32_t k = 0; k < n_heads; k++)
         look(&f, k / f.info.n_head_kv, k % f.info.n_head_kv, &before[k]);
@@ -123,8 +123,8 @@ static void tova_drops_one_for_all_heads(void **state)
     struct fixture f;
     static struct held before[MAX_HEADS], after;
     set_up(&f, "tova",
-           &(wnw_eviction){WNW_INIT(wnw_eviction), .size = {.kind = WNW_SIZE_BUDGET, .budget = BUDGET},
-                           .every = 1, .target = BUDGET});
+           &(wnw_run){WNW_INIT(wnw_run), .size = {.kind = WNW_SIZE_BUDGET, .budget = BUDGET}, .every = 1,
+                      .target = BUDGET});
     const int32_t n_heads = f.info.n_layer * f.info.n_head_kv;
     for (int32_t k = 0; k < n_heads; k++)
         look(&f, k / f.info.n_head_kv, k % f.info.n_head_kv, &before[k]);
@@ -157,7 +157,7 @@ static void baselines_reach_their_size(void **state)
     for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
         struct fixture f;
         set_up(&f, recipes[i],
-               &(wnw_eviction){WNW_INIT(wnw_eviction), .size = {.kind = WNW_SIZE_BUDGET, .budget = BUDGET}});
+               &(wnw_run){WNW_INIT(wnw_run), .size = {.kind = WNW_SIZE_BUDGET, .budget = BUDGET}});
         int64_t n = 0;
         for (int32_t il = 0; il < f.info.n_layer; il++)
             for (int32_t ih = 0; ih < f.info.n_head_kv; ih++)

@@ -46,9 +46,9 @@ static wnw_session *new_session(const struct fixture *f, wnw_engine *e, int i, w
     params.attn = f->params.attn;
     assert_ok(e ? wnw_session_new_on(&s, e, &params) : wnw_session_new(&s, f->t.m, &params));
     if (f->p[i]) {
-        const wnw_eviction rules = {WNW_INIT(wnw_eviction), .policy = f->p[i],
-                                    .size = size_ratio(kinds[i].ratio), .every = kinds[i].every};
-        assert_ok(wnw_session_set_eviction(s, &rules));
+        const wnw_run rules = {WNW_INIT(wnw_run), .policy = f->p[i], .size = size_ratio(kinds[i].ratio),
+                               .every = kinds[i].every};
+        assert_ok(wnw_session_begin(s, &rules));
     }
     assert_ok(wnw_session_read(s, f->t.tokens + i, kinds[i].n_prompt, NULL));
     return s;

@@ -309,10 +309,9 @@ static void pruned_channels(void **state)
 static wnw_session *read_by(const struct test_model *fx, const wnw_policy *p, wnw_phase phase, int32_t every)
 {
     wnw_session *s = new_session(fx, WNW_KV_F16, WNW_ATTN_OWN);
-    const wnw_eviction ev = {
-        WNW_INIT(wnw_eviction), .policy = p, .size = {.kind = WNW_SIZE_BUDGET, .budget = BUDGET},
-        .phase = phase,         .chunk = 24, .every = every};
-    assert_ok(wnw_session_set_eviction(s, &ev));
+    const wnw_run ev = {WNW_INIT(wnw_run), .policy = p, .size = {.kind = WNW_SIZE_BUDGET, .budget = BUDGET},
+                        .phase = phase,    .chunk = 24, .every = every};
+    assert_ok(wnw_session_begin(s, &ev));
     assert_ok(wnw_session_read(s, fx->tokens, N_PROMPT, NULL));
     for (int i = 0; i < N_DECODE; i++)
         assert_ok(wnw_session_decode(s, fx->tokens[N_PROMPT + i]));

@@ -40,8 +40,7 @@ static const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
 static wnw_session *session_under(const struct test_model *f, const wnw_policy *p)
 {
     wnw_session *s = test_session_new(f->m, &(struct test_session){.n_ctx = 400, .n_threads = 1});
-    assert_ok(wnw_session_set_eviction(
-        s, &(wnw_eviction){WNW_INIT(wnw_eviction), .policy = p, .size = half, .every = 16}));
+    assert_ok(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .policy = p, .size = half, .every = 16}));
     assert_ok(wnw_session_read(s, f->tokens, N, NULL));
     return s;
 }
@@ -58,18 +57,18 @@ static void go_on(const struct test_model *f, wnw_session *s)
 static int fail_to_change(const struct test_model *f, const char *from, const char *to)
 {
     wnw_policy *old = test_policy(from), *next = test_policy(to);
-    const wnw_eviction rules = {WNW_INIT(wnw_eviction), .policy = next, .size = half};
+    const wnw_run rules = {WNW_INIT(wnw_run), .policy = next, .size = half};
     wnw_session *s = session_under(f, old), *twin = session_under(f, old), *other;
     int n_fail = 0;
     assert_ok(wnw_session_copy(&other, s));
     for (int rc = WNW_E_NOMEM; rc != WNW_OK; n_fail++) {
         fail_in = n_fail;
-        rc = wnw_session_set_eviction(other, &rules);
+        rc = wnw_session_begin(other, &rules);
         fail_in = NEVER;
         if (rc == WNW_OK)
             break;
         fail_in = n_fail;
-        assert_error(wnw_session_set_eviction(s, &rules), WNW_E_NOMEM);
+        assert_error(wnw_session_begin(s, &rules), WNW_E_NOMEM);
         fail_in = NEVER;
         assert_ptr_equal(s->rules.ev.policy, old);
         assert_int_equal(s->recorders.n, twin->recorders.n);
@@ -116,7 +115,7 @@ static void rules_can_always_end(void **state)
     wnw_policy *p = test_policy("h2o");
     wnw_session *s = session_under(f, p);
     fail_in = 0;
-    const int rc = wnw_session_set_eviction(s, NULL);
+    const int rc = wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run)});
     fail_in = NEVER;
     assert_int_equal(rc, WNW_OK);
     assert_null(s->rules.ev.policy);

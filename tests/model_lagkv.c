@@ -14,14 +14,14 @@
 enum { N_CTX = 700, SINK = 8, LAG = 32, K = 8 };
 #define RECIPE "lagkv:sink=8,lag=32,retain=0.25"
 
-static wnw_session *session_with(const struct test_model *f, const wnw_policy *p, wnw_eviction rules,
+static wnw_session *session_with(const struct test_model *f, const wnw_policy *p, wnw_run rules,
                                  wnw_kv_type type)
 {
     wnw_session *s =
         test_session_new(f->m, &(struct test_session){.n_ctx = N_CTX, .n_threads = 1, .kv_type = type});
     rules.struct_size = sizeof rules;
     rules.policy = p;
-    assert_ok(wnw_session_set_eviction(s, &rules));
+    assert_ok(wnw_session_begin(s, &rules));
     return s;
 }
 
@@ -57,7 +57,7 @@ static void first_token_is_that_of_the_full_cache(void **state)
     test_prefill(full, f->tokens, 400);
     for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_LAYER; phase++) {
         wnw_session *s =
-            session_with(f, p, (wnw_eviction){WNW_INIT(wnw_eviction), .phase = (wnw_phase)phase}, WNW_KV_F16);
+            session_with(f, p, (wnw_run){WNW_INIT(wnw_run), .phase = (wnw_phase)phase}, WNW_KV_F16);
         assert_ok(wnw_session_read(s, f->tokens, 400, NULL));
         assert_lengths(f, s, 400);
         assert_memory_equal(wnw_session_logits(s), wnw_session_logits(full),
@@ -72,7 +72,7 @@ static void every_token_follows_the_formula(void **state)
 {
     const struct test_model *f = *state;
     wnw_policy *p = test_policy(RECIPE);
-    wnw_session *s = session_with(f, p, (wnw_eviction){WNW_INIT(wnw_eviction)}, WNW_KV_F16), *copy = NULL;
+    wnw_session *s = session_with(f, p, (wnw_run){WNW_INIT(wnw_run)}, WNW_KV_F16), *copy = NULL;
     assert_ok(wnw_session_read(s, f->tokens, 50, NULL));
     for (int32_t n = 50; n < 300; n++) {
         assert_ok(wnw_session_decode(s, f->tokens[n]));
@@ -100,8 +100,7 @@ static void own_chunks_bound_the_cache(void **state)
     const struct test_model *f = *state;
     wnw_policy *p = test_policy(RECIPE);
     wnw_report r = {WNW_INIT(wnw_report)};
-    wnw_session *s =
-        session_with(f, p, (wnw_eviction){WNW_INIT(wnw_eviction), .phase = WNW_PHASE_CHUNK}, WNW_KV_F16);
+    wnw_session *s = session_with(f, p, (wnw_run){WNW_INIT(wnw_run), .phase = WNW_PHASE_CHUNK}, WNW_KV_F16);
     assert_ok(wnw_session_read(s, f->tokens, 500, &r));
     assert_lengths(f, s, 500);
     assert_int_equal(r.entries_before, 500 * f->info.n_layer * f->info.n_head_kv);
@@ -118,8 +117,10 @@ static void survivors_of_layer_0(void **state)
     const struct test_model *f = *state;
     wnw_policy *p = test_policy(RECIPE);
     wnw_session *s[4];
-    const wnw_eviction rules[4] = {
-        {.phase = WNW_PHASE_END}, {.phase = WNW_PHASE_CHUNK}, {.phase = WNW_PHASE_CHUNK, .chunk = 150}, {0}};
+    const wnw_run rules[4] = {{WNW_INIT(wnw_run), .phase = WNW_PHASE_END},
+                              {WNW_INIT(wnw_run), .phase = WNW_PHASE_CHUNK},
+                              {WNW_INIT(wnw_run), .phase = WNW_PHASE_CHUNK, .chunk = 150},
+                              {WNW_INIT(wnw_run)}};
     for (int i = 0; i < 4; i++) {
         s[i] = session_with(f, p, rules[i], WNW_KV_F32);
         const int32_t n = i == 3 ? 10 : 333;
@@ -146,8 +147,7 @@ static void share_of_a_size(void **state)
     wnw_report r = {WNW_INIT(wnw_report)};
     for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_CHUNK; phase++) {
         wnw_session *s = session_with(
-            f, p, (wnw_eviction){WNW_INIT(wnw_eviction), .size = half, .phase = (wnw_phase)phase},
-            WNW_KV_F16);
+            f, p, (wnw_run){WNW_INIT(wnw_run), .size = half, .phase = (wnw_phase)phase}, WNW_KV_F16);
         /* 400 = 8 + 12 x 32 + 8: k = (200 - 8 - 32 - 8) / 11 = 13 */
         assert_ok(wnw_session_read(s, f->tokens, 400, &r));
         assert_float_equal(r.kept_mean, 8 + 11 * 13 + 32 + 8, 1e-9);
@@ -159,8 +159,7 @@ static void share_of_a_size(void **state)
     }
     /* A budget that holds the prompt bites when it is reached. */
     wnw_session *s = session_with(
-        f, p, (wnw_eviction){WNW_INIT(wnw_eviction), .size = {.kind = WNW_SIZE_BUDGET, .budget = 150}},
-        WNW_KV_F16);
+        f, p, (wnw_run){WNW_INIT(wnw_run), .size = {.kind = WNW_SIZE_BUDGET, .budget = 150}}, WNW_KV_F16);
     assert_ok(wnw_session_read(s, f->tokens, 100, &r));
     assert_float_equal(r.kept_mean, 100, 0);
     for (int32_t n = 100; n < 260; n++)
@@ -171,8 +170,7 @@ static void share_of_a_size(void **state)
     assert_int_equal(wnw_cache_n(s, 1, 0), 8 + 3 * 31 + 17 + 32 + 28);
     wnw_session_free(s);
     /* A budget that cannot hold sinks and tail is refused. */
-    s = session_with(f, p,
-                     (wnw_eviction){WNW_INIT(wnw_eviction), .size = {.kind = WNW_SIZE_BUDGET, .budget = 40}},
+    s = session_with(f, p, (wnw_run){WNW_INIT(wnw_run), .size = {.kind = WNW_SIZE_BUDGET, .budget = 40}},
                      WNW_KV_F16);
     assert_error(wnw_session_read(s, f->tokens, 400, &r), WNW_E_RANGE);
     assert_int_equal(wnw_session_n_past(s), 0);
@@ -189,8 +187,7 @@ static void short_first_turn(void **state)
     wnw_report r = {WNW_INIT(wnw_report)};
     for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_CHUNK; phase++) {
         wnw_session *s = session_with(
-            f, p, (wnw_eviction){WNW_INIT(wnw_eviction), .size = half, .phase = (wnw_phase)phase},
-            WNW_KV_F16);
+            f, p, (wnw_run){WNW_INIT(wnw_run), .size = half, .phase = (wnw_phase)phase}, WNW_KV_F16);
         assert_ok(wnw_session_read(s, f->tokens, 60, &r)); /* 8 + 2 x 32 = 72 */
         assert_float_equal(r.kept_mean, 60, 0);
         assert_contains(r.warning, "keeps all 60");
@@ -202,7 +199,7 @@ static void short_first_turn(void **state)
         wnw_session_free(s);
     }
     /* The same while decoding: half of every block. 300 = 8 + 9 x 32 + 4. */
-    wnw_session *s = session_with(f, p, (wnw_eviction){WNW_INIT(wnw_eviction), .size = half}, WNW_KV_F16);
+    wnw_session *s = session_with(f, p, (wnw_run){WNW_INIT(wnw_run), .size = half}, WNW_KV_F16);
     assert_ok(wnw_session_read(s, f->tokens, 60, &r));
     for (int32_t n = 60; n < 300; n++)
         assert_ok(wnw_session_decode(s, f->tokens[n]));
@@ -218,7 +215,7 @@ static void turns_come_to_the_ratio(void **state)
     wnw_policy *p = test_policy("lagkv:sink=8,lag=32");
     const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
     wnw_report r = {WNW_INIT(wnw_report)};
-    wnw_session *s = session_with(f, p, (wnw_eviction){WNW_INIT(wnw_eviction), .size = half}, WNW_KV_F16);
+    wnw_session *s = session_with(f, p, (wnw_run){WNW_INIT(wnw_run), .size = half}, WNW_KV_F16);
     assert_ok(wnw_session_read(s, f->tokens, 400, &r)); /* k = 13, 8 + 11 x 13 = 151 are settled */
     int32_t *settled = malloc(151 * sizeof *settled);
     assert_non_null(settled);
@@ -277,8 +274,8 @@ static void sliding_layers_are_left_alone(void **state)
     wnw_session *full = test_session_new(f.m, &(struct test_session){.n_ctx = N_CTX, .n_threads = 1});
     test_prefill(full, f.tokens, 300);
     for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_LAYER; phase++) {
-        wnw_session *s = session_with(
-            &f, p, (wnw_eviction){WNW_INIT(wnw_eviction), .phase = (wnw_phase)phase}, WNW_KV_F16);
+        wnw_session *s =
+            session_with(&f, p, (wnw_run){WNW_INIT(wnw_run), .phase = (wnw_phase)phase}, WNW_KV_F16);
         assert_ok(wnw_session_read(s, f.tokens, 300, NULL));
         assert_lengths(&f, s, 300);
         for (int32_t il = 0; il < f.info.n_layer; il++)
@@ -328,7 +325,7 @@ static void quantised_caches_choose_alike(void **state)
     const int32_t blocks = 3, k = 32, whole = n - blocks * 128;
     static const double least[4] = {1, 0.97, 0.9, 0.6}; /* f16, f32, q8_0, q4_0 */
     for (int t = 0; t < 4; t++) {
-        s[t] = session_with(&f, p, (wnw_eviction){WNW_INIT(wnw_eviction)}, (wnw_kv_type)t);
+        s[t] = session_with(&f, p, (wnw_run){WNW_INIT(wnw_run)}, (wnw_kv_type)t);
         assert_ok(wnw_session_read(s[t], f.tokens, n, NULL));
         const double all = overlap(&f, s[0], s[t]);
         const double chosen = (all * (whole + blocks * k) - whole) / (blocks * k);

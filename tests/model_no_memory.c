@@ -350,7 +350,7 @@ static void profiles_are_read(void **state)
 /* One policy at work on a session of its own. */
 struct work {
     const wnw_policy *policy;
-    const wnw_eviction *rules;
+    const wnw_run *rules;
     wnw_session *base; /* copied for every run */
     wnw_session *s;    /* the copy */
     wnw_plan *plan, *want;
@@ -388,11 +388,10 @@ static void plan_again(struct fixture *fx, void *state, int rc)
     w->s = NULL;
 }
 
+static const int32_t question[] = {7, 8, 9}, *const tasks[] = {question}, n_tokens[] = {3};
+
 static wnw_session *new_session(const struct fixture *fx, const struct test_session *want)
 {
-    static const int32_t question[] = {7, 8, 9};
-    const int32_t *const tasks[] = {question};
-    const int32_t n_tokens[] = {3};
     wnw_session *s = test_session_new(fx->model, want);
     assert_ok(wnw_session_set_profile(s, fx->profile));
     assert_ok(wnw_session_set_tasks(s, tasks, n_tokens, 1));
@@ -449,7 +448,12 @@ static void plans_are_made(void **state)
 static int live(struct fixture *fx, void *state)
 {
     const struct work *w = state;
-    int rc = w->rules ? wnw_session_set_eviction(w->s, w->rules) : wnw_session_observe(w->s, &w->policy, 1);
+    wnw_run run = w->rules ? *w->rules : wnw_run_default();
+    run.profile = fx->profile;
+    run.n_tasks = 1;
+    run.task_tokens = tasks;
+    run.n_task_tokens = n_tokens;
+    int rc = w->rules ? wnw_session_begin(w->s, &run) : wnw_session_observe(w->s, &w->policy, 1);
     if (rc == WNW_OK)
         rc = wnw_session_read(w->s, fx->tokens, N_PROMPT, NULL);
     if (rc == WNW_OK && !w->rules)
@@ -502,12 +506,12 @@ static void lives(void **state)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         wnw_policy *p = test_policy(rows[i].recipe);
-        const wnw_eviction rules = {WNW_INIT(wnw_eviction),
-                                    .policy = p,
-                                    .size = {.kind = WNW_SIZE_RATIO, .ratio = 0.5},
-                                    .phase = (wnw_phase)rows[i].phase,
-                                    .chunk = rows[i].chunk,
-                                    .every = rows[i].every};
+        const wnw_run rules = {WNW_INIT(wnw_run),
+                               .policy = p,
+                               .size = {.kind = WNW_SIZE_RATIO, .ratio = 0.5},
+                               .phase = (wnw_phase)rows[i].phase,
+                               .chunk = rows[i].chunk,
+                               .every = rows[i].every};
         struct work w = {.policy = p, .rules = rows[i].phase < 0 ? NULL : &rules};
         run_all(fx, &(struct action){.name = rows[i].recipe,
                                      .ready = fresh_session,

@@ -14,7 +14,7 @@
 enum { N = 300, N_CTX = 900 };
 
 /* A session with ubatches of 64 tokens under the rules; the recipe's policy goes to *policy. */
-static wnw_session *session_with(const struct test_model *f, const char *recipe, wnw_eviction rules,
+static wnw_session *session_with(const struct test_model *f, const char *recipe, wnw_run rules,
                                  const struct test_session *how, wnw_policy **policy)
 {
     wnw_session_params p = wnw_session_default_params();
@@ -27,7 +27,7 @@ static wnw_session *session_with(const struct test_model *f, const char *recipe,
     assert_ok(wnw_session_new(&s, f->m, &p));
     *policy = test_policy(recipe);
     rules.policy = *policy;
-    assert_ok(wnw_session_set_eviction(s, &rules));
+    assert_ok(wnw_session_begin(s, &rules));
     return s;
 }
 
@@ -50,10 +50,10 @@ static void layer_equals_end(const char *name, const char *recipe, wnw_size size
     wnw_report r[2] = {{WNW_INIT(wnw_report)}, {WNW_INIT(wnw_report)}};
     test_open(&f, name, N_CTX, 11);
     for (int i = 0; i < 2; i++)
-        s[i] = session_with(&f, recipe,
-                            (wnw_eviction){WNW_INIT(wnw_eviction), .size = size,
-                                           .phase = i ? WNW_PHASE_LAYER : WNW_PHASE_END},
-                            how, &p[i]);
+        s[i] = session_with(
+            &f, recipe,
+            (wnw_run){WNW_INIT(wnw_run), .size = size, .phase = i ? WNW_PHASE_LAYER : WNW_PHASE_END}, how,
+            &p[i]);
     for (int turn = 0; turn < 3; turn++) {
         static const int32_t lengths[] = {N, 70, 1};
         for (int i = 0; i < 2; i++)
@@ -149,9 +149,8 @@ static void layer_bounds_memory(void **state)
         assert_ok(wnw_session_new(&s, f.m, &sp));
         peak[i].s = s;
         wnw_policy *p = test_policy("snapkv:window=16");
-        assert_ok(wnw_session_set_eviction(s, &(wnw_eviction){WNW_INIT(wnw_eviction), .policy = p,
-                                                              .size = size_budget(32),
-                                                              .phase = i ? WNW_PHASE_LAYER : WNW_PHASE_END}));
+        assert_ok(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .policy = p, .size = size_budget(32),
+                                                  .phase = i ? WNW_PHASE_LAYER : WNW_PHASE_END}));
         assert_ok(wnw_session_read(s, f.tokens, 640, &r));
         assert_int_equal(peak[i].done, 640);
         assert_int_equal(r.kv_bytes_before, peak[i].bytes);
@@ -186,9 +185,8 @@ static void cancelled_layer_leaves_nothing(void **state)
     sp.progress = stop_half_way;
     assert_ok(wnw_session_new(&s, f.m, &sp));
     wnw_policy *p = test_policy("snapkv");
-    assert_ok(
-        wnw_session_set_eviction(s, &(wnw_eviction){WNW_INIT(wnw_eviction), .policy = p,
-                                                    .size = size_budget(64), .phase = WNW_PHASE_LAYER}));
+    assert_ok(wnw_session_begin(
+        s, &(wnw_run){WNW_INIT(wnw_run), .policy = p, .size = size_budget(64), .phase = WNW_PHASE_LAYER}));
     assert_error(wnw_session_read(s, f.tokens, N, NULL), WNW_E_CANCELLED);
     assert_int_equal(wnw_session_n_past(s), 0);
     assert_null(wnw_session_logits(s));
@@ -213,8 +211,8 @@ static void one_chunk_is_the_end(void **state)
         wnw_report r[2] = {{WNW_INIT(wnw_report)}, {WNW_INIT(wnw_report)}};
         for (int k = 0; k < 2; k++) {
             s[k] = session_with(&f, local_recipes[i],
-                                (wnw_eviction){WNW_INIT(wnw_eviction), .size = size_ratio(0.5),
-                                               .phase = k ? WNW_PHASE_CHUNK : WNW_PHASE_END, .chunk = N},
+                                (wnw_run){WNW_INIT(wnw_run), .size = size_ratio(0.5),
+                                          .phase = k ? WNW_PHASE_CHUNK : WNW_PHASE_END, .chunk = N},
                                 NULL, &p[k]);
             assert_ok(wnw_session_read(s[k], f.tokens, N, &r[k]));
         }
@@ -242,8 +240,8 @@ static void rules_at_the_end_are_compress(void **state)
         wnw_report r[2] = {{WNW_INIT(wnw_report)}, {WNW_INIT(wnw_report)}};
         const wnw_size size = size_ratio(0.5);
         for (int k = 0; k < 2; k++)
-            s[k] = session_with(&f, local_recipes[i], (wnw_eviction){WNW_INIT(wnw_eviction), .size = size},
-                                NULL, &p[k]);
+            s[k] =
+                session_with(&f, local_recipes[i], (wnw_run){WNW_INIT(wnw_run), .size = size}, NULL, &p[k]);
         assert_ok(wnw_session_read(s[0], f.tokens, N, &r[0]));
         test_prefill(s[1], f.tokens, N);
         assert_ok(wnw_session_compress(s[1], p[1], &size, &r[1]));
@@ -273,10 +271,10 @@ static void chunks_keep_their_budget(void **state)
         wnw_policy *p;
         wnw_report r = {WNW_INIT(wnw_report)};
         /* Two pieces of chunks of 50: after 300 and 370 tokens. */
-        wnw_session *s = session_with(&f, recipes[i],
-                                      (wnw_eviction){WNW_INIT(wnw_eviction), .size = size_ratio(0.7),
-                                                     .phase = WNW_PHASE_CHUNK, .chunk = 50},
-                                      NULL, &p);
+        wnw_session *s = session_with(
+            &f, recipes[i],
+            (wnw_run){WNW_INIT(wnw_run), .size = size_ratio(0.7), .phase = WNW_PHASE_CHUNK, .chunk = 50},
+            NULL, &p);
         assert_ok(wnw_session_read(s, f.tokens, 300, &r));
         assert_float_equal(test_mean_entries(s), 90, 0);
         assert_float_equal(r.kept_mean, 90, 1e-9);
@@ -290,10 +288,10 @@ static void chunks_keep_their_budget(void **state)
         wnw_session_free(s);
         wnw_policy_free(p);
 
-        s = session_with(&f, recipes[i],
-                         (wnw_eviction){WNW_INIT(wnw_eviction), .size = size_budget(40),
-                                        .phase = WNW_PHASE_CHUNK, .chunk = 30},
-                         NULL, &p);
+        s = session_with(
+            &f, recipes[i],
+            (wnw_run){WNW_INIT(wnw_run), .size = size_budget(40), .phase = WNW_PHASE_CHUNK, .chunk = 30},
+            NULL, &p);
         assert_ok(wnw_session_read(s, f.tokens, 30, &r)); /* fits */
         assert_float_equal(test_mean_entries(s), 30, 0);
         assert_ok(wnw_session_read(s, f.tokens + 30, 200, &r));
@@ -338,10 +336,10 @@ static void decode_holds_the_target(void **state)
         if (size.kind == WNW_SIZE_BYTES)
             size.bytes = 30 * (uint64_t)(f.info.n_layer * f.info.n_head_kv) *
                          wnw_kv_entry_bytes(WNW_KV_F16, f.info.n_embd_head);
-        wnw_session *s = session_with(&f, row[i].recipe,
-                                      (wnw_eviction){WNW_INIT(wnw_eviction), .size = size,
-                                                     .every = row[i].every, .target = row[i].target},
-                                      NULL, &p);
+        wnw_session *s = session_with(
+            &f, row[i].recipe,
+            (wnw_run){WNW_INIT(wnw_run), .size = size, .every = row[i].every, .target = row[i].target}, NULL,
+            &p);
         assert_ok(wnw_session_read(s, f.tokens, 100, NULL));
         double before = test_mean_entries(s);
         for (int32_t k = 1; k <= 60; k++) {
@@ -369,9 +367,8 @@ static void decode_positions(void **state)
     struct test_model f;
     wnw_policy *p;
     test_open_tiny(&f, "llama", N_CTX, 11);
-    wnw_session *s =
-        session_with(&f, "streaming_llm",
-                     (wnw_eviction){WNW_INIT(wnw_eviction), .size = size_budget(20), .every = 1}, NULL, &p);
+    wnw_session *s = session_with(
+        &f, "streaming_llm", (wnw_run){WNW_INIT(wnw_run), .size = size_budget(20), .every = 1}, NULL, &p);
     assert_ok(wnw_session_read(s, f.tokens, 100, NULL));
     for (int32_t k = 0; k < 30; k++)
         assert_ok(wnw_session_decode(s, f.tokens[k]));
@@ -398,8 +395,7 @@ static void streaming_heads_slide(void **state)
         wnw_policy *p;
         snprintf(recipe, sizeof recipe, "streaming_llm:sinks=4+duo:source=prompt,last=20,sinks=4,slide=%d",
                  slide);
-        wnw_session *s = session_with(&f, recipe,
-                                      (wnw_eviction){WNW_INIT(wnw_eviction), .size = size_ratio(0.4)}, NULL,
+        wnw_session *s = session_with(&f, recipe, (wnw_run){WNW_INIT(wnw_run), .size = size_ratio(0.4)}, NULL,
                                       &p),
                     *copy;
         assert_ok(wnw_session_read(s, f.tokens, 100, NULL));
@@ -446,7 +442,7 @@ static void small_evictions_stay_in_place(void **state)
     wnw_policy *p;
     test_open_tiny(&f, "llama", N_CTX, 11);
     wnw_session *s = session_with(
-        &f, "tova", (wnw_eviction){WNW_INIT(wnw_eviction), .size = size_budget(200), .every = 1}, NULL, &p);
+        &f, "tova", (wnw_run){WNW_INIT(wnw_run), .size = size_budget(200), .every = 1}, NULL, &p);
     assert_ok(wnw_session_read(s, f.tokens, N, NULL));
     for (int32_t k = 0; k < 3; k++)
         assert_ok(wnw_session_decode(s, f.tokens[k]));
@@ -475,9 +471,8 @@ static void threads_change_nothing(void **state)
         test_open(&f, names[m], N_CTX, 11);
         for (int i = 0; i < 2; i++) {
             s[i] = session_with(&f, m % 2 ? "snapkv:window=8+adakv" : "lagkv:sink=4,lag=16,retain=0.3",
-                                (wnw_eviction){WNW_INIT(wnw_eviction),
-                                               .size = m % 2 ? size_budget(48) : (wnw_size){0},
-                                               .phase = WNW_PHASE_CHUNK, .chunk = 77, .every = 5},
+                                (wnw_run){WNW_INIT(wnw_run), .size = m % 2 ? size_budget(48) : (wnw_size){0},
+                                          .phase = WNW_PHASE_CHUNK, .chunk = 77, .every = 5},
                                 &(struct test_session){.n_threads = i + 1}, &p[i]);
             assert_ok(wnw_session_read(s[i], f.tokens, N, NULL));
             for (int k = 0; k < 33; k++)
@@ -524,8 +519,8 @@ static void window_holds_the_last_queries(void **state)
         for (int32_t at = 133 - 24; at < 133; at++)
             assert_memory_equal(wnw__window_at(w, il, at), all->q + (size_t)at * row, row * sizeof(float));
     }
-    assert_ok(wnw_session_set_eviction(
-        s[1], &(wnw_eviction){WNW_INIT(wnw_eviction), .policy = p[0], .size = size_budget(500), .every = 1}));
+    assert_ok(wnw_session_begin(
+        s[1], &(wnw_run){WNW_INIT(wnw_run), .policy = p[0], .size = size_budget(500), .every = 1}));
     assert_ok(wnw_session_read(s[1], f.tokens, 120, NULL));
     for (int32_t k = 120; k < 133; k++)
         assert_ok(wnw_session_decode(s[1], f.tokens[k]));
@@ -552,8 +547,8 @@ static void second_turn_counts_all_tokens(void **state)
     wnw_policy *p;
     wnw_report r = {WNW_INIT(wnw_report)};
     test_open_tiny(&f, "llama", N_CTX, 11);
-    wnw_session *s = session_with(&f, "snapkv:window=8",
-                                  (wnw_eviction){WNW_INIT(wnw_eviction), .size = size_ratio(0.5)}, NULL, &p);
+    wnw_session *s =
+        session_with(&f, "snapkv:window=8", (wnw_run){WNW_INIT(wnw_run), .size = size_ratio(0.5)}, NULL, &p);
     assert_ok(wnw_session_read(s, f.tokens, 100, &r));
     assert_float_equal(test_mean_entries(s), 50, 0);
     for (int k = 0; k < 10; k++)
@@ -593,9 +588,8 @@ static void scoring_is_reported(void **state)
         wnw_policy *p;
         wnw_report r = {WNW_INIT(wnw_report)};
         wnw_session *s = session_with(
-            &f, "knorm",
-            (wnw_eviction){WNW_INIT(wnw_eviction), .size = size_ratio(0.5), .phase = (wnw_phase)phase}, NULL,
-            &p);
+            &f, "knorm", (wnw_run){WNW_INIT(wnw_run), .size = size_ratio(0.5), .phase = (wnw_phase)phase},
+            NULL, &p);
         assert_ok(wnw_session_read(s, f.tokens, N, &r));
         assert_cmp(r.observe_ms, >, 0);
         assert_cmp(r.score_ms, >, 0);
@@ -616,32 +610,30 @@ static void bad_rules_are_refused(void **state)
     test_open_tiny(&f, "llama", N_CTX, 11);
     wnw_session *s = test_session_new(f.m, &(struct test_session){.n_ctx = 128, .n_threads = 1});
     wnw_policy *p = test_policy("snapkv:window=32");
-    const wnw_eviction bad[] = {
-        {WNW_INIT(wnw_eviction), .policy = NULL},
-        {WNW_INIT(wnw_eviction), .policy = p, .phase = WNW_PHASE_DECODE},
-        {WNW_INIT(wnw_eviction), .policy = p, .phase = (wnw_phase)77},
-        {WNW_INIT(wnw_eviction), .policy = p, .phase = WNW_PHASE_CHUNK, .chunk = -1},
-        {WNW_INIT(wnw_eviction), .policy = p, .every = -1},
-        {WNW_INIT(wnw_eviction), .policy = p, .every = 1, .target = -1},
-        {WNW_INIT(wnw_eviction), .policy = p, .every = 4, .target = 31}, /* the window has 32 */
+    const wnw_run bad[] = {
+        {WNW_INIT(wnw_run), .every = 1},
+        {WNW_INIT(wnw_run), .policy = p, .phase = WNW_PHASE_DECODE},
+        {WNW_INIT(wnw_run), .policy = p, .phase = (wnw_phase)77},
+        {WNW_INIT(wnw_run), .policy = p, .phase = WNW_PHASE_CHUNK, .chunk = -1},
+        {WNW_INIT(wnw_run), .policy = p, .every = -1},
+        {WNW_INIT(wnw_run), .policy = p, .every = 1, .target = -1},
+        {WNW_INIT(wnw_run), .policy = p, .every = 4, .target = 31}, /* the window has 32 */
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        assert_cmp(wnw_session_set_eviction(s, &bad[i]), <, 0);
+        assert_cmp(wnw_session_begin(s, &bad[i]), <, 0);
         assert_string_not_equal(wnw_last_error(), "");
     }
-    assert_ok(wnw_session_set_eviction(
-        s, &(wnw_eviction){WNW_INIT(wnw_eviction), .policy = p, .every = 4, .target = 32}));
+    assert_ok(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .policy = p, .every = 4, .target = 32}));
     /* More than any cache holds; every + target must not overflow on the way. */
-    assert_ok(wnw_session_set_eviction(
-        s, &(wnw_eviction){WNW_INIT(wnw_eviction), .policy = p, .every = INT32_MAX, .target = INT64_MAX}));
+    assert_ok(wnw_session_begin(
+        s, &(wnw_run){WNW_INIT(wnw_run), .policy = p, .every = INT32_MAX, .target = INT64_MAX}));
     /* What the size cannot hold: refused, the session is as good as before. */
-    assert_ok(
-        wnw_session_set_eviction(s, &(wnw_eviction){WNW_INIT(wnw_eviction), .policy = p,
-                                                    .size = size_budget(20), .phase = WNW_PHASE_LAYER}));
+    assert_ok(wnw_session_begin(
+        s, &(wnw_run){WNW_INIT(wnw_run), .policy = p, .size = size_budget(20), .phase = WNW_PHASE_LAYER}));
     assert_error(wnw_session_read(s, f.tokens, 100, NULL), WNW_E_RANGE);
     assert_int_equal(wnw_session_n_past(s), 0);
     /* No rules: reading is prefill. */
-    assert_ok(wnw_session_set_eviction(s, NULL));
+    assert_ok(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run)}));
     wnw_report r = {WNW_INIT(wnw_report)};
     assert_ok(wnw_session_read(s, f.tokens, 100, &r));
     assert_float_equal(r.kept_mean, 100, 0);

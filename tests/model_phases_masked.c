@@ -39,7 +39,7 @@ static wnw_plan *holdings(const wnw_session *s, const wnw_model_info *info)
     return plan;
 }
 
-static double compare(const char *arch, const char *recipe, wnw_eviction rules, wnw_attn attn, bool mask)
+static double compare(const char *arch, const char *recipe, wnw_run rules, wnw_attn attn, bool mask)
 {
     char name[TEST_NAME_MAX];
     test_tiny_model_of(name, arch);
@@ -51,7 +51,7 @@ static double compare(const char *arch, const char *recipe, wnw_eviction rules, 
     wnw_policy *p = test_policy(recipe);
     struct test_diff d = {0};
     rules.policy = p;
-    assert_ok(wnw_session_set_eviction(s, &rules));
+    assert_ok(wnw_session_begin(s, &rules));
     static const int32_t pieces[] = {120, 1, 1, 1, 1, 1, 1, 1, 1, 60, 1, 1, 1, 1, 50};
     for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
         const int32_t *at = tokens + wnw_session_n_past(s);
@@ -89,8 +89,8 @@ static void against_masks(void **state)
     for (size_t a = 0; a < sizeof archs / sizeof *archs; a++)
         for (size_t r = 0; r < sizeof recipes / sizeof *recipes; r++)
             for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_LAYER; phase++) {
-                const wnw_eviction rules = {WNW_INIT(wnw_eviction), .size = size, .phase = (wnw_phase)phase,
-                                            .every = r == 0 ? 1 : 3};
+                const wnw_run rules = {WNW_INIT(wnw_run), .size = size, .phase = (wnw_phase)phase,
+                                       .every = r == 0 ? 1 : 3};
                 assert_cmp(compare(archs[a], recipes[r], rules, WNW_ATTN_GGML, true), <, 1e-9);
             }
 }
@@ -98,8 +98,7 @@ static void against_masks(void **state)
 static void masks_matter(void **state)
 {
     (void)state;
-    const wnw_eviction rules = {WNW_INIT(wnw_eviction), .size = {.kind = WNW_SIZE_BUDGET, .budget = 50},
-                                .every = 1};
+    const wnw_run rules = {WNW_INIT(wnw_run), .size = {.kind = WNW_SIZE_BUDGET, .budget = 50}, .every = 1};
     assert_cmp(compare("llama", "tova", rules, WNW_ATTN_GGML, false), >, 1e-6);
 }
 
@@ -107,8 +106,7 @@ static void masks_matter(void **state)
 static void own_attention(void **state)
 {
     (void)state;
-    const wnw_eviction rules = {WNW_INIT(wnw_eviction), .size = {.kind = WNW_SIZE_BUDGET, .budget = 50},
-                                .every = 2};
+    const wnw_run rules = {WNW_INIT(wnw_run), .size = {.kind = WNW_SIZE_BUDGET, .budget = 50}, .every = 2};
     assert_cmp(compare("llama", "snapkv:window=8+adakv", rules, WNW_ATTN_OWN, true), <, 1e-6);
     assert_cmp(compare("qwen2", "tova", rules, WNW_ATTN_OWN, true), <, 1e-6);
 }

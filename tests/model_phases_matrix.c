@@ -62,15 +62,15 @@ static wnw_policy *next_policy(int32_t *i, wnw_method_info *info)
 static const wnw_size three_quarters = {.kind = WNW_SIZE_RATIO, .ratio = 0.25};
 
 /* Two turns under two rules that must come to the same. */
-static void compare(const struct test_model *f, const wnw_policy *p, const char *name, wnw_eviction rules)
+static void compare(const struct test_model *f, const wnw_policy *p, const char *name, wnw_run rules)
 {
     wnw_session *s[2];
     for (int i = 0; i < 2; i++) {
         s[i] = new_session(f);
         rules.policy = p;
         rules.size = three_quarters;
-        assert_ok(wnw_session_set_eviction(
-            s[i], i ? &rules : &(wnw_eviction){WNW_INIT(wnw_eviction), .policy = p, .size = three_quarters}));
+        assert_ok(wnw_session_begin(
+            s[i], i ? &rules : &(wnw_run){WNW_INIT(wnw_run), .policy = p, .size = three_quarters}));
     }
     for (int turn = 0; turn < 2; turn++) {
         const int32_t n = turn ? 60 : N;
@@ -94,14 +94,14 @@ static void phase_equals_end(void **state, wnw_phase phase)
     int n_done = 0;
     for (int32_t i = 0; (p = next_policy(&i, &info)) != NULL;) {
         const char *reason;
-        const wnw_eviction rules = {WNW_INIT(wnw_eviction), .policy = p, .phase = phase,
-                                    .chunk = phase == WNW_PHASE_CHUNK ? N : 0};
+        const wnw_run rules = {WNW_INIT(wnw_run), .policy = p, .phase = phase,
+                               .chunk = phase == WNW_PHASE_CHUNK ? N : 0};
         if (wnw_policy_allows(p, phase, &reason)) {
             compare(f, p, info.name, rules);
             n_done++;
         } else {
             wnw_session *s = new_session(f);
-            assert_error(wnw_session_set_eviction(s, &rules), WNW_E_ARG);
+            assert_error(wnw_session_begin(s, &rules), WNW_E_ARG);
             assert_says(reason);
             wnw_session_free(s);
         }
@@ -129,14 +129,12 @@ static void turns(void **state)
     wnw_method_info info = {WNW_INIT(wnw_method_info)};
     wnw_policy *p;
     for (int32_t i = 0; (p = next_policy(&i, &info)) != NULL; wnw_policy_free(p)) {
-        const wnw_eviction rules = {WNW_INIT(wnw_eviction), .policy = p, .size = three_quarters};
+        const int32_t *task = f->tokens + 300, n_task = 8;
+        const wnw_run rules = {WNW_INIT(wnw_run), .policy = p,          .size = three_quarters,
+                               .n_tasks = 1,      .task_tokens = &task, .n_task_tokens = &n_task};
         wnw_session *s = new_session(f), *by_hand = new_session(f);
-        if (wnw_policy_needs(p).flags & WNW_NEED_SECOND_PASS) {
-            const int32_t *task = f->tokens + 300, n_task = 8;
-            assert_ok(wnw_session_set_tasks(s, &task, &n_task, 1));
-            assert_ok(wnw_session_set_tasks(by_hand, &task, &n_task, 1));
-        }
-        assert_ok(wnw_session_set_eviction(s, &rules));
+        assert_ok(wnw_session_set_tasks(by_hand, &task, &n_task, 1));
+        assert_ok(wnw_session_begin(s, &rules));
         assert_ok(wnw_session_observe(by_hand, (const wnw_policy *const *)&p, 1));
         if (wnw_session_read(s, f->tokens, N, NULL) != WNW_OK)
             fail_msg("%s: %s", info.name, wnw_last_error());
@@ -165,16 +163,16 @@ static void chunks_and_decoding(void **state)
     wnw_policy *p;
     int n_done = 0;
     for (int32_t i = 0; (p = next_policy(&i, &info)) != NULL; wnw_policy_free(p)) {
-        const wnw_eviction rules = {
-            WNW_INIT(wnw_eviction),   .policy = p, .size = {.kind = WNW_SIZE_RATIO, .ratio = 0.4},
+        const wnw_run rules = {
+            WNW_INIT(wnw_run),        .policy = p, .size = {.kind = WNW_SIZE_RATIO, .ratio = 0.4},
             .phase = WNW_PHASE_CHUNK, .chunk = 48, .every = 4};
         wnw_session *s = new_session(f);
         if (!wnw_policy_allows(p, WNW_PHASE_CHUNK, NULL) || !wnw_policy_allows(p, WNW_PHASE_DECODE, NULL)) {
-            assert_error(wnw_session_set_eviction(s, &rules), WNW_E_ARG);
+            assert_error(wnw_session_begin(s, &rules), WNW_E_ARG);
             wnw_session_free(s);
             continue;
         }
-        assert_ok(wnw_session_set_eviction(s, &rules));
+        assert_ok(wnw_session_begin(s, &rules));
         wnw_report r = {WNW_INIT(wnw_report)};
         if (wnw_session_read(s, f->tokens, N, &r) != WNW_OK)
             fail_msg("%s: %s", info.name, wnw_last_error());

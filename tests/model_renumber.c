@@ -148,9 +148,9 @@ static void endless(void **state)
     open_fixture(&f, "llama", WNW_KV_F16);
     assert_ok(wnw_session_reset(f.s));
     wnw_policy *p = test_policy("streaming_llm+rerotate");
-    wnw_eviction rules = {WNW_INIT(wnw_eviction), .policy = p,
-                          .size = {.kind = WNW_SIZE_BUDGET, .budget = KEEP}, .every = 4, .target = KEEP};
-    assert_ok(wnw_session_set_eviction(f.s, &rules));
+    wnw_run rules = {WNW_INIT(wnw_run), .policy = p, .size = {.kind = WNW_SIZE_BUDGET, .budget = KEEP},
+                     .every = 4, .target = KEEP};
+    assert_ok(wnw_session_begin(f.s, &rules));
     assert_ok(wnw_session_read(f.s, f.tokens, N, NULL));
     assert_int_equal(wnw_session_n_past(f.s), KEEP);
     for (int32_t k = 0; k < 400; k++) {

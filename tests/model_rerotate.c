@@ -259,8 +259,8 @@ static void uneven_caches(void **state)
     test_open_tiny(&f, "gemma3", N + N_MORE, 31);
     s = read_under(&f, q, WNW_KV_F16, 1);
     refused(s, "streaming_llm+rerotate", "sliding window");
-    const wnw_eviction rules = {WNW_INIT(wnw_eviction), .policy = q, .size = keep_size};
-    assert_error(wnw_session_set_eviction(s, &rules), WNW_E_UNSUPPORTED);
+    const wnw_run rules = {WNW_INIT(wnw_run), .policy = q, .size = keep_size};
+    assert_error(wnw_session_begin(s, &rules), WNW_E_UNSUPPORTED);
     wnw_policy_free(p);
     wnw_policy_free(q);
     wnw_session_free(s);
@@ -269,10 +269,9 @@ static void uneven_caches(void **state)
 
 /* ---- Longer than the context ---- */
 
-static wnw_eviction chunks(const wnw_policy *p, wnw_size size)
+static wnw_run chunks(const wnw_policy *p, wnw_size size)
 {
-    return (wnw_eviction){WNW_INIT(wnw_eviction), .policy = p, .size = size, .phase = WNW_PHASE_CHUNK,
-                          .chunk = CHUNK};
+    return (wnw_run){WNW_INIT(wnw_run), .policy = p, .size = size, .phase = WNW_PHASE_CHUNK, .chunk = CHUNK};
 }
 
 /* 600 tokens through a context of 128: the same bits as reading and compressing by hand. */
@@ -286,9 +285,9 @@ static void long_prompts(void **state)
     for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
         wnw_policy *p = test_policy(recipes[i]);
         wnw_session *s = session_of(&f, WNW_KV_F16, 1), *by_hand = session_of(&f, WNW_KV_F16, 1);
-        const wnw_eviction rules = chunks(p, keep_size);
+        const wnw_run rules = chunks(p, keep_size);
         wnw_report r = {WNW_INIT(wnw_report)};
-        assert_ok(wnw_session_set_eviction(s, &rules));
+        assert_ok(wnw_session_begin(s, &rules));
         if (wnw_session_read(s, f.tokens, N + N_MORE, &r) != WNW_OK)
             fail_msg("%s: %s", recipes[i], wnw_last_error());
         assert_ok(wnw_session_observe(by_hand, (const wnw_policy *const *)&p, 1));
@@ -321,11 +320,11 @@ static void what_does_not_fit(void **state)
                    over = {.kind = WNW_SIZE_BUDGET, .budget = N_CTX - CHUNK + 1},
                    half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5},
                    tenth = {.kind = WNW_SIZE_RATIO, .ratio = 0.9};
-    wnw_eviction at_end = chunks(p, keep_size), large = chunks(p, keep_size);
+    wnw_run at_end = chunks(p, keep_size), large = chunks(p, keep_size);
     at_end.phase = WNW_PHASE_END;
     large.chunk = N_CTX + 1;
     const struct {
-        wnw_eviction rules;
+        wnw_run rules;
         int want;
     } cases[] = {
         {chunks(p, just), WNW_OK},  {chunks(p, over), WNW_E_FULL},          {chunks(p, half), WNW_E_FULL},
@@ -333,7 +332,7 @@ static void what_does_not_fit(void **state)
         {large, WNW_E_FULL}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         wnw_session *s = session_of(&f, WNW_KV_F16, 1);
-        assert_ok(wnw_session_set_eviction(s, &cases[i].rules));
+        assert_ok(wnw_session_begin(s, &cases[i].rules));
         const int rc = wnw_session_read(s, f.tokens, N + N_MORE, NULL);
         if (rc != cases[i].want)
             fail_msg("case %zu: %d, not %d: %s", i, rc, cases[i].want, wnw_last_error());
@@ -343,15 +342,15 @@ static void what_does_not_fit(void **state)
     }
     /* A ratio counts all that was read, over turns: 540, then 600 tokens. */
     wnw_session *s = session_of(&f, WNW_KV_F16, 1);
-    const wnw_eviction rules = chunks(p, tenth);
-    assert_ok(wnw_session_set_eviction(s, &rules));
+    const wnw_run rules = chunks(p, tenth);
+    assert_ok(wnw_session_begin(s, &rules));
     assert_ok(wnw_session_read(s, f.tokens, 540, NULL));
     assert_int_equal(wnw_cache_n(s, 0, 0), 54);
     assert_ok(wnw_session_read(s, f.tokens + 540, 60, NULL));
     assert_int_equal(wnw_cache_n(s, 0, 0), 60);
     assert_int_equal(wnw_session_n_past(s), 60);
     /* Without eviction the context ends where it ends. */
-    assert_ok(wnw_session_set_eviction(s, NULL));
+    assert_ok(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run)}));
     assert_ok(wnw_session_prefill(s, f.tokens, N_CTX - 60, NULL, NULL));
     assert_error(wnw_session_decode(s, 1), WNW_E_FULL);
     wnw_session_free(s);
@@ -379,7 +378,7 @@ static void presets_that_count_anew(void **state)
             continue;
         }
         /* A ratio, because a budget must hold a window. */
-        wnw_eviction rules = chunks(p, (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = 0.9});
+        wnw_run rules = chunks(p, (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = 0.9});
         wnw_session *s = session_of(&f, WNW_KV_F16, 1);
         const bool chunked = wnw_policy_allows(p, WNW_PHASE_CHUNK, NULL);
         const bool full =
@@ -394,7 +393,7 @@ static void presets_that_count_anew(void **state)
             wnw_policy_free(p);
             continue;
         }
-        if (wnw_session_set_eviction(s, &rules) != WNW_OK ||
+        if (wnw_session_begin(s, &rules) != WNW_OK ||
             wnw_session_read(s, f.tokens, rules.phase == WNW_PHASE_CHUNK ? N + N_MORE : N, NULL) != WNW_OK)
             fail_msg("%s: %s", recipe, wnw_last_error());
         for (int32_t k = 0; k < 200 && rules.every > 0 && !full; k++)
@@ -422,9 +421,9 @@ static void blocks_for_ever(void **state)
     struct test_model f;
     test_open_tiny(&f, "llama", N + N_MORE, 31);
     wnw_policy *p = test_policy("lagkv:lag=8,sink=4,retain=0.125+rerotate");
-    const wnw_eviction rules = {WNW_INIT(wnw_eviction), .policy = p, .phase = WNW_PHASE_CHUNK};
+    const wnw_run rules = {WNW_INIT(wnw_run), .policy = p, .phase = WNW_PHASE_CHUNK};
     wnw_session *s = session_of(&f, WNW_KV_F16, 1);
-    assert_ok(wnw_session_set_eviction(s, &rules));
+    assert_ok(wnw_session_begin(s, &rules));
     assert_ok(wnw_session_read(s, f.tokens, N + N_MORE, NULL)); /* 4 + 600 / 8 + a block or two */
     assert_cmp(wnw_session_n_past(s), <, N_CTX);
     assert_int_equal(wnw_session_n_past(s), wnw_cache_n(s, 0, 0));

@@ -49,9 +49,8 @@ static void run(const wnw_model *m, const int32_t *tokens, const wnw_policy *p, 
     assert_ok(wnw_session_observe(once, (const wnw_policy *const *)&p, 1));
     test_prefill(once, tokens, N);
     assert_ok(wnw_session_plan(once, p, NULL, &plan, NULL));
-    const wnw_eviction ev = {WNW_INIT(wnw_eviction), .policy = p, .phase = phase, .chunk = 16,
-                             .every = EVERY};
-    assert_ok(wnw_session_set_eviction(rules, &ev));
+    const wnw_run ev = {WNW_INIT(wnw_run), .policy = p, .phase = phase, .chunk = 16, .every = EVERY};
+    assert_ok(wnw_session_begin(rules, &ev));
     assert_ok(wnw_session_read(rules, tokens, N_PROMPT, NULL));
     for (int32_t i = N_PROMPT; i < N; i++)
         assert_ok(wnw_session_decode(rules, tokens[i]));

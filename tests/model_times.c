@@ -41,11 +41,10 @@ static double share(const struct row *row)
     wnw_session *s = test_session_new(model.m, &(struct test_session){.n_ctx = 1024, .n_threads = 1});
     wnw_policy *p = row->recipe ? test_policy(row->recipe) : NULL;
     wnw_report r = wnw_report_default();
-    const wnw_eviction rules = {WNW_INIT(wnw_eviction), .policy = p, .size = size_ratio(0.5),
-                                .phase = row->phase};
+    const wnw_run rules = {WNW_INIT(wnw_run), .policy = p, .size = size_ratio(0.5), .phase = row->phase};
     const bool full = !p || wnw_policy_is_full(p);
     if (p)
-        assert_ok(wnw_session_set_eviction(s, &rules));
+        assert_ok(wnw_session_begin(s, &rules));
     const double start = wnw__now_ms();
     assert_ok(wnw_session_read(s, model.tokens, N, &r));
     const double total = wnw__now_ms() - start;

@@ -157,8 +157,8 @@ static void scores_that_are_not_numbers(void **state)
     write_model(fx, "blk.1.attn_k.weight", GGML_TYPE_F16, &nan);
     assert_ok(wnw_model_open(&m, fx->path, NULL));
     wnw_session *s = test_session_new(m, &(struct test_session){.n_ctx = 64, .n_threads = 1});
-    assert_ok(wnw_session_set_eviction(
-        s, &(wnw_eviction){WNW_INIT(wnw_eviction), .policy = policy, .phase = WNW_PHASE_LAYER}));
+    assert_ok(
+        wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .policy = policy, .phase = WNW_PHASE_LAYER}));
     assert_error(wnw_session_read(s, tokens, 12, NULL), WNW_E_NOT_FINITE);
     assert_says("knorm");
     wnw_session_free(s);

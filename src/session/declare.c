@@ -2,6 +2,7 @@
 /* What programs say to a session about what they are going to do with it. */
 #include "session/declare.h"
 
+#include "base/sized.h"
 #include "observe/recorders.h"
 #include "policy/policy.h"
 #include "profile/profile.h"
@@ -49,14 +50,20 @@ int wnw__session_record(wnw_session *s, const char *name, bool record)
     return WNW_OK;
 }
 
-int wnw_session_set_profile(wnw_session *s, const wnw_profile *p)
+static int check_profile(const wnw_session *s, const wnw_profile *p)
 {
     char fingerprint[17];
-    WNW_REQUIRE(s);
     wnw_model_fingerprint(s->m, fingerprint);
     if (p && strcmp(p->fingerprint, fingerprint) != 0)
         return wnw__fail(WNW_E_MISMATCH, "the profile belongs to model %s, the session's model is %s",
                          p->fingerprint, fingerprint);
+    return WNW_OK;
+}
+
+int wnw_session_set_profile(wnw_session *s, const wnw_profile *p)
+{
+    WNW_REQUIRE(s);
+    WNW_TRY(check_profile(s, p));
     s->profile = p;
     return WNW_OK;
 }
@@ -70,10 +77,11 @@ int wnw_session_set_question(wnw_session *s, int32_t n_tokens)
     return WNW_OK;
 }
 
-int wnw_session_set_template(wnw_session *s, int32_t n_prefix, const int32_t *suffix, int32_t n_suffix)
+static int check_template(const wnw_session *s, int32_t n_prefix, const int32_t *suffix, int32_t n_suffix)
 {
-    WNW_REQUIRE(s);
-    WNW_REQUIRE(suffix || n_suffix < 1);
+    if (!suffix && n_suffix > 0)
+        return wnw__fail(WNW_E_ARG, "a template's tail of %d tokens needs them, and they are NULL",
+                         (int)n_suffix);
     if (n_prefix < 0 || n_suffix < 0)
         return wnw__fail(WNW_E_RANGE,
                          "a template of %d tokens before the text and %d behind it; give at least 0",
@@ -86,22 +94,30 @@ int wnw_session_set_template(wnw_session *s, int32_t n_prefix, const int32_t *su
         if (suffix[i] < 0 || suffix[i] >= s->m->hp.n_vocab)
             return wnw__fail(WNW_E_RANGE, "token %d of the template's tail is %d, the vocabulary has 0 to %d",
                              (int)i, (int)suffix[i], (int)s->m->hp.n_vocab - 1);
+    return WNW_OK;
+}
+
+int wnw_session_set_template(wnw_session *s, int32_t n_prefix, const int32_t *suffix, int32_t n_suffix)
+{
+    WNW_REQUIRE(s);
+    WNW_TRY(check_template(s, n_prefix, suffix, n_suffix));
     WNW_TRY(wnw__ids_set_suffix(&s->ids, suffix, n_suffix));
     s->n_prefix = n_prefix;
     return WNW_OK;
 }
 
-int wnw_session_set_tasks(wnw_session *s, const int32_t *const *tokens, const int32_t *n_tokens,
-                          int32_t n_tasks)
+static int check_tasks(const wnw_session *s, const int32_t *const *tokens, const int32_t *n_tokens,
+                       int32_t n_tasks)
 {
     int64_t total = 0;
-    WNW_REQUIRE(s);
     if (n_tasks < 0)
         return wnw__fail(WNW_E_ARG, "%d tasks; give at least 0", (int)n_tasks);
-    WNW_REQUIRE(tokens || n_tasks == 0);
-    WNW_REQUIRE(n_tokens || n_tasks == 0);
+    if (n_tasks > 0 && (!tokens || !n_tokens))
+        return wnw__fail(WNW_E_ARG, "%d tasks need their tokens and lengths; one of the two is NULL",
+                         (int)n_tasks);
     for (int32_t i = 0; i < n_tasks; i++) {
-        WNW_REQUIRE(tokens[i]);
+        if (!tokens[i])
+            return wnw__fail(WNW_E_ARG, "the tokens of task %d are NULL", (int)i);
         if (n_tokens[i] < 1)
             return wnw__fail(WNW_E_ARG, "task %d has no tokens", (int)i);
         for (int32_t k = 0; k < n_tokens[i]; k++)
@@ -113,5 +129,81 @@ int wnw_session_set_tasks(wnw_session *s, const int32_t *const *tokens, const in
             return wnw__fail(WNW_E_FULL, "the tasks have more tokens than the %d the model was trained for",
                              (int)s->m->hp.n_ctx_train);
     }
+    return WNW_OK;
+}
+
+int wnw_session_set_tasks(wnw_session *s, const int32_t *const *tokens, const int32_t *n_tokens,
+                          int32_t n_tasks)
+{
+    WNW_REQUIRE(s);
+    WNW_TRY(check_tasks(s, tokens, n_tokens, n_tasks));
     return wnw__ids_set_tasks(&s->ids, tokens, n_tokens, n_tasks);
+}
+
+/* ---- All at once ---- */
+
+static int check_prompt(const wnw_prompt *p)
+{
+    if (p->n_tokens < 0 || p->n_context < 0 || p->n_context > p->n_tokens || (!p->tokens && p->n_tokens > 0))
+        return wnw__fail(WNW_E_RANGE, "a prompt of %d tokens with %d in its first piece", (int)p->n_tokens,
+                         (int)p->n_context);
+    return WNW_OK;
+}
+
+/* Whether the policy looks at the cache through expected questions. */
+static bool wants_tasks(const wnw_policy *policy)
+{
+    const wnw_needs needs = wnw_policy_needs(policy);
+    return needs.flags & WNW_NEED_SECOND_PASS &&
+           (needs.second_pass == WNW_PASS_TASK || needs.second_pass == WNW_PASS_BOTH);
+}
+
+/* Everything that can fail without touching the session; *ids is {0} before and gets what it will remember. */
+static int prepare(const wnw_session *s, const wnw_run *run, const struct wnw__eviction *rules,
+                   const wnw_prompt *prompt, struct wnw__ids *ids)
+{
+    const int32_t n_later = prompt->n_tokens - prompt->n_context;
+    const int32_t *const later = prompt->tokens ? prompt->tokens + prompt->n_context : NULL;
+    WNW_TRY(check_prompt(prompt));
+    WNW_TRY(check_profile(s, run->profile));
+    WNW_TRY(wnw__rules_check(s, rules, run->profile));
+    WNW_TRY(check_template(s, prompt->n_prefix, prompt->suffix, prompt->n_suffix));
+    WNW_TRY(wnw__ids_set_suffix(ids, prompt->suffix, prompt->n_suffix));
+    if (run->n_tasks == 0 && n_later > 0 && wants_tasks(run->policy)) {
+        WNW_TRY(check_tasks(s, &later, &n_later, 1));
+        return wnw__ids_set_tasks(ids, &later, &n_later, 1);
+    }
+    WNW_TRY(check_tasks(s, run->task_tokens, run->n_task_tokens, run->n_tasks));
+    if (run->n_tasks == 0)
+        return WNW_OK; /* nothing to allocate, so that rules can always end */
+    return wnw__ids_set_tasks(ids, run->task_tokens, run->n_task_tokens, run->n_tasks);
+}
+
+int wnw_session_begin(wnw_session *s, const wnw_run *run)
+{
+    wnw_run own = wnw_run_default();
+    wnw_prompt prompt = wnw_prompt_default();
+    struct wnw__ids ids = {0};
+    WNW_REQUIRE(s);
+    WNW_REQUIRE(run);
+    WNW_TRY(WNW_SIZED_TAKE(wnw_run, &own, run));
+    WNW_TRY(WNW_SIZED_TAKE(wnw_prompt, &prompt, own.prompt));
+    const struct wnw__eviction rules = {.policy = own.policy,
+                                        .size = own.size,
+                                        .phase = own.phase,
+                                        .chunk = own.chunk,
+                                        .every = own.every,
+                                        .target = own.target};
+    int rc = prepare(s, &own, &rules, &prompt, &ids);
+    if (rc == WNW_OK) /* the last that can fail: until here nothing was replaced */
+        rc = wnw__session_declare(s, &own.policy, own.policy ? 1 : 0, wnw__rules_replan(&rules));
+    if (rc == WNW_OK) {
+        wnw__ids_swap_given(&s->ids, &ids);
+        wnw__rules_set(s, &rules);
+        s->profile = own.profile;
+        s->n_prefix = prompt.n_prefix;
+        s->n_question = own.question_later ? 0 : prompt.n_tokens - prompt.n_context;
+    }
+    wnw__ids_free(&ids);
+    return rc;
 }

@@ -92,3 +92,18 @@ int wnw__ids_copy(struct wnw__ids *to, const struct wnw__ids *from, int32_t n_pa
     WNW_TRY(copy_tasks(to, from));
     return wnw__ids_set_suffix(to, from->suffix, from->n_suffix);
 }
+
+void wnw__ids_swap_given(struct wnw__ids *a, struct wnw__ids *b)
+{
+    const struct wnw__ids was = *a;
+    a->task_tokens = b->task_tokens;
+    a->task_n = b->task_n;
+    a->n_tasks = b->n_tasks;
+    a->suffix = b->suffix;
+    a->n_suffix = b->n_suffix;
+    b->task_tokens = was.task_tokens;
+    b->task_n = was.task_n;
+    b->n_tasks = was.n_tasks;
+    b->suffix = was.suffix;
+    b->n_suffix = was.n_suffix;
+}

@@ -28,5 +28,7 @@ void wnw__ids_add(struct wnw__ids *ids, int32_t n_past, const int32_t *tokens, i
 int wnw__ids_set_tasks(struct wnw__ids *ids, const int32_t *const *tokens, const int32_t *n_tokens,
                        int32_t n_tasks);
 int wnw__ids_set_suffix(struct wnw__ids *ids, const int32_t *tokens, int32_t n);
+/* Exchanges the tasks and the suffix of the two; the tokens read stay. */
+void wnw__ids_swap_given(struct wnw__ids *a, struct wnw__ids *b);
 
 #endif

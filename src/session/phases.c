@@ -41,7 +41,7 @@ void wnw__rules_free(struct wnw__rules *r)
 
 void wnw__rules_reset(struct wnw__rules *r)
 {
-    const wnw_eviction ev = r->ev;
+    const struct wnw__eviction ev = r->ev;
     wnw__rules_free(r);
     r->ev = ev;
 }
@@ -85,7 +85,7 @@ static bool has_own_rule(const wnw_policy *p)
 }
 
 /* A target below what the policy protects would be refused in the middle of an answer. */
-static int check_target(const wnw_eviction *ev)
+static int check_target(const struct wnw__eviction *ev)
 {
     if (ev->target == 0 || has_own_rule(ev->policy))
         return WNW_OK;
@@ -102,10 +102,13 @@ static int check_target(const wnw_eviction *ev)
         (long long)ev->target, wnw__policy_name(ev->policy), p.n_first, p.n_last);
 }
 
-static int check_rules(const wnw_eviction *ev)
+static int check_rules(const struct wnw__eviction *ev)
 {
+    if (!ev->policy && (ev->size.kind != WNW_SIZE_NONE || ev->chunk || ev->every || ev->target ||
+                        ev->phase != WNW_PHASE_END))
+        return wnw__fail(WNW_E_ARG, "a size, a phase, a chunk or a target need a policy");
     if (!ev->policy)
-        return wnw__fail(WNW_E_ARG, "eviction rules need a policy");
+        return WNW_OK;
     if (ev->phase != WNW_PHASE_END && ev->phase != WNW_PHASE_LAYER && ev->phase != WNW_PHASE_CHUNK)
         return wnw__fail(WNW_E_ARG,
                          "a prompt is compressed at its end, by layer or by chunk, not in phase %d",
@@ -121,10 +124,9 @@ static int check_rules(const wnw_eviction *ev)
     return WNW_OK;
 }
 
-/* Whether generated tokens may be dropped at fixed intervals, so that their queries count. */
-static bool replans(const wnw_eviction *ev)
+bool wnw__rules_replan(const struct wnw__eviction *ev)
 {
-    return ev->every > 0 && !has_own_rule(ev->policy);
+    return ev->policy && ev->every > 0 && !has_own_rule(ev->policy);
 }
 
 static int32_t longest_head(const wnw_session *s)
@@ -136,25 +138,20 @@ static int32_t longest_head(const wnw_session *s)
     return n;
 }
 
-int wnw_session_set_eviction(wnw_session *s, const wnw_eviction *rules)
+int wnw__rules_check(const wnw_session *s, const struct wnw__eviction *ev, const wnw_profile *profile)
 {
-    wnw_eviction own = wnw_eviction_default();
-    WNW_REQUIRE(s);
-    WNW_TRY(WNW_SIZED_TAKE(wnw_eviction, &own, rules));
-    if (rules) {
-        rules = &own;
-        WNW_TRY(check_rules(rules));
-        WNW_TRY(wnw__policy_check_profile(rules->policy, s->profile));
-        if (wnw_policy_rerotates(rules->policy))
-            WNW_TRY(wnw__renumber_check(s));
-    }
-    WNW_TRY(wnw__session_declare(s, rules ? &rules->policy : NULL, rules ? 1 : 0, rules && replans(rules)));
-    wnw__rules_free(&s->rules);
-    if (!rules)
+    WNW_TRY(check_rules(ev));
+    if (!ev->policy)
         return WNW_OK;
-    s->rules.ev = *rules;
-    s->rules.n_before = s->n_past - longest_head(s);
-    return WNW_OK;
+    WNW_TRY(wnw__policy_check_profile(ev->policy, profile));
+    return wnw_policy_rerotates(ev->policy) ? wnw__renumber_check(s) : WNW_OK;
+}
+
+void wnw__rules_set(wnw_session *s, const struct wnw__eviction *ev)
+{
+    wnw__rules_free(&s->rules);
+    s->rules.ev = *ev;
+    s->rules.n_before = ev->policy ? s->n_past - longest_head(s) : 0;
 }
 
 /* ---- How much may stay ---- */
@@ -171,7 +168,7 @@ static int32_t n_part(const wnw_session *s, const wnw_policy *p)
 /* Entries per layer and head that the size leaves of n; more than n where it does not bite. */
 static int32_t asked_of(const wnw_session *s, int32_t n)
 {
-    const wnw_eviction *ev = &s->rules.ev;
+    const struct wnw__eviction *ev = &s->rules.ev;
     const double ratio = ev->size.kind == WNW_SIZE_RATIO ? ev->size.ratio : 0.5;
     const uint64_t row =
         2 * (uint64_t)s->cache.row_bytes * (uint64_t)s->cache.n_head_kv * (uint64_t)n_part(s, ev->policy);
@@ -329,7 +326,7 @@ static int read_piece(wnw_session *s, const int32_t *tokens, int32_t n, wnw_repo
 /* Whether prompts may be longer than the context. */
 static bool is_endless(const wnw_session *s)
 {
-    const wnw_eviction *ev = &s->rules.ev;
+    const struct wnw__eviction *ev = &s->rules.ev;
     return ev->policy && ev->phase == WNW_PHASE_CHUNK && wnw_policy_rerotates(ev->policy) &&
            !wnw_policy_is_full(ev->policy);
 }

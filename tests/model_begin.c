@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+/* wnw_session_begin: one call for policy, size, phase, prompt, tasks and profile. It equals the setters that it
+ * replaces, refuses what makes no sense, and changes nothing when it fails. */
+#include "helpers.h"
+#include "peek_session.h"
+#include "winnow_method.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { N = 96, N_CONTEXT = 70, N_CTX = 160 };
+
+static const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
+
+struct fixture {
+    wnw_model *model;
+    wnw_model_info info;
+    int32_t *tokens; /* [N] */
+    int32_t suffix[3];
+};
+
+/* The fixture's tokens as a prompt; borrowed. */
+static wnw_prompt prompt_of(struct fixture *f)
+{
+    return (wnw_prompt){WNW_INIT(wnw_prompt), .tokens = f->tokens, .n_tokens = N, .n_context = N_CONTEXT,
+                        .suffix = f->suffix,  .n_suffix = 3,       .n_prefix = 5};
+}
+
+static wnw_session *new_session(const struct fixture *f)
+{
+    return test_session_new(f->model, &(struct test_session){.n_ctx = N_CTX, .n_threads = 1});
+}
+
+/* ---- It does what the setters do ---- */
+
+static void equals_the_setters(void **state)
+{
+    struct fixture *f = *state;
+    /* The question counts (Finch), the template (KVzip), the tasks (KVCompose), none of them. */
+    static const char *const recipes[] = {"finch", "kvzip", "kvcompose-aware", "snapkv+adakv",
+                                          "lagkv:sink=4,lag=16"};
+    const wnw_prompt prompt = prompt_of(f);
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
+        wnw_policy *p = test_policy(recipes[i]);
+        wnw_session *s = new_session(f), *by_hand = new_session(f);
+        const int32_t *const question = f->tokens + N_CONTEXT, n_question = N - N_CONTEXT;
+        const wnw_size size = wnw_policy_has_own_size(p) ? (wnw_size){0} : half;
+        assert_ok(wnw_session_begin(
+            s, &(wnw_run){WNW_INIT(wnw_run), .policy = p, .size = size, .prompt = &prompt}));
+        assert_ok(wnw_session_read(s, f->tokens, N, NULL));
+
+        assert_ok(wnw_session_observe(by_hand, (const wnw_policy *const *)&p, 1));
+        assert_ok(wnw_session_set_question(by_hand, n_question));
+        assert_ok(wnw_session_set_template(by_hand, 5, f->suffix, 3));
+        assert_ok(wnw_session_set_tasks(by_hand, &question, &n_question, 1));
+        assert_ok(wnw_session_prefill(by_hand, f->tokens, N, NULL, NULL));
+        assert_ok(wnw_session_compress(by_hand, p, &size, NULL));
+        assert_same_cache(s, by_hand);
+        wnw_session_free(s);
+        wnw_session_free(by_hand);
+        wnw_policy_free(p);
+    }
+}
+
+static void question_later_is_no_question(void **state)
+{
+    struct fixture *f = *state;
+    const wnw_prompt prompt = prompt_of(f);
+    wnw_session *s = new_session(f);
+    assert_ok(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .prompt = &prompt}));
+    assert_int_equal(s->n_question, N - N_CONTEXT);
+    assert_ok(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .prompt = &prompt, .question_later = true}));
+    assert_int_equal(s->n_question, 0);
+    assert_int_equal(s->n_prefix, 5);
+    wnw_session_free(s);
+}
+
+/* The next begin replaces everything, also with nothing. */
+static void begin_again(void **state)
+{
+    struct fixture *f = *state;
+    const wnw_prompt prompt = prompt_of(f);
+    wnw_session *s = new_session(f);
+    wnw_policy *p = test_policy("h2o");
+    assert_ok(wnw_session_begin(
+        s, &(wnw_run){WNW_INIT(wnw_run), .policy = p, .size = half, .every = 4, .prompt = &prompt}));
+    assert_ok(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run)}));
+    assert_null(s->rules.ev.policy);
+    assert_int_equal(s->ids.n_suffix, 0);
+    assert_int_equal(s->n_prefix, 0);
+    assert_int_equal(s->n_question, 0);
+    assert_ok(wnw_session_read(s, f->tokens, N, NULL));
+    assert_int_equal(wnw_cache_n(s, 0, 0), N);
+    wnw_policy_free(p);
+    wnw_session_free(s);
+}
+
+/* ---- What it refuses ---- */
+
+/* A session that was told everything; what it was told must still hold. */
+static void assert_untouched(const wnw_session *s, const struct fixture *f, const wnw_policy *p)
+{
+    assert_ptr_equal(s->rules.ev.policy, p);
+    assert_int_equal(s->rules.ev.every, 7);
+    assert_int_equal(s->n_question, N - N_CONTEXT);
+    assert_int_equal(s->n_prefix, 5);
+    assert_int_equal(s->ids.n_suffix, 3);
+    assert_memory_equal(s->ids.suffix, f->suffix, sizeof f->suffix);
+    assert_int_equal(s->ids.n_tasks, 1);
+    assert_int_equal(s->ids.task_n[0], 2);
+    assert_memory_equal(s->ids.task_tokens, f->tokens, 2 * sizeof(int32_t));
+    assert_null(s->profile);
+}
+
+static void misuse_changes_nothing(void **state)
+{
+    struct fixture *f = *state;
+    const int32_t beyond = f->info.n_vocab, *const two = f->tokens, *const bad_task = &beyond, n_two = 2,
+                  n_one = 1, n_none = 0;
+    const int32_t *const hole = NULL;
+    wnw_policy *h2o = test_policy("h2o"), *kvzip = test_policy("kvzip"), *heads = test_policy("headkv"),
+               *snapkv = test_policy("snapkv"), *recursive = test_policy("lagkv");
+    const wnw_prompt good = prompt_of(f);
+    wnw_prompt negative = good, split = good, no_tokens = good, bad_suffix = good, no_suffix = good,
+               old = good, long_suffix = good;
+    int32_t strange[3] = {0, -1, 0};
+    negative.n_prefix = -1;
+    split.n_context = N + 1;
+    no_tokens.tokens = NULL;
+    bad_suffix.suffix = strange;
+    no_suffix.suffix = NULL;
+    long_suffix.n_suffix = f->info.n_ctx_train + 1;
+    old.struct_size = 0;
+#define RUN(...)                       \
+    {                                  \
+        WNW_INIT(wnw_run), __VA_ARGS__ \
+    }
+    const struct {
+        wnw_run run;
+        int want;
+    } rows[] = {
+        {{.struct_size = 0, .policy = h2o}, WNW_E_ARG},
+        {{.struct_size = sizeof(wnw_run) + 8, .policy = h2o}, WNW_E_ARG},
+        {RUN(.size = half), WNW_E_ARG},
+        {RUN(.every = 3), WNW_E_ARG},
+        {RUN(.chunk = 3), WNW_E_ARG},
+        {RUN(.target = 3), WNW_E_ARG},
+        {RUN(.phase = WNW_PHASE_LAYER), WNW_E_ARG},
+        {RUN(.policy = h2o, .phase = WNW_PHASE_DECODE), WNW_E_ARG},
+        {RUN(.policy = h2o, .phase = (wnw_phase)9), WNW_E_ARG},
+        {RUN(.policy = kvzip, .phase = WNW_PHASE_LAYER), WNW_E_ARG},
+        {RUN(.policy = kvzip, .every = 4), WNW_E_ARG},
+        {RUN(.policy = h2o, .chunk = -1), WNW_E_RANGE},
+        {RUN(.policy = h2o, .every = -1), WNW_E_RANGE},
+        {RUN(.policy = h2o, .target = -1), WNW_E_RANGE},
+        {RUN(.policy = snapkv, .every = 4, .target = 31), WNW_E_RANGE},
+        {RUN(.policy = heads, .size = half), WNW_E_MISMATCH},
+        {RUN(.policy = h2o, .prompt = &negative), WNW_E_RANGE},
+        {RUN(.policy = h2o, .prompt = &split), WNW_E_RANGE},
+        {RUN(.policy = h2o, .prompt = &no_tokens), WNW_E_RANGE},
+        {RUN(.policy = h2o, .prompt = &bad_suffix), WNW_E_RANGE},
+        {RUN(.policy = h2o, .prompt = &no_suffix), WNW_E_ARG},
+        {RUN(.policy = h2o, .prompt = &long_suffix), WNW_E_FULL},
+        {RUN(.policy = h2o, .prompt = &old), WNW_E_ARG},
+        {RUN(.policy = h2o, .n_tasks = -1), WNW_E_ARG},
+        {RUN(.policy = h2o, .n_tasks = 1), WNW_E_ARG},
+        {RUN(.policy = h2o, .n_tasks = 1, .task_tokens = &two), WNW_E_ARG},
+        {RUN(.policy = h2o, .n_tasks = 1, .task_tokens = &hole, .n_task_tokens = &n_two), WNW_E_ARG},
+        {RUN(.policy = h2o, .n_tasks = 1, .task_tokens = &two, .n_task_tokens = &n_none), WNW_E_ARG},
+        {RUN(.policy = h2o, .n_tasks = 1, .task_tokens = &bad_task, .n_task_tokens = &n_one), WNW_E_RANGE},
+    };
+    wnw_session *s = new_session(f), *same = new_session(f);
+    const wnw_run told = RUN(.policy = recursive, .every = 7, .prompt = &good, .n_tasks = 1,
+                             .task_tokens = &two, .n_task_tokens = &n_two);
+    assert_ok(wnw_session_begin(s, &told));
+    assert_ok(wnw_session_begin(same, &told));
+    assert_ok(wnw_session_read(s, f->tokens, N / 2, NULL));
+    assert_ok(wnw_session_read(same, f->tokens, N / 2, NULL));
+    assert_error(wnw_session_begin(s, NULL), WNW_E_ARG);
+    assert_error(wnw_session_begin(NULL, &told), WNW_E_ARG);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const int rc = wnw_session_begin(s, &rows[i].run);
+        if (rc != rows[i].want)
+            fail_msg("row %zu: %d, expected %d (%s)", i, rc, rows[i].want, wnw_last_error());
+        assert_string_not_equal(wnw_last_error(), "");
+        assert_untouched(s, f, recursive);
+    }
+    /* It goes on as one that was never disturbed. */
+    assert_ok(wnw_session_read(s, f->tokens + N / 2, N / 2, NULL));
+    assert_ok(wnw_session_read(same, f->tokens + N / 2, N / 2, NULL));
+    assert_same_cache(s, same);
+    wnw_session_free(s);
+    wnw_session_free(same);
+    wnw_policy_free(h2o);
+    wnw_policy_free(kvzip);
+    wnw_policy_free(heads);
+    wnw_policy_free(snapkv);
+    wnw_policy_free(recursive);
+}
+
+/* An older program's struct ends before the prompt: nothing is known of it then. */
+static void an_older_program(void **state)
+{
+    struct fixture *f = *state;
+    wnw_policy *p = test_policy("knorm");
+    wnw_session *s = new_session(f);
+    wnw_run run = {WNW_INIT(wnw_run), .policy = p, .size = half};
+    run.struct_size = (uint32_t)offsetof(wnw_run, profile);
+    run.prompt = (const wnw_prompt *)(const void *)"not to be read";
+    run.n_tasks = -5;
+    assert_ok(wnw_session_begin(s, &run));
+    assert_ok(wnw_session_read(s, f->tokens, N, NULL));
+    assert_int_equal(wnw_cache_n(s, 0, 0), N / 2);
+    wnw_session_free(s);
+    wnw_policy_free(p);
+}
+
+/* ---- Set-up ---- */
+
+static int set_up(void **state)
+{
+    static struct fixture f;
+    f.model = test_model_open("tiny/tiny-llama.gguf");
+    f.info = wnw_model_info_default();
+    assert_ok(wnw_model_get_info(f.model, &f.info));
+    f.tokens = test_random_tokens(N, f.info.n_vocab, 11);
+    for (int i = 0; i < 3; i++)
+        f.suffix[i] = f.tokens[40 + i];
+    *state = &f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+    wnw_model_free(f->model);
+    free(f->tokens);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equals_the_setters), cmocka_unit_test(question_later_is_no_question),
+        cmocka_unit_test(begin_again),        cmocka_unit_test(misuse_changes_nothing),
+        cmocka_unit_test(an_older_program),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
