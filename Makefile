@@ -4,16 +4,19 @@
 #   make CMAKE_FLAGS=-DCMAKE_BUILD_TYPE=Debug   any CMake option
 #   make CMAKE_PREFIX_PATH=/opt/llama           your own ggml and libllama
 #   make test CTEST_FLAGS="-L unit"             some of the tests
+#   make install PREFIX=/opt/winnow DESTDIR=/tmp/package
 BUILD       ?= build
 CMAKE_FLAGS ?=
 CTEST_FLAGS ?=
 JOBS        ?= $(shell nproc)
+PREFIX      ?= /usr/local
+DESTDIR     ?=
 MAKEFLAGS   += --no-print-directory
 ifdef CMAKE_PREFIX_PATH
 export CMAKE_PREFIX_PATH
 endif
 
-.PHONY: all setup configure demo test docs clean help
+.PHONY: all setup configure install uninstall demo test docs clean help
 
 all: ## build build/winnow, after installing what that needs
 	scripts/setup.sh packages llama
@@ -34,6 +37,13 @@ test: setup ## build everything and run all tests
 	$(MAKE) configure
 	cmake --build $(BUILD) -j $(JOBS)
 	ctest --test-dir $(BUILD) --output-on-failure $(CTEST_FLAGS)
+
+install: all ## install the command, the library and its headers into PREFIX
+	cmake --build $(BUILD) --target winnow_shared -j $(JOBS)
+	DESTDIR=$(abspath $(DESTDIR)) cmake --install $(BUILD) --prefix $(PREFIX)
+
+uninstall: ## remove what the last install from here put there
+	scripts/uninstall.sh $(BUILD)/install_manifest.txt
 
 # Costs are measured apart, half an hour a round: build/winnow bench methods --lengths 8192 --csv docs/methods-cost.csv
 docs: all ## write docs/methods.md anew from the descriptors

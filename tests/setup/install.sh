@@ -1,0 +1,116 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Installs the library into a temporary folder, builds the example of winnow.h's first comment there in every way that a
+# program may want, runs it, and takes everything away again.
+set -u
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+build=$(dirname "${WINNOW:?}")
+model=${WINNOW_CACHE:-$HOME/.cache/winnow}/models/tiny/tiny-llama.gguf
+failures=0
+fail() {
+    printf 'FAILED: %s\n' "$*" >&2
+    failures=$((failures + 1))
+}
+skip() {
+    printf 'skipped: %s\n' "$*"
+    exit 77
+}
+[ -f "$build/libwinnow.so" ] || skip "no $build/libwinnow.so"
+[ -f "$model" ] || skip "no $model"
+command -v pkg-config >/dev/null || skip "no pkg-config"
+if grep -q 'WNW_SANITIZE:STRING=\(ON\|thread\)' "$build/CMakeCache.txt"; then skip "a build with sanitizers"; fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cp "$build/install_manifest.txt" "$work/manifest.before" 2>/dev/null
+
+# Into DESTDIR, as packages are made, and moved from there to where it is used: nothing may remember the first place.
+DESTDIR=$work/stage cmake --install "$build" --prefix /usr/else >"$work/log" 2>&1 || fail "install: $(tail -3 "$work/log")"
+cp "$build/install_manifest.txt" "$work/manifest"
+if [ -f "$work/manifest.before" ]; then cp "$work/manifest.before" "$build/install_manifest.txt"; else rm -f "$build/install_manifest.txt"; fi
+prefix=$work/moved
+cp -r "$work/stage/usr/else" "$prefix"
+mv "$work/stage/usr/else" "$work/stage/kept" # what still looked there would not find it
+
+# ---- What is there ----
+for file in bin/winnow include/winnow.h include/winnow_method.h share/doc/winnow/LICENSE; do
+    [ -s "$prefix/$file" ] || fail "no $file"
+done
+lib=$(dirname "$(find "$prefix" -name libwinnow.so)")
+[ "$(readelf -d "$lib/libwinnow.so" | sed -n 's/.*soname: \[\(.*\)\]/\1/p')" = libwinnow.so.0 ] || fail "soname"
+[ "$("$prefix/bin/winnow" --version 2>&1 | grep -c '0\.1\.0')" -ge 1 ] || fail "the installed command does not run"
+if readelf -d "$lib/libwinnow.so" "$prefix/bin/winnow" | grep -E 'R(UN)?PATH' | grep -q '\.cache/'; then
+    fail "it needs a user's cache folder"
+fi
+
+# The shared library shows the functions of the headers and nothing else.
+sed -n 's/^WNW_API .*\b\(wnw_[a-z0-9_]*\)(.*/\1/p' "$prefix"/include/winnow*.h | sort >"$work/declared"
+nm -D --defined-only "$lib/libwinnow.so" | awk '{ print $3 }' | sort >"$work/shown"
+[ "$(wc -l <"$work/declared")" -ge 80 ] || fail "only $(wc -l <"$work/declared") functions were found in the headers"
+diff "$work/declared" "$work/shown" >"$work/diff" || fail "headers (<) and library (>) differ: $(cat "$work/diff")"
+
+# ---- The example ----
+sed -n '/^ \*     #include <stdio.h>/,/^ \*     }$/s/^ \*\( \{5\}\)\{0,1\}//p' "$prefix/include/winnow.h" >"$work/example.c"
+grep -q 'int main' "$work/example.c" || fail "no example in winnow.h"
+strict="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror"
+export PKG_CONFIG_PATH="$lib/pkgconfig"
+
+# runs NAME PROGRAM: it reads the prompt, keeps half, and prints what it always prints.
+runs() {
+    local n
+    "$2" "$model" "$(printf 'the dome %.0s' {1..40})" >"$work/out" 2>"$work/err" || fail "$1: $(cat "$work/err")"
+    n=$(sed -n 's/^\([0-9]*\) tokens read, .*/\1/p' "$work/err")
+    grep -qE '^[0-9]+ tokens read, [0-9]+ kept per head$' "$work/err" || fail "$1 says: $(cat "$work/err")"
+    [ "${n:-0}" -ge 40 ] || fail "$1: ${n:-no} tokens"
+    [ -f "$work/first" ] || cp "$work/out" "$work/first"
+    cmp -s "$work/first" "$work/out" || fail "$1 answers otherwise"
+}
+
+# built NAME COMMAND...
+built() {
+    local name=$1
+    shift
+    "$@" >"$work/log" 2>&1 || fail "$name: $(tail -n 5 "$work/log")"
+}
+
+built "C, shared" bash -c "cc -std=c11 $strict -o '$work/shared' '$work/example.c' \$(pkg-config --cflags --libs winnow) \
+    -Wl,-rpath,'$lib'"
+runs "C, shared" "$work/shared"
+built "C, static" bash -c "cc -std=c11 $strict -o '$work/static' '$work/example.c' \$(pkg-config --cflags winnow) \
+    -Wl,-Bstatic \$(pkg-config --libs winnow) -Wl,-Bdynamic \$(pkg-config --libs --static winnow | sed 's/-lwinnow//')"
+runs "C, static" "$work/static"
+if readelf -d "$work/static" | grep -q 'NEEDED.*libwinnow'; then fail "the static program needs libwinnow.so"; fi
+cp "$work/example.c" "$work/example.cpp"
+built "C++, shared" bash -c "c++ -std=c++17 -Wall -Wextra -Wpedantic -Werror -o '$work/cxx' '$work/example.cpp' \
+    \$(pkg-config --cflags --libs winnow) -Wl,-rpath,'$lib'"
+runs "C++, shared" "$work/cxx"
+
+cat >"$work/CMakeLists.txt" <<'CMAKE'
+cmake_minimum_required(VERSION 3.22)
+project(example LANGUAGES C CXX)
+find_package(winnow 0.1 REQUIRED)
+add_executable(with_shared example.c)
+target_link_libraries(with_shared PRIVATE winnow::winnow)
+add_executable(with_static example.c)
+target_link_libraries(with_static PRIVATE winnow::static)
+CMAKE
+built "CMake configures" cmake -S "$work" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix"
+built "CMake builds" cmake --build "$work/build"
+runs "CMake, shared" "$work/build/with_shared"
+runs "CMake, static" "$work/build/with_static"
+sed 's/0\.1 /0.2 /' "$work/CMakeLists.txt" >"$work/other" && mkdir "$work/newer" && mv "$work/other" "$work/newer/CMakeLists.txt"
+if cmake -S "$work/newer" -B "$work/newer/build" -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" 2>&1; then
+    fail "a program that wants 0.2 gets 0.1"
+fi
+
+# ---- Away again ----
+mv "$work/stage/kept" "$work/stage/usr/else"
+touch "$work/stage/usr/else/lib/other.txt"
+DESTDIR=$work/stage "$top/scripts/uninstall.sh" "$work/manifest" || fail "uninstall"
+left=$(find "$work/stage" ! -type d)
+[ "$left" = "$work/stage/usr/else/lib/other.txt" ] || fail "left behind: $left"
+left=$(find "$work/stage" -type d -name winnow)
+[ -z "$left" ] || fail "folders left behind: $left"
+if "$top/scripts/uninstall.sh" "$work/manifest" 2>"$work/err"; then fail "a second uninstall does something"; fi
+
+[ "$failures" -eq 0 ] || printf '%d checks failed\n' "$failures" >&2
+exit $((failures > 0))
