@@ -157,7 +157,7 @@ static int hold_gathered(struct wnw__plan_job *j)
         const size_t n = g ? g->size(j->policy->opts[k], &shape) : 0;
         if (n == 0)
             continue;
-        j->gathered[k] = calloc(n, sizeof **j->gathered);
+        j->gathered[k] = n < SIZE_MAX / sizeof **j->gathered / 2 ? calloc(n, sizeof **j->gathered) : NULL;
         if (!j->gathered[k])
             return wnw__fail(WNW_E_NOMEM, "out of memory for %zu gathered numbers", n);
     }
