@@ -678,7 +678,7 @@ static int measure_source(struct contest *ct)
 }
 
 /* A sentence that stands in a prompt twice gives the window of a method its own copy to look at, so a text
- * never begins anew. */
+ * never starts over. */
 static int check_lengths(const struct contest *ct)
 {
     for (int t = 0; t < ct->args.n_tokens; t++)

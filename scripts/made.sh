@@ -22,7 +22,7 @@ record() {
 }
 
 # intact RECORD FROM: whether the record is there, says FROM, and all its files are what they were. Else $why_not says
-# what is wrong. Files that were only touched or copied are read once and recorded anew.
+# what is wrong. Files that were only touched or copied are read once and recorded again.
 intact() {
     local record=$1 from=$2 folder=${1%/*} lines=() line sum times name files=() touched=
     [ ! -f "$record" ] || mapfile -t lines <"$record"

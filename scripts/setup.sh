@@ -334,5 +334,5 @@ if ! flock -n 9; then
     say "waiting for another set-up to finish"
     flock 9
 fi
-# What a step started ends with us, so that nothing goes on working in the folder or holds the lock.
+# What a step started ends with us, so that no process keeps working in the folder or holding the lock.
 supervise run_steps "$@"

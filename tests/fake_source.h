@@ -2,8 +2,8 @@
 /*
  * A made-up cache for tests of the driver and of policies: random numbers in every field of an observation,
  * a profile of every kind, no model. Values depend on seed, layer, head, position and field alone, never on
- * what else is asked for; fields that are not asked for stay NULL, so that a part that forgets to declare a
- * need is found out. Padding holds huge values: nobody may look at it.
+ * what else is asked for; fields that are not asked for stay NULL, so that a part that does not
+ * declare a need crashes its test. Padding holds huge values, so that reading it changes results.
  */
 #ifndef WNW_TESTS_FAKE_SOURCE_H
 #define WNW_TESTS_FAKE_SOURCE_H
@@ -25,7 +25,7 @@ struct fake {
     int32_t cancel_after; /* -1 = never */
     int32_t n_observed;
     struct wnw_profile profile; /* set src.profile = NULL for none */
-    float *buffers[20];         /* of one layer, made anew */
+    float *buffers[20];         /* of the layer observed last */
     float theta[FAKE_D / 2];
 };
 

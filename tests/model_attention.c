@@ -25,7 +25,7 @@ enum {
     N_DECODE = 32,
     N_SEEDS = 2,
     N_TYPES = 4,
-    TILED = 64, /* from so many new tokens on ggml reads f32 and f16 caches in tiles, in single precision */
+    TILED = 64, /* new tokens from which on ggml reads f32 and f16 caches in tiles, in single precision */
 };
 
 /* ---- What the own attention computes ---- */

@@ -79,7 +79,7 @@ static void goes_on_alike(void **state)
     }
 }
 
-/* Whatever is done to a copy, the original goes on as if nothing had happened, and the other way round. */
+/* Nothing that is done to a copy changes the original, and nothing that is done to the original changes the copy. */
 static void copies_are_independent(void **state)
 {
     (void)state;

@@ -86,7 +86,7 @@ static void every_token_follows_the_formula(void **state)
     assert_lengths(f, copy, 300);
     assert_memory_equal(wnw_session_logits(s), wnw_session_logits(copy),
                         (size_t)f->info.n_vocab * sizeof(float));
-    /* A second turn goes on. */
+    /* The second turn continues the first. */
     assert_ok(wnw_session_read(s, f->tokens + 300, 111, NULL));
     assert_lengths(f, s, 411);
     wnw_session_free(copy);

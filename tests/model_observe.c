@@ -222,7 +222,7 @@ static void test_rows_of_quantised_cache(void **state)
 }
 
 /* A recorder that no policy asks for, beside one that a policy asks for: attention of the newest token is that of
- * a window of one query. It goes on through declarations. */
+ * a window of one query. Later declarations do not interrupt it. */
 static void test_newest_token_of_every_head(void **state)
 {
     (void)state;
@@ -264,7 +264,7 @@ static void test_newest_token_of_every_head(void **state)
     wnw_model_free(m);
 }
 
-/* What a second declaration asks for as well goes on, with what it has recorded; the rest begins again or is gone. */
+/* What a second declaration asks for too keeps what it has recorded; anything else starts empty or is dropped. */
 static void test_what_stays_asked_for_goes_on(void **state)
 {
     (void)state;

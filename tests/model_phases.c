@@ -561,7 +561,7 @@ static void second_turn_counts_all_tokens(void **state)
     /* The window is the end of the second piece. */
     for (int32_t i = 0; i < 8; i++)
         assert_int_equal(wnw_cache_positions(s, 1, 0)[92 + i], 192 + i);
-    /* A copy goes on under the same rules. */
+    /* A copy follows the same rules. */
     wnw_session *c;
     assert_ok(wnw_session_copy(&c, s));
     assert_ok(wnw_session_read(s, f.tokens + 200, 64, &r));

@@ -206,7 +206,7 @@ static void any_ubatch(void **state)
     free(want);
 }
 
-/* Decoded tokens are queries too, copies go on by themselves, a new prompt starts anew. */
+/* Decoded tokens count as queries, a copy counts for itself, and a reset session starts from zero. */
 static void timeline(void **state)
 {
     (void)state;

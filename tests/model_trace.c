@@ -335,7 +335,7 @@ static void test_threads_give_the_same_bits(void **state)
     run_close(&two);
 }
 
-/* A copy goes on observing. */
+/* A copy keeps observing. */
 static void test_copy_observes(void **state)
 {
     (void)state;

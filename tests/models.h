@@ -16,7 +16,8 @@ wnw_model *test_model_open(const char *name);
 
 /* Whether no tensor of the GGUF file is quantised. */
 bool test_all_float(const char *path);
-/* Name, for test_model_open, of the tiny model of this architecture with float32 weights and most KV heads. */
+/* Name, for test_model_open, of a tiny model of this architecture with float32 weights: the one that has most
+ * KV heads. */
 void test_tiny_model_of(char name[TEST_NAME_MAX], const char *arch);
 
 /* The .gguf files of $WINNOW_CACHE/models/tiny, sorted; at most cap. The test fails if there are none. */

@@ -98,7 +98,7 @@ static void test_keep_ragged(void **state)
         assert_entry(&c, 1, 0, i, a[i]);
     assert_entry(&c, 1, 1, 0, 4);
     assert_entry(&c, 0, 1, 9, 9); /* the other layer is untouched */
-    append(&c, 1, 10, 5);         /* and appending goes on behind each head */
+    append(&c, 1, 10, 5);         /* appending continues behind the last entry of each head */
     assert_entry(&c, 1, 0, 9, 14);
     assert_entry(&c, 1, 1, 5, 14);
     assert_int_equal(wnw__cache_check(&c), WNW_OK);

@@ -450,7 +450,7 @@ static void error_aware_released(void **state)
     }
 }
 
-/* The straightforward loop: one entry at a time, sorted anew for every pass. */
+/* The straightforward loop: one entry at a time, with a new sort for every pass. */
 static void slow(const double *e, int32_t n, int32_t m, int32_t max, int64_t total, int32_t *b)
 {
     int64_t diff = total;

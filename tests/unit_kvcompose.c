@@ -376,7 +376,7 @@ static void totals_are_exact(void **state)
     pool_free(&p);
 }
 
-/* A count instead of a ratio: so many in every layer and head on average, exactly. */
+/* A count in place of a ratio: the mean over layers and heads is exactly this count. */
 static void counts_are_exact(void **state)
 {
     (void)state;

@@ -190,7 +190,7 @@ static void a_file_is_told_once(void **state)
     unlink(path);
 }
 
-/* Whatever the seed, what is taken stands in the file as it is: it does not begin anew at its end. */
+/* For every seed the text that is taken is one piece of the file: it does not wrap around at the end. */
 static void a_file_does_not_wrap_around(void **state)
 {
     (void)state;

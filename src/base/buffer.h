@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory that is used again and again with growing sizes; what it held is lost when it grows. */
+/* Memory that is reused for growing sizes. Its contents are lost when it grows. */
 #ifndef WNW_BASE_BUFFER_H
 #define WNW_BASE_BUFFER_H
 

@@ -37,7 +37,7 @@ const char *wnw_last_error(void)
 
 int wnw__fail(int code, const char *fmt, ...)
 {
-    /* Formatted beside the old text first: an argument may point into it. */
+    /* An argument may point into the old text, so the new one is formatted beside it first. */
     char text[sizeof error_text];
     va_list ap;
     va_start(ap, fmt);

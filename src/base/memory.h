@@ -10,10 +10,10 @@
 
 #include "winnow.h"
 
-/* Bytes of the few objects that ggml allocates by itself in one call, with much to spare. */
+/* Bytes of the few objects that ggml allocates by itself in one call, several times what it takes. */
 #define WNW_MEMORY_SMALL ((size_t)1 << 14)
 
-/* Whether so many bytes could be allocated now; E_NOMEM with a sentence about `what` if not. */
+/* WNW_OK if this number of bytes can be allocated now; else E_NOMEM with a sentence about `what`. */
 int wnw__memory_look(size_t bytes, const char *what);
 
 #endif

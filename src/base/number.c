@@ -6,7 +6,7 @@
 
 void wnw__locale_begin(struct wnw__locale *l)
 {
-    /* The C library has this one ready: nothing is read from a file. Without it the thread's own stays. */
+    /* The C locale is built into the C library, so that no file is read. Without it the thread keeps its own. */
     l->plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     l->before = l->plain ? uselocale(l->plain) : (locale_t)0;
 }

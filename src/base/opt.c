@@ -189,7 +189,7 @@ void wnw__opt_format(const wnw_option *o, const void *opts, char *out, size_t si
     out[n] = '\0';
 }
 
-/* Edit distance with one row; long words are not worth a guess. */
+/* Edit distance with one row of the matrix. Words that do not fit it get no suggestion. */
 static int edit_distance(const char *a, size_t na, const char *b, size_t nb)
 {
     int row[65];

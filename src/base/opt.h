@@ -33,7 +33,7 @@ bool wnw__name_ok(const char *name, size_t len);
 struct wnw__guess {
     const char *word;
     size_t len;
-    const char *best; /* NULL while nothing is near enough to be a slip of the fingers */
+    const char *best; /* NULL while no name is near enough to be a typing error */
     int distance;
 };
 void wnw__guess_name(struct wnw__guess *g, const char *name);

@@ -20,7 +20,7 @@ struct wnw__pool {
     void (*fn)(int32_t i, void *user);
     void *user;
     int32_t n;
-    atomic_int next; /* i to take */
+    atomic_int next; /* the next i that no thread has taken */
 };
 
 /* Calls fn(i, user) once for every i in 0..n-1, on as many threads as the pool has, the caller's included; returns

@@ -49,7 +49,7 @@ int32_t wnw__topk_late(const float *score, int32_t n, int32_t k, int32_t first, 
 {
     k = k < 0 ? 0 : k > n ? n : k;
     const struct wnw__cut cut = wnw__topk_cut(score, n, k);
-    int64_t skip = -cut.n_tie; /* equal scores before those that stay */
+    int64_t skip = -cut.n_tie; /* scores equal to the cut that come before those that are taken */
     for (int32_t i = 0; i < n; i++)
         skip += wnw__score_key(score[i]) == cut.key;
     int32_t m = 0;

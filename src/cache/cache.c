@@ -150,7 +150,7 @@ void wnw__cache_clear(struct wnw__cache *c)
         }
         for (int kind = 0; kind < WNW_N_AUX; kind++) {
             float *small = l->aux[kind] ? realloc(l->aux[kind], sizeof *small) : NULL;
-            l->aux[kind] = small ? small : l->aux[kind]; /* too large is as good */
+            l->aux[kind] = small ? small : l->aux[kind]; /* a block that does not shrink serves as well */
         }
         l->n_final = l->n_mixed = 0;
     }

@@ -61,7 +61,7 @@ void wnw__cache_free(struct wnw__cache *c);
 void wnw__cache_clear(struct wnw__cache *c);
 
 /* Replaces the entries of dst, a cache of the same shape, type and growth, by a copy of those of src, with
- * the same room to grow and the numbers that belong to them. On failure dst is good for wnw__cache_free only.
+ * the same room to grow and the numbers that belong to them. After a failure dst may only be given to wnw__cache_free.
  */
 int wnw__cache_copy(struct wnw__cache *dst, const struct wnw__cache *src);
 

@@ -13,8 +13,8 @@ struct wnw__rope wnw__rope_of_layer(const struct wnw__hparams *hp, int32_t il)
 void wnw__rope_theta(const struct wnw__hparams *hp, int32_t il, const float *factors, float *theta)
 {
     const struct wnw__rope r = wnw__rope_of_layer(hp, il);
-    /* ggml rounds the step between two pairs to float and multiplies it up: the same here, but for the
-     * rounding of each product. */
+    /* ggml rounds the step between two pairs to float and multiplies repeatedly. The same is done here,
+     * except that products are not rounded. */
     const double step = (double)powf(r.base, -2.0f / (float)hp->n_rot);
     double angle = 1.0;
     for (int32_t i = 0; i < hp->n_rot / 2; i++, angle *= step)

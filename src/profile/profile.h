@@ -5,7 +5,7 @@
 
 #include "base/err.h"
 
-/* ---- Words that CompilerKV's tables and options share; the lists are NULL-terminated ---- */
+/* ---- Names that CompilerKV's tables and options share; the lists are NULL-terminated ---- */
 
 /* What alpha, the window's attention, is averaged over. */
 enum wnw__alpha_scope { WNW_ALPHA_GLOBAL, WNW_ALPHA_LAYER, WNW_ALPHA_HEAD };

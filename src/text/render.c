@@ -66,7 +66,8 @@ static size_t total_length(const wnw_chat_message *messages, int32_t n)
     return total;
 }
 
-/* A pattern's text, one call with a buffer that usually suffices and one with what libllama asks for. */
+/* A pattern's text: one call with a buffer that usually suffices, and a second one with the size that libllama
+ * asks for. */
 static int apply_pattern(struct wnw__rendered *out, const char *tmpl, const wnw_chat_message *messages,
                          int32_t n)
 {

@@ -66,7 +66,7 @@ int32_t wnw_sampler_pick(wnw_sampler *sp, const float *logits, int32_t n_vocab)
     if (sp->cap < n_vocab) {
         llama_token_data *more = realloc(sp->data, (size_t)n_vocab * sizeof *more);
         if (!more)
-            return argmax(logits, n_vocab); /* the best token is a valid answer without memory */
+            return argmax(logits, n_vocab); /* where memory runs out the best token is still a valid answer */
         sp->data = more;
         sp->cap = n_vocab;
     }

@@ -62,7 +62,7 @@ bool wnw_text_exceeds(const wnw_model *m, const char *text, size_t len, int32_t 
     size_t sure = 0, blank = 0, i = 0;
     if (n_bytes)
         *n_bytes = len;
-    /* A token has a byte at least, so that a short text is not worth a look at the vocabulary. */
+    /* A token has at least one byte, so that a text of few bytes is decided without the vocabulary. */
     if (!m || !text || n_tokens < 0 || len <= (size_t)n_tokens ||
         !measure(&b, llama_model_get_vocab(m->vocab)))
         return false;

@@ -28,7 +28,7 @@ void wnw__quiet_dependencies(void)
     ggml_log_get(&now, &user);
     if (now == forward_log)
         return;
-    ggml_log_set(NULL, NULL); /* what a process begins with, which prints */
+    ggml_log_set(NULL, NULL); /* the callback that a process begins with; it prints */
     ggml_log_get(&first, &none);
     if (now == first)
         llama_log_set(forward_log, NULL);
@@ -36,7 +36,7 @@ void wnw__quiet_dependencies(void)
         ggml_log_set(now, user);
 }
 
-/* A token that is to be added to every text and is not there would end the process. */
+/* libllama ends the process where a token that it adds to every text is missing. */
 static int check_added(const struct llama_vocab *vocab)
 {
     const bool bos = llama_vocab_get_add_bos(vocab), eos = llama_vocab_get_add_eos(vocab);
