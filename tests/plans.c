@@ -41,7 +41,8 @@ static bool positions_differ(const wnw_plan *a, const wnw_plan *b, int32_t il, i
             snprintf(out, cap, "entry %d of %d and %d is position %d and %d", i, n, m, p[i], q[i]);
             return true;
         }
-    snprintf(out, cap, "%d and %d entries", n, m);
+    if (n != m)
+        snprintf(out, cap, "%d and %d entries", n, m);
     return n != m;
 }
 
@@ -54,11 +55,13 @@ static bool contents_differ(const wnw_plan *a, const wnw_plan *b, int32_t il, in
     const int32_t n_merge = wnw_plan_merges(a, il, ih, &m), n_merge_b = wnw_plan_merges(b, il, ih, &n),
                   n_channel = wnw_plan_channels(a, il, ih, &c, &spared_a),
                   n_channel_b = wnw_plan_channels(b, il, ih, &d, &spared_b);
-    snprintf(out, cap, "merges (%d and %d) or channels (%d and %d, %d and %d spared)", n_merge, n_merge_b,
-             n_channel, n_channel_b, spared_a, spared_b);
-    return n_merge != n_merge_b || n_channel != n_channel_b || spared_a != spared_b ||
-           (n_merge > 0 && memcmp(m, n, (size_t)n_merge * sizeof *m) != 0) ||
-           (n_channel > 0 && memcmp(c, d, (size_t)n_channel * sizeof *c) != 0);
+    const bool differ = n_merge != n_merge_b || n_channel != n_channel_b || spared_a != spared_b ||
+                        (n_merge > 0 && memcmp(m, n, (size_t)n_merge * sizeof *m) != 0) ||
+                        (n_channel > 0 && memcmp(c, d, (size_t)n_channel * sizeof *c) != 0);
+    if (differ)
+        snprintf(out, cap, "merges (%d and %d) or channels (%d and %d, %d and %d spared)", n_merge, n_merge_b,
+                 n_channel, n_channel_b, spared_a, spared_b);
+    return differ;
 }
 
 static bool plans_differ(const wnw_plan *a, const wnw_plan *b, char *out, size_t cap)
