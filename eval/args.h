@@ -8,8 +8,8 @@
 struct eval_args {
     struct app_args app;
     char *metric, *input;
-    char *tasks, *lengths, *haystack, *depths, *needle, *squad, *hotpot;
-    int64_t samples, trials;
+    char *tasks, *lengths, *haystack, *depths, *needle, *squad, *hotpot, *longbench, *scbench;
+    int64_t samples, trials, max_prompt;
     bool list, dump;
 };
 

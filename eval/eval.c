@@ -13,10 +13,14 @@ static int print_list(void)
 {
     const struct eval_task *t;
     const struct eval_metric *m;
+    const struct eval_set *set;
     printf("%-24s %-9s %-18s %6s %6s  %s\n", "TASK", "GROUP", "METRIC", "ANSWER", "LEAST", "WHAT");
     for (int32_t i = 0; (t = eval_task_get(i)); i++)
         printf("%-24s %-9s %-18s %6d %6d  %s\n", t->name, t->group, t->metric, t->max_new, t->least,
                t->about);
+    for (int32_t i = 0; (set = eval_set_get(i)); i++)
+        printf("%-24s %-9s %-18s %6d %6s  %s\n", set->name, set->group, set->metric, set->max_new, "-",
+               set->about);
     puts("\nANSWER: tokens that are generated at most; LEAST: shortest useful length in tokens. A group in "
          "--tasks means all "
          "of its\ntasks; qa_syn_1 and qa_syn_2 stand in for qa_1 and qa_2 where --squad and --hotpot are not "
@@ -39,6 +43,23 @@ static int print_sample(const struct eval_sample *s)
     return rc;
 }
 
+/* The samples of a file, as many as were asked for. */
+static int dump_set(const struct eval_setup *s, const struct eval_set *set)
+{
+    struct eval_set_reader r;
+    bool more = true;
+    int rc = eval_setup_open_set(&r, s, set);
+    for (int64_t i = 0; rc == APP_OK && more && i < s->args->samples; i++) {
+        struct eval_sample sample;
+        rc = eval_set_next(&r, &sample, &more);
+        if (rc == APP_OK && more)
+            rc = print_sample(&sample);
+        eval_sample_clear(&sample);
+    }
+    eval_set_close(&r);
+    return rc;
+}
+
 static int dump_samples(struct eval_setup *s)
 {
     struct eval_fit *fits = calloc((size_t)s->n_tasks * (size_t)s->n_lengths, sizeof *fits), *fit = fits;
@@ -58,6 +79,8 @@ static int dump_samples(struct eval_setup *s)
                 eval_sample_clear(&sample);
             }
     free(fits);
+    for (int32_t i = 0; rc == APP_OK && i < s->n_sets; i++)
+        rc = dump_set(s, s->sets[i]);
     return rc == APP_OK ? app_finish_stdout() : rc;
 }
 

@@ -95,6 +95,21 @@ int eval_jsonl_next(struct eval_jsonl *j, json_t **object)
     return APP_OK;
 }
 
+int eval_jsonl_no_nul(const struct eval_jsonl *j, const json_t *value)
+{
+    const char *key;
+    json_t *item;
+    size_t i;
+    int rc = APP_OK;
+    if (json_is_string(value) && strlen(json_string_value(value)) != json_string_length(value))
+        return eval_jsonl_bad(j, "a text has a NUL character");
+    json_array_foreach(value, i, item) if (rc == APP_OK) rc = eval_jsonl_no_nul(j, item);
+    /* The loop does not change the object, though it asks for one that it may. */
+    json_object_foreach((json_t *)(uintptr_t)value, key, item) if (rc == APP_OK) rc =
+        eval_jsonl_no_nul(j, item);
+    return rc;
+}
+
 int eval_jsonl_text(const json_t **out, const struct eval_jsonl *j, const json_t *object, const char *key)
 {
     *out = json_object_get(object, key);

@@ -26,6 +26,8 @@ void eval_jsonl_close(struct eval_jsonl *j);
 /* Says "'FILE' line N: ..."; bad input. */
 int eval_jsonl_bad(const struct eval_jsonl *j, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* Refuses an object with a NUL character in a text anywhere: what goes on as a C string would be cut there. */
+int eval_jsonl_no_nul(const struct eval_jsonl *j, const json_t *value);
 /* The string under `key`; bad input where there is none. */
 int eval_jsonl_text(const json_t **out, const struct eval_jsonl *j, const json_t *object, const char *key);
 /* The array of strings under `key`, of which there must be at least n_least. */

@@ -128,6 +128,11 @@ int eval_records_read(struct eval_records *r, const char *path)
     int rc = eval_jsonl_open(&j, path);
     while (rc == APP_OK && (rc = eval_jsonl_next(&j, &o)) == APP_OK && o) {
         const char *type = json_string_value(json_object_get(o, "type"));
+        rc = eval_jsonl_no_nul(&j, o);
+        if (rc != APP_OK) {
+            json_decref(o);
+            break;
+        }
         if (type && strcmp(type, "doc") == 0)
             rc = add_doc(r, &j, o);
         else if (type && strcmp(type, "qa") == 0)

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_TURNS = 6 }; /* of SCBench's files: room for their answers is kept free */
+
 /* ---- Tasks ---- */
 
 /* Whether a group asks for the task: what stands in for the user's files is taken where these are not given. */
@@ -36,7 +38,10 @@ static int unknown_task(const char *word)
 {
     const char *names[EVAL_MAX_TASKS + 1];
     const struct eval_task *t;
+    const struct eval_set *set;
     int n = 0;
+    for (int32_t i = 0; n < EVAL_MAX_TASKS && (set = eval_set_get(i)); i++)
+        names[n++] = set->name;
     for (int32_t i = 0; n < EVAL_MAX_TASKS && (t = eval_task_get(i)); i++)
         names[n++] = t->name;
     names[n] = NULL;
@@ -47,10 +52,44 @@ static int unknown_task(const char *word)
                            "--tasks: there is no task or group '%s'; `winnow eval --list` lists them", word);
 }
 
+const char *eval_setup_folder(const struct eval_setup *s, const struct eval_set *set)
+{
+    return strcmp(set->group, "longbench") == 0 ? s->args->longbench : s->args->scbench;
+}
+
+/* Adds the sets of files that a word names; a group those whose file is there. */
+static int add_sets(struct eval_setup *s, const char *word, bool *found)
+{
+    const struct eval_set *set;
+    int32_t n_before = s->n_sets;
+    bool group = false;
+    for (int32_t i = 0; (set = eval_set_get(i)); i++) {
+        const bool named = strcmp(set->name, word) == 0, in_group = strcmp(set->group, word) == 0;
+        const char *folder = eval_setup_folder(s, set);
+        bool known = false;
+        for (int32_t k = 0; k < s->n_sets; k++)
+            known = known || s->sets[k] == set;
+        group = group || in_group;
+        *found = *found || named || in_group;
+        if (!(named || in_group) || known)
+            continue;
+        if (!folder)
+            return app_fail(APP_BAD_INPUT, "%s needs the files of --%s; name their folder", word, set->group);
+        if (named || eval_set_exists(set, folder))
+            s->sets[s->n_sets++] = set;
+    }
+    return group && s->n_sets == n_before
+               ? app_fail(APP_BAD_INPUT, "--%s: there is no file of these sets in the folder", word)
+               : APP_OK;
+}
+
 static int add_tasks(struct eval_setup *s, const char *word)
 {
     const struct eval_task *t;
     bool found = false;
+    const int rc = add_sets(s, word, &found);
+    if (rc != APP_OK)
+        return rc;
     for (int32_t i = 0; (t = eval_task_get(i)); i++) {
         const bool named = strcmp(t->name, word) == 0;
         found = found || named || strcmp(t->group, word) == 0;
@@ -145,11 +184,11 @@ static int check_lists(struct eval_setup *s)
         rc = each_word(s, args->lengths, add_length_word);
     if (rc == APP_OK)
         rc = each_word(s, args->depths, add_depth_word);
-    if (rc == APP_OK && (s->n_tasks == 0 || s->n_lengths == 0 || s->world.n_depths == 0))
+    if (rc == APP_OK && (s->n_tasks + s->n_sets == 0 || s->n_lengths == 0 || s->world.n_depths == 0))
         rc = app_fail(APP_BAD_INPUT, "--%s is empty",
-                      s->n_tasks == 0     ? "tasks"
-                      : s->n_lengths == 0 ? "lengths"
-                                          : "depths");
+                      s->n_tasks + s->n_sets == 0 ? "tasks"
+                      : s->n_lengths == 0         ? "lengths"
+                                                  : "depths");
     if (rc == APP_OK && strcmp(args->needle, "rand") != 0 && strcmp(args->needle, "num") != 0 &&
         strcmp(args->needle, "sf") != 0)
         rc = app_fail(APP_BAD_INPUT, "--needle '%s' is unknown; use rand, num or sf", args->needle);
@@ -167,6 +206,36 @@ static int check_questions(const struct eval_setup *s)
             return app_fail(APP_BAD_INPUT, "%s has %d questions; lower --samples to that", s->tasks[i]->name,
                             r->n_questions);
     }
+    return APP_OK;
+}
+
+/* Every line of the files is looked at before the first sample is made. */
+static int check_sets(const struct eval_setup *s)
+{
+    int rc = APP_OK;
+    for (int32_t i = 0; rc == APP_OK && i < s->n_sets; i++) {
+        int32_t n;
+        rc = eval_set_check(&n, s->sets[i], eval_setup_folder(s, s->sets[i]));
+    }
+    return rc;
+}
+
+int eval_setup_open_set(struct eval_set_reader *r, const struct eval_setup *s, const struct eval_set *set)
+{
+    int32_t overhead;
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    int rc = eval_set_open(r, set, eval_setup_folder(s, set));
+    if (rc == APP_OK)
+        rc = eval_count_overhead(&overhead, &s->world);
+    if (rc != APP_OK)
+        return rc;
+    wnw_model_get_info(s->model, &info);
+    r->tokenizer = &s->tokenizer;
+    r->chat = &s->chat;
+    r->max_prompt = s->args->max_prompt != APP_UNSET ? (int32_t)s->args->max_prompt
+                    : strcmp(set->group, "scbench") == 0
+                        ? eval_set_max_prompt(info.n_ctx_train, set->max_new, MOST_TURNS, overhead)
+                        : eval_set_max_prompt(info.n_ctx_train, set->max_new, 1, overhead);
     return APP_OK;
 }
 
@@ -199,6 +268,8 @@ int eval_setup_open(struct eval_setup *s, const struct eval_args *args)
         s->world.hotpot = &s->hotpot;
     if (rc == APP_OK)
         rc = check_questions(s);
+    if (rc == APP_OK)
+        rc = check_sets(s);
     if (rc == APP_OK)
         rc = eval_haystack_open(&s->world.haystack, args->haystack, s->world.seed);
     if (rc == APP_OK)

@@ -107,4 +107,66 @@ bad 'a haystack' 'neither prose, noise nor a file' eval --dump-samples --tasks n
 bad 'an empty folder' 'no \*.txt' eval --dump-samples --tasks niah_grid --haystack "$work/made"
 bad 'a chat template' 'nochat' eval --dump-samples -m "$smollm2" --tasks vt --chat nochat
 bad 'no model' 'no model of that name' eval --dump-samples -m nomodel --tasks vt
+
+# LongBench and SCBench: the user's files.
+mkdir "$work/lb" "$work/scb"
+python3 - "$work" <<'PY'
+import json, sys
+lb, scb = sys.argv[1] + "/lb/", sys.argv[1] + "/scb/"
+def write(path, rows):
+    with open(path, "w", encoding="utf-8") as f:
+        f.writelines(json.dumps(r, ensure_ascii=False) + "\n" for r in rows)
+long = " ".join(f"word{i}" for i in range(3000))
+row = {"input": "Who?", "context": "Ärger {input} in Paris.", "answers": ["Ann", "Bob"], "length": 5, "dataset": "qasper", "language": "en", "all_classes": None, "_id": "1"}
+write(lb + "qasper.jsonl", [row, dict(row, context=long, length=3000), dict(row, length=9000)])
+write(lb + "trec.jsonl", [dict(row, input="What is it? Type:", all_classes=["Location", "Date"], answers=["Date"])])
+write(lb + "samsum_e.jsonl", [dict(row, input="A: hi\nSummary:", length=4500)])
+write(scb + "scbench_kv.jsonl", [{"id": 0, "context": "{\"a\": \"b\"}", "multi_turns": [{"input": "Key: a", "answer": "b"}, {"input": "Key: c", "answer": ["d", "e"]}]}])
+write(scb + "scbench_mf.jsonl", [{"id": 0, "context": [3, 41, 5], "multi_turns": [{"input": "You should answer with only one number, no other words. The largest number of the list is: ", "answer": 41}]}])
+PY
+good 'LongBench' eval --dump-samples -m "$smollm2" --tasks longbench --longbench "$work/lb" --lb-max-prompt 1000
+python3 - "$work/out" <<'PY' || fail 'LongBench samples'
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
+assert [r["task"] for r in rows] == ["qasper", "qasper", "qasper", "trec", "samsum"], rows
+a, b, c, trec, samsum = rows
+assert a["context"].startswith("You are given a scientific article and a question. Answer the question as concisely")
+assert "\n\nArticle: Ärger {input} in Paris.\n\n Answer the question based on the above article as concisely" in a["context"]
+assert (a["question"], a["answer_prefix"], a["refs"], a["metric"], a["max_new"]) == ("Question: Who?\n\n", "Answer:", ["Ann", "Bob"], "qa_f1", 128)
+assert (a["meta"]["bucket"], c["meta"]["bucket"], samsum["meta"]["bucket"]) == ("0-4k", "8k+", "4-8k")
+assert not a["meta"]["truncated"] and b["meta"]["truncated"] and b["meta"]["context_tokens"] > 5000
+assert b["context"].startswith("You are given") and b["context"].endswith("Do not provide any explanation.\n\n") and "word1500" not in b["context"]
+assert trec["question"] == "What is it? " and trec["answer_prefix"] == "Type:" and trec["meta"]["classes"] == ["Location", "Date"]
+assert not trec["meta"]["chat"] and trec["meta"]["first_line"] and samsum["meta"]["stop_at_line"] and a["meta"]["chat"]
+PY
+good 'SCBench' eval --dump-samples -m "$smollm2" --tasks scbench --scbench "$work/scb"
+python3 - "$work/out" <<'PY' || fail 'SCBench samples'
+import json, sys
+kv, mf = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
+assert [t["refs"] for t in kv["turns"]] == [["b"], ["d", "e"]] and kv["turns"][1]["question"] == "Key: c"
+assert kv["context"] == 'Extract the value corresponding to the specified key in the JSON object below.\n\n{"a": "b"}\n\n'
+assert mf["context"] == "What is the largest number?\n\n[3, 41, 5]\n\n" and mf["refs"] == ["41"] and "turns" not in mf
+PY
+# set_refused NAME PATTERN CONTENT [FILE]: of a set.
+set_refused() {
+    local file=${4:-lb/qasper}
+    printf '%b' "$3" >"$work/$file.jsonl"
+    bad "$1" "$2" eval --dump-samples -m "$smollm2" --tasks "${5:-qasper}" --longbench "$work/lb" --scbench "$work/scb"
+}
+lb='{"input":"q","context":"c","answers":["a"]}\n'
+set_refused 'a set: not JSON' 'line 2: not JSON' "$lb{"
+set_refused 'a set: no context' 'line 2: no text "context"' "$lb"'{"input":"q","answers":["a"]}\n'
+set_refused 'a set: no answers' 'line 1: no list "answers"' '{"input":"q","context":"c"}\n'
+set_refused 'a set: no input' 'line 1: no text "input"' '{"context":"c","answers":["a"]}\n'
+set_refused 'a set: a NUL' 'line 1: a text has a NUL' '{"input":"q","context":"c\\u0000d","answers":["a"]}\n'
+set_refused 'a set: nothing' 'is empty' '\n'
+set_refused 'trec without classes' 'line 1: no list "all_classes"' "$lb" lb/trec trec
+set_refused 'no turns' 'no list "multi_turns"' '{"context":"c"}\n' scb/scbench_kv scb_kv
+set_refused 'a turn without an answer' 'no list "answer"' '{"context":"c","multi_turns":[{"input":"q"}]}\n' scb/scbench_kv scb_kv
+set_refused 'a context of strings' 'no whole number' '{"context":["c"],"multi_turns":[{"input":"q","answer":"a"}]}\n' scb/scbench_mf scb_mf
+bad 'a set without a folder' 'lcc needs the files of --longbench' eval --dump-samples -m "$smollm2" --tasks lcc
+bad 'a set that is not there' 'cannot open' eval --dump-samples -m "$smollm2" --tasks lcc --longbench "$work/lb"
+bad 'a folder without sets' 'no file of these sets' eval --dump-samples -m "$smollm2" --tasks longbench --longbench "$work/texts"
+printf '{"input":"%s","context":"c","answers":["a"]}\n' "$(seq -s ' ' 1 40)" >"$work/lb/musique.jsonl"
+bad 'a prompt that is too short' 'does not fit a prompt' eval --dump-samples -m "$smollm2" --tasks musique --longbench "$work/lb" --lb-max-prompt 16
 finish

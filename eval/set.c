@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+/* Data sets that the user brings as JSONL. */
+#include "eval/set.h"
+
+#include "app/console.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { RESERVE = 64 };
+
+const struct eval_set *eval_set_get(int32_t i)
+{
+    for (const struct eval_set *s = eval_sets_longbench; s->name; s++)
+        if (i-- == 0)
+            return s;
+    for (const struct eval_set *s = eval_sets_scbench; s->name; s++)
+        if (i-- == 0)
+            return s;
+    return NULL;
+}
+
+/* FOLDER/FILE.jsonl, or FILE_e.jsonl where that alone is there. Owned; NULL: out of memory. */
+static char *path_of(const struct eval_set *set, const char *folder)
+{
+    char *plain, *even;
+    if (asprintf(&plain, "%s/%s.jsonl", folder, set->file) < 0)
+        return NULL;
+    if (access(plain, F_OK) == 0 || strcmp(set->group, "longbench") != 0)
+        return plain;
+    if (asprintf(&even, "%s/%s_e.jsonl", folder, set->file) < 0)
+        even = NULL;
+    if (!even || access(even, F_OK) != 0) {
+        free(even);
+        return plain; /* the name that messages should have */
+    }
+    free(plain);
+    return even;
+}
+
+bool eval_set_exists(const struct eval_set *set, const char *folder)
+{
+    char *path = path_of(set, folder);
+    const bool there = path && access(path, F_OK) == 0;
+    free(path);
+    return there;
+}
+
+int32_t eval_set_max_prompt(int32_t n_ctx, int32_t max_new, int32_t n_turns, int32_t overhead)
+{
+    if (n_turns > 1)
+        return n_ctx - max_new * n_turns - 1000;
+    return n_ctx == 32768 ? 31500 : n_ctx == 131072 ? 127500 : n_ctx - max_new - overhead - RESERVE;
+}
+
+int eval_set_open(struct eval_set_reader *r, const struct eval_set *set, const char *folder)
+{
+    *r = (struct eval_set_reader){.set = set, .path = path_of(set, folder)};
+    return r->path ? eval_jsonl_open(&r->file, r->path) : app_fail(APP_FAILED, "out of memory");
+}
+
+void eval_set_close(struct eval_set_reader *r)
+{
+    eval_jsonl_close(&r->file);
+    free(r->path);
+    r->path = NULL;
+}
+
+/* The first and the last `keep` tokens' half of the context, joined. */
+static int cut_middle(struct eval_sample *s, const struct eval_set_reader *r, const int32_t *ids, int32_t n,
+                      int32_t keep)
+{
+    char *head = NULL, *tail = NULL;
+    const int32_t half = keep / 2;
+    int rc = r->tokenizer->decode(r->tokenizer, ids, half, &head);
+    if (rc == APP_OK)
+        rc = r->tokenizer->decode(r->tokenizer, ids + n - half, half, &tail);
+    if (rc == APP_OK) {
+        s->context.len = 0;
+        /* A cut may go through a character. */
+        if (!app_text_add_utf8(&s->context, head, strlen(head)) ||
+            !app_text_add_utf8(&s->context, tail, strlen(tail)))
+            s->no_memory = true;
+    }
+    free(head);
+    free(tail);
+    return rc;
+}
+
+/* Cuts the context so that it and the longest question come to max_prompt tokens at most. */
+static int fit_prompt(struct eval_sample *s, const struct eval_set_reader *r)
+{
+    int32_t *ids = NULL, n = 0, n_asked = 0;
+    int rc = r->tokenizer->encode(r->tokenizer, s->context.s, s->context.len, false, &ids, &n);
+    for (int32_t i = 0; rc == APP_OK && i < s->n_turns; i++) {
+        int32_t n_question = 0, n_prefix = 0;
+        const struct app_text *q = &s->turns[i].question, *p = &s->turns[i].prefix;
+        rc = eval_count_tokens(&n_question, r->tokenizer, q->s ? q->s : "", q->len);
+        if (rc == APP_OK)
+            rc = eval_count_tokens(&n_prefix, r->tokenizer, p->s ? p->s : "", p->len);
+        n_asked = n_question + n_prefix > n_asked ? n_question + n_prefix : n_asked;
+    }
+    const int32_t keep = r->max_prompt - n_asked;
+    if (rc == APP_OK && keep < 2)
+        rc = eval_jsonl_bad(&r->file, "a question of %d tokens does not fit a prompt of %d", n_asked,
+                            r->max_prompt);
+    eval_set_meta(s, "truncated", json_boolean(rc == APP_OK && n > keep));
+    eval_set_meta(s, "context_tokens", json_integer(n));
+    if (rc == APP_OK && n > keep)
+        rc = cut_middle(s, r, ids, n, keep);
+    free(ids);
+    return rc;
+}
+
+int eval_set_next(struct eval_set_reader *r, struct eval_sample *s, bool *more)
+{
+    json_t *o;
+    *s = (struct eval_sample){
+        .task = r->set->name, .metric = r->set->metric, .max_new = r->set->max_new, .index = r->index};
+    int rc = eval_jsonl_next(&r->file, &o);
+    *more = rc == APP_OK && o;
+    if (!*more)
+        return rc;
+    rc = eval_jsonl_no_nul(&r->file, o);
+    if (rc == APP_OK)
+        rc = r->set->make(s, r->set, &r->file, o);
+    json_decref(o);
+    eval_set_meta(s, "chat", json_boolean(!(r->set->flags & EVAL_NO_CHAT)));
+    if (r->set->flags & EVAL_FIRST_LINE)
+        eval_set_meta(s, "first_line", json_true());
+    if (r->set->flags & EVAL_STOP_AT_LINE)
+        eval_set_meta(s, "stop_at_line", json_true());
+    if (rc == APP_OK && r->max_prompt != 0 && !s->no_memory)
+        rc = fit_prompt(s, r);
+    if (rc == APP_OK && s->no_memory)
+        rc = app_fail(APP_FAILED, "out of memory for '%s'", r->path);
+    r->index++;
+    return rc;
+}
+
+int eval_set_check(int32_t *n, const struct eval_set *set, const char *folder)
+{
+    struct eval_set_reader r;
+    bool more = true;
+    int rc = eval_set_open(&r, set, folder);
+    *n = 0;
+    while (rc == APP_OK && more) {
+        struct eval_sample s;
+        rc = eval_set_next(&r, &s, &more);
+        *n += rc == APP_OK && more;
+        eval_sample_clear(&s);
+    }
+    if (rc == APP_OK && *n == 0)
+        rc = app_fail(APP_BAD_INPUT, "'%s' is empty; it has no samples", r.path);
+    eval_set_close(&r);
+    return rc;
+}
