@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Bit sets of the library in words. */
+/* Bit sets and policies of the library in words. */
 #include "app/names.h"
 
 #include "winnow_method.h"
@@ -26,4 +26,9 @@ const char *app_phases_text(uint32_t phases, char *out, size_t size)
             n += (size_t)snprintf(out + n, size - n, "%s%s", n > 0 ? ", " : "",
                                   wnw_phase_name((wnw_phase)phase));
     return out;
+}
+
+const char *app_policy_text(const wnw_policy *policy, char **own)
+{
+    return wnw_policy_short(policy, own) == WNW_OK ? *own : wnw_policy_string(policy);
 }

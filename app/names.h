@@ -3,11 +3,16 @@
 #ifndef WNW_APP_NAMES_H
 #define WNW_APP_NAMES_H
 
+#include "winnow.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
 /* "window attention, keys" or "nothing"; "end, layer". Written to out, which is returned. */
 const char *app_needs_text(uint32_t needs, char *out, size_t size);
 const char *app_phases_text(uint32_t phases, char *out, size_t size);
+/* The recipe of a policy in its shortest form, for headings and remarks; the long one without memory. *own is what
+ * to release with wnw_free, or NULL. */
+const char *app_policy_text(const wnw_policy *policy, char **own);
 
 #endif

@@ -3,6 +3,7 @@
 #include "bench/batch.h"
 
 #include "app/json.h"
+#include "app/names.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -59,8 +60,10 @@ int batch_print_table(const struct bench_batch *b)
 {
     printf("%s\n%s, f16 caches, %d rounds, %d tokens decoded by every sequence\n", b->base.machine,
            b->base.info.name, b->base.n_reps, b->n_decode);
-    printf("compressed: %s, %g of the entries removed on average\n", wnw_policy_string(b->policy),
+    char *own;
+    printf("compressed: %s, %g of the entries removed on average\n", app_policy_text(b->policy, &own),
            b->base.args->app.ratio);
+    wnw_free(own);
     for (int32_t k = 0; k < b->n_lengths; k++) {
         const struct batch_length *l = &b->lengths[k];
         printf("\nprompts of %d tokens; tok/s of all sequences together (medians), and medians of ratios "

@@ -3,6 +3,7 @@
 #include "bench/bench.h"
 
 #include "app/json.h"
+#include "app/names.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -64,7 +65,9 @@ int bench_print_table(const struct bench *b)
     printf("%s\n", b->machine);
     printf("%s, f16 cache, flash attention, batches of %d, %d rounds, %d tokens decoded\n", b->info.name,
            BENCH_N_UBATCH, b->n_reps, b->n_decode);
-    printf("compressed: %s\n", wnw_policy_string(b->policy));
+    char *own;
+    printf("compressed: %s\n", app_policy_text(b->policy, &own));
+    wnw_free(own);
     for (int32_t i = 0; i < b->n_results; i++) {
         const struct bench_length *r = &b->results[i];
         printf("\n%d tokens, %.1f kept; tok/s (medians) and medians of ratios within a round\n", r->n,

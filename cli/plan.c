@@ -4,6 +4,7 @@
 #include "app/console.h"
 #include "app/job.h"
 #include "app/json.h"
+#include "app/names.h"
 #include "app/output.h"
 #include "cli/args.h"
 #include "cli/commands.h"
@@ -114,8 +115,10 @@ static int make_plan(struct app_job *job)
     app_job_notes(job);
     if (*report.warning)
         app_note("warning: %s", report.warning);
+    char *own;
     app_note("%s: kept %.1f of %d entries per head; %s", job->args->out, report.kept_mean, n_first,
-             wnw_policy_string(job->policy));
+             app_policy_text(job->policy, &own));
+    wnw_free(own);
     return APP_OK;
 }
 

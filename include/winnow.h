@@ -261,7 +261,8 @@ WNW_API void wnw_prompt_clear(wnw_prompt *p);
 typedef struct wnw_policy wnw_policy;
 typedef struct wnw_registry wnw_registry; /* parts from outside the library (winnow_method.h) */
 
-/* Parses a recipe, `name[:key=value,...][+name[:...]]...`. registry may be NULL. E_ARG: the message names
+/* Parses a recipe, `name[:key=value,...][+name[:...]]...`. A name may say its slot: score=, aggregate=, layer=,
+ * head=, select=, positions= or contents=, as in `snapkv+head=adakv`. registry may be NULL. E_ARG: the message names
  * what is unknown, out of range or cannot be combined, and suggests. A policy may be shared by threads, and
  * must outlive the sessions that were told of it. */
 WNW_API int wnw_policy_parse(wnw_policy **out, const char *recipe, const wnw_registry *registry);
@@ -675,6 +676,10 @@ WNW_API int wnw_plan_new(wnw_plan **out, int32_t n_layer, int32_t n_head_kv, int
 
 /* Canonical form with every default written out; parses to an equal policy. Borrowed from the policy. */
 WNW_API const char *wnw_policy_string(const wnw_policy *p);
+
+/* The shortest recipe that parses to an equal policy, for people to read: `snapkv+adakv`. Parts from outside
+ * must be registered for it to be read again. *text is owned by the caller, release with wnw_free. */
+WNW_API int wnw_policy_short(const wnw_policy *p, char **text);
 
 /* Whether the policy keeps everything ("full"). */
 WNW_API bool wnw_policy_is_full(const wnw_policy *p);

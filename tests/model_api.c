@@ -180,6 +180,9 @@ static void null_policies(void **state)
     assert_null(p);
     wnw_policy_free(NULL);
     assert_string_equal(wnw_policy_string(NULL), "");
+    char *text = (char *)(void *)&text;
+    assert_null_refused(wnw_policy_short(NULL, &text));
+    assert_null(text);
     wnw_needs needs = {WNW_INIT(wnw_needs), .flags = 7};
     assert_null_refused(wnw_policy_get_needs(NULL, &needs));
     assert_null_refused(wnw_policy_get_needs(NULL, NULL));

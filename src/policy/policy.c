@@ -2,7 +2,8 @@
 /*
  * Recipes: name[:key=value,...][+name[:...]]...  A recipe is read in three steps: choose one part of each
  * kind, give every part its options, check that the parts go together. The canonical form names the parts of
- * all kinds with all their options and reads back to an equal policy.
+ * all kinds with all their options and reads back to an equal policy; policy_short.c makes the shortest one. A
+ * name may say its slot, the kind of part it is: head=adakv (decision 026).
  */
 #include "policy/policy.h"
 #include "base/opt.h"
@@ -15,10 +16,10 @@
 
 #define MAX_RECIPE 4096
 
-/* One `name[:options]` of a recipe; not terminated. */
+/* One `[slot=]name[:options]` of a recipe; not terminated. slot NULL = none. */
 struct item {
-    const char *name, *options;
-    size_t name_len, options_len;
+    const char *slot, *name, *options;
+    size_t slot_len, name_len, options_len;
 };
 
 struct parser {
@@ -43,8 +44,57 @@ static struct item next_item(const char **at)
         it.options = colon + 1;
         it.options_len = len - it.name_len - 1;
     }
+    const char *eq = memchr(it.name, '=', it.name_len);
+    if (eq) {
+        it.slot = it.name;
+        it.slot_len = (size_t)(eq - it.name);
+        it.name = eq + 1;
+        it.name_len -= it.slot_len + 1;
+    }
     *at += len + ((*at)[len] == '+');
     return it;
+}
+
+/* ---- Slots ---- */
+
+static const char *const slots[WNW_N_PART_KINDS] = {
+    [WNW_PART_SCORER] = "score",     [WNW_PART_AGGREGATION] = "aggregate", [WNW_PART_LAYER_BUDGET] = "layer",
+    [WNW_PART_HEAD_BUDGET] = "head", [WNW_PART_SELECTOR] = "select",       [WNW_PART_POSITIONS] = "positions",
+    [WNW_PART_CONTENTS] = "contents"};
+
+const char *wnw__slot_name(int32_t kind)
+{
+    return kind >= 0 && kind < WNW_N_PART_KINDS ? slots[kind] : NULL;
+}
+
+/* E_ARG where the item names a slot that does not exist. */
+static int check_slot_exists(const struct item *it)
+{
+    struct wnw__guess g = {.word = it->slot, .len = it->slot_len};
+    char list[160] = "";
+    for (int32_t k = 0; it->slot && k < WNW_N_PART_KINDS; k++) {
+        if (strlen(slots[k]) == it->slot_len && memcmp(slots[k], it->slot, it->slot_len) == 0)
+            return WNW_OK;
+        wnw__guess_name(&g, slots[k]);
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", *list ? ", " : "", slots[k]);
+    }
+    if (!it->slot)
+        return WNW_OK;
+    if (g.best)
+        return wnw__fail(WNW_E_ARG, "a policy has no slot \"%.*s\"; did you mean \"%s\"?",
+                         len_of(it->slot_len), it->slot, g.best);
+    return wnw__fail(WNW_E_ARG, "a policy has no slot \"%.*s\"; it has %s. Options of a part follow a colon",
+                     len_of(it->slot_len), it->slot, list);
+}
+
+/* E_ARG where the part does not belong into the slot that the item names. */
+static int check_slot(const struct item *it, const wnw_part *part)
+{
+    const char *slot = slots[part->kind];
+    if (!it->slot || (strlen(slot) == it->slot_len && memcmp(slot, it->slot, it->slot_len) == 0))
+        return WNW_OK;
+    return wnw__fail(WNW_E_ARG, "%s is a %s and no part for the slot %.*s; write %s=%s", part->name,
+                     wnw__part_kind_name(part->kind), len_of(it->slot_len), it->slot, slot, part->name);
 }
 
 /* ---- Step 1: parts ---- */
@@ -101,12 +151,14 @@ static int unknown_name(const struct parser *ps, const struct item *it, bool fir
 /* A part named behind the first name takes the place of the one of its kind. */
 static int replace_part(struct parser *ps, const struct item *it)
 {
+    WNW_TRY(check_slot_exists(it));
     const wnw_part *part = find_part(ps, it->name, it->name_len);
     if (!part && !wnw__preset_find(it->name, it->name_len))
         return unknown_name(ps, it, false);
     if (!part)
         return wnw__fail(WNW_E_ARG, "preset \"%.*s\" must come first in a recipe", len_of(it->name_len),
                          it->name);
+    WNW_TRY(check_slot(it, part));
     if (part->kind == WNW_PART_SCORER)
         return wnw__fail(WNW_E_ARG, "a recipe has one scorer: \"%s\" cannot follow \"%s\"", part->name,
                          wnw__policy_name(ps->policy));
@@ -233,16 +285,22 @@ static int set_aggregation(struct parser *ps)
 
 static int set_first(struct parser *ps, const struct item *it, bool presets)
 {
-    const struct wnw__preset *row = presets ? wnw__preset_find(it->name, it->name_len) : NULL;
+    /* score=snapkv is the scorer, and not the preset of the same name. */
+    const struct wnw__preset *row = presets && !it->slot ? wnw__preset_find(it->name, it->name_len) : NULL;
+    WNW_TRY(check_slot_exists(it));
     if (row)
         return set_preset(ps, row);
     const wnw_part *part = find_part(ps, it->name, it->name_len);
+    if (!part && it->slot && wnw__preset_find(it->name, it->name_len))
+        return wnw__fail(WNW_E_ARG, "%.*s is a preset and fills several slots; write it without %.*s=",
+                         len_of(it->name_len), it->name, len_of(it->slot_len), it->slot);
     if (!part)
         return unknown_name(ps, it, true);
     if (part->kind != WNW_PART_SCORER)
         return wnw__fail(WNW_E_ARG,
                          "\"%s\" is a %s; a recipe starts with a preset or a scorer, for example snapkv+%s",
                          part->name, wnw__part_kind_name(part->kind), part->name);
+    WNW_TRY(check_slot(it, part));
     WNW_TRY(set_part(ps, part));
     return set_aggregation(ps);
 }

@@ -51,6 +51,9 @@ static inline const char *wnw__policy_name(const wnw_policy *p)
 /* Parses a recipe whose first name is a scorer even if a preset has the same name. */
 int wnw__policy_parse_parts(wnw_policy **out, const char *recipe);
 
+/* "score", "aggregate", "layer", ...: what a recipe may call a kind of part; NULL past the last. Static. */
+const char *wnw__slot_name(int32_t kind);
+
 /* Whether the scorer keeps everything ("full"), whatever is done with the contents of entries. */
 bool wnw__policy_keeps_all(const wnw_policy *p);
 /* Whether it has work to do with layers of which everything stays. */

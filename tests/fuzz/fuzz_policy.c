@@ -13,6 +13,15 @@ static void look_at(const wnw_policy *p)
         if (!wnw_policy_allows(p, (wnw_phase)phase, &reason))
             fuzz_require(reason && *reason, "a phase is refused without a reason");
     }
+    char *text = NULL;
+    wnw_policy *again = NULL;
+    if (fuzz_status(wnw_policy_short(p, &text))) {
+        fuzz_require(wnw_policy_parse(&again, text, NULL) == WNW_OK, "a shortest recipe is refused");
+        fuzz_require(strcmp(wnw_policy_string(p), wnw_policy_string(again)) == 0,
+                     "a shortest recipe parses to another policy");
+    }
+    wnw_policy_free(again);
+    wnw_free(text);
     (void)wnw_policy_needs(p);
     (void)wnw_policy_is_full(p);
     (void)wnw_policy_rerotates(p);
