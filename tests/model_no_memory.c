@@ -7,7 +7,7 @@
 #include "failing_alloc.h"
 #include "helpers.h"
 #include "peek_arrays.h"
-#include "peek_plan.h"
+#include "peek_session.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -556,6 +556,70 @@ static void sessions_begin(void **state)
         wnw_policy_free((wnw_policy *)policies[i]);
 }
 
+/* ---- Sessions that decode together ---- */
+
+enum { N_TOGETHER = 3, N_STEPS = 6 };
+
+struct together {
+    wnw_engine *e;
+    wnw_policy *p[N_TOGETHER];
+    wnw_session *s[N_TOGETHER];
+};
+
+/* A fresh engine, which has no graph for a step yet. */
+static void read_together(struct fixture *fx, void *state)
+{
+    struct together *w = state;
+    const wnw_engine_params of_engine = {WNW_INIT(wnw_engine_params), .n_threads = 1};
+    const wnw_session_params params = {WNW_INIT(wnw_session_params), .n_ctx = N_CTX};
+    assert_ok(wnw_engine_new(&w->e, fx->model, &of_engine));
+    for (int i = 0; i < N_TOGETHER; i++) {
+        const wnw_run rules = {WNW_INIT(wnw_run), .policy = w->p[i], .size = size_budget(40), .every = 2};
+        assert_ok(wnw_session_new_on(&w->s[i], w->e, &params));
+        assert_ok(wnw_session_begin(w->s[i], &rules));
+        assert_ok(wnw__session_record(w->s[i], "newest", true));
+        assert_ok(wnw_session_read(w->s[i], fx->tokens, N_PROMPT, NULL));
+    }
+}
+
+static int decode_together(struct fixture *fx, void *state)
+{
+    const struct together *w = state;
+    int rc = WNW_OK;
+    for (int32_t i = 0; rc == WNW_OK && i < N_STEPS; i++)
+        rc = wnw_decode_batch(w->e, w->s, fx->tokens + N_PROMPT + i, N_TOGETHER);
+    return rc;
+}
+
+/* A step is read by all sessions or by none, and the next one works. */
+static void step_again(struct fixture *fx, void *state, int rc)
+{
+    struct together *w = state;
+    const int32_t n_past = wnw_session_n_past(w->s[0]);
+    for (int i = 1; i < N_TOGETHER; i++)
+        assert_int_equal(wnw_session_n_past(w->s[i]), n_past);
+    assert_cmp(n_past, <=, N_PROMPT + N_STEPS);
+    if (rc != WNW_OK)
+        assert_ok(wnw_decode_batch(w->e, w->s, fx->tokens, N_TOGETHER));
+    for (int i = 0; i < N_TOGETHER; i++)
+        wnw_session_free(w->s[i]);
+    wnw_engine_free(w->e);
+}
+
+static void sessions_together(void **state)
+{
+    struct fixture *fx = *state;
+    struct together w = {
+        .p = {test_policy("snapkv:window=8"), test_policy("h2o"), test_policy("expected_attention")}};
+    run_all(fx, &(struct action){.name = "together",
+                                 .ready = read_together,
+                                 .act = decode_together,
+                                 .done = step_again,
+                                 .state = &w});
+    for (int i = 0; i < N_TOGETHER; i++)
+        wnw_policy_free(w.p[i]);
+}
+
 /* A cache of sliding windows, and the attention of ggml's operations. */
 static void other_sessions(void **state)
 {
@@ -615,6 +679,7 @@ int main(void)
         cmocka_unit_test(plans_are_made),
         cmocka_unit_test(lives),
         cmocka_unit_test(sessions_begin),
+        cmocka_unit_test(sessions_together),
         cmocka_unit_test(other_sessions),
     };
     return cmocka_run_group_tests_name("memory that runs out", tests, set_up, tear_down);
