@@ -194,7 +194,6 @@ static int make_fwe(struct eval_sample *s, bool *fits, struct eval_world *w, con
     size_t *ids = malloc((n_all + 1) * sizeof *ids);
     if (word && ids) {
         draw_coded(word, n_words, r);
-        strcpy(word[0], "...");
         for (size_t i = 0; i < n_words; i++)
             for (size_t c = frequency(weight, i + 1); c > 0; c--)
                 ids[k++] = i;
@@ -203,7 +202,7 @@ static int make_fwe(struct eval_sample *s, bool *fits, struct eval_world *w, con
                  "Read the following coded text and track the frequency of each coded word. Find the three "
                  "most frequently appeared coded words. ");
         for (size_t i = 0; i < n_all; i++)
-            eval_put(s, &s->context, "%s%s", i > 0 ? " " : "", word[ids[i]]);
+            eval_put(s, &s->context, "%s%s", i > 0 ? " " : "", ids[i] == 0 ? "..." : word[ids[i]]);
         eval_put(s, &s->context, "\n");
         struct eval_turn *turn = eval_add_turn(s);
         eval_put(s, turn ? &turn->question : NULL,
