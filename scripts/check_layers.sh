@@ -16,7 +16,7 @@ import pathlib, re, sys
 MAY = {
     "base": "",
     "kernel": "base",
-    "model": "base kernel -text",
+    "model": "base kernel",
     "text": "base model",
     "cache": "base kernel",
     "attend": "base kernel cache",

@@ -4,8 +4,6 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/sized.h"
-#include "model/repack.h"
-#include "text/tokens.h"
 
 #include <errno.h>
 #include <math.h>
@@ -270,20 +268,7 @@ static size_t metadata_bytes(const struct wnw_model *m)
     return 4 * (m->map_size < most ? m->map_size : most) + (1 << 20);
 }
 
-/* What libllama takes at most for the vocabulary: the metadata once more, and what it notes of every token
- * and every merge, in lists, in two maps and as text. */
-static size_t vocabulary_bytes(const struct wnw_model *m)
-{
-    const size_t in_file = gguf_get_data_offset(m->gguf), per_string = 512;
-    size_t n_string = 0;
-    for (int64_t i = 0; i < gguf_get_n_kv(m->gguf); i++)
-        if (gguf_get_kv_type(m->gguf, i) == GGUF_TYPE_ARRAY &&
-            gguf_get_arr_type(m->gguf, i) == GGUF_TYPE_STRING)
-            n_string += gguf_get_arr_n(m->gguf, i);
-    return 4 * in_file + per_string * n_string + (1 << 20);
-}
-
-static int open_model(struct wnw_model *m, const char *path, const wnw_model_params *params)
+int wnw__model_read(struct wnw_model *m, const char *path)
 {
     WNW_TRY(map_file(m, path));
     WNW_TRY(wnw__memory_look(metadata_bytes(m), "the metadata of the model"));
@@ -300,40 +285,11 @@ static int open_model(struct wnw_model *m, const char *path, const wnw_model_par
     WNW_TRY(set_name(m, path));
     WNW_TRY(read_hparams(m));
     WNW_TRY(place_tensors(m, path));
-    WNW_TRY(bind_all(m));
-    WNW_TRY(wnw__memory_look(vocabulary_bytes(m), "the vocabulary of the model"));
-    WNW_TRY(wnw__vocab_open(m, path));
-    if (wnw__vocab_size(m) > m->hp.n_vocab)
-        return wnw__fail(WNW_E_FORMAT, "%s: %d tokens in the vocabulary, %d rows of embeddings", path,
-                         (int)wnw__vocab_size(m), (int)m->hp.n_vocab);
-    return params->repack ? wnw__repack(m) : WNW_OK;
+    return bind_all(m);
 }
 
-int wnw_model_open(wnw_model **out, const char *path, const wnw_model_params *params)
+void wnw__model_clear(struct wnw_model *m)
 {
-    WNW_REQUIRE(out);
-    *out = NULL;
-    WNW_REQUIRE(path);
-    wnw_model_params own = wnw_model_default_params();
-    WNW_TRY(WNW_SIZED_TAKE(wnw_model_params, &own, params));
-    struct wnw_model *m = calloc(1, sizeof *m);
-    if (!m)
-        return wnw__fail(WNW_E_NOMEM, "no memory for a model");
-    wnw__quiet_dependencies();
-    const int rc = open_model(m, path, &own);
-    if (rc != WNW_OK) {
-        wnw_model_free(m);
-        return rc;
-    }
-    *out = m;
-    return WNW_OK;
-}
-
-void wnw_model_free(wnw_model *m)
-{
-    if (!m)
-        return;
-    wnw__vocab_free(m);
     if (m->repacked_buffer)
         ggml_backend_buffer_free(m->repacked_buffer);
     if (m->mapped_buffer)
@@ -346,7 +302,7 @@ void wnw_model_free(wnw_model *m)
         munmap(m->map, m->map_size);
     free(m->layers);
     free(m->name);
-    free(m);
+    *m = (struct wnw_model){0};
 }
 
 struct ggml_tensor *wnw__model_original(const struct wnw_model *m, const struct ggml_tensor *w)

@@ -33,6 +33,12 @@ struct wnw_model {
     struct llama_model *vocab; /* libllama, vocabulary only */
 };
 
+/* Reads everything of the file but the vocabulary, which is libllama's (text/open.c), into an empty *m. After a
+ * failure *m is to be cleared as well. */
+int wnw__model_read(struct wnw_model *m, const char *path);
+/* Releases what wnw__model_read and wnw__repack made; the vocabulary is freed before. */
+void wnw__model_clear(struct wnw_model *m);
+
 /* The tensor of the file that w is, or was repacked from: never repacked, in the mapping. */
 struct ggml_tensor *wnw__model_original(const struct wnw_model *m, const struct ggml_tensor *w);
 

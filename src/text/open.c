@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/* A model is opened here rather than in model/, because its vocabulary is read by libllama. */
+#include "base/memory.h"
+#include "base/sized.h"
+#include "model/repack.h"
+#include "text/tokens.h"
+
+#include <stdlib.h>
+
+/* What libllama takes at most for the vocabulary: the metadata once more, and what it notes of every token
+ * and every merge, in lists, in two maps and as text. */
+static size_t vocabulary_bytes(const struct wnw_model *m)
+{
+    const size_t in_file = gguf_get_data_offset(m->gguf), per_string = 512;
+    size_t n_string = 0;
+    for (int64_t i = 0; i < gguf_get_n_kv(m->gguf); i++)
+        if (gguf_get_kv_type(m->gguf, i) == GGUF_TYPE_ARRAY &&
+            gguf_get_arr_type(m->gguf, i) == GGUF_TYPE_STRING)
+            n_string += gguf_get_arr_n(m->gguf, i);
+    return 4 * in_file + per_string * n_string + (1 << 20);
+}
+
+static int open_model(struct wnw_model *m, const char *path, const wnw_model_params *params)
+{
+    WNW_TRY(wnw__model_read(m, path));
+    WNW_TRY(wnw__memory_look(vocabulary_bytes(m), "the vocabulary of the model"));
+    WNW_TRY(wnw__vocab_open(m, path));
+    if (wnw__vocab_size(m) > m->hp.n_vocab)
+        return wnw__fail(WNW_E_FORMAT, "%s: %d tokens in the vocabulary, %d rows of embeddings", path,
+                         (int)wnw__vocab_size(m), (int)m->hp.n_vocab);
+    return params->repack ? wnw__repack(m) : WNW_OK;
+}
+
+int wnw_model_open(wnw_model **out, const char *path, const wnw_model_params *params)
+{
+    WNW_REQUIRE(out);
+    *out = NULL;
+    WNW_REQUIRE(path);
+    wnw_model_params own = wnw_model_default_params();
+    WNW_TRY(WNW_SIZED_TAKE(wnw_model_params, &own, params));
+    struct wnw_model *m = calloc(1, sizeof *m);
+    if (!m)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a model");
+    wnw__quiet_dependencies();
+    const int rc = open_model(m, path, &own);
+    if (rc != WNW_OK) {
+        wnw_model_free(m);
+        return rc;
+    }
+    *out = m;
+    return WNW_OK;
+}
+
+void wnw_model_free(wnw_model *m)
+{
+    if (!m)
+        return;
+    wnw__vocab_free(m);
+    wnw__model_clear(m);
+    free(m);
+}
