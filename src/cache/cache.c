@@ -347,6 +347,24 @@ int wnw__cache_keep_layer(struct wnw__cache *c, int32_t il, const int32_t *const
     return rc;
 }
 
+static uint8_t *stored_at(const struct wnw__cache *c, int32_t il, enum wnw__stored what, int64_t row)
+{
+    const struct wnw__kv_layer *l = &c->layers[il];
+    return (what == WNW_KEYS ? l->k : l->v) + (size_t)row * c->row_bytes;
+}
+
+void wnw__cache_read(const struct wnw__cache *c, int32_t il, enum wnw__stored what, int64_t row, int32_t n,
+                     float *dst)
+{
+    wnw__rows_to_f32(c->type, stored_at(c, il, what, row), n, c->d, dst);
+}
+
+void wnw__cache_write(struct wnw__cache *c, int32_t il, enum wnw__stored what, int64_t row, int32_t n,
+                      const float *src)
+{
+    wnw__rows_from_f32(c->type, src, n, c->d, stored_at(c, il, what, row));
+}
+
 void wnw__cache_drop(struct wnw__cache *c, int32_t il, int32_t ih, int32_t from, int32_t n)
 {
     struct wnw__kv_layer *l = &c->layers[il];

@@ -88,6 +88,15 @@ int wnw__cache_keep_layer(struct wnw__cache *c, int32_t il, const int32_t *const
 int wnw__cache_thin_layer(struct wnw__cache *c, int32_t il, const int32_t *const *keep, const int32_t *n_keep,
                           int32_t room);
 
+enum wnw__stored { WNW_KEYS, WNW_VALUES };
+/* n stored rows of layer il from row `row` on (the layer's numbering: off[ih] + i) as float[n][d], and back in the
+ * cache's type. Above this folder nobody else looks at the bytes of keys and values, but for attention and what
+ * observes it. */
+void wnw__cache_read(const struct wnw__cache *c, int32_t il, enum wnw__stored what, int64_t row, int32_t n,
+                     float *dst);
+void wnw__cache_write(struct wnw__cache *c, int32_t il, enum wnw__stored what, int64_t row, int32_t n,
+                      const float *src);
+
 /* Drops the entries [from, from + n) of one head in place; its storage stays. */
 void wnw__cache_drop(struct wnw__cache *c, int32_t il, int32_t ih, int32_t from, int32_t n);
 

@@ -15,7 +15,6 @@
 #include "model/rope.h"
 #include "session/session.h"
 
-#include "kernel/kernel.h"
 #include "session/renumber.h"
 
 #include <math.h>
@@ -132,7 +131,7 @@ struct turning {
 static void turn_head(int32_t job, void *user)
 {
     const struct turning *w = user;
-    const struct wnw__cache *c = &w->s->cache;
+    struct wnw__cache *c = &w->s->cache;
     const int32_t il = job / c->n_head_kv, ih = job % c->n_head_kv;
     struct wnw__kv_layer *l = &c->layers[il];
     float *cs = w->room + (size_t)job * w->n_room, *key = cs + 2 * (size_t)w->n_pair;
@@ -140,13 +139,12 @@ static void turn_head(int32_t job, void *user)
         .theta = w->theta + (size_t)il * (size_t)w->n_pair, .cs = cs, .n_pair = w->n_pair, .neox = w->neox};
     for (int32_t i = 0; i < l->len[ih]; i++) {
         int32_t *pos = &l->pos[l->off[ih] + i];
-        uint8_t *row = l->k + (size_t)(l->off[ih] + i) * c->row_bytes;
         if (*pos == i)
             continue;
         set_delta(&t, i - *pos);
-        wnw__rows_to_f32(c->type, row, 1, c->d, key);
+        wnw__cache_read(c, il, WNW_KEYS, l->off[ih] + i, 1, key);
         turn_key(&t, key);
-        wnw__rows_from_f32(c->type, key, 1, c->d, row);
+        wnw__cache_write(c, il, WNW_KEYS, l->off[ih] + i, 1, key);
         *pos = i;
     }
 }

@@ -11,7 +11,6 @@
  */
 #include "session/rewrite.h"
 
-#include "kernel/kernel.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -72,10 +71,10 @@ static void merged_free(struct merged *w, int32_t n)
     free(w);
 }
 
-static int add_up(const struct wnw__cache *c, const struct wnw__kv_layer *l, int32_t ih, const int32_t *keep,
-                  int32_t n_keep, const struct wnw__plan_contents *contents, bool averages, struct merged *w,
-                  float *row)
+static int add_up(const struct wnw__cache *c, int32_t il, int32_t ih, const int32_t *keep, int32_t n_keep,
+                  const struct wnw__plan_contents *contents, bool averages, struct merged *w, float *row)
 {
+    const struct wnw__kv_layer *l = &c->layers[il];
     const int32_t *pos = l->pos + l->off[ih];
     const size_t d = (size_t)c->d, n = (size_t)n_keep;
     w->sum = calloc(n * d + 1, sizeof *w->sum);
@@ -87,7 +86,7 @@ static int add_up(const struct wnw__cache *c, const struct wnw__kv_layer *l, int
         const wnw_merge *g = &contents->merges[m];
         const int64_t from = l->off[ih] + find(pos, NULL, l->len[ih], g->from);
         const int32_t to = find(pos, keep, n_keep, g->to);
-        wnw__rows_to_f32(c->type, l->v + (size_t)from * c->row_bytes, 1, c->d, row);
+        wnw__cache_read(c, il, WNW_VALUES, from, 1, row);
         for (int32_t t = to; t < to + g->n_to; t++) {
             float *sum = w->sum + (size_t)t * d;
             for (size_t i = 0; i < d; i++)
@@ -101,7 +100,7 @@ static int add_up(const struct wnw__cache *c, const struct wnw__kv_layer *l, int
         const float scale = averages ? 1 / (1 + w->weight[t]) : 1;
         if (!w->changed[t])
             continue;
-        wnw__rows_to_f32(c->type, l->v + (size_t)(l->off[ih] + keep[t]) * c->row_bytes, 1, c->d, row);
+        wnw__cache_read(c, il, WNW_VALUES, l->off[ih] + keep[t], 1, row);
         for (size_t i = 0; i < d; i++)
             sum[i] = (row[i] + sum[i]) * scale;
     }
@@ -109,49 +108,47 @@ static int add_up(const struct wnw__cache *c, const struct wnw__kv_layer *l, int
 }
 
 /* The layer is compact: kept entry t is row t of its head. */
-static void write_values(const struct wnw__cache *c, struct wnw__kv_layer *l, int32_t ih,
-                         const struct merged *w)
+static void write_values(struct wnw__cache *c, int32_t il, int32_t ih, const struct merged *w)
 {
+    const struct wnw__kv_layer *l = &c->layers[il];
     for (int32_t t = 0; w->changed && t < l->len[ih]; t++) {
         if (!w->changed[t])
             continue;
         const int64_t row = l->off[ih] + t;
-        wnw__rows_from_f32(c->type, w->sum + (size_t)t * (size_t)c->d, 1, c->d,
-                           l->v + (size_t)row * c->row_bytes);
+        wnw__cache_write(c, il, WNW_VALUES, row, 1, w->sum + (size_t)t * (size_t)c->d);
         for (int kind = WNW_AUX_PROJ; kind < WNW_N_AUX; kind++)
             for (int32_t p = 0; p < c->aux_planes[kind]; p++)
                 wnw__cache_aux(l, (enum wnw__aux)kind, p)[row] = -1;
     }
 }
 
-static void prune_keys(const struct wnw__cache *c, struct wnw__kv_layer *l, int32_t ih,
+static void prune_keys(struct wnw__cache *c, int32_t il, int32_t ih,
                        const struct wnw__plan_contents *contents, float *row)
 {
+    const struct wnw__kv_layer *l = &c->layers[il];
     for (int32_t t = 0; contents->n_channel > 0 && t < l->len[ih] - contents->n_spared; t++) {
-        uint8_t *key = l->k + (size_t)(l->off[ih] + t) * c->row_bytes;
-        wnw__rows_to_f32(c->type, key, 1, c->d, row);
+        wnw__cache_read(c, il, WNW_KEYS, l->off[ih] + t, 1, row);
         for (int32_t i = 0; i < contents->n_channel; i++)
             row[contents->channels[i]] = 0;
-        wnw__rows_from_f32(c->type, row, 1, c->d, key);
+        wnw__cache_write(c, il, WNW_KEYS, l->off[ih] + t, 1, row);
     }
 }
 
 int wnw__rewrite_layer(struct wnw__cache *c, int32_t il, const int32_t *const *keep, const int32_t *n_keep,
                        bool all, int32_t room, const struct wnw__plan_contents *contents, bool averages)
 {
-    struct wnw__kv_layer *l = &c->layers[il];
     struct merged *w = contents ? calloc((size_t)c->n_head_kv, sizeof *w) : NULL;
     float *row = contents ? malloc((size_t)c->d * sizeof *row) : NULL;
     int rc = !contents || (w && row) ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory to merge values");
     for (int32_t ih = 0; rc == WNW_OK && contents && ih < c->n_head_kv; ih++)
         if (contents[ih].n_merge > 0)
-            rc = add_up(c, l, ih, keep[ih], n_keep[ih], &contents[ih], averages, &w[ih], row);
+            rc = add_up(c, il, ih, keep[ih], n_keep[ih], &contents[ih], averages, &w[ih], row);
     if (rc == WNW_OK && !all)
         rc = room < 0 ? wnw__cache_keep_layer(c, il, keep, n_keep)
                       : wnw__cache_thin_layer(c, il, keep, n_keep, room);
     for (int32_t ih = 0; rc == WNW_OK && contents && ih < c->n_head_kv; ih++) {
-        write_values(c, l, ih, &w[ih]);
-        prune_keys(c, l, ih, &contents[ih], row);
+        write_values(c, il, ih, &w[ih]);
+        prune_keys(c, il, ih, &contents[ih], row);
     }
     merged_free(w, c->n_head_kv);
     free(row);
