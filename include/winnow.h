@@ -92,8 +92,8 @@
  *     with ggml_set_abort_callback.
  *   - Numbers in text (recipes, profiles, messages) have a point, whatever the program's locale is.
  *   - Threads: models and policies are read-only after creation and may be shared. A session, sampler, plan or
- *     registry belongs to one thread at a time, sessions that share an engine to the same one. The library has no other state than the log sink and a
- *     per-thread error text. It never prints and never exits.
+ *     registry belongs to one thread at a time, sessions that share an engine to the same one. The library has
+ *     no other state than the log sink and a per-thread error text. It never prints and never exits.
  *   - Before 1.0 there is no ABI promise.
  */
 #ifndef WINNOW_H

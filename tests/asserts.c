@@ -132,3 +132,15 @@ int test_run_rows(const char *group, CMUnitTestFunction test, const void *rows, 
     free(tests);
     return n_failed;
 }
+
+double test_relative_error(const float *a, const float *b, size_t n)
+{
+    double worst = 0.0, top = 0.0;
+    for (size_t i = 0; i < n; i++) {
+        const double e = fabs((double)a[i] - (double)b[i]);
+        if (!(e <= worst))
+            worst = isnan(e) ? HUGE_VAL : e;
+        top = fmax(top, fabs((double)b[i]));
+    }
+    return top > 0.0 ? worst / top : HUGE_VAL;
+}

@@ -69,6 +69,9 @@
         const int32_t *: test_same_ints, \
         default: test_same_bytes)(got, want, (size_t)(bytes), #got, __FILE__, __LINE__)
 
+/* max |a - b| / max |b| of n floats; infinite where one is not a number or b is all 0. */
+double test_relative_error(const float *a, const float *b, size_t n);
+
 void test_status(int rc, int want, const char *expr, const char *file, int line);
 void test_cmp_failed(const char *a, const char *op, const char *b, long double of_a, long double of_b,
                      const char *file, int line);

@@ -133,19 +133,6 @@ static void fixture_free(struct fixture *f)
     free(f->ref);
 }
 
-/* max |a - b| / max |b|; NaN counts as infinite */
-static double relative_error(const float *a, const float *b, size_t n)
-{
-    double worst = 0.0, top = 0.0;
-    for (size_t i = 0; i < n; i++) {
-        const double e = fabs((double)a[i] - (double)b[i]);
-        if (!(e <= worst))
-            worst = isnan(e) ? HUGE_VAL : e;
-        top = fmax(top, fabs((double)b[i]));
-    }
-    return top > 0.0 ? worst / top : HUGE_VAL;
-}
-
 struct thread {
     pthread_t id;
     struct fixture *f;
@@ -184,7 +171,7 @@ static void check_shape(const struct shape *s)
         f.shared->vec = wnw__vec_at(i);
         memset(f.out, 0xff, f.n_q * sizeof *f.out);
         wnw__attend_run(&f.op, f.q, NULL, NULL, f.out, 0, 1);
-        const double e = relative_error(f.out, f.ref, f.n_q);
+        const double e = test_relative_error(f.out, f.ref, f.n_q);
         if (!(e <= TOLERANCE))
             fail_msg("%s: error %g for %d/%d heads, d %d, type %d, %d new, %d past, window %d",
                      f.shared->vec->name, e, s->n_head, s->n_head_kv, s->d, (int)s->type, s->n_tok, s->n_past,
@@ -444,7 +431,7 @@ static void graph_operation(void **state)
         graph_init(&g, &f);
         assert_int_equal(ggml_graph_compute_with_ctx(g.ctx, g.gf, 2), GGML_STATUS_SUCCESS);
         wnw__attend_ref(&f.op, f.q, f.ref);
-        assert_cmp(relative_error(g.out->data, f.ref, f.n_q), <=, TOLERANCE);
+        assert_cmp(test_relative_error(g.out->data, f.ref, f.n_q), <=, TOLERANCE);
         /* the same graph after the cache has changed */
         f.layer.len[0] = 7;
         f.layer.len[1] += 1;
@@ -452,7 +439,7 @@ static void graph_operation(void **state)
         f.slice.n_past++;
         assert_int_equal(ggml_graph_compute_with_ctx(g.ctx, g.gf, 2), GGML_STATUS_SUCCESS);
         wnw__attend_ref(&f.op, f.q, f.ref);
-        assert_cmp(relative_error(g.out->data, f.ref, f.n_q), <=, TOLERANCE);
+        assert_cmp(test_relative_error(g.out->data, f.ref, f.n_q), <=, TOLERANCE);
         ggml_free(g.ctx);
         fixture_free(&f);
     }

@@ -130,19 +130,6 @@ static void fixture_free(struct fixture *f)
     free(f->expect);
 }
 
-/* max |a - b| / max |b|; NaN counts as infinite */
-static double relative_error(const float *a, const float *b, size_t n)
-{
-    double worst = 0.0, top = 0.0;
-    for (size_t i = 0; i < n; i++) {
-        const double e = fabs((double)a[i] - (double)b[i]);
-        if (!(e <= worst))
-            worst = isnan(e) ? HUGE_VAL : e;
-        top = fmax(top, fabs((double)b[i]));
-    }
-    return top > 0.0 ? worst / top : HUGE_VAL;
-}
-
 struct thread {
     pthread_t id;
     const struct fixture *f;
@@ -312,7 +299,7 @@ static void agrees_with_reference(void **state)
                 f.shared->vec = wnw__vec_at(v);
                 run(&f, il, false, 1);
                 wnw__attend_ref(&f.op, f.q, f.expect);
-                const double e = relative_error(f.out, f.expect, f.n_q);
+                const double e = test_relative_error(f.out, f.expect, f.n_q);
                 if (!(e <= TOLERANCE))
                     fail_msg("%s, layer %d, %s: error %g", shapes[i].name, (int)il, f.shared->vec->name, e);
             }
@@ -423,7 +410,7 @@ static void own_operation_in_a_graph(void **state)
             assert_int_equal(wnw__attend_shared_reserve(f.shared, &f.batch, il, il + 1), WNW_OK);
             compute(&f, &g, false);
             wnw__attend_ref(&f.op, f.q, f.expect);
-            const double e = relative_error(f.out, f.expect, f.n_q);
+            const double e = test_relative_error(f.out, f.expect, f.n_q);
             if (!(e <= TOLERANCE))
                 fail_msg("%s, layer %d: error %g", shapes[i].name, (int)il, e);
             graph_free(&g);
@@ -458,7 +445,7 @@ static void ggml_attention_agrees(void **state)
             f.op.il = il;
             compute(&f, &g, true);
             wnw__attend_ref(&f.op, f.q, f.expect);
-            const double e = relative_error(f.out, f.expect, f.n_q);
+            const double e = test_relative_error(f.out, f.expect, f.n_q);
             if (!(e <= TOLERANCE))
                 fail_msg("%s, layer %d: error %g", with_ggml[i].name, (int)il, e);
             graph_free(&g);

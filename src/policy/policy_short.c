@@ -140,10 +140,13 @@ int wnw_policy_short(const wnw_policy *p, char **text)
             se->parts[se->outside.n++] = &p->part[k].head;
     const char *scorer = p->part[WNW_PART_SCORER].head.name;
     const struct wnw__preset *row;
+    char before[512];
+    snprintf(before, sizeof before, "%s", wnw_last_error());
     try_first(se, scorer);
     for (int32_t i = 0; (row = wnw__preset_get(i)); i++)
         if (begins_with(row->recipe, scorer) && strcmp(row->name, scorer) != 0)
             try_first(se, row->name);
+    (void)wnw__fail(WNW_OK, "%s", before); /* recipes that did not parse are nobody's failure */
     *text = strdup(*se->best ? se->best : wnw_policy_string(p));
     free(se);
     return *text ? WNW_OK : wnw__fail(WNW_E_NOMEM, "out of memory for a recipe");
