@@ -4,7 +4,7 @@
 
 bad 'no command' 'no command'
 bad 'unknown command' 'did you mean .winnow run' rnu
-for command in compress ask calibrate inspect serve rpc eval report; do
+for command in compress ask calibrate inspect serve rpc report; do
     bad "later command $command" 'not there yet' "$command" -m x
 done
 bad 'help of an unknown command' 'unknown command' help nothing
