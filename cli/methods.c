@@ -37,7 +37,7 @@ static void print_table(void)
         }
     }
     puts("\nPresets show name, layout of the plan, and what is observed. `winnow methods NAME` shows parts "
-         "and options.\n"
+         "and options, `winnow methods RECIPE` those of any recipe.\n"
          "A recipe is NAME[:key=value,...][+NAME...], e.g. snapkv:window=32+adakv.");
 }
 
@@ -91,10 +91,10 @@ static bool find_part(const char *name, size_t len, wnw_method_info *out)
     return false;
 }
 
-/* The parts of a preset with the values it gives their options. */
+/* The parts of a recipe with the values it gives their options. */
 static void print_recipe_parts(const char *recipe)
 {
-    puts("  parts, and their options [value in this preset, range]:");
+    puts("  parts, and their options [value here, range]:");
     for (const char *at = recipe; *at;) {
         const size_t len = strcspn(at, "+"), name_len = strcspn(at, ":+");
         wnw_method_info part = {WNW_INIT(wnw_method_info)};
@@ -145,6 +145,27 @@ static void print_details(const wnw_method_info *info)
         print_part_options(info->options);
 }
 
+/* A recipe that names no method: its shortest form, the one with every default written out, and its parts. */
+static int print_recipe(const char *recipe)
+{
+    static const wnw_phase phases[] = {WNW_PHASE_END, WNW_PHASE_LAYER, WNW_PHASE_CHUNK, WNW_PHASE_DECODE};
+    wnw_policy *policy;
+    char words[256], *own;
+    uint32_t allowed = 0;
+    const int status = wnw_policy_parse(&policy, recipe, NULL);
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    for (size_t i = 0; i < sizeof phases / sizeof *phases; i++)
+        allowed |= wnw_policy_allows(policy, phases[i], NULL) ? 1u << phases[i] : 0;
+    printf("%s (recipe)\n  %-10s %s\n", app_policy_text(policy, &own), "recipe", wnw_policy_string(policy));
+    printf("  %-10s %s\n", "observes", app_needs_text(wnw_policy_needs(policy).flags, words, sizeof words));
+    printf("  %-10s %s\n", "phases", app_phases_text(allowed, words, sizeof words));
+    print_recipe_parts(wnw_policy_string(policy));
+    wnw_free(own);
+    wnw_policy_free(policy);
+    return app_finish_stdout();
+}
+
 static int unknown(const char *name)
 {
     wnw_method_info info = {WNW_INIT(wnw_method_info)};
@@ -189,5 +210,7 @@ int cli_methods(const struct app_args *app)
         print_details(&info);
         found = true;
     }
+    if (!found && strpbrk(app->rest[0], ":+"))
+        return print_recipe(app->rest[0]);
     return found ? app_finish_stdout() : unknown(app->rest[0]);
 }

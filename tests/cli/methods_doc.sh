@@ -23,6 +23,16 @@ awk '/^### (Scorer|Layer|Head|Selector)/ { if (name && n < 2) print name; name =
      name && /^[^#|]/ && !/^(Paper|Observes):/ { n++ }' "$work/page" >"$work/bare"
 [ ! -s "$work/bare" ] || fail "parts without details: $(cat "$work/bare")"
 
+# A recipe that is no method's name: its shortest form, the long one, and every part with its values.
+good 'recipe' methods snapkv:window=16+head=adakv && {
+    head -1 "$work/out" | grep -qx 'adakv:window=16 (recipe)' || fail "not the shortest form: $(head -1 "$work/out")"
+    grep -q '^  recipe     snapkv:window=16,kernel=7,.*+adakv:alpha_safeguard=0.2,' "$work/out" ||
+        fail "no long form: $(sed -n 2p "$work/out")"
+    grep -q '^      window .*\[16, whole number 1 to 4096\]$' "$work/out" || fail "not the value of the recipe: $(grep window "$work/out")"
+    grep -q '^    head budget adakv: ' "$work/out" || fail "a part is missing: $(cat "$work/out")"
+}
+bad 'a part of a recipe' 'unknown' methods snapkv+nothing
+
 # Measured costs find their preset; a table of something else is refused.
 cat >"$work/costs.csv" <<'EOF'
 # some machine
