@@ -79,7 +79,7 @@ def check_commands(path, text):
 
 def check_bare_options(path, text):
     """`--option ...` without a command: some command has it, or the needle program."""
-    known = " ".join(output(*c.split(), "--help") for c in ("run", "plan", "tokens", "ppl", "methods", "bench", "bench observe"))
+    known = " ".join(output(*c.split(), "--help") for c in ("run", "plan", "tokens", "ppl", "methods", "bench", "bench observe", "bench batch", "eval", "score"))
     with open("examples/needles.c", encoding="utf-8") as f:
         known += f.read()
     for line in re.findall(r"`(--[^`\n]+)`", text) if path == "README.md" else []:
