@@ -11,7 +11,6 @@
  */
 #include "session/rewrite.h"
 
-
 #include <stdlib.h>
 #include <string.h>
 
