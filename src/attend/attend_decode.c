@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Few new rows: the entries of every head are cut into pieces, and whoever finishes a head's last piece combines
- * them in order. New keys and values are written by the thread that owns the piece they fall into.
+ * Few new rows: the entries of every head are cut into pieces, and whoever finishes a head's last piece
+ * combines them in order. New keys and values are written by the thread that owns the piece they fall into.
  */
 #include "attend/attend_impl.h"
 

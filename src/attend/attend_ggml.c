@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Attention with standard ggml operations: set_rows into the arena, flash_attn_ext over views of it, slice by
- * slice. Where all heads of a layer have one length it is a single operation over all heads, else one per KV head.
- * Slower than our own kernel, but for one slice the same sequence of operations as llama.cpp, and any backend can
- * run it.
+ * slice. Where all heads of a layer have one length it is a single operation over all heads, else one per KV
+ * head. Slower than our own kernel, but for one slice the same sequence of operations as llama.cpp, and any
+ * backend can run it.
  */
 #include "attend/attend_ggml.h"
 
@@ -117,7 +117,8 @@ static int32_t pad_keys(const struct wnw__cache *c, int32_t n)
     return (n + c->growth - 1) / c->growth * c->growth;
 }
 
-/* Masks depend on slice and length alone unless something hides entries by position, so most layers share one. */
+/* Masks depend on slice and length alone unless something hides entries by position, so most layers share
+ * one. */
 static struct ggml_tensor *mask_for(const struct place *p, int32_t ih)
 {
     struct wnw__attend_ggml *ag = p->ag;

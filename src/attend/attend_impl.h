@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Inside of the own attention. Query head g of a group and row t of a slice make one query; all queries that share
- * a KV head go through its entries together, so that keys and values are read and converted once per group.
- * attend_tile.c streams entries past a set of queries; attend_decode.c and attend_prefill.c decide which queries
- * and entries of a slice make a unit of work; attend_run.c has threads take the units of all slices.
+ * Inside of the own attention. Query head g of a group and row t of a slice make one query; all queries that
+ * share a KV head go through its entries together, so that keys and values are read and converted once per
+ * group. attend_tile.c streams entries past a set of queries; attend_decode.c and attend_prefill.c decide
+ * which queries and entries of a slice make a unit of work; attend_run.c has threads take the units of all
+ * slices.
  */
 #ifndef WNW_ATTEND_IMPL_H
 #define WNW_ATTEND_IMPL_H
@@ -130,7 +131,8 @@ void wnw__attend_load(const struct wnw__attend_job *job, const struct wnw__atten
 void wnw__attend_stream(const struct wnw__attend_job *job, const struct wnw__attend_rows *r, int32_t from,
                         int32_t to, struct wnw__attend_work *w);
 
-/* Rows first .. last-1 of the slice are written behind the entries of KV head ih. k, v as in wnw__attend_run. */
+/* Rows first .. last-1 of the slice are written behind the entries of KV head ih. k, v as in
+ * wnw__attend_run. */
 void wnw__attend_write(const struct wnw__attend_job *job, int32_t ih, int32_t first, int32_t last,
                        const float *k, const float *v);
 

@@ -209,7 +209,8 @@ struct ggml_tensor *wnw__attend_own(struct ggml_context *ctx, struct wnw__attend
     if (wnw__attend_is_decode(op->shared, (int32_t)n_row))
         return ggml_custom_4d(ctx, GGML_TYPE_F32, n_embd, n_row, 1, 1, args, 3, storing_node,
                               GGML_N_TASKS_MAX, op);
-    /* A node of its own: every row must be stored before any thread reads, and an operation has no barrier. */
+    /* A node of its own: every row must be stored before any thread reads, and an operation has no
+     * barrier. */
     args[1] = ggml_custom_4d(ctx, GGML_TYPE_F32, 1, 1, 1, 1, args + 1, 2, store_node, GGML_N_TASKS_MAX, op);
     return ggml_custom_4d(ctx, GGML_TYPE_F32, n_embd, n_row, 1, 1, args, 2, stored_node, GGML_N_TASKS_MAX,
                           op);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Units of all slices as one list from which threads take. It consists of sections: all units of a slice of many
- * rows, or those of one head of a slice of few rows. Slices of many rows come first, because their units take the
- * longest. Nobody writes the list down: every thread walks along it as the numbers of its units grow.
+ * Units of all slices as one list from which threads take. It consists of sections: all units of a slice of
+ * many rows, or those of one head of a slice of few rows. Slices of many rows come first, because their units
+ * take the longest. Nobody writes the list down: every thread walks along it as the numbers of its units
+ * grow.
  */
 #include "attend/attend_impl.h"
 

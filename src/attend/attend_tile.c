@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Streaming softmax attention of a set of queries over entries of one KV head (arXiv 1805.02867, 2205.14135). */
+/* Streaming softmax attention of a set of queries over entries of one KV head (arXiv 1805.02867,
+ * 2205.14135). */
 #include "attend/attend_impl.h"
 
 #include <float.h>

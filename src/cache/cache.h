@@ -61,7 +61,8 @@ void wnw__cache_free(struct wnw__cache *c);
 void wnw__cache_clear(struct wnw__cache *c);
 
 /* Replaces the entries of dst, a cache of the same shape, type and growth, by a copy of those of src, with
- * the same room to grow and the numbers that belong to them. After a failure dst may only be given to wnw__cache_free.
+ * the same room to grow and the numbers that belong to them. After a failure dst may only be given to
+ * wnw__cache_free.
  */
 int wnw__cache_copy(struct wnw__cache *dst, const struct wnw__cache *src);
 
@@ -71,7 +72,8 @@ int wnw__cache_copy(struct wnw__cache *dst, const struct wnw__cache *src);
  * are untouched on failure. */
 int wnw__cache_reserve_layer(struct wnw__cache *c, int32_t il, int32_t n, bool exact);
 
-/* Gives the heads of layer il room for cap[ih] >= len[ih] entries, no more and no less. Unchanged on failure. */
+/* Gives the heads of layer il room for cap[ih] >= len[ih] entries, no more and no less. Unchanged on
+ * failure. */
 int wnw__cache_resize_layer(struct wnw__cache *c, int32_t il, const int32_t *cap);
 
 /* Takes n rows per head, written by the attention behind len, into account; their positions are first,
@@ -89,9 +91,9 @@ int wnw__cache_thin_layer(struct wnw__cache *c, int32_t il, const int32_t *const
                           int32_t room);
 
 enum wnw__stored { WNW_KEYS, WNW_VALUES };
-/* n stored rows of layer il from row `row` on (the layer's numbering: off[ih] + i) as float[n][d], and back in the
- * cache's type. Above this folder nobody else looks at the bytes of keys and values, but for attention and what
- * observes it. */
+/* n stored rows of layer il from row `row` on (the layer's numbering: off[ih] + i) as float[n][d], and back
+ * in the cache's type. Above this folder nobody else looks at the bytes of keys and values, but for attention
+ * and what observes it. */
 void wnw__cache_read(const struct wnw__cache *c, int32_t il, enum wnw__stored what, int64_t row, int32_t n,
                      float *dst);
 void wnw__cache_write(struct wnw__cache *c, int32_t il, enum wnw__stored what, int64_t row, int32_t n,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What one forward pass reads: rows of tokens, cut into slices of the sequences they belong to. */
+/* What one forward pass reads: rows, one per token, cut into one slice per sequence. */
 #ifndef WNW_BATCH_H
 #define WNW_BATCH_H
 
@@ -16,15 +16,15 @@ struct wnw__slice {
     int32_t hidden_n;
 };
 
-/* Rows of all slices, one slice behind the other, on their way through layers from .. to - 1. */
+/* The rows of all slices, one slice after the other. The pass takes them through layers from .. to - 1. */
 struct wnw__batch {
     const struct wnw__slice *slice; /* [n_slice], each of another sequence */
-    int32_t n_slice, n_row;         /* n_row = the sum of theirs, at most the engine's n_ubatch */
+    int32_t n_slice, n_row;         /* n_row: the sum over the slices, at most the engine's n_ubatch */
     int32_t from, to;
-    const int32_t *token; /* [n_row], where from = 0 */
-    float *hidden;        /* [n_row][n_embd]: read where from > 0, written where to < n_layer */
-    /* [n_out] ascending rows whose logits are wanted, 1 <= n_out <= n_row, where to = n_layer. With n_out =
-     * n_row that is all of them, and out_row is not read. */
+    const int32_t *token; /* [n_row], read if from = 0 */
+    float *hidden;        /* [n_row][n_embd]: read if from > 0, written if to < n_layer */
+    /* [n_out] ascending rows whose logits are wanted, 1 <= n_out <= n_row. Used if to = n_layer. If n_out =
+     * n_row, the logits of all rows are wanted and out_row is not read. */
     const int32_t *out_row;
     int32_t n_out;
 };

@@ -132,7 +132,7 @@ static int need_slices(wnw_engine *e, int32_t n)
     return WNW_OK;
 }
 
-/* Shows the batch to the attention and to recorders. */
+/* Describes the batch to the attention and to recorders. */
 static int set_batch(wnw_engine *e, const struct wnw__batch *b)
 {
     int32_t row = 0;
@@ -158,7 +158,7 @@ static int set_batch(wnw_engine *e, const struct wnw__batch *b)
     return WNW_OK;
 }
 
-/* Softmax rows of the own attention are kept from the first batch on in which somebody reads them. */
+/* The own attention keeps the softmax of its rows from the first batch on in which a recorder reads it. */
 static int keep_softmax(wnw_engine *e, const struct wnw__batch *b)
 {
     bool wanted = false;
@@ -173,8 +173,8 @@ static int keep_softmax(wnw_engine *e, const struct wnw__batch *b)
     return WNW_OK;
 }
 
-/* Makes room for everything that the batch leaves behind; caches and recorders keep what they have if it
- * fails. */
+/* Makes room for everything that the batch will store. On failure caches and recorders keep what they
+ * have. */
 static int reserve(wnw_engine *e, const struct wnw__batch *b)
 {
     WNW_TRY(set_batch(e, b));
@@ -188,9 +188,9 @@ static int reserve(wnw_engine *e, const struct wnw__batch *b)
     return wnw__attend_shared_reserve(e->shared, &e->attend, b->from, b->to);
 }
 
-/* ---- Its graph ---- */
+/* ---- The graph of a batch ---- */
 
-/* Of every layer and point, the most stages that a slice wants. */
+/* Sets, for every layer and point, the largest number of stages that any slice wants. */
 static void count_stages(wnw_engine *e)
 {
     memset(e->stages, 0, (size_t)e->m->hp.n_layer * WNW_N_POINTS);
@@ -213,7 +213,8 @@ static bool is_decode(const struct wnw__batch *b)
     return true;
 }
 
-/* The graph that fits, or else the one to build in: of decode steps the longest unused. */
+/* Returns the graph that fits the batch, or else the one to build it in: the prompt's graph, or that of the
+ * decode steps that has been unused for the longest time. */
 static struct wnw__graph *find_graph(wnw_engine *e)
 {
     struct wnw__graph *oldest = &e->graphs[WNW_GRAPH_DECODE];

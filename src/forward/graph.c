@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The transformer graph: one function per block. The order of operations is llama.cpp's, so that with the
- * ggml attention the logits are bit for bit its own.
+ * ggml attention the logits are bit for bit those of llama.cpp.
  *
- * With our own attention a graph depends on nothing that changes between batches of one shape: caches,
- * slices and recorders are reached through the engine when it runs. So it is built and planned once.
+ * With our own attention a graph depends on nothing that changes between batches of one shape: it reaches
+ * caches, slices and recorders through the engine when it runs. So it is built and planned once per shape.
  */
 #include "forward/graph.h"
 
@@ -17,7 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What ggml's allocator notes of a node and its sources, in bytes: about 450, and a quarter for hashing. */
+/* A bound on the bytes that ggml's allocator uses per node and its sources: about 450, and a quarter more for
+ * hashing. */
 enum { ALLOCATOR_NODE = 1024 };
 
 void wnw__graph_free(struct wnw__graph *g)
@@ -41,12 +42,12 @@ static struct ggml_tensor *rms_norm(struct ggml_context *ctx, const struct wnw__
     return ggml_mul(ctx, ggml_rms_norm(ctx, x, hp->rms_eps), w);
 }
 
-/* x, and its bytes for our own products once one was made: several share them. */
+/* x, and x as bytes for our own products. The bytes are made for the first product; the others share them. */
 struct operand {
     struct ggml_tensor *x, *bytes;
 };
 
-/* w x. The ggml attention stands for ggml's operations throughout: there products are ggml's too. */
+/* w x. With the ggml attention every operation is ggml's, the products too. */
 static struct ggml_tensor *multiply(struct ggml_context *ctx, const wnw_engine *e, struct ggml_tensor *w,
                                     struct operand *a)
 {
@@ -77,7 +78,8 @@ static struct ggml_tensor *rope(struct ggml_context *ctx, const struct wnw_model
                          r.scale, 0.0f, 1.0f, 32.0f, 1.0f);
 }
 
-/* src: queries; the attention's output, or queries again; what must have run before, or queries again. */
+/* The sources are: the queries; the attention's output, or the queries again where there is none; the node
+ * that must run before this one, or the queries again. */
 static void record_node(struct ggml_tensor *dst, int ith, int nth, void *userdata)
 {
     const struct wnw__record_op *op = userdata;
@@ -100,7 +102,7 @@ static void record_node(struct ggml_tensor *dst, int ith, int nth, void *userdat
     }
 }
 
-/* A node for every stage that recorders want at the point; out NULL: there is no attention yet. */
+/* Adds a node for every stage that recorders want at the point. out is NULL in front of the attention. */
 static void record(struct wnw__graph *g, const wnw_engine *e, enum wnw__point point, int32_t il,
                    struct ggml_tensor *q, struct ggml_tensor *out)
 {
@@ -160,7 +162,7 @@ static struct ggml_tensor *transformer_layer(struct wnw__graph *g, wnw_engine *e
     const struct wnw__layer_weights *l = &e->m->layers[il];
     struct ggml_tensor *cur = attention(g, e, il, rms_norm(ctx, hp, x, l->attn_norm));
     if (il == hp->n_layer - 1 && g->out_ids) {
-        /* Only these rows are asked for; the feed-forward of the others would be thrown away. */
+        /* Only these rows are asked for; the feed-forward result of the others would not be used. */
         cur = ggml_get_rows(ctx, cur, g->out_ids);
         x = ggml_get_rows(ctx, x, g->out_ids);
     }
@@ -175,7 +177,7 @@ static struct ggml_tensor *transformer_layer(struct wnw__graph *g, wnw_engine *e
 
 /* ---- A graph ---- */
 
-/* Hidden states that come into the first layer. */
+/* The hidden states that enter the graph's first layer. */
 static struct ggml_tensor *input(struct wnw__graph *g, const struct wnw_model *m)
 {
     if (g->from > 0) {
@@ -204,7 +206,7 @@ static int new_context(struct wnw__graph *g, size_t max_nodes)
     return g->ctx ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for a graph of %zu nodes", max_nodes);
 }
 
-/* What the graph is for: the shape of the engine's batch. */
+/* Notes the shape of the engine's present batch as the one that the graph is built for. */
 static int set_shape(struct wnw__graph *g, const wnw_engine *e)
 {
     const struct wnw__batch *b = e->batch;
@@ -257,15 +259,16 @@ static int build(struct wnw__graph *g, wnw_engine *e)
     return WNW_OK;
 }
 
-/* Gives the graph memory. Buffers of an earlier graph are reused where they are large enough. */
+/* Gives the graph memory. Buffers of an earlier graph are used again if they are large enough. */
 static int allocate(struct wnw__graph *g, const struct wnw__team *team)
 {
     WNW_TRY(wnw__memory_look((size_t)ggml_graph_n_nodes(g->gf) * ALLOCATOR_NODE + WNW_MEMORY_SMALL,
                              "the allocator of a graph"));
     if (!g->alloc)
         g->alloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
-    /* Placed anew each time: left to itself ggml notices other nodes than in the graph before, but not that
-     * inputs and weights come in another order, as they do when heads share masks in another way. */
+    /* Memory is planned again for each graph. By itself ggml notices when nodes differ from those of the
+     * graph before, but not when inputs and weights come in another order, as they do when heads share other
+     * masks. */
     if (!g->alloc || !ggml_gallocr_reserve(g->alloc, g->gf) || !ggml_gallocr_alloc_graph(g->alloc, g->gf))
         return wnw__fail(WNW_E_NOMEM, "no memory for the activations of a graph");
     g->plan = ggml_graph_plan(g->gf, team->pool.n_threads, team->threads);

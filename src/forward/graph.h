@@ -8,7 +8,7 @@
 #include <ggml-alloc.h>
 #include <ggml-cpu.h>
 
-/* One stage of recording at one point of a layer: a node of the graph. */
+/* One stage of recording at one point of a layer. Each is a node of the graph. */
 struct wnw__record_op {
     const wnw_engine *e;
     enum wnw__point point;
@@ -17,12 +17,12 @@ struct wnw__record_op {
 
 /* A built graph with its memory. Starts as {0}. */
 struct wnw__graph {
-    /* What it was built for: with the own attention it is good for every batch of the same shape. */
+    /* The shape it was built for. With the own attention it can run every batch of this shape. */
     int32_t from, to, n_row, n_out;
-    uint8_t *stages; /* [n_layer][WNW_N_POINTS] */
+    uint8_t *stages; /* [n_layer][WNW_N_POINTS] number of stages of recording */
 
     struct ggml_context *ctx; /* NULL: nothing is built */
-    void *arena;              /* [arena_size] of ctx, ours because ggml aborts where it cannot have its own */
+    void *arena;              /* [arena_size] memory of ctx; it is ours because ggml aborts if it gets none */
     size_t arena_size;
     struct ggml_cgraph *gf;
     ggml_gallocr_t alloc;
@@ -30,16 +30,17 @@ struct wnw__graph {
     uint8_t *work;
     size_t work_size;
     struct ggml_tensor *tokens, *pos, *out_ids, *logits;
-    struct ggml_tensor *x_in, *x_out; /* hidden states where layers come before or behind, or NULL */
+    struct ggml_tensor *x_in, *x_out; /* hidden states; NULL in the first layer, NULL after the last */
     struct wnw__attend_ggml *ggml;    /* inputs of the ggml attention, or NULL */
     struct wnw__record_op *records;   /* [n_record] userdata of the recording nodes */
     int32_t n_record;
     uint64_t last_run; /* number of the run that used it last */
 };
 
-/* Whether it can run the engine's batch as it is. */
+/* Whether the graph can run the engine's present batch without being built again. */
 bool wnw__graph_fits(const struct wnw__graph *g, const wnw_engine *e);
-/* Builds it anew for the engine's batch; memory of the graph before is used again. Empty on failure. */
+/* Builds the graph for the engine's present batch and reuses the memory of the graph before it. On failure no
+ * graph is built in g. */
 int wnw__graph_build(struct wnw__graph *g, wnw_engine *e);
 void wnw__graph_free(struct wnw__graph *g);
 

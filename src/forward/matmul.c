@@ -5,13 +5,13 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-/* A single token stays with ggml, whose products never write unpacked weights down. */
+/* Products with a single token are ggml's, which never write unpacked weights to memory. */
 enum { LEAST_TOKENS = 2 };
 
 struct wnw__matmul_scratch {
     int32_t n_threads;
     union wnw__matmul_work *work; /* [n_threads] */
-    atomic_int next, left;        /* next strip; threads that have finished, the last of which resets both */
+    atomic_int next, left;        /* next strip; finished threads, the last of which resets both */
 };
 
 int wnw__matmul_new(struct wnw__matmul_scratch **out, int32_t n_threads)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Lists of recorders: every function asks each of them in turn. */
+/* Lists of recorders. Every function calls each recorder of the list in turn. */
 #include "forward/recorder.h"
 
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* What ggml notes of a thread, in bytes: its state with a mask of cores. */
+/* A bound on the bytes that ggml uses per thread: its state with a mask of cores. */
 enum { PER_THREAD = 2 * GGML_MAX_N_THREADS };
 
 static void loop_node(struct ggml_tensor *dst, int ith, int nth, void *pool)
@@ -19,7 +19,7 @@ static void loop_node(struct ggml_tensor *dst, int ith, int nth, void *pool)
 
 static void gather(struct wnw__pool *pool)
 {
-    struct wnw__team *team = (struct wnw__team *)pool; /* its first member */
+    struct wnw__team *team = (struct wnw__team *)pool; /* pool is the team's first member */
     if (ggml_graph_compute(team->loop, &team->plan) != GGML_STATUS_SUCCESS)
         wnw__parallel_work(pool);
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Products with vectors of 256 bits: 16 rows in two vectors at a time. Where the CPU has no dot product of bytes
- * (WNW_DOT), products of pairs are added up in 16 bits for a run of groups that cannot overflow, then widened:
+ * Products with vectors of 256 bits: 16 rows in two vectors at a time. Where the CPU has no dot product of
+ * bytes (WNW_DOT), products of pairs are added up in 16 bits for a run of groups that cannot overflow, then
+ * widened:
  *
- *     u <= 15: 8 groups (a whole block of 32), 31: 4, 63: 2;  bytes: 1, as |w| and q with w's sign, w = u - 128
+ *     u <= 15: 8 groups (a whole block of 32), 31: 4, 63: 2;  bytes: 1, as |w| and q with w's sign, w = u -
+ * 128
  */
 #ifndef WNW_MATMUL_256_H
 #define WNW_MATMUL_256_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Activations as signed bytes with vectors of 256 bits, for every kernel of x86. Eight blocks, a chunk, go together, so
- * that their scales are one vector. */
+/* Activations as signed bytes with vectors of 256 bits, for every kernel of x86. Eight blocks, a chunk, go
+ * together, so that their scales are one vector. */
 #ifndef WNW_MATMUL_ACT_H
 #define WNW_MATMUL_ACT_H
 
@@ -44,7 +44,8 @@ static inline void wnw__act_chunk(const float *x, int32_t n_block, struct wnw__a
             top[b] = _mm256_max_epu32(
                 top[b], _mm256_and_si256(_mm256_castps_si256(_mm256_loadu_ps(x + 32 * b + 8 * i)), bits));
     }
-    /* Below WNW_ACT_TINY a block counts as zero, and one with an infinity or no number has no number as its scale. */
+    /* Below WNW_ACT_TINY a block counts as zero, and one with an infinity or no number has no number as its
+     * scale. */
     const __m256i tops = wnw__act_tops(top), least = _mm256_set1_epi32(WNW_ACT_TINY - 1);
     const __m256 finite = _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(0x7f800000), tops));
     const __m256 some = _mm256_and_ps(finite, _mm256_castsi256_ps(_mm256_cmpgt_epi32(tops, least)));

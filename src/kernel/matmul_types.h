@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The types of GGUF files in the forms that products read: w = d u + m with u an unsigned byte. Included by every
- * kernel, so that it is compiled for the instructions that the kernel may use. */
+/* The types of GGUF files in the forms that products read: w = d u + m with u an unsigned byte. Included by
+ * every kernel, so that it is compiled for the instructions that the kernel may use. */
 #ifndef WNW_MATMUL_TYPES_H
 #define WNW_MATMUL_TYPES_H
 
@@ -57,8 +57,8 @@ static inline uint16_t raw_half(const uint8_t *p)
 
 /* ---- Values: 32 columns in two halves ---- */
 
-/* 16 bytes that go through a block together; of GCC and clang, for every machine. Bytes written one by one would be
- * read back as vectors, for which processors wait. */
+/* 16 bytes that go through a block together; of GCC and clang, for every machine. Bytes written one by one
+ * would be read back as vectors, for which processors wait. */
 typedef uint8_t bytes16 __attribute__((vector_size(16)));
 typedef uint16_t shorts8 __attribute__((vector_size(16)));
 
@@ -213,7 +213,8 @@ PLAIN(q5_0, 22, 16.0f)
 PLAIN(q5_1, 24, 0.0f)
 PLAIN(q8_0, 34, 128.0f)
 
-/* Eight scales and eight minima of six bits in 12 bytes: four at a time, those of sub-blocks 4 to 7 from two places. */
+/* Eight scales and eight minima of six bits in 12 bytes: four at a time, those of sub-blocks 4 to 7 from two
+ * places. */
 static inline void scales_and_mins(const uint8_t *p, uint8_t scale[8], uint8_t min[8])
 {
     uint32_t a, b, c;
