@@ -43,13 +43,13 @@ static void layer_free(struct wnw__kv_layer *l)
     *l = (struct wnw__kv_layer){.n_swa = l->n_swa};
 }
 
-/* What a number of the kind is before it is known. */
+/* The value that a number of the kind has before it is known. */
 static float aux_empty(int kind)
 {
     return kind >= WNW_AUX_PROJ ? -1.0f : 0.0f;
 }
 
-/* [n_plane][n_rows] empty values; at least one, so that NULL means no memory. */
+/* Allocates [n_plane][n_rows] empty values and one more, so that NULL always means that memory ran out. */
 static float *aux_new(int kind, int32_t n_plane, int64_t n_rows)
 {
     const size_t n = (size_t)n_plane * (size_t)n_rows;
@@ -65,7 +65,7 @@ static uint8_t *map_pages(size_t bytes)
     return p == MAP_FAILED ? NULL : p;
 }
 
-/* Empty storage with the given capacities. */
+/* Makes *l a layer without entries that has the given capacities. */
 static int layer_new(const struct wnw__cache *c, struct wnw__kv_layer *l, const int32_t *cap, int32_t n_swa)
 {
     const size_t n = (size_t)c->n_head_kv;
@@ -99,7 +99,7 @@ fail:
     return wnw__fail(WNW_E_NOMEM, "no memory for a cache layer of %lld entries", (long long)l->n_rows);
 }
 
-/* Layers without entries for a cache that has none yet. */
+/* Makes layers without entries, for a cache that has no layers yet. */
 static int new_layers(struct wnw__cache *c)
 {
     int32_t *cap = calloc((size_t)c->n_head_kv, sizeof *cap);
@@ -150,13 +150,13 @@ void wnw__cache_clear(struct wnw__cache *c)
         }
         for (int kind = 0; kind < WNW_N_AUX; kind++) {
             float *small = l->aux[kind] ? realloc(l->aux[kind], sizeof *small) : NULL;
-            l->aux[kind] = small ? small : l->aux[kind]; /* a block that does not shrink serves as well */
+            l->aux[kind] = small ? small : l->aux[kind]; /* a block that could not shrink is kept */
         }
         l->n_final = l->n_mixed = 0;
     }
 }
 
-/* dst and src may be the same layer. */
+/* Copies n rows with their positions and numbers. dst and src may be the same layer. */
 static void copy_rows(const struct wnw__cache *c, struct wnw__kv_layer *dst, int64_t to,
                       const struct wnw__kv_layer *src, int64_t from, int64_t n)
 {
@@ -172,7 +172,8 @@ static void copy_rows(const struct wnw__cache *c, struct wnw__kv_layer *dst, int
                     wnw__cache_aux(src, (enum wnw__aux)kind, p) + from, (size_t)n * sizeof(float));
 }
 
-/* Rewound entries may have left something behind the present ones. */
+/* Empties the numbers of the n rows behind the entries of each head, where rewound entries may have left
+ * some. */
 static void empty_numbers(const struct wnw__cache *c, struct wnw__kv_layer *l, int32_t n)
 {
     for (int kind = 0; kind < WNW_N_AUX; kind++)
@@ -294,7 +295,8 @@ void wnw__cache_rewind(struct wnw__cache *c, int32_t n_past)
     }
 }
 
-/* Runs of neighbours are copied together: window methods keep long runs. */
+/* Copies the kept entries of a head. Neighbours are copied together, because window methods keep long
+ * runs. */
 static void gather_head(const struct wnw__cache *c, struct wnw__kv_layer *dst, int64_t to,
                         const struct wnw__kv_layer *src, int64_t from, const int32_t *keep, int32_t n_keep)
 {
@@ -307,7 +309,7 @@ static void gather_head(const struct wnw__cache *c, struct wnw__kv_layer *dst, i
     }
 }
 
-/* New storage with capacities cap[n_head_kv] for the kept entries. */
+/* Moves the kept entries to new storage with capacities cap[n_head_kv]. */
 static int move_kept(struct wnw__cache *c, int32_t il, const int32_t *const *keep, const int32_t *n_keep,
                      const int32_t *cap)
 {
@@ -323,7 +325,7 @@ static int move_kept(struct wnw__cache *c, int32_t il, const int32_t *const *kee
     return WNW_OK;
 }
 
-/* cap[n_head_kv] for the kept entries and `room` more in each head; *n_rows is their sum. */
+/* Allocates cap[n_head_kv], room for the kept entries and `room` more in each head; *n_rows is their sum. */
 static int32_t *kept_caps(const struct wnw__cache *c, int32_t il, const int32_t *n_keep, int32_t room,
                           int64_t *n_rows)
 {
@@ -391,7 +393,7 @@ int wnw__cache_thin_layer(struct wnw__cache *c, int32_t il, const int32_t *const
     return rc;
 }
 
-/* All heads of a sliding-window layer hold the same positions, because no policy touches such a layer. */
+/* Every head of a sliding-window layer holds the same positions, because no policy touches such a layer. */
 static int trim_layer(struct wnw__cache *c, int32_t il, int32_t next)
 {
     struct wnw__kv_layer *l = &c->layers[il];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* See columns.h. Rows are ordered head by head here, so that a column of a head is added up in registers. */
+/* See columns.h. Rows are ordered by query head here, so that a column of a head is added up in registers. */
 #include "observe/columns.h"
 
 #include "attend/attend_impl.h"
@@ -13,15 +13,16 @@
 
 /* Tokens of one head that are multiplied with a tile together. */
 #define RUN WNW_ATTEND_ROWS
-/* Tiles per unit of work: many where a tile has few rows, so that taking units costs nothing. */
+/* Tiles per unit of work. Where a tile has few rows a unit has many tiles, so that taking units costs
+ * little. */
 enum { TILES_FEW = 8, TILES_MANY = 1 };
 
 struct wnw__columns {
     int32_t n_head, n_ubatch, d;
     const struct wnw__columns_part *parts; /* [n_layer] or NULL */
     float *packed;                         /* [n_head][runs][RUN][d] queries as panels */
-    float *row_max, *row_norm; /* [n_head][n_ubatch] m and 1 / l where the attention does not leave them */
-    atomic_int next, left;     /* next unit to take; threads that have finished, the last one resets both */
+    float *row_max, *row_norm; /* [n_head][n_ubatch] m and 1 / l, used if the attention does not leave them */
+    atomic_int next, left;     /* next unit to take; finished threads, the last of which resets both */
 };
 
 /* One stage of one layer. */
@@ -32,7 +33,7 @@ struct sweep {
     struct wnw__attend_shared *sh; /* scratch of the threads */
     const float *q;                /* [n_tok][n_head][d] */
     int32_t n_tok;
-    float *row_max, *row_norm; /* those of query head h and token t at h * row_stride + t */
+    float *row_max, *row_norm; /* query head h and token t have theirs at h * row_stride + t */
     size_t row_stride;
 };
 
@@ -41,8 +42,8 @@ static int32_t n_runs(int32_t n_tok)
     return (n_tok + RUN - 1) / RUN;
 }
 
-/* Up to WNW_ATTEND_NT_ROWS rows, all heads of a group together, are multiplied with the stored keys
- * directly. */
+/* Whether the rows of all query heads of a group together are at most WNW_ATTEND_NT_ROWS. Then they are
+ * multiplied with the stored keys directly. */
 static bool is_few(int32_t n_tok, int32_t group)
 {
     return (int64_t)n_tok * group <= WNW_ATTEND_NT_ROWS;
@@ -53,7 +54,7 @@ static const struct wnw__columns_part *part_of(const struct wnw__columns *c, int
     return c->parts ? &c->parts[il] : NULL;
 }
 
-/* Whether the attention's softmax is the one that is wanted, and there. */
+/* Whether the attention has left its softmax and that is the softmax that is wanted. */
 static bool softmax_is_known(const struct wnw__columns *c, int32_t il, const struct wnw__record_pass *pass)
 {
     const struct wnw__columns_part *part = part_of(c, il);
@@ -79,8 +80,8 @@ static struct sweep sweep_of(struct wnw__columns *c, const struct wnw__record_ro
     return s;
 }
 
-/* Takes the next unit of the sweep; -1 when all n are taken. Units are the recorder's own: threads may be at
- * work for other sequences in the same stage. */
+/* Takes the next unit of the sweep; -1 when all n are taken. Each recorder counts its own units, because
+ * other threads may work for other sequences in the same stage. */
 static int32_t take_unit(struct wnw__columns *c, int32_t n)
 {
     const int i = atomic_fetch_add_explicit(&c->next, 1, memory_order_relaxed);
@@ -96,7 +97,7 @@ static void leave(struct wnw__columns *c, int nth)
     atomic_store_explicit(&c->left, 0, memory_order_release);
 }
 
-/* Queries t0 .. of head h, as panels. */
+/* The queries of head h from token t0 on, as panels. */
 static float *packed_run(const struct sweep *s, int32_t h, int32_t t0)
 {
     const size_t run = (size_t)h * (size_t)n_runs(s->n_tok) + (size_t)(t0 / RUN);
@@ -115,7 +116,7 @@ static void load_tile(const struct sweep *s, int32_t ih, int32_t j, int32_t n,
     s->sh->vec->transpose(w->kf, s->c->d, w->kt);
 }
 
-/* Row r sees the first min(n, first + r) columns of the tile. */
+/* Hides columns of a tile: row r sees the first min(n, first + r) of them. */
 static void hide(float *s, int32_t rows, int32_t first, int32_t n)
 {
     if (first >= WNW_TILE && n == WNW_TILE)
@@ -171,7 +172,7 @@ static void rows_unit(const struct sweep *s, const struct run *r, struct wnw__at
     float *panels = packed_run(s, r->h, r->t0);
     pack(s, r, panels);
     if (s->row_max != s->c->row_max)
-        return; /* the attention has left them */
+        return; /* the attention has left m and 1 / l */
     for (int32_t i = 0; i < s->sh->rows; i++) {
         w->m[i] = -FLT_MAX;
         w->l[i] = 0.0f;
@@ -208,7 +209,7 @@ static struct wnw__range columns_of(const struct sweep *s, int32_t ih)
     return s->part && s->part->columns ? s->part->columns[ih] : all;
 }
 
-/* Numbers of entry i and query head g of the group; NULL = not wanted. */
+/* The numbers of entries i, i + 1, ... for query head g of the group; NULL = not wanted. */
 static float *numbers_at(const struct sweep *s, enum wnw__aux kind, int32_t ih, int32_t g, int32_t i)
 {
     const struct wnw__kv_layer *layer = s->job.layer;
@@ -226,12 +227,12 @@ static void add_tile(const struct sweep *s, int32_t ih, int32_t g, int32_t j, in
     for (int32_t c = 0; to_sum && c < n; c++)
         to_sum[c] += sum[c];
     for (int32_t c = 0; to_max && c < n; c++) {
-        const float p = max[c] < 1.0f ? max[c] : 1.0f; /* rounding: the rows may come from another kernel */
+        const float p = max[c] < 1.0f ? max[c] : 1.0f; /* rounding: m may come from another kernel */
         to_max[c] = p > to_max[c] ? p : to_max[c];
     }
 }
 
-/* Entries j .. j+n-1 of KV head ih. few: the rows of the group are in w->q. */
+/* Adds up the columns of entries j .. j+n-1 of KV head ih. If `few`, the rows of the group are in w->q. */
 static void column_tile(const struct sweep *s, int32_t ih, int32_t j, int32_t n, bool few,
                         const struct wnw__attend_work *w)
 {
@@ -250,7 +251,7 @@ static void column_tile(const struct sweep *s, int32_t ih, int32_t j, int32_t n,
             const size_t at = (size_t)h * s->row_stride + (size_t)t0;
             float *p = few ? w->s + (int64_t)g * s->n_tok * WNW_TILE : w->s;
             if (first + t0 + rows - 1 <= 0)
-                continue; /* before the first of these entries */
+                continue; /* these queries come before the first of the entries */
             if (!few)
                 vec->mul_panels(packed_run(s, h, t0), n_panels(s, rows), d, w->kt, p);
             hide(p, rows, first + t0, n);
@@ -352,15 +353,16 @@ static int open_columns(void **rec, const struct wnw__record_shape *shape, const
     return rc;
 }
 
-/* The numbers are the cache's, and copied with it. */
+/* The numbers belong to the cache and are copied with it. */
 static int copy_columns(void **rec, const void *from, const struct wnw__record_shape *shape)
 {
     (void)from;
     return open_columns(rec, shape, NULL);
 }
 
-/* All rows must be known before any column is begun; of few rows that are known nothing is to be done.
- * Policies leave layers with a sliding window alone. */
+/* The softmax of all rows must be known before any column is begun, so the rows are a stage of their own. It
+ * is left out if there are few rows and their softmax is known. Layers with a sliding window are not
+ * recorded, because no policy touches them. */
 static int stages(const void *rec, enum wnw__point point, int32_t il, const struct wnw__record_pass *pass)
 {
     const struct wnw__columns *c = rec;
@@ -378,7 +380,8 @@ static void take(void *rec, const struct wnw__record_rows *r, int ith, int nth)
         sweep_rows(&s, ith, nth);
 }
 
-/* Numbers that the cache keeps per query head, as [n_head][n]; *out stays NULL where they are not kept. */
+/* Copies the numbers that the cache keeps per query head to *out, [n_head][n]; *out is unchanged if none are
+ * kept. */
 static int fill_numbers(const struct wnw__look *look, enum wnw__aux kind, const float **out)
 {
     const struct wnw__cache *c = look->cache;

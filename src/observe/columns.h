@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Recorder of what every cached entry receives from all queries: the sum and the maximum, over the queries
- * of a pass, of the float32 attention probabilities in the entry's column, per query head. The matrix itself
- * never exists: a sweep over the rows knows each query's softmax (its maximum m and 1 / l; the own attention
- * has both), a second one computes q . k again, tile by tile, and adds up exp(s - m) / l along the columns.
+ * Recorder of the attention that every cached entry receives from all queries. For each query head it adds up
+ * the float32 attention probabilities in the entry's column and keeps their maximum. The matrix of
+ * probabilities never exists: a first sweep over the rows finds each query's softmax (its maximum m and 1 /
+ * l; the own attention can leave both), and a second sweep computes q . k again, tile by tile, and adds up
+ * exp(s - m) / l along the columns.
  *
  *     sum[h][i] += sum_t p(h,t,i)    max[h][i] = max(max[h][i], max_t p(h,t,i))    p(h,t,i) = exp(s - m) / l
  *
- * A column is added up by one thread and in the order of the queries, so the result does not depend on the
- * number of threads. Cost per query, head and visible entry: one product of d terms and one exponential,
+ * One thread adds up a column in the order of the queries, so the result does not depend on the number of
+ * threads. The cost per query, query head and visible entry is one product of d terms and one exponential,
  * i.e. a little over half of what the attention itself takes.
  */
 #ifndef WNW_COLUMNS_H
@@ -20,23 +21,25 @@ struct wnw__range {
     int32_t from, to; /* from <= i < to */
 };
 
-/* Stored entries that a restricted softmax runs over: two ranges, in ascending order and apart. */
+/* A restricted softmax runs over two ranges of stored entries, in ascending order and without overlap. */
 #define WNW_COLUMN_RANGES 2
 
-/* What is recorded of one layer in place of everything. May change between passes. */
+/* The part of one layer that is recorded in place of everything. It may change between passes. */
 struct wnw__columns_part {
-    float *sum, *max; /* [n_head][n] where the numbers go; NULL = not wanted */
+    float *sum, *max; /* [n_head][n] that receive the numbers; NULL = not wanted */
     int64_t n;
-    /* [n_head_kv] entries whose columns are added up; NULL = all, those of the new tokens included. */
+    /* [n_head_kv] the entries whose columns are added up; NULL = all entries and the new tokens. */
     const struct wnw__range *columns;
-    /* [n_head_kv][WNW_COLUMN_RANGES] stored entries that the softmax runs over, besides those from own[ih]
-     * on, up to the query's own. NULL = the attention's softmax, over everything. */
+    /* [n_head_kv][WNW_COLUMN_RANGES] the stored entries that the softmax runs over, besides the entries from
+     * own[ih] up to the query's own. NULL = the attention's softmax, which runs over everything that the
+     * query sees. */
     const struct wnw__range (*seen)[WNW_COLUMN_RANGES];
     const int32_t *own; /* [n_head_kv] */
 };
 
 struct wnw__columns;
-/* parts [n_layer], borrowed; NULL = everything, to the numbers that the cache keeps with its entries. */
+/* parts [n_layer] is borrowed. If it is NULL, everything is recorded, in the numbers that the cache keeps
+ * with its entries. */
 int wnw__columns_new(struct wnw__columns **out, const struct wnw__record_shape *shape,
                      const struct wnw__columns_part *parts);
 void wnw__columns_free(struct wnw__columns *c);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* See newest.h. No policy asks for it: it is for those who study heads, e.g. to calibrate which of them
- * retrieve. */
+/* See newest.h. No policy asks for this recorder. It serves to study heads, e.g. to find the retrieval heads
+ * when a model is calibrated. */
 #include "observe/newest.h"
 
 #include "base/buffer.h"
@@ -15,7 +15,7 @@ enum { KEY_BLOCK = 256 }; /* keys converted at a time */
 
 struct layer {
     struct wnw__buffer rows; /* [n_head][n_next] */
-    int32_t n, n_next;       /* of the newest token; of the pass that runs */
+    int32_t n, n_next;       /* row lengths: of the newest token, of the present pass */
 };
 
 struct wnw__newest {
@@ -95,7 +95,7 @@ static int reserve(void *rec, const struct wnw__record_pass *pass)
         int32_t n = 0;
         for (int32_t ih = 0; ih < pass->cache->n_head_kv; ih++)
             n = l->len[ih] + 1 > n ? l->len[ih] + 1 : n;
-        w->layers[il].n = 0; /* of an older token */
+        w->layers[il].n = 0; /* the rows are of an older token */
         w->layers[il].n_next = n;
         if (pass->generated)
             WNW_TRY(need_rows(w, il, n));
@@ -110,7 +110,7 @@ static int stages(const void *rec, enum wnw__point point, int32_t il, const stru
     return point == WNW_POINT_ATTENTION && pass->generated;
 }
 
-/* Scores of the group's queries and all entries of KV head ih, then one softmax per query. */
+/* Scores all entries of KV head ih with each query of the group, then takes one softmax per query. */
 static void take_head(const struct wnw__newest *w, const struct wnw__record_rows *r, int32_t ih, float *block)
 {
     const struct wnw__cache *c = r->pass->cache;

@@ -79,9 +79,9 @@ void wnw__nll_take(struct wnw__nll *w, const struct wnw__nll_batch *b)
     if (w->from >= b->first + b->n)
         return;
     struct job j = {.w = w, .b = b, .first = w->from - b->first};
-    if (j.first < b->n - b->n_rows + 1) /* rows of earlier tokens are not there ... */
+    if (j.first < b->n - b->n_rows + 1) /* earlier tokens have no logits here ... */
         j.first = b->n - b->n_rows + 1;
-    if (b->n == b->n_rows && b->before && w->from <= b->first) /* ... but what was there before may be */
+    if (b->n == b->n_rows && b->before && w->from <= b->first) /* ... but `before` serves the first */
         j.first = 0;
     if (j.first < b->n - w->cap)
         j.first = b->n - w->cap;
@@ -122,7 +122,7 @@ int wnw__nll_perplexity(const struct wnw__nll *w, int32_t n_past, int32_t window
 /* ---- The recorder ---- */
 
 struct recorder {
-    struct wnw__nll nll; /* first: wnw__recorders_find gives it */
+    struct wnw__nll nll; /* the first member, because wnw__recorders_find returns a pointer to it */
     struct wnw__pool *pool;
 };
 

@@ -16,9 +16,9 @@ int wnw__look_need(const struct wnw__look *look, int i, size_t n, float **out)
     return WNW_OK;
 }
 
-/* ---- Keys, values and norms, when somebody asks ---- */
+/* ---- Keys, values and norms, converted when a policy asks for them ---- */
 
-/* Rows first .. first + count - 1 of head ih; those behind its entries are 0. */
+/* Rows first .. first + count - 1 of KV head ih; rows behind its entries are 0. */
 static const float *head_rows(const wnw_observation *obs, int32_t ih, int32_t first, int32_t count, bool keys)
 {
     const struct wnw__view *v = obs->source;
@@ -100,7 +100,7 @@ static int list_entries(struct wnw__view *v)
     return WNW_OK;
 }
 
-/* What every policy sees of a layer. */
+/* Fills in what every policy sees of a layer, whatever it needs. */
 static void describe(const struct wnw__view *v, wnw_observation *obs)
 {
     const struct wnw_model *m = v->of.m;
@@ -123,7 +123,7 @@ static void describe(const struct wnw__view *v, wnw_observation *obs)
     };
 }
 
-/* Keys, values and norms are made ready to be asked for. */
+/* Sets the functions that give keys, values and norms, and makes room for their results. */
 static int offer_entries(struct wnw__view *v, const wnw_needs *needs, wnw_observation *obs)
 {
     const size_t n = (size_t)v->look.n * (size_t)v->of.cache->d;

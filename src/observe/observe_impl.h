@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Inside of a view: observe.c shows a layer, observe_proj.c works out projected norms. */
+/* The inside of a view: observe.c shows a layer, observe_proj.c computes projected norms. */
 #ifndef WNW_OBSERVE_IMPL_H
 #define WNW_OBSERVE_IMPL_H
 
@@ -7,7 +7,7 @@
 
 struct wnw__view {
     struct wnw__viewed of;
-    struct wnw__look look;                           /* of the layer at hand */
+    struct wnw__look look;                           /* of the present layer */
     int32_t *n_entry;                                /* [n_head_kv] */
     float *theta;                                    /* [n_rot / 2] */
     struct wnw__buffer pos;                          /* [n_head_kv][n] */
@@ -17,8 +17,9 @@ struct wnw__view {
     int32_t n_type;
 };
 
-/* Norms of the values of the layer at hand behind the output projection, norm[n_head_kv][n], or of each query
- * head behind its slice, norm[n_head][n]; 0 behind a head's entries. Kept with the entries. */
+/* Norms of the present layer's values after the output projection: norm[n_head_kv][n] over the group, or
+ * norm[n_head][n] of each query head after its own slice. They are 0 behind a head's entries, and the cache
+ * keeps them with the entries. */
 int wnw__view_proj_norm(struct wnw__view *v, wnw_proj_norm kind, bool of_query_heads, float *norm);
 
 #endif

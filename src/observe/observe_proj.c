@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Projected norms of cached values: computed when a policy asks, kept with the entries. */
+/* Projected norms of cached values are computed when a policy asks for them, and kept with the entries. */
 #include "observe/observe_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* What is asked for: of KV heads, or of query heads, each a group of its own. */
+/* Which norms are asked for: those of KV heads, or those of query heads, each of which is then its own
+ * group. */
 struct asked {
     wnw_proj_norm kind;
     enum wnw__aux aux;
-    int32_t n_plane, n_row; /* numbers of an entry, rows of the result */
+    int32_t n_plane, n_row; /* numbers per entry, rows of the result */
     struct wnw__proj **proj;
 };
 

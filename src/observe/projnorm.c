@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The fast version. Entries go in tiles of WNW_TILE, transposed as for attention, so that a vector lane is an
- * entry: its arithmetic is the same wherever in a tile it lies. For L1, output columns are the "queries"
- * whose absolute products with the tile are summed in registers; a block of columns is dequantised once for
- * all tiles and small enough to stay in the second-level cache.
+ * The fast version. Entries are taken in tiles of WNW_TILE, transposed as for attention, so that a vector
+ * lane is one entry, whose arithmetic is the same wherever it lies in a tile. For L1, output columns are the
+ * "queries" whose absolute products with the tile are summed in registers. A block of columns is dequantised
+ * once for all tiles and is small enough to stay in the second-level cache.
  */
 #include "observe/projnorm.h"
 
@@ -31,7 +31,7 @@ struct wnw__proj {
 
 /* Up to WNW_TILE entries of one head. */
 struct tile {
-    int32_t ih, first, n; /* first counts in todo and sum */
+    int32_t ih, first, n; /* first is an index into todo and sum */
 };
 
 struct job {
@@ -42,7 +42,7 @@ struct job {
     const struct wnw__proj_values *heads;
     wnw_proj_norm kind;
     int32_t il, group, ld;
-    int32_t *todo;      /* [n_todo] entries of their heads */
+    int32_t *todo;      /* [n_todo] entries without a norm, as indices in their heads */
     double *sum;        /* [n_todo] */
     struct tile *tiles; /* [n_tile] */
     int32_t n_todo, n_tile;
@@ -52,7 +52,7 @@ struct job {
     float *scratch;            /* [n_threads][n_scratch] */
     size_t n_scratch;
     double *head_gram; /* [n_head][d][d] */
-    atomic_int next;   /* unit to take */
+    atomic_int next;   /* next unit to take */
     int32_t n_unit;
     void (*unit)(struct job *j, int32_t i, float *scratch);
 };
@@ -86,7 +86,8 @@ void wnw__proj_free(struct wnw__proj *p)
 
 /* ---- Work for threads ---- */
 
-/* One thread: takes units until none is left. i is the thread's number, that is, its scratch. */
+/* The loop of one thread: it takes units until none is left. i is the thread's number and selects its
+ * scratch. */
 static void work(int32_t i, void *user)
 {
     struct job *j = user;
@@ -103,7 +104,7 @@ static void run(struct job *j, int32_t n, void (*unit)(struct job *, int32_t, fl
     wnw__parallel(j->pool, j->n_threads, work, j);
 }
 
-/* Floats for what one thread does in any of the units below. */
+/* The floats of scratch that one thread needs for any of the units below. */
 static size_t scratch_floats(const struct job *j)
 {
     const size_t d = (size_t)j->w->d, ld = (size_t)j->ld, rows = d + (size_t)j->p->vec->panel_rows;
@@ -114,7 +115,8 @@ static size_t scratch_floats(const struct job *j)
 
 /* ---- The weight ---- */
 
-/* Inputs of head h to output k, dst[d]. Quantised rows are read in whole blocks, which heads may share. */
+/* Copies the d weights from query head h to output k to dst. Quantised rows are read in whole blocks, which
+ * heads may share. */
 static void weight_slice(const struct wnw__proj_weight *w, int32_t h, int32_t k, float *dst)
 {
     float buffer[MAX_HEAD + 2 * MAX_QUANT];
@@ -163,7 +165,7 @@ int32_t wnw__proj_columns(wnw_proj_norm kind, int32_t n_out, int32_t *column)
 
 /* ---- Tiles ---- */
 
-/* The tile's values, transposed: kt[d][WNW_TILE]. */
+/* Loads the tile's values, transposed, into kt[d][WNW_TILE]. */
 static void load_tile(const struct job *j, const struct tile *t, float *rows, float *kt)
 {
     const struct wnw__proj_values *head = &j->heads[t->ih];
@@ -176,7 +178,7 @@ static void load_tile(const struct job *j, const struct tile *t, float *rows, fl
     j->p->vec->transpose(rows, d, kt);
 }
 
-/* Unit: one panel of one head. */
+/* The unit is one panel of one query head. */
 static void pack_panel(struct job *j, int32_t i, float *scratch)
 {
     const int32_t rows = j->p->vec->panel_rows, d = j->w->d, h = i / j->n_panel;
@@ -192,7 +194,7 @@ static void pack_panel(struct job *j, int32_t i, float *scratch)
     }
 }
 
-/* Unit: one tile against the present block of columns. */
+/* The unit is one tile with the present block of columns. */
 static void add_l1(struct job *j, int32_t i, float *scratch)
 {
     const struct tile *t = &j->tiles[i];
@@ -209,7 +211,7 @@ static void add_l1(struct job *j, int32_t i, float *scratch)
     }
 }
 
-/* Unit: one tile, v G v^T. */
+/* The unit is one tile; v G v^T is added for each of its entries. */
 static void add_l2(struct job *j, int32_t i, float *scratch)
 {
     const struct tile *t = &j->tiles[i];
@@ -250,7 +252,7 @@ static int fill_l1(struct job *j)
 
 /* ---- L2 ---- */
 
-/* Unit: W_O^h (W_O^h)^T of one query head. */
+/* The unit is W_O^h (W_O^h)^T of one query head. */
 static void add_gram(struct job *j, int32_t h, float *scratch)
 {
     const struct wnw__proj_weight *w = j->w;
@@ -279,7 +281,7 @@ static void add_gram(struct job *j, int32_t h, float *scratch)
     }
 }
 
-/* Means over the groups, as panels. */
+/* Packs the means over the groups as panels. */
 static void pack_gram(const struct job *j, float *gram)
 {
     const int32_t d = j->w->d, rows = j->p->vec->panel_rows, n_panel = (d + rows - 1) / rows;
@@ -316,7 +318,7 @@ static int fill_l2(struct job *j)
         WNW_TRY(make_gram(j));
     run(j, j->n_tile, add_l2);
     for (int32_t i = 0; i < j->n_todo; i++)
-        j->sum[i] = j->sum[i] > 0.0 ? sqrt(j->sum[i]) : 0.0; /* rounding can leave a negative zero norm */
+        j->sum[i] = j->sum[i] > 0.0 ? sqrt(j->sum[i]) : 0.0; /* rounding can make a zero norm negative */
     return WNW_OK;
 }
 

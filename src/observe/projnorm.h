@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Norms of cached values behind the output projection. A value v of KV head j is read by the G query heads of
- * its group, each of which has a slice W_O^h (d x D) of the projection:
+ * Norms of cached values after the output projection. The G query heads of the group of KV head j read its
+ * value v, and each has a slice W_O^h (d x D) of the projection:
  *
  *     L1       nu = (1/G) sum_h ||v W_O^h||_1
  *     L2       nu = sqrt((1/G) sum_h ||v W_O^h||_2^2) = sqrt(v G_j v^T),  G_j = (1/G) sum_h W_O^h (W_O^h)^T
  *     SKETCH   L1 over a fixed random sample of D' of the D columns, times D / D'
  *
- * W_O is what the model computes with, dequantised; v is the value as it is cached. A bias of the projection
- * and norms behind it (Gemma) are no part of nu. RoPE does not touch values, so nu never changes.
+ * W_O is the weight that the model computes with, dequantised; v is the value as it is cached. A bias of the
+ * projection and norms after it (Gemma) are not part of nu. RoPE does not change values, so nu never changes.
  *
  * L1 costs as much as one output projection (2 d D flops per entry and query head); v W_O^h is never written
  * anywhere. L2 costs 2 d d flops per entry and KV head once the matrices G_j are there.
@@ -22,7 +22,7 @@
 
 #include <ggml.h>
 
-/* Output columns of the sketch, at most. */
+/* The largest number of output columns of the sketch. */
 #define WNW_PROJ_SKETCH_COLUMNS 512
 
 /* The projection of one layer as the file has it: n_out rows of n_head x d inputs each. */
@@ -32,10 +32,10 @@ struct wnw__proj_weight {
     int32_t n_head, n_head_kv, d, n_out;
 };
 
-/* The values of one KV head and their norms, parallel. */
+/* The values of one KV head and their norms, in the same order. */
 struct wnw__proj_values {
     const uint8_t *v; /* n packed rows of d values */
-    float *norm;      /* [n]; negative ones are to be computed */
+    float *norm;      /* [n]; negative = to be computed */
     int32_t n;
 };
 
@@ -50,11 +50,12 @@ void wnw__proj_free(struct wnw__proj *p);
 int wnw__proj_fill(struct wnw__proj *p, struct wnw__pool *pool, const struct wnw__proj_weight *w, int32_t il,
                    wnw_proj_norm kind, const struct wnw__proj_values *heads);
 
-/* Output columns that count for the kind, ascending, to column[n_out]; returns how many. */
+/* Writes the output columns that count for the kind to column, which has room for n_out, in ascending order.
+ * Returns their number. */
 int32_t wnw__proj_columns(wnw_proj_norm kind, int32_t n_out, int32_t *column);
 
-/* The definition in double precision, for one value v[d]: what the fast version is tested against. Negative
- * without memory. */
+/* The definition in double precision, for one value v[d], against which the fast version is tested. Returns a
+ * negative number if memory runs out. */
 double wnw__proj_norm_ref(const struct wnw__proj_weight *w, int32_t ih, wnw_proj_norm kind, const float *v);
 
 #endif

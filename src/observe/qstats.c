@@ -12,7 +12,7 @@ enum { BLOCK = 4 * WNW_TILE }; /* queries that are summed in float before they a
 
 struct layer {
     const struct wnw__qstats *st;
-    int32_t end;        /* position behind the last query */
+    int32_t end;        /* position after the last query */
     int64_t *n;         /* [n_head] */
     double *mean, *sum; /* [n_head][d]; [n_head][d (d + 1) / 2] products about the mean, lower triangle */
 };
@@ -20,7 +20,7 @@ struct layer {
 struct wnw__qstats {
     struct wnw__qstats_params params;
     const struct wnw__vec *vec;
-    struct layer *layers; /* [n_layer]; n NULL where left out */
+    struct layer *layers; /* [n_layer]; n is NULL in a layer that is left out */
     float *scratch;       /* [n_threads][scratch_floats] */
     size_t scratch_floats;
 };
@@ -135,9 +135,9 @@ const struct wnw__qstats_params *wnw__qstats_params(const struct wnw__qstats *st
 
 /* One thread's memory. */
 struct work {
-    float *x;       /* [BLOCK][ld] queries, then what is left of them about their mean */
+    float *x;       /* [BLOCK][ld] queries, then their differences from the mean */
     float *columns; /* [d][WNW_TILE] */
-    float *o;       /* [d][ld] their products */
+    float *o;       /* [d][ld] products x^T x */
     float *mean;    /* [d] */
     float *one;     /* [d] */
 };
@@ -154,7 +154,7 @@ static struct work work_of(const struct wnw__qstats *st, int ith)
     return w;
 }
 
-/* Means of n queries; x becomes what is left about them. */
+/* Computes the mean of n queries and subtracts it from x. */
 static void centre(const struct work *w, int32_t n, int32_t d, int32_t ld)
 {
     for (int32_t c = 0; c < d; c++) {
@@ -167,7 +167,7 @@ static void centre(const struct work *w, int32_t n, int32_t d, int32_t ld)
     }
 }
 
-/* o = x^T x for n centred queries. */
+/* Computes o = x^T x for n centred queries. */
 static void multiply(const struct wnw__qstats *st, const struct work *w, int32_t n, int32_t ld)
 {
     const int32_t d = st->params.d;
@@ -184,7 +184,7 @@ static void multiply(const struct wnw__qstats *st, const struct work *w, int32_t
     }
 }
 
-/* Combines a block of n queries with what the head has. */
+/* Combines the mean and products of a block of n queries with those of the head so far. */
 static void merge(struct layer *l, int32_t h, const struct work *w, int32_t n, int32_t ld)
 {
     const int32_t d = l->st->params.d;
@@ -263,7 +263,7 @@ int64_t wnw__qstats_get(const struct wnw__qstats *st, int32_t il, float *mean, f
 
 /* ---- The recorder ---- */
 
-/* Buffers of a look. */
+/* The buffers of a look that are used here. */
 enum { MEAN, COV };
 
 static bool wanted(const struct wnw__record_ask *ask, const struct wnw__record_shape *shape,

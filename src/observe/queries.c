@@ -50,7 +50,8 @@ static int open_queries(void **rec, const struct wnw__record_shape *shape, const
     return WNW_OK;
 }
 
-/* A first prompt is reserved at once; what comes after it arrives in small pieces. */
+/* Makes room for n more queries: exactly n for a first prompt, with slack after it, when tokens come in small
+ * pieces. */
 static int reserve_layer(const struct wnw__queries *k, struct wnw__queries_layer *l, int32_t n)
 {
     if (n <= l->cap - l->n)
@@ -65,13 +66,13 @@ static int reserve_layer(const struct wnw__queries *k, struct wnw__queries_layer
     return WNW_OK;
 }
 
-/* At the beginning of a prompt for all of it, and again for each pass. */
+/* Is called at the beginning of a prompt for all of it, and again for each pass. */
 static int reserve(void *rec, const struct wnw__record_pass *pass)
 {
     struct wnw__queries *k = rec;
     for (int32_t il = pass->from; !pass->generated && il < pass->to; il++) {
         if (k->layers[il].end != pass->n_past)
-            k->layers[il].n = 0; /* generated tokens in between: queries must follow one another */
+            k->layers[il].n = 0; /* only queries of consecutive positions are kept together */
         WNW_TRY(reserve_layer(k, &k->layers[il], pass->n));
     }
     return WNW_OK;
@@ -126,7 +127,8 @@ static void commit(void *rec, const struct wnw__record_pass *pass)
     }
 }
 
-/* They are as large as the prompt's hidden states, and of use for one compression. */
+/* Frees the queries: they take at least as much memory as the prompt's hidden states and serve one
+ * compression. */
 static void moved(void *rec, int32_t from, int32_t to, enum wnw__moved why)
 {
     if (why != WNW_MOVED_FAILED)

@@ -30,7 +30,7 @@ static const struct {
 } numbers[] = {{WNW_NEED_ATTN_SUM, WNW_AUX_ATTN_SUM}, {WNW_NEED_ATTN_MAX, WNW_AUX_ATTN_MAX}};
 enum { N_NUMBERS = sizeof numbers / sizeof *numbers };
 
-/* Flags of the numbers that are kept. */
+/* The WNW_NEED_* flags of the numbers that the cache keeps. */
 static uint32_t kept(const struct wnw__cache *cache)
 {
     uint32_t flags = 0;
@@ -56,7 +56,7 @@ static int keep_also(struct wnw__cache *cache, uint32_t flags, int32_t n_plane)
 
 /* ---- Recorders ---- */
 
-/* Number of the recorder that records just that, or -1. */
+/* The index of the recorder with this type and argument, or -1. */
 static int32_t find(const struct wnw__recorders *r, const struct wnw__recorder_type *type,
                     const struct wnw__record_arg *arg)
 {
@@ -67,7 +67,7 @@ static int32_t find(const struct wnw__recorders *r, const struct wnw__recorder_t
     return -1;
 }
 
-/* Marks what is asked for and opens what is not there yet, behind the others. */
+/* Marks the recorders that are asked for and opens those that are missing, at the end of the list. */
 static int open_missing(struct wnw__recorders *r, const struct wnw__record_ask *ask,
                         const struct wnw__record_shape *shape)
 {
@@ -114,7 +114,7 @@ int wnw__recorders_declare(struct wnw__recorders *r, struct wnw__cache *cache,
     }
     keep_only(cache, ask->needs.flags);
     for (int kind = WNW_AUX_PROJ; kind < WNW_N_AUX && !(ask->needs.flags & WNW_NEED_PROJ_NORM); kind++)
-        (void)wnw__cache_set_aux(cache, (enum wnw__aux)kind, 0); /* made when somebody looks at them */
+        (void)wnw__cache_set_aux(cache, (enum wnw__aux)kind, 0); /* a view makes them when a policy asks */
     close_unwanted(r);
     return WNW_OK;
 }

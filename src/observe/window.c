@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The window: queries wait in a ring until somebody looks at a layer; then their attention is computed in
- * float32 over the entries that are cached, block of keys by block, with one softmax per query.
+ * The observation window. Queries wait in a ring until a policy looks at a layer. Then their attention over
+ * the cached entries is computed in float32, one block of keys after the other, with one softmax per query.
  */
 #include "observe/window.h"
 
@@ -16,7 +16,7 @@
 
 enum { KEY_BLOCK = 256 }; /* keys converted at a time: 256 x d floats stay in the second-level cache */
 
-/* Buffers of a look. */
+/* The buffers of a look that are used here. */
 enum { ATTN, QUERIES, BLOCKS };
 
 static bool wanted(const struct wnw__record_ask *ask, const struct wnw__record_shape *shape,
@@ -78,7 +78,7 @@ static int stages(const void *rec, enum wnw__point point, int32_t il, const stru
     return point == WNW_POINT_ATTENTION && takes(rec, pass);
 }
 
-/* Of the pass' n tokens the last ones, as many as the ring holds. */
+/* Takes the last of the pass' n tokens, at most as many as the ring holds. */
 static void take(void *rec, const struct wnw__record_rows *r, int ith, int nth)
 {
     const struct wnw__window *w = rec;
@@ -97,13 +97,14 @@ static void commit(void *rec, const struct wnw__record_pass *pass)
     struct wnw__window *w = rec;
     for (int32_t il = pass->from; takes(w, pass) && il < pass->to; il++) {
         struct wnw__window_layer *l = &w->layers[il];
-        const int32_t before = l->end == pass->n_past ? l->n : 0; /* queries must follow one another */
+        const int32_t before = l->end == pass->n_past ? l->n : 0; /* only queries of consecutive positions */
         l->n = before < w->cap - pass->n ? before + pass->n : w->cap;
         l->end = pass->n_past + pass->n;
     }
 }
 
-/* Dropped entries had other queries' attention; the queries themselves are still the newest. */
+/* If entries are only dropped, the queries stay: they are still the newest. Otherwise the ring becomes
+ * empty. */
 static void moved(void *rec, int32_t from, int32_t to, enum wnw__moved why)
 {
     struct wnw__window *w = rec;
@@ -111,9 +112,9 @@ static void moved(void *rec, int32_t from, int32_t to, enum wnw__moved why)
         w->layers[il].n = 0;
 }
 
-/* ---- Their attention ---- */
+/* ---- The attention of the queries ---- */
 
-/* What one look works on. */
+/* The arrays of one look. */
 struct job {
     const struct wnw__look *look;
     int32_t n_window, end; /* queries of positions end - n_window .. end - 1 */
@@ -133,8 +134,8 @@ static void gather_queries(const struct wnw__window *w, const struct job *j)
     }
 }
 
-/* Query heads from .. until - 1 behind the former `until` that are wanted and stand next to each other; false
- * if none is left before `end`. */
+/* Sets from and until to the next run of wanted query heads, from .. until - 1, at or after the former
+ * `until`. Returns false if none is left before `end`. */
 static bool next_heads(const struct wnw__look *look, int32_t end, int32_t *from, int32_t *until)
 {
     *from = *until;
@@ -146,7 +147,7 @@ static bool next_heads(const struct wnw__look *look, int32_t end, int32_t *from,
     return *from < end;
 }
 
-/* Scores of all entries of KV head ih, block by block; false where nobody wants the group. */
+/* Scores all entries of KV head ih, block by block. Returns false if no query head of the group is wanted. */
 static bool score_entries(const struct job *j, int32_t ih, float *out)
 {
     const struct wnw__look *look = j->look;

@@ -5,7 +5,7 @@
 
 #include "forward/recorder.h"
 
-/* A ring per layer: position p is row p % cap; those of positions end - n .. end - 1 are there. */
+/* One ring per layer. Position p is row p % cap; the ring holds positions end - n .. end - 1. */
 struct wnw__window {
     float *q; /* [n_layer][cap][n_head][d] */
     struct wnw__window_layer {
@@ -16,7 +16,7 @@ struct wnw__window {
     bool generated; /* queries of generated tokens are kept too */
 };
 
-/* Queries of a position that is there, [n_head][d]. */
+/* The queries [n_head][d] of a position that the ring holds. Borrowed. */
 static inline const float *wnw__window_at(const struct wnw__window *w, int32_t il, int32_t pos)
 {
     return w->q + ((size_t)il * (size_t)w->cap + (size_t)(pos % w->cap)) * w->row;
