@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Few new rows: the entries of every head are cut into pieces, and whoever finishes a head's last piece
- * combines them in order. New keys and values are written by the thread that owns the piece they fall into.
+ * A slice of few new rows. The entries of every head are cut into pieces, and the thread that finishes a
+ * head's last piece combines all pieces in order. New keys and values are written by the thread whose piece
+ * they fall into.
  */
 #include "attend/attend_impl.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Attention with standard ggml operations: set_rows into the arena, flash_attn_ext over views of it, slice by
- * slice. Where all heads of a layer have one length it is a single operation over all heads, else one per KV
- * head. Slower than our own kernel, but for one slice the same sequence of operations as llama.cpp, and any
- * backend can run it.
+ * Attention with standard ggml operations: set_rows into the arena and flash_attn_ext over views of it, slice
+ * by slice. If all heads of a layer have the same length, one operation serves all heads, otherwise there is
+ * one per KV head. This is slower than our own kernel, but for one slice it is the same sequence of
+ * operations as llama.cpp's, and any backend can run it.
  */
 #include "attend/attend_ggml.h"
 
@@ -15,7 +15,7 @@
 /* One slice in one layer. */
 struct part {
     struct ggml_tensor
-        *rows; /* I64 [n_row * n_head_kv], destination rows; NULL: the layer is not in the graph */
+        *rows; /* I64 [n_row * n_head_kv], destination rows; NULL = the layer is not in the graph */
     ggml_backend_buffer_t k_buf, v_buf; /* around the arenas */
 };
 
@@ -35,7 +35,7 @@ struct wnw__attend_ggml {
     int32_t n_masks;
 };
 
-/* What `flash` and its helpers work on. */
+/* The slice and layer that `flash` and its helpers work on. */
 struct place {
     struct wnw__attend_ggml *ag;
     struct ggml_context *ctx;
@@ -117,8 +117,8 @@ static int32_t pad_keys(const struct wnw__cache *c, int32_t n)
     return (n + c->growth - 1) / c->growth * c->growth;
 }
 
-/* Masks depend on slice and length alone unless something hides entries by position, so most layers share
- * one. */
+/* A mask depends on the slice, the head's length and the layer's window alone, unless `hidden` is given. So
+ * most layers share one. */
 static struct ggml_tensor *mask_for(const struct place *p, int32_t ih)
 {
     struct wnw__attend_ggml *ag = p->ag;
@@ -145,7 +145,8 @@ static bool is_rectangular(const struct place *p)
     return !p->slice->hidden;
 }
 
-/* Heads ih .. ih + n_heads - 1, which have the same length and capacity. q [d, n_row, n_head] permuted. */
+/* Attention of KV heads ih .. ih + n_heads - 1, which have the same length and capacity. q is a permuted view
+ * [d, n_row, n_head]. */
 static struct ggml_tensor *flash(const struct place *p, int32_t ih, int32_t n_heads, struct ggml_tensor *q,
                                  struct ggml_tensor *ka, struct ggml_tensor *va)
 {
@@ -164,7 +165,7 @@ static struct ggml_tensor *flash(const struct place *p, int32_t ih, int32_t n_he
     return out; /* [d, group * n_heads, n_row] */
 }
 
-/* Rows of the slice out of x [d, n, n_row of the batch]. */
+/* The rows of the slice, a view of x [d, n, n_row of the batch]. */
 static struct ggml_tensor *rows_of(const struct place *p, struct ggml_tensor *x)
 {
     if (p->slice->n_row == x->ne[2])
@@ -179,7 +180,7 @@ static struct ggml_tensor *as_rows(const struct place *p, struct ggml_tensor *x)
                            x->ne[1] * x->ne[2]);
 }
 
-/* [d * n_head, n_row of the slice] */
+/* Attention of the slice, [d * n_head, n_row of the slice]. */
 static struct ggml_tensor *attend_slice(const struct place *p, struct ggml_cgraph *gf, struct ggml_tensor *q,
                                         struct ggml_tensor *k, struct ggml_tensor *v)
 {
@@ -189,7 +190,7 @@ static struct ggml_tensor *attend_slice(const struct place *p, struct ggml_cgrap
     ggml_set_input(part->rows);
     struct ggml_tensor *ka = arena(p, p->l->k, &part->k_buf);
     struct ggml_tensor *va = arena(p, p->l->v, &part->v_buf);
-    /* Stored before it is read: the graph has no edge that says so, only this order. */
+    /* Rows must be stored before they are read. No edge of the graph says so, only the order of its nodes. */
     ggml_build_forward_expand(gf, ggml_set_rows(ctx, ka, as_rows(p, rows_of(p, k)), part->rows));
     ggml_build_forward_expand(gf, ggml_set_rows(ctx, va, as_rows(p, rows_of(p, v)), part->rows));
 
@@ -263,7 +264,7 @@ static int fill_masks(const struct wnw__attend_ggml *ag)
     return WNW_OK;
 }
 
-/* rows: [n_row][n_head_kv] */
+/* Fills the row indices of a slice, layer by layer. rows is scratch for [n_row][n_head_kv] of them. */
 static void fill_rows(const struct wnw__attend_ggml *ag, int32_t i_slice, int64_t *rows)
 {
     const struct wnw__attend_slice *slice = &ag->batch->slice[i_slice];

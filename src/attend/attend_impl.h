@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Inside of the own attention. Query head g of a group and row t of a slice make one query; all queries that
- * share a KV head go through its entries together, so that keys and values are read and converted once per
- * group. attend_tile.c streams entries past a set of queries; attend_decode.c and attend_prefill.c decide
+ * The inside of the own attention. Query head g of a group and row t of a slice make one query; all queries
+ * that share a KV head go through its entries together, so that keys and values are read and converted once
+ * per group. attend_tile.c streams entries past a set of queries; attend_decode.c and attend_prefill.c decide
  * which queries and entries of a slice make a unit of work; attend_run.c has threads take the units of all
  * slices.
  */
@@ -14,15 +14,17 @@
 
 #include <stdatomic.h>
 
-/* Queries of one prefill unit: enough to amortise converting a tile, few enough to stay in the L2 cache. */
+/* The number of queries of one prefill unit: enough to pay for converting a tile, few enough to stay in the
+ * L2 cache. */
 #define WNW_ATTEND_ROWS 96
-/* Up to this many queries a dot product per query beats transposing the keys. */
+/* Up to this number of queries, one dot product per query is faster than transposing the keys. */
 #define WNW_ATTEND_NT_ROWS 8
-/* Decoding cuts a head into at most this many pieces of at least WNW_ATTEND_PIECE entries. Both depend on the
- * length alone, never on the number of threads or on other slices, so that the bits do not either. */
+/* Decoding cuts a head into at most WNW_ATTEND_PIECES pieces of at least WNW_ATTEND_PIECE entries. The cut
+ * depends on the length alone, never on the number of threads or on other slices, so the bits of the result
+ * do not either. */
 #define WNW_ATTEND_PIECES 32
 #define WNW_ATTEND_PIECE  256
-/* Most rows, and queries of a KV head, of a slice that is treated as decoding. */
+/* The largest number of rows, and of queries per KV head, of a slice that is treated as decoding. */
 #define WNW_ATTEND_DECODE_TOKENS 7
 #define WNW_ATTEND_DECODE_ROWS   64
 
@@ -42,7 +44,7 @@ struct wnw__attend_shared {
     float *work;        /* [n_threads][work_floats], see wnw__attend_work_at */
     size_t work_floats; /* per thread */
 
-    /* Of the batch at hand, see wnw__attend_shared_reserve. */
+    /* The following are of the present batch, see wnw__attend_shared_reserve. */
     struct wnw__attend_place *place; /* [n_slice] */
     atomic_int *head_done; /* [n_slice][n_head_kv] finished pieces; reset by the thread that combines them */
     float *partial;        /* per slice [n_head_kv][pieces][n_row * group][ld + 2]: O, m, l */
@@ -53,10 +55,10 @@ struct wnw__attend_shared {
         *row_norm; /* [n_head][rows of the batch] of the latest operation: m, 1 / l; NULL unless asked for */
 
     atomic_int next; /* next unit to take */
-    atomic_int left; /* threads that have finished; the last one resets both */
+    atomic_int left; /* threads that have finished, the last of which resets both counters */
 };
 
-/* One slice in one layer: what the functions below work on. */
+/* One slice in one layer, on which the functions below work. */
 struct wnw__attend_job {
     const struct wnw__attend_op *op;
     const struct wnw__attend_slice *slice;
@@ -78,7 +80,7 @@ struct wnw__attend_work {
     int32_t *from, *to; /* [rows] entries that the row sees: from <= i < to */
 };
 
-/* Rows t0 .. t0+n-1 of a slice, their queries of the group of KV head ih. */
+/* The queries of rows t0 .. t0+n-1 of a slice in the group of KV head ih. */
 struct wnw__attend_rows {
     int32_t ih, t0, n;
 };
@@ -121,30 +123,32 @@ static inline void wnw__attend_leave(struct wnw__attend_shared *sh, int nth)
     atomic_store_explicit(&sh->left, 0, memory_order_release);
 }
 
-/* First entry of KV head ih that row t of the slice sees. New rows count as entries len, len+1, ... */
+/* The first entry of KV head ih that row t of the slice sees. New rows count as entries len, len+1, ... */
 int32_t wnw__attend_first(const struct wnw__attend_job *job, int32_t ih, int32_t t);
 
-/* Loads the queries (scaled) and visible ranges of r, with an empty softmax. q as in wnw__attend_run. */
+/* Loads the scaled queries and the visible ranges of r into w and empties its softmax. q is as in
+ * wnw__attend_run. */
 void wnw__attend_load(const struct wnw__attend_job *job, const struct wnw__attend_rows *r, const float *q,
                       struct wnw__attend_work *w);
-/* Streams entries from .. to-1 past them. */
+/* Takes entries from .. to-1 into the softmax and output of the queries in w. */
 void wnw__attend_stream(const struct wnw__attend_job *job, const struct wnw__attend_rows *r, int32_t from,
                         int32_t to, struct wnw__attend_work *w);
 
-/* Rows first .. last-1 of the slice are written behind the entries of KV head ih. k, v as in
+/* Writes rows first .. last-1 of the slice behind the entries of KV head ih. k and v are as in
  * wnw__attend_run. */
 void wnw__attend_write(const struct wnw__attend_job *job, int32_t ih, int32_t first, int32_t last,
                        const float *k, const float *v);
 
 /* ---- A slice of few rows: units are pieces of a head's entries ---- */
 
-/* Entries of one head that a slice looks at, cut into n pieces of `size` (the last may be shorter). */
+/* The entries from .. to-1 of one head that a slice sees, cut into n pieces of `size` (the last may be
+ * shorter). */
 struct wnw__attend_cut {
     int32_t from, to, size, n;
 };
 struct wnw__attend_cut wnw__attend_cut(const struct wnw__attend_job *job, int32_t ih);
-/* Stores the new rows that fall into the piece, unless k and v are NULL, and takes it into account; whoever
- * finishes the last piece of a head writes `out`. */
+/* Stores the new rows that fall into the piece, unless k and v are NULL, and computes the piece's partial
+ * sums. The thread that finishes the last piece of a head writes `out`. */
 void wnw__attend_decode(const struct wnw__attend_job *job, int32_t ih, const struct wnw__attend_cut *cut,
                         int32_t piece, const float *q, const float *k, const float *v, float *out,
                         struct wnw__attend_work *w);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Scratch of the own attention and its operations in a ggml graph. */
+/* Scratch memory of the own attention, and its operations in a ggml graph. */
 #include "attend/attend_impl.h"
 
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static int32_t round_up(int32_t x, int32_t to)
     return (x + to - 1) / to * to;
 }
 
-/* Cache-line aligned and zeroed; n floats. */
+/* Allocates n floats, zeroed and aligned to cache lines. */
 static float *alloc_floats(size_t n)
 {
     void *p = NULL;
@@ -116,7 +116,7 @@ static int32_t longest_head(const struct wnw__cache *c, int32_t from, int32_t to
     return n;
 }
 
-/* Most pieces that wnw__attend_cut makes of a head of up to n entries, new rows included. */
+/* The largest number of pieces that wnw__attend_cut makes of a head of up to n entries, new rows included. */
 static int32_t most_pieces(int32_t n)
 {
     const int32_t pieces = n / WNW_ATTEND_PIECE + 1;
@@ -177,19 +177,19 @@ void wnw__attend_store(const struct wnw__attend_op *op, const float *k, const fl
 
 /* ---- Graph operations ---- */
 
-/* src: k, v */
+/* The sources are k and v. */
 static void store_node(struct ggml_tensor *dst, int ith, int nth, void *userdata)
 {
     wnw__attend_store(userdata, dst->src[0]->data, dst->src[1]->data, ith, nth);
 }
 
-/* src: q, result of store_node */
+/* The sources are q and the result of store_node. */
 static void stored_node(struct ggml_tensor *dst, int ith, int nth, void *userdata)
 {
     wnw__attend_run(userdata, dst->src[0]->data, NULL, NULL, dst->data, ith, nth);
 }
 
-/* src: q, k, v */
+/* The sources are q, k and v. */
 static void storing_node(struct ggml_tensor *dst, int ith, int nth, void *userdata)
 {
     wnw__attend_run(userdata, dst->src[0]->data, dst->src[1]->data, dst->src[2]->data, dst->data, ith, nth);
@@ -205,12 +205,13 @@ struct ggml_tensor *wnw__attend_own(struct ggml_context *ctx, struct wnw__attend
 {
     const int64_t n_row = q->ne[2], n_embd = q->ne[0] * q->ne[1];
     struct ggml_tensor *args[3] = {packed(ctx, q), packed(ctx, k), packed(ctx, v)};
-    /* So few rows are a slice of few rows however they are cut later, and those are stored piece by piece. */
+    /* If the whole batch is this small, every slice of it has few rows, and the rows are stored piece by
+     * piece. */
     if (wnw__attend_is_decode(op->shared, (int32_t)n_row))
         return ggml_custom_4d(ctx, GGML_TYPE_F32, n_embd, n_row, 1, 1, args, 3, storing_node,
                               GGML_N_TASKS_MAX, op);
-    /* A node of its own: every row must be stored before any thread reads, and an operation has no
-     * barrier. */
+    /* Storing is a node of its own, because every row must be stored before any thread reads, and an
+     * operation has no barrier. */
     args[1] = ggml_custom_4d(ctx, GGML_TYPE_F32, 1, 1, 1, 1, args + 1, 2, store_node, GGML_N_TASKS_MAX, op);
     return ggml_custom_4d(ctx, GGML_TYPE_F32, n_embd, n_row, 1, 1, args, 2, stored_node, GGML_N_TASKS_MAX,
                           op);

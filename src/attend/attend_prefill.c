@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Many new rows: a unit of work is (KV head, run of rows), all its entries streamed by one thread. */
+/* A slice of many new rows. A unit of work is a run of rows with one KV head; one thread takes all entries
+ * that the run sees. */
 #include "attend/attend_impl.h"
 
-/* Rows of one unit. */
+/* The number of rows of one unit. */
 static int32_t run_length(const struct wnw__attend_shared *sh)
 {
     return sh->group < WNW_ATTEND_ROWS ? WNW_ATTEND_ROWS / sh->group : 1;
@@ -44,7 +45,7 @@ void wnw__attend_prefill(const struct wnw__attend_job *job, int32_t unit, const 
 {
     const struct wnw__attend_shared *sh = job->op->shared;
     const int32_t n_head_kv = sh->dims.n_head_kv, step = run_length(sh);
-    /* The last rows see the most entries: longest first. */
+    /* The last rows see the most entries. They come first, so that the longest units do. */
     struct wnw__attend_rows r = {.ih = unit % n_head_kv, .t0 = (n_runs(job) - 1 - unit / n_head_kv) * step};
     r.n = job->slice->n_row - r.t0 < step ? job->slice->n_row - r.t0 : step;
     wnw__attend_load(job, &r, q, w);

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Position of entry i of KV head ih; entries from len on are the slice's own rows. */
+/* The position of entry i of KV head ih. Entries from len on are the slice's own rows. */
 static int32_t position(const struct wnw__attend_job *job, int32_t ih, int32_t i)
 {
     const int32_t len = job->layer->len[ih];
@@ -29,7 +29,7 @@ struct buffers {
     double *acc;   /* [d] */
 };
 
-/* One query head of row t of the slice. */
+/* Attention of one query head of row t of the slice. */
 static void attend_one(const struct wnw__attend_job *job, int32_t ih, int32_t t, const float *q, float *out,
                        const struct buffers *b)
 {
@@ -73,7 +73,7 @@ static void attend_slice(const struct wnw__attend_job *job, const float *q, floa
             const size_t at = ((size_t)(job->slice->first_row + t) * (size_t)dims->n_head + (size_t)h) * d;
             if (b.row && b.score && b.acc)
                 attend_one(job, h / job->op->shared->group, t, q + at, out + at, &b);
-            else /* no way to fail: poison the result, so that no comparison can pass */
+            else /* the function cannot fail, so the result is made NaN, with which no comparison passes */
                 for (size_t c = 0; c < d; c++)
                     out[at + c] = NAN;
         }

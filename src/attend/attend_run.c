@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Units of all slices as one list from which threads take. It consists of sections: all units of a slice of
- * many rows, or those of one head of a slice of few rows. Slices of many rows come first, because their units
- * take the longest. Nobody writes the list down: every thread walks along it as the numbers of its units
- * grow.
+ * The units of all slices form one list from which threads take. It consists of sections: a section is all
+ * units of a slice of many rows, or those of one head of a slice of few rows. Slices of many rows come first,
+ * because their units take the longest. The list is not stored: every thread walks along it as the numbers of
+ * its units grow.
  */
 #include "attend/attend_impl.h"
 
 struct section {
     struct wnw__attend_job job;
     bool decode;
-    int32_t ih;                 /* decode */
-    struct wnw__attend_cut cut; /* decode */
+    int32_t ih;                 /* used if decode */
+    struct wnw__attend_cut cut; /* used if decode */
     int32_t n_unit;
 };
 
@@ -22,7 +22,8 @@ static void set_head(struct section *s, int32_t ih)
     s->n_unit = s->cut.n;
 }
 
-/* First section of the first slice from i_slice on that is of few rows or is not, as s->decode says. */
+/* Sets *s to the first section of the first slice from i_slice on that has few rows (s->decode) or many
+ * (otherwise). Returns false if there is none. */
 static bool find_slice(const struct wnw__attend_op *op, struct section *s, int32_t i_slice)
 {
     for (; i_slice < op->batch->n_slice; i_slice++) {

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Floats that keep every array on a cache line of its own. */
+/* n rounded up so that every array starts on a cache line of its own. */
 static size_t padded(size_t n)
 {
     return (n + 15) / 16 * 16;
@@ -89,7 +89,7 @@ void wnw__attend_load(const struct wnw__attend_job *job, const struct wnw__atten
     memset(w->o, 0, (size_t)n_query * (size_t)sh->ld * sizeof *w->o);
 }
 
-/* Hides the columns of entries j .. j+WNW_TILE-1 that a query does not see. */
+/* Hides, for each query, the entries of j .. j+WNW_TILE-1 that it does not see. */
 static void mask_tile(const struct wnw__attend_work *w, int32_t n_query, int32_t j, int32_t n)
 {
     for (int32_t i = 0; i < n_query; i++) {
@@ -104,7 +104,8 @@ static void mask_tile(const struct wnw__attend_work *w, int32_t n_query, int32_t
     }
 }
 
-/* s = q . k for n entries. Many queries share a converted and transposed tile; few read the stored rows. */
+/* s = q . k for n entries. Many queries share a converted and transposed tile; few queries read the stored
+ * rows. */
 static void score_tile(const struct wnw__attend_job *job, const uint8_t *k, int32_t n, int32_t n_query,
                        const struct wnw__attend_work *w)
 {

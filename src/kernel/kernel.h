@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The arithmetic of attention on plain memory, no ggml graph: scalar reference and vector versions chosen at
- * run time by what the CPU has. All functions are pure and thread-safe.
+ * The arithmetic of attention on plain memory, without ggml graphs. There are a scalar reference and vector
+ * versions, chosen at run time by the instructions that the CPU has. All functions are pure and thread-safe.
  */
 #ifndef WNW_KERNEL_H
 #define WNW_KERNEL_H
@@ -11,7 +11,7 @@
 /* Bytes of one row of d elements; 0 if d does not fit the type's block size (32 for q8_0 and q4_0). */
 size_t wnw__row_bytes(wnw_kv_type type, int32_t d);
 
-/* n rows of d elements, src tightly packed rows of `type` -> dst float[n][d], and back. Quantisation is
+/* These convert n rows of d elements, tightly packed in `type`, to float[n][d], and back. Quantisation is
  * ggml's, bit for bit, so that both attention implementations store the same cache. */
 void wnw__rows_to_f32(wnw_kv_type type, const void *src, int64_t n, int32_t d, float *dst);
 void wnw__rows_from_f32(wnw_kv_type type, const float *src, int64_t n, int32_t d, void *dst);
@@ -20,7 +20,7 @@ void wnw__rows_from_f32(wnw_kv_type type, const float *src, int64_t n, int32_t d
 void wnw__mul_nt(const float *a, int32_t na, const float *b, int32_t nb, int32_t d, float scale, float *out,
                  int64_t ld);
 
-/* In place softmax of x[n]: x = exp(x - max) / sum. -INFINITY entries become exactly 0. */
+/* Softmax of x[n] in place: x = exp(x - max) / sum. Elements of -INFINITY become exactly 0. */
 void wnw__softmax(float *x, int32_t n);
 
 #endif

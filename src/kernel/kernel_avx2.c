@@ -17,7 +17,7 @@ typedef uint32_t VU __attribute__((vector_size(32)));
 #define v_fma(a, b, c) _mm256_fmadd_ps(a, b, c)
 #define v_max(a, b)    _mm256_max_ps(a, b)
 
-/* Sums of a, b, c, d. */
+/* Returns the four sums over the lanes of a, b, c and d. */
 static inline __m128 sum4(__m256 a, __m256 b, __m256 c, __m256 d)
 {
     const __m256 s = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));

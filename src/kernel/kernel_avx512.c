@@ -18,7 +18,8 @@ typedef uint32_t VU __attribute__((vector_size(64)));
 #define v_fma(a, b, c) _mm512_fmadd_ps(a, b, c)
 #define v_max(a, b)    _mm512_max_ps(a, b)
 
-/* Folds four vectors to one: lane i of 128 bits holds four partial sums of vector i. */
+/* Returns the four sums over the lanes of a, b, c and d. The vectors are folded to one first, whose i-th 128
+ * bits hold four partial sums of the i-th vector. */
 static inline __m128 sum4(__m512 a, __m512 b, __m512 c, __m512 d)
 {
     const __m512 ab = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernels of kernel_impl.h for one instruction set, written with the compiler's vector types. No include
- * guard: every kernel_<isa>.c includes it once, after defining
+ * The kernels of kernel_impl.h for one instruction set, written with the compiler's vector types. This file
+ * has no include guard: every kernel_<isa>.c includes it once, after defining
  *   VW, VF, VU           lanes, float vector, uint32 vector
  *   MR, DOT_ROWS         query rows per register block in products over a tile, over stored rows
  *   VEC_NAME             name of the table
@@ -26,7 +26,7 @@
 
 /* ---- Rows of the cache to float ---- */
 
-/* n values */
+/* src: n values */
 static void f16_row(const uint16_t *src, int64_t n, float *dst)
 {
     int64_t i = 0;
@@ -36,7 +36,7 @@ static void f16_row(const uint16_t *src, int64_t n, float *dst)
         dst[i] = f16_to_f32(src[i]);
 }
 
-/* n blocks { f16 scale; int8 q[32] } */
+/* src: n blocks { f16 scale; int8 q[32] } */
 static void q8_0_row(const uint8_t *src, int64_t n, float *dst)
 {
     for (int64_t b = 0; b < n; b++, src += 34, dst += 32) {
@@ -49,7 +49,7 @@ static void q8_0_row(const uint8_t *src, int64_t n, float *dst)
     }
 }
 
-/* n blocks { f16 scale; uint8 q[16] }: low nibbles are values 0..15, high nibbles 16..31 */
+/* src: n blocks { f16 scale; uint8 q[16] }; low nibbles are values 0..15, high nibbles are values 16..31 */
 static void q4_0_row(const uint8_t *src, int64_t n, float *dst)
 {
     for (int64_t b = 0; b < n; b++, src += 18, dst += 32) {
@@ -109,7 +109,7 @@ static void transpose(const float *src, int32_t d, float *dst)
 
 /* ---- Products ---- */
 
-/* Values c .. c+VW-1 of a stored row. With `type` known at compile time only one case is left. */
+/* Values c .. c+VW-1 of a stored row. `type` is known at compile time, so that only one case is left. */
 INLINE VF load_row(const wnw_kv_type type, const uint8_t *row, int32_t c)
 {
     uint16_t scale;
@@ -130,7 +130,8 @@ INLINE VF load_row(const wnw_kv_type type, const uint8_t *row, int32_t c)
     return v_load((const float *)(const void *)row + c);
 }
 
-/* A number, not a pointer: it may lie past the end of the arena, where prefetching does nothing. */
+/* `from` is a number, not a pointer, because it may lie past the end of the arena, where prefetching has no
+ * effect. */
 INLINE void prefetch(uintptr_t from, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i += 64)
@@ -179,10 +180,11 @@ INLINE void mul_rows_of(const wnw_kv_type type, const float *a, int32_t na, cons
 {
     for (int32_t j = 0; j < nb; j += 4) {
         const int32_t nj = nb - j < 4 ? nb - j : 4;
-        const uint8_t *bj[4]; /* past the end: the last row once more, its results are not stored */
+        const uint8_t *bj[4]; /* past the end, the last row again; its results are not stored */
         for (int32_t i = 0; i < 4; i++)
             bj[i] = b + (size_t)(j + (i < nj ? i : nj - 1)) * stride;
-        /* The hardware prefetcher does not look far enough ahead: ask for the same rows of the next tile. */
+        /* The hardware prefetcher does not look far enough ahead, so the same rows of the next tile are asked
+         * for. */
         prefetch((uintptr_t)bj[0] + WNW_TILE * stride, 4 * stride);
         for (int32_t i = 0, step; i < na; i += step) {
             const float *ai = a + (int64_t)i * d;
@@ -307,7 +309,7 @@ INLINE void accumulate_of(const wnw_kv_type type, const float *p, int32_t rows, 
     const size_t share = stride / (size_t)(ld / (2 * VW)); /* bytes of a row per column block */
     uintptr_t next = (uintptr_t)v + WNW_TILE * stride;     /* the next tile, as in mul_rows_of */
     for (int32_t c = 0; c < ld; c += 2 * VW) {
-        if (type != WNW_KV_F32) /* mostly a converted tile, in the cache already */
+        if (type != WNW_KV_F32) /* an F32 tile is mostly a converted one, in the cache already */
             prefetch(next, share * WNW_TILE);
         next += share * WNW_TILE;
         for (int32_t r = 0, step; r < rows; r += step) {
@@ -356,9 +358,9 @@ static void accumulate(wnw_kv_type type, const float *p, int32_t rows, const flo
 /* ---- Softmax ---- */
 
 /*
- * exp(x) for x <= 0, exactly 0 below -87 (the float result would be subnormal soon after). x = n ln 2 + r
- * with |r| <= ln 2 / 2; the polynomial is the Taylor series of e^r to r^7 with the r^7 term folded into lower
- * ones (Chebyshev), relative error about 2e-8 before rounding.
+ * exp(x) for x <= 0; the result is exactly 0 below -87 (a little further down a float would be subnormal). x
+ * is n ln 2 + r with |r| <= ln 2 / 2. The polynomial is the Taylor series of e^r to r^7 with the r^7 term
+ * folded into lower ones (Chebyshev); its relative error is about 2e-8 before rounding.
  */
 INLINE VF v_exp(VF x)
 {

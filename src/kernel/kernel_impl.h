@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The vector kernels behind kernel.h and attend.h: one table of functions per instruction set, all filled
- * from kernel_body.h. A "tile" is WNW_TILE consecutive entries of one KV head, the unit in which attention
- * reads the cache.
+ * The vector kernels behind kernel.h and attend.h. Each instruction set has one table of functions;
+ * kernel_body.h fills all tables. A "tile" is WNW_TILE consecutive entries of one KV head, the unit in which
+ * attention reads the cache.
  */
 #ifndef WNW_KERNEL_IMPL_H
 #define WNW_KERNEL_IMPL_H
@@ -12,7 +12,7 @@
 #define WNW_TILE 64
 /* Row strides of value tiles and outputs are multiples of this, so that no kernel needs a remainder loop. */
 #define WNW_TILE_PAD 32
-/* Arrays with one element per row are readable and writable up to a multiple of this. */
+/* Arrays with one element per row can be read and written up to a multiple of this. */
 #define WNW_ROWS_PAD 48
 
 struct wnw__vec {
@@ -45,12 +45,12 @@ struct wnw__vec {
                         float *max);
 };
 
-/* Each is NULL where the compiler was not asked for the instruction set. */
+/* Each returns NULL if the compiler was not asked for the instruction set. Static. */
 const struct wnw__vec *wnw__vec_scalar(void);
 const struct wnw__vec *wnw__vec_avx2(void);
 const struct wnw__vec *wnw__vec_avx512(void);
 
-/* The i-th best table this CPU can run, NULL past the last. */
+/* The i-th best table that this CPU can run, NULL past the last. Static. */
 const struct wnw__vec *wnw__vec_at(int i);
 
 #endif

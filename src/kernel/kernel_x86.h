@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the AVX2 and AVX-512 kernels share. */
+/* The part that the AVX2 and AVX-512 kernels share. */
 #ifndef WNW_KERNEL_X86_H
 #define WNW_KERNEL_X86_H
 
@@ -17,7 +17,7 @@ static inline float f16_to_f32(uint16_t h)
 static inline void transpose_block(const float *src, int32_t lds, float *dst, int32_t ldd)
 {
     const int64_t ls = lds, ld = ldd;
-    /* 128-bit halves of rows j and j + 4 in one register, so that only in-lane shuffles remain */
+    /* 128-bit halves of rows j and j + 4 share one register, so that only in-lane shuffles remain. */
     __m256 r[8], t[4];
     for (int j = 0; j < 4; j++) {
         const float *lo = src + j * ls, *hi = src + (j + 4) * ls;

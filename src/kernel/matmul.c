@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "kernel/matmul.h"
 
-/* Asking the CPU itself is slow in virtual machines, and this is asked for often. */
+/* The CPU's features are taken from the compiler's runtime, which asks the CPU once: asking it is slow in
+ * virtual machines, and wnw__matmul_at is called often. */
 #if !defined(__clang__) || __clang_major__ >= 17
 #define HAS_AVXVNNI __builtin_cpu_supports("avxvnni")
 #else
-#define HAS_AVXVNNI 0 /* a name that the compiler does not know */
+#define HAS_AVXVNNI 0 /* the compiler does not know the name */
 #endif
 
 const struct wnw__matmul_kernel *wnw__matmul_at(int i)
@@ -26,7 +27,7 @@ const struct wnw__matmul_kernel *wnw__matmul_at(int i)
     return i >= 0 && i < n ? usable[i] : NULL;
 }
 
-/* From so many tokens on strips pay: they cost more to make and less to multiply. */
+/* The number of tokens from which on strips are faster: they cost more to make and less to multiply. */
 enum { STRIP_TOKENS = 12 };
 
 static int32_t columns_of(const struct wnw__matmul *p, int32_t c)

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Products of quantised weights with tokens, y[t][r] = sum_k w[r][k] x[t][k], in 8-bit integers. Both sides
- * are cut into blocks along k; a weight is w = d u + m with u an unsigned byte and d, m of its block, an
- * activation x = a q with q a signed byte and a of its block of 32:
+ * are cut into blocks along k. A weight is w = d u + m with an unsigned byte u and its block's d and m; an
+ * activation is x = a q with a signed byte q and its block's a, where a block has 32 activations:
  *
  *     y[t][r] = sum over blocks of  a d sum(u q)  +  m a sum(q)
  *
- * Whatever the type of the file, rows are brought into one form, a chunk of WNW_CHUNK columns at a time,
- * while they are in the first-level cache, and multiplied with all tokens there; no second copy of the
- * weights exists. For many tokens that form is a strip of 64 rows, for few tokens one of 16 rows, which costs
- * less to make. Activations lose what ggml's own products with quantised weights lose, which round them to 8
- * bits in blocks of 32 or 256 too.
+ * Rows of every type of the file are brought into the same form, one chunk of WNW_CHUNK columns at a time.
+ * The chunk stays in the first-level cache and is multiplied with all tokens there, so no second copy of the
+ * weights exists. For many tokens the form is a strip of 64 rows, for few tokens it has 16 rows, which costs
+ * less to make. Activations lose as much precision as in ggml's own products with quantised weights, which
+ * round them to 8 bits in blocks of 32 or 256, too.
  *
- * With one kernel a result depends on its row, its token and k alone, bit for bit: neither on the number of
- * threads nor on how many other tokens are there.
+ * With the same kernel a result depends on its row, its token and k alone, bit for bit: neither on the number
+ * of threads nor on the number of other tokens.
  */
 #ifndef WNW_MATMUL_H
 #define WNW_MATMUL_H
@@ -21,9 +21,9 @@
 #include "winnow.h"
 
 enum {
-    WNW_STRIP = 64,          /* rows */
-    WNW_ROWS = 16,           /* the same for few tokens */
-    WNW_CHUNK = 256,         /* columns */
+    WNW_STRIP = 64,          /* rows of the form for many tokens */
+    WNW_ROWS = 16,           /* rows of the form for few tokens */
+    WNW_CHUNK = 256,         /* columns of either */
     WNW_ACT_TINY = 27 << 23, /* 2^-100 as bits of a float: a block of smaller activations counts as zero */
 };
 
@@ -53,32 +53,32 @@ struct wnw__weight_type {
     size_t unit_bytes;
 };
 
-/* NULL where products with that type are not ours. */
+/* The type with that number of ggml's, or NULL if our kernels have no products with it. Static. */
 const struct wnw__weight_type *wnw__weight_type(int32_t ggml_type);
 
-/* Activations of one token in one chunk. */
+/* The activations of one token in one chunk. */
 struct wnw__act {
     int8_t q[WNW_CHUNK];
     float scale[WNW_CHUNK / 32]; /* a */
     float sum32[WNW_CHUNK / 32]; /* a sum(q) of each block of 32 */
-    float sum16[WNW_CHUNK / 16]; /* the same of blocks of 16 */
+    float sum16[WNW_CHUNK / 16]; /* the same for blocks of 16 */
 };
 
-/* Chunks of k columns. */
+/* The number of chunks of k columns. */
 static inline int32_t wnw__n_chunks(int32_t k)
 {
     return (k + WNW_CHUNK - 1) / WNW_CHUNK;
 }
 
-/* One chunk of 64 rows: the four bytes of columns 4 g .. 4 g + 3 of all rows stand side by side. d and m of
- * block i are in [i]. */
+/* One chunk of 64 rows. u[g][r] has the four bytes of columns 4 g .. 4 g + 3 of row r; d[i] and m[i] are
+ * those of block i. */
 struct wnw__strip {
     uint8_t u[WNW_CHUNK / 4][WNW_STRIP][4];
     float d[WNW_CHUNK / 16][WNW_STRIP], m[WNW_CHUNK / 16][WNW_STRIP];
 };
 
-/* One chunk of 16 rows: 16 bytes of every row side by side, row r in slot wnw__slot_of_row(r), an order in
- * which adding up neighbours leaves the sums of the rows in theirs. */
+/* One chunk of 16 rows. u[g][s] has the 16 bytes of columns 16 g .. 16 g + 15 of the row r with s =
+ * wnw__slot_of_row(r). In this order, adding up neighbours leaves the sums in the order of the rows. */
 struct wnw__rows {
     uint8_t u[WNW_CHUNK / 16][WNW_ROWS][16];
     float d[WNW_CHUNK / 16][WNW_ROWS], m[WNW_CHUNK / 16][WNW_ROWS];
@@ -88,8 +88,8 @@ static inline int32_t wnw__slot_of_row(int32_t r)
     return 4 * (r % 4) + r / 4;
 }
 
-/* n rows, `stride` bytes apart, columns from .. from + n_col - 1 (multiples of 32, within one chunk); what is
- * left of the 64 or 16 rows becomes 0. */
+/* Each brings columns from .. from + n_col - 1 (multiples of 32, within one chunk) of n rows, `stride` bytes
+ * apart, into its form. The rest of the 64 or 16 rows becomes 0. */
 struct wnw__unpack {
     void (*to_strip)(const uint8_t *rows, size_t stride, int32_t n, int32_t from, int32_t n_col,
                      struct wnw__strip *out);
@@ -99,24 +99,25 @@ struct wnw__unpack {
 
 struct wnw__matmul_kernel {
     const char *name;
-    /* x[k], k a multiple of 32, of one token to its records act[chunk * n_tok]. A block with a value that is
-     * not finite gets a scale that is not a number, so that damage shows in the product. The same bits in
-     * every kernel. */
+    /* Converts x[k] of one token, k a multiple of 32, to its records act[chunk * n_tok]. A block with a value
+     * that is not finite gets NaN as its scale, so that damage shows in the product. Every kernel gives the
+     * same bits. */
     void (*act_from_f32)(const float *x, int32_t k, int32_t n_tok, struct wnw__act *act);
     struct wnw__unpack unpack[WNW_N_WEIGHT_TYPES];
-    /* y[t] += (first: =) s . act[t] for n_tok tokens over n_col columns of a chunk; rows of y are ld floats
-     * apart, [WNW_STRIP] and [n_row <= WNW_ROWS]. */
+    /* y[t] += s . act[t], or = if `first`, for n_tok tokens over n_col columns of a chunk. The results y[t]
+     * of tokens are ld floats apart; strip gives [WNW_STRIP] of them per token, rows gives [n_row <=
+     * WNW_ROWS]. */
     void (*strip)(const struct wnw__strip *s, const struct wnw__weight_type *type, int32_t n_col,
                   const struct wnw__act *act, int32_t n_tok, bool first, float *y, int64_t ld);
     void (*rows)(const struct wnw__rows *s, const struct wnw__weight_type *type, int32_t n_col,
                  const struct wnw__act *act, int32_t n_tok, bool first, int32_t n_row, float *y, int64_t ld);
 };
-/* NULL where the compiler was not asked for the instruction set. */
+/* Each returns NULL if the compiler was not asked for the instruction set. Static. */
 const struct wnw__matmul_kernel *wnw__matmul_scalar(void);
 const struct wnw__matmul_kernel *wnw__matmul_avx2(void);
 const struct wnw__matmul_kernel *wnw__matmul_avxvnni(void);
 const struct wnw__matmul_kernel *wnw__matmul_avx512vnni(void);
-/* The i-th best this CPU can run, NULL past the last. */
+/* The i-th best kernel that this CPU can run, NULL past the last. Static and thread-safe. */
 const struct wnw__matmul_kernel *wnw__matmul_at(int i);
 
 /* A product, cut into pieces of WNW_STRIP rows that threads can take. */
@@ -131,13 +132,14 @@ struct wnw__matmul {
     int64_t ld;
 };
 
-/* One thread's. */
+/* The scratch memory of one thread. */
 union wnw__matmul_work {
     struct wnw__strip strip;
     struct wnw__rows rows;
 };
 
-/* Piece i, 0 <= i < (n_row + WNW_STRIP - 1) / WNW_STRIP, for all tokens. */
+/* Computes piece i, 0 <= i < (n_row + WNW_STRIP - 1) / WNW_STRIP, for all tokens. Threads may compute
+ * different pieces at once. */
 void wnw__matmul_piece(const struct wnw__matmul *p, int32_t i, union wnw__matmul_work *work);
 
 #endif

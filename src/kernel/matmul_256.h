@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Products with vectors of 256 bits: 16 rows in two vectors at a time. Where the CPU has no dot product of
+ * Products with vectors of 256 bits take 16 rows in two vectors at a time. If the CPU has no dot product of
  * bytes (WNW_DOT), products of pairs are added up in 16 bits for a run of groups that cannot overflow, then
  * widened:
  *
- *     u <= 15: 8 groups (a whole block of 32), 31: 4, 63: 2;  bytes: 1, as |w| and q with w's sign, w = u -
- * 128
+ *     u <= 15    8 groups (a whole block of 32)
+ *     u <= 31    4 groups
+ *     u <= 63    2 groups
+ *     u <= 255   1 group, as the product of |w| with q under the sign of w, where w = u - 128
  */
 #ifndef WNW_MATMUL_256_H
 #define WNW_MATMUL_256_H
@@ -29,7 +31,7 @@ static inline __m256i load_u(const struct wnw__strip *s, int32_t g, int32_t r)
     return _mm256_loadu_si256((const __m256i *)(const void *)s->u[g][r]);
 }
 
-/* sum[t][v] of n tokens and two vectors of rows over groups from .. from + n_group - 1. */
+/* Computes sum[t][v] of n tokens and two vectors of rows over groups from .. from + n_group - 1. */
 static inline __attribute__((always_inline)) void dot(const struct wnw__strip *s, const int run,
                                                       const bool bytes, int32_t r0, int32_t from,
                                                       const int n_group, const struct wnw__act *act,
@@ -140,7 +142,7 @@ static void strip(const struct wnw__strip *s, const struct wnw__weight_type *typ
         all(s, 32, 1, true, n_col, act, n_tok, first, y, ld);
 }
 
-/* Half a block of two rows times half a block of a token: four sums a row, added to sum. */
+/* Multiplies half a block of two rows with half a block of a token and adds four sums per row to sum. */
 static inline __m256i add_half(__m256i sum, const uint8_t *u, const int8_t *q, bool bytes)
 {
     const __m256i x = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)q));
@@ -160,7 +162,7 @@ static inline __m256i add_half(__m256i sum, const uint8_t *u, const int8_t *q, b
 #endif
 }
 
-/* Lane r: the four sums of row r, of four pairs of rows, together. */
+/* Adds up the four sums of each row of four pairs of rows; lane r is the result of row r. */
 static inline __m256 row_sums(__m256i s0, __m256i s1, __m256i s2, __m256i s3)
 {
     const __m256i a = _mm256_add_epi32(_mm256_unpacklo_epi32(s0, s1), _mm256_unpackhi_epi32(s0, s1));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Activations as signed bytes with vectors of 256 bits, for every kernel of x86. Eight blocks, a chunk, go
- * together, so that their scales are one vector. */
+/* Activations are converted to signed bytes with vectors of 256 bits in every kernel for x86. The eight
+ * blocks of a chunk are converted together, so that their scales are one vector. */
 #ifndef WNW_MATMUL_ACT_H
 #define WNW_MATMUL_ACT_H
 
@@ -8,7 +8,7 @@
 
 #include <immintrin.h>
 
-/* Lane i: the largest lane of v[i]. */
+/* Lane i of the result is the largest lane of v[i]. */
 static inline __m256i wnw__act_tops(const __m256i v[8])
 {
     __m256i a[4], b[2];
@@ -22,18 +22,18 @@ static inline __m256i wnw__act_tops(const __m256i v[8])
                             _mm256_permute2x128_si256(b[0], b[1], 0x31));
 }
 
-/* The bytes of x[32] scaled; not_any: x is 0 or no number. */
+/* The bytes of x[32] times `by`, rounded. */
 static inline __m256i wnw__act_bytes(const float *x, __m256 by)
 {
     __m256i v[4];
     for (int i = 0; i < 4; i++)
         v[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), by));
-    /* Packing works within halves of a vector: the last step puts groups of four back in order. */
+    /* Packing works within halves of a vector, so the last step puts groups of four back in order. */
     const __m256i p = _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]), _mm256_packs_epi32(v[2], v[3]));
     return _mm256_permutevar8x32_epi32(p, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-/* The first n_block blocks of a chunk. */
+/* Converts the first n_block blocks of a chunk. */
 static inline void wnw__act_chunk(const float *x, int32_t n_block, struct wnw__act *a)
 {
     const __m256i bits = _mm256_set1_epi32(0x7fffffff);
@@ -44,8 +44,7 @@ static inline void wnw__act_chunk(const float *x, int32_t n_block, struct wnw__a
             top[b] = _mm256_max_epu32(
                 top[b], _mm256_and_si256(_mm256_castps_si256(_mm256_loadu_ps(x + 32 * b + 8 * i)), bits));
     }
-    /* Below WNW_ACT_TINY a block counts as zero, and one with an infinity or no number has no number as its
-     * scale. */
+    /* A block below WNW_ACT_TINY counts as zero, and a block with an infinity or NaN has NaN as its scale. */
     const __m256i tops = wnw__act_tops(top), least = _mm256_set1_epi32(WNW_ACT_TINY - 1);
     const __m256 finite = _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(0x7f800000), tops));
     const __m256 some = _mm256_and_ps(finite, _mm256_castsi256_ps(_mm256_cmpgt_epi32(tops, least)));
@@ -61,7 +60,8 @@ static inline void wnw__act_chunk(const float *x, int32_t n_block, struct wnw__a
         const __m256i q =
             by[b] > 0.0f ? wnw__act_bytes(x + 32 * b, _mm256_set1_ps(by[b])) : _mm256_setzero_si256();
         _mm256_storeu_si256((__m256i *)(void *)(a->q + 32 * b), q);
-        /* Sums of eight bytes each, made unsigned for that. */
+        /* The sums of eight bytes each are of unsigned bytes, so 128 is added to each byte and taken off
+         * below. */
         const __m256i s =
             _mm256_sad_epu8(_mm256_xor_si256(q, _mm256_set1_epi8((char)0x80)), _mm256_setzero_si256());
         const __m256i two = _mm256_add_epi64(s, _mm256_shuffle_epi32(s, 0x4e));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Products with AVX-512 VNNI: 64 rows in four vectors, three tokens at a time; 24 registers of sums. */
+/* Products with AVX-512 VNNI take 64 rows in four vectors and three tokens at a time, with 24 registers of
+ * sums. */
 #include "kernel/matmul.h"
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512VNNI__)
@@ -17,7 +18,7 @@ static inline __m512i four(const int8_t *q)
     return _mm512_set1_epi32(x);
 }
 
-/* n tokens, a constant where it is inlined. */
+/* Computes the results of n tokens; n is a constant where the function is inlined. */
 static inline __attribute__((always_inline)) void tile(const struct wnw__strip *s, int32_t block,
                                                        int32_t n_block, const struct wnw__act *act,
                                                        const int n, bool first, float *y, int64_t ld)
@@ -79,7 +80,7 @@ static void strip(const struct wnw__strip *s, const struct wnw__weight_type *typ
         blocks_of(s, 16, n_col, act, n_tok, first, y, ld);
 }
 
-/* 16 bytes of 16 rows times 16 bytes of a token, four sums a row, added to sum[4]. */
+/* Multiplies 16 bytes of 16 rows with 16 bytes of a token and adds four sums per row to sum[4]. */
 static inline void add_half(const uint8_t u[WNW_ROWS][16], const int8_t *q, __m512i sum[4])
 {
     const __m512i x = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)q));
@@ -87,7 +88,7 @@ static inline void add_half(const uint8_t u[WNW_ROWS][16], const int8_t *q, __m5
         sum[g] = _mm512_dpbusd_epi32(sum[g], _mm512_loadu_si512(u[4 * g]), x);
 }
 
-/* Lane r: the four sums of row r together. */
+/* Adds up the four sums of each row; lane r is the result of row r. */
 static inline __m512 row_sums(const __m512i s[4])
 {
     const __m512i a = _mm512_add_epi32(_mm512_unpacklo_epi32(s[0], s[1]), _mm512_unpackhi_epi32(s[0], s[1]));

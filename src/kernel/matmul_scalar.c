@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference of the products, in the order of the formula. */
+/* The reference of the products. It computes in the order of the formula. */
 #include "kernel/matmul_types.h"
 
 #include <math.h>
@@ -35,8 +35,9 @@ static void act_row(const float *x, int32_t k, int32_t n_tok, struct wnw__act *a
         act_block(x + c, act + (int64_t)(c / WNW_CHUNK) * n_tok, c % WNW_CHUNK / 32);
 }
 
-/* One chunk's part of a result, behind what the chunks before it gave. u: the row's first byte; `columns` of
- * its bytes stand together, then `group` bytes further the next ones. d, m: of its blocks, ld apart. */
+/* Adds one chunk's part of a result to y, the sum over the chunks before it. u is the row's first byte:
+ * `columns` of its bytes stand together, and the next ones stand `group` bytes after the first. d and m of
+ * its blocks are ld floats apart. */
 static float add(float y, const struct wnw__weight_type *type, int32_t n_col, const struct wnw__act *act,
                  const uint8_t *u, size_t group, int32_t columns, const float *d, const float *m, int32_t ld)
 {

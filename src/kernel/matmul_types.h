@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The types of GGUF files in the forms that products read: w = d u + m with u an unsigned byte. Included by
- * every kernel, so that it is compiled for the instructions that the kernel may use. */
+/* This converts the types of GGUF files to the forms that products read: w = d u + m with an unsigned byte u.
+ * Every kernel includes it, so that it is compiled for the instructions that the kernel may use. */
 #ifndef WNW_MATMUL_TYPES_H
 #define WNW_MATMUL_TYPES_H
 
@@ -13,7 +13,7 @@
 
 enum { B = 32 };
 
-/* n half-precision numbers. */
+/* These convert one half-precision number, or n of them, to float. */
 #ifdef __F16C__
 static inline float half(uint16_t h)
 {
@@ -28,7 +28,8 @@ static inline void halves(const uint16_t *h, int n, float *x)
 #else
 static inline float half(uint16_t h)
 {
-    /* Exponent and mantissa in place, then scaled by 2^112: exact, denormal halves included. */
+    /* Exponent and mantissa are moved to their places, then scaled by 2^112. This is exact, for denormals
+     * too. */
     const uint32_t bits = (uint32_t)(h & 0x7fff) << 13,
                    big = (uint32_t)(h & 0x7c00) == 0x7c00 ? 0x7f800000u : 0u;
     float x;
@@ -57,8 +58,8 @@ static inline uint16_t raw_half(const uint8_t *p)
 
 /* ---- Values: 32 columns in two halves ---- */
 
-/* 16 bytes that go through a block together; of GCC and clang, for every machine. Bytes written one by one
- * would be read back as vectors, for which processors wait. */
+/* 16 bytes that are converted together, as a vector type that GCC and clang have for every machine. If bytes
+ * were written one by one and then read back as vectors, the processor would have to wait. */
 typedef uint8_t bytes16 __attribute__((vector_size(16)));
 typedef uint16_t shorts8 __attribute__((vector_size(16)));
 
@@ -74,13 +75,14 @@ static inline void put(uint8_t *p, bytes16 x)
     memcpy(p, &x, sizeof x);
 }
 
-/* The bits of every byte from bit `by` on that the mask takes. Processors shift 16 bits, not 8. */
+/* Shifts every byte right by `by` bits and applies the mask, which clears the bits that came from the
+ * neighbour: processors shift 16 bits, not 8. */
 static inline bytes16 bits_from(bytes16 x, int by, uint8_t mask)
 {
     return (bytes16)((shorts8)x >> by) & mask;
 }
 
-/* 16 in byte i where bit i of the two bytes at p is set. */
+/* Byte i is 16 if bit i of the two bytes at p is set, otherwise 0. */
 static inline bytes16 fifth_bits(const uint8_t *p)
 {
     const bytes16 bit = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
@@ -146,7 +148,7 @@ static inline void values_q8_0(const uint8_t *p, int32_t col, uint8_t *low, uint
     put(high, get(p + 18) ^ 128);
 }
 
-/* Two sub-blocks share 32 bytes: half-bytes from bit 0 and from bit 4. */
+/* Two sub-blocks share 32 bytes: the first has the half-bytes from bit 0, the second those from bit 4. */
 static inline void values_q4_k(const uint8_t *p, int32_t col, uint8_t *low, uint8_t *high)
 {
     const int32_t j = col / B;
@@ -177,7 +179,8 @@ static inline void values_q6_k(const uint8_t *p, int32_t col, uint8_t *low, uint
 typedef void (*numbers_fn)(const uint8_t *units, size_t stride, int32_t n, int32_t n_unit, int32_t ld,
                            float *d, float *m);
 
-/* A half d at the unit's beginning, then a half m, or where `zero` is not 0 m = -zero d. */
+/* A unit begins with d as a half-precision number. If `zero` is 0, m follows in the same form; otherwise m is
+ * -zero d. */
 static inline __attribute__((always_inline)) void numbers_plain(const uint8_t *units, size_t stride,
                                                                 int32_t n, int32_t n_unit, int32_t ld,
                                                                 float *d, float *m, const size_t unit_bytes,
@@ -213,8 +216,8 @@ PLAIN(q5_0, 22, 16.0f)
 PLAIN(q5_1, 24, 0.0f)
 PLAIN(q8_0, 34, 128.0f)
 
-/* Eight scales and eight minima of six bits in 12 bytes: four at a time, those of sub-blocks 4 to 7 from two
- * places. */
+/* Reads eight scales and eight minima of six bits from 12 bytes, four at a time. The bits of those of
+ * sub-blocks 4 to 7 are in two places. */
 static inline void scales_and_mins(const uint8_t *p, uint8_t scale[8], uint8_t min[8])
 {
     uint32_t a, b, c;
@@ -275,7 +278,7 @@ static inline __attribute__((always_inline)) void numbers_q6_k(const uint8_t *un
 
 /* ---- Rows of a type in the two forms ---- */
 
-/* What the macros below put together. */
+/* The reading of one type, which the macros below put together. */
 struct reading {
     values_fn values;
     numbers_fn numbers;
@@ -283,7 +286,7 @@ struct reading {
     size_t unit_bytes;
 };
 
-/* The first unit of the chunk in row r. */
+/* The first unit of the chunk from column `from` on in row r. */
 static inline const uint8_t *unit_at(const struct reading *t, const uint8_t *rows, size_t stride, int32_t r,
                                      int32_t from)
 {
