@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Streaming softmax attention of a set of queries over entries of one KV head (arXiv 1805.02867,
- * 2205.14135). */
+/* Streaming softmax attention of queries over entries of one KV head (arXiv 1805.02867, 2205.14135). */
 #include "attend/attend_impl.h"
 
 #include <float.h>
@@ -104,8 +103,7 @@ static void mask_tile(const struct wnw__attend_work *w, int32_t n_query, int32_t
     }
 }
 
-/* s = q . k for n entries. Many queries share a converted and transposed tile; few queries read the stored
- * rows. */
+/* s = q . k for n entries. Many queries share a converted and transposed tile; few read the stored rows. */
 static void score_tile(const struct wnw__attend_job *job, const uint8_t *k, int32_t n, int32_t n_query,
                        const struct wnw__attend_work *w)
 {

@@ -172,8 +172,7 @@ static void copy_rows(const struct wnw__cache *c, struct wnw__kv_layer *dst, int
                     wnw__cache_aux(src, (enum wnw__aux)kind, p) + from, (size_t)n * sizeof(float));
 }
 
-/* Empties the numbers of the n rows behind the entries of each head, where rewound entries may have left
- * some. */
+/* Empties the numbers of the n rows behind each head's entries, where rewound entries may have left some. */
 static void empty_numbers(const struct wnw__cache *c, struct wnw__kv_layer *l, int32_t n)
 {
     for (int kind = 0; kind < WNW_N_AUX; kind++)
@@ -295,8 +294,7 @@ void wnw__cache_rewind(struct wnw__cache *c, int32_t n_past)
     }
 }
 
-/* Copies the kept entries of a head. Neighbours are copied together, because window methods keep long
- * runs. */
+/* Copies the kept entries of a head. Neighbours are copied together: window methods keep long runs. */
 static void gather_head(const struct wnw__cache *c, struct wnw__kv_layer *dst, int64_t to,
                         const struct wnw__kv_layer *src, int64_t from, const int32_t *keep, int32_t n_keep)
 {

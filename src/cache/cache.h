@@ -73,8 +73,7 @@ int wnw__cache_copy(struct wnw__cache *dst, const struct wnw__cache *src);
  * commits the entries. On failure the entries are unchanged. */
 int wnw__cache_reserve_layer(struct wnw__cache *c, int32_t il, int32_t n, bool exact);
 
-/* Gives each head of layer il room for exactly cap[ih] >= len[ih] entries. On failure the layer is
- * unchanged. */
+/* Gives each head of layer il room for exactly cap[ih] >= len[ih] entries. On failure nothing changes. */
 int wnw__cache_resize_layer(struct wnw__cache *c, int32_t il, const int32_t *cap);
 
 /* Counts n new rows per head as entries. The attention has written them behind len; their positions are

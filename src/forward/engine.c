@@ -173,8 +173,7 @@ static int keep_softmax(wnw_engine *e, const struct wnw__batch *b)
     return WNW_OK;
 }
 
-/* Makes room for everything that the batch will store. On failure caches and recorders keep what they
- * have. */
+/* Makes room for all that the batch will store. On failure caches and recorders keep what they have. */
 static int reserve(wnw_engine *e, const struct wnw__batch *b)
 {
     WNW_TRY(set_batch(e, b));

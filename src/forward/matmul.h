@@ -19,8 +19,8 @@ bool wnw__matmul_takes(const struct ggml_tensor *w, int64_t n_tok);
 
 /* A node that turns x [k, n_tok] into the bytes that products read. Several products may share it. */
 struct ggml_tensor *wnw__matmul_input(struct ggml_context *ctx, struct ggml_tensor *x);
-/* A node that multiplies w [k, n_row], as the file has it, with the result of wnw__matmul_input: [n_row,
- * n_tok]. p must outlive every run of the graph. */
+/* A node that multiplies w [k, n_row], as the file has it, with the result of wnw__matmul_input. Its result
+ * is [n_row, n_tok]. p must outlive every run of the graph. */
 struct ggml_tensor *wnw__matmul_node(struct wnw__matmul_scratch *p, struct ggml_context *ctx,
                                      struct ggml_tensor *w, struct ggml_tensor *input, int64_t n_tok);
 

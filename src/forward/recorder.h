@@ -109,7 +109,7 @@ struct wnw__recorder_type {
     int (*begin)(void *rec, const struct wnw__record_pass *pass);
     /* Is called before a pass and makes room for what the recorder takes in it. */
     int (*reserve)(void *rec, const struct wnw__record_pass *pass);
-    /* How many stages it wants at a point of layer il. All threads have ended a stage before the next
+    /* The number of stages it wants at a point of layer il. All threads end a stage before the next
      * begins. */
     int (*stages)(const void *rec, enum wnw__point point, int32_t il, const struct wnw__record_pass *pass);
     /* Does the share of thread ith of nth in a stage. Every thread calls it once per stage. */
@@ -123,7 +123,7 @@ struct wnw__recorder_type {
     void (*moved)(void *rec, int32_t from, int32_t to, enum wnw__moved why);
 
     /* Fills in the part of *obs that it answers, if look->needs asks for it. rec is NULL if the sequence has
-     * no recorder of the type; then it fails with an error if the part is needed. */
+     * no recorder of the type; the function fails if that is an error. */
     int (*fill)(void *rec, const struct wnw__look *look, wnw_observation *obs);
 };
 

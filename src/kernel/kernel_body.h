@@ -183,8 +183,8 @@ INLINE void mul_rows_of(const wnw_kv_type type, const float *a, int32_t na, cons
         const uint8_t *bj[4]; /* past the end, the last row again; its results are not stored */
         for (int32_t i = 0; i < 4; i++)
             bj[i] = b + (size_t)(j + (i < nj ? i : nj - 1)) * stride;
-        /* The hardware prefetcher does not look far enough ahead, so the same rows of the next tile are asked
-         * for. */
+        /* The hardware prefetcher does not look far ahead, so this asks for the same rows of the next
+         * tile. */
         prefetch((uintptr_t)bj[0] + WNW_TILE * stride, 4 * stride);
         for (int32_t i = 0, step; i < na; i += step) {
             const float *ai = a + (int64_t)i * d;

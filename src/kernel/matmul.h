@@ -104,9 +104,9 @@ struct wnw__matmul_kernel {
      * same bits. */
     void (*act_from_f32)(const float *x, int32_t k, int32_t n_tok, struct wnw__act *act);
     struct wnw__unpack unpack[WNW_N_WEIGHT_TYPES];
-    /* y[t] += s . act[t], or = if `first`, for n_tok tokens over n_col columns of a chunk. The results y[t]
-     * of tokens are ld floats apart; strip gives [WNW_STRIP] of them per token, rows gives [n_row <=
-     * WNW_ROWS]. */
+    /* y[t] += s . act[t], or = if `first`, for n_tok tokens over n_col columns of a chunk. The results of
+     * tokens are ld floats apart: y[t] is [WNW_STRIP] for `strip`, [n_row] with n_row <= WNW_ROWS for
+     * `rows`. */
     void (*strip)(const struct wnw__strip *s, const struct wnw__weight_type *type, int32_t n_col,
                   const struct wnw__act *act, int32_t n_tok, bool first, float *y, int64_t ld);
     void (*rows)(const struct wnw__rows *s, const struct wnw__weight_type *type, int32_t n_col,

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Products with AVX-512 VNNI take 64 rows in four vectors and three tokens at a time, with 24 registers of
- * sums. */
+/* Products with AVX-512 VNNI take 64 rows in four vectors, three tokens at a time; 24 registers hold sums. */
 #include "kernel/matmul.h"
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512VNNI__)

@@ -28,8 +28,7 @@ static inline void halves(const uint16_t *h, int n, float *x)
 #else
 static inline float half(uint16_t h)
 {
-    /* Exponent and mantissa are moved to their places, then scaled by 2^112. This is exact, for denormals
-     * too. */
+    /* Exponent and mantissa are moved to their places and scaled by 2^112: exact, denormals included. */
     const uint32_t bits = (uint32_t)(h & 0x7fff) << 13,
                    big = (uint32_t)(h & 0x7c00) == 0x7c00 ? 0x7f800000u : 0u;
     float x;

@@ -13,8 +13,7 @@
 
 /* Tokens of one head that are multiplied with a tile together. */
 #define RUN WNW_ATTEND_ROWS
-/* Tiles per unit of work. Where a tile has few rows a unit has many tiles, so that taking units costs
- * little. */
+/* Tiles per unit of work. Where a tile has few rows, a unit has many tiles, so that taking one is cheap. */
 enum { TILES_FEW = 8, TILES_MANY = 1 };
 
 struct wnw__columns {
@@ -360,9 +359,9 @@ static int copy_columns(void **rec, const void *from, const struct wnw__record_s
     return open_columns(rec, shape, NULL);
 }
 
-/* The softmax of all rows must be known before any column is begun, so the rows are a stage of their own. It
- * is left out if there are few rows and their softmax is known. Layers with a sliding window are not
- * recorded, because no policy touches them. */
+/* Before any column is begun, the softmax of all rows must be known, and many rows must be packed. So the
+ * rows are a stage of their own, which is left out for few rows whose softmax is known. Layers with a sliding
+ * window are not recorded, because no policy touches them. */
 static int stages(const void *rec, enum wnw__point point, int32_t il, const struct wnw__record_pass *pass)
 {
     const struct wnw__columns *c = rec;

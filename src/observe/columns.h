@@ -2,9 +2,9 @@
 /*
  * Recorder of the attention that every cached entry receives from all queries. For each query head it adds up
  * the float32 attention probabilities in the entry's column and keeps their maximum. The matrix of
- * probabilities never exists: a first sweep over the rows finds each query's softmax (its maximum m and 1 /
- * l; the own attention can leave both), and a second sweep computes q . k again, tile by tile, and adds up
- * exp(s - m) / l along the columns.
+ * probabilities never exists: a first sweep over the rows finds each query's softmax, that is, its maximum m
+ * and 1 / l (the own attention can leave both), and a second sweep computes q . k again, tile by tile, and
+ * adds up exp(s - m) / l along the columns.
  *
  *     sum[h][i] += sum_t p(h,t,i)    max[h][i] = max(max[h][i], max_t p(h,t,i))    p(h,t,i) = exp(s - m) / l
  *
