@@ -25,9 +25,9 @@ void wnw__qstats_free(struct wnw__qstats *st);
 void wnw__qstats_reset(struct wnw__qstats *st);
 const struct wnw__qstats_params *wnw__qstats_params(const struct wnw__qstats *st);
 
-/* The queries of n tokens at positions first, first + 1, ... The query of head h and token t is at q + t *
- * token_stride + h * head_stride; strides are in floats. Every thread ith of nth calls wnw__qstats_add, and
- * each takes some heads. */
+/* The queries of n tokens at positions first, first + 1, ... The query of head h and token t is at
+ * q + t * token_stride + h * head_stride; strides are in floats. Every thread ith of nth calls
+ * wnw__qstats_add, and each takes some heads. */
 struct wnw__qstats_batch {
     const float *q;
     size_t token_stride, head_stride;
