@@ -127,7 +127,8 @@ static void commit(void *rec, const struct wnw__record_pass *pass)
     }
 }
 
-/* Frees the queries. They take about as much memory as the prompt's hidden states and serve one compression. */
+/* Frees the queries. They take about as much memory as the prompt's hidden states and serve one
+ * compression. */
 static void moved(void *rec, int32_t from, int32_t to, enum wnw__moved why)
 {
     if (why != WNW_MOVED_FAILED)

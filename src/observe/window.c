@@ -103,7 +103,8 @@ static void commit(void *rec, const struct wnw__record_pass *pass)
     }
 }
 
-/* If entries were only dropped, the queries stay: they are still the newest. Otherwise the ring is emptied. */
+/* If entries were only dropped, the queries stay: they are still the newest. Otherwise the ring is
+ * emptied. */
 static void moved(void *rec, int32_t from, int32_t to, enum wnw__moved why)
 {
     struct wnw__window *w = rec;
