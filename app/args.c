@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Options that sub-commands share. */
+/* The options that sub-commands share. */
 #include "app/args.h"
 
 #define AT(field) offsetof(struct app_args, field)

@@ -18,7 +18,7 @@ int app_exit_code(int status)
     case WNW_OK:
         return APP_OK;
     case WNW_E_NOMEM:
-    case WNW_E_IO: /* files that cannot be opened are refused before the library sees them */
+    case WNW_E_IO: /* the command refuses a file that cannot be opened before the library sees it */
     case WNW_E_BACKEND:
     case WNW_E_CANCELLED:
         return APP_FAILED;

@@ -16,12 +16,12 @@ int app_errno_code(int err);
 int app_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The same with the library's sentence; the code follows from the status. */
 int app_fail_status(int status);
-/* A remark on stderr, one line. */
+/* Prints a remark as one line on stderr. */
 void app_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Says why writing to standard output failed, by errno; APP_FAILED. */
+/* Says why writing to standard output failed, by errno, and returns APP_FAILED. */
 int app_stdout_failed(void);
-/* Flushes stdout; APP_FAILED if anything written there got lost. */
+/* Flushes stdout. Returns APP_FAILED if anything written there was lost. */
 int app_finish_stdout(void);
 /* One progress line on stderr: appears when stderr is a terminal and the work takes longer than 2 s. */
 struct app_progress {
@@ -30,7 +30,7 @@ struct app_progress {
     bool terminal, shown;
 };
 void app_progress_start(struct app_progress *p, const char *label, const char *unit);
-/* Has the type of the progress callback of a session; user is a struct app_progress. Always true. */
+/* Has the type of the progress callback of a session; user is a struct app_progress. Always returns true. */
 bool app_progress_step(int32_t done, int32_t total, void *user);
 void app_progress_end(struct app_progress *p);
 

@@ -18,7 +18,7 @@ static int cannot_open(const char *path)
     return app_fail(app_errno_code(errno), "cannot open '%s': %s", path, strerror(errno));
 }
 
-/* Directories are refused here, because fopen takes them. FIFOs are fine. */
+/* Directories are refused here, because fopen opens them without an error. FIFOs are allowed. */
 int app_open_input(FILE **out, const char *path)
 {
     struct stat st;
@@ -33,7 +33,7 @@ int app_open_input(FILE **out, const char *path)
     return APP_OK;
 }
 
-/* More than the tokenizer can be given at once. */
+/* Says that a text is longer than the tokenizer takes in one call. */
 static int text_too_long(const char *path)
 {
     return app_fail(APP_BAD_INPUT, "'%s' is too long: a text has at most %d bytes", path, APP_MAX_TEXT);
@@ -69,7 +69,7 @@ int app_read_file(char **data, size_t *len, const char *path)
         rc = app_fail(APP_FAILED, "reading '%s' failed: %s", path, strerror(errno));
     if (rc == APP_OK && text.len == 0)
         rc = app_fail(APP_BAD_INPUT, "'%s' is empty; name a file with text", path);
-    /* libllama ends the process at bytes that stand for nothing in Unicode. */
+    /* libllama ends the process at bytes that are not valid UTF-8. */
     if (rc == APP_OK && !app_text_repair(&text))
         rc = app_fail(APP_FAILED, "out of memory for '%s'", path);
     fclose(f);
@@ -82,10 +82,11 @@ int app_read_file(char **data, size_t *len, const char *path)
     return APP_OK;
 }
 
-enum { SHOWN = 40, MAX_WORD = 4096 }; /* of a word: in messages; an id with its leading zeros */
+enum { SHOWN = 40, MAX_WORD = 4096 }; /* bytes of a word: in messages; of an id with leading zeros */
 
-/* The next word of a file of token ids: false at the end. *id is -1 where it is none; `word` has its
- * beginning. What cannot become an id any more is not read on: a device has no end. */
+/* Reads the next word of a file of token ids; returns false at the end of the file. *id is -1 where the word
+ * is not an id, and `word` has its beginning. Reading stops as soon as a word cannot be an id any more,
+ * because a device has no end. */
 static bool next_word(char word[SHOWN + 1], int64_t *id, FILE *f)
 {
     int n = 0, c = getc(f);

@@ -7,14 +7,14 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* The most bytes of a text, which is what the tokenizer takes, and the most ids of a file of them. */
+/* The most bytes of a text, which is what the tokenizer takes, and the most ids of a file of token ids. */
 enum { APP_MAX_TEXT = INT32_MAX / 2, APP_MAX_IDS = 1 << 28 };
-/* Opens a text for reading; not a directory. Returns an exit code, like the others. */
+/* Opens a text for reading and refuses a directory. Returns an exit code, like the other functions here. */
 int app_open_input(FILE **out, const char *path);
-/* Reads a whole file into *data (NUL-terminated, owned: free). Refuses empty files and NUL bytes;
- * what is not UTF-8 becomes U+FFFD. */
+/* Reads a whole file into *data (NUL-terminated; the caller frees it). Refuses empty files and NUL bytes;
+ * bytes that are not UTF-8 become U+FFFD. */
 int app_read_file(char **data, size_t *len, const char *path);
-/* Reads whitespace separated token ids. *ids is owned: free. */
+/* Reads token ids separated by white space. The caller frees *ids. */
 int app_read_tokens(int32_t **ids, int32_t *n, const char *path);
 
 #endif

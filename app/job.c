@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A whole number of 1 to 2147483647, all of text[len]. */
+/* Reads text[len], all of which must be a whole number from 1 to 2147483647. */
 static bool parse_count(int64_t *out, const char *text, size_t len)
 {
     char digits[16];
@@ -77,7 +77,7 @@ static int check_size(struct app_job *job)
     return APP_OK;
 }
 
-/* Whether the policy works when it is asked to. */
+/* Refuses a policy that cannot work in the phases in which the options ask it to compress. */
 static int check_allowed(const struct app_job *job)
 {
     const char *reason;
@@ -203,7 +203,7 @@ static int too_long(const struct app_job *job, const char *what)
                     what, job->info.n_ctx_train);
 }
 
-/* A document that is too long for certain is refused before it is turned into tokens. */
+/* A document that is certainly too long is refused before it is turned into tokens. */
 static int check_length(const struct app_job *job)
 {
     char what[96];
@@ -250,7 +250,7 @@ int app_job_prompt(struct app_job *job)
     return APP_OK;
 }
 
-/* Entries per layer and KV head that the size comes to. */
+/* The size as a number of entries per layer and KV head. */
 static double size_in_entries(const struct app_job *job)
 {
     const wnw_model_info *info = &job->info;
@@ -285,7 +285,7 @@ static int load_profile(struct app_job *job)
                                    .inputs = &job->inputs});
 }
 
-/* A policy that looks at the document through the question reads the prompt's second piece for that. */
+/* A policy that scores the document by the question takes the question from the prompt's second piece. */
 static int check_question(const struct app_job *job)
 {
     const wnw_needs needs = wnw_policy_needs(job->policy);
@@ -341,7 +341,7 @@ void app_job_measure(struct app_job *job)
             heads++;
         }
     }
-    (void)wnw_cache_get_stats(job->session, &stats); /* of an open session it does not fail */
+    (void)wnw_cache_get_stats(job->session, &stats); /* this call does not fail for an open session */
     job->kept_mean = heads > 0 ? (double)entries / (double)heads : 0.0;
     job->kv_bytes = stats.bytes;
     job->kv_bytes_full = stats.bytes_full;
@@ -367,7 +367,7 @@ int app_job_read_first(struct app_job *job, int32_t n)
 
 int app_job_stop_observing(struct app_job *job)
 {
-    /* Entries that come from now on stay, unless generated tokens have a rule. */
+    /* Entries added from now on stay, unless a rule evicts generated tokens. */
     const int status = job->run.every > 0 ? WNW_OK : wnw_session_observe(job->session, NULL, 0);
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }

@@ -20,8 +20,8 @@ struct app_job {
     wnw_run run; /* what the session is told: policy, size, when to compress, prompt */
     wnw_kv_type kv_type;
     wnw_attn attn;
-    bool size_assumed; /* no size was given and the policy has none: ratio 0.5 */
-    bool any_length;   /* the prompt is only looked at: it may be longer than the context */
+    bool size_assumed; /* no size was given and the policy has no rule of its own: ratio 0.5 */
+    bool any_length;   /* the prompt is only tokenized: it may be longer than the context */
     bool size_ignored; /* a size was given for the policy that keeps everything */
 
     wnw_model *model;
@@ -29,11 +29,11 @@ struct app_job {
     int32_t *file_tokens; /* from --tokens, owned */
     int32_t n_file_tokens;
     wnw_prompt prompt;     /* from text, owned */
-    const int32_t *tokens; /* [n_tokens], of one of the two above */
+    const int32_t *tokens; /* [n_tokens], points into file_tokens or prompt */
     int32_t n_tokens;
     int32_t n_context;       /* tokens of the first piece */
     wnw_profile *profile;    /* NULL = none */
-    struct app_text remarks; /* of the library on profile and prompt, one a line */
+    struct app_text remarks; /* of the library on profile and prompt, one per line */
     wnw_session *session;
     struct app_progress progress;
 
@@ -44,7 +44,7 @@ struct app_job {
     uint64_t kv_bytes, kv_bytes_full;
 };
 
-/* Everything that can be refused without the model. Returns an exit code, like all of these. */
+/* Checks everything that can be refused without the model. Returns an exit code, like all functions here. */
 int app_job_check(struct app_job *job, const struct app_args *args);
 /* The same for commands that only take a model and a prompt. */
 int app_job_check_input(struct app_job *job, const struct app_args *args);
@@ -52,23 +52,24 @@ int app_job_check_input(struct app_job *job, const struct app_args *args);
 int app_job_open(struct app_job *job);
 /* Whether the prompt may be longer than the context: read by chunks, and kept tokens get new positions. */
 bool app_job_is_endless(const struct app_job *job);
-/* The prompt as tokens, checked against the vocabulary. */
+/* Turns the prompt into tokens and checks them against the vocabulary. */
 int app_job_prompt(struct app_job *job);
-/* A session that observes for the policy. */
+/* Makes a session that observes for the policy. */
 int app_job_session(struct app_job *job);
-/* The four in their order: from options to a session that is ready to read the prompt. */
+/* Check, open, prompt and session in this order: from options to a session that is ready to read the
+ * prompt. */
 int app_job_start(struct app_job *job, const struct app_args *args);
 /* Reads tokens [from, to), with a progress line. */
 int app_job_read(struct app_job *job, int32_t from, int32_t to, wnw_logits_fn on_logits, void *user);
-/* Reads the first n tokens and compresses them as the rules say; notes the cache's size. */
+/* Reads the first n tokens, compresses them as the rules say and stores the cache's size in the job. */
 int app_job_read_first(struct app_job *job, int32_t n);
-/* Notes the cache's size as it is now. */
+/* Stores the cache's present size in the job. */
 void app_job_measure(struct app_job *job);
-/* What follows is not compressed, so nothing has to be observed any more; unless it is while generating. */
+/* Ends observing, because the tokens that follow are not compressed; it goes on if generated tokens are. */
 int app_job_stop_observing(struct app_job *job);
-/* Tokens before compression: the document with --context-only, else all. */
+/* Number of tokens that are compressed: those of the document with --context-only, else all. */
 int32_t app_job_n_compressed(const struct app_job *job);
-/* Remarks on what was assumed; printed after the input is known to be good, so that an error is one line. */
+/* Prints remarks on what was assumed. The caller first checks all input, so that an error is one line. */
 void app_job_notes(const struct app_job *job);
 void app_job_close(struct app_job *job);
 

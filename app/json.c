@@ -11,7 +11,7 @@
 
 bool app_json_append(json_t **list, json_t *item)
 {
-    /* Takes the item over in any case, NULL is refused. */
+    /* The call takes the item over in any case and refuses NULL. */
     if (json_array_append_new(*list, item) == 0)
         return true;
     json_decref(*list);

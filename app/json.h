@@ -7,14 +7,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A string of any bytes; what is not UTF-8 is replaced. NULL without memory. */
+/* A JSON string from any bytes; bytes that are not UTF-8 become U+FFFD. NULL if memory runs out. */
 json_t *app_json_text(const char *s);
-/* The numbers in an array; NULL without memory. */
+/* ids[n] as a JSON array; NULL if memory runs out. */
 json_t *app_json_ids(const int32_t *ids, int32_t n);
-/* Adds `item`, which is taken over in any case. false and a released list (*list = NULL) without memory, or
- * where list or item are NULL already: a list is whole or it is not there. */
+/* Adds `item`, which is taken over in any case. If memory runs out, or if *list or item is NULL already, the
+ * list is released (*list = NULL) and the result is false: a list is complete or it does not exist. */
 bool app_json_append(json_t **list, json_t *item);
-/* Prints one JSON object and a newline to standard output and releases it; NULL = it could not be made. */
+/* Prints one JSON object and a newline to standard output and releases the object. NULL means that memory ran
+ * out while the object was made. Returns an exit code. */
 int app_print_json(json_t *o);
 
 #endif

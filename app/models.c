@@ -20,8 +20,8 @@ static int cannot_open(const char *path)
     return app_fail(app_errno_code(errno), "cannot open '%s': %s", path, strerror(errno));
 }
 
-/* A model is mapped into memory, so it must be a regular file. Looked at without opening: that of a FIFO
- * waits, that of a device may do anything. */
+/* A model is mapped into memory, so it must be a regular file. The check does not open the file, because
+ * opening a FIFO waits and opening a device may do anything. */
 static int check_model_file(const char *path)
 {
     struct stat st;

@@ -3,9 +3,10 @@
 #ifndef WNW_APP_MODELS_H
 #define WNW_APP_MODELS_H
 
-/* Where models lie: $WINNOW_CACHE or ~/.cache/winnow. *path is owned: free. */
+/* The path of `tail` in the folder where models lie: $WINNOW_CACHE or ~/.cache/winnow. The caller frees
+ * *path. */
 int app_cache_path(char **path, const char *tail);
-/* Turns the -m argument into a path that can be opened. *path is owned: free. */
+/* Turns the -m argument into a path that can be opened. The caller frees *path. */
 int app_model_path(char **path, const char *name);
 extern const char *const app_model_names[]; /* NULL-terminated, the default first */
 

@@ -96,7 +96,7 @@ static int collect(const struct app_option **list, const struct app_command *cmd
     return n;
 }
 
-/* Says what popt did not like. */
+/* Prints what is wrong with the argument that popt refused. */
 static int popt_failed(poptContext con, int rc, const struct app_command *cmd,
                        const struct app_option *const *list, int n)
 {
@@ -165,7 +165,8 @@ int app_parse(struct app_args *args, const struct app_command *cmd, int argc, co
     while (rc == APP_OK && (val = poptGetNextOpt(con)) > 0) {
         const struct app_option *o = list[val - 1];
         char *text = o->type == APP_FLAG ? NULL : poptGetOptArg(con);
-        /* An option without its argument never gets here; what popt has no memory for is NULL. */
+        /* popt has refused an option without its argument before this; text is NULL only if memory ran
+         * out. */
         rc = o->type != APP_FLAG && !text ? app_fail(APP_FAILED, "out of memory")
                                           : store(args, o, text ? text : "");
         free(text);

@@ -14,7 +14,7 @@ struct app_args;
 enum app_type {
     APP_FLAG,
     APP_TEXT,
-    APP_PROSE, /* text for the model: what is not UTF-8 becomes U+FFFD */
+    APP_PROSE, /* text for the model: bytes that are not UTF-8 become U+FFFD */
     APP_INT,
     APP_REAL,
     APP_BYTES
@@ -22,14 +22,14 @@ enum app_type {
 
 /* One option: drives parsing, range errors and --help. */
 struct app_option {
-    const char *name; /* long name, NULL where there is only a letter */
-    char letter;      /* 0 where there is only a name */
+    const char *name; /* long name, NULL if the option has only a letter */
+    char letter;      /* 0 if the option has only a name */
     enum app_type type;
     const char *arg;   /* name of the argument in the help, NULL for flags */
     const char *def;   /* default, parsed like an argument; NULL = none */
     const char *shown; /* how the help names the default where def does not say it; NULL = def */
     const char *help;
-    size_t offset; /* of the target in the arguments of the command */
+    size_t offset; /* of the target in the command's struct of arguments, in bytes */
     double min, max;
     const char *range; /* the allowed range in words, for numbers */
 };
@@ -43,7 +43,7 @@ struct app_group {
 
 /* A sub-command. */
 struct app_command {
-    const char *name;                      /* one word, or two: "bench observe" */
+    const char *name;                      /* one word or two, such as "bench observe" */
     const char *about;                     /* one sentence */
     const char *usage;                     /* what follows the name */
     const char *notes;                     /* closing paragraph of its help, "" if none */
@@ -57,8 +57,8 @@ struct app_command {
 #define APP_GROUP(id, heading, table) \
     const struct app_group id = {.title = heading, .options = table, .n = (int)(sizeof table / sizeof *table)}
 
-/* Parses argv[1..] (argv[0] is the command's name) into args, of cmd->args_size bytes. Returns an exit code; says
- * what is wrong itself. The arguments are cleared in any case. */
+/* Parses argv[1..] (argv[0] is the command's name) into args, of cmd->args_size bytes. Prints its own message
+ * and returns an exit code. The arguments are cleared in any case. */
 int app_parse(struct app_args *args, const struct app_command *cmd, int argc, const char **argv);
 void app_args_clear(struct app_args *args, const struct app_command *cmd);
 void app_print_help(FILE *f, const struct app_command *cmd);

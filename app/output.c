@@ -44,8 +44,8 @@ static bool leads_to(int fd, const struct stat *st)
     return fstat(fd, &other) == 0 && other.st_dev == st->st_dev && other.st_ino == st->st_ino;
 }
 
-/* The lowest descriptor of this process that leads to the file, -1 if none does: what is written there would
- * go on into a file that has lost its name. */
+/* The lowest descriptor of this process that leads to the file, -1 if none does. If the file were replaced,
+ * writes to that descriptor would go into a file that has lost its name. */
 static int open_descriptor(const struct stat *st)
 {
     int found = -1;
@@ -65,7 +65,8 @@ static int open_descriptor(const struct stat *st)
 
 /* ---- Where the file goes ---- */
 
-/* What a symbolic link says, as a path from here; NULL with errno. Owned. */
+/* The target of a symbolic link as a path from the working folder, which the caller frees; NULL with errno
+ * set. */
 static char *link_target(const char *path)
 {
     char text[PATH_MAX], *out = NULL;
@@ -78,7 +79,8 @@ static char *link_target(const char *path)
     return asprintf(&out, "%.*s%s", folder, path, text) < 0 ? NULL : out;
 }
 
-/* The path behind all symbolic links, whether there is a file or not; NULL with errno. Owned. */
+/* The path behind all symbolic links, whether a file exists there or not. The caller frees it; NULL with
+ * errno set. */
 static char *follow_links(const char *path)
 {
     char *at = realpath(path, NULL);
@@ -88,7 +90,7 @@ static char *follow_links(const char *path)
     for (int depth = 0; at; depth++) {
         char *next = depth < 40 ? link_target(at) : NULL;
         const int err = depth < 40 ? errno : ELOOP;
-        /* No link, or nothing there: this is the name that the file will have. */
+        /* The path is no link, or nothing exists there: this is the name that the file will have. */
         if (!next && (err == EINVAL || err == ENOENT))
             return at;
         free(at);
@@ -104,7 +106,7 @@ static int cannot_write(const char *path, int err)
     return app_fail(app_errno_code(err), "cannot write '%s': %s", path, strerror(err));
 }
 
-/* What is there already, if it may not be replaced. */
+/* Refuses a target that exists and must not be replaced. */
 static int check_present(const char *path, const struct stat *st, const struct app_inputs *inputs)
 {
     /* The finished file is renamed into place, which must never replace a device or a directory. */
@@ -145,7 +147,8 @@ static int check_folder(const char *path, const char *target)
     return rc;
 }
 
-/* *target is owned: the path behind links; *mode: permissions of the file to make. */
+/* Fills in *target, the path behind links, which the caller frees, and *mode, the permissions of the new
+ * file. */
 static int find_target(char **target, mode_t *mode, const char *path, const struct app_inputs *inputs)
 {
     struct stat st;
@@ -185,7 +188,7 @@ int app_out_check(const char *path, const struct app_inputs *inputs)
 
 /* ---- Signals ---- */
 
-/* Name of the unfinished file, for the signal handler: nothing else is safe to look at there. */
+/* Name of the unfinished file, for the signal handler, which can read no other variable safely. */
 static char unfinished[PATH_MAX];
 
 static const int ending_signals[] = {SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGTERM, SIGXCPU};
@@ -195,10 +198,10 @@ static void remove_unfinished(int sig)
 {
     if (unfinished[0])
         unlink(unfinished);
-    raise(sig); /* the default action is back, and comes when this returns */
+    raise(sig); /* the default action is set again and is taken when this function returns */
 }
 
-/* Signals that are ignored stay so. */
+/* A signal that the process ignores stays ignored. */
 static void watch_signals(bool on)
 {
     for (int i = 0; i < N_ENDING; i++) {
@@ -213,7 +216,8 @@ static void watch_signals(bool on)
 
 /* ---- Writing ---- */
 
-/* A new file beside the target. Its name is short, whatever the target's is. Returns the descriptor. */
+/* Makes a new file beside the target and returns its descriptor. The file's name is short, however long the
+ * target's is. */
 static int make_temporary(const char *target, mode_t mode)
 {
     const char *slash = strrchr(target, '/');

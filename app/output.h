@@ -16,7 +16,7 @@ struct app_inputs {
     } id[APP_MAX_INPUTS];
     int n;
 };
-/* NULL, and what is not there, adds nothing. */
+/* Adds a file. NULL and a path at which no file exists add nothing. */
 void app_inputs_add(struct app_inputs *in, const char *path);
 
 /* A file that appears under its name only when it is complete. One at a time. */
@@ -24,13 +24,15 @@ struct app_out {
     FILE *f;    /* NULL = not open */
     char *path; /* behind symbolic links, owned */
 };
-/* Whether such a file could be written there; to be asked before the work starts. inputs may be NULL. */
+/* Whether an output can be written at path; to be called before the work starts. inputs may be NULL. Returns
+ * an exit code. */
 int app_out_check(const char *path, const struct app_inputs *inputs);
 int app_out_open(struct app_out *out, const char *path, const struct app_inputs *inputs);
-/* Writes o and a newline; after a failure the output is aborted. NULL = there was no memory for it. */
+/* Writes o and a newline; after a failure the output is aborted. o is NULL if memory ran out while it was
+ * made. */
 int app_out_json(struct app_out *out, const json_t *o);
 int app_out_commit(struct app_out *out);
-/* Removes what was written. Nothing happens where nothing is open. */
+/* Removes what was written. Does nothing if no output is open. */
 void app_out_abort(struct app_out *out);
 /* Removes the unfinished file, if there is one, before the process ends at once. */
 void app_out_discard(void);

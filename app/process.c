@@ -30,7 +30,8 @@ bool app_proc_status(uint64_t *bytes, const char *key)
 
 uint64_t app_peak_rss(void)
 {
-    /* VmHWM starts anew with exec; ru_maxrss may still hold the size of the program that started us. */
+    /* exec sets VmHWM back to zero; ru_maxrss may still hold the size of the program that started this
+     * one. */
     uint64_t bytes;
     struct rusage ru;
     if (app_proc_status(&bytes, "VmHWM:"))

@@ -7,7 +7,8 @@
 #include <stdint.h>
 
 double app_now_ms(void);
-/* A size in /proc/self/status, such as "VmRSS:"; false where the system does not say. */
+/* Reads a size from /proc/self/status by its key, such as "VmRSS:"; false if the system does not report
+ * it. */
 bool app_proc_status(uint64_t *bytes, const char *key);
 /* Peak resident size of this process in bytes. */
 uint64_t app_peak_rss(void);

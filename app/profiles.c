@@ -41,7 +41,7 @@ static bool add_place(struct places *p, const char *folder, const char *tail)
     return true;
 }
 
-/* The folder above the program's own; NULL if it cannot be told. Owned. */
+/* The folder above the program's own; NULL if it is not known. The caller frees it. */
 static char *program_root(void)
 {
     char path[4096];
@@ -108,7 +108,7 @@ static int64_t table_budget(const char *name)
     return app_parse_int(&budget, digits) && budget > 0 ? budget : 0;
 }
 
-/* The table in the folder whose budget is nearest; the smaller of two equally near. */
+/* Finds the table in the folder whose budget is nearest; of two that are equally near, the smaller. */
 static bool nearest_table(char **path, const char *folder, double budget)
 {
     int64_t best = 0;
@@ -129,7 +129,7 @@ static bool nearest_table(char **path, const char *folder, double budget)
     return best > 0 && asprintf(path, "%s/compiler-b%lld.json", folder, (long long)best) > 0;
 }
 
-/* Path of the first file of the kind; NULL if there is none. Owned. */
+/* Path of the first file of the kind; NULL if there is none. The caller frees it. */
 static char *find_kind(const struct places *p, int32_t kind, double budget)
 {
     for (int i = 0; i < p->n; i++) {
@@ -162,7 +162,7 @@ static int add_file(wnw_profile *p, struct app_text *notes, struct app_inputs *i
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
-/* Names the kinds that were found nowhere, where they were looked for and how to make them. */
+/* Prints which kinds were not found, where they were looked for and how to make them. */
 static int missing(const struct places *p, uint32_t kinds, const struct app_profile_want *want)
 {
     char names[160] = "", commands[400] = "", where[1024] = "";

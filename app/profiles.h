@@ -7,16 +7,17 @@
 #include "app/text.h"
 
 struct app_profile_want {
-    const char *given;           /* of --profile: a file or a folder; NULL = none */
-    const char *model;           /* as given with -m, for messages */
+    const char *given;           /* argument of --profile: a file or a folder; NULL = none */
+    const char *model;           /* argument of -m, for messages */
     const char *model_path;      /* its name without .gguf is that of the model's folder */
     uint32_t required, optional; /* bit sets of wnw_profile_kind */
-    double budget;               /* entries per head, chooses among CompilerKV's tables; 0 = not known */
-    const char *policy;          /* for messages */
-    struct app_inputs *inputs;   /* the files that were read are added */
+    double budget;             /* entries per head, which chooses among CompilerKV's tables; 0 = not known */
+    const char *policy;        /* for messages */
+    struct app_inputs *inputs; /* the files that were read are added */
 };
-/* Finds and reads what is wanted; says itself what is missing. *out is owned, NULL where nothing is wanted.
- * Remarks on what was read are added to notes, one a line. */
+/* Finds and reads the profiles that are wanted and prints its own message about those that are missing. The
+ * caller frees *out, which is NULL if none is wanted. Remarks on what was read are added to notes, one per
+ * line. */
 int app_profile_load(wnw_profile **out, struct app_text *notes, const wnw_model *m,
                      const struct app_profile_want *want);
 

@@ -10,14 +10,15 @@
 
 enum { STREAM_WINDOW = 24, STREAM_OVERLAP = 4 }; /* tokens; see app_stream_add */
 
-/* Moves bytes into the text and to the echo. */
+/* Adds bytes to the text and writes them to the echo. */
 static int let_out(struct app_stream *st, const char *s, size_t len)
 {
     const size_t before = st->text.len;
     if (!app_text_add_utf8(&st->text, s, len))
         return app_fail(APP_FAILED, "out of memory for the answer");
     if (st->echo && st->text.len > before) {
-        /* Said at once: nobody waits for the rest of an answer that cannot be read. */
+        /* The error is reported at once, because generating the rest of an unreadable answer would be in
+         * vain. */
         const size_t n = st->text.len - before;
         errno = 0;
         if (fwrite(st->text.s + before, 1, n, st->echo) != n || fflush(st->echo) != 0)
@@ -46,7 +47,7 @@ int app_stream_add(struct app_stream *st, int32_t token)
     if (rc != APP_OK)
         return rc;
     /* The text of a token depends on its neighbours (blanks, split characters), so a window of tokens is
-     * turned into text and only what is new is let out. */
+     * turned into text and only the new part of that text is shown. */
     char *text;
     int status = wnw_detokenize(st->model, st->ids + st->base, st->n - st->base, &text);
     if (status != WNW_OK)

@@ -30,7 +30,7 @@ bool app_text_add(struct app_text *t, const char *s, size_t len)
     return true;
 }
 
-/* Bytes a sequence with this first byte has; 0 if no sequence starts so. */
+/* Bytes of a UTF-8 sequence with this first byte; 0 if no sequence starts with it. */
 static size_t sequence_length(unsigned char c)
 {
     if (c < 0x80)
@@ -52,7 +52,8 @@ static bool second_byte_fits(unsigned char first, unsigned char c)
     return c >= lo && c <= hi;
 }
 
-/* Bytes of the longest well-formed beginning of a sequence at s; *whole says whether it is a full one. */
+/* Bytes of the longest well-formed beginning of a sequence at s; *whole says whether the sequence is
+ * complete. */
 static size_t scan_sequence(const char *s, size_t len, bool *whole)
 {
     const unsigned char *u = (const unsigned char *)s;
@@ -116,7 +117,7 @@ size_t app_utf8_whole(const char *s, size_t len)
             continue;
         bool whole;
         const size_t n = scan_sequence(from, back, &whole);
-        /* An incomplete sequence is worth waiting for only if all its bytes so far fit. */
+        /* An incomplete sequence can become valid only if all its bytes so far are well-formed. */
         return !whole && n == back ? len - back : len;
     }
     return len;

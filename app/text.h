@@ -18,12 +18,12 @@ bool app_text_add(struct app_text *t, const char *s, size_t len);
 bool app_text_reserve(struct app_text *t, size_t len);
 /* Adds s with every invalid UTF-8 sequence replaced by U+FFFD. */
 bool app_text_add_utf8(struct app_text *t, const char *s, size_t len);
-/* The same in place. */
+/* Does the same to the whole of t in place. */
 bool app_text_repair(struct app_text *t);
 /* Length of s without an incomplete UTF-8 sequence at its end. */
 size_t app_utf8_whole(const char *s, size_t len);
 
-/* A log sink of the library that keeps warnings; user is a struct app_text, one line for each. */
+/* A log sink of the library that adds each warning as one line to user, a struct app_text. */
 void app_note_warning(wnw_log_level level, const char *text, void *user);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Values in text, strictly read, and the word that somebody may have meant. */
+/* Strict reading of values from text, and the known word nearest to a mistyped one. */
 #include "app/values.h"
 
 #include <ctype.h>
@@ -15,7 +15,7 @@ bool app_parse_int(int64_t *out, const char *text)
     if (!isdigit((unsigned char)*digits))
         return false;
     errno = 0;
-    /* A number that does not fit becomes the nearest that does, which no option takes: it is out of range. */
+    /* A number that does not fit becomes the nearest that does, which is out of range for every option. */
     const long long v = strtoll(text, &end, 10);
     if ((errno != 0 && errno != ERANGE) || *end != '\0')
         return false;

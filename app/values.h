@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Values in text, strictly read, and the word that somebody may have meant. */
+/* Strict reading of values from text, and the known word nearest to a mistyped one. */
 #ifndef WNW_APP_VALUES_H
 #define WNW_APP_VALUES_H
 
@@ -9,8 +9,8 @@
 /* The word of the NULL-terminated list nearest to `word`, NULL if none is near. */
 const char *app_nearest(const char *word, const char *const *words);
 
-/* Strict numbers: the whole string, no blanks. An integer beyond the 64 bits becomes INT64_MIN or INT64_MAX,
- * so that it is refused for its size and not for its form. */
+/* Reads a number strictly: it is the whole string, without blanks. An integer beyond 64 bits becomes
+ * INT64_MIN or INT64_MAX, so that it is refused for its size and not for its form. */
 bool app_parse_int(int64_t *out, const char *text);
 bool app_parse_real(double *out, const char *text);
 /* A number of bytes with an optional suffix K, M or G (powers of 1024). */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What ggml cannot go on from. It then ends the process, whoever calls it; a command can at least say so in
- * one line and leave no unfinished file. (The library does not install this: the hook belongs to the
- * program.)
+ * Failed assertions of ggml. ggml ends the process then; the command can at least print one line and leave no
+ * unfinished file. (The library does not install this: the hook belongs to the program.)
  */
 #include "cli/abort.h"
 
@@ -12,7 +11,7 @@
 #include <ggml.h>
 #include <unistd.h>
 
-/* Called by ggml_abort in its own or a thread of ggml's; ggml calls abort() when it returns. */
+/* ggml_abort calls this in the calling thread or in one of ggml's; ggml calls abort() when it returns. */
 static void last_words(const char *message)
 {
     app_fail(APP_FAILED, "ggml gave up: %.200s; is the model file damaged?", message);

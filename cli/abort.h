@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What ggml cannot go on from. */
+/* Failed assertions of ggml. */
 #ifndef WNW_CLI_ABORT_H
 #define WNW_CLI_ABORT_H
 

@@ -55,7 +55,8 @@ static bool is_two_words(const struct app_command *cmd, const char *first, const
            strcmp(cmd->name + len + 1, second) == 0;
 }
 
-/* NULL and one line on stderr if there is no such command. *n_words of the arguments are its name. */
+/* Finds a command by its name, which is the first *n_words of the arguments. Returns NULL, with one line on
+ * stderr, if there is no such command. */
 static const struct app_command *find_command(const char *name, const char *second, int *n_words)
 {
     const struct app_command *c;
@@ -104,8 +105,9 @@ static int help(int n, char **words)
     return app_finish_stdout();
 }
 
-/* A standard descriptor that is closed would be given to the next file that is opened, a model or an output,
- * and messages would be written into it. A file that refuses what the descriptor is for takes its place. */
+/* A closed standard descriptor would be given to the next file that is opened, a model or an output, and
+ * messages would be written into that file. /dev/null takes its place, opened for the opposite direction, so
+ * that using the descriptor fails. */
 static bool hold_descriptors(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
@@ -135,7 +137,7 @@ int main(int argc, char **argv)
 {
     if (!hold_descriptors())
         return APP_FAILED;
-    /* A file that may not grow is a write that fails, which is said and cleaned up. */
+    /* With SIGXFSZ ignored, a write beyond a limit on file sizes fails, which is reported and cleaned up. */
     signal(SIGXFSZ, SIG_IGN);
     cli_catch_aborts();
     if (argc < 2)

@@ -41,7 +41,8 @@ static void print_table(void)
          "A recipe is NAME[:key=value,...][+NAME...], e.g. snapkv:window=32+adakv.");
 }
 
-/* The value that a recipe gives an option of one of its parts, "key=value,...": its length, at *value. */
+/* Finds the value of `key` in a part's options, "key=value,..."; *value points to it, the result is its
+ * length. */
 static int given_value(const char *options, size_t len, const char *key, const char **value)
 {
     for (const char *at = options; at < options + len;) {
@@ -55,7 +56,8 @@ static int given_value(const char *options, size_t len, const char *key, const c
     return 0;
 }
 
-/* indent: spaces before it; given: value in place of the default, of given_len letters, if that is not 0. */
+/* Prints an option behind `indent` spaces. If given_len is not 0, the first given_len bytes of `given` are
+ * shown as its value in place of the default. */
 static void print_option(const wnw_option *o, int indent, const char *given, int given_len)
 {
     char def[64], range[96] = "";
@@ -91,7 +93,7 @@ static bool find_part(const char *name, size_t len, wnw_method_info *out)
     return false;
 }
 
-/* The parts of a recipe with the values it gives their options. */
+/* Prints the parts of a recipe with the values that the recipe gives their options. */
 static void print_recipe_parts(const char *recipe)
 {
     puts("  parts, and their options [value here, range]:");
@@ -145,7 +147,8 @@ static void print_details(const wnw_method_info *info)
         print_part_options(info->options);
 }
 
-/* A recipe that names no method: its shortest form, the one with every default written out, and its parts. */
+/* Prints a recipe that is not the name of a method: its shortest form, the form with every default written
+ * out, and its parts. */
 static int print_recipe(const char *recipe)
 {
     static const wnw_phase phases[] = {WNW_PHASE_END, WNW_PHASE_LAYER, WNW_PHASE_CHUNK, WNW_PHASE_DECODE};

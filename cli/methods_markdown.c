@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* winnow methods --markdown: docs/methods.md, from the library's descriptors and a table of measured costs. */
+/* winnow methods --markdown: docs/methods.md, from the library's descriptors and a table of measured
+ * costs. */
 #include "app/console.h"
 #include "app/files.h"
 #include "app/names.h"
@@ -34,11 +35,11 @@ enum {
 
 struct costs {
     char *data;          /* owned; NULL = none */
-    const char *machine; /* of its first line, into data */
-    char *rows;          /* the rest */
+    const char *machine; /* from the first line; points into data */
+    char *rows;          /* the lines after it; points into data */
 };
 
-/* Cuts a line into fields in place; quotes are taken off. Returns how many. */
+/* Cuts a line into fields in place and removes their quotes. Returns the number of fields. */
 static int split(char *line, char *fields[MAX_FIELDS])
 {
     int n = 0;
@@ -78,7 +79,7 @@ static int read_costs(struct costs *c, const char *path)
     return APP_OK;
 }
 
-/* Fields of the row of a recipe at COST_LENGTH; false if it has none. `copy` holds them. */
+/* Finds the row of a recipe at COST_LENGTH; false if there is none. The fields point into `copy`. */
 static bool find_cost(const struct costs *c, const char *recipe, char copy[1024], char *fields[MAX_FIELDS])
 {
     for (const char *line = c->rows; line && *line;) {
@@ -94,7 +95,7 @@ static bool find_cost(const struct costs *c, const char *recipe, char copy[1024]
 
 /* ---- Pieces of the page ---- */
 
-/* Puts the link to arXiv behind "arXiv 2404.14469". */
+/* Prints a paper with each "arXiv 2404.14469" turned into a link. */
 static void print_paper(const char *paper)
 {
     const char *at = paper, *id;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* winnow models: the names -m knows. */
+/* winnow models: the names that -m knows. */
 #include "app/models.h"
 #include "app/args.h"
 #include "app/console.h"
@@ -13,7 +13,8 @@ int cli_models(const struct app_args *args)
 {
     char *folder;
     (void)args;
-    /* Before the first line: an error is one line, and nothing else. */
+    /* The folder is looked up before the first line is printed, so that an error is one line and nothing
+     * else. */
     const int found = app_cache_path(&folder, "");
     if (found != APP_OK)
         return found;

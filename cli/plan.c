@@ -20,7 +20,8 @@ static json_t *head_json(const wnw_plan *plan, int32_t il, int32_t ih)
     return app_json_ids(positions, n);
 }
 
-/* [[from,to,n_to,weight],..]: the value at position `from` goes into n_to kept ones, the first at `to`. */
+/* [[from,to,n_to,weight],..]: the value at position `from` is merged into n_to kept ones, the first at
+ * `to`. */
 static json_t *merges_json(const wnw_plan *plan, int32_t il, int32_t ih)
 {
     const wnw_merge *merges;
@@ -134,7 +135,8 @@ int cli_plan(const struct app_args *args)
     if (args->evict_every)
         return app_fail(APP_BAD_INPUT, "plan generates nothing; leave out --evict-every");
     int rc = app_job_start(&job, args);
-    /* Once more, before the work: profiles that were found are inputs too. */
+    /* The output is checked once more before the work starts, because the profiles that were found are inputs
+     * too. */
     if (rc == APP_OK)
         rc = app_out_check(args->out, &job.inputs);
     if (rc == APP_OK)

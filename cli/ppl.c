@@ -15,9 +15,9 @@
 /* Negative log-likelihood, summed over scored tokens. */
 struct score {
     const int32_t *next; /* next[i]: the token that logits i predict */
-    int32_t n_next;      /* the last logits predict nothing we know */
+    int32_t n_next;      /* logits beyond these predict a token that is not known */
     int32_t n_vocab, n_scored;
-    int32_t n_text; /* tokens of the whole text, of which job->n_tokens are read; < 0: nobody counted */
+    int32_t n_text; /* tokens of the whole text, of which job->n_tokens are read; < 0: not counted */
     double nll;
 };
 
@@ -46,8 +46,8 @@ static bool on_logits(int32_t i, const float *logits, void *user)
     return true;
 }
 
-/* Bytes of the text that are worth turning into tokens: all, or those of twice the tokens that will be read.
- * What stands far behind a token has no part in it. */
+/* Bytes of the text that have to be turned into tokens: all, or as many as twice the tokens that will be read
+ * can have. Text far behind a token has no influence on that token. */
 static size_t bytes_to_read(const struct app_job *job)
 {
     const int64_t n = job->args->n != APP_UNSET ? job->args->n : job->info.n_ctx_train;
@@ -79,7 +79,7 @@ static int read_text(struct app_job *job, int32_t *n_text)
     const bool asked = job->args->n != APP_UNSET;
     job->n_tokens = asked && job->args->n < n ? (int32_t)job->args->n : n;
     if (job->n_tokens > job->info.n_ctx_train && !(asked && app_job_is_endless(job))) {
-        /* Without -n the whole text is wanted, and there is no way to say so but to cut it. */
+        /* Without -n the text is cut to the context; a value of -n beyond the context is refused. */
         if (asked)
             return app_fail(APP_BAD_INPUT, "-n %d is more than the model's context of %d tokens",
                             job->n_tokens, job->info.n_ctx_train);
@@ -92,7 +92,7 @@ static int read_text(struct app_job *job, int32_t *n_text)
     }
     if (job->n_tokens < 2)
         return app_fail(APP_BAD_INPUT, "the text has %d token; at least 2 are needed", job->n_tokens);
-    job->n_context = job->n_tokens; /* no question behind it */
+    job->n_context = job->n_tokens; /* no question follows */
     *n_text = len < job->n_document ? -1 : n;
     return APP_OK;
 }
@@ -128,7 +128,7 @@ static int evaluate(struct app_job *job, int32_t prefix, struct score *sc)
     sc->next = job->tokens + prefix + 1;
     sc->n_next = job->n_tokens - prefix - 1;
     rc = app_job_read(job, prefix, job->n_tokens, on_logits, sc);
-    /* Without a prefix nothing was compressed: the cache is what it is at the end. */
+    /* Without a prefix nothing was compressed, so the cache is measured at the end. */
     if (rc == APP_OK && prefix == 0)
         app_job_measure(job);
     return rc;

@@ -50,7 +50,7 @@ static int generate(struct app_job *job, struct answer *a)
     struct app_progress progress;
     int rc = APP_OK;
     app_progress_start(&progress, "generate", "tokens");
-    /* The answer itself shows the progress where it can be seen. */
+    /* An answer that is printed on a terminal shows the progress itself. */
     progress.terminal = progress.terminal && !isatty(STDOUT_FILENO);
     double first = app_now_ms();
     a->ttft_ms = first - job->start_ms;
@@ -129,7 +129,8 @@ int cli_run(const struct app_args *args)
 {
     struct app_job job;
     struct answer a = {0};
-    /* Before the model: what the sampler does not like is known without it. */
+    /* The sampler is made before the model is opened, because its options can be refused without the
+     * model. */
     int rc = new_sampler(&a.sampler, (const struct cli_args *)args);
     if (rc != APP_OK)
         return rc;

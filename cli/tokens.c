@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One line whatever the piece holds: line breaks, tabs and backslashes as in C, bytes that are not text as
- * \xNN. */
+/* Prints a piece on one line: line breaks, tabs and backslashes are written as in C, bytes that are not text
+ * as \xNN. */
 static void print_piece(const char *piece)
 {
     for (const char *c = piece; *c; c++) {
