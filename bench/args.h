@@ -12,7 +12,7 @@ struct bench_args {
     bool markdown;
 };
 
-/* bench_group_part: what benchmarks of parts of the library have in common. */
+/* bench_group_part has the options that the benchmarks of parts of the library share. */
 extern const struct app_group bench_group_speed, bench_group_batch, bench_group_part, bench_group_methods;
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * winnow bench batch: tokens per second of n sequences that decode together, each step being one pass over the
- * weights: llama.cpp with full caches, ours with full caches, ours with compressed ones of different lengths. All
- * decode the same tokens. The three take turns after a few steps, so that what the machine does meanwhile hits all
- * alike, and a round measures every number of sequences; ratios are formed within a round.
+ * weights. It compares llama.cpp with full caches, winnow with full caches, and winnow with compressed caches of
+ * different lengths. All decode the same tokens. The three engines take turns after a few steps, so that other load
+ * on the machine affects all alike. A round measures every number of sequences; ratios are formed within a round.
  */
 #include "bench/batch.h"
 
@@ -54,7 +54,7 @@ static int check(struct bench_batch *b, const struct bench_args *args)
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
-/* Tokens that a sequence decodes behind its prompt. */
+/* Number of tokens that a sequence decodes after its prompt. */
 static int32_t n_behind(const struct bench_batch *b)
 {
     return WARM_STEPS + b->n_decode;
@@ -92,11 +92,11 @@ static int open_all(struct bench_batch *b)
         ok = (b->sequences[e] = calloc((size_t)b->most, sizeof **b->sequences)) != NULL && ok;
     if (!ok)
         return app_fail(APP_FAILED, "out of memory");
-    b->llama = bench_llama_open(b->base.model_path,
-                                &(struct bench_llama_params){.n_ctx = n_ctx,
-                                                             .n_seq = b->most + 1, /* and the prompt */
-                                                             .n_ubatch = BENCH_N_UBATCH,
-                                                             .n_threads = b->base.n_threads});
+    b->llama = bench_llama_open(
+        b->base.model_path, &(struct bench_llama_params){.n_ctx = n_ctx,
+                                                         .n_seq = b->most + 1, /* one more for the prompt */
+                                                         .n_ubatch = BENCH_N_UBATCH,
+                                                         .n_threads = b->base.n_threads});
     if (!b->llama)
         return app_fail(APP_FAILED, "llama.cpp could not open '%s' with %d contexts of %d tokens",
                         b->base.model_path, b->most, n_ctx);
@@ -142,15 +142,16 @@ static int read_prompt(struct bench_batch *b, int32_t n)
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
-/* The fraction that sequence i of n gives up: from half as much kept as --ratio says to half as much again, so that
- * the caches have different lengths, and --ratio on average unless that would be more than all. */
+/* The fraction of its entries that sequence i of n gives up. What it keeps lies between 0.5 and 1.5 times
+ * what --ratio leaves, so that the caches have different lengths; the mean is --ratio, unless a sequence
+ * would keep more than all its entries. */
 static double ratio_of(const struct bench_batch *b, int32_t i, int32_t n)
 {
     const double keep = (1.0 - b->base.args->app.ratio) * (n > 1 ? 0.5 + (double)i / (n - 1) : 1.0);
     return keep < 1.0 ? 1.0 - keep : 0.0;
 }
 
-/* Entries per layer and KV head. Layers with a sliding window count too. */
+/* Mean number of entries per layer and KV head. Layers with a sliding window count too. */
 static double entries_of(const struct bench_batch *b, const wnw_cache_stats *s)
 {
     return (double)s->n_entries / ((double)b->base.info.n_layer * b->base.info.n_head_kv);
@@ -166,7 +167,7 @@ static int start_ours(struct bench_batch *b, enum bench_engine e, int32_t i, str
         status = wnw_session_compress(*s, b->policy, &size, NULL);
     }
     if (status == WNW_OK)
-        status = wnw_session_observe(*s, &none, 0); /* decoding itself is measured */
+        status = wnw_session_observe(*s, &none, 0); /* only decoding is measured */
     wnw_cache_stats stats = wnw_cache_stats_default();
     if (status == WNW_OK)
         status = wnw_cache_get_stats(*s, &stats);
@@ -198,7 +199,7 @@ static int start_sequences(struct bench_batch *b, struct batch_result *r)
 
 /* ---- Measuring ---- */
 
-/* Steps from .. to - 1 of n sequences; the same tokens for every engine. */
+/* Decodes steps from .. to - 1 of n sequences; every engine gets the same tokens. */
 static int decode(struct bench_batch *b, enum bench_engine e, int32_t n, int32_t from, int32_t to, double *ms)
 {
     const double start = app_now_ms();
@@ -218,14 +219,14 @@ static int decode(struct bench_batch *b, enum bench_engine e, int32_t n, int32_t
     return APP_OK;
 }
 
-/* Who goes first changes from round to round. */
+/* Measures n sequences with all engines. Which engine goes first changes from round to round. */
 static int measure_count(struct bench_batch *b, struct batch_result *r, int32_t round)
 {
     double ms[N_ENGINES] = {0}, unused = 0;
     int rc = start_sequences(b, r);
     for (int e = 0; e < N_ENGINES && rc == APP_OK; e++)
         rc = decode(b, (enum bench_engine)e, r->n, 0, WARM_STEPS,
-                    &unused); /* graphs of this shape are built */
+                    &unused); /* builds the graphs of this shape */
     for (int32_t at = 0; at < b->n_decode && rc == APP_OK; at += CHUNK_STEPS) {
         const int32_t n = b->n_decode - at < CHUNK_STEPS ? b->n_decode - at : CHUNK_STEPS;
         for (int k = 0; k < N_ENGINES && rc == APP_OK; k++) {

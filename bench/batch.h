@@ -7,7 +7,7 @@
 
 enum { BATCH_MAX_COUNTS = 16, BATCH_MAX_SEQUENCES = 64 };
 
-/* n sequences that decode together. */
+/* The result for n sequences that decode together. */
 struct batch_result {
     int32_t n;
     double *speed[N_ENGINES];     /* [n_reps] tokens per second of all sequences together */
@@ -28,10 +28,10 @@ struct bench_batch {
     struct bench_llama *llama;
     wnw_engine *engine;
     wnw_session *read; /* every sequence starts as a copy of this one, which holds the prompt */
-    wnw_session **sequences[N_ENGINES]; /* [most] of the measurement at hand; LLAMA: unused */
+    wnw_session **sequences[N_ENGINES]; /* [most], of the present measurement; LLAMA: unused */
     int32_t *step;                      /* [most] tokens */
     struct batch_length lengths[BENCH_MAX_LENGTHS];
-    int32_t n_lengths; /* that have been measured */
+    int32_t n_lengths; /* lengths measured so far */
     struct app_progress progress;
 };
 

@@ -10,11 +10,11 @@
 
 static const char *const engine_names[] = {"llama.cpp", "winnow full", "winnow compressed"};
 
-/* Tokens per second, or the ratio of two within each round: of two engines, or of n sequences and the first number of
- * the list. */
+/* A figure is tokens per second, or the ratio of two speeds within each round: of two engines, or of n
+ * sequences and the first number of sequences in the list. */
 struct figure {
     int over, under; /* engines; under < 0: no ratio between engines */
-    bool gain;       /* over the first number of sequences */
+    bool gain;       /* relative to the first number of sequences */
 };
 
 static const struct figure figures[] = {
@@ -88,7 +88,7 @@ int batch_print_table(const struct bench_batch *b)
     return APP_OK;
 }
 
-/* NULL without memory, like the next two. */
+/* Returns NULL if memory runs out, like the next two functions. */
 static json_t *figure_json(const struct bench_batch *b, const struct batch_length *l, int32_t i,
                            const struct figure *f)
 {

@@ -13,33 +13,35 @@
 #include <jansson.h>
 
 enum { BENCH_N_UBATCH = 512, BENCH_MAX_LENGTHS = 16 };
-/* Median and ends of repeated measurements; NaN where there are none. */
+/* Median, least and greatest of repeated measurements; NaN if there are none. */
 struct bench_spread {
     double median, min, max;
 };
-/* Of v[n]; NaNs are left out. v is sorted. */
+/* The spread of v[n] without its NaNs. The function sorts v. */
 struct bench_spread bench_spread_of(double *v, int32_t n);
-/* null where there is none. */
+/* The spread as JSON; null if it is NaN. */
 json_t *bench_spread_json(struct bench_spread s);
-/* --lengths: at most BENCH_MAX_LENGTHS numbers. Returns an exit code. */
+/* Parses the list of --lengths, at most BENCH_MAX_LENGTHS numbers. Returns an exit code. */
 int bench_parse_lengths(int32_t *lengths, int32_t *n_lengths, const char *list);
-/* Notes what the benchmark reads, and whether --csv can be written. */
+/* Adds the files that the benchmark reads to inputs and checks that --csv can be written. Returns an exit
+ * code. */
 int bench_check_csv(struct app_inputs *inputs, const struct bench_args *args, const char *model_path);
-/* The same n ids in every run: what they are does not matter for speed, that all get the same does. Owned:
- * free. */
+/* Makes n token ids, the same in every run. Speed does not depend on which ids they are, but every engine
+ * must get the same ones. The caller frees them. */
 int32_t *bench_make_tokens(int32_t n, int32_t n_vocab);
-/* CPU, threads and kernels in one line. */
+/* Writes CPU, number of threads and kernels in one line. */
 void bench_describe_machine(char *out, size_t size, int32_t n_threads);
 
-/* Resident memory of this process over a piece of work, in bytes; NaN where the system does not say. */
+/* Resident memory of this process during a piece of work, in bytes; NaN if the system does not report it. */
 struct bench_memory {
     double before, peak;
 };
-/* Gives back to the system what was freed, and lets the high-water mark start at what is left. */
+/* Returns freed memory to the system and sets the high-water mark back to what is still resident. */
 void bench_memory_start(struct bench_memory *m);
 void bench_memory_stop(struct bench_memory *m);
 
-/* What bench observe and bench methods both measure with; zeroed before it is checked, closed in any case. */
+/* What the benchmarks of parts of the library share. The caller zeroes it before bench_base_check and closes
+ * it in any case. */
 struct bench_base {
     const struct bench_args *args;
     int32_t lengths[BENCH_MAX_LENGTHS], n_lengths, n_reps, n_threads;
@@ -47,10 +49,10 @@ struct bench_base {
     struct app_inputs inputs;
     wnw_model *model;
     wnw_model_info info;
-    int32_t *tokens; /* as many as the longest length */
+    int32_t *tokens; /* as many as the greatest length */
     char machine[256];
 };
-/* What can be refused without the model. Returns an exit code, like the next. */
+/* Checks everything that can be refused without the model. Returns an exit code, like the next function. */
 int bench_base_check(struct bench_base *b, const struct bench_args *args);
 int bench_base_open(struct bench_base *b);
 void bench_base_close(struct bench_base *b);
@@ -60,7 +62,7 @@ enum bench_engine { LLAMA, FULL, COMPRESSED, N_ENGINES };
 
 /* Tokens per second of one round. */
 struct bench_round {
-    double prefill[N_ENGINES]; /* COMPRESSED: observing and compressing included */
+    double prefill[N_ENGINES]; /* COMPRESSED: includes observing and compressing */
     double decode[N_ENGINES];
     double compress_ms;
 };
@@ -70,7 +72,7 @@ struct bench_length {
     int64_t budget;             /* entries kept per layer and KV head */
     struct bench_round *rounds; /* [n_rounds], owned */
     int32_t n_rounds;
-    wnw_cache_stats stats[N_ENGINES]; /* right after prefill and compression; LLAMA unused */
+    wnw_cache_stats stats[N_ENGINES]; /* right after prefill and compression; LLAMA: unused */
     double kept_mean;
 };
 

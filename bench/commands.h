@@ -7,7 +7,7 @@
 
 extern const struct app_command bench_commands[]; /* ended by a name of NULL */
 
-/* speed.c, batch.c, observe.c, methods.c. Return exit codes. */
+/* These are defined in speed.c, batch.c, observe.c and methods.c. They return exit codes. */
 int bench_run_speed(const struct app_args *args);
 int bench_run_batch(const struct app_args *args);
 int bench_run_observe(const struct app_args *args);

@@ -141,7 +141,7 @@ int bench_base_open(struct bench_base *b)
     if (status != WNW_OK)
         return app_fail_status(status);
     b->info = wnw_model_info_default();
-    (void)wnw_model_get_info(b->model, &b->info); /* of an open model it does not fail */
+    (void)wnw_model_get_info(b->model, &b->info); /* this call does not fail for an open model */
     for (int32_t i = 0; i < b->n_lengths; i++) {
         longest = b->lengths[i] > longest ? b->lengths[i] : longest;
         if (b->lengths[i] > b->info.n_ctx_train)

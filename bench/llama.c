@@ -21,7 +21,8 @@ static void drop_log(enum ggml_log_level level, const char *text, void *user)
     (void)user;
 }
 
-/* The cache rounds a sequence's room up to blocks of this many tokens; rounded here, n_ctx is divided evenly. */
+/* llama.cpp's cache rounds a sequence's room up to blocks of this many tokens. It is rounded here already, so
+ * that n_ctx is divided evenly among the sequences. */
 enum { CTX_BLOCK = 256 };
 
 struct bench_llama *bench_llama_open(const char *path, const struct bench_llama_params *params)
@@ -46,14 +47,14 @@ struct bench_llama *bench_llama_open(const char *path, const struct bench_llama_
         b->n_seq == 1 ? params->n_ctx : (params->n_ctx + CTX_BLOCK - 1) / CTX_BLOCK * CTX_BLOCK;
     cp.n_ctx = (uint32_t)per_seq * (uint32_t)b->n_seq;
     cp.n_seq_max = (uint32_t)b->n_seq;
-    cp.kv_unified = false; /* a cache for each sequence, the faster setting where they share no prefix */
+    cp.kv_unified = false; /* a cache for each sequence: the faster setting if they share no prefix */
     cp.n_batch = cp.n_ubatch = (uint32_t)b->n_ubatch;
     cp.n_threads = cp.n_threads_batch = params->n_threads;
     cp.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
     cp.type_k = cp.type_v = GGML_TYPE_F16;
     cp.offload_kqv = false;
     cp.op_offload = false;
-    cp.swa_full = false; /* sliding-window layers keep their window only, the faster setting */
+    cp.swa_full = false; /* sliding-window layers keep only their window: the faster setting */
     b->ctx = llama_init_from_model(b->model, cp);
     if (!b->ctx)
         goto fail;

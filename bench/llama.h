@@ -14,20 +14,21 @@ struct bench_llama_params {
     int32_t n_ubatch, n_threads;
 };
 
-/* Opens the model with an f16 cache per sequence, flash attention, CPU only. NULL if that fails. */
+/* Opens the model on the CPU with an f16 cache per sequence and flash attention. NULL if that fails. */
 struct bench_llama *bench_llama_open(const char *path, const struct bench_llama_params *params);
 void bench_llama_close(struct bench_llama *b);
 
 /* Forgets all tokens of all sequences. */
 void bench_llama_reset(struct bench_llama *b);
-/* Appends n tokens to a sequence; logits for the last one only. */
+/* Appends n tokens to a sequence and computes logits for the last one only. */
 bool bench_llama_feed(struct bench_llama *b, int32_t seq, const int32_t *tokens, int32_t n);
-/* Sequence `to` goes on where `from` is; what it held is forgotten. */
+/* Replaces the contents of sequence `to` by a copy of sequence `from`. */
 void bench_llama_copy(struct bench_llama *b, int32_t from, int32_t to);
-/* Appends tokens[i] to sequence i, for the first n sequences, at most n_ubatch, in one llama_decode; logits for
- * all. */
+/* Appends tokens[i] to sequence i, for the first n sequences (at most n_ubatch), in one llama_decode, and
+ * computes logits for all of them. */
 bool bench_llama_step(struct bench_llama *b, const int32_t *tokens, int32_t n);
-/* [n_vocab] of sequence i after a step; i = 0 also after feeding. Borrowed until the next call. */
+/* Logits [n_vocab] of sequence i after a step, or of i = 0 after feeding. They are valid until the next
+ * call. */
 const float *bench_llama_logits(const struct bench_llama *b, int32_t i);
 
 #endif

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * winnow bench methods: what every preset costs. A round reads the same tokens once for each kind of record
- * that any preset wants taken while reading; every preset then compresses a copy of the session that took its
- * kind. Plain prefills lie between these readings, so that what the machine does meanwhile hits both. Presets
- * of one kind share the figure of what their reading took longer.
+ * that any preset needs from the reading; every preset then compresses a copy of the session that recorded its
+ * kind. Plain prefills lie between these readings, so that other load on the machine affects both. Presets
+ * of one kind share one figure for the additional time of their reading.
  *
  * The extra memory of a preset is what the process would have held at most with this preset alone: the higher
  * of
  *
- *     the peak while its kind of reading went on, and
- *     what was resident behind that reading, plus what compressing the copy added to it at its peak,
+ *     the peak during its kind of reading, and
+ *     what was resident after that reading, plus what compressing the copy added to it at its peak,
  *
- * minus the peak of the plain prefills around. Resident and peak are VmRSS and VmHWM of /proc/self/status;
- * what was freed is given back, and VmHWM set back through /proc/self/clear_refs, before each. A second pass
- * builds its graph beside the one of the first reading, which a session without copies would drop: there the
- * figure is too high by that graph, at most.
+ * minus the peak of the plain prefills before and after that reading. Resident and peak are VmRSS and VmHWM of
+ * /proc/self/status; before each measurement freed memory is returned to the system and VmHWM is set back through
+ * /proc/self/clear_refs. A second pass builds its graph beside the one of the first reading, which a session
+ * without copies would drop: the figure of such a preset is too high by that graph, at most.
  */
 #include "bench/methods.h"
 #include "winnow_method.h"
@@ -27,14 +27,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TASK_TOKENS = 32 /* of the question that some expect */ };
+enum { TASK_TOKENS = 32 /* tokens of the question that some methods expect */ };
 
-/* Progress, in about a hundredth of a prefill each; a plain prefill is due after so many steps of others. */
+/* Steps of the progress line, each about a hundredth of a prefill. A plain prefill is due after
+ * STEPS_UNTIL_PLAIN steps of others. */
 enum { STEPS_READING = 100, STEPS_METHOD = 2, STEPS_SECOND_PASS = 150, STEPS_UNTIL_PLAIN = 200 };
 
 /* ---- Which methods ---- */
 
-/* Whatever is not listed here counts as recorded while reading, kinds of a later library included. */
+/* Every need that is not listed here counts as recorded while reading, also those that are added later. */
 static struct bench_recording recording_of(const wnw_policy *policy)
 {
     const uint32_t looked_at_afterwards =
@@ -62,7 +63,7 @@ static int add_method(struct bench_methods *b, const char *recipe, size_t len)
     return APP_OK;
 }
 
-/* An item key=value of a list goes on with the recipe before it. */
+/* An item key=value of the list belongs to the recipe before it. */
 static int add_list(struct bench_methods *b, const char *list)
 {
     for (const char *at = list; *at;) {
@@ -87,7 +88,7 @@ static int add_presets(struct bench_methods *b)
     return rc;
 }
 
-/* One profile with whatever any of the methods can use. */
+/* Loads one profile with all kinds that any of the methods can use. */
 static int load_profile(struct bench_methods *b)
 {
     struct app_text notes = {0};
@@ -107,11 +108,12 @@ static int load_profile(struct bench_methods *b)
                                    .policy = "bench methods",
                                    .inputs = &b->base.inputs});
     free(notes.s);
-    /* Once more, before the work: profiles that were found are inputs too. */
+    /* The output is checked once more before the work starts, because the profiles that were found are inputs
+     * too. */
     return rc == APP_OK && args->csv ? app_out_check(args->csv, &b->base.inputs) : rc;
 }
 
-/* A kind of profile that is missing makes a method one that cannot be measured, which the result says. */
+/* A method whose kind of profile is missing cannot be measured, and the result says so. */
 static bool has_profile(struct bench_method *m, const wnw_profile *profile)
 {
     const wnw_needs needs = wnw_policy_needs(m->policy);
@@ -237,13 +239,13 @@ static void close_bench(struct bench_methods *b)
 /* ---- Reading ---- */
 
 struct reading {
-    wnw_session *session; /* NULL once it was closed */
-    double ms, peak;      /* peak and resident size in bytes, see the top */
-    double resident;      /* behind it, with the session */
-    int status;           /* of observing; the sentence is wnw_last_error's */
+    wnw_session *session; /* NULL after it was closed */
+    double ms, peak;      /* peak in bytes, as explained at the top of this file */
+    double resident;      /* bytes after the reading, including the session */
+    int status;           /* of observing; wnw_last_error has the message */
 };
 
-/* Declares what the methods of a group want; none for a plain reading, group -1. */
+/* Declares what the methods of a group need; nothing for a plain reading, which is group -1. */
 static int observe(const struct bench_methods *b, wnw_session *s, int32_t group, int32_t n)
 {
     const wnw_policy *policies[BENCH_MAX_METHODS];
@@ -260,8 +262,8 @@ static int observe(const struct bench_methods *b, wnw_session *s, int32_t group,
     return status == WNW_OK ? wnw_session_observe(s, policies, n_policies) : status;
 }
 
-/* Reads n tokens for a group, or plainly, in a session of its own, which stays open. Fails only where the
- * model itself does; a refusal to observe is noted. */
+/* Reads n tokens for a group, or plainly, in a new session, which stays open. Fails only if reading fails
+ * without observing too; a refusal to observe is stored in out->status. */
 static int read_tokens(struct bench_methods *b, int32_t group, int32_t n, struct reading *out)
 {
     const wnw_session_params params = bench_session_params(&b->base);
@@ -301,14 +303,14 @@ static int read_plainly(struct bench_methods *b, int32_t n, struct reading *out)
 
 /* ---- Compressing ---- */
 
-/* Of one method in one round. */
+/* The measurement of one method in one round. */
 struct compression {
     wnw_report report;
     double added; /* bytes at its peak */
     int status;
 };
 
-/* The copy and its release are no part of it. */
+/* Compresses a copy of the session. Copying and freeing the copy are not measured. */
 static void compress_copy(const struct bench_methods *b, const wnw_policy *policy, const wnw_session *s,
                           struct compression *out)
 {
@@ -351,7 +353,7 @@ static void note_compression(struct bench_method *m, int32_t round, const struct
     m->kept_mean = c->report.kept_mean;
 }
 
-/* A reading, and every method of its group. */
+/* Measures a reading and every method of its group. */
 static int run_group(struct bench_methods *b, int32_t group, int32_t n, int32_t round)
 {
     struct reading r;
@@ -376,7 +378,7 @@ static int run_group(struct bench_methods *b, int32_t group, int32_t n, int32_t 
 
 /* ---- Rounds ---- */
 
-/* Sets a method against the plain readings around its own. */
+/* Compares a method with the plain readings before and after its own. */
 static void compare(struct bench_method *m, int32_t round, const struct reading *before,
                     const struct reading *after)
 {
@@ -390,7 +392,7 @@ static void compare(struct bench_method *m, int32_t round, const struct reading 
     m->rounds[COST_SHARE][round] = 100 * all / plain_ms;
 }
 
-/* Plain, a group or two, plain, a group or two, ... plain. */
+/* A round begins and ends with a plain reading and has more of them between every one or two groups. */
 static int run_round(struct bench_methods *b, int32_t n, int32_t round)
 {
     struct reading before, after = {0};
@@ -425,7 +427,7 @@ static int run_length(struct bench_methods *b, int32_t n)
     return rc;
 }
 
-/* Pages the weights in. */
+/* Reads some tokens so that the weights are in memory before anything is measured. */
 static int warm_up(struct bench_methods *b)
 {
     struct reading unused;

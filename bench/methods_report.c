@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How the spreads of a method are called, in the order of the CSV's columns. */
+/* Names of the spreads of a method, in the order of the CSV's columns. */
 static const struct column {
     enum bench_cost cost;
     const char *csv, *json;
@@ -146,7 +146,7 @@ static void write_csv_row(const struct bench_methods *b, const struct bench_meth
     fprintf(f, ",%d,%d,\"%s\"\n", needs_whole_cache(m), b->base.n_reps, measured ? "" : m->why);
 }
 
-/* "attention sums", "window attention (window 32)", ... */
+/* What is recorded in words: "attention sums", "window attention (window 32)", ... */
 static const char *recording_text(const struct bench_recording *r, char *out, size_t size)
 {
     char names[256];
@@ -161,7 +161,7 @@ static const char *recording_text(const struct bench_recording *r, char *out, si
     return out;
 }
 
-/* NULL without memory. */
+/* Returns NULL if memory runs out. */
 static json_t *json_row(const struct bench_method *m, int32_t n)
 {
     char needs[256], recorded[320];

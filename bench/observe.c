@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * winnow bench observe: what each kind of observation costs. What is collected while the prompt is read is
- * the difference between prefills of the same tokens with and without it; what is worked out afterwards is
- * timed by the library's report. The policies are probes: scorers from outside that ask for one thing and
- * touch it.
+ * winnow bench observe: what each kind of observation costs. The cost of what is collected while the prompt is
+ * read is the difference between prefills of the same tokens with and without it; the library's report has the
+ * time of what is computed afterwards. The policies are probes: scorers from outside the library that ask for one
+ * kind of observation and read it.
  */
 #include "bench/bench.h"
 #include "winnow_method.h"
@@ -42,7 +42,8 @@ static void needs_norms(const void *opts, wnw_needs *out)
     out->flags = WNW_NEED_PROJ_NORM;
 }
 
-/* Scores without meaning, different for every entry: what budgets and selection cost does not depend on them. */
+/* The scores have no meaning and differ between entries; the cost of budgets and selection does not depend on
+ * them. */
 static int score_flat(const void *opts, const wnw_observation *obs, float *score, float *scratch)
 {
     uint32_t state = 1;
@@ -101,13 +102,13 @@ static const wnw_scorer probes[] = {
 enum reading { PLAIN, WINDOW, COLUMNS, COLUMNS_MAX, STATS, N_READINGS };
 
 enum figure_kind {
-    READ,    /* prefill in this way minus the plain one */
-    SCORE,   /* looking at the cache, and scores */
+    READ,    /* this kind of prefill minus the plain one */
+    SCORE,   /* observing the cache, and scoring */
     SELECT,  /* budgets and selection */
     COMPACT, /* applying the plan */
 };
 
-/* A row of the result. Recipes of one reading are planned in this order after it. */
+/* A row of the result. The recipes of a reading are planned in this order after it. */
 static const struct figure {
     const char *what;
     enum reading reading;
@@ -134,7 +135,7 @@ struct result {
     double *plain;            /* [n_reps] ms */
     double *ms[N_FIGURES];    /* [n_reps], NaN where it could not be measured */
     double *share[N_FIGURES]; /* [n_reps] of the plain prefill of the same round, in per cent */
-    char why[N_FIGURES][160]; /* why it could not */
+    char why[N_FIGURES][160]; /* why it could not be measured */
 };
 
 struct bench_observe {
@@ -191,7 +192,7 @@ static void close_bench(struct bench_observe *b)
 
 /* ---- Measuring ---- */
 
-/* Reads n tokens, observing what this reading's recipes want; *ms is NaN where that is refused. */
+/* Reads n tokens, observing what this reading's recipes need; *ms is NaN if observing is refused. */
 static int time_reading(struct bench_observe *b, enum reading reading, int32_t n, double *ms)
 {
     const wnw_policy *policies[N_FIGURES];
@@ -211,7 +212,7 @@ static int time_reading(struct bench_observe *b, enum reading reading, int32_t n
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
-/* Plans and, for the row that measures it, compacts. A refusal is noted, not an error. */
+/* Plans, and compacts for the row that measures it. A refusal is stored in r->why and is no error. */
 static void time_plan(struct bench_observe *b, struct result *r, int figure, double read_ms, double *ms)
 {
     const struct figure *f = &figures[figure];
@@ -260,7 +261,7 @@ static int run_round(struct bench_observe *b, struct result *r, int32_t round)
 static int measure(struct bench_observe *b)
 {
     double unused;
-    /* Pages the weights in. */
+    /* The first reading brings the weights into memory. */
     int rc = time_reading(b, PLAIN, b->base.lengths[0] < BENCH_N_UBATCH ? b->base.lengths[0] : BENCH_N_UBATCH,
                           &unused);
     for (int32_t i = 0; i < b->base.n_lengths && rc == APP_OK; i++) {
@@ -314,7 +315,7 @@ static void print_table(struct bench_observe *b)
     }
 }
 
-/* NULL without memory. */
+/* Returns NULL if memory runs out. */
 static json_t *length_json(struct bench_observe *b, struct result *r)
 {
     const int32_t n = b->base.n_reps;

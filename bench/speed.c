@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* winnow bench: llama.cpp with its full cache, ours with the full cache, ours compressed, side by side.
- * One round reads the same tokens with all three in turn and then decodes with them in alternating chunks, so
- * that what the machine does meanwhile hits all alike. Ratios are formed within a round; the medians of these
- * are the result, not the ratio of two medians. */
+/* winnow bench: llama.cpp with its full cache, winnow with the full cache and winnow with a compressed one,
+ * side by side. One round reads the same tokens with all three in turn and then decodes with them in
+ * alternating chunks, so that other load on the machine affects all alike. Ratios are formed within a round;
+ * the result is their median, not the ratio of two medians. */
 #include "bench/bench.h"
 
 #include "app/models.h"
@@ -33,7 +33,8 @@ static int check(struct bench *b)
     return rc == APP_OK ? bench_check_csv(&b->inputs, args, b->model_path) : rc;
 }
 
-/* A length that leaves no room for decoding is shortened by what is missing; longer ones are refused. */
+/* A length that leaves too little room for decoding is shortened by the missing tokens; longer ones are
+ * refused. */
 static int fit_lengths(struct bench *b)
 {
     const int32_t n_ctx = b->info.n_ctx_train;
@@ -67,7 +68,7 @@ static int open_engines(struct bench *b)
     if (status != WNW_OK)
         return app_fail_status(status);
     b->info = wnw_model_info_default();
-    (void)wnw_model_get_info(b->model, &b->info); /* of an open model it does not fail */
+    (void)wnw_model_get_info(b->model, &b->info); /* this call does not fail for an open model */
     int rc = fit_lengths(b);
     if (rc != APP_OK)
         return rc;
@@ -105,7 +106,7 @@ static void step_done(struct bench *b, int32_t n_tokens, int32_t n_all)
     app_progress_step(b->n_steps_done, n_all, &b->progress);
 }
 
-/* One engine reads the context; the compressed one then compresses, which counts as prefill. */
+/* One engine reads the context. The COMPRESSED one then compresses it, which counts as prefill. */
 static int time_prefill(struct bench *b, enum bench_engine e, struct bench_length *r, struct bench_round *out)
 {
     if (e == LLAMA)
@@ -157,7 +158,7 @@ static int run_round(struct bench *b, struct bench_length *r, struct bench_round
 {
     double ms[N_ENGINES] = {0};
     int rc = APP_OK;
-    /* Who goes first changes from round to round. */
+    /* Which engine goes first changes from round to round. */
     for (int k = 0; k < N_ENGINES && rc == APP_OK; k++) {
         rc = time_prefill(b, (enum bench_engine)((k + turn) % N_ENGINES), r, out);
         step_done(b, r->n, n_all);
@@ -179,7 +180,7 @@ static int64_t budget_for(const struct bench *b, int32_t n)
     return b->args->app.budget != APP_UNSET ? b->args->app.budget : n / 8 > 0 ? n / 8 : 1;
 }
 
-/* Pages weights in, starts threads and builds graphs, so that no measured round pays for it. */
+/* Brings weights into memory, starts threads and builds graphs, so that no measured round includes this. */
 static int warm_up(struct bench *b)
 {
     struct bench_length r = {.n = WARM_TOKENS, .budget = WARM_TOKENS};

@@ -98,7 +98,7 @@ static json_t *figure_json(const struct bench_length *r, const struct figure *f)
                      f->under < 0 ? "tokens/s" : "ratio", "median", s.median, "min", s.min, "max", s.max);
 }
 
-/* NULL without memory, like the next. */
+/* Returns NULL if memory runs out, like the next function. */
 static json_t *length_json(const struct bench *b, const struct bench_length *r)
 {
     json_t *rows = json_array(), *caches = json_array();
