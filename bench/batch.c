@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * winnow bench batch: tokens per second of n sequences that decode together, each step being one pass over the
- * weights. It compares llama.cpp with full caches, winnow with full caches, and winnow with compressed caches of
- * different lengths. All decode the same tokens. The three engines take turns after a few steps, so that other load
- * on the machine affects all alike. A round measures every number of sequences; ratios are formed within a round.
+ * winnow bench batch: tokens per second of n sequences that decode together, each step being one pass over
+ * the weights. It compares llama.cpp with full caches, winnow with full caches, and winnow with compressed
+ * caches of different lengths. All decode the same tokens. The three engines take turns after a few steps, so
+ * that other load on the machine affects all alike. A round measures every number of sequences; ratios are
+ * formed within a round.
  */
 #include "bench/batch.h"
 
@@ -92,11 +93,11 @@ static int open_all(struct bench_batch *b)
         ok = (b->sequences[e] = calloc((size_t)b->most, sizeof **b->sequences)) != NULL && ok;
     if (!ok)
         return app_fail(APP_FAILED, "out of memory");
-    b->llama = bench_llama_open(
-        b->base.model_path, &(struct bench_llama_params){.n_ctx = n_ctx,
-                                                         .n_seq = b->most + 1, /* one more for the prompt */
-                                                         .n_ubatch = BENCH_N_UBATCH,
-                                                         .n_threads = b->base.n_threads});
+    b->llama = bench_llama_open(b->base.model_path,
+                                &(struct bench_llama_params){.n_ctx = n_ctx,
+                                                             .n_seq = b->most + 1, /* and the prompt */
+                                                             .n_ubatch = BENCH_N_UBATCH,
+                                                             .n_threads = b->base.n_threads});
     if (!b->llama)
         return app_fail(APP_FAILED, "llama.cpp could not open '%s' with %d contexts of %d tokens",
                         b->base.model_path, b->most, n_ctx);

@@ -27,7 +27,7 @@ bool eval_chars_from(struct eval_chars *out, const char *s, size_t len)
         free(text.s);
         return false;
     }
-    out->at = malloc((text.len + 1) * sizeof *out->at); /* no more code points than bytes */
+    out->at = malloc((text.len + 1) * sizeof *out->at); /* a text has no more code points than bytes */
     for (size_t i = 0; out->at && i < text.len;)
         out->at[out->n++] = next_code_point(text.s, &i);
     free(text.s);
@@ -83,7 +83,7 @@ bool eval_chars_contain(const struct eval_chars *c, const struct eval_chars *par
         return true;
     const char *from = (const char *)c->at, *const end = (const char *)(c->at + c->n);
     const size_t len = part->n * sizeof *part->at;
-    /* The search is over bytes: what it finds between two code points does not count. */
+    /* The search compares bytes; a match that does not begin at a code point does not count. */
     while (from < end && (size_t)(end - from) >= len) {
         const char *found = memmem(from, (size_t)(end - from), part->at, len);
         if (!found || (size_t)(found - (const char *)c->at) % sizeof *c->at == 0)

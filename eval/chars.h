@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Text as code points, and what the metrics ask of one: space, punctuation, letter or digit, lower case. */
+/* Text as code points, and the properties of code points that metrics need: white space, punctuation, letter
+ * or digit, lower case. */
 #ifndef WNW_EVAL_CHARS_H
 #define WNW_EVAL_CHARS_H
 
@@ -18,19 +19,19 @@ bool eval_chars_from(struct eval_chars *out, const char *s, size_t len);
 bool eval_chars_copy(struct eval_chars *out, const uint32_t *at, size_t n);
 void eval_chars_free(struct eval_chars *c);
 
-/* Each code point replaced by its lower case; one code point stays one. */
+/* Replaces each code point by its lower case, which is a single code point. */
 void eval_chars_lower(struct eval_chars *c);
-/* Takes out the 32 punctuation marks of ASCII. */
+/* Removes the 32 punctuation marks of ASCII. */
 void eval_chars_drop_punctuation(struct eval_chars *c);
-/* Every run of white space becomes one blank; those at the ends go. */
+/* Replaces every run of white space by one blank and removes those at the ends. */
 void eval_chars_collapse(struct eval_chars *c);
 
-/* Whether part[n] occurs in c; the empty one does. */
+/* Whether `part` occurs in c; an empty one always does. */
 bool eval_chars_contain(const struct eval_chars *c, const struct eval_chars *part);
 bool eval_chars_equal(const struct eval_chars *a, const struct eval_chars *b);
 
 bool eval_is_space(uint32_t c);       /* as Python's str.isspace */
-bool eval_is_punctuation(uint32_t c); /* ASCII alone: curly quotes are none */
+bool eval_is_punctuation(uint32_t c); /* ASCII only: curly quotes do not count */
 bool eval_is_alnum(uint32_t c);       /* as Python's str.isalnum */
 uint32_t eval_lower(uint32_t c);
 

@@ -7,7 +7,7 @@
 
 extern const struct app_command eval_commands[]; /* ended by a name of NULL */
 
-/* eval.c, score.c. Return exit codes. */
+/* These are defined in eval.c and score.c. They return exit codes. */
 int eval_run(const struct app_args *args);
 int eval_run_score(const struct app_args *args);
 

@@ -43,7 +43,7 @@ static int print_sample(const struct eval_sample *s)
     return rc;
 }
 
-/* The samples of a file, as many as were asked for. */
+/* Prints the samples of a file, as many as the options ask for. */
 static int dump_set(const struct eval_setup *s, const struct eval_set *set)
 {
     struct eval_set_reader r;
@@ -64,7 +64,8 @@ static int dump_samples(struct eval_setup *s)
 {
     struct eval_fit *fits = calloc((size_t)s->n_tasks * (size_t)s->n_lengths, sizeof *fits), *fit = fits;
     int rc = fits ? APP_OK : app_fail(APP_FAILED, "out of memory");
-    /* Every length is tried before the first line: an error is one line, and nothing else. */
+    /* Every length is tried before the first line is printed, so that an error is one line and nothing
+     * else. */
     for (int32_t t = 0; t < s->n_tasks; t++)
         for (int32_t l = 0; rc == APP_OK && l < s->n_lengths; l++)
             rc = eval_task_fit(fit++, &s->world, s->tasks[t], s->lengths[l]);

@@ -20,7 +20,7 @@ static int no_memory(void)
     return app_fail(APP_FAILED, "out of memory for the haystack");
 }
 
-/* Adds the words of text[len], with white space of any length between them as one blank. */
+/* Adds the words of text[len]; white space of any length between them becomes one blank. */
 static bool add_words(struct eval_haystack *h, const char *text, size_t len)
 {
     for (size_t i = 0; i < len;) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The text that needles are hidden in: generated prose, one sentence block over and over, or files of the user's. */
+/* The text that needles are hidden in: generated prose, one block of sentences repeated, or the user's
+ * files. */
 #ifndef WNW_EVAL_HAYSTACK_H
 #define WNW_EVAL_HAYSTACK_H
 
@@ -7,7 +8,7 @@
 
 #include <stdint.h>
 
-/* RULER's noise. */
+/* The block of sentences that RULER repeats as noise. */
 extern const char eval_noise[];
 
 struct eval_haystack {
@@ -15,16 +16,16 @@ struct eval_haystack {
     struct app_text text; /* words separated by one blank; grows as more is asked for */
     size_t *word;         /* [n_words]: where each begins in the text, owned */
     size_t n_words, cap;
-    bool generated; /* prose */
-    size_t n_own;   /* words before the text starts again; 0 = it never does */
+    bool generated; /* the text is generated prose */
+    size_t n_own;   /* words before the text repeats; 0 = it never does */
     char name[48];  /* "prose", "noise" or "file:HASH" */
 };
 
-/* source: "prose", "noise", a text, or a folder of *.txt, which are read in the order of their names. Returns an exit
- * code. */
+/* source is "prose", "noise", a text file, or a folder whose *.txt are read in the order of their names.
+ * Returns an exit code. */
 int eval_haystack_open(struct eval_haystack *h, const char *source, uint64_t seed);
 void eval_haystack_close(struct eval_haystack *h);
-/* Makes sure of n words: text of generated prose grows, other text starts again. Returns an exit code. */
+/* Makes the text at least n words long: generated prose goes on, other text repeats. Returns an exit code. */
 int eval_haystack_reserve(struct eval_haystack *h, size_t n);
 /* Length of the first n words (n_words at most) in bytes. */
 size_t eval_haystack_length(const struct eval_haystack *h, size_t n);

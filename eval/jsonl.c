@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Files with one JSON object a line. */
+/* Files with one JSON object per line. */
 #include "eval/jsonl.h"
 
 #include "app/console.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_LINE = 1 << 30 }; /* bytes; a device without line breaks has no end */
+enum { MAX_LINE = 1 << 30 }; /* bytes; the limit is for devices, whose lines may have no end */
 
 int eval_jsonl_open(struct eval_jsonl *j, const char *path)
 {
@@ -36,7 +36,8 @@ int eval_jsonl_bad(const struct eval_jsonl *j, const char *fmt, ...)
     return app_fail(APP_BAD_INPUT, "'%s' line %lld: %s", j->path, (long long)j->number, text);
 }
 
-/* Reads a line without its end into j->line. *more false: there is none. */
+/* Reads a line without its line break into j->line. *more becomes false if there is none. Returns an exit
+ * code. */
 static int read_line(struct eval_jsonl *j, bool *more)
 {
     char block[4096];
@@ -104,7 +105,7 @@ int eval_jsonl_no_nul(const struct eval_jsonl *j, const json_t *value)
     if (json_is_string(value) && strlen(json_string_value(value)) != json_string_length(value))
         return eval_jsonl_bad(j, "a text has a NUL character");
     json_array_foreach(value, i, item) if (rc == APP_OK) rc = eval_jsonl_no_nul(j, item);
-    /* The loop does not change the object, though it asks for one that it may. */
+    /* The loop does not change the object, but its macro takes a pointer to one that is not const. */
     json_object_foreach((json_t *)(uintptr_t)value, key, item) if (rc == APP_OK) rc =
         eval_jsonl_no_nul(j, item);
     return rc;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Files with one JSON object a line. */
+/* Files with one JSON object per line. */
 #ifndef WNW_EVAL_JSONL_H
 #define WNW_EVAL_JSONL_H
 
@@ -16,17 +16,17 @@ struct eval_jsonl {
     int64_t number; /* of the line that was read last, from 1 */
 };
 
-/* Returns an exit code and says what is wrong, like all of these. */
+/* Opens a file. Returns an exit code and prints its own message, like all functions here. */
 int eval_jsonl_open(struct eval_jsonl *j, const char *path);
-/* The next object, which the caller releases; NULL at the end. Lines of white space are skipped, bytes that are not
- * UTF-8 become U+FFFD. */
+/* The next object, which the caller releases; NULL at the end. Lines of white space are skipped, bytes that
+ * are not UTF-8 become U+FFFD. */
 int eval_jsonl_next(struct eval_jsonl *j, json_t **object);
 void eval_jsonl_close(struct eval_jsonl *j);
 
-/* Says "'FILE' line N: ..."; bad input. */
+/* Prints "'FILE' line N: ..." and returns the exit code for bad input. */
 int eval_jsonl_bad(const struct eval_jsonl *j, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Refuses an object with a NUL character in a text anywhere: what goes on as a C string would be cut there. */
+/* Refuses a value with a NUL character in any of its strings, because a C string would end there. */
 int eval_jsonl_no_nul(const struct eval_jsonl *j, const json_t *value);
 /* The string under `key`; bad input where there is none. */
 int eval_jsonl_text(const json_t **out, const struct eval_jsonl *j, const json_t *object, const char *key);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* LongBench's metrics but for ROUGE. What looks odd here is what the benchmark's own program computes. */
+/* LongBench's metrics except ROUGE. They reproduce the benchmark's own program, including its oddities. */
 #include "eval/metric.h"
 #include "eval/words.h"
 
@@ -31,8 +31,8 @@ const struct eval_metric eval_qa_f1 = {"qa_f1",   NULL,  "LongBench's questions:
 
 /* ---- Classes ---- */
 
-/* The reference removes from the list that it walks through, so that the element behind a removed one is never
- * looked at. */
+/* The benchmark's program removes elements from the list that it iterates over, so that it skips the element
+ * behind a removed one. This function does the same. */
 static bool classification(double *out, const struct eval_case *c, const struct eval_chars *ref)
 {
     const struct eval_chars **found = calloc((size_t)c->n_classes + 1, sizeof *found);
@@ -72,7 +72,7 @@ static bool is_digit(uint32_t c)
     return c >= '0' && c <= '9';
 }
 
-/* The run of digits at or behind *from; *from is moved behind it. Empty: there is none. */
+/* The first run of digits at or behind *from, empty if there is none; *from is moved behind it. */
 static struct eval_chars next_digits(const struct eval_chars *c, size_t *from)
 {
     size_t begin = *from;
@@ -134,7 +134,7 @@ const struct eval_metric eval_count = {
 
 /* ---- Code ---- */
 
-/* The first line without a mark of code fences or comments; empty where all have one. */
+/* The first line without a mark of code fences or comments; empty if every line has one. */
 static struct eval_chars first_code_line(const struct eval_chars *c)
 {
     size_t at = 0;

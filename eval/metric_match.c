@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A change to a copy of both texts, after which one must contain the other. */
+/* Scores 1 if the prediction contains the reference after `change` was applied to copies of both. */
 static bool contains_after(double *out, const struct eval_chars *pred, const struct eval_chars *ref,
                            void (*change)(struct eval_chars *))
 {
@@ -73,7 +73,7 @@ const struct eval_metric eval_exact = {
 /* Length of the longest run of code points that both have. false: out of memory. */
 static bool longest_common_run(size_t *out, const struct eval_chars *a, const struct eval_chars *b)
 {
-    size_t *row = calloc(b->n + 1, sizeof *row); /* [j]: of the runs that end at a[i] and b[j - 1] */
+    size_t *row = calloc(b->n + 1, sizeof *row); /* [j]: length of the run that ends at a[i] and b[j - 1] */
     *out = 0;
     if (!row)
         return false;
@@ -109,7 +109,8 @@ const struct eval_metric eval_kv = {
     "kv",      NULL,  "SCBench: 1 where the reference occurs in the prediction as it is written",
     EVAL_BEST, false, kv};
 
-/* One code point to one: what has no upper case of its own stays as it is in both texts. */
+/* Each code point is mapped to a single one; a code point without its own upper case stays the same in both
+ * texts. */
 static bool qa_substring(double *out, const struct eval_case *c, const struct eval_chars *ref)
 {
     return contains_after(out, c->pred, ref, eval_chars_lower);
@@ -124,7 +125,8 @@ static bool is_digit(uint32_t c)
     return c >= '0' && c <= '9';
 }
 
-/* The first number, digits with or without a fraction; a sign is no part of it. false: there is none. */
+/* Reads the first number: digits with or without a fraction, without a sign. Returns false if there is
+ * none. */
 static bool first_number(double *out, const struct eval_chars *c)
 {
     size_t i = 0;

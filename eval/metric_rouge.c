@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ROUGE as the Python package `rouge` computes it: sentences end at full stops, words at single blanks, and what
- * is counted are sets of n-grams, or the set of words of the longest common subsequences.
+ * ROUGE as the Python package `rouge` computes it: sentences end at full stops and words at single blanks. It
+ * compares sets of n-grams, or the set of words of the longest common subsequences.
  */
 #include "eval/metric.h"
 #include "eval/words.h"
@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_WORDS = 8192 }; /* of a sentence, in the longest common subsequence: bounds its memory */
+enum { MAX_WORDS = 8192 }; /* of a sentence; bounds the memory of the longest common subsequence */
 
-/* A text as sentences of words; words are numbers that both texts share. */
+/* A text as sentences of words. Equal words of both texts have the same number. */
 struct side {
     struct eval_chars text; /* sentences one after the other, white space collapsed */
     struct eval_words words;
@@ -39,7 +39,7 @@ static void free_pair(struct pair *p)
     free_side(&p->ref);
 }
 
-/* Adds the words of one sentence; nothing but white space is one empty word. */
+/* Adds the words of one sentence; a sentence of white space alone is one empty word. */
 static bool add_sentence(struct side *s, const uint32_t *at, size_t n)
 {
     struct eval_chars piece;
@@ -121,7 +121,8 @@ static bool make_pair(struct pair *p, const struct eval_chars *hyp, const struct
 
 /* ---- Longest common subsequences ---- */
 
-/* Marks the words of one longest common subsequence of r[n] and h[m] in `in`. false: out of memory. */
+/* Marks the words of one longest common subsequence of r[n] and h[m] in `in`. Returns false if memory runs
+ * out. */
 static bool mark_common(unsigned char *in, const int32_t *r, size_t n, const int32_t *h, size_t m)
 {
     const size_t line = m / 8 + 1;
@@ -243,7 +244,7 @@ static bool count_n(struct counts *c, const struct pair *p, size_t n)
 
 enum value { P, R, F };
 
-/* n: 1, 2, or 0 for the longest common subsequence. Texts without a sentence score 0. */
+/* n is 1 or 2 for n-grams, or 0 for the longest common subsequence. Texts without a sentence score 0. */
 static bool rouge(double *out, const struct eval_chars *hyp, const struct eval_chars *ref, size_t n,
                   enum value v)
 {
@@ -270,7 +271,7 @@ const struct eval_metric eval_rouge_l = {
     "rouge_l", NULL,  "LongBench's summaries, package rouge: F of ROUGE-L over sentences",
     EVAL_BEST, false, rouge_l};
 
-/* kvpress gives the package the needle as hypothesis and the response as reference. */
+/* kvpress passes the needle to the package as hypothesis and the response as reference. */
 #define ROUGE_PKG(id, n, v)                                                              \
     static bool id(double *out, const struct eval_case *c, const struct eval_chars *ref) \
     {                                                                                    \

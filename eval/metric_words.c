@@ -4,7 +4,8 @@
 #include "eval/porter.h"
 #include "eval/words.h"
 
-/* Words of a to z and 0 to 9, of the lower case. They lie in c, which is changed. false: out of memory. */
+/* Splits c into words of a to z and 0 to 9 in lower case. The words point into c, which is changed. Returns
+ * false if memory runs out. */
 static bool rouge_words(struct eval_words *w, struct eval_chars *c, bool stem)
 {
     eval_chars_lower(c);

@@ -10,7 +10,7 @@ struct word {
     size_t n;
 };
 
-/* y is a consonant at the beginning and behind a vowel. */
+/* The letter y is a consonant at the beginning of a word and behind a vowel. */
 static bool is_consonant(const uint32_t *at, size_t i)
 {
     size_t n_y = 0;
@@ -28,7 +28,7 @@ static int measure(const uint32_t *at, size_t n)
     int m = 0;
     bool vowel = false;
     for (size_t i = 0; i < n; i++) {
-        /* What is_consonant says, without going back over a run of y. */
+        /* This gives the same result as is_consonant without going back over a run of y. */
         const bool plain = !(at[i] == 'a' || at[i] == 'e' || at[i] == 'i' || at[i] == 'o' || at[i] == 'u');
         const bool consonant = at[i] == 'y' ? i == 0 || vowel : plain;
         m += consonant && vowel;
@@ -41,7 +41,7 @@ static bool has_vowel(const uint32_t *at, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (at[i] == 'a' || at[i] == 'e' || at[i] == 'i' || at[i] == 'o' || at[i] == 'u' ||
-            (at[i] == 'y' && i > 0)) /* a y behind anything but a vowel is one, and else that vowel is */
+            (at[i] == 'y' && i > 0)) /* a y is a vowel, unless a vowel precedes it */
             return true;
     return false;
 }
@@ -67,7 +67,8 @@ static bool ends_double_consonant(const struct word *w)
     return w->n >= 2 && w->at[w->n - 1] == w->at[w->n - 2] && is_consonant(w->at, w->n - 1);
 }
 
-/* Whether at[n] ends with consonant, vowel, consonant but w, x, y; two letters may lack the first. */
+/* Whether at[n] ends with consonant, vowel and a consonant other than w, x, y. A word of two letters may lack
+ * the first consonant. */
 static bool ends_cvc(const uint32_t *at, size_t n)
 {
     if (n == 2)
@@ -80,7 +81,7 @@ struct rule {
     const char *suffix, *by;
 };
 
-/* The first rule whose suffix fits acts where what is left has a measure of at least m. */
+/* Applies the first rule whose suffix fits, if the rest of the word has a measure of at least m. */
 static void apply(struct word *w, const struct rule *rules, size_t n, int m)
 {
     for (size_t i = 0; i < n; i++) {
@@ -103,7 +104,7 @@ static void step_1a(struct word *w)
         replace(w, 1, "");
 }
 
-/* Behind a removed "ed" or "ing". */
+/* Mends the end of a word after "ed" or "ing" was removed. */
 static void mend_1b(struct word *w)
 {
     const uint32_t last = w->at[w->n - 1];
@@ -148,7 +149,7 @@ static void step_2(struct word *w)
     while (ends(w, "alli") && measure(w->at, w->n - 4) > 0)
         replace(w, 4, "al");
     if (ends(w, "logi")) {
-        if (measure(w->at, w->n - 3) > 0) /* the l counts */
+        if (measure(w->at, w->n - 3) > 0) /* the measure includes the l */
             replace(w, 4, "log");
         return;
     }
@@ -191,7 +192,7 @@ static void step_5(struct word *w)
         w->n--;
 }
 
-/* Words that have a stem of their own. */
+/* Replaces words that have an irregular stem; returns whether the word is one of them. */
 static bool is_irregular(struct word *w)
 {
     static const struct rule pool[] = {

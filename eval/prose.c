@@ -11,7 +11,7 @@
 
 #define N_OF(list) (sizeof list / sizeof *list)
 
-enum { MAX_DRAWS = 1000 }; /* of a sentence, until it is one that was not said */
+enum { MAX_DRAWS = 1000 }; /* attempts to draw a sentence that was not used yet */
 
 /* ---- Names ---- */
 
@@ -35,13 +35,14 @@ void eval_name_draw(char out[EVAL_MAX_NAME], struct eval_random *r, int n_syllab
     *out = (char)toupper((unsigned char)*out);
 }
 
-/* Whether one is a part of the other, the case of letters aside: a name may stand within a longer one. */
+/* Whether one text occurs in the other, ignoring case; a name could occur within a longer one. */
 static bool overlap(const char *a, const char *b)
 {
     return strcasestr(a, b) || strcasestr(b, a);
 }
 
-/* Draws names into list[n] that have nothing to do with each other and with other[n_other]. */
+/* Draws names into list[n] none of which occurs in another one or in a name of other[n_other], or the
+ * reverse. */
 static void draw_names(char (*list)[EVAL_MAX_NAME], size_t n, char (*other)[EVAL_MAX_NAME], size_t n_other,
                        struct eval_random *r, int n_syllables)
 {
@@ -120,7 +121,7 @@ void eval_prose_close(struct eval_prose *p)
     p->said = NULL;
 }
 
-/* What stands in a slot whose name begins with kind. */
+/* The text for a slot whose name begins with `kind`. */
 static const char *fill(struct eval_prose *p, char kind)
 {
     struct eval_random *r = &p->random;

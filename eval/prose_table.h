@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What generated prose is made of. Slots of a sentence: {N} {N2} people, {T} a town, {a} {a2} adjectives, {n} {n2}
- * nouns, {v} a verb, {d} a manner, {c} a clause, {K} an opener. Lists are extended at their ends only, with a new
- * EVAL_PROSE_VERSION: an order that changes changes every sample.
+ * What generated prose is made of. Slots of a sentence: {N} {N2} people, {T} a town, {a} {a2} adjectives, {n}
+ * {n2} nouns, {v} a verb, {d} a manner, {c} a clause, {K} an opener. Lists are extended at their ends only,
+ * with a new EVAL_PROSE_VERSION, because a change of their order changes every sample.
  */
 /* clang-format off */
 #ifndef WNW_EVAL_PROSE_TABLE_H

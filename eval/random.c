@@ -53,7 +53,8 @@ uint64_t eval_random_next(struct eval_random *r)
 
 uint64_t eval_random_below(struct eval_random *r, uint64_t n)
 {
-    /* The highest 2^64 mod n numbers would favour small remainders; their count is (2^64 - n) mod n. */
+    /* Drawing the highest 2^64 mod n numbers would favour small remainders; there are (2^64 - n) mod n of
+     * them. */
     const uint64_t surplus = (0 - n) % n;
     uint64_t x;
     do

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Random numbers of samples and intervals: a stream for each key, the same on every machine. */
+/* Random numbers for samples and intervals. Each key has a stream of its own, which is the same on every
+ * machine. */
 #ifndef WNW_EVAL_RANDOM_H
 #define WNW_EVAL_RANDOM_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* FNV-1a, 64 bits, of s[len]. */
+/* The 64-bit FNV-1a hash of s[len]. */
 uint64_t eval_fnv(const void *s, size_t len);
 
 /* xoshiro256**, its state filled by splitmix64. */
@@ -18,13 +19,13 @@ struct eval_random eval_random_seed(uint64_t seed);
 struct eval_random eval_random_key(const char *key);
 
 uint64_t eval_random_next(struct eval_random *r);
-/* Uniform in 0 .. n - 1, without bias; n > 0. */
+/* A uniform number in 0 .. n - 1, without bias; n > 0. */
 uint64_t eval_random_below(struct eval_random *r, uint64_t n);
-/* Uniform in [0, 1). */
+/* A uniform number in [0, 1). */
 double eval_random_uniform(struct eval_random *r);
 /* Puts ids[n] in random order. */
 void eval_random_shuffle(struct eval_random *r, size_t *ids, size_t n);
-/* Brings k random ones of ids[n] to the front, in random order; k <= n. */
+/* Moves k random elements of ids[n] to the front, in random order; k <= n. */
 void eval_random_sample(struct eval_random *r, size_t *ids, size_t n, size_t k);
 
 #endif

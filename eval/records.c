@@ -69,7 +69,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The documents that the record lists under key. */
+/* Finds the documents that the record lists under key. */
 static int find_docs(int32_t **out, int32_t *n, const struct entry *sorted, int32_t n_docs,
                      const struct eval_question *q, const char *key, const char *path)
 {

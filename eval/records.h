@@ -9,7 +9,7 @@
 struct eval_question {
     json_t *record; /* {"question", "answers", ...}, owned */
     int32_t *gold;  /* [n_gold]: indices of the documents that have the answer, owned */
-    int32_t *more;  /* [n_more]: others that go with them, owned */
+    int32_t *more;  /* [n_more]: further documents that belong to the question, owned */
     int32_t n_gold, n_more;
 };
 
@@ -21,8 +21,9 @@ struct eval_records {
     int32_t n_questions, cap_questions;
 };
 
-/* Lines {"type":"doc","id":INT,"text":TEXT} and {"type":"qa","question":TEXT,"answers":[TEXT,...],"gold":[INT,...],
- * "more":[INT,...]}, in any order; a question's documents must be there. Returns an exit code. */
+/* Lines {"type":"doc","id":INT,"text":TEXT} and
+ * {"type":"qa","question":TEXT,"answers":[TEXT,...],"gold":[INT,...], "more":[INT,...]}, in any order. The
+ * file must have all documents that a question names. Returns an exit code. */
 int eval_records_read(struct eval_records *r, const char *path);
 void eval_records_clear(struct eval_records *r);
 const char *eval_records_text(const struct eval_records *r, int32_t doc);

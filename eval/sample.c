@@ -58,7 +58,8 @@ void eval_put_evidence(struct eval_sample *s, const char *text, size_t len)
     eval_put_n(s, &s->context, text, len);
 }
 
-/* The value for the {name} at text, *len its length with braces; NULL if it is none. */
+/* The value for the {name} at `text`, NULL if the list has no such name; *len is the name's length with
+ * braces. */
 static const char *value_at(const char *text, const char *const *values, size_t *len)
 {
     for (int i = 0; values[i]; i += 2) {

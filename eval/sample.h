@@ -32,29 +32,29 @@ struct eval_sample {
     struct eval_span *spans; /* [n_spans] where the evidence stands, owned */
     int32_t n_spans;
     json_t *meta;
-    bool no_memory; /* something did not fit: the sample is worth nothing */
+    bool no_memory; /* memory ran out: the sample is incomplete and must not be used */
 };
 
-/* Everything below sets no_memory where memory runs out, so that a task looks once, at its end. */
+/* All functions below set no_memory if memory runs out, so that a task checks only once, at its end. */
 
 void eval_sample_clear(struct eval_sample *s);
-/* Adds formatted text, and text[len]. */
+/* Add formatted text, and text[len]. */
 void eval_put(struct eval_sample *s, struct app_text *to, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void eval_put_n(struct eval_sample *s, struct app_text *to, const char *text, size_t len);
 /* Adds text[len] to the context as evidence. */
 void eval_put_evidence(struct eval_sample *s, const char *text, size_t len);
-/* Adds a template with {name} replaced by the values: names and values in turn, ended by NULL. What the values hold is
- * left as it is. Braces that are no name of the list stay. */
+/* Adds a template with each {name} replaced by its value. The list has names and values in turn and ends with
+ * NULL. Names within values are not replaced, and braces around other words stay. */
 void eval_put_template(struct eval_sample *s, struct app_text *to, const char *text,
                        const char *const *values);
-/* A new turn; NULL without memory, and the functions here take that. */
+/* Adds a turn. Returns NULL if memory runs out, which all functions here accept. */
 struct eval_turn *eval_add_turn(struct eval_sample *s);
 void eval_add_ref(struct eval_sample *s, struct eval_turn *turn, const char *ref);
-/* Takes value over. */
+/* Sets a value of meta and takes it over. */
 void eval_set_meta(struct eval_sample *s, const char *key, json_t *value);
 
-/* The record of --dump-samples; NULL without memory. */
+/* The record that --dump-samples prints; NULL if memory runs out. */
 json_t *eval_sample_json(const struct eval_sample *s);
 
 #endif

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Scores of the lines so far. */
+/* Scores of the lines read so far. */
 struct scores {
     double *at; /* [n], owned */
     size_t n, cap;
@@ -141,7 +141,7 @@ int eval_run_score(const struct app_args *app)
     const struct eval_metric *m = eval_metric_find(args->metric);
     if (!m)
         return unknown_metric(args->metric);
-    /* Scores are printed when all lines are known to be good: an error is one line, and nothing else. */
+    /* Scores are printed after all lines were checked, so that an error is one line and nothing else. */
     int rc = score_file(&s, m, args->input);
     for (size_t i = 0; rc == APP_OK && i < s.n; i++)
         sum += s.at[i];

@@ -21,7 +21,8 @@ const struct eval_set *eval_set_get(int32_t i)
     return NULL;
 }
 
-/* FOLDER/FILE.jsonl, or FILE_e.jsonl where that alone is there. Owned; NULL: out of memory. */
+/* The path FOLDER/FILE.jsonl, or FOLDER/FILE_e.jsonl if only that file exists. The caller frees it; NULL if
+ * memory runs out. */
 static char *path_of(const struct eval_set *set, const char *folder)
 {
     char *plain, *even;
@@ -33,7 +34,7 @@ static char *path_of(const struct eval_set *set, const char *folder)
         even = NULL;
     if (!even || access(even, F_OK) != 0) {
         free(even);
-        return plain; /* the name that messages should have */
+        return plain; /* the name for messages */
     }
     free(plain);
     return even;
@@ -67,7 +68,7 @@ void eval_set_close(struct eval_set_reader *r)
     r->path = NULL;
 }
 
-/* The first and the last `keep` tokens' half of the context, joined. */
+/* Reduces the context to the first and last halves of `keep` tokens, joined. */
 static int cut_middle(struct eval_sample *s, const struct eval_set_reader *r, const int32_t *ids, int32_t n,
                       int32_t keep)
 {

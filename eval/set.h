@@ -8,7 +8,7 @@
 #include "eval/tokens.h"
 
 enum eval_set_flags {
-    EVAL_NO_CHAT = 1,     /* read as plain text, whatever the model */
+    EVAL_NO_CHAT = 1,     /* the prompt is plain text for every model */
     EVAL_FIRST_LINE = 2,  /* the answer is the first line of what is generated */
     EVAL_STOP_AT_LINE = 4 /* generation stops at the first line break behind the first token */
 };
@@ -21,13 +21,14 @@ struct eval_set {
     const char *metric;
     int32_t max_new;
     uint32_t flags; /* eval_set_flags */
-    /* Fills in context, turns and meta from a line. Returns an exit code; names the line where it is bad. */
+    /* Fills in context, turns and meta from a line. Returns an exit code; a message on a bad line names
+     * it. */
     int (*make)(struct eval_sample *s, const struct eval_set *set, const struct eval_jsonl *j,
                 const json_t *o);
     const void *params;
 };
 
-/* Set number i of both families, NULL behind the last. */
+/* Set number i of both families, NULL after the last. */
 const struct eval_set *eval_set_get(int32_t i);
 
 /* Samples of a set in the file's order. */
@@ -37,20 +38,21 @@ struct eval_set_reader {
     char *path; /* owned */
     const struct eval_tokenizer *tokenizer;
     const struct eval_chat *chat;
-    int32_t max_prompt; /* tokens: contexts of longer prompts lose their middle; 0 = all are read whole */
+    int32_t max_prompt; /* tokens; contexts of longer prompts lose their middle; 0 = no limit */
     int32_t index;      /* of the next sample */
 };
-/* Opens FOLDER/FILE.jsonl; where LongBench has none, FILE_e.jsonl. Returns an exit code, like the next. */
+/* Opens FOLDER/FILE.jsonl, or FILE_e.jsonl for LongBench if that alone exists. Returns an exit code, like the
+ * next function. */
 int eval_set_open(struct eval_set_reader *r, const struct eval_set *set, const char *folder);
 /* The next sample; *more false at the end. The caller clears the sample in any case. */
 int eval_set_next(struct eval_set_reader *r, struct eval_sample *s, bool *more);
 void eval_set_close(struct eval_set_reader *r);
-/* Reads the whole file for its faults; *n: its samples. */
+/* Reads the whole file to check it; *n becomes its number of samples. Returns an exit code. */
 int eval_set_check(int32_t *n, const struct eval_set *set, const char *folder);
-/* Whether the set's file is there. */
+/* Whether the set's file exists. */
 bool eval_set_exists(const struct eval_set *set, const char *folder);
-/* The longest prompt in tokens for a model: what the papers take for 32K and 128K models, else what the context leaves
- * behind answer, chat and a reserve. */
+/* The longest prompt in tokens for a model: the papers' values for 32K and 128K models, otherwise what the
+ * context leaves beside answers, chat and a reserve. */
 int32_t eval_set_max_prompt(int32_t n_ctx, int32_t max_new, int32_t n_turns, int32_t overhead);
 
 /* set_longbench.c, set_scbench.c; ended by a name of NULL. */

@@ -9,7 +9,7 @@
 
 struct set {
     const char *context, *question, *prefix;
-    const char *suffix; /* taken from the end of the input, since the prefix says it again; NULL = none */
+    const char *suffix; /* removed from the end of the input, because the prefix repeats it; NULL = none */
 };
 
 static const struct set set_narrativeqa = {

@@ -8,8 +8,8 @@
 #include <string.h>
 
 struct form {
-    const char *context;  /* {context}; {what}: what the first turn asks for, of mf */
-    const char *question; /* {input} */
+    const char *context;  /* has {context}; that of mf has {what}, what the first turn asks for */
+    const char *question; /* has {input} */
     const char *prefix;
 };
 
@@ -19,7 +19,7 @@ static const struct form kv = {
 static const struct form mf = {"What is the {what}?\n\n{context}\n\n", "{input}", ""};
 static const struct form qa = {"{context}\n\n", "Question: {input}\n", "Answer:"};
 
-/* The context: text, or numbers, which are written as a list. */
+/* Adds the context, which is text or an array of numbers; numbers are written as a list. */
 static int put_list(struct eval_sample *s, struct app_text *to, const struct eval_jsonl *j,
                     const json_t *context)
 {
@@ -39,7 +39,7 @@ static int put_list(struct eval_sample *s, struct app_text *to, const struct eva
     return APP_OK;
 }
 
-/* An answer is text, a number or a list of texts. */
+/* Adds an answer, which is text, a number or a list of texts. */
 static int put_answer(struct eval_sample *s, struct eval_turn *turn, const struct eval_jsonl *j,
                       const json_t *turn_json)
 {
@@ -63,7 +63,8 @@ static int put_answer(struct eval_sample *s, struct eval_turn *turn, const struc
     return rc;
 }
 
-/* "largest number" of "The largest number of the list is: "; "number" where the input has another form. Owned. */
+/* "largest number" of "The largest number of the list is: "; "number" where the input has another form.
+ * Owned. */
 static char *what_is_asked(const char *input)
 {
     const char *from = strstr(input, "The "), *to = from ? strstr(from, " of the ") : NULL;

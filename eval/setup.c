@@ -10,11 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_TURNS = 6 }; /* of SCBench's files: room for their answers is kept free */
+enum { MOST_TURNS = 6 }; /* turns in SCBench's files; room for their answers is kept free */
 
 /* ---- Tasks ---- */
 
-/* Whether a group asks for the task: what stands in for the user's files is taken where these are not given. */
+/* Whether a task belongs to a group. Tasks that stand in for the user's files belong to it if no file is
+ * given. */
 static bool in_group(const struct eval_setup *s, const struct eval_task *t, const char *group)
 {
     if (strcmp(t->group, group) != 0)
@@ -57,7 +58,7 @@ const char *eval_setup_folder(const struct eval_setup *s, const struct eval_set 
     return strcmp(set->group, "longbench") == 0 ? s->args->longbench : s->args->scbench;
 }
 
-/* Adds the sets of files that a word names; a group those whose file is there. */
+/* Adds the sets of files that a word names; the name of a group adds those whose file exists. */
 static int add_sets(struct eval_setup *s, const char *word, bool *found)
 {
     const struct eval_set *set;
@@ -106,7 +107,7 @@ static int add_tasks(struct eval_setup *s, const char *word)
 
 /* ---- Lists ---- */
 
-/* Calls `add` for each word of a list with commas. */
+/* Calls `add` for each word of a list separated by commas. */
 static int each_word(struct eval_setup *s, const char *list, int (*add)(struct eval_setup *, const char *))
 {
     char *copy = strdup(list), *save = NULL;
@@ -195,7 +196,7 @@ static int check_lists(struct eval_setup *s)
     return rc;
 }
 
-/* Sample i is question i of the file. */
+/* Refuses more samples than the file has questions, because sample i is question i of the file. */
 static int check_questions(const struct eval_setup *s)
 {
     for (int32_t i = 0; i < s->n_tasks; i++) {
@@ -244,7 +245,7 @@ int eval_setup_open_set(struct eval_set_reader *r, const struct eval_setup *s, c
 static int open_model(struct eval_setup *s)
 {
     wnw_model_params params = wnw_model_default_params();
-    params.repack = false; /* nothing is computed with the weights */
+    params.repack = false; /* no product uses the weights */
     int rc = app_model_path(&s->model_path, s->args->app.model);
     if (rc != APP_OK)
         return rc;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* From the command's arguments to what all samples of a run have in common, and the list of tasks and lengths. */
+/* From the command's arguments to what all samples of a run have in common, and the list of tasks and
+ * lengths. */
 #ifndef WNW_EVAL_SETUP_H
 #define WNW_EVAL_SETUP_H
 
@@ -24,14 +25,15 @@ struct eval_setup {
     int32_t n_tasks, n_lengths, n_sets;
 };
 
-/* Checks the arguments, then opens model, haystack and files. Returns an exit code; the caller closes in any case. */
+/* Checks the arguments, then opens model, haystack and files. Returns an exit code; the caller closes in any
+ * case. */
 int eval_setup_open(struct eval_setup *s, const struct eval_args *args);
 void eval_setup_close(struct eval_setup *s);
 /* The folder of a set's file. */
 const char *eval_setup_folder(const struct eval_setup *s, const struct eval_set *set);
 /* Opens a set's file; prompts are cut to what the model and the options allow. Returns an exit code. */
 int eval_setup_open_set(struct eval_set_reader *r, const struct eval_setup *s, const struct eval_set *set);
-/* Samples of a task: those that were asked for, or one for each depth and trial. */
+/* Number of samples of a task: the one that the options give, or one for each depth and trial. */
 int32_t eval_setup_n_samples(const struct eval_setup *s, const struct eval_task *task);
 
 #endif

@@ -16,7 +16,7 @@ static size_t n_strata(const struct eval_pairs *p)
     return p->stratum ? p->n_strata : 1;
 }
 
-/* First cluster of stratum i, or the number of all. */
+/* First cluster of stratum i, or the number of clusters if i is the number of strata. */
 static size_t stratum_begin(const struct eval_pairs *p, size_t i)
 {
     return p->stratum ? p->stratum[i] : i == 0 ? 0 : n_clusters(p);
@@ -75,7 +75,7 @@ bool eval_bootstrap(struct eval_paired *out, const struct eval_pairs *p, struct 
         means[b] = mean_of(p, r);
     qsort(means, EVAL_BOOT_ROUNDS, sizeof *means, compare);
     out->over.lo = means[EVAL_BOOT_ROUNDS / 40];                        /* 2.5 % of the rounds lie below */
-    out->over.hi = means[EVAL_BOOT_ROUNDS - EVAL_BOOT_ROUNDS / 40 - 1]; /* and as many above */
+    out->over.hi = means[EVAL_BOOT_ROUNDS - EVAL_BOOT_ROUNDS / 40 - 1]; /* 2.5 % lie above */
     out->spread = EVAL_SPREAD_OK;
     free(means);
     return true;
@@ -99,14 +99,14 @@ struct eval_interval eval_wilson(int64_t k, int64_t n)
     const double size = (double)n, share = (double)k / size, z2 = z * z;
     const double mid = (share + z2 / (2 * size)) / (1 + z2 / size);
     const double half = z * sqrt(share * (1 - share) / size + z2 / (4 * size * size)) / (1 + z2 / size);
-    /* At the ends of the range the bound is exact, whatever rounding does. */
+    /* For k = 0 and k = n one bound is exactly 0 or 1, which rounding would miss. */
     return (struct eval_interval){k == 0 ? 0.0 : mid - half, k == n ? 1.0 : mid + half};
 }
 
-/* Logarithm of n over k times 2^-n. */
+/* Logarithm of the binomial coefficient (n over k) times 2^-n. */
 static double log_binomial(int64_t n, int64_t k)
 {
-    int sign; /* lgamma would write it to a variable that all threads share */
+    int sign; /* lgamma would write the sign to a variable that all threads share */
     return lgamma_r((double)n + 1, &sign) - lgamma_r((double)k + 1, &sign) -
            lgamma_r((double)(n - k) + 1, &sign) - (double)n * M_LN2;
 }

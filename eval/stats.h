@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Intervals, tests and curves over scores: what stands beside a mean, so that nobody reads too much into it. */
+/* Intervals, tests and curves over scores, which show how much a mean can be relied on. */
 #ifndef WNW_EVAL_STATS_H
 #define WNW_EVAL_STATS_H
 
@@ -15,8 +15,8 @@ struct eval_interval {
     double lo, hi;
 };
 
-/* Differences of paired scores, cut into clusters that move together, and these into strata of equal weight. Without
- * clusters every difference is one; without strata there is one. */
+/* Differences of paired scores. They form clusters of dependent differences, and clusters form strata of
+ * equal weight. Without clusters every difference is a cluster; without strata there is one stratum. */
 struct eval_pairs {
     const double *d; /* [n]: compressed minus full, or one method minus another, sample by sample */
     size_t n;
@@ -32,7 +32,7 @@ struct eval_pairs {
 enum eval_spread {
     EVAL_SPREAD_OK,
     EVAL_SPREAD_FEW,  /* fewer than EVAL_BOOT_LEAST clusters: no interval, print "n<6" */
-    EVAL_SPREAD_NONE, /* all differences are equal: [d,d] says nothing */
+    EVAL_SPREAD_NONE, /* all differences are equal, so that the interval [d,d] carries no information */
 };
 
 struct eval_paired {
@@ -41,18 +41,18 @@ struct eval_paired {
     enum eval_spread spread;
 };
 
-/* Resamples clusters within each stratum EVAL_BOOT_ROUNDS times. r is the stream drawn from (eval_boot_key). false:
- * out of memory. */
+/* Resamples clusters within each stratum EVAL_BOOT_ROUNDS times. r is the stream drawn from (eval_boot_key).
+ * false: out of memory. */
 bool eval_bootstrap(struct eval_paired *out, const struct eval_pairs *p, struct eval_random *r);
 /* Writes the key of a bootstrap's stream: "boot|TASK|N|CONFIG|SEED". */
 void eval_boot_key(char *out, size_t size, const char *task, int64_t n, const char *config, uint64_t seed);
 /* "+", "-", or "~" where the interval contains 0 or there is none. */
 const char *eval_verdict(const struct eval_paired *p);
 
-/* 95 % interval of Wilson for k of n. */
+/* Wilson's 95 % interval for k successes of n. */
 struct eval_interval eval_wilson(int64_t k, int64_t n);
-/* Binary scores of the same samples: how many the second lost and gained, and the probability that as uneven a split
- * comes from chance: exact, two-sided, at most 1. */
+/* Binary scores of the same samples: how many samples the second run lost and gained, and the exact two-sided
+ * probability, at most 1, that chance gives a split at least as uneven. */
 struct eval_discordant {
     int64_t lost, gained;
     double p;
@@ -60,21 +60,23 @@ struct eval_discordant {
 struct eval_discordant eval_discordant_of(const double *full, const double *comp, size_t n);
 double eval_sign_test(int64_t lost, int64_t gained);
 
-/* Whether a task tells methods apart: mean of the full cache on samples of its own, in points of 100. */
+/* A task can tell methods apart if the full cache's mean score on separate samples is high enough, in points
+ * of 100. */
 enum { EVAL_GATE_POINTS = 25, EVAL_GATE_FIRST = 900000 };
 bool eval_is_informative(const double *scores, size_t n);
 
 /* Curves: score s[i], in points, at removed share r[i]; r ascends from 0. */
 
-/* Area under the curve over [r[0], r[n - 1]], divided by that length; NaN for fewer than two points. to_one: with one
- * more point (1, 0). */
+/* Area under the curve over [r[0], r[n - 1]], divided by that length; NaN for fewer than two points. to_one:
+ * with one more point (1, 0). */
 double eval_auc(const double *r, const double *s, size_t n, bool to_one);
-/* The share at which the loss first reaches eps0 (0.1 = 10 %), between points along a straight line; INFINITY if it
- * does not. loss[i]: at r[i]. */
+/* The share at which the loss first reaches eps0 (0.1 = 10 %), between points along a straight line; INFINITY
+ * if it does not. loss[i]: at r[i]. */
 double eval_tolerance(const double *r, const double *loss, size_t n, double eps0);
-/* Loss of a task at s beside the full cache's score; of several tasks the mean. NaN where full is not above 0. */
+/* Loss of a task at s beside the full cache's score; of several tasks the mean. NaN where full is not above
+ * 0. */
 double eval_loss(double full, double s);
-/* What is left of the full cache's score, in per cent. */
+/* The share of the full cache's score that is left, in per cent. */
 double eval_retention(double full, double s);
 
 /* Half the width of a 95 % interval, in points, where a share q of n binary samples changes its outcome. */
