@@ -33,7 +33,7 @@ const struct eval_task *eval_task_find(const char *name)
 
 /* ---- Lengths ---- */
 
-/* Tokens of the longest prompt of a sample, its answer included. */
+/* Counts the tokens of a sample's longest prompt, including its answer. */
 static int count_sample(int32_t *n, const struct eval_world *w, const struct eval_sample *s)
 {
     struct eval_prompt p;
@@ -71,7 +71,7 @@ static int make_sample(struct eval_sample *s, bool *fits, int32_t *n_tokens, str
     return count_sample(n_tokens, w, s);
 }
 
-/* Tokens of sample 0 with `units` units; 0 where that are too few. */
+/* Counts the tokens of sample 0 with `units` units; 0 if these are too few units. */
 static int count_units(int32_t *n_tokens, struct eval_world *w, const struct eval_task *task, int64_t units,
                        int32_t n_target)
 {
@@ -82,7 +82,7 @@ static int count_units(int32_t *n_tokens, struct eval_world *w, const struct eva
     return rc;
 }
 
-/* The fewest units that make a sample at all, and its tokens. */
+/* Finds the fewest units with which a sample can be made, and the tokens of that sample. */
 static int fewest_units(int64_t *units, int32_t *n_tokens, struct eval_world *w, const struct eval_task *task,
                         int32_t n_target)
 {
@@ -113,7 +113,8 @@ int eval_task_fit(struct eval_fit *fit, struct eval_world *w, const struct eval_
         return rc;
     if (n_lo == 0 || n_lo > n_target)
         return too_short(task, n_target, n_lo);
-    /* Doubled until it is too long, then halved down: rendering is linear in the units. */
+    /* Units are doubled until the sample is too long, then the interval is halved. Making a sample is linear
+     * in its units. */
     int64_t hi = lo + task->units_at_once;
     for (;;) {
         rc = count_units(&n, w, task, hi, n_target);
@@ -138,7 +139,7 @@ int eval_task_fit(struct eval_fit *fit, struct eval_world *w, const struct eval_
     return APP_OK;
 }
 
-/* Where the evidence begins, as a share of the context's tokens. */
+/* Stores in meta where the evidence begins, as a share of the context's tokens. */
 static int note_depth(struct eval_sample *s, const struct eval_world *w)
 {
     int32_t before, all;
@@ -152,7 +153,7 @@ static int note_depth(struct eval_sample *s, const struct eval_world *w)
     return rc;
 }
 
-/* What stands in for the benchmark's own texts must be seen wherever the numbers are. */
+/* Stores in meta which texts stand in for the benchmark's own, so that every result shows it. */
 static void note_sources(struct eval_sample *s, const struct eval_world *w, const struct eval_task *task)
 {
     const bool hides = task->flags & EVAL_HIDES_IN_TEXT;

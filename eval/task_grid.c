@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The needle pressure test: one sentence at a given depth of a text of a given length, cut and joined as tokens. */
+/* The needle pressure test: one sentence at a given depth of a text of a given length, cut and joined as
+ * tokens. */
 #include "eval/task.h"
 
 #include "app/console.h"
@@ -8,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUFFER = 200, MAX_DRIFT = 8 }; /* tokens left for all around the text; how far joining may be off */
+enum { BUFFER = 200, MAX_DRIFT = 8 }; /* tokens for the rest; most tokens that joining may add or lose */
 
 static const char before[] = "This is a very long story book: <book> ", behind[] = " </book>.\n";
 
-/* What is hidden, asked and looked for. */
+/* The hidden sentence, the question and the answer. */
 struct needle {
     struct app_text text, question, expected;
 };
@@ -68,7 +69,8 @@ static void free_needle(struct needle *n)
     free(n->expected.s);
 }
 
-/* Tokens of the haystack's beginning, at least n of them where it has no end. Owned: free. */
+/* Token ids of the beginning of the haystack, at least n of them if the haystack has no end. The caller frees
+ * them. */
 static int haystack_ids(int32_t **ids, int32_t *n_ids, struct eval_world *w, int32_t n)
 {
     *ids = NULL;
@@ -97,7 +99,7 @@ static int ends_sentence(bool *ends, const struct eval_world *w, int32_t id)
     return APP_OK;
 }
 
-/* Where the needle goes: at the depth, moved back behind a full stop; 0 where there is none. */
+/* Finds the needle's place: at the depth, moved back behind a full stop, or 0 if there is none before it. */
 static int find_place(int32_t *at, const struct eval_world *w, const int32_t *ids, int32_t n, double depth)
 {
     bool ends = false;
@@ -125,7 +127,7 @@ static int put_text(struct eval_sample *s, const struct eval_world *w, const int
     return APP_OK;
 }
 
-/* Adds the haystack with the needle in it, `units` tokens together. */
+/* Adds the haystack with the needle in it, which have `units` tokens together. */
 static int put_needle(struct eval_sample *s, bool *fits, struct eval_world *w, const struct needle *n,
                       int64_t units)
 {
@@ -163,7 +165,7 @@ static int64_t units_of(int32_t n_target)
     return n_target - BUFFER;
 }
 
-/* units: tokens of text and needle. */
+/* The unit is a token of text and needle. */
 static int make(struct eval_sample *s, bool *fits, struct eval_world *w, const struct eval_task *task,
                 int64_t units, struct eval_random *r)
 {

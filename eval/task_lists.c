@@ -31,7 +31,7 @@ static void free_pool(struct pool *p)
     free(p->word);
 }
 
-/* Three syllables. */
+/* Makes up a word of three syllables. */
 static void make_up(char out[MAX_WORD], struct eval_random *r)
 {
     static const char *const onsets[] = {"b",  "c",  "d",  "f",  "g",  "h",  "j", "k", "l",
@@ -56,7 +56,7 @@ static const char *listed(size_t i)
     return i < eval_n_nouns ? eval_nouns[i] : eval_verbs[i - eval_n_nouns];
 }
 
-/* n words in random order; those that the lists lack are made up. */
+/* Draws n words in random order; if the lists have fewer, the rest are made up. */
 static bool draw_pool(struct pool *p, struct eval_random *r, size_t n)
 {
     const size_t n_listed = eval_n_adjectives + eval_n_nouns + eval_n_verbs,
@@ -168,7 +168,8 @@ static void draw_coded(char (*word)[CODED_LETTERS + 1], size_t n, struct eval_ra
     }
 }
 
-/* Rank 5, which is no answer, must not occur as often as rank 4, which is one: the weight goes down until then. */
+/* Rank 5, which is no answer, must not occur as often as rank 4, which is one: the weight goes down until
+ * then. */
 static int64_t untie(int64_t weight)
 {
     while (weight > 0 && frequency(weight, 4) == frequency(weight, 5))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* RULER's needles: sentences that give a key a value, hidden in noise, in text or among others like them. */
+/* RULER's needles: sentences that give a key a value, hidden in noise, in text or among similar sentences. */
 #include "eval/task.h"
 
 #include "app/console.h"
@@ -37,9 +37,9 @@ static const char *const types[][2] = {{"number", "numbers"}, {"word", "words"},
 /* Keys and values of one sample, all different. */
 struct golds {
     char key[MAX_NEEDLES][EVAL_MAX_VALUE];   /* [n_keys] */
-    char value[MAX_NEEDLES][EVAL_MAX_VALUE]; /* [n_keys * n_values], those of a key together */
-    size_t asked[MAX_NEEDLES];               /* [n_keys]: the first n_queries are those of the question */
-    char *text[MAX_NEEDLES];                 /* needles in the order they stand, owned */
+    char value[MAX_NEEDLES][EVAL_MAX_VALUE]; /* [n_keys * n_values], the values of a key side by side */
+    size_t asked[MAX_NEEDLES];               /* [n_keys]: the question asks for the first n_queries */
+    char *text[MAX_NEEDLES];                 /* needles in the order of the context, owned */
     bool evidence[MAX_NEEDLES];              /* in that order: whether the question asks for it */
 };
 
@@ -51,7 +51,7 @@ static bool is_taken(char (*list)[EVAL_MAX_VALUE], int32_t n)
     return false;
 }
 
-/* Draws list[n] without repeats and without what the haystack says already. */
+/* Draws list[n] without repetition and without values that occur in the haystack. */
 static void draw_distinct(char (*list)[EVAL_MAX_VALUE], int32_t n, enum eval_value kind, const struct niah *p,
                           const struct eval_world *w, struct eval_random *r)
 {
@@ -122,7 +122,7 @@ static void put_question(struct eval_sample *s, const struct golds *g, const str
     free(query.s);
 }
 
-/* The gold needles before units that are other needles. */
+/* Puts the gold needles among units that are other needles. */
 static int put_among_needles(struct eval_sample *s, bool *fits, const struct golds *g, const struct niah *p,
                              int64_t units, struct eval_random *r)
 {
@@ -155,7 +155,7 @@ static int put_among_needles(struct eval_sample *s, bool *fits, const struct gol
     return APP_OK;
 }
 
-/* The gold needles before blocks of noise. */
+/* Puts the gold needles between blocks of noise. */
 static int put_in_noise(struct eval_sample *s, bool *fits, struct golds *g, const struct niah *p,
                         int64_t units, struct eval_random *r)
 {
@@ -177,7 +177,7 @@ static size_t count_sentences(const char *text, size_t len)
     return n;
 }
 
-/* The gold needles between sentences of the first `units` words, at some of 40 depths. */
+/* Puts the gold needles between sentences of the first `units` words, at some of 40 depths. */
 static int put_in_text(struct eval_sample *s, struct eval_world *w, const struct golds *g,
                        const struct niah *p, int64_t units, struct eval_random *r)
 {
@@ -190,7 +190,7 @@ static int put_in_text(struct eval_sample *s, struct eval_world *w, const struct
     if (!eval_draw_ascending(depth, r, N_DEPTHS, n_gold))
         return app_fail(APP_FAILED, "out of memory");
     for (size_t at = 0; at < len || next < n_gold; i++) {
-        /* Depths are rounded per cents from 0 to 100. */
+        /* Depths are whole per cents from 0 to 100. */
         for (;
              next < n_gold &&
              (i >= n || (size_t)((double)n * rint(100.0 * (double)depth[next] / (N_DEPTHS - 1)) / 100) <= i);

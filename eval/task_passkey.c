@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Long keys and lines to be said again word for word. */
+/* Long keys, and lines that are to be repeated word for word. */
 #include "eval/task.h"
 
 #include "app/console.h"
@@ -16,7 +16,7 @@ static const char instruction[] = "There is an important info hidden inside a lo
                                   "it and memorize it. I will quiz you about "
                                   "the important information there.\n";
 
-/* Random digits that the haystack does not have. */
+/* Draws n random digits that do not occur in the haystack. */
 static void draw_digits(char *out, int n, const struct eval_world *w, struct eval_random *r)
 {
     do {
@@ -43,7 +43,8 @@ static int make_passkey(struct eval_sample *s, bool *fits, struct eval_world *w,
         asprintf(&key_text, "The pass key is %s. Remember it. %s is the pass key.", digits, digits);
     if (len < 0)
         return app_fail(APP_FAILED, "out of memory");
-    /* Words keep the blank behind them, and pieces are joined by one: this is how the passkey's authors write it. */
+    /* Words keep the blank behind them, and pieces are joined by one: this is how the passkey's authors write
+     * it. */
     const size_t all = eval_haystack_length(&w->haystack, n),
                  at = before < n ? w->haystack.word[before] : all;
     eval_put(s, &s->context, "%s", instruction);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* RULER's questions about one of many documents: the user's (qa_1, qa_2), and made-up people and companies that stand in
- * for them (qa_syn_1, qa_syn_2). */
+/* RULER's questions about one of many documents: the user's (qa_1, qa_2), and made-up people and companies
+ * that stand in for them (qa_syn_1, qa_syn_2). */
 #include "eval/task.h"
 
 #include "app/console.h"
@@ -86,7 +86,8 @@ static bool is_among(const int32_t *list, int32_t n, int32_t x)
     return false;
 }
 
-/* Gold documents, as many of those beside them as fit, and random others; all again where there are too few. */
+/* Chooses the gold documents, as many of the question's other documents as fit, and random ones. If the file
+ * has too few, they are repeated. */
 static bool choose_docs(struct docs *d, const struct eval_records *records, const struct eval_question *q,
                         size_t n, struct eval_random *r)
 {
@@ -105,7 +106,7 @@ static bool choose_docs(struct docs *d, const struct eval_records *records, cons
         const int32_t doc = (int32_t)others[i % (size_t)records->n_docs];
         const bool other = !is_among(q->gold, q->n_gold, doc) && !is_among(q->more, q->n_more, doc);
         fresh += other;
-        if (other || (i >= (size_t)records->n_docs && fresh == 0)) /* nothing but gold: repeat that */
+        if (other || (i >= (size_t)records->n_docs && fresh == 0)) /* no other ones: repeat these */
             good = add_doc(d, strdup(eval_records_text(records, doc)),
                            !other && is_among(q->gold, q->n_gold, doc));
     }
@@ -149,7 +150,7 @@ struct taken {
     size_t n, cap;
 };
 
-/* A new name of one or two words; NULL without memory. Borrowed until the next one. */
+/* A new name of one or two words, valid until the next call; NULL if memory runs out. */
 static const char *new_name(struct taken *t, struct eval_random *r, int n_syllables, bool two_words)
 {
     char first[EVAL_MAX_NAME], last[EVAL_MAX_NAME] = "";
@@ -174,7 +175,8 @@ static const char *new_name(struct taken *t, struct eval_random *r, int n_syllab
     return t->name[t->n++];
 }
 
-/* Thing number i of n, all different and none a part of another. Owned; NULL: out of memory. */
+/* Thing number i of n; all differ and none is a part of another. The caller frees it; NULL if memory runs
+ * out. */
 static char *nth_thing(size_t i, size_t n)
 {
     char *out;
@@ -190,7 +192,7 @@ struct person {
     char *makes, *carves; /* of the profession and the hobby, owned */
 };
 
-/* makes, carves: which of n_things. */
+/* Draws a person; makes and carves are indices of things below n_things. */
 static bool draw_person(struct person *p, struct taken *t, struct eval_random *r, size_t makes, size_t carves,
                         size_t n_things)
 {
@@ -272,7 +274,8 @@ static int make_people(struct eval_sample *s, bool *fits, struct eval_world *w, 
     return good ? APP_OK : app_fail(APP_FAILED, "out of memory for documents");
 }
 
-/* Two hops: the person's document names the company, the company's the town. units: pairs of documents. */
+/* Questions with two hops: a person's document names the company, the company's document names the town. The
+ * unit is a pair of documents. */
 static int make_companies(struct eval_sample *s, bool *fits, struct eval_world *w,
                           const struct eval_task *task, int64_t units, struct eval_random *r)
 {

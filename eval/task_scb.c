@@ -82,7 +82,7 @@ static int make_prefix_suffix(struct eval_sample *s, bool *fits, struct eval_wor
         return app_fail(APP_FAILED, "out of memory");
     }
     for (size_t i = 0; i < n; i++) {
-        bool taken; /* both ends of another one: the question would have two answers */
+        bool taken; /* another one has the same two ends: the question would have two answers */
         do {
             taken = false;
             draw_string(line[i], r);
@@ -123,11 +123,12 @@ static int make_prefix_suffix(struct eval_sample *s, bool *fits, struct eval_wor
 enum { N_CHAINS = 4, N_NAMES = 5, N_LINES = N_CHAINS * N_NAMES };
 
 struct chains {
-    char name[N_LINES][8], value[N_CHAINS][8], line[N_LINES][48]; /* name, line: a chain's together */
-    char *lines[N_LINES];                                         /* in the order they stand */
+    char name[N_LINES][8], value[N_CHAINS][8],
+        line[N_LINES][48]; /* name, line: those of a chain side by side */
+    char *lines[N_LINES];  /* in the order of the context */
 };
 
-/* Names and values that no other has. */
+/* Draws names and values without repetition. */
 static void draw_chains(struct chains *c, struct eval_random *r)
 {
     for (int i = 0; i < N_LINES;) {
@@ -154,7 +155,7 @@ static void draw_chains(struct chains *c, struct eval_random *r)
     }
 }
 
-/* The chains' lines in random order, each chain's own in theirs. */
+/* Puts the lines of all chains in random order; the lines of one chain keep theirs. */
 static void interleave(struct chains *c, struct eval_random *r)
 {
     size_t chain[N_LINES];
@@ -228,7 +229,7 @@ static int make_niah(struct eval_sample *s, bool *fits, struct eval_world *w, co
         const size_t n = eval_sentence_length(text + at, len - at);
         eval_put_n(s, &s->context, text + at, n);
         at += n + 1;
-        /* One behind the sentence that reaches the middle of each fifth. */
+        /* One goes behind the sentence that reaches the middle of each fifth. */
         while (next < N_TURNS && (at * 2 * N_TURNS >= len * (size_t)(2 * next + 1) || at >= len)) {
             char needle[160];
             const int n_needle =
@@ -269,8 +270,8 @@ static int compare(const void *a, const void *b)
 
 enum { N_TOP = 4, N_BOTTOM = 3, BAND = 50 };
 
-/* Three different numbers below BAND, four different ones among the last BAND, all others between: every rank that is
- * asked for, and its neighbour, belongs to one number alone. */
+/* Draws three different numbers below BAND, four different ones among the last BAND, and all others between,
+ * so that every rank that is asked for, and its neighbour, belongs to exactly one number. */
 static bool draw_numbers(int *numbers, size_t n, struct eval_random *r)
 {
     size_t top[N_TOP], bottom[N_BOTTOM], *order = eval_iota(n);
@@ -288,7 +289,7 @@ static bool draw_numbers(int *numbers, size_t n, struct eval_random *r)
     return true;
 }
 
-/* The stat of sorted[n], n odd. */
+/* Statistic number i of sorted[n]; n is odd. */
 static int stat_of(const int *sorted, size_t n, int i)
 {
     const size_t at[N_STATS] = {n - 1, 0, n - 2, 1, n - 3, n / 2};
@@ -297,7 +298,7 @@ static int stat_of(const int *sorted, size_t n, int i)
 
 static void put_numbers(struct eval_sample *s, const int *numbers, const int *sorted, size_t n)
 {
-    /* The first prompt says beforehand what is asked first. */
+    /* The first prompt announces the first question. */
     eval_put(s, &s->context, "What is the %s number?\n\n[", stats[0]);
     for (size_t i = 0; i < n; i++)
         eval_put(s, &s->context, "%s%d", i > 0 ? ", " : "", numbers[i]);
@@ -312,7 +313,8 @@ static void put_numbers(struct eval_sample *s, const int *numbers, const int *so
     }
 }
 
-/* units: pairs of numbers; with one more their number is odd, so that the median is one of them. */
+/* The unit is a pair of numbers. One number is added, so that their count is odd and the median is one of
+ * them. */
 static int make_mf(struct eval_sample *s, bool *fits, struct eval_world *w, const struct eval_task *task,
                    int64_t units, struct eval_random *r)
 {

@@ -21,7 +21,7 @@ struct chain {
     char name[N_NAMES][MAX_NAME];
     char value[8];
     char line[N_NAMES][48];
-    char *lines[N_NAMES]; /* the same, as eval_put_in_noise takes them */
+    char *lines[N_NAMES]; /* pointers to them for eval_put_in_noise */
 };
 
 static void draw_chain(struct chain *c, struct eval_random *r, int n_letters)
@@ -37,7 +37,7 @@ static void draw_chain(struct chain *c, struct eval_random *r, int n_letters)
     }
     snprintf(c->value, sizeof c->value, "%d", (int)(10000 + eval_random_below(r, 89999)));
     snprintf(c->line[0], sizeof c->line[0], "VAR %s = %s", c->name[0], c->value);
-    for (int i = 1; i < N_NAMES; i++) /* the blank at the end is RULER's */
+    for (int i = 1; i < N_NAMES; i++) /* RULER's text has the blank at the end too */
         snprintf(c->line[i], sizeof c->line[i], "VAR %s = VAR %s ", c->name[i], c->name[i - 1]);
     for (int i = 0; i < N_NAMES; i++)
         c->lines[i] = c->line[i];
@@ -64,7 +64,7 @@ static void put_template(struct eval_sample *s, struct app_text *to, const char 
     eval_put_template(s, to, text, (const char *const[]){"query", value, "num_v", "5", NULL});
 }
 
-/* Where the example's lines stand is the same in all samples; its names and number are not. */
+/* The places of the example's lines are the same in all samples; its names and its number differ. */
 static bool put_example(struct eval_sample *s, struct eval_world *w, int32_t n_blocks, struct eval_random *r)
 {
     struct chain c;
@@ -82,7 +82,7 @@ static bool put_example(struct eval_sample *s, struct eval_world *w, int32_t n_b
     return true;
 }
 
-/* The most blocks, in steps, that keep the example within its tokens. */
+/* Finds, in steps, the most blocks with which the example keeps within its number of tokens. */
 static int fit_example(struct eval_world *w)
 {
     int32_t n = 0;

@@ -36,7 +36,7 @@ static int decode(const struct eval_tokenizer *t, const int32_t *ids, int32_t n,
     return *text ? APP_OK : app_fail(APP_FAILED, "out of memory for a text");
 }
 
-/* A control token has a text that does not count as text. */
+/* A token is a control token if its text is not part of the plain text. */
 static bool is_control(const struct eval_tokenizer *t, int32_t id)
 {
     char *piece = NULL, *text = NULL;
@@ -74,10 +74,10 @@ int eval_count_tokens(int32_t *n, const struct eval_tokenizer *t, const char *te
 
 /* ---- The chat ---- */
 
-/* What stands in place of the user's text when the template is rendered. */
+/* Stands for the user's text when the template is rendered. */
 static const char sentinel[] = "########################################";
 
-/* The whole text of a prompt, control tokens included; owned. NULL: out of memory. */
+/* The whole text of a prompt, including control tokens. The caller frees it; NULL if memory runs out. */
 static char *prompt_text(const wnw_model *m, const wnw_prompt *p)
 {
     struct app_text text = {0};
@@ -95,7 +95,7 @@ static char *prompt_text(const wnw_model *m, const wnw_prompt *p)
     return text.s;
 }
 
-/* Cuts a rendered prompt at the sentinel; without one around it the model has no template. */
+/* Cuts a rendered prompt at the sentinel. If nothing surrounds the sentinel, the model has no template. */
 static int cut_template(struct eval_chat *c, const char *text)
 {
     const char *at = strstr(text, sentinel);
@@ -159,7 +159,7 @@ static int add_ids(struct eval_prompt *p, const struct eval_tokenizer *t, const 
     return rc;
 }
 
-/* Where the control tokens of a template begin and end in its text. */
+/* Finds where the control tokens of a template begin and end in its text. */
 static int control_range(size_t *from, size_t *to, const struct eval_tokenizer *t, const char *text)
 {
     int32_t *ids, n;
@@ -187,8 +187,9 @@ static int control_range(size_t *from, size_t *to, const struct eval_tokenizer *
     return rc;
 }
 
-/* Adds data, a part of the template, data: control tokens are seen in the template alone, and its plain text at both
- * ends is read together with the data beside it. */
+/* Adds the data `before`, a part of the template and the data `behind`. Control tokens are recognised in the
+ * template alone; the plain text at both ends of the template is tokenized together with the data beside
+ * it. */
 static int add_around(struct eval_prompt *p, const struct eval_tokenizer *t, const char *before,
                       const char *template, const char *behind)
 {

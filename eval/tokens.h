@@ -6,25 +6,27 @@
 #include "eval/sample.h"
 #include "winnow.h"
 
-/* A tokenizer. The functions return exit codes and say themselves what is wrong. */
+/* A tokenizer. encode and decode return exit codes and print their own messages. */
 struct eval_tokenizer {
-    /* Ids of text[len], released with free; special: text such as "<|im_end|>" becomes its control token. */
+    /* Ids of text[len], which the caller frees. special: text such as "<|im_end|>" becomes its control
+     * token. */
     int (*encode)(const struct eval_tokenizer *t, const char *text, size_t len, bool special, int32_t **ids,
                   int32_t *n);
-    /* Text of ids[n], released with free. */
+    /* Text of ids[n], which the caller frees. */
     int (*decode)(const struct eval_tokenizer *t, const int32_t *ids, int32_t n, char **text);
     bool (*is_control)(const struct eval_tokenizer *t, int32_t id);
     const wnw_model *model; /* NULL for tokenizers of tests */
-    bool adds_bos;          /* plain texts begin with one */
+    bool adds_bos;          /* plain texts begin with a BOS */
 };
 struct eval_tokenizer eval_tokenizer_of(const wnw_model *m);
 
 /* What a chat puts around the user's text; empty strings for plain text. */
 struct eval_chat {
     char *head, *tail; /* owned */
-    bool raw;          /* plain text: a BOS where the vocabulary asks for one */
+    bool raw;          /* plain text, which begins with a BOS if the vocabulary asks for one */
 };
-/* name: "auto" = the model's own template, "none" = plain text, else one of libllama's. Returns an exit code. */
+/* name is "auto" for the model's own template, "none" for plain text, or a template of libllama. Returns an
+ * exit code. */
 int eval_chat_open(struct eval_chat *c, const wnw_model *m, const char *name);
 void eval_chat_close(struct eval_chat *c);
 
@@ -34,14 +36,14 @@ struct eval_prompt {
     int32_t *ids; /* [n], owned */
     int32_t n, n_context;
 };
-/* Begins a prompt with the first piece. */
+/* Begins a prompt with the first piece. Returns an exit code, like the next functions. */
 int eval_prompt_context(struct eval_prompt *p, const struct eval_tokenizer *t, const struct eval_chat *c,
                         const struct eval_sample *s);
-/* Puts the second piece behind the first, in place of another turn's. */
+/* Puts the second piece behind the first; it replaces that of another turn. */
 int eval_prompt_turn(struct eval_prompt *p, const struct eval_tokenizer *t, const struct eval_chat *c,
                      const struct eval_sample *s, int32_t turn);
 void eval_prompt_clear(struct eval_prompt *p);
-/* Tokens of text[len] alone. */
+/* Counts the tokens of text[len] alone. */
 int eval_count_tokens(int32_t *n, const struct eval_tokenizer *t, const char *text, size_t len);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Words for keys and lists. Extended at the ends only: an order that changes changes every sample. */
+/* Words for keys and lists. Lists are extended at their ends only, because a change of their order changes
+ * every sample. */
 /* clang-format off */
 #include "eval/wordlist.h"
 

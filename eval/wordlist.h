@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Plain English words for keys and lists: 3 to 9 lower-case letters; none occurs within another of any list, so that
- * looking for one finds no other. */
+/* Plain English words for keys and lists, of 3 to 9 lower-case letters. No word occurs within another of any
+ * list, so that a search for one word finds no other. */
 #ifndef WNW_EVAL_WORDLIST_H
 #define WNW_EVAL_WORDLIST_H
 
 #include <stddef.h>
 
-/* Changes with the lists; a part of every run's description. */
+/* The version changes with the lists and is part of every run's description. */
 #define EVAL_WORDLIST_VERSION "1"
 
 extern const char *const eval_adjectives[], *const eval_nouns[], *const eval_verbs[];

@@ -14,17 +14,18 @@ struct eval_words {
     size_t n, cap;
 };
 
-/* false: out of memory. */
+/* Adds the word at[n]. Returns false if memory runs out. */
 bool eval_words_add(struct eval_words *w, const uint32_t *at, size_t n);
-/* Adds what lies between white space; no word is empty. false: out of memory. */
+/* Adds the words of c, which white space separates; no word is empty. Returns false if memory runs out. */
 bool eval_words_split(struct eval_words *w, const struct eval_chars *c);
 void eval_words_free(struct eval_words *w);
 
 int eval_word_compare(const struct eval_word *a, const struct eval_word *b);
 void eval_words_sort(struct eval_words *w);
-/* Leaves one of equal neighbours: with the sort before it, a set. */
+/* Keeps one of equal neighbours; sorted words become a set. */
 void eval_words_unique(struct eval_words *w);
-/* Words that both have, a word that comes k and l times counted min(k, l) times. Both sorted. */
+/* Number of words that both have; a word that occurs k and l times counts min(k, l) times. Both must be
+ * sorted. */
 size_t eval_words_common(const struct eval_words *a, const struct eval_words *b);
 
 #endif

@@ -5,13 +5,13 @@
  *     needles -m MODEL.gguf [options]      (needles --help lists them)
  *
  * A text is cut to a length, a fact is put into it at some depth, and the model is asked for it. No sentence
- * stands in a prompt twice: the text is generated, or a file long enough (text/source.h). The prompt
- * is read once; every policy and size then gets a copy of that session, applies its own plan to it and
- * answers greedily. In mode "aware" the question belongs to what is compressed, in mode "context" it is read
- * afterwards, so that the policy cannot know what will be asked. Policies that are told what to expect (their
- * task) get the question, the template's tail and the answer's first words in both modes. The wording is that
- * of RULER's single needles (arXiv 2404.06654): the answer's first words are given, what follows must be the
- * number.
+ * stands in a prompt twice: the text is generated, or comes from a file that is long enough (text/source.h).
+ * The prompt is read once; every policy and size then gets a copy of that session, applies its own plan to it
+ * and answers greedily. In mode "aware" the question belongs to what is compressed, in mode "context" it is
+ * read afterwards, so that the policy cannot know what will be asked. Policies that are told what to expect
+ * (their task) get the question, the template's tail and the answer's first words in both modes. The wording
+ * is that of RULER's single needles (arXiv 2404.06654): the answer's first words are given, what follows must
+ * be the number.
  */
 #include "text/source.h"
 #include <winnow_method.h>
@@ -215,12 +215,12 @@ static void free_needle(struct needle *q)
 }
 
 struct fact {
-    size_t at; /* bytes of the text before it */
+    size_t at; /* offset in the text in bytes */
     char text[96];
     bool done;
 };
 
-/* The fact asked for at its depth, others anywhere. */
+/* Makes the fact that is asked for, at its depth, and others at random places. */
 static void make_facts(struct fact *facts, struct needle *q, const struct args *a, size_t n_bytes,
                        double depth, uint64_t *seed)
 {
@@ -241,7 +241,7 @@ static void make_facts(struct fact *facts, struct needle *q, const struct args *
     }
 }
 
-/* The text with the facts between its sentences. */
+/* Writes the text with the facts between its sentences. */
 static bool hide(struct text *document, const char *text, struct fact *facts, int n_facts)
 {
     const size_t len = strlen(text);
@@ -315,7 +315,7 @@ static int add_contender(struct contest *ct, const char *recipe, size_t len)
     return 0;
 }
 
-/* An item `key=value` of a list goes on with the recipe before it. */
+/* An item `key=value` of the list belongs to the recipe before it. */
 static int add_list(struct contest *ct, const char *list)
 {
     for (const char *at = list; *at;) {
@@ -371,7 +371,7 @@ static bool agree(const struct contender *a, const struct contender *b)
     const wnw_needs x = wnw_policy_needs(a->policy), y = wnw_policy_needs(b->policy);
     const uint32_t both = x.flags & y.flags;
     if ((x.flags ^ y.flags) & WNW_NEED_QUERIES)
-        return false; /* a session with every query in it is dear to copy */
+        return false; /* copying a session that holds every query is expensive */
     return !((both & WNW_NEED_SECOND_PASS) && x.second_pass != y.second_pass) &&
            !((both & WNW_NEED_QUERY_STATS) && x.skip != y.skip);
 }
@@ -393,7 +393,7 @@ static void make_groups(struct contest *ct)
 
 /* ---- Asking ---- */
 
-/* What is asked and what was read before: tokens of the prompt and of the answer's first words. */
+/* The tokens of the prompt and of the answer's first words. */
 struct question {
     const struct needle *needle;
     wnw_prompt prompt;
@@ -460,8 +460,8 @@ struct entry {
     wnw_plan *plan;
 };
 
-/* Plans of n entries from the cache as it is, all from one look at it; one by one where that fails, because
- * one policy may be at fault alone. */
+/* Makes the plans of n entries from one observation of the cache. If that fails, they are made one by one,
+ * because a single policy may be the cause. */
 static void plan_entries(const struct contest *ct, wnw_session *s, struct entry *e, int n, int mode)
 {
     const wnw_policy *policies[MAX_ENTRIES] = {0};
@@ -496,7 +496,7 @@ static int ask_entry(struct contest *ct, const struct entry *e, const wnw_sessio
     wnw_session *copy = NULL;
     char *text = NULL;
     if (!e->plan)
-        return WNW_OK; /* the others may do better */
+        return WNW_OK; /* the other policies go on */
     int rc = wnw_session_copy(&copy, s);
     if (rc == WNW_OK)
         rc = wnw_session_apply(copy, e->plan, NULL);
@@ -564,7 +564,7 @@ static int ask_group(struct contest *ct, const struct question *q, int group)
     return rc;
 }
 
-/* What a policy is told to expect, as in kvpress: question, the template's tail and the answer's first words. */
+/* The task of a policy, as in kvpress: question, the template's tail and the answer's first words. */
 static int make_task(struct question *q)
 {
     const int32_t n = q->prompt.n_tokens - q->prompt.n_context;
@@ -577,7 +577,7 @@ static int make_task(struct question *q)
     return WNW_OK;
 }
 
-/* The tokens that would be read, as text: what the template writes as control tokens is left out. */
+/* Writes the prompt's tokens as text, without the template's control tokens. */
 static int write_prompt(const struct contest *ct, const struct question *q)
 {
     char *prompt, *prefix = NULL, *task = NULL;
@@ -661,7 +661,7 @@ static void print_table(const struct contest *ct)
     }
 }
 
-/* Bytes of the source per token, so that texts of a length need not be searched for. */
+/* Measures the bytes of the source per token, from which the size of a text of a given length follows. */
 static int measure_source(struct contest *ct)
 {
     int32_t *tokens, n;
@@ -677,8 +677,8 @@ static int measure_source(struct contest *ct)
     return rc;
 }
 
-/* A sentence that stands in a prompt twice gives the window of a method its own copy to look at, so a text
- * never starts over. */
+/* Refuses lengths beyond the source, because a text must not repeat: the queries in a method's observation
+ * window would attend to the first copy of a sentence that they repeat. */
 static int check_lengths(const struct contest *ct)
 {
     for (int t = 0; t < ct->args.n_tokens; t++)

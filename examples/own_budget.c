@@ -38,15 +38,16 @@ static const wnw_option hourglass_options[] = {
      .max = 1},
     {.name = NULL}};
 
-/* The share of the average that layer i of n gets: falls from the ends to `waist` in the middle, mean 1. */
+/* The share of the average that layer i of n gets. It falls from the ends to `waist` in the middle; its mean
+ * is 1. */
 static double share(double waist, int32_t i, int32_t n)
 {
     const double end = 2 - waist, x = n > 1 ? 2.0 * i / (n - 1) - 1 : 0; /* -1 .. 1 */
     return n > 1 ? waist + (end - waist) * fabs(x) : 1;
 }
 
-/* n_keep[l] = protected + (budget - protected) * share, at most what there is. Rounding down never takes more
- * than the size; a layer that is full leaves its rest unused. */
+/* n_keep[l] = protected + (budget - protected) * share, at most the entries of the layer. Because counts are
+ * rounded down, their sum never exceeds the size; what a full layer cannot use stays unused. */
 static int hourglass_allocate(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, char *warning)
 {
     const struct hourglass_opts *o = opts;

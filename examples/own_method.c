@@ -121,7 +121,7 @@ static char *read_text(const char *path)
     return text;
 }
 
-/* A dull text with one fact in its first half. */
+/* Makes a monotonous text with one fact in its first half. */
 static char *make_text(void)
 {
     enum { N_LINES = 40, NEEDLE_LINE = 15, LINE = 96 };
@@ -227,7 +227,7 @@ static int compare(const wnw_model *m, const struct prompt *prompt, const wnw_re
     int rc = wnw_session_new(&s, m, NULL);
     for (int i = 0; rc == WNW_OK && i < N; i++)
         rc = wnw_policy_parse(&policies[i], recipes[i], registry);
-    /* What all of them want to see is collected in one reading. */
+    /* One reading collects what all policies observe. */
     if (rc == WNW_OK)
         rc = wnw_session_observe(s, (const wnw_policy *const *)policies, N);
     if (rc == WNW_OK)

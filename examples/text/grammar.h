@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What prose.c draws from. */
+/* The patterns and lists that prose.c draws from. */
 #ifndef PROSE_GRAMMAR_H
 #define PROSE_GRAMMAR_H
 

@@ -14,8 +14,8 @@ enum {
     MAX_PARAGRAPH = 4096,
     MAX_FOLLOWERS = 6,
     MIN_FOLLOWERS = 4,
-    MAX_DRAWS = 400, /* until nothing new is left to say */
-    MAX_DEPTH = 3    /* of slots within words drawn for slots */
+    MAX_DRAWS = 400, /* attempts before no new sentence is assumed to be left */
+    MAX_DEPTH = 3    /* nesting of slots within words drawn for slots */
 };
 
 /* ---- A set of 64-bit hashes, 0 left out ---- */
@@ -94,7 +94,7 @@ static const char *draw_word(struct prose *p, const char *name, size_t len)
         if (strlen(l->name) == len && memcmp(l->name, name, len) == 0)
             return l->items[draw(p, l->n)];
     }
-    return "?"; /* a test looks for it */
+    return "?"; /* a test looks for this mark */
 }
 
 static const char *name_person(struct person *who, char *buf, size_t cap)
@@ -115,7 +115,7 @@ static const char *draw_number(struct prose *p, char kind, char *buf, size_t cap
     return buf;
 }
 
-/* What stands for the slot `name`; buf is room for what is put together. */
+/* The text for the slot `name`, which is put together in buf where necessary. */
 static const char *fill_slot(struct prose *p, const char *name, size_t len, char *buf, size_t cap)
 {
     static const char *const pronouns[][3] = {
@@ -172,7 +172,8 @@ static bool expand(struct prose *p, const char *pattern, char *out, size_t *len,
     return ok;
 }
 
-/* FNV-1a of the letters and digits up to the next blank; *at is moved behind it. 0: the end. */
+/* The FNV-1a hash of the letters and digits up to the next blank, 0 at the end; *at is moved behind the
+ * blank. */
 static uint64_t hash_word(const char **at)
 {
     uint64_t h = UINT64_C(0xcbf29ce484222325);
@@ -192,8 +193,9 @@ static uint64_t mix(uint64_t hash, uint64_t word)
     return h ^ (h >> 29);
 }
 
-/* Goes through the runs of words of a sentence and the sentence as a whole. add: notes them, and false means
- * out of memory; else false means that one of them is not new. */
+/* Goes through the runs of words of a sentence and the sentence as a whole. With add, they are added to the
+ * set, and false means that memory ran out; without it, false means that one of them is in the set
+ * already. */
 static bool walk(struct set *said, const char *sentence, bool add)
 {
     uint64_t last[PROSE_RUN] = {0}, whole = 1;
@@ -211,7 +213,7 @@ static bool walk(struct set *said, const char *sentence, bool add)
     return ok && (add ? set_add(said, whole | 1) : !set_has(said, whole | 1));
 }
 
-/* A new sentence from one of the patterns from..to-1 whose bit in *used is not set. */
+/* Makes a new sentence from one of the patterns from..to-1 whose bit in *used is not set. */
 static bool say(struct prose *p, size_t from, size_t to, uint32_t *used, char *out)
 {
     const struct topic *topic = &prose_topics[p->topic];

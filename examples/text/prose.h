@@ -16,7 +16,7 @@ enum { PROSE_RUN = 8, PROSE_MIN_BYTES = 250000 };
 
 struct prose;
 
-/* NULL: out of memory. */
+/* Makes a generator; NULL if memory runs out. */
 struct prose *prose_new(uint64_t seed);
 void prose_free(struct prose *p);
 

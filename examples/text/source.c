@@ -47,7 +47,7 @@ static char *read_file(const char *path)
     return NULL;
 }
 
-/* "Dr." and "No." do not end one: it has three words at least, or its line has no more. */
+/* A sentence has at least three words, unless its line has fewer, so that "Dr." and "No." do not end one. */
 size_t source_sentence(const char *text, size_t len)
 {
     size_t n = 1, blanks = text[0] == ' ';
@@ -62,7 +62,7 @@ size_t source_sentence(const char *text, size_t len)
 struct sentence {
     const char *at;
     size_t len;   /* without white space at its end */
-    size_t bytes; /* with it */
+    size_t bytes; /* with white space at its end */
     bool again;
 };
 
@@ -96,8 +96,8 @@ static void mark_repeats(struct sentence *const *sorted, size_t n)
                            memcmp(sorted[i]->at, sorted[i - 1]->at, sorted[i]->len) == 0;
 }
 
-/* Leaves out repeated sentences, and empty lines behind empty lines; *len becomes the new length. false: out
- * of memory. */
+/* Removes repeated sentences and empty lines behind empty lines; *len becomes the new length. Returns false
+ * if memory runs out. */
 static bool drop_repeats(char *text, size_t *len)
 {
     const size_t n = cut(text, *len, NULL);
@@ -160,7 +160,7 @@ static char *take_prose(size_t n_bytes, uint64_t seed)
     return NULL;
 }
 
-/* From the beginning of the line at a random place that leaves room for n_bytes. */
+/* Takes text from the beginning of the line at a random place behind which n_bytes are left. */
 static char *take_file(const struct source *s, size_t n_bytes, uint64_t seed)
 {
     size_t from = (size_t)(seed % (s->len - n_bytes + 1));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Text to hide a fact in: generated prose, or what a file says for the first time. Nothing is given twice. */
+/* Text to hide a fact in: generated prose, or a file without its repeated sentences. No sentence is given
+ * twice. */
 #ifndef SOURCE_H
 #define SOURCE_H
 
@@ -8,11 +9,12 @@
 #include <stdint.h>
 
 struct source {
-    char *text; /* of the file, without sentences that stood in it before; NULL = generated */
-    size_t len; /* bytes of text without repeats: of the file, or that every seed is good for */
+    char *text; /* of the file, without repeated sentences; NULL = generated */
+    size_t len; /* bytes of text without repetition: of the file, or the least that every seed gives */
 };
 
-/* path NULL: generated prose. false: the file cannot be read or has no text. */
+/* Opens the file at path, or generated prose if path is NULL. Returns false if the file cannot be read or has
+ * no text. */
 bool source_open(struct source *s, const char *path);
 void source_close(struct source *s);
 
