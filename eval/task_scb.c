@@ -123,9 +123,8 @@ static int make_prefix_suffix(struct eval_sample *s, bool *fits, struct eval_wor
 enum { N_CHAINS = 4, N_NAMES = 5, N_LINES = N_CHAINS * N_NAMES };
 
 struct chains {
-    char name[N_LINES][8], value[N_CHAINS][8],
-        line[N_LINES][48]; /* name, line: those of a chain side by side */
-    char *lines[N_LINES];  /* in the order of the context */
+    char name[N_LINES][8], value[N_CHAINS][8], line[N_LINES][48]; /* name, line: by chain */
+    char *lines[N_LINES];                                         /* in the order of the context */
 };
 
 /* Draws names and values without repetition. */

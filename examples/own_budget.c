@@ -7,7 +7,7 @@
  * examples/own_method.c brings a scorer; this one brings two other kinds of part and puts them into recipes
  * with scorers of the library:
  *
- *   hourglass   a layer budget: the first and the last layers keep more entries than those between. Its option
+ *   hourglass   a layer budget: the first and last layers keep more entries than those between. Its option
  *               `waist` is what the layer in the middle gets, as a share of the average.
  *   spread      a selector: best scores, but of every `step` neighbouring entries at least one stays, so that
  *               no stretch of the text is lost altogether.
