@@ -7,8 +7,8 @@
 
 #include <stdbool.h>
 
-/* Targets of the option tables; the arguments of a family of sub-commands begin with these. Strings are owned;
- * integers hold APP_UNSET and reals NAN when not given. */
+/* Targets of the option tables. The arguments of each family of sub-commands begin with this struct. It owns
+ * its strings; integers are APP_UNSET and reals NAN if the option is not given. */
 struct app_args {
     char *model, *file, *tokens, *question, *chat, *system;
     char *policy, *kv_type, *evict, *evict_every, *profile, *attn;

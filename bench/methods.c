@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * winnow bench methods: what every preset costs. A round reads the same tokens once for each kind of record
- * that any preset needs from the reading; every preset then compresses a copy of the session that recorded its
- * kind. Plain prefills lie between these readings, so that other load on the machine affects both. Presets
- * of one kind share one figure for the additional time of their reading.
+ * that any preset needs from the reading; every preset then compresses a copy of the session that recorded
+ * its kind. Plain prefills lie between these readings, so that other load on the machine affects both.
+ * Presets of one kind share one figure for the additional time of their reading.
  *
  * The extra memory of a preset is what the process would have held at most with this preset alone: the higher
  * of
@@ -11,10 +11,10 @@
  *     the peak during its kind of reading, and
  *     what was resident after that reading, plus what compressing the copy added to it at its peak,
  *
- * minus the peak of the plain prefills before and after that reading. Resident and peak are VmRSS and VmHWM of
- * /proc/self/status; before each measurement freed memory is returned to the system and VmHWM is set back through
- * /proc/self/clear_refs. A second pass builds its graph beside the one of the first reading, which a session
- * without copies would drop: the figure of such a preset is too high by that graph, at most.
+ * minus the peak of the plain prefills before and after that reading. Resident and peak are VmRSS and VmHWM
+ * of /proc/self/status; before each measurement freed memory is returned to the system and VmHWM is set back
+ * through /proc/self/clear_refs. A second pass builds its graph beside the one of the first reading, which a
+ * session without copies would drop: the figure of such a preset is too high by that graph, at most.
  */
 #include "bench/methods.h"
 #include "winnow_method.h"

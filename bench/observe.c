@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * winnow bench observe: what each kind of observation costs. The cost of what is collected while the prompt is
- * read is the difference between prefills of the same tokens with and without it; the library's report has the
- * time of what is computed afterwards. The policies are probes: scorers from outside the library that ask for one
- * kind of observation and read it.
+ * winnow bench observe: what each kind of observation costs. The cost of what is collected while the prompt
+ * is read is the difference between prefills of the same tokens with and without it; the library's report has
+ * the time of what is computed afterwards. The policies are probes: scorers from outside the library that ask
+ * for one kind of observation and read it.
  */
 #include "bench/bench.h"
 #include "winnow_method.h"

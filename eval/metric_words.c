@@ -4,8 +4,8 @@
 #include "eval/porter.h"
 #include "eval/words.h"
 
-/* Splits c into words of a to z and 0 to 9 in lower case. The words point into c, which is changed. Returns
- * false if memory runs out. */
+/* Splits c into sorted words of a to z and 0 to 9 in lower case; stem: words of more than 3 letters become
+ * their stems. The words point into c, which is changed. Returns false if memory runs out. */
 static bool rouge_words(struct eval_words *w, struct eval_chars *c, bool stem)
 {
     eval_chars_lower(c);

@@ -41,8 +41,8 @@ static bool overlap(const char *a, const char *b)
     return strcasestr(a, b) || strcasestr(b, a);
 }
 
-/* Draws names into list[n] none of which occurs in another one or in a name of other[n_other], or the
- * reverse. */
+/* Draws names into list[n]. No name contains another name of list or one of other[n_other], or is contained
+ * in one. */
 static void draw_names(char (*list)[EVAL_MAX_NAME], size_t n, char (*other)[EVAL_MAX_NAME], size_t n_other,
                        struct eval_random *r, int n_syllables)
 {
