@@ -3,9 +3,9 @@
  * The only place that knows the order observe -> score -> budget -> select; methods are reached through
  * their descriptors alone. The layers are walked up to three times:
  *
- *     gather    what the scorer wants to know of all layers first                      (few policies)
- *     score     observe the layer, score it; count and select too where the policy is layer-local
- *     settle    counts of all layers from their scores, then select                    (all_layers)
+ *     gather    the scorer sees all layers before any is scored                        (few policies)
+ *     score     the layer is observed and scored; a layer-local policy also counts and selects
+ *     settle    all layers get counts from their scores, then entries are selected     (all_layers)
  *
  * Several jobs walk in step, so that a layer is observed once for all of them.
  */
@@ -65,7 +65,7 @@ static bool score_wants(const struct wnw__plan_job *j, int32_t il, wnw_needs *ne
     return !whole || rewrites_whole(j, il);
 }
 
-/* Content rules look at the queries of all heads. */
+/* Adds the heads that the step `score` reads. Content rules look at the queries of all heads. */
 static int score_heads(struct wnw__plan_job *j, int32_t il, bool *used)
 {
     if (!keeps_whole(j, il))
@@ -75,14 +75,14 @@ static int score_heads(struct wnw__plan_job *j, int32_t il, bool *used)
     return WNW_OK;
 }
 
-/* Scores the layer; selects at once, or remembers the scores until all layers have theirs. */
+/* Scores the layer, then selects at once or keeps the scores until all layers are scored. */
 static int score(struct wnw__plan_job *j, int32_t il, const wnw_observation *seen)
 {
     struct wnw__scored_layer l;
     wnw_observation obs;
     if (seen)
         WNW_TRY(wnw__job_adapt(j, seen, &j->wants, &obs));
-    if (keeps_whole(j, il)) /* with all layers the plan is written in the end */
+    if (keeps_whole(j, il)) /* with all_layers, `settle` writes the plan */
         return j->all_layers ? WNW_OK : wnw__job_keep_layer(j, il, seen ? &obs : NULL);
     WNW_TRY(wnw__job_score(j, &obs, &l));
     if (!j->all_layers)
@@ -119,9 +119,9 @@ static int settle(struct wnw__plan_job *j, int32_t il, const wnw_observation *se
 static const struct step {
     /* Whether the job wants to look at layer il, and what it wants to see. */
     bool (*wants)(const struct wnw__plan_job *j, int32_t il, wnw_needs *needs);
-    /* Adds the query heads whose window attention it reads then. NULL = all. */
+    /* Adds the query heads whose window attention the step reads. NULL = it reads all. */
     int (*heads)(struct wnw__plan_job *j, int32_t il, bool *used);
-    /* seen = what it wants, NULL where it does not look. */
+    /* Does the step; seen = what the job wants, NULL where it does not look. */
     int (*act)(struct wnw__plan_job *j, int32_t il, const wnw_observation *seen);
 } steps[] = {{gather_wants, NULL, gather}, {score_wants, score_heads, score}, {settle_wants, NULL, settle}};
 enum { STEP_GATHER, STEP_SCORE, STEP_SETTLE, N_STEP };
@@ -134,14 +134,14 @@ struct walk {
     const struct wnw__plan_source *src;
 };
 
-/* Adds what was seen for every job that looks: the time counts for each of them. */
+/* Adds the time of one look to every job that took part in it. */
 static void add_observe_ms(const struct walk *w, double ms)
 {
     for (int32_t k = 0; k < w->n; k++)
         w->jobs[k]->observe_ms += w->jobs[k]->looks ? ms : 0;
 }
 
-/* One look at layer il for all jobs that want one; *any says whether there was any. */
+/* Looks once at layer il for all jobs that want to; *any says whether a job wanted to. */
 static int look(const struct walk *w, const struct step *step, int32_t il, bool *any, wnw_observation *seen)
 {
     wnw_needs needs = {0};
@@ -185,7 +185,7 @@ static int walk_layer(const struct walk *w, const struct step *step, int32_t il)
     return WNW_OK;
 }
 
-/* Feeds the second pass, if any job wants one; the time counts for each of them. */
+/* Feeds the second pass, if any job wants one; its time counts for each job that does. */
 static int feed_second_pass(const struct walk *w)
 {
     int32_t kind = 0, n_wanted = 0;
@@ -272,7 +272,7 @@ static double kept_mean(const struct wnw__plan_job *j)
     const int32_t *pos;
     for (int32_t il = 0; il < j->src->n_layer; il++) {
         if (j->src->is_skipped && j->src->is_skipped(j->src, il))
-            continue; /* layers that the method itself leaves whole do count */
+            continue; /* skipped layers do not count, but layers that the method leaves whole do */
         for (int32_t ih = 0; ih < j->src->n_head_kv; ih++)
             sum += wnw_plan_head(j->plan, il, ih, &pos);
         n_head += j->src->n_head_kv;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How many entries layers and heads keep. Counts of parts from outside are checked like those of ours. */
+/* How many entries layers and heads keep. The counts of every part are checked, built in or registered. */
 #include "plan/compress_impl.h"
 #include "policy/count.h"
 
@@ -14,7 +14,7 @@ static int wrong_count(const wnw_part *part, int32_t il, int32_t ih, int64_t n, 
 
 /* ---- Layers ---- */
 
-/* The problem as far as it is known before any layer is scored. */
+/* The layer budget's problem, with the fields that are known before any layer is scored. */
 static wnw_layer_problem layer_problem(const struct wnw__plan_job *j)
 {
     const wnw_protected p = wnw__protected_shrink(wnw__job_protected(j, j->cache.n_max), j->size.budget);
@@ -112,7 +112,7 @@ int wnw__job_count_model(struct wnw__plan_job *j)
 
 /* ---- The heads of one layer ---- */
 
-/* As far as `budget` and each head's n_keep hold it. */
+/* Sets the protected entries of each head, limited to what `budget` and the head's n_keep hold. */
 static void protect_heads(struct wnw__plan_job *j, int32_t il, int32_t budget)
 {
     for (int32_t ih = 0; ih < j->src->n_head_kv; ih++)
@@ -173,7 +173,8 @@ int wnw__job_count_heads(struct wnw__plan_job *j, const struct wnw__scored_layer
     if (!j->counts)
         return count_by_budget(j, l,
                                j->size.rule == WNW_SIZE_RULE_HEADS ? j->cache.n_max : j->layer_budget[l->i]);
-    /* Of a head that got more than the average no more is protected than was when it competed. */
+    /* The average limits protection, so that a head with more entries protects no more than when it competed.
+     * */
     memcpy(j->kept.n_keep, j->counts + (int64_t)l->i * n_head, (size_t)n_head * sizeof *j->counts);
     protect_heads(j, l->il, j->size.budget);
     return WNW_OK;

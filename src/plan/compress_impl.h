@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Inside of the driver: one policy at work, a job. Each file has one subject:
+ * The inside of the driver. A job is one policy at work on one source. Each file has one subject:
  *
  *     compress.c          walks the layers, several jobs in step
  *     compress_job.c      what a job needs to know and to hold before it looks at any layer
- *     compress_size.c     from the size that was asked for to an average number of entries
- *     compress_protect.c  entries that stay whatever their score, made to fit into that
+ *     compress_size.c     the average number of entries that the given size comes to
+ *     compress_protect.c  entries that stay whatever their score, made to fit into the size
  *     compress_observe.c  what a job wants to see of a layer, and the observation as it sees it
  *     compress_score.c    scores of a layer
  *     compress_count.c    how many entries layers and heads keep
- *     compress_select.c   which, and what is written into them
+ *     compress_select.c   which entries heads keep, and what is written into them
  */
 #ifndef WNW_COMPRESS_IMPL_H
 #define WNW_COMPRESS_IMPL_H
@@ -21,52 +21,53 @@
 /* The cache as the job finds it. */
 struct wnw__job_cache {
     int32_t *n_entry; /* [n_layer][n_head_kv] */
-    int32_t *part;    /* [n_layer] number among the layers that take part, -1 = it does not */
-    int32_t *il;      /* [n_part] and back */
-    int32_t n_part;   /* layers that take part */
-    int32_t n_max;    /* entries of their longest head */
-    int32_t n_min;    /* and of their shortest */
-    int64_t n_sum;    /* entries of all their heads */
-    int32_t row;      /* longest head of all layers, and one more */
+    int32_t *part;    /* [n_layer] number among the layers that take part; -1 = takes no part */
+    int32_t *il;      /* [n_part] the layer with that number, the inverse of `part` */
+    int32_t n_part;   /* number of layers that take part */
+    int32_t n_max;    /* entries of the longest head of these layers */
+    int32_t n_min;    /* entries of the shortest head of these layers */
+    int64_t n_sum;    /* entries of all heads of these layers */
+    int32_t row;      /* entries of the longest head of all layers, plus 1 */
 };
 
-/* What a size comes to. */
+/* Which rule the size comes to. */
 enum wnw__size_rule {
     WNW_SIZE_RULE_ALL,      /* everything stays */
-    WNW_SIZE_RULE_SELECTOR, /* none was given: a recursive selector has its own */
-    WNW_SIZE_RULE_HEADS,    /* none was given: a head budget has its own */
-    WNW_SIZE_RULE_MEAN,     /* so many entries on average */
+    WNW_SIZE_RULE_SELECTOR, /* no size was given: a recursive selector has its own */
+    WNW_SIZE_RULE_HEADS,    /* no size was given: a head budget has its own */
+    WNW_SIZE_RULE_MEAN,     /* `budget` entries stay on average */
 };
 struct wnw__job_size {
     enum wnw__size_rule rule;
-    int32_t budget;  /* average entries per layer and head; n_max but for the rule MEAN */
-    double mean;     /* the same before rounding */
-    double ratio;    /* fraction to remove of heads that are equally long; 0 = otherwise */
-    bool may_shrink; /* what is protected may shrink to the size, which is refused else */
-    int32_t room;    /* of so many entries, what is protected leaves room for others; 0 = it need not */
+    int32_t budget;  /* average entries per layer and head; n_max unless the rule is MEAN */
+    double mean;     /* the budget before rounding */
+    double ratio;    /* fraction to remove where all heads are equally long; 0 otherwise */
+    bool may_shrink; /* whether protected entries shrink to the size; otherwise the size is refused */
+    int32_t room;    /* of that many entries, protected ones must leave room for others; 0 = need not */
 };
 
-/* Scores of a layer and what the steps behind them must know. */
+/* Scores of a layer, and facts that the steps after scoring need. */
 struct wnw__scored_layer {
-    int32_t il, i;          /* layer of the model; its number among those that take part */
-    int32_t row, n_final;   /* entries per row of score; settled ones */
+    int32_t il, i;          /* layer of the model; its number among layers that take part */
+    int32_t row, n_final;   /* elements per row of score; settled entries of every head */
     const int32_t *n_entry; /* [n_head_kv] */
     float *score;           /* [n_head_kv][row] */
-    float *head_score;      /* [n_head][row] where the selector looks at them, or NULL */
+    float *head_score;      /* [n_head][row] if the selector looks at query heads, or NULL */
 };
 
+/* A buffer of cap floats that grows by wnw__job_reserve. */
 struct wnw__floats {
     float *at;
     size_t cap;
 };
 
-/* What the layer at hand keeps. */
+/* What stays of the layer at hand. */
 struct wnw__job_kept {
-    int32_t *keep;              /* [n_head_kv][cache.row]; NULL where everything stays as it is */
+    int32_t *keep;              /* [n_head_kv][cache.row] indices; NULL = everything stays as it is */
     const int32_t **keep_heads; /* [n_head_kv] into keep */
     int32_t *n_keep, *n_safe;   /* [n_head_kv] */
     wnw_protected *prot;        /* [n_head_kv] */
-    int32_t n_final;            /* settled entries, after selecting */
+    int32_t n_final;            /* settled entries of every head after selecting */
     wnw_merge *merges;          /* [cache.row] of one head */
     int32_t *channels;          /* [n_embd_head] of one head */
 };
@@ -78,26 +79,26 @@ struct wnw__plan_job {
     const wnw_aggregation *aggregation;
     const wnw_selector *selector;
     const wnw_contents *contents;
-    void *scorer_opts; /* a copy: a small size may shrink its blocks */
+    void *scorer_opts; /* an owned copy, because a small size may shrink the blocks in it */
     wnw_report *report, unused_report;
-    double observe_ms, score_ms, work_ms; /* work: scores, budgets and selection */
+    double observe_ms, score_ms, work_ms; /* work_ms: scores, budgets and selection */
 
     struct wnw__job_cache cache;
     struct wnw__job_size size;
     double perplexity;
-    double *gathered[WNW_N_PART_KINDS]; /* over the layers, by parts that do so; or NULL */
+    double *gathered[WNW_N_PART_KINDS]; /* what a part gathered over the layers; NULL = it gathers nothing */
 
-    bool all_layers;                  /* nothing is selected before all layers are scored */
-    struct wnw__scored_layer *scored; /* [n_part] then */
+    bool all_layers;                  /* whether all layers are scored before anything is selected */
+    struct wnw__scored_layer *scored; /* [n_part] if all_layers */
     int32_t *layer_budget;            /* [n_part] */
-    double *layer_work;               /* [n_part] scratch of the layer budget */
+    double *layer_work;               /* [n_part] scratch memory of the layer budget */
     int32_t *counts;                  /* [n_part][n_head_kv] of a head budget over all layers, or NULL */
 
-    struct wnw__floats score, head_score; /* of one layer, as wnw__scored_layer has them */
-    struct wnw__floats scratch;           /* of one part after the other */
-    bool *heads, *all_heads; /* [n_head] that count for this job in the layer at hand; scratch of the walk */
-    bool looks;              /* at the layer at hand */
-    wnw_needs wants;         /* to see of it */
+    struct wnw__floats score, head_score; /* of one layer, in the layout of wnw__scored_layer */
+    struct wnw__floats scratch;           /* used by one part after the other */
+    bool *heads, *all_heads; /* [n_head] heads that this job uses in the layer at hand; scratch of the walk */
+    bool looks;              /* whether the job looks at the layer at hand */
+    wnw_needs wants;         /* what it wants to see of that layer */
     struct wnw__job_kept kept;
 
     wnw_plan *plan;
@@ -114,58 +115,59 @@ static inline const int32_t *wnw__job_entries(const struct wnw__plan_job *j, int
 {
     return j->cache.n_entry + (int64_t)il * j->src->n_head_kv;
 }
-/* Room for n floats; what was there is lost. */
+/* Makes room for n floats; the old contents are lost. */
 int wnw__job_reserve(struct wnw__floats *f, size_t n);
 
 /* ---- compress_size.c ---- */
 
-/* Resolves the size, which may be NULL. */
+/* Resolves the size, which may be NULL, to j->size. */
 int wnw__job_resolve_size(struct wnw__plan_job *j, const wnw_size *size);
 
 /* ---- compress_protect.c ---- */
 
-/* Entries that are protected of n, in a head that holds as much as any of what the chat template wrote. */
+/* The protected entries of a head of n entries that holds everything that the chat template wrote. */
 wnw_protected wnw__job_protected(const struct wnw__plan_job *j, int32_t n);
-/* The same for KV head ih of layer il as it is. */
+/* The protected entries of KV head ih of layer il with the entries it has. */
 wnw_protected wnw__job_protected_head(const struct wnw__plan_job *j, int32_t il, int32_t ih);
-/* Makes what is protected fit into the size, with a warning, or refuses the size. */
+/* Makes the protected entries fit into the size, with a warning, or refuses the size (E_RANGE). */
 int wnw__job_fit_protected(struct wnw__plan_job *j);
 
 /* ---- compress_observe.c ---- */
 
-/* What the job wants to see of a layer: before all, when it scores, when it selects, what its content rule
- * asks for. */
+/* What the job wants to see of a layer: when it gathers, before scoring any layer; when it scores; when it
+ * selects; and for its content rule alone. */
 wnw_needs wnw__job_gather_needs(const struct wnw__plan_job *j);
 wnw_needs wnw__job_score_needs(const struct wnw__plan_job *j);
 wnw_needs wnw__job_select_needs(const struct wnw__plan_job *j);
 wnw_needs wnw__job_contents_needs(const struct wnw__plan_job *j);
-/* Which query heads' window attention the job reads when it scores layer il: adds to used[n_head]. */
+/* Sets used[n_head] for query heads whose window attention the job reads when it scores layer il. */
 int wnw__job_window_heads(struct wnw__plan_job *j, int32_t il, bool *used);
-/* The observation as this policy sees it; fails if something it needs is missing. */
+/* Makes of the observation `seen`, shared by all jobs, the one that this policy sees; fails if something that
+ * the policy needs is missing. */
 int wnw__job_adapt(const struct wnw__plan_job *j, const wnw_observation *seen, const wnw_needs *needs,
                    wnw_observation *obs);
-/* Lets part k gather what it sees of a layer, if it does that. */
+/* Lets the part of kind k gather what it sees of a layer, if it is a part that gathers. */
 int wnw__job_gather(struct wnw__plan_job *j, int32_t k, const wnw_observation *obs);
 
 /* ---- compress_score.c ---- */
 
-/* The scores are in the job's buffers until the next layer is scored. */
+/* Scores a layer. The scores in *out lie in the job's buffers until the next layer is scored. */
 int wnw__job_score(struct wnw__plan_job *j, const wnw_observation *obs, struct wnw__scored_layer *out);
 
 /* ---- compress_count.c ---- */
 
-/* Counts of all layers where they do not depend on scores. */
+/* Sets the counts of all layers where they do not depend on scores. */
 int wnw__job_count_layers(struct wnw__plan_job *j);
-/* Counts of all layers, or of all their heads, from all scores. */
+/* Sets the counts of all layers, or of all their heads, from the scores of all layers. */
 int wnw__job_count_model(struct wnw__plan_job *j);
-/* Counts and protected entries of one layer's heads. */
+/* Sets the counts and protected entries of one layer's heads. */
 int wnw__job_count_heads(struct wnw__plan_job *j, const struct wnw__scored_layer *l);
 
 /* ---- compress_select.c ---- */
 
-/* Everything of the layer stays; obs = what the content rule asked for, or NULL. */
+/* Keeps every entry of the layer; obs = what the content rule asked for, or NULL. */
 int wnw__job_keep_layer(struct wnw__plan_job *j, int32_t il, const wnw_observation *obs);
-/* Counts and selects; obs = what selector and content rule asked for, or NULL. */
+/* Counts and selects in a layer; obs = what selector and content rule asked for, or NULL. */
 int wnw__job_select_layer(struct wnw__plan_job *j, const struct wnw__scored_layer *l,
                           const wnw_observation *obs);
 

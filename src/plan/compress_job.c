@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One policy at work: what it needs to know and to hold before it looks at any layer. */
+/* Makes a job: it gets the facts and the memory that it needs before it looks at any layer. */
 #include "plan/compress_impl.h"
 
 #include "base/time.h"
@@ -67,7 +67,7 @@ static int check_profile(const struct wnw__plan_job *j)
     return WNW_OK;
 }
 
-/* A cache whose keys were turned to new positions does not suit every policy. */
+/* Refuses policies that do not work on a cache whose keys were turned to new positions. */
 static int check_moved(const struct wnw__plan_job *j)
 {
     const struct wnw__plan_source *src = j->src;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a job wants to see of a layer, and the observation as it sees it. */
+/* What a job wants to see of a layer, and the observation that its policy gets. */
 #include "plan/compress_impl.h"
 
 static void add_needs(const struct wnw__plan_job *j, int32_t k, void (*needs)(const void *, wnw_needs *),
@@ -33,7 +33,7 @@ wnw_needs wnw__job_gather_needs(const struct wnw__plan_job *j)
     return needs;
 }
 
-/* What parts other than the scorer want to see of a layer when it is scored. */
+/* What parts other than the scorer want to see of a layer while it is scored. */
 static wnw_needs needs_besides(const struct wnw__plan_job *j)
 {
     wnw_needs needs = {0};

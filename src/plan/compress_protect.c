@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Entries that stay whatever their score, made to fit into the size. */
+/* Some entries are protected: they stay whatever their score. Here they are made to fit into the size. */
 #include "plan/compress_impl.h"
 #include "policy/count.h"
 
-/* n_here: first entries that are the chat template's. */
+/* The protected entries of a head of n entries, whose first n_here the chat template wrote. */
 static wnw_protected protected_of(const struct wnw__plan_job *j, int32_t n, int32_t n_here)
 {
     const wnw_keep_problem problem = {.n = n,
@@ -15,7 +15,7 @@ static wnw_protected protected_of(const struct wnw__plan_job *j, int32_t n, int3
     return wnw__protected_clamp(j->size.room > 0 ? wnw__protected_make_room(p, j->size.room) : p, n);
 }
 
-/* First entries of the head that are the chat template's: those before position n_prefix. */
+/* Number of first entries of the head that the chat template wrote: those before position n_prefix. */
 static int32_t header_of(const struct wnw__plan_job *j, int32_t il, int32_t ih)
 {
     const int32_t *pos = j->src->positions(j->src, il, ih);
@@ -46,8 +46,8 @@ wnw_protected wnw__job_protected_head(const struct wnw__plan_job *j, int32_t il,
     return protected_of(j, wnw__job_entries(j, il)[ih], header_of(j, il, ih));
 }
 
-/* Where blocks were settled by an earlier compression: what the size cannot take is kept, with a warning.
- * False if nothing was. */
+/* Where an earlier compression settled blocks, entries that the size cannot hold are kept, with a warning.
+ * False if nothing was settled. */
 static bool fit_settled(struct wnw__plan_job *j)
 {
     int32_t most = 0, most_n = 0;
@@ -79,7 +79,7 @@ static bool fit_settled(struct wnw__plan_job *j)
     return settled;
 }
 
-/* Protected entries of the longest head once they fit; *what says what shrank. */
+/* The protected entries of the longest head after shrinking to the size; *what names what shrank. */
 static wnw_protected shrink(struct wnw__plan_job *j, wnw_protected p, const char **what)
 {
     const wnw_block_rule *rule = j->scorer->blocks;

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Scores of query heads for a selector that looks at them, taken out of the scratch. */
+/* Copies the scores of query heads from the scratch for a selector that looks at them. */
 static int keep_head_scores(struct wnw__plan_job *j, const wnw_observation *obs)
 {
     const size_t n = (size_t)obs->n_head * (size_t)obs->n;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Which entries of a layer stay, and what is written into them. What parts from outside choose is checked like
- * what ours do. */
+/* Which entries of a layer stay, and what is written into them. The choices of every part are checked, built
+ * in or registered. */
 #include "plan/compress_impl.h"
 
 /* ---- One head ---- */
@@ -24,7 +24,7 @@ static bool ascends(const int32_t *x, int32_t n, int32_t end)
     return true;
 }
 
-/* Number of an entry among those that stay, -1 if it goes. */
+/* Number of entry index `entry` among those that stay, or -1 if it is dropped. */
 static int32_t number_kept(const wnw_contents_problem *p, int32_t entry)
 {
     int32_t lo = 0, hi = p->n_keep;
@@ -38,7 +38,8 @@ static int32_t number_kept(const wnw_contents_problem *p, int32_t entry)
     return lo < p->n_keep && p->keep[lo] == entry ? lo : -1;
 }
 
-/* Merges of one head with entries in place of positions: ascending, from entries that go to ones that stay. */
+/* Whether merges of one head are valid. They name entries by index, ascend, and lead from dropped entries to
+ * kept ones. */
 static bool merges_fit(const wnw_merge *m, int32_t n_merge, const wnw_contents_problem *p)
 {
     if (n_merge < 0 || n_merge > p->n - p->n_keep)
@@ -52,7 +53,8 @@ static bool merges_fit(const wnw_merge *m, int32_t n_merge, const wnw_contents_p
     return true;
 }
 
-/* What is written into the entries of one head that stay; obs: what the content rule asked for. */
+/* Adds to the plan what is written into the kept entries of one head; obs = what the content rule asked for.
+ * */
 static int write_head(struct wnw__plan_job *j, int32_t il, int32_t ih, const int32_t *keep, int32_t n_keep,
                       const wnw_observation *obs)
 {
@@ -86,7 +88,7 @@ static int write_head(struct wnw__plan_job *j, int32_t il, int32_t ih, const int
 
 /* ---- One layer ---- */
 
-/* Whatever is settled stays settled. */
+/* Settled entries stay settled. */
 int wnw__job_keep_layer(struct wnw__plan_job *j, int32_t il, const wnw_observation *obs)
 {
     struct wnw__job_kept *kept = &j->kept;
@@ -105,7 +107,7 @@ int wnw__job_keep_layer(struct wnw__plan_job *j, int32_t il, const wnw_observati
     return WNW_OK;
 }
 
-/* Selects in KV head ih; the kept entries are the job's. */
+/* Selects in KV head ih and writes the kept entries to j->kept. */
 static int select_head(struct wnw__plan_job *j, const struct wnw__scored_layer *l, int32_t ih,
                        const wnw_blocks *blocks, const wnw_observation *obs)
 {
@@ -138,7 +140,7 @@ static int select_head(struct wnw__plan_job *j, const struct wnw__scored_layer *
     return WNW_OK;
 }
 
-/* Entries of the head that the selector will not look at again. */
+/* Lowers *settled to the number of kept entries of this head that the selector will not look at again. */
 static int settle_head(const struct wnw__plan_job *j, const struct wnw__scored_layer *l, int32_t ih,
                        const wnw_blocks *blocks, int32_t *settled)
 {

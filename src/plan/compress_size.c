@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* From the size that was asked for to an average number of entries. */
+/* Turns the size that was asked for into an average number of entries. */
 #include "plan/compress_impl.h"
 #include "policy/count.h"
 
 #include <stdio.h>
 
-/* Entries kept with an average of n per head: at most n of every head, or where the heads of a layer compete
- * for its budget (AdaKV), n times their number together. */
+/* Entries kept with an average of n per head: at most n of every head; or, where the heads of a layer compete
+ * for its budget (AdaKV), n times the number of heads for all of them together. */
 static int64_t kept_with(const struct wnw__plan_job *j, int32_t n)
 {
     const bool compete = wnw__policy_has(j->policy, WNW_PART_HEAD_BUDGET, WNW_FLAG_COMPETES);
@@ -24,7 +24,7 @@ static int64_t kept_with(const struct wnw__plan_job *j, int32_t n)
     return sum;
 }
 
-/* The largest average that removes at least the ratio, where heads differ in length. */
+/* The largest average that removes at least the ratio of all entries where heads differ in length. */
 static int32_t largest_average(const struct wnw__plan_job *j, double ratio)
 {
     int32_t lo = 0, hi = j->cache.n_max;
@@ -93,8 +93,8 @@ static int size_of_none(struct wnw__plan_job *j)
     return j->size.rule == WNW_SIZE_RULE_MEAN ? size_of_ratio(j, 0.5) : WNW_OK;
 }
 
-/* A budget or a ratio of what is not protected becomes one of everything: n (1 - r) + r p = (n - p)(1 - r) +
- * p for p protected of n entries. */
+/* Turns a budget or ratio of the entries that are not protected into one of all entries. With p protected of
+ * n entries, n (1 - r) + r p = (n - p)(1 - r) + p entries stay. */
 static void add_protected(struct wnw__plan_job *j, const wnw_size *size)
 {
     struct wnw__job_size *s = &j->size;
@@ -109,7 +109,7 @@ static void add_protected(struct wnw__plan_job *j, const wnw_size *size)
     s->ratio = 0;
 }
 
-/* Whether everything stays after all, and what that means for warnings. */
+/* Finds sizes that keep every entry, and warns where that was not asked for. */
 static void find_whole(struct wnw__plan_job *j, const wnw_size *size)
 {
     const int32_t n_max = j->cache.n_max;

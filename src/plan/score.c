@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* From what was seen of a layer to one score per entry and KV head: the scorer, the head aggregation, and a
- * last step that the scorer may have (decision 014). */
+/* Turns the observation of a layer into one score per entry and KV head: by the scorer, the head aggregation,
+ * and a last step that the scorer may have (decision 014). */
 #include "plan/score.h"
 #include "policy/policy.h"
 
-/* Room for flags of query heads, in floats. */
+/* The number of floats that hold the flags of query heads. */
 static size_t flags_room(const wnw_observation *obs)
 {
     return ((size_t)obs->n_head * sizeof(bool) + sizeof(float) - 1) / sizeof(float);
@@ -23,7 +23,7 @@ size_t wnw__score_room(const wnw_policy *p, const void *scorer_opts, const wnw_o
     const size_t b = agg->scratch ? agg->scratch(p->opts[WNW_PART_AGGREGATION], obs) : 0;
     const size_t rows = agg->aggregate ? (size_t)n_row_of(scorer, obs) * (size_t)obs->n : 0;
     const size_t most = a > b ? a : b, row = (size_t)obs->n;
-    if (most > SIZE_MAX / 16) /* a part from outside: too much in any case, and no sum of it */
+    if (most > SIZE_MAX / 16) /* a registered part may ask for anything; this avoids an overflow of the sum */
         return SIZE_MAX;
     return flags_room(obs) + rows + (most > row ? most : row);
 }
@@ -49,7 +49,7 @@ int wnw__score(const wnw_policy *p, const void *scorer_opts, const wnw_observati
     bool *used = (bool *)room;
     float *rows = room + flags_room(seen), *scratch = rows + (size_t)n_row * (size_t)seen->n;
     wnw_observation obs = *seen;
-    if (agg->choose && !seen->query_head_used) { /* the driver may have asked before it observed */
+    if (agg->choose && !seen->query_head_used) { /* the driver may have asked already, before it observed */
         for (int32_t h = 0; h < seen->n_head; h++)
             used[h] = true;
         WNW_TRY(wnw__part_status(&agg->part, agg->choose(opts, seen, used)));

@@ -5,13 +5,14 @@
 
 #include "policy/policy.h"
 
-/* Scores of one layer as the policy wants them: scorer, aggregation, the scorer's last step. scorer_opts: in
- * place of the policy's. score[n_head_kv][n]; room[wnw__score_room(..)] floats. */
+/* Scores one layer as the policy says: scorer, aggregation, the scorer's last step. scorer_opts are used in
+ * place of the policy's. score is [n_head_kv][n] with n of obs; room is scratch of wnw__score_room(..)
+ * floats. */
 size_t wnw__score_room(const struct wnw_policy *p, const void *scorer_opts, const wnw_observation *obs);
 int wnw__score(const struct wnw_policy *p, const void *scorer_opts, const wnw_observation *obs, float *score,
                float *room);
 
-/* Scores of the query heads as the last wnw__score of this observation left them in its room: [n_head][n]. */
+/* The scores [n_head][n] of query heads, which the last wnw__score of this observation left in its room. */
 const float *wnw__score_rows(const wnw_observation *obs, const float *room);
 
 #endif

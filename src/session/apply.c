@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* From a policy to a smaller cache: plan (compress.c) and compact (cache.c). */
+/* From a policy to a smaller cache: plan (plan/compress.c) and compact (rewrite.c, cache/cache.c). */
 #include "session/apply.h"
 #include "base/sized.h"
 #include "base/time.h"
@@ -42,7 +42,7 @@ static int plan_many(wnw_session *s, const wnw_policy *const *policies, const wn
     return rc;
 }
 
-/* Report i of an array whose elements are as large as the first says. */
+/* Report i of an array whose elements all have the size that the first one states. */
 static wnw_report *report_at(wnw_report *reports, int32_t i)
 {
     return (wnw_report *)(void *)((char *)reports + (size_t)i * reports->struct_size);
@@ -89,7 +89,7 @@ int wnw_session_plan(wnw_session *s, const wnw_policy *policy, const wnw_size *s
     return wnw_session_plan_many(s, &policy, size, 1, plan, report);
 }
 
-/* Cache indices of the planned positions of one head. */
+/* Writes the cache indices of the planned positions of one head to index[*n]. */
 static int find_indices(const wnw_session *s, const wnw_plan *plan, int32_t il, int32_t ih, int32_t *index,
                         int32_t *n)
 {
@@ -108,12 +108,12 @@ static int find_indices(const wnw_session *s, const wnw_plan *plan, int32_t il, 
     return WNW_OK;
 }
 
-/* room < 0: in tight storage. */
+/* Checks (dry) or applies the plan for layer il; room < 0 asks for tight storage. */
 static int keep_layer(wnw_session *s, const wnw_plan *plan, int32_t il, bool dry, int32_t room,
                       int32_t *index, const int32_t **keep, int32_t *n_keep)
 {
     if (s->cache.layers[il].n_swa > 0)
-        return WNW_OK; /* bounded already, and what it holds depends on when it was trimmed */
+        return WNW_OK; /* its window bounds it already, and what it holds depends on when it was trimmed */
     bool all = true;
     size_t used = 0;
     for (int32_t ih = 0; ih < s->cache.n_head_kv; ih++) {
@@ -147,7 +147,7 @@ int wnw__session_apply(wnw_session *s, const wnw_plan *plan, int32_t room, wnw_r
     const int32_t **keep = calloc(n_kv, sizeof *keep);
     int32_t *n_keep = calloc(n_kv, sizeof *n_keep);
     int rc = index && keep && n_keep ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory to compact the cache");
-    /* First all layers without touching anything: a plan that does not fit must leave the cache as it was. */
+    /* The first pass only checks all layers: a plan that does not fit must leave the cache as it was. */
     for (int pass = 0; pass < 2; pass++) {
         for (int32_t il = 0; rc == WNW_OK && il < c->n_layer; il++)
             rc = keep_layer(s, plan, il, pass == 0, room, index, keep, n_keep);
@@ -169,14 +169,14 @@ int wnw__session_apply(wnw_session *s, const wnw_plan *plan, int32_t room, wnw_r
 
 int wnw_session_apply(wnw_session *s, const wnw_plan *plan, wnw_report *report)
 {
-    wnw_report own = wnw_report_default(); /* what the planning reported stays in it */
+    wnw_report own = wnw_report_default(); /* keeps what planning wrote into the caller's report */
     WNW_REQUIRE(s);
     WNW_REQUIRE(plan);
     WNW_TRY(WNW_SIZED_TAKE(wnw_report, &own, report));
     const int rc = wnw__session_apply(s, plan, -1, &own);
     wnw__sized_give(report, &own);
     WNW_TRY(rc);
-    /* Its activations are the other large piece of memory that a long prompt leaves. */
+    /* The engine's activations are the other large piece of memory that a long prompt leaves. */
     wnw__engine_release(s->engine);
     return WNW_OK;
 }
@@ -213,11 +213,11 @@ static int compress(wnw_session *s, const wnw_policy *policy, const wnw_size *si
     WNW_REQUIRE(s);
     WNW_REQUIRE(policy);
     if (wnw_policy_rerotates(policy))
-        WNW_TRY(wnw__renumber_check(s)); /* before the work */
+        WNW_TRY(wnw__renumber_check(s)); /* fails before the work of planning */
     WNW_TRY(wnw__session_plan(s, policy, size, 0, &plan, report));
     const int rc = wnw__session_follow(s, policy, plan, -1, report);
     wnw_plan_free(plan);
-    wnw__engine_release(s->engine); /* as wnw_session_apply */
+    wnw__engine_release(s->engine); /* for the same reason as in wnw_session_apply */
     return rc;
 }
 

@@ -5,13 +5,13 @@
 
 #include <stdio.h>
 
-/* The first failure of a batch, which later ones must not replace. */
+/* The first failure of a batch, which later failures must not replace. */
 struct failure {
     int rc;
     char text[512];
 };
 
-/* n = 1: the session needs no name. */
+/* Keeps a failure of session i of n, unless there is one already. With n = 1 the text names no session. */
 static void note(struct failure *f, int rc, int32_t i, int32_t n)
 {
     if (rc == WNW_OK || f->rc != WNW_OK)
@@ -63,7 +63,7 @@ static int check_batch(const wnw_engine *e, wnw_session *const *sessions, const 
     return rc;
 }
 
-/* Rules of a session come last: its token is read by then, whatever they lead to. */
+/* The rules of a session run last, so that its token is read even if they fail. */
 static int decode(wnw_engine *e, wnw_session *const *sessions, const int32_t *tokens, int32_t n)
 {
     struct failure f = {0};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A second timeline that goes on where the first one is: one prompt is read once and then continued in
- * several ways, e.g. under several plans. Graphs and scratch memory are made anew when they are needed. */
+ * several ways, e.g. under several plans. Graphs and scratch memory are not copied: the engine makes them
+ * when they are needed. */
 #include "session/session.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What programs say to a session about what they are going to do with it. */
+/* Programs tell a session beforehand what they are going to do with it. */
 #include "session/declare.h"
 
 #include "base/sized.h"
@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* The largest window of all policies, as the driver asks for it when it looks at a layer for all at once. */
+/* The merged needs of all policies, with the largest window, as the driver asks for them once per layer. */
 static struct wnw__record_ask ask_of(const wnw_policy *const *policies, int32_t n, bool generated)
 {
     struct wnw__record_ask ask = {.generated = generated};
@@ -140,7 +140,7 @@ int wnw_session_set_tasks(wnw_session *s, const int32_t *const *tokens, const in
     return wnw__ids_set_tasks(&s->ids, tokens, n_tokens, n_tasks);
 }
 
-/* ---- All at once ---- */
+/* ---- wnw_session_begin ---- */
 
 static int check_prompt(const wnw_prompt *p)
 {
@@ -158,7 +158,8 @@ static bool wants_tasks(const wnw_policy *policy)
            (needs.second_pass == WNW_PASS_TASK || needs.second_pass == WNW_PASS_BOTH);
 }
 
-/* Everything that can fail without touching the session; *ids is {0} before and gets what it will remember. */
+/* Does everything that can fail without touching the session. *ids is {0} before and gets the tasks and
+ * suffix that the session will remember. */
 static int prepare(const wnw_session *s, const wnw_run *run, const struct wnw__eviction *rules,
                    const wnw_prompt *prompt, struct wnw__ids *ids)
 {
@@ -175,7 +176,7 @@ static int prepare(const wnw_session *s, const wnw_run *run, const struct wnw__e
     }
     WNW_TRY(check_tasks(s, run->task_tokens, run->n_task_tokens, run->n_tasks));
     if (run->n_tasks == 0)
-        return WNW_OK; /* nothing to allocate, so that rules can always end */
+        return WNW_OK; /* nothing is allocated, so that ending rules cannot fail for want of memory */
     return wnw__ids_set_tasks(ids, run->task_tokens, run->n_task_tokens, run->n_tasks);
 }
 
@@ -195,7 +196,7 @@ int wnw_session_begin(wnw_session *s, const wnw_run *run)
                                         .every = own.every,
                                         .target = own.target};
     int rc = prepare(s, &own, &rules, &prompt, &ids);
-    if (rc == WNW_OK) /* the last that can fail: until here nothing was replaced */
+    if (rc == WNW_OK) /* the last step that can fail; nothing was replaced before it */
         rc = wnw__session_declare(s, &own.policy, own.policy ? 1 : 0, wnw__rules_replan(&rules));
     if (rc == WNW_OK) {
         wnw__ids_swap_given(&s->ids, &ids);

@@ -48,8 +48,8 @@ int wnw__feed_span(wnw_session *s, const struct wnw__span *span)
 
 /* ---- Logits ---- */
 
-/* Whether none of x[n] is infinite or not a number: of such a value times 0 comes a NaN, and it stays one in
- * a sum. Sixteen sums, so that the loop is a few vector instructions. */
+/* Whether none of x[n] is infinite or NaN: such a value times 0 is NaN, and a sum with a NaN stays NaN.
+ * Sixteen sums let the compiler make the loop a few vector instructions. */
 static bool all_finite(const float *x, int64_t n)
 {
     float sum[16] = {0};
@@ -64,8 +64,8 @@ static bool all_finite(const float *x, int64_t n)
     return sum[0] == 0.0f;
 }
 
-/* Row i of the engine's logits to s->logits. Damaged weights show here at the latest, because every layer's
- * output ends in them. */
+/* Copies row i of the engine's logits to s->logits. Damaged weights show here at the latest, because every
+ * layer's output ends in the logits. */
 static int take_logits(wnw_session *s, int32_t i, int32_t position)
 {
     memcpy(s->logits, wnw__engine_logits(s->engine, i), (size_t)s->m->hp.n_vocab * sizeof *s->logits);
@@ -82,7 +82,7 @@ static int take_logits(wnw_session *s, int32_t i, int32_t position)
 int wnw__feed_logits(wnw_session *s, const struct wnw__span *span, int32_t first, wnw_logits_fn on_logits,
                      void *user)
 {
-    const int32_t before = s->n_past - span->n; /* the span has been counted */
+    const int32_t before = s->n_past - span->n; /* n_past counts the span already */
     for (int32_t i = 0; on_logits && i < span->n; i++) {
         WNW_TRY(take_logits(s, i, before + i));
         if (!on_logits(first + i, s->logits, user))
@@ -91,7 +91,7 @@ int wnw__feed_logits(wnw_session *s, const struct wnw__span *span, int32_t first
     return on_logits ? WNW_OK : take_logits(s, span->n_out - 1, s->n_past - 1);
 }
 
-/* Recorders see the logits while those of the token before are still there. */
+/* Shows the logits to recorders while s->logits still holds those of the token before the span. */
 static void show_logits(const wnw_session *s, const struct wnw__span *span)
 {
     const struct wnw__record_pass pass = pass_of(s, span->n);
@@ -112,7 +112,7 @@ void wnw__feed_trim(wnw_session *s)
         (void)wnw__cache_trim_swa(&s->cache, il, s->n_past);
 }
 
-/* The next tokens are read: they are counted even if what comes behind fails. */
+/* Counts tokens that the engine has read; a later failure does not take them back. */
 static void count_tokens(wnw_session *s, const int32_t *tokens, int32_t n)
 {
     wnw__ids_add(&s->ids, s->n_past, tokens, n);
@@ -120,7 +120,7 @@ static void count_tokens(wnw_session *s, const int32_t *tokens, int32_t n)
     wnw__feed_trim(s);
 }
 
-/* One ubatch through all layers. */
+/* Reads one ubatch through all layers. */
 static int read_ubatch(wnw_session *s, const int32_t *tokens, int32_t n, int32_t first,
                        wnw_logits_fn on_logits, void *user)
 {
@@ -141,7 +141,8 @@ int wnw__feed_prompt(wnw_session *s, const int32_t *tokens, int32_t n, int32_t d
 {
     const struct wnw__record_pass pass = pass_of(s, n);
     WNW_TRY(wnw__ids_reserve(&s->ids, s->n_past, n));
-    /* All at once: growing by ubatches would copy the cache again and again. Sliding layers stay short. */
+    /* Room is made once for all n tokens: growth per ubatch would copy the cache each time. Sliding layers
+     * stay short and need none. */
     WNW_TRY(wnw__recorders_begin(&s->recorders, &pass));
     for (int32_t il = 0; il < s->cache.n_layer; il++) {
         if (s->cache.layers[il].n_swa == 0)

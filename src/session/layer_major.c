@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Layer-major prefill: all tokens of a piece go through layer 0, ubatch by ubatch, then layer 0 is compressed
- * and its memory given back, then layer 1, and so on; the last token's hidden state goes to the output head
- * in the end. Only the layer at hand holds every entry, so the peak is the compressed cache, one full layer
- * and the hidden states [n][n_embd]. Every layer sees the same inputs as in ubatch-major order: keep-sets and
- * logits are the same bits.
+ * Layer-major prefill: all tokens of a piece go through layer 0, ubatch by ubatch; then layer 0 is compressed
+ * and its memory given back; layer 1 follows, and so on. In the end the last token's hidden state goes to the
+ * output head. Only the layer at hand holds every entry, so the peak memory is the compressed cache, one full
+ * layer and the hidden states [n][n_embd]. Every layer sees the same inputs as in ubatch-major order, so
+ * keep-sets and logits are the same to the bit.
  */
 #include "session/layer_major.h"
 #include "base/time.h"
@@ -16,12 +16,12 @@
 #include <stdlib.h>
 
 struct reader {
-    struct wnw__plan_source src; /* first: the callbacks get its address */
+    struct wnw__plan_source src; /* the first member, because callbacks get its address */
     wnw_session *s;
     const int32_t *tokens;
-    int32_t n, n_past; /* tokens of the piece, and before it */
+    int32_t n, n_past; /* tokens of the piece, and tokens read before it */
     int32_t n_done;    /* layers that have read the piece */
-    float *x;          /* [n][n_embd] hidden states in front of the layer at hand */
+    float *x;          /* [n][n_embd] input of the layer at hand, then its output */
     struct wnw__span span;
 };
 
@@ -129,7 +129,7 @@ int wnw__read_layer_major(wnw_session *s, const int32_t *tokens, int32_t n, cons
     if (rc == WNW_OK)
         wnw__plan_job_times(job, report);
     else if (r.x)
-        (void)wnw_session_reset(s); /* layers disagree about what was read */
+        (void)wnw_session_reset(s); /* some layers have read the piece and others have not */
     if (*of_job.warning)
         wnw__warn(report->warning, "%s", of_job.warning);
 done:

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* Reading layer by layer. */
+/* Reading a prompt layer by layer (phase LAYER). */
 #ifndef WNW_LAYER_MAJOR_H
 #define WNW_LAYER_MAJOR_H
 
 #include "winnow.h"
 
-/* What a compression is asked for: the policy and size that the rules come down to. */
+/* The policy and size of one compression, which the rules come down to. ratio_base: tokens that a ratio
+ * counts; 0 = the entries there. */
 struct wnw__goal {
     const wnw_policy *policy;
     wnw_size size;
     int32_t ratio_base;
 };
-/* Reads n checked tokens layer by layer, each compressed as soon as all have been through it.
- * The session is empty after a failure. The report's times are added to, kv_bytes_before is the most that was
- * allocated. */
+/* Reads n checked tokens layer by layer; each layer is compressed as soon as all tokens have been through it.
+ * Its times are added to those of the report, and kv_bytes_before becomes the most bytes that the cache had.
+ * A failure before the first token leaves the session as it was, a later one leaves it empty. */
 int wnw__read_layer_major(wnw_session *s, const int32_t *tokens, int32_t n, const struct wnw__goal *goal,
                           wnw_report *report);
 

@@ -13,8 +13,8 @@ struct wnw__observer {
     wnw_session *s;
     struct wnw__plan_source source;
     struct wnw__view *view;
-    const bool *heads;             /* as wnw__view_layer, for the next look */
-    struct wnw__second_pass *pass; /* or NULL */
+    const bool *heads;             /* the argument of that name for the next wnw__view_layer; NULL = all */
+    struct wnw__second_pass *pass; /* results of the last second pass, or NULL */
 };
 
 static const wnw_session *session_of(const struct wnw__plan_source *src)
@@ -69,7 +69,7 @@ static const int32_t *positions(const struct wnw__plan_source *src, int32_t il, 
     return wnw_cache_positions(session_of(src), il, ih);
 }
 
-/* Entries at positions that other heads have other tokens at. */
+/* Whether layer il (il < 0: any layer) has an entry at a position where other heads hold other tokens. */
 static bool is_mixed(const struct wnw__plan_source *src, int32_t il)
 {
     const wnw_session *s = session_of(src);

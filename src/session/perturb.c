@@ -8,9 +8,9 @@
  *     L_p   = || sum (A_i - A'_i) v_i W_O ||_1
  *           <= theta = sum of A_i nu_i evicted + (1 / sigma - 1) sum of A_i nu_i kept     (theorem 3.3)
  *           <= theta_hat = C1 - (2 - 1 / sigma1) sum of A_i nu_i in stage 2               (theorem 3.5)
- *     C1    = sum A_i nu_i - (2 - 1 / sigma1) sum of A_i nu_i in stage 1;   theta with sigma1 for sigma
+ *     C1    = sum A_i nu_i - (2 - 1 / sigma1) sum of A_i nu_i in stage 1 = theta with sigma1 for sigma
  *     theta_relax = C1 - min_i nu_i (2 - 1 / sigma1) sum of A_i in stage 2                (theorem C.1)
- * The bounds say nothing about L_p of one selection against another: a lower bound is not a lower L_p.
+ * The bounds say nothing about L_p of one selection against another: a lower bound does not mean a lower L_p.
  */
 #include "base/err.h"
 #include "base/topk.h"
@@ -18,8 +18,8 @@
 
 #include <math.h>
 
-/* Attention kept and evicted, whose sum is 1 but for rounding: the formulas take their ratio, so that nearly
- * nothing evicted gives nearly nothing. */
+/* Sums the attention that is kept (*in) and evicted (*gone); together they are 1 but for rounding. The
+ * formulas use their ratio instead of 1 / sigma - 1, so that evicting nearly nothing gives nearly 0. */
 static int split_mass(const float *attn, const bool *kept, int32_t n, double *in, double *gone)
 {
     *in = *gone = 0;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * When entries are dropped: rules that a session follows by itself, while it reads and while it decodes.
+ * A session follows rules by itself, while it reads and while it decodes. They say when entries are dropped:
  *
- *     END     read the piece, compress once
- *     LAYER   one layer after the other (layer_major.c)
- *     CHUNK   read a chunk, compress, read the next; what was dropped is gone
- *     decode  every so many tokens; a recursive policy (LagKV) whenever a block is complete; heads that slide
- *             (DuoAttention) with every token
+ *     END     the piece is read, then compressed once
+ *     LAYER   each layer is compressed after it has read the piece (layer_major.c)
+ *     CHUNK   a chunk is read and compressed, then the next is read, which does not see dropped entries
+ *     decode  the cache is compressed every `every` tokens; a recursive policy (LagKV) compresses whenever a
+ *             block is complete; heads that slide (DuoAttention) drop an entry with every token
  *
- * How much may stay: a budget or a number of bytes is the same at every compression, a ratio counts the T
- * tokens read under the rules so far and leaves T (1 - R). A recursive policy keeps its blocks and what it
- * has settled; a size decides k, what stays of each block that is not settled yet. For a piece that is read,
- * k is what brings all turns together to the size; a block that decoding completes keeps the ratio's share of
- * it.
+ * The rules also say how much may stay. A budget or a number of bytes is the same at every compression; a
+ * ratio R counts the T tokens read under the rules so far and leaves T (1 - R). A recursive policy keeps its
+ * blocks and its settled entries; the size decides k, the entries that stay of each block that is not settled
+ * yet. For a piece that is read, k is chosen so that all turns together reach the size; a block that decoding
+ * completes keeps its share by the ratio.
  */
 #include "base/sized.h"
 #include "base/time.h"
@@ -78,13 +78,13 @@ static int check_phase(const wnw_policy *p, wnw_phase phase)
                      wnw_phase_name(phase), reason);
 }
 
-/* Whether the policy decides itself what goes while decoding. */
+/* Whether the policy itself decides when and what to drop while decoding. */
 static bool has_own_rule(const wnw_policy *p)
 {
     return wnw__policy_is_recursive(p) || wnw__policy_slides(p);
 }
 
-/* A target below what the policy protects would be refused in the middle of an answer. */
+/* Refuses a target below what the policy protects now, because compressing to it would fail in mid-answer. */
 static int check_target(const struct wnw__eviction *ev)
 {
     if (ev->target == 0 || has_own_rule(ev->policy))
@@ -156,7 +156,7 @@ void wnw__rules_set(wnw_session *s, const struct wnw__eviction *ev)
 
 /* ---- How much may stay ---- */
 
-/* Layers that take part, as the driver counts them. */
+/* Number of layers that take part in compression, as the driver counts them. */
 static int32_t n_part(const wnw_session *s, const wnw_policy *p)
 {
     int32_t n = 0;
@@ -165,7 +165,7 @@ static int32_t n_part(const wnw_session *s, const wnw_policy *p)
     return n;
 }
 
-/* Entries per layer and head that the size leaves of n; more than n where it does not bite. */
+/* Entries per layer and head that the size leaves of n tokens; more than n where the size holds them all. */
 static int32_t asked_of(const wnw_session *s, int32_t n)
 {
     const struct wnw__eviction *ev = &s->rules.ev;
@@ -182,8 +182,9 @@ static int32_t asked_of(const wnw_session *s, int32_t n)
     return asked < 1 ? 1 : asked < INT32_MAX ? (int32_t)asked : INT32_MAX;
 }
 
-/* Entries of the longest head among the layers that take part, and how many of them are settled; 0 if none
- * takes part. A recursive policy holds the same counts in all of them. */
+/* Number of entries of the longest head among the layers that take part; *n_final says how many of them are
+ * settled. Both are 0 if no layer takes part. A recursive policy holds the same counts in all these layers.
+ * */
 static int32_t longest_part(const wnw_session *s, const wnw_policy *p, int32_t *n_final)
 {
     int32_t n = 0;
@@ -198,8 +199,9 @@ static int32_t longest_part(const wnw_session *s, const wnw_policy *p, int32_t *
     return n;
 }
 
-/* Gives a recursive policy the k that the size wants of the blocks that are not settled, n_coming tokens
- * included; 0: while decoding. None where the size holds everything, or where there is no block to thin. */
+/* Sets r->fixed to the recursive policy with the k that the size wants for blocks that are not settled,
+ * counting n_coming tokens that are about to be read (0 while decoding). r->fixed is NULL where the size
+ * holds everything or there is no block to thin. */
 static int fix_blocks(wnw_session *s, int32_t n_coming, char *warning)
 {
     struct wnw__rules *r = &s->rules;
@@ -215,7 +217,8 @@ static int fix_blocks(wnw_session *s, int32_t n_coming, char *warning)
     if (due.n <= due.n_keep)
         return WNW_OK;
     if (size->kind == WNW_SIZE_RATIO && n_coming == 0) {
-        /* Sinks and tail, which a short text has too many of, are not made up for at its blocks' expense. */
+        /* Sinks and tail of a short text are more than their share; its blocks do not make up for that, and
+         * keep the ratio's share alone. */
         const wnw_blocks b = wnw__policy_blocks(p, due.n_final);
         const int32_t k = wnw__round_count(b.lag * (1 - size->ratio), p->rounding);
         due.n_keep = due.n - wnw__blocks_thinned(&b, due.n) * (b.lag - k);
@@ -225,7 +228,7 @@ static int fix_blocks(wnw_session *s, int32_t n_coming, char *warning)
 
 static const wnw_size everything = {.kind = WNW_SIZE_BUDGET, .budget = INT64_MAX};
 
-/* Policy and size for a prompt of which all but the last n_coming tokens were read. */
+/* The policy and size for compressing a prompt of which all but the last n_coming tokens were read. */
 static struct wnw__goal prompt_goal(const wnw_session *s, int32_t n_coming)
 {
     const struct wnw__rules *r = &s->rules;
@@ -239,7 +242,7 @@ static struct wnw__goal prompt_goal(const wnw_session *s, int32_t n_coming)
 
 /* ---- Reading ---- */
 
-/* room: as wnw__session_apply. */
+/* Plans and applies; `room` is that of wnw__session_apply. */
 static int compress(wnw_session *s, const struct wnw__goal *goal, int32_t room, wnw_report *report)
 {
     wnw_report one = {0};
@@ -256,7 +259,7 @@ static int compress(wnw_session *s, const struct wnw__goal *goal, int32_t room, 
     return rc;
 }
 
-/* Tokens at..at+n-1 of a prompt of n_all; the time goes to the report. */
+/* Reads tokens at .. at + n - 1 of a prompt of n_all tokens and adds the time to the report. */
 static int feed(wnw_session *s, const int32_t *tokens, int32_t n, int32_t at, int32_t n_all,
                 wnw_report *report)
 {
@@ -266,7 +269,7 @@ static int feed(wnw_session *s, const int32_t *tokens, int32_t n, int32_t at, in
     return WNW_OK;
 }
 
-/* Tokens until a recursive policy has its next block, at least 1; 512 for others. */
+/* Tokens until a recursive policy completes its next block, at least 1; 512 for other policies. */
 static int32_t own_chunk(const wnw_session *s)
 {
     const wnw_policy *p = s->rules.fixed ? s->rules.fixed : s->rules.ev.policy;
@@ -293,7 +296,7 @@ static int read_chunks(wnw_session *s, const int32_t *tokens, int32_t n, wnw_rep
 {
     for (int32_t at = 0; at < n;) {
         const int32_t n_now = next_chunk(s, n - at);
-        WNW_TRY(wnw__session_check_room(s, n_now)); /* of a prompt that is longer than the context */
+        WNW_TRY(wnw__session_check_room(s, n_now)); /* only an endless prompt can fail here */
         WNW_TRY(feed(s, tokens + at, n_now, at, n, report));
         at += n_now;
         const struct wnw__goal goal = prompt_goal(s, 0);
@@ -315,7 +318,7 @@ static int read_piece(wnw_session *s, const int32_t *tokens, int32_t n, wnw_repo
         const int rc = wnw_policy_rerotates(goal.policy) ? wnw_session_renumber(s) : WNW_OK;
         report->compact_ms += wnw__now_ms() - start;
         if (rc != WNW_OK)
-            (void)wnw_session_reset(s); /* as after any failure by layer */
+            (void)wnw_session_reset(s); /* as after any failure in phase LAYER */
         return rc;
     }
     WNW_TRY(feed(s, tokens, n, 0, n, report));
@@ -331,8 +334,8 @@ static bool is_endless(const wnw_session *s)
            !wnw_policy_is_full(ev->policy);
 }
 
-/* Whether what is kept of a prompt and its next chunk always fit the context; a recursive policy, whose
- * chunks follow from what it keeps, finds out while it reads. */
+/* Checks that the kept part of a prompt and its next chunk always fit the context. A recursive policy is
+ * checked while it reads, because its chunks follow from what it keeps. */
 static int check_chunks(const wnw_session *s, int32_t n)
 {
     const int64_t n_ctx = s->params.n_ctx, n_seen = (int64_t)s->n_past - s->rules.n_before;
@@ -365,7 +368,8 @@ static int check_prompt(const wnw_session *s, const int32_t *tokens, int32_t n)
 
 /* ---- Heads that slide ---- */
 
-/* Remembers which heads a prompt's compression has cut, those shorter than the longest one, and to what. */
+/* Remembers which heads the prompt's compression has cut (those shorter than the longest head) and how many
+ * entries each has left. */
 static int hold_heads(wnw_session *s)
 {
     struct wnw__rules *r = &s->rules;
@@ -402,7 +406,8 @@ static void slide_heads(wnw_session *s)
 
 /* ---- A piece of the prompt ---- */
 
-/* Over layers without a sliding window; those are bounded by themselves. */
+/* Entries of all layers with (sliding) or without a sliding window; *n_heads is the number of their KV heads.
+ * */
 static int64_t count_entries(const wnw_session *s, bool sliding, int32_t *n_heads)
 {
     int64_t n = 0;
@@ -426,7 +431,7 @@ static int read_and_report(wnw_session *s, const int32_t *tokens, int32_t n, wnw
         WNW_TRY(fix_blocks(s, n, report->warning));
         WNW_TRY(read_piece(s, tokens, n, report));
         const double start = wnw__now_ms();
-        wnw__engine_release(s->engine); /* its activations are the other large piece of a long prompt */
+        wnw__engine_release(s->engine); /* activations are the other large piece of a long prompt */
         report->read_ms += wnw__now_ms() - start;
         s->rules.asked = asked_of(s, s->n_past - s->rules.n_before);
         s->rules.n_decoded = 0;
@@ -492,7 +497,8 @@ int wnw__rules_after_decode(wnw_session *s)
         const struct wnw__goal own = {.policy = r->ev.policy};
         return compress(s, &own, r->ev.every, &unused);
     }
-    /* As a ratio, because what a small prompt left room for need not hold a whole window. */
+    /* The target is given as a ratio of 0: a budget must hold the policy's whole window, and what a small
+     * prompt left need not. */
     const struct wnw__goal goal = {
         .policy = r->ev.policy, .size = {.kind = WNW_SIZE_RATIO}, .ratio_base = target};
     return compress(s, &goal, r->ev.every, &unused);

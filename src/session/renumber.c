@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Positions inside the cache: what StreamingLLM (arXiv 2309.17453) does with its window, and what kvpress
- * calls key re-rotation. After an eviction the n kept entries of every head get the positions 0 .. n - 1 in
+ * Positions inside the cache, as StreamingLLM (arXiv 2309.17453) counts them in its window; kvpress calls
+ * this key re-rotation. After an eviction the n kept entries of every head get the positions 0 .. n - 1 in
  * their order and the next token gets n, so that no distance is ever longer than the cache and a timeline
- * never ends. Keys are stored after RoPE: each is turned by (new - old) theta, values stay.
+ * never ends. Keys are stored after RoPE, so each key is turned by (new - old) theta; values stay.
  *
- * All heads of all layers must hold as many entries. Where they hold different tokens, a new position stands
- * for another token in every head: the positions up to the last such one are marked (n_mixed of the layer,
- * n_mixed of the ids for the model), and what looks for one token in all heads refuses them. Turning rounds
- * to the cache's type once more: with float32 sums of attention and logits do not notice, with quantised keys
- * it adds their rounding error each time. What was observed of queries is gone, attention sums stay.
+ * All heads of all layers must hold the same number of entries. Where they hold different tokens, a new
+ * position stands for another token in every head. The positions up to the last such one are marked (n_mixed
+ * of the layer, n_mixed of the ids for the model), and code that looks for one token in all heads refuses
+ * them. Turning rounds a key to the cache's type once more: with float32, attention sums and logits show no
+ * difference; with quantised keys each turn adds their rounding error. Recorded queries are dropped;
+ * attention sums stay.
  */
 #include "base/parallel.h"
 #include "model/rope.h"
@@ -56,7 +57,8 @@ static int check_counts(const wnw_session *s)
 
 /* ---- Which tokens ---- */
 
-/* Ranks below which two lists of positions differ, or name a position below n_mixed. */
+/* The least rank from which on two ascending lists of n positions are equal and name no position below
+ * n_mixed; n if there is none. */
 static int32_t common_from(const int32_t *a, const int32_t *b, int32_t n, int32_t n_mixed)
 {
     while (n > 0 && a[n - 1] == b[n - 1] && a[n - 1] >= n_mixed)
@@ -81,16 +83,16 @@ static void mark_mixed(wnw_session *s, int32_t n)
         }
         l->n_mixed = of_layer;
     }
-    for (int32_t i = 0; i < n; i++) /* positions ascend: none is overwritten before it is read */
+    for (int32_t i = 0; i < n; i++) /* positions ascend, so no id is overwritten before it is read */
         ids->tokens[i] = i < of_model ? -1 : ids->tokens[first[i]];
     ids->n_mixed = of_model;
 }
 
 /* ---- Keys ---- */
 
-/* Angles of one distance. */
+/* The rotation by one distance (new - old position). */
 struct turn {
-    const float *theta; /* [n_pair] */
+    const float *theta; /* [n_pair] radians per position */
     float *cs;          /* [n_pair][2] cosine, sine */
     int32_t n_pair, delta;
     bool neox;
@@ -118,7 +120,7 @@ static void turn_key(const struct turn *t, float *k)
     }
 }
 
-/* One job = one head of one layer; each has a row of room to work in. */
+/* A job turns the keys of one head of one layer, and has a row of `room` to work in. */
 struct turning {
     wnw_session *s;
     const float *theta; /* [n_layer][n_pair] */
@@ -164,7 +166,7 @@ static int turn_keys(wnw_session *s, int32_t n)
         return wnw__fail(WNW_E_NOMEM, "no memory to turn keys of %d elements", (int)s->cache.d);
     for (size_t il = 0; il < n_layer; il++)
         wnw__rope_theta(hp, (int32_t)il, freqs ? freqs->data : NULL, theta + il * n_pair);
-    mark_mixed(s, n); /* while positions are the old ones, and nothing can fail any more */
+    mark_mixed(s, n); /* here positions are still the old ones, and nothing can fail any more */
     w.theta = theta;
     w.room = theta + n_layer * n_pair;
     wnw__parallel(wnw__engine_pool(s->engine), n_job, turn_head, &w);
@@ -172,7 +174,7 @@ static int turn_keys(wnw_session *s, int32_t n)
     return WNW_OK;
 }
 
-/* A ratio stops to grow behind so many tokens: counts are 32 bits wide, and a timeline does not end. */
+/* A ratio counts at most about this number of tokens: counts have 32 bits, and a timeline does not end. */
 enum { MOST_COUNTED = 1 << 30 };
 
 int wnw_session_renumber(wnw_session *s)
@@ -187,7 +189,7 @@ int wnw_session_renumber(wnw_session *s)
     WNW_TRY(turn_keys(s, n));
     wnw__recorders_moved(&s->recorders, 0, s->cache.n_layer, WNW_MOVED_RENUMBERED);
     s->n_question = 0;
-    s->n_prefix = 0; /* some of it may be gone */
+    s->n_prefix = 0; /* some tokens of the template may be gone */
     r->n_before =
         r->n_before > -MOST_COUNTED ? r->n_before - n_gone : r->n_before; /* ratios count all tokens read */
     s->n_gone += n_gone;

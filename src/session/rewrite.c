@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Merging and pruning, as plans say it. A head's new values are worked out in float32 while the entries that
- * go are still there, the layer is compacted, and then they are written: whatever fails, fails before
- * anything changed.
+ * Merging values and pruning key channels, as plans say. A head's new values are computed in float32 while
+ * the dropped entries are still there; then the layer is compacted, and then the new values are written. So
+ * every failure comes before any change.
  *
- *     v_t <- v_t + sum w v_from           and with `averages` divided by 1 + sum w
- *     k[c] <- 0                           pruned channels, but for the last n_spared entries
+ *     v_t <- v_t + sum w v_from           divided by 1 + sum w with `averages`
+ *     k[c] <- 0                           for pruned channels, except in the last n_spared entries
+ *
  * Sums run in the order of the plan's merges, so that they are the same for any number of threads. Norms of
- * projected values that were computed before belong to the old values and are forgotten.
+ * projected values belong to the old values; they are marked as unknown (-1) and computed again at need.
  */
 #include "session/rewrite.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Index of `want` in ascending list[n], seen through index (NULL = itself); -1 if it is not there. */
+/* The i in 0 .. n - 1 with list[index[i]] = want (list[i], if index is NULL), or -1. They ascend with i. */
 static int32_t find(const int32_t *list, const int32_t *index, int32_t n, int32_t want)
 {
     int32_t lo = 0, hi = n;
@@ -53,11 +54,11 @@ int wnw__rewrite_check(const struct wnw__cache *c, int32_t il, const int32_t *co
     return WNW_OK;
 }
 
-/* New values of one head. */
+/* The new values of one KV head. */
 struct merged {
-    float *sum;    /* [n_keep][d], afterwards the values themselves */
+    float *sum;    /* [n_keep][d] weighted sums, at the end the new values */
     float *weight; /* [n_keep] sum of weights */
-    bool *changed; /* [n_keep] */
+    bool *changed; /* [n_keep] whether something is merged into the entry */
 };
 
 static void merged_free(struct merged *w, int32_t n)
@@ -106,7 +107,7 @@ static int add_up(const struct wnw__cache *c, int32_t il, int32_t ih, const int3
     return WNW_OK;
 }
 
-/* The layer is compact: kept entry t is row t of its head. */
+/* Writes the new values of one head after the layer was compacted, when kept entry t is row t of its head. */
 static void write_values(struct wnw__cache *c, int32_t il, int32_t ih, const struct merged *w)
 {
     const struct wnw__kv_layer *l = &c->layers[il];

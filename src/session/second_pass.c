@@ -10,27 +10,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the KVzip reference programs: tokens per chunk (kvpress; the authors' take 2000), ids of the chunk
- * before that an instruction ends with, sinks that every chunk's softmax sees where that is not the chat
- * header. */
+/* Constants of the KVzip reference programs. REPEAT_CHUNK: tokens per chunk (kvpress; the authors' program
+ * takes 2000). REPEAT_HINT: last ids of the preceding chunk, with which an instruction ends. REPEAT_SINKS:
+ * sinks that every chunk's softmax sees where it does not see the chat header. */
 enum { REPEAT_CHUNK = 2048, REPEAT_HINT = 8, REPEAT_SINKS = 4 };
 static const char repeat_first[] = "\n\nRepeat the previous context exactly.";
 static const char repeat_next[] = "\n\nRepeat the part of the previous context exactly, starting with";
-static const char repeat_suffix[] = "\n"; /* without a chat template */
-/* Where the context has no room for all of it a second time: at least so many tokens at once. */
+static const char repeat_suffix[] = "\n"; /* stands for the template's tail without a chat template */
+/* The fewest tokens per piece where the tokens read do not fit a second time behind themselves. */
 enum { PIECE_MIN = 256 };
 
-/* What is put back when the pass is over, and what is recorded meanwhile. */
+/* What is put back when the pass is over, and the state of the pass. */
 struct pass {
     wnw_session *s;
     struct wnw__second_pass *out;
     int32_t n_past;
-    struct wnw__recorders before; /* the session's own, which see nothing of the pass */
+    struct wnw__recorders before; /* the session's own recorders, which see nothing of the pass */
     bool saved;
-    int32_t *len, *cap;                           /* [n_layer][n_head_kv] before the pass, if saved */
-    struct wnw__columns_part *parts;              /* [n_layer] */
-    struct wnw__range *columns;                   /* [n_layer][n_head_kv] */
-    struct wnw__range (*seen)[WNW_COLUMN_RANGES]; /* [n_layer][n_head_kv] */
+    int32_t *len, *cap;              /* [n_layer][n_head_kv] before the pass, if saved */
+    struct wnw__columns_part *parts; /* [n_layer] */
+    struct wnw__range *columns;      /* [n_layer][n_head_kv] entries whose statistics are taken */
+    struct wnw__range (*seen)[WNW_COLUMN_RANGES]; /* [n_layer][n_head_kv] entries that the softmax sees */
     int32_t first, sinks; /* REPEAT: first position that is repeated; positions that every chunk sees */
 };
 
@@ -73,7 +73,7 @@ static int new_result(struct wnw__second_pass **out, const wnw_session *s)
     return ok ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the statistics of a second pass");
 }
 
-/* Lengths and capacities of all heads; p->saved says that there is something to put back. */
+/* Saves lengths and capacities of all heads; p->saved says that there is something to put back. */
 static int save_lengths(struct pass *p)
 {
     const struct wnw__cache *c = &p->s->cache;
@@ -90,7 +90,7 @@ static int save_lengths(struct pass *p)
     return WNW_OK;
 }
 
-/* The session's recorders make room for one of column statistics. */
+/* Gives the session, whose own recorders are set aside, one recorder of column statistics. */
 static int begin_columns(struct pass *p)
 {
     struct wnw__columns *columns;
@@ -102,7 +102,7 @@ static int begin_columns(struct pass *p)
     return rc;
 }
 
-/* After a failure `end` puts back what was changed up to there. */
+/* Begins the pass; also after a failure, `end` must put back what was changed. */
 static int begin(struct pass *p, wnw_session *s)
 {
     const struct wnw__cache *c = &s->cache;
@@ -126,20 +126,21 @@ static int begin(struct pass *p, wnw_session *s)
     return begin_columns(p);
 }
 
-/* Drops what was fed at positions n_past and above. */
+/* Drops the tokens that were fed at positions n_past and above. */
 static void drop_to(struct pass *p, int32_t n_past)
 {
     wnw__cache_rewind(&p->s->cache, n_past);
     p->s->n_past = n_past;
 }
 
-/* Drops the tokens fed so far. */
+/* Drops all tokens fed so far. */
 static void drop(struct pass *p)
 {
     drop_to(p, p->n_past);
 }
 
-/* Puts everything back; also after a failure, and then the memory of the cache may stay larger. */
+/* Puts everything back, also after a failure of the pass. If this fails itself, the memory of the cache may
+ * stay larger. */
 static int end(struct pass *p)
 {
     wnw_session *s = p->s;
@@ -188,7 +189,8 @@ static void warn_beyond(const struct pass *p, int32_t n, char *warning)
 
 /* ---- The context, once more ---- */
 
-/* `behind`: tokens that will be fed behind its last piece, which stays then; 0 = none. */
+/* Feeds the tokens read. behind: tokens that will be fed behind the last piece, which then stays; 0 = none.
+ * */
 static int feed_context(struct pass *p, int32_t behind, char *warning)
 {
     const int32_t *tokens = p->s->ids.tokens, n = p->n_past, room = p->s->m->hp.n_ctx_train - n - behind;
@@ -208,14 +210,14 @@ static int feed_context(struct pass *p, int32_t behind, char *warning)
 
 /* ---- Tasks ---- */
 
-/* What was read may end with the task: then reading it again reads the task again. */
+/* Whether the tokens read end with the task, so that feeding them again has fed the task. */
 static bool ends_with_task(const struct pass *p, const int32_t *task, int32_t n)
 {
     const int32_t *end = p->s->ids.tokens + p->n_past;
     return n <= p->n_past && memcmp(end - n, task, (size_t)n * sizeof *task) == 0;
 }
 
-/* Each task by itself, on the bare cache or behind the context's second copy. */
+/* Feeds each task by itself, on the bare cache or behind the context's second copy. */
 static int feed_tasks(struct pass *p, bool with_context, char *warning)
 {
     const struct wnw__ids *t = &p->s->ids;
@@ -241,7 +243,7 @@ static int feed_tasks(struct pass *p, bool with_context, char *warning)
 
 /* ---- Repeating ---- */
 
-/* Entries of a head at positions below pos. */
+/* Number of entries of KV head ih, among its first len, at positions below pos. */
 static int32_t entries_before(const struct wnw__kv_layer *l, int32_t ih, int32_t len, int32_t pos)
 {
     int32_t lo = 0, hi = len;
@@ -255,7 +257,7 @@ static int32_t entries_before(const struct wnw__kv_layer *l, int32_t ih, int32_t
     return lo;
 }
 
-/* What becomes of the chat header, which the session may know or not. */
+/* Decides what is repeated and seen of the chat header, whose length the session may not know. */
 static void set_header(struct pass *p, wnw_second_pass kind)
 {
     const int32_t n = p->s->n_prefix < p->n_past ? p->s->n_prefix : p->n_past;
@@ -263,7 +265,8 @@ static void set_header(struct pass *p, wnw_second_pass kind)
     p->sinks = kind == WNW_PASS_REPEAT && n > 0 ? n : REPEAT_SINKS;
 }
 
-/* The softmax sees the sinks, positions first .. last - 1 and the repeat input; columns of the chunk count. */
+/* Lets the softmax see the sinks, positions first .. last - 1 (the chunk) and the repeat input, and takes
+ * statistics of the chunk's columns only. */
 static void restrict_to(struct pass *p, int32_t first, int32_t last)
 {
     const struct wnw__cache *c = &p->s->cache;
@@ -316,7 +319,7 @@ static int tokenize(const wnw_session *s, struct ids *out, const char *text)
     return wnw_tokenize(s->m, text, strlen(text), false, false, &out->ids, &out->n);
 }
 
-/* What ends the user's turn and opens the model's. */
+/* The tokens that end the user's turn and open the model's, in *out, whose ids the caller frees. */
 static int end_turn(const wnw_session *s, struct ids *out)
 {
     const struct wnw__ids *t = &s->ids;

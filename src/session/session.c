@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A timeline from empty cache to decoded token; compression itself is in apply.c. */
+/* Making, checking and reading a session; decoding is in batch.c and compression in apply.c. */
 #include "session/session.h"
 
 #include "base/sized.h"
@@ -36,7 +36,7 @@ size_t wnw_kv_entry_bytes(wnw_kv_type t, int32_t n_embd_head)
     return 2 * wnw__row_bytes(t, n_embd_head);
 }
 
-/* What is the engine's is taken from it. */
+/* Resolves the parameters; n_ubatch, n_threads and attn are those of the engine. */
 static int resolve_params(const wnw_engine *e, const wnw_session_params *in, wnw_session_params *out)
 {
     const wnw_engine_params *of_engine = wnw__engine_params(e);
@@ -263,7 +263,7 @@ const int32_t *wnw_cache_positions(const wnw_session *s, int32_t il, int32_t ih)
     return l && l->pos ? l->pos + l->off[ih] : NULL;
 }
 
-/* Tests only, so it may assume a plan made for this session. */
+/* Only tests call this, so it may assume that the plan was made for this session. */
 int wnw__session_mask(wnw_session *s, const wnw_plan *plan)
 {
     const int32_t n_kv = s->cache.n_head_kv;
@@ -279,7 +279,7 @@ int wnw__session_mask(wnw_session *s, const wnw_plan *plan)
         const int32_t *kept, *pos = wnw_cache_positions(s, il, ih);
         const int32_t n_kept = wnw_plan_head(plan, il, ih, &kept), n = wnw_cache_n(s, il, ih);
         if (s->cache.layers[il].n_swa > 0)
-            continue; /* never compacted, and its entries move when it is trimmed */
+            continue; /* the layer is never compacted, and its entries move when it is trimmed */
         s->hidden[i] = malloc((size_t)s->n_past + 1);
         if (!s->hidden[i])
             return wnw__fail(WNW_E_NOMEM, "no memory for masks");

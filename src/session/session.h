@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One timeline: cache, recorders, logits. Belongs to one thread at a time. */
+/* One timeline: its cache, recorders and logits. A session belongs to one thread at a time. */
 #ifndef WNW_SESSION_H
 #define WNW_SESSION_H
 
@@ -8,38 +8,41 @@
 #include "session/ids.h"
 #include "session/phases.h"
 
-/* What belongs to the timeline rather than to the computation must be copied by wnw_session_copy (copy.c). */
+/* A field that belongs to the timeline, not to the computation, must be copied by wnw_session_copy (copy.c).
+ * */
 struct wnw_session {
     const struct wnw_model *m;
-    wnw_session_params params; /* no zeros left */
+    wnw_session_params params; /* resolved: no 0 stands for a default any more */
     wnw_engine *engine;
-    bool owns_engine; /* or it is shared with other sessions */
-    bool in_batch;    /* while wnw_decode_batch looks through its sessions */
+    bool owns_engine; /* false: the engine is shared with other sessions */
+    bool in_batch;    /* set while wnw_decode_batch checks its sessions, to find one that is named twice */
     struct wnw__cache cache;
     struct wnw__recorders recorders;
     struct wnw__record_shape shape; /* borrowed by the recorders */
     bool *sliding;                  /* [n_layer] of shape */
     struct wnw__ids ids;
     const wnw_profile *profile; /* borrowed; NULL = none */
-    struct wnw__proj *proj[2];  /* made when projected norms are asked for: of KV heads, of query heads */
+    struct wnw__proj *proj[2];  /* projected norms, made at first use: [0] of KV heads, [1] of query heads */
     int32_t n_past;
-    int32_t n_prefix;   /* first tokens that the chat template wrote; 0 = none, or not known */
-    int64_t n_gone;     /* tokens read whose positions were given away by key re-rotation */
-    int32_t n_moved;    /* below it positions were given anew, at the last one */
-    int32_t n_question; /* last tokens of the prompt that are the question; 0 = not known */
+    int32_t n_prefix;   /* number of first tokens that the chat template wrote; 0 = none or unknown */
+    int64_t n_gone;     /* tokens read that lost their positions to key re-rotation */
+    int32_t n_moved;    /* positions below it were assigned by the last renumbering, not by reading */
+    int32_t n_question; /* number of last prompt tokens that are the question; 0 = unknown */
     struct wnw__rules rules;
     float *logits; /* [n_vocab] */
     bool has_logits;
-    /* Test oracle, see wnw__session_mask: [n_layer * n_head_kv][hidden_n], 1 = invisible. */
+    /* The test oracle of wnw__session_mask: [n_layer * n_head_kv][hidden_n], 1 = invisible; NULL = no mask.
+     * */
     uint8_t **hidden;
     int32_t hidden_n;
 };
 
-/* Instead of compacting: hides every entry that the plan drops from all later passes. The full cache stays.
- * Needs the ggml attention. The oracle that compaction is tested against. */
+/* Hides every entry that the plan drops from all later passes instead of compacting, so that the full cache
+ * stays. Compaction is tested against this oracle. E_UNSUPPORTED without the ggml attention. */
 int wnw__session_mask(wnw_session *s, const wnw_plan *plan);
 
-/* Whether n tokens can be read next: whether they are tokens, and whether n more fit the context. */
+/* Check whether the session can read n tokens next: _ids that they are of the vocabulary (E_ARG for n < 1,
+ * E_RANGE), _room that n more fit the context (E_FULL), _tokens both. */
 int wnw__session_check_tokens(const wnw_session *s, const int32_t *tokens, int32_t n);
 int wnw__session_check_ids(const wnw_session *s, const int32_t *tokens, int32_t n);
 int wnw__session_check_room(const wnw_session *s, int32_t n);
