@@ -173,8 +173,8 @@ int wnw__job_count_heads(struct wnw__plan_job *j, const struct wnw__scored_layer
     if (!j->counts)
         return count_by_budget(j, l,
                                j->size.rule == WNW_SIZE_RULE_HEADS ? j->cache.n_max : j->layer_budget[l->i]);
-    /* The average limits protection, so that a head with more entries protects no more than when it competed.
-     * */
+    /* The average limits protection, so that a head with more entries protects no more than when it
+     * competed. */
     memcpy(j->kept.n_keep, j->counts + (int64_t)l->i * n_head, (size_t)n_head * sizeof *j->counts);
     protect_heads(j, l->il, j->size.budget);
     return WNW_OK;

@@ -53,8 +53,8 @@ static bool merges_fit(const wnw_merge *m, int32_t n_merge, const wnw_contents_p
     return true;
 }
 
-/* Adds to the plan what is written into the kept entries of one head; obs = what the content rule asked for.
- * */
+/* Adds to the plan what is written into the kept entries of one head; obs = what the content rule asked
+ * for. */
 static int write_head(struct wnw__plan_job *j, int32_t il, int32_t ih, const int32_t *keep, int32_t n_keep,
                       const wnw_observation *obs)
 {

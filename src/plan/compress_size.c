@@ -109,7 +109,7 @@ static void add_protected(struct wnw__plan_job *j, const wnw_size *size)
     s->ratio = 0;
 }
 
-/* Finds sizes that keep every entry, and warns where that was not asked for. */
+/* Finds out whether every entry stays after all, and sets or clears the warning accordingly. */
 static void find_whole(struct wnw__plan_job *j, const wnw_size *size)
 {
     const int32_t n_max = j->cache.n_max;

@@ -24,8 +24,8 @@ struct wnw_plan {
     bool averages;                       /* see wnw_plan_averages */
 };
 
-/* Makes an empty plan, to which n_layer * n_head_kv heads must be added. The caller frees it (wnw_plan_free).
- * */
+/* Makes an empty plan, to which n_layer * n_head_kv heads must be added. The caller frees it
+ * (wnw_plan_free). */
 int wnw__plan_begin(wnw_plan **out, int32_t n_layer, int32_t n_head_kv, int32_t n_tokens);
 /* Makes room for the contents of all heads, which are empty at first. */
 int wnw__plan_begin_contents(wnw_plan *p, bool averages);

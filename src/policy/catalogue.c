@@ -25,7 +25,8 @@ const char *wnw_phase_name(wnw_phase phase)
     return (size_t)phase < sizeof names / sizeof *names ? names[phase] : "?";
 }
 
-/* What only a policy can say, from a recipe of ours. Static texts; empty when memory is short. */
+/* Fills the fields that only a parsed policy knows, from a recipe of the library. The texts are static, and
+ * empty when memory is short. */
 static void describe(const char *recipe, wnw_method_info *out)
 {
     wnw_policy *p = NULL;

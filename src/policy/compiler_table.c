@@ -34,7 +34,7 @@ int wnw__table_check(const struct wnw__compiler_table *t, const struct wnw__tabl
     return WNW_OK;
 }
 
-/* Where layer il of n_layer lies between rows *low and *high of the table: the share of *high. */
+/* Places layer il of n_layer between rows *low and *high of the table; returns the share of row *high. */
 static double depth(const struct wnw__compiler_table *t, int32_t il, int32_t n_layer, int32_t *low,
                     int32_t *high)
 {
@@ -92,7 +92,8 @@ void wnw__window_mass(const wnw_observation *obs, int32_t n_row, double *mass)
         const int32_t ih = h / group;
         const int32_t *pos = obs->pos + (int64_t)ih * obs->n;
         const float *a = obs->window_attn + (int64_t)h * obs->n_window * obs->n;
-        /* A block of entries at a time over all rows: adding up is sequential, only its result is scattered. */
+        /* All rows of one block of entries are summed first: the sums read memory in order, and only they are
+         * scattered. */
         for (int32_t at = 0; at < obs->n_entry[ih]; at += MASS_BLOCK) {
             const int32_t left = obs->n_entry[ih] - at, n = left < MASS_BLOCK ? left : MASS_BLOCK;
             double sum[MASS_BLOCK] = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What parts share: arithmetic of counts and protected entries, names of choices. */
+/* Parts share this code: arithmetic of counts and protected entries, names of choices. */
 #include "policy/count.h"
 
 #include "base/topk.h"
@@ -11,7 +11,7 @@ const char *const wnw__rounding_choices[] = {"exact", "trunc", NULL};
 
 int32_t wnw__round_count(double x, wnw_rounding rounding)
 {
-    /* x comes from n * (1 - r), whose last bits are noise: exact keeps 100 of 1000 at r = 0.9. */
+    /* x comes from n * (1 - r), whose last bits are noise; `exact` keeps 100 of 1000 at r = 0.9, not 99. */
     const double y = floor(rounding == WNW_ROUND_EXACT ? x + 1e-6 : x);
     return y <= 0 ? 0 : y >= INT32_MAX ? INT32_MAX : (int32_t)y;
 }
@@ -24,7 +24,7 @@ int32_t wnw__count_together(const wnw_layer_problem *p, const int32_t *n_entry, 
         sum += n_entry[i] < p->budget ? n_entry[i] : p->budget;
         equal = equal && n_entry[i] == p->n;
     }
-    /* The product in this order, as kvpress has it: its last bits decide where a count is truncated. */
+    /* The order of factors is that of kvpress, because the last bits decide where a count is truncated. */
     if (equal && p->ratio > 0)
         return wnw__round_count((double)n_row * p->n * (1 - p->ratio), p->rounding);
     return equal ? wnw__round_count(n_row * p->mean, p->rounding)
@@ -54,13 +54,13 @@ wnw_protected wnw__protected_shrink(wnw_protected p, int32_t n_keep)
     if ((int64_t)p.n_first + p.n_last <= n_keep)
         return p;
     p = wnw__protected_make_room(p, n_keep);
-    /* Without a window nothing recent is protected: leave it half the room. */
+    /* Without a window nothing recent is protected, so recent entries are left half of the room. */
     if (p.n_last == 0 && p.n_first > n_keep / 2)
         p.n_first = n_keep / 2;
     return p;
 }
 
-/* Sum of the weights of parts that are below `most`, and what is left for them. */
+/* Returns the sum of weights of parts below `most`; *left becomes the number left for them. */
 static double open_weight(const double *weight, int32_t n, int64_t *left, int32_t most, const int32_t *out)
 {
     double sum = 0;

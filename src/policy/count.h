@@ -5,31 +5,34 @@
 
 #include "policy/part.h"
 
-/* x as a whole number. */
+/* x as a whole number, 0 .. INT32_MAX; `rounding` says how fractions are cut. */
 int32_t wnw__round_count(double x, wnw_rounding rounding);
 
-/* Shares total out over n parts in proportion to weight[n] >= 0 (equally where all are 0): out[n] are whole
- * numbers up to `most` that add up to the total, as far as n x most allows. What is over `most` goes to the
- * others in proportion; rounding is by largest fraction, lower index first. */
+/* Shares total out over n parts in proportion to weight[n] >= 0, or equally where all weights are 0. out[n]
+ * are whole numbers up to `most` that add up to the smaller of total and n x most. A share over `most` goes
+ * to the other parts in proportion. Rounding is by largest fraction, lower index first. */
 void wnw__share_out(const double *weight, int32_t n, int64_t total, int32_t most, int32_t *out);
 
-/* Hands out `missing` entries to n rows that keep n_keep[n] of n_entry[n], one at a time to the one with the
- * largest fraction[n] (lower index first), which then counts 1 less, as long as any has room. */
+/* Hands out `missing` entries to n rows that keep n_keep[n] of n_entry[n]. One entry at a time goes to the
+ * row with the largest fraction[n] (lower index first) that has room; that fraction then falls by 1. It ends
+ * early when no row has room. */
 void wnw__hand_out(const int32_t *n_entry, int32_t n, int64_t missing, float *fraction, int32_t *n_keep);
 
-/* Copies scores of a head's n_entry entries that are neither protected nor among the n_skip best others;
- * returns how many. */
+/* Copies to `out` the scores of a head's n_entry entries that are neither protected nor among the n_skip best
+ * unprotected ones; returns their number. */
 int32_t wnw__candidates(const float *score, int32_t n_entry, wnw_protected prot, int32_t n_skip, float *out);
 
-/* Limits protected entries to the n that exist: the last ones go before the first ones. */
+/* Limits protected entries to the n that exist: the last ones are given up before the first ones. */
 wnw_protected wnw__protected_clamp(wnw_protected p, int32_t n);
-/* Leaves room for chosen entries beside protected ones: of n_keep the window takes min(n_keep - 1, max(8,
- * n_keep / 4)) at most, the sinks what is left. */
+/* Shrinks protected entries so that others can be chosen beside them: of n_keep entries the window takes at
+ * most min(n_keep - 1, max(8, n_keep / 4)) and the sinks at most the rest. */
 wnw_protected wnw__protected_make_room(wnw_protected p, int32_t n_keep);
-/* Makes protected entries fit into n_keep, with room for chosen ones. Unchanged if they fit. */
+/* Makes protected entries fit into n_keep, with room for chosen ones. Entries that fit already stay as they
+ * are. */
 wnw_protected wnw__protected_shrink(wnw_protected p, int32_t n_keep);
-/* What the size leaves of n_row rows together, whose lengths are n_entry[n_row] <= p->n. Rounded once, so
- * that it is exact where n_row times a rounded count is not. Model scope. */
+/* Entries that the size leaves of n_row rows together, whose lengths are n_entry[n_row] <= p->n. The sum is
+ * rounded once, so that it is exact where n_row times a rounded count is not. For parts that count over the
+ * whole model. */
 int32_t wnw__count_together(const wnw_layer_problem *p, const int32_t *n_entry, int32_t n_row);
 
 #endif

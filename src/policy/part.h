@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The parts of the library. One part = one file = one const descriptor of winnow_method.h, and one line in
- * parts.def: what a program can say about a part of its own is all that ours say.
+ * parts.def. A program that registers its own part describes it by the same descriptor.
  *
  *   scorer        observation of one layer      -> score[n_head][n] or     src/score/
  *                                                  score[n_head_kv][n]
@@ -10,7 +10,7 @@
  *   head budget   count of a layer, its scores  -> one count per KV head   src/budget/
  *   selector      scores and count of one head  -> kept entries            src/select/
  *   positions     kept entries                  -> their positions         src/positions/
- *   contents      kept entries, those that go   -> merges, pruned channels src/contents/
+ *   contents      kept and dropped entries      -> merges, pruned channels src/contents/
  *
  * Only the driver (src/plan) knows the order of the steps.
  */
@@ -22,13 +22,13 @@
 
 #define WNW_N_PART_KINDS 7
 
-/* Blocks of n entries that are thinned: all complete ones behind the sinks but the last. */
+/* Number of blocks that are thinned among n entries: all complete blocks behind the sinks except the last. */
 static inline int32_t wnw__blocks_thinned(const wnw_blocks *b, int32_t n)
 {
     return n < b->sink || (n - b->sink) / b->lag < 2 ? 0 : (n - b->sink) / b->lag - 1;
 }
 
-/* The options struct of a layer budget that says how counts are rounded begins with this. */
+/* A layer budget with the option `rounding` has an options struct that begins with this. */
 struct wnw__layer_opts {
     int32_t rounding; /* wnw_rounding, for every count of the policy */
 };
@@ -42,6 +42,7 @@ extern const char *const wnw__rounding_choices[];
 /* Names of wnw_proj_norm, for an option table. */
 extern const char *const wnw__proj_norm_choices[];
 
+/* Whether the content rule ever writes into entries. */
 static inline bool wnw__contents_works(const wnw_contents *c)
 {
     return c->merge || c->prune;
@@ -80,20 +81,22 @@ union wnw__part {
 
 /* Part i of all kinds in a fixed order; NULL past the end. */
 const wnw_part *wnw__part_get(int32_t i);
-/* By name; NULL if there is none. */
+/* The part of this name; NULL if there is none. */
 const wnw_part *wnw__part_find(const char *name, size_t len);
-/* Bytes of a descriptor of the kind; 0 if there is no such kind. */
+/* Size in bytes of a descriptor of the kind; 0 if there is no such kind. */
 size_t wnw__part_size(wnw_part_kind kind);
 const char *wnw__part_kind_name(wnw_part_kind kind);
 /* WNW_FLAG_ bits that a part of the kind may have. */
 uint32_t wnw__part_flags(wnw_part_kind kind);
-/* Whether it is a part of the library: what its functions fail with has a sentence. */
+/* Whether the part belongs to the library, so that its functions set an error sentence when they fail. */
 bool wnw__part_is_ours(const wnw_part *part);
-/* What a function of the part returned, as a status: one from outside gets a sentence where it failed. */
+/* Turns the result rc of a part's function into a status. A failed function of a registered part gets a
+ * sentence. */
 int wnw__part_status(const wnw_part *part, int rc);
-/* E_ARG where its options contradict each other, or make it ask for what there is not; part_check.c. */
+/* E_ARG where the part's options contradict each other, or make it ask for something that does not exist
+ * (part_check.c). */
 int wnw__part_check(const wnw_part *part, const void *opts);
-/* E_ARG unless there can be such blocks. */
+/* E_ARG in the name of `owner` unless the blocks' sizes are in range. */
 int wnw__blocks_check(const char *owner, const wnw_blocks *b);
 /* Whether parts of the kind may gather. */
 bool wnw__part_gathers(wnw_part_kind kind);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a part says with its options, checked once a recipe has given them: what is outside of any range here
- * would be found by the driver too late. */
+/* Checks what a part's hooks return, as soon as a recipe has given the part its options. A value out of range
+ * would otherwise be found by the driver, in the middle of its work. */
 #include "policy/part.h"
 
 enum { MAX_WINDOW = 1 << 20 };

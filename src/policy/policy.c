@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Recipes: name[:key=value,...][+name[:...]]...  A recipe is read in three steps: choose one part of each
- * kind, give every part its options, check that the parts go together. The canonical form names the parts of
- * all kinds with all their options and reads back to an equal policy; policy_short.c makes the shortest one. A
- * name may say its slot, the kind of part it is: head=adakv (decision 026).
+ * Recipes: name[:key=value,...][+name[:...]]...  A recipe is read in three steps: they choose one part of
+ * each kind, give every part its options, and check that the parts go together. The canonical form names the
+ * parts of all kinds with all their options and reads back to an equal policy; policy_short.c makes the
+ * shortest one. A name may say its slot, the kind of part it is: head=adakv (decision 026).
  */
 #include "policy/policy.h"
 #include "base/opt.h"
@@ -16,7 +16,7 @@
 
 #define MAX_RECIPE 4096
 
-/* One `[slot=]name[:options]` of a recipe; not terminated. slot NULL = none. */
+/* One `[slot=]name[:options]` of a recipe. Its texts are not NUL-terminated; slot NULL = none given. */
 struct item {
     const char *slot, *name, *options;
     size_t slot_len, name_len, options_len;
@@ -113,7 +113,7 @@ static int set_part(struct parser *ps, const wnw_part *part)
     return WNW_OK;
 }
 
-/* A part of the program's or of the library's; NULL if there is none. */
+/* The part of this name, registered or of the library; NULL if there is none. */
 static const wnw_part *find_part(const struct parser *ps, const char *name, size_t len)
 {
     const wnw_part *outside = wnw__registry_find(ps->registry, name, len);
@@ -148,7 +148,7 @@ static int unknown_name(const struct parser *ps, const struct item *it, bool fir
                      len_of(it->name_len), it->name, list);
 }
 
-/* A part named behind the first name takes the place of the one of its kind. */
+/* A part named behind the first name replaces the part of its kind. */
 static int replace_part(struct parser *ps, const struct item *it)
 {
     WNW_TRY(check_slot_exists(it));
@@ -190,7 +190,8 @@ static int unknown_option(const struct parser *ps, const struct item *it, const 
                      len_of(len), key, *list ? list : "none");
 }
 
-/* kind < 0: the option goes to every part that has it. `given`: count it as given by the recipe. */
+/* Sets an option of the part of this kind; kind < 0: of every part that has it. given: the recipe itself gave
+ * it. */
 static int set_option(struct parser *ps, const struct item *it, const char *text, size_t len, int32_t kind,
                       bool given)
 {
@@ -206,7 +207,7 @@ static int set_option(struct parser *ps, const struct item *it, const char *text
         if (i < 0)
             continue;
         if (given && (ps->seen[k] >> i & 1u)) {
-            twice = k; /* what a part was told itself stands */
+            twice = k; /* an option given to the part itself takes precedence */
             continue;
         }
         if (given)
@@ -270,7 +271,7 @@ static int set_preset(struct parser *ps, const struct wnw__preset *row)
     return WNW_OK;
 }
 
-/* The head aggregation that the scorer asks for. */
+/* Sets the head aggregation that the scorer asks for. */
 static int set_aggregation(struct parser *ps)
 {
     const wnw_scorer *scorer = wnw__scorer_of(ps->policy);
@@ -285,7 +286,7 @@ static int set_aggregation(struct parser *ps)
 
 static int set_first(struct parser *ps, const struct item *it, bool presets)
 {
-    /* score=snapkv is the scorer, and not the preset of the same name. */
+    /* score=snapkv names the scorer, not the preset of the same name. */
     const struct wnw__preset *row = presets && !it->slot ? wnw__preset_find(it->name, it->name_len) : NULL;
     WNW_TRY(check_slot_exists(it));
     if (row)
@@ -324,7 +325,7 @@ static int check_aggregation(const wnw_policy *p)
     return WNW_OK;
 }
 
-/* The budget that makes layers or heads differ in length; NULL if none does. */
+/* Name of the budget part that makes layers or heads differ in length; NULL if none does. */
 static const char *ragged_budget(const wnw_policy *p)
 {
     return wnw__policy_has(p, WNW_PART_LAYER_BUDGET, WNW_FLAG_RAGGED)  ? wnw__layer_budget_of(p)->part.name
@@ -332,7 +333,8 @@ static const char *ragged_budget(const wnw_policy *p)
                                                                        : NULL;
 }
 
-/* The next token has one position: every head must keep the same count. */
+/* Refuses re-rotation with ragged budgets: the next token has one position, so all heads need equal
+ * counts. */
 static int check_positions(const wnw_policy *p)
 {
     const char *name = p->part[WNW_PART_POSITIONS].head.name, *ragged = ragged_budget(p);
@@ -399,7 +401,7 @@ static int check_parts(const wnw_policy *p)
     return check_selector(p);
 }
 
-/* What follows from the options, once they are all there. */
+/* Sets the facts that follow from the options, once all options are set. */
 static void settle_facts(wnw_policy *p)
 {
     const wnw_option *o = wnw__layer_budget_of(p)->part.options;
@@ -421,7 +423,7 @@ static size_t write_text(const wnw_policy *p, char *out, size_t size)
 {
     size_t n = 0;
     for (int32_t k = 0; k < WNW_N_PART_KINDS; k++) {
-        /* Recipes that leave contents alone are as long as before there was such a kind of part. */
+        /* A recipe that leaves contents alone does not name this kind, which came later than the others. */
         if (k == WNW_PART_CONTENTS && !wnw__contents_works(wnw__contents_of(p)))
             continue;
         n += (size_t)snprintf(out ? out + n : NULL, out ? size - n : 0, "%s%s", k ? "+" : "",
@@ -465,7 +467,7 @@ static int parse(struct parser *ps, const char *recipe, bool presets)
         const struct item it = next_item(&at);
         WNW_TRY(set_options(ps, &it, kind_of(ps, &it), true));
     }
-    /* After the others, because a preset's options reach whatever part is there in the end. */
+    /* The first name's options come last, because a preset's options apply to the final parts. */
     WNW_TRY(set_options(ps, &first, -1, true));
     settle_facts(ps->policy);
     WNW_TRY(check_parts(ps->policy));
@@ -545,7 +547,7 @@ const char *wnw_policy_string(const wnw_policy *p)
     return p ? p->text : "";
 }
 
-/* What part k asks for while it works and while it gathers. */
+/* What the part of kind k asks for, both while it works and while it gathers. */
 static wnw_needs needs_of(const wnw_policy *p, int32_t k)
 {
     const wnw_part *part = &p->part[k].head;
@@ -625,12 +627,12 @@ bool wnw_policy_rerotates(const wnw_policy *p)
     return p && wnw__policy_has(p, WNW_PART_POSITIONS, WNW_FLAG_REROTATES);
 }
 
-/* Whether it could not work on what it left behind itself. */
+/* Whether the policy could not compress again a cache that it has compressed itself. */
 static bool loses_tokens(const wnw_policy *p)
 {
     const char *layout = wnw__policy_layout(p);
     const uint32_t matches = wnw__policy_matches(p);
-    /* A selector that matches heads does so to keep the same tokens in all of them. */
+    /* A selector that matches heads keeps the same tokens in all of them. */
     const bool one_list =
         strcmp(layout, "layer") == 0 || wnw__policy_has(p, WNW_PART_SELECTOR, WNW_FLAG_MATCHES_HEADS);
     return wnw_policy_rerotates(p) && strcmp(layout, "uniform") != 0 &&
@@ -691,7 +693,7 @@ int wnw__policies_check(const wnw_policy *const *policies, int32_t n)
 
 int wnw__observations_agree(const wnw_policy *const *policies, int32_t n)
 {
-    int32_t stats = -1; /* first policy that asks for them */
+    int32_t stats = -1; /* first policy that asks for query statistics */
     for (int32_t i = 0; i < n; i++) {
         const wnw_needs needs = wnw_policy_needs(policies[i]);
         if (!(needs.flags & WNW_NEED_QUERY_STATS))
@@ -710,7 +712,7 @@ int wnw__observations_agree(const wnw_policy *const *policies, int32_t n)
 
 int wnw__needs_agree(const wnw_policy *const *policies, int32_t n)
 {
-    int32_t pass = -1; /* first policy that asks for one */
+    int32_t pass = -1; /* first policy that asks for a second pass */
     WNW_TRY(wnw__observations_agree(policies, n));
     for (int32_t i = 0; i < n; i++) {
         const wnw_needs needs = wnw_policy_needs(policies[i]);
@@ -820,7 +822,7 @@ const char *wnw__policy_layout(const wnw_policy *p)
         return wnw__policy_has(p, WNW_PART_LAYER_BUDGET, WNW_FLAG_RAGGED) ? "layer" : "uniform";
     if (wnw__policy_has(p, WNW_PART_SCORER, WNW_FLAG_ONE_LIST))
         return "layer";
-    /* One list of scores is one list of tokens, unless the selector looks at every head by itself. */
+    /* One list of scores gives one list of tokens, unless the selector looks at each head by itself. */
     return wnw__policy_has(p, WNW_PART_AGGREGATION, WNW_FLAG_ONE_LIST) && !wnw__selector_of(p)->part.needs
                ? "layer"
                : "composite";

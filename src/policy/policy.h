@@ -8,7 +8,7 @@
 struct wnw_policy {
     union wnw__part part[WNW_N_PART_KINDS]; /* by wnw_part_kind */
     void *opts[WNW_N_PART_KINDS];           /* owned, never NULL in a finished policy */
-    uint32_t flags[WNW_N_PART_KINDS];       /* of the parts with these options */
+    uint32_t flags[WNW_N_PART_KINDS];       /* WNW_FLAG_ bits of each part with these options */
     wnw_rounding rounding;                  /* of every count */
     char *text;                             /* canonical form, owned */
 };
@@ -42,7 +42,7 @@ static inline bool wnw__policy_has(const wnw_policy *p, wnw_part_kind kind, uint
 {
     return p->flags[kind] & flag;
 }
-/* Its name for messages: that of the scorer. */
+/* The policy's name in messages is that of its scorer. */
 static inline const char *wnw__policy_name(const wnw_policy *p)
 {
     return wnw__scorer_of(p)->part.name;
@@ -54,56 +54,59 @@ int wnw__policy_parse_parts(wnw_policy **out, const char *recipe);
 /* "score", "aggregate", "layer", ...: what a recipe may call a kind of part; NULL past the last. Static. */
 const char *wnw__slot_name(int32_t kind);
 
-/* Whether the scorer keeps everything ("full"), whatever is done with the contents of entries. */
+/* Whether the scorer keeps every entry ("full"); contents of entries may still be changed. */
 bool wnw__policy_keeps_all(const wnw_policy *p);
-/* Whether it has work to do with layers of which everything stays. */
+/* Whether the policy writes into entries also in layers where every entry stays. */
 bool wnw__policy_rewrites_all(const wnw_policy *p);
 
 /* "uniform", "layer", "composite" or "ragged". Static. */
 const char *wnw__policy_layout(const wnw_policy *p);
 
-/* WNW_FLAG_MATCHES_LAYERS or else WNW_FLAG_MATCHES_HEADS if any part does that, 0 if none compares entries of
- * one position. */
+/* WNW_FLAG_MATCHES_LAYERS if any part has it, else WNW_FLAG_MATCHES_HEADS if any part has it, else 0: no part
+ * compares entries of one position. */
 uint32_t wnw__policy_matches(const wnw_policy *p);
-/* Whether it takes positions for the age of entries. */
+/* Whether the policy takes positions for the age of entries. */
 bool wnw__policy_counts_age(const wnw_policy *p);
-/* Entries that stay whatever their score, as far as the head holds them. */
+/* The entries that stay whatever their score, limited to those that the head holds. */
 wnw_protected wnw__policy_keep(const wnw_policy *p, const wnw_keep_problem *problem);
-/* The same with other options of the scorer's. */
+/* As wnw__policy_keep, with scorer_opts in place of the policy's. */
 wnw_protected wnw__policy_keep_with(const wnw_policy *p, const void *scorer_opts,
                                     const wnw_keep_problem *problem);
 
 /* E_ARG unless there are n policies, n >= 0. */
 int wnw__policies_check(const wnw_policy *const *policies, int32_t n);
-/* E_ARG where one session cannot observe what n policies want: they disagree about the tokens that query
- * statistics leave out. */
+/* E_ARG where one session cannot record what n policies want, because they disagree about the tokens that
+ * query statistics leave out. */
 int wnw__observations_agree(const wnw_policy *const *policies, int32_t n);
-/* E_ARG where they cannot be planned at once either: they disagree about what a second pass feeds. */
+/* E_ARG where n policies cannot be planned at once: as above, or they disagree about what a second pass
+ * feeds. */
 int wnw__needs_agree(const wnw_policy *const *policies, int32_t n);
 
-/* Adds what `more` asks for. */
+/* Adds to `needs` what `more` asks for: all flags, the larger window. */
 void wnw__needs_merge(wnw_needs *needs, const wnw_needs *more);
 
 int wnw__policy_copy(wnw_policy **out, const wnw_policy *p);
 
-/* The window of the part that asks for the prompt's perplexity, whatever others observe. */
+/* The window, in tokens, of the part that asks for the prompt's perplexity; windows of other parts do not
+ * matter. */
 int32_t wnw__policy_perplexity_window(const wnw_policy *p);
 /* Whether the policy leaves layer il whole by its own rule. */
 bool wnw__policy_skips(const wnw_policy *p, int32_t il);
 
-/* Whether part k gathers something over all layers. */
+/* Whether the part of kind k gathers something over all layers. */
 bool wnw__policy_gathers(const wnw_policy *p, int32_t k);
 /* Whether counts or selection need the scores of all layers. */
 bool wnw__policy_sees_all_layers(const wnw_policy *p);
 
-/* Whether the policy settles blocks of entries one after the other and decides itself when (LagKV). */
+/* Whether the policy settles blocks of entries one after another, at times of its own choice (LagKV). */
 bool wnw__policy_is_recursive(const wnw_policy *p);
-/* Whether heads that a prompt's compression has cut hold their count while decoding (DuoAttention). */
+/* Whether heads that a prompt's compression has cut keep their number of entries while decoding
+ * (DuoAttention). */
 bool wnw__policy_slides(const wnw_policy *p);
-/* Blocks of the scorer's scores behind the n_final entries that are settled already; lag 0 where they have
- * none. */
+/* The scorer's blocks behind the n_final entries that are settled already; lag is 0 for a scorer without
+ * blocks. */
 wnw_blocks wnw__policy_blocks(const wnw_policy *p, int32_t n_final);
-/* The same with other options of the scorer's. */
+/* As wnw__policy_blocks, with scorer_opts in place of the policy's. */
 wnw_blocks wnw__policy_blocks_with(const wnw_policy *p, const void *scorer_opts, int32_t n_final);
 /* E_MISMATCH if the policy cannot work without a kind of results that the profile (may be NULL) lacks. */
 int wnw__policy_check_profile(const wnw_policy *p, const wnw_profile *profile);

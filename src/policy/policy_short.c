@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The shortest recipe of a policy. Every preset, and the bare scorer, is tried as the first name: whatever it
- * does not bring along is added, then everything that can be left out is left out. A recipe counts only if it
- * parses to the policy, so that no rule of the parser has to be known here.
+ * Finds the shortest recipe of a policy. Every preset, and the bare scorer, is tried as the first name: all
+ * parts and options of the policy are added, then each is left out if it can be. A recipe counts only if it
+ * parses to the policy, so this file need not know the parser's rules.
  */
 #include "base/opt.h"
 #include "policy/policy.h"
@@ -15,8 +15,8 @@
 #define MAX_RECIPE 4096
 enum { MAX_PIECES = 128 };
 
-/* A recipe in pieces that can be left out: the first name or a part (part true, "name"), or an option of the
- * part before it ("key=value"). */
+/* A recipe in pieces, which can be left out one by one. A piece is the first name or a part ("name", `part`
+ * true) or an option of the part before it ("key=value"). */
 struct pieces {
     struct {
         char text[192];
@@ -27,7 +27,7 @@ struct pieces {
 
 struct search {
     const wnw_policy *policy;
-    wnw_registry outside; /* the policy's parts that are not the library's */
+    wnw_registry outside; /* the policy's parts that a program registered */
     const wnw_part *parts[WNW_N_PART_KINDS];
     char best[MAX_RECIPE]; /* "" = none yet */
 };
@@ -42,7 +42,7 @@ static void add(struct pieces *ps, bool part, const char *name, const char *valu
     ps->piece[ps->n++].out = false;
 }
 
-/* A part that is left out takes its options along. */
+/* Writes the recipe. A part that is left out takes its options along. */
 static void write_pieces(const struct pieces *ps, char *out, size_t size)
 {
     size_t n = 0;
@@ -71,7 +71,7 @@ static bool is_policy(const struct search *se, const char *recipe)
     return same;
 }
 
-/* Every part and option of the policy behind the first name. */
+/* Makes the pieces: the first name, then every part and option of the policy. */
 static void spell_out(const wnw_policy *p, const char *first, struct pieces *ps)
 {
     ps->n = 0;
@@ -86,7 +86,7 @@ static void spell_out(const wnw_policy *p, const char *first, struct pieces *ps)
     }
 }
 
-/* Leaves out what can be: first whole parts, then options, as long as anything can go. */
+/* Leaves out pieces as long as any can be left out: whole parts first, then options. */
 static void shorten(const struct search *se, struct pieces *ps)
 {
     char text[MAX_RECIPE];
@@ -146,7 +146,7 @@ int wnw_policy_short(const wnw_policy *p, char **text)
     for (int32_t i = 0; (row = wnw__preset_get(i)); i++)
         if (begins_with(row->recipe, scorer) && strcmp(row->name, scorer) != 0)
             try_first(se, row->name);
-    (void)wnw__fail(WNW_OK, "%s", before); /* recipes that did not parse are nobody's failure */
+    (void)wnw__fail(WNW_OK, "%s", before); /* recipes that did not parse are no failure of the caller */
     *text = strdup(*se->best ? se->best : wnw_policy_string(p));
     free(se);
     return *text ? WNW_OK : wnw__fail(WNW_E_NOMEM, "out of memory for a recipe");

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Presets: rows of data. A recipe here is canonical (every option written out; a test holds it to that) and
- * begins with a scorer. Methods first, each with the setting of its own paper; then parity presets, which
- * reproduce a reference program (kvpress-) or the baselines inside one paper's comparison (paper-).
+ * Presets: named recipes, as rows of data. A recipe here is canonical (every option is written out; a test
+ * checks this) and begins with a scorer. Methods come first, each with the setting of its own paper; then
+ * parity presets, which reproduce a reference program (kvpress-) or the baselines inside one paper's
+ * comparison (paper-).
  */
 #include "policy/presets.h"
 #include "policy/part.h"
 
 #include <string.h>
 
-/* Rows, and what they share, stand on one line each, so that they are added at one place. */
+/* Each row, and each piece that rows share, stands on one line, so that a preset is added in one place. */
 /* clang-format off */
 #define MEAN          "+group_mean:cross_head=0,gqa_bug=0"
 #define UNIFORM_EXACT "+uniform:rounding=exact"
 #define UNIFORM_TRUNC "+uniform:rounding=trunc"
 #define SNAPKV_32_MAX "snapkv:window=32,kernel=7,pool=max,agg=mean,pool_after=0" MEAN
-/* Grouped heads as the released code of AdaKV and CriticalKV has them: their mean is pooled. */
+/* Grouped heads as in the released code of AdaKV and CriticalKV: their mean is pooled. */
 #define SNAPKV_32_GROUP "snapkv:window=32,kernel=7,pool=max,agg=mean,pool_after=1" MEAN
 /* kvpress' own default, with which RULER was run. */
 #define SNAPKV_64_AVG "snapkv:window=64,kernel=5,pool=avg,agg=mean,pool_after=0" MEAN

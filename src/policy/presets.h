@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Presets: rows of data. */
+/* Presets: named recipes, as rows of data. */
 #ifndef WNW_PRESETS_H
 #define WNW_PRESETS_H
 
@@ -7,7 +7,7 @@
 
 struct wnw__preset {
     const char *name, *about, *paper;
-    const char *details; /* what the parts' own texts do not say; NULL = nothing */
+    const char *details; /* facts that the parts' own texts do not state; NULL = none */
     const char *recipe;  /* canonical; its first name is a scorer */
     bool parity;         /* reproduces another program's or paper's setting */
 };

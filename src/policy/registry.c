@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The registry of parts from outside. What is wrong with a descriptor is found here, so that the driver can
- * rely on it as on one of ours. */
+/* The registry of parts that programs bring. Errors in a descriptor are found here, so that the driver can
+ * rely on it as on one of the library's. */
 #include "policy/registry.h"
 #include "base/opt.h"
 #include "policy/part.h"
@@ -34,7 +34,7 @@ const wnw_part *wnw__registry_find(const wnw_registry *r, const char *name, size
 
 /* ---- Checks ---- */
 
-/* A descriptor that is as long as its kind's is safe to look into. */
+/* Checks that the descriptor is as long as its kind's, so that reading its fields is safe. */
 static int check_size(const wnw_part *part)
 {
     const size_t size = wnw__part_size(part->kind);
@@ -68,7 +68,7 @@ static int check_name(const wnw_registry *r, const wnw_part *part)
     return WNW_OK;
 }
 
-/* What is missing for the work of its kind; NULL if nothing is. */
+/* Name of a function that a part of its kind must have and this one lacks; NULL if none is missing. */
 static const char *missing_function(const union wnw__part *p)
 {
     switch (p->head.kind) {

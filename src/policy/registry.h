@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Parts from outside. */
+/* Parts that programs register. */
 #ifndef WNW_REGISTRY_H
 #define WNW_REGISTRY_H
 
@@ -10,7 +10,7 @@ struct wnw_registry {
     int32_t n, cap;
 };
 
-/* By name; NULL if there is none, or no registry. */
+/* The part of this name; NULL if there is none or r is NULL. */
 const wnw_part *wnw__registry_find(const wnw_registry *r, const char *name, size_t len);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* From a policy to a smaller cache: plan, apply the plan, and give new positions where the policy wants them.
- * */
+/* From a policy to a smaller cache: plan, apply the plan, and give new positions where the policy wants
+ * them. */
 #ifndef WNW_APPLY_H
 #define WNW_APPLY_H
 

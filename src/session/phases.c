@@ -183,8 +183,8 @@ static int32_t asked_of(const wnw_session *s, int32_t n)
 }
 
 /* Number of entries of the longest head among the layers that take part; *n_final says how many of them are
- * settled. Both are 0 if no layer takes part. A recursive policy holds the same counts in all these layers.
- * */
+ * settled. Both are 0 if no layer takes part. A recursive policy holds the same counts in all these
+ * layers. */
 static int32_t longest_part(const wnw_session *s, const wnw_policy *p, int32_t *n_final)
 {
     int32_t n = 0;
@@ -406,8 +406,8 @@ static void slide_heads(wnw_session *s)
 
 /* ---- A piece of the prompt ---- */
 
-/* Entries of all layers with (sliding) or without a sliding window; *n_heads is the number of their KV heads.
- * */
+/* Entries of all layers with (sliding) or without a sliding window; *n_heads is the number of their KV
+ * heads. */
 static int64_t count_entries(const wnw_session *s, bool sliding, int32_t *n_heads)
 {
     int64_t n = 0;

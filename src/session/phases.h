@@ -30,8 +30,8 @@ struct wnw__rules {
 int wnw__rules_check(const wnw_session *s, const struct wnw__eviction *ev, const wnw_profile *profile);
 /* Makes the session follow rules that were checked (wnw__rules_check) and declared (wnw__session_declare). */
 void wnw__rules_set(wnw_session *s, const struct wnw__eviction *ev);
-/* Whether the rules plan again at fixed intervals while decoding, so that queries of generated tokens count.
- * */
+/* Whether the rules plan again at fixed intervals while decoding, so that queries of generated tokens
+ * count. */
 bool wnw__rules_replan(const struct wnw__eviction *ev);
 /* Does what the rules want after each decoded token. */
 int wnw__rules_after_decode(wnw_session *s);

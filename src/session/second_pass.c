@@ -189,8 +189,8 @@ static void warn_beyond(const struct pass *p, int32_t n, char *warning)
 
 /* ---- The context, once more ---- */
 
-/* Feeds the tokens read. behind: tokens that will be fed behind the last piece, which then stays; 0 = none.
- * */
+/* Feeds the tokens read. behind: tokens that will be fed behind the last piece, which then stays; 0 =
+ * none. */
 static int feed_context(struct pass *p, int32_t behind, char *warning)
 {
     const int32_t *tokens = p->s->ids.tokens, n = p->n_past, room = p->s->m->hp.n_ctx_train - n - behind;

@@ -8,8 +8,8 @@
 #include "session/ids.h"
 #include "session/phases.h"
 
-/* A field that belongs to the timeline, not to the computation, must be copied by wnw_session_copy (copy.c).
- * */
+/* A field that belongs to the timeline, not to the computation, must be copied by wnw_session_copy
+ * (copy.c). */
 struct wnw_session {
     const struct wnw_model *m;
     wnw_session_params params; /* resolved: no 0 stands for a default any more */
@@ -31,8 +31,8 @@ struct wnw_session {
     struct wnw__rules rules;
     float *logits; /* [n_vocab] */
     bool has_logits;
-    /* The test oracle of wnw__session_mask: [n_layer * n_head_kv][hidden_n], 1 = invisible; NULL = no mask.
-     * */
+    /* The test oracle of wnw__session_mask: [n_layer * n_head_kv][hidden_n], 1 = invisible; NULL = no
+     * mask. */
     uint8_t **hidden;
     int32_t hidden_n;
 };
