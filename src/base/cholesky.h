@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Lower triangle of a[n][n] becomes L with L L^T = a; the rest is not touched. False if a is not positive
- * definite, or not a number. */
+/* Replaces the lower triangle of a[n][n] by L with L L^T = a; the rest is not touched. False if a is not
+ * positive definite or has a NaN. */
 bool wnw__cholesky(double *a, int32_t n);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Failing with a sentence. The text is per thread; see wnw_last_error(). */
+/* Errors with a sentence. Each thread has its own text; see wnw_last_error(). */
 #ifndef WNW_BASE_ERR_H
 #define WNW_BASE_ERR_H
 
@@ -16,14 +16,15 @@ int wnw__fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3
 void wnw__log(wnw_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Adds a sentence to warning[WNW_WARNING_SIZE], which is "" or holds earlier ones. */
-#define WNW_WARNING_SIZE 256 /* of wnw_report.warning */
+#define WNW_WARNING_SIZE 256 /* bytes of wnw_report.warning */
 void wnw__warn(char *warning, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #ifdef __cplusplus
 }
 #endif
 
-/* Returns from the calling function when expr fails. Only where nothing has to be released. */
+/* Returns from the calling function when expr fails. It is only for places where nothing has to be
+ * released. */
 #define WNW_TRY(expr)                   \
     do {                                \
         const int wnw_try_rc_ = (expr); \
@@ -31,7 +32,7 @@ void wnw__warn(char *warning, const char *fmt, ...) __attribute__((format(printf
             return wnw_try_rc_;         \
     } while (0)
 
-/* For public functions: E_ARG from the calling function where a pointer that it needs is NULL. */
+/* For public functions: returns E_ARG from the calling function where a pointer that it needs is NULL. */
 #define WNW_REQUIRE(pointer)                                                               \
     do {                                                                                   \
         if (!(pointer))                                                                    \

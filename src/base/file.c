@@ -11,7 +11,8 @@ int wnw__open_file(int *fd, int64_t *size, const char *what, const char *path)
 {
     struct stat st;
     *size = 0;
-    /* Without O_NONBLOCK the opening of a FIFO waits for somebody who writes; regular files do not mind it. */
+    /* Without O_NONBLOCK, open waits at a FIFO until another process writes to it; for regular files the flag
+     * changes nothing. */
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (*fd < 0)
         return wnw__fail(errno == ENOMEM ? WNW_E_NOMEM : WNW_E_IO, "cannot open the %s '%.200s': %s", what,

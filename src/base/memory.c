@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* Up to this size it may come from what the heap has free. Larger blocks are asked of the system directly:
- * the C library learns from the sizes of blocks that are freed, and would keep more memory to itself. */
+/* Up to this size, in bytes, the look may take memory that the heap has free. Larger blocks are asked of the
+ * system directly: the C library adapts to the sizes of freed blocks, and would then keep more memory to
+ * itself. */
 enum { HEAP_MOST = 1 << 16 };
 
 int wnw__memory_look(size_t bytes, const char *what)

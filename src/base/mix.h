@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Random numbers from a counter: what is drawn depends on its index alone, not on what was drawn before. The
+/* Random numbers from a counter: a number depends on its index alone, not on numbers drawn before. The
  * sequence is that of splitmix64. */
 #ifndef WNW_BASE_MIX_H
 #define WNW_BASE_MIX_H
@@ -30,13 +30,13 @@ static inline uint64_t wnw__stream(int32_t seed, int32_t il, int32_t ih)
     return wnw__mix(wnw__mix((uint64_t)seed << 32 | (uint32_t)il) ^ (uint64_t)ih);
 }
 
-/* In [0, 1), a multiple of 2^-24. */
+/* Number i of the stream, uniform in [0, 1), a multiple of 2^-24. */
 static inline float wnw__uniform(uint64_t stream, uint32_t i)
 {
     return (float)(wnw__mix(stream ^ i) >> 40) / 16777216.0f;
 }
 
-/* Mean 0, variance 1 (Box and Muller). */
+/* Number i of the stream, normal with mean 0 and variance 1 (Box and Muller). */
 static inline float wnw__normal(uint64_t stream, uint32_t i)
 {
     const uint64_t bits = wnw__mix(stream ^ i);

@@ -33,7 +33,7 @@ static int n_choices(const wnw_option *o)
     return n;
 }
 
-/* Range of an option; BOOL and ENUM have their own whatever the table says. */
+/* The range of an option; BOOL and ENUM have fixed ranges, which the table does not change. */
 static void option_range(const wnw_option *o, double *min, double *max)
 {
     *min = o->type == WNW_OPT_BOOL || o->type == WNW_OPT_ENUM ? 0 : o->min;
@@ -106,7 +106,7 @@ int wnw__opt_find(const wnw_option *table, const char *name, size_t len)
     return -1;
 }
 
-/* A decimal number and nothing else; hexadecimal, "inf" and blanks are not numbers here. */
+/* Parses a decimal number and nothing else; hexadecimal, "inf" and blanks are refused. */
 static bool parse_number(const char *text, size_t len, bool whole, double *out)
 {
     char buf[64];
@@ -189,7 +189,7 @@ void wnw__opt_format(const wnw_option *o, const void *opts, char *out, size_t si
     out[n] = '\0';
 }
 
-/* Edit distance with one row of the matrix. Words that do not fit it get no suggestion. */
+/* Edit distance, computed with one row of the matrix. Words longer than the row get no suggestion. */
 static int edit_distance(const char *a, size_t na, const char *b, size_t nb)
 {
     int row[65];
@@ -216,7 +216,7 @@ void wnw__guess_name(struct wnw__guess *g, const char *name)
 {
     const size_t len = strlen(name);
     const int d = edit_distance(g->word, g->len, name, len);
-    /* A third of the longer word may be wrong, two letters always. */
+    /* A third of the longer word may be wrong, and two letters in any case. */
     const int most = (int)((g->len > len ? g->len : len) / 3);
     if (d > (most > 2 ? most : 2) || d >= (int)len || (g->best && d >= g->distance))
         return;

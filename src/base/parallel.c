@@ -30,7 +30,7 @@ void wnw__parallel(struct wnw__pool *pool, int32_t n, void (*fn)(int32_t i, void
     pool->gather(pool);
 }
 
-/* Ends when it gets the lock. */
+/* A thread that ends when it gets the lock. */
 static void *wait_for_lock(void *lock)
 {
     pthread_mutex_lock(lock);

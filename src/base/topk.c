@@ -16,7 +16,8 @@ struct wnw__cut wnw__topk_cut(const float *score, int64_t n, int64_t k)
     if (k <= 0)
         return (struct wnw__cut){.key = UINT32_MAX, .n_tie = 0};
 
-    /* Byte by byte from the top: which value does the k-th best have among those that share the prefix? */
+    /* Byte by byte from the top, this finds the value that the k-th best has among keys with the same
+     * prefix. */
     uint32_t prefix = 0, mask = 0;
     int64_t left = k;
     for (int shift = 24; shift >= 0; shift -= 8) {
@@ -49,7 +50,7 @@ int32_t wnw__topk_late(const float *score, int32_t n, int32_t k, int32_t first, 
 {
     k = k < 0 ? 0 : k > n ? n : k;
     const struct wnw__cut cut = wnw__topk_cut(score, n, k);
-    int64_t skip = -cut.n_tie; /* scores equal to the cut that come before those that are taken */
+    int64_t skip = -cut.n_tie; /* number of scores equal to the cut that come before the taken ones */
     for (int32_t i = 0; i < n; i++)
         skip += wnw__score_key(score[i]) == cut.key;
     int32_t m = 0;

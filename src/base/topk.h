@@ -10,7 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Where the k best of an array end: every score above `key` belongs to them, and the first n_tie equal ones. */
+/* Where the k best of an array end: they are all scores above `key` and the first n_tie scores equal to
+ * it. */
 struct wnw__cut {
     uint32_t key;
     int64_t n_tie;
@@ -19,7 +20,7 @@ struct wnw__cut {
 /* Maps a float to an integer of the same order. */
 uint32_t wnw__score_key(float x);
 
-/* 0 <= k <= n. k = 0 gives a cut that nothing passes. */
+/* The cut of the k best of score[n], 0 <= k <= n. With k = 0 nothing passes it. */
 struct wnw__cut wnw__topk_cut(const float *score, int64_t n, int64_t k);
 
 /* Whether the next score, scanned in ascending position, is among the k best. Counts n_tie down. */
@@ -35,12 +36,12 @@ static inline bool wnw__cut_take(struct wnw__cut *cut, float score)
     return false;
 }
 
-/* Writes first + i for the k best i, ascending, to out[k]. k is clamped to 0..n; returns it. */
+/* Writes first + i for the k best i, ascending, to out[k]. k is clamped to 0 .. n and returned. */
 int32_t wnw__topk(const float *score, int32_t n, int32_t k, int32_t first, int32_t *out);
-/* The same with ties to the higher position. */
+/* As wnw__topk, but among equal scores higher positions come first. */
 int32_t wnw__topk_late(const float *score, int32_t n, int32_t k, int32_t first, int32_t *out);
 
-/* Sorts x[n], highest first, in place and without memory of its own. No NaN. */
+/* Sorts x[n], highest first, in place and without further memory. x must have no NaN. */
 void wnw__sort_descending(float *x, int32_t n);
 
 #endif

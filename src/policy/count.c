@@ -60,7 +60,7 @@ wnw_protected wnw__protected_shrink(wnw_protected p, int32_t n_keep)
     return p;
 }
 
-/* Returns the sum of weights of parts below `most`; *left becomes the number left for them. */
+/* Returns the sum of weights of parts below `most`; *left loses `most` for every other part. */
 static double open_weight(const double *weight, int32_t n, int64_t *left, int32_t most, const int32_t *out)
 {
     double sum = 0;

@@ -82,7 +82,8 @@ int wnw__observations_agree(const wnw_policy *const *policies, int32_t n);
  * feeds. */
 int wnw__needs_agree(const wnw_policy *const *policies, int32_t n);
 
-/* Adds to `needs` what `more` asks for: all flags, the larger window. */
+/* Adds to `needs` what `more` asks for: all flags and profiles, the larger window. skip and
+ * second_pass are taken from `more` where it asks for them. */
 void wnw__needs_merge(wnw_needs *needs, const wnw_needs *more);
 
 int wnw__policy_copy(wnw_policy **out, const wnw_policy *p);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Profiles: calibration results of one model, put together from files. docs/profiles.md has the format. */
+/* Profiles: calibration results of one model, combined from files. docs/profiles.md has the format. */
 #include "profile/profile_impl.h"
 
 #include <stdlib.h>
@@ -76,9 +76,9 @@ void wnw_profile_free(wnw_profile *p)
     free(p);
 }
 
-/* ---- Taking over what a file held ---- */
+/* ---- Taking over the contents of a file ---- */
 
-/* Moves one array; where a file holds part of a kind the other part stays. */
+/* Moves one array. With `merge` the file holds only a part of a kind, and an array that it lacks stays. */
 static void move(void *to, void *from, bool merge)
 {
     void **old = to, **new = from;

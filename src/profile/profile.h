@@ -16,7 +16,8 @@ extern const char *const wnw__score_norms[];
 /* How alpha is smoothed along the positions. */
 enum wnw__alpha_pool { WNW_ALPHA_POOL_NONE, WNW_ALPHA_POOL_AVG, WNW_ALPHA_POOL_MAX };
 extern const char *const wnw__alpha_pools[];
-/* What a score is made of: attention and value norm, attention of the last query, attention of the window. */
+/* What a score is made of. FULL: attention and value norm; RAW: attention of the last query; ATTENTION:
+ * attention of the window. */
 enum wnw__utility { WNW_UTILITY_FULL, WNW_UTILITY_RAW, WNW_UTILITY_ATTENTION };
 extern const char *const wnw__utilities[];
 /* What becomes of the entries above the threshold. */
@@ -25,9 +26,9 @@ extern const char *const wnw__gate_modes[];
 
 /* CompilerKV's tables and the settings they were made under. */
 struct wnw__compiler_table {
-    int32_t n_layer; /* rows of the tables; another depth than the model's only if foreign */
+    int32_t n_layer; /* rows of the tables; differs from the model's depth only if foreign */
     bool foreign;    /* made for another model */
-    /* Settings of the run it was made for; not said: 0, n_sink and enums -1. */
+    /* Settings of the run that the table was made for. Unstated ones are 0; n_sink and enums are then -1. */
     int32_t budget, window, kernel, n_sink;
     int32_t alpha_scope, score_norm, gate, pool, utility;
     int32_t entropy_norm; /* bool: entropy divided by ln T */
@@ -44,17 +45,18 @@ struct wnw_profile {
     char fingerprint[17];
     uint32_t kinds; /* bit set of wnw_profile_kind */
 
-    /* SRH: query heads of each layer, best first, by semantic and by traditional retrieval score; mean
-     * scores, head order. k: heads that the profile was used with. */
+    /* SRH: rank holds the query heads of each layer, best first, by semantic (srh) or traditional (trad)
+     * retrieval score; mean holds the mean scores in order of heads. srh_k: heads that the profile was used
+     * with. */
     int32_t *srh_rank, *trad_rank; /* [n_layer][n_head]; each may be NULL */
     float *srh_mean, *trad_mean;   /* [n_layer][n_head]; each may be NULL */
-    int32_t srh_k;                 /* 0 = not said */
+    int32_t srh_k;                 /* 0 = unstated */
 
     double *layer_share; /* LAYERS: [n_layer], sums to 1 */
 
     double *head_score; /* HEADS: [n_layer][n_head] importance of query heads; may be NULL */
     double *head_alpha; /* HEADS: [n_layer][n_head_kv] 0 = streaming .. 1 = retrieval; may be NULL */
-    int32_t head_sink, head_recent; /* HEADS: what streaming heads keep; 0 = not said */
+    int32_t head_sink, head_recent; /* HEADS: entries that streaming heads keep; 0 = unstated */
 
     struct wnw__compiler_table compiler;
 

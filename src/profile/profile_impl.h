@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Inside of reading profiles: profile.c owns the arrays, profile_size.c refuses what is too large,
- * profile_json.c reads checked values, profile_kinds.c knows our own format, profile_import.c that of the
- * papers' authors. */
+/* The inside of reading profiles: profile.c owns the arrays, profile_size.c refuses files that are too large,
+ * profile_json.c reads checked values, profile_kinds.c knows the library's own format, and profile_import.c
+ * the formats of the papers' authors. */
 #ifndef WNW_PROFILE_IMPL_H
 #define WNW_PROFILE_IMPL_H
 
@@ -16,27 +16,28 @@ struct wnw__profile_file {
 
 /* How large a profile may be (profile_size.c). */
 struct wnw__profile_limit {
-    int64_t n_bytes, n_values, n_lists; /* lists: arrays and objects; values: these and all that is in them */
+    int64_t n_bytes, n_values, n_lists; /* lists: arrays and objects; values: lists and their elements */
 };
 void wnw__profile_limit(struct wnw__profile_limit *out, const struct wnw__profile_shape *shape);
-/* What a JSON text has of them, or a little more; over several pieces of it, from {0}. */
+/* Counts the values and lists of a JSON text, or a few more; it starts as {0}, and the text may come in
+ * pieces. */
 struct wnw__profile_count {
     int64_t n_values, n_lists;
     bool in_string, escaped; /* where the last piece ended */
 };
 void wnw__profile_count(struct wnw__profile_count *c, const char *text, size_t len);
 
-/* Reads and parses; path is borrowed. root is NULL after a failure. */
+/* Reads and parses the file; path is borrowed. f->root is NULL after a failure. */
 int wnw__profile_open(struct wnw__profile_file *f, const char *path, const struct wnw__profile_limit *limit);
 
-/* E_FORMAT with the file's name in front. */
+/* Fails with E_FORMAT; the sentence begins with the file's name. */
 int wnw__profile_bad(const struct wnw__profile_file *f, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-/* A remark for the log, the file's name in front. */
+/* Writes a remark to the log; it begins with the file's name. */
 void wnw__profile_note(const struct wnw__profile_file *f, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* A rectangular array of numbers. */
+/* What a rectangular array of numbers must be. */
 enum wnw__element { WNW_ELEMENT_I32, WNW_ELEMENT_F32, WNW_ELEMENT_F64 };
 struct wnw__array_spec {
     const char *name; /* for messages */
@@ -45,23 +46,24 @@ struct wnw__array_spec {
     int32_t shape[4];
     double min, max; /* of every element */
 };
-/* Checks v against the spec before it allocates; *out is a void ** and NULL after a failure. */
+/* Checks v against the spec before it allocates; out is the address of a pointer, whose
+ * array the caller frees; it is NULL after a failure. */
 int wnw__profile_array(void *out, const struct wnw__profile_file *f, const json_t *v,
                        const struct wnw__array_spec *spec);
-/* A whole number of `object`; WNW_OK and def where the key is absent. */
+/* Reads the whole number at `key` of `object`; where the key is absent it gives def and WNW_OK. */
 int wnw__profile_int(const struct wnw__profile_file *f, const json_t *object, const char *key, int32_t def,
                      int32_t min, int32_t max, int32_t *out);
-/* One of the names; -1 where the key is absent. */
+/* Reads one of the names at `key` and gives its index, or -1 where the key is absent. */
 int wnw__profile_choice(const struct wnw__profile_file *f, const json_t *object, const char *key,
                         const char *const *names, int32_t *out);
-/* Every row of rank[n_layer][n_head] must hold every head once. */
+/* E_FORMAT unless every row of rank[n_layer][n_head] holds every head once. */
 int wnw__profile_check_ranks(const struct wnw__profile_file *f, const char *name, const int32_t *rank,
                              int32_t n_layer, int32_t n_head);
-/* Makes share[n] sum to 1; remarks on it where it was far off. */
+/* Scales share[n] so that it sums to 1; a remark is logged where its sum was far off. */
 int wnw__profile_normalise(const struct wnw__profile_file *f, double *share, int32_t n);
 
-/* Both fill `fresh`, whose shapes are set, and mark its kinds: our own format; the authors' formats, of which
- * one file may hold only a part of a kind. */
+/* Both fill `fresh`, whose shapes are set, and mark its kinds. _read_kind reads the library's own format,
+ * _import the authors' formats, in which one file may hold only a part of a kind. */
 int wnw__profile_read_kind(const struct wnw__profile_file *f, wnw_profile *fresh);
 int wnw__profile_import(const struct wnw__profile_file *f, wnw_profile *fresh);
 

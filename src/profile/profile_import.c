@@ -8,7 +8,7 @@
  *   {"shape": .., "W_head": [L][H]}            CompilerKV (arXiv 2602.08686), head weights
  *   {"shape": .., "M_lex": [L][20][4]}         CompilerKV, thresholds by entropy and perplexity
  *
- * None of them says what model it belongs to: shapes are all that can be checked, and the log says so.
+ * These files do not name their model: only shapes can be checked, and the log says so.
  * CompilerKV's published tables are drawn from curves, not measured. Head lists do not say which of the two
  * retrieval scores they rank; the file's name decides where it has "srh" or "trad" in it, else ranked lists
  * are taken as semantic and score lists as traditional, which is what was published.
@@ -20,7 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* [n_layer][n_head] heads, best first, from mean[n_layer][n_head]: stable, so ties go to the lower head. */
+/* Writes to rank[n_layer][n_head] each layer's heads, best first by mean[n_layer][n_head]; ties go to the
+ * lower head. */
 static void rank_heads(const float *mean, int32_t n_layer, int32_t n_head, int32_t *rank)
 {
     for (int32_t il = 0; il < n_layer; il++) {
@@ -156,7 +157,7 @@ static int published_edges(struct wnw__compiler_table *t)
     for (int32_t i = 1; i < N_PPL; i++)
         t->ppl_edge[i - 1] = pow(100, i / (N_PPL - 1.0));
     t->ppl_edge[N_PPL - 2] = 100;
-    t->default_ppl_bin = 1; /* of perplexity 10, which the authors' code assumes */
+    t->default_ppl_bin = 1; /* the bin of perplexity 10, which the authors' code assumes */
     return WNW_OK;
 }
 
@@ -174,7 +175,7 @@ static int import_compiler(const struct wnw__profile_file *f, wnw_profile *p)
                          f->path, json_array_size(json_array_get(weight, 0)), p->n_head);
     t->n_layer = p->n_layer;
     t->alpha_scope = t->gate = t->entropy_norm = t->n_sink = t->pool = t->utility = -1;
-    t->score_norm = WNW_NORM_MAX; /* thresholds of 0.8 to 1 are parts of the largest score */
+    t->score_norm = WNW_NORM_MAX; /* thresholds of 0.8 to 1 are fractions of the largest score */
     if (weight)
         WNW_TRY(wnw__profile_array(&t->weight, f, weight,
                                    &(struct wnw__array_spec){.name = "W_head",

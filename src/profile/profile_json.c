@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Checked values from a JSON file: whatever is wrong is named with its place in the file. */
+/* Checked values from a JSON file: every error names its place in the file. */
 #include "profile/profile_impl.h"
 
 #include "base/file.h"
@@ -48,7 +48,7 @@ static int read_failed(const char *path)
     return wnw__fail(WNW_E_IO, "reading the profile '%.200s' failed", path);
 }
 
-/* What the file has of everything is counted block by block, before there is memory for all of it. */
+/* Counts the file's values block by block, before memory for the whole file is allocated. */
 static int check_size(struct wnw__profile_count *count, const struct wnw__profile_file *f, FILE *file,
                       int64_t size, const struct wnw__profile_limit *limit)
 {
@@ -83,7 +83,7 @@ static int read_text(const char *path, FILE *file, int64_t size, char **text, si
     return WNW_OK;
 }
 
-/* What the parser takes at most for the values of a text. */
+/* The most bytes that the parser takes for the values of a text. */
 static size_t values_bytes(const struct wnw__profile_count *c, size_t len)
 {
     const size_t per_value = 64, per_list = 512;
@@ -117,7 +117,7 @@ int wnw__profile_open(struct wnw__profile_file *f, const char *path, const struc
         wnw__locale_begin(&l);
         f->root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &error);
         wnw__locale_end(&l);
-        /* Where not even the parser's first block was to be had it does not say why it failed. */
+        /* A parser that could not allocate even its first block does not say why it failed. */
         if (!f->root && (json_error_code(&error) == json_error_out_of_memory || !error.text[0]))
             rc = wnw__fail(WNW_E_NOMEM, "no memory for the values of '%.200s'", path);
         else if (!f->root)
@@ -143,7 +143,7 @@ struct reader {
     size_t at;
 };
 
-/* "name[3][17]" down to `level`. */
+/* Writes the place down to `level`, as "name[3][17]". */
 static const char *place(const struct reader *r, int32_t level, char buf[80])
 {
     int n = snprintf(buf, 80, "%.30s", r->spec->name);
@@ -175,7 +175,7 @@ static int read_number(struct reader *r, const json_t *v)
     return WNW_OK;
 }
 
-/* At most 4 deep, whatever the file holds. */
+/* The recursion is at most 4 deep, the largest rank, whatever the file holds. */
 static int read_level(struct reader *r, const json_t *v, int32_t level)
 {
     const struct wnw__array_spec *s = r->spec;
@@ -201,7 +201,7 @@ int wnw__profile_array(void *out, const struct wnw__profile_file *f, const json_
     struct reader r = {.file = f, .spec = spec};
     size_t n = spec->element == WNW_ELEMENT_F64 ? sizeof(double) : sizeof(float);
     *array = NULL;
-    /* The file is in memory and has as many numbers as the array will: it cannot be larger than that. */
+    /* The parsed file holds as many numbers as the array will, which limits the array's size. */
     WNW_TRY(read_level(&r, v, 0));
     for (int32_t i = 0; i < spec->rank; i++)
         n *= (size_t)spec->shape[i];

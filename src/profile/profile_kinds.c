@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Our own format: {"format", "kind", "model", "settings", "data", "results"}; docs/profiles.md lists the
- * fields. */
+/* The library's own format: {"format", "kind", "model", "settings", "data", "results"}; docs/profiles.md
+ * lists the fields. */
 #include "profile/profile_impl.h"
 
 #include <stdlib.h>
@@ -19,8 +19,8 @@ static int model_int(const struct wnw__profile_file *f, const json_t *model, con
     return *out > 0 ? WNW_OK : wnw__profile_bad(f, "model.%s is missing", key);
 }
 
-/* E_MISMATCH unless it is the profile's model. Tables of CompilerKV may come from another model with as many
- * heads; whoever uses them must want that. */
+/* E_MISMATCH unless it is the profile's model. Tables of CompilerKV may come from another model with the
+ * same number of heads; a policy must ask for such a table to be used (wnw__table_check). */
 static int check_model(const struct wnw__profile_file *f, wnw_profile *p, bool compiler)
 {
     const json_t *model = json_object_get(f->root, "model");
@@ -52,7 +52,7 @@ static int check_model(const struct wnw__profile_file *f, wnw_profile *p, bool c
 
 /* ---- The kinds ---- */
 
-/* results[key] where it is there; *out NULL where not. */
+/* Reads results[key] if the key is there; otherwise *out is NULL. */
 static int optional(void *out, const struct wnw__profile_file *f, const char *key,
                     struct wnw__array_spec spec)
 {
@@ -100,7 +100,7 @@ static int read_layers(const struct wnw__profile_file *f, const json_t *settings
     return wnw__profile_normalise(f, p->layer_share, p->n_layer);
 }
 
-/* Interior edges of one feature; how many bins they make. */
+/* Reads the interior edges of one feature; *n_bin is the number of bins that they make. */
 static int read_edges(const struct wnw__profile_file *f, const char *key, double min, double **out,
                       int32_t *n_bin)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Whether a profile is too large to be one, told before it is parsed: in memory a JSON value takes up to
- * eighty times the bytes it has in the file. What a profile may hold follows from the model's shape; the
+ * Refuses files that are too large for a profile before they are parsed, because in memory a JSON value takes
+ * up to eighty times its bytes in the file. What a profile may hold follows from the model's shape; the
  * bounds are several times what the largest kind needs, and leave room for settings and data of any sort.
  */
 #include "profile/profile_impl.h"
 
 enum {
-    FREE_VALUES = 1 << 18, /* settings, data, keys that nobody reads */
+    FREE_VALUES = 1 << 18, /* settings, data and keys that no code reads */
     MAX_PROBES = 4096,     /* scores per head in published files */
     MAX_CELLS = 1 << 14,   /* bins of entropy x bins of perplexity in a layer of CompilerKV's tables */
     BYTES_PER_VALUE = 64   /* digits, sign, exponent, line break and indentation of one number */
@@ -31,7 +31,7 @@ void wnw__profile_count(struct wnw__profile_count *c, const char *text, size_t l
             continue;
         }
         c->in_string = ch == '"';
-        /* A value stands before every comma and colon, and one more in every list that is not empty. */
+        /* One value stands before every comma and colon, and one more in every list that is not empty. */
         c->n_values += ch == ',' || ch == ':' || ch == '[' || ch == '{';
         c->n_lists += ch == '[' || ch == '{';
     }
