@@ -38,7 +38,7 @@ static inline bool wnw__cut_take(struct wnw__cut *cut, float score)
 
 /* Writes first + i for the k best i, ascending, to out[k]. k is clamped to 0 .. n and returned. */
 int32_t wnw__topk(const float *score, int32_t n, int32_t k, int32_t first, int32_t *out);
-/* As wnw__topk, but among equal scores higher positions come first. */
+/* As wnw__topk, but ties go to the higher position. */
 int32_t wnw__topk_late(const float *score, int32_t n, int32_t k, int32_t first, int32_t *out);
 
 /* Sorts x[n], highest first, in place and without further memory. x must have no NaN. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The model fingerprint: FNV-1a (64 bits) over names, shapes and types of all tensors in the file's order,
- * and over the bytes of attention keys' and values' weights of the first and the last layer. It reads a few
- * megabytes, not the whole file; two trainings of one architecture still differ in it. Everything is hashed
- * as it lies in the file, so that neither the machine nor repacking changes the result.
+ * and over the bytes of the key and value weights of the first and the last layer. It reads a few megabytes,
+ * not the whole file; two trainings of one architecture still have different fingerprints. Everything is
+ * hashed as it lies in the file, so that neither the machine nor repacking changes the result.
  */
 #include "model/model.h"
 
@@ -19,7 +19,7 @@ static uint64_t add_bytes(uint64_t h, const void *data, size_t n)
     return h;
 }
 
-/* The low `n` bytes of x, least significant first. */
+/* Adds the low n bytes of x to the hash, least significant first. */
 static uint64_t add_number(uint64_t h, uint64_t x, int n)
 {
     for (int i = 0; i < n; i++, x >>= 8)
@@ -35,7 +35,8 @@ static uint64_t add_header(uint64_t h, const struct ggml_tensor *t)
     return add_number(h, (uint64_t)t->type, 4);
 }
 
-/* w may be the repacked copy: it has the name of the original. */
+/* Adds the bytes of w as they lie in the file. w may be the repacked copy, which has the name of the
+ * original. */
 static uint64_t add_data(uint64_t h, const struct wnw_model *m, const struct ggml_tensor *w)
 {
     const struct ggml_tensor *t = wnw__model_original(m, w);

@@ -15,7 +15,7 @@
 
 #include <ggml-cpu.h>
 
-/* Sizes above these are taken for damage: no model comes near, and products of them fit 64 bits. */
+/* Sizes above these are taken for damage. No model comes near them, and their products fit 64 bits. */
 enum { MAX_LAYERS = 1024, MAX_HEADS = 1024, MAX_HEAD_SIZE = 1024, MAX_EMBD = 1 << 17, MAX_FF = 1 << 20 };
 
 static int map_file(struct wnw_model *m, const char *path)
@@ -142,10 +142,10 @@ static int place_tensors(struct wnw_model *m, const char *path)
 enum tensor_kind {
     MATRIX,
     VECTOR
-}; /* vectors (norms, biases) must be f32, ggml's element-wise operations ask for it */
+}; /* vectors (norms, biases) must be f32, because ggml's element-wise operations need it */
 
-/* Whether ggml's CPU backend can multiply with weights of the type, which some types have no function for
- * because they are for intermediate results alone, and read single rows of them. */
+/* Whether ggml's CPU backend can multiply with weights of the type and read single rows of them. Types that
+ * are for intermediate results alone have no function for that. */
 static bool has_products(enum ggml_type type)
 {
     const struct ggml_type_traits_cpu *cpu = ggml_get_type_traits_cpu(type);
@@ -156,7 +156,7 @@ static bool has_products(enum ggml_type type)
            (cpu->vec_dot_type == GGML_TYPE_F32 || ggml_get_type_traits_cpu(cpu->vec_dot_type)->from_float);
 }
 
-/* Finds a tensor and checks its shape; ne1 = 1 for vectors. */
+/* Finds a tensor and checks its kind and shape; ne1 = 1 for vectors. */
 static int bind(struct wnw_model *m, const char *name, enum tensor_kind kind, int64_t ne0, int64_t ne1,
                 bool required, struct ggml_tensor **out)
 {
@@ -260,8 +260,8 @@ static int set_name(struct wnw_model *m, const char *path)
     return m->name ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the model's name");
 }
 
-/* What reading the metadata takes at most, before any of it is known: four times what the largest models
- * have, or the file. */
+/* The most bytes that reading the metadata takes, before any of it is known: four times the metadata of the
+ * largest models, or the size of the file. */
 static size_t metadata_bytes(const struct wnw_model *m)
 {
     const size_t most = (size_t)32 << 20;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* An opened GGUF file: hyper-parameters, weights in place (memory-mapped, some repacked), tokenizer.
- * Read-only. */
+/* An opened GGUF file: hyper-parameters, weights in place (memory-mapped, some repacked), tokenizer. It is
+ * read-only once opened. */
 #ifndef WNW_MODEL_H
 #define WNW_MODEL_H
 
@@ -21,7 +21,7 @@ struct wnw_model {
     struct wnw__layer_weights *layers; /* [hp.n_layer] */
 
     struct gguf_context *gguf;
-    struct ggml_context *meta;     /* every tensor of the file, in the mapping */
+    struct ggml_context *meta;     /* every tensor of the file; the data lie in the mapping */
     struct ggml_context *repacked; /* second copies in CPU_REPACK layout, or NULL */
     void *repacked_arena;          /* memory of that context */
     ggml_backend_buffer_t mapped_buffer;
@@ -33,13 +33,13 @@ struct wnw_model {
     struct llama_model *vocab; /* libllama, vocabulary only */
 };
 
-/* Reads everything of the file but the vocabulary, which is libllama's (text/open.c), into an empty *m. After a
- * failure *m is to be cleared as well. */
+/* Reads the file into an empty *m, except the vocabulary, which libllama reads (text/open.c). The caller
+ * clears *m also after a failure. */
 int wnw__model_read(struct wnw_model *m, const char *path);
-/* Releases what wnw__model_read and wnw__repack made; the vocabulary is freed before. */
+/* Releases what wnw__model_read and wnw__repack made. The vocabulary must have been freed before. */
 void wnw__model_clear(struct wnw_model *m);
 
-/* The tensor of the file that w is, or was repacked from: never repacked, in the mapping. */
+/* The tensor in the mapping that w is or was repacked from. */
 struct ggml_tensor *wnw__model_original(const struct wnw_model *m, const struct ggml_tensor *w);
 
 #endif

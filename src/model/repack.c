@@ -26,7 +26,7 @@ static bool takes_weight(ggml_backend_dev_t dev, ggml_backend_buffer_type_t buft
         (struct ggml_init_params){.mem_size = arena_size(0), .mem_buffer = arena, .no_alloc = true});
     if (!ctx)
         return false;
-    /* The device answers for an operation whose weight already lies in such a buffer. */
+    /* The device can only be asked about an operation whose weight already lies in such a buffer. */
     ggml_backend_buffer_t probe = ggml_backend_buft_alloc_buffer(buft, 0);
     ggml_backend_buffer_t was = w->buffer;
     struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, w->ne[0], 512);
@@ -40,7 +40,7 @@ static bool takes_weight(ggml_backend_dev_t dev, ggml_backend_buffer_type_t buft
     return yes;
 }
 
-/* All places in the model that hold a matrix used in products. */
+/* Lists all pointers in the model to matrices used in products; returns their number. */
 static size_t list_matrices(struct wnw_model *m, struct ggml_tensor ***slots)
 {
     size_t n = 0;
@@ -112,8 +112,8 @@ int wnw__repack(struct wnw_model *m)
     }
     const size_t n = list_matrices(m, slots);
     int rc = WNW_OK;
-    /* The first kind that takes any weight is the one: ggml lists the best first, and one is all that CPUs
-     * have today. */
+    /* The first buffer type that takes any weight is used: ggml lists the best type first, and today CPUs
+     * have only one. */
     for (size_t b = 0; bufts[b] && !m->repacked && rc == WNW_OK; b++) {
         size_t n_taken = 0;
         for (size_t i = 0; i < n; i++) {

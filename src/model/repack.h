@@ -5,7 +5,8 @@
 
 #include "model/model.h"
 
-/* Moves the weights that ggml can hold in a faster CPU layout there and redirects m's pointers. */
+/* Copies weights that ggml can hold in a faster CPU layout to that layout and redirects m's pointers to the
+ * copies. */
 int wnw__repack(struct wnw_model *m);
 
 #endif

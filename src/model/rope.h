@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What RoPE turns by: the one place that knows the base and scale of a layer. */
+/* The angles of RoPE. Only rope.c knows the base and scale of a layer. */
 #ifndef WNW_ROPE_H
 #define WNW_ROPE_H
 
@@ -10,8 +10,8 @@ struct wnw__rope {
 };
 struct wnw__rope wnw__rope_of_layer(const struct wnw__hparams *hp, int32_t il);
 
-/* Angle per position of each pair, theta[hp->n_rot / 2]: scale x base^(-2 i / n_rot) / factors[i], as
- * ggml_rope_ext applies it. factors[n_rot / 2] may be NULL (1). */
+/* Writes the angle of each pair in radians per position to theta[hp->n_rot / 2]: scale x base^(-2 i / n_rot)
+ * / factors[i], as ggml_rope_ext applies it. factors[n_rot / 2] may be NULL (1). */
 void wnw__rope_theta(const struct wnw__hparams *hp, int32_t il, const float *factors, float *theta);
 
 #endif

@@ -16,14 +16,14 @@
 namespace
 {
 
-/* The engine recurses over expressions and blocks: sizes above these could exhaust the stack. Templates of
- * models at large stay below a tenth of them. */
+/* The engine recurses over expressions and blocks, so sizes above these could exhaust the stack. Templates of
+ * published models stay below a tenth of them. */
 constexpr int MAX_BLOCKS = 100;      /* nested if, for, macro ... */
-constexpr int MAX_ELIFS = 500;       /* in all: each one nests in the one before */
+constexpr int MAX_ELIFS = 500;       /* in the whole template: each one nests in the one before */
 constexpr int MAX_NESTING = 200;     /* brackets, `not`, signs and conditions in one expression */
 constexpr int MAX_EXPRESSION = 2000; /* tokens of one expression */
 
-/* What raise_exception throws. Not a std::exception: the engine would wrap that in its own words. */
+/* Thrown by raise_exception. It is no std::exception, because the engine would wrap that in its own words. */
 struct refusal {
     std::string message;
 };
@@ -108,7 +108,7 @@ jinja::value content_value(const wnw_chat_message &message, bool marked, bool as
     return parts;
 }
 
-/* The variables that transformers gives a template, too. */
+/* Sets the variables that the transformers library gives a template. */
 void set_variables(jinja::context &ctx, const wnw__jinja_input &in, bool as_parts)
 {
     jinja::value_array messages = jinja::mk_val<jinja::value_array>();
@@ -151,7 +151,7 @@ result run(const jinja::program &program, const wnw__jinja_input &in, bool as_pa
     return out;
 }
 
-/* As text first. Parts are taken where only they make the content appear. */
+/* Runs the template with contents as text first; parts are used where only they make the content appear. */
 result run_either(const jinja::program &program, const wnw__jinja_input &in)
 {
     result plain;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Chat templates as programs: the Jinja template of a model, run by llama.cpp's engine (libllama-common,
- * C++). jinja.cpp has these functions where that library and its headers are installed, jinja_absent.c
- * elsewhere.
+ * Chat templates as programs: llama.cpp's engine (libllama-common, C++) runs the Jinja template of a model.
+ * jinja.cpp has these functions where that library and its headers are installed, jinja_absent.c elsewhere.
  */
 #ifndef WNW_JINJA_H
 #define WNW_JINJA_H
@@ -13,13 +12,13 @@
 extern "C" {
 #endif
 
-/* What a template is given. */
+/* The input of a template. */
 struct wnw__jinja_input {
     const char *source;               /* the template */
     const char *bos, *eos;            /* text of these tokens, "" = none */
     const wnw_chat_message *messages; /* [n_messages] */
     int32_t n_messages;
-    int32_t marked; /* the message whose content is looked for in the result; -1 = none */
+    int32_t marked; /* index of the message whose content is sought in the result; -1 = none */
 };
 
 /* A text that a template made, and where a message's content stands in it. */
@@ -27,7 +26,7 @@ struct wnw__rendered {
     char *text; /* [n], NUL-terminated, owned: free */
     size_t n;
     size_t first, end; /* bytes [first, end) come from the content */
-    bool found;        /* whether any do */
+    bool found;        /* whether any bytes do */
 };
 
 /* Whether this build has the engine. */

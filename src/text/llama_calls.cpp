@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The border behind which libllama's exceptions stay. */
+/* libllama's exceptions end here: each call turns them into a status. */
 #include "text/llama_calls.h"
 
 #include <exception>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls into libllama that can throw. It is C++ inside and lets some exceptions out; through C code they
- * would end the process. Each call here has the meaning of the function it is named after.
+ * Calls into libllama that can throw. libllama is C++ inside and lets some exceptions out, which would end
+ * the process when they reach C code. Each call here has the meaning of the function it is named after.
  */
 #ifndef WNW_LLAMA_CALLS_H
 #define WNW_LLAMA_CALLS_H

@@ -7,8 +7,8 @@
 
 #include <stdlib.h>
 
-/* What libllama takes at most for the vocabulary: the metadata once more, and what it notes of every token
- * and every merge, in lists, in two maps and as text. */
+/* The most bytes that libllama takes for the vocabulary: the metadata once more, and its entries for every
+ * token and every merge in lists, in two maps and as text. */
 static size_t vocabulary_bytes(const struct wnw_model *m)
 {
     const size_t in_file = gguf_get_data_offset(m->gguf), per_string = 512;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Prompts: messages in a chat template, cut in two pieces behind the document. Where the cut is follows from
- * the rendered text, because templates trim or change what they are given.
+ * Prompts: messages in a chat template, cut in two pieces behind the document. The place of the cut is found
+ * in the rendered text, because templates trim or change the messages.
  */
 #include "base/sized.h"
 #include "text/llama_calls.h"
@@ -14,7 +14,7 @@
 struct conversation {
     wnw_chat_message *messages; /* [n], owned; the texts are borrowed */
     int32_t n;
-    int32_t first_turn; /* the first message that is not the system's */
+    int32_t first_turn; /* index of the first message that is not the system's */
     char *content;      /* of the last message: document, blank line, question; owned */
     const char *document;
     size_t n_document;
@@ -86,8 +86,8 @@ static size_t trimmed_length(const char *s, size_t n)
     return n;
 }
 
-/* How far the document alone reaches into the content as the template writes it. For templates that change
- * more than the ends of a message: what they make of the document begins what they make of the whole. */
+/* Finds where the document ends in the content as the template writes it, for templates that change more than
+ * the ends of a message: the rendered document alone begins the rendered whole. */
 static int border_by_document(size_t *border, const struct wnw__template *t, const struct conversation *c,
                               const struct wnw__rendered *r)
 {
@@ -164,8 +164,8 @@ static int tokenize_pieces(wnw_prompt *out, const wnw_model *m, const char *rend
     return rc;
 }
 
-/* Tokens may span the border between template and message, and then the head by itself has others there:
- * those that both begin with lie wholly in the head. The BOS belongs to it. */
+/* Counts the tokens that lie wholly in the head, BOS included. A token may span the border between template
+ * and message, and the head alone then has other tokens there; so the common first tokens of both count. */
 static int measure_prefix(wnw_prompt *out, const wnw_model *m, const char *rendered, size_t n_head)
 {
     int32_t *head, n;
@@ -182,7 +182,7 @@ static int measure_prefix(wnw_prompt *out, const wnw_model *m, const char *rende
     return WNW_OK;
 }
 
-/* Where the text of the first turn that the template writes begins. */
+/* Finds the byte where the text of the first turn begins in the rendered text. */
 static int find_head(size_t *n_head, const struct wnw__template *t, const struct conversation *c,
                      const struct wnw__rendered *r)
 {
@@ -201,7 +201,7 @@ static int find_head(size_t *n_head, const struct wnw__template *t, const struct
     return WNW_OK;
 }
 
-/* A template that leaves the system message out would make it look as if the model ignored it. */
+/* Refuses a template that leaves the system message out: the model would seem to ignore that message. */
 static int check_system(const struct wnw__template *t, const struct conversation *c,
                         const struct wnw__rendered *r)
 {

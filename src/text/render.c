@@ -66,7 +66,7 @@ static size_t total_length(const wnw_chat_message *messages, int32_t n)
     return total;
 }
 
-/* A pattern's text: one call with a buffer that usually suffices, and a second one with the size that libllama
+/* Renders a pattern: one call has a buffer that usually suffices, and a second one the size that libllama
  * asks for. */
 static int apply_pattern(struct wnw__rendered *out, const char *tmpl, const wnw_chat_message *messages,
                          int32_t n)
@@ -116,8 +116,8 @@ static int apply(struct wnw__rendered *out, const struct wnw__template *t, const
     return wnw__jinja_render(out, &in);
 }
 
-/* Where nothing tells which bytes are the content: what stands around it is seen on a content that no
- * template contains, for a real one may repeat words of the template. */
+/* Finds the content by rendering a probe in its place and comparing the text around it. The probe is a text
+ * that no template contains, whereas a real content may repeat words of the template. */
 static int find_by_probe(struct wnw__rendered *r, const struct wnw__template *t,
                          const wnw_chat_message *messages, int32_t n, int32_t marked)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* From messages to the text a chat template makes of them, and where one message stands in it. */
+/* Renders messages with a chat template and finds where one message stands in the text. */
 #ifndef WNW_RENDER_H
 #define WNW_RENDER_H
 
 #include "model/model.h"
 #include "text/jinja.h"
 
-/* Which template. */
+/* A chat template. */
 struct wnw__template {
-    const char *source; /* of the model's template, or a name of libllama's patterns; NULL = none */
+    const char *source; /* the model's template, or a name of libllama's patterns; NULL = none */
     bool pattern;       /* libllama matches it with its patterns; else it is a Jinja program */
     char *bos, *eos;    /* text of the tokens, owned */
 };

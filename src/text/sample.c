@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Picking the next token: libllama's samplers behind our plain-array interface. */
+/* Picking the next token with libllama's samplers, behind the library's plain-array interface. */
 #include "base/sized.h"
 
 #include <llama.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Whether a text has too many tokens, told from its bytes: the tokenizer takes fifty times the text's memory
- * and minutes for what would be refused afterwards anyway.
+ * Tells from a text's bytes whether it has too many tokens, because the tokenizer would take fifty times the
+ * text's memory, and minutes, for a text that is then refused.
  *
  * No token stands for more bytes than the longest one in the vocabulary is spelled with (spelling makes bytes
  * longer, never shorter), so bytes / longest is a lower bound of the tokens. Bytes that may vanish do not
@@ -20,7 +20,7 @@ struct bound {
 
 static const unsigned char white[] = " \t\n\v\f\r";
 
-/* Marks the byte that the token spells alone, if it does. */
+/* Marks the byte that the token spells, if it spells a single one. */
 static void mark_single_byte(struct bound *b, const struct llama_vocab *vocab, int32_t id)
 {
     char piece[8];
@@ -28,7 +28,7 @@ static void mark_single_byte(struct bound *b, const struct llama_vocab *vocab, i
         b->counts[(unsigned char)piece[0]] = true;
 }
 
-/* false where nothing can be said of the vocabulary's kind. */
+/* Measures the vocabulary; false for kinds of vocabularies to which the bound does not apply. */
 static bool measure(struct bound *b, const struct llama_vocab *vocab)
 {
     const enum llama_vocab_type type = llama_vocab_type(vocab);
@@ -62,7 +62,7 @@ bool wnw_text_exceeds(const wnw_model *m, const char *text, size_t len, int32_t 
     size_t sure = 0, blank = 0, i = 0;
     if (n_bytes)
         *n_bytes = len;
-    /* A token has at least one byte, so that a text of few bytes is decided without the vocabulary. */
+    /* A token has at least one byte, so a text of few bytes is decided without the vocabulary. */
     if (!m || !text || n_tokens < 0 || len <= (size_t)n_tokens ||
         !measure(&b, llama_model_get_vocab(m->vocab)))
         return false;
@@ -70,7 +70,7 @@ bool wnw_text_exceeds(const wnw_model *m, const char *text, size_t len, int32_t 
     for (; i < len && sure <= most; i++) {
         const unsigned char c = (unsigned char)text[i];
         if (memchr(white, c, sizeof white - 1)) {
-            blank += b.counts[c]; /* counts when something follows */
+            blank += b.counts[c]; /* white space counts only when something follows */
         } else if (b.counts[c]) {
             sure += 1 + (sure > 0 ? blank : 0);
             blank = 0;

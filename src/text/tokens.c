@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Text <-> tokens. With prompt.c and render.c the only files that know libllama's vocabulary. */
+/* Turns text into tokens and back. */
 #include "text/tokens.h"
 #include "model/model.h"
 #include "text/llama_calls.h"
@@ -86,7 +86,7 @@ int wnw_tokenize(const wnw_model *m, const char *text, size_t len, bool add_spec
     const struct llama_vocab *vocab = llama_model_get_vocab(m->vocab);
     if (llama_vocab_type(vocab) == LLAMA_VOCAB_TYPE_NONE)
         return wnw__fail(WNW_E_UNSUPPORTED, "this model has no tokenizer; give token ids with --tokens");
-    int32_t cap = (int32_t)len + 8; /* no vocabulary makes more tokens than bytes, specials aside */
+    int32_t cap = (int32_t)len + 8; /* special tokens aside, no vocabulary makes more tokens than bytes */
     for (int attempt = 0; attempt < 2; attempt++) {
         int32_t *buf = malloc((size_t)cap * sizeof *buf);
         if (!buf)
@@ -111,7 +111,7 @@ int wnw_tokenize(const wnw_model *m, const char *text, size_t len, bool add_spec
     return wnw__fail(WNW_E_RANGE, "libllama could not tokenise the text");
 }
 
-/* Text that grows. */
+/* A text that grows. */
 struct pieces {
     char *s;
     size_t n, cap;
@@ -120,7 +120,7 @@ struct pieces {
 /* Adds the token's text; a terminating NUL always fits. */
 static int add_piece(struct pieces *p, const struct llama_vocab *vocab, int32_t token, bool special)
 {
-    int32_t got = -16; /* how much room the first attempt makes */
+    int32_t got = -16; /* minus the bytes of room that the first attempt makes */
     do {
         if (got < 0 && p->cap - p->n < (size_t)-got + 1) {
             const size_t cap = p->cap * 2 + (size_t)-got + 1;

@@ -9,7 +9,7 @@
  * there.
  */
 void wnw__quiet_dependencies(void);
-/* After m->gguf and m->hp: checks the vocabulary and has libllama read it. */
+/* Checks the vocabulary and has libllama read it; m->gguf and m->hp are set before. */
 int wnw__vocab_open(struct wnw_model *m, const char *path);
 void wnw__vocab_free(struct wnw_model *m);
 int32_t wnw__vocab_size(const struct wnw_model *m);

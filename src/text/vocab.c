@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What libllama takes for granted about a vocabulary. On some damage it ends the process, so the keys are
- * checked before it sees them.
+ * Checks what libllama assumes about a vocabulary. Some damage makes libllama end the process, so the keys
+ * are checked before it reads them.
  */
 #include "text/vocab.h"
 
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An array key; n = -1 where there is none. */
+/* A key that holds an array of n elements; n = -1 where the key is absent. */
 struct array {
     int64_t id;
     int64_t n;
@@ -33,7 +33,7 @@ static int find_array(struct array *out, const struct gguf_context *g, const cha
 
 /* ---- The tokens themselves ---- */
 
-/* Texts of tokens by their hash, open addressing. */
+/* A hash table of token texts, with open addressing. */
 struct texts {
     const char **slot; /* [mask + 1] */
     size_t mask;
@@ -55,7 +55,8 @@ static bool contains(const struct texts *t, const char *text)
     return t->slot[place_of(t, text)] != NULL;
 }
 
-/* libllama gives each text one id and counts them. An empty one it calls by its number. */
+/* Collects the texts, which must differ: libllama gives each text one id and counts them. It names an empty
+ * text by its number. */
 static int collect(struct texts *t, const struct gguf_context *g, const struct array *tokens)
 {
     size_t cap = 16;
@@ -85,7 +86,7 @@ static int collect(struct texts *t, const struct gguf_context *g, const struct a
     return WNW_OK;
 }
 
-/* SentencePiece falls back to bytes for what no token spells. */
+/* Checks for byte tokens, to which SentencePiece falls back for text that no token spells. */
 static int check_bytes(const struct texts *t)
 {
     for (int byte = 0; byte < 256; byte++) {
@@ -98,7 +99,7 @@ static int check_bytes(const struct texts *t)
     return WNW_OK;
 }
 
-/* ---- What goes with the tokens ---- */
+/* ---- Arrays beside the tokens ---- */
 
 static int check_length(const char *key, const struct array *a, int64_t n_tokens)
 {
@@ -120,7 +121,7 @@ static int check_scores(const struct gguf_context *g, int64_t n_tokens)
         return WNW_OK;
     const float *scores = gguf_get_arr_data(g, a.id);
     for (int64_t i = 0; i < n_tokens; i++)
-        if (isnan(scores[i])) /* they are compared to sort by them */
+        if (isnan(scores[i])) /* libllama sorts by scores, and NaN has no order */
             return wnw__fail(WNW_E_FORMAT, "the GGUF's %s: number %lld is not a number", key, (long long)i);
     return WNW_OK;
 }
@@ -155,7 +156,8 @@ static int check_merges(const struct gguf_context *g)
     return WNW_OK;
 }
 
-/* Ids that name a token's role. libllama falls back to a default of its own where one is out of range. */
+/* Checks ids that name a token's role, because libllama replaces an id out of range by a default of its
+ * own. */
 static int check_ids(const struct gguf_context *g, int64_t n_tokens)
 {
     static const char *const roles[] = {"bos", "eos", "eot", "eom", "unknown", "padding"};

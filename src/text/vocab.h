@@ -6,9 +6,10 @@
 
 #include <gguf.h>
 
-/* Whether libllama can be given the vocabulary of a file with n_rows embeddings: types and lengths of the
- * keys tokenizer.ggml.*, ids in range, no token twice, all bytes where they are fallen back to. Tokenizers
- * that no supported architecture uses are refused. Errors: E_FORMAT, E_UNSUPPORTED, E_NOMEM. */
+/* Checks that libllama can read the vocabulary of a file with n_rows embeddings: types and lengths of the
+ * keys tokenizer.ggml.*, ids in range, no token twice, all byte tokens where the tokenizer falls back to
+ * them. Tokenizers that no supported architecture uses are refused. Errors: E_FORMAT, E_UNSUPPORTED,
+ * E_NOMEM. */
 int wnw__vocab_check(const struct gguf_context *g, int32_t n_rows);
 
 #endif

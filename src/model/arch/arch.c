@@ -31,7 +31,7 @@ const struct wnw__arch *wnw__arch_find(const char *name)
     return NULL;
 }
 
-/* Keys are written either with their full name or as ".suffix" of the architecture. */
+/* Finds a key, given by its full name or as a ".suffix" of the architecture's name; -1 if it is absent. */
 static int64_t find_key(const struct gguf_context *g, const char *key, char *full, size_t size)
 {
     const char *arch = key[0] == '.' ? wnw__key_str(g, "general.architecture") : "";
@@ -39,7 +39,7 @@ static int64_t find_key(const struct gguf_context *g, const char *key, char *ful
     return gguf_find_key(g, full);
 }
 
-/* gguf_get_val_* aborts on a wrong type, hence the look at the type first. */
+/* The type is checked first, because gguf_get_val_* aborts on a wrong type. */
 int wnw__key_i32(const struct gguf_context *g, const char *key, int32_t def, int32_t *out)
 {
     char full[128];

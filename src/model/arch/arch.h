@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What model families differ in. A family is one file with one descriptor and one row in arch.c; the graph
- * (graph.c) reads the descriptor's flags and never a family's name.
+ * The differences between model families. A family is one file with one descriptor and one row in arch.c; the
+ * graph (forward/graph.c) reads the descriptor's flags and never a family's name.
  */
 #ifndef WNW_ARCH_H
 #define WNW_ARCH_H
@@ -19,9 +19,9 @@ struct wnw__hparams {
     float rope_freq_base_swa, rope_freq_scale_swa; /* sliding-window layers */
     int32_t n_swa;                                 /* window in tokens, 0 = none */
     int32_t swa_period; /* every swa_period-th layer is global, the others slide; 0 = all global */
-    float embd_scale;   /* of the token embedding */
-    float q_scale;      /* of queries before attention */
-    float attn_scale;   /* inside attention */
+    float embd_scale;   /* factor on the token embedding */
+    float q_scale;      /* factor on queries before attention */
+    float attn_scale;   /* factor inside attention */
 };
 
 struct wnw__layer_weights {
@@ -42,7 +42,7 @@ struct wnw__weights {
 struct wnw__arch {
     const char *name; /* general.architecture */
     int rope_type;    /* GGML_ROPE_TYPE_* */
-    bool qkv_bias;    /* q, k, v have biases: required by the family */
+    bool qkv_bias;    /* q, k and v have biases, which the file must hold */
     bool qk_norm;     /* RMS norm of each query and key head before RoPE */
     bool post_norm;   /* RMS norm after attention and after the feed-forward */
     bool gelu;        /* gated GELU instead of gated SiLU */
@@ -50,14 +50,14 @@ struct wnw__arch {
     int (*setup)(const struct gguf_context *g, struct wnw__hparams *hp);
 };
 
-/* NULL if unknown. */
+/* The family of this general.architecture; NULL if unknown. */
 const struct wnw__arch *wnw__arch_find(const char *name);
 
-/* Checked reads of "<arch>.<key>": WNW_OK and *out, or the default where the key is absent, or E_FORMAT where
- * its type or value is wrong. */
+/* Checked reads of "<arch>.<key>" into *out, which gets the default where the key is absent. E_FORMAT: its
+ * type or value is wrong. */
 int wnw__key_i32(const struct gguf_context *g, const char *key, int32_t def, int32_t *out);
 int wnw__key_f32(const struct gguf_context *g, const char *key, float def, float *out);
-/* Borrowed from g; NULL where absent or not a string. */
+/* The string at the key, borrowed from g; NULL where it is absent or not a string. */
 const char *wnw__key_str(const struct gguf_context *g, const char *key);
 
 bool wnw__layer_is_swa(const struct wnw__hparams *hp, int32_t il);
