@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Where the k best of an array end: they are all scores above `key` and the first n_tie scores equal to
- * it. */
+/* Where the k best of an array end: every score above `key`, and the first n_tie scores
+ * equal to it. */
 struct wnw__cut {
     uint32_t key;
     int64_t n_tie;

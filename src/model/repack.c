@@ -13,7 +13,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* arena: memory for an operation, of arena_size() bytes. ggml_init aborts where it cannot have its own. */
+/* Bytes of an arena for n_tensor tensors and one operation. ggml gets an arena from its caller, because
+ * ggml_init aborts where it cannot allocate its own. */
 static size_t arena_size(size_t n_tensor)
 {
     return (n_tensor + 4) * ggml_tensor_overhead();
