@@ -8,8 +8,9 @@
  *     L_p   = || sum (A_i - A'_i) v_i W_O ||_1
  *           <= theta = sum of A_i nu_i evicted + (1 / sigma - 1) sum of A_i nu_i kept     (theorem 3.3)
  *           <= theta_hat = C1 - (2 - 1 / sigma1) sum of A_i nu_i in stage 2               (theorem 3.5)
- *     C1    = sum A_i nu_i - (2 - 1 / sigma1) sum of A_i nu_i in stage 1 = theta with sigma1 for sigma
+ *     C1    = sum A_i nu_i - (2 - 1 / sigma1) sum of A_i nu_i in stage 1
  *     theta_relax = C1 - min_i nu_i (2 - 1 / sigma1) sum of A_i in stage 2                (theorem C.1)
+ * theta_hat is theta with sigma1, the attention of stage 1, for sigma.
  * The bounds say nothing about L_p of one selection against another: a lower bound does not mean a lower L_p.
  */
 #include "base/err.h"
