@@ -497,8 +497,8 @@ int wnw__rules_after_decode(wnw_session *s)
         const struct wnw__goal own = {.policy = r->ev.policy};
         return compress(s, &own, r->ev.every, &unused);
     }
-    /* The target is given as a ratio of 0: a budget must hold the policy's whole window, and what a small
-     * prompt left need not. */
+    /* The target is given as a ratio of 0: a budget must hold the policy's whole window, and the
+     * target that a small prompt gives may be smaller than that. */
     const struct wnw__goal goal = {
         .policy = r->ev.policy, .size = {.kind = WNW_SIZE_RATIO}, .ratio_base = target};
     return compress(s, &goal, r->ev.every, &unused);
