@@ -4,9 +4,10 @@
  * Inference" (DefensiveKV, arXiv 2510.13334). With m_j[i] = max of s_h[i] over the query heads of KV head j:
  *
  *     score_j[i] = max( m_j[i], mean of m_j over the head's entries )
- * The floor is a prior: what was never looked at is not worth less than the average. The mean runs over the
- * entries before the window; those of the window have one of their own, which only matters where a small size
- * shrinks it. In the paper s_h is itself a maximum over the window's queries: snapkv:agg=max. Cost O(H_q n).
+ * The floor is a prior: an entry that no query looked at is not worth less than the average. The mean runs
+ * over the entries before the window; the window's entries have a mean of their own, which only matters where
+ * a small size shrinks the window. In the paper s_h is itself a maximum over the window's queries, which is
+ * snapkv:agg=max here. Cost O(H_q n).
  */
 #include "aggregate/group.h"
 #include "policy/window.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The highest score among all heads of a layer: one list of tokens for all of its KV heads, with whatever any
- * head wants most. Tokens are matched by position. Cost O(H_q n).
+ * The highest score among all heads of a layer: all of its KV heads get one list of tokens, led by those that
+ * some head scores highest. Tokens are matched by position. Cost O(H_q n).
  */
 #include "aggregate/by_position.h"
 

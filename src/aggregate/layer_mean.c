@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The mean over all heads of a layer: one list of tokens for all of its KV heads, as TOVA has (arXiv
- * 2401.06104). Query heads where the scorer scores those, else KV heads. Tokens are matched by position,
- * because an earlier compression may have left other entries in every head. Cost O(H_q n).
+ * 2401.06104). The mean is over query heads where the scorer scores those, else over KV heads. Tokens are
+ * matched by position, because an earlier compression may have left different entries in the heads. Cost
+ * O(H_q n).
  */
 #include "aggregate/by_position.h"
 

@@ -6,11 +6,11 @@
  *
  *     score[j] = (1/k) sum over h in R_l of s_h[j]                the same row for every KV head
  * No head is normalised. heads=traditional takes the ranking of "Retrieval Head Mechanistically Explains
- * Long-Context Factuality" (arXiv 2404.15574), in which most heads score 0; a layer where all do has nothing
- * to choose by: zero=all hears all its heads, zero=rank the k first of the ranking, as the authors' code
- * does, which are arbitrary there. heads=all and heads=random need no profile. k = 0: the profile's k, else
- * H_q / 8 rounded, halves up, at least 1 (4 of 32, as in the paper). Tokens are matched by position. Cost O(k
- * n); scorers leave out the heads that do not count.
+ * Long-Context Factuality" (arXiv 2404.15574), in which most heads score 0. In a layer where all heads do,
+ * zero=all counts all heads, and zero=rank the k first of the ranking, as the authors' code does; these are
+ * arbitrary there. heads=all and heads=random need no profile. k = 0 means the profile's k, else H_q / 8
+ * rounded, halves up, at least 1 (4 of 32, as in the paper). Tokens are matched by position. Cost O(k n);
+ * scorers leave out the heads that do not count.
  */
 #include "aggregate/by_position.h"
 #include "base/mix.h"
@@ -37,7 +37,7 @@ static void needs(const void *opts, wnw_needs *out)
 
 /* Heads that a layer uses, one after the other. */
 struct chosen {
-    const int32_t *rank; /* NULL: by number */
+    const int32_t *rank; /* heads, best first; NULL = heads in the order of their numbers */
     int32_t k, n_head;
     bool random;
     uint64_t state;
@@ -52,7 +52,8 @@ static int32_t next_head(struct chosen *c)
         return c->rank[c->taken++];
     if (!c->random)
         return c->taken++;
-    /* Each head with the chance of what is wanted among what is left: k distinct ones, no list needed. */
+    /* A head is taken with the probability (heads still wanted) / (heads still left), which gives k distinct
+     * heads without a list. */
     while (wnw__mix_next(&c->state) % (uint64_t)(c->n_head - c->at) >= (uint64_t)(c->k - c->taken))
         c->at++;
     c->taken++;

@@ -11,8 +11,8 @@
  *            (1 - alpha) c_j + alpha (B - w) besides its w protected entries; the largest fractions are
  *            rounded up until the total is exact
  * code       the same with floor(alpha (B - w)), each head rounded to the nearest by itself, halves to even,
- * so that totals drift by up to an entry per head (the authors' code) Order of the flattened scores: score,
- * then lower head, then lower position. Cost O(H n).
+ *            so that totals drift by up to an entry per head (the authors' code)
+ * The flattened scores are ordered by score, then lower head, then lower position. Cost O(H n).
  */
 #include "base/topk.h"
 #include "policy/count.h"

@@ -4,14 +4,16 @@
  * Cache Compression for Long Context LLMs" (arXiv 2412.14838). With C = B - w entries to choose per layer and
  * H heads, a layer's part is the number of its entries among the H C L best scores of all layers.
  *
- * exact     in proportion to that number, at most r_max C and what is there; the total is exact (default)
+ * exact     in proportion to that number, at most r_max C and the layer's entries; the total is exact
+ *           (default)
  * cascade   the authors' code: every layer keeps n0 = min(r_max C, S - w) at first. After each `every` layers
- *           (and at the last), with m layers seen and c_i = floor(entries of layer i among the H C m best /
- * m) b_i = trunc(n0 c_i / sum c), then floor(b_i / r) with r = sum b / (C L), the last layer takes the rest
- * of C L, and every layer shrinks to b_i. Counts never grow again: a layer has the smallest b_i of all its
- * steps, so the total can stay below what was asked for. The authors' heads are query heads with repeated
- * keys; here they are KV heads. Protected entries take no part. Order of equal scores: lower layer, head,
- * position. Cost O(n) per head and step.
+ *           (and at the last), with m layers seen and c_i = floor(n_i / m), where n_i entries of layer i are
+ *           among the H C m best:
+ *               b_i = trunc(n0 c_i / sum c), then floor(b_i / r) with r = sum b / (C L)
+ *           The last layer takes the rest of C L, and every layer shrinks to b_i. Counts never grow again: a
+ *           layer has the smallest b_i of all its steps, so the total can stay below what was asked for.
+ * The authors' heads are query heads with repeated keys; here they are KV heads. Protected entries take no
+ * part. Equal scores are ordered by lower layer, head and position. Cost O(n) per head and step.
  */
 #include "base/topk.h"
 #include "policy/count.h"
@@ -28,7 +30,7 @@ struct opts {
     int32_t form;
 };
 
-/* Scores of a head that compete. */
+/* The scores of one head's candidates: of its entries that are not protected. */
 static const float *candidates(const wnw_layer_problem *p, int32_t l, int32_t h, int32_t *n)
 {
     const wnw_protected prot = p->prot[l * p->n_head_kv + h];
@@ -61,7 +63,7 @@ static struct wnw__cut joint_cut(const wnw_layer_problem *p, int32_t m, int64_t 
     return (struct wnw__cut){.key = prefix, .n_tie = left};
 }
 
-/* number[m] = candidates of each layer among the k best; returns k, clamped to what there is. */
+/* number[m] = candidates of each layer among the k best; returns k, at most the number of all candidates. */
 static int64_t count_best(const wnw_layer_problem *p, int32_t m, int64_t k, double *number)
 {
     int64_t all = 0;

@@ -5,14 +5,15 @@
  * Language Models" (arXiv 2406.13035); kvpress' MergingPress, after it and Token Merging (arXiv 2210.09461).
  * For every entry e that goes, over the entries t of the head that stay:
  *
- *     u_e = max over t of cos(k_e, k_t),  t(e) = the one (of equal ones the first)
- *     merged if u_e >= similarity, if gate=mean also u_e >= the mean of u, and among the `fraction` most
- * similar w_e = max(u_e, 0) ||v_e|| / (||v_e|| + ||v_t|| + 1e-6)                weight=norm (kvpress,
- * default) w_e = exp(u_e - 1)                                                    weight=exp  (D2O) v_t <-
- * (v_t + sum w_e v_e) / (1 + sum w_e),  keys stay Not here of D2O: it merges keys too, its threshold moves
- * from step to step with a factor of 0.7 (gate=mean is its first step), and its layer budget by the variance
- * of attention. Keys are compared after RoPE, as they are cached. Observes keys and values. Cost O(n_gone
- * n_kept d) per KV head.
+ *     u_e = max over t of cos(k_e, k_t),  t(e) = the t of that maximum (of equal ones the first)
+ *     merged if u_e >= similarity, with gate=mean also u_e >= the mean of u, and if u_e is among the
+ *            `fraction` largest
+ *     w_e = max(u_e, 0) ||v_e|| / (||v_e|| + ||v_t|| + 1e-6)     weight=norm (kvpress, default)
+ *     w_e = exp(u_e - 1)                                         weight=exp (D2O)
+ *     v_t <- (v_t + sum w_e v_e) / (1 + sum w_e),  keys stay
+ * Three things of D2O are left out: it merges keys too; its threshold moves from step to step with a factor
+ * of 0.7 (gate=mean is its first step); it has a layer budget by the variance of attention. Keys are compared
+ * after RoPE, as they are cached. Observes keys and values. Cost O(n_gone n_kept d) per KV head.
  */
 #include "base/norm.h"
 #include "base/topk.h"
@@ -54,7 +55,7 @@ static void unit(const float *x, int32_t d, float *out)
         out[i] = (float)((double)x[i] / (length > 1e-6 ? length : 1e-6));
 }
 
-/* Lists the entries that go with the nearest one that stays; u[i] its cosine. */
+/* Lists the entries that go, each with the most similar entry that stays; u[i] is the cosine of the two. */
 static int32_t nearest(const wnw_contents_problem *p, float *u, wnw_merge *out, float *scratch)
 {
     const int32_t d = p->obs->n_embd_head, n_keep = p->n_keep;
@@ -98,7 +99,7 @@ static void shut_gates(const struct opts *o, float *u, int32_t n)
     for (int32_t i = 0; i < n; i++)
         if ((double)u[i] < least)
             u[i] = -INFINITY;
-    /* As many as lie at or above the quantile 1 - fraction. */
+    /* The number of entries at or above the quantile 1 - fraction. */
     const double at = ceil((1 - o->fraction) * (n - 1) - 1e-9);
     struct wnw__cut cut = wnw__topk_cut(u, n, n - (int32_t)at);
     for (int32_t i = 0; i < n; i++)

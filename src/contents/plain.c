@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Entries that stay are not touched. Recipes leave this part out: it is what every eviction method does. */
+/* Entries that stay are not changed, as in every pure eviction method. Recipes leave this part out. */
 #include "policy/part.h"
 
 const wnw_contents wnw__contents_plain = {

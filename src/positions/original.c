@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Keys keep the rotation of the position at which their token was read, and the next token continues there:
- * what nearly every method assumes, and the only form in which a compressed cache differs from the full one
- * by its missing entries alone. */
+/* Keys keep the rotation of the position at which their token was read, and the next token gets the position
+ * after the last token read. Nearly every method assumes this; it is the only rule under which a compressed
+ * cache differs from the full one by its missing entries alone. */
 #include "policy/part.h"
 
 const wnw_positions wnw__positions_original = {

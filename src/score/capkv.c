@@ -47,12 +47,12 @@ static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out
     out->n_first = ((const struct opts *)opts)->n_sink;
 }
 
-/* What one head is worked on with; the matrix first, because it needs the alignment. */
+/* Scratch memory for one query head. The matrix comes first, because doubles need the larger alignment. */
 struct room {
     double *a;       /* [d][d] A, then its factor L */
     float *mu;       /* [d] */
     float *inverse;  /* [d][d] L^-1, zeros above the diagonal; before that a block's share of A */
-    float *block;    /* [d][BLOCK] values of a block, turned; or [BLOCK][d] what L^-1 makes of them */
+    float *block;    /* [d][BLOCK] values of a block, transposed; or [BLOCK][d] L^-1 times each of them */
     float *weighted; /* [d][BLOCK] the same times w + epsilon */
 };
 

@@ -37,7 +37,7 @@ static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out
     out->n_last = o->last;
 }
 
-/* Sum of (score - centre) or of its square over the entries that are not trimmed; *count = how many. */
+/* Sum of (score - centre), or of its square, over the entries that are not trimmed; *count = their number. */
 static double sum_of(const wnw_observation *obs, struct wnw__trim trim, const float *score, double centre,
                      bool square, int64_t *count)
 {

@@ -7,11 +7,12 @@
  *     alpha[t] = 1 / (L H_q) sum over l, h and the W queries of a_lh[j][t]        sum over t = W
  *     rho[t]   = ||v_lg[t]||_2 / (mean over all tokens of ||v_lg||_2 + 1e-8)
  *     score[t] = max over h of Wt[l][h] alpha[t] rho[t]                           the same for every KV head
- * Wt are head weights of a compiler profile, 1 without one; a weight <= 0 takes its head out, and if it would
- * take out all, none. alpha_scope: mean over the heads of the layer alone, or a head's own attention, the
- * only form in which a single retrieval head can save a token. pool smooths alpha along the history, as the
- * released code does (avg, 7) and the paper does not. utility=raw, the paper's ablation: last query, rho = 1;
- * utility=attention: rho = 1 alone, which with alpha_scope=layer is CompressKV with all heads.
+ * Wt are head weights of a compiler profile, 1 without one. A weight <= 0 takes its head out; in a layer
+ * where all are <= 0 every head has weight 1. alpha_scope takes the mean over the heads of the layer
+ * alone, or a head's own attention, the only form in which a single retrieval head can save a token. pool
+ * smooths alpha along the history, as the released code does (avg, 7) and the paper does not. utility=raw is
+ * the paper's ablation with the last query alone and rho = 1; utility=attention sets rho = 1 only, which with
+ * alpha_scope=layer is CompressKV with all heads.
  * Where heads hold different entries after an earlier compression, everything goes by position.
  * Observes window attention (twice) and values. Range >= 0. Cost per layer O(H_q W n + H_kv n d).
  */
@@ -71,8 +72,8 @@ static int32_t n_row_of(const struct opts *o, const wnw_observation *obs)
     return o->utility == WNW_UTILITY_RAW ? 1 : wnw__window_rows(obs, o->window);
 }
 
-/* Attention by position, and behind it the number of layers and the length of the window: a layer is scored
- * without its window then. */
+/* Attention by position, then the number of layers and the length of the window, which the scoring of a layer
+ * needs because it does not see the window. */
 static size_t gather_size(const void *opts, const wnw_shape *shape)
 {
     const struct opts *o = opts;
@@ -89,7 +90,7 @@ static int gather_layer(const void *opts, const wnw_observation *obs, double *ga
 
 static const wnw_gather gather = {.size = gather_size, .needs = gather_needs, .visit = gather_layer};
 
-/* In place over x[n], of which the first n_old are history; tmp[n]. */
+/* Pools x[n], of which the first n_old are history, in place; tmp[n] is scratch. */
 static void smooth(const struct opts *o, float *x, int32_t n_old, int32_t n, float *tmp)
 {
     const enum wnw__pool pool = o->pool == WNW_ALPHA_POOL_MAX ? WNW_POOL_MAX : WNW_POOL_AVG;
@@ -172,7 +173,7 @@ static const struct wnw__compiler_table *table_of(const struct opts *o, const wn
     return o->table == WNW_TABLE_PROFILE && p && p->compiler.weight ? &p->compiler : NULL;
 }
 
-/* Options that scores depend on: a table made under others is one for other scores. */
+/* The options that scores depend on. A table that was made with other values of them fits other scores. */
 static int check_settings(const struct opts *o, const struct wnw__compiler_table *t)
 {
     const bool pooled = t->pool > WNW_ALPHA_POOL_NONE && o->pool != WNW_ALPHA_POOL_NONE;
@@ -245,7 +246,7 @@ static const struct wnw__compiler_table *usable(const struct wnw__compiler_table
 
 /* ---- Score ---- */
 
-/* alpha, scores, and something to work in, by position; rho of one head. */
+/* Scratch holds alpha, scores and work space by position, and rho of one head. */
 static size_t scratch_size(const void *opts, const wnw_observation *obs)
 {
     (void)opts;

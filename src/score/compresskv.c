@@ -2,7 +2,7 @@
 /*
  * CompressKV's score of a query head: what the last w prompt queries attend to, smoothed along the positions,
  * as in SnapKV (snapkv.c). Paper: "CompressKV: Semantic Retrieval Heads Know What Tokens are Not Important
- * Before Generation" (arXiv 2508.02401). Which heads are heard is retrieval_heads.c's business.
+ * Before Generation" (arXiv 2508.02401). retrieval_heads.c chooses the query heads that count.
  *
  *     s_h[j] = mean over the window of a_h[i][j]                 j outside the window
  *     p_h    = pooled s_h

@@ -6,10 +6,11 @@
  *
  *     m_i = max over group and window of the attention, each row pooled and scaled back to its mass
  *     s_i = max(m_i, mean of m) nhat_i,   nhat_i = nu_i / (sum of nu over the heads that hold the same token)
- *     the best c by mean attention, normalised to 1: s_i = largest s of the layer;  c = as many as hold less
- * than mass - wb together, at most b - W;   wb = mean attention on the window, b = average count per head The
- * scores of a layer's heads then compete (adakv with alpha_safeguard=0), or all layers' (global). A token
- * that some heads have lost already counts as if its norm there were the mean of the others.
+ *     s_i = largest s of the layer for the c best entries by mean attention, which is normalised to 1
+ *     c   = number of best entries that together hold less than mass - wb of it, at most b - W
+ *     wb  = mean attention on the window,  b = average count per head
+ * The scores of a layer's heads then compete (adakv with alpha_safeguard=0), or those of all layers (global).
+ * A token that some heads have lost already counts as if its norm there were the mean of the others.
  * as_code: the released code takes wb from the W entries before the window and bounds c by b (n - W) / n - W;
  * a negative bound, which there promotes nearly everything, is 0 here. Observes window attention and
  * projected value norms. Range >= 0. Cost O(H_q W n kernel).
@@ -38,14 +39,15 @@ static void needs(const void *opts, wnw_needs *out)
     out->window = o->w.window;
 }
 
-/* One row of attention; norms and heads per position. */
+/* Scratch holds one row of attention, and the sum of norms and the number of heads per position. */
 static size_t scratch_size(const void *opts, const wnw_observation *obs)
 {
     (void)opts;
     return (size_t)obs->n + 2 * (size_t)obs->n_past;
 }
 
-/* s[n_old] = max(m, mean of m) of KV head ih; the window's own entries apart, for sizes that shrink it. */
+/* s[n_old] = max(m, mean of m) of KV head ih. The window's own entries are scored apart from the others, for
+ * sizes that shrink the window. */
 static void aggregate(const struct opts *o, const wnw_observation *obs, int32_t ih, int32_t n_old, float *p,
                       float *s)
 {
@@ -116,7 +118,7 @@ static void mean_attention(const struct opts *o, const wnw_observation *obs, int
         a[i] = (float)(a[i] / sum);
 }
 
-/* Most entries of a[n] whose best together hold less than mass, at most `limit`. */
+/* The largest c, at most `limit`, for which the c largest of a[n] add up to less than mass. */
 static int32_t count_below(const float *a, int32_t n, int32_t limit, double mass)
 {
     int32_t lo = 0, hi = limit < n ? limit : n;
@@ -130,7 +132,7 @@ static int32_t count_below(const float *a, int32_t n, int32_t limit, double mass
     return lo;
 }
 
-/* Most entries besides the window that attention alone may keep in a head. */
+/* The most entries of a head, besides the window, that attention alone may keep. */
 static int32_t first_stage_limit(const struct opts *o, const wnw_observation *obs)
 {
     const int32_t w = wnw__window_rows(obs, o->w.window);
@@ -145,7 +147,7 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
     const float *nu = obs->proj_norm(obs, (wnw_proj_norm)o->norm);
     float most = 0;
     if (!nu)
-        return WNW_E_NOMEM; /* the sentence is set */
+        return WNW_E_NOMEM; /* proj_norm has set the error text */
     for (int32_t ih = 0; ih < obs->n_head_kv; ih++)
         aggregate(o, obs, ih, wnw__window_n_old(obs, ih, n_row), a, score + (int64_t)ih * obs->n);
     weigh(obs, nu, score, a + obs->n);

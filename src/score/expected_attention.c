@@ -53,7 +53,7 @@ static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out
     out->n_first = o->n_sink;
 }
 
-/* z[n], mu'[d], C'[d][d] and a block of products. */
+/* Scratch holds z[n], mu'[d], C'[d][d] and a block of products. */
 static size_t scratch_size(const void *opts, const wnw_observation *obs)
 {
     const size_t d = (size_t)obs->n_embd_head;
@@ -78,7 +78,7 @@ static int stats_of(const struct opts *o, const wnw_observation *obs, const floa
     return WNW_OK;
 }
 
-/* z[n] for query head h; room is mu', C' and the block. */
+/* Computes z[n] for query head h; `room` holds mu', C' and the block of products. */
 static void expected_logits(const struct opts *o, const wnw_observation *obs, const float *mean,
                             const float *cov, const float *k, int32_t n, float *z, float *room)
 {

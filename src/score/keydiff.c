@@ -22,7 +22,7 @@ static void needs(const void *opts, wnw_needs *out)
     out->flags = WNW_NEED_KEYS;
 }
 
-/* mu[d]. */
+/* Scratch holds mu[d]. */
 static size_t scratch_size(const void *opts, const wnw_observation *obs)
 {
     (void)opts;

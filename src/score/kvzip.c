@@ -9,8 +9,8 @@
  * chat header, the chunk being repeated and the repeat input, so that scores of all chunks can be compared.
  * The n_p tokens of the header, which the chat template wrote, are no part of the context:
  *     prefix=keep   all of them stay and count in the size (the authors)
- *     prefix=evict  of the softmax and of what stays, `sinks` only; the others have score 0 (kvpress)
- *     prefix=score  text like any other, `sinks` first tokens stay
+ *     prefix=evict  only the first `sinks` take part in the softmax and stay; the others score 0 (kvpress)
+ *     prefix=score  they are scored like any other text, and the first `sinks` tokens stay
  * Where no header is known, keep and score are the same, and evict protects nothing.
  * Observes a second pass. Range 0..1. Cost O(H_q n) besides the pass.
  */

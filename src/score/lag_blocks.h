@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What scorers have in common whose scores belong to consecutive blocks (LagKV and its baselines): S sinks,
- * then blocks of L entries, of which the last complete one and the remainder are never touched. */
+/* The common part of scorers whose scores belong to consecutive blocks (LagKV and its baselines): S sinks are
+ * followed by blocks of L entries, of which the last complete one and the remainder are never touched. */
 #ifndef WNW_LAG_BLOCKS_H
 #define WNW_LAG_BLOCKS_H
 
@@ -30,15 +30,15 @@ struct wnw__lag_opts {
         .type = WNW_OPT_INT, .offset = offsetof(struct wnw__lag_opts, skip), .min = 0, .max = 65536 \
     }
 
-/* Blocks of n entries that are thinned: all complete ones behind the sinks but the last. */
+/* The number of blocks of n entries that are thinned: all complete ones behind the sinks but the last. */
 int32_t wnw__lag_n_thinned(const struct wnw__lag_opts *o, int32_t n);
 
 /* Hooks of the descriptor. */
 bool wnw__lag_skips(const void *opts, int32_t il);
 void wnw__lag_keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out);
 void wnw__lag_blocks(const void *opts, wnw_blocks *out);
-/* Shorter blocks have a shorter protected tail: halves them until the tail and one entry per block fit, then
- * gives up sinks. */
+/* Halves the blocks, whose protected tail shrinks with them, until the tail and one entry per block fit into
+ * n_keep, then gives up sinks. */
 bool wnw__lag_fit(void *opts, int32_t n, int32_t n_keep);
 extern const wnw_block_rule wnw__lag_rule; /* of both */
 

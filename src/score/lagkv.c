@@ -9,10 +9,10 @@
  *     s_Z[t] = softmax of u over the tokens of the block
  *     score[t] = s_K[t] + wv s_V[t]                       use=key, use=value: one of the two
  * A channel with hi_c = lo_c adds a constant (the authors' code divides by zero there). Scores of different
- * blocks cannot be compared: that is the partition selector's business. What n_final counts was settled by an
- * earlier compression and takes the place of the sinks, so that every block is scored once, from whole rows.
- * ranked: kvpress' form, where the rank inside the block is the score and one cut goes through the whole
- * head; of equal ranks the later block's goes first. n < S + 2 L is scored by recency there.
+ * blocks cannot be compared, so the partition selector cuts every block by itself. The first n_final entries
+ * were settled by an earlier compression and take the place of the sinks, so that every block is scored once,
+ * from whole rows. `ranked` is kvpress' form: the rank inside the block is the score and one cut goes through
+ * the whole head; of equal ranks the later block's ranks higher. Where n < S + 2 L it scores by recency.
  * Observes keys (after RoPE) and values, of blocks that are not settled. Cost O(n d) per KV head.
  */
 #include "score/lag_blocks.h"
@@ -62,7 +62,7 @@ static bool fit(void *opts, int32_t n, int32_t n_keep)
 
 static const wnw_block_rule block_rule = {.of = wnw__lag_blocks, .fit = fit};
 
-/* Per channel extrema and one normalised row (3 d), then std or rank of one block. */
+/* Scratch holds the extrema of every channel and one normalised row (3 d), then std or rank of one block. */
 static size_t scratch_size(const void *opts, const wnw_observation *obs)
 {
     const struct opts *o = opts;
@@ -150,7 +150,7 @@ static void rank_block(float *score, int32_t lag, int32_t p, int32_t n_thinned, 
         score[t] = rank[t] / ((float)lag * (float)n_thinned);
 }
 
-/* Sinks above everything, then the tail, the most recent first, then what is between. */
+/* Scores sinks above everything, then the tail with the most recent first, then the entries between them. */
 static void score_edges(int32_t sink, int32_t n, int32_t from, float *score)
 {
     for (int32_t i = 0; i < sink && i < n; i++)

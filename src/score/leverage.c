@@ -5,9 +5,10 @@
  * the n x d keys before RoPE, their mean taken off, and Phi a random d x s matrix of variance 1 / s:
  *
  *     X = K Phi,   l_i = x_i^T (X^T X + eps I)^-1 x_i,   score = (l_i - mean) / std over the layer
- * eps = 0.01, ten times more (five times at most) while the matrix cannot be factored, as in kvpress. Keys
- * are turned back from what the cache holds; kvpress computes them anew from the hidden states. Phi depends
- * on seed, layer and head alone: kvpress draws it from a generator in sequence and cannot be reproduced.
+ * eps is 0.01; while the matrix cannot be factored eps is multiplied by ten, five times at most, as in
+ * kvpress. Keys are turned back from the cached ones; kvpress computes them again from the hidden states. Phi
+ * depends on seed, layer and head alone; kvpress draws it from a generator in sequence, so that its scores
+ * cannot be reproduced.
  * Observes keys. Cost O(n s (d + s)) per KV head.
  */
 #include "score/leverage.h"
@@ -23,7 +24,7 @@ static void needs(const void *opts, wnw_needs *out)
     out->flags = WNW_NEED_KEYS;
 }
 
-/* X[n][s], Phi[d][s], one key [d]. */
+/* Scratch holds X[n][s], Phi[d][s] and one key [d]. */
 size_t wnw__leverage_scratch(const struct wnw__leverage_opts *o, const wnw_observation *obs)
 {
     const size_t s = (size_t)o->sketch, d = (size_t)obs->n_embd_head;
@@ -73,7 +74,7 @@ static void sketch_keys(const struct wnw__leverage_opts *o, const wnw_observatio
             x[(int64_t)i * s + j] -= (float)mean[j];
 }
 
-/* L of X^T X + eps I. */
+/* Computes L, the Cholesky factor of X^T X + eps I. */
 static int factor(const float *x, int32_t first, int32_t end, int32_t s, double *l)
 {
     double gram[WNW_MAX_SKETCH * WNW_MAX_SKETCH] = {0};

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* RoPE averaged over a run of positions: what a vector looks like on average from there. */
+/* RoPE averaged over a run of positions: the mean of a vector turned to each of them. */
 #ifndef WNW_SCORE_MEAN_ROPE_H
 #define WNW_SCORE_MEAN_ROPE_H
 
 #include "policy/part.h"
 
-/* The options of scorers that expect queries at positions behind the prompt: rows of their tables, for an
- * options struct with members n_sink and n_future. */
+/* Rows of the option table of scorers that expect queries at positions behind the prompt; the options struct
+ * has the members n_sink and n_future. */
 #define WNW_OPTION_N_SINK(opts)                                                                   \
     {                                                                                             \
         .name = "n_sink", .help = "first tokens that always stay and whose queries do not count", \

@@ -6,9 +6,9 @@
  *
  *     a(h,t,c) = softmax over c of q_t . k_c,  u(c) = mean over h of sum over t of a(h,t,c)
  *     score    = standardised over the layer: average over `pool` neighbours of u(c) ||v_c||_2
- * kvpress, with scaled=0 and padded=1: logits lack the factor of the model's attention (1 / sqrt(d)), and the
- * last chunk is filled up with zero keys and zero queries which take part in its softmax and its sums.
- * Pooling divides by `pool` at the ends too. An entry whose query is not known receives attention, gives
+ * kvpress' form is scaled=0 and padded=1: logits lack the factor of the model's attention (1 / sqrt(d)), and
+ * the last chunk is filled up with zero keys and zero queries, which take part in its softmax and its sums.
+ * Pooling divides by `pool` at the ends too. An entry whose query is not known receives attention but gives
  * none. Observes all queries, keys and values. Cost O(H_q n m d).
  */
 #include "score/noncausal.h"
@@ -33,7 +33,7 @@ static int check(const void *opts)
                                    o->pool);
 }
 
-/* Queries [m][d], probabilities [m][m], u [n]. */
+/* Scratch holds queries [m][d], probabilities [m][m] and u[n]. */
 size_t wnw__noncausal_scratch(const struct wnw__noncausal_opts *o, const wnw_observation *obs)
 {
     const size_t m = (size_t)o->chunk, d = (size_t)obs->n_embd_head;

@@ -8,8 +8,9 @@
  *     value   A_ip^2 ||v_p||^2
  *     key     (A_ip Z_ip)^2 ||v_p - o_i||^2
  *     joint   value + key + 2 A_ip^2 Z_ip (||v_p||^2 - v_p . o_i)  =  || A_ip (v_p + Z_ip (v_p - o_i)) ||^2
- * Then pooled along the positions as SnapKV's attention and averaged over the query heads of the KV head. The
- * output projection is not seen, logits of a model with soft-capping are those before it. The window stays.
+ * The sums are pooled along the positions like SnapKV's attention and averaged over the query heads of the KV
+ * head. The output projection is not seen; a model with soft-capping has its logits from before the capping.
+ * The window stays.
  * Observes window attention and its queries, keys and values. Range >= 0. Cost O(H_q w n d).
  */
 #include "kernel/kernel.h"
@@ -38,7 +39,7 @@ static void needs(const void *opts, wnw_needs *out)
     out->window = o->w.window;
 }
 
-/* Scores of one query head; outputs of its window; logits and v . o of a block. */
+/* Scratch holds scores of one query head, outputs of its window, and logits and v . o of a block. */
 static size_t scratch_size(const void *opts, const wnw_observation *obs)
 {
     const struct opts *o = opts;

@@ -6,13 +6,14 @@
  *     s_h[j] = mean over the window of a_h[i][j]                 j outside the window
  *     avg:  p_h[j] = (1 / kernel) sum s_h[j+u], |u| <= kernel / 2; missing terms are 0, the divisor stays
  *     max:  p_h[j] = max s_h[j+u]
- * One score per query head; the mean over those of a KV head comes behind the pooling (group_mean.c), or
- * before it with pool_after, as in the released code of AdaKV and CriticalKV where heads share a cache. With
- * avg that is the same. Softmax is over everything visible, nothing is renormalised. The window stays. Its
- * own columns are scored too, apart from the others so that nothing leaks: they only matter where a small
- * size shrinks the window. agg=max: the highest of the window's rows in place of their mean, each row pooled
- * and scaled back to its mass, as in "Taming the Fragility of KV Cache Eviction in LLM Inference" (arXiv
- * 2510.13334), with +defensive. Observes window attention. Range 0..1. Cost O(H_q w n).
+ * Every query head has a score; the mean over the query heads of a KV head is taken after the pooling
+ * (group_mean.c), or before it with pool_after, as in the released code of AdaKV and CriticalKV where heads
+ * share a cache. With avg both orders give the same. Softmax is over everything visible, nothing is
+ * renormalised. The window stays. Its own columns are scored too, pooled apart from the others: these scores
+ * only matter where a small size shrinks the window. agg=max takes the highest of the window's rows in place
+ * of their mean, each row pooled and scaled back to its mass, as in "Taming the Fragility of KV Cache
+ * Eviction in LLM Inference" (arXiv 2510.13334), with +defensive. Observes window attention. Range 0..1. Cost
+ * O(H_q w n).
  */
 #include "policy/window.h"
 
@@ -33,7 +34,7 @@ static int check(const void *opts)
     return wnw__pool_check("snapkv", o->w.kernel);
 }
 
-/* Mean attention of one head, or one pooled row. */
+/* Scratch holds the mean attention of one head, or one pooled row. */
 static size_t scratch_size(const void *opts, const wnw_observation *obs)
 {
     (void)opts;
@@ -71,7 +72,7 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
     return WNW_OK;
 }
 
-/* pool_after: the rows were put together as they are. */
+/* With pool_after the head aggregation has put the rows together unpooled, so they are pooled here. */
 static void finish(const void *opts, const wnw_observation *obs, int32_t n_row, float *score, float *s)
 {
     const struct opts *o = opts;

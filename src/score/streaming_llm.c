@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * StreamingLLM: the first tokens, which serve as attention sinks, and the most recent ones. Paper: "Efficient
- * Streaming Language Models with Attention Sinks" (arXiv 2309.17453): 4 sinks. Keys keep the rotation of
- * their original position, as in kvpress; the authors' code re-rotates them (+rerotate). recent > 0 turns it
- * round, as a baseline in the code of CompressKV (arXiv 2508.02401) does: the last `recent` tokens stay and
- * the first ones fill the rest. Observes nothing; score = position; cost O(n).
+ * Streaming Language Models with Attention Sinks" (arXiv 2309.17453), with 4 sinks. Keys keep the rotation of
+ * their original position, as in kvpress; the authors' code re-rotates them (+rerotate). recent > 0 reverses
+ * the roles, as a baseline in the code of CompressKV (arXiv 2508.02401) does: the last `recent` tokens stay
+ * and the first ones fill the rest. Observes nothing; score = position; cost O(n).
  */
 #include "policy/part.h"
 

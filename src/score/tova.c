@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * TOVA: attention of the last query, by default with the mean over all query heads (layer_mean.c), which
- * gives the whole layer one list of tokens. Paper: "Transformers are Multi-State RNNs" (arXiv 2401.06104). No
- * window, no pooling, no sinks; the newest token may go. kvpress keeps the last token: last=1. s_h[j] =
- * a_last^h[j]. Observes window attention, 1 query. Range 0..1. Cost O(H_q n).
+ * gives the whole layer one list of tokens. Paper: "Transformers are Multi-State RNNs" (arXiv 2401.06104).
+ *
+ *     s_h[j] = a_last^h[j]
+ * There is no window, no pooling and no sink; the newest token may go. kvpress keeps the last token: last=1.
+ * Observes window attention of 1 query. Range 0..1. Cost O(H_q n).
  */
 #include "policy/window.h"
 

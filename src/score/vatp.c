@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * VATP: attention alone overrates entries whose values are nearly zero, so it is weighted with the value's
- * size. Paper: "Attention Score is not All You Need for Token Importance Indicator in KV Cache Reduction:
+ * VATP: attention alone overrates entries whose values are nearly zero, so it is multiplied by the value's
+ * L1 norm. Paper: "Attention Score is not All You Need for Token Importance Indicator in KV Cache Reduction:
  * Value Also Matters" (arXiv 2406.12335).
  *
  *     score[j] = A[j] ||v[j]||_1          A = mean over the query heads of the KV head of

@@ -4,8 +4,8 @@
  * ChunkPress, which follows "FINCH: Prompt-guided Key-Value Cache Compression" (arXiv 2408.00167).
  *
  *     behind protected entries: chunk [a, b) of n keeps its floor(k b / n) - floor(k a / n) best of k
- * The total is exact. kvpress truncates each chunk by itself, at least 1, and scores each chunk as if it were
- * alone; here a scorer sees the whole prompt. Cost O(n).
+ * The total is exact. kvpress truncates the count of each chunk by itself, to at least 1, and scores each
+ * chunk as if it were alone; here a scorer sees the whole prompt. Cost O(n).
  */
 #include "base/topk.h"
 #include "policy/part.h"

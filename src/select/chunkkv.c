@@ -39,7 +39,7 @@ static bool same_tokens(const wnw_select_problem *p, int32_t ih)
                              (size_t)p->n * sizeof *p->obs->pos) == 0;
 }
 
-/* Highest score of the layer outside protected entries. */
+/* The highest score of the layer's entries that are not protected. */
 static float highest(const wnw_select_problem *p)
 {
     float best = 0;
@@ -54,7 +54,7 @@ static float highest(const wnw_select_problem *p)
     return best;
 }
 
-/* sum[i] of entries first .. end - 1; those outside of free_first .. free_end - 1 count as `fixed`. */
+/* Fills sum[i] for all entries; entries outside of free_first .. free_end - 1 get the sum `fixed`. */
 static void sum_heads(const wnw_select_problem *p, int32_t free_first, int32_t free_end, float fixed,
                       float *sum)
 {

@@ -11,14 +11,14 @@
  * gqa=joint keeps the query heads of a group apart until then, (1 / G) sum over g of (A_ig + eps) nu_ig,
  * which is the bound of the paper's theorem for the group; the released code multiplies means.
  *
- * alpha = 1 is plain top-k. eps is of no scale: 1e-4 is a tenth of the mean attention of 1000 entries and ten
- * times that of 100000; eps_rel = x means eps = x / n. The paper's norm is L1; L2 finds the same entries for
- * a hundredth of the work (appendix C.3), so it is the default here. sinks: their attention is huge, their
- * values are tiny, and only stage 1 holds them; so the first 4 are kept in any case, unless sure ones leave
- * no room (0 = as the paper). kvpress marks stage 1 with a sentinel score and lets the window compete; with
- * the window kept first the sets are the same, but that a window which does not fit into stage 1 is still
- * kept. Post-norms behind the output projection are not seen by nu. Observes projected value norms. Cost
- * O(n).
+ * alpha = 1 is plain top-k. eps does not scale with n: 1e-4 is a tenth of the mean attention of 1000 entries
+ * and ten times that of 100000; eps_rel = x means eps = x / n. The paper's norm is L1; L2 finds the same
+ * entries for a hundredth of the work (appendix C.3), so it is the default here. Sinks have huge attention
+ * and tiny values, so that only stage 1 would hold them; the first `sinks` entries (4; 0 = as in the paper)
+ * are therefore kept in any case, unless protected and promised entries leave no room. kvpress marks stage 1
+ * with a sentinel score and lets the window compete; here the window is kept first, which gives the same sets
+ * except that a window which does not fit into stage 1 is still kept. Post-norms behind the output projection
+ * are not seen by nu. Observes projected value norms. Cost O(n).
  */
 #include "base/topk.h"
 #include "policy/count.h"
@@ -46,7 +46,7 @@ static void needs(const void *opts, wnw_needs *out)
     out->flags = WNW_NEED_PROJ_NORM;
 }
 
-/* Stage 1 is the stage that holds what attention alone finds. */
+/* Warns where protected entries and sinks fill stage 1, so that attention alone chooses nothing. */
 static void advise(const void *opts, const wnw_protected *prot, int32_t budget, wnw_rounding rounding,
                    char *warning)
 {
@@ -61,14 +61,15 @@ static void advise(const void *opts, const wnw_protected *prot, int32_t budget, 
             by_attention, budget, sinks, prot->n_last);
 }
 
-/* Scores of the candidates that are left. */
+/* Scratch holds the scores of the entries that are not marked yet. */
 static size_t scratch_size(const void *opts, int32_t n)
 {
     (void)opts;
     return (size_t)n;
 }
 
-/* keep[i] = 1 for what has its place already; returns how many that are. */
+/* keep[i] = 1 for entries that are kept before stage 1: protected ones, those that the head budget promised,
+ * and sinks while there is room. Returns their number. */
 static int32_t mark_sure(const struct opts *o, const wnw_select_problem *p, int32_t *keep)
 {
     const int32_t first = p->prot.n_first, end = p->n - p->prot.n_last;
@@ -85,10 +86,11 @@ static int32_t mark_sure(const struct opts *o, const wnw_select_problem *p, int3
     return n_sure;
 }
 
-/* What stage 2 multiplies, of one KV head: rows of scores and norms, one for all or one per query head. */
+/* The factors of stage 2 for one KV head: rows of scores and of norms, one for the group or one per query head
+ * of it. */
 struct product {
     const float *score, *nu;
-    int32_t n_row, score_row, nu_row; /* rows, and from one to the next */
+    int32_t n_row, score_row, nu_row; /* number of rows; floats from one row to the next */
     float eps;
 };
 
@@ -135,7 +137,7 @@ static int32_t select_entries(const void *opts, const wnw_select_problem *p, int
     const float *nu =
         o->gqa == GQA_JOINT ? p->obs->head_proj_norm(p->obs, norm) : p->obs->proj_norm(p->obs, norm);
     if (!nu)
-        return WNW_E_NOMEM; /* the sentence is set */
+        return WNW_E_NOMEM; /* proj_norm has set the error text */
     const struct product product = product_of(o, p, nu);
     const int32_t n_sure = mark_sure(o, p, keep);
     const int32_t by_attention = wnw__round_count(p->n_keep * o->alpha, p->rounding);

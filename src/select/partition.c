@@ -7,8 +7,8 @@
  *     N = floor((n - S) / L), m = (n - S) mod L       n < S + 2 L: everything stays
  *     kept = S + k (N - 1) + L + m
  * Without a size k = floor(retain L). With a size, k is the largest that fits, so up to N - 2 entries of the
- * size stay unused. Entries that an earlier compression settled are never chosen among again: blocks begin
- * behind them, and if the size cannot hold them and the last blocks, these stay all the same.
+ * size stay unused. Entries that an earlier compression settled stay for good: blocks begin behind them, and
+ * they and the last blocks stay even where the size cannot hold them.
  */
 #include "base/topk.h"
 #include "policy/count.h"
@@ -25,7 +25,7 @@ static int32_t own_size(const void *opts, const wnw_blocks *b, int32_t n, wnw_ro
     return n - thinned * b->lag + thinned * wnw__round_count(o->retain * b->lag, rounding);
 }
 
-/* Whole numbers k of a block: a half more than k / L, so that no rounding can lose one. */
+/* Sets retain for a whole number k of entries per block: (k + 0.5) / L, so that rounding down gives k. */
 static void fit(void *opts, const wnw_blocks *b, int32_t n, int32_t n_keep)
 {
     struct opts *o = opts;
@@ -37,7 +37,7 @@ static void fit(void *opts, const wnw_blocks *b, int32_t n, int32_t n_keep)
     o->retain = k < b->lag ? (k + 0.5) / b->lag : 1;
 }
 
-/* B: what was settled before and what this selection took. */
+/* The number of kept entries that are settled: those settled before, and the choice from thinned blocks. */
 static int32_t settled(const void *opts, const wnw_blocks *b, int32_t n, int32_t n_keep)
 {
     (void)opts;
@@ -56,8 +56,8 @@ static int32_t select_entries(const void *opts, const wnw_select_problem *p, int
     const wnw_blocks b = p->blocks;
     const int32_t thinned = wnw__blocks_thinned(&b, p->n);
     const int32_t whole = p->n - thinned * b.lag;
-    /* Too small for what the method never touches: what is protected and, between, the most recent. What
-     * was settled before does not age. */
+    /* Where n_keep cannot hold the entries that the method never touches, the first protected entries stay
+     * and then the most recent ones. Entries that were settled before are never dropped for their age. */
     if (p->n_final == 0 && (thinned == 0 || p->n_keep < whole)) {
         for (int32_t i = 0; i < p->n_keep; i++)
             keep[i] = i < p->prot.n_first ? i : p->n - p->n_keep + i;
