@@ -43,7 +43,7 @@ static void compete(const wnw_head_problem *p, int64_t total, int32_t *n_keep, f
             n_keep[ih] += wnw__cut_take(&cut, *flat++);
 }
 
-/* A head's share where n_keep is what it won, protected entries included. */
+/* A head's share; n_keep is the number of entries that it won, protected ones included. */
 static double mixed(const wnw_head_problem *p, int32_t ih, double alpha, double sure, int32_t n_keep)
 {
     return (1 - alpha) * (n_keep - p->prot[ih].n_first - p->prot[ih].n_last) + sure;

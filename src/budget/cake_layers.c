@@ -7,7 +7,7 @@
  *     H_l = - sum_h sum_i sum_j a ln(a + 1e-10)       V_l = sum_h sum_j Var_i a       (divisor w - 1)
  *     P_l = H_l^(1/tau1) V_l^(1/tau2)                 Tt = (B - w) L, cap = S - w
  *     b_l = adjust(trunc(P_l / sum P Tt))             B_l = b_l + w
- * adjust: what is over cap, then what is missing from Tt, is spread evenly over the layers that have room.
+ * adjust: entries over cap, then entries missing from Tt, are spread evenly over the layers that have room.
  * cascade   as each layer m is finished, the layers 0 .. m share Tt among them and shrink to that. A layer's
  *           entries are the best of the best, so its count is the smallest b_l of all m >= l (default)
  * oneshot   one allocation over all layers, with an exact total
@@ -108,7 +108,7 @@ static double missing(const double *b, int32_t m, double total)
     return total;
 }
 
-/* Shares of the first m layers that take part in b[m]. exact: again and again until they add up and fit. */
+/* b[m] = shares of the first m layers that take part. exact: they are adjusted until they add up and fit. */
 static void share(const wnw_layer_problem *p, int32_t m, double total, double cap, bool exact, double *b)
 {
     double sum = 0;

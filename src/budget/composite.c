@@ -7,12 +7,12 @@
  *     S'(l,j,k) = k-th largest score of KV head j of layer l
  *     I(l,k)    = mean over j of S'(l,j,k)                       falls with k
  *     B         = floor((1 - r) L n),  N_l = how many I(l,.) are among the B largest
- * Each head of layer l then keeps its N_l best, which need not be the same tokens. Order of equal I: lower
- * layer, lower k. The sum of N_l is exactly B.
- * min_tokens: so many composite tokens stay in every layer, as far as B goes; the paper has no such floor and
- * a layer may lose everything. layer0_max: kvpress gives the first layer max over l of I(l,k), because its
- * cache takes its length from there; not in the paper.
- * Entries a scorer protects lead their head's list. Cost O(L H n log n).
+ * Each head of layer l then keeps its N_l best, which need not be the same tokens. Equal I are ordered by
+ * lower layer, then lower k. The sum of N_l is exactly B.
+ * min_tokens is the number of composite tokens that every layer keeps, as far as B allows; the paper has no
+ * such floor and a layer may lose everything. layer0_max gives the first layer max over l of I(l,k), as
+ * kvpress does because its cache takes its length from there; it is not in the paper.
+ * Entries that a scorer protects lead their head's list. Cost O(L H n log n).
  */
 #include "base/topk.h"
 #include "policy/count.h"
@@ -98,7 +98,7 @@ static void raise_first(const wnw_layer_problem *p, float *pool)
 static int allocate(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, char *warning)
 {
     const struct opts *o = opts;
-    float *pool = p->scratch; /* I of one layer behind that of the other */
+    float *pool = p->scratch; /* I of all layers, one layer after the other */
     int64_t n_pool = 0;
     (void)warning;
     for (int32_t i = 0; i < p->n_layer; i++) {

@@ -11,12 +11,14 @@
  *     ratio   kvpress: round(L H r) heads are streaming, halves to even, where r is the ratio asked for;
  *             streaming heads keep sinks + last, so the size is measured, not reached
  *
- * source=prompt: how far back the prompt's mean query looks along its mean key over 500 positions. The first
- * 4 queries do not count, as in expected attention; kvpress' mean runs over all of a text.
+ * With source=prompt alpha measures how far back the prompt's mean query looks along its mean key over 500
+ * positions. The first 4 queries do not count, as in expected attention; kvpress' mean runs over all of a
+ * text.
  *
- * Equal alpha: lower layer, then lower head, is streaming first (the authors add noise). For the scorer
- * streaming_llm, whose sinks should be the profile's. While decoding retrieval heads grow and streaming heads
- * slide, as in the paper (slide=0: all grow, as in kvpress). Cost O((L H)^2), independent of n.
+ * Of heads with equal alpha the one of the lower layer, then the lower head, is streaming first (the authors
+ * add noise). The scorer is meant to be streaming_llm with the profile's number of sinks. While decoding,
+ * retrieval heads grow and streaming heads slide, as in the paper (slide=0: all grow, as in kvpress). Cost
+ * O((L H)^2), independent of n.
  */
 #include "policy/part.h"
 #include "profile/profile.h"
@@ -60,7 +62,7 @@ static void gather_needs(const void *opts, wnw_needs *out)
 {
     (void)opts;
     out->flags = WNW_NEED_QUERY_STATS | WNW_NEED_KEYS;
-    out->skip = SKIP; /* sinks; as expected attention, so that both can share a run */
+    out->skip = SKIP; /* sinks; the same number as expected attention, so that both can share a run */
 }
 
 static int32_t first_of(const wnw_observation *obs, int32_t pair)
@@ -90,7 +92,7 @@ static void mean_key(const wnw_observation *obs, int32_t ih, double *mean)
             if (!next) {
                 cs[p] = cos(pos[i] * theta);
                 sn[p] = sin(pos[i] * theta);
-            } else { /* one step on; exact again every 64 entries */
+            } else { /* the angle advances by one step; it is computed exactly every 64 entries */
                 const double c1 = cos(theta), s1 = sin(theta), c0 = cs[p];
                 cs[p] = c0 * c1 - sn[p] * s1;
                 sn[p] = sn[p] * c1 + c0 * s1;
@@ -104,7 +106,7 @@ static void mean_key(const wnw_observation *obs, int32_t ih, double *mean)
     }
 }
 
-/* How far back a query that is q on average looks among keys that are k on average: 0 .. 1. */
+/* How far back the mean query q looks among mean keys k: 0 .. 1. */
 static double reach(const wnw_observation *obs, const float *q, const double *k)
 {
     double logit[SPAN], most = -INFINITY, sum = 0, far = 0;
@@ -152,7 +154,7 @@ static const wnw_gather gather = {.size = gather_size, .needs = gather_needs, .v
 
 /* ---- Sharing out ---- */
 
-/* Of head i = layer x heads + head of those that take part. */
+/* alpha of head i = layer x heads + head, where only layers that take part are counted. */
 static double alpha_of(const struct opts *o, const wnw_layer_problem *p, int32_t i)
 {
     const int32_t at = p->il[i / p->n_head_kv] * p->n_head_kv + i % p->n_head_kv;
@@ -187,14 +189,14 @@ static int32_t next_head(const struct opts *o, const wnw_layer_problem *p, const
 static void by_size(const struct opts *o, const wnw_layer_problem *p, int32_t stream, int32_t *n_keep)
 {
     const int32_t n_all = p->n_layer * p->n_head_kv, few = at_most(stream, p->budget);
-    int64_t left = 0; /* of the size, with the heads as they are */
+    int64_t left = 0; /* entries of the size that the heads do not use yet; negative: they hold too many */
     for (int32_t i = 0; i < n_all; i++)
         left += at_most(p->n_entry[i], p->budget) - p->n_entry[i];
     for (int32_t i; left < 0 && (i = next_head(o, p, n_keep)) >= 0;) {
         n_keep[i] = few;
         left += p->n_entry[i] - at_most(p->n_entry[i], few);
     }
-    for (bool again = true; again && left > 0;) { /* one more for each in turn */
+    for (bool again = true; again && left > 0;) { /* one more entry for each streaming head in turn */
         again = false;
         for (int32_t i = 0; i < n_all && left > 0; i++)
             if (n_keep[i] < p->n_entry[i]) {
@@ -235,7 +237,7 @@ static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t 
         by_size(o, p, stream, n_keep);
     else
         by_ratio(o, p, stream, n_keep);
-    for (int32_t i = 0; i < n_all; i++) /* a retrieval head's p->n may be more than it holds */
+    for (int32_t i = 0; i < n_all; i++) /* a retrieval head may hold fewer than p->n entries */
         n_keep[i] = at_most(n_keep[i], p->n_entry[i]);
     return WNW_OK;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The same count for every KV head of a layer; a head that has less keeps all, and nobody gets the rest. */
+/* The same count for every KV head of a layer. A head with fewer entries keeps them all, and no other head
+ * gets the rest. */
 #include "policy/part.h"
 
 static int allocate(const void *opts, const wnw_head_problem *p, int32_t *n_keep, int32_t *n_safe,

@@ -5,14 +5,14 @@
  * calibration gives every layer its share e_l of the error, sum 1. With average B, L layers, total = B L:
  *
  *     b_l = clamp(m + round(e_l (total - L m)), m, M)            halves to even
- *     too few handed out: one entry to every layer below M, largest e first, pass after pass
- *     too many: one entry from every layer above m, smallest e first
- * so the total is exact. m = 32 and M = 3 B are the released code's; the paper's text has lost them. M is n
- * at most, the length of the cache: the code lets a layer have more than there is, and loses it. Equal
- * shares go by layer number, where the code leaves it open. B < m: m = max(w + 1, B / 2) with a warning,
- * where the code exceeds the total. Sliding-window layers take no part; the others' shares are scaled.
- * Layers that an earlier compression left shorter than their count keep all they have, and nobody gets the
- * rest.
+ *     sum b_l < total: one more entry for every layer below M, largest e first, pass after pass
+ *     sum b_l > total: one entry less for every layer above m, smallest e first, pass after pass
+ * so that the total is exact. m = 32 and M = 3 B are the released code's; the paper's text has lost them. M
+ * is at most n, the length of the cache: the code lets a layer have more entries than n, and loses them.
+ * Equal shares are ordered by layer number, where the code leaves the order open. Where B < m, m becomes
+ * max(w + 1, B / 2) with a warning; the code exceeds the total there. Sliding-window layers take no part; the
+ * others' shares are scaled. A layer that an earlier compression left shorter than its count keeps all its
+ * entries, and no other layer gets the rest.
  */
 #include "policy/part.h"
 #include "profile/profile.h"
@@ -74,7 +74,7 @@ static int64_t settle(const wnw_layer_problem *p, int32_t *b, int64_t diff, int3
             }
         if (n_open == 0)
             break;
-        /* Whole passes at once, as many as nobody meets the bound in. */
+        /* Several whole passes at once: as many as no layer exceeds the bound in. */
         const int64_t whole = left / n_open < room ? left / n_open : room;
         for (int32_t i = 0; i < p->n_layer; i++)
             if (b[i] != bound)

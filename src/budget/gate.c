@@ -10,16 +10,16 @@
  *     I_l = { t in P: z >= tau_l }
  *     elastic   n_l = min(|I_l|, C), at least min(|P|, ceil(floor C)): the paper; keeps less than asked for
  *     strict    n_l = min(|P|, C): what the released code comes to; the threshold is without effect
- *     pooled    sum of n_l = L C as far as there are entries; |I_l| is the layer's demand
+ *     pooled    sum of n_l = L C, or all entries within cap if they are fewer; |I_l| is the layer's demand
  * Entries above a threshold are the best ones, so a count is all that selection needs. floor = 1/4 is ours;
- * the paper has none. pooled, ours: with lo = min(|P|, C, max(1, floor C)), cap = min(|P|, 4 C), want = |I_l|
- * within lo .. cap, the total is shared out between lo and want where the wants exceed it, else between want
- * and cap; largest remainder, ties to the lower layer. score_norm=max divides by the largest score, as the
- * released code does, whose thresholds of 0.8 to 1 then let hardly anything pass; score_norm=median by the
- * median. table=mean, the paper's ablation without risk: one threshold, the mean of the table. Where there is
- * neither table nor tau every layer keeps C, as with strict (decision 013). count=history: the size is C, and
- * window and sinks come on top. Scores of several heads are counted per head and averaged. Cost O(L n), and
- * the window's attention once more.
+ * the paper has none. pooled is ours too: with lo = min(|P|, C, max(1, floor C)), cap = min(|P|, 4 C), want =
+ * |I_l| within lo .. cap, the total is shared out between lo and want where the wants exceed it, else between
+ * want and cap; the largest remainders are rounded up, ties to the lower layer. score_norm=max divides by the
+ * largest score, as the released code does, whose thresholds of 0.8 to 1 then let hardly any entry pass;
+ * score_norm=median divides by the median. table=mean is the paper's ablation without risk: one threshold,
+ * the mean of the table. Where there is neither table nor tau every layer keeps C, as with strict (decision
+ * 013). count=history: the size is C, and window and sinks come on top. Scores of several heads are counted
+ * per head and averaged. Cost O(L n), and the window's attention once more.
  */
 #include "base/topk.h"
 #include "policy/compiler_table.h"
@@ -41,7 +41,7 @@ struct opts {
     int32_t count;
 };
 
-/* Beside the words that the scorer shares. */
+/* Option values of the gate alone; TABLE_MEAN follows the values of `table` that the scorer has too. */
 enum { TABLE_MEAN = WNW_TABLE_NONE + 1 };
 enum count { COUNT_PROMPT, COUNT_HISTORY };
 
@@ -78,7 +78,7 @@ static void needs(const void *opts, wnw_needs *out)
 
 /* ---- Entropy: gathered over the layers ---- */
 
-enum { SEEN_TOKENS, SEEN_MASS, N_SEEN }; /* then attention by position */
+enum { SEEN_TOKENS, SEEN_MASS, N_SEEN }; /* gathered numbers; attention by position follows them */
 
 static size_t gather_size(const void *opts, const wnw_shape *shape)
 {
@@ -105,7 +105,7 @@ static const wnw_gather gather = {.size = gather_size, .needs = gather_needs, .v
 
 /* ---- Threshold ---- */
 
-/* What is known of the prompt, and what is made of it. */
+/* The threshold's source, and the bins that the prompt falls into. */
 struct risk {
     int32_t mode;                            /* strict where there is no threshold */
     const struct wnw__compiler_table *table; /* NULL: the threshold is `constant` everywhere */
@@ -134,7 +134,7 @@ static int check_table(const struct opts *o, const wnw_layer_problem *p, const s
                             warning);
 }
 
-/* Of all cells of all layers. */
+/* The mean over all cells of all layers. */
 static double mean_threshold(const struct wnw__compiler_table *t)
 {
     const int64_t n = (int64_t)t->n_layer * t->n_entropy * t->n_ppl;
@@ -210,14 +210,14 @@ static double largest(const float *u, int32_t n, int32_t k)
     return (double)u[t];
 }
 
-/* The mean of the two in the middle where n is even. */
+/* The median of u[n]: the mean of the two in the middle where n is even. */
 static double median(const float *u, int32_t n)
 {
     return (largest(u, n, (n + 1) / 2) + largest(u, n, n / 2 + 1)) / 2;
 }
 
-/* Scores of u[n] at or above the threshold once they are normalised; all where there is nothing to normalise
- * by. */
+/* The number of scores of u[n] that are at or above the threshold once they are normalised. Where their sum
+ * is not above 0 every z counts as 1. */
 static int32_t count_above(const float *u, int32_t n, int32_t norm, double tau)
 {
     double sum = 0, max = 0, by;
@@ -227,7 +227,7 @@ static int32_t count_above(const float *u, int32_t n, int32_t norm, double tau)
         max = (double)u[t] > max ? (double)u[t] : max;
     }
     if (!(sum > 0))
-        return tau <= 1 ? n : 0; /* z = 1 */
+        return tau <= 1 ? n : 0; /* every z is 1 */
     by = norm == WNW_NORM_MAX ? max + 1e-8 : (norm == WNW_NORM_MEDIAN ? median(u, n) : sum / n) + 1e-20;
     for (int32_t t = 0; t < n; t++)
         count += (double)u[t] / by >= tau;
@@ -253,7 +253,7 @@ struct pool {
     const int32_t *demand; /* [n_layer] */
     int32_t c;
     double floor;
-    double lo, want, cap, total; /* sums over the layers; L C */
+    double lo, want, cap, total; /* lo, want and cap summed over the layers; total = L C */
 };
 
 static int32_t cap_of(const struct pool *s, int32_t i)
@@ -293,8 +293,8 @@ static int32_t whole_of(const struct pool *s, int32_t i)
     return (int32_t)floor(quota(s, i) + 1e-9);
 }
 
-/* The layer with the largest remainder behind `last` in that order (-1: the first), ties to the lower layer;
- * -1 if there is none that can take one more. */
+/* The layer that follows `last` (-1: the first) in the order of remainders, largest first, ties to the lower
+ * layer. Layers that are at their cap are passed over; -1 at the end. */
 static int32_t next_remainder(const struct pool *s, int32_t last)
 {
     const double before = last >= 0 ? quota(s, last) - whole_of(s, last) : 0;
@@ -329,7 +329,7 @@ static void share_out(const wnw_layer_problem *p, int32_t c, double least, int32
     for (int32_t next; missing > 0 && (next = next_remainder(&s, last)) >= 0; missing--)
         last = next;
     const double cut = last >= 0 ? quota(&s, last) - whole_of(&s, last) : 0;
-    /* A layer's count depends on its own demand alone now, so the demands may go. */
+    /* From here on a layer's count depends on its own demand alone, so n may be overwritten. */
     for (int32_t i = 0; i < p->n_layer; i++) {
         const int32_t whole = whole_of(&s, i);
         const double rest = quota(&s, i) - whole;

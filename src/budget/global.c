@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One pool of scores over all layers and heads: the best entries of the whole model stay, and every head gets
- * as many as are its own. So do KVzip's default ("KVzip: Query-Agnostic KV Cache Compression with Context
- * Reconstruction", arXiv 2505.23416) and KVCompose's unstructured form (arXiv 2509.05165). pool=layer keeps
- * the competition inside each layer.
+ * One pool of scores over all layers and heads: the best entries of the whole model stay, and a head's count
+ * is the number of them that it holds. KVzip's default ("KVzip: Query-Agnostic KV Cache Compression with
+ * Context Reconstruction", arXiv 2505.23416) and KVCompose's unstructured form (arXiv 2509.05165) do so.
+ * pool=layer keeps the competition inside each layer.
  *
  *     B = floor((1 - r) L H n)           count=kept
  *     B = L H n - floor(r L H n)         count=removed, as kvpress' KVzip counts
- * Order of equal scores: lower layer, lower head, lower position. KVzip's code keeps what lies strictly above
- * the score at the cut, and so at least one entry less; here the count is exact.
- * min_tokens: so many best entries stay in every head, as far as B goes. Protected entries stay and count.
- * Cost O(L H n).
+ * Equal scores are ordered by lower layer, lower head, lower position. KVzip's code keeps the entries that
+ * lie strictly above the score at the cut, and so at least one entry less; here the count is exact.
+ * min_tokens is the number of best entries that every head keeps, as far as B allows. Protected entries stay
+ * and count. Cost O(L H n).
  */
 #include "base/topk.h"
 #include "policy/count.h"
@@ -25,7 +25,7 @@ struct opts {
     int32_t pool;
 };
 
-/* Entries that n_row heads from row `first` on keep together. */
+/* The number of entries that the n_row heads from row `first` on keep together. */
 static int64_t total_of(const struct opts *o, const wnw_layer_problem *p, int32_t first, int32_t n_row)
 {
     const int32_t *n_entry = p->n_entry + first;
@@ -43,7 +43,7 @@ static wnw_protected protected_of(const wnw_layer_problem *p, int32_t r)
     return wnw__protected_shrink(p->prot[r], p->budget);
 }
 
-/* Shares out what rows first .. first + n_row - 1 keep together. */
+/* Shares out the entries that rows first .. first + n_row - 1 keep together. */
 static void share_out(const struct opts *o, const wnw_layer_problem *p, int32_t first, int32_t n_row,
                       int32_t *n_keep, float *flat)
 {

@@ -8,9 +8,10 @@
  *     s = x^temp of the query heads of a KV head (contiguous ones), summed, over the sum of all
  *     b = B - W,  pool = floor(b / beta),  least = b - pool
  *     chosen entries of a head = least + s R pool                        besides its W
- * beta near 1 puts nearly everything into the pool, a large beta is uniform. The authors' code rounds every
- * head by itself and lets what a short prompt cannot use go; here a head that is full leaves the rest to the
- * others in proportion to s, and the largest fractions are rounded up until the total is exact. Cost O(R^2).
+ * beta near 1 puts nearly all entries into the pool, a large beta is uniform. The authors' code rounds every
+ * head by itself and loses the entries that a short prompt cannot use; here a head that is full leaves the
+ * rest to the others in proportion to s, and the largest fractions are rounded up until the total is exact.
+ * Cost O(R^2).
  */
 #include "policy/count.h"
 #include "policy/part.h"
@@ -37,7 +38,7 @@ static int32_t protected_of(const wnw_layer_problem *p, int32_t r)
     return prot.n_first + prot.n_last;
 }
 
-/* Importance of every row, largest query head 1. False if all are 0. */
+/* Importance of every row, scaled so that the largest query head has 1. False if all are 0. */
 static bool head_weights(const struct opts *o, const wnw_layer_problem *p, float *weight)
 {
     const int32_t group = p->n_head / p->n_head_kv;
@@ -56,7 +57,7 @@ static bool head_weights(const struct opts *o, const wnw_layer_problem *p, float
     return most > 0;
 }
 
-/* Rows that are not full share out what is left: each gets least + slope x weight. */
+/* Rows that are not full share the entries that are left: each gets least + slope x weight. */
 struct share {
     double least, slope;
 };

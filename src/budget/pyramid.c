@@ -7,7 +7,7 @@
  *     min = floor(C / beta), max = 2 C - min;   max > S - w:  max = S - w, min = 2 C - max
  *     n_l = max - l (max - min) / (L - 1),      B_l = n_l + w
  *
- * exact    n_l is floored, what is missing handed out by largest fraction: the sum is C L (default)
+ * exact    n_l is floored and the largest fractions are rounded up until the sum is C L (default)
  * paper    the step (max - min) / (L - 1) is floored as in the paper's code: the sum exceeds C L a little
  * factory  the authors' later collection of methods: as paper, but uniform where S < 2 C
  * kvpress  C = S (1 - r) with the window inside the count, rounded half to even; uniform where min < w

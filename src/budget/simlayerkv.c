@@ -12,8 +12,8 @@
  *     size        as few layers are lazy as the size needs, in order of mass; what is left over makes the
  *                 recent part of all lazy layers longer, in turn, so that the total is exact (default)
  *
- * For the scorer streaming_llm with 4 sinks, which decides what 4 + 1023 entries are. Observes window
- * attention, 1 query. Cost O(H_q) per layer.
+ * The scorer is meant to be streaming_llm with 4 sinks, which decides which entries the 4 + 1023 are.
+ * Observes window attention of 1 query. Cost O(H_q) per layer.
  */
 #include "policy/part.h"
 
@@ -62,7 +62,7 @@ static double mass(const wnw_layer_problem *p, int32_t l)
     return p->gathered[p->il[l]];
 }
 
-/* Entries of a layer whose heads keep at most n each. */
+/* The number of entries that a layer keeps whose heads keep at most n each. */
 static int64_t kept(const wnw_layer_problem *p, int32_t l, int32_t n)
 {
     int64_t sum = 0;
@@ -86,7 +86,7 @@ static int32_t laziest(const wnw_layer_problem *p, const int32_t *n_keep)
 static void by_size(const struct opts *o, const wnw_layer_problem *p, int32_t *n_keep)
 {
     const int32_t all = o->first + o->last - 1, lazy = all < p->budget ? all : p->budget;
-    int64_t left = 0; /* of the size, with the layers as they are */
+    int64_t left = 0; /* entries of the size that the layers do not use yet; negative: they hold too many */
     for (int32_t l = 0; l < p->n_layer; l++)
         left += kept(p, l, p->budget) - kept(p, l, p->n);
     for (int32_t l; left < 0 && (l = laziest(p, n_keep)) >= 0;) {

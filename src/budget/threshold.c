@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A score threshold in place of a size: what scores below tau goes, so that how much stays follows from the
- * text, layer by layer and head by head. That is the rule by which DMS evicts while it runs ("Inference-Time
- * Hyper-Scaling with KV Cache Compression", arXiv 2506.05345); its scores come from a trained predictor, here
- * from any scorer, as in kvpress' DMSPress.
+ * A score threshold in place of a size: entries that score below tau go, so that the number of entries that
+ * stay follows from the text, layer by layer and head by head. DMS evicts by this rule while it runs
+ * ("Inference-Time Hyper-Scaling with KV Cache Compression", arXiv 2506.05345); its scores come from a
+ * trained predictor, here from any scorer, as in kvpress' DMSPress.
  *
- *     n_keep of a head = what is protected + #{ i not protected : score_i >= tau }
- * Protected are the scorer's entries and the last `window`, which a token must leave before it can be judged.
+ *     n_keep of a head = protected entries + #{ i not protected : score_i >= tau }
+ * The scorer's protected entries and the last `window` entries are protected: a token is judged once it has
+ * left that window.
  * With a size, tau is a floor and the size a ceiling: of the H B entries that a layer may keep, the best
  * scores of its heads that reach tau stay, and the window is at most B / 4. Without a size no layer budget
- * has anything to share out. Order of equal scores at that ceiling: lower head, then lower position. Cost O(H
- * n).
+ * has anything to share out. Equal scores at that ceiling are ordered by lower head, then lower position.
+ * Cost O(H n).
  */
 #include "base/topk.h"
 #include "policy/part.h"
@@ -27,7 +28,7 @@ static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out
     out->n_last = last > out->n_last ? last : out->n_last;
 }
 
-/* Copies what reaches tau of the entries of head ih that are not protected; returns how many. */
+/* Copies the scores of head ih's unprotected entries that reach tau; returns their number. */
 static int32_t passing(const struct opts *o, const wnw_head_problem *p, int32_t ih, float *out)
 {
     const wnw_protected prot = p->prot[ih];

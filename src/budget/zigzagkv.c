@@ -8,8 +8,9 @@
  *     LMBA[l]  = mean over h of MBA[l,h]          U_l = LMBA[l] / sum of LMBA
  *     B_l      = Bmin + (Bavg - Bmin) L U_l       Bmin = 0.2 Bavg
  * Bavg and B_l count the entries besides the protected ones, which take no part in the sums; heads are KV
- * heads. Rounded by largest fraction, at least 1, at most what is there, so that the total is exact. Scores
- * below 0 (of scorers that do not estimate attention) are shifted to 0. Cost O(n) per head.
+ * heads. B_l is rounded by largest fraction, so that the total is exact, and is at least 1 and at most the
+ * layer's entries. Where a score is below 0 (of scorers that do not estimate attention) all are shifted so
+ * that the lowest is 0. Cost O(n) per head.
  */
 #include "base/topk.h"
 #include "policy/count.h"
@@ -22,8 +23,8 @@ struct opts {
     double mass, min_share;
 };
 
-/* How many of the largest of score[n] it takes to reach `share` of their sum. A radix search on sums, as
- * wnw__topk_cut is one on counts. */
+/* The smallest number of largest scores of score[n] that add up to `share` of the sum. It is found by a radix
+ * search on sums, as wnw__topk_cut does on counts. */
 static int64_t smallest_count(const float *score, int32_t n, double share)
 {
     float low = 0;
@@ -34,7 +35,7 @@ static int64_t smallest_count(const float *score, int32_t n, double share)
         total += (double)(score[i] - low);
     if (!(total > 0))
         return (int64_t)ceil(share * n);
-    const double target = share * total * (1 - 1e-7); /* float32 noise: .5 and .4 are 0.9 of 1 */
+    const double target = share * total * (1 - 1e-7); /* so that 0.5f + 0.4f reaches 0.9 of 1 */
     int64_t count = 0, last = 0;
     uint32_t prefix = 0, mask = 0;
     double last_sum = 0;
@@ -86,7 +87,7 @@ static int allocate(const void *opts, const wnw_layer_problem *p, int32_t *n_kee
     for (int32_t l = 0; l < n_layer && average > 0; l++) {
         if (n_keep[l] > 0)
             continue;
-        int32_t most = 0; /* one entry of the layer that has most */
+        int32_t most = 0; /* the layer with most entries, which gives one to layer l */
         for (int32_t i = 1; i < n_layer; i++)
             most = n_keep[i] > n_keep[most] ? i : most;
         n_keep[most]--;

@@ -54,7 +54,8 @@ static float highest(const wnw_select_problem *p)
     return best;
 }
 
-/* Fills sum[i] for all entries; entries outside of free_first .. free_end - 1 get the sum `fixed`. */
+/* sum[i] = sum of the scores of entry i over the heads with the same tokens; entries outside of free_first ..
+ * free_end - 1 count as `fixed` in each of them. */
 static void sum_heads(const wnw_select_problem *p, int32_t free_first, int32_t free_end, float fixed,
                       float *sum)
 {
@@ -81,7 +82,7 @@ static int32_t chunk_means(const float *s, int32_t n, int32_t c, float *mean)
     return m;
 }
 
-/* Entries of the k best chunks of n entries. */
+/* The number of entries in the k best chunks of n entries. */
 static int32_t size_of_best(const float *mean, int32_t n_chunk, int32_t k, int32_t n, int32_t c)
 {
     struct wnw__cut cut = wnw__topk_cut(mean, n_chunk, k);

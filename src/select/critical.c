@@ -86,8 +86,8 @@ static int32_t mark_sure(const struct opts *o, const wnw_select_problem *p, int3
     return n_sure;
 }
 
-/* The factors of stage 2 for one KV head: rows of scores and of norms, one for the group or one per query head
- * of it. */
+/* The factors of stage 2 for one KV head: rows of scores and of norms, one for the whole group or one per
+ * query head. */
 struct product {
     const float *score, *nu;
     int32_t n_row, score_row, nu_row; /* number of rows; floats from one row to the next */
