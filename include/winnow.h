@@ -67,33 +67,36 @@
  *         return rc == WNW_OK ? 0 : 1;
  *     }
  *
- * Below: first what the example uses, then more of models and text, sessions, plans, policies, and profiles.
- * Authors of methods include winnow_method.h.
+ * The header first declares what the example uses, then the rest about models and text, sessions, plans,
+ * policies, and profiles. Authors of methods include winnow_method.h.
  *
  * Conventions
- *   - Fallible functions return WNW_OK (0) or a negative wnw_status. wnw_last_error() has the sentence for a
- *     person.
+ *   - Fallible functions return WNW_OK (0) or a negative wnw_status. wnw_last_error() returns a sentence that
+ *     explains the failure to a person.
  *   - Out-parameters come first and are NULL (or zero) after a failure.
  *   - Counts are n_*, il = layer, ih = KV head, shapes are written outermost first: [n_head_kv][n_tokens].
- *   - A pointer that is needed and NULL is E_ARG. Functions without a status answer 0, false, NULL or "" then;
- *     what frees takes NULL.
+ *   - A required pointer that is NULL is E_ARG; functions without a status return 0, false, NULL or "" then.
+ *     Functions that free take NULL.
  *   - Structs that may gain fields begin with struct_size, the size that the program was compiled with. The
  *     wnw_*_default functions set it, and a literal begins with WNW_INIT(type): {WNW_INIT(wnw_run), .policy = p}.
  *     Fields that an older program does not know have their defaults, and the library writes no more than
- *     struct_size bytes. 0, or a size larger than the library knows, is E_ARG. Not in structs that are handed
- *     over by value or in arrays (wnw_size, wnw_merge, wnw_chat_message): those never grow.
+ *     struct_size bytes. A struct_size of 0, or one larger than the library knows, is E_ARG. Structs that are
+ *     handed over by value or in arrays (wnw_size, wnw_merge, wnw_chat_message) have no struct_size and never
+ *     grow.
  *   - E_NOMEM: where memory runs out in this library, a call fails, nothing leaks, and the session can go on;
- *     what was read stays read (wnw_session_n_past). A model that memory was too short for is not called
- *     damaged. Out of our hands: ggml, libllama and jansson end the process where one of their own allocations
- *     fails. They are called only after a look whether what they will need is there, so it takes another thread
- *     that is quicker, or a system that promises memory it does not have and stops the process later. OpenMP
- *     inside ggml ends the process where threads cannot be started. So do failed assertions of ggml and
- *     libllama; what of a model file is known to lead to one is checked before. A program can have its say first
- *     with ggml_set_abort_callback.
- *   - Numbers in text (recipes, profiles, messages) have a point, whatever the program's locale is.
- *   - Threads: models and policies are read-only after creation and may be shared. A session, sampler, plan or
- *     registry belongs to one thread at a time, sessions that share an engine to the same one. The library has
- *     no other state than the log sink and a per-thread error text. It never prints and never exits.
+ *     tokens that were read stay read (wnw_session_n_past). A model file that does not fit into memory is
+ *     reported as E_NOMEM, not as damaged.
+ *   - The library cannot prevent every end of the process. ggml, libllama and jansson end it where one of
+ *     their own allocations fails. The library checks beforehand that the memory they will need is available,
+ *     so that this happens only where another thread takes it in between, or where the system promises memory
+ *     that it does not have and stops the process later. OpenMP inside ggml ends the process where threads
+ *     cannot be started. Failed assertions of ggml and libllama end it too; contents of a model file that are
+ *     known to cause one are checked before. ggml_set_abort_callback lets a program act before such an abort.
+ *   - Numbers in text (recipes, profiles, messages) have a decimal point in every locale.
+ *   - Threads: models and policies are read-only after creation and may be shared. A session, sampler, plan
+ *     or registry belongs to one thread at a time; sessions that share an engine belong to the same thread.
+ *     The library has no other state than the log sink and a per-thread error text. It never prints, and
+ *     never calls exit itself.
  *   - Before 1.0 there is no ABI promise.
  */
 #ifndef WINNOW_H
@@ -115,7 +118,7 @@ extern "C" {
     }
 #endif
 
-/* What a shared library shows. */
+/* Marks the functions that a shared library exports. */
 #if defined(__GNUC__)
 #define WNW_API __attribute__((visibility("default")))
 #else
@@ -126,8 +129,8 @@ extern "C" {
  * In C++ it needs C++20; wnw_*_default() does the same in any version. */
 #define WNW_INIT(type) .struct_size = (uint32_t)sizeof(type)
 
-/* Defines NAME(void), which returns a `type` of zeros with its struct_size. In the header, so that the size is
- * the one that the program was compiled with. */
+/* Defines NAME(void), which returns a `type` of zeros with its struct_size. The function is in the header, so
+ * that the size is the one that the program was compiled with. */
 #define WNW_DEFAULT(type, name)                   \
     static inline type name(void)                 \
     {                                             \
@@ -167,14 +170,14 @@ typedef enum wnw_status {
 #undef WNW_X
 } wnw_status;
 
-/* Sentence for a status code. Static; safe in any thread. */
+/* The sentence for a status code. The string is static; the call is safe in any thread. */
 WNW_API const char *wnw_strerror(int status);
 
 /* What went wrong in the last failing call of this thread: one sentence, no newline, "" if none. Borrowed
  * until the next failing call of this thread. */
 WNW_API const char *wnw_last_error(void);
 
-/* Releases what the library says is released with it. NULL is fine. */
+/* Releases memory whose description names wnw_free. NULL is allowed. */
 WNW_API void wnw_free(void *p);
 
 /* ---- Model ---- */
@@ -197,8 +200,9 @@ static inline wnw_model_params wnw_model_default_params(void)
 
 /* Opens the GGUF file at `path`: hyper-parameters, tokenizer and memory-mapped weights. params NULL =
  * defaults. Errors: E_IO (cannot open), E_FORMAT (not a regular file, not a GGUF, truncated, contradictory),
- * E_UNSUPPORTED (architecture; the message lists the supported ones; or a tensor's type, which the message
- * names). The model may be shared by threads; release it with wnw_model_free after every session on it. */
+ * E_UNSUPPORTED (the architecture, in which case the message lists the supported ones, or a tensor's type,
+ * which the message names), E_NOMEM. The model may be shared by threads; release it with wnw_model_free after
+ * every session and engine on it. */
 WNW_API int wnw_model_open(wnw_model **out, const char *path, const wnw_model_params *params);
 WNW_API void wnw_model_free(wnw_model *m);
 
@@ -211,7 +215,7 @@ typedef struct wnw_chat_message {
 } wnw_chat_message;
 
 /* How a prompt is laid out: a system message, earlier turns, then the document and the question as one user
- * message, in the model's own chat template. Everything is borrowed during the call alone. */
+ * message, in the model's own chat template. All pointers are borrowed for the duration of the call only. */
 typedef struct wnw_prompt_params {
     uint32_t struct_size;
     bool raw;                         /* no template: BOS where the vocabulary adds one, then the text */
@@ -226,17 +230,16 @@ typedef struct wnw_prompt_params {
 
 WNW_DEFAULT(wnw_prompt_params, wnw_prompt_default_params)
 
-/* A prompt in two pieces, so that every mode sees the same tokens: [template head + document] and
+/* A prompt in two pieces, so that every phase reads the same tokens: [template head + document] and
  * [blank line (if there is a document) + question + template tail]. */
 typedef struct wnw_prompt {
     uint32_t struct_size;
-    int32_t n_tokens;  /* both pieces */
+    int32_t n_tokens;  /* tokens of both pieces */
     int32_t *tokens;   /* [n_tokens], owned; release with wnw_prompt_clear */
-    int32_t n_context; /* length of the first piece */
-    /* What the template wrote. A token that spans template and text counts as text; without a template the BOS
-     * does too. */
-    int32_t
-        n_prefix; /* tokens before the first turn's text, BOS and system message included: the first ones */
+    int32_t n_context; /* tokens of the first piece */
+    /* The tokens that the template wrote. A token that spans template and text counts as text; without a
+     * template the BOS counts as text too. */
+    int32_t n_prefix; /* first tokens: those before the first turn's text, BOS and system message included */
     int32_t *suffix; /* [n_suffix], owned: the template tail, which ends the user's turn and opens the next */
     int32_t n_suffix; /* 0 without a template */
 } wnw_prompt;
@@ -248,8 +251,9 @@ WNW_DEFAULT(wnw_prompt, wnw_prompt_default)
  * vocabulary asks for and the template did not write is put in front. A template of libllama by name
  * (`chat`), or the model's in a build without the Jinja engine (wnw_has_jinja), is a fixed pattern without a
  * default system message. Without a template the text alone is read, as with `raw`. Templates are programs
- * from the model's file: like the file's weights they decide about time and memory. What *out held before is
- * not released. Errors: E_ARG (empty; unknown name; system message or turns without a template),
+ * from the model's file: like the file's weights they determine the time and memory that a call takes. Tokens
+ * that *out held before the call are not released. Errors: E_ARG (no text; an unknown name in `chat`; a
+ * system message or turns without a template),
  * E_UNSUPPORTED (the template refuses the messages, drops the system message, cannot be run, or changes the
  * text so that the border between document and question is lost), E_RANGE, E_NOMEM. */
 WNW_API int wnw_prompt_build(wnw_prompt *out, const wnw_model *m, const wnw_prompt_params *params);
@@ -261,10 +265,11 @@ WNW_API void wnw_prompt_clear(wnw_prompt *p);
 typedef struct wnw_policy wnw_policy;
 typedef struct wnw_registry wnw_registry; /* parts from outside the library (winnow_method.h) */
 
-/* Parses a recipe, `name[:key=value,...][+name[:...]]...`. A name may say its slot: score=, aggregate=, layer=,
- * head=, select=, positions= or contents=, as in `snapkv+head=adakv`. registry may be NULL. E_ARG: the message names
- * what is unknown, out of range or cannot be combined, and suggests. A policy may be shared by threads, and
- * must outlive the sessions that were told of it. */
+/* Parses a recipe, `name[:key=value,...][+name[:...]]...`. A name may say its slot: score=, aggregate=,
+ * layer=, head=, select=, positions= or contents=, as in `snapkv+head=adakv`. registry may be NULL. E_ARG:
+ * the message names the word that is unknown, the value that is out of range or the parts that cannot be
+ * combined, and makes a suggestion. A policy may be shared by threads, and must outlive the sessions that use
+ * it; release it with wnw_policy_free. */
 WNW_API int wnw_policy_parse(wnw_policy **out, const char *recipe, const wnw_registry *registry);
 WNW_API void wnw_policy_free(wnw_policy *p);
 
@@ -276,7 +281,8 @@ typedef enum wnw_size_kind {
     WNW_SIZE_BYTES,  /* bytes of kept keys and values */
 } wnw_size_kind;
 
-/* Counted over the compressed part of the prompt, protected entries included, sliding-window layers left out. */
+/* A size, in the field that `kind` names. It counts the compressed part of the prompt, protected entries
+ * included, without sliding-window layers. */
 typedef struct wnw_size {
     wnw_size_kind kind;
     int64_t budget;
@@ -298,7 +304,8 @@ typedef struct wnw_session_params {
     int32_t n_ubatch;  /* prompt tokens per graph, 0 = 512 */
     int32_t n_threads; /* 0 = usable cores */
     wnw_kv_type kv_type;
-    wnw_attn attn; /* OWN: our kernels over ragged heads; GGML: standard ggml operations, the oracle */
+    wnw_attn attn; /* OWN: this library's kernels over heads of different lengths; GGML: standard ggml
+                      operations, a reference for comparison */
     /* Called during prefill after each ubatch with tokens done and to do; return false to cancel
      * (E_CANCELLED). NULL = none. */
     bool (*progress)(int32_t done, int32_t total, void *user);
@@ -307,8 +314,9 @@ typedef struct wnw_session_params {
 
 WNW_DEFAULT(wnw_session_params, wnw_session_default_params)
 
-/* A new timeline with an engine of its own. The model must outlive it. params NULL = defaults. E_UNSUPPORTED:
- * head size and kv_type do not fit. E_RANGE: n_ctx or others. */
+/* Makes a new timeline with an engine of its own. The model must outlive it; release it with
+ * wnw_session_free. params NULL = defaults. E_UNSUPPORTED: the head size does not fit kv_type. E_RANGE: a
+ * number of params is out of range. E_NOMEM. */
 WNW_API int wnw_session_new(wnw_session **out, const wnw_model *m, const wnw_session_params *params);
 WNW_API void wnw_session_free(wnw_session *s);
 
@@ -324,24 +332,26 @@ typedef struct wnw_profile wnw_profile;
 
 /* How a session is to read and compress. Zeros are the defaults.
  *
- * A recursive policy (LagKV) has rules of its own: it drops a block's entries whenever the block is complete,
- * also while decoding, so that every and target do not matter; a size decides what stays of blocks that are
- * not settled yet: for a piece that is read, so that all turns together come to the size; for a block that
- * decoding completes, the ratio's share of it, or what a budget has room for. Too few tokens for two blocks
- * stay whole. A policy with streaming heads (DuoAttention) has one too: while decoding they hold the count
- * that the prompt left them, and the other heads grow. */
+ * A recursive policy (LagKV) has rules of its own. It drops a block's entries whenever the block is complete,
+ * also while decoding, so that `every` and `target` have no effect. A size decides how many entries stay of
+ * blocks that are not settled yet: of a piece that is read, as many as bring all turns together to the size;
+ * of a block that decoding completes, the ratio's share of it, or as many as a budget has room for. Too few
+ * tokens for two blocks stay whole.
+ *
+ * A policy with streaming heads (DuoAttention) has a rule of its own too: while decoding these heads hold the
+ * count that the prompt left them, and the other heads grow. */
 typedef struct wnw_run {
     uint32_t struct_size;
     wnw_phase phase;            /* END, LAYER or CHUNK */
     const wnw_policy *policy;   /* borrowed until the next begin; NULL = everything stays */
     wnw_size size;              /* a ratio counts all tokens since the rules were set, over all turns */
     int32_t chunk;              /* CHUNK: tokens per chunk; 0 = 512, or a recursive policy's own */
-    int32_t every;              /* compress again after every so many decoded tokens; 0 = do not */
-    int64_t target;             /* to so many entries per layer and KV head; 0 = what the last prompt's size
-                                   came to */
+    int32_t every;              /* decoded tokens between two compressions; 0 = decoding does not compress */
+    int64_t target;             /* average entries per layer and KV head after each of these compressions;
+                                   0 = the count that the last prompt's size came to */
     const wnw_profile *profile; /* calibration results, borrowed until the next begin; NULL = none */
     /* The prompt that will be read, for policies that treat the template apart from the text or judge the
-     * document by the question. Copied from; NULL = not known. */
+     * document by the question. The session copies what it needs of it; NULL = not known. */
     const wnw_prompt *prompt;
     bool question_later; /* the prompt's first piece alone is compressed; the question is read afterwards */
     /* Expected questions, for policies with a task-aware second pass: [n_tasks], copied. n_tasks 0 = the second
@@ -353,38 +363,40 @@ typedef struct wnw_run {
 
 WNW_DEFAULT(wnw_run, wnw_run_default)
 
-/* Says how the session reads and compresses from now on: observes what the policy needs, and follows its rules
- * in wnw_session_read and wnw_session_decode. May be called at any time; what an earlier call, or one of the
- * setters below, said is replaced as a whole; of what is observed, what the policy asks for as well goes on.
- * After a failure everything is as it was before the call. Errors: E_ARG (the policy is not allowed in a phase; wishes for the
- * rules without a policy; a task without tokens), E_MISMATCH (the policy's profile is missing, or of another
- * model), E_RANGE (a negative number; a target that cannot hold what the policy protects; not a token), E_FULL
+/* Sets how the session reads and compresses from now on: it observes what the policy needs, and follows the
+ * run's rules in wnw_session_read and wnw_session_decode. The call is allowed at any time. It replaces
+ * everything that an earlier call, or one of the setters below, has set; observations that the new policy
+ * needs too go on. After a failure everything is as it was before the call. Errors: E_ARG (the policy is not
+ * allowed in the phase; other fields of the rules are set without a policy; a task without tokens),
+ * E_MISMATCH (the policy's profile is missing, or of another model), E_RANGE (a negative number; a target
+ * that cannot hold the entries that the policy protects; an id that is not a token), E_FULL
  * (a task or template longer than the model was trained for), E_UNSUPPORTED (a policy that renumbers, where
  * heads hold different numbers of entries or a layer has a sliding window), E_NOMEM. */
 WNW_API int wnw_session_begin(wnw_session *s, const wnw_run *run);
 
-/* What a compression did. */
+/* The result of a compression. */
 typedef struct wnw_report {
     uint32_t struct_size;
     char warning[260]; /* "" or one sentence, e.g. that a window was shrunk */
-    double kept_mean;  /* entries per KV head, over the layers that have no sliding window */
+    double kept_mean;  /* mean entries per KV head, over the layers that have no sliding window */
     int64_t entries_before, entries_after; /* over all layers and KV heads, sliding-window layers included */
-    uint64_t kv_bytes_before, kv_bytes_after; /* allocated for K and V */
-    /* Reading tokens (wnw_session_read alone); looking at the cache (with a second pass); scores; budgets and
-     * selection; compaction. They are measured one by one and add up to the time of the call. */
+    uint64_t kv_bytes_before, kv_bytes_after; /* bytes allocated for K and V */
+    /* Milliseconds for reading tokens (wnw_session_read alone), observing the cache (a second pass included),
+     * scores, budgets and selection, and compaction. Together they are the time of the call. */
     double read_ms, observe_ms, score_ms, select_ms, compact_ms;
 } wnw_report;
 
 WNW_DEFAULT(wnw_report, wnw_report_default)
 
 /* Reads a piece of the prompt, tokens[n], and compresses it under the rules of wnw_session_begin: a first
- * prompt, or the next turn on a compressed cache. Without rules the same as wnw_session_prefill. With rules
- * wnw_session_decode compresses too, as they say; tokens read by wnw_session_prefill stay whole until the next
- * compression. With +rerotate and CHUNK a prompt may be longer than the context: E_FULL only where what is
- * kept and a chunk do not fit it. report may be NULL. Its times are sums over all compressions; entries_before
- * counts all entries present or read, as if none had been dropped; kv_bytes_before is the most that was
- * allocated before a compression. When reading by LAYER fails or is cancelled the session is empty, as layers
- * would disagree; after other failures it holds what was read. */
+ * prompt, or the next turn on a compressed cache. Without rules it does the same as wnw_session_prefill. With
+ * rules wnw_session_decode compresses too, as they say; tokens read by wnw_session_prefill stay whole until
+ * the next compression. With +rerotate and CHUNK a prompt may be longer than the context: E_FULL is returned
+ * only where the kept entries and a chunk together do not fit into it. report may be NULL. Its times are sums
+ * over all compressions; entries_before counts all entries present or read, as if none had been dropped;
+ * kv_bytes_before is the most that was allocated before a compression. When reading by LAYER fails or is
+ * cancelled the session is empty, because layers would hold different tokens; after other failures it holds
+ * the tokens that were read. Other errors are those of wnw_session_prefill and wnw_session_plan. */
 WNW_API int wnw_session_read(wnw_session *s, const int32_t *tokens, int32_t n, wnw_report *report);
 
 /* Appends one token at the next position and computes its logits. Errors as wnw_session_prefill; a failure of
@@ -392,7 +404,7 @@ WNW_API int wnw_session_read(wnw_session *s, const int32_t *tokens, int32_t n, w
 WNW_API int wnw_session_decode(wnw_session *s, int32_t token);
 
 /* Logits [n_vocab] of the last token read, all of them finite. Borrowed until the next call on the session;
- * NULL before any. */
+ * NULL before any token was read and after E_NOT_FINITE. */
 WNW_API const float *wnw_session_logits(const wnw_session *s);
 
 /* ---- Sampling ---- */
@@ -417,29 +429,30 @@ static inline wnw_sampler_params wnw_sampler_default_params(void)
     return p;
 }
 
-/* params NULL = defaults. E_RANGE: a number that makes no sense. One thread at a time. */
+/* Makes a sampler; release it with wnw_sampler_free. params NULL = defaults. E_RANGE: a number of params is
+ * out of range. A sampler belongs to one thread at a time. */
 WNW_API int wnw_sampler_new(wnw_sampler **out, const wnw_sampler_params *params);
 WNW_API void wnw_sampler_free(wnw_sampler *sp);
-/* Picks a token from logits[n_vocab]; -1 where there are none, or no sampler. */
+/* Picks a token from logits[n_vocab]; -1 where logits or the sampler is NULL. */
 WNW_API int32_t wnw_sampler_pick(wnw_sampler *sp, const float *logits, int32_t n_vocab);
 
 /* Whether the token ends generation. */
 WNW_API bool wnw_token_is_eog(const wnw_model *m, int32_t token);
 
 /* Text of one token, "<|im_end|>" for a control token, "" for an id without a text. *text is owned by the
- * caller, release with wnw_free. */
+ * caller, who releases it with wnw_free. */
 WNW_API int wnw_token_piece(const wnw_model *m, int32_t token, char **text);
 
 /* ======== More of models and text ======== */
 
-/* Version of the library that is linked, "major.minor.patch". Static. */
+/* Version of the linked library, "major.minor.patch". The string is static. */
 WNW_API const char *wnw_version(void);
 
 typedef enum wnw_log_level { WNW_LOG_DEBUG, WNW_LOG_INFO, WNW_LOG_WARN } wnw_log_level;
 
 /* Log sink for the whole process; text has no trailing newline. NULL (the default) drops everything. Messages
- * of ggml and libllama go the same way, unless the program has set a callback of its own with llama_log_set:
- * that one stays. Call before other threads use the library. */
+ * of ggml and libllama go the same way, unless the program has set a callback of its own with llama_log_set,
+ * which then stays in place. Call this function before other threads use the library. */
 typedef void (*wnw_log_fn)(wnw_log_level level, const char *text, void *user);
 WNW_API void wnw_set_log(wnw_log_fn fn, void *user);
 
@@ -475,64 +488,66 @@ WNW_API const char *wnw_arch_name(int32_t i);
 WNW_API bool wnw_has_jinja(void);
 
 /* Token ids of `text` (len bytes). add_special: add BOS/EOS as the vocabulary asks. parse_special: text such
- * as "<|im_start|>" becomes the control token. *tokens is owned by the caller, release with wnw_free. */
+ * as "<|im_start|>" becomes the control token. *tokens[*n_tokens] is owned by the caller, who releases it with
+ * wnw_free. */
 WNW_API int wnw_tokenize(const wnw_model *m, const char *text, size_t len, bool add_special,
                          bool parse_special, int32_t **tokens, int32_t *n_tokens);
 
-/* Whether `text` (len bytes) has more than n_tokens tokens for certain, told from its bytes alone: tokenising
- * takes fifty times the text's memory. false where it may have fewer, or where nothing is known of the
- * vocabulary. *n_bytes (may be NULL): length of a beginning of the text for which that holds already; len for
- * false. */
+/* Whether `text` (len bytes) certainly has more than n_tokens tokens. The answer comes from the bytes alone,
+ * because tokenising takes fifty times the text's memory. It is false where the text may have fewer tokens,
+ * or where nothing is known of the vocabulary. *n_bytes (may be NULL) becomes the length of a beginning of
+ * the text that has more than n_tokens tokens already; len where the answer is false. */
 WNW_API bool wnw_text_exceeds(const wnw_model *m, const char *text, size_t len, int32_t n_tokens,
                               size_t *n_bytes);
 
-/* Text of n tokens, NUL-terminated, control tokens left out. *text is owned by the caller, release with
- * wnw_free. */
+/* Text of n_tokens tokens, NUL-terminated, without control tokens. *text is owned by the caller, who releases
+ * it with wnw_free. */
 WNW_API int wnw_detokenize(const wnw_model *m, const int32_t *tokens, int32_t n_tokens, char **text);
 
-/* Cores this process may use. */
+/* Number of cores that this process may use. */
 WNW_API int32_t wnw_usable_cores(void);
 /* Name of the attention kernels in use: "avx512", "avx2", "scalar". Static. */
 WNW_API const char *wnw_kernel_name(void);
 
 /* ======== More of sessions ======== */
 
-/* "f16" -> WNW_KV_F16 ...; E_ARG lists the names. */
+/* Finds the type of a name: "f16" -> WNW_KV_F16 and so on. E_ARG: not a name; the message lists them. */
 WNW_API int wnw_kv_type_parse(wnw_kv_type *out, const char *name);
 /* The name; "?" for a number that is no type. Static. */
 WNW_API const char *wnw_kv_type_name(wnw_kv_type t);
 /* Bytes of one key plus one value of n_embd_head elements. */
 WNW_API size_t wnw_kv_entry_bytes(wnw_kv_type t, int32_t n_embd_head);
 
-/* A second timeline that goes on where s is: cache, logits, observations, tasks, template and rules are
- * copied, policies and profiles stay borrowed. What happens to one does not reach the other. The model is
+/* Makes a second timeline that goes on where s is: cache, logits, observations, tasks, template and rules are
+ * copied, policies and profiles stay borrowed. Later calls on one do not change the other. The model is
  * shared, and so is an engine that s was made on. */
 WNW_API int wnw_session_copy(wnw_session **out, const wnw_session *s);
 
-/* Forgets all tokens and frees the cache. Rules, tasks and the profile stay; question and template go. */
+/* Forgets all tokens and frees the cache. Rules, tasks and the profile stay; question and template are
+ * forgotten. */
 WNW_API int wnw_session_reset(wnw_session *s);
 
 /* Appends n prompt tokens and compresses nothing. on_logits NULL: only the last token's logits are computed
  * (wnw_session_logits); else it receives the logits [n_vocab] of the i-th token of the call, and returns false
  * to cancel. E_FULL: more tokens than n_ctx; nothing is changed then. After E_BACKEND, E_NOMEM or E_CANCELLED
- * the session holds the tokens of the ubatches that were finished. E_NOT_FINITE: logits that are infinite or
- * no numbers, from weights that are damaged or values too large for the cache's type; the tokens are read,
+ * the session holds the tokens of the ubatches that were finished. E_NOT_FINITE: logits are infinite or not
+ * numbers, because weights are damaged or values are too large for the cache's type; the tokens are read, but
  * there are no logits. */
 typedef bool (*wnw_logits_fn)(int32_t i, const float *logits, void *user);
 WNW_API int wnw_session_prefill(wnw_session *s, const int32_t *tokens, int32_t n, wnw_logits_fn on_logits,
                                 void *user);
 
-/* Position of the next token = tokens read so far, unless entries got new positions: then it is what was kept
- * then and the tokens since. */
+/* Position of the next token. It is the number of tokens read so far; after entries got new positions, it is
+ * the number of entries per head that were kept then plus the tokens read since. */
 WNW_API int32_t wnw_session_n_past(const wnw_session *s);
 
 typedef struct wnw_cache_stats {
     uint32_t struct_size;
     int32_t growth;         /* entries per growth block of one head */
     int64_t n_entries;      /* over all layers and KV heads */
-    uint64_t bytes;         /* allocated for keys and values now */
+    uint64_t bytes;         /* bytes allocated for keys and values now */
     uint64_t bytes_entries; /* n_entries x bytes per entry */
-    uint64_t bytes_full;    /* what an uncompressed cache of all tokens read would allocate */
+    uint64_t bytes_full;    /* bytes that an uncompressed cache of all tokens read would allocate */
 } wnw_cache_stats;
 
 WNW_DEFAULT(wnw_cache_stats, wnw_cache_stats_default)
