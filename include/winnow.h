@@ -125,8 +125,8 @@ extern "C" {
 #define WNW_API
 #endif
 
-/* First initialiser of a struct that begins with struct_size; the other fields become 0 unless they are named.
- * In C++ it needs C++20; wnw_*_default() does the same in any version. */
+/* First initialiser of a struct that begins with struct_size; the other fields become 0 unless they are
+ * named. In C++ it needs C++20; wnw_*_default() does the same in any version. */
 #define WNW_INIT(type) .struct_size = (uint32_t)sizeof(type)
 
 /* Defines NAME(void), which returns a `type` of zeros with its struct_size. The function is in the header, so
@@ -488,8 +488,8 @@ WNW_API const char *wnw_arch_name(int32_t i);
 WNW_API bool wnw_has_jinja(void);
 
 /* Token ids of `text` (len bytes). add_special: add BOS/EOS as the vocabulary asks. parse_special: text such
- * as "<|im_start|>" becomes the control token. *tokens[*n_tokens] is owned by the caller, who releases it with
- * wnw_free. */
+ * as "<|im_start|>" becomes the control token. *tokens, [*n_tokens], is owned by the caller, who releases it
+ * with wnw_free. */
 WNW_API int wnw_tokenize(const wnw_model *m, const char *text, size_t len, bool add_special,
                          bool parse_special, int32_t **tokens, int32_t *n_tokens);
 
@@ -528,11 +528,11 @@ WNW_API int wnw_session_copy(wnw_session **out, const wnw_session *s);
 WNW_API int wnw_session_reset(wnw_session *s);
 
 /* Appends n prompt tokens and compresses nothing. on_logits NULL: only the last token's logits are computed
- * (wnw_session_logits); else it receives the logits [n_vocab] of the i-th token of the call, and returns false
- * to cancel. E_FULL: more tokens than n_ctx; nothing is changed then. After E_BACKEND, E_NOMEM or E_CANCELLED
- * the session holds the tokens of the ubatches that were finished. E_NOT_FINITE: logits are infinite or not
- * numbers, because weights are damaged or values are too large for the cache's type; the tokens are read, but
- * there are no logits. */
+ * (wnw_session_logits); else it receives the logits [n_vocab] of the i-th token of the call, and returns
+ * false to cancel. E_FULL: more tokens than n_ctx; nothing is changed then. After E_BACKEND, E_NOMEM or
+ * E_CANCELLED the session holds the tokens of the ubatches that were finished. E_NOT_FINITE: logits are
+ * infinite or not numbers, because weights are damaged or values are too large for the cache's type; the
+ * tokens are read, but there are no logits. */
 typedef bool (*wnw_logits_fn)(int32_t i, const float *logits, void *user);
 WNW_API int wnw_session_prefill(wnw_session *s, const int32_t *tokens, int32_t n, wnw_logits_fn on_logits,
                                 void *user);
@@ -556,14 +556,15 @@ WNW_DEFAULT(wnw_cache_stats, wnw_cache_stats_default)
 WNW_API int wnw_cache_get_stats(const wnw_session *s, wnw_cache_stats *out);
 /* Entries of layer il, KV head ih; 0 where there is no such head. */
 WNW_API int32_t wnw_cache_n(const wnw_session *s, int32_t il, int32_t ih);
-/* Their positions, ascending: the original ones, unless they got new ones (+rerotate). Borrowed until the
- * next call on the session. */
+/* Positions of these wnw_cache_n entries, ascending: the original ones, unless the entries got new ones
+ * (+rerotate). Borrowed until the next call on the session. */
 WNW_API const int32_t *wnw_cache_positions(const wnw_session *s, int32_t il, int32_t ih);
 
 /* ======== Several sessions at once ======== */
 
 /* An engine computes for sessions: it owns graphs, activations, scratch memory and threads, none of which a
- * timeline needs between its calls. Sessions that share one decode together, in one pass over the weights.
+ * timeline needs between its calls. Sessions that share an engine can decode together, in one pass over the
+ * weights (wnw_decode_batch).
  * An engine and all sessions on it belong to one thread at a time. */
 typedef struct wnw_engine wnw_engine;
 
@@ -577,66 +578,73 @@ typedef struct wnw_engine_params {
 
 WNW_DEFAULT(wnw_engine_params, wnw_engine_default_params)
 
-/* params NULL = defaults. The model must outlive the engine. E_RANGE: n_ubatch or n_threads. */
+/* Makes an engine. params NULL = defaults. The model must outlive the engine. E_RANGE: n_ubatch or n_threads
+ * is out of range. */
 WNW_API int wnw_engine_new(wnw_engine **out, const wnw_model *m, const wnw_engine_params *params);
-/* After all sessions on it. */
+/* Frees the engine; all sessions on it must have been freed before. */
 WNW_API void wnw_engine_free(wnw_engine *e);
 
-/* A new timeline on an engine, which must outlive it. n_ubatch, n_threads and attn of params are not read:
- * they are the engine's. Errors as wnw_session_new. */
+/* Makes a new timeline on an engine, which must outlive it. n_ubatch, n_threads and attn of params are not
+ * read, because the engine has its own. Errors as wnw_session_new. */
 WNW_API int wnw_session_new_on(wnw_session **out, wnw_engine *e, const wnw_session_params *params);
 
 /* wnw_session_decode for n sessions of one engine at once: appends tokens[i] to sessions[i]. Each may have
- * another length, policy, rules and kv_type. What a session computes does not depend on who else is in the
- * batch, but for the rounding of matrix products, which is not the same for every n; attention, recorders and
- * rules see no difference.
- * Checked before anything is read: E_ARG (a session is NULL, is there twice, or uses another engine), E_RANGE
- * (n is not 1 .. n_ubatch; not a token), E_FULL (one has no room). E_NOMEM and E_BACKEND: no session has read
- * its token. After that all have, and all have followed their rules, but for those that failed: the first
- * failure is told, and the message names the session. E_NOT_FINITE: it has no logits, and its rules were not
- * followed. Others: its rules could not be followed. */
+ * another length, policy, rules and kv_type. The result of a session does not depend on the other sessions of
+ * the batch, except for the rounding of matrix products, which is not the same for every n; attention,
+ * recorders and rules work exactly as in wnw_session_decode. Checked before anything is read: E_ARG (a
+ * session is NULL, is there twice, or uses another engine), E_RANGE (n is not 1 .. n_ubatch; an id that is
+ * not a token), E_FULL (a session has no room). After E_NOMEM and E_BACKEND of the computation no session has
+ * read its token. Otherwise all sessions have read their tokens and followed their rules, except those that
+ * failed: the status is that of the first failure, and the message names the session. E_NOT_FINITE: that
+ * session has no logits, and its rules were not followed. Any other status: its rules could not be
+ * followed. */
 WNW_API int wnw_decode_batch(wnw_engine *e, wnw_session *const *sessions, const int32_t *tokens, int32_t n);
 
 /* ======== Plans: looking before dropping, and several policies on one reading ======== */
 
-/* Declares before prefill what policies will be asked for; replaces earlier declarations. n = 0: observe
- * nothing. What the new declaration asks for as well goes on; what it asks for first begins now: for tokens
- * read before, attention sums and maxima count the queries from here on, and there are no queries of them.
- * After a failure the earlier declaration holds. Not needed where wnw_session_begin names the policy. */
+/* Declares, before prefill, the policies that will be planned with; replaces earlier declarations. n = 0:
+ * nothing is observed. Observations that the new declaration needs too go on; other ones begin now: for
+ * tokens read before, attention sums and maxima count the queries from here on, and their own queries are
+ * missing. After a failure the earlier declaration holds. The call is not needed where wnw_session_begin
+ * names the policy. */
 WNW_API int wnw_session_observe(wnw_session *s, const wnw_policy *const *policies, int32_t n);
 
-/* Calibration results for policies that use them; borrowed until replaced. NULL = none. E_MISMATCH: made for
- * another model. */
+/* Sets calibration results for policies that use them; borrowed until replaced. NULL = none. E_MISMATCH: the
+ * profile was made for another model. */
 WNW_API int wnw_session_set_profile(wnw_session *s, const wnw_profile *p);
 
-/* The tokens of expected questions, for policies with a task-aware second pass; copied. n_tasks = 0: none.
- * E_ARG: a task without tokens. E_RANGE: not a token. E_FULL: more tokens than the model was trained for. */
+/* Sets the expected questions, for policies with a task-aware second pass: task i is tokens[i][n_tokens[i]],
+ * copied. n_tasks = 0: none. E_ARG: a task without tokens. E_RANGE: an id that is not a token. E_FULL: more
+ * tokens than the model was trained for. */
 WNW_API int wnw_session_set_tasks(wnw_session *s, const int32_t *const *tokens, const int32_t *n_tokens,
                                   int32_t n_tasks);
 
-/* Says that the last n_tokens of the prompt, read already or read next, are the question behind the document:
- * for policies that judge the document by it. Stays until it is said again; 0 = not known. E_RANGE: negative. */
+/* Says that the last n_tokens of the prompt, read already or read next, are the question behind the document,
+ * for policies that judge the document by the question. The number holds until the next such call; 0 = not
+ * known. E_RANGE: negative. */
 WNW_API int wnw_session_set_question(wnw_session *s, int32_t n_tokens);
 
-/* Says what of the prompt, read already or read next, the chat template wrote (wnw_prompt): the first
- * n_prefix tokens, and suffix[n_suffix], copied, that ends the user's turn and opens the model's. For
- * policies that treat the head apart from the text, or let the model answer in a second pass. Stays until it
- * is said again; wnw_session_reset forgets it, wnw_session_renumber forgets the head. 0 = no template, or not
- * known. E_RANGE: negative, or not a token. E_FULL: more tokens than the model was trained for. */
+/* Says which tokens of the prompt, read already or read next, the chat template wrote (wnw_prompt): the first
+ * n_prefix tokens, and suffix[n_suffix], copied, which ends the user's turn and opens the model's. Policies
+ * use it that treat the first n_prefix tokens apart from the text, or let the model answer in a second pass.
+ * It holds until the next such call; wnw_session_reset forgets it, wnw_session_renumber forgets n_prefix. 0 =
+ * no template, or not known. E_RANGE: negative, or an id that is not a token. E_FULL: more tokens than the
+ * model was trained for. */
 WNW_API int wnw_session_set_template(wnw_session *s, int32_t n_prefix, const int32_t *suffix,
                                      int32_t n_suffix);
 
 typedef struct wnw_plan wnw_plan;
 
-/* Works out what to keep; the cache is untouched, also by a failure. size NULL = WNW_SIZE_NONE. Errors:
- * E_NOT_OBSERVED, E_RANGE (the size cannot hold the protected entries), E_NOT_FINITE (scores that are no
- * numbers). report may be NULL. *plan is owned by the caller. */
+/* Decides which entries to keep; the cache is not changed, whether or not the call fails. size NULL =
+ * WNW_SIZE_NONE. Errors: E_NOT_OBSERVED, E_RANGE (the size cannot hold the protected entries), E_NOT_FINITE
+ * (scores that are not numbers), E_NOMEM. report may be NULL. *plan is owned by the caller, who releases it
+ * with wnw_plan_free. */
 WNW_API int wnw_session_plan(wnw_session *s, const wnw_policy *policy, const wnw_size *size, wnw_plan **plan,
                              wnw_report *report);
 
-/* n plans from one look at the cache: what several policies need of a layer is computed once. sizes and
- * reports [n], either may be NULL; plans[n] are owned by the caller. Every report has the same struct_size,
- * which is the distance from one to the next. On failure all plans are NULL. */
+/* Makes n plans from one pass over the cache: an observation that several policies need of a layer is
+ * computed once. sizes[n] and reports[n] may be NULL; plans[n] are owned by the caller. Every report has the
+ * same struct_size, which is the distance from one to the next. On failure all plans are NULL. */
 WNW_API int wnw_session_plan_many(wnw_session *s, const wnw_policy *const *policies, const wnw_size *sizes,
                                   int32_t n, wnw_plan **plans, wnw_report *reports);
 
@@ -645,15 +653,15 @@ WNW_API int wnw_session_plan_many(wnw_session *s, const wnw_policy *const *polic
  * compacted already and the others not; the session can go on. */
 WNW_API int wnw_session_apply(wnw_session *s, const wnw_plan *plan, wnw_report *report);
 
-/* plan + apply, and what the policy says of positions: with +rerotate wnw_session_renumber follows, and what
- * it would refuse is refused before the cache changes. */
+/* Plans and applies. With +rerotate wnw_session_renumber follows; a cache or plan that it would refuse is
+ * refused before the cache changes. Errors are those of the three functions. */
 WNW_API int wnw_session_compress(wnw_session *s, const wnw_policy *policy, const wnw_size *size,
                                  wnw_report *report);
 
 /* Gives the n cached entries of every head the positions 0 .. n - 1 in their order and lets the next token
- * follow as n: keys are turned accordingly (StreamingLLM; kvpress' key re-rotation). For those who plan and
- * apply by hand: wnw_session_compress and the rules do it by themselves where the policy says +rerotate.
- * Plans and observations of queries from before no longer fit. Where heads hold different tokens, policies
+ * follow as n: keys are turned accordingly (StreamingLLM; kvpress' key re-rotation). Programs call it that
+ * plan and apply themselves; wnw_session_compress and the rules call it where the policy says +rerotate.
+ * Earlier plans and observations of queries no longer fit. Where heads hold different tokens, policies
  * with a second pass and those that match heads by position are refused from now on (E_UNSUPPORTED).
  * E_UNSUPPORTED: heads hold different numbers of entries, or a layer has a sliding window. */
 WNW_API int wnw_session_renumber(wnw_session *s);
@@ -661,29 +669,33 @@ WNW_API int wnw_session_renumber(wnw_session *s);
 WNW_API void wnw_plan_free(wnw_plan *p);
 WNW_API int32_t wnw_plan_n_layer(const wnw_plan *p);
 WNW_API int32_t wnw_plan_n_head_kv(const wnw_plan *p);
-/* Tokens read when the plan was made. */
+/* Number of tokens that had been read when the plan was made. */
 WNW_API int32_t wnw_plan_n_tokens(const wnw_plan *p);
-/* Kept positions of layer il, KV head ih, ascending: [returned count]. Borrowed from the plan. */
+/* Sets *positions to the kept positions of layer il, KV head ih, ascending, and returns their number.
+ * Borrowed from the plan. */
 WNW_API int32_t wnw_plan_head(const wnw_plan *p, int32_t il, int32_t ih, const int32_t **positions);
 
-/* What a plan writes into the entries that stay (value merging): the value of the entry at position `from`,
- * which goes, is added `weight` times to n_to kept entries of the same head, the first of which is at
+/* A change of values of kept entries (value merging): the value of the entry at position `from`, which goes,
+ * is added `weight` times to n_to consecutive kept entries of the same head, the first of which is at
  * position `to`. */
 typedef struct wnw_merge {
     int32_t from, to, n_to;
     float weight;
 } wnw_merge;
 
-/* Merges of layer il, KV head ih, ascending `from`: [returned count]; none in most plans. Borrowed. */
+/* Sets *merges to the merges of layer il, KV head ih, in ascending order of `from`, and returns their number,
+ * which is 0 in most plans. Borrowed from the plan. */
 WNW_API int32_t wnw_plan_merges(const wnw_plan *p, int32_t il, int32_t ih, const wnw_merge **merges);
-/* Whether every value that took others in is then divided by 1 + the sum of their weights. */
+/* Whether every value to which others were added is then divided by 1 + the sum of their weights. */
 WNW_API bool wnw_plan_averages(const wnw_plan *p);
-/* Key channels of layer il, KV head ih that become 0 in all kept entries but the last *n_spared, ascending:
- * [returned count]; none in most plans. No memory is saved by it. Borrowed. */
+/* Sets *channels to the key channels of layer il, KV head ih, ascending, that become 0 in all kept entries
+ * but the last *n_spared, and returns their number, which is 0 in most plans. This saves no memory. Borrowed
+ * from the plan. */
 WNW_API int32_t wnw_plan_channels(const wnw_plan *p, int32_t il, int32_t ih, const int32_t **channels,
                                   int32_t *n_spared);
-/* A plan from data, e.g. read from a file. positions[il * n_head_kv + ih] points to n[il * n_head_kv + ih]
- * ascending positions; copied. E_ARG if they are not ascending or not in 0..n_tokens-1. */
+/* Makes a plan from data, e.g. read from a file. positions[il * n_head_kv + ih] points to
+ * n[il * n_head_kv + ih] ascending positions; copied. E_ARG if they are not ascending or not in
+ * 0..n_tokens-1. *out is released with wnw_plan_free. */
 WNW_API int wnw_plan_new(wnw_plan **out, int32_t n_layer, int32_t n_head_kv, int32_t n_tokens,
                          const int32_t *n, const int32_t *const *positions);
 
@@ -692,8 +704,9 @@ WNW_API int wnw_plan_new(wnw_plan **out, int32_t n_layer, int32_t n_head_kv, int
 /* Canonical form with every default written out; parses to an equal policy. Borrowed from the policy. */
 WNW_API const char *wnw_policy_string(const wnw_policy *p);
 
-/* The shortest recipe that parses to an equal policy, for people to read: `snapkv+adakv`. Parts from outside
- * must be registered for it to be read again. *text is owned by the caller, release with wnw_free. */
+/* The shortest recipe that parses to an equal policy, for people to read: `snapkv+adakv`. Parsing it again
+ * needs a registry with its parts from outside the library. *text is owned by the caller, who releases it
+ * with wnw_free. */
 WNW_API int wnw_policy_short(const wnw_policy *p, char **text);
 
 /* Whether the policy keeps everything ("full"). */
@@ -703,12 +716,13 @@ WNW_API bool wnw_policy_is_full(const wnw_policy *p);
  * be longer than the context. */
 WNW_API bool wnw_policy_rerotates(const wnw_policy *p);
 
-/* Whether the policy knows its own size when none is given (LagKV's retention, a score threshold). */
+/* Whether the policy has a size of its own where none is given (LagKV's retention, a score threshold). */
 WNW_API bool wnw_policy_has_own_size(const wnw_policy *p);
 
-/* "end", "layer", "chunk", "decode". Static. */
+/* Name of a phase: "end", "layer", "chunk", "decode". The string is static. */
 WNW_API const char *wnw_phase_name(wnw_phase phase);
-/* Whether a policy can work in the phase; if not, *reason (may be NULL) is a sentence. Static. */
+/* Whether a policy can work in the phase; if not, *reason (may be NULL) becomes a sentence, which is
+ * static. */
 WNW_API bool wnw_policy_allows(const wnw_policy *p, wnw_phase phase, const char **reason);
 
 /* ======== Profiles: calibration results of one model ======== */
@@ -723,18 +737,19 @@ typedef enum wnw_profile_kind {
 } wnw_profile_kind;
 #define WNW_N_PROFILE_KINDS 5
 
-/* 64 bits that name a model's weights: tensor names, shapes and types, and the data of the first and the last
- * layer's attention keys and values. 16 hexadecimal digits and a NUL. */
+/* Writes 16 hexadecimal digits and a NUL: 64 bits that identify a model's weights, from tensor names, shapes
+ * and types, and from the data of the first and the last layer's attention keys and values. */
 WNW_API void wnw_model_fingerprint(const wnw_model *m, char out[17]);
 
-/* An empty profile for m, whose shapes and fingerprint every file must match. m may be freed afterwards.
- * Immutable once files are added; may be shared then. */
+/* Makes an empty profile for m, whose shapes and fingerprint every file must match. m may be freed
+ * afterwards. Once all files are added the profile does not change and may be shared by threads. */
 WNW_API int wnw_profile_new(wnw_profile **out, const wnw_model *m);
 WNW_API void wnw_profile_free(wnw_profile *p);
 /* Adds the results of one JSON file (docs/profiles.md); kinds already present are replaced. E_IO: cannot be
- * read. E_FORMAT: not a regular file or not a profile, damaged, values out of range, too large for the
- * model's. E_MISMATCH: of another model; CompilerKV's tables of one with as many heads are taken, and refused
- * by policies that do not say force=1. The profile is unchanged after an error. */
+ * read. E_FORMAT: not a regular file or not a profile, damaged, values out of range, too large for a
+ * profile of m. E_MISMATCH: the file is of another model. CompilerKV's tables of another model with the same
+ * number of heads are added, but policies without force=1 refuse them. The profile is unchanged after an
+ * error. */
 WNW_API int wnw_profile_add_file(wnw_profile *p, const char *path);
 /* Bit set of the wnw_profile_kind it holds. NULL = 0. */
 WNW_API uint32_t wnw_profile_kinds(const wnw_profile *p);
