@@ -2,10 +2,10 @@
 /*
  * winnow: language models with a compressed key-value cache.
  *
- * A *model* is a GGUF file, opened read-only and shareable. A *session* is one timeline of tokens and owns the
- * cache. A *policy* is an immutable recipe that says which cache entries stay. A program that reads a prompt
- * under a policy and answers needs the calls of this example and no others; it is complete, and built and run
- * by the tests:
+ * A *model* is a GGUF file, opened read-only and shareable. A *session* is one timeline of tokens and owns
+ * the cache. A *policy* is an immutable recipe that says which cache entries stay. A program that reads a
+ * prompt under a policy and answers needs only the calls of this example, which is complete, and built and
+ * run by the tests:
  *
  *     #include <stdio.h>
  *     #include <winnow.h>
@@ -78,7 +78,8 @@
  *   - A required pointer that is NULL is E_ARG; functions without a status return 0, false, NULL or "" then.
  *     Functions that free take NULL.
  *   - Structs that may gain fields begin with struct_size, the size that the program was compiled with. The
- *     wnw_*_default functions set it, and a literal begins with WNW_INIT(type): {WNW_INIT(wnw_run), .policy = p}.
+ *     wnw_*_default functions set it, and a literal begins with WNW_INIT(type):
+ *     {WNW_INIT(wnw_run), .policy = p}.
  *     Fields that an older program does not know have their defaults, and the library writes no more than
  *     struct_size bytes. A struct_size of 0, or one larger than the library knows, is E_ARG. Structs that are
  *     handed over by value or in arrays (wnw_size, wnw_merge, wnw_chat_message) have no struct_size and never
@@ -354,8 +355,8 @@ typedef struct wnw_run {
      * document by the question. The session copies what it needs of it; NULL = not known. */
     const wnw_prompt *prompt;
     bool question_later; /* the prompt's first piece alone is compressed; the question is read afterwards */
-    /* Expected questions, for policies with a task-aware second pass: [n_tasks], copied. n_tasks 0 = the second
-     * piece of the prompt, where it is known. */
+    /* Expected questions, for policies with a task-aware second pass: task_tokens[i] has n_task_tokens[i]
+     * tokens, i < n_tasks; copied. n_tasks 0 = the second piece of the prompt, where it is known. */
     int32_t n_tasks;
     const int32_t *const *task_tokens;
     const int32_t *n_task_tokens;

@@ -8,7 +8,8 @@
  *   - the catalogue of all presets and parts, for help and documentation,
  *   - what evicting entries does to the output of one head, for comparing selections.
  *
- * docs/adding-a-method.md and examples/own_method.c show the way. The conventions are those of winnow.h.
+ * docs/adding-a-method.md and examples/own_method.c show how to write a part. The conventions are those of
+ * winnow.h.
  */
 #ifndef WINNOW_METHOD_H
 #define WINNOW_METHOD_H
@@ -49,9 +50,9 @@ enum {
     WNW_NEED_WINDOW_ATTN = 1u << 0, /* attention of the last `window` queries */
     WNW_NEED_KEYS = 1u << 1,        /* cached keys, after RoPE */
     WNW_NEED_VALUES = 1u << 2,      /* cached values */
-    WNW_NEED_ATTN_SUM = 1u << 3,    /* what every entry received from all queries since it was read: sum */
-    WNW_NEED_ATTN_MAX = 1u << 4,    /* the same, maximum */
-    WNW_NEED_PROJ_NORM = 1u << 5,   /* norms of the values behind the output projection */
+    WNW_NEED_ATTN_SUM = 1u << 3,  /* sum of the attention that an entry got from queries since it was read */
+    WNW_NEED_ATTN_MAX = 1u << 4,  /* maximum of the same attention */
+    WNW_NEED_PROJ_NORM = 1u << 5, /* norms of the values behind the output projection */
     WNW_NEED_QUERY_STATS = 1u << 6, /* mean and covariance of the queries before RoPE */
     WNW_NEED_QUERIES = 1u << 7, /* every prompt query, after RoPE: as large as the prompt's hidden states */
     WNW_NEED_PERPLEXITY = 1u << 8,  /* of the last `window` prompt tokens */
@@ -61,16 +62,16 @@ enum {
 
 /* Which tokens a second pass feeds. */
 typedef enum wnw_second_pass {
-    WNW_PASS_CONTEXT, /* what was read, once more, behind itself (KVCompose, task-agnostic) */
-    WNW_PASS_TASK,    /* the tasks of wnw_session_set_tasks, each on what was read */
-    /* An instruction to repeat, then the text behind the chat header, chunk by chunk (KVzip); the softmax
-     * sees the header, the chunk and what is fed. Where no header is known: the text's first 4 tokens in its
-     * place. */
+    WNW_PASS_CONTEXT, /* the tokens read, once more, behind themselves (KVCompose, task-agnostic) */
+    WNW_PASS_TASK,    /* each of the tasks of wnw_session_set_tasks, behind the tokens read */
+    /* An instruction to repeat, then the text behind the chat header, chunk by chunk (KVzip); the softmax is
+     * over the header, the chunk and the tokens fed. Where no header is known, the text's first 4 tokens take
+     * its place. */
     WNW_PASS_REPEAT,
-    WNW_PASS_REPEAT_SINKS, /* the same with the 4 tokens in any case (kvpress' KVzip) */
-    WNW_PASS_REPEAT_ALL,   /* the same, and the header is text like any other */
-    /* CONTEXT, and behind that second copy each of the tasks, but for those that what was read ends with
-     * (KVCompose, task-aware). */
+    WNW_PASS_REPEAT_SINKS, /* REPEAT with the first 4 tokens in place of any header (kvpress' KVzip) */
+    WNW_PASS_REPEAT_ALL,   /* REPEAT with the header as text like any other */
+    /* CONTEXT, and behind that second copy each of the tasks, except a task with which the tokens read already
+     * end (KVCompose, task-aware). */
     WNW_PASS_BOTH,
 } wnw_second_pass;
 
@@ -83,33 +84,33 @@ typedef enum wnw_proj_norm {
 #define WNW_N_PROJ_NORMS 3
 
 typedef struct wnw_needs {
-    uint32_t struct_size; /* for wnw_policy_get_needs; in a part's needs() the library's own business */
+    uint32_t struct_size; /* callers of wnw_policy_get_needs set it; a part's needs() leaves it alone */
     uint32_t flags;
     int32_t window;      /* queries observed at the end of the prompt; the largest asked for wins */
     int32_t skip;        /* QUERY_STATS: first positions that are left out; policies of one run must agree */
     int32_t second_pass; /* SECOND_PASS: wnw_second_pass; policies that are planned at once must agree */
-    uint32_t profiles;   /* PROFILE: bit set of wnw_profile_kind without which it cannot work */
-    uint32_t profiles_optional; /* PROFILE: kinds that improve it; where one is missing it says so and works
-                                   with neutral values */
+    uint32_t profiles;   /* PROFILE: bit set of the wnw_profile_kind that the part cannot work without */
+    uint32_t profiles_optional; /* PROFILE: bit set of kinds that improve the part; where one is missing it
+                                   adds a warning and works with neutral values */
 } wnw_needs;
 
 WNW_DEFAULT(wnw_needs, wnw_needs_default)
 
-/* What the forward pass saw of one layer. Everything is float32 and borrowed until the score function
- * returns. Entries are cache entries in ascending position; with a cache that was never compressed entry i is
- * position i. Rows are rectangular: head ih has n_entry[ih] <= n entries, the rest is padding whose score is
- * ignored. Pointers are NULL unless asked for. */
+/* The observations of one layer. Arrays are float32 and borrowed until the part's function returns. Entries
+ * are cache entries in ascending position; with a cache that was never compressed entry i is position i. Rows
+ * are rectangular: head ih has n_entry[ih] <= n entries, the rest is padding whose score is ignored. Pointers
+ * are NULL unless asked for. */
 typedef struct wnw_observation wnw_observation;
 struct wnw_observation {
     int32_t il, n_layer; /* layer, and how many the model has */
     int32_t n_head,
         n_head_kv;          /* query heads; KV heads. Query head h reads KV head h / (n_head / n_head_kv) */
     int32_t n_embd_head;    /* d */
-    int32_t n;              /* entries per head */
+    int32_t n;              /* entries per row: of the longest head, padding included */
     int32_t n_past;         /* tokens read so far (the next token's position) */
     const int32_t *n_entry; /* [n_head_kv] */
-    const int32_t *pos; /* [n_head_kv][n], positions; -1 in padding. Those in the text, and the same token has
-                           the same in every head, unless an earlier compression gave new ones (+rerotate) */
+    const int32_t *pos; /* [n_head_kv][n], positions in the text; -1 in padding. A token has the same position
+                           in every head. After +rerotate they are the new positions, and neither holds */
     double budget;      /* entries per KV head asked for, on average over the layers, before rounding;
                            n where no size is given */
     int32_t n_final;    /* first entries of every head that a recursive policy has settled before */
@@ -117,7 +118,7 @@ struct wnw_observation {
     int32_t n_question; /* last tokens read that are the question; 0 = not known */
     float attn_scale;   /* logit = attn_scale x query . key */
 
-    int32_t n_window; /* queries in window_attn: the asked window, or fewer when the prompt is shorter */
+    int32_t n_window; /* queries in window_attn: the window asked for, or fewer when the prompt is shorter */
     /* [n_head][n_window][n]: softmax over all visible entries, 0 where causality forbids. Query row w belongs
      * to position n_past - n_window + w. */
     const float *window_attn;
@@ -125,7 +126,8 @@ struct wnw_observation {
     /* Keys / values of KV head ih, [n][d]. Borrowed until the same function is called for another head. */
     const float *(*keys)(const wnw_observation *obs, int32_t ih);
     const float *(*values)(const wnw_observation *obs, int32_t ih);
-    /* The same for entries first .. first + count - 1 only, [count][d]; shares memory with keys and values. */
+    /* Keys / values of entries first .. first + count - 1 only, [count][d]; the memory is that of keys and
+     * values. */
     const float *(*key_rows)(const wnw_observation *obs, int32_t ih, int32_t first, int32_t count);
     const float *(*value_rows)(const wnw_observation *obs, int32_t ih, int32_t first, int32_t count);
 
@@ -133,20 +135,21 @@ struct wnw_observation {
      * queries of all tokens since the entry was read, its own included. Entries present when a query was read
      * share its softmax. */
     const float *attn_sum, *attn_max;
-    /* The same over the n_pass2 queries of the second pass. Rows are not renormalised. */
+    /* [n_head][n]: sum and maximum over the n_pass2 queries of the second pass. Rows are not renormalised. */
     const float *pass2_sum, *pass2_max;
     int32_t n_pass2;
 
-    /* [n_head_kv][n]; NULL without memory (the error is set). Kept with the entries, so that each is computed
-     * once. A bias of the projection and norms behind it are no part of it. */
+    /* Norms of the values behind the output projection, [n_head_kv][n]; NULL where memory runs out, with the
+     * error set. They are stored with the entries, so that each is computed once. They leave out a bias of
+     * the projection and norm layers behind it. */
     const float *(*proj_norm)(const wnw_observation *obs, wnw_proj_norm kind);
     /* The same for every query head by itself, [n_head][n]: the norm behind its own slice of the projection.
      * Borrowed until the observation ends. NULL after a failure, with the error set. */
     const float *(*head_proj_norm)(const wnw_observation *obs, wnw_proj_norm kind);
 
     /* Queries before RoPE (behind the query norm, if the model has one) of positions >= needs.skip: mean
-     * [n_head][d], covariance [n_head][d][d] divided by their number n_query_stats. Of everything read since
-     * the policy was declared, decoded tokens too; zeros where that is nothing. */
+     * [n_head][d], covariance [n_head][d][d] divided by their number n_query_stats. They cover all tokens read
+     * since the policy was declared, decoded ones too; zeros where there are none. */
     const float *query_mean, *query_cov;
     int64_t n_query_stats;
     /* [n_queries][n_head][d] after RoPE, of positions n_past - n_queries .. n_past - 1. */
@@ -162,39 +165,39 @@ struct wnw_observation {
     /* [n_head]: scores of query heads that are false here will not be used. NULL = all are. */
     const bool *query_head_used;
 
-    const double *gathered;     /* what the scorer gathered over all layers before; NULL = nothing */
+    const double *gathered; /* numbers that the scorer's `gather` collected over all layers; NULL = none */
     const wnw_profile *profile; /* NULL = none */
     double perplexity;          /* of the last tokens; 0 unless asked for */
-    void *source;               /* private to whoever filled the struct */
+    void *source;               /* private to the code that filled the struct */
 };
 
 /* ---- Parts: one of each kind makes a policy ---- */
 
-/* What is known of a model and its cache before any layer is observed. */
+/* Sizes of a model and its cache that are known before any layer is observed. */
 typedef struct wnw_shape {
     int32_t n_layer, n_head, n_head_kv, n_embd_head;
     int32_t n_past; /* tokens read: one more than the last position */
 } wnw_shape;
 
-/* Something a part gathers over all layers before it decides: numbers[size], zero at first. A policy with
- * such a part cannot work layer by layer. For scorers every layer is visited before any is scored, for layer
- * budgets, head budgets and selectors when it is scored; parts of other kinds have none. */
+/* Numbers that a part gathers over all layers before it decides: numbers[size], zero at first. A policy with
+ * such a part cannot work layer by layer. For scorers every layer is visited before any is scored; for layer
+ * budgets, head budgets and selectors a layer is visited when it is scored; other kinds do not gather. */
 typedef struct wnw_gather {
-    /* How many numbers it wants; 0 = nothing to gather with these options. */
+    /* Returns how many numbers the part gathers; 0 = none with these options. */
     size_t (*size)(const void *opts, const wnw_shape *shape);
-    /* What it wants to see of a layer. NULL = nothing. */
+    /* Sets the observations that `visit` needs of a layer. NULL = none. */
     void (*needs)(const void *opts, wnw_needs *out);
-    /* Adds what it sees of one layer (obs->il). WNW_OK or an error status. */
+    /* Adds the share of one layer (obs->il) to numbers. Returns WNW_OK or an error status. */
     int (*visit)(const void *opts, const wnw_observation *obs, double *numbers);
 } wnw_gather;
 
-/* A head, as far as it matters for what stays of it whatever the score. */
+/* The facts about a head on which its protected entries may depend. */
 typedef struct wnw_keep_problem {
-    int32_t n;      /* its entries */
-    int32_t budget; /* entries per head that were asked for, on average; of the longest head without a size */
-    bool sized;     /* a size was asked for */
+    int32_t n;        /* entries of the head */
+    int32_t budget;   /* average entries per head asked for; without a size the entries of the longest head */
+    bool sized;       /* a size was asked for */
     int32_t n_prefix; /* first tokens read that the chat template wrote; 0 = none, or not known */
-    int32_t n_here;   /* of which the head holds so many, as its first entries */
+    int32_t n_here;   /* number of those tokens that the head still holds, as its first entries */
 } wnw_keep_problem;
 
 /* Entries that are kept whatever their score. */
@@ -203,61 +206,63 @@ typedef struct wnw_protected {
     int32_t n_last;  /* most recent */
 } wnw_protected;
 
-/* Facts about a part. Those of a kind that they do not concern are refused. */
+/* Facts about a part. The first words name the kinds of part that may have a flag; others are refused. */
 enum {
-    /* Any kind but positions: its scores or numbers belong to the end of a prompt, so that it works neither by
-     * chunk nor while decoding. */
+    /* Any kind but positions: its scores or numbers belong to the end of a prompt, so that it works neither
+     * by chunk nor while decoding. */
     WNW_FLAG_PROMPT_ONLY = 1u << 0,
     /* Any kind but positions: it compares entries of one position between the heads of a layer, or between
-     * layers, so that they must be of the same token. After +rerotate heads with tokens of their own have
-     * other tokens under the same position; such a cache is refused then. */
+     * layers, so that they must be of the same token. After +rerotate, heads that hold different tokens have
+     * different tokens at the same position; such a cache is refused then. */
     WNW_FLAG_MATCHES_HEADS = 1u << 1,
     WNW_FLAG_MATCHES_LAYERS = 1u << 2,
     /* Scorer: it scores query heads, score[n_head][n], of which the policy's head aggregation makes scores of
-     * KV heads. Row h belongs to KV head h / (n_head / n_head_kv) and has its entries. Aggregation: it works on
-     * scores of query heads only. Selector: it looks at the scores of query heads too, and so goes only with
+     * KV heads. Row h holds scores of the entries of KV head h / (n_head / n_head_kv). Aggregation: it works
+     * on scores of query heads only. Selector: it reads the scores of query heads too, and so goes only with
      * scorers that have them and aggregations of whole groups. */
     WNW_FLAG_QUERY_HEADS = 1u << 3,
-    /* Scorer: scores are attention probabilities or estimates of them, not negative. Selector: it weighs
-     * scores against something else as attention, and goes only with such scorers. */
+    /* Scorer: scores are attention probabilities or estimates of them, not negative. Selector: it uses scores
+     * as attention probabilities, and goes only with such scorers. */
     WNW_FLAG_ATTENTION = 1u << 4,
     /* Scorer: it keeps everything, whatever the size. */
     WNW_FLAG_KEEPS_ALL = 1u << 5,
-    /* Scorer: where all heads keep the same number of entries they keep the same ones (UNIFORM: in all layers;
-     * ONE_LIST: in a layer). Aggregation, ONE_LIST: every KV head gets the same score for the same token. */
+    /* Scorer: where all heads keep the same number of entries they keep the same ones (UNIFORM: in all
+     * layers; ONE_LIST: in a layer). Aggregation, ONE_LIST: every KV head gets the same score for the same
+     * token. */
     WNW_FLAG_UNIFORM = 1u << 6,
     WNW_FLAG_ONE_LIST = 1u << 7,
-    /* Scorer: a budget that cannot hold what is protected is not refused: it shrinks that as a ratio does,
-     * with a warning, and already where nothing would be left to choose. */
+    /* Scorer: a budget that cannot hold the protected entries, or leaves no other entry to choose, is not
+     * refused: the number of protected entries shrinks as under a ratio, with a warning. */
     WNW_FLAG_SHRINKS = 1u << 8,
     /* Scorer: it takes n_past - position for the number of queries that an entry has seen, which is wrong for
      * entries with new positions. */
     WNW_FLAG_COUNTS_AGE = 1u << 9,
-    /* Scorer: row h of its scores takes the window's attention of query head h alone: that of heads which the
-     * aggregation leaves out need not be computed. */
+    /* Scorer: row h of its scores depends on the window's attention of query head h alone, so that the
+     * attention of heads which the aggregation leaves out need not be computed. */
     WNW_FLAG_WINDOW_BY_HEAD = 1u << 10,
     /* Layer budget, head budget: layers, or the heads of a layer, differ in length. */
     WNW_FLAG_RAGGED = 1u << 11,
     /* Layer budget: counts depend on every layer's scores. allocate is called once all layers are scored. */
     WNW_FLAG_ALL_LAYERS = 1u << 12,
-    /* Layer budget: a size counts what is chosen alone; what the scorer protects comes on top. */
+    /* Layer budget: a size counts only the chosen entries; the scorer's protected entries come on top. */
     WNW_FLAG_PROTECTED_APART = 1u << 13,
-    /* Head budget: it shares H times the average out over the H heads of a layer, as far as they hold it. */
+    /* Head budget: it shares out H times the average over the H heads of a layer, or all their entries if
+     * they have fewer. */
     WNW_FLAG_COMPETES = 1u << 14,
-    /* Head budget: under rules, a head that a prompt's compression has cut holds its count while decoding: the
-     * oldest entries behind the protected first ones go, and all other heads grow. */
+    /* Head budget: under the rules of wnw_session_begin, a head that a prompt's compression has cut holds its
+     * count while decoding: the oldest entries behind the protected first ones go. All other heads grow. */
     WNW_FLAG_SLIDES = 1u << 15,
-    /* Head budget: where no size is given its counts follow from its own rule. Every budget it sees is then
-     * all there is, and no layer budget is asked. */
+    /* Head budget: where no size is given its counts follow from its own rule. Every budget in its problem is
+     * then the number of all entries, and no layer budget is asked. */
     WNW_FLAG_OWN_SIZE = 1u << 16,
     /* Selector: it works on a scorer's blocks, with the same count in every head and layer. */
     WNW_FLAG_BY_BLOCK = 1u << 17,
     /* Positions: kept entries get the positions 0 .. n - 1 in their order. All heads of all layers must keep
      * the same count. */
     WNW_FLAG_REROTATES = 1u << 18,
-    /* Contents: it has work to do where everything stays, too. */
+    /* Contents: it changes entries even where all entries stay. */
     WNW_FLAG_REWRITES_ALL = 1u << 19,
-    /* Contents: a value that took others in is divided by 1 + the sum of their weights. */
+    /* Contents: a value to which others were added is divided by 1 + the sum of their weights. */
     WNW_FLAG_AVERAGES = 1u << 20,
 };
 
