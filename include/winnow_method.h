@@ -50,9 +50,9 @@ enum {
     WNW_NEED_WINDOW_ATTN = 1u << 0, /* attention of the last `window` queries */
     WNW_NEED_KEYS = 1u << 1,        /* cached keys, after RoPE */
     WNW_NEED_VALUES = 1u << 2,      /* cached values */
-    WNW_NEED_ATTN_SUM = 1u << 3,  /* sum of the attention that an entry got from queries since it was read */
-    WNW_NEED_ATTN_MAX = 1u << 4,  /* maximum of the same attention */
-    WNW_NEED_PROJ_NORM = 1u << 5, /* norms of the values behind the output projection */
+    WNW_NEED_ATTN_SUM = 1u << 3,    /* sum of the attention of queries since an entry was read */
+    WNW_NEED_ATTN_MAX = 1u << 4,    /* maximum of the same attention */
+    WNW_NEED_PROJ_NORM = 1u << 5,   /* norms of the values behind the output projection */
     WNW_NEED_QUERY_STATS = 1u << 6, /* mean and covariance of the queries before RoPE */
     WNW_NEED_QUERIES = 1u << 7, /* every prompt query, after RoPE: as large as the prompt's hidden states */
     WNW_NEED_PERPLEXITY = 1u << 8,  /* of the last `window` prompt tokens */
@@ -70,8 +70,8 @@ typedef enum wnw_second_pass {
     WNW_PASS_REPEAT,
     WNW_PASS_REPEAT_SINKS, /* REPEAT with the first 4 tokens in place of any header (kvpress' KVzip) */
     WNW_PASS_REPEAT_ALL,   /* REPEAT with the header as text like any other */
-    /* CONTEXT, and behind that second copy each of the tasks, except a task with which the tokens read already
-     * end (KVCompose, task-aware). */
+    /* CONTEXT, and behind that second copy each of the tasks, except a task with which the tokens read
+     * already end (KVCompose, task-aware). */
     WNW_PASS_BOTH,
 } wnw_second_pass;
 
@@ -148,8 +148,8 @@ struct wnw_observation {
     const float *(*head_proj_norm)(const wnw_observation *obs, wnw_proj_norm kind);
 
     /* Queries before RoPE (behind the query norm, if the model has one) of positions >= needs.skip: mean
-     * [n_head][d], covariance [n_head][d][d] divided by their number n_query_stats. They cover all tokens read
-     * since the policy was declared, decoded ones too; zeros where there are none. */
+     * [n_head][d], covariance [n_head][d][d] divided by their number n_query_stats. They cover all tokens
+     * read since the policy was declared, decoded ones too; zeros where there are none. */
     const float *query_mean, *query_cov;
     int64_t n_query_stats;
     /* [n_queries][n_head][d] after RoPE, of positions n_past - n_queries .. n_past - 1. */
@@ -165,7 +165,7 @@ struct wnw_observation {
     /* [n_head]: scores of query heads that are false here will not be used. NULL = all are. */
     const bool *query_head_used;
 
-    const double *gathered; /* numbers that the scorer's `gather` collected over all layers; NULL = none */
+    const double *gathered;     /* numbers that the scorer gathered over all layers; NULL = none */
     const wnw_profile *profile; /* NULL = none */
     double perplexity;          /* of the last tokens; 0 unless asked for */
     void *source;               /* private to the code that filled the struct */
@@ -266,12 +266,13 @@ enum {
     WNW_FLAG_AVERAGES = 1u << 20,
 };
 
-/* What parts of all kinds have in common: the first member of every descriptor. Functions that are NULL have
- * nothing to say. Parts are pure: same input, same output; no allocation (scratch is given), no state, and
- * they may be called by several threads at once. Where a function returns a status, WNW_OK or an error; the
- * library words the message. Entries are indices into a head's list of cached entries, in ascending position. */
+/* The common members of all parts: the first member of every descriptor. A function may be NULL where the
+ * part does not need it. Parts are pure: the same input gives the same output, they do not allocate (scratch
+ * is given) and have no state, and several threads may call them at once. A function with a status returns
+ * WNW_OK or an error; the library words the message. Entries are indices into a head's list of cached
+ * entries, in ascending position. */
 typedef struct wnw_part {
-    uint32_t struct_size; /* of the whole descriptor; WNW_SCORER_INIT and its like set it, and the kind */
+    uint32_t struct_size; /* of the whole descriptor; WNW_SCORER_INIT etc. set it, and the kind */
     wnw_part_kind kind;
     const char *name;  /* [a-z0-9_-]+, at most 64 */
     const char *about; /* one sentence; NULL = "" */
@@ -286,15 +287,15 @@ typedef struct wnw_part {
     uint32_t (*flags_of)(const void *opts); /* flags that depend on the options, besides those */
     /* Contradictions between options that single ranges cannot express: WNW_OK or E_ARG. */
     int (*check)(const void *opts);
-    /* What it wants to see of a layer when it is called, and of the prompt (perplexity, profile). */
+    /* Sets the observations that the part needs of a layer, and of the prompt (perplexity, profile). */
     void (*needs)(const void *opts, wnw_needs *out);
-    /* Entries that stay whatever their score. *out is what other parts keep: it may be raised. */
+    /* Protects entries. *out holds the counts that other parts protect; the function may raise them. */
     void (*keep)(const void *opts, const wnw_keep_problem *p, wnw_protected *out);
     const wnw_gather *gather;
 } wnw_part;
 
-/* How a real-valued count becomes whole. A layer budget with an enum option "rounding" of the choices "exact",
- * "trunc" rules every count of its policy; exact otherwise. */
+/* How a real-valued count becomes whole. A layer budget with an enum option "rounding" of the choices
+ * "exact", "trunc" sets it for every count of its policy; it is exact otherwise. */
 typedef enum wnw_rounding {
     WNW_ROUND_EXACT, /* floor(x + 1e-6): 1000 * (1 - 0.9) is 100 */
     WNW_ROUND_TRUNC, /* floor(x), as kvpress does: 1000 * (1 - 0.9) is 99 */
@@ -309,8 +310,8 @@ typedef struct wnw_blocks {
 /* Blocks that a scorer's scores belong to, and that a selector with WNW_FLAG_BY_BLOCK works on. */
 typedef struct wnw_block_rule {
     void (*of)(const void *opts, wnw_blocks *out);
-    /* Changes opts so that what is protected of n entries fits into n_keep; false if it cannot, and then the
-     * rule of the library applies. NULL = it cannot. */
+    /* Changes opts so that the protected ones of n entries fit into n_keep. false, or a NULL function: that is
+     * not possible, and the rule of the library applies. */
     bool (*fit)(void *opts, int32_t n, int32_t n_keep);
 } wnw_block_rule;
 
@@ -318,17 +319,18 @@ typedef struct wnw_block_rule {
  * higher = keep. */
 typedef struct wnw_scorer {
     wnw_part part;
-    /* Head aggregation where the recipe names none. NULL = group_mean for scores of query heads, else direct. */
+    /* Name of the head aggregation where the recipe names none. NULL = group_mean for scores of query heads,
+     * else direct. */
     const char *aggregation;
-    /* float scratch elements wanted for this observation. NULL = 0. */
+    /* Returns the float elements of scratch that `score` needs for this observation. NULL = 0. */
     size_t (*scratch)(const void *opts, const wnw_observation *obs);
     /* Fills score[n_head_kv][n], or [n_head][n]. */
     int (*score)(const void *opts, const wnw_observation *obs, float *score, float *scratch);
     /* A last step behind the head aggregation, in place: score[n_row][obs->n] of all KV heads, or of all
-     * query heads for a selector that looks at those. scratch[obs->n]. NULL = none. */
+     * query heads for a selector that reads those. scratch[obs->n]. NULL = none. */
     void (*finish)(const void *opts, const wnw_observation *obs, int32_t n_row, float *score, float *scratch);
-    /* NULL = scores of all entries can be compared. Entries before n_final are settled: a sink as far as
-     * blocks are concerned. */
+    /* The blocks inside which scores can be compared. NULL = scores of all entries can be. Entries before
+     * n_final are settled and count as sinks of the blocks. */
     const wnw_block_rule *blocks;
     /* Whether the method leaves layer il whole; such layers are not counted in a size. NULL = none. */
     bool (*skips)(const void *opts, int32_t il);
@@ -338,38 +340,38 @@ typedef struct wnw_scorer {
 /* Head aggregation: scores of a layer's heads -> score[n_head_kv][n]. */
 typedef struct wnw_aggregation {
     wnw_part part;
-    /* Which query heads count: used[obs->n_head], all true at first. It is asked before the layer is
-     * observed: il, the shapes and the profile are all that is there. NULL = all. */
+    /* Chooses the query heads that count: used[obs->n_head], all true at first. It is called before the layer
+     * is observed: obs has only il, the shapes and the profile. NULL = all. */
     int (*choose)(const void *opts, const wnw_observation *obs, bool *used);
     size_t (*scratch)(const void *opts, const wnw_observation *obs); /* float elements. NULL = 0 */
-    /* head_score[n_row][obs->n], n_row = obs->n_head or obs->n_head_kv -> score[obs->n_head_kv][obs->n],
-     * which do not overlap. NULL = the scorer's are it. */
+    /* head_score[n_row][obs->n], n_row = obs->n_head or obs->n_head_kv -> score[obs->n_head_kv][obs->n]. The
+     * two do not overlap. NULL = the scorer's scores are used as they are. */
     void (*aggregate)(const void *opts, const wnw_observation *obs, const float *head_score, int32_t n_row,
                       float *score, float *scratch);
 } wnw_aggregation;
 #define WNW_AGGREGATION_INIT WNW_INIT(wnw_aggregation), .kind = WNW_PART_AGGREGATION
 
-/* The model's layers and what they may keep. */
+/* The model's layers and the size that a layer budget shares out between them. Arrays are borrowed. */
 typedef struct wnw_layer_problem {
     int32_t n_layer;     /* layers that take part */
     int32_t n;           /* entries of the longest head */
-    int32_t n_protected; /* of which this many are kept whatever their score */
-    int32_t budget;      /* average to reach; n_protected <= budget < n */
-    double mean;         /* the same before rounding */
+    int32_t n_protected; /* number of those entries that are kept whatever their score */
+    int32_t budget;      /* average entries per head to reach; n_protected <= budget < n */
+    double mean;         /* budget before rounding */
     double ratio; /* fraction to remove, where all heads hold n entries and a ratio was asked for; else 0 */
     wnw_rounding rounding;
-    const int32_t *il;     /* [n_layer] which layers of the model they are */
+    const int32_t *il;     /* [n_layer] their numbers in the model */
     int32_t n_layer_model; /* layers of the model */
     int32_t n_head, n_head_kv;
     const wnw_profile *profile;
     double perplexity;
 
-    /* Once all layers are scored; NULL before. */
+    /* The following pointers are set once all layers are scored, and NULL before. */
     const float *const *score; /* [n_layer][n_head_kv][row[i]] */
     const int32_t *row;        /* [n_layer] entries per row of score, padding included */
     const int32_t *n_entry;    /* [n_layer][n_head_kv] */
     const wnw_protected *prot; /* [n_layer][n_head_kv], never more than n_entry or budget */
-    const double *gathered;    /* what the part that is asked gathered */
+    const double *gathered;    /* numbers that the called part gathered */
     float *scratch;            /* [sum of n_head_kv * row] */
     double *work;              /* [n_layer] scratch */
 } wnw_layer_problem;
@@ -377,34 +379,35 @@ typedef struct wnw_layer_problem {
 /* Layer budget: one count for the whole model -> one count per layer. */
 typedef struct wnw_layer_budget {
     wnw_part part;
-    /* n_keep[n_layer]: average entries per head of each layer, 0..n; a number outside fails the plan. May add
-     * a sentence to warning[256] with wnw_part_warn. */
+    /* Fills n_keep[n_layer] with the average entries per head of each layer, 0..n; a number outside fails the
+     * plan. It may add a sentence to warning[256] with wnw_part_warn. */
     int (*allocate)(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, char *warning);
 } wnw_layer_budget;
 #define WNW_LAYER_BUDGET_INIT WNW_INIT(wnw_layer_budget), .kind = WNW_PART_LAYER_BUDGET
 
-/* One layer's heads and what they may keep. */
+/* One layer's heads and the count that a head budget shares out between them. Arrays are borrowed. */
 typedef struct wnw_head_problem {
     int32_t n_head_kv;
     int32_t n;                 /* entries per row of score, padding included */
     const int32_t *n_entry;    /* [n_head_kv] */
     const float *score;        /* [n_head_kv][n] */
     const wnw_protected *prot; /* [n_head_kv], never more than budget or n_entry */
-    int32_t budget;            /* average over the heads */
+    int32_t budget;            /* average entries over the heads */
     wnw_rounding rounding;
     const double *gathered;
 } wnw_head_problem;
 
-/* Head budget: count of a layer and its scores -> one count per KV head. It has one of the two functions. */
+/* Head budget: count of a layer and its scores -> one count per KV head. Exactly one of the two functions is
+ * set. */
 typedef struct wnw_head_budget {
     wnw_part part;
-    /* n_keep[n_head_kv], protected entries <= n_keep <= n_entry; scratch[n_head_kv * n]. n_safe[n_head_kv],
-     * zero at first: so many of a head's best scores are kept whatever the selector does, at most n_keep
-     * without the protected entries. */
+    /* Fills n_keep[n_head_kv], protected entries <= n_keep <= n_entry; scratch[n_head_kv * n]. It may raise
+     * n_safe[n_head_kv], zero at first: the number of a head's best scores that are kept whatever the selector
+     * does, at most n_keep minus the protected entries. */
     int (*allocate)(const void *opts, const wnw_head_problem *p, int32_t *n_keep, int32_t *n_safe,
                     float *scratch);
-    /* In place of that and of the layer budget, which must be `uniform`: counts of all layers and heads at
-     * once, n_keep[p->n_layer][n_head_kv], 0..n_entry. scratch[n_layer * n_head_kv * n]. */
+    /* Takes the place of allocate and of the layer budget, which must be `uniform`: fills the counts of all
+     * layers and heads at once, n_keep[p->n_layer][n_head_kv], 0..n_entry. scratch[n_layer * n_head_kv * n]. */
     int (*allocate_model)(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, float *scratch,
                           char *warning);
 } wnw_head_budget;
@@ -417,7 +420,7 @@ typedef struct wnw_select_problem {
     wnw_protected prot;     /* n_first + n_last <= n_keep */
     wnw_blocks blocks;      /* of the scorer; lag 0 = none */
     int32_t n_final;        /* settled entries before the blocks */
-    int32_t n_safe;         /* best scores that are kept in any case, <= n_keep - protected */
+    int32_t n_safe;         /* number of best scores that are kept in any case, <= n_keep - protected */
     int32_t ih;             /* this head */
     int32_t n_head_kv, row; /* all heads of the layer: layer_score[n_head_kv][row], n_entry[n_head_kv] */
     const float *layer_score;
@@ -425,66 +428,68 @@ typedef struct wnw_select_problem {
     const int32_t *n_entry;
     wnw_rounding rounding;
     double mean;                /* average size asked for, before rounding; 0 = the policy's own */
-    const wnw_observation *obs; /* what `needs` asks for; NULL if nothing */
+    const wnw_observation *obs; /* the observations that `needs` asks for; NULL if none */
     const double *gathered;
 } wnw_select_problem;
 
-/* A selector that settles blocks of entries one after the other, whenever one is complete, and so has a size
- * of its own. */
+/* Functions of a recursive selector, which settles blocks of entries one after the other, whenever a block is
+ * complete, and so has a size of its own. */
 typedef struct wnw_recursive {
-    /* Entries to keep of n where no size is given: 0..n. */
+    /* Returns the number of entries to keep of n where no size is given: 0..n. */
     int32_t (*own_size)(const void *opts, const wnw_blocks *blocks, int32_t n, wnw_rounding rounding);
     /* Changes opts so that own_size of n entries is the largest that is at most n_keep. */
     void (*fit)(void *opts, const wnw_blocks *blocks, int32_t n, int32_t n_keep);
-    /* How many of the n_keep kept of n entries come before the ones it will look at again: 0..n_keep. */
+    /* Returns how many of the n_keep entries kept of n are settled: they come before those among which later
+     * calls choose again. 0..n_keep. */
     int32_t (*settled)(const void *opts, const wnw_blocks *blocks, int32_t n, int32_t n_keep);
 } wnw_recursive;
 
 /* Selector: scores and count of one head -> kept entries. */
 typedef struct wnw_selector {
     wnw_part part;
-    /* Adds a sentence to `warning` where `budget` entries per head, of which prot are protected, leave the
-     * method nothing of its own to do. NULL = never. */
+    /* Adds a sentence to `warning` where `budget` entries per head, of which prot are protected, leave no
+     * choice to the method. NULL = never. */
     void (*advise)(const void *opts, const wnw_protected *prot, int32_t budget, wnw_rounding rounding,
                    char *warning);
-    const wnw_recursive *recursive;                 /* NULL = it is not */
+    const wnw_recursive *recursive;                 /* NULL = not a recursive selector */
     size_t (*scratch)(const void *opts, int32_t n); /* float elements for n entries. NULL = 0 */
-    /* Writes kept entries, ascending, to keep[n]; returns how many: n_keep, but for selectors whose unit is
-     * not a single entry. Negative = an error status. */
+    /* Writes kept entries, ascending, to keep[n] and returns their number. It is n_keep, except for selectors
+     * whose unit is not a single entry. Negative = an error status. */
     int32_t (*select)(const void *opts, const wnw_select_problem *p, int32_t *keep, float *scratch);
 } wnw_selector;
 #define WNW_SELECTOR_INIT WNW_INIT(wnw_selector), .kind = WNW_PART_SELECTOR
 
-/* Position rule: kept entries -> their positions. All it says are flags. */
+/* Position rule: kept entries -> their positions. It has no functions; its flags determine the positions. */
 typedef struct wnw_positions {
     wnw_part part;
 } wnw_positions;
 #define WNW_POSITIONS_INIT WNW_INIT(wnw_positions), .kind = WNW_PART_POSITIONS
 
-/* One head's entries that stay. */
+/* One head's entries that stay. Arrays are borrowed. */
 typedef struct wnw_contents_problem {
-    const wnw_observation *obs; /* what `needs` asks for */
+    const wnw_observation *obs; /* the observations that `needs` asks for */
     int32_t ih;                 /* this head */
     const int32_t *keep;        /* [n_keep] entries that stay, ascending */
     int32_t n_keep, n;          /* of n entries */
 } wnw_contents_problem;
 
-/* Content rule: kept entries, those that go -> merges, pruned channels. They are data of the plan; the cache
- * itself is changed when the plan is applied. */
+/* Content rule: entries that stay and entries that go -> merges and pruned channels. These are data of the
+ * plan; the cache itself is changed when the plan is applied. */
 typedef struct wnw_contents {
     wnw_part part;
     size_t (*scratch)(const void *opts, const wnw_observation *obs); /* float elements. NULL = 0 */
-    /* Merges of the head with entries in place of positions, ascending `from`, at most one for each entry
-     * that goes: out[n - n_keep]; returns how many. NULL = none. */
+    /* Writes the head's merges to out[n - n_keep] in ascending order of `from`, at most one for each entry that
+     * goes, and returns their number. `from` and `to` are entries, not positions. NULL = no merges. */
     int32_t (*merge)(const void *opts, const wnw_contents_problem *p, wnw_merge *out, float *scratch);
-    /* Key channels that become 0 in all but the last *n_spared entries, ascending: out[n_embd_head]; returns
-     * how many. NULL = none. */
+    /* Writes the key channels that become 0 in all but the last *n_spared entries to out[n_embd_head],
+     * ascending, and returns their number. NULL = none. */
     int32_t (*prune)(const void *opts, const wnw_contents_problem *p, int32_t *out, int32_t *n_spared,
                      float *scratch);
 } wnw_contents;
 #define WNW_CONTENTS_INIT WNW_INIT(wnw_contents), .kind = WNW_PART_CONTENTS
 
-/* Adds a sentence to warning[256], which is "" or holds earlier ones, as far as it fits. */
+/* Appends a sentence to warning[256], which is "" or holds earlier sentences; what does not fit is cut
+ * off. */
 WNW_API void wnw_part_warn(char *warning, const char *sentence);
 
 /* ---- Registry: parts from outside the library ---- */
@@ -492,14 +497,14 @@ WNW_API void wnw_part_warn(char *warning, const char *sentence);
 WNW_API int wnw_registry_new(wnw_registry **out);
 WNW_API void wnw_registry_free(wnw_registry *r);
 /* Adds a part of any kind, given by the first member of its descriptor: wnw_registry_add(r, &mine.part).
- * Recipes that are parsed with the registry may name it. The registry borrows the descriptor, which must be
- * there until the last recipe is parsed; its texts, tables and functions must outlive every policy with it.
+ * Recipes that are parsed with the registry may name it. The registry borrows the descriptor, which must live
+ * until the last recipe is parsed; its texts, tables and functions must outlive every policy with the part.
  * E_ARG: a bad or taken name, no function for its work, a bad option table, flags of another kind, or a
  * struct_size that this library does not know. */
 WNW_API int wnw_registry_add(wnw_registry *r, const wnw_part *part);
 
-/* What sessions must observe for this policy. E_ARG: a pointer is NULL (zeros where it is the policy), or
- * struct_size is not set. */
+/* Fills *out with the observations that sessions must make for this policy. E_ARG: a pointer is NULL (zeros
+ * where it is the policy), or struct_size is not set. */
 WNW_API int wnw_policy_get_needs(const wnw_policy *p, wnw_needs *out);
 /* The same as a value; zeros for NULL. */
 static inline wnw_needs wnw_policy_needs(const wnw_policy *p)
@@ -529,13 +534,13 @@ typedef struct wnw_method_info {
 
 WNW_DEFAULT(wnw_method_info, wnw_method_info_default)
 
-/* What a WNW_NEED_ flag stands for, by the number of its bit: "window attention", ...; NULL past the end. */
+/* Name of a WNW_NEED_ flag by the number of its bit: "window attention", ...; NULL past the end. Static. */
 WNW_API const char *wnw_need_name(int32_t bit);
-/* Entry i of all presets and parts, in a fixed order; what it points to is static. false past the end, and
- * where out is NULL or its struct_size is not set (wnw_last_error). */
+/* Fills *out with entry i of all presets and parts, in a fixed order; its pointers are to static data. false
+ * past the end, and where out is NULL or its struct_size is not set (wnw_last_error). */
 WNW_API bool wnw_method_get(int32_t i, wnw_method_info *out);
 
-/* ---- Perturbation: what evicting entries does to the output of one head ---- */
+/* ---- Perturbation: the change of one head's output when entries are evicted ---- */
 
 /* The output of one head for one query is o = sum_i A_i v_i W_O, A = softmax attention over all n entries.
  * With the entries that are not kept evicted, softmax is over the rest and o changes. Bounds of ||change||_1
@@ -545,12 +550,13 @@ typedef struct wnw_perturbation {
     double sigma_first; /* attention on entries of stage 1 */
     bool guaranteed;    /* sigma_first > 1/2 (assumption 3.4): more A nu in stage 2 means a lower theta_hat */
     double theta;       /* the bound itself (theorem 3.3) */
-    double theta_hat;   /* what choosing stage 2 by A nu minimises (theorem 3.5); >= theta */
-    double theta_relax; /* what choosing stage 2 by A minimises (theorem C.1); >= theta_hat if guaranteed */
+    double theta_hat;   /* the bound that a stage 2 by A nu minimises (theorem 3.5); >= theta */
+    double
+        theta_relax; /* the bound that a stage 2 by A minimises (theorem C.1); >= theta_hat if guaranteed */
 } wnw_perturbation;
 
-/* attn, nu, kept, first: [n]; first marks stage 1, NULL = all that is kept. E_ARG: attention is not a
- * distribution, nothing is kept, or stage 1 is empty or not kept. */
+/* Computes the bounds from attn, nu, kept and first, all [n]; first marks stage 1, NULL = all kept entries.
+ * E_ARG: attention is not a distribution, no entry is kept, or stage 1 is empty or not kept. */
 WNW_API int wnw_perturb_bounds(wnw_perturbation *out, const float *attn, const float *nu, const bool *kept,
                                const bool *first, int32_t n);
 /* The change itself, delta[d] = sum_i (A_i - A'_i) rows[i][d], and its L1 norm; either may be NULL. rows =
@@ -558,7 +564,7 @@ WNW_API int wnw_perturb_bounds(wnw_perturbation *out, const float *attn, const f
  * linear, so that changes of several heads can be projected and added. E_ARG as above. */
 WNW_API int wnw_perturb_output(double *l1, double *delta, const float *attn, const float *rows,
                                const bool *kept, int32_t n, int32_t d);
-/* Attention on the k largest of attn[n]: above 1/2 the assumption of the two stages holds. */
+/* The sum of the k largest of attn[n]: above 1/2 the assumption of the two stages holds. */
 WNW_API double wnw_perturb_mass(const float *attn, int32_t n, int32_t k);
 
 #ifdef __cplusplus
