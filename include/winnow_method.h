@@ -310,8 +310,8 @@ typedef struct wnw_blocks {
 /* Blocks that a scorer's scores belong to, and that a selector with WNW_FLAG_BY_BLOCK works on. */
 typedef struct wnw_block_rule {
     void (*of)(const void *opts, wnw_blocks *out);
-    /* Changes opts so that the protected ones of n entries fit into n_keep. false, or a NULL function: that is
-     * not possible, and the rule of the library applies. */
+    /* Changes opts so that the protected ones of n entries fit into n_keep. false, or a NULL function: that
+     * is not possible, and the rule of the library applies. */
     bool (*fit)(void *opts, int32_t n, int32_t n_keep);
 } wnw_block_rule;
 
@@ -402,12 +402,13 @@ typedef struct wnw_head_problem {
 typedef struct wnw_head_budget {
     wnw_part part;
     /* Fills n_keep[n_head_kv], protected entries <= n_keep <= n_entry; scratch[n_head_kv * n]. It may raise
-     * n_safe[n_head_kv], zero at first: the number of a head's best scores that are kept whatever the selector
-     * does, at most n_keep minus the protected entries. */
+     * n_safe[n_head_kv], zero at first: the number of a head's best scores that are kept whatever the
+     * selector does, at most n_keep minus the protected entries. */
     int (*allocate)(const void *opts, const wnw_head_problem *p, int32_t *n_keep, int32_t *n_safe,
                     float *scratch);
     /* Takes the place of allocate and of the layer budget, which must be `uniform`: fills the counts of all
-     * layers and heads at once, n_keep[p->n_layer][n_head_kv], 0..n_entry. scratch[n_layer * n_head_kv * n]. */
+     * layers and heads at once, n_keep[p->n_layer][n_head_kv], 0..n_entry.
+     * scratch[n_layer * n_head_kv * n]. */
     int (*allocate_model)(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, float *scratch,
                           char *warning);
 } wnw_head_budget;
@@ -478,8 +479,8 @@ typedef struct wnw_contents_problem {
 typedef struct wnw_contents {
     wnw_part part;
     size_t (*scratch)(const void *opts, const wnw_observation *obs); /* float elements. NULL = 0 */
-    /* Writes the head's merges to out[n - n_keep] in ascending order of `from`, at most one for each entry that
-     * goes, and returns their number. `from` and `to` are entries, not positions. NULL = no merges. */
+    /* Writes the head's merges to out[n - n_keep] in ascending order of `from`, at most one for each entry
+     * that goes, and returns their number. `from` and `to` are entries, not positions. NULL = no merges. */
     int32_t (*merge)(const void *opts, const wnw_contents_problem *p, wnw_merge *out, float *scratch);
     /* Writes the key channels that become 0 in all but the last *n_spared entries to out[n_embd_head],
      * ascending, and returns their number. NULL = none. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The same count for every layer. */
+/* Every layer gets the same count. */
 #include "policy/part.h"
 
 static int allocate(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, char *warning)
