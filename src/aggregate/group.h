@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What aggregations over the query heads of a KV head share. */
+/* The common part of aggregations over the query heads of a KV head. */
 #ifndef WNW_AGGREGATE_GROUP_H
 #define WNW_AGGREGATE_GROUP_H
 

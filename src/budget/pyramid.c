@@ -60,7 +60,8 @@ static int allocate(const void *opts, const wnw_layer_problem *p, int32_t *n_kee
     if (n_step == 0 || (o->form == FORM_FACTORY && p->n < 2 * c))
         min = max = c;
 
-    /* Whole numbers over the denominator L - 1: a rounded real step could floor the last layer one too low. */
+    /* n_l is computed in whole numbers over the denominator L - 1, because a rounded real step could floor
+     * the last layer one too low. */
     int64_t sum = 0;
     for (int32_t l = 0; l < p->n_layer; l++) {
         const int64_t down = n_step == 0             ? 0

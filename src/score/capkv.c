@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Capacity: values whose direction the others do not cover, as far as coming queries will look at them.
+ * Capacity: values stay whose direction the others do not cover, weighted by the attention expected of coming
+ * queries.
  * Paper: "Rethinking KV Cache Eviction via a Unified Information-Theoretic Objective" (CapKV, arXiv
  * 2604.25975). The capacity of a kept set is log det of a matrix to which every entry adds one direction; an
  * entry's statistical leverage is what it adds beside all others. Per query head, over the entries behind the

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the two halves of Compactor, which are scorers of their own too, share. */
+/* The common part of the two halves of Compactor, which are scorers of their own too. */
 #ifndef WNW_SCORE_COMPACTOR_H
 #define WNW_SCORE_COMPACTOR_H
 
@@ -18,7 +18,8 @@ static inline int32_t wnw__trimmed(const wnw_observation *obs, int32_t ih, struc
     return obs->n_entry[ih] - trim.last > *first ? obs->n_entry[ih] - trim.last : *first;
 }
 
-/* Scores to mean 0 and variance 1 (divisor count - 1) over all heads of the layer; all 0 if they are equal. */
+/* Shifts and scales scores to mean 0 and variance 1 (divisor count - 1) over all heads of the layer; all
+ * become 0 if they are equal. */
 void wnw__standardise(const wnw_observation *obs, struct wnw__trim trim, float *score);
 
 #endif

@@ -137,7 +137,8 @@ static void softmax_add(float *u, int32_t n, double weight, float *score)
         score[t] += (float)(scale * (double)u[t]);
 }
 
-/* Replaces the scores of block p by rank / L, 0 = worst, plus a step smaller than one rank that grows with p. */
+/* Replaces the scores of block p by rank / L, 0 = worst, plus a step smaller than one rank that grows with
+ * p. */
 static void rank_block(float *score, int32_t lag, int32_t p, int32_t n_thinned, float *rank)
 {
     for (int32_t t = 0; t < lag; t++) {

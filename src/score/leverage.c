@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Statistical leverage: keys that the other keys of the head cannot be combined to stay. Paper: "Compactor:
+ * Statistical leverage: keys stay that no combination of the head's other keys gives. Paper: "Compactor:
  * Calibrated Query-Agnostic KV Cache Compression with Approximate Leverage Scores" (arXiv 2507.08143). With K
  * the n x d keys before RoPE, their mean taken off, and Phi a random d x s matrix of variance 1 / s:
  *
