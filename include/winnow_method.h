@@ -90,8 +90,8 @@ typedef struct wnw_needs {
     int32_t skip;        /* QUERY_STATS: first positions that are left out; policies of one run must agree */
     int32_t second_pass; /* SECOND_PASS: wnw_second_pass; policies that are planned at once must agree */
     uint32_t profiles;   /* PROFILE: bit set of the wnw_profile_kind that the part cannot work without */
-    uint32_t profiles_optional; /* PROFILE: bit set of kinds that improve the part; where one is missing it
-                                   adds a warning and works with neutral values */
+    uint32_t profiles_optional; /* PROFILE: bit set of kinds that improve the part; where one is missing
+                                   it works with neutral values and the report has a warning */
 } wnw_needs;
 
 WNW_DEFAULT(wnw_needs, wnw_needs_default)

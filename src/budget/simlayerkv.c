@@ -7,8 +7,8 @@
  *              before its own
  *
  *     threshold   lazy where mass_l > threshold: 4 + 1023 entries (with the newest in place of the oldest
- *                 recent one), in prompts longer than 4 + 1024 + 1; the size follows from the lazy layers, and
- *                 the size asked for is ignored (kvpress; the paper sets 0.9 for Llama 3, 0.85 for Qwen)
+ *                 recent one), in prompts longer than 4 + 1024 + 1; the size follows from the lazy layers,
+ *                 and the size asked for is ignored (kvpress; the paper sets 0.9 for Llama 3, 0.85 for Qwen)
  *     size        as few layers are lazy as the size needs, in order of mass; what is left over makes the
  *                 recent part of all lazy layers longer, in turn, so that the total is exact (default)
  *
