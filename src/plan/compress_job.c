@@ -83,8 +83,8 @@ static int check_moved(const struct wnw__plan_job *j)
             wnw__policy_name(j->policy));
     if (src->n_moved > 0 && wnw__policy_counts_age(j->policy))
         return wnw__fail(WNW_E_UNSUPPORTED,
-                         "%s divides by the number of queries that have seen an entry, which positions given "
-                         "anew no longer tell",
+                         "%s divides by the number of queries that have seen an entry, which new positions "
+                         "do not tell",
                          wnw__policy_name(j->policy));
     return WNW_OK;
 }
