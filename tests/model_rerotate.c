@@ -187,7 +187,7 @@ static void tokens_known_and_unknown(void **state)
         refused(both[i], "compilerkv:window=4,table=none+uniform", "by position");
         refused(both[i], "defensivekv:window=4+equal", "by position");
         refused(both[i], "knorm+chunkkv:chunk=4", "by position");
-        refused(both[i], "observed_attention", "positions given anew");
+        refused(both[i], "observed_attention", "which new positions do not tell");
         compress(both[i], "knorm", (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = 30}); /* by itself */
         assert_ok(wnw_session_decode(both[i], 1));
         compress(both[i], "kvcompose:task=question,cross_head=0+uniform",
