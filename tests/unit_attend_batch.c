@@ -2,6 +2,7 @@
 /* Attention of several slices at once: the bits of every slice alone, and close to the reference. */
 #include "asserts.h"
 #include "peek_arrays.h"
+#include "random.h"
 
 #include <ggml-alloc.h>
 #include <ggml-cpu.h>
@@ -38,22 +39,6 @@ struct fixture {
     float *q, *k, *v, *out, *expect; /* of all rows */
 };
 
-static uint32_t next_random(uint32_t *state)
-{
-    *state = *state * 1664525u + 1013904223u;
-    return *state >> 8;
-}
-
-/* uniform in [-scale, scale) */
-static float *random_floats(size_t n, uint32_t seed, float scale)
-{
-    float *x = malloc((n + 1) * sizeof *x);
-    assert_non_null(x);
-    for (size_t i = 0; i < n; i++)
-        x[i] = scale * ((float)next_random(&seed) / 8388608.0f - 1.0f);
-    return x;
-}
-
 /* Entries of every head and layer, random, at positions spread over 0 .. n_past-1 as an evicted cache has them;
  * what lies behind them is not a number, so that reading a row too many shows. */
 static void fill_cache(struct wnw__cache *c, const struct sequence *seq, int32_t d, int32_t growth,
@@ -71,8 +56,8 @@ static void fill_cache(struct wnw__cache *c, const struct sequence *seq, int32_t
         memset(l->v, growth == WNW_CACHE_GROWTH ? 0xff : 0, (size_t)l->n_rows * c->row_bytes);
         for (int32_t ih = 0; ih < N_HEAD_KV; ih++) {
             const size_t n = (size_t)seq->len[ih] * (size_t)d, at = (size_t)l->off[ih] * c->row_bytes;
-            float *x = random_floats(n, seed + 2u * (uint32_t)(il * N_HEAD_KV + ih), 2.0f);
-            float *y = random_floats(n, seed + 2u * (uint32_t)(il * N_HEAD_KV + ih) + 1u, 1.0f);
+            float *x = test_random_floats(n, seed + 2u * (uint32_t)(il * N_HEAD_KV + ih), 2.0f);
+            float *y = test_random_floats(n, seed + 2u * (uint32_t)(il * N_HEAD_KV + ih) + 1u, 1.0f);
             wnw__rows_from_f32(seq->type, x, seq->len[ih], d, l->k + at);
             wnw__rows_from_f32(seq->type, y, seq->len[ih], d, l->v + at);
             for (int32_t i = 0; i < seq->len[ih]; i++)
@@ -100,9 +85,9 @@ static void fixture_init(struct fixture *f, const struct shape *shape, int32_t n
     f->batch = (struct wnw__attend_batch){.slice = f->slice, .n_slice = n_slice, .n_row = n_row};
     const size_t row = (size_t)n_row * (size_t)shape->d;
     f->n_q = row * (size_t)(N_HEAD_KV * shape->group);
-    f->q = random_floats(f->n_q, 1, 1.0f);
-    f->k = random_floats(row * N_HEAD_KV, 2, 1.0f);
-    f->v = random_floats(row * N_HEAD_KV, 3, 1.0f);
+    f->q = test_random_floats(f->n_q, 1, 1.0f);
+    f->k = test_random_floats(row * N_HEAD_KV, 2, 1.0f);
+    f->v = test_random_floats(row * N_HEAD_KV, 3, 1.0f);
     f->out = calloc(f->n_q, sizeof *f->out);
     f->expect = calloc(f->n_q, sizeof *f->expect);
     assert_non_null(f->out);

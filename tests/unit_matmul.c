@@ -3,6 +3,7 @@
  * all of them against ggml's own reading of the weights in double precision. */
 #include "asserts.h"
 #include "peek_arrays.h"
+#include "random.h"
 
 #include <ggml-cpu.h>
 #include <ggml.h>
@@ -13,15 +14,6 @@
 static const enum ggml_type types[] = {GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1,
                                        GGML_TYPE_Q8_0, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K};
 #define N_TYPE (sizeof types / sizeof *types)
-
-static float *random_floats(size_t n, uint64_t seed, float scale)
-{
-    float *x = malloc(n * sizeof *x);
-    assert_non_null(x);
-    for (size_t i = 0; i < n; i++)
-        x[i] = scale * (float)((double)(wnw__mix(seed + i) >> 40) / 0x1p23 - 1.0);
-    return x;
-}
 
 /* ---- Activations ---- */
 
@@ -72,7 +64,7 @@ static void act_equals_scalar(void **state)
 {
     (void)state;
     enum { MOST = 544, TOKENS = 3 };
-    float *x = random_floats(MOST, 9, 40);
+    float *x = test_random_floats(MOST, 9, 40);
     for (int t = 0; wnw__matmul_at(t); t++)
         for (int32_t k = 32; k <= MOST; k += 32) {
             struct wnw__act ours[3 * TOKENS], want[3 * TOKENS];
@@ -96,9 +88,9 @@ static void act_equals_scalar(void **state)
 /* ---- Weights ---- */
 
 /* Rows of the type as a file has them. */
-static uint8_t *quantised(enum ggml_type type, int32_t n_row, int32_t k, uint64_t seed)
+static uint8_t *quantised(enum ggml_type type, int32_t n_row, int32_t k, uint32_t seed)
 {
-    float *w = random_floats((size_t)n_row * (size_t)k, seed, 0.7f);
+    float *w = test_random_floats((size_t)n_row * (size_t)k, seed, 0.7f);
     uint8_t *rows = malloc(ggml_row_size(type, k) * (size_t)n_row);
     assert_non_null(rows);
     ggml_quantize_chunk(type, w, rows, 0, n_row, k, NULL);
@@ -126,7 +118,7 @@ static void strips_equal_ggml(void **state)
         for (size_t j = 0; j < 3; j++) {
             const struct wnw__weight_type *type = wnw__weight_type((int32_t)types[i]);
             const size_t stride = ggml_row_size(types[i], K);
-            uint8_t *rows = quantised(types[i], n_rows[j], K, i);
+            uint8_t *rows = quantised(types[i], n_rows[j], K, (uint32_t)i);
             float *w = dequantised(types[i], rows, n_rows[j], K);
             assert_non_null(type);
             assert_int_equal(ggml_row_size(types[i], type->k_unit), type->unit_bytes);
@@ -229,8 +221,8 @@ static void kernels_equal_scalar(void **state)
                           k = shapes[j].k256 * wnw__weight_type((int32_t)types[i])->k_unit,
                           n_tok = shapes[j].n_tok;
             const size_t n = (size_t)n_row * (size_t)n_tok;
-            uint8_t *rows = quantised(types[i], n_row, k, 100 + j);
-            float *x = random_floats((size_t)n_tok * (size_t)k, 7, 5);
+            uint8_t *rows = quantised(types[i], n_row, k, 100 + (uint32_t)j);
+            float *x = test_random_floats((size_t)n_tok * (size_t)k, 7, 5);
             float *want = multiplied(wnw__matmul_scalar(), types[i], rows, n_row, k, x, n_tok);
             const double tolerance = 1e-5 * largest(want, n) + 1e-6;
             for (int t = 0; wnw__matmul_at(t); t++) {
@@ -252,7 +244,7 @@ static void products_near_double(void **state)
     enum { ROWS = 70, K = 768, TOKENS = 11 };
     for (size_t i = 0; i < N_TYPE; i++) {
         uint8_t *rows = quantised(types[i], ROWS, K, 3);
-        float *w = dequantised(types[i], rows, ROWS, K), *x = random_floats(TOKENS * K, 8, 2);
+        float *w = dequantised(types[i], rows, ROWS, K), *x = test_random_floats(TOKENS * K, 8, 2);
         for (int t = 0; wnw__matmul_at(t); t++) {
             float *y = multiplied(wnw__matmul_at(t), types[i], rows, ROWS, K, x, TOKENS);
             double wrong = 0, size = 0;
@@ -281,7 +273,7 @@ static void tokens_are_independent(void **state)
     enum { ROWS = 65, K = 512, TOKENS = 13 };
     for (size_t i = 0; i < N_TYPE; i++) {
         uint8_t *rows = quantised(types[i], ROWS, K, 4);
-        float *x = random_floats(TOKENS * K, 5, 2);
+        float *x = test_random_floats(TOKENS * K, 5, 2);
         for (int t = 0; wnw__matmul_at(t); t++) {
             float *all = multiplied(wnw__matmul_at(t), types[i], rows, ROWS, K, x, TOKENS);
             for (int first = 0; first < TOKENS; first += 4) {
