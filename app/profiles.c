@@ -4,8 +4,7 @@
  *
  *   --profile           a file; or a folder that holds KIND.json or MODEL/KIND.json
  *   the cache folder    profiles/MODEL/KIND.json in $WINNOW_CACHE or ~/.cache/winnow
- *   shipped             profiles/MODEL/KIND.json beside the folder of the program (a source tree), or
- *                       share/winnow/profiles/MODEL/KIND.json there (installed)
+ *   shipped             profiles/MODEL/KIND.json among the files that come with the program (app/share.h)
  *
  * MODEL is the name of the model's file without .gguf. CompilerKV's tables belong to a budget: of the files
  * compiler-bBUDGET.json in the first place that has any, the nearest in ratio is taken.
@@ -14,6 +13,7 @@
 
 #include "app/console.h"
 #include "app/models.h"
+#include "app/share.h"
 #include "app/values.h"
 
 #include <dirent.h>
@@ -41,21 +41,17 @@ static bool add_place(struct places *p, const char *folder, const char *tail)
     return true;
 }
 
-/* The folder above the program's own; NULL if it is not known. The caller frees it. */
-static char *program_root(void)
+/* Adds the folders of the profiles that come with the program. */
+static bool add_shipped(struct places *p)
 {
-    char path[4096];
-    const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-    if (n <= 0)
-        return NULL;
-    path[n] = '\0';
-    for (int i = 0; i < 2; i++) {
-        char *slash = strrchr(path, '/');
-        if (!slash || slash == path)
-            return NULL;
-        *slash = '\0';
-    }
-    return strdup(path);
+    char *tail, *shipped[2];
+    if (asprintf(&tail, "profiles/%s", p->model) < 0)
+        return false;
+    const bool good = app_share_places(shipped, tail) == APP_OK;
+    free(tail);
+    for (int i = 0; good && i < 2 && shipped[i]; i++)
+        p->folder[p->n++] = shipped[i];
+    return good;
 }
 
 static bool find_places(struct places *p, const struct app_profile_want *want, bool given_folder)
@@ -63,29 +59,18 @@ static bool find_places(struct places *p, const struct app_profile_want *want, b
     const char *slash = strrchr(want->model_path, '/');
     const char *base = slash ? slash + 1 : want->model_path;
     const size_t len = strlen(base);
-    char *cache = NULL, *root = program_root();
+    char *cache = NULL;
     const char *home = getenv("HOME"), *set = getenv("WINNOW_CACHE");
-    bool good = true;
     p->model = strndup(base, len > 5 && strcmp(base + len - 5, ".gguf") == 0 ? len - 5 : len);
-    if (given_folder) { /* the folder of this very model, or one of several models */
+    bool good = p->model != NULL;
+    if (good && given_folder) { /* the folder of this very model, or one of several models */
         good = good && add_place(p, want->given, "");
-        good = good && add_place(p, want->given, p->model ? p->model : "");
+        good = good && add_place(p, want->given, p->model);
     }
-    if (((set && *set) || (home && *home)) && app_cache_path(&cache, "profiles") == APP_OK)
-        good = good && add_place(p, cache, p->model ? p->model : "");
-    if (root) {
-        char *tail = NULL;
-        good =
-            good && asprintf(&tail, "profiles/%s", p->model ? p->model : "") > 0 && add_place(p, root, tail);
-        free(tail);
-        tail = NULL;
-        good = good && asprintf(&tail, "share/winnow/profiles/%s", p->model ? p->model : "") > 0 &&
-               add_place(p, root, tail);
-        free(tail);
-    }
+    if (good && ((set && *set) || (home && *home)) && app_cache_path(&cache, "profiles") == APP_OK)
+        good = add_place(p, cache, p->model);
     free(cache);
-    free(root);
-    return good && p->model;
+    return good && add_shipped(p);
 }
 
 static void free_places(struct places *p)

@@ -48,6 +48,8 @@ install(TARGETS winnow_lib winnow_shared ARCHIVE DESTINATION ${CMAKE_INSTALL_LIB
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES include/winnow.h include/winnow_method.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/winnow)
+# What the command reads besides the user's files; app/share.c finds it from the place of the program.
+install(DIRECTORY share/ DESTINATION ${CMAKE_INSTALL_DATADIR}/winnow)
 
 # A static libwinnow.a needs all of these; a shared libwinnow.so brings them along.
 set(wnw_static_libs "-L${wnw_peer_path} -Wl,-rpath,${wnw_peer_path}")

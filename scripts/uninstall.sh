@@ -1,16 +1,19 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Removes the files that CMake's install_manifest.txt lists, below $DESTDIR, and the folders called winnow that this
-# leaves empty: uninstall.sh MANIFEST
+# Removes the files that CMake's install_manifest.txt lists, below $DESTDIR, and the folders called winnow, with those
+# inside them, that this leaves empty: uninstall.sh MANIFEST
 set -euo pipefail
 [ -f "${1:-}" ] || { echo "uninstall: no manifest '${1:-}'; nothing was installed from this build folder" >&2; exit 1; }
 declare -A folders
 while IFS= read -r file || [ -n "$file" ]; do
     rm -f -- "${DESTDIR:-}$file"
-    folder=${DESTDIR:-}$(dirname "$file")
-    [ "$(basename "$folder")" = winnow ] && folders[$folder]=1
+    folder=$(dirname "$file")
+    while [[ $folder/ == */winnow/* ]]; do
+        folders[${DESTDIR:-}$folder]=1
+        folder=$(dirname "$folder")
+    done
 done <"$1"
-for folder in "${!folders[@]}"; do
+printf '%s\n' "${!folders[@]}" | sort -r | while IFS= read -r folder; do # what is inside a folder comes before it
     [ ! -d "$folder" ] || rmdir --ignore-fail-on-non-empty -- "$folder"
 done
 rm -f -- "$1"

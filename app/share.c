@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+#include "app/share.h"
+
+#include "app/console.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Writes the folder above the program's own. False if it is not known. */
+static bool program_root(char *path, size_t size)
+{
+    const ssize_t n = readlink("/proc/self/exe", path, size - 1);
+    if (n <= 0)
+        return false;
+    path[n] = '\0';
+    for (int i = 0; i < 2; i++) {
+        char *slash = strrchr(path, '/');
+        if (!slash || slash == path)
+            return false;
+        *slash = '\0';
+    }
+    return true;
+}
+
+int app_share_places(char *places[2], const char *tail)
+{
+    static const char *const folders[2] = {"share", "share/winnow"};
+    char root[4096];
+    places[0] = places[1] = NULL;
+    if (!program_root(root, sizeof root))
+        return APP_OK;
+    for (int i = 0; i < 2; i++) {
+        if (asprintf(&places[i], "%s/%s/%s", root, folders[i], tail) < 0) {
+            places[i] = NULL;
+            free(places[0]);
+            places[0] = NULL;
+            return app_fail(APP_FAILED, "out of memory");
+        }
+    }
+    return APP_OK;
+}
+
+int app_share_find(char **path, const char *tail, const char *option)
+{
+    char *places[2];
+    *path = NULL;
+    int rc = app_share_places(places, tail);
+    for (int i = 0; rc == APP_OK && i < 2 && !*path; i++) {
+        if (places[i] && access(places[i], R_OK) == 0) {
+            *path = places[i];
+            places[i] = NULL;
+        }
+    }
+    if (rc == APP_OK && !*path)
+        rc = app_fail(APP_BAD_INPUT,
+                      "%s, which comes with winnow, is neither at %s nor at %s; name a file with %s", tail,
+                      places[0] ? places[0] : "its place", places[1] ? places[1] : "any other", option);
+    free(places[0]);
+    free(places[1]);
+    return rc;
+}

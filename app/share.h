@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* Files that come with the program: texts and profiles. */
+#ifndef WNW_APP_SHARE_H
+#define WNW_APP_SHARE_H
+
+/* The places of a shipped file, in the order of looking, both owned by the caller. [0]: share/TAIL beside the
+ * folder of the program, a source tree that was built in build/. [1]: share/winnow/TAIL there, an installed
+ * program. Both are NULL if the program's own place is not known. Returns an exit code, like the functions
+ * below. */
+int app_share_places(char *places[2], const char *tail);
+
+/* The two texts that come with the program; share/text/README.md says what they are. */
+#define APP_TEXT_CALIBRATION "text/calibration.txt" /* calibrates, and never evaluates */
+#define APP_TEXT_HELD_OUT    "text/held-out.txt"    /* evaluates, and never calibrates */
+
+/* Finds a shipped file. The caller frees *path. Bad input where it is missing; the message names the option
+ * with which the user can give another. */
+int app_share_find(char **path, const char *tail, const char *option);
+
+#endif
