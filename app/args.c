@@ -56,6 +56,15 @@ static const struct app_option policy_options[] = {
 };
 APP_GROUP(app_group_policy, "What to keep (at most one size)", policy_options);
 
+static const struct app_option mask_options[] = {
+    {"mask-heads", 0, APP_TEXT, "LIST", NULL, "none",
+     "query heads whose output is 0: LAYER-HEAD,... or srh:topN, trad:topN (of a profile), random:N:SEED",
+     AT(mask_heads), 0, 0, NULL},
+    {"mask-phase", 0, APP_TEXT, "WHEN", NULL, "all", "all, or decode: only while tokens are generated",
+     AT(mask_phase), 0, 0, NULL},
+};
+APP_GROUP(app_group_mask, "Heads that are switched off", mask_options);
+
 static const struct app_option common_options[] = {
     {"help", 'h', APP_FLAG, NULL, NULL, "off", "print this help", AT(help), 0, 0, NULL},
 };

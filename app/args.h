@@ -12,6 +12,7 @@
 struct app_args {
     char *model, *file, *tokens, *question, *chat, *system;
     char *policy, *kv_type, *evict, *evict_every, *profile, *attn;
+    char *mask_heads, *mask_phase;
     char *out;
     int64_t budget, kv_bytes;
     int64_t n, seed, threads;
@@ -21,6 +22,7 @@ struct app_args {
     int n_rest;
 };
 
-extern const struct app_group app_group_model, app_group_input, app_group_policy, app_group_common;
+extern const struct app_group app_group_model, app_group_input, app_group_policy, app_group_mask,
+    app_group_common;
 
 #endif

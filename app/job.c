@@ -12,6 +12,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+static int check_masks(struct app_job *job)
+{
+    const char *phase = job->args->mask_phase;
+    if (!phase || strcmp(phase, "all") == 0)
+        job->mask_phase = WNW_MASK_ALL;
+    else if (strcmp(phase, "decode") == 0)
+        job->mask_phase = WNW_MASK_DECODE;
+    else
+        return app_fail(APP_BAD_INPUT, "--mask-phase '%s' is unknown; use all or decode", phase);
+    if (phase && !job->args->mask_heads)
+        return app_fail(APP_BAD_INPUT,
+                        "--mask-phase says when heads are masked; name them with --mask-heads");
+    return APP_OK;
+}
+
 /* Reads text[len], all of which must be a whole number from 1 to 2147483647. */
 static bool parse_count(int64_t *out, const char *text, size_t len)
 {
@@ -150,7 +165,7 @@ int app_job_check(struct app_job *job, const struct app_args *args)
     *job = (struct app_job){.args = args, .run = wnw_run_default(), .prompt = wnw_prompt_default()};
     if ((rc = check_phase(job)) != APP_OK || (rc = check_size(job)) != APP_OK ||
         (rc = check_policy(job)) != APP_OK || (rc = check_types(job)) != APP_OK ||
-        (rc = check_prompt(job)) != APP_OK)
+        (rc = check_masks(job)) != APP_OK || (rc = check_prompt(job)) != APP_OK)
         return rc;
     rc = app_model_path(&job->model_path, args->model);
     app_inputs_add(&job->inputs, args->file);
@@ -273,16 +288,22 @@ static int load_profile(struct app_job *job)
 {
     const wnw_needs needs = wnw_policy_needs(job->policy);
     const bool wants = needs.flags & WNW_NEED_PROFILE;
-    return app_profile_load(
-        &job->profile, &job->remarks, job->model,
-        &(struct app_profile_want){.given = job->args->profile,
-                                   .model = job->args->model,
-                                   .model_path = job->model_path,
-                                   .required = wants ? needs.profiles : 0,
-                                   .optional = wants ? needs.profiles_optional : 0,
-                                   .budget = size_in_entries(job),
-                                   .policy = job->args->policy ? job->args->policy : "full",
-                                   .inputs = &job->inputs});
+    const uint32_t for_masks = wnw_heads_profiles(job->args->mask_heads);
+    const bool policy_lacks = !for_masks || (wants && needs.profiles & for_masks);
+    char user[96];
+    snprintf(user, sizeof user, "%s %.60s", policy_lacks ? "policy" : "--mask-heads",
+             !policy_lacks       ? job->args->mask_heads
+             : job->args->policy ? job->args->policy
+                                 : "full");
+    return app_profile_load(&job->profile, &job->remarks, job->model,
+                            &(struct app_profile_want){.given = job->args->profile,
+                                                       .model = job->args->model,
+                                                       .model_path = job->model_path,
+                                                       .required = (wants ? needs.profiles : 0) | for_masks,
+                                                       .optional = wants ? needs.profiles_optional : 0,
+                                                       .budget = size_in_entries(job),
+                                                       .user = user,
+                                                       .inputs = &job->inputs});
 }
 
 /* A policy that scores the document by the question takes the question from the prompt's second piece. */
@@ -295,6 +316,18 @@ static int check_question(const struct app_job *job)
     if (job->n_tokens == job->n_context || !job->args->question || !*job->args->question)
         return app_fail(APP_BAD_INPUT, "the policy judges the prompt by its question; give one with -p");
     return APP_OK;
+}
+
+/* Returns a status of the library. */
+static int mask_heads(struct app_job *job)
+{
+    wnw_head *heads;
+    int32_t n;
+    int status = wnw_heads_parse(&heads, &n, job->args->mask_heads, job->model, job->profile);
+    if (status == WNW_OK)
+        status = wnw_session_mask_heads(job->session, heads, n, job->mask_phase);
+    wnw_free(heads);
+    return status;
 }
 
 int app_job_session(struct app_job *job)
@@ -316,6 +349,8 @@ int app_job_session(struct app_job *job)
     job->run.question_later = job->args->context_only;
     if (status == WNW_OK)
         status = wnw_session_begin(job->session, &job->run);
+    if (status == WNW_OK && job->args->mask_heads)
+        status = mask_heads(job);
     return status == WNW_OK ? check_question(job) : app_fail_status(status);
 }
 

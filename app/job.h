@@ -20,6 +20,7 @@ struct app_job {
     wnw_run run; /* what the session is told: policy, size, when to compress, prompt */
     wnw_kv_type kv_type;
     wnw_attn attn;
+    wnw_mask_phase mask_phase;
     bool size_assumed; /* no size was given and the policy has no rule of its own: ratio 0.5 */
     bool any_length;   /* the prompt is only tokenized: it may be longer than the context */
     bool size_ignored; /* a size was given for the policy that keeps everything */

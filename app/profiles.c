@@ -162,11 +162,10 @@ static int missing(const struct places *p, uint32_t kinds, const struct app_prof
     for (int i = 0; i < p->n && strlen(where) < sizeof where - 2; i++)
         snprintf(where + strlen(where), sizeof where - strlen(where), "%s%s", *where ? ", " : "",
                  p->folder[i]);
-    return app_fail(
-        APP_BAD_INPUT,
-        "policy %.60s needs a calibration profile of kind %s for this model; none in %s; make it with "
-        "%s, or name a file or folder with --profile",
-        want->policy, names, *where ? where : "any folder", commands);
+    return app_fail(APP_BAD_INPUT,
+                    "%.90s needs a calibration profile of kind %s for this model; none in %s; make it with "
+                    "%s, or name a file or folder with --profile",
+                    want->user, names, *where ? where : "any folder", commands);
 }
 
 static int load_kinds(wnw_profile *p, struct app_text *notes, const struct places *places,

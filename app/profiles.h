@@ -12,7 +12,7 @@ struct app_profile_want {
     const char *model_path;      /* its name without .gguf is that of the model's folder */
     uint32_t required, optional; /* bit sets of wnw_profile_kind */
     double budget;             /* entries per head, which chooses among CompilerKV's tables; 0 = not known */
-    const char *policy;        /* for messages */
+    const char *user;          /* what needs them, for messages: "policy compresskv" */
     struct app_inputs *inputs; /* the files that were read are added */
 };
 /* Finds and reads the profiles that are wanted and prints its own message about those that are missing. The

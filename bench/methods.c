@@ -105,7 +105,7 @@ static int load_profile(struct bench_methods *b)
                                    .model_path = b->base.model_path,
                                    .optional = kinds,
                                    .budget = floor(b->base.lengths[0] * (1 - args->app.ratio) + 1e-6),
-                                   .policy = "bench methods",
+                                   .user = "bench methods",
                                    .inputs = &b->base.inputs});
     free(notes.s);
     /* The output is checked once more before the work starts, because the profiles that were found are inputs

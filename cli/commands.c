@@ -2,14 +2,19 @@
 /* The table of the command's own sub-commands. */
 #include "cli/commands.h"
 
-static const struct app_group *const run_groups[] = {
-    &app_group_model, &app_group_input, &app_group_policy, &cli_group_generate, &app_group_common, NULL};
+static const struct app_group *const run_groups[] = {&app_group_model,
+                                                     &app_group_input,
+                                                     &app_group_policy,
+                                                     &cli_group_generate,
+                                                     &app_group_mask,
+                                                     &app_group_common,
+                                                     NULL};
 static const struct app_group *const plan_groups[] = {&app_group_model, &app_group_input,  &app_group_policy,
                                                       &cli_group_plan,  &app_group_common, NULL};
 static const struct app_group *const tokens_groups[] = {&app_group_model, &app_group_input, &cli_group_tokens,
                                                         &app_group_common, NULL};
-static const struct app_group *const ppl_groups[] = {&app_group_model, &cli_group_ppl, &app_group_policy,
-                                                     &app_group_common, NULL};
+static const struct app_group *const ppl_groups[] = {&app_group_model, &cli_group_ppl,    &app_group_policy,
+                                                     &app_group_mask,  &app_group_common, NULL};
 static const struct app_group *const methods_groups[] = {&cli_group_methods, &app_group_common, NULL};
 static const struct app_group *const plain_groups[] = {&app_group_common, NULL};
 

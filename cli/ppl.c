@@ -11,6 +11,7 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <string.h>
 
 /* Negative log-likelihood, summed over scored tokens. */
 struct score {
@@ -161,6 +162,10 @@ int cli_ppl(const struct app_args *args)
     int32_t prefix = 0;
     if (args->evict_every)
         return app_fail(APP_BAD_INPUT, "ppl generates nothing; leave out --evict-every");
+    if (args->mask_phase && strcmp(args->mask_phase, "decode") == 0)
+        return app_fail(APP_BAD_INPUT,
+                        "ppl generates nothing, so that --mask-phase decode masks nothing; leave "
+                        "it out");
     int rc = app_job_check(&job, args);
     if (rc == APP_OK)
         rc = app_job_open(&job);

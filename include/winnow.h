@@ -82,7 +82,7 @@
  *     {WNW_INIT(wnw_run), .policy = p}.
  *     Fields that an older program does not know have their defaults, and the library writes no more than
  *     struct_size bytes. A struct_size of 0, or one larger than the library knows, is E_ARG. Structs that are
- *     handed over by value or in arrays (wnw_size, wnw_merge, wnw_chat_message) have no struct_size and never
+ *     handed over by value or in arrays (wnw_size, wnw_merge, wnw_chat_message, wnw_head) have no struct_size and never
  *     grow.
  *   - E_NOMEM: where memory runs out in this library, a call fails, nothing leaks, and the session can go on;
  *     tokens that were read stay read (wnw_session_n_past). A model file that does not fit into memory is
@@ -519,14 +519,33 @@ WNW_API const char *wnw_kv_type_name(wnw_kv_type t);
 /* Bytes of one key plus one value of n_embd_head elements. */
 WNW_API size_t wnw_kv_entry_bytes(wnw_kv_type t, int32_t n_embd_head);
 
-/* Makes a second timeline that goes on where s is: cache, logits, observations, tasks, template and rules are
- * copied, policies and profiles stay borrowed. Later calls on one do not change the other. The model is
+/* Makes a second timeline that goes on where s is: cache, logits, observations, tasks, template, rules and
+ * masked heads are copied, policies and profiles stay borrowed. Later calls on one do not change the other. The model is
  * shared, and so is an engine that s was made on. */
 WNW_API int wnw_session_copy(wnw_session **out, const wnw_session *s);
 
-/* Forgets all tokens and frees the cache. Rules, tasks and the profile stay; question and template are
- * forgotten. */
+/* Forgets all tokens and frees the cache. Rules, tasks, the profile and masked heads stay; question and
+ * template are forgotten. */
 WNW_API int wnw_session_reset(wnw_session *s);
+
+/* Query head h of layer il. */
+typedef struct wnw_head {
+    int32_t il, h;
+} wnw_head;
+
+/* Which tokens are read with masked heads. */
+typedef enum wnw_mask_phase {
+    WNW_MASK_ALL,    /* all */
+    WNW_MASK_DECODE, /* those of wnw_session_decode and wnw_decode_batch, not those of prompts */
+} wnw_mask_phase;
+
+/* Switches query heads off, to see what they are for: the output of the n heads is 0 in front of the output
+ * projection, for all tokens of the phase that are read from now on; heads may be named twice. Replaces
+ * earlier masks; n = 0 ends masking. Keys and values of masked heads are cached as before, and policies
+ * observe attention as it is in front of the masks. wnw_session_begin changes nothing of it. CompressKV (arXiv
+ * 2508.02401) masks heads while decoding, by queries of 0, so that their output is the mean of all values.
+ * After a failure the earlier masks hold. E_ARG: no such phase. E_RANGE: no such head, n < 0. E_NOMEM. */
+WNW_API int wnw_session_mask_heads(wnw_session *s, const wnw_head *heads, int32_t n, wnw_mask_phase phase);
 
 /* Appends n prompt tokens and compresses nothing. on_logits NULL: only the last token's logits are computed
  * (wnw_session_logits); else it receives the logits [n_vocab] of the i-th token of the call, and returns
@@ -756,6 +775,20 @@ WNW_API int wnw_profile_add_file(wnw_profile *p, const char *path);
 WNW_API uint32_t wnw_profile_kinds(const wnw_profile *p);
 /* "srh", "layers", "compiler", "heads", "stats": the first part of a file name. NULL past the end. Static. */
 WNW_API const char *wnw_profile_kind_name(int32_t kind);
+
+/* Reads a list of query heads of m:
+ *   3-1,7-4,...    by layer and head, both from 0
+ *   srh:topN       the N heads of all layers with the largest mean semantic retrieval score in p, best first;
+ *                  equal scores in the order of layers, then heads
+ *   trad:topN      the same by traditional retrieval score
+ *   random:N:SEED  N different heads, every choice as likely as any other, ascending
+ * p may be NULL where it is not needed. *heads, [*n], is owned by the caller, who releases it with wnw_free.
+ * E_ARG: not a list, a head twice, or the profile has no such scores. E_RANGE: no such head, or not as many.
+ * E_MISMATCH: the profile is of another model. */
+WNW_API int wnw_heads_parse(wnw_head **heads, int32_t *n, const char *text, const wnw_model *m,
+                            const wnw_profile *p);
+/* Bit set of the wnw_profile_kind that wnw_heads_parse needs for the list. */
+WNW_API uint32_t wnw_heads_profiles(const char *text);
 
 #ifdef __cplusplus
 }

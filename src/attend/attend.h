@@ -41,6 +41,7 @@ struct wnw__attend_slice {
      * each NULL or [hidden_n]: 1 = entry i of the head is invisible. */
     const uint8_t *const *hidden;
     int32_t hidden_n;
+    const uint8_t *masked; /* [n_layer][n_head] 1 = the query head's output is 0; NULL = none is */
 };
 
 /* Slices in ascending order of their rows, without gaps. No two slices have the same cache. */
@@ -72,6 +73,13 @@ struct wnw__attend_op {
 
 struct ggml_tensor *wnw__attend_own(struct ggml_context *ctx, struct wnw__attend_op *op,
                                     struct ggml_tensor *q, struct ggml_tensor *k, struct ggml_tensor *v);
+
+/* Sets the output of masked heads to 0, in place, in front of the output projection; `out` is the result of
+ * either implementation. Nothing else of the attention depends on masks. */
+struct ggml_tensor *wnw__attend_mask(struct ggml_context *ctx, struct wnw__attend_op *op,
+                                     struct ggml_tensor *out);
+/* The work of one thread ith of nth on out [n_row][n_head][d]. */
+void wnw__attend_mask_run(const struct wnw__attend_op *op, float *out, int ith, int nth);
 
 /* The work of wnw__attend_own without ggml, for tests. Every thread ith of nth must call it; the result is
  * the same for any nth. q [n_row][n_head][d], k and v [n_row][n_head_kv][d] and out [n_row][n_head][d] are

@@ -14,6 +14,7 @@ struct wnw__slice {
     /* As in struct wnw__attend_slice. */
     const uint8_t *const *hidden;
     int32_t hidden_n;
+    const uint8_t *masked;
 };
 
 /* The rows of all slices, one slice after the other. The pass takes them through layers from .. to - 1. */

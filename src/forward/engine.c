@@ -138,6 +138,7 @@ static int set_batch(wnw_engine *e, const struct wnw__batch *b)
     int32_t row = 0;
     WNW_TRY(need_slices(e, b->n_slice));
     e->batch = b;
+    e->masks = false;
     for (int32_t i = 0; i < b->n_slice; i++) {
         const struct wnw__slice *s = &b->slice[i];
         e->slices[i] = (struct wnw__attend_slice){.cache = s->cache,
@@ -145,13 +146,15 @@ static int set_batch(wnw_engine *e, const struct wnw__batch *b)
                                                   .n_row = s->n_row,
                                                   .n_past = s->n_past,
                                                   .hidden = s->hidden,
-                                                  .hidden_n = s->hidden_n};
+                                                  .hidden_n = s->hidden_n,
+                                                  .masked = s->masked};
         e->passes[i] = (struct wnw__record_pass){.cache = s->cache,
                                                  .from = b->from,
                                                  .to = b->to,
                                                  .n_past = s->n_past,
                                                  .n = s->n_row,
                                                  .generated = s->generated};
+        e->masks = e->masks || s->masked;
         row += s->n_row;
     }
     e->attend = (struct wnw__attend_batch){.slice = e->slices, .n_slice = b->n_slice, .n_row = b->n_row};

@@ -28,6 +28,7 @@ struct wnw_engine {
     struct wnw__record_pass *passes;  /* [cap_slices] the slices as recorders see them */
     int32_t cap_slices;
     uint8_t *stages; /* [n_layer][WNW_N_POINTS] number of stages that recorders of the batch want */
+    bool masks;      /* a slice of the batch masks heads */
 };
 
 #endif

@@ -138,6 +138,8 @@ static struct ggml_tensor *attention(struct wnw__graph *g, wnw_engine *e, int32_
         q = ggml_scale(ctx, q, hp->q_scale);
     struct ggml_tensor *out = g->ggml ? wnw__attend_ggml_build(g->ggml, ctx, g->gf, &e->ops[il], q, k, v)
                                       : wnw__attend_own(ctx, &e->ops[il], q, k, v);
+    if (g->masks)
+        out = wnw__attend_mask(ctx, &e->ops[il], out);
     record(g, e, WNW_POINT_ATTENTION, il, ggml_is_contiguous(q) ? q : ggml_cont(ctx, q), out);
     return multiply(ctx, e, l->wo, &(struct operand){.x = out});
 }
@@ -224,6 +226,7 @@ static int set_shape(struct wnw__graph *g, const wnw_engine *e)
     g->to = b->to;
     g->n_row = b->n_row;
     g->n_out = b->n_out;
+    g->masks = e->masks;
     return WNW_OK;
 }
 
@@ -301,7 +304,7 @@ bool wnw__graph_fits(const struct wnw__graph *g, const wnw_engine *e)
 {
     const struct wnw__batch *b = e->batch;
     return g->ctx && !g->ggml && g->from == b->from && g->to == b->to && g->n_row == b->n_row &&
-           (b->to < e->m->hp.n_layer || g->n_out == b->n_out) &&
+           (b->to < e->m->hp.n_layer || g->n_out == b->n_out) && g->masks == e->masks &&
            memcmp(g->stages, e->stages, (size_t)e->m->hp.n_layer * WNW_N_POINTS) == 0;
 }
 

@@ -20,6 +20,7 @@ struct wnw__graph {
     /* The shape it was built for. With the own attention it can run every batch of this shape. */
     int32_t from, to, n_row, n_out;
     uint8_t *stages; /* [n_layer][WNW_N_POINTS] number of stages of recording */
+    bool masks;      /* heads can be masked; other graphs have no nodes for it */
 
     struct ggml_context *ctx; /* NULL: nothing is built */
     void *arena;              /* [arena_size] memory of ctx; it is ours because ggml aborts if it gets none */

@@ -12,6 +12,8 @@ static int copy_timeline(wnw_session *to, const wnw_session *from)
     WNW_TRY(wnw__recorders_copy(&to->recorders, &from->recorders, &to->shape));
     WNW_TRY(wnw__ids_copy(&to->ids, &from->ids, from->n_past));
     WNW_TRY(wnw__rules_copy(&to->rules, &from->rules));
+    WNW_TRY(
+        wnw__masks_copy(&to->masks, &from->masks, (size_t)from->m->hp.n_layer * (size_t)from->m->hp.n_head));
     to->n_past = from->n_past;
     to->n_prefix = from->n_prefix;
     to->n_gone = from->n_gone;

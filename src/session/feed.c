@@ -16,7 +16,8 @@ static struct wnw__slice slice_of(wnw_session *s, int32_t n, bool generated)
                                .n_past = s->n_past,
                                .generated = generated,
                                .hidden = (const uint8_t *const *)s->hidden,
-                               .hidden_n = s->hidden_n};
+                               .hidden_n = s->hidden_n,
+                               .masked = wnw__masks_for(&s->masks, generated)};
 }
 
 static struct wnw__record_pass pass_of(const wnw_session *s, int32_t n)

@@ -161,6 +161,7 @@ void wnw_session_free(wnw_session *s)
     wnw__proj_free(s->proj[1]);
     wnw__ids_free(&s->ids);
     wnw__rules_free(&s->rules);
+    wnw__masks_free(&s->masks);
     free(s->sliding);
     free(s->logits);
     free(s);

@@ -6,6 +6,7 @@
 #include "forward/engine.h"
 #include "observe/projnorm.h"
 #include "session/ids.h"
+#include "session/masks.h"
 #include "session/phases.h"
 
 /* A field that belongs to the timeline, not to the computation, must be copied by wnw_session_copy
@@ -29,6 +30,7 @@ struct wnw_session {
     int32_t n_moved;    /* positions below it were assigned by the last renumbering, not by reading */
     int32_t n_question; /* number of last prompt tokens that are the question; 0 = unknown */
     struct wnw__rules rules;
+    struct wnw__masks masks;
     float *logits; /* [n_vocab] */
     bool has_logits;
     /* The test oracle of wnw__session_mask: [n_layer * n_head_kv][hidden_n], 1 = invisible; NULL = no

@@ -79,6 +79,9 @@ bad 'plan by chunk' 'use --evict end' plan -p x -o "$work/p.json" --evict chunk
 bad 'plan by layer' 'use --evict end' plan -p x -o "$work/p.json" --evict layer
 bad 'plan while generating' 'leave out --evict-every' plan -p x -o "$work/p.json" --evict-every 4
 bad 'ppl while generating' 'leave out --evict-every' ppl -f /dev/null --evict-every 4
+bad 'mask phase' "'often' is unknown" run -p x --mask-heads 0-0 --mask-phase often
+bad 'mask phase without heads' 'name them with --mask-heads' run -p x --mask-phase decode
+bad 'ppl while decoding' 'masks nothing' ppl -f /dev/null --mask-heads 0-0 --mask-phase decode
 bad 'profile' 'cannot read' run -p x --profile nowhere
 
 bad 'no input' 'no input' run

@@ -33,6 +33,15 @@ for when in layer chunk:40; do
     good "evict $when" ppl -f "$work/text.txt" --policy streaming_llm --budget 8 --evict $when --json &&
         json "$when: 8 kept" "$work/out" 'o["kept_tokens_mean"] == 8'
 done
+# Masked heads: hundreds of them hurt, wherever they are; a list that is wrong is refused.
+good 'masked' ppl -f "$work/text.txt" --mask-heads random:200:1 --json && {
+    python3 -c 'import json, sys; a, b = (json.load(open(p))["ppl"] for p in sys.argv[1:])
+sys.exit(not a > 2 * b)' "$work/out" "$work/full" || fail 'masking heads does not hurt'
+}
+bad 'no such head' 'no query head 30-0: layers are 0 to 29, heads 0 to 8' ppl -f "$work/text.txt" --mask-heads 30-0
+bad 'not a list' 'LAYER-HEAD' ppl -f "$work/text.txt" --mask-heads all
+WINNOW_CACHE=$work/cache bad 'no scores of heads' '--mask-heads srh:top3 needs a calibration profile of kind srh .*winnow calibrate srh' \
+    run -m "$tiny/tiny-llama.gguf" -p x --mask-heads srh:top3
 # Random weights cannot predict: the perplexity is near the size of the vocabulary, whatever is in the cache.
 seq 120 | awk '{ print 1 + ($1 * 37) % 200 }' >"$work/ids"
 good 'plain output' ppl -m "$tiny/tiny-llama.gguf" --tokens "$work/ids" -n 100 &&
