@@ -6,6 +6,7 @@
 #include "app/text.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,6 +81,52 @@ int app_read_file(char **data, size_t *len, const char *path)
     *data = text.s;
     *len = text.len;
     return APP_OK;
+}
+
+static int is_text_file(const struct dirent *e)
+{
+    const size_t n = strlen(e->d_name);
+    return n > 4 && strcmp(e->d_name + n - 4, ".txt") == 0;
+}
+
+/* Unlike alphasort it does not depend on the locale. */
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+int app_list_texts(char ***paths, int *n, const char *folder)
+{
+    struct dirent **list;
+    *n = 0;
+    *paths = NULL;
+    const int n_list = scandir(folder, &list, is_text_file, by_name);
+    if (n_list < 0)
+        return app_fail(app_errno_code(errno), "cannot read the folder '%s': %s", folder, strerror(errno));
+    char **out = calloc((size_t)n_list + 1, sizeof *out);
+    bool good = out != NULL;
+    for (int i = 0; i < n_list; i++) {
+        good = good && asprintf(&out[i], "%s/%s", folder, list[i]->d_name) >= 0;
+        if (out && !good)
+            out[i] = NULL;
+        free(list[i]);
+    }
+    free(list);
+    if (good && n_list > 0) {
+        *paths = out;
+        *n = n_list;
+        return APP_OK;
+    }
+    app_free_paths(out, n_list);
+    return good ? app_fail(APP_BAD_INPUT, "'%s' has no *.txt", folder)
+                : app_fail(APP_FAILED, "out of memory");
+}
+
+void app_free_paths(char **paths, int n)
+{
+    for (int i = 0; paths && i < n; i++)
+        free(paths[i]);
+    free(paths);
 }
 
 enum { SHOWN = 40, MAX_WORD = 4096 }; /* bytes of a word: in messages; of an id with leading zeros */

@@ -14,6 +14,10 @@ int app_open_input(FILE **out, const char *path);
 /* Reads a whole file into *data (NUL-terminated; the caller frees it). Refuses empty files and NUL bytes;
  * bytes that are not UTF-8 become U+FFFD. */
 int app_read_file(char **data, size_t *len, const char *path);
+/* The paths of the files NAME.txt in a folder, sorted by name; refuses a folder without any. *paths, [*n], is
+ * released with app_free_paths. */
+int app_list_texts(char ***paths, int *n, const char *folder);
+void app_free_paths(char **paths, int n);
 /* Reads token ids separated by white space. The caller frees *ids. */
 int app_read_tokens(int32_t **ids, int32_t *n, const char *path);
 

@@ -186,6 +186,23 @@ int app_out_check(const char *path, const struct app_inputs *inputs)
     return rc;
 }
 
+int app_make_folders(const char *path)
+{
+    char *part = strdup(path);
+    int rc = part ? APP_OK : app_fail(APP_FAILED, "out of memory");
+    for (char *at = part; rc == APP_OK && at;) {
+        at = strchr(at + 1, '/');
+        if (at)
+            *at = '\0';
+        if (mkdir(part, 0777) != 0 && errno != EEXIST)
+            rc = cannot_write(part, errno);
+        if (at)
+            *at = '/';
+    }
+    free(part);
+    return rc;
+}
+
 /* ---- Signals ---- */
 
 /* Name of the unfinished file, for the signal handler, which can read no other variable safely. */

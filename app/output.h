@@ -19,6 +19,9 @@ struct app_inputs {
 /* Adds a file. NULL and a path at which no file exists add nothing. */
 void app_inputs_add(struct app_inputs *in, const char *path);
 
+/* Makes a folder and those above it where they do not exist. Returns an exit code. */
+int app_make_folders(const char *path);
+
 /* A file that appears under its name only when it is complete. One at a time. */
 struct app_out {
     FILE *f;    /* NULL = not open */

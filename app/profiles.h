@@ -6,6 +6,10 @@
 #include "app/output.h"
 #include "app/text.h"
 
+/* The folder of the cache folder in which profiles of a model are looked for, whether it exists or not. The
+ * caller frees *folder. Returns an exit code. */
+int app_profile_folder(char **folder, const char *model_path);
+
 struct app_profile_want {
     const char *given;           /* argument of --profile: a file or a folder; NULL = none */
     const char *model;           /* argument of -m, for messages */

@@ -5,6 +5,7 @@
 #include "app/options.h"
 #include "app/values.h"
 #include "bench/commands.h"
+#include "calibrate/commands.h"
 #include "cli/abort.h"
 #include "cli/commands.h"
 #include "eval/commands.h"
@@ -17,7 +18,8 @@
 #include <unistd.h>
 
 /* Families of sub-commands, in the order of the overview. */
-static const struct app_command *const families[] = {cli_commands, bench_commands, eval_commands};
+static const struct app_command *const families[] = {cli_commands, bench_commands, eval_commands,
+                                                     calibrate_commands};
 enum { N_FAMILIES = sizeof families / sizeof *families, MAX_NAMES = 64 };
 
 static const char *const later_commands[] = {"compress", "ask", "calibrate", "inspect",
@@ -55,6 +57,21 @@ static bool is_two_words(const struct app_command *cmd, const char *first, const
            strcmp(cmd->name + len + 1, second) == 0;
 }
 
+/* Says which second words go with the first word of commands of two. Returns false if there are none. */
+static bool wants_second_word(const char *name)
+{
+    const size_t len = strlen(name);
+    char list[200] = "";
+    const struct app_command *c;
+    for (int i = 0; (c = command(i)); i++)
+        if (strncmp(c->name, name, len) == 0 && c->name[len] == ' ')
+            snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", *list ? ", " : "",
+                     c->name + len + 1);
+    if (*list)
+        app_fail(APP_BAD_INPUT, "`winnow %s` needs one of: %s", name, list);
+    return *list;
+}
+
 /* Finds a command by its name, which is the first *n_words of the arguments. Returns NULL, with one line on
  * stderr, if there is no such command. */
 static const struct app_command *find_command(const char *name, const char *second, int *n_words)
@@ -75,6 +92,8 @@ static const struct app_command *find_command(const char *name, const char *seco
     }
     names[n_names++] = "help";
     names[n_names] = NULL;
+    if (wants_second_word(name))
+        return NULL;
     for (int i = 0; later_commands[i]; i++) {
         if (strcmp(name, later_commands[i]) == 0) {
             app_fail(APP_BAD_INPUT, "`winnow %s` is not there yet; `winnow --help` lists the commands", name);

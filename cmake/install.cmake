@@ -46,7 +46,8 @@ endif()
 install(TARGETS winnow RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS winnow_lib winnow_shared ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(FILES include/winnow.h include/winnow_method.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES include/winnow.h include/winnow_method.h include/winnow_calibrate.h
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/winnow)
 # What the command reads besides the user's files; app/share.c finds it from the place of the program.
 install(DIRECTORY share/ DESTINATION ${CMAKE_INSTALL_DATADIR}/winnow)

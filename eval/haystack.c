@@ -6,7 +6,6 @@
 #include "app/files.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,17 +46,6 @@ static bool add_words(struct eval_haystack *h, const char *text, size_t len)
     return true;
 }
 
-static int is_text_file(const struct dirent *e)
-{
-    const size_t n = strlen(e->d_name);
-    return n > 4 && strcmp(e->d_name + n - 4, ".txt") == 0;
-}
-
-static int by_name(const struct dirent **a, const struct dirent **b)
-{
-    return strcmp((*a)->d_name, (*b)->d_name);
-}
-
 static int add_file(struct eval_haystack *h, const char *path)
 {
     char *data;
@@ -72,24 +60,11 @@ static int add_file(struct eval_haystack *h, const char *path)
 
 static int add_folder(struct eval_haystack *h, const char *path)
 {
-    struct dirent **list;
-    const int n = scandir(path, &list, is_text_file, by_name);
-    int rc = n < 0 ? app_fail(app_errno_code(errno), "cannot read the folder '%s': %s", path, strerror(errno))
-             : n == 0 ? app_fail(APP_BAD_INPUT, "'%s' has no *.txt to be the haystack", path)
-                      : APP_OK;
-    for (int i = 0; i < n; i++) {
-        char *file = NULL;
-        if (rc == APP_OK && asprintf(&file, "%s/%s", path, list[i]->d_name) < 0) {
-            file = NULL;
-            rc = no_memory();
-        }
-        if (rc == APP_OK)
-            rc = add_file(h, file);
-        free(file);
-        free(list[i]);
-    }
-    if (n >= 0)
-        free(list);
+    char **paths;
+    int n, rc = app_list_texts(&paths, &n, path);
+    for (int i = 0; rc == APP_OK && i < n; i++)
+        rc = add_file(h, paths[i]);
+    app_free_paths(paths, n);
     return rc;
 }
 

@@ -32,13 +32,15 @@ MAY = {
     "contents": "base kernel policy profile",
     "plan": "base policy",
     "session": "base kernel model text cache attend forward observe profile policy plan",
+    "calibrate": "base kernel model text cache attend forward observe profile policy plan session",
 }
 # Programs: the public headers and these folders besides their own. A family of sub-commands shows the command its
 # table, FAMILY/commands.h, and nothing else.
 PROGRAMS = {
     "app": "",
     "bench": "app",
-    "cli": "app bench eval",
+    "calibrate": "app",
+    "cli": "app bench calibrate eval",
     "eval": "app",
     "examples": "",
 }

@@ -7,29 +7,25 @@
  */
 #include "model/model.h"
 
+#include "base/hash.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-static uint64_t add_bytes(uint64_t h, const void *data, size_t n)
-{
-    const uint8_t *p = data;
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ p[i]) * UINT64_C(0x100000001b3);
-    return h;
-}
-
 /* Adds the low n bytes of x to the hash, least significant first. */
 static uint64_t add_number(uint64_t h, uint64_t x, int n)
 {
-    for (int i = 0; i < n; i++, x >>= 8)
-        h = (h ^ (x & 0xff)) * UINT64_C(0x100000001b3);
+    for (int i = 0; i < n; i++, x >>= 8) {
+        const uint8_t byte = (uint8_t)(x & 0xff);
+        h = wnw__hash(h, &byte, 1);
+    }
     return h;
 }
 
 static uint64_t add_header(uint64_t h, const struct ggml_tensor *t)
 {
-    h = add_bytes(h, t->name, strlen(t->name) + 1);
+    h = wnw__hash(h, t->name, strlen(t->name) + 1);
     for (int i = 0; i < GGML_MAX_DIMS; i++)
         h = add_number(h, (uint64_t)t->ne[i], 8);
     return add_number(h, (uint64_t)t->type, 4);
@@ -40,12 +36,12 @@ static uint64_t add_header(uint64_t h, const struct ggml_tensor *t)
 static uint64_t add_data(uint64_t h, const struct wnw_model *m, const struct ggml_tensor *w)
 {
     const struct ggml_tensor *t = wnw__model_original(m, w);
-    return add_bytes(h, t->data, ggml_nbytes(t));
+    return wnw__hash(h, t->data, ggml_nbytes(t));
 }
 
 void wnw_model_fingerprint(const wnw_model *m, char out[17])
 {
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
+    uint64_t h = WNW_HASH_START;
     if (!out)
         return;
     out[0] = '\0';

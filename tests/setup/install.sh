@@ -32,7 +32,7 @@ cp -r "$work/stage/usr/else" "$prefix"
 mv "$work/stage/usr/else" "$work/stage/kept" # what still looked there would not find it
 
 # ---- What is there ----
-for file in bin/winnow include/winnow.h include/winnow_method.h share/doc/winnow/LICENSE \
+for file in bin/winnow include/winnow.h include/winnow_method.h include/winnow_calibrate.h share/doc/winnow/LICENSE \
     share/winnow/text/calibration.txt share/winnow/text/held-out.txt share/winnow/text/README.md; do
     [ -s "$prefix/$file" ] || fail "no $file"
 done

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* The kinds of `winnow calibrate`. */
+#ifndef WNW_CALIBRATE_COMMANDS_H
+#define WNW_CALIBRATE_COMMANDS_H
+
+#include "app/options.h"
+
+extern const struct app_command calibrate_commands[]; /* ended by a name of NULL */
+
+/* Each is defined in the file of its kind and returns an exit code. */
+int calibrate_run_srh(const struct app_args *args);
+
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * winnow: making calibration results.
+ *
+ * Some methods read numbers that were measured once on a model (a *profile*, winnow.h). A *calibration*
+ * measures them: it reads texts with the model and returns the contents of one or several profile files,
+ * which the program stores where it likes, and which wnw_profile_add_file reads.
+ *
+ *     wnw_calibrate_params p = wnw_calibrate_default_params();
+ *     wnw_calibration *c = NULL;
+ *     p.texts = texts;
+ *     p.n_texts = n_texts;
+ *     p.journal = "srh.journal";
+ *     if (wnw_calibrate(&c, model, "srh", &p) == WNW_OK)
+ *         store(wnw_calibration_profile(c, 0, NULL));
+ *     wnw_calibration_free(c);
+ *
+ * The results depend on the model, the texts and the parameters above `n_threads` alone: they are the same
+ * bytes for any number of threads, and also where the work was interrupted and taken up again. Conventions
+ * are those of winnow.h.
+ */
+#ifndef WINNOW_CALIBRATE_H
+#define WINNOW_CALIBRATE_H
+
+#include "winnow.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How much is measured. QUICK takes minutes on two cores for a model of 135M parameters; PAPER is as much as
+ * the authors of the methods measured. */
+typedef enum wnw_effort { WNW_EFFORT_NORMAL, WNW_EFFORT_QUICK, WNW_EFFORT_PAPER } wnw_effort;
+
+/* A text that is read: UTF-8, len bytes. The profile gives its name, length and hash. */
+typedef struct wnw_calibration_text {
+    const char *name;
+    const char *text;
+    size_t len;
+} wnw_calibration_text;
+
+/* Zeros are the defaults. All pointers are borrowed for the duration of the call only. */
+typedef struct wnw_calibrate_params {
+    uint32_t struct_size;
+    wnw_effort effort;
+    const char *options; /* of the kind: "key=value,...", see wnw_calibration_options; NULL = defaults */
+    const wnw_calibration_text *texts; /* [n_texts] */
+    int32_t n_texts;
+    uint32_t seed;          /* of everything that is drawn at random; default 42 */
+    wnw_kv_type kv_type;    /* of the caches that are measured */
+    const int32_t *budgets; /* [n_budgets] entries per layer and KV head, for kinds whose results belong to a
+                               budget */
+    int32_t n_budgets;
+    const char *recipe;         /* of the policy, for kinds that measure one */
+    const wnw_profile *profile; /* results that the kind builds upon; NULL = none */
+    int32_t n_threads;          /* 0 = usable cores */
+    /* Names of further outputs that are wanted (wnw_calibration_output). */
+    const char *const *outputs;
+    int32_t n_outputs;
+    /* File that finished pieces of the work are written to, and from which a later call with the same model
+     * and parameters takes them. It is made where it does not exist, and remains: the program removes it when
+     * it has stored the results. NULL = none. */
+    const char *journal;
+    /* Called often: `done` of `total` units of work, which are about equally long, are done; `what` says in a
+     * few words what is at hand, and is valid during the call. Return false to stop (E_CANCELLED). NULL =
+     * none. */
+    bool (*progress)(int64_t done, int64_t total, const char *what, void *user);
+    void *progress_user;
+} wnw_calibrate_params;
+
+static inline wnw_calibrate_params wnw_calibrate_default_params(void)
+{
+    wnw_calibrate_params p = WNW_ZERO;
+    p.struct_size = (uint32_t)sizeof p;
+    p.seed = 42;
+    return p;
+}
+
+/* Results of a calibration. Read-only; may be shared by threads. */
+typedef struct wnw_calibration wnw_calibration;
+
+/* Runs the calibration of a kind. params NULL = defaults. *out is released with wnw_calibration_free. Errors:
+ * E_ARG (an unknown kind or option; no text where the kind reads one), E_RANGE (an option, or a text or
+ * context too short for what is measured), E_MISMATCH (the journal is of another model, kind, text or
+ * setting; the message names the field), E_FORMAT (the journal is damaged), E_IO, E_CANCELLED (the journal
+ * has all that was finished), E_UNSUPPORTED (the model cannot be measured so, e.g. it answers no probe),
+ * E_NOT_FINITE, E_NOMEM. */
+WNW_API int wnw_calibrate(wnw_calibration **out, const wnw_model *m, const char *kind,
+                          const wnw_calibrate_params *params);
+WNW_API void wnw_calibration_free(wnw_calibration *c);
+
+/* Contents of profile file i, NUL-terminated JSON; NULL past the last. *name (may be NULL) becomes the file's
+ * usual name: "srh.json", "compiler-b256.json". Both are borrowed from c. */
+WNW_API const char *wnw_calibration_profile(const wnw_calibration *c, int32_t i, const char **name);
+/* Contents of another output by name, NUL-terminated, borrowed from c; NULL if there is none. "report" is
+ * always there: a few lines for people. The others are made where params.outputs names them:
+ * srh has "dump" (CSV: probe, layer, head, semantic, traditional) and "probes" (JSONL: id, prompt_tokens,
+ * target_first, target_len, generated_tokens). */
+WNW_API const char *wnw_calibration_output(const wnw_calibration *c, const char *name);
+
+/* Names of the kinds; NULL past the end. Static. */
+WNW_API const char *wnw_calibration_kind_name(int32_t i);
+/* Writes the options of a kind, one per line with range, default and meaning. *text is owned by the caller,
+ * who releases it with wnw_free. E_ARG: there is no such kind. */
+WNW_API int wnw_calibration_options(const char *kind, char **text);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* WINNOW_CALIBRATE_H */

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* JSON of journals and profiles: numbers are written so that they read back equal, and equal values give
+ * equal bytes. */
+#ifndef WNW_CALIBRATE_JSON_H
+#define WNW_CALIBRATE_JSON_H
+
+#include "base/err.h"
+
+#include <jansson.h>
+
+/* The text of v, with keys in the order in which they were set; *text is released with free. rows: every
+ * field of the outermost object, and every row of an array of arrays, begins a line. E_NOMEM; v is NULL where
+ * memory ran out while it was made. */
+int wnw__json_text(char **text, size_t *len, const json_t *v, bool rows);
+/* Parses text[len], which is one value; *v is released with json_decref. E_FORMAT without a sentence of its
+ * own: the caller knows where the text is from. */
+int wnw__json_parse(json_t **v, const char *text, size_t len);
+
+/* The value of x; of a float: with as few digits as read back equal. NULL if memory runs out, or if a number
+ * is not finite. */
+json_t *wnw__json_f32(float x);
+json_t *wnw__json_i32s(const int32_t *x, int32_t n);
+json_t *wnw__json_f32s(const float *x, int32_t n);
+json_t *wnw__json_f64s(const double *x, int32_t n);
+/* The same for [n_rows][n], an array of arrays. */
+json_t *wnw__json_i32_rows(const int32_t *x, int32_t n_rows, int32_t n);
+json_t *wnw__json_f32_rows(const float *x, int32_t n_rows, int32_t n);
+json_t *wnw__json_f64_rows(const double *x, int32_t n_rows, int32_t n);
+
+/* Read o[key], an array of exactly n numbers, into out[n]. False if it is not there, or is something else. */
+bool wnw__json_get_i32s(const json_t *o, const char *key, int32_t *out, int32_t n);
+bool wnw__json_get_f32s(const json_t *o, const char *key, float *out, int32_t n);
+bool wnw__json_get_f64s(const json_t *o, const char *key, double *out, int32_t n);
+
+#endif

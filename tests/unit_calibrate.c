@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+/* The journal of calibrations and the text of their numbers. */
+#include "asserts.h"
+#include "peek_calibrate.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- Numbers ---- */
+
+struct text_row {
+    const char *name, *value, *text;
+    bool rows;
+};
+
+static void text_of_a_value(void **state)
+{
+    const struct text_row *row = *state;
+    char *text;
+    size_t len;
+    json_t *v = json_loads(row->value, JSON_DECODE_ANY, NULL);
+    assert_ok(wnw__json_text(&text, &len, v, row->rows));
+    assert_string_equal(text, row->text);
+    assert_int_equal(len, strlen(text));
+    free(text);
+    json_decref(v);
+}
+
+static const struct text_row text_rows[] = {
+    {"few digits", "[0.1, 1e300, 2.5]", "[0.1,1e+300,2.5]", false},
+    {"seventeen digits", "[0.1000000000000000055511151231257827, 0.30000000000000004]",
+     "[0.1,0.30000000000000004]", false},
+    {"a whole real number stays real", "[1.0, 1, -0.0]", "[1.0,1,-0.0]", false},
+    {"order of keys", "{\"b\": 1, \"a\": [true, null, \"\\n\"]}", "{\"b\":1,\"a\":[true,null,\"\\n\"]}",
+     false},
+    {"rows", "{\"b\": [1, 2], \"a\": [[1], [2]]}", "{\n\"b\":[1,2],\n\"a\":[\n[1],\n[2]]\n}", true},
+};
+
+static void floats_read_back_equal(void **state)
+{
+    (void)state;
+    const float x[] = {0.1f, 1.0f / 3, 1e-42f, 3.4028235e38f, -0.0f, 16777217.0f, 7.0f};
+    enum { N = sizeof x / sizeof *x };
+    float back[N];
+    char *text;
+    size_t len;
+    json_t *o = json_pack("{s:o}", "x", wnw__json_f32s(x, N)), *again;
+    assert_ok(wnw__json_text(&text, &len, o, false));
+    assert_contains(text, "[0.1,0.33333334,");
+    assert_ok(wnw__json_parse(&again, text, len));
+    assert_true(wnw__json_get_f32s(again, "x", back, N));
+    assert_memory_equal(back, x, sizeof x);
+    assert_false(wnw__json_get_f32s(again, "x", back, N - 1));
+    assert_false(wnw__json_get_f32s(again, "y", back, N));
+    json_decref(o);
+    json_decref(again);
+    free(text);
+}
+
+static void no_number_is_no_value(void **state)
+{
+    (void)state;
+    const double x[] = {1, NAN};
+    assert_null(wnw__json_f64s(x, 2));
+    assert_null(wnw__json_f32(INFINITY));
+}
+
+/* ---- The journal ---- */
+
+static char path[64];
+
+static int set_up(void **state)
+{
+    (void)state;
+    strcpy(path, "/tmp/winnow-journal-XXXXXX");
+    const int fd = mkstemp(path);
+    return fd < 0 || close(fd) != 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    return unlink(path);
+}
+
+static json_t *header(int seed)
+{
+    return json_pack("{s:s, s:s, s:{s:i, s:f}}", "format", "winnow-journal-1", "kind", "srh", "settings",
+                     "seed", seed, "share", 0.1);
+}
+
+static struct wnw__journal *opened(int seed)
+{
+    struct wnw__journal *j;
+    json_t *h = header(seed);
+    assert_ok(wnw__journal_open(&j, path, h));
+    json_decref(h);
+    return j;
+}
+
+static void add(struct wnw__journal *j, const char *unit, double x)
+{
+    json_t *v = json_pack("[f]", x);
+    assert_ok(wnw__journal_add(j, unit, v));
+    json_decref(v);
+}
+
+static void expect(struct wnw__journal *j, const char *unit, double x)
+{
+    json_t *v;
+    assert_ok(wnw__journal_next(j, unit, &v));
+    assert_non_null(v);
+    assert_true(json_number_value(json_array_get(v, 0)) == x);
+    json_decref(v);
+}
+
+static void expect_end(struct wnw__journal *j, const char *unit)
+{
+    json_t *v;
+    assert_ok(wnw__journal_next(j, unit, &v));
+    assert_null(v);
+}
+
+/* Two units, as a run that was ended leaves them. */
+static void write_two(void)
+{
+    struct wnw__journal *j = opened(1);
+    expect_end(j, "a");
+    add(j, "a", 1.0 / 3);
+    add(j, "b", 2);
+    wnw__journal_close(j);
+}
+
+static void append(const char *text)
+{
+    FILE *f = fopen(path, "a");
+    fputs(text, f);
+    fclose(f);
+}
+
+static void replace(const char *text)
+{
+    assert_int_equal(truncate(path, 0), 0);
+    append(text);
+}
+
+static void goes_on(void **state)
+{
+    (void)state;
+    write_two();
+    struct wnw__journal *j = opened(1);
+    expect(j, "a", 1.0 / 3);
+    expect(j, "b", 2);
+    expect_end(j, "c");
+    add(j, "c", 3);
+    wnw__journal_close(j);
+    j = opened(1);
+    expect(j, "a", 1.0 / 3);
+    expect(j, "b", 2);
+    expect(j, "c", 3);
+    expect_end(j, "d");
+    wnw__journal_close(j);
+}
+
+static void a_torn_line_is_dropped(void **state)
+{
+    (void)state;
+    write_two();
+    append("{\"unit\":\"c\",\"result\":[3");
+    struct wnw__journal *j = opened(1);
+    expect(j, "a", 1.0 / 3);
+    expect(j, "b", 2);
+    expect_end(j, "c");
+    add(j, "c", 4);
+    wnw__journal_close(j);
+    j = opened(1);
+    expect(j, "a", 1.0 / 3);
+    expect(j, "b", 2);
+    expect(j, "c", 4);
+    wnw__journal_close(j);
+}
+
+static void a_torn_header_is_written_again(void **state)
+{
+    (void)state;
+    replace("{\"format\":\"winn");
+    struct wnw__journal *j = opened(1);
+    expect_end(j, "a");
+    add(j, "a", 1);
+    wnw__journal_close(j);
+    j = opened(1);
+    expect(j, "a", 1);
+    wnw__journal_close(j);
+}
+
+static void refused(int seed, int code, const char *says)
+{
+    struct wnw__journal *j;
+    json_t *h = header(seed);
+    assert_error(wnw__journal_open(&j, path, h), code);
+    assert_null(j);
+    assert_says(says);
+    json_decref(h);
+}
+
+static void another_setting_is_named(void **state)
+{
+    (void)state;
+    write_two();
+    refused(2, WNW_E_MISMATCH, "another seed: 1, and now it is 2");
+}
+
+/* Somebody's file is not overwritten, with or without a line break in it. */
+static void other_files_are_left_alone(void **state)
+{
+    (void)state;
+    static const char *const contents[] = {"my diary", "my diary\n", "{}\n", "[1]\n"};
+    for (size_t i = 0; i < sizeof contents / sizeof *contents; i++) {
+        char back[32] = "";
+        replace(contents[i]);
+        refused(1, WNW_E_FORMAT, "journal");
+        FILE *f = fopen(path, "r");
+        assert_int_equal(fread(back, 1, sizeof back, f), strlen(contents[i]));
+        fclose(f);
+        assert_string_equal(back, contents[i]);
+    }
+}
+
+static void damage_is_found(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {"nonsense\n", "{\"unit\":\"x\",\"result\":[1]}\n",
+                                        "{\"unit\":\"c\"}\n", "\n"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        json_t *v;
+        replace("");
+        write_two();
+        append(lines[i]);
+        struct wnw__journal *j = opened(1);
+        expect(j, "a", 1.0 / 3);
+        expect(j, "b", 2);
+        assert_error(wnw__journal_next(j, "c", &v), WNW_E_FORMAT);
+        assert_null(v);
+        assert_says("line 4");
+        wnw__journal_close(j);
+    }
+}
+
+static void one_at_a_time(void **state)
+{
+    (void)state;
+    struct wnw__journal *j = opened(1);
+    refused(1, WNW_E_ARG, "another calibration");
+    wnw__journal_close(j);
+    wnw__journal_close(opened(1));
+}
+
+int main(void)
+{
+    const struct CMUnitTest numbers[] = {
+        cmocka_unit_test(floats_read_back_equal),
+        cmocka_unit_test(no_number_is_no_value),
+    };
+#define WITH_FILE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest journal[] = {
+        WITH_FILE(goes_on),
+        WITH_FILE(a_torn_line_is_dropped),
+        WITH_FILE(a_torn_header_is_written_again),
+        WITH_FILE(another_setting_is_named),
+        WITH_FILE(other_files_are_left_alone),
+        WITH_FILE(damage_is_found),
+        WITH_FILE(one_at_a_time),
+    };
+    int failed = run_rows(text_of_a_value, text_rows);
+    failed += cmocka_run_group_tests(numbers, NULL, NULL);
+    return failed + cmocka_run_group_tests(journal, NULL, NULL);
+}
