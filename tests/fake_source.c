@@ -392,6 +392,7 @@ static void make_profile(struct fake *f)
     p->head_alpha = array(n_layer * n_head_kv, sizeof *p->head_alpha);
     p->query_mean = array(n_layer * n_head * FAKE_D, sizeof *p->query_mean);
     p->query_cov = array(n_layer * n_head * FAKE_D * FAKE_D, sizeof *p->query_cov);
+    p->query_filter = array(n_layer * n_head_kv * FAKE_D, sizeof *p->query_filter);
     double sum = 0;
     for (int32_t il = 0; il < n_layer; il++) {
         make_ranks(f, il, 70, p->srh_rank + il * n_head, p->srh_mean + il * n_head);
@@ -401,6 +402,8 @@ static void make_profile(struct fake *f)
             p->head_score[il * n_head + h] = (double)number(f, il, 73, h, 0);
         for (int32_t h = 0; h < n_head_kv; h++)
             p->head_alpha[il * n_head_kv + h] = (double)number(f, il, 74, h, 0);
+        for (int32_t i = 0; i < n_head_kv * FAKE_D; i++)
+            p->query_filter[il * n_head_kv * FAKE_D + i] = 2 * number(f, il, 75, i, 0) - 1;
         make_stats(f, il + 100, p->query_mean + il * n_head * FAKE_D,
                    p->query_cov + il * n_head * FAKE_D * FAKE_D);
     }
@@ -470,6 +473,7 @@ void fake_free(struct fake *f)
     free(p->head_alpha);
     free(p->query_mean);
     free(p->query_cov);
+    free(p->query_filter);
     free(p->compiler.entropy_edge);
     free(p->compiler.ppl_edge);
     free(p->compiler.weight);

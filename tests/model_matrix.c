@@ -105,6 +105,7 @@ static wnw_profile *make_profile(const wnw_model *m)
     assert_non_null(p->query_cov);
     for (size_t i = 0; i < n_layer * n_head * d; i++)
         p->query_cov[i * d + i % d] = 0.1f;
+    p->query_filter = random_floats(n_layer * (size_t)p->n_head_kv * d, &state);
     return p;
 }
 

@@ -36,6 +36,14 @@ static const char stats_text[] = HEAD("stats") "\"results\":{\"query_mean\":[[[1
                                                ",[3,4],[5,6],[7,-8]]],\"query_cov\":"
                                                "[[[[1,0],[0,1]],[[1,0],[0,1]],[[1,0],[0,1]],[[1,0],[0,1]]],"
                                                "[[[1,0],[0,1]],[[1,0],[0,1]],[[1,0],[0,1]],[[1,0],[0,2]]]]}}";
+/* Head 0 of layer 0: standard deviations 2 and 3, correlation -0.5, so a covariance of -3; the rest is 1, 1, 0. */
+static const char correlations_text[] =
+    HEAD("stats") "\"results\":{\"query_mean\":[[[1,2],[3,4],[5,6],[7,8]],[[1,2],[3,4],[5,6],[7,8]]],"
+                  "\"query_std\":[[[2,3],[1,1],[1,1],[1,1]],[[1,1],[1,1],[1,1],[1,1]]],"
+                  "\"query_corr\":[[[-5000],[0],[0],[0]],[[0],[0],[0],[0]]],"
+                  "\"filter\":[[[1,0],[0,1]],[[0.6,-0.8],[-1,0]]]}}";
+static const char filters_text[] =
+    HEAD("stats") "\"results\":{\"filter\":[[[1,0],[0,1]],[[0.6,-0.8],[-1,0]]]}}";
 static const char *const texts[] = {srh_text, layers_text, compiler_text, heads_text, stats_text};
 
 static char folder[] = "/tmp/winnow-profile-XXXXXX";
@@ -122,6 +130,22 @@ static void every_kind(void **state)
     assert_null(wnw_profile_kind_name(-1));
 }
 
+static void correlations(void **state)
+{
+    (void)state;
+    wnw_profile *p = empty();
+    add_ok(p, "p.json", correlations_text);
+    const float want[] = {4, -3, -3, 9, 1, 0, 0, 1};
+    assert_floats_near(p->query_cov, want, 8, 1e-6);
+    assert_float_equal(p->query_filter[5], -0.8, 1e-7);
+    /* A file of filters alone takes their place; the statistics of another run go. */
+    add_ok(p, "p.json", filters_text);
+    assert_null(p->query_mean);
+    assert_null(p->query_cov);
+    assert_float_equal(p->query_filter[4], 0.6, 1e-7);
+    wnw_profile_free(p);
+}
+
 /* `text` with the first `from` replaced. */
 static char *changed(const char *text, const char *from, const char *to)
 {
@@ -186,6 +210,16 @@ static const struct change {
     {"alpha above 1", heads_text, "[0,1]", "[0,1.5]", WNW_E_FORMAT, "alpha[0][1] is 1.5"},
     {"neither score nor alpha", heads_text, "\"results\"", "\"result\"", WNW_E_FORMAT,
      "neither score nor alpha"},
+    {"no correlations", correlations_text, "\"query_corr\"", "\"query_cor\"", WNW_E_FORMAT,
+     "results.query_corr is missing"},
+    {"neither covariance nor deviations", stats_text, "\"query_cov\"", "\"query_co\"", WNW_E_FORMAT,
+     "results.query_std is missing"},
+    {"a correlation below -1", correlations_text, "-5000", "-10001", WNW_E_FORMAT,
+     "query_corr[0][0][0] is -10001"},
+    {"a negative deviation", correlations_text, "[2,3]", "[2,-3]", WNW_E_FORMAT, "query_std[0][0][1] is -3"},
+    {"a short filter", filters_text, "[0.6,-0.8]", "[0.6]", WNW_E_FORMAT, "filter[1][0] has 1 element"},
+    {"neither means nor filters", filters_text, "\"filter\"", "\"filters\"", WNW_E_FORMAT,
+     "neither query_mean nor filter"},
     {"a short mean", stats_text, "[[1,2],[3,4],[5,6],[7,8]]", "[[1,2],[3,4],[5,6],[7]]", WNW_E_FORMAT,
      "query_mean[0][3]"},
 };
@@ -510,6 +544,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind),
+        cmocka_unit_test(correlations),
         cmocka_unit_test(no_profiles),
         cmocka_unit_test(too_deep),
         cmocka_unit_test(foreign_compiler_tables),

@@ -25,6 +25,7 @@ def made_up_results(model, rng):
         "heads": ({"sink": 8, "recent": 56}, {"score": table(model.L, model.H, lambda: rng.random() ** 4),
                                               "alpha": table(model.L, model.K, rng.random)}),
         "srh": ({"k": 2}, {"srh": rank, "srh_mean": mean}),
+        "stats": ({}, {"filter": [table(model.K, model.d, lambda: rng.gauss(0, 1)) for _ in range(model.L)]}),
         "layers": ({}, {"avg_score": [x / sum(share) for x in share]}),
         "compiler": ({"budget": 128, "window": 64, "n_sink": 0, "alpha_scope": "global", "score_norm": "mean",
                       "gate": "elastic", "entropy_norm": False, "pool": "none", "kernel": 7, "utility": "full"},

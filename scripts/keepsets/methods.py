@@ -642,6 +642,13 @@ def keydiff(p, r):
     return uniform(p, scores, r)
 
 
+@case("qfilters:recent=0")
+@case("qfilters", recent=64)
+def qfilters(p, r, recent=0):
+    filters = np.array(p.profile["stats"]["filter"])
+    return uniform(p, [np.einsum("jnd,jd->jn", heads_first(p.k[l]), filters[l]) for l in range(p.L)], r, last=recent)
+
+
 @case("cur")
 def cur(p, r, block=16):
     scores = []

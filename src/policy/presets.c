@@ -203,6 +203,11 @@ static const struct wnw__preset presets[] = {
      .paper = "Expected Attention, arXiv 2510.00636",
      .recipe = EXPECTED("1", "0.01") UNIFORM_EXACT ADAKV "+topk:ties=early+original"},
 
+    {.name = "qfilters",
+     .about = "Keys that reach far along the direction which a head's queries favour; needs a profile of kind stats.",
+     .paper = "Q-Filters, arXiv 2503.02812",
+     .recipe = "qfilters:recent=64+direct" UNIFORM_EXACT "+equal+topk:ties=early+original"},
+
     /* ---- A threshold in place of a size ---- */
     {.name = "dms",
      .about = "Keys that point elsewhere than the average key, as many as clear a threshold; needs no size.",
@@ -558,6 +563,11 @@ static const struct wnw__preset presets[] = {
      .recipe = EXPECTED("1", "0") UNIFORM_TRUNC "+equal" CRITICAL_L1 "+original",
      .parity = true},
 
+    {.name = "kvpress-qfilters",
+     .about = "kvpress QFilterPress: no recent tokens are protected.",
+     .paper = "Q-Filters, arXiv 2503.02812",
+     .recipe = "qfilters:recent=0+direct" UNIFORM_TRUNC "+equal+topk:ties=early+original",
+     .parity = true},
     {.name = "kvpress-dms_keydiff",
      .about = "kvpress DMSPress over KeyDiffPress with threshold -0.75: the size follows from the text.",
      .paper = "DMS, arXiv 2506.05345",

@@ -73,6 +73,7 @@ void wnw_profile_free(wnw_profile *p)
     free_compiler(&p->compiler);
     free(p->query_mean);
     free(p->query_cov);
+    free(p->query_filter);
     free(p);
 }
 
@@ -137,6 +138,7 @@ static void take(wnw_profile *p, wnw_profile *fresh, bool merge)
     if (fresh->kinds >> WNW_PROFILE_STATS & 1u) {
         move(&p->query_mean, &fresh->query_mean, false);
         move(&p->query_cov, &fresh->query_cov, false);
+        move(&p->query_filter, &fresh->query_filter, false);
     }
     p->kinds |= fresh->kinds;
 }

@@ -60,7 +60,9 @@ struct wnw_profile {
 
     struct wnw__compiler_table compiler;
 
-    float *query_mean, *query_cov; /* STATS: [n_layer][n_head][d], [n_layer][n_head][d][d] */
+    /* STATS: queries before RoPE, [n_layer][n_head][d] and [n_layer][n_head][d][d], both or neither; and the
+     * directions that queries after RoPE favour, [n_layer][n_head_kv][d]; may be NULL. */
+    float *query_mean, *query_cov, *query_filter;
 };
 
 /* An empty profile for a model of these shapes. */

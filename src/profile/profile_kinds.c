@@ -171,22 +171,70 @@ static int read_heads(const struct wnw__profile_file *f, const json_t *settings,
     return wnw__profile_int(f, settings, "recent", 0, 0, MAX_TOKENS, &p->head_recent);
 }
 
+/* Correlations are stored as whole ten-thousandths: half as many digits as a covariance has, and an error of
+ * at most 0.00005 of the two standard deviations. */
+enum { CORRELATION_UNIT = 10000 };
+
+/* Makes covariances [n][d][d] of standard deviations [n][d] and of the correlations [n][d (d - 1) / 2] of the
+ * elements below the diagonal, row by row. */
+static void covariances(const float *std, const int32_t *corr, int64_t n, int32_t d, float *cov)
+{
+    for (int64_t i = 0; i < n; i++, std += d, cov += (int64_t)d * d)
+        for (int32_t a = 0; a < d; a++) {
+            for (int32_t b = 0; b < a; b++)
+                cov[a * d + b] = cov[b * d + a] =
+                    (float)((double)std[a] * (double)std[b] * *corr++ / CORRELATION_UNIT);
+            cov[a * d + a] = std[a] * std[a];
+        }
+}
+
+static int read_correlations(const struct wnw__profile_file *f, wnw_profile *p)
+{
+    const int32_t d = p->n_embd_head;
+    const int64_t n = (int64_t)p->n_layer * p->n_head;
+    float *std = NULL;
+    int32_t *corr = NULL;
+    int rc = required(
+        &std, f, "query_std",
+        (struct wnw__array_spec){
+            .element = WNW_ELEMENT_F32, .rank = 3, .shape = {p->n_layer, p->n_head, d}, .max = 1e15});
+    if (rc == WNW_OK)
+        rc = required(&corr, f, "query_corr",
+                      (struct wnw__array_spec){.element = WNW_ELEMENT_I32,
+                                               .rank = 3,
+                                               .shape = {p->n_layer, p->n_head, d * (d - 1) / 2},
+                                               .min = -CORRELATION_UNIT,
+                                               .max = CORRELATION_UNIT});
+    if (rc == WNW_OK) {
+        p->query_cov = calloc((size_t)n * (size_t)d * (size_t)d, sizeof *p->query_cov);
+        rc = p->query_cov ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for covariances of queries");
+    }
+    if (rc == WNW_OK)
+        covariances(std, corr, n, d, p->query_cov);
+    free(std);
+    free(corr);
+    return rc;
+}
+
 static int read_stats(const struct wnw__profile_file *f, const json_t *settings, wnw_profile *p)
 {
     (void)settings;
     const int32_t d = p->n_embd_head;
-    WNW_TRY(required(&p->query_mean, f, "query_mean",
-                     (struct wnw__array_spec){.element = WNW_ELEMENT_F32,
-                                              .rank = 3,
-                                              .shape = {p->n_layer, p->n_head, d},
-                                              .min = -1e30,
-                                              .max = 1e30}));
-    return required(&p->query_cov, f, "query_cov",
-                    (struct wnw__array_spec){.element = WNW_ELEMENT_F32,
-                                             .rank = 4,
-                                             .shape = {p->n_layer, p->n_head, d, d},
-                                             .min = -1e30,
-                                             .max = 1e30});
+    const struct wnw__array_spec any = {.element = WNW_ELEMENT_F32, .min = -1e30, .max = 1e30};
+    struct wnw__array_spec mean = any, cov = any, filter = any;
+    mean.rank = filter.rank = 3;
+    cov.rank = 4;
+    memcpy(mean.shape, (int32_t[4]){p->n_layer, p->n_head, d}, sizeof mean.shape);
+    memcpy(cov.shape, (int32_t[4]){p->n_layer, p->n_head, d, d}, sizeof cov.shape);
+    memcpy(filter.shape, (int32_t[4]){p->n_layer, p->n_head_kv, d}, sizeof filter.shape);
+    WNW_TRY(optional(&p->query_filter, f, "filter", filter));
+    WNW_TRY(optional(&p->query_mean, f, "query_mean", mean));
+    if (!p->query_mean && !p->query_filter)
+        return wnw__profile_bad(f, "results has neither query_mean nor filter");
+    if (!p->query_mean)
+        return WNW_OK;
+    WNW_TRY(optional(&p->query_cov, f, "query_cov", cov));
+    return p->query_cov ? WNW_OK : read_correlations(f, p);
 }
 
 int wnw__profile_read_kind(const struct wnw__profile_file *f, wnw_profile *fresh)

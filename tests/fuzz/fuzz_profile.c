@@ -51,6 +51,9 @@ static void look_at(const wnw_profile *p)
         sum += (double)p->query_mean[i];
     for (int64_t i = 0; p->query_cov && i < N_LAYER * N_HEAD * N_EMBD_HEAD * N_EMBD_HEAD; i++)
         sum += (double)p->query_cov[i];
+    for (int64_t i = 0; p->query_filter && i < N_LAYER * N_HEAD_KV * N_EMBD_HEAD; i++)
+        sum += (double)p->query_filter[i];
+    fuzz_require(!p->query_mean == !p->query_cov, "a mean of queries without their covariance");
     fuzz_require(isfinite(sum), "a number that is none");
 }
 
