@@ -16,7 +16,7 @@ ifdef CMAKE_PREFIX_PATH
 export CMAKE_PREFIX_PATH
 endif
 
-.PHONY: all setup configure install uninstall demo test docs clean help
+.PHONY: all setup configure install uninstall demo test peers docs clean help
 
 all: ## build build/winnow, after installing what that needs
 	scripts/setup.sh packages llama
@@ -37,6 +37,9 @@ test: setup ## build everything and run all tests
 	$(MAKE) configure
 	cmake --build $(BUILD) -j $(JOBS)
 	ctest --test-dir $(BUILD) --output-on-failure $(CTEST_FLAGS)
+
+peers: ## build a llama.cpp for this CPU, which build/winnow bench then runs beside itself
+	scripts/setup.sh packages peers
 
 install: all ## install the command, the library and its headers into PREFIX
 	cmake --build $(BUILD) --target winnow_shared -j $(JOBS)

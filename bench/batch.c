@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK_STEPS = 8, WARM_STEPS = 2 };
+enum { WARM_STEPS = 2 };
 
 /* ---- Setting up ---- */
 
@@ -48,6 +48,8 @@ static int check(struct bench_batch *b, const struct bench_args *args)
     int rc = parse_counts(b, args->sequences);
     if (rc == APP_OK)
         rc = bench_base_check(&b->base, args);
+    if (rc == APP_OK)
+        rc = bench_peer_start(&b->peer, args->peer, (int32_t)args->peer_timeout);
     if (rc != APP_OK)
         return rc;
     b->n_decode = (int32_t)args->decode_tokens;
@@ -88,20 +90,17 @@ static int open_all(struct bench_batch *b)
         return app_fail(APP_BAD_INPUT,
                         "--lengths: %d tokens, and %d to decode, do not fit the model's context of %d",
                         longest, n_behind(b), b->base.info.n_ctx_train);
-    bool ok = (b->step = calloc((size_t)b->most, sizeof *b->step)) != NULL;
+    bool ok = (b->steps = calloc((size_t)b->most * BATCH_CHUNK_STEPS, sizeof *b->steps)) != NULL;
     for (int e = FULL; e < N_ENGINES; e++)
         ok = (b->sequences[e] = calloc((size_t)b->most, sizeof **b->sequences)) != NULL && ok;
     if (!ok)
         return app_fail(APP_FAILED, "out of memory");
-    b->llama = bench_llama_open(b->base.model_path,
-                                &(struct bench_llama_params){.n_ctx = n_ctx,
-                                                             .n_seq = b->most + 1, /* and the prompt */
-                                                             .n_ubatch = BENCH_N_UBATCH,
-                                                             .n_threads = b->base.n_threads});
-    if (!b->llama)
-        return app_fail(APP_FAILED, "llama.cpp could not open '%s' with %d contexts of %d tokens",
-                        b->base.model_path, b->most, n_ctx);
-    return open_ours(b);
+    rc = bench_peer_load(b->peer, b->base.model_path,
+                         &(struct bench_llama_params){.n_ctx = n_ctx,
+                                                      .n_seq = b->most + 1, /* and the prompt */
+                                                      .n_ubatch = BENCH_N_UBATCH,
+                                                      .n_threads = b->base.n_threads});
+    return rc == APP_OK ? open_ours(b) : rc;
 }
 
 static void free_sequences(struct bench_batch *b)
@@ -122,10 +121,10 @@ static void close_all(struct bench_batch *b)
     free_sequences(b);
     for (int e = FULL; e < N_ENGINES; e++)
         free(b->sequences[e]);
-    free(b->step);
+    free(b->steps);
     wnw_session_free(b->read);
     wnw_engine_free(b->engine);
-    bench_llama_close(b->llama);
+    bench_peer_close(b->peer);
     wnw_policy_free(b->policy);
     bench_base_close(&b->base);
 }
@@ -134,9 +133,12 @@ static void close_all(struct bench_batch *b)
 
 static int read_prompt(struct bench_batch *b, int32_t n)
 {
-    bench_llama_reset(b->llama);
-    if (!bench_llama_feed(b->llama, b->most, b->base.tokens, n))
-        return app_fail(APP_FAILED, "llama_decode failed");
+    double unused = 0;
+    int rc = bench_peer_reset(b->peer);
+    if (rc == APP_OK)
+        rc = bench_peer_feed(b->peer, b->most, b->base.tokens, n, &unused);
+    if (rc != APP_OK)
+        return rc;
     int status = wnw_session_reset(b->read);
     if (status == WNW_OK)
         status = wnw_session_prefill(b->read, b->base.tokens, n, NULL, NULL);
@@ -188,8 +190,8 @@ static int start_sequences(struct bench_batch *b, struct batch_result *r)
 {
     int rc = APP_OK;
     free_sequences(b);
-    for (int32_t i = 0; i < r->n; i++)
-        bench_llama_copy(b->llama, b->most, i);
+    for (int32_t i = 0; i < r->n && rc == APP_OK; i++)
+        rc = bench_peer_copy(b->peer, b->most, i);
     for (int e = FULL; e < N_ENGINES; e++) {
         r->kv_bytes[e] = 0;
         for (int32_t i = 0; i < r->n && rc == APP_OK; i++)
@@ -203,16 +205,14 @@ static int start_sequences(struct bench_batch *b, struct batch_result *r)
 /* Decodes steps from .. to - 1 of n sequences; every engine gets the same tokens. */
 static int decode(struct bench_batch *b, enum bench_engine e, int32_t n, int32_t from, int32_t to, double *ms)
 {
+    for (int32_t k = from; k < to; k++)
+        for (int32_t i = 0; i < n; i++)
+            b->steps[(k - from) * n + i] = b->base.tokens[(k + 7 * i) % b->base.lengths[0]];
+    if (e == LLAMA)
+        return bench_peer_steps(b->peer, b->steps, n, to - from, ms);
     const double start = app_now_ms();
     for (int32_t k = from; k < to; k++) {
-        for (int32_t i = 0; i < n; i++)
-            b->step[i] = b->base.tokens[(k + 7 * i) % b->base.lengths[0]];
-        if (e == LLAMA) {
-            if (!bench_llama_step(b->llama, b->step, n))
-                return app_fail(APP_FAILED, "llama_decode failed with %d sequences", n);
-            continue;
-        }
-        const int status = wnw_decode_batch(b->engine, b->sequences[e], b->step, n);
+        const int status = wnw_decode_batch(b->engine, b->sequences[e], b->steps + (k - from) * n, n);
         if (status != WNW_OK)
             return app_fail_status(status);
     }
@@ -228,8 +228,8 @@ static int measure_count(struct bench_batch *b, struct batch_result *r, int32_t 
     for (int e = 0; e < N_ENGINES && rc == APP_OK; e++)
         rc = decode(b, (enum bench_engine)e, r->n, 0, WARM_STEPS,
                     &unused); /* builds the graphs of this shape */
-    for (int32_t at = 0; at < b->n_decode && rc == APP_OK; at += CHUNK_STEPS) {
-        const int32_t n = b->n_decode - at < CHUNK_STEPS ? b->n_decode - at : CHUNK_STEPS;
+    for (int32_t at = 0; at < b->n_decode && rc == APP_OK; at += BATCH_CHUNK_STEPS) {
+        const int32_t n = b->n_decode - at < BATCH_CHUNK_STEPS ? b->n_decode - at : BATCH_CHUNK_STEPS;
         for (int k = 0; k < N_ENGINES && rc == APP_OK; k++) {
             const enum bench_engine e = (enum bench_engine)((k + round) % N_ENGINES);
             rc = decode(b, e, r->n, WARM_STEPS + at, WARM_STEPS + at + n, &ms[e]);

@@ -6,6 +6,8 @@
 #include "bench/bench.h"
 
 enum { BATCH_MAX_COUNTS = 16, BATCH_MAX_SEQUENCES = 64 };
+/* The engines take turns after so many steps. */
+enum { BATCH_CHUNK_STEPS = 8 };
 
 /* The result for n sequences that decode together. */
 struct batch_result {
@@ -25,11 +27,11 @@ struct bench_batch {
     int32_t counts[BATCH_MAX_COUNTS], n_counts, most; /* numbers of sequences, and the largest */
     int32_t n_decode;
     wnw_policy *policy;
-    struct bench_llama *llama;
+    struct bench_peer *peer;
     wnw_engine *engine;
     wnw_session *read; /* every sequence starts as a copy of this one, which holds the prompt */
     wnw_session **sequences[N_ENGINES]; /* [most], of the present measurement; LLAMA: unused */
-    int32_t *step;                      /* [most] tokens */
+    int32_t *steps;                     /* [BATCH_CHUNK_STEPS][most] tokens */
     struct batch_length lengths[BENCH_MAX_LENGTHS];
     int32_t n_lengths; /* lengths measured so far */
     struct app_progress progress;
@@ -37,6 +39,6 @@ struct bench_batch {
 
 /* The two forms of the result. Each returns an exit code. */
 int batch_print_table(const struct bench_batch *b);
-int batch_print_json(const struct bench_batch *b);
+int batch_print_json(struct bench_batch *b);
 
 #endif

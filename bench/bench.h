@@ -7,7 +7,8 @@
 #include "app/console.h"
 #include "app/output.h"
 #include "bench/args.h"
-#include "bench/llama.h"
+#include "bench/cpu.h"
+#include "bench/peer.h"
 #include "winnow.h"
 
 #include <jansson.h>
@@ -29,8 +30,6 @@ int bench_check_csv(struct app_inputs *inputs, const struct bench_args *args, co
 /* Makes n token ids, the same in every run. Speed does not depend on which ids they are, but every engine
  * must get the same ones. The caller frees them. */
 int32_t *bench_make_tokens(int32_t n, int32_t n_vocab);
-/* Writes CPU, number of threads and kernels in one line. */
-void bench_describe_machine(char *out, size_t size, int32_t n_threads);
 
 /* Resident memory of this process during a piece of work, in bytes; NaN if the system does not report it. */
 struct bench_memory {
@@ -85,7 +84,7 @@ struct bench {
     wnw_policy *policy;
     wnw_model *model;
     wnw_model_info info;
-    struct bench_llama *llama;
+    struct bench_peer *peer;
     wnw_session *full, *compressed;
     int32_t *tokens; /* [longest + n_decode] */
     struct bench_length results[BENCH_MAX_LENGTHS];
@@ -97,7 +96,7 @@ struct bench {
 
 /* The three forms of the result. Each returns an exit code. */
 int bench_print_table(const struct bench *b);
-int bench_print_json(const struct bench *b);
+int bench_print_json(struct bench *b);
 int bench_write_csv(const struct bench *b);
 
 #endif

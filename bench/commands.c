@@ -5,8 +5,10 @@
 #include "app/args.h"
 #include "bench/args.h"
 
-static const struct app_group *const speed_groups[] = {&bench_group_speed, &app_group_common, NULL};
-static const struct app_group *const batch_groups[] = {&bench_group_batch, &app_group_common, NULL};
+static const struct app_group *const speed_groups[] = {&bench_group_speed, &bench_group_peer,
+                                                       &app_group_common, NULL};
+static const struct app_group *const batch_groups[] = {&bench_group_batch, &bench_group_peer,
+                                                       &app_group_common, NULL};
 static const struct app_group *const observe_groups[] = {&bench_group_part, &app_group_common, NULL};
 static const struct app_group *const methods_groups[] = {&bench_group_part, &bench_group_methods,
                                                          &app_group_common, NULL};
@@ -15,6 +17,7 @@ const struct app_command bench_commands[] = {
      .about = "Speed beside llama.cpp in one run: full cache and compressed cache.",
      .usage = "[options]",
      .notes = "Rounds alternate between the programs; ratios are formed per round, then medians are taken.\n"
+              "llama.cpp is a process of its own; `make peers` builds one for the CPU at hand.\n"
               "`winnow bench batch` has several sequences decode together; `winnow bench observe` and\n"
               "`winnow bench methods` measure what policies cost.",
      .groups = speed_groups,

@@ -53,22 +53,6 @@ int32_t *bench_make_tokens(int32_t n, int32_t n_vocab)
     return tokens;
 }
 
-void bench_describe_machine(char *out, size_t size, int32_t n_threads)
-{
-    char cpu[160] = "unknown CPU", line[512];
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    while (f && fgets(line, sizeof line, f)) {
-        const char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) == 0 && colon) {
-            snprintf(cpu, sizeof cpu, "%.*s", (int)strcspn(colon + 1, "\n") - 1, colon + 2);
-            break;
-        }
-    }
-    if (f)
-        fclose(f);
-    snprintf(out, size, "%s, %d threads, %s attention kernels", cpu, n_threads, wnw_kernel_name());
-}
-
 static int compare(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;

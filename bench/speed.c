@@ -30,7 +30,9 @@ static int check(struct bench *b)
         return app_fail(APP_BAD_INPUT,
                         "--policy full compresses nothing, and the full cache is measured anyway");
     rc = app_model_path(&b->model_path, args->app.model);
-    return rc == APP_OK ? bench_check_csv(&b->inputs, args, b->model_path) : rc;
+    if (rc == APP_OK)
+        rc = bench_check_csv(&b->inputs, args, b->model_path);
+    return rc == APP_OK ? bench_peer_start(&b->peer, args->peer, (int32_t)args->peer_timeout) : rc;
 }
 
 /* A length that leaves too little room for decoding is shortened by the missing tokens; longer ones are
@@ -74,12 +76,12 @@ static int open_engines(struct bench *b)
         return rc;
     for (int32_t i = 0; i < b->n_lengths; i++)
         longest = b->lengths[i] > longest ? b->lengths[i] : longest;
-    b->llama = bench_llama_open(b->model_path, &(struct bench_llama_params){.n_ctx = longest + b->n_decode,
-                                                                            .n_ubatch = BENCH_N_UBATCH,
-                                                                            .n_threads = b->n_threads});
-    if (!b->llama)
-        return app_fail(APP_FAILED, "llama.cpp could not open '%s' with a context of %d tokens",
-                        b->model_path, longest + b->n_decode);
+    rc = bench_peer_load(b->peer, b->model_path,
+                         &(struct bench_llama_params){.n_ctx = longest + b->n_decode,
+                                                      .n_ubatch = BENCH_N_UBATCH,
+                                                      .n_threads = b->n_threads});
+    if (rc != APP_OK)
+        return rc;
     b->tokens = bench_make_tokens(longest + b->n_decode, b->info.n_vocab);
     if (!b->tokens)
         return app_fail(APP_FAILED, "out of memory");
@@ -91,63 +93,60 @@ static int open_engines(struct bench *b)
 
 /* ---- Measuring ---- */
 
-static int feed(struct bench *b, enum bench_engine e, const int32_t *tokens, int32_t n)
-{
-    if (e == LLAMA)
-        return bench_llama_feed(b->llama, 0, tokens, n) ? APP_OK
-                                                        : app_fail(APP_FAILED, "llama_decode failed");
-    const int status = wnw_session_prefill(e == FULL ? b->full : b->compressed, tokens, n, NULL, NULL);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
-}
-
 static void step_done(struct bench *b, int32_t n_tokens, int32_t n_all)
 {
     b->n_steps_done += n_tokens;
     app_progress_step(b->n_steps_done, n_all, &b->progress);
 }
 
-/* One engine reads the context. The COMPRESSED one then compresses it, which counts as prefill. */
-static int time_prefill(struct bench *b, enum bench_engine e, struct bench_length *r, struct bench_round *out)
+static int read_by_llama(struct bench *b, const struct bench_length *r, double *ms)
 {
-    if (e == LLAMA)
-        bench_llama_reset(b->llama);
-    else
-        wnw_session_reset(e == FULL ? b->full : b->compressed);
+    const int rc = bench_peer_reset(b->peer);
+    return rc == APP_OK ? bench_peer_feed(b->peer, 0, b->tokens, r->n, ms) : rc;
+}
+
+/* The COMPRESSED session compresses what it has read, which counts as prefill. */
+static int read_by_us(struct bench *b, enum bench_engine e, struct bench_length *r, struct bench_round *out,
+                      double *ms)
+{
+    wnw_session *s = e == FULL ? b->full : b->compressed;
+    wnw_session_reset(s);
     const double start = app_now_ms();
-    int rc = feed(b, e, b->tokens, r->n);
-    if (rc == APP_OK && e == COMPRESSED) {
+    int status = wnw_session_prefill(s, b->tokens, r->n, NULL, NULL);
+    if (status == WNW_OK && e == COMPRESSED) {
         const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = r->budget};
         wnw_report report = {WNW_INIT(wnw_report)};
         const double before = app_now_ms();
-        const int status = wnw_session_compress(b->compressed, b->policy, &size, &report);
-        if (status != WNW_OK)
-            return app_fail_status(status);
+        status = wnw_session_compress(s, b->policy, &size, &report);
         out->compress_ms = app_now_ms() - before;
         r->kept_mean = report.kept_mean;
     }
-    if (rc != APP_OK)
-        return rc;
-    out->prefill[e] = (double)r->n * 1e3 / (app_now_ms() - start);
-    if (e != LLAMA) {
-        r->stats[e] = wnw_cache_stats_default();
-        (void)wnw_cache_get_stats(e == FULL ? b->full : b->compressed, &r->stats[e]);
-    }
+    *ms = app_now_ms() - start;
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    r->stats[e] = wnw_cache_stats_default();
+    (void)wnw_cache_get_stats(s, &r->stats[e]);
     return APP_OK;
+}
+
+/* One engine reads the context. */
+static int time_prefill(struct bench *b, enum bench_engine e, struct bench_length *r, struct bench_round *out)
+{
+    double ms = 0;
+    const int rc = e == LLAMA ? read_by_llama(b, r, &ms) : read_by_us(b, e, r, out, &ms);
+    out->prefill[e] = (double)r->n * 1e3 / ms;
+    return rc;
 }
 
 static int decode_some(struct bench *b, enum bench_engine e, const int32_t *tokens, int32_t n, double *ms)
 {
+    if (e == LLAMA)
+        return bench_peer_steps(b->peer, tokens, 1, n, ms);
     const double start = app_now_ms();
     for (int32_t i = 0; i < n; i++) {
-        int rc = APP_OK;
-        if (e == LLAMA) {
-            rc = feed(b, e, tokens + i, 1);
-        } else {
-            const int status = wnw_session_decode(e == FULL ? b->full : b->compressed, tokens[i]);
-            rc = status == WNW_OK ? APP_OK : app_fail_status(status);
-        }
-        if (rc != APP_OK)
-            return rc;
+        const int status = wnw_session_decode(e == FULL ? b->full : b->compressed, tokens[i]);
+        if (status != WNW_OK)
+            return app_fail_status(status);
     }
     *ms += app_now_ms() - start;
     return APP_OK;
@@ -224,7 +223,7 @@ static void close_bench(struct bench *b)
         free(b->results[i].rounds);
     wnw_session_free(b->full);
     wnw_session_free(b->compressed);
-    bench_llama_close(b->llama);
+    bench_peer_close(b->peer);
     wnw_model_free(b->model);
     wnw_policy_free(b->policy);
     free(b->tokens);

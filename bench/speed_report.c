@@ -62,7 +62,7 @@ static void print_speeds(const struct bench_length *r, const char *phase)
 
 int bench_print_table(const struct bench *b)
 {
-    printf("%s\n", b->machine);
+    printf("%s\n%s\n", b->machine, bench_peer_about(b->peer));
     printf("%s, f16 cache, flash attention, batches of %d, %d rounds, %d tokens decoded\n", b->info.name,
            BENCH_N_UBATCH, b->n_reps, b->n_decode);
     char *own;
@@ -116,15 +116,15 @@ static json_t *length_json(const struct bench *b, const struct bench_length *r)
                      caches);
 }
 
-int bench_print_json(const struct bench *b)
+int bench_print_json(struct bench *b)
 {
     json_t *lengths = json_array();
     for (int32_t i = 0; i < b->n_results; i++)
         app_json_append(&lengths, length_json(b, &b->results[i]));
-    return app_print_json(json_pack("{s:o, s:i, s:s, s:o, s:s, s:o}", "machine", app_json_text(b->machine),
-                                    "threads", (int)b->n_threads, "kernel", wnw_kernel_name(), "model",
-                                    app_json_text(b->args->app.model), "policy", wnw_policy_string(b->policy),
-                                    "lengths", lengths));
+    return app_print_json(json_pack(
+        "{s:o, s:i, s:s, s:o, s:o, s:s, s:o}", "machine", app_json_text(b->machine), "threads",
+        (int)b->n_threads, "kernel", wnw_kernel_name(), "peer", bench_peer_json(b->peer), "model",
+        app_json_text(b->args->app.model), "policy", wnw_policy_string(b->policy), "lengths", lengths));
 }
 
 int bench_write_csv(const struct bench *b)
@@ -133,9 +133,10 @@ int bench_write_csv(const struct bench *b)
     const int rc = app_out_open(&out, b->args->csv, &b->inputs);
     if (rc != APP_OK)
         return rc;
-    fprintf(out.f,
-            "# %s\nmodel,policy,n,phase,engine,against,unit,median,min,max,rounds,kv_bytes,entry_bytes\n",
-            b->machine);
+    fprintf(
+        out.f,
+        "# %s\n# %s\nmodel,policy,n,phase,engine,against,unit,median,min,max,rounds,kv_bytes,entry_bytes\n",
+        b->machine, bench_peer_about(b->peer));
     for (int32_t i = 0; i < b->n_results; i++) {
         const struct bench_length *r = &b->results[i];
         for (int k = 0; k < N_FIGURES; k++) {

@@ -8,8 +8,9 @@
 #   model        the default model
 #   test-models  what the tests need besides: a float32 copy of the default model, tiny random models
 #   clang        Debian packages of clang with its libFuzzer, which only .ci/run needs
+#   peers        a llama.cpp for the CPU at hand, which `winnow bench` runs beside itself
 #
-# Without a step: all of them but the last. Every step looks first and does nothing when its work is done, so running
+# Without a step: all of them but the last two. Every step looks first and does nothing when its work is done, so running
 # twice is cheap; an interrupted step starts over, a damaged model is made again. Everything but Debian packages goes to
 # ${WINNOW_CACHE:-~/.cache/winnow}. WINNOW_LLAMA_FROM names another such folder, from which the compiled ggml and
 # libllama are copied if they suit this machine; that folder is not changed.
@@ -310,6 +311,8 @@ step_test_models() {
     step_tiny_models
 }
 
+. "$here/peers.sh"
+
 # ---- main ----
 run_steps() {
     local step
@@ -321,9 +324,9 @@ run_steps() {
 [ $# -gt 0 ] || set -- packages llama python model test-models
 for step in "$@"; do
     case $step in
-    packages | llama | python | model | test-models | clang) ;;
+    packages | llama | python | model | test-models | clang | peers) ;;
     *)
-        sed -n '3,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+        sed -n '3,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
         exit 2
         ;;
     esac

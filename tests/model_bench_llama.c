@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The benchmark's peer computes what it should: n sequences in one llama_decode give what each gives alone. */
-#include "bench/llama.h"
+#include "bench/llama/llama.h"
 #include "helpers.h"
 
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static void decode_alone(struct bench_llama *b, const int32_t *tokens, int32_t n
                          int32_t *picked)
 {
     bench_llama_reset(b);
-    assert_true(bench_llama_feed(b, 0, tokens, n));
+    assert_true(bench_llama_feed(b, 0, tokens, n, true));
     for (int32_t i = 0; i < N_DECODE; i++) {
         picked[i] = pick(b, 0, n_vocab);
         assert_true(bench_llama_step(b, &picked[i], 1));
@@ -50,7 +50,7 @@ static void like_alone(const char *name)
     for (int32_t i = 0; i < N_SEQ; i++) {
         tokens[i] = test_random_tokens(lengths[i], info.n_vocab, (uint64_t)i + 1);
         decode_alone(one, tokens[i], lengths[i], info.n_vocab, alone[i]);
-        assert_true(bench_llama_feed(all, i, tokens[i], lengths[i]));
+        assert_true(bench_llama_feed(all, i, tokens[i], lengths[i], true));
         next[i] = alone[i][0];
     }
     for (int32_t k = 1; k < N_DECODE; k++) {
@@ -63,7 +63,7 @@ static void like_alone(const char *name)
     }
     /* A copy goes on as its source does, and a reset forgets. */
     bench_llama_reset(all);
-    assert_true(bench_llama_feed(all, 0, tokens[0], lengths[0]));
+    assert_true(bench_llama_feed(all, 0, tokens[0], lengths[0], true));
     for (int32_t i = 1; i < N_SEQ; i++)
         bench_llama_copy(all, 0, i);
     for (int32_t k = 0; k < N_DECODE - 1; k++) {

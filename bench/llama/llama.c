@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The only file of the command that knows libllama: the benchmark runs llama_decode beside our engine. */
-#include "bench/llama.h"
+#include "bench/llama/llama.h"
 
 #include <llama.h>
 #include <stdlib.h>
@@ -21,6 +20,11 @@ static void drop_log(enum ggml_log_level level, const char *text, void *user)
     (void)user;
 }
 
+void bench_llama_quiet(void)
+{
+    llama_log_set(drop_log, NULL);
+}
+
 /* llama.cpp's cache rounds a sequence's room up to blocks of this many tokens. It is rounded here already, so
  * that n_ctx is divided evenly among the sequences. */
 enum { CTX_BLOCK = 256 };
@@ -35,7 +39,7 @@ struct bench_llama *bench_llama_open(const char *path, const struct bench_llama_
     b->n_past = calloc((size_t)b->n_seq, sizeof *b->n_past);
     if (!b->n_past)
         goto fail;
-    llama_log_set(drop_log, NULL);
+    bench_llama_quiet();
     llama_backend_init();
     struct llama_model_params mp = llama_model_default_params();
     mp.n_gpu_layers = 0;
@@ -98,19 +102,19 @@ static void put(struct bench_llama *b, int32_t row, int32_t seq, int32_t token, 
     b->batch.logits[row] = logits;
 }
 
-bool bench_llama_feed(struct bench_llama *b, int32_t seq, const int32_t *tokens, int32_t n)
+bool bench_llama_feed(struct bench_llama *b, int32_t seq, const int32_t *tokens, int32_t n, bool logits)
 {
     b->stepped = false;
     for (int32_t from = 0; from < n; from += b->n_ubatch) {
         const int32_t len = n - from < b->n_ubatch ? n - from : b->n_ubatch;
         b->batch.n_tokens = len;
         for (int32_t i = 0; i < len; i++)
-            put(b, i, seq, tokens[from + i], from + i == n - 1);
+            put(b, i, seq, tokens[from + i], logits && from + i == n - 1);
         if (llama_decode(b->ctx, b->batch) != 0)
             return false;
     }
     llama_synchronize(b->ctx);
-    return llama_get_logits_ith(b->ctx, -1) != NULL;
+    return !logits || llama_get_logits_ith(b->ctx, -1) != NULL;
 }
 
 void bench_llama_copy(struct bench_llama *b, int32_t from, int32_t to)

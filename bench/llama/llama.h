@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* llama.cpp's own engine, for comparison. */
-#ifndef WNW_BENCH_LLAMA_H
-#define WNW_BENCH_LLAMA_H
+/* llama.cpp's own engine, for comparison. This folder alone of the command knows libllama. */
+#ifndef WNW_BENCH_LLAMA_LLAMA_H
+#define WNW_BENCH_LLAMA_LLAMA_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,14 +14,16 @@ struct bench_llama_params {
     int32_t n_ubatch, n_threads;
 };
 
+/* Drops what libllama and ggml log in this process. */
+void bench_llama_quiet(void);
 /* Opens the model on the CPU with an f16 cache per sequence and flash attention. NULL if that fails. */
 struct bench_llama *bench_llama_open(const char *path, const struct bench_llama_params *params);
 void bench_llama_close(struct bench_llama *b);
 
 /* Forgets all tokens of all sequences. */
 void bench_llama_reset(struct bench_llama *b);
-/* Appends n tokens to a sequence and computes logits for the last one only. */
-bool bench_llama_feed(struct bench_llama *b, int32_t seq, const int32_t *tokens, int32_t n);
+/* Appends n tokens to a sequence and computes logits for the last one, or for none. */
+bool bench_llama_feed(struct bench_llama *b, int32_t seq, const int32_t *tokens, int32_t n, bool logits);
 /* Replaces the contents of sequence `to` by a copy of sequence `from`. */
 void bench_llama_copy(struct bench_llama *b, int32_t from, int32_t to);
 /* Appends tokens[i] to sequence i, for the first n sequences (at most n_ubatch), in one llama_decode, and

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+#include "bench/cpu.h"
+
+#include "winnow.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The value behind "key<tabs>: " of a line; NULL if the line has another key. */
+static const char *value_of(char *line, const char *key)
+{
+    const size_t n = strlen(key);
+    const char *colon = strchr(line, ':');
+    line[strcspn(line, "\n")] = '\0';
+    if (!colon || strncmp(line, key, n) != 0 || strspn(line + n, " \t") != (size_t)(colon - line) - n)
+        return NULL;
+    return colon + 1 + strspn(colon + 1, " ");
+}
+
+bool bench_cpu_value(char *out, size_t size, const char *key)
+{
+    char line[8192];
+    const char *value = NULL;
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    while (f && !value && fgets(line, sizeof line, f))
+        value = value_of(line, key);
+    if (f)
+        fclose(f);
+    snprintf(out, size, "%s", value ? value : "");
+    return value != NULL;
+}
+
+void bench_describe_machine(char *out, size_t size, int n_threads)
+{
+    char cpu[160];
+    if (!bench_cpu_value(cpu, sizeof cpu, "model name"))
+        snprintf(cpu, sizeof cpu, "unknown CPU");
+    snprintf(out, size, "%s, %d threads, %s attention kernels", cpu, n_threads, wnw_kernel_name());
+}

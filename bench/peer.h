@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * llama.cpp as a process of its own beside the benchmark (decision 036). `make peers` builds one for the CPU
+ * at hand, whatever ours is built with; without it the libllama of this build runs there. The two sides take
+ * turns and never compute at the same time.
+ */
+#ifndef WNW_BENCH_PEER_H
+#define WNW_BENCH_PEER_H
+
+#include "bench/llama/llama.h"
+
+#include <jansson.h>
+#include <stdint.h>
+
+struct bench_peer;
+
+/* Starts the process. program: "own" = the libllama of this build; NULL = that of make peers, else "own".
+ * silence_s: seconds without a sign of work after which it counts as hanging. To be called before this
+ * process has started threads. The caller closes *out, after a failure too. These functions print what went
+ * wrong and return exit codes; a process that has ended or hangs is an error of any of them. */
+int bench_peer_start(struct bench_peer **out, const char *program, int32_t silence_s);
+/* Opens the model in it. */
+int bench_peer_load(struct bench_peer *p, const char *model, const struct bench_llama_params *params);
+/* Ends the process. */
+void bench_peer_close(struct bench_peer *p);
+
+/* One line that names the program, its version and its flags. Borrowed. */
+const char *bench_peer_about(const struct bench_peer *p);
+/* The same as JSON, with the most memory that the process has used. NULL if memory runs out. */
+json_t *bench_peer_json(struct bench_peer *p);
+
+/* As the functions of bench/llama/llama.h. Times are measured in the process; ms is increased by them. */
+int bench_peer_reset(struct bench_peer *p);
+int bench_peer_feed(struct bench_peer *p, int32_t seq, const int32_t *tokens, int32_t n, double *ms);
+int bench_peer_copy(struct bench_peer *p, int32_t from, int32_t to);
+/* n_steps times bench_llama_step with n_seq tokens: tokens[n_steps][n_seq]. */
+int bench_peer_steps(struct bench_peer *p, const int32_t *tokens, int32_t n_seq, int32_t n_steps, double *ms);
+
+#endif
