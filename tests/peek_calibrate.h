@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* The private headers of calibrations. See peek_arrays.h. */
+/* The private headers of calibrations, and those of sessions. See peek_arrays.h. */
 #ifndef WNW_TESTS_PEEK_CALIBRATE_H
 #define WNW_TESTS_PEEK_CALIBRATE_H
 
+#include "peek_session.h"
+
+#include "calibrate/bandit.h"
 #include "calibrate/calibrate.h"
+#include "calibrate/cql.h"
 #include "calibrate/journal.h"
 #include "calibrate/json.h"
+#include "calibrate/risk_bins.h"
+#include "calibrate/risk_grid.h"
 
 #endif

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A contextual bandit: rewards of logged actions, kept for every cell (state), and the action that is best in
+ * each. CompilerKV (arXiv 2602.08686, sections on offline compilation) has two of them: head weights, where a
+ * cell is a layer's KV head, and thresholds, where a cell is a layer with a bin of entropy and of perplexity.
+ *
+ * A prompt is tried several times. A trial draws an action in many slots at once and has one reward for all
+ * of them (a factorial design), so that the other slots' actions average out. What all trials of a prompt have
+ * in common is no one's doing: the prompt's mean is taken off every reward.
+ */
+#ifndef WNW_CALIBRATE_BANDIT_H
+#define WNW_CALIBRATE_BANDIT_H
+
+#include "base/err.h"
+
+struct wnw__bandit {
+    int32_t n_cell, n_action;
+    int32_t reference; /* the neutral action, which others must beat */
+    int64_t *n;        /* [n_cell][n_action] rewards credited */
+    double *sum;       /* [n_cell][n_action] of these rewards */
+    /* Per prompt that tried both: its mean reward of the action minus that of the reference. */
+    int64_t *n_pair;        /* [n_cell][n_action] such prompts */
+    double *gain, *gain_sq; /* [n_cell][n_action] sum over prompts, and of squares */
+    /* Over all cells. */
+    int64_t n_all;
+    double sum_all, sq_all;
+};
+
+/* Makes an empty log; n_action is at most WNW_CQL_ACTIONS. E_NOMEM. */
+int wnw__bandit_init(struct wnw__bandit *b, int32_t n_cell, int32_t n_action, int32_t reference);
+void wnw__bandit_free(struct wnw__bandit *b);
+
+/* The trials of one prompt. */
+struct wnw__bandit_trials {
+    int32_t n_trial, n_slot;
+    const int32_t *cell;   /* [n_slot] the cell that a slot's action belongs to; each cell at most once */
+    const uint8_t *action; /* [n_trial][n_slot] */
+    const double *reward;  /* [n_trial] */
+    const double *penalty; /* [n_trial][n_slot] taken off the slot's own reward; NULL = none */
+};
+/* Credits every trial's reward, less the mean over the trials and less the slot's penalty, to the cells of
+ * its slots. */
+void wnw__bandit_add(struct wnw__bandit *b, const struct wnw__bandit_trials *t);
+
+/* Standard deviation of all credited rewards; 1 where it is below 1e-12. */
+double wnw__bandit_sigma(const struct wnw__bandit *b);
+/* Mean reward of the action in the cell, 0 where it was not tried. */
+double wnw__bandit_mean(const struct wnw__bandit *b, int32_t cell, int32_t action);
+/* Mean reward of the last action minus that of the first: what the cell gains from large values. */
+double wnw__bandit_slope(const struct wnw__bandit *b, int32_t cell);
+
+/* Which of several actions wins whose values differ by less than 1e-6. */
+enum wnw__bandit_tie {
+    WNW_TIE_NEUTRAL, /* the one nearest to 1, then the lower one */
+    WNW_TIE_LOW,     /* the lowest */
+};
+struct wnw__bandit_rule {
+    const double *value; /* [n_action] the actions, ascending */
+    const double *mean;  /* [n_cell][n_action] instead of the log's own means; NULL = those */
+    double conservatism; /* weight of CQL's penalty */
+    double guard;        /* standard errors by which an action must beat the reference */
+    int64_t guard_n;     /* rewards that it must have at least */
+    enum wnw__bandit_tie tie;
+};
+/* Writes the best action of each cell to choice[n_cell], -1 where the cell has no rewards: the largest value
+ * that conservative Q-learning gives on rewards in units of wnw__bandit_sigma, or the reference where that
+ * action's paired gain does not pass the guard. */
+void wnw__bandit_choose(const struct wnw__bandit *b, const struct wnw__bandit_rule *rule, int32_t *choice);
+
+#endif

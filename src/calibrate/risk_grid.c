@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+#include "calibrate/risk_grid.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Shrinkage ---- */
+
+/* A box of cells: layers, entropy bins and perplexity bins from .. to - 1. */
+struct box {
+    int32_t from[3], to[3];
+};
+
+static void add_box(const struct wnw__risk_grid *g, const struct wnw__bandit *b, const struct box *x,
+                    int32_t action, int64_t *n, double *sum)
+{
+    *n = 0;
+    *sum = 0;
+    for (int32_t il = x->from[0]; il < x->to[0]; il++)
+        for (int32_t e = x->from[1]; e < x->to[1]; e++)
+            for (int32_t p = x->from[2]; p < x->to[2]; p++) {
+                const int64_t i = (int64_t)wnw__risk_cell(g, il, e, p) * b->n_action + action;
+                *n += b->n[i];
+                *sum += b->sum[i];
+            }
+}
+
+/* The parts of the grid that hold a cell, from everything to the cell alone. */
+enum { N_LEVEL = 5 };
+static void boxes_of(const struct wnw__risk_grid *g, int32_t il, int32_t e, int32_t p, struct box *out)
+{
+    const int32_t four = e / 4 * 4, after = four + 4 < g->n_entropy ? four + 4 : g->n_entropy;
+    out[0] = (struct box){{0, 0, 0}, {g->n_layer, g->n_entropy, g->n_ppl}};
+    out[1] = (struct box){{il, 0, 0}, {il + 1, g->n_entropy, g->n_ppl}};
+    out[2] = (struct box){{il, 0, p}, {il + 1, g->n_entropy, p + 1}};
+    out[3] = (struct box){{il, four, p}, {il + 1, after, p + 1}};
+    out[4] = (struct box){{il, e, p}, {il + 1, e + 1, p + 1}};
+}
+
+void wnw__risk_shrink(const struct wnw__risk_grid *g, const struct wnw__bandit *b, double k, double *mean)
+{
+    for (int32_t c = 0; c < g->n_layer * g->n_entropy * g->n_ppl; c++) {
+        struct box box[N_LEVEL];
+        boxes_of(g, c / (g->n_entropy * g->n_ppl), c / g->n_ppl % g->n_entropy, c % g->n_ppl, box);
+        for (int32_t a = 0; a < b->n_action; a++) {
+            double value = 0, sum;
+            int64_t n;
+            add_box(g, b, &box[0], a, &n, &sum);
+            value = n > 0 ? sum / (double)n : 0;
+            for (int level = 1; level < N_LEVEL; level++) {
+                add_box(g, b, &box[level], a, &n, &sum);
+                value = (sum + k * value) / ((double)n + k);
+            }
+            mean[(int64_t)c * b->n_action + a] = value;
+        }
+    }
+}
+
+/* ---- Cells that no prompt fell into ---- */
+
+/* The nearest cell of the layer that has a choice in from[], or -1. */
+static int32_t nearest(const struct wnw__risk_grid *g, const int32_t *from, int32_t il, int32_t e, int32_t p)
+{
+    int32_t best = -1, least = INT32_MAX;
+    for (int32_t e2 = g->n_entropy - 1; e2 >= 0; e2--)
+        for (int32_t p2 = g->n_ppl - 1; p2 >= 0; p2--) {
+            const int32_t c = wnw__risk_cell(g, il, e2, p2), far = abs(e2 - e) + 5 * abs(p2 - p);
+            if (from[c] < 0 || far >= least)
+                continue;
+            least = far;
+            best = c;
+        }
+    return best;
+}
+
+int wnw__risk_fill(const struct wnw__risk_grid *g, int32_t *choice, int32_t otherwise)
+{
+    const size_t n = (size_t)g->n_layer * (size_t)g->n_entropy * (size_t)g->n_ppl;
+    int32_t *from = malloc(n * sizeof *from); /* the choices before, so that filled cells fill no others */
+    if (!from)
+        return wnw__fail(WNW_E_NOMEM, "no memory for %zu thresholds", n);
+    memcpy(from, choice, n * sizeof *from);
+    for (int32_t il = 0; il < g->n_layer; il++)
+        for (int32_t e = 0; e < g->n_entropy; e++)
+            for (int32_t p = 0; p < g->n_ppl; p++) {
+                const int32_t c = wnw__risk_cell(g, il, e, p);
+                if (from[c] >= 0)
+                    continue;
+                const int32_t near = nearest(g, from, il, e, p);
+                choice[c] = near >= 0 ? from[near] : otherwise;
+            }
+    free(from);
+    return WNW_OK;
+}
+
+/* ---- Options ---- */
+
+int wnw__risk_smooth(const struct wnw__risk_grid *g, double *tau)
+{
+    const size_t row = (size_t)g->n_entropy * (size_t)g->n_ppl, n = (size_t)g->n_layer * row;
+    double *raw = malloc(n * sizeof *raw);
+    if (!raw)
+        return wnw__fail(WNW_E_NOMEM, "no memory for %zu thresholds", n);
+    memcpy(raw, tau, n * sizeof *raw);
+    for (size_t i = row; i + row < n; i++)
+        tau[i] = 0.15 * raw[i - row] + 0.70 * raw[i] + 0.15 * raw[i + row];
+    free(raw);
+    return WNW_OK;
+}
+
+enum { MOST_BINS = 1024 };
+
+/* The nearest values that do not rise, for x[0], x[step], .. of n elements with weights w + 1. */
+static void pool_line(double *x, const int64_t *w, int32_t n, int32_t step)
+{
+    double value[MOST_BINS], weight[MOST_BINS];
+    int32_t size[MOST_BINS], n_block = 0;
+    for (int32_t i = 0; i < n; i++) {
+        value[n_block] = x[i * step];
+        weight[n_block] = (double)w[i * step] + 1;
+        size[n_block++] = 1;
+        while (n_block > 1 && value[n_block - 1] > value[n_block - 2]) {
+            const int32_t to = n_block - 2;
+            value[to] =
+                (value[to] * weight[to] + value[to + 1] * weight[to + 1]) / (weight[to] + weight[to + 1]);
+            weight[to] += weight[to + 1];
+            size[to] += size[to + 1];
+            n_block--;
+        }
+    }
+    for (int32_t k = 0, i = 0; k < n_block; k++)
+        for (int32_t j = 0; j < size[k]; j++)
+            x[i++ * step] = value[k];
+}
+
+void wnw__risk_monotone(const struct wnw__risk_grid *g, const int64_t *n, double *tau)
+{
+    for (int sweep = 0; sweep < 10; sweep++)
+        for (int32_t il = 0; il < g->n_layer; il++) {
+            for (int32_t e = 0; e < g->n_entropy; e++) {
+                const int32_t at = wnw__risk_cell(g, il, e, 0);
+                pool_line(tau + at, n + at, g->n_ppl, 1);
+            }
+            for (int32_t p = 0; p < g->n_ppl; p++) {
+                const int32_t at = wnw__risk_cell(g, il, 0, p);
+                pool_line(tau + at, n + at, g->n_entropy, g->n_ppl);
+            }
+        }
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The grid that CompilerKV's thresholds live on: layer x bin of the prompt's entropy x bin of its perplexity.
+ * A cell has number (layer * n_entropy + entropy bin) * n_ppl + perplexity bin.
+ */
+#ifndef WNW_CALIBRATE_RISK_GRID_H
+#define WNW_CALIBRATE_RISK_GRID_H
+
+#include "calibrate/bandit.h"
+
+struct wnw__risk_grid {
+    int32_t n_layer, n_entropy, n_ppl;
+};
+
+static inline int32_t wnw__risk_cell(const struct wnw__risk_grid *g, int32_t il, int32_t entropy, int32_t ppl)
+{
+    return (il * g->n_entropy + entropy) * g->n_ppl + ppl;
+}
+
+/* Writes mean[n_cell][n_action]: the means of b, drawn towards those of larger parts of the grid the fewer
+ * rewards there are: (sum + k parent) / (n + k). The parents of a cell: four bins of entropy; all of them;
+ * the layer; everything, which is not drawn anywhere. */
+void wnw__risk_shrink(const struct wnw__risk_grid *g, const struct wnw__bandit *b, double k, double *mean);
+/* Gives cells with choice -1 the choice of the nearest cell of their layer that has one, by the distance
+ * |entropy bins| + 5 |perplexity bins|; of two as near the one with the higher risk (entropy, then
+ * perplexity). A layer without any gets `otherwise`. E_NOMEM. */
+int wnw__risk_fill(const struct wnw__risk_grid *g, int32_t *choice, int32_t otherwise);
+/* Smooths tau[n_cell] along the layers with weights 0.15, 0.70, 0.15; the first and the last layer stay.
+ * E_NOMEM. */
+int wnw__risk_smooth(const struct wnw__risk_grid *g, double *tau);
+/* Makes tau[n_cell] fall, or stay, with rising perplexity and with rising entropy: the nearest such values by
+ * pooling adjacent violators along one axis after the other, ten times. n[n_cell] + 1 are the weights. */
+void wnw__risk_monotone(const struct wnw__risk_grid *g, const int64_t *n, double *tau);
+
+#endif

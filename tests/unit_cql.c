@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+/* Conservative Q-learning and the bandit above it, on problems small enough to be worked by hand. */
+#include <math.h>
+#include <string.h>
+
+#include "asserts.h"
+#include "peek_calibrate.h"
+#include "random.h"
+
+/* ---- The solver ---- */
+
+/* Plain gradient descent on the objective as the header states it, the slow reference. */
+static void descend(const struct wnw__cql_state *s, double weight, int n_step, double *q)
+{
+    double sum = 0;
+    for (int a = 0; a < s->n_action; a++) {
+        sum += (double)s->n[a];
+        q[a] = s->mean[a];
+    }
+    for (int i = 0; i < n_step; i++) {
+        double all = 0, e[WNW_CQL_ACTIONS];
+        for (int a = 0; a < s->n_action; a++)
+            all += e[a] = exp(q[a]);
+        for (int a = 0; a < s->n_action; a++) {
+            const double p = (double)s->n[a] / sum;
+            q[a] -= 0.5 * (p * (q[a] - s->mean[a]) + weight * (e[a] / all - p));
+        }
+    }
+}
+
+struct solved {
+    const char *name;
+    double weight;
+    int32_t n_action;
+    int64_t n[4];
+    double mean[4], q[4];
+};
+
+static void solves(void **state)
+{
+    const struct solved *row = *state;
+    const struct wnw__cql_state s = {.n_action = row->n_action, .n = row->n, .mean = row->mean};
+    double q[4];
+    assert_true(wnw__cql_solve(&s, row->weight, q));
+    for (int a = 0; a < row->n_action; a++) {
+        if (row->n[a] == 0) /* never tried: no value can be trusted */
+            assert_cmp(q[a], ==, -INFINITY);
+        else
+            assert_near(q[a], row->q[a], 5e-7);
+    }
+}
+
+/* Two actions, equal means m: with x = q_0 - q_1 the sum of p (q - m) is 0, and the stationary equations leave
+ * x = weight (sm_1 / p_1 - sm_0 / p_0), sm_0 = 1 / (1 + e^-x). For p = (.9, .1) and weight 0.5 x is 0.970740. */
+static const struct solved solved[] = {
+    {"no weight: the means", 0, 3, {5, 2, 1}, {0.3, -0.5, 1}, {0.3, -0.5, 1}},
+    {"equal means, tried 9 to 1", 0.5, 2, {9, 1}, {0, 0}, {0.097074, -0.873666}},
+    {"the best mean was tried rarely", 0.5, 3, {7, 2, 1}, {0.3, -0.5, 1}, {0.444838, -0.488717, -0.036430}},
+    {"an action that was never tried", 0.5, 3, {9, 0, 1}, {0, 7, 0}, {0.097074, 0, -0.873666}},
+    {"one action", 0.5, 1, {3}, {0.25}, {0.25}},
+};
+
+static void no_log_no_value(void **state)
+{
+    (void)state;
+    const int64_t n[2] = {0, 0};
+    const double mean[2] = {1, 2};
+    double q[2] = {5, 5};
+    assert_false(wnw__cql_solve(&(struct wnw__cql_state){2, n, mean}, 0.5, q));
+    assert_cmp(q[0], ==, -INFINITY);
+    assert_cmp(q[1], ==, -INFINITY);
+}
+
+/* Newton's method against 20,000 plain steps on random states; the p-weighted errors sum to 0. */
+static void newton_equals_gradient_descent(void **state)
+{
+    (void)state;
+    uint32_t seed = 7;
+    for (int k = 0; k < 40; k++) {
+        int64_t n[7], sum = 0;
+        double mean[7], q[7], slow[7], balance = 0;
+        const int32_t n_action = 2 + k % 6;
+        for (int a = 0; a < n_action; a++) {
+            sum += n[a] = 10 + (int64_t)(test_uniform(&seed) * 20);
+            mean[a] = 2 * test_normal(&seed);
+        }
+        const struct wnw__cql_state s = {.n_action = n_action, .n = n, .mean = mean};
+        const double weight = k % 3 == 0 ? 2 : 0.5;
+        assert_true(wnw__cql_solve(&s, weight, q));
+        descend(&s, weight, 20000, slow);
+        for (int a = 0; a < n_action; a++) {
+            assert_near(q[a], slow[a], 1e-6);
+            balance += (double)n[a] / (double)sum * (q[a] - mean[a]);
+        }
+        assert_near(balance, 0, 1e-8);
+    }
+}
+
+/* Where every action was tried equally often, the values have the order of the means. */
+static void equal_counts_keep_the_order(void **state)
+{
+    (void)state;
+    uint32_t seed = 11;
+    for (int k = 0; k < 50; k++) {
+        int64_t n[5];
+        double mean[5], q[5];
+        for (int a = 0; a < 5; a++) {
+            n[a] = 4;
+            mean[a] = test_normal(&seed);
+        }
+        assert_true(wnw__cql_solve(&(struct wnw__cql_state){5, n, mean}, 0.1 + k * 0.2, q));
+        for (int a = 0; a < 5; a++)
+            for (int b = 0; b < 5; b++)
+                if (mean[a] > mean[b])
+                    assert_cmp(q[a], >, q[b]);
+    }
+}
+
+/* ---- The bandit ---- */
+
+static const double weights[3] = {0.85, 1, 1.15};
+static const struct wnw__bandit_rule head_rule = {
+    .value = weights, .conservatism = 0.5, .guard = 1, .guard_n = 8, .tie = WNW_TIE_NEUTRAL};
+
+/* One slot in one cell: every prompt tries each action twice, and rewards[a] is what it earns. */
+static void add_prompt(struct wnw__bandit *b, const double *rewards, double offset)
+{
+    static const int32_t cell[1] = {0};
+    static const uint8_t action[6] = {0, 1, 2, 2, 1, 0};
+    double reward[6];
+    for (int k = 0; k < 6; k++)
+        reward[k] = rewards[action[k]] + offset;
+    wnw__bandit_add(b, &(struct wnw__bandit_trials){6, 1, cell, action, reward, NULL});
+}
+
+static void rewards_are_centred(void **state)
+{
+    (void)state;
+    struct wnw__bandit b;
+    assert_ok(wnw__bandit_init(&b, 1, 3, 1));
+    add_prompt(&b, (const double[]){-1, 0, 2}, 100); /* mean 1/3 */
+    add_prompt(&b, (const double[]){-3, 0, 0}, -7);  /* mean -1 */
+    assert_near(wnw__bandit_mean(&b, 0, 0), ((-1 - 1 / 3.0) + (-3 + 1)) / 2, 1e-12);
+    assert_near(wnw__bandit_mean(&b, 0, 2), ((2 - 1 / 3.0) + 1) / 2, 1e-12);
+    assert_near(wnw__bandit_slope(&b, 0), 3, 1e-12);
+    /* Mean 0; squares: 2 (16/9 + 1/9 + 25/9) and 2 (4 + 1 + 1), over 12 rewards. */
+    assert_near(wnw__bandit_sigma(&b), sqrt((2 * 42 / 9.0 + 12) / 12), 1e-12);
+    assert_int_equal(b.n[2], 4);
+    assert_int_equal(b.n_pair[2], 2);
+    wnw__bandit_free(&b);
+}
+
+struct choice {
+    const char *name;
+    int n_prompt;
+    double odd[3], even[3]; /* rewards of the actions in every second prompt */
+    int32_t want;
+};
+
+static void chooses(void **state)
+{
+    const struct choice *row = *state;
+    struct wnw__bandit b;
+    int32_t choice;
+    assert_ok(wnw__bandit_init(&b, 1, 3, 1));
+    for (int i = 0; i < row->n_prompt; i++)
+        add_prompt(&b, i % 2 ? row->odd : row->even, i);
+    wnw__bandit_choose(&b, &head_rule, &choice);
+    assert_int_equal(choice, row->want);
+    wnw__bandit_free(&b);
+}
+
+static const struct choice choices[] = {
+    {"no prompts", 0, {0}, {0}, -1},
+    {"all alike: the neutral one", 8, {0, 0, 0}, {0, 0, 0}, 1},
+    {"the largest is clearly better", 8, {0, 0, 1}, {0, 0, 1.5}, 2},
+    {"better on the mean, by less than an error", 8, {0, 0, 3}, {0, 0, -2.5}, 1},
+    {"too few rewards", 3, {0, 0, 1}, {0, 0, 1.5}, 1},
+    {"worse either way", 8, {-1, 0, -1}, {-1, 0, -1}, 1},
+    {"as good as another: nearer to 1, then lower", 8, {1, 0, 1}, {1, 0, 1}, 0},
+};
+
+/* Two slots at once: each cell is credited with what its own slot did; a penalty is the slot's own. */
+static void slots_and_penalties(void **state)
+{
+    (void)state;
+    static const int32_t cell[2] = {2, 0};
+    static const uint8_t action[4][2] = {{0, 0}, {0, 1}, {1, 0}, {1, 1}};
+    static const double reward[4] = {0, 1, 10, 11}; /* slot 0 earns 10, slot 1 earns 1 */
+    static const double penalty[4][2] = {{0, 0}, {0, 5}, {0, 0}, {0, 5}};
+    struct wnw__bandit b;
+    assert_ok(wnw__bandit_init(&b, 3, 2, 0));
+    wnw__bandit_add(&b, &(struct wnw__bandit_trials){4, 2, cell, &action[0][0], reward, &penalty[0][0]});
+    assert_near(wnw__bandit_slope(&b, 2), 10, 1e-12);
+    assert_near(wnw__bandit_slope(&b, 0), 1 - 5, 1e-12);
+    assert_near(wnw__bandit_slope(&b, 1), 0, 0);
+    assert_int_equal(b.n[1 * 2], 0);
+    wnw__bandit_free(&b);
+}
+
+/* Lowest of equals where the rule says so. */
+static void lowest_of_equals(void **state)
+{
+    (void)state;
+    static const int32_t cell[1] = {0};
+    static const uint8_t action[3] = {0, 1, 2};
+    static const double reward[3] = {1, 0, 1};
+    struct wnw__bandit_rule rule = head_rule;
+    struct wnw__bandit b;
+    int32_t choice;
+    rule.tie = WNW_TIE_LOW;
+    assert_ok(wnw__bandit_init(&b, 1, 3, 1));
+    for (int i = 0; i < 9; i++)
+        wnw__bandit_add(&b, &(struct wnw__bandit_trials){3, 1, cell, action, reward, NULL});
+    wnw__bandit_choose(&b, &rule, &choice);
+    assert_int_equal(choice, 0);
+    wnw__bandit_free(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_log_no_value),
+        cmocka_unit_test(newton_equals_gradient_descent),
+        cmocka_unit_test(equal_counts_keep_the_order),
+        cmocka_unit_test(rewards_are_centred),
+        cmocka_unit_test(slots_and_penalties),
+        cmocka_unit_test(lowest_of_equals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL) + run_rows(solves, solved) + run_rows(chooses, choices);
+}

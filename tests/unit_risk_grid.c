@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+/* The grid of CompilerKV's thresholds: edges of bins, which prompts are tried, cells with few or no rewards. */
+#include <math.h>
+#include <string.h>
+
+#include "asserts.h"
+#include "peek_calibrate.h"
+
+/* The first elements of got are these. */
+#define assert_doubles(got, tolerance, ...)                          \
+    do {                                                             \
+        const double want_[] = {__VA_ARGS__};                        \
+        for (size_t i_ = 0; i_ < sizeof want_ / sizeof *want_; i_++) \
+            assert_near((got)[i_], want_[i_], tolerance);            \
+    } while (0)
+
+/* ---- Bins ---- */
+
+static void edges_are_quantiles(void **state)
+{
+    (void)state;
+    double x[] = {5, 1, 4, 2, 3}, edge[4];
+    wnw__risk_edges(x, 5, 4, edge); /* positions 1, 2, 3 of the sorted numbers */
+    assert_doubles(edge, 0, 2, 3, 4);
+    double y[] = {10, 20};
+    wnw__risk_edges(y, 2, 5, edge); /* positions 0.2 .. 0.8 */
+    assert_doubles(edge, 1e-6, 12, 14, 16, 18);
+    double z[] = {4, 1, 3, 2};
+    assert_near(wnw__risk_median(z, 4), 2.5, 0);
+}
+
+static void equal_edges_are_parted(void **state)
+{
+    (void)state;
+    double x[] = {7, 7, 7, 7}, edge[4];
+    wnw__risk_edges(x, 4, 5, edge);
+    for (int i = 1; i < 4; i++) {
+        assert_cmp((float)edge[i], >, (float)edge[i - 1]);
+        assert_cmp(edge[i] - edge[i - 1], <, 2e-5);
+        assert_cmp((double)(float)edge[i], ==, edge[i]);
+    }
+}
+
+static void each_cell_keeps_its_share(void **state)
+{
+    (void)state;
+    int32_t cell[40], kept[3] = {0};
+    bool keep[40], again[40], other[40];
+    for (int i = 0; i < 40; i++)
+        cell[i] = i < 30 ? 0 : i < 38 ? 1 : 2;
+    assert_ok(wnw__risk_stratify(cell, 40, 3, 5, 42, keep));
+    for (int i = 0; i < 40; i++)
+        kept[cell[i]] += keep[i];
+    assert_ints(kept, 5, 5, 2);
+    assert_ok(wnw__risk_stratify(cell, 40, 3, 5, 42, again));
+    assert_memory_equal(keep, again, sizeof keep);
+    assert_ok(wnw__risk_stratify(cell, 40, 3, 5, 43, other));
+    assert_true(memcmp(keep, other, sizeof keep) != 0);
+}
+
+/* ---- Shrinkage ---- */
+
+/* One reward of one action in a cell, not centred. */
+static void credit(struct wnw__bandit *b, int32_t cell, int32_t action, double reward)
+{
+    b->n[cell * b->n_action + action]++;
+    b->sum[cell * b->n_action + action] += reward;
+}
+
+static void few_rewards_lean_on_parents(void **state)
+{
+    (void)state;
+    const struct wnw__risk_grid g = {2, 5, 1};
+    struct wnw__bandit b;
+    double mean[10 * 2];
+    assert_ok(wnw__bandit_init(&b, 10, 2, 0));
+    /* Layer 0: cell 0 earns 4 twice, cell 1 earns 1, cell 4 (another four of bins) earns 7. Layer 1: 0. */
+    credit(&b, 0, 0, 4);
+    credit(&b, 0, 0, 4);
+    credit(&b, 1, 0, 1);
+    credit(&b, 4, 0, 7);
+    credit(&b, 5, 0, 0);
+    wnw__risk_shrink(&g, &b, 8, mean);
+    const double root = 16 / 5.0, layer = (16 + 8 * root) / 12, ppl = (16 + 8 * layer) / 12,
+                 four = (9 + 8 * ppl) / 11, last = (7 + 8 * ppl) / 9;
+    assert_near(mean[0 * 2], (8 + 8 * four) / 10, 1e-12);
+    assert_near(mean[1 * 2], (1 + 8 * four) / 9, 1e-12);
+    assert_near(mean[2 * 2], four, 1e-12); /* nothing of its own */
+    assert_near(mean[4 * 2], (7 + 8 * last) / 9, 1e-12);
+    assert_near(mean[0 * 2 + 1], 0, 0); /* nobody tried the action */
+    wnw__risk_shrink(&g, &b, 0, mean);  /* no parents: the means themselves, where there are any */
+    assert_near(mean[0 * 2], 4, 1e-12);
+    wnw__bandit_free(&b);
+}
+
+/* ---- Empty cells ---- */
+
+static void empty_cells_take_the_nearest(void **state)
+{
+    (void)state;
+    const struct wnw__risk_grid g = {2, 4, 2};
+    /* Rows are entropy bins, columns perplexity bins; layer 1 has nothing. */
+    int32_t choice[16] = {2, -1, -1, -1, 5, -1, -1, 3, -1, -1, -1, -1, -1, -1, -1, -1};
+    assert_ok(wnw__risk_fill(&g, choice, 9));
+    /* (0,1): 5 to bin (0,0), 3 to (3,1). (1,0): as near to 2 as to 5, the higher entropy wins. (2,1): 1 to (3,1). */
+    assert_ints(choice, 2, 3, 5, 3, 5, 3, 5, 3, 9, 9, 9, 9, 9, 9, 9, 9);
+}
+
+/* ---- Options ---- */
+
+static void smoothing_along_layers(void **state)
+{
+    (void)state;
+    const struct wnw__risk_grid g = {4, 1, 2};
+    double tau[8] = {1, 2, 3, 2, 1, 2, 1, 2};
+    assert_ok(wnw__risk_smooth(&g, tau));
+    assert_doubles(tau, 1e-12, 1, 2, 0.15 + 2.1 + 0.15, 2, 0.45 + 0.7 + 0.15, 2, 1, 2);
+}
+
+static void monotone_is_the_nearest(void **state)
+{
+    (void)state;
+    const struct wnw__risk_grid line = {1, 4, 1};
+    static const int64_t alike[4] = {0}, heavy[4] = {0, 2, 0, 0};
+    double falls[4] = {4, 3, 2, 2}, rises[4] = {3, 1, 2, 0}, weighted[4] = {1, 2, 0, 0};
+    wnw__risk_monotone(&line, alike, falls);
+    assert_doubles(falls, 0, 4, 3, 2, 2);
+    wnw__risk_monotone(&line, alike, rises);
+    assert_doubles(rises, 1e-12, 3, 1.5, 1.5, 0);
+    wnw__risk_monotone(&line, heavy, weighted); /* (1 + 3 x 2) / 4 */
+    assert_doubles(weighted, 1e-12, 1.75, 1.75, 0, 0);
+    const struct wnw__risk_grid plane = {1, 2, 2};
+    double both[4] = {1, 2, 3, 0};
+    wnw__risk_monotone(&plane, alike, both);
+    assert_cmp(both[0], >=, both[1]);
+    assert_cmp(both[2], >=, both[3]);
+    assert_cmp(both[0], >=, both[2]);
+    assert_cmp(both[1], >=, both[3]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(edges_are_quantiles),          cmocka_unit_test(equal_edges_are_parted),
+        cmocka_unit_test(each_cell_keeps_its_share),    cmocka_unit_test(few_rewards_lean_on_parents),
+        cmocka_unit_test(empty_cells_take_the_nearest), cmocka_unit_test(smoothing_along_layers),
+        cmocka_unit_test(monotone_is_the_nearest),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
