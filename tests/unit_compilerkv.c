@@ -352,6 +352,7 @@ struct gate {
     const float *rows[MAX_LAYERS];
     int32_t row[MAX_LAYERS], n_entry[MAX_LAYERS], il[MAX_LAYERS];
     wnw_protected prot[MAX_LAYERS];
+    double work[MAX_LAYERS];
     wnw_layer_problem p;
     char warning[256];
 };
@@ -380,7 +381,8 @@ static void make_gate(struct gate *g, int32_t n_layer, int32_t n, int32_t budget
                                .score = g->rows,
                                .row = g->row,
                                .n_entry = g->n_entry,
-                               .prot = g->prot};
+                               .prot = g->prot,
+                               .work = g->work};
 }
 
 static int allocate(const char *recipe, struct gate *g, int32_t *n_keep)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "policy/compiler_table.h"
 
+#include "base/norm.h"
+
 #include <math.h>
 
 enum { MASS_BLOCK = 256 };
@@ -104,4 +106,18 @@ void wnw__window_mass(const wnw_observation *obs, int32_t n_row, double *mass)
                 mass[pos[at + i]] += sum[i];
         }
     }
+}
+
+void wnw__relative_norms(const wnw_observation *obs, int32_t ih, float *rho)
+{
+    const int32_t n = obs->n_entry[ih], d = obs->n_embd_head;
+    const float *v = obs->values(obs, ih);
+    double sum = 0;
+    for (int32_t i = 0; i < n; i++) {
+        rho[i] = (float)wnw__norm(v + (int64_t)i * d, d);
+        sum += (double)rho[i];
+    }
+    const double scale = n > 0 ? 1 / (sum / n + 1e-8) : 0;
+    for (int32_t i = 0; i < n; i++)
+        rho[i] = (float)((double)rho[i] * scale);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* CompilerKV's scorer and gate share this code: table look-up, bins, the entropy of the window. */
+/* CompilerKV's scorer, its gate and the calibration of its tables share this code: table look-up, bins, the
+ * entropy of the window, norms of values. */
 #ifndef WNW_COMPILER_TABLE_H
 #define WNW_COMPILER_TABLE_H
 
@@ -40,5 +41,8 @@ double wnw__entropy(const double *mass, int64_t n, double total);
 /* Adds the attention of the last n_row queries, summed over query heads and queries, to mass[n_past] by
  * position. The total grows by n_head x n_row. */
 void wnw__window_mass(const wnw_observation *obs, int32_t n_row, double *mass);
+
+/* rho[n_entry] of KV head ih: the L2 norm of every value over the mean of these norms + 1e-8 (eq. 7). */
+void wnw__relative_norms(const wnw_observation *obs, int32_t ih, float *rho);
 
 #endif

@@ -16,7 +16,6 @@
  * Where heads hold different entries after an earlier compression, everything goes by position.
  * Observes window attention (twice) and values. Range >= 0. Cost per layer O(H_q W n + H_kv n d).
  */
-#include "base/norm.h"
 #include "policy/compiler_table.h"
 #include "policy/window.h"
 
@@ -150,21 +149,12 @@ static void head_alpha(const struct opts *o, const wnw_observation *obs, int32_t
 /* rho[n_entry] of one KV head. */
 static void value_norms(const struct opts *o, const wnw_observation *obs, int32_t ih, float *rho)
 {
-    const int32_t n = obs->n_entry[ih], d = obs->n_embd_head;
     if (o->utility != WNW_UTILITY_FULL) {
-        for (int32_t i = 0; i < n; i++)
+        for (int32_t i = 0; i < obs->n_entry[ih]; i++)
             rho[i] = 1;
         return;
     }
-    const float *v = obs->values(obs, ih);
-    double sum = 0;
-    for (int32_t i = 0; i < n; i++) {
-        rho[i] = (float)wnw__norm(v + (int64_t)i * d, d);
-        sum += (double)rho[i];
-    }
-    const double scale = n > 0 ? 1 / (sum / n + 1e-8) : 0;
-    for (int32_t i = 0; i < n; i++)
-        rho[i] = (float)((double)rho[i] * scale);
+    wnw__relative_norms(obs, ih, rho);
 }
 
 static const struct wnw__compiler_table *table_of(const struct opts *o, const wnw_observation *obs)
