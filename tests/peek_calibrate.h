@@ -12,5 +12,6 @@
 #include "calibrate/json.h"
 #include "calibrate/risk_bins.h"
 #include "calibrate/risk_grid.h"
+#include "calibrate/trial.h"
 
 #endif

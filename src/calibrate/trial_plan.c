@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/* From head weights and thresholds to the entries that stay. */
+#include "base/topk.h"
+#include "calibrate/trial.h"
+#include "plan/plan.h"
+#include "policy/count.h"
+#include "policy/gate_count.h"
+#include "profile/profile.h"
+
+#include <stdlib.h>
+
+/* As the gate's option `floor`, by default. */
+static const double least_share = 0.25;
+
+/* Scores of layer part i (eq. 8 to 10), in the order of operations of the scorer. */
+static void score_layer(const struct wnw__trial_prompt *p, const float *weight, int32_t i)
+{
+    const int32_t n = p->text.n_prompt;
+    const float *of_layer = weight + (int64_t)p->il[i] * p->n_head_kv;
+    for (int32_t t = 0; t < n; t++)
+        p->score[t] = 0;
+    for (int32_t ih = 0; ih < p->n_head_kv; ih++) {
+        const float *rho = p->rho + ((int64_t)i * p->n_head_kv + ih) * n, w = of_layer[ih];
+        for (int32_t t = 0; t < n; t++) {
+            const float u = w * p->alpha[t] * rho[t];
+            p->score[t] = u > p->score[t] ? u : p->score[t];
+        }
+    }
+}
+
+/* Adds a layer that keeps the best `count` of the first n_old entries, and all others, in every head. */
+static int add_layer(wnw_plan *plan, const struct wnw__trial_prompt *p, int32_t n_old, int32_t count)
+{
+    const int32_t n_last = p->text.n_prompt - n_old;
+    for (int32_t ih = 0; ih < p->n_head_kv; ih++) {
+        int32_t *pos = wnw__plan_add_head(plan, count + n_last);
+        if (!pos)
+            return wnw__fail(WNW_E_NOMEM, "no memory for a plan");
+        wnw__topk_late(p->score, n_old, count, 0, pos);
+        for (int32_t t = 0; t < n_last; t++)
+            pos[count + t] = n_old + t;
+    }
+    return WNW_OK;
+}
+
+/* Counts of the layers: on entry the entries above each threshold. */
+static void settle(const struct wnw__trial_choice *choice, int32_t n_part, int32_t n_old, int32_t n_free,
+                   double *room, int32_t *count)
+{
+    for (int32_t i = 0; i < n_part; i++) {
+        room[i] = n_old;
+        if (!choice->tau)
+            count[i] = n_old < n_free ? n_old : n_free;
+        else if (!choice->pooled)
+            count[i] = wnw__gate_elastic(count[i], n_old, n_free, least_share);
+    }
+    if (choice->tau && choice->pooled)
+        wnw__gate_pooled(room, n_part, n_free, least_share, count);
+}
+
+/* Adds every layer of the model; one with a sliding window is left alone by plans. */
+static int add_layers(wnw_plan *plan, const struct wnw__trial_prompt *p,
+                      const struct wnw__trial_choice *choice, int32_t n_old, const int32_t *count)
+{
+    for (int32_t il = 0, i = 0; il < plan->n_layer; il++) {
+        if (i < p->n_part && p->il[i] == il) {
+            score_layer(p, choice->weight, i);
+            WNW_TRY(add_layer(plan, p, n_old, count[i]));
+            i++;
+            continue;
+        }
+        for (int32_t ih = 0; ih < p->n_head_kv; ih++)
+            if (!wnw__plan_add_head(plan, 0))
+                return wnw__fail(WNW_E_NOMEM, "no memory for a plan");
+    }
+    return WNW_OK;
+}
+
+/* The last entries that always stay. */
+static int32_t protected_last(int32_t n_prompt, int32_t window, int32_t budget)
+{
+    const wnw_protected p = wnw__protected_clamp((wnw_protected){.n_last = window}, n_prompt);
+    return wnw__protected_shrink(p, budget).n_last;
+}
+
+int32_t wnw__trial_n_free(int32_t n_prompt, int32_t window, int32_t budget)
+{
+    return budget - protected_last(n_prompt, window, budget);
+}
+
+/* Fills count[n_part] with what stays of the first n_old entries; room[n_part] is scratch. */
+static void count_layers(const struct wnw__trial_prompt *p, const struct wnw__trial_choice *choice,
+                         int32_t n_old, double *room, int32_t *count, int32_t *above)
+{
+    for (int32_t i = 0; choice->tau && i < p->n_part; i++) {
+        score_layer(p, choice->weight, i);
+        count[i] = wnw__gate_above(p->score, n_old, WNW_NORM_MEAN, choice->tau[p->il[i]]);
+        if (above)
+            above[i] = count[i];
+    }
+    settle(choice, p->n_part, n_old, wnw__trial_n_free(p->text.n_prompt, p->window, choice->budget), room,
+           count);
+}
+
+int wnw__trial_plan(wnw_plan **out, const struct wnw__trial_prompt *p, const struct wnw__trial_choice *choice,
+                    int32_t *above)
+{
+    const int32_t n = p->text.n_prompt, n_old = n - protected_last(n, p->window, choice->budget);
+    int32_t *count = calloc((size_t)p->n_part, sizeof *count);
+    double *room = calloc((size_t)p->n_part, sizeof *room);
+    *out = NULL;
+    int rc = count && room ? wnw__plan_begin(out, p->n_layer, p->n_head_kv, n)
+                           : wnw__fail(WNW_E_NOMEM, "no memory for a plan");
+    if (rc == WNW_OK) {
+        count_layers(p, choice, n_old, room, count, above);
+        rc = add_layers(*out, p, choice, n_old, count);
+    }
+    free(count);
+    free(room);
+    if (rc != WNW_OK) {
+        wnw_plan_free(*out);
+        *out = NULL;
+    }
+    return rc;
+}
