@@ -10,6 +10,7 @@
 #include "base/cholesky.h"
 #include "base/mix.h"
 #include "base/parallel.h"
+#include "base/rank_correlation.h"
 #include "base/sized.h"
 #include "base/time.h"
 #include "base/topk.h"
