@@ -11,7 +11,7 @@ struct calibrate_args {
 };
 
 /* The options of every kind, but --set, --dump and --map, which are groups of their own. */
-extern const struct app_group calibrate_group_work, calibrate_group_set, calibrate_group_dump,
-    calibrate_group_map;
+extern const struct app_group calibrate_group_work, calibrate_group_policy, calibrate_group_set,
+    calibrate_group_dump, calibrate_group_map;
 
 #endif

@@ -2,6 +2,23 @@
 /* The table of kinds of calibration. */
 #include "calibrate/commands.h"
 
+#include "calibrate/args.h"
+
+static const struct app_group *const layers_groups[] = {&calibrate_group_work, &calibrate_group_policy,
+                                                        &calibrate_group_set,  &calibrate_group_dump,
+                                                        &app_group_common,     NULL};
+
 const struct app_command calibrate_commands[] = {
+    {.name = "calibrate layers",
+     .about =
+         "Measures how much every layer's output suffers when few entries are left, for CompressKV's layer "
+         "budgets.",
+     .usage = "[-m MODEL] -f TEXT [--policy RECIPE] [-o FILE] [options]",
+     .notes =
+         "CompressKV's choice of entries needs retrieval heads: run `winnow calibrate srh` first. Settings:\n"
+         "keep, length, samples, generate, agg=mean|sum, tokens=greedy|text.",
+     .groups = layers_groups,
+     .args_size = sizeof(struct calibrate_args),
+     .run = calibrate_run_layers},
     {.name = NULL},
 };

@@ -10,6 +10,7 @@
 #include "calibrate/cql.h"
 #include "calibrate/journal.h"
 #include "calibrate/json.h"
+#include "calibrate/layer_error.h"
 #include "calibrate/risk_bins.h"
 #include "calibrate/risk_grid.h"
 #include "calibrate/trial.h"

@@ -11,6 +11,7 @@
 #include "observe/newest.h"
 #include "observe/nll.h"
 #include "observe/observe.h"
+#include "observe/outputs.h"
 #include "observe/projnorm.h"
 #include "observe/qstats.h"
 #include "observe/queries.h"

@@ -54,6 +54,11 @@ int wnw__proj_fill(struct wnw__proj *p, struct wnw__pool *pool, const struct wnw
  * Returns their number. */
 int32_t wnw__proj_columns(wnw_proj_norm kind, int32_t n_out, int32_t *column);
 
+/* Multiplies n rows x[n][n_head x d] by the dequantised weight: y[n][n_out]. Every number of y is one sum in float32,
+ * whatever the number of threads. pool: NULL = the caller's thread alone. */
+int wnw__proj_apply(struct wnw__pool *pool, const struct wnw__proj_weight *w, const float *x, int32_t n,
+                    float *y);
+
 /* The definition in double precision, for one value v[d], against which the fast version is tested. Returns a
  * negative number if memory runs out. */
 double wnw__proj_norm_ref(const struct wnw__proj_weight *w, int32_t ih, wnw_proj_norm kind, const float *v);

@@ -70,6 +70,8 @@ struct wnw__profile_shape {
     int32_t n_layer, n_head, n_head_kv, n_embd_head;
     char fingerprint[17];
 };
+/* Tells results of the kinds apart from others; p may be NULL. */
+uint64_t wnw__profile_hash(const wnw_profile *p, uint32_t kinds);
 int wnw__profile_new(wnw_profile **out, const struct wnw__profile_shape *shape);
 
 #endif

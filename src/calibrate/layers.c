@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Layer errors: how much the output of every layer's attention block suffers when few entries are left. Paper:
+ * "CompressKV: Semantic Retrieval Heads Know What Tokens are Not Important Before Generation" (arXiv
+ * 2508.02401), section 3.2. A sample of a text is read, and the policy says which `keep` entries per layer and KV
+ * head it would keep; nothing is evicted. Then the model goes on with the full cache, and at every step t
+ *
+ *     e_lt = || O_kept - O_full || / (|| O_full || + 1e-5)           layer_error.h
+ *
+ * with the kept entries and those of the generated tokens. The first generated token comes from the prompt and
+ * has no step. Layers do not influence each other, because the full output is what flows on.
+ *
+ *     e_l of a sample = mean over its steps    agg=mean; its sum as in the authors' program: agg=sum
+ *     e_l of a text   = sum over its samples,  n_l = e_l / sum_l e_l
+ *     avg_score_l     = mean over texts of n_l, over the sum
+ * A step with a value that is not a number is dropped and counted. Layers with a sliding window have share 0.
+ */
+#include "calibrate/calibrate.h"
+#include "calibrate/json.h"
+#include "calibrate/layer_error.h"
+#include "calibrate/sample.h"
+#include "observe/outputs.h"
+#include "observe/recorders.h"
+#include "session/declare.h"
+#include "session/session.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum agg { AGG_MEAN, AGG_SUM };
+enum tokens { TOKENS_GREEDY, TOKENS_TEXT };
+
+struct opts {
+    int32_t keep, length, samples, generate, agg, tokens;
+};
+
+struct job {
+    wnw_calibration *c;
+    const struct opts *o;
+    wnw_policy *policy;
+    struct wnw__samples samples;
+    int32_t n_generate;
+    double *set, *share; /* [n_layer] of the text at hand, of all */
+    int32_t n_step, n_dropped, n_sample;
+    struct wnw__calibrate_text *dump;
+    /* The sample at hand. */
+    int32_t i_text, i_piece;
+    wnw_session *s;
+    wnw_plan *plan;
+    double *error; /* [n_generate][n_layer] */
+};
+
+/* ---- One sample ---- */
+
+static int read_prompt(struct job *j)
+{
+    const struct wnw__samples *of = &j->samples;
+    const int32_t n = of->n_bos + of->length;
+    const wnw_policy *policy = j->policy;
+    const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = j->o->keep};
+    WNW_TRY(wnw__calibrate_session(&j->s, j->c, n + j->n_generate + 1));
+    WNW_TRY(wnw_session_set_profile(j->s, j->c->params.profile));
+    WNW_TRY(wnw_session_observe(j->s, &policy, 1));
+    if (of->n_bos > 0)
+        WNW_TRY(wnw_session_prefill(j->s, of->bos, of->n_bos, NULL, NULL));
+    WNW_TRY(wnw_session_prefill(j->s, wnw__samples_piece(of, j->i_text, j->i_piece), of->length, NULL, NULL));
+    WNW_TRY(wnw_session_plan(j->s, policy, &size, &j->plan, NULL));
+    WNW_TRY(wnw_session_observe(j->s, NULL, 0));
+    return wnw__session_record(j->s, wnw__outputs_recorder.name, true);
+}
+
+/* The error of the newest token in layer il. */
+static int error_of_layer(const struct job *j, int32_t il, double *error)
+{
+    const wnw_session *s = j->s;
+    const struct wnw__hparams *hp = &s->m->hp;
+    const struct ggml_tensor *wo = wnw__model_original(s->m, s->m->layers[il].wo);
+    const struct wnw__proj_weight w = {.type = wo->type,
+                                       .data = wo->data,
+                                       .n_head = hp->n_head,
+                                       .n_head_kv = hp->n_head_kv,
+                                       .d = hp->n_embd_head,
+                                       .n_out = (int32_t)wo->ne[1]};
+    const struct wnw__outputs *rows = wnw__recorders_find(&s->recorders, &wnw__outputs_recorder);
+    const int32_t **keep = calloc((size_t)hp->n_head_kv, sizeof *keep);
+    int32_t *n_keep = calloc((size_t)hp->n_head_kv, sizeof *n_keep);
+    int rc = keep && n_keep ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the entries of a layer");
+    for (int32_t ih = 0; rc == WNW_OK && ih < hp->n_head_kv; ih++)
+        n_keep[ih] = wnw_plan_head(j->plan, il, ih, &keep[ih]); /* entry i of a full cache is position i */
+    struct wnw__layer_token t = {.cache = &s->cache,
+                                 .il = il,
+                                 .scale = hp->attn_scale,
+                                 .w = &w,
+                                 .pool = wnw__engine_pool(s->engine),
+                                 .keep = keep,
+                                 .n_keep = n_keep,
+                                 .n_prompt = wnw_plan_n_tokens(j->plan)};
+    t.q = wnw__outputs_of(rows, il, &t.out);
+    if (rc == WNW_OK)
+        rc = wnw__layer_error(error, &t);
+    free(keep);
+    free(n_keep);
+    return rc;
+}
+
+/* The errors of the newest token in all layers; all are -1 if one of them is not a number. */
+static int error_of_step(const struct job *j, double *error)
+{
+    const int32_t n_layer = j->c->info.n_layer;
+    bool finite = true;
+    for (int32_t il = 0; il < n_layer; il++) {
+        error[il] = 0;
+        if (!wnw_model_layer_is_swa(j->c->m, il))
+            WNW_TRY(error_of_layer(j, il, &error[il]));
+        finite = finite && isfinite(error[il]);
+    }
+    for (int32_t il = 0; il < n_layer && !finite; il++)
+        error[il] = -1;
+    return WNW_OK;
+}
+
+static int32_t next_token(const struct job *j, int32_t step)
+{
+    const float *logits = wnw_session_logits(j->s);
+    int32_t best = 0;
+    if (j->o->tokens == TOKENS_TEXT)
+        return wnw__samples_piece(&j->samples, j->i_text, j->i_piece)[j->samples.length + step];
+    for (int32_t i = 1; i < j->c->info.n_vocab; i++)
+        best = logits[i] > logits[best] ? i : best;
+    return best;
+}
+
+static int measure(struct job *j, json_t **result)
+{
+    int32_t n = 0;
+    WNW_TRY(read_prompt(j));
+    for (; n < j->n_generate; n++) {
+        const int32_t token = next_token(j, n);
+        if (j->o->tokens == TOKENS_GREEDY && wnw_token_is_eog(j->c->m, token))
+            break;
+        WNW_TRY(wnw_session_decode(j->s, token));
+        WNW_TRY(error_of_step(j, j->error + (int64_t)n * j->c->info.n_layer));
+        WNW_TRY(
+            wnw__calibrate_step(j->c, (double)(j->samples.length + n) / (j->samples.length + j->n_generate)));
+    }
+    *result =
+        json_pack("{s:i, s:o}", "steps", (int)n, "errors", wnw__json_f64s(j->error, n * j->c->info.n_layer));
+    return *result ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the errors of a sample");
+}
+
+static int run_sample(wnw_calibration *c, void *user, json_t **result)
+{
+    struct job *j = user;
+    (void)c;
+    const int rc = measure(j, result);
+    wnw_plan_free(j->plan);
+    wnw_session_free(j->s);
+    j->plan = NULL;
+    j->s = NULL;
+    return rc;
+}
+
+/* ---- All samples ---- */
+
+static void dump_sample(const struct job *j, int32_t n)
+{
+    const int32_t n_layer = j->c->info.n_layer;
+    for (int32_t t = 0; j->dump && t < n; t++)
+        for (int32_t il = 0; il < n_layer; il++)
+            wnw__calibrate_print(j->dump, "%d,%d,%d,%d,%.9g\n", (int)j->i_text, (int)j->i_piece, (int)t,
+                                 (int)il, j->error[(int64_t)t * n_layer + il]);
+}
+
+static int add_sample(struct job *j)
+{
+    char name[64];
+    json_t *result;
+    snprintf(name, sizeof name, "text %d, sample %d", (int)j->i_text, (int)j->i_piece);
+    const struct wnw__calibrate_unit unit = {
+        .name = name, .cost = j->samples.length + j->n_generate, .run = run_sample, .user = j};
+    WNW_TRY(wnw__calibrate_unit(j->c, &unit, &result));
+    const int32_t n_layer = j->c->info.n_layer;
+    const json_t *steps = json_object_get(result, "steps");
+    const json_int_t n = json_is_integer(steps) ? json_integer_value(steps) : -1;
+    const bool good =
+        n >= 0 && n <= j->n_generate && wnw__json_get_f64s(result, "errors", j->error, (int32_t)n * n_layer);
+    json_decref(result);
+    if (!good)
+        return wnw__calibrate_damaged(j->c, name);
+    dump_sample(j, (int32_t)n);
+    for (int32_t t = 0; t < (int32_t)n; t++)
+        j->n_dropped += j->error[(int64_t)t * n_layer] < 0;
+    j->n_step += (int32_t)n;
+    j->n_sample += wnw__layer_add_sample(j->error, (int32_t)n, n_layer, j->o->agg == AGG_MEAN, j->set);
+    return WNW_OK;
+}
+
+/* Adds the share of every layer in the errors of a text; a text without any error has none. */
+static int add_text(struct job *j, json_t *per_set)
+{
+    const int32_t n_layer = j->c->info.n_layer;
+    double *share = calloc((size_t)n_layer, sizeof *share);
+    if (!share)
+        return wnw__fail(WNW_E_NOMEM, "no memory for the shares of %d layers", (int)n_layer);
+    const bool any = wnw__layer_add_set(j->set, n_layer, share);
+    int rc = WNW_OK;
+    for (int32_t il = 0; il < n_layer; il++)
+        j->share[il] += share[il];
+    if (any &&
+        json_object_set_new(per_set, j->c->params.texts[j->i_text].name, wnw__json_f64s(share, n_layer)) != 0)
+        rc = wnw__fail(WNW_E_NOMEM, "no memory for the shares of a text");
+    free(share);
+    return rc;
+}
+
+static int run_texts(struct job *j, json_t *per_set)
+{
+    for (j->i_text = 0; j->i_text < j->samples.n_text; j->i_text++) {
+        memset(j->set, 0, (size_t)j->c->info.n_layer * sizeof *j->set);
+        for (j->i_piece = 0; j->i_piece < j->samples.n_piece[j->i_text]; j->i_piece++)
+            WNW_TRY(add_sample(j));
+        WNW_TRY(add_text(j, per_set));
+    }
+    if (json_object_size(per_set) == 0)
+        return wnw__fail(
+            WNW_E_UNSUPPORTED,
+            "no error could be measured: the model ends its text at once, computes values that are "
+            "not numbers, or the policy keeps everything");
+    wnw__layer_normalise(j->share, j->c->info.n_layer);
+    return WNW_OK;
+}
+
+/* ---- The results ---- */
+
+static int report(struct job *j)
+{
+    struct wnw__calibrate_text *out;
+    WNW_TRY(wnw__calibrate_output(j->c, "report", &out));
+    wnw__calibrate_print(out, "layer errors: %d samples, %d steps, %d dropped\n", (int)j->n_sample,
+                         (int)j->n_step, (int)j->n_dropped);
+    double most = 0;
+    for (int32_t il = 0; il < j->c->info.n_layer; il++)
+        most = j->share[il] > most ? j->share[il] : most;
+    for (int32_t il = 0; il < j->c->info.n_layer; il++) {
+        const int n_bar = (int)(40 * j->share[il] / most + 0.5);
+        wnw__calibrate_print(out, "layer %3d  %.4f  %.*s\n", (int)il, j->share[il], n_bar,
+                             "########################################");
+    }
+    return WNW_OK;
+}
+
+static int finish(struct job *j, json_t *per_set)
+{
+    json_t *more = json_pack("{s:i, s:i, s:i}", "measured_samples", (int)j->n_sample, "measured_steps",
+                             (int)j->n_step, "dropped_steps", (int)j->n_dropped);
+    json_t *results = json_pack("{s:o, s:O}", "avg_score", wnw__json_f64s(j->share, j->c->info.n_layer),
+                                "per_set", per_set);
+    WNW_TRY(wnw__calibrate_profile(j->c, "layers.json", "layers", more, results));
+    return report(j);
+}
+
+/* Settles what is read, by which policy, and how much of it. */
+static int prepare(struct job *j)
+{
+    const struct opts *o = j->o;
+    const int32_t n_most = wnw__effort_value(j->c, o->samples, (struct wnw__by_effort){8, 4, 32});
+    int32_t length;
+    j->n_generate = wnw__effort_value(j->c, o->generate, (struct wnw__by_effort){64, 32, 128});
+    /* One position for a BOS, one because the last generated token is not read. */
+    WNW_TRY(wnw__sample_length(&length, j->c, o->length, (struct wnw__by_effort){2048, 1024, 8192},
+                               j->n_generate + 2));
+    if (length <= o->keep)
+        return wnw__fail(WNW_E_RANGE,
+                         "samples of %d tokens, of which %d are kept: give a larger length or a smaller keep",
+                         (int)length, (int)o->keep);
+    if (j->c->info.n_layer_swa == j->c->info.n_layer)
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "all layers of the model have a sliding window; policies leave them alone");
+    WNW_TRY(
+        wnw__samples_cut(&j->samples, j->c, length, o->tokens == TOKENS_TEXT ? j->n_generate : 0, n_most));
+    WNW_TRY(wnw__calibrate_policy(&j->policy, j->c, "compresskv+uniform"));
+    WNW_TRY(wnw__calibrate_set(j->c, "length", json_integer(length)));
+    WNW_TRY(wnw__calibrate_set(j->c, "samples", json_integer(n_most)));
+    return wnw__calibrate_set(j->c, "generate", json_integer(j->n_generate));
+}
+
+static int begin(struct job *j)
+{
+    int64_t total = 0;
+    for (int32_t i = 0; i < j->samples.n_text; i++)
+        total += (int64_t)j->samples.n_piece[i] * (j->samples.length + j->n_generate);
+    WNW_TRY(wnw__calibrate_begin(j->c, total));
+    WNW_TRY(wnw__calibrate_output(j->c, "dump", &j->dump));
+    wnw__calibrate_print(j->dump, "text,sample,step,layer,error\n");
+    return WNW_OK;
+}
+
+static int work(struct job *j)
+{
+    const size_t n_layer = (size_t)j->c->info.n_layer;
+    WNW_TRY(prepare(j));
+    j->set = calloc(n_layer, sizeof *j->set);
+    j->share = calloc(n_layer, sizeof *j->share);
+    j->error = calloc(n_layer * (size_t)j->n_generate, sizeof *j->error);
+    json_t *per_set = json_object();
+    int rc = j->set && j->share && j->error && per_set
+                 ? begin(j)
+                 : wnw__fail(WNW_E_NOMEM, "no memory for the errors of %zu layers", n_layer);
+    if (rc == WNW_OK)
+        rc = run_texts(j, per_set);
+    if (rc == WNW_OK)
+        rc = finish(j, per_set);
+    json_decref(per_set);
+    return rc;
+}
+
+static int run(wnw_calibration *c, const void *opts)
+{
+    struct job j = {.c = c, .o = opts};
+    const int rc = work(&j);
+    wnw__samples_free(&j.samples);
+    wnw_policy_free(j.policy);
+    free(j.set);
+    free(j.share);
+    free(j.error);
+    return rc;
+}
+
+static const char *const aggs[] = {"mean", "sum", NULL};
+static const char *const tokens[] = {"greedy", "text", NULL};
+
+static const wnw_option options[] = {
+    {.name = "keep",
+     .help = "entries per layer and KV head that the policy keeps",
+     .type = WNW_OPT_INT,
+     .offset = offsetof(struct opts, keep),
+     .def = 32,
+     .min = 1,
+     .max = 1000000},
+    {.name = "length",
+     .help = "tokens of a sample; 0 = 1024, 2048, 8192 (quick, normal, paper)",
+     .type = WNW_OPT_INT,
+     .offset = offsetof(struct opts, length),
+     .max = 10000000},
+    {.name = "samples",
+     .help = "samples of each text, at most; 0 = 4, 8, 32",
+     .type = WNW_OPT_INT,
+     .offset = offsetof(struct opts, samples),
+     .max = 100000},
+    {.name = "generate",
+     .help = "steps of each sample, at most; 0 = 32, 64, 128",
+     .type = WNW_OPT_INT,
+     .offset = offsetof(struct opts, generate),
+     .max = 100000},
+    {.name = "agg",
+     .help = "steps of a sample: their mean, or their sum as in the authors' program",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct opts, agg),
+     .def = AGG_MEAN,
+     .choices = aggs},
+    {.name = "tokens",
+     .help = "tokens behind a sample: the model's most likely ones, or those of the text",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct opts, tokens),
+     .def = TOKENS_GREEDY,
+     .choices = tokens},
+    {0}};
+
+const struct wnw__calibrate_type wnw__calibrate_layers = {
+    .name = "layers",
+    .about = "Error of every layer's output when few entries are left, for CompressKV's layer budgets.",
+    .options = options,
+    .options_size = sizeof(struct opts),
+    .reads_text = true,
+    .run = run,
+};

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* Samples of texts that a calibration reads with the full cache, and the policy whose choices it looks at. */
+#ifndef WNW_CALIBRATE_SAMPLE_H
+#define WNW_CALIBRATE_SAMPLE_H
+
+#include "calibrate/calibrate.h"
+#include "policy/policy.h"
+
+/* Pieces of one length, evenly spread over every text, without overlap. */
+struct wnw__samples {
+    int32_t length;      /* tokens of a piece */
+    int32_t n_text;      /* of the calibration */
+    int32_t *bos, n_bos; /* tokens in front of every piece: the BOS where the vocabulary adds one */
+    int32_t **tokens;    /* [n_text] */
+    int32_t *n_tokens;   /* [n_text] */
+    int32_t *n_piece;    /* [n_text] at least 1 */
+};
+
+/* `behind` is the number of tokens that must follow the last piece. E_RANGE: a text is too short for one
+ * piece. The caller frees *s, which starts as {0}, also after a failure. */
+int wnw__samples_cut(struct wnw__samples *s, const wnw_calibration *c, int32_t length, int32_t behind,
+                     int32_t n_most);
+void wnw__samples_free(struct wnw__samples *s);
+/* The first token of piece i of a text; length tokens and those behind follow it. Borrowed. */
+const int32_t *wnw__samples_piece(const struct wnw__samples *s, int32_t i_text, int32_t i);
+
+/* Parses the recipe that is given, or `def`, and checks that the profiles it needs are there. Notes it among the
+ * settings as `policy`, with `profiles`, a hash of what it reads. The caller frees *policy. */
+int wnw__calibrate_policy(wnw_policy **policy, wnw_calibration *c, const char *def);
+
+/* The number of tokens of an option, or what the effort says where the option is 0, cut to the model's context so
+ * that `beside` more fit. E_RANGE: an option that does not fit. */
+struct wnw__by_effort {
+    int32_t normal, quick, paper;
+};
+int32_t wnw__effort_value(const wnw_calibration *c, int32_t given, struct wnw__by_effort by);
+int wnw__sample_length(int32_t *length, const wnw_calibration *c, int32_t given, struct wnw__by_effort by,
+                       int32_t beside);
+
+#endif

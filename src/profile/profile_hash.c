@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/hash.h"
+#include "profile/profile.h"
+
+/* Hashes whether there is an array, and its bytes. */
+static uint64_t add(uint64_t h, const void *x, size_t n, size_t size)
+{
+    const uint8_t there = x != NULL;
+    h = wnw__hash(h, &there, 1);
+    return x ? wnw__hash(h, x, n * size) : h;
+}
+
+uint64_t wnw__profile_hash(const wnw_profile *p, uint32_t kinds)
+{
+    uint64_t h = WNW_HASH_START;
+    const uint32_t there = p ? p->kinds & kinds : 0;
+    if (!there)
+        return h;
+    const size_t n = (size_t)p->n_layer * (size_t)p->n_head, d = (size_t)p->n_embd_head;
+    const struct wnw__compiler_table *t = &p->compiler;
+    if (there >> WNW_PROFILE_SRH & 1u) {
+        h = add(h, p->srh_rank, n, sizeof *p->srh_rank);
+        h = add(h, p->trad_rank, n, sizeof *p->trad_rank);
+        h = add(h, &p->srh_k, 1, sizeof p->srh_k);
+    }
+    if (there >> WNW_PROFILE_LAYERS & 1u)
+        h = add(h, p->layer_share, (size_t)p->n_layer, sizeof *p->layer_share);
+    if (there >> WNW_PROFILE_COMPILER & 1u) {
+        h = add(h, t->weight, (size_t)t->n_layer * (size_t)p->n_head, sizeof *t->weight);
+        h = add(h, t->tau, (size_t)t->n_layer * (size_t)t->n_entropy * (size_t)t->n_ppl, sizeof *t->tau);
+    }
+    if (there >> WNW_PROFILE_HEADS & 1u) {
+        h = add(h, p->head_score, n, sizeof *p->head_score);
+        h = add(h, p->head_alpha, (size_t)p->n_layer * (size_t)p->n_head_kv, sizeof *p->head_alpha);
+    }
+    if (there >> WNW_PROFILE_STATS & 1u) {
+        h = add(h, p->query_mean, n * d, sizeof *p->query_mean);
+        h = add(h, p->query_cov, n * d * d, sizeof *p->query_cov);
+    }
+    return h;
+}

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: MIT */
+/* `calibrate layers` on tiny models: errors against sessions in which the entries are really gone, and what must
+ * not change a byte. */
+#include "helpers.h"
+#include "peek_session.h"
+#include "winnow_calibrate.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LENGTH = 90, N_STEP = 4, KEEP = 20, MOST_LAYERS = 16 };
+#define OPTIONS "keep=20,length=90,samples=2,generate=4,tokens=text"
+
+static char *text; /* of words of all kinds, longer than the samples need */
+
+static wnw_calibrate_params params_of(const wnw_calibration_text *of)
+{
+    static const char *const outputs[] = {"dump"};
+    wnw_calibrate_params p = wnw_calibrate_default_params();
+    p.options = OPTIONS;
+    p.recipe = "snapkv:window=8";
+    p.kv_type = WNW_KV_F32;
+    p.texts = of;
+    p.n_texts = 1;
+    p.n_threads = 1;
+    p.outputs = outputs;
+    p.n_outputs = 1;
+    return p;
+}
+
+/* The error in the line text,sample,step,layer,error of the first sample. */
+static double dumped(const char *dump, int32_t step, int32_t il)
+{
+    char start[64];
+    snprintf(start, sizeof start, "\n0,0,%d,%d,", (int)step, (int)il);
+    const char *line = strstr(dump, start);
+    assert_non_null(line);
+    return strtod(line + strlen(start), NULL);
+}
+
+/* ---- Against sessions without the entries ---- */
+
+/* A plan like `of` in layer il that keeps everything in the other layers. */
+static wnw_plan *plan_of_layer(const wnw_session *s, const wnw_plan *of, int32_t il)
+{
+    const int32_t n_layer = wnw_plan_n_layer(of), n_kv = wnw_plan_n_head_kv(of);
+    int32_t *n = calloc((size_t)(n_layer * n_kv), sizeof *n);
+    const int32_t **pos = calloc((size_t)(n_layer * n_kv), sizeof *pos);
+    wnw_plan *plan;
+    for (int32_t i = 0; i < n_layer * n_kv; i++) {
+        if (i / n_kv == il) {
+            n[i] = wnw_plan_head(of, il, i % n_kv, &pos[i]);
+            continue;
+        }
+        n[i] = wnw_cache_n(s, i / n_kv, i % n_kv);
+        pos[i] = wnw_cache_positions(s, i / n_kv, i % n_kv);
+    }
+    assert_ok(wnw_plan_new(&plan, n_layer, n_kv, wnw_plan_n_tokens(of), n, pos));
+    free(n);
+    free(pos);
+    return plan;
+}
+
+/* ||W (a - b)|| / (||W b|| + 1e-5) in double precision; W is the layer's float32 output projection. */
+static double distance(const wnw_model *m, int32_t il, const float *a, const float *b)
+{
+    const struct ggml_tensor *w = wnw__model_original(m, m->layers[il].wo);
+    double change = 0, full = 0;
+    assert_int_equal(w->type, GGML_TYPE_F32);
+    for (int64_t o = 0; o < w->ne[1]; o++) {
+        const float *row = (const float *)w->data + o * w->ne[0];
+        double x = 0, y = 0;
+        for (int64_t i = 0; i < w->ne[0]; i++) {
+            x += (double)row[i] * ((double)a[i] - (double)b[i]);
+            y += (double)row[i] * (double)b[i];
+        }
+        change += x * x;
+        full += y * y;
+    }
+    return sqrt(change) / (sqrt(full) + 1e-5);
+}
+
+static const float *output_of(wnw_session *s, int32_t il)
+{
+    const float *out;
+    wnw__outputs_of(wnw__recorders_find(&s->recorders, &wnw__outputs_recorder), il, &out);
+    assert_non_null(out);
+    return out;
+}
+
+static const struct row {
+    const char *name, *arch;
+} rows[] = {{"llama", "llama"}, {"qwen2", "qwen2"}, {"gemma3, with sliding windows", "gemma3"}};
+
+static void as_if_entries_were_gone(void **state)
+{
+    const struct row *row = *state;
+    struct test_model t;
+    wnw_calibration *c;
+    int32_t *tokens, n_tokens, *bos, n_bos;
+    test_open_tiny(&t, row->arch, 1, 1);
+    const wnw_calibration_text of = {"words", text, strlen(text)};
+    const wnw_calibrate_params p = params_of(&of);
+    assert_ok(wnw_calibrate(&c, t.m, "layers", &p));
+    const char *dump = wnw_calibration_output(c, "dump");
+    assert_ok(wnw_tokenize(t.m, text, strlen(text), false, false, &tokens, &n_tokens));
+    assert_ok(wnw_tokenize(t.m, "", 0, true, false, &bos, &n_bos));
+    const struct test_session want = {.kv_type = WNW_KV_F32, .n_ctx = LENGTH + N_STEP + 8, .n_threads = 1};
+    wnw_policy *policy = test_policy("snapkv:window=8");
+    wnw_session *s = test_session_new(t.m, &want), *gone[MOST_LAYERS];
+    const wnw_policy *const policies[] = {policy};
+    const wnw_size size = size_budget(KEEP);
+    wnw_plan *plan;
+    assert_ok(wnw_session_observe(s, policies, 1));
+    if (n_bos > 0)
+        test_prefill(s, bos, n_bos);
+    test_prefill(s, tokens, LENGTH);
+    assert_ok(wnw_session_plan(s, policy, &size, &plan, NULL));
+    assert_ok(wnw__session_record(s, "outputs", true));
+    for (int32_t il = 0; il < t.info.n_layer; il++) {
+        wnw_plan *of_layer = plan_of_layer(s, plan, il);
+        assert_ok(wnw_session_copy(&gone[il], s));
+        assert_ok(wnw_session_apply(gone[il], of_layer, NULL));
+        wnw_plan_free(of_layer);
+    }
+    int32_t n_checked = 0;
+    for (int32_t step = 0; step < N_STEP; step++) {
+        assert_ok(wnw_session_decode(s, tokens[LENGTH + step]));
+        for (int32_t il = 0; il < t.info.n_layer; il++) {
+            assert_ok(wnw_session_decode(gone[il], tokens[LENGTH + step]));
+            const double error = distance(t.m, il, output_of(gone[il], il), output_of(s, il));
+            if (wnw_model_layer_is_swa(t.m, il)) {
+                assert_near(dumped(dump, step, il), 0, 0);
+                continue;
+            }
+            assert_near(dumped(dump, step, il), error, 2e-5 + 1e-4 * error);
+            n_checked += error > 1e-3;
+        }
+    }
+    assert_cmp(n_checked, >=, N_STEP); /* there are errors to compare */
+    for (int32_t il = 0; il < t.info.n_layer; il++)
+        wnw_session_free(gone[il]);
+    wnw_session_free(s);
+    wnw_plan_free(plan);
+    wnw_policy_free(policy);
+    wnw_free(tokens);
+    wnw_free(bos);
+    wnw_calibration_free(c);
+    test_close(&t);
+}
+
+/* ---- What changes nothing, and what is refused ---- */
+
+static wnw_model *model;
+
+static char *profile_of(const wnw_calibrate_params *p)
+{
+    wnw_calibration *c;
+    const char *name;
+    assert_ok(wnw_calibrate(&c, model, "layers", p));
+    char *copy = strdup(wnw_calibration_profile(c, 0, &name));
+    assert_string_equal(name, "layers.json");
+    assert_null(wnw_calibration_profile(c, 1, NULL));
+    wnw_calibration_free(c);
+    return copy;
+}
+
+struct stop {
+    int64_t after;
+};
+
+static bool stop_after(int64_t done, int64_t total, const char *what, void *user)
+{
+    (void)total;
+    (void)what;
+    return done < ((const struct stop *)user)->after;
+}
+
+static void same_bytes(void **state)
+{
+    (void)state;
+    const wnw_calibration_text of = {"words", text, strlen(text)};
+    wnw_calibrate_params p = params_of(&of);
+    char *once = profile_of(&p);
+    p.n_threads = 2;
+    char *threads = profile_of(&p);
+    assert_string_equal(once, threads);
+    char journal[] = "/tmp/winnow-layers-XXXXXX";
+    const int fd = mkstemp(journal);
+    assert_cmp(fd, >=, 0);
+    close(fd);
+    unlink(journal);
+    struct stop stop = {.after = LENGTH + N_STEP + 1}; /* in the second sample */
+    wnw_calibration *c;
+    p.journal = journal;
+    p.progress = stop_after;
+    p.progress_user = &stop;
+    assert_error(wnw_calibrate(&c, model, "layers", &p), WNW_E_CANCELLED);
+    stop.after = INT64_MAX;
+    char *resumed = profile_of(&p);
+    assert_string_equal(once, resumed);
+    p.recipe = "keydiff";
+    assert_error(wnw_calibrate(&c, model, "layers", &p), WNW_E_MISMATCH);
+    assert_says("policy");
+    unlink(journal);
+    free(once);
+    free(threads);
+    free(resumed);
+}
+
+/* The profile is one that the layer budget reads. */
+static void is_read(void **state)
+{
+    (void)state;
+    const wnw_calibration_text of[] = {{"words", text, strlen(text)},
+                                       {"more words", text + 200, strlen(text) - 200}};
+    wnw_calibrate_params p = params_of(of);
+    char path[] = "/tmp/winnow-layers-XXXXXX";
+    wnw_profile *profile;
+    p.n_texts = 2;
+    char *json = profile_of(&p);
+    const int fd = mkstemp(path);
+    assert_cmp(fd, >=, 0);
+    assert_int_equal(write(fd, json, strlen(json)), strlen(json));
+    close(fd);
+    assert_contains(json, "\"more words\":[");
+    assert_ok(wnw_profile_new(&profile, model));
+    assert_ok(wnw_profile_add_file(profile, path));
+    assert_int_equal(wnw_profile_kinds(profile), 1u << WNW_PROFILE_LAYERS);
+    double sum = 0;
+    for (int32_t il = 0; il < profile->n_layer; il++) {
+        assert_cmp(profile->layer_share[il], >, 0);
+        sum += profile->layer_share[il];
+    }
+    assert_near(sum, 1, 1e-9);
+    wnw_profile_free(profile);
+    unlink(path);
+    free(json);
+}
+
+static const struct bad_row {
+    const char *name, *options, *recipe, *says;
+    int status;
+    size_t len; /* of the text; 0 = all */
+} bad_rows[] = {
+    {"keeps more than there is", "keep=90,length=90", "snapkv", "larger length", WNW_E_RANGE, 0},
+    {"too long", "length=1000000", "snapkv", "do not fit the model's context", WNW_E_RANGE, 0},
+    {"text too short", OPTIONS, "snapkv:window=8", "at least", WNW_E_RANGE, 60},
+    {"keeps everything", OPTIONS, "full", "keeps everything", WNW_E_ARG, 0},
+    {"no such policy", OPTIONS, "snapk", "did you mean", WNW_E_ARG, 0},
+    {"no retrieval heads", OPTIONS, NULL, "profile of kind srh", WNW_E_ARG, 0},
+    {"no such option", "keeps=3", "snapkv", "did you mean", WNW_E_ARG, 0},
+};
+
+static void refuses(void **state)
+{
+    const struct bad_row *row = *state;
+    const wnw_calibration_text of = {"words", text, row->len ? row->len : strlen(text)};
+    wnw_calibrate_params p = params_of(&of);
+    wnw_calibration *c;
+    p.options = row->options;
+    p.recipe = row->recipe;
+    assert_error(wnw_calibrate(&c, model, "layers", &p), row->status);
+    assert_says(row->says);
+    assert_null(c);
+}
+
+static int open_model(void **state)
+{
+    (void)state;
+    char name[TEST_NAME_MAX];
+    test_tiny_model_of(name, "llama");
+    model = test_model_open(name);
+    return 0;
+}
+
+static int close_model(void **state)
+{
+    (void)state;
+    wnw_model_free(model);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(same_bytes), cmocka_unit_test(is_read)};
+    uint64_t seed = 8;
+    text = calloc(1, 6001);
+    for (size_t i = 0; i < 6000; i++)
+        text[i] = i % 6 == 5 ? ' ' : (char)('a' + test_random(&seed) % 26);
+    const int failed = run_rows(as_if_entries_were_gone, rows) +
+                       cmocka_run_group_tests(tests, open_model, close_model) +
+                       run_rows_with(refuses, bad_rows, open_model, close_model);
+    free(text);
+    return failed;
+}
