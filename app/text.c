@@ -3,6 +3,7 @@
 #include "app/text.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +29,25 @@ bool app_text_add(struct app_text *t, const char *s, size_t len)
     t->len += len;
     t->s[t->len] = '\0';
     return true;
+}
+
+bool app_text_vput(struct app_text *t, const char *fmt, va_list ap)
+{
+    char *text;
+    const int n = vasprintf(&text, fmt, ap);
+    const bool good = n >= 0 && app_text_add(t, text, (size_t)n);
+    if (n >= 0)
+        free(text);
+    return good;
+}
+
+bool app_text_put(struct app_text *t, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    const bool good = app_text_vput(t, fmt, ap);
+    va_end(ap);
+    return good;
 }
 
 /* Bytes of a UTF-8 sequence with this first byte; 0 if no sequence starts with it. */

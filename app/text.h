@@ -5,6 +5,7 @@
 
 #include "winnow.h"
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -14,6 +15,9 @@ struct app_text {
     size_t len, cap;
 };
 bool app_text_add(struct app_text *t, const char *s, size_t len);
+/* Add formatted text. */
+bool app_text_put(struct app_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+bool app_text_vput(struct app_text *t, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
 /* Makes room for len bytes in all. */
 bool app_text_reserve(struct app_text *t, size_t len);
 /* Adds s with every invalid UTF-8 sequence replaced by U+FFFD. */

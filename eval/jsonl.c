@@ -44,6 +44,7 @@ static int read_line(struct eval_jsonl *j, bool *more)
     size_t n = 0;
     int c;
     j->line.len = 0;
+    j->begin = j->end;
     *more = false;
     while ((c = getc(j->f)) != EOF && c != '\n') {
         block[n++] = (char)c;
@@ -63,7 +64,23 @@ static int read_line(struct eval_jsonl *j, bool *more)
         return app_fail(APP_FAILED, "reading '%s' failed: %s", j->path, strerror(errno));
     *more = c != EOF || j->line.len > 0;
     j->number += *more;
+    j->torn = j->growing && *more && c == EOF;
+    *more = *more && !j->torn;
+    j->end += *more ? (int64_t)j->line.len + (c != EOF) : 0;
     return APP_OK;
+}
+
+/* Whether the line that was read is the last one of a file that is being appended to. */
+static bool is_unfinished(struct eval_jsonl *j)
+{
+    if (!j->growing)
+        return false;
+    const int c = getc(j->f);
+    if (c != EOF)
+        ungetc(c, j->f);
+    else
+        j->end = j->begin;
+    return c == EOF;
 }
 
 static bool is_blank(const struct app_text *line)
@@ -86,6 +103,11 @@ int eval_jsonl_next(struct eval_jsonl *j, json_t **object)
     *object = json_loadb(j->line.s, j->line.len, JSON_ALLOW_NUL, &error);
     if (!*object && json_error_code(&error) == json_error_out_of_memory)
         return app_fail(APP_FAILED, "out of memory for '%s'", j->path);
+    if (!json_is_object(*object) && (j->torn = is_unfinished(j))) {
+        json_decref(*object);
+        *object = NULL;
+        return APP_OK;
+    }
     if (!*object)
         return eval_jsonl_bad(j, "not JSON: %s (byte %d)", error.text, error.position);
     if (!json_is_object(*object)) {

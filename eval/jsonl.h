@@ -7,13 +7,19 @@
 #include "eval/chars.h"
 
 #include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 struct eval_jsonl {
     const char *path; /* borrowed */
     FILE *f;
     struct app_text line;
-    int64_t number; /* of the line that was read last, from 1 */
+    int64_t number;     /* of the line that was read last, from 1 */
+    int64_t begin, end; /* bytes of the file before that line, and before the next one */
+    /* The file is being appended to: a last line that has no line break, or that is not an object, is what a writer
+     * left unfinished. It ends the file, and `torn` says so; `end` then stays behind the last whole line. */
+    bool growing, torn;
 };
 
 /* Opens a file. Returns an exit code and prints its own message, like all functions here. */

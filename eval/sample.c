@@ -33,17 +33,11 @@ void eval_put_n(struct eval_sample *s, struct app_text *to, const char *text, si
 
 void eval_put(struct eval_sample *s, struct app_text *to, const char *fmt, ...)
 {
-    char *text;
     va_list ap;
     va_start(ap, fmt);
-    const int n = vasprintf(&text, fmt, ap);
-    va_end(ap);
-    if (n < 0) {
+    if (!to || !app_text_vput(to, fmt, ap))
         s->no_memory = true;
-        return;
-    }
-    eval_put_n(s, to, text, (size_t)n);
-    free(text);
+    va_end(ap);
 }
 
 void eval_put_evidence(struct eval_sample *s, const char *text, size_t len)

@@ -251,6 +251,27 @@ RECIPES = [
 ]
 
 
+def results():
+    """Lines as `winnow eval` writes them."""
+
+    def line(**changes):
+        o = dict(v=1, task="passkey64", N=512, index=0, turn=0, config="c", policy="full", mode="agnostic", size="full",
+                 kv_type="f16", score=1.0, depth=0.5, fgt=1, kl=0.1, ms={"prefill": 1.0}, scores={"partial": 1})
+        o.update(changes)
+        return json.dumps(o) + "\n"
+
+    pair = line() + line(config="d", policy="snapkv", size="ratio=0.5", score=0.5, ratio_ach=0.5)
+    return {
+        "pair": pair,
+        "turns": pair + line(turn=1) + line(task="vt", index=900000),
+        "bad-score": line(score=None, bad=True) + line(index=1, score=2),
+        "repeated": pair + pair,
+        "contradiction": line() + line(score=0),
+        "torn": pair + '{"v":1,"task":"vt',
+        "not-utf8": pair.replace("snapkv", "sn\x7fpkv"),
+    }
+
+
 def dictionary(winnow):
     """Names of presets, parts, options and choices that `winnow methods` prints."""
     def run(*args):
@@ -279,6 +300,8 @@ def main():
         put(folder, "profile", name, data)
     for name, data in PLANS.items():
         put(folder, "plan", name, data)
+    for name, data in results().items():
+        put(folder, "results", name, data.encode())
     for i, recipe in enumerate(RECIPES):
         put(folder, "policy", f"{i:02}", recipe.encode())
     put(target, "", "policy.dict", dictionary(winnow))
