@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* A document that is written piece by piece: plain text, CSV or XML. */
+#ifndef WNW_EVAL_DOC_H
+#define WNW_EVAL_DOC_H
+
+#include "app/text.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct eval_doc {
+    struct app_text text;
+    bool no_memory; /* memory ran out: the document is incomplete and must not be used */
+};
+
+/* All functions below set no_memory if memory runs out, so that a writer checks once, at its end. */
+
+void eval_doc_clear(struct eval_doc *d);
+/* Adds formatted text as it is. */
+void eval_doc_put(struct eval_doc *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Adds s[len] to an XML document: markup is escaped, and what XML does not allow becomes U+FFFD. */
+void eval_doc_xml_n(struct eval_doc *d, const char *s, size_t len);
+void eval_doc_xml(struct eval_doc *d, const char *s);
+/* Adds a field of a CSV line, in quotation marks where it needs them. */
+void eval_doc_csv(struct eval_doc *d, const char *s);
+
+/* A number in text: "-" for NaN, and never a 0 with a sign. Returns out. */
+enum { EVAL_MAX_NUMBER = 40 };
+const char *eval_format(char out[EVAL_MAX_NUMBER], double value, int decimals);
+/* A difference: with its sign. */
+const char *eval_format_signed(char out[EVAL_MAX_NUMBER], double value, int decimals);
+
+#endif

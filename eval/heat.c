@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/* Maps by depth and length. */
+#include "eval/heat.h"
+
+#include "eval/task.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool eval_heat_is_on_grid(const char *name)
+{
+    const struct eval_task *task = eval_task_find(name);
+    return task && task->flags & EVAL_ON_GRID;
+}
+
+/* Depths are told apart by whole per cents. */
+static double depth_of(const struct eval_result *r)
+{
+    return round(100.0 * r->m[EVAL_M_DEPTH]);
+}
+
+static bool counts(const struct eval_result *r, int32_t task, int32_t variant, enum eval_measure m)
+{
+    return r->task == task && r->variant == variant && !isnan(r->m[m]) && !isnan(r->m[EVAL_M_DEPTH]);
+}
+
+/* Inserts a value into an ascending list unless it is there. */
+static void insert_depth(struct eval_heat *h, double depth)
+{
+    int32_t i = 0;
+    while (i < h->n_depths && h->depth[i] < depth)
+        i++;
+    if (i < h->n_depths && h->depth[i] == depth)
+        return;
+    memmove(h->depth + i + 1, h->depth + i, (size_t)(h->n_depths++ - i) * sizeof *h->depth);
+    h->depth[i] = depth;
+}
+
+static void insert_length(struct eval_heat *h, int32_t length)
+{
+    int32_t i = 0;
+    while (i < h->n_lengths && h->length[i] < length)
+        i++;
+    if (i < h->n_lengths && h->length[i] == length)
+        return;
+    memmove(h->length + i + 1, h->length + i, (size_t)(h->n_lengths++ - i) * sizeof *h->length);
+    h->length[i] = length;
+}
+
+static size_t cell_of(const struct eval_heat *h, const struct eval_result *r)
+{
+    size_t i = 0, k = 0;
+    while (h->depth[i] != depth_of(r))
+        i++;
+    while (h->length[k] != r->n_target)
+        k++;
+    return i * (size_t)h->n_lengths + k;
+}
+
+/* Sums up the cells, then divides. */
+static void fill(struct eval_heat *h, const struct eval_run *run, int32_t task, int32_t variant,
+                 enum eval_measure m)
+{
+    const size_t n_cells = (size_t)h->n_depths * (size_t)h->n_lengths;
+    double sum = 0.0, open = 0.0;
+    int32_t n_filled = 0, n_open = 0;
+    for (size_t i = 0; i < run->n; i++) {
+        const struct eval_result *r = &run->results[i];
+        if (!counts(r, task, variant, m))
+            continue;
+        h->value[cell_of(h, r)] += 100.0 * r->m[m];
+        h->n[cell_of(h, r)]++;
+        h->has_protected = h->has_protected || r->flags & EVAL_R_PROTECTED;
+        open += r->flags & EVAL_R_PROTECTED ? 0.0 : 100.0 * r->m[m];
+        n_open += r->flags & EVAL_R_PROTECTED ? 0 : 1;
+    }
+    for (size_t i = 0; i < n_cells; i++) {
+        h->value[i] = h->n[i] > 0 ? h->value[i] / h->n[i] : NAN;
+        sum += h->n[i] > 0 ? h->value[i] : 0.0;
+        n_filled += h->n[i] > 0;
+    }
+    h->mean = n_filled > 0 ? sum / n_filled : NAN;
+    h->unprotected = n_open > 0 ? open / n_open : NAN;
+}
+
+bool eval_heat_make(struct eval_heat *h, const struct eval_run *run, int32_t task, int32_t variant,
+                    enum eval_measure m)
+{
+    size_t n = 0;
+    *h = (struct eval_heat){.mean = NAN, .unprotected = NAN};
+    for (size_t i = 0; i < run->n; i++)
+        n += counts(&run->results[i], task, variant, m);
+    h->depth = malloc((n + 1) * sizeof *h->depth);
+    h->length = malloc((n + 1) * sizeof *h->length);
+    for (size_t i = 0; h->depth && h->length && i < run->n; i++)
+        if (counts(&run->results[i], task, variant, m)) {
+            insert_depth(h, depth_of(&run->results[i]));
+            insert_length(h, run->results[i].n_target);
+        }
+    h->value = calloc((size_t)h->n_depths * (size_t)h->n_lengths + 1, sizeof *h->value);
+    h->n = calloc((size_t)h->n_depths * (size_t)h->n_lengths + 1, sizeof *h->n);
+    if (!h->depth || !h->length || !h->value || !h->n)
+        return false;
+    fill(h, run, task, variant, m);
+    return true;
+}
+
+void eval_heat_clear(struct eval_heat *h)
+{
+    free(h->depth);
+    free(h->length);
+    free(h->value);
+    free(h->n);
+    *h = (struct eval_heat){0};
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/* Scores of a run as tables: what was measured on the same samples, with intervals. Scores are points of 100. */
+#ifndef WNW_EVAL_TABLE_H
+#define WNW_EVAL_TABLE_H
+
+#include "eval/results.h"
+#include "eval/stats.h"
+
+/* The samples of a task at a length. */
+struct eval_stratum {
+    int32_t task, n_target;
+    size_t begin, end; /* its lines in run->results */
+    bool scored;       /* it has scores and not only other numbers */
+    bool informative;  /* it has, and the full cache solves enough of it for methods to be told apart */
+    size_t n_probes;   /* 0: there were none, and the task counts as informative */
+    double probes;     /* mean of the full cache's scores on the probes, in points */
+};
+
+/* A method on the samples of one stratum or of several. */
+struct eval_cell {
+    size_t
+        n; /* lines that the method and the full cache both have; without a full cache all of the method's */
+    double mean, full;           /* of these lines; full is NaN without a full cache */
+    struct eval_paired delta;    /* against the full cache; NaN in the full cache's own row */
+    bool binary;                 /* all scores are 0 or 1; the next two are then of use */
+    struct eval_interval wilson; /* of the mean */
+    struct eval_discordant discordant;
+    double m[EVAL_N_MEASURES]; /* means of the lines that have the number, NaN where none has */
+};
+
+struct eval_row {
+    int32_t variant;
+    double removed;         /* mean share removed over all strata, NaN where it is not known */
+    bool off_target;        /* what was removed differs by more than 0.01 from what was asked for */
+    struct eval_cell *cell; /* [n_strata of the block], owned */
+    struct eval_cell macro; /* mean of the informative strata's means, each stratum with the same weight */
+};
+
+/* One table: a protocol at one length, or at all lengths. Tables of different protocols are never mixed. */
+struct eval_block {
+    const char *mode;
+    int32_t n_target;            /* EVAL_ALL_LENGTHS: the strata are of several lengths */
+    int32_t baseline;            /* variant of the full cache that the others are compared with, -1 = none */
+    struct eval_stratum *strata; /* [n_strata], owned */
+    int32_t n_strata, n_informative;
+    struct eval_row *rows; /* [n_rows] in the order of the run's variants, owned */
+    int32_t n_rows;
+    size_t n_samples; /* of the informative strata, in the row that has most */
+};
+enum { EVAL_ALL_LENGTHS = -1 };
+
+struct eval_tables {
+    const struct eval_run *run;
+    bool no_gate; /* every task counts as informative */
+    struct eval_block
+        *blocks; /* [n]: for each protocol one for each length, then one for all lengths; owned */
+    int32_t n;
+};
+
+/* Makes the tables of a run. Returns an exit code: APP_FAILED if memory runs out. The caller clears them in any
+ * case. */
+int eval_tables_make(struct eval_tables *out, const struct eval_run *run, bool no_gate);
+void eval_tables_clear(struct eval_tables *tables);
+/* The table of a protocol over all lengths; NULL if the protocol has no results. */
+const struct eval_block *eval_tables_whole(const struct eval_tables *tables, const char *mode);
+/* Whether a block repeats another: a protocol with one length needs no table over all lengths. */
+bool eval_block_is_extra(const struct eval_tables *tables, const struct eval_block *block);
+/* The share of the full cache's score that is left, in per cent. */
+double eval_cell_retention(const struct eval_cell *cell);
+/* "+", "-" or "~"; "" in the row of the full cache and where there is none. */
+const char *eval_cell_verdict(const struct eval_cell *cell);
+
+/* One method minus another on the same samples, over some strata: differences of scores with their clusters. */
+struct eval_gather {
+    double *d; /* [n] in points, owned, like the two that follow */
+    size_t *cluster, *stratum;
+    size_t n, n_clusters, n_strata;
+    double sum_a, sum_b; /* over strata: means of the two methods */
+};
+/* Gathers variant a minus variant b over strata[n_strata], only informative ones if so asked. Strata without common
+ * samples are left out. Turns of one context, and trials of one cell of a grid, are one cluster. Returns false if
+ * memory runs out; the caller clears in any case. */
+bool eval_gather(struct eval_gather *out, const struct eval_run *run, const struct eval_stratum *strata,
+                 int32_t n_strata, bool informative, int32_t a, int32_t b);
+void eval_gather_clear(struct eval_gather *g);
+/* The interval of what was gathered; `task`, `n` and `id` make the key of the random stream. */
+bool eval_gather_interval(struct eval_paired *out, const struct eval_gather *g, const struct eval_run *run,
+                          const char *task, int64_t n, const char *id);
+
+#endif

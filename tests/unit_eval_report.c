@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: MIT */
+/* Results as tables: small files whose means, losses and areas are known. */
+#include "asserts.h"
+
+#include "app/console.h"
+#include "eval/curve.h"
+#include "eval/doc.h"
+#include "eval/heat.h"
+#include "eval/limit.h"
+#include "eval/versus.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- A folder of results that a test writes ---- */
+
+static char folder[] = "/tmp/unit_eval_report-XXXXXX";
+static FILE *results;
+
+static void in_folder(char path[128], const char *name)
+{
+    snprintf(path, 128, "%s/%s", folder, name);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    char path[128];
+    (void)state;
+    in_folder(path, "run.json");
+    unlink(path);
+    in_folder(path, "results.jsonl");
+    unlink(path);
+    return rmdir(folder);
+}
+
+/* Begins results.jsonl; info is run.json. */
+static void begin(const char *info)
+{
+    char path[128];
+    in_folder(path, "run.json");
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(info, f);
+    assert_int_equal(fclose(f), 0);
+    in_folder(path, "results.jsonl");
+    results = fopen(path, "w");
+    assert_non_null(results);
+}
+
+/* A line of task "niah_single_1". `more` is further members with a comma in front. */
+static void line(int n_target, int index, int turn, const char *policy, const char *size, double score,
+                 const char *more)
+{
+    fprintf(
+        results,
+        "{\"v\":1,\"task\":\"niah_single_1\",\"N\":%d,\"index\":%d,\"turn\":%d,\"config\":\"%s %s\","
+        "\"policy\":\"%s\",\"mode\":\"agnostic\",\"size\":\"%s\",\"kv_type\":\"f16\",\"score\":%.17g%s}\n",
+        n_target, index, turn, policy, size, policy, size, score, more);
+}
+
+static void read_tables(struct eval_runs *runs, struct eval_tables *t, bool no_gate)
+{
+    char *folders[] = {folder};
+    assert_int_equal(fclose(results), 0);
+    assert_int_equal(eval_runs_read(runs, folders, 1), APP_OK);
+    assert_int_equal(runs->n, 1);
+    assert_int_equal(eval_tables_make(t, &runs->run[0], no_gate), APP_OK);
+}
+
+static void clear(struct eval_runs *runs, struct eval_tables *t)
+{
+    eval_tables_clear(t);
+    eval_runs_clear(runs);
+}
+
+/* ---- Means, intervals, gate ---- */
+
+static const double of_full[] = {1, 1, 1, 0, 1, 1, 1, 1, 0, 1}, of_comp[] = {1, 0, 1, 0, 1, 1, 0, 1, 1, 1};
+
+static void test_row(void **state)
+{
+    struct eval_runs runs;
+    struct eval_tables t;
+    (void)state;
+    begin("{\"model\":\"x\",\"seed\":42}");
+    for (int i = 9; i >= 0; i--) { /* in any order */
+        line(512, i, 0, "snapkv", "ratio=0.5", of_comp[i], ",\"kl\":0.5,\"ratio_ach\":0.48");
+        line(512, i, 0, "full", "full", of_full[i], ",\"kv_bytes\":1048576");
+    }
+    read_tables(&runs, &t, false);
+    assert_int_equal(t.n, 2); /* the length, and all lengths */
+    assert_int_equal(t.blocks[0].n_target, 512);
+    assert_true(eval_block_is_extra(&t, &t.blocks[1]));
+    assert_int_equal(t.blocks[0].n_rows, 2);
+    const struct eval_row *full = &t.blocks[0].rows[0], *comp = &t.blocks[0].rows[1];
+    assert_int_equal(full->variant, t.blocks[0].baseline);
+    assert_near(full->macro.mean, 80.0, 1e-9);
+    assert_true(isnan(full->macro.delta.delta));
+    assert_near(full->cell[0].m[EVAL_M_BYTES], 1048576.0, 0);
+    assert_int_equal(comp->macro.n, 10);
+    assert_near(comp->macro.mean, 70.0, 1e-9);
+    assert_near(comp->macro.full, 80.0, 1e-9);
+    assert_near(comp->cell[0].delta.delta, -10.0, 1e-9);
+    /* 10 differences of which 2 are -100 and 1 is +100; with n = 10 the means are multiples of 10. */
+    assert_near(comp->cell[0].delta.over.lo, -40.0, 1e-9);
+    assert_near(comp->cell[0].delta.over.hi, 20.0, 1e-9);
+    assert_string_equal(eval_cell_verdict(&comp->cell[0]), "~");
+    assert_true(comp->cell[0].binary);
+    assert_int_equal(comp->cell[0].discordant.lost, 2);
+    assert_int_equal(comp->cell[0].discordant.gained, 1);
+    assert_near(comp->cell[0].discordant.p, 1.0, 1e-12);
+    assert_near(comp->cell[0].wilson.lo, 39.68, 0.01); /* of 7 in 10 */
+    assert_near(eval_cell_retention(&comp->macro), 87.5, 1e-9);
+    assert_near(comp->macro.m[EVAL_M_KL], 0.5, 1e-12);
+    assert_true(isnan(comp->macro.m[EVAL_M_BYTES]));
+    assert_true(comp->off_target); /* 0.48 was removed, and 0.5 was asked for */
+    clear(&runs, &t);
+}
+
+/* A method is compared on the samples that the full cache answered too; probes are not samples. */
+static void test_partners_and_probes(void **state)
+{
+    struct eval_runs runs;
+    struct eval_tables t;
+    (void)state;
+    begin("{\"model\":\"x\"}");
+    for (int i = 0; i < 8; i++)
+        line(512, i, 0, "snapkv", "ratio=0.5", 0.5, "");
+    for (int i = 0; i < 4; i++)
+        line(512, i, 0, "full", "full", 1.0, "");
+    line(512, 900000, 0, "full", "full", 0.0, "");
+    line(512, 900001, 0, "full", "full", 0.25, "");
+    read_tables(&runs, &t, false);
+    assert_int_equal(runs.run[0].n_probes, 2);
+    const struct eval_stratum *s = &t.blocks[0].strata[0];
+    assert_false(s->informative); /* 12.5 points */
+    assert_near(s->probes, 12.5, 1e-9);
+    assert_int_equal(t.blocks[0].rows[1].cell[0].n, 4);
+    assert_near(t.blocks[0].rows[1].cell[0].delta.delta, -50.0, 1e-9);
+    assert_int_equal(t.blocks[0].rows[1].cell[0].delta.spread, EVAL_SPREAD_FEW);
+    assert_true(isnan(t.blocks[0].rows[1].macro.mean)); /* no informative task is left */
+    eval_tables_clear(&t);
+    assert_int_equal(eval_tables_make(&t, &runs.run[0], true), APP_OK);
+    assert_true(t.blocks[0].strata[0].informative);
+    assert_near(t.blocks[0].rows[1].macro.mean, 50.0, 1e-9);
+    clear(&runs, &t);
+}
+
+/* Lengths weigh alike in the mean over all lengths, however many samples they have. */
+static void test_strata_weigh_alike(void **state)
+{
+    struct eval_runs runs;
+    struct eval_tables t;
+    (void)state;
+    begin("{\"model\":\"x\"}");
+    for (int i = 0; i < 20; i++) {
+        line(512, i, 0, "full", "full", 1.0, "");
+        line(512, i, 0, "snapkv", "ratio=0.5", 1.0, "");
+    }
+    for (int i = 0; i < 10; i++) {
+        line(1024, i, 0, "full", "full", 0.8, "");
+        line(1024, i, 0, "snapkv", "ratio=0.5", 0.4, "");
+    }
+    read_tables(&runs, &t, false);
+    const struct eval_block *all = eval_tables_whole(&t, "agnostic");
+    assert_non_null(all);
+    assert_int_equal(t.n, 3);
+    assert_false(eval_block_is_extra(&t, all));
+    assert_near(all->rows[1].macro.mean, 70.0, 1e-9);
+    assert_near(all->rows[1].macro.full, 90.0, 1e-9);
+    assert_near(all->rows[1].macro.delta.delta, -20.0, 1e-9);
+    assert_int_equal(all->rows[1].macro.n, 30);
+    assert_null(eval_tables_whole(&t, "aware"));
+    clear(&runs, &t);
+}
+
+/* Turns of one context are one cluster: 4 contexts are too few for an interval, whatever their turns. */
+static void test_contexts_are_clusters(void **state)
+{
+    struct eval_runs runs;
+    struct eval_tables t;
+    (void)state;
+    begin("{\"model\":\"x\"}");
+    for (int i = 0; i < 20; i++) {
+        line(512, i / 5, i % 5, "full", "full", 1.0, "");
+        line(512, i / 5, i % 5, "snapkv", "ratio=0.5", (double)(i % 2), "");
+    }
+    read_tables(&runs, &t, false);
+    assert_int_equal(t.blocks[0].rows[1].cell[0].n, 20);
+    assert_int_equal(t.blocks[0].rows[1].cell[0].delta.spread, EVAL_SPREAD_FEW);
+    clear(&runs, &t);
+}
+
+/* A line with a score that is no number scores 0 and is counted; one without a score has other numbers only. */
+static void test_bad_and_unscored(void **state)
+{
+    struct eval_runs runs;
+    struct eval_tables t;
+    static const char form[] = "{\"v\":1,\"task\":\"%s\",\"N\":512,\"index\":%d,\"config\":\"c\",\"policy\":"
+                               "\"full\",\"mode\":\"agnostic\",\"size\":\"full\",\"kv_type\":\"f16\"%s}\n";
+    (void)state;
+    begin("{\"model\":\"x\"}");
+    fprintf(results, form, "vt", 0, ",\"score\":1");
+    fprintf(results, form, "vt", 1, ",\"score\":null,\"bad\":true");
+    fprintf(results, form, "ppl", 0, ",\"kl\":0.25,\"unknown\":[1,{}]");
+    read_tables(&runs, &t, false);
+    assert_int_equal(runs.run[0].n_bad, 1);
+    assert_int_equal(t.blocks[0].n_strata, 2);
+    assert_int_equal(t.blocks[0].n_informative, 1);
+    assert_near(t.blocks[0].rows[0].macro.mean, 50.0, 1e-9);
+    assert_false(t.blocks[0].strata[1].scored);
+    assert_near(t.blocks[0].rows[0].cell[1].m[EVAL_M_KL], 0.25, 1e-12);
+    clear(&runs, &t);
+}
+
+/* ---- Curves ---- */
+
+static void test_curve(void **state)
+{
+    static const double r[] = {0, .1, .25, .4, .5, .6, .7, .8, .9},
+                        s[] = {92, 91, 90, 86, 80, 72, 60, 41, 20};
+    struct eval_runs runs;
+    struct eval_tables t;
+    struct eval_curve *curves;
+    int32_t n;
+    char size[32];
+    (void)state;
+    begin("{\"model\":\"x\"}");
+    for (int k = 8; k >= 0; k--)
+        for (int i = 0; i < 6; i++) {
+            snprintf(size, sizeof size, "ratio=%g", r[k]);
+            line(512, i, 0, k == 0 ? "full" : "kvcompose", k == 0 ? "full" : size, s[k] / 100, "");
+        }
+    read_tables(&runs, &t, false);
+    assert_true(eval_curves_make(&curves, &n, &t, eval_tables_whole(&t, "agnostic")));
+    assert_int_equal(n, 1);
+    assert_true(curves[0].has_auc);
+    assert_int_equal(curves[0].n, 9);
+    assert_near(curves[0].auc, 73.9167, 1e-4);
+    assert_near(curves[0].auc_rel, 80.344, 1e-3);
+    assert_near(curves[0].auc_one, 66.525 + 0.1 * 20 / 2, 1e-9);
+    assert_near(curves[0].tolerance[2], 0.4533, 1e-4);
+    assert_near(curves[0].tolerance[3], 0.58, 1e-9);
+    assert_true(eval_curves_share_grid(&curves[0], &curves[0]));
+    free(curves);
+    clear(&runs, &t);
+}
+
+/* Two sizes are no curve to measure an area under, and a loss that is never reached is infinite. */
+static void test_short_and_flat_curves(void **state)
+{
+    struct eval_runs runs;
+    struct eval_tables t;
+    struct eval_curve *curves;
+    int32_t n;
+    (void)state;
+    begin("{\"model\":\"x\"}");
+    for (int i = 0; i < 6; i++) {
+        line(512, i, 0, "full", "full", 0.5, "");
+        line(512, i, 0, "snapkv", "ratio=0.25", 0.5, "");
+        line(512, i, 0, "snapkv", "ratio=0.5", 0.5, "");
+        line(512, i, 0, "lagkv", "ratio=0.25", 0.5, "");
+        line(512, i, 0, "lagkv", "ratio=0.5", 0.5, "");
+        line(512, i, 0, "lagkv", "budget=64", 0.5, ",\"ratio_ach\":0.875");
+    }
+    read_tables(&runs, &t, false);
+    assert_true(eval_curves_make(&curves, &n, &t, eval_tables_whole(&t, "agnostic")));
+    assert_int_equal(n, 2);
+    assert_true(curves[0].has_auc); /* lagkv: a budget stands where it came to lie */
+    assert_near(curves[0].r[3], 0.875, 1e-12);
+    assert_near(curves[0].auc, 50.0, 1e-9);
+    assert_true(isinf(curves[0].tolerance[0]));
+    assert_false(curves[1].has_auc);
+    assert_true(isnan(curves[1].auc));
+    free(curves);
+    clear(&runs, &t);
+}
+
+/* ---- Two policies, maps, limits ---- */
+
+static void test_two_policies(void **state)
+{
+    struct eval_runs runs;
+    struct eval_tables t;
+    struct eval_versus *v = NULL;
+    char *names[2];
+    int32_t n = 0;
+    (void)state;
+    begin("{\"model\":\"x\"}");
+    for (int i = 0; i < 10; i++) {
+        line(512, i, 0, "full", "full", 1.0, "");
+        line(512, i, 0, "snapkv", "ratio=0.5", of_full[i], "");
+        line(512, i, 0, "snapkv", "ratio=0.75", 1.0, ""); /* no partner of the same size */
+        line(512, i, 0, "lagkv", "ratio=0.5", of_comp[i], "");
+    }
+    read_tables(&runs, &t, false);
+    assert_int_equal(eval_versus_names(names, "snapkv:window=32,lagkv"),
+                     APP_OK); /* the preset's own window */
+    assert_string_equal(names[0], "snapkv:window=32");
+    assert_int_equal(eval_versus_make(&v, &n, &t, names), APP_OK);
+    assert_int_equal(n, 1);
+    assert_int_equal(v[0].n, 10);
+    assert_near(v[0].mean_a, 80.0, 1e-9);
+    assert_near(v[0].mean_b, 70.0, 1e-9);
+    assert_near(v[0].delta.delta, 10.0, 1e-9);
+    assert_near(v[0].delta.over.lo, -20.0, 1e-9);
+    assert_near(v[0].delta.over.hi, 40.0, 1e-9);
+    free(v);
+    free(names[0]);
+    free(names[1]);
+    clear(&runs, &t);
+}
+
+static void test_two_names(void **state)
+{
+    char *names[2];
+    (void)state;
+    assert_int_equal(eval_versus_names(names, "snapkv:window=8,kernel=5+adakv,lagkv:sink=4,lag=128"), APP_OK);
+    assert_string_equal(names[0], "snapkv:window=8,kernel=5+adakv");
+    assert_string_equal(names[1], "lagkv:sink=4,lag=128");
+    free(names[0]);
+    free(names[1]);
+    assert_int_equal(eval_versus_names(names, "snapkv"), APP_BAD_INPUT);
+    assert_int_equal(eval_versus_names(names, "snapkv,"), APP_BAD_INPUT);
+    assert_int_equal(eval_versus_names(names, "a,b,c"), APP_BAD_INPUT);
+}
+
+/* Two trials of a cell; the nominal depth of run.json counts, not where the evidence came to stand. */
+static void test_map(void **state)
+{
+    struct eval_runs runs;
+    struct eval_heat h;
+    char *folders[] = {folder};
+    (void)state;
+    begin("{\"model\":\"x\",\"depths\":[0,50,100],\"tasks\":[{\"task\":\"passkey64\",\"n_trials\":2}]}");
+    for (int n = 512; n <= 1024; n += 512)
+        for (int i = 0; i < 6; i++)
+            fprintf(
+                results,
+                "{\"v\":1,\"task\":\"passkey64\",\"N\":%d,\"index\":%d,\"config\":\"c\",\"policy\":\"full\","
+                "\"mode\":\"aware_full\",\"size\":\"full\",\"kv_type\":\"f16\",\"score\":%d,\"depth\":0.3,"
+                "\"protected\":%s}\n",
+                n, i, n == 512 || i == 3 ? 1 : 0, i >= 4 ? "true" : "false");
+    assert_int_equal(fclose(results), 0);
+    assert_int_equal(eval_runs_read(&runs, folders, 1), APP_OK);
+    assert_true(eval_heat_make(&h, &runs.run[0], 0, 0, EVAL_M_SCORE));
+    assert_int_equal(h.n_depths, 3);
+    assert_int_equal(h.n_lengths, 2);
+    static const double depth[] = {0, 50, 100}, value[] = {100, 0, 100, 50, 100, 0};
+    for (int i = 0; i < 3; i++)
+        assert_near(h.depth[i], depth[i], 0);
+    for (int i = 0; i < 6; i++)
+        assert_near(h.value[i], value[i], 1e-9);
+    assert_ints(h.n, 2, 2, 2, 2, 2, 2);
+    assert_near(h.mean, 350.0 / 6, 1e-9);
+    assert_near(h.unprotected, 62.5, 1e-9); /* 5 of the 8 that are not protected */
+    eval_heat_clear(&h);
+    eval_runs_clear(&runs);
+}
+
+struct limit_row {
+    const char *name;
+    int read, check;
+};
+
+static void test_limit(void **state)
+{
+    const struct limit_row *row = *state;
+    struct eval_runs runs;
+    struct eval_tables t;
+    struct eval_limit limit;
+    begin("{\"model\":\"x\"}");
+    for (int i = 0; i < 20; i++) {
+        line(512, i, 0, "full", "full", 1.0, "");
+        line(512, i, 0, "snapkv", "ratio=0.5", i % 10 < 7, ",\"kl\":0.3"); /* -30 [-50, -10] */
+    }
+    read_tables(&runs, &t, false);
+    assert_int_equal(eval_limit_read(&limit, row->name), row->read);
+    if (row->read == APP_OK)
+        assert_int_equal(eval_limit_check(&limit, &t, 1), row->check);
+    eval_limit_clear(&limit);
+    clear(&runs, &t);
+}
+
+static const struct limit_row limits[] = {
+    {"macro_delta<-5@r=.5", APP_OK, EVAL_LIMIT_HIT},
+    {"macro_delta<-5", APP_OK, EVAL_LIMIT_HIT},
+    {"macro_delta<-20", APP_OK, APP_OK}, /* the interval reaches beyond -20 */
+    {"macro_delta>-90", APP_OK, EVAL_LIMIT_HIT},
+    {"macro<71", APP_OK, EVAL_LIMIT_HIT},
+    {"macro<70", APP_OK, APP_OK},
+    {"retention<70.1@policy=snapkv,mode=agnostic,kv=f16", APP_OK, EVAL_LIMIT_HIT},
+    {"kl>0.25@N=512", APP_OK, EVAL_LIMIT_HIT},
+    {"kl>0.25@N=1024", APP_OK, APP_BAD_INPUT}, /* nothing is meant */
+    {"macro_delta<-5@r=.75", APP_OK, APP_BAD_INPUT},
+    {"macro_delta", APP_BAD_INPUT, 0},
+    {"macro_dleta<1", APP_BAD_INPUT, 0},
+    {"macro<", APP_BAD_INPUT, 0},
+    {"macro<nan", APP_BAD_INPUT, 0},
+    {"macro<1@", APP_BAD_INPUT, 0},
+    {"macro<1@size=3", APP_BAD_INPUT, 0},
+    {"macro<1@r=half", APP_BAD_INPUT, 0},
+};
+
+/* ---- Documents ---- */
+
+struct escape_row {
+    const char *name, *want;
+};
+
+static void test_escape(void **state)
+{
+    const struct escape_row *row = *state;
+    struct eval_doc d = {0};
+    eval_doc_put(&d, "%s", "");
+    eval_doc_xml(&d, row->name);
+    assert_false(d.no_memory);
+    assert_string_equal(d.text.s, row->want);
+    eval_doc_clear(&d);
+}
+
+static const struct escape_row escapes[] = {
+    {"plain", "plain"},
+    {"<b a='1' c=\"2\">&</b>", "&lt;b a=&#39;1&#39; c=&quot;2&quot;&gt;&amp;&lt;/b&gt;"},
+    {"a\x01z\x7f", "a\xef\xbf\xbdz\xef\xbf\xbd"},
+    {"a\tb\nc\rd", "a\tb\nc&#13;d"},
+    {"\xef\xbf\xbe!", "\xef\xbf\xbd!"},       /* U+FFFE, which XML does not allow */
+    {"\xff\xc3", "\xef\xbf\xbd\xef\xbf\xbd"}, /* no UTF-8 */
+    {"]]>", "]]&gt;"},
+    {"", ""},
+};
+
+static void test_numbers(void **state)
+{
+    char text[EVAL_MAX_NUMBER];
+    struct eval_doc d = {0};
+    (void)state;
+    assert_string_equal(eval_format(text, -0.04, 1), "0.0");
+    assert_string_equal(eval_format(text, NAN, 1), "-");
+    assert_string_equal(eval_format_signed(text, 3.25, 1), "+3.2");
+    assert_string_equal(eval_format_signed(text, 0.0, 2), "0.00");
+    eval_doc_csv(&d, "a,\"b\"");
+    eval_doc_csv(&d, "c");
+    assert_string_equal(d.text.s, "\"a,\"\"b\"\"\"c");
+    eval_doc_clear(&d);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_row),
+        cmocka_unit_test(test_partners_and_probes),
+        cmocka_unit_test(test_strata_weigh_alike),
+        cmocka_unit_test(test_contexts_are_clusters),
+        cmocka_unit_test(test_bad_and_unscored),
+        cmocka_unit_test(test_curve),
+        cmocka_unit_test(test_short_and_flat_curves),
+        cmocka_unit_test(test_two_policies),
+        cmocka_unit_test(test_two_names),
+        cmocka_unit_test(test_map),
+        cmocka_unit_test(test_numbers),
+    };
+    if (make_folder(NULL) != 0)
+        return 1;
+    const int n_failed = cmocka_run_group_tests(tests, NULL, NULL) + run_rows(test_limit, limits) +
+                         run_rows(test_escape, escapes);
+    return remove_folder(NULL) != 0 || n_failed > 0;
+}
