@@ -13,6 +13,22 @@ static const struct app_option score_options[] = {
 };
 APP_GROUP(eval_group_score, "Options", score_options);
 
+static const struct app_option report_options[] = {
+    {"out", 'o', APP_TEXT, "FILE", NULL, "report.html in DIR", "the HTML report", AT(app.out), 0, 0, NULL},
+    {"compare", 0, APP_TEXT, "A,B", NULL, "none", "two policies against each other, on the same samples",
+     AT(compare), 0, 0, NULL},
+    {"fail-if", 0, APP_TEXT, "EXPR", NULL, "none",
+     "a limit, e.g. 'macro_delta<-5@r=.5': exit code 4 if the whole interval lies beyond it; measures: "
+     "macro_delta, "
+     "macro, retention, fgt, agree, kl, dnll; behind @: r, policy, mode, kv, N",
+     AT(fail_if), 0, 0, NULL},
+    {"no-gate", 0, APP_FLAG, NULL, NULL, "off", "count tasks that the full cache cannot solve as well",
+     AT(no_gate), 0, 0, NULL},
+    {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object in place of the summary", AT(app.json), 0,
+     0, NULL},
+};
+APP_GROUP(eval_group_report, "Options", report_options);
+
 static const struct app_option action_options[] = {
     {"list", 0, APP_FLAG, NULL, NULL, "off", "print the tasks and the metrics", AT(list), 0, 0, NULL},
     {"dump-samples", 0, APP_FLAG, NULL, NULL, "off", "print the samples as JSONL", AT(dump), 0, 0, NULL},

@@ -10,9 +10,10 @@ struct eval_args {
     char *metric, *input;
     char *tasks, *lengths, *haystack, *depths, *needle, *squad, *hotpot, *longbench, *scbench;
     int64_t samples, trials, max_prompt;
-    bool list, dump;
+    char *compare, *fail_if;
+    bool list, dump, no_gate;
 };
 
-extern const struct app_group eval_group_score, eval_group_tasks, eval_group_action;
+extern const struct app_group eval_group_score, eval_group_tasks, eval_group_action, eval_group_report;
 
 #endif

@@ -9,6 +9,8 @@ static const struct app_group *const score_groups[] = {&eval_group_score, &app_g
 static const struct app_group *const eval_groups[] = {&eval_group_action, &eval_group_tasks,
                                                       &app_group_common, NULL};
 
+static const struct app_group *const report_groups[] = {&eval_group_report, &app_group_common, NULL};
+
 const struct app_command eval_commands[] = {
     {.name = "eval",
      .about = "Makes the samples of tasks that tell how much a compressed cache still knows.",
@@ -27,5 +29,18 @@ const struct app_command eval_commands[] = {
      .groups = score_groups,
      .args_size = sizeof(struct eval_args),
      .run = eval_run_score},
+    {.name = "report",
+     .about = "Turns the results of evaluations into tables, intervals, charts and worst cases.",
+     .usage = "DIR... [-o FILE.html] [--compare A,B] [--fail-if EXPR] [--json]",
+     .notes = "DIR is what `winnow eval --out` wrote. Shards of one run are read as one; other runs stand "
+              "side by side.\n"
+              "The summary goes to standard output. One DIR without -o gets report.html, summary.txt and "
+              "summary.csv;\n"
+              "otherwise the report is FILE.html, or report.html in the current folder.\n"
+              "Exit code 4: the limit of --fail-if is broken.",
+     .groups = report_groups,
+     .max_rest = 1024,
+     .args_size = sizeof(struct eval_args),
+     .run = eval_run_report},
     {.name = NULL},
 };

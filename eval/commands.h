@@ -7,8 +7,9 @@
 
 extern const struct app_command eval_commands[]; /* ended by a name of NULL */
 
-/* These are defined in eval.c and score.c. They return exit codes. */
+/* These are defined in eval.c, score.c and report.c. They return exit codes. */
 int eval_run(const struct app_args *args);
 int eval_run_score(const struct app_args *args);
+int eval_run_report(const struct app_args *args);
 
 #endif

@@ -4,7 +4,7 @@
 
 bad 'no command' 'no command'
 bad 'unknown command' 'did you mean .winnow run' rnu
-for command in compress ask inspect serve rpc report; do
+for command in compress ask inspect serve rpc; do
     bad "later command $command" 'not there yet' "$command" -m x
 done
 bad 'calibrate what' 'not there yet|needs one of' calibrate -m x

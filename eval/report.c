@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+/* winnow report: reads folders of results and writes every form of the report. */
+#include "eval/report_impl.h"
+
+#include "app/console.h"
+#include "app/json.h"
+#include "app/output.h"
+#include "eval/args.h"
+#include "eval/commands.h"
+#include "eval/limit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int no_memory(void)
+{
+    return app_fail(APP_FAILED, "out of memory for the report");
+}
+
+/* ---- From results to tables ---- */
+
+static int make_tables(struct eval_report *r)
+{
+    const size_t n = (size_t)r->runs.n;
+    int rc = APP_OK;
+    r->tables = calloc(n + 1, sizeof *r->tables);
+    r->versus = calloc(n + 1, sizeof *r->versus);
+    r->n_versus = calloc(n + 1, sizeof *r->n_versus);
+    if (!r->tables || !r->versus || !r->n_versus)
+        return no_memory();
+    for (size_t i = 0; rc == APP_OK && r->names[0] && i < n; i++)
+        rc = eval_versus_check(&r->runs.run[i], r->names);
+    for (size_t i = 0; rc == APP_OK && i < n; i++) {
+        rc = eval_tables_make(&r->tables[i], &r->runs.run[i], r->options->no_gate);
+        if (rc == APP_OK && r->names[0])
+            rc = eval_versus_make(&r->versus[i], &r->n_versus[i], &r->tables[i], r->names);
+    }
+    return rc;
+}
+
+static void clear(struct eval_report *r)
+{
+    for (int32_t i = 0; i < r->runs.n; i++) {
+        if (r->tables)
+            eval_tables_clear(&r->tables[i]);
+        if (r->versus)
+            free(r->versus[i]);
+    }
+    free(r->tables);
+    free(r->versus);
+    free(r->n_versus);
+    free(r->names[0]);
+    free(r->names[1]);
+    eval_runs_clear(&r->runs);
+}
+
+/* ---- Files ---- */
+
+static int write_file(const char *path, const struct eval_doc *d, const struct app_inputs *inputs)
+{
+    struct app_out out;
+    int rc = app_out_open(&out, path, inputs);
+    if (rc != APP_OK)
+        return rc;
+    errno = 0;
+    if (fwrite(d->text.s, 1, d->text.len, out.f) == d->text.len)
+        return app_out_commit(&out);
+    rc = app_fail(APP_FAILED, "writing '%s' failed: %s", path, strerror(errno));
+    app_out_abort(&out);
+    return rc;
+}
+
+/* Where the forms go; NULL: that form is not written. */
+struct places {
+    char *html, *text, *csv; /* owned */
+};
+
+static char *in_folder(const char *folder, const char *name)
+{
+    char *path = NULL;
+    return asprintf(&path, "%s/%s", folder, name) < 0 ? NULL : path;
+}
+
+/* One folder gets all forms beside its results; otherwise there is the HTML file alone. */
+static int find_places(struct places *p, char *const *folders, int32_t n, const char *out,
+                       const struct app_inputs *inputs)
+{
+    const bool beside = n == 1 && !out;
+    *p = (struct places){.html = beside ? in_folder(folders[0], "report.html")
+                                        : strdup(out ? out : "report.html"),
+                         .text = beside ? in_folder(folders[0], "summary.txt") : NULL,
+                         .csv = beside ? in_folder(folders[0], "summary.csv") : NULL};
+    if (!p->html || (beside && (!p->text || !p->csv)))
+        return no_memory();
+    int rc = app_out_check(p->html, inputs);
+    if (rc == APP_OK && beside)
+        rc = app_out_check(p->text, inputs);
+    if (rc == APP_OK && beside)
+        rc = app_out_check(p->csv, inputs);
+    return rc;
+}
+
+static void add_inputs(struct app_inputs *inputs, char *const *folders, int32_t n)
+{
+    static const char *const names[] = {"results.jsonl", "run.json"};
+    for (int32_t i = 0; i < n; i++)
+        for (int k = 0; k < 2; k++) {
+            char *path = in_folder(folders[i], names[k]);
+            app_inputs_add(inputs, path);
+            free(path);
+        }
+}
+
+/* Makes all forms in memory, so that nothing is written if one cannot be made. */
+static int make_forms(struct eval_doc *html, struct eval_doc *text, struct eval_doc *csv,
+                      const struct eval_report *r)
+{
+    const int rc = eval_report_html(html, r);
+    eval_report_text(text, r);
+    eval_report_csv(csv, r);
+    return rc == APP_OK && (html->no_memory || text->no_memory || csv->no_memory) ? no_memory() : rc;
+}
+
+static int print(const struct eval_report *r, const struct eval_doc *text, const char *html)
+{
+    if (r->options->quiet)
+        return APP_OK;
+    if (r->options->json)
+        return app_print_json(eval_report_json(r));
+    fwrite(text->text.s, 1, text->text.len, stdout);
+    const int rc = app_finish_stdout();
+    if (rc == APP_OK)
+        app_note("the report is '%s'", html);
+    return rc;
+}
+
+static int write_report(struct eval_report *r, char *const *folders, int32_t n)
+{
+    struct app_inputs inputs = {.n = 0};
+    struct places p;
+    struct eval_doc html = {0}, text = {0}, csv = {0};
+    add_inputs(&inputs, folders, n);
+    int rc = find_places(&p, folders, n, r->options->out, &inputs);
+    if (rc == APP_OK)
+        rc = make_forms(&html, &text, &csv, r);
+    if (rc == APP_OK && p.text)
+        rc = write_file(p.text, &text, &inputs);
+    if (rc == APP_OK && p.csv)
+        rc = write_file(p.csv, &csv, &inputs);
+    if (rc == APP_OK)
+        rc = write_file(p.html, &html, &inputs);
+    if (rc == APP_OK)
+        rc = print(r, &text, p.html);
+    eval_doc_clear(&html);
+    eval_doc_clear(&text);
+    eval_doc_clear(&csv);
+    free(p.html);
+    free(p.text);
+    free(p.csv);
+    return rc;
+}
+
+/* ---- Entry points ---- */
+
+int eval_report_check(const struct eval_report_options *o)
+{
+    char *names[2] = {NULL, NULL};
+    struct eval_limit limit = {0};
+    int rc = o->compare ? eval_versus_names(names, o->compare) : APP_OK;
+    if (rc == APP_OK && o->fail_if)
+        rc = eval_limit_read(&limit, o->fail_if);
+    free(names[0]);
+    free(names[1]);
+    eval_limit_clear(&limit);
+    return rc;
+}
+
+int eval_report_write(char *const *folders, int32_t n, const struct eval_report_options *options)
+{
+    struct eval_report r = {.options = options};
+    struct eval_limit limit = {0};
+    int rc = options->compare ? eval_versus_names(r.names, options->compare) : APP_OK;
+    if (rc == APP_OK && options->fail_if)
+        rc = eval_limit_read(&limit, options->fail_if);
+    if (rc == APP_OK)
+        rc = eval_runs_read(&r.runs, folders, n);
+    if (rc == APP_OK)
+        rc = make_tables(&r);
+    if (rc == APP_OK)
+        rc = write_report(&r, folders, n);
+    if (rc == APP_OK && options->fail_if)
+        rc = eval_limit_check(&limit, r.tables, r.runs.n);
+    eval_limit_clear(&limit);
+    clear(&r);
+    return rc;
+}
+
+int eval_run_report(const struct app_args *app)
+{
+    const struct eval_args *args = (const struct eval_args *)app;
+    const struct eval_report_options options = {.out = app->out,
+                                                .compare = args->compare,
+                                                .fail_if = args->fail_if,
+                                                .json = app->json,
+                                                .no_gate = args->no_gate};
+    if (app->n_rest == 0)
+        return app_fail(APP_BAD_INPUT, "no folder; name the folder that `winnow eval --out` wrote");
+    return eval_report_write(app->rest, app->n_rest, &options);
+}

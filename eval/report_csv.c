@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/* The summary as CSV: one line for every protocol, length, method and task, and one for their mean. */
+#include "eval/report_impl.h"
+
+#include <math.h>
+
+/* Adds a number with all its digits; nothing for NaN. */
+static void put_value(struct eval_doc *d, double value)
+{
+    if (isnan(value))
+        eval_doc_put(d, ",");
+    else
+        eval_doc_put(d, ",%.10g", value);
+}
+
+static void put_text(struct eval_doc *d, const char *text)
+{
+    eval_doc_put(d, ",");
+    eval_doc_csv(d, text);
+}
+
+static void put_cell(struct eval_doc *d, const struct eval_cell *c, bool is_macro)
+{
+    const bool binary = c->binary && c->n > 0 && !is_macro;
+    const bool pairs = binary && !isnan(c->delta.delta);
+    const double values[] = {c->mean,
+                             c->full,
+                             c->delta.delta,
+                             c->delta.over.lo,
+                             c->delta.over.hi,
+                             eval_cell_retention(c),
+                             binary ? c->wilson.lo : NAN,
+                             binary ? c->wilson.hi : NAN,
+                             pairs ? (double)c->discordant.lost : NAN,
+                             pairs ? (double)c->discordant.gained : NAN,
+                             pairs ? c->discordant.p : NAN};
+    eval_doc_put(d, ",%zu", c->n);
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        put_value(d, values[i]);
+    eval_doc_put(d, ",%s", eval_cell_verdict(c));
+    for (int m = EVAL_M_PARTIAL; m < EVAL_N_MEASURES; m++)
+        put_value(d, c->m[m]);
+    eval_doc_put(d, "\n");
+}
+
+static void put_line(struct eval_doc *d, const struct eval_run *run, const struct eval_block *b,
+                     const struct eval_row *row, int32_t stratum)
+{
+    const struct eval_variant *v = &run->variants[row->variant];
+    const bool is_macro = stratum < 0;
+    eval_doc_csv(d, run->model);
+    put_text(d, b->mode);
+    if (b->n_target == EVAL_ALL_LENGTHS)
+        eval_doc_put(d, ",all");
+    else
+        eval_doc_put(d, ",%d", b->n_target);
+    put_text(d, is_macro ? "macro" : run->tasks[b->strata[stratum].task]);
+    eval_doc_put(d, ",%d", is_macro ? b->n_informative > 0 : b->strata[stratum].informative);
+    put_text(d, v->policy);
+    put_text(d, v->size);
+    put_text(d, v->kv_type);
+    put_text(d, v->more);
+    put_text(d, v->id);
+    put_cell(d, is_macro ? &row->macro : &row->cell[stratum], is_macro);
+}
+
+void eval_report_csv(struct eval_doc *d, const struct eval_report *r)
+{
+    eval_doc_put(
+        d, "model,mode,N,task,informative,policy,size,kv_type,more,config,n,mean,full,delta,lo,hi,retention,"
+           "wilson_lo,wilson_hi,lost,gained,p,verdict,partial,fgt,agree,kl,dnll,removed,kv_bytes,peak_bytes,"
+           "ctx_tokens,gen_tokens,depth,prefill_ms,compress_ms,question_ms,decode_ms\n");
+    for (int32_t i = 0; i < r->runs.n; i++)
+        for (int32_t k = 0; k < r->tables[i].n; k++) {
+            const struct eval_block *b = &r->tables[i].blocks[k];
+            for (int32_t row = 0; row < b->n_rows; row++) {
+                for (int32_t s = 0; s < b->n_strata && b->n_target != EVAL_ALL_LENGTHS; s++)
+                    put_line(d, &r->runs.run[i], b, &b->rows[row], s);
+                put_line(d, &r->runs.run[i], b, &b->rows[row], -1);
+            }
+        }
+}

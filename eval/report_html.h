@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* Sections of the HTML report. Each adds nothing where the run has nothing of the kind. */
+#ifndef WNW_EVAL_REPORT_HTML_H
+#define WNW_EVAL_REPORT_HTML_H
+
+#include "eval/chart.h"
+#include "eval/report_impl.h"
+
+/* Adds <tag class="...">TEXT</tag> with the text escaped; class may be NULL. */
+void eval_html_element(struct eval_doc *d, const char *tag, const char *class_name, const char *text);
+/* Adds a variant's label; size: with its size. */
+void eval_html_label(struct eval_doc *d, const struct eval_run *run, const struct eval_variant *v, bool size);
+/* Adds a cell of a table with a number, or a dash. */
+void eval_html_number(struct eval_doc *d, double value, int decimals);
+
+void eval_html_tables(struct eval_doc *d, const struct eval_tables *t);              /* report_tables.c */
+void eval_html_versus(struct eval_doc *d, const struct eval_report *r, int32_t run); /* report_tables.c */
+void eval_html_side_by_side(struct eval_doc *d, const struct eval_report *r);        /* report_tables.c */
+void eval_html_curves(struct eval_doc *d, struct eval_charts *charts,
+                      const struct eval_tables *t); /* report_curves.c */
+void eval_html_costs(struct eval_doc *d, struct eval_charts *charts,
+                     const struct eval_tables *t); /* report_costs.c */
+void eval_html_turns(struct eval_doc *d, struct eval_charts *charts,
+                     const struct eval_tables *t);                      /* report_turns.c */
+void eval_html_heat(struct eval_doc *d, const struct eval_tables *t);   /* report_heat.c */
+void eval_html_papers(struct eval_doc *d, const struct eval_tables *t); /* report_papers.c */
+int eval_html_cases(struct eval_doc *d, const struct eval_tables *t);   /* report_cases.c */
+
+/* The style sheet (report_style.c). */
+extern const char eval_html_style[];
+
+#endif

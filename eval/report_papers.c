@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+/* Tables of the papers with our numbers beside them. */
+#include "eval/papers.h"
+#include "eval/report_html.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The field of a list that begins at `at`, up to one of the separators; *next is NULL after the last. */
+struct field {
+    const char *s;
+    size_t len;
+};
+
+static struct field take(const char **next, const char *separators)
+{
+    const struct field f = {*next, strcspn(*next, separators)};
+    *next = f.s[f.len] ? f.s + f.len + 1 : NULL;
+    return f;
+}
+
+/* Divides "TEXT@KEY" into text and key; the key's length is 0 where there is none. */
+static struct field split_key(struct field *f)
+{
+    const char *at = memchr(f->s, '@', f->len);
+    struct field key = {f->s + f->len, 0};
+    if (at) {
+        key = (struct field){at + 1, f->len - (size_t)(at + 1 - f->s)};
+        f->len = (size_t)(at - f->s);
+    }
+    return key;
+}
+
+/* Whether a policy is one of the presets of a field, with whatever options. */
+static bool is_one_of(const char *policy, struct field presets)
+{
+    const size_t len = strcspn(policy, ":");
+    for (size_t i = 0; i < presets.len;) {
+        const size_t n = strcspn(presets.s + i, " |\n");
+        const size_t end = i + n < presets.len ? n : presets.len - i;
+        if (end == len && strncmp(presets.s + i, policy, len) == 0)
+            return true;
+        i += end + 1;
+    }
+    return false;
+}
+
+/* ---- Our numbers ---- */
+
+struct ours {
+    const struct eval_tables *t;
+    const struct eval_block *b;
+    struct eval_curve *curves;
+    int32_t n_curves;
+};
+
+static bool begins(struct field f, const char *with)
+{
+    return f.len >= strlen(with) && strncmp(f.s, with, strlen(with)) == 0;
+}
+
+/* The number of ours for a column and a row; NAN where there is none. *kept: share of the full cache's score. */
+static double find_ours(double *kept, const struct ours *o, struct field presets, struct field key)
+{
+    const struct eval_run *run = o->t->run;
+    *kept = NAN;
+    if (key.len == 0 || presets.len == 0)
+        return NAN;
+    for (int32_t i = 0; i < o->n_curves; i++) {
+        const struct eval_curve *c = &o->curves[i];
+        if (!c->has_auc || !is_one_of(run->variants[o->b->rows[c->first].variant].policy, presets))
+            continue;
+        if (begins(key, "auc_one"))
+            return c->auc_one;
+        for (int k = 0; begins(key, "loss=") && k < EVAL_N_LOSSES; k++)
+            if (fabs(strtod(key.s + 5, NULL) - eval_losses[k]) < 1e-9)
+                return 100.0 * (isinf(c->tolerance[k]) ? c->r[c->n - 1] : c->tolerance[k]);
+    }
+    for (int32_t i = 0; i < o->b->n_rows; i++) {
+        const struct eval_row *row = &o->b->rows[i];
+        const struct eval_variant *v = &run->variants[row->variant];
+        const bool size = v->full || (strlen(v->size) == key.len && strncmp(v->size, key.s, key.len) == 0);
+        if (!size || !is_one_of(v->policy, presets) || begins(key, "auc") || begins(key, "loss"))
+            continue;
+        *kept = v->full ? NAN : eval_cell_retention(&row->macro);
+        return row->macro.mean;
+    }
+    return NAN;
+}
+
+/* ---- Tables ---- */
+
+static void put_field(struct eval_doc *d, const char *tag, const char *class_name, struct field f)
+{
+    eval_doc_put(d, class_name ? "<%s class=\"%s\">" : "<%s>", tag, class_name);
+    eval_doc_xml_n(d, f.s, f.len);
+    eval_doc_put(d, "</%s>", tag);
+}
+
+/* A line of the paper. */
+static void put_theirs(struct eval_doc *d, struct field method, const char *cells, int n_columns)
+{
+    int n = 0;
+    eval_doc_put(d, "<tr>");
+    put_field(d, "th", "left", method);
+    for (; cells && n < n_columns; n++) {
+        const char *end = cells + strcspn(cells, "\n");
+        const struct field f = {cells, strcspn(cells, "|\n")};
+        put_field(d, "td", NULL, f);
+        cells = f.s + f.len < end ? f.s + f.len + 1 : NULL;
+    }
+    for (; n < n_columns; n++)
+        eval_doc_put(d, "<td></td>");
+    eval_doc_put(d, "</tr>\n");
+}
+
+/* Our line below it; nothing if we have no number for it. Returns whether there was one. */
+static bool put_ours(struct eval_doc *d, const struct ours *o, const char *columns, struct field presets)
+{
+    struct eval_doc line = {0};
+    bool any = false;
+    for (const char *next = columns; next;) {
+        struct field column = take(&next, "|");
+        double kept;
+        char number[EVAL_MAX_NUMBER], share[EVAL_MAX_NUMBER];
+        const double value = find_ours(&kept, o, presets, split_key(&column));
+        any = any || !isnan(value);
+        eval_doc_put(&line, "<td>%s", isnan(value) ? "" : eval_format(number, value, 1));
+        if (!isnan(kept))
+            eval_doc_put(&line, " (kept %s %%)", eval_format(share, kept, 0));
+        eval_doc_put(&line, "</td>");
+    }
+    d->no_memory = d->no_memory || line.no_memory;
+    if (any)
+        eval_doc_put(d, "<tr class=\"ours\"><th class=\"left\">   ours</th>%s</tr>\n", line.text.s);
+    eval_doc_clear(&line);
+    return any;
+}
+
+/* A table; returns whether it has a number of ours. */
+static bool put_table(struct eval_doc *d, const struct eval_paper *p, const struct ours *o)
+{
+    int n_columns = 0;
+    bool any = false;
+    eval_doc_put(d, "<div class=\"scroll\"><table><caption><b>");
+    eval_doc_xml(d, p->paper);
+    eval_doc_put(d, "</b>: ");
+    eval_doc_xml(d, p->what);
+    eval_doc_put(d, ". ");
+    eval_doc_xml(d, p->note);
+    eval_doc_put(d, "</caption><thead><tr><th class=\"left\">Method</th>");
+    for (const char *next = p->columns; next; n_columns++) {
+        struct field column = take(&next, "|");
+        split_key(&column);
+        put_field(d, "th", NULL, column);
+    }
+    eval_doc_put(d, "</tr></thead><tbody>\n");
+    for (const char *next = p->rows; next;) {
+        const struct field row = take(&next, "\n");
+        struct field method = {row.s, strcspn(row.s, "|\n")};
+        const struct field presets = split_key(&method);
+        const char *cells = memchr(row.s, '|', row.len);
+        put_theirs(d, method, cells ? cells + 1 : NULL, n_columns);
+        any = (o->b && put_ours(d, o, p->columns, presets)) || any;
+    }
+    eval_doc_put(d, "</tbody></table></div>\n");
+    return any;
+}
+
+/* Makes a paper's table with our numbers of the same protocol; returns whether there are any. */
+static bool make_table(struct eval_doc *d, const struct eval_paper *p, const struct eval_tables *t)
+{
+    struct ours o = {.t = t, .b = p->mode ? eval_tables_whole(t, p->mode) : NULL};
+    if (o.b && !eval_curves_make(&o.curves, &o.n_curves, t, o.b))
+        d->no_memory = true;
+    const bool any = put_table(d, p, &o);
+    free(o.curves);
+    return any;
+}
+
+void eval_html_papers(struct eval_doc *d, const struct eval_tables *t)
+{
+    struct eval_doc with = {0}, without = {0};
+    for (const struct eval_paper *p = eval_papers; p->paper; p++) {
+        struct eval_doc one = {0};
+        const bool any = make_table(&one, p, t);
+        eval_doc_put(any ? &with : &without, "%s", one.text.s ? one.text.s : "");
+        d->no_memory = d->no_memory || one.no_memory;
+        eval_doc_clear(&one);
+    }
+    d->no_memory = d->no_memory || with.no_memory || without.no_memory;
+    eval_doc_put(d, "<h3>Beside the papers</h3><p class=\"soft\">The papers' models have 7 to 32 billion "
+                    "parameters, ours is ");
+    eval_doc_xml(d, t->run->model);
+    eval_doc_put(
+        d,
+        ". Tasks, lengths and models differ, so that only orderings and shares of the full cache's score can "
+        "be "
+        "compared, not the numbers. A number of ours stands under a method if protocol and size agree; it is "
+        "the mean over the informative tasks of this run.</p>\n%s",
+        with.text.s ? with.text.s
+                    : "<p>No method of this run has a counterpart of the same protocol and size.</p>\n");
+    if (without.text.s)
+        eval_doc_put(d, "<details><summary>Tables without a counterpart in this run</summary>%s</details>\n",
+                     without.text.s);
+    eval_doc_clear(&with);
+    eval_doc_clear(&without);
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+/* Tasks with several questions on one context: does a method last beyond the first? */
+#include "eval/report_html.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { MAX_TURNS = 16 };
+
+/* Mean score of a variant at each turn of a task; returns the number of turns. NaN where it has none. */
+static int32_t turn_means(double mean[MAX_TURNS], const struct eval_run *run, const struct eval_block *b,
+                          int32_t task, int32_t variant)
+{
+    double sum[MAX_TURNS] = {0};
+    int32_t n[MAX_TURNS] = {0}, n_turns = 0;
+    for (int32_t k = 0; k < b->n_strata; k++)
+        for (size_t i = b->strata[k].begin; b->strata[k].task == task && i < b->strata[k].end; i++) {
+            const struct eval_result *r = &run->results[i];
+            if (r->turn >= MAX_TURNS || isnan(r->m[EVAL_M_SCORE]))
+                continue;
+            n_turns = r->turn + 1 > n_turns ? r->turn + 1 : n_turns;
+            sum[r->turn] += r->variant == variant ? 100.0 * r->m[EVAL_M_SCORE] : 0.0;
+            n[r->turn] += r->variant == variant;
+        }
+    for (int32_t i = 0; i < MAX_TURNS; i++)
+        mean[i] = n[i] > 0 ? sum[i] / n[i] : NAN;
+    return n_turns;
+}
+
+static void put_table(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b,
+                      int32_t task, int32_t n_turns)
+{
+    eval_doc_put(d, "<div class=\"scroll\"><table><caption>");
+    eval_doc_xml(d, t->run->tasks[task]);
+    eval_doc_put(d, ", ");
+    eval_doc_xml(d, b->mode);
+    eval_doc_put(d, ": mean score by question</caption><thead><tr><th class=\"left\">Method</th>");
+    for (int32_t i = 0; i < n_turns; i++)
+        eval_doc_put(d, "<th>%d</th>", i + 1);
+    eval_doc_put(d, "<th>first − last</th></tr></thead><tbody>\n");
+    for (int32_t i = 0; i < b->n_rows; i++) {
+        double mean[MAX_TURNS];
+        turn_means(mean, t->run, b, task, b->rows[i].variant);
+        eval_doc_put(d, "<tr><th class=\"left\">");
+        eval_html_label(d, t->run, &t->run->variants[b->rows[i].variant], true);
+        eval_doc_put(d, "</th>");
+        for (int32_t k = 0; k < n_turns; k++)
+            eval_html_number(d, mean[k], 1);
+        eval_html_number(d, mean[0] - mean[n_turns - 1], 1);
+        eval_doc_put(d, "</tr>\n");
+    }
+    eval_doc_put(d, "</tbody></table></div>\n");
+}
+
+static void put_chart(struct eval_doc *d, struct eval_charts *charts, const struct eval_tables *t,
+                      const struct eval_block *b, int32_t task, int32_t n_turns)
+{
+    struct eval_chart chart;
+    char caption[256];
+    eval_chart_begin(&chart, "question", "score", "set yrange [0:100]\nset xtics 1");
+    for (int32_t i = 0; i < b->n_rows; i++) {
+        double mean[MAX_TURNS];
+        struct app_text label = {0};
+        turn_means(mean, t->run, b, task, b->rows[i].variant);
+        if (!eval_variant_label(&label, t->run, &t->run->variants[b->rows[i].variant], true))
+            d->no_memory = true;
+        else
+            eval_chart_series(&chart, EVAL_LINE, label.s);
+        free(label.s);
+        for (int32_t k = 0; k < n_turns; k++)
+            eval_chart_point(&chart, k + 1, mean[k], NAN, NAN);
+    }
+    snprintf(caption, sizeof caption, "%.100s: score by question, %.30s", t->run->tasks[task], b->mode);
+    eval_chart_end(d, charts, &chart, caption);
+}
+
+void eval_html_turns(struct eval_doc *d, struct eval_charts *charts, const struct eval_tables *t)
+{
+    bool any = false;
+    for (int32_t i = 0; i < t->n; i++)
+        for (int32_t task = 0; t->blocks[i].n_target == EVAL_ALL_LENGTHS && task < t->run->n_tasks; task++) {
+            double mean[MAX_TURNS];
+            const int32_t n_turns = turn_means(mean, t->run, &t->blocks[i], task, -1);
+            if (n_turns < 2)
+                continue;
+            eval_doc_put(d, "%s", any ? "" : "<h3>Several questions on one context</h3>\n");
+            any = true;
+            eval_doc_put(d, "<div class=\"charts\">");
+            put_chart(d, charts, t, &t->blocks[i], task, n_turns);
+            eval_doc_put(d, "</div>\n");
+            put_table(d, t, &t->blocks[i], task, n_turns);
+        }
+}

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: MIT
+# winnow report: intervals as an independent program computes them, shards that give what the whole run gives, one page
+# that is well-formed and refers to nothing outside, texts that stay texts, limits, and input that is refused by line.
+. "$(dirname "$0")/lib.sh"
+
+python3 tests/make_results.py --small "$work/whole" || fail 'made-up results'
+good 'a run' report "$work/whole"
+for file in report.html summary.txt summary.csv; do
+    [ -s "$work/whole/$file" ] || fail "no $file"
+done
+cmp -s "$work/out" "$work/whole/summary.txt" || fail 'standard output is not summary.txt'
+grep -q 'Uninformative (agnostic): vt at N = 1024' "$work/out" || fail 'the uninformative task is not listed'
+grep -Eq 'about [0-9]+ of them exclude 0 by chance' "$work/out" || fail 'multiple comparisons are not mentioned'
+cp "$work/whole/report.html" "$work/first.html"
+cp "$work/whole/summary.csv" "$work/first.csv"
+good 'the run again' report "$work/whole"
+same 'the page twice' "$work/first.html" "$work/whole/report.html"
+same 'the CSV twice' "$work/first.csv" "$work/whole/summary.csv"
+
+# ---- Statistics against Python: another bootstrap over the same streams of random numbers ----
+good 'as JSON' report "$work/whole" --json --compare snapkv,lagkv
+cp "$work/out" "$work/whole.json"
+cat >"$work/check.py" <<'PY'
+import csv, json, math, sys
+
+MASK = (1 << 64) - 1
+
+
+class Random:
+    """xoshiro256**, filled by splitmix64 from the FNV-1a hash of a key."""
+
+    def __init__(self, key):
+        h = 0xCBF29CE484222325
+        for byte in key.encode():
+            h = (h ^ byte) * 0x100000001B3 & MASK
+        self.s = []
+        for _ in range(4):
+            h = (h + 0x9E3779B97F4A7C15) & MASK
+            z = (h ^ h >> 30) * 0xBF58476D1CE4E5B9 & MASK
+            z = (z ^ z >> 27) * 0x94D049BB133111EB & MASK
+            self.s.append(z ^ z >> 31)
+
+    def below(self, n):
+        rotl = lambda x, k: (x << k | x >> 64 - k) & MASK
+        while True:
+            s = self.s
+            x = rotl(s[1] * 5 & MASK, 7) * 9 & MASK
+            t = s[1] << 17 & MASK
+            s[2] ^= s[0]
+            s[3] ^= s[1]
+            s[1] ^= s[2]
+            s[0] ^= s[3]
+            s[2] ^= t
+            s[3] = rotl(s[3], 45)
+            if x < (1 << 64) - (1 << 64) % n:
+                return x % n
+
+
+def interval(strata, key, rounds=10000):
+    """strata: lists of clusters, which are lists of differences."""
+    r = Random(key)
+    means = []
+    for _ in range(rounds):
+        of_strata = 0.0
+        for clusters in strata:
+            drawn = [clusters[r.below(len(clusters))] for _ in clusters]
+            of_strata += sum(map(sum, drawn)) / sum(map(len, drawn))
+        means.append(of_strata / len(strata))
+    means.sort()
+    return means[rounds // 40], means[rounds - rounds // 40 - 1]
+
+
+rows = {}
+probes = {}
+with open(sys.argv[1] + "/results.jsonl", encoding="utf-8") as f:
+    for line in f:
+        o = json.loads(line)
+        key = (o["mode"], o["task"], o["N"])
+        if o["index"] >= 900000:
+            if o["kv_type"] == "f16":
+                probes.setdefault(key, []).append(o["score"])
+        else:
+            rows.setdefault(key, {}).setdefault((o["policy"], o["size"], o["kv_type"]), {})[o["index"], o["turn"]] = o
+
+
+def clusters(mode, task, n, method):
+    full, comp = rows[mode, task, n][("full", "full", "f16")], rows[mode, task, n][method]
+    groups = {}
+    for sample in sorted(full):
+        o = comp[sample]
+        # Cells of a grid, else contexts; in ascending order.
+        key = round(1000 * o["depth"]) if task == "passkey64" else o["index"]
+        groups.setdefault(key, []).append(100 * (o["score"] - full[sample]["score"]))
+    return [groups[k] for k in sorted(groups)]
+
+
+with open(sys.argv[2], encoding="utf-8") as f:
+    report = json.load(f)["runs"][0]
+checked = 0
+for block in report["blocks"]:
+    informative = [t for t in block["tasks"] if t["informative"]]
+    for t in block["tasks"]:
+        scores = probes[block["mode"], t["task"], t["N"]]
+        assert t["informative"] == (100 * sum(scores) / len(scores) >= 25), t
+    for row in block["rows"]:
+        method = (row["policy"], row["size"], row["kv_type"])
+        if method == ("full", "full", "f16"):
+            continue
+        strata = [clusters(block["mode"], t["task"], t["N"], method) for t in informative]
+        delta = sum(sum(map(sum, s)) / sum(map(len, s)) for s in strata) / len(strata)
+        assert abs(delta - row["macro"]["delta"]) < 1e-6, (method, delta, row["macro"])
+        if method != ("snapkv", "ratio=0.75", "f16") or block["mode"] != "agnostic":
+            continue
+        keys = [("macro", 0 if block["N"] == "all" else block["N"], row["macro"], strata)]
+        if block["N"] != "all":
+            keys += [(c["task"], c["N"], c, [clusters("agnostic", c["task"], c["N"], method)]) for c in row["tasks"]]
+        for name, n, cell, s in keys:
+            if sum(map(len, s)) >= 6 and len({d for x in s for c in x for d in c}) > 1:
+                lo, hi = interval(s, f"boot|{name}|{n}|{row['config']}|42")
+                assert abs(lo - cell["lo"]) < 1e-6 and abs(hi - cell["hi"]) < 1e-6, (name, n, method, lo, hi, cell)
+                checked += 1
+            elif sum(map(len, s)) < 6:
+                assert cell["lo"] is None and cell["verdict"] == "~", cell
+assert checked >= 6, checked
+assert report["compare"] and all(v["a"] == "snapkv" and v["b"] == "lagkv" for v in report["compare"])
+# An area by hand, from the same means.
+for block in report["blocks"]:
+    for c in block["curves"]:
+        area = sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in zip(c["points"], c["points"][1:]))
+        assert abs(area / c["points"][-1][0] - c["auc"]) < 1e-6, c
+assert any(block["curves"] for block in report["blocks"])
+with open(sys.argv[1] + "/summary.csv", encoding="utf-8", newline="") as f:
+    lines = list(csv.DictReader(f))
+macro = {(x["mode"], x["N"], x["config"]): x for x in lines if x["task"] == "macro"}
+for block in report["blocks"]:
+    for row in block["rows"]:
+        x = macro[block["mode"], str(block["N"]), row["config"]]
+        assert math.isclose(float(x["mean"]), row["macro"]["mean"], rel_tol=1e-9), x
+PY
+python3 "$work/check.py" "$work/whole" "$work/whole.json" 2>"$work/err" || fail "statistics: $(tail -n 3 "$work/err")"
+
+# ---- Shards ----
+for i in 0 1 2; do
+    python3 tests/make_results.py --small "$work/shard$i" --shard $i/3
+done
+good 'shards' report "$work/shard2" "$work/shard0" "$work/shard1" -o "$work/merged.html" --json --compare snapkv,lagkv
+cat >"$work/same.py" <<'PY'
+import json, sys
+
+a, b = (json.load(open(path, encoding="utf-8")) for path in sys.argv[1:])
+for o in (a, b):
+    for run in o["runs"]:
+        del run["folders"]
+sys.exit(a != b)
+PY
+python3 "$work/same.py" "$work/whole.json" "$work/out" || fail 'shards are not what the whole run is'
+[ ! -e "$work/shard0/report.html" ] || fail 'a shard got a report of its own'
+python3 tests/make_results.py --small "$work/other" --model other-model
+good 'two runs' report "$work/whole" "$work/other" -o "$work/both.html" --json
+json 'two runs' "$work/out" 'len(o["runs"]) == 2 and {r["model"] for r in o["runs"]} == {"smollm2-135m", "other-model"}'
+grep -q 'Side by side' "$work/both.html" || fail 'two runs do not stand side by side'
+# The same answers twice count once; with another score they are refused.
+cp -r "$work/shard0" "$work/twice"
+head -n 40 "$work/shard0/results.jsonl" >>"$work/twice/results.jsonl"
+good 'repeated answers' report "$work/twice" --json
+json 'repeated answers' "$work/out" 'o["runs"][0]["repeated"] == 40'
+head -n 1 "$work/shard0/results.jsonl" | sed 's/"score": [01].0/"score": 0.5/' >>"$work/twice/results.jsonl"
+bad 'contradicting answers' "line 1 and '.*' line .* different scores" report "$work/twice"
+
+# ---- The page ----
+cat >"$work/page.py" <<'PY'
+import re, sys
+import xml.etree.ElementTree as tree
+
+path, charts, hostile = sys.argv[1], sys.argv[2] == "charts", sys.argv[3] == "hostile"
+with open(path, encoding="utf-8") as f:
+    text = f.read()
+root = tree.fromstring(text.replace("<!DOCTYPE html>", ""))
+name = lambda e: e.tag.split("}")[-1]
+names = [name(e) for e in root.iter()]
+assert len(text.encode()) < 2e6, len(text)
+assert "script" not in names and "link" not in names and "img" not in names and "iframe" not in names
+ids = [e.get("id") for e in root.iter() if e.get("id")]
+assert len(ids) == len(set(ids)), "ids repeat"
+for e in root.iter():
+    for key, value in e.attrib.items():
+        assert not key.startswith("on"), (name(e), key)
+        if key.split("}")[-1] == "href":
+            assert value.startswith("#") and value[1:] in ids, value
+assert "url(" not in re.sub(r"url\(#", "", text) and "@import" not in text
+assert ("svg" in names) == charts, names.count("svg")
+assert "details" in names and "table" in names
+shown = "".join(root.itertext())
+assert "Worst cases" in shown and "What is the special magic number" in shown
+assert "models have 7 to 32 billion parameters" in shown
+assert any(e.get("class") == "heat" for e in root.iter())
+if hostile:
+    assert "<script>alert(1)</script> & \ufffd ]]>" in shown
+    assert "<b>model</b> \"&'" in shown
+PY
+python3 "$work/page.py" "$work/whole/report.html" \
+    "$(command -v gnuplot >/dev/null && echo charts || echo none)" plain 2>"$work/err" || fail "the page: $(cat "$work/err")"
+python3 tests/make_results.py --small "$work/hostile" --hostile
+good 'hostile texts' report "$work/hostile"
+python3 "$work/page.py" "$work/hostile/report.html" \
+    "$(command -v gnuplot >/dev/null && echo charts || echo none)" hostile 2>"$work/err" || fail "hostile: $(cat "$work/err")"
+mkdir "$work/empty"
+env PATH="$work/empty" "$WINNOW" report "$work/whole" -o "$work/plain.html" >"$work/out" 2>"$work/err" ||
+    fail "without gnuplot: $(cat "$work/err")"
+grep -q 'install gnuplot' "$work/err" || fail 'no word about gnuplot'
+grep -q 'gnuplot was not found' "$work/plain.html" || fail 'no word about gnuplot in the page'
+python3 "$work/page.py" "$work/plain.html" none plain 2>"$work/err" || fail "without charts: $(cat "$work/err")"
+
+# ---- Limits ----
+"$WINNOW" report "$work/whole" --fail-if 'macro_delta<-5@r=.75' >/dev/null 2>"$work/err"
+[ $? -eq 4 ] || fail "a broken limit: exit code $?"
+grep -q 'macro_delta of' "$work/err" || fail "a broken limit: $(cat "$work/err")"
+good 'a limit that is kept' report "$work/whole" --fail-if 'macro_delta<-99@r=.75'
+
+# ---- Files that a writer left unfinished, and bad input ----
+cp -r "$work/shard0" "$work/torn"
+printf '{"v":1,"task":"vt","N":10' >>"$work/torn/results.jsonl"
+good 'a torn last line' report "$work/torn" --json
+json 'a torn last line' "$work/out" 'o["runs"][0]["torn"] == 1'
+printf '\n' >>"$work/torn/results.jsonl"
+good 'a damaged last line' report "$work/torn"
+head -n 1 "$work/shard0/results.jsonl" >>"$work/torn/results.jsonl"
+bad 'a damaged line' 'results.jsonl. line [0-9]+: not JSON' report "$work/torn"
+
+mkdir "$work/run"
+cp "$work/whole/run.json" "$work/run"
+line=$(head -n 1 "$work/whole/results.jsonl")
+# refused NAME PATTERN SED: the second line is refused, and named.
+refused() {
+    printf '%s\n' "$line" >"$work/run/results.jsonl"
+    printf '%s\n' "$line" | sed "$3" >>"$work/run/results.jsonl"
+    printf '%s\n' "$line" >>"$work/run/results.jsonl"
+    bad "$1" "run/results.jsonl. line 2: .*$2" report "$work/run"
+}
+refused 'another version' 'version 2' 's/"v": 1/"v": 2/'
+refused 'no task' 'no text "task"' 's/"task"/"tusk"/'
+refused 'a number as task' 'no text "task"' 's/"task": "[a-z_0-9]*"/"task": 3/'
+refused 'a control character' 'control character' 's/"mode": "/&\\u0007/'
+refused 'no index' '"index" is not' 's/"index"/"idx"/'
+refused 'a negative index' '"index" is not' 's/"index": 0/"index": -1/'
+refused 'a broken length' '"N" is not' 's/"N": [0-9]*/"N": 1.5/'
+refused 'a score beyond 1' '"score" is 17' 's/"score": [01].0/"score": 17/'
+refused 'a text as score' '"score" is not a number' 's/"score": [01].0/"score": "1"/'
+refused 'another policy under the same name' "has the policy 'x' here" 's/"policy": "[a-z]*"/"policy": "x"/'
+refused 'not an object' 'not a JSON object' 's/.*/[]/'
+
+bad 'no folder' 'no folder' report
+bad 'a folder that is not there' 'cannot open' report "$work/none"
+bad 'a file' 'is not a folder' report "$work/whole/run.json"
+bad 'an empty folder' 'run.json' report "$work/empty"
+bad 'a folder twice' 'named twice' report "$work/whole" "$work/whole/."
+: >"$work/run/results.jsonl"
+bad 'no answers' 'no answers yet' report "$work/run"
+printf '{"model":' >"$work/run/run.json"
+bad 'a broken run.json' 'run.json. line 1: not JSON' report "$work/run"
+bad 'one policy' 'does not name two' report "$work/whole" --compare snapkv
+bad 'an unknown policy' 'did you mean snapkv' report "$work/whole" --compare snapkw,lagkv
+bad 'a broken limit' 'write MEASURE' report "$work/whole" --fail-if 5
+bad 'the results as output' 'is an input' report "$work/whole" -o "$work/whole/results.jsonl"
+bad 'no place' 'there is no folder' report "$work/whole" -o "$work/none/r.html"
+finish
