@@ -3,10 +3,14 @@
 #include "calibrate/commands.h"
 
 #include "calibrate/args.h"
+#include "calibrate/compiler.h"
 
 static const struct app_group *const layers_groups[] = {&calibrate_group_work, &calibrate_group_policy,
                                                         &calibrate_group_set,  &calibrate_group_dump,
                                                         &app_group_common,     NULL};
+
+static const struct app_group *const compiler_groups[] = {&calibrate_group_work, &calibrate_group_compiler,
+                                                          &calibrate_group_set, &app_group_common, NULL};
 
 const struct app_command calibrate_commands[] = {
     {.name = "calibrate layers",
@@ -20,5 +24,14 @@ const struct app_command calibrate_commands[] = {
      .groups = layers_groups,
      .args_size = sizeof(struct calibrate_args),
      .run = calibrate_run_layers},
+    {.name = "calibrate compiler",
+     .about = "Learns CompilerKV's head weights and risk thresholds for a budget, for compilerkv.",
+     .usage = "[-m MODEL] -f TEXT --budget N[,N...] [-o FILE] [--effort quick|normal|paper] [options]",
+     .notes =
+         "Settings: items, held_out, length, next, head_trials, tau_trials, entropy_bins, ppl_bins, window,\n"
+         "gate=elastic|pooled, conservatism, penalty, guard, accept=checked|always, smooth, monotone.",
+     .groups = compiler_groups,
+     .args_size = sizeof(struct compiler_args),
+     .run = calibrate_run_compiler},
     {.name = NULL},
 };

@@ -10,5 +10,6 @@ extern const struct app_command calibrate_commands[]; /* ended by a name of NULL
 /* Each is defined in the file of its kind and returns an exit code. */
 int calibrate_run_srh(const struct app_args *args);
 int calibrate_run_layers(const struct app_args *args);
+int calibrate_run_compiler(const struct app_args *args);
 
 #endif

@@ -4,6 +4,7 @@
 #include "app/console.h"
 #include "app/job.h"
 #include "app/json.h"
+#include "app/likelihood.h"
 #include "app/options.h"
 #include "cli/args.h"
 #include "cli/commands.h"
@@ -22,20 +23,9 @@ struct score {
     double nll;
 };
 
-/* -log softmax(logits)[token]; the maximum is taken out so that exp cannot overflow. */
-static double token_nll(const float *logits, int32_t n_vocab, int32_t token)
-{
-    double max = logits[0], sum = 0.0;
-    for (int32_t i = 1; i < n_vocab; i++)
-        max = logits[i] > max ? logits[i] : max;
-    for (int32_t i = 0; i < n_vocab; i++)
-        sum += exp((double)logits[i] - max);
-    return max + log(sum) - (double)logits[token];
-}
-
 static void score_next(struct score *sc, const float *logits, int32_t token)
 {
-    sc->nll += token_nll(logits, sc->n_vocab, token);
+    sc->nll += app_token_nll(logits, sc->n_vocab, token);
     sc->n_scored++;
 }
 

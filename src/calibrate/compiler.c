@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * CompilerKV's offline compiler: head weights and risk thresholds from logged experience. Paper: "CompilerKV:
+ * Risk-Adaptive KV Compression via Offline Experience Compilation" (arXiv 2602.08686, eq. 2 to 4 and 14). The
+ * authors have published tables drawn from curves and no compiler; what their text leaves open is decided
+ * here (docs/decisions/031-compilerkv-tables.md).
+ *
+ *   1. Every prompt is read once: entropy and perplexity of its last tokens, and how likely its continuation
+ *      is with the full cache. The features' quantiles are the bins; crowded bins lose prompts.
+ *   2. Head weights: each trial draws a weight for every layer and KV head, keeps `budget` entries of every
+ *      head, and reads the continuation. Reward: what the loss of likelihood takes off, - (nll - nll_full).
+ *   3. Conservative Q-learning chooses a weight for each head; a choice that does not beat 1 by `guard`
+ *      standard errors becomes 1. If two halves of the prompts disagree about all heads, or held-out prompts
+ *      gain nothing, all weights are 1.
+ *   4. Thresholds: each trial draws one for every layer; a layer pays `penalty` x |entries above - free
+ *      entries| / free entries besides. One table cell per layer and pair of bins; cells with few rewards
+ *      lean on larger parts of the table, and empty ones take the nearest.
+ */
+#include "calibrate/compiler_impl.h"
+
+#include <stdlib.h>
+
+/* ---- Options ---- */
+
+static const char *const gates[] = {"elastic", "pooled", NULL};
+static const char *const accepts[] = {"checked", "always", NULL};
+
+#define INT(field, least, most, text)                                                                 \
+    {                                                                                                 \
+        .name = #field, .help = text, .type = WNW_OPT_INT,                                            \
+        .offset = offsetof(struct wnw__compiler_opts, field), .def = 0, .min = (least), .max = (most) \
+    }
+static const wnw_option options[] = {
+    INT(items, 0, 1 << 20, "prompts that are tried; 0: by effort"),
+    INT(held_out, 0, 1 << 20, "prompts that only check; 0: by effort, or a third of items"),
+    INT(length, 0, 1 << 24, "tokens of a prompt; 0: by effort, at least twice the budget"),
+    INT(next, 0, 4096, "tokens behind a prompt that are read after it; 0: by effort"),
+    INT(head_trials, 0, 4096, "trials of head weights per prompt; 0: by effort"),
+    INT(tau_trials, 0, 4096, "trials of thresholds per prompt; 0: by effort"),
+    INT(entropy_bins, 0, 128, "bins of entropy; 0: by effort"),
+    INT(ppl_bins, 0, 128, "bins of perplexity; 0: by effort"),
+    {.name = "window",
+     .help = "last prompt tokens that are observed, and that always stay",
+     .type = WNW_OPT_INT,
+     .offset = offsetof(struct wnw__compiler_opts, window),
+     .def = 64,
+     .min = 1,
+     .max = 4096},
+    {.name = "gate",
+     .help = "mode of the gate that thresholds are made for",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct wnw__compiler_opts, gate),
+     .choices = gates},
+    {.name = "conservatism",
+     .help = "weight of conservative Q-learning's penalty; 0: plain means",
+     .type = WNW_OPT_REAL,
+     .offset = offsetof(struct wnw__compiler_opts, conservatism),
+     .def = 0.5,
+     .min = 0,
+     .max = 1e3},
+    {.name = "penalty",
+     .help = "nats that a layer pays for being off its budget by the whole of it",
+     .type = WNW_OPT_REAL,
+     .offset = offsetof(struct wnw__compiler_opts, penalty),
+     .def = 0.1,
+     .min = 0,
+     .max = 1e3},
+    {.name = "guard",
+     .help = "standard errors by which a choice must beat the neutral one",
+     .type = WNW_OPT_REAL,
+     .offset = offsetof(struct wnw__compiler_opts, guard),
+     .def = 1,
+     .min = 0,
+     .max = 100},
+    {.name = "accept",
+     .help = "whether head weights that fail the checks become 1 (checked) or are kept (always)",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct wnw__compiler_opts, accept),
+     .choices = accepts},
+    {.name = "smooth",
+     .help = "smooth thresholds along the layers",
+     .type = WNW_OPT_BOOL,
+     .offset = offsetof(struct wnw__compiler_opts, smooth)},
+    {.name = "monotone",
+     .help = "make thresholds fall with rising risk",
+     .type = WNW_OPT_BOOL,
+     .offset = offsetof(struct wnw__compiler_opts, monotone)},
+    {0}};
+
+/* ---- What the effort means ---- */
+
+static const double few_weights[] = {0.85, 1, 1.15}, few_taus[] = {0.5, 1, 2};
+static const double weights[] = {0.85, 0.90, 0.95, 1.00, 1.05, 1.10, 1.15};
+static const double taus[] = {0.25, 0.5, 0.75, 1, 1.5, 2, 3};
+
+static const struct effort {
+    int32_t items, held_out, next, head_trials, tau_trials, entropy_bins, ppl_bins;
+    int32_t lengths[4], n_lengths;
+    struct wnw__compiler_actions heads, taus;
+} efforts[] = {
+    [WNW_EFFORT_QUICK] = {24, 8, 48, 16, 12, 5, 2, {768}, 1, {3, 1, few_weights}, {3, 1, few_taus}},
+    [WNW_EFFORT_NORMAL] = {40, 12, 64, 32, 20, 5, 2, {1024, 1280}, 2, {3, 1, few_weights}, {3, 1, few_taus}},
+    [WNW_EFFORT_PAPER] =
+        {512, 64, 64, 32, 24, 20, 4, {1024, 2048, 4096, 8192}, 4, {7, 3, weights}, {7, 3, taus}},
+};
+
+static int32_t largest_budget(const wnw_calibration *c)
+{
+    int32_t most = 0;
+    for (int32_t i = 0; i < c->params.n_budgets; i++)
+        most = c->params.budgets[i] > most ? c->params.budgets[i] : most;
+    return most;
+}
+
+static void by_effort(int32_t *value, int32_t of_effort)
+{
+    *value = *value > 0 ? *value : of_effort;
+}
+
+static void resolve(struct wnw__compiling *w, const struct effort *e)
+{
+    struct wnw__compiler_opts *o = &w->o;
+    by_effort(&o->held_out, o->items > 0 ? (o->items + 2) / 3 : e->held_out);
+    by_effort(&o->items, e->items);
+    by_effort(&o->next, e->next);
+    by_effort(&o->head_trials, e->head_trials);
+    by_effort(&o->tau_trials, e->tau_trials);
+    by_effort(&o->entropy_bins, e->entropy_bins);
+    by_effort(&o->ppl_bins, e->ppl_bins);
+    w->heads = e->heads;
+    w->taus = e->taus;
+}
+
+/* The lengths that leave something to drop and fit the context, to out[4]. E_RANGE: there is none. */
+static int find_lengths(const struct wnw__compiling *w, const struct effort *e, int32_t *out, int32_t *n)
+{
+    const int32_t least = 2 * largest_budget(w->c), most = w->c->info.n_ctx_train - w->o.next;
+    *n = 0;
+    for (int32_t i = 0; w->o.length == 0 && i < e->n_lengths; i++)
+        if (e->lengths[i] >= least && e->lengths[i] <= most)
+            out[(*n)++] = e->lengths[i];
+    if (*n == 0)
+        out[(*n)++] = w->o.length > 0 ? w->o.length : least;
+    if (out[0] > most)
+        return wnw__fail(WNW_E_RANGE,
+                         "prompts of %d tokens and the %d behind them do not fit the model's context of %d; "
+                         "set length, next or a smaller budget",
+                         (int)out[0], (int)w->o.next, (int)w->c->info.n_ctx_train);
+    if (out[0] < least)
+        return wnw__fail(WNW_E_RANGE,
+                         "prompts of %d tokens are too short for a budget of %d; set length to at least %d",
+                         (int)out[0], (int)(least / 2), (int)least);
+    return WNW_OK;
+}
+
+static int check(const struct wnw__compiling *w)
+{
+    const wnw_calibration *c = w->c;
+    if (c->params.n_budgets == 0)
+        return wnw__fail(WNW_E_ARG, "CompilerKV's tables belong to a budget, and none is given");
+    for (int32_t i = 0; i < c->params.n_budgets; i++)
+        if (c->params.budgets[i] < 2 || c->params.budgets[i] > c->info.n_ctx_train / 2)
+            return wnw__fail(WNW_E_RANGE, "a budget of %d; give 2 to %d, half of the model's context",
+                             (int)c->params.budgets[i], (int)(c->info.n_ctx_train / 2));
+    if (w->o.items < 4 || w->o.held_out < 2)
+        return wnw__fail(WNW_E_RANGE, "%d prompts and %d held-out ones are too few; give at least 4 and 2",
+                         (int)w->o.items, (int)w->o.held_out);
+    return WNW_OK;
+}
+
+/* Tells the profile and the journal what the effort came to. */
+static int set_resolved(struct wnw__compiling *w, const int32_t *lengths, int32_t n)
+{
+    const struct wnw__compiler_opts *o = &w->o;
+    const struct {
+        const char *name;
+        int32_t value;
+    } rows[] = {{"items", o->items},
+                {"held_out", o->held_out},
+                {"next", o->next},
+                {"head_trials", o->head_trials},
+                {"tau_trials", o->tau_trials},
+                {"entropy_bins", o->entropy_bins},
+                {"ppl_bins", o->ppl_bins}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        WNW_TRY(wnw__calibrate_set(w->c, rows[i].name, json_integer(rows[i].value)));
+    json_t *list = json_array();
+    for (int32_t i = 0; list && i < n; i++)
+        json_array_append_new(list, json_integer(lengths[i]));
+    return wnw__calibrate_set(w->c, "length", list);
+}
+
+/* ---- The work ---- */
+
+static int find_layers(struct wnw__compiling *w)
+{
+    w->il = calloc((size_t)w->c->info.n_layer, sizeof *w->il);
+    if (!w->il)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a calibration");
+    for (int32_t il = 0; il < w->c->info.n_layer; il++)
+        if (!wnw_model_layer_is_swa(w->c->m, il))
+            w->il[w->n_part++] = il;
+    if (w->n_part == 0)
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "every layer of this model has a sliding window: there is nothing to compress");
+    w->grid = (struct wnw__risk_grid){w->n_part, w->o.entropy_bins, w->o.ppl_bins};
+    return WNW_OK;
+}
+
+static int allocate(struct wnw__compiling *w)
+{
+    const wnw_engine_params params = {WNW_INIT(wnw_engine_params), .n_threads = w->c->params.n_threads};
+    const struct wnw__risk_grid *g = &w->grid;
+    w->items = calloc((size_t)wnw__compiler_n_items(w), sizeof *w->items);
+    w->weight = calloc((size_t)w->c->info.n_layer * (size_t)w->c->info.n_head_kv, sizeof *w->weight);
+    w->tau = calloc((size_t)g->n_layer * (size_t)g->n_entropy * (size_t)g->n_ppl, sizeof *w->tau);
+    w->entropy_edge = calloc((size_t)g->n_entropy, sizeof *w->entropy_edge);
+    w->ppl_edge = calloc((size_t)g->n_ppl, sizeof *w->ppl_edge);
+    if (!w->items || !w->weight || !w->tau || !w->entropy_edge || !w->ppl_edge)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a calibration");
+    return wnw_engine_new(&w->engine, w->c->m, &params);
+}
+
+static int compile_budget(struct wnw__compiling *w)
+{
+    w->checks = (struct wnw__compiler_checks){0};
+    WNW_TRY(wnw__compiler_try_heads(w));
+    WNW_TRY(wnw__compiler_learn_heads(w));
+    WNW_TRY(wnw__compiler_check_halves(w));
+    if (wnw__compiler_has_weights(w)) {
+        WNW_TRY(wnw__compiler_hold_heads(w));
+        wnw__compiler_check_heads(w);
+    }
+    WNW_TRY(wnw__compiler_try_thresholds(w));
+    WNW_TRY(wnw__compiler_learn_thresholds(w));
+    WNW_TRY(wnw__compiler_hold_thresholds(w));
+    wnw__compiler_check_thresholds(w);
+    return wnw__compiler_write(w);
+}
+
+static int compile(struct wnw__compiling *w)
+{
+    const struct effort *e = &efforts[w->c->params.effort];
+    int32_t lengths[4], n_lengths;
+    resolve(w, e);
+    WNW_TRY(check(w));
+    WNW_TRY(find_layers(w));
+    WNW_TRY(find_lengths(w, e, lengths, &n_lengths));
+    WNW_TRY(set_resolved(w, lengths, n_lengths));
+    WNW_TRY(allocate(w));
+    WNW_TRY(wnw__compiler_lay_out(w, lengths, n_lengths));
+    WNW_TRY(wnw__calibrate_begin(w->c, wnw__compiler_cost(w)));
+    WNW_TRY(wnw__compiler_features(w));
+    WNW_TRY(wnw__compiler_bins(w));
+    for (int32_t i = 0; i < w->c->params.n_budgets; i++) {
+        w->budget = w->c->params.budgets[i];
+        WNW_TRY(compile_budget(w));
+    }
+    return WNW_OK;
+}
+
+static void release(struct wnw__compiling *w)
+{
+    for (int32_t i = 0; w->items && i < wnw__compiler_n_items(w); i++) {
+        free(w->items[i].head_nll);
+        free(w->items[i].tau_nll);
+        free(w->items[i].above);
+        free(w->items[i].head_held);
+        free(w->items[i].tau_held);
+    }
+    wnw__bandit_free(&w->head_log);
+    wnw__bandit_free(&w->half_log[0]);
+    wnw__bandit_free(&w->half_log[1]);
+    wnw__bandit_free(&w->tau_log);
+    wnw_engine_free(w->engine);
+    wnw_free(w->tokens);
+    free(w->items);
+    free(w->il);
+    free(w->weight);
+    free(w->tau);
+    free(w->entropy_edge);
+    free(w->ppl_edge);
+    free(w->prompt);
+}
+
+static int run(wnw_calibration *c, const void *opts)
+{
+    struct wnw__compiling w = {.c = c, .o = *(const struct wnw__compiler_opts *)opts, .bos = -1};
+    const int rc = compile(&w);
+    release(&w);
+    return rc;
+}
+
+const struct wnw__calibrate_type wnw__calibrate_compiler = {
+    .name = "compiler",
+    .about = "CompilerKV's head weights and risk thresholds for a budget, learned from trials.",
+    .options = options,
+    .options_size = sizeof(struct wnw__compiler_opts),
+    .reads_text = true,
+    .run = run,
+};

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The inside of calibration `compiler`:
+ *
+ *     compiler.c         options, what the effort makes of them, the order of the work
+ *     compiler_text.c    which parts of the texts are prompts
+ *     compiler_unit.c    units of work on one prompt, and their costs
+ *     compiler_trials.c  reading prompts, trying actions
+ *     compiler_learn.c   tables from the rewards
+ *     compiler_hold.c    comparing tables on held-out prompts
+ *     compiler_check.c   what that says
+ *     compiler_result.c  profile, log and report
+ */
+#ifndef WNW_CALIBRATE_COMPILER_IMPL_H
+#define WNW_CALIBRATE_COMPILER_IMPL_H
+
+#include "calibrate/calibrate.h"
+#include "calibrate/risk_grid.h"
+#include "calibrate/trial.h"
+
+/* Options; 0 means as the effort says where the table of options says so. */
+struct wnw__compiler_opts {
+    int32_t items, held_out, length, next, head_trials, tau_trials, entropy_bins, ppl_bins, window, gate;
+    int32_t accept, smooth, monotone;
+    double conservatism, penalty, guard;
+};
+enum wnw__compiler_gate { WNW_COMPILER_ELASTIC, WNW_COMPILER_POOLED };
+enum wnw__compiler_accept { WNW_ACCEPT_CHECKED, WNW_ACCEPT_ALWAYS };
+
+/* Actions of one table; `reference` is the number of the neutral one, 1. */
+struct wnw__compiler_actions {
+    int32_t n, reference;
+    const double *value; /* [n] ascending */
+};
+
+/* A prompt and what is known of it. */
+struct wnw__compiler_item {
+    int32_t at, n_prompt; /* first token among all of the texts; tokens of the prompt, BOS included */
+    double entropy, ppl, nll_full;
+    int32_t entropy_bin, ppl_bin;
+    bool kept;         /* tried: chosen among the prompts of its bins */
+    double *head_nll;  /* [head_trials] of the budget at hand; NULL = not tried */
+    double *tau_nll;   /* [tau_trials] */
+    int32_t *above;    /* [tau_trials][n_part] entries above the thresholds */
+    double *head_held; /* [WNW_HELD_HEADS] of a held-out prompt; NULL = not compared */
+    double *tau_held;  /* [WNW_HELD_TAU] */
+};
+
+/* What is compared on held-out prompts: head weights that are all 1, the learned ones, and learned ones in
+ * another order within each layer. */
+enum { WNW_HELD_ONES, WNW_HELD_LEARNED, WNW_HELD_SHUFFLED, WNW_HELD_HEADS = WNW_HELD_SHUFFLED + 4 };
+/* Thresholds: learned; all 1; no threshold and as many entries as the learned ones keep. Then the entries per
+ * head that the three keep. */
+enum { WNW_HELD_TAU_LEARNED, WNW_HELD_TAU_ONE, WNW_HELD_TAU_NONE, WNW_HELD_TAU_KEPT, WNW_HELD_TAU = 6 };
+
+/* What held-out prompts and the two halves of the others say. Gains are in nats per token. */
+struct wnw__compiler_checks {
+    double split;  /* rank correlation of the slopes of head weights over the halves */
+    bool compared; /* head weights were compared on held-out prompts */
+    double gain, gain_error, shuffled_gain;
+    int32_t n_changed;        /* learned weights that differ from 1, before the checks */
+    bool no_signal, rejected; /* the checks made all weights 1 */
+    double tau_gain_one, tau_error_one, tau_gain_none, tau_error_none; /* over thresholds 1, over none */
+    double kept_learned, kept_one;                                     /* entries per head */
+};
+
+struct wnw__compiling {
+    wnw_calibration *c;
+    struct wnw__compiler_opts o; /* resolved */
+    struct wnw__compiler_actions heads, taus;
+    int32_t n_part, *il; /* layers without a sliding window; their numbers */
+    struct wnw__risk_grid grid;
+    double *entropy_edge, *ppl_edge;
+    int32_t default_ppl_bin;
+
+    int32_t bos; /* in front of every prompt; -1 = none */
+    int32_t *tokens, n_tokens;
+    struct wnw__compiler_item *items; /* [o.items + o.held_out], held-out ones last */
+    int32_t *prompt;                  /* scratch for the tokens of one prompt and of what follows */
+    wnw_engine *engine;
+    double trial_ms; /* time that trials of this run took, and their number */
+    int64_t n_trial;
+
+    int32_t budget; /* at hand */
+    struct wnw__bandit head_log, half_log[2], tau_log;
+    float *weight; /* [n_layer][n_head_kv] */
+    double *tau;   /* [n_part][entropy bins][perplexity bins] */
+    struct wnw__compiler_checks checks;
+};
+
+static inline int32_t wnw__compiler_n_items(const struct wnw__compiling *w)
+{
+    return w->o.items + w->o.held_out;
+}
+
+/* ---- compiler_text.c ---- */
+
+/* Lays the prompts out over the texts: the items first, held-out ones behind them, evenly, so that none
+ * shares a token with another. lengths[n_lengths] are taken in turn. E_RANGE: the texts are too short. */
+int wnw__compiler_lay_out(struct wnw__compiling *w, const int32_t *lengths, int32_t n_lengths);
+/* The prompt of an item and what follows it; borrowed until the next call. */
+struct wnw__trial_text wnw__compiler_text(struct wnw__compiling *w, const struct wnw__compiler_item *item);
+
+/* ---- compiler_unit.c ---- */
+
+/* The cost of all units, in tokens. */
+int64_t wnw__compiler_cost(const struct wnw__compiling *w);
+
+/* A unit of work on one prompt; `run` gets the prompt, read. */
+struct wnw__compiler_job {
+    struct wnw__compiling *w;
+    int32_t item;
+    int (*run)(struct wnw__compiler_job *, struct wnw__trial_prompt *, json_t **result);
+};
+/* Does the unit, which is called by what it does, the budget and the item, and has n_trial trials. *result is
+ * released with json_decref. */
+int wnw__compiler_unit(struct wnw__compiler_job *job, const char *what, int32_t n_trial, json_t **result);
+/* Copies the n numbers at `key` of the unit's result to *out, which it allocates; what was there is freed. */
+int wnw__compiler_take(struct wnw__compiler_job *job, const char *what, const json_t *result, const char *key,
+                       int32_t n, double **out);
+/* Runs a trial, and says how far the unit is: `done` trials of `total` behind the prompt. */
+int wnw__compiler_try(struct wnw__compiling *w, const struct wnw__trial_prompt *p, const wnw_plan *plan,
+                      int32_t done, int32_t total, double *nll);
+
+/* What a trial is made of; at first weights of 1 and thresholds of 0. */
+struct wnw__compiler_draft {
+    uint8_t *action; /* [n_part][n_head_kv] */
+    float *weight;   /* [n_layer][n_head_kv] */
+    double *tau;     /* [n_layer] */
+};
+int wnw__compiler_draft_new(struct wnw__compiler_draft *d, const struct wnw__compiling *w);
+void wnw__compiler_draft_free(struct wnw__compiler_draft *d);
+
+/* ---- compiler_trials.c ---- */
+
+/* Reads every prompt once: risk, and the likelihood of what follows. */
+int wnw__compiler_features(struct wnw__compiling *w);
+/* Draws the actions of a trial into action[n]: each alike, the same in every run of this seed. */
+enum wnw__compiler_pass { WNW_PASS_HEADS = 1, WNW_PASS_THRESHOLDS };
+void wnw__compiler_draw(const struct wnw__compiling *w, enum wnw__compiler_pass pass, int32_t item,
+                        int32_t trial, int32_t n, uint8_t *action);
+/* Tries head weights, or thresholds with the weights that were learned, on every kept prompt. */
+int wnw__compiler_try_heads(struct wnw__compiling *w);
+int wnw__compiler_try_thresholds(struct wnw__compiling *w);
+/* What an item pays for entries above and below what the budget leaves in a layer: [n_part] of one trial. */
+void wnw__compiler_penalty(const struct wnw__compiling *w, const struct wnw__compiler_item *item,
+                           int32_t trial, double *penalty);
+
+/* ---- compiler_learn.c ---- */
+
+/* Cuts the risks of the items into bins and chooses which are tried. */
+int wnw__compiler_bins(struct wnw__compiling *w);
+int wnw__compiler_learn_heads(struct wnw__compiling *w);
+int wnw__compiler_learn_thresholds(struct wnw__compiling *w);
+
+/* ---- compiler_hold.c ---- */
+
+/* Compares on every held-out prompt; afterwards items have head_held or tau_held. */
+int wnw__compiler_hold_heads(struct wnw__compiling *w);
+int wnw__compiler_hold_thresholds(struct wnw__compiling *w);
+
+/* ---- compiler_check.c ---- */
+
+/* Whether the halves of the items agree about head weights; else all become 1 (unless accept=always). */
+int wnw__compiler_check_halves(struct wnw__compiling *w);
+/* Whether the learned head weights are better on held-out prompts; else all become 1. */
+void wnw__compiler_check_heads(struct wnw__compiling *w);
+void wnw__compiler_check_thresholds(struct wnw__compiling *w);
+/* Whether any head weight differs from 1. */
+bool wnw__compiler_has_weights(const struct wnw__compiling *w);
+
+/* ---- compiler_result.c ---- */
+
+/* Adds profile, log and report of the budget at hand. */
+int wnw__compiler_write(struct wnw__compiling *w);
+
+#endif

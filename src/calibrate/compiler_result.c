@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: MIT */
+#include "calibrate/compiler_impl.h"
+#include "calibrate/json.h"
+#include "profile/profile.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- Tables ---- */
+
+/* Head weights of all query heads [n_layer][n_head]: those of a group are alike. */
+static json_t *weights(const struct wnw__compiling *w)
+{
+    const wnw_model_info *m = &w->c->info;
+    const int32_t group = m->n_head / m->n_head_kv;
+    float *all = malloc((size_t)m->n_layer * (size_t)m->n_head * sizeof *all);
+    for (int32_t i = 0; all && i < m->n_layer * m->n_head; i++)
+        all[i] = w->weight[i / m->n_head * m->n_head_kv + i % m->n_head / group];
+    json_t *v = all ? wnw__json_f32_rows(all, m->n_layer, m->n_head) : NULL;
+    free(all);
+    return v;
+}
+
+/* Thresholds of one layer of the model [entropy bins][perplexity bins]; 1 where the layer takes no part. */
+static json_t *thresholds_of(const struct wnw__compiling *w, int32_t il)
+{
+    const int32_t n = w->grid.n_entropy * w->grid.n_ppl;
+    float *row = malloc((size_t)n * sizeof *row);
+    for (int32_t i = 0; row && i < n; i++)
+        row[i] = 1;
+    for (int32_t i = 0; row && i < w->n_part; i++)
+        for (int32_t k = 0; w->il[i] == il && k < n; k++)
+            row[k] = (float)w->tau[i * n + k];
+    json_t *v = row ? wnw__json_f32_rows(row, w->grid.n_entropy, w->grid.n_ppl) : NULL;
+    free(row);
+    return v;
+}
+
+static json_t *thresholds(const struct wnw__compiling *w)
+{
+    json_t *v = json_array();
+    for (int32_t il = 0; v && il < w->c->info.n_layer; il++)
+        if (json_array_append_new(v, thresholds_of(w, il)) != 0) {
+            json_decref(v);
+            v = NULL;
+        }
+    return v;
+}
+
+/* Rewards per cell of a log, in its order. */
+static json_t *counts(const struct wnw__bandit *b)
+{
+    json_t *v = json_array();
+    for (int32_t c = 0; v && c < b->n_cell; c++) {
+        int64_t n = 0;
+        for (int32_t a = 0; a < b->n_action; a++)
+            n += b->n[(int64_t)c * b->n_action + a];
+        if (json_array_append_new(v, json_integer(n)) != 0) {
+            json_decref(v);
+            v = NULL;
+        }
+    }
+    return v;
+}
+
+/* ---- Profile ---- */
+
+static double mean_nll(const struct wnw__compiling *w)
+{
+    double sum = 0;
+    for (int32_t i = 0; i < w->o.items; i++)
+        sum += w->items[i].nll_full / w->o.items;
+    return sum;
+}
+
+/* The settings that a table is valid for, and where it comes from. */
+static json_t *settings(const struct wnw__compiling *w)
+{
+    const bool learned = wnw__compiler_has_weights(w);
+    return json_pack("{s:i, s:i, s:s, s:s, s:s, s:s, s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:s}", "budget",
+                     (int)w->budget, "n_sink", 0, "alpha_scope", wnw__alpha_scopes[WNW_ALPHA_GLOBAL], "pool",
+                     wnw__alpha_pools[WNW_ALPHA_POOL_NONE], "score_norm", wnw__score_norms[WNW_NORM_MEAN],
+                     "utility", wnw__utilities[WNW_UTILITY_FULL], "entropy_norm", 0, "design", "factorial",
+                     "head_actions", wnw__json_f64s(w->heads.value, w->heads.n), "tau_actions",
+                     wnw__json_f64s(w->taus.value, w->taus.n), "head_sigma",
+                     json_real(wnw__bandit_sigma(&w->head_log)), "tau_sigma",
+                     json_real(wnw__bandit_sigma(&w->tau_log)), "nll_full", json_real(mean_nll(w)),
+                     "head_origin", learned ? "learned" : "default");
+}
+
+/* A number, or null where it is infinite. */
+static json_t *number(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+static json_t *checks(const struct wnw__compiling *w)
+{
+    const struct wnw__compiler_checks *k = &w->checks;
+    json_t *v = json_pack("{s:o, s:i, s:b, s:b}", "split_half", number(k->split), "changed",
+                          (int)k->n_changed, "no_signal", (int)k->no_signal, "rejected", (int)k->rejected);
+    bool good = v != NULL;
+    if (good && k->compared)
+        good = json_object_set_new(v, "head_gain", number(k->gain)) == 0 &&
+               json_object_set_new(v, "head_gain_error", number(k->gain_error)) == 0 &&
+               json_object_set_new(v, "shuffled_gain", number(k->shuffled_gain)) == 0;
+    good = good && json_object_set_new(v, "tau_gain_over_one", number(k->tau_gain_one)) == 0 &&
+           json_object_set_new(v, "tau_gain_over_one_error", number(k->tau_error_one)) == 0 &&
+           json_object_set_new(v, "tau_gain_over_none", number(k->tau_gain_none)) == 0 &&
+           json_object_set_new(v, "tau_gain_over_none_error", number(k->tau_error_none)) == 0 &&
+           json_object_set_new(v, "kept", number(k->kept_learned)) == 0 &&
+           json_object_set_new(v, "kept_at_one", number(k->kept_one)) == 0;
+    if (good)
+        return v;
+    json_decref(v);
+    return NULL;
+}
+
+static json_t *results(const struct wnw__compiling *w)
+{
+    return json_pack("{s:o, s:o, s:i, s:o, s:o, s:o, s:o, s:o}", "entropy_edges",
+                     wnw__json_f64s(w->entropy_edge, w->grid.n_entropy - 1), "ppl_edges",
+                     wnw__json_f64s(w->ppl_edge, w->grid.n_ppl - 1), "default_ppl_bin",
+                     (int)w->default_ppl_bin, "weight", weights(w), "tau", thresholds(w), "weight_count",
+                     counts(&w->head_log), "tau_count", counts(&w->tau_log), "checks", checks(w));
+}
+
+/* ---- Log ---- */
+
+static json_t *actions_of(const struct wnw__compiling *w, enum wnw__compiler_pass pass, int32_t item,
+                          int32_t trial, uint8_t *action)
+{
+    const struct wnw__compiler_actions *of = pass == WNW_PASS_HEADS ? &w->heads : &w->taus;
+    const int32_t n = w->n_part * (pass == WNW_PASS_HEADS ? w->c->info.n_head_kv : 1);
+    json_t *v = json_array();
+    wnw__compiler_draw(w, pass, item, trial, n, action);
+    for (int32_t i = 0; v && i < n; i++)
+        json_array_append_new(v, json_real(of->value[action[i]]));
+    return v;
+}
+
+/* One trial: state, actions, cost. Costs of thresholds are per layer, because each pays its own penalty. */
+static json_t *trial_line(const struct wnw__compiling *w, enum wnw__compiler_pass pass, int32_t i,
+                          int32_t trial, uint8_t *action, double *penalty)
+{
+    const struct wnw__compiler_item *item = &w->items[i];
+    const bool heads = pass == WNW_PASS_HEADS;
+    const double nll = heads ? item->head_nll[trial] : item->tau_nll[trial];
+    json_t *v = json_pack(
+        "{s:s, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:i, s:i, s:o, s:o, s:o, s:o}", "kind",
+        heads ? "head" : "tau", "budget", (int)w->budget, "item", (int)i, "trial", (int)trial, "tokens",
+        (int)item->n_prompt, "window", (int)w->o.window, "entropy", json_real(item->entropy), "ppl",
+        json_real(item->ppl), "entropy_bin", (int)item->entropy_bin, "ppl_bin", (int)item->ppl_bin,
+        "nll_full", json_real(item->nll_full), "nll", json_real(nll), "prob",
+        json_real(1.0 / (heads ? w->heads.n : w->taus.n)), "action", actions_of(w, pass, i, trial, action));
+    if (!v || heads) {
+        if (v)
+            json_object_set_new(v, "cost", json_real(nll - item->nll_full));
+        return v;
+    }
+    wnw__compiler_penalty(w, item, trial, penalty);
+    for (int32_t p = 0; p < w->n_part; p++)
+        penalty[p] += nll - item->nll_full;
+    json_object_set_new(v, "cost", wnw__json_f64s(penalty, w->n_part));
+    json_object_set_new(v, "above", wnw__json_i32s(item->above + (int64_t)trial * w->n_part, w->n_part));
+    return v;
+}
+
+static int write_pass(const struct wnw__compiling *w, enum wnw__compiler_pass pass,
+                      struct wnw__calibrate_text *out, uint8_t *action, double *penalty)
+{
+    const int32_t n_trial = pass == WNW_PASS_HEADS ? w->o.head_trials : w->o.tau_trials;
+    for (int32_t i = 0; i < w->o.items; i++)
+        for (int32_t t = 0; w->items[i].kept && t < n_trial; t++) {
+            json_t *v = trial_line(w, pass, i, t, action, penalty);
+            const int rc = v ? wnw__calibrate_line(out, v) : wnw__fail(WNW_E_NOMEM, "no memory for a log");
+            json_decref(v);
+            WNW_TRY(rc);
+        }
+    return WNW_OK;
+}
+
+static int write_log(const struct wnw__compiling *w)
+{
+    struct wnw__calibrate_text *out;
+    WNW_TRY(wnw__calibrate_output(w->c, "log", &out));
+    if (!out)
+        return WNW_OK;
+    uint8_t *action = malloc((size_t)w->n_part * (size_t)w->c->info.n_head_kv);
+    double *penalty = malloc((size_t)w->n_part * sizeof *penalty);
+    int rc = action && penalty ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for a log");
+    if (rc == WNW_OK)
+        rc = write_pass(w, WNW_PASS_HEADS, out, action, penalty);
+    if (rc == WNW_OK)
+        rc = write_pass(w, WNW_PASS_THRESHOLDS, out, action, penalty);
+    free(action);
+    free(penalty);
+    return rc;
+}
+
+/* ---- Report ---- */
+
+static void report_heads(const struct wnw__compiling *w, struct wnw__calibrate_text *out)
+{
+    const struct wnw__compiler_checks *k = &w->checks;
+    wnw__calibrate_print(out,
+                         "head weights: %d of %d differ from 1; their slopes on two halves of the prompts "
+                         "have rank correlation %.2f (0.3 is asked for)\n",
+                         (int)k->n_changed, (int)w->head_log.n_cell, k->split);
+    if (k->compared)
+        wnw__calibrate_print(out,
+                             "held-out prompts: learned weights gain %.4f +- %.4f nats per token over ones, "
+                             "shuffled ones %.4f\n",
+                             k->gain, k->gain_error, k->shuffled_gain);
+    if (k->no_signal || k->rejected)
+        wnw__calibrate_print(out, "%s: %s\n", k->no_signal ? "no signal" : "no gain on held-out prompts",
+                             w->o.accept == WNW_ACCEPT_CHECKED
+                                 ? "all weights are written as 1"
+                                 : "written all the same, as accept=always says");
+}
+
+/* The mean threshold of every bin of one feature, over layers and the other feature. */
+static void report_bins(const struct wnw__compiling *w, struct wnw__calibrate_text *out, bool ppl)
+{
+    const struct wnw__risk_grid *g = &w->grid;
+    const int32_t n = ppl ? g->n_ppl : g->n_entropy, n_other = ppl ? g->n_entropy : g->n_ppl;
+    wnw__calibrate_print(out, "mean threshold by bin of %s:", ppl ? "perplexity" : "entropy");
+    for (int32_t b = 0; b < n; b++) {
+        double sum = 0;
+        for (int32_t il = 0; il < g->n_layer; il++)
+            for (int32_t o = 0; o < n_other; o++)
+                sum += w->tau[wnw__risk_cell(g, il, ppl ? o : b, ppl ? b : o)];
+        wnw__calibrate_print(out, " %.2f", sum / ((double)g->n_layer * n_other));
+    }
+    wnw__calibrate_print(out, "\n");
+}
+
+static void report_thresholds(const struct wnw__compiling *w, struct wnw__calibrate_text *out)
+{
+    const struct wnw__compiler_checks *k = &w->checks;
+    report_bins(w, out, false);
+    report_bins(w, out, true);
+    wnw__calibrate_print(out,
+                         "held-out prompts: learned thresholds keep %.1f entries per head and gain %.4f +- "
+                         "%.4f nats per token over thresholds of 1, which keep %.1f, and %.4f +- %.4f over "
+                         "no threshold at as many entries\n",
+                         k->kept_learned, k->tau_gain_one, k->tau_error_one, k->kept_one, k->tau_gain_none,
+                         k->tau_error_none);
+}
+
+int wnw__compiler_write(struct wnw__compiling *w)
+{
+    char file[40];
+    struct wnw__calibrate_text *out;
+    snprintf(file, sizeof file, "compiler-b%d.json", (int)w->budget);
+    WNW_TRY(wnw__calibrate_profile(w->c, file, "compiler", settings(w), results(w)));
+    WNW_TRY(write_log(w));
+    WNW_TRY(wnw__calibrate_output(w->c, "report", &out));
+    wnw__calibrate_print(out, "CompilerKV's tables for a budget of %d, from %d prompts\n", (int)w->budget,
+                         (int)w->o.items);
+    report_heads(w, out);
+    report_thresholds(w, out);
+    if (w->n_trial > 0)
+        wnw__calibrate_print(out, "%lld trials, %.0f a minute\n", (long long)w->n_trial,
+                             (double)w->n_trial * 6e4 / fmax(w->trial_ms, 1));
+    return WNW_OK;
+}

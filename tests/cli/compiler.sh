@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: MIT
+# winnow calibrate compiler: the whole chain on a tiny model, what the preset makes of its tables, going on after the end
+# of a process, and what is refused.
+. "$(dirname "$0")/lib.sh"
+model=$tiny/tiny-llama.gguf
+need_file "$model"
+text=$(dirname "$0")/../../share/text/calibration.txt
+need_file "$text"
+export WINNOW_CACHE=$work/cache # nobody's own profiles
+small=items=6,held_out=2,length=160,next=12,head_trials=8,tau_trials=8,window=16,entropy_bins=2,gate=elastic
+run() { # OUT SET ARGS...
+    local out=$1 set=$2
+    shift 2
+    printf '%s\n' calibrate compiler -m "$model" -f "$text" -o "$out" --set "$set" "$@"
+}
+make() { # NAME OUT SET ARGS...
+    local name=$1
+    shift
+    mapfile -t args < <(run "$@")
+    good "$name" "${args[@]}"
+}
+refuse() { # NAME PATTERN OUT SET ARGS...
+    local name=$1 pattern=$2
+    shift 2
+    mapfile -t args < <(run "$@" -t 1)
+    bad "$name" "$pattern" "${args[@]}"
+}
+
+# ---- The chain ----
+mkdir -p "$work/p"
+make 'a calibration' "$work/p/compiler-b48.json" "$small" --budget 48 -t 1 --log "$work/log" &&
+    json 'tables' "$work/p/compiler-b48.json" 'o["kind"] == "compiler" and o["settings"]["budget"] == 48 and len(o["results"]["weight"]) == o["model"]["n_layer"] and all(len(r) == o["model"]["n_head"] for r in o["results"]["weight"]) and len(o["results"]["entropy_edges"]) == 1 and all(len(l) == 2 and len(l[0]) == 2 for l in o["results"]["tau"]) and o["data"]["texts"][0]["name"] == "calibration.txt"'
+grep -q 'trials, [0-9]* a minute' "$work/out" || fail "no rate of trials: $(cat "$work/out")"
+make 'two threads' "$work/two.json" "$small" --budget 48 -t 2 && same 'any number of threads' "$work/p/compiler-b48.json" "$work/two.json"
+make 'another seed' "$work/seed.json" "$small" --budget 48 -t 1 --seed 7
+cmp -s "$work/p/compiler-b48.json" "$work/seed.json" && fail 'another seed gives the same file'
+
+# The log has a line for each trial, with what its cost is made of.
+python3 - "$work/log" "$work/p/compiler-b48.json" <<'PY' || fail 'the log'
+import json, sys
+lines = [json.loads(line) for line in open(sys.argv[1])]
+o = json.load(open(sys.argv[2]))
+trials = {k: [x for x in lines if x["kind"] == k] for k in ("head", "tau")}
+cells = sum(o["results"]["tau_count"]) / o["model"]["n_layer"]
+assert len(trials["tau"]) == cells and len(trials["head"]) == cells, (len(lines), cells)
+n_group = o["model"]["n_layer"] * o["model"]["n_head_kv"]
+for x in trials["head"]:
+    assert len(x["action"]) == n_group and set(x["action"]) <= {0.85, 1.0, 1.15}
+    assert abs(x["cost"] - (x["nll"] - x["nll_full"])) < 1e-12 and x["budget"] == 48
+for x in trials["tau"]:
+    for cost, above in zip(x["cost"], x["above"], strict=True):
+        off = min(abs(above - 32) / 32, 3)  # 48 entries, of which the window takes 16
+        assert abs(cost - (x["nll"] - x["nll_full"] + 0.1 * off)) < 1e-9, (cost, above)
+    edges = o["results"]["entropy_edges"]
+    assert x["entropy_bin"] == sum(e <= x["entropy"] for e in edges)
+# Means of the log are those that slopes, and with them the split of halves, come from: actions are drawn alike.
+drawn = [a for x in trials["head"] for a in x["action"]]
+assert all(drawn.count(a) > len(drawn) / 5 for a in (0.85, 1.0, 1.15))
+PY
+
+# The method reads the tables by its name.
+seq 300 | awk '{ print 1 + ($1 * 37) % 200 }' >"$work/ids"
+good 'the preset' plan -m "$model" --tokens "$work/ids" --policy compilerkv:window=16 --budget 48 --profile "$work/p" -o "$work/plan.json" &&
+    { grep -Eq 'warning|no calibrat' "$work/err" && fail "the preset does not take the table: $(cat "$work/err")"; }
+
+# A model with sliding windows, thresholds that share a budget, weights that are kept whatever the checks say; two budgets
+# in a folder.
+if [ -f "$tiny/tiny-gemma3-f32.gguf" ]; then
+    mkdir -p "$work/many"
+    good 'sliding windows, two budgets' calibrate compiler -m "$tiny/tiny-gemma3-f32.gguf" -f "$text" -o "$work/many" --budget 40,48 -t 1 \
+        --set "${small/gate=elastic/gate=pooled,accept=always,smooth=1,monotone=1}" &&
+        json 'one file each' "$work/many/compiler-b40.json" 'o["settings"]["budget"] == 40 and o["settings"]["gate"] == "pooled"'
+    [ -f "$work/many/compiler-b48.json" ] || fail 'no file for the second budget'
+fi
+
+# ---- Going on ----
+long=${small/items=6/items=24}
+mapfile -t args < <(run "$work/long.json" "$long" --budget 48 -t 1)
+"$WINNOW" "${args[@]}" >/dev/null 2>&1 </dev/null &
+pid=$!
+for _ in $(seq 2000); do
+    [ "$(wc -l 2>/dev/null <"$work/long.json.journal" || echo 0)" -ge 30 ] && break
+    kill -0 "$pid" 2>/dev/null || break
+    sleep 0.01
+done
+kill -KILL "$pid" 2>/dev/null
+wait "$pid" 2>/dev/null
+[ -e "$work/long.json" ] && fail 'the run ended before it was killed'
+[ -s "$work/long.json.journal" ] || fail 'no journal after the end of the process'
+cp "$work/long.json.journal" "$work/journal"
+refuse 'other settings' 'length' "$work/long.json" "${long/length=160/length=170}" --budget 48
+refuse 'another budget' 'budgets' "$work/long.json" "$long" --budget 40
+sed '$d' "$work/journal" >"$work/long.json.journal"
+sed '$!d' "$work/journal" | head -c 20 >>"$work/long.json.journal" # a line that the end has cut
+make 'going on' "$work/long.json" "$long" --budget 48 -t 1
+make 'at one go' "$work/once.json" "$long" --budget 48 -t 1 && same 'the same bytes' "$work/long.json" "$work/once.json"
+[ -e "$work/long.json.journal" ] && fail 'the journal is still there'
+sed 's/"nll":\[[^]]*\]/"nll":[1,2]/' "$work/journal" >"$work/damaged.json.journal"
+grep -q '"nll":\[1,2\]' "$work/damaged.json.journal" || fail 'nothing to damage in the journal'
+refuse 'a damaged result' 'damaged.json.journal.*remove it' "$work/damaged.json" "$long" --budget 48
+
+# ---- What is refused ----
+mkdir -p "$work/made"
+out=$work/made/x.json
+refuse 'no budget' 'give one with --budget' "$out" "$small"
+refuse 'no number' "'many' is not a number" "$out" "$small" --budget many
+refuse 'a budget of 1' "'1' is not a number from 2" "$out" "$small" --budget 1
+refuse 'an empty budget' "'' is not a number" "$out" "$small" --budget 48,
+refuse 'a budget twice' 'names 48 twice' "$out" "$small" --budget 48,48
+refuse 'two budgets in one file' 'name a folder' "$out" "$small" --budget 40,48
+refuse 'a budget beyond the context' 'half of the model' "$out" "$small" --budget 100000000
+refuse 'prompts shorter than two budgets' 'set length to at least 200' "$out" "$small" --budget 100
+refuse 'prompts beyond the context' "do not fit the model's context" "$out" "${small/length=160/length=10000000}" --budget 48
+refuse 'too few prompts' 'too few' "$out" "${small/items=6/items=3}" --budget 48
+refuse 'an unknown setting' 'did you mean items' "$out" "itms=3" --budget 48
+head -c 700 "$text" >"$work/short.txt"
+bad 'a short text' 'give more text' calibrate compiler -m "$model" -f "$work/short.txt" -o "$out" --set "$small" --budget 48
+bad 'a log over the text' 'is an input' calibrate compiler -m "$model" -f "$work/short.txt" -o "$out" --set "$small" --budget 48 --log "$work/short.txt"
+
+finish
