@@ -79,6 +79,15 @@ void app_note(const char *fmt, ...)
     va_end(ap);
 }
 
+void app_note_lines(const char *label, const char *lines)
+{
+    while (lines && *lines) {
+        const int len = (int)strcspn(lines, "\n");
+        app_note("%s%.*s", label, len, lines);
+        lines += len + (lines[len] == '\n');
+    }
+}
+
 int app_stdout_failed(void)
 {
     return app_fail(APP_FAILED, "writing to standard output failed: %s",

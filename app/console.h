@@ -18,6 +18,8 @@ int app_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)
 int app_fail_status(int status);
 /* Prints a remark as one line on stderr. */
 void app_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* Prints each line of `lines` (NULL = none) as a remark that begins with `label`. */
+void app_note_lines(const char *label, const char *lines);
 
 /* Says why writing to standard output failed, by errno, and returns APP_FAILED. */
 int app_stdout_failed(void);

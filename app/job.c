@@ -38,11 +38,8 @@ static bool parse_count(int64_t *out, const char *text, size_t len)
     return app_parse_int(out, digits) && *out >= 1 && *out <= INT32_MAX;
 }
 
-static int check_phase(struct app_job *job)
+static int check_phase(wnw_run *rules, const char *when)
 {
-    const struct app_args *args = job->args;
-    wnw_run *rules = &job->run;
-    const char *when = args->evict, *every = args->evict_every;
     int64_t n = 0;
     if (strcmp(when, "end") == 0)
         rules->phase = WNW_PHASE_END;
@@ -59,8 +56,15 @@ static int check_phase(struct app_job *job)
                             when);
         rules->chunk = (int32_t)n;
     }
-    if (!every)
-        return APP_OK;
+    return APP_OK;
+}
+
+int app_job_rules(wnw_run *rules, const char *when, const char *every)
+{
+    int64_t n = 0;
+    const int rc = check_phase(rules, when);
+    if (rc != APP_OK || !every)
+        return rc;
     const size_t len = strcspn(every, ":");
     if (!parse_count(&n, every, len) ||
         (every[len] == ':' && !parse_count(&rules->target, every + len + 1, strlen(every + len + 1))))
@@ -92,14 +96,12 @@ static int check_size(struct app_job *job)
     return APP_OK;
 }
 
-/* Refuses a policy that cannot work in the phases in which the options ask it to compress. */
-static int check_allowed(const struct app_job *job)
+int app_job_allowed(const wnw_policy *policy, const wnw_run *rules, const char *when)
 {
     const char *reason;
-    if (!wnw_policy_allows(job->policy, job->run.phase, &reason))
-        return app_fail(APP_BAD_INPUT, "--evict %s does not go with this policy: %s", job->args->evict,
-                        reason);
-    if (job->run.every > 0 && !wnw_policy_allows(job->policy, WNW_PHASE_DECODE, &reason))
+    if (!wnw_policy_allows(policy, rules->phase, &reason))
+        return app_fail(APP_BAD_INPUT, "--evict %s does not go with this policy: %s", when, reason);
+    if (rules->every > 0 && !wnw_policy_allows(policy, WNW_PHASE_DECODE, &reason))
         return app_fail(APP_BAD_INPUT, "--evict-every does not go with this policy: %s", reason);
     return APP_OK;
 }
@@ -118,7 +120,7 @@ static int check_policy(struct app_job *job)
         job->size_assumed = true;
         job->size = (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = 0.5};
     }
-    return check_allowed(job);
+    return app_job_allowed(job->policy, &job->run, job->args->evict);
 }
 
 static int check_prompt(struct app_job *job)
@@ -163,9 +165,10 @@ int app_job_check(struct app_job *job, const struct app_args *args)
 {
     int rc;
     *job = (struct app_job){.args = args, .run = wnw_run_default(), .prompt = wnw_prompt_default()};
-    if ((rc = check_phase(job)) != APP_OK || (rc = check_size(job)) != APP_OK ||
-        (rc = check_policy(job)) != APP_OK || (rc = check_types(job)) != APP_OK ||
-        (rc = check_masks(job)) != APP_OK || (rc = check_prompt(job)) != APP_OK)
+    if ((rc = app_job_rules(&job->run, args->evict, args->evict_every)) != APP_OK ||
+        (rc = check_size(job)) != APP_OK || (rc = check_policy(job)) != APP_OK ||
+        (rc = check_types(job)) != APP_OK || (rc = check_masks(job)) != APP_OK ||
+        (rc = check_prompt(job)) != APP_OK)
         return rc;
     rc = app_model_path(&job->model_path, args->model);
     app_inputs_add(&job->inputs, args->file);
@@ -418,12 +421,7 @@ void app_job_notes(const struct app_job *job)
         app_note("no size given, removing half of the entries (--ratio 0.5)");
     if (job->size_ignored)
         app_note("the policy keeps everything, the given size has no effect");
-    const char *line = job->remarks.s;
-    while (line && *line) {
-        const int len = (int)strcspn(line, "\n");
-        app_note("warning: %.*s", len, line);
-        line += len + (line[len] == '\n');
-    }
+    app_note_lines("warning: ", job->remarks.s);
 }
 
 void app_job_close(struct app_job *job)

@@ -45,6 +45,10 @@ struct app_job {
     uint64_t kv_bytes, kv_bytes_full;
 };
 
+/* Reads the arguments of --evict and --evict-every (NULL = not given) into the rules. Returns an exit code. */
+int app_job_rules(wnw_run *rules, const char *when, const char *every);
+/* Refuses a policy that cannot work in the phases in which the rules, read from `when`, ask it to compress. */
+int app_job_allowed(const wnw_policy *policy, const wnw_run *rules, const char *when);
 /* Checks everything that can be refused without the model. Returns an exit code, like all functions here. */
 int app_job_check(struct app_job *job, const struct app_args *args);
 /* The same for commands that only take a model and a prompt. */

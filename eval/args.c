@@ -32,20 +32,25 @@ APP_GROUP(eval_group_report, "Options", report_options);
 static const struct app_option action_options[] = {
     {"list", 0, APP_FLAG, NULL, NULL, "off", "print the tasks and the metrics", AT(list), 0, 0, NULL},
     {"dump-samples", 0, APP_FLAG, NULL, NULL, "off", "print the samples as JSONL", AT(dump), 0, 0, NULL},
+    {"out", 0, APP_TEXT, "DIR", NULL, "none",
+     "answer the samples and write the results to this folder; a run that was interrupted goes on there",
+     AT(app.out), 0, 0, NULL},
 };
 APP_GROUP(eval_group_action, "What to do", action_options);
 
 static const struct app_option tasks_options[] = {
     {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL,
      "GGUF file, or a name from `winnow models`: its tokenizer", AT(app.model), 0, 0, NULL},
+    {"suite", 0, APP_TEXT, "NAME", NULL, "none",
+     "tasks, lengths and samples that belong together: tiny-ci, smoke, small or full", AT(suite), 0, 0, NULL},
     {"tasks", 0, APP_TEXT, "LIST", NULL, "none", "names or groups of tasks", AT(tasks), 0, 0, NULL},
-    {"lengths", 0, APP_TEXT, "LIST", "2048", NULL,
+    {"lengths", 0, APP_TEXT, "LIST", NULL, "2048",
      "lengths in tokens, prompt and answer together; s = 512,1024,2048, c32 = 2000 to 32000, c128 = 8000 to "
      "128000",
      AT(lengths), 0, 0, NULL},
-    {"samples", 0, APP_INT, "K", "20", NULL, "samples of each task and length", AT(samples), 1, 899999,
-     "1 to 899999"},
-    {"depths", 0, APP_TEXT, "LIST", "lin10", NULL,
+    {"samples", 0, APP_INT, "K", NULL, "20, or the suite's", "samples of each task and length", AT(samples),
+     1, 899999, "1 to 899999"},
+    {"depths", 0, APP_TEXT, "LIST", NULL, "lin10, or the suite's",
      "depths of tasks on a grid in per cent, or lin5, lin10, sigmoid; these tasks have a sample for each and "
      "each trial",
      AT(depths), 0, 0, NULL},
@@ -74,3 +79,60 @@ static const struct app_option tasks_options[] = {
      "0 to 4294967295"},
 };
 APP_GROUP(eval_group_tasks, "Samples", tasks_options);
+
+static const struct app_option config_options[] = {
+    {"policies", 0, APP_TEXT, "LIST", NULL, "full,snapkv,lagkv, or the suite's",
+     "recipes; key=value goes on with the recipe before it. The full cache always takes part", AT(policies),
+     0, 0, NULL},
+    {"ratios", 0, APP_TEXT, "LIST", NULL, "0.5, or the suite's",
+     "sizes: fractions removed, 0 <= R < 1; auc9 = 0 to 0.9, lag = 0.25 to 0.875, crit = 0.2 to 0.8; own = "
+     "what "
+     "the policy says",
+     AT(ratios), 0, 0, NULL},
+    {"budgets", 0, APP_TEXT, "LIST", NULL, "none",
+     "sizes: average entries kept per layer and KV head; abs = 2048 to 128", AT(budgets), 0, 0, NULL},
+    {"kv-bytes", 0, APP_TEXT, "LIST", NULL, "none",
+     "sizes: bytes of kept keys and values, suffix K, M or G; with --kv-types eviction and quantisation on "
+     "one "
+     "scale",
+     AT(kv_bytes), 0, 0, NULL},
+    {"kv-types", 0, APP_TEXT, "LIST", "f16", NULL,
+     "cache types: f16, q8_0, q4_0, f32; all are compared with f16 or else the first", AT(kv_types), 0, 0,
+     NULL},
+    {"modes", 0, APP_TEXT, "LIST", NULL, "agnostic, or the suite's",
+     "what is compressed: agnostic (the context), task (the same, the policy is told the question), aware "
+     "(context and question), aware_full (the whole prompt)",
+     AT(modes), 0, 0, NULL},
+    {"evict", 0, APP_TEXT, "WHEN", "end", NULL,
+     "when to compress: end (of what is compressed), layer, or chunk[:C]", AT(app.evict), 0, 0, NULL},
+    {"evict-every", 0, APP_TEXT, "I[:T]", NULL, "off",
+     "while answering: after every I tokens shrink to T entries per layer and head", AT(app.evict_every), 0,
+     0, NULL},
+    {"profile", 0, APP_TEXT, "PATH", NULL, "the cache folder's, then shipped ones",
+     "calibration results that policies need: a file, or a folder of them", AT(app.profile), 0, 0, NULL},
+};
+APP_GROUP(eval_group_config, "What is compared", config_options);
+
+static const struct app_option run_options[] = {
+    {"threads", 't', APP_INT, "THREADS", NULL, "usable cores", "threads to compute with", AT(app.threads), 1,
+     512, "1 to 512"},
+    {"batch", 0, APP_INT, "B", "8", NULL,
+     "answers of one sample that are generated together; 1 = each alone, as `winnow run` does", AT(batch), 1,
+     64, "1 to 64"},
+    {"turns", 0, APP_TEXT, "KIND", "multi_turn", NULL,
+     "samples with several questions: multi_turn (earlier ones with their references stay) or multi_request "
+     "(each alone on the same compressed context)",
+     AT(turns), 0, 0, NULL},
+    {"own-history", 0, APP_FLAG, NULL, NULL, "off",
+     "earlier turns show the model's answers, not the references", AT(own_history), 0, 0, NULL},
+    {"no-early-stop", 0, APP_FLAG, NULL, NULL, "off", "answers go on when their score cannot change any more",
+     AT(no_early_stop), 0, 0, NULL},
+    {"lb-prefix", 0, APP_TEXT, "PLACE", "assistant", NULL,
+     "where the beginning of an answer to LongBench stands: assistant (behind the template's tail) or user "
+     "(before it)",
+     AT(lb_prefix), 0, 0, NULL},
+    {"shard", 0, APP_TEXT, "I/N", NULL, "1/1", "every N-th sample, from the I-th on", AT(shard), 0, 0, NULL},
+    {"quiet", 0, APP_FLAG, NULL, NULL, "off", "no progress", AT(quiet), 0, 0, NULL},
+    {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object at the end", AT(app.json), 0, 0, NULL},
+};
+APP_GROUP(eval_group_run, "Running", run_options);

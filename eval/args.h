@@ -8,12 +8,15 @@
 struct eval_args {
     struct app_args app;
     char *metric, *input;
-    char *tasks, *lengths, *haystack, *depths, *needle, *squad, *hotpot, *longbench, *scbench;
-    int64_t samples, trials, max_prompt;
+    char *suite, *tasks, *lengths, *haystack, *depths, *needle, *squad, *hotpot, *longbench, *scbench;
+    char *policies, *ratios, *budgets, *kv_bytes, *kv_types, *modes;
+    char *turns, *lb_prefix, *shard;
     char *compare, *fail_if;
-    bool list, dump, no_gate;
+    int64_t samples, trials, max_prompt, batch;
+    bool list, dump, own_history, no_early_stop, quiet, no_gate;
 };
 
-extern const struct app_group eval_group_score, eval_group_tasks, eval_group_action, eval_group_report;
+extern const struct app_group eval_group_score, eval_group_tasks, eval_group_action, eval_group_config,
+    eval_group_run, eval_group_report;
 
 #endif

@@ -6,18 +6,23 @@
 
 static const struct app_group *const score_groups[] = {&eval_group_score, &app_group_common, NULL};
 
-static const struct app_group *const eval_groups[] = {&eval_group_action, &eval_group_tasks,
-                                                      &app_group_common, NULL};
+static const struct app_group *const eval_groups[] = {
+    &eval_group_action, &eval_group_tasks, &eval_group_config, &eval_group_run, &app_group_common, NULL};
 
 static const struct app_group *const report_groups[] = {&eval_group_report, &app_group_common, NULL};
 
 const struct app_command eval_commands[] = {
     {.name = "eval",
-     .about = "Makes the samples of tasks that tell how much a compressed cache still knows.",
-     .usage = "--list | --dump-samples [-m MODEL] --tasks LIST [--lengths LIST] [--samples K] [options]",
-     .notes = "A sample is one line: context, question, beginning of the answer, references and where the "
-              "evidence stands.\n"
-              "The same seed gives the same samples on every machine; each can be made alone.",
+     .about = "Asks a model what its compressed cache still knows, and writes every answer with its scores.",
+     .usage =
+         "--out DIR [-m MODEL] (--suite NAME | --tasks LIST) [--policies LIST] [--ratios LIST] [options] | "
+         "--dump-samples ... | --list",
+     .notes =
+         "The same seed gives the same samples on every machine; each can be made alone. A sample is read "
+         "once for all policies and sizes.\n"
+         "The folder gets run.json and results.jsonl, one line per answer; docs/evaluation.md describes "
+         "them. "
+         "The same command goes on with a run that was interrupted.",
      .groups = eval_groups,
      .args_size = sizeof(struct eval_args),
      .run = eval_run},

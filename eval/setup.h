@@ -7,18 +7,35 @@
 #include "eval/args.h"
 #include "eval/records.h"
 #include "eval/set.h"
+#include "eval/suite.h"
 #include "eval/task.h"
 
 enum { EVAL_MAX_TASKS = 64, EVAL_MAX_LENGTHS = 64 };
 
+/* Samples of one task and length, or of one set of the user's. */
+struct eval_item {
+    const struct eval_task *task; /* one of the two is NULL */
+    const struct eval_set *set;
+    int32_t n_target, n_trials; /* 0 and 1 for sets */
+    int32_t n;                  /* samples */
+    int32_t max_new;            /* the most tokens of an answer */
+    struct eval_fit fit;
+    struct eval_set_reader reader;
+    bool open; /* the reader */
+};
+
 struct eval_setup {
     const struct eval_args *args;
+    const struct eval_suite *suite; /* NULL = the options name the tasks */
     char *model_path;
     wnw_model *model;
     struct eval_tokenizer tokenizer;
     struct eval_chat chat;
     struct eval_records squad, hotpot;
     struct eval_world world;
+    struct eval_item *items; /* [n_items], owned */
+    int32_t n_items;
+    /* While the lists are read: */
     const struct eval_task *tasks[EVAL_MAX_TASKS];
     int32_t lengths[EVAL_MAX_LENGTHS];
     const struct eval_set *sets[EVAL_MAX_TASKS]; /* of files */
@@ -33,7 +50,13 @@ void eval_setup_close(struct eval_setup *s);
 const char *eval_setup_folder(const struct eval_setup *s, const struct eval_set *set);
 /* Opens a set's file; prompts are cut to what the model and the options allow. Returns an exit code. */
 int eval_setup_open_set(struct eval_set_reader *r, const struct eval_setup *s, const struct eval_set *set);
-/* Number of samples of a task: the one that the options give, or one for each depth and trial. */
-int32_t eval_setup_n_samples(const struct eval_setup *s, const struct eval_task *task);
+/* Finds how many units make the length of each item. Returns an exit code. */
+int eval_setup_fit(struct eval_setup *s);
+/* Makes sample `index` of an item; *more is false where a file has no such sample. A file is read forwards;
+ * a smaller index begins it again. Returns an exit code; the caller clears the sample in any case. */
+int eval_setup_sample(struct eval_sample *sample, bool *more, struct eval_setup *s, struct eval_item *item,
+                      int32_t index);
+/* setup_lists.c: fills in items and depths from the lists of the options. Returns an exit code. */
+int eval_setup_lists(struct eval_setup *s);
 
 #endif

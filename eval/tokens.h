@@ -23,7 +23,12 @@ struct eval_tokenizer eval_tokenizer_of(const wnw_model *m);
 /* What a chat puts around the user's text; empty strings for plain text. */
 struct eval_chat {
     char *head, *tail; /* owned */
+    char *between;     /* what stands between an answer and the next question, owned; NULL = not possible */
     bool raw;          /* plain text, which begins with a BOS if the vocabulary asks for one */
+    bool prefix_first; /* the beginning of the answer stands before the tail, in the user's turn */
+    int32_t n_prefix;  /* tokens that the template writes before the user's text */
+    int32_t *suffix;   /* [n_suffix] the tail's tokens, owned; 0 for plain text */
+    int32_t n_suffix;
 };
 /* name is "auto" for the model's own template, "none" for plain text, or a template of libllama. Returns an
  * exit code. */
@@ -35,6 +40,8 @@ void eval_chat_close(struct eval_chat *c);
 struct eval_prompt {
     int32_t *ids; /* [n], owned */
     int32_t n, n_context;
+    int32_t n_question; /* tokens up to the question's end, which is not where the tail begins if one token
+                           belongs to both */
 };
 /* Begins a prompt with the first piece. Returns an exit code, like the next functions. */
 int eval_prompt_context(struct eval_prompt *p, const struct eval_tokenizer *t, const struct eval_chat *c,
@@ -42,6 +49,11 @@ int eval_prompt_context(struct eval_prompt *p, const struct eval_tokenizer *t, c
 /* Puts the second piece behind the first; it replaces that of another turn. */
 int eval_prompt_turn(struct eval_prompt *p, const struct eval_tokenizer *t, const struct eval_chat *c,
                      const struct eval_sample *s, int32_t turn);
+/* Replaces the prompt by what follows the beginning of an answer when another turn comes: the rest of the
+ * answer, the template's words between turns, and the question of `turn` with what follows it. n_context and
+ * n_question are 0 then. */
+int eval_prompt_next(struct eval_prompt *p, const struct eval_tokenizer *t, const struct eval_chat *c,
+                     const struct eval_sample *s, int32_t turn, const char *answer);
 void eval_prompt_clear(struct eval_prompt *p);
 /* Counts the tokens of text[len] alone. */
 int eval_count_tokens(int32_t *n, const struct eval_tokenizer *t, const char *text, size_t len);

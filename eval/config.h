@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/* What is compared: policies at sizes, with types of cache, by what the compressor may see. */
+#ifndef WNW_EVAL_CONFIG_H
+#define WNW_EVAL_CONFIG_H
+
+#include "app/text.h"
+#include "eval/args.h"
+#include "eval/suite.h"
+#include "winnow.h"
+
+#include <jansson.h>
+
+/* What is read before the cache is compressed; the rest of the prompt is read afterwards and stays whole. */
+enum eval_mode {
+    EVAL_AGNOSTIC,   /* chat head and context */
+    EVAL_TASK,       /* the same, and policies with a second pass are told the question */
+    EVAL_AWARE,      /* and the question */
+    EVAL_AWARE_FULL, /* the whole prompt, the beginning of the answer included */
+    EVAL_N_MODES
+};
+const char *eval_mode_name(enum eval_mode mode);
+
+struct eval_config {
+    char id[17];  /* 16 hexadecimal digits of the hash of `json` */
+    json_t *json; /* what the id stands for, owned */
+    const wnw_policy *policy;
+    const char *recipe; /* as people read it */
+    char size_text[40]; /* "ratio=0.5", "budget=256", "bytes=8388608", "own"; "full" */
+    wnw_size size;
+    wnw_kv_type kv_type;
+    enum eval_mode mode;
+    wnw_phase phase;
+    int32_t chunk, every;
+    int64_t target;
+    bool full;      /* keeps everything */
+    bool own_read;  /* drops entries while it reads or generates, and needs a session of its own for that */
+    bool has_tasks; /* its second pass asks what is expected to be asked */
+    int32_t group;  /* configs of one group can be observed in one reading */
+    int32_t reference;    /* number of the full cache's config in the same mode */
+    wnw_profile *profile; /* calibration results, owned by the first config that uses them; NULL = none */
+    bool owns_profile;
+};
+
+struct eval_configs {
+    struct eval_config *at; /* [n]; the full cache's come first in each mode and type, owned */
+    int32_t n;
+    struct eval_recipe {
+        wnw_policy *policy;
+        char *text;
+        int32_t group;
+    } * recipes; /* [n_recipes], owned */
+    int32_t n_recipes, n_groups;
+    struct app_text notes; /* combinations that were left out, one per line */
+};
+
+enum { EVAL_MAX_BATCH = 64 };
+
+/* Reads the lists of the options; what they do not name is as in the suite (may be NULL). Returns an exit
+ * code; the caller closes in any case. */
+int eval_configs_open(struct eval_configs *c, const struct eval_args *args, const struct eval_suite *suite);
+void eval_configs_close(struct eval_configs *c);
+
+/* config_lists.c */
+
+/* The words of a list separated by commas, NULL-terminated; the caller frees the array, which holds the words
+ * too. In a list of recipes `key=value` goes on with the recipe before it. NULL: out of memory. */
+char **eval_list_words(const char *list, bool recipes);
+enum { EVAL_MAX_SIZES = 64 };
+/* The sizes that the options give, else those of the list `ratios`. Returns an exit code. */
+int eval_list_sizes(wnw_size *sizes, int32_t *n, const struct eval_args *args, const char *ratios);
+/* Text of a size, as in struct eval_config. */
+void eval_size_text(char *out, size_t n, const wnw_size *size);
+
+#endif

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT */
+/* One sample under one config: what the parts of the work share. */
+#include "eval/entry.h"
+
+#include "app/console.h"
+#include "eval/grade.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int out_of_memory(void)
+{
+    return app_fail(APP_FAILED, "out of memory for answers");
+}
+
+/* ---- The machine ---- */
+
+int eval_machine_open(struct eval_machine *m, const struct eval_tokenizer *t, const struct eval_args *args)
+{
+    *m = (struct eval_machine){.tokenizer = t,
+                               .model = t->model,
+                               .info = wnw_model_info_default(),
+                               .batch = (int32_t)args->batch,
+                               .early_stop = !args->no_early_stop,
+                               .own_history = args->own_history,
+                               .multi_request = strcmp(args->turns, "multi_request") == 0};
+    const wnw_engine_params params = {WNW_INIT(wnw_engine_params),
+                                      .n_threads =
+                                          args->app.threads == APP_UNSET ? 0 : (int32_t)args->app.threads};
+    int status = wnw_model_get_info(m->model, &m->info);
+    if (status == WNW_OK)
+        status = wnw_engine_new(&m->engine, m->model, &params);
+    if (status == WNW_OK)
+        status = wnw_session_new_on(&m->pad, m->engine, NULL);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+void eval_machine_close(struct eval_machine *m)
+{
+    wnw_session_free(m->pad);
+    wnw_engine_free(m->engine);
+    *m = (struct eval_machine){0};
+}
+
+/* ---- Readings ---- */
+
+static int read_gold(struct eval_gold *g, const struct eval_machine *m, const struct eval_chat *chat,
+                     const struct eval_turn *turn)
+{
+    const char *prefix = turn->prefix.s ? turn->prefix.s : "";
+    if (chat->prefix_first) /* the answer opens the model's turn */
+        prefix = "\n";
+    if (!eval_grade_gold(&g->text, turn, *prefix ? prefix : "\n"))
+        return out_of_memory();
+    return m->tokenizer->encode(m->tokenizer, g->text.s, g->text.len, false, &g->ids, &g->n);
+}
+
+int eval_reading_open(struct eval_reading *r, const struct eval_machine *m, const struct eval_chat *chat,
+                      const struct eval_sample *s)
+{
+    *r = (struct eval_reading){.sample = s, .chat = chat, .n_turns = s->n_turns};
+    r->first = calloc((size_t)s->n_turns, sizeof *r->first);
+    r->gold = calloc((size_t)s->n_turns, sizeof *r->gold);
+    int rc = r->first && r->gold ? APP_OK : out_of_memory();
+    int32_t later = 0, longest = 0;
+    for (int32_t t = 0; rc == APP_OK && t < s->n_turns; t++) {
+        struct eval_prompt *p = &r->first[t];
+        rc = eval_prompt_context(p, m->tokenizer, chat, s);
+        if (rc == APP_OK)
+            rc = eval_prompt_turn(p, m->tokenizer, chat, s, t);
+        if (rc == APP_OK)
+            rc = read_gold(&r->gold[t], m, chat, &s->turns[t]);
+        const int32_t n_answer = s->max_new > EVAL_FORCED ? s->max_new : EVAL_FORCED;
+        const int32_t n = p->n - p->n_context + n_answer;
+        longest = n > longest ? n : longest;
+        later += n + r->gold[t].n;
+    }
+    r->n_need = rc == APP_OK ? r->first[0].n_context + (m->multi_request ? longest : later) : 0;
+    return rc;
+}
+
+void eval_reading_close(struct eval_reading *r)
+{
+    for (int32_t t = 0; r->first && t < r->n_turns; t++)
+        eval_prompt_clear(&r->first[t]);
+    for (int32_t t = 0; r->gold && t < r->n_turns; t++) {
+        free(r->gold[t].text.s);
+        free(r->gold[t].ids);
+    }
+    free(r->first);
+    free(r->gold);
+    *r = (struct eval_reading){0};
+}
+
+int32_t eval_reading_border(const struct eval_reading *r, enum eval_mode mode)
+{
+    const struct eval_prompt *p = &r->first[0];
+    return mode == EVAL_AWARE ? p->n_question : mode == EVAL_AWARE_FULL ? p->n : p->n_context;
+}
+
+/* ---- References and entries ---- */
+
+int eval_reference_open(struct eval_reference *r, int32_t n_turns)
+{
+    *r = (struct eval_reference){.turn = calloc((size_t)n_turns, sizeof *r->turn), .n_turns = n_turns};
+    return r->turn ? APP_OK : out_of_memory();
+}
+
+void eval_reference_close(struct eval_reference *r)
+{
+    for (int32_t t = 0; r->turn && t < r->n_turns; t++) {
+        free(r->turn[t].ids);
+        free(r->turn[t].logits);
+    }
+    free(r->turn);
+    *r = (struct eval_reference){0};
+}
+
+int eval_entry_open(struct eval_entry *e, const struct eval_config *config, int32_t n_turns)
+{
+    *e = (struct eval_entry){
+        .config = config, .answer = calloc((size_t)n_turns, sizeof *e->answer), .n_turns = n_turns};
+    return e->answer ? APP_OK : out_of_memory();
+}
+
+void eval_entry_close(struct eval_entry *e)
+{
+    for (int32_t t = 0; e->answer && t < e->n_turns; t++) {
+        free(e->answer[t].ids);
+        free(e->answer[t].text.s);
+    }
+    free(e->answer);
+    wnw_plan_free(e->plan);
+    wnw_session_free(e->session);
+    *e = (struct eval_entry){0};
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* The folder of a run: results.jsonl, which grows line by line and says what is done already, and a lock. */
+#ifndef WNW_EVAL_JOURNAL_H
+#define WNW_EVAL_JOURNAL_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct eval_journal {
+    char *dir, *path; /* owned; path is that of results.jsonl */
+    int fd, lock;     /* -1 = not open */
+    char **keys;      /* [n_slots], a hash table of keys, owned */
+    size_t n_keys, n_slots;
+    double synced_ms; /* when the file was last written to the disk */
+};
+
+/* Makes the folder if it is not there, locks it and reads which records it holds. A last line that is not
+ * whole is cut off. Returns an exit code: bad input if another process writes there, or if a line is damaged.
+ * The caller closes in any case. */
+int eval_journal_open(struct eval_journal *j, const char *dir);
+void eval_journal_close(struct eval_journal *j);
+bool eval_journal_has(const struct eval_journal *j, const char *key);
+/* Appends a record with the text "key" as one line. Returns an exit code. */
+int eval_journal_add(struct eval_journal *j, const json_t *row);
+
+#endif

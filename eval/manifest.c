@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT */
+/* run.json. */
+#include "eval/manifest.h"
+
+#include "app/console.h"
+#include "app/files.h"
+#include "app/json.h"
+#include "app/output.h"
+#include "eval/prose.h"
+#include "eval/random.h"
+#include "eval/wordlist.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The prompts' wording; changes with any template of a task. */
+#define PROMPTS_VERSION "1"
+
+/* Fields that may differ between two parts of one run. */
+static const char *const free_fields[] = {"command", "threads", "winnow", NULL};
+
+/* ---- Making ---- */
+
+static json_t *hash_of(uint64_t h)
+{
+    char text[17];
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)h);
+    return json_string(text);
+}
+
+/* A hash of the vocabulary: the texts of all its tokens. */
+static json_t *tokenizer_of(const wnw_model *m, int32_t n_vocab)
+{
+    uint64_t h = eval_fnv("", 0);
+    for (int32_t id = 0; id < n_vocab; id++) {
+        char *piece = NULL;
+        if (wnw_token_piece(m, id, &piece) == WNW_OK)
+            h = h * UINT64_C(1099511628211) ^ eval_fnv(piece, strlen(piece));
+        wnw_free(piece);
+    }
+    return hash_of(h);
+}
+
+/* The model's file name without its folder. */
+static json_t *model_of(const struct eval_setup *s, const wnw_model_info *info)
+{
+    char fingerprint[17];
+    const char *slash = strrchr(s->model_path, '/');
+    wnw_model_fingerprint(s->model, fingerprint);
+    return json_pack("{s:o, s:o, s:s, s:I, s:s, s:i, s:i, s:i, s:i, s:i, s:i}", "file",
+                     app_json_text(slash ? slash + 1 : s->model_path), "name", app_json_text(info->name),
+                     "arch", info->arch, "weight_bytes", (json_int_t)info->weight_bytes, "fingerprint",
+                     fingerprint, "n_layer", (int)info->n_layer, "n_head", (int)info->n_head, "n_head_kv",
+                     (int)info->n_head_kv, "n_embd_head", (int)info->n_embd_head, "n_ctx",
+                     (int)info->n_ctx_train, "n_vocab", (int)info->n_vocab);
+}
+
+static json_t *tasks_of(const struct eval_setup *s)
+{
+    json_t *list = json_array();
+    for (int32_t i = 0; i < s->n_items; i++) {
+        const struct eval_item *it = &s->items[i];
+        if (!app_json_append(&list,
+                             json_pack("{s:s, s:s, s:i, s:i, s:i, s:s, s:i, s:I}", "task",
+                                       it->task ? it->task->name : it->set->name, "group",
+                                       it->task ? it->task->group : it->set->group, "N", (int)it->n_target,
+                                       "n", (int)it->n, "n_trials", (int)it->n_trials, "metric",
+                                       it->task ? it->task->metric : it->set->metric, "max_new",
+                                       (int)it->max_new, "units", (json_int_t)it->fit.units)))
+            break;
+    }
+    return list;
+}
+
+static json_t *configs_of(const struct eval_configs *c)
+{
+    json_t *list = json_array();
+    for (int32_t i = 0; i < c->n; i++) {
+        json_t *o = json_copy(c->at[i].json);
+        if (o && (json_object_set_new(o, "config_id", json_string(c->at[i].id)) != 0 ||
+                  json_object_set_new(o, "recipe", json_string(c->at[i].recipe)) != 0 ||
+                  json_object_set_new(o, "full", json_boolean(c->at[i].full)) != 0 ||
+                  json_object_set_new(o, "reference", json_string(c->at[c->at[i].reference].id)) != 0)) {
+            json_decref(o);
+            o = NULL;
+        }
+        if (!app_json_append(&list, o))
+            break;
+    }
+    return list;
+}
+
+/* The arguments of this process. */
+static json_t *command_line(void)
+{
+    json_t *list = json_array();
+    char *data = NULL;
+    size_t cap = 0;
+    FILE *f = fopen("/proc/self/cmdline", "r");
+    while (f && getdelim(&data, &cap, '\0', f) > 0 && app_json_append(&list, app_json_text(data)))
+        ;
+    if (f)
+        fclose(f);
+    free(data);
+    return list;
+}
+
+static json_t *chat_of(const struct eval_setup *s)
+{
+    const struct eval_chat *c = &s->chat;
+    return json_pack("{s:s, s:b, s:o, s:o}", "template", s->args->app.chat, "raw", c->raw, "head",
+                     app_json_text(c->head), "tail", app_json_text(c->tail));
+}
+
+json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs *c,
+                           const struct eval_machine *m)
+{
+    const struct eval_args *a = s->args;
+    json_t *depths = json_array();
+    for (int32_t i = 0; i < s->world.n_depths && app_json_append(&depths, json_real(s->world.depths[i])); i++)
+        ;
+    return json_pack("{s:i, s:o, s:s, s:o, s:o, s:o, s:s, s:i, s:s, s:o, s:o, s:I, s:s, s:s, s:s, s:s, s:s, "
+                     "s:o, s:b, s:b, s:s, "
+                     "s:b, s:s}",
+                     "v", 1, "command", command_line(), "winnow", wnw_version(), "model",
+                     model_of(s, &m->info), "tokenizer", tokenizer_of(s->model, m->info.n_vocab), "chat",
+                     chat_of(s), "kernel", wnw_kernel_name(), "threads",
+                     a->app.threads == APP_UNSET ? (int)wnw_usable_cores() : (int)a->app.threads, "suite",
+                     s->suite ? s->suite->name : "", "tasks", tasks_of(s), "configs", configs_of(c), "seed",
+                     (json_int_t)s->world.seed, "haystack", s->world.haystack.name, "prose",
+                     EVAL_PROSE_VERSION, "words", EVAL_WORDLIST_VERSION, "prompts", PROMPTS_VERSION, "needle",
+                     a->needle, "depths", depths, "early_stop", m->early_stop, "batched", m->batch > 1,
+                     "turns", a->turns, "own_history", m->own_history, "lb_prefix", a->lb_prefix);
+}
+
+/* ---- Claiming a folder ---- */
+
+static bool is_free(const char *field)
+{
+    const char *const *f = free_fields;
+    while (*f && strcmp(*f, field) != 0)
+        f++;
+    return *f != NULL;
+}
+
+/* The first field in which two runs differ, NULL if there is none. */
+static const char *difference(const json_t *a, const json_t *b)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)a, key,
+                        value) if (!is_free(key) && !json_equal(value, json_object_get(b, key))) return key;
+    json_object_foreach((json_t *)b, key, value) if (!is_free(key) && !json_object_get(a, key)) return key;
+    return NULL;
+}
+
+static int compare(const char *path, const json_t *run)
+{
+    char *text = NULL;
+    size_t len;
+    int rc = app_read_file(&text, &len, path);
+    json_t *old = rc == APP_OK ? json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    /* The new description takes the same way through text, so that numbers compare as they are written. */
+    char *own = json_dumps(run, JSON_COMPACT);
+    json_t *now = own ? json_loads(own, 0, NULL) : NULL;
+    if (rc == APP_OK && !json_is_object(old))
+        rc = app_fail(APP_BAD_INPUT, "'%s' does not describe a run; use another --out", path);
+    else if (rc == APP_OK && !now)
+        rc = app_fail(APP_FAILED, "out of memory for '%s'", path);
+    const char *field = rc == APP_OK ? difference(old, now) : NULL;
+    if (field)
+        rc = app_fail(APP_BAD_INPUT,
+                      "'%s' describes another run: \"%s\" differs; use another --out or the same options",
+                      path, field);
+    json_decref(old);
+    json_decref(now);
+    free(own);
+    free(text);
+    return rc;
+}
+
+int eval_manifest_claim(const char *dir, const json_t *run, size_t n_results)
+{
+    char *path;
+    struct app_out out;
+    if (!run || asprintf(&path, "%s/run.json", dir) < 0)
+        return app_fail(APP_FAILED, "out of memory for the run's description");
+    int rc = APP_OK;
+    if (access(path, F_OK) == 0) {
+        rc = compare(path, run);
+    } else if (n_results > 0) {
+        rc = app_fail(APP_BAD_INPUT, "'%s' has results but no run.json; use another --out", dir);
+    } else {
+        rc = app_out_open(&out, path, NULL);
+        if (rc == APP_OK)
+            rc = app_out_json(&out, run);
+        if (rc == APP_OK)
+            rc = app_out_commit(&out);
+    }
+    free(path);
+    return rc;
+}

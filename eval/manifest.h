@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* run.json: what a run is, so that it can be reported, and goes on only as the same run. */
+#ifndef WNW_EVAL_MANIFEST_H
+#define WNW_EVAL_MANIFEST_H
+
+#include "eval/config.h"
+#include "eval/entry.h"
+#include "eval/setup.h"
+
+/* The description of a run; NULL if memory runs out. */
+json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs *c,
+                           const struct eval_machine *m);
+/* Compares with DIR/run.json, or writes it if it is not there. Returns an exit code: bad input where the folder
+ * holds another run; the message names the first field that differs. n_results: lines that the folder has. */
+int eval_manifest_claim(const char *dir, const json_t *run, size_t n_results);
+
+#endif

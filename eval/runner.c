@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * winnow eval --out: all samples of a run under all configs. Samples come in turn from all tasks, first sample 0
+ * of each, then sample 1, so that a run that is interrupted has as much of one task as of another. What the
+ * folder holds already is skipped.
+ */
+#include "eval/runner.h"
+
+#include "app/console.h"
+#include "app/json.h"
+#include "app/profiles.h"
+#include "app/stop.h"
+#include "app/values.h"
+#include "eval/journal.h"
+#include "eval/manifest.h"
+#include "eval/progress.h"
+#include "eval/row.h"
+#include "winnow_method.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct runner {
+    const struct eval_args *args;
+    struct eval_setup setup;
+    struct eval_configs configs;
+    struct eval_machine machine;
+    struct eval_journal journal;
+    struct eval_progress progress;
+    struct eval_chat raw; /* for sets that no template goes around */
+    int32_t shard, n_shards;
+    bool *wanted;                       /* [configs.n] of the sample at hand */
+    const struct eval_reading *reading; /* of the sample at hand */
+    int64_t n_written, n_skipped, n_too_long;
+};
+
+/* ---- Opening ---- */
+
+static int read_shard(struct runner *x)
+{
+    int64_t i = 1, n = 1;
+    const char *text = x->args->shard;
+    if (text) {
+        char *copy = strdup(text), *slash = copy ? strchr(copy, '/') : NULL;
+        if (slash)
+            *slash = '\0';
+        const bool good = slash && app_parse_int(&i, copy) && app_parse_int(&n, slash + 1) && i >= 1 &&
+                          i <= n && n <= INT32_MAX;
+        free(copy);
+        if (!good)
+            return app_fail(APP_BAD_INPUT, "--shard '%s': give I/N, whole numbers with 1 <= I <= N", text);
+    }
+    x->shard = (int32_t)i - 1;
+    x->n_shards = (int32_t)n;
+    return APP_OK;
+}
+
+static int check_words(const struct runner *x)
+{
+    const struct eval_args *a = x->args;
+    const bool requests = strcmp(a->turns, "multi_request") == 0;
+    if (!requests && strcmp(a->turns, "multi_turn") != 0)
+        return app_fail(APP_BAD_INPUT, "--turns '%s' is unknown; use multi_turn or multi_request", a->turns);
+    if (requests && a->own_history)
+        return app_fail(APP_BAD_INPUT, "--turns multi_request has no history; leave out --own-history");
+    if (strcmp(a->lb_prefix, "assistant") != 0 && strcmp(a->lb_prefix, "user") != 0)
+        return app_fail(APP_BAD_INPUT, "--lb-prefix '%s' is unknown; use assistant or user", a->lb_prefix);
+    for (int32_t i = 0; requests && i < x->configs.n; i++)
+        if (x->configs.at[i].mode == EVAL_AWARE || x->configs.at[i].mode == EVAL_AWARE_FULL)
+            return app_fail(APP_BAD_INPUT,
+                            "--turns multi_request asks every question of one compressed context; "
+                            "mode %s compresses a question too",
+                            eval_mode_name(x->configs.at[i].mode));
+    return APP_OK;
+}
+
+/* Calibration results for the policies that use them. CompilerKV's tables depend on the size, so that every
+ * config has its own. */
+static int load_profiles(struct runner *x)
+{
+    int rc = APP_OK;
+    struct app_inputs inputs = {0};
+    struct app_text notes = {0};
+    for (int32_t i = 0; rc == APP_OK && i < x->configs.n; i++) {
+        struct eval_config *c = &x->configs.at[i];
+        const wnw_needs needs = wnw_policy_needs(c->policy);
+        if (!(needs.flags & WNW_NEED_PROFILE))
+            continue;
+        for (int32_t k = 0; k < i && !c->profile; k++)
+            if (x->configs.at[k].policy == c->policy && strcmp(x->configs.at[k].size_text, c->size_text) == 0)
+                c->profile = x->configs.at[k].profile;
+        if (c->profile)
+            continue;
+        const int32_t n = x->setup.n_items > 0 ? x->setup.items[0].n_target : 0;
+        const struct app_profile_want want = {.given = x->args->app.profile,
+                                              .model = x->args->app.model,
+                                              .model_path = x->setup.model_path,
+                                              .required = needs.profiles,
+                                              .optional = needs.profiles_optional,
+                                              .budget =
+                                                  c->size.kind == WNW_SIZE_BUDGET  ? (double)c->size.budget
+                                                  : c->size.kind == WNW_SIZE_RATIO ? (1 - c->size.ratio) * n
+                                                                                   : 0,
+                                              .policy = c->recipe,
+                                              .inputs = &inputs};
+        rc = app_profile_load(&c->profile, &notes, x->setup.model, &want);
+        c->owns_profile = c->profile != NULL;
+    }
+    if (rc == APP_OK)
+        app_note_lines("warning: ", notes.s);
+    free(notes.s);
+    return rc;
+}
+
+static int open_folder(struct runner *x)
+{
+    json_t *run = eval_manifest_make(&x->setup, &x->configs, &x->machine);
+    int rc = run ? eval_journal_open(&x->journal, x->args->app.out)
+                 : app_fail(APP_FAILED, "out of memory for the run's description");
+    if (rc == APP_OK)
+        rc = eval_manifest_claim(x->args->app.out, run, x->journal.n_keys);
+    json_decref(run);
+    return rc;
+}
+
+static int open_all(struct runner *x)
+{
+    int rc = read_shard(x);
+    if (rc == APP_OK) /* before the model, which takes time to open */
+        rc = eval_configs_open(&x->configs, x->args, x->args->suite ? eval_suite_find(x->args->suite) : NULL);
+    if (rc == APP_OK)
+        rc = check_words(x);
+    if (rc == APP_OK)
+        rc = eval_setup_open(&x->setup, x->args);
+    if (rc == APP_OK)
+        rc = load_profiles(x);
+    if (rc == APP_OK)
+        rc = eval_setup_fit(&x->setup);
+    if (rc == APP_OK)
+        rc = eval_chat_open(&x->raw, x->setup.model, "none");
+    if (rc == APP_OK)
+        rc = eval_machine_open(&x->machine, &x->setup.tokenizer, x->args);
+    if (rc == APP_OK)
+        rc = open_folder(x);
+    x->wanted = rc == APP_OK ? calloc((size_t)x->configs.n, sizeof *x->wanted) : NULL;
+    return rc == APP_OK && !x->wanted ? app_fail(APP_FAILED, "out of memory for the configurations") : rc;
+}
+
+static void close_all(struct runner *x)
+{
+    free(x->wanted);
+    eval_journal_close(&x->journal);
+    eval_machine_close(&x->machine);
+    eval_chat_close(&x->raw);
+    eval_configs_close(&x->configs);
+    eval_setup_close(&x->setup);
+}
+
+/* ---- Samples ---- */
+
+/* Writes the records of an entry. That of the first turn comes last: where it is there, all are. */
+static int write_rows(struct eval_entry *e, void *user)
+{
+    struct runner *x = user;
+    int rc = APP_OK;
+    for (int32_t t = e->n_turns - 1; rc == APP_OK && t >= 0; t--) {
+        char key[EVAL_MAX_KEY];
+        json_t *row = NULL;
+        double score = 0;
+        eval_row_key(key, x->reading->sample, e->config->id, t);
+        if (eval_journal_has(&x->journal, key))
+            continue;
+        rc = eval_row_make(&row, &score, x->reading, e, t);
+        if (rc == APP_OK)
+            rc = eval_journal_add(&x->journal, row);
+        json_decref(row);
+        eval_progress_score(&x->progress, e->config->full, score);
+        x->n_written += rc == APP_OK;
+    }
+    return rc;
+}
+
+/* Finds out which configs lack a sample. Returns whether any does. */
+static bool find_wanted(struct runner *x, const struct eval_sample *s)
+{
+    bool any = false;
+    for (int32_t i = 0; i < x->configs.n; i++) {
+        char key[EVAL_MAX_KEY];
+        eval_row_key(key, s, x->configs.at[i].id, 0);
+        x->wanted[i] = !eval_journal_has(&x->journal, key);
+        any = any || x->wanted[i];
+    }
+    return any;
+}
+
+/* The chat around a sample: its meta may say that there is none. */
+static struct eval_chat chat_for(const struct runner *x, const struct eval_item *item,
+                                 const struct eval_sample *s)
+{
+    struct eval_chat chat = json_is_false(json_object_get(s->meta, "chat")) ? x->raw : x->setup.chat;
+    chat.prefix_first =
+        item->set && strcmp(item->set->group, "longbench") == 0 && strcmp(x->args->lb_prefix, "user") == 0;
+    return chat;
+}
+
+static int run_sample(struct runner *x, const struct eval_item *item, const struct eval_sample *s)
+{
+    const struct eval_chat chat = chat_for(x, item, s);
+    const struct eval_wanted wanted = {
+        .configs = &x->configs, .config = x->wanted, .done = write_rows, .user = x};
+    struct eval_reading reading;
+    struct eval_reference reference = {0};
+    int rc = eval_reading_open(&reading, &x->machine, &chat, s);
+    if (rc == APP_OK && reading.n_need > x->machine.info.n_ctx_train) {
+        x->n_too_long++;
+        eval_reading_close(&reading);
+        return APP_OK;
+    }
+    if (rc == APP_OK)
+        rc = eval_reference_open(&reference, s->n_turns);
+    x->reading = &reading;
+    if (rc == APP_OK)
+        rc = eval_read_entries(&x->machine, &reading, &wanted, &reference);
+    x->reading = NULL;
+    eval_reference_close(&reference);
+    eval_reading_close(&reading);
+    return rc;
+}
+
+/* The identity of a sample, from which its keys follow. */
+static struct eval_sample identity_of(const struct runner *x, const struct eval_item *item, int32_t index)
+{
+    return (struct eval_sample){.task = item->task ? item->task->name : item->set->name,
+                                .n_target = item->n_target,
+                                .index = index,
+                                .seed = item->task ? x->setup.world.seed : 0};
+}
+
+static int run_index(struct runner *x, struct eval_item *item, int32_t index)
+{
+    const struct eval_sample identity = identity_of(x, item, index);
+    struct eval_sample s = {0};
+    bool more = true;
+    int rc = APP_OK;
+    if (item->n_target > x->machine.info.n_ctx_train) {
+        x->n_too_long++;
+    } else if (!find_wanted(x, &identity)) {
+        x->n_skipped++;
+    } else {
+        eval_progress_show(&x->progress, identity.task, identity.n_target);
+        rc = eval_setup_sample(&s, &more, &x->setup, item, index);
+        if (rc == APP_OK && more)
+            rc = run_sample(x, item, &s);
+        eval_sample_clear(&s);
+        x->progress.n_ran++;
+        x->progress.work_ran += item->n_target + 1;
+    }
+    x->progress.n_done++;
+    x->progress.work_done += item->n_target + 1;
+    return rc;
+}
+
+/* Calls `visit` for each sample of this shard, in the order of the run. */
+static int each_sample(struct runner *x, int (*visit)(struct runner *, struct eval_item *, int32_t))
+{
+    int64_t ordinal = 0;
+    int rc = APP_OK;
+    bool more = true;
+    for (int32_t index = 0; rc == APP_OK && more; index++) {
+        more = false;
+        for (int32_t i = 0; rc == APP_OK && i < x->setup.n_items; i++) {
+            if (index >= x->setup.items[i].n)
+                continue;
+            more = true;
+            if (ordinal++ % x->n_shards != x->shard)
+                continue;
+            rc = app_stop_asked() ? (int)APP_INTERRUPTED : visit(x, &x->setup.items[i], index);
+        }
+    }
+    return rc;
+}
+
+static int count_sample(struct runner *x, struct eval_item *item, int32_t index)
+{
+    (void)index;
+    x->progress.n_all++;
+    x->progress.work_all += item->n_target + 1;
+    return APP_OK;
+}
+
+/* ---- The end ---- */
+
+static int print_counts(const struct runner *x, int rc)
+{
+    if (x->n_too_long > 0)
+        app_note("%lld samples were left out: they are longer than the model's context of %d tokens",
+                 (long long)x->n_too_long, (int)x->machine.info.n_ctx_train);
+    if (rc == APP_INTERRUPTED)
+        app_note("interrupted; the same command goes on");
+    if (x->args->app.json)
+        return app_print_json(json_pack("{s:s, s:I, s:I, s:I, s:I, s:b}", "out", x->args->app.out, "results",
+                                        (json_int_t)x->journal.n_keys, "written", (json_int_t)x->n_written,
+                                        "samples_done_before", (json_int_t)x->n_skipped, "samples_too_long",
+                                        (json_int_t)x->n_too_long, "interrupted", rc == APP_INTERRUPTED));
+    printf("%zu results in %s (%lld new)\n", x->journal.n_keys, x->args->app.out, (long long)x->n_written);
+    return app_finish_stdout();
+}
+
+int eval_run_tasks(const struct eval_args *args)
+{
+    struct runner x = {.args = args, .journal = {.fd = -1, .lock = -1}};
+    int rc = open_all(&x);
+    if (rc == APP_OK) {
+        app_note_lines("", x.configs.notes.s);
+        app_stop_watch();
+        (void)each_sample(&x, count_sample);
+        eval_progress_start(&x.progress, args->quiet);
+        rc = each_sample(&x, run_index);
+        eval_progress_end(&x.progress);
+        app_stop_unwatch();
+        if (rc == APP_OK && x.n_too_long == x.progress.n_all && x.n_too_long > 0)
+            rc = app_fail(APP_BAD_INPUT,
+                          "every sample is longer than the model's context of %d tokens; give "
+                          "shorter --lengths",
+                          (int)x.machine.info.n_ctx_train);
+        if (rc == APP_OK || rc == APP_INTERRUPTED) {
+            const int printed = print_counts(&x, rc);
+            rc = printed == APP_OK ? rc : printed;
+        }
+    }
+    close_all(&x);
+    return rc;
+}

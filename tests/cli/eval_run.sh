@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: MIT
+# winnow eval --out on a tiny model: one record for each sample, config and turn; a cache of which nothing is dropped
+# answers as the full one; a run that is killed goes on with the same answers.
+. "$(dirname "$0")/lib.sh"
+llama=$tiny/tiny-llama.gguf
+need_file "$llama"
+run() { good "$1" eval -m "$llama" -t 1 --lengths 700 --samples 2 --quiet "${@:2}"; }
+
+run 'a run' --tasks niah_single_1,scb_niah_syn --lengths 1000 --policies snapkv,knorm,lagkv,kvzip --ratios 0,0.5 \
+    --modes agnostic,aware,aware_full --kv-types q8_0,f16 --out "$work/run"
+[ -s "$work/err" ] && fail "a run: $(cat "$work/err")"
+python3 - "$work/run" <<'PY' || fail 'records are not what they should be'
+import json, sys
+run = json.load(open(sys.argv[1] + "/run.json"))
+rows = [json.loads(line) for line in open(sys.argv[1] + "/results.jsonl")]
+configs = {c["config_id"]: c for c in run["configs"]}
+assert len(configs) == len(run["configs"]) == 2 * 3 * (1 + 4 * 2), len(configs)
+keys = {r["key"] for r in rows}
+want = {f"{t}|1000|{i}|42|{c}|{turn}" for t, n in (("niah_single_1", 1), ("scb_niah_syn", 5)) for i in range(2)
+        for c in configs for turn in range(n)}
+assert keys == want and len(rows) == len(want), (len(rows), len(want))
+by = {(r["task"], r["index"], r["turn"], r["config"]): r for r in rows}
+for r in rows:
+    c = configs[r["config"]]
+    full = by[r["task"], r["index"], r["turn"], c["reference"]]
+    assert full["policy"] == "full" and full["kv_type"] == "f16" and full["mode"] == r["mode"]
+    assert r["refs"] == full["refs"] and r["kl"] is not None and 0 <= r["score"] <= 1 and "bad" not in r
+    if r["size"] in ("full", "ratio=0"):
+        assert abs(r["ratio_ach"]) < 1e-9
+        if r["kv_type"] == "f16":
+            assert (r["pred"], r["stop"], r["gen_tokens"]) == (full["pred"], full["stop"], full["gen_tokens"]), r["key"]
+            assert r["agree"] == 1 and r["fgt"] == 1 and r["kl"] < 1e-9 and abs(r["dnll"]) < 1e-9, r
+    else:
+        assert abs(r["ratio_ach"] - 0.5) < 0.02 and r["kv_bytes"] < 0.8 * full["kv_bytes"], (r, full["kv_bytes"])
+    if r["mode"] == "aware_full":
+        assert r["q_tokens"] == 0 or r["turn"] > 0
+    if r["kv_type"] == "q8_0" and r["policy"] == "full":
+        assert r["kv_bytes"] < 0.6 * full["kv_bytes"]
+PY
+
+# Nothing is done twice.
+cp "$work/run/results.jsonl" "$work/first"
+run 'again' --tasks niah_single_1,scb_niah_syn --lengths 1000 --policies snapkv,knorm,lagkv,kvzip --ratios 0,0.5 \
+    --modes agnostic,aware,aware_full --kv-types q8_0,f16 --out "$work/run"
+grep -q '(0 new)' "$work/out" || fail "again: $(cat "$work/out")"
+same 'again' "$work/first" "$work/run/results.jsonl"
+
+# answers FILE: everything of the records but their times, in the order of their keys.
+answers() {
+    python3 -c '
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+assert len({r["key"] for r in rows}) == len(rows)
+for r in sorted(rows, key=lambda r: r["key"]):
+    del r["ms"]
+    print(json.dumps(r, sort_keys=True))' "$1"
+}
+options=(--tasks niah_single_1,niah_multikey_1,scb_kv_syn --policies snapkv,knorm --ratios 0.25,0.5,0.75)
+run 'whole' "${options[@]}" --lengths 1000 --out "$work/whole"
+answers "$work/whole/results.jsonl" >"$work/want"
+
+# A process that is killed, twice, and one that is asked to end; each time at another place.
+for after in 5 12; do
+    "$WINNOW" eval -m "$llama" -t 1 --samples 2 --quiet "${options[@]}" --lengths 1000 --out "$work/killed" >/dev/null 2>&1 &
+    pid=$!
+    while kill -0 "$pid" 2>/dev/null && [ "$(cat "$work/killed/results.jsonl" 2>/dev/null | wc -l)" -lt "$after" ]; do sleep 0.02; done
+    kill -9 "$pid" 2>/dev/null
+    wait "$pid" 2>/dev/null
+done
+before=$(($(wc -l <"$work/killed/results.jsonl") + 3)) # a torn line may go
+"$WINNOW" eval -m "$llama" -t 1 --samples 2 --quiet "${options[@]}" --lengths 1000 --out "$work/killed" >"$work/out" 2>"$work/err" &
+pid=$!
+while kill -0 "$pid" 2>/dev/null && [ "$(wc -l <"$work/killed/results.jsonl")" -lt "$before" ]; do sleep 0.02; done
+kill -TERM "$pid" 2>/dev/null
+wait "$pid"
+code=$?
+[ "$code" -eq 130 ] || [ "$code" -eq 0 ] || fail "SIGTERM: exit code $code: $(cat "$work/err")"
+[ "$code" -eq 130 ] && { grep -q 'the same command goes on' "$work/err" || fail "SIGTERM: $(cat "$work/err")"; }
+printf '{"v":1,"key":"torn' >>"$work/killed/results.jsonl"
+run 'goes on' "${options[@]}" --lengths 1000 --out "$work/killed"
+answers "$work/killed/results.jsonl" >"$work/got"
+same 'killed and resumed' "$work/want" "$work/got"
+
+# Two shards are the whole, whoever else answers in the batch.
+run 'shard 1' "${options[@]}" --lengths 1000 --shard 1/2 --out "$work/shard1"
+run 'shard 2' "${options[@]}" --lengths 1000 --shard 2/2 --batch 3 --out "$work/shard2"
+cat "$work/shard1/results.jsonl" "$work/shard2/results.jsonl" >"$work/shards"
+answers "$work/shards" >"$work/got"
+same 'shards' "$work/want" "$work/got"
+
+# Rules that drop entries while reading and answering, and questions asked one by one.
+run 'chunks' --tasks niah_single_1 --lengths 1000 --policies streaming_llm,lagkv --evict chunk:256 --evict-every 8 --out "$work/chunks"
+run 'requests' --tasks scb_niah_syn --lengths 1000 --policies snapkv --turns multi_request --out "$work/requests"
+run 'own history' --tasks scb_niah_syn --lengths 1000 --policies snapkv --own-history --out "$work/own"
+run 'budgets' --tasks niah_single_1 --lengths 1000 --policies snapkv --budgets 64,128 --out "$work/budgets"
+run 'bytes' --tasks niah_single_1 --lengths 1000 --policies snapkv --kv-bytes 128K --kv-types f16,q8_0 --out "$work/bytes"
+python3 - "$work/bytes/results.jsonl" <<'PY' || fail 'bytes'
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+kept = {r["kv_type"]: 1 - r["ratio_ach"] for r in rows if r["policy"] == "snapkv"}
+assert 1.6 < kept["q8_0"] / kept["f16"] < 2.1, kept
+PY
+
+# A policy that is told the question has no place in mode agnostic, and the others none in mode task.
+run 'task' --tasks niah_single_1 --lengths 1000 --policies snapkv,kvcompose:task=question --modes agnostic,task --out "$work/task"
+[ "$(grep -c 'is left out of mode' "$work/err")" -eq 2 ] || fail "task: $(cat "$work/err")"
+
+# refused NAME PATTERN ARGS...: a run that cannot begin, and leaves no folder.
+refused() { bad "$1" "$2" eval -m "$llama" --tasks niah_single_1 --lengths 1000 --samples 1 --out "$work/made/x" "${@:3}"; }
+refused 'a policy' 'nosuch' --policies nosuch
+refused 'two sizes' 'exclude each other' --ratios 0.5 --budgets 8
+refused 'a ratio' 'out of range' --ratios 0.5,1
+refused 'a ratio that is no number' "'x' is neither" --ratios x
+refused 'no ratio' 'is empty' --ratios ,
+refused 'a budget' 'out of range' --budgets 0
+refused 'a type' 'f17' --kv-types f17
+refused 'a mode' "'awar' is unknown" --modes awar
+refused 'a shard' 'give I/N' --shard 3/2
+refused 'turns' 'is unknown' --turns x
+refused 'requests' 'compresses a question too' --turns multi_request --modes aware
+refused 'eviction' 'is unknown' --evict x
+refused 'eviction of a policy' 'does not go with this policy' --policies kvzip --evict chunk
+refused 'a size of its own' 'has no size of its own' --policies snapkv --ratios own
+bad 'a suite' 'did you mean small' eval -m "$llama" --suite smal --out "$work/made/x"
+refused 'a suite with tasks' 'leave out --tasks' --suite smoke
+refused 'a prefix' 'is unknown' --lb-prefix x
+bad 'longer than the context' 'longer than the model' eval -m "$llama" --tasks niah_single_1 --lengths 100000 --samples 1 --out "$work/long" --quiet
+bad 'another run' '"seed" differs' eval -m "$llama" --tasks niah_single_1 --lengths 1000 --samples 2 --policies snapkv --budgets 64,128 --out "$work/budgets" --seed 43
+bad 'another config' '"configs" differs' eval -m "$llama" --tasks niah_single_1 --lengths 1000 --samples 2 --policies snapkv --budgets 64 --out "$work/budgets"
+bad 'a file in place of the folder' 'a file has that name' eval -m "$llama" --tasks niah_single_1 --lengths 1000 --out "$work/first"
+mkdir "$work/damaged"
+cp "$work/budgets/run.json" "$work/damaged"
+{ echo garbage; cat "$work/budgets/results.jsonl"; } >"$work/damaged/results.jsonl"
+bad 'a damaged line' 'line 1 is not a result' eval -m "$llama" -t 1 --tasks niah_single_1 --lengths 1000 --samples 2 --policies snapkv --budgets 64,128 --out "$work/damaged"
+finish
