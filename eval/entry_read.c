@@ -23,8 +23,9 @@ struct read {
     const struct eval_reading *r;
     const struct eval_wanted *w;
     struct eval_reference *reference;
-    wnw_session *base; /* the full cache, owned */
-    int32_t first, n;  /* configs [first, first + n) have the type at hand */
+    wnw_session *base;       /* the full cache, owned */
+    struct eval_entry whole; /* its answer, which is the same in all modes; config NULL = not there */
+    int32_t first, n;        /* configs [first, first + n) have the type at hand */
     int32_t group;
     double prefill_ms; /* so far */
 };
@@ -128,23 +129,42 @@ static int compress_copy(struct eval_entry *e, const wnw_session *lean)
     return code_of(status);
 }
 
-/* Gives an entry to the caller: the full cache's for every mode in which it is wanted. */
+/* Gives an entry to the caller, if its config is wanted. */
 static int hand_over(const struct read *rd, struct eval_entry *e)
 {
-    int rc = APP_OK;
-    if (!e->config->full)
-        return rd->w->done(e, rd->w->user);
-    for (int32_t i = rd->first; rc == APP_OK && i < rd->first + rd->n; i++) {
-        if (!rd->w->config[i] || !config_at(rd, i)->full)
-            continue;
-        e->config = config_at(rd, i);
-        rc = rd->w->done(e, rd->w->user);
-    }
-    return rc;
+    return rd->w->config[e->config - rd->w->configs->at] ? rd->w->done(e, rd->w->user) : APP_OK;
+}
+
+/* The wanted config of the full cache in a mode, NULL if there is none. */
+static const struct eval_config *whole_in(const struct read *rd, enum eval_mode mode)
+{
+    for (int32_t i = rd->first; rd->group == 0 && i < rd->first + rd->n; i++)
+        if (config_at(rd, i)->full && config_at(rd, i)->mode == mode && rd->w->config[i])
+            return config_at(rd, i);
+    return NULL;
+}
+
+/* Hands over the full cache's answer for a mode other than that in which it answered; the base has been read
+ * up to what this mode compresses. */
+static int hand_over_whole(struct read *rd, enum eval_mode mode)
+{
+    const struct eval_config *c = whole_in(rd, mode);
+    struct eval_entry *e = &rd->whole;
+    wnw_cache_stats stats = wnw_cache_stats_default();
+    if (!c || !e->config || c == e->config)
+        return APP_OK;
+    e->config = c;
+    e->n_part = wnw_session_n_past(rd->base);
+    e->kept_mean = e->n_part;
+    e->prefill_ms = rd->prefill_ms;
+    e->answer[0].n_question = rd->r->first[0].n - e->n_part;
+    if (wnw_cache_get_stats(rd->base, &stats) == WNW_OK)
+        e->kv_bytes = stats.bytes;
+    return hand_over(rd, e);
 }
 
 /* Has a few entries answered, hands them over and closes them. */
-static int answer_wave(const struct read *rd, struct eval_entry *e, int32_t n, const wnw_session *lean)
+static int answer_wave(struct read *rd, struct eval_entry *e, int32_t n, const wnw_session *lean)
 {
     int rc = APP_OK;
     for (int32_t i = 0; rc == APP_OK && lean && i < n; i++)
@@ -153,12 +173,17 @@ static int answer_wave(const struct read *rd, struct eval_entry *e, int32_t n, c
         rc = eval_answer_entries(rd->m, rd->r, e, n, rd->reference);
     for (int32_t i = 0; rc == APP_OK && i < n; i++)
         rc = hand_over(rd, &e[i]);
-    for (int32_t i = 0; i < n; i++)
+    for (int32_t i = 0; i < n; i++) {
+        if (rc == APP_OK && e[i].config->full) {
+            rd->whole = e[i];
+            e[i] = (struct eval_entry){0};
+        }
         eval_entry_close(&e[i]);
+    }
     return rc;
 }
 
-static int answer_waves(const struct read *rd, struct eval_entry *e, int32_t n, const wnw_session *lean)
+static int answer_waves(struct read *rd, struct eval_entry *e, int32_t n, const wnw_session *lean)
 {
     int rc = APP_OK;
     for (int32_t at = 0; at < n; at += rd->m->batch) {
@@ -253,6 +278,8 @@ static int run_mode(struct read *rd, enum eval_mode mode, bool last)
     int32_t n = 0;
     int rc = e ? read_to(rd, mode) : app_fail(APP_FAILED, "out of memory for answers");
     if (rc == APP_OK)
+        rc = hand_over_whole(rd, mode);
+    if (rc == APP_OK)
         rc = open_mode(rd, mode, e, &n);
     /* What was recorded is not needed by copies, and can be much larger than the cache. */
     if (rc == APP_OK && !last)
@@ -298,22 +325,27 @@ static int open_base(struct read *rd)
     return rc;
 }
 
+/* Whether anything is to be done in a mode. */
+static bool has_work(const struct read *rd, enum eval_mode mode)
+{
+    bool any = whole_in(rd, mode) != NULL;
+    for (int32_t i = rd->first; !any && i < rd->first + rd->n; i++)
+        any = config_at(rd, i)->mode == mode && takes_part(rd, i);
+    return any;
+}
+
 static int run_group(struct read *rd)
 {
     int last = -1, rc = APP_OK;
-    for (int32_t i = rd->first; i < rd->first + rd->n; i++)
-        if (takes_part(rd, i) && (int)config_at(rd, i)->mode > last)
-            last = (int)config_at(rd, i)->mode;
+    for (int mode = 0; mode < EVAL_N_MODES; mode++)
+        last = has_work(rd, (enum eval_mode)mode) ? mode : last;
     if (last < 0)
         return APP_OK;
     rc = open_base(rd);
-    for (int mode = 0; rc == APP_OK && mode <= last; mode++) {
-        bool any = false;
-        for (int32_t i = rd->first; i < rd->first + rd->n; i++)
-            any = any || ((int)config_at(rd, i)->mode == mode && takes_part(rd, i));
-        if (any)
+    for (int mode = 0; rc == APP_OK && mode <= last; mode++)
+        if (has_work(rd, (enum eval_mode)mode))
             rc = run_mode(rd, (enum eval_mode)mode, mode == last);
-    }
+    eval_entry_close(&rd->whole);
     wnw_session_free(rd->base);
     rd->base = NULL;
     rd->prefill_ms = 0;
@@ -362,8 +394,10 @@ static int read_own(struct eval_entry *e, const struct read *rd)
         rc = begin_own(e, rd, &prompt);
     if (rc == APP_OK)
         rc = code_of(wnw_session_read(e->session, p->ids, e->n_part, &report));
-    if (rc == APP_OK && e->config->every == 0) /* what follows stays */
-        rc = code_of(wnw_session_observe(e->session, NULL, 0));
+    if (rc == APP_OK && e->config->every == 0) { /* what follows stays, whatever the policy's own rule */
+        const wnw_run nothing = wnw_run_default();
+        rc = code_of(wnw_session_begin(e->session, &nothing));
+    }
     e->kept_mean = report.kept_mean;
     e->prefill_ms = report.read_ms;
     e->compress_ms = report.observe_ms + report.score_ms + report.select_ms + report.compact_ms;

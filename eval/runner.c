@@ -91,6 +91,8 @@ static int load_profiles(struct runner *x)
                 c->profile = x->configs.at[k].profile;
         if (c->profile)
             continue;
+        char user[160];
+        snprintf(user, sizeof user, "policy %s", c->recipe);
         const int32_t n = x->setup.n_items > 0 ? x->setup.items[0].n_target : 0;
         const struct app_profile_want want = {.given = x->args->app.profile,
                                               .model = x->args->app.model,
@@ -101,7 +103,7 @@ static int load_profiles(struct runner *x)
                                                   c->size.kind == WNW_SIZE_BUDGET  ? (double)c->size.budget
                                                   : c->size.kind == WNW_SIZE_RATIO ? (1 - c->size.ratio) * n
                                                                                    : 0,
-                                              .policy = c->recipe,
+                                              .user = user,
                                               .inputs = &inputs};
         rc = app_profile_load(&c->profile, &notes, x->setup.model, &want);
         c->owns_profile = c->profile != NULL;
