@@ -133,6 +133,15 @@ static const struct app_option run_options[] = {
      AT(lb_prefix), 0, 0, NULL},
     {"shard", 0, APP_TEXT, "I/N", NULL, "1/1", "every N-th sample, from the I-th on", AT(shard), 0, 0, NULL},
     {"quiet", 0, APP_FLAG, NULL, NULL, "off", "no progress", AT(quiet), 0, 0, NULL},
-    {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object at the end", AT(app.json), 0, 0, NULL},
+    {"compare", 0, APP_TEXT, "A,B", NULL, "none", "two policies against each other, in the summary",
+     AT(compare), 0, 0, NULL},
+    {"fail-if", 0, APP_TEXT, "EXPR", NULL, "none",
+     "exit code 4 if a whole interval is beyond the limit, e.g. macro_delta<-5@r=.5; see winnow report "
+     "--help",
+     AT(fail_if), 0, 0, NULL},
+    {"no-gate", 0, APP_FLAG, NULL, NULL, "off",
+     "ask no probes, and count tasks that the full cache cannot solve as well", AT(no_gate), 0, 0, NULL},
+    {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object in place of the summary", AT(app.json), 0,
+     0, NULL},
 };
 APP_GROUP(eval_group_run, "Running", run_options);

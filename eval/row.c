@@ -91,12 +91,14 @@ int eval_row_make(json_t **row, double *score, const struct eval_reading *r, con
                   int32_t turn)
 {
     const struct eval_answer *a = &e->answer[turn];
+    const struct app_text *question = &r->sample->turns[turn].question;
     struct eval_grade g;
     bool bad = !a->stop || strcmp(a->stop, "bad") == 0;
     int rc = eval_grade_turn(&g, r->sample, turn, &a->text);
     json_t *o = json_object();
     set_identity(&o, r, e, turn);
     set_cache(&o, r, e, a, &bad);
+    set(&o, "question", app_json_text(question->s ? question->s : ""));
     set(&o, "pred", json_stringn(a->text.s ? a->text.s : "", a->text.len));
     set(&o, "refs", refs_of(&r->sample->turns[turn]));
     set_comparison(&o, a, &bad);

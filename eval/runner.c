@@ -7,13 +7,13 @@
 #include "eval/runner.h"
 
 #include "app/console.h"
-#include "app/json.h"
 #include "app/profiles.h"
 #include "app/stop.h"
 #include "app/values.h"
 #include "eval/journal.h"
 #include "eval/manifest.h"
 #include "eval/progress.h"
+#include "eval/report.h"
 #include "eval/row.h"
 #include "winnow_method.h"
 
@@ -35,6 +35,12 @@ struct runner {
 };
 
 /* ---- Opening ---- */
+
+static struct eval_report_options report_options(const struct eval_args *args)
+{
+    return (struct eval_report_options){
+        .compare = args->compare, .fail_if = args->fail_if, .json = args->app.json, .no_gate = args->no_gate};
+}
 
 static int read_shard(struct runner *x)
 {
@@ -127,7 +133,10 @@ static int open_folder(struct runner *x)
 
 static int open_all(struct runner *x)
 {
+    const struct eval_report_options report = report_options(x->args);
     int rc = read_shard(x);
+    if (rc == APP_OK)
+        rc = eval_report_check(&report);
     if (rc == APP_OK) /* before the model, which takes time to open */
         rc = eval_configs_open(&x->configs, x->args, x->args->suite ? eval_suite_find(x->args->suite) : NULL);
     if (rc == APP_OK)
@@ -292,20 +301,21 @@ static int count_sample(struct runner *x, struct eval_item *item, int32_t index)
 
 /* ---- The end ---- */
 
-static int print_counts(const struct runner *x, int rc)
+/* Says what was done, and writes and prints the summary of the folder. */
+static int finish(const struct runner *x, int rc)
 {
     if (x->n_too_long > 0)
         app_note("%lld samples were left out: they are longer than the model's context of %d tokens",
                  (long long)x->n_too_long, (int)x->machine.info.n_ctx_train);
     if (rc == APP_INTERRUPTED)
         app_note("interrupted; the same command goes on");
-    if (x->args->app.json)
-        return app_print_json(json_pack("{s:s, s:I, s:I, s:I, s:I, s:b}", "out", x->args->app.out, "results",
-                                        (json_int_t)x->journal.n_keys, "written", (json_int_t)x->n_written,
-                                        "samples_done_before", (json_int_t)x->n_skipped, "samples_too_long",
-                                        (json_int_t)x->n_too_long, "interrupted", rc == APP_INTERRUPTED));
-    printf("%zu results in %s (%lld new)\n", x->journal.n_keys, x->args->app.out, (long long)x->n_written);
-    return app_finish_stdout();
+    if (!x->args->quiet)
+        app_note("%zu results in %s, of which %lld are new", x->journal.n_keys, x->args->app.out,
+                 (long long)x->n_written);
+    if (x->journal.n_keys == 0)
+        return APP_OK;
+    const struct eval_report_options report = report_options(x->args);
+    return eval_report_write(&x->args->app.out, 1, &report);
 }
 
 int eval_run_tasks(const struct eval_args *args)
@@ -326,8 +336,8 @@ int eval_run_tasks(const struct eval_args *args)
                           "shorter --lengths",
                           (int)x.machine.info.n_ctx_train);
         if (rc == APP_OK || rc == APP_INTERRUPTED) {
-            const int printed = print_counts(&x, rc);
-            rc = printed == APP_OK ? rc : printed;
+            const int reported = finish(&x, rc);
+            rc = reported == APP_OK || rc == APP_INTERRUPTED ? rc : reported;
         }
     }
     close_all(&x);
