@@ -7,7 +7,7 @@
 static const struct app_option work_options[] = {
     {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "GGUF file, or a name from `winnow models`",
      AT(app.model), 0, 0, NULL},
-    {"file", 'f', APP_TEXT, "TEXT", NULL, "none, must be given",
+    {"file", 'f', APP_TEXT, "TEXT", NULL, "a text that comes with winnow",
      "what the model reads: UTF-8 text, or a folder of *.txt", AT(app.file), 0, 0, NULL},
     {"output", 'o', APP_TEXT, "FILE", NULL, "the cache folder's, where methods look for it",
      "where to write the profile; a folder gets it under its usual name", AT(app.out), 0, 0, NULL},

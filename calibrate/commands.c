@@ -4,6 +4,20 @@
 
 #include "calibrate/args.h"
 #include "calibrate/compiler.h"
+#include "calibrate/srh.h"
+
+#define RESUMES                                                                                           \
+    "What is finished is kept in a file beside the profile: a command that was stopped goes on where it " \
+    "was,\n"                                                                                              \
+    "and ends with the same bytes."
+
+static const struct app_group *const srh_groups[] = {&calibrate_group_work,
+                                                     &calibrate_group_set,
+                                                     &calibrate_group_dump,
+                                                     &calibrate_group_probes,
+                                                     &calibrate_group_map,
+                                                     &app_group_common,
+                                                     NULL};
 
 static const struct app_group *const layers_groups[] = {&calibrate_group_work, &calibrate_group_policy,
                                                         &calibrate_group_set,  &calibrate_group_dump,
@@ -13,6 +27,13 @@ static const struct app_group *const compiler_groups[] = {&calibrate_group_work,
                                                           &calibrate_group_set, &app_group_common, NULL};
 
 const struct app_command calibrate_commands[] = {
+    {.name = "calibrate srh",
+     .about = "Finds semantic and traditional retrieval heads, for compresskv and compresskv-traditional.",
+     .usage = "[-m MODEL] [-f TEXT] [-o FILE] [--effort quick|normal|paper] [options]",
+     .notes = RESUMES,
+     .groups = srh_groups,
+     .args_size = sizeof(struct srh_args),
+     .run = calibrate_run_srh},
     {.name = "calibrate layers",
      .about =
          "Measures how much every layer's output suffers when few entries are left, for CompressKV's layer "

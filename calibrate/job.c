@@ -7,6 +7,7 @@
 #include "app/models.h"
 #include "app/process.h"
 #include "app/profiles.h"
+#include "app/share.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +70,16 @@ static int read_text(struct calibrate_job *job, const char *path)
     return APP_OK;
 }
 
+static int read_shipped(struct calibrate_job *job)
+{
+    char *path;
+    int rc = app_share_find(&path, APP_TEXT_CALIBRATION, "-f");
+    if (rc == APP_OK)
+        rc = read_text(job, path);
+    free(path);
+    return rc;
+}
+
 static int read_texts(struct calibrate_job *job)
 {
     const char *path = job->args->app.file;
@@ -76,7 +87,7 @@ static int read_texts(struct calibrate_job *job)
     char **paths = NULL;
     int n = 0, rc = APP_OK;
     if (!path)
-        return app_fail(APP_BAD_INPUT, "no text to calibrate with; name one with -f");
+        return read_shipped(job);
     if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
         return read_text(job, path);
     rc = app_list_texts(&paths, &n, path);

@@ -22,7 +22,7 @@ static const struct app_command *const families[] = {cli_commands, bench_command
                                                      calibrate_commands};
 enum { N_FAMILIES = sizeof families / sizeof *families, MAX_NAMES = 64 };
 
-static const char *const later_commands[] = {"compress", "ask", "calibrate", "inspect", "serve", "rpc", NULL};
+static const char *const later_commands[] = {"compress", "ask", "inspect", "serve", "rpc", NULL};
 
 /* Sub-command number i of all families, NULL behind the last. */
 static const struct app_command *command(int i)

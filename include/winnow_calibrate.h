@@ -59,7 +59,8 @@ typedef struct wnw_calibrate_params {
     int32_t n_outputs;
     /* File that finished pieces of the work are written to, and from which a later call with the same model
      * and parameters takes them. It is made where it does not exist, and remains: the program removes it when
-     * it has stored the results. NULL = none. */
+     * it has stored the results. It is removed where
+     * what was measured is the reason of a failure, because to go on would fail again. NULL = none. */
     const char *journal;
     /* Called often: `done` of `total` units of work, which are about equally long, are done; `what` says in a
      * few words what is at hand, and is valid during the call. Return false to stop (E_CANCELLED). NULL =

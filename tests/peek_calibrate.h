@@ -11,6 +11,8 @@
 #include "calibrate/journal.h"
 #include "calibrate/json.h"
 #include "calibrate/layer_error.h"
+#include "calibrate/probe.h"
+#include "calibrate/retrieval.h"
 #include "calibrate/risk_bins.h"
 #include "calibrate/risk_grid.h"
 #include "calibrate/trial.h"

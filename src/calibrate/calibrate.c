@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define KIND(x) extern const struct wnw__calibrate_type wnw__calibrate_##x;
 #include "calibrate/kinds.def"
@@ -196,6 +197,9 @@ int wnw_calibrate(wnw_calibration **out, const wnw_model *m, const char *kind,
     int rc = c->settings ? wnw_model_get_info(m, &c->info) : wnw__fail(WNW_E_NOMEM, "no memory for settings");
     if (rc == WNW_OK)
         rc = run(c);
+    /* What the measurements themselves have brought about would come again. */
+    if (c->journal && (rc == WNW_E_UNSUPPORTED || rc == WNW_E_RANGE || rc == WNW_E_NOT_FINITE))
+        unlink(c->params.journal);
     wnw__journal_close(c->journal);
     c->journal = NULL;
     if (rc != WNW_OK) {

@@ -140,11 +140,12 @@ static int begin(struct wnw__journal *j, const json_t *header)
 static int check_header(struct wnw__journal *j, const json_t *header)
 {
     json_t *theirs;
-    WNW_TRY(read_line(j, &theirs));
+    int rc = read_line(j, &theirs);
+    if (rc != WNW_OK)
+        return rc == WNW_E_FORMAT ? no_journal(j) : rc;
     if (!theirs)
         return begin(j, header);
     const json_t *format = json_object_get(theirs, "format");
-    int rc = WNW_OK;
     if (!format || !json_equal(format, json_object_get(header, "format")))
         rc = no_journal(j);
     if (rc == WNW_OK)

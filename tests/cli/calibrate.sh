@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: MIT
+# winnow calibrate: profiles where methods find them, runs that are killed and go on, bad input. Tiny models answer no
+# question, so their answers are fed.
+. "$(dirname "$0")/lib.sh"
+
+model=$tiny/tiny-llama.gguf
+need_file "$model"
+export WINNOW_CACHE=$work/cache
+mkdir "$work/cache"
+python3 - >"$work/text.txt" <<'PY'
+print(" ".join(f"Number {i * 7919 % 1000} is {'odd' if i % 3 else 'old'}." for i in range(80)))
+PY
+small=facts=3,lengths=2,depths=3,shortest=560,longest=600,steps=12,forced=always
+srh=(calibrate srh -m "$model" -f "$work/text.txt" --set "$small")
+
+# ---- The default place, outputs, and the preset that reads the profile ----
+good srh "${srh[@]}" --dump "$work/dump.csv" --export-probes "$work/probes.jsonl" --map "$work/map.svg"
+profile=$work/cache/profiles/tiny-llama/srh.json
+grep -q 'scores are of 18 probes' "$work/out" || fail "report: $(cat "$work/out")"
+json 'the profile' "$profile" 'o["kind"] == "srh" and o["settings"]["facts"] == 3 and o["settings"]["k"] == 1 and
+    o["results"]["forced"] and o["results"]["counted"] == 18 and o["data"]["texts"][0]["name"] == "text.txt"'
+[ -e "$work/cache/profiles/tiny-llama/srh.journal" ] && fail 'the journal is left'
+[ "$(wc -l <"$work/dump.csv")" -eq $((1 + 18 * 16)) ] || fail "dump: $(wc -l <"$work/dump.csv") lines"
+[ "$(wc -l <"$work/probes.jsonl")" -eq 18 ] || fail "probes: $(wc -l <"$work/probes.jsonl") lines"
+python3 -c 'import sys, xml.dom.minidom as x; x.parse(sys.argv[1])' "$work/map.svg" || fail 'the map is no XML'
+for policy in 'compresskv:window=4+uniform' compresskv+uniform; do
+    good "$policy finds it" plan -m "$model" --raw -p "$(head -c 300 "$work/text.txt")" --policy "$policy" --budget 40 -o "$work/plan.json"
+done
+
+# ---- Stopped and taken up again ----
+good 'in one go' "${srh[@]}" -o "$work/whole.json" -t 1 --dump "$work/whole.csv"
+same 'the same file twice' "$work/whole.json" "$profile"
+
+# started SIGNAL: a run that gets the signal as soon as the journal holds a probe or two; its exit code is in $code.
+started() {
+    env --default-signal=INT "$WINNOW" "${srh[@]}" -o "$work/part.json" -t 1 --dump "$work/part.csv" >"$work/out" 2>"$work/err" </dev/null &
+    local pid=$! i
+    for ((i = 0; i < 3000; i++)); do
+        [ -e "$work/part.json.journal" ] && [ "$(wc -l <"$work/part.json.journal")" -ge "$2" ] && break
+        kill -0 $pid 2>/dev/null || break
+        sleep 0.01
+    done
+    kill "-$1" $pid 2>/dev/null
+    wait $pid 2>/dev/null
+    code=$?
+}
+started INT 3
+[ "$code" -eq 130 ] || fail "Ctrl-C: exit code $code, $(cat "$work/err")"
+grep -q 'goes on from' "$work/err" || fail "Ctrl-C says: $(cat "$work/err")"
+[ -e "$work/part.json" ] && fail 'Ctrl-C leaves a profile'
+before=$(wc -l <"$work/part.json.journal")
+started KILL $((before + 3))
+[ "$code" -eq 137 ] || fail "SIGKILL: exit code $code"
+[ "$(wc -l <"$work/part.json.journal")" -gt "$before" ] || fail 'the second run did not go on'
+printf '{"unit":"forced probe' >>"$work/part.json.journal"
+
+# What belongs to another run is refused, and stays.
+cp "$work/part.json.journal" "$work/journal"
+bad 'another setting' 'another steps: 12, and now it is 13' "${srh[@]/steps=12/steps=13}" -o "$work/part.json"
+bad 'another effort' 'another effort' "${srh[@]}" -o "$work/part.json" --effort paper
+bad 'another text' 'another texts' calibrate srh -m "$model" -f "$0" --set "$small" -o "$work/part.json"
+bad 'another model' 'another fingerprint' calibrate srh -m "$tiny/tiny-qwen2.gguf" -f "$work/text.txt" --set "$small" -o "$work/part.json"
+same 'the journal' "$work/part.json.journal" "$work/journal"
+
+good 'the rest' "${srh[@]}" -o "$work/part.json" -t 2 --dump "$work/part.csv"
+same 'profile of an interrupted run' "$work/whole.json" "$work/part.json"
+same 'dump of an interrupted run' "$work/whole.csv" "$work/part.csv"
+[ -e "$work/part.json.journal" ] && fail 'the journal is left'
+
+# ---- Bad input ----
+bad 'no kind' 'needs one of: srh' calibrate
+bad 'unknown kind' 'needs one of: srh' calibrate shr
+bad 'effort' "choose quick, normal or paper" "${srh[@]}" --effort little
+bad 'setting' 'did you mean lengths' calibrate srh -m "$model" -f "$work/text.txt" --set lenghts=3
+bad 'no such text' 'cannot open' calibrate srh -m "$model" -f nowhere.txt
+bad 'a folder without texts' 'no \*\.txt' calibrate srh -m "$model" -f "$work/cache"
+bad 'a short text' 'the text has 1[0-9]* tokens' calibrate srh -m "$model" -f "$work/text.txt" -o "$work/made/p.json" --set longest=2000
+bad 'a short context' 'too short for a probe' calibrate srh -m "$model" -f "$work/text.txt" -o "$work/made/p.json" --set shortest=100,longest=150
+bad 'no answers' 'answers none of 18 probes' "${srh[@]/forced=always/forced=auto}" -o "$work/made/p.json"
+bad 'output over an input' 'input of this command' "${srh[@]}" -o "$work/text.txt"
+bad 'dump over the model' 'input of this command' "${srh[@]}" -o "$work/x.json" --dump "$model"
+printf 'my diary\n' >"$work/x.json.journal"
+bad 'a file of that name' 'not a journal' "${srh[@]}" -o "$work/x.json"
+[ "$(cat "$work/x.json.journal")" = 'my diary' ] || fail 'a file was overwritten'
+finish
