@@ -25,6 +25,8 @@ static const struct app_group *const layers_groups[] = {&calibrate_group_work, &
 
 static const struct app_group *const compiler_groups[] = {&calibrate_group_work, &calibrate_group_compiler,
                                                           &calibrate_group_set, &app_group_common, NULL};
+static const struct app_group *const plain_groups[] = {&calibrate_group_work, &calibrate_group_set,
+                                                       &app_group_common, NULL};
 
 const struct app_command calibrate_commands[] = {
     {.name = "calibrate srh",
@@ -54,5 +56,12 @@ const struct app_command calibrate_commands[] = {
      .groups = compiler_groups,
      .args_size = sizeof(struct compiler_args),
      .run = calibrate_run_compiler},
+    {.name = "calibrate stats",
+     .about = "Measures the queries of every head: for expected_attention-stats and qfilters.",
+     .usage = "[-m MODEL] [-f TEXT] [-o FILE] [--effort HOW] [--set pieces=N,length=N]",
+     .notes = "Reads pieces of a text, of 2048 tokens each: 16 of them, quick 8 of 1024, paper 20.",
+     .groups = plain_groups,
+     .args_size = sizeof(struct calibrate_args),
+     .run = calibrate_run_stats},
     {.name = NULL},
 };

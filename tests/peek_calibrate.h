@@ -11,6 +11,7 @@
 #include "calibrate/journal.h"
 #include "calibrate/json.h"
 #include "calibrate/layer_error.h"
+#include "calibrate/moments.h"
 #include "calibrate/probe.h"
 #include "calibrate/retrieval.h"
 #include "calibrate/risk_bins.h"

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT */
+/* winnow calibrate stats: what the queries of a model look like. */
+#include "calibrate/commands.h"
+#include "calibrate/job.h"
+
+int calibrate_run_stats(const struct app_args *args)
+{
+    struct calibrate_job job = {.args = (const struct calibrate_args *)args, .kind = "stats"};
+    return calibrate_job(&job);
+}
