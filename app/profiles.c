@@ -152,6 +152,17 @@ static char *find_kind(const struct places *p, int32_t kind, double budget)
     return NULL;
 }
 
+int app_profile_find(char **path, const struct app_profile_want *want, int32_t kind)
+{
+    struct places places = {0};
+    struct stat st;
+    const bool folder = want->given && stat(want->given, &st) == 0 && S_ISDIR(st.st_mode);
+    const bool good = find_places(&places, want, folder);
+    *path = good ? find_kind(&places, kind, want->budget) : NULL;
+    free_places(&places);
+    return good ? APP_OK : app_fail(APP_FAILED, "out of memory");
+}
+
 static int add_file(wnw_profile *p, struct app_text *notes, struct app_inputs *inputs, const char *path)
 {
     struct stat st;

@@ -19,6 +19,9 @@ struct app_profile_want {
     const char *user;          /* what needs them, for messages: "policy compresskv" */
     struct app_inputs *inputs; /* the files that were read are added */
 };
+/* Finds the file that would be read for a kind; *path is NULL if there is none, else the caller frees it. Of
+ * `want` only given (a folder), model_path and budget are looked at. Returns an exit code. */
+int app_profile_find(char **path, const struct app_profile_want *want, int32_t kind);
 /* Finds and reads the profiles that are wanted and prints its own message about those that are missing. The
  * caller frees *out, which is NULL if none is wanted. Remarks on what was read are added to notes, one per
  * line. */

@@ -47,8 +47,30 @@ static const struct app_option ppl_options[] = {
 APP_GROUP(cli_group_ppl, "Text", ppl_options);
 
 static const struct app_option methods_options[] = {
+    {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "model whose profiles are looked for",
+     AT(app.model), 0, 0, NULL},
     {"markdown", 0, APP_FLAG, NULL, NULL, "off", "print docs/methods.md", AT(markdown), 0, 0, NULL},
     {"costs", 0, APP_TEXT, "FILE", NULL, "none",
      "with --markdown: what `winnow bench methods --csv` measured", AT(costs), 0, 0, NULL},
 };
-APP_GROUP(cli_group_methods, "Documentation", methods_options);
+APP_GROUP(cli_group_methods, "Options", methods_options);
+
+static const struct app_option profile_show_options[] = {
+    {"map", 0, APP_TEXT, "FILE", NULL, "none", "draw the tables, layers x heads, SVG", AT(map), 0, 0, NULL},
+};
+APP_GROUP(cli_group_profile_show, "Picture", profile_show_options);
+
+static const struct app_option profile_import_options[] = {
+    {"kind", 0, APP_TEXT, "KIND", NULL, "none, must be given",
+     "what the file is: srh, trad (CompressKV's heads), heads (HeadKV's), duo (DuoAttention's table), layers",
+     AT(kind), 0, 0, NULL},
+    {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "the model it belongs to: GGUF file, or a name",
+     AT(app.model), 0, 0, NULL},
+    {"output", 'o', APP_TEXT, "PROFILE", NULL, "none, must be given", "where to write the profile",
+     AT(app.out), 0, 0, NULL},
+    {"sink", 0, APP_INT, "N", NULL, "not stated", "duo: first entries that streaming heads keep", AT(sink), 1,
+     16777216, "1 to 16777216"},
+    {"recent", 0, APP_INT, "N", NULL, "not stated", "duo: recent entries that streaming heads keep",
+     AT(recent), 1, 16777216, "1 to 16777216"},
+};
+APP_GROUP(cli_group_profile_import, "Import", profile_import_options);

@@ -8,12 +8,14 @@
 struct cli_args {
     struct app_args app;
     char *costs;
+    char *map, *kind;
+    int64_t sink, recent;
     int64_t prefix, top_k;
     double temp, top_p;
     bool markdown, pieces;
 };
 
 extern const struct app_group cli_group_generate, cli_group_plan, cli_group_tokens, cli_group_ppl,
-    cli_group_methods;
+    cli_group_methods, cli_group_profile_show, cli_group_profile_import;
 
 #endif

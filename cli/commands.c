@@ -16,6 +16,10 @@ static const struct app_group *const tokens_groups[] = {&app_group_model, &app_g
 static const struct app_group *const ppl_groups[] = {&app_group_model, &cli_group_ppl,    &app_group_policy,
                                                      &app_group_mask,  &app_group_common, NULL};
 static const struct app_group *const methods_groups[] = {&cli_group_methods, &app_group_common, NULL};
+static const struct app_group *const profile_show_groups[] = {&cli_group_profile_show, &app_group_common,
+                                                              NULL};
+static const struct app_group *const profile_import_groups[] = {&cli_group_profile_import, &app_group_common,
+                                                                NULL};
 static const struct app_group *const plain_groups[] = {&app_group_common, NULL};
 
 const struct app_command cli_commands[] = {
@@ -44,8 +48,8 @@ const struct app_command cli_commands[] = {
      .run = cli_tokens},
     {.name = "methods",
      .about = "Lists presets and parts of policies, or describes one of them.",
-     .usage = "[NAME]",
-     .notes = "",
+     .usage = "[NAME | RECIPE] [-m MODEL]",
+     .notes = "Of a method that reads calibration results, the files that it would read for MODEL are named.",
      .groups = methods_groups,
      .max_rest = 1,
      .args_size = sizeof(struct cli_args),
@@ -64,5 +68,23 @@ const struct app_command cli_commands[] = {
      .groups = ppl_groups,
      .args_size = sizeof(struct cli_args),
      .run = cli_ppl},
+    {.name = "profile show",
+     .about = "Prints and draws what a profile holds.",
+     .usage = "FILE [--map FILE.svg]",
+     .notes = "Tables of more than two dimensions are drawn as the lengths of their vectors.",
+     .groups = profile_show_groups,
+     .max_rest = 1,
+     .args_size = sizeof(struct cli_args),
+     .run = cli_profile_show},
+    {.name = "profile import",
+     .about = "Makes a profile of a file that another program calibrated.",
+     .usage = "--kind KIND [-m MODEL] FILE -o PROFILE",
+     .notes =
+         "docs/profiles.md shows the formats. The profile names the model, so that it is told apart from\n"
+         "others from then on.",
+     .groups = profile_import_groups,
+     .max_rest = 1,
+     .args_size = sizeof(struct cli_args),
+     .run = cli_profile_import},
     {.name = NULL},
 };

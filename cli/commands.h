@@ -16,6 +16,8 @@ int cli_tokens(const struct app_args *args);
 int cli_methods(const struct app_args *args);
 int cli_models(const struct app_args *args);
 int cli_ppl(const struct app_args *args);
+int cli_profile_show(const struct app_args *args);
+int cli_profile_import(const struct app_args *args);
 
 /* methods_markdown.c: prints docs/methods.md; costs: table of `winnow bench methods`, or NULL. */
 int cli_methods_markdown(const char *costs);

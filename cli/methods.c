@@ -3,6 +3,7 @@
 #include "app/args.h"
 #include "app/console.h"
 #include "app/names.h"
+#include "app/profiles.h"
 #include "app/values.h"
 #include "cli/args.h"
 #include "cli/commands.h"
@@ -124,7 +125,43 @@ static void print_part_options(const wnw_option *options)
         print_option(o, 4, "", 0);
 }
 
-static void print_details(const wnw_method_info *info)
+/* Prints which files of calibration results a policy would read for this model, and how to make those that are
+ * not there. */
+static int print_profiles(const wnw_policy *policy, const char *model)
+{
+    const wnw_needs needs = wnw_policy_needs(policy);
+    const char *title = "profiles";
+    for (int32_t kind = 0; kind < WNW_N_PROFILE_KINDS; kind++) {
+        const struct app_profile_want want = {.model_path = model};
+        const char *name = wnw_profile_kind_name(kind);
+        char *path;
+        if (!((needs.profiles | needs.profiles_optional) >> kind & 1u))
+            continue;
+        const int rc = app_profile_find(&path, &want, kind);
+        if (rc != APP_OK)
+            return rc;
+        printf("  %-10s %s%s: ", title, name, needs.profiles >> kind & 1u ? "" : " (not required)");
+        if (path)
+            puts(path);
+        else
+            printf("none for %s; make it with `winnow calibrate %s -m %s`\n", model, name, model);
+        free(path);
+        title = "";
+    }
+    return APP_OK;
+}
+
+static int print_profiles_of(const char *recipe, const char *model)
+{
+    wnw_policy *policy;
+    if (!*recipe || wnw_policy_parse(&policy, recipe, NULL) != WNW_OK)
+        return APP_OK;
+    const int rc = print_profiles(policy, model);
+    wnw_policy_free(policy);
+    return rc;
+}
+
+static int print_details(const wnw_method_info *info, const char *model)
 {
     char needs[256], phases[64];
     const bool scores = *info->layout || strcmp(info->kind, "scorer") == 0;
@@ -139,17 +176,19 @@ static void print_details(const wnw_method_info *info)
         if (rows[i][1] && *rows[i][1])
             printf("  %-10s %s\n", rows[i][0], rows[i][1]);
     }
+    const int rc = print_profiles_of(info->recipe, model);
     if (*info->details)
         printf("\n%s\n\n", info->details);
     if (*info->recipe)
         print_recipe_parts(info->recipe);
     else
         print_part_options(info->options);
+    return rc;
 }
 
 /* Prints a recipe that is not the name of a method: its shortest form, the form with every default written
  * out, and its parts. */
-static int print_recipe(const char *recipe)
+static int print_recipe(const char *recipe, const char *model)
 {
     static const wnw_phase phases[] = {WNW_PHASE_END, WNW_PHASE_LAYER, WNW_PHASE_CHUNK, WNW_PHASE_DECODE};
     wnw_policy *policy;
@@ -163,10 +202,11 @@ static int print_recipe(const char *recipe)
     printf("%s (recipe)\n  %-10s %s\n", app_policy_text(policy, &own), "recipe", wnw_policy_string(policy));
     printf("  %-10s %s\n", "observes", app_needs_text(wnw_policy_needs(policy).flags, words, sizeof words));
     printf("  %-10s %s\n", "phases", app_phases_text(allowed, words, sizeof words));
+    const int rc = print_profiles(policy, model);
     print_recipe_parts(wnw_policy_string(policy));
     wnw_free(own);
     wnw_policy_free(policy);
-    return app_finish_stdout();
+    return rc == APP_OK ? app_finish_stdout() : rc;
 }
 
 static int unknown(const char *name)
@@ -210,10 +250,12 @@ int cli_methods(const struct app_args *app)
             continue;
         if (found)
             puts("");
-        print_details(&info);
+        const int rc = print_details(&info, app->model);
+        if (rc != APP_OK)
+            return rc;
         found = true;
     }
     if (!found && strpbrk(app->rest[0], ":+"))
-        return print_recipe(app->rest[0]);
+        return print_recipe(app->rest[0], app->model);
     return found ? app_finish_stdout() : unknown(app->rest[0]);
 }

@@ -771,6 +771,28 @@ WNW_API void wnw_profile_free(wnw_profile *p);
  * number of heads are added, but policies without force=1 refuse them. The profile is unchanged after an
  * error. */
 WNW_API int wnw_profile_add_file(wnw_profile *p, const char *path);
+/* Reads one file in the library's own format without its model: shapes and fingerprint are those that the file
+ * names, and everything else is checked as above. For looking at a profile. *out is released with
+ * wnw_profile_free. Errors are those of wnw_profile_add_file. */
+WNW_API int wnw_profile_open(wnw_profile **out, const char *path);
+
+/* One table of results. */
+typedef struct wnw_profile_table {
+    uint32_t struct_size;
+    const char *name; /* as in the file, e.g. "srh_mean"; static */
+    wnw_profile_kind kind;
+    int32_t n_dim, shape[4]; /* shape[n_dim], outermost first: [n_layer][n_head] */
+    bool is_whole;           /* whole numbers: heads, ranked */
+} wnw_profile_table;
+
+WNW_DEFAULT(wnw_profile_table, wnw_profile_table_default)
+
+/* Fills *out with table i of a profile; false past the last. */
+WNW_API bool wnw_profile_get_table(const wnw_profile *p, int32_t i, wnw_profile_table *out);
+/* Writes the n values of the table of this name to out. E_ARG: there is no such table, or it has another number
+ * of values. */
+WNW_API int wnw_profile_get_values(double *out, int64_t n, const wnw_profile *p, const char *name);
+
 /* Bit set of the wnw_profile_kind it holds. NULL = 0. */
 WNW_API uint32_t wnw_profile_kinds(const wnw_profile *p);
 /* "srh", "layers", "compiler", "heads", "stats": the first part of a file name. NULL past the end. Static. */

@@ -105,6 +105,24 @@ WNW_API const char *wnw_calibration_kind_name(int32_t i);
  * who releases it with wnw_free. E_ARG: there is no such kind. */
 WNW_API int wnw_calibration_options(const char *kind, char **text);
 
+/* What a file of another program is. */
+typedef struct wnw_import_params {
+    uint32_t struct_size;
+    /* "srh", "trad": ranked heads or scores of heads, semantic or traditional (CompressKV). "heads":
+     * importance of query heads (HeadKV). "duo": gates of KV heads, a table of text (DuoAttention). "layers":
+     * shares of layers (CompressKV). docs/profiles.md shows the formats. */
+    const char *as;
+    int32_t sink, recent; /* "duo": entries that streaming heads keep; 0 = not stated */
+} wnw_import_params;
+
+WNW_DEFAULT(wnw_import_params, wnw_import_default_params)
+
+/* Reads the file of another program at `path`, which belongs to model m, and makes a profile file of it: *text
+ * is NUL-terminated JSON, owned by the caller, who releases it with wnw_free. E_ARG: `as` is not one of the
+ * words above. E_IO: cannot be read. E_FORMAT: not such a file. E_MISMATCH: the shape is another model's. */
+WNW_API int wnw_profile_import(char **text, const wnw_model *m, const char *path,
+                               const wnw_import_params *params);
+
 #ifdef __cplusplus
 }
 #endif

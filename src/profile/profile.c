@@ -165,3 +165,53 @@ int wnw_profile_add_file(wnw_profile *p, const char *path)
     json_decref(f.root);
     return rc;
 }
+
+int wnw__profile_read_as(wnw_profile *p, const char *path, const char *as)
+{
+    const bool srh = strcmp(as, "srh") == 0, trad = strcmp(as, "trad") == 0;
+    const bool heads = strcmp(as, "heads") == 0, layers = strcmp(as, "layers") == 0;
+    struct wnw__profile_file f;
+    if (strcmp(as, "duo") == 0)
+        return wnw__profile_read_gates(path, p);
+    if (!srh && !trad && !heads && !layers)
+        return wnw__fail(WNW_E_ARG, "a file cannot be read as \"%.40s\"; say srh, trad, heads, duo or layers",
+                         as);
+    const struct wnw__profile_shape shape = {
+        .n_layer = p->n_layer, .n_head = p->n_head, .n_head_kv = p->n_head_kv, .n_embd_head = p->n_embd_head};
+    struct wnw__profile_limit limit;
+    wnw__profile_limit(&limit, &shape);
+    WNW_TRY(wnw__profile_open(&f, path, &limit));
+    const int rc = heads    ? wnw__profile_import_heads(&f, p)
+                   : layers ? wnw__profile_import_layers(&f, p)
+                            : wnw__profile_import_srh(&f, p, srh);
+    json_decref(f.root);
+    return rc;
+}
+
+int wnw_profile_open(wnw_profile **out, const char *path)
+{
+    /* More than any model's profile has; the parser's memory is looked at before it is taken. */
+    static const struct wnw__profile_limit any = {
+        .n_bytes = INT64_C(1) << 32, .n_values = 1 << 26, .n_lists = 1 << 23};
+    struct wnw__profile_file f;
+    struct wnw__profile_shape shape;
+    WNW_REQUIRE(out);
+    *out = NULL;
+    WNW_REQUIRE(path);
+    WNW_TRY(wnw__profile_open(&f, path, &any));
+    int rc =
+        json_object_get(f.root, "format")
+            ? wnw__profile_shape_of(&f, &shape)
+            : wnw__profile_bad(&f, "it is not a profile: it has no \"format\"; `winnow profile import` reads "
+                                   "files of other programs");
+    if (rc == WNW_OK)
+        rc = wnw__profile_new(out, &shape);
+    if (rc == WNW_OK)
+        rc = wnw__profile_read_kind(&f, *out);
+    json_decref(f.root);
+    if (rc != WNW_OK) {
+        wnw_profile_free(*out);
+        *out = NULL;
+    }
+    return rc;
+}

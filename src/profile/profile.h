@@ -73,5 +73,8 @@ struct wnw__profile_shape {
 /* Tells results of the kinds apart from others; p may be NULL. */
 uint64_t wnw__profile_hash(const wnw_profile *p, uint32_t kinds);
 int wnw__profile_new(wnw_profile **out, const struct wnw__profile_shape *shape);
+/* Adds the results of a file of another program to an empty profile; `as` says what it is, in the words of
+ * wnw_profile_import. E_ARG: another word. */
+int wnw__profile_read_as(wnw_profile *p, const char *path, const char *as);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The inside of reading profiles: profile.c owns the arrays, profile_size.c refuses files that are too large,
- * profile_json.c reads checked values, profile_kinds.c knows the library's own format, and profile_import.c
- * the formats of the papers' authors. */
+ * profile_json.c reads checked values, profile_kinds.c knows the library's own format, profile_import.c and
+ * profile_tsv.c those of the papers' authors, and profile_table.c lists what a profile holds. */
 #ifndef WNW_PROFILE_IMPL_H
 #define WNW_PROFILE_IMPL_H
 
@@ -66,5 +66,14 @@ int wnw__profile_normalise(const struct wnw__profile_file *f, double *share, int
  * _import the authors' formats, in which one file may hold only a part of a kind. */
 int wnw__profile_read_kind(const struct wnw__profile_file *f, wnw_profile *fresh);
 int wnw__profile_import(const struct wnw__profile_file *f, wnw_profile *fresh);
+/* As _import, of a file that is known to be one of these: importance of heads, ranks or scores of heads
+ * (semantic ones if `srh`), shares of layers. */
+int wnw__profile_import_heads(const struct wnw__profile_file *f, wnw_profile *fresh);
+int wnw__profile_import_srh(const struct wnw__profile_file *f, wnw_profile *fresh, bool srh);
+int wnw__profile_import_layers(const struct wnw__profile_file *f, wnw_profile *fresh);
+/* Reads the gates of KV heads from a table of text, and nothing else (profile_tsv.c). */
+int wnw__profile_read_gates(const char *path, wnw_profile *fresh);
+/* The shape and fingerprint that a file in the library's own format names. E_FORMAT. */
+int wnw__profile_shape_of(const struct wnw__profile_file *f, struct wnw__profile_shape *shape);
 
 #endif

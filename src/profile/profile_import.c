@@ -11,7 +11,8 @@
  * These files do not name their model: only shapes can be checked, and the log says so.
  * CompilerKV's published tables are drawn from curves, not measured. Head lists do not say which of the two
  * retrieval scores they rank; the file's name decides where it has "srh" or "trad" in it, else ranked lists
- * are taken as semantic and score lists as traditional, which is what was published.
+ * are taken as semantic and score lists as traditional, which is what was published. HeadKV's files (arXiv
+ * 2410.19258) have the shape of score lists: wnw__profile_read_as is told which they are.
  */
 #include "profile/profile_impl.h"
 
@@ -52,9 +53,9 @@ static void *allocate(size_t a, size_t b, size_t size)
 
 /* ---- CompressKV ---- */
 
-static int import_ranks(const struct wnw__profile_file *f, wnw_profile *p)
+static int import_ranks(const struct wnw__profile_file *f, wnw_profile *p, bool srh)
 {
-    int32_t **rank = name_has(f, "trad") ? &p->trad_rank : &p->srh_rank;
+    int32_t **rank = srh ? &p->srh_rank : &p->trad_rank;
     *rank = allocate((size_t)p->n_layer, (size_t)p->n_head, sizeof **rank);
     if (!*rank)
         return WNW_E_NOMEM;
@@ -94,20 +95,14 @@ static int mean_of(const struct wnw__profile_file *f, const json_t *v, const cha
     return WNW_OK;
 }
 
-static int import_scores(const struct wnw__profile_file *f, wnw_profile *p)
+/* Means of the scores of every head, mean[n_layer][n_head]. */
+static int head_means(const struct wnw__profile_file *f, const wnw_profile *p, float *mean)
 {
-    const bool srh = name_has(f, "srh");
     const size_t n_all = (size_t)p->n_layer * (size_t)p->n_head;
-    float *mean = allocate((size_t)p->n_layer, (size_t)p->n_head, sizeof *mean);
-    int32_t *rank = allocate((size_t)p->n_layer, (size_t)p->n_head, sizeof *rank);
-    *(srh ? &p->srh_mean : &p->trad_mean) = mean;
-    *(srh ? &p->srh_rank : &p->trad_rank) = rank;
-    if (!mean || !rank)
-        return WNW_E_NOMEM;
+    size_t n_probe = 0;
     if (json_object_size(f->root) != n_all)
         return wnw__fail(WNW_E_MISMATCH, "profile '%.200s' has scores of %zu heads; the model has %zu",
                          f->path, json_object_size(f->root), n_all);
-    size_t n_probe = 0;
     for (int32_t il = 0; il < p->n_layer; il++)
         for (int32_t h = 0; h < p->n_head; h++) {
             char key[32];
@@ -120,12 +115,39 @@ static int import_scores(const struct wnw__profile_file *f, wnw_profile *p)
                                         key, n);
             WNW_TRY(mean_of(f, v, key, n, &mean[(int64_t)il * p->n_head + h]));
         }
+    return WNW_OK;
+}
+
+static int import_scores(const struct wnw__profile_file *f, wnw_profile *p, bool srh)
+{
+    float *mean = allocate((size_t)p->n_layer, (size_t)p->n_head, sizeof *mean);
+    int32_t *rank = allocate((size_t)p->n_layer, (size_t)p->n_head, sizeof *rank);
+    *(srh ? &p->srh_mean : &p->trad_mean) = mean;
+    *(srh ? &p->srh_rank : &p->trad_rank) = rank;
+    if (!mean || !rank)
+        return WNW_E_NOMEM;
+    WNW_TRY(head_means(f, p, mean));
     rank_heads(mean, p->n_layer, p->n_head, rank);
     p->kinds = 1u << WNW_PROFILE_SRH;
     return WNW_OK;
 }
 
-static int import_layers(const struct wnw__profile_file *f, wnw_profile *p)
+/* ---- HeadKV: scores of query heads as CompressKV's, taken as importance ---- */
+
+int wnw__profile_import_heads(const struct wnw__profile_file *f, wnw_profile *p)
+{
+    const size_t n = (size_t)p->n_layer * (size_t)p->n_head;
+    float *mean = allocate(n, 1, sizeof *mean);
+    p->head_score = allocate(n, 1, sizeof *p->head_score);
+    int rc = mean && p->head_score ? head_means(f, p, mean) : WNW_E_NOMEM;
+    for (size_t i = 0; rc == WNW_OK && i < n; i++)
+        p->head_score[i] = (double)mean[i];
+    free(mean);
+    p->kinds = 1u << WNW_PROFILE_HEADS;
+    return rc;
+}
+
+int wnw__profile_import_layers(const struct wnw__profile_file *f, wnw_profile *p)
 {
     const json_t *v = json_object_get(f->root, "avg_score");
     if (json_is_array(v) && json_array_size(v) != (size_t)p->n_layer)
@@ -221,17 +243,27 @@ static bool keys_are(json_t *root, bool pair)
     return json_object_size(root) > 0;
 }
 
+int wnw__profile_import_srh(const struct wnw__profile_file *f, wnw_profile *fresh, bool srh)
+{
+    if (keys_are(f->root, false))
+        return import_ranks(f, fresh, srh);
+    if (keys_are(f->root, true))
+        return import_scores(f, fresh, srh);
+    return wnw__profile_bad(f, "it has neither ranked heads, {\"0\": [heads], ..}, nor scores of heads, "
+                               "{\"0-0\": [scores], ..}");
+}
+
 int wnw__profile_import(const struct wnw__profile_file *f, wnw_profile *fresh)
 {
     int rc;
     if (json_object_get(f->root, "W_head") || json_object_get(f->root, "M_lex"))
         rc = import_compiler(f, fresh);
     else if (json_object_get(f->root, "avg_score"))
-        rc = import_layers(f, fresh);
+        rc = wnw__profile_import_layers(f, fresh);
     else if (keys_are(f->root, false))
-        rc = import_ranks(f, fresh);
+        rc = import_ranks(f, fresh, !name_has(f, "trad"));
     else if (keys_are(f->root, true))
-        rc = import_scores(f, fresh);
+        rc = import_scores(f, fresh, name_has(f, "srh"));
     else
         return wnw__profile_bad(f, "it is not a profile: it has no \"format\", nor the shape of a published "
                                    "calibration file");

@@ -8,6 +8,7 @@
 
 #define FORMAT     "winnow-profile-1"
 #define MAX_LAYERS 4096
+#define MAX_HEADS  1024 /* of a layer, and elements of a head */
 #define MAX_BINS   1024
 #define MAX_TOKENS 0x7fffffff
 
@@ -19,26 +20,37 @@ static int model_int(const struct wnw__profile_file *f, const json_t *model, con
     return *out > 0 ? WNW_OK : wnw__profile_bad(f, "model.%s is missing", key);
 }
 
+int wnw__profile_shape_of(const struct wnw__profile_file *f, struct wnw__profile_shape *shape)
+{
+    const json_t *model = json_object_get(f->root, "model");
+    const char *fingerprint = json_string_value(json_object_get(model, "fingerprint"));
+    if (!fingerprint || strlen(fingerprint) != 16 || strspn(fingerprint, "0123456789abcdef") != 16)
+        return wnw__profile_bad(f, "model.fingerprint is not 16 hexadecimal digits");
+    memcpy(shape->fingerprint, fingerprint, sizeof shape->fingerprint);
+    WNW_TRY(model_int(f, model, "n_layer", &shape->n_layer));
+    WNW_TRY(model_int(f, model, "n_head", &shape->n_head));
+    WNW_TRY(model_int(f, model, "n_head_kv", &shape->n_head_kv));
+    WNW_TRY(model_int(f, model, "n_embd_head", &shape->n_embd_head));
+    if (shape->n_layer > MAX_LAYERS || shape->n_head > MAX_HEADS || shape->n_embd_head > MAX_HEADS)
+        return wnw__profile_bad(
+            f, "a model of %d layers and %d heads of %d elements; at most %d and %d of %d are read",
+            shape->n_layer, shape->n_head, shape->n_embd_head, MAX_LAYERS, MAX_HEADS, MAX_HEADS);
+    return WNW_OK;
+}
+
 /* E_MISMATCH unless it is the profile's model. Tables of CompilerKV may come from another model with the
  * same number of heads; a policy must ask for such a table to be used (wnw__table_check). */
 static int check_model(const struct wnw__profile_file *f, wnw_profile *p, bool compiler)
 {
-    const json_t *model = json_object_get(f->root, "model");
-    const char *fingerprint = json_string_value(json_object_get(model, "fingerprint"));
-    int32_t n_layer, n_head, n_head_kv, n_embd_head;
-    if (!fingerprint || strlen(fingerprint) != 16 || strspn(fingerprint, "0123456789abcdef") != 16)
-        return wnw__profile_bad(f, "model.fingerprint is not 16 hexadecimal digits");
-    WNW_TRY(model_int(f, model, "n_layer", &n_layer));
-    WNW_TRY(model_int(f, model, "n_head", &n_head));
-    WNW_TRY(model_int(f, model, "n_head_kv", &n_head_kv));
-    WNW_TRY(model_int(f, model, "n_embd_head", &n_embd_head));
-    const bool same = strcmp(fingerprint, p->fingerprint) == 0;
-    const bool fits = n_layer == p->n_layer && n_head == p->n_head && n_head_kv == p->n_head_kv &&
-                      n_embd_head == p->n_embd_head;
+    struct wnw__profile_shape of;
+    WNW_TRY(wnw__profile_shape_of(f, &of));
+    const bool same = strcmp(of.fingerprint, p->fingerprint) == 0;
+    const bool fits = of.n_layer == p->n_layer && of.n_head == p->n_head && of.n_head_kv == p->n_head_kv &&
+                      of.n_embd_head == p->n_embd_head;
     if (compiler) {
-        p->compiler.n_layer = n_layer;
+        p->compiler.n_layer = of.n_layer;
         p->compiler.foreign = !same || !fits;
-        if (n_head == p->n_head && n_head_kv == p->n_head_kv && n_layer <= MAX_LAYERS)
+        if (of.n_head == p->n_head && of.n_head_kv == p->n_head_kv)
             return WNW_OK;
     }
     if (same && fits)
@@ -46,8 +58,8 @@ static int check_model(const struct wnw__profile_file *f, wnw_profile *p, bool c
     return wnw__fail(WNW_E_MISMATCH,
                      "profile '%.200s' was made for another model: fingerprint %s, %d layers, %d and %d "
                      "heads; this model has %s, %d, %d and %d; calibrate it with `winnow calibrate`",
-                     f->path, fingerprint, n_layer, n_head, n_head_kv, p->fingerprint, p->n_layer, p->n_head,
-                     p->n_head_kv);
+                     f->path, of.fingerprint, of.n_layer, of.n_head, of.n_head_kv, p->fingerprint, p->n_layer,
+                     p->n_head, p->n_head_kv);
 }
 
 /* ---- The kinds ---- */
@@ -81,10 +93,11 @@ static int read_srh(const struct wnw__profile_file *f, const json_t *settings, w
     struct wnw__array_spec means = ranks;
     means.element = WNW_ELEMENT_F32;
     means.max = 1e30;
-    WNW_TRY(required(&p->srh_rank, f, "srh", ranks));
-    WNW_TRY(wnw__profile_check_ranks(f, "srh", p->srh_rank, p->n_layer, p->n_head));
-    WNW_TRY(optional(&p->srh_mean, f, "srh_mean", means));
     WNW_TRY(optional(&p->trad_rank, f, "trad", ranks));
+    WNW_TRY((p->trad_rank ? optional : required)(&p->srh_rank, f, "srh", ranks));
+    if (p->srh_rank)
+        WNW_TRY(wnw__profile_check_ranks(f, "srh", p->srh_rank, p->n_layer, p->n_head));
+    WNW_TRY(optional(&p->srh_mean, f, "srh_mean", means));
     if (p->trad_rank)
         WNW_TRY(wnw__profile_check_ranks(f, "trad", p->trad_rank, p->n_layer, p->n_head));
     WNW_TRY(optional(&p->trad_mean, f, "trad_mean", means));

@@ -224,6 +224,17 @@ def profiles():
     return own
 
 
+# ---- Files of other programs, as fuzz_import.c reads them: what they are, then the file ----
+
+def imports():
+    srh, trad, heads, duo, layers = (bytes([i]) for i in range(5))
+    ranks = json.dumps({"0": [3, 1, 2, 0], "1": [0, 1, 2, 3]}).encode()
+    scores = json.dumps({f"{layer}-{head}": [0.1, 0.2] for layer in range(2) for head in range(4)}).encode()
+    return {"srh-ranks": srh + ranks, "trad-scores": trad + scores, "heads": heads + scores,
+            "gates": duo + b"0.25\t1.5\n-0.5\t1e-1\n", "gates-too-many": duo + b"0 1 1\n0 1 1\n",
+            "layers": layers + json.dumps({"avg_score": [0.25, 0.75]}).encode()}
+
+
 # ---- Plans, as fuzz_plan.c reads them: cache type, shape, then each head ----
 
 ALL, NONE, MASK, LIST = range(4)
@@ -298,6 +309,8 @@ def main():
         put(folder, "vocab", name, data)
     for name, data in profiles().items():
         put(folder, "profile", name, data)
+    for name, data in imports().items():
+        put(folder, "import", name, data)
     for name, data in PLANS.items():
         put(folder, "plan", name, data)
     for name, data in results().items():

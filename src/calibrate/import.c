@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/* A profile of a file that another program wrote: read as what the user says it is, and written with the
+ * model's fingerprint, so that it is told apart from then on. */
+#include "base/hash.h"
+#include "base/sized.h"
+#include "calibrate/json.h"
+#include "profile/profile.h"
+#include "winnow_calibrate.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static json_t *model_of(const wnw_profile *p)
+{
+    return json_pack("{s:s, s:i, s:i, s:i, s:i}", "fingerprint", p->fingerprint, "n_layer", p->n_layer,
+                     "n_head", p->n_head, "n_head_kv", p->n_head_kv, "n_embd_head", p->n_embd_head);
+}
+
+/* Adds a table that the profile has. v NULL = memory ran out. */
+static bool add(json_t *results, const char *key, bool there, json_t *v)
+{
+    if (there)
+        return v && json_object_set_new(results, key, v) == 0;
+    json_decref(v);
+    return true;
+}
+
+static json_t *results_of(const wnw_profile *p)
+{
+    const int32_t L = p->n_layer, H = p->n_head, G = p->n_head_kv;
+    json_t *o = json_object();
+    bool good = o != NULL;
+    good = good && add(o, "srh", p->srh_rank, p->srh_rank ? wnw__json_i32_rows(p->srh_rank, L, H) : NULL);
+    good =
+        good && add(o, "srh_mean", p->srh_mean, p->srh_mean ? wnw__json_f32_rows(p->srh_mean, L, H) : NULL);
+    good = good && add(o, "trad", p->trad_rank, p->trad_rank ? wnw__json_i32_rows(p->trad_rank, L, H) : NULL);
+    good = good &&
+           add(o, "trad_mean", p->trad_mean, p->trad_mean ? wnw__json_f32_rows(p->trad_mean, L, H) : NULL);
+    good = good &&
+           add(o, "avg_score", p->layer_share, p->layer_share ? wnw__json_f64s(p->layer_share, L) : NULL);
+    good = good &&
+           add(o, "score", p->head_score, p->head_score ? wnw__json_f64_rows(p->head_score, L, H) : NULL);
+    good = good &&
+           add(o, "alpha", p->head_alpha, p->head_alpha ? wnw__json_f64_rows(p->head_alpha, L, G) : NULL);
+    if (!good) {
+        json_decref(o);
+        return NULL;
+    }
+    return o;
+}
+
+static const char *kind_of(const wnw_profile *p)
+{
+    for (int32_t kind = 0; kind < WNW_N_PROFILE_KINDS; kind++)
+        if (p->kinds >> kind & 1u)
+            return wnw_profile_kind_name(kind);
+    return "";
+}
+
+static json_t *settings_of(const wnw_import_params *params)
+{
+    json_t *o = json_pack("{s:s}", "imported_as", params->as);
+    bool good = o != NULL;
+    if (params->sink > 0)
+        good = good && json_object_set_new(o, "sink", json_integer(params->sink)) == 0;
+    if (params->recent > 0)
+        good = good && json_object_set_new(o, "recent", json_integer(params->recent)) == 0;
+    if (good)
+        return o;
+    json_decref(o);
+    return NULL;
+}
+
+static int hash_of(char out[17], const char *path)
+{
+    uint64_t hash = WNW_HASH_START;
+    char block[16384];
+    size_t n;
+    FILE *f = fopen(path, "rbe");
+    if (!f)
+        return wnw__fail(WNW_E_IO, "cannot open '%.200s' again", path);
+    while ((n = fread(block, 1, sizeof block, f)) > 0)
+        hash = wnw__hash(hash, block, n);
+    const bool good = !ferror(f);
+    fclose(f);
+    snprintf(out, 17, "%016" PRIx64, hash);
+    return good ? WNW_OK : wnw__fail(WNW_E_IO, "reading '%.200s' failed", path);
+}
+
+static int write_text(char **text, const wnw_profile *p, const char *path, const wnw_import_params *params)
+{
+    const char *slash = strrchr(path, '/');
+    char hash[17];
+    size_t len;
+    WNW_TRY(hash_of(hash, path));
+    json_t *name = json_string(slash ? slash + 1 : path);
+    if (!name)
+        return wnw__fail(WNW_E_ARG, "the name of the file '%.200s' is not UTF-8", path);
+    json_t *v = json_pack("{s:s, s:s, s:o, s:o, s:{s:o, s:s}, s:o}", "format", "winnow-profile-1", "kind",
+                          kind_of(p), "model", model_of(p), "settings", settings_of(params), "data", "file",
+                          name, "hash", hash, "results", results_of(p));
+    const int rc = wnw__json_text(text, &len, v, true);
+    json_decref(v);
+    return rc;
+}
+
+int wnw_profile_import(char **text, const wnw_model *m, const char *path, const wnw_import_params *params)
+{
+    wnw_import_params own = wnw_import_default_params();
+    wnw_profile *p;
+    WNW_REQUIRE(text);
+    *text = NULL;
+    WNW_REQUIRE(m);
+    WNW_REQUIRE(path);
+    WNW_REQUIRE(params);
+    WNW_TRY(WNW_SIZED_TAKE(wnw_import_params, &own, params));
+    WNW_REQUIRE(own.as);
+    if (own.sink < 0 || own.recent < 0)
+        return wnw__fail(WNW_E_RANGE, "sink is %d and recent is %d; they must be at least 0", (int)own.sink,
+                         (int)own.recent);
+    WNW_TRY(wnw_profile_new(&p, m));
+    int rc = wnw__profile_read_as(p, path, own.as);
+    if (rc == WNW_OK)
+        rc = write_text(text, p, path, &own);
+    wnw_profile_free(p);
+    return rc;
+}

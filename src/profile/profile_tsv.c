@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Gates of KV heads as DuoAttention's authors publish them (arXiv 2410.10819): a line per layer, a number per
+ * KV head, separated by tabs. Values outside 0 .. 1 are set to the nearer end, as the authors' code does when
+ * it reads such a file.
+ */
+#include "profile/profile_impl.h"
+
+#include "base/file.h"
+#include "base/number.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BYTES_PER_VALUE = 64 };
+
+static int read_bytes(const struct wnw__profile_file *f, char **text, size_t *len, int64_t most)
+{
+    int fd;
+    int64_t size;
+    *text = NULL;
+    WNW_TRY(wnw__open_file(&fd, &size, "profile", f->path));
+    *len = (size_t)size;
+    int rc = size <= most ? WNW_OK
+                          : wnw__profile_bad(f, "%lld bytes; a table of this model's gates has at most %lld",
+                                             (long long)size, (long long)most);
+    *text = rc == WNW_OK ? malloc(*len + 1) : NULL;
+    if (rc == WNW_OK && !*text)
+        rc = wnw__fail(WNW_E_NOMEM, "no memory for the %zu bytes of '%.200s'", *len, f->path);
+    for (size_t done = 0; rc == WNW_OK && done < *len;) {
+        const ssize_t n = read(fd, *text + done, *len - done);
+        if (n <= 0)
+            rc = wnw__fail(WNW_E_IO, "reading the profile '%.200s' failed", f->path);
+        done += n > 0 ? (size_t)n : 0;
+    }
+    close(fd);
+    if (rc == WNW_OK)
+        (*text)[*len] = '\0';
+    return rc;
+}
+
+/* Reads n numbers of one line, which ends at its line break or at the end of the text. *at becomes the
+ * beginning of the next line. */
+static int read_line(const struct wnw__profile_file *f, char **at, int32_t il, int32_t n, double *out)
+{
+    char *p = *at;
+    for (int32_t i = 0; i < n; i++) {
+        char *end;
+        p += strspn(p, " \t");
+        const double x = strchr("+-.0123456789", *p) && *p ? wnw__to_double(p, &end) : NAN;
+        if (!isfinite(x))
+            return wnw__profile_bad(
+                f, "line %d: value %d is not a number; a line must have %d numbers, one per KV head", il + 1,
+                i + 1, n);
+        out[i] = x < 0 ? 0 : x > 1 ? 1 : x;
+        p = end;
+    }
+    p += strspn(p, " \t\r");
+    if (*p && *p != '\n')
+        return wnw__profile_bad(f, "line %d has more than %d numbers, one per KV head", il + 1, n);
+    *at = p + (*p == '\n');
+    return WNW_OK;
+}
+
+int wnw__profile_read_gates(const char *path, wnw_profile *fresh)
+{
+    const struct wnw__profile_file f = {.path = path};
+    const int32_t n_layer = fresh->n_layer, n = fresh->n_head_kv;
+    const int64_t n_all = (int64_t)n_layer * n;
+    char *text;
+    size_t len;
+    WNW_TRY(read_bytes(&f, &text, &len, (n_all + 16) * BYTES_PER_VALUE));
+    fresh->head_alpha = calloc((size_t)n_all, sizeof *fresh->head_alpha);
+    int rc = fresh->head_alpha ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the gates of heads");
+    char *at = text;
+    for (int32_t il = 0; rc == WNW_OK && il < n_layer; il++)
+        rc = *at ? read_line(&f, &at, il, n, fresh->head_alpha + (int64_t)il * n)
+                 : wnw__profile_bad(&f, "it has %d lines; the model has %d layers", il, n_layer);
+    if (rc == WNW_OK && at[strspn(at, " \t\r\n")])
+        rc = wnw__profile_bad(&f, "it has more than %d lines, one per layer", n_layer);
+    if (rc == WNW_OK && (size_t)(at - text) + strspn(at, " \t\r\n") != len)
+        rc = wnw__profile_bad(&f, "a NUL byte follows the last number");
+    free(text);
+    fresh->kinds = 1u << WNW_PROFILE_HEADS;
+    return rc;
+}
