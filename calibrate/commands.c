@@ -28,6 +28,10 @@ static const struct app_group *const compiler_groups[] = {&calibrate_group_work,
 static const struct app_group *const plain_groups[] = {&calibrate_group_work, &calibrate_group_set,
                                                        &app_group_common, NULL};
 
+static const struct app_group *const heads_groups[] = {&calibrate_group_work, &calibrate_group_set,
+                                                       &calibrate_group_dump, &app_group_common, NULL};
+static const struct app_group *const all_groups[] = {&calibrate_group_work, &app_group_common, NULL};
+
 const struct app_command calibrate_commands[] = {
     {.name = "calibrate srh",
      .about = "Finds semantic and traditional retrieval heads, for compresskv and compresskv-traditional.",
@@ -56,6 +60,13 @@ const struct app_command calibrate_commands[] = {
      .groups = compiler_groups,
      .args_size = sizeof(struct compiler_args),
      .run = calibrate_run_compiler},
+    {.name = "calibrate heads",
+     .about = "Measures how important heads are: for headkv, criticalkv-headkv and duoattention.",
+     .usage = "[-m MODEL] [-f TEXT] [-o FILE] [--effort quick|normal|paper] [options]",
+     .notes = RESUMES,
+     .groups = heads_groups,
+     .args_size = sizeof(struct calibrate_args),
+     .run = calibrate_run_heads},
     {.name = "calibrate stats",
      .about = "Measures the queries of every head: for expected_attention-stats and qfilters.",
      .usage = "[-m MODEL] [-f TEXT] [-o FILE] [--effort HOW] [--set pieces=N,length=N]",
@@ -63,5 +74,13 @@ const struct app_command calibrate_commands[] = {
      .groups = plain_groups,
      .args_size = sizeof(struct calibrate_args),
      .run = calibrate_run_stats},
+    {.name = "calibrate all",
+     .about = "Makes every profile that methods read and this model does not have.",
+     .usage = "[-m MODEL] [-f TEXT] [-o FOLDER] [--effort quick|normal|paper] [options]",
+     .notes = "Profiles go to the cache folder, or to FOLDER. Each kind is measured with its own defaults;\n"
+              "CompilerKV's tables are those of --budget 512.",
+     .groups = all_groups,
+     .args_size = sizeof(struct calibrate_args),
+     .run = calibrate_run_all},
     {.name = NULL},
 };

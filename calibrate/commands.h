@@ -11,6 +11,8 @@ extern const struct app_command calibrate_commands[]; /* ended by a name of NULL
 int calibrate_run_srh(const struct app_args *args);
 int calibrate_run_layers(const struct app_args *args);
 int calibrate_run_compiler(const struct app_args *args);
+int calibrate_run_heads(const struct app_args *args);
 int calibrate_run_stats(const struct app_args *args);
+int calibrate_run_all(const struct app_args *args);
 
 #endif

@@ -144,7 +144,8 @@ static int print_profiles(const wnw_policy *policy, const char *model)
         if (path)
             puts(path);
         else
-            printf("none for %s; make it with `winnow calibrate %s -m %s`\n", model, name, model);
+            printf("none for %s; make it with `winnow calibrate %s -m %s%s`\n", model, name, model,
+                   kind == WNW_PROFILE_COMPILER ? " --budget N" : "");
         free(path);
         title = "";
     }

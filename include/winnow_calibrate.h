@@ -95,6 +95,7 @@ WNW_API void wnw_calibration_free(wnw_calibration *c);
 WNW_API const char *wnw_calibration_profile(const wnw_calibration *c, int32_t i, const char **name);
 /* Contents of another output by name, NUL-terminated, borrowed from c; NULL if there is none. "report" is
  * always there: a few lines for people. The others are made where params.outputs names them:
+ * heads has "dump" (CSV: probe, layer, head, importance, far),
  * srh has "dump" (CSV: probe, layer, head, semantic, traditional) and "probes" (JSONL: id, prompt_tokens,
  * target_first, target_len, generated_tokens). */
 WNW_API const char *wnw_calibration_output(const wnw_calibration *c, const char *name);

@@ -8,6 +8,7 @@
 #include "calibrate/bandit.h"
 #include "calibrate/calibrate.h"
 #include "calibrate/cql.h"
+#include "calibrate/importance.h"
 #include "calibrate/journal.h"
 #include "calibrate/json.h"
 #include "calibrate/layer_error.h"
