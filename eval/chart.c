@@ -17,10 +17,10 @@ enum { N_COLOURS = sizeof colours / sizeof *colours };
 static const struct {
     int type;
     const char *glyph;
-} shapes[] = {{7, "●"}, {5, "■"}, {9, "▲"}, {13, "◆"}, {11, "▼"}, {6, "○"}, {4, "□"}, {8, "△"}, {12, "◇"}};
+} shapes[] = {{7, "●"}, {5, "■"}, {9, "▲"}, {13, "◆"}, {11, "▼"}, {6, "○"}, {4, "□"}, {8, "△"}, {15, "⬟"}};
 enum { N_SHAPES = sizeof shapes / sizeof *shapes, OF_POINTS = N_SHAPES - 1 };
 /* The full cache, which is no method, is grey. */
-static const char *const grey = "#7f7f7f";
+static const char *const grey = "#808080";
 
 void eval_chart_begin(struct eval_chart *c, const char *x, const char *y, const char *settings)
 {
@@ -96,7 +96,7 @@ void eval_chart_end(struct eval_doc *d, struct eval_charts *all, struct eval_cha
     if (c->n_points > 0 && !all->missing && !d->no_memory) {
         eval_doc_put(
             &script,
-            "set terminal svg size 600,360 dynamic font 'sans-serif,15' noenhanced\nset border 3 lw 1\n"
+            "set terminal svg size 520,330 dynamic font 'sans-serif,16' noenhanced\nset border 3 lw 1\n"
             "set tics nomirror\nset grid lc rgb '#999999' dt 3 lw 0.5\nset bars small\nset pointintervalbox "
             "0\nset offsets graph "
             "0.02, "

@@ -97,7 +97,7 @@ static int put_case(struct eval_doc *d, const struct eval_run *run, const struct
     if (rc == APP_OK)
         rc = eval_result_texts(&full, run, w->full);
     if (rc == APP_OK) {
-        eval_doc_put(d, "<details><summary>");
+        eval_doc_put(d, "<details class=\"case\"><summary>");
         eval_doc_xml(d, run->tasks[w->comp->task]);
         eval_doc_put(d, ", N = %d, sample %d", w->comp->n_target, w->comp->index);
         if (w->comp->turn > 0)
@@ -129,7 +129,7 @@ int eval_html_cases(struct eval_doc *d, const struct eval_tables *t)
              task++) {
             struct worst list[MOST_CASES] = {{0}};
             for (int32_t k = 0; k < b->n_strata; k++)
-                if (b->strata[k].task == task)
+                if (b->strata[k].task == task && b->strata[k].informative)
                     find_worst(list, run, b, &b->strata[k]);
             if (list[0].comp && !any)
                 eval_doc_put(d,

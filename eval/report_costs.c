@@ -85,6 +85,8 @@ static void put_chart(struct eval_doc *d, struct eval_charts *charts, const stru
     eval_chart_begin(&chart, "tokens of the context", costs[which].y, "set yrange [0:]\nset xrange [0:]");
     for (int32_t i = 0; i < whole->n_rows; i++) {
         struct app_text label = {0};
+        if (!eval_html_is_drawn(t, whole, i))
+            continue;
         if (!eval_variant_label(&label, t->run, &t->run->variants[whole->rows[i].variant], true))
             d->no_memory = true;
         else
@@ -101,7 +103,7 @@ static void put_chart(struct eval_doc *d, struct eval_charts *charts, const stru
             }
         }
     }
-    snprintf(caption, sizeof caption, "%s, %.30s", costs[which].what, whole->mode);
+    snprintf(caption, sizeof caption, "%s, %.30s%s", costs[which].what, whole->mode, eval_html_drawn(whole));
     if (n_points > 0)
         eval_chart_end(d, charts, &chart, caption);
     else
@@ -111,11 +113,12 @@ static void put_chart(struct eval_doc *d, struct eval_charts *charts, const stru
 static void put_table(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b)
 {
     char length[32];
-    eval_doc_put(d, "<div class=\"scroll\"><table><caption>");
+    eval_doc_put(d, "<p class=\"caption\">");
     eval_doc_xml(d, b->mode);
     eval_doc_put(
         d,
-        ", %s: means over all tasks</caption><thead><tr><th class=\"left\">Method</th><th>Context tokens</th>"
+        ", %s: means over all tasks</p><div class=\"scroll\"><table><thead><tr><th "
+        "class=\"left\">Method</th><th>Context tokens</th>"
         "<th>First token s</th><th>Compress ms</th><th>ms per token</th><th>Kept MiB</th><th>Peak MiB</th>"
         "</tr></thead><tbody>\n",
         eval_words_length(length, b->n_target));
@@ -139,14 +142,16 @@ void eval_html_costs(struct eval_doc *d, struct eval_charts *charts, const struc
         "a "
         "protocol, so that the time to read it is the same for them unless a method reads by itself.</p>\n");
     for (int32_t i = 0; i < t->n; i++) {
-        if (t->blocks[i].n_target != EVAL_ALL_LENGTHS) {
-            put_table(d, t, &t->blocks[i]);
+        if (t->blocks[i].n_target != EVAL_ALL_LENGTHS || eval_block_is_extra(t, &t->blocks[i]))
             continue;
-        }
         eval_doc_put(d, "<div class=\"charts\">");
         for (int k = 0; k < N_COSTS; k++)
-            if (!eval_block_is_extra(t, &t->blocks[i]))
-                put_chart(d, charts, t, &t->blocks[i], k);
+            put_chart(d, charts, t, &t->blocks[i], k);
         eval_doc_put(d, "</div>\n");
     }
+    eval_doc_put(d, "<details><summary>Numbers</summary>\n");
+    for (int32_t i = 0; i < t->n; i++)
+        if (t->blocks[i].n_target != EVAL_ALL_LENGTHS)
+            put_table(d, t, &t->blocks[i]);
+    eval_doc_put(d, "</details>\n");
 }

@@ -89,14 +89,15 @@ static void put_areas(struct eval_doc *d, const struct eval_tables *t, const str
     }
     if (!first)
         return;
-    eval_doc_put(d, "<div class=\"scroll\"><table><caption>");
+    eval_doc_put(d, "<p class=\"caption\">");
     eval_doc_xml(d, b->mode);
     eval_doc_put(
         d,
         ": area under the score over the share removed, divided by the range (AUC), as per cent of the full "
         "cache, and with a point (1, 0) added (AUC0); and the share that can go before the mean relative "
         "loss "
-        "reaches 1, 5, 10 and 20 %%, between points along straight lines.%s</caption><thead><tr>"
+        "reaches 1, 5, 10 and 20 %%, between points along straight lines.%s</p><div "
+        "class=\"scroll\"><table><thead><tr>"
         "<th class=\"left\">Method</th><th>AUC</th><th>AUC %%</th><th>AUC0</th><th>1 %%</th><th>5 %%</th>"
         "<th>10 %%</th><th>20 %%</th><th>Points</th></tr></thead><tbody>\n",
         mixed ? " The methods were measured at different shares; compare areas of equal grids only." : "");
@@ -156,14 +157,15 @@ static void put_bytes_table(struct eval_doc *d, const struct eval_tables *t, con
 {
     double best = -1.0;
     char number[EVAL_MAX_NUMBER], interval[EVAL_MAX_INTERVAL];
-    eval_doc_put(d, "<div class=\"scroll\"><table><caption>");
+    eval_doc_put(d, "<p class=\"caption\">");
     eval_doc_xml(d, b->mode);
     eval_doc_put(
         d,
         ": eviction and quantisation on one scale, by bytes of kept keys and values. Bold: no smaller cache "
         "has "
-        "this mean or more; intervals may still overlap.</caption><thead><tr><th class=\"left\">Method</th>"
-        "<th class=\"left\">Cache</th><th>KV MiB</th><th>Score</th><th>Δ</th><th class=\"left\">95 %% "
+        "this mean or more; intervals may still overlap.</p><div class=\"scroll\"><table><thead><tr><th "
+        "class=\"left\">Method</th>"
+        "<th>KV MiB</th><th>Score</th><th>Δ</th><th class=\"left\">95 %% "
         "interval</th></tr></thead><tbody>\n");
     for (int32_t i = 0; i < n; i++) {
         const struct eval_cell *c = &list[i].row->macro;
@@ -173,7 +175,6 @@ static void put_bytes_table(struct eval_doc *d, const struct eval_tables *t, con
         eval_doc_put(d, "<tr><th class=\"left\">%s", ahead ? "<b>" : "");
         eval_html_label(d, t->run, v, true);
         eval_doc_put(d, "%s</th>", ahead ? "</b>" : "");
-        eval_html_element(d, "td", "left", v->kv_type);
         eval_html_number(d, list[i].bytes / 1048576.0, 2);
         eval_html_number(d, c->mean, 1);
         eval_doc_put(d, "<td>%s</td><td class=\"left\">",

@@ -54,7 +54,7 @@ static void put_map(struct eval_doc *d, const struct eval_run *run, int32_t task
         eval_html_label(d, run, &run->variants[variant], true);
         eval_doc_put(d, ": mean %.1f", h.mean);
         if (h.has_protected && !isnan(h.unprotected))
-            eval_doc_put(d, ", %.1f where the evidence is not kept in any case", h.unprotected);
+            eval_doc_put(d, ", unprotected %.1f", h.unprotected);
         eval_doc_put(d, "</caption>");
         put_rows(d, &h);
         eval_doc_put(d, "</table></div>\n");
@@ -85,8 +85,9 @@ static void put_maps(struct eval_doc *d, const struct eval_block *b, const struc
     eval_doc_put(d, ": %s by depth and length, ", what);
     eval_doc_xml(d, b->mode);
     eval_doc_put(d, "</h3><p class=\"soft\">Rows: depth of the evidence; columns: tokens. Colours go from 0 "
-                    "to 100 in every "
-                    "map.</p><div class=\"maps\">\n");
+                    "to 100 in every map. "
+                    "Unprotected: mean of the samples whose evidence the method does not keep whatever its "
+                    "score.</p><div class=\"maps\">\n");
     for (int32_t i = 0; i < b->n_rows; i++)
         put_map(d, run, task, b->rows[i].variant, m);
     eval_doc_put(d, "</div>\n");

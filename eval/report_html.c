@@ -25,10 +25,36 @@ void eval_html_label(struct eval_doc *d, const struct eval_run *run, const struc
     free(label.s);
 }
 
+void eval_html_text(struct eval_doc *d, const char *number)
+{
+    /* A minus is as wide as a plus, which a hyphen is not. */
+    if (*number == '-' && !number[1])
+        eval_doc_put(d, "–");
+    else
+        eval_doc_put(d, "%s%s", *number == '-' ? "−" : "", number + (*number == '-'));
+}
+
 void eval_html_number(struct eval_doc *d, double value, int decimals)
 {
     char text[EVAL_MAX_NUMBER];
-    eval_doc_put(d, "<td>%s</td>", isnan(value) ? "–" : eval_format(text, value, decimals));
+    eval_doc_put(d, "<td>");
+    eval_html_text(d, eval_format(text, value, decimals));
+    eval_doc_put(d, "</td>");
+}
+
+enum { MOST_LINES = 10 };
+
+bool eval_html_is_drawn(const struct eval_tables *t, const struct eval_block *b, int32_t i)
+{
+    const struct eval_variant *v = &t->run->variants[b->rows[i].variant];
+    const struct eval_variant *next = i + 1 < b->n_rows ? &t->run->variants[b->rows[i + 1].variant] : NULL;
+    return b->n_rows <= MOST_LINES || b->rows[i].variant == b->baseline || !next ||
+           strcmp(v->policy, next->policy) != 0;
+}
+
+const char *eval_html_drawn(const struct eval_block *b)
+{
+    return b->n_rows <= MOST_LINES ? "" : " (each method at its last size)";
 }
 
 /* ---- How the run was made ---- */

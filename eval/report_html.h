@@ -10,8 +10,15 @@
 void eval_html_element(struct eval_doc *d, const char *tag, const char *class_name, const char *text);
 /* Adds a variant's label; size: with its size. */
 void eval_html_label(struct eval_doc *d, const struct eval_run *run, const struct eval_variant *v, bool size);
+/* Adds a number with a proper minus sign; "-" becomes a dash. */
+void eval_html_text(struct eval_doc *d, const char *number);
 /* Adds a cell of a table with a number, or a dash. */
 void eval_html_number(struct eval_doc *d, double value, int decimals);
+
+/* Whether row i of a block has a line of its own in charts: all of a few rows; of many the full cache, and each policy at
+ * the size that is listed last, which eval_html_drawn says in words. */
+bool eval_html_is_drawn(const struct eval_tables *t, const struct eval_block *b, int32_t i);
+const char *eval_html_drawn(const struct eval_block *b);
 
 void eval_html_tables(struct eval_doc *d, const struct eval_tables *t);              /* report_tables.c */
 void eval_html_versus(struct eval_doc *d, const struct eval_report *r, int32_t run); /* report_tables.c */

@@ -143,13 +143,13 @@ static bool put_table(struct eval_doc *d, const struct eval_paper *p, const stru
 {
     int n_columns = 0;
     bool any = false;
-    eval_doc_put(d, "<div class=\"scroll\"><table><caption><b>");
+    eval_doc_put(d, "<p class=\"caption\"><b>");
     eval_doc_xml(d, p->paper);
     eval_doc_put(d, "</b>: ");
     eval_doc_xml(d, p->what);
     eval_doc_put(d, ". ");
     eval_doc_xml(d, p->note);
-    eval_doc_put(d, "</caption><thead><tr><th class=\"left\">Method</th>");
+    eval_doc_put(d, "</p><div class=\"scroll\"><table><thead><tr><th class=\"left\">Method</th>");
     for (const char *next = p->columns; next; n_columns++) {
         struct field column = take(&next, "|");
         split_key(&column);

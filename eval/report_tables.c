@@ -14,11 +14,9 @@ static void put_delta(struct eval_doc *d, const struct eval_paired *p)
         return;
     }
     const char *verdict = eval_verdict(p);
-    eval_doc_put(d, "<td class=\"%s\">%s %s</td><td class=\"left\">",
-                 *verdict == '+'   ? "plus"
-                 : *verdict == '-' ? "minus"
-                                   : "even",
-                 eval_format_signed(number, p->delta, 1), *verdict == '-' ? "−" : verdict);
+    eval_doc_put(d, "<td class=\"%s\">", *verdict == '+' ? "plus" : *verdict == '-' ? "minus" : "even");
+    eval_html_text(d, eval_format_signed(number, p->delta, 1));
+    eval_doc_put(d, " %s</td><td class=\"left\">", *verdict == '-' ? "−" : verdict);
     eval_doc_xml(d, eval_words_interval(interval, p));
     eval_doc_put(d, "</td>");
 }
@@ -46,18 +44,18 @@ static void put_row(struct eval_doc *d, const struct eval_run *run, const struct
 static void put_means(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b)
 {
     char length[32];
-    eval_doc_put(d, "<div class=\"scroll\"><table><caption>");
+    eval_doc_put(d, "<p class=\"caption\">");
     eval_doc_xml(d, b->mode);
-    eval_doc_put(
-        d,
-        ", %s: mean over %d informative of %d tasks</caption><thead><tr><th class=\"left\">Method</th>"
-        "<th title=\"samples\">n</th><th>Score</th><th>Δ</th><th class=\"left\">95 %% interval</th>"
-        "<th title=\"share of the full cache's score\">Kept %%</th>"
-        "<th title=\"first generated token as with the full cache\">First token %%</th>"
-        "<th title=\"divergence of predictions from the full cache's, nats\">KL</th>"
-        "<th title=\"share of the entries\">Removed %%</th><th>KV MiB</th>"
-        "<th title=\"time to compress\">Compress ms</th><th>tokens/s</th></tr></thead><tbody>\n",
-        eval_words_length(length, b->n_target), b->n_informative, b->n_strata);
+    eval_doc_put(d,
+                 ", %s: mean over %d informative of %d tasks</p><div class=\"scroll\"><table><thead><tr><th "
+                 "class=\"left\">Method</th>"
+                 "<th title=\"samples\">n</th><th>Score</th><th>Δ</th><th class=\"left\">95 %% interval</th>"
+                 "<th title=\"share of the full cache's score\">Kept %%</th>"
+                 "<th title=\"first generated token as with the full cache\">First token %%</th>"
+                 "<th title=\"divergence of predictions from the full cache's, nats\">KL</th>"
+                 "<th title=\"share of the entries\">Removed %%</th><th>KV MiB</th>"
+                 "<th title=\"time to compress\">Compress ms</th><th>tokens/s</th></tr></thead><tbody>\n",
+                 eval_words_length(length, b->n_target), b->n_informative, b->n_strata);
     for (int32_t i = 0; i < b->n_rows; i++)
         put_row(d, t->run, b, &b->rows[i]);
     eval_doc_put(d, "</tbody></table></div>\n");
@@ -83,13 +81,13 @@ static void put_task_cell(struct eval_doc *d, const struct eval_stratum *s, cons
 static void put_by_task(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b)
 {
     char length[32];
-    eval_doc_put(d, "<div class=\"scroll\"><table><caption>");
+    eval_doc_put(d, "<p class=\"caption\">");
     eval_doc_xml(d, b->mode);
-    eval_doc_put(
-        d,
-        ", %s: scores by task; + and − where the interval of the difference excludes 0</caption><thead><tr>"
-        "<th class=\"left\">Method</th>",
-        eval_words_length(length, b->n_target));
+    eval_doc_put(d,
+                 ", %s: scores by task; + and − where the interval of the difference excludes 0</p><div "
+                 "class=\"scroll\"><table><thead><tr>"
+                 "<th class=\"left\">Method</th>",
+                 eval_words_length(length, b->n_target));
     for (int32_t k = 0; k < b->n_strata; k++)
         eval_html_element(d, "th", b->strata[k].informative ? NULL : "grey",
                           t->run->tasks[b->strata[k].task]);
@@ -134,9 +132,10 @@ void eval_html_versus(struct eval_doc *d, const struct eval_report *r, int32_t r
     eval_doc_xml(d, r->names[1]);
     eval_doc_put(
         d,
-        "</h3><div class=\"scroll\"><table><caption>On the same samples of the informative tasks. Each line "
+        "</h3><p class=\"caption\">On the same samples of the informative tasks. Each line "
         "is "
-        "an interval of its own: where nothing differs, one in twenty excludes 0.</caption><thead><tr>"
+        "an interval of its own: where nothing differs, one in twenty excludes 0.</p><div "
+        "class=\"scroll\"><table><thead><tr>"
         "<th class=\"left\">Protocol</th><th>Length</th><th>Size</th><th>Cache</th><th>n</th><th>First</th>"
         "<th>Second</th><th>Δ</th><th class=\"left\">95 %% interval</th></tr></thead><tbody>\n");
     for (int32_t i = 0; i < r->n_versus[run]; i++) {
@@ -161,10 +160,11 @@ void eval_html_side_by_side(struct eval_doc *d, const struct eval_report *r)
     if (r->runs.n < 2)
         return;
     eval_doc_put(
-        d, "<h3>Side by side</h3><div class=\"scroll\"><table><caption>Means over each run's own informative "
+        d, "<h3>Side by side</h3><p class=\"caption\">Means over each run's own informative "
            "tasks and "
            "lengths. The samples differ between runs, so the rows of one run are compared, not the runs."
-           "</caption><thead><tr><th class=\"left\">Run</th><th class=\"left\">Protocol</th>"
+           "</p><div class=\"scroll\"><table><thead><tr><th class=\"left\">Run</th><th "
+           "class=\"left\">Protocol</th>"
            "<th class=\"left\">Method</th><th>n</th><th>Score</th><th>Δ</th><th class=\"left\">95 %% "
            "interval</th>"
            "<th>Kept %%</th></tr></thead><tbody>\n");

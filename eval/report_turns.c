@@ -30,11 +30,13 @@ static int32_t turn_means(double mean[MAX_TURNS], const struct eval_run *run, co
 static void put_table(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b,
                       int32_t task, int32_t n_turns)
 {
-    eval_doc_put(d, "<div class=\"scroll\"><table><caption>");
+    eval_doc_put(d, "<p class=\"caption\">");
     eval_doc_xml(d, t->run->tasks[task]);
     eval_doc_put(d, ", ");
     eval_doc_xml(d, b->mode);
-    eval_doc_put(d, ": mean score by question</caption><thead><tr><th class=\"left\">Method</th>");
+    eval_doc_put(
+        d,
+        ": mean score by question</p><div class=\"scroll\"><table><thead><tr><th class=\"left\">Method</th>");
     for (int32_t i = 0; i < n_turns; i++)
         eval_doc_put(d, "<th>%d</th>", i + 1);
     eval_doc_put(d, "<th>first − last</th></tr></thead><tbody>\n");
@@ -57,10 +59,12 @@ static void put_chart(struct eval_doc *d, struct eval_charts *charts, const stru
 {
     struct eval_chart chart;
     char caption[256];
-    eval_chart_begin(&chart, "question", "score", "set yrange [0:100]\nset xtics 1");
+    eval_chart_begin(&chart, "question", "score", "set yrange [0:100]\nset xtics 1\nset xrange [0.5:]");
     for (int32_t i = 0; i < b->n_rows; i++) {
         double mean[MAX_TURNS];
         struct app_text label = {0};
+        if (!eval_html_is_drawn(t, b, i))
+            continue;
         turn_means(mean, t->run, b, task, b->rows[i].variant);
         if (!eval_variant_label(&label, t->run, &t->run->variants[b->rows[i].variant], true))
             d->no_memory = true;
@@ -70,7 +74,8 @@ static void put_chart(struct eval_doc *d, struct eval_charts *charts, const stru
         for (int32_t k = 0; k < n_turns; k++)
             eval_chart_point(&chart, k + 1, mean[k], NAN, NAN);
     }
-    snprintf(caption, sizeof caption, "%.100s: score by question, %.30s", t->run->tasks[task], b->mode);
+    snprintf(caption, sizeof caption, "%.100s: score by question, %.30s%s", t->run->tasks[task], b->mode,
+             eval_html_drawn(b));
     eval_chart_end(d, charts, &chart, caption);
 }
 

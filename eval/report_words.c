@@ -69,27 +69,36 @@ static void put_power(struct eval_doc *d, const struct eval_tables *t)
                      n_intervals, 0.05 * n_intervals);
 }
 
+/* Names the tasks of a protocol that cannot tell methods apart. */
+static void put_uninformative(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b)
+{
+    bool any = false;
+    for (int32_t k = 0; k < b->n_strata; k++) {
+        const struct eval_stratum *s = &b->strata[k];
+        char length[32];
+        if (s->informative || !s->scored)
+            continue;
+        if (!any)
+            eval_doc_put(d, "Uninformative (%s), and left out of the means: ", b->mode);
+        eval_doc_put(d, "%s%s at %s (%.1f points on %zu separate samples)", any ? ", " : "",
+                     t->run->tasks[s->task], eval_words_length(length, s->n_target), s->probes, s->n_probes);
+        any = true;
+    }
+    if (any)
+        eval_doc_put(d, ". The full cache needs %d points there.\n", EVAL_GATE_POINTS);
+}
+
 /* Tasks that cannot tell methods apart, and tasks that nobody tested for it. */
 static void put_gate(struct eval_doc *d, const struct eval_tables *t)
 {
     for (int32_t i = 0; i < t->n; i++) {
         const struct eval_block *b = &t->blocks[i];
+        int32_t n_unprobed = 0;
         if (b->n_target != EVAL_ALL_LENGTHS)
             continue;
-        int32_t n_unprobed = 0;
-        for (int32_t k = 0; k < b->n_strata; k++) {
-            const struct eval_stratum *s = &b->strata[k];
-            char length[32];
-            n_unprobed += s->scored && s->n_probes == 0;
-            if (s->informative || !s->scored)
-                continue;
-            eval_doc_put(d,
-                         "Uninformative (%s): %s at %s; the full cache has %.1f points on %zu separate "
-                         "samples, and %d are "
-                         "needed. The task is left out of the means.\n",
-                         b->mode, t->run->tasks[s->task], eval_words_length(length, s->n_target), s->probes,
-                         s->n_probes, EVAL_GATE_POINTS);
-        }
+        for (int32_t k = 0; k < b->n_strata; k++)
+            n_unprobed += b->strata[k].scored && b->strata[k].n_probes == 0;
+        put_uninformative(d, t, b);
         if (n_unprobed > 0 && !t->no_gate)
             eval_doc_put(
                 d, "%d of %d tasks (%s) were not probed on separate samples and count as informative.\n",
