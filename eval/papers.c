@@ -97,14 +97,14 @@ const struct eval_paper eval_papers[] = {
      ""},
     {"LagKV", "RULER-16K, mean of 13 tasks by share removed, Llama-3.1-8B-Instruct", "agnostic",
      "0@ratio=0|0.25@ratio=0.25|0.5@ratio=0.5|0.75@ratio=0.75|0.875@ratio=0.875",
-     "full cache@full|92.6\n"
+     "full cache@full|92.6|92.6|92.6|92.6|92.6\n"
      "SnapKV@snapkv kvpress-snapkv|92.6|81.3|66.8|43.0|29.4\n"
      "StreamingLLM@streaming_llm|92.6|69.0|50.3|30.3|21.3\n"
      "LagKV@lagkv paper-lagkv kvpress-lagkv|92.6|88.2|80.0|62.9|48.9",
      ""},
     {"LagKV", "RULER-16K, mean of 13 tasks by share removed, Qwen2.5-7B-Instruct", "agnostic",
      "0@ratio=0|0.25@ratio=0.25|0.5@ratio=0.5|0.75@ratio=0.75|0.875@ratio=0.875",
-     "full cache@full|90.8\n"
+     "full cache@full|90.8|90.8|90.8|90.8|90.8\n"
      "SnapKV@snapkv kvpress-snapkv|90.8|60.7|46.1|34.4|26.9\n"
      "StreamingLLM@streaming_llm|90.8|72.5|55.2|33.4|23.7\n"
      "LagKV@lagkv paper-lagkv kvpress-lagkv|90.8|82.5|73.5|56.6|42.4",

@@ -104,7 +104,7 @@ static int put_case(struct eval_doc *d, const struct eval_run *run, const struct
             eval_doc_put(d, ", question %d", w->comp->turn + 1);
         eval_doc_put(d, ": ");
         eval_html_label(d, run, &run->variants[w->comp->variant], true);
-        eval_doc_put(d, " %.0f, full cache %.0f</summary><dl>", 100.0 * w->comp->m[EVAL_M_SCORE],
+        eval_doc_put(d, ": %.0f points, full cache %.0f</summary><dl>", 100.0 * w->comp->m[EVAL_M_SCORE],
                      100.0 * w->full->m[EVAL_M_SCORE]);
         const json_t *question = json_object_get(comp, "question");
         put_text(d, "Question", question ? question : json_object_get(full, "question"));

@@ -3,6 +3,7 @@
 #include "eval/report_impl.h"
 
 #include "app/json.h"
+#include "eval/heat.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -117,6 +118,32 @@ static json_t *curves_json(const struct eval_tables *t, const struct eval_block 
     return list;
 }
 
+/* The maps of a block's methods: cells [length, depth, points, samples]. */
+static json_t *maps_json(const struct eval_run *run, const struct eval_block *b)
+{
+    json_t *list = json_array();
+    for (int32_t task = 0; task < run->n_tasks; task++)
+        for (int32_t i = 0; eval_heat_is_on_grid(run->tasks[task]) && i < b->n_rows; i++) {
+            struct eval_heat h;
+            json_t *cells = json_array();
+            if (!eval_heat_make(&h, run, task, b->rows[i].variant, EVAL_M_SCORE))
+                app_json_append(&cells, NULL);
+            for (int32_t k = 0; k < h.n_depths * h.n_lengths; k++)
+                if (h.n[k] > 0)
+                    app_json_append(&cells, json_pack("[i,f,f,i]", h.length[k % h.n_lengths],
+                                                      h.depth[k / h.n_lengths], h.value[k], h.n[k]));
+            if (h.n_depths > 0)
+                app_json_append(
+                    &list, json_pack("{s:o,s:o,s:f,s:o,s:o}", "task", app_json_text(run->tasks[task]),
+                                     "config", app_json_text(run->variants[b->rows[i].variant].id), "mean",
+                                     h.mean, "unprotected", number(h.unprotected), "cells", cells));
+            else
+                json_decref(cells);
+            eval_heat_clear(&h);
+        }
+    return list;
+}
+
 static json_t *block_json(const struct eval_tables *t, const struct eval_block *b)
 {
     json_t *o = json_object(), *rows = json_array(), *gate = json_array();
@@ -134,6 +161,8 @@ static json_t *block_json(const struct eval_tables *t, const struct eval_block *
     set(&o, "tasks", gate);
     set(&o, "rows", rows);
     set(&o, "curves", curves_json(t, b));
+    if (b->n_target == EVAL_ALL_LENGTHS)
+        set(&o, "maps", maps_json(t->run, b));
     return o;
 }
 

@@ -60,11 +60,14 @@ static bool begins(struct field f, const char *with)
     return f.len >= strlen(with) && strncmp(f.s, with, strlen(with)) == 0;
 }
 
-/* The number of ours for a column and a row; NAN where there is none. *kept: share of the full cache's score. */
-static double find_ours(double *kept, const struct ours *o, struct field presets, struct field key)
+/* The number of ours for a column and a row; NAN where there is none. *kept: share of the full cache's score. *beyond:
+ * the loss was never reached, and more could go. */
+static double find_ours(double *kept, bool *beyond, const struct ours *o, struct field presets,
+                        struct field key)
 {
     const struct eval_run *run = o->t->run;
     *kept = NAN;
+    *beyond = false;
     if (key.len == 0 || presets.len == 0)
         return NAN;
     for (int32_t i = 0; i < o->n_curves; i++) {
@@ -74,8 +77,10 @@ static double find_ours(double *kept, const struct ours *o, struct field presets
         if (begins(key, "auc_one"))
             return c->auc_one;
         for (int k = 0; begins(key, "loss=") && k < EVAL_N_LOSSES; k++)
-            if (fabs(strtod(key.s + 5, NULL) - eval_losses[k]) < 1e-9)
+            if (fabs(strtod(key.s + 5, NULL) - eval_losses[k]) < 1e-9) {
+                *beyond = isinf(c->tolerance[k]);
                 return 100.0 * (isinf(c->tolerance[k]) ? c->r[c->n - 1] : c->tolerance[k]);
+            }
     }
     for (int32_t i = 0; i < o->b->n_rows; i++) {
         const struct eval_row *row = &o->b->rows[i];
@@ -98,50 +103,59 @@ static void put_field(struct eval_doc *d, const char *tag, const char *class_nam
     eval_doc_put(d, "</%s>", tag);
 }
 
-/* A line of the paper. */
-static void put_theirs(struct eval_doc *d, struct field method, const char *cells, int n_columns)
+/* A number of ours, with the share of the full cache's score that is kept. Returns whether there is one. */
+static bool put_ours(struct eval_doc *d, const struct ours *o, struct field presets, struct field key)
 {
-    int n = 0;
+    char number[EVAL_MAX_NUMBER], share[EVAL_MAX_NUMBER];
+    double kept = NAN;
+    bool beyond = false;
+    const double value = o->b ? find_ours(&kept, &beyond, o, presets, key) : NAN;
+    if (!isnan(value))
+        eval_doc_put(d, "%s%s", beyond ? "≥ " : "", eval_format(number, value, 1));
+    if (!isnan(kept))
+        eval_doc_put(d, " (kept %s %%)", eval_format(share, kept, 0));
+    return !isnan(value);
+}
+
+/* A row of the paper and, below it, our numbers for columns that the paper has filled; ours for its empty columns stand
+ * in the row itself. Returns whether there are any. */
+static bool put_row(struct eval_doc *d, const struct ours *o, const char *columns, struct field row)
+{
+    struct field method = {row.s, strcspn(row.s, "|\n")};
+    const struct field presets = split_key(&method);
+    const char *cells = memchr(row.s, '|', row.len), *end = row.s + row.len;
+    struct eval_doc below = {0};
+    bool in_row = false, in_line = false;
+    cells = cells ? cells + 1 : NULL;
     eval_doc_put(d, "<tr>");
     put_field(d, "th", "left", method);
-    for (; cells && n < n_columns; n++) {
-        const char *end = cells + strcspn(cells, "\n");
-        const struct field f = {cells, strcspn(cells, "|\n")};
-        put_field(d, "td", NULL, f);
-        cells = f.s + f.len < end ? f.s + f.len + 1 : NULL;
-    }
-    for (; n < n_columns; n++)
-        eval_doc_put(d, "<td></td>");
-    eval_doc_put(d, "</tr>\n");
-}
-
-/* Our line below it; nothing if we have no number for it. Returns whether there was one. */
-static bool put_ours(struct eval_doc *d, const struct ours *o, const char *columns, struct field presets)
-{
-    struct eval_doc line = {0};
-    bool any = false;
     for (const char *next = columns; next;) {
         struct field column = take(&next, "|");
-        double kept;
-        char number[EVAL_MAX_NUMBER], share[EVAL_MAX_NUMBER];
-        const double value = find_ours(&kept, o, presets, split_key(&column));
-        any = any || !isnan(value);
-        eval_doc_put(&line, "<td>%s", isnan(value) ? "" : eval_format(number, value, 1));
-        if (!isnan(kept))
-            eval_doc_put(&line, " (kept %s %%)", eval_format(share, kept, 0));
-        eval_doc_put(&line, "</td>");
+        const struct field key = split_key(&column);
+        if (cells) {
+            const struct field cell = {cells, strcspn(cells, "|\n")};
+            put_field(d, "td", NULL, cell);
+            cells = cell.s + cell.len < end ? cell.s + cell.len + 1 : NULL;
+            eval_doc_put(&below, "<td>");
+            in_line = put_ours(&below, o, presets, key) || in_line;
+            eval_doc_put(&below, "</td>");
+        } else {
+            eval_doc_put(d, "<td class=\"ours\">");
+            in_row = put_ours(d, o, presets, key) || in_row;
+            eval_doc_put(d, "</td>");
+        }
     }
-    d->no_memory = d->no_memory || line.no_memory;
-    if (any)
-        eval_doc_put(d, "<tr class=\"ours\"><th class=\"left\">   ours</th>%s</tr>\n", line.text.s);
-    eval_doc_clear(&line);
-    return any;
+    eval_doc_put(d, "</tr>\n");
+    if (in_line)
+        eval_doc_put(d, "<tr class=\"ours\"><th class=\"left\">ours</th>%s</tr>\n", below.text.s);
+    d->no_memory = d->no_memory || below.no_memory;
+    eval_doc_clear(&below);
+    return (in_row || in_line) && !is_one_of("full", presets);
 }
 
-/* A table; returns whether it has a number of ours. */
+/* A table; returns whether it has a number of ours for a method. */
 static bool put_table(struct eval_doc *d, const struct eval_paper *p, const struct ours *o)
 {
-    int n_columns = 0;
     bool any = false;
     eval_doc_put(d, "<p class=\"caption\"><b>");
     eval_doc_xml(d, p->paper);
@@ -150,7 +164,7 @@ static bool put_table(struct eval_doc *d, const struct eval_paper *p, const stru
     eval_doc_put(d, ". ");
     eval_doc_xml(d, p->note);
     eval_doc_put(d, "</p><div class=\"scroll\"><table><thead><tr><th class=\"left\">Method</th>");
-    for (const char *next = p->columns; next; n_columns++) {
+    for (const char *next = p->columns; next;) {
         struct field column = take(&next, "|");
         split_key(&column);
         put_field(d, "th", NULL, column);
@@ -158,11 +172,7 @@ static bool put_table(struct eval_doc *d, const struct eval_paper *p, const stru
     eval_doc_put(d, "</tr></thead><tbody>\n");
     for (const char *next = p->rows; next;) {
         const struct field row = take(&next, "\n");
-        struct field method = {row.s, strcspn(row.s, "|\n")};
-        const struct field presets = split_key(&method);
-        const char *cells = memchr(row.s, '|', row.len);
-        put_theirs(d, method, cells ? cells + 1 : NULL, n_columns);
-        any = (o->b && put_ours(d, o, p->columns, presets)) || any;
+        any = put_row(d, o, p->columns, row) || any;
     }
     eval_doc_put(d, "</tbody></table></div>\n");
     return any;

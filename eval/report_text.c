@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The summary as text for a terminal. */
-#include "eval/report_impl.h"
+#include "eval/report_text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -31,8 +31,8 @@ static int label_width(struct eval_doc *d, const struct eval_run *run)
     return widest;
 }
 
-static void put_label(struct eval_doc *d, const struct eval_run *run, const struct eval_variant *v, bool size,
-                      int width)
+void eval_text_label(struct eval_doc *d, const struct eval_run *run, const struct eval_variant *v, bool size,
+                     int width)
 {
     struct app_text label = {0};
     if (!eval_variant_label(&label, run, v, size))
@@ -55,7 +55,7 @@ static void put_row(struct eval_doc *d, const struct eval_run *run, const struct
     const struct eval_cell *c = &row->macro;
     const struct eval_variant *v = &run->variants[row->variant];
     char text[EVAL_MAX_NUMBER], interval[EVAL_MAX_INTERVAL];
-    put_label(d, run, v, true, width);
+    eval_text_label(d, run, v, true, width);
     eval_doc_put(d, "%s %5zu", row->off_target ? "*" : " ", c->n);
     put_number(d, 6, c->mean, 1);
     put_number(d, 6, c->full, 1);
@@ -79,7 +79,7 @@ static void put_tasks(struct eval_doc *d, const struct eval_run *run, const stru
         eval_doc_put(d, " %13.13s", run->tasks[b->strata[k].task]);
     eval_doc_put(d, "\n");
     for (int32_t i = 0; i < b->n_rows; i++) {
-        put_label(d, run, &run->variants[b->rows[i].variant], true, width + 1);
+        eval_text_label(d, run, &run->variants[b->rows[i].variant], true, width + 1);
         for (int32_t k = 0; k < b->n_strata; k++) {
             const struct eval_cell *c = &b->rows[i].cell[k];
             char text[EVAL_MAX_NUMBER];
@@ -123,7 +123,7 @@ static void put_curves(struct eval_doc *d, const struct eval_tables *t, const st
             eval_doc_put(d, "\n%-*s %7s %7s %7s  %s\n", width + 1, "CURVE", "AUC", "AUC %", "AUC0",
                          "share that can go at a loss of 1, 5, 10, 20 %");
         any = true;
-        put_label(d, t->run, &t->run->variants[b->rows[c->first].variant], false, width + 1);
+        eval_text_label(d, t->run, &t->run->variants[b->rows[c->first].variant], false, width + 1);
         put_number(d, 7, c->auc, 2);
         put_number(d, 7, c->auc_rel, 2);
         put_number(d, 7, c->auc_one, 2);
@@ -172,8 +172,10 @@ static void put_run(struct eval_doc *d, const struct eval_report *r, int32_t i)
         const struct eval_block *b = &t->blocks[k];
         if (!eval_block_is_extra(t, b))
             put_block(d, t, b, width);
-        if (b->n_target == EVAL_ALL_LENGTHS)
+        if (b->n_target == EVAL_ALL_LENGTHS) {
             put_curves(d, t, b, width);
+            eval_text_maps(d, t, b, width);
+        }
     }
     if (r->names[0])
         put_versus(d, r, i);

@@ -1,31 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Tasks with several questions on one context: does a method last beyond the first? */
 #include "eval/report_html.h"
+#include "eval/turns.h"
 
 #include <math.h>
 #include <stdlib.h>
-
-enum { MAX_TURNS = 16 };
-
-/* Mean score of a variant at each turn of a task; returns the number of turns. NaN where it has none. */
-static int32_t turn_means(double mean[MAX_TURNS], const struct eval_run *run, const struct eval_block *b,
-                          int32_t task, int32_t variant)
-{
-    double sum[MAX_TURNS] = {0};
-    int32_t n[MAX_TURNS] = {0}, n_turns = 0;
-    for (int32_t k = 0; k < b->n_strata; k++)
-        for (size_t i = b->strata[k].begin; b->strata[k].task == task && i < b->strata[k].end; i++) {
-            const struct eval_result *r = &run->results[i];
-            if (r->turn >= MAX_TURNS || isnan(r->m[EVAL_M_SCORE]))
-                continue;
-            n_turns = r->turn + 1 > n_turns ? r->turn + 1 : n_turns;
-            sum[r->turn] += r->variant == variant ? 100.0 * r->m[EVAL_M_SCORE] : 0.0;
-            n[r->turn] += r->variant == variant;
-        }
-    for (int32_t i = 0; i < MAX_TURNS; i++)
-        mean[i] = n[i] > 0 ? sum[i] / n[i] : NAN;
-    return n_turns;
-}
 
 static void put_table(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b,
                       int32_t task, int32_t n_turns)
@@ -41,8 +20,8 @@ static void put_table(struct eval_doc *d, const struct eval_tables *t, const str
         eval_doc_put(d, "<th>%d</th>", i + 1);
     eval_doc_put(d, "<th>first − last</th></tr></thead><tbody>\n");
     for (int32_t i = 0; i < b->n_rows; i++) {
-        double mean[MAX_TURNS];
-        turn_means(mean, t->run, b, task, b->rows[i].variant);
+        double mean[EVAL_MAX_TURNS];
+        eval_turn_means(mean, t->run, b, task, b->rows[i].variant);
         eval_doc_put(d, "<tr><th class=\"left\">");
         eval_html_label(d, t->run, &t->run->variants[b->rows[i].variant], true);
         eval_doc_put(d, "</th>");
@@ -61,11 +40,11 @@ static void put_chart(struct eval_doc *d, struct eval_charts *charts, const stru
     char caption[256];
     eval_chart_begin(&chart, "question", "score", "set yrange [0:100]\nset xtics 1\nset xrange [0.5:]");
     for (int32_t i = 0; i < b->n_rows; i++) {
-        double mean[MAX_TURNS];
+        double mean[EVAL_MAX_TURNS];
         struct app_text label = {0};
         if (!eval_html_is_drawn(t, b, i))
             continue;
-        turn_means(mean, t->run, b, task, b->rows[i].variant);
+        eval_turn_means(mean, t->run, b, task, b->rows[i].variant);
         if (!eval_variant_label(&label, t->run, &t->run->variants[b->rows[i].variant], true))
             d->no_memory = true;
         else
@@ -84,8 +63,8 @@ void eval_html_turns(struct eval_doc *d, struct eval_charts *charts, const struc
     bool any = false;
     for (int32_t i = 0; i < t->n; i++)
         for (int32_t task = 0; t->blocks[i].n_target == EVAL_ALL_LENGTHS && task < t->run->n_tasks; task++) {
-            double mean[MAX_TURNS];
-            const int32_t n_turns = turn_means(mean, t->run, &t->blocks[i], task, -1);
+            double mean[EVAL_MAX_TURNS];
+            const int32_t n_turns = eval_turn_means(mean, t->run, &t->blocks[i], task, -1);
             if (n_turns < 2)
                 continue;
             eval_doc_put(d, "%s", any ? "" : "<h3>Several questions on one context</h3>\n");
