@@ -66,7 +66,7 @@ def commands(text):
 def check_commands(path, text):
     for command, rest in commands(text):
         sub = command.split() + [w for w in rest.split()[:1] if (command == "bench" and w in ("observe", "methods"))
-                                 or (command == "calibrate" and re.fullmatch("[a-z]+", w))]
+                                 or (command in ("calibrate", "profile") and re.fullmatch("[a-z]+", w))]
         known = output(*sub, "--help")
         if sub == ["calibrate"] and re.search("needs one of|not there yet", error(*sub)):
             continue  # the family itself
