@@ -285,6 +285,12 @@ static void null_engines(void **state)
     assert_null_refused(wnw_decode_batch(e, NULL, &token, 1));
     assert_null_refused(wnw_decode_batch(e, &none, NULL, 1));
     assert_null_refused(wnw_decode_batch(e, &none, &token, 1));
+    assert_null_refused(wnw_engine_measure(NULL, true));
+    wnw_engine_times times = {WNW_INIT(wnw_engine_times), .n_pass = 3};
+    assert_null_refused(wnw_engine_get_times(e, NULL));
+    assert_null_refused(wnw_engine_get_times(NULL, &times));
+    assert_int_equal(times.n_pass, 0);
+    assert_error(wnw_engine_get_times(e, &(wnw_engine_times){0}), WNW_E_ARG); /* no size */
     wnw_engine_free(e);
     wnw_engine_free(NULL);
 }

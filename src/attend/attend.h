@@ -71,6 +71,10 @@ struct wnw__attend_op {
     const struct wnw__attend_batch *batch;
 };
 
+/* The number of (row, entry) pairs of KV head ih in which the row sees the entry, if n_row new rows follow
+ * the layer's entries. */
+double wnw__attend_pairs(const struct wnw__kv_layer *layer, int32_t ih, int32_t n_row);
+
 struct ggml_tensor *wnw__attend_own(struct ggml_context *ctx, struct wnw__attend_op *op,
                                     struct ggml_tensor *q, struct ggml_tensor *k, struct ggml_tensor *v);
 

@@ -175,6 +175,16 @@ void wnw__attend_store(const struct wnw__attend_op *op, const float *k, const fl
     }
 }
 
+double wnw__attend_pairs(const struct wnw__kv_layer *layer, int32_t ih, int32_t n_row)
+{
+    const double len = layer->len[ih], n = n_row, window = layer->n_swa;
+    const double before_full = window - len - 1; /* rows that see less than a whole window */
+    if (layer->n_swa <= 0 || n <= before_full)
+        return n * len + n * (n + 1) / 2;
+    const double growing = before_full > 0 ? before_full : 0;
+    return growing * len + growing * (growing + 1) / 2 + (n - growing) * window;
+}
+
 /* ---- Graph operations ---- */
 
 /* The sources are k and v. */

@@ -268,9 +268,18 @@ static int compute(wnw_engine *e, struct wnw__graph *g)
     return wnw__fail(WNW_E_BACKEND, "ggml could not compute the graph of %d tokens", (int)e->batch->n_row);
 }
 
+/* Counts the work of the batch, which has been computed and not yet committed. */
+static void count_work(wnw_engine *e, const struct wnw__graph *g)
+{
+    const struct wnw__times_shape shape = {.n_head = e->m->hp.n_head, .d = e->m->hp.n_embd_head};
+    if (e->times.on)
+        wnw__times_count(&e->times, e->batch, e->passes, &shape, g->products);
+}
+
 int wnw__engine_run(wnw_engine *e, const struct wnw__batch *b)
 {
     e->ran = NULL;
+    wnw__times_begin(&e->times);
     WNW_TRY(reserve(e, b));
     count_stages(e);
     struct wnw__graph *g = find_graph(e);
@@ -278,6 +287,7 @@ int wnw__engine_run(wnw_engine *e, const struct wnw__batch *b)
         WNW_TRY(wnw__graph_build(g, e));
     g->last_run = ++e->n_run;
     WNW_TRY(compute(e, g));
+    count_work(e, g);
     for (int32_t i = 0; i < b->n_slice; i++) {
         for (int32_t il = b->from; il < b->to; il++)
             wnw__cache_commit_layer(b->slice[i].cache, il, b->slice[i].n_past, b->slice[i].n_row);
@@ -285,6 +295,37 @@ int wnw__engine_run(wnw_engine *e, const struct wnw__batch *b)
     }
     if (g->x_out)
         ggml_backend_tensor_get(g->x_out, b->hidden, 0, ggml_nbytes(g->x_out));
+    wnw__times_end(&e->times);
     e->ran = g;
+    return WNW_OK;
+}
+
+/* ---- Times ---- */
+
+int wnw_engine_measure(wnw_engine *e, bool on)
+{
+    WNW_REQUIRE(e);
+    if (on)
+        wnw__times_start(&e->times);
+    e->times.on = on;
+    return WNW_OK;
+}
+
+int wnw_engine_get_times(const wnw_engine *e, wnw_engine_times *out)
+{
+    wnw_engine_times times = wnw_engine_times_default();
+    WNW_REQUIRE(out);
+    WNW_TRY(WNW_SIZED_CHECK(wnw_engine_times, out));
+    wnw__sized_give(out, &times);
+    WNW_REQUIRE(e);
+    const wnw_work *part = e->times.part;
+    times.n_pass = e->times.n_pass;
+    times.n_token = e->times.n_token;
+    times.weights = part[WNW_WORK_WEIGHTS];
+    times.attention = part[WNW_WORK_ATTENTION];
+    times.observation = part[WNW_WORK_OBSERVATION];
+    times.logits = part[WNW_WORK_LOGITS];
+    times.other = part[WNW_WORK_OTHER];
+    wnw__sized_give(out, &times);
     return WNW_OK;
 }

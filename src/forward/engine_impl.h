@@ -6,6 +6,7 @@
 #include "forward/engine.h"
 #include "forward/graph.h"
 #include "forward/team.h"
+#include "forward/times.h"
 
 /* The graphs that are kept: that of the last prompt, and those of decode steps of four shapes. */
 enum { WNW_GRAPH_PROMPT, WNW_GRAPH_DECODE, WNW_N_GRAPHS = WNW_GRAPH_DECODE + 4 };
@@ -18,6 +19,7 @@ struct wnw_engine {
     struct wnw__attend_op *ops;         /* [n_layer] */
     struct wnw__matmul_scratch *matmul; /* scratch of the products with weights */
     struct wnw__graph graphs[WNW_N_GRAPHS];
+    struct wnw__times times;
     uint64_t n_run;               /* runs so far, from which graphs get their age */
     const struct wnw__graph *ran; /* the graph of the last run, or NULL if that run failed */
 

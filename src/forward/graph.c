@@ -42,16 +42,34 @@ static struct ggml_tensor *rms_norm(struct ggml_context *ctx, const struct wnw__
     return ggml_mul(ctx, ggml_rms_norm(ctx, x, hp->rms_eps), w);
 }
 
+/* What stands in the graph since the mark before, up to t, is work of this kind. Only for engines that
+ * measure. */
+static void mark(struct wnw__graph *g, wnw_engine *e, enum wnw__work_kind kind, struct ggml_tensor *t)
+{
+    if (!g->timed)
+        return;
+    ggml_build_forward_expand(g->gf, t);
+    ggml_build_forward_expand(g->gf, wnw__mark_node(g->ctx, &e->times, kind, t));
+}
+
 /* x, and x as bytes for our own products. The bytes are made for the first product; the others share them. */
 struct operand {
     struct ggml_tensor *x, *bytes;
 };
 
+static struct operand operand(struct wnw__graph *g, wnw_engine *e, struct ggml_tensor *x)
+{
+    mark(g, e, WNW_WORK_OTHER, x);
+    return (struct operand){.x = x};
+}
+
 /* w x. With the ggml attention every operation is ggml's, the products too. */
-static struct ggml_tensor *multiply(struct ggml_context *ctx, const wnw_engine *e, struct ggml_tensor *w,
+static struct ggml_tensor *multiply(struct wnw__graph *g, const wnw_engine *e, struct ggml_tensor *w,
                                     struct operand *a)
 {
+    struct ggml_context *ctx = g->ctx;
     const int64_t n_row = a->x->ne[1];
+    wnw__times_product(&g->products[w == e->m->w.output ? WNW_WORK_LOGITS : WNW_WORK_WEIGHTS], w, n_row);
     if (e->params.attn == WNW_ATTN_GGML || !wnw__matmul_takes(w, n_row))
         return ggml_mul_mat(ctx, w, a->x);
     if (!a->bytes)
@@ -60,13 +78,14 @@ static struct ggml_tensor *multiply(struct ggml_context *ctx, const wnw_engine *
 }
 
 /* w x + b, as heads [d, n, n_row]. */
-static struct ggml_tensor *project(struct ggml_context *ctx, const wnw_engine *e, struct ggml_tensor *w,
+static struct ggml_tensor *project(struct wnw__graph *g, wnw_engine *e, struct ggml_tensor *w,
                                    struct ggml_tensor *b, struct operand *x, int64_t d)
 {
-    struct ggml_tensor *y = multiply(ctx, e, w, x);
+    struct ggml_tensor *y = multiply(g, e, w, x);
     if (b)
-        y = ggml_add(ctx, y, b);
-    return ggml_reshape_3d(ctx, y, d, y->ne[0] / d, y->ne[1]);
+        y = ggml_add(g->ctx, y, b);
+    mark(g, e, WNW_WORK_WEIGHTS, y);
+    return ggml_reshape_3d(g->ctx, y, d, y->ne[0] / d, y->ne[1]);
 }
 
 static struct ggml_tensor *rope(struct ggml_context *ctx, const struct wnw_model *m, int32_t il,
@@ -103,11 +122,13 @@ static void record_node(struct ggml_tensor *dst, int ith, int nth, void *userdat
 }
 
 /* Adds a node for every stage that recorders want at the point. out is NULL in front of the attention. */
-static void record(struct wnw__graph *g, const wnw_engine *e, enum wnw__point point, int32_t il,
+static void record(struct wnw__graph *g, wnw_engine *e, enum wnw__point point, int32_t il,
                    struct ggml_tensor *q, struct ggml_tensor *out)
 {
     const int n_stage = g->stages[il * WNW_N_POINTS + (int32_t)point];
     struct ggml_tensor *args[3] = {q, out ? out : q, q};
+    if (out || n_stage > 0)
+        mark(g, e, out ? WNW_WORK_ATTENTION : WNW_WORK_OTHER, args[1]);
     for (int stage = 0; stage < n_stage; stage++) {
         struct wnw__record_op *op = &g->records[g->n_record++];
         *op = (struct wnw__record_op){.e = e, .point = point, .il = il, .stage = stage};
@@ -115,6 +136,8 @@ static void record(struct wnw__graph *g, const wnw_engine *e, enum wnw__point po
             ggml_custom_4d(g->ctx, GGML_TYPE_F32, 1, 1, 1, 1, args, 3, record_node, GGML_N_TASKS_MAX, op);
         ggml_build_forward_expand(g->gf, args[2]);
     }
+    if (n_stage > 0)
+        mark(g, e, WNW_WORK_OBSERVATION, args[2]);
 }
 
 /* x [n_embd, n_row] -> attention output before the residual, [n_embd, n_row]. */
@@ -123,10 +146,10 @@ static struct ggml_tensor *attention(struct wnw__graph *g, wnw_engine *e, int32_
     struct ggml_context *ctx = g->ctx;
     const struct wnw__hparams *hp = &e->m->hp;
     const struct wnw__layer_weights *l = &e->m->layers[il];
-    struct operand in = {.x = x};
-    struct ggml_tensor *q = project(ctx, e, l->wq, l->bq, &in, hp->n_embd_head);
-    struct ggml_tensor *k = project(ctx, e, l->wk, l->bk, &in, hp->n_embd_head);
-    struct ggml_tensor *v = project(ctx, e, l->wv, l->bv, &in, hp->n_embd_head);
+    struct operand in = operand(g, e, x);
+    struct ggml_tensor *q = project(g, e, l->wq, l->bq, &in, hp->n_embd_head);
+    struct ggml_tensor *k = project(g, e, l->wk, l->bk, &in, hp->n_embd_head);
+    struct ggml_tensor *v = project(g, e, l->wv, l->bv, &in, hp->n_embd_head);
     if (l->q_norm) {
         q = rms_norm(ctx, hp, q, l->q_norm);
         k = rms_norm(ctx, hp, k, l->k_norm);
@@ -136,24 +159,32 @@ static struct ggml_tensor *attention(struct wnw__graph *g, wnw_engine *e, int32_
     k = rope(ctx, e->m, il, k, g->pos);
     if (hp->q_scale != 1.0f)
         q = ggml_scale(ctx, q, hp->q_scale);
+    mark(g, e, WNW_WORK_OTHER, q);
+    mark(g, e, WNW_WORK_OTHER, k);
     struct ggml_tensor *out = g->ggml ? wnw__attend_ggml_build(g->ggml, ctx, g->gf, &e->ops[il], q, k, v)
                                       : wnw__attend_own(ctx, &e->ops[il], q, k, v);
     if (g->masks)
         out = wnw__attend_mask(ctx, &e->ops[il], out);
     record(g, e, WNW_POINT_ATTENTION, il, ggml_is_contiguous(q) ? q : ggml_cont(ctx, q), out);
-    return multiply(ctx, e, l->wo, &(struct operand){.x = out});
+    out = multiply(g, e, l->wo, &(struct operand){.x = out});
+    mark(g, e, WNW_WORK_WEIGHTS, out);
+    return out;
 }
 
-static struct ggml_tensor *feed_forward(struct ggml_context *ctx, const wnw_engine *e, int32_t il,
+static struct ggml_tensor *feed_forward(struct wnw__graph *g, wnw_engine *e, int32_t il,
                                         struct ggml_tensor *x)
 {
+    struct ggml_context *ctx = g->ctx;
     const struct wnw__layer_weights *l = &e->m->layers[il];
-    struct operand in = {.x = x};
-    struct ggml_tensor *up = multiply(ctx, e, l->ffn_up, &in);
-    struct ggml_tensor *gate = multiply(ctx, e, l->ffn_gate, &in);
-    struct ggml_tensor *h =
-        e->m->arch->gelu ? ggml_geglu_split(ctx, gate, up) : ggml_swiglu_split(ctx, gate, up);
-    return multiply(ctx, e, l->ffn_down, &(struct operand){.x = h});
+    struct operand in = operand(g, e, x);
+    struct ggml_tensor *up = multiply(g, e, l->ffn_up, &in);
+    struct ggml_tensor *gate = multiply(g, e, l->ffn_gate, &in);
+    mark(g, e, WNW_WORK_WEIGHTS, up);
+    mark(g, e, WNW_WORK_WEIGHTS, gate);
+    in = operand(g, e, e->m->arch->gelu ? ggml_geglu_split(ctx, gate, up) : ggml_swiglu_split(ctx, gate, up));
+    struct ggml_tensor *down = multiply(g, e, l->ffn_down, &in);
+    mark(g, e, WNW_WORK_WEIGHTS, down);
+    return down;
 }
 
 static struct ggml_tensor *transformer_layer(struct wnw__graph *g, wnw_engine *e, int32_t il,
@@ -171,7 +202,7 @@ static struct ggml_tensor *transformer_layer(struct wnw__graph *g, wnw_engine *e
     if (l->attn_post_norm)
         cur = rms_norm(ctx, hp, cur, l->attn_post_norm);
     struct ggml_tensor *mid = ggml_add(ctx, cur, x);
-    cur = feed_forward(ctx, e, il, rms_norm(ctx, hp, mid, l->ffn_norm));
+    cur = feed_forward(g, e, il, rms_norm(ctx, hp, mid, l->ffn_norm));
     if (l->ffn_post_norm)
         cur = rms_norm(ctx, hp, cur, l->ffn_post_norm);
     return ggml_add(ctx, cur, mid);
@@ -227,6 +258,7 @@ static int set_shape(struct wnw__graph *g, const wnw_engine *e)
     g->n_row = b->n_row;
     g->n_out = b->n_out;
     g->masks = e->masks;
+    g->timed = e->times.on;
     return WNW_OK;
 }
 
@@ -254,8 +286,9 @@ static int build(struct wnw__graph *g, wnw_engine *e)
     if (b->to < hp->n_layer) {
         g->x_out = x;
     } else {
-        x = rms_norm(g->ctx, hp, x, e->m->w.output_norm);
-        g->logits = x = multiply(g->ctx, e, e->m->w.output, &(struct operand){.x = x});
+        struct operand last = operand(g, e, rms_norm(g->ctx, hp, x, e->m->w.output_norm));
+        g->logits = x = multiply(g, e, e->m->w.output, &last);
+        mark(g, e, WNW_WORK_LOGITS, x);
     }
     ggml_set_output(x);
     ggml_build_forward_expand(g->gf, x);
@@ -305,6 +338,7 @@ bool wnw__graph_fits(const struct wnw__graph *g, const wnw_engine *e)
     const struct wnw__batch *b = e->batch;
     return g->ctx && !g->ggml && g->from == b->from && g->to == b->to && g->n_row == b->n_row &&
            (b->to < e->m->hp.n_layer || g->n_out == b->n_out) && g->masks == e->masks &&
+           g->timed == e->times.on &&
            memcmp(g->stages, e->stages, (size_t)e->m->hp.n_layer * WNW_N_POINTS) == 0;
 }
 

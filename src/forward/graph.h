@@ -3,7 +3,7 @@
 #ifndef WNW_GRAPH_H
 #define WNW_GRAPH_H
 
-#include "forward/batch.h"
+#include "forward/times.h"
 
 #include <ggml-alloc.h>
 #include <ggml-cpu.h>
@@ -35,7 +35,9 @@ struct wnw__graph {
     struct wnw__attend_ggml *ggml;    /* inputs of the ggml attention, or NULL */
     struct wnw__record_op *records;   /* [n_record] userdata of the recording nodes */
     int32_t n_record;
-    uint64_t last_run; /* number of the run that used it last */
+    bool timed;                    /* has marks */
+    wnw_work products[WNW_N_WORK]; /* the work of the products with weights */
+    uint64_t last_run;             /* number of the run that used it last */
 };
 
 /* Whether the graph can run the engine's present batch without being built again. */

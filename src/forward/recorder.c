@@ -129,6 +129,15 @@ void wnw__recorders_take(const struct wnw__recorders *r, const struct wnw__recor
             r->list[i].type->take(r->list[i].rec, rows, ith, nth);
 }
 
+double wnw__recorders_ops(const struct wnw__recorders *r, int32_t il, const struct wnw__record_pass *pass)
+{
+    double ops = 0;
+    for (int32_t i = 0; i < count(r); i++)
+        if (r->list[i].type->ops)
+            ops += r->list[i].type->ops(r->list[i].rec, il, pass);
+    return ops;
+}
+
 int32_t wnw__recorders_logit_rows(const struct wnw__recorders *r, const struct wnw__record_pass *pass)
 {
     int32_t most = 1;

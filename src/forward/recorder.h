@@ -114,6 +114,9 @@ struct wnw__recorder_type {
     int (*stages)(const void *rec, enum wnw__point point, int32_t il, const struct wnw__record_pass *pass);
     /* Does the share of thread ith of nth in a stage. Every thread calls it once per stage. */
     void (*take)(void *rec, const struct wnw__record_rows *rows, int ith, int nth);
+    /* Operations of the products of `take` in layer il, over all points and stages, for wnw_engine_times. The
+     * pass has been computed and not been committed. */
+    double (*ops)(const void *rec, int32_t il, const struct wnw__record_pass *pass);
     /* The number of last tokens whose logits it wants, at least 1. */
     int32_t (*logit_rows)(const void *rec, const struct wnw__record_pass *pass);
     void (*logits)(void *rec, const struct wnw__record_logits *logits);
@@ -166,6 +169,8 @@ int wnw__recorders_stages(const struct wnw__recorders *r, enum wnw__point point,
                           const struct wnw__record_pass *pass);
 void wnw__recorders_take(const struct wnw__recorders *r, const struct wnw__record_rows *rows, int ith,
                          int nth);
+/* The sum over the recorders. */
+double wnw__recorders_ops(const struct wnw__recorders *r, int32_t il, const struct wnw__record_pass *pass);
 int32_t wnw__recorders_logit_rows(const struct wnw__recorders *r, const struct wnw__record_pass *pass);
 void wnw__recorders_logits(const struct wnw__recorders *r, const struct wnw__record_logits *logits);
 void wnw__recorders_commit(const struct wnw__recorders *r, const struct wnw__record_pass *pass);

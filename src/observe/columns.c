@@ -379,6 +379,21 @@ static void take(void *rec, const struct wnw__record_rows *r, int ith, int nth)
         sweep_rows(&s, ith, nth);
 }
 
+/* Every query is multiplied with every key that it sees, and once more where the attention has not left its
+ * softmax. What the ranges of a second pass leave out is counted too. */
+static double ops(const void *rec, int32_t il, const struct wnw__record_pass *pass)
+{
+    const struct wnw__columns *c = rec;
+    const struct wnw__kv_layer *layer = &pass->cache->layers[il];
+    const int32_t group = c->n_head / pass->cache->n_head_kv;
+    double pairs = 0;
+    if (stages(rec, WNW_POINT_ATTENTION, il, pass) == 0)
+        return 0;
+    for (int32_t ih = 0; ih < pass->cache->n_head_kv; ih++)
+        pairs += wnw__attend_pairs(layer, ih, pass->n);
+    return (softmax_is_known(c, il, pass) ? 2.0 : 4.0) * c->d * group * pairs;
+}
+
 /* Copies the numbers that the cache keeps per query head to *out, [n_head][n]; *out is unchanged if none are
  * kept. */
 static int fill_numbers(const struct wnw__look *look, enum wnw__aux kind, const float **out)
@@ -419,5 +434,6 @@ const struct wnw__recorder_type wnw__columns_recorder = {
     .copy = copy_columns,
     .stages = stages,
     .take = take,
+    .ops = ops,
     .fill = fill,
 };
