@@ -79,3 +79,22 @@ static const struct app_option methods_options[] = {
     {"markdown", 0, APP_FLAG, NULL, NULL, "off", "print a Markdown table", AT(markdown), 0, 0, NULL},
 };
 APP_GROUP(bench_group_methods, "Methods", methods_options);
+
+static const struct app_option roofline_options[] = {
+    {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "GGUF file, or a name from `winnow models`",
+     AT(app.model), 0, 0, NULL},
+    {"threads", 't', APP_INT, "THREADS", NULL, "usable cores", "threads to compute with", AT(app.threads), 1,
+     512, "1 to 512"},
+    {"lengths", 0, APP_TEXT, "LIST", "2048", NULL, "prompt lengths in tokens", AT(lengths), 0, 0, NULL},
+    {"reps", 0, APP_INT, "N", "3", NULL, "rounds per length; the one with the median time is shown", AT(reps),
+     1, 1000, "1 to 1000"},
+    {"decode-tokens", 0, APP_INT, "N", "32", NULL, "tokens decoded per round", AT(decode_tokens), 1, 4096,
+     "1 to 4096"},
+    {"policy", 0, APP_TEXT, "RECIPE", "snapkv", NULL, "what the compressed cache keeps", AT(app.policy), 0, 0,
+     NULL},
+    {"ratio", 0, APP_REAL, "R", "0.875", NULL, "fraction removed, 0 <= R < 1", AT(app.ratio), 0,
+     0.9999999999999999, "at least 0 and less than 1"},
+    {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object instead of the table", AT(app.json), 0, 0,
+     NULL},
+};
+APP_GROUP(bench_group_roofline, "Options", roofline_options);

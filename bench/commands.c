@@ -12,14 +12,17 @@ static const struct app_group *const batch_groups[] = {&bench_group_batch, &benc
 static const struct app_group *const observe_groups[] = {&bench_group_part, &app_group_common, NULL};
 static const struct app_group *const methods_groups[] = {&bench_group_part, &bench_group_methods,
                                                          &app_group_common, NULL};
+static const struct app_group *const roofline_groups[] = {&bench_group_roofline, &app_group_common, NULL};
 const struct app_command bench_commands[] = {
     {.name = "bench",
      .about = "Speed beside llama.cpp in one run: full cache and compressed cache.",
      .usage = "[options]",
-     .notes = "Rounds alternate between the programs; ratios are formed per round, then medians are taken.\n"
-              "llama.cpp is a process of its own; `make peers` builds one for the CPU at hand.\n"
-              "`winnow bench batch` has several sequences decode together; `winnow bench observe` and\n"
-              "`winnow bench methods` measure what policies cost.",
+     .notes =
+         "Rounds alternate between the programs; ratios are formed per round, then medians are taken.\n"
+         "llama.cpp is a process of its own; `make peers` builds one for the CPU at hand.\n"
+         "`winnow bench batch` has several sequences decode together; `winnow bench observe` and\n"
+         "`winnow bench methods` measure what policies cost; `winnow bench roofline` compares with what\n"
+         "the machine can do.",
      .groups = speed_groups,
      .args_size = sizeof(struct bench_args),
      .run = bench_run_speed},
@@ -52,5 +55,15 @@ const struct app_command bench_commands[] = {
      .groups = methods_groups,
      .args_size = sizeof(struct bench_args),
      .run = bench_run_methods},
+    {.name = "bench roofline",
+     .about = "How near each part of prefill and decoding comes to what the machine can do.",
+     .usage = "[options]",
+     .notes =
+         "Measures the read bandwidth and the peaks of float32, bf16 and int8 products with the threads in\n"
+         "use, then the time, operations and bytes of each part. A part's share of the peak is the least\n"
+         "time that these allow, divided by the time that it took.",
+     .groups = roofline_groups,
+     .args_size = sizeof(struct bench_args),
+     .run = bench_run_roofline},
     {.name = NULL},
 };

@@ -65,7 +65,8 @@ def commands(text):
 
 def check_commands(path, text):
     for command, rest in commands(text):
-        sub = command.split() + [w for w in rest.split()[:1] if (command == "bench" and w in ("observe", "methods"))
+        sub = command.split() + [w for w in rest.split()[:1]
+                                 if (command == "bench" and w in ("observe", "methods", "batch", "roofline"))
                                  or (command in ("calibrate", "profile") and re.fullmatch("[a-z]+", w))]
         known = output(*sub, "--help")
         if sub == ["calibrate"] and re.search("needs one of|not there yet", error(*sub)):
@@ -82,7 +83,7 @@ def check_commands(path, text):
 
 def check_bare_options(path, text):
     """`--option ...` without a command: some command has it, or the needle program."""
-    known = " ".join(output(*c.split(), "--help") for c in ("run", "plan", "tokens", "ppl", "methods", "bench", "bench observe", "bench batch", "eval", "score"))
+    known = " ".join(output(*c.split(), "--help") for c in ("run", "plan", "tokens", "ppl", "methods", "bench", "bench observe", "bench batch", "bench roofline", "eval", "score"))
     with open("examples/needles.c", encoding="utf-8") as f:
         known += f.read()
     for line in re.findall(r"`(--[^`\n]+)`", text) if path == "README.md" else []:

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * winnow bench roofline: how near each part of the work comes to what the machine can do. The peaks of the
+ * machine are measured before and after, with the threads in use. Each round reads the prompt, compresses a
+ * copy, and decodes with both caches while the engine measures; and decodes once more while it does not, to
+ * see what measuring costs.
+ */
+#include "bench/roofline.h"
+
+#include "app/process.h"
+#include "winnow_method.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- Setting up ---- */
+
+static int check(struct bench_roofline *b, const struct bench_args *args)
+{
+    const int rc = bench_base_check(&b->base, args);
+    if (rc != APP_OK)
+        return rc;
+    b->n_decode = (int32_t)args->decode_tokens;
+    const int status = wnw_policy_parse(&b->policy, args->app.policy, NULL);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+/* Tokens that a session decodes after its prompt: measured and not, each with one to begin with. */
+static int32_t n_behind(const struct bench_roofline *b)
+{
+    return 2 * (b->n_decode + 1);
+}
+
+static int open_all(struct bench_roofline *b)
+{
+    wnw_engine_params params = wnw_engine_default_params();
+    const int rc = bench_base_open(&b->base);
+    if (rc != APP_OK)
+        return rc;
+    for (int32_t i = 0; i < b->base.n_lengths; i++)
+        if (b->base.lengths[i] > b->base.info.n_ctx_train - n_behind(b))
+            return app_fail(APP_BAD_INPUT,
+                            "--lengths: %d tokens, and %d to decode, do not fit the model's context of %d",
+                            b->base.lengths[i], n_behind(b), b->base.info.n_ctx_train);
+    params.n_ubatch = BENCH_N_UBATCH;
+    params.n_threads = b->base.n_threads;
+    const int status = wnw_engine_new(&b->engine, b->base.model, &params);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+static void close_all(struct bench_roofline *b)
+{
+    for (int32_t i = 0; i < b->n_results; i++)
+        for (int k = 0; k < N_ROOF_PHASES; k++)
+            free(b->results[i].rounds[k]);
+    wnw_engine_free(b->engine);
+    wnw_policy_free(b->policy);
+    bench_base_close(&b->base);
+}
+
+/* ---- Measuring ---- */
+
+/* Takes over what the engine has measured; what of ms it does not account for lies between its passes. */
+static void take_times(const struct bench_roofline *b, struct roof_round *r, double ms)
+{
+    wnw_engine_times t = wnw_engine_times_default();
+    (void)wnw_engine_get_times(b->engine, &t); /* this call does not fail for an open engine */
+    r->part[ROOF_WEIGHTS] = t.weights;
+    r->part[ROOF_ATTENTION] = t.attention;
+    r->part[ROOF_OBSERVATION] = t.observation;
+    r->part[ROOF_LOGITS] = t.logits;
+    r->part[ROOF_OTHER] = t.other;
+    r->part[ROOF_OTHER].ms +=
+        ms - (t.weights.ms + t.attention.ms + t.observation.ms + t.logits.ms + t.other.ms);
+    r->ms = ms;
+}
+
+/* The work of looking at the cache with the newest queries: each with every key. */
+static wnw_work window_work(const struct bench_roofline *b, int32_t n)
+{
+    const wnw_model_info *m = &b->base.info;
+    const wnw_needs needs = wnw_policy_needs(b->policy);
+    const double n_layer = m->n_layer - m->n_layer_swa, window = needs.window < n ? needs.window : n;
+    if (!(needs.flags & WNW_NEED_WINDOW_ATTN))
+        return (wnw_work){0};
+    return (wnw_work){.ops = 2.0 * window * m->n_head * m->n_embd_head * n * n_layer,
+                      .bytes = 2.0 * m->n_head_kv * m->n_embd_head * n * n_layer};
+}
+
+static int read_prompt(struct bench_roofline *b, wnw_session *s, int32_t n, struct roof_round *r)
+{
+    int status = wnw_session_observe(s, (const wnw_policy *const *)&b->policy, 1);
+    if (status == WNW_OK)
+        status = wnw_engine_measure(b->engine, true);
+    const double start = app_now_ms();
+    if (status == WNW_OK)
+        status = wnw_session_prefill(s, b->base.tokens, n, NULL, NULL);
+    take_times(b, r, app_now_ms() - start);
+    r->untimed_ms = NAN;
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+/* Compresses s, which counts as part of the prompt's time. */
+static int compress(struct bench_roofline *b, wnw_session *s, struct roof_length *l, struct roof_round *r)
+{
+    const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = b->base.args->app.ratio};
+    wnw_report report = wnw_report_default();
+    int status = wnw_engine_measure(b->engine, false);
+    const double start = app_now_ms();
+    if (status == WNW_OK)
+        status = wnw_session_compress(s, b->policy, &size, &report);
+    const double ms = app_now_ms() - start;
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    const wnw_work work = window_work(b, l->n);
+    r->part[ROOF_OBSERVATION].ms += report.observe_ms;
+    r->part[ROOF_OBSERVATION].ops += work.ops;
+    r->part[ROOF_OBSERVATION].bytes += work.bytes;
+    r->part[ROOF_COMPRESSION].ms = ms - report.observe_ms;
+    r->ms += ms;
+    l->kept_mean = report.kept_mean;
+    return APP_OK;
+}
+
+/* Decodes n_decode tokens and one before, which builds the graph. *ms is the time of those behind it. */
+static int decode(struct bench_roofline *b, wnw_session *s, bool measured, double *ms)
+{
+    int status = wnw_engine_measure(b->engine, measured);
+    if (status == WNW_OK)
+        status = wnw_session_decode(s, b->base.tokens[0]);
+    if (status == WNW_OK)
+        status = wnw_engine_measure(b->engine, measured); /* forgets that token */
+    const double start = app_now_ms();
+    for (int32_t i = 0; i < b->n_decode && status == WNW_OK; i++)
+        status = wnw_session_decode(s, b->base.tokens[i % b->base.lengths[0]]);
+    *ms = app_now_ms() - start;
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+static int decode_both_ways(struct bench_roofline *b, wnw_session *s, struct roof_round *r)
+{
+    const wnw_policy *none = NULL;
+    double ms = 0;
+    int rc = wnw_session_observe(s, &none, 0) == WNW_OK ? APP_OK : app_fail_status(WNW_E_NOMEM);
+    if (rc == APP_OK)
+        rc = decode(b, s, true, &ms);
+    if (rc == APP_OK)
+        take_times(b, r, ms);
+    return rc == APP_OK ? decode(b, s, false, &r->untimed_ms) : rc;
+}
+
+static int run_round(struct bench_roofline *b, struct roof_length *l, int32_t round)
+{
+    const wnw_session_params params = bench_session_params(&b->base);
+    wnw_session *full = NULL, *kept = NULL;
+    int status = wnw_session_new_on(&full, b->engine, &params);
+    int rc = status == WNW_OK ? read_prompt(b, full, l->n, &l->rounds[ROOF_PREFILL][round])
+                              : app_fail_status(status);
+    if (rc == APP_OK && (status = wnw_session_copy(&kept, full)) != WNW_OK)
+        rc = app_fail_status(status);
+    if (rc == APP_OK)
+        rc = compress(b, kept, l, &l->rounds[ROOF_PREFILL][round]);
+    if (rc == APP_OK)
+        rc = decode_both_ways(b, full, &l->rounds[ROOF_FULL][round]);
+    if (rc == APP_OK)
+        rc = decode_both_ways(b, kept, &l->rounds[ROOF_KEPT][round]);
+    wnw_session_free(full);
+    wnw_session_free(kept);
+    return rc;
+}
+
+static int measure_length(struct bench_roofline *b, int32_t n)
+{
+    struct roof_length *l = &b->results[b->n_results++];
+    bool ok = true;
+    *l = (struct roof_length){.n = n};
+    for (int k = 0; k < N_ROOF_PHASES; k++)
+        ok = (l->rounds[k] = calloc((size_t)b->base.n_reps, sizeof **l->rounds)) != NULL && ok;
+    int rc = ok ? APP_OK : app_fail(APP_FAILED, "out of memory");
+    for (; l->n_rounds < b->base.n_reps && rc == APP_OK; l->n_rounds++) {
+        rc = run_round(b, l, l->n_rounds);
+        app_progress_step(l->n_rounds + 1, b->base.n_reps, &b->progress);
+    }
+    return rc;
+}
+
+int bench_run_roofline(const struct app_args *app)
+{
+    const struct bench_args *args = (const struct bench_args *)app;
+    struct bench_roofline b = {0};
+    int rc = check(&b, args);
+    if (rc == APP_OK)
+        rc = open_all(&b);
+    if (rc == APP_OK)
+        rc = bench_peaks_measure(b.peaks, b.base.n_threads);
+    app_progress_start(&b.progress, "bench roofline", "rounds");
+    for (int32_t i = 0; rc == APP_OK && i < b.base.n_lengths; i++)
+        rc = measure_length(&b, b.base.lengths[i]);
+    app_progress_end(&b.progress);
+    if (rc == APP_OK)
+        rc = bench_peaks_measure(b.peaks, b.base.n_threads);
+    if (rc == APP_OK)
+        rc = args->app.json ? roofline_print_json(&b) : roofline_print_table(&b);
+    if (rc == APP_OK)
+        rc = app_finish_stdout();
+    close_all(&b);
+    return rc;
+}
