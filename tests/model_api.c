@@ -324,6 +324,9 @@ static void null_sessions(void **state)
     assert_null_refused(wnw_session_set_tasks(good, tasks, NULL, 1));
     assert_null_refused(wnw_session_set_tasks(good, tasks, one, 1));
     assert_ok(wnw_session_set_tasks(good, NULL, NULL, 0));
+    assert_null_refused(wnw_session_mask_heads(NULL, NULL, 0, WNW_MASK_ALL));
+    assert_null_refused(wnw_session_mask_heads(good, NULL, 1, WNW_MASK_ALL));
+    assert_ok(wnw_session_mask_heads(good, NULL, 0, WNW_MASK_ALL));
     assert_null_refused(wnw_session_set_question(NULL, 0));
     assert_null_refused(wnw_session_set_template(NULL, 0, NULL, 0));
     assert_null_refused(wnw_session_set_template(good, 0, NULL, 1));
