@@ -7,11 +7,21 @@
 #include <sys/resource.h>
 #include <time.h>
 
-double app_now_ms(void)
+static double read_ms(clockid_t clock)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+double app_now_ms(void)
+{
+    return read_ms(CLOCK_MONOTONIC);
+}
+
+double app_cpu_ms(void)
+{
+    return read_ms(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 bool app_proc_status(uint64_t *bytes, const char *key)

@@ -7,6 +7,8 @@
 #include <stdint.h>
 
 double app_now_ms(void);
+/* Milliseconds of CPU time that all threads of this process have used. */
+double app_cpu_ms(void);
 /* Reads a size from /proc/self/status by its key, such as "VmRSS:"; false if the system does not report
  * it. */
 bool app_proc_status(uint64_t *bytes, const char *key);

@@ -47,13 +47,16 @@ static const struct app_option batch_options[] = {
 APP_GROUP(bench_group_batch, "Options", batch_options);
 
 static const struct app_option peer_options[] = {
+    {"cpu-time", 0, APP_FLAG, NULL, NULL, "off",
+     "count CPU time, not the clock's: for a machine that is busy with other work; needs -t 1", AT(cpu_time),
+     0, 0, NULL},
     {"peer", 0, APP_TEXT, "PROGRAM", NULL, "that of `make peers`, else own",
      "the llama.cpp to run beside us; `own` = the libllama of this build", AT(peer), 0, 0, NULL},
     {"peer-timeout", 0, APP_INT, "SECONDS", "300", NULL,
      "seconds without a sign of work after which it counts as hanging", AT(peer_timeout), 1, 86400,
      "1 to 86400"},
 };
-APP_GROUP(bench_group_peer, "llama.cpp", peer_options);
+APP_GROUP(bench_group_peer, "Both programs", peer_options);
 
 static const struct app_option part_options[] = {
     {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "GGUF file, or a name from `winnow models`",

@@ -49,7 +49,7 @@ static int check(struct bench_batch *b, const struct bench_args *args)
     if (rc == APP_OK)
         rc = bench_base_check(&b->base, args);
     if (rc == APP_OK)
-        rc = bench_peer_start(&b->peer, args->peer, (int32_t)args->peer_timeout);
+        rc = bench_start_peer(&b->peer, args, b->base.n_threads);
     if (rc != APP_OK)
         return rc;
     b->n_decode = (int32_t)args->decode_tokens;
@@ -210,13 +210,13 @@ static int decode(struct bench_batch *b, enum bench_engine e, int32_t n, int32_t
             b->steps[(k - from) * n + i] = b->base.tokens[(k + 7 * i) % b->base.lengths[0]];
     if (e == LLAMA)
         return bench_peer_steps(b->peer, b->steps, n, to - from, ms);
-    const double start = app_now_ms();
+    const double start = bench_now_ms(b->base.args);
     for (int32_t k = from; k < to; k++) {
         const int status = wnw_decode_batch(b->engine, b->sequences[e], b->steps + (k - from) * n, n);
         if (status != WNW_OK)
             return app_fail_status(status);
     }
-    *ms += app_now_ms() - start;
+    *ms += bench_now_ms(b->base.args) - start;
     return APP_OK;
 }
 

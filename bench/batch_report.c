@@ -61,6 +61,8 @@ int batch_print_table(const struct bench_batch *b)
     printf("%s\n%s\n%s, f16 caches, %d rounds, %d tokens decoded by every sequence\n", b->base.machine,
            bench_peer_about(b->peer), b->base.info.name, b->base.n_reps, b->n_decode);
     char *own;
+    if (b->base.args->cpu_time)
+        printf("times are CPU time of one thread\n");
     printf("compressed: %s, %g of the entries removed on average\n", app_policy_text(b->policy, &own),
            b->base.args->app.ratio);
     wnw_free(own);
@@ -125,10 +127,10 @@ int batch_print_json(struct bench_batch *b)
     json_t *lengths = json_array();
     for (int32_t i = 0; i < b->n_lengths; i++)
         app_json_append(&lengths, length_json(b, &b->lengths[i]));
-    return app_print_json(json_pack("{s:o, s:i, s:o, s:o, s:s, s:f, s:i, s:i, s:o}", "machine",
-                                    app_json_text(b->base.machine), "threads", (int)b->base.n_threads, "peer",
-                                    bench_peer_json(b->peer), "model", app_json_text(b->base.args->app.model),
-                                    "policy", wnw_policy_string(b->policy), "ratio", b->base.args->app.ratio,
-                                    "rounds", (int)b->base.n_reps, "decode_tokens", (int)b->n_decode,
-                                    "lengths", lengths));
+    return app_print_json(json_pack(
+        "{s:o, s:s, s:i, s:o, s:o, s:s, s:f, s:i, s:i, s:o}", "machine", app_json_text(b->base.machine),
+        "clock", bench_clock_name(b->base.args), "threads", (int)b->base.n_threads, "peer",
+        bench_peer_json(b->peer), "model", app_json_text(b->base.args->app.model), "policy",
+        wnw_policy_string(b->policy), "ratio", b->base.args->app.ratio, "rounds", (int)b->base.n_reps,
+        "decode_tokens", (int)b->n_decode, "lengths", lengths));
 }

@@ -39,6 +39,13 @@ struct bench_memory {
 void bench_memory_start(struct bench_memory *m);
 void bench_memory_stop(struct bench_memory *m);
 
+/* Starts llama.cpp beside us as the options say. Returns an exit code; the caller closes *peer in any case. */
+int bench_start_peer(struct bench_peer **peer, const struct bench_args *args, int32_t n_threads);
+/* Milliseconds of the clock that the options choose. */
+double bench_now_ms(const struct bench_args *args);
+/* The name of that clock, "wall" or "cpu". */
+const char *bench_clock_name(const struct bench_args *args);
+
 /* What the benchmarks of parts of the library share. The caller zeroes it before bench_base_check and closes
  * it in any case. */
 struct bench_base {

@@ -53,6 +53,25 @@ int32_t *bench_make_tokens(int32_t n, int32_t n_vocab)
     return tokens;
 }
 
+/* Threads that wait for each other use CPU time too. */
+int bench_start_peer(struct bench_peer **peer, const struct bench_args *args, int32_t n_threads)
+{
+    if (args->cpu_time && n_threads != 1)
+        return app_fail(APP_BAD_INPUT, "--cpu-time counts the work of one thread: give -t 1");
+    const int rc = bench_peer_start(peer, args->peer, (int32_t)args->peer_timeout);
+    return rc == APP_OK && args->cpu_time ? bench_peer_use_cpu_time(*peer) : rc;
+}
+
+double bench_now_ms(const struct bench_args *args)
+{
+    return args->cpu_time ? app_cpu_ms() : app_now_ms();
+}
+
+const char *bench_clock_name(const struct bench_args *args)
+{
+    return args->cpu_time ? "cpu" : "wall";
+}
+
 static int compare(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;

@@ -306,6 +306,11 @@ int bench_peer_start(struct bench_peer **out, const char *program, int32_t silen
     return rc == APP_OK ? ask_about(p) : rc;
 }
 
+int bench_peer_use_cpu_time(struct bench_peer *p)
+{
+    return ask(p, "clock", "clock cpu", NULL, 0);
+}
+
 int bench_peer_load(struct bench_peer *p, const char *model, const struct bench_llama_params *params)
 {
     char *words = NULL;

@@ -19,6 +19,8 @@ struct bench_peer;
  * process has started threads. The caller closes *out, after a failure too. These functions print what went
  * wrong and return exit codes; a process that has ended or hangs is an error of any of them. */
 int bench_peer_start(struct bench_peer **out, const char *program, int32_t silence_s);
+/* Has it measure CPU time, not the time of the clock. */
+int bench_peer_use_cpu_time(struct bench_peer *p);
 /* Opens the model in it. */
 int bench_peer_load(struct bench_peer *p, const char *model, const struct bench_llama_params *params);
 /* Ends the process. */

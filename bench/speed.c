@@ -32,7 +32,7 @@ static int check(struct bench *b)
     rc = app_model_path(&b->model_path, args->app.model);
     if (rc == APP_OK)
         rc = bench_check_csv(&b->inputs, args, b->model_path);
-    return rc == APP_OK ? bench_peer_start(&b->peer, args->peer, (int32_t)args->peer_timeout) : rc;
+    return rc == APP_OK ? bench_start_peer(&b->peer, args, b->n_threads) : rc;
 }
 
 /* A length that leaves too little room for decoding is shortened by the missing tokens; longer ones are
@@ -111,17 +111,17 @@ static int read_by_us(struct bench *b, enum bench_engine e, struct bench_length 
 {
     wnw_session *s = e == FULL ? b->full : b->compressed;
     wnw_session_reset(s);
-    const double start = app_now_ms();
+    const double start = bench_now_ms(b->args);
     int status = wnw_session_prefill(s, b->tokens, r->n, NULL, NULL);
     if (status == WNW_OK && e == COMPRESSED) {
         const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = r->budget};
         wnw_report report = {WNW_INIT(wnw_report)};
-        const double before = app_now_ms();
+        const double before = bench_now_ms(b->args);
         status = wnw_session_compress(s, b->policy, &size, &report);
-        out->compress_ms = app_now_ms() - before;
+        out->compress_ms = bench_now_ms(b->args) - before;
         r->kept_mean = report.kept_mean;
     }
-    *ms = app_now_ms() - start;
+    *ms = bench_now_ms(b->args) - start;
     if (status != WNW_OK)
         return app_fail_status(status);
     r->stats[e] = wnw_cache_stats_default();
@@ -142,13 +142,13 @@ static int decode_some(struct bench *b, enum bench_engine e, const int32_t *toke
 {
     if (e == LLAMA)
         return bench_peer_steps(b->peer, tokens, 1, n, ms);
-    const double start = app_now_ms();
+    const double start = bench_now_ms(b->args);
     for (int32_t i = 0; i < n; i++) {
         const int status = wnw_session_decode(e == FULL ? b->full : b->compressed, tokens[i]);
         if (status != WNW_OK)
             return app_fail_status(status);
     }
-    *ms += app_now_ms() - start;
+    *ms += bench_now_ms(b->args) - start;
     return APP_OK;
 }
 

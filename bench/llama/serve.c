@@ -19,13 +19,19 @@ struct server {
     int32_t n_seq, n_ubatch;
     int32_t *tokens; /* [cap_tokens] of the present request */
     int32_t n_tokens, cap_tokens;
-    bool failed; /* the request has been answered by a failure */
+    bool cpu_time; /* MS is CPU time */
+    bool failed;   /* the request has been answered by a failure */
 };
 
 static void fail(struct server *s, const char *sentence)
 {
     fprintf(s->out, "failed %s\n", sentence);
     s->failed = true;
+}
+
+static double now_ms(const struct server *s)
+{
+    return s->cpu_time ? app_cpu_ms() : app_now_ms();
 }
 
 /* ---- Reading requests ---- */
@@ -132,10 +138,10 @@ static void feed(struct server *s, const char *text)
     take_tokens(s, text);
     for (int32_t at = 0; !s->failed && at < s->n_tokens; at += s->n_ubatch) {
         const int32_t n = s->n_tokens - at < s->n_ubatch ? s->n_tokens - at : s->n_ubatch;
-        const double start = app_now_ms();
+        const double start = now_ms(s);
         if (!bench_llama_feed(s->llama, seq, s->tokens + at, n, at + n == s->n_tokens))
             fail(s, "llama_decode failed");
-        ms += app_now_ms() - start;
+        ms += now_ms(s) - start;
         if (!s->failed)
             still_working(s, at + n);
     }
@@ -160,15 +166,26 @@ static void steps(struct server *s, const char *text)
     if (!s->failed && (n > s->n_seq || s->n_tokens % n))
         fail(s, "the tokens do not fit the number of sequences");
     for (int32_t at = 0; !s->failed && at < s->n_tokens; at += n) {
-        const double start = app_now_ms();
+        const double start = now_ms(s);
         if (!bench_llama_step(s->llama, s->tokens + at, n))
             fail(s, "llama_decode failed");
-        ms += app_now_ms() - start;
+        ms += now_ms(s) - start;
         if (!s->failed)
             still_working(s, at / n + 1);
     }
     if (!s->failed)
         fprintf(s->out, "ok %.6f\n", ms);
+}
+
+static void use_clock(struct server *s, const char *text)
+{
+    const bool cpu = strcmp(text, " cpu") == 0;
+    if (!cpu && strcmp(text, " wall") != 0) {
+        fail(s, "there is no such clock");
+        return;
+    }
+    s->cpu_time = cpu;
+    fputs("ok\n", s->out);
 }
 
 static void memory(struct server *s, const char *text)
@@ -182,8 +199,9 @@ static const struct request {
     bool needs_model;
     void (*answer)(struct server *s, const char *text);
 } requests[] = {
-    {"about", false, about}, {"open", false, open_model}, {"reset", true, reset},    {"feed", true, feed},
-    {"copy", true, copy},    {"steps", true, steps},      {"memory", false, memory},
+    {"about", false, about},   {"open", false, open_model}, {"reset", true, reset},
+    {"feed", true, feed},      {"copy", true, copy},        {"steps", true, steps},
+    {"memory", false, memory}, {"clock", false, use_clock},
 };
 
 static void answer(struct server *s, const char *line)

@@ -10,6 +10,7 @@
  *   feed SEQ TOKEN...                               ok MS               as bench_llama_feed
  *   copy FROM TO                                    ok                  as bench_llama_copy
  *   steps N_SEQ TOKEN...                            ok MS               bench_llama_step, until all are read
+ *   clock wall|cpu                                  ok                  what MS is from now on; wall at first
  *   memory                                          ok BYTES            the most that was ever resident
  *
  * Times are measured here, so that pipes are not in them. This folder knows libllama and no library of

@@ -16,6 +16,12 @@ good 'as a table' bench "${small[@]}" --peer own && {
         fail "header: $(sed -n 2p "$work/out")"
 }
 
+good 'CPU time' bench "${small[@]}" --peer own --cpu-time --json &&
+    json 'its name' "$work/out" 'o["clock"] == "cpu" and all(f["median"] > 0 for l in o["lengths"] for f in l["figures"])'
+good 'CPU time of a batch' bench batch -m "$tiny/tiny-llama.gguf" --lengths 96 --sequences 2 --decode-tokens 3 -t 1 --peer own \
+    --cpu-time --json && json 'its name' "$work/out" 'o["clock"] == "cpu"'
+bad 'CPU time of two threads' 'give -t 1' bench "${small[@]}" -t 2 --peer own --cpu-time
+
 # A program made for this test in the place of llama.cpp: peer NAME BODY
 peer() {
     printf '#!/bin/sh\nread request\necho "ok 1.2.3 FLAG"\n%s\n' "$2" >"$work/$1"
@@ -44,6 +50,9 @@ breaks 'it fails' "'open': there is no room" 'read request; echo failed there is
 breaks 'it talks nonsense' "no llama.cpp that winnow can talk to: it answers 'hello'" 'read request; echo hello; sleep 5'
 breaks 'it has no end of a line' 'its lines are too long' 'head -c 100000 /dev/zero; sleep 5'
 breaks 'it knows no time' 'it answers no time' 'while read request; do echo ok; done'
+peer fake 'read request; echo failed there is no such request; sleep 5'
+"$WINNOW" bench "${small[@]}" --cpu-time --peer "$work/fake" >"$work/out" 2>"$work/err" </dev/null && fail 'a peer without clocks'
+grep -q "'clock': there is no such request" "$work/err" || fail "a peer without clocks: $(cat "$work/err")"
 bad 'no such program' 'cannot run' bench "${small[@]}" --peer "$work/nowhere"
 bad 'no time at all' '1 to 86400' bench "${small[@]}" --peer-timeout 0
 
