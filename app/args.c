@@ -11,6 +11,10 @@ static const struct app_option model_options[] = {
      "1 to 512"},
     {"kv-type", 0, APP_TEXT, "TYPE", "f16", NULL, "cache type: f16, q8_0, q4_0 or f32", AT(kv_type), 0, 0,
      NULL},
+    {"kv-tail", 0, APP_INT, "N", "0", NULL,
+     "with q8_0 or q4_0: keep the last N entries of each head, and the first 64, in f16; 128 is a good "
+     "choice",
+     AT(kv_tail), 0, 1048576, "0, or 32 to 1048576"},
     {"attn", 0, APP_TEXT, "KIND", "own", NULL, "attention: own (our kernels) or ggml (standard operations)",
      AT(attn), 0, 0, NULL},
 };

@@ -14,7 +14,7 @@ struct app_args {
     char *policy, *kv_type, *evict, *evict_every, *profile, *attn;
     char *mask_heads, *mask_phase;
     char *out;
-    int64_t budget, kv_bytes;
+    int64_t budget, kv_bytes, kv_tail;
     int64_t n, seed, threads;
     double ratio;
     bool context_only, raw, json, help;

@@ -147,6 +147,27 @@ static int check_prompt(struct app_job *job)
     return APP_OK;
 }
 
+/* A tail keeps the newest entries of a quantised cache in f16, and needs the own attention. */
+static int check_tail(struct app_job *job)
+{
+    const int64_t n = job->args->kv_tail;
+    job->kv_tail = (int32_t)n;
+    if (n == 0)
+        return APP_OK;
+    if (n < 32)
+        return app_fail(APP_BAD_INPUT, "--kv-tail %d is out of range; it must be 0, or 32 to 1048576",
+                        (int)n);
+    if (job->kv_type != WNW_KV_Q8_0 && job->kv_type != WNW_KV_Q4_0)
+        return app_fail(
+            APP_BAD_INPUT,
+            "--kv-tail is for a quantised cache and this one is %s; give --kv-type q8_0 or q4_0, or "
+            "leave it out",
+            wnw_kv_type_name(job->kv_type));
+    if (job->attn != WNW_ATTN_OWN)
+        return app_fail(APP_BAD_INPUT, "--kv-tail needs --attn own");
+    return APP_OK;
+}
+
 static int check_types(struct app_job *job)
 {
     const int status = wnw_kv_type_parse(&job->kv_type, job->args->kv_type);
@@ -158,7 +179,7 @@ static int check_types(struct app_job *job)
         job->attn = WNW_ATTN_GGML;
     else
         return app_fail(APP_BAD_INPUT, "--attn '%s' is unknown; use own or ggml", job->args->attn);
-    return APP_OK;
+    return check_tail(job);
 }
 
 int app_job_check(struct app_job *job, const struct app_args *args)
@@ -340,6 +361,7 @@ int app_job_session(struct app_job *job)
         return rc;
     wnw_session_params params = wnw_session_default_params();
     params.kv_type = job->kv_type;
+    params.kv_tail = job->kv_tail;
     params.attn = job->attn;
     params.n_threads = job->args->threads == APP_UNSET ? 0 : (int32_t)job->args->threads;
     params.progress = app_progress_step;

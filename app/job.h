@@ -19,6 +19,7 @@ struct app_job {
     wnw_size size;
     wnw_run run; /* what the session is told: policy, size, when to compress, prompt */
     wnw_kv_type kv_type;
+    int32_t kv_tail;
     wnw_attn attn;
     wnw_mask_phase mask_phase;
     bool size_assumed; /* no size was given and the policy has no rule of its own: ratio 0.5 */

@@ -311,13 +311,19 @@ typedef struct wnw_session_params {
      * (E_CANCELLED). NULL = none. */
     bool (*progress)(int32_t done, int32_t total, void *user);
     void *progress_user;
+    /* With kv_type Q8_0 or Q4_0 and the own attention: the last kv_tail entries of every head, and its first 64,
+     * stay f16; older ones are quantised in blocks of 64, so that a tail has up to 63 entries more. Entries
+     * that later compressions keep stay as they are stored. 0 = no tail, every entry is quantised at once;
+     * else 32 or more (128 is a good choice). */
+    int32_t kv_tail;
 } wnw_session_params;
 
 WNW_DEFAULT(wnw_session_params, wnw_session_default_params)
 
 /* Makes a new timeline with an engine of its own. The model must outlive it; release it with
- * wnw_session_free. params NULL = defaults. E_UNSUPPORTED: the head size does not fit kv_type. E_RANGE: a
- * number of params is out of range. E_NOMEM. */
+ * wnw_session_free. params NULL = defaults. E_UNSUPPORTED: the head size does not fit kv_type, or a tail with
+ * the ggml attention. E_ARG: a tail of a cache that is not quantised. E_RANGE: a number of params is out of
+ * range. E_NOMEM. */
 WNW_API int wnw_session_new(wnw_session **out, const wnw_model *m, const wnw_session_params *params);
 WNW_API void wnw_session_free(wnw_session *s);
 
@@ -566,7 +572,7 @@ typedef struct wnw_cache_stats {
     int32_t growth;         /* entries per growth block of one head */
     int64_t n_entries;      /* over all layers and KV heads */
     uint64_t bytes;         /* bytes allocated for keys and values now */
-    uint64_t bytes_entries; /* n_entries x bytes per entry */
+    uint64_t bytes_entries; /* of the entries' keys and values, without room for more */
     uint64_t bytes_full;    /* bytes that an uncompressed cache of all tokens read would allocate */
 } wnw_cache_stats;
 

@@ -425,7 +425,7 @@ void fake_init(struct fake *f, int32_t n_layer, int32_t n_head_kv, int32_t group
                                .n_head_kv = n_head_kv,
                                .n_embd_head = FAKE_D,
                                .n_past = n_past,
-                               .entry_bytes = 16,
+                               .entry_bytes = {.each = 16},
                                .is_skipped = skipped,
                                .n_entry = n_entry,
                                .positions = positions,

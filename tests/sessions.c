@@ -12,6 +12,7 @@ wnw_session *test_session_new(const wnw_model *m, const struct test_session *wan
     p.kv_type = want->kv_type;
     p.attn = want->attn;
     p.n_ctx = want->n_ctx;
+    p.kv_tail = want->kv_tail;
     if (want->n_ubatch)
         p.n_ubatch = want->n_ubatch;
     p.n_threads = want->n_threads ? want->n_threads : (cores < 2 ? cores : 2);
@@ -35,12 +36,18 @@ static void other_head(int32_t il, int32_t ih, const char *what, const char *fil
     _fail(file, line);
 }
 
+/* Entries 0 .. n-1 of a head have the same bytes, in the same types. */
 static bool same_rows(const wnw_session *a, const wnw_session *b, int32_t il, int32_t ih, int32_t n, bool key)
 {
-    const struct wnw__kv_layer *x = &a->cache.layers[il], *y = &b->cache.layers[il];
-    const size_t row = a->cache.row_bytes;
-    return memcmp((key ? x->k : x->v) + (size_t)x->off[ih] * row,
-                  (key ? y->k : y->v) + (size_t)y->off[ih] * row, (size_t)n * row) == 0;
+    for (int32_t i = 0; i < n;) {
+        const struct wnw__kv_run x = wnw__cache_run(&a->cache, &a->cache.layers[il], ih, i, n),
+                                 y = wnw__cache_run(&b->cache, &b->cache.layers[il], ih, i, n);
+        const int32_t both = x.n < y.n ? x.n : y.n;
+        if (x.type != y.type || memcmp(key ? x.k : x.v, key ? y.k : y.v, (size_t)both * x.row_bytes) != 0)
+            return false;
+        i += both;
+    }
+    return true;
 }
 
 void test_caches(const wnw_session *a, const wnw_session *b, bool bytes, const char *file, int line)
@@ -77,9 +84,7 @@ void test_logits(const wnw_session *a, const wnw_session *b, const char *file, i
 
 void test_read_row(const wnw_session *s, bool key, int32_t il, int32_t ih, int32_t i, float *out)
 {
-    const struct wnw__kv_layer *l = &s->cache.layers[il];
-    wnw__rows_to_f32(s->cache.type, (key ? l->k : l->v) + (size_t)(l->off[ih] + i) * s->cache.row_bytes, 1,
-                     s->cache.d, out);
+    wnw__cache_read(&s->cache, il, key ? WNW_KEYS : WNW_VALUES, ih, i, 1, out);
 }
 
 double test_mean_entries(const wnw_session *s)

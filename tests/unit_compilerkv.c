@@ -731,7 +731,7 @@ static void the_size_of_the_history(void **state)
     assert_int_equal(sum_of(plan, &f), 2 * 300);
     wnw_plan_free(plan);
     /* Bytes are bytes: never more than that. */
-    size = size_bytes((uint64_t)f.src.entry_bytes * 2 * 2 * 100);
+    size = size_bytes((uint64_t)f.src.entry_bytes.each * 2 * 2 * 100);
     assert_int_equal(fake_plan(&plan, &f, "compilerkv-strict:window=16,n_sink=4,count=history", &size, &r),
                      WNW_OK);
     assert_int_equal(sum_of(plan, &f), 2 * 100);

@@ -152,7 +152,7 @@ static void assert_plan(const char *recipe, double ratio, const char *const want
                                          .n_head_kv = 2,
                                          .n_embd_head = 1,
                                          .n_past = 4,
-                                         .entry_bytes = 8,
+                                         .entry_bytes = {.each = 8},
                                          .n_entry = example_n_entry,
                                          .positions = example_positions,
                                          .observe = example_observe};

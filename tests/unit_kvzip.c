@@ -58,7 +58,7 @@ static struct source source_of(const float *score, const int32_t *pos, int32_t n
                                    .n_head_kv = N_HEAD,
                                    .n_past = 12,
                                    .n_prefix = n_prefix,
-                                   .entry_bytes = 4,
+                                   .entry_bytes = {.each = 4},
                                    .n_entry = n_entry,
                                    .positions = positions,
                                    .observe = observe},

@@ -121,7 +121,7 @@ static void toy_init(struct toy *t, int32_t n_layer, int32_t n_head_kv, int32_t 
                               .n_head = n_head_kv,
                               .n_head_kv = n_head_kv,
                               .n_embd_head = d,
-                              .entry_bytes = 16,
+                              .entry_bytes = {.each = 16},
                               .n_entry = toy_n_entry,
                               .positions = toy_positions,
                               .n_final = toy_n_final,

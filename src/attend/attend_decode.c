@@ -12,12 +12,12 @@
 
 struct wnw__attend_cut wnw__attend_cut(const struct wnw__attend_job *job, int32_t ih)
 {
-    struct wnw__attend_cut c = {.from = wnw__attend_first(job, ih, 0),
-                                .to = job->layer->len[ih] + job->slice->n_row};
-    const int32_t span = c.to - c.from;
-    const int32_t even = (span + WNW_ATTEND_PIECES - 1) / WNW_ATTEND_PIECES;
+    const struct wnw__attend_rows all = {.ih = ih, .n = job->slice->n_row};
+    struct wnw__attend_cut c;
+    wnw__attend_parts_of(job, &all, wnw__attend_first(job, ih, 0), job->layer->len[ih] + all.n, &c.p);
+    const int32_t even = (c.p.n_entry + WNW_ATTEND_PIECES - 1) / WNW_ATTEND_PIECES;
     c.size = even <= WNW_ATTEND_PIECE ? WNW_ATTEND_PIECE : (even + WNW_TILE - 1) / WNW_TILE * WNW_TILE;
-    c.n = (span + c.size - 1) / c.size;
+    c.n = (c.p.n_entry + c.size - 1) / c.size;
     return c;
 }
 
@@ -61,11 +61,13 @@ static void combine(const struct wnw__attend_job *job, int32_t ih, int32_t n_pie
 }
 
 static void decode_piece(const struct wnw__attend_job *job, const struct wnw__attend_rows *r, const float *q,
-                         int32_t from, int32_t to, float *partial, struct wnw__attend_work *w)
+                         const struct wnw__attend_cut *cut, int32_t piece, struct wnw__attend_work *w)
 {
     const int32_t ld = job->op->shared->ld, n_query = r->n * job->op->shared->group;
+    const int32_t first = piece * cut->size, left = cut->p.n_entry - first;
+    float *partial = partial_at(job, r->ih, piece);
     wnw__attend_load(job, r, q, w);
-    wnw__attend_stream(job, r, from, to, w);
+    wnw__attend_stream(job, r, &cut->p, first, left < cut->size ? cut->p.n_entry : first + cut->size, w);
     for (int32_t i = 0; i < n_query; i++) {
         float *dst = partial + (int64_t)i * (ld + 2);
         memcpy(dst, w->o + (int64_t)i * ld, (size_t)ld * sizeof *dst);
@@ -74,17 +76,36 @@ static void decode_piece(const struct wnw__attend_job *job, const struct wnw__at
     }
 }
 
+/* Writes what the piece reads and the cache does not have yet. */
+static void store_piece(const struct wnw__attend_job *job, int32_t ih, const struct wnw__attend_cut *cut,
+                        int32_t piece, const float *k, const float *v)
+{
+    const struct wnw__cache *c = job->slice->cache;
+    const int32_t len = job->layer->len[ih], old = wnw__cache_old(c, job->layer, ih, 0);
+    int32_t at = -piece * cut->size; /* where the part begins, counted from the piece */
+    for (int32_t i = 0; i < cut->p.n; at += cut->p.part[i++].rows.n) {
+        const struct wnw__attend_part *part = &cut->p.part[i];
+        int32_t from = at < 0 ? part->from - at : part->from;
+        int32_t to = part->to - part->from + at > cut->size ? part->from - at + cut->size : part->to;
+        if (c->n_tail > 0 && part->seen == WNW_SEEN_WHEN_OLD) {
+            /* So few rows push out stored entries alone (WNW_CACHE_TAIL_MIN). */
+            from = from > old ? from : old;
+            wnw__cache_quantise(c, job->layer, ih, from, to);
+        } else if (to > len) {
+            wnw__attend_write(job, ih, from > len ? from - len : 0, to - len, k, v);
+        }
+    }
+}
+
 void wnw__attend_decode(const struct wnw__attend_job *job, int32_t ih, const struct wnw__attend_cut *cut,
                         int32_t piece, const float *q, const float *k, const float *v, float *out,
                         struct wnw__attend_work *w)
 {
     const struct wnw__attend_shared *sh = job->op->shared;
-    const int32_t from = cut->from + piece * cut->size, len = job->layer->len[ih];
-    const int32_t to = cut->to - from < cut->size ? cut->to : from + cut->size;
     const struct wnw__attend_rows r = {.ih = ih, .n = job->slice->n_row};
-    if (k && to > len)
-        wnw__attend_write(job, ih, from > len ? from - len : 0, to - len, k, v);
-    decode_piece(job, &r, q, from, to, partial_at(job, ih, piece), w);
+    if (k)
+        store_piece(job, ih, cut, piece, k, v);
+    decode_piece(job, &r, q, cut, piece, w);
     atomic_int *done = &sh->head_done[(size_t)job->i_slice * (size_t)sh->dims.n_head_kv + (size_t)ih];
     if (atomic_fetch_add_explicit(done, 1, memory_order_acq_rel) + 1 == cut->n) {
         atomic_store_explicit(done, 0, memory_order_relaxed);

@@ -63,9 +63,23 @@ struct wnw__attend_job {
     const struct wnw__attend_op *op;
     const struct wnw__attend_slice *slice;
     const struct wnw__kv_layer *layer;
-    wnw_kv_type type;
-    size_t row_bytes; /* of one key or value */
+    wnw_kv_type type; /* of the cache; entries of its tail are f16 */
+    size_t row_bytes; /* of one key or value of that type */
     int32_t i_slice;
+};
+
+/* Entries of a head that lie one behind the other as rows of one type. While rows of the slice push a block
+ * out of the tail, the block is there twice: later rows see it quantised, earlier ones do not. */
+enum wnw__attend_seen { WNW_SEEN_ALWAYS, WNW_SEEN_WHEN_OLD, WNW_SEEN_UNTIL_OLD };
+struct wnw__attend_part {
+    struct wnw__kv_run rows;
+    int32_t from, to; /* entries; rows.n = to - from */
+    enum wnw__attend_seen seen;
+};
+/* Everything that some rows of a slice see of a head. */
+struct wnw__attend_parts {
+    struct wnw__attend_part part[3];
+    int32_t n, n_entry; /* parts; sum of their entries */
 };
 
 /* One thread's scratch. */
@@ -78,6 +92,7 @@ struct wnw__attend_work {
     float *m, *l;       /* [rows] running maximum and sum */
     float *corr;        /* [rows] */
     int32_t *from, *to; /* [rows] entries that the row sees: from <= i < to */
+    int32_t *old;       /* [rows] behind the sinks, entries below it are old for the row (wnw__cache_old) */
 };
 
 /* The queries of rows t0 .. t0+n-1 of a slice in the group of KV head ih. */
@@ -130,9 +145,14 @@ int32_t wnw__attend_first(const struct wnw__attend_job *job, int32_t ih, int32_t
  * wnw__attend_run. */
 void wnw__attend_load(const struct wnw__attend_job *job, const struct wnw__attend_rows *r, const float *q,
                       struct wnw__attend_work *w);
-/* Takes entries from .. to-1 into the softmax and output of the queries in w. */
-void wnw__attend_stream(const struct wnw__attend_job *job, const struct wnw__attend_rows *r, int32_t from,
-                        int32_t to, struct wnw__attend_work *w);
+/* Sets *p to the entries from .. to-1 of KV head ih as rows t0 .. t0+n-1 of the slice see them. */
+void wnw__attend_parts_of(const struct wnw__attend_job *job, const struct wnw__attend_rows *r, int32_t from,
+                          int32_t to, struct wnw__attend_parts *p);
+/* Takes entries first .. last-1 of p, which are counted through its parts, into the softmax and output of the
+ * queries in w. */
+void wnw__attend_stream(const struct wnw__attend_job *job, const struct wnw__attend_rows *r,
+                        const struct wnw__attend_parts *p, int32_t first, int32_t last,
+                        struct wnw__attend_work *w);
 
 /* Writes rows first .. last-1 of the slice behind the entries of KV head ih. k and v are as in
  * wnw__attend_run. */
@@ -141,14 +161,14 @@ void wnw__attend_write(const struct wnw__attend_job *job, int32_t ih, int32_t fi
 
 /* ---- A slice of few rows: units are pieces of a head's entries ---- */
 
-/* The entries from .. to-1 of one head that a slice sees, cut into n pieces of `size` (the last may be
- * shorter). */
+/* The entries of one head that a slice sees, cut into n pieces of `size` (the last may be shorter). */
 struct wnw__attend_cut {
-    int32_t from, to, size, n;
+    struct wnw__attend_parts p;
+    int32_t size, n;
 };
 struct wnw__attend_cut wnw__attend_cut(const struct wnw__attend_job *job, int32_t ih);
-/* Stores the new rows that fall into the piece, unless k and v are NULL, and computes the piece's partial
- * sums. The thread that finishes the last piece of a head writes `out`. */
+/* Stores the new rows that fall into the piece and quantises what becomes old in it, unless k and v are NULL,
+ * and computes the piece's partial sums. The thread that finishes the last piece of a head writes `out`. */
 void wnw__attend_decode(const struct wnw__attend_job *job, int32_t ih, const struct wnw__attend_cut *cut,
                         int32_t piece, const float *q, const float *k, const float *v, float *out,
                         struct wnw__attend_work *w);

@@ -133,7 +133,9 @@ int wnw__attend_shared_reserve(struct wnw__attend_shared *sh, const struct wnw__
         sh->place[i] = (struct wnw__attend_place){.at = at};
         if (!wnw__attend_is_decode(sh, s->n_row))
             continue;
-        sh->place[i].pieces = most_pieces(longest_head(s->cache, from, to) + s->n_row);
+        /* A block that becomes old for later rows of the slice counts twice. */
+        sh->place[i].pieces = most_pieces(longest_head(s->cache, from, to) + s->n_row +
+                                          (s->cache->n_tail > 0 ? WNW_CACHE_BLOCK : 0));
         at += (size_t)sh->dims.n_head_kv * (size_t)sh->place[i].pieces * (size_t)(s->n_row * sh->group) *
               (size_t)(sh->ld + 2);
     }
@@ -153,13 +155,32 @@ void wnw__attend_write(const struct wnw__attend_job *job, int32_t ih, int32_t fi
                        const float *k, const float *v)
 {
     const struct wnw__attend_dims *dims = &job->op->shared->dims;
-    const struct wnw__kv_layer *layer = job->layer;
+    const int32_t len = job->layer->len[ih];
     for (int32_t t = first; t < last; t++) {
         const int64_t src = ((int64_t)(job->slice->first_row + t) * dims->n_head_kv + ih) * dims->d;
-        const size_t dst = (size_t)(layer->off[ih] + layer->len[ih] + t) * job->row_bytes;
-        wnw__rows_from_f32(job->type, k + src, 1, dims->d, layer->k + dst);
-        wnw__rows_from_f32(job->type, v + src, 1, dims->d, layer->v + dst);
+        const struct wnw__kv_run row =
+            wnw__cache_run(job->slice->cache, job->layer, ih, len + t, len + t + 1);
+        wnw__rows_from_f32(row.type, k + src, 1, dims->d, row.k);
+        wnw__rows_from_f32(row.type, v + src, 1, dims->d, row.v);
     }
+}
+
+/* Quantises entries of KV head ih that rows of the slice find old: of those stored before the ith of nth
+ * parts, of the new ones those in rows first .. last-1, which the same thread has written. */
+static void quantise(const struct wnw__attend_job *job, int32_t ih, int32_t first, int32_t last, int ith,
+                     int nth)
+{
+    const struct wnw__cache *c = job->slice->cache;
+    const int32_t len = job->layer->len[ih], from = wnw__cache_old(c, job->layer, ih, 0);
+    const int32_t to = wnw__cache_old(c, job->layer, ih, job->slice->n_row - 1);
+    const int32_t stored = (to < len ? to : len) - from, to_row = to - len;
+    if (from == to)
+        return;
+    if (stored > 0)
+        wnw__cache_quantise(c, job->layer, ih, from + (int32_t)((int64_t)stored * ith / nth),
+                            from + (int32_t)((int64_t)stored * (ith + 1) / nth));
+    first = from - len > first ? from - len : first;
+    wnw__cache_quantise(c, job->layer, ih, len + first, len + (last < to_row ? last : to_row));
 }
 
 void wnw__attend_store(const struct wnw__attend_op *op, const float *k, const float *v, int ith, int nth)
@@ -168,10 +189,13 @@ void wnw__attend_store(const struct wnw__attend_op *op, const float *k, const fl
     const int32_t to = (int32_t)((int64_t)op->batch->n_row * (ith + 1) / nth);
     for (int32_t i = 0; i < op->batch->n_slice; i++) {
         const struct wnw__attend_job job = wnw__attend_job_of(op, i);
-        const int32_t first = from - job.slice->first_row, last = to - job.slice->first_row;
-        for (int32_t ih = 0; ih < op->shared->dims.n_head_kv; ih++)
-            wnw__attend_write(&job, ih, first > 0 ? first : 0,
-                              last < job.slice->n_row ? last : job.slice->n_row, k, v);
+        int32_t first = from - job.slice->first_row, last = to - job.slice->first_row;
+        first = first > 0 ? first : 0;
+        last = last < job.slice->n_row ? last : job.slice->n_row;
+        for (int32_t ih = 0; ih < op->shared->dims.n_head_kv; ih++) {
+            wnw__attend_write(&job, ih, first, last, k, v);
+            quantise(&job, ih, first, last, ith, nth);
+        }
     }
 }
 

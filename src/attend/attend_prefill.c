@@ -48,7 +48,9 @@ void wnw__attend_prefill(const struct wnw__attend_job *job, int32_t unit, const 
     /* The last rows see the most entries. They come first, so that the longest units do. */
     struct wnw__attend_rows r = {.ih = unit % n_head_kv, .t0 = (n_runs(job) - 1 - unit / n_head_kv) * step};
     r.n = job->slice->n_row - r.t0 < step ? job->slice->n_row - r.t0 : step;
+    struct wnw__attend_parts p;
     wnw__attend_load(job, &r, q, w);
-    wnw__attend_stream(job, &r, w->from[0], w->to[r.n * sh->group - 1], w);
+    wnw__attend_parts_of(job, &r, w->from[0], w->to[r.n * sh->group - 1], &p);
+    wnw__attend_stream(job, &r, &p, 0, p.n_entry, w);
     write_out(job, &r, w, out);
 }

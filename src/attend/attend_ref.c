@@ -18,9 +18,15 @@ static bool visible(const struct wnw__attend_job *job, int32_t ih, int32_t i, in
            (n_swa <= 0 || job->slice->n_past + t - position(job, ih, i) < n_swa);
 }
 
-static const uint8_t *entry(const struct wnw__attend_job *job, const uint8_t *arena, int32_t ih, int32_t i)
+/* The row of entry i of KV head ih as row t of the slice finds it: its f16 row, or the quantised one once it is
+ * old. Both are there while rows of the slice push it out of the tail. */
+static struct wnw__kv_run stored(const struct wnw__attend_job *job, int32_t ih, int32_t i, int32_t t)
 {
-    return arena + (size_t)(job->layer->off[ih] + i) * job->row_bytes;
+    const struct wnw__cache *c = job->slice->cache;
+    const bool is_old =
+        c->n_tail > 0 && i >= job->layer->tail.n_sink[ih] && i < wnw__cache_old(c, job->layer, ih, t);
+    return is_old ? wnw__cache_old_run(c, job->layer, ih, i, i + 1)
+                  : wnw__cache_run(c, job->layer, ih, i, i + 1);
 }
 
 struct buffers {
@@ -39,7 +45,8 @@ static void attend_one(const struct wnw__attend_job *job, int32_t ih, int32_t t,
         b->score[i] = -INFINITY;
         if (!visible(job, ih, i, t))
             continue;
-        wnw__rows_to_f32(job->type, entry(job, job->layer->k, ih, i), 1, d, b->row);
+        const struct wnw__kv_run row = stored(job, ih, i, t);
+        wnw__rows_to_f32(row.type, row.k, 1, d, b->row);
         b->score[i] = 0.0;
         for (int32_t c = 0; c < d; c++)
             b->score[i] += (double)q[c] * (double)b->row[c] * (double)job->op->scale;
@@ -49,7 +56,8 @@ static void attend_one(const struct wnw__attend_job *job, int32_t ih, int32_t t,
         b->acc[c] = 0.0;
     for (int32_t i = 0; i < n; i++) {
         const double p = exp(b->score[i] - top);
-        wnw__rows_to_f32(job->type, entry(job, job->layer->v, ih, i), 1, d, b->row);
+        const struct wnw__kv_run row = stored(job, ih, i, t);
+        wnw__rows_to_f32(row.type, row.v, 1, d, b->row);
         sum += p;
         for (int32_t c = 0; c < d; c++)
             b->acc[c] += p * (double)b->row[c];

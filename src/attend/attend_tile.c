@@ -16,7 +16,7 @@ size_t wnw__attend_work_floats(const struct wnw__attend_shared *sh)
 {
     const size_t rows = (size_t)sh->rows, d = (size_t)sh->dims.d, ld = (size_t)sh->ld;
     return padded(rows * d) + 2 * padded(WNW_TILE * d) + WNW_TILE * ld + rows * WNW_TILE + padded(rows * ld) +
-           5 * padded(rows);
+           6 * padded(rows);
 }
 
 struct wnw__attend_work wnw__attend_work_at(const struct wnw__attend_shared *sh, int ith)
@@ -34,6 +34,7 @@ struct wnw__attend_work wnw__attend_work_at(const struct wnw__attend_shared *sh,
     w.corr = w.l + padded(rows);
     w.from = (int32_t *)(void *)(w.corr + padded(rows));
     w.to = w.from + padded(rows);
+    w.old = w.to + padded(rows);
     return w;
 }
 
@@ -79,6 +80,7 @@ void wnw__attend_load(const struct wnw__attend_job *job, const struct wnw__atten
             dst[(size_t)c * (size_t)mr] = job->op->scale * src[c];
         w->from[i] = wnw__attend_first(job, r->ih, t);
         w->to[i] = len + t + 1;
+        w->old[i] = wnw__cache_old(job->slice->cache, job->layer, r->ih, t);
     }
     for (int32_t i = 0; i < sh->rows; i++) {
         w->m[i] = -FLT_MAX; /* finite, so that m - m and -inf - m are defined */
@@ -88,14 +90,17 @@ void wnw__attend_load(const struct wnw__attend_job *job, const struct wnw__atten
     memset(w->o, 0, (size_t)n_query * (size_t)sh->ld * sizeof *w->o);
 }
 
-/* Hides, for each query, the entries of j .. j+WNW_TILE-1 that it does not see. */
-static void mask_tile(const struct wnw__attend_work *w, int32_t n_query, int32_t j, int32_t n)
+/* Hides, for each query, those of the n entries from i on that it does not see, or not in this part. */
+static void mask_tile(const struct wnw__attend_work *w, int32_t n_query, enum wnw__attend_seen seen,
+                      int32_t i, int32_t n)
 {
-    for (int32_t i = 0; i < n_query; i++) {
-        float *s = w->s + (int64_t)i * WNW_TILE;
-        int32_t from = w->from[i] - j, to = w->to[i] - j;
-        from = from < 0 ? 0 : from > WNW_TILE ? WNW_TILE : from;
-        to = to > n ? n : to < from ? from : to;
+    for (int32_t r = 0; r < n_query; r++) {
+        float *s = w->s + (int64_t)r * WNW_TILE;
+        int32_t from = w->from[r], to = w->to[r];
+        from = seen == WNW_SEEN_UNTIL_OLD && w->old[r] > from ? w->old[r] : from;
+        to = seen == WNW_SEEN_WHEN_OLD && w->old[r] < to ? w->old[r] : to;
+        from = from < i ? 0 : from - i > WNW_TILE ? WNW_TILE : from - i;
+        to = to - i > n ? n : to - i < from ? from : to - i;
         for (int32_t c = 0; c < from; c++)
             s[c] = -INFINITY;
         for (int32_t c = to; c < WNW_TILE; c++)
@@ -103,49 +108,107 @@ static void mask_tile(const struct wnw__attend_work *w, int32_t n_query, int32_t
     }
 }
 
-/* s = q . k for n entries. Many queries share a converted and transposed tile; few read the stored rows. */
-static void score_tile(const struct wnw__attend_job *job, const uint8_t *k, int32_t n, int32_t n_query,
+/* s = q . k for n stored rows. Many queries share a converted and transposed tile; few read the stored
+ * rows. */
+static void score_tile(const struct wnw__attend_job *job, const struct wnw__kv_run *rows, int32_t n_query,
                        const struct wnw__attend_work *w)
 {
     const struct wnw__attend_shared *sh = job->op->shared;
     const struct wnw__vec *vec = sh->vec;
     const int32_t d = sh->dims.d;
     if (n_query <= WNW_ATTEND_NT_ROWS) {
-        vec->mul_rows(job->type, w->q, n_query, k, job->row_bytes, n, d, 1.0f, w->s, WNW_TILE);
+        vec->mul_rows(rows->type, w->q, n_query, rows->k, rows->row_bytes, rows->n, d, 1.0f, w->s, WNW_TILE);
         return;
     }
-    vec->to_f32(job->type, k, n, d, w->kf, d);
+    vec->to_f32(rows->type, rows->k, rows->n, d, w->kf, d);
     vec->transpose(w->kf, d, w->kt);
     vec->mul_panels(w->q, (n_query + vec->panel_rows - 1) / vec->panel_rows, d, w->kt, w->s);
 }
 
 /* o = o * corr + s . v */
-static void value_tile(const struct wnw__attend_job *job, const uint8_t *v, int32_t n, int32_t n_query,
+static void value_tile(const struct wnw__attend_job *job, const struct wnw__kv_run *rows, int32_t n_query,
                        const struct wnw__attend_work *w)
 {
     const struct wnw__attend_shared *sh = job->op->shared;
     const struct wnw__vec *vec = sh->vec;
     if (n_query <= WNW_ATTEND_NT_ROWS && sh->ld == sh->dims.d) {
-        vec->accumulate(job->type, w->s, n_query, w->corr, v, job->row_bytes, n, sh->ld, w->o);
+        vec->accumulate(rows->type, w->s, n_query, w->corr, rows->v, rows->row_bytes, rows->n, sh->ld, w->o);
         return;
     }
-    vec->to_f32(job->type, v, n, sh->dims.d, w->vf, sh->ld);
-    vec->accumulate(WNW_KV_F32, w->s, n_query, w->corr, w->vf, (size_t)sh->ld * sizeof *w->vf, n, sh->ld,
-                    w->o);
+    vec->to_f32(rows->type, rows->v, rows->n, sh->dims.d, w->vf, sh->ld);
+    vec->accumulate(WNW_KV_F32, w->s, n_query, w->corr, w->vf, (size_t)sh->ld * sizeof *w->vf, rows->n,
+                    sh->ld, w->o);
 }
 
-void wnw__attend_stream(const struct wnw__attend_job *job, const struct wnw__attend_rows *r, int32_t from,
-                        int32_t to, struct wnw__attend_work *w)
+/* Adds the entries from .. to-1, unless there are none. */
+static void add_part(struct wnw__attend_parts *p, enum wnw__attend_seen seen, int32_t from, int32_t to,
+                     const struct wnw__kv_run *rows)
+{
+    p->part[p->n++] = (struct wnw__attend_part){.rows = *rows, .from = from, .to = to, .seen = seen};
+    p->n_entry += to - from;
+}
+
+static int32_t larger(int32_t a, int32_t b)
+{
+    return a > b ? a : b;
+}
+
+void wnw__attend_parts_of(const struct wnw__attend_job *job, const struct wnw__attend_rows *r, int32_t from,
+                          int32_t to, struct wnw__attend_parts *p)
+{
+    const struct wnw__cache *c = job->slice->cache;
+    const struct wnw__kv_layer *l = job->layer;
+    p->n = p->n_entry = 0;
+    const int32_t n_sink = c->n_tail > 0 ? l->tail.n_sink[r->ih] : 0;
+    const int32_t first_old = wnw__cache_old(c, l, r->ih, r->t0),
+                  last_old = wnw__cache_old(c, l, r->ih, r->t0 + r->n - 1);
+    if (c->n_tail == 0 || last_old == n_sink) { /* all entries are stored alike */
+        const struct wnw__kv_run rows = wnw__cache_run(c, l, r->ih, from, to);
+        add_part(p, WNW_SEEN_ALWAYS, from, to, &rows);
+        return;
+    }
+    if (from < n_sink) {
+        const struct wnw__kv_run rows = wnw__cache_run(c, l, r->ih, from, n_sink);
+        add_part(p, WNW_SEEN_ALWAYS, from, n_sink, &rows);
+    }
+    if (larger(from, n_sink) < last_old) {
+        const struct wnw__kv_run rows = wnw__cache_old_run(c, l, r->ih, larger(from, n_sink), last_old);
+        add_part(p, WNW_SEEN_WHEN_OLD, larger(from, n_sink), last_old, &rows);
+    }
+    if (larger(from, first_old) < to) {
+        const struct wnw__kv_run rows = wnw__cache_run(c, l, r->ih, larger(from, first_old), to);
+        add_part(p, WNW_SEEN_UNTIL_OLD, larger(from, first_old), to, &rows);
+    }
+}
+
+/* Takes n entries of a part, those from its i-th on, tile by tile. */
+static void stream_part(const struct wnw__attend_job *job, int32_t n_query,
+                        const struct wnw__attend_part *part, int32_t i, int32_t n, struct wnw__attend_work *w)
+{
+    struct wnw__kv_run tile = part->rows;
+    tile.k += (size_t)i * tile.row_bytes;
+    tile.v += (size_t)i * tile.row_bytes;
+    for (int32_t j = 0; j < n; j += WNW_TILE) {
+        tile.n = n - j < WNW_TILE ? n - j : WNW_TILE;
+        score_tile(job, &tile, n_query, w);
+        mask_tile(w, n_query, part->seen, part->from + i + j, tile.n);
+        job->op->shared->vec->softmax_tile(w->s, n_query, w->m, w->l, w->corr);
+        value_tile(job, &tile, n_query, w);
+        tile.k += WNW_TILE * tile.row_bytes;
+        tile.v += WNW_TILE * tile.row_bytes;
+    }
+}
+
+void wnw__attend_stream(const struct wnw__attend_job *job, const struct wnw__attend_rows *r,
+                        const struct wnw__attend_parts *p, int32_t first, int32_t last,
+                        struct wnw__attend_work *w)
 {
     const int32_t n_query = r->n * job->op->shared->group;
-    const uint8_t *k = job->layer->k + (size_t)job->layer->off[r->ih] * job->row_bytes;
-    const uint8_t *v = job->layer->v + (size_t)job->layer->off[r->ih] * job->row_bytes;
-
-    for (int32_t j = from; j < to; j += WNW_TILE) {
-        const int32_t n = to - j < WNW_TILE ? to - j : WNW_TILE;
-        score_tile(job, k + (size_t)j * job->row_bytes, n, n_query, w);
-        mask_tile(w, n_query, j, n);
-        job->op->shared->vec->softmax_tile(w->s, n_query, w->m, w->l, w->corr);
-        value_tile(job, v + (size_t)j * job->row_bytes, n, n_query, w);
+    for (int32_t i = 0; i < p->n; i++) {
+        const int32_t from = first > 0 ? first : 0, to = last < p->part[i].rows.n ? last : p->part[i].rows.n;
+        if (from < to)
+            stream_part(job, n_query, &p->part[i], from, to - from, w);
+        first -= p->part[i].rows.n;
+        last -= p->part[i].rows.n;
     }
 }

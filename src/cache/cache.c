@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "cache/cache.h"
-
+#include "cache/cache_impl.h"
 #include "kernel/kernel.h"
 
 #include <stdlib.h>
@@ -8,15 +7,16 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static int64_t round_up(int64_t n, int64_t step)
-{
-    return (n + step - 1) / step * step;
-}
-
-static size_t page_round(size_t bytes)
+size_t wnw__cache_page_round(size_t bytes)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     return (bytes + page - 1) / page * page;
+}
+
+uint8_t *wnw__cache_map_pages(size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
 }
 
 static void free_rows(struct wnw__kv_layer *l)
@@ -32,9 +32,10 @@ static void free_rows(struct wnw__kv_layer *l)
     l->mapped_bytes = 0;
 }
 
-static void layer_free(struct wnw__kv_layer *l)
+void wnw__cache_layer_free(struct wnw__kv_layer *l)
 {
     free_rows(l);
+    wnw__cache_tail_free(&l->tail);
     for (int kind = 0; kind < WNW_N_AUX; kind++)
         free(l->aux[kind]);
     free(l->off);
@@ -59,14 +60,58 @@ static float *aux_new(int kind, int32_t n_plane, int64_t n_rows)
     return aux;
 }
 
-static uint8_t *map_pages(size_t bytes)
+/* ---- Layers of a given capacity ---- */
+
+struct wnw__kv_caps wnw__cache_caps_new(const struct wnw__cache *c)
 {
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return p == MAP_FAILED ? NULL : p;
+    const size_t n = (size_t)c->n_head_kv;
+    struct wnw__kv_caps caps = {.entry = calloc(3 * n, sizeof *caps.entry)};
+    caps.old = caps.entry ? caps.entry + n : NULL;
+    caps.tail = caps.entry ? caps.entry + 2 * n : NULL;
+    return caps;
 }
 
-/* Makes *l a layer without entries that has the given capacities. */
-static int layer_new(const struct wnw__cache *c, struct wnw__kv_layer *l, const int32_t *cap, int32_t n_swa)
+/* Sets off[n_head_kv] to the first rows of heads with the given capacities; returns the sum of those. */
+static int64_t place(int32_t n_head_kv, const int32_t *cap, int64_t *off)
+{
+    int64_t n = 0;
+    for (int32_t ih = 0; ih < n_head_kv; ih++) {
+        off[ih] = n;
+        n += cap[ih];
+    }
+    return n;
+}
+
+static uint64_t arena_bytes(const struct wnw__cache *c, const int32_t *cap, size_t row_bytes)
+{
+    int64_t n = 0;
+    for (int32_t ih = 0; ih < c->n_head_kv; ih++)
+        n += cap[ih];
+    return wnw__cache_page_round((size_t)n * row_bytes);
+}
+
+uint64_t wnw__cache_caps_bytes(const struct wnw__cache *c, const struct wnw__kv_caps *caps)
+{
+    if (c->n_tail == 0)
+        return 2 * arena_bytes(c, caps->entry, c->row_bytes);
+    return 2 * (arena_bytes(c, caps->old, c->row_bytes) + arena_bytes(c, caps->tail, c->tail_row_bytes));
+}
+
+/* Maps the arenas of a layer whose heads have their offsets and capacities. n: rows of one arena. */
+static int map_arenas(const struct wnw__cache *c, struct wnw__kv_layer *l, int64_t n)
+{
+    if (l->n_rows > 0 && !(l->pos = malloc((size_t)l->n_rows * sizeof *l->pos)))
+        return WNW_E_NOMEM;
+    if (n == 0)
+        return WNW_OK;
+    l->mapped_bytes = wnw__cache_page_round((size_t)n * c->row_bytes);
+    l->k = wnw__cache_map_pages(l->mapped_bytes);
+    l->v = wnw__cache_map_pages(l->mapped_bytes);
+    return l->k && l->v ? WNW_OK : WNW_E_NOMEM;
+}
+
+int wnw__cache_layer_new(const struct wnw__cache *c, struct wnw__kv_layer *l, const struct wnw__kv_caps *caps,
+                         int32_t n_swa)
 {
     const size_t n = (size_t)c->n_head_kv;
     *l = (struct wnw__kv_layer){.n_swa = n_swa};
@@ -75,38 +120,37 @@ static int layer_new(const struct wnw__cache *c, struct wnw__kv_layer *l, const 
     l->len = calloc(n, sizeof *l->len);
     if (!l->off || !l->cap || !l->len)
         goto fail;
-    for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
-        l->off[ih] = l->n_rows;
-        l->cap[ih] = cap[ih];
-        l->n_rows += cap[ih];
-    }
+    memcpy(l->cap, caps->entry, n * sizeof *l->cap);
+    l->n_rows = place(c->n_head_kv, l->cap, l->off);
     for (int kind = 0; kind < WNW_N_AUX; kind++) {
         if (c->aux_planes[kind] > 0 && !(l->aux[kind] = aux_new(kind, c->aux_planes[kind], l->n_rows)))
             goto fail;
     }
-    if (l->n_rows == 0)
+    int64_t n_row = l->n_rows;
+    if (c->n_tail > 0) {
+        if (wnw__cache_tail_new(c, &l->tail, n_swa) != WNW_OK)
+            goto fail;
+        memcpy(l->tail.old_cap, caps->old, n * sizeof *caps->old);
+        n_row = place(c->n_head_kv, l->tail.old_cap, l->tail.old_off);
+        if (wnw__cache_tail_map(c, &l->tail, caps->tail) != WNW_OK)
+            goto fail;
+    }
+    if (map_arenas(c, l, n_row) == WNW_OK)
         return WNW_OK;
-    l->mapped_bytes = page_round((size_t)l->n_rows * c->row_bytes);
-    l->pos = malloc((size_t)l->n_rows * sizeof *l->pos);
-    l->k = map_pages(l->mapped_bytes);
-    l->v = map_pages(l->mapped_bytes);
-    if (!l->pos || !l->k || !l->v)
-        goto fail;
-    return WNW_OK;
 
 fail:
-    layer_free(l);
+    wnw__cache_layer_free(l);
     return wnw__fail(WNW_E_NOMEM, "no memory for a cache layer of %lld entries", (long long)l->n_rows);
 }
 
 /* Makes layers without entries, for a cache that has no layers yet. */
 static int new_layers(struct wnw__cache *c)
 {
-    int32_t *cap = calloc((size_t)c->n_head_kv, sizeof *cap);
-    int rc = cap ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for an empty cache");
+    struct wnw__kv_caps caps = wnw__cache_caps_new(c);
+    int rc = caps.entry ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for an empty cache");
     for (int32_t il = 0; rc == WNW_OK && il < c->n_layer; il++)
-        rc = layer_new(c, &c->layers[il], cap, c->layers[il].n_swa);
-    free(cap);
+        rc = wnw__cache_layer_new(c, &c->layers[il], &caps, c->layers[il].n_swa);
+    free(caps.entry);
     return rc;
 }
 
@@ -134,7 +178,7 @@ int wnw__cache_init(struct wnw__cache *c, int32_t n_layer, int32_t n_head_kv, in
 void wnw__cache_free(struct wnw__cache *c)
 {
     for (int32_t il = 0; c->layers && il < c->n_layer; il++)
-        layer_free(&c->layers[il]);
+        wnw__cache_layer_free(&c->layers[il]);
     free(c->layers);
     *c = (struct wnw__cache){0};
 }
@@ -148,28 +192,14 @@ void wnw__cache_clear(struct wnw__cache *c)
             l->off[ih] = 0;
             l->cap[ih] = l->len[ih] = 0;
         }
+        if (c->n_tail > 0)
+            wnw__cache_tail_clear(c, l);
         for (int kind = 0; kind < WNW_N_AUX; kind++) {
             float *small = l->aux[kind] ? realloc(l->aux[kind], sizeof *small) : NULL;
             l->aux[kind] = small ? small : l->aux[kind]; /* a block that could not shrink is kept */
         }
         l->n_final = l->n_mixed = 0;
     }
-}
-
-/* Copies n rows with their positions and numbers. dst and src may be the same layer. */
-static void copy_rows(const struct wnw__cache *c, struct wnw__kv_layer *dst, int64_t to,
-                      const struct wnw__kv_layer *src, int64_t from, int64_t n)
-{
-    if (n <= 0 || (dst == src && to == from))
-        return;
-    const size_t rb = c->row_bytes;
-    memmove(dst->k + (size_t)to * rb, src->k + (size_t)from * rb, (size_t)n * rb);
-    memmove(dst->v + (size_t)to * rb, src->v + (size_t)from * rb, (size_t)n * rb);
-    memmove(dst->pos + to, src->pos + from, (size_t)n * sizeof *dst->pos);
-    for (int kind = 0; kind < WNW_N_AUX; kind++)
-        for (int32_t p = 0; p < c->aux_planes[kind]; p++)
-            memmove(wnw__cache_aux(dst, (enum wnw__aux)kind, p) + to,
-                    wnw__cache_aux(src, (enum wnw__aux)kind, p) + from, (size_t)n * sizeof(float));
 }
 
 /* Empties the numbers of the n rows behind each head's entries, where rewound entries may have left some. */
@@ -182,44 +212,71 @@ static void empty_numbers(const struct wnw__cache *c, struct wnw__kv_layer *l, i
                     wnw__cache_aux(l, (enum wnw__aux)kind, p)[l->off[ih] + l->len[ih] + i] = aux_empty(kind);
 }
 
-int wnw__cache_resize_layer(struct wnw__cache *c, int32_t il, const int32_t *cap)
+int wnw__cache_resize_layer(struct wnw__cache *c, int32_t il, const struct wnw__kv_caps *caps)
 {
     struct wnw__kv_layer *l = &c->layers[il], fresh;
-    WNW_TRY(layer_new(c, &fresh, cap, l->n_swa));
-    for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
-        fresh.len[ih] = l->len[ih];
-        copy_rows(c, &fresh, fresh.off[ih], l, l->off[ih], l->len[ih]);
-    }
+    WNW_TRY(wnw__cache_layer_new(c, &fresh, caps, l->n_swa));
+    for (int32_t ih = 0; ih < c->n_head_kv; ih++)
+        wnw__cache_gather_head(c, &fresh, l, ih, NULL, l->len[ih]);
     fresh.n_final = l->n_final;
     fresh.n_mixed = l->n_mixed;
-    layer_free(l);
+    wnw__cache_layer_free(l);
     *l = fresh;
     return WNW_OK;
 }
 
+/* The capacity to ask for where `need` rows are needed. */
+static int32_t grown(const struct wnw__cache *c, int64_t need, int32_t cap, bool exact)
+{
+    const int64_t with_slack = (int64_t)cap + cap / 8;
+    return (int32_t)wnw__cache_round_up(exact || need > with_slack ? need : with_slack, c->growth);
+}
+
+/* Sets the capacities that layer il needs; returns whether it has them already. */
+static bool need_caps(const struct wnw__cache *c, int32_t il, int32_t n, int32_t n_at_once, bool exact,
+                      const struct wnw__kv_caps *caps)
+{
+    const struct wnw__kv_layer *l = &c->layers[il];
+    bool enough = true;
+    for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
+        enough = enough && l->cap[ih] - l->len[ih] >= n;
+        caps->entry[ih] = grown(c, (int64_t)l->len[ih] + n, l->cap[ih], exact);
+        if (c->n_tail == 0)
+            continue;
+        if (l->cap[ih] - l->len[ih] >= n)
+            caps->entry[ih] = l->cap[ih];
+        const int32_t had_old = l->tail.old_cap[ih], had_tail = l->tail.cap[ih];
+        int32_t old, tail;
+        wnw__cache_tail_need(c, l, ih, n, n_at_once, &old, &tail);
+        enough = enough && old <= had_old && tail <= had_tail;
+        caps->old[ih] = old <= had_old ? had_old : grown(c, old, had_old, exact);
+        caps->tail[ih] = tail <= had_tail ? had_tail : grown(c, tail, had_tail, exact);
+    }
+    return enough;
+}
+
+static int reserve(struct wnw__cache *c, int32_t il, int32_t n, int32_t n_at_once, bool exact)
+{
+    struct wnw__kv_caps caps = wnw__cache_caps_new(c);
+    if (!caps.entry)
+        return wnw__fail(WNW_E_NOMEM, "no memory to grow cache layer %d", (int)il);
+    int rc = WNW_OK;
+    if (need_caps(c, il, n, n_at_once, exact, &caps))
+        empty_numbers(c, &c->layers[il], n);
+    else
+        rc = wnw__cache_resize_layer(c, il, &caps);
+    free(caps.entry);
+    return rc;
+}
+
 int wnw__cache_reserve_layer(struct wnw__cache *c, int32_t il, int32_t n, bool exact)
 {
-    struct wnw__kv_layer *l = &c->layers[il];
-    bool enough = true;
-    for (int32_t ih = 0; ih < c->n_head_kv; ih++)
-        enough = enough && l->cap[ih] - l->len[ih] >= n;
-    if (enough) {
-        empty_numbers(c, l, n);
-        return WNW_OK;
-    }
+    return reserve(c, il, n, n, exact);
+}
 
-    int32_t *cap = calloc((size_t)c->n_head_kv, sizeof *cap);
-    if (!cap)
-        return wnw__fail(WNW_E_NOMEM, "no memory to grow cache layer %d", (int)il);
-    for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
-        int64_t need = (int64_t)l->len[ih] + n;
-        if (!exact && need < (int64_t)l->cap[ih] + l->cap[ih] / 8)
-            need = (int64_t)l->cap[ih] + l->cap[ih] / 8;
-        cap[ih] = (int32_t)round_up(need, c->growth);
-    }
-    const int rc = wnw__cache_resize_layer(c, il, cap);
-    free(cap);
-    return rc;
+int wnw__cache_expect_layer(struct wnw__cache *c, int32_t il, int32_t n, int32_t n_at_once)
+{
+    return reserve(c, il, n, n_at_once < n ? n_at_once : n, true);
 }
 
 int wnw__cache_copy(struct wnw__cache *dst, const struct wnw__cache *src)
@@ -227,15 +284,14 @@ int wnw__cache_copy(struct wnw__cache *dst, const struct wnw__cache *src)
     memcpy(dst->aux_planes, src->aux_planes, sizeof dst->aux_planes);
     for (int32_t il = 0; il < src->n_layer; il++) {
         const struct wnw__kv_layer *l = &src->layers[il];
+        const struct wnw__kv_caps caps = {.entry = l->cap, .old = l->tail.old_cap, .tail = l->tail.cap};
         struct wnw__kv_layer copy;
-        WNW_TRY(layer_new(dst, &copy, l->cap, l->n_swa));
-        for (int32_t ih = 0; ih < src->n_head_kv; ih++) {
-            copy.len[ih] = l->len[ih];
-            copy_rows(dst, &copy, copy.off[ih], l, l->off[ih], l->len[ih]);
-        }
+        WNW_TRY(wnw__cache_layer_new(dst, &copy, &caps, l->n_swa));
+        for (int32_t ih = 0; ih < src->n_head_kv; ih++)
+            wnw__cache_gather_head(dst, &copy, l, ih, NULL, l->len[ih]);
         copy.n_final = l->n_final;
         copy.n_mixed = l->n_mixed;
-        layer_free(&dst->layers[il]);
+        wnw__cache_layer_free(&dst->layers[il]);
         dst->layers[il] = copy;
     }
     return WNW_OK;
@@ -244,6 +300,8 @@ int wnw__cache_copy(struct wnw__cache *dst, const struct wnw__cache *src)
 void wnw__cache_commit_layer(struct wnw__cache *c, int32_t il, int32_t first, int32_t n)
 {
     struct wnw__kv_layer *l = &c->layers[il];
+    if (c->n_tail > 0)
+        wnw__cache_tail_push(c, l, n);
     for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
         int32_t *pos = l->pos + l->off[ih] + l->len[ih];
         for (int32_t i = 0; i < n; i++)
@@ -284,155 +342,47 @@ int wnw__cache_set_aux(struct wnw__cache *c, enum wnw__aux kind, int32_t n_plane
     return WNW_OK;
 }
 
-void wnw__cache_rewind(struct wnw__cache *c, int32_t n_past)
+void wnw__cache_read(const struct wnw__cache *c, int32_t il, enum wnw__stored what, int32_t ih, int32_t i,
+                     int32_t n, float *dst)
 {
-    for (int32_t il = 0; il < c->n_layer; il++) {
-        struct wnw__kv_layer *l = &c->layers[il];
-        for (int32_t ih = 0; ih < c->n_head_kv; ih++)
-            while (l->len[ih] > 0 && l->pos[l->off[ih] + l->len[ih] - 1] >= n_past)
-                l->len[ih]--;
+    for (int32_t at = i; at < i + n;) {
+        const struct wnw__kv_run run = wnw__cache_run(c, &c->layers[il], ih, at, i + n);
+        wnw__rows_to_f32(run.type, what == WNW_KEYS ? run.k : run.v, run.n, c->d,
+                         dst + (int64_t)(at - i) * c->d);
+        at += run.n;
     }
 }
 
-/* Copies the kept entries of a head. Neighbours are copied together: window methods keep long runs. */
-static void gather_head(const struct wnw__cache *c, struct wnw__kv_layer *dst, int64_t to,
-                        const struct wnw__kv_layer *src, int64_t from, const int32_t *keep, int32_t n_keep)
+void wnw__cache_write(struct wnw__cache *c, int32_t il, enum wnw__stored what, int32_t ih, int32_t i,
+                      int32_t n, const float *src)
 {
-    for (int32_t i = 0; i < n_keep;) {
-        int32_t run = 1;
-        while (i + run < n_keep && keep[i + run] == keep[i] + run)
-            run++;
-        copy_rows(c, dst, to + i, src, from + keep[i], run);
-        i += run;
+    for (int32_t at = i; at < i + n;) {
+        const struct wnw__kv_run run = wnw__cache_run(c, &c->layers[il], ih, at, i + n);
+        wnw__rows_from_f32(run.type, src + (int64_t)(at - i) * c->d, run.n, c->d,
+                           what == WNW_KEYS ? run.k : run.v);
+        at += run.n;
     }
-}
-
-/* Moves the kept entries to new storage with capacities cap[n_head_kv]. */
-static int move_kept(struct wnw__cache *c, int32_t il, const int32_t *const *keep, const int32_t *n_keep,
-                     const int32_t *cap)
-{
-    struct wnw__kv_layer *l = &c->layers[il], tight;
-    WNW_TRY(layer_new(c, &tight, cap, l->n_swa));
-    for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
-        tight.len[ih] = n_keep[ih];
-        gather_head(c, &tight, tight.off[ih], l, l->off[ih], keep[ih], n_keep[ih]);
-    }
-    tight.n_mixed = l->n_mixed;
-    layer_free(l);
-    *l = tight;
-    return WNW_OK;
-}
-
-/* Allocates cap[n_head_kv], room for the kept entries and `room` more in each head; *n_rows is their sum. */
-static int32_t *kept_caps(const struct wnw__cache *c, int32_t il, const int32_t *n_keep, int32_t room,
-                          int64_t *n_rows)
-{
-    int32_t *cap = calloc((size_t)c->n_head_kv, sizeof *cap);
-    *n_rows = 0;
-    if (!cap)
-        wnw__fail(WNW_E_NOMEM, "no memory to compact cache layer %d", (int)il);
-    for (int32_t ih = 0; cap && ih < c->n_head_kv; ih++) {
-        cap[ih] = (int32_t)round_up((int64_t)n_keep[ih] + room, c->growth);
-        *n_rows += cap[ih];
-    }
-    return cap;
-}
-
-int wnw__cache_keep_layer(struct wnw__cache *c, int32_t il, const int32_t *const *keep, const int32_t *n_keep)
-{
-    int64_t n_rows;
-    int32_t *cap = kept_caps(c, il, n_keep, 0, &n_rows);
-    const int rc = cap ? move_kept(c, il, keep, n_keep, cap) : WNW_E_NOMEM;
-    free(cap);
-    return rc;
-}
-
-static uint8_t *stored_at(const struct wnw__cache *c, int32_t il, enum wnw__stored what, int64_t row)
-{
-    const struct wnw__kv_layer *l = &c->layers[il];
-    return (what == WNW_KEYS ? l->k : l->v) + (size_t)row * c->row_bytes;
-}
-
-void wnw__cache_read(const struct wnw__cache *c, int32_t il, enum wnw__stored what, int64_t row, int32_t n,
-                     float *dst)
-{
-    wnw__rows_to_f32(c->type, stored_at(c, il, what, row), n, c->d, dst);
-}
-
-void wnw__cache_write(struct wnw__cache *c, int32_t il, enum wnw__stored what, int64_t row, int32_t n,
-                      const float *src)
-{
-    wnw__rows_from_f32(c->type, src, n, c->d, stored_at(c, il, what, row));
-}
-
-void wnw__cache_drop(struct wnw__cache *c, int32_t il, int32_t ih, int32_t from, int32_t n)
-{
-    struct wnw__kv_layer *l = &c->layers[il];
-    copy_rows(c, l, l->off[ih] + from, l, l->off[ih] + from + n, l->len[ih] - from - n);
-    l->len[ih] -= n;
-}
-
-int wnw__cache_thin_layer(struct wnw__cache *c, int32_t il, const int32_t *const *keep, const int32_t *n_keep,
-                          int32_t room)
-{
-    struct wnw__kv_layer *l = &c->layers[il];
-    int64_t n_rows;
-    int32_t *cap = kept_caps(c, il, n_keep, room, &n_rows);
-    int rc = cap ? WNW_OK : WNW_E_NOMEM;
-    if (rc == WNW_OK && l->n_rows - n_rows >= (l->n_rows + 7) / 8) {
-        rc = move_kept(c, il, keep, n_keep, cap);
-    } else if (rc == WNW_OK) {
-        for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
-            gather_head(c, l, l->off[ih], l, l->off[ih], keep[ih], n_keep[ih]);
-            l->len[ih] = n_keep[ih];
-        }
-    }
-    free(cap);
-    return rc;
-}
-
-/* Every head of a sliding-window layer holds the same positions, because no policy touches such a layer. */
-static int trim_layer(struct wnw__cache *c, int32_t il, int32_t next)
-{
-    struct wnw__kv_layer *l = &c->layers[il];
-    const int32_t len = l->len[0];
-    int32_t first = 0;
-    while (first < len && next - l->pos[l->off[0] + first] >= l->n_swa)
-        first++;
-    if (first < c->growth)
-        return WNW_OK;
-    int32_t *index = malloc(((size_t)(len - first) + 1) * sizeof *index);
-    const int32_t **keep = calloc((size_t)c->n_head_kv, sizeof *keep);
-    int32_t *n_keep = calloc((size_t)c->n_head_kv, sizeof *n_keep);
-    int rc = WNW_E_NOMEM;
-    if (!index || !keep || !n_keep) {
-        wnw__fail(rc, "no memory to trim cache layer %d", (int)il);
-        goto done;
-    }
-    for (int32_t i = first; i < len; i++)
-        index[i - first] = i;
-    for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
-        keep[ih] = index;
-        n_keep[ih] = len - first;
-    }
-    rc = wnw__cache_keep_layer(c, il, keep, n_keep);
-done:
-    free(index);
-    free(keep);
-    free(n_keep);
-    return rc;
-}
-
-int wnw__cache_trim_swa(struct wnw__cache *c, int32_t il, int32_t next)
-{
-    return c->layers[il].n_swa > 0 && c->layers[il].n_rows > 0 ? trim_layer(c, il, next) : WNW_OK;
 }
 
 uint64_t wnw__cache_bytes(const struct wnw__cache *c)
 {
     uint64_t bytes = 0;
     for (int32_t il = 0; il < c->n_layer; il++)
-        bytes += 2 * (uint64_t)c->layers[il].mapped_bytes;
+        bytes += 2 * ((uint64_t)c->layers[il].mapped_bytes + c->layers[il].tail.mapped_bytes);
+    return bytes;
+}
+
+uint64_t wnw__cache_entry_bytes(const struct wnw__cache *c)
+{
+    uint64_t bytes = 0;
+    for (int32_t il = 0; il < c->n_layer; il++) {
+        const struct wnw__kv_layer *l = &c->layers[il];
+        for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
+            const int32_t n_old = c->n_tail > 0 ? l->tail.n_old[ih] : l->len[ih];
+            bytes +=
+                2 * ((uint64_t)n_old * c->row_bytes + (uint64_t)(l->len[ih] - n_old) * c->tail_row_bytes);
+        }
+    }
     return bytes;
 }
 
@@ -452,8 +402,11 @@ uint64_t wnw__cache_bytes_for(const struct wnw__cache *c, int32_t n)
     for (int32_t il = 0; il < c->n_layer; il++) {
         const int32_t n_swa = c->layers[il].n_swa;
         const int32_t n_held = n_swa > 0 && n_swa < n ? n_swa : n;
-        const int64_t rows = round_up(n_held, c->growth) * c->n_head_kv;
-        bytes += 2 * (uint64_t)page_round((size_t)rows * c->row_bytes);
+        const int32_t n_old = c->n_tail > 0 ? wnw__cache_tail_n_old(c, n_swa, n_held) : n_held;
+        const int64_t rows = wnw__cache_round_up(n_old, c->growth) * c->n_head_kv,
+                      of_tail = wnw__cache_round_up(n_held - n_old, c->growth) * c->n_head_kv;
+        bytes += 2 * (uint64_t)wnw__cache_page_round((size_t)rows * c->row_bytes);
+        bytes += 2 * (uint64_t)wnw__cache_page_round((size_t)of_tail * c->tail_row_bytes);
     }
     return bytes;
 }
@@ -475,8 +428,11 @@ int wnw__cache_check(const struct wnw__cache *c)
                                      (int)ih, (int)i);
             }
         }
-        if (row != l->n_rows || (size_t)row * c->row_bytes > l->mapped_bytes)
+        const bool filled = c->n_tail > 0 || (size_t)row * c->row_bytes <= l->mapped_bytes;
+        if (row != l->n_rows || !filled)
             return wnw__fail(WNW_E_RANGE, "cache layer %d: heads do not fill the arena", (int)il);
+        if (c->n_tail > 0)
+            WNW_TRY(wnw__cache_tail_check(c, il));
     }
     return WNW_OK;
 }

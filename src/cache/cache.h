@@ -9,6 +9,19 @@
  * A row is one key (or value) of d elements in the cache's type. Keys are stored after RoPE. Each arena of
  * keys or values is mapped pages of its own, so that freeing it returns its memory to the system at once. A
  * cache belongs to one thread at a time.
+ *
+ * A quantised cache may have a tail (decision 035): the newest entries of every head, and its first ones, the
+ * sinks, are f16 rows in arenas of their own, and the entries between them are rows of the cache's type. An
+ * entry is always stored in one of the two ways:
+ *
+ *     entries   0 .. n_sink - 1                 row i of the tail's arena
+ *               n_sink .. n_sink + n_old - 1    row i - n_sink of the arena of old entries
+ *               n_sink + n_old .. len - 1       row i - n_old of the tail's arena
+ *
+ * The oldest WNW_CACHE_BLOCK entries of a tail leave it together when n_tail entries follow them; they are
+ * quantised then. So the tail of a head holds n_tail to n_tail + WNW_CACHE_BLOCK - 1 entries once that many
+ * came. Which entries an entry that comes next finds quantised depends on their number alone, not on how many
+ * rows are read at once (wnw__cache_old).
  */
 #ifndef WNW_CACHE_H
 #define WNW_CACHE_H
@@ -22,6 +35,14 @@
 #define WNW_CACHE_GROWTH      32
 #define WNW_CACHE_GROWTH_GGML 256
 
+/* Entries that leave a tail together; the tile of the attention, so that the border between old entries and
+ * tail falls between tiles. */
+#define WNW_CACHE_BLOCK 64
+/* First entries of a head that stay in f16 where there is a tail; none in layers with a sliding window. */
+#define WNW_CACHE_SINKS 64
+/* The shortest tail. Rows of one decode step never leave the tail in that step. */
+#define WNW_CACHE_TAIL_MIN 32
+
 /* Numbers that belong to an entry and move with it. */
 enum wnw__aux {
     WNW_AUX_ATTN_SUM, /* sum of attention from all queries so far, one plane per query head of the group */
@@ -32,17 +53,27 @@ enum wnw__aux {
     WNW_N_AUX = WNW_AUX_HEAD_PROJ + WNW_N_PROJ_NORMS
 };
 
+/* What a layer has only in a cache with a tail; all NULL otherwise. */
+struct wnw__kv_tail {
+    uint8_t *k, *v;          /* arenas of f16 rows, mapped_bytes each; NULL while nothing is stored */
+    int64_t *off, *old_off;  /* [n_head_kv] first row of each head: here; in the layer's arenas */
+    int32_t *cap, *old_cap;  /* [n_head_kv] rows reserved */
+    int32_t *n_sink, *n_old; /* [n_head_kv] see above */
+    size_t mapped_bytes;
+};
+
 struct wnw__kv_layer {
-    uint8_t *k, *v;        /* arenas, mapped_bytes each; NULL while nothing is stored */
-    int32_t *pos;          /* [n_rows] positions, parallel to the rows */
-    int64_t *off;          /* [n_head_kv] first row of each head */
-    int32_t *cap, *len;    /* [n_head_kv] rows reserved, rows in use */
-    int64_t n_rows;        /* sum of cap */
-    size_t mapped_bytes;   /* of one arena: n_rows x row_bytes, rounded up to pages */
-    int32_t n_swa;         /* sliding window in tokens, 0 = global layer */
-    int32_t n_final;       /* first entries of every head that a recursive policy has settled */
-    int32_t n_mixed;       /* a position below it may be another token in each head (renumber.c) */
-    float *aux[WNW_N_AUX]; /* [planes][n_rows], parallel to the rows, or NULL; see wnw__cache_set_aux */
+    uint8_t *k, *v;           /* arenas, mapped_bytes each; NULL while nothing is stored */
+    int32_t *pos;             /* [n_rows] positions, parallel to the rows */
+    int64_t *off;             /* [n_head_kv] first row of each head */
+    int32_t *cap, *len;       /* [n_head_kv] rows reserved, rows in use */
+    int64_t n_rows;           /* sum of cap */
+    size_t mapped_bytes;      /* of one arena: its rows x row_bytes, rounded up to pages */
+    struct wnw__kv_tail tail; /* then off, cap and n_rows count entries, which pos and aux are parallel to */
+    int32_t n_swa;            /* sliding window in tokens, 0 = global layer */
+    int32_t n_final;          /* first entries of every head that a recursive policy has settled */
+    int32_t n_mixed;          /* a position below it may be another token in each head (renumber.c) */
+    float *aux[WNW_N_AUX];    /* [planes][n_rows], parallel to the rows, or NULL; see wnw__cache_set_aux */
 };
 
 struct wnw__cache {
@@ -50,14 +81,19 @@ struct wnw__cache {
     wnw_kv_type type;
     int32_t growth;   /* entries per growth block of one head */
     size_t row_bytes; /* of one key or one value */
+    int32_t n_tail;   /* least entries of a tail; 0 = no tail */
+    size_t tail_row_bytes;
     struct wnw__kv_layer *layers;
     int32_t aux_planes[WNW_N_AUX]; /* planes of each kind; 0 = the kind is not kept */
 };
 
-/* Makes *c a cache without entries, which wnw__cache_free frees. growth: entries per growth block (see
- * above). n_swa[n_layer]: sliding window of each layer in tokens, 0 = global layer. */
+/* Makes *c a cache without entries and without a tail, which wnw__cache_free frees. growth: entries per
+ * growth block (see above). n_swa[n_layer]: sliding window of each layer in tokens, 0 = global layer. */
 int wnw__cache_init(struct wnw__cache *c, int32_t n_layer, int32_t n_head_kv, int32_t d, wnw_kv_type type,
                     int32_t growth, const int32_t *n_swa);
+/* Gives a cache that has never held an entry a tail of n_tail >= WNW_CACHE_TAIL_MIN entries. On failure it
+ * has none. */
+int wnw__cache_set_tail(struct wnw__cache *c, int32_t n_tail);
 void wnw__cache_free(struct wnw__cache *c);
 /* Drops all entries and returns the memory. */
 void wnw__cache_clear(struct wnw__cache *c);
@@ -67,18 +103,32 @@ void wnw__cache_clear(struct wnw__cache *c);
  * wnw__cache_free. */
 int wnw__cache_copy(struct wnw__cache *dst, const struct wnw__cache *src);
 
-/* Makes room for n more entries in every head of layer il. With `exact` there is no slack beyond the growth
- * block (a prompt's length is known); otherwise capacity grows by an eighth, so that decoding copies rarely.
- * The numbers of the new entries are set to their empty values; the forward pass may fill them before it
- * commits the entries. On failure the entries are unchanged. */
+/* Makes room for n more entries in every head of layer il, which are written before they are counted. With
+ * `exact` there is no slack beyond the growth block (a prompt's length is known); otherwise capacity grows by
+ * an eighth, so that decoding copies rarely. The numbers of the new entries are set to their empty values;
+ * the forward pass may fill them before it commits the entries. On failure the entries are unchanged. */
 int wnw__cache_reserve_layer(struct wnw__cache *c, int32_t il, int32_t n, bool exact);
+/* Makes room for a prompt of n tokens, of which at most n_at_once are written before they are counted. */
+int wnw__cache_expect_layer(struct wnw__cache *c, int32_t il, int32_t n, int32_t n_at_once);
 
-/* Gives each head of layer il room for exactly cap[ih] >= len[ih] entries. On failure nothing changes. */
-int wnw__cache_resize_layer(struct wnw__cache *c, int32_t il, const int32_t *cap);
-
-/* Counts n new rows per head as entries. The attention has written them behind len; their positions are
- * first, first+1, ... */
+/* Counts n new rows per head as entries. The attention has written them behind len, and has quantised those
+ * entries that the last of them finds old (wnw__cache_old, wnw__cache_quantise); their positions are first,
+ * first+1, ... */
 void wnw__cache_commit_layer(struct wnw__cache *c, int32_t il, int32_t first, int32_t n);
+
+/* Gives back what reading a prompt needed of a layer's tail beyond its entries. On failure nothing
+ * changes. */
+int wnw__cache_tighten_layer(struct wnw__cache *c, int32_t il);
+
+/* A state to which a cache can return after more tokens were read. */
+struct wnw__cache_mark;
+int wnw__cache_mark_new(struct wnw__cache_mark **out, const struct wnw__cache *c);
+void wnw__cache_mark_free(struct wnw__cache_mark *m);
+/* Drops the entries that were added since, without freeing their memory. The entries of the mark must be
+ * there still: only reading may have changed the cache. */
+void wnw__cache_return(struct wnw__cache *c, const struct wnw__cache_mark *m);
+/* After a return, gives every head the room that it had. On failure some layers may have more. */
+int wnw__cache_shrink(struct wnw__cache *c, const struct wnw__cache_mark *m);
 
 /* Moves the entries of layer il whose indices are keep[ih][0 .. n_keep[ih]-1] (ascending, below len) to new
  * storage without slack beyond the growth block, and frees the old storage. On E_NOMEM the layer is
@@ -92,13 +142,37 @@ int wnw__cache_thin_layer(struct wnw__cache *c, int32_t il, const int32_t *const
                           int32_t room);
 
 enum wnw__stored { WNW_KEYS, WNW_VALUES };
-/* These convert n stored rows of layer il to float[n][d], and back to the cache's type. `row` is the first
- * row in the layer's numbering: entry i of head ih is row off[ih] + i. Outside this folder only the attention
- * and the code that observes it read or write the bytes of keys and values in another way. */
-void wnw__cache_read(const struct wnw__cache *c, int32_t il, enum wnw__stored what, int64_t row, int32_t n,
-                     float *dst);
-void wnw__cache_write(struct wnw__cache *c, int32_t il, enum wnw__stored what, int64_t row, int32_t n,
-                      const float *src);
+/* These convert entries i .. i+n-1 of KV head ih of layer il to float[n][d], and back to the type in which
+ * each is stored. Reading may go on behind the entries, where the attention has written new rows. Outside
+ * this folder only the attention and the code that observes it read or write the bytes of keys and values in
+ * another way. */
+void wnw__cache_read(const struct wnw__cache *c, int32_t il, enum wnw__stored what, int32_t ih, int32_t i,
+                     int32_t n, float *dst);
+void wnw__cache_write(struct wnw__cache *c, int32_t il, enum wnw__stored what, int32_t ih, int32_t i,
+                      int32_t n, const float *src);
+
+/* Rows of one type, one after the other, that hold consecutive entries. */
+struct wnw__kv_run {
+    wnw_kv_type type;
+    size_t row_bytes;
+    uint8_t *k, *v; /* of the first entry */
+    int32_t n;      /* entries */
+};
+/* The entries from .. to-1 of a head, or the first of them that are stored alike; from < to. Entries behind
+ * len are new rows that are not counted yet. */
+struct wnw__kv_run wnw__cache_run(const struct wnw__cache *c, const struct wnw__kv_layer *l, int32_t ih,
+                                  int32_t from, int32_t to);
+/* Entries from .. to-1 as old ones, which wnw__cache_quantise has written where they still are in the tail.
+ * The cache has a tail, and from >= n_sink. */
+struct wnw__kv_run wnw__cache_old_run(const struct wnw__cache *c, const struct wnw__kv_layer *l, int32_t ih,
+                                      int32_t from, int32_t to);
+/* The t-th new token of a head finds its entries n_sink .. this - 1 quantised. INT32_MAX without a tail. The
+ * result for t + 1 new tokens, one read after the other, is the same as for each of them in its turn. */
+int32_t wnw__cache_old(const struct wnw__cache *c, const struct wnw__kv_layer *l, int32_t ih, int32_t t);
+/* Writes entries (or new rows) from .. to-1 of a head's tail as old entries too. Threads may do so for
+ * different entries at a time. Results depend on the f16 rows alone. */
+void wnw__cache_quantise(const struct wnw__cache *c, const struct wnw__kv_layer *l, int32_t ih, int32_t from,
+                         int32_t to);
 
 /* Drops the entries [from, from + n) of one head in place; its storage stays. */
 void wnw__cache_drop(struct wnw__cache *c, int32_t il, int32_t ih, int32_t from, int32_t n);
@@ -113,14 +187,16 @@ static inline float *wnw__cache_aux(const struct wnw__kv_layer *l, enum wnw__aux
     return l->aux[kind] + (int64_t)plane * l->n_rows;
 }
 
-/* Drops the newest entries, those at positions >= n_past, without freeing their memory. */
-void wnw__cache_rewind(struct wnw__cache *c, int32_t n_past);
-
 /* If layer il has a sliding window, drops the entries that no token at position >= next can see. */
 int wnw__cache_trim_swa(struct wnw__cache *c, int32_t il, int32_t next);
 
-uint64_t wnw__cache_bytes(const struct wnw__cache *c);  /* bytes mapped for keys and values */
-int64_t wnw__cache_entries(const struct wnw__cache *c); /* entries in all layers and heads */
+uint64_t wnw__cache_bytes(const struct wnw__cache *c);       /* bytes mapped for keys and values */
+int64_t wnw__cache_entries(const struct wnw__cache *c);      /* entries in all layers and heads */
+uint64_t wnw__cache_entry_bytes(const struct wnw__cache *c); /* of their keys and values, without room */
+/* The most entries of one head that can be f16 rows of a tail; 0 without a tail. */
+int32_t wnw__cache_most_exact(const struct wnw__cache *c);
+/* The most that any head of a layer without a sliding window has after n more tokens. */
+int32_t wnw__cache_exact_after(const struct wnw__cache *c, int32_t n);
 /* Bytes that an uncompressed cache of n tokens would map. */
 uint64_t wnw__cache_bytes_for(const struct wnw__cache *c, int32_t n);
 

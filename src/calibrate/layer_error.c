@@ -32,13 +32,12 @@ static int32_t load(const struct wnw__layer_token *t, int32_t ih, const struct r
     const size_t d = (size_t)t->cache->d;
     int32_t n = 0;
     for (; n < t->n_keep[ih]; n++) {
-        const int64_t row = l->off[ih] + t->keep[ih][n];
-        wnw__cache_read(t->cache, t->il, WNW_KEYS, row, 1, r->k + (size_t)n * d);
-        wnw__cache_read(t->cache, t->il, WNW_VALUES, row, 1, r->v + (size_t)n * d);
+        wnw__cache_read(t->cache, t->il, WNW_KEYS, ih, t->keep[ih][n], 1, r->k + (size_t)n * d);
+        wnw__cache_read(t->cache, t->il, WNW_VALUES, ih, t->keep[ih][n], 1, r->v + (size_t)n * d);
     }
     const int32_t n_more = l->len[ih] - t->n_prompt;
-    wnw__cache_read(t->cache, t->il, WNW_KEYS, l->off[ih] + t->n_prompt, n_more, r->k + (size_t)n * d);
-    wnw__cache_read(t->cache, t->il, WNW_VALUES, l->off[ih] + t->n_prompt, n_more, r->v + (size_t)n * d);
+    wnw__cache_read(t->cache, t->il, WNW_KEYS, ih, t->n_prompt, n_more, r->k + (size_t)n * d);
+    wnw__cache_read(t->cache, t->il, WNW_VALUES, ih, t->n_prompt, n_more, r->v + (size_t)n * d);
     return n + n_more;
 }
 

@@ -103,16 +103,56 @@ static float *packed_run(const struct sweep *s, int32_t h, int32_t t0)
     return s->c->packed + run * RUN * (size_t)s->c->d;
 }
 
-static const uint8_t *stored_key(const struct sweep *s, int32_t ih, int32_t i)
+/* At most a tile of entries that are stored alike, and the tokens that see them so: tokens t_from .. t_to-1. */
+struct tile {
+    struct wnw__kv_run rows;
+    int32_t ih, j; /* entries j .. j + rows.n - 1 of KV head ih */
+    int32_t t_from, t_to;
+};
+
+/* Sets the tiles that begin with entry j < to: one, or two where the entries leave the tail during these tokens,
+ * which is when later tokens see them quantised. Returns how many. */
+static int tiles_at(const struct sweep *s, int32_t ih, int32_t j, int32_t to, struct tile tiles[2])
 {
-    return s->job.layer->k + (size_t)(s->job.layer->off[ih] + i) * s->job.row_bytes;
+    const struct wnw__cache *c = s->job.slice->cache;
+    const struct wnw__kv_layer *l = s->job.layer;
+    const int32_t last = to - j < WNW_TILE ? to : j + WNW_TILE;
+    tiles[0] = (struct tile){.rows = wnw__cache_run(c, l, ih, j, last), .ih = ih, .j = j, .t_to = s->n_tok};
+    const int32_t first_old = wnw__cache_old(c, l, ih, 0), last_old = wnw__cache_old(c, l, ih, s->n_tok - 1);
+    if (c->n_tail == 0 || j >= last_old || j + tiles[0].rows.n <= first_old)
+        return 1;
+    if (j < first_old) { /* nothing is old yet, and sinks and tail are one run */
+        tiles[0].rows.n = first_old - j;
+        return 1;
+    }
+    /* Entries of one block, which the first token sees quantised that finds block_end old. */
+    const int32_t block_end = first_old + ((j - first_old) / WNW_CACHE_BLOCK + 1) * WNW_CACHE_BLOCK;
+    int32_t t = 0;
+    while (wnw__cache_old(c, l, ih, t) < block_end)
+        t++;
+    if (tiles[0].rows.n > block_end - j)
+        tiles[0].rows.n = block_end - j;
+    tiles[1] = tiles[0];
+    tiles[1].rows = wnw__cache_old_run(c, l, ih, j, j + tiles[0].rows.n);
+    tiles[0].t_to = tiles[1].t_from = t;
+    return 2;
 }
 
-static void load_tile(const struct sweep *s, int32_t ih, int32_t j, int32_t n,
-                      const struct wnw__attend_work *w)
+static void load_tile(const struct sweep *s, const struct tile *tile, const struct wnw__attend_work *w)
 {
-    s->sh->vec->to_f32(s->job.type, stored_key(s, ih, j), n, s->c->d, w->kf, s->c->d);
+    s->sh->vec->to_f32(tile->rows.type, tile->rows.k, tile->rows.n, s->c->d, w->kf, s->c->d);
     s->sh->vec->transpose(w->kf, s->c->d, w->kt);
+}
+
+/* Hides a tile from those of its rows whose tokens, t0 and the following, see its entries stored otherwise. */
+static void hide_from(float *s, int32_t rows, int32_t t0, const struct tile *tile)
+{
+    for (int32_t r = 0; r < rows; r++) {
+        if (t0 + r >= tile->t_from && t0 + r < tile->t_to)
+            continue;
+        for (int32_t c = 0; c < WNW_TILE; c++)
+            s[(int64_t)r * WNW_TILE + c] = -INFINITY;
+    }
 }
 
 /* Hides columns of a tile: row r sees the first min(n, first + r) of them. */
@@ -150,17 +190,26 @@ static void pack(const struct sweep *s, const struct run *r, float *dst)
     }
 }
 
+static void stream_tile(const struct sweep *s, const struct run *r, const struct tile *tile,
+                        const float *panels, struct wnw__attend_work *w)
+{
+    const int32_t first = s->job.layer->len[tile->ih] + r->t0 + 1;
+    load_tile(s, tile, w);
+    s->sh->vec->mul_panels(panels, n_panels(s, r->rows), s->c->d, w->kt, w->s);
+    hide(w->s, r->rows, first - tile->j, tile->rows.n);
+    hide_from(w->s, r->rows, r->t0, tile);
+    s->sh->vec->softmax_tile(w->s, r->rows, w->m, w->l, w->corr);
+}
+
 /* Takes entries e.from .. e.to-1 into the running softmax of the rows. */
 static void stream(const struct sweep *s, const struct run *r, struct wnw__range e, const float *panels,
                    struct wnw__attend_work *w)
 {
-    const int32_t ih = r->h / s->sh->group, first = s->job.layer->len[ih] + r->t0 + 1;
-    for (int32_t j = e.from; j < e.to; j += WNW_TILE) {
-        const int32_t n = e.to - j < WNW_TILE ? e.to - j : WNW_TILE;
-        load_tile(s, ih, j, n, w);
-        s->sh->vec->mul_panels(panels, n_panels(s, r->rows), s->c->d, w->kt, w->s);
-        hide(w->s, r->rows, first - j, n);
-        s->sh->vec->softmax_tile(w->s, r->rows, w->m, w->l, w->corr);
+    struct tile tiles[2];
+    for (int32_t j = e.from; j < e.to; j += tiles[0].rows.n) {
+        const int n = tiles_at(s, r->h / s->sh->group, j, e.to, tiles);
+        for (int i = 0; i < n; i++)
+            stream_tile(s, r, &tiles[i], panels, w);
     }
 }
 
@@ -231,32 +280,44 @@ static void add_tile(const struct sweep *s, int32_t ih, int32_t g, int32_t j, in
     }
 }
 
-/* Adds up the columns of entries j .. j+n-1 of KV head ih. If `few`, the rows of the group are in w->q. */
-static void column_tile(const struct sweep *s, int32_t ih, int32_t j, int32_t n, bool few,
+/* Adds up the columns of a tile. If `few`, the rows of the group are in w->q. */
+static void column_tile(const struct sweep *s, const struct tile *tile, bool few,
                         const struct wnw__attend_work *w)
 {
     const struct wnw__vec *vec = s->sh->vec;
-    const int32_t d = s->c->d, group = s->sh->group, first = s->job.layer->len[ih] + 1 - j;
+    const int32_t d = s->c->d, group = s->sh->group, first = s->job.layer->len[tile->ih] + 1 - tile->j;
     if (few)
-        vec->mul_rows(s->job.type, w->q, group * s->n_tok, stored_key(s, ih, j), s->job.row_bytes, n, d, 1.0f,
-                      w->s, WNW_TILE);
+        vec->mul_rows(tile->rows.type, w->q, group * s->n_tok, tile->rows.k, tile->rows.row_bytes,
+                      tile->rows.n, d, 1.0f, w->s, WNW_TILE);
     else
-        load_tile(s, ih, j, n, w);
+        load_tile(s, tile, w);
     for (int32_t g = 0; g < group; g++) {
-        const int32_t h = ih * group + g;
+        const int32_t h = tile->ih * group + g;
         float sum[WNW_TILE] = {0}, max[WNW_TILE] = {0};
         for (int32_t t0 = 0; t0 < s->n_tok; t0 += RUN) {
             const int32_t rows = s->n_tok - t0 < RUN ? s->n_tok - t0 : RUN;
             const size_t at = (size_t)h * s->row_stride + (size_t)t0;
             float *p = few ? w->s + (int64_t)g * s->n_tok * WNW_TILE : w->s;
-            if (first + t0 + rows - 1 <= 0)
-                continue; /* these queries come before the first of the entries */
+            if (first + t0 + rows - 1 <= 0 || t0 + rows <= tile->t_from || t0 >= tile->t_to)
+                continue; /* these queries come before the first of the entries, or see them stored otherwise */
             if (!few)
                 vec->mul_panels(packed_run(s, h, t0), n_panels(s, rows), d, w->kt, p);
-            hide(p, rows, first + t0, n);
+            hide(p, rows, first + t0, tile->rows.n);
+            hide_from(p, rows, t0, tile);
             vec->column_tile(p, rows, s->row_max + at, s->row_norm + at, sum, max);
         }
-        add_tile(s, ih, g, j, n, sum, max);
+        add_tile(s, tile->ih, g, tile->j, tile->rows.n, sum, max);
+    }
+}
+
+static void column_tiles(const struct sweep *s, int32_t ih, int32_t from, int32_t to, bool few,
+                         const struct wnw__attend_work *w)
+{
+    struct tile tiles[2];
+    for (int32_t j = from; j < to; j += tiles[0].rows.n) {
+        const int n = tiles_at(s, ih, j, to, tiles);
+        for (int i = 0; i < n; i++)
+            column_tile(s, &tiles[i], few, w);
     }
 }
 
@@ -288,8 +349,7 @@ static void sweep_columns(const struct sweep *s, int ith, int nth)
             const int32_t from = e.from + u / n_head_kv * size, to = e.to - from < size ? e.to : from + size;
             if (few && from < to)
                 load_few(s, ih, w.q);
-            for (int32_t j = from; j < to; j += WNW_TILE)
-                column_tile(s, ih, j, to - j < WNW_TILE ? to - j : WNW_TILE, few, &w);
+            column_tiles(s, ih, from, to, few, &w);
         }
     }
     leave(s->c, nth);

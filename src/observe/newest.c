@@ -119,7 +119,7 @@ static void take_head(const struct wnw__newest *w, const struct wnw__record_rows
     float *out = (float *)w->layers[r->il].rows.p + (size_t)(ih * group) * (size_t)n;
     for (int32_t at = 0; at < n_entry; at += KEY_BLOCK) {
         const int32_t n_now = n_entry - at < KEY_BLOCK ? n_entry - at : KEY_BLOCK;
-        wnw__rows_to_f32(c->type, l->k + (size_t)(l->off[ih] + at) * c->row_bytes, n_now, w->d, block);
+        wnw__cache_read(c, r->il, WNW_KEYS, ih, at, n_now, block);
         for (int32_t g = 0; g < group; g++)
             wnw__mul_nt(r->q + (size_t)(ih * group + g) * r->head_stride, 1, block, n_now, w->d,
                         r->attend->scale, out + (size_t)g * (size_t)n + at, n);

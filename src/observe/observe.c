@@ -22,14 +22,11 @@ int wnw__look_need(const struct wnw__look *look, int i, size_t n, float **out)
 static const float *head_rows(const wnw_observation *obs, int32_t ih, int32_t first, int32_t count, bool keys)
 {
     const struct wnw__view *v = obs->source;
-    const struct wnw__cache *c = v->of.cache;
-    const struct wnw__kv_layer *l = &c->layers[v->look.il];
     float *dst = keys ? v->keys.p : v->values.p;
     const size_t d = (size_t)obs->n_embd_head;
     const int32_t left = obs->n_entry[ih] - first, n = left < 0 ? 0 : left < count ? left : count;
     if (n > 0)
-        wnw__rows_to_f32(c->type, (keys ? l->k : l->v) + (size_t)(l->off[ih] + first) * c->row_bytes, n, c->d,
-                         dst);
+        wnw__cache_read(v->of.cache, v->look.il, keys ? WNW_KEYS : WNW_VALUES, ih, first, n, dst);
     memset(dst + (size_t)n * d, 0, (size_t)(count - n) * d * sizeof *dst);
     return dst;
 }

@@ -23,6 +23,23 @@ static struct asked what(const struct wnw__view *v, wnw_proj_norm kind, bool of_
                : (struct asked){kind, (enum wnw__aux)(WNW_AUX_PROJ + kind), 1, n_head_kv, &v->of.proj[0]};
 }
 
+/* The values of KV head ih of a layer that holds entries. */
+static struct wnw__proj_values values_of(const struct wnw__cache *c, const struct wnw__kv_layer *l,
+                                         int32_t ih)
+{
+    struct wnw__proj_values x = {.n = l->len[ih]};
+    if (c->n_tail == 0) {
+        x.v = l->v + (size_t)l->off[ih] * c->row_bytes;
+        return x;
+    }
+    const struct wnw__kv_tail *t = &l->tail;
+    x.exact = t->v + (size_t)t->off[ih] * c->tail_row_bytes;
+    x.n_first = t->n_sink[ih];
+    x.n_v = t->n_old[ih];
+    x.v = x.n_v > 0 ? l->v + (size_t)t->old_off[ih] * c->row_bytes : NULL;
+    return x;
+}
+
 static int fill_layer(const struct wnw__view *v, const struct asked *a)
 {
     const struct wnw_model *m = v->of.m;
@@ -38,11 +55,10 @@ static int fill_layer(const struct wnw__view *v, const struct asked *a)
     struct wnw__proj_values *heads = calloc((size_t)a->n_row, sizeof *heads);
     if (!heads)
         return wnw__fail(WNW_E_NOMEM, "no memory for projected norms of %d heads", (int)a->n_row);
-    for (int32_t h = 0; h < a->n_row && l->v; h++) {
+    for (int32_t h = 0; h < a->n_row && l->n_rows > 0; h++) {
         const int32_t ih = h / a->n_plane;
-        heads[h] = (struct wnw__proj_values){.v = l->v + (size_t)l->off[ih] * c->row_bytes,
-                                             .norm = wnw__cache_aux(l, a->aux, h % a->n_plane) + l->off[ih],
-                                             .n = l->len[ih]};
+        heads[h] = values_of(c, l, ih);
+        heads[h].norm = wnw__cache_aux(l, a->aux, h % a->n_plane) + l->off[ih];
     }
     const int rc = wnw__proj_fill(*a->proj, v->of.pool, &weight, v->look.il, a->kind, heads);
     free(heads);

@@ -165,15 +165,27 @@ int32_t wnw__proj_columns(wnw_proj_norm kind, int32_t n_out, int32_t *column)
 
 /* ---- Tiles ---- */
 
+/* Converts value i of a head. */
+static void load_value(const struct wnw__proj *p, const struct wnw__proj_values *head, int32_t i, int32_t d,
+                       float *dst)
+{
+    const bool is_first = i < head->n_first;
+    if (head->exact && (is_first || i - head->n_first >= head->n_v))
+        p->vec->to_f32(WNW_KV_F16,
+                       head->exact + (size_t)(is_first ? i : i - head->n_v) * wnw__row_bytes(WNW_KV_F16, d),
+                       1, d, dst, d);
+    else
+        p->vec->to_f32(p->type, head->v + (size_t)(i - head->n_first) * wnw__row_bytes(p->type, d), 1, d, dst,
+                       d);
+}
+
 /* Loads the tile's values, transposed, into kt[d][WNW_TILE]. */
 static void load_tile(const struct job *j, const struct tile *t, float *rows, float *kt)
 {
     const struct wnw__proj_values *head = &j->heads[t->ih];
     const int32_t d = j->w->d;
-    const size_t bytes = wnw__row_bytes(j->p->type, d);
     for (int32_t i = 0; i < t->n; i++)
-        j->p->vec->to_f32(j->p->type, head->v + (size_t)j->todo[t->first + i] * bytes, 1, d,
-                          rows + (size_t)i * (size_t)d, d);
+        load_value(j->p, head, j->todo[t->first + i], d, rows + (size_t)i * (size_t)d);
     memset(rows + (size_t)t->n * (size_t)d, 0, (size_t)(WNW_TILE - t->n) * (size_t)d * sizeof *rows);
     j->p->vec->transpose(rows, d, kt);
 }

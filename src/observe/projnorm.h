@@ -34,9 +34,12 @@ struct wnw__proj_weight {
 
 /* The values of one KV head and their norms, in the same order. */
 struct wnw__proj_values {
-    const uint8_t *v; /* n packed rows of d values */
+    const uint8_t *v; /* packed rows of d values, in the type of wnw__proj_new */
     float *norm;      /* [n]; negative = to be computed */
     int32_t n;
+    /* NULL, or f16 rows: of the first n_first values and of those behind the n_v that `v` holds. */
+    const uint8_t *exact;
+    int32_t n_first, n_v;
 };
 
 /* Matrices G_j of all layers and scratch memory. Belongs to one session. */

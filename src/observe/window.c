@@ -152,7 +152,6 @@ static bool score_entries(const struct job *j, int32_t ih, float *out)
 {
     const struct wnw__look *look = j->look;
     const struct wnw__cache *c = look->cache;
-    const struct wnw__kv_layer *l = &c->layers[look->il];
     const int32_t group = look->n_head / c->n_head_kv, n_entry = look->n_entry[ih];
     const float *q = j->queries + (size_t)ih * (size_t)(group * j->n_window) * (size_t)c->d;
     float *block = j->blocks + (size_t)ih * KEY_BLOCK * (size_t)c->d;
@@ -161,7 +160,7 @@ static bool score_entries(const struct job *j, int32_t ih, float *out)
         return false;
     for (int32_t at = 0; at < n_entry; at += KEY_BLOCK) {
         const int32_t n = n_entry - at < KEY_BLOCK ? n_entry - at : KEY_BLOCK;
-        wnw__rows_to_f32(c->type, l->k + (size_t)(l->off[ih] + at) * c->row_bytes, n, c->d, block);
+        wnw__cache_read(c, look->il, WNW_KEYS, ih, at, n, block);
         until = ih * group;
         while (next_heads(look, (ih + 1) * group, &h, &until)) {
             const size_t row = (size_t)(h - ih * group) * (size_t)j->n_window;

@@ -9,13 +9,23 @@
 #include "base/err.h"
 #include "winnow_method.h"
 
+/* Bytes of one key plus one value of one KV head. */
+struct wnw__entry_bytes {
+    size_t each;
+    /* In a quantised cache with a tail, the most entries of a head that are stored in f16, and their bytes. */
+    int32_t n_exact;
+    size_t exact;
+};
+/* The most entries per head, on average, that certainly fit into a number of bytes per head. */
+uint64_t wnw__compress_entries_in(uint64_t bytes, const struct wnw__entry_bytes *entry);
+
 /* Where observations come from. All callbacks get the source itself; the driver calls them on one thread. */
 struct wnw__plan_source {
     int32_t n_layer, n_head, n_head_kv, n_embd_head;
-    int32_t n_past;             /* tokens read */
-    int32_t n_prefix;           /* number of first positions that the chat template wrote */
-    int32_t ratio_base;         /* entries per head that a ratio counts; 0 = the entries there */
-    size_t entry_bytes;         /* bytes of one key plus one value of one KV head */
+    int32_t n_past;     /* tokens read */
+    int32_t n_prefix;   /* number of first positions that the chat template wrote */
+    int32_t ratio_base; /* entries per head that a ratio counts; 0 = the entries there */
+    struct wnw__entry_bytes entry_bytes;
     const wnw_profile *profile; /* NULL = none */
     void *user;
     /* Whether policies leave layer il alone (sliding window). NULL = they leave none alone. */

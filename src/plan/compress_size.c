@@ -71,15 +71,26 @@ static int size_of_budget(struct wnw__plan_job *j, int64_t budget)
     return WNW_OK;
 }
 
+/* Of b entries at most n_exact are f16, also on average: no average of min(b_h, n_exact) over heads is larger
+ * than that of the average b. */
+uint64_t wnw__compress_entries_in(uint64_t bytes, const struct wnw__entry_bytes *entry)
+{
+    const uint64_t exact = (uint64_t)entry->n_exact * entry->exact;
+    if (bytes < exact)
+        return bytes / entry->exact;
+    return entry->each > 0 ? (uint64_t)entry->n_exact + (bytes - exact) / entry->each : 0;
+}
+
 static int size_of_bytes(struct wnw__plan_job *j, uint64_t bytes)
 {
-    const uint64_t row =
-        (uint64_t)j->src->entry_bytes * (uint64_t)j->src->n_head_kv * (uint64_t)j->cache.n_part;
+    const struct wnw__entry_bytes *entry = &j->src->entry_bytes;
+    const uint64_t heads = (uint64_t)j->src->n_head_kv * (uint64_t)j->cache.n_part;
+    const uint64_t row = heads * (entry->n_exact > 0 ? entry->exact : entry->each);
     if (row > 0 && bytes < row)
         return wnw__fail(WNW_E_RANGE,
                          "%llu bytes are too few: one entry in every KV head of %d layers takes %llu",
                          (unsigned long long)bytes, j->cache.n_part, (unsigned long long)row);
-    const uint64_t budget = row > 0 ? bytes / row : 0;
+    const uint64_t budget = row > 0 ? wnw__compress_entries_in(bytes / heads, entry) : 0;
     const uint64_t most = (uint64_t)j->cache.n_max;
     j->size.mean = j->size.budget = (int32_t)(budget > most ? most : budget);
     return WNW_OK;

@@ -147,7 +147,7 @@ int wnw__feed_prompt(wnw_session *s, const int32_t *tokens, int32_t n, int32_t d
     WNW_TRY(wnw__recorders_begin(&s->recorders, &pass));
     for (int32_t il = 0; il < s->cache.n_layer; il++) {
         if (s->cache.layers[il].n_swa == 0)
-            WNW_TRY(wnw__cache_reserve_layer(&s->cache, il, n, true));
+            WNW_TRY(wnw__cache_expect_layer(&s->cache, il, n, s->params.n_ubatch));
     }
     for (int32_t at = 0; at < n;) {
         const int32_t n_now = n - at < s->params.n_ubatch ? n - at : s->params.n_ubatch;
@@ -157,6 +157,8 @@ int wnw__feed_prompt(wnw_session *s, const int32_t *tokens, int32_t n, int32_t d
             return wnw__fail(WNW_E_CANCELLED, "cancelled after %d of %d tokens", (int)(done + at),
                              (int)total);
     }
+    for (int32_t il = 0; il < s->cache.n_layer; il++)
+        (void)wnw__cache_tighten_layer(&s->cache, il); /* without memory it stays as large as it was */
     return WNW_OK;
 }
 

@@ -54,7 +54,7 @@ static int read_layer(struct reader *r, int32_t il)
     const struct wnw__record_pass pass = {
         .cache = &s->cache, .from = il, .to = il + 1, .n_past = s->n_past, .n = r->n};
     if (s->cache.layers[il].n_swa == 0)
-        WNW_TRY(wnw__cache_reserve_layer(&s->cache, il, r->n, true));
+        WNW_TRY(wnw__cache_expect_layer(&s->cache, il, r->n, s->params.n_ubatch));
     WNW_TRY(wnw__recorders_begin(&s->recorders, &pass));
     for (int32_t at = 0; at < r->n;) {
         const int32_t n_now = r->n - at < s->params.n_ubatch ? r->n - at : s->params.n_ubatch;
@@ -65,7 +65,7 @@ static int read_layer(struct reader *r, int32_t il)
             return wnw__fail(WNW_E_CANCELLED, "cancelled in layer %d of %d", (int)il, (int)n_layer);
     }
     r->n_done = il + 1;
-    return WNW_OK;
+    return wnw__cache_tighten_layer(&s->cache, il);
 }
 
 static int compress_layer(struct reader *r, int32_t il, struct wnw__plan_job *job, wnw_report *report)
@@ -119,6 +119,7 @@ int wnw__read_layer_major(wnw_session *s, const int32_t *tokens, int32_t n, cons
     r.src = *wnw__observer_source(ob);
     r.src.n_entry = n_entry;
     r.src.n_past = s->n_past + n;
+    r.src.entry_bytes.n_exact = wnw__cache_exact_after(&s->cache, n);
     r.src.ratio_base = goal->ratio_base;
     rc = wnw__plan_job_new(&job, goal->policy, &goal->size, &r.src, &of_job);
     if (rc != WNW_OK)

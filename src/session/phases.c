@@ -170,13 +170,15 @@ static int32_t asked_of(const wnw_session *s, int32_t n)
 {
     const struct wnw__eviction *ev = &s->rules.ev;
     const double ratio = ev->size.kind == WNW_SIZE_RATIO ? ev->size.ratio : 0.5;
-    const uint64_t row =
-        2 * (uint64_t)s->cache.row_bytes * (uint64_t)s->cache.n_head_kv * (uint64_t)n_part(s, ev->policy);
+    const uint64_t heads = (uint64_t)s->cache.n_head_kv * (uint64_t)n_part(s, ev->policy);
+    const struct wnw__entry_bytes entry = {.each = 2 * s->cache.row_bytes,
+                                           .exact = 2 * s->cache.tail_row_bytes,
+                                           .n_exact = wnw__cache_most_exact(&s->cache)};
     uint64_t asked = 0;
     if (ev->size.kind == WNW_SIZE_BUDGET)
         asked = ev->size.budget > 0 ? (uint64_t)ev->size.budget : 0;
     else if (ev->size.kind == WNW_SIZE_BYTES)
-        asked = row > 0 ? ev->size.bytes / row : 0;
+        asked = heads > 0 ? wnw__compress_entries_in(ev->size.bytes / heads, &entry) : 0;
     else
         asked = (uint64_t)wnw__round_count(n * (1 - ratio), ev->policy->rounding);
     return asked < 1 ? 1 : asked < INT32_MAX ? (int32_t)asked : INT32_MAX;

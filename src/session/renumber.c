@@ -144,9 +144,9 @@ static void turn_head(int32_t job, void *user)
         if (*pos == i)
             continue;
         set_delta(&t, i - *pos);
-        wnw__cache_read(c, il, WNW_KEYS, l->off[ih] + i, 1, key);
+        wnw__cache_read(c, il, WNW_KEYS, ih, i, 1, key);
         turn_key(&t, key);
-        wnw__cache_write(c, il, WNW_KEYS, l->off[ih] + i, 1, key);
+        wnw__cache_write(c, il, WNW_KEYS, ih, i, 1, key);
         *pos = i;
     }
 }

@@ -84,9 +84,9 @@ static int add_up(const struct wnw__cache *c, int32_t il, int32_t ih, const int3
         return wnw__fail(WNW_E_NOMEM, "no memory to merge %zu values", n);
     for (int32_t m = 0; m < contents->n_merge; m++) {
         const wnw_merge *g = &contents->merges[m];
-        const int64_t from = l->off[ih] + find(pos, NULL, l->len[ih], g->from);
+        const int32_t from = find(pos, NULL, l->len[ih], g->from);
         const int32_t to = find(pos, keep, n_keep, g->to);
-        wnw__cache_read(c, il, WNW_VALUES, from, 1, row);
+        wnw__cache_read(c, il, WNW_VALUES, ih, from, 1, row);
         for (int32_t t = to; t < to + g->n_to; t++) {
             float *sum = w->sum + (size_t)t * d;
             for (size_t i = 0; i < d; i++)
@@ -100,7 +100,7 @@ static int add_up(const struct wnw__cache *c, int32_t il, int32_t ih, const int3
         const float scale = averages ? 1 / (1 + w->weight[t]) : 1;
         if (!w->changed[t])
             continue;
-        wnw__cache_read(c, il, WNW_VALUES, l->off[ih] + keep[t], 1, row);
+        wnw__cache_read(c, il, WNW_VALUES, ih, keep[t], 1, row);
         for (size_t i = 0; i < d; i++)
             sum[i] = (row[i] + sum[i]) * scale;
     }
@@ -115,7 +115,7 @@ static void write_values(struct wnw__cache *c, int32_t il, int32_t ih, const str
         if (!w->changed[t])
             continue;
         const int64_t row = l->off[ih] + t;
-        wnw__cache_write(c, il, WNW_VALUES, row, 1, w->sum + (size_t)t * (size_t)c->d);
+        wnw__cache_write(c, il, WNW_VALUES, ih, t, 1, w->sum + (size_t)t * (size_t)c->d);
         for (int kind = WNW_AUX_PROJ; kind < WNW_N_AUX; kind++)
             for (int32_t p = 0; p < c->aux_planes[kind]; p++)
                 wnw__cache_aux(l, (enum wnw__aux)kind, p)[row] = -1;
@@ -127,10 +127,10 @@ static void prune_keys(struct wnw__cache *c, int32_t il, int32_t ih,
 {
     const struct wnw__kv_layer *l = &c->layers[il];
     for (int32_t t = 0; contents->n_channel > 0 && t < l->len[ih] - contents->n_spared; t++) {
-        wnw__cache_read(c, il, WNW_KEYS, l->off[ih] + t, 1, row);
+        wnw__cache_read(c, il, WNW_KEYS, ih, t, 1, row);
         for (int32_t i = 0; i < contents->n_channel; i++)
             row[contents->channels[i]] = 0;
-        wnw__cache_write(c, il, WNW_KEYS, l->off[ih] + t, 1, row);
+        wnw__cache_write(c, il, WNW_KEYS, ih, t, 1, row);
     }
 }
 

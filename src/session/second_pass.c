@@ -25,9 +25,9 @@ struct pass {
     wnw_session *s;
     struct wnw__second_pass *out;
     int32_t n_past;
-    struct wnw__recorders before; /* the session's own recorders, which see nothing of the pass */
-    bool saved;
-    int32_t *len, *cap;              /* [n_layer][n_head_kv] before the pass, if saved */
+    struct wnw__recorders before;    /* the session's own recorders, which see nothing of the pass */
+    struct wnw__cache_mark *mark;    /* of the cache before the pass; NULL = nothing to put back */
+    int32_t *len;                    /* [n_layer][n_head_kv] before the pass */
     struct wnw__columns_part *parts; /* [n_layer] */
     struct wnw__range *columns;      /* [n_layer][n_head_kv] entries whose statistics are taken */
     struct wnw__range (*seen)[WNW_COLUMN_RANGES]; /* [n_layer][n_head_kv] entries that the softmax sees */
@@ -73,21 +73,16 @@ static int new_result(struct wnw__second_pass **out, const wnw_session *s)
     return ok ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the statistics of a second pass");
 }
 
-/* Saves lengths and capacities of all heads; p->saved says that there is something to put back. */
-static int save_lengths(struct pass *p)
+static int save_cache(struct pass *p)
 {
     const struct wnw__cache *c = &p->s->cache;
-    const size_t n_kv = (size_t)c->n_head_kv, n = (size_t)c->n_layer * n_kv;
-    p->len = calloc(n, sizeof *p->len);
-    p->cap = calloc(n, sizeof *p->cap);
-    if (!p->len || !p->cap)
+    const size_t n_kv = (size_t)c->n_head_kv;
+    p->len = calloc((size_t)c->n_layer * n_kv, sizeof *p->len);
+    if (!p->len)
         return wnw__fail(WNW_E_NOMEM, "no memory for a second pass");
-    for (int32_t il = 0; il < c->n_layer; il++) {
+    for (int32_t il = 0; il < c->n_layer; il++)
         memcpy(p->len + (size_t)il * n_kv, c->layers[il].len, n_kv * sizeof *p->len);
-        memcpy(p->cap + (size_t)il * n_kv, c->layers[il].cap, n_kv * sizeof *p->cap);
-    }
-    p->saved = true;
-    return WNW_OK;
+    return wnw__cache_mark_new(&p->mark, c);
 }
 
 /* Gives the session, whose own recorders are set aside, one recorder of column statistics. */
@@ -109,7 +104,7 @@ static int begin(struct pass *p, wnw_session *s)
     const size_t n = (size_t)c->n_layer * (size_t)c->n_head_kv;
     *p = (struct pass){.s = s, .n_past = s->n_past, .before = s->recorders};
     s->recorders = (struct wnw__recorders){0};
-    WNW_TRY(save_lengths(p));
+    WNW_TRY(save_cache(p));
     WNW_TRY(new_result(&p->out, s));
     p->parts = calloc((size_t)c->n_layer, sizeof *p->parts);
     p->columns = calloc(n, sizeof *p->columns);
@@ -126,17 +121,11 @@ static int begin(struct pass *p, wnw_session *s)
     return begin_columns(p);
 }
 
-/* Drops the tokens that were fed at positions n_past and above. */
-static void drop_to(struct pass *p, int32_t n_past)
-{
-    wnw__cache_rewind(&p->s->cache, n_past);
-    p->s->n_past = n_past;
-}
-
 /* Drops all tokens fed so far. */
 static void drop(struct pass *p)
 {
-    drop_to(p, p->n_past);
+    wnw__cache_return(&p->s->cache, p->mark);
+    p->s->n_past = p->n_past;
 }
 
 /* Puts everything back, also after a failure of the pass. If this fails itself, the memory of the cache may
@@ -144,17 +133,15 @@ static void drop(struct pass *p)
 static int end(struct pass *p)
 {
     wnw_session *s = p->s;
-    struct wnw__cache *c = &s->cache;
-    const size_t n_kv = (size_t)c->n_head_kv;
     int rc = WNW_OK;
-    drop(p);
-    for (int32_t il = 0; p->saved && rc == WNW_OK && il < c->n_layer; il++)
-        if (memcmp(c->layers[il].cap, p->cap + (size_t)il * n_kv, n_kv * sizeof *p->cap) != 0)
-            rc = wnw__cache_resize_layer(c, il, p->cap + (size_t)il * n_kv);
+    if (p->mark) {
+        drop(p);
+        rc = wnw__cache_shrink(&s->cache, p->mark);
+    }
     wnw__recorders_free(&s->recorders);
     s->recorders = p->before;
+    wnw__cache_mark_free(p->mark);
     free(p->len);
-    free(p->cap);
     free(p->parts);
     free(p->columns);
     free(p->seen);
@@ -166,7 +153,7 @@ static int feed(struct pass *p, const int32_t *tokens, int32_t n)
 {
     wnw_session *s = p->s;
     for (int32_t il = 0; il < s->cache.n_layer; il++)
-        WNW_TRY(wnw__cache_reserve_layer(&s->cache, il, n, true));
+        WNW_TRY(wnw__cache_expect_layer(&s->cache, il, n, s->params.n_ubatch));
     for (int32_t at = 0; at < n;) {
         const int32_t n_now = n - at < s->params.n_ubatch ? n - at : s->params.n_ubatch;
         const struct wnw__span span = {.to = s->cache.n_layer, .tokens = tokens + at, .n = n_now, .n_out = 1};
@@ -217,7 +204,29 @@ static bool ends_with_task(const struct pass *p, const int32_t *task, int32_t n)
     return n <= p->n_past && memcmp(end - n, task, (size_t)n * sizeof *task) == 0;
 }
 
-/* Feeds each task by itself, on the bare cache or behind the context's second copy. */
+/* Feeds each task by itself on the cache as it is. with_context: a task that the context ends with was fed. */
+static int feed_each_task(struct pass *p, bool with_context, char *warning)
+{
+    const struct wnw__ids *t = &p->s->ids;
+    const int32_t base = p->s->n_past;
+    struct wnw__cache_mark *mark;
+    WNW_TRY(wnw__cache_mark_new(&mark, &p->s->cache));
+    int rc = WNW_OK;
+    for (int32_t i = 0, at = 0; rc == WNW_OK && i < t->n_tasks; at += t->task_n[i++]) {
+        if (with_context && ends_with_task(p, t->task_tokens + at, t->task_n[i]))
+            continue;
+        warn_beyond(p, t->task_n[i], warning);
+        rc = feed(p, t->task_tokens + at, t->task_n[i]);
+        if (rc == WNW_OK) {
+            wnw__cache_return(&p->s->cache, mark);
+            p->s->n_past = base;
+        }
+    }
+    wnw__cache_mark_free(mark);
+    return rc;
+}
+
+/* Feeds the tasks, on the bare cache or behind the context's second copy. */
 static int feed_tasks(struct pass *p, bool with_context, char *warning)
 {
     const struct wnw__ids *t = &p->s->ids;
@@ -230,15 +239,7 @@ static int feed_tasks(struct pass *p, bool with_context, char *warning)
         most = t->task_n[i] > most ? t->task_n[i] : most;
     if (with_context)
         WNW_TRY(feed_context(p, most, warning));
-    const int32_t base = p->s->n_past;
-    for (int32_t i = 0, at = 0; i < t->n_tasks; at += t->task_n[i++]) {
-        if (with_context && ends_with_task(p, t->task_tokens + at, t->task_n[i]))
-            continue;
-        warn_beyond(p, t->task_n[i], warning);
-        WNW_TRY(feed(p, t->task_tokens + at, t->task_n[i]));
-        drop_to(p, base);
-    }
-    return WNW_OK;
+    return feed_each_task(p, with_context, warning);
 }
 
 /* ---- Repeating ---- */

@@ -36,6 +36,25 @@ size_t wnw_kv_entry_bytes(wnw_kv_type t, int32_t n_embd_head)
     return 2 * wnw__row_bytes(t, n_embd_head);
 }
 
+static int check_tail(const wnw_session_params *p, wnw_attn attn)
+{
+    if (p->kv_tail == 0)
+        return WNW_OK;
+    if (p->kv_tail < WNW_CACHE_TAIL_MIN)
+        return wnw__fail(WNW_E_RANGE, "a KV tail of %d entries: use 0 (none), or %d and more",
+                         (int)p->kv_tail, WNW_CACHE_TAIL_MIN);
+    if (p->kv_type != WNW_KV_Q8_0 && p->kv_type != WNW_KV_Q4_0)
+        return wnw__fail(
+            WNW_E_ARG,
+            "a KV tail keeps the newest entries of a quantised cache in f16; this one is %s: use "
+            "q8_0 or q4_0, or no tail",
+            wnw_kv_type_name(p->kv_type));
+    if (attn != WNW_ATTN_OWN)
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "the ggml attention reads entries of one type; a KV tail needs the own attention");
+    return WNW_OK;
+}
+
 /* Resolves the parameters; n_ubatch, n_threads and attn are those of the engine. */
 static int resolve_params(const wnw_engine *e, const wnw_session_params *in, wnw_session_params *out)
 {
@@ -48,6 +67,7 @@ static int resolve_params(const wnw_engine *e, const wnw_session_params *in, wnw
                          (int)n_ctx_train);
     if ((int)out->kv_type < WNW_KV_F16 || out->kv_type > WNW_KV_Q4_0)
         return wnw__fail(WNW_E_ARG, "KV type number %d does not exist", (int)out->kv_type);
+    WNW_TRY(check_tail(out, of_engine->attn));
     out->n_ctx = out->n_ctx ? out->n_ctx : n_ctx_train;
     out->n_ubatch = of_engine->n_ubatch;
     out->n_threads = of_engine->n_threads;
@@ -64,8 +84,10 @@ static int init_cache(wnw_session *s)
     for (int32_t il = 0; il < hp->n_layer; il++)
         n_swa[il] = s->sliding[il] ? hp->n_swa : 0;
     const int32_t growth = s->params.attn == WNW_ATTN_GGML ? WNW_CACHE_GROWTH_GGML : WNW_CACHE_GROWTH;
-    const int rc = wnw__cache_init(&s->cache, hp->n_layer, hp->n_head_kv, hp->n_embd_head, s->params.kv_type,
-                                   growth, n_swa);
+    int rc = wnw__cache_init(&s->cache, hp->n_layer, hp->n_head_kv, hp->n_embd_head, s->params.kv_type,
+                             growth, n_swa);
+    if (rc == WNW_OK && s->params.kv_tail > 0)
+        rc = wnw__cache_set_tail(&s->cache, s->params.kv_tail);
     free(n_swa);
     return rc;
 }
@@ -240,7 +262,7 @@ int wnw_cache_get_stats(const wnw_session *s, wnw_cache_stats *out)
     stats = (wnw_cache_stats){
         .n_entries = n,
         .bytes = wnw__cache_bytes(&s->cache),
-        .bytes_entries = (uint64_t)n * 2 * s->cache.row_bytes,
+        .bytes_entries = wnw__cache_entry_bytes(&s->cache),
         .bytes_full = wnw__cache_bytes_for(&s->cache, n_read < INT32_MAX ? (int32_t)n_read : INT32_MAX),
         .growth = s->cache.growth,
     };
