@@ -147,39 +147,15 @@ static int check_prompt(struct app_job *job)
     return APP_OK;
 }
 
-/* A tail keeps the newest entries of a quantised cache in f16, and needs the own attention. */
-static int check_tail(struct app_job *job)
-{
-    const int64_t n = job->args->kv_tail;
-    job->kv_tail = (int32_t)n;
-    if (n == 0)
-        return APP_OK;
-    if (n < 32)
-        return app_fail(APP_BAD_INPUT, "--kv-tail %d is out of range; it must be 0, or 32 to 1048576",
-                        (int)n);
-    if (job->kv_type != WNW_KV_Q8_0 && job->kv_type != WNW_KV_Q4_0)
-        return app_fail(
-            APP_BAD_INPUT,
-            "--kv-tail is for a quantised cache and this one is %s; give --kv-type q8_0 or q4_0, or "
-            "leave it out",
-            wnw_kv_type_name(job->kv_type));
-    if (job->attn != WNW_ATTN_OWN)
-        return app_fail(APP_BAD_INPUT, "--kv-tail needs --attn own");
-    return APP_OK;
-}
-
 static int check_types(struct app_job *job)
 {
-    const int status = wnw_kv_type_parse(&job->kv_type, job->args->kv_type);
-    if (status != WNW_OK)
-        return app_fail_status(status);
     if (strcmp(job->args->attn, "own") == 0)
         job->attn = WNW_ATTN_OWN;
     else if (strcmp(job->args->attn, "ggml") == 0)
         job->attn = WNW_ATTN_GGML;
     else
         return app_fail(APP_BAD_INPUT, "--attn '%s' is unknown; use own or ggml", job->args->attn);
-    return check_tail(job);
+    return app_kv_check(&job->kv, job->args, job->attn);
 }
 
 int app_job_check(struct app_job *job, const struct app_args *args)
@@ -293,7 +269,7 @@ int app_job_prompt(struct app_job *job)
 static double size_in_entries(const struct app_job *job)
 {
     const wnw_model_info *info = &job->info;
-    const double row = (double)wnw_kv_entry_bytes(job->kv_type, info->n_embd_head) * info->n_head_kv *
+    const double row = (double)wnw_kv_entry_bytes(job->kv.type, info->n_embd_head) * info->n_head_kv *
                        (info->n_layer - info->n_layer_swa);
     switch (job->size.kind) {
     case WNW_SIZE_BUDGET:
@@ -360,8 +336,8 @@ int app_job_session(struct app_job *job)
     if (rc != APP_OK)
         return rc;
     wnw_session_params params = wnw_session_default_params();
-    params.kv_type = job->kv_type;
-    params.kv_tail = job->kv_tail;
+    params.kv_type = job->kv.type;
+    params.kv_tail = job->kv.tail;
     params.attn = job->attn;
     params.n_threads = job->args->threads == APP_UNSET ? 0 : (int32_t)job->args->threads;
     params.progress = app_progress_step;

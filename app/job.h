@@ -5,6 +5,7 @@
 
 #include "app/args.h"
 #include "app/console.h"
+#include "app/kv.h"
 #include "app/output.h"
 #include "app/text.h"
 #include "winnow.h"
@@ -18,8 +19,7 @@ struct app_job {
     wnw_policy *policy;
     wnw_size size;
     wnw_run run; /* what the session is told: policy, size, when to compress, prompt */
-    wnw_kv_type kv_type;
-    int32_t kv_tail;
+    struct app_kv kv;
     wnw_attn attn;
     wnw_mask_phase mask_phase;
     bool size_assumed; /* no size was given and the policy has no rule of its own: ratio 0.5 */

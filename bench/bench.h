@@ -5,6 +5,7 @@
 #define WNW_BENCH_H
 
 #include "app/console.h"
+#include "app/kv.h"
 #include "app/output.h"
 #include "bench/args.h"
 #include "bench/cpu.h"
@@ -89,6 +90,7 @@ struct bench {
     char *model_path;
     struct app_inputs inputs;
     wnw_policy *policy;
+    struct app_kv kv; /* of our caches */
     wnw_model *model;
     wnw_model_info info;
     struct bench_peer *peer;

@@ -21,6 +21,8 @@ static int check(struct bench *b)
     b->n_decode = (int32_t)args->decode_tokens;
     b->n_threads = args->app.threads == APP_UNSET ? wnw_usable_cores() : (int32_t)args->app.threads;
     int rc = bench_parse_lengths(b->lengths, &b->n_lengths, args->lengths);
+    if (rc == APP_OK)
+        rc = app_kv_check(&b->kv, &args->app, WNW_ATTN_OWN);
     if (rc != APP_OK)
         return rc;
     const int status = wnw_policy_parse(&b->policy, args->app.policy, NULL);
@@ -56,7 +58,8 @@ static int new_session(wnw_session **s, const struct bench *b, const wnw_policy 
     wnw_session_params params = wnw_session_default_params();
     params.n_ubatch = BENCH_N_UBATCH;
     params.n_threads = b->n_threads;
-    params.kv_type = WNW_KV_F16;
+    params.kv_type = b->kv.type;
+    params.kv_tail = b->kv.tail;
     int status = wnw_session_new(s, b->model, &params);
     if (status == WNW_OK && policy)
         status = wnw_session_observe(*s, &policy, 1);

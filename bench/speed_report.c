@@ -63,9 +63,11 @@ static void print_speeds(const struct bench_length *r, const char *phase)
 int bench_print_table(const struct bench *b)
 {
     printf("%s\n%s\n", b->machine, bench_peer_about(b->peer));
-    printf("%s, f16 cache, flash attention, batches of %d, %d rounds, %d tokens decoded\n", b->info.name,
-           BENCH_N_UBATCH, b->n_reps, b->n_decode);
-    char *own;
+    char *own, kv[64];
+    app_kv_text(kv, sizeof kv, &b->kv);
+    printf("%s, caches f16 (llama.cpp) and %s (ours), flash attention, batches of %d, %d rounds, %d tokens "
+           "decoded\n",
+           b->info.name, kv, BENCH_N_UBATCH, b->n_reps, b->n_decode);
     if (b->args->cpu_time)
         printf("times are CPU time of one thread\n");
     printf("compressed: %s\n", app_policy_text(b->policy, &own));
@@ -123,11 +125,11 @@ int bench_print_json(struct bench *b)
     json_t *lengths = json_array();
     for (int32_t i = 0; i < b->n_results; i++)
         app_json_append(&lengths, length_json(b, &b->results[i]));
-    return app_print_json(json_pack("{s:o, s:s, s:i, s:s, s:o, s:o, s:s, s:o}", "machine",
-                                    app_json_text(b->machine), "clock", bench_clock_name(b->args), "threads",
-                                    (int)b->n_threads, "kernel", wnw_kernel_name(), "peer",
-                                    bench_peer_json(b->peer), "model", app_json_text(b->args->app.model),
-                                    "policy", wnw_policy_string(b->policy), "lengths", lengths));
+    return app_print_json(json_pack(
+        "{s:o, s:s, s:i, s:s, s:i, s:s, s:o, s:o, s:s, s:o}", "machine", app_json_text(b->machine), "clock",
+        bench_clock_name(b->args), "threads", (int)b->n_threads, "kv_type", wnw_kv_type_name(b->kv.type),
+        "kv_tail", (int)b->kv.tail, "kernel", wnw_kernel_name(), "peer", bench_peer_json(b->peer), "model",
+        app_json_text(b->args->app.model), "policy", wnw_policy_string(b->policy), "lengths", lengths));
 }
 
 int bench_write_csv(const struct bench *b)

@@ -69,6 +69,7 @@ bad 'tail of an f16 cache' 'give --kv-type q8_0 or q4_0' run -p x --kv-tail 128
 bad 'short tail' '--kv-tail 31 is out of range; it must be 0, or 32 to 1048576' run -p x --kv-type q4_0 --kv-tail 31
 bad 'long tail' '--kv-tail 1048577 is out of range' plan -o x -p x --kv-type q4_0 --kv-tail 1048577
 bad 'negative tail' '--kv-tail -1 is out of range' ppl -f x --kv-type q4_0 --kv-tail -1
+bad 'short tail of bench' '--kv-tail 8 is out of range' bench --kv-type q8_0 --kv-tail 8
 bad 'tail with the ggml attention' '--kv-tail needs --attn own' run -p x --kv-type q8_0 --kv-tail 64 --attn ggml
 bad 'attention' "--attn 'fast'" run -p x --attn fast
 bad 'evict soon' "'soon' is unknown" run -p x --evict soon

@@ -104,6 +104,8 @@ for type in q4_0 q8_0 f16 f32; do
         json "$type takes more than the type before" "$work/out" "o['kv_bytes'] > $bytes"
     bytes=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["kv_bytes"])' "$work/out")
 done
+good 'a tail' run -f "$work/doc.txt" -p "$question" --kv-type q4_0 --kv-tail 64 --budget 96 -n 2 --json &&
+    json 'an answer with a tail' "$work/out" 'len(o["tokens"]) > 0'
 good 'attention of ggml' run -f "$work/doc.txt" -p "$question" --attn ggml --budget 96 -n 2 --json &&
     json 'an answer' "$work/out" 'len(o["tokens"]) > 0'
 
