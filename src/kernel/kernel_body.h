@@ -130,6 +130,36 @@ INLINE VF load_row(const wnw_kv_type type, const uint8_t *row, int32_t c)
     return v_load((const float *)(const void *)row + c);
 }
 
+/* Types in blocks of 32 values with one scale. All values of load_row are v_scale * v_whole there. */
+INLINE bool is_blocked(const wnw_kv_type type)
+{
+    return type == WNW_KV_Q8_0 || type == WNW_KV_Q4_0;
+}
+
+/* The scale of the block of value c. */
+INLINE VF v_scale(const wnw_kv_type type, const uint8_t *row, int32_t c)
+{
+    uint16_t scale;
+    memcpy(&scale, row + (size_t)(c / 32) * (type == WNW_KV_Q8_0 ? 34 : 18), sizeof scale);
+    return v_set1(f16_to_f32(scale));
+}
+
+/* Values c + i .. c + i + VW - 1 without their scale; c is the first of a block. */
+INLINE VF v_whole(const wnw_kv_type type, const uint8_t *row, int32_t c, const int i)
+{
+    if (type == WNW_KV_Q8_0)
+        return v_load_i8(row + (size_t)(c / 32) * 34 + 2 + i);
+    return v_load_nibbles(row + (size_t)(c / 32) * 18 + 2 + i % 16, i / 16 * 4);
+}
+
+/* Values c .. c + VW - 1 without their scale. */
+INLINE VF v_whole_at(const wnw_kv_type type, const uint8_t *row, int32_t c)
+{
+    if (type == WNW_KV_Q8_0)
+        return v_load_i8(row + (size_t)(c / 32) * 34 + 2 + c % 32);
+    return v_load_nibbles(row + (size_t)(c / 32) * 18 + 2 + c % 16, c % 32 / 16 * 4);
+}
+
 /* `from` is a number, not a pointer, because it may lie past the end of the arena, where prefetching has no
  * effect. */
 INLINE void prefetch(uintptr_t from, size_t bytes)
@@ -145,6 +175,19 @@ INLINE float load_one(const wnw_kv_type type, const uint8_t *row, int32_t c)
                               : ((const float *)(const void *)row)[c];
 }
 
+/* acc[r][j] += a[r] * bj for mr rows of a, d apart */
+INLINE void dot_step(const int mr, const float *a, int32_t d, VF b0, VF b1, VF b2, VF b3, VF acc[DOT_ROWS][4])
+{
+    UNROLL
+    for (int r = 0; r < mr; r++) {
+        const VF ar = v_load(a + (int64_t)r * d);
+        acc[r][0] = v_fma(ar, b0, acc[r][0]);
+        acc[r][1] = v_fma(ar, b1, acc[r][1]);
+        acc[r][2] = v_fma(ar, b2, acc[r][2]);
+        acc[r][3] = v_fma(ar, b3, acc[r][3]);
+    }
+}
+
 /* sum[r][j] = a[r] . b[j] for mr rows of a[mr][d] and four stored rows */
 INLINE void dot_block(const wnw_kv_type type, const int mr, const float *a, const uint8_t *const b[4],
                       int32_t d, float sum[DOT_ROWS][4])
@@ -154,18 +197,17 @@ INLINE void dot_block(const wnw_kv_type type, const int mr, const float *a, cons
     for (int r = 0; r < mr; r++)
         acc[r][0] = acc[r][1] = acc[r][2] = acc[r][3] = v_set1(0.0f);
     int32_t c = 0;
-    for (; c + VW <= d; c += VW) {
-        const VF b0 = load_row(type, b[0], c), b1 = load_row(type, b[1], c), b2 = load_row(type, b[2], c),
-                 b3 = load_row(type, b[3], c);
+    for (; is_blocked(type) && c < d; c += 32) {
+        const VF s0 = v_scale(type, b[0], c), s1 = v_scale(type, b[1], c), s2 = v_scale(type, b[2], c),
+                 s3 = v_scale(type, b[3], c);
         UNROLL
-        for (int r = 0; r < mr; r++) {
-            const VF ar = v_load(a + (int64_t)r * d + c);
-            acc[r][0] = v_fma(ar, b0, acc[r][0]);
-            acc[r][1] = v_fma(ar, b1, acc[r][1]);
-            acc[r][2] = v_fma(ar, b2, acc[r][2]);
-            acc[r][3] = v_fma(ar, b3, acc[r][3]);
-        }
+        for (int i = 0; i < 32; i += VW)
+            dot_step(mr, a + c + i, d, s0 * v_whole(type, b[0], c, i), s1 * v_whole(type, b[1], c, i),
+                     s2 * v_whole(type, b[2], c, i), s3 * v_whole(type, b[3], c, i), acc);
     }
+    for (; c + VW <= d; c += VW)
+        dot_step(mr, a + c, d, load_row(type, b[0], c), load_row(type, b[1], c), load_row(type, b[2], c),
+                 load_row(type, b[3], c), acc);
     UNROLL
     for (int r = 0; r < mr; r++) {
         v_hsum4(sum[r], acc[r][0], acc[r][1], acc[r][2], acc[r][3]);
@@ -232,7 +274,15 @@ INLINE void mul_block(const wnw_kv_type type, const int mr, const float *a, cons
     for (int r = 0; r < mr; r++)
         acc[r][0] = acc[r][1] = v_set1(0.0f);
     for (int32_t k = 0; k < n; k++) {
-        const VF b0 = load_row(type, b, c), b1 = load_row(type, b, c + VW);
+        VF b0, b1;
+        if (is_blocked(type)) { /* both lie in one block */
+            const VF scale = v_scale(type, b, c);
+            b0 = scale * v_whole_at(type, b, c);
+            b1 = scale * v_whole_at(type, b, c + VW);
+        } else {
+            b0 = load_row(type, b, c);
+            b1 = load_row(type, b, c + VW);
+        }
         UNROLL
         for (int r = 0; r < mr; r++) {
             const VF ar = v_set1(a[r * rs]);
