@@ -19,7 +19,7 @@ static const struct app_group *const srh_groups[] = {&calibrate_group_work,
                                                      &app_group_common,
                                                      NULL};
 
-static const struct app_group *const layers_groups[] = {&calibrate_group_work, &calibrate_group_policy,
+static const struct app_group *const policy_groups[] = {&calibrate_group_work, &calibrate_group_policy,
                                                         &calibrate_group_set,  &calibrate_group_dump,
                                                         &app_group_common,     NULL};
 
@@ -44,11 +44,11 @@ const struct app_command calibrate_commands[] = {
      .about =
          "Measures how much every layer's output suffers when few entries are left, for CompressKV's layer "
          "budgets.",
-     .usage = "[-m MODEL] -f TEXT [--policy RECIPE] [-o FILE] [options]",
+     .usage = "[-m MODEL] [-f TEXT] [--policy RECIPE] [-o FILE] [--effort quick|normal|paper] [options]",
      .notes =
          "CompressKV's choice of entries needs retrieval heads: run `winnow calibrate srh` first. Settings:\n"
          "keep, length, samples, generate, agg=mean|sum, tokens=greedy|text.",
-     .groups = layers_groups,
+     .groups = policy_groups,
      .args_size = sizeof(struct calibrate_args),
      .run = calibrate_run_layers},
     {.name = "calibrate compiler",
@@ -82,5 +82,15 @@ const struct app_command calibrate_commands[] = {
      .groups = all_groups,
      .args_size = sizeof(struct calibrate_args),
      .run = calibrate_run_all},
+    {.name = "calibrate curves",
+     .about = "Measures what every KV head should keep for any size, by what a scorer's choice is worth "
+              "later, for LU-KV.",
+     .usage = "[-m MODEL] [-f TEXT] [--policy RECIPE] [-o FILE] [--effort quick|normal|paper] [options]",
+     .notes =
+         "The curves are for the scorer of the policy: expected_attention:epsilon=0.02, that of the preset\n"
+         "lukv, where none is named. Settings: length, samples, questions, generate, norm=layer|none.",
+     .groups = policy_groups,
+     .args_size = sizeof(struct calibrate_args),
+     .run = calibrate_run_curves},
     {.name = NULL},
 };

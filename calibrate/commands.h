@@ -14,5 +14,6 @@ int calibrate_run_compiler(const struct app_args *args);
 int calibrate_run_heads(const struct app_args *args);
 int calibrate_run_stats(const struct app_args *args);
 int calibrate_run_all(const struct app_args *args);
+int calibrate_run_curves(const struct app_args *args);
 
 #endif

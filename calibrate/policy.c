@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* Loads the results that the recipe's policy needs. */
 static int load(wnw_profile **profile, struct calibrate_job *job, const char *recipe)
@@ -21,8 +22,13 @@ static int load(wnw_profile **profile, struct calibrate_job *job, const char *re
     const wnw_needs needs = wnw_policy_needs(policy);
     wnw_policy_free(policy);
     snprintf(user, sizeof user, "policy %.80s", recipe);
+    /* A folder for results may hold those of kinds that were measured before. */
+    struct stat st;
+    const bool folder = args->out && stat(args->out, &st) == 0 && S_ISDIR(st.st_mode);
     const int rc = app_profile_load(profile, &notes, job->model,
-                                    &(struct app_profile_want){.given = args->profile,
+                                    &(struct app_profile_want){.given = args->profile ? args->profile
+                                                                        : folder      ? args->out
+                                                                                      : NULL,
                                                                .model = args->model,
                                                                .model_path = job->model_path,
                                                                .required = needs.profiles,

@@ -374,6 +374,8 @@ typedef struct wnw_layer_problem {
     const double *gathered;    /* numbers that the called part gathered */
     float *scratch;            /* [sum of n_head_kv * row] */
     double *work;              /* [n_layer] scratch */
+
+    const char *scorer; /* name of the policy's scorer */
 } wnw_layer_problem;
 
 /* Layer budget: one count for the whole model -> one count per layer. */

@@ -393,6 +393,11 @@ static void make_profile(struct fake *f)
     p->query_mean = array(n_layer * n_head * FAKE_D, sizeof *p->query_mean);
     p->query_cov = array(n_layer * n_head * FAKE_D * FAKE_D, sizeof *p->query_cov);
     p->query_filter = array(n_layer * n_head_kv * FAKE_D, sizeof *p->query_filter);
+    p->n_curve = 2;
+    p->curve_ratio = array(2, sizeof *p->curve_ratio);
+    p->curve_keep = array(2 * n_layer * n_head_kv, sizeof *p->curve_keep);
+    p->curve_ratio[0] = 0.3;
+    p->curve_ratio[1] = 0.7;
     double sum = 0;
     for (int32_t il = 0; il < n_layer; il++) {
         make_ranks(f, il, 70, p->srh_rank + il * n_head, p->srh_mean + il * n_head);
@@ -402,6 +407,11 @@ static void make_profile(struct fake *f)
             p->head_score[il * n_head + h] = (double)number(f, il, 73, h, 0);
         for (int32_t h = 0; h < n_head_kv; h++)
             p->head_alpha[il * n_head_kv + h] = (double)number(f, il, 74, h, 0);
+        for (int32_t h = 0; h < n_head_kv; h++) {
+            const float keep = 0.3f + 0.7f * number(f, il, 76, h, 0);
+            p->curve_keep[il * n_head_kv + h] = keep;
+            p->curve_keep[(n_layer + il) * n_head_kv + h] = keep * number(f, il, 77, h, 0);
+        }
         for (int32_t i = 0; i < n_head_kv * FAKE_D; i++)
             p->query_filter[il * n_head_kv * FAKE_D + i] = 2 * number(f, il, 75, i, 0) - 1;
         make_stats(f, il + 100, p->query_mean + il * n_head * FAKE_D,
@@ -474,6 +484,8 @@ void fake_free(struct fake *f)
     free(p->query_mean);
     free(p->query_cov);
     free(p->query_filter);
+    free(p->curve_ratio);
+    free(p->curve_keep);
     free(p->compiler.entropy_edge);
     free(p->compiler.ppl_edge);
     free(p->compiler.weight);

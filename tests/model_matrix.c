@@ -106,6 +106,10 @@ static wnw_profile *make_profile(const wnw_model *m)
     for (size_t i = 0; i < n_layer * n_head * d; i++)
         p->query_cov[i * d + i % d] = 0.1f;
     p->query_filter = random_floats(n_layer * (size_t)p->n_head_kv * d, &state);
+    p->n_curve = 1;
+    p->curve_ratio = random_doubles(1, &state);
+    p->curve_ratio[0] = 0.2 + 0.6 * p->curve_ratio[0];
+    p->curve_keep = random_floats(n_layer * (size_t)p->n_head_kv, &state);
     return p;
 }
 

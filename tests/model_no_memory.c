@@ -303,6 +303,26 @@ static void write_results(FILE *f, int32_t kind, const wnw_model_info *info)
         fprintf(f, ",");
         write_rows(f, "alpha", n_layer, info->n_head_kv, &seed);
         break;
+    case WNW_PROFILE_STATS:
+        fprintf(f, "\"filter\":[");
+        for (int32_t il = 0; il < n_layer; il++) {
+            fprintf(f, il ? ",[" : "[");
+            for (int32_t ih = 0; ih < info->n_head_kv; ih++) {
+                fprintf(f, ih ? "," : "");
+                write_row(f, info->n_embd_head, &seed);
+            }
+            fprintf(f, "]");
+        }
+        fprintf(f, "]");
+        break;
+    case WNW_PROFILE_CURVES:
+        fprintf(f, "\"ratio\":[0.5],\"keep\":[[");
+        for (int32_t il = 0; il < n_layer; il++) {
+            fprintf(f, il ? "," : "");
+            write_row(f, info->n_head_kv, &seed);
+        }
+        fprintf(f, "]]");
+        break;
     }
 }
 
@@ -331,7 +351,7 @@ static int read_profiles(struct fixture *fx, void *state)
     wnw_profile *p;
     (void)state;
     int rc = wnw_profile_new(&p, fx->model);
-    for (int32_t kind = 0; rc == WNW_OK && kind < WNW_PROFILE_STATS; kind++) {
+    for (int32_t kind = 0; rc == WNW_OK && kind < WNW_N_PROFILE_KINDS; kind++) {
         const uint32_t before = wnw_profile_kinds(p);
         rc = wnw_profile_add_file(p, fx->profile_path[kind]);
         assert_int_equal(wnw_profile_kinds(p), rc == WNW_OK ? before | 1u << kind : before);
@@ -645,7 +665,7 @@ static int set_up(void **state)
     assert_ok(wnw_model_get_info(fx.model, &fx.info));
     fx.tokens = test_random_tokens(N_TOKENS, fx.info.n_vocab, 3);
     assert_ok(wnw_profile_new(&fx.profile, fx.model));
-    for (int32_t kind = 0; kind < WNW_PROFILE_STATS; kind++) {
+    for (int32_t kind = 0; kind < WNW_N_PROFILE_KINDS; kind++) {
         snprintf(fx.profile_path[kind], sizeof fx.profile_path[kind], "/tmp/winnow-test-%d-%s.json",
                  (int)getpid(), wnw_profile_kind_name(kind));
         write_profile(&fx, kind);
@@ -659,7 +679,7 @@ static int tear_down(void **state)
 {
     struct fixture *fx = *state;
     print_message("%lld allocations failed\n", (long long)fx->n_failed);
-    for (int32_t kind = 0; kind < WNW_PROFILE_STATS; kind++)
+    for (int32_t kind = 0; kind < WNW_N_PROFILE_KINDS; kind++)
         unlink(fx->profile_path[kind]);
     wnw_profile_free(fx->profile);
     wnw_model_free(fx->model);

@@ -44,7 +44,11 @@ static const char correlations_text[] =
                   "\"filter\":[[[1,0],[0,1]],[[0.6,-0.8],[-1,0]]]}}";
 static const char filters_text[] =
     HEAD("stats") "\"results\":{\"filter\":[[[1,0],[0,1]],[[0.6,-0.8],[-1,0]]]}}";
-static const char *const texts[] = {srh_text, layers_text, compiler_text, heads_text, stats_text};
+static const char curves_text[] =
+    HEAD("curves") "\"settings\":{\"policy\":\"snapkv:window=32+uniform\"},\"results\":{\"ratio\":[0.25,0.5],"
+                   "\"keep\":[[[1,0.5],[0.75,0.7]],[[0.5,0.25],[0.75,0.5]]]}}";
+static const char *const texts[] = {srh_text,   layers_text, compiler_text,
+                                    heads_text, stats_text,  curves_text};
 
 static char folder[] = "/tmp/winnow-profile-XXXXXX";
 
@@ -117,6 +121,11 @@ static void every_kind(void **state)
     assert_cmp(p->head_alpha[2], ==, 0.5);
     assert_float_equal(p->query_mean[15], -8, 0);
     assert_float_equal(p->query_cov[31], 2, 0);
+    assert_int_equal(p->n_curve, 2);
+    assert_cmp(p->curve_ratio[1], ==, 0.5);
+    assert_float_equal(p->curve_keep[1], 0.5, 0);
+    assert_float_equal(p->curve_keep[5], 0.25, 0);
+    assert_string_equal(p->curve_scorer, "snapkv");
     /* The same kind again replaces the old. */
     add_ok(p, "p.json", HEAD("srh") "\"results\":{\"srh\":[[0,1,2,3],[0,1,2,3]]}}");
     assert_int_equal(p->srh_rank[0], 0);
@@ -126,7 +135,8 @@ static void every_kind(void **state)
     wnw_profile_free(p);
     wnw_profile_free(NULL);
     assert_string_equal(wnw_profile_kind_name(2), "compiler");
-    assert_null(wnw_profile_kind_name(5));
+    assert_string_equal(wnw_profile_kind_name(5), "curves");
+    assert_null(wnw_profile_kind_name(6));
     assert_null(wnw_profile_kind_name(-1));
 }
 
@@ -223,6 +233,15 @@ static const struct change {
      "neither query_mean nor filter"},
     {"a short mean", stats_text, "[[1,2],[3,4],[5,6],[7,8]]", "[[1,2],[3,4],[5,6],[7]]", WNW_E_FORMAT,
      "query_mean[0][3]"},
+    {"ratios that do not ascend", curves_text, "[0.25,0.5]", "[0.5,0.5]", WNW_E_FORMAT,
+     "ratio[1] is not above"},
+    {"a ratio of 1", curves_text, "[0.25,0.5]", "[0.25,1]", WNW_E_FORMAT, "ratio[1] is 1"},
+    {"no ratios", curves_text, "[0.25,0.5]", "[]", WNW_E_FORMAT, "results.ratio is not an array of 1"},
+    {"a share above 1", curves_text, "[1,0.5]", "[1.5,0.5]", WNW_E_FORMAT, "keep[0][0][0] is 1.5"},
+    {"a share that rises", curves_text, "[0.5,0.25]", "[0.5,0.75]", WNW_E_FORMAT, "keep[1][0][1] is above"},
+    {"a row too many", curves_text, "[0.75,0.7]]", "[0.75,0.7],[1,1]]", WNW_E_FORMAT,
+     "keep[0] has 3 elements"},
+    {"a curve too few", curves_text, "[0.25,0.5]", "[0.25,0.5,0.75]", WNW_E_FORMAT, "keep has 2 elements"},
 };
 
 static void refused(void **state)

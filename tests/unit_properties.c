@@ -71,6 +71,7 @@ static const struct {
     {",rest=drop", MEASURED, "kvpress' ChunkKV keeps whole chunks only"},
     {",mode=code", MEASURED, "AdaKV's code rounds every head by itself"},
     {",form=threshold", MEASURED, "SimLayerKV's lazy layers follow from the text"},
+    {",form=nearest", MEASURED, "kvpress' LU-KV rounds every layer by itself, to the nearest percent"},
     {",form=ratio", MEASURED, "kvpress' DuoAttention: the ratio counts heads"},
 };
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from .methods import (accumulated, as_many_as_needed, average, behind, case, choose, critical,
                       defensive_scores, expected_scores, headkv_counts, heads_first, kvzip_scores, layers, lookback,
-                      over_layer, partitions, pool, ranked, snapkv_heads, snapkv_scores, spread, streaming, uniform,
-                      whole)
+                      over_layer, partitions, pool, ranked, share_out, snapkv_heads, snapkv_scores, spread, streaming,
+                      uniform, whole)
 
 
 # ---- a made-up profile ----
@@ -18,6 +18,12 @@ def made_up_results(model, rng):
     def table(rows, columns, draw):
         return [[draw() for _ in range(columns)] for _ in range(rows)]
 
+    def curves(model, rng):
+        """Shares that fall from nearly 1 to nearly 0, faster in some heads than in others."""
+        power = np.array(table(model.L, model.K, lambda: 0.3 + 2 * rng.random()))
+        ratio = [i / 20 for i in range(1, 20)]
+        return {"ratio": ratio, "keep": [np.round((1 - x ** power) ** 1.2, 6).tolist() for x in ratio]}
+
     share = [0.2 + rng.random() for _ in range(model.L)]
     mean = table(model.L, model.H, lambda: rng.random() ** 4)
     rank = [sorted(range(model.H), key=lambda h: (-row[h], h)) for row in mean]
@@ -26,6 +32,7 @@ def made_up_results(model, rng):
                                               "alpha": table(model.L, model.K, rng.random)}),
         "srh": ({"k": 2}, {"srh": rank, "srh_mean": mean}),
         "stats": ({}, {"filter": [table(model.K, model.d, lambda: rng.gauss(0, 1)) for _ in range(model.L)]}),
+        "curves": ({"policy": "expected_attention+uniform"}, curves(model, rng)),
         "layers": ({}, {"avg_score": [x / sum(share) for x in share]}),
         "compiler": ({"budget": 128, "window": 64, "n_sink": 0, "alpha_scope": "global", "score_norm": "mean",
                       "gate": "elastic", "entropy_norm": False, "pool": "none", "kernel": 7, "utility": "full"},
@@ -200,6 +207,35 @@ def defensive_as_code(p, r, w=32):
 
 
 # ---- keys and values ----
+
+def curve_shares(p, removed):
+    """What every head keeps of its entries when `removed` of the model's are gone: linear between what was measured."""
+    curves = p.profile["curves"]
+    at = [0, *curves["ratio"], 1]
+    keep = np.array([np.ones((p.L, p.K)), *curves["keep"], np.zeros((p.L, p.K))])
+    i = max(k for k in range(len(at) - 1) if at[k] <= removed)
+    return keep[i] + (keep[i + 1] - keep[i]) * (removed - at[i]) / (at[i + 1] - at[i])
+
+
+@case("lukv")
+@case("kvpress-lukv", nearest=True)
+def lukv(p, r, nearest=False, first=4, last=1):
+    def parts(removed):
+        return (p.n * curve_shares(p, removed)).clip(first + last, p.n)
+
+    if nearest:  # the measured ratio that is nearest; every layer by itself
+        removed = min(p.profile["curves"]["ratio"], key=lambda x: abs(x - r))
+        counts = [share_out(row, round(p.n * shares.sum()), p.n)
+                  for row, shares in zip(parts(removed), curve_shares(p, removed))]
+    else:
+        total, low, high = whole(p.L * p.K * p.n * (1 - r)), 0.0, 1.0
+        for _ in range(100):
+            low, high = ((low + high) / 2, high) if parts((low + high) / 2).sum() > total else (low, (low + high) / 2)
+        flat = share_out(parts(high).reshape(-1), total, p.n)
+        counts = np.array(flat).reshape(p.L, p.K)
+    scores = expected_scores(p, epsilon=0.02)
+    return [[choose(scores[l][j], counts[l][j], first, last) for j in range(p.K)] for l in range(p.L)]
+
 
 @case("expected_attention:covariance=0,n_sink=8,n_future=64")
 def expected_mean_only(p, r):

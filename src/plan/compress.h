@@ -53,6 +53,10 @@ struct wnw__plan_source {
      * profile, perplexity and n_final. Its arrays are borrowed until the next call. */
     int (*observe)(const struct wnw__plan_source *src, int32_t il, const wnw_needs *needs,
                    wnw_observation *obs);
+    /* Gets the scores of the n entries of a head, with its protected entries, after a layer was scored. NULL = no
+     * callback. */
+    int (*scored)(const struct wnw__plan_source *src, int32_t il, int32_t ih, const float *score, int32_t n,
+                  wnw_protected prot);
     /* Called after layer il is done; it returns false to cancel. NULL = no callback. */
     bool (*progress)(const struct wnw__plan_source *src, int32_t il);
 };

@@ -31,7 +31,8 @@ static wnw_layer_problem layer_problem(const struct wnw__plan_job *j)
                                .n_head_kv = j->src->n_head_kv,
                                .profile = j->src->profile,
                                .perplexity = j->perplexity,
-                               .work = j->layer_work};
+                               .work = j->layer_work,
+                               .scorer = j->scorer->part.name};
 }
 
 static int allocate_layers(struct wnw__plan_job *j, const wnw_layer_problem *p)

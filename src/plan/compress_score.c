@@ -37,6 +37,14 @@ static int check_numbers(const struct wnw__plan_job *j, const wnw_observation *o
     return WNW_OK;
 }
 
+static int show_scores(const struct wnw__plan_job *j, const struct wnw__scored_layer *l)
+{
+    for (int32_t ih = 0; j->src->scored && ih < j->src->n_head_kv; ih++)
+        WNW_TRY(j->src->scored(j->src, l->il, ih, l->score + (int64_t)ih * l->row, l->n_entry[ih],
+                               wnw__job_protected_head(j, l->il, ih)));
+    return WNW_OK;
+}
+
 int wnw__job_score(struct wnw__plan_job *j, const wnw_observation *obs, struct wnw__scored_layer *out)
 {
     const size_t n_score = (size_t)obs->n_head_kv * (size_t)obs->n;
@@ -57,5 +65,6 @@ int wnw__job_score(struct wnw__plan_job *j, const wnw_observation *obs, struct w
                                       .n_entry = wnw__job_entries(j, obs->il),
                                       .score = j->score.at,
                                       .head_score = j->head_score.at};
-    return check_numbers(j, obs);
+    WNW_TRY(check_numbers(j, obs));
+    return show_scores(j, out);
 }

@@ -202,6 +202,10 @@ static const struct wnw__preset presets[] = {
      .about = "Expected attention whose heads compete for the layer's budget; the paper's AdaExpectedAttention.",
      .paper = "Expected Attention, arXiv 2510.00636",
      .recipe = EXPECTED("1", "0.01") UNIFORM_EXACT ADAKV "+topk:ties=early+original"},
+    {.name = "lukv",
+     .about = "Expected attention whose heads keep what calibrated budget curves say; needs a profile of kind curves.",
+     .paper = "LU-KV, arXiv 2602.08585",
+     .recipe = EXPECTED("1", "0.02") UNIFORM_EXACT "+lukv:sinks=0,last=1,form=exact+topk:ties=early+original"},
 
     {.name = "qfilters",
      .about = "Keys that reach far along the direction which a head's queries favour; needs a profile of kind stats.",
@@ -650,6 +654,11 @@ static const struct wnw__preset presets[] = {
      .paper = "DuoAttention, arXiv 2410.10819",
      .recipe = "streaming_llm:sinks=128,recent=0+direct" UNIFORM_TRUNC "+duo:sinks=0,last=0,form=ratio,source=profile,slide=0"
                "+topk:ties=early+original",
+     .parity = true},
+    {.name = "kvpress-lukv",
+     .about = "kvpress LUKVPress: the nearest percent of the curves, every layer rounded by itself.",
+     .paper = "LU-KV, arXiv 2602.08585",
+     .recipe = EXPECTED("1", "0.02") UNIFORM_TRUNC "+lukv:sinks=0,last=1,form=nearest+topk:ties=early+original",
      .parity = true},
 };
 /* clang-format on */

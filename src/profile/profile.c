@@ -13,7 +13,8 @@ const char *const wnw__gate_modes[] = {"elastic", "strict", "pooled", NULL};
 
 const char *wnw_profile_kind_name(int32_t kind)
 {
-    static const char *const names[WNW_N_PROFILE_KINDS] = {"srh", "layers", "compiler", "heads", "stats"};
+    static const char *const names[WNW_N_PROFILE_KINDS] = {"srh",   "layers", "compiler",
+                                                           "heads", "stats",  "curves"};
     return kind >= 0 && kind < WNW_N_PROFILE_KINDS ? names[kind] : NULL;
 }
 
@@ -74,6 +75,8 @@ void wnw_profile_free(wnw_profile *p)
     free(p->query_mean);
     free(p->query_cov);
     free(p->query_filter);
+    free(p->curve_ratio);
+    free(p->curve_keep);
     free(p);
 }
 
@@ -139,6 +142,12 @@ static void take(wnw_profile *p, wnw_profile *fresh, bool merge)
         move(&p->query_mean, &fresh->query_mean, false);
         move(&p->query_cov, &fresh->query_cov, false);
         move(&p->query_filter, &fresh->query_filter, false);
+    }
+    if (fresh->kinds >> WNW_PROFILE_CURVES & 1u) {
+        move(&p->curve_ratio, &fresh->curve_ratio, false);
+        move(&p->curve_keep, &fresh->curve_keep, false);
+        p->n_curve = fresh->n_curve;
+        memcpy(p->curve_scorer, fresh->curve_scorer, sizeof p->curve_scorer);
     }
     p->kinds |= fresh->kinds;
 }

@@ -63,6 +63,13 @@ struct wnw_profile {
     /* STATS: queries before RoPE, [n_layer][n_head][d] and [n_layer][n_head][d][d], both or neither; and the
      * directions that queries after RoPE favour, [n_layer][n_head_kv][d]; may be NULL. */
     float *query_mean, *query_cov, *query_filter;
+
+    /* CURVES: of shares curve_ratio[n_curve] of the model's entries that are removed, ascending and between 0 and
+     * 1, the shares that KV heads keep. curve_scorer: name of the scorer they were made for, "" = unstated. */
+    int32_t n_curve;
+    double *curve_ratio;
+    float *curve_keep; /* [n_curve][n_layer][n_head_kv], not rising */
+    char curve_scorer[65];
 };
 
 /* An empty profile for a model of these shapes. */

@@ -33,9 +33,15 @@ uint64_t wnw__profile_hash(const wnw_profile *p, uint32_t kinds)
         h = add(h, p->head_score, n, sizeof *p->head_score);
         h = add(h, p->head_alpha, (size_t)p->n_layer * (size_t)p->n_head_kv, sizeof *p->head_alpha);
     }
+    if (there >> WNW_PROFILE_CURVES & 1u) {
+        h = add(h, p->curve_ratio, (size_t)p->n_curve, sizeof *p->curve_ratio);
+        h = add(h, p->curve_keep, (size_t)p->n_curve * (size_t)p->n_layer * (size_t)p->n_head_kv,
+                sizeof *p->curve_keep);
+    }
     if (there >> WNW_PROFILE_STATS & 1u) {
         h = add(h, p->query_mean, n * d, sizeof *p->query_mean);
         h = add(h, p->query_cov, n * d * d, sizeof *p->query_cov);
+        h = add(h, p->query_filter, (size_t)p->n_layer * (size_t)p->n_head_kv * d, sizeof *p->query_filter);
     }
     return h;
 }

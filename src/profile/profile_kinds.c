@@ -250,13 +250,55 @@ static int read_stats(const struct wnw__profile_file *f, const json_t *settings,
     return p->query_cov ? WNW_OK : read_correlations(f, p);
 }
 
+/* The scorer's name is what comes before the options of a recipe's first part. */
+static void read_scorer(const json_t *settings, char out[65])
+{
+    const char *recipe = json_string_value(json_object_get(settings, "policy"));
+    const size_t n = recipe ? strcspn(recipe, ":+") : 0;
+    out[0] = '\0';
+    if (n == 0 || n > 64)
+        return;
+    memcpy(out, recipe, n);
+    out[n] = '\0';
+}
+
+static int read_curves(const struct wnw__profile_file *f, const json_t *settings, wnw_profile *p)
+{
+    const json_t *ratio = json_object_get(json_object_get(f->root, "results"), "ratio");
+    const size_t n = json_array_size(ratio), n_row = (size_t)p->n_layer * (size_t)p->n_head_kv;
+    if (!json_is_array(ratio) || n < 1 || n > MAX_BINS)
+        return wnw__profile_bad(f, "results.ratio is not an array of 1 to %d numbers", MAX_BINS);
+    WNW_TRY(wnw__profile_array(&p->curve_ratio, f, ratio,
+                               &(struct wnw__array_spec){.name = "ratio",
+                                                         .element = WNW_ELEMENT_F64,
+                                                         .rank = 1,
+                                                         .shape = {(int32_t)n},
+                                                         .min = 1e-6,
+                                                         .max = 1 - 1e-6}));
+    for (size_t i = 1; i < n; i++)
+        if (!(p->curve_ratio[i] > p->curve_ratio[i - 1]))
+            return wnw__profile_bad(f, "ratio[%zu] is not above the one before it", i);
+    WNW_TRY(required(&p->curve_keep, f, "keep",
+                     (struct wnw__array_spec){.element = WNW_ELEMENT_F32,
+                                              .rank = 3,
+                                              .shape = {(int32_t)n, p->n_layer, p->n_head_kv},
+                                              .max = 1}));
+    for (size_t i = n_row; i < n * n_row; i++)
+        if (p->curve_keep[i] > p->curve_keep[i - n_row])
+            return wnw__profile_bad(f, "keep[%zu][%zu][%zu] is above that of the ratio before it", i / n_row,
+                                    i % n_row / (size_t)p->n_head_kv, i % (size_t)p->n_head_kv);
+    p->n_curve = (int32_t)n;
+    read_scorer(settings, p->curve_scorer);
+    return WNW_OK;
+}
+
 int wnw__profile_read_kind(const struct wnw__profile_file *f, wnw_profile *fresh)
 {
     static int (*const readers[WNW_N_PROFILE_KINDS])(const struct wnw__profile_file *, const json_t *,
                                                      wnw_profile *) = {
         [WNW_PROFILE_SRH] = read_srh,           [WNW_PROFILE_LAYERS] = read_layers,
         [WNW_PROFILE_COMPILER] = read_compiler, [WNW_PROFILE_HEADS] = read_heads,
-        [WNW_PROFILE_STATS] = read_stats,
+        [WNW_PROFILE_STATS] = read_stats,       [WNW_PROFILE_CURVES] = read_curves,
     };
     const char *format = json_string_value(json_object_get(f->root, "format"));
     const char *name = json_string_value(json_object_get(f->root, "kind"));
@@ -268,7 +310,7 @@ int wnw__profile_read_kind(const struct wnw__profile_file *f, wnw_profile *fresh
     while (kind < WNW_N_PROFILE_KINDS && (!name || strcmp(name, wnw_profile_kind_name(kind)) != 0))
         kind++;
     if (kind == WNW_N_PROFILE_KINDS)
-        return wnw__profile_bad(f, "its kind is not srh, layers, compiler, heads or stats");
+        return wnw__profile_bad(f, "its kind is not srh, layers, compiler, heads, stats or curves");
     if (settings && !json_is_object(settings))
         return wnw__profile_bad(f, "settings is not an object");
     WNW_TRY(check_model(f, fresh, kind == WNW_PROFILE_COMPILER));

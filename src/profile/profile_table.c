@@ -39,6 +39,8 @@ static int list(const wnw_profile *p, struct row *rows)
         {"query_mean", WNW_PROFILE_STATS, F32, p->query_mean, 3, {L, H, d}},
         {"query_cov", WNW_PROFILE_STATS, F32, p->query_cov, 4, {L, H, d, d}},
         {"filter", WNW_PROFILE_STATS, F32, p->query_filter, 3, {L, G, d}},
+        {"ratio", WNW_PROFILE_CURVES, F64, p->curve_ratio, 1, {p->n_curve}},
+        {"keep", WNW_PROFILE_CURVES, F32, p->curve_keep, 3, {p->n_curve, L, G}},
     };
     _Static_assert(sizeof all / sizeof *all <= MAX_ROWS, "room for every table");
     memcpy(rows, all, sizeof all);

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: MIT */
+/* `calibrate curves` on tiny models: against a computation of its own, and what must not change a byte. */
+#include "helpers.h"
+#include "peek_calibrate.h"
+#include "peek_session.h"
+#include "winnow_calibrate.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LENGTH = 80, N_STEP = 5, MOST_ROWS = 64, N_RATIO = 99 };
+
+static char *text;
+
+static wnw_calibrate_params params_of(const wnw_calibration_text *of, const char *options)
+{
+    static const char *const outputs[] = {"dump"};
+    wnw_calibrate_params p = wnw_calibrate_default_params();
+    p.options = options;
+    p.recipe = "knorm";
+    p.kv_type = WNW_KV_F32;
+    p.texts = of;
+    p.n_texts = 1;
+    p.n_threads = 1;
+    p.outputs = outputs;
+    p.n_outputs = 1;
+    return p;
+}
+
+/* ---- Against a computation of its own ---- */
+
+/* One sample and one question, by the definition: worth[row][entry] and the order of key norms. */
+struct own {
+    struct test_model t;
+    int32_t n, n_row;
+    double *worth, *key_norm; /* [n_row][n] */
+};
+
+/* ||v W_O^h||_2 in double precision. */
+static double value_norm(const wnw_model *m, int32_t il, int32_t h, int32_t d, const float *v)
+{
+    const struct ggml_tensor *w = wnw__model_original(m, m->layers[il].wo);
+    double sum = 0;
+    assert_int_equal(w->type, GGML_TYPE_F32);
+    for (int64_t o = 0; o < w->ne[1]; o++) {
+        double x = 0;
+        for (int32_t c = 0; c < d; c++)
+            x += (double)((const float *)w->data)[o * w->ne[0] + h * d + c] * (double)v[c];
+        sum += x * x;
+    }
+    return sqrt(sum);
+}
+
+/* Norms [n_head][n] of a layer as shares of their sum, and norms of keys. */
+static void norms_of_layer(struct own *own, const wnw_session *s, int32_t il, double *nu)
+{
+    const wnw_model_info *info = &own->t.info;
+    const int32_t group = info->n_head / info->n_head_kv, d = info->n_embd_head;
+    double sum = 0;
+    float row[512];
+    for (int32_t h = 0; h < info->n_head; h++)
+        for (int32_t i = 0; i < own->n; i++) {
+            test_read_row(s, false, il, h / group, i, row);
+            sum += nu[h * own->n + i] = value_norm(own->t.m, il, h, d, row);
+            test_read_row(s, true, il, h / group, i, row);
+            double k2 = 0;
+            for (int32_t c = 0; c < d; c++)
+                k2 += (double)row[c] * (double)row[c];
+            own->key_norm[(il * info->n_head_kv + h / group) * own->n + i] = sqrt(k2);
+        }
+    for (int32_t i = 0; i < info->n_head * own->n; i++)
+        nu[i] /= sum;
+}
+
+static void read_own(struct own *own, const wnw_prompt *prompt)
+{
+    const wnw_model_info *info = &own->t.info;
+    const struct test_session want = {.kv_type = WNW_KV_F32, .n_ctx = LENGTH + 250, .n_threads = 1};
+    const int32_t group = info->n_head / info->n_head_kv;
+    wnw_session *s = test_session_new(own->t.m, &want);
+    test_prefill(s, prompt->tokens, prompt->n_context);
+    own->n = wnw_session_n_past(s);
+    own->worth = calloc((size_t)(own->n_row * own->n), sizeof *own->worth);
+    own->key_norm = calloc((size_t)(own->n_row * own->n), sizeof *own->key_norm);
+    double *nu = calloc((size_t)(info->n_layer * info->n_head * own->n), sizeof *nu);
+    for (int32_t il = 0; il < info->n_layer; il++)
+        if (!wnw_model_layer_is_swa(own->t.m, il))
+            norms_of_layer(own, s, il, nu + il * info->n_head * own->n);
+    test_prefill(s, prompt->tokens + prompt->n_context, prompt->n_tokens - prompt->n_context);
+    assert_ok(wnw__session_record(s, "newest", true));
+    for (int32_t step = 0; step < N_STEP; step++) {
+        const int32_t token = test_argmax(wnw_session_logits(s), info->n_vocab);
+        if (wnw_token_is_eog(own->t.m, token))
+            break;
+        assert_ok(wnw_session_decode(s, token));
+        for (int32_t il = 0; il < info->n_layer; il++) {
+            int32_t n;
+            const float *a =
+                wnw__newest_rows(wnw__recorders_find(&s->recorders, &wnw__newest_recorder), il, &n);
+            for (int32_t h = 0; h < info->n_head && !wnw_model_layer_is_swa(own->t.m, il); h++)
+                for (int32_t i = 0; i < own->n; i++) {
+                    double *u = &own->worth[(il * info->n_head_kv + h / group) * own->n + i];
+                    *u = fmax(*u, (double)a[h * n + i] * nu[(il * info->n_head + h) * own->n + i]);
+                }
+        }
+    }
+    free(nu);
+    wnw_session_free(s);
+}
+
+/* The best count of entries to give up next, one at a time: the head whose next corner of the hull has the least
+ * slope gives up one entry. O(total x n_row x n), obvious. */
+static void share_out_own(const struct own *own, int32_t *count, int32_t n_gone)
+{
+    double *sorted = calloc((size_t)(own->n_row * own->n), sizeof *sorted);
+    int32_t *scratch = calloc((size_t)own->n, sizeof *scratch);
+    const int32_t least = (int32_t)nearbyint(0.01 * own->n);
+    for (int32_t row = 0; row < own->n_row; row++) {
+        bool used[512] = {false};
+        count[row] = wnw_model_layer_is_swa(own->t.m, row / own->t.info.n_head_kv) ? 0 : own->n;
+        for (int32_t rank = 0; rank < own->n; rank++) { /* knorm: the smallest norm is the best score */
+            int32_t best = -1;
+            for (int32_t i = 0; i < own->n; i++)
+                if (!used[i] &&
+                    (best < 0 || own->key_norm[row * own->n + i] < own->key_norm[row * own->n + best]))
+                    best = i;
+            used[best] = true;
+            sorted[row * own->n + rank] = own->worth[row * own->n + best];
+        }
+        wnw__curve_hull(sorted + row * own->n, own->n, scratch);
+    }
+    for (; n_gone > 0; n_gone--) {
+        int32_t who = -1;
+        for (int32_t row = 0; row < own->n_row; row++)
+            if (count[row] > least &&
+                (who < 0 || sorted[row * own->n + count[row] - 1] < sorted[who * own->n + count[who] - 1]))
+                who = row;
+        if (who >= 0)
+            count[who]--;
+    }
+    free(sorted);
+    free(scratch);
+}
+
+static double dumped(const char *dump, int32_t percent, int32_t row, int32_t n_kv)
+{
+    char start[64];
+    snprintf(start, sizeof start, "\n0,0,0.%02d,%d,%d,", (int)percent, (int)(row / n_kv), (int)(row % n_kv));
+    const char *line = strstr(dump, start);
+    assert_non_null(line);
+    return strtod(line + strlen(start), NULL);
+}
+
+static const struct row {
+    const char *name, *arch;
+} rows[] = {{"llama", "llama"}, {"gemma3, with sliding windows", "gemma3"}};
+
+static void by_the_definition(void **state)
+{
+    const struct row *row = *state;
+    struct own own = {0};
+    wnw_calibration *c;
+    int32_t *tokens, n_tokens, n_layer_global = 0;
+    char *piece;
+    wnw_prompt prompt = wnw_prompt_default();
+    test_open_tiny(&own.t, row->arch, 1, 1);
+    own.n_row = own.t.info.n_layer * own.t.info.n_head_kv;
+    const wnw_calibration_text of = {"words", text, strlen(text)};
+    const wnw_calibrate_params p = params_of(&of, "length=80,samples=1,questions=1,generate=5");
+    assert_ok(wnw_calibrate(&c, own.t.m, "curves", &p));
+    const char *dump = wnw_calibration_output(c, "dump");
+    assert_ok(wnw_tokenize(own.t.m, text, strlen(text), false, false, &tokens, &n_tokens));
+    assert_ok(wnw_detokenize(own.t.m, tokens, LENGTH, &piece));
+    const wnw_prompt_params of_prompt = {WNW_INIT(wnw_prompt_params), .document = piece,
+                                         .question = wnw__question(0)};
+    assert_ok(wnw_prompt_build(&prompt, own.t.m, &of_prompt));
+    read_own(&own, &prompt);
+    for (int32_t il = 0; il < own.t.info.n_layer; il++)
+        n_layer_global += !wnw_model_layer_is_swa(own.t.m, il);
+    static const int32_t percents[] = {10, 50, 80, 97};
+    for (size_t k = 0; k < sizeof percents / sizeof *percents; k++) {
+        int32_t count[MOST_ROWS], n_all = n_layer_global * own.t.info.n_head_kv * own.n;
+        share_out_own(&own, count, (int32_t)nearbyint(percents[k] / 100.0 * n_all));
+        for (int32_t r = 0; r < own.n_row; r++)
+            assert_near(dumped(dump, percents[k], r, own.t.info.n_head_kv) * own.n, count[r], 1.01);
+    }
+    free(own.worth);
+    free(own.key_norm);
+    wnw_prompt_clear(&prompt);
+    wnw_free(piece);
+    wnw_free(tokens);
+    wnw_calibration_free(c);
+    test_close(&own.t);
+}
+
+/* ---- What changes nothing, and what is refused ---- */
+
+static wnw_model *model;
+
+static char *profile_of(const wnw_calibrate_params *p)
+{
+    wnw_calibration *c;
+    const char *name;
+    assert_ok(wnw_calibrate(&c, model, "curves", p));
+    char *copy = strdup(wnw_calibration_profile(c, 0, &name));
+    assert_string_equal(name, "curves.json");
+    wnw_calibration_free(c);
+    return copy;
+}
+
+static bool stop_after(int64_t done, int64_t total, const char *what, void *user)
+{
+    (void)total;
+    (void)what;
+    return done < *(const int64_t *)user;
+}
+
+/* Threads and an interruption change no byte, and the result is a profile that the preset reads. */
+static void same_bytes(void **state)
+{
+    (void)state;
+    const wnw_calibration_text of = {"words", text, strlen(text)};
+    wnw_calibrate_params p = params_of(&of, "length=60,samples=3,questions=2,generate=3");
+    char *once = profile_of(&p), path[] = "/tmp/winnow-curves-XXXXXX";
+    p.n_threads = 2;
+    char *threads = profile_of(&p);
+    assert_string_equal(once, threads);
+    const int fd = mkstemp(path);
+    assert_cmp(fd, >=, 0);
+    close(fd);
+    unlink(path);
+    int64_t stop = 60 + 6 + 1;
+    wnw_calibration *c;
+    p.journal = path;
+    p.progress = stop_after;
+    p.progress_user = &stop;
+    assert_error(wnw_calibrate(&c, model, "curves", &p), WNW_E_CANCELLED);
+    stop = INT64_MAX;
+    char *resumed = profile_of(&p);
+    assert_string_equal(once, resumed);
+    wnw_profile *profile;
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    fputs(once, f);
+    fclose(f);
+    assert_ok(wnw_profile_new(&profile, model));
+    assert_ok(wnw_profile_add_file(profile, path));
+    assert_int_equal(profile->n_curve, N_RATIO);
+    assert_string_equal(profile->curve_scorer, "knorm");
+    wnw_profile_free(profile);
+    unlink(path);
+    free(once);
+    free(threads);
+    free(resumed);
+}
+
+static const struct bad_row {
+    const char *name, *options, *recipe, *says;
+    int status;
+} bad_rows[] = {
+    {"too long", "length=1000000", "knorm", "do not fit the model's context", WNW_E_RANGE},
+    {"blocks", "length=60", "lagkv", "inside a block only", WNW_E_ARG},
+    {"keeps everything", "length=60", "full", "keeps everything", WNW_E_ARG},
+    {"too many questions", "questions=31", "knorm", "questions", WNW_E_ARG},
+    {"curves of curves", "length=60", "lukv", "profile of kind curves", WNW_E_ARG},
+};
+
+static void refuses(void **state)
+{
+    const struct bad_row *row = *state;
+    const wnw_calibration_text of = {"words", text, strlen(text)};
+    wnw_calibrate_params p = params_of(&of, row->options);
+    wnw_calibration *c;
+    p.recipe = row->recipe;
+    assert_error(wnw_calibrate(&c, model, "curves", &p), row->status);
+    assert_says(row->says);
+    assert_null(c);
+}
+
+static void questions_differ(void **state)
+{
+    (void)state;
+    for (int32_t i = 0; i < WNW_N_QUESTIONS; i++)
+        for (int32_t k = 0; k < i; k++)
+            assert_string_not_equal(wnw__question(i), wnw__question(k));
+}
+
+static int open_model(void **state)
+{
+    (void)state;
+    char name[TEST_NAME_MAX];
+    test_tiny_model_of(name, "llama");
+    model = test_model_open(name);
+    return 0;
+}
+
+static int close_model(void **state)
+{
+    (void)state;
+    wnw_model_free(model);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(same_bytes), cmocka_unit_test(questions_differ)};
+    uint64_t seed = 8;
+    text = calloc(1, 3001);
+    for (size_t i = 0; i < 3000; i++)
+        text[i] = i % 6 == 5 ? ' ' : (char)('a' + test_random(&seed) % 26);
+    const int failed = run_rows(by_the_definition, rows) +
+                       cmocka_run_group_tests(tests, open_model, close_model) +
+                       run_rows_with(refuses, bad_rows, open_model, close_model);
+    free(text);
+    return failed;
+}
