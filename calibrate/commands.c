@@ -24,7 +24,8 @@ static const struct app_group *const policy_groups[] = {&calibrate_group_work, &
                                                         &app_group_common,     NULL};
 
 static const struct app_group *const compiler_groups[] = {&calibrate_group_work, &calibrate_group_compiler,
-                                                          &calibrate_group_set, &app_group_common, NULL};
+                                                          &calibrate_group_set,  &calibrate_group_verify,
+                                                          &app_group_common,     NULL};
 static const struct app_group *const plain_groups[] = {&calibrate_group_work, &calibrate_group_set,
                                                        &app_group_common, NULL};
 
@@ -53,7 +54,7 @@ const struct app_command calibrate_commands[] = {
      .run = calibrate_run_layers},
     {.name = "calibrate compiler",
      .about = "Learns CompilerKV's head weights and risk thresholds for a budget, for compilerkv.",
-     .usage = "[-m MODEL] -f TEXT --budget N[,N...] [-o FILE] [--effort quick|normal|paper] [options]",
+     .usage = "[-m MODEL] [-f TEXT] (--budget N[,N...] [-o FILE] | --verify FILE) [options]",
      .notes =
          "Settings: items, held_out, length, next, head_trials, tau_trials, entropy_bins, ppl_bins, window,\n"
          "gate=elastic|pooled, conservatism, penalty, guard, accept=checked|always, smooth, monotone.",

@@ -7,9 +7,10 @@
 
 struct compiler_args {
     struct calibrate_args common;
-    char *budgets, *log;
+    char *budgets, *log, *verify;
+    int64_t pieces;
 };
 
-extern const struct app_group calibrate_group_compiler;
+extern const struct app_group calibrate_group_compiler, calibrate_group_verify;
 
 #endif

@@ -73,6 +73,24 @@ if [ -f "$tiny/tiny-gemma3-f32.gguf" ]; then
     [ -f "$work/many/compiler-b48.json" ] || fail 'no file for the second budget'
 fi
 
+# ---- Do the tables help? ----
+held=$(dirname "$0")/../../share/text/held-out.txt
+need_file "$held"
+good 'compared with neutral tables' calibrate compiler -m "$model" -f "$held" --verify "$work/p/compiler-b48.json" --pieces 7 -t 1 --json &&
+    json 'what comes out' "$work/out" 'o["pieces"] == 7 and o["length"] == 160 and [r["name"] for r in o["rows"]] == ["heads", "pooled", "elastic"] and all(abs(r["kept"] - r["kept_neutral"]) <= 0.5 and abs(r["gain"] - (r["nll_neutral"] - r["nll"])) < 1e-6 and r["low"] <= r["gain"] <= r["high"] for r in o["rows"]) and o["rows"][0]["kept"] == 48'
+cp "$work/out" "$work/verify.json"
+good 'compared again' calibrate compiler -m "$model" -f "$held" --verify "$work/p/compiler-b48.json" --pieces 7 -t 1 --json && same 'the same numbers' "$work/out" "$work/verify.json"
+# Neutral tables gain nothing, whatever the text: the same entries stay.
+python3 - "$work/p/compiler-b48.json" "$work/ones.json" <<'PY'
+import json, sys
+o = json.load(open(sys.argv[1]))
+o["results"]["weight"] = [[1.0] * len(r) for r in o["results"]["weight"]]
+o["results"]["tau"] = [[[1.0 for _ in b] for b in l] for l in o["results"]["tau"]]
+json.dump(o, open(sys.argv[2], "w"))
+PY
+good 'neutral against neutral' calibrate compiler -m "$model" -f "$held" --verify "$work/ones.json" --pieces 3 -t 1 --json &&
+    json 'no gain' "$work/out" 'o["rows"][0]["gain"] == 0 and o["rows"][1]["gain"] == 0 and o["rows"][1]["kept"] == o["rows"][1]["kept_neutral"]'
+
 # ---- Going on ----
 long=${small/items=6/items=24}
 mapfile -t args < <(run "$work/long.json" "$long" --budget 48 -t 1)
@@ -116,5 +134,14 @@ refuse 'an unknown setting' 'did you mean items' "$out" "itms=3" --budget 48
 head -c 700 "$text" >"$work/short.txt"
 bad 'a short text' 'give more text' calibrate compiler -m "$model" -f "$work/short.txt" -o "$out" --set "$small" --budget 48
 bad 'a log over the text' 'is an input' calibrate compiler -m "$model" -f "$work/short.txt" -o "$out" --set "$small" --budget 48 --log "$work/short.txt"
+
+verify() { printf '%s\n' calibrate compiler -m "$model" -f "$1" --verify "$2" --pieces "$3"; }
+mapfile -t args < <(verify "$text" "$work/p/compiler-b48.json" 3)
+bad 'the text that calibrated' "were made from 'calibration.txt'" "${args[@]}"
+mapfile -t args < <(verify "$work/short.txt" "$work/p/compiler-b48.json" 300)
+bad 'a text too short to compare' 'fewer --pieces' "${args[@]}"
+mapfile -t args < <(verify "$held" "$work/none.json" 3)
+bad 'no such tables' "cannot read .*none.json" "${args[@]}"
+bad 'tables and a budget' 'calibrates nothing' "${args[@]}" --budget 48
 
 finish
