@@ -68,6 +68,9 @@ static const struct app_option tasks_options[] = {
      AT(longbench), 0, 0, NULL},
     {"scbench", 0, APP_TEXT, "DIR", NULL, "none",
      "folder with scbench_kv.jsonl, scbench_mf.jsonl, scbench_qa_eng.jsonl", AT(scbench), 0, 0, NULL},
+    {"text", 0, APP_TEXT, "FILE", NULL, "none",
+     "text of task ppl: the second half of each piece is compared behind the compressed first half", AT(text),
+     0, 0, NULL},
     {"lb-max-prompt", 0, APP_INT, "N", NULL,
      "31500 or 127500 for 32K or 128K models, else what the context leaves",
      "tokens of a prompt from a file; longer ones lose their middle", AT(max_prompt), 16, 16777216,
@@ -131,6 +134,13 @@ static const struct app_option run_options[] = {
      "where the beginning of an answer to LongBench stands: assistant (behind the template's tail) or user "
      "(before it)",
      AT(lb_prefix), 0, 0, NULL},
+    {"closed-book", 0, APP_FLAG, NULL, NULL, "off",
+     "ask the full cache without the context: what can be known or guessed", AT(closed_book), 0, 0, NULL},
+    {"time-budget", 0, APP_TEXT, "TIME", NULL, "none",
+     "lower the numbers of samples until the run is expected to take this long: 90s, 10m or 2h; says what it "
+     "leaves "
+     "out",
+     AT(time_budget), 0, 0, NULL},
     {"shard", 0, APP_TEXT, "I/N", NULL, "1/1", "every N-th sample, from the I-th on", AT(shard), 0, 0, NULL},
     {"quiet", 0, APP_FLAG, NULL, NULL, "off", "no progress", AT(quiet), 0, 0, NULL},
     {"compare", 0, APP_TEXT, "A,B", NULL, "none", "two policies against each other, in the summary",

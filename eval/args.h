@@ -8,12 +8,13 @@
 struct eval_args {
     struct app_args app;
     char *metric, *input;
-    char *suite, *tasks, *lengths, *haystack, *depths, *needle, *squad, *hotpot, *longbench, *scbench;
+    char *suite, *tasks, *lengths, *haystack, *depths, *needle, *squad, *hotpot, *longbench, *scbench, *text;
     char *policies, *ratios, *budgets, *kv_bytes, *kv_types, *modes;
     char *turns, *lb_prefix, *shard;
     char *compare, *fail_if;
     int64_t samples, trials, max_prompt, batch;
-    bool list, dump, own_history, no_early_stop, quiet, no_gate;
+    char *time_budget;
+    bool list, dump, own_history, no_early_stop, quiet, no_gate, closed_book;
 };
 
 extern const struct app_group eval_group_score, eval_group_tasks, eval_group_action, eval_group_config,

@@ -119,7 +119,10 @@ static int read_modes(struct lists *l, const char *list)
 static int read_lists(struct lists *l, struct eval_configs *c, const struct eval_args *args,
                       const struct eval_suite *suite)
 {
-    const char *policies = args->policies ? args->policies : suite ? suite->policies : "full,snapkv,lagkv";
+    const char *policies = args->closed_book ? "full"
+                           : args->policies  ? args->policies
+                           : suite           ? suite->policies
+                                             : "full,snapkv,lagkv";
     const char *modes = args->modes ? args->modes : suite ? suite->modes : "agnostic";
     *l = (struct lists){.args = args, .rules = wnw_run_default()};
     int rc = eval_list_sizes(l->sizes, &l->n_sizes, args, suite ? suite->ratios : "0.5");

@@ -79,6 +79,25 @@ int eval_reading_open(struct eval_reading *r, const struct eval_machine *m, cons
     return rc;
 }
 
+int eval_reading_text(struct eval_reading *r, const struct eval_chat *raw, const struct eval_sample *s,
+                      const int32_t *ids, int32_t n, int32_t bos)
+{
+    const int32_t n_bos = bos >= 0, n_all = n + n_bos;
+    *r = (struct eval_reading){.sample = s, .chat = raw, .n_turns = 1, .n_need = n_all, .is_text = true};
+    r->first = calloc(1, sizeof *r->first);
+    r->gold = calloc(1, sizeof *r->gold);
+    int32_t *copy = malloc((size_t)n_all * sizeof *copy);
+    if (!r->first || !r->gold || !copy) {
+        free(copy);
+        return out_of_memory();
+    }
+    copy[0] = bos; /* overwritten where there is none */
+    memcpy(copy + n_bos, ids, (size_t)n * sizeof *copy);
+    r->first[0] =
+        (struct eval_prompt){.ids = copy, .n = n_all, .n_context = n_all / 2, .n_question = n_all / 2};
+    return APP_OK;
+}
+
 void eval_reading_close(struct eval_reading *r)
 {
     for (int32_t t = 0; r->first && t < r->n_turns; t++)
@@ -95,6 +114,8 @@ void eval_reading_close(struct eval_reading *r)
 int32_t eval_reading_border(const struct eval_reading *r, enum eval_mode mode)
 {
     const struct eval_prompt *p = &r->first[0];
+    if (r->is_text)
+        return p->n_context;
     return mode == EVAL_AWARE ? p->n_question : mode == EVAL_AWARE_FULL ? p->n : p->n_context;
 }
 
@@ -113,6 +134,7 @@ void eval_reference_close(struct eval_reference *r)
         free(r->turn[t].logits);
     }
     free(r->turn);
+    wnw_session_free(r->whole);
     *r = (struct eval_reference){0};
 }
 

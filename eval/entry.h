@@ -37,10 +37,14 @@ struct eval_reading {
         int32_t *ids, n;
     } * gold;       /* [n_turns]: the references as one text, owned */
     int32_t n_need; /* the longest timeline in tokens, answers included */
+    bool is_text;   /* no question: the second half of a text is compared */
 };
 /* Returns an exit code; the caller closes in any case. */
 int eval_reading_open(struct eval_reading *r, const struct eval_machine *m, const struct eval_chat *chat,
                       const struct eval_sample *s);
+/* The same for a piece of a text, ids[n], whose first half is compressed. bos stands in front of it; -1 = none. */
+int eval_reading_text(struct eval_reading *r, const struct eval_chat *raw, const struct eval_sample *s,
+                      const int32_t *ids, int32_t n, int32_t bos);
 void eval_reading_close(struct eval_reading *r);
 /* Tokens of the prompt that are compressed in a mode. */
 int32_t eval_reading_border(const struct eval_reading *r, enum eval_mode mode);
@@ -50,7 +54,7 @@ struct eval_answer {
     int32_t *ids; /* [n], owned; ends with the token that ends the answer, if that was generated */
     int32_t n, cap;
     int32_t n_text;       /* of which the prediction consists */
-    const char *stop;     /* "eog", "length", "matched", "line"; "bad": logits that are not numbers */
+    const char *stop;     /* "eog", "length", "matched", "line", "text"; "bad": logits that are not numbers */
     struct app_text text; /* the prediction, valid UTF-8, owned */
     int32_t n_question;   /* tokens read behind the compressed part for this question */
     double question_ms, decode_ms;
@@ -58,7 +62,8 @@ struct eval_answer {
     bool compared;
     bool same_first;            /* the first token is the same */
     struct eval_agreement same; /* over the full cache's answer */
-    double dnll;                /* of the references, per token */
+    double dnll;                /* of the references, per token; of a text's second half */
+    double nll;                 /* of a text's second half, per token */
 };
 
 /* What other entries are compared with: the full cache's answers and what predicted them. */
@@ -70,6 +75,7 @@ struct eval_reference {
     } * turn;            /* [n_turns], owned */
     int32_t n_turns;
     bool there;
+    wnw_session *whole; /* of texts: the full cache behind the first half, owned */
 };
 int eval_reference_open(struct eval_reference *r, int32_t n_turns);
 void eval_reference_close(struct eval_reference *r);
@@ -94,6 +100,10 @@ void eval_entry_close(struct eval_entry *e);
  * is filled in then. Sessions are freed. Returns an exit code. */
 int eval_answer_entries(const struct eval_machine *m, const struct eval_reading *r, struct eval_entry *e,
                         int32_t n, struct eval_reference *reference);
+
+/* entry_text.c: the same for a text, whose second half is read and compared. */
+int eval_text_entries(const struct eval_machine *m, const struct eval_reading *r, struct eval_entry *e,
+                      int32_t n, struct eval_reference *reference);
 
 /* entry_read.c: reads the sample's first piece for the entries that are `wanted` and compresses it for each,
  * then has them answered and gives each to `done`. The entry of the full cache that is the reference comes

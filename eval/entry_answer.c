@@ -12,6 +12,7 @@
 #include "app/console.h"
 #include "app/process.h"
 #include "eval/grade.h"
+#include "eval/listen.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -169,58 +170,17 @@ static int generate(const struct eval_machine *m, const struct eval_sample *s, i
 
 /* ---- Comparing ---- */
 
-/* What happens to the logits of tokens that are fed. */
-struct listener {
-    const struct eval_machine *m;
-    struct eval_expected *keep;         /* the logits are stored here, NULL = no */
-    const struct eval_expected *beside; /* or compared with these */
-    struct eval_agreement *same;
-    const int32_t *gold; /* or are asked for these tokens */
-    double nll;
-};
-
-/* Takes what predicts token number i of those that are fed. */
-static void listen(struct listener *l, int32_t i, const float *logits)
-{
-    const int32_t n_vocab = l->m->info.n_vocab;
-    if (l->keep)
-        memcpy(l->keep->logits + (size_t)i * (size_t)n_vocab, logits, (size_t)n_vocab * sizeof *logits);
-    if (l->beside)
-        eval_agreement_add(l->same, l->beside->logits + (size_t)i * (size_t)n_vocab, logits, n_vocab);
-    if (l->gold)
-        l->nll += eval_token_nll(logits, n_vocab, l->gold[i]);
-}
-
-static bool on_logits(int32_t i, const float *logits, void *user)
-{
-    listen(user, i + 1, logits);
-    return true;
-}
-
-/* Feeds ids[n], of which the session predicts the first already. *good is false where logits are not
- * numbers. */
-static int feed(struct listener *l, wnw_session *s, const int32_t *ids, int32_t n, bool *good)
-{
-    *good = wnw_session_logits(s) != NULL;
-    if (!*good || n < 1)
-        return APP_OK;
-    listen(l, 0, wnw_session_logits(s));
-    const int status = n > 1 ? wnw_session_prefill(s, ids, n - 1, on_logits, l) : WNW_OK;
-    *good = status == WNW_OK;
-    return status == WNW_OK || status == WNW_E_NOT_FINITE ? APP_OK : app_fail_status(status);
-}
-
 /* Mean NLL of the references behind the question, on a copy. */
 static int feed_gold(double *nll, bool *good, const struct eval_machine *m, const struct eval_gold *gold,
                      const wnw_session *stand)
 {
-    struct listener l = {.m = m, .gold = gold->ids};
+    struct eval_listener l = {.n_vocab = m->info.n_vocab, .gold = gold->ids};
     const int32_t n = gold->n < EVAL_FORCED ? gold->n : EVAL_FORCED;
     wnw_session *s;
     const int status = wnw_session_copy(&s, stand);
     if (status != WNW_OK)
         return app_fail_status(status);
-    const int rc = feed(&l, s, gold->ids, n, good);
+    const int rc = eval_listen(&l, s, gold->ids, n, true, good);
     wnw_session_free(s);
     *nll = n > 0 ? l.nll / n : 0;
     return rc;
@@ -230,7 +190,6 @@ static int feed_gold(double *nll, bool *good, const struct eval_machine *m, cons
 static int keep_expected(struct eval_expected *x, const struct eval_machine *m, const struct eval_gold *gold,
                          struct speaker *sp)
 {
-    struct listener l = {.m = m, .keep = x};
     bool good, good_gold;
     x->n = sp->a->n < EVAL_FORCED ? sp->a->n : EVAL_FORCED;
     x->ids = malloc(((size_t)x->n + 1) * sizeof *x->ids);
@@ -239,9 +198,10 @@ static int keep_expected(struct eval_expected *x, const struct eval_machine *m, 
         return app_fail(APP_FAILED, "out of memory for the full cache's answer");
     if (x->n > 0)
         memcpy(x->ids, sp->a->ids, (size_t)x->n * sizeof *x->ids);
+    struct eval_listener l = {.n_vocab = m->info.n_vocab, .keep = x->logits};
     int rc = feed_gold(&x->gold_nll, &good_gold, m, gold, sp->stand);
     if (rc == APP_OK)
-        rc = feed(&l, sp->stand, x->ids, x->n, &good);
+        rc = eval_listen(&l, sp->stand, x->ids, x->n, true, &good);
     if (rc == APP_OK && !(good && good_gold))
         x->n = 0; /* nothing can be compared with it */
     sp->a->compared = x->n > 0;
@@ -254,7 +214,7 @@ static int compare(struct speaker *sp, const struct eval_machine *m, const struc
                    const struct eval_expected *x)
 {
     struct eval_answer *a = sp->a;
-    struct listener l = {.m = m, .beside = x, .same = &a->same};
+    struct eval_listener l = {.n_vocab = m->info.n_vocab, .beside = x->logits, .same = &a->same};
     bool good, good_gold;
     double nll = 0;
     if (x->n == 0 || !wnw_session_logits(sp->stand))
@@ -262,7 +222,7 @@ static int compare(struct speaker *sp, const struct eval_machine *m, const struc
     a->same_first = eval_argmax(wnw_session_logits(sp->stand), m->info.n_vocab) == x->ids[0];
     int rc = feed_gold(&nll, &good_gold, m, gold, sp->stand);
     if (rc == APP_OK)
-        rc = feed(&l, sp->stand, x->ids, x->n, &good);
+        rc = eval_listen(&l, sp->stand, x->ids, x->n, true, &good);
     if (rc != APP_OK)
         return rc;
     a->compared = good && good_gold;

@@ -97,7 +97,7 @@ static int make_tasks(struct tasks *t, const struct eval_reading *r)
     }
     for (int32_t i = 0; i < r->n_turns; i++) {
         const struct eval_prompt *p = &r->first[i];
-        if (p->n == p->n_context)
+        if (p->n == p->n_context || r->is_text)
             continue;
         t->ids[t->n] = p->ids + p->n_context;
         t->n_ids[t->n++] = p->n - p->n_context;
@@ -170,7 +170,8 @@ static int answer_wave(struct read *rd, struct eval_entry *e, int32_t n, const w
     for (int32_t i = 0; rc == APP_OK && lean && i < n; i++)
         rc = compress_copy(&e[i], lean);
     if (rc == APP_OK)
-        rc = eval_answer_entries(rd->m, rd->r, e, n, rd->reference);
+        rc = rd->r->is_text ? eval_text_entries(rd->m, rd->r, e, n, rd->reference)
+                            : eval_answer_entries(rd->m, rd->r, e, n, rd->reference);
     for (int32_t i = 0; rc == APP_OK && i < n; i++)
         rc = hand_over(rd, &e[i]);
     for (int32_t i = 0; i < n; i++) {

@@ -62,12 +62,17 @@ static json_t *tasks_of(const struct eval_setup *s)
     for (int32_t i = 0; i < s->n_items; i++) {
         const struct eval_item *it = &s->items[i];
         if (!app_json_append(&list,
-                             json_pack("{s:s, s:s, s:i, s:i, s:i, s:s, s:i, s:I}", "task",
-                                       it->task ? it->task->name : it->set->name, "group",
-                                       it->task ? it->task->group : it->set->group, "N", (int)it->n_target,
-                                       "n", (int)it->n, "n_trials", (int)it->n_trials, "metric",
-                                       it->task ? it->task->metric : it->set->metric, "max_new",
-                                       (int)it->max_new, "units", (json_int_t)it->fit.units)))
+                             json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:s, s:i, s:I}", "task",
+                                       eval_item_name(it), "group",
+                                       it->task  ? it->task->group
+                                       : it->set ? it->set->group
+                                                 : "text",
+                                       "N", (int)it->n_target, "n", (int)it->n, "probes", (int)it->n_probes,
+                                       "n_trials", (int)it->n_trials, "metric",
+                                       it->task  ? it->task->metric
+                                       : it->set ? it->set->metric
+                                                 : "nll",
+                                       "max_new", (int)it->max_new, "units", (json_int_t)it->fit.units)))
             break;
     }
     return list;
@@ -120,21 +125,46 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
     json_t *depths = json_array();
     for (int32_t i = 0; i < s->world.n_depths && app_json_append(&depths, json_real(s->world.depths[i])); i++)
         ;
-    return json_pack("{s:i, s:o, s:s, s:o, s:o, s:o, s:s, s:i, s:s, s:o, s:o, s:I, s:s, s:s, s:s, s:s, s:s, "
-                     "s:o, s:b, s:b, s:s, "
-                     "s:b, s:s}",
-                     "v", 1, "command", command_line(), "winnow", wnw_version(), "model",
-                     model_of(s, &m->info), "tokenizer", tokenizer_of(s->model, m->info.n_vocab), "chat",
-                     chat_of(s), "kernel", wnw_kernel_name(), "threads",
-                     a->app.threads == APP_UNSET ? (int)wnw_usable_cores() : (int)a->app.threads, "suite",
-                     s->suite ? s->suite->name : "", "tasks", tasks_of(s), "configs", configs_of(c), "seed",
-                     (json_int_t)s->world.seed, "haystack", s->world.haystack.name, "prose",
-                     EVAL_PROSE_VERSION, "words", EVAL_WORDLIST_VERSION, "prompts", PROMPTS_VERSION, "needle",
-                     a->needle, "depths", depths, "early_stop", m->early_stop, "batched", m->batch > 1,
-                     "turns", a->turns, "own_history", m->own_history, "lb_prefix", a->lb_prefix);
+    return json_pack(
+        "{s:i, s:o, s:s, s:o, s:o, s:o, s:s, s:i, s:s, s:o, s:o, s:I, s:s, s:s, s:s, s:s, s:s, "
+        "s:o, s:b, s:b, s:s, "
+        "s:b, s:s, s:b, s:s, s:s}",
+        "v", 1, "command", command_line(), "winnow", wnw_version(), "model", model_of(s, &m->info),
+        "tokenizer", tokenizer_of(s->model, m->info.n_vocab), "chat", chat_of(s), "kernel", wnw_kernel_name(),
+        "threads", a->app.threads == APP_UNSET ? (int)wnw_usable_cores() : (int)a->app.threads, "suite",
+        s->suite ? s->suite->name : "", "tasks", tasks_of(s), "configs", configs_of(c), "seed",
+        (json_int_t)s->world.seed, "haystack", s->world.haystack.name, "prose", EVAL_PROSE_VERSION, "words",
+        EVAL_WORDLIST_VERSION, "prompts", PROMPTS_VERSION, "needle", a->needle, "depths", depths,
+        "early_stop", m->early_stop, "batched", m->batch > 1, "turns", a->turns, "own_history",
+        m->own_history, "lb_prefix", a->lb_prefix, "closed_book", a->closed_book, "text", s->text_hash,
+        "time_budget", a->time_budget ? a->time_budget : "");
 }
 
 /* ---- Claiming a folder ---- */
+
+bool eval_manifest_samples(struct eval_setup *s, const char *dir)
+{
+    char *path;
+    if (asprintf(&path, "%s/run.json", dir) < 0)
+        return false;
+    json_t *old = json_load_file(path, 0, NULL);
+    const json_t *tasks = json_object_get(old, "tasks");
+    const char *budget = json_string_value(json_object_get(old, "time_budget"));
+    const bool found =
+        budget && strcmp(budget, s->args->time_budget) == 0 && json_array_size(tasks) == (size_t)s->n_items;
+    for (int32_t i = 0; found && i < s->n_items; i++) {
+        const json_t *task = json_array_get(tasks, (size_t)i), *n = json_object_get(task, "n");
+        const json_t *probes = json_object_get(task, "probes");
+        if (json_is_integer(n) && json_integer_value(n) >= 0 && json_integer_value(n) < s->items[i].n)
+            s->items[i].n = (int32_t)json_integer_value(n);
+        if (json_is_integer(probes) && json_integer_value(probes) >= 0 &&
+            json_integer_value(probes) < s->items[i].n_probes)
+            s->items[i].n_probes = (int32_t)json_integer_value(probes);
+    }
+    json_decref(old);
+    free(path);
+    return found;
+}
 
 static bool is_free(const char *field)
 {

@@ -10,6 +10,9 @@
 /* The description of a run; NULL if memory runs out. */
 json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs *c,
                            const struct eval_machine *m);
+/* Takes over the numbers of samples that DIR/run.json has, if it is there with the same --time-budget: they follow
+ * from how fast the machine was when the run began. Returns whether it is. */
+bool eval_manifest_samples(struct eval_setup *s, const char *dir);
 /* Compares with DIR/run.json, or writes it if it is not there. Returns an exit code: bad input where the folder
  * holds another run; the message names the first field that differs. n_results: lines that the folder has. */
 int eval_manifest_claim(const char *dir, const json_t *run, size_t n_results);

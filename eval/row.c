@@ -87,12 +87,36 @@ static void set_comparison(json_t **o, const struct eval_answer *a, bool *bad)
     set(o, "dnll", any ? number(a->dnll, bad) : json_null());
 }
 
+/* What a text costs; it has no score. */
+static int make_text(json_t **row, const struct eval_reading *r, const struct eval_entry *e)
+{
+    const struct eval_answer *a = &e->answer[0];
+    bool bad = strcmp(a->stop, "bad") == 0;
+    json_t *o = json_object(), *scores = json_object();
+    set_identity(&o, r, e, 0);
+    set_cache(&o, r, e, a, &bad);
+    set_comparison(&o, a, &bad);
+    set(&o, "ms",
+        json_pack("{s:f, s:f, s:f}", "prefill", e->prefill_ms, "compress", e->compress_ms, "question",
+                  a->question_ms));
+    set(&scores, "nll", number(a->nll, &bad));
+    set(&o, "scores", scores);
+    if (bad)
+        set(&o, "bad", json_true());
+    *row = o;
+    return o ? APP_OK : app_fail(APP_FAILED, "out of memory for a result");
+}
+
 int eval_row_make(json_t **row, double *score, const struct eval_reading *r, const struct eval_entry *e,
                   int32_t turn)
 {
     const struct eval_answer *a = &e->answer[turn];
     const struct app_text *question = &r->sample->turns[turn].question;
     struct eval_grade g;
+    if (r->is_text) {
+        *score = 0;
+        return make_text(row, r, e);
+    }
     bool bad = !a->stop || strcmp(a->stop, "bad") == 0;
     int rc = eval_grade_turn(&g, r->sample, turn, &a->text);
     json_t *o = json_object();

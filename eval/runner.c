@@ -12,9 +12,11 @@
 #include "app/values.h"
 #include "eval/journal.h"
 #include "eval/manifest.h"
+#include "eval/pace.h"
 #include "eval/progress.h"
 #include "eval/report.h"
 #include "eval/row.h"
+#include "eval/stats.h"
 #include "winnow_method.h"
 
 #include <stdlib.h>
@@ -27,6 +29,7 @@ struct runner {
     struct eval_machine machine;
     struct eval_journal journal;
     struct eval_progress progress;
+    struct eval_pace pace;
     struct eval_chat raw; /* for sets that no template goes around */
     int32_t shard, n_shards;
     bool *wanted;                       /* [configs.n] of the sample at hand */
@@ -69,6 +72,8 @@ static int check_words(const struct runner *x)
         return app_fail(APP_BAD_INPUT, "--turns '%s' is unknown; use multi_turn or multi_request", a->turns);
     if (requests && a->own_history)
         return app_fail(APP_BAD_INPUT, "--turns multi_request has no history; leave out --own-history");
+    if (a->closed_book && a->policies)
+        return app_fail(APP_BAD_INPUT, "--closed-book asks the full cache alone; leave out --policies");
     if (strcmp(a->lb_prefix, "assistant") != 0 && strcmp(a->lb_prefix, "user") != 0)
         return app_fail(APP_BAD_INPUT, "--lb-prefix '%s' is unknown; use assistant or user", a->lb_prefix);
     for (int32_t i = 0; requests && i < x->configs.n; i++)
@@ -152,6 +157,8 @@ static int open_all(struct runner *x)
     if (rc == APP_OK)
         rc = eval_machine_open(&x->machine, &x->setup.tokenizer, x->args);
     if (rc == APP_OK)
+        rc = eval_pace_open(&x->pace, &x->machine, &x->configs, &x->setup);
+    if (rc == APP_OK)
         rc = open_folder(x);
     x->wanted = rc == APP_OK ? calloc((size_t)x->configs.n, sizeof *x->wanted) : NULL;
     return rc == APP_OK && !x->wanted ? app_fail(APP_FAILED, "out of memory for the configurations") : rc;
@@ -191,12 +198,16 @@ static int write_rows(struct eval_entry *e, void *user)
     return rc;
 }
 
-/* Finds out which configs lack a sample. Returns whether any does. */
+/* Finds out which configs lack a sample; probes are for the full cache that others are compared with. Returns
+ * whether any does. */
 static bool find_wanted(struct runner *x, const struct eval_sample *s)
 {
     bool any = false;
     for (int32_t i = 0; i < x->configs.n; i++) {
         char key[EVAL_MAX_KEY];
+        x->wanted[i] = false;
+        if (s->index >= EVAL_GATE_FIRST && x->configs.at[i].reference != i)
+            continue;
         eval_row_key(key, s, x->configs.at[i].id, 0);
         x->wanted[i] = !eval_journal_has(&x->journal, key);
         any = any || x->wanted[i];
@@ -216,19 +227,27 @@ static struct eval_chat chat_for(const struct runner *x, const struct eval_item 
 
 static int run_sample(struct runner *x, const struct eval_item *item, const struct eval_sample *s)
 {
-    const struct eval_chat chat = chat_for(x, item, s);
+    const struct eval_chat chat = item->text ? x->raw : chat_for(x, item, s);
     const struct eval_wanted wanted = {
         .configs = &x->configs, .config = x->wanted, .done = write_rows, .user = x};
     struct eval_reading reading;
     struct eval_reference reference = {0};
-    int rc = eval_reading_open(&reading, &x->machine, &chat, s);
+    const int32_t *ids;
+    int32_t n;
+    int rc;
+    if (item->text) {
+        eval_setup_piece(&ids, &n, &x->setup, item, s->index);
+        rc = eval_reading_text(&reading, &chat, s, ids, n, x->setup.text_bos);
+    } else {
+        rc = eval_reading_open(&reading, &x->machine, &chat, s);
+    }
     if (rc == APP_OK && reading.n_need > x->machine.info.n_ctx_train) {
         x->n_too_long++;
         eval_reading_close(&reading);
         return APP_OK;
     }
     if (rc == APP_OK)
-        rc = eval_reference_open(&reference, s->n_turns);
+        rc = eval_reference_open(&reference, reading.n_turns);
     x->reading = &reading;
     if (rc == APP_OK)
         rc = eval_read_entries(&x->machine, &reading, &wanted, &reference);
@@ -241,7 +260,7 @@ static int run_sample(struct runner *x, const struct eval_item *item, const stru
 /* The identity of a sample, from which its keys follow. */
 static struct eval_sample identity_of(const struct runner *x, const struct eval_item *item, int32_t index)
 {
-    return (struct eval_sample){.task = item->task ? item->task->name : item->set->name,
+    return (struct eval_sample){.task = eval_item_name(item),
                                 .n_target = item->n_target,
                                 .index = index,
                                 .seed = item->task ? x->setup.world.seed : 0};
@@ -260,42 +279,54 @@ static int run_index(struct runner *x, struct eval_item *item, int32_t index)
     } else {
         eval_progress_show(&x->progress, identity.task, identity.n_target);
         rc = eval_setup_sample(&s, &more, &x->setup, item, index);
-        if (rc == APP_OK && more)
-            rc = run_sample(x, item, &s);
+        if (x->args->closed_book) {
+            s.context.len = 0;
+            s.n_spans = 0;
+        }
+        if (rc == APP_OK && (more || item->text))
+            rc = run_sample(x, item, item->text ? &identity : &s);
         eval_sample_clear(&s);
         x->progress.n_ran++;
-        x->progress.work_ran += item->n_target + 1;
+        x->progress.work_ran += eval_pace_cost(&x->pace, item, index);
     }
     x->progress.n_done++;
-    x->progress.work_done += item->n_target + 1;
+    x->progress.work_done += eval_pace_cost(&x->pace, item, index);
     return rc;
 }
 
-/* Calls `visit` for each sample of this shard, in the order of the run. */
-static int each_sample(struct runner *x, int (*visit)(struct runner *, struct eval_item *, int32_t))
+typedef int visit_fn(struct runner *x, struct eval_item *item, int32_t index);
+
+/* Calls `visit` for the probes or for the samples of this shard, in the order of the run. */
+static int each_of(struct runner *x, bool probes, int64_t *ordinal, visit_fn *visit)
 {
-    int64_t ordinal = 0;
     int rc = APP_OK;
     bool more = true;
-    for (int32_t index = 0; rc == APP_OK && more; index++) {
+    for (int32_t k = 0; rc == APP_OK && more; k++) {
         more = false;
         for (int32_t i = 0; rc == APP_OK && i < x->setup.n_items; i++) {
-            if (index >= x->setup.items[i].n)
+            struct eval_item *item = &x->setup.items[i];
+            if (k >= (probes ? item->n_probes : item->n))
                 continue;
             more = true;
-            if (ordinal++ % x->n_shards != x->shard)
-                continue;
-            rc = app_stop_asked() ? (int)APP_INTERRUPTED : visit(x, &x->setup.items[i], index);
+            if ((*ordinal)++ % x->n_shards == x->shard)
+                rc = app_stop_asked() ? (int)APP_INTERRUPTED
+                                      : visit(x, item, probes ? EVAL_GATE_FIRST + k : k);
         }
     }
     return rc;
 }
 
+static int each_sample(struct runner *x, visit_fn *visit)
+{
+    int64_t ordinal = 0;
+    const int rc = each_of(x, true, &ordinal, visit);
+    return rc == APP_OK ? each_of(x, false, &ordinal, visit) : rc;
+}
+
 static int count_sample(struct runner *x, struct eval_item *item, int32_t index)
 {
-    (void)index;
     x->progress.n_all++;
-    x->progress.work_all += item->n_target + 1;
+    x->progress.work_all += eval_pace_cost(&x->pace, item, index);
     return APP_OK;
 }
 

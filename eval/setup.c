@@ -3,6 +3,7 @@
 #include "eval/setup.h"
 
 #include "app/console.h"
+#include "app/files.h"
 #include "app/models.h"
 
 #include <stdlib.h>
@@ -76,6 +77,61 @@ static int open_model(struct eval_setup *s)
     return eval_chat_open(&s->chat, s->model, s->args->app.chat);
 }
 
+/* Pieces of n tokens, BOS included, that the text makes; a rest of half a piece or more is one too. */
+static int32_t n_pieces(const struct eval_setup *s, int32_t n)
+{
+    const int32_t n_bos = s->text_bos >= 0;
+    return (s->n_text - n_bos + (n - n_bos) / 2) / (n - n_bos);
+}
+
+/* Tokens of --text, and how many pieces of each length they make. */
+static int read_text(struct eval_setup *s)
+{
+    char *text = NULL;
+    size_t len = 0;
+    int32_t *ids = NULL;
+    bool any = false;
+    for (int32_t i = 0; i < s->n_items; i++)
+        any = any || s->items[i].text;
+    if (!any)
+        return APP_OK;
+    int rc = app_read_file(&text, &len, s->args->text);
+    const int status =
+        rc == APP_OK ? wnw_tokenize(s->model, text, len, true, false, &ids, &s->n_text) : WNW_OK;
+    if (status != WNW_OK)
+        rc = app_fail_status(status);
+    if (rc == APP_OK)
+        snprintf(s->text_hash, sizeof s->text_hash, "%016llx", (unsigned long long)eval_fnv(text, len));
+    s->text_ids = ids;
+    s->text_bos = rc == APP_OK && s->tokenizer.adds_bos ? ids[0] : -1;
+    free(text);
+    for (int32_t i = 0; rc == APP_OK && i < s->n_items; i++) {
+        struct eval_item *item = &s->items[i];
+        const int32_t n = item->text ? n_pieces(s, item->n_target) : 0;
+        if (item->text && n == 0)
+            rc = app_fail(APP_BAD_INPUT,
+                          "'%s' has %d tokens, which is less than half a piece of %d; give shorter "
+                          "--lengths",
+                          s->args->text, (int)s->n_text, (int)item->n_target);
+        if (item->text && n < item->n)
+            item->n = n;
+    }
+    return rc;
+}
+
+void eval_setup_piece(const int32_t **ids, int32_t *n, const struct eval_setup *s,
+                      const struct eval_item *item, int32_t index)
+{
+    const int32_t n_bos = s->text_bos >= 0, n_own = item->n_target - n_bos, from = n_bos + index * n_own;
+    *ids = s->text_ids + from;
+    *n = s->n_text - from < n_own ? s->n_text - from : n_own;
+}
+
+const char *eval_item_name(const struct eval_item *item)
+{
+    return item->text ? "ppl" : item->task ? item->task->name : item->set->name;
+}
+
 int eval_setup_open(struct eval_setup *s, const struct eval_args *args)
 {
     *s = (struct eval_setup){.args = args};
@@ -95,6 +151,8 @@ int eval_setup_open(struct eval_setup *s, const struct eval_args *args)
         rc = eval_haystack_open(&s->world.haystack, args->haystack, s->world.seed);
     if (rc == APP_OK)
         rc = open_model(s);
+    if (rc == APP_OK)
+        rc = read_text(s);
     s->world.tokenizer = &s->tokenizer;
     s->world.chat = &s->chat;
     return rc;
@@ -110,6 +168,7 @@ void eval_setup_close(struct eval_setup *s)
         if (s->items[i].open)
             eval_set_close(&s->items[i].reader);
     free(s->items);
+    wnw_free(s->text_ids);
     wnw_model_free(s->model);
     free(s->model_path);
 }
@@ -132,8 +191,10 @@ int eval_setup_sample(struct eval_sample *sample, bool *more, struct eval_setup 
                       int32_t index)
 {
     int rc = APP_OK;
-    *more = true;
+    *more = !item->text;
     *sample = (struct eval_sample){0};
+    if (item->text)
+        return APP_OK; /* has no samples */
     if (item->task) {
         s->world.n_trials = item->n_trials;
         rc = eval_task_sample(sample, &s->world, item->task, &item->fit, item->n_target, index);

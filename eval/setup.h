@@ -18,11 +18,16 @@ struct eval_item {
     const struct eval_set *set;
     int32_t n_target, n_trials; /* 0 and 1 for sets */
     int32_t n;                  /* samples */
-    int32_t max_new;            /* the most tokens of an answer */
+    int32_t
+        n_probes; /* further samples for the full cache alone: can it solve the task? Their numbers begin at
+                         EVAL_GATE_FIRST */
+    int32_t max_new; /* the most tokens of an answer */
     struct eval_fit fit;
     struct eval_set_reader reader;
     bool open; /* the reader */
+    bool text; /* pieces of --text in place of samples; task and set are NULL */
 };
+const char *eval_item_name(const struct eval_item *item);
 
 struct eval_setup {
     const struct eval_args *args;
@@ -40,6 +45,11 @@ struct eval_setup {
     int32_t lengths[EVAL_MAX_LENGTHS];
     const struct eval_set *sets[EVAL_MAX_TASKS]; /* of files */
     int32_t n_tasks, n_lengths, n_sets;
+    bool wants_text;
+    /* Of --text: */
+    int32_t *text_ids, n_text; /* owned */
+    int32_t text_bos;          /* the first of them, which every piece begins with; -1 = none */
+    char text_hash[17];
 };
 
 /* Checks the arguments, then opens model, haystack and files. Returns an exit code; the caller closes in any
@@ -56,6 +66,9 @@ int eval_setup_fit(struct eval_setup *s);
  * a smaller index begins it again. Returns an exit code; the caller clears the sample in any case. */
 int eval_setup_sample(struct eval_sample *sample, bool *more, struct eval_setup *s, struct eval_item *item,
                       int32_t index);
+/* Piece `index` of the text, which is borrowed. */
+void eval_setup_piece(const int32_t **ids, int32_t *n, const struct eval_setup *s,
+                      const struct eval_item *item, int32_t index);
 /* setup_lists.c: fills in items and depths from the lists of the options. Returns an exit code. */
 int eval_setup_lists(struct eval_setup *s);
 

@@ -84,10 +84,14 @@ static int add_sets(struct eval_setup *s, const char *word, bool *found)
 static int add_tasks(struct eval_setup *s, const char *word)
 {
     const struct eval_task *t;
-    bool found = false;
+    bool found = strcmp(word, "ppl") == 0;
     const int rc = add_sets(s, word, &found);
     if (rc != APP_OK)
         return rc;
+    if (found && strcmp(word, "ppl") == 0) {
+        s->wants_text = true;
+        return s->args->text ? APP_OK : app_fail(APP_BAD_INPUT, "ppl needs a text; name it with --text");
+    }
     for (int32_t i = 0; (t = eval_task_get(i)); i++) {
         const bool named = strcmp(t->name, word) == 0;
         found = found || named || strcmp(t->group, word) == 0;
@@ -174,6 +178,15 @@ static int add_depth_word(struct eval_setup *s, const char *word)
 
 /* ---- Items ---- */
 
+/* Samples that only say whether the full cache can solve the task; files of the user have none to spare. */
+static int32_t probes_of(const struct eval_setup *s, const struct eval_item *item)
+{
+    if (!item->task || s->args->no_gate || s->args->closed_book ||
+        item->task->flags & (EVAL_WANTS_SQUAD | EVAL_WANTS_HOTPOT))
+        return 0;
+    return s->suite ? s->suite->n_probes : item->n >= 50 ? 10 : item->n >= 8 ? 4 : 0;
+}
+
 static int add_item(struct eval_setup *s, struct eval_item item)
 {
     struct eval_item *grown = realloc(s->items, ((size_t)s->n_items + 1) * sizeof *grown);
@@ -182,11 +195,12 @@ static int add_item(struct eval_setup *s, struct eval_item item)
     s->items = grown;
     const int32_t cap =
         s->suite && s->suite->short_answers && item.task ? eval_suite_answer(item.task->name) : 0;
-    item.max_new = item.task ? item.task->max_new : item.set->max_new;
+    item.max_new = item.task ? item.task->max_new : item.set ? item.set->max_new : 0;
     if (cap > 0 && cap < item.max_new)
         item.max_new = cap;
     if (s->args->samples != APP_UNSET && !(item.task && item.task->flags & EVAL_ON_GRID))
         item.n = (int32_t)s->args->samples;
+    item.n_probes = probes_of(s, &item);
     s->items[s->n_items++] = item;
     return APP_OK;
 }
@@ -205,7 +219,10 @@ static int add_product(struct eval_setup *s, int32_t n, int32_t n_trials)
                                                 .n = grid ? s->world.n_depths * n_trials : n});
     }
     for (int32_t i = 0; rc == APP_OK && i < s->n_sets; i++)
-        rc = add_item(s, (struct eval_item){.set = s->sets[i], .n = n});
+        rc = add_item(s, (struct eval_item){.set = s->sets[i], .n = n, .n_trials = 1});
+    for (int32_t l = 0; rc == APP_OK && s->wants_text && l < s->n_lengths; l++)
+        rc = add_item(s, (struct eval_item){.text = true, .n_target = s->lengths[l], .n = n, .n_trials = 1});
+    s->wants_text = false;
     s->n_tasks = s->n_sets = s->n_lengths = 0;
     return rc;
 }
@@ -235,7 +252,7 @@ static int add_named(struct eval_setup *s)
     int rc = each_word(s, s->args->tasks, add_tasks);
     if (rc == APP_OK)
         rc = each_word(s, s->args->lengths ? s->args->lengths : "2048", add_length_word);
-    if (rc == APP_OK && s->n_tasks + s->n_sets == 0)
+    if (rc == APP_OK && s->n_tasks + s->n_sets == 0 && !s->wants_text)
         rc = app_fail(APP_BAD_INPUT, "--tasks is empty");
     if (rc == APP_OK && s->n_lengths == 0)
         rc = app_fail(APP_BAD_INPUT, "--lengths is empty");

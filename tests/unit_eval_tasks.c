@@ -3,6 +3,7 @@
 #include "asserts.h"
 
 #include "app/console.h"
+#include "eval/grade.h"
 #include "eval/jsonl.h"
 #include "eval/task.h"
 #include "eval/wordlist.h"
@@ -645,6 +646,47 @@ static void test_samples_stay(void **state)
     fclose(hashes);
 }
 
+/* ---- Grades ---- */
+
+/* Grades what a model that knows everything, and one that says nothing, would answer. */
+static void grade(double *knows, double *silent, const struct eval_sample *s, int32_t turn)
+{
+    struct app_text gold = {0}, nothing = {0};
+    struct eval_grade g;
+    assert_true(eval_grade_gold(&gold, &s->turns[turn], NULL));
+    assert_true(eval_grade_trim(&gold, s));
+    assert_true(eval_grade_trim(&nothing, s));
+    assert_int_equal(eval_grade_turn(&g, s, turn, &gold), APP_OK);
+    *knows = g.score;
+    json_decref(g.scores);
+    assert_int_equal(eval_grade_turn(&g, s, turn, &nothing), APP_OK);
+    *silent = g.score;
+    json_decref(g.scores);
+    assert_false(eval_grade_is_final(s, turn, &nothing));
+    free(gold.s);
+    free(nothing.s);
+}
+
+static void test_references_score_100_and_nothing_scores_0(void **state)
+{
+    const struct eval_task *t;
+    (void)state;
+    for (int32_t i = 0; (t = own_task(&i));) {
+        struct eval_fit fit;
+        assert_int_equal(eval_task_fit(&fit, &world, t, 2048), APP_OK);
+        for (int32_t index = 0; index < 3; index++) {
+            struct eval_sample s = sample_of(t, &fit, 2048, index);
+            for (int32_t turn = 0; turn < s.n_turns; turn++) {
+                double knows, silent;
+                grade(&knows, &silent, &s, turn);
+                if (knows != 1 || silent != 0)
+                    fail_msg("%s: references score %g, nothing scores %g", t->name, knows, silent);
+            }
+            eval_sample_clear(&s);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -664,6 +706,7 @@ int main(void)
         cmocka_unit_test(test_depths),
         cmocka_unit_test(test_grid),
         cmocka_unit_test(test_samples_stay),
+        cmocka_unit_test(test_references_score_100_and_nothing_scores_0),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

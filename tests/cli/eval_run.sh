@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 llama=$tiny/tiny-llama.gguf
 need_file "$llama"
-run() { good "$1" eval -m "$llama" -t 1 --lengths 700 --samples 2 --quiet "${@:2}"; }
+run() { good "$1" eval -m "$llama" -t 1 --samples 2 --quiet "${@:2}"; }
 
 run 'a run' --tasks niah_single_1,scb_niah_syn --lengths 1000 --samples 1 --policies snapkv,kvzip --ratios 0,0.5 \
     --modes agnostic,aware,aware_full --kv-types q8_0,f16 --out "$work/run"
@@ -105,6 +105,56 @@ kept = {r["kv_type"]: 1 - r["ratio_ach"] for r in rows if r["policy"] == "snapkv
 assert 1.6 < kept["q8_0"] / kept["f16"] < 2.1, kept
 PY
 
+# A text of which the second half is read behind the compressed first half costs what winnow ppl says.
+seq -f 'Sentence number %g says that all is well.' 1 40 >"$work/text.txt"
+run 'text' --tasks ppl --text "$work/text.txt" --lengths 700 --samples 1 --policies snapkv --out "$work/text"
+for policy in full snapkv; do
+    [ $policy = full ] && set -- || set -- --ratio 0.5
+    good "ppl $policy" ppl -m "$llama" -t 1 -f "$work/text.txt" -n 700 --prefix 350 --policy $policy "$@" --json
+    python3 - "$work/text/results.jsonl" "$work/out" $policy <<'PY' || fail "text: $policy"
+import json, sys
+row = next(r for r in map(json.loads, open(sys.argv[1])) if r["policy"] == sys.argv[3])
+assert "score" not in row and row["stop"] == "text" and row["q_tokens"] == 350
+assert abs(row["scores"]["nll"] - json.load(open(sys.argv[2]))["nll_mean"]) < 1e-6, row
+PY
+done
+
+# The full cache's answer, each alone, is that of winnow run on the same tokens.
+good 'sample' eval --dump-samples -m "$llama" --tasks niah_single_1 --lengths 1000 --samples 1 --chat none
+python3 -c '
+import json, sys
+o = json.loads(open(sys.argv[1]).read())
+open(sys.argv[2] + "/context.txt", "w").write(o["context"])
+open(sys.argv[2] + "/rest.txt", "w").write(o["question"] + o["answer_prefix"])' "$work/out" "$work"
+for part in context rest; do
+    good "tokens of $part" tokens -m "$llama" --raw -f "$work/$part.txt"
+    cp "$work/out" "$work/$part.ids"
+done
+cat "$work/context.ids" "$work/rest.ids" >"$work/prompt.ids"
+good 'run' run -m "$llama" -t 1 --tokens "$work/prompt.ids" -n 128 --json
+cp "$work/out" "$work/answer.json"
+run 'alone' --tasks niah_single_1 --lengths 1000 --samples 1 --policies full --chat none --batch 1 --no-early-stop --out "$work/alone"
+python3 - "$work/alone/results.jsonl" "$work/answer.json" <<'PY' || fail 'run: the answers differ'
+import json, sys
+row, answer = json.loads(open(sys.argv[1]).readline()), json.load(open(sys.argv[2]))
+text = "".join(c if ord(c) >= 32 else "\n" for c in answer["text"].strip()).strip()
+assert row["pred"] == text and row["gen_tokens"] == len(answer["tokens"]), (row["pred"], text)
+PY
+
+# Probes are answered by the full cache alone. A budget of time lowers the numbers of samples, and the run goes on with
+# the numbers that it began with.
+run 'probes' --tasks niah_single_1 --lengths 700 --samples 8 --policies snapkv --time-budget 1s --out "$work/probes"
+cp "$work/probes/run.json" "$work/probes.json"
+run 'probes again' --tasks niah_single_1 --lengths 700 --samples 8 --policies snapkv --time-budget 1s --out "$work/probes"
+same 'time budget' "$work/probes.json" "$work/probes/run.json"
+run 'all probes' --tasks niah_single_1 --lengths 700 --samples 8 --policies snapkv --out "$work/all"
+python3 - "$work/all/results.jsonl" <<'PY' || fail 'probes'
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+probes = [r for r in rows if r["index"] >= 900000]
+assert len(probes) == 4 and all(r["policy"] == "full" for r in probes) and len(rows) == 4 + 2 * 8
+PY
+
 # A policy that is told the question has no place in mode agnostic, and the others none in mode task.
 run 'task' --tasks niah_single_1 --lengths 1000 --policies snapkv,kvcompose:task=question --modes agnostic,task --out "$work/task"
 [ "$(grep -c 'is left out of mode' "$work/err")" -eq 2 ] || fail "task: $(cat "$work/err")"
@@ -128,6 +178,10 @@ refused 'a size of its own' 'has no size of its own' --policies snapkv --ratios 
 bad 'a suite' 'did you mean small' eval -m "$llama" --suite smal --out "$work/made/x"
 refused 'a suite with tasks' 'leave out --tasks' --suite smoke
 refused 'a prefix' 'is unknown' --lb-prefix x
+refused 'a budget of time' 'such as 10m' --time-budget 10
+refused 'a closed book with policies' 'leave out --policies' --closed-book --policies snapkv
+bad 'no text' 'ppl needs a text' eval -m "$llama" --tasks ppl --out "$work/made/x"
+bad 'a short text' 'less than half a piece' eval -m "$llama" --tasks ppl --text "$work/text.txt" --lengths 100000 --out "$work/made/x"
 bad 'longer than the context' 'longer than the model' eval -m "$llama" --tasks niah_single_1 --lengths 100000 --samples 1 --out "$work/long" --quiet
 bad 'another run' '"seed" differs' eval -m "$llama" --tasks niah_single_1 --lengths 1000 --samples 2 --policies snapkv --budgets 64,128 --out "$work/budgets" --seed 43
 bad 'another config' '"configs" differs' eval -m "$llama" --tasks niah_single_1 --lengths 1000 --samples 2 --policies snapkv --budgets 64 --out "$work/budgets"

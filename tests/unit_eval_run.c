@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+/* Running an evaluation, as far as no model is needed: comparisons, grades, configs and the folder of a run. */
+#include "asserts.h"
+
+#include "app/console.h"
+#include "eval/compare.h"
+#include "eval/config.h"
+#include "eval/grade.h"
+#include "eval/journal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- Comparisons ---- */
+
+static void test_kl_by_hand(void **state)
+{
+    (void)state;
+    /* p = 1/2, 1/4, 1/4 and q = 1/4, 1/4, 1/2: KL = 1/2 log 2 + 1/4 log(1/2) = 1/4 log 2. Logits may be shifted. */
+    const float p[] = {logf(0.5f) + 3, logf(0.25f) + 3, logf(0.25f) + 3};
+    const float q[] = {logf(0.25f) - 90, logf(0.25f) - 90, logf(0.5f) - 90};
+    assert_near(eval_kl(p, q, 3), 0.25 * log(2), 1e-5);
+    assert_near(eval_kl(p, p, 3), 0, 0);
+    assert_near(eval_token_nll(p, 3, 0), log(2), 1e-6);
+    assert_near(eval_token_nll(q, 3, 1), log(4), 1e-5);
+    const float far[] = {0, -200, 300}; /* exp would overflow in float */
+    assert_near(eval_token_nll(far, 3, 2), 0, 1e-9);
+    assert_near(eval_token_nll(far, 3, 1), 500, 1e-9);
+}
+
+static void test_agreement_by_hand(void **state)
+{
+    (void)state;
+    const float a[] = {1, 0}, b[] = {0, 1}, tie[] = {1, 1};
+    struct eval_agreement s = {0};
+    eval_agreement_add(&s, a, a, 2);
+    eval_agreement_add(&s, a, tie, 2); /* of equal ones the first counts */
+    eval_agreement_add(&s, a, b, 2);
+    eval_agreement_add(&s, b, b, 2);
+    assert_int_equal(s.n, 4);
+    assert_int_equal(s.n_same, 3);
+    assert_int_equal(s.n_lead, 2);
+    const double q = 1 / (1 + exp(-1.0)); /* softmax of {1, 0} */
+    assert_near(s.kl, (q * log(2 * q) + (1 - q) * log(2 * (1 - q))) + (2 * q - 1), 1e-6);
+}
+
+/* ---- Grades ---- */
+
+struct grade_row {
+    const char *name, *metric, *meta, *ref, *pred;
+    double score;
+    bool final;
+};
+
+static void grade(void **state)
+{
+    const struct grade_row *row = *state;
+    char ref[64];
+    char *refs[] = {ref};
+    struct eval_turn turn = {.refs = refs, .n_refs = 1};
+    struct eval_sample s = {.task = "t",
+                            .metric = row->metric,
+                            .turns = &turn,
+                            .n_turns = 1,
+                            .meta = json_loads(row->meta, 0, NULL)};
+    struct eval_grade g;
+    struct app_text pred = {0};
+    snprintf(ref, sizeof ref, "%s", row->ref);
+    assert_true(app_text_add(&pred, row->pred, strlen(row->pred)));
+    assert_true(eval_grade_trim(&pred, &s));
+    assert_int_equal(eval_grade_turn(&g, &s, 0, &pred), APP_OK);
+    assert_near(g.score, row->score, 1e-9);
+    assert_int_equal(eval_grade_is_final(&s, 0, &pred), row->final);
+    json_decref(g.scores);
+    json_decref(s.meta);
+    free(pred.s);
+}
+
+static const struct grade_row grade_rows[] = {
+    {"found", "string_match_all", "{}", "1234567", " is\t1234567.", 1, true},
+    {"not found", "string_match_all", "{}", "1234567", "123456", 0, false},
+    {"control characters part words", "string_match_all", "{}", "ab", "a\001b", 0, false},
+    {"nothing", "string_match_part", "{}", "x", "", 0, false},
+    {"first line", "qa_f1", "{\"first_line\": true}", "blue", "\n\nblue\nred", 1, false},
+    {"all lines", "qa_f1", "{}", "blue", "blue\nred", 2.0 / 3, false},
+    {"a number may grow", "number", "{}", "41", "41", 1, false},
+    {"classes", "classification", "{\"classes\": [\"Date\", \"Location\"]}", "Date", "Date or Location", 0.5,
+     false},
+};
+
+static void test_scores_beside(void **state)
+{
+    char ref[] = "31415926";
+    char *refs[] = {ref};
+    char sentence[] = "x The pass key is 31415926. y";
+    struct eval_turn turn = {.refs = refs, .n_refs = 1};
+    struct eval_span span = {2, strlen(sentence) - 2};
+    struct eval_sample s = {.task = "t",
+                            .metric = "contains",
+                            .turns = &turn,
+                            .n_turns = 1,
+                            .spans = &span,
+                            .n_spans = 1,
+                            .context = {.s = sentence, .len = strlen(sentence)}};
+    struct eval_grade g;
+    char text[] = "3141 the pass";
+    const struct app_text pred = {.s = text, .len = strlen(text)};
+    (void)state;
+    assert_int_equal(eval_grade_turn(&g, &s, 0, &pred), APP_OK);
+    assert_near(g.score, 0, 0);
+    assert_near(json_real_value(json_object_get(g.scores, "partial")), 0.5, 1e-9);
+    /* Of the five words of the sentence two were said. */
+    assert_near(json_real_value(json_object_get(g.scores, "rouge1_recall")), 0.4, 1e-9);
+    assert_near(json_real_value(json_object_get(g.scores, "wordset_recall")), 0, 0);
+    json_decref(g.scores);
+}
+
+static void test_gold(void **state)
+{
+    char one[] = "a", two[] = "b";
+    char *refs[] = {one, two};
+    struct eval_turn turn = {.refs = refs, .n_refs = 2};
+    struct app_text text = {0};
+    (void)state;
+    assert_true(eval_grade_gold(&text, &turn, "the answers are"));
+    assert_string_equal(text.s, " a, b");
+    text.len = 0;
+    assert_true(eval_grade_gold(&text, &turn, "they are: "));
+    assert_string_equal(text.s, "a, b");
+    free(text.s);
+}
+
+/* ---- Lists and configs ---- */
+
+static void test_words_of_a_list(void **state)
+{
+    (void)state;
+    char **w = eval_list_words("full,snapkv:window=8,kernel=5+adakv,knorm,,lagkv:lag=4,sink=2", true);
+    assert_non_null(w);
+    assert_string_equal(w[0], "full");
+    assert_string_equal(w[1], "snapkv:window=8,kernel=5+adakv");
+    assert_string_equal(w[2], "knorm");
+    assert_string_equal(w[3], "lagkv:lag=4,sink=2");
+    assert_null(w[4]);
+    free(w);
+    w = eval_list_words("", false);
+    assert_non_null(w);
+    assert_null(w[0]);
+    free(w);
+}
+
+/* Arguments as the options' defaults leave them. */
+static struct eval_args plain_args(void)
+{
+    static char types[] = "f16", evict[] = "end";
+    struct eval_args a = {.kv_types = types};
+    a.app.evict = evict;
+    return a;
+}
+
+static void test_configs_are_the_product(void **state)
+{
+    char policies[] = "snapkv,full,knorm,snapkv", ratios[] = "0.5,auc9", types[] = "q8_0,f16",
+         modes[] = "aware,agnostic";
+    struct eval_args a = plain_args();
+    struct eval_configs c;
+    (void)state;
+    a.policies = policies;
+    a.ratios = ratios;
+    a.kv_types = types;
+    a.modes = modes;
+    assert_int_equal(eval_configs_open(&c, &a, NULL), APP_OK);
+    assert_int_equal(c.n, 2 * 2 * (1 + 2 * 9)); /* 0.5 is in auc9 */
+    for (int32_t i = 0; i < c.n; i++) {
+        const struct eval_config *ref = &c.at[c.at[i].reference];
+        assert_true(ref->full);
+        assert_int_equal(ref->kv_type, WNW_KV_F16);
+        assert_int_equal(ref->mode, c.at[i].mode);
+        assert_int_equal(strlen(c.at[i].id), 16);
+    }
+    assert_int_equal(c.at[0].mode, EVAL_AGNOSTIC);
+    assert_string_equal(c.at[1].size_text, "ratio=0.5");
+    eval_configs_close(&c);
+}
+
+/* The same config has the same name in another list: results of one folder fit into another's table. */
+static void test_names_do_not_depend_on_the_list(void **state)
+{
+    char one[] = "snapkv", two[] = "knorm,snapkv:window=32";
+    struct eval_args a = plain_args();
+    struct eval_configs x, y;
+    (void)state;
+    a.policies = one;
+    assert_int_equal(eval_configs_open(&x, &a, NULL), APP_OK);
+    a.policies = two;
+    assert_int_equal(eval_configs_open(&y, &a, NULL), APP_OK);
+    assert_string_equal(x.at[0].id, y.at[0].id);
+    assert_string_equal(x.at[1].id, y.at[2].id);
+    assert_string_not_equal(x.at[1].id, y.at[1].id);
+    eval_configs_close(&x);
+    eval_configs_close(&y);
+}
+
+/* ---- The folder ---- */
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_int_equal(fwrite(text, 1, strlen(text), f), strlen(text));
+    assert_int_equal(fclose(f), 0);
+}
+
+static void test_a_torn_line_is_cut_off(void **state)
+{
+    char dir[] = "/tmp/winnow-journal-XXXXXX", path[64], lock[64];
+    struct eval_journal j, other;
+    struct stat st;
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/results.jsonl", dir);
+    snprintf(lock, sizeof lock, "%s/lock", dir);
+    write_file(path, "{\"key\":\"a\"}\n{\"key\":\"b\"}\n{\"key\":\"c");
+    assert_int_equal(eval_journal_open(&j, dir), APP_OK);
+    assert_true(eval_journal_has(&j, "a"));
+    assert_true(eval_journal_has(&j, "b"));
+    assert_false(eval_journal_has(&j, "c"));
+    assert_int_equal(eval_journal_open(&other, dir), APP_BAD_INPUT); /* one writer */
+    eval_journal_close(&other);
+    json_t *row = json_pack("{s:s}", "key", "c");
+    assert_int_equal(eval_journal_add(&j, row), APP_OK);
+    json_decref(row);
+    assert_true(eval_journal_has(&j, "c"));
+    eval_journal_close(&j);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_size, 3 * strlen("{\"key\":\"a\"}\n"));
+    write_file(path, "{\"key\":\"a\"}\nx\n{\"key\":\"b\"}\n"); /* damage in the middle is not repaired */
+    assert_int_equal(eval_journal_open(&j, dir), APP_BAD_INPUT);
+    eval_journal_close(&j);
+    unlink(path);
+    unlink(lock);
+    assert_int_equal(rmdir(dir), 0);
+}
+
+static void test_many_keys(void **state)
+{
+    char dir[] = "/tmp/winnow-journal-XXXXXX", path[64], key[32];
+    struct eval_journal j;
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(eval_journal_open(&j, dir), APP_OK);
+        assert_int_equal(j.n_keys, round * 3000);
+        for (int i = 0; i < 3000; i++) {
+            snprintf(key, sizeof key, "k%d", i);
+            assert_int_equal(eval_journal_has(&j, key), round == 1);
+            json_t *row = json_pack("{s:s}", "key", key);
+            if (round == 0)
+                assert_int_equal(eval_journal_add(&j, row), APP_OK);
+            json_decref(row);
+        }
+        eval_journal_close(&j);
+    }
+    snprintf(path, sizeof path, "%s/results.jsonl", dir);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/lock", dir);
+    unlink(path);
+    assert_int_equal(rmdir(dir), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kl_by_hand),
+        cmocka_unit_test(test_agreement_by_hand),
+        cmocka_unit_test(test_scores_beside),
+        cmocka_unit_test(test_gold),
+        cmocka_unit_test(test_words_of_a_list),
+        cmocka_unit_test(test_configs_are_the_product),
+        cmocka_unit_test(test_names_do_not_depend_on_the_list),
+        cmocka_unit_test(test_a_torn_line_is_cut_off),
+        cmocka_unit_test(test_many_keys),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    return failed + run_rows(grade, grade_rows);
+}
