@@ -284,6 +284,28 @@ def results():
     }
 
 
+def journals():
+    """Journals of calibrations, with the header of fuzz_journal.c."""
+    head = {"format": "winnow-journal-1", "kind": "srh", "settings": {"seed": 42, "share": 0.5}}
+    first = json.dumps(head) + "\n"
+    unit = [json.dumps({"unit": str(i), "result": {"x": [0.5, i]}}) + "\n" for i in range(3)]
+    return {
+        "empty": "",
+        "header": first,
+        "torn-header": json.dumps(head, separators=(",", ":"))[:30],
+        "two-units": first + unit[0] + unit[1],
+        "torn-unit": first + unit[0] + unit[1][:-5],
+        "another-unit": first + unit[1],
+        "no-result": first + '{"unit": "0"}\n',
+        "not-json": first + unit[0] + "{]\n",
+        "another-seed": first.replace("42", "43"),
+        "another-format": first.replace("journal-1", "journal-9"),
+        "more-settings": first.replace('"seed"', '"k": {"a": []}, "seed"'),
+        "somebodys": "my diary\n",
+        "without-line-break": "my diary",
+    }
+
+
 def dictionary(winnow):
     """Names of presets, parts, options and choices that `winnow methods` prints."""
     def run(*args):
@@ -316,6 +338,8 @@ def main():
         put(folder, "plan", name, data)
     for name, data in results().items():
         put(folder, "results", name, data.encode())
+    for name, data in journals().items():
+        put(folder, "journal", name, data.encode())
     for i, recipe in enumerate(RECIPES):
         put(folder, "policy", f"{i:02}", recipe.encode())
     put(target, "", "policy.dict", dictionary(winnow))
