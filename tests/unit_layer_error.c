@@ -18,9 +18,8 @@ static void make_cache(struct wnw__cache *c, int32_t n_head_kv, int32_t n, int32
     assert_ok(wnw__cache_init(c, 1, n_head_kv, d, WNW_KV_F32, WNW_CACHE_GROWTH, &n_swa));
     assert_ok(wnw__cache_reserve_layer(c, 0, n, true));
     for (int32_t ih = 0; ih < n_head_kv; ih++) {
-        const int64_t row = c->layers[0].off[ih];
-        wnw__cache_write(c, 0, WNW_KEYS, row, n, k + (int64_t)ih * n * d);
-        wnw__cache_write(c, 0, WNW_VALUES, row, n, v + (int64_t)ih * n * d);
+        wnw__cache_write(c, 0, WNW_KEYS, ih, 0, n, k + (int64_t)ih * n * d);
+        wnw__cache_write(c, 0, WNW_VALUES, ih, 0, n, v + (int64_t)ih * n * d);
     }
     wnw__cache_commit_layer(c, 0, 0, n);
 }
