@@ -11,8 +11,15 @@ struct app_kv {
     int32_t tail; /* 0 = none */
 };
 
+enum { APP_KV_WORD = 24 }; /* bytes of a cache in a list, with the NUL */
+
 /* Reads both options. attn: the attention that will read the cache. Returns an exit code. */
 int app_kv_check(struct app_kv *kv, const struct app_args *args, wnw_attn attn);
+/* Reads a cache as lists name it, TYPE[:TAIL], "q4_0:128" say. Returns an exit code. */
+int app_kv_parse(struct app_kv *kv, const char *word);
+/* Writes it in that form; out has room for APP_KV_WORD bytes. */
+void app_kv_word(char *out, const struct app_kv *kv);
+bool app_kv_equal(const struct app_kv *a, const struct app_kv *b);
 /* Writes "f16" or "q4_0, the last 128 in f16". */
 void app_kv_text(char *out, size_t size, const struct app_kv *kv);
 

@@ -26,7 +26,7 @@ struct lists {
     const struct eval_args *args;
     wnw_size sizes[EVAL_MAX_SIZES];
     int32_t n_sizes;
-    wnw_kv_type types[4];
+    struct app_kv types[EVAL_MAX_TYPES];
     int32_t n_types;
     bool modes[EVAL_N_MODES];
     wnw_run rules;
@@ -80,18 +80,20 @@ static int read_types(struct lists *l)
     char **words = eval_list_words(l->args->kv_types, false);
     int rc = words ? APP_OK : out_of_memory();
     for (char **w = words; rc == APP_OK && *w; w++) {
-        wnw_kv_type type;
+        struct app_kv kv;
         bool known = false;
-        const int status = wnw_kv_type_parse(&type, *w);
-        rc = status == WNW_OK ? APP_OK : app_fail_status(status);
+        rc = app_kv_parse(&kv, *w);
         for (int32_t i = 0; rc == APP_OK && i < l->n_types; i++)
-            known = known || l->types[i] == type;
+            known = known || app_kv_equal(&l->types[i], &kv);
         if (rc != APP_OK || known)
             continue;
-        l->types[l->n_types++] = type;
-        if (type == WNW_KV_F16) { /* the type that others are compared with, where it is there */
+        if (l->n_types == EVAL_MAX_TYPES)
+            rc = app_fail(APP_BAD_INPUT, "--kv-types has more than %d types", (int)EVAL_MAX_TYPES);
+        else
+            l->types[l->n_types++] = kv;
+        if (rc == APP_OK && kv.type == WNW_KV_F16) { /* what others are compared with, where it is there */
             l->types[l->n_types - 1] = l->types[0];
-            l->types[0] = type;
+            l->types[0] = kv;
         }
     }
     free(words);
@@ -169,8 +171,8 @@ static void make_groups(struct eval_configs *c)
 static int name_config(struct eval_config *c, const struct lists *l)
 {
     c->json = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "policy", wnw_policy_string(c->policy), "size",
-                        c->size_text, "kv_type", wnw_kv_type_name(c->kv_type), "mode",
-                        eval_mode_name(c->mode), "evict", c->full ? "end" : l->args->app.evict, "evict_every",
+                        c->size_text, "kv_type", c->kv_text, "mode", eval_mode_name(c->mode), "evict",
+                        c->full ? "end" : l->args->app.evict, "evict_every",
                         c->full || !l->args->app.evict_every ? "" : l->args->app.evict_every);
     char *text = c->json ? json_dumps(c->json, JSON_SORT_KEYS | JSON_COMPACT) : NULL;
     if (!text)
@@ -198,6 +200,7 @@ static int add_config(struct eval_configs *c, const struct lists *l, struct eval
     } else {
         eval_size_text(config.size_text, sizeof config.size_text, &config.size);
     }
+    app_kv_word(config.kv_text, &config.kv);
     c->at[c->n++] = config;
     return name_config(&c->at[c->n - 1], l);
 }
@@ -256,7 +259,7 @@ static int make_product(struct eval_configs *c, const struct lists *l)
             for (int32_t p = 0; rc == APP_OK && p < c->n_recipes; p++)
                 if (fits_mode(c, &c->recipes[p], (enum eval_mode)m))
                     rc = add_sizes(c, l, &c->recipes[p],
-                                   (struct eval_config){.kv_type = l->types[t],
+                                   (struct eval_config){.kv = l->types[t],
                                                         .mode = (enum eval_mode)m,
                                                         .reference = reference[m]});
         }

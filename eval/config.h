@@ -3,6 +3,7 @@
 #ifndef WNW_EVAL_CONFIG_H
 #define WNW_EVAL_CONFIG_H
 
+#include "app/kv.h"
 #include "app/text.h"
 #include "eval/args.h"
 #include "eval/suite.h"
@@ -27,7 +28,8 @@ struct eval_config {
     const char *recipe; /* as people read it */
     char size_text[40]; /* "ratio=0.5", "budget=256", "bytes=8388608", "own"; "full" */
     wnw_size size;
-    wnw_kv_type kv_type;
+    struct app_kv kv;
+    char kv_text[APP_KV_WORD]; /* "f16", "q4_0:128" */
     enum eval_mode mode;
     wnw_phase phase;
     int32_t chunk, every;
@@ -65,7 +67,7 @@ void eval_configs_close(struct eval_configs *c);
 /* The words of a list separated by commas, NULL-terminated; the caller frees the array, which holds the words
  * too. In a list of recipes `key=value` goes on with the recipe before it. NULL: out of memory. */
 char **eval_list_words(const char *list, bool recipes);
-enum { EVAL_MAX_SIZES = 64 };
+enum { EVAL_MAX_SIZES = 64, EVAL_MAX_TYPES = 8 };
 /* The sizes that the options give, else those of the list `ratios`. Returns an exit code. */
 int eval_list_sizes(wnw_size *sizes, int32_t *n, const struct eval_args *args, const char *ratios);
 /* Text of a size, as in struct eval_config. */

@@ -45,9 +45,10 @@ static bool go_on(int32_t done, int32_t total, void *user)
     return !app_stop_asked();
 }
 
-static int new_session(wnw_session **s, const struct eval_machine *m, wnw_kv_type type)
+static int new_session(wnw_session **s, const struct eval_machine *m, const struct app_kv *kv)
 {
-    const wnw_session_params params = {WNW_INIT(wnw_session_params), .kv_type = type, .progress = go_on};
+    const wnw_session_params params = {WNW_INIT(wnw_session_params), .kv_type = kv->type, .kv_tail = kv->tail,
+                                       .progress = go_on};
     return code_of(wnw_session_new_on(s, m->engine, &params));
 }
 
@@ -304,7 +305,7 @@ static int open_base(struct read *rd)
     struct tasks tasks = {0};
     int32_t n = 0;
     bool asks = false;
-    int rc = policies ? new_session(&rd->base, rd->m, config_at(rd, rd->first)->kv_type)
+    int rc = policies ? new_session(&rd->base, rd->m, &config_at(rd, rd->first)->kv)
                       : app_fail(APP_FAILED, "out of memory for policies");
     for (int32_t i = rd->first; rc == APP_OK && i < rd->first + rd->n; i++) {
         const struct eval_config *c = config_at(rd, i);
@@ -390,7 +391,7 @@ static int read_own(struct eval_entry *e, const struct read *rd)
     e->n_part = eval_reading_border(rd->r, e->config->mode);
     if (e->config->mode == EVAL_AWARE)
         prompt.n_tokens = e->n_part;
-    int rc = new_session(&e->session, rd->m, e->config->kv_type);
+    int rc = new_session(&e->session, rd->m, &e->config->kv);
     if (rc == APP_OK)
         rc = begin_own(e, rd, &prompt);
     if (rc == APP_OK)
@@ -437,9 +438,9 @@ int eval_read_entries(const struct eval_machine *m, const struct eval_reading *r
     struct read rd = {.m = m, .r = r, .w = w, .reference = reference};
     int rc = APP_OK;
     for (; rc == APP_OK && rd.first < w->configs->n; rd.first += rd.n) {
-        const wnw_kv_type type = config_at(&rd, rd.first)->kv_type;
+        const struct app_kv *kv = &config_at(&rd, rd.first)->kv;
         rd.n = 0;
-        while (rd.first + rd.n < w->configs->n && config_at(&rd, rd.first + rd.n)->kv_type == type)
+        while (rd.first + rd.n < w->configs->n && app_kv_equal(&config_at(&rd, rd.first + rd.n)->kv, kv))
             rd.n++;
         for (rd.group = 0; rc == APP_OK && rd.group < w->configs->n_groups; rd.group++)
             rc = run_group(&rd);

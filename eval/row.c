@@ -59,7 +59,7 @@ static void set_identity(json_t **o, const struct eval_reading *r, const struct 
     set(o, "policy", json_string(c->recipe));
     set(o, "mode", json_string(eval_mode_name(c->mode)));
     set(o, "size", json_string(c->size_text));
-    set(o, "kv_type", json_string(wnw_kv_type_name(c->kv_type)));
+    set(o, "kv_type", json_string(c->kv_text));
 }
 
 static void set_cache(json_t **o, const struct eval_reading *r, const struct eval_entry *e,

@@ -178,7 +178,7 @@ static void test_configs_are_the_product(void **state)
     for (int32_t i = 0; i < c.n; i++) {
         const struct eval_config *ref = &c.at[c.at[i].reference];
         assert_true(ref->full);
-        assert_int_equal(ref->kv_type, WNW_KV_F16);
+        assert_int_equal(ref->kv.type, WNW_KV_F16);
         assert_int_equal(ref->mode, c.at[i].mode);
         assert_int_equal(strlen(c.at[i].id), 16);
     }

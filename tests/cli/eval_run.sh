@@ -97,12 +97,13 @@ run 'chunks' --tasks niah_single_1 --lengths 1000 --policies streaming_llm,lagkv
 run 'requests' --tasks scb_niah_syn --lengths 1000 --policies snapkv --turns multi_request --out "$work/requests"
 run 'own history' --tasks scb_niah_syn --lengths 1000 --policies snapkv --own-history --out "$work/own"
 run 'budgets' --tasks niah_single_1 --lengths 1000 --policies snapkv --budgets 64,128 --out "$work/budgets"
-run 'bytes' --tasks niah_single_1 --lengths 1000 --policies snapkv --kv-bytes 128K --kv-types f16,q8_0 --out "$work/bytes"
+run 'bytes' --tasks niah_single_1 --lengths 1000 --policies snapkv --kv-bytes 256K --kv-types f16,q8_0,q8_0:64 --out "$work/bytes"
 python3 - "$work/bytes/results.jsonl" <<'PY' || fail 'bytes'
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1])]
 kept = {r["kv_type"]: 1 - r["ratio_ach"] for r in rows if r["policy"] == "snapkv"}
 assert 1.6 < kept["q8_0"] / kept["f16"] < 2.1, kept
+assert kept["f16"] < kept["q8_0:64"] < kept["q8_0"], kept  # sinks and tail cost as much as in f16
 PY
 
 # A text of which the second half is read behind the compressed first half costs what winnow ppl says.
