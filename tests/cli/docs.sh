@@ -82,10 +82,8 @@ def check_commands(path, text):
 
 
 def check_bare_options(path, text):
-    """`--option ...` without a command: some command has it, or the needle program."""
+    """`--option ...` without a command: some command has it."""
     known = " ".join(output(*c.split(), "--help") for c in ("run", "plan", "tokens", "ppl", "methods", "bench", "bench observe", "bench batch", "bench roofline", "eval", "score"))
-    with open("examples/needles.c", encoding="utf-8") as f:
-        known += f.read()
     for line in re.findall(r"`(--[^`\n]+)`", text) if path == "README.md" else []:
         for option in re.findall(r"(?<!\S)(--[a-z][a-z-]*)\b", line):
             if not re.search(rf"(?<![\w-]){option}\b", known):
