@@ -166,6 +166,39 @@ static void null_models(void **state)
     wnw_prompt_clear(&prompt);
 }
 
+static void null_tables(const wnw_profile *empty)
+{
+    wnw_profile_table table = wnw_profile_table_default();
+    wnw_profile *p = (wnw_profile *)&table;
+    double value = 7;
+    assert_null_refused(wnw_profile_open(NULL, "x"));
+    assert_null_refused(wnw_profile_open(&p, NULL));
+    assert_null(p);
+    assert_false(wnw_profile_get_table(NULL, 0, &table));
+    assert_false(wnw_profile_get_table(empty, 0, NULL));
+    assert_false(wnw_profile_get_table(empty, 0, &table));
+    assert_false(wnw_profile_get_table(empty, -1, &table));
+    assert_null_refused(wnw_profile_get_values(&value, 1, NULL, "srh"));
+    assert_null_refused(wnw_profile_get_values(NULL, 1, empty, "srh"));
+    assert_null_refused(wnw_profile_get_values(&value, 1, empty, NULL));
+    assert_null_refused(wnw_profile_get_values(&value, 1, empty, "srh"));
+    assert_true(value == 7);
+}
+
+static void null_lists_of_heads(const wnw_model *m)
+{
+    wnw_head *heads = (wnw_head *)&heads;
+    int32_t n = 7;
+    assert_null_refused(wnw_heads_parse(NULL, &n, "0-0", m, NULL));
+    assert_null_refused(wnw_heads_parse(&heads, NULL, "0-0", m, NULL));
+    assert_null_refused(wnw_heads_parse(&heads, &n, NULL, m, NULL));
+    assert_null_refused(wnw_heads_parse(&heads, &n, "0-0", NULL, NULL));
+    assert_null(heads);
+    assert_int_equal(wnw_heads_profiles(NULL), 0);
+    assert_int_equal(wnw_heads_profiles("0-0"), 0);
+    assert_int_equal(wnw_heads_profiles("srh:top3"), 1u << WNW_PROFILE_SRH);
+}
+
 static void null_policies(void **state)
 {
     const struct fixture *fx = *state;
@@ -216,6 +249,8 @@ static void null_policies(void **state)
     assert_ok(wnw_profile_new(&profile, fx->model));
     assert_null_refused(wnw_profile_add_file(profile, NULL));
     assert_int_equal(wnw_profile_kinds(NULL), 0);
+    null_tables(profile);
+    null_lists_of_heads(fx->model);
     wnw_profile_free(profile);
     wnw_profile_free(NULL);
 }

@@ -218,7 +218,7 @@ static void agrees_with_reference(void **state)
 static void cuts_and_threads_do_not_matter(void **state)
 {
     static const struct how hows[] = {
-        {.step = 110, .nth = 2}, {.step = 330, .nth = 3}, {.step = 168, .nth = 1}};
+        {.step = 112, .nth = 2}, {.step = 330, .nth = 3}, {.step = 168, .nth = 1}};
     struct fixture whole;
     init(&whole, *state, 0);
     read_all(&whole, &(struct how){.step = LENGTH, .nth = 1});

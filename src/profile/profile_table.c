@@ -50,7 +50,7 @@ static int list(const wnw_profile *p, struct row *rows)
 bool wnw_profile_get_table(const wnw_profile *p, int32_t i, wnw_profile_table *out)
 {
     struct row rows[MAX_ROWS];
-    if (!p || !out || WNW_SIZED_CHECK(wnw_profile_table, out) != WNW_OK)
+    if (!p || !out || i < 0 || WNW_SIZED_CHECK(wnw_profile_table, out) != WNW_OK)
         return false;
     const int n = list(p, rows);
     for (int k = 0; k < n; k++) {
