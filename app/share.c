@@ -8,31 +8,29 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Writes the folder above the program's own. False if it is not known. */
-static bool program_root(char *path, size_t size)
+/* Writes the folder of the program. False if it is not known. */
+static bool program_folder(char *path, size_t size)
 {
     const ssize_t n = readlink("/proc/self/exe", path, size - 1);
     if (n <= 0)
         return false;
     path[n] = '\0';
-    for (int i = 0; i < 2; i++) {
-        char *slash = strrchr(path, '/');
-        if (!slash || slash == path)
-            return false;
-        *slash = '\0';
-    }
+    char *slash = strrchr(path, '/');
+    if (!slash || slash == path)
+        return false;
+    *slash = '\0';
     return true;
 }
 
 int app_share_places(char *places[2], const char *tail)
 {
-    static const char *const folders[2] = {"share", "share/winnow"};
-    char root[4096];
+    static const char *const folders[2] = {"share", "../share/winnow"};
+    char folder[4096];
     places[0] = places[1] = NULL;
-    if (!program_root(root, sizeof root))
+    if (!program_folder(folder, sizeof folder))
         return APP_OK;
     for (int i = 0; i < 2; i++) {
-        if (asprintf(&places[i], "%s/%s/%s", root, folders[i], tail) < 0) {
+        if (asprintf(&places[i], "%s/%s/%s", folder, folders[i], tail) < 0) {
             places[i] = NULL;
             free(places[0]);
             places[0] = NULL;

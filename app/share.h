@@ -3,9 +3,9 @@
 #ifndef WNW_APP_SHARE_H
 #define WNW_APP_SHARE_H
 
-/* The places of a shipped file, in the order of looking, both owned by the caller. [0]: share/TAIL beside the
- * folder of the program, a source tree that was built in build/. [1]: share/winnow/TAIL there, an installed
- * program. Both are NULL if the program's own place is not known. Returns an exit code, like the functions
+/* The places of a shipped file, in the order of looking, both owned by the caller. [0]: share/TAIL in the
+ * folder of the program, as in a build folder, which has a link to that of the source tree. [1]:
+ * ../share/winnow/TAIL, an installed program. Both are NULL if the program's own place is not known. Returns an exit code, like the functions
  * below. */
 int app_share_places(char *places[2], const char *tail);
 
