@@ -61,18 +61,18 @@ static json_t *tasks_of(const struct eval_setup *s)
     json_t *list = json_array();
     for (int32_t i = 0; i < s->n_items; i++) {
         const struct eval_item *it = &s->items[i];
-        if (!app_json_append(&list,
-                             json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:s, s:i, s:I}", "task",
-                                       eval_item_name(it), "group",
-                                       it->task  ? it->task->group
-                                       : it->set ? it->set->group
-                                                 : "text",
-                                       "N", (int)it->n_target, "n", (int)it->n, "probes", (int)it->n_probes,
-                                       "n_trials", (int)it->n_trials, "metric",
-                                       it->task  ? it->task->metric
-                                       : it->set ? it->set->metric
-                                                 : "nll",
-                                       "max_new", (int)it->max_new, "units", (json_int_t)it->fit.units)))
+        if (!app_json_append(&list, json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:s, s:i, s:I, s:s*}", "task",
+                                              eval_item_name(it), "group",
+                                              it->task  ? it->task->group
+                                              : it->set ? it->set->group
+                                                        : "text",
+                                              "N", (int)it->n_target, "n", (int)it->n, "probes",
+                                              (int)it->n_probes, "n_trials", (int)it->n_trials, "metric",
+                                              it->task  ? it->task->metric
+                                              : it->set ? it->set->metric
+                                                        : "nll",
+                                              "max_new", (int)it->max_new, "units", (json_int_t)it->fit.units,
+                                              "file", it->set ? it->file_hash : NULL)))
             break;
     }
     return list;

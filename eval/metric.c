@@ -2,6 +2,8 @@
 /* The list of metrics, and what they share. */
 #include "eval/metric.h"
 
+#include "app/values.h"
+
 #include <string.h>
 
 static const struct eval_metric *const metrics[] = {&eval_string_match_all,
@@ -44,6 +46,15 @@ const struct eval_metric *eval_metric_find(const char *name)
         if (strcmp(m->name, name) == 0 || (m->alias && strcmp(m->alias, name) == 0))
             return m;
     return NULL;
+}
+
+const char *eval_metric_nearest(const char *name)
+{
+    enum { N = sizeof metrics / sizeof *metrics };
+    const char *names[N + 1] = {NULL};
+    for (int i = 0; i < N; i++)
+        names[i] = metrics[i]->name;
+    return app_nearest(name, names);
 }
 
 bool eval_metric_score(double *out, const struct eval_metric *m, const struct eval_case *c)

@@ -30,6 +30,8 @@ struct eval_metric {
 /* Metric number i, NULL after the last; the metric with a name or alias, NULL if there is none. */
 const struct eval_metric *eval_metric_get(int32_t i);
 const struct eval_metric *eval_metric_find(const char *name);
+/* The name of a metric nearest to a mistyped one, NULL if none is near. */
+const char *eval_metric_nearest(const char *name);
 /* Writes the score of a case. Returns false if memory runs out. */
 bool eval_metric_score(double *out, const struct eval_metric *m, const struct eval_case *c);
 

@@ -87,6 +87,17 @@ static void set_comparison(json_t **o, const struct eval_answer *a, bool *bad)
     set(o, "dnll", any ? number(a->dnll, bad) : json_null());
 }
 
+/* What a line of the user's file says of itself. */
+static void set_line(json_t **o, const struct eval_sample *s)
+{
+    static const char *const fields[] = {"id", "metric"};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        const json_t *value = json_object_get(s->meta, fields[i]);
+        if (value)
+            set(o, fields[i], json_deep_copy(value));
+    }
+}
+
 /* What a text costs; it has no score. */
 static int make_text(json_t **row, const struct eval_reading *r, const struct eval_entry *e)
 {
@@ -121,6 +132,7 @@ int eval_row_make(json_t **row, double *score, const struct eval_reading *r, con
     int rc = eval_grade_turn(&g, r->sample, turn, &a->text);
     json_t *o = json_object();
     set_identity(&o, r, e, turn);
+    set_line(&o, r->sample);
     set_cache(&o, r, e, a, &bad);
     set(&o, "question", app_json_text(question->s ? question->s : ""));
     set(&o, "pred", json_stringn(a->text.s ? a->text.s : "", a->text.len));

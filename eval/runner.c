@@ -364,7 +364,7 @@ int eval_run_tasks(const struct eval_args *args)
         if (rc == APP_OK && x.n_too_long == x.progress.n_all && x.n_too_long > 0)
             rc = app_fail(APP_BAD_INPUT,
                           "every sample is longer than the model's context of %d tokens; give "
-                          "shorter --lengths",
+                          "shorter --lengths, or shorter contexts in files",
                           (int)x.machine.info.n_ctx_train);
         if (rc == APP_OK || rc == APP_INTERRUPTED) {
             const int reported = finish(&x, rc);

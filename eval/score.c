@@ -4,7 +4,6 @@
 #include "app/console.h"
 #include "app/json.h"
 #include "app/text.h"
-#include "app/values.h"
 #include "eval/args.h"
 #include "eval/commands.h"
 #include "eval/jsonl.h"
@@ -36,19 +35,13 @@ static bool add_score(struct scores *s, double score)
 
 static int unknown_metric(const char *name)
 {
-    enum { MAX_NAMES = 64 };
-    const char *names[MAX_NAMES + 1];
     struct app_text all = {0};
     const struct eval_metric *m;
-    int n = 0;
     bool good = true;
-    for (int32_t i = 0; n < MAX_NAMES && (m = eval_metric_get(i)); i++) {
-        names[n++] = m->name;
+    for (int32_t i = 0; (m = eval_metric_get(i)); i++)
         good = good && app_text_add(&all, ", ", i > 0 ? 2 : 0) &&
                app_text_add_utf8(&all, m->name, strlen(m->name));
-    }
-    names[n] = NULL;
-    const char *near = app_nearest(name, names);
+    const char *near = eval_metric_nearest(name);
     const int rc =
         near ? app_fail(APP_BAD_INPUT, "unknown metric '%s'; did you mean %s?", name, near)
              : app_fail(APP_BAD_INPUT, "unknown metric '%s'; there are: %s", name, good ? all.s : "");

@@ -3,6 +3,7 @@
 #include "eval/set.h"
 
 #include "app/console.h"
+#include "eval/random.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,20 +13,21 @@ enum { RESERVE = 64 };
 
 const struct eval_set *eval_set_get(int32_t i)
 {
-    for (const struct eval_set *s = eval_sets_longbench; s->name; s++)
-        if (i-- == 0)
-            return s;
-    for (const struct eval_set *s = eval_sets_scbench; s->name; s++)
-        if (i-- == 0)
-            return s;
+    static const struct eval_set *const families[] = {eval_sets_longbench, eval_sets_scbench, eval_sets_user};
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++)
+        for (const struct eval_set *s = families[f]; s->name; s++)
+            if (i-- == 0)
+                return s;
     return NULL;
 }
 
-/* The path FOLDER/FILE.jsonl, or FOLDER/FILE_e.jsonl if only that file exists. The caller frees it; NULL if
- * memory runs out. */
+/* The path FOLDER/FILE.jsonl, or FOLDER/FILE_e.jsonl if only that file exists; `folder` itself if it is the file.
+ * The caller frees it; NULL if memory runs out. */
 static char *path_of(const struct eval_set *set, const char *folder)
 {
     char *plain, *even;
+    if (set->flags & EVAL_OWN_FILE)
+        return strdup(folder);
     if (asprintf(&plain, "%s/%s.jsonl", folder, set->file) < 0)
         return NULL;
     if (access(plain, F_OK) == 0 || strcmp(set->group, "longbench") != 0)
@@ -58,7 +60,13 @@ int32_t eval_set_max_prompt(int32_t n_ctx, int32_t max_new, int32_t n_turns, int
 int eval_set_open(struct eval_set_reader *r, const struct eval_set *set, const char *folder)
 {
     *r = (struct eval_set_reader){.set = set, .path = path_of(set, folder)};
-    return r->path ? eval_jsonl_open(&r->file, r->path) : app_fail(APP_FAILED, "out of memory");
+    if (!r->path)
+        return app_fail(APP_FAILED, "out of memory");
+    const int rc = eval_jsonl_open(&r->file, r->path);
+    if (rc == APP_OK && fseek(r->file.f, 0, SEEK_SET) != 0)
+        return app_fail(APP_BAD_INPUT, "'%s' is a pipe; samples are read more than once, so give a file",
+                        r->path);
+    return rc;
 }
 
 void eval_set_close(struct eval_set_reader *r)
@@ -140,16 +148,19 @@ int eval_set_next(struct eval_set_reader *r, struct eval_sample *s, bool *more)
     return rc;
 }
 
-int eval_set_check(int32_t *n, const struct eval_set *set, const char *folder)
+int eval_set_check(int32_t *n, uint64_t *hash, const struct eval_set *set, const char *folder)
 {
     struct eval_set_reader r;
     bool more = true;
     int rc = eval_set_open(&r, set, folder);
     *n = 0;
+    *hash = eval_fnv("", 0);
     while (rc == APP_OK && more) {
         struct eval_sample s;
         rc = eval_set_next(&r, &s, &more);
         *n += rc == APP_OK && more;
+        if (rc == APP_OK && more)
+            *hash = *hash * UINT64_C(1099511628211) ^ eval_fnv(r.file.line.s, r.file.line.len);
         eval_sample_clear(&s);
     }
     if (rc == APP_OK && *n == 0)

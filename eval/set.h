@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Data sets that the user brings as JSONL: LongBench and SCBench. */
+/* Data sets that the user brings as JSONL: LongBench, SCBench and questions of the user's own. */
 #ifndef WNW_EVAL_SET_H
 #define WNW_EVAL_SET_H
 
@@ -8,16 +8,18 @@
 #include "eval/tokens.h"
 
 enum eval_set_flags {
-    EVAL_NO_CHAT = 1,     /* the prompt is plain text for every model */
-    EVAL_FIRST_LINE = 2,  /* the answer is the first line of what is generated */
-    EVAL_STOP_AT_LINE = 4 /* generation stops at the first line break behind the first token */
+    EVAL_NO_CHAT = 1,      /* the prompt is plain text for every model */
+    EVAL_FIRST_LINE = 2,   /* the answer is the first line of what is generated */
+    EVAL_STOP_AT_LINE = 4, /* generation stops at the first line break behind the first token */
+    EVAL_OWN_FILE = 8 /* the user names the file and not its folder, and means all of it: contexts stay whole,
+                       * samples longer than the model's context are left out */
 };
 
 struct eval_set {
     const char *name;  /* of the task */
-    const char *group; /* "longbench" or "scbench" */
+    const char *group; /* "longbench", "scbench" or "user" */
     const char *about;
-    const char *file; /* without .jsonl */
+    const char *file; /* without .jsonl; NULL for EVAL_OWN_FILE */
     const char *metric;
     int32_t max_new;
     uint32_t flags; /* eval_set_flags */
@@ -28,7 +30,7 @@ struct eval_set {
     const void *params;
 };
 
-/* Set number i of both families, NULL after the last. */
+/* Set number i of all families, NULL after the last. */
 const struct eval_set *eval_set_get(int32_t i);
 
 /* Samples of a set in the file's order. */
@@ -41,21 +43,22 @@ struct eval_set_reader {
     int32_t max_prompt; /* tokens; contexts of longer prompts lose their middle; 0 = no limit */
     int32_t index;      /* of the next sample */
 };
-/* Opens FOLDER/FILE.jsonl, or FILE_e.jsonl for LongBench if that alone exists. Returns an exit code, like the
- * next function. */
+/* Opens FOLDER/FILE.jsonl, or FILE_e.jsonl for LongBench if that alone exists; for EVAL_OWN_FILE the file that
+ * `folder` names. Returns an exit code, like the next function. */
 int eval_set_open(struct eval_set_reader *r, const struct eval_set *set, const char *folder);
 /* The next sample; *more false at the end. The caller clears the sample in any case. */
 int eval_set_next(struct eval_set_reader *r, struct eval_sample *s, bool *more);
 void eval_set_close(struct eval_set_reader *r);
-/* Reads the whole file to check it; *n becomes its number of samples. Returns an exit code. */
-int eval_set_check(int32_t *n, const struct eval_set *set, const char *folder);
+/* Reads the whole file to check it; *n becomes its number of samples and *hash the hash of its lines, blank ones
+ * left out. Returns an exit code. */
+int eval_set_check(int32_t *n, uint64_t *hash, const struct eval_set *set, const char *folder);
 /* Whether the set's file exists. */
 bool eval_set_exists(const struct eval_set *set, const char *folder);
 /* The longest prompt in tokens for a model: the papers' values for 32K and 128K models, otherwise what the
  * context leaves beside answers, chat and a reserve. */
 int32_t eval_set_max_prompt(int32_t n_ctx, int32_t max_new, int32_t n_turns, int32_t overhead);
 
-/* set_longbench.c, set_scbench.c; ended by a name of NULL. */
-extern const struct eval_set eval_sets_longbench[], eval_sets_scbench[];
+/* set_longbench.c, set_scbench.c, set_user.c; ended by a name of NULL. */
+extern const struct eval_set eval_sets_longbench[], eval_sets_scbench[], eval_sets_user[];
 
 #endif

@@ -32,12 +32,15 @@ static int check_sets(struct eval_setup *s)
 {
     int rc = APP_OK;
     for (int32_t i = 0; rc == APP_OK && i < s->n_items; i++) {
+        struct eval_item *item = &s->items[i];
+        uint64_t hash;
         int32_t n;
-        if (!s->items[i].set)
+        if (!item->set)
             continue;
-        rc = eval_set_check(&n, s->items[i].set, eval_setup_folder(s, s->items[i].set));
-        if (rc == APP_OK && n < s->items[i].n)
-            s->items[i].n = n;
+        rc = eval_set_check(&n, &hash, item->set, eval_setup_folder(s, item->set));
+        if (rc == APP_OK && n < item->n)
+            item->n = n;
+        snprintf(item->file_hash, sizeof item->file_hash, "%016llx", (unsigned long long)hash);
     }
     return rc;
 }
@@ -55,6 +58,7 @@ int eval_setup_open_set(struct eval_set_reader *r, const struct eval_setup *s, c
     r->tokenizer = &s->tokenizer;
     r->chat = &s->chat;
     r->max_prompt = s->args->max_prompt != APP_UNSET ? (int32_t)s->args->max_prompt
+                    : set->flags & EVAL_OWN_FILE     ? 0
                     : strcmp(set->group, "scbench") == 0
                         ? eval_set_max_prompt(info.n_ctx_train, set->max_new, MOST_TURNS, overhead)
                         : eval_set_max_prompt(info.n_ctx_train, set->max_new, 1, overhead);
@@ -210,6 +214,7 @@ int eval_setup_sample(struct eval_sample *sample, bool *more, struct eval_setup 
             rc = eval_set_next(&item->reader, sample, more);
         }
     }
-    sample->max_new = item->max_new;
+    if (item->task) /* lines of a file may have their own */
+        sample->max_new = item->max_new;
     return rc;
 }

@@ -21,7 +21,8 @@ struct eval_item {
     int32_t
         n_probes; /* further samples for the full cache alone: can it solve the task? Their numbers begin at
                          EVAL_GATE_FIRST */
-    int32_t max_new; /* the most tokens of an answer */
+    int32_t max_new;    /* the most tokens of an answer, where a line of the file has no number of its own */
+    char file_hash[17]; /* of a set's file, hexadecimal */
     struct eval_fit fit;
     struct eval_set_reader reader;
     bool open; /* the reader */
@@ -56,7 +57,7 @@ struct eval_setup {
  * case. */
 int eval_setup_open(struct eval_setup *s, const struct eval_args *args);
 void eval_setup_close(struct eval_setup *s);
-/* The folder of a set's file. */
+/* The folder of a set's file, or the file itself (EVAL_OWN_FILE); NULL if the options name none. */
 const char *eval_setup_folder(const struct eval_setup *s, const struct eval_set *set);
 /* Opens a set's file; prompts are cut to what the model and the options allow. Returns an exit code. */
 int eval_setup_open_set(struct eval_set_reader *r, const struct eval_setup *s, const struct eval_set *set);

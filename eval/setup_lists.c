@@ -52,15 +52,16 @@ static int unknown_task(const char *word)
 
 const char *eval_setup_folder(const struct eval_setup *s, const struct eval_set *set)
 {
-    return strcmp(set->group, "longbench") == 0 ? s->args->longbench : s->args->scbench;
+    return set->flags & EVAL_OWN_FILE             ? s->args->jsonl
+           : strcmp(set->group, "longbench") == 0 ? s->args->longbench
+                                                  : s->args->scbench;
 }
 
 /* Adds the sets of files that a word names; the name of a group adds those whose file exists. */
 static int add_sets(struct eval_setup *s, const char *word, bool *found)
 {
     const struct eval_set *set;
-    int32_t n_before = s->n_sets;
-    bool group = false;
+    bool group = false, any = false;
     for (int32_t i = 0; (set = eval_set_get(i)); i++) {
         const bool named = strcmp(set->name, word) == 0, in_group = strcmp(set->group, word) == 0;
         const char *folder = eval_setup_folder(s, set);
@@ -69,16 +70,20 @@ static int add_sets(struct eval_setup *s, const char *word, bool *found)
             known = known || s->sets[k] == set;
         group = group || in_group;
         *found = *found || named || in_group;
+        any = any || (known && in_group);
         if (!(named || in_group) || known)
             continue;
+        if (!folder && set->flags & EVAL_OWN_FILE)
+            return app_fail(APP_BAD_INPUT, "%s needs a file of questions; name it with --jsonl", word);
         if (!folder)
             return app_fail(APP_BAD_INPUT, "%s needs the files of --%s; name their folder", word, set->group);
-        if (named || eval_set_exists(set, folder))
-            s->sets[s->n_sets++] = set;
+        if (!named && !eval_set_exists(set, folder))
+            continue;
+        s->sets[s->n_sets++] = set;
+        any = true;
     }
-    return group && s->n_sets == n_before
-               ? app_fail(APP_BAD_INPUT, "--%s: there is no file of these sets in the folder", word)
-               : APP_OK;
+    return group && !any ? app_fail(APP_BAD_INPUT, "--%s: there is no file of these sets in the folder", word)
+                         : APP_OK;
 }
 
 static int add_tasks(struct eval_setup *s, const char *word)
@@ -219,7 +224,9 @@ static int add_product(struct eval_setup *s, int32_t n, int32_t n_trials)
                                                 .n = grid ? s->world.n_depths * n_trials : n});
     }
     for (int32_t i = 0; rc == APP_OK && i < s->n_sets; i++)
-        rc = add_item(s, (struct eval_item){.set = s->sets[i], .n = n, .n_trials = 1});
+        rc = add_item(s, (struct eval_item){.set = s->sets[i],
+                                            .n = s->sets[i]->flags & EVAL_OWN_FILE ? INT32_MAX : n,
+                                            .n_trials = 1});
     for (int32_t l = 0; rc == APP_OK && s->wants_text && l < s->n_lengths; l++)
         rc = add_item(s, (struct eval_item){.text = true, .n_target = s->lengths[l], .n = n, .n_trials = 1});
     s->wants_text = false;
@@ -244,12 +251,18 @@ static int add_suite(struct eval_setup *s)
         if (rc == APP_OK)
             rc = add_product(s, INT32_MAX, 1);
     }
+    if (rc == APP_OK && s->args->jsonl)
+        rc = add_tasks(s, "user");
+    if (rc == APP_OK && s->args->jsonl)
+        rc = add_product(s, INT32_MAX, 1);
     return rc;
 }
 
 static int add_named(struct eval_setup *s)
 {
-    int rc = each_word(s, s->args->tasks, add_tasks);
+    int rc = s->args->tasks ? each_word(s, s->args->tasks, add_tasks) : APP_OK;
+    if (rc == APP_OK && s->args->jsonl)
+        rc = add_tasks(s, "user");
     if (rc == APP_OK)
         rc = each_word(s, s->args->lengths ? s->args->lengths : "2048", add_length_word);
     if (rc == APP_OK && s->n_tasks + s->n_sets == 0 && !s->wants_text)
@@ -265,10 +278,10 @@ static int find_suite(struct eval_setup *s)
     const struct eval_suite *suite;
     int n = 0;
     if (!s->args->suite)
-        return s->args->tasks
+        return s->args->tasks || s->args->jsonl
                    ? APP_OK
-                   : app_fail(APP_BAD_INPUT, "no tasks; name them with --tasks or a --suite, `winnow "
-                                             "eval --list` lists them");
+                   : app_fail(APP_BAD_INPUT, "no tasks; name them with --tasks, a --suite or --jsonl, "
+                                             "`winnow eval --list` lists them");
     if (s->args->tasks || s->args->lengths)
         return app_fail(APP_BAD_INPUT, "--suite brings tasks and lengths; leave out --%s",
                         s->args->tasks ? "tasks" : "lengths");

@@ -139,6 +139,8 @@ assert b["context"].startswith("You are given") and b["context"].endswith("Do no
 assert trec["question"] == "What is it? " and trec["answer_prefix"] == "Type:" and trec["meta"]["classes"] == ["Location", "Date"]
 assert not trec["meta"]["chat"] and trec["meta"]["first_line"] and samsum["meta"]["stop_at_line"] and a["meta"]["chat"]
 PY
+good 'LongBench, named twice' eval --dump-samples -m "$smollm2" --tasks longbench,longbench --longbench "$work/lb" --lb-max-prompt 1000
+[ "$(wc -l <"$work/out")" -eq 5 ] || fail 'LongBench, named twice'
 good 'SCBench' eval --dump-samples -m "$smollm2" --tasks scbench --scbench "$work/scb"
 python3 - "$work/out" <<'PY' || fail 'SCBench samples'
 import json, sys
@@ -169,4 +171,32 @@ bad 'a set that is not there' 'cannot open' eval --dump-samples -m "$smollm2" --
 bad 'a folder without sets' 'no file of these sets' eval --dump-samples -m "$smollm2" --tasks longbench --longbench "$work/texts"
 printf '{"input":"%s","context":"c","answers":["a"]}\n' "$(seq -s ' ' 1 40)" >"$work/lb/musique.jsonl"
 bad 'a prompt that is too short' 'does not fit a prompt' eval --dump-samples -m "$smollm2" --tasks musique --longbench "$work/lb" --lb-max-prompt 16
+
+# The user's own questions: --jsonl alone is task user, with all lines of the file.
+python3 - "$work/own.jsonl" <<'PY'
+import json, sys
+with open(sys.argv[1], "w") as f:
+    for i in range(25):
+        print(json.dumps({"id": f"q{i}", "context": f"Ann has {i} goats.", "question": "How many goats?", "answers": [str(i), f"{i} goats"]}), file=f)
+    print(json.dumps({"context": "Bob sings.", "question": "Who?", "answer": "Bob", "metric": "qa_f1", "max_new": 3}), file=f)
+PY
+good 'own questions' eval --dump-samples -m "$smollm2" --jsonl "$work/own.jsonl"
+python3 - "$work/out" <<'PY' || fail 'own questions: samples'
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+assert [r["index"] for r in rows] == list(range(26)) and {r["task"] for r in rows} == {"user"}
+assert (rows[7]["context"], rows[7]["question"], rows[7]["answer_prefix"]) == ("Ann has 7 goats.\n\n", "How many goats?\n", "Answer:")
+assert (rows[7]["refs"], rows[7]["metric"], rows[7]["max_new"], rows[7]["meta"]["id"]) == (["7", "7 goats"], "string_match_part", 64, "q7")
+assert (rows[25]["refs"], rows[25]["metric"], rows[25]["max_new"]) == (["Bob"], "qa_f1", 3)
+PY
+good 'own questions beside a task' eval --dump-samples -m "$smollm2" --tasks user,vt --lengths 1000 --samples 2 --jsonl "$work/own.jsonl"
+[ "$(grep -c '"task":"user"' "$work/out"):$(wc -l <"$work/out")" = 2:4 ] || fail "own questions beside a task: $(cut -c 1-60 "$work/out")"
+good 'own questions beside a suite' eval --dump-samples -m "$smollm2" --suite tiny-ci --jsonl "$work/own.jsonl"
+[ "$(grep -c '"task":"user"' "$work/out")" -eq 26 ] || fail 'own questions beside a suite'
+grep -qv '"task":"user"' "$work/out" || fail 'own questions in place of a suite'
+bad 'no file of questions' 'name it with --jsonl' eval --dump-samples -m "$smollm2" --tasks user
+bad 'a file that is not there' 'cannot open' eval --dump-samples -m "$smollm2" --jsonl "$work/none.jsonl"
+echo '{"context": "c", "question": "q"}' >>"$work/own.jsonl"
+bad 'own questions: a bad line' "own.jsonl' line 27: no text \"answer\"" eval --dump-samples -m "$smollm2" --jsonl "$work/own.jsonl"
+bad 'own questions: a bad line behind the samples' 'line 27' eval -m "$smollm2" --jsonl "$work/own.jsonl" --samples 1 --out "$work/made/x"
 finish

@@ -156,6 +156,44 @@ probes = [r for r in rows if r["index"] >= 900000]
 assert len(probes) == 4 and all(r["policy"] == "full" for r in probes) and len(rows) == 4 + 2 * 8
 PY
 
+# The user's own questions: each line is answered with its own metric and length, one that the context does not hold is
+# left out, and a file that changed is another run.
+python3 - "$work/own.jsonl" <<'PY'
+import json, sys
+long = " ".join(f"Sentence number {i} says that all is well." for i in range(12000))
+with open(sys.argv[1], "w") as f:
+    for row in ({"id": "first", "context": "Ann has 7 goats. " * 20, "question": "How many goats?", "answers": ["7", "seven"]},
+                {"context": long, "question": "Is all well?", "answer": "yes"},
+                {"context": "Bob sings. " * 20, "question": "Who?", "answer": "Bob", "metric": "qa_f1", "max_new": 3}):
+        print(json.dumps(row), file=f)
+PY
+own=(eval -m "$llama" -t 1 --quiet --jsonl "$work/own.jsonl" --policies snapkv --out "$work/questions")
+good 'own questions' "${own[@]}"
+grep -q '1 samples were left out: they are longer' "$work/err" || fail "own questions: $(cat "$work/err")"
+python3 - "$work/questions" <<'PY' || fail 'own questions: records'
+import json, sys
+run = json.load(open(sys.argv[1] + "/run.json"))
+rows = [json.loads(line) for line in open(sys.argv[1] + "/results.jsonl")]
+(task,) = run["tasks"]
+assert (task["task"], task["group"], task["n"], len(task["file"])) == ("user", "user", 3, 16), task
+assert sorted((r["index"], r["policy"]) for r in rows) == [(0, "full"), (0, "snapkv"), (2, "full"), (2, "snapkv")], rows
+for r in rows:
+    first = r["index"] == 0
+    assert (r.get("id"), r.get("metric")) == (("first", None) if first else (None, "qa_f1")), r
+    assert r["refs"] == (["7", "seven"] if first else ["Bob"]) and r["question"].startswith("How many" if first else "Who")
+    assert r["gen_tokens"] <= (64 if first else 3) and ("partial" in r["scores"]) == first and not r["truncated"]
+    if first:  # the default metric: is an answer in what was said?
+        assert r["score"] == any(ref in r["pred"].lower() for ref in r["refs"]), r
+    assert (r["policy"] == "full") == (r["ratio_ach"] < 0.4), r
+PY
+cp "$work/questions/results.jsonl" "$work/first"
+good 'own questions, again' "${own[@]}"
+same 'own questions, again' "$work/first" "$work/questions/results.jsonl"
+sed -i 's/Ann has 7/Ann has 8/' "$work/own.jsonl"
+bad 'own questions that changed' '"tasks" differs' "${own[@]}"
+sed -i -n 2p "$work/own.jsonl"
+bad 'own questions, all too long' 'shorter contexts in files' eval -m "$llama" -t 1 --quiet --jsonl "$work/own.jsonl" --policies snapkv --out "$work/none"
+
 # A policy that is told the question has no place in mode agnostic, and the others none in mode task.
 run 'task' --tasks niah_single_1 --lengths 1000 --policies snapkv,kvcompose:task=question --modes agnostic,task --out "$work/task"
 [ "$(grep -c 'is left out of mode' "$work/err")" -eq 2 ] || fail "task: $(cat "$work/err")"
