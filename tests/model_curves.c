@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* `calibrate curves` on tiny models: against a computation of its own, and what must not change a byte. */
+#include "calibrations.h"
 #include "helpers.h"
 #include "peek_calibrate.h"
 #include "peek_session.h"
-#include "winnow_calibrate.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,21 +14,6 @@
 enum { LENGTH = 80, N_STEP = 5, MOST_ROWS = 64, N_RATIO = 99 };
 
 static char *text;
-
-static wnw_calibrate_params params_of(const wnw_calibration_text *of, const char *options)
-{
-    static const char *const outputs[] = {"dump"};
-    wnw_calibrate_params p = wnw_calibrate_default_params();
-    p.options = options;
-    p.recipe = "knorm";
-    p.kv_type = WNW_KV_F32;
-    p.texts = of;
-    p.n_texts = 1;
-    p.n_threads = 1;
-    p.outputs = outputs;
-    p.n_outputs = 1;
-    return p;
-}
 
 /* ---- Against a computation of its own ---- */
 
@@ -169,7 +154,8 @@ static void by_the_definition(void **state)
     test_open_tiny(&own.t, row->arch, 1, 1);
     own.n_row = own.t.info.n_layer * own.t.info.n_head_kv;
     const wnw_calibration_text of = {"words", text, strlen(text)};
-    const wnw_calibrate_params p = params_of(&of, "length=80,samples=1,questions=1,generate=5");
+    const wnw_calibrate_params p =
+        test_calibrate_params(&of, "knorm", "length=80,samples=1,questions=1,generate=5");
     assert_ok(wnw_calibrate(&c, own.t.m, "curves", &p));
     const char *dump = wnw_calibration_output(c, "dump");
     assert_ok(wnw_tokenize(own.t.m, text, strlen(text), false, false, &tokens, &n_tokens));
@@ -200,47 +186,15 @@ static void by_the_definition(void **state)
 
 static wnw_model *model;
 
-static char *profile_of(const wnw_calibrate_params *p)
-{
-    wnw_calibration *c;
-    const char *name;
-    assert_ok(wnw_calibrate(&c, model, "curves", p));
-    char *copy = strdup(wnw_calibration_profile(c, 0, &name));
-    assert_string_equal(name, "curves.json");
-    wnw_calibration_free(c);
-    return copy;
-}
-
-static bool stop_after(int64_t done, int64_t total, const char *what, void *user)
-{
-    (void)total;
-    (void)what;
-    return done < *(const int64_t *)user;
-}
-
 /* Threads and an interruption change no byte, and the result is a profile that the preset reads. */
 static void same_bytes(void **state)
 {
     (void)state;
     const wnw_calibration_text of = {"words", text, strlen(text)};
-    wnw_calibrate_params p = params_of(&of, "length=60,samples=3,questions=2,generate=3");
-    char *once = profile_of(&p), path[] = "/tmp/winnow-curves-XXXXXX";
-    p.n_threads = 2;
-    char *threads = profile_of(&p);
-    assert_string_equal(once, threads);
-    const int fd = mkstemp(path);
-    assert_cmp(fd, >=, 0);
-    close(fd);
-    unlink(path);
-    int64_t stop = 60 + 6 + 1;
-    wnw_calibration *c;
-    p.journal = path;
-    p.progress = stop_after;
-    p.progress_user = &stop;
-    assert_error(wnw_calibrate(&c, model, "curves", &p), WNW_E_CANCELLED);
-    stop = INT64_MAX;
-    char *resumed = profile_of(&p);
-    assert_string_equal(once, resumed);
+    const wnw_calibrate_params p =
+        test_calibrate_params(&of, "knorm", "length=60,samples=3,questions=2,generate=3");
+    char path[] = "/tmp/winnow-curves-XXXXXX";
+    char *once = test_calibrated_alike(model, "curves", &p, path, 60 + 6 + 1);
     wnw_profile *profile;
     FILE *f = fopen(path, "wb");
     assert_non_null(f);
@@ -253,8 +207,6 @@ static void same_bytes(void **state)
     wnw_profile_free(profile);
     unlink(path);
     free(once);
-    free(threads);
-    free(resumed);
 }
 
 static const struct bad_row {
@@ -272,9 +224,8 @@ static void refuses(void **state)
 {
     const struct bad_row *row = *state;
     const wnw_calibration_text of = {"words", text, strlen(text)};
-    wnw_calibrate_params p = params_of(&of, row->options);
+    const wnw_calibrate_params p = test_calibrate_params(&of, row->recipe, row->options);
     wnw_calibration *c;
-    p.recipe = row->recipe;
     assert_error(wnw_calibrate(&c, model, "curves", &p), row->status);
     assert_says(row->says);
     assert_null(c);
@@ -307,10 +258,7 @@ static int close_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(same_bytes), cmocka_unit_test(questions_differ)};
-    uint64_t seed = 8;
-    text = calloc(1, 3001);
-    for (size_t i = 0; i < 3000; i++)
-        text[i] = i % 6 == 5 ? ' ' : (char)('a' + test_random(&seed) % 26);
+    text = test_random_words(3000, 8);
     const int failed = run_rows(by_the_definition, rows) +
                        cmocka_run_group_tests(tests, open_model, close_model) +
                        run_rows_with(refuses, bad_rows, open_model, close_model);

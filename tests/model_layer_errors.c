@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* `calibrate layers` on tiny models: errors against sessions in which the entries are really gone, and what must
  * not change a byte. */
+#include "calibrations.h"
 #include "helpers.h"
 #include "peek_session.h"
-#include "winnow_calibrate.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,23 +13,9 @@
 
 enum { LENGTH = 90, N_STEP = 4, KEEP = 20, MOST_LAYERS = 16 };
 #define OPTIONS "keep=20,length=90,samples=2,generate=4,tokens=text"
+#define RECIPE  "snapkv:window=8"
 
 static char *text; /* of words of all kinds, longer than the samples need */
-
-static wnw_calibrate_params params_of(const wnw_calibration_text *of)
-{
-    static const char *const outputs[] = {"dump"};
-    wnw_calibrate_params p = wnw_calibrate_default_params();
-    p.options = OPTIONS;
-    p.recipe = "snapkv:window=8";
-    p.kv_type = WNW_KV_F32;
-    p.texts = of;
-    p.n_texts = 1;
-    p.n_threads = 1;
-    p.outputs = outputs;
-    p.n_outputs = 1;
-    return p;
-}
 
 /* The error in the line text,sample,step,layer,error of the first sample. */
 static double dumped(const char *dump, int32_t step, int32_t il)
@@ -103,7 +89,7 @@ static void as_if_entries_were_gone(void **state)
     int32_t *tokens, n_tokens, *bos, n_bos;
     test_open_tiny(&t, row->arch, 1, 1);
     const wnw_calibration_text of = {"words", text, strlen(text)};
-    const wnw_calibrate_params p = params_of(&of);
+    const wnw_calibrate_params p = test_calibrate_params(&of, RECIPE, OPTIONS);
     assert_ok(wnw_calibrate(&c, t.m, "layers", &p));
     const char *dump = wnw_calibration_output(c, "dump");
     assert_ok(wnw_tokenize(t.m, text, strlen(text), false, false, &tokens, &n_tokens));
@@ -156,59 +142,21 @@ static void as_if_entries_were_gone(void **state)
 
 static wnw_model *model;
 
-static char *profile_of(const wnw_calibrate_params *p)
-{
-    wnw_calibration *c;
-    const char *name;
-    assert_ok(wnw_calibrate(&c, model, "layers", p));
-    char *copy = strdup(wnw_calibration_profile(c, 0, &name));
-    assert_string_equal(name, "layers.json");
-    assert_null(wnw_calibration_profile(c, 1, NULL));
-    wnw_calibration_free(c);
-    return copy;
-}
-
-struct stop {
-    int64_t after;
-};
-
-static bool stop_after(int64_t done, int64_t total, const char *what, void *user)
-{
-    (void)total;
-    (void)what;
-    return done < ((const struct stop *)user)->after;
-}
-
 static void same_bytes(void **state)
 {
     (void)state;
     const wnw_calibration_text of = {"words", text, strlen(text)};
-    wnw_calibrate_params p = params_of(&of);
-    char *once = profile_of(&p);
-    p.n_threads = 2;
-    char *threads = profile_of(&p);
-    assert_string_equal(once, threads);
+    wnw_calibrate_params p = test_calibrate_params(&of, RECIPE, OPTIONS);
     char journal[] = "/tmp/winnow-layers-XXXXXX";
-    const int fd = mkstemp(journal);
-    assert_cmp(fd, >=, 0);
-    close(fd);
-    unlink(journal);
-    struct stop stop = {.after = LENGTH + N_STEP + 1}; /* in the second sample */
+    /* cancelled in the second sample */
+    char *once = test_calibrated_alike(model, "layers", &p, journal, LENGTH + N_STEP + 1);
     wnw_calibration *c;
     p.journal = journal;
-    p.progress = stop_after;
-    p.progress_user = &stop;
-    assert_error(wnw_calibrate(&c, model, "layers", &p), WNW_E_CANCELLED);
-    stop.after = INT64_MAX;
-    char *resumed = profile_of(&p);
-    assert_string_equal(once, resumed);
     p.recipe = "keydiff";
     assert_error(wnw_calibrate(&c, model, "layers", &p), WNW_E_MISMATCH);
     assert_says("policy");
     unlink(journal);
     free(once);
-    free(threads);
-    free(resumed);
 }
 
 /* The profile is one that the layer budget reads. */
@@ -217,11 +165,11 @@ static void is_read(void **state)
     (void)state;
     const wnw_calibration_text of[] = {{"words", text, strlen(text)},
                                        {"more words", text + 200, strlen(text) - 200}};
-    wnw_calibrate_params p = params_of(of);
+    wnw_calibrate_params p = test_calibrate_params(of, RECIPE, OPTIONS);
     char path[] = "/tmp/winnow-layers-XXXXXX";
     wnw_profile *profile;
     p.n_texts = 2;
-    char *json = profile_of(&p);
+    char *json = test_calibrated(model, "layers", &p);
     const int fd = mkstemp(path);
     assert_cmp(fd, >=, 0);
     assert_int_equal(write(fd, json, strlen(json)), strlen(json));
@@ -259,10 +207,8 @@ static void refuses(void **state)
 {
     const struct bad_row *row = *state;
     const wnw_calibration_text of = {"words", text, row->len ? row->len : strlen(text)};
-    wnw_calibrate_params p = params_of(&of);
+    const wnw_calibrate_params p = test_calibrate_params(&of, row->recipe, row->options);
     wnw_calibration *c;
-    p.options = row->options;
-    p.recipe = row->recipe;
     assert_error(wnw_calibrate(&c, model, "layers", &p), row->status);
     assert_says(row->says);
     assert_null(c);
@@ -287,10 +233,7 @@ static int close_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(same_bytes), cmocka_unit_test(is_read)};
-    uint64_t seed = 8;
-    text = calloc(1, 6001);
-    for (size_t i = 0; i < 6000; i++)
-        text[i] = i % 6 == 5 ? ' ' : (char)('a' + test_random(&seed) % 26);
+    text = test_random_words(6000, 8);
     const int failed = run_rows(as_if_entries_were_gone, rows) +
                        cmocka_run_group_tests(tests, open_model, close_model) +
                        run_rows_with(refuses, bad_rows, open_model, close_model);
