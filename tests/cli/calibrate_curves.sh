@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: MIT
 # winnow calibrate curves: from a text to curves that the preset lukv reads, and what is refused.
 . "$(dirname "$0")/lib.sh"
-model=$tiny/tiny-llama.gguf
-need_file "$model"
-text=$(dirname "$0")/../../share/text/calibration.txt
-need_file "$text"
-export WINNOW_CACHE=$work/cache # nobody's own profiles
+calibrates
 small=length=100,samples=2,questions=2,generate=4
 seq 200 | awk '{ print 1 + ($1 * 37) % 200 }' >"$work/ids"
 plan() { good "$1" plan -m "$model" --tokens "$work/ids" -o "$work/plan.json" "${@:2}"; }

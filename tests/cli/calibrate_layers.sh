@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: MIT
 # winnow calibrate layers: from a text to budgets that CompressKV reads, and what is refused.
 . "$(dirname "$0")/lib.sh"
-model=$tiny/tiny-llama.gguf
-need_file "$model"
-text=$(dirname "$0")/../../share/text/calibration.txt
-need_file "$text"
-export WINNOW_CACHE=$work/cache # nobody's own profiles
+calibrates
 small=keep=16,length=80,samples=3,generate=5
 seq 200 | awk '{ print 1 + ($1 * 37) % 200 }' >"$work/ids"
 layers() { printf '%s\n' calibrate layers -m "$model" "$@"; }

@@ -2,11 +2,7 @@
 # winnow calibrate compiler: the whole chain on a tiny model, what the preset makes of its tables, going on after the end
 # of a process, and what is refused.
 . "$(dirname "$0")/lib.sh"
-model=$tiny/tiny-llama.gguf
-need_file "$model"
-text=$(dirname "$0")/../../share/text/calibration.txt
-need_file "$text"
-export WINNOW_CACHE=$work/cache # nobody's own profiles
+calibrates
 small=items=6,held_out=2,length=160,next=12,head_trials=8,tau_trials=8,window=16,entropy_bins=2,gate=elastic
 run() { # OUT SET ARGS...
     local out=$1 set=$2

@@ -31,6 +31,16 @@ need_file() {
     fi
 }
 
+# calibrates: a tiny model ($model) and the text that comes with the command ($text), apart from the user's own
+# profiles.
+calibrates() {
+    model=$tiny/tiny-llama.gguf
+    text=$(dirname "$0")/../../share/text/calibration.txt
+    need_file "$model"
+    need_file "$text"
+    export WINNOW_CACHE=$work/cache
+}
+
 # good NAME ARGS...: runs the command, which must succeed; its output is in $work/out and $work/err.
 good() {
     local name=$1 code
