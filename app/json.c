@@ -19,6 +19,15 @@ bool app_json_append(json_t **list, json_t *item)
     return false;
 }
 
+bool app_json_set(json_t **o, const char *key, json_t *value)
+{
+    if (json_object_set_new(*o, key, value) == 0) /* takes the value over in any case, as above */
+        return true;
+    json_decref(*o);
+    *o = NULL;
+    return false;
+}
+
 json_t *app_json_text(const char *s)
 {
     struct app_text text = {0};

@@ -14,6 +14,8 @@ json_t *app_json_ids(const int32_t *ids, int32_t n);
 /* Adds `item`, which is taken over in any case. If memory runs out, or if *list or item is NULL already, the
  * list is released (*list = NULL) and the result is false: a list is complete or it does not exist. */
 bool app_json_append(json_t **list, json_t *item);
+/* Sets member `key` of an object to `value`, under the same rules: an object is complete or it does not exist. */
+bool app_json_set(json_t **o, const char *key, json_t *value);
 /* Prints one JSON object and a newline to standard output and releases the object. NULL means that memory ran
  * out while the object was made. Returns an exit code. */
 int app_print_json(json_t *o);

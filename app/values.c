@@ -8,6 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+size_t app_recipe_length(const char *list)
+{
+    size_t len = strcspn(list, ",");
+    while (list[len] == ',') {
+        const char *next = list + len + 1;
+        if (next[strcspn(next, "=:+,")] != '=') /* the name of a recipe ends otherwise */
+            break;
+        len += 1 + strcspn(next, ",");
+    }
+    return len;
+}
+
 bool app_parse_int(int64_t *out, const char *text)
 {
     char *end;

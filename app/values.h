@@ -4,10 +4,15 @@
 #define WNW_APP_VALUES_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* The word of the NULL-terminated list nearest to `word`, NULL if none is near. */
 const char *app_nearest(const char *word, const char *const *words);
+
+/* Length of the first recipe of a list whose items are separated by commas. An item key=value belongs to the
+ * recipe before it. */
+size_t app_recipe_length(const char *list);
 
 /* Reads a number strictly: it is the whole string, without blanks. An integer beyond 64 bits becomes
  * INT64_MIN or INT64_MAX, so that it is refused for its size and not for its form. */

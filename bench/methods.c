@@ -22,6 +22,7 @@
 #include "app/process.h"
 #include "app/profiles.h"
 #include "app/text.h"
+#include "app/values.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -63,13 +64,10 @@ static int add_method(struct bench_methods *b, const char *recipe, size_t len)
     return APP_OK;
 }
 
-/* An item key=value of the list belongs to the recipe before it. */
 static int add_list(struct bench_methods *b, const char *list)
 {
     for (const char *at = list; *at;) {
-        size_t len = strcspn(at, ",");
-        while (at[len] == ',' && at[len + 1 + strcspn(at + len + 1, "=:+,")] == '=')
-            len += 1 + strcspn(at + len + 1, ",");
+        const size_t len = app_recipe_length(at);
         const int rc = add_method(b, at, len);
         if (rc != APP_OK)
             return rc;

@@ -9,19 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Length of the first word of a list. */
-static size_t word_length(const char *list, bool recipes)
-{
-    size_t len = strcspn(list, ",");
-    while (recipes && list[len] == ',') {
-        const char *next = list + len + 1;
-        if (next[strcspn(next, "=:+,")] != '=')
-            break;
-        len += 1 + strcspn(next, ",");
-    }
-    return len;
-}
-
 char **eval_list_words(const char *list, bool recipes)
 {
     const size_t bytes = strlen(list) + 1;
@@ -32,7 +19,7 @@ char **eval_list_words(const char *list, bool recipes)
     size_t n = 0;
     memcpy(copy, list, bytes);
     while (*copy) {
-        const size_t len = word_length(copy, recipes);
+        const size_t len = recipes ? app_recipe_length(copy) : strcspn(copy, ",");
         const bool more = copy[len] == ',';
         copy[len] = '\0';
         if (len > 0)

@@ -83,13 +83,10 @@ static json_t *configs_of(const struct eval_configs *c)
     json_t *list = json_array();
     for (int32_t i = 0; i < c->n; i++) {
         json_t *o = json_copy(c->at[i].json);
-        if (o && (json_object_set_new(o, "config_id", json_string(c->at[i].id)) != 0 ||
-                  json_object_set_new(o, "recipe", json_string(c->at[i].recipe)) != 0 ||
-                  json_object_set_new(o, "full", json_boolean(c->at[i].full)) != 0 ||
-                  json_object_set_new(o, "reference", json_string(c->at[c->at[i].reference].id)) != 0)) {
-            json_decref(o);
-            o = NULL;
-        }
+        app_json_set(&o, "config_id", json_string(c->at[i].id));
+        app_json_set(&o, "recipe", json_string(c->at[i].recipe));
+        app_json_set(&o, "full", json_boolean(c->at[i].full));
+        app_json_set(&o, "reference", json_string(c->at[c->at[i].reference].id));
         if (!app_json_append(&list, o))
             break;
     }

@@ -14,23 +14,12 @@ static json_t *number(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-/* Sets a member; a failure makes *o NULL. */
-static void set(json_t **o, const char *key, json_t *value)
-{
-    if (*o && json_object_set_new(*o, key, value) == 0)
-        return;
-    if (!*o)
-        json_decref(value);
-    json_decref(*o);
-    *o = NULL;
-}
-
 static void set_interval(json_t **o, const struct eval_paired *p)
 {
-    set(o, "delta", number(p->delta));
-    set(o, "lo", number(p->over.lo));
-    set(o, "hi", number(p->over.hi));
-    set(o, "verdict", isnan(p->delta) ? json_null() : json_string(eval_verdict(p)));
+    app_json_set(o, "delta", number(p->delta));
+    app_json_set(o, "lo", number(p->over.lo));
+    app_json_set(o, "hi", number(p->over.hi));
+    app_json_set(o, "verdict", isnan(p->delta) ? json_null() : json_string(eval_verdict(p)));
 }
 
 static json_t *cell_json(const struct eval_cell *c)
@@ -40,21 +29,21 @@ static json_t *cell_json(const struct eval_cell *c)
         "removed",    "kv_bytes",    "peak_bytes",  "ctx_tokens", "gen_tokens", "depth",
         "prefill_ms", "compress_ms", "question_ms", "decode_ms"};
     json_t *o = json_object();
-    set(&o, "n", json_integer((json_int_t)c->n));
-    set(&o, "mean", number(c->mean));
-    set(&o, "full", number(c->full));
+    app_json_set(&o, "n", json_integer((json_int_t)c->n));
+    app_json_set(&o, "mean", number(c->mean));
+    app_json_set(&o, "full", number(c->full));
     set_interval(&o, &c->delta);
-    set(&o, "retention", number(eval_cell_retention(c)));
+    app_json_set(&o, "retention", number(eval_cell_retention(c)));
     for (int m = EVAL_M_PARTIAL; m < EVAL_N_MEASURES; m++)
         if (!isnan(c->m[m]))
-            set(&o, names[m], number(c->m[m]));
+            app_json_set(&o, names[m], number(c->m[m]));
     if (c->binary && c->n > 0) {
-        set(&o, "wilson_lo", number(c->wilson.lo));
-        set(&o, "wilson_hi", number(c->wilson.hi));
+        app_json_set(&o, "wilson_lo", number(c->wilson.lo));
+        app_json_set(&o, "wilson_hi", number(c->wilson.hi));
         if (!isnan(c->delta.delta)) {
-            set(&o, "lost", json_integer(c->discordant.lost));
-            set(&o, "gained", json_integer(c->discordant.gained));
-            set(&o, "p", number(c->discordant.p));
+            app_json_set(&o, "lost", json_integer(c->discordant.lost));
+            app_json_set(&o, "gained", json_integer(c->discordant.gained));
+            app_json_set(&o, "p", number(c->discordant.p));
         }
     }
     return o;
@@ -66,19 +55,19 @@ static json_t *row_json(const struct eval_run *run, const struct eval_block *b, 
     json_t *o = json_object(), *tasks = json_array();
     for (int32_t i = 0; i < b->n_strata; i++) {
         json_t *cell = cell_json(&row->cell[i]);
-        set(&cell, "task", app_json_text(run->tasks[b->strata[i].task]));
-        set(&cell, "N", json_integer(b->strata[i].n_target));
+        app_json_set(&cell, "task", app_json_text(run->tasks[b->strata[i].task]));
+        app_json_set(&cell, "N", json_integer(b->strata[i].n_target));
         app_json_append(&tasks, cell);
     }
-    set(&o, "policy", app_json_text(v->policy));
-    set(&o, "size", app_json_text(v->size));
-    set(&o, "kv_type", app_json_text(v->kv_type));
-    set(&o, "more", app_json_text(v->more));
-    set(&o, "config", app_json_text(v->id));
-    set(&o, "removed", number(row->removed));
-    set(&o, "off_target", json_boolean(row->off_target));
-    set(&o, "macro", cell_json(&row->macro));
-    set(&o, "tasks", tasks);
+    app_json_set(&o, "policy", app_json_text(v->policy));
+    app_json_set(&o, "size", app_json_text(v->size));
+    app_json_set(&o, "kv_type", app_json_text(v->kv_type));
+    app_json_set(&o, "more", app_json_text(v->more));
+    app_json_set(&o, "config", app_json_text(v->id));
+    app_json_set(&o, "removed", number(row->removed));
+    app_json_set(&o, "off_target", json_boolean(row->off_target));
+    app_json_set(&o, "macro", cell_json(&row->macro));
+    app_json_set(&o, "tasks", tasks);
     return o;
 }
 
@@ -92,14 +81,14 @@ static json_t *curve_json(const struct eval_curve *c, const struct eval_variant 
                         json_pack("{s:o,s:o,s:b}", "loss", number(eval_losses[i]), "removed",
                                   number(isinf(c->tolerance[i]) ? c->r[c->n - 1] : c->tolerance[i]),
                                   "or_more", isinf(c->tolerance[i]) ? 1 : 0));
-    set(&o, "policy", app_json_text(v->policy));
-    set(&o, "kv_type", app_json_text(v->kv_type));
-    set(&o, "more", app_json_text(v->more));
-    set(&o, "points", points);
-    set(&o, "auc", number(c->auc));
-    set(&o, "auc_rel", number(c->auc_rel));
-    set(&o, "auc_one", number(c->auc_one));
-    set(&o, "tolerance", tolerance);
+    app_json_set(&o, "policy", app_json_text(v->policy));
+    app_json_set(&o, "kv_type", app_json_text(v->kv_type));
+    app_json_set(&o, "more", app_json_text(v->more));
+    app_json_set(&o, "points", points);
+    app_json_set(&o, "auc", number(c->auc));
+    app_json_set(&o, "auc_rel", number(c->auc_rel));
+    app_json_set(&o, "auc_one", number(c->auc_one));
+    app_json_set(&o, "tolerance", tolerance);
     return o;
 }
 
@@ -156,30 +145,32 @@ static json_t *block_json(const struct eval_tables *t, const struct eval_block *
                                   s->n_target, "informative", (int)s->informative, "probes",
                                   (json_int_t)s->n_probes, "probe_mean", number(s->probes)));
     }
-    set(&o, "mode", app_json_text(b->mode));
-    set(&o, "N", b->n_target == EVAL_ALL_LENGTHS ? json_string("all") : json_integer(b->n_target));
-    set(&o, "tasks", gate);
-    set(&o, "rows", rows);
-    set(&o, "curves", curves_json(t, b));
+    app_json_set(&o, "mode", app_json_text(b->mode));
+    app_json_set(&o, "N", b->n_target == EVAL_ALL_LENGTHS ? json_string("all") : json_integer(b->n_target));
+    app_json_set(&o, "tasks", gate);
+    app_json_set(&o, "rows", rows);
+    app_json_set(&o, "curves", curves_json(t, b));
     if (b->n_target == EVAL_ALL_LENGTHS)
-        set(&o, "maps", maps_json(t->run, b));
+        app_json_set(&o, "maps", maps_json(t->run, b));
     return o;
 }
 
 static json_t *versus_json(const struct eval_run *run, const struct eval_versus *v)
 {
     json_t *o = json_object();
-    set(&o, "mode", app_json_text(v->block->mode));
-    set(&o, "N",
-        v->block->n_target == EVAL_ALL_LENGTHS ? json_string("all") : json_integer(v->block->n_target));
-    set(&o, "a", app_json_text(run->variants[v->a].policy));
-    set(&o, "b", app_json_text(run->variants[v->b].policy));
-    set(&o, "size",
+    app_json_set(&o, "mode", app_json_text(v->block->mode));
+    app_json_set(&o, "N",
+                 v->block->n_target == EVAL_ALL_LENGTHS ? json_string("all")
+                                                        : json_integer(v->block->n_target));
+    app_json_set(&o, "a", app_json_text(run->variants[v->a].policy));
+    app_json_set(&o, "b", app_json_text(run->variants[v->b].policy));
+    app_json_set(
+        &o, "size",
         app_json_text(run->variants[v->a].full ? run->variants[v->b].size : run->variants[v->a].size));
-    set(&o, "kv_type", app_json_text(run->variants[v->a].kv_type));
-    set(&o, "n", json_integer((json_int_t)v->n));
-    set(&o, "mean_a", number(v->mean_a));
-    set(&o, "mean_b", number(v->mean_b));
+    app_json_set(&o, "kv_type", app_json_text(run->variants[v->a].kv_type));
+    app_json_set(&o, "n", json_integer((json_int_t)v->n));
+    app_json_set(&o, "mean_a", number(v->mean_a));
+    app_json_set(&o, "mean_b", number(v->mean_b));
     set_interval(&o, &v->delta);
     return o;
 }
@@ -195,15 +186,15 @@ static json_t *run_json(const struct eval_report *r, int32_t i)
         app_json_append(&blocks, block_json(t, &t->blocks[k]));
     for (int32_t k = 0; k < r->n_versus[i]; k++)
         app_json_append(&versus, versus_json(run, &r->versus[i][k]));
-    set(&o, "model", app_json_text(run->model));
-    set(&o, "folders", folders);
-    set(&o, "answers", json_integer((json_int_t)run->n));
-    set(&o, "bad", json_integer((json_int_t)run->n_bad));
-    set(&o, "repeated", json_integer((json_int_t)run->n_twice));
-    set(&o, "torn", json_integer((json_int_t)run->n_torn));
-    set(&o, "blocks", blocks);
+    app_json_set(&o, "model", app_json_text(run->model));
+    app_json_set(&o, "folders", folders);
+    app_json_set(&o, "answers", json_integer((json_int_t)run->n));
+    app_json_set(&o, "bad", json_integer((json_int_t)run->n_bad));
+    app_json_set(&o, "repeated", json_integer((json_int_t)run->n_twice));
+    app_json_set(&o, "torn", json_integer((json_int_t)run->n_torn));
+    app_json_set(&o, "blocks", blocks);
     if (r->names[0])
-        set(&o, "compare", versus);
+        app_json_set(&o, "compare", versus);
     else
         json_decref(versus);
     return o;
@@ -214,7 +205,7 @@ json_t *eval_report_json(const struct eval_report *r)
     json_t *o = json_object(), *runs = json_array();
     for (int32_t i = 0; i < r->runs.n; i++)
         app_json_append(&runs, run_json(r, i));
-    set(&o, "v", json_integer(1));
-    set(&o, "runs", runs);
+    app_json_set(&o, "v", json_integer(1));
+    app_json_set(&o, "runs", runs);
     return o;
 }

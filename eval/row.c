@@ -32,34 +32,23 @@ static json_t *refs_of(const struct eval_turn *t)
     return list;
 }
 
-/* Adds a value and takes it over; *o becomes NULL if memory runs out. */
-static void set(json_t **o, const char *key, json_t *value)
-{
-    if (*o && json_object_set_new(*o, key, value) == 0)
-        return;
-    if (!*o)
-        json_decref(value);
-    json_decref(*o);
-    *o = NULL;
-}
-
 static void set_identity(json_t **o, const struct eval_reading *r, const struct eval_entry *e, int32_t turn)
 {
     char key[EVAL_MAX_KEY];
     const struct eval_sample *s = r->sample;
     const struct eval_config *c = e->config;
     eval_row_key(key, s, c->id, turn);
-    set(o, "v", json_integer(1));
-    set(o, "key", json_string(key));
-    set(o, "task", json_string(s->task));
-    set(o, "N", json_integer(s->n_target));
-    set(o, "index", json_integer(s->index));
-    set(o, "turn", json_integer(turn));
-    set(o, "config", json_string(c->id));
-    set(o, "policy", json_string(c->recipe));
-    set(o, "mode", json_string(eval_mode_name(c->mode)));
-    set(o, "size", json_string(c->size_text));
-    set(o, "kv_type", json_string(c->kv_text));
+    app_json_set(o, "v", json_integer(1));
+    app_json_set(o, "key", json_string(key));
+    app_json_set(o, "task", json_string(s->task));
+    app_json_set(o, "N", json_integer(s->n_target));
+    app_json_set(o, "index", json_integer(s->index));
+    app_json_set(o, "turn", json_integer(turn));
+    app_json_set(o, "config", json_string(c->id));
+    app_json_set(o, "policy", json_string(c->recipe));
+    app_json_set(o, "mode", json_string(eval_mode_name(c->mode)));
+    app_json_set(o, "size", json_string(c->size_text));
+    app_json_set(o, "kv_type", json_string(c->kv_text));
 }
 
 static void set_cache(json_t **o, const struct eval_reading *r, const struct eval_entry *e,
@@ -67,24 +56,24 @@ static void set_cache(json_t **o, const struct eval_reading *r, const struct eva
 {
     const struct eval_sample *s = r->sample;
     const json_t *depth = json_object_get(s->meta, "depth");
-    set(o, "ratio_ach", number(e->n_part > 0 ? 1 - e->kept_mean / e->n_part : 0, bad));
-    set(o, "kv_bytes", json_integer((json_int_t)e->kv_bytes));
-    set(o, "ctx_tokens", json_integer(r->first[0].n_context));
-    set(o, "q_tokens", json_integer(a->n_question));
-    set(o, "gen_tokens", json_integer(a->n_text));
-    set(o, "stop", json_string(a->stop ? a->stop : "bad"));
-    set(o, "depth", depth ? json_incref((json_t *)depth) : json_null());
-    set(o, "truncated", json_boolean(json_is_true(json_object_get(s->meta, "truncated"))));
+    app_json_set(o, "ratio_ach", number(e->n_part > 0 ? 1 - e->kept_mean / e->n_part : 0, bad));
+    app_json_set(o, "kv_bytes", json_integer((json_int_t)e->kv_bytes));
+    app_json_set(o, "ctx_tokens", json_integer(r->first[0].n_context));
+    app_json_set(o, "q_tokens", json_integer(a->n_question));
+    app_json_set(o, "gen_tokens", json_integer(a->n_text));
+    app_json_set(o, "stop", json_string(a->stop ? a->stop : "bad"));
+    app_json_set(o, "depth", depth ? json_incref((json_t *)depth) : json_null());
+    app_json_set(o, "truncated", json_boolean(json_is_true(json_object_get(s->meta, "truncated"))));
 }
 
 static void set_comparison(json_t **o, const struct eval_answer *a, bool *bad)
 {
     const bool any = a->compared && a->same.n > 0;
-    set(o, "fgt", any ? json_integer(a->same_first) : json_null());
-    set(o, "agree", any ? json_real((double)a->same.n_same / a->same.n) : json_null());
-    set(o, "prefix", any ? json_integer(a->same.n_lead) : json_null());
-    set(o, "kl", any ? number(a->same.kl / a->same.n, bad) : json_null());
-    set(o, "dnll", any ? number(a->dnll, bad) : json_null());
+    app_json_set(o, "fgt", any ? json_integer(a->same_first) : json_null());
+    app_json_set(o, "agree", any ? json_real((double)a->same.n_same / a->same.n) : json_null());
+    app_json_set(o, "prefix", any ? json_integer(a->same.n_lead) : json_null());
+    app_json_set(o, "kl", any ? number(a->same.kl / a->same.n, bad) : json_null());
+    app_json_set(o, "dnll", any ? number(a->dnll, bad) : json_null());
 }
 
 /* What a line of the user's file says of itself. */
@@ -94,7 +83,7 @@ static void set_line(json_t **o, const struct eval_sample *s)
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         const json_t *value = json_object_get(s->meta, fields[i]);
         if (value)
-            set(o, fields[i], json_deep_copy(value));
+            app_json_set(o, fields[i], json_deep_copy(value));
     }
 }
 
@@ -107,13 +96,13 @@ static int make_text(json_t **row, const struct eval_reading *r, const struct ev
     set_identity(&o, r, e, 0);
     set_cache(&o, r, e, a, &bad);
     set_comparison(&o, a, &bad);
-    set(&o, "ms",
-        json_pack("{s:f, s:f, s:f}", "prefill", e->prefill_ms, "compress", e->compress_ms, "question",
-                  a->question_ms));
-    set(&scores, "nll", number(a->nll, &bad));
-    set(&o, "scores", scores);
+    app_json_set(&o, "ms",
+                 json_pack("{s:f, s:f, s:f}", "prefill", e->prefill_ms, "compress", e->compress_ms,
+                           "question", a->question_ms));
+    app_json_set(&scores, "nll", number(a->nll, &bad));
+    app_json_set(&o, "scores", scores);
     if (bad)
-        set(&o, "bad", json_true());
+        app_json_set(&o, "bad", json_true());
     *row = o;
     return o ? APP_OK : app_fail(APP_FAILED, "out of memory for a result");
 }
@@ -134,18 +123,18 @@ int eval_row_make(json_t **row, double *score, const struct eval_reading *r, con
     set_identity(&o, r, e, turn);
     set_line(&o, r->sample);
     set_cache(&o, r, e, a, &bad);
-    set(&o, "question", app_json_text(question->s ? question->s : ""));
-    set(&o, "pred", json_stringn(a->text.s ? a->text.s : "", a->text.len));
-    set(&o, "refs", refs_of(&r->sample->turns[turn]));
+    app_json_set(&o, "question", app_json_text(question->s ? question->s : ""));
+    app_json_set(&o, "pred", json_stringn(a->text.s ? a->text.s : "", a->text.len));
+    app_json_set(&o, "refs", refs_of(&r->sample->turns[turn]));
     set_comparison(&o, a, &bad);
-    set(&o, "ms",
-        json_pack("{s:f, s:f, s:f, s:f}", "prefill", e->prefill_ms, "compress", e->compress_ms, "question",
-                  a->question_ms, "decode", a->decode_ms));
+    app_json_set(&o, "ms",
+                 json_pack("{s:f, s:f, s:f, s:f}", "prefill", e->prefill_ms, "compress", e->compress_ms,
+                           "question", a->question_ms, "decode", a->decode_ms));
     *score = bad ? 0 : g.score;
-    set(&o, "score", json_real(*score));
-    set(&o, "scores", g.scores);
+    app_json_set(&o, "score", json_real(*score));
+    app_json_set(&o, "scores", g.scores);
     if (bad)
-        set(&o, "bad", json_true());
+        app_json_set(&o, "bad", json_true());
     *row = o;
     return rc == APP_OK && !o ? app_fail(APP_FAILED, "out of memory for a result") : rc;
 }

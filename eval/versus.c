@@ -12,28 +12,16 @@
 
 /* ---- Names ---- */
 
-/* Whether an item of a list is "key=value" and not a recipe, whose name ends at ':' or '+' or with the item. */
-static bool is_option(const char *item)
-{
-    return item[strcspn(item, "=:+,")] == '=';
-}
-
 int eval_versus_names(char *names[2], const char *list)
 {
-    const char *comma = NULL;
-    int n = 0;
+    const size_t len = app_recipe_length(list);
+    const char *second = list[len] ? list + len + 1 : list + len;
     names[0] = names[1] = NULL;
-    for (const char *at = strchr(list, ','); at; at = strchr(at + 1, ',')) {
-        if (is_option(at + 1))
-            continue;
-        comma = at;
-        n++;
-    }
-    if (n != 1 || comma == list || !comma[1])
+    if (len == 0 || !*second || second[app_recipe_length(second)])
         return app_fail(APP_BAD_INPUT, "--compare: '%.200s' does not name two policies; write --compare A,B",
                         list);
-    names[0] = strndup(list, (size_t)(comma - list));
-    names[1] = strdup(comma + 1);
+    names[0] = strndup(list, len);
+    names[1] = strdup(second);
     return names[0] && names[1] ? APP_OK : app_fail(APP_FAILED, "out of memory");
 }
 
