@@ -56,7 +56,7 @@ void wnw__probe_grid_resolve(struct wnw__probe_grid *g, const wnw_calibration *c
     static const struct {
         int32_t n_facts, n_lengths, n_depths, shortest, longest;
     } efforts[] = {
-        [WNW_EFFORT_NORMAL] = {6, 5, 5, 1000, 4000},
+        [WNW_EFFORT_NORMAL] = {6, 3, 3, 1000, 4000},
         [WNW_EFFORT_QUICK] = {6, 2, 3, 500, 1000},
         [WNW_EFFORT_PAPER] = {3, 20, 10, 1000, 31500},
     };
