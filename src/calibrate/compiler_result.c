@@ -47,20 +47,34 @@ static json_t *thresholds(const struct wnw__compiling *w)
     return v;
 }
 
+/* Rewards of cell c of a log. */
+static int64_t count(const struct wnw__bandit *b, int32_t c)
+{
+    int64_t n = 0;
+    for (int32_t a = 0; a < b->n_action; a++)
+        n += b->n[(int64_t)c * b->n_action + a];
+    return n;
+}
+
 /* Rewards per cell of a log, in its order. */
 static json_t *counts(const struct wnw__bandit *b)
 {
     json_t *v = json_array();
-    for (int32_t c = 0; v && c < b->n_cell; c++) {
-        int64_t n = 0;
-        for (int32_t a = 0; a < b->n_action; a++)
-            n += b->n[(int64_t)c * b->n_action + a];
-        if (json_array_append_new(v, json_integer(n)) != 0) {
+    for (int32_t c = 0; v && c < b->n_cell; c++)
+        if (json_array_append_new(v, json_integer(count(b, c))) != 0) {
             json_decref(v);
             v = NULL;
         }
-    }
     return v;
+}
+
+/* Share of a log's cells that have a reward; the others got their values from their neighbours. */
+static double visited(const struct wnw__bandit *b)
+{
+    int32_t n = 0;
+    for (int32_t c = 0; c < b->n_cell; c++)
+        n += count(b, c) > 0;
+    return (double)n / b->n_cell;
 }
 
 /* ---- Profile ---- */
@@ -99,7 +113,8 @@ static json_t *checks(const struct wnw__compiling *w)
     const struct wnw__compiler_checks *k = &w->checks;
     json_t *v = json_pack("{s:o, s:i, s:b, s:b}", "split_half", number(k->split), "changed",
                           (int)k->n_changed, "no_signal", (int)k->no_signal, "rejected", (int)k->rejected);
-    bool good = v != NULL;
+    bool good = v && json_object_set_new(v, "weight_visited", number(visited(&w->head_log))) == 0 &&
+                json_object_set_new(v, "tau_visited", number(visited(&w->tau_log))) == 0;
     if (good && k->compared)
         good = json_object_set_new(v, "head_gain", number(k->gain)) == 0 &&
                json_object_set_new(v, "head_gain_error", number(k->gain_error)) == 0 &&
@@ -238,6 +253,8 @@ static void report_bins(const struct wnw__compiling *w, struct wnw__calibrate_te
 static void report_thresholds(const struct wnw__compiling *w, struct wnw__calibrate_text *out)
 {
     const struct wnw__compiler_checks *k = &w->checks;
+    wnw__calibrate_print(out, "thresholds: %.0f %% of the cells were visited (50 %% are asked for)\n",
+                         100 * visited(&w->tau_log));
     report_bins(w, out, false);
     report_bins(w, out, true);
     wnw__calibrate_print(out,

@@ -39,6 +39,9 @@ o = json.load(open(sys.argv[2]))
 trials = {k: [x for x in lines if x["kind"] == k] for k in ("head", "tau")}
 cells = sum(o["results"]["tau_count"]) / o["model"]["n_layer"]
 assert len(trials["tau"]) == cells and len(trials["head"]) == cells, (len(lines), cells)
+for name in ("weight", "tau"):
+    n = o["results"][name + "_count"]
+    assert abs(o["results"]["checks"][name + "_visited"] - sum(x > 0 for x in n) / len(n)) < 1e-12, name
 n_group = o["model"]["n_layer"] * o["model"]["n_head_kv"]
 for x in trials["head"]:
     assert len(x["action"]) == n_group and set(x["action"]) <= {0.85, 1.0, 1.15}
