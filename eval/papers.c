@@ -6,6 +6,10 @@
 #include <stddef.h>
 
 #define BUDGETS "128@budget=128|256@budget=256|512@budget=512|1024@budget=1024|2048@budget=2048"
+#define RULER_TASKS                                                                                      \
+    "SK1@task=niah_single_1|SK2@task=niah_single_2|SK3@task=niah_single_3|MK1@task=niah_multikey_1|"     \
+    "MK2@task=niah_multikey_2|MK3@task=niah_multikey_3|MV@task=niah_multivalue|MQ@task=niah_multiquery|" \
+    "VT@task=vt|CWE@task=cwe|FWE@task=fwe|QA1@task=qa_1|QA2@task=qa_2"
 #define SIX_RUNS                                                                                         \
     "Qwen2.5-7B|Qwen3-14B|Llama-3.1-8B|Qwen2.5-7B question known|Qwen3-14B question known|Llama-3.1-8B " \
     "question known|mean of six"
@@ -109,6 +113,27 @@ const struct eval_paper eval_papers[] = {
      "StreamingLLM@streaming_llm|90.8|72.5|55.2|33.4|23.7\n"
      "LagKV@lagkv paper-lagkv kvpress-lagkv|90.8|82.5|73.5|56.6|42.4",
      ""},
+    {"LagKV", "RULER-16K by task, LagKV by share removed, Llama-3.1-8B-Instruct", "agnostic", RULER_TASKS,
+     "full cache@full|100|100|100|97.4|100|100|100|98.2|100|90.2|87.5|75.7|54.7\n"
+     "0.25@lagkv paper-lagkv kvpress-lagkv "
+     "ratio=0.25|100|100|95.7|97.4|96.7|56.9|99.4|98.5|100|88.4|89.0|74.3|50.0\n"
+     "0.5@lagkv paper-lagkv kvpress-lagkv "
+     "ratio=0.5|100|98.8|88.4|98.7|81.7|13.9|97.9|98.5|98.7|65.7|86.3|66.2|45.3\n"
+     "0.75@lagkv paper-lagkv kvpress-lagkv "
+     "ratio=0.75|100|98.8|46.4|90.9|33.3|1.4|86.2|92.4|96.1|10.9|73.3|46.0|42.2\n"
+     "0.875@lagkv paper-lagkv kvpress-lagkv "
+     "ratio=0.875|95.6|77.0|5.8|75.3|8.3|1.4|70.6|80.8|89.8|1.5|62.0|29.7|37.5",
+     ""},
+    {"LagKV", "RULER-16K by task, LagKV by share removed, Qwen2.5-7B-Instruct", "agnostic", RULER_TASKS,
+     "0.25@lagkv paper-lagkv kvpress-lagkv "
+     "ratio=0.25|100|99.3|86.6|98.4|88.4|24.2|93.9|99.4|99.0|79.3|92.1|66.1|45.5\n"
+     "0.5@lagkv paper-lagkv kvpress-lagkv "
+     "ratio=0.5|100|97.8|48.2|98.4|54.5|3.3|93.9|95.3|98.6|74.4|89.5|58.1|42.9\n"
+     "0.75@lagkv paper-lagkv kvpress-lagkv "
+     "ratio=0.75|99.3|87.7|8.9|85.2|6.2|0.8|86.2|83.5|95.6|43.8|69.5|39.5|29.5\n"
+     "0.875@lagkv paper-lagkv kvpress-lagkv "
+     "ratio=0.875|99.3|62.3|3.6|56.2|0|0.8|60.2|50.6|93.0|18.8|55.2|29.0|22.3",
+     ""},
     {"LagKV", "64-digit passkey, partial match by factor of compression, sink 16", NULL,
      "Llama 2x|Llama 4x|Llama 6x|Llama 8x|Qwen 2x|Qwen 4x|Qwen 6x|Qwen 8x",
      "full cache|99.44|99.44|99.44|99.44|100.00|100.00|100.00|100.00\n"
@@ -127,6 +152,15 @@ const struct eval_paper eval_papers[] = {
      "HeadKV@headkv|79.98 (12.2 %)|39.59 (49.4 %)|81.04 (13.7 %)\n"
      "CriticalKV on HeadKV@criticalkv-headkv paper-criticalkv-headkv|89.29 (1.9 %)|57.59 (26.4 %)|90.69 (3.4 "
      "%)",
+     ""},
+    {"CriticalKV", "RULER-32K at 40 % of the cache by task, context only, Llama-3.1-8B-Instruct", "agnostic",
+     RULER_TASKS,
+     "full cache@full|100|100|100|100|100|100|99.8|98.3|99.4|44.9|95.3|84|62\n"
+     "AdaKV@adakv paper-adakv kvpress-adakv ratio=0.6|99|100|75|98|66|71|98.3|97.5|98.6|26.6|92|43|54\n"
+     "CriticalKV on AdaKV@criticalkv-adakv paper-criticalkv-adakv "
+     "ratio=0.6|100|100|97|100|93|65|98.8|99.3|99.6|52.4|94.7|64|58\n"
+     "CriticalKV on HeadKV@criticalkv-headkv paper-criticalkv-headkv "
+     "ratio=0.6|100|100|99|100|93|90|99|99.5|99.4|56.5|93.3|72|59",
      ""},
     {"CriticalKV", "LongBench, mean of 16 tasks, context only, at 20 and 40 % of the cache", "agnostic",
      "Llama-3.1-8B 20 %|Llama-3.1-8B 40 %|Mistral-7B 20 %|Mistral-7B 40 %|Qwen2.5-32B 20 %|Qwen2.5-32B 40 "

@@ -60,12 +60,53 @@ static bool begins(struct field f, const char *with)
     return f.len >= strlen(with) && strncmp(f.s, with, strlen(with)) == 0;
 }
 
+/* The size that the presets of a field name, "ratio=0.5"; len 0 if they name none. */
+static struct field size_of(struct field presets)
+{
+    for (struct field word = presets; word.len > 0;) {
+        size_t n = 0;
+        while (n < word.len && word.s[n] != ' ')
+            n++;
+        if (memchr(word.s, '=', n))
+            return (struct field){word.s, n};
+        n += n < word.len;
+        word = (struct field){word.s + n, word.len - n};
+    }
+    return (struct field){presets.s, 0};
+}
+
+static bool has_size(const struct eval_variant *v, struct field size)
+{
+    return v->full || (strlen(v->size) == size.len && strncmp(v->size, size.s, size.len) == 0);
+}
+
+/* Mean score of a task over its lengths; NAN where there is none. *kept as in find_ours. */
+static double find_task(double *kept, const struct ours *o, const struct eval_row *row, struct field task)
+{
+    const struct eval_block *b = o->b;
+    double mean = 0, full = 0;
+    int32_t n = 0;
+    for (int32_t k = 0; k < b->n_strata; k++) {
+        const char *name = o->t->run->tasks[b->strata[k].task];
+        if (!b->strata[k].scored || row->cell[k].n == 0 || strlen(name) != task.len ||
+            strncmp(name, task.s, task.len) != 0)
+            continue;
+        mean += row->cell[k].mean;
+        full += row->cell[k].full;
+        n++;
+    }
+    *kept = full > 0 && !o->t->run->variants[row->variant].full ? 100 * mean / full : NAN;
+    return n > 0 ? mean / n : NAN;
+}
+
 /* The number of ours for a column and a row; NAN where there is none. *kept: share of the full cache's score. *beyond:
  * the loss was never reached, and more could go. */
 static double find_ours(double *kept, bool *beyond, const struct ours *o, struct field presets,
                         struct field key)
 {
     const struct eval_run *run = o->t->run;
+    const bool of_task = begins(key, "task=");
+    const struct field size = of_task ? size_of(presets) : key;
     *kept = NAN;
     *beyond = false;
     if (key.len == 0 || presets.len == 0)
@@ -85,9 +126,10 @@ static double find_ours(double *kept, bool *beyond, const struct ours *o, struct
     for (int32_t i = 0; i < o->b->n_rows; i++) {
         const struct eval_row *row = &o->b->rows[i];
         const struct eval_variant *v = &run->variants[row->variant];
-        const bool size = v->full || (strlen(v->size) == key.len && strncmp(v->size, key.s, key.len) == 0);
-        if (!size || !is_one_of(v->policy, presets) || begins(key, "auc") || begins(key, "loss"))
+        if (!has_size(v, size) || !is_one_of(v->policy, presets) || begins(key, "auc") || begins(key, "loss"))
             continue;
+        if (of_task)
+            return find_task(kept, o, row, (struct field){key.s + 5, key.len - 5});
         *kept = v->full ? NAN : eval_cell_retention(&row->macro);
         return row->macro.mean;
     }

@@ -136,6 +136,20 @@ for block in report["blocks"]:
     for row in block["rows"]:
         x = macro[block["mode"], str(block["N"]), row["config"]]
         assert math.isclose(float(x["mean"]), row["macro"]["mean"], rel_tol=1e-9), x
+# A paper's table by task: below its row at 0.5, our mean over the lengths of each task, and the share of the full cache's.
+with open(sys.argv[1] + "/report.html", encoding="utf-8") as f:
+    page = f.read()
+table = page.split("RULER-16K by task, LagKV by share removed, Llama")[1].split("</table>")[0]
+ours = table.split(">0.5</th>")[1].split("</tr>")[1].split("<td>")[1:]
+for cell, task in zip(ours, ("niah_single_1", "niah_single_2", None, "niah_multikey_1"), strict=False):
+    def mean(method):
+        by_length = [rows[m, t, n][method] for m, t, n in rows if (m, t) == ("agnostic", task)]
+        return sum(100 * sum(o["score"] for o in x.values()) / len(x) for x in by_length) / len(by_length)
+    if task:
+        x, full = mean(("lagkv", "ratio=0.5", "f16")), mean(("full", "full", "f16"))
+        assert cell == f"{x:.1f} (kept {100 * x / full:.0f} %)</td>", (task, cell, x, full)
+    else:
+        assert cell == "</td>", cell
 PY
 python3 "$work/check.py" "$work/whole" "$work/whole.json" 2>"$work/err" || fail "statistics: $(tail -n 3 "$work/err")"
 
