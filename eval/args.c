@@ -43,6 +43,10 @@ static const struct app_option tasks_options[] = {
      "GGUF file, or a name from `winnow models`: its tokenizer", AT(app.model), 0, 0, NULL},
     {"suite", 0, APP_TEXT, "NAME", NULL, "none",
      "tasks, lengths and samples that belong together: tiny-ci, smoke, small or full", AT(suite), 0, 0, NULL},
+    {"study", 0, APP_TEXT, "NAME", NULL, "none",
+     "the experiment of one paper: compresskv, kvcompose and others, see --list; other options replace its "
+     "lists",
+     AT(study), 0, 0, NULL},
     {"tasks", 0, APP_TEXT, "LIST", NULL, "none", "names or groups of tasks", AT(tasks), 0, 0, NULL},
     {"lengths", 0, APP_TEXT, "LIST", NULL, "2048",
      "lengths in tokens, prompt and answer together; s = 512,1024,2048, c32 = 2000 to 32000, c128 = 8000 to "

@@ -14,9 +14,9 @@ static const struct app_group *const report_groups[] = {&eval_group_report, &app
 const struct app_command eval_commands[] = {
     {.name = "eval",
      .about = "Asks a model what its compressed cache still knows, and writes every answer with its scores.",
-     .usage =
-         "--out DIR [-m MODEL] (--suite NAME | --tasks LIST) [--policies LIST] [--ratios LIST] [options] | "
-         "--dump-samples ... | --list",
+     .usage = "--out DIR [-m MODEL] (--suite NAME | --study NAME | --tasks LIST) [--policies LIST] [--ratios "
+              "LIST] [options] | "
+              "--dump-samples ... | --list",
      .notes =
          "The same seed gives the same samples on every machine; each can be made alone. A sample is read "
          "once for all policies and sizes.\n"

@@ -6,6 +6,7 @@
 #include "eval/metric.h"
 #include "eval/runner.h"
 #include "eval/setup.h"
+#include "eval/study.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +31,10 @@ static int print_list(void)
     printf("%-24s %s\n", "SUITE", "WHAT");
     for (int32_t i = 0; (suite = eval_suite_get(i)); i++)
         printf("%-24s %s\n", suite->name, suite->about);
+    const struct eval_study *study;
+    printf("\n%-24s %s\n", "STUDY", "WHAT");
+    for (int32_t i = 0; (study = eval_study_get(i)); i++)
+        printf("%-24s %s\n", study->suite.name, study->suite.about);
     printf("\n%-24s %s\n", "METRIC", "WHAT");
     for (int32_t i = 0; (m = eval_metric_get(i)); i++)
         printf("%-24s %s\n", m->name, m->about);
@@ -69,14 +74,21 @@ static int dump_samples(struct eval_setup *s)
 int eval_run(const struct app_args *app)
 {
     const struct eval_args *args = (const struct eval_args *)app;
+    const struct eval_study *study;
     struct eval_setup setup;
     if (args->list + args->dump + (args->app.out != NULL) != 1)
         return app_fail(APP_BAD_INPUT, "give one of --list, --dump-samples and --out");
     if (args->list)
         return print_list();
+    int rc = eval_study_find(&study, args);
+    if (rc != APP_OK)
+        return rc;
     if (args->app.out)
-        return eval_run_tasks(args);
-    int rc = eval_setup_open(&setup, args);
+        return study && study->run ? study->run(args) : eval_run_tasks(args);
+    if (study && study->run)
+        return app_fail(APP_BAD_INPUT, "--study %s has no samples to print; run it with --out",
+                        study->suite.name);
+    rc = eval_setup_open(&setup, args);
     if (rc == APP_OK)
         rc = dump_samples(&setup);
     eval_setup_close(&setup);

@@ -17,6 +17,7 @@
 #include "eval/report.h"
 #include "eval/row.h"
 #include "eval/stats.h"
+#include "eval/study.h"
 #include "winnow_method.h"
 
 #include <stdlib.h>
@@ -139,11 +140,14 @@ static int open_folder(struct runner *x)
 static int open_all(struct runner *x)
 {
     const struct eval_report_options report = report_options(x->args);
+    const struct eval_suite *suite = NULL;
     int rc = read_shard(x);
     if (rc == APP_OK)
         rc = eval_report_check(&report);
+    if (rc == APP_OK)
+        rc = eval_suite_choose(&suite, x->args);
     if (rc == APP_OK) /* before the model, which takes time to open */
-        rc = eval_configs_open(&x->configs, x->args, x->args->suite ? eval_suite_find(x->args->suite) : NULL);
+        rc = eval_configs_open(&x->configs, x->args, suite);
     if (rc == APP_OK)
         rc = check_words(x);
     if (rc == APP_OK)

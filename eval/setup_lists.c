@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* From the command's lists to the tasks, lengths and numbers of samples of a run. */
 #include "eval/setup.h"
+#include "eval/study.h"
 
 #include "app/console.h"
 #include "app/values.h"
@@ -234,15 +235,28 @@ static int add_product(struct eval_setup *s, int32_t n, int32_t n_trials)
     return rc;
 }
 
+/* Whether an earlier item of the suite has the same tasks, so that --lengths names them once. */
+static bool is_again(const struct eval_suite *suite, const struct eval_suite_item *item)
+{
+    for (const struct eval_suite_item *i = suite->items; i < item; i++)
+        if (strcmp(i->tasks, item->tasks) == 0)
+            return true;
+    return false;
+}
+
+/* The items of a suite, or of a study, whose lengths the options may replace. */
 static int add_suite(struct eval_setup *s)
 {
+    const char *lengths = s->args->lengths;
     int rc = APP_OK;
     for (const struct eval_suite_item *i = s->suite->items; rc == APP_OK && i->tasks; i++) {
+        if (lengths && is_again(s->suite, i))
+            continue;
         rc = add_tasks(s, i->tasks);
-        if (rc == APP_OK && i->length > 0)
+        if (rc == APP_OK && i->length > 0 && !lengths)
             rc = add_length(s, i->length);
         else if (rc == APP_OK)
-            rc = each_word(s, s->suite->lengths, add_length_word);
+            rc = each_word(s, lengths ? lengths : s->suite->lengths, add_length_word);
         if (rc == APP_OK)
             rc = add_product(s, i->n, i->n_trials);
     }
@@ -264,36 +278,31 @@ static int add_named(struct eval_setup *s)
     if (rc == APP_OK && s->args->jsonl)
         rc = add_tasks(s, "user");
     if (rc == APP_OK)
-        rc = each_word(s, s->args->lengths ? s->args->lengths : "2048", add_length_word);
+        rc = each_word(s,
+                       s->args->lengths ? s->args->lengths
+                       : s->suite       ? s->suite->lengths
+                                        : "2048",
+                       add_length_word);
     if (rc == APP_OK && s->n_tasks + s->n_sets == 0 && !s->wants_text)
         rc = app_fail(APP_BAD_INPUT, "--tasks is empty");
     if (rc == APP_OK && s->n_lengths == 0)
         rc = app_fail(APP_BAD_INPUT, "--lengths is empty");
-    return rc == APP_OK ? add_product(s, 20, s->world.n_trials) : rc;
+    return rc == APP_OK ? add_product(s, s->suite ? s->suite->items[0].n : 20, s->world.n_trials) : rc;
 }
 
 static int find_suite(struct eval_setup *s)
 {
-    const char *names[16];
-    const struct eval_suite *suite;
-    int n = 0;
-    if (!s->args->suite)
-        return s->args->tasks || s->args->jsonl
-                   ? APP_OK
-                   : app_fail(APP_BAD_INPUT, "no tasks; name them with --tasks, a --suite or --jsonl, "
-                                             "`winnow eval --list` lists them");
-    if (s->args->tasks || s->args->lengths)
+    const struct eval_args *args = s->args;
+    const int rc = eval_suite_choose(&s->suite, args);
+    if (rc != APP_OK)
+        return rc;
+    if (!s->suite && !args->tasks && !args->jsonl)
+        return app_fail(APP_BAD_INPUT, "no tasks; name them with --tasks, a --suite, a --study or --jsonl, "
+                                       "`winnow eval --list` lists them");
+    if (args->suite && (args->tasks || args->lengths))
         return app_fail(APP_BAD_INPUT, "--suite brings tasks and lengths; leave out --%s",
-                        s->args->tasks ? "tasks" : "lengths");
-    s->suite = eval_suite_find(s->args->suite);
-    for (int32_t i = 0; (suite = eval_suite_get(i)); i++)
-        names[n++] = suite->name;
-    names[n] = NULL;
-    const char *near = app_nearest(s->args->suite, names);
-    return s->suite
-               ? APP_OK
-               : app_fail(APP_BAD_INPUT, "--suite '%s' is unknown; %s%s", s->args->suite,
-                          near ? "did you mean " : "there are tiny-ci, smoke, small, full", near ? near : "");
+                        args->tasks ? "tasks" : "lengths");
+    return APP_OK;
 }
 
 int eval_setup_lists(struct eval_setup *s)
@@ -306,7 +315,7 @@ int eval_setup_lists(struct eval_setup *s)
     if (rc == APP_OK && s->world.n_depths == 0)
         rc = app_fail(APP_BAD_INPUT, "--depths is empty");
     if (rc == APP_OK)
-        rc = s->suite ? add_suite(s) : add_named(s);
+        rc = s->suite && !args->tasks ? add_suite(s) : add_named(s);
     if (rc == APP_OK && strcmp(args->needle, "rand") != 0 && strcmp(args->needle, "num") != 0 &&
         strcmp(args->needle, "sf") != 0)
         rc = app_fail(APP_BAD_INPUT, "--needle '%s' is unknown; use rand, num or sf", args->needle);

@@ -5,7 +5,7 @@ smollm2=$models/smollm2-135m.gguf
 need_file "$smollm2"
 
 good 'list' eval --list
-for word in niah_single_1 niah_multikey_3 vt cwe fwe qa_syn_2 niah_grid passkey64 scb_kv_syn string_match_all qa_f1; do
+for word in niah_single_1 niah_multikey_3 vt cwe fwe qa_syn_2 niah_grid passkey64 scb_kv_syn string_match_all qa_f1 smoke kvcompose; do
     grep -q "^$word " "$work/out" || fail "--list lacks $word"
 done
 
@@ -98,6 +98,9 @@ bad 'no tasks' '--tasks' eval --dump-samples
 bad 'an unknown task' 'did you mean niah_single_1' eval --dump-samples --tasks niah_singel_1
 bad 'an unknown task' 'eval --list' eval --dump-samples --tasks zzzzzzzz
 bad 'a task without its file' 'qa_1 needs' eval --dump-samples --tasks qa_1
+bad 'a study' 'did you mean kvcompose' eval --dump-samples --study kvcompos
+bad 'an unknown study' 'eval --list' eval --out "$work/none" --study zzzzzzzz
+bad 'a study and a suite' 'exclude each other' eval --dump-samples --study kvcompose --suite smoke
 bad 'no tasks' '--tasks is empty' eval --dump-samples --tasks ,
 bad 'a length that is too short' 'give it a length of' eval --dump-samples -m "$smollm2" --tasks vt --lengths 128
 bad 'a length that is no number' "'x' is neither" eval --dump-samples --tasks vt --lengths x
