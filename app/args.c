@@ -62,7 +62,8 @@ APP_GROUP(app_group_policy, "What to keep (at most one size)", policy_options);
 
 static const struct app_option mask_options[] = {
     {"mask-heads", 0, APP_TEXT, "LIST", NULL, "none",
-     "query heads whose output is 0: LAYER-HEAD,... or srh:topN, trad:topN (of a profile), random:N:SEED",
+     "query heads whose output is 0: LAYER-HEAD,... or srh:topN, trad:topN (of a profile), "
+     "random:N:SEED, random:N:SEED:M (without the M best by srh)",
      AT(mask_heads), 0, 0, NULL},
     {"mask-phase", 0, APP_TEXT, "WHEN", NULL, "all", "all, or decode: only while tokens are generated",
      AT(mask_phase), 0, 0, NULL},

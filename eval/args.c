@@ -58,7 +58,8 @@ static const struct app_option tasks_options[] = {
      "depths of tasks on a grid in per cent, or lin5, lin10, sigmoid; these tasks have a sample for each and "
      "each trial",
      AT(depths), 0, 0, NULL},
-    {"trials", 0, APP_INT, "T", "1", NULL, "samples of each depth", AT(trials), 1, 1000, "1 to 1000"},
+    {"trials", 0, APP_INT, "T", NULL, "1, or the suite's", "samples of each depth", AT(trials), 1, 1000,
+     "1 to 1000"},
     {"needle", 0, APP_TEXT, "KIND", "rand", NULL,
      "sentence of niah_grid: rand (made up), num (a number) or sf (the famous one)", AT(needle), 0, 0, NULL},
     {"haystack", 0, APP_TEXT, "TEXT", "prose", NULL,
@@ -107,7 +108,7 @@ static const struct app_option config_options[] = {
      "one "
      "scale",
      AT(kv_bytes), 0, 0, NULL},
-    {"kv-types", 0, APP_TEXT, "LIST", "f16", NULL,
+    {"kv-types", 0, APP_TEXT, "LIST", NULL, "f16, or the study's",
      "cache types: f16, q8_0, q4_0, f32, with a tail in f16 as q4_0:128; all are compared with f16 or else "
      "the first",
      AT(kv_types), 0, 0, NULL},
@@ -115,11 +116,18 @@ static const struct app_option config_options[] = {
      "what is compressed: agnostic (the context), task (the same, the policy is told the question), aware "
      "(context and question), aware_full (the whole prompt)",
      AT(modes), 0, 0, NULL},
-    {"evict", 0, APP_TEXT, "WHEN", "end", NULL,
+    {"evict", 0, APP_TEXT, "WHEN", NULL, "end, or the study's",
      "when to compress: end (of what is compressed), layer, or chunk[:C]", AT(app.evict), 0, 0, NULL},
     {"evict-every", 0, APP_TEXT, "I[:T]", NULL, "off",
      "while answering: after every I tokens shrink to T entries per layer and head", AT(app.evict_every), 0,
      0, NULL},
+    {"mask-heads", 0, APP_TEXT, "LISTS", NULL, "none, or the study's",
+     "heads whose output is 0, lists separated by /, each tried by itself: none, LAYER-HEAD,..., srh:topN, "
+     "trad:topN (of a profile), random:N:SEED, random:N:SEED:M (without the M best by srh). The full cache "
+     "without masks always takes part",
+     AT(app.mask_heads), 0, 0, NULL},
+    {"mask-phase", 0, APP_TEXT, "WHEN", NULL, "all, or the study's",
+     "all, or decode: only while answers are generated", AT(app.mask_phase), 0, 0, NULL},
     {"profile", 0, APP_TEXT, "PATH", NULL, "the cache folder's, then shipped ones",
      "calibration results that policies need: a file, or a folder of them", AT(app.profile), 0, 0, NULL},
 };

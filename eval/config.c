@@ -21,25 +21,29 @@ const char *eval_mode_name(enum eval_mode mode)
 
 /* ---- Lists ---- */
 
-/* What the options ask for; configs are the product. */
+/* A part of what is compared, as numbers: configs are the product. */
 struct lists {
     const struct eval_args *args;
+    const char *evict;
     wnw_size sizes[EVAL_MAX_SIZES];
     int32_t n_sizes;
-    struct app_kv types[EVAL_MAX_TYPES];
-    int32_t n_types;
-    bool modes[EVAL_N_MODES];
+    bool types[EVAL_MAX_TYPES], masks[EVAL_MAX_MASKS],
+        modes[EVAL_N_MODES];     /* indices of struct eval_configs */
+    int32_t *recipes, n_recipes; /* likewise; owned */
     wnw_run rules;
 };
+enum { MAX_PARTS = 8 };
 
 static int out_of_memory(void)
 {
     return app_fail(APP_FAILED, "out of memory for the configurations");
 }
 
-static int add_recipe(struct eval_configs *c, const char *recipe)
+/* *at becomes the recipe's index. */
+static int add_recipe(struct eval_configs *c, const char *recipe, int32_t *at)
 {
     char *text = NULL;
+    *at = c->n_recipes;
     struct eval_recipe *grown = realloc(c->recipes, ((size_t)c->n_recipes + 1) * sizeof *grown);
     if (!grown)
         return out_of_memory();
@@ -49,7 +53,8 @@ static int add_recipe(struct eval_configs *c, const char *recipe)
     int status = wnw_policy_parse(&r->policy, recipe, NULL);
     for (int32_t i = 0; status == WNW_OK && i < c->n_recipes; i++)
         if (strcmp(wnw_policy_string(c->recipes[i].policy), wnw_policy_string(r->policy)) == 0) {
-            wnw_policy_free(r->policy); /* the list names it twice */
+            wnw_policy_free(r->policy); /* it is named twice */
+            *at = i;
             return APP_OK;
         }
     if (status == WNW_OK)
@@ -64,40 +69,41 @@ static int add_recipe(struct eval_configs *c, const char *recipe)
     return app_fail_status(status);
 }
 
-/* The full cache's recipe comes first, whether the list names it or not. */
-static int read_recipes(struct eval_configs *c, const char *list)
+static int read_recipes(struct lists *l, struct eval_configs *c, const char *list)
 {
     char **words = eval_list_words(list, true);
-    int rc = words ? add_recipe(c, "full") : out_of_memory();
+    int32_t n = 0;
+    while (words && words[n])
+        n++;
+    l->recipes = malloc(((size_t)n + 1) * sizeof *l->recipes);
+    int rc = words && l->recipes ? APP_OK : out_of_memory();
     for (char **w = words; rc == APP_OK && *w; w++)
-        rc = add_recipe(c, *w);
+        rc = add_recipe(c, *w, &l->recipes[l->n_recipes++]);
     free(words);
     return rc;
 }
 
-static int read_types(struct lists *l)
+static int read_types(struct lists *l, struct eval_configs *c, const char *list)
 {
-    char **words = eval_list_words(l->args->kv_types, false);
+    char **words = eval_list_words(list, false);
     int rc = words ? APP_OK : out_of_memory();
+    bool any = false;
     for (char **w = words; rc == APP_OK && *w; w++) {
         struct app_kv kv;
-        bool known = false;
+        int32_t i = 0;
         rc = app_kv_parse(&kv, *w);
-        for (int32_t i = 0; rc == APP_OK && i < l->n_types; i++)
-            known = known || app_kv_equal(&l->types[i], &kv);
-        if (rc != APP_OK || known)
-            continue;
-        if (l->n_types == EVAL_MAX_TYPES)
+        while (rc == APP_OK && i < c->n_types && !app_kv_equal(&c->types[i], &kv))
+            i++;
+        if (rc == APP_OK && i == EVAL_MAX_TYPES)
             rc = app_fail(APP_BAD_INPUT, "--kv-types has more than %d types", (int)EVAL_MAX_TYPES);
-        else
-            l->types[l->n_types++] = kv;
-        if (rc == APP_OK && kv.type == WNW_KV_F16) { /* what others are compared with, where it is there */
-            l->types[l->n_types - 1] = l->types[0];
-            l->types[0] = kv;
-        }
+        if (rc != APP_OK)
+            break;
+        c->types[i] = kv;
+        c->n_types += i == c->n_types;
+        any = l->types[i] = true;
     }
     free(words);
-    return rc == APP_OK && l->n_types == 0 ? app_fail(APP_BAD_INPUT, "--kv-types is empty") : rc;
+    return rc == APP_OK && !any ? app_fail(APP_BAD_INPUT, "--kv-types is empty") : rc;
 }
 
 static int read_modes(struct lists *l, const char *list)
@@ -118,23 +124,82 @@ static int read_modes(struct lists *l, const char *list)
     return rc == APP_OK && !any ? app_fail(APP_BAD_INPUT, "--modes is empty") : rc;
 }
 
-static int read_lists(struct lists *l, struct eval_configs *c, const struct eval_args *args,
-                      const struct eval_suite *suite)
+static int add_mask(struct lists *l, struct eval_configs *c, const char *word, wnw_mask_phase phase)
 {
-    const char *policies = args->closed_book ? "full"
-                           : args->policies  ? args->policies
-                           : suite           ? suite->policies
-                                             : "full,snapkv,lagkv";
-    const char *modes = args->modes ? args->modes : suite ? suite->modes : "agnostic";
-    *l = (struct lists){.args = args, .rules = wnw_run_default()};
-    int rc = eval_list_sizes(l->sizes, &l->n_sizes, args, suite ? suite->ratios : "0.5");
+    int32_t i = 0; /* mask 0 is "none" */
+    if (strcmp(word, "none") != 0)
+        for (i = 1; i < c->n_masks; i++)
+            if (strcmp(c->masks[i].text, word) == 0 && c->masks[i].phase == phase)
+                break;
+    if (i == EVAL_MAX_MASKS)
+        return app_fail(APP_BAD_INPUT, "--mask-heads has more than %d lists", (int)EVAL_MAX_MASKS - 1);
+    if (i == c->n_masks) {
+        c->masks[i] = (struct eval_mask){.text = strdup(word), .phase = phase};
+        if (!c->masks[i].text)
+            return out_of_memory();
+        c->n_masks++;
+    }
+    l->masks[i] = true;
+    return APP_OK;
+}
+
+/* Lists of heads between slashes. */
+static int read_masks(struct lists *l, struct eval_configs *c, const char *list, const char *when)
+{
+    const wnw_mask_phase phase = strcmp(when, "decode") == 0 ? WNW_MASK_DECODE : WNW_MASK_ALL;
+    char *copy = strdup(list), *save = NULL;
+    bool any = false;
+    int rc = copy ? APP_OK : out_of_memory();
+    if (rc == APP_OK && phase == WNW_MASK_ALL && strcmp(when, "all") != 0)
+        rc = app_fail(APP_BAD_INPUT, "--mask-phase '%s' is unknown; use all or decode", when);
+    for (char *word = copy ? strtok_r(copy, "/", &save) : NULL; word && rc == APP_OK;
+         word = strtok_r(NULL, "/", &save)) {
+        rc = add_mask(l, c, word, phase);
+        any = true;
+    }
+    free(copy);
+    return rc == APP_OK && !any ? app_fail(APP_BAD_INPUT, "--mask-heads is empty") : rc;
+}
+
+/* The first of what the options say, what the part says, and what holds without either. */
+static const char *first_of(const char *given, const char *of_part, const char *otherwise)
+{
+    return given ? given : of_part ? of_part : otherwise;
+}
+
+static int read_part(struct lists *l, struct eval_configs *c, const struct eval_args *args,
+                     const struct eval_part *part)
+{
+    const char *policies = args->closed_book ? "full" : first_of(args->policies, part->policies, "");
+    *l = (struct lists){
+        .args = args, .evict = first_of(args->app.evict, part->evict, "end"), .rules = wnw_run_default()};
+    int rc = eval_list_sizes(l->sizes, &l->n_sizes, args, part);
     if (rc == APP_OK)
-        rc = read_types(l);
+        rc = read_types(l, c, first_of(args->kv_types, part->kv_types, "f16"));
     if (rc == APP_OK)
-        rc = read_modes(l, modes);
+        rc = read_modes(l, first_of(args->modes, part->modes, "agnostic"));
     if (rc == APP_OK)
-        rc = app_job_rules(&l->rules, args->app.evict, args->app.evict_every);
-    return rc == APP_OK ? read_recipes(c, policies) : rc;
+        rc = read_masks(l, c, first_of(args->app.mask_heads, part->masks, "none"),
+                        first_of(args->app.mask_phase, part->mask_phase, "all"));
+    if (rc == APP_OK)
+        rc = app_job_rules(&l->rules, l->evict, args->app.evict_every);
+    return rc == APP_OK ? read_recipes(l, c, policies) : rc;
+}
+
+/* Types and masks of several parts come as they are named; what others are compared with comes first. */
+static void put_first(struct eval_configs *c, struct lists *l, int32_t n)
+{
+    int32_t f16 = 0;
+    for (int32_t i = 0; i < c->n_types; i++)
+        f16 = c->types[i].type == WNW_KV_F16 && c->types[f16].type != WNW_KV_F16 ? i : f16;
+    const struct app_kv kv = c->types[0];
+    c->types[0] = c->types[f16];
+    c->types[f16] = kv;
+    for (int32_t i = 0; i < n; i++) {
+        const bool had = l[i].types[0];
+        l[i].types[0] = l[i].types[f16];
+        l[i].types[f16] = had;
+    }
 }
 
 /* ---- Groups ---- */
@@ -167,18 +232,53 @@ static void make_groups(struct eval_configs *c)
 
 /* ---- Configs ---- */
 
+static bool masks_reading(const struct eval_mask *mask)
+{
+    return mask && mask->phase == WNW_MASK_ALL;
+}
+
+bool eval_configs_share_reading(const struct eval_config *a, const struct eval_config *b)
+{
+    const struct eval_mask *x = masks_reading(a->mask) ? a->mask : NULL;
+    const struct eval_mask *y = masks_reading(b->mask) ? b->mask : NULL;
+    return app_kv_equal(&a->kv, &b->kv) && x == y;
+}
+
+bool eval_config_is_whole(const struct eval_config *c)
+{
+    return c->full && (!c->mask || masks_reading(c->mask));
+}
+
 /* Names the config by the hash of what it is. */
 static int name_config(struct eval_config *c, const struct lists *l)
 {
-    c->json = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "policy", wnw_policy_string(c->policy), "size",
-                        c->size_text, "kv_type", c->kv_text, "mode", eval_mode_name(c->mode), "evict",
-                        c->full ? "end" : l->args->app.evict, "evict_every",
-                        c->full || !l->args->app.evict_every ? "" : l->args->app.evict_every);
+    c->json = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s*, s:s*}", "policy", wnw_policy_string(c->policy),
+                        "size", c->size_text, "kv_type", c->kv_text, "mode", eval_mode_name(c->mode), "evict",
+                        c->full ? "end" : l->evict, "evict_every",
+                        c->full || !l->args->app.evict_every ? "" : l->args->app.evict_every, "mask",
+                        c->mask ? c->mask->text : NULL, "mask_phase",
+                        c->mask && !masks_reading(c->mask) ? "decode" : NULL);
     char *text = c->json ? json_dumps(c->json, JSON_SORT_KEYS | JSON_COMPACT) : NULL;
     if (!text)
         return out_of_memory();
     snprintf(c->id, sizeof c->id, "%016llx", (unsigned long long)eval_fnv(text, strlen(text)));
     free(text);
+    return APP_OK;
+}
+
+/* Drops the last config if another part has named it already. */
+static int drop_twice(struct eval_configs *c)
+{
+    struct eval_config *last = &c->at[c->n - 1];
+    for (int32_t i = 0; i + 1 < c->n; i++) {
+        if (strcmp(c->at[i].id, last->id) != 0)
+            continue;
+        if (!json_equal(c->at[i].json, last->json))
+            return app_fail(APP_FAILED, "%s and %s have the same id", c->at[i].recipe, last->recipe);
+        json_decref(last->json);
+        c->n--;
+        return APP_OK;
+    }
     return APP_OK;
 }
 
@@ -202,7 +302,8 @@ static int add_config(struct eval_configs *c, const struct lists *l, struct eval
     }
     app_kv_word(config.kv_text, &config.kv);
     c->at[c->n++] = config;
-    return name_config(&c->at[c->n - 1], l);
+    const int rc = name_config(&c->at[c->n - 1], l);
+    return rc == APP_OK ? drop_twice(c) : rc;
 }
 
 static bool asks_tasks(const wnw_policy *policy)
@@ -220,10 +321,13 @@ static bool fits_mode(struct eval_configs *c, const struct eval_recipe *r, enum 
     if (wnw_policy_is_full(r->policy) || !(tasks ? mode == EVAL_AGNOSTIC : mode == EVAL_TASK))
         return true;
     char line[256];
-    const int len = snprintf(line, sizeof line, "%s%.120s is left out of mode %s: %s",
-                             c->notes.len > 0 ? "\n" : "", r->text, eval_mode_name(mode),
-                             tasks ? "it is told the question" : "it does not ask for one");
-    app_text_add(&c->notes, line, len < (int)sizeof line ? (size_t)len : sizeof line - 1);
+    const int len =
+        snprintf(line, sizeof line, "\n%.120s is left out of mode %s: %s", r->text, eval_mode_name(mode),
+                 tasks ? "it is told the question" : "it does not ask for one");
+    const bool first = c->notes.len == 0;
+    if (first || !strstr(c->notes.s, line + 1)) /* said once for all types and masks */
+        app_text_add(&c->notes, line + first,
+                     (len < (int)sizeof line ? (size_t)len : sizeof line - 1) - first);
     return false;
 }
 
@@ -231,7 +335,7 @@ static bool fits_mode(struct eval_configs *c, const struct eval_recipe *r, enum 
 static int add_sizes(struct eval_configs *c, const struct lists *l, const struct eval_recipe *r,
                      struct eval_config config)
 {
-    int rc = app_job_allowed(r->policy, &l->rules, l->args->app.evict);
+    int rc = app_job_allowed(r->policy, &l->rules, l->evict);
     config.policy = r->policy;
     config.recipe = r->text;
     config.has_tasks = asks_tasks(r->policy);
@@ -246,40 +350,90 @@ static int add_sizes(struct eval_configs *c, const struct lists *l, const struct
     return rc;
 }
 
-static int make_product(struct eval_configs *c, const struct lists *l)
+/* One reading's worth of configs: a type, and the mask of the reading (0 = none), in one mode. The full cache is the
+ * first; masks that act while answers are generated only go with the reading without a mask. */
+static int make_mode(struct eval_configs *c, const struct lists *l, int32_t n_parts, int32_t type,
+                     int32_t of_reading, struct eval_config config)
+{
+    const enum eval_mode mode = config.mode;
+    int rc = APP_OK;
+    for (int32_t i = 0; rc == APP_OK && i < n_parts; i++) {
+        const bool reference = i == 0 && type == 0 && of_reading == 0;
+        if (!reference &&
+            !(l[i].types[type] && l[i].modes[mode] && (of_reading == 0 || l[i].masks[of_reading])))
+            continue;
+        config.mask = of_reading > 0 ? &c->masks[of_reading] : NULL;
+        rc = add_sizes(c, &l[i], &c->recipes[0], config);
+    }
+    for (int32_t i = 0; rc == APP_OK && i < n_parts; i++)
+        for (int32_t m = 0; rc == APP_OK && m < c->n_masks; m++) {
+            const int32_t reading = masks_reading(&c->masks[m]) && m > 0 ? m : 0;
+            if (!l[i].types[type] || !l[i].modes[mode] || !l[i].masks[m] || reading != of_reading)
+                continue;
+            config.mask = m > 0 ? &c->masks[m] : NULL;
+            for (int32_t r = 0; rc == APP_OK && r < l[i].n_recipes; r++)
+                if (fits_mode(c, &c->recipes[l[i].recipes[r]], mode))
+                    rc = add_sizes(c, &l[i], &c->recipes[l[i].recipes[r]], config);
+            if (rc == APP_OK && m > 0) /* what the mask alone does */
+                rc = add_sizes(c, &l[i], &c->recipes[0], config);
+        }
+    return rc;
+}
+
+static int make_product(struct eval_configs *c, const struct lists *l, int32_t n_parts)
 {
     int32_t reference[EVAL_N_MODES] = {0};
     int rc = APP_OK;
-    for (int32_t t = 0; t < l->n_types; t++)
-        for (int m = 0; m < EVAL_N_MODES; m++) {
-            if (!l->modes[m])
+    for (int32_t t = 0; t < c->n_types; t++)
+        for (int32_t r = 0; r < c->n_masks; r++) {
+            if (r > 0 && !masks_reading(&c->masks[r]))
                 continue;
-            if (t == 0)
-                reference[m] = c->n;
-            for (int32_t p = 0; rc == APP_OK && p < c->n_recipes; p++)
-                if (fits_mode(c, &c->recipes[p], (enum eval_mode)m))
-                    rc = add_sizes(c, l, &c->recipes[p],
-                                   (struct eval_config){.kv = l->types[t],
-                                                        .mode = (enum eval_mode)m,
-                                                        .reference = reference[m]});
+            for (int m = 0; rc == APP_OK && m < EVAL_N_MODES; m++) {
+                bool any = false;
+                for (int32_t i = 0; i < n_parts; i++)
+                    any = any || l[i].modes[m];
+                if (!any)
+                    continue;
+                if (t == 0 && r == 0)
+                    reference[m] = c->n;
+                rc = make_mode(c, l, n_parts, t, r,
+                               (struct eval_config){
+                                   .kv = c->types[t], .mode = (enum eval_mode)m, .reference = reference[m]});
+            }
         }
     return rc;
 }
 
 int eval_configs_open(struct eval_configs *c, const struct eval_args *args, const struct eval_suite *suite)
 {
-    struct lists l;
-    *c = (struct eval_configs){0};
-    int rc = read_lists(&l, c, args, suite);
+    static const struct eval_part plain[] = {{.policies = "full,snapkv,lagkv"}, {.policies = NULL}};
+    struct lists l[MAX_PARTS] = {0};
+    int32_t full, n = 0;
+    *c = (struct eval_configs){.n_masks = 1};
+    int rc = add_recipe(c, "full", &full);
+    if (rc == APP_OK && args->app.mask_phase && !args->app.mask_heads && !suite)
+        rc = app_fail(APP_BAD_INPUT, "--mask-phase says when heads are masked; name them with --mask-heads");
+    for (const struct eval_part *p = suite ? suite->parts : plain; rc == APP_OK && p->policies; p++)
+        if (n == MAX_PARTS)
+            rc = app_fail(APP_FAILED, "%s has more than %d parts", suite->name, (int)MAX_PARTS);
+        else
+            rc = read_part(&l[n++], c, args, p);
     if (rc == APP_OK) {
+        put_first(c, l, n);
         make_groups(c);
-        rc = make_product(c, &l);
+        rc = make_product(c, l, n);
     }
-    for (int32_t i = 0; rc == APP_OK && i < c->n; i++)
-        for (int32_t k = 0; k < i; k++)
-            if (strcmp(c->at[i].id, c->at[k].id) == 0)
-                return app_fail(APP_FAILED, "%s and %s have the same id", c->at[i].recipe, c->at[k].recipe);
+    for (int32_t i = 0; i < n; i++)
+        free(l[i].recipes);
     return rc;
+}
+
+int eval_masks_open(struct eval_configs *c, const wnw_model *m, const wnw_profile *p)
+{
+    int status = WNW_OK;
+    for (int32_t i = 1; status == WNW_OK && i < c->n_masks; i++)
+        status = wnw_heads_parse(&c->masks[i].heads, &c->masks[i].n, c->masks[i].text, m, p);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
 void eval_configs_close(struct eval_configs *c)
@@ -292,6 +446,10 @@ void eval_configs_close(struct eval_configs *c)
     for (int32_t i = 0; i < c->n_recipes; i++) {
         wnw_policy_free(c->recipes[i].policy);
         free(c->recipes[i].text);
+    }
+    for (int32_t i = 0; i < c->n_masks; i++) {
+        free(c->masks[i].text);
+        wnw_free(c->masks[i].heads);
     }
     free(c->at);
     free(c->recipes);

@@ -21,6 +21,14 @@ enum eval_mode {
 };
 const char *eval_mode_name(enum eval_mode mode);
 
+/* Query heads that are switched off. */
+struct eval_mask {
+    char *text; /* as the option names them; NULL = no heads. Owned, as heads is */
+    wnw_mask_phase phase;
+    wnw_head *heads; /* [n]; found in a model by eval_masks_open */
+    int32_t n;
+};
+
 struct eval_config {
     char id[17];  /* 16 hexadecimal digits of the hash of `json` */
     json_t *json; /* what the id stands for, owned */
@@ -34,7 +42,8 @@ struct eval_config {
     wnw_phase phase;
     int32_t chunk, every;
     int64_t target;
-    bool full;      /* keeps everything */
+    const struct eval_mask *mask; /* NULL = no heads are masked */
+    bool full;                    /* keeps everything */
     bool own_read;  /* drops entries while it reads or generates, and needs a session of its own for that */
     bool has_tasks; /* its second pass asks what is expected to be asked */
     int32_t group;  /* configs of one group can be observed in one reading */
@@ -43,9 +52,17 @@ struct eval_config {
     bool owns_profile;
 };
 
+enum { EVAL_MAX_SIZES = 64, EVAL_MAX_TYPES = 8, EVAL_MAX_MASKS = 64 };
+
 struct eval_configs {
-    struct eval_config *at; /* [n]; the full cache's come first in each mode and type, owned */
+    /* [n], owned. Those that can be read together stand together (eval_configs_share_reading), and the full cache's
+     * comes first among them in each mode. */
+    struct eval_config *at;
     int32_t n;
+    struct app_kv types[EVAL_MAX_TYPES];
+    int32_t n_types;
+    struct eval_mask masks[EVAL_MAX_MASKS]; /* the first is that without heads */
+    int32_t n_masks;
     struct eval_recipe {
         wnw_policy *policy;
         char *text;
@@ -61,15 +78,21 @@ enum { EVAL_MAX_BATCH = 64 };
  * code; the caller closes in any case. */
 int eval_configs_open(struct eval_configs *c, const struct eval_args *args, const struct eval_suite *suite);
 void eval_configs_close(struct eval_configs *c);
+/* Finds the masked heads in the model; p has the scores that wnw_heads_profiles asks for. Returns an exit code. */
+int eval_masks_open(struct eval_configs *c, const wnw_model *m, const wnw_profile *p);
+/* Whether two configs go on from one and the same reading: caches of one type, and no heads that are masked while
+ * reading, or the same. */
+bool eval_configs_share_reading(const struct eval_config *a, const struct eval_config *b);
+/* Whether the config is the full cache as its reading left it: what answers once for all modes. */
+bool eval_config_is_whole(const struct eval_config *c);
 
 /* config_lists.c */
 
 /* The words of a list separated by commas, NULL-terminated; the caller frees the array, which holds the words
  * too. In a list of recipes `key=value` goes on with the recipe before it. NULL: out of memory. */
 char **eval_list_words(const char *list, bool recipes);
-enum { EVAL_MAX_SIZES = 64, EVAL_MAX_TYPES = 8 };
-/* The sizes that the options give, else those of the list `ratios`. Returns an exit code. */
-int eval_list_sizes(wnw_size *sizes, int32_t *n, const struct eval_args *args, const char *ratios);
+/* The sizes that the options give, else those of the part. Returns an exit code. */
+int eval_list_sizes(wnw_size *sizes, int32_t *n, const struct eval_args *args, const struct eval_part *part);
 /* Text of a size, as in struct eval_config. */
 void eval_size_text(char *out, size_t n, const wnw_size *size);
 

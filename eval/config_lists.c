@@ -111,9 +111,11 @@ static int add_word(wnw_size *sizes, int32_t *n, const struct axis *axis, const 
     return add_size(sizes, n, axis, size_of(axis, x));
 }
 
-int eval_list_sizes(wnw_size *sizes, int32_t *n, const struct eval_args *args, const char *ratios)
+int eval_list_sizes(wnw_size *sizes, int32_t *n, const struct eval_args *args, const struct eval_part *part)
 {
-    const char *const given[] = {args->ratios, args->budgets, args->kv_bytes};
+    const bool own = !args->ratios && !args->budgets && !args->kv_bytes;
+    const char *const given[] = {own ? part->ratios : args->ratios, own ? part->budgets : args->budgets,
+                                 args->kv_bytes};
     int which = -1, rc = APP_OK;
     *n = 0;
     for (int i = 0; i < 3; i++) {
@@ -122,7 +124,7 @@ int eval_list_sizes(wnw_size *sizes, int32_t *n, const struct eval_args *args, c
                             "--ratios, --budgets and --kv-bytes exclude each other; give one of them");
         which = given[i] ? i : which;
     }
-    char **words = eval_list_words(which < 0 ? ratios : given[which], false);
+    char **words = eval_list_words(which < 0 ? "0.5" : given[which], false);
     which = which < 0 ? 0 : which;
     if (!words)
         return app_fail(APP_FAILED, "out of memory for --%s", axes[which].option);

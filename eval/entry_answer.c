@@ -219,6 +219,8 @@ static int compare(struct speaker *sp, const struct eval_machine *m, const struc
     double nll = 0;
     if (x->n == 0 || !wnw_session_logits(sp->stand))
         return APP_OK;
+    if (sp->e->config->mask && sp->e->config->mask->phase == WNW_MASK_DECODE)
+        return APP_OK; /* what is fed here is read like a prompt, without the mask */
     a->same_first = eval_argmax(wnw_session_logits(sp->stand), m->info.n_vocab) == x->ids[0];
     int rc = feed_gold(&nll, &good_gold, m, gold, sp->stand);
     if (rc == APP_OK)

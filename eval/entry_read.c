@@ -4,7 +4,8 @@
  * cache that is observed for all policies; plans for all of them are made from it, and each config gets a copy
  * that its plan compresses. Reading goes on from the end of one mode's piece to the end of the next one's.
  *
- * Three things need a reading of their own: another type of cache, because nothing converts one into another;
+ * Four things need a reading of their own: another type of cache, because nothing converts one into another;
+ * heads that are masked while reading;
  * policies whose observations exclude each other (config.h, `group`); and configs that drop entries while they
  * read or generate.
  */
@@ -17,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Configs of one type and group, while they are read. */
+/* Configs of one type, mask and group, while they are read. */
 struct read {
     const struct eval_machine *m;
     const struct eval_reading *r;
@@ -25,7 +26,7 @@ struct read {
     struct eval_reference *reference;
     wnw_session *base;       /* the full cache, owned */
     struct eval_entry whole; /* its answer, which is the same in all modes; config NULL = not there */
-    int32_t first, n;        /* configs [first, first + n) have the type at hand */
+    int32_t first, n;        /* configs [first, first + n) share the reading at hand */
     int32_t group;
     double prefill_ms; /* so far */
 };
@@ -45,11 +46,18 @@ static bool go_on(int32_t done, int32_t total, void *user)
     return !app_stop_asked();
 }
 
-static int new_session(wnw_session **s, const struct eval_machine *m, const struct app_kv *kv)
+static int mask_heads(wnw_session *s, const struct eval_mask *mask)
 {
-    const wnw_session_params params = {WNW_INIT(wnw_session_params), .kv_type = kv->type, .kv_tail = kv->tail,
-                                       .progress = go_on};
-    return code_of(wnw_session_new_on(s, m->engine, &params));
+    return mask ? code_of(wnw_session_mask_heads(s, mask->heads, mask->n, mask->phase)) : APP_OK;
+}
+
+/* A session with a config's type of cache and masks. */
+static int new_session(wnw_session **s, const struct eval_machine *m, const struct eval_config *c)
+{
+    const wnw_session_params params = {WNW_INIT(wnw_session_params), .kv_type = c->kv.type,
+                                       .kv_tail = c->kv.tail, .progress = go_on};
+    const int rc = code_of(wnw_session_new_on(s, m->engine, &params));
+    return rc == APP_OK ? mask_heads(*s, c->mask) : rc;
 }
 
 static const struct eval_config *config_at(const struct read *rd, int32_t i)
@@ -64,13 +72,13 @@ static bool takes_part(const struct read *rd, int32_t i)
     const struct eval_config *c = config_at(rd, i);
     if (c->own_read || c->group != rd->group)
         return false;
-    if (!c->full)
+    if (!eval_config_is_whole(c))
         return rd->w->config[i];
-    if (i != rd->first) /* configs begin with the full cache in the type's first mode */
+    if (i != rd->first) /* configs begin with the full cache in the reading's first mode */
         return false;
     bool any = i == 0;
     for (int32_t k = rd->first; k < rd->first + rd->n; k++)
-        any = any || (rd->w->config[k] && config_at(rd, k)->full);
+        any = any || (rd->w->config[k] && eval_config_is_whole(config_at(rd, k)));
     return any;
 }
 
@@ -127,7 +135,8 @@ static int compress_copy(struct eval_entry *e, const wnw_session *lean)
         status = wnw_session_renumber(e->session);
     e->compress_ms += e->plan ? app_now_ms() - start : 0;
     measure(e);
-    return code_of(status);
+    const int rc = code_of(status);
+    return rc == APP_OK ? mask_heads(e->session, e->config->mask) : rc;
 }
 
 /* Gives an entry to the caller, if its config is wanted. */
@@ -140,7 +149,7 @@ static int hand_over(const struct read *rd, struct eval_entry *e)
 static const struct eval_config *whole_in(const struct read *rd, enum eval_mode mode)
 {
     for (int32_t i = rd->first; rd->group == 0 && i < rd->first + rd->n; i++)
-        if (config_at(rd, i)->full && config_at(rd, i)->mode == mode && rd->w->config[i])
+        if (eval_config_is_whole(config_at(rd, i)) && config_at(rd, i)->mode == mode && rd->w->config[i])
             return config_at(rd, i);
     return NULL;
 }
@@ -176,7 +185,7 @@ static int answer_wave(struct read *rd, struct eval_entry *e, int32_t n, const w
     for (int32_t i = 0; rc == APP_OK && i < n; i++)
         rc = hand_over(rd, &e[i]);
     for (int32_t i = 0; i < n; i++) {
-        if (rc == APP_OK && e[i].config->full) {
+        if (rc == APP_OK && eval_config_is_whole(e[i].config)) {
             rd->whole = e[i];
             e[i] = (struct eval_entry){0};
         }
@@ -305,7 +314,7 @@ static int open_base(struct read *rd)
     struct tasks tasks = {0};
     int32_t n = 0;
     bool asks = false;
-    int rc = policies ? new_session(&rd->base, rd->m, &config_at(rd, rd->first)->kv)
+    int rc = policies ? new_session(&rd->base, rd->m, config_at(rd, rd->first))
                       : app_fail(APP_FAILED, "out of memory for policies");
     for (int32_t i = rd->first; rc == APP_OK && i < rd->first + rd->n; i++) {
         const struct eval_config *c = config_at(rd, i);
@@ -391,7 +400,7 @@ static int read_own(struct eval_entry *e, const struct read *rd)
     e->n_part = eval_reading_border(rd->r, e->config->mode);
     if (e->config->mode == EVAL_AWARE)
         prompt.n_tokens = e->n_part;
-    int rc = new_session(&e->session, rd->m, &e->config->kv);
+    int rc = new_session(&e->session, rd->m, e->config);
     if (rc == APP_OK)
         rc = begin_own(e, rd, &prompt);
     if (rc == APP_OK)
@@ -438,9 +447,10 @@ int eval_read_entries(const struct eval_machine *m, const struct eval_reading *r
     struct read rd = {.m = m, .r = r, .w = w, .reference = reference};
     int rc = APP_OK;
     for (; rc == APP_OK && rd.first < w->configs->n; rd.first += rd.n) {
-        const struct app_kv *kv = &config_at(&rd, rd.first)->kv;
+        const struct eval_config *c = config_at(&rd, rd.first);
         rd.n = 0;
-        while (rd.first + rd.n < w->configs->n && app_kv_equal(&config_at(&rd, rd.first + rd.n)->kv, kv))
+        while (rd.first + rd.n < w->configs->n &&
+               eval_configs_share_reading(config_at(&rd, rd.first + rd.n), c))
             rd.n++;
         for (rd.group = 0; rc == APP_OK && rd.group < w->configs->n_groups; rd.group++)
             rc = run_group(&rd);

@@ -57,8 +57,8 @@ static void count_work(struct eval_pace *p, const struct eval_machine *m, const 
     int32_t n_here = 0, n_types = 1;
     for (int32_t i = 0; i < c->n; i++) {
         const struct eval_config *a = &c->at[i], *before = i > 0 ? &c->at[i - 1] : NULL;
-        n_types += before && !app_kv_equal(&before->kv, &a->kv);
-        if (before && (before->mode != a->mode || !app_kv_equal(&before->kv, &a->kv)))
+        n_types += before && !eval_configs_share_reading(before, a);
+        if (before && (before->mode != a->mode || !eval_configs_share_reading(before, a)))
             n_here = 0;
         p->n_reads += a->own_read;
         p->n_waves += n_here++ % m->batch == 0;

@@ -75,6 +75,11 @@ static int check_words(const struct runner *x)
         return app_fail(APP_BAD_INPUT, "--turns multi_request has no history; leave out --own-history");
     if (a->closed_book && a->policies)
         return app_fail(APP_BAD_INPUT, "--closed-book asks the full cache alone; leave out --policies");
+    for (int32_t i = 0; a->text && i < x->configs.n_masks; i++)
+        if (x->configs.masks[i].text && x->configs.masks[i].phase == WNW_MASK_DECODE)
+            return app_fail(APP_BAD_INPUT,
+                            "--mask-phase decode masks nothing of --text, which is read and not "
+                            "generated");
     if (strcmp(a->lb_prefix, "assistant") != 0 && strcmp(a->lb_prefix, "user") != 0)
         return app_fail(APP_BAD_INPUT, "--lb-prefix '%s' is unknown; use assistant or user", a->lb_prefix);
     for (int32_t i = 0; requests && i < x->configs.n; i++)
@@ -86,6 +91,27 @@ static int check_words(const struct runner *x)
     return APP_OK;
 }
 
+/* Finds the masked heads, with the calibration results that name them. */
+static int open_masks(struct runner *x, struct app_inputs *inputs, struct app_text *notes)
+{
+    uint32_t kinds = 0;
+    wnw_profile *p = NULL;
+    for (int32_t i = 1; i < x->configs.n_masks; i++)
+        kinds |= wnw_heads_profiles(x->configs.masks[i].text);
+    int rc = !kinds ? APP_OK
+                    : app_profile_load(&p, notes, x->setup.model,
+                                       &(struct app_profile_want){.given = x->args->app.profile,
+                                                                  .model = x->args->app.model,
+                                                                  .model_path = x->setup.model_path,
+                                                                  .required = kinds,
+                                                                  .user = "--mask-heads",
+                                                                  .inputs = inputs});
+    if (rc == APP_OK)
+        rc = eval_masks_open(&x->configs, x->setup.model, p);
+    wnw_profile_free(p);
+    return rc;
+}
+
 /* Calibration results for the policies that use them. CompilerKV's tables depend on the size, so that every
  * config has its own. */
 static int load_profiles(struct runner *x)
@@ -93,6 +119,7 @@ static int load_profiles(struct runner *x)
     int rc = APP_OK;
     struct app_inputs inputs = {0};
     struct app_text notes = {0};
+    rc = open_masks(x, &inputs, &notes);
     for (int32_t i = 0; rc == APP_OK && i < x->configs.n; i++) {
         struct eval_config *c = &x->configs.at[i];
         const wnw_needs needs = wnw_policy_needs(c->policy);

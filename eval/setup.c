@@ -140,7 +140,7 @@ int eval_setup_open(struct eval_setup *s, const struct eval_args *args)
 {
     *s = (struct eval_setup){.args = args};
     s->world.seed = (uint64_t)args->app.seed;
-    s->world.n_trials = (int32_t)args->trials;
+    s->world.n_trials = args->trials == APP_UNSET ? 1 : (int32_t)args->trials;
     s->world.needle = args->needle;
     int rc = eval_setup_lists(s);
     if (rc == APP_OK && args->squad && (rc = eval_records_read(&s->squad, args->squad)) == APP_OK)

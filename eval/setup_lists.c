@@ -258,7 +258,7 @@ static int add_suite(struct eval_setup *s)
         else if (rc == APP_OK)
             rc = each_word(s, lengths ? lengths : s->suite->lengths, add_length_word);
         if (rc == APP_OK)
-            rc = add_product(s, i->n, i->n_trials);
+            rc = add_product(s, i->n, s->args->trials == APP_UNSET ? i->n_trials : s->world.n_trials);
     }
     if (rc == APP_OK && strcmp(s->suite->name, "full") == 0 && s->args->longbench) {
         rc = add_tasks(s, "longbench");

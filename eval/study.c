@@ -11,13 +11,19 @@
 /* KVCompose, tables 2 to 4: RULER at 4096 tokens over nine shares. */
 static const struct eval_suite_item kvcompose[] = {{"ruler", 4096, 20, 1}, {.tasks = NULL}};
 
+static const struct eval_part of_kvcompose[] = {
+    {.policies = "kvcompose,tova,duoattention-prompt,snapkv,pyramidkv,streaming_llm,expected_attention,"
+                 "kvcompose-unstructured,kvzip,adakv-expected_attention,adakv",
+     .modes = "agnostic,aware",
+     .ratios = "auc9"},
+    {.policies = "kvcompose-aware", .modes = "task", .ratios = "auc9"},
+    {.policies = NULL}};
+
 static const struct eval_study studies[] = {
     {.suite = {"kvcompose",
                "scores over the share removed: composite tokens against heads on their own; told the "
                "question or not",
-               kvcompose,
-               "full,kvcompose,kvcompose-unstructured,kvzip,adakv-expected,adakv,snapkv,tova,pyramidkv",
-               "agnostic", "auc9", "lin10", "4096", false, 4}},
+               kvcompose, of_kvcompose, "lin10", "4096", false, 4}},
 };
 
 const struct eval_study *eval_study_get(int32_t i)

@@ -43,16 +43,22 @@ static const struct eval_suite_item full[] = {{"ruler", 4096, 50, 1}, {"ruler", 
                                               {"niah_grid", 0, 0, 1}, {"passkey64", 0, 0, 3},
                                               {"scb", 8192, 20, 1},   {.tasks = NULL}};
 
+static const struct eval_part of_smoke[] = {{.policies = "full,snapkv"}, {.policies = NULL}};
+static const struct eval_part of_small[] = {{.policies = "full,snapkv,lagkv", .ratios = "0.5,0.75"},
+                                            {.policies = NULL}};
+static const struct eval_part of_full[] = {
+    {.policies = "full,snapkv,lagkv", .modes = "agnostic,aware", .ratios = "auc9"}, {.policies = NULL}};
+
 static const struct eval_suite suites[] = {
-    {"tiny-ci", "three tasks of 512 to 768 tokens with one sample each, for tests", tiny_ci, "full,snapkv",
-     "agnostic", "0.5", "lin5", "512", true, 0},
+    {"tiny-ci", "three tasks of 512 to 768 tokens with one sample each, for tests", tiny_ci, of_smoke, "lin5",
+     "512", true, 0},
     {"smoke", "six tasks of 512 to 768 tokens with two samples each: whether anything is broken", smoke,
-     "full,snapkv", "agnostic", "0.5", "25,75", "512", true, 0},
+     of_smoke, "25,75", "512", true, 0},
     {"small", "RULER's style, grids and several turns at 1024 to 2048 tokens: sees collapses", small,
-     "full,snapkv,lagkv", "agnostic", "0.5,0.75", "lin5", "1024", true, 4},
+     of_small, "lin5", "1024", true, 4},
     {"full",
      "RULER's style at 4096 and 8192 tokens with 50 samples, grids up to the context: sees what papers see",
-     full, "full,snapkv,lagkv", "agnostic,aware", "auc9", "lin10", "c32", false, 10},
+     full, of_full, "lin10", "c32", false, 10},
 };
 
 const struct eval_suite *eval_suite_get(int32_t i)

@@ -13,10 +13,22 @@ struct eval_suite_item {
     int32_t n_trials;  /* of tasks on a grid */
 };
 
+/* What is compared: the product of these lists, which are written as in the options of the same names. */
+struct eval_part {
+    const char *policies;         /* NULL ends the list of parts */
+    const char *modes;            /* NULL: "agnostic" */
+    const char *ratios, *budgets; /* one of the two; neither: "0.5" */
+    const char *kv_types;         /* NULL: "f16" */
+    const char *evict;            /* NULL: "end" */
+    const char *masks;            /* NULL: no heads are masked */
+    const char *mask_phase;       /* NULL: "all" */
+};
+
 struct eval_suite {
     const char *name, *about;
     const struct eval_suite_item *items;
-    const char *policies, *modes, *ratios, *depths, *lengths;
+    const struct eval_part *parts; /* every sample is answered under what any of them names */
+    const char *depths, *lengths;
     bool
         short_answers; /* answers end after as many tokens as the task needs, not after those of the benchmark */
     int32_t n_probes; /* samples of each task that only show whether the full cache can solve it */

@@ -13,7 +13,7 @@
 /* How well a variant serves as the full cache of a protocol: its own protocol counts most, then 16-bit entries. */
 static int worth_as_baseline(const struct eval_variant *c, const char *mode)
 {
-    if (!c->full)
+    if (!c->full || c->more[0]) /* with masked heads it is a method like others */
         return 0;
     return 1 + 4 * (strcmp(c->mode, mode) == 0) + 2 * (strcmp(c->kv_type, "f16") == 0) +
            (strcmp(c->kv_type, "f32") == 0);

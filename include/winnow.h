@@ -842,6 +842,7 @@ WNW_API const char *wnw_profile_kind_name(int32_t kind);
  *                  equal scores in the order of layers, then heads
  *   trad:topN      the same by traditional retrieval score
  *   random:N:SEED  N different heads, every choice as likely as any other, ascending
+ *   random:N:SEED:M  the same without the M heads that srh:topM names
  * p may be NULL where it is not needed. *heads, [*n], is owned by the caller, who releases it with wnw_free.
  * E_ARG: not a list, a head twice, or the profile has no such scores. E_RANGE: no such head, or not as many.
  * E_MISMATCH: the profile is of another model. */

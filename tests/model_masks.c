@@ -303,8 +303,21 @@ static void lists_of_heads(void **state)
     assert_string_equal(listed(f, "trad:top2", p), "0-3 0-0"); /* zeros in the order of layers and heads */
     assert_int_equal(wnw_heads_profiles("srh:top3"), 1u << WNW_PROFILE_SRH);
     assert_int_equal(wnw_heads_profiles("trad:top3"), 1u << WNW_PROFILE_SRH);
+    assert_int_equal(wnw_heads_profiles("random:3:1:9"), 1u << WNW_PROFILE_SRH);
+    assert_int_equal(wnw_heads_profiles("random:3:1"), 0);
     assert_int_equal(wnw_heads_profiles("1-1"), 0);
     assert_int_equal(wnw_heads_profiles(NULL), 0);
+    char rest[512] = "", random[32];
+    for (int32_t i = 0; i < n_all; i++) /* all but the three best can only be drawn in one way */
+        if (i != 2 && i != n_head && i != n_head + 1)
+            snprintf(rest + strlen(rest), sizeof rest - strlen(rest), "%s%d-%d", *rest ? " " : "",
+                     (int)(i / n_head), (int)(i % n_head));
+    snprintf(random, sizeof random, "random:%d:5:3", (int)n_all - 3);
+    assert_string_equal(listed(f, random, p), rest);
+    snprintf(random, sizeof random, "random:%d:5:4", (int)n_all - 3);
+    assert_contains(listed(f, random, p), "without the 4 best");
+    assert_contains(listed(f, "random:1:5:0", p), "without the 0 best");
+    assert_contains(listed(f, "random:1:5:2", NULL), "needs a profile of kind srh");
     p->n_layer++;
     assert_contains(listed(f, "srh:top3", p), "the profile has");
     wnw_profile_free(p);
@@ -313,10 +326,29 @@ static void lists_of_heads(void **state)
 static void lists_that_are_refused(void **state)
 {
     const struct fixture *f = *state;
-    static const char *const malformed[] = {
-        "",         "1",       "1-",         "-1",          "1-1,",        "1-1 1-2",      "1-1;1-2",
-        "1--1",     "a-1",     "srh:5",      "srh:top",     "srh:top5x",   "srh:top-1",    "top5",
-        "random:3", "random:", "random:3:x", "random:3:4 ", "random:3:-4", "1-99999999999"};
+    static const char *const malformed[] = {"",
+                                            "1",
+                                            "1-",
+                                            "-1",
+                                            "1-1,",
+                                            "1-1 1-2",
+                                            "1-1;1-2",
+                                            "1--1",
+                                            "a-1",
+                                            "srh:5",
+                                            "srh:top",
+                                            "srh:top5x",
+                                            "srh:top-1",
+                                            "top5",
+                                            "random:3",
+                                            "random:",
+                                            "random:3:x",
+                                            "random:3:4 ",
+                                            "random:3:-4",
+                                            "1-99999999999",
+                                            "random:3:4:",
+                                            "random:3:4:x",
+                                            "random:3:4:-1"};
     for (size_t i = 0; i < sizeof malformed / sizeof *malformed; i++)
         assert_contains(listed(f, malformed[i], NULL), "is not a list of heads");
     assert_contains(listed(f, "1-1,1-1", NULL), "twice");

@@ -28,7 +28,7 @@ static int bad_list(const char *text)
 {
     return wnw__fail(WNW_E_ARG,
                      "'%.60s' is not a list of heads; give LAYER-HEAD,LAYER-HEAD,... or srh:topN, trad:topN, "
-                     "random:N:SEED",
+                     "random:N:SEED, random:N:SEED:M",
                      text);
 }
 
@@ -80,30 +80,34 @@ static int scores_of(const wnw_profile *p, bool srh, const wnw_model_info *info,
 {
     const char *name = srh ? "srh" : "trad";
     if (!p || !(p->kinds >> WNW_PROFILE_SRH & 1u))
-        return wnw__fail(WNW_E_ARG, "%s:topN needs a profile of kind srh", name);
+        return wnw__fail(WNW_E_ARG, "a ranking by %s scores needs a profile of kind srh", name);
     if (p->n_layer != info->n_layer || p->n_head != info->n_head)
         return wnw__fail(WNW_E_MISMATCH, "the profile has %d layers of %d heads; the model has %d of %d",
                          (int)p->n_layer, (int)p->n_head, (int)info->n_layer, (int)info->n_head);
     *score = srh ? p->srh_mean : p->trad_mean;
-    return *score ? WNW_OK
-                  : wnw__fail(WNW_E_ARG,
-                              "%s:topN compares heads of all layers by their scores; the profile has no "
-                              "%s_mean",
-                              name, name);
+    return *score
+               ? WNW_OK
+               : wnw__fail(WNW_E_ARG,
+                           "a ranking by %s scores compares heads of all layers; the profile has no %s_mean",
+                           name, name);
 }
 
 /* ---- At random ---- */
 
-/* Draws k of all heads. Head i is taken with probability (still wanted) / (still left), so that every choice of k
- * is as likely as any other, and the list ascends. */
-static void draw(uint64_t seed, const wnw_model_info *info, int32_t k, wnw_head *list, int32_t *n)
+/* Draws k of the heads that are not used, `left` of them. Such a head is taken with probability (still wanted) /
+ * (still left), so that every choice of k is as likely as any other, and the list ascends. */
+static void draw(uint64_t seed, const wnw_model_info *info, int32_t left, int32_t k, const bool *used,
+                 wnw_head *list, int32_t *n)
 {
     uint64_t state = wnw__mix(seed);
-    for (int32_t i = 0, left = info->n_layer * info->n_head; k > 0; i++, left--)
-        if ((wnw__mix_next(&state) >> 32) * (uint64_t)left >> 32 < (uint64_t)k) {
+    for (int32_t i = 0; k > 0; i++) {
+        if (used[i])
+            continue;
+        if ((wnw__mix_next(&state) >> 32) * (uint64_t)left-- >> 32 < (uint64_t)k) {
             add(list, n, i, info->n_head);
             k--;
         }
+    }
 }
 
 /* ---- All forms ---- */
@@ -124,12 +128,39 @@ static int check_count(int32_t k, const wnw_model_info *info)
     return wnw__fail(WNW_E_RANGE, "%d heads: 1 to %d are there", (int)k, (int)(info->n_layer * info->n_head));
 }
 
+/* "N:SEED" or "N:SEED:M", which leaves out the M best heads by semantic score. */
+static int read_random(const char *text, const char *at, const wnw_model_info *info, const wnw_profile *p,
+                       bool *used, wnw_head *list, int32_t *n)
+{
+    const int32_t n_all = info->n_layer * info->n_head;
+    const float *score;
+    int32_t k, seed, n_out = 0;
+    if (!read_number(&at, &k) || *at++ != ':' || !read_number(&at, &seed))
+        return bad_list(text);
+    WNW_TRY(check_count(k, info));
+    if (*at == ':') {
+        at++;
+        if (!read_number(&at, &n_out))
+            return bad_list(text);
+        if (n_out < 1 || n_out > n_all - k)
+            return wnw__fail(WNW_E_RANGE, "%d of %d heads cannot be drawn without the %d best", (int)k,
+                             (int)n_all, (int)n_out);
+        WNW_TRY(scores_of(p, true, info, &score));
+        take_best(score, info, n_out, used, list, n);
+        *n = 0;
+    }
+    if (*at)
+        return bad_list(text);
+    draw((uint64_t)seed, info, n_all - n_out, k, used, list, n);
+    return WNW_OK;
+}
+
 static int read_list(const char *text, const wnw_model_info *info, const wnw_profile *p, bool *used,
                      wnw_head *list, int32_t *n)
 {
     const char *at = text;
     const float *score;
-    int32_t k, seed;
+    int32_t k;
     const bool srh = begins(&at, "srh:top");
     if (srh || begins(&at, "trad:top")) {
         if (!read_number(&at, &k) || *at)
@@ -141,16 +172,19 @@ static int read_list(const char *text, const wnw_model_info *info, const wnw_pro
     }
     if (!begins(&at, "random:"))
         return read_named(text, info, used, list, n);
-    if (!read_number(&at, &k) || *at++ != ':' || !read_number(&at, &seed) || *at)
-        return bad_list(text);
-    WNW_TRY(check_count(k, info));
-    draw((uint64_t)seed, info, k, list, n);
-    return WNW_OK;
+    return read_random(text, at, info, p, used, list, n);
 }
 
 uint32_t wnw_heads_profiles(const char *text)
 {
-    return text && (begins(&text, "srh:") || begins(&text, "trad:")) ? 1u << WNW_PROFILE_SRH : 0;
+    const char *at = text;
+    int32_t number;
+    if (!text)
+        return 0;
+    const bool ranked = begins(&at, "srh:") || begins(&at, "trad:") ||
+                        (begins(&at, "random:") && read_number(&at, &number) && begins(&at, ":") &&
+                         read_number(&at, &number) && begins(&at, ":"));
+    return ranked ? 1u << WNW_PROFILE_SRH : 0;
 }
 
 int wnw_heads_parse(wnw_head **heads, int32_t *n, const char *text, const wnw_model *m, const wnw_profile *p)
