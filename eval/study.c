@@ -8,22 +8,147 @@
 #include <stddef.h>
 #include <string.h>
 
-/* KVCompose, tables 2 to 4: RULER at 4096 tokens over nine shares. */
-static const struct eval_suite_item kvcompose[] = {{"ruler", 4096, 20, 1}, {.tasks = NULL}};
+/* ---- CompressKV (arXiv 2508.02401): budgets, needles, the ablation of its parts, masked heads. Its 16 sets of LongBench
+ * are the user's files, and questions about made-up documents stand in for them. ---- */
 
+static const struct eval_suite_item compresskv[] = {{"qa_syn_1", 4096, 20, 1},
+                                                    {"qa_syn_2", 4096, 20, 1},
+                                                    {"niah_single_2", 4096, 20, 1},
+                                                    {"niah_grid", 0, 0, 1},
+                                                    {.tasks = NULL}};
+static const struct eval_part of_compresskv[] = {
+    {.policies = "paper-compresskv-streaming_llm,paper-compresskv-snapkv,paper-compresskv-pyramidkv,"
+                 "paper-compresskv-cake,paper-compresskv",
+     .modes = "aware_full",
+     .budgets = "abs"},
+    {.policies = "paper-compresskv+uniform,paper-compresskv-traditional,paper-compresskv:heads=all+uniform,"
+                 "paper-compresskv:heads=random+uniform,paper-compresskv:k=2+uniform,"
+                 "paper-compresskv:k=6+uniform,paper-compresskv:k=12+uniform,paper-compresskv:k=24+uniform",
+     .modes = "aware_full",
+     .budgets = "256"},
+    {.policies = "full",
+     .modes = "aware_full",
+     .masks = "srh:top10/srh:top20/srh:top30/trad:top10/trad:top20/trad:top30/random:30:1:100",
+     .mask_phase = "decode"},
+    {.policies = NULL}};
+
+/* ---- KVCompose (arXiv 2509.05165), tables 2 to 4: RULER at 4096 tokens over nine shares. DuoAttention is judged from
+ * the prompt, so that the study needs no profile. ---- */
+
+static const struct eval_suite_item kvcompose[] = {{"ruler", 4096, 20, 1}, {.tasks = NULL}};
 static const struct eval_part of_kvcompose[] = {
     {.policies = "kvcompose,tova,duoattention-prompt,snapkv,pyramidkv,streaming_llm,expected_attention,"
                  "kvcompose-unstructured,kvzip,adakv-expected_attention,adakv",
-     .modes = "agnostic,aware",
+     .ratios = "auc9"},
+    {.policies = "tova,duoattention-prompt,snapkv,pyramidkv,streaming_llm,expected_attention",
+     .modes = "aware",
      .ratios = "auc9"},
     {.policies = "kvcompose-aware", .modes = "task", .ratios = "auc9"},
     {.policies = NULL}};
 
+/* ---- CompilerKV (arXiv 2602.08686): its comparison at 512 and 128 entries, the sweep of budgets, the ablation. ---- */
+
+static const struct eval_suite_item compilerkv[] = {{"qa_syn_1", 4096, 20, 1},
+                                                    {"qa_syn_2", 4096, 20, 1},
+                                                    {"niah_single_2", 4096, 20, 1},
+                                                    {"niah_grid", 0, 0, 1},
+                                                    {.tasks = NULL}};
+static const struct eval_part of_compilerkv[] = {
+    {.policies = "paper-compilerkv-streaming_llm,paper-compilerkv-h2o,paper-compilerkv-snapkv,"
+                 "paper-compilerkv-pyramidkv,zigzagkv,paper-compilerkv-dynamickv",
+     .modes = "aware_full",
+     .budgets = "512,128"},
+    {.policies = "compilerkv,compilerkv-strict", .modes = "aware_full", .budgets = "1024,512,256,128"},
+    {.policies = "paper-compilerkv-no_heads,paper-compilerkv-no_risk,paper-compilerkv-raw",
+     .modes = "aware_full",
+     .budgets = "512"},
+    {.policies = NULL}};
+
+/* ---- LagKV (arXiv 2504.04704): 64-digit keys by depth and length; blocks of 1024, 512 and 128 tokens of which a half to
+ * an eighth survives; its variants; reading in chunks, where the first token shows what was lost; a quantised cache. ---- */
+
+static const struct eval_suite_item lagkv[] = {{"passkey64", 0, 0, 3}, {.tasks = NULL}};
+/* first: a recipe up to the option that follows */
+#define RETAIN(first) \
+    first "retain=0.5," first "retain=0.25," first "retain=0.166666667," first "retain=0.125"
+static const struct eval_part of_lagkv[] = {
+    {.policies = RETAIN("lagkv:lag=1024,") "," RETAIN("lagkv:lag=512,") "," RETAIN("lagkv:lag=128,"),
+     .modes = "aware_full",
+     .ratios = "own"},
+    {.policies = RETAIN("paper-lagkv-localkv:") "," RETAIN("paper-lagkv-l2norm:"),
+     .modes = "aware_full",
+     .ratios = "own"},
+    {.policies = "paper-lagkv:retain=0.5,paper-lagkv:retain=0.125",
+     .modes = "aware_full",
+     .ratios = "own",
+     .evict = "chunk:1024"},
+    {.policies = "lagkv:lag=128,retain=0.5,lagkv:lag=1024,retain=0.25",
+     .modes = "aware_full",
+     .ratios = "own",
+     .kv_types = "q8_0,q4_0,q4_0:1024"},
+    {.policies = NULL}};
+
+/* ---- CriticalKV (arXiv 2502.03805): each allocation with and without it when the context alone is compressed; the
+ * question compressed too; the share of stage 1; the norm; several turns; reading in chunks. ---- */
+
+static const struct eval_suite_item criticalkv[] = {{"niah_single_3", 4096, 20, 1},
+                                                    {"niah_multikey_1", 4096, 20, 1},
+                                                    {"niah_multivalue", 4096, 20, 1},
+                                                    {"vt", 4096, 20, 1},
+                                                    {"fwe", 4096, 20, 1},
+                                                    {"qa_syn_1", 4096, 20, 1},
+                                                    {"scb_kv_syn", 4096, 10, 1},
+                                                    {"scb_mf_syn", 4096, 10, 1},
+                                                    {.tasks = NULL}};
+static const struct eval_part of_criticalkv[] = {
+    {.policies = "paper-criticalkv+topk,paper-criticalkv,paper-criticalkv-adakv+topk,paper-criticalkv-adakv,"
+                 "paper-criticalkv-headkv+topk,paper-criticalkv-headkv",
+     .ratios = "crit"},
+    {.policies = "paper-criticalkv-adakv+topk,paper-criticalkv-adakv",
+     .modes = "aware_full",
+     .ratios = "0.6,0.8,0.9,0.95"},
+    {.policies = "paper-criticalkv-adakv:alpha=0,paper-criticalkv-adakv:alpha=0.3,"
+                 "paper-criticalkv-adakv:alpha=0.4,paper-criticalkv-adakv:alpha=0.6,"
+                 "paper-criticalkv-adakv:alpha=0.7,paper-criticalkv-adakv:norm=l2",
+     .ratios = "0.8,0.9"},
+    {.policies = "paper-criticalkv-adakv+topk,paper-criticalkv-adakv",
+     .ratios = "0.5",
+     .evict = "chunk:1024"},
+    {.policies = NULL}};
+
+/* ---- What heads are for, by switching them off: CompressKV's ablation, while answers are generated as in its code, and
+ * while everything is read. ---- */
+
+static const struct eval_suite_item head_masking[] = {
+    {"niah_single_2", 1024, 50, 1}, {"qa_syn_1", 1024, 50, 1}, {.tasks = NULL}};
+#define BY_SCORE(n) "srh:top" #n "/trad:top" #n "/random:" #n ":1:100/random:" #n ":2:100/random:" #n ":3:100"
+static const struct eval_part of_head_masking[] = {
+    {.policies = "full", .masks = BY_SCORE(10) "/" BY_SCORE(20) "/" BY_SCORE(30), .mask_phase = "decode"},
+    {.policies = "full", .masks = "srh:top20/trad:top20/random:20:1:100"},
+    {.policies = NULL}};
+
 static const struct eval_study studies[] = {
+    {.suite =
+         {"compresskv",
+          "budgets of 128 to 2048 entries, which heads choose and how many, needles by depth, masked heads",
+          compresskv, of_compresskv, "lin10", "2048,4096,8192", true, 4}},
     {.suite = {"kvcompose",
-               "scores over the share removed: composite tokens against heads on their own; told the "
-               "question or not",
-               kvcompose, of_kvcompose, "lin10", "4096", false, 4}},
+               "scores over the share removed: one length per layer against heads on their own; told the "
+               "question or "
+               "not",
+               kvcompose, of_kvcompose, "lin10", "4096", true, 4}},
+    {.suite = {"compilerkv", "comparison at equal budgets; without head weights, risk, or value norms",
+               compilerkv, of_compilerkv, "lin10", "2048,4096", true, 4}},
+    {.suite = {"lagkv",
+               "64-digit keys by depth and length: size of blocks, share that survives, variants, chunks, "
+               "quantised",
+               lagkv, of_lagkv, "lin10", "2048,4096,8192", true, 4}},
+    {.suite = {"criticalkv",
+               "with and without CriticalKV under three allocations; its share and norm; question known; "
+               "turns; chunks",
+               criticalkv, of_criticalkv, "lin10", "4096", true, 4}},
+    {.suite = {"head_masking", "answers with retrieval heads, or heads at random, switched off", head_masking,
+               of_head_masking, "lin10", "1024", true, 10}},
 };
 
 const struct eval_study *eval_study_get(int32_t i)

@@ -7,6 +7,7 @@
 #include "eval/config.h"
 #include "eval/grade.h"
 #include "eval/journal.h"
+#include "eval/study.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -205,6 +206,94 @@ static void test_names_do_not_depend_on_the_list(void **state)
     eval_configs_close(&y);
 }
 
+/* Heads that are masked while reading need a reading of their own, one type of cache after the other; those that are
+ * masked while answering do not. The full cache without masks is what all are compared with. */
+static void test_masks_are_an_axis(void **state)
+{
+    char policies[] = "snapkv", types[] = "q8_0,f16", masks[] = "0-0/none/random:2:1", one[] = "0-0",
+         when[] = "decode";
+    struct eval_args a = plain_args();
+    struct eval_configs c;
+    (void)state;
+    a.policies = policies;
+    a.kv_types = types;
+    a.app.mask_heads = masks;
+    assert_int_equal(eval_configs_open(&c, &a, NULL), APP_OK);
+    assert_int_equal(c.n, 2 * 3 * 2);
+    for (int32_t i = 0; i < c.n; i++) {
+        assert_int_equal(c.at[i].full, i % 2 == 0);
+        assert_int_equal(eval_config_is_whole(&c.at[i]), i % 2 == 0);
+        assert_int_equal(c.at[i].reference, 0);
+        assert_int_equal(c.at[i].mask != NULL, i / 2 % 3 > 0);
+        assert_int_equal(c.at[i].kv.type, i < 6 ? WNW_KV_F16 : WNW_KV_Q8_0);
+        for (int32_t k = 0; k < i; k++) {
+            assert_string_not_equal(c.at[i].id, c.at[k].id);
+            assert_int_equal(eval_configs_share_reading(&c.at[i], &c.at[k]), i / 2 == k / 2);
+        }
+    }
+    assert_string_equal(json_string_value(json_object_get(c.at[2].json, "mask")), "0-0");
+    assert_null(json_object_get(c.at[0].json, "mask"));
+    eval_configs_close(&c);
+
+    a.kv_types = NULL;
+    a.app.mask_heads = one;
+    a.app.mask_phase = when;
+    assert_int_equal(eval_configs_open(&c, &a, NULL), APP_OK);
+    assert_int_equal(c.n, 3); /* the full cache, and with the mask SnapKV and the full cache */
+    for (int32_t i = 0; i < c.n; i++) {
+        assert_true(eval_configs_share_reading(&c.at[i], &c.at[0]));
+        assert_int_equal(eval_config_is_whole(&c.at[i]), i == 0);
+        assert_int_equal(c.at[i].mask != NULL, i > 0);
+    }
+    assert_string_equal(json_string_value(json_object_get(c.at[1].json, "mask_phase")), "decode");
+    eval_configs_close(&c);
+}
+
+/* Every study names recipes, sizes and types that there are, and the parts of one name no config twice. */
+static void test_studies(void **state)
+{
+    const struct eval_args plain = plain_args();
+    const struct eval_study *study;
+    (void)state;
+    for (int32_t i = 0; (study = eval_study_get(i)); i++) {
+        struct eval_args a = plain;
+        struct eval_configs c;
+        if (study->run)
+            continue;
+        a.app.evict = a.kv_types = NULL;
+        assert_int_equal(eval_configs_open(&c, &a, &study->suite), APP_OK);
+        assert_cmp(c.n, >, 5);
+        for (int32_t k = 0; k < c.n; k++) {
+            const struct eval_config *reference = &c.at[c.at[k].reference];
+            assert_true(reference->full && !reference->mask);
+            assert_int_equal(reference->mode, c.at[k].mode);
+            for (int32_t j = 0; j < k; j++)
+                assert_string_not_equal(c.at[j].id, c.at[k].id);
+        }
+        eval_configs_close(&c);
+    }
+}
+
+/* An option replaces the list of every part. */
+static void test_options_replace_a_study(void **state)
+{
+    char policies[] = "knorm", modes[] = "agnostic", budgets[] = "64";
+    const struct eval_study *study;
+    struct eval_args a = plain_args();
+    struct eval_configs c;
+    char name[] = "criticalkv";
+    (void)state;
+    a.study = name;
+    assert_int_equal(eval_study_find(&study, &a), APP_OK);
+    a.policies = policies;
+    a.modes = modes;
+    a.budgets = budgets;
+    assert_int_equal(eval_configs_open(&c, &a, &study->suite), APP_OK);
+    assert_int_equal(c.n, 2);
+    assert_string_equal(c.at[1].size_text, "budget=64");
+    eval_configs_close(&c);
+}
+
 /* ---- The folder ---- */
 
 static void write_file(const char *path, const char *text)
@@ -282,6 +371,9 @@ int main(void)
         cmocka_unit_test(test_words_of_a_list),
         cmocka_unit_test(test_configs_are_the_product),
         cmocka_unit_test(test_names_do_not_depend_on_the_list),
+        cmocka_unit_test(test_masks_are_an_axis),
+        cmocka_unit_test(test_studies),
+        cmocka_unit_test(test_options_replace_a_study),
         cmocka_unit_test(test_a_torn_line_is_cut_off),
         cmocka_unit_test(test_many_keys),
     };
