@@ -18,19 +18,10 @@ import subprocess
 import sys
 import tempfile
 
+from environments import CACHE, Missing, environment
 from protocol import peak_bytes
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-CACHE = os.environ.get("WINNOW_CACHE") or os.path.expanduser("~/.cache/winnow")
-PACKAGES = {
-    "openvino": ["openvino-genai==2026.4.1.0"],
-    "kvpress": ["torch==2.15.0", "transformers==5.2.0", "kvpress==0.5.5", "gguf==0.17.1"],
-}
-SIZES = {"openvino": "0.3 GB", "kvpress": "5.6 GB"}
-
-
-class Missing(Exception):
-    """An engine cannot be had here; the message says why."""
 
 
 def say(text):
@@ -42,25 +33,7 @@ def from_cpuinfo(key):
         return next((line.split(":", 1)[1].strip() for line in f if line.split(":")[0].strip() == key), "")
 
 
-# ---- Environments ----
-
-def environment(name):
-    """Python of the environment that has these packages; made if need be."""
-    folder = os.path.join(CACHE, "peers", name)
-    python, stamp = os.path.join(folder, "bin", "python"), os.path.join(folder, "made")
-    wanted = " ".join(PACKAGES[name])
-    if os.path.exists(stamp) and open(stamp, encoding="ascii").read() == wanted:
-        return python
-    say(f"{name}: making the environment {folder} ({SIZES[name]}): {wanted}")
-    try:
-        subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES[name]], check=True)
-    except (subprocess.CalledProcessError, OSError) as e:
-        raise Missing(f"{name}: its packages could not be installed ({e})") from e
-    with open(stamp, "w", encoding="ascii") as f:
-        f.write(wanted)
-    return python
-
+# ---- Engines ----
 
 def without_amx(env):
     """AMX ends processes on virtual machines that show it but do not allow it."""
@@ -68,8 +41,6 @@ def without_amx(env):
         env = dict(env, ONEDNN_MAX_CPU_ISA="AVX512_CORE_BF16", DNNL_MAX_CPU_ISA="AVX512_CORE_BF16")
     return env
 
-
-# ---- Engines ----
 
 class Process:
     """A program that is talked to by lines."""
@@ -182,11 +153,10 @@ def open_engine(kind, args, n_ctx):
         return Winnow(args)
     if kind == "llama.cpp":
         return LlamaEngine(args, n_ctx)
-    command = [args.model_path, str(args.threads)]
     name, _, dtype = kind.partition(" ")
     env = without_amx(dict(os.environ, OMP_NUM_THREADS=str(args.threads)))
-    return JsonEngine(kind, [environment(name), os.path.join(HERE, f"{name}_engine.py"), *command, *([dtype] if dtype else [])],
-                      args, env)
+    command = [environment(name, say), os.path.join(HERE, f"{name}_engine.py"), args.model_path, str(args.threads)]
+    return JsonEngine(kind, command + ([dtype] if dtype else []), args, env)
 
 
 # Rows of the table: name, engine, whether the cache is compressed.
