@@ -211,11 +211,11 @@ static bool draw_person(struct person *p, struct taken *t, struct eval_random *r
 static char *person_text(const struct person *p)
 {
     char *text;
-    const int n = asprintf(
-        &text,
-        "%s\n%s was born in the town of %s. The profession of %s is that of a %s maker. The employer is a "
-        "company called %s. The favourite pastime is %s carving. At home there is a pet named %s.",
-        p->name, p->name, p->town, p->name, p->makes, p->company, p->carves, p->pet);
+    const int n = asprintf(&text,
+                           "%s\n%s was born in the town of %s. The profession of %s is %s maker. The "
+                           "employer is a company called "
+                           "%s. The favourite pastime is %s carving. At home there is a pet named %s.",
+                           p->name, p->name, p->town, p->name, p->makes, p->company, p->carves, p->pet);
     return n < 0 ? NULL : text;
 }
 
