@@ -570,6 +570,43 @@ WNW_API int wnw_perturb_output(double *l1, double *delta, const float *attn, con
 /* The sum of the k largest of attn[n]: above 1/2 the assumption of the two stages holds. */
 WNW_API double wnw_perturb_mass(const float *attn, int32_t n, int32_t k);
 
+/* ---- Perturbation of a whole model: one token, and what plans would change of it ---- */
+
+/* A token that was read behind a session's whole cache. It belongs to the session's thread. Layers with a sliding
+ * window, which plans leave alone, have zeros in all results. */
+typedef struct wnw_perturb_probe wnw_perturb_probe;
+
+/* Reads `token`, the next one, behind a copy of s; s itself does not change, and neither s nor its cache may change
+ * while the probe is used. *out is released with wnw_perturb_probe_free before s. Rules of s are not followed. E_ARG:
+ * entries of s are gone, or it has read nothing. Other errors are those of wnw_session_copy and
+ * wnw_session_decode. */
+WNW_API int wnw_perturb_probe_new(wnw_perturb_probe **out, const wnw_session *s, int32_t token);
+WNW_API void wnw_perturb_probe_free(wnw_perturb_probe *p);
+
+/* L1 norms of what changes of the attention's output, behind the output projection, if the plan is applied in that
+ * layer alone: of every query head by itself, heads[n_layer][n_head]; of the sum over the query heads of a KV head,
+ * groups[n_layer][n_head_kv]; of the sum over all, layers[n_layer]. Each may be NULL. The token's own entry stays.
+ * E_MISMATCH: the plan is of another cache. E_UNSUPPORTED: it also writes into entries. E_NOMEM. */
+WNW_API int wnw_perturb_probe_change(wnw_perturb_probe *p, const wnw_plan *plan, double *heads,
+                                     double *groups, double *layers);
+/* How far the hidden state behind each layer moves if the plan is applied in all layers: drift[n_layer], the mean
+ * over its numbers of the absolute difference. Sliding layers count here. Errors are those of wnw_session_copy,
+ * wnw_session_apply and wnw_session_decode. */
+WNW_API int wnw_perturb_probe_drift(wnw_perturb_probe *p, const wnw_plan *plan, double *drift);
+
+/* How tight the bounds are for one query head if `keep` entries are chosen by the token's own attention A: half of
+ * them (rounded down) by A, the rest by A nu or, for comparison, by A. Structs of this kind never grow. */
+typedef struct wnw_perturb_bound {
+    double sigma_first; /* attention on stage 1; above 1/2 the bounds hold (assumption 3.4) */
+    double change;      /* ||change||_1 of the choice by A nu; it is at most theta_hat */
+    double theta_hat;   /* the bound of the choice by A nu */
+    double theta_hat_attention, theta_relax; /* the bounds of the choice by A */
+} wnw_perturb_bound;
+
+/* Fills bounds[n_layer][n_head]. keep counts the token's own entry. The first call computes the norms of all
+ * values behind the projection. E_RANGE: keep is not in 2 .. entries. E_NOMEM. */
+WNW_API int wnw_perturb_probe_bounds(wnw_perturb_probe *p, int32_t keep, wnw_perturb_bound *bounds);
+
 #ifdef __cplusplus
 }
 #endif

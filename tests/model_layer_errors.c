@@ -29,27 +29,6 @@ static double dumped(const char *dump, int32_t step, int32_t il)
 
 /* ---- Against sessions without the entries ---- */
 
-/* A plan like `of` in layer il that keeps everything in the other layers. */
-static wnw_plan *plan_of_layer(const wnw_session *s, const wnw_plan *of, int32_t il)
-{
-    const int32_t n_layer = wnw_plan_n_layer(of), n_kv = wnw_plan_n_head_kv(of);
-    int32_t *n = calloc((size_t)(n_layer * n_kv), sizeof *n);
-    const int32_t **pos = calloc((size_t)(n_layer * n_kv), sizeof *pos);
-    wnw_plan *plan;
-    for (int32_t i = 0; i < n_layer * n_kv; i++) {
-        if (i / n_kv == il) {
-            n[i] = wnw_plan_head(of, il, i % n_kv, &pos[i]);
-            continue;
-        }
-        n[i] = wnw_cache_n(s, i / n_kv, i % n_kv);
-        pos[i] = wnw_cache_positions(s, i / n_kv, i % n_kv);
-    }
-    assert_ok(wnw_plan_new(&plan, n_layer, n_kv, wnw_plan_n_tokens(of), n, pos));
-    free(n);
-    free(pos);
-    return plan;
-}
-
 /* ||W (a - b)|| / (||W b|| + 1e-5) in double precision; W is the layer's float32 output projection. */
 static double distance(const wnw_model *m, int32_t il, const float *a, const float *b)
 {
@@ -107,7 +86,7 @@ static void as_if_entries_were_gone(void **state)
     assert_ok(wnw_session_plan(s, policy, &size, &plan, NULL));
     assert_ok(wnw__session_record(s, "outputs", true));
     for (int32_t il = 0; il < t.info.n_layer; il++) {
-        wnw_plan *of_layer = plan_of_layer(s, plan, il);
+        wnw_plan *of_layer = test_plan_of_layer(s, plan, il);
         assert_ok(wnw_session_copy(&gone[il], s));
         assert_ok(wnw_session_apply(gone[il], of_layer, NULL));
         wnw_plan_free(of_layer);

@@ -2,6 +2,7 @@
 #include "plans.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 wnw_policy *test_policy(const char *recipe)
@@ -99,4 +100,24 @@ void test_plans(const wnw_plan *a, const wnw_plan *b, bool same, const char *wha
     else
         print_error("plans %s are the same\n", what);
     _fail(file, line);
+}
+
+wnw_plan *test_plan_of_layer(const wnw_session *s, const wnw_plan *of, int32_t il)
+{
+    const int32_t n_layer = wnw_plan_n_layer(of), n_kv = wnw_plan_n_head_kv(of);
+    int32_t *n = calloc((size_t)(n_layer * n_kv), sizeof *n);
+    const int32_t **pos = calloc((size_t)(n_layer * n_kv), sizeof *pos);
+    wnw_plan *plan;
+    for (int32_t i = 0; i < n_layer * n_kv; i++) {
+        if (i / n_kv == il) {
+            n[i] = wnw_plan_head(of, il, i % n_kv, &pos[i]);
+            continue;
+        }
+        n[i] = wnw_cache_n(s, i / n_kv, i % n_kv);
+        pos[i] = wnw_cache_positions(s, i / n_kv, i % n_kv);
+    }
+    assert_ok(wnw_plan_new(&plan, n_layer, n_kv, wnw_plan_n_tokens(of), n, pos));
+    free(n);
+    free(pos);
+    return plan;
 }

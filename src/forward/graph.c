@@ -205,7 +205,10 @@ static struct ggml_tensor *transformer_layer(struct wnw__graph *g, wnw_engine *e
     cur = feed_forward(g, e, il, rms_norm(ctx, hp, mid, l->ffn_norm));
     if (l->ffn_post_norm)
         cur = rms_norm(ctx, hp, cur, l->ffn_post_norm);
-    return ggml_add(ctx, cur, mid);
+    cur = ggml_add(ctx, cur, mid);
+    if (cur->ne[1] == g->n_row)
+        record(g, e, WNW_POINT_STATE, il, ggml_reshape_3d(ctx, cur, cur->ne[0], 1, cur->ne[1]), NULL);
+    return cur;
 }
 
 /* ---- A graph ---- */

@@ -23,12 +23,13 @@
 enum wnw__point {
     WNW_POINT_QUERIES,   /* queries before RoPE and before the model's scale for queries */
     WNW_POINT_ATTENTION, /* after the attention: the queries that it got, and its output */
+    WNW_POINT_STATE,     /* behind the layer, where all rows of the pass get there: the hidden states */
     WNW_N_POINTS
 };
 
 /* Sizes of the model and of the sequence. Borrowed while the recorder lives. */
 struct wnw__record_shape {
-    int32_t n_layer, n_head, n_head_kv, d;
+    int32_t n_layer, n_head, n_head_kv, d, n_embd;
     int32_t n_ctx, n_ubatch, n_threads;
     struct wnw__pool *pool; /* for loops outside graphs; NULL = the caller's thread alone */
     float q_scale;          /* the model's scale for queries */
@@ -64,7 +65,8 @@ struct wnw__record_rows {
     enum wnw__point point;
     int32_t il, stage;
     /* The d floats of query head h of the pass' token t are at q + t * token_stride + h * head_stride. At
-     * WNW_POINT_ATTENTION the rows are contiguous: [n][n_head][d]. */
+     * WNW_POINT_ATTENTION the rows are contiguous: [n][n_head][d]. At WNW_POINT_STATE they are hidden states,
+     * [n][n_embd]. */
     const float *q;
     size_t token_stride, head_stride;
     const float *out;                    /* WNW_POINT_ATTENTION: [n][n_head * d]; else NULL */

@@ -101,6 +101,7 @@ static void set_shape(wnw_session *s)
                                           .n_head = hp->n_head,
                                           .n_head_kv = hp->n_head_kv,
                                           .d = hp->n_embd_head,
+                                          .n_embd = hp->n_embd,
                                           .n_ctx = s->params.n_ctx,
                                           .n_ubatch = s->params.n_ubatch,
                                           .n_threads = s->params.n_threads,
