@@ -313,13 +313,13 @@ int wnw_perturb_probe_bounds(wnw_perturb_probe *p, int32_t keep, wnw_perturb_bou
     memset(bounds, 0, (size_t)p->n_layer * (size_t)p->n_head * sizeof *bounds);
     WNW_TRY(wnw__observer_new(&ob, p->s));
     const struct wnw__plan_source *src = wnw__observer_source(ob);
-    const wnw_needs nothing = {.flags = 0};
+    const wnw_needs norms = {WNW_INIT(wnw_needs), .flags = WNW_NEED_PROJ_NORM};
     int rc = WNW_OK;
     for (int32_t il = 0; rc == WNW_OK && il < p->n_layer; il++) {
         wnw_observation obs;
         if (slides(p, il))
             continue;
-        rc = src->observe(src, il, &nothing, &obs);
+        rc = src->observe(src, il, &norms, &obs);
         const float *nu = rc == WNW_OK ? obs.head_proj_norm(&obs, WNW_PROJ_L1) : NULL;
         if (rc == WNW_OK)
             rc = nu ? bounds_of_layer(p, nu, il, keep, bounds + (size_t)il * (size_t)p->n_head) : WNW_E_NOMEM;
