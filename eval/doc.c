@@ -2,6 +2,9 @@
 /* A document that is written piece by piece. */
 #include "eval/doc.h"
 
+#include "app/console.h"
+
+#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -106,6 +109,20 @@ static const char *number(char out[EVAL_MAX_NUMBER], const char *format, double 
     if (strspn(out, "+-0.") == strlen(out))
         snprintf(out, EVAL_MAX_NUMBER, "%.*f", decimals, 0.0);
     return out;
+}
+
+int eval_doc_write(const struct eval_doc *d, const char *path, const struct app_inputs *inputs)
+{
+    struct app_out out;
+    int rc = app_out_open(&out, path, inputs);
+    if (rc != APP_OK)
+        return rc;
+    errno = 0;
+    if (fwrite(d->text.s, 1, d->text.len, out.f) == d->text.len)
+        return app_out_commit(&out);
+    rc = app_fail(APP_FAILED, "writing '%s' failed: %s", path, strerror(errno));
+    app_out_abort(&out);
+    return rc;
 }
 
 const char *eval_format(char out[EVAL_MAX_NUMBER], double value, int decimals)

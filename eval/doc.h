@@ -3,6 +3,7 @@
 #ifndef WNW_EVAL_DOC_H
 #define WNW_EVAL_DOC_H
 
+#include "app/output.h"
 #include "app/text.h"
 
 #include <stdbool.h>
@@ -23,6 +24,10 @@ void eval_doc_xml_n(struct eval_doc *d, const char *s, size_t len);
 void eval_doc_xml(struct eval_doc *d, const char *s);
 /* Adds a field of a CSV line, in quotation marks where it needs them. */
 void eval_doc_csv(struct eval_doc *d, const char *s);
+
+/* Writes the document to a file that appears whole. inputs: files it must not replace; NULL = none. Returns an exit
+ * code. */
+int eval_doc_write(const struct eval_doc *d, const char *path, const struct app_inputs *inputs);
 
 /* A number in text: "-" for NaN, and never a 0 with a sign. Returns out. */
 enum { EVAL_MAX_NUMBER = 40 };

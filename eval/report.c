@@ -58,20 +58,6 @@ static void clear(struct eval_report *r)
 
 /* ---- Files ---- */
 
-static int write_file(const char *path, const struct eval_doc *d, const struct app_inputs *inputs)
-{
-    struct app_out out;
-    int rc = app_out_open(&out, path, inputs);
-    if (rc != APP_OK)
-        return rc;
-    errno = 0;
-    if (fwrite(d->text.s, 1, d->text.len, out.f) == d->text.len)
-        return app_out_commit(&out);
-    rc = app_fail(APP_FAILED, "writing '%s' failed: %s", path, strerror(errno));
-    app_out_abort(&out);
-    return rc;
-}
-
 /* Where the forms go; NULL: that form is not written. */
 struct places {
     char *html, *text, *csv; /* owned */
@@ -146,11 +132,11 @@ static int write_report(struct eval_report *r, char *const *folders, int32_t n)
     if (rc == APP_OK)
         rc = make_forms(&html, &text, &csv, r);
     if (rc == APP_OK && p.text)
-        rc = write_file(p.text, &text, &inputs);
+        rc = eval_doc_write(&text, p.text, &inputs);
     if (rc == APP_OK && p.csv)
-        rc = write_file(p.csv, &csv, &inputs);
+        rc = eval_doc_write(&csv, p.csv, &inputs);
     if (rc == APP_OK)
-        rc = write_file(p.html, &html, &inputs);
+        rc = eval_doc_write(&html, p.html, &inputs);
     if (rc == APP_OK)
         rc = print(r, &text, p.html);
     eval_doc_clear(&html);

@@ -6,8 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Colour of 0 to 100: three stops, straight lines between them. */
-static void colour_of(char out[8], double value)
+/* Three stops, straight lines between them. */
+void eval_html_colour(char out[8], double value)
 {
     static const double stops[3][3] = {{0xd7, 0x42, 0x5f}, {0xe8, 0xbd, 0x4b}, {0x2f, 0xae, 0x7d}};
     const double at = fmin(fmax(value, 0.0), 100.0) / 50.0;
@@ -33,7 +33,7 @@ static void put_rows(struct eval_doc *d, const struct eval_heat *h)
                 eval_doc_put(d, "<td></td>");
                 continue;
             }
-            colour_of(colour, h->value[cell]);
+            eval_html_colour(colour, h->value[cell]);
             eval_doc_put(d, "<td style=\"background:%s\" title=\"n = %d\">%.0f</td>", colour, h->n[cell],
                          h->value[cell]);
         }

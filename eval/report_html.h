@@ -15,6 +15,9 @@ void eval_html_text(struct eval_doc *d, const char *number);
 /* Adds a cell of a table with a number, or a dash. */
 void eval_html_number(struct eval_doc *d, double value, int decimals);
 
+/* The colour of 0 (poor) to 100 (good) in maps. */
+void eval_html_colour(char out[8], double value);
+
 /* Whether row i of a block has a line of its own in charts: all of a few rows; of many the full cache, and each policy at
  * the size that is listed last, which eval_html_drawn says in words. */
 bool eval_html_is_drawn(const struct eval_tables *t, const struct eval_block *b, int32_t i);

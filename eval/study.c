@@ -4,6 +4,7 @@
 
 #include "app/console.h"
 #include "app/values.h"
+#include "eval/perturb_run.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -127,6 +128,12 @@ static const struct eval_part of_head_masking[] = {
     {.policies = "full", .masks = "srh:top20/trad:top20/random:20:1:100"},
     {.policies = NULL}};
 
+/* ---- CriticalKV's section 5: what eviction changes of outputs, by head, layer and size. ---- */
+
+static const struct eval_part of_perturbation[] = {
+    {.policies = "paper-criticalkv+topk,paper-criticalkv", .ratios = "0.8,0.6,0.7,0.9,0.95,0.975"},
+    {.policies = NULL}};
+
 static const struct eval_study studies[] = {
     {.suite =
          {"compresskv",
@@ -149,6 +156,11 @@ static const struct eval_study studies[] = {
                criticalkv, of_criticalkv, "lin10", "4096", true, 4}},
     {.suite = {"head_masking", "answers with retrieval heads, or heads at random, switched off", head_masking,
                of_head_masking, "lin10", "1024", true, 10}},
+    {.suite = {"perturbation",
+               "how far evicting entries moves the output of every head, and the bounds that explain it "
+               "(CriticalKV)",
+               NULL, of_perturbation, "lin10", "2560", false, 0},
+     .run = eval_run_perturbation},
 };
 
 const struct eval_study *eval_study_get(int32_t i)

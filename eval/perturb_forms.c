@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+/* Text, CSV and JSON of the perturbation study. */
+#include "eval/perturb_forms.h"
+
+#include "app/json.h"
+
+#include <math.h>
+
+static const char *const level_words[] = {"query heads", "KV groups", "layers", "hidden states"};
+
+/* Mean share of entries that stay, in per cent. */
+static double kept(const struct eval_perturb *p, int32_t size, int32_t policy)
+{
+    return p->n_texts > 0 ? 100 * p->kept[size * p->n_policies + policy] / p->n_texts : NAN;
+}
+
+/* The numbers of a policy beside the base; a document that lacks memory for them says so. */
+static struct eval_beside beside(struct eval_doc *d, const struct eval_perturb_study *s,
+                                 enum eval_level level, int32_t size, int32_t policy)
+{
+    struct eval_beside b;
+    if (!eval_perturb_beside(&b, s->numbers, level, size, policy, s->seed))
+        d->no_memory = true;
+    return b;
+}
+
+/* ---- Text ---- */
+
+static void put_interval(struct eval_doc *d, const struct eval_beside *b)
+{
+    if (isnan(b->over.lo))
+        eval_doc_put(d, "  %-14s", "n<6");
+    else
+        eval_doc_put(d, "  [%5.1f, %5.1f]", 100 * b->over.lo, 100 * b->over.hi);
+}
+
+static void put_level(struct eval_doc *d, const struct eval_perturb_study *s, enum eval_level level,
+                      int32_t policy)
+{
+    const struct eval_perturb *p = s->numbers;
+    eval_doc_put(d, "\n%s\n  %-14s %7s %11s %11s %8s  %s\n", level_words[level], "size", "kept %", "base",
+                 "other", "change %", "lower in % of them (95 %)");
+    for (int32_t i = 0; i < p->n_sizes; i++) {
+        const struct eval_beside b = beside(d, s, level, i, policy);
+        eval_doc_put(d, "  %-14s %7.1f %11.5g %11.5g %+8.1f  %5.1f", s->sizes[i], kept(p, i, policy), b.base,
+                     b.other, b.base > 0 ? 100 * (b.other / b.base - 1) : 0.0,
+                     b.n > 0 ? 100.0 * b.n_lower / b.n : 0.0);
+        put_interval(d, &b);
+        eval_doc_put(d, "  %d of %d\n", (int)b.n_lower, (int)b.n);
+    }
+}
+
+static void put_last_state(struct eval_doc *d, const struct eval_perturb_study *s, int32_t policy)
+{
+    const struct eval_perturb *p = s->numbers;
+    eval_doc_put(d, "\nhidden state behind the last layer\n  %-14s %19s %11s %8s\n", "size", "base", "other",
+                 "change %");
+    for (int32_t i = 0; i < p->n_sizes; i++) {
+        const double base = eval_perturb_mean(p, EVAL_STATES, i, 0, p->n_layer - 1);
+        const double other = eval_perturb_mean(p, EVAL_STATES, i, policy, p->n_layer - 1);
+        eval_doc_put(d, "  %-14s %19.5g %11.5g %+8.1f\n", s->sizes[i], base, other,
+                     base > 0 ? 100 * (other / base - 1) : 0.0);
+    }
+}
+
+static void put_bounds(struct eval_doc *d, const struct eval_perturb_study *s)
+{
+    eval_doc_put(
+        d,
+        "\nBounds per query head, where entries are chosen by the token's own attention A: half of them by "
+        "A, "
+        "the others by A nu (theta_hat) or by A (theta_relax). Means over texts and heads in which the first "
+        "half has more than half of the attention, as the bounds assume\n  %-14s %10s %14s %9s %10s %12s "
+        "%8s\n",
+        "size", "assumed %", "behind layer 0", "L_p", "theta_hat", "theta_relax", "ratio %");
+    for (int32_t i = 0; i < s->numbers->n_sizes; i++) {
+        const struct eval_tightness t = eval_perturb_tightness(s->numbers, i);
+        const double hat = t.mean[EVAL_B_THETA_HAT], relax = t.mean[EVAL_B_THETA_RELAX];
+        eval_doc_put(d, "  %-14s %10.1f %14.1f %9.4g %10.4g %12.4g %8.1f\n", s->sizes[i], 100 * t.holds,
+                     100 * t.holds_behind_0, t.mean[EVAL_B_CHANGE], hat, relax, 100 * hat / relax);
+    }
+}
+
+void eval_perturb_text(struct eval_doc *d, const struct eval_perturb_study *s)
+{
+    const struct eval_perturb *p = s->numbers;
+    eval_doc_put(
+        d,
+        "Perturbation study, %s: %d texts of %d tokens, %d of them pieces of a file, the others generated "
+        "prose. Each is read whole; the token that the model continues it with is read behind the whole "
+        "cache "
+        "and behind what each policy keeps. No question is known. Changes are L1 norms behind the output "
+        "projection, with entries gone in one layer alone; of hidden states, mean absolute changes with "
+        "entries "
+        "gone in all layers.\nbase: %s\n",
+        s->model, (int)p->n_texts, (int)s->n_tokens, (int)s->n_of_file, s->policies[0]);
+    for (int32_t i = 1; i < p->n_policies; i++) {
+        eval_doc_put(d, "\nother: %s\n", s->policies[i]);
+        for (int k = 0; k < EVAL_N_LEVELS; k++)
+            put_level(d, s, (enum eval_level)k, i);
+        put_last_state(d, s, i);
+    }
+    put_bounds(d, s);
+    eval_doc_put(d, "\nIntervals: the texts are drawn again %d times. Lower: the mean over the texts is.\n",
+                 EVAL_BOOT_ROUNDS);
+}
+
+/* ---- CSV ---- */
+
+/* A line of the unit's mean over the texts. */
+static void put_line(struct eval_doc *d, const char *what, const char *size, const char *policy, int32_t il,
+                     int32_t ih, double mean)
+{
+    eval_doc_csv(d, what);
+    eval_doc_put(d, ",");
+    eval_doc_csv(d, size);
+    eval_doc_put(d, ",");
+    eval_doc_csv(d, policy);
+    if (ih >= 0)
+        eval_doc_put(d, ",%d,%d,%.6g\n", (int)il, (int)ih, mean);
+    else
+        eval_doc_put(d, ",%d,,%.6g\n", (int)il, mean);
+}
+
+static void put_changes(struct eval_doc *d, const struct eval_perturb_study *s, int32_t size, int32_t policy)
+{
+    const struct eval_perturb *p = s->numbers;
+    for (int k = 0; k < EVAL_N_LEVELS; k++) {
+        const enum eval_level level = (enum eval_level)k;
+        const int32_t n = eval_level_units(p, level), per_layer = n / p->n_layer;
+        for (int32_t u = 0; u < n; u++)
+            if (eval_perturb_counts(p, level, u))
+                put_line(d, eval_level_name(level), s->sizes[size], s->policies[policy], u / per_layer,
+                         per_layer > 1 ? u % per_layer : -1, eval_perturb_mean(p, level, size, policy, u));
+    }
+}
+
+/* Means over all texts; `guaranteed` is the share of texts with more than half of the attention in stage 1. */
+static void put_bound_lines(struct eval_doc *d, const struct eval_perturb_study *s, int32_t size)
+{
+    const struct eval_perturb *p = s->numbers;
+    for (int32_t u = 0; u < eval_level_units(p, EVAL_HEADS); u++) {
+        double sum[EVAL_N_BOUNDS] = {0}, n_holds = 0;
+        if (!eval_perturb_counts(p, EVAL_HEADS, u))
+            continue;
+        for (int32_t i = 0; i < p->n_texts; i++) {
+            for (int k = 0; k < EVAL_N_BOUNDS; k++)
+                sum[k] += eval_bound_at(p, (enum eval_bound)k, size, i)[u];
+            n_holds += eval_bound_at(p, EVAL_B_SIGMA, size, i)[u] > 0.5;
+        }
+        for (int k = 0; k < EVAL_N_BOUNDS; k++)
+            put_line(d, eval_bound_name((enum eval_bound)k), s->sizes[size], "", u / p->n_head, u % p->n_head,
+                     sum[k] / p->n_texts);
+        put_line(d, "guaranteed", s->sizes[size], "", u / p->n_head, u % p->n_head, n_holds / p->n_texts);
+    }
+}
+
+void eval_perturb_csv(struct eval_doc *d, const struct eval_perturb_study *s)
+{
+    eval_doc_put(d, "what,size,policy,layer,head,mean\n");
+    for (int32_t i = 0; i < s->numbers->n_sizes; i++) {
+        for (int32_t k = 0; k < s->numbers->n_policies; k++)
+            put_changes(d, s, i, k);
+        put_bound_lines(d, s, i);
+    }
+}
+
+/* ---- JSON ---- */
+
+static json_t *real(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+static json_t *beside_json(struct eval_doc *d, const struct eval_perturb_study *s, int32_t size,
+                           int32_t policy)
+{
+    json_t *o = json_pack("{s:s, s:s, s:o}", "size", s->sizes[size], "policy", s->policies[policy], "kept",
+                          real(kept(s->numbers, size, policy) / 100));
+    for (int k = 0; k < EVAL_N_LEVELS; k++) {
+        const struct eval_beside b = beside(d, s, (enum eval_level)k, size, policy);
+        app_json_set(&o, eval_level_name((enum eval_level)k),
+                     json_pack("{s:o, s:o, s:i, s:i, s:o, s:o}", "base", real(b.base), "other", real(b.other),
+                               "lower", (int)b.n_lower, "n", (int)b.n, "lo", real(b.over.lo), "hi",
+                               real(b.over.hi)));
+    }
+    return o;
+}
+
+static json_t *tightness_json(const struct eval_perturb_study *s, int32_t size)
+{
+    const struct eval_tightness t = eval_perturb_tightness(s->numbers, size);
+    json_t *o = json_pack("{s:s, s:o, s:o}", "size", s->sizes[size], "guaranteed", real(t.holds),
+                          "guaranteed_behind_layer_0", real(t.holds_behind_0));
+    for (int k = 0; k < EVAL_N_BOUNDS; k++)
+        app_json_set(&o, eval_bound_name((enum eval_bound)k), real(t.mean[k]));
+    return o;
+}
+
+json_t *eval_perturb_json(const struct eval_perturb_study *s)
+{
+    struct eval_doc d = {0};
+    json_t *pairs = json_array(), *bounds = json_array();
+    for (int32_t k = 1; k < s->numbers->n_policies; k++)
+        for (int32_t i = 0; i < s->numbers->n_sizes; i++)
+            app_json_append(&pairs, beside_json(&d, s, i, k));
+    for (int32_t i = 0; i < s->numbers->n_sizes; i++)
+        app_json_append(&bounds, tightness_json(s, i));
+    json_t *o =
+        json_pack("{s:i, s:o, s:i, s:i, s:i, s:s, s:o, s:o}", "v", 1, "model", app_json_text(s->model),
+                  "texts", (int)s->numbers->n_texts, "tokens", (int)s->n_tokens, "of_file", (int)s->n_of_file,
+                  "base", s->policies[0], "pairs", pairs, "bounds", bounds);
+    if (d.no_memory) {
+        json_decref(o);
+        o = NULL;
+    }
+    return o;
+}
