@@ -72,6 +72,12 @@ int eval_info_read(struct eval_run *run, const char *folder)
             rc = app_fail(APP_FAILED, "out of memory for '%s'", path);
         else if (!json_is_object(run->info))
             rc = app_fail(APP_BAD_INPUT, "'%s' is not a JSON object in braces", path);
+        else if (json_is_object(json_object_get(run->info, "texts")))
+            rc = app_fail(
+                APP_BAD_INPUT,
+                "'%s' is a study that asks no questions; its report is beside its results, and the same "
+                "command makes it again",
+                folder);
     }
     free(text);
     free(path);

@@ -290,6 +290,15 @@ static void null_plans_and_numbers(void **state)
     assert_null_refused(wnw_perturb_output(&l1, NULL, attn, attn, NULL, 1, 1));
     assert_ok(wnw_perturb_output(NULL, NULL, attn, attn, kept, 1, 1));
     assert_cmp(wnw_perturb_mass(NULL, 1, 1), ==, 0);
+    wnw_perturb_probe *probe;
+    wnw_perturb_bound tight;
+    assert_null_refused(wnw_perturb_probe_new(NULL, NULL, 0));
+    assert_null_refused(wnw_perturb_probe_new(&probe, NULL, 0));
+    assert_null(probe);
+    assert_null_refused(wnw_perturb_probe_change(NULL, NULL, &l1, NULL, NULL));
+    assert_null_refused(wnw_perturb_probe_drift(NULL, NULL, &l1));
+    assert_null_refused(wnw_perturb_probe_bounds(NULL, 2, &tight));
+    wnw_perturb_probe_free(NULL);
     assert_null_refused(wnw_sampler_new(NULL, NULL));
     assert_ok(wnw_sampler_new(&sp, NULL));
     assert_int_equal(wnw_sampler_pick(NULL, attn, 1), -1);

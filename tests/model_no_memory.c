@@ -576,6 +576,43 @@ static void sessions_begin(void **state)
         wnw_policy_free((wnw_policy *)policies[i]);
 }
 
+static int probe(struct fixture *fx, void *state)
+{
+    const struct work *w = state;
+    const size_t n = (size_t)fx->info.n_layer * (size_t)fx->info.n_head;
+    double *x = malloc(3 * n * sizeof *x);
+    wnw_perturb_bound *bounds = malloc(n * sizeof *bounds);
+    wnw_perturb_probe *p = NULL;
+    int rc = x && bounds ? wnw_perturb_probe_new(&p, w->base, fx->tokens[N_PROMPT]) : WNW_E_NOMEM;
+    assert_cmp((p != NULL), ==, (rc == WNW_OK && x && bounds));
+    if (rc == WNW_OK)
+        rc = wnw_perturb_probe_change(p, w->plan, x, x + n, x + 2 * n);
+    if (rc == WNW_OK)
+        rc = wnw_perturb_probe_drift(p, w->plan, x);
+    if (rc == WNW_OK)
+        rc = wnw_perturb_probe_bounds(p, N_PROMPT / 2, bounds);
+    wnw_perturb_probe_free(p);
+    free(bounds);
+    free(x);
+    return rc;
+}
+
+static void tokens_are_probed(void **state)
+{
+    struct fixture *fx = *state;
+    wnw_policy *policy = test_policy("snapkv:window=8");
+    struct work w = {.policy = policy,
+                     .base = new_session(fx, &(struct test_session){.n_ctx = N_CTX, .n_threads = 1})};
+    assert_ok(wnw_session_observe(w.base, &w.policy, 1));
+    test_prefill(w.base, fx->tokens, N_PROMPT);
+    assert_ok(
+        wnw_session_plan(w.base, policy, &(wnw_size){.kind = WNW_SIZE_RATIO, .ratio = 0.5}, &w.plan, NULL));
+    run_all(fx, &(struct action){.name = "a probe", .act = probe, .state = &w});
+    wnw_plan_free(w.plan);
+    wnw_session_free(w.base);
+    wnw_policy_free(policy);
+}
+
 /* ---- Sessions that decode together ---- */
 
 enum { N_TOGETHER = 3, N_STEPS = 6 };
@@ -699,6 +736,7 @@ int main(void)
         cmocka_unit_test(plans_are_made),
         cmocka_unit_test(lives),
         cmocka_unit_test(sessions_begin),
+        cmocka_unit_test(tokens_are_probed),
         cmocka_unit_test(sessions_together),
         cmocka_unit_test(other_sessions),
     };

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT */
+/* The perturbation study on numbers worked out by hand, its records, and its texts with a toy tokenizer. */
+#include "asserts.h"
+
+#include "eval/perturb.h"
+#include "eval/perturb_texts.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- Means and shares ---- */
+
+enum { N_LAYER = 2, N_HEAD = 2, N_UNITS = N_LAYER * N_HEAD, N_TEXTS = 3 };
+
+static void open_small(struct eval_perturb *p)
+{
+    *p = (struct eval_perturb){
+        .n_layer = N_LAYER, .n_head = N_HEAD, .n_head_kv = 1, .n_policies = 2, .n_sizes = 2};
+    assert_true(eval_perturb_open(p, N_TEXTS));
+    assert_int_equal(eval_level_units(p, EVAL_HEADS), 4);
+    assert_int_equal(eval_level_units(p, EVAL_GROUPS), 2);
+    assert_int_equal(eval_level_units(p, EVAL_STATES), 2);
+}
+
+/* Size 1: the base changes every head by 2; the other policy lowers heads 0 and 3, leaves the mean of head 1, and raises
+ * head 2. */
+static void a_policy_beside_the_base(void **state)
+{
+    static const double other[N_TEXTS][N_UNITS] = {{1, 3, 5, 1}, {1, 3, 5, 2}, {1, 0, 5, 2}};
+    struct eval_perturb p;
+    struct eval_beside b;
+    (void)state;
+    open_small(&p);
+    p.n_texts = N_TEXTS;
+    for (int32_t i = 0; i < N_TEXTS; i++)
+        for (int32_t u = 0; u < N_UNITS; u++) {
+            eval_perturb_at(&p, EVAL_HEADS, 1, 0, i)[u] = 2;
+            eval_perturb_at(&p, EVAL_HEADS, 1, 1, i)[u] = other[i][u];
+        }
+    assert_true(eval_perturb_beside(&b, &p, EVAL_HEADS, 1, 1, 42));
+    assert_int_equal(b.n, 4);
+    assert_int_equal(b.n_lower, 2);
+    assert_near(b.base, 2, 1e-12);
+    assert_near(b.other, (1 + 2 + 5 + 5.0 / 3) / 4, 1e-12);
+    assert_true(isnan(b.over.lo)); /* three texts say too little */
+    assert_near(eval_perturb_mean(&p, EVAL_HEADS, 1, 1, 3), 5.0 / 3, 1e-12);
+    /* The second layer slides: its heads do not count, its state does. */
+    p.sliding[1] = true;
+    assert_true(eval_perturb_beside(&b, &p, EVAL_HEADS, 1, 1, 42));
+    assert_int_equal(b.n, 2);
+    assert_int_equal(b.n_lower, 1);
+    assert_near(b.other, 1.5, 1e-12);
+    assert_true(eval_perturb_beside(&b, &p, EVAL_STATES, 1, 1, 42));
+    assert_int_equal(b.n, 2);
+    assert_int_equal(b.n_lower, 0);
+    eval_perturb_clear(&p);
+}
+
+static void shares_of_drawn_texts(void **state)
+{
+    double d[7][2];
+    struct eval_interval over;
+    struct eval_random r = eval_random_seed(1);
+    (void)state;
+    for (int i = 0; i < 7; i++) {
+        d[i][0] = -1;
+        d[i][1] = 1;
+    }
+    assert_true(eval_share_below(&over, &d[0][0], 7, 2, &r));
+    assert_near(over.lo, 0.5, 0);
+    assert_near(over.hi, 0.5, 0);
+    d[3][1] = -10; /* the second unit is below 0 wherever this text is drawn: two of three times */
+    assert_true(eval_share_below(&over, &d[0][0], 7, 2, &r));
+    assert_near(over.lo, 0.5, 0);
+    assert_near(over.hi, 1, 0);
+    assert_true(eval_share_below(&over, &d[0][0], 5, 2, &r));
+    assert_true(isnan(over.lo));
+}
+
+/* Two texts: the assumption holds in heads 1, 2, 3 of the first and in none of the second but head 2. */
+static void bounds_where_they_hold(void **state)
+{
+    static const double sigma[2][N_UNITS] = {{0.5, 0.6, 0.9, 0.51}, {0.1, 0.4, 0.8, 0.5}};
+    struct eval_perturb p;
+    (void)state;
+    open_small(&p);
+    p.n_texts = 2;
+    for (int32_t i = 0; i < 2; i++)
+        for (int32_t u = 0; u < N_UNITS; u++) {
+            eval_bound_at(&p, EVAL_B_SIGMA, 0, i)[u] = sigma[i][u];
+            eval_bound_at(&p, EVAL_B_THETA_HAT, 0, i)[u] = 10 * i + u;
+        }
+    const struct eval_tightness t = eval_perturb_tightness(&p, 0);
+    assert_near(t.holds, 4.0 / 8, 1e-12);
+    assert_near(t.holds_behind_0, 3.0 / 4, 1e-12);
+    assert_near(t.mean[EVAL_B_SIGMA], (0.6 + 0.9 + 0.51 + 0.8) / 4, 1e-12);
+    assert_near(t.mean[EVAL_B_THETA_HAT], (1 + 2 + 3 + 12) / 4.0, 1e-12);
+    assert_true(isnan(eval_perturb_tightness(&p, 1).mean[EVAL_B_CHANGE]));
+    eval_perturb_clear(&p);
+}
+
+/* ---- Records ---- */
+
+static json_t *numbers(int first, int n)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++)
+        json_array_append_new(list, json_integer(first + i));
+    return list;
+}
+
+/* Changes of config c begin at 100 c, bounds of size s at 1000 s. */
+static json_t *record(void)
+{
+    json_t *changes = json_array(), *bounds = json_array();
+    for (int c = 0; c < 4; c++)
+        json_array_append_new(changes,
+                              json_pack("{s:f, s:o, s:o, s:o, s:o}", "kept", 0.25 * c, "heads",
+                                        numbers(100 * c, 4), "groups", numbers(100 * c + 10, 2), "layers",
+                                        numbers(100 * c + 20, 2), "states", numbers(100 * c + 30, 2)));
+    for (int s = 0; s < 2; s++) {
+        json_t *o = json_object();
+        for (int k = 0; k < EVAL_N_BOUNDS; k++)
+            json_object_set_new(o, eval_bound_name((enum eval_bound)k), numbers(1000 * s + 10 * k, 4));
+        json_array_append_new(bounds, o);
+    }
+    return json_pack("{s:o, s:o}", "changes", changes, "bounds", bounds);
+}
+
+static void records_are_read(void **state)
+{
+    struct eval_perturb p;
+    json_t *good = record(), *bad = record();
+    (void)state;
+    open_small(&p);
+    assert_true(eval_perturb_add(&p, good));
+    assert_int_equal(p.n_texts, 1);
+    /* Configs come policy by policy: number 3 is size 1 of policy 1, number 2 its size 0. */
+    assert_near(eval_perturb_at(&p, EVAL_HEADS, 1, 1, 0)[2], 302, 0);
+    assert_near(eval_perturb_at(&p, EVAL_STATES, 0, 1, 0)[1], 231, 0);
+    assert_near(eval_perturb_at(&p, EVAL_GROUPS, 1, 0, 0)[0], 110, 0);
+    assert_near(eval_bound_at(&p, EVAL_B_THETA_HAT, 1, 0)[3], 1023, 0);
+    assert_near(p.kept[1 * 2 + 1], 0.75, 0);
+    /* A list that is too short, a text in place of a number, and no changes at all. */
+    json_t *first = json_array_get(json_object_get(bad, "changes"), 0);
+    json_array_remove(json_object_get(first, "heads"), 0);
+    assert_false(eval_perturb_add(&p, bad));
+    json_array_append_new(json_object_get(first, "heads"), json_string("x"));
+    assert_false(eval_perturb_add(&p, bad));
+    json_object_del(bad, "changes");
+    assert_false(eval_perturb_add(&p, bad));
+    assert_int_equal(p.n_texts, 1);
+    assert_near(p.kept[1 * 2 + 1], 0.75, 0); /* what was refused left nothing behind */
+    json_decref(good);
+    json_decref(bad);
+    eval_perturb_clear(&p);
+}
+
+/* ---- Texts ---- */
+
+/* One token per byte. */
+static int encode(const struct eval_tokenizer *t, const char *text, size_t len, bool special, int32_t **ids,
+                  int32_t *n)
+{
+    (void)t;
+    (void)special;
+    *ids = malloc((len + 1) * sizeof **ids);
+    for (size_t i = 0; *ids && i < len; i++)
+        (*ids)[i] = (unsigned char)text[i];
+    *n = (int32_t)len;
+    return *ids ? 0 : 1;
+}
+
+static const struct eval_tokenizer bytes = {.encode = encode};
+
+/* Whether text a holds, somewhere, the n tokens of b from `at` on. */
+static bool holds(const int32_t *a, int32_t n_a, const int32_t *b, int32_t n)
+{
+    for (int32_t i = 0; i + n <= n_a; i++)
+        if (memcmp(a + i, b, (size_t)n * sizeof *a) == 0)
+            return true;
+    return false;
+}
+
+static void texts_come_in_turn(void **state)
+{
+    char path[] = "/tmp/winnow-texts-XXXXXX", text[1300];
+    enum { N = 5, LENGTH = 600 };
+    struct eval_texts t, again;
+    (void)state;
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = (char)('a' + i % 26);
+    const int fd = mkstemp(path);
+    assert_cmp(fd, >=, 0);
+    assert_int_equal(write(fd, text, sizeof text), sizeof text);
+    close(fd);
+    assert_int_equal(eval_texts_make(&t, &bytes, path, N, LENGTH, 42), 0);
+    assert_int_equal(t.n, N);
+    assert_int_equal(t.n_of_file, 2); /* 1300 bytes are two pieces of 600 */
+    for (int32_t i = 0; i < N; i++)
+        assert_int_equal(t.of_file[i], i == 0 || i == 2);
+    for (int32_t i = 0; i < LENGTH; i++)
+        assert_int_equal(t.ids[2][i], text[LENGTH + i]);
+    for (int32_t i = 0; i < N; i++) /* no 60 bytes of a generated text stand in another */
+        for (int32_t k = 0; k < N && !t.of_file[i]; k++)
+            assert_false(i != k && holds(t.ids[k], LENGTH, t.ids[i] + LENGTH / 2, 60));
+    /* Fewer texts are the first of them. */
+    assert_int_equal(eval_texts_make(&again, &bytes, path, 2, LENGTH, 42), 0);
+    assert_memory_equal(again.ids[1], t.ids[1], LENGTH * sizeof(int32_t));
+    eval_texts_clear(&again);
+    eval_texts_clear(&t);
+    assert_int_equal(eval_texts_make(&t, &bytes, path, 2, 1301, 42), 2); /* the file has fewer */
+    eval_texts_clear(&t);
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_policy_beside_the_base), cmocka_unit_test(shares_of_drawn_texts),
+        cmocka_unit_test(bounds_where_they_hold),   cmocka_unit_test(records_are_read),
+        cmocka_unit_test(texts_come_in_turn),
+    };
+    return cmocka_run_group_tests_name("perturbation study", tests, NULL, NULL);
+}
