@@ -8,7 +8,7 @@ enum { N = sizeof row / sizeof *row };
 
 struct span_row {
     const char *name;
-    struct wnw__span span;
+    struct wnw__answer_span span;
     double want;
 };
 

@@ -11,7 +11,7 @@
  * is 0.2, 0.5, 0.4, and the largest attention is at positions 5, 6, 4. */
 enum { N = 9, STEPS = 3 };
 static const int32_t prompt[N] = {1, 2, 3, 4, 7, 9, 7, 5, 6};
-static const struct wnw__span span = {4, 3};
+static const struct wnw__answer_span span = {4, 3};
 static const int32_t produced[STEPS] = {9, 7, 3};
 static const float rows[STEPS][N] = {
     {0.12f, 0.12f, 0.12f, 0.12f, 0.02f, 0.16f, 0.02f, 0.16f, 0.16f},
@@ -67,7 +67,7 @@ static void equal_attention(void **state)
     const struct wnw__retrieval_rule rule = {.top = 1};
     wnw__retrieval_add(&r, &rule, rows[0], N, prompt, span, 9, copied);
     assert_near(r.traditional, 1.0 / 3, 1e-12);
-    const struct wnw__span behind = {7, 2};
+    const struct wnw__answer_span behind = {7, 2};
     r = (struct wnw__retrieval){0};
     wnw__retrieval_add(&r, &rule, rows[0], N, prompt, behind, 5, copied);
     assert_near(r.traditional, 0, 0);
@@ -120,7 +120,7 @@ static const struct span_row span_rows[] = {
 static void spans(void **state)
 {
     const struct span_row *row = *state;
-    struct wnw__span found;
+    struct wnw__answer_span found;
     const bool there = wnw__span_find(&found, row->prompt, row->n, row->answer, row->m);
     assert_int_equal(there ? found.first : -1, row->first);
     assert_int_equal(found.n, there ? row->m : 0);

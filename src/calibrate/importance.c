@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "calibrate/importance.h"
 
-double wnw__importance(const float *row, int32_t n, struct wnw__span span)
+double wnw__importance(const float *row, int32_t n, struct wnw__answer_span span)
 {
     double sum = 0;
     for (int32_t i = span.first; i < span.first + span.n && i < n; i++) {

@@ -8,7 +8,7 @@
 /* HeadKV's importance of a head at one step ("Not All Heads Matter", arXiv 2410.19258, retrieval and
  * reasoning): of the span.n largest elements of row[n] the sum of those that lie in the span, over span.n. Of
  * equal elements the earlier is the larger one. */
-double wnw__importance(const float *row, int32_t n, struct wnw__span span);
+double wnw__importance(const float *row, int32_t n, struct wnw__answer_span span);
 
 /* The share of row[n] that a streaming head would not see: what lies behind the first n_sink elements and
  * before the last n_recent ones, over the sum of all. 0 .. 1; 0 where nothing lies there. */

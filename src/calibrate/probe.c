@@ -174,7 +174,7 @@ static int build(wnw_prompt *out, const wnw_calibration *c, const struct wnw__pr
  * differ in this. A sequence that is there exactly is better than one that nearly is. */
 static int find_answer(struct wnw__probe *p, const wnw_calibration *c)
 {
-    struct wnw__span near = {0};
+    struct wnw__answer_span near = {0};
     char text[200];
     for (int with = 1; with >= 0; with--) {
         int32_t *ids, n;

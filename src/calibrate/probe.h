@@ -35,8 +35,8 @@ struct wnw__probe {
     const char *answer;    /* static */
     const int32_t *tokens; /* [n], of prompt */
     int32_t n;
-    struct wnw__span span; /* of the answer in tokens */
-    wnw_prompt prompt;     /* owned */
+    struct wnw__answer_span span; /* of the answer in tokens */
+    wnw_prompt prompt;            /* owned */
 };
 
 /* Makes probe i, 0 <= i < wnw__probe_grid_n, in the order fact, length, depth. *out is released with

@@ -27,28 +27,29 @@ static void overlap(const int32_t *answer, int32_t m, const int32_t *window, int
     }
 }
 
-bool wnw__span_find(struct wnw__span *out, const int32_t *prompt, int32_t n, const int32_t *answer, int32_t m)
+bool wnw__span_find(struct wnw__answer_span *out, const int32_t *prompt, int32_t n, const int32_t *answer,
+                    int32_t m)
 {
     int32_t best = 0, n_all, n_both;
-    *out = (struct wnw__span){0};
+    *out = (struct wnw__answer_span){0};
     if (m < 1)
         return false;
     for (int32_t i = 0; i + m <= n; i++)
         if (memcmp(prompt + i, answer, (size_t)m * sizeof *answer) == 0) {
-            *out = (struct wnw__span){.first = i, .n = m};
+            *out = (struct wnw__answer_span){.first = i, .n = m};
             return true;
         }
     for (int32_t i = 0; i + m <= n; i++) {
         overlap(answer, m, prompt + i, &n_all, &n_both);
         if (10 * n_both > 9 * n_all && n_both > best) {
-            *out = (struct wnw__span){.first = i, .n = m};
+            *out = (struct wnw__answer_span){.first = i, .n = m};
             best = n_both;
         }
     }
     return best > 0;
 }
 
-int32_t wnw__span_count(const int32_t *prompt, struct wnw__span span, int32_t token)
+int32_t wnw__span_count(const int32_t *prompt, struct wnw__answer_span span, int32_t token)
 {
     int32_t n = 0;
     for (int32_t i = 0; i < span.n; i++)
@@ -72,7 +73,7 @@ static int32_t next_largest(const float *row, int32_t n, int32_t after)
 }
 
 void wnw__retrieval_add(struct wnw__retrieval *r, const struct wnw__retrieval_rule *rule, const float *row,
-                        int32_t n_row, const int32_t *prompt, struct wnw__span span, int32_t token,
+                        int32_t n_row, const int32_t *prompt, struct wnw__answer_span span, int32_t token,
                         bool *copied)
 {
     const int32_t count = wnw__span_count(prompt, span, token);

@@ -15,16 +15,16 @@
 #include <stdint.h>
 
 /* Tokens first .. first + n - 1 of a prompt. */
-struct wnw__span {
+struct wnw__answer_span {
     int32_t first, n;
 };
 
 /* Finds answer[m] in prompt[n]: the same sequence; else the window of m tokens whose set shares most with
  * that of the answer, more than 0.9 of it; the earliest of several. False if there is none. */
-bool wnw__span_find(struct wnw__span *out, const int32_t *prompt, int32_t n, const int32_t *answer,
+bool wnw__span_find(struct wnw__answer_span *out, const int32_t *prompt, int32_t n, const int32_t *answer,
                     int32_t m);
 /* How often a token is in the span. */
-int32_t wnw__span_count(const int32_t *prompt, struct wnw__span span, int32_t token);
+int32_t wnw__span_count(const int32_t *prompt, struct wnw__answer_span span, int32_t token);
 
 struct wnw__retrieval_rule {
     int32_t top;       /* traditional: the largest `top` attentions are looked at, and one hit counts */
@@ -41,7 +41,7 @@ struct wnw__retrieval {
  * `token` is what the step produced. copied[span.n] marks what the head has copied; it is read and written
  * with rule.distinct alone, and begins as false. Equal attention: the earlier entry is the larger one. */
 void wnw__retrieval_add(struct wnw__retrieval *r, const struct wnw__retrieval_rule *rule, const float *row,
-                        int32_t n_row, const int32_t *prompt, struct wnw__span span, int32_t token,
+                        int32_t n_row, const int32_t *prompt, struct wnw__answer_span span, int32_t token,
                         bool *copied);
 
 /* Writes the heads of mean[n] to rank[n], highest first, equal ones in their order. */
