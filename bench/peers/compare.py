@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 from environments import CACHE, Missing, environment
 from protocol import peak_bytes
@@ -170,17 +171,30 @@ ROWS = [
 ]
 
 
+def too_slow(kind, asked):
+    """Why an engine that nobody asked for by its full name is better left out here; None otherwise."""
+    features = (from_cpuinfo("flags") or from_cpuinfo("Features")).split()
+    if kind == "kvpress bfloat16" and kind not in asked and not {"avx512_bf16", "amx_bf16", "bf16"} & set(features):
+        return f"{kind}: this CPU has no bfloat16 arithmetic, and PyTorch takes about six times as long as in float32; " \
+               f"--engines '{kind}' measures it all the same"
+    return None
+
+
 def open_rows(args, n_ctx):
     """[(name, engine, compressed)] and the engines' descriptions; what is missing is said."""
-    engines, rows = {}, []
+    engines, rows, asked = {}, [], set(args.engines.split(","))
     more = [(w.partition("=")[0], w.partition("=")[2], False) for w in args.worker]
     for name, kind, compressed in ROWS + more:
-        if (name, kind, compressed) not in more and not {kind, kind.split()[0]} & set(args.engines.split(",")):
+        if (name, kind, compressed) not in more and not {kind, kind.split()[0]} & asked:
             continue
         try:
+            if why := too_slow(kind, asked):
+                raise Missing(why)
             if kind not in engines:
+                start = time.monotonic()
                 is_worker = (name, kind, compressed) in more
                 engines[kind] = JsonEngine(name, kind.split(), args) if is_worker else open_engine(kind, args, n_ctx)
+                say(f"{kind}: ready after {time.monotonic() - start:.0f} s")
             rows.append((name, engines[kind], compressed))
         except Missing as why:
             say(f"left out: {why}")
@@ -278,7 +292,8 @@ def parse_args():
     p.add_argument("--reps", type=int, default=3)
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     p.add_argument("--engines", default="winnow,llama.cpp,openvino,kvpress",
-                   help="some of these; `kvpress float32` and `kvpress bfloat16` also alone")
+                   help="some of these; `kvpress float32` and `kvpress bfloat16` also alone. bfloat16 runs only where the "
+                   "CPU computes it, or where it is named")
     p.add_argument("--worker", action="append", default=[], metavar="NAME=COMMAND",
                    help="another engine, a command that speaks the lines of protocol.py")
     p.add_argument("--timeout", type=float, default=1800, help="seconds of silence after which an engine counts as hanging")
