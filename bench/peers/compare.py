@@ -138,7 +138,8 @@ class Winnow:
             print(*tokens, file=f, flush=True)
             command = [self.args.winnow, "run", "-m", self.args.model_path, "--tokens", f.name, "-n", str(decode + 1),
                        "-t", str(self.args.threads), "--json"]
-            size = ["--policy", "snapkv", "--budget", str(keep)] if keep else []
+            # Pooled as kvpress does (kvpress_engine.py); the preset takes the maximum.
+            size = ["--policy", "snapkv:window=32,kernel=7,pool=avg", "--budget", str(keep)] if keep else []
             done = subprocess.run(command + size, stdout=subprocess.PIPE, check=True, timeout=self.args.timeout)
         o = json.loads(done.stdout)
         n = max(len(o["tokens"]) - 1, 0)  # fewer where the model ends its text
