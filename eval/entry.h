@@ -88,6 +88,7 @@ struct eval_entry {
     double kept_mean;     /* entries per layer and head that were kept */
     int32_t n_part;       /* tokens that were compressed */
     uint64_t kv_bytes;    /* of keys and values right after that */
+    uint64_t peak_bytes;  /* the most of them until then */
     double prefill_ms, compress_ms;
     struct eval_answer *answer; /* [n_turns], owned */
     int32_t n_turns;
@@ -108,11 +109,16 @@ int eval_text_entries(const struct eval_machine *m, const struct eval_reading *r
 /* entry_read.c: reads the sample's first piece for the entries that are `wanted` and compresses it for each,
  * then has them answered and gives each to `done`. The entry of the full cache that is the reference comes
  * first. Returns an exit code. */
+struct eval_readings {
+    int64_t n; /* readings of a sample's first piece */
+    double ms; /* that they took */
+};
 struct eval_wanted {
     const struct eval_configs *configs;
     const bool *config; /* [configs->n] */
     int (*done)(struct eval_entry *e, void *user);
     void *user;
+    struct eval_readings *readings; /* what was read is added to it; NULL = not counted */
 };
 int eval_read_entries(const struct eval_machine *m, const struct eval_reading *r, const struct eval_wanted *w,
                       struct eval_reference *reference);

@@ -122,6 +122,7 @@ static void measure(struct eval_entry *e)
     wnw_cache_stats stats = wnw_cache_stats_default();
     if (wnw_cache_get_stats(e->session, &stats) == WNW_OK)
         e->kv_bytes = stats.bytes;
+    e->peak_bytes = e->kv_bytes > e->peak_bytes ? e->kv_bytes : e->peak_bytes;
 }
 
 /* Compresses a copy of `lean` by the entry's plan. */
@@ -143,6 +144,14 @@ static int compress_copy(struct eval_entry *e, const wnw_session *lean)
 static int hand_over(const struct read *rd, struct eval_entry *e)
 {
     return rd->w->config[e->config - rd->w->configs->at] ? rd->w->done(e, rd->w->user) : APP_OK;
+}
+
+static void count_reading(const struct read *rd, double ms)
+{
+    if (rd->w->readings) {
+        rd->w->readings->n++;
+        rd->w->readings->ms += ms;
+    }
 }
 
 /* The wanted config of the full cache in a mode, NULL if there is none. */
@@ -169,7 +178,7 @@ static int hand_over_whole(struct read *rd, enum eval_mode mode)
     e->prefill_ms = rd->prefill_ms;
     e->answer[0].n_question = rd->r->first[0].n - e->n_part;
     if (wnw_cache_get_stats(rd->base, &stats) == WNW_OK)
-        e->kv_bytes = stats.bytes;
+        e->kv_bytes = e->peak_bytes = stats.bytes;
     return hand_over(rd, e);
 }
 
@@ -238,6 +247,7 @@ static int plan_alike(const struct read *rd, struct eval_entry *e, int32_t n, in
         struct eval_entry *one = &e[at[i]];
         one->plan = plans[i];
         one->kept_mean = reports[i].kept_mean;
+        one->peak_bytes = reports[i].kv_bytes_before; /* the whole piece was there */
         one->compress_ms = reports[i].observe_ms + reports[i].score_ms + reports[i].select_ms;
     }
     free(policies);
@@ -356,6 +366,7 @@ static int run_group(struct read *rd)
     for (int mode = 0; rc == APP_OK && mode <= last; mode++)
         if (has_work(rd, (enum eval_mode)mode))
             rc = run_mode(rd, (enum eval_mode)mode, mode == last);
+    count_reading(rd, rd->prefill_ms);
     eval_entry_close(&rd->whole);
     wnw_session_free(rd->base);
     rd->base = NULL;
@@ -410,8 +421,10 @@ static int read_own(struct eval_entry *e, const struct read *rd)
         rc = code_of(wnw_session_begin(e->session, &nothing));
     }
     e->kept_mean = report.kept_mean;
+    e->peak_bytes = report.kv_bytes_before;
     e->prefill_ms = report.read_ms;
     e->compress_ms = report.observe_ms + report.score_ms + report.select_ms + report.compact_ms;
+    count_reading(rd, e->prefill_ms);
     if (rc == APP_OK)
         measure(e);
     return rc;

@@ -122,7 +122,7 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
     json_t *depths = json_array();
     for (int32_t i = 0; i < s->world.n_depths && app_json_append(&depths, json_real(s->world.depths[i])); i++)
         ;
-    return json_pack(
+    json_t *run = json_pack(
         "{s:i, s:o, s:s, s:o, s:o, s:o, s:s, s:i, s:s, s:o, s:o, s:I, s:s, s:s, s:s, s:s, s:s, "
         "s:o, s:b, s:b, s:s, "
         "s:b, s:s, s:b, s:s, s:s}",
@@ -135,6 +135,11 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
         "early_stop", m->early_stop, "batched", m->batch > 1, "turns", a->turns, "own_history",
         m->own_history, "lb_prefix", a->lb_prefix, "closed_book", a->closed_book, "text", s->text_hash,
         "time_budget", a->time_budget ? a->time_budget : "");
+    if (s->squad_hash[0])
+        app_json_set(&run, "squad", json_string(s->squad_hash));
+    if (s->hotpot_hash[0])
+        app_json_set(&run, "hotpot", json_string(s->hotpot_hash));
+    return run;
 }
 
 /* ---- Claiming a folder ---- */

@@ -60,6 +60,7 @@ static void set_cache(json_t **o, const struct eval_reading *r, const struct eva
     const json_t *depth = json_object_get(s->meta, "depth");
     app_json_set(o, "ratio_ach", number(e->n_part > 0 ? 1 - e->kept_mean / e->n_part : 0, bad));
     app_json_set(o, "kv_bytes", json_integer((json_int_t)e->kv_bytes));
+    app_json_set(o, "peak_bytes", json_integer((json_int_t)e->peak_bytes));
     app_json_set(o, "ctx_tokens", json_integer(r->first[0].n_context));
     app_json_set(o, "q_tokens", json_integer(a->n_question));
     app_json_set(o, "gen_tokens", json_integer(a->n_text));

@@ -36,6 +36,7 @@ struct runner {
     bool *wanted;                       /* [configs.n] of the sample at hand */
     const struct eval_reading *reading; /* of the sample at hand */
     int64_t n_written, n_skipped, n_too_long;
+    struct eval_readings readings, alone; /* done, and what every config by itself would need */
 };
 
 /* ---- Opening ---- */
@@ -223,6 +224,8 @@ static int write_rows(struct eval_entry *e, void *user)
         if (rc == APP_OK)
             rc = eval_journal_add(&x->journal, row);
         json_decref(row);
+        x->alone.n += t == 0;
+        x->alone.ms += t == 0 ? e->prefill_ms : 0;
         eval_progress_score(&x->progress, e->config->full, score);
         x->n_written += rc == APP_OK;
     }
@@ -260,7 +263,7 @@ static int run_sample(struct runner *x, const struct eval_item *item, const stru
 {
     const struct eval_chat chat = item->text ? x->raw : chat_for(x, item, s);
     const struct eval_wanted wanted = {
-        .configs = &x->configs, .config = x->wanted, .done = write_rows, .user = x};
+        .configs = &x->configs, .config = x->wanted, .done = write_rows, .user = x, .readings = &x->readings};
     struct eval_reading reading;
     struct eval_reference reference = {0};
     const int32_t *ids;
@@ -374,6 +377,10 @@ static int finish(const struct runner *x, int rc)
     if (!x->args->quiet)
         app_note("%zu results in %s, of which %lld are new", x->journal.n_keys, x->args->app.out,
                  (long long)x->n_written);
+    if (!x->args->quiet && x->alone.n > x->readings.n)
+        app_note("%lld readings took %.1f s; each config by itself would need %lld, %.1f s more",
+                 (long long)x->readings.n, 1e-3 * x->readings.ms, (long long)x->alone.n,
+                 1e-3 * (x->alone.ms - x->readings.ms));
     if (x->journal.n_keys == 0)
         return APP_OK;
     const struct eval_report_options report = report_options(x->args);

@@ -136,6 +136,25 @@ const char *eval_item_name(const struct eval_item *item)
     return item->text ? "ppl" : item->task ? item->task->name : item->set->name;
 }
 
+/* Documents and questions of a file (NULL = none), and the hash of its bytes. *world becomes r. */
+static int read_records(struct eval_records *r, const struct eval_records **world, char hash[17],
+                        const char *path)
+{
+    char *text = NULL;
+    size_t len;
+    if (!path)
+        return APP_OK;
+    int rc = eval_records_read(r, path);
+    if (rc == APP_OK)
+        rc = app_read_file(&text, &len, path);
+    if (rc == APP_OK) {
+        snprintf(hash, 17, "%016llx", (unsigned long long)eval_fnv(text, len));
+        *world = r;
+    }
+    free(text);
+    return rc;
+}
+
 int eval_setup_open(struct eval_setup *s, const struct eval_args *args)
 {
     *s = (struct eval_setup){.args = args};
@@ -143,10 +162,10 @@ int eval_setup_open(struct eval_setup *s, const struct eval_args *args)
     s->world.n_trials = args->trials == APP_UNSET ? 1 : (int32_t)args->trials;
     s->world.needle = args->needle;
     int rc = eval_setup_lists(s);
-    if (rc == APP_OK && args->squad && (rc = eval_records_read(&s->squad, args->squad)) == APP_OK)
-        s->world.squad = &s->squad;
-    if (rc == APP_OK && args->hotpot && (rc = eval_records_read(&s->hotpot, args->hotpot)) == APP_OK)
-        s->world.hotpot = &s->hotpot;
+    if (rc == APP_OK)
+        rc = read_records(&s->squad, &s->world.squad, s->squad_hash, args->squad);
+    if (rc == APP_OK)
+        rc = read_records(&s->hotpot, &s->world.hotpot, s->hotpot_hash, args->hotpot);
     if (rc == APP_OK)
         rc = check_questions(s);
     if (rc == APP_OK)

@@ -51,6 +51,7 @@ struct eval_setup {
     int32_t *text_ids, n_text; /* owned */
     int32_t text_bos;          /* the first of them, which every piece begins with; -1 = none */
     char text_hash[17];
+    char squad_hash[17], hotpot_hash[17]; /* of the files; "" without them */
 };
 
 /* Checks the arguments, then opens model, haystack and files. Returns an exit code; the caller closes in any

@@ -24,6 +24,7 @@ for r in rows:
     c = configs[r["config"]]
     full = by[r["task"], r["index"], r["turn"], c["reference"]]
     assert full["policy"] == "full" and full["kv_type"] == "f16" and full["mode"] == r["mode"]
+    assert r["peak_bytes"] >= r["kv_bytes"] > 0 and (r["size"] != "ratio=0.5" or r["peak_bytes"] > 1.5 * r["kv_bytes"]), r
     assert r["refs"] == full["refs"] and r["kl"] is not None and 0 <= r["score"] <= 1 and "bad" not in r
     if r["size"] in ("full", "ratio=0"):
         assert abs(r["ratio_ach"]) < 1e-9
@@ -42,6 +43,21 @@ for t in "niah_single_1", "scb_niah_syn":  # a mode that compresses more holds m
     assert part[0]["q_tokens"] > part[1]["q_tokens"] > part[2]["q_tokens"] == 0
     assert part[0]["kv_bytes"] <= part[1]["kv_bytes"] <= part[2]["kv_bytes"] > part[0]["kv_bytes"]
 PY
+
+# One reading for all; the documents of the user are part of what a run is.
+python3 - >"$work/docs.jsonl" <<'PY'
+import json
+for i in range(12):
+    print(json.dumps({"type": "doc", "id": i, "text": f"Title {i}\nThe capital of land {i} is city {i * 7919}."}))
+print(json.dumps({"type": "qa", "question": "What is the capital of land 1?", "answers": ["city 7919"], "gold": [1]}))
+PY
+documents=(eval -m "$llama" -t 1 --samples 1 --tasks qa_1 --lengths 1000 --policies snapkv --squad "$work/docs.jsonl" --out "$work/docs")
+good 'documents' "${documents[@]}" &&
+    grep -q '1 readings took .* by itself would need 2, ' "$work/err" || fail "readings: $(cat "$work/err")"
+json 'documents' "$work/docs/run.json" 'len(o["squad"]) == 16 and "hotpot" not in o'
+sed -i 's/Title 11/Title 12/' "$work/docs.jsonl"
+"$WINNOW" "${documents[@]}" >"$work/out" 2>"$work/err"
+grep -q '"squad" differs' "$work/err" || fail "other documents: $(cat "$work/err")"
 
 # Nothing is done twice.
 cp "$work/run/results.jsonl" "$work/first"
