@@ -96,21 +96,25 @@ def compresskv_recipe(heads, allocated, k=0):
 
 def compresskv(folder):
     rows = report(folder)[1]
+    info = json.load(open(os.path.join(folder, "run.json")))
+    recipes = {c["config_id"]: c["policy"] for c in info["configs"]}  # with every option written out
+    for r in rows:
+        r["recipe"] = recipes[r["config"]]
     full = next(r for r in rows if r["policy"] == "full")
     about(folder, f"the whole prompt compressed; full cache {full['macro']['mean']:.1f}; in square brackets the mean KL "
                   "divergence from it, in nats")
-    info = json.load(open(os.path.join(folder, "run.json")))["model"]
-    for size in sorted({r["size"] for r in rows if r["policy"].startswith("compresskv")}, key=lambda s: float(s.split("=")[1])):
-        compresskv_at(folder, [r for r in rows if r["size"] == size], size, info["n_head"])
+    for size in sorted({r["size"] for r in rows if "=" in r["size"]}, key=lambda s: float(s.split("=")[1])):
+        compresskv_at(folder, [r for r in rows if r["size"] == size], size, info["model"]["n_head"])
 
 
 def compresskv_at(folder, rows, size, n_head):
     found = {}
     for r in rows:
-        if r["policy"].startswith("compresskv"):
-            word = dict(re.findall(r"(heads|seed|k)=(\w+)", r["policy"]))
-            heads = word.get("heads", "srh") + (f",seed={word['seed']}" if "seed" in word else "")
-            found[heads, not r["policy"].endswith("+uniform"), int(word.get("k", 0))] = r
+        if r["recipe"].startswith("compresskv:"):
+            part = re.search(r"\+retrieval_heads:([^+]*)", r["recipe"]).group(1)
+            word = dict(option.split("=") for option in part.split(","))
+            heads = word["heads"] + (f",seed={word['seed']}" if word["heads"] == "random" else "")
+            found[heads, "+error_aware" in r["recipe"], int(word["k"])] = r
     out.append(f"{size.split('=')[1]} entries per layer and head:\n")
     head_line("heads that choose", "every layer alike", "semantic minus these", "layers by their errors",
               "semantic minus these", "by errors minus alike")
@@ -124,7 +128,7 @@ def compresskv_at(folder, rows, size, n_head):
         line(*cells, versus(folder, compresskv_recipe(heads, True), compresskv_recipe(heads, False), size))
     line("random, mean of the draws", f"{mean([found[s, False, 0] for s in seeds]):.1f}", "",
          f"{mean([found[s, True, 0] for s in seeds]):.1f}", "", "")
-    snapkv = next(r for r in rows if "snapkv" in r["policy"])
+    snapkv = next(r for r in rows if r["policy"] == "paper-compresskv-snapkv")
     line("SnapKV: every KV head for itself", score(snapkv),
          versus(folder, compresskv_recipe("srh", False), snapkv["policy"], size), "", "", "")
     line("*paper: SnapKV; semantic*", "*43.76; 44.96*", "", "*semantic 45.43*", "", "")
@@ -153,11 +157,10 @@ def pairs(folder, what, title, table):
     about(folder, f"{what}; full cache {full['macro']['mean']:.1f}")
     head_line(*title, "size", "scores", "first minus second", "paper")
     for a, b, paper in table:
-        for x in (r for r in rows if r["policy"] == a):
-            y = next((r for r in rows if r["policy"] == b and r["size"] == x["size"]), None)
-            if y:
-                line(f"`{a}`", f"`{b}`", x["size"].replace("=", " "), f"{score(x)}, {score(y)}",
-                     versus(folder, a, b, x["size"]), paper)
+        for p in report(folder, "--compare", f"{a},{b}")[2]:
+            if p["N"] != "all":
+                line(f"`{a}`", f"`{b}`", p["size"].replace("=", " "), f"{p['mean_a']:.1f}, {p['mean_b']:.1f}",
+                     interval(p), paper)
     out.append("")
 
 
