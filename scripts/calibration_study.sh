@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Does calibration help? Answers questions with heads masked and with caches that calibrated and uncalibrated policies
 # compress, and writes the tables into docs/calibration.md. What the folder holds already is not computed again, so that
-# an interrupted study goes on with the same command. On one core and SmolLM2-135M it takes about half an hour.
+# an interrupted study goes on with the same command. On one core and SmolLM2-135M it takes about three quarters of an hour.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,12 +12,12 @@ usage: scripts/calibration_study.sh MODEL OUT [--samples N] [--length N] [--thre
                                     [--budgets LIST] [--docs FILE | --no-docs]
 MODEL: a GGUF file or a name from `winnow models`; it needs profiles of the kinds srh, layers and heads, and one of
 kind compiler for the last table (`winnow calibrate KIND -m MODEL`). OUT: a folder for the runs of `winnow eval`.
---samples: questions per cell (50). --budgets: entries that CompressKV, HeadKV and AdaKV keep (256). --length: tokens of a prompt (1024). --docs: the file whose section between the
+--samples: questions per cell (50). --budgets: entries that CompressKV, HeadKV and AdaKV keep (256,512). --length: tokens of a prompt (1024). --docs: the file whose section between the
 marks is replaced (docs/calibration.md). WINNOW in the environment is the command (build/winnow).
 TEXT
 }
 
-samples=50 length=1024 budgets=256 docs=docs/calibration.md
+samples=50 length=1024 budgets=256,512 docs=docs/calibration.md
 threads=() profile=() rest=()
 while [ $# -gt 0 ]; do
     case $1 in
@@ -55,7 +55,7 @@ joined() {
 # Masked heads: the best ones by either score, and as many of those outside the 100 best, drawn three times. Fewer than
 # the paper's 10 show where the answers begin to suffer.
 masks=()
-for n in 5 10 20 30; do
+for n in 3 10 20 30; do
     masks+=("srh:top$n" "trad:top$n")
     for seed in 1 2 3; do masks+=("random:$n:$seed:100"); done
 done

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: MIT
+# winnow eval --study: the parts of a study are answered together, options replace its lists, and what it needs is said.
+. "$(dirname "$0")/lib.sh"
+llama=$tiny/tiny-llama.gguf
+need_file "$llama"
+export WINNOW_CACHE=$work/cache # no profiles
+
+study() { good "$1" eval -m "$llama" -t 1 --quiet --no-gate --out "$work/$1" --study "${@:2}"; }
+
+# Five shares of the context alone, four of the whole prompt, one in chunks; the full cache in both modes.
+study parts criticalkv --tasks niah_single_1 --lengths 700 --samples 1 --policies snapkv
+python3 - "$work/parts" <<'PY' || fail 'parts'
+import json, sys
+run = json.load(open(sys.argv[1] + "/run.json"))
+rows = [json.loads(line) for line in open(sys.argv[1] + "/results.jsonl")]
+assert run["suite"] == "criticalkv" and [t["task"] for t in run["tasks"]] == ["niah_single_1"], run["tasks"]
+have = sorted((c["mode"], c["recipe"], c["size"], c["evict"]) for c in run["configs"])
+want = sorted([("agnostic", "full", "full", "end"), ("aware_full", "full", "full", "end")]
+              + [("agnostic", "snapkv", f"ratio={r}", "end") for r in (0.2, 0.4, 0.6, 0.8, 0.9)]
+              + [("aware_full", "snapkv", f"ratio={r}", "end") for r in (0.6, 0.8, 0.9, 0.95)]
+              + [("agnostic", "snapkv", "ratio=0.5", "chunk:1024")])
+assert have == want, have
+assert sorted(r["config"] for r in rows) == sorted(c["config_id"] for c in run["configs"])
+PY
+
+# Lengths hold for every task, a grid has the depths and trials that are asked for, and types of one part are compared
+# with the 16-bit cache of the others.
+study lagkv lagkv --lengths 700 --depths 20,80 --trials 1 --policies lagkv:lag=64 --no-early-stop
+python3 - "$work/lagkv" <<'PY' || fail 'lagkv'
+import json, sys
+run = json.load(open(sys.argv[1] + "/run.json"))
+rows = [json.loads(line) for line in open(sys.argv[1] + "/results.jsonl")]
+assert [(t["task"], t["N"], t["n"]) for t in run["tasks"]] == [("passkey64", 700, 2)], run["tasks"]
+have = sorted((c["kv_type"], c["recipe"], c["evict"]) for c in run["configs"])
+types = ["f16", "q4_0", "q4_0:1024", "q8_0"]
+want = sorted([(t, r, "end") for t in types for r in ("full", "lagkv:lag=64")] + [("f16", "lagkv:lag=64", "chunk:1024")])
+assert have == want, have
+(reference,) = {c["reference"] for c in run["configs"]}
+assert next(c for c in run["configs"] if c["config_id"] == reference)["kv_type"] == "f16"
+assert len(rows) == 2 * len(want)
+PY
+
+bad 'no profile' 'srh' eval -m "$llama" --study compresskv --lengths 600 --samples 1 --depths 50 --out "$work/made/x"
+bad 'a study with a suite' 'exclude each other' eval -m "$llama" --study lagkv --suite smoke --out "$work/made/x"
+bad 'an unknown study' 'did you mean lagkv' eval -m "$llama" --study lakv --out "$work/made/x"
+bad 'no lengths' '--lengths is empty' eval -m "$llama" --study lagkv --tasks vt --lengths , --out "$work/made/x"
+finish
