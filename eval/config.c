@@ -325,7 +325,9 @@ static bool fits_mode(struct eval_configs *c, const struct eval_recipe *r, enum 
         snprintf(line, sizeof line, "\n%.120s is left out of mode %s: %s", r->text, eval_mode_name(mode),
                  tasks ? "it is told the question" : "it does not ask for one");
     const bool first = c->notes.len == 0;
-    if (first || !strstr(c->notes.s, line + 1)) /* said once for all types and masks */
+    const bool said =
+        !first && (strncmp(c->notes.s, line + 1, strlen(line + 1)) == 0 || strstr(c->notes.s, line));
+    if (!said) /* once for all types and masks */
         app_text_add(&c->notes, line + first,
                      (len < (int)sizeof line ? (size_t)len : sizeof line - 1) - first);
     return false;

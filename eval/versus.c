@@ -55,10 +55,17 @@ static int unknown_policy(const struct eval_run *run, const char *name)
 
 /* ---- Pairs ---- */
 
+/* The full cache, to which no rule of eviction applies and no heads are masked. */
+static bool is_plain_full(const struct eval_variant *v)
+{
+    return v->full && !v->more[0];
+}
+
 static bool same_but_policy(const struct eval_variant *a, const struct eval_variant *b)
 {
     return strcmp(a->mode, b->mode) == 0 && (strcmp(a->size, b->size) == 0 || a->full || b->full) &&
-           strcmp(a->kv_type, b->kv_type) == 0 && (strcmp(a->more, b->more) == 0 || a->full || b->full);
+           strcmp(a->kv_type, b->kv_type) == 0 &&
+           (strcmp(a->more, b->more) == 0 || is_plain_full(a) || is_plain_full(b));
 }
 
 static bool compare_pair(struct eval_versus *v, const struct eval_tables *t)

@@ -12,8 +12,9 @@ usage: scripts/calibration_study.sh MODEL OUT [--samples N] [--length N] [--thre
                                     [--budgets LIST] [--docs FILE | --no-docs]
 MODEL: a GGUF file or a name from `winnow models`; it needs profiles of the kinds srh, layers and heads, and one of
 kind compiler for the last table (`winnow calibrate KIND -m MODEL`). OUT: a folder for the runs of `winnow eval`.
---samples: questions per cell (50). --budgets: entries that CompressKV, HeadKV and AdaKV keep (256,512). --length: tokens of a prompt (1024). --docs: the file whose section between the
-marks is replaced (docs/calibration.md). WINNOW in the environment is the command (build/winnow).
+--samples: questions per cell (50). --length: tokens of a prompt (1024). --budgets: entries that CompressKV, HeadKV and
+AdaKV keep (256,512). --docs: the file whose section between the marks is replaced (docs/calibration.md). WINNOW in the
+environment is the command (build/winnow).
 TEXT
 }
 

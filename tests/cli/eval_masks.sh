@@ -58,6 +58,12 @@ for r in rows:
     assert (r["macro"]["delta"] is None) == (r["more"] == ""), r
 PY
 
+good 'compare' report "$work/all" --json --compare snapkv,full
+python3 - "$work/out" <<'PY' || fail 'compare: with the full cache under the same mask, and without masks'
+import json, sys
+assert len(json.load(open(sys.argv[1]))["runs"][0]["compare"]) == 4
+PY
+
 refused() { bad "$1" "$2" "${options[@]}" --out "$work/made/x" "${@:3}"; }
 refused 'no such head' 'no query head 77-0' --mask-heads none/77-0
 refused 'no list of heads' 'LAYER-HEAD' --mask-heads all
