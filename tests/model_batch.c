@@ -95,7 +95,7 @@ static const struct row {
     bool all_f32;
     double tolerance; /* largest difference of a logit, logits being of a size of a few units */
 } rows[] = {
-    /* One row is multiplied with quantised weights by ggml, several by our own kernels: both round it to 8 bits, at other
+    /* One row is multiplied with repacked weights by ggml, several by our own kernels: both round it to 8 bits, at other
      * places, which random weights amplify. */
     {"weights q4_0", "tiny/tiny-llama-q4_0.gguf", WNW_ATTN_OWN, true, 1.5},
     /* ggml multiplies float32 weights in another order with one row than with several. */

@@ -70,11 +70,12 @@ static struct ggml_tensor *multiply(struct wnw__graph *g, const wnw_engine *e, s
     struct ggml_context *ctx = g->ctx;
     const int64_t n_row = a->x->ne[1];
     wnw__times_product(&g->products[w == e->m->w.output ? WNW_WORK_LOGITS : WNW_WORK_WEIGHTS], w, n_row);
-    if (e->params.attn == WNW_ATTN_GGML || !wnw__matmul_takes(w, n_row))
+    struct ggml_tensor *original = wnw__model_original(e->m, w);
+    if (e->params.attn == WNW_ATTN_GGML || !wnw__matmul_takes(w, n_row, original != w))
         return ggml_mul_mat(ctx, w, a->x);
     if (!a->bytes)
         a->bytes = wnw__matmul_input(ctx, a->x);
-    return wnw__matmul_node(e->matmul, ctx, wnw__model_original(e->m, w), a->bytes, n_row);
+    return wnw__matmul_node(e->matmul, ctx, original, a->bytes, n_row);
 }
 
 /* w x + b, as heads [d, n, n_row]. */

@@ -5,13 +5,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-/* Products with a single token are ggml's, which never write unpacked weights to memory. */
-enum { LEAST_TOKENS = 2 };
-
 struct wnw__matmul_scratch {
     int32_t n_threads;
     union wnw__matmul_work *work; /* [n_threads] */
-    atomic_int next, left;        /* next strip; finished threads, the last of which resets both */
+    atomic_int next, left;        /* next piece; finished threads, the last of which resets both */
 };
 
 int wnw__matmul_new(struct wnw__matmul_scratch **out, int32_t n_threads)
@@ -36,10 +33,18 @@ void wnw__matmul_free(struct wnw__matmul_scratch *p)
     free(p);
 }
 
-bool wnw__matmul_takes(const struct ggml_tensor *w, int64_t n_tok)
+/* ggml is faster for a single token where weights are repacked, and with types of 256 columns a unit: it
+ * multiplies their scales as integers, which rounds in another order than ours (decision 028). */
+static bool alone(const struct wnw__weight_type *type, bool repacked)
+{
+    return type->k_unit == 32 && !repacked;
+}
+
+bool wnw__matmul_takes(const struct ggml_tensor *w, int64_t n_tok, bool repacked)
 {
     const struct wnw__weight_type *type = wnw__weight_type((int32_t)w->type);
-    return type && n_tok >= LEAST_TOKENS && w->ne[0] % type->k_unit == 0 && wnw__matmul_at(1) != NULL;
+    return type && (n_tok > 1 || alone(type, repacked)) && w->ne[0] % type->k_unit == 0 &&
+           wnw__matmul_at(1) != NULL;
 }
 
 static void input_node(struct ggml_tensor *dst, int ith, int nth, void *userdata)
@@ -75,9 +80,9 @@ static void matmul_node(struct ggml_tensor *dst, int ith, int nth, void *userdat
                                     .act = act->data,
                                     .y = dst->data,
                                     .ld = dst->ne[0]};
-    const int32_t n_strip = (job.n_row + WNW_STRIP - 1) / WNW_STRIP;
+    const int32_t n_piece = wnw__matmul_pieces(&job);
     if (ith < p->n_threads)
-        for (int i; (i = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed)) < n_strip;)
+        for (int i; (i = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed)) < n_piece;)
             wnw__matmul_piece(&job, i, &p->work[ith]);
     if (atomic_fetch_add_explicit(&p->left, 1, memory_order_acq_rel) + 1 < nth)
         return;

@@ -14,8 +14,9 @@ struct wnw__matmul_scratch;
 int wnw__matmul_new(struct wnw__matmul_scratch **out, int32_t n_threads);
 void wnw__matmul_free(struct wnw__matmul_scratch *p);
 
-/* Whether our kernels compute products of a weight of this type and shape with n_tok tokens. */
-bool wnw__matmul_takes(const struct ggml_tensor *w, int64_t n_tok);
+/* Whether our kernels compute products of a weight of this type and shape with n_tok tokens. ggml has a copy of the
+ * weight in its own layout if it is `repacked`. */
+bool wnw__matmul_takes(const struct ggml_tensor *w, int64_t n_tok, bool repacked);
 
 /* A node that turns x [k, n_tok] into the bytes that products read. Several products may share it. */
 struct ggml_tensor *wnw__matmul_input(struct ggml_context *ctx, struct ggml_tensor *x);

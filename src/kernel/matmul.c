@@ -30,6 +30,9 @@ const struct wnw__matmul_kernel *wnw__matmul_at(int i)
 /* The number of tokens from which on strips are faster: they cost more to make and less to multiply. */
 enum { STRIP_TOKENS = 12 };
 
+/* Rows of a piece for fewer tokens. */
+enum { FEW_PIECE = 4 * WNW_FEW };
+
 static int32_t columns_of(const struct wnw__matmul *p, int32_t c)
 {
     return p->k - c < WNW_CHUNK ? p->k - c : WNW_CHUNK;
@@ -55,13 +58,34 @@ static void some_rows(const struct wnw__matmul *p, int32_t first, int32_t n, str
     }
 }
 
+/* Rows first .. end - 1 for few tokens. */
+static void few_rows(const struct wnw__matmul *p, int32_t first, int32_t end, struct wnw__rows *s)
+{
+    int32_t r = first;
+    if (p->kernel->few[p->type->id])
+        for (; r + WNW_FEW <= end; r += WNW_FEW)
+            p->kernel->few[p->type->id](p->rows + (size_t)r * p->stride, p->stride, p->k, p->act, p->n_tok,
+                                        p->y + r, p->ld);
+    for (; r < end; r += WNW_ROWS)
+        some_rows(p, r, end - r < WNW_ROWS ? end - r : WNW_ROWS, s);
+}
+
+static int32_t rows_of_piece(const struct wnw__matmul *p)
+{
+    return p->n_tok < STRIP_TOKENS ? FEW_PIECE : WNW_STRIP;
+}
+
+int32_t wnw__matmul_pieces(const struct wnw__matmul *p)
+{
+    return (p->n_row + rows_of_piece(p) - 1) / rows_of_piece(p);
+}
+
 void wnw__matmul_piece(const struct wnw__matmul *p, int32_t i, union wnw__matmul_work *work)
 {
-    const int32_t first = i * WNW_STRIP, end = p->n_row - first < WNW_STRIP ? p->n_row : first + WNW_STRIP;
-    if (p->n_tok >= STRIP_TOKENS && end - first == WNW_STRIP) {
+    const int32_t most = rows_of_piece(p), first = i * most,
+                  end = p->n_row - first < most ? p->n_row : first + most;
+    if (most == WNW_STRIP && end - first == WNW_STRIP)
         full_strip(p, first, &work->strip);
-        return;
-    }
-    for (int32_t r = first; r < end; r += WNW_ROWS)
-        some_rows(p, r, end - r < WNW_ROWS ? end - r : WNW_ROWS, &work->rows);
+    else
+        few_rows(p, first, end, &work->rows);
 }

@@ -6,10 +6,10 @@
  *
  *     y[t][r] = sum over blocks of  a d sum(u q)  +  m a sum(q)
  *
- * Rows of every type of the file are brought into the same form, one chunk of WNW_CHUNK columns at a time.
- * The chunk stays in the first-level cache and is multiplied with all tokens there, so no second copy of the
- * weights exists. For many tokens the form is a strip of 64 rows, for few tokens it has 16 rows, which costs
- * less to make. Activations lose as much precision as in ggml's own products with quantised weights, which
+ * For many tokens, rows of every type of the file are brought into the same form, strips of 64 rows, one chunk
+ * of WNW_CHUNK columns at a time. The chunk stays in the first-level cache and is multiplied with all tokens
+ * there, so no second copy of the weights exists. For few tokens, eight rows of the file are multiplied where
+ * they are (kernel/matmul_few.h); what is left of them has a form of 16 rows, which is also the reference. Activations lose as much precision as in ggml's own products with quantised weights, which
  * round them to 8 bits in blocks of 32 or 256, too.
  *
  * With the same kernel a result depends on its row, its token and k alone, bit for bit: neither on the number
@@ -23,6 +23,7 @@
 enum {
     WNW_STRIP = 64,          /* rows of the form for many tokens */
     WNW_ROWS = 16,           /* rows of the form for few tokens */
+    WNW_FEW = 8,             /* rows that few tokens are multiplied with where they are */
     WNW_CHUNK = 256,         /* columns of either */
     WNW_ACT_TINY = 27 << 23, /* 2^-100 as bits of a float: a block of smaller activations counts as zero */
 };
@@ -111,6 +112,10 @@ struct wnw__matmul_kernel {
                   const struct wnw__act *act, int32_t n_tok, bool first, float *y, int64_t ld);
     void (*rows)(const struct wnw__rows *s, const struct wnw__weight_type *type, int32_t n_col,
                  const struct wnw__act *act, int32_t n_tok, bool first, int32_t n_row, float *y, int64_t ld);
+    /* y[t] [WNW_FEW] = WNW_FEW rows of the file, `stride` bytes apart, times act[t] over all k columns. NULL:
+     * the kernel has no such product, and `rows` does it. */
+    void (*few[WNW_N_WEIGHT_TYPES])(const uint8_t *rows, size_t stride, int32_t k, const struct wnw__act *act,
+                                    int32_t n_tok, float *y, int64_t ld);
 };
 /* Each returns NULL if the compiler was not asked for the instruction set. Static. */
 const struct wnw__matmul_kernel *wnw__matmul_scalar(void);
@@ -120,7 +125,7 @@ const struct wnw__matmul_kernel *wnw__matmul_avx512vnni(void);
 /* The i-th best kernel that this CPU can run, NULL past the last. Static and thread-safe. */
 const struct wnw__matmul_kernel *wnw__matmul_at(int i);
 
-/* A product, cut into pieces of WNW_STRIP rows that threads can take. */
+/* A product, cut into pieces that threads can take. */
 struct wnw__matmul {
     const struct wnw__matmul_kernel *kernel;
     const struct wnw__weight_type *type;
@@ -138,8 +143,9 @@ union wnw__matmul_work {
     struct wnw__rows rows;
 };
 
-/* Computes piece i, 0 <= i < (n_row + WNW_STRIP - 1) / WNW_STRIP, for all tokens. Threads may compute
- * different pieces at once. */
+/* The number of pieces. They are smaller where there are few tokens, so that threads finish together. */
+int32_t wnw__matmul_pieces(const struct wnw__matmul *p);
+/* Computes piece i for all tokens. Threads may compute different pieces at once. */
 void wnw__matmul_piece(const struct wnw__matmul *p, int32_t i, union wnw__matmul_work *work);
 
 #endif

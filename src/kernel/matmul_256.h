@@ -13,6 +13,7 @@
 #define WNW_MATMUL_256_H
 
 #include "kernel/matmul_act.h"
+#include "kernel/matmul_few.h"
 #include "kernel/matmul_types.h"
 
 #include <string.h>

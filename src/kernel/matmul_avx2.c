@@ -6,7 +6,8 @@
 
 const struct wnw__matmul_kernel *wnw__matmul_avx2(void)
 {
-    static const struct wnw__matmul_kernel k = {"avx2", wnw__act_row, WNW_MATMUL_UNPACK, strip, rows};
+    static const struct wnw__matmul_kernel k = {"avx2", wnw__act_row, WNW_MATMUL_UNPACK,
+                                                strip,  rows,         WNW_MATMUL_FEW};
     return &k;
 }
 

@@ -3,7 +3,9 @@
 #include "kernel/matmul.h"
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512VNNI__)
+#define WNW_DOT(sum, u, q) _mm256_dpbusd_epi32(sum, u, q)
 #include "kernel/matmul_act.h"
+#include "kernel/matmul_few.h"
 #include "kernel/matmul_types.h"
 
 #include <string.h>
@@ -120,7 +122,8 @@ static void rows(const struct wnw__rows *s, const struct wnw__weight_type *type,
 
 const struct wnw__matmul_kernel *wnw__matmul_avx512vnni(void)
 {
-    static const struct wnw__matmul_kernel k = {"avx512-vnni", wnw__act_row, WNW_MATMUL_UNPACK, strip, rows};
+    static const struct wnw__matmul_kernel k = {"avx512-vnni", wnw__act_row, WNW_MATMUL_UNPACK,
+                                                strip,         rows,         WNW_MATMUL_FEW};
     return &k;
 }
 

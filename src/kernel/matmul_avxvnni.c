@@ -7,7 +7,8 @@
 
 const struct wnw__matmul_kernel *wnw__matmul_avxvnni(void)
 {
-    static const struct wnw__matmul_kernel k = {"avx-vnni", wnw__act_row, WNW_MATMUL_UNPACK, strip, rows};
+    static const struct wnw__matmul_kernel k = {"avx-vnni", wnw__act_row, WNW_MATMUL_UNPACK,
+                                                strip,      rows,         WNW_MATMUL_FEW};
     return &k;
 }
 

@@ -72,6 +72,6 @@ static void rows(const struct wnw__rows *s, const struct wnw__weight_type *type,
 
 const struct wnw__matmul_kernel *wnw__matmul_scalar(void)
 {
-    static const struct wnw__matmul_kernel k = {"scalar", act_row, WNW_MATMUL_UNPACK, strip, rows};
+    static const struct wnw__matmul_kernel k = {"scalar", act_row, WNW_MATMUL_UNPACK, strip, rows, {NULL}};
     return &k;
 }
