@@ -59,6 +59,7 @@ static int check_options(const struct eval_args *a)
                   {"depths", a->depths},
                   {"evict-every", a->app.evict_every},
                   {"mask-heads", a->app.mask_heads},
+                  {"mask-phase", a->app.mask_phase},
                   {"profile", a->app.profile},
                   {"compare", a->compare},
                   {"fail-if", a->fail_if},

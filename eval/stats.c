@@ -88,7 +88,8 @@ void eval_boot_key(char *out, size_t size, const char *task, int64_t n, const ch
 
 const char *eval_verdict(const struct eval_paired *p)
 {
-    return p->spread != EVAL_SPREAD_OK ? "~" : p->over.lo > 0 ? "+" : p->over.hi < 0 ? "-" : "~";
+    /* Where all of six or more differences are the same and not 0, a sign test has p <= 2^-5. */
+    return p->spread == EVAL_SPREAD_FEW ? "~" : p->over.lo > 0 ? "+" : p->over.hi < 0 ? "-" : "~";
 }
 
 struct eval_interval eval_wilson(int64_t k, int64_t n)

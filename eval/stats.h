@@ -31,8 +31,8 @@ struct eval_pairs {
 
 enum eval_spread {
     EVAL_SPREAD_OK,
-    EVAL_SPREAD_FEW,  /* fewer than EVAL_BOOT_LEAST clusters: no interval, print "n<6" */
-    EVAL_SPREAD_NONE, /* all differences are equal, so that the interval [d,d] carries no information */
+    EVAL_SPREAD_FEW, /* fewer than EVAL_BOOT_LEAST clusters: no interval, print "n<6" */
+    EVAL_SPREAD_NONE, /* all differences are equal, so that the interval is [d,d]; a sign test still tells d from 0 */
 };
 
 struct eval_paired {

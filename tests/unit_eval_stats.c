@@ -92,6 +92,7 @@ static void test_paired_bootstrap(void **state)
 static void test_bootstrap_says_when_it_cannot(void **state)
 {
     const double some[] = {0.1, 0.2, 0.3, 0.1, 0.2}, same[] = {0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25};
+    const double zeros[7] = {0};
     const double gains[] = {0.1, 0.2, 0.3, 0.1, 0.2, 0.4}, losses[] = {-0.1, -0.2, -0.3, -0.1, -0.2, -0.4};
     struct eval_paired p;
     struct eval_random r = eval_random_seed(1);
@@ -104,6 +105,9 @@ static void test_bootstrap_says_when_it_cannot(void **state)
     assert_int_equal(p.spread, EVAL_SPREAD_NONE);
     assert_near(p.over.lo, 0.25, 0);
     assert_near(p.over.hi, 0.25, 0);
+    assert_string_equal(eval_verdict(&p), "+");
+    assert_true(eval_bootstrap(&p, &(struct eval_pairs){.d = zeros, .n = 7}, &r));
+    assert_int_equal(p.spread, EVAL_SPREAD_NONE);
     assert_string_equal(eval_verdict(&p), "~");
     assert_true(eval_bootstrap(&p, &(struct eval_pairs){.d = gains, .n = 6}, &r));
     assert_string_equal(eval_verdict(&p), "+");
