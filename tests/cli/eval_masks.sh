@@ -5,17 +5,7 @@ llama=$tiny/tiny-llama.gguf
 need_file "$llama"
 options=(eval -m "$llama" -t 1 --quiet --tasks niah_single_1 --lengths 800 --samples 1 --chat none)
 
-good 'sample' "${options[@]:0:3}" --dump-samples "${options[@]:6}"
-python3 -c '
-import json, sys
-o = json.loads(open(sys.argv[1]).read())
-open(sys.argv[2] + "/context.txt", "w").write(o["context"])
-open(sys.argv[2] + "/rest.txt", "w").write(o["question"] + o["answer_prefix"])' "$work/out" "$work"
-for part in context rest; do
-    good "tokens of $part" tokens -m "$llama" --raw -f "$work/$part.txt"
-    cp "$work/out" "$work/$part.ids"
-done
-cat "$work/context.ids" "$work/rest.ids" >"$work/prompt.ids"
+sample_ids "$llama" "${options[@]:6}"
 
 for phase in all decode; do
     good "$phase" "${options[@]}" --policies snapkv --ratios 0 --batch 1 --no-early-stop \

@@ -137,17 +137,7 @@ PY
 done
 
 # The full cache's answer, each alone, is that of winnow run on the same tokens.
-good 'sample' eval --dump-samples -m "$llama" --tasks niah_single_1 --lengths 1000 --samples 1 --chat none
-python3 -c '
-import json, sys
-o = json.loads(open(sys.argv[1]).read())
-open(sys.argv[2] + "/context.txt", "w").write(o["context"])
-open(sys.argv[2] + "/rest.txt", "w").write(o["question"] + o["answer_prefix"])' "$work/out" "$work"
-for part in context rest; do
-    good "tokens of $part" tokens -m "$llama" --raw -f "$work/$part.txt"
-    cp "$work/out" "$work/$part.ids"
-done
-cat "$work/context.ids" "$work/rest.ids" >"$work/prompt.ids"
+sample_ids "$llama" --tasks niah_single_1 --lengths 1000 --samples 1 --chat none
 good 'run' run -m "$llama" -t 1 --tokens "$work/prompt.ids" -n 128 --json
 cp "$work/out" "$work/answer.json"
 run 'alone' --tasks niah_single_1 --lengths 1000 --samples 1 --policies full --chat none --batch 1 --no-early-stop --out "$work/alone"

@@ -81,3 +81,20 @@ with open(sys.argv[1], encoding="utf-8") as f:
 sys.exit(0 if eval("(" + sys.argv[2] + ")") else 1)
 PY
 }
+
+# sample_ids MODEL OPTIONS...: the tokens of the one sample that `winnow eval` makes with these options, in $work/prompt.ids.
+sample_ids() {
+    local model=$1 part
+    shift
+    good 'sample' eval --dump-samples -m "$model" "$@"
+    python3 -c '
+import json, sys
+o = json.loads(open(sys.argv[1]).read())
+open(sys.argv[2] + "/context.txt", "w").write(o["context"])
+open(sys.argv[2] + "/rest.txt", "w").write(o["question"] + o["answer_prefix"])' "$work/out" "$work"
+    for part in context rest; do
+        good "tokens of $part" tokens -m "$model" --raw -f "$work/$part.txt"
+        cp "$work/out" "$work/$part.ids"
+    done
+    cat "$work/context.ids" "$work/rest.ids" >"$work/prompt.ids"
+}
