@@ -8,8 +8,8 @@
 struct eval_args {
     struct app_args app;
     char *metric, *input;
-    char *suite, *study, *tasks, *lengths, *haystack, *depths, *needle, *squad, *hotpot, *longbench, *scbench, *jsonl,
-        *text;
+    char *suite, *study, *tasks, *lengths, *haystack, *depths, *needle, *squad, *hotpot, *longbench, *scbench,
+        *jsonl, *text;
     char *policies, *ratios, *budgets, *kv_bytes, *kv_types, *modes;
     char *turns, *lb_prefix, *shard;
     char *compare, *fail_if;

@@ -6,6 +6,7 @@
 #include "app/files.h"
 #include "app/json.h"
 #include "app/output.h"
+#include "eval/info.h"
 #include "eval/prose.h"
 #include "eval/random.h"
 #include "eval/wordlist.h"
@@ -16,9 +17,6 @@
 
 /* The prompts' wording; changes with any template of a task. */
 #define PROMPTS_VERSION "1"
-
-/* Fields that may differ between two parts of one run. */
-static const char *const free_fields[] = {"command", "threads", "winnow", NULL};
 
 /* ---- Making ---- */
 
@@ -168,25 +166,6 @@ bool eval_manifest_samples(struct eval_setup *s, const char *dir)
     return found;
 }
 
-static bool is_free(const char *field)
-{
-    const char *const *f = free_fields;
-    while (*f && strcmp(*f, field) != 0)
-        f++;
-    return *f != NULL;
-}
-
-/* The first field in which two runs differ, NULL if there is none. */
-static const char *difference(const json_t *a, const json_t *b)
-{
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)a, key,
-                        value) if (!is_free(key) && !json_equal(value, json_object_get(b, key))) return key;
-    json_object_foreach((json_t *)b, key, value) if (!is_free(key) && !json_object_get(a, key)) return key;
-    return NULL;
-}
-
 static int compare(const char *path, const json_t *run)
 {
     char *text = NULL;
@@ -200,7 +179,7 @@ static int compare(const char *path, const json_t *run)
         rc = app_fail(APP_BAD_INPUT, "'%s' does not describe a run; use another --out", path);
     else if (rc == APP_OK && !now)
         rc = app_fail(APP_FAILED, "out of memory for '%s'", path);
-    const char *field = rc == APP_OK ? difference(old, now) : NULL;
+    const char *field = rc == APP_OK ? eval_info_difference(old, now, false) : NULL;
     if (field)
         rc = app_fail(APP_BAD_INPUT,
                       "'%s' describes another run: \"%s\" differs; use another --out or the same options",

@@ -3,6 +3,7 @@
 #include "eval/results.h"
 
 #include "app/console.h"
+#include "eval/info.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -84,7 +85,7 @@ static int place_folder(struct eval_runs *out, const char *folder)
         return app_fail(APP_BAD_INPUT, "'%s' is not a folder; name the folder that `winnow eval --out` wrote",
                         folder);
     int rc = eval_info_read(&run, folder);
-    for (i = 0; rc == APP_OK && i < out->n && !eval_info_same(out->run[i].info, run.info); i++)
+    for (i = 0; rc == APP_OK && i < out->n && eval_info_difference(out->run[i].info, run.info, true); i++)
         ;
     if (rc != APP_OK) {
         clear_run(&run);

@@ -99,8 +99,6 @@ bool eval_variant_label(struct app_text *out, const struct eval_run *run, const 
 int eval_results_add(struct eval_run *run, const struct eval_jsonl *j, int32_t folder, const json_t *line);
 /* Reads run.json into run->info, run->model and run->seed. Returns an exit code. */
 int eval_info_read(struct eval_run *run, const char *folder);
-/* Whether two run.json belong to shards of one run. */
-bool eval_info_same(const json_t *a, const json_t *b);
 /* Puts lists and lines in order and refuses lines that contradict each other. Returns an exit code. */
 int eval_results_sort(struct eval_run *run);
 

@@ -9,36 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What may differ between shards of one run: how the work was cut up, where and when it was done. */
-static const char *const of_shard[] = {"command", "shard",   "threads", "calibration", "backend", "device",
-                                       "host",    "started", "ended",   "winnow",      "out",     NULL};
-
-static bool is_of_shard(const char *key)
-{
-    for (int i = 0; of_shard[i]; i++)
-        if (strcmp(of_shard[i], key) == 0)
-            return true;
-    return false;
-}
-
-bool eval_info_same(const json_t *a, const json_t *b)
-{
-    const char *key;
-    json_t *value;
-    /* The loops change nothing, but their macro takes a pointer to an object that is not const. */
-    json_object_foreach((json_t *)(uintptr_t)a, key, value)
-    {
-        if (!is_of_shard(key) && !json_equal(value, json_object_get(b, key)))
-            return false;
-    }
-    json_object_foreach((json_t *)(uintptr_t)b, key, value)
-    {
-        if (!is_of_shard(key) && !json_object_get(a, key))
-            return false;
-    }
-    return true;
-}
-
 /* The model's name: "model" is a text, or an object with "file" or "name". Folders and ".gguf" are left out. */
 static char *model_name(const json_t *info)
 {

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* Whether two run.json describe the same run. */
+#ifndef WNW_EVAL_INFO_H
+#define WNW_EVAL_INFO_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+/* The first field in which the descriptions differ, NULL if there is none; a text of a or b. Fields that say how and when
+ * the work was done may differ: more of them between shards than where a run goes on in its own folder. */
+const char *eval_info_difference(const json_t *a, const json_t *b, bool shards);
+
+#endif
