@@ -65,14 +65,14 @@ static void put_last_state(struct eval_doc *d, const struct eval_perturb_study *
 
 static void put_bounds(struct eval_doc *d, const struct eval_perturb_study *s)
 {
-    eval_doc_put(
-        d,
-        "\nBounds per query head, where entries are chosen by the token's own attention A: half of them by "
-        "A, "
-        "the others by A nu (theta_hat) or by A (theta_relax). Means over texts and heads in which the first "
-        "half has more than half of the attention, as the bounds assume\n  %-14s %10s %14s %9s %10s %12s "
-        "%8s\n",
-        "size", "assumed %", "behind layer 0", "L_p", "theta_hat", "theta_relax", "ratio %");
+    eval_doc_put(d,
+                 "\nBounds per query head, where entries are chosen by the token's own attention A: half of "
+                 "them by A,\n"
+                 "the others by A nu (theta_hat) or by A (theta_relax). Means over texts and heads in which "
+                 "the first\n"
+                 "half has more than half of the attention, as the bounds assume\n"
+                 "  %-14s %10s %14s %9s %10s %12s %8s\n",
+                 "size", "assumed %", "behind layer 0", "L_p", "theta_hat", "theta_relax", "ratio %");
     for (int32_t i = 0; i < s->numbers->n_sizes; i++) {
         const struct eval_tightness t = eval_perturb_tightness(s->numbers, i);
         const double hat = t.mean[EVAL_B_THETA_HAT], relax = t.mean[EVAL_B_THETA_RELAX];
@@ -86,16 +86,15 @@ void eval_perturb_text(struct eval_doc *d, const struct eval_perturb_study *s)
     const struct eval_perturb *p = s->numbers;
     eval_doc_put(
         d,
-        "Perturbation study, %s: %d texts of %d tokens, %d of them pieces of a file, the others generated "
-        "prose. Each is read whole; the token that the model continues it with is read behind the whole "
-        "cache "
-        "and behind what each policy keeps. No question is known. Changes are L1 norms behind the output "
-        "projection, with entries gone in one layer alone; of hidden states, mean absolute changes with "
-        "entries "
-        "gone in all layers.\nbase: %s\n",
+        "Perturbation study, %s: %d texts of %d tokens,\n"
+        "%d of them pieces of a file, the others generated prose. Each is read whole; the token that the "
+        "model\n"
+        "continues it with is read behind the whole cache and behind what each policy keeps. No question is\n"
+        "known. Changes are L1 norms behind the output projection, with entries gone in one layer alone; of\n"
+        "hidden states, mean absolute changes with entries gone in all layers.\n\nbase: %s\n",
         s->model, (int)p->n_texts, (int)s->n_tokens, (int)s->n_of_file, s->policies[0]);
     for (int32_t i = 1; i < p->n_policies; i++) {
-        eval_doc_put(d, "\nother: %s\n", s->policies[i]);
+        eval_doc_put(d, "other: %s\n", s->policies[i]);
         for (int k = 0; k < EVAL_N_LEVELS; k++)
             put_level(d, s, (enum eval_level)k, i);
         put_last_state(d, s, i);
