@@ -14,6 +14,6 @@ for kind in srh layers heads stats compiler-b512 curves; do
     [ -f "share/profiles/smollm2-135m/$kind.json" ] || fail "smollm2-135m has no profile $kind"
 done
 for policy in qfilters expected_attention-stats headkv criticalkv-headkv duoattention compresskv compresskv-traditional compilerkv lukv; do
-    WINNOW_CACHE=$work/cache good "$policy" plan -m "$models/smollm2-135m.gguf" --tokens "$work/ids" --policy "$policy" --budget 200 -o "$work/plan.json"
+    WINNOW_CACHE=$work/cache good "$policy" plan -m "$models/smollm2-135m.gguf" --tokens "$work/ids" --policy "$policy" --budget 256 -o "$work/plan.json"
 done
 finish
