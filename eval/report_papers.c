@@ -50,10 +50,13 @@ static bool is_one_of(const char *policy, struct field presets)
 
 struct ours {
     const struct eval_tables *t;
-    const struct eval_block *b;
+    const struct eval_block *b; /* NULL: the run has nothing of the protocol */
     struct eval_curve *curves;
     int32_t n_curves;
 };
+
+/* Protocols that a table has columns for: that of the table, and the two in which a question is known. */
+enum { OF_TABLE, KNOWN_READ, KNOWN_TOLD, N_OURS };
 
 static bool begins(struct field f, const char *with)
 {
@@ -109,7 +112,7 @@ static double find_ours(double *kept, bool *beyond, const struct ours *o, struct
     const struct field size = of_task ? size_of(presets) : key;
     *kept = NAN;
     *beyond = false;
-    if (key.len == 0 || presets.len == 0)
+    if (!o->b || key.len == 0 || presets.len == 0)
         return NAN;
     for (int32_t i = 0; i < o->n_curves; i++) {
         const struct eval_curve *c = &o->curves[i];
@@ -145,13 +148,22 @@ static void put_field(struct eval_doc *d, const char *tag, const char *class_nam
     eval_doc_put(d, "</%s>", tag);
 }
 
-/* A number of ours, with the share of the full cache's score that is kept. Returns whether there is one. */
+/* A number of ours, with the share of the full cache's score that is kept. Here and below, o[N_OURS] has the numbers of
+ * each protocol. Returns whether there is one. */
 static bool put_ours(struct eval_doc *d, const struct ours *o, struct field presets, struct field key)
 {
     char number[EVAL_MAX_NUMBER], share[EVAL_MAX_NUMBER];
     double kept = NAN;
     bool beyond = false;
-    const double value = o->b ? find_ours(&kept, &beyond, o, presets, key) : NAN;
+    double value;
+    if (begins(key, "known:")) {
+        const struct field rest = {key.s + 6, key.len - 6};
+        value = find_ours(&kept, &beyond, &o[KNOWN_TOLD], presets, rest);
+        if (isnan(value))
+            value = find_ours(&kept, &beyond, &o[KNOWN_READ], presets, rest);
+    } else {
+        value = find_ours(&kept, &beyond, &o[OF_TABLE], presets, key);
+    }
     if (!isnan(value))
         eval_doc_put(d, "%s%s", beyond ? "≥ " : "", eval_format(number, value, 1));
     if (!isnan(kept))
@@ -220,14 +232,19 @@ static bool put_table(struct eval_doc *d, const struct eval_paper *p, const stru
     return any;
 }
 
-/* Makes a paper's table with our numbers of the same protocol; returns whether there are any. */
+/* Makes a paper's table with our numbers of the same protocols; returns whether there are any. */
 static bool make_table(struct eval_doc *d, const struct eval_paper *p, const struct eval_tables *t)
 {
-    struct ours o = {.t = t, .b = p->mode ? eval_tables_whole(t, p->mode) : NULL};
-    if (o.b && !eval_curves_make(&o.curves, &o.n_curves, t, o.b))
-        d->no_memory = true;
-    const bool any = put_table(d, p, &o);
-    free(o.curves);
+    const char *const modes[N_OURS] = {[OF_TABLE] = p->mode, [KNOWN_READ] = "aware", [KNOWN_TOLD] = "task"};
+    struct ours o[N_OURS];
+    for (int i = 0; i < N_OURS; i++) {
+        o[i] = (struct ours){.t = t, .b = modes[i] ? eval_tables_whole(t, modes[i]) : NULL};
+        if (o[i].b && !eval_curves_make(&o[i].curves, &o[i].n_curves, t, o[i].b))
+            d->no_memory = true;
+    }
+    const bool any = put_table(d, p, o);
+    for (int i = 0; i < N_OURS; i++)
+        free(o[i].curves);
     return any;
 }
 

@@ -153,6 +153,24 @@ for cell, task in zip(ours, ("niah_single_1", "niah_single_2", None, "niah_multi
 PY
 python3 "$work/check.py" "$work/whole" "$work/whole.json" 2>"$work/err" || fail "statistics: $(tail -n 3 "$work/err")"
 
+# ---- Two protocols in one table of a paper: the context alone, and where the question is known ----
+python3 tests/make_results.py "$work/modes"
+good 'two protocols' report "$work/modes" --json
+python3 - "$work/modes/report.html" "$work/out" 2>"$work/err" <<'PY' || fail "areas: $(tail -n 3 "$work/err")"
+import json, sys
+with open(sys.argv[1], encoding="utf-8") as f:
+    table = f.read().split("RULER-4096, area under the score")[1].split("</table>")[0]
+(run,) = json.load(open(sys.argv[2]))["runs"]
+for method, policy in (("SnapKV", "snapkv"), ("KVCompose", "kvcompose")):
+    cells = table.split(f">{method}</th>")[1].split("</tr>")[0].split("<td")[-2:]
+    for cell, mode in zip(cells, ("agnostic", "aware"), strict=True):
+        (points,) = [c["points"] for b in run["blocks"] for c in b["curves"]
+                     if (b["mode"], b["N"], c["policy"]) == (mode, "all", policy)]
+        area = sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in zip(points, points[1:]))
+        area += (1 - points[-1][0]) * points[-1][1] / 2  # to a point (1, 0)
+        assert cell.split(">")[1].split("<")[0] == f"{area:.1f}", (method, mode, cell, area)
+PY
+
 # ---- Shards ----
 for i in 0 1 2; do
     python3 tests/make_results.py --small "$work/shard$i" --shard $i/3
