@@ -418,7 +418,8 @@ static void graph_operation(void **state)
     (void)state;
     static const int32_t n_tok[] = {1, 4, 33};
 #ifdef __SANITIZE_THREAD__
-    const int n_threads = 1; /* OpenMP's barriers are not seen, and suppressions need stacks that may be lost */
+    /* OpenMP's barriers are not seen there, and suppressions need stacks that may be forgotten. */
+    const int n_threads = 1;
 #else
     const int n_threads = 2;
 #endif
