@@ -34,7 +34,7 @@ static json_t *tokenizer_of(const wnw_model *m, int32_t n_vocab)
     for (int32_t id = 0; id < n_vocab; id++) {
         char *piece = NULL;
         if (wnw_token_piece(m, id, &piece) == WNW_OK)
-            h = h * UINT64_C(1099511628211) ^ eval_fnv(piece, strlen(piece));
+            h = eval_fnv_more(h, piece, strlen(piece));
         wnw_free(piece);
     }
     return hash_of(h);

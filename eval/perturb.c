@@ -133,12 +133,6 @@ double eval_perturb_mean(const struct eval_perturb *p, enum eval_level level, in
     return p->n_texts > 0 ? sum / p->n_texts : NAN;
 }
 
-static int compare(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The share of units whose sum over drawn texts is below 0; sum[n_units] is scratch. */
 static double drawn_share(const double *d, int32_t n_texts, int32_t n_units, struct eval_random *r,
                           double *sum)
@@ -166,9 +160,7 @@ bool eval_share_below(struct eval_interval *over, const double *d, int32_t n_tex
         return false;
     for (int i = 0; i < EVAL_BOOT_ROUNDS; i++)
         shares[i] = drawn_share(d, n_texts, n_units, r, shares + EVAL_BOOT_ROUNDS);
-    qsort(shares, EVAL_BOOT_ROUNDS, sizeof *shares, compare);
-    over->lo = shares[EVAL_BOOT_ROUNDS / 40]; /* as in eval_bootstrap */
-    over->hi = shares[EVAL_BOOT_ROUNDS - EVAL_BOOT_ROUNDS / 40 - 1];
+    *over = eval_rounds_interval(shares);
     free(shares);
     return true;
 }

@@ -4,6 +4,7 @@
 #include "app/console.h"
 #include "app/json.h"
 #include "app/process.h"
+#include "eval/compare.h"
 #include "eval/perturb.h"
 #include "winnow_method.h"
 
@@ -50,15 +51,6 @@ static int finish(json_t **record, json_t *o)
 }
 
 /* ---- Reading ---- */
-
-static int32_t likeliest(const wnw_session *s, int32_t n_vocab)
-{
-    const float *logits = wnw_session_logits(s);
-    int32_t best = 0;
-    for (int32_t i = 1; i < n_vocab; i++)
-        best = logits[i] > logits[best] ? i : best;
-    return best;
-}
 
 static int read_text(struct probing *p, const int32_t *ids, int32_t n)
 {
@@ -159,7 +151,7 @@ static int measure(json_t **record, struct probing *p)
     json_t *changes = json_array(), *bounds = json_array(), *o = NULL;
     int rc = APP_OK;
     const double start = app_now_ms();
-    p->token = likeliest(p->s, p->w->machine->info.n_vocab);
+    p->token = eval_argmax(wnw_session_logits(p->s), p->w->machine->info.n_vocab);
     rc = code_of(wnw_perturb_probe_new(&p->probe, p->s, p->token));
     p->probe_ms = app_now_ms() - start;
     for (int32_t i = 0; rc == APP_OK && i < p->n_configs; i++) {

@@ -13,6 +13,11 @@ uint64_t eval_fnv(const void *s, size_t len)
     return h;
 }
 
+uint64_t eval_fnv_more(uint64_t hash, const void *s, size_t len)
+{
+    return hash * UINT64_C(0x100000001b3) ^ eval_fnv(s, len);
+}
+
 static uint64_t splitmix(uint64_t *state)
 {
     uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);

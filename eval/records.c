@@ -4,6 +4,7 @@
 
 #include "app/console.h"
 #include "eval/jsonl.h"
+#include "eval/random.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -124,10 +125,11 @@ int eval_records_read(struct eval_records *r, const char *path)
 {
     struct eval_jsonl j;
     json_t *o;
-    *r = (struct eval_records){0};
+    *r = (struct eval_records){.hash = eval_fnv("", 0)};
     int rc = eval_jsonl_open(&j, path);
     while (rc == APP_OK && (rc = eval_jsonl_next(&j, &o)) == APP_OK && o) {
         const char *type = json_string_value(json_object_get(o, "type"));
+        r->hash = eval_fnv_more(r->hash, j.line.s, j.line.len);
         rc = eval_jsonl_no_nul(&j, o);
         if (rc != APP_OK) {
             json_decref(o);

@@ -19,6 +19,7 @@ struct eval_records {
     int32_t n_docs, cap_docs;
     struct eval_question *questions; /* [n_questions], owned */
     int32_t n_questions, cap_questions;
+    uint64_t hash; /* of the lines */
 };
 
 /* Lines {"type":"doc","id":INT,"text":TEXT} and

@@ -160,7 +160,7 @@ int eval_set_check(int32_t *n, uint64_t *hash, const struct eval_set *set, const
         rc = eval_set_next(&r, &s, &more);
         *n += rc == APP_OK && more;
         if (rc == APP_OK && more)
-            *hash = *hash * UINT64_C(1099511628211) ^ eval_fnv(r.file.line.s, r.file.line.len);
+            *hash = eval_fnv_more(*hash, r.file.line.s, r.file.line.len);
         eval_sample_clear(&s);
     }
     if (rc == APP_OK && *n == 0)

@@ -136,22 +136,15 @@ const char *eval_item_name(const struct eval_item *item)
     return item->text ? "ppl" : item->task ? item->task->name : item->set->name;
 }
 
-/* Documents and questions of a file (NULL = none), and the hash of its bytes. *world becomes r. */
+/* Documents and questions of a file (NULL = none), and its hash. *world becomes r. */
 static int read_records(struct eval_records *r, const struct eval_records **world, char hash[17],
                         const char *path)
 {
-    char *text = NULL;
-    size_t len;
-    if (!path)
-        return APP_OK;
-    int rc = eval_records_read(r, path);
-    if (rc == APP_OK)
-        rc = app_read_file(&text, &len, path);
-    if (rc == APP_OK) {
-        snprintf(hash, 17, "%016llx", (unsigned long long)eval_fnv(text, len));
+    const int rc = path ? eval_records_read(r, path) : APP_OK;
+    if (rc == APP_OK && path) {
+        snprintf(hash, 17, "%016llx", (unsigned long long)r->hash);
         *world = r;
     }
-    free(text);
     return rc;
 }
 

@@ -52,6 +52,13 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+struct eval_interval eval_rounds_interval(double rounds[EVAL_BOOT_ROUNDS])
+{
+    qsort(rounds, EVAL_BOOT_ROUNDS, sizeof *rounds, compare);
+    return (struct eval_interval){rounds[EVAL_BOOT_ROUNDS / 40],
+                                  rounds[EVAL_BOOT_ROUNDS - EVAL_BOOT_ROUNDS / 40 - 1]};
+}
+
 bool eval_bootstrap(struct eval_paired *out, const struct eval_pairs *p, struct eval_random *r)
 {
     bool same = true;
@@ -73,9 +80,7 @@ bool eval_bootstrap(struct eval_paired *out, const struct eval_pairs *p, struct 
         return false;
     for (int b = 0; b < EVAL_BOOT_ROUNDS; b++)
         means[b] = mean_of(p, r);
-    qsort(means, EVAL_BOOT_ROUNDS, sizeof *means, compare);
-    out->over.lo = means[EVAL_BOOT_ROUNDS / 40];                        /* 2.5 % of the rounds lie below */
-    out->over.hi = means[EVAL_BOOT_ROUNDS - EVAL_BOOT_ROUNDS / 40 - 1]; /* 2.5 % lie above */
+    out->over = eval_rounds_interval(means);
     out->spread = EVAL_SPREAD_OK;
     free(means);
     return true;

@@ -44,6 +44,8 @@ struct eval_paired {
 /* Resamples clusters within each stratum EVAL_BOOT_ROUNDS times. r is the stream drawn from (eval_boot_key).
  * false: out of memory. */
 bool eval_bootstrap(struct eval_paired *out, const struct eval_pairs *p, struct eval_random *r);
+/* The 95 % interval of a bootstrap's rounds, which are sorted: 2.5 % of them lie below, 2.5 % above. */
+struct eval_interval eval_rounds_interval(double rounds[EVAL_BOOT_ROUNDS]);
 /* Writes the key of a bootstrap's stream: "boot|TASK|N|CONFIG|SEED". */
 void eval_boot_key(char *out, size_t size, const char *task, int64_t n, const char *config, uint64_t seed);
 /* "+", "-", or "~" where the interval contains 0 or there is none. */
