@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "calibrate/curve_sample.h"
 
+#include "base/argmax.h"
 #include "calibrate/curve_solve.h"
 #include "calibrate/questions.h"
 #include "observe/newest.h"
@@ -204,14 +205,6 @@ static void take_step(const struct sample *s, const wnw_session *answer)
     }
 }
 
-static int32_t argmax(const float *x, int32_t n)
-{
-    int32_t best = 0;
-    for (int32_t i = 1; i < n; i++)
-        best = x[i] > x[best] ? i : best;
-    return best;
-}
-
 /* Answers a question in a copy of the session. *n_step is the number of generated tokens that were read. */
 static int answer(struct sample *s, const wnw_prompt *prompt, int32_t *n_step)
 {
@@ -224,7 +217,7 @@ static int answer(struct sample *s, const wnw_prompt *prompt, int32_t *n_step)
     if (rc == WNW_OK)
         rc = wnw__session_record(copy, wnw__newest_recorder.name, true);
     for (; rc == WNW_OK && *n_step < s->p->n_generate; ++*n_step) {
-        const int32_t token = argmax(wnw_session_logits(copy), c->info.n_vocab);
+        const int32_t token = wnw__argmax(wnw_session_logits(copy), c->info.n_vocab);
         if (wnw_token_is_eog(c->m, token))
             break;
         rc = wnw_session_decode(copy, token);

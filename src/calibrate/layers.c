@@ -15,6 +15,7 @@
  *     avg_score_l     = mean over texts of n_l, over the sum
  * A step with a value that is not a number is dropped and counted. Layers with a sliding window have share 0.
  */
+#include "base/argmax.h"
 #include "calibrate/calibrate.h"
 #include "calibrate/json.h"
 #include "calibrate/layer_error.h"
@@ -123,12 +124,9 @@ static int error_of_step(const struct job *j, double *error)
 static int32_t next_token(const struct job *j, int32_t step)
 {
     const float *logits = wnw_session_logits(j->s);
-    int32_t best = 0;
     if (j->o->tokens == TOKENS_TEXT)
         return wnw__samples_piece(&j->samples, j->i_text, j->i_piece)[j->samples.length + step];
-    for (int32_t i = 1; i < j->c->info.n_vocab; i++)
-        best = logits[i] > logits[best] ? i : best;
-    return best;
+    return wnw__argmax(logits, j->c->info.n_vocab);
 }
 
 static int measure(struct job *j, json_t **result)

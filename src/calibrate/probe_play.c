@@ -2,20 +2,13 @@
 /* A model answers a probe while the attention of every token is looked at. */
 #include "calibrate/probe.h"
 
+#include "base/argmax.h"
 #include "observe/newest.h"
 #include "observe/recorders.h"
 #include "session/declare.h"
 #include "session/session.h"
 
 #include <string.h>
-
-static int32_t best_token(const float *logits, int32_t n)
-{
-    int32_t best = 0;
-    for (int32_t i = 1; i < n; i++)
-        best = logits[i] > logits[best] ? i : best;
-    return best;
-}
 
 static void look_at_all(const wnw_calibration *c, const wnw_session *s, struct wnw__probe_play *play,
                         int32_t token)
@@ -48,7 +41,7 @@ static int step(wnw_calibration *c, wnw_session *s, const struct wnw__probe *p, 
     const int32_t fed = play->n > 0 ? play->tokens[play->n - 1] : p->tokens[p->n - 1];
     WNW_TRY(wnw__calibrate_step(c, 1));
     WNW_TRY(wnw_session_decode(s, fed));
-    const int32_t own = best_token(wnw_session_logits(s), c->info.n_vocab);
+    const int32_t own = wnw__argmax(wnw_session_logits(s), c->info.n_vocab);
     const int32_t token = play->forced ? p->tokens[p->span.first + play->n] : own;
     play->n_predicted += token == own;
     play->tokens[play->n++] = token;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Picking the next token with libllama's samplers, behind the library's plain-array interface. */
+#include "base/argmax.h"
 #include "base/sized.h"
 
 #include <llama.h>
@@ -51,14 +52,6 @@ void wnw_sampler_free(wnw_sampler *sp)
     free(sp);
 }
 
-static int32_t argmax(const float *logits, int32_t n)
-{
-    int32_t best = 0;
-    for (int32_t i = 1; i < n; i++)
-        best = logits[i] > logits[best] ? i : best;
-    return best;
-}
-
 int32_t wnw_sampler_pick(wnw_sampler *sp, const float *logits, int32_t n_vocab)
 {
     if (!sp || !logits || n_vocab < 1)
@@ -66,7 +59,7 @@ int32_t wnw_sampler_pick(wnw_sampler *sp, const float *logits, int32_t n_vocab)
     if (sp->cap < n_vocab) {
         llama_token_data *more = realloc(sp->data, (size_t)n_vocab * sizeof *more);
         if (!more)
-            return argmax(logits, n_vocab); /* where memory runs out the best token is still a valid answer */
+            return wnw__argmax(logits, n_vocab); /* where memory runs out the best token is a valid answer */
         sp->data = more;
         sp->cap = n_vocab;
     }
@@ -74,7 +67,7 @@ int32_t wnw_sampler_pick(wnw_sampler *sp, const float *logits, int32_t n_vocab)
         sp->data[i] = (llama_token_data){.id = i, .logit = logits[i], .p = 0.0f};
     llama_token_data_array all = {.data = sp->data, .size = (size_t)n_vocab, .selected = -1, .sorted = false};
     llama_sampler_apply(sp->chain, &all);
-    const int32_t token = all.selected >= 0 ? all.data[all.selected].id : argmax(logits, n_vocab);
+    const int32_t token = all.selected >= 0 ? all.data[all.selected].id : wnw__argmax(logits, n_vocab);
     llama_sampler_accept(sp->chain, token);
     return token;
 }
