@@ -7,8 +7,19 @@ cache=${WINNOW_CACHE:-$HOME/.cache/winnow}
 models=$cache/models
 tiny=$models/tiny
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 failures=0
+finished=false
+
+# A test that forgets `finish` would pass whatever it found.
+leave() {
+    local code=$?
+    rm -rf "$work"
+    if [ "$code" -eq 0 ] && ! $finished; then
+        printf 'the test does not end with `finish`\n' >&2
+        exit 1
+    fi
+}
+trap leave EXIT
 
 fail() {
     printf 'FAILED: %s\n' "$*" >&2
@@ -17,6 +28,7 @@ fail() {
 
 # Ends a test: how many checks failed decides.
 finish() {
+    finished=true
     if [ "$failures" -gt 0 ]; then
         printf '%d checks failed\n' "$failures" >&2
         exit 1
