@@ -75,6 +75,8 @@ int eval_reading_open(struct eval_reading *r, const struct eval_machine *m, cons
         longest = n > longest ? n : longest;
         later += n + r->gold[t].n;
     }
+    if (rc == APP_OK)
+        rc = eval_evidence_find(&r->evidence, m->model, s, r->first[0].ids, r->first[0].n_context);
     r->n_need = rc == APP_OK ? r->first[0].n_context + (m->multi_request ? longest : later) : 0;
     return rc;
 }
@@ -106,6 +108,7 @@ void eval_reading_close(struct eval_reading *r)
         free(r->gold[t].text.s);
         free(r->gold[t].ids);
     }
+    eval_evidence_clear(&r->evidence);
     free(r->first);
     free(r->gold);
     *r = (struct eval_reading){0};

@@ -5,6 +5,7 @@
 
 #include "eval/compare.h"
 #include "eval/config.h"
+#include "eval/evidence.h"
 #include "eval/sample.h"
 #include "eval/tokens.h"
 
@@ -35,7 +36,8 @@ struct eval_reading {
     struct eval_gold {
         struct app_text text;
         int32_t *ids, n;
-    } * gold;       /* [n_turns]: the references as one text, owned */
+    } * gold; /* [n_turns]: the references as one text, owned */
+    struct eval_evidence evidence;
     int32_t n_need; /* the longest timeline in tokens, answers included */
     bool is_text;   /* no question: the second half of a text is compared */
 };
@@ -89,6 +91,8 @@ struct eval_entry {
     int32_t n_part;       /* tokens that were compressed */
     uint64_t kv_bytes;    /* of keys and values right after that */
     uint64_t peak_bytes;  /* the most of them until then */
+    bool planned;         /* protected_first and protected_last are known */
+    int32_t protected_first, protected_last; /* entries of every head that stay whatever their score */
     double prefill_ms, compress_ms;
     struct eval_answer *answer; /* [n_turns], owned */
     int32_t n_turns;

@@ -248,6 +248,9 @@ static int plan_alike(const struct read *rd, struct eval_entry *e, int32_t n, in
         one->plan = plans[i];
         one->kept_mean = reports[i].kept_mean;
         one->peak_bytes = reports[i].kv_bytes_before; /* the whole piece was there */
+        one->planned = true;
+        one->protected_first = reports[i].protected_first;
+        one->protected_last = reports[i].protected_last;
         one->compress_ms = reports[i].observe_ms + reports[i].score_ms + reports[i].select_ms;
     }
     free(policies);

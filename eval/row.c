@@ -53,6 +53,14 @@ static void set_identity(json_t **o, const struct eval_reading *r, const struct 
         app_json_set(o, "mask", json_string(c->mask->text));
 }
 
+/* Whether the evidence stays whatever it scores; null where there is none, or where that is not known. */
+static json_t *is_protected(const struct eval_reading *r, const struct eval_entry *e)
+{
+    if (r->evidence.n == 0 || !e->planned)
+        return json_null();
+    return json_boolean(eval_evidence_within(&r->evidence, e->protected_first, e->protected_last, e->n_part));
+}
+
 static void set_cache(json_t **o, const struct eval_reading *r, const struct eval_entry *e,
                       const struct eval_answer *a, bool *bad)
 {
@@ -66,6 +74,7 @@ static void set_cache(json_t **o, const struct eval_reading *r, const struct eva
     app_json_set(o, "gen_tokens", json_integer(a->n_text));
     app_json_set(o, "stop", json_string(a->stop ? a->stop : "bad"));
     app_json_set(o, "depth", depth ? json_incref((json_t *)depth) : json_null());
+    app_json_set(o, "protected", is_protected(r, e));
     app_json_set(o, "truncated", json_boolean(json_is_true(json_object_get(s->meta, "truncated"))));
 }
 

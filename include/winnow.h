@@ -391,6 +391,10 @@ typedef struct wnw_report {
     /* Milliseconds for reading tokens (wnw_session_read alone), observing the cache (a second pass included),
      * scores, budgets and selection, and compaction. Together they are the time of the call. */
     double read_ms, observe_ms, score_ms, select_ms, compact_ms;
+    /* Of wnw_session_plan and wnw_session_plan_many, 0 elsewhere: this many first and last entries of every KV
+     * head stay whatever their score (sinks, window, the last blocks). Heads that keep all they have do not
+     * count; where all do, protected_first is the number of tokens read. */
+    int32_t protected_first, protected_last;
 } wnw_report;
 
 WNW_DEFAULT(wnw_report, wnw_report_default)

@@ -286,6 +286,8 @@ static wnw_plan *finish(struct wnw__plan_job *j)
 {
     wnw_plan *plan = j->plan;
     j->report->kept_mean = kept_mean(j);
+    j->report->protected_first = j->thins ? j->least.n_first : j->src->n_past;
+    j->report->protected_last = j->thins ? j->least.n_last : 0;
     j->report->observe_ms = j->report->score_ms = j->report->select_ms = 0;
     wnw__plan_job_times(j, j->report);
     j->plan = NULL;

@@ -98,6 +98,8 @@ struct wnw__plan_job {
     struct wnw__floats scratch;           /* used by one part after the other */
     bool *heads, *all_heads; /* [n_head] heads that this job uses in the layer at hand; scratch of the walk */
     bool looks;              /* whether the job looks at the layer at hand */
+    bool thins;              /* whether any head seen so far loses entries */
+    wnw_protected least;     /* the fewest protected entries of those heads */
     wnw_needs wants;         /* what it wants to see of that layer */
     struct wnw__job_kept kept;
 
@@ -131,6 +133,8 @@ wnw_protected wnw__job_protected(const struct wnw__plan_job *j, int32_t n);
 wnw_protected wnw__job_protected_head(const struct wnw__plan_job *j, int32_t il, int32_t ih);
 /* Makes the protected entries fit into the size, with a warning, or refuses the size (E_RANGE). */
 int wnw__job_fit_protected(struct wnw__plan_job *j);
+/* Takes note of what is protected in the heads of a layer that do not keep everything, after they were counted. */
+void wnw__job_note_protected(struct wnw__plan_job *j, const struct wnw__scored_layer *l);
 
 /* ---- compress_observe.c ---- */
 

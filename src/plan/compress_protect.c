@@ -119,3 +119,15 @@ int wnw__job_fit_protected(struct wnw__plan_job *j)
               budget, wnw__policy_name(j->policy), need, what, s.n_first, s.n_last);
     return WNW_OK;
 }
+
+void wnw__job_note_protected(struct wnw__plan_job *j, const struct wnw__scored_layer *l)
+{
+    for (int32_t ih = 0; ih < j->src->n_head_kv; ih++) {
+        const wnw_protected p = j->kept.prot[ih];
+        if (j->kept.n_keep[ih] >= l->n_entry[ih])
+            continue;
+        j->least.n_first = !j->thins || p.n_first < j->least.n_first ? p.n_first : j->least.n_first;
+        j->least.n_last = !j->thins || p.n_last < j->least.n_last ? p.n_last : j->least.n_last;
+        j->thins = true;
+    }
+}

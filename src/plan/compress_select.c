@@ -162,6 +162,7 @@ int wnw__job_select_layer(struct wnw__plan_job *j, const struct wnw__scored_laye
     const void *opts = j->policy->opts[WNW_PART_SELECTOR];
     int32_t settled = INT32_MAX;
     WNW_TRY(wnw__job_count_heads(j, l));
+    wnw__job_note_protected(j, l);
     if (j->selector->scratch)
         WNW_TRY(wnw__job_reserve(&j->scratch, j->selector->scratch(opts, l->row)));
     for (int32_t ih = 0; ih < j->src->n_head_kv; ih++) {

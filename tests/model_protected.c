@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/* A plan's report says how many first and last entries of every head stay whatever their score. */
+#include "helpers.h"
+
+#include <stdlib.h>
+
+enum { N_READ = 32 };
+
+struct fixture {
+    wnw_model *model;
+    int32_t *tokens; /* [N_READ] */
+};
+
+static const struct expected {
+    const char *policy;
+    double ratio;
+    int32_t first, last;
+} cases[] = {
+    {"snapkv:window=8", 0.5, 0, 8},
+    {"snapkv:window=8", 0.9, 0, 2}, /* of 3 entries that stay, one is chosen */
+    {"adakv:window=8", 0.5, 0, 8},
+    {"criticalkv:window=8", 0.5, 0, 8},
+    {"streaming_llm:sinks=3", 0.5, 3, 0},
+    {"h2o", 0.5, 0, 8}, /* half of 16 */
+    {"lagkv:sink=4,lag=8", 0.25, 4,
+     12},                      /* two blocks are thinned; the third and 4 more wait for the next one */
+    {"knorm", 0.0, N_READ, 0}, /* nothing goes */
+    {"full", 0.5, N_READ, 0},
+};
+
+static void check(const struct fixture *fx, const struct expected *x)
+{
+    wnw_session *s = test_session_new(fx->model, &(struct test_session){.n_ctx = 64, .n_threads = 1});
+    wnw_policy *p = test_policy(x->policy);
+    const wnw_policy *one[1] = {p};
+    const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = x->ratio};
+    wnw_report report = wnw_report_default();
+    wnw_plan *plan;
+    assert_ok(wnw_session_observe(s, one, 1));
+    assert_ok(wnw_session_prefill(s, fx->tokens, N_READ, NULL, NULL));
+    assert_ok(wnw_session_plan(s, p, &size, &plan, &report));
+    if (report.protected_first != x->first || report.protected_last != x->last)
+        fail_msg("%s at %g: first %d, last %d; expected %d and %d", x->policy, x->ratio,
+                 (int)report.protected_first, (int)report.protected_last, (int)x->first, (int)x->last);
+    /* What the report says is what the plan does. */
+    for (int32_t il = 0; il < wnw_plan_n_layer(plan); il++)
+        for (int32_t ih = 0; ih < wnw_plan_n_head_kv(plan); ih++) {
+            const int32_t *pos;
+            const int32_t n = wnw_plan_head(plan, il, ih, &pos);
+            for (int32_t i = 0; i < x->first; i++)
+                assert_int_equal(pos[i], i);
+            for (int32_t i = 1; i <= x->last; i++)
+                assert_int_equal(pos[n - i], N_READ - i);
+        }
+    wnw_plan_free(plan);
+    wnw_policy_free(p);
+    wnw_session_free(s);
+}
+
+static void reports_say_what_is_protected(void **state)
+{
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        check(*state, &cases[i]);
+}
+
+static int set_up(void **state)
+{
+    static struct fixture fx;
+    wnw_model_info info = wnw_model_info_default();
+    fx.model = test_model_open("tiny/tiny-llama.gguf");
+    assert_ok(wnw_model_get_info(fx.model, &info));
+    fx.tokens = test_random_tokens(N_READ, info.n_vocab, 5);
+    *state = &fx;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *fx = *state;
+    wnw_model_free(fx->model);
+    free(fx->tokens);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(reports_say_what_is_protected)};
+    return cmocka_run_group_tests_name("protected entries", tests, set_up, tear_down);
+}
