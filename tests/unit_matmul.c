@@ -155,7 +155,7 @@ static float *multiplied(const struct wnw__matmul_kernel *kernel, enum ggml_type
 {
     const size_t n_act = (size_t)wnw__n_chunks(k) * (size_t)n_tok;
     struct wnw__act *act = calloc(n_act, sizeof *act);
-    union wnw__matmul_work *scratch = malloc(sizeof *scratch);
+    struct wnw__matmul_work *scratch = malloc(sizeof *scratch);
     float *y = malloc((size_t)n_row * (size_t)n_tok * sizeof *y);
     assert_non_null(act);
     assert_non_null(scratch);
@@ -315,9 +315,31 @@ static void rows_in_place_equal_their_form(void **state)
             }
 }
 
+/* More tokens than one strip is multiplied with, over several chunks, one of them not full. */
+static void many_tokens(void **state)
+{
+    (void)state;
+    enum { ROWS = 66, K = WNW_CHUNK + 32, TOKENS = WNW_TOKENS + 14 };
+    uint8_t *rows = quantised(GGML_TYPE_Q4_1, ROWS, K, 9);
+    float *x = test_random_floats(TOKENS * K, 11, 2);
+    for (int t = 0; wnw__matmul_at(t); t++) {
+        float *all = multiplied(wnw__matmul_at(t), GGML_TYPE_Q4_1, rows, ROWS, K, x, TOKENS);
+        for (int first = 0; first < TOKENS; first += TOKENS / 2) {
+            float *half =
+                multiplied(wnw__matmul_at(t), GGML_TYPE_Q4_1, rows, ROWS, K, x + first * K, TOKENS / 2);
+            assert_memory_equal(half, all + first * ROWS, (size_t)(TOKENS / 2 * ROWS) * sizeof *half);
+            free(half);
+        }
+        free(all);
+    }
+    free(rows);
+    free(x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(many_tokens),
         cmocka_unit_test(act_by_hand),
         cmocka_unit_test(act_of_damage),
         cmocka_unit_test(act_equals_scalar),

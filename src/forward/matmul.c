@@ -7,7 +7,7 @@
 
 struct wnw__matmul_scratch {
     int32_t n_threads;
-    union wnw__matmul_work *work; /* [n_threads] */
+    struct wnw__matmul_work *work; /* [n_threads] */
     atomic_int next, left;        /* next piece; finished threads, the last of which resets both */
 };
 

@@ -38,13 +38,18 @@ static int32_t columns_of(const struct wnw__matmul *p, int32_t c)
     return p->k - c < WNW_CHUNK ? p->k - c : WNW_CHUNK;
 }
 
-static void full_strip(const struct wnw__matmul *p, int32_t first, struct wnw__strip *s)
+/* Rows first .. first + 63 for the tokens from .. from + n - 1, n at most WNW_TOKENS. */
+static void full_strip(const struct wnw__matmul *p, int32_t first, int32_t from, int32_t n,
+                       struct wnw__matmul_work *w)
 {
+    float *y = p->y + first + from * p->ld;
     for (int32_t c = 0; c < p->k; c += WNW_CHUNK) {
+        const bool last = p->k - c <= WNW_CHUNK;
         p->kernel->unpack[p->type->id].to_strip(p->rows + (size_t)first * p->stride, p->stride, WNW_STRIP, c,
-                                                columns_of(p, c), s);
-        p->kernel->strip(s, p->type, columns_of(p, c), p->act + (int64_t)(c / WNW_CHUNK) * p->n_tok, p->n_tok,
-                         c == 0, p->y + first, p->ld);
+                                                columns_of(p, c), &w->strip);
+        p->kernel->strip(&w->strip, p->type, columns_of(p, c),
+                         p->act + (int64_t)(c / WNW_CHUNK) * p->n_tok + from, n, c == 0 ? NULL : w->sums[0],
+                         last ? y : w->sums[0], last ? p->ld : WNW_STRIP);
     }
 }
 
@@ -80,12 +85,13 @@ int32_t wnw__matmul_pieces(const struct wnw__matmul *p)
     return (p->n_row + rows_of_piece(p) - 1) / rows_of_piece(p);
 }
 
-void wnw__matmul_piece(const struct wnw__matmul *p, int32_t i, union wnw__matmul_work *work)
+void wnw__matmul_piece(const struct wnw__matmul *p, int32_t i, struct wnw__matmul_work *work)
 {
     const int32_t most = rows_of_piece(p), first = i * most,
                   end = p->n_row - first < most ? p->n_row : first + most;
     if (most == WNW_STRIP && end - first == WNW_STRIP)
-        full_strip(p, first, &work->strip);
+        for (int32_t t = 0; t < p->n_tok; t += WNW_TOKENS)
+            full_strip(p, first, t, p->n_tok - t < WNW_TOKENS ? p->n_tok - t : WNW_TOKENS, work);
     else
         few_rows(p, first, end, &work->rows);
 }

@@ -25,6 +25,7 @@ enum {
     WNW_ROWS = 16,           /* rows of the form for few tokens */
     WNW_FEW = 8,             /* rows that few tokens are multiplied with where they are */
     WNW_CHUNK = 256,         /* columns of either */
+    WNW_TOKENS = 512,        /* tokens that a strip is multiplied with before the next one is made */
     WNW_ACT_TINY = 27 << 23, /* 2^-100 as bits of a float: a block of smaller activations counts as zero */
 };
 
@@ -105,11 +106,11 @@ struct wnw__matmul_kernel {
      * same bits. */
     void (*act_from_f32)(const float *x, int32_t k, int32_t n_tok, struct wnw__act *act);
     struct wnw__unpack unpack[WNW_N_WEIGHT_TYPES];
-    /* y[t] += s . act[t], or = if `first`, for n_tok tokens over n_col columns of a chunk. The results of
-     * tokens are ld floats apart: y[t] is [WNW_STRIP] for `strip`, [n_row] with n_row <= WNW_ROWS for
-     * `rows`. */
+    /* y[t] [WNW_STRIP] = before[t] + s . act[t] for n_tok tokens over n_col columns of a chunk. The results
+     * of tokens are ld floats apart; before is [n_tok][WNW_STRIP], may be y, and is 0 if NULL. */
     void (*strip)(const struct wnw__strip *s, const struct wnw__weight_type *type, int32_t n_col,
-                  const struct wnw__act *act, int32_t n_tok, bool first, float *y, int64_t ld);
+                  const struct wnw__act *act, int32_t n_tok, const float *before, float *y, int64_t ld);
+    /* y[t] [n_row] += s . act[t], or = if `first`; n_row <= WNW_ROWS. */
     void (*rows)(const struct wnw__rows *s, const struct wnw__weight_type *type, int32_t n_col,
                  const struct wnw__act *act, int32_t n_tok, bool first, int32_t n_row, float *y, int64_t ld);
     /* y[t] [WNW_FEW] = WNW_FEW rows of the file, `stride` bytes apart, times act[t] over all k columns. NULL:
@@ -137,15 +138,19 @@ struct wnw__matmul {
     int64_t ld;
 };
 
-/* The scratch memory of one thread. */
-union wnw__matmul_work {
-    struct wnw__strip strip;
-    struct wnw__rows rows;
+/* The scratch memory of one thread. Sums over the chunks before the last one have a place of their own: results of
+ * the same 64 rows are far apart in y, a page for each token where there are many rows. */
+struct wnw__matmul_work {
+    union {
+        struct wnw__strip strip;
+        struct wnw__rows rows;
+    };
+    float sums[WNW_TOKENS][WNW_STRIP];
 };
 
 /* The number of pieces. They are smaller where there are few tokens, so that threads finish together. */
 int32_t wnw__matmul_pieces(const struct wnw__matmul *p);
 /* Computes piece i for all tokens. Threads may compute different pieces at once. */
-void wnw__matmul_piece(const struct wnw__matmul *p, int32_t i, union wnw__matmul_work *work);
+void wnw__matmul_piece(const struct wnw__matmul *p, int32_t i, struct wnw__matmul_work *work);
 
 #endif

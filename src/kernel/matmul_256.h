@@ -81,7 +81,7 @@ static inline __attribute__((always_inline)) void dot(const struct wnw__strip *s
 static inline __attribute__((always_inline)) void tile(const struct wnw__strip *s, const int block,
                                                        const int run, const bool bytes, int32_t r0,
                                                        int32_t n_block, const struct wnw__act *act,
-                                                       const int n, bool first, float *y, int64_t ld)
+                                                       const int n, const float *before, float *y, int64_t ld)
 {
     for (int32_t b = 0; b < n_block; b++) {
         __m256i sum[4][2];
@@ -97,7 +97,9 @@ static inline __attribute__((always_inline)) void tile(const struct wnw__strip *
                 const __m256 a = _mm256_set1_ps(act[t].scale[b * block / 32]);
                 const __m256 rest = _mm256_set1_ps(block == 32 ? act[t].sum32[b] : act[t].sum16[b]);
                 float *out = y + t * ld + r0 + 8 * v;
-                __m256 f = first && b == 0 ? _mm256_setzero_ps() : _mm256_loadu_ps(out);
+                __m256 f = b > 0    ? _mm256_loadu_ps(out)
+                           : before ? _mm256_loadu_ps(before + t * WNW_STRIP + r0 + 8 * v)
+                                    : _mm256_setzero_ps();
                 f = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum[t][v]), _mm256_mul_ps(a, d), f);
                 _mm256_storeu_ps(out, _mm256_fmadd_ps(rest, m, f));
             }
@@ -107,40 +109,41 @@ static inline __attribute__((always_inline)) void tile(const struct wnw__strip *
 
 static inline __attribute__((always_inline)) void all(const struct wnw__strip *s, const int block,
                                                       const int run, const bool bytes, int32_t n_col,
-                                                      const struct wnw__act *act, int32_t n_tok, bool first,
-                                                      float *y, int64_t ld)
+                                                      const struct wnw__act *act, int32_t n_tok,
+                                                      const float *before, float *y, int64_t ld)
 {
     for (int32_t t = 0; t < n_tok;) {
         const int32_t n = n_tok - t < 4 ? n_tok - t : 4;
+        const float *sums = before ? before + t * WNW_STRIP : NULL;
         for (int32_t r0 = 0; r0 < WNW_STRIP; r0 += TILE_ROWS)
             switch (n) {
             case 4:
-                tile(s, block, run, bytes, r0, n_col / block, act + t, 4, first, y + t * ld, ld);
+                tile(s, block, run, bytes, r0, n_col / block, act + t, 4, sums, y + t * ld, ld);
                 break;
             case 3:
-                tile(s, block, run, bytes, r0, n_col / block, act + t, 3, first, y + t * ld, ld);
+                tile(s, block, run, bytes, r0, n_col / block, act + t, 3, sums, y + t * ld, ld);
                 break;
             case 2:
-                tile(s, block, run, bytes, r0, n_col / block, act + t, 2, first, y + t * ld, ld);
+                tile(s, block, run, bytes, r0, n_col / block, act + t, 2, sums, y + t * ld, ld);
                 break;
             default:
-                tile(s, block, run, bytes, r0, n_col / block, act + t, 1, first, y + t * ld, ld);
+                tile(s, block, run, bytes, r0, n_col / block, act + t, 1, sums, y + t * ld, ld);
             }
         t += n;
     }
 }
 
 static void strip(const struct wnw__strip *s, const struct wnw__weight_type *type, int32_t n_col,
-                  const struct wnw__act *act, int32_t n_tok, bool first, float *y, int64_t ld)
+                  const struct wnw__act *act, int32_t n_tok, const float *before, float *y, int64_t ld)
 {
     if (type->block == 16)
-        all(s, 16, 2, false, n_col, act, n_tok, first, y, ld);
+        all(s, 16, 2, false, n_col, act, n_tok, before, y, ld);
     else if (type->u_max <= 15)
-        all(s, 32, 8, false, n_col, act, n_tok, first, y, ld);
+        all(s, 32, 8, false, n_col, act, n_tok, before, y, ld);
     else if (type->u_max <= 31)
-        all(s, 32, 4, false, n_col, act, n_tok, first, y, ld);
+        all(s, 32, 4, false, n_col, act, n_tok, before, y, ld);
     else
-        all(s, 32, 1, true, n_col, act, n_tok, first, y, ld);
+        all(s, 32, 1, true, n_col, act, n_tok, before, y, ld);
 }
 
 /* Multiplies half a block of two rows with half a block of a token and adds four sums per row to sum. */

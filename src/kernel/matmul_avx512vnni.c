@@ -19,22 +19,25 @@ static inline __m512i four(const int8_t *q)
     return _mm512_set1_epi32(x);
 }
 
-/* Computes the results of n tokens; n is a constant where the function is inlined. */
-static inline __attribute__((always_inline)) void tile(const struct wnw__strip *s, int32_t block,
+/* Computes the results of n tokens; n and block are constants where the function is inlined. The groups of a block
+ * are unrolled, or else gcc copies sums from register to register. */
+static inline __attribute__((always_inline)) void tile(const struct wnw__strip *s, const int32_t block,
                                                        int32_t n_block, const struct wnw__act *act,
-                                                       const int n, bool first, float *y, int64_t ld)
+                                                       const int n, const float *before, float *y, int64_t ld)
 {
     __m512 f[TOKENS][VECS];
     const int32_t groups = block / 4;
     for (int t = 0; t < n; t++)
         for (int r = 0; r < VECS; r++)
-            f[t][r] = first ? _mm512_setzero_ps() : _mm512_loadu_ps(y + t * ld + 16 * r);
+            f[t][r] = before ? _mm512_loadu_ps(before + t * WNW_STRIP + 16 * r) : _mm512_setzero_ps();
     for (int32_t b = 0; b < n_block; b++) {
         __m512i sum[TOKENS][VECS];
         for (int t = 0; t < n; t++)
             for (int r = 0; r < VECS; r++)
                 sum[t][r] = _mm512_setzero_si512();
-        for (int32_t g = b * groups; g < (b + 1) * groups; g++) {
+#pragma GCC unroll 8
+        for (int32_t i = 0; i < groups; i++) {
+            const int32_t g = b * groups + i;
             __m512i w[VECS];
             for (int r = 0; r < VECS; r++)
                 w[r] = _mm512_loadu_si512(s->u[g][16 * r]);
@@ -61,24 +64,25 @@ static inline __attribute__((always_inline)) void tile(const struct wnw__strip *
 
 static inline __attribute__((always_inline)) void blocks_of(const struct wnw__strip *s, const int32_t block,
                                                             int32_t n_col, const struct wnw__act *act,
-                                                            int32_t n_tok, bool first, float *y, int64_t ld)
+                                                            int32_t n_tok, const float *before, float *y,
+                                                            int64_t ld)
 {
-    int32_t t = 0;
+    int32_t n_block = n_col / block, t = 0;
     for (; t + TOKENS <= n_tok; t += TOKENS)
-        tile(s, block, n_col / block, act + t, TOKENS, first, y + t * ld, ld);
+        tile(s, block, n_block, act + t, TOKENS, before ? before + t * WNW_STRIP : NULL, y + t * ld, ld);
     if (n_tok - t == 2)
-        tile(s, block, n_col / block, act + t, 2, first, y + t * ld, ld);
+        tile(s, block, n_block, act + t, 2, before ? before + t * WNW_STRIP : NULL, y + t * ld, ld);
     if (n_tok - t == 1)
-        tile(s, block, n_col / block, act + t, 1, first, y + t * ld, ld);
+        tile(s, block, n_block, act + t, 1, before ? before + t * WNW_STRIP : NULL, y + t * ld, ld);
 }
 
 static void strip(const struct wnw__strip *s, const struct wnw__weight_type *type, int32_t n_col,
-                  const struct wnw__act *act, int32_t n_tok, bool first, float *y, int64_t ld)
+                  const struct wnw__act *act, int32_t n_tok, const float *before, float *y, int64_t ld)
 {
     if (type->block == 32)
-        blocks_of(s, 32, n_col, act, n_tok, first, y, ld);
+        blocks_of(s, 32, n_col, act, n_tok, before, y, ld);
     else
-        blocks_of(s, 16, n_col, act, n_tok, first, y, ld);
+        blocks_of(s, 16, n_col, act, n_tok, before, y, ld);
 }
 
 /* Multiplies 16 bytes of 16 rows with 16 bytes of a token and adds four sums per row to sum[4]. */

@@ -52,11 +52,11 @@ static float add(float y, const struct wnw__weight_type *type, int32_t n_col, co
 }
 
 static void strip(const struct wnw__strip *s, const struct wnw__weight_type *type, int32_t n_col,
-                  const struct wnw__act *act, int32_t n_tok, bool first, float *y, int64_t ld)
+                  const struct wnw__act *act, int32_t n_tok, const float *before, float *y, int64_t ld)
 {
     for (int32_t t = 0; t < n_tok; t++)
         for (int32_t r = 0; r < WNW_STRIP; r++)
-            y[t * ld + r] = add(first ? 0.0f : y[t * ld + r], type, n_col, &act[t], s->u[0][r],
+            y[t * ld + r] = add(before ? before[t * WNW_STRIP + r] : 0.0f, type, n_col, &act[t], s->u[0][r],
                                 sizeof s->u[0], 4, &s->d[0][r], &s->m[0][r], WNW_STRIP);
 }
 
