@@ -16,7 +16,7 @@
 
 /* The number of queries of one prefill unit: enough to pay for converting a tile, few enough to stay in the
  * L2 cache. */
-#define WNW_ATTEND_ROWS 96
+#define WNW_ATTEND_ROWS 192
 /* Up to this number of queries, one dot product per query is faster than transposing the keys. */
 #define WNW_ATTEND_NT_ROWS 8
 /* Decoding cuts a head into at most WNW_ATTEND_PIECES pieces of at least WNW_ATTEND_PIECE entries. The cut
