@@ -303,7 +303,7 @@ typedef struct wnw_session_params {
     uint32_t struct_size;
     int32_t n_ctx;     /* longest timeline in tokens, 0 = what the model was trained for */
     int32_t n_ubatch;  /* prompt tokens per graph, 0 = 512 */
-    int32_t n_threads; /* 0 = usable cores */
+    int32_t n_threads; /* at most so many, fewer while other programs take the cores; 0 = usable cores */
     wnw_kv_type kv_type;
     wnw_attn attn; /* OWN: this library's kernels over heads of different lengths; GGML: standard ggml
                       operations, a reference for comparison */
@@ -602,7 +602,7 @@ typedef struct wnw_engine wnw_engine;
 typedef struct wnw_engine_params {
     uint32_t struct_size;
     int32_t n_ubatch;  /* prompt tokens per graph, and the most sessions that decode together; 0 = 512 */
-    int32_t n_threads; /* 0 = usable cores */
+    int32_t n_threads; /* at most so many, fewer while other programs take the cores; 0 = usable cores */
     wnw_attn attn;     /* as in wnw_session_params, for all sessions */
 } wnw_engine_params;
 

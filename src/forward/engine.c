@@ -261,7 +261,7 @@ static int compute(wnw_engine *e, struct wnw__graph *g)
 {
     WNW_TRY(set_inputs(e, g));
     WNW_TRY(wnw__memory_look(WNW_MEMORY_SMALL, "the threads of a graph"));
-    if (ggml_graph_compute(g->gf, &g->plan) == GGML_STATUS_SUCCESS)
+    if (wnw__team_compute(e->team, g->gf, &g->plan, e->batch->n_row) == GGML_STATUS_SUCCESS)
         return WNW_OK;
     for (int32_t i = 0; i < e->batch->n_slice; i++)
         wnw__recorders_moved(e->batch->slice[i].recorders, e->batch->from, e->batch->to, WNW_MOVED_FAILED);

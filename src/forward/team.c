@@ -3,8 +3,10 @@
 
 #include "base/err.h"
 #include "base/memory.h"
+#include "base/time.h"
 
 #include <stdlib.h>
+#include <sys/resource.h>
 
 /* A bound on the bytes that ggml uses per thread: its state with a mask of cores. */
 enum { PER_THREAD = 2 * GGML_MAX_N_THREADS };
@@ -20,6 +22,7 @@ static void loop_node(struct ggml_tensor *dst, int ith, int nth, void *pool)
 static void gather(struct wnw__pool *pool)
 {
     struct wnw__team *team = (struct wnw__team *)pool; /* pool is the team's first member */
+    team->plan.n_threads = wnw__crowd_threads(&team->crowd);
     if (ggml_graph_compute(team->loop, &team->plan) != GGML_STATUS_SUCCESS)
         wnw__parallel_work(pool);
 }
@@ -50,6 +53,7 @@ static int start(struct wnw__team *team, int32_t n_threads)
         wnw__log(WNW_LOG_WARN, "the system lets %d threads start, not %d: going on with so many",
                  (int)n_beside + 1, (int)n_threads);
     team->pool = (struct wnw__pool){.n_threads = n_beside + 1, .gather = gather};
+    team->crowd = wnw__crowd_new(team->pool.n_threads);
     atomic_init(&team->pool.next, 0);
     struct ggml_threadpool_params params = ggml_threadpool_params_default(team->pool.n_threads);
     WNW_TRY(
@@ -84,4 +88,23 @@ void wnw__team_free(struct wnw__team *team)
     if (team->threads)
         ggml_threadpool_free(team->threads);
     free(team);
+}
+
+/* How many times a thread of this process was sent off its core while it wanted to go on. */
+static int64_t switches(void)
+{
+    struct rusage use;
+    return getrusage(RUSAGE_SELF, &use) == 0 ? (int64_t)use.ru_nivcsw : 0;
+}
+
+enum ggml_status wnw__team_compute(struct wnw__team *team, struct ggml_cgraph *graph, struct ggml_cplan *plan,
+                                   int32_t n_row)
+{
+    const int64_t before = switches();
+    const double start = wnw__now_ms();
+    plan->n_threads = wnw__crowd_threads(&team->crowd);
+    const enum ggml_status rc = ggml_graph_compute(graph, plan);
+    const double now = wnw__now_ms();
+    wnw__crowd_note(&team->crowd, n_row, now - start, now, switches() - before);
+    return rc;
 }

@@ -8,11 +8,13 @@
 #define WNW_TEAM_H
 
 #include "base/parallel.h"
+#include "forward/crowd.h"
 
 #include <ggml-cpu.h>
 
 struct wnw__team {
-    struct wnw__pool pool; /* runs loops; pool.n_threads holds for graphs, too */
+    struct wnw__pool pool;   /* runs loops; pool.n_threads holds for graphs, too */
+    struct wnw__crowd crowd; /* how many of them compute at present */
     /* The argument of ggml_graph_plan. If ggml was built with OpenMP, the threads are OpenMP's and belong to
      * the thread that computes the graph; otherwise they belong to this object. */
     struct ggml_threadpool *threads;
@@ -27,5 +29,9 @@ struct wnw__team {
  * fewer, and the log says so. A team belongs to one thread at a time. E_NOMEM: nothing was made. */
 int wnw__team_new(struct wnw__team **out, int32_t n_threads);
 void wnw__team_free(struct wnw__team *team);
+
+/* Computes a graph of n_row rows that was planned for the threads of the pool, on those or fewer. */
+enum ggml_status wnw__team_compute(struct wnw__team *team, struct ggml_cgraph *graph, struct ggml_cplan *plan,
+                                   int32_t n_row);
 
 #endif
