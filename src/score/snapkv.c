@@ -114,6 +114,11 @@ const wnw_scorer wnw__scorer_snapkv = {
              " `pool_after` puts the heads together first and pools then, as the released code of AdaKV "
              "and "
              "CriticalKV does with grouped heads; with `pool=avg` both are the same."
+             "\n\nWiden `kernel` where what is asked for is longer than half of it: the window looks at the "
+             "beginning of an answer, and what is kept behind it is half a kernel. Where a vocabulary has a "
+             "token "
+             "for each digit, `kernel=31` answers needle questions of which the default answers a few "
+             "([results.md](results.md#why-kernels-of-31))."
              "\n\nCost: O(H_q w n).",
          .options = options, .options_size = sizeof(struct opts),
          .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION | WNW_FLAG_WINDOW_BY_HEAD, .check = check,
