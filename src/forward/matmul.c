@@ -8,7 +8,7 @@
 struct wnw__matmul_scratch {
     int32_t n_threads;
     struct wnw__matmul_work *work; /* [n_threads] */
-    atomic_int next, left;        /* next piece; finished threads, the last of which resets both */
+    atomic_int next, left;         /* next piece; finished threads, the last of which resets both */
 };
 
 int wnw__matmul_new(struct wnw__matmul_scratch **out, int32_t n_threads)
