@@ -126,6 +126,17 @@ static void one_thread_is_all(void **state)
     assert_int_equal(wnw__crowd_threads(&c), 1);
 }
 
+static void a_fixed_number_stays(void **state)
+{
+    (void)state;
+    int32_t used[17];
+    struct machine m = {.cores = 2, .busy = 1, .slowed = 4};
+    struct wnw__crowd c = wnw__crowd_new(2);
+    c.fixed = true;
+    run(&m, &c, 1, 5000, used);
+    assert_int_equal(used[1], 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -136,6 +147,7 @@ int main(void)
         cmocka_unit_test(many_cores),
         cmocka_unit_test(other_graphs_end_a_trial),
         cmocka_unit_test(one_thread_is_all),
+        cmocka_unit_test(a_fixed_number_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

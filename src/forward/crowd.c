@@ -80,7 +80,7 @@ static void look(struct wnw__crowd *c, double mean, double now)
 
 void wnw__crowd_note(struct wnw__crowd *c, int32_t rows, double ms, double now, int64_t switches)
 {
-    if (c->n_max < 2)
+    if (c->n_max < 2 || c->fixed)
         return;
     if (rows != c->rows) { /* times of other graphs cannot be compared */
         c->rows = rows;

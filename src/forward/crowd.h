@@ -6,15 +6,17 @@
  *
  * Threads that are sent off their core against their will are a sign of it. Then fewer threads are tried, and kept if
  * graphs are faster; from time to time more are tried again. Nothing here computes or asks for the time, and
- * results do not depend on the number of threads (decision 004).
+ * results of our operations do not depend on the number of threads (decision 004).
  */
 #ifndef WNW_CROWD_H
 #define WNW_CROWD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Belongs to one thread at a time. */
 struct wnw__crowd {
+    bool fixed;       /* always n_max: for operations whose results depend on the number of threads */
     int32_t n_max, n; /* threads at most, and at present when nothing is tried */
     int32_t trial;    /* threads that are being tried, or 0 */
     int32_t rows;     /* rows of the graphs in the sample */
