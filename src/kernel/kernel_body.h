@@ -465,27 +465,28 @@ static void softmax_tile(float *s, int32_t rows, float *m, float *l, float *corr
 
 static void softmax(float *x, int32_t n)
 {
-    float top = -FLT_MAX, sum = 0.0f, pad[VW];
+    float pad[VW];
     const int32_t whole = n - n % VW, rest = n - whole;
-    for (int32_t i = 0; i < n; i++)
-        top = x[i] > top ? x[i] : top;
-    const VF vtop = v_set1(top);
+    for (int32_t i = 0; i < VW; i++)
+        pad[i] = i < rest ? x[whole + i] : -INFINITY;
+    VF vtop = v_max(v_set1(-FLT_MAX), v_load(pad));
+    for (int32_t i = 0; i < whole; i += VW)
+        vtop = v_max(vtop, v_load(x + i));
+    vtop = v_set1(v_hmax(vtop));
     VF vsum = v_set1(0.0f);
     for (int32_t i = 0; i < whole; i += VW) {
         const VF e = v_exp(v_load(x + i) - vtop);
         vsum += e;
         v_store(x + i, e);
     }
-    for (int32_t i = 0; i < VW; i++)
-        pad[i] = i < rest ? x[whole + i] : -INFINITY;
     const VF e = v_exp(v_load(pad) - vtop);
-    sum = v_hsum(vsum + e);
-    const float norm = sum > 0.0f ? 1.0f / sum : 0.0f;
-    v_store(pad, e);
+    const float sum = v_hsum(vsum + e);
+    const VF norm = v_set1(sum > 0.0f ? 1.0f / sum : 0.0f);
+    for (int32_t i = 0; i < whole; i += VW)
+        v_store(x + i, v_load(x + i) * norm);
+    v_store(pad, e * norm);
     for (int32_t i = 0; i < rest; i++)
         x[whole + i] = pad[i];
-    for (int32_t i = 0; i < n; i++)
-        x[i] *= norm;
 }
 
 static void column_tile(const float *s, int32_t rows, const float *m, const float *norm, float *sum,
