@@ -117,8 +117,13 @@ static void *run_thread(void *arg)
 /* The columns of the batch that has just run. */
 static void record(struct fixture *f, int32_t first, bool softmax_known)
 {
-    const struct wnw__record_pass pass = {
-        .cache = &f->c, .to = N_LAYER, .n_past = first, .n = f->slice.n_row, .softmax_known = softmax_known};
+    const bool left = wnw__attend_leaves_columns(f->shared, &f->slice);
+    const struct wnw__record_pass pass = {.cache = &f->c,
+                                          .to = N_LAYER,
+                                          .n_past = first,
+                                          .n = f->slice.n_row,
+                                          .softmax_known = softmax_known,
+                                          .columns = left ? f->slice.columns : 0};
     struct wnw__record_rows r = {.pass = &pass,
                                  .point = WNW_POINT_ATTENTION,
                                  .il = f->il,
@@ -134,6 +139,7 @@ struct how {
     int nth;
     bool stores;        /* attention stores the rows itself; for small steps */
     bool softmax_known; /* to the columns */
+    bool columns;       /* the attention adds them up itself where it can */
     bool ref;           /* the reference is computed too, which takes most of the time */
 };
 
@@ -142,7 +148,11 @@ static void read_batch(struct fixture *f, int32_t first, int32_t n, const struct
 {
     struct thread t[4];
     assert_ok(wnw__cache_reserve_layer(&f->c, f->il, n, true));
-    f->slice = (struct wnw__attend_slice){.cache = &f->c, .n_row = n, .n_past = first};
+    f->slice = (struct wnw__attend_slice){
+        .cache = &f->c,
+        .n_row = n,
+        .n_past = first,
+        .columns = how->columns && f->il == 0 ? WNW_COLUMN_SUMS | WNW_COLUMN_MAXIMA : 0};
     f->batch = (struct wnw__attend_batch){.slice = &f->slice, .n_slice = 1, .n_row = n};
     assert_ok(wnw__attend_shared_reserve(f->shared, &f->batch, f->il, f->il + 1));
     for (int i = 0; !how->stores && i < how->nth; i++)
@@ -202,6 +212,8 @@ static void agrees_with_reference(void **state)
         {.step = 5, .nth = 2, .stores = true, .softmax_known = true},
         {.step = 90, .nth = 2, .softmax_known = false, .ref = true},
         {.step = LENGTH, .nth = 1, .softmax_known = true},
+        {.step = LENGTH, .nth = 2, .softmax_known = true, .columns = true},
+        {.step = 77, .nth = 1, .softmax_known = true, .columns = true},
     };
     for (int32_t il = 0; il < N_LAYER; il++) {
         struct fixture one;
@@ -228,8 +240,10 @@ static void agrees_with_reference(void **state)
  * with a unit of so few queries that another kernel takes them.) */
 static void cuts_and_threads_do_not_matter(void **state)
 {
-    static const struct how hows[] = {
-        {.step = 112, .nth = 2}, {.step = 330, .nth = 3}, {.step = 168, .nth = 1}};
+    static const struct how hows[] = {{.step = 112, .nth = 2},
+                                      {.step = 330, .nth = 3},
+                                      {.step = 168, .nth = 1},
+                                      {.step = 330, .nth = 2, .softmax_known = true, .columns = true}};
     struct fixture whole;
     init(&whole, *state, 0);
     read_all(&whole, &(struct how){.step = LENGTH, .nth = 1});

@@ -33,6 +33,7 @@ struct fixture {
     struct wnw__columns *columns[2]; /* of everything; of `part` alone */
     struct wnw__columns_part part;   /* runs in place of everything where `seen` is set */
     bool softmax_known;              /* the attention runs in front of it */
+    unsigned wanted;                 /* of the attention: WNW_COLUMN_* */
     float *q, *k, *v, *out;
     size_t n_aux;    /* floats of one kind: [group][n_rows] */
     float *start[2]; /* numbers before the run */
@@ -128,6 +129,15 @@ static void fixture_init(struct fixture *f, const struct shape *s, int32_t n_thr
         wnw__attend_store(&f->attend, f->k, f->v, ith, 2);
 }
 
+/* Who computes what: columns.c everything, or only what the attention has not left. */
+enum { ALONE, BEHIND_SOFTMAX, BEHIND_COLUMNS, N_WAYS };
+
+static void set_way(struct fixture *f, int way)
+{
+    f->softmax_known = way != ALONE;
+    f->wanted = way == BEHIND_COLUMNS ? WNW_COLUMN_SUMS | WNW_COLUMN_MAXIMA : 0;
+}
+
 static void fixture_free(struct fixture *f)
 {
     wnw__attend_shared_free(f->shared);
@@ -213,8 +223,14 @@ struct thread {
 /* Thread ith of nth in a stage of the recorder; false where it has no such stage. */
 static bool take(const struct fixture *f, int stage, int ith, int nth)
 {
+    const struct wnw__attend_slice *slice = &f->attend.batch->slice[f->i_slice];
     const struct wnw__record_pass pass = {
-        .cache = &f->cache, .to = 1, .n_past = 1000, .n = f->s.n_tok, .softmax_known = f->softmax_known};
+        .cache = &f->cache,
+        .to = 1,
+        .n_past = 1000,
+        .n = f->s.n_tok,
+        .softmax_known = f->softmax_known,
+        .columns = wnw__attend_leaves_columns(f->attend.shared, slice) ? slice->columns : 0};
     const struct wnw__record_rows rows = {.pass = &pass,
                                           .point = WNW_POINT_ATTENTION,
                                           .stage = stage,
@@ -247,6 +263,8 @@ static void *run_thread(void *arg)
 static void run(struct fixture *f, int nth)
 {
     struct thread t[8];
+    f->slice.columns = f->wanted;
+    assert_int_equal(wnw__attend_shared_reserve(f->shared, &f->batch, 0, 1), WNW_OK);
     for (int i = 0; i < 2; i++)
         memcpy(f->layer.aux[i], f->start[i], f->n_aux * sizeof(float));
     for (int step = f->softmax_known ? 0 : 1; step == 0 || take(f, step - 1, 0, 0); step++) {
@@ -291,16 +309,24 @@ static void check_total(const struct fixture *f)
 static void check_shape(const struct shape *s)
 {
     struct fixture f;
+    const size_t bytes = (size_t)s->n_tok * (size_t)s->n_head * (size_t)s->d * sizeof *f.out;
+    float *out = malloc(bytes);
+    assert_non_null(out);
     fixture_init(&f, s, 3);
     reference(&f);
     for (int i = 0; wnw__vec_at(i); i++)
-        for (int own = 0; own < 2; own++) {
+        for (int way = 0; way < N_WAYS; way++) {
             f.shared->vec = wnw__vec_at(i);
-            f.softmax_known = own;
+            set_way(&f, way);
             run(&f, 1);
             compare(&f);
             check_total(&f);
+            if (way == BEHIND_SOFTMAX)
+                memcpy(out, f.out, bytes);
+            if (way == BEHIND_COLUMNS) /* who looks changes nothing */
+                assert_memory_equal(f.out, out, bytes);
         }
+    free(out);
     fixture_free(&f);
 }
 
@@ -332,6 +358,10 @@ static void odd_sizes_agree(void **state)
         {.n_head = 5, .n_head_kv = 1, .d = 64, .len = {0}, .n_tok = 1},
         {.n_head = 4, .n_head_kv = 4, .d = 32, .len = {1, 63, 64, 65}, .n_tok = 192},
         {.n_head = 101, .n_head_kv = 1, .d = 16, .len = {300}, .n_tok = 3},
+        /* tiles of a run of rows that are kept in several parts, of which the last is not full */
+        {.n_head = 6, .n_head_kv = 2, .d = 32, .len = {3000, 9}, .n_tok = 81},
+        {.n_head = 1, .n_head_kv = 1, .d = 32, .len = {6000}, .n_tok = 49},
+        {.n_head = 101, .n_head_kv = 1, .d = 16, .len = {30}, .n_tok = 9},
         /* more entries than a unit of work of few rows */
         {.n_head = 4, .n_head_kv = 2, .d = 32, .len = {1500, 300}, .n_tok = 2},
     };
@@ -418,12 +448,17 @@ static void slices_of_a_batch(void **state)
         assert_int_equal(wnw__attend_shared_new(&attend.shared, &dims), WNW_OK);
         assert_int_equal(wnw__attend_shared_reserve(attend.shared, &batch, 0, 1), WNW_OK);
         assert_int_equal(wnw__attend_shared_keep_rows(attend.shared, true), WNW_OK);
-        wnw__attend_run(&attend, q, NULL, NULL, out, 0, 1);
-        for (int32_t k = 0; k < 2; k++) {
+        for (int32_t k = 0; k < 2; k++)
+            reference(&f[k]);
+        for (int32_t run = 0; run < 8; run++) { /* statistics that the attention leaves of each slice */
+            const int32_t k = run % 2;
+            slices[0].columns = run & 2 ? WNW_COLUMN_SUMS | WNW_COLUMN_MAXIMA : 0;
+            slices[1].columns = run & 4 ? WNW_COLUMN_SUMS | WNW_COLUMN_MAXIMA : 0;
+            assert_int_equal(wnw__attend_shared_reserve(attend.shared, &batch, 0, 1), WNW_OK);
+            wnw__attend_run(&attend, q, NULL, NULL, out, 0, 1);
             f[k].attend = attend;
             f[k].i_slice = k;
             f[k].softmax_known = true;
-            reference(&f[k]);
             for (int kind = 0; kind < 2; kind++)
                 memcpy(f[k].layer.aux[kind], f[k].start[kind], f[k].n_aux * sizeof(float));
             for (int stage = 0; take(&f[k], stage, 0, 1); stage++)
@@ -443,12 +478,12 @@ static void threads_give_the_same_bits(void **state)
     (void)state;
     static const int32_t n_tok[] = {1, 2, 200};
     for (size_t i = 0; i < 3; i++)
-        for (int own = 0; own < 2; own++) {
+        for (int way = 0; way < N_WAYS; way++) {
             const struct shape s = {
                 .n_head = 9, .n_head_kv = 3, .d = 64, .len = {700, 61, 150}, .n_tok = n_tok[i]};
             struct fixture f;
             fixture_init(&f, &s, 5);
-            f.softmax_known = own;
+            set_way(&f, way);
             float *first[2];
             run(&f, 1);
             for (int k = 0; k < 2; k++) {
@@ -475,16 +510,22 @@ static void one_kind_alone(void **state)
     struct fixture f;
     fixture_init(&f, &s, 1);
     reference(&f);
-    for (int kind = 0; kind < 2; kind++) {
-        float *other = f.layer.aux[1 - kind];
-        memcpy(f.layer.aux[kind], f.start[kind], f.n_aux * sizeof(float));
-        f.layer.aux[1 - kind] = NULL;
-        for (int stage = 0; take(&f, stage, 0, 1); stage++)
-            ;
-        for (size_t at = 0; at < f.n_aux; at++)
-            assert_near(f.layer.aux[kind][at], f.want[kind][at], TOLERANCE);
-        f.layer.aux[1 - kind] = other;
-    }
+    for (int kind = 0; kind < 2; kind++)
+        for (int left = 0; left < 2; left++) {
+            float *other = f.layer.aux[1 - kind];
+            memcpy(f.layer.aux[kind], f.start[kind], f.n_aux * sizeof(float));
+            f.layer.aux[1 - kind] = NULL;
+            f.softmax_known = left;
+            f.slice.columns = !left ? 0 : kind == WNW_AUX_ATTN_SUM ? WNW_COLUMN_SUMS : WNW_COLUMN_MAXIMA;
+            assert_int_equal(wnw__attend_shared_reserve(f.shared, &f.batch, 0, 1), WNW_OK);
+            if (left)
+                wnw__attend_run(&f.attend, f.q, NULL, NULL, f.out, 0, 1);
+            for (int stage = 0; take(&f, stage, 0, 1); stage++)
+                ;
+            for (size_t at = 0; at < f.n_aux; at++)
+                assert_near(f.layer.aux[kind][at], f.want[kind][at], TOLERANCE);
+            f.layer.aux[1 - kind] = other;
+        }
     fixture_free(&f);
 }
 
@@ -527,13 +568,42 @@ static void kernel_adds_columns(void **state)
         }
 }
 
+/* Every instruction set, by hand: rows 0 and 2 of one head, 1 and 3 of the other. */
+static void kernel_takes_tiles_to_probabilities(void **state)
+{
+    (void)state;
+    static float p[4 * WNW_TILE];
+    float then[16] = {1, -3, 2, 0}, m[16] = {1, 0, 3, 200}, norm[16] = {0.5f, 1, 0.25f, 1}, factor[16];
+    for (int r = 0; r < 4; r++)
+        for (int c = 0; c < WNW_TILE; c++)
+            p[r * WNW_TILE + c] = c % 2 ? 0.0f : (float)(r + 1) / 4.0f;
+    for (int i = 0; wnw__vec_at(i); i++) {
+        const struct wnw__vec *vec = wnw__vec_at(i);
+        vec->row_factors(then, m, norm, 4, factor);
+        const double want[] = {0.5, exp(-3), exp(-1) / 4, 0}; /* exp(-200) is 0 */
+        for (int r = 0; r < 4; r++)
+            assert_near(factor[r], want[r], 1e-7);
+        for (int g = 0; g < 2; g++) {
+            float sum[WNW_TILE] = {0}, max[WNW_TILE] = {0}, alone[WNW_TILE] = {0};
+            vec->add_columns(p + g * WNW_TILE, 2, 2, factor + g, sum, max);
+            vec->add_columns(p + g * WNW_TILE, 2, 2, factor + g, alone, NULL);
+            const double first = want[g] * (g + 1) / 4, second = want[g + 2] * (g + 3) / 4;
+            for (int c = 0; c < WNW_TILE; c++) {
+                assert_near(sum[c], c % 2 ? 0 : first + second, 1e-7);
+                assert_near(max[c], c % 2 ? 0 : fmax(first, second), 1e-7);
+                assert_cmp(alone[c], ==, sum[c]);
+            }
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kernel_adds_columns), cmocka_unit_test(agrees_with_reference),
         cmocka_unit_test(odd_sizes_agree),     cmocka_unit_test(restricted_softmax_agrees),
         cmocka_unit_test(slices_of_a_batch),   cmocka_unit_test(threads_give_the_same_bits),
-        cmocka_unit_test(one_kind_alone),
+        cmocka_unit_test(one_kind_alone),      cmocka_unit_test(kernel_takes_tiles_to_probabilities),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,6 +32,9 @@ struct wnw__attend_dims {
     int32_t n_ubatch; /* most rows in one batch */
 };
 
+/* Statistics of the columns of the matrix of attention probabilities: for each query head and entry, over the rows. */
+enum { WNW_COLUMN_SUMS = 1, WNW_COLUMN_MAXIMA = 2 };
+
 /* Rows first_row .. first_row+n_row-1 of a batch, n_row > 0, whose positions are n_past, n_past+1, ... Their
  * entries follow those of `cache`. */
 struct wnw__attend_slice {
@@ -42,6 +45,7 @@ struct wnw__attend_slice {
     const uint8_t *const *hidden;
     int32_t hidden_n;
     const uint8_t *masked; /* [n_layer][n_head] 1 = the query head's output is 0; NULL = none is */
+    unsigned columns;      /* WNW_COLUMN_*: what is wanted where wnw__attend_leaves_columns */
 };
 
 /* Slices in ascending order of their rows, without gaps. No two slices have the same cache. */
@@ -61,6 +65,10 @@ int wnw__attend_shared_reserve(struct wnw__attend_shared *sh, const struct wnw__
 /* Sets whether the own attention keeps the maximum and the inverse sum of every row's softmax until the next
  * operation, for recorders (columns.h). On failure they are not kept. */
 int wnw__attend_shared_keep_rows(struct wnw__attend_shared *sh, bool keep);
+
+/* Whether the own attention leaves the statistics slice->columns of every layer without a sliding window until the next
+ * operation, for recorders (columns.h). It does for slices of many rows that want some. */
+bool wnw__attend_leaves_columns(const struct wnw__attend_shared *sh, const struct wnw__attend_slice *slice);
 
 /* One layer's operation. It and the batch must outlive every run of the graph. The slices and the caches'
  * lengths may change between runs, the number of rows may not. */

@@ -3,8 +3,8 @@
  * The inside of the own attention. Query head g of a group and row t of a slice make one query; all queries
  * that share a KV head go through its entries together, so that keys and values are read and converted once
  * per group. attend_tile.c streams entries past a set of queries; attend_decode.c and attend_prefill.c decide
- * which queries and entries of a slice make a unit of work; attend_run.c has threads take the units of all
- * slices.
+ * which queries and entries of a slice make a unit of work; attend_columns.c adds up columns while prefill goes on;
+ * attend_run.c has threads take the units of all slices.
  */
 #ifndef WNW_ATTEND_IMPL_H
 #define WNW_ATTEND_IMPL_H
@@ -28,10 +28,12 @@
 #define WNW_ATTEND_DECODE_TOKENS 7
 #define WNW_ATTEND_DECODE_ROWS   64
 
-/* Where the partial sums of one slice's pieces lie. */
+/* Where the partial results of one slice lie. */
 struct wnw__attend_place {
-    size_t at; /* first float in `partial` */
-    int32_t pieces;
+    size_t at;      /* few rows: first float in `partial` */
+    int32_t pieces; /* few rows */
+    size_t columns; /* many rows whose columns are wanted: first float in `columns` */
+    int32_t n;      /* the same: floats per query head of a run, at least its entries */
 };
 
 struct wnw__attend_shared {
@@ -50,6 +52,10 @@ struct wnw__attend_shared {
     float *partial;        /* per slice [n_head_kv][pieces][n_row * group][ld + 2]: O, m, l */
     int32_t cap_slices;
     size_t cap_partial; /* floats */
+    float *columns;     /* per slice and kind, sums first: [runs][n_head][n], see attend_columns.c */
+    size_t cap_columns; /* floats */
+    float *tiles;       /* [n_threads][tiles_floats] kept tiles of probabilities */
+    size_t tiles_floats;
 
     float *row_max,
         *row_norm; /* [n_head][rows of the batch] of the latest operation: m, 1 / l; NULL unless asked for */
@@ -82,6 +88,13 @@ struct wnw__attend_parts {
     int32_t n, n_entry; /* parts; sum of their entries */
 };
 
+/* Tiles of the softmax of some rows, all that they see, kept until it is complete. */
+struct wnw__attend_kept {
+    float *tile;  /* tiles of wnw__attend_tile_floats(rows) each */
+    int32_t n;    /* of them so far */
+    int32_t rows; /* queries that a tile has room for */
+};
+
 /* One thread's scratch. */
 struct wnw__attend_work {
     float *q;           /* [rows][d] or panels [rows / panel_rows][d][panel_rows] */
@@ -93,6 +106,7 @@ struct wnw__attend_work {
     float *corr;        /* [rows] */
     int32_t *from, *to; /* [rows] entries that the row sees: from <= i < to */
     int32_t *old;       /* [rows] behind the sinks, entries below it are old for the row (wnw__cache_old) */
+    struct wnw__attend_kept *kept; /* where tiles go that are to be kept; NULL: `s` is used again and again */
 };
 
 /* The queries of rows t0 .. t0+n-1 of a slice in the group of KV head ih. */
@@ -118,6 +132,15 @@ static inline struct wnw__attend_job wnw__attend_job_of(const struct wnw__attend
                                     .row_bytes = c->row_bytes,
                                     .i_slice = i_slice};
 }
+
+static inline int32_t wnw__attend_round_up(int32_t x, int32_t to)
+{
+    return (x + to - 1) / to * to;
+}
+/* The entries of the longest head in layers from .. to - 1. */
+int32_t wnw__attend_longest(const struct wnw__cache *c, int32_t from, int32_t to);
+/* Makes *array an array of at least n floats, of *cap, zeroed where it is new. */
+int wnw__attend_need(float **array, size_t *cap, size_t n);
 
 size_t wnw__attend_work_floats(const struct wnw__attend_shared *sh);
 struct wnw__attend_work wnw__attend_work_at(const struct wnw__attend_shared *sh, int ith);
@@ -175,8 +198,32 @@ void wnw__attend_decode(const struct wnw__attend_job *job, int32_t ih, const str
 
 /* ---- A slice of many rows: units are runs of rows and one KV head; all rows have been stored ---- */
 
+/* A run is at most this number of rows. */
+int32_t wnw__attend_run_length(const struct wnw__attend_shared *sh);
+int32_t wnw__attend_runs(const struct wnw__attend_job *job);
 int32_t wnw__attend_prefill_units(const struct wnw__attend_job *job);
-void wnw__attend_prefill(const struct wnw__attend_job *job, int32_t unit, const float *q, float *out,
+/* Takes everything that the rows r see, and writes their output. */
+void wnw__attend_rows(const struct wnw__attend_job *job, const struct wnw__attend_rows *r, const float *q,
+                      float *out, struct wnw__attend_work *w);
+/* ith: of the thread */
+void wnw__attend_prefill(const struct wnw__attend_job *job, int32_t unit, const float *q, float *out, int ith,
                          struct wnw__attend_work *w);
+
+/* ---- Columns of a slice of many rows ---- */
+
+/* Makes scratch for the columns that slices of the batch ask for, and sets their places. */
+int wnw__attend_reserve_columns(struct wnw__attend_shared *sh, const struct wnw__attend_batch *batch,
+                                int32_t from, int32_t to);
+/* wnw__attend_rows of a run, and its columns. */
+void wnw__attend_run_columns(const struct wnw__attend_job *job, const struct wnw__attend_rows *run,
+                             const float *q, float *out, int ith, struct wnw__attend_work *w);
+/* The statistics of one run and query head h: floats for the entries that the run's last row sees. kind: a single
+ * WNW_COLUMN_*, which the slice asked for. */
+float *wnw__attend_columns_of(const struct wnw__attend_job *job, unsigned kind, int32_t run, int32_t h);
+
+/* Makes w->s room for another tile, of n entries from entry `at` on. */
+void wnw__attend_keep_tile(struct wnw__attend_work *w, int32_t at, int32_t n);
+/* Notes the maxima of the rows with which the tile was made. */
+void wnw__attend_keep_max(const struct wnw__attend_work *w);
 
 #endif

@@ -19,11 +19,6 @@ static int check_dims(const struct wnw__attend_dims *dims)
     return WNW_OK;
 }
 
-static int32_t round_up(int32_t x, int32_t to)
-{
-    return (x + to - 1) / to * to;
-}
-
 /* Allocates n floats, zeroed and aligned to cache lines. */
 static float *alloc_floats(size_t n)
 {
@@ -43,8 +38,8 @@ int wnw__attend_shared_new(struct wnw__attend_shared **out, const struct wnw__at
     sh->dims = *dims;
     sh->vec = wnw__vec_at(0);
     sh->group = dims->n_head / dims->n_head_kv;
-    sh->rows = round_up(sh->group > WNW_ATTEND_ROWS ? sh->group : WNW_ATTEND_ROWS, WNW_ROWS_PAD);
-    sh->ld = round_up(dims->d, WNW_TILE_PAD);
+    sh->rows = wnw__attend_round_up(sh->group > WNW_ATTEND_ROWS ? sh->group : WNW_ATTEND_ROWS, WNW_ROWS_PAD);
+    sh->ld = wnw__attend_round_up(dims->d, WNW_TILE_PAD);
     sh->work_floats = wnw__attend_work_floats(sh);
     if (sh->work_floats > SIZE_MAX / sizeof(float) / (size_t)dims->n_threads)
         goto fail;
@@ -68,6 +63,8 @@ void wnw__attend_shared_free(struct wnw__attend_shared *sh)
     free(sh->place);
     free(sh->head_done);
     free(sh->partial);
+    free(sh->columns);
+    free(sh->tiles);
     free(sh->row_max);
     free(sh);
 }
@@ -106,7 +103,7 @@ static int reserve_slices(struct wnw__attend_shared *sh, int32_t n)
     return WNW_OK;
 }
 
-static int32_t longest_head(const struct wnw__cache *c, int32_t from, int32_t to)
+int32_t wnw__attend_longest(const struct wnw__cache *c, int32_t from, int32_t to)
 {
     int32_t n = 0;
     for (int32_t il = from; il < to; il++) {
@@ -123,6 +120,19 @@ static int32_t most_pieces(int32_t n)
     return pieces < WNW_ATTEND_PIECES ? pieces : WNW_ATTEND_PIECES;
 }
 
+int wnw__attend_need(float **array, size_t *cap, size_t n)
+{
+    if (n <= *cap)
+        return WNW_OK;
+    float *larger = alloc_floats(n);
+    if (!larger)
+        return wnw__fail(WNW_E_NOMEM, "out of memory for %zu bytes of attention scratch", n * sizeof *larger);
+    free(*array);
+    *array = larger;
+    *cap = n;
+    return WNW_OK;
+}
+
 int wnw__attend_shared_reserve(struct wnw__attend_shared *sh, const struct wnw__attend_batch *batch,
                                int32_t from, int32_t to)
 {
@@ -134,21 +144,13 @@ int wnw__attend_shared_reserve(struct wnw__attend_shared *sh, const struct wnw__
         if (!wnw__attend_is_decode(sh, s->n_row))
             continue;
         /* A block that becomes old for later rows of the slice counts twice. */
-        sh->place[i].pieces = most_pieces(longest_head(s->cache, from, to) + s->n_row +
+        sh->place[i].pieces = most_pieces(wnw__attend_longest(s->cache, from, to) + s->n_row +
                                           (s->cache->n_tail > 0 ? WNW_CACHE_BLOCK : 0));
         at += (size_t)sh->dims.n_head_kv * (size_t)sh->place[i].pieces * (size_t)(s->n_row * sh->group) *
               (size_t)(sh->ld + 2);
     }
-    if (at <= sh->cap_partial)
-        return WNW_OK;
-    float *partial = alloc_floats(at);
-    if (!partial)
-        return wnw__fail(WNW_E_NOMEM, "out of memory for %zu bytes of attention scratch",
-                         at * sizeof *partial);
-    free(sh->partial);
-    sh->partial = partial;
-    sh->cap_partial = at;
-    return WNW_OK;
+    WNW_TRY(wnw__attend_need(&sh->partial, &sh->cap_partial, at));
+    return wnw__attend_reserve_columns(sh, batch, from, to);
 }
 
 void wnw__attend_write(const struct wnw__attend_job *job, int32_t ih, int32_t first, int32_t last,

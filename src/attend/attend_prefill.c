@@ -3,21 +3,20 @@
  * that the run sees. */
 #include "attend/attend_impl.h"
 
-/* The number of rows of one unit. */
-static int32_t run_length(const struct wnw__attend_shared *sh)
+int32_t wnw__attend_run_length(const struct wnw__attend_shared *sh)
 {
     return sh->group < WNW_ATTEND_ROWS ? WNW_ATTEND_ROWS / sh->group : 1;
 }
 
-static int32_t n_runs(const struct wnw__attend_job *job)
+int32_t wnw__attend_runs(const struct wnw__attend_job *job)
 {
-    const int32_t step = run_length(job->op->shared);
+    const int32_t step = wnw__attend_run_length(job->op->shared);
     return (job->slice->n_row + step - 1) / step;
 }
 
 int32_t wnw__attend_prefill_units(const struct wnw__attend_job *job)
 {
-    return n_runs(job) * job->op->shared->dims.n_head_kv;
+    return wnw__attend_runs(job) * job->op->shared->dims.n_head_kv;
 }
 
 static void write_out(const struct wnw__attend_job *job, const struct wnw__attend_rows *r,
@@ -40,17 +39,27 @@ static void write_out(const struct wnw__attend_job *job, const struct wnw__atten
     }
 }
 
-void wnw__attend_prefill(const struct wnw__attend_job *job, int32_t unit, const float *q, float *out,
+void wnw__attend_rows(const struct wnw__attend_job *job, const struct wnw__attend_rows *r, const float *q,
+                      float *out, struct wnw__attend_work *w)
+{
+    struct wnw__attend_parts p;
+    wnw__attend_load(job, r, q, w);
+    wnw__attend_parts_of(job, r, w->from[0], w->to[r->n * job->op->shared->group - 1], &p);
+    wnw__attend_stream(job, r, &p, 0, p.n_entry, w);
+    write_out(job, r, w, out);
+}
+
+void wnw__attend_prefill(const struct wnw__attend_job *job, int32_t unit, const float *q, float *out, int ith,
                          struct wnw__attend_work *w)
 {
     const struct wnw__attend_shared *sh = job->op->shared;
-    const int32_t n_head_kv = sh->dims.n_head_kv, step = run_length(sh);
+    const int32_t n_head_kv = sh->dims.n_head_kv, step = wnw__attend_run_length(sh);
     /* The last rows see the most entries. They come first, so that the longest units do. */
-    struct wnw__attend_rows r = {.ih = unit % n_head_kv, .t0 = (n_runs(job) - 1 - unit / n_head_kv) * step};
+    struct wnw__attend_rows r = {.ih = unit % n_head_kv,
+                                 .t0 = (wnw__attend_runs(job) - 1 - unit / n_head_kv) * step};
     r.n = job->slice->n_row - r.t0 < step ? job->slice->n_row - r.t0 : step;
-    struct wnw__attend_parts p;
-    wnw__attend_load(job, &r, q, w);
-    wnw__attend_parts_of(job, &r, w->from[0], w->to[r.n * sh->group - 1], &p);
-    wnw__attend_stream(job, &r, &p, 0, p.n_entry, w);
-    write_out(job, &r, w, out);
+    if (job->layer->n_swa <= 0 && wnw__attend_leaves_columns(sh, job->slice))
+        wnw__attend_run_columns(job, &r, q, out, ith, w);
+    else
+        wnw__attend_rows(job, &r, q, out, w);
 }

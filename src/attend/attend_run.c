@@ -79,7 +79,7 @@ void wnw__attend_run(const struct wnw__attend_op *op, const float *q, const floa
         if (more && s.decode)
             wnw__attend_decode(&s.job, s.ih, &s.cut, u - before, q, k, v, out, &w);
         else if (more)
-            wnw__attend_prefill(&s.job, u - before, q, out, &w);
+            wnw__attend_prefill(&s.job, u - before, q, out, ith, &w);
     }
     wnw__attend_leave(sh, nth);
 }

@@ -35,6 +35,7 @@ struct wnw__attend_work wnw__attend_work_at(const struct wnw__attend_shared *sh,
     w.from = (int32_t *)(void *)(w.corr + padded(rows));
     w.to = w.from + padded(rows);
     w.old = w.to + padded(rows);
+    w.kept = NULL;
     return w;
 }
 
@@ -203,9 +204,13 @@ static void stream_part(const struct wnw__attend_job *job, int32_t n_query,
     tile.v += (size_t)i * tile.row_bytes;
     for (int32_t j = 0; j < n; j += WNW_TILE) {
         tile.n = n - j < WNW_TILE ? n - j : WNW_TILE;
+        if (w->kept)
+            wnw__attend_keep_tile(w, part->from + i + j, tile.n);
         score_tile(job, &tile, n_query, w);
         mask_tile(w, n_query, part->seen, part->from + i + j, tile.n);
         job->op->shared->vec->softmax_tile(w->s, n_query, w->m, w->l, w->corr);
+        if (w->kept)
+            wnw__attend_keep_max(w);
         value_tile(job, &tile, n_query, w);
         tile.k += WNW_TILE * tile.row_bytes;
         tile.v += WNW_TILE * tile.row_bytes;

@@ -163,8 +163,9 @@ static int set_batch(wnw_engine *e, const struct wnw__batch *b)
     return WNW_OK;
 }
 
-/* The own attention keeps the softmax of its rows from the first batch on in which a recorder reads it. */
-static int keep_softmax(wnw_engine *e, const struct wnw__batch *b)
+/* The own attention keeps the softmax of its rows from the first batch on in which a recorder reads it, and what
+ * recorders read of columns. */
+static int keep_statistics(wnw_engine *e, const struct wnw__batch *b)
 {
     bool wanted = false;
     if (e->params.attn != WNW_ATTN_OWN)
@@ -173,8 +174,12 @@ static int keep_softmax(wnw_engine *e, const struct wnw__batch *b)
         wanted = wanted || wnw__recorders_read_softmax(b->slice[i].recorders);
     if (wanted)
         WNW_TRY(wnw__attend_shared_keep_rows(e->shared, true));
-    for (int32_t i = 0; i < b->n_slice; i++)
+    for (int32_t i = 0; i < b->n_slice; i++) {
         e->passes[i].softmax_known = wanted;
+        e->slices[i].columns = wnw__recorders_read_columns(b->slice[i].recorders, &e->passes[i]);
+        if (wnw__attend_leaves_columns(e->shared, &e->slices[i]))
+            e->passes[i].columns = e->slices[i].columns;
+    }
     return WNW_OK;
 }
 
@@ -188,7 +193,7 @@ static int reserve(wnw_engine *e, const struct wnw__batch *b)
                 wnw__cache_reserve_layer(b->slice[i].cache, il, b->slice[i].n_row, !b->slice[i].generated));
         WNW_TRY(wnw__recorders_reserve(b->slice[i].recorders, &e->passes[i]));
     }
-    WNW_TRY(keep_softmax(e, b));
+    WNW_TRY(keep_statistics(e, b));
     return wnw__attend_shared_reserve(e->shared, &e->attend, b->from, b->to);
 }
 

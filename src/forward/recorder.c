@@ -88,6 +88,15 @@ bool wnw__recorders_read_softmax(const struct wnw__recorders *r)
     return false;
 }
 
+unsigned wnw__recorders_read_columns(const struct wnw__recorders *r, const struct wnw__record_pass *pass)
+{
+    unsigned columns = 0;
+    for (int32_t i = 0; i < count(r); i++)
+        if (r->list[i].type->reads_columns)
+            columns |= r->list[i].type->reads_columns(r->list[i].rec, pass);
+    return columns;
+}
+
 int wnw__recorders_begin(const struct wnw__recorders *r, const struct wnw__record_pass *pass)
 {
     for (int32_t i = 0; i < count(r); i++)

@@ -57,6 +57,8 @@ struct wnw__record_pass {
     int32_t n_past, n;  /* positions n_past .. n_past + n - 1 */
     bool generated;     /* one token that continues the text, not part of a prompt */
     bool softmax_known; /* the attention leaves every row's softmax in wnw__attend_shared */
+    unsigned
+        columns; /* the attention leaves these statistics there, WNW_COLUMN_* (wnw__attend_leaves_columns) */
 };
 
 /* What a recorder gets to see at a point. Borrowed during the call. */
@@ -98,6 +100,8 @@ struct wnw__recorder_type {
     const char *name;
     uint32_t needs;     /* WNW_NEED_*: the needs of policies that it answers */
     bool reads_softmax; /* reads the softmax of the attention's rows, if the attention keeps it */
+    /* The statistics of columns that it reads in the pass, if the attention leaves them: WNW_COLUMN_*. */
+    unsigned (*reads_columns)(const void *rec, const struct wnw__record_pass *pass);
 
     /* Sets *arg for what is asked. Returns false if nothing is asked of this type. */
     bool (*wanted)(const struct wnw__record_ask *ask, const struct wnw__record_shape *shape,
@@ -165,6 +169,7 @@ void *wnw__recorders_find(const struct wnw__recorders *r, const struct wnw__reco
 /* These do for all recorders of the list what the fields of struct wnw__recorder_type do for one. r may be
  * NULL, which stands for an empty list. */
 bool wnw__recorders_read_softmax(const struct wnw__recorders *r);
+unsigned wnw__recorders_read_columns(const struct wnw__recorders *r, const struct wnw__record_pass *pass);
 int wnw__recorders_begin(const struct wnw__recorders *r, const struct wnw__record_pass *pass);
 int wnw__recorders_reserve(const struct wnw__recorders *r, const struct wnw__record_pass *pass);
 int wnw__recorders_stages(const struct wnw__recorders *r, enum wnw__point point, int32_t il,

@@ -11,7 +11,8 @@
  *   v_load_nibbles(p, shift)   VW bytes -> (float)((byte >> shift & 15) - 8)
  *   f16_to_f32(uint16_t)       one value
  *   transpose_block            TB x TB floats
- * A register block is MR rows x 2 vectors; WNW_TILE and WNW_TILE_PAD are multiples of 2 * VW.
+ * A register block is MR rows x 2 vectors; WNW_TILE and WNW_TILE_PAD are multiples of 2 * VW,
+ * WNW_TILE of 4 * VW.
  */
 #include <float.h>
 #include <math.h>
@@ -511,6 +512,50 @@ static void column_tile(const float *s, int32_t rows, const float *m, const floa
     }
 }
 
+static void row_factors(const float *then, const float *m, const float *norm, int32_t n, float *factor)
+{
+    for (int32_t i = 0; i < n; i += VW)
+        v_store(factor + i, v_exp(v_load(then + i) - v_load(m + i)) * v_load(norm + i));
+}
+
+/* `max` is known at compile time to be NULL or not. */
+INLINE void add_columns_of(const float *p, int32_t n, int32_t step, const float *factor, float *sum,
+                           float *max)
+{
+    for (int32_t j = 0; j < WNW_TILE; j += 4 * VW) {
+        VF total[4], top[4];
+        UNROLL
+        for (int i = 0; i < 4; i++) {
+            total[i] = v_load(sum + j + i * VW);
+            top[i] = max ? v_load(max + j + i * VW) : v_set1(0.0f);
+        }
+        for (int32_t r = 0; r < n * step; r += step) {
+            const float *x = p + (int64_t)r * WNW_TILE + j;
+            const VF f = v_set1(factor[r]);
+            UNROLL
+            for (int i = 0; i < 4; i++) {
+                const VF q = v_load(x + i * VW) * f;
+                total[i] += q;
+                top[i] = max ? v_max(top[i], q) : top[i];
+            }
+        }
+        UNROLL
+        for (int i = 0; i < 4; i++) {
+            v_store(sum + j + i * VW, total[i]);
+            if (max)
+                v_store(max + j + i * VW, top[i]);
+        }
+    }
+}
+
+static void add_columns(const float *p, int32_t n, int32_t step, const float *factor, float *sum, float *max)
+{
+    if (max)
+        add_columns_of(p, n, step, factor, sum, max);
+    else
+        add_columns_of(p, n, step, factor, sum, NULL);
+}
+
 static const struct wnw__vec table = {
     .name = VEC_NAME,
     .panel_rows = MR,
@@ -523,4 +568,6 @@ static const struct wnw__vec table = {
     .accumulate = accumulate,
     .softmax = softmax,
     .column_tile = column_tile,
+    .row_factors = row_factors,
+    .add_columns = add_columns,
 };

@@ -43,6 +43,12 @@ struct wnw__vec {
      * column, added to sum[WNW_TILE] and max[WNW_TILE]. s <= m but for rounding. */
     void (*column_tile)(const float *s, int32_t rows, const float *m, const float *norm, float *sum,
                         float *max);
+    /* factor[i] = exp(then[i] - m[i]) * norm[i] for n rows, then <= m: what takes a tile of exp(s - then), as softmax_tile
+     * leaves it, to probabilities once the softmax of the rows is complete */
+    void (*row_factors)(const float *then, const float *m, const float *norm, int32_t n, float *factor);
+    /* Sum and maximum of p[i * step][WNW_TILE] * factor[i * step] over i < n, column by column, added to
+     * sum[WNW_TILE] and max[WNW_TILE]; max may be NULL. */
+    void (*add_columns)(const float *p, int32_t n, int32_t step, const float *factor, float *sum, float *max);
 };
 
 /* Each returns NULL if the compiler was not asked for the instruction set. Static. */

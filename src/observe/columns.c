@@ -60,6 +60,12 @@ static bool softmax_is_known(const struct wnw__columns *c, int32_t il, const str
     return pass->softmax_known && !(part && part->seen);
 }
 
+/* Whether the attention has left the columns themselves. */
+static bool columns_are_known(const struct wnw__columns *c, int32_t il, const struct wnw__record_pass *pass)
+{
+    return pass->columns && softmax_is_known(c, il, pass);
+}
+
 static struct sweep sweep_of(struct wnw__columns *c, const struct wnw__record_rows *r)
 {
     struct sweep s = {.c = c,
@@ -355,6 +361,44 @@ static void sweep_columns(const struct sweep *s, int ith, int nth)
     leave(s->c, nth);
 }
 
+/* ---- Columns that the attention has left ---- */
+
+/* Adds those of one run: entries from .. to - 1 of query head h. */
+static void add_run(const struct sweep *s, unsigned columns, int32_t run, int32_t h, int32_t from, int32_t to)
+{
+    const int32_t group = s->sh->group;
+    float *sum = numbers_at(s, WNW_AUX_ATTN_SUM, h / group, h % group, 0),
+          *max = numbers_at(s, WNW_AUX_ATTN_MAX, h / group, h % group, 0);
+    if (sum && columns & WNW_COLUMN_SUMS) {
+        const float *more = wnw__attend_columns_of(&s->job, WNW_COLUMN_SUMS, run, h);
+        for (int32_t i = from; i < to; i++)
+            sum[i] += more[i];
+    }
+    if (max && columns & WNW_COLUMN_MAXIMA) {
+        const float *other = wnw__attend_columns_of(&s->job, WNW_COLUMN_MAXIMA, run, h);
+        for (int32_t i = from; i < to; i++) {
+            const float p = other[i] < 1.0f ? other[i] : 1.0f; /* rounding */
+            max[i] = p > max[i] ? p : max[i];
+        }
+    }
+}
+
+/* Thread ith of nth takes its share of every head's entries, run after run. */
+static void gather_columns(const struct sweep *s, unsigned columns, int ith, int nth)
+{
+    const int32_t n_run = wnw__attend_runs(&s->job), step = wnw__attend_run_length(s->sh);
+    for (int32_t h = 0; h < s->c->n_head; h++) {
+        const struct wnw__range e = columns_of(s, h / s->sh->group);
+        const int32_t len = s->job.layer->len[h / s->sh->group], n = e.to - e.from;
+        const int32_t from = e.from + (int32_t)((int64_t)n * ith / nth),
+                      to = e.from + (int32_t)((int64_t)n * (ith + 1) / nth);
+        for (int32_t run = 0; run < n_run; run++) {
+            const int32_t seen = len + (s->n_tok < (run + 1) * step ? s->n_tok : (run + 1) * step);
+            add_run(s, columns, run, h, from, to < seen ? to : seen);
+        }
+    }
+}
+
 /* ---- The recorder ---- */
 
 void wnw__columns_free(struct wnw__columns *c)
@@ -427,31 +471,55 @@ static int stages(const void *rec, enum wnw__point point, int32_t il, const stru
     const struct wnw__columns *c = rec;
     if (point != WNW_POINT_ATTENTION || pass->cache->layers[il].n_swa > 0)
         return 0;
+    if (columns_are_known(c, il, pass))
+        return 1;
     return softmax_is_known(c, il, pass) && is_few(pass->n, c->n_head / pass->cache->n_head_kv) ? 1 : 2;
 }
 
 static void take(void *rec, const struct wnw__record_rows *r, int ith, int nth)
 {
     const struct sweep s = sweep_of(rec, r);
-    if (r->stage + 1 == stages(rec, r->point, r->il, r->pass))
+    if (columns_are_known(rec, r->il, r->pass))
+        gather_columns(&s, r->pass->columns, ith, nth);
+    else if (r->stage + 1 == stages(rec, r->point, r->il, r->pass))
         sweep_columns(&s, ith, nth);
     else
         sweep_rows(&s, ith, nth);
 }
 
 /* Every query is multiplied with every key that it sees, and once more where the attention has not left its
- * softmax. What the ranges of a second pass leave out is counted too. */
+ * softmax; neither where it has left the columns. What the ranges of a second pass leave out is counted too. */
 static double ops(const void *rec, int32_t il, const struct wnw__record_pass *pass)
 {
     const struct wnw__columns *c = rec;
     const struct wnw__kv_layer *layer = &pass->cache->layers[il];
     const int32_t group = c->n_head / pass->cache->n_head_kv;
     double pairs = 0;
-    if (stages(rec, WNW_POINT_ATTENTION, il, pass) == 0)
+    if (stages(rec, WNW_POINT_ATTENTION, il, pass) == 0 || columns_are_known(c, il, pass))
         return 0;
     for (int32_t ih = 0; ih < pass->cache->n_head_kv; ih++)
         pairs += wnw__attend_pairs(layer, ih, pass->n);
     return (softmax_is_known(c, il, pass) ? 2.0 : 4.0) * c->d * group * pairs;
+}
+
+/* The attention's columns are those of its own softmax over everything. */
+static unsigned reads_columns(const void *rec, const struct wnw__record_pass *pass)
+{
+    const struct wnw__columns *c = rec;
+    unsigned columns = 0;
+    for (int32_t il = pass->from; il < pass->to; il++) {
+        const struct wnw__columns_part *part = part_of(c, il);
+        if (pass->cache->layers[il].n_swa > 0)
+            continue;
+        if (part && part->seen)
+            return 0;
+        columns |=
+            (part ? part->sum != NULL : pass->cache->aux_planes[WNW_AUX_ATTN_SUM] > 0) ? WNW_COLUMN_SUMS : 0;
+        columns |= (part ? part->max != NULL : pass->cache->aux_planes[WNW_AUX_ATTN_MAX] > 0)
+                       ? WNW_COLUMN_MAXIMA
+                       : 0;
+    }
+    return columns;
 }
 
 /* Copies the numbers that the cache keeps per query head to *out, [n_head][n]; *out is unchanged if none are
@@ -488,6 +556,7 @@ const struct wnw__recorder_type wnw__columns_recorder = {
     .name = "columns",
     .needs = WNW_NEED_ATTN_SUM | WNW_NEED_ATTN_MAX,
     .reads_softmax = true,
+    .reads_columns = reads_columns,
     .wanted = wanted,
     .open = open_columns,
     .free = close_columns,

@@ -4,13 +4,15 @@
  * the float32 attention probabilities in the entry's column and keeps their maximum. The matrix of
  * probabilities never exists: a first sweep over the rows finds each query's softmax, that is, its maximum m
  * and 1 / l (the own attention can leave both), and a second sweep computes q . k again, tile by tile, and
- * adds up exp(s - m) / l along the columns.
+ * adds up exp(s - m) / l along the columns. Where a prompt's attention leaves sums and maxima itself
+ * (attend_columns.c), those of its runs are added up in place of both sweeps.
  *
  *     sum[h][i] += sum_t p(h,t,i)    max[h][i] = max(max[h][i], max_t p(h,t,i))    p(h,t,i) = exp(s - m) / l
  *
  * One thread adds up a column in the order of the queries, so the result does not depend on the number of
- * threads. The cost per query, query head and visible entry is one product of d terms and one exponential,
- * i.e. a little over half of what the attention itself takes.
+ * threads. The cost of the second sweep per query, query head and visible entry is one product of d terms and one
+ * exponential, i.e. a little over half of what the attention itself takes; that of columns which the attention leaves, one
+ * addition and one multiplication.
  */
 #ifndef WNW_COLUMNS_H
 #define WNW_COLUMNS_H

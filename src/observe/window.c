@@ -148,16 +148,11 @@ static int32_t wanted_rows(const struct job *j, int32_t ih)
     return n;
 }
 
-/* Rows per panel of the packed queries: so few that stored keys are read directly have panels of one. */
-static int32_t panel_rows(const struct job *j, int32_t n_rows)
+/* Rows per panel of the packed queries: 1 where so few queries look at a KV head that stored keys are read directly.
+ * Which heads are wanted does not matter, so that the others' attention is the same to the bit. */
+static int32_t panel_rows(const struct job *j)
 {
-    return n_rows > WNW_ATTEND_NT_ROWS ? j->vec->panel_rows : 1;
-}
-
-static int32_t n_panels(const struct job *j, int32_t n_rows)
-{
-    const int32_t mr = panel_rows(j, n_rows);
-    return (n_rows + mr - 1) / mr;
+    return group_of(j) * j->n_window > WNW_ATTEND_NT_ROWS ? j->vec->panel_rows : 1;
 }
 
 static void gather_queries(const struct wnw__window *w, const struct job *j)
@@ -174,7 +169,7 @@ static void gather_queries(const struct wnw__window *w, const struct job *j)
 /* Sets the group's panels [n_panels][d][panel_rows]: the wanted heads one after the other, scaled. */
 static void pack_group(const struct job *j, int32_t ih)
 {
-    const int32_t d = j->look->cache->d, group = group_of(j), mr = panel_rows(j, wanted_rows(j, ih));
+    const int32_t d = j->look->cache->d, group = group_of(j), mr = panel_rows(j);
     float *to = j->packed + (size_t)ih * j->n_packed;
     int32_t row = 0;
     memset(to, 0, j->n_packed * sizeof *to);
@@ -192,15 +187,15 @@ static void pack_group(const struct job *j, int32_t ih)
 static void score_tile(const struct job *j, int32_t ih, int32_t n_rows, int32_t at, int32_t n, float *work)
 {
     const struct wnw__look *look = j->look;
-    const int32_t d = look->cache->d, group = group_of(j);
+    const int32_t d = look->cache->d, group = group_of(j), mr = panel_rows(j);
     const float *q = j->packed + (size_t)ih * j->n_packed;
     float *keys = work, *transposed = keys + WNW_TILE * (size_t)d, *s = transposed + WNW_TILE * (size_t)d;
     wnw__cache_read(look->cache, look->il, WNW_KEYS, ih, at, n, keys);
-    if (panel_rows(j, n_rows) == 1) {
+    if (mr == 1) {
         j->vec->mul_rows(WNW_KV_F32, q, n_rows, keys, (size_t)d * sizeof *keys, n, d, 1.0f, s, WNW_TILE);
     } else {
         j->vec->transpose(keys, d, transposed);
-        j->vec->mul_panels(q, n_panels(j, n_rows), d, transposed, s);
+        j->vec->mul_panels(q, (n_rows + mr - 1) / mr, d, transposed, s);
     }
     for (int32_t h = ih * group; h < (ih + 1) * group; h++) {
         float *to = j->attn + (size_t)h * (size_t)j->n_window * (size_t)look->n + at;

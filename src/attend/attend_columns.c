@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sums and maxima of the columns of attention, taken while prefill computes it. A probability is known only when the
+ * row's softmax is, behind the last tile, so the tiles of some rows are kept until then: exp(s - m') with the maximum
+ * m' of that moment. One factor per row and tile, exp(m' - m) / l, makes probabilities of them.
+ *
+ * Every run of rows has statistics of its own, which whoever wants them adds up in the order of the runs. So they do
+ * not depend on which thread took which run, and no thread waits for another.
+ */
+#include "attend/attend_impl.h"
+
+#include <string.h>
+
+/* Tiles that are kept should stay in the second-level cache: so many floats, unless that leaves fewer rows than
+ * make it worth while to convert a tile of keys and values. */
+enum { KEPT_FLOATS = 1 << 18, KEPT_ROWS = WNW_ROWS_PAD };
+
+/* What a slice reads may lie in three parts, each of which ends with a tile of its own. */
+enum { TILES_MORE = 3 };
+
+bool wnw__attend_leaves_columns(const struct wnw__attend_shared *sh, const struct wnw__attend_slice *slice)
+{
+    return slice->columns && !wnw__attend_is_decode(sh, slice->n_row);
+}
+
+/* ---- Kept tiles ---- */
+
+/* A tile is its probabilities [rows][WNW_TILE], the rows' maxima and, in the rest, its entries: the first, how many. */
+enum { TILE_HEAD = 16 };
+
+static size_t tile_floats(int32_t rows)
+{
+    return (size_t)rows * (WNW_TILE + 1) + TILE_HEAD;
+}
+
+static float *kept_tile(const struct wnw__attend_kept *k, int32_t i)
+{
+    return k->tile + (size_t)i * tile_floats(k->rows);
+}
+
+static float *kept_max(const struct wnw__attend_kept *k, int32_t i)
+{
+    return kept_tile(k, i) + (size_t)k->rows * WNW_TILE;
+}
+
+static int32_t *kept_entries(const struct wnw__attend_kept *k, int32_t i)
+{
+    return (int32_t *)(void *)(kept_max(k, i) + k->rows);
+}
+
+void wnw__attend_keep_tile(struct wnw__attend_work *w, int32_t at, int32_t n)
+{
+    struct wnw__attend_kept *k = w->kept;
+    int32_t *entries = kept_entries(k, k->n);
+    entries[0] = at;
+    entries[1] = n;
+    w->s = kept_tile(k, k->n++);
+}
+
+void wnw__attend_keep_max(const struct wnw__attend_work *w)
+{
+    const struct wnw__attend_kept *k = w->kept;
+    memcpy(kept_max(k, k->n - 1), w->m, (size_t)k->rows * sizeof *w->m);
+}
+
+/* Queries whose tiles are kept together where they see n entries; a multiple of WNW_ROWS_PAD, at least one token's. */
+static int32_t kept_rows(const struct wnw__attend_shared *sh, int32_t n)
+{
+    const int32_t fit = KEPT_FLOATS / (n > 0 ? n : 1) / KEPT_ROWS * KEPT_ROWS;
+    const int32_t most = fit < KEPT_ROWS ? KEPT_ROWS : fit < WNW_ATTEND_ROWS ? fit : WNW_ATTEND_ROWS;
+    return sh->group <= most ? most : wnw__attend_round_up(sh->group, WNW_ROWS_PAD);
+}
+
+/* Most floats of tiles that any number of entries up to n needs. */
+static size_t most_floats(const struct wnw__attend_shared *sh, int32_t n)
+{
+    const size_t least = (size_t)kept_rows(sh, INT32_MAX) * (size_t)n;
+    const size_t probabilities =
+        (least > KEPT_FLOATS ? least : KEPT_FLOATS) + (TILES_MORE + 1) * WNW_TILE * (size_t)sh->rows;
+    const size_t tiles = (size_t)n / WNW_TILE + TILES_MORE + 1;
+    return probabilities + probabilities / WNW_TILE + tiles * TILE_HEAD;
+}
+
+/* ---- Places ---- */
+
+static int n_kinds(unsigned columns)
+{
+    return (columns & WNW_COLUMN_SUMS ? 1 : 0) + (columns & WNW_COLUMN_MAXIMA ? 1 : 0);
+}
+
+static size_t kind_floats(const struct wnw__attend_shared *sh, const struct wnw__attend_place *p,
+                          int32_t n_row)
+{
+    const int32_t step = wnw__attend_run_length(sh);
+    return (size_t)((n_row + step - 1) / step) * (size_t)sh->dims.n_head * (size_t)p->n;
+}
+
+int wnw__attend_reserve_columns(struct wnw__attend_shared *sh, const struct wnw__attend_batch *batch,
+                                int32_t from, int32_t to)
+{
+    size_t at = 0, tiles = 0, cap = sh->tiles_floats * (size_t)sh->dims.n_threads;
+    for (int32_t i = 0; i < batch->n_slice; i++) {
+        const struct wnw__attend_slice *s = &batch->slice[i];
+        struct wnw__attend_place *p = &sh->place[i];
+        if (!wnw__attend_leaves_columns(sh, s))
+            continue;
+        p->columns = at;
+        p->n = wnw__attend_round_up(wnw__attend_longest(s->cache, from, to) + s->n_row, WNW_TILE);
+        at += (size_t)n_kinds(s->columns) * kind_floats(sh, p, s->n_row);
+        const size_t n = (most_floats(sh, p->n) + 15) / 16 * 16;
+        tiles = n > tiles ? n : tiles;
+    }
+    WNW_TRY(wnw__attend_need(&sh->columns, &sh->cap_columns, at));
+    if (tiles <= sh->tiles_floats)
+        return WNW_OK;
+    WNW_TRY(wnw__attend_need(&sh->tiles, &cap, tiles * (size_t)sh->dims.n_threads));
+    sh->tiles_floats = tiles;
+    return WNW_OK;
+}
+
+float *wnw__attend_columns_of(const struct wnw__attend_job *job, unsigned kind, int32_t run, int32_t h)
+{
+    const struct wnw__attend_shared *sh = job->op->shared;
+    const struct wnw__attend_place *p = &sh->place[job->i_slice];
+    const bool second = kind == WNW_COLUMN_MAXIMA && job->slice->columns & WNW_COLUMN_SUMS;
+    return sh->columns + p->columns + (second ? kind_floats(sh, p, job->slice->n_row) : 0) +
+           ((size_t)run * (size_t)sh->dims.n_head + (size_t)h) * (size_t)p->n;
+}
+
+/* ---- A run ---- */
+
+static void add(float *to, const float *x, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        to[i] += x[i];
+}
+
+static void raise(float *to, const float *x, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        to[i] = x[i] > to[i] ? x[i] : to[i];
+}
+
+/* Adds the kept tiles of rows r, whose softmax is complete, to the statistics of their run. */
+static void add_kept(const struct wnw__attend_job *job, const struct wnw__attend_rows *r, int32_t run,
+                     const struct wnw__attend_work *w)
+{
+    const struct wnw__attend_shared *sh = job->op->shared;
+    const unsigned columns = job->slice->columns;
+    const int32_t group = sh->group, n_query = r->n * group;
+    for (int32_t i = 0; i < n_query; i++)
+        w->l[i] = 1.0f / w->l[i];
+    for (int32_t i = 0; i < w->kept->n; i++) {
+        const int32_t *entries = kept_entries(w->kept, i);
+        sh->vec->row_factors(kept_max(w->kept, i), w->m, w->l, n_query, w->corr);
+        for (int32_t g = 0; g < group; g++) {
+            const int32_t h = r->ih * group + g;
+            float sum[WNW_TILE] = {0}, max[WNW_TILE] = {0};
+            sh->vec->add_columns(kept_tile(w->kept, i) + (size_t)g * WNW_TILE, r->n, group, w->corr + g, sum,
+                                 columns & WNW_COLUMN_MAXIMA ? max : NULL);
+            if (columns & WNW_COLUMN_SUMS)
+                add(wnw__attend_columns_of(job, WNW_COLUMN_SUMS, run, h) + entries[0], sum, entries[1]);
+            if (columns & WNW_COLUMN_MAXIMA)
+                raise(wnw__attend_columns_of(job, WNW_COLUMN_MAXIMA, run, h) + entries[0], max, entries[1]);
+        }
+    }
+}
+
+static void clear(const struct wnw__attend_job *job, int32_t ih, int32_t run, int32_t n)
+{
+    const int32_t group = job->op->shared->group;
+    for (unsigned kind = WNW_COLUMN_SUMS; kind <= WNW_COLUMN_MAXIMA; kind *= 2)
+        for (int32_t g = 0; job->slice->columns & kind && g < group; g++)
+            memset(wnw__attend_columns_of(job, kind, run, ih * group + g), 0, (size_t)n * sizeof(float));
+}
+
+void wnw__attend_run_columns(const struct wnw__attend_job *job, const struct wnw__attend_rows *run,
+                             const float *q, float *out, int ith, struct wnw__attend_work *w)
+{
+    const struct wnw__attend_shared *sh = job->op->shared;
+    const int32_t i_run = run->t0 / wnw__attend_run_length(sh),
+                  end = job->layer->len[run->ih] + run->t0 + run->n;
+    struct wnw__attend_kept kept = {.tile = sh->tiles + (size_t)ith * sh->tiles_floats,
+                                    .rows = kept_rows(sh, end)};
+    /* Even parts, so that none has so few queries that another kernel takes them: that would change bits. */
+    const int32_t most = kept.rows / sh->group, n_part = (run->n + most - 1) / most;
+    float *const s = w->s;
+    clear(job, run->ih, i_run, end);
+    w->kept = &kept;
+    for (int32_t i = 0; i < n_part; i++) {
+        const int32_t from = run->n * i / n_part;
+        const struct wnw__attend_rows r = {
+            .ih = run->ih, .t0 = run->t0 + from, .n = run->n * (i + 1) / n_part - from};
+        kept.n = 0;
+        wnw__attend_rows(job, &r, q, out, w);
+        add_kept(job, &r, i_run, w);
+    }
+    w->kept = NULL;
+    w->s = s;
+}
