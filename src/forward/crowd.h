@@ -25,7 +25,7 @@ struct wnw__crowd {
     int32_t n_graph;
     int64_t switches;
 
-    double usual; /* milliseconds of a graph with n threads, 0 = not known */
+    double usual; /* milliseconds of a graph with n threads */
     struct wnw__crowd_way {
         int32_t step;    /* how many threads fewer or more the next trial has */
         double at, wait; /* when it may be, milliseconds of the clock; the wait behind trials in vain */

@@ -30,8 +30,8 @@ static int init_engine(wnw_engine *e)
     const struct wnw__hparams *hp = &e->m->hp;
     WNW_TRY(wnw__team_new(&e->team, e->params.n_threads));
     e->params.n_threads = e->team->pool.n_threads;
-    e->team->crowd.fixed =
-        e->params.attn == WNW_ATTN_GGML; /* ggml cuts the entries of one query by threads */
+    /* ggml cuts the entries of one query by threads, so that their number shows in the result. */
+    e->team->crowd.fixed = e->params.attn == WNW_ATTN_GGML;
     const struct wnw__attend_dims dims = {.n_head = hp->n_head,
                                           .n_head_kv = hp->n_head_kv,
                                           .d = hp->n_embd_head,

@@ -67,13 +67,16 @@ static inline __attribute__((always_inline)) void blocks_of(const struct wnw__st
                                                             int32_t n_tok, const float *before, float *y,
                                                             int64_t ld)
 {
-    int32_t n_block = n_col / block, t = 0;
-    for (; t + TOKENS <= n_tok; t += TOKENS)
-        tile(s, block, n_block, act + t, TOKENS, before ? before + t * WNW_STRIP : NULL, y + t * ld, ld);
-    if (n_tok - t == 2)
-        tile(s, block, n_block, act + t, 2, before ? before + t * WNW_STRIP : NULL, y + t * ld, ld);
-    if (n_tok - t == 1)
-        tile(s, block, n_block, act + t, 1, before ? before + t * WNW_STRIP : NULL, y + t * ld, ld);
+    const int32_t n_block = n_col / block;
+    for (int32_t t = 0; t < n_tok; t += TOKENS) {
+        const float *sums = before ? before + t * WNW_STRIP : NULL;
+        if (n_tok - t >= TOKENS)
+            tile(s, block, n_block, act + t, TOKENS, sums, y + t * ld, ld);
+        else if (n_tok - t == 2)
+            tile(s, block, n_block, act + t, 2, sums, y + t * ld, ld);
+        else
+            tile(s, block, n_block, act + t, 1, sums, y + t * ld, ld);
+    }
 }
 
 static void strip(const struct wnw__strip *s, const struct wnw__weight_type *type, int32_t n_col,
