@@ -90,7 +90,7 @@ struct wnw__attend_parts {
 
 /* Tiles of the softmax of some rows, all that they see, kept until it is complete. */
 struct wnw__attend_kept {
-    float *tile;  /* tiles of wnw__attend_tile_floats(rows) each */
+    float *tile;  /* one tile after the other, laid out in attend_columns.c */
     int32_t n;    /* of them so far */
     int32_t rows; /* queries that a tile has room for */
 };

@@ -57,8 +57,7 @@ struct wnw__record_pass {
     int32_t n_past, n;  /* positions n_past .. n_past + n - 1 */
     bool generated;     /* one token that continues the text, not part of a prompt */
     bool softmax_known; /* the attention leaves every row's softmax in wnw__attend_shared */
-    unsigned
-        columns; /* the attention leaves these statistics there, WNW_COLUMN_* (wnw__attend_leaves_columns) */
+    unsigned columns;   /* WNW_COLUMN_*: statistics that it leaves there too (wnw__attend_leaves_columns) */
 };
 
 /* What a recorder gets to see at a point. Borrowed during the call. */
