@@ -92,8 +92,7 @@ static int n_kinds(unsigned columns)
 static size_t kind_floats(const struct wnw__attend_shared *sh, const struct wnw__attend_place *p,
                           int32_t n_row)
 {
-    const int32_t step = wnw__attend_run_length(sh);
-    return (size_t)((n_row + step - 1) / step) * (size_t)sh->dims.n_head * (size_t)p->n;
+    return (size_t)wnw__attend_runs(sh, n_row) * (size_t)sh->dims.n_head * (size_t)p->n;
 }
 
 int wnw__attend_reserve_columns(struct wnw__attend_shared *sh, const struct wnw__attend_batch *batch,

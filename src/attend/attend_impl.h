@@ -142,6 +142,15 @@ int32_t wnw__attend_longest(const struct wnw__cache *c, int32_t from, int32_t to
 /* Makes *array an array of at least n floats, of *cap, zeroed where it is new. */
 int wnw__attend_need(float **array, size_t *cap, size_t n);
 
+/* Sets row i of panels of mr rows, [panels][d][mr], to scale * src[d]. */
+static inline void wnw__attend_pack(float *panels, int32_t i, int32_t mr, const float *src, int32_t d,
+                                    float scale)
+{
+    float *to = panels + (size_t)(i - i % mr) * (size_t)d + i % mr;
+    for (int32_t c = 0; c < d; c++)
+        to[(size_t)c * (size_t)mr] = scale * src[c];
+}
+
 size_t wnw__attend_work_floats(const struct wnw__attend_shared *sh);
 struct wnw__attend_work wnw__attend_work_at(const struct wnw__attend_shared *sh, int ith);
 
@@ -200,7 +209,7 @@ void wnw__attend_decode(const struct wnw__attend_job *job, int32_t ih, const str
 
 /* A run is at most this number of rows. */
 int32_t wnw__attend_run_length(const struct wnw__attend_shared *sh);
-int32_t wnw__attend_runs(const struct wnw__attend_job *job);
+int32_t wnw__attend_runs(const struct wnw__attend_shared *sh, int32_t n_row);
 int32_t wnw__attend_prefill_units(const struct wnw__attend_job *job);
 /* Takes everything that the rows r see, and writes their output. */
 void wnw__attend_rows(const struct wnw__attend_job *job, const struct wnw__attend_rows *r, const float *q,

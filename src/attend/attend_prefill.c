@@ -8,15 +8,16 @@ int32_t wnw__attend_run_length(const struct wnw__attend_shared *sh)
     return sh->group < WNW_ATTEND_ROWS ? WNW_ATTEND_ROWS / sh->group : 1;
 }
 
-int32_t wnw__attend_runs(const struct wnw__attend_job *job)
+int32_t wnw__attend_runs(const struct wnw__attend_shared *sh, int32_t n_row)
 {
-    const int32_t step = wnw__attend_run_length(job->op->shared);
-    return (job->slice->n_row + step - 1) / step;
+    const int32_t step = wnw__attend_run_length(sh);
+    return (n_row + step - 1) / step;
 }
 
 int32_t wnw__attend_prefill_units(const struct wnw__attend_job *job)
 {
-    return wnw__attend_runs(job) * job->op->shared->dims.n_head_kv;
+    const struct wnw__attend_shared *sh = job->op->shared;
+    return wnw__attend_runs(sh, job->slice->n_row) * sh->dims.n_head_kv;
 }
 
 static void write_out(const struct wnw__attend_job *job, const struct wnw__attend_rows *r,
@@ -56,7 +57,8 @@ void wnw__attend_prefill(const struct wnw__attend_job *job, int32_t unit, const 
     const int32_t n_head_kv = sh->dims.n_head_kv, step = wnw__attend_run_length(sh);
     /* The last rows see the most entries. They come first, so that the longest units do. */
     struct wnw__attend_rows r = {.ih = unit % n_head_kv,
-                                 .t0 = (wnw__attend_runs(job) - 1 - unit / n_head_kv) * step};
+                                 .t0 =
+                                     (wnw__attend_runs(sh, job->slice->n_row) - 1 - unit / n_head_kv) * step};
     r.n = job->slice->n_row - r.t0 < step ? job->slice->n_row - r.t0 : step;
     if (job->layer->n_swa <= 0 && wnw__attend_leaves_columns(sh, job->slice))
         wnw__attend_run_columns(job, &r, q, out, ith, w);

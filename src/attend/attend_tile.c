@@ -76,9 +76,7 @@ void wnw__attend_load(const struct wnw__attend_job *job, const struct wnw__atten
         const int32_t t = r->t0 + i / group;
         const int64_t row = job->slice->first_row + t;
         const float *src = q + (row * sh->dims.n_head + r->ih * group + i % group) * d;
-        float *dst = w->q + (size_t)(i - i % mr) * (size_t)d + i % mr;
-        for (int32_t c = 0; c < d; c++)
-            dst[(size_t)c * (size_t)mr] = job->op->scale * src[c];
+        wnw__attend_pack(w->q, i, mr, src, d, job->op->scale);
         w->from[i] = wnw__attend_first(job, r->ih, t);
         w->to[i] = len + t + 1;
         w->old[i] = wnw__cache_old(job->slice->cache, job->layer, r->ih, t);

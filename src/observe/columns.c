@@ -188,12 +188,10 @@ static void pack(const struct sweep *s, const struct run *r, float *dst)
 {
     const int32_t d = s->c->d, mr = s->sh->vec->panel_rows;
     const float scale = s->job.op->scale;
-    for (int32_t i = 0; i < n_panels(s, r->rows) * mr; i++) {
-        float *to = dst + (size_t)(i - i % mr) * (size_t)d + i % mr;
-        const float *src = s->q + ((int64_t)(r->t0 + i) * s->c->n_head + r->h) * d;
-        for (int32_t c = 0; c < d; c++)
-            to[(size_t)c * (size_t)mr] = i < r->rows ? scale * src[c] : 0.0f;
-    }
+    if (r->rows % mr)
+        memset(dst + (size_t)(r->rows - r->rows % mr) * (size_t)d, 0, (size_t)mr * (size_t)d * sizeof *dst);
+    for (int32_t i = 0; i < r->rows; i++)
+        wnw__attend_pack(dst, i, mr, s->q + ((int64_t)(r->t0 + i) * s->c->n_head + r->h) * d, d, scale);
 }
 
 static void stream_tile(const struct sweep *s, const struct run *r, const struct tile *tile,
@@ -386,7 +384,7 @@ static void add_run(const struct sweep *s, unsigned columns, int32_t run, int32_
 /* Thread ith of nth takes its share of every head's entries, run after run. */
 static void gather_columns(const struct sweep *s, unsigned columns, int ith, int nth)
 {
-    const int32_t n_run = wnw__attend_runs(&s->job), step = wnw__attend_run_length(s->sh);
+    const int32_t n_run = wnw__attend_runs(s->sh, s->n_tok), step = wnw__attend_run_length(s->sh);
     for (int32_t h = 0; h < s->c->n_head; h++) {
         const struct wnw__range e = columns_of(s, h / s->sh->group);
         const int32_t len = s->job.layer->len[h / s->sh->group], n = e.to - e.from;

@@ -175,10 +175,8 @@ static void pack_group(const struct job *j, int32_t ih)
     memset(to, 0, j->n_packed * sizeof *to);
     for (int32_t h = ih * group; h < (ih + 1) * group; h++) {
         const float *q = j->queries + (size_t)h * (size_t)j->n_window * (size_t)d;
-        for (int32_t i = 0; is_wanted(j, h) && i < j->n_window; i++, row++, q += d)
-            for (int32_t c = 0; c < d; c++)
-                to[(size_t)(row - row % mr) * (size_t)d + (size_t)(c * mr + row % mr)] =
-                    j->look->scale * q[c];
+        for (int32_t i = 0; is_wanted(j, h) && i < j->n_window; i++, q += d)
+            wnw__attend_pack(to, row++, mr, q, d, j->look->scale);
     }
 }
 
