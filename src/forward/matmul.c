@@ -14,13 +14,14 @@ struct wnw__matmul_scratch {
 int wnw__matmul_new(struct wnw__matmul_scratch **out, int32_t n_threads)
 {
     struct wnw__matmul_scratch *p = calloc(1, sizeof *p);
+    void *work = NULL;
     *out = NULL;
-    if (p)
-        p->work = malloc((size_t)n_threads * sizeof *p->work);
-    if (!p || !p->work) {
+    /* Where a vector of 64 bytes lies across two lines of the cache, loading it takes twice as long. */
+    if (!p || posix_memalign(&work, 64, (size_t)n_threads * sizeof *p->work) != 0) {
         free(p);
         return wnw__fail(WNW_E_NOMEM, "no memory for the products of %d threads", n_threads);
     }
+    p->work = work;
     p->n_threads = n_threads;
     *out = p;
     return WNW_OK;
