@@ -33,6 +33,9 @@ enum { STRIP_TOKENS = 12 };
 /* Rows of a piece for fewer tokens. */
 enum { FEW_PIECE = 4 * WNW_FEW };
 
+/* The last strip is cut into so many parts if each has at least so many tokens. */
+enum { PARTS = 4, PART_TOKENS = 32 };
+
 static int32_t columns_of(const struct wnw__matmul *p, int32_t c)
 {
     return p->k - c < WNW_CHUNK ? p->k - c : WNW_CHUNK;
@@ -80,18 +83,40 @@ static int32_t rows_of_piece(const struct wnw__matmul *p)
     return p->n_tok < STRIP_TOKENS ? FEW_PIECE : WNW_STRIP;
 }
 
+/* The parts into which the tokens of the last whole strip are cut. Matrices of nine or three strips are common: two
+ * threads would wait for each other at the end of every product. Each part brings the strip into its form again. */
+static int32_t n_parts(const struct wnw__matmul *p)
+{
+    return p->n_tok < PARTS * PART_TOKENS || p->n_row < WNW_STRIP ? 1 : PARTS;
+}
+
 int32_t wnw__matmul_pieces(const struct wnw__matmul *p)
 {
-    return (p->n_row + rows_of_piece(p) - 1) / rows_of_piece(p);
+    return (p->n_row + rows_of_piece(p) - 1) / rows_of_piece(p) + n_parts(p) - 1;
+}
+
+/* Rows first .. first + 63 for part i of n of the tokens. */
+static void part_of_strip(const struct wnw__matmul *p, int32_t first, int32_t i, int32_t n,
+                          struct wnw__matmul_work *work)
+{
+    const int32_t end = (int32_t)((int64_t)p->n_tok * (i + 1) / n);
+    for (int32_t t = (int32_t)((int64_t)p->n_tok * i / n); t < end; t += WNW_TOKENS)
+        full_strip(p, first, t, end - t < WNW_TOKENS ? end - t : WNW_TOKENS, work);
 }
 
 void wnw__matmul_piece(const struct wnw__matmul *p, int32_t i, struct wnw__matmul_work *work)
 {
-    const int32_t most = rows_of_piece(p), first = i * most,
-                  end = p->n_row - first < most ? p->n_row : first + most;
-    if (most == WNW_STRIP && end - first == WNW_STRIP)
-        for (int32_t t = 0; t < p->n_tok; t += WNW_TOKENS)
-            full_strip(p, first, t, p->n_tok - t < WNW_TOKENS ? p->n_tok - t : WNW_TOKENS, work);
+    const int32_t rows = rows_of_piece(p), parts = n_parts(p), n_uncut = wnw__matmul_pieces(p) - parts;
+    if (rows == FEW_PIECE) {
+        few_rows(p, i * rows, p->n_row - i * rows < rows ? p->n_row : (i + 1) * rows, &work->rows);
+        return;
+    }
+    /* Rows that are no whole strip come before the last strip, whose parts are the smallest pieces. */
+    const int32_t n_whole = p->n_row / WNW_STRIP;
+    if (i < n_whole - 1)
+        part_of_strip(p, i * WNW_STRIP, 0, 1, work);
+    else if (i < n_uncut || n_whole == 0)
+        few_rows(p, n_whole * WNW_STRIP, p->n_row, &work->rows);
     else
-        few_rows(p, first, end, &work->rows);
+        part_of_strip(p, (n_whole - 1) * WNW_STRIP, i - n_uncut, parts, work);
 }
