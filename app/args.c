@@ -15,8 +15,9 @@ static const struct app_option model_options[] = {
      "with q8_0 or q4_0: keep the last N entries of each head, and the first 64, in f16; 128 is a good "
      "choice",
      AT(kv_tail), 0, 1048576, "0, or 32 to 1048576"},
-    {"attn", 0, APP_TEXT, "KIND", "own", NULL, "attention: own (our kernels) or ggml (standard operations)",
-     AT(attn), 0, 0, NULL},
+    {"attn", 0, APP_TEXT, "KIND", "own", NULL,
+     "attention: own (our kernels), f32 (the same without bf16) or ggml (standard operations)", AT(attn), 0,
+     0, NULL},
 };
 APP_GROUP(app_group_model, "Model", model_options);
 

@@ -153,8 +153,10 @@ static int check_types(struct app_job *job)
         job->attn = WNW_ATTN_OWN;
     else if (strcmp(job->args->attn, "ggml") == 0)
         job->attn = WNW_ATTN_GGML;
+    else if (strcmp(job->args->attn, "f32") == 0)
+        job->attn = WNW_ATTN_F32;
     else
-        return app_fail(APP_BAD_INPUT, "--attn '%s' is unknown; use own or ggml", job->args->attn);
+        return app_fail(APP_BAD_INPUT, "--attn '%s' is unknown; use own, f32 or ggml", job->args->attn);
     return app_kv_check(&job->kv, job->args, job->attn);
 }
 

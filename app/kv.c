@@ -32,7 +32,7 @@ int app_kv_check(struct app_kv *kv, const struct app_args *args, wnw_attn attn)
     const int rc = check_tail(kv, args->kv_tail, "--kv-tail");
     if (rc != APP_OK || kv->tail == 0)
         return rc;
-    if (attn != WNW_ATTN_OWN)
+    if (attn == WNW_ATTN_GGML)
         return app_fail(APP_BAD_INPUT, "--kv-tail needs --attn own");
     return APP_OK;
 }

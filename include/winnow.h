@@ -296,7 +296,7 @@ typedef struct wnw_size {
 typedef struct wnw_session wnw_session;
 
 typedef enum wnw_kv_type { WNW_KV_F16, WNW_KV_F32, WNW_KV_Q8_0, WNW_KV_Q4_0 } wnw_kv_type;
-typedef enum wnw_attn { WNW_ATTN_OWN, WNW_ATTN_GGML } wnw_attn;
+typedef enum wnw_attn { WNW_ATTN_OWN, WNW_ATTN_GGML, WNW_ATTN_F32 } wnw_attn;
 
 /* Zeros are the defaults. */
 typedef struct wnw_session_params {
@@ -305,8 +305,10 @@ typedef struct wnw_session_params {
     int32_t n_ubatch;  /* prompt tokens per graph, 0 = 512 */
     int32_t n_threads; /* at most so many, fewer while other programs take the cores; 0 = usable cores */
     wnw_kv_type kv_type;
-    wnw_attn attn; /* OWN: this library's kernels over heads of different lengths; GGML: standard ggml
-                      operations, a reference for comparison */
+    /* OWN: this library's kernels over heads of different lengths, which multiply prompts in bf16 where the CPU does
+     * that and the cache is not F32; F32: the same, always in float32; GGML: standard ggml operations, a reference
+     * for comparison. */
+    wnw_attn attn;
     /* Called during prefill after each ubatch with tokens done and to do; return false to cancel
      * (E_CANCELLED). NULL = none. */
     bool (*progress)(int32_t done, int32_t total, void *user);
@@ -517,7 +519,7 @@ WNW_API int wnw_detokenize(const wnw_model *m, const int32_t *tokens, int32_t n_
 
 /* Number of cores that this process may use. */
 WNW_API int32_t wnw_usable_cores(void);
-/* Name of the attention kernels in use: "avx512", "avx2", "scalar". Static. */
+/* Name of the attention kernels in use: "avx512-bf16", "avx512", "avx2", "scalar". Static. */
 WNW_API const char *wnw_kernel_name(void);
 
 /* ======== More of sessions ======== */

@@ -164,16 +164,17 @@ static struct run run_as(enum arithmetic how, const wnw_model *m, wnw_kv_type ty
                          int32_t n, const struct run *lead)
 {
     arithmetic = how;
-    struct run r = run(m, WNW_ATTN_OWN, type, tokens, n, lead);
+    struct run r = run(m, WNW_ATTN_F32, type, tokens, n, lead);
     arithmetic = AS_BUILT;
     return r;
 }
 
 /* Of one cache type, over all runs. */
 struct distances {
-    struct test_diff own, ggml;      /* from double precision */
-    struct test_diff between;        /* own from ggml */
-    struct test_diff explained;      /* ggml from its imitation */
+    struct test_diff own, bf16,
+        ggml;                   /* from double precision; own in float32, and in bf16 where the CPU has it */
+    struct test_diff between;   /* own from ggml */
+    struct test_diff explained; /* ggml from its imitation */
     int runs, own_other, ggml_other; /* greedy runs, and in how many of them other tokens are picked */
 };
 
@@ -190,15 +191,18 @@ static void measure(struct distances *d, const wnw_model *m, wnw_kv_type type, c
 {
     struct run exact = run_as(IN_DOUBLE, m, type, tokens, n, NULL);
     struct run own = run_as(AS_BUILT, m, type, tokens, n, &exact);
+    struct run bf16 = run(m, WNW_ATTN_OWN, type, tokens, n, &exact);
     struct run ggml = run(m, WNW_ATTN_GGML, type, tokens, n, &exact);
     struct run imitation = run_as(LIKE_GGML, m, type, tokens, n, &exact);
     d->runs++;
     d->own_other += add(&d->own, &exact, &own);
+    add(&d->bf16, &exact, &bf16);
     d->ggml_other += add(&d->ggml, &exact, &ggml);
     add(&d->between, &ggml, &own);
     add(&d->explained, &imitation, &ggml);
     free(exact.logits);
     free(own.logits);
+    free(bf16.logits);
     free(ggml.logits);
     free(imitation.logits);
 }
@@ -206,9 +210,10 @@ static void measure(struct distances *d, const wnw_model *m, wnw_kv_type type, c
 static void print_distances(const char *what, const struct distances *d)
 {
     char line[80];
-    const struct test_diff *const all[] = {&d->own, &d->ggml, &d->between, &d->explained};
-    const char *const names[] = {"own - double", "ggml - double", "own - ggml", "ggml - imitation"};
-    for (int i = 0; i < 4; i++) {
+    const struct test_diff *const all[] = {&d->own, &d->bf16, &d->ggml, &d->between, &d->explained};
+    const char *const names[] = {"own - double", "own in bf16 - double", "ggml - double", "own - ggml",
+                                 "ggml - imitation"};
+    for (int i = 0; i < 5; i++) {
         snprintf(line, sizeof line, "%s %s", what, names[i]);
         test_diff_print(line, all[i]);
     }
@@ -291,6 +296,10 @@ static bool check(const struct distances *d, int t, enum weights w)
     snprintf(what, sizeof what, "%s cache, %s", wnw_kv_type_name(types[t]), weight_names[w]);
     print_distances(what, d);
     bool ok = at_most(what, "own - double", test_diff_nmse(&d->own), b->own);
+    /* It rounds about as much as ggml does. */
+    ok = at_most(what, "own in bf16 - double", test_diff_nmse(&d->bf16),
+                 types[t] == WNW_KV_F32 ? b->own : fmax(b->ggml, 1e-4)) &&
+         ok;
     ok = at_most(what, "ggml - double", ggml, b->ggml) && ok;
     ok = at_most(what, "own - ggml, mean KL", test_diff_kl(&d->between), b->kl_between) && ok;
     /* A ggml that does not round is as good. */

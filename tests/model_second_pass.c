@@ -109,7 +109,8 @@ static wnw_session *read_context(const wnw_model *m, const struct setup *c, cons
                                  int32_t n_ctx, int watch)
 {
     wnw_session_params params = wnw_session_default_params();
-    params.attn = c->attn;
+    /* Statistics are compared with float32 ones. */
+    params.attn = c->attn == WNW_ATTN_OWN ? WNW_ATTN_F32 : c->attn;
     params.kv_type = c->kv_type;
     params.n_ubatch = c->n_ubatch;
     params.n_threads = 1; /* spinning threads cost more than the tiny model */

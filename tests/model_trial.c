@@ -21,7 +21,7 @@ static struct wnw__trial_text text_of(void)
 
 static int set_up(void **state)
 {
-    const wnw_engine_params params = {WNW_INIT(wnw_engine_params), .n_threads = 2};
+    const wnw_engine_params params = {WNW_INIT(wnw_engine_params), .n_threads = 2, .attn = WNW_ATTN_F32};
     (void)state;
     test_open_tiny(&model, "llama", N + NEXT, 5);
     const struct wnw__trial_text text = text_of();
@@ -115,7 +115,7 @@ static void plans_are_those_of_the_method(void **state)
     const struct mode *mode = *state;
     struct table t;
     wnw_plan *ours, *theirs;
-    wnw_session *s = test_session_new(model.m, &(struct test_session){.n_threads = 1});
+    wnw_session *s = test_session_new(model.m, &(struct test_session){.attn = WNW_ATTN_F32, .n_threads = 1});
     wnw_policy *policy = test_policy(mode->recipe);
     const wnw_size size = size_budget(mode->budget);
     make_table(&t);
@@ -153,8 +153,8 @@ static void costs_are_those_of_a_session(void **state)
     assert_ok(wnw__trial_run(&again, &prompt, plan)); /* a trial leaves nothing behind */
     assert_cmp(again, ==, kept);
     assert_cmp(full, !=, kept);
-    /* Token by token in a session of its own. */
-    wnw_session *s = test_session_new(model.m, &(struct test_session){.n_threads = 1});
+    /* Token by token in a session of its own, where they are multiplied in float32. */
+    wnw_session *s = test_session_new(model.m, &(struct test_session){.attn = WNW_ATTN_F32, .n_threads = 1});
     test_prefill(s, model.tokens, N);
     assert_ok(wnw_session_apply(s, plan, NULL));
     for (int i = 0; i < NEXT; i++) {

@@ -16,6 +16,7 @@
 #include "base/topk.h"
 #include "cache/cache.h"
 #include "forward/team.h"
+#include "kernel/bf16.h"
 #include "kernel/kernel_impl.h"
 #include "kernel/matmul.h"
 #include "model/rope.h"

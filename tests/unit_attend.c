@@ -18,6 +18,9 @@
  */
 #define TOLERANCE 5e-6
 
+/* Products in bf16 round queries, keys, weights and values by up to 2^-9 of themselves. */
+#define TOLERANCE_BF16 0.02
+
 struct shape {
     int32_t n_head, n_head_kv, d;
     wnw_kv_type type;
@@ -159,6 +162,31 @@ static void run_threads(struct fixture *f, float *out, int nth)
         assert_int_equal(pthread_join(t[i].id, NULL), 0);
 }
 
+static double error_of(struct fixture *f)
+{
+    memset(f->out, 0xff, f->n_q * sizeof *f->out);
+    wnw__attend_run(&f->op, f->q, NULL, NULL, f->out, 0, 1);
+    return test_relative_error(f->out, f->ref, f->n_q);
+}
+
+/* Products in bf16: near the reference, and float32 where they are not used. */
+static void check_bf16(struct fixture *f)
+{
+    const struct wnw__bf16 *const versions[] = {wnw__bf16_scalar(), wnw__bf16_best()};
+    const struct shape *s = &f->s;
+    const bool few = wnw__attend_is_decode(f->shared, s->n_tok) ||
+                     s->n_tok * (s->n_head / s->n_head_kv) <= WNW_ATTEND_NT_ROWS;
+    f->shared->vec = wnw__vec_at(0);
+    for (int i = 0; i < 2 && versions[i]; i++) {
+        f->shared->bf16 = versions[i];
+        const double e = error_of(f);
+        if (!(e <= (few || s->type == WNW_KV_F32 ? TOLERANCE : TOLERANCE_BF16)))
+            fail_msg("bf16, %s: error %g for %d/%d heads, d %d, type %d, %d new, %d past, window %d",
+                     versions[i]->name, e, s->n_head, s->n_head_kv, s->d, (int)s->type, s->n_tok, s->n_past,
+                     s->n_swa);
+    }
+}
+
 /* Every instruction set of this machine against the reference. */
 static void check_shape(const struct shape *s)
 {
@@ -169,14 +197,14 @@ static void check_shape(const struct shape *s)
     wnw__attend_ref(&f.op, f.q, f.ref);
     for (int i = 0; wnw__vec_at(i); i++) {
         f.shared->vec = wnw__vec_at(i);
-        memset(f.out, 0xff, f.n_q * sizeof *f.out);
-        wnw__attend_run(&f.op, f.q, NULL, NULL, f.out, 0, 1);
-        const double e = test_relative_error(f.out, f.ref, f.n_q);
+        f.shared->bf16 = NULL;
+        const double e = error_of(&f);
         if (!(e <= TOLERANCE))
             fail_msg("%s: error %g for %d/%d heads, d %d, type %d, %d new, %d past, window %d",
                      f.shared->vec->name, e, s->n_head, s->n_head_kv, s->d, (int)s->type, s->n_tok, s->n_past,
                      s->n_swa);
     }
+    check_bf16(&f);
     fixture_free(&f);
 }
 
@@ -322,6 +350,62 @@ static void extreme_scores(void **state)
     }
 }
 
+/* Numbers that bf16 holds exactly: each query finds the one key that is like it, and its output is that value. A query
+ * that looks at a key of its own time or before it gets it; the keys of stored entries are the other way round. */
+static void bf16_is_exact_where_it_can_be(void **state)
+{
+    (void)state;
+    const struct wnw__bf16 *const versions[] = {wnw__bf16_scalar(), wnw__bf16_best()};
+    static const wnw_kv_type types[] = {WNW_KV_F16, WNW_KV_Q8_0};
+    enum { D = 96, TOK = 70 };
+    for (int k = 0; k < 4; k++) {
+        const struct shape s = {.n_head = 4,
+                                .n_head_kv = 2,
+                                .d = D,
+                                .type = types[k % 2],
+                                .len = {D, 65},
+                                .n_past = 200,
+                                .n_tok = TOK};
+        if (!versions[k / 2])
+            continue;
+        struct fixture f;
+        fixture_init(&f, &s, 1);
+        f.shared->bf16 = versions[k / 2];
+        f.op.scale = 1.0f;
+        for (int ih = 0; ih < 2; ih++) {
+            float rows[D * D] = {0}, values[D * D];
+            for (int i = 0; i < D * D; i++)
+                values[i] = (float)(i % D < 32   ? i / D
+                                    : i % D < 64 ? i % D - 64
+                                                 : 127 - i / D); /* 127 at most */
+            for (int i = 0; i < s.len[ih]; i++) {
+                rows[i * D + i] = 127; /* entry i is about element i */
+                values[i * D] = values[i * D + 32] = values[i * D + 64] = 127; /* the scale of q8_0 is 1 */
+            }
+            const size_t at = (size_t)f.layer.off[ih] * wnw__row_bytes(s.type, D);
+            wnw__rows_from_f32(s.type, rows, s.len[ih], D, f.layer.k + at);
+            wnw__rows_from_f32(s.type, values, s.len[ih], D, f.layer.v + at);
+        }
+        memset(f.k, 0, (size_t)TOK * 2 * D * sizeof *f.k);
+        memset(f.q, 0, f.n_q * sizeof *f.q);
+        for (int t = 0; t < TOK; t++)
+            for (int h = 0; h < 4; h++)
+                f.q[(t * 4 + h) * D + (t * 5 + h) % 65] = 2;
+        wnw__attend_store(&f.op, f.k, f.v, 0, 1);
+        wnw__attend_ref(&f.op, f.q, f.ref);
+        wnw__attend_run(&f.op, f.q, NULL, NULL, f.out, 0, 1);
+        for (int t = 0; t < TOK; t++)
+            for (int h = 0; h < 4; h++)
+                for (int c = 0; c < D; c++) {
+                    const int i = (t * 5 + h) % 65;
+                    const float want = (float)(c % 32 == 0 ? 127 : c < 32 ? i : c < 64 ? c - 64 : 127 - i);
+                    assert_near(f.ref[(t * 4 + h) * D + c], want, 1e-4);
+                    assert_cmp(f.out[(t * 4 + h) * D + c], ==, want);
+                }
+        fixture_free(&f);
+    }
+}
+
 /* Any number of threads, also more than there is scratch for, and any interleaving: the same bits. */
 static void threads_do_not_matter(void **state)
 {
@@ -434,6 +518,7 @@ static void graph_operation(void **state)
         struct fixture f;
         struct graph g;
         fixture_init(&f, &s, 2);
+        f.shared->bf16 = NULL;
         graph_init(&g, &f);
         assert_int_equal(ggml_graph_compute_with_ctx(g.ctx, g.gf, n_threads), GGML_STATUS_SUCCESS);
         wnw__attend_ref(&f.op, f.q, f.ref);
@@ -473,11 +558,17 @@ static void bad_dimensions_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(agrees_with_reference), cmocka_unit_test(odd_sizes_agree),
-        cmocka_unit_test(sliding_window_agrees), cmocka_unit_test(window_by_hand),
-        cmocka_unit_test(two_keys_by_hand),      cmocka_unit_test(extreme_scores),
-        cmocka_unit_test(threads_do_not_matter), cmocka_unit_test(store_writes_new_rows_only),
-        cmocka_unit_test(graph_operation),       cmocka_unit_test(bad_dimensions_are_refused),
+        cmocka_unit_test(agrees_with_reference),
+        cmocka_unit_test(odd_sizes_agree),
+        cmocka_unit_test(sliding_window_agrees),
+        cmocka_unit_test(window_by_hand),
+        cmocka_unit_test(two_keys_by_hand),
+        cmocka_unit_test(extreme_scores),
+        cmocka_unit_test(bf16_is_exact_where_it_can_be),
+        cmocka_unit_test(threads_do_not_matter),
+        cmocka_unit_test(store_writes_new_rows_only),
+        cmocka_unit_test(graph_operation),
+        cmocka_unit_test(bad_dimensions_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -282,6 +282,7 @@ static void agrees_with_reference(void **state)
         for (int v = 0; wnw__vec_at(v); v++)
             for (int32_t il = 0; il < N_LAYER; il++) {
                 f.shared->vec = wnw__vec_at(v);
+                f.shared->bf16 = NULL;
                 run(&f, il, false, 1);
                 wnw__attend_ref(&f.op, f.q, f.expect);
                 const double e = test_relative_error(f.out, f.expect, f.n_q);
@@ -392,6 +393,7 @@ static void own_operation_in_a_graph(void **state)
             struct graph g;
             fixture_init(&f, &shapes[i], 2);
             f.op.il = il;
+            f.shared->bf16 = NULL;
             assert_int_equal(wnw__attend_shared_reserve(f.shared, &f.batch, il, il + 1), WNW_OK);
             compute(&f, &g, false);
             wnw__attend_ref(&f.op, f.q, f.expect);

@@ -13,6 +13,8 @@
 /* Scores stay below 10 and are off by about 10 * 2^-24 * sqrt(d); a probability is off by that share of
  * itself. */
 #define TOLERANCE 1e-5
+/* Scores from queries and keys that are rounded to bf16 are off by 10 * 2^-9 * 2 at most, and mostly far less. */
+#define TOLERANCE_BF16 0.04
 
 struct shape {
     int32_t n_head, n_head_kv, d;
@@ -35,6 +37,7 @@ struct fixture {
     bool softmax_known;              /* the attention runs in front of it */
     unsigned wanted;                 /* of the attention: WNW_COLUMN_* */
     float *q, *k, *v, *out;
+    double tolerance;
     size_t n_aux;    /* floats of one kind: [group][n_rows] */
     float *start[2]; /* numbers before the run */
     double *want[2];
@@ -77,6 +80,7 @@ static void fixture_init(struct fixture *f, const struct shape *s, int32_t n_thr
 {
     memset(f, 0, sizeof *f);
     f->s = *s;
+    f->tolerance = TOLERANCE;
     fill_layer(f);
     const size_t row = (size_t)s->n_tok * (size_t)s->d;
     f->q = test_random_floats(row * (size_t)s->n_head, 1, 1.5f);
@@ -88,7 +92,8 @@ static void fixture_init(struct fixture *f, const struct shape *s, int32_t n_thr
                                           .n_head_kv = s->n_head_kv,
                                           .d = s->d,
                                           .n_threads = n_threads,
-                                          .n_ubatch = s->n_tok};
+                                          .n_ubatch = s->n_tok,
+                                          .float32 = true};
     f->cache = (struct wnw__cache){.n_layer = 1,
                                    .n_head_kv = s->n_head_kv,
                                    .d = s->d,
@@ -282,7 +287,7 @@ static void compare(const struct fixture *f)
     for (int i = 0; i < 2; i++)
         for (size_t at = 0; at < f->n_aux; at++) {
             const double want = f->want[i][at], got = (double)f->layer.aux[i][at];
-            if (!(fabs(got - want) <= TOLERANCE * fmax(want, 1e-3)))
+            if (!(fabs(got - want) <= f->tolerance * fmax(want, 1e-3)))
                 fail_msg("%s, %s: %g, expected %g (%d/%d heads, d %d, type %d, %d new, row %d)",
                          f->shared->vec->name, i ? "maximum" : "sum", got, want, f->s.n_head, f->s.n_head_kv,
                          f->s.d, (int)f->s.type, f->s.n_tok, (int)(at % (size_t)f->layer.n_rows));
@@ -301,32 +306,45 @@ static void check_total(const struct fixture *f)
         double total = 0.0;
         for (int32_t i = 0; i < s->len[h / group] + s->n_tok; i++)
             total += (double)f->layer.aux[0][at + (size_t)i] - (double)f->start[0][at + (size_t)i];
-        if (fabs(total - s->n_tok) > TOLERANCE * s->n_tok)
+        if (fabs(total - s->n_tok) > f->tolerance * s->n_tok)
             fail_msg("head %d: %g in all from %d queries", h, total, s->n_tok);
     }
 }
 
-static void check_shape(const struct shape *s)
+static void check_ways(struct fixture *f)
 {
-    struct fixture f;
-    const size_t bytes = (size_t)s->n_tok * (size_t)s->n_head * (size_t)s->d * sizeof *f.out;
+    const size_t bytes = (size_t)f->s.n_tok * (size_t)f->s.n_head * (size_t)f->s.d * sizeof *f->out;
     float *out = malloc(bytes);
     assert_non_null(out);
+    for (int way = 0; way < N_WAYS; way++) {
+        set_way(f, way);
+        run(f, 1);
+        compare(f);
+        check_total(f);
+        if (way == BEHIND_SOFTMAX)
+            memcpy(out, f->out, bytes);
+        if (way == BEHIND_COLUMNS) /* who looks changes nothing */
+            assert_memory_equal(f->out, out, bytes);
+    }
+    free(out);
+}
+
+static void check_shape(const struct shape *s)
+{
+    const struct wnw__bf16 *const bf16[] = {wnw__bf16_scalar(), wnw__bf16_best()};
+    struct fixture f;
     fixture_init(&f, s, 3);
     reference(&f);
-    for (int i = 0; wnw__vec_at(i); i++)
-        for (int way = 0; way < N_WAYS; way++) {
-            f.shared->vec = wnw__vec_at(i);
-            set_way(&f, way);
-            run(&f, 1);
-            compare(&f);
-            check_total(&f);
-            if (way == BEHIND_SOFTMAX)
-                memcpy(out, f.out, bytes);
-            if (way == BEHIND_COLUMNS) /* who looks changes nothing */
-                assert_memory_equal(f.out, out, bytes);
-        }
-    free(out);
+    for (int i = 0; wnw__vec_at(i); i++) {
+        f.shared->vec = wnw__vec_at(i);
+        check_ways(&f);
+    }
+    f.shared->vec = wnw__vec_at(0);
+    f.tolerance = s->type == WNW_KV_F32 ? TOLERANCE : TOLERANCE_BF16;
+    for (int i = 0; i < 2 && bf16[i]; i++) {
+        f.shared->bf16 = bf16[i];
+        check_ways(&f);
+    }
     fixture_free(&f);
 }
 
@@ -432,7 +450,7 @@ static void slices_of_a_batch(void **state)
         const int32_t n_row = s[0].n_tok + s[1].n_tok;
         const size_t row = 6 * 64, n_first = (size_t)s[0].n_tok * row, n = (size_t)n_row * row;
         const struct wnw__attend_dims dims = {
-            .n_head = 6, .n_head_kv = 2, .d = 64, .n_threads = 1, .n_ubatch = n_row};
+            .n_head = 6, .n_head_kv = 2, .d = 64, .n_threads = 1, .n_ubatch = n_row, .float32 = true};
         struct wnw__attend_op attend = {.scale = 0.125f};
         float *q = malloc(n * sizeof *q), *out = malloc(n * sizeof *out);
         assert_non_null(q);

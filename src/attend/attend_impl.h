@@ -10,6 +10,7 @@
 #define WNW_ATTEND_IMPL_H
 
 #include "attend/attend.h"
+#include "kernel/bf16.h"
 #include "kernel/kernel_impl.h"
 
 #include <stdatomic.h>
@@ -39,9 +40,10 @@ struct wnw__attend_place {
 struct wnw__attend_shared {
     struct wnw__attend_dims dims;
     const struct wnw__vec *vec;
-    int32_t group; /* query heads per KV head */
-    int32_t rows;  /* most queries in one unit, multiple of WNW_ROWS_PAD */
-    int32_t ld;    /* d rounded up to WNW_TILE_PAD */
+    const struct wnw__bf16 *bf16; /* NULL: the products of many queries are float32, too */
+    int32_t group;                /* query heads per KV head */
+    int32_t rows;                 /* most queries in one unit, multiple of WNW_ROWS_PAD */
+    int32_t ld;                   /* d rounded up to WNW_TILE_PAD */
 
     float *work;        /* [n_threads][work_floats], see wnw__attend_work_at */
     size_t work_floats; /* per thread */
@@ -97,10 +99,11 @@ struct wnw__attend_kept {
 
 /* One thread's scratch. */
 struct wnw__attend_work {
-    float *q;           /* [rows][d] or panels [rows / panel_rows][d][panel_rows] */
-    float *kf, *kt;     /* [WNW_TILE][d], [d][WNW_TILE] */
-    float *vf;          /* [WNW_TILE][ld] */
+    float *q;           /* [rows][d], or panels: wnw__attend_seal */
+    float *kf, *kt;     /* [WNW_TILE][d], [d][WNW_TILE] or its pairs */
+    float *vf;          /* [WNW_TILE][ld] or its pairs */
     float *s;           /* [rows][WNW_TILE] */
+    uint32_t *pairs;    /* [rows][WNW_TILE / 2] s in bf16 */
     float *o;           /* [rows][ld] */
     float *m, *l;       /* [rows] running maximum and sum */
     float *corr;        /* [rows] */
@@ -142,6 +145,21 @@ int32_t wnw__attend_longest(const struct wnw__cache *c, int32_t from, int32_t to
 /* Makes *array an array of at least n floats, of *cap, zeroed where it is new. */
 int wnw__attend_need(float **array, size_t *cap, size_t n);
 
+/* ---- The scores of many queries ---- */
+
+/* Whether products with panels of queries are bf16: not for few rows, which take longer to read than to multiply. */
+static inline bool wnw__attend_is_bf16(const struct wnw__attend_job *job)
+{
+    const struct wnw__attend_shared *sh = job->op->shared;
+    return sh->bf16 && job->type != WNW_KV_F32 && !wnw__attend_is_decode(sh, job->slice->n_row);
+}
+
+static inline int32_t wnw__attend_panel_rows(const struct wnw__attend_job *job)
+{
+    const struct wnw__attend_shared *sh = job->op->shared;
+    return wnw__attend_is_bf16(job) ? sh->bf16->panel_rows : sh->vec->panel_rows;
+}
+
 /* Sets row i of panels of mr rows, [panels][d][mr], to scale * src[d]. */
 static inline void wnw__attend_pack(float *panels, int32_t i, int32_t mr, const float *src, int32_t d,
                                     float scale)
@@ -150,6 +168,15 @@ static inline void wnw__attend_pack(float *panels, int32_t i, int32_t mr, const 
     for (int32_t c = 0; c < d; c++)
         to[(size_t)c * (size_t)mr] = scale * src[c];
 }
+
+/* Turns panels of n_query queries, complete with zeros, into what wnw__attend_scores takes. */
+void wnw__attend_seal(const struct wnw__attend_job *job, float *panels, int32_t n_query);
+/* Loads a tile of stored keys into w->kt. */
+void wnw__attend_keys(const struct wnw__attend_job *job, const struct wnw__kv_run *rows,
+                      const struct wnw__attend_work *w);
+/* s[n_query, rounded up to whole panels][WNW_TILE] = panels . w->kt */
+void wnw__attend_scores(const struct wnw__attend_job *job, const float *panels, int32_t n_query,
+                        const struct wnw__attend_work *w, float *s);
 
 size_t wnw__attend_work_floats(const struct wnw__attend_shared *sh);
 struct wnw__attend_work wnw__attend_work_at(const struct wnw__attend_shared *sh, int ith);

@@ -15,8 +15,8 @@ static size_t padded(size_t n)
 size_t wnw__attend_work_floats(const struct wnw__attend_shared *sh)
 {
     const size_t rows = (size_t)sh->rows, d = (size_t)sh->dims.d, ld = (size_t)sh->ld;
-    return padded(rows * d) + 2 * padded(WNW_TILE * d) + WNW_TILE * ld + rows * WNW_TILE + padded(rows * ld) +
-           6 * padded(rows);
+    return padded(rows * d) + 2 * padded(WNW_TILE * d) + WNW_TILE * ld + rows * WNW_TILE +
+           rows * WNW_TILE / 2 + padded(rows * ld) + 6 * padded(rows);
 }
 
 struct wnw__attend_work wnw__attend_work_at(const struct wnw__attend_shared *sh, int ith)
@@ -28,7 +28,8 @@ struct wnw__attend_work wnw__attend_work_at(const struct wnw__attend_shared *sh,
     w.kt = w.kf + padded(WNW_TILE * d);
     w.vf = w.kt + padded(WNW_TILE * d);
     w.s = w.vf + WNW_TILE * ld;
-    w.o = w.s + rows * WNW_TILE;
+    w.pairs = (uint32_t *)(void *)(w.s + rows * WNW_TILE);
+    w.o = w.s + rows * WNW_TILE + rows * WNW_TILE / 2;
     w.m = w.o + padded(rows * ld);
     w.l = w.m + padded(rows);
     w.corr = w.l + padded(rows);
@@ -62,12 +63,61 @@ int32_t wnw__attend_first(const struct wnw__attend_job *job, int32_t ih, int32_t
     return lo;
 }
 
+/* ---- Queries, keys and values ---- */
+
+void wnw__attend_seal(const struct wnw__attend_job *job, float *panels, int32_t n_query)
+{
+    const struct wnw__attend_shared *sh = job->op->shared;
+    const int32_t mr = wnw__attend_panel_rows(job), d = sh->dims.d;
+    uint32_t *pairs = (uint32_t *)(void *)panels;
+    if (!wnw__attend_is_bf16(job))
+        return;
+    for (int32_t i = 0; i < n_query; i += mr, panels += d * mr, pairs += (d + 1) / 2 * mr)
+        sh->bf16->pair_rows(panels, d, mr, pairs);
+}
+
+/* Whether bf16 pairs are made of stored rows without going by way of float32. */
+static bool is_direct(const struct wnw__kv_run *rows, int32_t d)
+{
+    return rows->type == WNW_KV_F16 && d % WNW_TILE_PAD == 0;
+}
+
+void wnw__attend_keys(const struct wnw__attend_job *job, const struct wnw__kv_run *rows,
+                      const struct wnw__attend_work *w)
+{
+    const struct wnw__attend_shared *sh = job->op->shared;
+    const int32_t d = sh->dims.d;
+    const bool bf16 = wnw__attend_is_bf16(job);
+    uint32_t *pairs = (uint32_t *)(void *)w->kt;
+    if (bf16 && is_direct(rows, d)) {
+        sh->bf16->keys_f16((const uint16_t *)(const void *)rows->k, rows->n, d, pairs);
+        return;
+    }
+    sh->vec->to_f32(rows->type, rows->k, rows->n, d, w->kf, d);
+    sh->vec->transpose(w->kf, d, w->kt);
+    if (bf16)
+        sh->bf16->pair_rows(w->kt, d, WNW_TILE, pairs);
+}
+
+void wnw__attend_scores(const struct wnw__attend_job *job, const float *panels, int32_t n_query,
+                        const struct wnw__attend_work *w, float *s)
+{
+    const struct wnw__attend_shared *sh = job->op->shared;
+    const int32_t mr = wnw__attend_panel_rows(job), n_panel = (n_query + mr - 1) / mr, d = sh->dims.d;
+    if (wnw__attend_is_bf16(job))
+        sh->bf16->mul_panels((const uint32_t *)(const void *)panels, n_panel, (d + 1) / 2,
+                             (const uint32_t *)(const void *)w->kt, s);
+    else
+        sh->vec->mul_panels(panels, n_panel, d, w->kt, s);
+}
+
 void wnw__attend_load(const struct wnw__attend_job *job, const struct wnw__attend_rows *r, const float *q,
                       struct wnw__attend_work *w)
 {
     const struct wnw__attend_shared *sh = job->op->shared;
     const int32_t d = sh->dims.d, group = sh->group, n_query = r->n * group;
-    const int32_t mr = n_query > WNW_ATTEND_NT_ROWS ? sh->vec->panel_rows : 1;
+    const bool panels = n_query > WNW_ATTEND_NT_ROWS;
+    const int32_t mr = panels ? wnw__attend_panel_rows(job) : 1;
     const int32_t len = job->layer->len[r->ih];
 
     if (n_query % mr)
@@ -81,6 +131,8 @@ void wnw__attend_load(const struct wnw__attend_job *job, const struct wnw__atten
         w->to[i] = len + t + 1;
         w->old[i] = wnw__cache_old(job->slice->cache, job->layer, r->ih, t);
     }
+    if (panels)
+        wnw__attend_seal(job, w->q, n_query);
     for (int32_t i = 0; i < sh->rows; i++) {
         w->m[i] = -FLT_MAX; /* finite, so that m - m and -inf - m are defined */
         w->l[i] = 0.0f;
@@ -132,9 +184,38 @@ static void score_tile(const struct wnw__attend_job *job, const struct wnw__kv_r
         vec->mul_rows(rows->type, w->q, n_query, rows->k, rows->row_bytes, rows->n, d, 1.0f, w->s, WNW_TILE);
         return;
     }
-    vec->to_f32(rows->type, rows->k, rows->n, d, w->kf, d);
-    vec->transpose(w->kf, d, w->kt);
-    vec->mul_panels(w->q, (n_query + vec->panel_rows - 1) / vec->panel_rows, d, w->kt, w->s);
+    wnw__attend_keys(job, rows, w);
+    wnw__attend_scores(job, w->q, n_query, w, w->s);
+}
+
+/* Whether the products of so many queries are bf16. */
+static bool takes_bf16(const struct wnw__attend_job *job, int32_t n_query)
+{
+    return n_query > WNW_ATTEND_NT_ROWS && wnw__attend_is_bf16(job);
+}
+
+/* s = exp(s - m), with m, l and corr as they are behind the tile; in bf16 in w->pairs, and in s if that is kept */
+static void softmax_tile(const struct wnw__attend_job *job, int32_t n_query, const struct wnw__attend_work *w)
+{
+    const struct wnw__attend_shared *sh = job->op->shared;
+    if (takes_bf16(job, n_query))
+        sh->bf16->softmax_tile(w->s, n_query, w->m, w->l, w->corr, w->kept != NULL, w->pairs);
+    else
+        sh->vec->softmax_tile(w->s, n_query, w->m, w->l, w->corr);
+}
+
+/* o = o * corr + pairs . v */
+static void value_tile_bf16(const struct wnw__attend_shared *sh, const struct wnw__kv_run *rows,
+                            int32_t n_query, const struct wnw__attend_work *w)
+{
+    uint32_t *v = (uint32_t *)(void *)w->vf;
+    if (is_direct(rows, sh->dims.d)) {
+        sh->bf16->values_f16((const uint16_t *)(const void *)rows->v, rows->n, sh->dims.d, v);
+    } else {
+        sh->vec->to_f32(rows->type, rows->v, rows->n, sh->dims.d, w->vf, sh->ld);
+        sh->bf16->pair_rows(w->vf, rows->n, sh->ld, v);
+    }
+    sh->bf16->accumulate(w->pairs, n_query, w->corr, v, (rows->n + 1) / 2, sh->ld, w->o);
 }
 
 /* o = o * corr + s . v */
@@ -145,6 +226,10 @@ static void value_tile(const struct wnw__attend_job *job, const struct wnw__kv_r
     const struct wnw__vec *vec = sh->vec;
     if (n_query <= WNW_ATTEND_NT_ROWS && sh->ld == sh->dims.d && !is_converted_once(rows, n_query)) {
         vec->accumulate(rows->type, w->s, n_query, w->corr, rows->v, rows->row_bytes, rows->n, sh->ld, w->o);
+        return;
+    }
+    if (takes_bf16(job, n_query)) {
+        value_tile_bf16(sh, rows, n_query, w);
         return;
     }
     vec->to_f32(rows->type, rows->v, rows->n, sh->dims.d, w->vf, sh->ld);
@@ -206,7 +291,7 @@ static void stream_part(const struct wnw__attend_job *job, int32_t n_query,
             wnw__attend_keep_tile(w, part->from + i + j, tile.n);
         score_tile(job, &tile, n_query, w);
         mask_tile(w, n_query, part->seen, part->from + i + j, tile.n);
-        job->op->shared->vec->softmax_tile(w->s, n_query, w->m, w->l, w->corr);
+        softmax_tile(job, n_query, w);
         if (w->kept)
             wnw__attend_keep_max(w);
         value_tile(job, &tile, n_query, w);

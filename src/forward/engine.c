@@ -18,7 +18,7 @@ static int resolve_params(const wnw_engine_params *in, wnw_engine_params *out)
         return wnw__fail(WNW_E_RANGE, "a ubatch of %d tokens: 1 to 65536 are allowed", (int)out->n_ubatch);
     if (out->n_threads < 0 || out->n_threads > 512)
         return wnw__fail(WNW_E_RANGE, "%d threads: 1 to 512 are allowed", (int)out->n_threads);
-    if (out->attn != WNW_ATTN_OWN && out->attn != WNW_ATTN_GGML)
+    if (out->attn != WNW_ATTN_OWN && out->attn != WNW_ATTN_GGML && out->attn != WNW_ATTN_F32)
         return wnw__fail(WNW_E_ARG, "attention number %d does not exist", (int)out->attn);
     out->n_ubatch = out->n_ubatch ? out->n_ubatch : 512;
     out->n_threads = out->n_threads ? out->n_threads : wnw_usable_cores();
@@ -36,7 +36,8 @@ static int init_engine(wnw_engine *e)
                                           .n_head_kv = hp->n_head_kv,
                                           .d = hp->n_embd_head,
                                           .n_threads = e->params.n_threads,
-                                          .n_ubatch = e->params.n_ubatch};
+                                          .n_ubatch = e->params.n_ubatch,
+                                          .float32 = e->params.attn != WNW_ATTN_OWN};
     WNW_TRY(wnw__attend_shared_new(&e->shared, &dims));
     WNW_TRY(wnw__matmul_new(&e->matmul, e->params.n_threads));
     e->ops = calloc((size_t)hp->n_layer, sizeof *e->ops);
@@ -168,7 +169,7 @@ static int set_batch(wnw_engine *e, const struct wnw__batch *b)
 static int keep_statistics(wnw_engine *e, const struct wnw__batch *b)
 {
     bool wanted = false;
-    if (e->params.attn != WNW_ATTN_OWN)
+    if (e->params.attn == WNW_ATTN_GGML)
         return WNW_OK;
     for (int32_t i = 0; i < b->n_slice; i++)
         wanted = wanted || wnw__recorders_read_softmax(b->slice[i].recorders);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include "kernel/bf16.h"
 #include "kernel/kernel_impl.h"
 
 #include <ggml-cpu.h>
@@ -22,7 +23,7 @@ const struct wnw__vec *wnw__vec_at(int i)
 
 const char *wnw_kernel_name(void)
 {
-    return wnw__vec_at(0)->name;
+    return wnw__bf16_best() ? wnw__bf16_best()->name : wnw__vec_at(0)->name;
 }
 
 size_t wnw__row_bytes(wnw_kv_type type, int32_t d)

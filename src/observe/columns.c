@@ -144,12 +144,6 @@ static int tiles_at(const struct sweep *s, int32_t ih, int32_t j, int32_t to, st
     return 2;
 }
 
-static void load_tile(const struct sweep *s, const struct tile *tile, const struct wnw__attend_work *w)
-{
-    s->sh->vec->to_f32(tile->rows.type, tile->rows.k, tile->rows.n, s->c->d, w->kf, s->c->d);
-    s->sh->vec->transpose(w->kf, s->c->d, w->kt);
-}
-
 /* Hides a tile from those of its rows whose tokens, t0 and the following, see its entries stored otherwise. */
 static void hide_from(float *s, int32_t rows, int32_t t0, const struct tile *tile)
 {
@@ -173,11 +167,6 @@ static void hide(float *s, int32_t rows, int32_t first, int32_t n)
     }
 }
 
-static int32_t n_panels(const struct sweep *s, int32_t rows)
-{
-    return (rows + s->sh->vec->panel_rows - 1) / s->sh->vec->panel_rows;
-}
-
 /* ---- Rows: queries into panels, and their softmax where the attention has not left it ---- */
 
 struct run {
@@ -186,20 +175,21 @@ struct run {
 
 static void pack(const struct sweep *s, const struct run *r, float *dst)
 {
-    const int32_t d = s->c->d, mr = s->sh->vec->panel_rows;
+    const int32_t d = s->c->d, mr = wnw__attend_panel_rows(&s->job);
     const float scale = s->job.op->scale;
     if (r->rows % mr)
         memset(dst + (size_t)(r->rows - r->rows % mr) * (size_t)d, 0, (size_t)mr * (size_t)d * sizeof *dst);
     for (int32_t i = 0; i < r->rows; i++)
         wnw__attend_pack(dst, i, mr, s->q + ((int64_t)(r->t0 + i) * s->c->n_head + r->h) * d, d, scale);
+    wnw__attend_seal(&s->job, dst, r->rows);
 }
 
 static void stream_tile(const struct sweep *s, const struct run *r, const struct tile *tile,
                         const float *panels, struct wnw__attend_work *w)
 {
     const int32_t first = s->job.layer->len[tile->ih] + r->t0 + 1;
-    load_tile(s, tile, w);
-    s->sh->vec->mul_panels(panels, n_panels(s, r->rows), s->c->d, w->kt, w->s);
+    wnw__attend_keys(&s->job, &tile->rows, w);
+    wnw__attend_scores(&s->job, panels, r->rows, w, w->s);
     hide(w->s, r->rows, first - tile->j, tile->rows.n);
     hide_from(w->s, r->rows, r->t0, tile);
     s->sh->vec->softmax_tile(w->s, r->rows, w->m, w->l, w->corr);
@@ -294,7 +284,7 @@ static void column_tile(const struct sweep *s, const struct tile *tile, bool few
         vec->mul_rows(tile->rows.type, w->q, group * s->n_tok, tile->rows.k, tile->rows.row_bytes,
                       tile->rows.n, d, 1.0f, w->s, WNW_TILE);
     else
-        load_tile(s, tile, w);
+        wnw__attend_keys(&s->job, &tile->rows, w);
     for (int32_t g = 0; g < group; g++) {
         const int32_t h = tile->ih * group + g;
         float sum[WNW_TILE] = {0}, max[WNW_TILE] = {0};
@@ -305,7 +295,7 @@ static void column_tile(const struct sweep *s, const struct tile *tile, bool few
             if (first + t0 + rows - 1 <= 0 || t0 + rows <= tile->t_from || t0 >= tile->t_to)
                 continue; /* these queries come before the first of the entries, or see them stored otherwise */
             if (!few)
-                vec->mul_panels(packed_run(s, h, t0), n_panels(s, rows), d, w->kt, p);
+                wnw__attend_scores(&s->job, packed_run(s, h, t0), rows, w, p);
             hide(p, rows, first + t0, tile->rows.n);
             hide_from(p, rows, t0, tile);
             vec->column_tile(p, rows, s->row_max + at, s->row_norm + at, sum, max);

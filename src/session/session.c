@@ -49,7 +49,7 @@ static int check_tail(const wnw_session_params *p, wnw_attn attn)
             "a KV tail keeps the newest entries of a quantised cache in f16; this one is %s: use "
             "q8_0 or q4_0, or no tail",
             wnw_kv_type_name(p->kv_type));
-    if (attn != WNW_ATTN_OWN)
+    if (attn == WNW_ATTN_GGML)
         return wnw__fail(WNW_E_UNSUPPORTED,
                          "the ggml attention reads entries of one type; a KV tail needs the own attention");
     return WNW_OK;
