@@ -5,24 +5,32 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+/* What belongs to one thread. Where a vector of 64 bytes lies across two lines of the cache, loading it takes twice as long. */
+struct lane {
+    _Alignas(64) struct wnw__matmul_work work;
+    _Alignas(64) atomic_int next; /* pieces taken of the thread's share */
+};
+
 struct wnw__matmul_scratch {
     int32_t n_threads;
-    struct wnw__matmul_work *work; /* [n_threads] */
-    atomic_int next, left;         /* next piece; finished threads, the last of which resets both */
+    struct lane *lane; /* [n_threads] */
+    atomic_int left;   /* finished threads, the last of which resets all counters */
 };
 
 int wnw__matmul_new(struct wnw__matmul_scratch **out, int32_t n_threads)
 {
     struct wnw__matmul_scratch *p = calloc(1, sizeof *p);
-    void *work = NULL;
+    void *lanes = NULL;
     *out = NULL;
-    /* Where a vector of 64 bytes lies across two lines of the cache, loading it takes twice as long. */
-    if (!p || posix_memalign(&work, 64, (size_t)n_threads * sizeof *p->work) != 0) {
+    if (!p || posix_memalign(&lanes, _Alignof(struct lane), (size_t)n_threads * sizeof *p->lane) != 0) {
         free(p);
         return wnw__fail(WNW_E_NOMEM, "no memory for the products of %d threads", n_threads);
     }
-    p->work = work;
+    p->lane = lanes;
     p->n_threads = n_threads;
+    for (int32_t i = 0; i < n_threads; i++)
+        atomic_init(&p->lane[i].next, 0);
+    atomic_init(&p->left, 0);
     *out = p;
     return WNW_OK;
 }
@@ -30,7 +38,7 @@ int wnw__matmul_new(struct wnw__matmul_scratch **out, int32_t n_threads)
 void wnw__matmul_free(struct wnw__matmul_scratch *p)
 {
     if (p)
-        free(p->work);
+        free(p->lane);
     free(p);
 }
 
@@ -67,6 +75,17 @@ struct ggml_tensor *wnw__matmul_input(struct ggml_context *ctx, struct ggml_tens
                           NULL);
 }
 
+/* Computes what is left of share i of n. A thread begins with its own, whose rows lie one behind the other as its
+ * prefetching expects, and then helps the others. */
+static void take_share(struct wnw__matmul_scratch *p, const struct wnw__matmul *job, int32_t i, int32_t n,
+                       struct wnw__matmul_work *work)
+{
+    const int64_t n_piece = wnw__matmul_pieces(job);
+    const int32_t first = (int32_t)(n_piece * i / n), end = (int32_t)(n_piece * (i + 1) / n);
+    for (int32_t k; (k = first + atomic_fetch_add_explicit(&p->lane[i].next, 1, memory_order_relaxed)) < end;)
+        wnw__matmul_piece(job, k, work);
+}
+
 static void matmul_node(struct ggml_tensor *dst, int ith, int nth, void *userdata)
 {
     struct wnw__matmul_scratch *p = userdata;
@@ -81,13 +100,13 @@ static void matmul_node(struct ggml_tensor *dst, int ith, int nth, void *userdat
                                     .act = act->data,
                                     .y = dst->data,
                                     .ld = dst->ne[0]};
-    const int32_t n_piece = wnw__matmul_pieces(&job);
-    if (ith < p->n_threads)
-        for (int i; (i = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed)) < n_piece;)
-            wnw__matmul_piece(&job, i, &p->work[ith]);
+    const int32_t n_share = nth < p->n_threads ? nth : p->n_threads;
+    for (int32_t k = 0; ith < n_share && k < n_share; k++)
+        take_share(p, &job, (ith + k) % n_share, n_share, &p->lane[ith].work);
     if (atomic_fetch_add_explicit(&p->left, 1, memory_order_acq_rel) + 1 < nth)
         return;
-    atomic_store_explicit(&p->next, 0, memory_order_relaxed);
+    for (int32_t i = 0; i < n_share; i++)
+        atomic_store_explicit(&p->lane[i].next, 0, memory_order_relaxed);
     atomic_store_explicit(&p->left, 0, memory_order_release);
 }
 
