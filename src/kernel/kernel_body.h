@@ -189,16 +189,29 @@ INLINE void dot_step(const int mr, const float *a, int32_t d, VF b0, VF b1, VF b
     }
 }
 
-/* sum[r][j] = a[r] . b[j] for mr rows of a[mr][d] and four stored rows */
-INLINE void dot_block(const wnw_kv_type type, const int mr, const float *a, const uint8_t *const b[4],
-                      int32_t d, float sum[DOT_ROWS][4])
+/* Bytes of n values of four rows. */
+INLINE size_t bytes_of_four(const wnw_kv_type type, const int32_t n)
 {
+    return 4 * (size_t)(type == WNW_KV_F16    ? 2 * n
+                        : type == WNW_KV_Q8_0 ? n / 32 * 34
+                        : type == WNW_KV_Q4_0 ? n / 32 * 18
+                                              : 4 * n);
+}
+
+/* sum[r][j] = a[r] . b[j] for mr rows of a[mr][d] and four stored rows. Unless it is 0, as many bytes as they have are asked
+ * for from `next` on, step by step: many requests at once would keep the rows waiting. */
+INLINE void dot_block(const wnw_kv_type type, const int mr, const float *a, const uint8_t *const b[4],
+                      int32_t d, uintptr_t next, float sum[DOT_ROWS][4])
+{
+    const size_t share = bytes_of_four(type, is_blocked(type) ? 32 : VW);
     VF acc[DOT_ROWS][4];
     UNROLL
     for (int r = 0; r < mr; r++)
         acc[r][0] = acc[r][1] = acc[r][2] = acc[r][3] = v_set1(0.0f);
     int32_t c = 0;
     for (; is_blocked(type) && c < d; c += 32) {
+        if (next)
+            prefetch(next + (size_t)(c / 32) * share, share);
         const VF s0 = v_scale(type, b[0], c), s1 = v_scale(type, b[1], c), s2 = v_scale(type, b[2], c),
                  s3 = v_scale(type, b[3], c);
         UNROLL
@@ -206,9 +219,12 @@ INLINE void dot_block(const wnw_kv_type type, const int mr, const float *a, cons
             dot_step(mr, a + c + i, d, s0 * v_whole(type, b[0], c, i), s1 * v_whole(type, b[1], c, i),
                      s2 * v_whole(type, b[2], c, i), s3 * v_whole(type, b[3], c, i), acc);
     }
-    for (; c + VW <= d; c += VW)
+    for (; c + VW <= d; c += VW) {
+        if (next)
+            prefetch(next + (size_t)(c / VW) * share, share);
         dot_step(mr, a + c, d, load_row(type, b[0], c), load_row(type, b[1], c), load_row(type, b[2], c),
                  load_row(type, b[3], c), acc);
+    }
     UNROLL
     for (int r = 0; r < mr; r++) {
         v_hsum4(sum[r], acc[r][0], acc[r][1], acc[r][2], acc[r][3]);
@@ -226,21 +242,21 @@ INLINE void mul_rows_of(const wnw_kv_type type, const float *a, int32_t na, cons
         const uint8_t *bj[4]; /* past the end, the last row again; its results are not stored */
         for (int32_t i = 0; i < 4; i++)
             bj[i] = b + (size_t)(j + (i < nj ? i : nj - 1)) * stride;
-        /* The hardware prefetcher does not look far ahead, so this asks for the same rows of the next
+        /* The hardware prefetcher does not look far ahead, so the first rows of a ask for the same rows of the next
          * tile. */
-        prefetch((uintptr_t)bj[0] + WNW_TILE * stride, 4 * stride);
+        const uintptr_t next = (uintptr_t)bj[0] + WNW_TILE * stride;
         for (int32_t i = 0, step; i < na; i += step) {
             const float *ai = a + (int64_t)i * d;
             float sum[DOT_ROWS][4];
             step = na - i < DOT_ROWS ? na - i : DOT_ROWS;
             if (step == DOT_ROWS)
-                dot_block(type, DOT_ROWS, ai, bj, d, sum);
+                dot_block(type, DOT_ROWS, ai, bj, d, i == 0 ? next : 0, sum);
             else if (step == 3)
-                dot_block(type, 3, ai, bj, d, sum);
+                dot_block(type, 3, ai, bj, d, i == 0 ? next : 0, sum);
             else if (step == 2)
-                dot_block(type, 2, ai, bj, d, sum);
+                dot_block(type, 2, ai, bj, d, i == 0 ? next : 0, sum);
             else
-                dot_block(type, 1, ai, bj, d, sum);
+                dot_block(type, 1, ai, bj, d, i == 0 ? next : 0, sum);
             for (int32_t r = 0; r < step; r++)
                 for (int32_t jj = 0; jj < nj; jj++)
                     out[(i + r) * ld + j + jj] = scale * sum[r][jj];
@@ -267,15 +283,19 @@ static void mul_rows(wnw_kv_type type, const float *a, int32_t na, const void *b
     }
 }
 
-/* acc[r][0..1] = sum_k a[r * rs + k * ks] * (row k of b)[c .. c + 2 * VW]; the heart of both products */
+/* acc[r][0..1] = sum_k a[r * rs + k * ks] * (row k of b)[c .. c + 2 * VW]; the heart of both products. Unless `ahead` is 0, what
+ * lies so many bytes behind each row is asked for, step by step: many requests at once would keep the rows waiting. */
 INLINE void mul_block(const wnw_kv_type type, const int mr, const float *a, const int rs, const int ks,
-                      int32_t n, const uint8_t *b, size_t stride, int32_t c, VF acc[MR][2])
+                      int32_t n, const uint8_t *b, size_t stride, int32_t c, const size_t ahead,
+                      VF acc[MR][2])
 {
     UNROLL
     for (int r = 0; r < mr; r++)
         acc[r][0] = acc[r][1] = v_set1(0.0f);
     for (int32_t k = 0; k < n; k++) {
         VF b0, b1;
+        if (ahead)
+            __builtin_prefetch((const void *)((uintptr_t)b + ahead), 0, 2);
         if (is_blocked(type)) { /* both lie in one block */
             const VF scale = v_scale(type, b, c);
             b0 = scale * v_whole_at(type, b, c);
@@ -302,7 +322,7 @@ static void mul_panels(const float *q, int32_t n_panel, int32_t d, const float *
             VF acc[MR][2];
             float *out = s + (int64_t)p * MR * WNW_TILE + j;
             mul_block(WNW_KV_F32, MR, q + (int64_t)p * d * MR, 1, MR, d, (const uint8_t *)(const void *)kt,
-                      WNW_TILE * sizeof *kt, j, acc);
+                      WNW_TILE * sizeof *kt, j, 0, acc);
             UNROLL
             for (int r = 0; r < MR; r++) {
                 v_store(out + r * WNW_TILE, acc[r][0]);
@@ -324,7 +344,7 @@ static void add_abs(const float *q, int32_t n_panel, int32_t d, const float *kt,
         for (int32_t p = 0; p < n_panel; p++) {
             VF acc[MR][2];
             mul_block(WNW_KV_F32, MR, q + (int64_t)p * d * MR, 1, MR, d, (const uint8_t *)(const void *)kt,
-                      WNW_TILE * sizeof *kt, j, acc);
+                      WNW_TILE * sizeof *kt, j, 0, acc);
             VF a0 = v_abs(acc[0][0]), a1 = v_abs(acc[0][1]);
             UNROLL
             for (int r = 1; r < MR; r++) {
@@ -340,10 +360,11 @@ static void add_abs(const float *q, int32_t n_panel, int32_t d, const float *kt,
 }
 
 INLINE void accumulate_block(const wnw_kv_type type, const int mr, const float *p, const float *corr,
-                             const uint8_t *v, size_t stride, int32_t n, int32_t c, int32_t ld, float *o)
+                             const uint8_t *v, size_t stride, int32_t n, int32_t c, int32_t ld,
+                             const size_t ahead, float *o)
 {
     VF acc[MR][2];
-    mul_block(type, mr, p, WNW_TILE, 1, n, v, stride, c, acc);
+    mul_block(type, mr, p, WNW_TILE, 1, n, v, stride, c, ahead, acc);
     UNROLL
     for (int r = 0; r < mr; r++) {
         float *out = o + (int64_t)r * ld + c;
@@ -356,13 +377,10 @@ INLINE void accumulate_block(const wnw_kv_type type, const int mr, const float *
 INLINE void accumulate_of(const wnw_kv_type type, const float *p, int32_t rows, const float *corr,
                           const uint8_t *v, size_t stride, int32_t n, int32_t ld, float *o)
 {
-#define BLOCK(mr) accumulate_block(type, mr, pr, corr + r, v, stride, n, c, ld, out)
-    const size_t share = stride / (size_t)(ld / (2 * VW)); /* bytes of a row per column block */
-    uintptr_t next = (uintptr_t)v + WNW_TILE * stride;     /* the next tile, as in mul_rows_of */
+#define BLOCK(mr) accumulate_block(type, mr, pr, corr + r, v, stride, n, c, ld, ahead, out)
     for (int32_t c = 0; c < ld; c += 2 * VW) {
-        if (type != WNW_KV_F32) /* an F32 tile is mostly a converted one, in the cache already */
-            prefetch(next, share * WNW_TILE);
-        next += share * WNW_TILE;
+        /* To the next tile, as in mul_rows_of. An F32 tile is mostly a converted one, in the cache already. */
+        const size_t ahead = type == WNW_KV_F32 ? 0 : WNW_TILE * stride + (size_t)c * stride / (size_t)ld;
         for (int32_t r = 0, step; r < rows; r += step) {
             const float *pr = p + (int64_t)r * WNW_TILE;
             float *out = o + (int64_t)r * ld;
