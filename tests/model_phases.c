@@ -18,7 +18,7 @@ static wnw_session *session_with(const struct test_model *f, const char *recipe,
                                  const struct test_session *how, wnw_policy **policy)
 {
     wnw_session_params p = wnw_session_default_params();
-    p.n_ctx = N_CTX;
+    p.n_ctx = how && how->n_ctx ? how->n_ctx : N_CTX;
     p.n_ubatch = 64;
     p.n_threads = how && how->n_threads ? how->n_threads : 1;
     p.kv_type = how ? how->kv_type : WNW_KV_F16;
@@ -85,6 +85,49 @@ static void layer_equals_end_on_every_model(void **state)
     for (int i = 0; i < n; i++)
         for (int k = 0; k < 2; k++)
             layer_equals_end(names[i], k ? "snapkv+adakv" : "lagkv:sink=4,lag=32", size_ratio(0.6), NULL);
+}
+
+/* Between layers the hidden states of so many tokens are f16: nearly the same entries, and nearly the same logits. */
+static void layer_is_near_end_in_long_pieces(void **state)
+{
+    enum { LONG = 4500 };
+    struct test_model f;
+    wnw_session *s[2];
+    wnw_policy *p[2];
+    char name[TEST_NAME_MAX];
+    int64_t n = 0, same = 0;
+    (void)state;
+    test_tiny_model_of(name, "llama");
+    test_open(&f, name, LONG, 12);
+    for (int i = 0; i < 2; i++) {
+        s[i] = session_with(&f, "snapkv",
+                            (wnw_run){WNW_INIT(wnw_run), .size = size_ratio(0.75),
+                                      .phase = i ? WNW_PHASE_LAYER : WNW_PHASE_END},
+                            &(struct test_session){.n_ctx = LONG}, &p[i]);
+        assert_ok(wnw_session_read(s[i], f.tokens, LONG, NULL));
+    }
+    const double e =
+        test_relative_error(wnw_session_logits(s[1]), wnw_session_logits(s[0]), (size_t)f.info.n_vocab);
+    assert_cmp(e, >, 0);
+    assert_cmp(e, <, 0.01);
+    for (int32_t il = 0; il < f.info.n_layer; il++)
+        for (int32_t ih = 0; ih < f.info.n_head_kv; ih++) {
+            const struct wnw__kv_layer *a = &s[0]->cache.layers[il], *b = &s[1]->cache.layers[il];
+            const int32_t *pa = a->pos + a->off[ih], *pb = b->pos + b->off[ih];
+            assert_int_equal(a->len[ih], b->len[ih]);
+            for (int32_t i = 0, k = 0; i < a->len[ih]; i++, n++) {
+                while (k < b->len[ih] && pb[k] < pa[i])
+                    k++;
+                same += k < b->len[ih] && pb[k] == pa[i];
+            }
+        }
+    assert_cmp(n, >, 0);
+    assert_cmp((double)same / (double)n, >, 0.99);
+    for (int i = 0; i < 2; i++) {
+        wnw_session_free(s[i]);
+        wnw_policy_free(p[i]);
+    }
+    test_close(&f);
 }
 
 static void layer_equals_end_for_every_policy(void **state)
@@ -648,6 +691,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layer_equals_end_on_every_model),
         cmocka_unit_test(layer_equals_end_for_every_policy),
+        cmocka_unit_test(layer_is_near_end_in_long_pieces),
         cmocka_unit_test(layer_equals_end_for_every_cache),
         cmocka_unit_test(layer_bounds_memory),
         cmocka_unit_test(cancelled_layer_leaves_nothing),

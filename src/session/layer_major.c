@@ -4,24 +4,29 @@
  * and its memory given back; layer 1 follows, and so on. In the end the last token's hidden state goes to the
  * output head. Only the layer at hand holds every entry, so the peak memory is the compressed cache, one full
  * layer and the hidden states [n][n_embd]. Every layer sees the same inputs as in ubatch-major order, so
- * keep-sets and logits are the same to the bit.
+ * keep-sets and logits are the same to the bit, except for pieces so long that the hidden states are stored in f16.
  */
 #include "session/layer_major.h"
 #include "base/time.h"
 #include "session/feed.h"
+#include "session/hidden_rows.h"
 #include "session/observer.h"
 #include "session/rewrite.h"
 #include "session/session.h"
 
 #include <stdlib.h>
 
+/* Hidden states of more tokens are stored in f16. In float32 those of 16384 tokens would be four fifths of what a
+ * cache of SmolLM2-135M takes of which an eighth is kept. */
+enum { FLOAT32_TOKENS = 4096 };
+
 struct reader {
     struct wnw__plan_source src; /* the first member, because callbacks get its address */
     wnw_session *s;
     const int32_t *tokens;
-    int32_t n, n_past; /* tokens of the piece, and tokens read before it */
-    int32_t n_done;    /* layers that have read the piece */
-    float *x;          /* [n][n_embd] input of the layer at hand, then its output */
+    int32_t n, n_past;          /* tokens of the piece, and tokens read before it */
+    int32_t n_done;             /* layers that have read the piece */
+    struct wnw__hidden_rows *x; /* input of the layer at hand, then its output */
     struct wnw__span span;
 };
 
@@ -38,10 +43,12 @@ static int read_ubatch(struct reader *r, int32_t il, int32_t at, int32_t n)
     r->span = (struct wnw__span){.from = il,
                                  .to = il + 1,
                                  .tokens = r->tokens + at,
-                                 .x = r->x + (size_t)at * (size_t)s->m->hp.n_embd,
+                                 .x = wnw__hidden_rows_take(r->x, at, n, il > 0),
                                  .n = n,
                                  .n_out = 1};
     WNW_TRY(wnw__feed_span(s, &r->span));
+    if (il + 1 < s->m->hp.n_layer)
+        wnw__hidden_rows_put(r->x);
     s->n_past += n;
     return wnw__cache_trim_swa(&s->cache, il, s->n_past);
 }
@@ -124,9 +131,9 @@ int wnw__read_layer_major(wnw_session *s, const int32_t *tokens, int32_t n, cons
     rc = wnw__plan_job_new(&job, goal->policy, &goal->size, &r.src, &of_job);
     if (rc != WNW_OK)
         goto done; /* nothing has been read yet */
-    r.x = malloc((size_t)n * (size_t)s->m->hp.n_embd * sizeof *r.x);
-    rc =
-        r.x ? read_layers(&r, job, report) : wnw__fail(WNW_E_NOMEM, "no memory for %d hidden states", (int)n);
+    rc = wnw__hidden_rows_new(&r.x, n, s->m->hp.n_embd, s->params.n_ubatch, n > FLOAT32_TOKENS);
+    if (rc == WNW_OK)
+        rc = read_layers(&r, job, report);
     if (rc == WNW_OK)
         wnw__plan_job_times(job, report);
     else if (r.x)
@@ -134,7 +141,7 @@ int wnw__read_layer_major(wnw_session *s, const int32_t *tokens, int32_t n, cons
     if (*of_job.warning)
         wnw__warn(report->warning, "%s", of_job.warning);
 done:
-    free(r.x);
+    wnw__hidden_rows_free(r.x);
     wnw__plan_job_free(job);
     wnw__observer_free(ob);
     return rc;
