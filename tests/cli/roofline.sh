@@ -17,8 +17,9 @@ good 'as JSON' bench roofline -m "$tiny/tiny-llama.gguf" "${small[@]}" --json &&
         'all(abs(sum(q["floor_ms"] for q in p["parts"]) - p["floor_ms"]) < 1e-6 * p["ms"] for l in o["lengths"] for p in l["phases"])'
     json 'rates are work by time' "$work/out" \
         'all(abs(q["ops_per_s"] * q["ms"] - 1e3 * q["ops"]) <= 1e-6 * q["ops"] for l in o["lengths"] for p in l["phases"] for q in p["parts"])'
+    # The attention of prompts is bf16 where the CPU and the kernels have that, which the name of the machine says.
     json 'floors follow from work and peaks' "$work/out" \
-        'all(abs(q["floor_ms"] - 1e3 * max(q["bytes"] / o["peaks"][0]["rate"], q["ops"] / o["peaks"][1]["rate"])) <= 1e-6 * q["floor_ms"] for l in o["lengths"] for p in l["phases"] for q in p["parts"])'
+        'all(abs(q["floor_ms"] - 1e3 * max(q["bytes"] / o["peaks"][0]["rate"], q["ops"] / o["peaks"][2 if "bf16" in o["machine"] and (p["phase"], q["part"]) == ("prefill", "attention") else 1]["rate"])) <= 1e-6 * q["floor_ms"] for l in o["lengths"] for p in l["phases"] for q in p["parts"])'
     json 'half is kept' "$work/out" 'all(l["kept_tokens_mean"] == l["n"] / 2 for l in o["lengths"])'
     # 5 tokens, 4 layers with 4 query heads of 32 elements; decoding begins one token behind the prompt.
     json 'attention of decoding, by hand' "$work/out" \
