@@ -39,20 +39,20 @@ static double untimed_ms(const struct bench_roofline *b, const struct roof_lengt
 }
 
 /* Whether the attention of prompts has products in bf16. The cache is f16. */
-static bool attends_in_bf16(const struct bench_roofline *b)
+static bool attends_in_bf16(void)
 {
-    return strstr(wnw_kernel_name(), "bf16") && b->peaks[PEAK_BF16].rate > 0;
+    return strstr(wnw_kernel_name(), "bf16") != NULL;
 }
 
 /* Which products a part makes: quantised weights are multiplied as bytes, the attention of prompts in bf16 where the CPU has
  * that, everything else in float32. Bytes and operations of a pass with n rows give the bits per weight. */
-static enum bench_peak_kind kind_of(const struct bench_roofline *b, enum roof_phase phase,
-                                    enum roof_part part, const wnw_work *w, double n_pass, double n_row)
+static enum bench_peak_kind kind_of(enum roof_phase phase, enum roof_part part, const wnw_work *w,
+                                    double n_pass, double n_row)
 {
     enum { MOST_BITS = 12 };
     const bool weights = part == ROOF_WEIGHTS || part == ROOF_LOGITS;
     const double bits = 8 * w->bytes / n_pass / (w->ops / (2 * n_row));
-    if (part == ROOF_ATTENTION && phase == ROOF_PREFILL && attends_in_bf16(b))
+    if (part == ROOF_ATTENTION && phase == ROOF_PREFILL && attends_in_bf16())
         return PEAK_BF16;
     return weights && bits < MOST_BITS ? PEAK_INT8 : PEAK_F32;
 }
@@ -97,7 +97,7 @@ static struct phase_figures phase_figures(const struct bench_roofline *b, const 
     for (int i = 0; i < N_ROOF_PARTS; i++) {
         const wnw_work *w = &r->part[i];
         const double n_row = i == ROOF_LOGITS ? n_pass : n_token; /* one row of logits per pass */
-        f.part[i] = figure_of(b, w, kind_of(b, phase, (enum roof_part)i, w, n_pass, n_row));
+        f.part[i] = figure_of(b, w, kind_of(phase, (enum roof_part)i, w, n_pass, n_row));
         all.ops += w->ops;
         all.bytes += w->bytes;
         floor_ms += f.part[i].floor_ms;

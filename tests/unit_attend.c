@@ -172,18 +172,17 @@ static double error_of(struct fixture *f)
 /* Products in bf16: near the reference, and float32 where they are not used. */
 static void check_bf16(struct fixture *f)
 {
-    const struct wnw__bf16 *const versions[] = {wnw__bf16_scalar(), wnw__bf16_best()};
     const struct shape *s = &f->s;
     const bool few = wnw__attend_is_decode(f->shared, s->n_tok) ||
                      s->n_tok * (s->n_head / s->n_head_kv) <= WNW_ATTEND_NT_ROWS;
     f->shared->vec = wnw__vec_at(0);
-    for (int i = 0; i < 2 && versions[i]; i++) {
-        f->shared->bf16 = versions[i];
+    for (int i = 0; wnw__bf16_at(i); i++) {
+        f->shared->bf16 = wnw__bf16_at(i);
         const double e = error_of(f);
         if (!(e <= (few || s->type == WNW_KV_F32 ? TOLERANCE : TOLERANCE_BF16)))
             fail_msg("bf16, %s: error %g for %d/%d heads, d %d, type %d, %d new, %d past, window %d",
-                     versions[i]->name, e, s->n_head, s->n_head_kv, s->d, (int)s->type, s->n_tok, s->n_past,
-                     s->n_swa);
+                     f->shared->bf16->name, e, s->n_head, s->n_head_kv, s->d, (int)s->type, s->n_tok,
+                     s->n_past, s->n_swa);
     }
 }
 
@@ -355,10 +354,9 @@ static void extreme_scores(void **state)
 static void bf16_is_exact_where_it_can_be(void **state)
 {
     (void)state;
-    const struct wnw__bf16 *const versions[] = {wnw__bf16_scalar(), wnw__bf16_best()};
     static const wnw_kv_type types[] = {WNW_KV_F16, WNW_KV_Q8_0};
     enum { D = 96, TOK = 70 };
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; wnw__bf16_at(k / 2); k++) {
         const struct shape s = {.n_head = 4,
                                 .n_head_kv = 2,
                                 .d = D,
@@ -366,11 +364,9 @@ static void bf16_is_exact_where_it_can_be(void **state)
                                 .len = {D, 65},
                                 .n_past = 200,
                                 .n_tok = TOK};
-        if (!versions[k / 2])
-            continue;
         struct fixture f;
         fixture_init(&f, &s, 1);
-        f.shared->bf16 = versions[k / 2];
+        f.shared->bf16 = wnw__bf16_at(k / 2);
         f.op.scale = 1.0f;
         for (int ih = 0; ih < 2; ih++) {
             float rows[D * D] = {0}, values[D * D];

@@ -331,7 +331,6 @@ static void check_ways(struct fixture *f)
 
 static void check_shape(const struct shape *s)
 {
-    const struct wnw__bf16 *const bf16[] = {wnw__bf16_scalar(), wnw__bf16_best()};
     struct fixture f;
     fixture_init(&f, s, 3);
     reference(&f);
@@ -341,8 +340,8 @@ static void check_shape(const struct shape *s)
     }
     f.shared->vec = wnw__vec_at(0);
     f.tolerance = s->type == WNW_KV_F32 ? TOLERANCE : TOLERANCE_BF16;
-    for (int i = 0; i < 2 && bf16[i]; i++) {
-        f.shared->bf16 = bf16[i];
+    for (int i = 0; wnw__bf16_at(i); i++) {
+        f.shared->bf16 = wnw__bf16_at(i);
         check_ways(&f);
     }
     fixture_free(&f);

@@ -7,14 +7,22 @@
 
 enum { ROWS = 3 };
 
-const struct wnw__bf16 *wnw__bf16_best(void)
+const struct wnw__bf16 *wnw__bf16_at(int i)
 {
+    const struct wnw__bf16 *usable[2];
+    int n = 0;
 #if defined(__x86_64__) || defined(__i386__)
     if (wnw__bf16_avx512() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bf16"))
-        return wnw__bf16_avx512();
+        usable[n++] = wnw__bf16_avx512();
 #endif
-    return NULL;
+    usable[n++] = wnw__bf16_scalar();
+    return i >= 0 && i < n ? usable[i] : NULL;
+}
+
+const struct wnw__bf16 *wnw__bf16_best(void)
+{
+    return wnw__bf16_at(1) ? wnw__bf16_at(0) : NULL;
 }
 
 static uint32_t to_bf16(float x)

@@ -3,16 +3,10 @@
 #include "kernel/bf16.h"
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512BF16__)
-#include <immintrin.h>
+#include "kernel/kernel_avx512.h"
+#include "kernel/unroll.h"
 
 enum { VW = 16, ROWS = 12 };
-
-#ifdef __clang__
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-#define INLINE static inline __attribute__((always_inline))
 
 /* ---- Pairs ---- */
 
@@ -35,17 +29,12 @@ static void pair_rows(const float *src, int32_t n, int32_t ld, uint32_t *dst)
         }
 }
 
-INLINE __m512 load_f16(const uint16_t *p)
-{
-    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
-}
-
 static void values_f16(const uint16_t *src, int32_t n, int32_t d, uint32_t *dst)
 {
     for (int32_t i = 0; i < n; i += 2, src += 2 * (int64_t)d, dst += d)
         for (int32_t c = 0; c < d; c += VW) {
-            const __m512 b = i + 1 < n ? load_f16(src + d + c) : _mm512_setzero_ps();
-            _mm512_storeu_si512(dst + c, interleave(load_f16(src + c), b));
+            const __m512 b = i + 1 < n ? v_load_f16(src + d + c) : _mm512_setzero_ps();
+            _mm512_storeu_si512(dst + c, interleave(v_load_f16(src + c), b));
         }
 }
 
@@ -89,7 +78,7 @@ static void keys_f16(const uint16_t *src, int32_t n, int32_t d, uint32_t *dst)
             UNROLL
             for (int32_t i = 0; i < VW; i++) {
                 const uint16_t *row = src + (int64_t)(j + i < n ? j + i : n - 1) * d + c;
-                r[i] = (__m512i)_mm512_cvtne2ps_pbh(load_f16(row + VW), load_f16(row));
+                r[i] = (__m512i)_mm512_cvtne2ps_pbh(v_load_f16(row + VW), v_load_f16(row));
             }
             transpose(r);
             UNROLL
@@ -114,25 +103,7 @@ INLINE __m512 power(__m512 t)
     return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(t, _mm512_set1_ps(-126.0f), _CMP_GT_OQ), p, t);
 }
 
-/* Folds four vectors with OP; lane i of the result is that of v[i]. */
-#define FOLD(OP, v)                                                                                       \
-    const __m512 ab = OP(_mm512_shuffle_f32x4(v[0], v[1], 0x44), _mm512_shuffle_f32x4(v[0], v[1], 0xee)), \
-                 cd = OP(_mm512_shuffle_f32x4(v[2], v[3], 0x44), _mm512_shuffle_f32x4(v[2], v[3], 0xee)); \
-    __m512 f = OP(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));                \
-    f = OP(f, _mm512_permute_ps(f, 0xb1));                                                                \
-    f = OP(f, _mm512_permute_ps(f, 0x4e));                                                                \
-    const __m512i lanes = _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 8, 4, 0);              \
-    return _mm512_castps512_ps128(_mm512_permutexvar_ps(lanes, f))
-
-INLINE __m128 sums(const __m512 v[4])
-{
-    FOLD(_mm512_add_ps, v);
-}
-
-INLINE __m128 maxima(const __m512 v[4])
-{
-    FOLD(_mm512_max_ps, v);
-}
+WNW_FOLD4(max4, _mm512_max_ps)
 
 /* Four rows. `keep` is known at compile time. */
 INLINE void softmax_rows(float *s, float *m, float *l, float *corr, const bool keep, uint32_t *pairs)
@@ -146,7 +117,7 @@ INLINE void softmax_rows(float *s, float *m, float *l, float *corr, const bool k
             x[i][j] = _mm512_loadu_ps(s + i * WNW_TILE + j * VW);
         v[i] = _mm512_max_ps(_mm512_max_ps(x[i][0], x[i][1]), _mm512_max_ps(x[i][2], x[i][3]));
     }
-    const __m128 before = _mm_loadu_ps(m), top = _mm_max_ps(maxima(v), before);
+    const __m128 before = _mm_loadu_ps(m), top = _mm_max_ps(max4(v[0], v[1], v[2], v[3]), before);
     const __m512 gone = _mm512_castps128_ps512(_mm_sub_ps(before, top));
     const __m128 c = _mm512_castps512_ps128(power(_mm512_mul_ps(gone, log2e)));
     _mm_storeu_ps(m, top);
@@ -165,7 +136,7 @@ INLINE void softmax_rows(float *s, float *m, float *l, float *corr, const bool k
         _mm512_storeu_si512(pairs + i * (WNW_TILE / 2), (__m512i)_mm512_cvtne2ps_pbh(e[1], e[0]));
         _mm512_storeu_si512(pairs + i * (WNW_TILE / 2) + VW, (__m512i)_mm512_cvtne2ps_pbh(e[3], e[2]));
     }
-    _mm_storeu_ps(l, _mm_fmadd_ps(_mm_loadu_ps(l), c, sums(v)));
+    _mm_storeu_ps(l, _mm_fmadd_ps(_mm_loadu_ps(l), c, sum4(v[0], v[1], v[2], v[3])));
 }
 
 static void softmax_tile(float *s, int32_t rows, float *m, float *l, float *corr, bool keep, uint32_t *pairs)

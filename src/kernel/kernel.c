@@ -26,23 +26,6 @@ const char *wnw_kernel_name(void)
     return wnw__bf16_best() ? wnw__bf16_best()->name : wnw__vec_at(0)->name;
 }
 
-size_t wnw__row_bytes(wnw_kv_type type, int32_t d)
-{
-    if (d <= 0)
-        return 0;
-    switch (type) {
-    case WNW_KV_F16:
-        return (size_t)d * 2;
-    case WNW_KV_F32:
-        return (size_t)d * 4;
-    case WNW_KV_Q8_0:
-        return d % 32 ? 0 : (size_t)d / 32 * 34;
-    case WNW_KV_Q4_0:
-        return d % 32 ? 0 : (size_t)d / 32 * 18;
-    }
-    return 0;
-}
-
 void wnw__rows_to_f32(wnw_kv_type type, const void *src, int64_t n, int32_t d, float *dst)
 {
     wnw__vec_at(0)->to_f32(type, src, n, d, dst, d);

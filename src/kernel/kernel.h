@@ -9,7 +9,22 @@
 #include "winnow.h"
 
 /* Bytes of one row of d elements; 0 if d does not fit the type's block size (32 for q8_0 and q4_0). */
-size_t wnw__row_bytes(wnw_kv_type type, int32_t d);
+static inline size_t wnw__row_bytes(wnw_kv_type type, int32_t d)
+{
+    if (d <= 0)
+        return 0;
+    switch (type) {
+    case WNW_KV_F16:
+        return (size_t)d * 2;
+    case WNW_KV_F32:
+        return (size_t)d * 4;
+    case WNW_KV_Q8_0:
+        return d % 32 ? 0 : (size_t)d / 32 * 34;
+    case WNW_KV_Q4_0:
+        return d % 32 ? 0 : (size_t)d / 32 * 18;
+    }
+    return 0;
+}
 
 /* These convert n rows of d elements, tightly packed in `type`, to float[n][d], and back. Quantisation is
  * ggml's, bit for bit, so that both attention implementations store the same cache. */

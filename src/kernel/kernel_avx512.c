@@ -3,6 +3,7 @@
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__) && \
     defined(__FMA__) && defined(__F16C__)
+#include "kernel/kernel_avx512.h"
 #include "kernel/kernel_x86.h"
 
 #define VEC_NAME "avx512"
@@ -18,18 +19,6 @@ typedef uint32_t VU __attribute__((vector_size(64)));
 #define v_fma(a, b, c) _mm512_fmadd_ps(a, b, c)
 #define v_max(a, b)    _mm512_max_ps(a, b)
 
-/* Returns the four sums over the lanes of a, b, c and d. The vectors are folded to one first, whose i-th 128
- * bits hold four partial sums of the i-th vector. */
-static inline __m128 sum4(__m512 a, __m512 b, __m512 c, __m512 d)
-{
-    const __m512 ab = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
-    const __m512 cd = _mm512_add_ps(_mm512_shuffle_f32x4(c, d, 0x44), _mm512_shuffle_f32x4(c, d, 0xee));
-    __m512 s = _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
-    s = _mm512_add_ps(s, _mm512_permute_ps(s, 0xb1));
-    s = _mm512_add_ps(s, _mm512_permute_ps(s, 0x4e));
-    const __m512i lanes = _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 8, 4, 0);
-    return _mm512_castps512_ps128(_mm512_permutexvar_ps(lanes, s));
-}
 #define v_hsum4(out, a, b, c, d) _mm_storeu_ps(out, sum4(a, b, c, d))
 
 static inline float v_hsum(__m512 v)
@@ -46,11 +35,6 @@ static inline float v_hmax(__m512 v)
     __m128 h = _mm_max_ps(_mm256_castps256_ps128(q), _mm256_extractf128_ps(q, 1));
     h = _mm_max_ps(h, _mm_movehl_ps(h, h));
     return _mm_cvtss_f32(_mm_max_ss(h, _mm_movehdup_ps(h)));
-}
-
-static inline __m512 v_load_f16(const uint16_t *p)
-{
-    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }
 
 static inline __m512 v_load_i8(const uint8_t *p)

@@ -14,16 +14,11 @@
  * A register block is MR rows x 2 vectors; WNW_TILE and WNW_TILE_PAD are multiples of 2 * VW,
  * WNW_TILE of 4 * VW.
  */
+#include "kernel/unroll.h"
+
 #include <float.h>
 #include <math.h>
 #include <string.h>
-
-#ifdef __clang__
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-#define INLINE static inline __attribute__((always_inline))
 
 /* ---- Rows of the cache to float ---- */
 
@@ -189,21 +184,12 @@ INLINE void dot_step(const int mr, const float *a, int32_t d, VF b0, VF b1, VF b
     }
 }
 
-/* Bytes of n values of four rows. */
-INLINE size_t bytes_of_four(const wnw_kv_type type, const int32_t n)
-{
-    return 4 * (size_t)(type == WNW_KV_F16    ? 2 * n
-                        : type == WNW_KV_Q8_0 ? n / 32 * 34
-                        : type == WNW_KV_Q4_0 ? n / 32 * 18
-                                              : 4 * n);
-}
-
 /* sum[r][j] = a[r] . b[j] for mr rows of a[mr][d] and four stored rows. Unless it is 0, as many bytes as they have are asked
  * for from `next` on, step by step: many requests at once would keep the rows waiting. */
 INLINE void dot_block(const wnw_kv_type type, const int mr, const float *a, const uint8_t *const b[4],
                       int32_t d, uintptr_t next, float sum[DOT_ROWS][4])
 {
-    const size_t share = bytes_of_four(type, is_blocked(type) ? 32 : VW);
+    const size_t share = 4 * wnw__row_bytes(type, is_blocked(type) ? 32 : VW);
     VF acc[DOT_ROWS][4];
     UNROLL
     for (int r = 0; r < mr; r++)

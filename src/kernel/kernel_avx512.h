@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* What the AVX-512 kernels share. */
+#ifndef WNW_KERNEL_AVX512_H
+#define WNW_KERNEL_AVX512_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+/* Defines a function that folds four vectors with OP; lane i of the result is that of the i-th. The vectors are folded to one
+ * first, whose i-th 128 bits hold four partial results of the i-th vector. */
+#define WNW_FOLD4(name, OP)                                                                       \
+    static inline __m128 name(__m512 a, __m512 b, __m512 c, __m512 d)                             \
+    {                                                                                             \
+        const __m512 ab = OP(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee)); \
+        const __m512 cd = OP(_mm512_shuffle_f32x4(c, d, 0x44), _mm512_shuffle_f32x4(c, d, 0xee)); \
+        __m512 s = OP(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));    \
+        s = OP(s, _mm512_permute_ps(s, 0xb1));                                                    \
+        s = OP(s, _mm512_permute_ps(s, 0x4e));                                                    \
+        const __m512i lanes = _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 8, 4, 0);  \
+        return _mm512_castps512_ps128(_mm512_permutexvar_ps(lanes, s));                           \
+    }
+WNW_FOLD4(sum4, _mm512_add_ps)
+
+static inline __m512 v_load_f16(const uint16_t *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+
+#endif

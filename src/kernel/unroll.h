@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* How kernels ask compilers to keep arrays of vectors in registers. */
+#ifndef WNW_UNROLL_H
+#define WNW_UNROLL_H
+
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+#define INLINE static inline __attribute__((always_inline))
+
+#endif
