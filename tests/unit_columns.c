@@ -13,6 +13,8 @@
 /* Scores stay below 10 and are off by about 10 * 2^-24 * sqrt(d); a probability is off by that share of
  * itself. */
 #define TOLERANCE 1e-5
+/* See TOLERANCE_I16 in unit_attend.c; the longest rows have scores that are off by 5e-5. */
+#define TOLERANCE_I16 1e-4
 /* Scores from queries and keys that are rounded to bf16 are off by 10 * 2^-9 * 2 at most, and mostly far less. */
 #define TOLERANCE_BF16 0.04
 
@@ -80,7 +82,7 @@ static void fixture_init(struct fixture *f, const struct shape *s, int32_t n_thr
 {
     memset(f, 0, sizeof *f);
     f->s = *s;
-    f->tolerance = TOLERANCE;
+    f->tolerance = s->type == WNW_KV_Q8_0 || s->type == WNW_KV_Q4_0 ? TOLERANCE_I16 : TOLERANCE;
     fill_layer(f);
     const size_t row = (size_t)s->n_tok * (size_t)s->d;
     f->q = test_random_floats(row * (size_t)s->n_head, 1, 1.5f);

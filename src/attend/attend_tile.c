@@ -159,8 +159,8 @@ static void mask_tile(const struct wnw__attend_work *w, int32_t n_query, enum wn
     }
 }
 
-/* Whether so many queries take stored rows of this type in several turns, each of which would convert them again.
- * Converting a quantised row takes longer than writing and reading it. The results are the same, bit for bit. */
+/* Whether so many queries take stored values of this type in several turns, each of which would convert them again.
+ * Converting a quantised row takes longer than writing and reading it. */
 static bool is_converted_once(const struct wnw__kv_run *rows, int32_t n_query)
 {
     return n_query > 4 && (rows->type == WNW_KV_Q8_0 || rows->type == WNW_KV_Q4_0);
@@ -174,12 +174,6 @@ static void score_tile(const struct wnw__attend_job *job, const struct wnw__kv_r
     const struct wnw__attend_shared *sh = job->op->shared;
     const struct wnw__vec *vec = sh->vec;
     const int32_t d = sh->dims.d;
-    if (n_query <= WNW_ATTEND_NT_ROWS && is_converted_once(rows, n_query)) {
-        vec->to_f32(rows->type, rows->k, rows->n, d, w->kf, d);
-        vec->mul_rows(WNW_KV_F32, w->q, n_query, w->kf, (size_t)d * sizeof *w->kf, rows->n, d, 1.0f, w->s,
-                      WNW_TILE);
-        return;
-    }
     if (n_query <= WNW_ATTEND_NT_ROWS) {
         vec->mul_rows(rows->type, w->q, n_query, rows->k, rows->row_bytes, rows->n, d, 1.0f, w->s, WNW_TILE);
         return;

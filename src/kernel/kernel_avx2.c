@@ -56,6 +56,37 @@ static inline __m256 v_load_nibbles(const uint8_t *p, int shift)
     return _mm256_cvtepi32_ps(_mm256_sub_epi32(q, _mm256_set1_epi32(8)));
 }
 
+typedef __m256i VS;
+
+/* q8_0: 32 bytes; q4_0: 16 bytes, low nibbles first */
+static inline void whole_i16(wnw_kv_type type, const uint8_t *p, __m256i w[2])
+{
+    const __m128i *b = (const __m128i *)(const void *)p;
+    if (type == WNW_KV_Q8_0) {
+        w[0] = _mm256_cvtepi8_epi16(_mm_loadu_si128(b));
+        w[1] = _mm256_cvtepi8_epi16(_mm_loadu_si128(b + 1));
+        return;
+    }
+    const __m256i q = _mm256_cvtepu8_epi16(_mm_loadu_si128(b)), eight = _mm256_set1_epi16(8);
+    w[0] = _mm256_sub_epi16(_mm256_and_si256(q, _mm256_set1_epi16(15)), eight);
+    w[1] = _mm256_sub_epi16(_mm256_srli_epi16(q, 4), eight);
+}
+#define v_whole_i16(type, p, w) whole_i16(type, p, w)
+
+static inline __m256i v_round_i16(__m256 x, __m256 y)
+{
+    const __m256i p = _mm256_packs_epi32(_mm256_cvtps_epi32(x), _mm256_cvtps_epi32(y));
+    return _mm256_permute4x64_epi64(p, 0xd8); /* packs goes by halves */
+}
+
+static inline __m256 v_dot_i16(const int16_t *a, const __m256i w[2])
+{
+    const __m256i *v = (const __m256i *)(const void *)a;
+    const __m256i s = _mm256_add_epi32(_mm256_madd_epi16(w[0], _mm256_loadu_si256(v)),
+                                       _mm256_madd_epi16(w[1], _mm256_loadu_si256(v + 1)));
+    return _mm256_cvtepi32_ps(s);
+}
+
 #include "kernel/kernel_body.h"
 
 const struct wnw__vec *wnw__vec_avx2(void)

@@ -103,7 +103,15 @@ static void transpose(const float *src, int32_t d, float *dst)
             dst[c * WNW_TILE + j] = src[(int64_t)j * d + c];
 }
 
+INLINE VF v_abs(VF x)
+{
+    return (VF)((VU)x & 0x7fffffffu);
+}
+
 /* ---- Products ---- */
+
+/* At most so many query rows go with four vectors of columns in place of two. */
+#define WIDE_ROWS 3
 
 /* Values c .. c+VW-1 of a stored row. `type` is known at compile time, so that only one case is left. */
 INLINE VF load_row(const wnw_kv_type type, const uint8_t *row, int32_t c)
@@ -156,6 +164,17 @@ INLINE VF v_whole_at(const wnw_kv_type type, const uint8_t *row, int32_t c)
     return v_load_nibbles(row + (size_t)(c / 32) * 18 + 2 + c % 16, c % 32 / 16 * 4);
 }
 
+/* load_row is row_scale, the same in 32 columns from a multiple of 32 on, times whole_row. */
+INLINE VF row_scale(const wnw_kv_type type, const uint8_t *row, int32_t c)
+{
+    return is_blocked(type) ? (VF)v_scale(type, row, c) : (VF)v_set1(1.0f);
+}
+
+INLINE VF whole_row(const wnw_kv_type type, const uint8_t *row, int32_t c)
+{
+    return is_blocked(type) ? (VF)v_whole_at(type, row, c) : (VF)load_row(type, row, c);
+}
+
 /* `from` is a number, not a pointer, because it may lie past the end of the arena, where prefetching has no
  * effect. */
 INLINE void prefetch(uintptr_t from, size_t bytes)
@@ -171,17 +190,21 @@ INLINE float load_one(const wnw_kv_type type, const uint8_t *row, int32_t c)
                               : ((const float *)(const void *)row)[c];
 }
 
-/* acc[r][j] += a[r] * bj for mr rows of a, d apart */
-INLINE void dot_step(const int mr, const float *a, int32_t d, VF b0, VF b1, VF b2, VF b3, VF acc[DOT_ROWS][4])
+/* ar[r] = values c .. c + VW - 1 of row r of a */
+INLINE void load_rows(const int mr, const float *a, int32_t d, VF ar[DOT_ROWS])
 {
     UNROLL
-    for (int r = 0; r < mr; r++) {
-        const VF ar = v_load(a + (int64_t)r * d);
-        acc[r][0] = v_fma(ar, b0, acc[r][0]);
-        acc[r][1] = v_fma(ar, b1, acc[r][1]);
-        acc[r][2] = v_fma(ar, b2, acc[r][2]);
-        acc[r][3] = v_fma(ar, b3, acc[r][3]);
-    }
+    for (int r = 0; r < mr; r++)
+        ar[r] = v_load(a + (int64_t)r * d);
+}
+
+/* acc[r][j] += ar[r] * b. One row of b at a time, because four would leave no registers for the sums: one that lies
+ * in memory costs more than all products. */
+INLINE void dot_step(const int mr, const VF ar[DOT_ROWS], VF b, const int j, VF acc[DOT_ROWS][4])
+{
+    UNROLL
+    for (int r = 0; r < mr; r++)
+        acc[r][j] = v_fma(ar[r], b, acc[r][j]);
 }
 
 /* sum[r][j] = a[r] . b[j] for mr rows of a[mr][d] and four stored rows. Unless it is 0, as many bytes as they have are asked
@@ -190,26 +213,35 @@ INLINE void dot_block(const wnw_kv_type type, const int mr, const float *a, cons
                       int32_t d, uintptr_t next, float sum[DOT_ROWS][4])
 {
     const size_t share = 4 * wnw__row_bytes(type, is_blocked(type) ? 32 : VW);
+    const bool ahead = next != 0;
     VF acc[DOT_ROWS][4];
     UNROLL
     for (int r = 0; r < mr; r++)
         acc[r][0] = acc[r][1] = acc[r][2] = acc[r][3] = v_set1(0.0f);
     int32_t c = 0;
-    for (; is_blocked(type) && c < d; c += 32) {
-        if (next)
-            prefetch(next + (size_t)(c / 32) * share, share);
-        const VF s0 = v_scale(type, b[0], c), s1 = v_scale(type, b[1], c), s2 = v_scale(type, b[2], c),
-                 s3 = v_scale(type, b[3], c);
+    for (; is_blocked(type) && c < d; c += 32, next += share) {
+        if (ahead)
+            prefetch(next, share);
+        VF scale[4], ar[DOT_ROWS];
         UNROLL
-        for (int i = 0; i < 32; i += VW)
-            dot_step(mr, a + c + i, d, s0 * v_whole(type, b[0], c, i), s1 * v_whole(type, b[1], c, i),
-                     s2 * v_whole(type, b[2], c, i), s3 * v_whole(type, b[3], c, i), acc);
+        for (int j = 0; j < 4; j++)
+            scale[j] = v_scale(type, b[j], c);
+        UNROLL
+        for (int i = 0; i < 32; i += VW) {
+            load_rows(mr, a + c + i, d, ar);
+            UNROLL
+            for (int j = 0; j < 4; j++)
+                dot_step(mr, ar, scale[j] * v_whole(type, b[j], c, i), j, acc);
+        }
     }
-    for (; c + VW <= d; c += VW) {
-        if (next)
-            prefetch(next + (size_t)(c / VW) * share, share);
-        dot_step(mr, a + c, d, load_row(type, b[0], c), load_row(type, b[1], c), load_row(type, b[2], c),
-                 load_row(type, b[3], c), acc);
+    for (; c + VW <= d; c += VW, next += share) {
+        VF ar[DOT_ROWS];
+        if (ahead)
+            prefetch(next, share);
+        load_rows(mr, a + c, d, ar);
+        UNROLL
+        for (int j = 0; j < 4; j++)
+            dot_step(mr, ar, load_row(type, b[j], c), j, acc);
     }
     UNROLL
     for (int r = 0; r < mr; r++) {
@@ -220,14 +252,36 @@ INLINE void dot_block(const wnw_kv_type type, const int mr, const float *a, cons
     }
 }
 
+/* Writes scale * sum of nj <= 4 stored rows to `out`, whose rows are ld apart. */
+INLINE void write_sums(float sum[DOT_ROWS][4], int32_t mr, int32_t nj, float scale, float *out, int64_t ld)
+{
+    for (int32_t r = 0; r < mr; r++, out += ld) {
+        if (nj == 4) { /* one vector */
+            UNROLL
+            for (int j = 0; j < 4; j++)
+                out[j] = scale * sum[r][j];
+        } else {
+            for (int32_t j = 0; j < nj; j++)
+                out[j] = scale * sum[r][j];
+        }
+    }
+}
+
+/* Sets bj to the stored rows j .. j + 3, past the end the last one again, and returns how many there are. */
+INLINE int32_t four_rows(const uint8_t *b, size_t stride, int32_t nb, int32_t j, const uint8_t *bj[4])
+{
+    const int32_t nj = nb - j < 4 ? nb - j : 4;
+    for (int32_t i = 0; i < 4; i++)
+        bj[i] = b + (size_t)(j + (i < nj ? i : nj - 1)) * stride;
+    return nj;
+}
+
 INLINE void mul_rows_of(const wnw_kv_type type, const float *a, int32_t na, const uint8_t *b, size_t stride,
                         int32_t nb, int32_t d, float scale, float *out, int64_t ld)
 {
     for (int32_t j = 0; j < nb; j += 4) {
-        const int32_t nj = nb - j < 4 ? nb - j : 4;
-        const uint8_t *bj[4]; /* past the end, the last row again; its results are not stored */
-        for (int32_t i = 0; i < 4; i++)
-            bj[i] = b + (size_t)(j + (i < nj ? i : nj - 1)) * stride;
+        const uint8_t *bj[4];
+        const int32_t nj = four_rows(b, stride, nb, j, bj);
         /* The hardware prefetcher does not look far ahead, so the first rows of a ask for the same rows of the next
          * tile. */
         const uintptr_t next = (uintptr_t)bj[0] + WNW_TILE * stride;
@@ -243,12 +297,16 @@ INLINE void mul_rows_of(const wnw_kv_type type, const float *a, int32_t na, cons
                 dot_block(type, 2, ai, bj, d, i == 0 ? next : 0, sum);
             else
                 dot_block(type, 1, ai, bj, d, i == 0 ? next : 0, sum);
-            for (int32_t r = 0; r < step; r++)
-                for (int32_t jj = 0; jj < nj; jj++)
-                    out[(i + r) * ld + j + jj] = scale * sum[r][jj];
+            write_sums(sum, step, nj, scale, out + i * ld + j, ld);
         }
     }
 }
+
+#ifdef v_whole_i16
+#include "kernel/kernel_i16.h"
+#else
+#define mul_blocked_rows mul_rows_of
+#endif
 
 static void mul_rows(wnw_kv_type type, const float *a, int32_t na, const void *b, size_t stride, int32_t nb,
                      int32_t d, float scale, float *out, int64_t ld)
@@ -261,40 +319,60 @@ static void mul_rows(wnw_kv_type type, const float *a, int32_t na, const void *b
         mul_rows_of(WNW_KV_F32, a, na, b, stride, nb, d, scale, out, ld);
         return;
     case WNW_KV_Q8_0:
-        mul_rows_of(WNW_KV_Q8_0, a, na, b, stride, nb, d, scale, out, ld);
+        mul_blocked_rows(WNW_KV_Q8_0, a, na, b, stride, nb, d, scale, out, ld);
         return;
     case WNW_KV_Q4_0:
-        mul_rows_of(WNW_KV_Q4_0, a, na, b, stride, nb, d, scale, out, ld);
+        mul_blocked_rows(WNW_KV_Q4_0, a, na, b, stride, nb, d, scale, out, ld);
         return;
     }
 }
 
-/* acc[r][0..1] = sum_k a[r * rs + k * ks] * (row k of b)[c .. c + 2 * VW]; the heart of both products. Unless `ahead` is 0, what
- * lies so many bytes behind each row is asked for, step by step: many requests at once would keep the rows waiting. */
-INLINE void mul_block(const wnw_kv_type type, const int mr, const float *a, const int rs, const int ks,
-                      int32_t n, const uint8_t *b, size_t stride, int32_t c, const size_t ahead,
-                      VF acc[MR][2])
+/* acc[r][i] = sum_k a[r * rs + k * ks] * (row k of b)[c + i * VW ..] for nv vectors; the heart of both products. Unless
+ * `ahead` is 0, what lies so many bytes behind each row is asked for, step by step: many requests at once would keep the
+ * rows waiting. */
+INLINE void mul_block(const wnw_kv_type type, const int mr, const int nv, const float *a, const int rs,
+                      const int ks, int32_t n, const uint8_t *b, size_t stride, int32_t c, const size_t ahead,
+                      VF acc[MR][4])
 {
     UNROLL
-    for (int r = 0; r < mr; r++)
-        acc[r][0] = acc[r][1] = v_set1(0.0f);
+    for (int r = 0; r < mr; r++) {
+        UNROLL
+        for (int i = 0; i < nv; i++)
+            acc[r][i] = v_set1(0.0f);
+    }
     for (int32_t k = 0; k < n; k++) {
-        VF b0, b1;
+        VF few[4]; /* of a or of b, whichever are fewer: both and the sums do not fit into registers */
         if (ahead)
             __builtin_prefetch((const void *)((uintptr_t)b + ahead), 0, 2);
-        if (is_blocked(type)) { /* both lie in one block */
-            const VF scale = v_scale(type, b, c);
-            b0 = scale * v_whole_at(type, b, c);
-            b1 = scale * v_whole_at(type, b, c + VW);
+        if (mr < nv) {
+            UNROLL
+            for (int i = 0; i < nv; i++) {
+                const VF bi = whole_row(type, b, c + i * VW);
+                if (i * VW % 32 == 0) {
+                    const VF scale = row_scale(type, b, c + i * VW);
+                    UNROLL
+                    for (int r = 0; r < mr; r++)
+                        few[r] = scale * a[r * rs];
+                }
+                UNROLL
+                for (int r = 0; r < mr; r++)
+                    acc[r][i] = v_fma(few[r], bi, acc[r][i]);
+            }
         } else {
-            b0 = load_row(type, b, c);
-            b1 = load_row(type, b, c + VW);
-        }
-        UNROLL
-        for (int r = 0; r < mr; r++) {
-            const VF ar = v_set1(a[r * rs]);
-            acc[r][0] = v_fma(ar, b0, acc[r][0]);
-            acc[r][1] = v_fma(ar, b1, acc[r][1]);
+            VF scale = row_scale(type, b, c);
+            UNROLL
+            for (int i = 0; i < nv; i++) {
+                if (i > 0 && i * VW % 32 == 0)
+                    scale = row_scale(type, b, c + i * VW);
+                few[i] = scale * whole_row(type, b, c + i * VW);
+            }
+            UNROLL
+            for (int r = 0; r < mr; r++) {
+                const VF ar = v_set1(a[r * rs]);
+                UNROLL
+                for (int i = 0; i < nv; i++)
+                    acc[r][i] = v_fma(ar, few[i], acc[r][i]);
+            }
         }
         a += ks;
         b += stride;
@@ -305,9 +383,9 @@ static void mul_panels(const float *q, int32_t n_panel, int32_t d, const float *
 {
     for (int32_t j = 0; j < WNW_TILE; j += 2 * VW) {
         for (int32_t p = 0; p < n_panel; p++) {
-            VF acc[MR][2];
+            VF acc[MR][4];
             float *out = s + (int64_t)p * MR * WNW_TILE + j;
-            mul_block(WNW_KV_F32, MR, q + (int64_t)p * d * MR, 1, MR, d, (const uint8_t *)(const void *)kt,
+            mul_block(WNW_KV_F32, MR, 2, q + (int64_t)p * d * MR, 1, MR, d, (const uint8_t *)(const void *)kt,
                       WNW_TILE * sizeof *kt, j, 0, acc);
             UNROLL
             for (int r = 0; r < MR; r++) {
@@ -318,18 +396,13 @@ static void mul_panels(const float *q, int32_t n_panel, int32_t d, const float *
     }
 }
 
-INLINE VF v_abs(VF x)
-{
-    return (VF)((VU)x & 0x7fffffffu);
-}
-
 static void add_abs(const float *q, int32_t n_panel, int32_t d, const float *kt, float *sum)
 {
     for (int32_t j = 0; j < WNW_TILE; j += 2 * VW) {
         VF s0 = v_load(sum + j), s1 = v_load(sum + j + VW);
         for (int32_t p = 0; p < n_panel; p++) {
-            VF acc[MR][2];
-            mul_block(WNW_KV_F32, MR, q + (int64_t)p * d * MR, 1, MR, d, (const uint8_t *)(const void *)kt,
+            VF acc[MR][4];
+            mul_block(WNW_KV_F32, MR, 2, q + (int64_t)p * d * MR, 1, MR, d, (const uint8_t *)(const void *)kt,
                       WNW_TILE * sizeof *kt, j, 0, acc);
             VF a0 = v_abs(acc[0][0]), a1 = v_abs(acc[0][1]);
             UNROLL
@@ -345,46 +418,56 @@ static void add_abs(const float *q, int32_t n_panel, int32_t d, const float *kt,
     }
 }
 
-INLINE void accumulate_block(const wnw_kv_type type, const int mr, const float *p, const float *corr,
-                             const uint8_t *v, size_t stride, int32_t n, int32_t c, int32_t ld,
-                             const size_t ahead, float *o)
+INLINE void accumulate_block(const wnw_kv_type type, const int mr, const int nv, const float *p,
+                             const float *corr, const uint8_t *v, size_t stride, int32_t n, int32_t c,
+                             int32_t ld, const size_t ahead, float *o)
 {
-    VF acc[MR][2];
-    mul_block(type, mr, p, WNW_TILE, 1, n, v, stride, c, ahead, acc);
+    VF acc[MR][4];
+    mul_block(type, mr, nv, p, WNW_TILE, 1, n, v, stride, c, ahead, acc);
     UNROLL
     for (int r = 0; r < mr; r++) {
         float *out = o + (int64_t)r * ld + c;
         const VF f = v_set1(corr[r]);
-        v_store(out, v_fma(v_load(out), f, acc[r][0]));
-        v_store(out + VW, v_fma(v_load(out + VW), f, acc[r][1]));
+        UNROLL
+        for (int i = 0; i < nv; i++)
+            v_store(out + i * VW, v_fma(v_load(out + i * VW), f, acc[r][i]));
     }
 }
 
 INLINE void accumulate_of(const wnw_kv_type type, const float *p, int32_t rows, const float *corr,
                           const uint8_t *v, size_t stride, int32_t n, int32_t ld, float *o)
 {
-#define BLOCK(mr) accumulate_block(type, mr, pr, corr + r, v, stride, n, c, ld, ahead, out)
-    for (int32_t c = 0; c < ld; c += 2 * VW) {
+#define BLOCK(mr, nv) accumulate_block(type, mr, nv, pr, corr + r, v, stride, n, c, ld, ahead, out)
+    for (int32_t c = 0, columns; c < ld; c += columns) {
         /* To the next tile, as in mul_rows_of. An F32 tile is mostly a converted one, in the cache already. */
         const size_t ahead = type == WNW_KV_F32 ? 0 : WNW_TILE * stride + (size_t)c * stride / (size_t)ld;
+        /* Few rows leave registers for more columns, which share what is loaded for a row of v. */
+        const bool wide = rows <= WIDE_ROWS && c + 4 * VW <= ld;
+        columns = (wide ? 4 : 2) * VW;
         for (int32_t r = 0, step; r < rows; r += step) {
             const float *pr = p + (int64_t)r * WNW_TILE;
             float *out = o + (int64_t)r * ld;
-            step = rows - r;
-            if (step >= MR) {
+            step = wide ? rows : rows - r;
+            if (wide && rows == 3) {
+                BLOCK(3, 4);
+            } else if (wide && rows == 2) {
+                BLOCK(2, 4);
+            } else if (wide) {
+                BLOCK(1, 4);
+            } else if (step >= MR) {
                 step = MR;
-                BLOCK(MR);
+                BLOCK(MR, 2);
             } else if (step >= 5) {
                 step = 5;
-                BLOCK(5);
+                BLOCK(5, 2);
             } else if (step == 4) {
-                BLOCK(4);
+                BLOCK(4, 2);
             } else if (step == 3) {
-                BLOCK(3);
+                BLOCK(3, 2);
             } else if (step == 2) {
-                BLOCK(2);
+                BLOCK(2, 2);
             } else {
-                BLOCK(1);
+                BLOCK(1, 2);
             }
         }
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* How kernels ask compilers to keep arrays of vectors in registers. */
+/* How kernels ask compilers to keep arrays of vectors in registers: by loops of at most 16 turns, all of them unrolled. An
+ * array that a longer loop fills stays in memory. */
 #ifndef WNW_UNROLL_H
 #define WNW_UNROLL_H
 
