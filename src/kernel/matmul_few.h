@@ -18,8 +18,8 @@
 
 #define ALWAYS static inline __attribute__((always_inline))
 
-/* The most tokens that share one pass over eight rows. */
-enum { FEW_TOKENS = 4 };
+/* The most tokens that share one pass over eight rows, and how far ahead of them memory is asked. */
+enum { FEW_TOKENS = 4, FEW_AHEAD = 8192 };
 
 /* ---- Reading eight rows ---- */
 
@@ -70,13 +70,16 @@ ALWAYS __m256i bits8(__m256i x, int by, char mask)
     return _mm256_and_si256(_mm256_srli_epi16(x, by), _mm256_set1_epi8(mask));
 }
 
-/* Asks for `bytes` of the next eight rows: eight short streams at once are more than processors foresee. `unit` is
- * the first byte of the i-th unit of row 0. What lies behind the last rows is asked for in vain. */
+/* Asks for what lies ahead of the i-th unit of eight rows: eight short streams at once are more than processors foresee. The
+ * next eight rows come into the first-level cache, which holds few requests at a time, so what lies FEW_AHEAD bytes behind
+ * them comes into the second level before. What lies behind the last rows is asked for in vain. */
 ALWAYS void fetch_ahead(const uint8_t *rows, size_t stride, size_t i, size_t unit_bytes)
 {
     const uintptr_t next = (uintptr_t)rows + WNW_FEW * (stride + i * unit_bytes);
-    for (size_t at = 0; at < WNW_FEW * unit_bytes; at += 64)
+    for (size_t at = 0; at < WNW_FEW * unit_bytes; at += 64) {
         _mm_prefetch((const char *)(next + at), _MM_HINT_T0);
+        _mm_prefetch((const char *)(next + FEW_AHEAD + at), _MM_HINT_T1);
+    }
 }
 
 /* ---- Types: numbers of a unit, and values of 32 columns of rows r and r + 4 ---- */
