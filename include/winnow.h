@@ -519,7 +519,7 @@ WNW_API int wnw_detokenize(const wnw_model *m, const int32_t *tokens, int32_t n_
 
 /* Number of cores that this process may use. */
 WNW_API int32_t wnw_usable_cores(void);
-/* Name of the attention kernels in use: "avx512-bf16", "avx512", "avx2", "scalar". Static. */
+/* Name of the attention kernels in use: "avx512-bf16", "avx512", "avx2", "neon", "scalar". Static. */
 WNW_API const char *wnw_kernel_name(void);
 
 /* ======== More of sessions ======== */

@@ -8,9 +8,10 @@
 #   model        the default model
 #   test-models  what the tests need besides: a float32 copy of the default model, tiny random models
 #   clang        Debian packages of clang with its libFuzzer, which only .ci/run needs
+#   cross        Debian's C compiler for aarch64, which only .ci/run needs
 #   peers        a llama.cpp for the CPU at hand, which `winnow bench` runs beside itself
 #
-# Without a step: all of them but the last two. Every step looks first and does nothing when its work is done, so running
+# Without a step: all of them but the last three. Every step looks first and does nothing when its work is done, so running
 # twice is cheap; an interrupted step starts over, a damaged model is made again. Everything but Debian packages goes to
 # ${WINNOW_CACHE:-~/.cache/winnow}. WINNOW_LLAMA_FROM names another such folder, from which the compiled ggml and
 # libllama are copied if they suit this machine; that folder is not changed.
@@ -80,6 +81,14 @@ step_clang() {
     version=$(clang -dumpversion) || die "clang: it is not installed"
     need_packages "libclang-rt-${version%%.*}-dev"
     clang_has_fuzzer || die "clang: $(command -v clang) $version cannot link with -fsanitize=fuzzer"
+}
+
+step_cross() {
+    if command -v aarch64-linux-gnu-gcc >/dev/null; then
+        say "cross: $(command -v aarch64-linux-gnu-gcc)"
+        return
+    fi
+    need_packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 }
 
 # ---- the private Python environment ----
@@ -324,9 +333,9 @@ run_steps() {
 [ $# -gt 0 ] || set -- packages llama python model test-models
 for step in "$@"; do
     case $step in
-    packages | llama | python | model | test-models | clang | peers) ;;
+    packages | llama | python | model | test-models | clang | cross | peers) ;;
     *)
-        sed -n '3,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+        sed -n '3,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
         exit 2
         ;;
     esac

@@ -334,7 +334,8 @@ static void machine(void **state)
     else
         assert_string_equal(name, wnw__vec_at(0)->name);
     name = wnw__vec_at(0)->name;
-    assert_true(!strcmp(name, "avx512") || !strcmp(name, "avx2") || !strcmp(name, "scalar"));
+    assert_true(!strcmp(name, "avx512") || !strcmp(name, "avx2") || !strcmp(name, "neon") ||
+                !strcmp(name, "scalar"));
     int n = 0;
     while (wnw__vec_at(n))
         n++;

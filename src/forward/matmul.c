@@ -46,7 +46,7 @@ void wnw__matmul_free(struct wnw__matmul_scratch *p)
  * multiplies their scales as integers, which rounds in another order than ours (decision 028). */
 static bool alone(const struct wnw__weight_type *type, bool repacked)
 {
-    return type->k_unit == 32 && !repacked;
+    return type->k_unit == 32 && !repacked && wnw__matmul_at(0)->few[type->id];
 }
 
 bool wnw__matmul_takes(const struct ggml_tensor *w, int64_t n_tok, bool repacked)

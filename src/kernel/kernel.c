@@ -17,6 +17,8 @@ const struct wnw__vec *wnw__vec_at(int i)
     if (wnw__vec_avx2() && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         usable[n++] = wnw__vec_avx2();
 #endif
+    if (wnw__vec_neon()) /* every CPU of its architecture has it */
+        usable[n++] = wnw__vec_neon();
     usable[n++] = wnw__vec_scalar();
     return i >= 0 && i < n ? usable[i] : NULL;
 }

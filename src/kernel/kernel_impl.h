@@ -55,6 +55,7 @@ struct wnw__vec {
 const struct wnw__vec *wnw__vec_scalar(void);
 const struct wnw__vec *wnw__vec_avx2(void);
 const struct wnw__vec *wnw__vec_avx512(void);
+const struct wnw__vec *wnw__vec_neon(void);
 
 /* The i-th best table that this CPU can run, NULL past the last. Static. */
 const struct wnw__vec *wnw__vec_at(int i);

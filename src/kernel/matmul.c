@@ -1,12 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 #include "kernel/matmul.h"
 
+#if defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
 /* The CPU's features are taken from the compiler's runtime, which asks the CPU once: asking it is slow in
  * virtual machines, and wnw__matmul_at is called often. */
 #if !defined(__clang__) || __clang_major__ >= 17
 #define HAS_AVXVNNI __builtin_cpu_supports("avxvnni")
 #else
 #define HAS_AVXVNNI 0 /* the compiler does not know the name */
+#endif
+
+/* Linux tells what a CPU has; elsewhere the compiler knows, as for Apple's. */
+#if defined(__aarch64__) && defined(__linux__)
+#define HAS_DOTPROD ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0)
+#elif defined(__ARM_FEATURE_DOTPROD)
+#define HAS_DOTPROD 1
+#else
+#define HAS_DOTPROD 0
 #endif
 
 const struct wnw__matmul_kernel *wnw__matmul_at(int i)
@@ -22,6 +36,9 @@ const struct wnw__matmul_kernel *wnw__matmul_at(int i)
         usable[n++] = wnw__matmul_avxvnni();
     if (wnw__matmul_avx2() && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         usable[n++] = wnw__matmul_avx2();
+#elif defined(__aarch64__)
+    if (wnw__matmul_neondot() && HAS_DOTPROD)
+        usable[n++] = wnw__matmul_neondot();
 #endif
     usable[n++] = wnw__matmul_scalar();
     return i >= 0 && i < n ? usable[i] : NULL;

@@ -20,6 +20,9 @@
 
 #include "winnow.h"
 
+#include <math.h>
+#include <string.h>
+
 enum {
     WNW_STRIP = 64,          /* rows of the form for many tokens */
     WNW_ROWS = 16,           /* rows of the form for few tokens */
@@ -65,6 +68,17 @@ struct wnw__act {
     float sum32[WNW_CHUNK / 32]; /* a sum(q) of each block of 32 */
     float sum16[WNW_CHUNK / 16]; /* the same for blocks of 16 */
 };
+
+/* The scale of a block whose largest activation has `top` as its bits without the sign, and what its activations are
+ * multiplied with, 0 if all of them become 0. */
+static inline float wnw__act_scale(uint32_t top, float *by)
+{
+    float largest;
+    memcpy(&largest, &top, sizeof largest);
+    const bool finite = top < 0x7f800000u, some = finite && top >= WNW_ACT_TINY;
+    *by = some ? 127.0f / largest : 0.0f;
+    return some ? largest / 127.0f : finite ? 0.0f : NAN;
+}
 
 /* The number of chunks of k columns. */
 static inline int32_t wnw__n_chunks(int32_t k)
@@ -123,6 +137,7 @@ const struct wnw__matmul_kernel *wnw__matmul_scalar(void);
 const struct wnw__matmul_kernel *wnw__matmul_avx2(void);
 const struct wnw__matmul_kernel *wnw__matmul_avxvnni(void);
 const struct wnw__matmul_kernel *wnw__matmul_avx512vnni(void);
+const struct wnw__matmul_kernel *wnw__matmul_neondot(void);
 /* The i-th best kernel that this CPU can run, NULL past the last. Static and thread-safe. */
 const struct wnw__matmul_kernel *wnw__matmul_at(int i);
 

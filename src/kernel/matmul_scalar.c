@@ -2,26 +2,20 @@
 /* The reference of the products. It computes in the order of the formula. */
 #include "kernel/matmul_types.h"
 
-#include <math.h>
-#include <string.h>
-
 static void act_block(const float *x, struct wnw__act *a, int32_t b)
 {
     int8_t *q = a->q + 32 * b;
     int32_t sum[2] = {0, 0};
     uint32_t top = 0;
-    float largest;
+    float by;
     for (int i = 0; i < 32; i++) {
         uint32_t bits;
         memcpy(&bits, x + i, sizeof bits);
         top = (bits & 0x7fffffff) > top ? bits & 0x7fffffff : top;
     }
-    memcpy(&largest, &top, sizeof largest);
-    const bool some = top >= WNW_ACT_TINY && isfinite(largest);
-    const float by = some ? 127.0f / largest : 0.0f;
-    a->scale[b] = some ? largest / 127.0f : isfinite(largest) ? 0.0f : NAN;
+    a->scale[b] = wnw__act_scale(top, &by);
     for (int i = 0; i < 32; i++) {
-        q[i] = some ? (int8_t)lrintf(x[i] * by) : 0;
+        q[i] = by > 0.0f ? (int8_t)lrintf(x[i] * by) : 0;
         sum[i / 16] += q[i];
     }
     a->sum16[2 * b] = a->scale[b] * (float)sum[0];
