@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Products with few tokens read the rows of the file where they are: eight rows at a time, over all columns,
- * with vectors of 256 bits. A vector holds 16 columns of rows r and r + 4, so that the sums of eight rows become
- * one vector in the order of the rows without crossing its halves. Nothing is unpacked to memory, and up to four
- * tokens share what is unpacked into registers.
+ * with vectors of 256 bits. A vector holds 16 columns of two rows, so that the sums of eight rows become one vector
+ * without crossing its halves. The order of its lanes is the one in which numbers of the rows come from memory most
+ * cheaply: rows 0, 1, 4, 5 in the lower half, 2, 3, 6, 7 in the upper one. Nothing is unpacked to memory, and up to
+ * four tokens share what is unpacked into registers.
  *
  * Sums of a block are integers, and what follows is computed in the order of the other forms, so the result is
  * theirs bit for bit. Without a dot product of bytes (WNW_DOT), sums stay in 16 bits as long as they fit.
@@ -23,45 +24,40 @@ enum { FEW_TOKENS = 4, FEW_AHEAD = 8192 };
 
 /* ---- Reading eight rows ---- */
 
-/* Lane r is the four bytes at p in row r. Lanes are picked from loads of 32 bytes, which never reach outside of
- * the eight rows if the four bytes lie within their rows: those of row r begin 4 r bytes before p. */
-ALWAYS __m256i words8(const uint8_t *p, size_t stride)
+/* The four bytes at p in each of four rows. Lanes are picked from loads of 16 bytes, which never reach outside of the rows if
+ * the four bytes lie within them: those of row r begin 4 r bytes before p. */
+ALWAYS __m128i words4(const uint8_t *p, size_t stride)
 {
-#define AT(r) _mm256_loadu_si256((const __m256i *)(const void *)(p + (r)*stride - 4 * (r)))
-    __m256i x = AT(0);
-    x = _mm256_blend_epi32(x, AT(1), 1 << 1);
-    x = _mm256_blend_epi32(x, AT(2), 1 << 2);
-    x = _mm256_blend_epi32(x, AT(3), 1 << 3);
-    x = _mm256_blend_epi32(x, AT(4), 1 << 4);
-    x = _mm256_blend_epi32(x, AT(5), 1 << 5);
-    x = _mm256_blend_epi32(x, AT(6), 1 << 6);
-    return _mm256_blend_epi32(x, AT(7), 1 << 7);
+#define AT(r) _mm_loadu_si128((const __m128i *)(const void *)(p + (r)*stride - 4 * (r)))
+    __m128i x = AT(0);
+    x = _mm_blend_epi32(x, AT(1), 1 << 1);
+    x = _mm_blend_epi32(x, AT(2), 1 << 2);
+    return _mm_blend_epi32(x, AT(3), 1 << 3);
 #undef AT
 }
 
-/* The half-precision numbers in the lower and in the upper halves of the lanes. */
-ALWAYS void halves8(__m256i words, __m256 *low, __m256 *high)
+/* The four bytes at p in each of eight rows, in the order of lanes. */
+ALWAYS __m256i words8(const uint8_t *p, size_t stride)
 {
-    const __m256i both =
-        _mm256_packus_epi32(_mm256_and_si256(words, _mm256_set1_epi32(0xffff)), _mm256_srli_epi32(words, 16));
-    const __m256i apart = _mm256_permute4x64_epi64(both, 0xd8);
-    *low = _mm256_cvtph_ps(_mm256_castsi256_si128(apart));
-    *high = _mm256_cvtph_ps(_mm256_extracti128_si256(apart, 1));
+    const __m128i a = words4(p, stride), b = words4(p + 4 * stride, stride);
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_unpacklo_epi64(a, b)), _mm_unpackhi_epi64(a, b),
+                                   1);
 }
 
-ALWAYS __m256 low_halves8(__m256i words)
+/* The half-precision numbers at p and at p + 2 in each of eight rows, in the order of lanes. */
+ALWAYS void halves8(const uint8_t *p, size_t stride, __m256 *first, __m256 *second)
 {
-    __m256 low, high;
-    halves8(words, &low, &high);
-    return low;
+    const __m256 a = _mm256_cvtph_ps(words4(p, stride)), b = _mm256_cvtph_ps(words4(p + 4 * stride, stride));
+    *first = _mm256_shuffle_ps(a, b, 0x88);
+    *second = _mm256_shuffle_ps(a, b, 0xdd);
 }
 
-/* 16 bytes at p and 16 bytes at p + 4 * stride. */
+/* 16 bytes at p and 16 bytes at p + 2 * stride. */
 ALWAYS __m256i pair(const uint8_t *p, size_t stride)
 {
     const __m128i a = _mm_loadu_si128((const __m128i *)(const void *)p);
     return _mm256_inserti128_si256(_mm256_castsi128_si256(a),
-                                   _mm_loadu_si128((const __m128i *)(const void *)(p + 4 * stride)), 1);
+                                   _mm_loadu_si128((const __m128i *)(const void *)(p + 2 * stride)), 1);
 }
 
 /* As bits_from, for 32 bytes. */
@@ -70,19 +66,18 @@ ALWAYS __m256i bits8(__m256i x, int by, char mask)
     return _mm256_and_si256(_mm256_srli_epi16(x, by), _mm256_set1_epi8(mask));
 }
 
-/* Asks for what lies ahead of the i-th unit of eight rows: eight short streams at once are more than processors foresee. The
- * next eight rows come into the first-level cache, which holds few requests at a time, so what lies FEW_AHEAD bytes behind
- * them comes into the second level before. What lies behind the last rows is asked for in vain. */
-ALWAYS void fetch_ahead(const uint8_t *rows, size_t stride, size_t i, size_t unit_bytes)
+/* Asks for eight short streams at once, which are more than processors foresee: for the unit that is `next` in the same place
+ * of the next eight rows. It comes into the first-level cache, which holds few requests at a time, so what lies FEW_AHEAD bytes
+ * behind it comes into the second level before. What lies behind the last rows is asked for in vain. */
+ALWAYS void fetch_ahead(uintptr_t next, size_t bytes)
 {
-    const uintptr_t next = (uintptr_t)rows + WNW_FEW * (stride + i * unit_bytes);
-    for (size_t at = 0; at < WNW_FEW * unit_bytes; at += 64) {
+    for (size_t at = 0; at < bytes; at += 64) {
         _mm_prefetch((const char *)(next + at), _MM_HINT_T0);
         _mm_prefetch((const char *)(next + FEW_AHEAD + at), _MM_HINT_T1);
     }
 }
 
-/* ---- Types: numbers of a unit, and values of 32 columns of rows r and r + 4 ---- */
+/* ---- Types: numbers of a unit, and values of 32 columns ---- */
 
 /* A unit of eight rows: its first byte in row 0, and what `numbers` found there. */
 struct few_unit {
@@ -94,13 +89,13 @@ struct few_unit {
 
 ALWAYS void few_numbers_q4_1(struct few_unit *u)
 {
-    halves8(words8(u->p, u->stride), &u->d[0], &u->m[0]);
+    halves8(u->p, u->stride, &u->d[0], &u->m[0]);
 }
 
 /* d, and m = -zero d. */
 ALWAYS void numbers_from_zero(struct few_unit *u, float zero)
 {
-    u->d[0] = low_halves8(words8(u->p, u->stride));
+    halves8(u->p, u->stride, &u->d[0], &u->m[0]);
     u->m[0] = _mm256_mul_ps(_mm256_set1_ps(-zero), u->d[0]);
 }
 
@@ -126,6 +121,12 @@ ALWAYS void few_numbers_q5_1(struct few_unit *u)
     u->fifth = words8(u->p + 4, u->stride);
 }
 
+/* The unit in the row of lane r, r < 4. The row of lane r + 4 is two further on. */
+ALWAYS const uint8_t *pair_at(const struct few_unit *u, int r)
+{
+    return u->p + (size_t)(r < 2 ? r : r + 2) * u->stride;
+}
+
 /* Byte i of the lanes, as numbers. */
 ALWAYS __m256 bytes_of(__m256i words, int i)
 {
@@ -144,7 +145,7 @@ ALWAYS void few_numbers_q4_k(struct few_unit *u)
     scale[1] = _mm256_or_si256(bits8(c, 0, 15), _mm256_slli_epi32(bits8(a, 6, 3), 4));
     min[1] = _mm256_or_si256(bits8(c, 4, 15), _mm256_slli_epi32(bits8(b, 6, 3), 4));
     __m256 by, less;
-    halves8(words8(u->p, u->stride), &by, &less);
+    halves8(u->p, u->stride, &by, &less);
     less = _mm256_xor_ps(less, _mm256_set1_ps(-0.0f));
     for (int i = 0; i < 8; i++) {
         u->d[i] = _mm256_mul_ps(by, bytes_of(scale[i / 4], i % 4));
@@ -160,7 +161,7 @@ ALWAYS void few_numbers_q5_k(struct few_unit *u)
 ALWAYS void few_numbers_q6_k(struct few_unit *u)
 {
     __m256 unused, by;
-    halves8(words8(u->p + 206, u->stride), &unused, &by); /* 208 is the row's last number */
+    halves8(u->p + 206, u->stride, &unused, &by); /* 208 is the row's last number */
     for (int i = 0; i < 4; i++) {
         const __m256i four = words8(u->p + 192 + 4 * i, u->stride);
         for (int j = 0; j < 4; j++) {
@@ -178,18 +179,18 @@ ALWAYS void nibbles(const uint8_t *p, size_t stride, __m256i *low, __m256i *high
     *high = bits8(x, 4, 15);
 }
 
-/* The values of row r and r + 4 of 32 columns from col on, 0 <= r < 4: the first 16 columns in `low`. For Q8_0
+/* The values of the rows of lanes r and r + 4, 32 columns from col on: the first 16 columns in `low`. For Q8_0
  * they are the signed bytes of the file. */
 ALWAYS void few_values_q4_0(const struct few_unit *u, int r, int col, __m256i *low, __m256i *high)
 {
     (void)col;
-    nibbles(u->p + (size_t)r * u->stride + 2, u->stride, low, high);
+    nibbles(pair_at(u, r) + 2, u->stride, low, high);
 }
 
 ALWAYS void few_values_q4_1(const struct few_unit *u, int r, int col, __m256i *low, __m256i *high)
 {
     (void)col;
-    nibbles(u->p + (size_t)r * u->stride + 4, u->stride, low, high);
+    nibbles(pair_at(u, r) + 4, u->stride, low, high);
 }
 
 /* Byte i is 16 if bit i of the two bytes at `from` in lane r of its half is set, otherwise 0. */
@@ -203,7 +204,7 @@ ALWAYS __m256i fifth_bits8(__m256i words, int r, int from)
 
 ALWAYS void values_fifth(const struct few_unit *u, int r, size_t at, __m256i *low, __m256i *high)
 {
-    nibbles(u->p + (size_t)r * u->stride + at, u->stride, low, high);
+    nibbles(pair_at(u, r) + at, u->stride, low, high);
     *low = _mm256_or_si256(*low, fifth_bits8(u->fifth, r, 0));
     *high = _mm256_or_si256(*high, fifth_bits8(u->fifth, r, 2));
 }
@@ -223,15 +224,15 @@ ALWAYS void few_values_q5_1(const struct few_unit *u, int r, int col, __m256i *l
 ALWAYS void few_values_q8_0(const struct few_unit *u, int r, int col, __m256i *low, __m256i *high)
 {
     (void)col;
-    *low = pair(u->p + (size_t)r * u->stride + 2, u->stride);
-    *high = pair(u->p + (size_t)r * u->stride + 18, u->stride);
+    *low = pair(pair_at(u, r) + 2, u->stride);
+    *high = pair(pair_at(u, r) + 18, u->stride);
 }
 
-/* 16 bytes of row r and row r + 4 at p + at, and the same 16 bytes further on: `by` bits shifted, `mask`ed. */
+/* 16 bytes of the rows of lanes r and r + 4 at p + at, and the same 16 bytes further on: `by` bits shifted, `mask`ed. */
 ALWAYS void bits_pairs(const struct few_unit *u, int r, int at, int by, char mask, __m256i *low,
                        __m256i *high)
 {
-    const uint8_t *p = u->p + (size_t)r * u->stride + at;
+    const uint8_t *p = pair_at(u, r) + at;
     *low = bits8(pair(p, u->stride), by, mask);
     *high = bits8(pair(p + 16, u->stride), by, mask);
 }
@@ -290,8 +291,7 @@ ALWAYS __m256i fold(__m256i a, __m256i b, const bool narrow)
     return narrow ? _mm256_add_epi16(x, y) : _mm256_add_epi32(x, y);
 }
 
-/* Lane r of the result is the sum of row r; s[i] has those of row i in its lower half and of row i + 4 in its
- * upper one. Their 16-bit numbers can be added up `folds` times before they must become 32 bits; -1: they have
+/* Lane i of the result is the sum of the lanes of s[i]'s lower half, lane i + 4 that of its upper one. Their 16-bit numbers can be added up `folds` times before they must become 32 bits; -1: they have
  * 32 bits already. */
 ALWAYS __m256i sums8(const __m256i s[4], const int folds)
 {
@@ -375,32 +375,49 @@ ALWAYS void add_tokens(const struct few_type t, const struct few_unit *u, int32_
     for (int r = 0; r < 4; r++)
         t.values(u, r, col, &low[r], &high[r]);
     for (int i = 0; i < n; i++)
-        f[i] = add_columns(t, u, low, high, &act[i], from % WNW_CHUNK + col, col / t.block, f[i]);
+        f[i] = add_columns(t, u, low, high, &act[i], from + col, col / t.block, f[i]);
+}
+
+/* The vector's lanes in the order of the rows. */
+ALWAYS __m256 by_rows(__m256 f)
+{
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(f), 0xd8));
+}
+
+/* Adds the products of one unit, whose first column is `from` within the chunk of act, to f. */
+ALWAYS void add_unit(const struct few_type t, struct few_unit *u, int32_t from, const struct wnw__act *act,
+                     const int n, __m256 f[FEW_TOKENS])
+{
+    t.numbers(u);
+    if (!FEW_DOT && t.u_max > 63) /* values are signed, see matmul_256.h */
+        u->m[0] = _mm256_fmadd_ps(u->d[0], _mm256_set1_ps(128.0f), u->m[0]);
+    /* The columns of a part, which share bytes of the file, are constants to the compiler. */
+    const int part = t.k_unit == B ? B : t.block == 16 ? 4 * B : 2 * B;
+    for (int32_t first = 0; first < t.k_unit; first += part)
+#pragma GCC unroll 4
+        for (int32_t c = 0; c < part; c += B)
+            add_tokens(t, u, first + c, from, act, n, f);
 }
 
 /* y[t] of n tokens, n at most FEW_TOKENS and a constant; n_tok is the distance of their records. */
 ALWAYS void eight_rows(const struct few_type t, const uint8_t *rows, size_t stride, int32_t k,
                        const struct wnw__act *act, int32_t n_tok, const int n, float *y, int64_t ld)
 {
+    const size_t bytes = WNW_FEW * t.unit_bytes;
     struct few_unit u = {.p = rows, .stride = stride};
+    uintptr_t next = (uintptr_t)rows + WNW_FEW * stride;
     __m256 f[FEW_TOKENS];
     for (int i = 0; i < n; i++)
         f[i] = _mm256_setzero_ps();
-    for (int32_t from = 0; from < k; from += t.k_unit, u.p += t.unit_bytes) {
-        const struct wnw__act *a = act + (int64_t)(from / WNW_CHUNK) * n_tok;
-        fetch_ahead(rows, stride, (size_t)(from / t.k_unit), t.unit_bytes);
-        t.numbers(&u);
-        if (!FEW_DOT && t.u_max > 63) /* values are signed, see matmul_256.h */
-            u.m[0] = _mm256_fmadd_ps(u.d[0], _mm256_set1_ps(128.0f), u.m[0]);
-        /* The columns of a part, which share bytes of the file, are constants to the compiler. */
-        const int part = t.k_unit == B ? B : t.block == 16 ? 4 * B : 2 * B;
-        for (int32_t first = 0; first < t.k_unit; first += part)
-#pragma GCC unroll 4
-            for (int32_t c = 0; c < part; c += B)
-                add_tokens(t, &u, first + c, from, a, n, f);
+    for (; k > 0; k -= WNW_CHUNK, act += n_tok) {
+        const int32_t n_col = k < WNW_CHUNK ? k : WNW_CHUNK;
+        for (int32_t from = 0; from < n_col; from += t.k_unit, u.p += t.unit_bytes, next += bytes) {
+            fetch_ahead(next, bytes);
+            add_unit(t, &u, from, act, n, f);
+        }
     }
     for (int i = 0; i < n; i++)
-        _mm256_storeu_ps(y + i * ld, f[i]);
+        _mm256_storeu_ps(y + i * ld, by_rows(f[i]));
 }
 
 ALWAYS void few_tokens(const struct few_type t, const uint8_t *rows, size_t stride, int32_t k,
