@@ -15,6 +15,7 @@
 #include "base/time.h"
 #include "base/topk.h"
 #include "cache/cache.h"
+#include "forward/matmul.h"
 #include "forward/team.h"
 #include "kernel/bf16.h"
 #include "kernel/kernel_impl.h"

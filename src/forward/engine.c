@@ -25,6 +25,18 @@ static int resolve_params(const wnw_engine_params *in, wnw_engine_params *out)
     return WNW_OK;
 }
 
+/* The most columns of a weight. */
+static int64_t longest_row(const wnw_model *m)
+{
+    int64_t k = m->hp.n_embd;
+    for (int32_t il = 0; il < m->hp.n_layer; il++) {
+        const struct wnw__layer_weights *l = &m->layers[il];
+        k = l->wo->ne[0] > k ? l->wo->ne[0] : k;
+        k = l->ffn_down->ne[0] > k ? l->ffn_down->ne[0] : k;
+    }
+    return k;
+}
+
 static int init_engine(wnw_engine *e)
 {
     const struct wnw__hparams *hp = &e->m->hp;
@@ -39,7 +51,7 @@ static int init_engine(wnw_engine *e)
                                           .n_ubatch = e->params.n_ubatch,
                                           .float32 = e->params.attn != WNW_ATTN_OWN};
     WNW_TRY(wnw__attend_shared_new(&e->shared, &dims));
-    WNW_TRY(wnw__matmul_new(&e->matmul, e->params.n_threads));
+    WNW_TRY(wnw__matmul_new(&e->matmul, e->params.n_threads, longest_row(e->m)));
     e->ops = calloc((size_t)hp->n_layer, sizeof *e->ops);
     e->stages = calloc((size_t)hp->n_layer, WNW_N_POINTS);
     if (!e->ops || !e->stages)

@@ -52,9 +52,9 @@ static void mark(struct wnw__graph *g, wnw_engine *e, enum wnw__work_kind kind, 
     ggml_build_forward_expand(g->gf, wnw__mark_node(g->ctx, &e->times, kind, t));
 }
 
-/* x, and x as bytes for our own products. The bytes are made for the first product; the others share them. */
+/* x, and what our own products take for it, made for the first of them. */
 struct operand {
-    struct ggml_tensor *x, *bytes;
+    struct ggml_tensor *x, *input;
 };
 
 static struct operand operand(struct wnw__graph *g, wnw_engine *e, struct ggml_tensor *x)
@@ -63,26 +63,51 @@ static struct operand operand(struct wnw__graph *g, wnw_engine *e, struct ggml_t
     return (struct operand){.x = x};
 }
 
-/* w x. With the ggml attention every operation is ggml's, the products too. */
-static struct ggml_tensor *multiply(struct wnw__graph *g, const wnw_engine *e, struct ggml_tensor *w,
-                                    struct operand *a)
+/* Whether our own kernels multiply w. With the ggml attention every operation is ggml's, the products too. */
+static bool is_ours(const wnw_engine *e, const struct ggml_tensor *w, const struct operand *a)
+{
+    return e->params.attn != WNW_ATTN_GGML &&
+           wnw__matmul_takes(w, a->x->ne[1], wnw__model_original(e->m, w) != w);
+}
+
+/* y[i] = w[i] x for n weights. */
+static void multiply(struct wnw__graph *g, const wnw_engine *e, struct ggml_tensor *const *w, int n,
+                     struct operand *a, struct ggml_tensor **y)
 {
     struct ggml_context *ctx = g->ctx;
     const int64_t n_row = a->x->ne[1];
-    wnw__times_product(&g->products[w == e->m->w.output ? WNW_WORK_LOGITS : WNW_WORK_WEIGHTS], w, n_row);
-    struct ggml_tensor *original = wnw__model_original(e->m, w);
-    if (e->params.attn == WNW_ATTN_GGML || !wnw__matmul_takes(w, n_row, original != w))
-        return ggml_mul_mat(ctx, w, a->x);
-    if (!a->bytes)
-        a->bytes = wnw__matmul_input(ctx, a->x);
-    return wnw__matmul_node(e->matmul, ctx, original, a->bytes, n_row);
+    struct ggml_tensor *ours[WNW_MATMUL_TOGETHER]; /* NULL: ggml's */
+    int n_ours = 0;
+    for (int i = 0; i < n; i++) {
+        wnw__times_product(&g->products[w[i] == e->m->w.output ? WNW_WORK_LOGITS : WNW_WORK_WEIGHTS], w[i],
+                           n_row);
+        ours[i] = is_ours(e, w[i], a) ? wnw__model_original(e->m, w[i]) : NULL;
+        n_ours += ours[i] != NULL;
+    }
+    if (n_ours > 0 && !a->input)
+        a->input = wnw__matmul_input(ctx, a->x);
+    /* Products of a single token are short, and between nodes threads wait for each other. */
+    struct ggml_tensor *all =
+        n_row == 1 && n_ours == n ? wnw__matmul_node(e->matmul, ctx, ours, n, a->input, 1) : NULL;
+    size_t at = 0;
+    for (int i = 0; i < n; at += (size_t)w[i]->ne[1] * sizeof(float), i++)
+        y[i] = all       ? ggml_view_1d(ctx, all, w[i]->ne[1], at)
+               : ours[i] ? wnw__matmul_node(e->matmul, ctx, &ours[i], 1, a->input, n_row)
+                         : ggml_mul_mat(ctx, w[i], a->x);
 }
 
-/* w x + b, as heads [d, n, n_row]. */
-static struct ggml_tensor *project(struct wnw__graph *g, wnw_engine *e, struct ggml_tensor *w,
-                                   struct ggml_tensor *b, struct operand *x, int64_t d)
+static struct ggml_tensor *multiply_one(struct wnw__graph *g, const wnw_engine *e, struct ggml_tensor *w,
+                                        struct operand *a)
 {
-    struct ggml_tensor *y = multiply(g, e, w, x);
+    struct ggml_tensor *y;
+    multiply(g, e, &w, 1, a, &y);
+    return y;
+}
+
+/* y + b, as heads [d, n, n_row]. */
+static struct ggml_tensor *heads(struct wnw__graph *g, wnw_engine *e, struct ggml_tensor *y,
+                                 struct ggml_tensor *b, int64_t d)
+{
     if (b)
         y = ggml_add(g->ctx, y, b);
     mark(g, e, WNW_WORK_WEIGHTS, y);
@@ -148,9 +173,11 @@ static struct ggml_tensor *attention(struct wnw__graph *g, wnw_engine *e, int32_
     const struct wnw__hparams *hp = &e->m->hp;
     const struct wnw__layer_weights *l = &e->m->layers[il];
     struct operand in = operand(g, e, x);
-    struct ggml_tensor *q = project(g, e, l->wq, l->bq, &in, hp->n_embd_head);
-    struct ggml_tensor *k = project(g, e, l->wk, l->bk, &in, hp->n_embd_head);
-    struct ggml_tensor *v = project(g, e, l->wv, l->bv, &in, hp->n_embd_head);
+    struct ggml_tensor *qkv[3];
+    multiply(g, e, (struct ggml_tensor *[]){l->wq, l->wk, l->wv}, 3, &in, qkv);
+    struct ggml_tensor *q = heads(g, e, qkv[0], l->bq, hp->n_embd_head);
+    struct ggml_tensor *k = heads(g, e, qkv[1], l->bk, hp->n_embd_head);
+    struct ggml_tensor *v = heads(g, e, qkv[2], l->bv, hp->n_embd_head);
     if (l->q_norm) {
         q = rms_norm(ctx, hp, q, l->q_norm);
         k = rms_norm(ctx, hp, k, l->k_norm);
@@ -167,7 +194,7 @@ static struct ggml_tensor *attention(struct wnw__graph *g, wnw_engine *e, int32_
     if (g->masks)
         out = wnw__attend_mask(ctx, &e->ops[il], out);
     record(g, e, WNW_POINT_ATTENTION, il, ggml_is_contiguous(q) ? q : ggml_cont(ctx, q), out);
-    out = multiply(g, e, l->wo, &(struct operand){.x = out});
+    out = multiply_one(g, e, l->wo, &(struct operand){.x = out});
     mark(g, e, WNW_WORK_WEIGHTS, out);
     return out;
 }
@@ -178,12 +205,14 @@ static struct ggml_tensor *feed_forward(struct wnw__graph *g, wnw_engine *e, int
     struct ggml_context *ctx = g->ctx;
     const struct wnw__layer_weights *l = &e->m->layers[il];
     struct operand in = operand(g, e, x);
-    struct ggml_tensor *up = multiply(g, e, l->ffn_up, &in);
-    struct ggml_tensor *gate = multiply(g, e, l->ffn_gate, &in);
-    mark(g, e, WNW_WORK_WEIGHTS, up);
-    mark(g, e, WNW_WORK_WEIGHTS, gate);
-    in = operand(g, e, e->m->arch->gelu ? ggml_geglu_split(ctx, gate, up) : ggml_swiglu_split(ctx, gate, up));
-    struct ggml_tensor *down = multiply(g, e, l->ffn_down, &in);
+    struct ggml_tensor *wide[2]; /* up and gate */
+    multiply(g, e, (struct ggml_tensor *[]){l->ffn_up, l->ffn_gate}, 2, &in, wide);
+    mark(g, e, WNW_WORK_WEIGHTS, wide[0]);
+    mark(g, e, WNW_WORK_WEIGHTS, wide[1]);
+    in = operand(g, e,
+                 e->m->arch->gelu ? ggml_geglu_split(ctx, wide[1], wide[0])
+                                  : ggml_swiglu_split(ctx, wide[1], wide[0]));
+    struct ggml_tensor *down = multiply_one(g, e, l->ffn_down, &in);
     mark(g, e, WNW_WORK_WEIGHTS, down);
     return down;
 }
@@ -291,7 +320,7 @@ static int build(struct wnw__graph *g, wnw_engine *e)
         g->x_out = x;
     } else {
         struct operand last = operand(g, e, rms_norm(g->ctx, hp, x, e->m->w.output_norm));
-        g->logits = x = multiply(g, e, e->m->w.output, &last);
+        g->logits = x = multiply_one(g, e, e->m->w.output, &last);
         mark(g, e, WNW_WORK_LOGITS, x);
     }
     ggml_set_output(x);

@@ -11,18 +11,24 @@
 /* Scratch memory of the nodes, which share it because they run one after the other. */
 struct wnw__matmul_scratch;
 
-int wnw__matmul_new(struct wnw__matmul_scratch **out, int32_t n_threads);
+/* For weights with rows of up to max_k columns. */
+int wnw__matmul_new(struct wnw__matmul_scratch **out, int32_t n_threads, int64_t max_k);
 void wnw__matmul_free(struct wnw__matmul_scratch *p);
 
 /* Whether our kernels compute products of a weight of this type and shape with n_tok tokens. ggml has a copy of the
  * weight in its own layout if it is `repacked`. */
 bool wnw__matmul_takes(const struct ggml_tensor *w, int64_t n_tok, bool repacked);
 
-/* A node that turns x [k, n_tok] into the bytes that products read. Several products may share it. */
+/* The most weights of one node. */
+enum { WNW_MATMUL_TOGETHER = 3 };
+
+/* What nodes take for x [k, n_tok]: for one token x itself, which every thread converts to bytes, since that is faster than to
+ * wait until one has done it; otherwise a node that converts it. Several products may share it. */
 struct ggml_tensor *wnw__matmul_input(struct ggml_context *ctx, struct ggml_tensor *x);
-/* A node that multiplies w [k, n_row], as the file has it, with the result of wnw__matmul_input. Its result
- * is [n_row, n_tok]. p must outlive every run of the graph. */
+/* A node that multiplies n_w weights [k, rows], as the file has them, with what wnw__matmul_input returned. Its result has the
+ * products one behind the other, [sum of the rows, n_tok]. p must outlive every run of the graph. */
 struct ggml_tensor *wnw__matmul_node(struct wnw__matmul_scratch *p, struct ggml_context *ctx,
-                                     struct ggml_tensor *w, struct ggml_tensor *input, int64_t n_tok);
+                                     struct ggml_tensor *const *w, int n_w, struct ggml_tensor *input,
+                                     int64_t n_tok);
 
 #endif
