@@ -11,30 +11,66 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+static const char *data_of(const struct eval_task *t)
+{
+    if (t->flags & EVAL_STANDS_IN)
+        return "stand-in";
+    if (t->flags & (EVAL_WANTS_SQUAD | EVAL_WANTS_HOTPOT))
+        return "file";
+    return t->flags & EVAL_HIDES_IN_TEXT ? "prose" : "generated";
+}
+
+/* The lengths of a study in tokens, by default. */
+static const char *lengths_of(char *out, size_t size, const struct eval_study *study)
+{
+    const struct eval_suite_item *first = study->suite.items;
+    size_t len = 0;
+    if (!first)
+        return "the text's";
+    if (study->suite.lengths)
+        return study->suite.lengths;
+    for (const struct eval_suite_item *i = first, *k; i->tasks; i++) {
+        for (k = first; k < i && k->length != i->length; k++)
+            ;
+        if (k == i && len < size)
+            len += (size_t)snprintf(out + len, size - len, "%s%d", len > 0 ? "," : "", (int)i->length);
+    }
+    return out;
+}
+
 static int print_list(void)
 {
     const struct eval_task *t;
     const struct eval_metric *m;
     const struct eval_set *set;
-    printf("%-24s %-9s %-18s %6s %6s  %s\n", "TASK", "GROUP", "METRIC", "ANSWER", "LEAST", "WHAT");
+    printf("%-24s %-9s %-18s %6s %6s %-9s %s\n", "TASK", "GROUP", "METRIC", "ANSWER", "LEAST", "DATA",
+           "WHAT");
     for (int32_t i = 0; (t = eval_task_get(i)); i++)
-        printf("%-24s %-9s %-18s %6d %6d  %s\n", t->name, t->group, t->metric, t->max_new, t->least,
-               t->about);
+        printf("%-24s %-9s %-18s %6d %6d %-9s %s\n", t->name, t->group, t->metric, t->max_new, t->least,
+               data_of(t), t->about);
     for (int32_t i = 0; (set = eval_set_get(i)); i++)
-        printf("%-24s %-9s %-18s %6d %6s  %s\n", set->name, set->group, set->metric, set->max_new, "-",
-               set->about);
-    puts("\nANSWER: tokens that are generated at most; LEAST: shortest useful length in tokens. A group in "
-         "--tasks means all "
-         "of its\ntasks; qa_syn_1 and qa_syn_2 stand in for qa_1 and qa_2 where --squad and --hotpot are not "
+        printf("%-24s %-9s %-18s %6d %6s %-9s %s\n", set->name, set->group, set->metric, set->max_new, "-",
+               "file", set->about);
+    printf("%-24s %-9s %-18s %6s %6d %-9s %s\n", "ppl", "text", "nll, kl", "-", 2, "file",
+           "the second half of pieces of a text (--text), behind the compressed first half");
+    puts("\nANSWER: tokens that are generated at most; LEAST: shortest useful length in tokens; DATA: "
+         "generated as in "
+         "the benchmark,\nhidden in generated prose where the benchmark has essays (prose, unless --haystack "
+         "names texts), a "
+         "stand-in for the\nbenchmark's own data, or a file of yours. A group in --tasks means all of its "
+         "tasks; qa_syn_1 and qa_syn_2 stand in for qa_1 and qa_2 where --squad and --hotpot are not "
          "given.\n");
     const struct eval_suite *suite;
     printf("%-24s %s\n", "SUITE", "WHAT");
     for (int32_t i = 0; (suite = eval_suite_get(i)); i++)
         printf("%-24s %s\n", suite->name, suite->about);
     const struct eval_study *study;
-    printf("\n%-24s %s\n", "STUDY", "WHAT");
-    for (int32_t i = 0; (study = eval_study_get(i)); i++)
-        printf("%-24s %s\n", study->suite.name, study->suite.about);
+    printf("\n%-24s %-18s %s\n", "STUDY", "LENGTHS", "WHAT");
+    for (int32_t i = 0; (study = eval_study_get(i)); i++) {
+        char lengths[80];
+        printf("%-24s %-18s %s\n", study->suite.name, lengths_of(lengths, sizeof lengths, study),
+               study->suite.about);
+    }
     printf("\n%-24s %s\n", "METRIC", "WHAT");
     for (int32_t i = 0; (m = eval_metric_get(i)); i++)
         printf("%-24s %s\n", m->name, m->about);

@@ -76,6 +76,28 @@ static json_t *tasks_of(const struct eval_setup *s)
     return list;
 }
 
+/* A hash of calibration results: names, shapes and values of all tables. NULL if memory runs out. */
+static json_t *profile_of(const wnw_profile *p)
+{
+    uint64_t h = eval_fnv("", 0);
+    wnw_profile_table t = wnw_profile_table_default();
+    for (int32_t i = 0; wnw_profile_get_table(p, i, &t); i++) {
+        int64_t n = 1;
+        for (int32_t k = 0; k < t.n_dim; k++)
+            n *= t.shape[k];
+        double *value = calloc((size_t)n + 1, sizeof *value);
+        if (!value || wnw_profile_get_values(value, n, p, t.name) != WNW_OK) {
+            free(value);
+            return NULL;
+        }
+        h = eval_fnv_more(h, t.name, strlen(t.name));
+        h = eval_fnv_more(h, t.shape, (size_t)t.n_dim * sizeof *t.shape);
+        h = eval_fnv_more(h, value, (size_t)n * sizeof *value);
+        free(value);
+    }
+    return hash_of(h);
+}
+
 static json_t *configs_of(const struct eval_configs *c)
 {
     json_t *list = json_array();
@@ -85,9 +107,50 @@ static json_t *configs_of(const struct eval_configs *c)
         app_json_set(&o, "recipe", json_string(c->at[i].recipe));
         app_json_set(&o, "full", json_boolean(c->at[i].full));
         app_json_set(&o, "reference", json_string(c->at[c->at[i].reference].id));
+        if (c->at[i].profile)
+            app_json_set(&o, "profile", profile_of(c->at[i].profile));
         if (!app_json_append(&list, o))
             break;
     }
+    return list;
+}
+
+/* Adds the name of the task, unless an item before has it, behind what stands there. */
+static void add_name(struct app_text *to, const struct eval_setup *s, int32_t i)
+{
+    for (int32_t k = 0; k < i; k++)
+        if (s->items[k].task == s->items[i].task)
+            return;
+    (void)app_text_put(to, "%s%s", to->len > 0 ? ", " : "", s->items[i].task->name);
+}
+
+/* Sentences on data that is made up where a benchmark has its own. */
+static json_t *stand_ins_of(const struct eval_setup *s)
+{
+    const bool made =
+        strcmp(s->world.haystack.name, "prose") == 0 || strcmp(s->world.haystack.name, "noise") == 0;
+    json_t *list = json_array();
+    struct app_text hides = {0}, made_up = {0};
+    for (int32_t i = 0; i < s->n_items; i++) {
+        const struct eval_task *t = s->items[i].task;
+        if (t && made && t->flags & EVAL_HIDES_IN_TEXT)
+            add_name(&hides, s, i);
+        if (t && t->flags & EVAL_STANDS_IN)
+            add_name(&made_up, s, i);
+    }
+    char *text = NULL;
+    if (hides.len > 0 &&
+        asprintf(&text, "generated %s in place of essays (%s)", s->world.haystack.name, hides.s) >= 0) {
+        (void)app_json_append(&list, json_string(text));
+        free(text);
+    }
+    if (made_up.len > 0 &&
+        asprintf(&text, "made-up data in place of the benchmark's own (%s)", made_up.s) >= 0) {
+        (void)app_json_append(&list, json_string(text));
+        free(text);
+    }
+    free(hides.s);
+    free(made_up.s);
     return list;
 }
 
@@ -133,6 +196,9 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
         "early_stop", m->early_stop, "batched", m->batch > 1, "turns", a->turns, "own_history",
         m->own_history, "lb_prefix", a->lb_prefix, "closed_book", a->closed_book, "text", s->text_hash,
         "time_budget", a->time_budget ? a->time_budget : "");
+    app_json_set(&run, "stand_ins", stand_ins_of(s));
+    if (a->max_prompt != APP_UNSET)
+        app_json_set(&run, "lb_max_prompt", json_integer(a->max_prompt));
     if (s->squad_hash[0])
         app_json_set(&run, "squad", json_string(s->squad_hash));
     if (s->hotpot_hash[0])
@@ -209,6 +275,29 @@ int eval_manifest_claim(const char *dir, const json_t *run, size_t n_results)
         if (rc == APP_OK)
             rc = app_out_commit(&out);
     }
+    free(path);
+    return rc;
+}
+
+int eval_manifest_too_long(const char *dir, int64_t n)
+{
+    char *path;
+    struct app_out out;
+    if (asprintf(&path, "%s/run.json", dir) < 0)
+        return app_fail(APP_FAILED, "out of memory for the run's description");
+    json_t *run = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+    int rc = APP_OK;
+    if (!json_is_object(run))
+        rc = app_fail(APP_BAD_INPUT, "'%s' does not describe a run any more", path);
+    if (rc == APP_OK && json_integer_value(json_object_get(run, "too_long")) != n) {
+        app_json_set(&run, "too_long", json_integer(n));
+        rc = app_out_open(&out, path, NULL);
+        if (rc == APP_OK)
+            rc = app_out_json(&out, run);
+        if (rc == APP_OK)
+            rc = app_out_commit(&out);
+    }
+    json_decref(run);
     free(path);
     return rc;
 }

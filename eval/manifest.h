@@ -17,4 +17,7 @@ bool eval_manifest_samples(struct eval_setup *s, const char *dir);
  * holds another run; the message names the first field that differs. n_results: lines that the folder has. */
 int eval_manifest_claim(const char *dir, const json_t *run, size_t n_results);
 
+/* Notes in run.json how many samples were left out because they are longer than the model's context. Returns an exit code. */
+int eval_manifest_too_long(const char *dir, int64_t n);
+
 #endif

@@ -110,17 +110,11 @@ static void put_gate(struct eval_doc *d, const struct eval_tables *t)
         eval_doc_put(d, "Every task counts, whether the full cache can solve it or not (--no-gate).\n");
 }
 
-/* Names a stand-in or any list of texts of run.json. */
+/* Names what stands in for data of benchmarks. */
 static void put_stand_ins(struct eval_doc *d, const json_t *info)
 {
-    const json_t *list = json_object_get(info, "stand_ins"), *haystack = json_object_get(info, "haystack");
-    const char *name =
-        json_string_value(json_is_object(haystack) ? json_object_get(haystack, "name") : haystack);
+    const json_t *list = json_object_get(info, "stand_ins");
     bool any = false;
-    if (name && (strcmp(name, "prose") == 0 || strcmp(name, "noise") == 0)) {
-        eval_doc_put(d, "RULER-style (synthetic haystack): generated %s stands in for essays", name);
-        any = true;
-    }
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *text = json_string_value(json_array_get(list, i));
         if (text) {
@@ -146,6 +140,9 @@ void eval_words_notes(struct eval_doc *d, const struct eval_tables *t)
         eval_doc_put(
             d, "*: what was removed differs by more than 0.01 from what was asked for; curves use what was "
                "achieved.\n");
+    if (run->n_too_long > 0)
+        eval_doc_put(d, "%lld samples were left out: they are longer than the model's context.\n",
+                     (long long)run->n_too_long);
     if (run->n_bad > 0)
         eval_doc_put(d, "%zu answers have a number that is not finite; they score 0.\n", run->n_bad);
     if (run->n_twice > 0)

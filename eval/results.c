@@ -91,10 +91,12 @@ static int place_folder(struct eval_runs *out, const char *folder)
         clear_run(&run);
         return rc;
     }
-    if (i == out->n)
+    if (i == out->n) {
         out->run[out->n++] = run;
-    else
+    } else {
+        out->run[i].n_too_long += run.n_too_long;
         clear_run(&run);
+    }
     return add_folder(&out->run[i], folder) ? APP_OK : no_memory(folder);
 }
 

@@ -328,6 +328,13 @@ static int run_index(struct runner *x, struct eval_item *item, int32_t index)
     return rc;
 }
 
+/* The index of the kth sample of an item. */
+static int32_t index_of(const struct runner *x, const struct eval_item *item, int32_t k)
+{
+    const bool grid = item->task && item->task->flags & EVAL_ON_GRID;
+    return grid ? eval_grid_index(x->setup.world.n_depths, item->n_trials, k) : k;
+}
+
 typedef int visit_fn(struct runner *x, struct eval_item *item, int32_t index);
 
 /* Calls `visit` for the probes or for the samples of this shard, in the order of the run. */
@@ -344,7 +351,7 @@ static int each_of(struct runner *x, bool probes, int64_t *ordinal, visit_fn *vi
             more = true;
             if ((*ordinal)++ % x->n_shards == x->shard)
                 rc = app_stop_asked() ? (int)APP_INTERRUPTED
-                                      : visit(x, item, probes ? EVAL_GATE_FIRST + k : k);
+                                      : visit(x, item, probes ? EVAL_GATE_FIRST + k : index_of(x, item, k));
         }
     }
     return rc;
@@ -383,6 +390,9 @@ static int finish(const struct runner *x, int rc)
                  1e-3 * (x->alone.ms - x->readings.ms));
     if (x->journal.n_keys == 0)
         return APP_OK;
+    const int noted = eval_manifest_too_long(x->args->app.out, x->n_too_long);
+    if (noted != APP_OK)
+        return noted;
     const struct eval_report_options report = report_options(x->args);
     return eval_report_write(&x->args->app.out, 1, &report);
 }

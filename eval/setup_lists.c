@@ -317,7 +317,7 @@ int eval_setup_lists(struct eval_setup *s)
     if (rc == APP_OK)
         rc = s->suite && !args->tasks ? add_suite(s) : add_named(s);
     if (rc == APP_OK && strcmp(args->needle, "rand") != 0 && strcmp(args->needle, "num") != 0 &&
-        strcmp(args->needle, "sf") != 0)
-        rc = app_fail(APP_BAD_INPUT, "--needle '%s' is unknown; use rand, num or sf", args->needle);
+        strcmp(args->needle, "words") != 0 && strcmp(args->needle, "sf") != 0)
+        rc = app_fail(APP_BAD_INPUT, "--needle '%s' is unknown; use rand, num, words or sf", args->needle);
     return rc;
 }

@@ -257,6 +257,22 @@ double eval_grid_depth(const struct eval_world *w, int32_t index)
     return w->depths[index / w->n_trials % w->n_depths];
 }
 
+static int32_t common_divisor(int32_t a, int32_t b)
+{
+    return b == 0 ? a : common_divisor(b, a % b);
+}
+
+int32_t eval_grid_index(int32_t n_depths, int32_t n_trials, int32_t k)
+{
+    /* The golden section of the depths, rounded to a step that comes to all of them. */
+    int32_t step = (int32_t)(0.618 * n_depths);
+    while (step > 1 && common_divisor(n_depths, step) > 1)
+        step--;
+    step = step > 1 ? step : 1;
+    const int32_t depth = (n_depths / 2 + k % n_depths * step) % n_depths;
+    return depth * n_trials + k / n_depths % n_trials;
+}
+
 void eval_put_in_noise(struct eval_sample *s, int64_t n_blocks, char *const *lines, const size_t *at,
                        size_t n, const bool *evidence)
 {

@@ -20,7 +20,7 @@ struct eval_world {
     struct eval_haystack haystack;
     double depths[EVAL_MAX_DEPTHS]; /* [n_depths] of tasks on a grid, in per cent */
     int32_t n_depths, n_trials;
-    const char *needle;                        /* of niah_grid: "rand", "num" or "sf" */
+    const char *needle;                        /* of niah_grid: "rand", "num", "words" or "sf" */
     int32_t vt_example_units;                  /* noise blocks of vt's example; 0 = not known yet */
     const struct eval_records *squad, *hotpot; /* NULL = none */
 };
@@ -29,7 +29,8 @@ enum eval_task_flags {
     EVAL_ON_GRID = 1,       /* the index of a sample says its depth and trial */
     EVAL_HIDES_IN_TEXT = 2, /* uses the haystack: "essay" in RULER's table */
     EVAL_WANTS_SQUAD = 4,
-    EVAL_WANTS_HOTPOT = 8
+    EVAL_WANTS_HOTPOT = 8,
+    EVAL_STANDS_IN = 16 /* made-up data in place of a benchmark's own */
 };
 
 struct eval_task {
@@ -80,6 +81,9 @@ bool eval_draw_ascending(size_t *out, struct eval_random *r, size_t n, size_t k)
 void eval_put_list(struct eval_sample *s, struct app_text *to, const char *const *items, int32_t n);
 /* The depth of a sample on the grid, in per cent. */
 double eval_grid_depth(const struct eval_world *w, int32_t index);
+/* The index of the kth of n_depths * n_trials samples in an order that is fair to depths wherever it stops: one trial of every
+ * depth before the next, and depths that follow each other are far apart. */
+int32_t eval_grid_index(int32_t n_depths, int32_t n_trials, int32_t k);
 /* Adds lines between copies of the noise block: lines[i] goes before block at[i], ascending in i; evidence[i]
  * says whether it is evidence (NULL: all are). Lines and blocks are separated by line breaks. */
 void eval_put_in_noise(struct eval_sample *s, int64_t n_blocks, char *const *lines, const size_t *at,

@@ -36,13 +36,18 @@ static void make_famous(struct needle *n, struct eval_sample *s)
     eval_put(s, &n->expected, "eat a sandwich and sit in Dolores Park on a sunny day.");
 }
 
-static void make_number(struct needle *n, struct eval_sample *s, struct eval_random *r)
+/* A number or two words under a key of two words. */
+static void make_value(struct needle *n, struct eval_sample *s, struct eval_random *r, enum eval_value kind)
 {
+    const char *type = kind == EVAL_WORDS ? "word" : "number";
     char key[EVAL_MAX_VALUE], value[EVAL_MAX_VALUE];
     eval_draw_value(key, r, EVAL_WORDS);
-    eval_draw_value(value, r, EVAL_NUMBER);
-    eval_put(s, &n->text, "\nOne of the special magic numbers for %s is: %s.\n", key, value);
-    eval_put(s, &n->question, "What is the special magic number for %s mentioned in the provided text?", key);
+    do
+        eval_draw_value(value, r, kind);
+    while (strcmp(key, value) == 0);
+    eval_put(s, &n->text, "\nOne of the special magic %ss for %s is: %s.\n", type, key, value);
+    eval_put(s, &n->question, "What is the special magic %s for %s mentioned in the provided text?", type,
+             key);
     eval_put(s, &n->expected, "%s", value);
 }
 
@@ -174,7 +179,9 @@ static int make(struct eval_sample *s, bool *fits, struct eval_world *w, const s
     if (strcmp(w->needle, "sf") == 0)
         make_famous(&n, s);
     else if (strcmp(w->needle, "num") == 0)
-        make_number(&n, s, r);
+        make_value(&n, s, r, EVAL_NUMBER);
+    else if (strcmp(w->needle, "words") == 0)
+        make_value(&n, s, r, EVAL_WORDS);
     else
         make_random(&n, s, w, r);
     if (s->no_memory) {

@@ -324,8 +324,8 @@ const struct eval_task eval_tasks_qa[] = {
     {"qa_2", "ruler", "questions over two of many documents, of --hotpot", "documents", "string_match_part",
      32, 2048, EVAL_WANTS_HOTPOT, 10, make_from_records, NULL, NULL},
     {"qa_syn_1", "ruler", "a fact about one of many made-up people; stands in for qa_1", "documents",
-     "string_match_part", 32, 1024, 0, 10, make_people, NULL, NULL},
+     "string_match_part", 32, 1024, EVAL_STANDS_IN, 10, make_people, NULL, NULL},
     {"qa_syn_2", "ruler", "a fact over two made-up documents; stands in for qa_2", "pairs of documents",
-     "string_match_part", 32, 1024, 0, 10, make_companies, NULL, NULL},
+     "string_match_part", 32, 1024, EVAL_STANDS_IN, 10, make_companies, NULL, NULL},
     {.name = NULL},
 };

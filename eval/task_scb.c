@@ -336,15 +336,15 @@ static int make_mf(struct eval_sample *s, bool *fits, struct eval_world *w, cons
 }
 
 const struct eval_task eval_tasks_scb[] = {
-    {"scb_kv_syn", "scb", "values of five keys of a JSON object", "pairs", "kv", 150, 512, 0, 10, make_kv,
-     NULL, NULL},
-    {"scb_prefix_suffix_syn", "scb", "five strings of a list by their ends", "strings", "kv", 150, 512, 0, 10,
-     make_prefix_suffix, NULL, NULL},
+    {"scb_kv_syn", "scb", "values of five keys of a JSON object", "pairs", "kv", 150, 512, EVAL_STANDS_IN, 10,
+     make_kv, NULL, NULL},
+    {"scb_prefix_suffix_syn", "scb", "five strings of a list by their ends", "strings", "kv", 150, 512,
+     EVAL_STANDS_IN, 10, make_prefix_suffix, NULL, NULL},
     {"scb_vt_syn", "scb", "the variables of four interleaved chains", "blocks of noise", "string_match_all",
-     30, 1024, 0, 10, make_vt, NULL, NULL},
-    {"scb_niah_syn", "scb", "five numbers in text", "words", "string_match_all", 64, 512, EVAL_HIDES_IN_TEXT,
-     500, make_niah, NULL, NULL},
+     30, 1024, EVAL_STANDS_IN, 10, make_vt, NULL, NULL},
+    {"scb_niah_syn", "scb", "five numbers in text", "words", "string_match_all", 64, 512,
+     EVAL_HIDES_IN_TEXT | EVAL_STANDS_IN, 500, make_niah, NULL, NULL},
     {"scb_mf_syn", "scb", "largest, smallest, ... and median of a list", "pairs of numbers", "number", 5, 256,
-     0, 25, make_mf, NULL, NULL},
+     EVAL_STANDS_IN, 25, make_mf, NULL, NULL},
     {.name = NULL},
 };

@@ -590,6 +590,27 @@ static void test_grid(void **state)
     }
 }
 
+/* Five depths and two trials by hand: a step of 3 from the middle. For any numbers every sample comes once, and every depth
+ * before one comes again. */
+static void test_order_of_grids(void **state)
+{
+    static const int32_t want[10] = {4, 0, 6, 2, 8, 5, 1, 7, 3, 9};
+    (void)state;
+    for (int32_t k = 0; k < 10; k++)
+        assert_int_equal(eval_grid_index(5, 2, k), want[k]);
+    for (int32_t n_depths = 1; n_depths <= EVAL_MAX_DEPTHS; n_depths++)
+        for (int32_t n_trials = 1; n_trials <= 3; n_trials++) {
+            bool seen[EVAL_MAX_DEPTHS * 3] = {false};
+            for (int32_t k = 0; k < n_depths * n_trials; k++) {
+                const int32_t i = eval_grid_index(n_depths, n_trials, k);
+                assert_in_range(i, 0, n_depths * n_trials - 1);
+                assert_false(seen[i]);
+                seen[i] = true;
+                assert_int_equal(i % n_trials, k / n_depths);
+            }
+        }
+}
+
 /* ---- Samples that stay ---- */
 
 /* tests/eval/samples.jsonl has sample 0 of every task, hashes.txt those of longer ones. Written anew where
@@ -705,6 +726,7 @@ int main(void)
         cmocka_unit_test(test_two_hops),
         cmocka_unit_test(test_depths),
         cmocka_unit_test(test_grid),
+        cmocka_unit_test(test_order_of_grids),
         cmocka_unit_test(test_samples_stay),
         cmocka_unit_test(test_references_score_100_and_nothing_scores_0),
     };

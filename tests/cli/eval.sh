@@ -105,7 +105,20 @@ bad 'no tasks' '--tasks is empty' eval --dump-samples --tasks ,
 bad 'a length that is too short' 'give it a length of' eval --dump-samples -m "$smollm2" --tasks vt --lengths 128
 bad 'a length that is no number' "'x' is neither" eval --dump-samples --tasks vt --lengths x
 bad 'a depth' "'101' is neither" eval --dump-samples --tasks niah_grid --depths 101
-bad 'a needle' 'use rand, num or sf' eval --dump-samples --tasks niah_grid --needle x
+bad 'a needle' 'use rand, num, words or sf' eval --dump-samples --tasks niah_grid --needle x
+good 'a needle of words' eval --dump-samples -m "$smollm2" --tasks niah_grid --needle words --lengths 512 --depths 50 --trials 2
+python3 - "$work/out" <<'PY' || fail 'a needle of words'
+import json, re, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+assert len(rows) == 2
+for o in rows:
+    (ref,) = o["refs"]
+    assert re.fullmatch("[a-z]+-[a-z]+", ref) and o["context"].count(ref) == 1, ref
+    assert re.search(r"One of the special magic words for ([a-z-]+) is: " + ref, o["context"])[1] in o["question"], o["question"]
+PY
+good 'the list' eval --list
+grep -q '^scb_kv_syn .* stand-in ' "$work/out" && grep -q '^ppl ' "$work/out" && grep -q '^lagkv  *[0-9]' "$work/out" ||
+    fail "the list: $(cat "$work/out")"
 bad 'a haystack' 'neither prose, noise nor a file' eval --dump-samples --tasks niah_grid --haystack "$work/none"
 bad 'an empty folder' 'no \*.txt' eval --dump-samples --tasks niah_grid --haystack "$work/made"
 bad 'a chat template' 'nochat' eval --dump-samples -m "$smollm2" --tasks vt --chat nochat

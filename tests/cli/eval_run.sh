@@ -162,6 +162,30 @@ probes = [r for r in rows if r["index"] >= 900000]
 assert len(probes) == 4 and all(r["policy"] == "full" for r in probes) and len(rows) == 4 + 2 * 8
 PY
 
+# A grid that ends early has seen all depths alike.
+run 'a grid' --tasks niah_grid --lengths 400 --depths lin5 --trials 2 --policies snapkv --no-gate --shard 1/2 --out "$work/grid"
+python3 - "$work/grid" <<'PY' || fail 'a grid: its first half has not seen every depth once'
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1] + "/results.jsonl")]
+depths = [r["index"] // 2 for r in rows if r["policy"] == "full"]
+assert sorted(depths) == [0, 1, 2, 3, 4], depths
+PY
+
+# Calibration results belong to the run.
+python3 - "$work" <<'PY'
+import json, sys
+m = json.load(open(sys.argv[1] + "/run/run.json"))["model"]
+share = list(range(1, m["n_layer"] + 1))
+for name, x in ("rising", share), ("falling", share[::-1]):
+    json.dump({"format": "winnow-profile-1", "kind": "layers", "settings": {}, "data": {},
+               "model": {k: m[k] for k in ("fingerprint", "n_layer", "n_head", "n_head_kv", "n_embd_head")},
+               "results": {"avg_score": [v / sum(x) for v in x]}}, open(f"{sys.argv[1]}/{name}.json", "w"))
+PY
+layers=(eval -m "$llama" -t 1 --quiet --tasks niah_single_1 --lengths 700 --samples 1 --policies snapkv+error_aware --out "$work/layers")
+good 'a profile' "${layers[@]}" --profile "$work/rising.json"
+good 'a profile, again' "${layers[@]}" --profile "$work/rising.json"
+bad 'another profile' '"configs" differs' "${layers[@]}" --profile "$work/falling.json"
+
 # The user's own questions: each line is answered with its own metric and length, one that the context does not hold is
 # left out, and a file that changed is another run.
 python3 - "$work/own.jsonl" <<'PY'
@@ -192,9 +216,14 @@ for r in rows:
         assert r["score"] == any(ref in r["pred"].lower() for ref in r["refs"]), r
     assert (r["policy"] == "full") == (r["ratio_ach"] < 0.4), r
 PY
+grep -q '^1 samples were left out: they are longer' "$work/questions/summary.txt" || fail 'own questions: the summary says nothing of what is too long'
+grep -qi 'stand-in\|in place of' "$work/questions/summary.txt" && fail 'own questions: nothing stands in for anything'
+grep -q "^Stand-ins: generated prose in place of essays (scb_niah_syn); made-up data in place of the benchmark's own (scb_niah_syn)" "$work/run/summary.txt" ||
+    fail "a run: stand-ins: $(grep -i stand "$work/run/summary.txt")"
 cp "$work/questions/results.jsonl" "$work/first"
 good 'own questions, again' "${own[@]}"
 same 'own questions, again' "$work/first" "$work/questions/results.jsonl"
+bad 'prompts of another length' '"lb_max_prompt" differs' "${own[@]}" --lb-max-prompt 600
 sed -i 's/Ann has 7/Ann has 8/' "$work/own.jsonl"
 bad 'own questions that changed' '"tasks" differs' "${own[@]}"
 sed -i -n 2p "$work/own.jsonl"
