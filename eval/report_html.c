@@ -136,6 +136,7 @@ static int put_run(struct eval_doc *d, struct eval_charts *charts, const struct 
     put_notes(d, t);
     eval_html_curves(d, charts, t);
     eval_html_tables(d, t);
+    eval_html_predictions(d, t);
     eval_html_versus(d, r, i);
     eval_html_turns(d, charts, t);
     eval_html_heat(d, t);

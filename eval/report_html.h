@@ -23,7 +23,8 @@ void eval_html_colour(char out[8], double value);
 bool eval_html_is_drawn(const struct eval_tables *t, const struct eval_block *b, int32_t i);
 const char *eval_html_drawn(const struct eval_block *b);
 
-void eval_html_tables(struct eval_doc *d, const struct eval_tables *t);              /* report_tables.c */
+void eval_html_tables(struct eval_doc *d, const struct eval_tables *t);      /* report_tables.c */
+void eval_html_predictions(struct eval_doc *d, const struct eval_tables *t); /* report_predictions.c */
 void eval_html_versus(struct eval_doc *d, const struct eval_report *r, int32_t run); /* report_tables.c */
 void eval_html_side_by_side(struct eval_doc *d, const struct eval_report *r);        /* report_tables.c */
 void eval_html_curves(struct eval_doc *d, struct eval_charts *charts,

@@ -104,6 +104,7 @@ static void put_block(struct eval_doc *d, const struct eval_tables *t, const str
         put_row(d, t->run, &b->rows[i], width);
     if (b->n_target != EVAL_ALL_LENGTHS)
         put_tasks(d, t->run, b, width);
+    eval_text_predictions(d, t, b, width);
 }
 
 /* ---- Curves, turns, two policies ---- */

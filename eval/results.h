@@ -20,6 +20,7 @@ enum eval_measure {
     EVAL_M_AGREE, /* share of the full cache's answer that is predicted alike */
     EVAL_M_KL,
     EVAL_M_DNLL,
+    EVAL_M_NLL,   /* of a text's second half, nats per token */
     EVAL_M_RATIO, /* share of the entries that was removed */
     EVAL_M_BYTES, /* of keys and values that were kept, with their metadata */
     EVAL_M_PEAK,  /* most bytes of keys and values at any time */

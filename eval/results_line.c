@@ -24,6 +24,7 @@ static const struct {
     [EVAL_M_AGREE] = {NULL, "agree", 0, 1},
     [EVAL_M_KL] = {NULL, "kl", -1e300, 1e300},
     [EVAL_M_DNLL] = {NULL, "dnll", -1e300, 1e300},
+    [EVAL_M_NLL] = {"scores", "nll", 0, 1e300},
     [EVAL_M_RATIO] = {NULL, "ratio_ach", -1e300, 1},
     [EVAL_M_BYTES] = {NULL, "kv_bytes", 0, 1e300},
     [EVAL_M_PEAK] = {NULL, "peak_bytes", 0, 1e300},

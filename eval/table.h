@@ -82,6 +82,9 @@ struct eval_gather {
  * memory runs out; the caller clears in any case. */
 bool eval_gather(struct eval_gather *out, const struct eval_run *run, const struct eval_stratum *strata,
                  int32_t n_strata, bool informative, int32_t a, int32_t b);
+/* The same for another measure over one stratum; with -1 as b, variant a minus 0. */
+bool eval_gather_measure(struct eval_gather *out, const struct eval_run *run, const struct eval_stratum *s,
+                         int32_t a, int32_t b, enum eval_measure m);
 void eval_gather_clear(struct eval_gather *g);
 /* The interval of what was gathered; `task`, `n` and `id` make the key of the random stream. */
 bool eval_gather_interval(struct eval_paired *out, const struct eval_gather *g, const struct eval_run *run,

@@ -122,6 +122,34 @@ assert 1.6 < kept["q8_0"] / kept["f16"] < 2.1, kept
 assert kept["f16"] < kept["q8_0:64"] < kept["q8_0"], kept  # sinks and tail cost as much as in f16
 PY
 
+# Tasks without scores that tell methods apart: the summary has means, and for texts the perplexity and its ratio on the same
+# pieces, each with an interval around it.
+run 'pieces' --tasks ppl,niah_single_1 --text "$(dirname "$0")/../../share/text/held-out.txt" --lengths 600 --samples 8 --policies snapkv --out "$work/pieces"
+python3 - "$work/pieces" <<'PY' || fail 'pieces: the summary'
+import json, math, re, sys
+rows = [json.loads(line) for line in open(sys.argv[1] + "/results.jsonl") if '"index":9' not in line]
+text = open(sys.argv[1] + "/summary.txt").read()
+page = open(sys.argv[1] + "/report.html").read()
+def of(task, policy):
+    return sorted((r for r in rows if r["task"] == task and r["policy"] == policy and r["index"] < 900000), key=lambda r: r["index"])
+def table(task):
+    return text.split(f"\n{task} ", 1)[1].split("\n\n")[0].splitlines()[1:]
+full, kept = of("ppl", "full"), of("ppl", "snapkv")
+assert len(full) == len(kept) == 8
+mean = lambda x: sum(x) / len(x)
+nll = [mean([r["scores"]["nll"] for r in x]) for x in (full, kept)]
+line = next(s for s in table("ppl") if s.startswith("snapkv"))
+kl, ppl, ratio = re.findall(r"([\d.]+) \[([\d.]+), ([\d.]+)\]", line)
+for (got, lo, hi), want in ((kl, mean([r["kl"] for r in kept])), (ppl, math.exp(nll[1])), (ratio, math.exp(nll[1] - nll[0]))):
+    assert abs(float(got) / want - 1) < 1e-3 and float(lo) < want < float(hi), (line, want)
+    assert f"{got} [{lo}, {hi}]" in page, got
+line = next(s for s in table("niah_single_1") if s.startswith("snapkv"))
+want = of("niah_single_1", "snapkv")
+agree, first, dnll = map(float, line.split()[-3:])
+assert abs(agree - 100 * mean([r["agree"] for r in want])) < 0.06 and abs(first - 100 * mean([r["fgt"] for r in want])) < 0.06, line
+assert abs(dnll - mean([r["dnll"] for r in want])) < 6e-4, line
+PY
+
 # A text of which the second half is read behind the compressed first half costs what winnow ppl says.
 seq -f 'Sentence number %g says that all is well.' 1 40 >"$work/text.txt"
 run 'text' --tasks ppl --text "$work/text.txt" --lengths 700 --samples 1 --policies snapkv --out "$work/text"
