@@ -152,6 +152,14 @@ static const struct app_option run_options[] = {
      "where the beginning of an answer to LongBench stands: assistant (behind the template's tail) or user "
      "(before it)",
      AT(lb_prefix), 0, 0, NULL},
+    {"lb-chat", 0, APP_TEXT, "SETS", "official", NULL,
+     "which of LongBench's sets stand in the chat template: official (not those with examples, nor code) or "
+     "all, as in "
+     "kvpress",
+     AT(lb_chat), 0, 0, NULL},
+    {"lb-extra-tokens", 0, APP_INT, "N", "0", NULL,
+     "tokens that answers to LongBench may have beyond the benchmark's number; kvpress adds 20", AT(lb_extra),
+     0, 4096, "0 to 4096"},
     {"closed-book", 0, APP_FLAG, NULL, NULL, "off",
      "ask the full cache without the context: what can be known or guessed", AT(closed_book), 0, 0, NULL},
     {"time-budget", 0, APP_TEXT, "TIME", NULL, "none",

@@ -11,9 +11,9 @@ struct eval_args {
     char *suite, *study, *tasks, *lengths, *haystack, *depths, *needle, *squad, *hotpot, *longbench, *scbench,
         *jsonl, *text;
     char *policies, *ratios, *budgets, *kv_bytes, *kv_types, *modes;
-    char *turns, *lb_prefix, *shard;
+    char *turns, *lb_prefix, *lb_chat, *shard;
     char *compare, *fail_if;
-    int64_t samples, trials, max_prompt, batch;
+    int64_t samples, trials, max_prompt, lb_extra, batch;
     char *time_budget;
     bool list, dump, own_history, no_early_stop, quiet, no_gate, closed_book;
 };

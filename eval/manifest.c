@@ -197,6 +197,8 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
         m->own_history, "lb_prefix", a->lb_prefix, "closed_book", a->closed_book, "text", s->text_hash,
         "time_budget", a->time_budget ? a->time_budget : "");
     app_json_set(&run, "stand_ins", stand_ins_of(s));
+    if (strcmp(a->lb_chat, "all") == 0)
+        app_json_set(&run, "lb_chat", json_string(a->lb_chat));
     if (a->max_prompt != APP_UNSET)
         app_json_set(&run, "lb_max_prompt", json_integer(a->max_prompt));
     if (s->squad_hash[0])

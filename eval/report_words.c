@@ -110,6 +110,23 @@ static void put_gate(struct eval_doc *d, const struct eval_tables *t)
         eval_doc_put(d, "Every task counts, whether the full cache can solve it or not (--no-gate).\n");
 }
 
+/* Names sets of which the median context lost more than half. */
+static void put_halved(struct eval_doc *d, const struct eval_run *run)
+{
+    for (size_t i = 0, end; i < run->n; i = end) {
+        const struct eval_result *first = &run->results[i];
+        size_t n = 0;
+        for (end = i; end < run->n && run->results[end].task == first->task &&
+                      run->results[end].n_target == first->n_target;
+             end++)
+            n += run->results[end].flags & EVAL_R_HALVED ? 1 : 0;
+        if (2 * n > end - i)
+            eval_doc_put(d,
+                         "%s: more than half of most contexts was cut, because they do not fit the model.\n",
+                         run->tasks[first->task]);
+    }
+}
+
 /* Names what stands in for data of benchmarks. */
 static void put_stand_ins(struct eval_doc *d, const json_t *info)
 {
@@ -133,6 +150,7 @@ void eval_words_notes(struct eval_doc *d, const struct eval_tables *t)
     put_power(d, t);
     put_gate(d, t);
     put_stand_ins(d, run->info);
+    put_halved(d, run);
     for (int32_t i = 0; i < t->n; i++)
         for (int32_t k = 0; k < t->blocks[i].n_rows; k++)
             off_target = off_target || t->blocks[i].rows[k].off_target;

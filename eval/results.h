@@ -34,7 +34,12 @@ enum eval_measure {
     EVAL_N_MEASURES
 };
 
-enum eval_result_flags { EVAL_R_BAD = 1, EVAL_R_PROTECTED = 2, EVAL_R_TRUNCATED = 4 };
+enum eval_result_flags {
+    EVAL_R_BAD = 1,
+    EVAL_R_PROTECTED = 2,
+    EVAL_R_TRUNCATED = 4,
+    EVAL_R_HALVED = 8 /* more than half of the context was cut */
+};
 
 /* One line of results.jsonl without its texts. */
 struct eval_result {

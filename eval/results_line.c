@@ -117,6 +117,8 @@ static int read_measures(struct eval_result *r, const struct eval_jsonl *j, cons
     }
     r->flags |= json_is_true(json_object_get(o, "protected")) ? EVAL_R_PROTECTED : 0;
     r->flags |= json_is_true(json_object_get(o, "truncated")) ? EVAL_R_TRUNCATED : 0;
+    const double uncut = json_number_value(json_object_get(o, "ctx_uncut"));
+    r->flags |= r->flags & EVAL_R_TRUNCATED && r->m[EVAL_M_CONTEXT] < 0.5 * uncut ? EVAL_R_HALVED : 0;
     return APP_OK;
 }
 

@@ -75,7 +75,10 @@ static void set_cache(json_t **o, const struct eval_reading *r, const struct eva
     app_json_set(o, "stop", json_string(a->stop ? a->stop : "bad"));
     app_json_set(o, "depth", depth ? json_incref((json_t *)depth) : json_null());
     app_json_set(o, "protected", is_protected(r, e));
-    app_json_set(o, "truncated", json_boolean(json_is_true(json_object_get(s->meta, "truncated"))));
+    const bool truncated = json_is_true(json_object_get(s->meta, "truncated"));
+    app_json_set(o, "truncated", json_boolean(truncated));
+    if (truncated)
+        app_json_set(o, "ctx_uncut", json_incref(json_object_get(s->meta, "context_tokens")));
 }
 
 static void set_comparison(json_t **o, const struct eval_answer *a, bool *bad)

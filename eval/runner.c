@@ -81,6 +81,8 @@ static int check_words(const struct runner *x)
             return app_fail(APP_BAD_INPUT,
                             "--mask-phase decode masks nothing of --text, which is read and not "
                             "generated");
+    if (strcmp(a->lb_chat, "official") != 0 && strcmp(a->lb_chat, "all") != 0)
+        return app_fail(APP_BAD_INPUT, "--lb-chat '%s' is unknown; use official or all", a->lb_chat);
     if (strcmp(a->lb_prefix, "assistant") != 0 && strcmp(a->lb_prefix, "user") != 0)
         return app_fail(APP_BAD_INPUT, "--lb-prefix '%s' is unknown; use assistant or user", a->lb_prefix);
     for (int32_t i = 0; requests && i < x->configs.n; i++)

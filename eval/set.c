@@ -125,8 +125,10 @@ static int fit_prompt(struct eval_sample *s, const struct eval_set_reader *r)
 int eval_set_next(struct eval_set_reader *r, struct eval_sample *s, bool *more)
 {
     json_t *o;
-    *s = (struct eval_sample){
-        .task = r->set->name, .metric = r->set->metric, .max_new = r->set->max_new, .index = r->index};
+    *s = (struct eval_sample){.task = r->set->name,
+                              .metric = r->set->metric,
+                              .max_new = r->set->max_new + r->extra_new,
+                              .index = r->index};
     int rc = eval_jsonl_next(&r->file, &o);
     *more = rc == APP_OK && o;
     if (!*more)
@@ -135,7 +137,7 @@ int eval_set_next(struct eval_set_reader *r, struct eval_sample *s, bool *more)
     if (rc == APP_OK)
         rc = r->set->make(s, r->set, &r->file, o);
     json_decref(o);
-    eval_set_meta(s, "chat", json_boolean(!(r->set->flags & EVAL_NO_CHAT)));
+    eval_set_meta(s, "chat", json_boolean(r->chat_always || !(r->set->flags & EVAL_NO_CHAT)));
     if (r->set->flags & EVAL_FIRST_LINE)
         eval_set_meta(s, "first_line", json_true());
     if (r->set->flags & EVAL_STOP_AT_LINE)

@@ -41,6 +41,8 @@ struct eval_set_reader {
     const struct eval_tokenizer *tokenizer;
     const struct eval_chat *chat;
     int32_t max_prompt; /* tokens; contexts of longer prompts lose their middle; 0 = no limit */
+    int32_t extra_new;  /* tokens that answers may have beyond the set's number */
+    bool chat_always;   /* even where the benchmark has no chat template */
     int32_t index;      /* of the next sample */
 };
 /* Opens FOLDER/FILE.jsonl, or FILE_e.jsonl for LongBench if that alone exists; for EVAL_OWN_FILE the file that

@@ -45,6 +45,11 @@ static int check_sets(struct eval_setup *s)
     return rc;
 }
 
+int32_t eval_extra_tokens(const struct eval_args *args, const struct eval_set *set)
+{
+    return strcmp(set->group, "longbench") == 0 ? (int32_t)args->lb_extra : 0;
+}
+
 int eval_setup_open_set(struct eval_set_reader *r, const struct eval_setup *s, const struct eval_set *set)
 {
     int32_t overhead;
@@ -57,11 +62,14 @@ int eval_setup_open_set(struct eval_set_reader *r, const struct eval_setup *s, c
     wnw_model_get_info(s->model, &info);
     r->tokenizer = &s->tokenizer;
     r->chat = &s->chat;
+    r->extra_new = eval_extra_tokens(s->args, set);
+    r->chat_always = strcmp(set->group, "longbench") == 0 && strcmp(s->args->lb_chat, "all") == 0;
+    const int32_t max_new = set->max_new + r->extra_new;
     r->max_prompt = s->args->max_prompt != APP_UNSET ? (int32_t)s->args->max_prompt
                     : set->flags & EVAL_OWN_FILE     ? 0
                     : strcmp(set->group, "scbench") == 0
-                        ? eval_set_max_prompt(info.n_ctx_train, set->max_new, MOST_TURNS, overhead)
-                        : eval_set_max_prompt(info.n_ctx_train, set->max_new, 1, overhead);
+                        ? eval_set_max_prompt(info.n_ctx_train, max_new, MOST_TURNS, overhead)
+                        : eval_set_max_prompt(info.n_ctx_train, max_new, 1, overhead);
     return APP_OK;
 }
 

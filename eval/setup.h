@@ -60,6 +60,8 @@ int eval_setup_open(struct eval_setup *s, const struct eval_args *args);
 void eval_setup_close(struct eval_setup *s);
 /* The folder of a set's file, or the file itself (EVAL_OWN_FILE); NULL if the options name none. */
 const char *eval_setup_folder(const struct eval_setup *s, const struct eval_set *set);
+/* Tokens that answers to the set may have beyond its own number. */
+int32_t eval_extra_tokens(const struct eval_args *args, const struct eval_set *set);
 /* Opens a set's file; prompts are cut to what the model and the options allow. Returns an exit code. */
 int eval_setup_open_set(struct eval_set_reader *r, const struct eval_setup *s, const struct eval_set *set);
 /* Finds how many units make the length of each item. Returns an exit code. */

@@ -201,7 +201,9 @@ static int add_item(struct eval_setup *s, struct eval_item item)
     s->items = grown;
     const int32_t cap =
         s->suite && s->suite->short_answers && item.task ? eval_suite_answer(item.task->name) : 0;
-    item.max_new = item.task ? item.task->max_new : item.set ? item.set->max_new : 0;
+    item.max_new = item.task  ? item.task->max_new
+                   : item.set ? item.set->max_new + eval_extra_tokens(s->args, item.set)
+                              : 0;
     if (cap > 0 && cap < item.max_new)
         item.max_new = cap;
     if (s->args->samples != APP_UNSET && !(item.task && item.task->flags & EVAL_ON_GRID))

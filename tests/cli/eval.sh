@@ -155,6 +155,12 @@ assert b["context"].startswith("You are given") and b["context"].endswith("Do no
 assert trec["question"] == "What is it? " and trec["answer_prefix"] == "Type:" and trec["meta"]["classes"] == ["Location", "Date"]
 assert not trec["meta"]["chat"] and trec["meta"]["first_line"] and samsum["meta"]["stop_at_line"] and a["meta"]["chat"]
 PY
+good 'LongBench as in kvpress' eval --dump-samples -m "$smollm2" --tasks longbench --longbench "$work/lb" --lb-max-prompt 1000 --lb-extra-tokens 20 --lb-chat all
+python3 - "$work/out" <<'PY' || fail 'LongBench as in kvpress'
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
+assert [r["max_new"] for r in rows] == [148, 148, 148, 84, 148] and all(r["meta"]["chat"] for r in rows), rows
+PY
 good 'LongBench, named twice' eval --dump-samples -m "$smollm2" --tasks longbench,longbench --longbench "$work/lb" --lb-max-prompt 1000
 [ "$(wc -l <"$work/out")" -eq 5 ] || fail 'LongBench, named twice'
 good 'SCBench' eval --dump-samples -m "$smollm2" --tasks scbench --scbench "$work/scb"

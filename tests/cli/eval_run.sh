@@ -257,6 +257,21 @@ bad 'own questions that changed' '"tasks" differs' "${own[@]}"
 sed -i -n 2p "$work/own.jsonl"
 bad 'own questions, all too long' 'shorter contexts in files' eval -m "$llama" -t 1 --quiet --jsonl "$work/own.jsonl" --policies snapkv --out "$work/none"
 
+# A set that is mostly cut away is named, and how its answers were limited belongs to the run.
+mkdir "$work/lb"
+python3 - "$work/lb/qasper.jsonl" <<'PY'
+import json, sys
+row = {"input": "Who?", "context": " ".join(f"word{i}" for i in range(900)), "answers": ["Ann"], "length": 900, "dataset": "qasper",
+       "language": "en", "all_classes": None, "_id": "1"}
+with open(sys.argv[1], "w") as f:
+    f.writelines(json.dumps(dict(row, _id=str(i))) + "\n" for i in range(2))
+PY
+cut=(eval -m "$llama" -t 1 --quiet --tasks qasper --longbench "$work/lb" --lb-max-prompt 1000 --policies snapkv --out "$work/cut")
+good 'LongBench, cut' "${cut[@]}"
+grep -q '^qasper: more than half of most contexts was cut' "$work/cut/summary.txt" || fail 'LongBench, cut: the summary does not say so'
+bad 'LongBench, longer answers' '"tasks" differs' "${cut[@]}" --lb-extra-tokens 20
+bad 'LongBench, in the chat template' '"lb_chat" differs' "${cut[@]}" --lb-chat all
+
 # A policy that is told the question has no place in mode agnostic, and the others none in mode task.
 run 'task' --tasks niah_single_1 --lengths 1000 --policies snapkv,kvcompose:task=question --modes agnostic,task --out "$work/task"
 [ "$(grep -c 'is left out of mode' "$work/err")" -eq 2 ] || fail "task: $(cat "$work/err")"
@@ -280,6 +295,7 @@ refused 'a size of its own' 'has no size of its own' --policies snapkv --ratios 
 bad 'a suite' 'did you mean small' eval -m "$llama" --suite smal --out "$work/made/x"
 refused 'a suite with tasks' 'leave out --tasks' --suite smoke
 refused 'a prefix' 'is unknown' --lb-prefix x
+refused 'sets in the chat template' 'use official or all' --lb-chat x
 refused 'a budget of time' 'such as 10m' --time-budget 10
 refused 'a closed book with policies' 'leave out --policies' --closed-book --policies snapkv
 bad 'no text' 'ppl needs a text' eval -m "$llama" --tasks ppl --out "$work/made/x"
