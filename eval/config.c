@@ -430,8 +430,33 @@ int eval_configs_open(struct eval_configs *c, const struct eval_args *args, cons
     return rc;
 }
 
+bool eval_profile_hash(uint64_t *out, const wnw_profile *p)
+{
+    wnw_profile_table t = wnw_profile_table_default();
+    *out = eval_fnv("", 0);
+    for (int32_t i = 0; wnw_profile_get_table(p, i, &t); i++) {
+        int64_t n = 1;
+        for (int32_t k = 0; k < t.n_dim; k++)
+            n *= t.shape[k];
+        double *value = calloc((size_t)n + 1, sizeof *value);
+        const bool good = value && wnw_profile_get_values(value, n, p, t.name) == WNW_OK;
+        if (good) {
+            *out = eval_fnv_more(*out, t.name, strlen(t.name));
+            *out = eval_fnv_more(*out, t.shape, (size_t)t.n_dim * sizeof *t.shape);
+            *out = eval_fnv_more(*out, value, (size_t)n * sizeof *value);
+        }
+        free(value);
+        if (!good)
+            return false;
+    }
+    return true;
+}
+
 int eval_masks_open(struct eval_configs *c, const wnw_model *m, const wnw_profile *p)
 {
+    c->masks_profiled = p != NULL;
+    if (p && !eval_profile_hash(&c->mask_profile, p))
+        return app_fail(APP_FAILED, "out of memory for the scores of heads");
     int status = WNW_OK;
     for (int32_t i = 1; status == WNW_OK && i < c->n_masks; i++)
         status = wnw_heads_parse(&c->masks[i].heads, &c->masks[i].n, c->masks[i].text, m, p);

@@ -63,6 +63,8 @@ struct eval_configs {
     int32_t n_types;
     struct eval_mask masks[EVAL_MAX_MASKS]; /* the first is that without heads */
     int32_t n_masks;
+    bool masks_profiled;   /* calibration results name masked heads */
+    uint64_t mask_profile; /* their hash */
     struct eval_recipe {
         wnw_policy *policy;
         char *text;
@@ -78,6 +80,8 @@ enum { EVAL_MAX_BATCH = 64 };
  * code; the caller closes in any case. */
 int eval_configs_open(struct eval_configs *c, const struct eval_args *args, const struct eval_suite *suite);
 void eval_configs_close(struct eval_configs *c);
+/* The hash of calibration results: names, shapes and values of all tables. Returns false if memory runs out. */
+bool eval_profile_hash(uint64_t *out, const wnw_profile *p);
 /* Finds the masked heads in the model; p has the scores that wnw_heads_profiles asks for. Returns an exit code. */
 int eval_masks_open(struct eval_configs *c, const wnw_model *m, const wnw_profile *p);
 /* Whether two configs go on from one and the same reading: caches of one type, and no heads that are masked while

@@ -76,28 +76,6 @@ static json_t *tasks_of(const struct eval_setup *s)
     return list;
 }
 
-/* A hash of calibration results: names, shapes and values of all tables. NULL if memory runs out. */
-static json_t *profile_of(const wnw_profile *p)
-{
-    uint64_t h = eval_fnv("", 0);
-    wnw_profile_table t = wnw_profile_table_default();
-    for (int32_t i = 0; wnw_profile_get_table(p, i, &t); i++) {
-        int64_t n = 1;
-        for (int32_t k = 0; k < t.n_dim; k++)
-            n *= t.shape[k];
-        double *value = calloc((size_t)n + 1, sizeof *value);
-        if (!value || wnw_profile_get_values(value, n, p, t.name) != WNW_OK) {
-            free(value);
-            return NULL;
-        }
-        h = eval_fnv_more(h, t.name, strlen(t.name));
-        h = eval_fnv_more(h, t.shape, (size_t)t.n_dim * sizeof *t.shape);
-        h = eval_fnv_more(h, value, (size_t)n * sizeof *value);
-        free(value);
-    }
-    return hash_of(h);
-}
-
 static json_t *configs_of(const struct eval_configs *c)
 {
     json_t *list = json_array();
@@ -107,8 +85,9 @@ static json_t *configs_of(const struct eval_configs *c)
         app_json_set(&o, "recipe", json_string(c->at[i].recipe));
         app_json_set(&o, "full", json_boolean(c->at[i].full));
         app_json_set(&o, "reference", json_string(c->at[c->at[i].reference].id));
+        uint64_t h;
         if (c->at[i].profile)
-            app_json_set(&o, "profile", profile_of(c->at[i].profile));
+            app_json_set(&o, "profile", eval_profile_hash(&h, c->at[i].profile) ? hash_of(h) : NULL);
         if (!app_json_append(&list, o))
             break;
     }
@@ -197,6 +176,8 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
         m->own_history, "lb_prefix", a->lb_prefix, "closed_book", a->closed_book, "text", s->text_hash,
         "time_budget", a->time_budget ? a->time_budget : "");
     app_json_set(&run, "stand_ins", stand_ins_of(s));
+    if (c->masks_profiled)
+        app_json_set(&run, "mask_profile", hash_of(c->mask_profile));
     if (strcmp(a->lb_chat, "all") == 0)
         app_json_set(&run, "lb_chat", json_string(a->lb_chat));
     if (a->max_prompt != APP_UNSET)

@@ -8,9 +8,8 @@
 /* What belongs to one thread. Where a vector of 64 bytes lies across two lines of the cache, loading it takes twice as long. */
 struct lane {
     _Alignas(64) struct wnw__matmul_work work;
-    _Alignas(64)
-        atomic_int next[WNW_MATMUL_TOGETHER]; /* pieces taken of the thread's share of each product */
-    struct wnw__act *act;                     /* of a single token */
+    _Alignas(64) atomic_int next[WNW_MATMUL_TOGETHER]; /* pieces taken of its share of each product */
+    struct wnw__act *act;                              /* of a single token */
 };
 
 struct wnw__matmul_scratch {

@@ -54,6 +54,23 @@ import json, sys
 assert len(json.load(open(sys.argv[1]))["runs"][0]["compare"]) == 4
 PY
 
+# Scores that name masked heads belong to the run. A score falls, or rises, from head to head.
+python3 - "$work" <<'PY'
+import json, sys
+m = json.load(open(sys.argv[1] + "/all/run.json"))["model"]
+n, heads = m["n_layer"] * m["n_head"], list(range(m["n_head"]))
+for name, sign in ("falling", -1), ("rising", 1):
+    score = [[0.5 + sign * (l * m["n_head"] + h) / (4 * n) for h in heads] for l in range(m["n_layer"])]
+    json.dump({"format": "winnow-profile-1", "kind": "srh", "settings": {}, "data": {},
+               "model": {k: m[k] for k in ("fingerprint", "n_layer", "n_head", "n_head_kv", "n_embd_head")},
+               "results": {"srh": [sorted(heads, key=lambda h: -s[h]) for s in score], "srh_mean": score}},
+              open(f"{sys.argv[1]}/{name}.json", "w"))
+PY
+scored=("${options[@]}" --policies snapkv --ratios 0.5 --mask-heads srh:top3 --out "$work/scored")
+good 'scores of heads' "${scored[@]}" --profile "$work/falling.json"
+good 'scores of heads, again' "${scored[@]}" --profile "$work/falling.json"
+bad 'other scores of heads' '"mask_profile" differs' "${scored[@]}" --profile "$work/rising.json"
+
 refused() { bad "$1" "$2" "${options[@]}" --out "$work/made/x" "${@:3}"; }
 refused 'no such head' 'no query head 77-0' --mask-heads none/77-0
 refused 'no list of heads' 'LAYER-HEAD' --mask-heads all
