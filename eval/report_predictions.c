@@ -56,8 +56,8 @@ static bool is_wanted(const struct eval_block *b, const struct eval_stratum *s)
 
 /* A row of the table; texts have no question and no answer. */
 struct predictions {
-    char kl[MAX_ESTIMATE], ppl[MAX_ESTIMATE],
-        more[MAX_ESTIMATE]; /* the last: ppl over that of the full cache */
+    char kl[MAX_ESTIMATE], ppl[MAX_ESTIMATE];
+    char more[MAX_ESTIMATE]; /* ppl over that of the full cache */
     double agree, first, dnll;
 };
 
@@ -69,10 +69,13 @@ static struct predictions predictions_of(struct eval_doc *d, const struct eval_t
     const int32_t variant = b->rows[row].variant;
     struct predictions p = {
         .agree = 100.0 * c->m[EVAL_M_AGREE], .first = 100.0 * c->m[EVAL_M_FGT], .dnll = c->m[EVAL_M_DNLL]};
+    if (s->scored) {
+        eval_format(p.kl, c->m[EVAL_M_KL], 4);
+        return p;
+    }
     format(p.kl, estimate_of(d, t->run, s, variant, -1, EVAL_M_KL), 4);
-    if (!s->scored)
-        format(p.ppl, perplexity(estimate_of(d, t->run, s, variant, -1, EVAL_M_NLL)), 2);
-    if (!s->scored && b->baseline >= 0 && variant != b->baseline)
+    format(p.ppl, perplexity(estimate_of(d, t->run, s, variant, -1, EVAL_M_NLL)), 2);
+    if (b->baseline >= 0 && variant != b->baseline)
         format(p.more, perplexity(estimate_of(d, t->run, s, variant, b->baseline, EVAL_M_NLL)), 3);
     return p;
 }
@@ -120,8 +123,7 @@ static void put_table(struct eval_doc *d, const struct eval_tables *t, const str
     eval_doc_xml(d, t->run->tasks[s->task]);
     eval_doc_put(d, "</p><div class=\"scroll\"><table><thead><tr><th class=\"left\">Method</th>"
                     "<th title=\"samples\">n</th>"
-                    "<th title=\"divergence of predictions from the full cache's, nats, with its 95 %% "
-                    "interval\">KL</th>");
+                    "<th title=\"divergence of predictions from the full cache's, nats\">KL</th>");
     eval_doc_put(d, "%s",
                  s->scored
                      ? "<th title=\"share of the full cache's answer that is predicted alike\">Agree %</th>"
