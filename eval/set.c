@@ -50,10 +50,8 @@ bool eval_set_exists(const struct eval_set *set, const char *folder)
     return there;
 }
 
-int32_t eval_set_max_prompt(int32_t n_ctx, int32_t max_new, int32_t n_turns, int32_t overhead)
+int32_t eval_set_max_prompt(int32_t n_ctx, int32_t max_new, int32_t overhead)
 {
-    if (n_turns > 1)
-        return n_ctx - max_new * n_turns - 1000;
     return n_ctx == 32768 ? 31500 : n_ctx == 131072 ? 127500 : n_ctx - max_new - overhead - RESERVE;
 }
 
@@ -97,10 +95,25 @@ static int cut_middle(struct eval_sample *s, const struct eval_set_reader *r, co
     return rc;
 }
 
-/* Cuts the context so that it and the longest question come to max_prompt tokens at most. */
+/* The most tokens of the context, where the longest question has so many and all of them together so many. SCBench's program leaves
+ * room for answers and 1000 tokens, which several long questions do not fit. */
+static int32_t most_context(const struct eval_sample *s, const struct eval_set_reader *r, int32_t longest,
+                            int32_t all)
+{
+    int32_t keep = r->max_prompt > 0 ? r->max_prompt - longest : INT32_MAX;
+    if (r->n_ctx > 0) {
+        const int32_t benchmark = r->n_ctx - s->max_new * s->n_turns - 1000 - longest;
+        const int32_t room = r->n_ctx - all - s->n_turns * (s->max_new + r->overhead) - RESERVE;
+        keep = benchmark < keep ? benchmark : keep;
+        keep = room < keep ? room : keep;
+    }
+    return keep;
+}
+
+/* Cuts the context to what max_prompt and n_ctx leave beside the questions. */
 static int fit_prompt(struct eval_sample *s, const struct eval_set_reader *r)
 {
-    int32_t *ids = NULL, n = 0, n_asked = 0;
+    int32_t *ids = NULL, n = 0, longest = 0, all = 0;
     int rc = r->tokenizer->encode(r->tokenizer, s->context.s, s->context.len, false, &ids, &n);
     for (int32_t i = 0; rc == APP_OK && i < s->n_turns; i++) {
         int32_t n_question = 0, n_prefix = 0;
@@ -108,12 +121,15 @@ static int fit_prompt(struct eval_sample *s, const struct eval_set_reader *r)
         rc = eval_count_tokens(&n_question, r->tokenizer, q->s ? q->s : "", q->len);
         if (rc == APP_OK)
             rc = eval_count_tokens(&n_prefix, r->tokenizer, p->s ? p->s : "", p->len);
-        n_asked = n_question + n_prefix > n_asked ? n_question + n_prefix : n_asked;
+        longest = n_question + n_prefix > longest ? n_question + n_prefix : longest;
+        all += n_question + n_prefix;
     }
-    const int32_t keep = r->max_prompt - n_asked;
+    const int32_t keep = most_context(s, r, longest, all);
     if (rc == APP_OK && keep < 2)
-        rc = eval_jsonl_bad(&r->file, "a question of %d tokens does not fit a prompt of %d", n_asked,
-                            r->max_prompt);
+        rc = r->n_ctx > 0 ? eval_jsonl_bad(&r->file, "%d questions of %d tokens do not fit a context of %d",
+                                           (int)s->n_turns, all, r->n_ctx)
+                          : eval_jsonl_bad(&r->file, "a question of %d tokens does not fit a prompt of %d",
+                                           longest, r->max_prompt);
     eval_set_meta(s, "truncated", json_boolean(rc == APP_OK && n > keep));
     eval_set_meta(s, "context_tokens", json_integer(n));
     if (rc == APP_OK && n > keep)
@@ -142,7 +158,7 @@ int eval_set_next(struct eval_set_reader *r, struct eval_sample *s, bool *more)
         eval_set_meta(s, "first_line", json_true());
     if (r->set->flags & EVAL_STOP_AT_LINE)
         eval_set_meta(s, "stop_at_line", json_true());
-    if (rc == APP_OK && r->max_prompt != 0 && !s->no_memory)
+    if (rc == APP_OK && (r->max_prompt > 0 || r->n_ctx > 0) && !s->no_memory)
         rc = fit_prompt(s, r);
     if (rc == APP_OK && s->no_memory)
         rc = app_fail(APP_FAILED, "out of memory for '%s'", r->path);

@@ -41,9 +41,12 @@ struct eval_set_reader {
     const struct eval_tokenizer *tokenizer;
     const struct eval_chat *chat;
     int32_t max_prompt; /* tokens; contexts of longer prompts lose their middle; 0 = no limit */
-    int32_t extra_new;  /* tokens that answers may have beyond the set's number */
-    bool chat_always;   /* even where the benchmark has no chat template */
-    int32_t index;      /* of the next sample */
+    int32_t
+        n_ctx; /* tokens of context, all questions and answers, with `overhead` for the chat around each; 0 = no limit */
+    int32_t overhead;
+    int32_t extra_new; /* tokens that answers may have beyond the set's number */
+    bool chat_always;  /* even where the benchmark has no chat template */
+    int32_t index;     /* of the next sample */
 };
 /* Opens FOLDER/FILE.jsonl, or FILE_e.jsonl for LongBench if that alone exists; for EVAL_OWN_FILE the file that
  * `folder` names. Returns an exit code, like the next function. */
@@ -58,7 +61,7 @@ int eval_set_check(int32_t *n, uint64_t *hash, const struct eval_set *set, const
 bool eval_set_exists(const struct eval_set *set, const char *folder);
 /* The longest prompt in tokens for a model: the papers' values for 32K and 128K models, otherwise what the
  * context leaves beside answers, chat and a reserve. */
-int32_t eval_set_max_prompt(int32_t n_ctx, int32_t max_new, int32_t n_turns, int32_t overhead);
+int32_t eval_set_max_prompt(int32_t n_ctx, int32_t max_new, int32_t overhead);
 
 /* set_longbench.c, set_scbench.c, set_user.c; ended by a name of NULL. */
 extern const struct eval_set eval_sets_longbench[], eval_sets_scbench[], eval_sets_user[];

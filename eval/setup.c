@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_TURNS = 6 }; /* turns in SCBench's files; room for their answers is kept free */
-
 /* Refuses more samples than the file has questions, because sample i is question i of the file. */
 static int check_questions(const struct eval_setup *s)
 {
@@ -65,11 +63,13 @@ int eval_setup_open_set(struct eval_set_reader *r, const struct eval_setup *s, c
     r->extra_new = eval_extra_tokens(s->args, set);
     r->chat_always = strcmp(set->group, "longbench") == 0 && strcmp(s->args->lb_chat, "all") == 0;
     const int32_t max_new = set->max_new + r->extra_new;
+    const bool scb = strcmp(set->group, "scbench") == 0;
+    r->n_ctx = scb ? info.n_ctx_train : 0;
+    r->overhead = overhead;
     r->max_prompt = s->args->max_prompt != APP_UNSET ? (int32_t)s->args->max_prompt
-                    : set->flags & EVAL_OWN_FILE     ? 0
-                    : strcmp(set->group, "scbench") == 0
-                        ? eval_set_max_prompt(info.n_ctx_train, max_new, MOST_TURNS, overhead)
-                        : eval_set_max_prompt(info.n_ctx_train, max_new, 1, overhead);
+                    : set->flags & EVAL_OWN_FILE || scb
+                        ? 0
+                        : eval_set_max_prompt(info.n_ctx_train, max_new, overhead);
     return APP_OK;
 }
 

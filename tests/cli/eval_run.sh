@@ -272,6 +272,22 @@ grep -q '^qasper: more than half of most contexts was cut' "$work/cut/summary.tx
 bad 'LongBench, longer answers' '"tasks" differs' "${cut[@]}" --lb-extra-tokens 20
 bad 'LongBench, in the chat template' '"lb_chat" differs' "${cut[@]}" --lb-chat all
 
+# A context with many long questions is cut until the conversation fits.
+mkdir "$work/scb"
+python3 - "$work/scb/scbench_kv.jsonl" <<'PY'
+import json, sys
+turns = [{"input": f"Key: {i} " + "that we ask for at length " * 6, "answer": str(i)} for i in range(12)]
+for path in sys.argv[1:]:
+    json.dump({"id": 0, "context": " ".join(f"word{i}" for i in range(4000)), "multi_turns": turns}, open(path, "w"))
+PY
+good 'SCBench, cut' eval -m "$llama" -t 1 --quiet --tasks scb_kv --scbench "$work/scb" --policies snapkv --out "$work/scbench"
+python3 - "$work/scbench/results.jsonl" <<'PY' || fail 'SCBench, cut: records'
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+assert sorted((r["policy"], r["turn"]) for r in rows) == sorted((p, t) for p in ("full", "snapkv") for t in range(12)), len(rows)
+assert all(r["truncated"] and r["ctx_tokens"] > 200 for r in rows), rows[0]
+PY
+
 # A policy that is told the question has no place in mode agnostic, and the others none in mode task.
 run 'task' --tasks niah_single_1 --lengths 1000 --policies snapkv,kvcompose:task=question --modes agnostic,task --out "$work/task"
 [ "$(grep -c 'is left out of mode' "$work/err")" -eq 2 ] || fail "task: $(cat "$work/err")"
