@@ -48,6 +48,7 @@ static int measure(struct eval_pace *p, const struct eval_machine *m)
         status = wnw_session_decode(s, ids[i % n]);
     p->step_ms = (app_now_ms() - start) / STEPS;
     wnw_session_free(s);
+    p->measured = true;
     return status == WNW_OK || status == WNW_E_NOT_FINITE ? APP_OK : app_fail_status(status);
 }
 

@@ -9,6 +9,7 @@
 
 struct eval_pace {
     double token_ms, step_ms; /* for a token of a prompt; for a step of generation, whose batch shares it */
+    bool measured;            /* both are the machine's */
     int32_t n_reads, n_waves; /* readings of a sample, and batches that answer it */
 };
 

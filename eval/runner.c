@@ -7,6 +7,7 @@
 #include "eval/runner.h"
 
 #include "app/console.h"
+#include "app/json.h"
 #include "app/profiles.h"
 #include "app/stop.h"
 #include "app/values.h"
@@ -159,6 +160,9 @@ static int load_profiles(struct runner *x)
 static int open_folder(struct runner *x)
 {
     json_t *run = eval_manifest_make(&x->setup, &x->configs, &x->machine);
+    if (x->pace.measured) /* how fast the machine was when the run began */
+        app_json_set(&run, "calibration",
+                     json_pack("{s:f, s:f}", "token_ms", x->pace.token_ms, "step_ms", x->pace.step_ms));
     int rc = run ? eval_journal_open(&x->journal, x->args->app.out)
                  : app_fail(APP_FAILED, "out of memory for the run's description");
     if (rc == APP_OK)

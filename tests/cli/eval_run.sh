@@ -180,6 +180,7 @@ PY
 # the numbers that it began with.
 run 'probes' --tasks niah_single_1 --lengths 700 --samples 8 --policies snapkv --time-budget 1s --out "$work/probes"
 cp "$work/probes/run.json" "$work/probes.json"
+grep -q '"calibration":' "$work/probes/run.json" || fail 'probes: run.json does not say how fast the machine was'
 run 'probes again' --tasks niah_single_1 --lengths 700 --samples 8 --policies snapkv --time-budget 1s --out "$work/probes"
 same 'time budget' "$work/probes.json" "$work/probes/run.json"
 run 'all probes' --tasks niah_single_1 --lengths 700 --samples 8 --policies snapkv --out "$work/all"
