@@ -149,7 +149,7 @@ static const struct eval_study studies[] = {
     {.suite = {"lagkv",
                "64-digit keys by depth and length: size of blocks, share that survives, variants, chunks, "
                "quantised",
-               lagkv, of_lagkv, "lin10", "2048,4096,8192", true, 4}},
+               lagkv, of_lagkv, "lin10", "2432,3072,3712,4352,4992,5632,6272,6912,7552,8192", true, 4}},
     {.suite = {"criticalkv",
                "with and without CriticalKV under three allocations; its share and norm; question known; "
                "turns; chunks",
