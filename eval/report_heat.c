@@ -103,6 +103,9 @@ void eval_html_heat(struct eval_doc *d, const struct eval_tables *t)
                 continue;
             put_maps(d, &t->blocks[i], t->run, task, EVAL_M_SCORE, "score");
             put_maps(d, &t->blocks[i], t->run, task, EVAL_M_PARTIAL, "partial match");
+            put_maps(d, &t->blocks[i], t->run, task, EVAL_M_WORDSET,
+                     "share of the expected words, as CompressKV draws it");
+            put_maps(d, &t->blocks[i], t->run, task, EVAL_M_ROUGE1, "recall of the needle's words");
             put_maps(d, &t->blocks[i], t->run, task, EVAL_M_FGT,
                      "first generated token as with the full cache");
         }

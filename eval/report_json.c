@@ -25,9 +25,9 @@ static void set_interval(json_t **o, const struct eval_paired *p)
 static json_t *cell_json(const struct eval_cell *c)
 {
     static const char *const names[EVAL_N_MEASURES] = {
-        "score", "partial",    "fgt",         "agree",       "kl",         "dnll",
-        "nll",   "removed",    "kv_bytes",    "peak_bytes",  "ctx_tokens", "gen_tokens",
-        "depth", "prefill_ms", "compress_ms", "question_ms", "decode_ms"};
+        "score", "partial",    "wordset_recall", "rouge1_recall", "fgt",        "agree",      "kl",
+        "dnll",  "nll",        "removed",        "kv_bytes",      "peak_bytes", "ctx_tokens", "gen_tokens",
+        "depth", "prefill_ms", "compress_ms",    "question_ms",   "decode_ms"};
     json_t *o = json_object();
     app_json_set(&o, "n", json_integer((json_int_t)c->n));
     app_json_set(&o, "mean", number(c->mean));

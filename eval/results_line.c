@@ -20,6 +20,8 @@ static const struct {
 } measures[EVAL_N_MEASURES] = {
     [EVAL_M_SCORE] = {NULL, "score", 0, 1},
     [EVAL_M_PARTIAL] = {"scores", "partial", 0, 1},
+    [EVAL_M_WORDSET] = {"scores", "wordset_recall", 0, 1},
+    [EVAL_M_ROUGE1] = {"scores", "rouge1_recall", 0, 1},
     [EVAL_M_FGT] = {NULL, "fgt", 0, 1},
     [EVAL_M_AGREE] = {NULL, "agree", 0, 1},
     [EVAL_M_KL] = {NULL, "kl", -1e300, 1e300},
