@@ -89,6 +89,7 @@ step_cross() {
         return
     fi
     need_packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+    command -v aarch64-linux-gnu-gcc >/dev/null || die "cross: there is no aarch64-linux-gnu-gcc"
 }
 
 # ---- the private Python environment ----
