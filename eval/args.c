@@ -32,7 +32,7 @@ APP_GROUP(eval_group_report, "Options", report_options);
 static const struct app_option action_options[] = {
     {"list", 0, APP_FLAG, NULL, NULL, "off", "print the tasks and the metrics", AT(list), 0, 0, NULL},
     {"dump-samples", 0, APP_FLAG, NULL, NULL, "off", "print the samples as JSONL", AT(dump), 0, 0, NULL},
-    {"out", 0, APP_TEXT, "DIR", NULL, "none",
+    {"out", 0, APP_TEXT, "DIR", NULL, "eval-MODEL-TIME",
      "answer the samples and write the results to this folder; a run that was interrupted goes on there",
      AT(app.out), 0, 0, NULL},
 };
@@ -140,6 +140,11 @@ static const struct app_option run_options[] = {
     {"batch", 0, APP_INT, "B", "8", NULL,
      "answers of one sample that are generated together; 1 = each alone, as `winnow run` does", AT(batch), 1,
      64, "1 to 64"},
+    {"alone", 0, APP_FLAG, NULL, NULL, "off, or the study's",
+     "each policy reads every sample for itself and answers alone, so that times and peaks are its own",
+     AT(alone), 0, 0, NULL},
+    {"answer-tokens", 0, APP_INT, "N", NULL, "until it ends, or the study's",
+     "answers have just as many tokens, whatever would end them", AT(answer_tokens), 1, 65536, "1 to 65536"},
     {"turns", 0, APP_TEXT, "KIND", "multi_turn", NULL,
      "samples with several questions: multi_turn (earlier ones with their references stay) or multi_request "
      "(each alone on the same compressed context)",
@@ -148,9 +153,9 @@ static const struct app_option run_options[] = {
      "earlier turns show the model's answers, not the references", AT(own_history), 0, 0, NULL},
     {"no-early-stop", 0, APP_FLAG, NULL, NULL, "off", "answers go on when their score cannot change any more",
      AT(no_early_stop), 0, 0, NULL},
-    {"lb-prefix", 0, APP_TEXT, "PLACE", "assistant", NULL,
-     "where the beginning of an answer to LongBench stands: assistant (behind the template's tail) or user "
-     "(before it)",
+    {"lb-prefix", 0, APP_TEXT, "PLACE", "auto", NULL,
+     "where the beginning of an answer to LongBench stands: assistant (behind the template's tail), user "
+     "(before it), or auto (user in mode aware_full, assistant in the others)",
      AT(lb_prefix), 0, 0, NULL},
     {"lb-chat", 0, APP_TEXT, "SETS", "official", NULL,
      "which of LongBench's sets stand in the chat template: official (not those with examples, nor code) or "

@@ -7,6 +7,7 @@
 #include "app/names.h"
 #include "app/values.h"
 #include "eval/random.h"
+#include "eval/study.h"
 #include "winnow_method.h"
 
 #include <stdlib.h>
@@ -27,6 +28,7 @@ struct lists {
     const char *evict;
     wnw_size sizes[EVAL_MAX_SIZES];
     int32_t n_sizes;
+    bool alone; /* each config reads by itself */
     bool types[EVAL_MAX_TYPES], masks[EVAL_MAX_MASKS],
         modes[EVAL_N_MODES];     /* indices of struct eval_configs */
     int32_t *recipes, n_recipes; /* likewise; owned */
@@ -168,11 +170,13 @@ static const char *first_of(const char *given, const char *of_part, const char *
 }
 
 static int read_part(struct lists *l, struct eval_configs *c, const struct eval_args *args,
-                     const struct eval_part *part)
+                     const struct eval_part *part, bool alone)
 {
     const char *policies = args->closed_book ? "full" : first_of(args->policies, part->policies, "");
-    *l = (struct lists){
-        .args = args, .evict = first_of(args->app.evict, part->evict, "end"), .rules = wnw_run_default()};
+    *l = (struct lists){.args = args,
+                        .evict = first_of(args->app.evict, part->evict, "end"),
+                        .rules = wnw_run_default(),
+                        .alone = alone};
     int rc = eval_list_sizes(l->sizes, &l->n_sizes, args, part);
     if (rc == APP_OK)
         rc = read_types(l, c, first_of(args->kv_types, part->kv_types, "f16"));
@@ -293,7 +297,7 @@ static int add_config(struct eval_configs *c, const struct lists *l, struct eval
     config.chunk = config.full ? 0 : l->rules.chunk;
     config.every = config.full ? 0 : l->rules.every;
     config.target = config.full ? 0 : l->rules.target;
-    config.own_read = config.phase != WNW_PHASE_END || config.every > 0;
+    config.own_read = config.phase != WNW_PHASE_END || config.every > 0 || (l->alone && !config.full);
     if (config.full) {
         config.size = (wnw_size){.kind = WNW_SIZE_NONE};
         snprintf(config.size_text, sizeof config.size_text, "full");
@@ -419,7 +423,7 @@ int eval_configs_open(struct eval_configs *c, const struct eval_args *args, cons
         if (n == MAX_PARTS)
             rc = app_fail(APP_FAILED, "%s has more than %d parts", suite->name, (int)MAX_PARTS);
         else
-            rc = read_part(&l[n++], c, args, p);
+            rc = read_part(&l[n++], c, args, p, eval_is_alone(args, suite));
     if (rc == APP_OK) {
         put_first(c, l, n);
         make_groups(c);

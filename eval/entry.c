@@ -4,6 +4,7 @@
 
 #include "app/console.h"
 #include "eval/grade.h"
+#include "eval/study.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +16,14 @@ static int out_of_memory(void)
 
 /* ---- The machine ---- */
 
-int eval_machine_open(struct eval_machine *m, const struct eval_tokenizer *t, const struct eval_args *args)
+int eval_machine_open(struct eval_machine *m, const struct eval_tokenizer *t, const struct eval_args *args,
+                      const struct eval_suite *suite)
 {
     *m = (struct eval_machine){.tokenizer = t,
                                .model = t->model,
                                .info = wnw_model_info_default(),
-                               .batch = (int32_t)args->batch,
+                               .batch = eval_is_alone(args, suite) ? 1 : (int32_t)args->batch,
+                               .answer_tokens = eval_answer_tokens(args, suite),
                                .early_stop = !args->no_early_stop,
                                .own_history = args->own_history,
                                .multi_request = strcmp(args->turns, "multi_request") == 0};

@@ -16,15 +16,17 @@ struct eval_machine {
     const struct eval_tokenizer *tokenizer;
     const wnw_model *model;
     wnw_model_info info;
-    wnw_engine *engine; /* owned, as pad is */
-    wnw_session *pad;   /* the second row of batches that have only one */
-    int32_t batch;      /* the most entries that are answered together; 1 = each alone */
-    bool early_stop;    /* an answer ends where its score cannot change any more */
-    bool own_history;   /* earlier turns show the model's answers and not the references */
-    bool multi_request; /* every question is asked as if it was the first */
+    wnw_engine *engine;    /* owned, as pad is */
+    wnw_session *pad;      /* the second row of batches that have only one */
+    int32_t batch;         /* the most entries that are answered together; 1 = each alone */
+    int32_t answer_tokens; /* of every answer, whatever would end it; 0 = until it ends */
+    bool early_stop;       /* an answer ends where its score cannot change any more */
+    bool own_history;      /* earlier turns show the model's answers and not the references */
+    bool multi_request;    /* every question is asked as if it was the first */
 };
-/* Returns an exit code; the caller closes in any case. */
-int eval_machine_open(struct eval_machine *m, const struct eval_tokenizer *t, const struct eval_args *args);
+/* The options and the suite (NULL = none) say how it answers. Returns an exit code; the caller closes in any case. */
+int eval_machine_open(struct eval_machine *m, const struct eval_tokenizer *t, const struct eval_args *args,
+                      const struct eval_suite *suite);
 void eval_machine_close(struct eval_machine *m);
 
 /* A sample as tokens. */
@@ -114,8 +116,9 @@ int eval_text_entries(const struct eval_machine *m, const struct eval_reading *r
  * then has them answered and gives each to `done`. The entry of the full cache that is the reference comes
  * first. Returns an exit code. */
 struct eval_readings {
-    int64_t n; /* readings of a sample's first piece */
-    double ms; /* that they took */
+    int64_t n;        /* readings of a sample's first piece */
+    int64_t n_tokens; /* in them */
+    double ms;        /* that they took */
 };
 struct eval_wanted {
     const struct eval_configs *configs;

@@ -77,15 +77,15 @@ static int take_token(struct speaker *sp, const struct eval_machine *m, const st
 {
     struct eval_answer *a = sp->a;
     const int32_t id = eval_argmax(wnw_session_logits(sp->s), m->info.n_vocab);
-    const bool eog = wnw_token_is_eog(m->model, id);
+    const bool fixed = m->answer_tokens > 0, eog = !fixed && wnw_token_is_eog(m->model, id);
     int rc = push_id(a, id);
     if (rc == APP_OK && !a->stop) {
         rc = set_text(a, m, s, a->n - eog);
         if (eog)
             a->stop = "eog";
-        else if (ends_line(a, m, s))
+        else if (!fixed && ends_line(a, m, s))
             a->stop = "line";
-        else if (rc == APP_OK && m->early_stop && eval_grade_is_final(s, turn, &a->text))
+        else if (rc == APP_OK && !fixed && m->early_stop && eval_grade_is_final(s, turn, &a->text))
             a->stop = "matched";
         else if (a->n >= s->max_new)
             a->stop = "length";
@@ -152,13 +152,13 @@ static int generate(const struct eval_machine *m, const struct eval_sample *s, i
     }
     while (rc == APP_OK && any) {
         double ms;
-        bool was_open[EVAL_MAX_BATCH];
+        bool counts[EVAL_MAX_BATCH]; /* the answer goes on; the reference's may have ended */
         for (int32_t i = 0; i < n; i++)
-            was_open[i] = sp[i].open;
+            counts[i] = sp[i].open && !sp[i].a->stop;
         rc = step(m, sp, n, &ms);
         any = false;
         for (int32_t i = 0; rc == APP_OK && i < n; i++) {
-            if (was_open[i])
+            if (counts[i])
                 sp[i].a->decode_ms += ms;
             if (sp[i].open)
                 rc = take_token(&sp[i], m, s, turn);

@@ -146,10 +146,11 @@ static int hand_over(const struct read *rd, struct eval_entry *e)
     return rd->w->config[e->config - rd->w->configs->at] ? rd->w->done(e, rd->w->user) : APP_OK;
 }
 
-static void count_reading(const struct read *rd, double ms)
+static void count_reading(const struct read *rd, int32_t n_tokens, double ms)
 {
     if (rd->w->readings) {
         rd->w->readings->n++;
+        rd->w->readings->n_tokens += n_tokens;
         rd->w->readings->ms += ms;
     }
 }
@@ -369,7 +370,8 @@ static int run_group(struct read *rd)
     for (int mode = 0; rc == APP_OK && mode <= last; mode++)
         if (has_work(rd, (enum eval_mode)mode))
             rc = run_mode(rd, (enum eval_mode)mode, mode == last);
-    count_reading(rd, rd->prefill_ms);
+    if (rc == APP_OK)
+        count_reading(rd, wnw_session_n_past(rd->base), rd->prefill_ms);
     eval_entry_close(&rd->whole);
     wnw_session_free(rd->base);
     rd->base = NULL;
@@ -427,7 +429,7 @@ static int read_own(struct eval_entry *e, const struct read *rd)
     e->peak_bytes = report.kv_bytes_before;
     e->prefill_ms = report.read_ms;
     e->compress_ms = report.observe_ms + report.score_ms + report.select_ms + report.compact_ms;
-    count_reading(rd, e->prefill_ms);
+    count_reading(rd, e->n_part, e->prefill_ms);
     if (rc == APP_OK)
         measure(e);
     return rc;

@@ -10,6 +10,8 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
 
 static const char *data_of(const struct eval_task *t)
 {
@@ -107,26 +109,52 @@ static int dump_samples(struct eval_setup *s)
     return rc == APP_OK ? app_finish_stdout() : rc;
 }
 
-int eval_run(const struct app_args *app)
+static int print_samples(const struct eval_args *args, const struct eval_study *study)
 {
-    const struct eval_args *args = (const struct eval_args *)app;
-    const struct eval_study *study;
     struct eval_setup setup;
-    if (args->list + args->dump + (args->app.out != NULL) != 1)
-        return app_fail(APP_BAD_INPUT, "give one of --list, --dump-samples and --out");
-    if (args->list)
-        return print_list();
-    int rc = eval_study_find(&study, args);
-    if (rc != APP_OK)
-        return rc;
-    if (args->app.out)
-        return study && study->run ? study->run(args) : eval_run_tasks(args);
     if (study && study->run)
         return app_fail(APP_BAD_INPUT, "--study %s has no samples to print; run it with --out",
                         study->suite.name);
-    rc = eval_setup_open(&setup, args);
+    int rc = eval_setup_open(&setup, args);
     if (rc == APP_OK)
         rc = dump_samples(&setup);
     eval_setup_close(&setup);
+    return rc;
+}
+
+/* The folder of a run that names none: eval-MODEL-TIME. The caller frees it; NULL if memory runs out. */
+static char *folder_now(const char *model)
+{
+    const char *slash = strrchr(model, '/'), *name = slash ? slash + 1 : model;
+    const size_t len = strlen(name), end = len > 5 && strcmp(name + len - 5, ".gguf") == 0 ? len - 5 : len;
+    const time_t now = time(NULL);
+    struct tm utc;
+    char when[32], *path = NULL;
+    if (!gmtime_r(&now, &utc) || strftime(when, sizeof when, "%Y%m%dT%H%M%SZ", &utc) == 0)
+        return NULL;
+    return asprintf(&path, "eval-%.*s-%s", (int)end, name, when) < 0 ? NULL : path;
+}
+
+int eval_run(const struct app_args *app)
+{
+    struct eval_args args = *(const struct eval_args *)app;
+    const struct eval_study *study;
+    char *folder = NULL;
+    if (args.list + args.dump + (args.app.out != NULL) > 1)
+        return app_fail(APP_BAD_INPUT,
+                        "--list, --dump-samples and --out exclude each other; give one of them");
+    if (args.list)
+        return print_list();
+    int rc = eval_study_find(&study, &args);
+    if (rc != APP_OK)
+        return rc;
+    if (args.dump)
+        return print_samples(&args, study);
+    if (!args.app.out)
+        args.app.out = folder = folder_now(args.app.model);
+    rc = !args.app.out         ? app_fail(APP_FAILED, "out of memory for the folder's name")
+         : study && study->run ? study->run(&args)
+                               : eval_run_tasks(&args);
+    free(folder);
     return rc;
 }

@@ -9,6 +9,7 @@
 #include "eval/info.h"
 #include "eval/prose.h"
 #include "eval/random.h"
+#include "eval/study.h"
 #include "eval/wordlist.h"
 
 #include <stdlib.h>
@@ -180,6 +181,10 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
         app_json_set(&run, "mask_profile", hash_of(c->mask_profile));
     if (strcmp(a->lb_chat, "all") == 0)
         app_json_set(&run, "lb_chat", json_string(a->lb_chat));
+    if (eval_is_alone(a, s->suite))
+        app_json_set(&run, "alone", json_true());
+    if (m->answer_tokens > 0)
+        app_json_set(&run, "answer_tokens", json_integer(m->answer_tokens));
     if (a->max_prompt != APP_UNSET)
         app_json_set(&run, "lb_max_prompt", json_integer(a->max_prompt));
     if (s->squad_hash[0])

@@ -130,7 +130,7 @@ static int open_model(struct runner *x)
     s->world.seed = (uint64_t)x->args->app.seed;
     rc = eval_chat_open(&s->chat, s->model, "none");
     if (rc == APP_OK)
-        rc = eval_machine_open(&x->machine, &s->tokenizer, x->args);
+        rc = eval_machine_open(&x->machine, &s->tokenizer, x->args, NULL);
     x->work.machine = &x->machine;
     if (rc == APP_OK && x->n_tokens >= x->machine.info.n_ctx_train)
         rc = app_fail(APP_BAD_INPUT, "--lengths %d: the model's context holds %d tokens, the probe included",

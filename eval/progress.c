@@ -45,8 +45,13 @@ void eval_progress_show(struct eval_progress *p, const char *task, int32_t n_tar
                  (int)(left / 1e3) % 60);
     for (int i = 0; i < 10 && p->n_all > 0 && i * p->n_all < 10 * p->n_done; i++)
         bar[i] = '#';
-    fprintf(stderr, "%s[%s] %d/%d samples  %s@%d  ETA %s", p->terminal ? "\r\033[K" : "", bar, (int)p->n_done,
-            (int)p->n_all, task, (int)n_target, eta);
+    fprintf(stderr, "%s[%s] %d/%d samples", p->terminal ? "\r\033[K" : "", bar, (int)p->n_done,
+            (int)p->n_all);
+    if (p->n_configs > 0)
+        fprintf(stderr, "  config %d/%d", (int)p->config, (int)p->n_configs);
+    fprintf(stderr, "  %s@%d  ETA %s", task, (int)n_target, eta);
+    if (p->n_tokens > 0 && now > p->start_ms)
+        fprintf(stderr, "  %.0f tok/s", 1e3 * (double)p->n_tokens / (now - p->start_ms));
     if (p->n_full + p->n_comp > 0)
         fprintf(stderr, "  mean full %.0f compressed %.0f", points(p->sum_full, p->n_full),
                 points(p->sum_comp, p->n_comp));

@@ -8,8 +8,10 @@
 
 struct eval_progress {
     bool quiet, terminal, shown;
-    int32_t n_all, n_done; /* samples of this process */
-    int32_t n_ran;         /* of which were not done before */
+    int32_t n_all, n_done;     /* samples of this process */
+    int32_t n_ran;             /* of which were not done before */
+    int32_t n_configs, config; /* of the sample at hand: to be answered, and answered; 0 = not known */
+    int64_t n_tokens;          /* read and generated so far */
     double start_ms, last_ms;
     double work_all, work_done, work_ran; /* the same in the cost that samples were given */
     int64_t n_full, n_comp;               /* scores of the full cache and of the rest, so far */

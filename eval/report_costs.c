@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Time and memory against length. */
 #include "eval/report_html.h"
+#include "eval/report_text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -26,44 +27,58 @@ static double tokens(const struct eval_block *b, const struct eval_row *row)
     return mean_of(b, row, EVAL_M_CONTEXT);
 }
 
-static double first_token_s(const struct eval_block *b, const struct eval_row *row)
-{
-    const double compress = mean_of(b, row, EVAL_M_COMPRESS), question = mean_of(b, row, EVAL_M_QUESTION);
-    return 1e-3 * (mean_of(b, row, EVAL_M_PREFILL) + (isnan(compress) ? 0.0 : compress) +
-                   (isnan(question) ? 0.0 : question));
-}
-
-static double decode_ms(const struct eval_block *b, const struct eval_row *row)
-{
-    const double n = mean_of(b, row, EVAL_M_GENERATED);
-    return n > 0 ? mean_of(b, row, EVAL_M_DECODE) / n : NAN;
-}
-
-static double kept_mib(const struct eval_block *b, const struct eval_row *row)
-{
-    return mean_of(b, row, EVAL_M_BYTES) / 1048576.0;
-}
-
-static double peak_mib(const struct eval_block *b, const struct eval_row *row)
-{
-    return mean_of(b, row, EVAL_M_PEAK) / 1048576.0;
-}
-
-static double compress_ms(const struct eval_block *b, const struct eval_row *row)
-{
-    return mean_of(b, row, EVAL_M_COMPRESS);
-}
-
 static const struct {
     const char *what, *y;
-    double (*of)(const struct eval_block *, const struct eval_row *);
     int decimals;
-} costs[] = {{"Time to the first token (reading, compressing, question)", "seconds", first_token_s, 3},
-             {"Time to compress", "milliseconds", compress_ms, 1},
-             {"Time of a generated token", "milliseconds", decode_ms, 2},
-             {"Keys and values that stay", "MiB", kept_mib, 2},
-             {"Peak of keys and values", "MiB", peak_mib, 2}};
+    const char *column; /* of the table in text */
+} costs[] = {{"Time to the first token (reading, compressing, question)", "seconds", 3, "first s"},
+             {"Time to compress", "milliseconds", 1, "compress ms"},
+             {"Time of a generated token", "milliseconds", 2, "ms/token"},
+             {"Keys and values that stay", "MiB", 2, "kept MiB"},
+             {"Peak of keys and values", "MiB", 2, "peak MiB"}};
 enum { N_COSTS = sizeof costs / sizeof *costs };
+
+/* Fills in what a row costs, in the order of `costs`; NaN where nothing was measured. */
+static void find_costs(double out[N_COSTS], const struct eval_run *run, const struct eval_block *b,
+                       const struct eval_row *row)
+{
+    const double compress = mean_of(b, row, EVAL_M_COMPRESS), question = mean_of(b, row, EVAL_M_QUESTION);
+    /* The first token of an answer costs no step, and the one that ends it costs one but is not part of it; answers
+     * of a given length have no such end. */
+    const double steps = mean_of(b, row, EVAL_M_GENERATED) - !!json_object_get(run->info, "answer_tokens");
+    out[0] = 1e-3 * (mean_of(b, row, EVAL_M_PREFILL) + (isnan(compress) ? 0.0 : compress) +
+                     (isnan(question) ? 0.0 : question));
+    out[1] = compress;
+    out[2] = steps > 0 ? mean_of(b, row, EVAL_M_DECODE) / steps : NAN;
+    out[3] = mean_of(b, row, EVAL_M_BYTES) / 1048576.0;
+    out[4] = mean_of(b, row, EVAL_M_PEAK) / 1048576.0;
+}
+
+/* Whether every method read by itself, so that all times are its own. */
+static bool is_alone(const struct eval_run *run)
+{
+    return json_is_true(json_object_get(run->info, "alone"));
+}
+
+void eval_text_costs(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b, int width)
+{
+    if (!is_alone(t->run) || b->n_target == EVAL_ALL_LENGTHS)
+        return;
+    eval_doc_put(d, "\n%-*s %8s", width + 1, "COSTS, each by itself", "context");
+    for (int k = 0; k < N_COSTS; k++)
+        eval_doc_put(d, " %12s", costs[k].column);
+    eval_doc_put(d, "\n");
+    for (int32_t i = 0; i < b->n_rows; i++) {
+        char text[EVAL_MAX_NUMBER];
+        double cost[N_COSTS];
+        find_costs(cost, t->run, b, &b->rows[i]);
+        eval_text_label(d, t->run, &t->run->variants[b->rows[i].variant], true, width + 1);
+        eval_doc_put(d, " %8s", eval_format(text, tokens(b, &b->rows[i]), 0));
+        for (int k = 0; k < N_COSTS; k++)
+            eval_doc_put(d, " %12s", eval_format(text, cost[k], costs[k].decimals));
+        eval_doc_put(d, "\n");
+    }
+}
 
 /* ---- Charts and a table ---- */
 
@@ -97,8 +112,12 @@ static void put_chart(struct eval_doc *d, struct eval_charts *charts, const stru
             const struct eval_row *row = strcmp(b->mode, whole->mode) == 0 && b->n_target != EVAL_ALL_LENGTHS
                                              ? find_row(b, whole->rows[i].variant)
                                              : NULL;
-            if (row && !isnan(costs[which].of(b, row))) {
-                eval_chart_point(&chart, tokens(b, row), costs[which].of(b, row), NAN, NAN);
+            double cost[N_COSTS];
+            if (!row)
+                continue;
+            find_costs(cost, t->run, b, row);
+            if (!isnan(cost[which])) {
+                eval_chart_point(&chart, tokens(b, row), cost[which], NAN, NAN);
                 n_points++;
             }
         }
@@ -123,12 +142,14 @@ static void put_table(struct eval_doc *d, const struct eval_tables *t, const str
         "</tr></thead><tbody>\n",
         eval_words_length(length, b->n_target));
     for (int32_t i = 0; i < b->n_rows; i++) {
+        double cost[N_COSTS];
+        find_costs(cost, t->run, b, &b->rows[i]);
         eval_doc_put(d, "<tr><th class=\"left\">");
         eval_html_label(d, t->run, &t->run->variants[b->rows[i].variant], true);
         eval_doc_put(d, "</th>");
         eval_html_number(d, tokens(b, &b->rows[i]), 0);
         for (int k = 0; k < N_COSTS; k++)
-            eval_html_number(d, costs[k].of(b, &b->rows[i]), costs[k].decimals);
+            eval_html_number(d, cost[k], costs[k].decimals);
         eval_doc_put(d, "</tr>\n");
     }
     eval_doc_put(d, "</tbody></table></div>\n");
@@ -136,11 +157,11 @@ static void put_table(struct eval_doc *d, const struct eval_tables *t, const str
 
 void eval_html_costs(struct eval_doc *d, struct eval_charts *charts, const struct eval_tables *t)
 {
-    eval_doc_put(
-        d,
-        "<h3>Time and memory against length</h3><p class=\"soft\">A context is read once for all methods of "
-        "a "
-        "protocol, so that the time to read it is the same for them unless a method reads by itself.</p>\n");
+    eval_doc_put(d, "<h3>Time and memory against length</h3><p class=\"soft\">%s</p>\n",
+                 is_alone(t->run)
+                     ? "Each method reads every context by itself and answers alone."
+                     : "A context is read once for all methods of a protocol, so that the time to read it is "
+                       "the same for them unless a method reads by itself.");
     for (int32_t i = 0; i < t->n; i++) {
         if (t->blocks[i].n_target != EVAL_ALL_LENGTHS || eval_block_is_extra(t, &t->blocks[i]))
             continue;

@@ -11,6 +11,8 @@ void eval_text_label(struct eval_doc *d, const struct eval_run *run, const struc
 /* Adds what tasks of a block without informative scores show. */
 void eval_text_predictions(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b,
                            int width);
+/* Adds times and memory at a block's length, where every method read by itself. */
+void eval_text_costs(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b, int width);
 /* Adds scores by question and maps by depth and length of the tasks of a block that have them. */
 void eval_text_maps(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b, int width);
 

@@ -34,9 +34,11 @@ struct runner {
     struct eval_pace pace;
     struct eval_chat raw; /* for sets that no template goes around */
     int32_t shard, n_shards;
-    bool *wanted;                       /* [configs.n] of the sample at hand */
+    bool *wanted, *now; /* [configs.n] of the sample at hand, and of the reading at hand; owned */
+    bool too_long;      /* the sample at hand */
     const struct eval_reading *reading; /* of the sample at hand */
     int64_t n_written, n_skipped, n_too_long;
+    int64_t n_answer_tokens;              /* generated, and read for questions */
     struct eval_readings readings, alone; /* done, and what every config by itself would need */
 };
 
@@ -84,8 +86,10 @@ static int check_words(const struct runner *x)
                             "generated");
     if (strcmp(a->lb_chat, "official") != 0 && strcmp(a->lb_chat, "all") != 0)
         return app_fail(APP_BAD_INPUT, "--lb-chat '%s' is unknown; use official or all", a->lb_chat);
-    if (strcmp(a->lb_prefix, "assistant") != 0 && strcmp(a->lb_prefix, "user") != 0)
-        return app_fail(APP_BAD_INPUT, "--lb-prefix '%s' is unknown; use assistant or user", a->lb_prefix);
+    if (strcmp(a->lb_prefix, "auto") != 0 && strcmp(a->lb_prefix, "assistant") != 0 &&
+        strcmp(a->lb_prefix, "user") != 0)
+        return app_fail(APP_BAD_INPUT, "--lb-prefix '%s' is unknown; use auto, assistant or user",
+                        a->lb_prefix);
     for (int32_t i = 0; requests && i < x->configs.n; i++)
         if (x->configs.at[i].mode == EVAL_AWARE || x->configs.at[i].mode == EVAL_AWARE_FULL)
             return app_fail(APP_BAD_INPUT,
@@ -193,18 +197,22 @@ static int open_all(struct runner *x)
     if (rc == APP_OK)
         rc = eval_chat_open(&x->raw, x->setup.model, "none");
     if (rc == APP_OK)
-        rc = eval_machine_open(&x->machine, &x->setup.tokenizer, x->args);
+        rc = eval_machine_open(&x->machine, &x->setup.tokenizer, x->args, suite);
     if (rc == APP_OK)
         rc = eval_pace_open(&x->pace, &x->machine, &x->configs, &x->setup);
     if (rc == APP_OK)
         rc = open_folder(x);
-    x->wanted = rc == APP_OK ? calloc((size_t)x->configs.n, sizeof *x->wanted) : NULL;
-    return rc == APP_OK && !x->wanted ? app_fail(APP_FAILED, "out of memory for the configurations") : rc;
+    if (rc != APP_OK)
+        return rc;
+    x->wanted = calloc((size_t)x->configs.n, sizeof *x->wanted);
+    x->now = calloc((size_t)x->configs.n, sizeof *x->now);
+    return !x->wanted || !x->now ? app_fail(APP_FAILED, "out of memory for the configurations") : rc;
 }
 
 static void close_all(struct runner *x)
 {
     free(x->wanted);
+    free(x->now);
     eval_journal_close(&x->journal);
     eval_machine_close(&x->machine);
     eval_chat_close(&x->raw);
@@ -234,7 +242,11 @@ static int write_rows(struct eval_entry *e, void *user)
         x->alone.ms += t == 0 ? e->prefill_ms : 0;
         eval_progress_score(&x->progress, e->config->full, score);
         x->n_written += rc == APP_OK;
+        x->n_answer_tokens += e->answer[t].n_question + e->answer[t].n;
     }
+    x->progress.n_tokens = x->n_answer_tokens + x->readings.n_tokens;
+    x->progress.config++;
+    eval_progress_show(&x->progress, x->reading->sample->task, x->reading->sample->n_target);
     return rc;
 }
 
@@ -242,7 +254,7 @@ static int write_rows(struct eval_entry *e, void *user)
  * whether any does. */
 static bool find_wanted(struct runner *x, const struct eval_sample *s)
 {
-    bool any = false;
+    int32_t n = 0;
     for (int32_t i = 0; i < x->configs.n; i++) {
         char key[EVAL_MAX_KEY];
         x->wanted[i] = false;
@@ -250,26 +262,48 @@ static bool find_wanted(struct runner *x, const struct eval_sample *s)
             continue;
         eval_row_key(key, s, x->configs.at[i].id, 0);
         x->wanted[i] = !eval_journal_has(&x->journal, key);
-        any = any || x->wanted[i];
+        n += x->wanted[i];
     }
-    return any;
+    x->progress.n_configs = n;
+    x->progress.config = 0;
+    return n > 0;
 }
 
-/* The chat around a sample: its meta may say that there is none. */
-static struct eval_chat chat_for(const struct runner *x, const struct eval_item *item,
-                                 const struct eval_sample *s)
+/* Whether the beginning of an answer stands in the user's turn: LongBench has it there, and kvpress, which compresses the context
+ * alone, behind the template's tail. */
+static bool prefix_in_turn(const struct runner *x, const struct eval_item *item, enum eval_mode mode)
 {
-    struct eval_chat chat = json_is_false(json_object_get(s->meta, "chat")) ? x->raw : x->setup.chat;
-    chat.prefix_first =
-        item->set && strcmp(item->set->group, "longbench") == 0 && strcmp(x->args->lb_prefix, "user") == 0;
-    return chat;
+    const char *place = x->args->lb_prefix;
+    if (!item->set || strcmp(item->set->group, "longbench") != 0)
+        return false;
+    return strcmp(place, "auto") == 0 ? mode == EVAL_AWARE_FULL : strcmp(place, "user") == 0;
 }
 
-static int run_sample(struct runner *x, const struct eval_item *item, const struct eval_sample *s)
+/* Says where the beginning of answers to LongBench stands, which changes them. */
+static void note_prefix(const struct runner *x)
 {
-    const struct eval_chat chat = item->text ? x->raw : chat_for(x, item, s);
+    bool any = false, place[2] = {false, false};
+    for (int32_t k = 0; k < x->setup.n_items; k++) {
+        const struct eval_item *item = &x->setup.items[k];
+        if (!item->set || strcmp(item->set->group, "longbench") != 0 || x->setup.chat.raw)
+            continue;
+        any = true;
+        for (int32_t i = 0; i < x->configs.n; i++)
+            place[prefix_in_turn(x, item, x->configs.at[i].mode)] = true;
+    }
+    if (any && !x->args->quiet)
+        app_note("LongBench: answers begin %s (--lb-prefix)",
+                 !place[1]   ? "behind the template's tail"
+                 : !place[0] ? "in the user's turn"
+                             : "in the user's turn in mode aware_full, behind the template's tail in others");
+}
+
+/* Reads a sample with `chat` around it and answers it for the configs in x->now. */
+static int run_reading(struct runner *x, const struct eval_item *item, const struct eval_sample *s,
+                       const struct eval_chat *chat)
+{
     const struct eval_wanted wanted = {
-        .configs = &x->configs, .config = x->wanted, .done = write_rows, .user = x, .readings = &x->readings};
+        .configs = &x->configs, .config = x->now, .done = write_rows, .user = x, .readings = &x->readings};
     struct eval_reading reading;
     struct eval_reference reference = {0};
     const int32_t *ids;
@@ -277,23 +311,41 @@ static int run_sample(struct runner *x, const struct eval_item *item, const stru
     int rc;
     if (item->text) {
         eval_setup_piece(&ids, &n, &x->setup, item, s->index);
-        rc = eval_reading_text(&reading, &chat, s, ids, n, x->setup.text_bos);
+        rc = eval_reading_text(&reading, chat, s, ids, n, x->setup.text_bos);
     } else {
-        rc = eval_reading_open(&reading, &x->machine, &chat, s);
+        rc = eval_reading_open(&reading, &x->machine, chat, s);
     }
-    if (rc == APP_OK && reading.n_need > x->machine.info.n_ctx_train) {
-        x->n_too_long++;
-        eval_reading_close(&reading);
-        return APP_OK;
-    }
+    x->too_long = rc == APP_OK && reading.n_need > x->machine.info.n_ctx_train;
     if (rc == APP_OK)
         rc = eval_reference_open(&reference, reading.n_turns);
     x->reading = &reading;
-    if (rc == APP_OK)
+    if (rc == APP_OK && !x->too_long)
         rc = eval_read_entries(&x->machine, &reading, &wanted, &reference);
     x->reading = NULL;
     eval_reference_close(&reference);
     eval_reading_close(&reading);
+    return rc;
+}
+
+/* Reads a sample once, or twice where modes differ in the place of the answer's beginning. */
+static int run_sample(struct runner *x, const struct eval_item *item, const struct eval_sample *s)
+{
+    /* Its meta may say that no chat stands around it. */
+    const bool raw = item->text || json_is_false(json_object_get(s->meta, "chat"));
+    struct eval_chat chat = raw ? x->raw : x->setup.chat;
+    int rc = APP_OK;
+    x->too_long = false;
+    for (int in_turn = 0; rc == APP_OK && !x->too_long && in_turn <= !chat.raw; in_turn++) {
+        bool any = false;
+        for (int32_t i = 0; i < x->configs.n; i++) {
+            x->now[i] =
+                x->wanted[i] && (chat.raw || prefix_in_turn(x, item, x->configs.at[i].mode) == in_turn);
+            any = any || x->now[i];
+        }
+        chat.prefix_first = in_turn;
+        rc = any ? run_reading(x, item, s, &chat) : APP_OK;
+    }
+    x->n_too_long += x->too_long;
     return rc;
 }
 
@@ -409,6 +461,7 @@ int eval_run_tasks(const struct eval_args *args)
     int rc = open_all(&x);
     if (rc == APP_OK) {
         app_note_lines("", x.configs.notes.s);
+        note_prefix(&x);
         app_stop_watch();
         (void)each_sample(&x, count_sample);
         eval_progress_start(&x.progress, args->quiet);

@@ -5,6 +5,7 @@
 #include "app/console.h"
 #include "app/files.h"
 #include "app/models.h"
+#include "eval/study.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -234,7 +235,7 @@ int eval_setup_sample(struct eval_sample *sample, bool *more, struct eval_setup 
             rc = eval_set_next(&item->reader, sample, more);
         }
     }
-    if (item->task) /* lines of a file may have their own */
+    if (item->task || eval_answer_tokens(s->args, s->suite) > 0) /* lines of a file may have their own */
         sample->max_new = item->max_new;
     return rc;
 }

@@ -206,6 +206,8 @@ static int add_item(struct eval_setup *s, struct eval_item item)
                               : 0;
     if (cap > 0 && cap < item.max_new)
         item.max_new = cap;
+    if (eval_answer_tokens(s->args, s->suite) > 0 && !item.text)
+        item.max_new = eval_answer_tokens(s->args, s->suite);
     if (s->args->samples != APP_UNSET && !(item.task && item.task->flags & EVAL_ON_GRID))
         item.n = (int32_t)s->args->samples;
     item.n_probes = probes_of(s, &item);

@@ -128,6 +128,17 @@ static const struct eval_part of_head_masking[] = {
     {.policies = "full", .masks = "srh:top20/trad:top20/random:20:1:100"},
     {.policies = NULL}};
 
+/* ---- Time and memory by length: CompressKV's figures (1024 entries kept, 4K to 128K tokens) and CompilerKV's table, with
+ * this project's other methods. ---- */
+
+static const struct eval_suite_item costs[] = {{"niah_single_2", 0, 3, 1}, {.tasks = NULL}};
+static const struct eval_part of_costs[] = {
+    {.policies = "paper-compresskv-streaming_llm,paper-compresskv-snapkv,paper-compresskv-pyramidkv,"
+                 "paper-compresskv-cake,paper-compresskv,compilerkv,h2o,criticalkv-adakv,lagkv,kvcompose",
+     .modes = "aware_full",
+     .budgets = "1024"},
+    {.policies = NULL}};
+
 /* ---- CriticalKV's section 5: what eviction changes of outputs, by head, layer and size. ---- */
 
 static const struct eval_part of_perturbation[] = {
@@ -135,31 +146,73 @@ static const struct eval_part of_perturbation[] = {
     {.policies = NULL}};
 
 static const struct eval_study studies[] = {
-    {.suite =
-         {"compresskv",
-          "budgets of 128 to 2048 entries, which heads choose and how many, needles by depth, masked heads",
-          compresskv, of_compresskv, "lin10", "2048,4096,8192", true, 4}},
-    {.suite = {"kvcompose",
-               "scores over the share removed: one length per layer against heads on their own; told the "
-               "question or "
-               "not",
-               kvcompose, of_kvcompose, "lin10", "4096", true, 4}},
-    {.suite = {"compilerkv", "comparison at equal budgets; without head weights, risk, or value norms",
-               compilerkv, of_compilerkv, "lin10", "2048,4096", true, 4}},
-    {.suite = {"lagkv",
-               "64-digit keys by depth and length: size of blocks, share that survives, variants, chunks, "
-               "quantised",
-               lagkv, of_lagkv, "lin10", "2432,3072,3712,4352,4992,5632,6272,6912,7552,8192", true, 4}},
-    {.suite = {"criticalkv",
-               "with and without CriticalKV under three allocations; its share and norm; question known; "
-               "turns; chunks",
-               criticalkv, of_criticalkv, "lin10", "4096", true, 4}},
-    {.suite = {"head_masking", "answers with retrieval heads, or heads at random, switched off", head_masking,
-               of_head_masking, "lin10", "1024", true, 10}},
-    {.suite = {"perturbation",
-               "how far evicting entries moves the output of every head, and the bounds that explain it "
-               "(CriticalKV)",
-               NULL, of_perturbation, "lin10", "2560", false, 0},
+    {.suite = {.name = "compresskv",
+               .about = "budgets of 128 to 2048 entries, which heads choose and how many, needles by depth, "
+                        "masked heads",
+               .items = compresskv,
+               .parts = of_compresskv,
+               .depths = "lin10",
+               .lengths = "2048,4096,8192",
+               .short_answers = true,
+               .n_probes = 4}},
+    {.suite = {.name = "kvcompose",
+               .about = "scores over the share removed: one length per layer against heads on their own; "
+                        "told the question or not",
+               .items = kvcompose,
+               .parts = of_kvcompose,
+               .depths = "lin10",
+               .lengths = "4096",
+               .short_answers = true,
+               .n_probes = 4}},
+    {.suite = {.name = "compilerkv",
+               .about = "comparison at equal budgets; without head weights, risk, or value norms",
+               .items = compilerkv,
+               .parts = of_compilerkv,
+               .depths = "lin10",
+               .lengths = "2048,4096",
+               .short_answers = true,
+               .n_probes = 4}},
+    {.suite = {.name = "lagkv",
+               .about = "64-digit keys by depth and length: size of blocks, share that survives, variants, "
+                        "chunks, quantised",
+               .items = lagkv,
+               .parts = of_lagkv,
+               .depths = "lin10",
+               .lengths = "2432,3072,3712,4352,4992,5632,6272,6912,7552,8192",
+               .short_answers = true,
+               .n_probes = 4}},
+    {.suite = {.name = "criticalkv",
+               .about = "with and without CriticalKV under three allocations; its share and norm; question "
+                        "known; turns; chunks",
+               .items = criticalkv,
+               .parts = of_criticalkv,
+               .depths = "lin10",
+               .lengths = "4096",
+               .short_answers = true,
+               .n_probes = 4}},
+    {.suite = {.name = "head_masking",
+               .about = "answers with retrieval heads, or heads at random, switched off",
+               .items = head_masking,
+               .parts = of_head_masking,
+               .depths = "lin10",
+               .lengths = "1024",
+               .short_answers = true,
+               .n_probes = 10}},
+    {.suite = {.name = "costs",
+               .about = "time to the first token, time of a token and bytes by length, each method by itself "
+                        "(CompressKV, CompilerKV)",
+               .items = costs,
+               .parts = of_costs,
+               .depths = "lin10",
+               .lengths = "2048,4096,8192,16384,32768",
+               .alone = true,
+               .answer_tokens = 64}},
+    {.suite = {.name = "perturbation",
+               .about = "how far evicting entries moves the output of every head, and the bounds that "
+                        "explain it (CriticalKV)",
+               .parts = of_perturbation,
+               .depths = "lin10",
+               .lengths = "2560"},
      .run = eval_run_perturbation},
 };
 
@@ -218,4 +271,14 @@ int eval_suite_choose(const struct eval_suite **suite, const struct eval_args *a
     else if (rc == APP_OK && args->suite)
         rc = find_suite(suite, args->suite);
     return rc;
+}
+
+bool eval_is_alone(const struct eval_args *args, const struct eval_suite *suite)
+{
+    return args->alone || (suite && suite->alone);
+}
+
+int32_t eval_answer_tokens(const struct eval_args *args, const struct eval_suite *suite)
+{
+    return args->answer_tokens != APP_UNSET ? (int32_t)args->answer_tokens : suite ? suite->answer_tokens : 0;
 }

@@ -20,5 +20,9 @@ int eval_study_find(const struct eval_study **study, const struct eval_args *arg
 /* Finds the suite that --suite names, or that --study is run like; NULL where the options name neither. Returns an
  * exit code. */
 int eval_suite_choose(const struct eval_suite **suite, const struct eval_args *args);
+/* Whether every policy reads for itself and answers alone, and how many tokens every answer has (0 = until it ends), by
+ * the options or the suite (may be NULL). */
+bool eval_is_alone(const struct eval_args *args, const struct eval_suite *suite);
+int32_t eval_answer_tokens(const struct eval_args *args, const struct eval_suite *suite);
 
 #endif

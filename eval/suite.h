@@ -31,7 +31,9 @@ struct eval_suite {
     const char *depths, *lengths;
     bool
         short_answers; /* answers end after as many tokens as the task needs, not after those of the benchmark */
-    int32_t n_probes; /* samples of each task that only show whether the full cache can solve it */
+    int32_t n_probes;      /* samples of each task that only show whether the full cache can solve it */
+    bool alone;            /* every policy reads for itself and answers alone: for times */
+    int32_t answer_tokens; /* of every answer, whatever would end it; 0 = until it ends */
 };
 
 /* Suite number i, NULL after the last; the suite of a name, NULL if there is none. */

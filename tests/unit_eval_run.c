@@ -188,6 +188,28 @@ static void test_configs_are_the_product(void **state)
     eval_configs_close(&c);
 }
 
+/* By themselves all but the full cache read; that changes no name. */
+static void test_alone(void **state)
+{
+    char policies[] = "snapkv,lagkv", modes[] = "agnostic,aware";
+    struct eval_args a = plain_args();
+    struct eval_configs c, x;
+    (void)state;
+    a.policies = policies;
+    a.modes = modes;
+    assert_int_equal(eval_configs_open(&c, &a, NULL), APP_OK);
+    a.alone = true;
+    assert_int_equal(eval_configs_open(&x, &a, NULL), APP_OK);
+    assert_int_equal(x.n, c.n);
+    for (int32_t i = 0; i < c.n; i++) {
+        assert_false(c.at[i].own_read);
+        assert_int_equal(x.at[i].own_read, !x.at[i].full);
+        assert_string_equal(c.at[i].id, x.at[i].id);
+    }
+    eval_configs_close(&c);
+    eval_configs_close(&x);
+}
+
 /* The same config has the same name in another list: results of one folder fit into another's table. */
 static void test_names_do_not_depend_on_the_list(void **state)
 {
@@ -370,6 +392,7 @@ int main(void)
         cmocka_unit_test(test_gold),
         cmocka_unit_test(test_words_of_a_list),
         cmocka_unit_test(test_configs_are_the_product),
+        cmocka_unit_test(test_alone),
         cmocka_unit_test(test_names_do_not_depend_on_the_list),
         cmocka_unit_test(test_masks_are_an_axis),
         cmocka_unit_test(test_studies),

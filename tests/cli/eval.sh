@@ -102,7 +102,7 @@ refused 'no gold' 'has no "gold"' "$doc"'{"type":"qa","question":"q","answers":[
 refused 'gold that is not there' 'a document that is not there' "$doc"'{"type":"qa","question":"q","answers":["a"],"gold":[2]}\n'
 refused 'no questions' 'has no questions' "$doc"
 
-bad 'nothing to do' '--dump-samples and --out' eval --tasks vt
+bad 'two things to do' 'exclude each other' eval --tasks vt --list --dump-samples
 bad 'no tasks' '--tasks' eval --dump-samples
 bad 'an unknown task' 'did you mean niah_single_1' eval --dump-samples --tasks niah_singel_1
 bad 'an unknown task' 'eval --list' eval --dump-samples --tasks zzzzzzzz

@@ -44,6 +44,12 @@ for t in "niah_single_1", "scb_niah_syn":  # a mode that compresses more holds m
     assert part[0]["kv_bytes"] <= part[1]["kv_bytes"] <= part[2]["kv_bytes"] > part[0]["kv_bytes"]
 PY
 
+# Without --out the folder is named for the model and the time.
+mkdir "$work/here"
+(cd "$work/here" && "$WINNOW" eval -m "$llama" -t 1 --quiet --tasks niah_single_1 --lengths 600 --samples 1 --policies snapkv >"$work/out" 2>"$work/err") ||
+    fail "no folder: $(cat "$work/err")"
+[ "$(cat "$work"/here/eval-tiny-llama-2*Z/results.jsonl | wc -l)" = 2 ] || fail "no folder: $(ls "$work/here")"
+
 # One reading for all; the documents of the user are part of what a run is.
 python3 - >"$work/docs.jsonl" <<'PY'
 import json
@@ -272,6 +278,24 @@ good 'LongBench, cut' "${cut[@]}"
 grep -q '^qasper: more than half of most contexts was cut' "$work/cut/summary.txt" || fail 'LongBench, cut: the summary does not say so'
 bad 'LongBench, longer answers' '"tasks" differs' "${cut[@]}" --lb-extra-tokens 20
 bad 'LongBench, in the chat template' '"lb_chat" differs' "${cut[@]}" --lb-chat all
+
+# The beginning of an answer stands in the user's turn where the whole prompt is compressed, else behind the template.
+lb() { good "LongBench, $1" eval -m "$llama" -t 1 --tasks qasper --longbench "$work/lb" --lb-max-prompt 600 --chat chatml --policies snapkv \
+    --modes agnostic,aware_full --out "$work/lb-$1" "${@:2}"; }
+lb auto
+grep -q "LongBench: answers begin in the user's turn in mode aware_full, behind the template's tail in others" "$work/err" ||
+    fail "LongBench: it does not say where answers begin: $(cat "$work/err")"
+lb user --quiet --lb-prefix user
+lb assistant --quiet --lb-prefix assistant
+python3 - "$work"/lb-{auto,user,assistant} <<'PY' || fail 'LongBench: places of the beginning of an answer'
+import json, sys
+auto, user, assistant = ({(r["policy"], r["mode"], r["index"]): (r["pred"], r["kl"], r["dnll"], r["kv_bytes"]) for r in
+                          map(json.loads, open(d + "/results.jsonl"))} for d in sys.argv[1:])
+assert auto.keys() == user.keys() == assistant.keys() and len(auto) == 8
+for key, r in auto.items():
+    assert r == (user if key[1] == "aware_full" else assistant)[key], (key, r)
+    assert key[0] == "full" or user[key] != assistant[key], key
+PY
 
 # A context with many long questions is cut until the conversation fits.
 mkdir "$work/scb"

@@ -40,6 +40,28 @@ assert next(c for c in run["configs"] if c["config_id"] == reference)["kv_type"]
 assert len(rows) == 2 * len(want)
 PY
 
+# Costs: everybody reads and answers alone, as many tokens as are asked for; the answers are those of one reading for all.
+study costs costs --lengths 600 --samples 1 --budgets 64 --policies snapkv,kvzip,knorm --answer-tokens 7
+grep -q '^COSTS, each by itself' "$work/costs/summary.txt" || fail "costs: $(cat "$work/costs/summary.txt")"
+grep -q 'Each method reads every context by itself' "$work/costs/report.html" || fail 'costs: the page does not say so'
+good 'costs together' eval -m "$llama" -t 1 --quiet --no-gate --tasks niah_single_2 --lengths 600 --samples 1 --budgets 64 \
+    --policies snapkv,kvzip,knorm --modes aware_full --answer-tokens 7 --batch 1 --out "$work/together"
+python3 - "$work/costs" "$work/together" <<'PY' || fail 'costs'
+import json, sys
+def rows(folder):
+    return {(r["policy"], r["size"]): r for r in map(json.loads, open(folder + "/results.jsonl"))}
+alone, together = map(rows, sys.argv[1:])
+run = json.load(open(sys.argv[1] + "/run.json"))
+assert run["alone"] and run["answer_tokens"] == 7 and not run["batched"], run
+assert alone.keys() == together.keys() and len(alone) == 4, alone.keys()
+for key, r in alone.items():
+    assert r["gen_tokens"] == 7 and r["stop"] == "length" and r["ms"]["prefill"] > 0, r
+    assert (r["pred"], r["kv_bytes"], r["score"]) == tuple(together[key][k] for k in ("pred", "kv_bytes", "score")), (r, together[key])
+assert len({r["ms"]["prefill"] for r in alone.values()}) == 4 and len({r["ms"]["prefill"] for r in together.values()}) == 1
+PY
+bad 'another way to read' '"alone" differs' eval -m "$llama" -t 1 --quiet --no-gate --tasks niah_single_2 --lengths 600 --samples 1 --budgets 64 \
+    --policies snapkv,kvzip,knorm --modes aware_full --answer-tokens 7 --batch 1 --alone --out "$work/together"
+
 bad 'no profile' 'srh' eval -m "$llama" --study compresskv --lengths 600 --samples 1 --depths 50 --out "$work/made/x"
 bad 'a study with a suite' 'exclude each other' eval -m "$llama" --study lagkv --suite smoke --out "$work/made/x"
 bad 'an unknown study' 'did you mean lagkv' eval -m "$llama" --study lakv --out "$work/made/x"
