@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The summary as CSV: one line for every protocol, length, method and task, and one for their mean. */
+/* The summary as CSV: one line for every protocol, length, method and task, one for the
+ * mean of each domain and one for the mean of all. */
 #include "eval/report_impl.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Adds a number with all its digits; nothing for NaN. */
 static void put_value(struct eval_doc *d, double value)
@@ -43,41 +45,52 @@ static void put_cell(struct eval_doc *d, const struct eval_cell *c, bool is_macr
     eval_doc_put(d, "\n");
 }
 
+/* A cell of a row: of a task, or of a mean, whose name begins with "macro". */
 static void put_line(struct eval_doc *d, const struct eval_run *run, const struct eval_block *b,
-                     const struct eval_row *row, int32_t stratum)
+                     const struct eval_row *row, const char *task, bool informative,
+                     const struct eval_cell *cell)
 {
     const struct eval_variant *v = &run->variants[row->variant];
-    const bool is_macro = stratum < 0;
     eval_doc_csv(d, run->model);
     put_text(d, b->mode);
     if (b->n_target == EVAL_ALL_LENGTHS)
         eval_doc_put(d, ",all");
     else
         eval_doc_put(d, ",%d", b->n_target);
-    put_text(d, is_macro ? "macro" : run->tasks[b->strata[stratum].task]);
-    eval_doc_put(d, ",%d", is_macro ? b->n_informative > 0 : b->strata[stratum].informative);
+    put_text(d, task);
+    eval_doc_put(d, ",%d", informative);
     put_text(d, v->policy);
     put_text(d, v->size);
     put_text(d, v->kv_type);
     put_text(d, v->more);
     put_text(d, v->id);
-    put_cell(d, is_macro ? &row->macro : &row->cell[stratum], is_macro);
+    put_cell(d, cell, strncmp(task, "macro", 5) == 0);
+}
+
+static void put_row(struct eval_doc *d, const struct eval_run *run, const struct eval_block *b,
+                    const struct eval_row *row)
+{
+    for (int32_t s = 0; s < b->n_strata && b->n_target != EVAL_ALL_LENGTHS; s++)
+        put_line(d, run, b, row, run->tasks[b->strata[s].task], b->strata[s].informative, &row->cell[s]);
+    for (int32_t i = 0; i < b->n_domains; i++) {
+        char name[48];
+        snprintf(name, sizeof name, "macro:%s", b->domains[i]);
+        put_line(d, run, b, row, name, true, &row->domain[i]);
+    }
+    put_line(d, run, b, row, "macro", b->n_informative > 0, &row->macro);
 }
 
 void eval_report_csv(struct eval_doc *d, const struct eval_report *r)
 {
     eval_doc_put(
-        d,
-        "model,mode,N,task,informative,policy,size,kv_type,more,config,n,mean,full,delta,lo,hi,retention,"
-        "wilson_lo,wilson_hi,lost,gained,p,verdict,partial,wordset_recall,rouge1_recall,fgt,agree,kl,dnll,nll,removed,kv_bytes,peak_bytes,"
-        "ctx_tokens,gen_tokens,depth,prefill_ms,compress_ms,question_ms,decode_ms\n");
+        d, "model,mode,N,task,informative,policy,size,kv_type,more,config,n,mean,full,delta,lo,hi,retention,"
+           "wilson_lo,wilson_hi,lost,gained,p,verdict,partial,wordset_recall,rouge1_recall,fgt,agree,kl,dnll,"
+           "nll,removed,kv_bytes,peak_bytes,"
+           "ctx_tokens,gen_tokens,depth,prefill_ms,compress_ms,question_ms,decode_ms\n");
     for (int32_t i = 0; i < r->runs.n; i++)
         for (int32_t k = 0; k < r->tables[i].n; k++) {
             const struct eval_block *b = &r->tables[i].blocks[k];
-            for (int32_t row = 0; row < b->n_rows; row++) {
-                for (int32_t s = 0; s < b->n_strata && b->n_target != EVAL_ALL_LENGTHS; s++)
-                    put_line(d, &r->runs.run[i], b, &b->rows[row], s);
-                put_line(d, &r->runs.run[i], b, &b->rows[row], -1);
-            }
+            for (int32_t row = 0; row < b->n_rows; row++)
+                put_row(d, &r->runs.run[i], b, &b->rows[row]);
         }
 }

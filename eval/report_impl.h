@@ -30,7 +30,7 @@ const char *eval_words_interval(char out[EVAL_MAX_INTERVAL], const struct eval_p
 void eval_words_notes(struct eval_doc *d, const struct eval_tables *t);
 /* A line of results in seconds and per-second numbers. NaN where it has no times. */
 double eval_words_decode_rate(const struct eval_cell *c);
-/* The number of intervals in a block: rows other than the full cache's, once for every task and for the mean. */
+/* The number of intervals in a block: rows other than the full cache's, once for every task, domain and for the mean. */
 int32_t eval_words_n_intervals(const struct eval_block *b);
 
 /* ---- Forms ---- */

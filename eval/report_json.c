@@ -52,7 +52,12 @@ static json_t *cell_json(const struct eval_cell *c)
 static json_t *row_json(const struct eval_run *run, const struct eval_block *b, const struct eval_row *row)
 {
     const struct eval_variant *v = &run->variants[row->variant];
-    json_t *o = json_object(), *tasks = json_array();
+    json_t *o = json_object(), *tasks = json_array(), *domains = json_array();
+    for (int32_t i = 0; i < b->n_domains; i++) {
+        json_t *cell = cell_json(&row->domain[i]);
+        app_json_set(&cell, "domain", json_string(b->domains[i]));
+        app_json_append(&domains, cell);
+    }
     for (int32_t i = 0; i < b->n_strata; i++) {
         json_t *cell = cell_json(&row->cell[i]);
         app_json_set(&cell, "task", app_json_text(run->tasks[b->strata[i].task]));
@@ -67,6 +72,7 @@ static json_t *row_json(const struct eval_run *run, const struct eval_block *b, 
     app_json_set(&o, "removed", number(row->removed));
     app_json_set(&o, "off_target", json_boolean(row->off_target));
     app_json_set(&o, "macro", cell_json(&row->macro));
+    app_json_set(&o, "domains", domains);
     app_json_set(&o, "tasks", tasks);
     return o;
 }

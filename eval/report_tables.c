@@ -61,14 +61,14 @@ static void put_means(struct eval_doc *d, const struct eval_tables *t, const str
     eval_doc_put(d, "</tbody></table></div>\n");
 }
 
-/* ---- By task ---- */
+/* ---- By task and domain ---- */
 
 /* A score with its verdict; the tooltip has n and interval. */
-static void put_task_cell(struct eval_doc *d, const struct eval_stratum *s, const struct eval_cell *c)
+static void put_score(struct eval_doc *d, bool informative, const struct eval_cell *c)
 {
     char number[EVAL_MAX_NUMBER], full[EVAL_MAX_NUMBER], interval[EVAL_MAX_INTERVAL];
     const char *verdict = eval_cell_verdict(c);
-    eval_doc_put(d, "<td%s title=\"n = %zu, full cache %s ", s->informative ? "" : " class=\"grey\"", c->n,
+    eval_doc_put(d, "<td%s title=\"n = %zu, full cache %s ", informative ? "" : " class=\"grey\"", c->n,
                  eval_format(full, c->full, 1));
     eval_doc_xml(d, eval_words_interval(interval, &c->delta));
     eval_doc_put(d, "\">%s", isnan(c->mean) ? "–" : eval_format(number, c->mean, 1));
@@ -78,30 +78,42 @@ static void put_task_cell(struct eval_doc *d, const struct eval_stratum *s, cons
     eval_doc_put(d, "</td>");
 }
 
-static void put_by_task(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b)
+/* A table of scores: a column for each task, or for each domain. */
+static void put_by(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b, bool domains)
 {
+    const int32_t n = domains ? b->n_domains : b->n_strata;
     char length[32];
     eval_doc_put(d, "<p class=\"caption\">");
     eval_doc_xml(d, b->mode);
     eval_doc_put(d,
-                 ", %s: scores by task; + and − where the interval of the difference excludes 0</p><div "
+                 ", %s: %s; + and − where the interval of the difference excludes 0</p><div "
                  "class=\"scroll\"><table><thead><tr>"
                  "<th class=\"left\">Method</th>",
-                 eval_words_length(length, b->n_target));
-    for (int32_t k = 0; k < b->n_strata; k++)
-        eval_html_element(d, "th", b->strata[k].informative ? NULL : "grey",
-                          t->run->tasks[b->strata[k].task]);
+                 eval_words_length(length, b->n_target),
+                 domains ? "means of the informative tasks by domain" : "scores by task");
+    for (int32_t k = 0; k < n; k++)
+        eval_html_element(d, "th", domains || b->strata[k].informative ? NULL : "grey",
+                          domains ? b->domains[k] : t->run->tasks[b->strata[k].task]);
     eval_doc_put(d, "</tr></thead><tbody>\n");
     for (int32_t i = 0; i < b->n_rows; i++) {
-        eval_doc_put(d, "<tr%s><th class=\"left\">",
-                     b->rows[i].variant == b->baseline ? " class=\"full\"" : "");
-        eval_html_label(d, t->run, &t->run->variants[b->rows[i].variant], true);
+        const struct eval_row *row = &b->rows[i];
+        eval_doc_put(d, "<tr%s><th class=\"left\">", row->variant == b->baseline ? " class=\"full\"" : "");
+        eval_html_label(d, t->run, &t->run->variants[row->variant], true);
         eval_doc_put(d, "</th>");
-        for (int32_t k = 0; k < b->n_strata; k++)
-            put_task_cell(d, &b->strata[k], &b->rows[i].cell[k]);
+        for (int32_t k = 0; k < n; k++)
+            put_score(d, domains || b->strata[k].informative, domains ? &row->domain[k] : &row->cell[k]);
         eval_doc_put(d, "</tr>\n");
     }
     eval_doc_put(d, "</tbody></table></div>\n");
+}
+
+static void put_block(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b)
+{
+    put_means(d, t, b);
+    if (b->n_target != EVAL_ALL_LENGTHS)
+        put_by(d, t, b, false);
+    if (b->n_domains > 0)
+        put_by(d, t, b, true);
 }
 
 void eval_html_tables(struct eval_doc *d, const struct eval_tables *t)
@@ -109,13 +121,10 @@ void eval_html_tables(struct eval_doc *d, const struct eval_tables *t)
     eval_doc_put(d, "<h3>Scores</h3>\n");
     for (int32_t i = 0; i < t->n; i++)
         if (t->blocks[i].n_target == EVAL_ALL_LENGTHS && !eval_block_is_extra(t, &t->blocks[i]))
-            put_means(d, t, &t->blocks[i]);
-    for (int32_t i = 0; i < t->n; i++) {
-        if (t->blocks[i].n_target == EVAL_ALL_LENGTHS)
-            continue;
-        put_means(d, t, &t->blocks[i]);
-        put_by_task(d, t, &t->blocks[i]);
-    }
+            put_block(d, t, &t->blocks[i]);
+    for (int32_t i = 0; i < t->n; i++)
+        if (t->blocks[i].n_target != EVAL_ALL_LENGTHS)
+            put_block(d, t, &t->blocks[i]);
 }
 
 /* ---- Two policies; several runs ---- */

@@ -92,6 +92,27 @@ static void put_tasks(struct eval_doc *d, const struct eval_run *run, const stru
     }
 }
 
+/* Means by domain: a row for each method, a column for each domain. */
+static void put_domains(struct eval_doc *d, const struct eval_run *run, const struct eval_block *b, int width)
+{
+    if (b->n_domains == 0)
+        return;
+    eval_doc_put(d, "\n%-*s", width + 1, "BY DOMAIN");
+    for (int32_t k = 0; k < b->n_domains; k++)
+        eval_doc_put(d, " %19s", b->domains[k]);
+    eval_doc_put(d, "\n");
+    for (int32_t i = 0; i < b->n_rows; i++) {
+        eval_text_label(d, run, &run->variants[b->rows[i].variant], true, width + 1);
+        for (int32_t k = 0; k < b->n_domains; k++) {
+            const struct eval_cell *c = &b->rows[i].domain[k];
+            char text[EVAL_MAX_NUMBER];
+            eval_doc_put(d, " %18s%s", eval_format(text, c->mean, 1),
+                         *eval_cell_verdict(c) ? eval_cell_verdict(c) : " ");
+        }
+        eval_doc_put(d, "\n");
+    }
+}
+
 static void put_block(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b, int width)
 {
     char length[32];
@@ -104,7 +125,9 @@ static void put_block(struct eval_doc *d, const struct eval_tables *t, const str
         put_row(d, t->run, &b->rows[i], width);
     if (b->n_target != EVAL_ALL_LENGTHS)
         put_tasks(d, t->run, b, width);
+    put_domains(d, t->run, b, width);
     eval_text_predictions(d, t, b, width);
+    eval_text_costs(d, t, b, width);
 }
 
 /* ---- Curves, turns, two policies ---- */

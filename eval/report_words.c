@@ -33,14 +33,21 @@ double eval_words_decode_rate(const struct eval_cell *c)
     return c->m[EVAL_M_DECODE] > 0 ? 1000.0 * c->m[EVAL_M_GENERATED] / c->m[EVAL_M_DECODE] : NAN;
 }
 
+static bool has_interval(const struct eval_cell *c)
+{
+    return c->delta.spread == EVAL_SPREAD_OK && !isnan(c->delta.delta);
+}
+
 int32_t eval_words_n_intervals(const struct eval_block *b)
 {
     int32_t n = 0;
     for (int32_t i = 0; i < b->n_rows; i++) {
         const struct eval_row *row = &b->rows[i];
-        n += row->macro.delta.spread == EVAL_SPREAD_OK && !isnan(row->macro.delta.delta);
+        n += has_interval(&row->macro);
         for (int32_t k = 0; k < b->n_strata; k++)
-            n += row->cell[k].delta.spread == EVAL_SPREAD_OK && !isnan(row->cell[k].delta.delta);
+            n += has_interval(&row->cell[k]);
+        for (int32_t k = 0; k < b->n_domains; k++)
+            n += has_interval(&row->domain[k]);
     }
     return n;
 }

@@ -79,6 +79,7 @@ static bool find_strata(struct eval_block *b, const struct eval_run *run, bool n
         if (!grown)
             return false;
         b->strata = grown;
+        s.domain = eval_domain_of(run->tasks[s.task]);
         read_gate(&s, run, b->mode);
         s.scored = has_scores(run, &s);
         s.informative = s.scored && (s.informative || no_gate);
@@ -88,17 +89,57 @@ static bool find_strata(struct eval_block *b, const struct eval_run *run, bool n
     return true;
 }
 
+/* Lists the domains of the informative strata. */
+static void find_domains(struct eval_block *b)
+{
+    for (int32_t i = 0; i < b->n_strata; i++) {
+        const struct eval_stratum *s = &b->strata[i];
+        int32_t k = 0;
+        while (k < b->n_domains && s->domain && strcmp(b->domains[k], s->domain) != 0)
+            k++;
+        if (s->informative && s->domain && k == b->n_domains && k < EVAL_MAX_DOMAINS)
+            b->domains[b->n_domains++] = s->domain;
+    }
+    b->n_domains = b->n_domains > 1 ? b->n_domains : 0;
+}
+
 /* ---- Rows ---- */
 
-static bool make_macro(struct eval_row *row, const struct eval_block *b, const struct eval_run *run)
+/* Whether a stratum counts in the mean of a domain, or of all (NULL). */
+static bool counts(const struct eval_stratum *s, const char *domain)
 {
-    struct eval_cell *c = &row->macro;
+    return s->informative && (!domain || (s->domain && strcmp(s->domain, domain) == 0));
+}
+
+/* The difference to the full cache over the strata that count. */
+static bool make_delta(struct eval_paired *out, const struct eval_row *row, const struct eval_block *b,
+                       const struct eval_run *run, const char *domain)
+{
+    struct eval_gather g = {0};
+    struct eval_stratum *strata = malloc(((size_t)b->n_strata + 1) * sizeof *strata);
+    int32_t n = 0;
+    for (int32_t i = 0; strata && i < b->n_strata; i++)
+        if (counts(&b->strata[i], domain))
+            strata[n++] = b->strata[i];
+    const bool good = strata && eval_gather(&g, run, strata, n, true, row->variant, b->baseline) &&
+                      eval_gather_interval(out, &g, run, domain ? domain : "macro",
+                                           b->n_target == EVAL_ALL_LENGTHS ? 0 : b->n_target,
+                                           run->variants[row->variant].id);
+    eval_gather_clear(&g);
+    free(strata);
+    return good;
+}
+
+/* The mean of the strata's means; of all informative strata, or of those of a domain. */
+static bool make_mean(struct eval_cell *c, const struct eval_row *row, const struct eval_block *b,
+                      const struct eval_run *run, const char *domain)
+{
     size_t n_cells = 0, n_of[EVAL_N_MEASURES] = {0};
     double mean = 0.0, full = 0.0, sum[EVAL_N_MEASURES] = {0};
     *c = eval_cell_empty();
     for (int32_t i = 0; i < b->n_strata; i++) {
         const struct eval_cell *of = &row->cell[i];
-        if (!b->strata[i].informative || of->n == 0)
+        if (!counts(&b->strata[i], domain) || of->n == 0)
             continue;
         c->n += of->n;
         mean += of->mean;
@@ -117,13 +158,7 @@ static bool make_macro(struct eval_row *row, const struct eval_block *b, const s
         c->m[m] = n_of[m] > 0 ? sum[m] / (double)n_of[m] : NAN;
     if (b->baseline < 0 || row->variant == b->baseline)
         return true;
-    struct eval_gather g;
-    const bool good =
-        eval_gather(&g, run, b->strata, b->n_strata, true, row->variant, b->baseline) &&
-        eval_gather_interval(&c->delta, &g, run, "macro", b->n_target == EVAL_ALL_LENGTHS ? 0 : b->n_target,
-                             run->variants[row->variant].id);
-    eval_gather_clear(&g);
-    return good;
+    return make_delta(&c->delta, row, b, run, domain);
 }
 
 /* The mean of what was removed, over all strata, informative or not. */
@@ -147,11 +182,15 @@ static bool make_row(struct eval_row *row, const struct eval_block *b, const str
     const double asked = run->variants[row->variant].removed;
     row->removed = mean_removed(row, b->n_strata);
     row->off_target = !isnan(asked) && !isnan(row->removed) && fabs(row->removed - asked) > 0.01;
-    return good && make_macro(row, b, run);
+    good = good && make_mean(&row->macro, row, b, run, NULL);
+    for (int32_t i = 0; good && i < b->n_domains; i++)
+        good = make_mean(&row->domain[i], row, b, run, b->domains[i]);
+    return good;
 }
 
 static bool make_rows(struct eval_block *b, const struct eval_run *run)
 {
+    find_domains(b);
     b->baseline = find_baseline(run, b->mode);
     b->rows = calloc((size_t)run->n_variants + 1, sizeof *b->rows);
     for (int32_t i = 0; b->rows && i < run->n_variants; i++) {

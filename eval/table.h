@@ -3,17 +3,19 @@
 #ifndef WNW_EVAL_TABLE_H
 #define WNW_EVAL_TABLE_H
 
+#include "eval/domain.h"
 #include "eval/results.h"
 #include "eval/stats.h"
 
 /* The samples of a task at a length. */
 struct eval_stratum {
     int32_t task, n_target;
-    size_t begin, end; /* its lines in run->results */
-    bool scored;       /* it has scores and not only other numbers */
-    bool informative;  /* it has, and the full cache solves enough of it for methods to be told apart */
-    size_t n_probes;   /* 0: there were none, and the task counts as informative */
-    double probes;     /* mean of the full cache's scores on the probes, in points */
+    const char *domain; /* as its benchmark sorts tasks, NULL = not at all */
+    size_t begin, end;  /* its lines in run->results */
+    bool scored;        /* it has scores and not only other numbers */
+    bool informative;   /* it has, and the full cache solves enough of it for methods to be told apart */
+    size_t n_probes;    /* 0: there were none, and the task counts as informative */
+    double probes;      /* mean of the full cache's scores on the probes, in points */
 };
 
 /* A method on the samples of one stratum or of several. */
@@ -34,6 +36,7 @@ struct eval_row {
     bool off_target;        /* what was removed differs by more than 0.01 from what was asked for */
     struct eval_cell *cell; /* [n_strata of the block], owned */
     struct eval_cell macro; /* mean of the informative strata's means, each stratum with the same weight */
+    struct eval_cell domain[EVAL_MAX_DOMAINS]; /* [n_domains of the block] the same of a domain's strata */
 };
 
 /* One table: a protocol at one length, or at all lengths. Tables of different protocols are never mixed. */
@@ -43,7 +46,9 @@ struct eval_block {
     int32_t baseline;            /* variant of the full cache that the others are compared with, -1 = none */
     struct eval_stratum *strata; /* [n_strata], owned */
     int32_t n_strata, n_informative;
-    struct eval_row *rows; /* [n_rows] in the order of the run's variants, owned */
+    const char *domains[EVAL_MAX_DOMAINS]; /* [n_domains] of the informative strata, in their order */
+    int32_t n_domains;                     /* 0 where there would be only one */
+    struct eval_row *rows;                 /* [n_rows] in the order of the run's variants, owned */
     int32_t n_rows;
     size_t n_samples; /* of the informative strata, in the row that has most */
 };

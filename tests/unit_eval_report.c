@@ -232,6 +232,48 @@ static void test_strata_weigh_alike(void **state)
     clear(&runs, &t);
 }
 
+/* Domains have means of their own, over informative tasks and all lengths of a table. */
+static void test_domains(void **state)
+{
+    static const struct {
+        const char *task;
+        double full, comp;
+    } tasks[] = {{"cwe", 0.9, 0.5}, {"fwe", 0.7, 0.1}, {"vt", 1.0, 0.25}, {"niah_single_1", 1.0, 1.0}};
+    struct eval_runs runs;
+    struct eval_tables t;
+    (void)state;
+    begin("{\"model\":\"x\"}");
+    for (int i = 0; i < 8; i++)
+        for (size_t k = 0; k < sizeof tasks / sizeof *tasks; k++)
+            for (int full = 0; full < 2; full++)
+                fprintf(results,
+                        "{\"v\":1,\"task\":\"%s\",\"N\":512,\"index\":%d,\"config\":\"%s\",\"policy\":\"%s\","
+                        "\"mode\":\"agnostic\",\"size\":\"%s\",\"kv_type\":\"f16\",\"score\":%g}\n",
+                        tasks[k].task, i, full ? "f" : "s", full ? "full" : "snapkv",
+                        full ? "full" : "ratio=0.5", full ? tasks[k].full : tasks[k].comp);
+    fprintf(
+        results,
+        "{\"v\":1,\"task\":\"vt\",\"N\":512,\"index\":900000,\"config\":\"f\",\"policy\":\"full\",\"mode\":"
+        "\"agnostic\",\"size\":\"full\",\"kv_type\":\"f16\",\"score\":0.1}\n");
+    read_tables(&runs, &t, false);
+    const struct eval_block *b = &t.blocks[0];
+    const struct eval_cell *c = b->rows[1].domain;
+    assert_int_equal(b->n_domains, 2); /* vt's probe failed */
+    const int needles = strcmp(b->domains[0], "needles") == 0 ? 0 : 1;
+    assert_string_equal(b->domains[needles], "needles");
+    assert_string_equal(b->domains[!needles], "aggregation");
+    assert_near(c[!needles].mean, 30.0, 1e-9);
+    assert_near(c[!needles].full, 80.0, 1e-9);
+    assert_near(c[!needles].delta.delta, -50.0, 1e-9);
+    assert_int_equal(c[!needles].n, 16);
+    assert_near(c[needles].mean, 100.0, 1e-9);
+    assert_near(b->rows[1].macro.mean, 100.0 * (0.5 + 0.1 + 1.0) / 3, 1e-9);
+    eval_tables_clear(&t);
+    assert_int_equal(eval_tables_make(&t, &runs.run[0], true), APP_OK);
+    assert_int_equal(t.blocks[0].n_domains, 3);
+    clear(&runs, &t);
+}
+
 /* Turns of one context are one cluster: 4 contexts are too few for an interval, whatever their turns. */
 static void test_contexts_are_clusters(void **state)
 {
@@ -510,6 +552,7 @@ int main(void)
         cmocka_unit_test(test_six_of_ten),
         cmocka_unit_test(test_partners_and_probes),
         cmocka_unit_test(test_strata_weigh_alike),
+        cmocka_unit_test(test_domains),
         cmocka_unit_test(test_contexts_are_clusters),
         cmocka_unit_test(test_bad_and_unscored),
         cmocka_unit_test(test_curve),
