@@ -92,15 +92,8 @@ static const struct eval_part of_lagkv[] = {
 /* ---- CriticalKV (arXiv 2502.03805): each allocation with and without it when the context alone is compressed; the
  * question compressed too; the share of stage 1; the norm; several turns; reading in chunks. ---- */
 
-static const struct eval_suite_item criticalkv[] = {{"niah_single_3", 4096, 20, 1},
-                                                    {"niah_multikey_1", 4096, 20, 1},
-                                                    {"niah_multivalue", 4096, 20, 1},
-                                                    {"vt", 4096, 20, 1},
-                                                    {"fwe", 4096, 20, 1},
-                                                    {"qa_syn_1", 4096, 20, 1},
-                                                    {"scb_kv_syn", 4096, 10, 1},
-                                                    {"scb_mf_syn", 4096, 10, 1},
-                                                    {.tasks = NULL}};
+static const struct eval_suite_item criticalkv[] = {
+    {"ruler", 4096, 20, 1}, {"scb_kv_syn", 4096, 10, 1}, {"scb_mf_syn", 4096, 10, 1}, {.tasks = NULL}};
 static const struct eval_part of_criticalkv[] = {
     {.policies = "paper-criticalkv+topk,paper-criticalkv,paper-criticalkv-adakv+topk,paper-criticalkv-adakv,"
                  "paper-criticalkv-headkv+topk,paper-criticalkv-headkv",
