@@ -28,7 +28,7 @@ struct lists {
     const char *evict;
     wnw_size sizes[EVAL_MAX_SIZES];
     int32_t n_sizes;
-    bool alone; /* each config reads by itself */
+    bool alone; /* each config reads by itself, or compresses again and keeps its rules */
     bool types[EVAL_MAX_TYPES], masks[EVAL_MAX_MASKS],
         modes[EVAL_N_MODES];     /* indices of struct eval_configs */
     int32_t *recipes, n_recipes; /* likewise; owned */
@@ -176,7 +176,7 @@ static int read_part(struct lists *l, struct eval_configs *c, const struct eval_
     *l = (struct lists){.args = args,
                         .evict = first_of(args->app.evict, part->evict, "end"),
                         .rules = wnw_run_default(),
-                        .alone = alone};
+                        .alone = alone || args->recompress};
     int rc = eval_list_sizes(l->sizes, &l->n_sizes, args, part);
     if (rc == APP_OK)
         rc = read_types(l, c, first_of(args->kv_types, part->kv_types, "f16"));

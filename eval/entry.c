@@ -26,7 +26,8 @@ int eval_machine_open(struct eval_machine *m, const struct eval_tokenizer *t, co
                                .answer_tokens = eval_answer_tokens(args, suite),
                                .early_stop = !args->no_early_stop,
                                .own_history = args->own_history,
-                               .multi_request = strcmp(args->turns, "multi_request") == 0};
+                               .multi_request = strcmp(args->turns, "multi_request") == 0,
+                               .recompress = args->recompress};
     const wnw_engine_params params = {WNW_INIT(wnw_engine_params),
                                       .n_threads =
                                           args->app.threads == APP_UNSET ? 0 : (int32_t)args->app.threads};

@@ -23,6 +23,7 @@ struct eval_machine {
     bool early_stop;       /* an answer ends where its score cannot change any more */
     bool own_history;      /* earlier turns show the model's answers and not the references */
     bool multi_request;    /* every question is asked as if it was the first */
+    bool recompress;       /* before every further question the cache is compressed again */
 };
 /* The options and the suite (NULL = none) say how it answers. Returns an exit code; the caller closes in any case. */
 int eval_machine_open(struct eval_machine *m, const struct eval_tokenizer *t, const struct eval_args *args,
@@ -62,6 +63,11 @@ struct eval_answer {
     struct app_text text; /* the prediction, valid UTF-8, owned */
     int32_t n_question;   /* tokens read behind the compressed part for this question */
     double question_ms, decode_ms;
+    /* Where the cache was compressed again before the question: what eval_entry has of the first time. */
+    bool again;
+    int32_t n_part;
+    double kept_mean, again_ms;
+    uint64_t kv_bytes;
     /* Beside the full cache, where both have read the same tokens: */
     bool compared;
     bool same_first;            /* the first token is the same */

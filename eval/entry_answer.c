@@ -252,7 +252,7 @@ static int turn_ids(const int32_t **ids, int32_t *n, struct eval_prompt *own, co
     }
     const char *gold = r->gold[turn - 1].text.s, *said = e->answer[turn - 1].text.s;
     const int rc = eval_prompt_next(own, m->tokenizer, r->chat, r->sample, turn,
-                                    m->own_history ? (said ? said : "") : gold);
+                                    m->own_history ? (said ? said : "") : gold, m->recompress);
     *ids = own->ids;
     *n = own->n;
     return rc;
@@ -265,6 +265,35 @@ static int copy_of(wnw_session **out, const wnw_session *s)
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
+static int status_code(int status)
+{
+    return status == WNW_OK || status == WNW_E_NOT_FINITE ? APP_OK : app_fail_status(status);
+}
+
+/* Reads ids[n], which stand before a further question, under the rules of the first reading: the size then holds for all that
+ * was read so far. */
+static int compress_again(struct speaker *sp, const int32_t *ids, int32_t n)
+{
+    struct eval_answer *a = sp->a;
+    wnw_report report = wnw_report_default();
+    wnw_cache_stats stats = wnw_cache_stats_default();
+    const int rc = status_code(wnw_session_read(sp->e->session, ids, n, &report));
+    a->again = rc == APP_OK && wnw_cache_get_stats(sp->e->session, &stats) == WNW_OK;
+    a->n_part = wnw_session_n_past(sp->e->session);
+    a->kept_mean = report.kept_mean;
+    a->kv_bytes = stats.bytes;
+    a->again_ms = report.observe_ms + report.score_ms + report.select_ms + report.compact_ms;
+    return rc;
+}
+
+/* Ends the rules of a session that only answers: nothing that it generates is dropped, whatever the policy's own rule. */
+static int end_rules(wnw_session *s, const struct eval_machine *m, const struct eval_config *c)
+{
+    const wnw_run nothing = wnw_run_default();
+    return m->recompress && c->own_read && c->every == 0 ? status_code(wnw_session_begin(s, &nothing))
+                                                         : APP_OK;
+}
+
 /* Reads the question of a turn and makes the sessions that the answer needs. */
 static int ask(struct speaker *sp, const struct eval_machine *m, const struct eval_reading *r, int32_t turn)
 {
@@ -274,6 +303,12 @@ static int ask(struct speaker *sp, const struct eval_machine *m, const struct ev
     int32_t n;
     const bool last = turn + 1 == r->n_turns;
     int rc = turn_ids(&ids, &n, &own, m, r, e, turn);
+    sp->a->n_question = n;
+    if (rc == APP_OK && m->recompress && turn > 0 && e->config->own_read) {
+        rc = compress_again(sp, ids, own.n_context);
+        ids += own.n_context;
+        n -= own.n_context;
+    }
     if (rc == APP_OK && m->multi_request && !last) {
         rc = copy_of(&sp->stand, e->session);
     } else {
@@ -281,16 +316,15 @@ static int ask(struct speaker *sp, const struct eval_machine *m, const struct ev
         e->session = NULL;
     }
     const double start = app_now_ms();
-    sp->a->n_question = n;
-    if (rc == APP_OK && n > 0) {
-        const int status = wnw_session_prefill(sp->stand, ids, n, NULL, NULL);
-        rc = status == WNW_OK || status == WNW_E_NOT_FINITE ? APP_OK : app_fail_status(status);
-    }
+    if (rc == APP_OK && n > 0)
+        rc = status_code(wnw_session_prefill(sp->stand, ids, n, NULL, NULL));
     sp->a->question_ms = app_now_ms() - start;
-    if (rc == APP_OK)
-        rc = copy_of(&sp->s, sp->stand);
     if (rc == APP_OK && !m->multi_request && !last) /* the history goes on from here */
         rc = copy_of(&e->session, sp->stand);
+    if (rc == APP_OK)
+        rc = end_rules(sp->stand, m, e->config);
+    if (rc == APP_OK)
+        rc = copy_of(&sp->s, sp->stand);
     eval_prompt_clear(&own);
     return rc;
 }

@@ -421,7 +421,8 @@ static int read_own(struct eval_entry *e, const struct read *rd)
         rc = begin_own(e, rd, &prompt);
     if (rc == APP_OK)
         rc = code_of(wnw_session_read(e->session, p->ids, e->n_part, &report));
-    if (rc == APP_OK && e->config->every == 0) { /* what follows stays, whatever the policy's own rule */
+    if (rc == APP_OK && e->config->every == 0 && !rd->m->recompress) {
+        /* What follows stays, whatever the policy's own rule. */
         const wnw_run nothing = wnw_run_default();
         rc = code_of(wnw_session_begin(e->session, &nothing));
     }

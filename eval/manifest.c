@@ -183,6 +183,8 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
         app_json_set(&run, "lb_chat", json_string(a->lb_chat));
     if (eval_is_alone(a, s->suite))
         app_json_set(&run, "alone", json_true());
+    if (m->recompress)
+        app_json_set(&run, "recompress", json_true());
     if (m->answer_tokens > 0)
         app_json_set(&run, "answer_tokens", json_integer(m->answer_tokens));
     if (a->max_prompt != APP_UNSET)

@@ -66,8 +66,10 @@ static void set_cache(json_t **o, const struct eval_reading *r, const struct eva
 {
     const struct eval_sample *s = r->sample;
     const json_t *depth = json_object_get(s->meta, "depth");
-    app_json_set(o, "ratio_ach", number(e->n_part > 0 ? 1 - e->kept_mean / e->n_part : 0, bad));
-    app_json_set(o, "kv_bytes", json_integer((json_int_t)e->kv_bytes));
+    const int32_t n_part = a->again ? a->n_part : e->n_part;
+    app_json_set(o, "ratio_ach",
+                 number(n_part > 0 ? 1 - (a->again ? a->kept_mean : e->kept_mean) / n_part : 0, bad));
+    app_json_set(o, "kv_bytes", json_integer((json_int_t)(a->again ? a->kv_bytes : e->kv_bytes)));
     app_json_set(o, "peak_bytes", json_integer((json_int_t)e->peak_bytes));
     app_json_set(o, "ctx_tokens", json_integer(r->first[0].n_context));
     app_json_set(o, "q_tokens", json_integer(a->n_question));
@@ -143,8 +145,9 @@ int eval_row_make(json_t **row, double *score, const struct eval_reading *r, con
     app_json_set(&o, "refs", refs_of(&r->sample->turns[turn]));
     set_comparison(&o, a, &bad);
     app_json_set(&o, "ms",
-                 json_pack("{s:f, s:f, s:f, s:f}", "prefill", e->prefill_ms, "compress", e->compress_ms,
-                           "question", a->question_ms, "decode", a->decode_ms));
+                 json_pack("{s:f, s:f, s:f, s:f}", "prefill", e->prefill_ms, "compress",
+                           a->again ? a->again_ms : e->compress_ms, "question", a->question_ms, "decode",
+                           a->decode_ms));
     *score = bad ? 0 : g.score;
     app_json_set(&o, "score", json_real(*score));
     app_json_set(&o, "scores", g.scores);

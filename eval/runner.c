@@ -77,6 +77,9 @@ static int check_words(const struct runner *x)
         return app_fail(APP_BAD_INPUT, "--turns '%s' is unknown; use multi_turn or multi_request", a->turns);
     if (requests && a->own_history)
         return app_fail(APP_BAD_INPUT, "--turns multi_request has no history; leave out --own-history");
+    if (requests && a->recompress)
+        return app_fail(APP_BAD_INPUT,
+                        "--turns multi_request has no history to compress; leave out --recompress");
     if (a->closed_book && a->policies)
         return app_fail(APP_BAD_INPUT, "--closed-book asks the full cache alone; leave out --policies");
     for (int32_t i = 0; a->text && i < x->configs.n_masks; i++)

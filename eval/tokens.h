@@ -50,10 +50,10 @@ int eval_prompt_context(struct eval_prompt *p, const struct eval_tokenizer *t, c
 int eval_prompt_turn(struct eval_prompt *p, const struct eval_tokenizer *t, const struct eval_chat *c,
                      const struct eval_sample *s, int32_t turn);
 /* Replaces the prompt by what follows the beginning of an answer when another turn comes: the rest of the
- * answer, the template's words between turns, and the question of `turn` with what follows it. n_context and
- * n_question are 0 then. */
+ * answer, the template's words between turns, and the question of `turn` with what follows it. apart: the question is
+ * tokenised by itself, and n_context tokens stand before it; otherwise n_context is 0. n_question is 0. */
 int eval_prompt_next(struct eval_prompt *p, const struct eval_tokenizer *t, const struct eval_chat *c,
-                     const struct eval_sample *s, int32_t turn, const char *answer);
+                     const struct eval_sample *s, int32_t turn, const char *answer, bool apart);
 void eval_prompt_clear(struct eval_prompt *p);
 /* Counts the tokens of text[len] alone. */
 int eval_count_tokens(int32_t *n, const struct eval_tokenizer *t, const char *text, size_t len);

@@ -172,7 +172,7 @@ int eval_prompt_turn(struct eval_prompt *p, const struct eval_tokenizer *t, cons
 }
 
 int eval_prompt_next(struct eval_prompt *p, const struct eval_tokenizer *t, const struct eval_chat *c,
-                     const struct eval_sample *s, int32_t turn, const char *answer)
+                     const struct eval_sample *s, int32_t turn, const char *answer, bool apart)
 {
     struct writer w = {.p = p, .t = t};
     if (!c->between)
@@ -182,6 +182,10 @@ int eval_prompt_next(struct eval_prompt *p, const struct eval_tokenizer *t, cons
     p->n = p->n_context = 0;
     put_text(&w, answer, strlen(answer));
     put_template(&w, c->between);
+    if (apart) {
+        flush_text(&w);
+        p->n_context = p->n;
+    }
     put_question(&w, c, &s->turns[turn]);
     p->n_question = 0;
     return finish(&w);

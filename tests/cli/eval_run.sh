@@ -117,6 +117,22 @@ same 'shards' "$work/want" "$work/got"
 # Rules that drop entries while reading and answering, and questions asked one by one.
 run 'chunks' --tasks niah_single_1 --lengths 1000 --policies streaming_llm,lagkv --evict chunk:256 --evict-every 8 --out "$work/chunks"
 run 'requests' --tasks scb_niah_syn --lengths 1000 --policies snapkv --turns multi_request --out "$work/requests"
+run 'compressed again' --tasks scb_niah_syn --lengths 1000 --policies snapkv,lagkv:lag=64,kvzip --ratios 0,0.5 --recompress --out "$work/again2"
+python3 - "$work/again2" <<'PY' || fail 'compressed again: records'
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1] + "/results.jsonl")]
+full = {(r["index"], r["turn"]): r for r in rows if r["policy"] == "full"}
+assert len(rows) == 2 * 5 * (1 + 3 * 2), len(rows)
+for r in rows:
+    whole = full[r["index"], r["turn"]]
+    if r["size"] == "ratio=0.5":  # of all that was read so far
+        assert abs(r["ratio_ach"] - 0.5) < 0.02 and r["kl"] is not None, r
+        first = next(x for x in rows if (x["index"], x["config"], x["turn"]) == (r["index"], r["config"], 0))
+        assert r["turn"] == 0 or r["kv_bytes"] > first["kv_bytes"], r
+    else:
+        assert (r["pred"], r["fgt"], r["agree"]) == (whole["pred"], 1, 1), (r, whole)
+assert json.load(open(sys.argv[1] + "/run.json"))["recompress"]
+PY
 run 'own history' --tasks scb_niah_syn --lengths 1000 --policies snapkv --own-history --out "$work/own"
 run 'budgets' --tasks niah_single_1 --lengths 1000 --policies snapkv --budgets 64,128 --out "$work/budgets"
 run 'bytes' --tasks niah_single_1 --lengths 1000 --policies snapkv --kv-bytes 256K --kv-types f16,q8_0,q8_0:64 --out "$work/bytes"
@@ -330,6 +346,7 @@ refused 'a mode' "'awar' is unknown" --modes awar
 refused 'a shard' 'give I/N' --shard 3/2
 refused 'turns' 'is unknown' --turns x
 refused 'requests' 'compresses a question too' --turns multi_request --modes aware
+refused 'requests without a history' 'no history to compress' --turns multi_request --recompress
 refused 'eviction' 'is unknown' --evict x
 refused 'eviction of a policy' 'does not go with this policy' --policies kvzip --evict chunk
 refused 'a size of its own' 'has no size of its own' --policies snapkv --ratios own
