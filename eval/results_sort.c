@@ -68,10 +68,11 @@ static bool is_plain(const json_t *value)
            (text && (!*text || strcmp(text, "end") == 0));
 }
 
-/* Adds what run.json says about a method beside the members of every line: "evict=chunk:512". */
+/* Adds what run.json says about a method beside the members of every line: "evict=chunk:512". Which calibration results it has is
+ * left out: in one run they follow from its policy and size. */
 static bool read_more(struct eval_variant *c, const json_t *info)
 {
-    static const char *const known = " id config_id policy recipe mode size kv_type full reference ";
+    static const char *const known = " id config_id policy recipe mode size kv_type full reference profile ";
     const json_t *list = json_object_get(info, "configs"), *id;
     struct app_text more = {0};
     bool good = app_text_add(&more, "", 0);
