@@ -28,7 +28,7 @@ void eval_progress_score(struct eval_progress *p, bool full, double score)
 
 static double points(double sum, int64_t n)
 {
-    return n > 0 ? 100 * sum / (double)n : 0;
+    return 100 * sum / (double)n;
 }
 
 void eval_progress_show(struct eval_progress *p, const char *task, int32_t n_target)
@@ -52,9 +52,10 @@ void eval_progress_show(struct eval_progress *p, const char *task, int32_t n_tar
     fprintf(stderr, "  %s@%d  ETA %s", task, (int)n_target, eta);
     if (p->n_tokens > 0 && now > p->start_ms)
         fprintf(stderr, "  %.0f tok/s", 1e3 * (double)p->n_tokens / (now - p->start_ms));
-    if (p->n_full + p->n_comp > 0)
-        fprintf(stderr, "  mean full %.0f compressed %.0f", points(p->sum_full, p->n_full),
-                points(p->sum_comp, p->n_comp));
+    if (p->n_full > 0)
+        fprintf(stderr, "  mean full %.0f", points(p->sum_full, p->n_full));
+    if (p->n_comp > 0)
+        fprintf(stderr, "  compressed %.0f", points(p->sum_comp, p->n_comp));
     if (!p->terminal)
         fputc('\n', stderr);
     fflush(stderr);

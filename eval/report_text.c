@@ -71,43 +71,28 @@ static void put_row(struct eval_doc *d, const struct eval_run *run, const struct
     eval_doc_put(d, "\n");
 }
 
-/* Scores by task: a row for each method, a column for each task. */
-static void put_tasks(struct eval_doc *d, const struct eval_run *run, const struct eval_block *b, int width)
+/* Scores: a row for each method, a column for each task, or for each domain. */
+static void put_by(struct eval_doc *d, const struct eval_run *run, const struct eval_block *b, int width,
+                   bool domains)
 {
-    eval_doc_put(d, "\n%-*s", width + 1, "BY TASK");
-    for (int32_t k = 0; k < b->n_strata; k++)
-        eval_doc_put(d, " %13.13s", run->tasks[b->strata[k].task]);
+    const int32_t n = domains ? b->n_domains : b->n_strata;
+    const int column = domains ? 18 : 12;
+    eval_doc_put(d, "\n%-*s", width + 1, domains ? "BY DOMAIN" : "BY TASK");
+    for (int32_t k = 0; k < n; k++)
+        eval_doc_put(d, " %*.*s", column + 1, column + 1,
+                     domains ? b->domains[k] : run->tasks[b->strata[k].task]);
     eval_doc_put(d, "\n");
     for (int32_t i = 0; i < b->n_rows; i++) {
-        eval_text_label(d, run, &run->variants[b->rows[i].variant], true, width + 1);
-        for (int32_t k = 0; k < b->n_strata; k++) {
-            const struct eval_cell *c = &b->rows[i].cell[k];
+        const struct eval_row *row = &b->rows[i];
+        eval_text_label(d, run, &run->variants[row->variant], true, width + 1);
+        for (int32_t k = 0; k < n; k++) {
+            const struct eval_cell *c = domains ? &row->domain[k] : &row->cell[k];
+            const bool grey = !domains && !b->strata[k].informative;
             char text[EVAL_MAX_NUMBER];
-            eval_doc_put(d, " %*s%s", 12 - (b->strata[k].informative ? 0 : 2), eval_format(text, c->mean, 1),
+            eval_doc_put(d, " %*s%s", column - (grey ? 2 : 0), eval_format(text, c->mean, 1),
                          *eval_cell_verdict(c) ? eval_cell_verdict(c) : " ");
-            if (!b->strata[k].informative)
+            if (grey)
                 eval_doc_put(d, " u");
-        }
-        eval_doc_put(d, "\n");
-    }
-}
-
-/* Means by domain: a row for each method, a column for each domain. */
-static void put_domains(struct eval_doc *d, const struct eval_run *run, const struct eval_block *b, int width)
-{
-    if (b->n_domains == 0)
-        return;
-    eval_doc_put(d, "\n%-*s", width + 1, "BY DOMAIN");
-    for (int32_t k = 0; k < b->n_domains; k++)
-        eval_doc_put(d, " %19s", b->domains[k]);
-    eval_doc_put(d, "\n");
-    for (int32_t i = 0; i < b->n_rows; i++) {
-        eval_text_label(d, run, &run->variants[b->rows[i].variant], true, width + 1);
-        for (int32_t k = 0; k < b->n_domains; k++) {
-            const struct eval_cell *c = &b->rows[i].domain[k];
-            char text[EVAL_MAX_NUMBER];
-            eval_doc_put(d, " %18s%s", eval_format(text, c->mean, 1),
-                         *eval_cell_verdict(c) ? eval_cell_verdict(c) : " ");
         }
         eval_doc_put(d, "\n");
     }
@@ -124,8 +109,9 @@ static void put_block(struct eval_doc *d, const struct eval_tables *t, const str
     for (int32_t i = 0; i < b->n_rows; i++)
         put_row(d, t->run, &b->rows[i], width);
     if (b->n_target != EVAL_ALL_LENGTHS)
-        put_tasks(d, t->run, b, width);
-    put_domains(d, t->run, b, width);
+        put_by(d, t->run, b, width, false);
+    if (b->n_domains > 0)
+        put_by(d, t->run, b, width, true);
     eval_text_predictions(d, t, b, width);
     eval_text_costs(d, t, b, width);
 }
