@@ -2,6 +2,8 @@
 /* Options of the evaluation's sub-commands. */
 #include "eval/args.h"
 
+#include "eval/heat.h"
+
 #define AT(field) offsetof(struct eval_args, field)
 
 static const struct app_option score_options[] = {
@@ -22,6 +24,8 @@ static const struct app_option report_options[] = {
      "macro_delta, "
      "macro, retention, fgt, agree, kl, dnll; behind @: r, policy, mode, kv, N",
      AT(fail_if), 0, 0, NULL},
+    {"niah-score", 0, APP_TEXT, "NAME", NULL, "score; all in the HTML report",
+     "what maps by depth and length show: " EVAL_HEAT_NAMES, AT(niah_score), 0, 0, NULL},
     {"no-gate", 0, APP_FLAG, NULL, NULL, "off", "count tasks that the full cache cannot solve as well",
      AT(no_gate), 0, 0, NULL},
     {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object in place of the summary", AT(app.json), 0,
@@ -63,6 +67,9 @@ static const struct app_option tasks_options[] = {
     {"needle", 0, APP_TEXT, "KIND", "rand", NULL,
      "sentence of niah_grid: rand (made up), num (a number), words (two words) or sf (the famous one)",
      AT(needle), 0, 0, NULL},
+    {"niah-compat", 0, APP_TEXT, "SOURCE", "none", NULL,
+     "compresskv: niah_grid's prompts begin with the text '<|im_start|> ', as in that paper's code",
+     AT(niah_compat), 0, 0, NULL},
     {"haystack", 0, APP_TEXT, "TEXT", "prose", NULL,
      "what needles are hidden in: prose (generated), noise, a text or a folder of *.txt", AT(haystack), 0, 0,
      NULL},
@@ -184,6 +191,8 @@ static const struct app_option run_options[] = {
      "exit code 4 if a whole interval is beyond the limit, e.g. macro_delta<-5@r=.5; see winnow report "
      "--help",
      AT(fail_if), 0, 0, NULL},
+    {"niah-score", 0, APP_TEXT, "NAME", NULL, "score; all in the HTML report",
+     "what maps by depth and length show: " EVAL_HEAT_NAMES, AT(niah_score), 0, 0, NULL},
     {"no-gate", 0, APP_FLAG, NULL, NULL, "off",
      "ask no probes, and count tasks that the full cache cannot solve as well", AT(no_gate), 0, 0, NULL},
     {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object in place of the summary", AT(app.json), 0,

@@ -2,11 +2,35 @@
 /* Maps by depth and length. */
 #include "eval/heat.h"
 
+#include "app/console.h"
 #include "eval/task.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+const struct eval_heat_score eval_heat_scores[EVAL_N_HEAT_SCORES] = {
+    {"score", "contains", EVAL_M_SCORE, "score"},
+    {"partial", NULL, EVAL_M_PARTIAL, "partial match"},
+    {"wordset_recall", NULL, EVAL_M_WORDSET, "share of the expected words, as CompressKV draws it"},
+    {"rouge1_recall", NULL, EVAL_M_ROUGE1, "recall of the needle's words"},
+    {"rouge_pkg_1_r", "rouge_pkg", EVAL_M_ROUGE_PKG,
+     "share of the answer's words that the needle has, as kvpress reports it"},
+    {"fgt", NULL, EVAL_M_FGT, "first generated token as with the full cache"},
+};
+
+bool eval_heat_shows(const char *name, const struct eval_heat_score *score)
+{
+    return !name || strcmp(name, score->name) == 0 || (score->alias && strcmp(name, score->alias) == 0);
+}
+
+int eval_heat_check(const char *name)
+{
+    for (int i = 0; i < EVAL_N_HEAT_SCORES; i++)
+        if (eval_heat_shows(name, &eval_heat_scores[i]))
+            return APP_OK;
+    return app_fail(APP_BAD_INPUT, "--niah-score '%s' is unknown; use " EVAL_HEAT_NAMES, name);
+}
 
 bool eval_heat_is_on_grid(const char *name)
 {

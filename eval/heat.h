@@ -21,6 +21,22 @@ struct eval_heat {
 bool eval_heat_make(struct eval_heat *out, const struct eval_run *run, int32_t task, int32_t variant,
                     enum eval_measure measure);
 void eval_heat_clear(struct eval_heat *h);
+
+/* What maps can show. */
+struct eval_heat_score {
+    const char *name, *alias; /* as --niah-score has it; alias: a second name or NULL */
+    enum eval_measure measure;
+    const char *about; /* for a reader */
+};
+enum { EVAL_N_HEAT_SCORES = 6 };
+#define EVAL_HEAT_NAMES "score, partial, wordset_recall, rouge1_recall, rouge_pkg_1_r or fgt"
+/* The tasks' own score is the first. */
+extern const struct eval_heat_score eval_heat_scores[EVAL_N_HEAT_SCORES];
+/* Checks a name of --niah-score; NULL means all scores. Returns an exit code. */
+int eval_heat_check(const char *name);
+/* Whether maps show this score: the named one, or any if name is NULL. */
+bool eval_heat_shows(const char *name, const struct eval_heat_score *score);
+
 /* Whether a task has one sample for each depth and trial. */
 bool eval_heat_is_on_grid(const char *task);
 

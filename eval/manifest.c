@@ -181,6 +181,8 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
         app_json_set(&run, "mask_profile", hash_of(c->mask_profile));
     if (strcmp(a->lb_chat, "all") == 0)
         app_json_set(&run, "lb_chat", json_string(a->lb_chat));
+    if (s->world.needle_mark)
+        app_json_set(&run, "niah_compat", json_string(a->niah_compat));
     if (eval_is_alone(a, s->suite))
         app_json_set(&run, "alone", json_true());
     if (m->recompress)

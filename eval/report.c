@@ -7,6 +7,7 @@
 #include "app/output.h"
 #include "eval/args.h"
 #include "eval/commands.h"
+#include "eval/heat.h"
 #include "eval/limit.h"
 
 #include <errno.h>
@@ -157,6 +158,8 @@ int eval_report_check(const struct eval_report_options *o)
     int rc = o->compare ? eval_versus_names(names, o->compare) : APP_OK;
     if (rc == APP_OK && o->fail_if)
         rc = eval_limit_read(&limit, o->fail_if);
+    if (rc == APP_OK)
+        rc = eval_heat_check(o->niah_score);
     free(names[0]);
     free(names[1]);
     eval_limit_clear(&limit);
@@ -170,6 +173,8 @@ int eval_report_write(char *const *folders, int32_t n, const struct eval_report_
     int rc = options->compare ? eval_versus_names(r.names, options->compare) : APP_OK;
     if (rc == APP_OK && options->fail_if)
         rc = eval_limit_read(&limit, options->fail_if);
+    if (rc == APP_OK)
+        rc = eval_heat_check(options->niah_score);
     if (rc == APP_OK)
         rc = eval_runs_read(&r.runs, folders, n);
     if (rc == APP_OK)
@@ -189,6 +194,7 @@ int eval_run_report(const struct app_args *app)
     const struct eval_report_options options = {.out = app->out,
                                                 .compare = args->compare,
                                                 .fail_if = args->fail_if,
+                                                .niah_score = args->niah_score,
                                                 .json = app->json,
                                                 .no_gate = args->no_gate};
     if (app->n_rest == 0)

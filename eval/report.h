@@ -7,12 +7,13 @@
 #include <stdint.h>
 
 struct eval_report_options {
-    const char *out;     /* the HTML file; NULL: report.html in the folder, or here for several folders */
-    const char *compare; /* "A,B": two policies against each other; NULL = none */
-    const char *fail_if; /* a limit (limit.h); NULL = none */
-    bool json;           /* standard output gets one JSON object in place of the summary */
-    bool quiet;          /* standard output gets nothing */
-    bool no_gate;        /* tasks that the full cache cannot solve count as well */
+    const char *out;        /* the HTML file; NULL: report.html in the folder, or here for several folders */
+    const char *compare;    /* "A,B": two policies against each other; NULL = none */
+    const char *fail_if;    /* a limit (limit.h); NULL = none */
+    const char *niah_score; /* what maps show (heat.h); NULL = the score as text, all in the HTML file */
+    bool json;              /* standard output gets one JSON object in place of the summary */
+    bool quiet;             /* standard output gets nothing */
+    bool no_gate;           /* tasks that the full cache cannot solve count as well */
 };
 
 /*

@@ -84,7 +84,8 @@ void eval_report_csv(struct eval_doc *d, const struct eval_report *r)
 {
     eval_doc_put(
         d, "model,mode,N,task,informative,policy,size,kv_type,more,config,n,mean,full,delta,lo,hi,retention,"
-           "wilson_lo,wilson_hi,lost,gained,p,verdict,partial,wordset_recall,rouge1_recall,fgt,agree,kl,dnll,"
+           "wilson_lo,wilson_hi,lost,gained,p,verdict,partial,wordset_recall,rouge1_recall,rouge_pkg_1_r,fgt,"
+           "agree,kl,dnll,"
            "nll,removed,kv_bytes,peak_bytes,"
            "ctx_tokens,gen_tokens,depth,prefill_ms,compress_ms,question_ms,decode_ms\n");
     for (int32_t i = 0; i < r->runs.n; i++)

@@ -93,7 +93,7 @@ static void put_maps(struct eval_doc *d, const struct eval_block *b, const struc
     eval_doc_put(d, "</div>\n");
 }
 
-void eval_html_heat(struct eval_doc *d, const struct eval_tables *t)
+void eval_html_heat(struct eval_doc *d, const struct eval_tables *t, const char *only)
 {
     for (int32_t i = 0; i < t->n; i++) {
         if (t->blocks[i].n_target != EVAL_ALL_LENGTHS)
@@ -101,13 +101,10 @@ void eval_html_heat(struct eval_doc *d, const struct eval_tables *t)
         for (int32_t task = 0; task < t->run->n_tasks; task++) {
             if (!eval_heat_is_on_grid(t->run->tasks[task]))
                 continue;
-            put_maps(d, &t->blocks[i], t->run, task, EVAL_M_SCORE, "score");
-            put_maps(d, &t->blocks[i], t->run, task, EVAL_M_PARTIAL, "partial match");
-            put_maps(d, &t->blocks[i], t->run, task, EVAL_M_WORDSET,
-                     "share of the expected words, as CompressKV draws it");
-            put_maps(d, &t->blocks[i], t->run, task, EVAL_M_ROUGE1, "recall of the needle's words");
-            put_maps(d, &t->blocks[i], t->run, task, EVAL_M_FGT,
-                     "first generated token as with the full cache");
+            for (int k = 0; k < EVAL_N_HEAT_SCORES; k++)
+                if (eval_heat_shows(only, &eval_heat_scores[k]))
+                    put_maps(d, &t->blocks[i], t->run, task, eval_heat_scores[k].measure,
+                             eval_heat_scores[k].about);
         }
     }
 }

@@ -139,7 +139,7 @@ static int put_run(struct eval_doc *d, struct eval_charts *charts, const struct 
     eval_html_predictions(d, t);
     eval_html_versus(d, r, i);
     eval_html_turns(d, charts, t);
-    eval_html_heat(d, t);
+    eval_html_heat(d, t, r->options->niah_score);
     eval_html_costs(d, charts, t);
     eval_html_papers(d, t);
     const int rc = eval_html_cases(d, t);

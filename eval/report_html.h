@@ -32,8 +32,9 @@ void eval_html_curves(struct eval_doc *d, struct eval_charts *charts,
 void eval_html_costs(struct eval_doc *d, struct eval_charts *charts,
                      const struct eval_tables *t); /* report_costs.c */
 void eval_html_turns(struct eval_doc *d, struct eval_charts *charts,
-                     const struct eval_tables *t);                      /* report_turns.c */
-void eval_html_heat(struct eval_doc *d, const struct eval_tables *t);   /* report_heat.c */
+                     const struct eval_tables *t); /* report_turns.c */
+/* only: the one score that is drawn (heat.h); NULL = all. report_heat.c */
+void eval_html_heat(struct eval_doc *d, const struct eval_tables *t, const char *only);
 void eval_html_papers(struct eval_doc *d, const struct eval_tables *t); /* report_papers.c */
 int eval_html_cases(struct eval_doc *d, const struct eval_tables *t);   /* report_cases.c */
 

@@ -25,9 +25,10 @@ static void set_interval(json_t **o, const struct eval_paired *p)
 static json_t *cell_json(const struct eval_cell *c)
 {
     static const char *const names[EVAL_N_MEASURES] = {
-        "score", "partial",    "wordset_recall", "rouge1_recall", "fgt",        "agree",      "kl",
-        "dnll",  "nll",        "removed",        "kv_bytes",      "peak_bytes", "ctx_tokens", "gen_tokens",
-        "depth", "prefill_ms", "compress_ms",    "question_ms",   "decode_ms"};
+        "score",       "partial",    "wordset_recall", "rouge1_recall", "rouge_pkg_1_r", "fgt",
+        "agree",       "kl",         "dnll",           "nll",           "removed",       "kv_bytes",
+        "peak_bytes",  "ctx_tokens", "gen_tokens",     "depth",         "prefill_ms",    "compress_ms",
+        "question_ms", "decode_ms"};
     json_t *o = json_object();
     app_json_set(&o, "n", json_integer((json_int_t)c->n));
     app_json_set(&o, "mean", number(c->mean));
@@ -113,33 +114,42 @@ static json_t *curves_json(const struct eval_tables *t, const struct eval_block 
     return list;
 }
 
-/* The maps of a block's methods: cells [length, depth, points, samples]. */
-static json_t *maps_json(const struct eval_run *run, const struct eval_block *b)
+/* The maps of a block's methods for one score: cells [length, depth, points, samples]. */
+static void add_maps(json_t **list, const struct eval_run *run, const struct eval_block *b,
+                     const struct eval_heat_score *score)
 {
-    json_t *list = json_array();
     for (int32_t task = 0; task < run->n_tasks; task++)
         for (int32_t i = 0; eval_heat_is_on_grid(run->tasks[task]) && i < b->n_rows; i++) {
             struct eval_heat h;
             json_t *cells = json_array();
-            if (!eval_heat_make(&h, run, task, b->rows[i].variant, EVAL_M_SCORE))
+            if (!eval_heat_make(&h, run, task, b->rows[i].variant, score->measure))
                 app_json_append(&cells, NULL);
             for (int32_t k = 0; k < h.n_depths * h.n_lengths; k++)
                 if (h.n[k] > 0)
                     app_json_append(&cells, json_pack("[i,f,f,i]", h.length[k % h.n_lengths],
                                                       h.depth[k / h.n_lengths], h.value[k], h.n[k]));
             if (h.n_depths > 0)
-                app_json_append(
-                    &list, json_pack("{s:o,s:o,s:f,s:o,s:o}", "task", app_json_text(run->tasks[task]),
-                                     "config", app_json_text(run->variants[b->rows[i].variant].id), "mean",
-                                     h.mean, "unprotected", number(h.unprotected), "cells", cells));
+                app_json_append(list,
+                                json_pack("{s:o,s:s,s:o,s:f,s:o,s:o}", "task",
+                                          app_json_text(run->tasks[task]), "score", score->name, "config",
+                                          app_json_text(run->variants[b->rows[i].variant].id), "mean", h.mean,
+                                          "unprotected", number(h.unprotected), "cells", cells));
             else
                 json_decref(cells);
             eval_heat_clear(&h);
         }
+}
+
+static json_t *maps_json(const struct eval_run *run, const struct eval_block *b, const char *shown)
+{
+    json_t *list = json_array();
+    for (int k = 0; k < EVAL_N_HEAT_SCORES; k++)
+        if (eval_heat_shows(shown ? shown : "score", &eval_heat_scores[k]))
+            add_maps(&list, run, b, &eval_heat_scores[k]);
     return list;
 }
 
-static json_t *block_json(const struct eval_tables *t, const struct eval_block *b)
+static json_t *block_json(const struct eval_tables *t, const struct eval_block *b, const char *shown)
 {
     json_t *o = json_object(), *rows = json_array(), *gate = json_array();
     for (int32_t i = 0; i < b->n_rows; i++)
@@ -157,7 +167,7 @@ static json_t *block_json(const struct eval_tables *t, const struct eval_block *
     app_json_set(&o, "rows", rows);
     app_json_set(&o, "curves", curves_json(t, b));
     if (b->n_target == EVAL_ALL_LENGTHS)
-        app_json_set(&o, "maps", maps_json(t->run, b));
+        app_json_set(&o, "maps", maps_json(t->run, b, shown));
     return o;
 }
 
@@ -189,7 +199,7 @@ static json_t *run_json(const struct eval_report *r, int32_t i)
     for (int32_t k = 0; k < run->n_folders; k++)
         app_json_append(&folders, app_json_text(run->folders[k]));
     for (int32_t k = 0; k < t->n; k++)
-        app_json_append(&blocks, block_json(t, &t->blocks[k]));
+        app_json_append(&blocks, block_json(t, &t->blocks[k], r->options->niah_score));
     for (int32_t k = 0; k < r->n_versus[i]; k++)
         app_json_append(&versus, versus_json(run, &r->versus[i][k]));
     app_json_set(&o, "model", app_json_text(run->model));

@@ -184,7 +184,7 @@ static void put_run(struct eval_doc *d, const struct eval_report *r, int32_t i)
             put_block(d, t, b, width);
         if (b->n_target == EVAL_ALL_LENGTHS) {
             put_curves(d, t, b, width);
-            eval_text_maps(d, t, b, width);
+            eval_text_maps(d, t, b, width, r->options->niah_score);
         }
     }
     if (r->names[0])

@@ -13,7 +13,9 @@ void eval_text_predictions(struct eval_doc *d, const struct eval_tables *t, cons
                            int width);
 /* Adds times and memory at a block's length, where every method read by itself. */
 void eval_text_costs(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b, int width);
-/* Adds scores by question and maps by depth and length of the tasks of a block that have them. */
-void eval_text_maps(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b, int width);
+/* Adds scores by question and maps by depth and length of the tasks of a block that have them. shown: what maps show
+ * (heat.h); NULL = the score. */
+void eval_text_maps(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b, int width,
+                    const char *shown);
 
 #endif

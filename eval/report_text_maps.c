@@ -33,11 +33,12 @@ static char shade(double value)
     return isnan(value) ? ' ' : value > 99.5 ? '#' : (char)('0' + (int)(value / 10.0));
 }
 
-static void put_map(struct eval_doc *d, const struct eval_run *run, int32_t task, int32_t variant)
+static void put_map(struct eval_doc *d, const struct eval_run *run, int32_t task, int32_t variant,
+                    const struct eval_heat_score *score)
 {
     struct eval_heat h;
     char mean[EVAL_MAX_NUMBER];
-    if (!eval_heat_make(&h, run, task, variant, EVAL_M_SCORE))
+    if (!eval_heat_make(&h, run, task, variant, score->measure))
         d->no_memory = true;
     if (h.n_depths > 0) {
         eval_text_label(d, run, &run->variants[variant], true, 0);
@@ -56,26 +57,30 @@ static void put_map(struct eval_doc *d, const struct eval_run *run, int32_t task
 }
 
 static void put_maps(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b,
-                     int32_t task)
+                     int32_t task, const struct eval_heat_score *score)
 {
     bool any = false;
     for (int32_t k = 0; k < b->n_strata; k++)
         any = any || b->strata[k].task == task;
     if (!any || !eval_heat_is_on_grid(t->run->tasks[task]))
         return;
-    eval_doc_put(d, "\n%s, %s by depth (rows) and length (columns:", b->mode, t->run->tasks[task]);
+    eval_doc_put(d, "\n%s, %s, %s by depth (rows) and length (columns:", b->mode, t->run->tasks[task],
+                 score->about);
     for (int32_t k = 0; k < b->n_strata; k++)
         if (b->strata[k].task == task)
             eval_doc_put(d, " %d", b->strata[k].n_target);
     eval_doc_put(d, "); 0 to 9: tens of points, #: 100\n");
     for (int32_t i = 0; i < b->n_rows; i++)
-        put_map(d, t->run, task, b->rows[i].variant);
+        put_map(d, t->run, task, b->rows[i].variant, score);
 }
 
-void eval_text_maps(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b, int width)
+void eval_text_maps(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b, int width,
+                    const char *shown)
 {
     for (int32_t task = 0; task < t->run->n_tasks; task++) {
         put_turns(d, t, b, task, width);
-        put_maps(d, t, b, task);
+        for (int k = 0; k < EVAL_N_HEAT_SCORES; k++)
+            if (eval_heat_shows(shown ? shown : "score", &eval_heat_scores[k]))
+                put_maps(d, t, b, task, &eval_heat_scores[k]);
     }
 }

@@ -16,10 +16,11 @@
 enum eval_measure {
     EVAL_M_SCORE, /* 0 to 1; NaN for texts that are not questions */
     EVAL_M_PARTIAL,
-    EVAL_M_WORDSET, /* of needles: share of the expected words */
-    EVAL_M_ROUGE1,  /* of needles: recall of the whole sentence's words */
-    EVAL_M_FGT,     /* 1 where the first token is the full cache's */
-    EVAL_M_AGREE,   /* share of the full cache's answer that is predicted alike */
+    EVAL_M_WORDSET,   /* of needles: share of the expected words */
+    EVAL_M_ROUGE1,    /* of needles: recall of the whole sentence's words */
+    EVAL_M_ROUGE_PKG, /* of needles: share of the answer's words that the sentence has */
+    EVAL_M_FGT,       /* 1 where the first token is the full cache's */
+    EVAL_M_AGREE,     /* share of the full cache's answer that is predicted alike */
     EVAL_M_KL,
     EVAL_M_DNLL,
     EVAL_M_NLL,   /* of a text's second half, nats per token */

@@ -22,6 +22,7 @@ static const struct {
     [EVAL_M_PARTIAL] = {"scores", "partial", 0, 1},
     [EVAL_M_WORDSET] = {"scores", "wordset_recall", 0, 1},
     [EVAL_M_ROUGE1] = {"scores", "rouge1_recall", 0, 1},
+    [EVAL_M_ROUGE_PKG] = {"scores", "rouge_pkg_1_r", 0, 1},
     [EVAL_M_FGT] = {NULL, "fgt", 0, 1},
     [EVAL_M_AGREE] = {NULL, "agree", 0, 1},
     [EVAL_M_KL] = {NULL, "kl", -1e300, 1e300},

@@ -46,8 +46,11 @@ struct runner {
 
 static struct eval_report_options report_options(const struct eval_args *args)
 {
-    return (struct eval_report_options){
-        .compare = args->compare, .fail_if = args->fail_if, .json = args->app.json, .no_gate = args->no_gate};
+    return (struct eval_report_options){.compare = args->compare,
+                                        .fail_if = args->fail_if,
+                                        .niah_score = args->niah_score,
+                                        .json = args->app.json,
+                                        .no_gate = args->no_gate};
 }
 
 static int read_shard(struct runner *x)

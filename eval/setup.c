@@ -163,6 +163,7 @@ int eval_setup_open(struct eval_setup *s, const struct eval_args *args)
     s->world.seed = (uint64_t)args->app.seed;
     s->world.n_trials = args->trials == APP_UNSET ? 1 : (int32_t)args->trials;
     s->world.needle = args->needle;
+    s->world.needle_mark = strcmp(args->niah_compat, "compresskv") == 0;
     int rc = eval_setup_lists(s);
     if (rc == APP_OK)
         rc = read_records(&s->squad, &s->world.squad, s->squad_hash, args->squad);

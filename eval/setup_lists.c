@@ -323,5 +323,9 @@ int eval_setup_lists(struct eval_setup *s)
     if (rc == APP_OK && strcmp(args->needle, "rand") != 0 && strcmp(args->needle, "num") != 0 &&
         strcmp(args->needle, "words") != 0 && strcmp(args->needle, "sf") != 0)
         rc = app_fail(APP_BAD_INPUT, "--needle '%s' is unknown; use rand, num, words or sf", args->needle);
+    if (rc == APP_OK && strcmp(args->niah_compat, "none") != 0 &&
+        strcmp(args->niah_compat, "compresskv") != 0)
+        rc = app_fail(APP_BAD_INPUT, "--niah-compat '%s' is unknown; use none or compresskv",
+                      args->niah_compat);
     return rc;
 }

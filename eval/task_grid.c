@@ -11,6 +11,8 @@
 
 enum { BUFFER = 200, MAX_DRIFT = 8 }; /* tokens for the rest; most tokens that joining may add or lose */
 
+/* CompressKV's code writes this in front of the prompt, whatever the model. */
+static const char mark[] = "<|im_start|> ";
 static const char before[] = "This is a very long story book: <book> ", behind[] = " </book>.\n";
 
 /* The hidden sentence, the question and the answer. */
@@ -188,7 +190,7 @@ static int make(struct eval_sample *s, bool *fits, struct eval_world *w, const s
         free_needle(&n);
         return app_fail(APP_FAILED, "out of memory for a needle");
     }
-    eval_put(s, &s->context, "%s", before);
+    eval_put(s, &s->context, "%s%s", w->needle_mark ? mark : "", before);
     const int rc = put_needle(s, fits, w, &n, units);
     if (rc == APP_OK && *fits) {
         struct eval_turn *turn = eval_add_turn(s);

@@ -460,6 +460,25 @@ static void test_map(void **state)
     eval_runs_clear(&runs);
 }
 
+static void test_map_scores(void **state)
+{
+    static const char *const right[] = {"score",         "contains",      "partial",   "wordset_recall",
+                                        "rouge1_recall", "rouge_pkg_1_r", "rouge_pkg", "fgt"};
+    (void)state;
+    assert_int_equal(eval_heat_check(NULL), APP_OK);
+    assert_int_equal(eval_heat_check("kl"), APP_BAD_INPUT);
+    assert_int_equal(eval_heat_check(""), APP_BAD_INPUT);
+    for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
+        int n = 0;
+        assert_int_equal(eval_heat_check(right[i]), APP_OK);
+        for (int k = 0; k < EVAL_N_HEAT_SCORES; k++)
+            n += eval_heat_shows(right[i], &eval_heat_scores[k]);
+        assert_int_equal(n, 1);
+    }
+    assert_true(eval_heat_shows("contains", &eval_heat_scores[0]));
+    assert_true(eval_heat_shows(NULL, &eval_heat_scores[3]));
+}
+
 struct limit_row {
     const char *name;
     int read, check;
@@ -562,6 +581,7 @@ int main(void)
         cmocka_unit_test(test_two_policies),
         cmocka_unit_test(test_two_names),
         cmocka_unit_test(test_map),
+        cmocka_unit_test(test_map_scores),
         cmocka_unit_test(test_numbers),
     };
     if (make_folder(NULL) != 0)

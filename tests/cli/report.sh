@@ -171,6 +171,21 @@ for method, policy in (("SnapKV", "snapkv"), ("KVCompose", "kvcompose")):
         assert cell.split(">")[1].split("<")[0] == f"{area:.1f}", (method, mode, cell, area)
 PY
 
+# ---- Maps of another score ----
+cp "$work/whole/report.html" "$work/all_maps.html"
+good 'maps of the first token' report "$work/whole" --niah-score fgt
+grep -q 'first generated token as with the full cache by depth' "$work/out" || fail 'the summary has no map of the first token'
+grep -q 'score by depth' "$work/out" && fail 'the summary has maps of the score, too'
+python3 - "$work/all_maps.html" "$work/whole/report.html" 2>"$work/err" <<'PY' || fail "maps: $(tail -n 3 "$work/err")"
+import sys
+every, one = (open(path, encoding="utf-8").read().count('class="heat"') for path in sys.argv[1:])
+assert 0 < one < every, (one, every)
+PY
+good 'maps of the first token as JSON' report "$work/whole" --niah-score fgt --json
+json 'maps of the first token as JSON' "$work/out" '{m["score"] for b in o["runs"][0]["blocks"] for m in b.get("maps", [])} == {"fgt"}'
+bad 'unknown score of maps' "--niah-score 'kl' is unknown" report "$work/whole" --niah-score kl
+good 'all maps again' report "$work/whole"
+
 # ---- Shards ----
 for i in 0 1 2; do
     python3 tests/make_results.py --small "$work/shard$i" --shard $i/3
