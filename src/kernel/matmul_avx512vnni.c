@@ -19,6 +19,14 @@ static inline __m512i four(const int8_t *q)
     return _mm512_set1_epi32(x);
 }
 
+/* The same value, of which the compiler no longer knows that it stands in memory: gcc would load it again for every token,
+ * and loads would take longer than products. */
+static inline __m512i held(__m512i x)
+{
+    __asm__("" : "+v"(x));
+    return x;
+}
+
 /* Computes the results of n tokens; n and block are constants where the function is inlined. The groups of a block
  * are unrolled, or else gcc copies sums from register to register. */
 static inline __attribute__((always_inline)) void tile(const struct wnw__strip *s, const int32_t block,
@@ -40,7 +48,7 @@ static inline __attribute__((always_inline)) void tile(const struct wnw__strip *
             const int32_t g = b * groups + i;
             __m512i w[VECS];
             for (int r = 0; r < VECS; r++)
-                w[r] = _mm512_loadu_si512(s->u[g][16 * r]);
+                w[r] = held(_mm512_loadu_si512(s->u[g][16 * r]));
             for (int t = 0; t < n; t++) {
                 const __m512i q = four(act[t].q + 4 * g);
                 for (int r = 0; r < VECS; r++)
