@@ -7,7 +7,7 @@
 #include "kernel/matmul.h"
 
 #include <string.h>
-#ifdef __F16C__
+#if defined(__F16C__) || defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
@@ -298,6 +298,37 @@ static inline __attribute__((always_inline)) void values_at(const struct reading
     t->values(units + (size_t)(c / t->k_unit) * t->unit_bytes, c % t->k_unit, low, high);
 }
 
+/* out[g][r] = bytes 4 g .. 4 g + 3 of row r */
+#ifdef __AVX2__
+static inline void fours_together(uint8_t (*u)[B], uint8_t (*out)[WNW_STRIP][4])
+{
+    for (int32_t r = 0; r < WNW_STRIP; r += 8)
+        for (int32_t half = 0; half < 2; half++) {
+            __m256i x[4], y[4]; /* x[i]: rows r + i and r + i + 4, whose bytes were written as halves */
+            for (int i = 0; i < 4; i++)
+                x[i] = _mm256_inserti128_si256(
+                    _mm256_castsi128_si256(_mm_loadu_si128((const void *)(u[r + i] + 16 * half))),
+                    _mm_loadu_si128((const void *)(u[r + i + 4] + 16 * half)), 1);
+            for (int i = 0; i < 4; i += 2) {
+                y[i] = _mm256_unpacklo_epi32(x[i], x[i + 1]);
+                y[i + 1] = _mm256_unpackhi_epi32(x[i], x[i + 1]);
+            }
+            for (int i = 0; i < 2; i++) {
+                uint8_t(*to)[WNW_STRIP][4] = out + 4 * half + 2 * i;
+                _mm256_storeu_si256((void *)to[0][r], _mm256_unpacklo_epi64(y[i], y[i + 2]));
+                _mm256_storeu_si256((void *)to[1][r], _mm256_unpackhi_epi64(y[i], y[i + 2]));
+            }
+        }
+}
+#else
+static inline void fours_together(uint8_t (*u)[B], uint8_t (*out)[WNW_STRIP][4])
+{
+    for (int32_t g = 0; g < B / 4; g++)
+        for (int32_t r = 0; r < WNW_STRIP; r++)
+            memcpy(out[g][r], u[r] + 4 * g, 4);
+}
+#endif
+
 static inline __attribute__((always_inline)) void to_strip(const struct reading t, const uint8_t *rows,
                                                            size_t stride, int32_t n, int32_t from,
                                                            int32_t n_col, struct wnw__strip *out)
@@ -310,9 +341,7 @@ static inline __attribute__((always_inline)) void to_strip(const struct reading 
             values_at(&t, unit_at(&t, rows, stride, r, from), c, u[r], u[r] + 16);
         for (int32_t r = n; r < WNW_STRIP; r++)
             memset(u[r], 0, B);
-        for (int32_t g = 0; g < B / 4; g++)
-            for (int32_t r = 0; r < WNW_STRIP; r++)
-                memcpy(out->u[c / 4 + g][r], u[r] + 4 * g, 4);
+        fours_together(u, out->u + c / 4);
     }
 }
 
