@@ -342,8 +342,8 @@ INLINE void mul_block(const wnw_kv_type type, const int mr, const int nv, const 
     }
     for (int32_t k = 0; k < n; k++) {
         VF few[4]; /* of a or of b, whichever are fewer: both and the sums do not fit into registers */
-        if (ahead)
-            __builtin_prefetch((const void *)((uintptr_t)b + ahead), 0, 2);
+        if (ahead) /* every line of it: the processor does not ask for the second half of a row by itself */
+            prefetch((uintptr_t)b + ahead, wnw__row_bytes(type, nv * VW));
         if (mr < nv) {
             UNROLL
             for (int i = 0; i < nv; i++) {
