@@ -159,11 +159,15 @@ bool eval_grade_is_final(const struct eval_sample *s, int32_t turn, const struct
 {
     struct texts t;
     double score = 0;
+    const char *const *beside = metrics_beside(s);
     if (!is_one_of(s->metric, growing) || s->turns[turn].n_refs == 0)
         return false;
-    const bool good = make_texts(&t, s, &s->turns[turn], pred) && score_texts(&score, s->metric, &t);
+    bool final = make_texts(&t, s, &s->turns[turn], pred) && score_texts(&score, s->metric, &t) && score >= 1;
+    /* What stands beside the score must not change either. What compares with a whole sentence always may. */
+    for (; final && *beside; beside++)
+        final = !is_one_of(*beside, of_sentence) && score_texts(&score, *beside, &t) && score >= 1;
     free_texts(&t);
-    return good && score >= 1;
+    return final;
 }
 
 bool eval_grade_gold(struct app_text *out, const struct eval_turn *turn, const char *behind)

@@ -392,11 +392,15 @@ static int run_index(struct runner *x, struct eval_item *item, int32_t index)
     return rc;
 }
 
-/* The index of the kth sample of an item. */
-static int32_t index_of(const struct runner *x, const struct eval_item *item, int32_t k)
+/* The index of the kth sample, or probe, of an item. */
+static int32_t index_of(const struct runner *x, const struct eval_item *item, bool probe, int32_t k)
 {
-    const bool grid = item->task && item->task->flags & EVAL_ON_GRID;
-    return grid ? eval_grid_index(x->setup.world.n_depths, item->n_trials, k) : k;
+    if (!item->task || !(item->task->flags & EVAL_ON_GRID))
+        return probe ? EVAL_GATE_FIRST + k : k;
+    /* The depth of a sample on a grid is that of its index, so probes begin with a whole grid. */
+    const int32_t n_cells = x->setup.world.n_depths * item->n_trials;
+    const int32_t first = probe ? (EVAL_GATE_FIRST + n_cells - 1) / n_cells * n_cells : 0;
+    return first + eval_grid_index(x->setup.world.n_depths, item->n_trials, k);
 }
 
 typedef int visit_fn(struct runner *x, struct eval_item *item, int32_t index);
@@ -414,8 +418,7 @@ static int each_of(struct runner *x, bool probes, int64_t *ordinal, visit_fn *vi
                 continue;
             more = true;
             if ((*ordinal)++ % x->n_shards == x->shard)
-                rc = app_stop_asked() ? (int)APP_INTERRUPTED
-                                      : visit(x, item, probes ? EVAL_GATE_FIRST + k : index_of(x, item, k));
+                rc = app_stop_asked() ? (int)APP_INTERRUPTED : visit(x, item, index_of(x, item, probes, k));
         }
     }
     return rc;

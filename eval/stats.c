@@ -31,6 +31,13 @@ static void add_cluster(double *sum, size_t *n, const struct eval_pairs *p, size
     *n += end - begin;
 }
 
+/* Draws one of `size` clusters from `begin` on. A stratum of one cluster has no spread of its own, as if its mean were known
+ * exactly, so it draws from the clusters of all strata. */
+static size_t draw_cluster(const struct eval_pairs *p, struct eval_random *r, size_t begin, size_t size)
+{
+    return size > 1 ? begin + eval_random_below(r, size) : eval_random_below(r, n_clusters(p));
+}
+
 /* Mean of the strata's means; of drawn clusters where r is not NULL, else of all. */
 static double mean_of(const struct eval_pairs *p, struct eval_random *r)
 {
@@ -40,7 +47,7 @@ static double mean_of(const struct eval_pairs *p, struct eval_random *r)
         double sum = 0.0;
         size_t n = 0;
         for (size_t k = 0; k < size; k++)
-            add_cluster(&sum, &n, p, begin + (r ? eval_random_below(r, size) : k));
+            add_cluster(&sum, &n, p, r ? draw_cluster(p, r, begin, size) : begin + k);
         of_strata += n > 0 ? sum / (double)n : 0.0;
     }
     return of_strata / (double)n_strata(p);

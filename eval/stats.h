@@ -41,7 +41,8 @@ struct eval_paired {
     enum eval_spread spread;
 };
 
-/* Resamples clusters within each stratum EVAL_BOOT_ROUNDS times. r is the stream drawn from (eval_boot_key).
+/* Resamples clusters within each stratum EVAL_BOOT_ROUNDS times; a stratum of one cluster, which has no spread, draws from
+ * those of all. r is the stream drawn from (eval_boot_key).
  * false: out of memory. */
 bool eval_bootstrap(struct eval_paired *out, const struct eval_pairs *p, struct eval_random *r);
 /* The 95 % interval of a bootstrap's rounds, which are sorted: 2.5 % of them lie below, 2.5 % above. */

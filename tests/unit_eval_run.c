@@ -83,6 +83,12 @@ static void grade(void **state)
 
 static const struct grade_row grade_rows[] = {
     {"found", "string_match_all", "{}", "1234567", " is\t1234567.", 1, true},
+    {"found, but not as it is written", "string_match_all", "{}", "AbCdEfGh", "abcdefgh", 1, false},
+    {"a key without a fault", "exact", "{}", "3141", "3141", 1, true},
+    {"a key with a comma", "exact", "{}", "3141", "3,141", 1, false},
+    {"a clause, whose full stop may come", "contains", "{}", "sit in a park.", "sit in a park", 1, false},
+    {"a clause, in a sentence that may go on", "contains", "{}", "sit in a park.", "sit in a park.", 1,
+     false},
     {"not found", "string_match_all", "{}", "1234567", "123456", 0, false},
     {"control characters part words", "string_match_all", "{}", "ab", "a\001b", 0, false},
     {"nothing", "string_match_part", "{}", "x", "", 0, false},

@@ -158,6 +158,25 @@ static void test_strata_weigh_alike(void **state)
     assert_cmp(p.over.hi - p.over.lo, >, 0.002);
 }
 
+/* Eight tasks with a sample each are as uncertain as one task with eight samples. */
+static void test_strata_of_one(void **state)
+{
+    const double d[8] = {0, -1, 0, 0, 0, -1, 0, 0};
+    const size_t stratum[] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
+    struct eval_paired one, eight;
+    struct eval_random r = eval_random_seed(5);
+    (void)state;
+    assert_true(
+        eval_bootstrap(&eight, &(struct eval_pairs){.d = d, .n = 8, .stratum = stratum, .n_strata = 8}, &r));
+    r = eval_random_seed(5);
+    assert_true(eval_bootstrap(&one, &(struct eval_pairs){.d = d, .n = 8}, &r));
+    assert_near(eight.delta, -0.25, 1e-12);
+    assert_near(eight.over.lo, one.over.lo, 1e-12);
+    assert_near(eight.over.hi, one.over.hi, 1e-12);
+    assert_cmp(eight.over.hi - eight.over.lo, >, 0.4);
+    assert_string_equal(eval_verdict(&eight), "~");
+}
+
 /* 95 % intervals of a method that answers 60 % contain 60 in at least 93 of 100 runs (binary, n = 100). */
 static void test_coverage(void **state)
 {
@@ -257,6 +276,7 @@ int main(void)
         cmocka_unit_test(test_bootstrap_says_when_it_cannot),
         cmocka_unit_test(test_clusters_move_together),
         cmocka_unit_test(test_strata_weigh_alike),
+        cmocka_unit_test(test_strata_of_one),
         cmocka_unit_test(test_coverage),
         cmocka_unit_test(test_wilson),
         cmocka_unit_test(test_sign_test),

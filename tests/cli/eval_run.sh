@@ -214,6 +214,15 @@ assert len(probes) == 4 and all(r["policy"] == "full" for r in probes) and len(r
 PY
 
 # A grid that ends early has seen all depths alike.
+# Probes of a grid come to all depths, as its samples do.
+run 'probes of a grid' --tasks niah_grid --lengths 400 --depths lin5 --trials 3 --policies full --out "$work/grid_probes"
+python3 - "$work/grid_probes/results.jsonl" <<'PY' || fail 'probes of a grid'
+import json, sys
+probes = [r for r in map(json.loads, open(sys.argv[1])) if r["index"] >= 900000]
+assert len({r["index"] // 3 % 5 for r in probes}) == len(probes) == 4, [r["index"] for r in probes]
+depths = sorted(r["depth"] for r in probes)
+assert depths[-1] - depths[0] > 0.2, depths  # a needle goes behind the last full stop, which is rare in 400 tokens
+PY
 run 'a grid' --tasks niah_grid --lengths 400 --depths lin5 --trials 2 --policies snapkv --no-gate --shard 1/2 --out "$work/grid"
 python3 - "$work/grid" <<'PY' || fail 'a grid: its first half has not seen every depth once'
 import json, sys
