@@ -16,8 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The prompts' wording; changes with any template of a task. */
-#define PROMPTS_VERSION "1"
+/* The prompts' wording and where they are cut; changes with any template of a task. */
+#define PROMPTS_VERSION "2"
 
 /* ---- Making ---- */
 
