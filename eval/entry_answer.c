@@ -133,7 +133,7 @@ static int step(const struct eval_machine *m, struct speaker *sp, int32_t n, dou
             sp[i].a->stop = "bad";
             sp[i].open = false;
         }
-    return status == WNW_OK || status == WNW_E_NOT_FINITE ? APP_OK : app_fail_status(status);
+    return eval_status_code(status);
 }
 
 /* Generates the answers of all speakers; those of the question that was read last. */
@@ -288,11 +288,6 @@ static int copy_of(wnw_session **out, const wnw_session *s)
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
-static int status_code(int status)
-{
-    return status == WNW_OK || status == WNW_E_NOT_FINITE ? APP_OK : app_fail_status(status);
-}
-
 /* Reads ids[n], which stand before a further question, under the rules of the first reading: the size then holds for all that
  * was read so far. */
 static int compress_again(struct speaker *sp, const int32_t *ids, int32_t n)
@@ -300,7 +295,7 @@ static int compress_again(struct speaker *sp, const int32_t *ids, int32_t n)
     struct eval_answer *a = sp->a;
     wnw_report report = wnw_report_default();
     wnw_cache_stats stats = wnw_cache_stats_default();
-    const int rc = status_code(wnw_session_read(sp->e->session, ids, n, &report));
+    const int rc = eval_status_code(wnw_session_read(sp->e->session, ids, n, &report));
     a->again = rc == APP_OK && wnw_cache_get_stats(sp->e->session, &stats) == WNW_OK;
     a->n_part = wnw_session_n_past(sp->e->session);
     a->kept_mean = report.kept_mean;
@@ -313,7 +308,7 @@ static int compress_again(struct speaker *sp, const int32_t *ids, int32_t n)
 static int end_rules(wnw_session *s, const struct eval_machine *m, const struct eval_config *c)
 {
     const wnw_run nothing = wnw_run_default();
-    return m->recompress && c->own_read && c->every == 0 ? status_code(wnw_session_begin(s, &nothing))
+    return m->recompress && c->own_read && c->every == 0 ? eval_status_code(wnw_session_begin(s, &nothing))
                                                          : APP_OK;
 }
 
@@ -340,7 +335,7 @@ static int ask(struct speaker *sp, const struct eval_machine *m, const struct ev
     }
     const double start = app_now_ms();
     if (rc == APP_OK && n > 0)
-        rc = status_code(wnw_session_prefill(sp->stand, ids, n, NULL, NULL));
+        rc = eval_status_code(wnw_session_prefill(sp->stand, ids, n, NULL, NULL));
     sp->a->question_ms = app_now_ms() - start;
     if (rc == APP_OK && !m->multi_request && !last) /* the history goes on from here */
         rc = copy_of(&e->session, sp->stand);
