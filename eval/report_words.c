@@ -154,6 +154,10 @@ void eval_words_notes(struct eval_doc *d, const struct eval_tables *t)
 {
     const struct eval_run *run = t->run;
     bool off_target = false;
+    if (json_is_true(json_object_get(run->info, "closed_book")))
+        eval_doc_put(d,
+                     "Closed book: the questions were asked without their contexts (--closed-book), so that "
+                     "scores are what can be known or guessed.\n");
     put_power(d, t);
     put_gate(d, t);
     put_stand_ins(d, run->info);
