@@ -212,6 +212,8 @@ int eval_task_sample(struct eval_sample *s, struct eval_world *w, const struct e
             return rc;
         if (!enough)
             return too_short(task, n_target, 0);
+        if (s->unmade)
+            return APP_OK;
         if (len.fits) {
             eval_set_meta(s, "tokens", json_integer(len.n));
             note_sources(s, w, task);

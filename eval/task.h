@@ -63,8 +63,8 @@ struct eval_fit {
  * has so many up to the end of its longest one, and as a conversation no more than the model's context holds. Returns an
  * exit code: bad input if not even the fewest units fit. */
 int eval_task_fit(struct eval_fit *fit, struct eval_world *w, const struct eval_task *task, int32_t n_target);
-/* Makes sample `index` with the units of the fit, or with fewer if it is too long. Returns an exit code. The
- * caller clears the sample in any case. */
+/* Makes sample `index` with the units of the fit, or with fewer if it is too long; one that cannot be made is marked so.
+ * Returns an exit code. The caller clears the sample in any case. */
 int eval_task_sample(struct eval_sample *s, struct eval_world *w, const struct eval_task *task,
                      const struct eval_fit *fit, int32_t n_target, int32_t index);
 
