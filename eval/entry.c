@@ -3,8 +3,8 @@
 #include "eval/entry.h"
 
 #include "app/console.h"
-#include "eval/grade.h"
 #include "eval/study.h"
+#include "eval/timeline.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,12 +51,25 @@ void eval_machine_close(struct eval_machine *m)
 static int read_gold(struct eval_gold *g, const struct eval_machine *m, const struct eval_chat *chat,
                      const struct eval_turn *turn)
 {
-    const char *prefix = turn->prefix.s ? turn->prefix.s : "";
-    if (chat->prefix_first) /* the answer opens the model's turn */
-        prefix = "\n";
-    if (!eval_grade_gold(&g->text, turn, *prefix ? prefix : "\n"))
-        return out_of_memory();
-    return m->tokenizer->encode(m->tokenizer, g->text.s, g->text.len, false, &g->ids, &g->n);
+    const int rc = eval_history_gold(&g->text, chat, turn);
+    return rc == APP_OK ? m->tokenizer->encode(m->tokenizer, g->text.s, g->text.len, false, &g->ids, &g->n)
+                        : rc;
+}
+
+/* Finds where answers begin, and how far the last of them may reach. */
+static int measure_turns(struct eval_reading *r, const struct eval_machine *m)
+{
+    const struct eval_sample *s = r->sample;
+    int rc = APP_OK;
+    for (int32_t t = 0; t < s->n_turns; t++)
+        r->end[t] = r->first[t].n;
+    if (!m->multi_request)
+        rc = eval_timeline_ends(r->end, m->tokenizer, r->chat, s,
+                                m->own_history ? EVAL_HISTORY_ANSWERS : EVAL_HISTORY_REFERENCES,
+                                m->recompress);
+    for (int32_t t = 0; rc == APP_OK && t < s->n_turns; t++)
+        r->n_need = r->end[t] + s->max_new > r->n_need ? r->end[t] + s->max_new : r->n_need;
+    return rc;
 }
 
 int eval_reading_open(struct eval_reading *r, const struct eval_machine *m, const struct eval_chat *chat,
@@ -65,8 +78,8 @@ int eval_reading_open(struct eval_reading *r, const struct eval_machine *m, cons
     *r = (struct eval_reading){.sample = s, .chat = chat, .n_turns = s->n_turns};
     r->first = calloc((size_t)s->n_turns, sizeof *r->first);
     r->gold = calloc((size_t)s->n_turns, sizeof *r->gold);
-    int rc = r->first && r->gold ? APP_OK : out_of_memory();
-    int32_t later = 0, longest = 0;
+    r->end = calloc((size_t)s->n_turns, sizeof *r->end);
+    int rc = r->first && r->gold && r->end ? APP_OK : out_of_memory();
     for (int32_t t = 0; rc == APP_OK && t < s->n_turns; t++) {
         struct eval_prompt *p = &r->first[t];
         rc = eval_prompt_context(p, m->tokenizer, chat, s);
@@ -74,14 +87,11 @@ int eval_reading_open(struct eval_reading *r, const struct eval_machine *m, cons
             rc = eval_prompt_turn(p, m->tokenizer, chat, s, t);
         if (rc == APP_OK)
             rc = read_gold(&r->gold[t], m, chat, &s->turns[t]);
-        const int32_t n_answer = s->max_new > EVAL_FORCED ? s->max_new : EVAL_FORCED;
-        const int32_t n = p->n - p->n_context + n_answer;
-        longest = n > longest ? n : longest;
-        later += n + r->gold[t].n;
     }
     if (rc == APP_OK)
+        rc = measure_turns(r, m);
+    if (rc == APP_OK)
         rc = eval_evidence_find(&r->evidence, m->model, s, r->first[0].ids, r->first[0].n_context);
-    r->n_need = rc == APP_OK ? r->first[0].n_context + (m->multi_request ? longest : later) : 0;
     return rc;
 }
 
@@ -113,6 +123,7 @@ void eval_reading_close(struct eval_reading *r)
         free(r->gold[t].ids);
     }
     eval_evidence_clear(&r->evidence);
+    free(r->end);
     free(r->first);
     free(r->gold);
     *r = (struct eval_reading){0};
@@ -124,6 +135,12 @@ int32_t eval_reading_border(const struct eval_reading *r, enum eval_mode mode)
     if (r->is_text)
         return p->n_context;
     return mode == EVAL_AWARE ? p->n_question : mode == EVAL_AWARE_FULL ? p->n : p->n_context;
+}
+
+int32_t eval_reading_forced(const struct eval_reading *r, const struct eval_machine *m, int32_t turn)
+{
+    const int32_t room = m->info.n_ctx_train - r->end[turn];
+    return room < EVAL_FORCED ? room : EVAL_FORCED;
 }
 
 /* ---- References and entries ---- */

@@ -39,7 +39,8 @@ struct eval_reading {
     struct eval_gold {
         struct app_text text;
         int32_t *ids, n;
-    } * gold; /* [n_turns]: the references as one text, owned */
+    } * gold;     /* [n_turns]: the references as one text, owned */
+    int32_t *end; /* [n_turns]: tokens that stand before the answer to each turn, owned; NULL for texts */
     struct eval_evidence evidence;
     int32_t n_need; /* the longest timeline in tokens, answers included */
     bool is_text;   /* no question: the second half of a text is compared */
@@ -53,6 +54,9 @@ int eval_reading_text(struct eval_reading *r, const struct eval_chat *raw, const
 void eval_reading_close(struct eval_reading *r);
 /* Tokens of the prompt that are compressed in a mode. */
 int32_t eval_reading_border(const struct eval_reading *r, enum eval_mode mode);
+/* The most tokens of an answer or of references that are fed behind a turn's question: EVAL_FORCED, or what the model's
+ * context has left there, which is enough for the answer and may not be for a comparison. */
+int32_t eval_reading_forced(const struct eval_reading *r, const struct eval_machine *m, int32_t turn);
 
 /* What the model generates for one question. */
 struct eval_answer {

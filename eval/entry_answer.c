@@ -133,7 +133,7 @@ static int step(const struct eval_machine *m, struct speaker *sp, int32_t n, dou
             sp[i].a->stop = "bad";
             sp[i].open = false;
         }
-    return status == WNW_OK || status == WNW_E_NOT_FINITE ? APP_OK : app_fail_status(status);
+    return eval_status_code(status);
 }
 
 /* Generates the answers of all speakers; those of the question that was read last. */
@@ -170,12 +170,12 @@ static int generate(const struct eval_machine *m, const struct eval_sample *s, i
 
 /* ---- Comparing ---- */
 
-/* Mean NLL of the references behind the question, on a copy. */
+/* Mean NLL of the references behind the question, on a copy; of their first tokens, at most so many. */
 static int feed_gold(double *nll, bool *good, const struct eval_machine *m, const struct eval_gold *gold,
-                     const wnw_session *stand)
+                     int32_t most, const wnw_session *stand)
 {
     struct eval_listener l = {.n_vocab = m->info.n_vocab, .gold = gold->ids};
-    const int32_t n = gold->n < EVAL_FORCED ? gold->n : EVAL_FORCED;
+    const int32_t n = gold->n < most ? gold->n : most;
     wnw_session *s;
     const int status = wnw_session_copy(&s, stand);
     if (status != WNW_OK)
@@ -186,12 +186,12 @@ static int feed_gold(double *nll, bool *good, const struct eval_machine *m, cons
     return rc;
 }
 
-/* Stores what predicts the full cache's answer. */
+/* Stores what predicts the first tokens of the full cache's answer, at most so many. */
 static int keep_expected(struct eval_expected *x, const struct eval_machine *m, const struct eval_gold *gold,
-                         struct speaker *sp)
+                         int32_t most, struct speaker *sp)
 {
     bool good, good_gold;
-    x->n = sp->a->n < EVAL_FORCED ? sp->a->n : EVAL_FORCED;
+    x->n = sp->a->n < most ? sp->a->n : most;
     x->ids = malloc(((size_t)x->n + 1) * sizeof *x->ids);
     x->logits = malloc(((size_t)x->n + 1) * (size_t)m->info.n_vocab * sizeof *x->logits);
     if (!x->ids || !x->logits)
@@ -199,7 +199,7 @@ static int keep_expected(struct eval_expected *x, const struct eval_machine *m, 
     if (x->n > 0)
         memcpy(x->ids, sp->a->ids, (size_t)x->n * sizeof *x->ids);
     struct eval_listener l = {.n_vocab = m->info.n_vocab, .keep = x->logits};
-    int rc = feed_gold(&x->gold_nll, &good_gold, m, gold, sp->stand);
+    int rc = feed_gold(&x->gold_nll, &good_gold, m, gold, most, sp->stand);
     if (rc == APP_OK)
         rc = eval_listen(&l, sp->stand, x->ids, x->n, true, &good);
     if (rc == APP_OK && !(good && good_gold))
@@ -211,7 +211,7 @@ static int keep_expected(struct eval_expected *x, const struct eval_machine *m, 
 }
 
 static int compare(struct speaker *sp, const struct eval_machine *m, const struct eval_gold *gold,
-                   const struct eval_expected *x)
+                   int32_t most, const struct eval_expected *x)
 {
     struct eval_answer *a = sp->a;
     struct eval_listener l = {.n_vocab = m->info.n_vocab, .beside = x->logits, .same = &a->same};
@@ -222,7 +222,7 @@ static int compare(struct speaker *sp, const struct eval_machine *m, const struc
     if (sp->e->config->mask && sp->e->config->mask->phase == WNW_MASK_DECODE)
         return APP_OK; /* what is fed here is read like a prompt, without the mask */
     a->same_first = eval_argmax(wnw_session_logits(sp->stand), m->info.n_vocab) == x->ids[0];
-    int rc = feed_gold(&nll, &good_gold, m, gold, sp->stand);
+    int rc = feed_gold(&nll, &good_gold, m, gold, most, sp->stand);
     if (rc == APP_OK)
         rc = eval_listen(&l, sp->stand, x->ids, x->n, true, &good);
     if (rc != APP_OK)
@@ -235,6 +235,29 @@ static int compare(struct speaker *sp, const struct eval_machine *m, const struc
 }
 
 /* ---- Turns ---- */
+
+/* What stands between the end of the question before and that of this one, with the model's own answer. An answer whose
+ * text has more tokens than the model generated is shortened until it takes no more room than was counted for it. */
+static int own_ids(struct eval_prompt *own, const struct eval_machine *m, const struct eval_reading *r,
+                   const struct app_text *said, int32_t turn)
+{
+    const int32_t room = r->end[turn] - r->end[turn - 1];
+    char *answer = strndup(said->s ? said->s : "", said->len);
+    int rc = answer ? APP_OK : app_fail(APP_FAILED, "out of memory for an answer");
+    for (bool fits = false; rc == APP_OK && !fits;) {
+        size_t n = strlen(answer);
+        rc = eval_prompt_next(own, m->tokenizer, r->chat, r->sample, turn, answer, m->recompress);
+        fits = own->n <= room || n == 0;
+        if (rc == APP_OK && !fits) {
+            for (n /= 2; n > 0 && ((unsigned char)answer[n] & 0xc0) == 0x80; n--)
+                ; /* not within a character */
+            answer[n] = '\0';
+            eval_prompt_clear(own);
+        }
+    }
+    free(answer);
+    return rc;
+}
 
 /* Tokens that the entry reads before it answers the turn. Behind earlier turns they are made anew and the
  * caller clears *own. */
@@ -250,9 +273,9 @@ static int turn_ids(const int32_t **ids, int32_t *n, struct eval_prompt *own, co
         *n = p->n - from;
         return APP_OK;
     }
-    const char *gold = r->gold[turn - 1].text.s, *said = e->answer[turn - 1].text.s;
-    const int rc = eval_prompt_next(own, m->tokenizer, r->chat, r->sample, turn,
-                                    m->own_history ? (said ? said : "") : gold, m->recompress);
+    const int rc = m->own_history ? own_ids(own, m, r, &e->answer[turn - 1].text, turn)
+                                  : eval_prompt_next(own, m->tokenizer, r->chat, r->sample, turn,
+                                                     r->gold[turn - 1].text.s, m->recompress);
     *ids = own->ids;
     *n = own->n;
     return rc;
@@ -265,11 +288,6 @@ static int copy_of(wnw_session **out, const wnw_session *s)
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
-static int status_code(int status)
-{
-    return status == WNW_OK || status == WNW_E_NOT_FINITE ? APP_OK : app_fail_status(status);
-}
-
 /* Reads ids[n], which stand before a further question, under the rules of the first reading: the size then holds for all that
  * was read so far. */
 static int compress_again(struct speaker *sp, const int32_t *ids, int32_t n)
@@ -277,7 +295,7 @@ static int compress_again(struct speaker *sp, const int32_t *ids, int32_t n)
     struct eval_answer *a = sp->a;
     wnw_report report = wnw_report_default();
     wnw_cache_stats stats = wnw_cache_stats_default();
-    const int rc = status_code(wnw_session_read(sp->e->session, ids, n, &report));
+    const int rc = eval_status_code(wnw_session_read(sp->e->session, ids, n, &report));
     a->again = rc == APP_OK && wnw_cache_get_stats(sp->e->session, &stats) == WNW_OK;
     a->n_part = wnw_session_n_past(sp->e->session);
     a->kept_mean = report.kept_mean;
@@ -290,7 +308,7 @@ static int compress_again(struct speaker *sp, const int32_t *ids, int32_t n)
 static int end_rules(wnw_session *s, const struct eval_machine *m, const struct eval_config *c)
 {
     const wnw_run nothing = wnw_run_default();
-    return m->recompress && c->own_read && c->every == 0 ? status_code(wnw_session_begin(s, &nothing))
+    return m->recompress && c->own_read && c->every == 0 ? eval_status_code(wnw_session_begin(s, &nothing))
                                                          : APP_OK;
 }
 
@@ -317,7 +335,7 @@ static int ask(struct speaker *sp, const struct eval_machine *m, const struct ev
     }
     const double start = app_now_ms();
     if (rc == APP_OK && n > 0)
-        rc = status_code(wnw_session_prefill(sp->stand, ids, n, NULL, NULL));
+        rc = eval_status_code(wnw_session_prefill(sp->stand, ids, n, NULL, NULL));
     sp->a->question_ms = app_now_ms() - start;
     if (rc == APP_OK && !m->multi_request && !last) /* the history goes on from here */
         rc = copy_of(&e->session, sp->stand);
@@ -335,6 +353,7 @@ static int answer_turn(const struct eval_machine *m, const struct eval_reading *
 {
     struct eval_expected *x = &reference->turn[turn];
     const struct eval_gold *gold = &r->gold[turn];
+    const int32_t most = eval_reading_forced(r, m, turn);
     const bool comparable = turn == 0 || m->multi_request || !m->own_history;
     int rc = APP_OK;
     for (int32_t i = 0; rc == APP_OK && i < n; i++)
@@ -345,9 +364,9 @@ static int answer_turn(const struct eval_machine *m, const struct eval_reading *
         wnw_session_free(sp[i].s);
         sp[i].s = NULL;
         if (sp[i].e->is_reference && !reference->there)
-            rc = keep_expected(x, m, gold, &sp[i]);
+            rc = keep_expected(x, m, gold, most, &sp[i]);
         else if (comparable)
-            rc = compare(&sp[i], m, gold, x);
+            rc = compare(&sp[i], m, gold, most, x);
     }
     return rc;
 }
@@ -360,8 +379,9 @@ int eval_answer_entries(const struct eval_machine *m, const struct eval_reading 
     for (int32_t turn = 0; rc == APP_OK && turn < r->n_turns; turn++) {
         struct speaker sp[EVAL_MAX_BATCH] = {0};
         for (int32_t i = 0; i < n; i++) {
-            sp[i] = (struct speaker){
-                .e = &e[i], .a = &e[i].answer[turn], .n_least = e[i].is_reference ? EVAL_FORCED : 0};
+            sp[i] = (struct speaker){.e = &e[i],
+                                     .a = &e[i].answer[turn],
+                                     .n_least = e[i].is_reference ? eval_reading_forced(r, m, turn) : 0};
             has_reference = has_reference || e[i].is_reference;
         }
         rc = answer_turn(m, r, sp, n, turn, reference);

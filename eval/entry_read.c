@@ -14,6 +14,7 @@
 #include "app/console.h"
 #include "app/process.h"
 #include "app/stop.h"
+#include "eval/listen.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,13 +32,6 @@ struct read {
     double prefill_ms; /* so far */
 };
 
-static int code_of(int status)
-{
-    return status == WNW_OK || status == WNW_E_NOT_FINITE ? APP_OK
-           : status == WNW_E_CANCELLED                    ? (int)APP_INTERRUPTED
-                                                          : app_fail_status(status);
-}
-
 static bool go_on(int32_t done, int32_t total, void *user)
 {
     (void)done;
@@ -48,7 +42,7 @@ static bool go_on(int32_t done, int32_t total, void *user)
 
 static int mask_heads(wnw_session *s, const struct eval_mask *mask)
 {
-    return mask ? code_of(wnw_session_mask_heads(s, mask->heads, mask->n, mask->phase)) : APP_OK;
+    return mask ? eval_status_code(wnw_session_mask_heads(s, mask->heads, mask->n, mask->phase)) : APP_OK;
 }
 
 /* A session with a config's type of cache and masks. */
@@ -56,7 +50,7 @@ static int new_session(wnw_session **s, const struct eval_machine *m, const stru
 {
     const wnw_session_params params = {WNW_INIT(wnw_session_params), .kv_type = c->kv.type,
                                        .kv_tail = c->kv.tail, .progress = go_on};
-    const int rc = code_of(wnw_session_new_on(s, m->engine, &params));
+    const int rc = eval_status_code(wnw_session_new_on(s, m->engine, &params));
     return rc == APP_OK ? mask_heads(*s, c->mask) : rc;
 }
 
@@ -136,7 +130,7 @@ static int compress_copy(struct eval_entry *e, const wnw_session *lean)
         status = wnw_session_renumber(e->session);
     e->compress_ms += e->plan ? app_now_ms() - start : 0;
     measure(e);
-    const int rc = code_of(status);
+    const int rc = eval_status_code(status);
     return rc == APP_OK ? mask_heads(e->session, e->config->mask) : rc;
 }
 
@@ -241,9 +235,9 @@ static int plan_alike(const struct read *rd, struct eval_entry *e, int32_t n, in
         reports[n_now++] = wnw_report_default();
     }
     if (rc == APP_OK)
-        rc = code_of(wnw_session_set_profile(rd->base, e[like].config->profile));
+        rc = eval_status_code(wnw_session_set_profile(rd->base, e[like].config->profile));
     if (rc == APP_OK)
-        rc = code_of(wnw_session_plan_many(rd->base, policies, sizes, n_now, plans, reports));
+        rc = eval_status_code(wnw_session_plan_many(rd->base, policies, sizes, n_now, plans, reports));
     for (int32_t i = 0; rc == APP_OK && i < n_now; i++) {
         struct eval_entry *one = &e[at[i]];
         one->plan = plans[i];
@@ -289,10 +283,10 @@ static int read_to(struct read *rd, enum eval_mode mode)
     const struct eval_prompt *p = &rd->r->first[0];
     const int32_t from = wnw_session_n_past(rd->base), to = eval_reading_border(rd->r, mode);
     const double start = app_now_ms();
-    int rc =
-        to > from ? code_of(wnw_session_prefill(rd->base, p->ids + from, to - from, NULL, NULL)) : APP_OK;
+    int rc = to > from ? eval_status_code(wnw_session_prefill(rd->base, p->ids + from, to - from, NULL, NULL))
+                       : APP_OK;
     rd->prefill_ms += app_now_ms() - start;
-    return rc == APP_OK ? code_of(wnw_session_set_question(rd->base, to - p->n_context)) : rc;
+    return rc == APP_OK ? eval_status_code(wnw_session_set_question(rd->base, to - p->n_context)) : rc;
 }
 
 /* Plans, compresses and answers for one mode. The base is left as it is, unless it is the last mode. */
@@ -308,9 +302,9 @@ static int run_mode(struct read *rd, enum eval_mode mode, bool last)
         rc = open_mode(rd, mode, e, &n);
     /* What was recorded is not needed by copies, and can be much larger than the cache. */
     if (rc == APP_OK && !last)
-        rc = code_of(wnw_session_copy(&lean, rd->base));
+        rc = eval_status_code(wnw_session_copy(&lean, rd->base));
     if (rc == APP_OK)
-        rc = code_of(wnw_session_observe(last ? rd->base : lean, NULL, 0));
+        rc = eval_status_code(wnw_session_observe(last ? rd->base : lean, NULL, 0));
     if (rc == APP_OK)
         rc = answer_waves(rd, e, n, last ? rd->base : lean);
     for (int32_t i = 0; e && i < n; i++)
@@ -340,11 +334,12 @@ static int open_base(struct read *rd)
     if (rc == APP_OK && asks)
         rc = make_tasks(&tasks, rd->r);
     if (rc == APP_OK && asks)
-        rc = code_of(wnw_session_set_tasks(rd->base, tasks.ids, tasks.n_ids, tasks.n));
+        rc = eval_status_code(wnw_session_set_tasks(rd->base, tasks.ids, tasks.n_ids, tasks.n));
     if (rc == APP_OK)
-        rc = code_of(wnw_session_observe(rd->base, policies, n));
+        rc = eval_status_code(wnw_session_observe(rd->base, policies, n));
     if (rc == APP_OK)
-        rc = code_of(wnw_session_set_template(rd->base, chat->n_prefix, chat->suffix, chat->n_suffix));
+        rc = eval_status_code(
+            wnw_session_set_template(rd->base, chat->n_prefix, chat->suffix, chat->n_suffix));
     free_tasks(&tasks);
     free(policies);
     return rc;
@@ -400,7 +395,7 @@ static int begin_own(struct eval_entry *e, const struct read *rd, const wnw_prom
                          .task_tokens = tasks.ids,
                          .n_task_tokens = tasks.n_ids};
     if (rc == APP_OK)
-        rc = code_of(wnw_session_begin(e->session, &run));
+        rc = eval_status_code(wnw_session_begin(e->session, &run));
     free_tasks(&tasks);
     return rc;
 }
@@ -420,11 +415,11 @@ static int read_own(struct eval_entry *e, const struct read *rd)
     if (rc == APP_OK)
         rc = begin_own(e, rd, &prompt);
     if (rc == APP_OK)
-        rc = code_of(wnw_session_read(e->session, p->ids, e->n_part, &report));
+        rc = eval_status_code(wnw_session_read(e->session, p->ids, e->n_part, &report));
     if (rc == APP_OK && e->config->every == 0 && !rd->m->recompress) {
         /* What follows stays, whatever the policy's own rule. */
         const wnw_run nothing = wnw_run_default();
-        rc = code_of(wnw_session_begin(e->session, &nothing));
+        rc = eval_status_code(wnw_session_begin(e->session, &nothing));
     }
     e->kept_mean = report.kept_mean;
     e->peak_bytes = report.kv_bytes_before;

@@ -3,6 +3,9 @@
  * Texts that nobody is asked about: the second half of a piece is read behind each entry's compressed first half and
  * its predictions are compared with the full cache's. All entries go through it side by side, a few tokens at a
  * time, because the predictions of a whole piece would take a vocabulary's worth of memory for each token.
+ *
+ * Where the full cache predicts values that are not numbers, nothing can be compared with it; other entries still have
+ * what the text costs them.
  */
 #include "eval/entry.h"
 
@@ -10,6 +13,7 @@
 #include "app/process.h"
 #include "eval/listen.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 enum { STEP = 64 }; /* tokens at a time */
@@ -20,7 +24,7 @@ static int copy_of(wnw_session **out, const wnw_session *s)
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
-/* Reads one step behind an entry. */
+/* Reads one step behind an entry; full: what the full cache predicts there, NULL where these are no numbers. */
 static int step_entry(struct eval_entry *e, const struct eval_machine *m, const int32_t *ids, int32_t n,
                       bool last, const float *full)
 {
@@ -38,23 +42,24 @@ static int step_entry(struct eval_entry *e, const struct eval_machine *m, const 
     return rc;
 }
 
-/* Reads the second half behind the full cache and all entries; full_nll becomes what it costs the full cache. */
+/* Reads the second half behind the full cache and all entries; full_nll becomes what it costs the full cache, NaN where that
+ * is no number. */
 static int read_half(const struct eval_machine *m, const struct eval_prompt *p, struct eval_entry *e,
                      int32_t n, wnw_session *full, double *full_nll)
 {
     float *logits = malloc((size_t)STEP * (size_t)m->info.n_vocab * sizeof *logits);
     int rc = logits ? APP_OK : app_fail(APP_FAILED, "out of memory for the full cache's predictions");
+    bool good = true;
     *full_nll = 0;
     for (int32_t at = p->n_context; rc == APP_OK && at < p->n; at += STEP) {
         const int32_t n_now = p->n - at < STEP ? p->n - at : STEP;
         struct eval_listener l = {.n_vocab = m->info.n_vocab, .keep = logits, .gold = p->ids + at};
-        bool good;
-        rc = eval_listen(&l, full, p->ids + at, n_now, at + n_now == p->n, &good);
-        *full_nll += l.nll;
-        if (rc == APP_OK && !good)
-            rc = app_fail(APP_FAILED, "the full cache predicts values that are not numbers");
+        if (good) {
+            rc = eval_listen(&l, full, p->ids + at, n_now, at + n_now == p->n, &good);
+            *full_nll = good ? *full_nll + l.nll : NAN;
+        }
         for (int32_t i = 0; rc == APP_OK && i < n; i++)
-            rc = step_entry(&e[i], m, p->ids + at, n_now, at + n_now == p->n, logits);
+            rc = step_entry(&e[i], m, p->ids + at, n_now, at + n_now == p->n, good ? logits : NULL);
     }
     free(logits);
     return rc;
@@ -77,9 +82,9 @@ int eval_text_entries(const struct eval_machine *m, const struct eval_reading *r
     for (int32_t i = 0; rc == APP_OK && i < n; i++) {
         struct eval_answer *a = &e[i].answer[0];
         a->n_question = p->n - p->n_context;
-        a->compared = !a->stop;
+        a->compared = !a->stop && !isnan(full_nll);
         a->same_first = a->same.n_lead > 0;
-        a->nll /= p->n - p->n_context;
+        a->nll = a->stop ? NAN : a->nll / (p->n - p->n_context);
         a->dnll = a->nll - full_nll / (p->n - p->n_context);
         a->stop = a->stop ? a->stop : "text";
         wnw_session_free(e[i].session);

@@ -95,17 +95,21 @@ static int dump_samples(struct eval_setup *s)
 {
     /* Every length is tried before the first line is printed, so that an error is one line and nothing
      * else. */
+    int64_t n_unmade = 0;
     int rc = eval_setup_fit(s);
     for (int32_t i = 0; rc == APP_OK && i < s->n_items; i++) {
         bool more = true;
         for (int32_t k = 0; rc == APP_OK && more && k < s->items[i].n; k++) {
             struct eval_sample sample;
             rc = eval_setup_sample(&sample, &more, s, &s->items[i], k);
-            if (rc == APP_OK && more)
+            n_unmade += rc == APP_OK && sample.unmade;
+            if (rc == APP_OK && more && !sample.unmade)
                 rc = print_sample(&sample);
             eval_sample_clear(&sample);
         }
     }
+    if (rc == APP_OK && n_unmade > 0)
+        app_note("%lld samples were left out: " EVAL_WHY_UNMADE, (long long)n_unmade);
     return rc == APP_OK ? app_finish_stdout() : rc;
 }
 

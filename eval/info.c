@@ -9,10 +9,10 @@
 static const struct {
     const char *name;
     bool of_parts;
-} free_fields[] = {{"command", true},  {"threads", true},     {"winnow", true},   {"stand_ins", true},
-                   {"too_long", true}, {"shard", false},      {"backend", false}, {"device", false},
-                   {"host", false},    {"calibration", true}, {"out", false},     {"ended", false},
-                   {"started", false}, {NULL, false}};
+} free_fields[] = {{"command", true},  {"threads", true},  {"winnow", true},      {"stand_ins", true},
+                   {"too_long", true}, {"unmade", true},   {"shard", false},      {"backend", false},
+                   {"device", false},  {"host", false},    {"calibration", true}, {"out", false},
+                   {"ended", false},   {"started", false}, {NULL, false}};
 
 static bool is_free(const char *field, bool shards)
 {

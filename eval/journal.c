@@ -67,6 +67,14 @@ bool eval_journal_has(const struct eval_journal *j, const char *key)
     return j->n_slots > 0 && j->keys[slot_of(j->keys, j->n_slots, key)];
 }
 
+bool eval_journal_any(const struct eval_journal *j, bool (*is)(const char *key))
+{
+    for (size_t i = 0; i < j->n_slots; i++)
+        if (j->keys[i] && is(j->keys[i]))
+            return true;
+    return false;
+}
+
 /* ---- Opening ---- */
 
 static int make_folder(const char *dir)

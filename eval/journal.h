@@ -22,6 +22,8 @@ struct eval_journal {
 int eval_journal_open(struct eval_journal *j, const char *dir);
 void eval_journal_close(struct eval_journal *j);
 bool eval_journal_has(const struct eval_journal *j, const char *key);
+/* Whether there is a record whose key satisfies `is`. */
+bool eval_journal_any(const struct eval_journal *j, bool (*is)(const char *key));
 /* Appends a record with the text "key" as one line. Returns an exit code. */
 int eval_journal_add(struct eval_journal *j, const json_t *row);
 

@@ -3,8 +3,16 @@
 #include "eval/listen.h"
 
 #include "app/console.h"
+#include "app/stop.h"
 
 #include <string.h>
+
+int eval_status_code(int status)
+{
+    return status == WNW_OK || status == WNW_E_NOT_FINITE ? APP_OK
+           : status == WNW_E_CANCELLED                    ? (int)APP_INTERRUPTED
+                                                          : app_fail_status(status);
+}
 
 /* Takes the prediction of token number i. */
 static void take(struct eval_listener *l, int32_t i, const float *logits)
@@ -41,5 +49,5 @@ int eval_listen(struct eval_listener *l, wnw_session *s, const int32_t *ids, int
     take(l, 0, wnw_session_logits(s));
     const int status = n_fed > 0 ? wnw_session_prefill(s, ids, n_fed, on_logits, &f) : WNW_OK;
     *good = status == WNW_OK;
-    return status == WNW_OK || status == WNW_E_NOT_FINITE ? APP_OK : app_fail_status(status);
+    return eval_status_code(status);
 }

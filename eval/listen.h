@@ -8,6 +8,10 @@
 
 #include <stddef.h>
 
+/* The exit code of a status of a session that reads or generates. Logits that are not numbers are no failure: who asks for
+ * them finds that there are none. */
+int eval_status_code(int status);
+
 /* What happens to the prediction of each token. */
 struct eval_listener {
     int32_t n_vocab;

@@ -14,10 +14,11 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-/* The prompts' wording; changes with any template of a task. */
-#define PROMPTS_VERSION "1"
+/* The prompts' wording and where they are cut; changes with any template of a task. */
+#define PROMPTS_VERSION "2"
 
 /* ---- Making ---- */
 
@@ -200,10 +201,22 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
 
 /* ---- Claiming a folder ---- */
 
+static int no_memory(void)
+{
+    return app_fail(APP_FAILED, "out of memory for the run's description");
+}
+
+/* The path of a file in a folder; NULL if memory runs out. */
+static char *in_folder(const char *dir, const char *name)
+{
+    char *path = NULL;
+    return asprintf(&path, "%s/%s", dir, name) < 0 ? NULL : path;
+}
+
 bool eval_manifest_samples(struct eval_setup *s, const char *dir)
 {
-    char *path;
-    if (asprintf(&path, "%s/run.json", dir) < 0)
+    char *path = in_folder(dir, "run.json");
+    if (!path)
         return false;
     json_t *old = json_load_file(path, 0, NULL);
     const json_t *tasks = json_object_get(old, "tasks");
@@ -249,18 +262,26 @@ static int compare(const char *path, const json_t *run)
     return rc;
 }
 
-int eval_manifest_claim(const char *dir, const json_t *run, size_t n_results)
+int eval_manifest_check(const char *dir, const json_t *run)
 {
-    char *path;
-    struct app_out out;
-    if (!run || asprintf(&path, "%s/run.json", dir) < 0)
-        return app_fail(APP_FAILED, "out of memory for the run's description");
-    int rc = APP_OK;
-    if (access(path, F_OK) == 0) {
+    struct stat st;
+    char *path = in_folder(dir, "run.json"), *results = in_folder(dir, "results.jsonl");
+    int rc = run && path && results ? APP_OK : no_memory();
+    if (rc == APP_OK && access(path, F_OK) == 0)
         rc = compare(path, run);
-    } else if (n_results > 0) {
+    else if (rc == APP_OK && stat(results, &st) == 0 && st.st_size > 0)
         rc = app_fail(APP_BAD_INPUT, "'%s' has results but no run.json; use another --out", dir);
-    } else {
+    free(path);
+    free(results);
+    return rc;
+}
+
+int eval_manifest_claim(const char *dir, const json_t *run)
+{
+    struct app_out out;
+    char *path = in_folder(dir, "run.json");
+    int rc = path ? eval_manifest_check(dir, run) : no_memory();
+    if (rc == APP_OK && access(path, F_OK) != 0) {
         rc = app_out_open(&out, path, NULL);
         if (rc == APP_OK)
             rc = app_out_json(&out, run);
@@ -271,18 +292,20 @@ int eval_manifest_claim(const char *dir, const json_t *run, size_t n_results)
     return rc;
 }
 
-int eval_manifest_too_long(const char *dir, int64_t n)
+int eval_manifest_left_out(const char *dir, int64_t n_too_long, int64_t n_unmade)
 {
-    char *path;
+    char *path = in_folder(dir, "run.json");
     struct app_out out;
-    if (asprintf(&path, "%s/run.json", dir) < 0)
-        return app_fail(APP_FAILED, "out of memory for the run's description");
+    if (!path)
+        return no_memory();
     json_t *run = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
     int rc = APP_OK;
     if (!json_is_object(run))
         rc = app_fail(APP_BAD_INPUT, "'%s' does not describe a run any more", path);
-    if (rc == APP_OK && json_integer_value(json_object_get(run, "too_long")) != n) {
-        app_json_set(&run, "too_long", json_integer(n));
+    if (rc == APP_OK && (json_integer_value(json_object_get(run, "too_long")) != n_too_long ||
+                         json_integer_value(json_object_get(run, "unmade")) != n_unmade)) {
+        app_json_set(&run, "too_long", json_integer(n_too_long));
+        app_json_set(&run, "unmade", json_integer(n_unmade));
         rc = app_out_open(&out, path, NULL);
         if (rc == APP_OK)
             rc = app_out_json(&out, run);

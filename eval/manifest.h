@@ -13,11 +13,14 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
 /* Takes over the numbers of samples that DIR/run.json has, if it is there with the same --time-budget: they follow
  * from how fast the machine was when the run began. Returns whether it is. */
 bool eval_manifest_samples(struct eval_setup *s, const char *dir);
-/* Compares with DIR/run.json, or writes it if it is not there. Returns an exit code: bad input where the folder
- * holds another run; the message names the first field that differs. n_results: lines that the folder has. */
-int eval_manifest_claim(const char *dir, const json_t *run, size_t n_results);
+/* Compares with DIR/run.json, if it is there, and changes nothing. Returns an exit code: bad input where the folder holds
+ * another run, the message names the first field that differs, or results without a description. */
+int eval_manifest_check(const char *dir, const json_t *run);
+/* The same, and writes DIR/run.json if it is not there. The folder is locked. */
+int eval_manifest_claim(const char *dir, const json_t *run);
 
-/* Notes in run.json how many samples were left out because they are longer than the model's context. Returns an exit code. */
-int eval_manifest_too_long(const char *dir, int64_t n);
+/* Notes in run.json how many samples were left out because they are longer than the model's context, and how many because
+ * they could not be made. Returns an exit code. */
+int eval_manifest_left_out(const char *dir, int64_t n_too_long, int64_t n_unmade);
 
 #endif

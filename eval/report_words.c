@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Sentences that every form of a report has. */
 #include "eval/report_impl.h"
+#include "eval/sample.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -154,6 +155,10 @@ void eval_words_notes(struct eval_doc *d, const struct eval_tables *t)
 {
     const struct eval_run *run = t->run;
     bool off_target = false;
+    if (json_is_true(json_object_get(run->info, "closed_book")))
+        eval_doc_put(d,
+                     "Closed book: the questions were asked without their contexts (--closed-book), so that "
+                     "scores are what can be known or guessed.\n");
     put_power(d, t);
     put_gate(d, t);
     put_stand_ins(d, run->info);
@@ -168,8 +173,11 @@ void eval_words_notes(struct eval_doc *d, const struct eval_tables *t)
     if (run->n_too_long > 0)
         eval_doc_put(d, "%lld samples were left out: they are longer than the model's context.\n",
                      (long long)run->n_too_long);
+    if (run->n_unmade > 0)
+        eval_doc_put(d, "%lld samples were left out: " EVAL_WHY_UNMADE ".\n", (long long)run->n_unmade);
     if (run->n_bad > 0)
-        eval_doc_put(d, "%zu answers have a number that is not finite; they score 0.\n", run->n_bad);
+        eval_doc_put(d, "%zu answers have a number that is not finite; questions among them score 0.\n",
+                     run->n_bad);
     if (run->n_twice > 0)
         eval_doc_put(d, "%zu answers are there more than once and count once.\n", run->n_twice);
     if (run->n_torn > 0)

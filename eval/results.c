@@ -95,6 +95,7 @@ static int place_folder(struct eval_runs *out, const char *folder)
         out->run[out->n++] = run;
     } else {
         out->run[i].n_too_long += run.n_too_long;
+        out->run[i].n_unmade += run.n_unmade;
         clear_run(&run);
     }
     return add_folder(&out->run[i], folder) ? APP_OK : no_memory(folder);

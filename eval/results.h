@@ -77,7 +77,8 @@ struct eval_run {
     size_t n;
     struct eval_result *probes; /* [n_probes]: samples that only say whether a task is informative, owned */
     size_t n_probes;
-    int64_t n_too_long;            /* samples that were left out, of all folders */
+    int64_t n_too_long;            /* samples that the model's context does not hold, of all folders */
+    int64_t n_unmade;              /* samples that could not be made, of all folders */
     size_t n_bad, n_twice, n_torn; /* lines without a number; lines that repeat another; lines cut off */
 };
 

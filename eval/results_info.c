@@ -37,6 +37,7 @@ int eval_info_read(struct eval_run *run, const char *folder)
         const json_t *seed = json_object_get(run->info, "seed");
         run->seed = json_is_integer(seed) ? (uint64_t)json_integer_value(seed) : 42;
         run->n_too_long = json_integer_value(json_object_get(run->info, "too_long"));
+        run->n_unmade = json_integer_value(json_object_get(run->info, "unmade"));
         if (!run->info && json_error_code(&error) != json_error_out_of_memory)
             rc = app_fail(APP_BAD_INPUT, "'%s' line %d: not JSON: %s", path, error.line, error.text);
         else if (!run->model)

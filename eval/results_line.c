@@ -105,8 +105,8 @@ static int read_measure(double *out, const struct eval_jsonl *j, const json_t *o
     return APP_OK;
 }
 
-/* A line whose score was not a number, or that says so itself, is bad: it scores 0. A line without a score only has
- * other numbers. */
+/* A line whose score was not a number, or that says so itself, is bad: it scores 0. A line without a score, which is that
+ * of a text, only has other numbers and gets none. */
 static int read_measures(struct eval_result *r, const struct eval_jsonl *j, const json_t *o)
 {
     for (int m = 0; m < EVAL_N_MEASURES; m++) {
@@ -114,9 +114,10 @@ static int read_measures(struct eval_result *r, const struct eval_jsonl *j, cons
         if (rc != APP_OK)
             return rc;
     }
-    if (json_is_true(json_object_get(o, "bad")) || json_is_null(json_object_get(o, "score"))) {
+    const json_t *score = json_object_get(o, "score");
+    if (json_is_true(json_object_get(o, "bad")) || json_is_null(score)) {
         r->flags |= EVAL_R_BAD;
-        r->m[EVAL_M_SCORE] = 0.0;
+        r->m[EVAL_M_SCORE] = score ? 0.0 : NAN;
     }
     r->flags |= json_is_true(json_object_get(o, "protected")) ? EVAL_R_PROTECTED : 0;
     r->flags |= json_is_true(json_object_get(o, "truncated")) ? EVAL_R_TRUNCATED : 0;

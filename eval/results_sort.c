@@ -156,7 +156,9 @@ static int drop_repeated(struct eval_run *run, struct eval_result *list, size_t 
             list[kept++] = list[i];
             continue;
         }
-        if (last->m[EVAL_M_SCORE] != list[i].m[EVAL_M_SCORE])
+        if (isnan(last->m[EVAL_M_SCORE]) != isnan(list[i].m[EVAL_M_SCORE]) ||
+            last->m[EVAL_M_SCORE] < list[i].m[EVAL_M_SCORE] ||
+            last->m[EVAL_M_SCORE] > list[i].m[EVAL_M_SCORE])
             return app_fail(
                 APP_BAD_INPUT,
                 "'%s/results.jsonl' line %lld and '%s/results.jsonl' line %lld give the same answer "

@@ -5,14 +5,22 @@
 #include "app/console.h"
 #include "app/json.h"
 #include "eval/grade.h"
+#include "eval/stats.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 void eval_row_key(char out[EVAL_MAX_KEY], const struct eval_sample *s, const char *config, int32_t turn)
 {
     snprintf(out, EVAL_MAX_KEY, "%s|%d|%d|%llu|%s|%d", s->task, (int)s->n_target, (int)s->index,
              (unsigned long long)s->seed, config, (int)turn);
+}
+
+bool eval_row_is_sample(const char *key)
+{
+    const char *length = strchr(key, '|'), *index = length ? strchr(length + 1, '|') : NULL;
+    return index && strtol(index + 1, NULL, 10) < EVAL_GATE_FIRST;
 }
 
 /* A number, or null where there is none; *bad is set then. */

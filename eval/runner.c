@@ -37,7 +37,7 @@ struct runner {
     bool *wanted, *now; /* [configs.n] of the sample at hand, and of the reading at hand; owned */
     bool too_long;      /* the sample at hand */
     const struct eval_reading *reading; /* of the sample at hand */
-    int64_t n_written, n_skipped, n_too_long;
+    int64_t n_written, n_skipped, n_too_long, n_unmade;
     int64_t n_answer_tokens;              /* generated, and read for questions */
     struct eval_readings readings, alone; /* done, and what every config by itself would need */
 };
@@ -173,10 +173,11 @@ static int open_folder(struct runner *x)
     if (x->pace.measured) /* how fast the machine was when the run began */
         app_json_set(&run, "calibration",
                      json_pack("{s:f, s:f}", "token_ms", x->pace.token_ms, "step_ms", x->pace.step_ms));
-    int rc = run ? eval_journal_open(&x->journal, x->args->app.out)
-                 : app_fail(APP_FAILED, "out of memory for the run's description");
+    int rc = eval_manifest_check(x->args->app.out, run); /* before anything is changed there */
     if (rc == APP_OK)
-        rc = eval_manifest_claim(x->args->app.out, run, x->journal.n_keys);
+        rc = eval_journal_open(&x->journal, x->args->app.out);
+    if (rc == APP_OK)
+        rc = eval_manifest_claim(x->args->app.out, run);
     json_decref(run);
     return rc;
 }
@@ -381,7 +382,9 @@ static int run_index(struct runner *x, struct eval_item *item, int32_t index)
             s.context.len = 0;
             s.n_spans = 0;
         }
-        if (rc == APP_OK && (more || item->text))
+        if (rc == APP_OK && s.unmade)
+            x->n_unmade++;
+        else if (rc == APP_OK && (more || item->text))
             rc = run_sample(x, item, item->text ? &identity : &s);
         eval_sample_clear(&s);
         x->progress.n_ran++;
@@ -446,6 +449,8 @@ static int finish(const struct runner *x, int rc)
     if (x->n_too_long > 0)
         app_note("%lld samples were left out: they are longer than the model's context of %d tokens",
                  (long long)x->n_too_long, (int)x->machine.info.n_ctx_train);
+    if (x->n_unmade > 0)
+        app_note("%lld samples were left out: " EVAL_WHY_UNMADE, (long long)x->n_unmade);
     if (rc == APP_INTERRUPTED)
         app_note("interrupted; the same command goes on");
     if (!x->args->quiet)
@@ -457,9 +462,14 @@ static int finish(const struct runner *x, int rc)
                  1e-3 * (x->alone.ms - x->readings.ms));
     if (x->journal.n_keys == 0)
         return APP_OK;
-    const int noted = eval_manifest_too_long(x->args->app.out, x->n_too_long);
+    const int noted = eval_manifest_left_out(x->args->app.out, x->n_too_long, x->n_unmade);
     if (noted != APP_OK)
         return noted;
+    if (!eval_journal_any(&x->journal, eval_row_is_sample)) {
+        app_note("'%s' has only answers to probes, which no method is measured on; there is no report yet",
+                 x->args->app.out);
+        return APP_OK;
+    }
     const struct eval_report_options report = report_options(x->args);
     return eval_report_write(&x->args->app.out, 1, &report);
 }
@@ -482,6 +492,9 @@ int eval_run_tasks(const struct eval_args *args)
                           "every sample is longer than the model's context of %d tokens; give "
                           "shorter --lengths, or shorter contexts in files",
                           (int)x.machine.info.n_ctx_train);
+        if (rc == APP_OK && x.n_unmade > 0 && x.n_unmade + x.n_too_long == x.progress.n_all)
+            rc = app_fail(APP_BAD_INPUT,
+                          "every sample was left out: " EVAL_WHY_UNMADE "; name another --haystack");
         if (rc == APP_OK || rc == APP_INTERRUPTED) {
             const int reported = finish(&x, rc);
             rc = reported == APP_OK || rc == APP_INTERRUPTED ? rc : reported;

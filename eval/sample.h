@@ -8,6 +8,9 @@
 #include <jansson.h>
 #include <stdint.h>
 
+/* Why a sample is left out that is `unmade`. */
+#define EVAL_WHY_UNMADE "their text has other tokens once the needle is in it"
+
 /* A question about the context. Tasks of one question have one turn. */
 struct eval_turn {
     struct app_text question;
@@ -33,6 +36,7 @@ struct eval_sample {
     int32_t n_spans;
     json_t *meta;
     bool no_memory; /* memory ran out: the sample is incomplete and must not be used */
+    bool unmade;    /* it cannot be made as it should be: it is left out and counted */
 };
 
 /* All functions below set no_memory if memory runs out, so that a task checks only once, at its end. */

@@ -4,6 +4,7 @@
 
 #include "app/console.h"
 #include "eval/random.h"
+#include "eval/timeline.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +53,9 @@ bool eval_set_exists(const struct eval_set *set, const char *folder)
 
 int32_t eval_set_max_prompt(int32_t n_ctx, int32_t max_new, int32_t overhead)
 {
-    return n_ctx == 32768 ? 31500 : n_ctx == 131072 ? 127500 : n_ctx - max_new - overhead - RESERVE;
+    const int32_t room = n_ctx - max_new - overhead - RESERVE;
+    const int32_t paper = n_ctx == 32768 ? 31500 : n_ctx == 131072 ? 127500 : room;
+    return paper < room ? paper : room;
 }
 
 int eval_set_open(struct eval_set_reader *r, const struct eval_set *set, const char *folder)
@@ -74,15 +77,23 @@ void eval_set_close(struct eval_set_reader *r)
     r->path = NULL;
 }
 
-/* Reduces the context to the first and last halves of `keep` tokens, joined. */
+/* What stands beside the context, in tokens. */
+struct beside {
+    int32_t first, longest, all; /* a question with the beginning of its answer; all of them together */
+    int32_t answers;             /* all answers, each as long as what may stay behind its question */
+};
+
+/* Reduces the context to so many tokens. The middle of the whole prompt goes, as in LongBench's program: its two halves are
+ * of equal length, and the question belongs to the second one. */
 static int cut_middle(struct eval_sample *s, const struct eval_set_reader *r, const int32_t *ids, int32_t n,
-                      int32_t keep)
+                      int32_t keep, int32_t n_question)
 {
     char *head = NULL, *tail = NULL;
-    const int32_t half = keep / 2;
-    int rc = r->tokenizer->decode(r->tokenizer, ids, half, &head);
+    const int32_t half = (keep + n_question) / 2, n_head = half < keep ? half : keep;
+    const int32_t n_tail = half > n_question ? half - n_question : 0;
+    int rc = r->tokenizer->decode(r->tokenizer, ids, n_head, &head);
     if (rc == APP_OK)
-        rc = r->tokenizer->decode(r->tokenizer, ids + n - half, half, &tail);
+        rc = r->tokenizer->decode(r->tokenizer, ids + n - n_tail, n_tail, &tail);
     if (rc == APP_OK) {
         s->context.len = 0;
         /* A cut may go through a character. */
@@ -95,15 +106,41 @@ static int cut_middle(struct eval_sample *s, const struct eval_set_reader *r, co
     return rc;
 }
 
-/* The most tokens of the context, where the longest question has so many and all of them together so many. SCBench's program leaves
- * room for answers and 1000 tokens, which several long questions do not fit. */
-static int32_t most_context(const struct eval_sample *s, const struct eval_set_reader *r, int32_t longest,
-                            int32_t all)
+/* Counts a question with the beginning of its answer, and where a conversation is counted its answer: the model's or, where
+ * they are longer, the references that stay in its place. */
+static int count_turn(struct beside *b, const struct eval_sample *s, const struct eval_set_reader *r,
+                      int32_t turn)
 {
-    int32_t keep = r->max_prompt > 0 ? r->max_prompt - longest : INT32_MAX;
+    const struct eval_turn *t = &s->turns[turn];
+    int32_t n_question = 0, n_prefix = 0, n_gold = 0;
+    int rc =
+        eval_count_tokens(&n_question, r->tokenizer, t->question.s ? t->question.s : "", t->question.len);
+    if (rc == APP_OK)
+        rc = eval_count_tokens(&n_prefix, r->tokenizer, t->prefix.s ? t->prefix.s : "", t->prefix.len);
+    if (rc == APP_OK && r->n_ctx > 0 && turn + 1 < s->n_turns) {
+        struct app_text gold = {0};
+        rc = eval_history_gold(&gold, r->chat, t);
+        if (rc == APP_OK)
+            rc = eval_count_tokens(&n_gold, r->tokenizer, gold.s, gold.len);
+        free(gold.s);
+    }
+    const int32_t n = n_question + n_prefix;
+    b->first = turn == 0 ? n : b->first;
+    b->longest = n > b->longest ? n : b->longest;
+    b->all += n;
+    b->answers += n_gold > s->max_new ? n_gold : s->max_new;
+    return rc;
+}
+
+/* The most tokens of the context. SCBench's program leaves room for answers and 1000 tokens, which several long questions, or
+ * references that are longer than answers, do not fit. */
+static int32_t most_context(const struct eval_sample *s, const struct eval_set_reader *r,
+                            const struct beside *b)
+{
+    int32_t keep = r->max_prompt > 0 ? r->max_prompt - b->longest : INT32_MAX;
     if (r->n_ctx > 0) {
-        const int32_t benchmark = r->n_ctx - s->max_new * s->n_turns - 1000 - longest;
-        const int32_t room = r->n_ctx - all - s->n_turns * (s->max_new + r->overhead) - RESERVE;
+        const int32_t benchmark = r->n_ctx - s->max_new * s->n_turns - 1000 - b->longest;
+        const int32_t room = r->n_ctx - b->all - b->answers - s->n_turns * r->overhead - RESERVE;
         keep = benchmark < keep ? benchmark : keep;
         keep = room < keep ? room : keep;
     }
@@ -113,27 +150,21 @@ static int32_t most_context(const struct eval_sample *s, const struct eval_set_r
 /* Cuts the context to what max_prompt and n_ctx leave beside the questions. */
 static int fit_prompt(struct eval_sample *s, const struct eval_set_reader *r)
 {
-    int32_t *ids = NULL, n = 0, longest = 0, all = 0;
+    struct beside b = {0};
+    int32_t *ids = NULL, n = 0;
     int rc = r->tokenizer->encode(r->tokenizer, s->context.s, s->context.len, false, &ids, &n);
-    for (int32_t i = 0; rc == APP_OK && i < s->n_turns; i++) {
-        int32_t n_question = 0, n_prefix = 0;
-        const struct app_text *q = &s->turns[i].question, *p = &s->turns[i].prefix;
-        rc = eval_count_tokens(&n_question, r->tokenizer, q->s ? q->s : "", q->len);
-        if (rc == APP_OK)
-            rc = eval_count_tokens(&n_prefix, r->tokenizer, p->s ? p->s : "", p->len);
-        longest = n_question + n_prefix > longest ? n_question + n_prefix : longest;
-        all += n_question + n_prefix;
-    }
-    const int32_t keep = most_context(s, r, longest, all);
+    for (int32_t i = 0; rc == APP_OK && i < s->n_turns; i++)
+        rc = count_turn(&b, s, r, i);
+    const int32_t keep = most_context(s, r, &b);
     if (rc == APP_OK && keep < 2)
         rc = r->n_ctx > 0 ? eval_jsonl_bad(&r->file, "%d questions of %d tokens do not fit a context of %d",
-                                           (int)s->n_turns, all, r->n_ctx)
+                                           (int)s->n_turns, b.all, r->n_ctx)
                           : eval_jsonl_bad(&r->file, "a question of %d tokens does not fit a prompt of %d",
-                                           longest, r->max_prompt);
+                                           b.longest, r->max_prompt);
     eval_set_meta(s, "truncated", json_boolean(rc == APP_OK && n > keep));
     eval_set_meta(s, "context_tokens", json_integer(n));
     if (rc == APP_OK && n > keep)
-        rc = cut_middle(s, r, ids, n, keep);
+        rc = cut_middle(s, r, ids, n, keep, b.first);
     free(ids);
     return rc;
 }
@@ -141,9 +172,10 @@ static int fit_prompt(struct eval_sample *s, const struct eval_set_reader *r)
 int eval_set_next(struct eval_set_reader *r, struct eval_sample *s, bool *more)
 {
     json_t *o;
+    const int32_t max_new = r->set->max_new + r->extra_new;
     *s = (struct eval_sample){.task = r->set->name,
                               .metric = r->set->metric,
-                              .max_new = r->set->max_new + r->extra_new,
+                              .max_new = max_new > r->least_new ? max_new : r->least_new,
                               .index = r->index};
     int rc = eval_jsonl_next(&r->file, &o);
     *more = rc == APP_OK && o;

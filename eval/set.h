@@ -45,6 +45,7 @@ struct eval_set_reader {
         n_ctx; /* tokens of context, all questions and answers, with `overhead` for the chat around each; 0 = no limit */
     int32_t overhead;
     int32_t extra_new; /* tokens that answers may have beyond the set's number */
+    int32_t least_new; /* tokens that answers have at least, for which the cut leaves room */
     bool chat_always;  /* even where the benchmark has no chat template */
     int32_t index;     /* of the next sample */
 };
@@ -59,8 +60,8 @@ void eval_set_close(struct eval_set_reader *r);
 int eval_set_check(int32_t *n, uint64_t *hash, const struct eval_set *set, const char *folder);
 /* Whether the set's file exists. */
 bool eval_set_exists(const struct eval_set *set, const char *folder);
-/* The longest prompt in tokens for a model: the papers' values for 32K and 128K models, otherwise what the
- * context leaves beside answers, chat and a reserve. */
+/* The longest prompt in tokens for a model, without the chat around it: what the context leaves beside answers, chat and a
+ * reserve, and no more than the papers' values for 32K and 128K models. */
 int32_t eval_set_max_prompt(int32_t n_ctx, int32_t max_new, int32_t overhead);
 
 /* set_longbench.c, set_scbench.c, set_user.c; ended by a name of NULL. */

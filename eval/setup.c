@@ -52,25 +52,25 @@ int32_t eval_extra_tokens(const struct eval_args *args, const struct eval_set *s
 int eval_setup_open_set(struct eval_set_reader *r, const struct eval_setup *s, const struct eval_set *set)
 {
     int32_t overhead;
-    wnw_model_info info = {WNW_INIT(wnw_model_info)};
     int rc = eval_set_open(r, set, eval_setup_folder(s, set));
     if (rc == APP_OK)
         rc = eval_count_overhead(&overhead, &s->world);
     if (rc != APP_OK)
         return rc;
-    wnw_model_get_info(s->model, &info);
     r->tokenizer = &s->tokenizer;
     r->chat = &s->chat;
     r->extra_new = eval_extra_tokens(s->args, set);
     r->chat_always = strcmp(set->group, "longbench") == 0 && strcmp(s->args->lb_chat, "all") == 0;
-    const int32_t max_new = set->max_new + r->extra_new;
+    r->least_new = eval_answer_tokens(s->args, s->suite);
+    const int32_t own_new = set->max_new + r->extra_new,
+                  max_new = own_new > r->least_new ? own_new : r->least_new;
     const bool scb = strcmp(set->group, "scbench") == 0;
-    r->n_ctx = scb ? info.n_ctx_train : 0;
+    r->n_ctx = scb ? s->world.n_ctx : 0;
     r->overhead = overhead;
     r->max_prompt = s->args->max_prompt != APP_UNSET ? (int32_t)s->args->max_prompt
                     : set->flags & EVAL_OWN_FILE || scb
                         ? 0
-                        : eval_set_max_prompt(info.n_ctx_train, max_new, overhead);
+                        : eval_set_max_prompt(s->world.n_ctx, max_new, overhead);
     return APP_OK;
 }
 
@@ -86,6 +86,9 @@ static int open_model(struct eval_setup *s)
     const int status = wnw_model_open(&s->model, s->model_path, &params);
     if (status != WNW_OK)
         return app_fail_status(status);
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    wnw_model_get_info(s->model, &info);
+    s->world.n_ctx = info.n_ctx_train;
     s->tokenizer = eval_tokenizer_of(s->model);
     return eval_chat_open(&s->chat, s->model, s->args->app.chat);
 }

@@ -3,6 +3,7 @@
 #include "eval/task.h"
 
 #include "app/console.h"
+#include "eval/timeline.h"
 #include "eval/wordlist.h"
 
 #include <stdio.h>
@@ -33,22 +34,52 @@ const struct eval_task *eval_task_find(const char *name)
 
 /* ---- Lengths ---- */
 
-/* Counts the tokens of a sample's longest prompt, including its answer. */
-static int count_sample(int32_t *n, const struct eval_world *w, const struct eval_sample *s)
+/* Counts the tokens of all of a sample's questions with their answers, whichever may stay in the cache: the model's or the
+ * references. n_first: tokens of the first prompt. */
+static int count_conversation(int32_t *n, const struct eval_world *w, const struct eval_sample *s,
+                              int32_t n_first)
 {
-    struct eval_prompt p;
-    int rc = eval_prompt_context(&p, w->tokenizer, w->chat, s);
+    int32_t *end = calloc((size_t)s->n_turns, sizeof *end);
     *n = 0;
-    for (int32_t turn = 0; rc == APP_OK && turn < s->n_turns; turn++) {
-        rc = eval_prompt_turn(&p, w->tokenizer, w->chat, s, turn);
-        *n = p.n + s->max_new > *n ? p.n + s->max_new : *n;
-    }
-    eval_prompt_clear(&p);
+    if (!end)
+        return app_fail(APP_FAILED, "out of memory for a sample of %s", s->task);
+    end[0] = n_first;
+    const int rc = eval_timeline_ends(end, w->tokenizer, w->chat, s,
+                                      EVAL_HISTORY_REFERENCES | EVAL_HISTORY_ANSWERS, false);
+    for (int32_t turn = 0; turn < s->n_turns; turn++)
+        *n = end[turn] + s->max_new > *n ? end[turn] + s->max_new : *n;
+    free(end);
     return rc;
 }
 
-/* Makes a sample of `units` units and counts it. */
-static int make_sample(struct eval_sample *s, bool *fits, int32_t *n_tokens, struct eval_world *w,
+/* A sample's length. */
+struct length {
+    int32_t n;     /* tokens of the longest prompt, including its answer; 0 = not known */
+    int32_t n_all; /* of the conversation; 0 = not counted */
+    bool fits;     /* n is not more than was asked for, and the model's context holds the conversation */
+};
+
+static int count_sample(struct length *len, const struct eval_world *w, const struct eval_sample *s)
+{
+    struct eval_prompt p;
+    int32_t n_first = 0;
+    int rc = eval_prompt_context(&p, w->tokenizer, w->chat, s);
+    *len = (struct length){0};
+    for (int32_t turn = 0; rc == APP_OK && turn < s->n_turns; turn++) {
+        rc = eval_prompt_turn(&p, w->tokenizer, w->chat, s, turn);
+        n_first = turn == 0 ? p.n : n_first;
+        len->n = p.n + s->max_new > len->n ? p.n + s->max_new : len->n;
+    }
+    eval_prompt_clear(&p);
+    /* A template that takes no earlier turns has no conversations; lengths beyond the context are left out anyway. */
+    if (rc == APP_OK && s->n_turns > 1 && w->chat->between && s->n_target <= w->n_ctx)
+        rc = count_conversation(&len->n_all, w, s, n_first);
+    len->fits = len->n <= s->n_target && len->n_all <= w->n_ctx;
+    return rc;
+}
+
+/* Makes a sample of `units` units and counts it. *enough: false if these are too few units. */
+static int make_sample(struct eval_sample *s, bool *enough, struct length *len, struct eval_world *w,
                        const struct eval_task *task, int64_t units, int32_t n_target, int32_t index)
 {
     char key[128];
@@ -60,37 +91,37 @@ static int make_sample(struct eval_sample *s, bool *fits, int32_t *n_tokens, str
                               .index = index,
                               .seed = w->seed,
                               .max_new = task->max_new};
-    *fits = true;
-    *n_tokens = 0;
+    *enough = true;
+    *len = (struct length){0};
     eval_set_meta(s, "units", json_integer(units));
-    const int rc = task->make(s, fits, w, task, units, &r);
-    if (rc != APP_OK || !*fits)
+    const int rc = task->make(s, enough, w, task, units, &r);
+    if (rc != APP_OK || !*enough)
         return rc;
     if (s->no_memory)
         return app_fail(APP_FAILED, "out of memory for a sample of %s", task->name);
-    return count_sample(n_tokens, w, s);
+    return count_sample(len, w, s);
 }
 
 /* Counts the tokens of sample 0 with `units` units; 0 if these are too few units. */
-static int count_units(int32_t *n_tokens, struct eval_world *w, const struct eval_task *task, int64_t units,
+static int count_units(struct length *len, struct eval_world *w, const struct eval_task *task, int64_t units,
                        int32_t n_target)
 {
     struct eval_sample s;
-    bool fits;
-    const int rc = make_sample(&s, &fits, n_tokens, w, task, units, n_target, 0);
+    bool enough;
+    const int rc = make_sample(&s, &enough, len, w, task, units, n_target, 0);
     eval_sample_clear(&s);
     return rc;
 }
 
-/* Finds the fewest units with which a sample can be made, and the tokens of that sample. */
-static int fewest_units(int64_t *units, int32_t *n_tokens, struct eval_world *w, const struct eval_task *task,
-                        int32_t n_target)
+/* Finds the fewest units with which a sample can be made, and the length of that sample. */
+static int fewest_units(int64_t *units, struct length *len, struct eval_world *w,
+                        const struct eval_task *task, int32_t n_target)
 {
     enum { MOST = 1 << 20 };
     int rc = APP_OK;
-    *n_tokens = 0;
-    for (*units = 1; rc == APP_OK && *n_tokens == 0 && *units < MOST; *units += *n_tokens == 0)
-        rc = count_units(n_tokens, w, task, *units, n_target);
+    *len = (struct length){0};
+    for (*units = 1; rc == APP_OK && len->n == 0 && *units < MOST; *units += len->n == 0)
+        rc = count_units(len, w, task, *units, n_target);
     return rc;
 }
 
@@ -103,37 +134,40 @@ static int too_short(const struct eval_task *task, int32_t n_target, int32_t lea
 int eval_task_fit(struct eval_fit *fit, struct eval_world *w, const struct eval_task *task, int32_t n_target)
 {
     int64_t lo;
-    int32_t n_lo, n;
+    struct length len;
     if (task->units_of) {
         *fit = (struct eval_fit){.units = task->units_of(n_target)};
         return fit->units > 0 ? APP_OK : too_short(task, n_target, task->least);
     }
-    int rc = fewest_units(&lo, &n_lo, w, task, n_target);
+    int rc = fewest_units(&lo, &len, w, task, n_target);
     if (rc != APP_OK)
         return rc;
-    if (n_lo == 0 || n_lo > n_target)
-        return too_short(task, n_target, n_lo);
+    if (!len.fits && len.n_all > w->n_ctx && len.n <= n_target)
+        return app_fail(APP_BAD_INPUT, "%s: its questions take %d tokens, and the model's context holds %d",
+                        task->name, (int)len.n_all, (int)w->n_ctx);
+    if (!len.fits)
+        return too_short(task, n_target, len.n);
     /* Units are doubled until the sample is too long, then the interval is halved. Making a sample is linear
      * in its units. */
     int64_t hi = lo + task->units_at_once;
     for (;;) {
-        rc = count_units(&n, w, task, hi, n_target);
+        rc = count_units(&len, w, task, hi, n_target);
         if (rc != APP_OK)
             return rc;
-        if (n > n_target)
+        if (!len.fits)
             break;
         lo = hi;
         hi *= 2;
     }
     while (hi - lo > 1) {
         const int64_t mid = lo + (hi - lo) / 2;
-        rc = count_units(&n, w, task, mid, n_target);
+        rc = count_units(&len, w, task, mid, n_target);
         if (rc != APP_OK)
             return rc;
-        if (n > n_target)
-            hi = mid;
-        else
+        if (len.fits)
             lo = mid;
+        else
+            hi = mid;
     }
     *fit = (struct eval_fit){.units = lo};
     return APP_OK;
@@ -171,15 +205,17 @@ int eval_task_sample(struct eval_sample *s, struct eval_world *w, const struct e
 {
     int64_t units = fit->units;
     for (;;) {
-        bool fits;
-        int32_t n_tokens;
-        int rc = make_sample(s, &fits, &n_tokens, w, task, units, n_target, index);
+        bool enough;
+        struct length len;
+        int rc = make_sample(s, &enough, &len, w, task, units, n_target, index);
         if (rc != APP_OK)
             return rc;
-        if (!fits)
+        if (!enough)
             return too_short(task, n_target, 0);
-        if (n_tokens <= n_target) {
-            eval_set_meta(s, "tokens", json_integer(n_tokens));
+        if (s->unmade)
+            return APP_OK;
+        if (len.fits) {
+            eval_set_meta(s, "tokens", json_integer(len.n));
             note_sources(s, w, task);
             rc = note_depth(s, w);
             return rc == APP_OK && s->no_memory ? app_fail(APP_FAILED, "out of memory for a sample") : rc;

@@ -17,6 +17,7 @@ struct eval_world {
     uint64_t seed;
     const struct eval_tokenizer *tokenizer;
     const struct eval_chat *chat;
+    int32_t n_ctx; /* of the model, which must hold all questions of a sample together; 0 = not known */
     struct eval_haystack haystack;
     double depths[EVAL_MAX_DEPTHS]; /* [n_depths] of tasks on a grid, in per cent */
     int32_t n_depths, n_trials;
@@ -58,11 +59,12 @@ const struct eval_task *eval_task_find(const char *name);
 struct eval_fit {
     int64_t units;
 };
-/* Finds the most units with which sample 0 has at most n_target tokens, including the answer. Returns an exit
- * code: bad input if not even the fewest units fit. */
+/* Finds the most units with which sample 0 has at most n_target tokens, including the answer; a sample of several questions
+ * has so many up to the end of its longest one, and as a conversation no more than the model's context holds. Returns an
+ * exit code: bad input if not even the fewest units fit. */
 int eval_task_fit(struct eval_fit *fit, struct eval_world *w, const struct eval_task *task, int32_t n_target);
-/* Makes sample `index` with the units of the fit, or with fewer if it is too long. Returns an exit code. The
- * caller clears the sample in any case. */
+/* Makes sample `index` with the units of the fit, or with fewer if it is too long; one that cannot be made is marked so.
+ * Returns an exit code. The caller clears the sample in any case. */
 int eval_task_sample(struct eval_sample *s, struct eval_world *w, const struct eval_task *task,
                      const struct eval_fit *fit, int32_t n_target, int32_t index);
 

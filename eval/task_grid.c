@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUFFER = 200, MAX_DRIFT = 8 }; /* tokens for the rest; most tokens that joining may add or lose */
+/* Tokens for the rest; the most tokens that joining may add or lose; the most that the haystack begins later. */
+enum { BUFFER = 200, MAX_DRIFT = 8, MAX_SHIFT = 4 };
 
 /* CompressKV's code writes this in front of the prompt, whatever the model. */
 static const char mark[] = "<|im_start|> ";
@@ -134,35 +135,48 @@ static int put_text(struct eval_sample *s, const struct eval_world *w, const int
     return APP_OK;
 }
 
-/* Adds the haystack with the needle in it, which have `units` tokens together. */
-static int put_needle(struct eval_sample *s, bool *fits, struct eval_world *w, const struct needle *n,
-                      int64_t units)
+/* Joins n_text tokens of the haystack, from token `first` on, and the needle in them, in the place of what the context has
+ * behind `from`. *n_joined becomes the tokens of the joined text. */
+static int join(struct eval_sample *s, int32_t *n_joined, struct eval_world *w, const struct needle *n,
+                size_t from, int32_t first, int32_t n_text)
 {
-    int32_t *ids = NULL, n_ids, n_needle, at = 0, n_joined = 0;
-    const double depth = eval_grid_depth(w, s->index);
-    int rc = eval_count_tokens(&n_needle, w->tokenizer, n->text.s, n->text.len);
-    const int32_t n_text = (int32_t)units - n_needle;
-    *fits = n_text > 0;
-    if (rc != APP_OK || !*fits)
-        return rc;
-    rc = haystack_ids(&ids, &n_ids, w, n_text);
+    int32_t *ids = NULL, n_ids, at = 0;
+    int rc = haystack_ids(&ids, &n_ids, w, first + n_text);
     if (rc == APP_OK)
-        rc = find_place(&at, w, ids, n_text, depth);
-    const size_t from = s->context.len;
+        rc = find_place(&at, w, ids + first, n_text, eval_grid_depth(w, s->index));
+    s->context.len = from;
+    s->n_spans = 0;
     if (rc == APP_OK)
-        rc = put_text(s, w, ids, at);
+        rc = put_text(s, w, ids + first, at);
     if (rc == APP_OK)
         eval_put_evidence(s, n->text.s, n->text.len);
     if (rc == APP_OK)
-        rc = put_text(s, w, ids + at, n_text - at);
+        rc = put_text(s, w, ids + first + at, n_text - at);
     free(ids);
-    if (rc == APP_OK && !s->no_memory)
-        rc = eval_count_tokens(&n_joined, w->tokenizer, s->context.s + from, s->context.len - from);
-    if (rc == APP_OK && abs(n_joined - (int32_t)units) > MAX_DRIFT)
-        rc = app_fail(APP_FAILED, "niah_grid: %d tokens became %d when the needle was put in", (int32_t)units,
-                      n_joined);
+    return rc == APP_OK && !s->no_memory
+               ? eval_count_tokens(n_joined, w->tokenizer, s->context.s + from, s->context.len - from)
+               : rc;
+}
+
+/* Adds the haystack with the needle in it, which have `units` tokens together. Where the joined text has many more or fewer,
+ * the haystack begins a few tokens later, so that it is cut elsewhere; if that does not help, the sample is left out. */
+static int put_needle(struct eval_sample *s, bool *fits, struct eval_world *w, const struct needle *n,
+                      int64_t units)
+{
+    int32_t n_needle, n_joined = 0;
+    int rc = eval_count_tokens(&n_needle, w->tokenizer, n->text.s, n->text.len);
+    const int32_t n_text = (int32_t)units - n_needle;
+    const size_t from = s->context.len;
+    *fits = n_text > 0;
+    if (rc != APP_OK || !*fits)
+        return rc;
+    s->unmade = true;
+    for (int32_t first = 0; rc == APP_OK && s->unmade && first <= MAX_SHIFT; first++) {
+        rc = join(s, &n_joined, w, n, from, first, n_text);
+        s->unmade = !s->no_memory && abs(n_joined - (int32_t)units) > MAX_DRIFT;
+    }
     eval_set_meta(s, "drift", json_integer(n_joined - units));
-    eval_set_meta(s, "grid_depth", json_real(depth));
+    eval_set_meta(s, "grid_depth", json_real(eval_grid_depth(w, s->index)));
     eval_set_meta(s, "trial", json_integer(s->index % w->n_trials));
     return rc;
 }

@@ -291,7 +291,8 @@ static void test_contexts_are_clusters(void **state)
     clear(&runs, &t);
 }
 
-/* A line with a score that is no number scores 0 and is counted; one without a score has other numbers only. */
+/* A line with a score that is no number scores 0 and is counted; one without a score has other numbers only, also where it is
+ * bad or there twice. */
 static void test_bad_and_unscored(void **state)
 {
     struct eval_runs runs;
@@ -303,8 +304,11 @@ static void test_bad_and_unscored(void **state)
     fprintf(results, form, "vt", 0, ",\"score\":1");
     fprintf(results, form, "vt", 1, ",\"score\":null,\"bad\":true");
     fprintf(results, form, "ppl", 0, ",\"kl\":0.25,\"unknown\":[1,{}]");
+    fprintf(results, form, "ppl", 0, ",\"kl\":0.25");
+    fprintf(results, form, "ppl", 1, ",\"kl\":null,\"scores\":{\"nll\":null},\"bad\":true");
     read_tables(&runs, &t, false);
-    assert_int_equal(runs.run[0].n_bad, 1);
+    assert_int_equal(runs.run[0].n_bad, 2);
+    assert_int_equal(runs.run[0].n_twice, 1);
     assert_int_equal(t.blocks[0].n_strata, 2);
     assert_int_equal(t.blocks[0].n_informative, 1);
     assert_near(t.blocks[0].rows[0].macro.mean, 50.0, 1e-9);

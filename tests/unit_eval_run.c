@@ -7,6 +7,8 @@
 #include "eval/config.h"
 #include "eval/grade.h"
 #include "eval/journal.h"
+#include "eval/manifest.h"
+#include "eval/row.h"
 #include "eval/study.h"
 
 #include <math.h>
@@ -363,6 +365,51 @@ static void test_a_torn_line_is_cut_off(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
+static bool is_c(const char *key)
+{
+    return strcmp(key, "c") == 0;
+}
+
+static void test_samples_among_keys(void **state)
+{
+    char *keys[4] = {NULL, (char[]){"b"}, NULL, NULL};
+    struct eval_journal j = {.keys = keys, .n_slots = 4};
+    (void)state;
+    assert_false(eval_journal_any(&j, is_c));
+    keys[3] = (char[]){"c"};
+    assert_true(eval_journal_any(&j, is_c));
+    assert_true(eval_row_is_sample("vt|1024|3|42|0123456789abcdef|0"));
+    assert_true(eval_row_is_sample("user|0|899999|0|0123456789abcdef|0"));
+    assert_false(eval_row_is_sample("vt|1024|900000|42|0123456789abcdef|0"));
+    assert_false(eval_row_is_sample("vt"));
+}
+
+/* Whether a folder is another run's is found out without a change to it. */
+static void test_a_folder_of_another_run(void **state)
+{
+    char dir[] = "/tmp/winnow-manifest-XXXXXX", path[64], results[64];
+    json_t *run = json_pack("{s:i}", "seed", 42), *other = json_pack("{s:i}", "seed", 43);
+    struct stat st;
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/run.json", dir);
+    snprintf(results, sizeof results, "%s/results.jsonl", dir);
+    assert_int_equal(eval_manifest_check(dir, run), APP_OK);
+    assert_int_equal(stat(path, &st), -1);
+    write_file(results, "torn"); /* results that nothing describes */
+    assert_int_equal(eval_manifest_check(dir, run), APP_BAD_INPUT);
+    unlink(results);
+    assert_int_equal(eval_manifest_claim(dir, run), APP_OK);
+    write_file(results, "{\"key\":\"a\"}\ntorn");
+    assert_int_equal(eval_manifest_check(dir, run), APP_OK);
+    assert_int_equal(eval_manifest_check(dir, other), APP_BAD_INPUT);
+    unlink(path);
+    unlink(results);
+    assert_int_equal(rmdir(dir), 0);
+    json_decref(run);
+    json_decref(other);
+}
+
 static void test_many_keys(void **state)
 {
     char dir[] = "/tmp/winnow-journal-XXXXXX", path[64], key[32];
@@ -404,6 +451,8 @@ int main(void)
         cmocka_unit_test(test_studies),
         cmocka_unit_test(test_options_replace_a_study),
         cmocka_unit_test(test_a_torn_line_is_cut_off),
+        cmocka_unit_test(test_samples_among_keys),
+        cmocka_unit_test(test_a_folder_of_another_run),
         cmocka_unit_test(test_many_keys),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

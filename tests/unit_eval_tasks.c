@@ -188,7 +188,7 @@ static void test_prose(void **state)
         for (size_t i = 0; i < n; i++)
             n_words += h->text.s[at + i] == ' ';
         if (at + n < len) { /* the last is cut off */
-            assert_in_range(n_words, 8, 20);
+            assert_in_range(n_words, 9, 20);
             assert_non_null(strchr(".?", h->text.s[at + n - 1]));
             assert_true(isupper((unsigned char)h->text.s[at]));
         }
@@ -395,6 +395,53 @@ static struct eval_sample make(const char *name, int32_t n, int32_t index)
     return sample_of(t, &fit, n, index);
 }
 
+/* Tokens of a sample's conversation, in which the longer of answer and references stays behind each question. */
+static int32_t count_talk(const struct eval_sample *s)
+{
+    struct eval_prompt p;
+    int32_t n = 0;
+    assert_int_equal(eval_prompt_context(&p, &toy, world.chat, s), APP_OK);
+    n = p.n_context;
+    for (int32_t turn = 0; turn < s->n_turns; turn++) {
+        int32_t n_gold;
+        struct app_text gold = {0};
+        assert_int_equal(eval_prompt_turn(&p, &toy, world.chat, s, turn), APP_OK);
+        assert_true(eval_grade_gold(&gold, &s->turns[turn], s->turns[turn].prefix.s));
+        assert_int_equal(eval_count_tokens(&n_gold, &toy, gold.s, gold.len), APP_OK);
+        n += p.n - p.n_context + (n_gold > s->max_new ? n_gold : s->max_new);
+        free(gold.s);
+    }
+    eval_prompt_clear(&p);
+    return n;
+}
+
+/* Where the model's context is as long as a sample, it holds all of the sample's questions with their answers; samples of
+ * which a longer context holds them are those that no limit changes. */
+static void test_conversations_fit_the_context(void **state)
+{
+    const struct eval_chat talk = {.head = empty, .tail = empty, .between = (char[]){"\n\n"}, .raw = true};
+    const struct eval_task *t;
+    (void)state;
+    world.chat = &talk;
+    for (int32_t i = 0; (t = own_task(&i));) {
+        if (strcmp(t->group, "scb") != 0)
+            continue;
+        struct eval_sample free_one = make(t->name, 2048, 1);
+        world.n_ctx = 2048;
+        struct eval_sample s = make(t->name, 2048, 1);
+        world.n_ctx = 4096;
+        struct eval_sample same_one = make(t->name, 2048, 1);
+        world.n_ctx = 0;
+        assert_cmp(count_talk(&free_one), >, 2048);
+        assert_in_range(count_talk(&s), 2048 - 82, 2048); /* 3 %, and a unit */
+        assert_string_equal(same_one.context.s, free_one.context.s);
+        eval_sample_clear(&free_one);
+        eval_sample_clear(&s);
+        eval_sample_clear(&same_one);
+    }
+    world.chat = &plain;
+}
+
 /* Times a word between blanks or line ends comes in text. */
 static int count_word(const char *text, const char *word)
 {
@@ -590,6 +637,70 @@ static void test_grid(void **state)
     }
 }
 
+/* Whether the text begins like the haystack. */
+static bool begins_haystack(const char *text, size_t len)
+{
+    const size_t first = eval_haystack_length(&world.haystack, 1);
+    return len >= first && memcmp(text, world.haystack.text.s, first) == 0;
+}
+
+/* The words of a text, and 20 tokens more where `more` holds. */
+static bool (*more)(const char *text, size_t len);
+
+static int drifting_encode(const struct eval_tokenizer *t, const char *text, size_t len, bool special,
+                           int32_t **ids, int32_t *n)
+{
+    enum { MORE = 20 };
+    const int rc = toy_encode(t, text, len, special, ids, n);
+    if (!more(text, len))
+        return rc;
+    *ids = realloc(*ids, ((size_t)*n + MORE) * sizeof **ids);
+    assert_non_null(*ids);
+    for (int i = 0; i < MORE; i++)
+        (*ids)[(*n)++] = (int32_t)slot_of(" more", 5);
+    return rc;
+}
+
+/* Long texts. */
+static bool is_long(const char *text, size_t len)
+{
+    (void)text;
+    return len > 1000;
+}
+
+/* A text that becomes other tokens when the needle is put in begins a word later, and where that does not help the sample is
+ * left out; nothing ends the run. */
+static void test_drift(void **state)
+{
+    static const struct eval_tokenizer drifting = {
+        .encode = drifting_encode, .decode = toy_decode, .is_control = toy_is_control};
+    struct eval_fit fit;
+    const struct eval_task *task = eval_task_find("niah_grid");
+    (void)state;
+    assert_int_equal(eval_haystack_reserve(&world.haystack, 1024), APP_OK);
+    assert_int_equal(eval_task_fit(&fit, &world, task, 1024), APP_OK);
+    world.tokenizer = &drifting;
+    more = begins_haystack;
+    struct eval_sample later = sample_of(task, &fit, 1024, 2);
+    more = is_long;
+    struct eval_sample none = sample_of(task, &fit, 1024, 2);
+    world.tokenizer = &toy;
+    struct eval_sample plain_one = sample_of(task, &fit, 1024, 2);
+    assert_true(none.unmade);
+    assert_false(later.unmade);
+    assert_in_range(abs(meta_int(&later, "drift")), 0, 8);
+    assert_int_equal(later.n_spans, 1);
+    assert_string_equal(later.turns[0].refs[0], plain_one.turns[0].refs[0]);
+    const char *book = "<book> ", *first = strstr(plain_one.context.s, book) + strlen(book);
+    assert_true(begins_haystack(first, strlen(first)));
+    const char *second = strstr(later.context.s, book) + strlen(book);
+    const size_t n_first = eval_haystack_length(&world.haystack, 1);
+    assert_int_equal(strncmp(second, first + n_first, 200), 0); /* the same text without its first word */
+    eval_sample_clear(&later);
+    eval_sample_clear(&none);
+    eval_sample_clear(&plain_one);
+}
+
 /* Five depths and two trials by hand: a step of 3 from the middle. For any numbers every sample comes once, and every depth
  * before one comes again. */
 static void test_order_of_grids(void **state)
@@ -613,11 +724,14 @@ static void test_order_of_grids(void **state)
 
 /* ---- Samples that stay ---- */
 
-/* tests/eval/samples.jsonl has sample 0 of every task, hashes.txt those of longer ones. Written anew where
- * WNW_WRITE_SAMPLES is set: to be read before it is committed. */
-static char *sample_text(const char *name, int32_t n, int32_t index)
+/* tests/eval/samples.jsonl has sample 0 of every task at 1024 tokens, hashes.txt those of three lengths. Written anew where
+ * WNW_WRITE_SAMPLES is set: to be read before it is committed. Returns NULL if the task does not fit the length. */
+static char *sample_text(const struct eval_task *t, int32_t n, int32_t index)
 {
-    struct eval_sample s = make(name, n, index);
+    struct eval_fit fit;
+    if (eval_task_fit(&fit, &world, t, n) == APP_BAD_INPUT)
+        return NULL;
+    struct eval_sample s = sample_of(t, &fit, n, index);
     json_t *o = eval_sample_json(&s);
     char *text = json_dumps(o, JSON_COMPACT | JSON_SORT_KEYS);
     assert_non_null(text);
@@ -628,7 +742,9 @@ static char *sample_text(const char *name, int32_t n, int32_t index)
 
 static void test_samples_stay(void **state)
 {
-    static const int32_t lengths[] = {1024, 1024, 4096, 4096};
+    static const struct {
+        int32_t n, index;
+    } kept[] = {{512, 0}, {512, 1}, {1024, 0}, {1024, 1}, {4096, 2}, {4096, 3}};
     const struct eval_task *t;
     const bool write = getenv("WNW_WRITE_SAMPLES") != NULL;
     FILE *whole = fopen(WNW_TEST_SOURCE_DIR "/tests/eval/samples.jsonl", write ? "w" : "r");
@@ -639,7 +755,8 @@ static void test_samples_stay(void **state)
     assert_non_null(whole);
     assert_non_null(hashes);
     for (int32_t i = 0; (t = own_task(&i));) {
-        char *text = sample_text(t->name, 1024, 0);
+        char *text = sample_text(t, 1024, 0);
+        assert_non_null(text);
         if (write) {
             fprintf(whole, "%s\n", text);
         } else {
@@ -648,11 +765,12 @@ static void test_samples_stay(void **state)
             assert_string_equal(text, line);
         }
         free(text);
-        for (int32_t k = 0; k < 4; k++) {
-            char want[128];
-            text = sample_text(t->name, lengths[k], k);
-            snprintf(want, sizeof want, "%s %d %d %016llx\n", t->name, lengths[k], k,
-                     (unsigned long long)eval_fnv(text, strlen(text)));
+        for (size_t k = 0; k < sizeof kept / sizeof *kept; k++) {
+            char want[128], hash[17] = "too short";
+            text = sample_text(t, kept[k].n, kept[k].index);
+            if (text)
+                snprintf(hash, sizeof hash, "%016llx", (unsigned long long)eval_fnv(text, strlen(text)));
+            snprintf(want, sizeof want, "%s %d %d %s\n", t->name, kept[k].n, kept[k].index, hash);
             if (write) {
                 fputs(want, hashes);
             } else {
@@ -716,6 +834,7 @@ int main(void)
         cmocka_unit_test(test_sentences),
         cmocka_unit_test(test_noise_starts_again),
         cmocka_unit_test(test_every_task),
+        cmocka_unit_test(test_conversations_fit_the_context),
         cmocka_unit_test(test_seeds_differ),
         cmocka_unit_test(test_too_short),
         cmocka_unit_test(test_needles_stand_once),
@@ -726,6 +845,7 @@ int main(void)
         cmocka_unit_test(test_two_hops),
         cmocka_unit_test(test_depths),
         cmocka_unit_test(test_grid),
+        cmocka_unit_test(test_drift),
         cmocka_unit_test(test_order_of_grids),
         cmocka_unit_test(test_samples_stay),
         cmocka_unit_test(test_references_score_100_and_nothing_scores_0),

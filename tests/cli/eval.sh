@@ -180,6 +180,26 @@ assert b["context"].startswith("You are given") and b["context"].endswith("Do no
 assert trec["question"] == "What is it? " and trec["answer_prefix"] == "Type:" and trec["meta"]["classes"] == ["Location", "Date"]
 assert not trec["meta"]["chat"] and trec["meta"]["first_line"] and samsum["meta"]["stop_at_line"] and a["meta"]["chat"]
 PY
+# Of a prompt that is too long the two ends stay, half of the tokens each; the question is part of the second.
+mkdir "$work/cut"
+python3 - "$work/cut/qasper.jsonl" <<'PY'
+import json, sys
+json.dump({"input": "Who is it? " * 60, "context": " ".join(f"word{i}" for i in range(3000)), "answers": ["Ann"]}, open(sys.argv[1], "w"))
+PY
+good 'LongBench, cut' eval --dump-samples -m "$smollm2" --tasks qasper --longbench "$work/cut" --lb-max-prompt 1000
+python3 - "$work/out" "$work" <<'PY' || fail 'LongBench, cut: ends'
+import json, re, sys
+(row,) = (json.loads(line) for line in open(sys.argv[1], encoding="utf-8"))
+numbers = list(re.finditer(r"word(\d+)", row["context"]))
+at = next(b.start() for a, b in zip(numbers, numbers[1:]) if int(b[1]) > int(a[1]) + 1)
+open(sys.argv[2] + "/head.txt", "w").write(row["context"][:at])
+open(sys.argv[2] + "/tail.txt", "w").write(row["context"][at:] + row["question"] + row["answer_prefix"])
+PY
+for end in head tail; do
+    good "tokens of the $end" tokens -m "$smollm2" --raw -f "$work/$end.txt"
+    n=$(wc -w <"$work/out")
+    [ "$n" -ge 490 ] && [ "$n" -le 510 ] || fail "LongBench, cut: the $end has $n tokens"
+done
 good 'LongBench as in kvpress' eval --dump-samples -m "$smollm2" --tasks longbench --longbench "$work/lb" --lb-max-prompt 1000 --lb-extra-tokens 20 --lb-chat all
 python3 - "$work/out" <<'PY' || fail 'LongBench as in kvpress'
 import json, sys
