@@ -37,12 +37,15 @@ const struct app_command eval_commands[] = {
     {.name = "report",
      .about = "Turns the results of evaluations into tables, intervals, charts and worst cases.",
      .usage = "DIR... [-o FILE.html] [--compare A,B] [--fail-if EXPR] [--json]",
-     .notes = "DIR is what `winnow eval --out` wrote. Shards of one run are read as one; other runs stand "
-              "side by side.\n"
-              "The summary goes to standard output. One DIR without -o gets report.html, summary.txt and "
-              "summary.csv;\n"
-              "otherwise the report is FILE.html, or report.html in the current folder.\n"
-              "Exit code 4: the limit of --fail-if is broken.",
+     .notes =
+         "DIR is what `winnow eval --out` wrote. Shards of one run are read as one; other runs stand "
+         "side by side.\n"
+         "The summary goes to standard output. One DIR without -o gets report.html, summary.txt, "
+         "summary.csv and,\n"
+         "if it has maps by depth and length, maps.csv; otherwise the report is FILE.html, or report.html "
+         "in the\n"
+         "current folder.\n"
+         "Exit code 4: the limit of --fail-if is broken.",
      .groups = report_groups,
      .max_rest = 1024,
      .args_size = sizeof(struct eval_args),

@@ -19,7 +19,9 @@ static const char *data_of(const struct eval_task *t)
         return "stand-in";
     if (t->flags & (EVAL_WANTS_SQUAD | EVAL_WANTS_HOTPOT))
         return "file";
-    return t->flags & EVAL_HIDES_IN_TEXT ? "prose" : "generated";
+    if (t->flags & EVAL_HIDES_IN_TEXT)
+        return "prose";
+    return t->flags & EVAL_OWN_WORDS ? "words" : "generated";
 }
 
 /* The lengths of a study in tokens, by default. */
@@ -57,9 +59,10 @@ static int print_list(void)
            "the second half of pieces of a text (--text), behind the compressed first half");
     puts("\nANSWER: tokens that are generated at most; LEAST: shortest useful length in tokens; DATA: "
          "generated as in "
-         "the benchmark,\nhidden in generated prose where the benchmark has essays (prose, unless --haystack "
-         "names texts), a "
-         "stand-in for the\nbenchmark's own data, or a file of yours. A group in --tasks means all of its "
+         "the benchmark,\nthe same with words of our own lists (words; tasks with prose have them, too), "
+         "hidden in "
+         "generated prose where the\nbenchmark has essays (prose, unless --haystack names texts), a "
+         "stand-in for the benchmark's own data, or a file of yours.\nA group in --tasks means all of its "
          "tasks; qa_syn_1 and qa_syn_2 stand in for qa_1 and qa_2 where --squad and --hotpot are not "
          "given.\n");
     const struct eval_suite *suite;

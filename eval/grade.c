@@ -15,10 +15,21 @@ static const char *const growing[] = {
 /* Metrics that are computed beside the first of these, which a sample may name as its own. */
 static const char *const beside_match[] = {"partial", NULL};
 static const char *const beside_exact[] = {"partial", "contains", NULL};
-static const char *const beside_needle[] = {"partial",       "wordset_recall", "rouge1_recall",
-                                            "rouge_pkg_1_r", "rouge_pkg_l_f",  NULL};
-/* Those that compare with the whole hidden sentence and not with the answer alone. */
-static const char *const of_sentence[] = {"rouge1_recall", "rouge_pkg_1_r", "rouge_pkg_l_f", NULL};
+static const char *const beside_needle[] = {"partial",
+                                            "wordset_recall",
+                                            "rouge1_recall",
+                                            "rouge_pkg_1_p",
+                                            "rouge_pkg_1_r",
+                                            "rouge_pkg_1_f",
+                                            "rouge_pkg_2_p",
+                                            "rouge_pkg_2_r",
+                                            "rouge_pkg_2_f",
+                                            "rouge_pkg_l_p",
+                                            "rouge_pkg_l_r",
+                                            "rouge_pkg_l_f",
+                                            NULL};
+/* Those that compare with the whole hidden sentence and not with the answer alone: the list's end. */
+static const char *const *const of_sentence = beside_needle + 2;
 
 static bool is_one_of(const char *name, const char *const *list)
 {

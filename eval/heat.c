@@ -9,19 +9,32 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The needle is the hypothesis, so that recall is a share of the answer. */
+#define PACKAGE "as kvpress reports it, ROUGE-"
+
 const struct eval_heat_score eval_heat_scores[EVAL_N_HEAT_SCORES] = {
-    {"score", "contains", EVAL_M_SCORE, "score"},
-    {"partial", NULL, EVAL_M_PARTIAL, "partial match"},
-    {"wordset_recall", NULL, EVAL_M_WORDSET, "share of the expected words, as CompressKV draws it"},
-    {"rouge1_recall", NULL, EVAL_M_ROUGE1, "recall of the needle's words"},
-    {"rouge_pkg_1_r", "rouge_pkg", EVAL_M_ROUGE_PKG,
-     "share of the answer's words that the needle has, as kvpress reports it"},
-    {"fgt", NULL, EVAL_M_FGT, "first generated token as with the full cache"},
+    {"score", NULL, EVAL_M_SCORE, true, "score"},
+    {"fgt", NULL, EVAL_M_FGT, true, "first generated token as with the full cache"},
+    {"partial", NULL, EVAL_M_PARTIAL, true, "partial match"},
+    {"contains", NULL, EVAL_M_CONTAINS, false, "answers that contain what was hidden"},
+    {"wordset_recall", NULL, EVAL_M_WORDSET, true, "share of the expected words, as CompressKV draws it"},
+    {"rouge1_recall", NULL, EVAL_M_ROUGE1, true, "recall of the needle's words"},
+    {"rouge_pkg_1_p", NULL, EVAL_M_ROUGE_PKG, false, PACKAGE "1, precision"},
+    {"rouge_pkg_1_r", NULL, EVAL_M_ROUGE_PKG + 1, true,
+     PACKAGE "1, recall: share of the answer's words that the needle has"},
+    {"rouge_pkg_1_f", NULL, EVAL_M_ROUGE_PKG + 2, false, PACKAGE "1, F"},
+    {"rouge_pkg_2_p", NULL, EVAL_M_ROUGE_PKG + 3, false, PACKAGE "2, precision"},
+    {"rouge_pkg_2_r", NULL, EVAL_M_ROUGE_PKG + 4, false, PACKAGE "2, recall"},
+    {"rouge_pkg_2_f", NULL, EVAL_M_ROUGE_PKG + 5, false, PACKAGE "2, F"},
+    {"rouge_pkg_l_p", NULL, EVAL_M_ROUGE_PKG + 6, false, PACKAGE "L, precision"},
+    {"rouge_pkg_l_r", NULL, EVAL_M_ROUGE_PKG + 7, false, PACKAGE "L, recall"},
+    {"rouge_pkg_l_f", "rouge_pkg", EVAL_M_ROUGE_PKG + 8, false, PACKAGE "L, F"},
 };
 
 bool eval_heat_shows(const char *name, const struct eval_heat_score *score)
 {
-    return !name || strcmp(name, score->name) == 0 || (score->alias && strcmp(name, score->alias) == 0);
+    return name ? strcmp(name, score->name) == 0 || (score->alias && strcmp(name, score->alias) == 0)
+                : score->usual;
 }
 
 int eval_heat_check(const char *name)
@@ -47,6 +60,14 @@ static double depth_of(const struct eval_result *r)
 static bool counts(const struct eval_result *r, int32_t task, int32_t variant, enum eval_measure m)
 {
     return r->task == task && r->variant == variant && !isnan(r->m[m]) && !isnan(r->m[EVAL_M_DEPTH]);
+}
+
+bool eval_heat_has(const struct eval_run *run, int32_t task, int32_t variant, enum eval_measure m)
+{
+    for (size_t i = 0; i < run->n; i++)
+        if (counts(&run->results[i], task, variant, m))
+            return true;
+    return false;
 }
 
 /* Inserts a value into an ascending list unless it is there. */
@@ -87,14 +108,18 @@ static void fill(struct eval_heat *h, const struct eval_run *run, int32_t task, 
                  enum eval_measure m)
 {
     const size_t n_cells = (size_t)h->n_depths * (size_t)h->n_lengths;
-    double sum = 0.0, open = 0.0;
+    double sum = 0.0, open = 0.0, all = 0.0;
     int32_t n_filled = 0, n_open = 0;
+    h->binary = true;
     for (size_t i = 0; i < run->n; i++) {
         const struct eval_result *r = &run->results[i];
         if (!counts(r, task, variant, m))
             continue;
         h->value[cell_of(h, r)] += 100.0 * r->m[m];
         h->n[cell_of(h, r)]++;
+        h->n_all++;
+        h->binary = h->binary && (r->m[m] == 0.0 || r->m[m] == 1.0);
+        all += r->m[m];
         h->has_protected = h->has_protected || r->flags & EVAL_R_PROTECTED;
         open += r->flags & EVAL_R_PROTECTED ? 0.0 : 100.0 * r->m[m];
         n_open += r->flags & EVAL_R_PROTECTED ? 0 : 1;
@@ -104,6 +129,8 @@ static void fill(struct eval_heat *h, const struct eval_run *run, int32_t task, 
         sum += h->n[i] > 0 ? h->value[i] : 0.0;
         n_filled += h->n[i] > 0;
     }
+    const struct eval_interval share = eval_wilson((int64_t)(all + 0.5), h->n_all);
+    h->wilson = (struct eval_interval){100.0 * share.lo, 100.0 * share.hi};
     h->mean = n_filled > 0 ? sum / n_filled : NAN;
     h->unprotected = n_open > 0 ? open / n_open : NAN;
 }

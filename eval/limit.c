@@ -11,14 +11,15 @@
 
 /* ---- Measures ---- */
 
+/* NaN where there is no interval: the limit cannot be judged then. */
 static double of_delta_below(const struct eval_cell *c)
 {
-    return c->delta.spread == EVAL_SPREAD_FEW ? c->delta.delta : c->delta.over.hi;
+    return c->delta.over.hi;
 }
 
 static double of_delta_above(const struct eval_cell *c)
 {
-    return c->delta.spread == EVAL_SPREAD_FEW ? c->delta.delta : c->delta.over.lo;
+    return c->delta.over.lo;
 }
 
 static double of_mean(const struct eval_cell *c)
@@ -163,10 +164,20 @@ static bool is_meant(const struct eval_limit *l, const struct eval_run *run, con
            (!l->kv_type || strcmp(l->kv_type, v->kv_type) == 0);
 }
 
+static const char *why_unknown(const struct eval_limit *l, const struct eval_cell *c)
+{
+    const bool is_delta = measures[l->measure].below == of_delta_below;
+    return is_delta && !isnan(c->delta.delta) ? "it has too few samples for an interval"
+                                              : "it has no such number";
+}
+
 static int check_row(const struct eval_limit *l, const struct eval_run *run, const struct eval_row *row)
 {
     const struct eval_variant *v = &run->variants[row->variant];
     const double value = (l->below ? measures[l->measure].below : measures[l->measure].above)(&row->macro);
+    if (isnan(value))
+        app_note("--fail-if: %s of %s at %s (%s, %s) is not checked: %s", measures[l->measure].name,
+                 v->policy, v->size, v->mode, v->kv_type, why_unknown(l, &row->macro));
     if (isnan(value) || (l->below ? value >= l->bound : value <= l->bound))
         return APP_OK;
     return app_fail(EVAL_LIMIT_HIT, "--fail-if: %s of %s at %s (%s, %s) is %.6g, %s the limit of %.6g",

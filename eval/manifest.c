@@ -105,33 +105,36 @@ static void add_name(struct app_text *to, const struct eval_setup *s, int32_t i)
     (void)app_text_put(to, "%s%s", to->len > 0 ? ", " : "", s->items[i].task->name);
 }
 
+/* Adds the sentence "WHAT in place of WHOSE (TASKS)", if tasks are named, and releases their names. */
+static void add_sentence(json_t **list, const char *what, const char *whose, struct app_text *tasks)
+{
+    char *text = NULL;
+    if (tasks->len > 0 && asprintf(&text, "%s in place of %s (%s)", what, whose, tasks->s) >= 0) {
+        (void)app_json_append(list, json_string(text));
+        free(text);
+    }
+    free(tasks->s);
+}
+
 /* Sentences on data that is made up where a benchmark has its own. */
 static json_t *stand_ins_of(const struct eval_setup *s)
 {
-    const bool made =
-        strcmp(s->world.haystack.name, "prose") == 0 || strcmp(s->world.haystack.name, "noise") == 0;
+    const bool prose = strcmp(s->world.haystack.name, "prose") == 0;
+    const bool made = prose || strcmp(s->world.haystack.name, "noise") == 0;
     json_t *list = json_array();
-    struct app_text hides = {0}, made_up = {0};
+    struct app_text hides = {0}, words = {0}, made_up = {0};
     for (int32_t i = 0; i < s->n_items; i++) {
         const struct eval_task *t = s->items[i].task;
         if (t && made && t->flags & EVAL_HIDES_IN_TEXT)
             add_name(&hides, s, i);
+        if (t && t->flags & EVAL_OWN_WORDS)
+            add_name(&words, s, i);
         if (t && t->flags & EVAL_STANDS_IN)
             add_name(&made_up, s, i);
     }
-    char *text = NULL;
-    if (hides.len > 0 &&
-        asprintf(&text, "generated %s in place of essays (%s)", s->world.haystack.name, hides.s) >= 0) {
-        (void)app_json_append(&list, json_string(text));
-        free(text);
-    }
-    if (made_up.len > 0 &&
-        asprintf(&text, "made-up data in place of the benchmark's own (%s)", made_up.s) >= 0) {
-        (void)app_json_append(&list, json_string(text));
-        free(text);
-    }
-    free(hides.s);
-    free(made_up.s);
+    add_sentence(&list, prose ? "generated prose" : "generated noise", "essays", &hides);
+    add_sentence(&list, "our own lists of words", "the package wonderwords", &words);
+    add_sentence(&list, "made-up data", "the benchmark's own", &made_up);
     return list;
 }
 

@@ -59,9 +59,11 @@ static void clear(struct eval_report *r)
 
 /* ---- Files ---- */
 
+enum form { HTML, TEXT, CSV, MAPS, N_FORMS };
+
 /* Where the forms go; NULL: that form is not written. */
 struct places {
-    char *html, *text, *csv; /* owned */
+    char *of[N_FORMS]; /* owned */
 };
 
 static char *in_folder(const char *folder, const char *name)
@@ -74,18 +76,14 @@ static char *in_folder(const char *folder, const char *name)
 static int find_places(struct places *p, char *const *folders, int32_t n, const char *out,
                        const struct app_inputs *inputs)
 {
+    static const char *const names[N_FORMS] = {"report.html", "summary.txt", "summary.csv", "maps.csv"};
     const bool beside = n == 1 && !out;
-    *p = (struct places){.html = beside ? in_folder(folders[0], "report.html")
-                                        : strdup(out ? out : "report.html"),
-                         .text = beside ? in_folder(folders[0], "summary.txt") : NULL,
-                         .csv = beside ? in_folder(folders[0], "summary.csv") : NULL};
-    if (!p->html || (beside && (!p->text || !p->csv)))
-        return no_memory();
-    int rc = app_out_check(p->html, inputs);
-    if (rc == APP_OK && beside)
-        rc = app_out_check(p->text, inputs);
-    if (rc == APP_OK && beside)
-        rc = app_out_check(p->csv, inputs);
+    int rc = APP_OK;
+    *p = (struct places){{NULL}};
+    for (int i = 0; rc == APP_OK && i < (beside ? N_FORMS : 1); i++) {
+        p->of[i] = beside ? in_folder(folders[0], names[i]) : strdup(out ? out : names[i]);
+        rc = p->of[i] ? app_out_check(p->of[i], inputs) : no_memory();
+    }
     return rc;
 }
 
@@ -101,13 +99,16 @@ static void add_inputs(struct app_inputs *inputs, char *const *folders, int32_t 
 }
 
 /* Makes all forms in memory, so that nothing is written if one cannot be made. */
-static int make_forms(struct eval_doc *html, struct eval_doc *text, struct eval_doc *csv,
-                      const struct eval_report *r)
+static int make_forms(struct eval_doc forms[N_FORMS], const struct eval_report *r)
 {
-    const int rc = eval_report_html(html, r);
-    eval_report_text(text, r);
-    eval_report_csv(csv, r);
-    return rc == APP_OK && (html->no_memory || text->no_memory || csv->no_memory) ? no_memory() : rc;
+    bool complete = true;
+    const int rc = eval_report_html(&forms[HTML], r);
+    eval_report_text(&forms[TEXT], r);
+    eval_report_csv(&forms[CSV], r);
+    eval_report_maps(&forms[MAPS], r);
+    for (int i = 0; i < N_FORMS; i++)
+        complete = complete && !forms[i].no_memory;
+    return rc == APP_OK && !complete ? no_memory() : rc;
 }
 
 static int print(const struct eval_report *r, const struct eval_doc *text, const char *html)
@@ -127,25 +128,21 @@ static int write_report(struct eval_report *r, char *const *folders, int32_t n)
 {
     struct app_inputs inputs = {.n = 0};
     struct places p;
-    struct eval_doc html = {0}, text = {0}, csv = {0};
+    struct eval_doc forms[N_FORMS] = {{.no_memory = false}};
     add_inputs(&inputs, folders, n);
     int rc = find_places(&p, folders, n, r->options->out, &inputs);
     if (rc == APP_OK)
-        rc = make_forms(&html, &text, &csv, r);
-    if (rc == APP_OK && p.text)
-        rc = eval_doc_write(&text, p.text, &inputs);
-    if (rc == APP_OK && p.csv)
-        rc = eval_doc_write(&csv, p.csv, &inputs);
+        rc = make_forms(forms, r);
+    /* The page comes last: where it is there, the others are. A run without maps has no file of them. */
+    for (int i = N_FORMS - 1; rc == APP_OK && i >= 0; i--)
+        if (p.of[i] && forms[i].text.len > 0)
+            rc = eval_doc_write(&forms[i], p.of[i], &inputs);
     if (rc == APP_OK)
-        rc = eval_doc_write(&html, p.html, &inputs);
-    if (rc == APP_OK)
-        rc = print(r, &text, p.html);
-    eval_doc_clear(&html);
-    eval_doc_clear(&text);
-    eval_doc_clear(&csv);
-    free(p.html);
-    free(p.text);
-    free(p.csv);
+        rc = print(r, &forms[TEXT], p.of[HTML]);
+    for (int i = 0; i < N_FORMS; i++) {
+        eval_doc_clear(&forms[i]);
+        free(p.of[i]);
+    }
     return rc;
 }
 

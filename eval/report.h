@@ -7,18 +7,19 @@
 #include <stdint.h>
 
 struct eval_report_options {
-    const char *out;        /* the HTML file; NULL: report.html in the folder, or here for several folders */
-    const char *compare;    /* "A,B": two policies against each other; NULL = none */
-    const char *fail_if;    /* a limit (limit.h); NULL = none */
-    const char *niah_score; /* what maps show (heat.h); NULL = the score as text, all in the HTML file */
-    bool json;              /* standard output gets one JSON object in place of the summary */
-    bool quiet;             /* standard output gets nothing */
-    bool no_gate;           /* tasks that the full cache cannot solve count as well */
+    const char *out;     /* the HTML file; NULL: report.html in the folder, or here for several folders */
+    const char *compare; /* "A,B": two policies against each other; NULL = none */
+    const char *fail_if; /* a limit (limit.h); NULL = none */
+    const char
+        *niah_score; /* what maps show (heat.h); NULL = the score as text, the usual ones in the HTML file */
+    bool json;       /* standard output gets one JSON object in place of the summary */
+    bool quiet;      /* standard output gets nothing */
+    bool no_gate;    /* tasks that the full cache cannot solve count as well */
 };
 
 /*
- * Reads the folders and writes report.html; for one folder without `out` also summary.txt and summary.csv, beside its
- * results. The summary, or the JSON object, goes to standard output. Returns an exit code: APP_OK; bad input (2) for
+ * Reads the folders and writes report.html; for one folder without `out` also summary.txt, summary.csv and, if there are maps by
+ * depth and length, maps.csv, beside its results. The summary, or the JSON object, goes to standard output. Returns an exit code: APP_OK; bad input (2) for
  * folders, results or options that cannot be used, in which case nothing is written; 4 if the limit is broken; 1 if
  * memory or the disk is full.
  */

@@ -157,7 +157,10 @@ static void put_table(struct eval_doc *d, const struct eval_tables *t, const str
 
 void eval_html_costs(struct eval_doc *d, struct eval_charts *charts, const struct eval_tables *t)
 {
-    eval_doc_put(d, "<h3>Time and memory against length</h3><p class=\"soft\">%s</p>\n",
+    eval_doc_put(d,
+                 "<h3>Time and memory against length</h3><p class=\"soft\">%s Where lines lie on each other, "
+                 "the one that "
+                 "is listed last is seen.</p>\n",
                  is_alone(t->run)
                      ? "Each method reads every context by itself and answers alone."
                      : "A context is read once for all methods of a protocol, so that the time to read it is "

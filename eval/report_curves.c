@@ -5,8 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { MOST_BYTES = 1200000 }; /* of a page; charts of single tasks beyond it are left out */
-
 /* ---- Score over the share removed ---- */
 
 /* Adds the series of a curve: the mean over tasks (stratum -1), or one task. Whiskers are the interval of the
@@ -177,8 +175,9 @@ static void put_bytes_table(struct eval_doc *d, const struct eval_tables *t, con
         eval_doc_put(d, "%s</th>", ahead ? "</b>" : "");
         eval_html_number(d, list[i].bytes / 1048576.0, 2);
         eval_html_number(d, c->mean, 1);
-        eval_doc_put(d, "<td>%s</td><td class=\"left\">",
-                     isnan(c->delta.delta) ? "–" : eval_format_signed(number, c->delta.delta, 1));
+        eval_doc_put(d, "<td>");
+        eval_html_text(d, eval_format_signed(number, c->delta.delta, 1));
+        eval_doc_put(d, "</td><td class=\"left\">");
         eval_doc_xml(d, eval_words_interval(interval, &c->delta));
         eval_doc_put(d, "</td></tr>\n");
     }
@@ -241,7 +240,7 @@ static void put_task_charts(struct eval_doc *d, struct eval_charts *charts, cons
     eval_doc_xml(d, b->mode);
     eval_doc_put(d, "</summary><div class=\"charts\">");
     for (int32_t k = 0; k < b->n_strata; k++) {
-        const bool room = d->text.len < MOST_BYTES;
+        const bool room = d->text.len < EVAL_HTML_MOST_CHARTS;
         if (b->strata[k].informative && room)
             put_chart(d, charts, t, b, curves, n_curves, k);
         all = all && room;

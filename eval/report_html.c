@@ -42,6 +42,15 @@ void eval_html_number(struct eval_doc *d, double value, int decimals)
     eval_doc_put(d, "</td>");
 }
 
+void eval_html_first(struct eval_doc *d, const struct eval_cell *c)
+{
+    char number[EVAL_MAX_NUMBER], share[EVAL_MAX_INTERVAL];
+    const struct eval_interval over = {100.0 * c->first.lo, 100.0 * c->first.hi};
+    eval_doc_put(d, "<td>%s",
+                 isnan(c->m[EVAL_M_FGT]) ? "–" : eval_format(number, 100.0 * c->m[EVAL_M_FGT], 1));
+    eval_doc_put(d, " <span class=\"even\">%s</span></td>", eval_words_share(share, over, 1));
+}
+
 enum { MOST_LINES = 10 };
 
 bool eval_html_is_drawn(const struct eval_tables *t, const struct eval_block *b, int32_t i)

@@ -25,6 +25,12 @@ const char *eval_words_length(char out[32], int32_t n_target);
 /* "[-33.3, -13.9]", "n<6" or "[0.0, 0.0] (no variation)"; returns out. */
 enum { EVAL_MAX_INTERVAL = 80 };
 const char *eval_words_interval(char out[EVAL_MAX_INTERVAL], const struct eval_paired *p);
+/* An interval of a share, "[0.70, 0.89]"; "" where there is none. Returns out. */
+const char *eval_words_share(char out[EVAL_MAX_INTERVAL], struct eval_interval share, int decimals);
+/* What scores of 0 and 1 say beside their difference: "Wilson [49.0, 94.3], lost 2, gained 1, p = 1.00", and that answers of
+ * one context count one by one, if there are such. "" for other scores. Returns out. */
+enum { EVAL_MAX_COUNTS = 200 };
+const char *eval_words_counts(char out[EVAL_MAX_COUNTS], const struct eval_cell *c);
 /* Adds what a reader must know before believing the tables of a run, one sentence per line: what the number of samples
  * can show, tasks that say nothing, stand-ins, bad lines, how many intervals exclude 0 by chance. */
 void eval_words_notes(struct eval_doc *d, const struct eval_tables *t);
@@ -33,10 +39,19 @@ double eval_words_decode_rate(const struct eval_cell *c);
 /* The number of intervals in a block: rows other than the full cache's, once for every task, domain and for the mean. */
 int32_t eval_words_n_intervals(const struct eval_block *b);
 
+/* ---- Stand-ins (report_stand_ins.c) ---- */
+
+/* Adds a sentence that names what stood in for data of benchmarks, by run.json; nothing if nothing did. */
+void eval_stand_ins_note(struct eval_doc *d, const json_t *info);
+/* Adds what stood in for data of a task, without the names of tasks, as a field of a CSV line; of any task if it is NULL. */
+void eval_stand_ins_csv(struct eval_doc *d, const json_t *info, const char *task);
+
 /* ---- Forms ---- */
 
 void eval_report_text(struct eval_doc *d, const struct eval_report *r);
 void eval_report_csv(struct eval_doc *d, const struct eval_report *r);
+/* The maps by depth and length as CSV; nothing where there are none. */
+void eval_report_maps(struct eval_doc *d, const struct eval_report *r);
 /* NULL if memory runs out. */
 json_t *eval_report_json(const struct eval_report *r);
 /* Returns an exit code. */

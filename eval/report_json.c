@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A number, or null where there is none. */
 static json_t *number(double value)
@@ -24,20 +25,20 @@ static void set_interval(json_t **o, const struct eval_paired *p)
 
 static json_t *cell_json(const struct eval_cell *c)
 {
-    static const char *const names[EVAL_N_MEASURES] = {
-        "score",       "partial",    "wordset_recall", "rouge1_recall", "rouge_pkg_1_r", "fgt",
-        "agree",       "kl",         "dnll",           "nll",           "removed",       "kv_bytes",
-        "peak_bytes",  "ctx_tokens", "gen_tokens",     "depth",         "prefill_ms",    "compress_ms",
-        "question_ms", "decode_ms"};
     json_t *o = json_object();
     app_json_set(&o, "n", json_integer((json_int_t)c->n));
+    app_json_set(&o, "clusters", json_integer((json_int_t)c->n_clusters));
     app_json_set(&o, "mean", number(c->mean));
     app_json_set(&o, "full", number(c->full));
     set_interval(&o, &c->delta);
     app_json_set(&o, "retention", number(eval_cell_retention(c)));
-    for (int m = EVAL_M_PARTIAL; m < EVAL_N_MEASURES; m++)
+    for (enum eval_measure m = EVAL_M_PARTIAL; m < EVAL_N_MEASURES; m++)
         if (!isnan(c->m[m]))
-            app_json_set(&o, names[m], number(c->m[m]));
+            app_json_set(&o, eval_measure_name(m), number(c->m[m]));
+    if (!isnan(c->first.lo)) {
+        app_json_set(&o, "fgt_lo", number(c->first.lo));
+        app_json_set(&o, "fgt_hi", number(c->first.hi));
+    }
     if (c->binary && c->n > 0) {
         app_json_set(&o, "wilson_lo", number(c->wilson.lo));
         app_json_set(&o, "wilson_hi", number(c->wilson.hi));
@@ -50,21 +51,26 @@ static json_t *cell_json(const struct eval_cell *c)
     return o;
 }
 
+/* The cells of a row: of tasks, which have a length, of domains or of buckets. */
+static json_t *cells_json(const struct eval_run *run, const struct eval_block *b, const struct eval_row *row,
+                          enum eval_by by)
+{
+    static const char *const keys[EVAL_N_BY] = {"task", "domain", "bucket"};
+    json_t *list = json_array();
+    for (int32_t i = 0; i < eval_by_n(b, by); i++) {
+        json_t *cell = cell_json(eval_by_cell(row, by, i));
+        app_json_set(&cell, keys[by], app_json_text(eval_by_name(run, b, by, i)));
+        if (by == EVAL_BY_TASK)
+            app_json_set(&cell, "N", json_integer(b->strata[i].n_target));
+        app_json_append(&list, cell);
+    }
+    return list;
+}
+
 static json_t *row_json(const struct eval_run *run, const struct eval_block *b, const struct eval_row *row)
 {
     const struct eval_variant *v = &run->variants[row->variant];
-    json_t *o = json_object(), *tasks = json_array(), *domains = json_array();
-    for (int32_t i = 0; i < b->n_domains; i++) {
-        json_t *cell = cell_json(&row->domain[i]);
-        app_json_set(&cell, "domain", json_string(b->domains[i]));
-        app_json_append(&domains, cell);
-    }
-    for (int32_t i = 0; i < b->n_strata; i++) {
-        json_t *cell = cell_json(&row->cell[i]);
-        app_json_set(&cell, "task", app_json_text(run->tasks[b->strata[i].task]));
-        app_json_set(&cell, "N", json_integer(b->strata[i].n_target));
-        app_json_append(&tasks, cell);
-    }
+    json_t *o = json_object();
     app_json_set(&o, "policy", app_json_text(v->policy));
     app_json_set(&o, "size", app_json_text(v->size));
     app_json_set(&o, "kv_type", app_json_text(v->kv_type));
@@ -73,8 +79,10 @@ static json_t *row_json(const struct eval_run *run, const struct eval_block *b, 
     app_json_set(&o, "removed", number(row->removed));
     app_json_set(&o, "off_target", json_boolean(row->off_target));
     app_json_set(&o, "macro", cell_json(&row->macro));
-    app_json_set(&o, "domains", domains);
-    app_json_set(&o, "tasks", tasks);
+    app_json_set(&o, "domains", cells_json(run, b, row, EVAL_BY_DOMAIN));
+    if (b->n_buckets > 0)
+        app_json_set(&o, "buckets", cells_json(run, b, row, EVAL_BY_BUCKET));
+    app_json_set(&o, "tasks", cells_json(run, b, row, EVAL_BY_TASK));
     return o;
 }
 
@@ -130,10 +138,12 @@ static void add_maps(json_t **list, const struct eval_run *run, const struct eva
                                                       h.depth[k / h.n_lengths], h.value[k], h.n[k]));
             if (h.n_depths > 0)
                 app_json_append(list,
-                                json_pack("{s:o,s:s,s:o,s:f,s:o,s:o}", "task",
+                                json_pack("{s:o,s:s,s:o,s:f,s:o,s:o,s:o,s:o}", "task",
                                           app_json_text(run->tasks[task]), "score", score->name, "config",
                                           app_json_text(run->variants[b->rows[i].variant].id), "mean", h.mean,
-                                          "unprotected", number(h.unprotected), "cells", cells));
+                                          "wilson_lo", number(h.binary ? h.wilson.lo : NAN), "wilson_hi",
+                                          number(h.binary ? h.wilson.hi : NAN), "unprotected",
+                                          number(h.unprotected), "cells", cells));
             else
                 json_decref(cells);
             eval_heat_clear(&h);
@@ -191,10 +201,25 @@ static json_t *versus_json(const struct eval_run *run, const struct eval_versus 
     return o;
 }
 
+/* What a reader must know before believing the tables, a sentence or two each. */
+static json_t *notes_json(const struct eval_tables *t)
+{
+    struct eval_doc notes = {0};
+    json_t *list = json_array();
+    eval_words_notes(&notes, t);
+    for (const char *at = notes.text.s, *end; at && (end = strchr(at, '\n')); at = end + 1)
+        app_json_append(&list, json_stringn(at, (size_t)(end - at)));
+    if (notes.no_memory)
+        app_json_append(&list, NULL);
+    eval_doc_clear(&notes);
+    return list;
+}
+
 static json_t *run_json(const struct eval_report *r, int32_t i)
 {
     const struct eval_tables *t = &r->tables[i];
     const struct eval_run *run = t->run;
+    const json_t *stand_ins = json_object_get(run->info, "stand_ins");
     json_t *o = json_object(), *folders = json_array(), *blocks = json_array(), *versus = json_array();
     for (int32_t k = 0; k < run->n_folders; k++)
         app_json_append(&folders, app_json_text(run->folders[k]));
@@ -208,6 +233,9 @@ static json_t *run_json(const struct eval_report *r, int32_t i)
     app_json_set(&o, "bad", json_integer((json_int_t)run->n_bad));
     app_json_set(&o, "repeated", json_integer((json_int_t)run->n_twice));
     app_json_set(&o, "torn", json_integer((json_int_t)run->n_torn));
+    app_json_set(&o, "too_long", json_integer((json_int_t)run->n_too_long));
+    app_json_set(&o, "stand_ins", json_is_array(stand_ins) ? json_deep_copy(stand_ins) : json_array());
+    app_json_set(&o, "notes", notes_json(t));
     app_json_set(&o, "blocks", blocks);
     if (r->names[0])
         app_json_set(&o, "compare", versus);

@@ -89,17 +89,21 @@ void eval_text_predictions(struct eval_doc *d, const struct eval_tables *t, cons
             continue;
         eval_doc_put(d, "\n%-*s %5s  %-26s", width + 1, t->run->tasks[s->task], "n", "KL to the full cache");
         if (s->scored)
-            eval_doc_put(d, " %7s %7s %8s\n", "agree %", "first %", "dnll");
+            eval_doc_put(d, " %7s %7s %-14s %8s\n", "agree %", "first %", "95 %", "dnll");
         else
             eval_doc_put(d, " %-32s over the full cache's\n", "perplexity");
         for (int32_t i = 0; i < b->n_rows; i++) {
             const struct predictions p = predictions_of(d, t, b, i, k);
             char agree[EVAL_MAX_NUMBER], first[EVAL_MAX_NUMBER], dnll[EVAL_MAX_NUMBER];
+            char share[EVAL_MAX_INTERVAL];
+            const struct eval_interval of_first = {100.0 * b->rows[i].cell[k].first.lo,
+                                                   100.0 * b->rows[i].cell[k].first.hi};
             eval_text_label(d, t->run, &t->run->variants[b->rows[i].variant], true, width + 1);
             eval_doc_put(d, " %5zu  %-26s", b->rows[i].cell[k].n, p.kl);
             if (s->scored)
-                eval_doc_put(d, " %7s %7s %8s\n", eval_format(agree, p.agree, 1),
-                             eval_format(first, p.first, 1), eval_format_signed(dnll, p.dnll, 3));
+                eval_doc_put(d, " %7s %7s %-14s %8s\n", eval_format(agree, p.agree, 1),
+                             eval_format(first, p.first, 1), eval_words_share(share, of_first, 1),
+                             eval_format_signed(dnll, p.dnll, 3));
             else
                 eval_doc_put(d, *p.more ? " %-32s %s\n" : " %s\n", p.ppl, p.more);
         }
@@ -141,7 +145,7 @@ static void put_table(struct eval_doc *d, const struct eval_tables *t, const str
         put_cell(d, p.kl);
         if (s->scored) {
             eval_html_number(d, p.agree, 1);
-            eval_html_number(d, p.first, 1);
+            eval_html_first(d, &b->rows[i].cell[k]);
             eval_html_number(d, p.dnll, 3);
         } else {
             put_cell(d, p.ppl);

@@ -5,10 +5,11 @@
 #include <math.h>
 #include <string.h>
 
-/* A difference with its interval and verdict, as cells of a row. */
-static void put_delta(struct eval_doc *d, const struct eval_paired *p)
+/* A difference with its interval and verdict, as cells of a row. Where nothing varies the interval says little, and what the
+ * scores of cell (NULL = none) say beside it follows. */
+static void put_delta(struct eval_doc *d, const struct eval_paired *p, const struct eval_cell *cell)
 {
-    char number[EVAL_MAX_NUMBER], interval[EVAL_MAX_INTERVAL];
+    char number[EVAL_MAX_NUMBER], interval[EVAL_MAX_INTERVAL], counts[EVAL_MAX_COUNTS];
     if (isnan(p->delta)) {
         eval_doc_put(d, "<td>–</td><td></td>");
         return;
@@ -18,6 +19,9 @@ static void put_delta(struct eval_doc *d, const struct eval_paired *p)
     eval_html_text(d, eval_format_signed(number, p->delta, 1));
     eval_doc_put(d, " %s</td><td class=\"left\">", *verdict == '-' ? "−" : verdict);
     eval_doc_xml(d, eval_words_interval(interval, p));
+    if (cell && p->spread == EVAL_SPREAD_NONE && *eval_words_counts(counts, cell)) {
+        eval_html_element(d, "div", "counts", counts);
+    }
     eval_doc_put(d, "</td>");
 }
 
@@ -30,9 +34,9 @@ static void put_row(struct eval_doc *d, const struct eval_run *run, const struct
     eval_html_label(d, run, v, true);
     eval_doc_put(d, "%s</th><td>%zu</td>", row->off_target ? "*" : "", c->n);
     eval_html_number(d, c->mean, 1);
-    put_delta(d, &c->delta);
+    put_delta(d, &c->delta, c);
     eval_html_number(d, eval_cell_retention(c), 1);
-    eval_html_number(d, 100.0 * c->m[EVAL_M_FGT], 1);
+    eval_html_first(d, c);
     eval_html_number(d, c->m[EVAL_M_KL], 3);
     eval_html_number(d, v->full ? NAN : 100.0 * row->removed, 1);
     eval_html_number(d, c->m[EVAL_M_BYTES] / 1048576.0, 2);
@@ -51,7 +55,8 @@ static void put_means(struct eval_doc *d, const struct eval_tables *t, const str
                  "class=\"left\">Method</th>"
                  "<th title=\"samples\">n</th><th>Score</th><th>Δ</th><th class=\"left\">95 %% interval</th>"
                  "<th title=\"share of the full cache's score\">Kept %%</th>"
-                 "<th title=\"first generated token as with the full cache\">First token %%</th>"
+                 "<th title=\"first generated token as with the full cache, and Wilson's 95 %% interval of "
+                 "all answers\">First token %%</th>"
                  "<th title=\"divergence of predictions from the full cache's, nats\">KL</th>"
                  "<th title=\"share of the entries\">Removed %%</th><th>KV MiB</th>"
                  "<th title=\"time to compress\">Compress ms</th><th>tokens/s</th></tr></thead><tbody>\n",
@@ -63,14 +68,18 @@ static void put_means(struct eval_doc *d, const struct eval_tables *t, const str
 
 /* ---- By task and domain ---- */
 
-/* A score with its verdict; the tooltip has n and interval. */
+/* A score with its verdict; the tooltip has n, the interval, and what scores of 0 and 1 say beside it. */
 static void put_score(struct eval_doc *d, bool informative, const struct eval_cell *c)
 {
-    char number[EVAL_MAX_NUMBER], full[EVAL_MAX_NUMBER], interval[EVAL_MAX_INTERVAL];
+    char number[EVAL_MAX_NUMBER], full[EVAL_MAX_NUMBER], interval[EVAL_MAX_INTERVAL], counts[EVAL_MAX_COUNTS];
     const char *verdict = eval_cell_verdict(c);
     eval_doc_put(d, "<td%s title=\"n = %zu, full cache %s ", informative ? "" : " class=\"grey\"", c->n,
                  eval_format(full, c->full, 1));
     eval_doc_xml(d, eval_words_interval(interval, &c->delta));
+    if (*eval_words_counts(counts, c)) {
+        eval_doc_put(d, "; ");
+        eval_doc_xml(d, counts);
+    }
     eval_doc_put(d, "\">%s", isnan(c->mean) ? "–" : eval_format(number, c->mean, 1));
     if (*verdict == '+' || *verdict == '-')
         eval_doc_put(d, " <span class=\"%s\">%s</span>", *verdict == '+' ? "plus" : "minus",
@@ -78,10 +87,14 @@ static void put_score(struct eval_doc *d, bool informative, const struct eval_ce
     eval_doc_put(d, "</td>");
 }
 
-/* A table of scores: a column for each task, or for each domain. */
-static void put_by(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b, bool domains)
+/* A table of scores: a column for each task, domain or bucket. */
+static void put_by(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b,
+                   enum eval_by by)
 {
-    const int32_t n = domains ? b->n_domains : b->n_strata;
+    static const char *const titles[EVAL_N_BY] = {"scores by task",
+                                                  "means of the informative tasks by domain",
+                                                  "means of the informative tasks by words of the context"};
+    const int32_t n = eval_by_n(b, by);
     char length[32];
     eval_doc_put(d, "<p class=\"caption\">");
     eval_doc_xml(d, b->mode);
@@ -89,11 +102,9 @@ static void put_by(struct eval_doc *d, const struct eval_tables *t, const struct
                  ", %s: %s; + and − where the interval of the difference excludes 0</p><div "
                  "class=\"scroll\"><table><thead><tr>"
                  "<th class=\"left\">Method</th>",
-                 eval_words_length(length, b->n_target),
-                 domains ? "means of the informative tasks by domain" : "scores by task");
+                 eval_words_length(length, b->n_target), titles[by]);
     for (int32_t k = 0; k < n; k++)
-        eval_html_element(d, "th", domains || b->strata[k].informative ? NULL : "grey",
-                          domains ? b->domains[k] : t->run->tasks[b->strata[k].task]);
+        eval_html_element(d, "th", eval_by_counts(b, by, k) ? NULL : "grey", eval_by_name(t->run, b, by, k));
     eval_doc_put(d, "</tr></thead><tbody>\n");
     for (int32_t i = 0; i < b->n_rows; i++) {
         const struct eval_row *row = &b->rows[i];
@@ -101,7 +112,7 @@ static void put_by(struct eval_doc *d, const struct eval_tables *t, const struct
         eval_html_label(d, t->run, &t->run->variants[row->variant], true);
         eval_doc_put(d, "</th>");
         for (int32_t k = 0; k < n; k++)
-            put_score(d, domains || b->strata[k].informative, domains ? &row->domain[k] : &row->cell[k]);
+            put_score(d, eval_by_counts(b, by, k), eval_by_cell(row, by, k));
         eval_doc_put(d, "</tr>\n");
     }
     eval_doc_put(d, "</tbody></table></div>\n");
@@ -111,9 +122,10 @@ static void put_block(struct eval_doc *d, const struct eval_tables *t, const str
 {
     put_means(d, t, b);
     if (b->n_target != EVAL_ALL_LENGTHS)
-        put_by(d, t, b, false);
-    if (b->n_domains > 0)
-        put_by(d, t, b, true);
+        put_by(d, t, b, EVAL_BY_TASK);
+    for (enum eval_by by = EVAL_BY_DOMAIN; by < EVAL_N_BY; by++)
+        if (eval_by_n(b, by) > 0)
+            put_by(d, t, b, by);
 }
 
 void eval_html_tables(struct eval_doc *d, const struct eval_tables *t)
@@ -158,7 +170,7 @@ void eval_html_versus(struct eval_doc *d, const struct eval_report *r, int32_t r
         eval_doc_put(d, "<td>%zu</td>", v->n);
         eval_html_number(d, v->mean_a, 1);
         eval_html_number(d, v->mean_b, 1);
-        put_delta(d, &v->delta);
+        put_delta(d, &v->delta, NULL);
         eval_doc_put(d, "</tr>\n");
     }
     eval_doc_put(d, "</tbody></table></div>\n");
@@ -189,7 +201,7 @@ void eval_html_side_by_side(struct eval_doc *d, const struct eval_report *r)
                 eval_html_label(d, &r->runs.run[i], &r->runs.run[i].variants[b->rows[row].variant], true);
                 eval_doc_put(d, "</td><td>%zu</td>", c->n);
                 eval_html_number(d, c->mean, 1);
-                put_delta(d, &c->delta);
+                put_delta(d, &c->delta, c);
                 eval_html_number(d, eval_cell_retention(c), 1);
                 eval_doc_put(d, "</tr>\n");
             }

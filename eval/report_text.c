@@ -54,7 +54,8 @@ static void put_row(struct eval_doc *d, const struct eval_run *run, const struct
 {
     const struct eval_cell *c = &row->macro;
     const struct eval_variant *v = &run->variants[row->variant];
-    char text[EVAL_MAX_NUMBER], interval[EVAL_MAX_INTERVAL];
+    char text[EVAL_MAX_NUMBER], interval[EVAL_MAX_INTERVAL], first[EVAL_MAX_INTERVAL];
+    char counts[EVAL_MAX_COUNTS];
     eval_text_label(d, run, v, true, width);
     eval_doc_put(d, "%s %5zu", row->off_target ? "*" : " ", c->n);
     put_number(d, 6, c->mean, 1);
@@ -63,36 +64,47 @@ static void put_row(struct eval_doc *d, const struct eval_run *run, const struct
                  eval_words_interval(interval, &c->delta), eval_cell_verdict(c));
     put_number(d, 6, eval_cell_retention(c), 1);
     put_number(d, 5, c->m[EVAL_M_FGT], 2);
+    eval_doc_put(d, " %-12s", eval_words_share(first, c->first, 2));
     put_number(d, 6, c->m[EVAL_M_KL], 3);
     put_number(d, 7, v->full ? NAN : row->removed, 3);
     put_number(d, 8, c->m[EVAL_M_BYTES] / 1048576.0, 2);
     put_number(d, 8, c->m[EVAL_M_COMPRESS], 1);
     put_number(d, 7, eval_words_decode_rate(c), 1);
+    if (c->delta.spread == EVAL_SPREAD_NONE && *eval_words_counts(counts, c))
+        eval_doc_put(d, "  %s", counts);
     eval_doc_put(d, "\n");
 }
 
-/* Scores: a row for each method, a column for each task, or for each domain. */
-static void put_by(struct eval_doc *d, const struct eval_run *run, const struct eval_block *b, int width,
-                   bool domains)
+/* A column holds its whole heading, because names of tasks differ at their ends, and a score with its marks. */
+static int column_width(const char *name)
 {
-    const int32_t n = domains ? b->n_domains : b->n_strata;
-    const int column = domains ? 18 : 12;
-    eval_doc_put(d, "\n%-*s", width + 1, domains ? "BY DOMAIN" : "BY TASK");
-    for (int32_t k = 0; k < n; k++)
-        eval_doc_put(d, " %*.*s", column + 1, column + 1,
-                     domains ? b->domains[k] : run->tasks[b->strata[k].task]);
+    const int least = 9;
+    return width_of(name) > least ? width_of(name) : least;
+}
+
+/* Scores: a row for each method, a column for each task, domain or bucket. */
+static void put_by(struct eval_doc *d, const struct eval_run *run, const struct eval_block *b, int width,
+                   enum eval_by by)
+{
+    static const char *const titles[EVAL_N_BY] = {"BY TASK", "BY DOMAIN", "BY WORDS OF THE CONTEXT"};
+    const int32_t n = eval_by_n(b, by);
+    const int wide = width_of(titles[by]) > width + 1 ? width_of(titles[by]) : width + 1;
+    eval_doc_put(d, "\n%-*s", wide, titles[by]);
+    for (int32_t k = 0; k < n; k++) {
+        const char *name = eval_by_name(run, b, by, k);
+        eval_doc_put(d, " %*s%s", column_width(name) - width_of(name), "", name);
+    }
     eval_doc_put(d, "\n");
     for (int32_t i = 0; i < b->n_rows; i++) {
         const struct eval_row *row = &b->rows[i];
-        eval_text_label(d, run, &run->variants[row->variant], true, width + 1);
+        eval_text_label(d, run, &run->variants[row->variant], true, wide);
         for (int32_t k = 0; k < n; k++) {
-            const struct eval_cell *c = domains ? &row->domain[k] : &row->cell[k];
-            const bool grey = !domains && !b->strata[k].informative;
+            const struct eval_cell *c = eval_by_cell(row, by, k);
+            const bool grey = !eval_by_counts(b, by, k);
             char text[EVAL_MAX_NUMBER];
-            eval_doc_put(d, " %*s%s", column - (grey ? 2 : 0), eval_format(text, c->mean, 1),
-                         *eval_cell_verdict(c) ? eval_cell_verdict(c) : " ");
-            if (grey)
-                eval_doc_put(d, " u");
+            eval_doc_put(d, " %*s%s%s", column_width(eval_by_name(run, b, by, k)) - (grey ? 3 : 1),
+                         eval_format(text, c->mean, 1), *eval_cell_verdict(c) ? eval_cell_verdict(c) : " ",
+                         grey ? " u" : "");
         }
         eval_doc_put(d, "\n");
     }
@@ -103,15 +115,16 @@ static void put_block(struct eval_doc *d, const struct eval_tables *t, const str
     char length[32];
     eval_doc_put(d, "\n%s, %s: %d tasks, %d of them informative\n", b->mode,
                  eval_words_length(length, b->n_target), b->n_strata, b->n_informative);
-    eval_doc_put(d, "%-*s %5s %6s %6s %6s %-26s %1s %6s %5s %6s %7s %8s %8s %7s\n", width + 1, "METHOD", "n",
-                 "mean", "full", "delta", "95 % interval", "", "kept %", "fgt", "kl", "removed", "KV MiB",
-                 "ms", "tok/s");
+    eval_doc_put(d, "%-*s %5s %6s %6s %6s %-26s %1s %6s %5s %-12s %6s %7s %8s %8s %7s\n", width + 1, "METHOD",
+                 "n", "mean", "full", "delta", "95 % interval", "", "kept %", "fgt", "95 %", "kl", "removed",
+                 "KV MiB", "ms", "tok/s");
     for (int32_t i = 0; i < b->n_rows; i++)
         put_row(d, t->run, &b->rows[i], width);
     if (b->n_target != EVAL_ALL_LENGTHS)
-        put_by(d, t->run, b, width, false);
-    if (b->n_domains > 0)
-        put_by(d, t->run, b, width, true);
+        put_by(d, t->run, b, width, EVAL_BY_TASK);
+    for (enum eval_by by = EVAL_BY_DOMAIN; by < EVAL_N_BY; by++)
+        if (eval_by_n(b, by) > 0)
+            put_by(d, t->run, b, width, by);
     eval_text_predictions(d, t, b, width);
     eval_text_costs(d, t, b, width);
 }
@@ -201,5 +214,7 @@ void eval_report_text(struct eval_doc *d, const struct eval_report *r)
         d,
         "\nScores are points of 100; delta: against the full cache on the same samples, with a paired 95 %% "
         "bootstrap interval, + better, - worse,\n~ not told apart; kept %%: share of the full cache's score; "
+        "fgt: share of the first tokens that are the full cache's, with Wilson's 95 %% interval where tasks "
+        "have equally many answers;\n"
         "u: uninformative task.\n");
 }

@@ -10,10 +10,13 @@ static void put_turns(struct eval_doc *d, const struct eval_tables *t, const str
                       int32_t task, int width)
 {
     double mean[EVAL_MAX_TURNS];
-    const int32_t n_turns = eval_turn_means(mean, t->run, b, task, -1);
+    const int32_t n_all = eval_turn_means(mean, t->run, b, task, -1), n_turns = eval_turns_shown(n_all);
     if (n_turns < 2)
         return;
-    eval_doc_put(d, "\n%s, %s, by question\n%-*s", b->mode, t->run->tasks[task], width + 1, "METHOD");
+    eval_doc_put(d, "\n%s, %s, by question", b->mode, t->run->tasks[task]);
+    if (n_turns < n_all)
+        eval_doc_put(d, " (the first %d of %d)", n_turns, n_all);
+    eval_doc_put(d, "\n%-*s", width + 1, "METHOD");
     for (int32_t i = 0; i < n_turns; i++)
         eval_doc_put(d, " %6d", i + 1);
     eval_doc_put(d, "  first - last\n");
@@ -37,12 +40,14 @@ static void put_map(struct eval_doc *d, const struct eval_run *run, int32_t task
                     const struct eval_heat_score *score)
 {
     struct eval_heat h;
-    char mean[EVAL_MAX_NUMBER];
+    char mean[EVAL_MAX_NUMBER], share[EVAL_MAX_INTERVAL];
     if (!eval_heat_make(&h, run, task, variant, score->measure))
         d->no_memory = true;
     if (h.n_depths > 0) {
         eval_text_label(d, run, &run->variants[variant], true, 0);
         eval_doc_put(d, ": mean %s", eval_format(mean, h.mean, 1));
+        if (h.binary)
+            eval_doc_put(d, " %s", eval_words_share(share, h.wilson, 1));
         if (h.has_protected)
             eval_doc_put(d, ", unprotected %s", eval_format(mean, h.unprotected, 1));
         eval_doc_put(d, "\n");
@@ -60,8 +65,8 @@ static void put_maps(struct eval_doc *d, const struct eval_tables *t, const stru
                      int32_t task, const struct eval_heat_score *score)
 {
     bool any = false;
-    for (int32_t k = 0; k < b->n_strata; k++)
-        any = any || b->strata[k].task == task;
+    for (int32_t i = 0; i < b->n_rows; i++)
+        any = any || eval_heat_has(t->run, task, b->rows[i].variant, score->measure);
     if (!any || !eval_heat_is_on_grid(t->run->tasks[task]))
         return;
     eval_doc_put(d, "\n%s, %s, %s by depth (rows) and length (columns:", b->mode, t->run->tasks[task],

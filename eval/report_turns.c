@@ -7,15 +7,17 @@
 #include <stdlib.h>
 
 static void put_table(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b,
-                      int32_t task, int32_t n_turns)
+                      int32_t task, int32_t n_all)
 {
+    const int32_t n_turns = eval_turns_shown(n_all);
     eval_doc_put(d, "<p class=\"caption\">");
     eval_doc_xml(d, t->run->tasks[task]);
     eval_doc_put(d, ", ");
     eval_doc_xml(d, b->mode);
-    eval_doc_put(
-        d,
-        ": mean score by question</p><div class=\"scroll\"><table><thead><tr><th class=\"left\">Method</th>");
+    eval_doc_put(d, ": mean score by question");
+    if (n_turns < n_all)
+        eval_doc_put(d, "; only the first %d of %d questions are shown", n_turns, n_all);
+    eval_doc_put(d, "</p><div class=\"scroll\"><table><thead><tr><th class=\"left\">Method</th>");
     for (int32_t i = 0; i < n_turns; i++)
         eval_doc_put(d, "<th>%d</th>", i + 1);
     eval_doc_put(d, "<th>first − last</th></tr></thead><tbody>\n");
@@ -34,8 +36,9 @@ static void put_table(struct eval_doc *d, const struct eval_tables *t, const str
 }
 
 static void put_chart(struct eval_doc *d, struct eval_charts *charts, const struct eval_tables *t,
-                      const struct eval_block *b, int32_t task, int32_t n_turns)
+                      const struct eval_block *b, int32_t task, int32_t n_all)
 {
+    const int32_t n_turns = eval_turns_shown(n_all);
     struct eval_chart chart;
     char caption[256];
     eval_chart_begin(&chart, "question", "score", "set yrange [0:100]\nset xtics 1\nset xrange [0.5:]");

@@ -29,6 +29,29 @@ const char *eval_words_interval(char out[EVAL_MAX_INTERVAL], const struct eval_p
     return out;
 }
 
+const char *eval_words_share(char out[EVAL_MAX_INTERVAL], struct eval_interval share, int decimals)
+{
+    char lo[EVAL_MAX_NUMBER], hi[EVAL_MAX_NUMBER];
+    if (isnan(share.lo))
+        return strcpy(out, "");
+    snprintf(out, EVAL_MAX_INTERVAL, "[%.20s, %.20s]", eval_format(lo, share.lo, decimals),
+             eval_format(hi, share.hi, decimals));
+    return out;
+}
+
+const char *eval_words_counts(char out[EVAL_MAX_COUNTS], const struct eval_cell *c)
+{
+    char share[EVAL_MAX_INTERVAL], against[80] = "";
+    if (!c->binary || c->n == 0)
+        return strcpy(out, "");
+    if (!isnan(c->delta.delta))
+        snprintf(against, sizeof against, ", lost %lld, gained %lld, p = %.2g", (long long)c->discordant.lost,
+                 (long long)c->discordant.gained, c->discordant.p);
+    snprintf(out, EVAL_MAX_COUNTS, "Wilson %s%s%s", eval_words_share(share, c->wilson, 1), against,
+             c->n_clusters < c->n ? "; answers of one context or cell count one by one" : "");
+    return out;
+}
+
 double eval_words_decode_rate(const struct eval_cell *c)
 {
     return c->m[EVAL_M_DECODE] > 0 ? 1000.0 * c->m[EVAL_M_GENERATED] / c->m[EVAL_M_DECODE] : NAN;
@@ -45,30 +68,41 @@ int32_t eval_words_n_intervals(const struct eval_block *b)
     for (int32_t i = 0; i < b->n_rows; i++) {
         const struct eval_row *row = &b->rows[i];
         n += has_interval(&row->macro);
-        for (int32_t k = 0; k < b->n_strata; k++)
-            n += has_interval(&row->cell[k]);
-        for (int32_t k = 0; k < b->n_domains; k++)
-            n += has_interval(&row->domain[k]);
+        for (enum eval_by by = EVAL_BY_TASK; by < EVAL_N_BY; by++)
+            for (int32_t k = 0; k < eval_by_n(b, by); k++)
+                n += has_interval(eval_by_cell(row, by, k));
     }
     return n;
 }
 
-/* What the number of samples can show. */
+/* What the number of samples can show. Answers that move together, those of one context and the trials of one cell of a grid,
+ * are one sample here, because they tell as little as one if they all change alike. */
 static void put_power(struct eval_doc *d, const struct eval_tables *t)
 {
-    size_t most = 0;
+    size_t most = 0, of = 0;
     int32_t n_intervals = 0;
     for (int32_t i = 0; i < t->n; i++) {
-        if (t->blocks[i].n_target == EVAL_ALL_LENGTHS && t->blocks[i].n_samples > most)
-            most = t->blocks[i].n_samples;
-        n_intervals += eval_block_is_extra(t, &t->blocks[i]) ? 0 : eval_words_n_intervals(&t->blocks[i]);
+        const struct eval_block *b = &t->blocks[i];
+        if (b->n_target == EVAL_ALL_LENGTHS && b->n_clusters > most) {
+            most = b->n_clusters;
+            of = b->n_samples;
+        }
+        n_intervals += eval_block_is_extra(t, b) ? 0 : eval_words_n_intervals(b);
     }
+    if (most > 0 && most < of)
+        eval_doc_put(
+            d,
+            "The %zu answers are of %zu contexts or cells of a grid, whose answers move together. "
+            "Intervals of differences draw contexts and cells; Wilson's intervals and the sign test (p) "
+            "take each answer for itself, so that they are narrower and surer than they should be.\n",
+            of, most);
     if (most > 0)
         eval_doc_put(d,
-                     "With n = %zu samples a 95 %% interval is about %.0f points to either side where 5 %% "
+                     "With n = %zu %s a 95 %% interval is about %.0f points to either side where 5 %% "
                      "of the answers "
                      "change, and %.0f where 20 %% do; smaller differences cannot be seen here.\n",
-                     most, eval_half_width(0.05, (int64_t)most), eval_half_width(0.2, (int64_t)most));
+                     most, most < of ? "contexts or cells" : "samples", eval_half_width(0.05, (int64_t)most),
+                     eval_half_width(0.2, (int64_t)most));
     if (n_intervals > 20)
         eval_doc_put(d,
                      "These tables have %d intervals; where nothing differs, about %.0f of them exclude 0 by "
@@ -135,22 +169,6 @@ static void put_halved(struct eval_doc *d, const struct eval_run *run)
     }
 }
 
-/* Names what stands in for data of benchmarks. */
-static void put_stand_ins(struct eval_doc *d, const json_t *info)
-{
-    const json_t *list = json_object_get(info, "stand_ins");
-    bool any = false;
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const char *text = json_string_value(json_array_get(list, i));
-        if (text) {
-            eval_doc_put(d, "%s%s", any ? "; " : "Stand-ins: ", text);
-            any = true;
-        }
-    }
-    if (any)
-        eval_doc_put(d, ". The numbers are not the benchmarks' own.\n");
-}
-
 void eval_words_notes(struct eval_doc *d, const struct eval_tables *t)
 {
     const struct eval_run *run = t->run;
@@ -161,7 +179,7 @@ void eval_words_notes(struct eval_doc *d, const struct eval_tables *t)
                      "scores are what can be known or guessed.\n");
     put_power(d, t);
     put_gate(d, t);
-    put_stand_ins(d, run->info);
+    eval_stand_ins_note(d, run->info);
     put_halved(d, run);
     for (int32_t i = 0; i < t->n; i++)
         for (int32_t k = 0; k < t->blocks[i].n_rows; k++)

@@ -16,11 +16,12 @@
 enum eval_measure {
     EVAL_M_SCORE, /* 0 to 1; NaN for texts that are not questions */
     EVAL_M_PARTIAL,
-    EVAL_M_WORDSET,   /* of needles: share of the expected words */
-    EVAL_M_ROUGE1,    /* of needles: recall of the whole sentence's words */
-    EVAL_M_ROUGE_PKG, /* of needles: share of the answer's words that the sentence has */
-    EVAL_M_FGT,       /* 1 where the first token is the full cache's */
-    EVAL_M_AGREE,     /* share of the full cache's answer that is predicted alike */
+    EVAL_M_CONTAINS, /* of needles and keys: 1 if the answer contains what was hidden; of needles it is the score */
+    EVAL_M_WORDSET, /* of needles: share of the expected words */
+    EVAL_M_ROUGE1,  /* of needles: recall of the whole sentence's words */
+    EVAL_M_ROUGE_PKG, /* of needles: the first of nine, ROUGE-1, -2 and -L with precision, recall and F of each */
+    EVAL_M_FGT = EVAL_M_ROUGE_PKG + 9, /* 1 where the first token is the full cache's */
+    EVAL_M_AGREE,                      /* share of the full cache's answer that is predicted alike */
     EVAL_M_KL,
     EVAL_M_DNLL,
     EVAL_M_NLL,   /* of a text's second half, nats per token */
@@ -49,6 +50,7 @@ struct eval_result {
     int32_t task, variant; /* indices of the run's lists */
     int32_t n_target, index, turn;
     uint32_t flags; /* eval_result_flags */
+    int32_t bucket; /* of LongBench's sets: how many words the context has (bucket.h); 0 = not known */
     int32_t folder; /* where its texts are: index of the run's folders, and the line's first byte */
     int64_t at, line;
     double m[EVAL_N_MEASURES];
@@ -88,7 +90,7 @@ struct eval_runs {
 };
 
 /*
- * Reads folders; shards of one run become one run. Memory is about 200 bytes for each line, whatever the length of its
+ * Reads folders; shards of one run become one run. Memory is about 300 bytes for each line, whatever the length of its
  * texts. Returns an exit code and prints its own message: bad input for a folder without run.json or results.jsonl, a
  * line that cannot be used (file and line are named) and lines that contradict each other. A last line that a writer
  * left unfinished is skipped and counted. The caller clears the runs in any case.
@@ -106,6 +108,8 @@ bool eval_variant_label(struct app_text *out, const struct eval_run *run, const 
 
 /* ---- Pieces (results_line.c, results_info.c, results_sort.c) ---- */
 
+/* What tables call a measure. */
+const char *eval_measure_name(enum eval_measure m);
 /* Adds a line to the run; names that are new are added to its lists. Returns an exit code. */
 int eval_results_add(struct eval_run *run, const struct eval_jsonl *j, int32_t folder, const json_t *line);
 /* Reads run.json into run->info, run->model and run->seed. Returns an exit code. */

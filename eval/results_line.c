@@ -4,6 +4,7 @@
 
 #include "app/console.h"
 #include "app/values.h"
+#include "eval/bucket.h"
 #include "eval/stats.h"
 
 #include <limits.h>
@@ -17,28 +18,43 @@ enum { VERSION = 1, MAX_NAME = 1024 };
 static const struct {
     const char *outer, *name;
     double min, max;
+    const char *column; /* what tables call it; NULL = name */
 } measures[EVAL_N_MEASURES] = {
-    [EVAL_M_SCORE] = {NULL, "score", 0, 1},
-    [EVAL_M_PARTIAL] = {"scores", "partial", 0, 1},
-    [EVAL_M_WORDSET] = {"scores", "wordset_recall", 0, 1},
-    [EVAL_M_ROUGE1] = {"scores", "rouge1_recall", 0, 1},
-    [EVAL_M_ROUGE_PKG] = {"scores", "rouge_pkg_1_r", 0, 1},
-    [EVAL_M_FGT] = {NULL, "fgt", 0, 1},
-    [EVAL_M_AGREE] = {NULL, "agree", 0, 1},
-    [EVAL_M_KL] = {NULL, "kl", -1e300, 1e300},
-    [EVAL_M_DNLL] = {NULL, "dnll", -1e300, 1e300},
-    [EVAL_M_NLL] = {"scores", "nll", 0, 1e300},
-    [EVAL_M_RATIO] = {NULL, "ratio_ach", -1e300, 1},
-    [EVAL_M_BYTES] = {NULL, "kv_bytes", 0, 1e300},
-    [EVAL_M_PEAK] = {NULL, "peak_bytes", 0, 1e300},
-    [EVAL_M_CONTEXT] = {NULL, "ctx_tokens", 0, 1e300},
-    [EVAL_M_GENERATED] = {NULL, "gen_tokens", 0, 1e300},
-    [EVAL_M_DEPTH] = {NULL, "depth", 0, 1},
-    [EVAL_M_PREFILL] = {"ms", "prefill", 0, 1e300},
-    [EVAL_M_COMPRESS] = {"ms", "compress", 0, 1e300},
-    [EVAL_M_QUESTION] = {"ms", "question", 0, 1e300},
-    [EVAL_M_DECODE] = {"ms", "decode", 0, 1e300},
+    [EVAL_M_SCORE] = {NULL, "score", 0, 1, NULL},
+    [EVAL_M_PARTIAL] = {"scores", "partial", 0, 1, NULL},
+    [EVAL_M_CONTAINS] = {"scores", "contains", 0, 1, NULL},
+    [EVAL_M_WORDSET] = {"scores", "wordset_recall", 0, 1, NULL},
+    [EVAL_M_ROUGE1] = {"scores", "rouge1_recall", 0, 1, NULL},
+    [EVAL_M_ROUGE_PKG] = {"scores", "rouge_pkg_1_p", 0, 1, NULL},
+    [EVAL_M_ROUGE_PKG + 1] = {"scores", "rouge_pkg_1_r", 0, 1, NULL},
+    [EVAL_M_ROUGE_PKG + 2] = {"scores", "rouge_pkg_1_f", 0, 1, NULL},
+    [EVAL_M_ROUGE_PKG + 3] = {"scores", "rouge_pkg_2_p", 0, 1, NULL},
+    [EVAL_M_ROUGE_PKG + 4] = {"scores", "rouge_pkg_2_r", 0, 1, NULL},
+    [EVAL_M_ROUGE_PKG + 5] = {"scores", "rouge_pkg_2_f", 0, 1, NULL},
+    [EVAL_M_ROUGE_PKG + 6] = {"scores", "rouge_pkg_l_p", 0, 1, NULL},
+    [EVAL_M_ROUGE_PKG + 7] = {"scores", "rouge_pkg_l_r", 0, 1, NULL},
+    [EVAL_M_ROUGE_PKG + 8] = {"scores", "rouge_pkg_l_f", 0, 1, NULL},
+    [EVAL_M_FGT] = {NULL, "fgt", 0, 1, NULL},
+    [EVAL_M_AGREE] = {NULL, "agree", 0, 1, NULL},
+    [EVAL_M_KL] = {NULL, "kl", -1e300, 1e300, NULL},
+    [EVAL_M_DNLL] = {NULL, "dnll", -1e300, 1e300, NULL},
+    [EVAL_M_NLL] = {"scores", "nll", 0, 1e300, NULL},
+    [EVAL_M_RATIO] = {NULL, "ratio_ach", -1e300, 1, "removed"},
+    [EVAL_M_BYTES] = {NULL, "kv_bytes", 0, 1e300, NULL},
+    [EVAL_M_PEAK] = {NULL, "peak_bytes", 0, 1e300, NULL},
+    [EVAL_M_CONTEXT] = {NULL, "ctx_tokens", 0, 1e300, NULL},
+    [EVAL_M_GENERATED] = {NULL, "gen_tokens", 0, 1e300, NULL},
+    [EVAL_M_DEPTH] = {NULL, "depth", 0, 1, NULL},
+    [EVAL_M_PREFILL] = {"ms", "prefill", 0, 1e300, "prefill_ms"},
+    [EVAL_M_COMPRESS] = {"ms", "compress", 0, 1e300, "compress_ms"},
+    [EVAL_M_QUESTION] = {"ms", "question", 0, 1e300, "question_ms"},
+    [EVAL_M_DECODE] = {"ms", "decode", 0, 1e300, "decode_ms"},
 };
+
+const char *eval_measure_name(enum eval_measure m)
+{
+    return measures[m].column ? measures[m].column : measures[m].name;
+}
 
 /* Makes room for one more element of list[n]. The memory is of the next power of two. Returns the list, NULL if
  * memory runs out, in which case the old list stays. */
@@ -119,6 +135,7 @@ static int read_measures(struct eval_result *r, const struct eval_jsonl *j, cons
         r->flags |= EVAL_R_BAD;
         r->m[EVAL_M_SCORE] = score ? 0.0 : NAN;
     }
+    r->bucket = eval_bucket_find(json_string_value(json_object_get(o, "bucket")));
     r->flags |= json_is_true(json_object_get(o, "protected")) ? EVAL_R_PROTECTED : 0;
     r->flags |= json_is_true(json_object_get(o, "truncated")) ? EVAL_R_TRUNCATED : 0;
     const double uncut = json_number_value(json_object_get(o, "ctx_uncut"));

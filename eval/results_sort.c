@@ -185,8 +185,12 @@ static int sort_lines(struct eval_run *run, struct eval_result *list, size_t *n)
         qsort(list, *n, sizeof *list, compare_results);
     const int rc = drop_repeated(run, list, n);
     for (size_t i = 0; i < *n; i++) {
+        const struct eval_task *t = eval_task_find(run->tasks[list[i].task]);
         const double depth = grid_depth(run, &list[i]);
         list[i].m[EVAL_M_DEPTH] = isnan(depth) ? list[i].m[EVAL_M_DEPTH] : depth;
+        /* A record does not repeat the task's own metric among the further ones. */
+        if (t && strcmp(t->metric, "contains") == 0)
+            list[i].m[EVAL_M_CONTAINS] = list[i].m[EVAL_M_SCORE];
     }
     for (size_t i = 0; i < *n; i++)
         run->n_bad += (list[i].flags & EVAL_R_BAD) != 0;

@@ -101,10 +101,10 @@ static void set_comparison(json_t **o, const struct eval_answer *a, bool *bad)
     app_json_set(o, "dnll", any ? number(a->dnll, bad) : json_null());
 }
 
-/* What a line of the user's file says of itself. */
+/* What a line of a file says of itself: one of the user's its name and its metric, one of LongBench's how long it is. */
 static void set_line(json_t **o, const struct eval_sample *s)
 {
-    static const char *const fields[] = {"id", "metric"};
+    static const char *const fields[] = {"id", "metric", "bucket"};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         const json_t *value = json_object_get(s->meta, fields[i]);
         if (value)

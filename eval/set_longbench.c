@@ -3,6 +3,7 @@
 #include "eval/set.h"
 
 #include "app/console.h"
+#include "eval/bucket.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -118,12 +119,6 @@ static const struct set set_repobench_p = {
     .prefix = "Next line of code:\n",
 };
 
-/* The length buckets of LongBench-E, in words. */
-static const char *bucket_of(json_int_t n_words)
-{
-    return n_words < 4000 ? "0-4k" : n_words < 8000 ? "4-8k" : "8k+";
-}
-
 static int make(struct eval_sample *s, const struct eval_set *set, const struct eval_jsonl *j,
                 const json_t *o)
 {
@@ -157,7 +152,7 @@ static int make(struct eval_sample *s, const struct eval_set *set, const struct 
         eval_set_meta(s, "classes", json_deep_copy(classes));
     if (json_is_integer(length)) {
         eval_set_meta(s, "words", json_integer(json_integer_value(length)));
-        eval_set_meta(s, "bucket", json_string(bucket_of(json_integer_value(length))));
+        eval_set_meta(s, "bucket", json_string(eval_bucket_name(eval_bucket_of(json_integer_value(length)))));
     }
     return APP_OK;
 }

@@ -89,77 +89,7 @@ static bool find_strata(struct eval_block *b, const struct eval_run *run, bool n
     return true;
 }
 
-/* Lists the domains of the informative strata. */
-static void find_domains(struct eval_block *b)
-{
-    for (int32_t i = 0; i < b->n_strata; i++) {
-        const struct eval_stratum *s = &b->strata[i];
-        int32_t k = 0;
-        while (k < b->n_domains && s->domain && strcmp(b->domains[k], s->domain) != 0)
-            k++;
-        if (s->informative && s->domain && k == b->n_domains && k < EVAL_MAX_DOMAINS)
-            b->domains[b->n_domains++] = s->domain;
-    }
-    b->n_domains = b->n_domains > 1 ? b->n_domains : 0;
-}
-
 /* ---- Rows ---- */
-
-/* Whether a stratum counts in the mean of a domain, or of all (NULL). */
-static bool counts(const struct eval_stratum *s, const char *domain)
-{
-    return s->informative && (!domain || (s->domain && strcmp(s->domain, domain) == 0));
-}
-
-/* The difference to the full cache over the strata that count. */
-static bool make_delta(struct eval_paired *out, const struct eval_row *row, const struct eval_block *b,
-                       const struct eval_run *run, const char *domain)
-{
-    struct eval_gather g = {0};
-    struct eval_stratum *strata = malloc(((size_t)b->n_strata + 1) * sizeof *strata);
-    int32_t n = 0;
-    for (int32_t i = 0; strata && i < b->n_strata; i++)
-        if (counts(&b->strata[i], domain))
-            strata[n++] = b->strata[i];
-    const bool good = strata && eval_gather(&g, run, strata, n, true, row->variant, b->baseline) &&
-                      eval_gather_interval(out, &g, run, domain ? domain : "macro",
-                                           b->n_target == EVAL_ALL_LENGTHS ? 0 : b->n_target,
-                                           run->variants[row->variant].id);
-    eval_gather_clear(&g);
-    free(strata);
-    return good;
-}
-
-/* The mean of the strata's means; of all informative strata, or of those of a domain. */
-static bool make_mean(struct eval_cell *c, const struct eval_row *row, const struct eval_block *b,
-                      const struct eval_run *run, const char *domain)
-{
-    size_t n_cells = 0, n_of[EVAL_N_MEASURES] = {0};
-    double mean = 0.0, full = 0.0, sum[EVAL_N_MEASURES] = {0};
-    *c = eval_cell_empty();
-    for (int32_t i = 0; i < b->n_strata; i++) {
-        const struct eval_cell *of = &row->cell[i];
-        if (!counts(&b->strata[i], domain) || of->n == 0)
-            continue;
-        c->n += of->n;
-        mean += of->mean;
-        full += of->full;
-        n_cells++;
-        for (int m = 0; m < EVAL_N_MEASURES; m++) {
-            sum[m] += isnan(of->m[m]) ? 0.0 : of->m[m];
-            n_of[m] += isnan(of->m[m]) ? 0 : 1;
-        }
-    }
-    if (n_cells == 0)
-        return true;
-    c->mean = mean / (double)n_cells;
-    c->full = full / (double)n_cells;
-    for (int m = 0; m < EVAL_N_MEASURES; m++)
-        c->m[m] = n_of[m] > 0 ? sum[m] / (double)n_of[m] : NAN;
-    if (b->baseline < 0 || row->variant == b->baseline)
-        return true;
-    return make_delta(&c->delta, row, b, run, domain);
-}
 
 /* The mean of what was removed, over all strata, informative or not. */
 static double mean_removed(const struct eval_row *row, int32_t n_strata)
@@ -178,19 +108,16 @@ static bool make_row(struct eval_row *row, const struct eval_block *b, const str
 {
     bool good = true;
     for (int32_t i = 0; good && i < b->n_strata; i++)
-        good = eval_cell_make(&row->cell[i], run, &b->strata[i], row->variant, b->baseline);
+        good = eval_cell_make(&row->cell[i], run, &b->strata[i], row->variant, b->baseline, true);
     const double asked = run->variants[row->variant].removed;
     row->removed = mean_removed(row, b->n_strata);
     row->off_target = !isnan(asked) && !isnan(row->removed) && fabs(row->removed - asked) > 0.01;
-    good = good && make_mean(&row->macro, row, b, run, NULL);
-    for (int32_t i = 0; good && i < b->n_domains; i++)
-        good = make_mean(&row->domain[i], row, b, run, b->domains[i]);
-    return good;
+    return good && eval_means_make(row, b, run);
 }
 
 static bool make_rows(struct eval_block *b, const struct eval_run *run)
 {
-    find_domains(b);
+    eval_means_find(b, run);
     b->baseline = find_baseline(run, b->mode);
     b->rows = calloc((size_t)run->n_variants + 1, sizeof *b->rows);
     for (int32_t i = 0; b->rows && i < run->n_variants; i++) {
@@ -201,7 +128,10 @@ static bool make_rows(struct eval_block *b, const struct eval_run *run)
         row->cell = calloc((size_t)b->n_strata + 1, sizeof *row->cell);
         if (!row->cell || !make_row(row, b, run))
             return false;
-        b->n_samples = row->macro.n > b->n_samples ? row->macro.n : b->n_samples;
+        if (row->macro.n > b->n_samples) {
+            b->n_samples = row->macro.n;
+            b->n_clusters = row->macro.n_clusters;
+        }
     }
     return b->rows;
 }

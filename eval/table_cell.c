@@ -26,7 +26,8 @@ static void add_means(struct eval_cell *c, const struct eval_run *run, const str
     c->binary = true;
     for (size_t i = s->begin; i < s->end; i++) {
         const struct eval_result *r = &run->results[i];
-        if (r->variant != variant || (baseline >= 0 && !has_partner(run, s, i, baseline)))
+        if (r->variant != variant || !eval_stratum_has(s, r) ||
+            (baseline >= 0 && !has_partner(run, s, i, baseline)))
             continue;
         c->n++;
         c->binary = c->binary && (r->m[EVAL_M_SCORE] == 0.0 || r->m[EVAL_M_SCORE] == 1.0);
@@ -38,8 +39,17 @@ static void add_means(struct eval_cell *c, const struct eval_run *run, const str
     for (int m = 0; m < EVAL_N_MEASURES; m++)
         c->m[m] = n[m] > 0 ? sum[m] / (double)n[m] : NAN;
     c->mean = 100.0 * c->m[EVAL_M_SCORE];
-    const struct eval_interval w = eval_wilson((int64_t)(sum[EVAL_M_SCORE] + 0.5), (int64_t)c->n);
+    c->n_right = (int64_t)(sum[EVAL_M_SCORE] + 0.5);
+    c->n_first = (int64_t)n[EVAL_M_FGT];
+    c->n_first_same = (int64_t)(sum[EVAL_M_FGT] + 0.5);
+    eval_cell_set_shares(c);
+}
+
+void eval_cell_set_shares(struct eval_cell *c)
+{
+    const struct eval_interval w = eval_wilson(c->n_right, (int64_t)c->n);
     c->wilson = (struct eval_interval){100.0 * w.lo, 100.0 * w.hi};
+    c->first = eval_wilson(c->n_first_same, c->n_first);
 }
 
 static void count_discordant(struct eval_cell *c, const struct eval_gather *g)
@@ -57,6 +67,7 @@ struct eval_cell eval_cell_empty(void)
                           .full = NAN,
                           .delta = {.delta = NAN, .over = {NAN, NAN}, .spread = EVAL_SPREAD_FEW},
                           .wilson = {NAN, NAN},
+                          .first = {NAN, NAN},
                           .discordant = {.p = NAN}};
     for (int m = 0; m < EVAL_N_MEASURES; m++)
         c.m[m] = NAN;
@@ -64,23 +75,22 @@ struct eval_cell eval_cell_empty(void)
 }
 
 bool eval_cell_make(struct eval_cell *c, const struct eval_run *run, const struct eval_stratum *s,
-                    int32_t variant, int32_t baseline)
+                    int32_t variant, int32_t baseline, bool interval)
 {
     struct eval_gather g;
     *c = eval_cell_empty();
     add_means(c, run, s, variant, baseline);
-    if (baseline < 0 || c->n == 0)
+    if (c->n == 0)
         return true;
-    if (variant == baseline) {
-        c->full = c->mean;
-        return true;
-    }
-    bool good =
-        eval_gather(&g, run, s, 1, false, variant, baseline) &&
-        eval_gather_interval(&c->delta, &g, run, run->tasks[s->task], s->n_target, run->variants[variant].id);
-    c->full = g.sum_b;
-    if (good)
+    bool good = eval_gather_measure(&g, run, s, variant, baseline, EVAL_M_SCORE);
+    c->n_clusters = g.n_clusters;
+    c->full = baseline >= 0 && g.n > 0 ? g.sum_b : NAN;
+    if (good && baseline >= 0 && variant != baseline) {
         count_discordant(c, &g);
+        if (interval)
+            good = eval_gather_interval(&c->delta, &g, run, run->tasks[s->task], s->n_target,
+                                        run->variants[variant].id);
+    }
     eval_gather_clear(&g);
     return good;
 }

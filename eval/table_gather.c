@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Differences of two methods on the same samples, in clusters. */
-#include "eval/table.h"
+#include "eval/table_impl.h"
 
 #include "eval/task.h"
 
@@ -47,7 +47,7 @@ static size_t find_pairs(struct pair *pairs, const struct eval_run *run, const s
             of_a = r->variant == a ? r : of_a;
             of_b = r->variant == b ? r : of_b;
         }
-        if (!of_a || (b >= 0 && !of_b))
+        if (!of_a || (b >= 0 && !of_b) || !eval_stratum_has(s, of_a))
             continue;
         const double x = points * of_a->m[m], y = b >= 0 ? points * of_b->m[m] : 0.0;
         if (isnan(x + y))

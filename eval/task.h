@@ -32,7 +32,8 @@ enum eval_task_flags {
     EVAL_HIDES_IN_TEXT = 2, /* uses the haystack: "essay" in RULER's table */
     EVAL_WANTS_SQUAD = 4,
     EVAL_WANTS_HOTPOT = 8,
-    EVAL_STANDS_IN = 16 /* made-up data in place of a benchmark's own */
+    EVAL_STANDS_IN = 16, /* made-up data in place of a benchmark's own */
+    EVAL_OWN_WORDS = 32  /* words of our lists (wordlist.h) in place of a benchmark's own */
 };
 
 struct eval_task {

@@ -225,7 +225,7 @@ static int make_fwe(struct eval_sample *s, bool *fits, struct eval_world *w, con
 
 const struct eval_task eval_tasks_lists[] = {
     {"cwe", "ruler", "the ten most common words of a list, behind an example", "distinct words",
-     "string_match_all", 120, 1024, 0, 10, make_cwe, NULL, NULL},
+     "string_match_all", 120, 1024, EVAL_OWN_WORDS, 10, make_cwe, NULL, NULL},
     {"fwe", "ruler", "the three most frequent words of a coded text", "weight of the frequencies",
      "string_match_all", GENERATED, 512, 0, 64, make_fwe, NULL, NULL},
     {.name = NULL},

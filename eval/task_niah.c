@@ -241,25 +241,26 @@ static int make(struct eval_sample *s, bool *fits, struct eval_world *w, const s
     {                                  \
         hay, key, value, k, v, q       \
     }
-#define IN_TEXT(id, text, p)                                                                             \
-    {                                                                                                    \
-        id, "ruler", text, "words", "string_match_all", 128, 512, EVAL_HIDES_IN_TEXT, 500, make, p, NULL \
+#define IN_TEXT(id, text, p)                                                                                \
+    {                                                                                                       \
+        id, "ruler", text, "words", "string_match_all", 128, 512, EVAL_HIDES_IN_TEXT | EVAL_OWN_WORDS, 500, \
+            make, p, NULL                                                                                   \
     }
-#define IN_LINES(id, text, of, least, p)                                            \
-    {                                                                               \
-        id, "ruler", text, of, "string_match_all", 128, least, 0, 25, make, p, NULL \
+#define IN_LINES(id, text, of, least, flags, p)                                         \
+    {                                                                                   \
+        id, "ruler", text, of, "string_match_all", 128, least, flags, 25, make, p, NULL \
     }
 
 const struct eval_task eval_tasks_niah[] = {
-    IN_LINES("niah_single_1", "one number in noise", "blocks of noise", 512,
+    IN_LINES("niah_single_1", "one number in noise", "blocks of noise", 512, EVAL_OWN_WORDS,
              NIAH(NOISE, EVAL_WORDS, EVAL_NUMBER, 1, 1, 1)),
     IN_TEXT("niah_single_2", "one number in text", NIAH(TEXT, EVAL_WORDS, EVAL_NUMBER, 1, 1, 1)),
     IN_TEXT("niah_single_3", "one UUID in text", NIAH(TEXT, EVAL_WORDS, EVAL_UUID, 1, 1, 1)),
     IN_TEXT("niah_multikey_1", "one number, beside those of three other keys, in text",
             NIAH(TEXT, EVAL_WORDS, EVAL_NUMBER, 4, 1, 1)),
-    IN_LINES("niah_multikey_2", "one number among those of other keys", "needles", 512,
+    IN_LINES("niah_multikey_2", "one number among those of other keys", "needles", 512, EVAL_OWN_WORDS,
              NIAH(NEEDLES, EVAL_WORDS, EVAL_NUMBER, 1, 1, 1)),
-    IN_LINES("niah_multikey_3", "the UUID of a UUID among others", "needles", 1024,
+    IN_LINES("niah_multikey_3", "the UUID of a UUID among others", "needles", 1024, 0,
              NIAH(NEEDLES, EVAL_UUID, EVAL_UUID, 1, 1, 1)),
     IN_TEXT("niah_multivalue", "four numbers of one key in text",
             NIAH(TEXT, EVAL_WORDS, EVAL_NUMBER, 1, 4, 1)),

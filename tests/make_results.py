@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes a folder as `winnow eval --out` leaves it, with made-up answers: make_results.py DIR [--shard I/N] [--small] [--hostile]
+"""Writes a folder as `winnow eval --out` leaves it, with made-up answers: make_results.py DIR [--shard I/N] [--small] [--hostile] [--wide]
 
 The answers do not come from a model: a method's chance to answer falls with the share it removes. They are the same on
 every machine. A shard holds the samples whose number is I modulo N.
+--wide has passkeys alone, at many lengths and depths.
 """
 import argparse
 import hashlib
@@ -21,6 +22,7 @@ TASKS = {
     "scb_kv_syn": ([1024], 3, 0.8),
     "passkey64": ([512, 1024, 2048], 10, 0.95),
 }
+DEPTHS = 5  # of passkeys
 
 
 def uniform(*key):
@@ -58,11 +60,12 @@ def answer(c, task, n, index, turn, hostile):
         "config": config_id(c), **c, "ratio_ach": round(removed - 0.0004 if removed else 0.0, 4),
         "kv_bytes": int(bytes_kept), "peak_bytes": int(full_bytes * KV_BYTES[c["kv_type"]]), "ctx_tokens": n - 40,
         "q_tokens": 31, "gen_tokens": 9, "stop": "matched" if solved else "length",
-        "depth": (index % 5) / 4 if task == "passkey64" else round(uniform("depth", task, n, index), 3),
-        "protected": task == "passkey64" and index % 5 == 4, "truncated": False,
+        "depth": (index % DEPTHS) / (DEPTHS - 1) if task == "passkey64" else round(uniform("depth", task, n, index), 3),
+        "protected": task == "passkey64" and index % DEPTHS == DEPTHS - 1, "truncated": False,
         "question": "What is the special magic number mentioned in the provided text?",
         "pred": f" The number is {key}." if solved else wrong, "refs": [key], "score": 1.0 if solved else 0.0,
-        "scores": {"partial": 1.0 if solved else round(0.3 * uniform("p", task, n, index), 3)} if task == "passkey64" else {},
+        "scores": {"partial": 1.0 if solved else round(0.3 * uniform("p", task, n, index), 3),
+                   "contains": 1.0 if solved or uniform("c", task, n, index) < 0.1 else 0.0} if task == "passkey64" else {},
         "fgt": 1 if uniform("fgt", task, n, index, turn) > 0.5 * harm else 0, "agree": round(1 - 0.5 * harm, 3),
         "kl": round(harm * 0.4 * (0.5 + uniform("kl", task, n, index, turn)), 5), "dnll": round(0.2 * harm, 4),
         "ms": {"prefill": round(n * 0.9, 1), "compress": round(n * 0.01 * (removed > 0), 2), "question": 40.5,
@@ -90,13 +93,23 @@ def main():
     parser.add_argument("--shard", default="0/1")
     parser.add_argument("--small", action="store_true", help="fewer methods, one protocol, two lengths")
     parser.add_argument("--hostile", action="store_true")
+    parser.add_argument("--wide", action="store_true", help="passkeys alone, at 16 lengths and 14 depths")
     parser.add_argument("--model", default="smollm2-135m")
     args = parser.parse_args()
+    if args.wide:
+        global DEPTHS
+        DEPTHS = 14
+        for task in list(TASKS):
+            del TASKS[task]
+        TASKS["passkey64"] = ([1000 * i for i in range(1, 17)], DEPTHS, 0.95)
     part, n_parts = map(int, args.shard.split("/"))
     os.makedirs(args.dir, exist_ok=True)
     run = {"v": 1, "command": f"winnow eval --shard {args.shard}", "shard": args.shard, "winnow": "0", "suite": "small",
            "model": {"name": args.model, "size": 144811456, "arch": {"layers": 30, "kv_heads": 3}}, "seed": 42,
-           "haystack": "prose", "configs": [dict(c, id=config_id(c)) for c in configs(args.small)]}
+           "haystack": "prose", "too_long": len(range(part, 3, n_parts)),
+           "stand_ins": ["generated prose in place of essays (niah_single_2, niah_multikey_1, passkey64)",
+                         "our own lists of words in place of the package wonderwords (niah_single_1, niah_single_2)"],
+           "configs": [dict(c, id=config_id(c)) for c in configs(args.small)]}
     if args.hostile:
         run["model"]["name"] = "<b>model</b> \"&'"
     with open(os.path.join(args.dir, "run.json"), "w", encoding="utf-8") as f:

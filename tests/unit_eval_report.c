@@ -8,6 +8,8 @@
 #include "eval/grade.h"
 #include "eval/heat.h"
 #include "eval/limit.h"
+#include "eval/report_text.h"
+#include "eval/turns.h"
 #include "eval/versus.h"
 
 #include <math.h>
@@ -57,15 +59,22 @@ static void begin(const char *info)
     assert_non_null(results);
 }
 
-/* A line of task "niah_single_1". `more` is further members with a comma in front. */
-static void line(int n_target, int index, int turn, const char *policy, const char *size, double score,
-                 const char *more)
+/* A line. `more` is further members with a comma in front. */
+static void line_of(const char *task, int n_target, int index, int turn, const char *policy, const char *size,
+                    double score, const char *more)
 {
     fprintf(
         results,
-        "{\"v\":1,\"task\":\"niah_single_1\",\"N\":%d,\"index\":%d,\"turn\":%d,\"config\":\"%s %s\","
+        "{\"v\":1,\"task\":\"%s\",\"N\":%d,\"index\":%d,\"turn\":%d,\"config\":\"%s %s\","
         "\"policy\":\"%s\",\"mode\":\"agnostic\",\"size\":\"%s\",\"kv_type\":\"f16\",\"score\":%.17g%s}\n",
-        n_target, index, turn, policy, size, policy, size, score, more);
+        task, n_target, index, turn, policy, size, policy, size, score, more);
+}
+
+/* A line of task "niah_single_1". */
+static void line(int n_target, int index, int turn, const char *policy, const char *size, double score,
+                 const char *more)
+{
+    line_of("niah_single_1", n_target, index, turn, policy, size, score, more);
 }
 
 static void read_tables(struct eval_runs *runs, struct eval_tables *t, bool no_gate)
@@ -124,6 +133,120 @@ static void test_row(void **state)
     assert_near(comp->macro.m[EVAL_M_KL], 0.5, 1e-12);
     assert_true(isnan(comp->macro.m[EVAL_M_BYTES]));
     assert_true(comp->off_target); /* 0.48 was removed, and 0.5 was asked for */
+    clear(&runs, &t);
+}
+
+/* Wilson's interval of first tokens; in a mean it is of all answers together, whatever their task. */
+static void test_first_tokens(void **state)
+{
+    struct eval_runs runs;
+    struct eval_tables t;
+    (void)state;
+    begin("{\"model\":\"x\"}");
+    for (int i = 0; i < 10; i++) {
+        line(512, i, 0, "full", "full", 1.0, "");
+        line(512, i, 0, "snapkv", "ratio=0.5", 1.0, i < 8 ? ",\"fgt\":1" : ",\"fgt\":0");
+        line_of("vt", 512, i, 0, "full", "full", 1.0, "");
+        line_of("vt", 512, i, 0, "snapkv", "ratio=0.5", 1.0, ",\"fgt\":1");
+    }
+    read_tables(&runs, &t, false);
+    const struct eval_row *full = &t.blocks[0].rows[0], *comp = &t.blocks[0].rows[1];
+    assert_near(comp->cell[0].first.lo, 0.490, 5e-4); /* 8 of 10 */
+    assert_near(comp->cell[0].first.hi, 0.943, 5e-4);
+    assert_near(comp->cell[1].first.lo, 0.722, 5e-4); /* 10 of 10 */
+    assert_near(comp->cell[1].first.hi, 1.0, 0);
+    assert_near(comp->macro.m[EVAL_M_FGT], 0.9, 1e-12);
+    assert_near(comp->macro.first.lo, 0.699, 5e-4); /* 18 of 20 */
+    assert_near(comp->macro.first.hi, 0.972, 5e-4);
+    assert_true(isnan(full->macro.first.lo));
+    const struct eval_report_options options = {0};
+    const struct eval_report report = {.options = &options, .runs = runs, .tables = &t};
+    struct eval_doc d = {0};
+    eval_report_text(&d, &report);
+    assert_contains(d.text.s, " 0.90 [0.70, 0.97]");
+    eval_doc_clear(&d);
+    clear(&runs, &t);
+}
+
+/* Where tasks have different numbers of answers, the share of all answers is not the mean of the tasks, and an interval of the
+ * one does not stand beside the other. */
+static void test_no_interval_of_another_mean(void **state)
+{
+    struct eval_runs runs;
+    struct eval_tables t;
+    (void)state;
+    begin("{\"model\":\"x\"}");
+    for (int i = 0; i < 20; i++) {
+        line(512, i, 0, "full", "full", 1.0, ",\"fgt\":1");
+        if (i < 10)
+            line_of("vt", 512, i, 0, "full", "full", 0.0, ",\"fgt\":0");
+    }
+    read_tables(&runs, &t, false);
+    const struct eval_row *full = &t.blocks[0].rows[0];
+    assert_near(full->macro.mean, 50.0, 1e-9); /* 20 of 30 answers are right */
+    assert_false(full->macro.binary);
+    assert_true(full->cell[0].binary);
+    assert_true(isnan(full->macro.first.lo));
+    assert_near(full->cell[0].first.hi, 1.0, 0);
+    clear(&runs, &t);
+}
+
+/* Where all differences are equal, Wilson's interval and the counts stand in for the one that collapsed. */
+static void test_counts_in_words(void **state)
+{
+    struct eval_runs runs;
+    struct eval_tables t;
+    char text[EVAL_MAX_COUNTS];
+    struct eval_doc d = {0};
+    (void)state;
+    begin("{\"model\":\"x\",\"seed\":42}");
+    for (int i = 0; i < 10; i++) {
+        line(512, i, 0, "full", "full", of_full[i], "");
+        line(512, i, 0, "lagkv", "ratio=0.5", of_full[i], "");
+        line(512, i, 0, "snapkv", "ratio=0.5", of_comp[i], "");
+        line(512, i, 0, "streaming_llm", "ratio=0.5", 0.5, "");
+    }
+    read_tables(&runs, &t, false);
+    const struct eval_row *rows = t.blocks[0].rows;
+    assert_string_equal(eval_words_counts(text, &rows[0].cell[0]), "Wilson [49.0, 94.3]");
+    assert_string_equal(eval_words_counts(text, &rows[1].cell[0]),
+                        "Wilson [49.0, 94.3], lost 0, gained 0, p = 1");
+    assert_string_equal(eval_words_counts(text, &rows[2].cell[0]),
+                        "Wilson [39.7, 89.2], lost 2, gained 1, p = 1");
+    assert_string_equal(eval_words_counts(text, &rows[2].macro),
+                        "Wilson [39.7, 89.2], lost 2, gained 1, p = 1");
+    assert_string_equal(eval_words_counts(text, &rows[3].cell[0]), ""); /* neither 0 nor 1 */
+    const struct eval_report_options options = {0};
+    const struct eval_report report = {.options = &options, .runs = runs, .tables = &t};
+    eval_report_text(&d, &report);
+    assert_contains(d.text.s, "(no variation)");
+    assert_contains(d.text.s, "  Wilson [49.0, 94.3], lost 0, gained 0, p = 1\n");
+    assert_lacks(d.text.s, "lost 2"); /* an interval that tells something stands alone */
+    eval_doc_clear(&d);
+    clear(&runs, &t);
+}
+
+/* Names of tasks that differ at their ends are not cut. */
+static void test_long_names(void **state)
+{
+    struct eval_runs runs;
+    struct eval_tables t;
+    struct eval_doc d = {0};
+    (void)state;
+    begin("{\"model\":\"x\"}");
+    for (int i = 0; i < 6; i++)
+        for (int k = 1; k <= 3; k++) {
+            char task[32];
+            snprintf(task, sizeof task, "niah_multikey_%d", k);
+            line_of(task, 512, i, 0, "full", "full", k / 4.0, "");
+        }
+    read_tables(&runs, &t, false);
+    const struct eval_report_options options = {0};
+    const struct eval_report report = {.options = &options, .runs = runs, .tables = &t};
+    eval_report_text(&d, &report);
+    assert_contains(d.text.s, " niah_multikey_1 niah_multikey_2 niah_multikey_3\n");
+    assert_contains(d.text.s, "          25.0            50.0            75.0 \n");
+    eval_doc_clear(&d);
     clear(&runs, &t);
 }
 
@@ -286,8 +409,90 @@ static void test_contexts_are_clusters(void **state)
         line(512, i / 5, i % 5, "snapkv", "ratio=0.5", (double)(i % 2), "");
     }
     read_tables(&runs, &t, false);
-    assert_int_equal(t.blocks[0].rows[1].cell[0].n, 20);
-    assert_int_equal(t.blocks[0].rows[1].cell[0].delta.spread, EVAL_SPREAD_FEW);
+    const struct eval_cell *c = &t.blocks[0].rows[1].cell[0];
+    char counts[EVAL_MAX_COUNTS];
+    struct eval_doc d = {0};
+    assert_int_equal(c->n, 20);
+    assert_int_equal(c->n_clusters, 4);
+    assert_int_equal(c->delta.spread, EVAL_SPREAD_FEW);
+    assert_int_equal(t.blocks[0].n_clusters, 4);
+    assert_contains(eval_words_counts(counts, c), "answers of one context or cell count one by one");
+    eval_words_notes(&d, &t);
+    assert_contains(d.text.s, "The 20 answers are of 4 contexts");
+    assert_contains(d.text.s, "With n = 4 contexts");
+    assert_contains(d.text.s, "take each answer for itself");
+    eval_doc_clear(&d);
+    clear(&runs, &t);
+}
+
+/* A table holds 16 questions of a context; that there are more is said, and they count in means. */
+static void test_many_turns(void **state)
+{
+    struct eval_runs runs;
+    struct eval_tables t;
+    struct eval_doc d = {0};
+    double mean[EVAL_MAX_TURNS];
+    (void)state;
+    begin("{\"model\":\"x\"}");
+    for (int turn = 0; turn < 20; turn++)
+        line(512, 0, turn, "full", "full", turn < 16 ? 1.0 : 0.0, "");
+    read_tables(&runs, &t, false);
+    const struct eval_block *all = eval_tables_whole(&t, "agnostic");
+    assert_int_equal(eval_turn_means(mean, &runs.run[0], all, 0, 0), 20);
+    assert_int_equal(eval_turns_shown(20), EVAL_MAX_TURNS);
+    assert_int_equal(eval_turns_shown(3), 3);
+    assert_near(mean[15], 100.0, 0);
+    assert_near(all->rows[0].macro.mean, 80.0, 1e-9);
+    eval_text_maps(&d, &t, all, 10, NULL);
+    assert_contains(d.text.s, "by question (the first 16 of 20)");
+    eval_doc_clear(&d);
+    clear(&runs, &t);
+}
+
+/* Lines of LongBench's sets by how long their contexts are; a mean over tasks of the bucket's lines. */
+static void test_buckets(void **state)
+{
+    static const char *const names[] = {"0-4k", "4-8k", "8k+"};
+    struct eval_runs runs;
+    struct eval_tables t;
+    struct eval_doc d = {0};
+    (void)state;
+    begin("{\"model\":\"x\"}");
+    for (int i = 0; i < 18; i++) {
+        char more[40];
+        snprintf(more, sizeof more, ",\"bucket\":\"%s\"", names[i % 3]);
+        line_of("qasper", 0, i, 0, "full", "full", 1.0, more);
+        line_of("qasper", 0, i, 0, "snapkv", "ratio=0.5", 1.0 - i % 3 / 4.0, more);
+    }
+    for (int i = 0; i < 6; i++) { /* another set has short contexts only */
+        line_of("lcc", 0, i, 0, "full", "full", 1.0, ",\"bucket\":\"0-4k\"");
+        line_of("lcc", 0, i, 0, "snapkv", "ratio=0.5", 0.5, ",\"bucket\":\"0-4k\"");
+    }
+    read_tables(&runs, &t, false);
+    const struct eval_block *b = &t.blocks[0];
+    const struct eval_row *comp = &b->rows[1];
+    assert_int_equal(b->n_buckets, 3);
+    assert_int_equal(eval_by_n(b, EVAL_BY_BUCKET), 3);
+    for (int k = 0; k < 3; k++)
+        assert_string_equal(eval_by_name(&runs.run[0], b, EVAL_BY_BUCKET, k), names[k]);
+    assert_near(comp->bucket[0].mean, 75.0, 1e-9); /* of 100 and 50 */
+    assert_int_equal(comp->bucket[0].n, 12);
+    assert_near(comp->bucket[0].delta.delta, -25.0, 1e-9);
+    assert_near(comp->bucket[1].mean, 75.0, 1e-9);
+    assert_near(comp->bucket[2].mean, 50.0, 1e-9);
+    assert_near(comp->bucket[2].full, 100.0, 1e-9);
+    assert_near(comp->bucket[2].delta.over.hi, -50.0, 1e-9);
+    assert_int_equal(comp->bucket[2].n, 6);
+    assert_near(comp->macro.mean, (75.0 + 50.0) / 2, 1e-9);
+    const struct eval_report_options options = {0};
+    const struct eval_report report = {.options = &options, .runs = runs, .tables = &t};
+    eval_report_csv(&d, &report);
+    assert_contains(d.text.s, ",macro:0-4k,");
+    assert_contains(d.text.s, ",macro:8k+,");
+    eval_doc_clear(&d);
+    eval_report_text(&d, &report);
+    assert_contains(d.text.s, "BY WORDS OF THE CONTEXT");
+    eval_doc_clear(&d);
     clear(&runs, &t);
 }
 
@@ -466,8 +671,9 @@ static void test_map(void **state)
 
 static void test_map_scores(void **state)
 {
-    static const char *const right[] = {"score",         "contains",      "partial",   "wordset_recall",
-                                        "rouge1_recall", "rouge_pkg_1_r", "rouge_pkg", "fgt"};
+    static const char *const right[] = {"score",          "contains",      "partial",
+                                        "wordset_recall", "rouge1_recall", "rouge_pkg_1_r",
+                                        "rouge_pkg_2_p",  "rouge_pkg",     "fgt"};
     (void)state;
     assert_int_equal(eval_heat_check(NULL), APP_OK);
     assert_int_equal(eval_heat_check("kl"), APP_BAD_INPUT);
@@ -479,8 +685,104 @@ static void test_map_scores(void **state)
             n += eval_heat_shows(right[i], &eval_heat_scores[k]);
         assert_int_equal(n, 1);
     }
-    assert_true(eval_heat_shows("contains", &eval_heat_scores[0]));
-    assert_true(eval_heat_shows(NULL, &eval_heat_scores[3]));
+    for (int k = 0; k < EVAL_N_HEAT_SCORES; k++) {
+        const struct eval_heat_score *s = &eval_heat_scores[k];
+        if (s->measure != EVAL_M_SCORE)
+            assert_string_equal(s->name, eval_measure_name(s->measure));
+        if (eval_heat_shows("rouge_pkg", s)) /* as `winnow score` has it */
+            assert_string_equal(s->name, "rouge_pkg_l_f");
+    }
+    assert_true(eval_heat_shows(NULL, &eval_heat_scores[0]));
+}
+
+/* A map shows the score that was named, and a task that does not have it has no heading either. "contains" is the own
+ * score of needles and a further one of keys. */
+static void test_maps_of_a_named_score(void **state)
+{
+    struct eval_runs runs;
+    struct eval_tables t;
+    struct eval_doc d = {0};
+    (void)state;
+    begin("{\"model\":\"x\"}");
+    for (int i = 0; i < 6; i++) {
+        line_of("passkey64", 512, i, 0, "full", "full", 0.0, ",\"depth\":0.5,\"scores\":{\"contains\":1}");
+        line_of("niah_grid", 512, i, 0, "full", "full", 1.0,
+                ",\"depth\":0.5,\"scores\":{\"rouge1_recall\":0.5,\"rouge_pkg_l_f\":0.25}");
+    }
+    read_tables(&runs, &t, false);
+    const struct eval_block *all = eval_tables_whole(&t, "agnostic");
+    eval_text_maps(&d, &t, all, 10, "contains");
+    assert_contains(d.text.s, "passkey64, answers that contain what was hidden");
+    assert_contains(d.text.s, "niah_grid, answers that contain what was hidden");
+    assert_contains(d.text.s, "full: mean 100.0 [61.0, 100.0]");
+    assert_lacks(d.text.s, "mean 0.0");
+    eval_doc_clear(&d);
+    eval_text_maps(&d, &t, all, 10, "rouge1_recall");
+    assert_contains(d.text.s, "full: mean 50.0\n");
+    assert_lacks(d.text.s, "passkey64");
+    eval_doc_clear(&d);
+    eval_text_maps(&d, &t, all, 10, "rouge_pkg_l_f");
+    assert_contains(d.text.s, "full: mean 25.0\n");
+    eval_doc_clear(&d);
+    clear(&runs, &t);
+}
+
+/* Cells as CSV; a run without grids has none. */
+static void test_maps_as_csv(void **state)
+{
+    struct eval_runs runs;
+    struct eval_tables t;
+    struct eval_doc d = {0};
+    const struct eval_report_options options = {0};
+    (void)state;
+    begin("{\"model\":\"x\"}");
+    for (int i = 0; i < 4; i++)
+        line_of("passkey64", 512 << i / 2, i, 0, "full", "full", i % 2,
+                ",\"depth\":0.25,\"scores\":{\"partial\":0.5}");
+    read_tables(&runs, &t, false);
+    const struct eval_report report = {.options = &options, .runs = runs, .tables = &t};
+    eval_report_maps(&d, &report);
+    assert_string_equal(d.text.s,
+                        "model,mode,task,policy,size,kv_type,more,config,score,length,depth,value,n\n"
+                        "x,agnostic,passkey64,full,full,f16,,full full,score,512,25,50,2\n"
+                        "x,agnostic,passkey64,full,full,f16,,full full,score,1024,25,50,2\n"
+                        "x,agnostic,passkey64,full,full,f16,,full full,partial,512,25,50,2\n"
+                        "x,agnostic,passkey64,full,full,f16,,full full,partial,1024,25,50,2\n");
+    eval_doc_clear(&d);
+    clear(&runs, &t);
+    begin("{\"model\":\"x\"}");
+    line(512, 0, 0, "full", "full", 1.0, ",\"depth\":0.25");
+    read_tables(&runs, &t, false);
+    const struct eval_report none = {.options = &options, .runs = runs, .tables = &t};
+    eval_report_maps(&d, &none);
+    assert_int_equal(d.text.len, 0);
+    eval_doc_clear(&d);
+    clear(&runs, &t);
+}
+
+/* What stood in for data of a task, without the names of tasks; of any task for means. */
+static void test_stand_ins(void **state)
+{
+    json_t *info =
+        json_pack("{s:[s,s]}", "stand_ins", "generated prose in place of essays (niah_single_2, vt)",
+                  "our own lists of words in place of wonderwords (niah_single_1, niah_single_2)");
+    static const char both[] =
+        "generated prose in place of essays; our own lists of words in place of wonderwords";
+    static const struct {
+        const char *task, *want;
+    } rows[] = {{"niah_single_1", "our own lists of words in place of wonderwords"},
+                {"niah_single_2", both},
+                {"niah_single", ""},
+                {"vt", "generated prose in place of essays"},
+                {NULL, both}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct eval_doc d = {0};
+        eval_stand_ins_csv(&d, info, rows[i].task);
+        assert_string_equal(d.text.s ? d.text.s : "", rows[i].want);
+        eval_doc_clear(&d);
+    }
+    json_decref(info);
 }
 
 struct limit_row {
@@ -504,6 +806,31 @@ static void test_limit(void **state)
     if (row->read == APP_OK)
         assert_int_equal(eval_limit_check(&limit, &t, 1), row->check);
     eval_limit_clear(&limit);
+    clear(&runs, &t);
+}
+
+/* Fewer than six samples have no interval, so that no difference breaks a limit, however large; other numbers do. */
+static void test_limit_without_interval(void **state)
+{
+    static const struct limit_row rows[] = {{"macro_delta<-5", APP_OK, APP_OK},
+                                            {"macro_delta>-90", APP_OK, APP_OK},
+                                            {"macro<71", APP_OK, EVAL_LIMIT_HIT},
+                                            {"kl>0", APP_OK, APP_OK}}; /* nobody has it */
+    struct eval_runs runs;
+    struct eval_tables t;
+    (void)state;
+    begin("{\"model\":\"x\"}");
+    for (int i = 0; i < 5; i++) {
+        line(512, i, 0, "full", "full", 1.0, "");
+        line(512, i, 0, "snapkv", "ratio=0.5", i == 0 ? 1.0 : 0.0, "");
+    }
+    read_tables(&runs, &t, false);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct eval_limit limit;
+        assert_int_equal(eval_limit_read(&limit, rows[i].name), rows[i].read);
+        assert_int_equal(eval_limit_check(&limit, &t, 1), rows[i].check);
+        eval_limit_clear(&limit);
+    }
     clear(&runs, &t);
 }
 
@@ -574,11 +901,17 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_row),
+        cmocka_unit_test(test_first_tokens),
+        cmocka_unit_test(test_no_interval_of_another_mean),
+        cmocka_unit_test(test_counts_in_words),
+        cmocka_unit_test(test_long_names),
         cmocka_unit_test(test_six_of_ten),
         cmocka_unit_test(test_partners_and_probes),
         cmocka_unit_test(test_strata_weigh_alike),
         cmocka_unit_test(test_domains),
         cmocka_unit_test(test_contexts_are_clusters),
+        cmocka_unit_test(test_many_turns),
+        cmocka_unit_test(test_buckets),
         cmocka_unit_test(test_bad_and_unscored),
         cmocka_unit_test(test_curve),
         cmocka_unit_test(test_short_and_flat_curves),
@@ -586,6 +919,10 @@ int main(void)
         cmocka_unit_test(test_two_names),
         cmocka_unit_test(test_map),
         cmocka_unit_test(test_map_scores),
+        cmocka_unit_test(test_maps_of_a_named_score),
+        cmocka_unit_test(test_maps_as_csv),
+        cmocka_unit_test(test_stand_ins),
+        cmocka_unit_test(test_limit_without_interval),
         cmocka_unit_test(test_numbers),
     };
     if (make_folder(NULL) != 0)

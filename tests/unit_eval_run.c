@@ -125,6 +125,18 @@ static void test_scores_beside(void **state)
     /* Of the five words of the sentence two were said. */
     assert_near(json_real_value(json_object_get(g.scores, "rouge1_recall")), 0.4, 1e-9);
     assert_near(json_real_value(json_object_get(g.scores, "wordset_recall")), 0, 0);
+    /* All that kvpress reports: one word of three that were said is among the sentence's five, and no pair is. */
+    static const struct {
+        const char *name;
+        double want;
+    } package[] = {{"rouge_pkg_1_p", 0.2}, {"rouge_pkg_1_r", 1.0 / 3}, {"rouge_pkg_1_f", 0.25},
+                   {"rouge_pkg_2_p", 0},   {"rouge_pkg_2_r", 0},       {"rouge_pkg_2_f", 0},
+                   {"rouge_pkg_l_p", 0.2}, {"rouge_pkg_l_r", 1.0 / 3}, {"rouge_pkg_l_f", 0.25}};
+    for (size_t i = 0; i < sizeof package / sizeof *package; i++) {
+        const json_t *score = json_object_get(g.scores, package[i].name);
+        assert_true(json_is_real(score));
+        assert_near(json_real_value(score), package[i].want, 1e-6);
+    }
     json_decref(g.scores);
 }
 

@@ -166,7 +166,8 @@ for (got, lo, hi), want in ((kl, mean([r["kl"] for r in kept])), (ppl, math.exp(
     assert f"{got} [{lo}, {hi}]" in page, got
 line = next(s for s in table("niah_single_1") if s.startswith("snapkv"))
 want = of("niah_single_1", "snapkv")
-agree, first, dnll = map(float, line.split()[-3:])
+agree, first, lo, hi, dnll = map(float, re.search(r"([\d.]+) +([\d.]+) \[([\d.]+), ([\d.]+)\] +([-+\d.]+)$", line).groups())
+assert lo <= first <= hi, line
 assert abs(agree - 100 * mean([r["agree"] for r in want])) < 0.06 and abs(first - 100 * mean([r["fgt"] for r in want])) < 0.06, line
 assert abs(dnll - mean([r["dnll"] for r in want])) < 6e-4, line
 PY
@@ -321,8 +322,25 @@ for r in rows:
 PY
 grep -q '^1 samples were left out: they are longer' "$work/questions/summary.txt" || fail 'own questions: the summary says nothing of what is too long'
 grep -qi 'stand-in\|in place of' "$work/questions/summary.txt" && fail 'own questions: nothing stands in for anything'
-grep -q "^Stand-ins: generated prose in place of essays (scb_niah_syn); made-up data in place of the benchmark's own (scb_niah_syn)" "$work/run/summary.txt" ||
+grep -q "^Stand-ins: generated prose in place of essays (scb_niah_syn); our own lists of words in place of the package wonderwords (niah_single_1); made-up data in place of the benchmark's own (scb_niah_syn)" "$work/run/summary.txt" ||
     fail "a run: stand-ins: $(grep -i stand "$work/run/summary.txt")"
+good 'a run, as JSON' report "$work/run" --json
+json 'a run, as JSON' "$work/out" 'len(o["runs"][0]["stand_ins"]) == 3 and o["runs"][0]["too_long"] == 0 and any(n.startswith("Stand-ins: ") for n in o["runs"][0]["notes"])'
+good 'own questions, as JSON' report "$work/questions" --json
+json 'own questions, as JSON' "$work/out" 'o["runs"][0]["stand_ins"] == [] and o["runs"][0]["too_long"] == 1'
+# A folder whose run.json does not name the lists of words, as earlier versions left it, goes on.
+python3 - "$work/run/run.json" <<'PY'
+import json, sys
+with open(sys.argv[1]) as f:
+    o = json.load(f)
+o["stand_ins"] = [s for s in o["stand_ins"] if "words" not in s]
+with open(sys.argv[1], "w") as f:
+    json.dump(o, f)
+PY
+cp "$work/run/results.jsonl" "$work/first"
+run 'an older folder' --tasks niah_single_1,scb_niah_syn --lengths 1000 --samples 1 --policies snapkv,kvzip --ratios 0,0.5 \
+    --modes agnostic,aware,aware_full --kv-types q8_0,f16 --out "$work/run"
+same 'an older folder' "$work/first" "$work/run/results.jsonl"
 cp "$work/questions/results.jsonl" "$work/first"
 good 'own questions, again' "${own[@]}"
 same 'own questions, again' "$work/first" "$work/questions/results.jsonl"
@@ -344,6 +362,11 @@ PY
 cut=(eval -m "$llama" -t 1 --quiet --tasks qasper --longbench "$work/lb" --lb-max-prompt 1000 --policies snapkv --out "$work/cut")
 good 'LongBench, cut' "${cut[@]}"
 grep -q '^qasper: more than half of most contexts was cut' "$work/cut/summary.txt" || fail 'LongBench, cut: the summary does not say so'
+python3 - "$work/cut/results.jsonl" <<'PY' || fail 'LongBench: records do not say how long contexts are'
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+assert rows and all(r["bucket"] == "0-4k" for r in rows), rows
+PY
 bad 'LongBench, longer answers' '"tasks" differs' "${cut[@]}" --lb-extra-tokens 20
 bad 'LongBench, in the chat template' '"lb_chat" differs' "${cut[@]}" --lb-chat all
 

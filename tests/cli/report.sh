@@ -5,7 +5,7 @@
 
 python3 tests/make_results.py --small "$work/whole" || fail 'made-up results'
 good 'a run' report "$work/whole"
-for file in report.html summary.txt summary.csv; do
+for file in report.html summary.txt summary.csv maps.csv; do
     [ -s "$work/whole/$file" ] || fail "no $file"
 done
 cmp -s "$work/out" "$work/whole/summary.txt" || fail 'standard output is not summary.txt'
@@ -21,7 +21,7 @@ same 'the CSV twice' "$work/first.csv" "$work/whole/summary.csv"
 good 'as JSON' report "$work/whole" --json --compare snapkv,lagkv
 cp "$work/out" "$work/whole.json"
 cat >"$work/check.py" <<'PY'
-import csv, json, math, sys
+import csv, json, math, re, sys
 
 MASK = (1 << 64) - 1
 
@@ -136,9 +136,35 @@ for block in report["blocks"]:
     for row in block["rows"]:
         x = macro[block["mode"], str(block["N"]), row["config"]]
         assert math.isclose(float(x["mean"]), row["macro"]["mean"], rel_tol=1e-9), x
+# First tokens and their interval in every form; what stood in for data of a task.
+z = 1.959963984540054
+for x in lines:
+    if x["task"] != "passkey64" or not x["fgt"]:
+        continue
+    n, share = int(x["n"]), float(x["fgt"])
+    mid, half = (share + z * z / 2 / n) / (1 + z * z / n), z * math.sqrt(share * (1 - share) / n + z * z / 4 / n / n) / (1 + z * z / n)
+    assert abs(float(x["fgt_lo"]) - (mid - half)) < 1e-9 and abs(float(x["fgt_hi"]) - (mid + half)) < 1e-9, x
+    assert int(x["clusters"]) == min(n, 5) and x["stand_ins"] == "generated prose in place of essays", x
+for block in report["blocks"]:
+    for row in block["rows"]:
+        for c in row["tasks"]:
+            assert c["fgt_lo"] <= c["fgt"] <= c["fgt_hi"], c
+assert report["too_long"] == 3 and len(report["stand_ins"]) == 2
+assert "3 samples were left out: they are longer than the model's context." in report["notes"]
+# Maps: the same cells as in --json.
+with open(sys.argv[1] + "/maps.csv", encoding="utf-8", newline="") as f:
+    cells = list(csv.DictReader(f))
+assert {x["score"] for x in cells} == {"score", "fgt", "partial", "contains"}, {x["score"] for x in cells}
+for block in report["blocks"]:
+    for m in block.get("maps", []):
+        mine = [[int(x["length"]), float(x["depth"]), float(x["value"]), int(x["n"])] for x in cells
+                if (x["mode"], x["task"], x["config"], x["score"]) == (block["mode"], m["task"], m["config"], m["score"])]
+        assert mine == m["cells"], (mine, m)
 # A paper's table by task: below its row at 0.5, our mean over the lengths of each task, and the share of the full cache's.
 with open(sys.argv[1] + "/report.html", encoding="utf-8") as f:
     page = f.read()
+assert "Wilson [" in page.split("scores by task")[1].split("</table>")[0]
+assert re.search(r"<td>[0-9.]+ <span class=\"even\">\[[0-9.]+, [0-9.]+\]</span></td>", page.split("<h3>Predictions</h3>")[1]), "first tokens"
 table = page.split("RULER-16K by task, LagKV by share removed, Llama")[1].split("</table>")[0]
 ours = table.split(">0.5</th>")[1].split("</tr>")[1].split("<td>")[1:]
 for cell, task in zip(ours, ("niah_single_1", "niah_single_2", None, "niah_multikey_1"), strict=False):
@@ -185,6 +211,21 @@ good 'maps of the first token as JSON' report "$work/whole" --niah-score fgt --j
 json 'maps of the first token as JSON' "$work/out" '{m["score"] for b in o["runs"][0]["blocks"] for m in b.get("maps", [])} == {"fgt"}'
 bad 'unknown score of maps' "--niah-score 'kl' is unknown" report "$work/whole" --niah-score kl
 good 'all maps again' report "$work/whole"
+
+# More maps than a page has room for: it stays small, draws the tasks' own scores first and names what it left out.
+python3 tests/make_results.py --wide "$work/wide"
+good 'many maps' report "$work/wide"
+python3 - "$work/wide/report.html" "$work/wide/maps.csv" 2>"$work/err" <<'PY' || fail "many maps: $(tail -n 3 "$work/err")"
+import csv, re, sys
+with open(sys.argv[1], encoding="utf-8") as f:
+    page = f.read()
+assert len(page.encode()) < 2e6, len(page.encode())
+left = {what: (int(n), int(of)) for what, n, of in re.findall(r"<li>passkey64: ([^<]*): (\d+) of (\d+) maps</li>", page)}
+assert left["partial match, aware"][0] > 0 and not any(what.startswith("score") for what in left), left
+assert page.count('class="heat"') + sum(n for n, _ in left.values()) == 3 * 2 * 19, left
+with open(sys.argv[2], encoding="utf-8", newline="") as f:
+    assert sum(x["score"] == "score" for x in csv.DictReader(f)) == 2 * 19 * 16 * 14
+PY
 
 # ---- Shards ----
 for i in 0 1 2; do
@@ -262,6 +303,16 @@ python3 "$work/page.py" "$work/plain.html" none plain 2>"$work/err" || fail "wit
 "$WINNOW" report "$work/whole" --fail-if 'macro_delta<-5@r=.75' >/dev/null 2>"$work/err"
 [ $? -eq 4 ] || fail "a broken limit: exit code $?"
 grep -q 'macro_delta of' "$work/err" || fail "a broken limit: $(cat "$work/err")"
+python3 - "$work/few" "$work/whole" <<'PY'
+import json, os, sys
+os.makedirs(sys.argv[1])
+with open(sys.argv[2] + "/results.jsonl") as f, open(sys.argv[1] + "/results.jsonl", "w") as to:
+    to.writelines(l for l in f if (o := json.loads(l))["task"] == "niah_single_1" and o["N"] == 512 and o["index"] < 5)
+with open(sys.argv[1] + "/run.json", "w") as f:
+    f.write('{"model": "x"}')
+PY
+good 'too few samples to break a limit' report "$work/few" --fail-if 'macro_delta<99'
+grep -q 'is not checked: it has too few samples for an interval' "$work/err" || fail "too few samples: $(cat "$work/err")"
 good 'a limit that is kept' report "$work/whole" --fail-if 'macro_delta<-99@r=.75'
 
 # ---- Files that a writer left unfinished, and bad input ----
