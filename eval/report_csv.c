@@ -82,12 +82,11 @@ static void put_row(struct eval_doc *d, const struct eval_run *run, const struct
 
 void eval_report_csv(struct eval_doc *d, const struct eval_report *r)
 {
-    eval_doc_put(
-        d, "model,mode,N,task,informative,policy,size,kv_type,more,config,n,mean,full,delta,lo,hi,retention,"
-           "wilson_lo,wilson_hi,lost,gained,p,verdict,partial,wordset_recall,rouge1_recall,rouge_pkg_1_r,fgt,"
-           "agree,kl,dnll,"
-           "nll,removed,kv_bytes,peak_bytes,"
-           "ctx_tokens,gen_tokens,depth,prefill_ms,compress_ms,question_ms,decode_ms\n");
+    eval_doc_put(d, "model,mode,N,task,informative,policy,size,kv_type,more,config,n,mean,full,delta,lo,hi,"
+                    "retention,wilson_lo,wilson_hi,lost,gained,p,verdict");
+    for (int m = EVAL_M_PARTIAL; m < EVAL_N_MEASURES; m++)
+        eval_doc_put(d, ",%s", eval_words_measures[m]);
+    eval_doc_put(d, "\n");
     for (int32_t i = 0; i < r->runs.n; i++)
         for (int32_t k = 0; k < r->tables[i].n; k++) {
             const struct eval_block *b = &r->tables[i].blocks[k];

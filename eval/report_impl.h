@@ -20,6 +20,8 @@ struct eval_report {
 
 /* ---- Words (report_words.c) ---- */
 
+/* The names of the numbers in CSV and JSON. */
+extern const char *const eval_words_measures[EVAL_N_MEASURES];
 /* "N = 1024" or "all lengths"; returns out. */
 const char *eval_words_length(char out[32], int32_t n_target);
 /* "[-33.3, -13.9]", "n<6" or "[0.0, 0.0] (no variation)"; returns out. */

@@ -24,11 +24,6 @@ static void set_interval(json_t **o, const struct eval_paired *p)
 
 static json_t *cell_json(const struct eval_cell *c)
 {
-    static const char *const names[EVAL_N_MEASURES] = {
-        "score",       "partial",    "wordset_recall", "rouge1_recall", "rouge_pkg_1_r", "fgt",
-        "agree",       "kl",         "dnll",           "nll",           "removed",       "kv_bytes",
-        "peak_bytes",  "ctx_tokens", "gen_tokens",     "depth",         "prefill_ms",    "compress_ms",
-        "question_ms", "decode_ms"};
     json_t *o = json_object();
     app_json_set(&o, "n", json_integer((json_int_t)c->n));
     app_json_set(&o, "mean", number(c->mean));
@@ -37,7 +32,7 @@ static json_t *cell_json(const struct eval_cell *c)
     app_json_set(&o, "retention", number(eval_cell_retention(c)));
     for (int m = EVAL_M_PARTIAL; m < EVAL_N_MEASURES; m++)
         if (!isnan(c->m[m]))
-            app_json_set(&o, names[m], number(c->m[m]));
+            app_json_set(&o, eval_words_measures[m], number(c->m[m]));
     if (c->binary && c->n > 0) {
         app_json_set(&o, "wilson_lo", number(c->wilson.lo));
         app_json_set(&o, "wilson_hi", number(c->wilson.hi));

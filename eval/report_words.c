@@ -6,6 +6,30 @@
 #include <stdio.h>
 #include <string.h>
 
+const char *const eval_words_measures[EVAL_N_MEASURES] = {
+    [EVAL_M_SCORE] = "score",
+    [EVAL_M_PARTIAL] = "partial",
+    [EVAL_M_WORDSET] = "wordset_recall",
+    [EVAL_M_ROUGE1] = "rouge1_recall",
+    [EVAL_M_ROUGE_PKG] = "rouge_pkg_1_r",
+    [EVAL_M_FGT] = "fgt",
+    [EVAL_M_AGREE] = "agree",
+    [EVAL_M_KL] = "kl",
+    [EVAL_M_DNLL] = "dnll",
+    [EVAL_M_NLL] = "nll",
+    [EVAL_M_RATIO] = "removed",
+    [EVAL_M_BYTES] = "kv_bytes",
+    [EVAL_M_META] = "meta_bytes",
+    [EVAL_M_PEAK] = "peak_bytes",
+    [EVAL_M_CONTEXT] = "ctx_tokens",
+    [EVAL_M_GENERATED] = "gen_tokens",
+    [EVAL_M_DEPTH] = "depth",
+    [EVAL_M_PREFILL] = "prefill_ms",
+    [EVAL_M_COMPRESS] = "compress_ms",
+    [EVAL_M_QUESTION] = "question_ms",
+    [EVAL_M_DECODE] = "decode_ms",
+};
+
 const char *eval_words_length(char out[32], int32_t n_target)
 {
     if (n_target == EVAL_ALL_LENGTHS)

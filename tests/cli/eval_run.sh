@@ -33,6 +33,10 @@ for r in rows:
             assert r["agree"] == 1 and r["fgt"] == 1 and r["kl"] < 1e-9 and abs(r["dnll"]) < 1e-9, r
     else:
         assert abs(r["ratio_ach"] - 0.5) < 0.02 and r["kv_bytes"] < 0.8 * full["kv_bytes"], (r, full["kv_bytes"])
+    if r["mode"] == "agnostic":  # a position of four bytes for each entry, and for its room
+        heads = run["model"]["n_layer"] * run["model"]["n_head_kv"]
+        entries = (1 - r["ratio_ach"]) * r["ctx_tokens"] * heads
+        assert 4 * entries - 1 <= r["meta_bytes"] <= 4 * (entries + 32 * heads), (r["meta_bytes"], 4 * entries)
     if r["mode"] == "aware_full":
         assert r["q_tokens"] == 0 or r["turn"] > 0
     if r["kv_type"] == "q8_0" and r["policy"] == "full":
