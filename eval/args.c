@@ -158,9 +158,9 @@ static const struct app_option run_options[] = {
      AT(turns), 0, 0, NULL},
     {"own-history", 0, APP_FLAG, NULL, NULL, "off",
      "earlier turns show the model's answers, not the references", AT(own_history), 0, 0, NULL},
-    {"recompress", 0, APP_FLAG, NULL, NULL, "off",
-     "with several questions: before each further one, what was asked and answered is compressed with the "
-     "rest",
+    {"recompress", 0, APP_TEXT, "WHEN", "never", NULL,
+     "with several questions: never, or each-turn (before each further one, what was asked and answered is "
+     "compressed with the rest)",
      AT(recompress), 0, 0, NULL},
     {"no-early-stop", 0, APP_FLAG, NULL, NULL, "off", "answers go on when their score cannot change any more",
      AT(no_early_stop), 0, 0, NULL},

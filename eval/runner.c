@@ -80,7 +80,9 @@ static int check_words(const struct runner *x)
         return app_fail(APP_BAD_INPUT, "--turns '%s' is unknown; use multi_turn or multi_request", a->turns);
     if (requests && a->own_history)
         return app_fail(APP_BAD_INPUT, "--turns multi_request has no history; leave out --own-history");
-    if (requests && a->recompress)
+    if (strcmp(a->recompress, "never") != 0 && !eval_recompresses(a))
+        return app_fail(APP_BAD_INPUT, "--recompress '%s' is unknown; use never or each-turn", a->recompress);
+    if (requests && eval_recompresses(a))
         return app_fail(APP_BAD_INPUT,
                         "--turns multi_request has no history to compress; leave out --recompress");
     if (a->closed_book && a->policies)

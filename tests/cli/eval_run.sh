@@ -121,7 +121,7 @@ same 'shards' "$work/want" "$work/got"
 # Rules that drop entries while reading and answering, and questions asked one by one.
 run 'chunks' --tasks niah_single_1 --lengths 1000 --policies streaming_llm,lagkv --evict chunk:256 --evict-every 8 --out "$work/chunks"
 run 'requests' --tasks scb_niah_syn --lengths 1000 --policies snapkv --turns multi_request --out "$work/requests"
-run 'compressed again' --tasks scb_niah_syn --lengths 1000 --policies snapkv,lagkv:lag=64,kvzip --ratios 0,0.5 --recompress --out "$work/again2"
+run 'compressed again' --tasks scb_niah_syn --lengths 1000 --policies snapkv,lagkv:lag=64,kvzip --ratios 0,0.5 --recompress each-turn --out "$work/again2"
 python3 - "$work/again2" <<'PY' || fail 'compressed again: records'
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1] + "/results.jsonl")]
@@ -350,7 +350,8 @@ refused 'a mode' "'awar' is unknown" --modes awar
 refused 'a shard' 'give I/N' --shard 3/2
 refused 'turns' 'is unknown' --turns x
 refused 'requests' 'compresses a question too' --turns multi_request --modes aware
-refused 'requests without a history' 'no history to compress' --turns multi_request --recompress
+refused 'requests without a history' 'no history to compress' --turns multi_request --recompress each-turn
+refused 'a time to compress again' 'use never or each-turn' --recompress always
 refused 'eviction' 'is unknown' --evict x
 refused 'eviction of a policy' 'does not go with this policy' --policies kvzip --evict chunk
 refused 'a size of its own' 'has no size of its own' --policies snapkv --ratios own
