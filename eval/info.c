@@ -4,15 +4,16 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Fields that may differ between two parts of one run, and those that may differ between its shards: how the work was cut
- * up, where and when it was done. */
+/* Fields that may differ where a run goes on (of_parts), and those that may differ between its shards: how the work was
+ * cut up, where and when it was done. Answers do not depend on the number of threads; on the library's version they may. Times
+ * depend on the machine, so that a run stays on one, and the times of shards are those of several. */
 static const struct {
     const char *name;
     bool of_parts;
-} free_fields[] = {{"command", true},  {"threads", true},     {"winnow", true},   {"stand_ins", true},
-                   {"too_long", true}, {"shard", false},      {"backend", false}, {"device", false},
-                   {"host", false},    {"calibration", true}, {"out", false},     {"ended", false},
-                   {"started", false}, {NULL, false}};
+} free_fields[] = {{"command", true}, {"threads", true},  {"stand_ins", true},   {"too_long", true},
+                   {"shard", false},  {"backend", false}, {"device", false},     {"host", false},
+                   {"out", false},    {"ended", false},   {"calibration", true}, {"started", false},
+                   {NULL, false}};
 
 static bool is_free(const char *field, bool shards)
 {

@@ -3,6 +3,7 @@
 #include "eval/manifest.h"
 
 #include "app/console.h"
+#include "app/cpu.h"
 #include "app/files.h"
 #include "app/json.h"
 #include "app/output.h"
@@ -149,6 +150,14 @@ static json_t *command_line(void)
     return list;
 }
 
+/* What computes: times belong to it. */
+static json_t *device_of(void)
+{
+    char cpu[160];
+    app_cpu_name(cpu, sizeof cpu);
+    return app_json_text(cpu);
+}
+
 static json_t *chat_of(const struct eval_setup *s)
 {
     const struct eval_chat *c = &s->chat;
@@ -176,6 +185,8 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
         "early_stop", m->early_stop, "batched", m->batch > 1, "turns", a->turns, "own_history",
         m->own_history, "lb_prefix", a->lb_prefix, "closed_book", a->closed_book, "text", s->text_hash,
         "time_budget", a->time_budget ? a->time_budget : "");
+    app_json_set(&run, "backend", json_string("cpu")); /* the library has no other */
+    app_json_set(&run, "device", device_of());
     app_json_set(&run, "stand_ins", stand_ins_of(s));
     if (c->masks_profiled)
         app_json_set(&run, "mask_profile", hash_of(c->mask_profile));
@@ -239,9 +250,10 @@ static int compare(const char *path, const json_t *run)
         rc = app_fail(APP_FAILED, "out of memory for '%s'", path);
     const char *field = rc == APP_OK ? eval_info_difference(old, now, false) : NULL;
     if (field)
-        rc = app_fail(APP_BAD_INPUT,
-                      "'%s' describes another run: \"%s\" differs; use another --out or the same options",
-                      path, field);
+        rc = app_fail(
+            APP_BAD_INPUT,
+            "'%s' describes another run: \"%s\" differs; go on with what it began with, or use another --out",
+            path, field);
     json_decref(old);
     json_decref(now);
     free(own);
@@ -249,10 +261,18 @@ static int compare(const char *path, const json_t *run)
     return rc;
 }
 
+static int write_run(const char *path, const json_t *run)
+{
+    struct app_out out;
+    int rc = app_out_open(&out, path, NULL);
+    if (rc == APP_OK)
+        rc = app_out_json(&out, run);
+    return rc == APP_OK ? app_out_commit(&out) : rc;
+}
+
 int eval_manifest_claim(const char *dir, const json_t *run, size_t n_results)
 {
     char *path;
-    struct app_out out;
     if (!run || asprintf(&path, "%s/run.json", dir) < 0)
         return app_fail(APP_FAILED, "out of memory for the run's description");
     int rc = APP_OK;
@@ -261,11 +281,7 @@ int eval_manifest_claim(const char *dir, const json_t *run, size_t n_results)
     } else if (n_results > 0) {
         rc = app_fail(APP_BAD_INPUT, "'%s' has results but no run.json; use another --out", dir);
     } else {
-        rc = app_out_open(&out, path, NULL);
-        if (rc == APP_OK)
-            rc = app_out_json(&out, run);
-        if (rc == APP_OK)
-            rc = app_out_commit(&out);
+        rc = write_run(path, run);
     }
     free(path);
     return rc;
@@ -274,7 +290,6 @@ int eval_manifest_claim(const char *dir, const json_t *run, size_t n_results)
 int eval_manifest_too_long(const char *dir, int64_t n)
 {
     char *path;
-    struct app_out out;
     if (asprintf(&path, "%s/run.json", dir) < 0)
         return app_fail(APP_FAILED, "out of memory for the run's description");
     json_t *run = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
@@ -283,11 +298,7 @@ int eval_manifest_too_long(const char *dir, int64_t n)
         rc = app_fail(APP_BAD_INPUT, "'%s' does not describe a run any more", path);
     if (rc == APP_OK && json_integer_value(json_object_get(run, "too_long")) != n) {
         app_json_set(&run, "too_long", json_integer(n));
-        rc = app_out_open(&out, path, NULL);
-        if (rc == APP_OK)
-            rc = app_out_json(&out, run);
-        if (rc == APP_OK)
-            rc = app_out_commit(&out);
+        rc = write_run(path, run);
     }
     json_decref(run);
     free(path);
