@@ -179,7 +179,8 @@ static const struct app_option run_options[] = {
     {"closed-book", 0, APP_FLAG, NULL, NULL, "off",
      "ask the full cache without the context: what can be known or guessed", AT(closed_book), 0, 0, NULL},
     {"time-budget", 0, APP_TEXT, "TIME", NULL, "none",
-     "lower the numbers of samples until the run is expected to take this long: 90s, 10m or 2h; says what it "
+     "lower the numbers of samples until the run, or this shard, is expected to take this long: 90s, 10m or "
+     "2h; says what it "
      "leaves "
      "out",
      AT(time_budget), 0, 0, NULL},

@@ -211,6 +211,16 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
 
 /* ---- Claiming a folder ---- */
 
+bool eval_manifest_exists(const char *dir)
+{
+    char *path;
+    if (asprintf(&path, "%s/run.json", dir) < 0)
+        return false;
+    const bool exists = access(path, F_OK) == 0;
+    free(path);
+    return exists;
+}
+
 bool eval_manifest_samples(struct eval_setup *s, const char *dir)
 {
     char *path;

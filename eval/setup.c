@@ -49,28 +49,34 @@ int32_t eval_extra_tokens(const struct eval_args *args, const struct eval_set *s
     return strcmp(set->group, "longbench") == 0 ? (int32_t)args->lb_extra : 0;
 }
 
+/* What the model can read, in tokens. */
+static int32_t context_of(const struct eval_setup *s)
+{
+    wnw_model_info info = wnw_model_info_default();
+    (void)wnw_model_get_info(s->model, &info); /* this call does not fail for an open model */
+    return info.n_ctx_train;
+}
+
 int eval_setup_open_set(struct eval_set_reader *r, const struct eval_setup *s, const struct eval_set *set)
 {
     int32_t overhead;
-    wnw_model_info info = {WNW_INIT(wnw_model_info)};
     int rc = eval_set_open(r, set, eval_setup_folder(s, set));
     if (rc == APP_OK)
         rc = eval_count_overhead(&overhead, &s->world);
     if (rc != APP_OK)
         return rc;
-    wnw_model_get_info(s->model, &info);
+    const int32_t n_ctx = context_of(s);
     r->tokenizer = &s->tokenizer;
     r->chat = &s->chat;
     r->extra_new = eval_extra_tokens(s->args, set);
     r->chat_always = strcmp(set->group, "longbench") == 0 && strcmp(s->args->lb_chat, "all") == 0;
     const int32_t max_new = set->max_new + r->extra_new;
     const bool scb = strcmp(set->group, "scbench") == 0;
-    r->n_ctx = scb ? info.n_ctx_train : 0;
+    r->n_ctx = scb ? n_ctx : 0;
     r->overhead = overhead;
-    r->max_prompt = s->args->max_prompt != APP_UNSET ? (int32_t)s->args->max_prompt
-                    : set->flags & EVAL_OWN_FILE || scb
-                        ? 0
-                        : eval_set_max_prompt(info.n_ctx_train, max_new, overhead);
+    r->max_prompt = s->args->max_prompt != APP_UNSET    ? (int32_t)s->args->max_prompt
+                    : set->flags & EVAL_OWN_FILE || scb ? 0
+                                                        : eval_set_max_prompt(n_ctx, max_new, overhead);
     return APP_OK;
 }
 
@@ -140,6 +146,11 @@ void eval_setup_piece(const int32_t **ids, int32_t *n, const struct eval_setup *
     *n = s->n_text - from < n_own ? s->n_text - from : n_own;
 }
 
+bool eval_item_fits(const struct eval_item *item, int32_t n_ctx)
+{
+    return item->n_target <= n_ctx;
+}
+
 const char *eval_item_name(const struct eval_item *item)
 {
     return item->text ? "ppl" : item->task ? item->task->name : item->set->name;
@@ -179,6 +190,10 @@ int eval_setup_open(struct eval_setup *s, const struct eval_args *args)
         rc = open_model(s);
     if (rc == APP_OK)
         rc = read_text(s);
+    for (int32_t i = 0; i < s->n_items; i++) {
+        s->items[i].planned.n = s->items[i].n;
+        s->items[i].planned.n_probes = s->items[i].n_probes;
+    }
     s->world.tokenizer = &s->tokenizer;
     s->world.chat = &s->chat;
     return rc;
@@ -203,11 +218,12 @@ void eval_setup_close(struct eval_setup *s)
 
 int eval_setup_fit(struct eval_setup *s)
 {
+    const int32_t n_ctx = context_of(s);
     int rc = APP_OK;
     for (int32_t i = 0; rc == APP_OK && i < s->n_items; i++) {
         struct eval_item *item = &s->items[i];
         s->world.n_trials = item->n_trials;
-        if (item->task)
+        if (item->task && (s->args->dump || eval_item_fits(item, n_ctx)))
             rc = eval_task_fit(&item->fit, &s->world, item->task, item->n_target);
     }
     return rc;

@@ -118,6 +118,36 @@ cat "$work/shard1/results.jsonl" "$work/shard2/results.jsonl" >"$work/shards"
 answers "$work/shards" >"$work/got"
 same 'shards' "$work/want" "$work/got"
 
+# Machines of different speed have time for different numbers of samples: the shards are one run all the same. With as many
+# seconds as here nothing is lowered, because each has one half of the work.
+for i in 1 2; do
+    run "shard $i with a budget" --tasks niah_single_1 --lengths 600,700,100000 --policies snapkv --time-budget 9h --shard $i/2 --out "$work/paced$i"
+    grep -q 'time-budget' "$work/err" && fail "shard $i with a budget: $(cat "$work/err")"
+done
+python3 - "$work/paced2/run.json" <<'PY' || fail 'shards with a budget: run.json'
+import json, sys
+run = json.load(open(sys.argv[1]))
+assert [t["n"] for t in run["tasks"]] == [2, 2, 2] and run["time_budget"] == "9h", run["tasks"]
+assert [t["units"] > 0 for t in run["tasks"]] == [True, True, False], run["tasks"]  # nobody fits what is left out
+run["tasks"][0]["n"] = 1
+json.dump(run, open(sys.argv[1], "w"))
+PY
+good 'shards with a budget' report "$work/paced1" "$work/paced2" --json -o "$work/paced.html"
+json 'shards with a budget' "$work/out" 'len(o["runs"]) == 1 and o["runs"][0]["answers"] == 8'
+
+# run.json says what computed, and a run does not go on elsewhere or with another version.
+cp -r "$work/paced1" "$work/moved"
+for field in device backend winnow; do
+    python3 - "$work/paced1/run.json" "$work/moved/run.json" $field <<'PY' || fail "run.json has no $field"
+import json, sys
+run = json.load(open(sys.argv[1]))
+assert isinstance(run.get(sys.argv[3]), str) and run[sys.argv[3]] and run["calibration"]["token_ms"] > 0
+json.dump({**run, sys.argv[3]: "another"}, open(sys.argv[2], "w"))
+PY
+    bad "another $field" "\"$field\" differs" eval -m "$llama" -t 1 --samples 2 --quiet --tasks niah_single_1 --lengths 600,700,100000 --policies snapkv \
+        --time-budget 9h --shard 1/2 --out "$work/moved"
+done
+
 # Rules that drop entries while reading and answering, and questions asked one by one.
 run 'chunks' --tasks niah_single_1 --lengths 1000 --policies streaming_llm,lagkv --evict chunk:256 --evict-every 8 --out "$work/chunks"
 run 'requests' --tasks scb_niah_syn --lengths 1000 --policies snapkv --turns multi_request --out "$work/requests"
