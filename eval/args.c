@@ -52,12 +52,12 @@ static const struct app_option tasks_options[] = {
      "lists",
      AT(study), 0, 0, NULL},
     {"tasks", 0, APP_TEXT, "LIST", NULL, "none", "names or groups of tasks", AT(tasks), 0, 0, NULL},
-    {"lengths", 0, APP_TEXT, "LIST", NULL, "2048",
+    {"lengths", 0, APP_TEXT, "LIST", NULL, "2048; of texts the context, where it is shorter",
      "lengths in tokens, prompt and answer together; s = 512,1024,2048, c32 = 2000 to 32000, c128 = 8000 to "
      "128000",
      AT(lengths), 0, 0, NULL},
-    {"samples", 0, APP_INT, "K", NULL, "20, or the suite's", "samples of each task and length", AT(samples),
-     1, 899999, "1 to 899999"},
+    {"samples", 0, APP_INT, "K", NULL, "20, or the suite's; of texts all pieces",
+     "samples of each task and length", AT(samples), 1, 899999, "1 to 899999"},
     {"depths", 0, APP_TEXT, "LIST", NULL, "lin10, or the suite's",
      "depths of tasks on a grid in per cent, or lin5, lin10, sigmoid; these tasks have a sample for each and "
      "each trial",

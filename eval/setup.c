@@ -103,6 +103,13 @@ static int32_t n_pieces(const struct eval_setup *s, int32_t n)
     return (s->n_text - n_bos + (n - n_bos) / 2) / (n - n_bos);
 }
 
+/* The length of pieces where the options name none, which the model's context may be too short for. */
+static int32_t piece_length(const struct eval_setup *s, const struct eval_item *item)
+{
+    const bool given = s->args->lengths || s->suite;
+    return given || eval_item_fits(item, context_of(s)) ? item->n_target : context_of(s);
+}
+
 /* Tokens of --text, and how many pieces of each length they make. */
 static int read_text(struct eval_setup *s)
 {
@@ -126,13 +133,16 @@ static int read_text(struct eval_setup *s)
     free(text);
     for (int32_t i = 0; rc == APP_OK && i < s->n_items; i++) {
         struct eval_item *item = &s->items[i];
-        const int32_t n = item->text ? n_pieces(s, item->n_target) : 0;
-        if (item->text && n == 0)
+        if (!item->text)
+            continue;
+        item->n_target = piece_length(s, item);
+        const int32_t n = n_pieces(s, item->n_target);
+        if (n == 0)
             rc = app_fail(APP_BAD_INPUT,
                           "'%s' has %d tokens, which is less than half a piece of %d; give shorter "
                           "--lengths",
                           s->args->text, (int)s->n_text, (int)item->n_target);
-        if (item->text && n < item->n)
+        if (n < item->n)
             item->n = n;
     }
     return rc;

@@ -220,6 +220,28 @@ assert abs(row["scores"]["nll"] - json.load(open(sys.argv[2]))["nll_mean"]) < 1e
 PY
 done
 
+# Without --samples and --lengths a text is read to its end, in pieces as long as the model's context where that is shorter
+# than 2048 tokens.
+python3 - "$llama" "$work/short.gguf" "$work/long.txt" <<'PY'
+import re, struct, sys
+data = open(sys.argv[1], "rb").read()
+key = b"llama.context_length" + struct.pack("<I", 4)  # a number of 32 bits
+assert data.count(key + struct.pack("<I", 8192)) == 1
+open(sys.argv[2], "wb").write(data.replace(key + struct.pack("<I", 8192), key + struct.pack("<I", 128)))
+open(sys.argv[3], "w").write("".join(f"Sentence number {i} says that all is well.\n" for i in range(130)))
+PY
+good 'a whole text' eval -m "$work/short.gguf" -t 1 --quiet --tasks ppl --text "$work/long.txt" --policies snapkv --out "$work/pieces_all"
+good 'its tokens' tokens -m "$work/short.gguf" --raw -f "$work/long.txt"
+python3 - "$work/pieces_all" "$(wc -w <"$work/out")" <<'PY' || fail 'a whole text: its pieces'
+import json, sys
+(task,) = json.load(open(sys.argv[1] + "/run.json"))["tasks"]
+rows = [json.loads(line) for line in open(sys.argv[1] + "/results.jsonl")]
+n = round((int(sys.argv[2]) - 1) / 127)  # each begins with BOS
+assert task["N"] == 128 and task["n"] == n > 20, (task, n)
+assert sorted((r["index"], r["policy"]) for r in rows) == [(i, p) for i in range(n) for p in ("full", "snapkv")]
+assert all(r["ctx_tokens"] == 64 for r in rows[:-2])
+PY
+
 # The full cache's answer, each alone, is that of winnow run on the same tokens.
 sample_ids "$llama" --tasks niah_single_1 --lengths 1000 --samples 1 --chat none
 good 'run' run -m "$llama" -t 1 --tokens "$work/prompt.ids" -n 128 --json
