@@ -179,6 +179,32 @@ int app_parse(struct app_args *args, const struct app_command *cmd, int argc, co
     return rc;
 }
 
+bool app_option_is_default(const struct app_args *args, const struct app_option *o)
+{
+    const void *at = (const char *)args + o->offset;
+    double real = NAN;
+    int64_t whole = APP_UNSET;
+    switch (o->type) {
+    case APP_FLAG:
+        return *(const bool *)at == (o->def != NULL);
+    case APP_TEXT:
+    case APP_PROSE: {
+        const char *text = *(char *const *)at;
+        return text && o->def ? strcmp(text, o->def) == 0 : !text && !o->def;
+    }
+    case APP_REAL:
+        if (o->def)
+            (void)app_parse_real(&real, o->def);
+        return isnan(real) ? isnan(*(const double *)at) : real == *(const double *)at;
+    case APP_INT:
+    case APP_BYTES:
+        if (o->def)
+            (void)(o->type == APP_INT ? app_parse_int(&whole, o->def) : app_parse_bytes(&whole, o->def));
+        return whole == *(const int64_t *)at;
+    }
+    return true;
+}
+
 void app_args_clear(struct app_args *args, const struct app_command *cmd)
 {
     const struct app_option *list[MAX_OPTIONS];

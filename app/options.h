@@ -3,6 +3,7 @@
 #ifndef WNW_APP_OPTIONS_H
 #define WNW_APP_OPTIONS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -60,6 +61,8 @@ struct app_command {
 /* Parses argv[1..] (argv[0] is the command's name) into args, of cmd->args_size bytes. Prints its own message
  * and returns an exit code. The arguments are cleared in any case. */
 int app_parse(struct app_args *args, const struct app_command *cmd, int argc, const char **argv);
+/* Whether the option was left out, or was given with the value that it has anyway. */
+bool app_option_is_default(const struct app_args *args, const struct app_option *o);
 void app_args_clear(struct app_args *args, const struct app_command *cmd);
 void app_print_help(FILE *f, const struct app_command *cmd);
 

@@ -8,7 +8,6 @@
 #include "app/kv.h"
 #include "app/output.h"
 #include "bench/args.h"
-#include "bench/cpu.h"
 #include "bench/peer.h"
 #include "winnow.h"
 
@@ -25,6 +24,8 @@ struct bench_spread bench_spread_of(double *v, int32_t n);
 json_t *bench_spread_json(struct bench_spread s);
 /* Parses the list of --lengths, at most BENCH_MAX_LENGTHS numbers. Returns an exit code. */
 int bench_parse_lengths(int32_t *lengths, int32_t *n_lengths, const char *list);
+/* Writes CPU, number of threads and kernels in one line. */
+void bench_describe_machine(char *out, size_t size, int n_threads);
 /* Adds the files that the benchmark reads to inputs and checks that --csv can be written. Returns an exit
  * code. */
 int bench_check_csv(struct app_inputs *inputs, const struct bench_args *args, const char *model_path);

@@ -2,6 +2,7 @@
 /* What the benchmarks share: lengths, tokens, the line about the machine, medians, memory. */
 #include "bench/bench.h"
 
+#include "app/cpu.h"
 #include "app/models.h"
 #include "app/process.h"
 #include "app/values.h"
@@ -135,6 +136,13 @@ int bench_base_check(struct bench_base *b, const struct bench_args *args)
     if (rc == APP_OK)
         rc = bench_check_csv(&b->inputs, args, b->model_path);
     return rc;
+}
+
+void bench_describe_machine(char *out, size_t size, int n_threads)
+{
+    char cpu[160];
+    app_cpu_name(cpu, sizeof cpu);
+    snprintf(out, size, "%s, %d threads, %s attention kernels", cpu, n_threads, wnw_kernel_name());
 }
 
 int bench_base_open(struct bench_base *b)

@@ -2,9 +2,9 @@
 #include "bench/peer.h"
 
 #include "app/console.h"
+#include "app/cpu.h"
 #include "app/json.h"
 #include "app/models.h"
-#include "bench/cpu.h"
 #include "bench/llama/serve.h"
 
 #include <errno.h>
@@ -240,7 +240,7 @@ static bool is_for_this_cpu(const char *path)
         fclose(f);
     said[n] = '\0';
     for (size_t i = 0, at = 0; i < sizeof keys / sizeof *keys && at < sizeof here; i++)
-        if (bench_cpu_value(value, sizeof value, keys[i]))
+        if (app_cpu_value(value, sizeof value, keys[i]))
             at += (size_t)snprintf(here + at, sizeof here - at, "%s\n", value);
     return n > 0 && strcmp(said, here) == 0;
 }

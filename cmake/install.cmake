@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # What `cmake --install` puts where (decision 025): headers, both libraries, the command, winnow.pc, a CMake package and
-# the licence. Everything finds everything else by relative paths, so that the tree may be installed into any prefix, with
+# the licence with its notice. Everything finds everything else by relative paths, so that the tree may be installed into any prefix, with
 # or without DESTDIR, and moved.
 include(GNUInstallDirs)
 
@@ -48,7 +48,7 @@ install(TARGETS winnow_lib winnow_shared ARCHIVE DESTINATION ${CMAKE_INSTALL_LIB
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES include/winnow.h include/winnow_method.h include/winnow_calibrate.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/winnow)
+install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/winnow)
 # What the command reads besides the user's files; app/share.c finds it from the place of the program.
 install(DIRECTORY share/ DESTINATION ${CMAKE_INSTALL_DATADIR}/winnow)
 

@@ -52,12 +52,12 @@ static const struct app_option tasks_options[] = {
      "lists",
      AT(study), 0, 0, NULL},
     {"tasks", 0, APP_TEXT, "LIST", NULL, "none", "names or groups of tasks", AT(tasks), 0, 0, NULL},
-    {"lengths", 0, APP_TEXT, "LIST", NULL, "2048",
+    {"lengths", 0, APP_TEXT, "LIST", NULL, "2048; of texts the context, where it is shorter",
      "lengths in tokens, prompt and answer together; s = 512,1024,2048, c32 = 2000 to 32000, c128 = 8000 to "
      "128000",
      AT(lengths), 0, 0, NULL},
-    {"samples", 0, APP_INT, "K", NULL, "20, or the suite's", "samples of each task and length", AT(samples),
-     1, 899999, "1 to 899999"},
+    {"samples", 0, APP_INT, "K", NULL, "20, or the suite's; of texts all pieces",
+     "samples of each task and length", AT(samples), 1, 899999, "1 to 899999"},
     {"depths", 0, APP_TEXT, "LIST", NULL, "lin10, or the suite's",
      "depths of tasks on a grid in per cent, or lin5, lin10, sigmoid; these tasks have a sample for each and "
      "each trial",
@@ -158,9 +158,9 @@ static const struct app_option run_options[] = {
      AT(turns), 0, 0, NULL},
     {"own-history", 0, APP_FLAG, NULL, NULL, "off",
      "earlier turns show the model's answers, not the references", AT(own_history), 0, 0, NULL},
-    {"recompress", 0, APP_FLAG, NULL, NULL, "off",
-     "with several questions: before each further one, what was asked and answered is compressed with the "
-     "rest",
+    {"recompress", 0, APP_TEXT, "WHEN", "never", NULL,
+     "with several questions: never, or each-turn (before each further one, what was asked and answered is "
+     "compressed with the rest)",
      AT(recompress), 0, 0, NULL},
     {"no-early-stop", 0, APP_FLAG, NULL, NULL, "off", "answers go on when their score cannot change any more",
      AT(no_early_stop), 0, 0, NULL},
@@ -179,7 +179,8 @@ static const struct app_option run_options[] = {
     {"closed-book", 0, APP_FLAG, NULL, NULL, "off",
      "ask the full cache without the context: what can be known or guessed", AT(closed_book), 0, 0, NULL},
     {"time-budget", 0, APP_TEXT, "TIME", NULL, "none",
-     "lower the numbers of samples until the run is expected to take this long: 90s, 10m or 2h; says what it "
+     "lower the numbers of samples until the run, or this shard, is expected to take this long: 90s, 10m or "
+     "2h; says what it "
      "leaves "
      "out",
      AT(time_budget), 0, 0, NULL},

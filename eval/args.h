@@ -11,11 +11,11 @@ struct eval_args {
     char *suite, *study, *tasks, *lengths, *haystack, *depths, *needle, *niah_compat, *squad, *hotpot,
         *longbench, *scbench, *jsonl, *text;
     char *policies, *ratios, *budgets, *kv_bytes, *kv_types, *modes;
-    char *turns, *lb_prefix, *lb_chat, *shard;
+    char *turns, *recompress, *lb_prefix, *lb_chat, *shard;
     char *compare, *fail_if, *niah_score;
     int64_t samples, trials, max_prompt, lb_extra, batch, answer_tokens;
     char *time_budget;
-    bool list, dump, own_history, no_early_stop, quiet, no_gate, closed_book, alone, recompress;
+    bool list, dump, own_history, no_early_stop, quiet, no_gate, closed_book, alone;
 };
 
 extern const struct app_group eval_group_score, eval_group_tasks, eval_group_action, eval_group_config,

@@ -176,7 +176,7 @@ static int read_part(struct lists *l, struct eval_configs *c, const struct eval_
     *l = (struct lists){.args = args,
                         .evict = first_of(args->app.evict, part->evict, "end"),
                         .rules = wnw_run_default(),
-                        .alone = alone || args->recompress};
+                        .alone = alone || eval_recompresses(args)};
     int rc = eval_list_sizes(l->sizes, &l->n_sizes, args, part);
     if (rc == APP_OK)
         rc = read_types(l, c, first_of(args->kv_types, part->kv_types, "f16"));

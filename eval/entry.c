@@ -27,7 +27,7 @@ int eval_machine_open(struct eval_machine *m, const struct eval_tokenizer *t, co
                                .early_stop = !args->no_early_stop,
                                .own_history = args->own_history,
                                .multi_request = strcmp(args->turns, "multi_request") == 0,
-                               .recompress = args->recompress};
+                               .recompress = eval_recompresses(args)};
     const wnw_engine_params params = {WNW_INIT(wnw_engine_params),
                                       .n_threads =
                                           args->app.threads == APP_UNSET ? 0 : (int32_t)args->app.threads};

@@ -71,7 +71,7 @@ struct eval_answer {
     bool again;
     int32_t n_part;
     double kept_mean, again_ms;
-    uint64_t kv_bytes;
+    uint64_t kv_bytes, meta_bytes;
     /* Beside the full cache, where both have read the same tokens: */
     bool compared;
     bool same_first;            /* the first token is the same */
@@ -102,6 +102,7 @@ struct eval_entry {
     double kept_mean;     /* entries per layer and head that were kept */
     int32_t n_part;       /* tokens that were compressed */
     uint64_t kv_bytes;    /* of keys and values right after that */
+    uint64_t meta_bytes;  /* then, of what the cache has beside them: positions of entries */
     uint64_t peak_bytes;  /* the most of them until then */
     bool planned;         /* protected_first and protected_last are known */
     int32_t protected_first, protected_last; /* entries of every head that stay whatever their score */

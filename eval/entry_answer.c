@@ -300,6 +300,7 @@ static int compress_again(struct speaker *sp, const int32_t *ids, int32_t n)
     a->n_part = wnw_session_n_past(sp->e->session);
     a->kept_mean = report.kept_mean;
     a->kv_bytes = stats.bytes;
+    a->meta_bytes = stats.bytes_meta;
     a->again_ms = report.observe_ms + report.score_ms + report.select_ms + report.compact_ms;
     return rc;
 }

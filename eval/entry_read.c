@@ -116,6 +116,7 @@ static void measure(struct eval_entry *e)
     wnw_cache_stats stats = wnw_cache_stats_default();
     if (wnw_cache_get_stats(e->session, &stats) == WNW_OK)
         e->kv_bytes = stats.bytes;
+    e->meta_bytes = stats.bytes_meta;
     e->peak_bytes = e->kv_bytes > e->peak_bytes ? e->kv_bytes : e->peak_bytes;
 }
 
@@ -174,6 +175,7 @@ static int hand_over_whole(struct read *rd, enum eval_mode mode)
     e->answer[0].n_question = rd->r->first[0].n - e->n_part;
     if (wnw_cache_get_stats(rd->base, &stats) == WNW_OK)
         e->kv_bytes = e->peak_bytes = stats.bytes;
+    e->meta_bytes = stats.bytes_meta;
     return hand_over(rd, e);
 }
 

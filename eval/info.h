@@ -7,7 +7,8 @@
 #include <stdbool.h>
 
 /* The first field in which the descriptions differ, NULL if there is none; a text of a or b. Fields that say how and when
- * the work was done may differ: more of them between shards than where a run goes on in its own folder. */
+ * the work was done may differ: more of them between shards than where a run goes on in its own folder. So may, between
+ * shards of a run with a budget of time, the numbers of samples. */
 const char *eval_info_difference(const json_t *a, const json_t *b, bool shards);
 
 #endif

@@ -3,6 +3,7 @@
 #include "eval/manifest.h"
 
 #include "app/console.h"
+#include "app/cpu.h"
 #include "app/files.h"
 #include "app/json.h"
 #include "app/output.h"
@@ -153,6 +154,14 @@ static json_t *command_line(void)
     return list;
 }
 
+/* What computes: times belong to it. */
+static json_t *device_of(void)
+{
+    char cpu[160];
+    app_cpu_name(cpu, sizeof cpu);
+    return app_json_text(cpu);
+}
+
 static json_t *chat_of(const struct eval_setup *s)
 {
     const struct eval_chat *c = &s->chat;
@@ -180,6 +189,8 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
         "early_stop", m->early_stop, "batched", m->batch > 1, "turns", a->turns, "own_history",
         m->own_history, "lb_prefix", a->lb_prefix, "closed_book", a->closed_book, "text", s->text_hash,
         "time_budget", a->time_budget ? a->time_budget : "");
+    app_json_set(&run, "backend", json_string("cpu")); /* the library has no other */
+    app_json_set(&run, "device", device_of());
     app_json_set(&run, "stand_ins", stand_ins_of(s));
     if (c->masks_profiled)
         app_json_set(&run, "mask_profile", hash_of(c->mask_profile));
@@ -214,6 +225,14 @@ static char *in_folder(const char *dir, const char *name)
 {
     char *path = NULL;
     return asprintf(&path, "%s/%s", dir, name) < 0 ? NULL : path;
+}
+
+bool eval_manifest_exists(const char *dir)
+{
+    char *path = in_folder(dir, "run.json");
+    const bool exists = path && access(path, F_OK) == 0;
+    free(path);
+    return exists;
 }
 
 bool eval_manifest_samples(struct eval_setup *s, const char *dir)
@@ -255,14 +274,24 @@ static int compare(const char *path, const json_t *run)
         rc = app_fail(APP_FAILED, "out of memory for '%s'", path);
     const char *field = rc == APP_OK ? eval_info_difference(old, now, false) : NULL;
     if (field)
-        rc = app_fail(APP_BAD_INPUT,
-                      "'%s' describes another run: \"%s\" differs; use another --out or the same options",
-                      path, field);
+        rc = app_fail(
+            APP_BAD_INPUT,
+            "'%s' describes another run: \"%s\" differs; go on with what it began with, or use another --out",
+            path, field);
     json_decref(old);
     json_decref(now);
     free(own);
     free(text);
     return rc;
+}
+
+static int write_run(const char *path, const json_t *run)
+{
+    struct app_out out;
+    int rc = app_out_open(&out, path, NULL);
+    if (rc == APP_OK)
+        rc = app_out_json(&out, run);
+    return rc == APP_OK ? app_out_commit(&out) : rc;
 }
 
 int eval_manifest_check(const char *dir, const json_t *run)
@@ -281,16 +310,10 @@ int eval_manifest_check(const char *dir, const json_t *run)
 
 int eval_manifest_claim(const char *dir, const json_t *run)
 {
-    struct app_out out;
     char *path = in_folder(dir, "run.json");
     int rc = path ? eval_manifest_check(dir, run) : no_memory();
-    if (rc == APP_OK && access(path, F_OK) != 0) {
-        rc = app_out_open(&out, path, NULL);
-        if (rc == APP_OK)
-            rc = app_out_json(&out, run);
-        if (rc == APP_OK)
-            rc = app_out_commit(&out);
-    }
+    if (rc == APP_OK && access(path, F_OK) != 0)
+        rc = write_run(path, run);
     free(path);
     return rc;
 }
@@ -298,7 +321,6 @@ int eval_manifest_claim(const char *dir, const json_t *run)
 int eval_manifest_left_out(const char *dir, int64_t n_too_long, int64_t n_unmade)
 {
     char *path = in_folder(dir, "run.json");
-    struct app_out out;
     if (!path)
         return no_memory();
     json_t *run = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
@@ -309,11 +331,7 @@ int eval_manifest_left_out(const char *dir, int64_t n_too_long, int64_t n_unmade
                          json_integer_value(json_object_get(run, "unmade")) != n_unmade)) {
         app_json_set(&run, "too_long", json_integer(n_too_long));
         app_json_set(&run, "unmade", json_integer(n_unmade));
-        rc = app_out_open(&out, path, NULL);
-        if (rc == APP_OK)
-            rc = app_out_json(&out, run);
-        if (rc == APP_OK)
-            rc = app_out_commit(&out);
+        rc = write_run(path, run);
     }
     json_decref(run);
     free(path);

@@ -72,6 +72,8 @@ double eval_pace_cost(const struct eval_pace *p, const struct eval_item *item, i
     const bool probe = index >= EVAL_GATE_FIRST;
     const int32_t n_turns = item->task && strcmp(item->task->group, "scb") == 0 ? SEVERAL_TURNS : 1;
     const double n = item->n_target > 0 ? item->n_target : 4096; /* sets from files: about that long */
+    if (!eval_item_fits(item, p->n_ctx))
+        return 0;
     return n * (probe ? 1 : p->n_reads) * p->token_ms +
            (double)item->max_new * n_turns * (probe ? 1 : p->n_waves) * p->step_ms;
 }
@@ -85,35 +87,37 @@ static double cost_of_all(const struct eval_pace *p, const struct eval_setup *s)
     return ms;
 }
 
-/* Lowers the numbers of samples in proportion; each task keeps one. */
-static void cut(struct eval_setup *s, double share)
+/* Each task keeps one sample; what is left out anyway is not counted again. */
+void eval_pace_cut(const struct eval_pace *p, struct eval_setup *s, int32_t n_shards, double ms)
 {
+    const double all = cost_of_all(p, s) / n_shards;
+    if (all <= ms)
+        return;
     for (int32_t i = 0; i < s->n_items; i++) {
         struct eval_item *item = &s->items[i];
-        const int32_t n = (int32_t)floor(item->n * share), n_probes = (int32_t)floor(item->n_probes * share);
-        const int32_t now = n < 1 ? 1 : n;
+        const int32_t n = (int32_t)floor(item->n * (ms / all)), now = n < 1 ? 1 : n;
+        if (!eval_item_fits(item, p->n_ctx))
+            continue;
         app_note("--time-budget: %s at %d tokens: %d samples instead of %d", eval_item_name(item),
                  (int)item->n_target, (int)now, (int)item->n);
         item->n = now;
-        item->n_probes = n_probes;
+        item->n_probes = (int32_t)floor(item->n_probes * (ms / all));
     }
 }
 
 int eval_pace_open(struct eval_pace *p, const struct eval_machine *m, const struct eval_configs *c,
-                   struct eval_setup *s)
+                   struct eval_setup *s, int32_t n_shards)
 {
     const char *budget = s->args->time_budget;
     double ms = 0;
     *p = (struct eval_pace){.token_ms = 1,
-                            .step_ms = 4}; /* a step is that much slower than a token of a prompt */
+                            .step_ms = 4, /* a step is that much slower than a token of a prompt */
+                            .n_ctx = m->info.n_ctx_train};
     count_work(p, m, c);
     int rc = budget ? read_time(&ms, budget) : APP_OK;
-    if (rc == APP_OK && (budget || !s->args->quiet))
+    if (rc == APP_OK && (budget || !s->args->quiet || !eval_manifest_exists(s->args->app.out)))
         rc = measure(p, m);
-    if (rc != APP_OK || !budget)
-        return rc;
-    const double all = cost_of_all(p, s);
-    if (!eval_manifest_samples(s, s->args->app.out) && all > ms)
-        cut(s, ms / all);
-    return APP_OK;
+    if (rc == APP_OK && budget && !eval_manifest_samples(s, s->args->app.out))
+        eval_pace_cut(p, s, n_shards, ms);
+    return rc;
 }

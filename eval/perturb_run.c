@@ -42,36 +42,28 @@ static int no_memory(void)
 
 /* ---- Opening ---- */
 
+static bool is_used(const char *option)
+{
+    static const char *const used[] = {"model",    "study",    "lengths", "samples", "text",
+                                       "seed",     "policies", "ratios",  "budgets", "kv-bytes",
+                                       "kv-types", "evict",    "threads", "quiet",   "json"};
+    for (size_t i = 0; i < sizeof used / sizeof *used; i++)
+        if (strcmp(used[i], option) == 0)
+            return true;
+    return false;
+}
+
 /* Options of other runs would have no effect. */
 static int check_options(const struct eval_args *a)
 {
-    const struct {
-        const char *name;
-        bool given;
-    } others[] = {{"suite", a->suite},
-                  {"tasks", a->tasks},
-                  {"jsonl", a->jsonl},
-                  {"longbench", a->longbench},
-                  {"scbench", a->scbench},
-                  {"squad", a->squad},
-                  {"hotpot", a->hotpot},
-                  {"modes", a->modes},
-                  {"depths", a->depths},
-                  {"evict-every", a->app.evict_every},
-                  {"mask-heads", a->app.mask_heads},
-                  {"mask-phase", a->app.mask_phase},
-                  {"profile", a->app.profile},
-                  {"compare", a->compare},
-                  {"fail-if", a->fail_if},
-                  {"time-budget", a->time_budget},
-                  {"shard", a->shard},
-                  {"closed-book", a->closed_book},
-                  {"own-history", a->own_history},
-                  {"lb-max-prompt", a->max_prompt != APP_UNSET}};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (others[i].given)
-            return app_fail(APP_BAD_INPUT, "--study perturbation asks no questions; leave out --%s",
-                            others[i].name);
+    const struct app_group *const groups[] = {&eval_group_tasks, &eval_group_config, &eval_group_run};
+    for (size_t g = 0; g < sizeof groups / sizeof *groups; g++)
+        for (int i = 0; i < groups[g]->n; i++) {
+            const struct app_option *o = &groups[g]->options[i];
+            if (!is_used(o->name) && !app_option_is_default(&a->app, o))
+                return app_fail(APP_BAD_INPUT, "--study perturbation asks no questions; leave out --%s",
+                                o->name);
+        }
     if (a->app.evict && strcmp(a->app.evict, "end") != 0)
         return app_fail(APP_BAD_INPUT,
                         "--study perturbation measures against the whole cache; leave out --evict");

@@ -158,13 +158,15 @@ static void put_bytes_table(struct eval_doc *d, const struct eval_tables *t, con
     eval_doc_put(d, "<p class=\"caption\">");
     eval_doc_xml(d, b->mode);
     eval_doc_put(
-        d,
-        ": eviction and quantisation on one scale, by bytes of kept keys and values. Bold: no smaller cache "
-        "has "
-        "this mean or more; intervals may still overlap.</p><div class=\"scroll\"><table><thead><tr><th "
-        "class=\"left\">Method</th>"
-        "<th>KV MiB</th><th>Score</th><th>Δ</th><th class=\"left\">95 %% "
-        "interval</th></tr></thead><tbody>\n");
+        d, ": eviction and quantisation on one scale, by bytes of kept keys and values, the scales of "
+           "quantised ones "
+           "included; the positions of entries come on top. Bold: no smaller cache has this mean or more; "
+           "intervals "
+           "may still overlap.</p><div class=\"scroll\"><table><thead><tr><th "
+           "class=\"left\">Method</th>"
+           "<th>KV MiB</th><th title=\"positions of entries\">Positions MiB</th><th>Score</th><th>Δ</th><th "
+           "class=\"left\">95 %% "
+           "interval</th></tr></thead><tbody>\n");
     for (int32_t i = 0; i < n; i++) {
         const struct eval_cell *c = &list[i].row->macro;
         const struct eval_variant *v = &t->run->variants[list[i].row->variant];
@@ -174,6 +176,7 @@ static void put_bytes_table(struct eval_doc *d, const struct eval_tables *t, con
         eval_html_label(d, t->run, v, true);
         eval_doc_put(d, "%s</th>", ahead ? "</b>" : "");
         eval_html_number(d, list[i].bytes / 1048576.0, 2);
+        eval_html_number(d, c->m[EVAL_M_META] / 1048576.0, 2);
         eval_html_number(d, c->mean, 1);
         eval_doc_put(d, "<td>");
         eval_html_text(d, eval_format_signed(number, c->delta.delta, 1));

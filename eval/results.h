@@ -26,7 +26,8 @@ enum eval_measure {
     EVAL_M_DNLL,
     EVAL_M_NLL,   /* of a text's second half, nats per token */
     EVAL_M_RATIO, /* share of the entries that was removed */
-    EVAL_M_BYTES, /* of keys and values that were kept, with their metadata */
+    EVAL_M_BYTES, /* of keys and values that were kept, with the scales of quantised ones */
+    EVAL_M_META,  /* beside them: positions */
     EVAL_M_PEAK,  /* most bytes of keys and values at any time */
     EVAL_M_CONTEXT,
     EVAL_M_GENERATED,

@@ -41,6 +41,7 @@ static const struct {
     [EVAL_M_NLL] = {"scores", "nll", 0, 1e300, NULL},
     [EVAL_M_RATIO] = {NULL, "ratio_ach", -1e300, 1, "removed"},
     [EVAL_M_BYTES] = {NULL, "kv_bytes", 0, 1e300, NULL},
+    [EVAL_M_META] = {NULL, "meta_bytes", 0, 1e300, NULL},
     [EVAL_M_PEAK] = {NULL, "peak_bytes", 0, 1e300, NULL},
     [EVAL_M_CONTEXT] = {NULL, "ctx_tokens", 0, 1e300, NULL},
     [EVAL_M_GENERATED] = {NULL, "gen_tokens", 0, 1e300, NULL},

@@ -78,6 +78,7 @@ static void set_cache(json_t **o, const struct eval_reading *r, const struct eva
     app_json_set(o, "ratio_ach",
                  number(n_part > 0 ? 1 - (a->again ? a->kept_mean : e->kept_mean) / n_part : 0, bad));
     app_json_set(o, "kv_bytes", json_integer((json_int_t)(a->again ? a->kv_bytes : e->kv_bytes)));
+    app_json_set(o, "meta_bytes", json_integer((json_int_t)(a->again ? a->meta_bytes : e->meta_bytes)));
     app_json_set(o, "peak_bytes", json_integer((json_int_t)e->peak_bytes));
     app_json_set(o, "ctx_tokens", json_integer(r->first[0].n_context));
     app_json_set(o, "q_tokens", json_integer(a->n_question));

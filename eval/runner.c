@@ -10,13 +10,13 @@
 #include "app/json.h"
 #include "app/profiles.h"
 #include "app/stop.h"
-#include "app/values.h"
 #include "eval/journal.h"
 #include "eval/manifest.h"
 #include "eval/pace.h"
 #include "eval/progress.h"
 #include "eval/report.h"
 #include "eval/row.h"
+#include "eval/shard.h"
 #include "eval/stats.h"
 #include "eval/study.h"
 #include "winnow_method.h"
@@ -33,7 +33,7 @@ struct runner {
     struct eval_progress progress;
     struct eval_pace pace;
     struct eval_chat raw; /* for sets that no template goes around */
-    int32_t shard, n_shards;
+    struct eval_shard shard;
     bool *wanted, *now; /* [configs.n] of the sample at hand, and of the reading at hand; owned */
     bool too_long;      /* the sample at hand */
     const struct eval_reading *reading; /* of the sample at hand */
@@ -53,25 +53,6 @@ static struct eval_report_options report_options(const struct eval_args *args)
                                         .no_gate = args->no_gate};
 }
 
-static int read_shard(struct runner *x)
-{
-    int64_t i = 1, n = 1;
-    const char *text = x->args->shard;
-    if (text) {
-        char *copy = strdup(text), *slash = copy ? strchr(copy, '/') : NULL;
-        if (slash)
-            *slash = '\0';
-        const bool good = slash && app_parse_int(&i, copy) && app_parse_int(&n, slash + 1) && i >= 1 &&
-                          i <= n && n <= INT32_MAX;
-        free(copy);
-        if (!good)
-            return app_fail(APP_BAD_INPUT, "--shard '%s': give I/N, whole numbers with 1 <= I <= N", text);
-    }
-    x->shard = (int32_t)i - 1;
-    x->n_shards = (int32_t)n;
-    return APP_OK;
-}
-
 static int check_words(const struct runner *x)
 {
     const struct eval_args *a = x->args;
@@ -80,7 +61,9 @@ static int check_words(const struct runner *x)
         return app_fail(APP_BAD_INPUT, "--turns '%s' is unknown; use multi_turn or multi_request", a->turns);
     if (requests && a->own_history)
         return app_fail(APP_BAD_INPUT, "--turns multi_request has no history; leave out --own-history");
-    if (requests && a->recompress)
+    if (strcmp(a->recompress, "never") != 0 && !eval_recompresses(a))
+        return app_fail(APP_BAD_INPUT, "--recompress '%s' is unknown; use never or each-turn", a->recompress);
+    if (requests && eval_recompresses(a))
         return app_fail(APP_BAD_INPUT,
                         "--turns multi_request has no history to compress; leave out --recompress");
     if (a->closed_book && a->policies)
@@ -186,7 +169,7 @@ static int open_all(struct runner *x)
 {
     const struct eval_report_options report = report_options(x->args);
     const struct eval_suite *suite = NULL;
-    int rc = read_shard(x);
+    int rc = eval_shard_read(&x->shard, x->args->shard);
     if (rc == APP_OK)
         rc = eval_report_check(&report);
     if (rc == APP_OK)
@@ -206,7 +189,7 @@ static int open_all(struct runner *x)
     if (rc == APP_OK)
         rc = eval_machine_open(&x->machine, &x->setup.tokenizer, x->args, suite);
     if (rc == APP_OK)
-        rc = eval_pace_open(&x->pace, &x->machine, &x->configs, &x->setup);
+        rc = eval_pace_open(&x->pace, &x->machine, &x->configs, &x->setup, x->shard.n);
     if (rc == APP_OK)
         rc = open_folder(x);
     if (rc != APP_OK)
@@ -365,13 +348,16 @@ static struct eval_sample identity_of(const struct runner *x, const struct eval_
                                 .seed = item->task ? x->setup.world.seed : 0};
 }
 
-static int run_index(struct runner *x, struct eval_item *item, int32_t index)
+static int run_index(void *user, struct eval_item *item, int32_t index)
 {
+    struct runner *x = user;
     const struct eval_sample identity = identity_of(x, item, index);
     struct eval_sample s = {0};
     bool more = true;
     int rc = APP_OK;
-    if (item->n_target > x->machine.info.n_ctx_train) {
+    if (app_stop_asked())
+        return APP_INTERRUPTED;
+    if (!eval_item_fits(item, x->machine.info.n_ctx_train)) {
         x->n_too_long++;
     } else if (!find_wanted(x, &identity)) {
         x->n_skipped++;
@@ -395,47 +381,9 @@ static int run_index(struct runner *x, struct eval_item *item, int32_t index)
     return rc;
 }
 
-/* The index of the kth sample, or probe, of an item. */
-static int32_t index_of(const struct runner *x, const struct eval_item *item, bool probe, int32_t k)
+static int count_sample(void *user, struct eval_item *item, int32_t index)
 {
-    if (!item->task || !(item->task->flags & EVAL_ON_GRID))
-        return probe ? EVAL_GATE_FIRST + k : k;
-    /* The depth of a sample on a grid is that of its index, so probes begin with a whole grid. */
-    const int32_t n_cells = x->setup.world.n_depths * item->n_trials;
-    const int32_t first = probe ? (EVAL_GATE_FIRST + n_cells - 1) / n_cells * n_cells : 0;
-    return first + eval_grid_index(x->setup.world.n_depths, item->n_trials, k);
-}
-
-typedef int visit_fn(struct runner *x, struct eval_item *item, int32_t index);
-
-/* Calls `visit` for the probes or for the samples of this shard, in the order of the run. */
-static int each_of(struct runner *x, bool probes, int64_t *ordinal, visit_fn *visit)
-{
-    int rc = APP_OK;
-    bool more = true;
-    for (int32_t k = 0; rc == APP_OK && more; k++) {
-        more = false;
-        for (int32_t i = 0; rc == APP_OK && i < x->setup.n_items; i++) {
-            struct eval_item *item = &x->setup.items[i];
-            if (k >= (probes ? item->n_probes : item->n))
-                continue;
-            more = true;
-            if ((*ordinal)++ % x->n_shards == x->shard)
-                rc = app_stop_asked() ? (int)APP_INTERRUPTED : visit(x, item, index_of(x, item, probes, k));
-        }
-    }
-    return rc;
-}
-
-static int each_sample(struct runner *x, visit_fn *visit)
-{
-    int64_t ordinal = 0;
-    const int rc = each_of(x, true, &ordinal, visit);
-    return rc == APP_OK ? each_of(x, false, &ordinal, visit) : rc;
-}
-
-static int count_sample(struct runner *x, struct eval_item *item, int32_t index)
-{
+    struct runner *x = user;
     x->progress.n_all++;
     x->progress.work_all += eval_pace_cost(&x->pace, item, index);
     return APP_OK;
@@ -482,9 +430,9 @@ int eval_run_tasks(const struct eval_args *args)
         app_note_lines("", x.configs.notes.s);
         note_prefix(&x);
         app_stop_watch();
-        (void)each_sample(&x, count_sample);
+        (void)eval_shard_each(&x.shard, &x.setup, count_sample, &x);
         eval_progress_start(&x.progress, args->quiet);
-        rc = each_sample(&x, run_index);
+        rc = eval_shard_each(&x.shard, &x.setup, run_index, &x);
         eval_progress_end(&x.progress);
         app_stop_unwatch();
         if (rc == APP_OK && x.n_too_long == x.progress.n_all && x.n_too_long > 0)

@@ -100,6 +100,13 @@ static int32_t n_pieces(const struct eval_setup *s, int32_t n)
     return (s->n_text - n_bos + (n - n_bos) / 2) / (n - n_bos);
 }
 
+/* The length of pieces where the options name none, which the model's context may be too short for. */
+static int32_t piece_length(const struct eval_setup *s, const struct eval_item *item)
+{
+    const bool given = s->args->lengths || s->suite;
+    return given || eval_item_fits(item, s->world.n_ctx) ? item->n_target : s->world.n_ctx;
+}
+
 /* Tokens of --text, and how many pieces of each length they make. */
 static int read_text(struct eval_setup *s)
 {
@@ -123,13 +130,16 @@ static int read_text(struct eval_setup *s)
     free(text);
     for (int32_t i = 0; rc == APP_OK && i < s->n_items; i++) {
         struct eval_item *item = &s->items[i];
-        const int32_t n = item->text ? n_pieces(s, item->n_target) : 0;
-        if (item->text && n == 0)
+        if (!item->text)
+            continue;
+        item->n_target = piece_length(s, item);
+        const int32_t n = n_pieces(s, item->n_target);
+        if (n == 0)
             rc = app_fail(APP_BAD_INPUT,
                           "'%s' has %d tokens, which is less than half a piece of %d; give shorter "
                           "--lengths",
                           s->args->text, (int)s->n_text, (int)item->n_target);
-        if (item->text && n < item->n)
+        if (n < item->n)
             item->n = n;
     }
     return rc;
@@ -141,6 +151,11 @@ void eval_setup_piece(const int32_t **ids, int32_t *n, const struct eval_setup *
     const int32_t n_bos = s->text_bos >= 0, n_own = item->n_target - n_bos, from = n_bos + index * n_own;
     *ids = s->text_ids + from;
     *n = s->n_text - from < n_own ? s->n_text - from : n_own;
+}
+
+bool eval_item_fits(const struct eval_item *item, int32_t n_ctx)
+{
+    return item->n_target <= n_ctx;
 }
 
 const char *eval_item_name(const struct eval_item *item)
@@ -182,6 +197,10 @@ int eval_setup_open(struct eval_setup *s, const struct eval_args *args)
         rc = open_model(s);
     if (rc == APP_OK)
         rc = read_text(s);
+    for (int32_t i = 0; i < s->n_items; i++) {
+        s->items[i].planned.n = s->items[i].n;
+        s->items[i].planned.n_probes = s->items[i].n_probes;
+    }
     s->world.tokenizer = &s->tokenizer;
     s->world.chat = &s->chat;
     return rc;
@@ -206,11 +225,12 @@ void eval_setup_close(struct eval_setup *s)
 
 int eval_setup_fit(struct eval_setup *s)
 {
+    const int32_t n_ctx = s->world.n_ctx;
     int rc = APP_OK;
     for (int32_t i = 0; rc == APP_OK && i < s->n_items; i++) {
         struct eval_item *item = &s->items[i];
         s->world.n_trials = item->n_trials;
-        if (item->task)
+        if (item->task && (s->args->dump || eval_item_fits(item, n_ctx)))
             rc = eval_task_fit(&item->fit, &s->world, item->task, item->n_target);
     }
     return rc;

@@ -21,6 +21,9 @@ struct eval_item {
     int32_t
         n_probes; /* further samples for the full cache alone: can it solve the task? Their numbers begin at
                          EVAL_GATE_FIRST */
+    struct {
+        int32_t n, n_probes;
+    } planned;          /* both, before --time-budget lowered them */
     int32_t max_new;    /* the most tokens of an answer, where a line of the file has no number of its own */
     char file_hash[17]; /* of a set's file, hexadecimal */
     struct eval_fit fit;
@@ -29,6 +32,8 @@ struct eval_item {
     bool text; /* pieces of --text in place of samples; task and set are NULL */
 };
 const char *eval_item_name(const struct eval_item *item);
+/* Whether its length is within a model's context. Items that are longer are left out of a run, whole. */
+bool eval_item_fits(const struct eval_item *item, int32_t n_ctx);
 
 struct eval_setup {
     const struct eval_args *args;
@@ -64,7 +69,8 @@ const char *eval_setup_folder(const struct eval_setup *s, const struct eval_set 
 int32_t eval_extra_tokens(const struct eval_args *args, const struct eval_set *set);
 /* Opens a set's file; prompts are cut to what the model and the options allow. Returns an exit code. */
 int eval_setup_open_set(struct eval_set_reader *r, const struct eval_setup *s, const struct eval_set *set);
-/* Finds how many units make the length of each item. Returns an exit code. */
+/* Finds how many units make the length of each item. Where samples are read, and not only printed, items that the model's
+ * context does not hold are left out. Returns an exit code. */
 int eval_setup_fit(struct eval_setup *s);
 /* Makes sample `index` of an item; *more is false where a file has no such sample. A file is read forwards;
  * a smaller index begins it again. Returns an exit code; the caller clears the sample in any case. */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* From the command's lists to the tasks, lengths and numbers of samples of a run. */
 #include "eval/setup.h"
-#include "eval/study.h"
 
 #include "app/console.h"
 #include "app/values.h"
+#include "eval/stats.h"
+#include "eval/study.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -233,7 +234,10 @@ static int add_product(struct eval_setup *s, int32_t n, int32_t n_trials)
                                             .n = s->sets[i]->flags & EVAL_OWN_FILE ? INT32_MAX : n,
                                             .n_trials = 1});
     for (int32_t l = 0; rc == APP_OK && s->wants_text && l < s->n_lengths; l++)
-        rc = add_item(s, (struct eval_item){.text = true, .n_target = s->lengths[l], .n = n, .n_trials = 1});
+        rc = add_item(s, (struct eval_item){.text = true,
+                                            .n_target = s->lengths[l],
+                                            .n = EVAL_GATE_FIRST, /* the whole text */
+                                            .n_trials = 1});
     s->wants_text = false;
     s->n_tasks = s->n_sets = s->n_lengths = 0;
     return rc;

@@ -271,6 +271,11 @@ bool eval_is_alone(const struct eval_args *args, const struct eval_suite *suite)
     return args->alone || (suite && suite->alone);
 }
 
+bool eval_recompresses(const struct eval_args *args)
+{
+    return args->recompress && strcmp(args->recompress, "each-turn") == 0;
+}
+
 int32_t eval_answer_tokens(const struct eval_args *args, const struct eval_suite *suite)
 {
     return args->answer_tokens != APP_UNSET ? (int32_t)args->answer_tokens : suite ? suite->answer_tokens : 0;

@@ -24,5 +24,7 @@ int eval_suite_choose(const struct eval_suite **suite, const struct eval_args *a
  * the options or the suite (may be NULL). */
 bool eval_is_alone(const struct eval_args *args, const struct eval_suite *suite);
 int32_t eval_answer_tokens(const struct eval_args *args, const struct eval_suite *suite);
+/* Whether the cache is compressed again before every further question. */
+bool eval_recompresses(const struct eval_args *args);
 
 #endif

@@ -107,7 +107,7 @@ static const int digits_64 = 64, digits_7 = 7;
 const struct eval_task eval_tasks_passkey[] = {
     {"passkey64", "passkey", "a key of 64 digits in text", "words", "exact", 256, 512,
      EVAL_ON_GRID | EVAL_HIDES_IN_TEXT, 500, make_passkey, &digits_64, NULL},
-    {"passkey7", "passkey", "a key of 7 digits in text", "words", "exact", 32, 128,
+    {"passkey7", "passkey", "a key of 7 digits in text", "words", "exact", 32, 192,
      EVAL_ON_GRID | EVAL_HIDES_IN_TEXT, 500, make_passkey, &digits_7, NULL},
     {"repeat_syn", "passkey", "24 of many lines, word for word", "lines", "repeat_lines", 320, 1024, 0, 25,
      make_repeat, NULL, NULL},

@@ -336,7 +336,7 @@ static int make_mf(struct eval_sample *s, bool *fits, struct eval_world *w, cons
 }
 
 const struct eval_task eval_tasks_scb[] = {
-    {"scb_kv_syn", "scb", "values of five keys of a JSON object", "pairs", "kv", 150, 512, EVAL_STANDS_IN, 10,
+    {"scb_kv_syn", "scb", "values of five keys of a JSON object", "pairs", "kv", 150, 640, EVAL_STANDS_IN, 10,
      make_kv, NULL, NULL},
     {"scb_prefix_suffix_syn", "scb", "five strings of a list by their ends", "strings", "kv", 150, 512,
      EVAL_STANDS_IN, 10, make_prefix_suffix, NULL, NULL},

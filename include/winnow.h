@@ -580,6 +580,7 @@ typedef struct wnw_cache_stats {
     uint64_t bytes;         /* bytes allocated for keys and values now */
     uint64_t bytes_entries; /* of the entries' keys and values, without room for more */
     uint64_t bytes_full;    /* bytes that an uncompressed cache of all tokens read would allocate */
+    uint64_t bytes_meta;    /* allocated beside keys and values: positions, and what is recorded of entries */
 } wnw_cache_stats;
 
 WNW_DEFAULT(wnw_cache_stats, wnw_cache_stats_default)

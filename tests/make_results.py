@@ -58,7 +58,7 @@ def answer(c, task, n, index, turn, hostile):
     return {
         "v": 1, "key": f"{task}|{n}|{index}|42|{config_id(c)}|{turn}", "task": task, "N": n, "index": index, "turn": turn,
         "config": config_id(c), **c, "ratio_ach": round(removed - 0.0004 if removed else 0.0, 4),
-        "kv_bytes": int(bytes_kept), "peak_bytes": int(full_bytes * KV_BYTES[c["kv_type"]]), "ctx_tokens": n - 40,
+        "kv_bytes": int(bytes_kept), "meta_bytes": int(30 * 3 * 4 * n * (1 - removed)), "peak_bytes": int(full_bytes * KV_BYTES[c["kv_type"]]), "ctx_tokens": n - 40,
         "q_tokens": 31, "gen_tokens": 9, "stop": "matched" if solved else "length",
         "depth": (index % DEPTHS) / (DEPTHS - 1) if task == "passkey64" else round(uniform("depth", task, n, index), 3),
         "protected": task == "passkey64" and index % DEPTHS == DEPTHS - 1, "truncated": False,

@@ -18,6 +18,8 @@ static void assert_same_state(const wnw_session *a, const wnw_session *b)
     assert_int_equal(of_a.n_entries, of_b.n_entries);
     assert_int_equal(of_a.bytes, of_b.bytes);
     assert_int_equal(of_a.growth, of_b.growth);
+    assert_int_equal(of_a.bytes_meta, of_b.bytes_meta);
+    assert_cmp(of_a.bytes_meta, >=, 4 * (uint64_t)of_a.n_entries);
     assert_same_cache(a, b);
 }
 

@@ -8,6 +8,7 @@
 
 #include <popt.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Put in place of popt's by the linker: popt gives NULL where it could not copy the argument. */
 char *__wrap_poptGetOptArg(poptContext con); /* NOLINT */
@@ -23,8 +24,8 @@ char *__wrap_poptGetOptArg(poptContext con)
     return NULL;
 }
 
-static const struct app_group *const groups[] = {&app_group_input, &app_group_policy, &app_group_common,
-                                                 NULL};
+static const struct app_group *const groups[] = {&app_group_model, &app_group_input, &app_group_policy,
+                                                 &app_group_common, NULL};
 static const struct app_command command = {.name = "test",
                                            .about = "",
                                            .usage = "",
@@ -56,6 +57,36 @@ static void test_no_memory_is_no_empty_argument(void **state)
     assert_int_equal(parse(&args, "--budget", "5"), APP_FAILED);
     app_args_clear(&args, &command);
     popt_has_no_memory = false;
+}
+
+/* The option of this name. */
+static const struct app_option *option(const char *name)
+{
+    for (int g = 0; groups[g]; g++)
+        for (int i = 0; i < groups[g]->n; i++)
+            if (groups[g]->options[i].name && strcmp(groups[g]->options[i].name, name) == 0)
+                return &groups[g]->options[i];
+    fail_msg("there is no option %s", name);
+    return NULL;
+}
+
+/* Options of every type differ from their defaults where they were given other values, and only then. */
+static void test_defaults(void **state)
+{
+    (void)state;
+    static const char *const given[][2] = {{"--kv-type", "q8_0"}, {"--system", ""},     {"--budget", "5"},
+                                           {"--ratio", "0.25"},   {"--kv-bytes", "3K"}, {"--raw", NULL}};
+    struct app_args args;
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
+        const char *argv[] = {"winnow", given[i][0], given[i][1], NULL};
+        assert_int_equal(app_parse(&args, &command, given[i][1] ? 3 : 2, argv), APP_OK);
+        for (size_t k = 0; k < sizeof given / sizeof *given; k++)
+            assert_int_equal(app_option_is_default(&args, option(given[k][0] + 2)), k != i);
+        app_args_clear(&args, &command);
+    }
+    assert_int_equal(parse(&args, "--kv-type", "f16"), APP_OK);
+    assert_true(app_option_is_default(&args, option("kv-type")));
+    app_args_clear(&args, &command);
 }
 
 static void test_whole_numbers_saturate(void **state)
@@ -98,6 +129,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_memory_is_no_empty_argument),
+        cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_whole_numbers_saturate),
         cmocka_unit_test(test_bytes_saturate),
     };

@@ -203,6 +203,10 @@ static void test_bytes(void **state)
     /* 1000 entries take 1024 rows; 1024 x 2 heads x 128 bytes are whole pages of 4 KiB. */
     assert_int_equal(wnw__cache_bytes(&c), 3 * 2 * 1024 * 2 * 128);
     assert_int_equal(wnw__cache_bytes(&c), wnw__cache_bytes_for(&c, 1000));
+    /* Each row has a position, and each number that is kept with it. */
+    assert_int_equal(wnw__cache_meta_bytes(&c), 3 * 1024 * 2 * 4);
+    assert_int_equal(wnw__cache_set_aux(&c, WNW_AUX_ATTN_SUM, 3), WNW_OK);
+    assert_int_equal(wnw__cache_meta_bytes(&c), 3 * 1024 * 2 * (4 + 3 * 4));
     wnw__cache_free(&c);
 }
 

@@ -386,6 +386,16 @@ uint64_t wnw__cache_entry_bytes(const struct wnw__cache *c)
     return bytes;
 }
 
+uint64_t wnw__cache_meta_bytes(const struct wnw__cache *c)
+{
+    uint64_t of_entry = sizeof *c->layers->pos, bytes = 0;
+    for (int kind = 0; kind < WNW_N_AUX; kind++)
+        of_entry += (uint64_t)c->aux_planes[kind] * sizeof **c->layers->aux;
+    for (int32_t il = 0; il < c->n_layer; il++)
+        bytes += (uint64_t)c->layers[il].n_rows * of_entry;
+    return bytes;
+}
+
 int64_t wnw__cache_entries(const struct wnw__cache *c)
 {
     int64_t n = 0;

@@ -190,8 +190,10 @@ static inline float *wnw__cache_aux(const struct wnw__kv_layer *l, enum wnw__aux
 /* If layer il has a sliding window, drops the entries that no token at position >= next can see. */
 int wnw__cache_trim_swa(struct wnw__cache *c, int32_t il, int32_t next);
 
-uint64_t wnw__cache_bytes(const struct wnw__cache *c);       /* bytes mapped for keys and values */
-int64_t wnw__cache_entries(const struct wnw__cache *c);      /* entries in all layers and heads */
+uint64_t wnw__cache_bytes(const struct wnw__cache *c); /* bytes mapped for keys and values */
+uint64_t
+wnw__cache_meta_bytes(const struct wnw__cache *c);      /* of positions and of numbers kept with entries */
+int64_t wnw__cache_entries(const struct wnw__cache *c); /* entries in all layers and heads */
 uint64_t wnw__cache_entry_bytes(const struct wnw__cache *c); /* of their keys and values, without room */
 /* The most entries of one head that can be f16 rows of a tail; 0 without a tail. */
 int32_t wnw__cache_most_exact(const struct wnw__cache *c);

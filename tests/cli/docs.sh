@@ -115,6 +115,11 @@ for path in ["README.md", "CONTRIBUTING.md", *sorted(glob.glob("docs/**/*.md", r
     check_bare_options(path, text)
     check_recipes(path, text)
     checked += len(list(commands(text)))
+with open("NOTICE", encoding="utf-8") as f:
+    quotes = re.findall(r"\b(?:eval|src|tests)/[\w/.]*\w", f.read())
+faults += [f"NOTICE: there is no {name}" for name in quotes if not os.path.exists(name)]
+if len(quotes) < 10:
+    faults.append("NOTICE: hardly a file that quotes a benchmark")
 if checked < 20:
     faults.append(f"only {checked} commands found in the documents: the patterns of this test are worn out")
 print("\n".join(faults), file=sys.stderr)

@@ -33,6 +33,10 @@ for r in rows:
             assert r["agree"] == 1 and r["fgt"] == 1 and r["kl"] < 1e-9 and abs(r["dnll"]) < 1e-9, r
     else:
         assert abs(r["ratio_ach"] - 0.5) < 0.02 and r["kv_bytes"] < 0.8 * full["kv_bytes"], (r, full["kv_bytes"])
+    if r["mode"] == "agnostic":  # a position of four bytes for each entry, and for its room
+        heads = run["model"]["n_layer"] * run["model"]["n_head_kv"]
+        entries = (1 - r["ratio_ach"]) * r["ctx_tokens"] * heads
+        assert 4 * entries - 1 <= r["meta_bytes"] <= 4 * (entries + 32 * heads), (r["meta_bytes"], 4 * entries)
     if r["mode"] == "aware_full":
         assert r["q_tokens"] == 0 or r["turn"] > 0
     if r["kv_type"] == "q8_0" and r["policy"] == "full":
@@ -114,9 +118,39 @@ cat "$work/shard1/results.jsonl" "$work/shard2/results.jsonl" >"$work/shards"
 answers "$work/shards" >"$work/got"
 same 'shards' "$work/want" "$work/got"
 
+# Machines of different speed have time for different numbers of samples: the shards are one run all the same. With as many
+# seconds as here nothing is lowered, because each has one half of the work.
+for i in 1 2; do
+    run "shard $i with a budget" --tasks niah_single_1 --lengths 600,700,100000 --policies snapkv --time-budget 9h --shard $i/2 --out "$work/paced$i"
+    grep -q 'time-budget' "$work/err" && fail "shard $i with a budget: $(cat "$work/err")"
+done
+python3 - "$work/paced2/run.json" <<'PY' || fail 'shards with a budget: run.json'
+import json, sys
+run = json.load(open(sys.argv[1]))
+assert [t["n"] for t in run["tasks"]] == [2, 2, 2] and run["time_budget"] == "9h", run["tasks"]
+assert [t["units"] > 0 for t in run["tasks"]] == [True, True, False], run["tasks"]  # nobody fits what is left out
+run["tasks"][0]["n"] = 1
+json.dump(run, open(sys.argv[1], "w"))
+PY
+good 'shards with a budget' report "$work/paced1" "$work/paced2" --json -o "$work/paced.html"
+json 'shards with a budget' "$work/out" 'len(o["runs"]) == 1 and o["runs"][0]["answers"] == 8'
+
+# run.json says what computed, and a run does not go on elsewhere or with another version.
+cp -r "$work/paced1" "$work/moved"
+for field in device backend winnow; do
+    python3 - "$work/paced1/run.json" "$work/moved/run.json" $field <<'PY' || fail "run.json has no $field"
+import json, sys
+run = json.load(open(sys.argv[1]))
+assert isinstance(run.get(sys.argv[3]), str) and run[sys.argv[3]] and run["calibration"]["token_ms"] > 0
+json.dump({**run, sys.argv[3]: "another"}, open(sys.argv[2], "w"))
+PY
+    bad "another $field" "\"$field\" differs" eval -m "$llama" -t 1 --samples 2 --quiet --tasks niah_single_1 --lengths 600,700,100000 --policies snapkv \
+        --time-budget 9h --shard 1/2 --out "$work/moved"
+done
+
 # Rules that drop entries while reading and answering, and questions asked one by one.
 run 'chunks' --tasks niah_single_1 --lengths 1000 --policies streaming_llm,lagkv --evict chunk:256 --evict-every 8 --out "$work/chunks"
-run 'compressed again' --tasks scb_niah_syn --lengths 1000 --policies snapkv,lagkv:lag=64,kvzip --ratios 0,0.5 --recompress --out "$work/again2"
+run 'compressed again' --tasks scb_niah_syn --lengths 1000 --policies snapkv,lagkv:lag=64,kvzip --ratios 0,0.5 --recompress each-turn --out "$work/again2"
 python3 - "$work/again2" <<'PY' || fail 'compressed again: records'
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1] + "/results.jsonl")]
@@ -223,6 +257,26 @@ assert "3 answers have a number that is not finite" in summary, summary
 line = next(s for s in summary.split("\nppl ", 1)[1].splitlines() if s.startswith("snapkv"))
 want = [bad[i, "snapkv"]["kl"] for i in (0, 2, 3)]
 assert abs(float(line.split()[3]) - sum(want) / 3) < 1e-3, line
+# Without --samples and --lengths a text is read to its end, in pieces as long as the model's context where that is shorter
+# than 2048 tokens.
+python3 - "$llama" "$work/short.gguf" "$work/long.txt" <<'PY'
+import re, struct, sys
+data = open(sys.argv[1], "rb").read()
+key = b"llama.context_length" + struct.pack("<I", 4)  # a number of 32 bits
+assert data.count(key + struct.pack("<I", 8192)) == 1
+open(sys.argv[2], "wb").write(data.replace(key + struct.pack("<I", 8192), key + struct.pack("<I", 128)))
+open(sys.argv[3], "w").write("".join(f"Sentence number {i} says that all is well.\n" for i in range(130)))
+PY
+good 'a whole text' eval -m "$work/short.gguf" -t 1 --quiet --tasks ppl --text "$work/long.txt" --policies snapkv --out "$work/pieces_all"
+good 'its tokens' tokens -m "$work/short.gguf" --raw -f "$work/long.txt"
+python3 - "$work/pieces_all" "$(wc -w <"$work/out")" <<'PY' || fail 'a whole text: its pieces'
+import json, sys
+(task,) = json.load(open(sys.argv[1] + "/run.json"))["tasks"]
+rows = [json.loads(line) for line in open(sys.argv[1] + "/results.jsonl")]
+n = round((int(sys.argv[2]) - 1) / 127)  # each begins with BOS
+assert task["N"] == 128 and task["n"] == n > 20, (task, n)
+assert sorted((r["index"], r["policy"]) for r in rows) == [(i, p) for i in range(n) for p in ("full", "snapkv")]
+assert all(r["ctx_tokens"] == 64 for r in rows[:-2])
 PY
 
 # The full cache's answer, each alone, is that of winnow run on the same tokens.
@@ -450,7 +504,8 @@ refused 'a mode' "'awar' is unknown" --modes awar
 refused 'a shard' 'give I/N' --shard 3/2
 refused 'turns' 'is unknown' --turns x
 refused 'requests' 'compresses a question too' --turns multi_request --modes aware
-refused 'requests without a history' 'no history to compress' --turns multi_request --recompress
+refused 'requests without a history' 'no history to compress' --turns multi_request --recompress each-turn
+refused 'a time to compress again' 'use never or each-turn' --recompress always
 refused 'eviction' 'is unknown' --evict x
 refused 'eviction of a policy' 'does not go with this policy' --policies kvzip --evict chunk
 refused 'a size of its own' 'has no size of its own' --policies snapkv --ratios own

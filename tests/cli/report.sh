@@ -136,6 +136,7 @@ for block in report["blocks"]:
     for row in block["rows"]:
         x = macro[block["mode"], str(block["N"]), row["config"]]
         assert math.isclose(float(x["mean"]), row["macro"]["mean"], rel_tol=1e-9), x
+        assert math.isclose(float(x["meta_bytes"]), row["macro"]["meta_bytes"], rel_tol=1e-9), x
 # First tokens and their interval in every form; what stood in for data of a task.
 z = 1.959963984540054
 for x in lines:
@@ -165,6 +166,13 @@ with open(sys.argv[1] + "/report.html", encoding="utf-8") as f:
     page = f.read()
 assert "Wilson [" in page.split("scores by task")[1].split("</table>")[0]
 assert re.search(r"<td>[0-9.]+ <span class=\"even\">\[[0-9.]+, [0-9.]+\]</span></td>", page.split("<h3>Predictions</h3>")[1]), "first tokens"
+# Equal bytes: positions stand beside keys and values.
+(block,) = (b for b in report["blocks"] if b["mode"] == "agnostic" and b["N"] == "all")
+table = page.split("eviction and quantisation on one scale")[1].split("</table>")[0]
+assert "positions of entries" in table
+for row in block["rows"]:
+    cells = "".join(f"<td>{row['macro'][k] / 2**20:.2f}</td>" for k in ("kv_bytes", "meta_bytes"))
+    assert cells in table, (cells, table[:600])
 table = page.split("RULER-16K by task, LagKV by share removed, Llama")[1].split("</table>")[0]
 ours = table.split(">0.5</th>")[1].split("</tr>")[1].split("<td>")[1:]
 for cell, task in zip(ours, ("niah_single_1", "niah_single_2", None, "niah_multikey_1"), strict=False):

@@ -32,10 +32,13 @@ cp -r "$work/stage/usr/else" "$prefix"
 mv "$work/stage/usr/else" "$work/stage/kept" # what still looked there would not find it
 
 # ---- What is there ----
-for file in bin/winnow include/winnow.h include/winnow_method.h include/winnow_calibrate.h share/doc/winnow/LICENSE \
+for file in bin/winnow include/winnow.h include/winnow_method.h include/winnow_calibrate.h share/doc/winnow/{LICENSE,NOTICE} \
     share/winnow/text/calibration.txt share/winnow/text/held-out.txt share/winnow/text/README.md \
     share/winnow/profiles/{smollm2-135m,qwen2.5-coder-0.5b}/{srh,layers,heads,stats,compiler-b512,curves}.json; do
     [ -s "$prefix/$file" ] || fail "no $file"
+done
+for name in RULER kvpress LongBench MInference; do # whose prompts are quoted
+    grep -q "^$name.*https://github.com/" "$prefix/share/doc/winnow/NOTICE" || fail "NOTICE does not name $name"
 done
 lib=$(dirname "$(find "$prefix" -name libwinnow.so)")
 [ "$(readelf -d "$lib/libwinnow.so" | sed -n 's/.*soname: \[\(.*\)\]/\1/p')" = libwinnow.so.0 ] || fail "soname"

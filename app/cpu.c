@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "bench/cpu.h"
-
-#include "winnow.h"
+#include "app/cpu.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +15,7 @@ static const char *value_of(char *line, const char *key)
     return colon + 1 + strspn(colon + 1, " ");
 }
 
-bool bench_cpu_value(char *out, size_t size, const char *key)
+bool app_cpu_value(char *out, size_t size, const char *key)
 {
     char line[8192];
     const char *value = NULL;
@@ -30,10 +28,8 @@ bool bench_cpu_value(char *out, size_t size, const char *key)
     return value != NULL;
 }
 
-void bench_describe_machine(char *out, size_t size, int n_threads)
+void app_cpu_name(char *out, size_t size)
 {
-    char cpu[160];
-    if (!bench_cpu_value(cpu, sizeof cpu, "model name"))
-        snprintf(cpu, sizeof cpu, "unknown CPU");
-    snprintf(out, size, "%s, %d threads, %s attention kernels", cpu, n_threads, wnw_kernel_name());
+    if (!app_cpu_value(out, size, "model name"))
+        snprintf(out, size, "unknown CPU");
 }
