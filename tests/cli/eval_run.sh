@@ -257,6 +257,8 @@ assert "3 answers have a number that is not finite" in summary, summary
 line = next(s for s in summary.split("\nppl ", 1)[1].splitlines() if s.startswith("snapkv"))
 want = [bad[i, "snapkv"]["kl"] for i in (0, 2, 3)]
 assert abs(float(line.split()[3]) - sum(want) / 3) < 1e-3, line
+PY
+
 # Without --samples and --lengths a text is read to its end, in pieces as long as the model's context where that is shorter
 # than 2048 tokens.
 python3 - "$llama" "$work/short.gguf" "$work/long.txt" <<'PY'
