@@ -44,9 +44,12 @@ static double mean_of(const struct eval_pairs *p, struct eval_random *r)
     double of_strata = 0.0;
     for (size_t s = 0; s < n_strata(p); s++) {
         const size_t begin = stratum_begin(p, s), size = stratum_begin(p, s + 1) - begin;
+        /* Of few clusters as many draws vary less than the mean does, with two by the square root of a half; one draw
+         * fewer varies as much. A single stratum is drawn from in full, as usual. */
+        const size_t n_draw = r && n_strata(p) > 1 && size > 1 ? size - 1 : size;
         double sum = 0.0;
         size_t n = 0;
-        for (size_t k = 0; k < size; k++)
+        for (size_t k = 0; k < n_draw; k++)
             add_cluster(&sum, &n, p, r ? draw_cluster(p, r, begin, size) : begin + k);
         of_strata += n > 0 ? sum / (double)n : 0.0;
     }

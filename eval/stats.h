@@ -41,9 +41,9 @@ struct eval_paired {
     enum eval_spread spread;
 };
 
-/* Resamples clusters within each stratum EVAL_BOOT_ROUNDS times; a stratum of one cluster, which has no spread, draws from
- * those of all. r is the stream drawn from (eval_boot_key).
- * false: out of memory. */
+/* Resamples clusters EVAL_BOOT_ROUNDS times. Of several strata each is resampled by itself, with one draw fewer than it has
+ * clusters, so that the spread is right where they are few (Rao and Wu, 1988); a stratum of one cluster, which has no spread,
+ * draws from those of all. r is the stream drawn from (eval_boot_key). false: out of memory. */
 bool eval_bootstrap(struct eval_paired *out, const struct eval_pairs *p, struct eval_random *r);
 /* The 95 % interval of a bootstrap's rounds, which are sorted: 2.5 % of them lie below, 2.5 % above. */
 struct eval_interval eval_rounds_interval(double rounds[EVAL_BOOT_ROUNDS]);

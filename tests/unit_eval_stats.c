@@ -194,6 +194,27 @@ static void test_coverage(void **state)
     assert_in_range(n_good, 93, 100);
 }
 
+/* The same of 20 tasks with 2 samples each: drawing as many as there are would miss 60 in a sixth of the runs. */
+static void test_coverage_of_small_strata(void **state)
+{
+    size_t stratum[21];
+    int n_good = 0;
+    (void)state;
+    for (size_t i = 0; i <= 20; i++)
+        stratum[i] = 2 * i;
+    for (int run = 0; run < 200; run++) {
+        struct eval_random r = eval_random_seed((uint64_t)run);
+        double d[40];
+        struct eval_paired p;
+        for (int i = 0; i < 40; i++)
+            d[i] = (eval_random_uniform(&r) < 0.6) - 1.0;
+        assert_true(eval_bootstrap(
+            &p, &(struct eval_pairs){.d = d, .n = 40, .stratum = stratum, .n_strata = 20}, &r));
+        n_good += p.over.lo <= -0.4 + 1e-12 && p.over.hi >= -0.4 - 1e-12;
+    }
+    assert_in_range(n_good, 182, 200);
+}
+
 static void test_wilson(void **state)
 {
     static const struct {
@@ -278,6 +299,7 @@ int main(void)
         cmocka_unit_test(test_strata_weigh_alike),
         cmocka_unit_test(test_strata_of_one),
         cmocka_unit_test(test_coverage),
+        cmocka_unit_test(test_coverage_of_small_strata),
         cmocka_unit_test(test_wilson),
         cmocka_unit_test(test_sign_test),
         cmocka_unit_test(test_curves),

@@ -63,7 +63,9 @@ def interval(strata, key, rounds=10000):
     for _ in range(rounds):
         of_strata = 0.0
         for clusters in strata:
-            drawn = [clusters[r.below(len(clusters))] for _ in clusters]
+            n_draw = len(clusters) - 1 if len(strata) > 1 else len(clusters)
+            assert n_draw > 0, "a stratum of one cluster draws from all, which is not done here"
+            drawn = [clusters[r.below(len(clusters))] for _ in range(n_draw)]
             of_strata += sum(map(sum, drawn)) / sum(map(len, drawn))
         means.append(of_strata / len(strata))
     means.sort()
