@@ -20,6 +20,12 @@ static int cannot_open(const char *path)
 }
 
 /* Directories are refused here, because fopen opens them without an error. FIFOs are allowed. */
+char *app_in_folder(const char *folder, const char *name)
+{
+    char *path = NULL;
+    return asprintf(&path, "%s/%s", folder, name) < 0 ? NULL : path;
+}
+
 int app_open_input(FILE **out, const char *path)
 {
     struct stat st;

@@ -9,6 +9,8 @@
 
 /* The most bytes of a text, which is what the tokenizer takes, and the most ids of a file of token ids. */
 enum { APP_MAX_TEXT = INT32_MAX / 2, APP_MAX_IDS = 1 << 28 };
+/* The path of a file in a folder, which the caller frees; NULL if memory runs out. */
+char *app_in_folder(const char *folder, const char *name);
 /* Opens a text for reading and refuses a directory. Returns an exit code, like the other functions here. */
 int app_open_input(FILE **out, const char *path);
 /* Reads a whole file into *data (NUL-terminated; the caller frees it). Refuses empty files and NUL bytes;

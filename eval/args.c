@@ -24,7 +24,7 @@ static const struct app_option report_options[] = {
      "macro_delta, "
      "macro, retention, fgt, agree, kl, dnll; behind @: r, policy, mode, kv, N",
      AT(fail_if), 0, 0, NULL},
-    {"niah-score", 0, APP_TEXT, "NAME", NULL, "score; all in the HTML report",
+    {"niah-score", 0, APP_TEXT, "NAME", NULL, "score; the usual ones in the HTML report",
      "what maps by depth and length show: " EVAL_HEAT_NAMES, AT(niah_score), 0, 0, NULL},
     {"no-gate", 0, APP_FLAG, NULL, NULL, "off", "count tasks that the full cache cannot solve as well",
      AT(no_gate), 0, 0, NULL},
@@ -192,7 +192,7 @@ static const struct app_option run_options[] = {
      "exit code 4 if a whole interval is beyond the limit, e.g. macro_delta<-5@r=.5; see winnow report "
      "--help",
      AT(fail_if), 0, 0, NULL},
-    {"niah-score", 0, APP_TEXT, "NAME", NULL, "score; all in the HTML report",
+    {"niah-score", 0, APP_TEXT, "NAME", NULL, "score; the usual ones in the HTML report",
      "what maps by depth and length show: " EVAL_HEAT_NAMES, AT(niah_score), 0, 0, NULL},
     {"no-gate", 0, APP_FLAG, NULL, NULL, "off",
      "ask no probes, and count tasks that the full cache cannot solve as well", AT(no_gate), 0, 0, NULL},

@@ -110,11 +110,11 @@ static int make_tasks(struct tasks *t, const struct eval_reading *r)
 
 /* ---- Entries ---- */
 
-/* Stores what the compressed cache holds. */
-static void measure(struct eval_entry *e)
+/* Stores what the cache of an entry holds. */
+static void measure(struct eval_entry *e, const wnw_session *s)
 {
     wnw_cache_stats stats = wnw_cache_stats_default();
-    if (wnw_cache_get_stats(e->session, &stats) == WNW_OK)
+    if (wnw_cache_get_stats(s, &stats) == WNW_OK)
         e->kv_bytes = stats.bytes;
     e->meta_bytes = stats.bytes_meta;
     e->peak_bytes = e->kv_bytes > e->peak_bytes ? e->kv_bytes : e->peak_bytes;
@@ -130,7 +130,7 @@ static int compress_copy(struct eval_entry *e, const wnw_session *lean)
     if (status == WNW_OK && e->plan && wnw_policy_rerotates(e->config->policy))
         status = wnw_session_renumber(e->session);
     e->compress_ms += e->plan ? app_now_ms() - start : 0;
-    measure(e);
+    measure(e, e->session);
     const int rc = eval_status_code(status);
     return rc == APP_OK ? mask_heads(e->session, e->config->mask) : rc;
 }
@@ -165,7 +165,6 @@ static int hand_over_whole(struct read *rd, enum eval_mode mode)
 {
     const struct eval_config *c = whole_in(rd, mode);
     struct eval_entry *e = &rd->whole;
-    wnw_cache_stats stats = wnw_cache_stats_default();
     if (!c || !e->config || c == e->config)
         return APP_OK;
     e->config = c;
@@ -173,9 +172,7 @@ static int hand_over_whole(struct read *rd, enum eval_mode mode)
     e->kept_mean = e->n_part;
     e->prefill_ms = rd->prefill_ms;
     e->answer[0].n_question = rd->r->first[0].n - e->n_part;
-    if (wnw_cache_get_stats(rd->base, &stats) == WNW_OK)
-        e->kv_bytes = e->peak_bytes = stats.bytes;
-    e->meta_bytes = stats.bytes_meta;
+    measure(e, rd->base);
     return hand_over(rd, e);
 }
 
@@ -429,7 +426,7 @@ static int read_own(struct eval_entry *e, const struct read *rd)
     e->compress_ms = report.observe_ms + report.score_ms + report.select_ms + report.compact_ms;
     count_reading(rd, e->n_part, e->prefill_ms);
     if (rc == APP_OK)
-        measure(e);
+        measure(e, e->session);
     return rc;
 }
 

@@ -13,27 +13,27 @@
 #define PACKAGE "as kvpress reports it, ROUGE-"
 
 const struct eval_heat_score eval_heat_scores[EVAL_N_HEAT_SCORES] = {
-    {"score", NULL, EVAL_M_SCORE, true, "score"},
-    {"fgt", NULL, EVAL_M_FGT, true, "first generated token as with the full cache"},
-    {"partial", NULL, EVAL_M_PARTIAL, true, "partial match"},
-    {"contains", NULL, EVAL_M_CONTAINS, false, "answers that contain what was hidden"},
-    {"wordset_recall", NULL, EVAL_M_WORDSET, true, "share of the expected words, as CompressKV draws it"},
-    {"rouge1_recall", NULL, EVAL_M_ROUGE1, true, "recall of the needle's words"},
-    {"rouge_pkg_1_p", NULL, EVAL_M_ROUGE_PKG, false, PACKAGE "1, precision"},
-    {"rouge_pkg_1_r", NULL, EVAL_M_ROUGE_PKG + 1, true,
-     PACKAGE "1, recall: share of the answer's words that the needle has"},
-    {"rouge_pkg_1_f", NULL, EVAL_M_ROUGE_PKG + 2, false, PACKAGE "1, F"},
-    {"rouge_pkg_2_p", NULL, EVAL_M_ROUGE_PKG + 3, false, PACKAGE "2, precision"},
-    {"rouge_pkg_2_r", NULL, EVAL_M_ROUGE_PKG + 4, false, PACKAGE "2, recall"},
-    {"rouge_pkg_2_f", NULL, EVAL_M_ROUGE_PKG + 5, false, PACKAGE "2, F"},
-    {"rouge_pkg_l_p", NULL, EVAL_M_ROUGE_PKG + 6, false, PACKAGE "L, precision"},
-    {"rouge_pkg_l_r", NULL, EVAL_M_ROUGE_PKG + 7, false, PACKAGE "L, recall"},
-    {"rouge_pkg_l_f", "rouge_pkg", EVAL_M_ROUGE_PKG + 8, false, PACKAGE "L, F"},
+    {EVAL_M_SCORE, NULL, true, "score"},
+    {EVAL_M_FGT, NULL, true, "first generated token as with the full cache"},
+    {EVAL_M_PARTIAL, NULL, true, "partial match"},
+    {EVAL_M_CONTAINS, NULL, false, "answers that contain what was hidden"},
+    {EVAL_M_WORDSET, NULL, true, "share of the expected words, as CompressKV draws it"},
+    {EVAL_M_ROUGE1, NULL, true, "recall of the needle's words"},
+    {EVAL_M_ROUGE_PKG, NULL, false, PACKAGE "1, precision"},
+    {EVAL_M_ROUGE_PKG + 1, NULL, true, PACKAGE "1, recall: share of the answer's words that the needle has"},
+    {EVAL_M_ROUGE_PKG + 2, NULL, false, PACKAGE "1, F"},
+    {EVAL_M_ROUGE_PKG + 3, NULL, false, PACKAGE "2, precision"},
+    {EVAL_M_ROUGE_PKG + 4, NULL, false, PACKAGE "2, recall"},
+    {EVAL_M_ROUGE_PKG + 5, NULL, false, PACKAGE "2, F"},
+    {EVAL_M_ROUGE_PKG + 6, NULL, false, PACKAGE "L, precision"},
+    {EVAL_M_ROUGE_PKG + 7, NULL, false, PACKAGE "L, recall"},
+    {EVAL_M_ROUGE_PKG + 8, "rouge_pkg", false, PACKAGE "L, F"},
 };
 
 bool eval_heat_shows(const char *name, const struct eval_heat_score *score)
 {
-    return name ? strcmp(name, score->name) == 0 || (score->alias && strcmp(name, score->alias) == 0)
+    return name ? strcmp(name, eval_measure_name(score->measure)) == 0 ||
+                      (score->alias && strcmp(name, score->alias) == 0)
                 : score->usual;
 }
 

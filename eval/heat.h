@@ -30,10 +30,10 @@ bool eval_heat_has(const struct eval_run *run, int32_t task, int32_t variant, en
 
 /* What maps can show. */
 struct eval_heat_score {
-    const char *name, *alias; /* as --niah-score has it; alias: a second name or NULL */
-    enum eval_measure measure;
-    bool usual;        /* drawn where no score is named */
-    const char *about; /* for a reader */
+    enum eval_measure measure; /* --niah-score has its name (eval_measure_name) */
+    const char *alias;         /* a second name or NULL */
+    bool usual;                /* drawn where no score is named */
+    const char *about;         /* for a reader */
 };
 enum { EVAL_N_HEAT_SCORES = 15 };
 #define EVAL_HEAT_NAMES                                                                                     \

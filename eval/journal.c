@@ -6,6 +6,7 @@
 #include "eval/journal.h"
 
 #include "app/console.h"
+#include "app/files.h"
 #include "app/process.h"
 #include "eval/random.h"
 
@@ -91,8 +92,8 @@ static int make_folder(const char *dir)
 /* The kernel gives a lock back when its process ends, however it ends. The file says whose it is. */
 static int take_lock(struct eval_journal *j)
 {
-    char *path, text[32] = "";
-    if (asprintf(&path, "%s/lock", j->dir) < 0)
+    char *path = app_in_folder(j->dir, "lock"), text[32] = "";
+    if (!path)
         return out_of_memory(j);
     j->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     free(path);

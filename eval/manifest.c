@@ -220,16 +220,9 @@ static int no_memory(void)
     return app_fail(APP_FAILED, "out of memory for the run's description");
 }
 
-/* The path of a file in a folder; NULL if memory runs out. */
-static char *in_folder(const char *dir, const char *name)
-{
-    char *path = NULL;
-    return asprintf(&path, "%s/%s", dir, name) < 0 ? NULL : path;
-}
-
 bool eval_manifest_exists(const char *dir)
 {
-    char *path = in_folder(dir, "run.json");
+    char *path = app_in_folder(dir, "run.json");
     const bool exists = path && access(path, F_OK) == 0;
     free(path);
     return exists;
@@ -237,7 +230,7 @@ bool eval_manifest_exists(const char *dir)
 
 bool eval_manifest_samples(struct eval_setup *s, const char *dir)
 {
-    char *path = in_folder(dir, "run.json");
+    char *path = app_in_folder(dir, "run.json");
     if (!path)
         return false;
     json_t *old = json_load_file(path, 0, NULL);
@@ -297,7 +290,7 @@ static int write_run(const char *path, const json_t *run)
 int eval_manifest_check(const char *dir, const json_t *run)
 {
     struct stat st;
-    char *path = in_folder(dir, "run.json"), *results = in_folder(dir, "results.jsonl");
+    char *path = app_in_folder(dir, "run.json"), *results = app_in_folder(dir, "results.jsonl");
     int rc = run && path && results ? APP_OK : no_memory();
     if (rc == APP_OK && access(path, F_OK) == 0)
         rc = compare(path, run);
@@ -310,7 +303,7 @@ int eval_manifest_check(const char *dir, const json_t *run)
 
 int eval_manifest_claim(const char *dir, const json_t *run)
 {
-    char *path = in_folder(dir, "run.json");
+    char *path = app_in_folder(dir, "run.json");
     int rc = path ? eval_manifest_check(dir, run) : no_memory();
     if (rc == APP_OK && access(path, F_OK) != 0)
         rc = write_run(path, run);
@@ -320,7 +313,7 @@ int eval_manifest_claim(const char *dir, const json_t *run)
 
 int eval_manifest_left_out(const char *dir, int64_t n_too_long, int64_t n_unmade)
 {
-    char *path = in_folder(dir, "run.json");
+    char *path = app_in_folder(dir, "run.json");
     if (!path)
         return no_memory();
     json_t *run = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);

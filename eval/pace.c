@@ -5,6 +5,7 @@
 #include "app/console.h"
 #include "app/process.h"
 #include "app/values.h"
+#include "eval/listen.h"
 #include "eval/manifest.h"
 #include "eval/stats.h"
 
@@ -49,7 +50,7 @@ static int measure(struct eval_pace *p, const struct eval_machine *m)
     p->step_ms = (app_now_ms() - start) / STEPS;
     wnw_session_free(s);
     p->measured = true;
-    return status == WNW_OK || status == WNW_E_NOT_FINITE ? APP_OK : app_fail_status(status);
+    return eval_status_code(status);
 }
 
 /* Readings and batches of one sample. */

@@ -262,8 +262,8 @@ static int read_records(struct runner *x)
 
 static int write_form(const struct eval_args *args, const char *name, const struct eval_doc *d)
 {
-    char *path;
-    if (asprintf(&path, "%s/%s", args->app.out, name) < 0)
+    char *path = app_in_folder(args->app.out, name);
+    if (!path)
         return no_memory();
     const int rc = eval_doc_write(d, path, NULL);
     free(path);

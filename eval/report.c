@@ -3,6 +3,7 @@
 #include "eval/report_impl.h"
 
 #include "app/console.h"
+#include "app/files.h"
 #include "app/json.h"
 #include "app/output.h"
 #include "eval/args.h"
@@ -66,12 +67,6 @@ struct places {
     char *of[N_FORMS]; /* owned */
 };
 
-static char *in_folder(const char *folder, const char *name)
-{
-    char *path = NULL;
-    return asprintf(&path, "%s/%s", folder, name) < 0 ? NULL : path;
-}
-
 /* One folder gets all forms beside its results; otherwise there is the HTML file alone. */
 static int find_places(struct places *p, char *const *folders, int32_t n, const char *out,
                        const struct app_inputs *inputs)
@@ -81,7 +76,7 @@ static int find_places(struct places *p, char *const *folders, int32_t n, const 
     int rc = APP_OK;
     *p = (struct places){{NULL}};
     for (int i = 0; rc == APP_OK && i < (beside ? N_FORMS : 1); i++) {
-        p->of[i] = beside ? in_folder(folders[0], names[i]) : strdup(out ? out : names[i]);
+        p->of[i] = beside ? app_in_folder(folders[0], names[i]) : strdup(out ? out : names[i]);
         rc = p->of[i] ? app_out_check(p->of[i], inputs) : no_memory();
     }
     return rc;
@@ -92,7 +87,7 @@ static void add_inputs(struct app_inputs *inputs, char *const *folders, int32_t 
     static const char *const names[] = {"results.jsonl", "run.json"};
     for (int32_t i = 0; i < n; i++)
         for (int k = 0; k < 2; k++) {
-            char *path = in_folder(folders[i], names[k]);
+            char *path = app_in_folder(folders[i], names[k]);
             app_inputs_add(inputs, path);
             free(path);
         }

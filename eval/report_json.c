@@ -137,13 +137,13 @@ static void add_maps(json_t **list, const struct eval_run *run, const struct eva
                     app_json_append(&cells, json_pack("[i,f,f,i]", h.length[k % h.n_lengths],
                                                       h.depth[k / h.n_lengths], h.value[k], h.n[k]));
             if (h.n_depths > 0)
-                app_json_append(list,
-                                json_pack("{s:o,s:s,s:o,s:f,s:o,s:o,s:o,s:o}", "task",
-                                          app_json_text(run->tasks[task]), "score", score->name, "config",
-                                          app_json_text(run->variants[b->rows[i].variant].id), "mean", h.mean,
-                                          "wilson_lo", number(h.binary ? h.wilson.lo : NAN), "wilson_hi",
-                                          number(h.binary ? h.wilson.hi : NAN), "unprotected",
-                                          number(h.unprotected), "cells", cells));
+                app_json_append(list, json_pack("{s:o,s:s,s:o,s:f,s:o,s:o,s:o,s:o}", "task",
+                                                app_json_text(run->tasks[task]), "score",
+                                                eval_measure_name(score->measure), "config",
+                                                app_json_text(run->variants[b->rows[i].variant].id), "mean",
+                                                h.mean, "wilson_lo", number(h.binary ? h.wilson.lo : NAN),
+                                                "wilson_hi", number(h.binary ? h.wilson.hi : NAN),
+                                                "unprotected", number(h.unprotected), "cells", cells));
             else
                 json_decref(cells);
             eval_heat_clear(&h);

@@ -21,7 +21,7 @@ static void put_map(struct eval_doc *d, const struct eval_run *run, const struct
             eval_doc_put(d, ",");
             eval_doc_csv(d, texts[i]);
         }
-        eval_doc_put(d, ",%s,%d,%g,%.10g,%d\n", score->name, h.length[k % h.n_lengths],
+        eval_doc_put(d, ",%s,%d,%g,%.10g,%d\n", eval_measure_name(score->measure), h.length[k % h.n_lengths],
                      h.depth[k / h.n_lengths], h.value[k], h.n[k]);
     }
     eval_heat_clear(&h);

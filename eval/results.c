@@ -3,6 +3,7 @@
 #include "eval/results.h"
 
 #include "app/console.h"
+#include "app/files.h"
 #include "eval/info.h"
 
 #include <math.h>
@@ -13,8 +14,7 @@
 
 static char *results_path(const char *folder)
 {
-    char *path = NULL;
-    return asprintf(&path, "%s/results.jsonl", folder) < 0 ? NULL : path;
+    return app_in_folder(folder, "results.jsonl");
 }
 
 static int no_memory(const char *folder)

@@ -25,10 +25,10 @@ static char *model_name(const json_t *info)
 
 int eval_info_read(struct eval_run *run, const char *folder)
 {
-    char *path = NULL, *text = NULL;
+    char *path = app_in_folder(folder, "run.json"), *text = NULL;
     size_t len;
     json_error_t error;
-    if (asprintf(&path, "%s/run.json", folder) < 0)
+    if (!path)
         return app_fail(APP_FAILED, "out of memory for '%s'", folder);
     int rc = app_read_file(&text, &len, path);
     if (rc == APP_OK) {

@@ -51,6 +51,12 @@ bool eval_set_exists(const struct eval_set *set, const char *folder)
     return there;
 }
 
+int32_t eval_set_max_new(const struct eval_set_reader *r)
+{
+    const int32_t own = r->set->max_new + r->extra_new;
+    return own > r->least_new ? own : r->least_new;
+}
+
 int32_t eval_set_max_prompt(int32_t n_ctx, int32_t max_new, int32_t overhead)
 {
     const int32_t room = n_ctx - max_new - overhead - RESERVE;
@@ -172,11 +178,8 @@ static int fit_prompt(struct eval_sample *s, const struct eval_set_reader *r)
 int eval_set_next(struct eval_set_reader *r, struct eval_sample *s, bool *more)
 {
     json_t *o;
-    const int32_t max_new = r->set->max_new + r->extra_new;
-    *s = (struct eval_sample){.task = r->set->name,
-                              .metric = r->set->metric,
-                              .max_new = max_new > r->least_new ? max_new : r->least_new,
-                              .index = r->index};
+    *s = (struct eval_sample){
+        .task = r->set->name, .metric = r->set->metric, .max_new = eval_set_max_new(r), .index = r->index};
     int rc = eval_jsonl_next(&r->file, &o);
     *more = rc == APP_OK && o;
     if (!*more)

@@ -62,15 +62,13 @@ int eval_setup_open_set(struct eval_set_reader *r, const struct eval_setup *s, c
     r->extra_new = eval_extra_tokens(s->args, set);
     r->chat_always = strcmp(set->group, "longbench") == 0 && strcmp(s->args->lb_chat, "all") == 0;
     r->least_new = eval_answer_tokens(s->args, s->suite);
-    const int32_t own_new = set->max_new + r->extra_new,
-                  max_new = own_new > r->least_new ? own_new : r->least_new;
     const bool scb = strcmp(set->group, "scbench") == 0;
     r->n_ctx = scb ? s->world.n_ctx : 0;
     r->overhead = overhead;
     r->max_prompt = s->args->max_prompt != APP_UNSET ? (int32_t)s->args->max_prompt
                     : set->flags & EVAL_OWN_FILE || scb
                         ? 0
-                        : eval_set_max_prompt(s->world.n_ctx, max_new, overhead);
+                        : eval_set_max_prompt(s->world.n_ctx, eval_set_max_new(r), overhead);
     return APP_OK;
 }
 
