@@ -177,24 +177,30 @@ static void test_strata_of_one(void **state)
     assert_string_equal(eval_verdict(&eight), "~");
 }
 
-/* 95 % intervals of a method that answers 60 % contain 60 in at least 93 of 100 runs (binary, n = 100). */
+/* Whether the 95 % interval of n answers of a method that answers 60 % contains 60. Answers are of one task where stratum is
+ * NULL. */
+static bool covers(uint64_t seed, size_t n, const size_t *stratum, size_t n_strata)
+{
+    struct eval_random r = eval_random_seed(seed);
+    double d[100];
+    struct eval_paired p;
+    for (size_t i = 0; i < n; i++)
+        d[i] = (eval_random_uniform(&r) < 0.6) - 1.0;
+    assert_true(eval_bootstrap(
+        &p, &(struct eval_pairs){.d = d, .n = n, .stratum = stratum, .n_strata = n_strata}, &r));
+    return p.over.lo <= -0.4 + 1e-12 && p.over.hi >= -0.4 - 1e-12;
+}
+
 static void test_coverage(void **state)
 {
     int n_good = 0;
     (void)state;
-    for (int run = 0; run < 100; run++) {
-        struct eval_random r = eval_random_seed((uint64_t)run);
-        double d[100];
-        struct eval_paired p;
-        for (int i = 0; i < 100; i++)
-            d[i] = (eval_random_uniform(&r) < 0.6) - 1.0;
-        assert_true(eval_bootstrap(&p, &(struct eval_pairs){.d = d, .n = 100}, &r));
-        n_good += p.over.lo <= -0.4 + 1e-12 && p.over.hi >= -0.4 - 1e-12;
-    }
+    for (uint64_t run = 0; run < 100; run++)
+        n_good += covers(run, 100, NULL, 0);
     assert_in_range(n_good, 93, 100);
 }
 
-/* The same of 20 tasks with 2 samples each: drawing as many as there are would miss 60 in a sixth of the runs. */
+/* 20 tasks with 2 samples each: drawing as many as there are would miss 60 in a sixth of the runs. */
 static void test_coverage_of_small_strata(void **state)
 {
     size_t stratum[21];
@@ -202,16 +208,8 @@ static void test_coverage_of_small_strata(void **state)
     (void)state;
     for (size_t i = 0; i <= 20; i++)
         stratum[i] = 2 * i;
-    for (int run = 0; run < 200; run++) {
-        struct eval_random r = eval_random_seed((uint64_t)run);
-        double d[40];
-        struct eval_paired p;
-        for (int i = 0; i < 40; i++)
-            d[i] = (eval_random_uniform(&r) < 0.6) - 1.0;
-        assert_true(eval_bootstrap(
-            &p, &(struct eval_pairs){.d = d, .n = 40, .stratum = stratum, .n_strata = 20}, &r));
-        n_good += p.over.lo <= -0.4 + 1e-12 && p.over.hi >= -0.4 - 1e-12;
-    }
+    for (uint64_t run = 0; run < 200; run++)
+        n_good += covers(run, 40, stratum, 20);
     assert_in_range(n_good, 182, 200);
 }
 
