@@ -16,7 +16,7 @@ static const struct app_option model_options[] = {
      "choice",
      AT(kv_tail), 0, 1048576, "0, or 32 to 1048576"},
     {"attn", 0, APP_TEXT, "KIND", "own", NULL,
-     "attention: own (our kernels), f32 (the same without bf16) or ggml (standard operations)", AT(attn), 0,
+     "attention: own (our kernels), f32 (the same without bf16 and bytes) or ggml (standard operations)", AT(attn), 0,
      0, NULL},
 };
 APP_GROUP(app_group_model, "Model", model_options);

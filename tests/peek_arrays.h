@@ -20,6 +20,7 @@
 #include "kernel/bf16.h"
 #include "kernel/kernel_impl.h"
 #include "kernel/matmul.h"
+#include "kernel/score8.h"
 #include "model/rope.h"
 
 #endif

@@ -24,6 +24,9 @@
 /* Products in bf16 round queries, keys, weights and values by up to 2^-9 of themselves. */
 #define TOLERANCE_BF16 0.02
 
+/* Scores of far entries in bytes, beside float32: they are off by 0.25 at most, as a root mean square. */
+#define TOLERANCE_BYTES 0.01
+
 struct shape {
     int32_t n_head, n_head_kv, d;
     wnw_kv_type type;
@@ -177,20 +180,64 @@ static double error_of(struct fixture *f)
     return test_relative_error(f->out, f->ref, f->n_q);
 }
 
+/* Whether no panels of queries are multiplied. */
+static bool is_few(const struct fixture *f)
+{
+    const struct shape *s = &f->s;
+    return wnw__attend_is_decode(f->shared, s->n_tok) ||
+           s->n_tok * (s->n_head / s->n_head_kv) <= WNW_ATTEND_NT_ROWS;
+}
+
+static void check_error(struct fixture *f, const char *what, const char *name, double most)
+{
+    const struct shape *s = &f->s;
+    const double e = error_of(f);
+    if (!(e <= most))
+        fail_msg("%s, %s: error %g for %d/%d heads, d %d, type %d, %d new, %d past, window %d", what, name, e,
+                 s->n_head, s->n_head_kv, s->d, (int)s->type, s->n_tok, s->n_past, s->n_swa);
+}
+
 /* Products in bf16: near the reference, and float32 where they are not used. */
 static void check_bf16(struct fixture *f)
 {
-    const struct shape *s = &f->s;
-    const bool few = wnw__attend_is_decode(f->shared, s->n_tok) ||
-                     s->n_tok * (s->n_head / s->n_head_kv) <= WNW_ATTEND_NT_ROWS;
     f->shared->vec = wnw__vec_at(0);
+    f->shared->score8 = NULL;
     for (int i = 0; wnw__bf16_at(i); i++) {
         f->shared->bf16 = wnw__bf16_at(i);
-        const double e = error_of(f);
-        if (!(e <= (few || s->type == WNW_KV_F32 ? tolerance_of(s) : TOLERANCE_BF16)))
-            fail_msg("bf16, %s: error %g for %d/%d heads, d %d, type %d, %d new, %d past, window %d",
-                     f->shared->bf16->name, e, s->n_head, s->n_head_kv, s->d, (int)s->type, s->n_tok,
-                     s->n_past, s->n_swa);
+        check_error(f, "bf16", f->shared->bf16->name,
+                    is_few(f) || f->s.type == WNW_KV_F32 ? tolerance_of(&f->s) : TOLERANCE_BF16);
+    }
+}
+
+/* The version whose panels have so many rows, NULL if there is none. */
+static const struct wnw__score8 *score8_of(int32_t panel_rows)
+{
+    const struct wnw__score8 *v = NULL;
+    for (int i = 0; wnw__score8_at(i); i++)
+        if (wnw__score8_at(i)->panel_rows == panel_rows)
+            v = wnw__score8_at(i);
+    return v;
+}
+
+/* Scores in bytes, beside other products in float32 and in bf16. */
+static void check_score8(struct fixture *f)
+{
+    bool far = false;
+    for (int32_t ih = 0; ih < f->s.n_head_kv; ih++)
+        far = far || f->s.len[ih] + f->s.n_tok > 3 * WNW_TILE;
+    far = far && !is_few(f) && f->s.type == WNW_KV_F16 && f->s.n_swa <= 0;
+    for (int i = 0; wnw__vec_at(i); i++) {
+        f->shared->bf16 = NULL;
+        f->shared->vec = wnw__vec_at(i);
+        f->shared->score8 = score8_of(f->shared->vec->panel_rows);
+        if (f->shared->score8)
+            check_error(f, "bytes", f->shared->score8->name, far ? TOLERANCE_BYTES : tolerance_of(&f->s));
+    }
+    f->shared->vec = wnw__vec_at(0);
+    for (int i = 0; far && wnw__bf16_at(i); i++) {
+        f->shared->bf16 = wnw__bf16_at(i);
+        f->shared->score8 = score8_of(f->shared->bf16->panel_rows);
+        check_error(f, "bytes and bf16", f->shared->bf16->name, TOLERANCE_BF16);
     }
 }
 
@@ -205,6 +252,7 @@ static void check_shape(const struct shape *s)
     for (int i = 0; wnw__vec_at(i); i++) {
         f.shared->vec = wnw__vec_at(i);
         f.shared->bf16 = NULL;
+        f.shared->score8 = NULL;
         const double e = error_of(&f);
         if (!(e <= tolerance_of(s)))
             fail_msg("%s: error %g for %d/%d heads, d %d, type %d, %d new, %d past, window %d",
@@ -212,6 +260,7 @@ static void check_shape(const struct shape *s)
                      s->n_swa);
     }
     check_bf16(&f);
+    check_score8(&f);
     fixture_free(&f);
 }
 
@@ -410,6 +459,55 @@ static void bf16_is_exact_where_it_can_be(void **state)
     }
 }
 
+/* Runs with and without scores in bytes; sets differs[ih] if that changes an output of KV head ih. */
+static void compare_score8(struct fixture *f, bool differs[3])
+{
+    const struct shape *s = &f->s;
+    float *without = malloc(f->n_q * sizeof *without);
+    assert_non_null(without);
+    f->shared->score8 = NULL;
+    wnw__attend_run(&f->op, f->q, NULL, NULL, without, 0, 1);
+    f->shared->score8 = score8_of(f->shared->bf16 ? f->shared->bf16->panel_rows : f->shared->vec->panel_rows);
+    assert_non_null(f->shared->score8);
+    wnw__attend_run(&f->op, f->q, NULL, NULL, f->out, 0, 1);
+    for (int32_t h = 0; h < s->n_head; h++)
+        for (int32_t t = 0; t < s->n_tok; t++) {
+            const size_t at = ((size_t)t * (size_t)s->n_head + (size_t)h) * (size_t)s->d;
+            if (memcmp(f->out + at, without + at, (size_t)s->d * sizeof *without) != 0)
+                differs[h / (s->n_head / s->n_head_kv)] = true;
+        }
+    free(without);
+}
+
+/* Bytes are for what is far: the last row of head 0 has a tile of that kind, in head 1 it lacks one entry. Head 2 has
+ * several, but in each a key with one large element, or one that is not a number. */
+static void near_entries_have_no_bytes(void **state)
+{
+    (void)state;
+    for (int i = 0; wnw__bf16_at(i); i++) {
+        const struct shape s = {.n_head = 9,
+                                .n_head_kv = 3,
+                                .d = 64,
+                                .len = {3 * WNW_TILE - 39, 3 * WNW_TILE - 40, 700},
+                                .n_past = 900,
+                                .n_tok = 40};
+        struct fixture f;
+        bool differs[3] = {false};
+        fixture_init(&f, &s, 1);
+        for (int32_t j = 0; j < 700; j += WNW_TILE / 2) {
+            uint16_t *key = (uint16_t *)(void *)(f.layer.k + (size_t)(f.layer.off[2] + j) * 128);
+            key[j % 64] = j % 128 < 64 ? 0x7000 /* 8192 */ : 0x7e00;
+        }
+        f.shared->bf16 = wnw__bf16_at(i);
+        wnw__attend_store(&f.op, f.k, f.v, 0, 1);
+        compare_score8(&f, differs);
+        assert_true(differs[0]);
+        assert_false(differs[1]);
+        assert_false(differs[2]);
+        fixture_free(&f);
+    }
+}
+
 /* Any number of threads, also more than there is scratch for, and any interleaving: the same bits. */
 static void threads_do_not_matter(void **state)
 {
@@ -523,6 +621,7 @@ static void graph_operation(void **state)
         struct graph g;
         fixture_init(&f, &s, 2);
         f.shared->bf16 = NULL;
+        f.shared->score8 = NULL;
         graph_init(&g, &f);
         assert_int_equal(ggml_graph_compute_with_ctx(g.ctx, g.gf, n_threads), GGML_STATUS_SUCCESS);
         wnw__attend_ref(&f.op, f.q, f.ref);
@@ -569,6 +668,7 @@ int main(void)
         cmocka_unit_test(two_keys_by_hand),
         cmocka_unit_test(extreme_scores),
         cmocka_unit_test(bf16_is_exact_where_it_can_be),
+        cmocka_unit_test(near_entries_have_no_bytes),
         cmocka_unit_test(threads_do_not_matter),
         cmocka_unit_test(store_writes_new_rows_only),
         cmocka_unit_test(graph_operation),

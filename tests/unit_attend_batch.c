@@ -283,6 +283,7 @@ static void agrees_with_reference(void **state)
             for (int32_t il = 0; il < N_LAYER; il++) {
                 f.shared->vec = wnw__vec_at(v);
                 f.shared->bf16 = NULL;
+                f.shared->score8 = NULL;
                 run(&f, il, false, 1);
                 wnw__attend_ref(&f.op, f.q, f.expect);
                 const double e = test_relative_error(f.out, f.expect, f.n_q);
@@ -394,6 +395,7 @@ static void own_operation_in_a_graph(void **state)
             fixture_init(&f, &shapes[i], 2);
             f.op.il = il;
             f.shared->bf16 = NULL;
+            f.shared->score8 = NULL;
             assert_int_equal(wnw__attend_shared_reserve(f.shared, &f.batch, il, il + 1), WNW_OK);
             compute(&f, &g, false);
             wnw__attend_ref(&f.op, f.q, f.expect);

@@ -13,7 +13,8 @@
  * sliding window, if it has one) and the rows of its slice up to itself; it never sees another slice.
  *
  * Where the CPU has products in bf16, the own attention rounds the queries, keys, weights and values of pieces of many
- * rows to it, unless the cache is float32 (decision 039). The result for a slice depends on that slice alone, bit for
+ * rows to it, unless the cache is float32 (decision 039), and where it has products of bytes, scores of far entries are
+ * computed in them (decision 042). The result for a slice depends on that slice alone, bit for
  * bit: neither on the other slices of the batch nor on the number of threads (decision 004).
  */
 #ifndef WNW_ATTEND_H
@@ -31,7 +32,7 @@ struct wnw__attend_dims {
     int32_t n_head, n_head_kv, d;
     int32_t n_threads;
     int32_t n_ubatch; /* most rows in one batch */
-    bool float32;     /* no products in bf16 */
+    bool float32;     /* no products in bf16 or bytes */
 };
 
 /* Statistics of the columns of the matrix of attention probabilities: for each query head and entry, over the rows. */

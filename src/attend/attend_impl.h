@@ -4,6 +4,7 @@
  * that share a KV head go through its entries together, so that keys and values are read and converted once
  * per group. attend_tile.c streams entries past a set of queries; attend_decode.c and attend_prefill.c decide
  * which queries and entries of a slice make a unit of work; attend_columns.c adds up columns while prefill goes on;
+ * attend_far.c computes scores of far entries in bytes;
  * attend_run.c has threads take the units of all slices.
  */
 #ifndef WNW_ATTEND_IMPL_H
@@ -12,6 +13,7 @@
 #include "attend/attend.h"
 #include "kernel/bf16.h"
 #include "kernel/kernel_impl.h"
+#include "kernel/score8.h"
 
 #include <stdatomic.h>
 
@@ -40,10 +42,11 @@ struct wnw__attend_place {
 struct wnw__attend_shared {
     struct wnw__attend_dims dims;
     const struct wnw__vec *vec;
-    const struct wnw__bf16 *bf16; /* NULL: the products of many queries are float32, too */
-    int32_t group;                /* query heads per KV head */
-    int32_t rows;                 /* most queries in one unit, multiple of WNW_ROWS_PAD */
-    int32_t ld;                   /* d rounded up to WNW_TILE_PAD */
+    const struct wnw__bf16 *bf16;     /* NULL: the products of many queries are float32, too */
+    const struct wnw__score8 *score8; /* NULL: no scores in bytes */
+    int32_t group;                    /* query heads per KV head */
+    int32_t rows;                     /* most queries in one unit, multiple of WNW_ROWS_PAD */
+    int32_t ld;                       /* d rounded up to WNW_TILE_PAD */
 
     float *work;        /* [n_threads][work_floats], see wnw__attend_work_at */
     size_t work_floats; /* per thread */
@@ -97,6 +100,18 @@ struct wnw__attend_kept {
     int32_t rows; /* queries that a tile has room for */
 };
 
+/* What scores in bytes need: attend_far.c. */
+struct wnw__attend_far {
+    bool on;                        /* the queries at hand are here */
+    uint32_t *q;                    /* [rows][d / 4] in panels */
+    float *q_scale, *q_square;      /* [rows] */
+    int32_t *q_first;               /* [rows] */
+    struct wnw__score8_size q_most; /* of all rows */
+    uint32_t *k;                    /* [d / 4][WNW_TILE] of the tile at hand */
+    float *k_scale;                 /* [WNW_TILE] */
+    uint8_t *taken;                 /* [rows] whether its scores for the tile at hand are in bytes */
+};
+
 /* One thread's scratch. */
 struct wnw__attend_work {
     float *q;           /* [rows][d], or panels: wnw__attend_seal */
@@ -109,6 +124,7 @@ struct wnw__attend_work {
     float *corr;        /* [rows] */
     int32_t *from, *to; /* [rows] entries that the row sees: from <= i < to */
     int32_t *old;       /* [rows] behind the sinks, entries below it are old for the row (wnw__cache_old) */
+    struct wnw__attend_far far;
     struct wnw__attend_kept *kept; /* where tiles go that are to be kept; NULL: `s` is used again and again */
 };
 
@@ -177,6 +193,28 @@ void wnw__attend_keys(const struct wnw__attend_job *job, const struct wnw__kv_ru
 /* s[n_query, rounded up to whole panels][WNW_TILE] = panels . w->kt */
 void wnw__attend_scores(const struct wnw__attend_job *job, const float *panels, int32_t n_query,
                         const struct wnw__attend_work *w, float *s);
+
+/* Whether what the kernels for many queries take is made of stored rows without going by way of float32. */
+static inline bool wnw__attend_is_direct(const struct wnw__kv_run *rows, int32_t d)
+{
+    return rows->type == WNW_KV_F16 && d % WNW_TILE_PAD == 0;
+}
+
+/* ---- Scores of far entries ---- */
+
+/* Takes panels [panels][d][wnw__attend_panel_rows] of n_query queries, complete with zeros, if some of what they see may
+ * be far. */
+void wnw__attend_far_load(const struct wnw__attend_job *job, const float *panels, int32_t n_query,
+                          struct wnw__attend_work *w);
+/* Decides which of those queries' scores with the stored rows, which are entries from `at` on, are computed in bytes.
+ * Returns their number. */
+int32_t wnw__attend_far_choose(const struct wnw__attend_job *job, const struct wnw__kv_run *rows, int32_t at,
+                               int32_t n_query, struct wnw__attend_work *w);
+/* Sets these scores, `chosen` many, in w->s. */
+void wnw__attend_far_scores(const struct wnw__attend_job *job, int32_t chosen, int32_t n_query,
+                            struct wnw__attend_work *w);
+
+/* ---- One thread ---- */
 
 size_t wnw__attend_work_floats(const struct wnw__attend_shared *sh);
 struct wnw__attend_work wnw__attend_work_at(const struct wnw__attend_shared *sh, int ith);

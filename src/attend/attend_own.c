@@ -38,6 +38,7 @@ int wnw__attend_shared_new(struct wnw__attend_shared **out, const struct wnw__at
     sh->dims = *dims;
     sh->vec = wnw__vec_at(0);
     sh->bf16 = dims->float32 ? NULL : wnw__bf16_best();
+    sh->score8 = dims->float32 ? NULL : wnw__score8_best();
     sh->group = dims->n_head / dims->n_head_kv;
     sh->rows = wnw__attend_round_up(sh->group > WNW_ATTEND_ROWS ? sh->group : WNW_ATTEND_ROWS, WNW_ROWS_PAD);
     sh->ld = wnw__attend_round_up(dims->d, WNW_TILE_PAD);

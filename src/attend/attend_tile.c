@@ -16,7 +16,8 @@ size_t wnw__attend_work_floats(const struct wnw__attend_shared *sh)
 {
     const size_t rows = (size_t)sh->rows, d = (size_t)sh->dims.d, ld = (size_t)sh->ld;
     return padded(rows * d) + 2 * padded(WNW_TILE * d) + WNW_TILE * ld + rows * WNW_TILE +
-           rows * WNW_TILE / 2 + padded(rows * ld) + 6 * padded(rows);
+           rows * WNW_TILE / 2 + padded(rows * ld) + 10 * padded(rows) + padded(rows * d / 4) +
+           WNW_TILE * (d / 4) + WNW_TILE;
 }
 
 struct wnw__attend_work wnw__attend_work_at(const struct wnw__attend_shared *sh, int ith)
@@ -36,6 +37,14 @@ struct wnw__attend_work wnw__attend_work_at(const struct wnw__attend_shared *sh,
     w.from = (int32_t *)(void *)(w.corr + padded(rows));
     w.to = w.from + padded(rows);
     w.old = w.to + padded(rows);
+    w.far = (struct wnw__attend_far){0};
+    w.far.q_scale = (float *)(void *)(w.old + padded(rows));
+    w.far.q_square = w.far.q_scale + padded(rows);
+    w.far.q_first = (int32_t *)(void *)(w.far.q_square + padded(rows));
+    w.far.taken = (uint8_t *)(w.far.q_first + padded(rows));
+    w.far.q = (uint32_t *)(void *)(w.far.q_first + 2 * padded(rows));
+    w.far.k = w.far.q + padded(rows * d / 4);
+    w.far.k_scale = (float *)(void *)(w.far.k + WNW_TILE * (d / 4));
     w.kept = NULL;
     return w;
 }
@@ -76,12 +85,6 @@ void wnw__attend_seal(const struct wnw__attend_job *job, float *panels, int32_t 
         sh->bf16->pair_rows(panels, d, mr, pairs);
 }
 
-/* Whether bf16 pairs are made of stored rows without going by way of float32. */
-static bool is_direct(const struct wnw__kv_run *rows, int32_t d)
-{
-    return rows->type == WNW_KV_F16 && d % WNW_TILE_PAD == 0;
-}
-
 void wnw__attend_keys(const struct wnw__attend_job *job, const struct wnw__kv_run *rows,
                       const struct wnw__attend_work *w)
 {
@@ -89,7 +92,7 @@ void wnw__attend_keys(const struct wnw__attend_job *job, const struct wnw__kv_ru
     const int32_t d = sh->dims.d;
     const bool bf16 = wnw__attend_is_bf16(job);
     uint32_t *pairs = (uint32_t *)(void *)w->kt;
-    if (bf16 && is_direct(rows, d)) {
+    if (bf16 && wnw__attend_is_direct(rows, d)) {
         sh->bf16->keys_f16((const uint16_t *)(const void *)rows->k, rows->n, d, pairs);
         return;
     }
@@ -131,8 +134,10 @@ void wnw__attend_load(const struct wnw__attend_job *job, const struct wnw__atten
         w->to[i] = len + t + 1;
         w->old[i] = wnw__cache_old(job->slice->cache, job->layer, r->ih, t);
     }
-    if (panels)
+    if (panels) {
+        wnw__attend_far_load(job, w->q, n_query, w);
         wnw__attend_seal(job, w->q, n_query);
+    }
     for (int32_t i = 0; i < sh->rows; i++) {
         w->m[i] = -FLT_MAX; /* finite, so that m - m and -inf - m are defined */
         w->l[i] = 0.0f;
@@ -166,10 +171,10 @@ static bool is_converted_once(const struct wnw__kv_run *rows, int32_t n_query)
     return n_query > 4 && (rows->type == WNW_KV_Q8_0 || rows->type == WNW_KV_Q4_0);
 }
 
-/* s = q . k for n stored rows. Many queries share a converted and transposed tile; few read the stored
- * rows. */
-static void score_tile(const struct wnw__attend_job *job, const struct wnw__kv_run *rows, int32_t n_query,
-                       const struct wnw__attend_work *w)
+/* s = q . k for n stored rows, entries from `at` on. Many queries share a converted and transposed tile; few read the
+ * stored rows. */
+static void score_tile(const struct wnw__attend_job *job, const struct wnw__kv_run *rows, int32_t at,
+                       int32_t n_query, struct wnw__attend_work *w)
 {
     const struct wnw__attend_shared *sh = job->op->shared;
     const struct wnw__vec *vec = sh->vec;
@@ -178,8 +183,13 @@ static void score_tile(const struct wnw__attend_job *job, const struct wnw__kv_r
         vec->mul_rows(rows->type, w->q, n_query, rows->k, rows->row_bytes, rows->n, d, 1.0f, w->s, WNW_TILE);
         return;
     }
-    wnw__attend_keys(job, rows, w);
-    wnw__attend_scores(job, w->q, n_query, w, w->s);
+    const int32_t far = wnw__attend_far_choose(job, rows, at, n_query, w);
+    if (far < n_query) {
+        wnw__attend_keys(job, rows, w);
+        wnw__attend_scores(job, w->q, n_query, w, w->s);
+    }
+    if (far > 0)
+        wnw__attend_far_scores(job, far, n_query, w);
 }
 
 /* Whether the products of so many queries are bf16. */
@@ -203,7 +213,7 @@ static void value_tile_bf16(const struct wnw__attend_shared *sh, const struct wn
                             int32_t n_query, const struct wnw__attend_work *w)
 {
     uint32_t *v = (uint32_t *)(void *)w->vf;
-    if (is_direct(rows, sh->dims.d)) {
+    if (wnw__attend_is_direct(rows, sh->dims.d)) {
         sh->bf16->values_f16((const uint16_t *)(const void *)rows->v, rows->n, sh->dims.d, v);
     } else {
         sh->vec->to_f32(rows->type, rows->v, rows->n, sh->dims.d, w->vf, sh->ld);
@@ -283,7 +293,7 @@ static void stream_part(const struct wnw__attend_job *job, int32_t n_query,
         tile.n = n - j < WNW_TILE ? n - j : WNW_TILE;
         if (w->kept)
             wnw__attend_keep_tile(w, part->from + i + j, tile.n);
-        score_tile(job, &tile, n_query, w);
+        score_tile(job, &tile, part->from + i + j, n_query, w);
         mask_tile(w, n_query, part->seen, part->from + i + j, tile.n);
         softmax_tile(job, n_query, w);
         if (w->kept)

@@ -38,38 +38,6 @@ static void values_f16(const uint16_t *src, int32_t n, int32_t d, uint32_t *dst)
         }
 }
 
-/* Transposes 16 x 16 words in four steps, each of which doubles the side of the squares that are done. */
-INLINE void transpose(__m512i r[VW])
-{
-    __m512i t[VW];
-    UNROLL
-    for (int i = 0; i < VW; i += 2) {
-        t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
-        t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
-    }
-    UNROLL
-    for (int i = 0; i < VW; i += 4) { /* r[i + k] has words k, k + 4, k + 8 and k + 12 of rows i .. i + 3 */
-        r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-        r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-        r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-        r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-    }
-    UNROLL
-    for (int k = 0; k < 4; k++) {
-        t[k] = _mm512_shuffle_i32x4(r[k], r[k + 4], 0x88);
-        t[k + 4] = _mm512_shuffle_i32x4(r[k], r[k + 4], 0xdd);
-        t[k + 8] = _mm512_shuffle_i32x4(r[k + 8], r[k + 12], 0x88);
-        t[k + 12] = _mm512_shuffle_i32x4(r[k + 8], r[k + 12], 0xdd);
-    }
-    UNROLL
-    for (int k = 0; k < 4; k++) {
-        r[k] = _mm512_shuffle_i32x4(t[k], t[k + 8], 0x88);
-        r[k + 4] = _mm512_shuffle_i32x4(t[k + 4], t[k + 12], 0x88);
-        r[k + 8] = _mm512_shuffle_i32x4(t[k], t[k + 8], 0xdd);
-        r[k + 12] = _mm512_shuffle_i32x4(t[k + 4], t[k + 12], 0xdd);
-    }
-}
-
 static void keys_f16(const uint16_t *src, int32_t n, int32_t d, uint32_t *dst)
 {
     for (int32_t j = 0; j < n; j += VW)
@@ -80,7 +48,7 @@ static void keys_f16(const uint16_t *src, int32_t n, int32_t d, uint32_t *dst)
                 const uint16_t *row = src + (int64_t)(j + i < n ? j + i : n - 1) * d + c;
                 r[i] = (__m512i)_mm512_cvtne2ps_pbh(v_load_f16(row + VW), v_load_f16(row));
             }
-            transpose(r);
+            transpose16(r);
             UNROLL
             for (int32_t i = 0; i < VW; i++)
                 _mm512_storeu_si512(dst + (int64_t)(c / 2 + i) * WNW_TILE + j, r[i]);

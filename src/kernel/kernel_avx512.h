@@ -3,6 +3,8 @@
 #ifndef WNW_KERNEL_AVX512_H
 #define WNW_KERNEL_AVX512_H
 
+#include "kernel/unroll.h"
+
 #include <immintrin.h>
 #include <stdint.h>
 
@@ -24,6 +26,38 @@ WNW_FOLD4(sum4, _mm512_add_ps)
 static inline __m512 v_load_f16(const uint16_t *p)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+
+/* Transposes 16 x 16 words in four steps, each of which doubles the side of the squares that are done. */
+INLINE void transpose16(__m512i r[16])
+{
+    __m512i t[16];
+    UNROLL
+    for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+    }
+    UNROLL
+    for (int i = 0; i < 16; i += 4) { /* r[i + k] has words k, k + 4, k + 8 and k + 12 of rows i .. i + 3 */
+        r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+        r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+        r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+        r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+    }
+    UNROLL
+    for (int k = 0; k < 4; k++) {
+        t[k] = _mm512_shuffle_i32x4(r[k], r[k + 4], 0x88);
+        t[k + 4] = _mm512_shuffle_i32x4(r[k], r[k + 4], 0xdd);
+        t[k + 8] = _mm512_shuffle_i32x4(r[k + 8], r[k + 12], 0x88);
+        t[k + 12] = _mm512_shuffle_i32x4(r[k + 8], r[k + 12], 0xdd);
+    }
+    UNROLL
+    for (int k = 0; k < 4; k++) {
+        r[k] = _mm512_shuffle_i32x4(t[k], t[k + 8], 0x88);
+        r[k + 4] = _mm512_shuffle_i32x4(t[k + 4], t[k + 12], 0x88);
+        r[k + 8] = _mm512_shuffle_i32x4(t[k], t[k + 8], 0xdd);
+        r[k + 12] = _mm512_shuffle_i32x4(t[k + 4], t[k + 12], 0xdd);
+    }
 }
 
 #endif
