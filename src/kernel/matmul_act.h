@@ -33,7 +33,28 @@ static inline __m256i wnw__act_bytes(const float *x, __m256 by)
     return _mm256_permutevar8x32_epi32(p, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-/* Converts the first n_block blocks of a chunk. */
+/* Sets a's sums from those of eight bytes each of its eight blocks. */
+static inline void wnw__act_sums(const __m256i eights[8], __m256 scale, struct wnw__act *a)
+{
+    __m256i two[4], four[2]; /* lanes of 128 bits have sums of the first and of the second half of blocks */
+    for (int i = 0; i < 4; i++)
+        two[i] = _mm256_add_epi64(_mm256_unpacklo_epi64(eights[2 * i], eights[2 * i + 1]),
+                                  _mm256_unpackhi_epi64(eights[2 * i], eights[2 * i + 1]));
+    for (int i = 0; i < 2; i++)
+        four[i] = _mm256_castps_si256(
+            _mm256_shuffle_ps(_mm256_castsi256_ps(two[2 * i]), _mm256_castsi256_ps(two[2 * i + 1]), 0x88));
+    const __m256i added = _mm256_set1_epi32(16 * 128);
+    const __m256i first = _mm256_sub_epi32(_mm256_permute2x128_si256(four[0], four[1], 0x20), added);
+    const __m256i second = _mm256_sub_epi32(_mm256_permute2x128_si256(four[0], four[1], 0x31), added);
+    const __m256 f = _mm256_mul_ps(scale, _mm256_cvtepi32_ps(first)),
+                 s = _mm256_mul_ps(scale, _mm256_cvtepi32_ps(second));
+    const __m256 low = _mm256_unpacklo_ps(f, s), high = _mm256_unpackhi_ps(f, s);
+    _mm256_storeu_ps(a->sum32, _mm256_mul_ps(scale, _mm256_cvtepi32_ps(_mm256_add_epi32(first, second))));
+    _mm256_storeu_ps(a->sum16, _mm256_permute2f128_ps(low, high, 0x20));
+    _mm256_storeu_ps(a->sum16 + 8, _mm256_permute2f128_ps(low, high, 0x31));
+}
+
+/* Converts the first n_block blocks of a chunk. Of the others it sets scales and sums to 0. */
 static inline void wnw__act_chunk(const float *x, int32_t n_block, struct wnw__act *a)
 {
     const __m256i bits = _mm256_set1_epi32(0x7fffffff);
@@ -55,24 +76,16 @@ static inline void wnw__act_chunk(const float *x, int32_t n_block, struct wnw__a
     float by[8];
     _mm256_storeu_ps(by, _mm256_and_ps(some, _mm256_div_ps(most, t)));
     _mm256_storeu_ps(a->scale, scale);
-    int32_t sum[16];
-    for (int32_t b = 0; b < n_block; b++) {
-        const __m256i q =
-            by[b] > 0.0f ? wnw__act_bytes(x + 32 * b, _mm256_set1_ps(by[b])) : _mm256_setzero_si256();
-        _mm256_storeu_si256((__m256i *)(void *)(a->q + 32 * b), q);
-        /* The sums of eight bytes each are of unsigned bytes, so 128 is added to each byte and taken off
-         * below. */
-        const __m256i s =
-            _mm256_sad_epu8(_mm256_xor_si256(q, _mm256_set1_epi8((char)0x80)), _mm256_setzero_si256());
-        const __m256i two = _mm256_add_epi64(s, _mm256_shuffle_epi32(s, 0x4e));
-        sum[2 * b] = _mm256_extract_epi32(two, 0) - 16 * 128;
-        sum[2 * b + 1] = _mm256_extract_epi32(two, 4) - 16 * 128;
+    __m256i
+        sums[8]; /* of eight bytes each; of unsigned ones, so 128 is added to each byte and taken off below */
+    for (int32_t b = 0; b < 8; b++) {
+        const __m256i q = b < n_block && by[b] > 0.0f ? wnw__act_bytes(x + 32 * b, _mm256_set1_ps(by[b]))
+                                                      : _mm256_setzero_si256();
+        if (b < n_block)
+            _mm256_storeu_si256((__m256i *)(void *)(a->q + 32 * b), q);
+        sums[b] = _mm256_sad_epu8(_mm256_xor_si256(q, _mm256_set1_epi8((char)0x80)), _mm256_setzero_si256());
     }
-    for (int32_t b = 0; b < n_block; b++) {
-        a->sum16[2 * b] = a->scale[b] * (float)sum[2 * b];
-        a->sum16[2 * b + 1] = a->scale[b] * (float)sum[2 * b + 1];
-        a->sum32[b] = a->scale[b] * (float)(sum[2 * b] + sum[2 * b + 1]);
-    }
+    wnw__act_sums(sums, scale, a);
 }
 
 static void wnw__act_row(const float *x, int32_t k, int32_t n_tok, struct wnw__act *act)
