@@ -535,6 +535,30 @@ static void threads_do_not_matter(void **state)
     }
 }
 
+/* Rows that are not needed may be left out; those that are have the bits that they have among all. */
+static void partial_rows(void **state)
+{
+    (void)state;
+    const struct shape s = {
+        .n_head = 9, .n_head_kv = 3, .d = 64, .len = {100, 17, 300}, .n_past = 400, .n_tok = 200};
+    enum { FIRST = 150, ROW = 9 * 64 };
+    struct fixture f;
+    fixture_init(&f, &s, 1);
+    wnw__attend_store(&f.op, f.k, f.v, 0, 1);
+    wnw__attend_run(&f.op, f.q, NULL, NULL, f.ref, 0, 1);
+    f.op.partial = true;
+    f.slice.first_out = FIRST;
+    memset(f.out, 0xff, f.n_q * sizeof *f.out);
+    wnw__attend_run(&f.op, f.q, NULL, NULL, f.out, 0, 1);
+    assert_memory_equal(f.out + FIRST * ROW, f.ref + FIRST * ROW, (f.n_q - FIRST * ROW) * sizeof *f.out);
+    assert_true(isnan(f.out[0]));
+    f.slice.first_out = s.n_tok; /* none is */
+    memset(f.out, 0xff, f.n_q * sizeof *f.out);
+    wnw__attend_run(&f.op, f.q, NULL, NULL, f.out, 0, 1);
+    assert_true(isnan(f.out[f.n_q - 1]));
+    fixture_free(&f);
+}
+
 /* Store writes exactly the new rows, in the cache's type, whatever the number of threads. */
 static void store_writes_new_rows_only(void **state)
 {
@@ -670,6 +694,7 @@ int main(void)
         cmocka_unit_test(bf16_is_exact_where_it_can_be),
         cmocka_unit_test(near_entries_have_no_bytes),
         cmocka_unit_test(threads_do_not_matter),
+        cmocka_unit_test(partial_rows),
         cmocka_unit_test(store_writes_new_rows_only),
         cmocka_unit_test(graph_operation),
         cmocka_unit_test(bad_dimensions_are_refused),

@@ -325,6 +325,65 @@ static void softmax_tile_streams(void **state)
     }
 }
 
+/* (3, 4, 0, ...) over 32 elements has a mean square of 25 / 32, which an epsilon of 7 / 32 makes 1. */
+static void rms_norm_by_hand(void **state)
+{
+    (void)state;
+    for (int v = 0; wnw__vec_at(v); v++) {
+        float x[32] = {3.0f, 4.0f}, w[32] = {1.0f, 0.5f, 9.0f}, out[32];
+        wnw__vec_at(v)->rms_norm(x, w, 32, 7.0f / 32, out);
+        assert_near(out[0], 3, 1e-6);
+        assert_near(out[1], 2, 1e-6);
+        assert_near(out[2], 0, 0);
+    }
+}
+
+/* Rows that are converted where they stand, as long as models have them. */
+static void rms_norm_equals_double(void **state)
+{
+    (void)state;
+    static const int32_t sizes[] = {32, 576, 896, 4096};
+    for (int i = 0; i < 4; i++)
+        for (int v = 0; wnw__vec_at(v); v++) {
+            const int32_t n = sizes[i];
+            float *x = test_random_floats((size_t)n, 3, 20.0f), *w = test_random_floats((size_t)n, 4, 2.0f),
+                  *out = malloc((size_t)n * sizeof *out);
+            double square = 0;
+            assert_non_null(out);
+            for (int32_t c = 0; c < n; c++)
+                square += (double)x[c] * (double)x[c];
+            const double scale = 1 / sqrt(square / n + 1e-5);
+            wnw__vec_at(v)->rms_norm(x, w, n, 1e-5f, out);
+            for (int32_t c = 0; c < n; c++) {
+                const double want = (double)x[c] * scale * (double)w[c];
+                assert_near(out[c], want, 1e-6 * fabs(want));
+            }
+            free(x);
+            free(w);
+            free(out);
+        }
+}
+
+/* From -200 to 200: where the exponential has no number to be, the gate is shut or open. */
+static void swiglu_equals_double(void **state)
+{
+    (void)state;
+    enum { N = 4032 };
+    static float gate[N], up[N], out[N];
+    for (int i = 0; i < N; i++) {
+        gate[i] = (float)(i - N / 2) * 0.1f;
+        up[i] = i % 2 ? 1.0f : -3.0f;
+    }
+    gate[5] = 0.0f;
+    for (int v = 0; wnw__vec_at(v); v++) {
+        wnw__vec_at(v)->swiglu(gate, up, N, out);
+        for (int i = 0; i < N; i++) {
+            const double g = (double)gate[i], want = (double)up[i] * g / (1 + exp(-g));
+            assert_near(out[i], want, 3e-7 * fabs(want) + 1e-34);
+        }
+    }
+}
+
 static void machine(void **state)
 {
     (void)state;
@@ -358,6 +417,9 @@ int main(void)
         cmocka_unit_test(softmax_equals_double),
         cmocka_unit_test(exp_is_accurate),
         cmocka_unit_test(softmax_tile_streams),
+        cmocka_unit_test(rms_norm_by_hand),
+        cmocka_unit_test(rms_norm_equals_double),
+        cmocka_unit_test(swiglu_equals_double),
         cmocka_unit_test(machine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

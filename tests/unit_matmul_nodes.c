@@ -39,14 +39,14 @@ static struct ggml_tensor *tokens(struct fixture *f, const float *x, int64_t n_t
     return t;
 }
 
-/* The result of one node of n_w weights, computed twice. */
-static const struct ggml_tensor *compute(struct fixture *f, struct ggml_tensor *const *w, int n_w,
-                                         struct ggml_tensor *x, int n_threads)
+/* The result of one node of n_w weights and an operand, computed twice. */
+static const struct ggml_tensor *compute_of(struct fixture *f, struct ggml_tensor *const *w, int n_w,
+                                            const struct wnw__operand *x, int n_threads)
 {
     struct wnw__matmul_scratch *scratch;
-    assert_int_equal(wnw__matmul_new(&scratch, n_threads, K), WNW_OK);
-    struct ggml_tensor *in = wnw__matmul_input(f->ctx, x);
-    struct ggml_tensor *y = wnw__matmul_node(scratch, f->ctx, w, n_w, in, x->ne[1]);
+    assert_int_equal(wnw__matmul_new(&scratch, n_threads, K, 1e-5f), WNW_OK);
+    const struct wnw__operand in = wnw__matmul_input(scratch, f->ctx, x);
+    struct ggml_tensor *y = wnw__matmul_node(scratch, f->ctx, w, n_w, &in);
     struct ggml_cgraph *gf = ggml_new_graph(f->ctx);
     ggml_build_forward_expand(gf, y);
     for (int i = 0; i < 2; i++) {
@@ -55,6 +55,13 @@ static const struct ggml_tensor *compute(struct fixture *f, struct ggml_tensor *
     }
     wnw__matmul_free(scratch);
     return y;
+}
+
+static const struct ggml_tensor *compute(struct fixture *f, struct ggml_tensor *const *w, int n_w,
+                                         struct ggml_tensor *x, int n_threads)
+{
+    const struct wnw__operand plain = {.kind = WNW_OPERAND_PLAIN, .a = x};
+    return compute_of(f, w, n_w, &plain, n_threads);
 }
 
 static void together_equals_alone(void **state)
@@ -101,6 +108,42 @@ static void tokens_together(void **state)
     free(x);
 }
 
+/* Norms and gates that products compute themselves: the same bits as of the rows that the kernels make of them, for a token alone
+ * and for several, which lie in the rows of a wider tensor. */
+static void operands_are_computed_on_the_way(void **state)
+{
+    (void)state;
+    static const int64_t n_tok[] = {1, 2, 37};
+    for (int i = 0; i < 3; i++)
+        for (int kind = WNW_OPERAND_RMS_NORM; kind <= WNW_OPERAND_SWIGLU; kind++) {
+            const int64_t n = n_tok[i];
+            const bool norm = kind == WNW_OPERAND_RMS_NORM;
+            struct fixture f;
+            fixture_init(&f);
+            float *x = test_random_floats((size_t)(2 * K * n), 5, 3.0f),
+                  *rows_of = calloc((size_t)(K * n), sizeof *rows_of);
+            assert_non_null(rows_of);
+            struct ggml_tensor *wide = ggml_new_tensor_2d(f.ctx, GGML_TYPE_F32, 2 * K, n),
+                               *w = tokens(&f, x + K, 1);
+            memcpy(wide->data, x, ggml_nbytes(wide));
+            const struct wnw__operand of = {
+                .kind = (enum wnw__operand_kind)kind,
+                .a = ggml_view_2d(f.ctx, wide, K, n, wide->nb[1], 0),
+                .b = norm ? w : ggml_view_2d(f.ctx, wide, K, n, wide->nb[1], K * sizeof(float))};
+            for (int64_t t = 0; t < n; t++)
+                if (norm)
+                    wnw__vec_at(0)->rms_norm(x + 2 * K * t, x + K, K, 1e-5f, rows_of + K * t);
+                else
+                    wnw__vec_at(0)->swiglu(x + 2 * K * t, x + 2 * K * t + K, K, rows_of + K * t);
+            const struct ggml_tensor *want = compute(&f, &f.w[0], 1, tokens(&f, rows_of, n), 1),
+                                     *got = compute_of(&f, &f.w[0], 1, &of, 1);
+            assert_memory_equal(got->data, want->data, ggml_nbytes(want));
+            free(x);
+            free(rows_of);
+            ggml_free(f.ctx);
+        }
+}
+
 /* 512 * 127 * 2 = 130048, in Q8_0 without rounding: the scale is 1. */
 static void product_by_hand(void **state)
 {
@@ -126,6 +169,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(together_equals_alone),
         cmocka_unit_test(tokens_together),
+        cmocka_unit_test(operands_are_computed_on_the_way),
         cmocka_unit_test(product_by_hand),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

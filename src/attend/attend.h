@@ -49,6 +49,7 @@ struct wnw__attend_slice {
     int32_t hidden_n;
     const uint8_t *masked; /* [n_layer][n_head] 1 = the query head's output is 0; NULL = none is */
     unsigned columns;      /* WNW_COLUMN_*: what is wanted where wnw__attend_leaves_columns */
+    int32_t first_out;     /* an operation that is `partial` need not compute rows of the slice before it */
 };
 
 /* Slices in ascending order of their rows, without gaps. No two slices have the same cache. */
@@ -78,9 +79,13 @@ bool wnw__attend_leaves_columns(const struct wnw__attend_shared *sh, const struc
 struct wnw__attend_op {
     struct wnw__attend_shared *shared;
     int32_t il;
-    float scale; /* factor of q . k */
+    float scale;  /* factor of q . k */
+    bool partial; /* slices need their rows from first_out on; the own attention leaves others as they are */
     const struct wnw__attend_batch *batch;
 };
+
+/* The number of rows at the beginning of slice i that the own attention leaves out. */
+int32_t wnw__attend_skipped(const struct wnw__attend_op *op, int32_t i);
 
 /* The number of (row, entry) pairs of KV head ih in which the row sees the entry, if n_row new rows follow
  * the layer's entries. */

@@ -20,6 +20,15 @@ int32_t wnw__attend_prefill_units(const struct wnw__attend_job *job)
     return wnw__attend_runs(sh, job->slice->n_row) * sh->dims.n_head_kv;
 }
 
+int32_t wnw__attend_skipped(const struct wnw__attend_op *op, int32_t i)
+{
+    const struct wnw__attend_slice *s = &op->batch->slice[i];
+    const int32_t step = wnw__attend_run_length(op->shared);
+    if (!op->partial || wnw__attend_is_decode(op->shared, s->n_row))
+        return 0;
+    return s->first_out < s->n_row ? s->first_out / step * step : s->n_row;
+}
+
 static void write_out(const struct wnw__attend_job *job, const struct wnw__attend_rows *r,
                       const struct wnw__attend_work *w, float *out)
 {
@@ -60,6 +69,8 @@ void wnw__attend_prefill(const struct wnw__attend_job *job, int32_t unit, const 
                                  .t0 =
                                      (wnw__attend_runs(sh, job->slice->n_row) - 1 - unit / n_head_kv) * step};
     r.n = job->slice->n_row - r.t0 < step ? job->slice->n_row - r.t0 : step;
+    if (r.t0 < wnw__attend_skipped(job->op, job->i_slice))
+        return;
     if (job->layer->n_swa <= 0 && wnw__attend_leaves_columns(sh, job->slice))
         wnw__attend_run_columns(job, &r, q, out, ith, w);
     else

@@ -51,7 +51,7 @@ static int init_engine(wnw_engine *e)
                                           .n_ubatch = e->params.n_ubatch,
                                           .float32 = e->params.attn != WNW_ATTN_OWN};
     WNW_TRY(wnw__attend_shared_new(&e->shared, &dims));
-    WNW_TRY(wnw__matmul_new(&e->matmul, e->params.n_threads, longest_row(e->m)));
+    WNW_TRY(wnw__matmul_new(&e->matmul, e->params.n_threads, longest_row(e->m), hp->rms_eps));
     e->ops = calloc((size_t)hp->n_layer, sizeof *e->ops);
     e->stages = calloc((size_t)hp->n_layer, WNW_N_POINTS);
     if (!e->ops || !e->stages)
@@ -227,6 +227,24 @@ static void count_stages(wnw_engine *e)
         }
 }
 
+/* Notes from which row on every slice needs the last layer's attention, which nothing else reads where no recorder does. */
+static void set_partial(wnw_engine *e)
+{
+    const struct wnw__batch *b = e->batch;
+    const int32_t last = e->m->hp.n_layer - 1;
+    bool *partial = &e->ops[last].partial;
+    *partial =
+        b->to > last && b->n_out < b->n_row && e->stages[last * WNW_N_POINTS + WNW_POINT_ATTENTION] == 0;
+    for (int32_t i = 0, k = 0; i < b->n_slice && *partial; i++) {
+        struct wnw__attend_slice *s = &e->slices[i];
+        const int32_t end = s->first_row + s->n_row;
+        s->first_out = k < b->n_out && b->out_row[k] < end ? b->out_row[k] - s->first_row : s->n_row;
+        while (k < b->n_out && b->out_row[k] < end)
+            k++;
+        *partial = *partial && !s->columns;
+    }
+}
+
 static bool is_decode(const struct wnw__batch *b)
 {
     for (int32_t i = 0; i < b->n_slice; i++)
@@ -291,7 +309,8 @@ static int compute(wnw_engine *e, struct wnw__graph *g)
 /* Counts the work of the batch, which has been computed and not yet committed. */
 static void count_work(wnw_engine *e, const struct wnw__graph *g)
 {
-    const struct wnw__times_shape shape = {.n_head = e->m->hp.n_head, .d = e->m->hp.n_embd_head};
+    const struct wnw__times_shape shape = {
+        .n_head = e->m->hp.n_head, .d = e->m->hp.n_embd_head, .ops = e->ops};
     if (e->times.on)
         wnw__times_count(&e->times, e->batch, e->passes, &shape, g->products);
 }
@@ -302,6 +321,7 @@ int wnw__engine_run(wnw_engine *e, const struct wnw__batch *b)
     wnw__times_begin(&e->times);
     WNW_TRY(reserve(e, b));
     count_stages(e);
+    set_partial(e);
     struct wnw__graph *g = find_graph(e);
     if (!wnw__graph_fits(g, e))
         WNW_TRY(wnw__graph_build(g, e));

@@ -52,51 +52,79 @@ static void mark(struct wnw__graph *g, wnw_engine *e, enum wnw__work_kind kind, 
     ggml_build_forward_expand(g->gf, wnw__mark_node(g->ctx, &e->times, kind, t));
 }
 
-/* x, and what our own products take for it, made for the first of them. */
+/* What products multiply; the tensor that ggml's need, and what our own take, made for the first of them. */
 struct operand {
-    struct ggml_tensor *x, *input;
+    struct wnw__operand of;
+    struct ggml_tensor *x;
+    struct wnw__operand input;
 };
 
-static struct operand operand(struct wnw__graph *g, wnw_engine *e, struct ggml_tensor *x)
+static struct operand plain(struct ggml_tensor *x)
 {
-    mark(g, e, WNW_WORK_OTHER, x);
-    return (struct operand){.x = x};
+    return (struct operand){.of = {.kind = WNW_OPERAND_PLAIN, .a = x}, .x = x};
+}
+
+static struct operand rms_normed(struct ggml_tensor *x, struct ggml_tensor *w)
+{
+    return (struct operand){.of = {.kind = WNW_OPERAND_RMS_NORM, .a = x, .b = w}};
+}
+
+/* Makes the tensor. */
+static void as_tensor(struct wnw__graph *g, wnw_engine *e, struct operand *a)
+{
+    if (a->x)
+        return;
+    a->x = a->of.kind == WNW_OPERAND_RMS_NORM ? rms_norm(g->ctx, &e->m->hp, a->of.a, a->of.b)
+                                              : ggml_swiglu_split(g->ctx, a->of.a, a->of.b);
+    a->of = plain(a->x).of;
+    mark(g, e, WNW_WORK_OTHER, a->x);
+}
+
+/* Makes what our own products take. A single token's is made by each of them, which counts as their work. */
+static void as_input(struct wnw__graph *g, wnw_engine *e, struct operand *a)
+{
+    if (a->input.a)
+        return;
+    a->input = wnw__matmul_input(e->matmul, g->ctx, &a->of);
+    if (a->of.kind != WNW_OPERAND_PLAIN && a->input.kind == WNW_OPERAND_READY)
+        mark(g, e, WNW_WORK_OTHER, a->input.a);
 }
 
 /* Whether our own kernels multiply w. With the ggml attention every operation is ggml's, the products too. */
-static bool is_ours(const wnw_engine *e, const struct ggml_tensor *w, const struct operand *a)
+static bool is_ours(const wnw_engine *e, const struct ggml_tensor *w, int64_t n_row)
 {
-    return e->params.attn != WNW_ATTN_GGML &&
-           wnw__matmul_takes(w, a->x->ne[1], wnw__model_original(e->m, w) != w);
+    return e->params.attn != WNW_ATTN_GGML && wnw__matmul_takes(w, n_row, wnw__model_original(e->m, w) != w);
 }
 
-/* y[i] = w[i] x for n weights. */
-static void multiply(struct wnw__graph *g, const wnw_engine *e, struct ggml_tensor *const *w, int n,
+/* y[i] = w[i] a for n weights. */
+static void multiply(struct wnw__graph *g, wnw_engine *e, struct ggml_tensor *const *w, int n,
                      struct operand *a, struct ggml_tensor **y)
 {
     struct ggml_context *ctx = g->ctx;
-    const int64_t n_row = a->x->ne[1];
+    const int64_t n_row = a->of.a->ne[1];
     struct ggml_tensor *ours[WNW_MATMUL_TOGETHER]; /* NULL: ggml's */
     int n_ours = 0;
     for (int i = 0; i < n; i++) {
         wnw__times_product(&g->products[w[i] == e->m->w.output ? WNW_WORK_LOGITS : WNW_WORK_WEIGHTS], w[i],
                            n_row);
-        ours[i] = is_ours(e, w[i], a) ? wnw__model_original(e->m, w[i]) : NULL;
+        ours[i] = is_ours(e, w[i], n_row) ? wnw__model_original(e->m, w[i]) : NULL;
         n_ours += ours[i] != NULL;
     }
-    if (n_ours > 0 && !a->input)
-        a->input = wnw__matmul_input(ctx, a->x);
+    if (n_ours < n)
+        as_tensor(g, e, a);
+    if (n_ours > 0)
+        as_input(g, e, a);
     /* Products of a single token are short, and between nodes threads wait for each other. */
     struct ggml_tensor *all =
-        n_row == 1 && n_ours == n ? wnw__matmul_node(e->matmul, ctx, ours, n, a->input, 1) : NULL;
+        n_row == 1 && n_ours == n ? wnw__matmul_node(e->matmul, ctx, ours, n, &a->input) : NULL;
     size_t at = 0;
     for (int i = 0; i < n; at += (size_t)w[i]->ne[1] * sizeof(float), i++)
         y[i] = all       ? ggml_view_1d(ctx, all, w[i]->ne[1], at)
-               : ours[i] ? wnw__matmul_node(e->matmul, ctx, &ours[i], 1, a->input, n_row)
+               : ours[i] ? wnw__matmul_node(e->matmul, ctx, &ours[i], 1, &a->input)
                          : ggml_mul_mat(ctx, w[i], a->x);
 }
 
-static struct ggml_tensor *multiply_one(struct wnw__graph *g, const wnw_engine *e, struct ggml_tensor *w,
+static struct ggml_tensor *multiply_one(struct wnw__graph *g, wnw_engine *e, struct ggml_tensor *w,
                                         struct operand *a)
 {
     struct ggml_tensor *y;
@@ -166,14 +194,21 @@ static void record(struct wnw__graph *g, wnw_engine *e, enum wnw__point point, i
         mark(g, e, WNW_WORK_OBSERVATION, args[2]);
 }
 
-/* x [n_embd, n_row] -> attention output before the residual, [n_embd, n_row]. */
-static struct ggml_tensor *attention(struct wnw__graph *g, wnw_engine *e, int32_t il, struct ggml_tensor *x)
+/* Whether the rows of the layer's output are those alone that are asked for; what follows its attention is computed for no other. */
+static bool is_pruned(const struct wnw__graph *g, const wnw_engine *e, int32_t il)
+{
+    return il == e->m->hp.n_layer - 1 && g->out_ids;
+}
+
+/* in [n_embd, n_row] -> attention output before the residual, [n_embd, n_row] or the rows that are asked for. With ggml's
+ * attention all rows are multiplied, because libllama does so, and the bits of its products depend on how many there are. */
+static struct ggml_tensor *attention(struct wnw__graph *g, wnw_engine *e, int32_t il, struct operand in)
 {
     struct ggml_context *ctx = g->ctx;
     const struct wnw__hparams *hp = &e->m->hp;
     const struct wnw__layer_weights *l = &e->m->layers[il];
-    struct operand in = operand(g, e, x);
     struct ggml_tensor *qkv[3];
+    mark(g, e, WNW_WORK_OTHER, in.of.a);
     multiply(g, e, (struct ggml_tensor *[]){l->wq, l->wk, l->wv}, 3, &in, qkv);
     struct ggml_tensor *q = heads(g, e, qkv[0], l->bq, hp->n_embd_head);
     struct ggml_tensor *k = heads(g, e, qkv[1], l->bk, hp->n_embd_head);
@@ -194,24 +229,28 @@ static struct ggml_tensor *attention(struct wnw__graph *g, wnw_engine *e, int32_
     if (g->masks)
         out = wnw__attend_mask(ctx, &e->ops[il], out);
     record(g, e, WNW_POINT_ATTENTION, il, ggml_is_contiguous(q) ? q : ggml_cont(ctx, q), out);
-    out = multiply_one(g, e, l->wo, &(struct operand){.x = out});
+    if (is_pruned(g, e, il) && !g->ggml)
+        out = ggml_get_rows(ctx, out, g->out_ids);
+    struct operand heads_out = plain(out);
+    out = multiply_one(g, e, l->wo, &heads_out);
     mark(g, e, WNW_WORK_WEIGHTS, out);
     return out;
 }
 
-static struct ggml_tensor *feed_forward(struct wnw__graph *g, wnw_engine *e, int32_t il,
-                                        struct ggml_tensor *x)
+static struct ggml_tensor *feed_forward(struct wnw__graph *g, wnw_engine *e, int32_t il, struct operand in)
 {
-    struct ggml_context *ctx = g->ctx;
     const struct wnw__layer_weights *l = &e->m->layers[il];
-    struct operand in = operand(g, e, x);
     struct ggml_tensor *wide[2]; /* up and gate */
+    mark(g, e, WNW_WORK_OTHER, in.of.a);
     multiply(g, e, (struct ggml_tensor *[]){l->ffn_up, l->ffn_gate}, 2, &in, wide);
     mark(g, e, WNW_WORK_WEIGHTS, wide[0]);
     mark(g, e, WNW_WORK_WEIGHTS, wide[1]);
-    in = operand(g, e,
-                 e->m->arch->gelu ? ggml_geglu_split(ctx, wide[1], wide[0])
-                                  : ggml_swiglu_split(ctx, wide[1], wide[0]));
+    if (e->m->arch->gelu) {
+        in = plain(ggml_geglu_split(g->ctx, wide[1], wide[0]));
+        mark(g, e, WNW_WORK_OTHER, in.x);
+    } else {
+        in = (struct operand){.of = {.kind = WNW_OPERAND_SWIGLU, .a = wide[1], .b = wide[0]}};
+    }
     struct ggml_tensor *down = multiply_one(g, e, l->ffn_down, &in);
     mark(g, e, WNW_WORK_WEIGHTS, down);
     return down;
@@ -223,16 +262,15 @@ static struct ggml_tensor *transformer_layer(struct wnw__graph *g, wnw_engine *e
     struct ggml_context *ctx = g->ctx;
     const struct wnw__hparams *hp = &e->m->hp;
     const struct wnw__layer_weights *l = &e->m->layers[il];
-    struct ggml_tensor *cur = attention(g, e, il, rms_norm(ctx, hp, x, l->attn_norm));
-    if (il == hp->n_layer - 1 && g->out_ids) {
-        /* Only these rows are asked for; the feed-forward result of the others would not be used. */
-        cur = ggml_get_rows(ctx, cur, g->out_ids);
+    struct ggml_tensor *cur = attention(g, e, il, rms_normed(x, l->attn_norm));
+    if (is_pruned(g, e, il)) {
+        cur = g->ggml ? ggml_get_rows(ctx, cur, g->out_ids) : cur;
         x = ggml_get_rows(ctx, x, g->out_ids);
     }
     if (l->attn_post_norm)
         cur = rms_norm(ctx, hp, cur, l->attn_post_norm);
     struct ggml_tensor *mid = ggml_add(ctx, cur, x);
-    cur = feed_forward(g, e, il, rms_norm(ctx, hp, mid, l->ffn_norm));
+    cur = feed_forward(g, e, il, rms_normed(mid, l->ffn_norm));
     if (l->ffn_post_norm)
         cur = rms_norm(ctx, hp, cur, l->ffn_post_norm);
     cur = ggml_add(ctx, cur, mid);
@@ -319,7 +357,8 @@ static int build(struct wnw__graph *g, wnw_engine *e)
     if (b->to < hp->n_layer) {
         g->x_out = x;
     } else {
-        struct operand last = operand(g, e, rms_norm(g->ctx, hp, x, e->m->w.output_norm));
+        struct operand last = rms_normed(x, e->m->w.output_norm);
+        mark(g, e, WNW_WORK_OTHER, x);
         g->logits = x = multiply_one(g, e, e->m->w.output, &last);
         mark(g, e, WNW_WORK_LOGITS, x);
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "forward/matmul.h"
+#include "kernel/kernel_impl.h"
 #include "kernel/matmul.h"
 
 #include <stdatomic.h>
@@ -10,13 +11,16 @@ struct lane {
     _Alignas(64) struct wnw__matmul_work work;
     _Alignas(64) atomic_int next[WNW_MATMUL_TOGETHER]; /* pieces taken of its share of each product */
     struct wnw__act *act;                              /* of a single token */
+    float *row;                                        /* a row of an operand */
 };
 
 struct wnw__matmul_scratch {
     int32_t n_threads;
     struct lane *lane;    /* [n_threads] */
     struct wnw__act *act; /* of all lanes */
-    atomic_int left;      /* finished threads, the last of which resets all counters */
+    float *row;           /* of all lanes */
+    float rms_eps;
+    atomic_int left; /* finished threads, the last of which resets all counters */
 };
 
 static void reset(struct wnw__matmul_scratch *p)
@@ -27,7 +31,7 @@ static void reset(struct wnw__matmul_scratch *p)
     atomic_store_explicit(&p->left, 0, memory_order_release);
 }
 
-int wnw__matmul_new(struct wnw__matmul_scratch **out, int32_t n_threads, int64_t max_k)
+int wnw__matmul_new(struct wnw__matmul_scratch **out, int32_t n_threads, int64_t max_k, float rms_eps)
 {
     struct wnw__matmul_scratch *p = calloc(1, sizeof *p);
     void *lanes = NULL;
@@ -36,11 +40,16 @@ int wnw__matmul_new(struct wnw__matmul_scratch **out, int32_t n_threads, int64_t
         goto fail;
     p->lane = lanes;
     p->n_threads = n_threads;
-    const size_t n_act = (size_t)((max_k + WNW_CHUNK - 1) / WNW_CHUNK);
-    if (!(p->act = calloc((size_t)n_threads * n_act, sizeof *p->act)))
+    p->rms_eps = rms_eps;
+    const size_t n_act = (size_t)((max_k + WNW_CHUNK - 1) / WNW_CHUNK), n_row = n_act * WNW_CHUNK;
+    p->act = calloc((size_t)n_threads * n_act, sizeof *p->act);
+    p->row = calloc((size_t)n_threads * n_row, sizeof *p->row);
+    if (!p->act || !p->row)
         goto fail;
-    for (int32_t i = 0; i < n_threads; i++)
+    for (int32_t i = 0; i < n_threads; i++) {
         p->lane[i].act = p->act + (size_t)i * n_act;
+        p->lane[i].row = p->row + (size_t)i * n_row;
+    }
     reset(p);
     *out = p;
     return WNW_OK;
@@ -55,6 +64,7 @@ void wnw__matmul_free(struct wnw__matmul_scratch *p)
         return;
     free(p->lane);
     free(p->act);
+    free(p->row);
     free(p);
 }
 
@@ -72,25 +82,34 @@ bool wnw__matmul_takes(const struct ggml_tensor *w, int64_t n_tok, bool repacked
            wnw__matmul_at(1) != NULL;
 }
 
-static void input_node(struct ggml_tensor *dst, int ith, int nth, void *userdata)
+static const float *row_of(const struct ggml_tensor *x, int32_t t)
 {
-    const struct ggml_tensor *x = dst->src[0];
-    const int32_t n = (int32_t)x->ne[1];
-    (void)userdata;
-    for (int32_t t = (int32_t)((int64_t)n * ith / nth); t < (int64_t)n * (ith + 1) / nth; t++)
-        wnw__matmul_at(0)->act_from_f32(
-            (const float *)(const void *)((const char *)x->data + (size_t)t * x->nb[1]), (int32_t)x->ne[0], n,
-            (struct wnw__act *)dst->data + t);
+    return (const float *)(const void *)((const char *)x->data + (size_t)t * x->nb[1]);
 }
 
-struct ggml_tensor *wnw__matmul_input(struct ggml_context *ctx, struct ggml_tensor *x)
+/* The activations of token t of n_tok. */
+static void convert(const struct wnw__matmul_scratch *p, enum wnw__operand_kind kind,
+                    const struct ggml_tensor *a, const struct ggml_tensor *b, int32_t t, int32_t n_tok,
+                    float *row, struct wnw__act *act)
 {
-    struct ggml_tensor *args[1] = {x};
-    const int64_t bytes = (int64_t)sizeof(struct wnw__act) * wnw__n_chunks((int32_t)x->ne[0]);
-    if (x->ne[1] == 1)
-        return x;
-    return ggml_custom_4d(ctx, GGML_TYPE_I8, bytes, x->ne[1], 1, 1, args, 1, input_node, GGML_N_TASKS_MAX,
-                          NULL);
+    const struct wnw__vec *vec = wnw__vec_at(0);
+    const int32_t k = (int32_t)a->ne[0];
+    const float *x = kind == WNW_OPERAND_PLAIN ? row_of(a, t) : row;
+    if (kind == WNW_OPERAND_RMS_NORM)
+        vec->rms_norm(row_of(a, t), b->data, k, p->rms_eps, row);
+    else if (kind == WNW_OPERAND_SWIGLU)
+        vec->swiglu(row_of(a, t), row_of(b, t), k, row);
+    wnw__matmul_at(0)->act_from_f32(x, k, n_tok, act);
+}
+
+static void input_node(enum wnw__operand_kind kind, struct ggml_tensor *dst, int ith, int nth, void *userdata)
+{
+    const struct wnw__matmul_scratch *p = userdata;
+    const int32_t n = (int32_t)dst->src[0]->ne[1], n_share = nth < p->n_threads ? nth : p->n_threads;
+    if (ith >= n_share)
+        return;
+    for (int32_t t = (int32_t)((int64_t)n * ith / n_share); t < (int64_t)n * (ith + 1) / n_share; t++)
+        convert(p, kind, dst->src[0], dst->src[1], t, n, p->lane[ith].row, (struct wnw__act *)dst->data + t);
 }
 
 /* Computes what is left of share i of n of product k. */
@@ -104,35 +123,35 @@ static void take_share(struct wnw__matmul_scratch *p, const struct wnw__matmul *
         wnw__matmul_piece(job, at, work);
 }
 
-/* The activations of a node for thread `ith`. */
-static const struct wnw__act *acts_of(const struct ggml_tensor *input, int64_t n_tok, struct lane *lane)
+/* The tensors of an operand, which come first among the sources of a node. */
+static int n_sources(enum wnw__operand_kind kind)
 {
-    if (n_tok > 1)
-        return input->data;
-    wnw__matmul_at(0)->act_from_f32(input->data, (int32_t)input->ne[0], 1, lane->act);
-    return lane->act;
+    return kind == WNW_OPERAND_PLAIN || kind == WNW_OPERAND_READY ? 1 : 2;
 }
 
 /* A thread begins with its own share of each product, whose rows lie one behind the other as its prefetching expects, and then
  * helps the others. */
-static void matmul_node(struct ggml_tensor *dst, int ith, int nth, void *userdata)
+static void matmul_node(enum wnw__operand_kind kind, struct ggml_tensor *dst, int ith, int nth,
+                        void *userdata)
 {
     struct wnw__matmul_scratch *p = userdata;
+    struct ggml_tensor *const *w = dst->src + n_sources(kind);
     const int32_t n_share = nth < p->n_threads ? nth : p->n_threads;
     if (ith < n_share) {
         struct lane *lane = &p->lane[ith];
         struct wnw__matmul job = {.kernel = wnw__matmul_at(0),
                                   .n_tok = (int32_t)dst->ne[1],
-                                  .act = acts_of(dst->src[0], dst->ne[1], lane),
+                                  .act = kind == WNW_OPERAND_READY ? dst->src[0]->data : lane->act,
                                   .y = dst->data,
                                   .ld = dst->ne[0]};
-        for (int k = 0; k < WNW_MATMUL_TOGETHER && dst->src[1 + k]; k++, job.y += job.n_row) {
-            const struct ggml_tensor *w = dst->src[1 + k];
-            job.type = wnw__weight_type((int32_t)w->type);
-            job.rows = w->data;
-            job.stride = w->nb[1];
-            job.n_row = (int32_t)w->ne[1];
-            job.k = (int32_t)w->ne[0];
+        if (kind != WNW_OPERAND_READY)
+            convert(p, kind, dst->src[0], dst->src[1], 0, 1, lane->row, lane->act);
+        for (int k = 0; k < WNW_MATMUL_TOGETHER && w[k]; k++, job.y += job.n_row) {
+            job.type = wnw__weight_type((int32_t)w[k]->type);
+            job.rows = w[k]->data;
+            job.stride = w[k]->nb[1];
+            job.n_row = (int32_t)w[k]->ne[1];
+            job.k = (int32_t)w[k]->ne[0];
             for (int32_t i = 0; i < n_share; i++)
                 take_share(p, &job, k, (ith + i) % n_share, n_share, &lane->work);
         }
@@ -141,16 +160,47 @@ static void matmul_node(struct ggml_tensor *dst, int ith, int nth, void *userdat
         reset(p);
 }
 
-struct ggml_tensor *wnw__matmul_node(struct wnw__matmul_scratch *p, struct ggml_context *ctx,
-                                     struct ggml_tensor *const *w, int n_w, struct ggml_tensor *input,
-                                     int64_t n_tok)
+/* ---- Nodes: one function for each kind of operand ---- */
+
+typedef void node_fn(struct ggml_tensor *dst, int ith, int nth, void *userdata);
+
+#define NODE(name, function, kind)                                              \
+    static void name(struct ggml_tensor *dst, int ith, int nth, void *userdata) \
+    {                                                                           \
+        function(kind, dst, ith, nth, userdata);                                \
+    }
+NODE(input_plain, input_node, WNW_OPERAND_PLAIN)
+NODE(input_rms_norm, input_node, WNW_OPERAND_RMS_NORM)
+NODE(input_swiglu, input_node, WNW_OPERAND_SWIGLU)
+NODE(matmul_plain, matmul_node, WNW_OPERAND_PLAIN)
+NODE(matmul_rms_norm, matmul_node, WNW_OPERAND_RMS_NORM)
+NODE(matmul_swiglu, matmul_node, WNW_OPERAND_SWIGLU)
+NODE(matmul_ready, matmul_node, WNW_OPERAND_READY)
+
+struct wnw__operand wnw__matmul_input(struct wnw__matmul_scratch *p, struct ggml_context *ctx,
+                                      const struct wnw__operand *x)
 {
-    struct ggml_tensor *args[1 + WNW_MATMUL_TOGETHER] = {input};
+    static node_fn *const fn[] = {input_plain, input_rms_norm, input_swiglu};
+    struct ggml_tensor *args[2] = {x->a, x->b};
+    const int64_t bytes = (int64_t)sizeof(struct wnw__act) * wnw__n_chunks((int32_t)x->a->ne[0]);
+    if (x->a->ne[1] == 1)
+        return *x;
+    return (struct wnw__operand){.kind = WNW_OPERAND_READY,
+                                 .a = ggml_custom_4d(ctx, GGML_TYPE_I8, bytes, x->a->ne[1], 1, 1, args,
+                                                     n_sources(x->kind), fn[x->kind], GGML_N_TASKS_MAX, p)};
+}
+
+struct ggml_tensor *wnw__matmul_node(struct wnw__matmul_scratch *p, struct ggml_context *ctx,
+                                     struct ggml_tensor *const *w, int n_w, const struct wnw__operand *input)
+{
+    static node_fn *const fn[] = {matmul_plain, matmul_rms_norm, matmul_swiglu, matmul_ready};
+    struct ggml_tensor *args[2 + WNW_MATMUL_TOGETHER] = {input->a, input->b};
+    const int n_arg = n_sources(input->kind);
     int64_t n_row = 0;
     for (int i = 0; i < n_w; i++) {
-        args[1 + i] = w[i];
+        args[n_arg + i] = w[i];
         n_row += w[i]->ne[1];
     }
-    return ggml_custom_4d(ctx, GGML_TYPE_F32, n_row, n_tok, 1, 1, args, 1 + n_w, matmul_node,
-                          GGML_N_TASKS_MAX, p);
+    return ggml_custom_4d(ctx, GGML_TYPE_F32, n_row, input->a->ne[1], 1, 1, args, n_arg + n_w,
+                          fn[input->kind], GGML_N_TASKS_MAX, p);
 }

@@ -50,14 +50,15 @@ void wnw__times_product(wnw_work *work, const struct ggml_tensor *w, int64_t n_r
     work->bytes += (double)ggml_nbytes(w);
 }
 
-static void count_layer(struct wnw__times *t, const struct wnw__slice *s, int32_t il,
+static void count_layer(struct wnw__times *t, const struct wnw__slice *s, int32_t i, int32_t il,
                         const struct wnw__times_shape *shape)
 {
+    const int32_t skipped = wnw__attend_skipped(&shape->ops[il], i);
     const struct wnw__kv_layer *layer = &s->cache->layers[il];
     wnw_work *work = &t->part[WNW_WORK_ATTENTION];
     for (int32_t ih = 0; ih < s->cache->n_head_kv; ih++) {
         const int32_t group = shape->n_head / s->cache->n_head_kv;
-        const double pairs = wnw__attend_pairs(layer, ih, s->n_row);
+        const double pairs = wnw__attend_pairs(layer, ih, s->n_row) - wnw__attend_pairs(layer, ih, skipped);
         /* A query is multiplied with a key, and a value with a weight. */
         work->ops += 4.0 * shape->d * group * pairs;
         /* Keys and values are read once for all rows; those of the rows are written before. */
@@ -74,7 +75,7 @@ void wnw__times_count(struct wnw__times *t, const struct wnw__batch *b, const st
     }
     for (int32_t i = 0; i < b->n_slice; i++)
         for (int32_t il = b->from; il < b->to; il++) {
-            count_layer(t, &b->slice[i], il, shape);
+            count_layer(t, &b->slice[i], i, il, shape);
             t->part[WNW_WORK_OBSERVATION].ops += wnw__recorders_ops(b->slice[i].recorders, il, &passes[i]);
         }
     t->n_pass++;

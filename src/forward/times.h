@@ -50,6 +50,7 @@ void wnw__times_end(struct wnw__times *t);
 
 struct wnw__times_shape {
     int32_t n_head, d;
+    const struct wnw__attend_op *ops; /* [n_layer] */
 };
 /* Counts the pass of a batch that has been computed and not yet committed: `made` [WNW_N_WORK], the work of
  * its products with weights, and what the attention and recorders have done. passes [n_slice] */

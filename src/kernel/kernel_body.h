@@ -643,6 +643,32 @@ static void add_columns(const float *p, int32_t n, int32_t step, const float *fa
         add_columns_of(p, n, step, factor, sum, NULL);
 }
 
+/* ---- Rows between products ---- */
+
+static void rms_norm(const float *x, const float *w, int32_t n, float eps, float *out)
+{
+    VF a = v_set1(0.0f), b = a;
+    for (int32_t i = 0; i < n; i += 2 * VW) {
+        const VF u = v_load(x + i), v = v_load(x + i + VW);
+        a = v_fma(u, u, a);
+        b = v_fma(v, v, b);
+    }
+    const VF scale = v_set1(1.0f / sqrtf(v_hsum(a + b) / (float)n + eps));
+    for (int32_t i = 0; i < n; i += VW)
+        v_store(out + i, v_load(x + i) * scale * v_load(w + i));
+}
+
+/* From exp(-|gate|), which cannot become infinite. */
+static void swiglu(const float *gate, const float *up, int32_t n, float *out)
+{
+    for (int32_t i = 0; i < n; i += VW) {
+        const VF g = v_load(gate + i), e = v_exp(-v_abs(g));
+        const VU below = (VU)(g < v_set1(0.0f));
+        const VF over = (VF)((below & (VU)(g * e)) | (~below & (VU)g));
+        v_store(out + i, v_load(up + i) * (over / (e + v_set1(1.0f))));
+    }
+}
+
 static const struct wnw__vec table = {
     .name = VEC_NAME,
     .panel_rows = MR,
@@ -657,4 +683,6 @@ static const struct wnw__vec table = {
     .column_tile = column_tile,
     .row_factors = row_factors,
     .add_columns = add_columns,
+    .rms_norm = rms_norm,
+    .swiglu = swiglu,
 };

@@ -49,6 +49,10 @@ struct wnw__vec {
     /* Sum and maximum of p[i * step][WNW_TILE] * factor[i * step] over i < n, column by column, added to
      * sum[WNW_TILE] and max[WNW_TILE]; max may be NULL. */
     void (*add_columns)(const float *p, int32_t n, int32_t step, const float *factor, float *sum, float *max);
+    /* out[i] = x[i] * w[i] / sqrt(mean of x^2 + eps), n a multiple of 32 */
+    void (*rms_norm)(const float *x, const float *w, int32_t n, float eps, float *out);
+    /* out[i] = up[i] * gate[i] / (1 + exp(-gate[i])), n a multiple of 32 */
+    void (*swiglu)(const float *gate, const float *up, int32_t n, float *out);
 };
 
 /* Each returns NULL if the compiler was not asked for the instruction set. Static. */
