@@ -336,9 +336,33 @@ static void many_tokens(void **state)
     free(x);
 }
 
+/* Shares have the same work, where the last strip's four parts count as one strip, and together all pieces. */
+static void shares_by_hand(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t n_row, n_tok, n_share, first[4];
+    } cases[] = {
+        {576, 512, 2, {0, 4, 12}},   /* 9 strips: 4, and 4 with the parts */
+        {192, 512, 2, {0, 1, 6}},    /* 3 strips */
+        {192, 512, 3, {0, 1, 2, 6}}, /* the third: the parts */
+        {1536, 512, 2, {0, 12, 27}}, /* 24 strips */
+        {576, 127, 3, {0, 3, 6, 9}}, /* too few tokens for parts */
+        {64, 512, 2, {0, 2, 4}},     /* parts alone */
+        {200, 4, 2, {0, 3, 7}},      /* pieces of 32 rows */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct wnw__matmul p = {.n_row = cases[i].n_row, .n_tok = cases[i].n_tok, .k = 32};
+        for (int32_t k = 0; k <= cases[i].n_share; k++)
+            assert_int_equal(wnw__matmul_share(&p, k, cases[i].n_share), cases[i].first[k]);
+        assert_int_equal(wnw__matmul_share(&p, cases[i].n_share, cases[i].n_share), wnw__matmul_pieces(&p));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shares_by_hand),
         cmocka_unit_test(many_tokens),
         cmocka_unit_test(act_by_hand),
         cmocka_unit_test(act_of_damage),

@@ -227,21 +227,26 @@ static void count_stages(wnw_engine *e)
         }
 }
 
-/* Notes from which row on every slice needs the last layer's attention, which nothing else reads where no recorder does. */
+/* Whether a recorder reads what the attention makes of all rows. */
+static bool reads_all_rows(const struct wnw__recorders *r, const struct wnw__attend_slice *s)
+{
+    return s->columns || wnw__recorders_read_softmax(r) || wnw__recorders_read_output(r);
+}
+
+/* Notes from which row on the last layer's attention of every slice is needed. */
 static void set_partial(wnw_engine *e)
 {
     const struct wnw__batch *b = e->batch;
     const int32_t last = e->m->hp.n_layer - 1;
-    bool *partial = &e->ops[last].partial;
-    *partial =
-        b->to > last && b->n_out < b->n_row && e->stages[last * WNW_N_POINTS + WNW_POINT_ATTENTION] == 0;
-    for (int32_t i = 0, k = 0; i < b->n_slice && *partial; i++) {
+    e->ops[last].partial = b->to > last && b->n_out < b->n_row;
+    for (int32_t i = 0, k = 0; i < b->n_slice && e->ops[last].partial; i++) {
         struct wnw__attend_slice *s = &e->slices[i];
         const int32_t end = s->first_row + s->n_row;
         s->first_out = k < b->n_out && b->out_row[k] < end ? b->out_row[k] - s->first_row : s->n_row;
+        if (reads_all_rows(b->slice[i].recorders, s))
+            s->first_out = 0;
         while (k < b->n_out && b->out_row[k] < end)
             k++;
-        *partial = *partial && !s->columns;
     }
 }
 

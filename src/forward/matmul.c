@@ -116,8 +116,7 @@ static void input_node(enum wnw__operand_kind kind, struct ggml_tensor *dst, int
 static void take_share(struct wnw__matmul_scratch *p, const struct wnw__matmul *job, int k, int32_t i,
                        int32_t n, struct wnw__matmul_work *work)
 {
-    const int64_t n_piece = wnw__matmul_pieces(job);
-    const int32_t first = (int32_t)(n_piece * i / n), end = (int32_t)(n_piece * (i + 1) / n);
+    const int32_t first = wnw__matmul_share(job, i, n), end = wnw__matmul_share(job, i + 1, n);
     atomic_int *next = &p->lane[i].next[k];
     for (int32_t at; (at = first + atomic_fetch_add_explicit(next, 1, memory_order_relaxed)) < end;)
         wnw__matmul_piece(job, at, work);

@@ -88,6 +88,14 @@ bool wnw__recorders_read_softmax(const struct wnw__recorders *r)
     return false;
 }
 
+bool wnw__recorders_read_output(const struct wnw__recorders *r)
+{
+    for (int32_t i = 0; i < count(r); i++)
+        if (r->list[i].type->reads_output)
+            return true;
+    return false;
+}
+
 unsigned wnw__recorders_read_columns(const struct wnw__recorders *r, const struct wnw__record_pass *pass)
 {
     unsigned columns = 0;

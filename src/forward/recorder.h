@@ -70,7 +70,7 @@ struct wnw__record_rows {
      * [n][n_embd]. */
     const float *q;
     size_t token_stride, head_stride;
-    const float *out;                    /* WNW_POINT_ATTENTION: [n][n_head * d]; else NULL */
+    const float *out; /* WNW_POINT_ATTENTION: [n][n_head * d], all of it for types that read it; else NULL */
     const struct wnw__attend_op *attend; /* of the layer */
     int32_t i_slice;                     /* the sequence's slice of attend->batch */
 };
@@ -99,6 +99,7 @@ struct wnw__recorder_type {
     const char *name;
     uint32_t needs;     /* WNW_NEED_*: the needs of policies that it answers */
     bool reads_softmax; /* reads the softmax of the attention's rows, if the attention keeps it */
+    bool reads_output;  /* reads the attention's output of rows that are not asked for */
     /* The statistics of columns that it reads in the pass, if the attention leaves them: WNW_COLUMN_*. */
     unsigned (*reads_columns)(const void *rec, const struct wnw__record_pass *pass);
 
@@ -168,6 +169,7 @@ void *wnw__recorders_find(const struct wnw__recorders *r, const struct wnw__reco
 /* These do for all recorders of the list what the fields of struct wnw__recorder_type do for one. r may be
  * NULL, which stands for an empty list. */
 bool wnw__recorders_read_softmax(const struct wnw__recorders *r);
+bool wnw__recorders_read_output(const struct wnw__recorders *r);
 unsigned wnw__recorders_read_columns(const struct wnw__recorders *r, const struct wnw__record_pass *pass);
 int wnw__recorders_begin(const struct wnw__recorders *r, const struct wnw__record_pass *pass);
 int wnw__recorders_reserve(const struct wnw__recorders *r, const struct wnw__record_pass *pass);

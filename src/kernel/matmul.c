@@ -112,6 +112,13 @@ int32_t wnw__matmul_pieces(const struct wnw__matmul *p)
     return (p->n_row + rows_of_piece(p) - 1) / rows_of_piece(p) + n_parts(p) - 1;
 }
 
+int32_t wnw__matmul_share(const struct wnw__matmul *p, int32_t i, int32_t n)
+{
+    const int32_t parts = n_parts(p), n_uncut = wnw__matmul_pieces(p) - parts;
+    const int64_t work = (int64_t)(n_uncut + 1) * parts * i / n; /* before the share, in parts of a strip */
+    return (int32_t)(work < (int64_t)n_uncut * parts ? work / parts : work - (int64_t)n_uncut * (parts - 1));
+}
+
 /* Rows first .. first + 63 for part i of n of the tokens. */
 static void part_of_strip(const struct wnw__matmul *p, int32_t first, int32_t i, int32_t n,
                           struct wnw__matmul_work *work)

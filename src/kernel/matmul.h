@@ -165,6 +165,8 @@ struct wnw__matmul_work {
 
 /* The number of pieces. They are smaller where there are few tokens, so that threads finish together. */
 int32_t wnw__matmul_pieces(const struct wnw__matmul *p);
+/* The first piece of share i of n, whose work is about the same; i = n: the number of pieces. */
+int32_t wnw__matmul_share(const struct wnw__matmul *p, int32_t i, int32_t n);
 /* Computes piece i for all tokens. Threads may compute different pieces at once. */
 void wnw__matmul_piece(const struct wnw__matmul *p, int32_t i, struct wnw__matmul_work *work);
 

@@ -110,6 +110,7 @@ static void moved(void *rec, int32_t from, int32_t to, enum wnw__moved why)
 
 const struct wnw__recorder_type wnw__outputs_recorder = {
     .name = "outputs",
+    .reads_output = true,
     .open = open_outputs,
     .free = close_outputs,
     .copy = copy_outputs,
