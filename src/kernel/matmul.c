@@ -53,23 +53,60 @@ enum { FEW_PIECE = 4 * WNW_FEW };
 /* The last strip is cut into so many parts if each has at least so many tokens. */
 enum { PARTS = 4, PART_TOKENS = 32 };
 
+/* Tokens that are multiplied with a strip in turn; a multiple of those that kernels take together, three or four. */
+enum { TURN_TOKENS = 48 };
+
 static int32_t columns_of(const struct wnw__matmul *p, int32_t c)
 {
     return p->k - c < WNW_CHUNK ? p->k - c : WNW_CHUNK;
 }
 
-/* Rows first .. first + 63 for the tokens from .. from + n - 1, n at most WNW_TOKENS. */
+/* What is multiplied behind the chunk at hand: rows of `bytes` bytes. */
+struct ahead {
+    const uint8_t *rows;
+    size_t stride, bytes;
+};
+
+/* The next chunk of the strip, or the first one of the next strip. */
+static struct ahead behind(const struct wnw__matmul *p, int32_t first, int32_t c)
+{
+    const bool last = p->k - c <= WNW_CHUNK;
+    const size_t chunk = (size_t)WNW_CHUNK / (size_t)p->type->k_unit * p->type->unit_bytes;
+    const size_t at = last ? 0 : (size_t)(c / WNW_CHUNK + 1) * chunk, left = p->stride - at;
+    return (struct ahead){.rows = p->rows + (size_t)(last ? first + WNW_STRIP : first) * p->stride + at,
+                          .stride = p->stride,
+                          .bytes = chunk < left ? chunk : left};
+}
+
+/* Asks for part i of n of it. Rows behind the last one are asked for in vain. */
+static void ask_for(const struct ahead *a, int32_t i, int32_t n)
+{
+    for (int32_t r = WNW_STRIP * i / n; r < WNW_STRIP * (i + 1) / n; r++) {
+        const uintptr_t row = (uintptr_t)a->rows + (size_t)r * a->stride;
+        for (size_t at = 0; at < a->bytes + 63; at += 64)
+            __builtin_prefetch((const void *)(row + (at < a->bytes ? at : a->bytes - 1)), 0, 2);
+    }
+}
+
+/* Rows first .. first + 63 for the tokens from .. from + n - 1, n at most WNW_TOKENS. While tokens are multiplied with a chunk,
+ * the next one is asked for, a few rows at a time: a core has room for few requests. */
 static void full_strip(const struct wnw__matmul *p, int32_t first, int32_t from, int32_t n,
                        struct wnw__matmul_work *w)
 {
     float *y = p->y + first + from * p->ld;
     for (int32_t c = 0; c < p->k; c += WNW_CHUNK) {
         const bool last = p->k - c <= WNW_CHUNK;
+        const struct wnw__act *act = p->act + (int64_t)(c / WNW_CHUNK) * p->n_tok + from;
+        const struct ahead ahead = behind(p, first, c);
         p->kernel->unpack[p->type->id].to_strip(p->rows + (size_t)first * p->stride, p->stride, WNW_STRIP, c,
                                                 columns_of(p, c), &w->strip);
-        p->kernel->strip(&w->strip, p->type, columns_of(p, c),
-                         p->act + (int64_t)(c / WNW_CHUNK) * p->n_tok + from, n, c == 0 ? NULL : w->sums[0],
-                         last ? y : w->sums[0], last ? p->ld : WNW_STRIP);
+        for (int32_t t = 0, i = 0; t < n; t += TURN_TOKENS, i++) {
+            const int32_t n_turn = n - t < TURN_TOKENS ? n - t : TURN_TOKENS;
+            ask_for(&ahead, i, (n + TURN_TOKENS - 1) / TURN_TOKENS);
+            p->kernel->strip(&w->strip, p->type, columns_of(p, c), act + t, n_turn,
+                             c == 0 ? NULL : w->sums[t], last ? y + t * p->ld : w->sums[t],
+                             last ? p->ld : WNW_STRIP);
+        }
     }
 }
 
