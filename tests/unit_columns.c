@@ -344,6 +344,9 @@ static void check_shape(const struct shape *s)
     f.tolerance = s->type == WNW_KV_F32 ? TOLERANCE : TOLERANCE_BF16;
     for (int i = 0; wnw__bf16_at(i); i++) {
         f.shared->bf16 = wnw__bf16_at(i);
+        f.shared->score8 = NULL;
+        check_ways(&f);
+        f.shared->score8 = f.shared->bf16 == wnw__bf16_best() ? wnw__score8_best() : wnw__score8_scalar();
         check_ways(&f);
     }
     fixture_free(&f);

@@ -95,6 +95,12 @@ static size_t kind_floats(const struct wnw__attend_shared *sh, const struct wnw_
     return (size_t)wnw__attend_runs(sh, n_row) * (size_t)sh->dims.n_head * (size_t)p->n;
 }
 
+/* Floats of the far keys in bytes, which parts of a run share. */
+static size_t keys_floats(const struct wnw__attend_shared *sh, const struct wnw__attend_place *p)
+{
+    return sh->score8 ? wnw__attend_far_floats(sh->dims.d, p->n / WNW_TILE) : 0;
+}
+
 int wnw__attend_reserve_columns(struct wnw__attend_shared *sh, const struct wnw__attend_batch *batch,
                                 int32_t from, int32_t to)
 {
@@ -107,7 +113,7 @@ int wnw__attend_reserve_columns(struct wnw__attend_shared *sh, const struct wnw_
         p->columns = at;
         p->n = wnw__attend_round_up(wnw__attend_longest(s->cache, from, to) + s->n_row, WNW_TILE);
         at += (size_t)n_kinds(s->columns) * kind_floats(sh, p, s->n_row);
-        const size_t n = (most_floats(sh, p->n) + 15) / 16 * 16;
+        const size_t n = keys_floats(sh, p) + (most_floats(sh, p->n) + 15) / 16 * 16;
         tiles = n > tiles ? n : tiles;
     }
     WNW_TRY(wnw__attend_need(&sh->columns, &sh->cap_columns, at));
@@ -180,12 +186,16 @@ void wnw__attend_run_columns(const struct wnw__attend_job *job, const struct wnw
     const struct wnw__attend_shared *sh = job->op->shared;
     const int32_t i_run = run->t0 / wnw__attend_run_length(sh),
                   end = job->layer->len[run->ih] + run->t0 + run->n;
-    struct wnw__attend_kept kept = {.tile = sh->tiles + (size_t)ith * sh->tiles_floats,
-                                    .rows = kept_rows(sh, end)};
+    const struct wnw__attend_place *place = &sh->place[job->i_slice];
+    float *room = sh->tiles + (size_t)ith * sh->tiles_floats;
+    struct wnw__attend_kept kept = {
+        .tile = room + keys_floats(sh, place), .rows = kept_rows(sh, end), .keys = sh->score8 ? room : NULL};
     /* Even parts, so that none has so few queries that another kernel takes them: that would change bits. */
     const int32_t most = kept.rows / sh->group, n_part = (run->n + most - 1) / most;
     float *const s = w->s;
     clear(job, run->ih, i_run, end);
+    if (kept.keys)
+        wnw__attend_far_clear(kept.keys, sh->dims.d, place->n / WNW_TILE);
     w->kept = &kept;
     for (int32_t i = 0; i < n_part; i++) {
         const int32_t from = run->n * i / n_part;

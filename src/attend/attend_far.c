@@ -31,6 +31,45 @@ static bool is_fine(float q_scale, float q_square, struct wnw__score8_size k)
     return square <= most_error * most_error; /* NaN is not */
 }
 
+/* ---- Tiles of keys ---- */
+
+/* A tile begins with what its keys have at most, behind it a mark that it is there; then come scales and words. */
+enum { HEAD = 16 };
+
+size_t wnw__attend_far_floats(int32_t d, int32_t n)
+{
+    return (size_t)n * (HEAD + WNW_TILE + WNW_TILE * (size_t)(d / 4));
+}
+
+void wnw__attend_far_clear(float *tiles, int32_t d, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        tiles[wnw__attend_far_floats(d, i) + 2] = 0.0f;
+}
+
+/* The keys of the stored rows, which are entries from `at` on. Parts of a run whose tiles are kept share them. */
+static struct wnw__score8_size keys_of(const struct wnw__attend_job *job, const struct wnw__kv_run *rows,
+                                       int32_t at, struct wnw__attend_work *w)
+{
+    const int32_t d = job->op->shared->dims.d;
+    const bool shared = w->kept && w->kept->keys && at % WNW_TILE == 0;
+    float *tile = shared ? w->kept->keys + wnw__attend_far_floats(d, at / WNW_TILE) : w->far.k_room;
+    float *scale = tile + HEAD;
+    uint32_t *words = (uint32_t *)(void *)(scale + WNW_TILE);
+    w->far.k = words;
+    w->far.k_scale = scale;
+    if (!shared || tile[2] == 0.0f) {
+        const struct wnw__score8_size size =
+            job->op->shared->score8->keys((const uint16_t *)(const void *)rows->k, d, words, scale);
+        tile[0] = size.scale;
+        tile[1] = size.square;
+        tile[2] = 1.0f;
+    }
+    return (struct wnw__score8_size){.scale = tile[0], .square = tile[1]};
+}
+
+/* ---- Choosing ---- */
+
 static float larger(float a, float b)
 {
     return a != a || a > b ? a : b;
@@ -64,8 +103,7 @@ int32_t wnw__attend_far_choose(const struct wnw__attend_job *job, const struct w
     if (!far->on || at < WNW_TILE || end > far_end(w->to[n_query - 1] - 1) || rows->n < WNW_TILE ||
         rows->type != WNW_KV_F16)
         return 0;
-    const struct wnw__score8_size k = job->op->shared->score8->keys(
-        (const uint16_t *)(const void *)rows->k, job->op->shared->dims.d, far->k, far->k_scale);
+    const struct wnw__score8_size k = keys_of(job, rows, at, w);
     if (end <= far_end(w->to[0] - 1) && is_fine(far->q_most.scale, far->q_most.square, k))
         return n_query;
     int32_t n = 0;

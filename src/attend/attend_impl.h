@@ -98,6 +98,8 @@ struct wnw__attend_kept {
     float *tile;  /* one tile after the other, laid out in attend_columns.c */
     int32_t n;    /* of them so far */
     int32_t rows; /* queries that a tile has room for */
+    float *
+        keys; /* the run's far keys in bytes, for all of its parts: attend_far.c; NULL: each converts them again */
 };
 
 /* What scores in bytes need: attend_far.c. */
@@ -107,8 +109,9 @@ struct wnw__attend_far {
     float *q_scale, *q_square;      /* [rows] */
     int32_t *q_first;               /* [rows] */
     struct wnw__score8_size q_most; /* of all rows */
-    uint32_t *k;                    /* [d / 4][WNW_TILE] of the tile at hand */
-    float *k_scale;                 /* [WNW_TILE] */
+    float *k_room;                  /* room for a tile of keys in bytes */
+    const uint32_t *k;              /* [d / 4][WNW_TILE] of the tile at hand */
+    const float *k_scale;           /* [WNW_TILE] */
     uint8_t *taken;                 /* [rows] whether its scores for the tile at hand are in bytes */
 };
 
@@ -202,6 +205,9 @@ static inline bool wnw__attend_is_direct(const struct wnw__kv_run *rows, int32_t
 
 /* ---- Scores of far entries ---- */
 
+/* Floats of n tiles of keys in bytes, and a mark in each that it holds none yet. */
+size_t wnw__attend_far_floats(int32_t d, int32_t n);
+void wnw__attend_far_clear(float *tiles, int32_t d, int32_t n);
 /* Takes panels [panels][d][wnw__attend_panel_rows] of n_query queries, complete with zeros, if some of what they see may
  * be far. */
 void wnw__attend_far_load(const struct wnw__attend_job *job, const float *panels, int32_t n_query,

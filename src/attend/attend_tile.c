@@ -17,7 +17,7 @@ size_t wnw__attend_work_floats(const struct wnw__attend_shared *sh)
     const size_t rows = (size_t)sh->rows, d = (size_t)sh->dims.d, ld = (size_t)sh->ld;
     return padded(rows * d) + 2 * padded(WNW_TILE * d) + WNW_TILE * ld + rows * WNW_TILE +
            rows * WNW_TILE / 2 + padded(rows * ld) + 10 * padded(rows) + padded(rows * d / 4) +
-           WNW_TILE * (d / 4) + WNW_TILE;
+           wnw__attend_far_floats(sh->dims.d, 1);
 }
 
 struct wnw__attend_work wnw__attend_work_at(const struct wnw__attend_shared *sh, int ith)
@@ -43,8 +43,7 @@ struct wnw__attend_work wnw__attend_work_at(const struct wnw__attend_shared *sh,
     w.far.q_first = (int32_t *)(void *)(w.far.q_square + padded(rows));
     w.far.taken = (uint8_t *)(w.far.q_first + padded(rows));
     w.far.q = (uint32_t *)(void *)(w.far.q_first + 2 * padded(rows));
-    w.far.k = w.far.q + padded(rows * d / 4);
-    w.far.k_scale = (float *)(void *)(w.far.k + WNW_TILE * (d / 4));
+    w.far.k_room = (float *)(void *)(w.far.q + padded(rows * d / 4));
     w.kept = NULL;
     return w;
 }
