@@ -45,7 +45,7 @@ static bool attends_in_bf16(void)
 }
 
 /* Which products a part makes: quantised weights are multiplied as bytes, the attention of prompts in bf16 where the CPU has
- * that, everything else in float32. Bytes and operations of a pass with n rows give the bits per weight. */
+ * that (scores of far entries in bytes, which counts as bf16, too), everything else in float32. Bytes and operations of a pass with n rows give the bits per weight. */
 static enum bench_peak_kind kind_of(enum roof_phase phase, enum roof_part part, const wnw_work *w,
                                     double n_pass, double n_row)
 {

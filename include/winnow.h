@@ -305,9 +305,9 @@ typedef struct wnw_session_params {
     int32_t n_ubatch;  /* prompt tokens per graph, 0 = 512 */
     int32_t n_threads; /* at most so many, fewer while other programs take the cores; 0 = usable cores */
     wnw_kv_type kv_type;
-    /* OWN: this library's kernels over heads of different lengths, which multiply prompts in bf16 where the CPU does
-     * that and the cache is not F32; F32: the same, always in float32; GGML: standard ggml operations, a reference
-     * for comparison. */
+    /* OWN: this library's kernels over heads of different lengths, which multiply prompts in bf16, and their scores
+     * of far entries in 8 bits, where the CPU does that and the cache is not F32; F32: the same, always in float32;
+     * GGML: standard ggml operations, a reference for comparison. */
     wnw_attn attn;
     /* Called during prefill after each ubatch with tokens done and to do; return false to cancel
      * (E_CANCELLED). NULL = none. */
