@@ -70,11 +70,6 @@ static struct wnw__score8_size keys_of(const struct wnw__attend_job *job, const 
 
 /* ---- Choosing ---- */
 
-static float larger(float a, float b)
-{
-    return a != a || a > b ? a : b;
-}
-
 void wnw__attend_far_load(const struct wnw__attend_job *job, const float *panels, int32_t n_query,
                           struct wnw__attend_work *w)
 {
@@ -90,8 +85,8 @@ void wnw__attend_far_load(const struct wnw__attend_job *job, const float *panels
                     far->q, far->q_scale, far->q_square, far->q_first);
     far->q_most = (struct wnw__score8_size){0};
     for (int32_t i = 0; i < n_query; i++) {
-        far->q_most.scale = larger(far->q_scale[i], far->q_most.scale);
-        far->q_most.square = larger(far->q_square[i], far->q_most.square);
+        far->q_most.scale = wnw__score8_larger(far->q_scale[i], far->q_most.scale);
+        far->q_most.square = wnw__score8_larger(far->q_square[i], far->q_most.square);
     }
 }
 

@@ -23,6 +23,14 @@
     }
 WNW_FOLD4(sum4, _mm512_add_ps)
 
+/* The same value, about which the compiler knows nothing any more. gcc would load what it knows to stand in memory again for
+ * every use, and takes the sum of a product of bytes for another value than the one that is added to, so that it copies registers. */
+INLINE __m512i held(__m512i x)
+{
+    __asm__("" : "+v"(x));
+    return x;
+}
+
 static inline __m512 v_load_f16(const uint16_t *p)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));

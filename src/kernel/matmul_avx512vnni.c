@@ -4,6 +4,7 @@
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512VNNI__)
 #define WNW_DOT(sum, u, q) _mm256_dpbusd_epi32(sum, u, q)
+#include "kernel/kernel_avx512.h"
 #include "kernel/matmul_act.h"
 #include "kernel/matmul_few.h"
 #include "kernel/matmul_types.h"
@@ -17,14 +18,6 @@ static inline __m512i four(const int8_t *q)
     int32_t x;
     memcpy(&x, q, sizeof x);
     return _mm512_set1_epi32(x);
-}
-
-/* The same value, of which the compiler no longer knows that it stands in memory: gcc would load it again for every token,
- * and loads would take longer than products. */
-static inline __m512i held(__m512i x)
-{
-    __asm__("" : "+v"(x));
-    return x;
 }
 
 /* Computes the results of n tokens; n and block are constants where the function is inlined. The groups of a block

@@ -26,12 +26,6 @@ const struct wnw__score8 *wnw__score8_best(void)
     return wnw__score8_at(1) ? wnw__score8_at(0) : NULL;
 }
 
-/* The larger one; NaN is larger than any number. */
-static float larger(float a, float b)
-{
-    return a != a || a > b ? a : b;
-}
-
 /* What elements are multiplied with to become bytes if `top` is the largest. */
 static float to_bytes_by(float top)
 {
@@ -58,7 +52,7 @@ static void queries(const float *panels, int32_t n_panel, int32_t d, uint32_t *d
         float top = 0.0f;
         int32_t sum = 0;
         for (int32_t c = 0; c < d; c++)
-            top = larger(fabsf(x[(int64_t)c * ROWS]), top);
+            top = wnw__score8_larger(fabsf(x[(int64_t)c * ROWS]), top);
         const float by = to_bytes_by(top);
         scale[i] = top / 127.0f;
         square[i] = 0.0f;
@@ -81,7 +75,7 @@ static struct wnw__score8_size keys(const uint16_t *src, int32_t d, uint32_t *ds
         for (int32_t c = 0; c < d; c += 32) {
             wnw__vec_scalar()->to_f32(WNW_KV_F16, src + (int64_t)j * d + c, 1, 32, x, 32);
             for (int32_t i = 0; i < 32; i++)
-                top = larger(fabsf(x[i]), top);
+                top = wnw__score8_larger(fabsf(x[i]), top);
         }
         const float by = to_bytes_by(top);
         scale[j] = top / 127.0f;
@@ -93,8 +87,8 @@ static struct wnw__score8_size keys(const uint16_t *src, int32_t d, uint32_t *ds
                 square += b * b;
             }
         }
-        size.scale = larger(scale[j], size.scale);
-        size.square = larger((float)square * (scale[j] * scale[j]), size.square);
+        size.scale = wnw__score8_larger(scale[j], size.scale);
+        size.square = wnw__score8_larger((float)square * (scale[j] * scale[j]), size.square);
     }
     return size;
 }

@@ -20,6 +20,12 @@ struct wnw__score8_size {
     float square; /* of the length after rounding; undefined if a key is not finite */
 };
 
+/* The larger of two numbers; NaN is larger than any. */
+static inline float wnw__score8_larger(float a, float b)
+{
+    return a != a || a > b ? a : b;
+}
+
 struct wnw__score8 {
     const char *name;
     int32_t panel_rows; /* query rows per panel */

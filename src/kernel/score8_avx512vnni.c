@@ -142,14 +142,6 @@ static struct wnw__score8_size keys(const uint16_t *src, int32_t d, uint32_t *ds
 
 /* ---- Products ---- */
 
-/* The same value. gcc 12 takes the instruction's sum for another value than the one that it adds to, and copies registers
- * until none is left. */
-INLINE __m512i in_place(__m512i x)
-{
-    __asm__("" : "+v"(x));
-    return x;
-}
-
 static void mul_panels(const uint32_t *q, const float *q_scale, const int32_t *q_first, int32_t n_panel,
                        int32_t d, const uint32_t *k, const float *k_scale, float *s)
 {
@@ -168,8 +160,8 @@ static void mul_panels(const uint32_t *q, const float *q_scale, const int32_t *q
                 UNROLL
                 for (int r = 0; r < ROWS; r++) {
                     const __m512i x = _mm512_set1_epi32((int)a[r]);
-                    sum[r][0] = in_place(_mm512_dpbusd_epi32(sum[r][0], b0, x));
-                    sum[r][1] = in_place(_mm512_dpbusd_epi32(sum[r][1], b1, x));
+                    sum[r][0] = held(_mm512_dpbusd_epi32(sum[r][0], b0, x));
+                    sum[r][1] = held(_mm512_dpbusd_epi32(sum[r][1], b1, x));
                 }
             }
             UNROLL
