@@ -3,6 +3,7 @@
  * Vocabularies that are damaged. libllama ends the process on some of them; here opening must end in an error
  * with a sentence. Everything is opened in a child process, so that a crash is seen and named.
  */
+#include "gguf_files.h"
 #include "helpers.h"
 
 #include <math.h>
@@ -13,35 +14,6 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <ggml.h>
-#include <gguf.h>
-
-struct file {
-    struct gguf_context *gguf;
-    struct ggml_context *tensors;
-    char path[64];
-};
-
-static struct file load(const char *name)
-{
-    struct file f = {.path = "/tmp/winnow-test-XXXXXX"};
-    char source[4096];
-    test_model_path(source, sizeof source, name);
-    struct gguf_context *src = gguf_init_from_file(source, (struct gguf_init_params){.ctx = &f.tensors});
-    f.gguf = gguf_init_empty();
-    assert_non_null(src);
-    assert_non_null(f.gguf);
-    assert_non_null(f.tensors);
-    gguf_set_kv(f.gguf, src);
-    for (int64_t i = 0; i < gguf_get_n_tensors(src); i++)
-        gguf_add_tensor(f.gguf, ggml_get_tensor(f.tensors, gguf_get_tensor_name(src, i)));
-    gguf_free(src);
-    const int fd = mkstemp(f.path);
-    assert_cmp(fd, >=, 0);
-    close(fd);
-    return f;
-}
 
 /* What opening and using the file returns; its sentence is left in text. */
 static int open_in_child(const char *path, char text[512])
@@ -81,14 +53,12 @@ static int open_in_child(const char *path, char text[512])
 }
 
 /* Writes what f became, opens it and releases f. */
-static void expect(struct file *f, int want, const char *word)
+static void expect(struct test_gguf *f, int want, const char *word)
 {
     char text[512];
-    assert_true(gguf_write_to_file(f->gguf, f->path, false));
+    test_gguf_write(f);
     const int rc = open_in_child(f->path, text);
-    unlink(f->path);
-    gguf_free(f->gguf);
-    ggml_free(f->tensors);
+    test_gguf_clear(f);
     if (rc != want || !strstr(text, word))
         fail_msg("%d \"%s\", expected %d and \"%s\"", rc, text, want, word);
 }
@@ -96,18 +66,9 @@ static void expect(struct file *f, int want, const char *word)
 enum { N_VOCAB = 320 };
 static const char tokens_key[] = "tokenizer.ggml.tokens";
 
-/* Sets one token's text. */
-static void set_token(struct file *f, int at, const char *text)
+static void set_token(struct test_gguf *f, int at, const char *text)
 {
-    const char *tokens[N_VOCAB];
-    char *copies[N_VOCAB];
-    const int64_t id = gguf_find_key(f->gguf, tokens_key);
-    assert_int_equal(gguf_get_arr_n(f->gguf, id), N_VOCAB);
-    for (int i = 0; i < N_VOCAB; i++)
-        tokens[i] = copies[i] = strdup(i == at ? text : gguf_get_arr_str(f->gguf, id, (size_t)i));
-    gguf_set_arr_str(f->gguf, tokens_key, tokens, N_VOCAB);
-    for (int i = 0; i < N_VOCAB; i++)
-        free(copies[i]);
+    test_gguf_set_token(f, at, text, -1);
 }
 
 static const char bpe[] = "tiny/chat/smollm2.gguf", spm[] = "tiny/chat/gemma3.gguf";
@@ -115,9 +76,9 @@ static const char bpe[] = "tiny/chat/smollm2.gguf", spm[] = "tiny/chat/gemma3.gg
 static void intact(void **state)
 {
     (void)state;
-    struct file f = load(bpe);
+    struct test_gguf f = test_gguf_load(bpe);
     expect(&f, WNW_OK, "");
-    f = load(spm);
+    f = test_gguf_load(spm);
     expect(&f, WNW_OK, "");
 }
 
@@ -127,19 +88,19 @@ static void twice(void **state)
     (void)state;
     static const char *const models[] = {bpe, spm};
     for (int i = 0; i < 2; i++) {
-        struct file f = load(models[i]);
+        struct test_gguf f = test_gguf_load(models[i]);
         set_token(&f, 300, "<unused310>");
         expect(&f, WNW_E_FORMAT, "'<unused310>', is there twice");
     }
     /* An empty token is called by its number. */
-    struct file f = load(bpe);
+    struct test_gguf f = test_gguf_load(bpe);
     set_token(&f, 300, "");
     expect(&f, WNW_OK, "");
-    f = load(bpe);
+    f = test_gguf_load(bpe);
     set_token(&f, 300, "");
     set_token(&f, 301, "[EMPTY_300]");
     expect(&f, WNW_E_FORMAT, "stands for an empty token");
-    f = load(bpe);
+    f = test_gguf_load(bpe);
     set_token(&f, 301, "[EMPTY_300]");
     expect(&f, WNW_OK, "");
 }
@@ -148,7 +109,7 @@ static void twice(void **state)
 static void without_a_byte(void **state)
 {
     (void)state;
-    struct file f = load(spm);
+    struct test_gguf f = test_gguf_load(spm);
     set_token(&f, 6 + 0xff, "<no byte>");
     const int32_t normal = 1;
     int32_t types[N_VOCAB];
@@ -158,13 +119,13 @@ static void without_a_byte(void **state)
     gguf_set_arr_data(f.gguf, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, types, N_VOCAB);
     expect(&f, WNW_E_FORMAT, "no token for byte <0xFF>");
     /* A byte is also spelt by itself. */
-    f = load(spm);
+    f = test_gguf_load(spm);
     set_token(&f, 6 + 'Q', "Q");
     types[6 + 0xff] = 6;
     types[6 + 'Q'] = normal;
     gguf_set_arr_data(f.gguf, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, types, N_VOCAB);
     expect(&f, WNW_OK, "");
-    f = load(spm);
+    f = test_gguf_load(spm);
     set_token(&f, 6 + 'Q', "<");
     expect(&f, WNW_E_FORMAT, "is no byte");
 }
@@ -175,32 +136,32 @@ static void wrong_lists(void **state)
     static float scores[N_VOCAB];
     static int32_t types[N_VOCAB];
     const char *one[] = {"a"};
-    struct file f = load(spm);
+    struct test_gguf f = test_gguf_load(spm);
     gguf_set_arr_data(f.gguf, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, scores, N_VOCAB - 1);
     expect(&f, WNW_E_FORMAT, "319 entries for 320 tokens");
-    f = load(spm);
+    f = test_gguf_load(spm);
     scores[7] = NAN;
     gguf_set_arr_data(f.gguf, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, scores, N_VOCAB);
     expect(&f, WNW_E_FORMAT, "number 7 is not a number");
-    f = load(spm);
+    f = test_gguf_load(spm);
     gguf_set_arr_str(f.gguf, "tokenizer.ggml.scores", one, 1);
     expect(&f, WNW_E_FORMAT, "scores");
-    f = load(bpe);
+    f = test_gguf_load(bpe);
     gguf_set_arr_data(f.gguf, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, types, 3);
     expect(&f, WNW_E_FORMAT, "3 entries for 320 tokens");
-    f = load(bpe);
+    f = test_gguf_load(bpe);
     gguf_set_arr_data(f.gguf, "tokenizer.ggml.token_type", GGUF_TYPE_UINT8, types, N_VOCAB);
     expect(&f, WNW_E_FORMAT, "token_type");
-    f = load(bpe);
+    f = test_gguf_load(bpe);
     gguf_set_val_str(f.gguf, "tokenizer.ggml.merges", "a b");
     expect(&f, WNW_E_FORMAT, "merges is not a list");
-    f = load(bpe);
+    f = test_gguf_load(bpe);
     gguf_remove_key(f.gguf, "tokenizer.ggml.merges");
     expect(&f, WNW_E_FORMAT, "merges");
-    f = load(bpe);
+    f = test_gguf_load(bpe);
     gguf_set_arr_data(f.gguf, tokens_key, GGUF_TYPE_INT32, types, N_VOCAB);
     expect(&f, WNW_E_FORMAT, "no list of texts");
-    f = load(bpe);
+    f = test_gguf_load(bpe);
     gguf_set_arr_str(f.gguf, tokens_key, one, 0);
     expect(&f, WNW_E_FORMAT, "no list of texts");
 }
@@ -212,18 +173,18 @@ static void ids_out_of_range(void **state)
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
         char key[64];
         snprintf(key, sizeof key, "tokenizer.ggml.%s_token_id", roles[i]);
-        struct file f = load(bpe);
+        struct test_gguf f = test_gguf_load(bpe);
         gguf_set_val_u32(f.gguf, key, N_VOCAB);
         expect(&f, WNW_E_FORMAT, key);
-        f = load(bpe);
+        f = test_gguf_load(bpe);
         gguf_set_val_str(f.gguf, key, "1");
         expect(&f, WNW_E_FORMAT, key);
-        f = load(bpe);
+        f = test_gguf_load(bpe);
         gguf_set_val_u32(f.gguf, key, N_VOCAB - 1);
         expect(&f, WNW_OK, "");
     }
     /* libllama: GGML_ASSERT when a BOS is to be added and there is none. */
-    struct file f = load(bpe);
+    struct test_gguf f = test_gguf_load(bpe);
     gguf_set_val_u32(f.gguf, "tokenizer.ggml.bos_token_id", UINT32_MAX);
     expect(&f, WNW_OK, "");
 }
@@ -234,18 +195,18 @@ static void other_tokenizers(void **state)
     static const char *const names[] = {"bert",      "t5",         "rwkv", "plamo2", "test",
                                         "hybriddna", "whitespace", "",     "x"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        struct file f = load(spm);
+        struct test_gguf f = test_gguf_load(spm);
         gguf_set_val_str(f.gguf, "tokenizer.ggml.model", names[i]);
         expect(&f, WNW_E_UNSUPPORTED, "gpt2 and llama are");
     }
-    struct file f = load(bpe);
+    struct test_gguf f = test_gguf_load(bpe);
     gguf_set_val_u32(f.gguf, "tokenizer.ggml.model", 1);
     expect(&f, WNW_E_FORMAT, "tokenizer.ggml.model");
     /* No vocabulary at all is fine, for token ids; libllama would make up as many tokens as are asked for. */
-    f = load(bpe);
+    f = test_gguf_load(bpe);
     gguf_set_val_str(f.gguf, "tokenizer.ggml.model", "none");
     expect(&f, WNW_E_UNSUPPORTED, "no tokenizer");
-    f = load(bpe);
+    f = test_gguf_load(bpe);
     gguf_set_val_str(f.gguf, "tokenizer.ggml.model", "none");
     gguf_set_val_u32(f.gguf, "llama.vocab_size", 2000000000);
     expect(&f, WNW_E_FORMAT, "vocab_size");

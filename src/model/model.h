@@ -11,7 +11,8 @@
 #include <ggml.h>
 #include <gguf.h>
 
-struct llama_model; /* only src/text looks inside */
+struct llama_model; /* only src/text looks inside these two */
+struct wnw__tokenizer;
 
 struct wnw_model {
     char *name;
@@ -30,7 +31,8 @@ struct wnw_model {
     size_t map_size;
     uint64_t weight_bytes, repacked_bytes;
 
-    struct llama_model *vocab; /* libllama, vocabulary only */
+    struct llama_model *vocab;        /* libllama, vocabulary only */
+    struct wnw__tokenizer *tokenizer; /* NULL where the file has none */
 };
 
 /* Reads the file into an empty *m, except the vocabulary, which libllama reads (text/open.c). The caller

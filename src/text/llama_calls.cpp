@@ -2,6 +2,8 @@
 /* libllama's exceptions end here: each call turns them into a status. */
 #include "text/llama_calls.h"
 
+#include <algorithm>
+#include <cstring>
 #include <exception>
 #include <new>
 
@@ -28,14 +30,26 @@ template <typename F> int guarded(int code, const char *what, F call)
 extern "C" int wnw__llama_load_vocab(struct llama_model **out, const char *path)
 {
     *out = nullptr;
+    llama_model_kv_override overrides[2] = {};
+    std::strcpy(overrides[0].key, "tokenizer.ggml.add_space_prefix");
+    overrides[0].tag =
+        LLAMA_KV_OVERRIDE_TYPE_BOOL; /* the value is false, and the second element ends the list */
     const int rc = guarded(WNW_E_FORMAT, "libllama cannot read the vocabulary", [&] {
         llama_model_params params = llama_model_default_params();
         params.vocab_only = true;
+        params.kv_overrides = overrides;
         *out = llama_model_load_from_file(path, params);
     });
     if (rc == WNW_OK && !*out)
         return wnw__fail(WNW_E_FORMAT, "%.300s: libllama cannot read its vocabulary", path);
     return rc;
+}
+
+extern "C" void wnw__llama_sort_special(int32_t *ids, int32_t n, const struct llama_vocab *vocab)
+{
+    std::sort(ids, ids + n, [vocab](int32_t a, int32_t b) {
+        return std::strlen(llama_vocab_get_text(vocab, a)) > std::strlen(llama_vocab_get_text(vocab, b));
+    });
 }
 
 extern "C" int wnw__llama_tokenize(int32_t *n, const struct llama_vocab *vocab, const char *text, int32_t len,

@@ -14,8 +14,13 @@
 extern "C" {
 #endif
 
-/* The vocabulary of the GGUF file alone. Errors: E_FORMAT, E_NOMEM. */
+/* The vocabulary of the GGUF file alone. It never puts a blank before a text, whatever the file says, because
+ * libllama would put one before each piece of a text (tokenizer.h). Errors: E_FORMAT, E_NOMEM. */
 int wnw__llama_load_vocab(struct llama_model **out, const char *path);
+
+/* Sorts ids, which ascend, as libllama sorts special tokens: longer texts first, and those of one length as
+ * std::sort happens to leave them. */
+void wnw__llama_sort_special(int32_t *ids, int32_t n, const struct llama_vocab *vocab);
 
 /* llama_tokenize; *n is what it returns. Errors: E_UNSUPPORTED (the vocabulary lacks what the text needs),
  * E_NOMEM. */

@@ -3,6 +3,8 @@
 #include "text/tokens.h"
 #include "model/model.h"
 #include "text/llama_calls.h"
+#include "text/tokenizer.h"
+#include "text/tokens_marked.h"
 #include "text/vocab.h"
 
 #include <stdio.h>
@@ -48,14 +50,21 @@ static int check_added(const struct llama_vocab *vocab)
 
 int wnw__vocab_open(struct wnw_model *m, const char *path)
 {
+    bool prefix;
     WNW_TRY(wnw__vocab_check(m->gguf, m->hp.n_vocab));
+    WNW_TRY(wnw__vocab_prefix(&prefix, m->gguf));
     WNW_TRY(wnw__llama_load_vocab(&m->vocab, path));
     const struct llama_vocab *vocab = llama_model_get_vocab(m->vocab);
-    return llama_vocab_type(vocab) == LLAMA_VOCAB_TYPE_NONE ? WNW_OK : check_added(vocab);
+    if (llama_vocab_type(vocab) == LLAMA_VOCAB_TYPE_NONE)
+        return WNW_OK;
+    WNW_TRY(check_added(vocab));
+    return wnw__tokenizer_new(&m->tokenizer, vocab, prefix);
 }
 
 void wnw__vocab_free(struct wnw_model *m)
 {
+    wnw__tokenizer_free(m->tokenizer);
+    m->tokenizer = NULL;
     if (m->vocab)
         llama_model_free(m->vocab);
     m->vocab = NULL;
@@ -80,35 +89,13 @@ int wnw_tokenize(const wnw_model *m, const char *text, size_t len, bool add_spec
     *n_tokens = 0;
     WNW_REQUIRE(m);
     WNW_REQUIRE(text || len == 0);
-    text = text ? text : "";
-    if (len > INT32_MAX / 2)
-        return wnw__fail(WNW_E_RANGE, "a text of %zu bytes is too long", len);
-    const struct llama_vocab *vocab = llama_model_get_vocab(m->vocab);
-    if (llama_vocab_type(vocab) == LLAMA_VOCAB_TYPE_NONE)
-        return wnw__fail(WNW_E_UNSUPPORTED, "this model has no tokenizer; give token ids with --tokens");
-    int32_t cap = (int32_t)len + 8; /* special tokens aside, no vocabulary makes more tokens than bytes */
-    for (int attempt = 0; attempt < 2; attempt++) {
-        int32_t *buf = malloc((size_t)cap * sizeof *buf);
-        if (!buf)
-            return wnw__fail(WNW_E_NOMEM, "no memory for %d tokens", (int)cap);
-        int32_t n;
-        const int rc =
-            wnw__llama_tokenize(&n, vocab, text, (int32_t)len, buf, cap, add_special, parse_special);
-        if (rc != WNW_OK) {
-            free(buf);
-            return rc;
-        }
-        if (n >= 0) {
-            *tokens = buf;
-            *n_tokens = n;
-            return WNW_OK;
-        }
-        free(buf);
-        if (n == INT32_MIN)
-            break;
-        cap = -n;
-    }
-    return wnw__fail(WNW_E_RANGE, "libllama could not tokenise the text");
+    const struct wnw__bytes all = {0, len};
+    const struct wnw__marked in = {.text = text ? text : "",
+                                   .n = len,
+                                   .plain = &all,
+                                   .n_plain = parse_special ? 0 : 1,
+                                   .add_special = add_special};
+    return wnw__tokenize_marked(m, &in, tokens, n_tokens, NULL);
 }
 
 /* A text that grows. */

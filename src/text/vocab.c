@@ -215,3 +215,17 @@ int wnw__vocab_check(const struct gguf_context *g, int32_t n_rows)
     free(texts.slot);
     return rc;
 }
+
+int wnw__vocab_prefix(bool *out, const struct gguf_context *g)
+{
+    static const char key[] = "tokenizer.ggml.add_space_prefix";
+    const char *model = wnw__key_str(g, "tokenizer.ggml.model");
+    const int64_t id = gguf_find_key(g, key);
+    *out = model && strcmp(model, "llama") == 0; /* byte pairs ignore the key */
+    if (id < 0)
+        return WNW_OK;
+    if (gguf_get_kv_type(g, id) != GGUF_TYPE_BOOL)
+        return wnw__fail(WNW_E_FORMAT, "the GGUF's %s is neither true nor false", key);
+    *out = *out && gguf_get_val_bool(g, id);
+    return WNW_OK;
+}

@@ -12,4 +12,8 @@
  * E_NOMEM. */
 int wnw__vocab_check(const struct gguf_context *g, int32_t n_rows);
 
+/* Whether the tokenizer puts a blank before a text, which SentencePiece does unless the file says otherwise.
+ * Errors: E_FORMAT. */
+int wnw__vocab_prefix(bool *out, const struct gguf_context *g);
+
 #endif

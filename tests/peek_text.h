@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: MIT */
+/* Tests look into src/text through here. */
+#ifndef WNW_TESTS_PEEK_TEXT_H
+#define WNW_TESTS_PEEK_TEXT_H
+
+#include "text/tokens_marked.h"
+
+#endif
