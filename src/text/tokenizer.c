@@ -81,7 +81,8 @@ static int collect_special(struct wnw__tokenizer *t)
     return WNW_OK;
 }
 
-int wnw__tokenizer_new(struct wnw__tokenizer **out, const struct llama_vocab *vocab, bool prefix)
+int wnw__tokenizer_new(struct wnw__tokenizer **out, const struct llama_vocab *vocab, const char *pre,
+                       bool prefix)
 {
     struct wnw__tokenizer *t = calloc(1, sizeof *t);
     *out = t;
@@ -89,6 +90,8 @@ int wnw__tokenizer_new(struct wnw__tokenizer **out, const struct llama_vocab *vo
         return wnw__fail(WNW_E_NOMEM, "no memory for a tokenizer");
     t->vocab = vocab;
     t->prefix = prefix;
+    if (llama_vocab_type(vocab) == LLAMA_VOCAB_TYPE_BPE)
+        t->pre = wnw__pretokenizer_named(pre);
     const int rc = collect_special(t);
     if (rc != WNW_OK) {
         wnw__tokenizer_free(t);

@@ -11,6 +11,7 @@
 #define WNW_TOKENIZER_H
 
 #include "base/err.h"
+#include "text/pretokenizer.h"
 
 #include <llama.h>
 
@@ -25,6 +26,7 @@ struct wnw__special {
 
 struct wnw__tokenizer {
     const struct llama_vocab *vocab;
+    struct wnw__pretokenizer pre; /* of byte pairs; SentencePiece's kind has none, which neither recurses */
     bool prefix;                  /* a blank is put before text that begins, or follows a special token */
     struct wnw__special *special; /* [n_special], ascending by text */
     int32_t *by_rank;             /* [n_special]: index into special */
@@ -32,8 +34,10 @@ struct wnw__tokenizer {
     int32_t first[257]; /* special[first[c] .. first[c + 1]) begin with byte c */
 };
 
-/* Collects the special tokens. The caller frees *out. Errors: E_NOMEM. */
-int wnw__tokenizer_new(struct wnw__tokenizer **out, const struct llama_vocab *vocab, bool prefix);
+/* Collects the special tokens; `pre` is the file's tokenizer.ggml.pre or NULL. The caller frees *out. Errors:
+ * E_NOMEM. */
+int wnw__tokenizer_new(struct wnw__tokenizer **out, const struct llama_vocab *vocab, const char *pre,
+                       bool prefix);
 void wnw__tokenizer_free(struct wnw__tokenizer *t);
 
 /* Calls see for every special token whose text stands at text[at .. n), shorter ones first. */

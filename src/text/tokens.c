@@ -58,7 +58,7 @@ int wnw__vocab_open(struct wnw_model *m, const char *path)
     if (llama_vocab_type(vocab) == LLAMA_VOCAB_TYPE_NONE)
         return WNW_OK;
     WNW_TRY(check_added(vocab));
-    return wnw__tokenizer_new(&m->tokenizer, vocab, prefix);
+    return wnw__tokenizer_new(&m->tokenizer, vocab, wnw__key_str(m->gguf, "tokenizer.ggml.pre"), prefix);
 }
 
 void wnw__vocab_free(struct wnw_model *m)

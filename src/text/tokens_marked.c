@@ -5,7 +5,9 @@
  * the text's bytes.
  */
 #include "text/tokens_marked.h"
+#include "base/memory.h"
 #include "text/llama_calls.h"
+#include "text/stack.h"
 #include "text/tokenizer.h"
 
 #include <stdlib.h>
@@ -316,14 +318,26 @@ static int put_end(struct walk *w)
                                                                 : WNW_OK;
 }
 
-static int walk_all(struct walk *w)
+static int walk_all(void *walk)
 {
+    struct walk *w = walk;
     WNW_TRY(make_room(w, 8));
     WNW_TRY(draw_map(w));
     WNW_TRY(find_special(w));
     WNW_TRY(put_begin(w));
     WNW_TRY(put_all(w));
     return put_end(w);
+}
+
+/* Walks on a stack that the longest run of the text needs. */
+static int walk_safely(struct walk *w)
+{
+    size_t stack;
+    WNW_TRY(wnw__pretokenizer_stack(&stack, &w->tokenizer->pre, w->in->text, w->in->n));
+    if (stack == 0)
+        return walk_all(w);
+    WNW_TRY(wnw__memory_look(stack / 2, "the stack of the tokenizer")); /* half of it is never used */
+    return wnw__on_stack(stack, walk_all, w);
 }
 
 int wnw__tokenize_marked(const wnw_model *m, const struct wnw__marked *in, int32_t **tokens,
@@ -336,7 +350,7 @@ int wnw__tokenize_marked(const wnw_model *m, const struct wnw__marked *in, int32
     if (in->n > INT32_MAX / 2)
         return wnw__fail(WNW_E_RANGE, "a text of %zu bytes is too long", in->n);
     struct walk w = {.tokenizer = m->tokenizer, .in = in, .n_at_cut = n_at_cut};
-    const int rc = walk_all(&w);
+    const int rc = walk_safely(&w);
     walk_clear(&w);
     if (rc != WNW_OK) {
         free(w.tokens);
@@ -345,4 +359,17 @@ int wnw__tokenize_marked(const wnw_model *m, const struct wnw__marked *in, int32
     *tokens = w.tokens;
     *n_tokens = (int32_t)w.n;
     return WNW_OK;
+}
+
+int wnw__tokenize_plain(const wnw_model *m, const char *text, size_t n, const int32_t *before,
+                        int32_t **tokens, int32_t *n_tokens)
+{
+    const struct wnw__bytes all = {0, n};
+    const struct wnw__marked in = {.text = text,
+                                   .n = n,
+                                   .plain = &all,
+                                   .n_plain = 1,
+                                   .follows = before != NULL,
+                                   .before = before ? *before : -1};
+    return wnw__tokenize_marked(m, &in, tokens, n_tokens, NULL);
 }

@@ -41,4 +41,8 @@ struct wnw__marked {
 int wnw__tokenize_marked(const wnw_model *m, const struct wnw__marked *in, int32_t **tokens,
                          int32_t *n_tokens, int32_t *n_at_cut);
 
+/* Tokens of an input that goes on after the token *before, -1 for some text; NULL: it begins a sequence. */
+int wnw__tokenize_plain(const wnw_model *m, const char *text, size_t n, const int32_t *before,
+                        int32_t **tokens, int32_t *n_tokens);
+
 #endif

@@ -176,6 +176,16 @@ static int check_ids(const struct gguf_context *g, int64_t n_tokens)
     return WNW_OK;
 }
 
+/* libllama ends the process on a blank between words, which this pre-tokenizer leaves in texts where the
+ * tokenizer is not the one of that name. */
+static int check_pre(const struct gguf_context *g)
+{
+    const char *pre = wnw__key_str(g, "tokenizer.ggml.pre");
+    if (pre && strcmp(pre, "whitespace") == 0)
+        return wnw__fail(WNW_E_UNSUPPORTED, "the pre-tokenizer 'whitespace' is not supported");
+    return WNW_OK;
+}
+
 static int check_none(const struct gguf_context *g, int32_t n_rows)
 {
     int32_t size;
@@ -209,6 +219,7 @@ int wnw__vocab_check(const struct gguf_context *g, int32_t n_rows)
     WNW_TRY(check_ids(g, tokens.n));
     if (!spm)
         WNW_TRY(check_merges(g));
+    WNW_TRY(check_pre(g));
     int rc = collect(&texts, g, &tokens);
     if (rc == WNW_OK && spm)
         rc = check_bytes(&texts);
