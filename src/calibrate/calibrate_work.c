@@ -6,6 +6,7 @@
 #include "base/utf8.h"
 #include "calibrate/journal.h"
 #include "calibrate/json.h"
+#include "text/tokens_marked.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -147,7 +148,7 @@ int wnw__calibrate_tokens(const wnw_calibration *c, int32_t n_most, int32_t **to
         size_t len;
         wnw_text_exceeds(c->m, t->text, t->len, n_most - n, &len);
         len = wnw__utf8_end(t->text, len);
-        int rc = wnw_tokenize(c->m, t->text, len, false, false, &more, &n_more);
+        int rc = wnw__tokenize_plain(c->m, t->text, len, n > 0 ? &all[n - 1] : NULL, &more, &n_more);
         n_more = rc == WNW_OK && n_more > n_most - n ? n_most - n : n_more;
         int32_t *grown = rc == WNW_OK ? realloc(all, (size_t)(n + n_more + 1) * sizeof *all) : NULL;
         if (grown)

@@ -3,6 +3,7 @@
 #include "calibrate/probe.h"
 
 #include "base/utf8.h"
+#include "text/tokens_marked.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -175,11 +176,12 @@ static int build(wnw_prompt *out, const wnw_calibration *c, const struct wnw__pr
 static int find_answer(struct wnw__probe *p, const wnw_calibration *c)
 {
     struct wnw__answer_span near = {0};
+    const int32_t before = -1; /* a text, whatever it is */
     char text[200];
     for (int with = 1; with >= 0; with--) {
         int32_t *ids, n;
         const int len = snprintf(text, sizeof text, "%s%s", with ? " " : "", p->answer);
-        WNW_TRY(wnw_tokenize(c->m, text, (size_t)len, false, false, &ids, &n));
+        WNW_TRY(wnw__tokenize_plain(c->m, text, (size_t)len, &before, &ids, &n));
         const bool found = wnw__span_find(&p->span, p->tokens, p->n, ids, n);
         const bool exact = found && memcmp(p->tokens + p->span.first, ids, (size_t)n * sizeof *ids) == 0;
         wnw_free(ids);

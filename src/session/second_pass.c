@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "session/second_pass.h"
+#include "text/tokens_marked.h"
 
 #include "observe/columns.h"
 #include "observe/recorders.h"
@@ -315,9 +316,10 @@ static int repeat_chunk(struct pass *p, const struct ids *prompt, const struct i
     return rc;
 }
 
-static int tokenize(const wnw_session *s, struct ids *out, const char *text)
+/* Tokens of a text that goes on after the token `before`, -1 for some text. */
+static int tokenize(const wnw_session *s, struct ids *out, const char *text, int32_t before)
 {
-    return wnw_tokenize(s->m, text, strlen(text), false, false, &out->ids, &out->n);
+    return wnw__tokenize_plain(s->m, text, strlen(text), &before, &out->ids, &out->n);
 }
 
 /* The tokens that end the user's turn and open the model's, in *out, whose ids the caller frees. */
@@ -325,7 +327,7 @@ static int end_turn(const wnw_session *s, struct ids *out)
 {
     const struct wnw__ids *t = &s->ids;
     if (t->n_suffix == 0)
-        return tokenize(s, out, repeat_suffix);
+        return tokenize(s, out, repeat_suffix, -1);
     out->ids = malloc((size_t)t->n_suffix * sizeof *out->ids);
     if (!out->ids)
         return wnw__fail(WNW_E_NOMEM, "no memory for %d token ids", (int)t->n_suffix);
@@ -337,9 +339,10 @@ static int end_turn(const wnw_session *s, struct ids *out)
 static int feed_repeats(struct pass *p, char *warning)
 {
     struct ids first = {0}, next = {0}, suffix = {0};
-    int rc = tokenize(p->s, &first, repeat_first);
+    const int32_t last_read = p->n_past > 0 ? p->s->ids.tokens[p->n_past - 1] : -1;
+    int rc = tokenize(p->s, &first, repeat_first, last_read);
     if (rc == WNW_OK)
-        rc = tokenize(p->s, &next, repeat_next);
+        rc = tokenize(p->s, &next, repeat_next, last_read);
     if (rc == WNW_OK)
         rc = end_turn(p->s, &suffix);
     for (int32_t at = p->first; rc == WNW_OK && at < p->n_past; at += REPEAT_CHUNK) {
