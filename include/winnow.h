@@ -465,7 +465,8 @@ typedef enum wnw_log_level { WNW_LOG_DEBUG, WNW_LOG_INFO, WNW_LOG_WARN } wnw_log
 
 /* Log sink for the whole process; text has no trailing newline. NULL (the default) drops everything. Messages
  * of ggml and libllama go the same way, unless the program has set a callback of its own with llama_log_set,
- * which then stays in place. Call this function before other threads use the library. */
+ * which then stays in place. What libllama warns of while it reads a vocabulary ("missing pre-tokenizer type")
+ * comes as one line of WNW_LOG_WARN too. Call this function before other threads use the library. */
 typedef void (*wnw_log_fn)(wnw_log_level level, const char *text, void *user);
 WNW_API void wnw_set_log(wnw_log_fn fn, void *user);
 

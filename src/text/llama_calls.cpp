@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* libllama's exceptions end here: each call turns them into a status. */
 #include "text/llama_calls.h"
+#include "text/llama_log.h"
 
 #include <algorithm>
 #include <cstring>
@@ -10,11 +11,29 @@
 namespace
 {
 
+/* What libllama says during a call; its warnings go to the log sink in one line at the end. */
+struct listener {
+    wnw__said said;
+    listener()
+    {
+        wnw__said_begin(&said);
+    }
+    ~listener()
+    {
+        wnw__said_end(&said);
+        if (said.n_warning > 0)
+            wnw__log(WNW_LOG_WARN, "libllama: %s%s", said.warning, said.n_warning > 3 ? "; and more" : "");
+    }
+    listener(const listener &) = delete;
+    listener &operator=(const listener &) = delete;
+};
+
 /* Runs a call; an exception becomes a status with `code` and the sentence "what (the exception's words)". */
 template <typename F> int guarded(int code, const char *what, F call)
 {
+    const listener heard;
     try {
-        call();
+        call(heard.said);
         return WNW_OK;
     } catch (const std::bad_alloc &) {
         return wnw__fail(WNW_E_NOMEM, "no memory: %s", what);
@@ -30,18 +49,20 @@ template <typename F> int guarded(int code, const char *what, F call)
 extern "C" int wnw__llama_load_vocab(struct llama_model **out, const char *path)
 {
     *out = nullptr;
-    llama_model_kv_override overrides[2] = {};
+    llama_model_kv_override overrides[2] = {}; /* the second ends the list */
     std::strcpy(overrides[0].key, "tokenizer.ggml.add_space_prefix");
-    overrides[0].tag =
-        LLAMA_KV_OVERRIDE_TYPE_BOOL; /* the value is false, and the second element ends the list */
-    const int rc = guarded(WNW_E_FORMAT, "libllama cannot read the vocabulary", [&] {
+    overrides[0].tag = LLAMA_KV_OVERRIDE_TYPE_BOOL; /* the value is false */
+    char reason[sizeof(wnw__said::error)] = "";
+    const int rc = guarded(WNW_E_FORMAT, "libllama cannot read the vocabulary", [&](const wnw__said &said) {
         llama_model_params params = llama_model_default_params();
         params.vocab_only = true;
         params.kv_overrides = overrides;
         *out = llama_model_load_from_file(path, params);
+        std::memcpy(reason, said.error, sizeof reason);
     });
     if (rc == WNW_OK && !*out)
-        return wnw__fail(WNW_E_FORMAT, "%.300s: libllama cannot read its vocabulary", path);
+        return wnw__fail(WNW_E_FORMAT, "%.300s: libllama cannot read its vocabulary%s%s", path,
+                         *reason ? ": " : "", reason);
     return rc;
 }
 
@@ -56,8 +77,9 @@ extern "C" int wnw__llama_tokenize(int32_t *n, const struct llama_vocab *vocab, 
                                    int32_t *tokens, int32_t cap, bool add_special, bool parse_special)
 {
     *n = 0;
-    return guarded(WNW_E_UNSUPPORTED, "libllama could not tokenise the text",
-                   [&] { *n = llama_tokenize(vocab, text, len, tokens, cap, add_special, parse_special); });
+    return guarded(WNW_E_UNSUPPORTED, "libllama could not tokenise the text", [&](const wnw__said &) {
+        *n = llama_tokenize(vocab, text, len, tokens, cap, add_special, parse_special);
+    });
 }
 
 extern "C" int wnw__llama_piece(int32_t *n, const struct llama_vocab *vocab, int32_t token, char *buf,
@@ -65,13 +87,14 @@ extern "C" int wnw__llama_piece(int32_t *n, const struct llama_vocab *vocab, int
 {
     *n = 0;
     return guarded(WNW_E_UNSUPPORTED, "libllama has no text for a token",
-                   [&] { *n = llama_token_to_piece(vocab, token, buf, cap, 0, special); });
+                   [&](const wnw__said &) { *n = llama_token_to_piece(vocab, token, buf, cap, 0, special); });
 }
 
 extern "C" int wnw__llama_apply_template(int32_t *n, const char *tmpl, const struct llama_chat_message *chat,
                                          size_t n_messages, char *buf, int32_t cap)
 {
     *n = -1;
-    return guarded(WNW_E_UNSUPPORTED, "libllama could not apply the chat template",
-                   [&] { *n = llama_chat_apply_template(tmpl, chat, n_messages, true, buf, cap); });
+    return guarded(WNW_E_UNSUPPORTED, "libllama could not apply the chat template", [&](const wnw__said &) {
+        *n = llama_chat_apply_template(tmpl, chat, n_messages, true, buf, cap);
+    });
 }

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/sized.h"
 #include "model/repack.h"
+#include "text/llama_log.h"
 #include "text/tokens.h"
 
 #include <stdlib.h>

@@ -11,33 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void forward_log(enum ggml_log_level level, const char *text, void *user)
-{
-    (void)user;
-    size_t n = strlen(text);
-    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r'))
-        n--;
-    if (n > 0)
-        wnw__log(level == GGML_LOG_LEVEL_WARN || level == GGML_LOG_LEVEL_ERROR ? WNW_LOG_INFO : WNW_LOG_DEBUG,
-                 "%.*s", (int)n, text);
-}
-
-void wnw__quiet_dependencies(void)
-{
-    /* libllama does not tell its own callback apart from ggml's; llama_log_set sets both. */
-    ggml_log_callback now, first;
-    void *user, *none;
-    ggml_log_get(&now, &user);
-    if (now == forward_log)
-        return;
-    ggml_log_set(NULL, NULL); /* the callback that a process begins with; it prints */
-    ggml_log_get(&first, &none);
-    if (now == first)
-        llama_log_set(forward_log, NULL);
-    else
-        ggml_log_set(now, user);
-}
-
 /* libllama ends the process where a token that it adds to every text is missing. */
 static int check_added(const struct llama_vocab *vocab)
 {

@@ -5,10 +5,6 @@
 
 #include "model/model.h"
 
-/* Sends the messages of ggml and libllama to our log sink, unless the program has a callback of its own
- * there.
- */
-void wnw__quiet_dependencies(void);
 /* Checks the vocabulary and has libllama read it; m->gguf and m->hp are set before. */
 int wnw__vocab_open(struct wnw_model *m, const char *path);
 void wnw__vocab_free(struct wnw_model *m);
