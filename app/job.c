@@ -187,7 +187,7 @@ int app_job_check_input(struct app_job *job, const struct app_args *args)
 int app_job_open(struct app_job *job)
 {
     const double start = app_now_ms();
-    const int status = wnw_model_open(&job->model, job->model_path, NULL);
+    const int status = app_model_open(&job->model, job->model_path, NULL, &job->remarks);
     if (status != WNW_OK)
         return app_fail_status(status);
     job->load_ms = app_now_ms() - start;

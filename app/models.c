@@ -84,3 +84,14 @@ int app_model_path(char **path, const char *name)
     }
     return rc;
 }
+
+int app_model_open(wnw_model **m, const char *path, const wnw_model_params *params, struct app_text *notes)
+{
+    struct app_text own = {0};
+    wnw_set_log(app_note_warning, notes ? notes : &own);
+    const int status = wnw_model_open(m, path, params);
+    wnw_set_log(NULL, NULL);
+    app_note_lines("warning: ", own.s);
+    free(own.s);
+    return status;
+}

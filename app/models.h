@@ -3,11 +3,17 @@
 #ifndef WNW_APP_MODELS_H
 #define WNW_APP_MODELS_H
 
+#include "app/text.h"
+#include "winnow.h"
+
 /* The path of `tail` in the folder where models lie: $WINNOW_CACHE or ~/.cache/winnow. The caller frees
  * *path. */
 int app_cache_path(char **path, const char *tail);
 /* Turns the -m argument into a path that can be opened. The caller frees *path. */
 int app_model_path(char **path, const char *name);
+/* wnw_model_open, whose warnings are added to notes, or printed where notes is NULL. Returns a wnw_status. */
+int app_model_open(wnw_model **m, const char *path, const wnw_model_params *params, struct app_text *notes);
+
 extern const char *const app_model_names[]; /* NULL-terminated, the default first */
 
 #endif

@@ -148,7 +148,7 @@ void bench_describe_machine(char *out, size_t size, int n_threads)
 int bench_base_open(struct bench_base *b)
 {
     int32_t longest = 0;
-    const int status = wnw_model_open(&b->model, b->model_path, NULL);
+    const int status = app_model_open(&b->model, b->model_path, NULL, NULL);
     if (status != WNW_OK)
         return app_fail_status(status);
     b->info = wnw_model_info_default();

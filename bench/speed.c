@@ -69,7 +69,7 @@ static int new_session(wnw_session **s, const struct bench *b, const wnw_policy 
 static int open_engines(struct bench *b)
 {
     int32_t longest = WARM_TOKENS;
-    const int status = wnw_model_open(&b->model, b->model_path, NULL);
+    const int status = app_model_open(&b->model, b->model_path, NULL, NULL);
     if (status != WNW_OK)
         return app_fail_status(status);
     b->info = wnw_model_info_default();

@@ -148,7 +148,7 @@ int calibrate_job_open(struct calibrate_job *job)
         rc = check_outputs(job);
     if (rc != APP_OK)
         return rc;
-    const int status = wnw_model_open(&job->model, job->model_path, NULL);
+    const int status = app_model_open(&job->model, job->model_path, NULL, NULL);
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 

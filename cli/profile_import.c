@@ -19,7 +19,7 @@ static int import(const struct cli_args *args, const char *model_path, const str
     params.as = args->kind;
     params.sink = args->sink == APP_UNSET ? 0 : (int32_t)args->sink;
     params.recent = args->recent == APP_UNSET ? 0 : (int32_t)args->recent;
-    int status = wnw_model_open(&m, model_path, NULL);
+    int status = app_model_open(&m, model_path, NULL, NULL);
     if (status == WNW_OK)
         status = wnw_profile_import(&text, m, args->app.rest[0], &params);
     wnw_model_free(m);

@@ -112,7 +112,7 @@ static int open_model(struct runner *x)
     struct eval_setup *s = &x->setup;
     const wnw_model_params params = wnw_model_default_params();
     int rc = app_model_path(&s->model_path, x->args->app.model);
-    const int status = rc == APP_OK ? wnw_model_open(&s->model, s->model_path, &params) : WNW_OK;
+    const int status = rc == APP_OK ? app_model_open(&s->model, s->model_path, &params, NULL) : WNW_OK;
     if (status != WNW_OK)
         rc = app_fail_status(status);
     if (rc != APP_OK)

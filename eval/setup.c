@@ -81,7 +81,7 @@ static int open_model(struct eval_setup *s)
     int rc = app_model_path(&s->model_path, s->args->app.model);
     if (rc != APP_OK)
         return rc;
-    const int status = wnw_model_open(&s->model, s->model_path, &params);
+    const int status = app_model_open(&s->model, s->model_path, &params, NULL);
     if (status != WNW_OK)
         return app_fail_status(status);
     wnw_model_info info = {WNW_INIT(wnw_model_info)};
