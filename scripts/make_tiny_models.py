@@ -67,7 +67,7 @@ SHAPES = {
 
 
 # Name in OUTDIR/chat, architecture, vocabulary.
-CHAT_ARCHS = {"smollm2": "llama", "qwen2.5": "qwen2", "gemma3": "gemma3"}
+CHAT_ARCHS = {"smollm2": "llama", "qwen2.5": "qwen2", "gemma3": "gemma3", "llama2": "llama"}
 
 
 def chat_shape(arch):
@@ -151,6 +151,31 @@ def add_gemma3_vocabulary(writer):
     writer.add_add_eos_token(False)
     writer.add_add_space_prefix(False)
     writer.add_chat_template(read_template("turns"))
+
+
+LLAMA2 = (
+    "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'assistant' %}{{ ' ' + message['content'] + ' ' "
+    "+ eos_token }}{% else %}{{ '[INST] ' + message['content'] + ' [/INST]' }}{% endif %}{% endfor %}"
+)
+
+
+def add_llama2_vocabulary(writer):
+    """SentencePiece's kind as in Llama 2: a blank is put in front of a text, for the file does not say otherwise."""
+    special = ["<unk>", "<s>", "</s>"]
+    pieces = ["\u2581", "e", "t", "o", "n", "i", "h", "r", "s", "[", "]", "er", "he", "th", "the", "in", "\u2581t",
+              "\u2581the", "\u2581the\u2581", "\u2581\u2581", "\u2581[", "INST"]
+    tokens = special + [f"<0x{byte:02X}>" for byte in range(256)] + pieces
+    types = [TokenType.UNKNOWN] + [TokenType.CONTROL] * 2 + [TokenType.BYTE] * 256 + [TokenType.NORMAL] * len(pieces)
+    writer.add_tokenizer_model("llama")
+    writer.add_tokenizer_pre("default")
+    add_tokens(writer, tokens, types)
+    writer.add_token_scores([0.0] * 259 + [-float(i) for i in range(N_VOCAB - 259)])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_unk_token_id(0)
+    writer.add_add_bos_token(True)
+    writer.add_add_eos_token(False)
+    writer.add_chat_template(LLAMA2)
 
 
 def add_metadata(writer, name, s):
@@ -250,7 +275,8 @@ def main():
         sys.exit("usage: make_tiny_models.py OUTDIR")
     outdir = sys.argv[1]
     os.makedirs(os.path.join(outdir, "chat"), exist_ok=True)
-    vocabularies = {"smollm2": add_smollm2_vocabulary, "qwen2.5": add_qwen2_vocabulary, "gemma3": add_gemma3_vocabulary}
+    vocabularies = {"smollm2": add_smollm2_vocabulary, "qwen2.5": add_qwen2_vocabulary, "gemma3": add_gemma3_vocabulary,
+                    "llama2": add_llama2_vocabulary}
     todo = [(name, shape, add_vocabulary) for name, shape in SHAPES.items()]
     todo += [(f"chat/{name}", chat_shape(arch), vocabularies[name]) for name, arch in CHAT_ARCHS.items()]
     for seed, (name, shape, vocabulary) in enumerate(todo, start=1):

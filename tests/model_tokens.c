@@ -101,6 +101,7 @@ static const struct vocabulary vocabularies[] = {
     {"sentencepiece", spm, NULL},
     {"sentencepiece, prefix", spm, prefix_on},
     {"sentencepiece, no key", spm, prefix_unsaid},
+    {"sentencepiece, Llama 2's kind", "tiny/chat/llama2.gguf", NULL},
     {"sentencepiece, crossed", spm, crossed},
     {"byte pairs, crossed", bpe, crossed},
     {"swallows after", bpe, swallows_after},
@@ -244,6 +245,61 @@ static void whole_texts_as_libllama(void **state)
     }
 }
 
+/* SentencePiece reads a whole text at once; here it is read in chunks where no token can reach over. */
+static void parted(struct test_gguf *f)
+{
+    prefix_on(f);
+    test_gguf_set_token(f, 300, "e\xe2\x96\x81", NORMAL); /* a blank behind a letter */
+    test_gguf_set_token(f, 301, "\xe2\x96\x81\xe2\x96\x81", NORMAL);
+    test_gguf_set_token(f, 302, "\n\n", NORMAL);
+}
+
+static void long_texts_in_chunks(void **state)
+{
+    (void)state;
+    enum { LONG = 30000 };
+    static const struct vocabulary all[] = {
+        {"gemma3", spm, NULL}, {"prefix", spm, prefix_on}, {"blanks behind letters", spm, parted}};
+    char *text = malloc(LONG + 8);
+    assert_non_null(text);
+    for (size_t v = 0; v < sizeof all / sizeof *all; v++) {
+        struct pair p = open_pair(&all[v]);
+        uint32_t seed = 3;
+        for (int round = 0; round < 4; round++) {
+            size_t n = 0;
+            while (n < LONG) {
+                const char *s = pieces[next(&seed) % N_PIECES];
+                memcpy(text + n, s, strlen(s));
+                n += strlen(s);
+            }
+            check_whole(&p, text, n);
+        }
+        close_pair(&p);
+    }
+    free(text);
+}
+
+/* libllama takes time by the square of characters that it spells by bytes. */
+static void spelled_by_bytes(void **state)
+{
+    (void)state;
+    enum { N = 10000000 };
+    struct pair p = open_pair(&(struct vocabulary){"prefix", spm, prefix_on});
+    char *text = malloc(N);
+    int32_t *ids, n;
+    assert_non_null(text);
+    memset(text, 'x', N);
+    assert_int_equal(wnw_tokenize(p.m, text, N, false, false, &ids, &n), WNW_E_RANGE);
+    assert_non_null(strstr(wnw_last_error(), "at byte 0"));
+    for (size_t i = 100; i < N; i += 100)
+        text[i] = ' ';
+    assert_ok(wnw_tokenize(p.m, text, N / 4, false, false, &ids, &n));
+    assert_int_equal(n, N / 4 + 1);
+    wnw_free(ids);
+    free(text);
+    close_pair(&p);
+}
+
 /* ---- Pieces ---- */
 
 static struct ids marked(const struct pair *p, const struct wnw__marked *in, int32_t *n_at_cut)
@@ -353,6 +409,7 @@ static const char *const cut_texts[] = {
     "<start_of_turn>user\nthe text\n\nthe question<end_of_turn>\n<start_of_turn>model\n",
     "a<eos> the<bos>the<eos>  the\xe4\xb8\x80\xc3\xa9 \xf0\x9f\x98\x80 s",
     "er",
+    "<s>[INST] the thin text [INST] in </s><s> [INST]the",
     "aba abab bab ab\n\n\n\n t",
 };
 
@@ -458,10 +515,9 @@ static void input_merges_to_no_control_token(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole_texts_as_libllama),
-        cmocka_unit_test(every_cut),
-        cmocka_unit_test(input_is_plain),
-        cmocka_unit_test(input_merges_to_no_control_token),
+        cmocka_unit_test(whole_texts_as_libllama), cmocka_unit_test(every_cut),
+        cmocka_unit_test(long_texts_in_chunks),    cmocka_unit_test(spelled_by_bytes),
+        cmocka_unit_test(input_is_plain),          cmocka_unit_test(input_merges_to_no_control_token),
     };
     return cmocka_run_group_tests_name("tokens", tests, NULL, NULL);
 }

@@ -81,6 +81,36 @@ static int collect_special(struct wnw__tokenizer *t)
     return WNW_OK;
 }
 
+static const char blank[] = "\xe2\x96\x81"; /* how SentencePiece writes one */
+
+/* Whether the mark stands in the text behind something else. */
+static bool stands_behind(const char *text, const char *mark)
+{
+    const size_t n = strlen(mark);
+    for (const char *at = strstr(text, mark); at; at = strstr(at + n, mark))
+        if (at > text && ((size_t)(at - text) < n || memcmp(at - n, mark, n) != 0))
+            return true;
+    return false;
+}
+
+/* Learns where a SentencePiece vocabulary never merges and which characters it has to spell by bytes. */
+static void learn_pieces(struct wnw__tokenizer *t)
+{
+    t->parts_blank = t->parts_newline = true;
+    memset(t->spelled, 1, sizeof t->spelled);
+    for (int32_t id = 0; id < llama_vocab_n_tokens(t->vocab); id++) {
+        const char *text = llama_vocab_get_text(t->vocab, id);
+        if (has_attr(t, id, SPECIAL)) /* taken out of the text before merges */
+            continue;
+        t->parts_blank = t->parts_blank && !stands_behind(text, blank);
+        t->parts_newline = t->parts_newline && !stands_behind(text, "\n");
+        if (text[0] && !text[1])
+            t->spelled[(unsigned char)text[0]] = false;
+        else if (strcmp(text, blank) == 0)
+            t->spelled[' '] = false;
+    }
+}
+
 int wnw__tokenizer_new(struct wnw__tokenizer **out, const struct llama_vocab *vocab, const char *pre,
                        bool prefix)
 {
@@ -90,8 +120,11 @@ int wnw__tokenizer_new(struct wnw__tokenizer **out, const struct llama_vocab *vo
         return wnw__fail(WNW_E_NOMEM, "no memory for a tokenizer");
     t->vocab = vocab;
     t->prefix = prefix;
-    if (llama_vocab_type(vocab) == LLAMA_VOCAB_TYPE_BPE)
+    t->merges_words = llama_vocab_type(vocab) == LLAMA_VOCAB_TYPE_BPE;
+    if (t->merges_words)
         t->pre = wnw__pretokenizer_named(pre);
+    else
+        learn_pieces(t);
     const int rc = collect_special(t);
     if (rc != WNW_OK) {
         wnw__tokenizer_free(t);

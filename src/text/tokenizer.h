@@ -31,6 +31,10 @@ struct wnw__tokenizer {
     struct wnw__special *special; /* [n_special], ascending by text */
     int32_t *by_rank;             /* [n_special]: index into special */
     int32_t n_special;
+    bool merges_words;               /* byte pairs within words; else SentencePiece, over whole texts */
+    bool parts_blank, parts_newline; /* SentencePiece: no token has one behind another character */
+    bool
+        spelled[256]; /* SentencePiece: characters that begin with this byte may have no token of their own */
     int32_t first[257]; /* special[first[c] .. first[c + 1]) begin with byte c */
 };
 

@@ -191,13 +191,32 @@ static int put_text(struct walk *w, const char *text, size_t n)
     return WNW_OK;
 }
 
-/* The fragment's tokens; a blank comes first where the vocabulary puts one. */
-static int put_fragment(struct walk *w, size_t from, size_t to)
+/* libllama copies all ids of the fragment so far for each character that it spells by bytes. */
+static int check_spelled(const struct walk *w, const char *text, size_t n)
+{
+    static const uint64_t most = (uint64_t)1 << 36; /* copied ids, about a minute */
+    size_t spelled = 0;
+    if (w->tokenizer->merges_words || n < 1 << 16)
+        return WNW_OK;
+    for (size_t i = 0; i < n; i++)
+        spelled += w->tokenizer->spelled[(unsigned char)text[i]] && ((unsigned char)text[i] & 0xc0) != 0x80;
+    if ((uint64_t)spelled * n / 2 <= most)
+        return WNW_OK;
+    return wnw__fail(
+        WNW_E_RANGE,
+        "%zu of %zu bytes of text at byte %zu may have no tokens of their own, for which libllama takes "
+        "time by the square; break the text up",
+        spelled, n, (size_t)(text - w->in->text));
+}
+
+/* A chunk's tokens; a blank comes first where the vocabulary puts one. */
+static int put_chunk(struct walk *w, size_t from, size_t to)
 {
     const char *text = w->in->text + from;
     const size_t n = to - from;
     const bool blank = w->tokenizer->prefix && w->after_special;
     w->after_special = false;
+    WNW_TRY(check_spelled(w, text, n));
     if (!blank)
         return put_text(w, text, n);
     char *prefixed = malloc(n + 1);
@@ -208,6 +227,50 @@ static int put_fragment(struct walk *w, size_t from, size_t to)
     const int rc = put_text(w, prefixed, n + 1);
     free(prefixed);
     return rc;
+}
+
+/* Whether libllama takes the byte into the character of one of the three before it, which it does by the first
+ * byte of a character alone. */
+static bool may_be_inside(const char *text, size_t i)
+{
+    for (size_t back = 1; back <= 3 && back <= i; back++) {
+        const unsigned char c = (unsigned char)text[i - back];
+        if (c >= 0xc0 && (c < 0xe0 ? 2u : c < 0xf0 ? 3u : 4u) > back)
+            return true;
+    }
+    return false;
+}
+
+/* Whether no token of a SentencePiece vocabulary reaches from the bytes before i over it. */
+static bool parts(const struct wnw__tokenizer *t, const char *text, size_t i)
+{
+    const unsigned char before = (unsigned char)text[i - 1];
+    const bool blank = text[i] == ' ' && t->parts_blank && before != ' ' && before < 128; /* 128: U+2581 */
+    const bool newline = text[i] == '\n' && t->parts_newline && before != '\n';
+    return (blank || newline) && !may_be_inside(text, i);
+}
+
+/* The end of a chunk of text[from .. to) whose tokens are those that it has in the whole: SentencePiece reads a
+ * whole fragment at once, and no token of most vocabularies has a blank or a newline behind another character. */
+static size_t end_of_chunk(const struct walk *w, size_t from, size_t to)
+{
+    enum { CHUNK = 4096 };
+    if (w->tokenizer->merges_words || to - from <= CHUNK)
+        return to;
+    for (size_t i = from + CHUNK; i < to; i++)
+        if (parts(w->tokenizer, w->in->text, i))
+            return i;
+    return to;
+}
+
+static int put_fragment(struct walk *w, size_t from, size_t to)
+{
+    while (from < to) {
+        const size_t end = end_of_chunk(w, from, to);
+        WNW_TRY(put_chunk(w, from, end));
+        from = end;
+    }
+    return WNW_OK;
 }
 
 struct nearest {
