@@ -502,8 +502,11 @@ WNW_API const char *wnw_arch_name(int32_t i);
 WNW_API bool wnw_has_jinja(void);
 
 /* Token ids of `text` (len bytes). add_special: add BOS/EOS as the vocabulary asks. parse_special: text such
- * as "<|im_start|>" becomes the control token. *tokens, [*n_tokens], is owned by the caller, who releases it
- * with wnw_free. */
+ * as "<|im_start|>" becomes the control token; without it the text never makes one. *tokens, [*n_tokens], is
+ * owned by the caller, who releases it with wnw_free. Long words are tokenised on a thread of the library's,
+ * because libllama takes stack by the character. Errors: E_RANGE (too long; a run of characters that would take
+ * too much stack or time: the sentence has its byte), E_UNSUPPORTED (the model has no tokenizer; libllama cannot
+ * take the text), E_NOMEM. */
 WNW_API int wnw_tokenize(const wnw_model *m, const char *text, size_t len, bool add_special,
                          bool parse_special, int32_t **tokens, int32_t *n_tokens);
 
