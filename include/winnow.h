@@ -345,7 +345,9 @@ typedef struct wnw_profile wnw_profile;
  * also while decoding, so that `every` and `target` have no effect. A size decides how many entries stay of
  * blocks that are not settled yet: of a piece that is read, as many as bring all turns together to the size;
  * of a block that decoding completes, the ratio's share of it, or as many as a budget has room for. Too few
- * tokens for two blocks stay whole.
+ * tokens for two blocks stay whole. Every block keeps at least one entry: a budget that never has room for that
+ * is refused here, one without room for the first piece before the piece is read; later turns and decoded tokens
+ * exceed a full budget by one entry for each block, and the report, or while decoding the log, says so.
  *
  * A policy with streaming heads (DuoAttention) has a rule of its own too: while decoding these heads hold the
  * count that the prompt left them, and the other heads grow. */
@@ -378,7 +380,8 @@ WNW_DEFAULT(wnw_run, wnw_run_default)
  * needs too go on. After a failure everything is as it was before the call. Errors: E_ARG (the policy is not
  * allowed in the phase; other fields of the rules are set without a policy; a task without tokens),
  * E_MISMATCH (the policy's profile is missing, or of another model), E_RANGE (a negative number; a target
- * that cannot hold the entries that the policy protects; an id that is not a token), E_FULL
+ * or a recursive policy's budget that cannot hold the entries that the policy protects; an id that is not a
+ * token), E_FULL
  * (a task or template longer than the model was trained for), E_UNSUPPORTED (a policy that renumbers, where
  * heads hold different numbers of entries or a layer has a sliding window), E_NOMEM. */
 WNW_API int wnw_session_begin(wnw_session *s, const wnw_run *run);
@@ -842,6 +845,11 @@ WNW_API bool wnw_profile_get_table(const wnw_profile *p, int32_t i, wnw_profile_
  * of values. */
 WNW_API int wnw_profile_get_values(double *out, int64_t n, const wnw_profile *p, const char *name);
 
+/* Says which kinds, a bit set, the program found by itself rather than was asked to use; none at first. Results
+ * of such a kind are left out, with a warning in the report, where a policy that works without them cannot use
+ * them: CompilerKV's tables, made for another size or under other options. Otherwise that is E_MISMATCH. Not
+ * while another thread plans with the profile. */
+WNW_API void wnw_profile_set_found(wnw_profile *p, uint32_t kinds);
 /* Bit set of the wnw_profile_kind it holds. NULL = 0. */
 WNW_API uint32_t wnw_profile_kinds(const wnw_profile *p);
 /* "srh", "layers", "compiler", "heads", "stats", "curves": the first part of a file name. NULL past the end. Static. */

@@ -310,8 +310,9 @@ typedef struct wnw_blocks {
 /* Blocks that a scorer's scores belong to, and that a selector with WNW_FLAG_BY_BLOCK works on. */
 typedef struct wnw_block_rule {
     void (*of)(const void *opts, wnw_blocks *out);
-    /* Changes opts so that the protected ones of n entries fit into n_keep. false, or a NULL function: that
-     * is not possible, and the rule of the library applies. */
+    /* Changes opts so that the protected ones of n entries and one entry of every thinned block fit into n_keep.
+     * false, or a NULL function: that is not possible; a recursive policy then refuses the size, and for others
+     * the rule of the library applies. */
     bool (*fit)(void *opts, int32_t n, int32_t n_keep);
 } wnw_block_rule;
 
@@ -440,7 +441,8 @@ typedef struct wnw_select_problem {
 typedef struct wnw_recursive {
     /* Returns the number of entries to keep of n where no size is given: 0..n. */
     int32_t (*own_size)(const void *opts, const wnw_blocks *blocks, int32_t n, wnw_rounding rounding);
-    /* Changes opts so that own_size of n entries is the largest that is at most n_keep. */
+    /* Changes opts so that own_size of n entries is the largest that is at most n_keep, with one entry of every
+     * thinned block where even that is more. */
     void (*fit)(void *opts, const wnw_blocks *blocks, int32_t n, int32_t n_keep);
     /* Returns how many of the n_keep entries kept of n are settled: they come before those among which later
      * calls choose again. 0..n_keep. */

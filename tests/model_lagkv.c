@@ -165,16 +165,126 @@ static void share_of_a_size(void **state)
     for (int32_t n = 100; n < 260; n++)
         assert_ok(wnw_session_decode(s, f->tokens[n]));
     /* At 151 = 8 + 4 x 32 + 15 entries k = (150 - 8 - 32 - 15) / 3 = 31: 148 stay. At 165 = 101 + 2 x 32
-     * k = 150 - 101 - 32 = 17; from then on the budget is full and a block goes as a whole, last at token
+     * k = 150 - 101 - 32 = 17; from then on the budget is full and a block leaves one entry, last at token
      * 232. */
-    assert_int_equal(wnw_cache_n(s, 1, 0), 8 + 3 * 31 + 17 + 32 + 28);
+    assert_int_equal(wnw_cache_n(s, 1, 0), 8 + 3 * 31 + 17 + 2 + 32 + 28);
     wnw_session_free(s);
-    /* A budget that cannot hold sinks and tail is refused. */
-    s = session_with(f, p, (wnw_run){WNW_INIT(wnw_run), .size = {.kind = WNW_SIZE_BUDGET, .budget = 40}},
-                     WNW_KV_F16);
-    assert_error(wnw_session_read(s, f->tokens, 400, &r), WNW_E_RANGE);
-    assert_int_equal(wnw_session_n_past(s), 0);
+    /* A budget that cannot hold this prompt's sinks, tail and one entry of each of 11 blocks is refused before
+     * anything is read; one that no prompt fits into, when the rules begin. */
+    for (int64_t budget = 58; budget <= 59; budget++) {
+        const wnw_size small = {.kind = WNW_SIZE_BUDGET, .budget = budget};
+        s = session_with(f, p, (wnw_run){WNW_INIT(wnw_run), .size = small}, WNW_KV_F16);
+        if (budget == 59) {
+            assert_ok(wnw_session_read(s, f->tokens, 400, &r));
+            assert_float_equal(r.kept_mean, 8 + 11 + 32 + 8, 1e-9);
+            assert_string_equal(r.warning, "");
+        } else {
+            assert_error(wnw_session_read(s, f->tokens, 400, &r), WNW_E_RANGE);
+            assert_says("allow at least 59");
+            assert_int_equal(wnw_session_n_past(s), 0);
+        }
+        wnw_session_free(s);
+    }
+    s = test_session_new(f->m, &(struct test_session){.n_ctx = N_CTX, .n_threads = 1});
+    const wnw_run never = {WNW_INIT(wnw_run), .policy = p,
+                           .size = {.kind = WNW_SIZE_BUDGET, .budget = SINK + LAG}};
+    assert_error(wnw_session_begin(s, &never), WNW_E_RANGE);
+    assert_says("allow at least 41");
     wnw_session_free(s);
+    /* In a context that has no room for two blocks nothing is ever thinned. */
+    s = test_session_new(f->m, &(struct test_session){.n_ctx = SINK + 2 * LAG - 1, .n_threads = 1});
+    assert_ok(wnw_session_begin(s, &never));
+    wnw_session_free(s);
+    wnw_policy_free(p);
+}
+
+/* ---- No block loses everything ---- */
+
+/* Every complete block of the n tokens read holds some of them, and the last one all. */
+static void assert_no_block_is_empty(const struct test_model *f, const wnw_session *s, int32_t n,
+                                     const char *what)
+{
+    for (int32_t il = 0; il < f->info.n_layer; il++) {
+        const int32_t have = wnw_cache_n(s, il, 0), *pos = wnw_cache_positions(s, il, 0);
+        int32_t count[N_CTX / LAG + 1] = {0};
+        if (wnw_model_layer_is_swa(f->m, il))
+            continue;
+        for (int32_t i = 0; i < have; i++)
+            if (pos[i] >= SINK)
+                count[(pos[i] - SINK) / LAG]++;
+        for (int32_t b = 0; SINK + (b + 1) * LAG <= n; b++)
+            if (count[b] < 1)
+                fail_msg("%s: %d tokens, layer %d: nothing stays of block %d", what, n, il, b);
+    }
+}
+
+/* Counts the warnings of the log. */
+static void count_warning(wnw_log_level level, const char *text, void *user)
+{
+    if (level == WNW_LOG_WARN && strstr(text, "while decoding: "))
+        ++*(int *)user;
+}
+
+/* Sizes from comfortable to impossible, over turns and while decoding: a size is refused when the rules begin, or
+ * with the first piece before it is read, or every block keeps something. What is promised is kept or said. */
+static void no_block_loses_everything(void **state)
+{
+    const struct test_model *f = *state;
+    static const int32_t turns[][3] = {
+        {400, 0, 0}, {60, 340, 0}, {136, 41, 300}, {71, 1, 72}, {200, 200, 200}};
+    static const double sizes[] = {0.3, 0.5, 0.8, 0.9, 0.97, 0.99, 40, 41, 42, 58, 59, 72, 100, 150, 300};
+    wnw_policy *p = test_policy("lagkv:sink=8,lag=32");
+    int n_refused = 0, n_said = 0, n_exact = 0, n_decoded_over = 0;
+    for (size_t t = 0; t < sizeof turns / sizeof *turns; t++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_CHUNK; phase++) {
+                const bool is_ratio = sizes[i] < 1;
+                const wnw_size size = is_ratio
+                                          ? (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = sizes[i]}
+                                          : (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = (int64_t)sizes[i]};
+                const wnw_run run = {WNW_INIT(wnw_run), .policy = p, .size = size, .phase = (wnw_phase)phase};
+                char what[80];
+                int32_t n = 0;
+                int n_warnings = 0;
+                bool refused = false;
+                snprintf(what, sizeof what, "turns %zu, size %g, phase %d", t, sizes[i], phase);
+                wnw_session *s =
+                    test_session_new(f->m, &(struct test_session){.n_ctx = N_CTX, .n_threads = 1});
+                const int rc = wnw_session_begin(s, &run);
+                assert_int_equal(rc, !is_ratio && size.budget <= SINK + LAG ? WNW_E_RANGE : WNW_OK);
+                refused = rc != WNW_OK;
+                for (int k = 0; k < 3 && turns[t][k] > 0 && !refused; k++) {
+                    wnw_report r = {WNW_INIT(wnw_report)};
+                    const int read = wnw_session_read(s, f->tokens + n, turns[t][k], &r);
+                    if (read != WNW_OK && (k > 0 || is_ratio || read != WNW_E_RANGE))
+                        fail_msg("%s, turn %d: %s", what, k, wnw_last_error());
+                    refused = read != WNW_OK;
+                    n += refused ? 0 : turns[t][k];
+                    if (refused)
+                        continue;
+                    assert_no_block_is_empty(f, s, n, what);
+                    const int32_t asked =
+                        is_ratio ? (int32_t)(n * (1 - size.ratio) + 1e-6) : (int32_t)size.budget;
+                    if (wnw_cache_n(s, f->info.n_layer - 1, 0) > asked && !r.warning[0])
+                        fail_msg("%s, turn %d: %d entries, and no warning", what, k, wnw_cache_n(s, 0, 0));
+                    n_said += r.warning[0] != '\0';
+                    n_exact += r.warning[0] == '\0';
+                }
+                n_refused += refused;
+                wnw_set_log(count_warning, &n_warnings);
+                for (int32_t end = n + 80; n < end && !refused && phase == WNW_PHASE_END; n++) {
+                    assert_ok(wnw_session_decode(s, f->tokens[n]));
+                    assert_no_block_is_empty(f, s, n + 1, what);
+                }
+                wnw_set_log(NULL, NULL);
+                assert_cmp(n_warnings, <=, is_ratio ? 0 : 1); /* once, not for every block */
+                n_decoded_over += n_warnings;
+                wnw_session_free(s);
+            }
+    assert_cmp(n_refused, >, 10);
+    assert_cmp(n_said, >, 10);
+    assert_cmp(n_exact, >, 10);
+    assert_cmp(n_decoded_over, >, 5);
     wnw_policy_free(p);
 }
 
@@ -362,6 +472,7 @@ int main(void)
         cmocka_unit_test(own_chunks_bound_the_cache),
         cmocka_unit_test(survivors_of_layer_0),
         cmocka_unit_test(share_of_a_size),
+        cmocka_unit_test(no_block_loses_everything),
         cmocka_unit_test(short_first_turn),
         cmocka_unit_test(turns_come_to_the_ratio),
         cmocka_unit_test(second_compress_keeps_what_is_settled),

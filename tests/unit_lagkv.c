@@ -173,12 +173,9 @@ static void toy_append(struct toy *t, int32_t n)
     t->src.n_past = t->n_past;
 }
 
-static void toy_compress(struct toy *t, const wnw_policy *p, const wnw_size *size)
+/* Keeps what the plan says, and frees it. */
+static void toy_take(struct toy *t, wnw_plan *plan)
 {
-    wnw_plan *plan = NULL;
-    wnw_report r = {WNW_INIT(wnw_report)};
-    if (wnw__plan_make(&plan, p, size, &t->src, &r) != WNW_OK)
-        fail_msg("%s", wnw_last_error());
     for (int32_t il = 0; il < t->src.n_layer; il++) {
         for (int32_t ih = 0; ih < t->src.n_head_kv; ih++) {
             const int32_t *kept;
@@ -188,6 +185,15 @@ static void toy_compress(struct toy *t, const wnw_policy *p, const wnw_size *siz
         t->n_final[il] = plan->n_final[il];
     }
     wnw_plan_free(plan);
+}
+
+static void toy_compress(struct toy *t, const wnw_policy *p, const wnw_size *size)
+{
+    wnw_plan *plan = NULL;
+    wnw_report r = {WNW_INIT(wnw_report)};
+    if (wnw__plan_make(&plan, p, size, &t->src, &r) != WNW_OK)
+        fail_msg("%s", wnw_last_error());
+    toy_take(t, plan);
 }
 
 /* ---- Scores ---- */
@@ -321,13 +327,21 @@ static void lengths_of_the_formula(void **state)
         const char *r;
         int32_t k, kept;
     } row[] = {
-        {700, 16, 1024, "0.5", 512, 700},         {2063, 16, 1024, "0.5", 512, 2063},
-        {2064, 16, 1024, "0.5", 512, 1552},       {8192, 16, 1024, "0.5", 512, 5120},
-        {8192, 16, 1024, "0.25", 256, 3584},      {8192, 16, 1024, "0.167", 171, 3074},
-        {8192, 16, 1024, "0.125", 128, 2816},     {8192, 16, 512, "0.25", 128, 2816},
-        {8192, 16, 128, "0.125", 16, 1248},       {32768, 16, 1024, "0.125", 128, 5888},
-        {32768, 16, 128, "0.125", 16, 4320},      {1000, 16, 64, "0.25", 16, 328},
-        {1000, 16, 64, "0.001", 0, 16 + 64 + 24}, {1000, 16, 64, "1", 64, 1000},
+        {700, 16, 1024, "0.5", 512, 700},
+        {2063, 16, 1024, "0.5", 512, 2063},
+        {2064, 16, 1024, "0.5", 512, 1552},
+        {8192, 16, 1024, "0.5", 512, 5120},
+        {8192, 16, 1024, "0.25", 256, 3584},
+        {8192, 16, 1024, "0.167", 171, 3074},
+        {8192, 16, 1024, "0.125", 128, 2816},
+        {8192, 16, 512, "0.25", 128, 2816},
+        {8192, 16, 128, "0.125", 16, 1248},
+        {32768, 16, 1024, "0.125", 128, 5888},
+        {32768, 16, 128, "0.125", 16, 4320},
+        {1000, 16, 64, "0.25", 16, 328},
+        {1000, 16, 64, "0.001", 1, 16 + 14 + 64 + 24},
+        {1000, 16, 64, "1", 64, 1000},
+        {9, 1, 1, "0.5", 1, 9},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++)
         for (int halves = 1; halves <= 2; halves++) {
@@ -452,12 +466,14 @@ static void later_sizes_keep_what_is_settled(void **state)
     assert_int_equal(t.len[0][0], 328);
     assert_int_equal(t.n_final[0], 240);
     assert_memory_equal(t.pos[0][0], before, 328 * sizeof *before);
-    toy_append(&t, 104); /* 192 = 3 x 64 behind: two blocks have no room at all */
+    toy_append(&t, 104); /* 192 = 3 x 64 behind: two blocks have no room, and keep one entry each */
     toy_compress(&t, p, &small);
-    assert_int_equal(t.len[0][0], 240 + 64);
-    assert_int_equal(t.n_final[0], 240);
+    assert_int_equal(t.len[0][0], 240 + 2 + 64);
+    assert_int_equal(t.n_final[0], 242);
     assert_memory_equal(t.pos[0][0], before, 240 * sizeof *before);
-    assert_int_equal(t.pos[0][0][240], 1040);
+    assert_in_range(t.pos[0][0][240], 912, 975);
+    assert_in_range(t.pos[0][0][241], 976, 1039);
+    assert_int_equal(t.pos[0][0][242], 1040);
     toy_free(&t);
     wnw_policy_free(p);
 }
@@ -528,26 +544,27 @@ static void retention_that_cannot_be(void **state)
     (void)state;
     char warning[WNW_WARNING_SIZE] = "";
     wnw_policy *p = test_policy("lagkv:sink=16,lag=128"), *fixed;
-    struct wnw__due due = {.n = 600, .n_keep = 215, .strict = true};
-    /* 16 + 128 + 72 = 216 of 600 are never touched. */
+    struct wnw__due due = {.n = 600, .n_keep = 218, .strict = true};
+    /* 16 + 128 + 72 = 216 of 600 are never touched, and each of 3 blocks keeps an entry. */
     assert_int_equal(wnw__policy_fix_size(&fixed, p, &due, warning), WNW_E_RANGE);
     assert_null(fixed);
-    due.n_keep = 216;
+    assert_says("allow at least 219");
+    due.n_keep = 219;
     assert_int_equal(wnw__policy_fix_size(&fixed, p, &due, warning), WNW_OK);
     assert_string_equal(warning, "");
     wnw_policy_free(fixed);
-    /* A ratio that cannot be reached: k = 0, and blocks and sinks as they are. */
+    /* A ratio that cannot be reached: k = 1, and blocks and sinks as they are. */
     due.n_keep = 100;
     due.strict = false;
     assert_int_equal(wnw__policy_fix_size(&fixed, p, &due, warning), WNW_OK);
-    assert_contains(warning, "keeps 216 of 600");
+    assert_contains(warning, "keeps 219 of 600: the first 16, one of each of 3 blocks and the last 200");
     assert_int_equal(wnw__policy_blocks(fixed, 0).lag, 128);
     assert_int_equal(wnw__policy_blocks(fixed, 0).sink, 16);
     struct toy t;
     toy_init(&t, 1, 1, 2);
     toy_append(&t, 600);
     toy_compress(&t, fixed, NULL);
-    assert_int_equal(t.len[0][0], 216);
+    assert_int_equal(t.len[0][0], 219);
     toy_free(&t);
     wnw_policy_free(fixed);
     /* One token short of S + 2 L = 272. */
@@ -568,8 +585,149 @@ static void retention_that_cannot_be(void **state)
     /* Settled entries are no reason to refuse a turn. */
     due.n_keep = 100;
     assert_int_equal(wnw__policy_fix_size(&fixed, p, &due, warning), WNW_OK);
-    assert_contains(warning, "keeps 280 of 536");
+    assert_contains(warning, "keeps 282 of 536");
     wnw_policy_free(fixed);
+    wnw_policy_free(p);
+}
+
+/* ---- No block loses everything ---- */
+
+/* What one compression must leave of n entries under a policy whose blocks were asked for with these sinks and
+ * lag: blocks of one length, k >= 1 of each but the last, and as much as fits into the size. */
+static void assert_blocks(const struct toy *t, int32_t n, int32_t n_keep, int32_t sink, int32_t lag,
+                          const char *warning, const char *recipe)
+{
+    const char *shrunk = strstr(warning, "shrink to "), *more = strstr(warning, "even with ");
+    if (shrunk)
+        assert_int_equal(sscanf(shrunk, "shrink to %d behind the first %d", &lag, &sink), 2);
+    else if (more)
+        assert_int_equal(sscanf(more, "even with blocks of %d behind the first %d", &lag, &sink), 2);
+    else
+        assert_string_equal(warning, "");
+    const int32_t nb = (n - sink) / lag, m = (n - sink) % lag, whole = sink + lag + m;
+    int32_t at_entry = sink;
+    if (nb < 2) { /* only where no blocks are short enough for two of them */
+        assert_non_null(more);
+        assert_int_equal(t->len[0][0], n);
+        return;
+    }
+    const int32_t room = (n_keep - whole) / (nb - 1), k = more ? 1 : room < lag ? room : lag;
+    if (k < 1 || (more && whole + nb - 1 <= n_keep) || t->len[0][0] != whole + k * (nb - 1))
+        fail_msg("%s: %d of %d, %d asked for, blocks of %d behind %d: k = %d", recipe, t->len[0][0], n,
+                 n_keep, lag, sink, k);
+    for (int32_t b = 0; b < nb - 1; b++)
+        for (int32_t i = 0; i < k; i++, at_entry++)
+            assert_in_range(t->pos[0][0][at_entry], sink + b * lag, sink + (b + 1) * lag - 1);
+    for (int32_t i = 0; i < lag + m; i++)
+        assert_int_equal(t->pos[0][0][t->len[0][0] - 1 - i], n - 1 - i);
+}
+
+static void no_block_loses_everything(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *recipe;
+        int32_t sink, lag;
+    } row[] = {{"lagkv", 16, 128},
+               {"lagkv:sink=0,lag=32", 0, 32},
+               {"localkv:sink=4,lag=100", 4, 100},
+               {"l2norm:skip=0,lag=64", 16, 64}};
+    static const int32_t lengths[] = {20, 40, 271, 272, 273, 399, 400, 527, 528, 600, 850, 1000, 1999, 2065};
+    int32_t n_refused = 0, n_shrunk = 0, n_plain = 0, n_more = 0;
+    for (size_t r = 0; r < sizeof row / sizeof *row; r++)
+        for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
+            for (int32_t c = 1; c < 44; c++) {
+                const int32_t n = lengths[l];
+                /* 21 ratios, then 22 budgets, the smaller ones dense around what the blocks need */
+                const wnw_size size = c < 22
+                                          ? (wnw_size){.kind = WNW_SIZE_RATIO,
+                                                       .ratio = c < 20   ? c / 20.0
+                                                                : c < 21 ? 0.97
+                                                                         : 0.99}
+                                          : (wnw_size){.kind = WNW_SIZE_BUDGET,
+                                                       .budget = c < 33 ? n * (c - 21) / 12 : 210 + c - 33};
+                const int32_t n_keep = size.kind == WNW_SIZE_RATIO
+                                           ? wnw__round_count(n * (1 - size.ratio), WNW_ROUND_EXACT)
+                                           : (int32_t)size.budget;
+                if (n_keep < 1 || n_keep >= n)
+                    continue;
+                struct toy t;
+                wnw_plan *plan = NULL;
+                wnw_report report = {WNW_INIT(wnw_report)};
+                wnw_policy *p = test_policy(row[r].recipe);
+                toy_init(&t, 1, 1, 2);
+                toy_append(&t, n);
+                const int rc = wnw__plan_make(&plan, p, &size, &t.src, &report);
+                if (rc == WNW_OK) {
+                    toy_take(&t, plan);
+                    assert_blocks(&t, n, n_keep, row[r].sink, row[r].lag, report.warning, row[r].recipe);
+                    n_shrunk += strstr(report.warning, "shrink to ") != NULL;
+                    n_more += strstr(report.warning, "even with ") != NULL;
+                    n_plain += report.warning[0] == '\0';
+                } else {
+                    assert_int_equal(rc, WNW_E_RANGE);
+                    assert_int_equal(size.kind, WNW_SIZE_BUDGET);
+                    assert_says("allow at least");
+                    n_refused++;
+                }
+                toy_free(&t);
+                wnw_policy_free(p);
+            }
+    assert_cmp(n_refused, >, 50);
+    assert_cmp(n_shrunk, >, 50);
+    assert_cmp(n_plain, >, 50);
+    assert_cmp(n_more, >, 20);
+}
+
+/* 850 = 16 + 6 x 128 + 66: a quarter, 212, is 2 more than sinks and tail, for 5 blocks. */
+static void blocks_shrink_before_they_lose_everything(void **state)
+{
+    (void)state;
+    struct toy t;
+    wnw_plan *plan = NULL;
+    wnw_report report = {WNW_INIT(wnw_report)};
+    wnw_policy *p = test_policy("lagkv");
+    wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = 0.75};
+    toy_init(&t, 1, 1, 2);
+    toy_append(&t, 850);
+    assert_int_equal(wnw__plan_make(&plan, p, &size, &t.src, &report), WNW_OK);
+    assert_contains(report.warning, "blocks shrink to 64 behind the first 16");
+    toy_take(&t, plan); /* 834 = 13 x 64 + 2: k = (212 - 16 - 64 - 2) / 12 = 10 */
+    assert_int_equal(t.len[0][0], 16 + 12 * 10 + 64 + 2);
+    toy_free(&t);
+    /* A budget is not changed: 214 is too little, 215 one entry of each block. */
+    toy_init(&t, 1, 1, 2);
+    toy_append(&t, 850);
+    size = (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = 214};
+    assert_int_equal(wnw__plan_make(&plan, p, &size, &t.src, &report), WNW_E_RANGE);
+    assert_says("the first 16 and the last 194 of 850 entries and one of each of 5 blocks");
+    assert_says("allow at least 215");
+    size.budget = 215;
+    toy_compress(&t, p, &size);
+    assert_int_equal(t.len[0][0], 215);
+    assert_int_equal(t.n_final[0], 16 + 5);
+    toy_free(&t);
+    /* No blocks are small enough. Of 100 entries those of 8 without sinks leave one of 11 and 8 + 4 at the end, 23;
+     * of 16 it is 5 + 16 + 4 = 25, of 4 it is 24 + 4 = 28. With 2 sinks it is 2 + 11 + 8 + 2 = 23 too, and with 4
+     * sinks 4 + 11 + 8 = 23: sinks are given up last. */
+    toy_init(&t, 1, 1, 2);
+    toy_append(&t, 100);
+    size = (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = 0.97};
+    assert_int_equal(wnw__plan_make(&plan, p, &size, &t.src, &report), WNW_OK);
+    assert_contains(report.warning,
+                    "leaves 3 entries per head, but lagkv keeps 23 of 100 even with blocks of 8 "
+                    "behind the first 4");
+    toy_take(&t, plan);
+    assert_int_equal(t.len[0][0], 23);
+    toy_free(&t);
+    /* Seven entries are no two blocks of 4. */
+    toy_init(&t, 1, 1, 2);
+    toy_append(&t, 7);
+    assert_int_equal(wnw__plan_make(&plan, p, &size, &t.src, &report), WNW_OK);
+    assert_contains(report.warning, "keeps 7 of 7");
+    toy_take(&t, plan);
+    assert_int_equal(t.len[0][0], 7);
+    toy_free(&t);
     wnw_policy_free(p);
 }
 
@@ -606,6 +764,8 @@ int main(void)
         cmocka_unit_test(settled_rows_are_left_alone),
         cmocka_unit_test(later_sizes_keep_what_is_settled),
         cmocka_unit_test(skipped_layers_stay_whole),
+        cmocka_unit_test(no_block_loses_everything),
+        cmocka_unit_test(blocks_shrink_before_they_lose_everything),
         cmocka_unit_test(retention_for_a_ratio),
         cmocka_unit_test(retention_that_cannot_be),
         cmocka_unit_test(kvpress_form),

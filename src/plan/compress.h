@@ -69,10 +69,13 @@ void wnw__report_add(wnw_report *sum, const wnw_report *one);
 struct wnw__due {
     int32_t n, n_final; /* entries, and how many of them are settled */
     int32_t n_keep;     /* entries to be left of n */
-    bool strict;        /* a size too small for the untouched entries is refused, unless some are settled */
+    bool strict; /* a size too small for wnw__blocks_least is refused, unless some entries are settled */
 };
+/* E_RANGE with the sentence that n_keep of n entries hold less than the blocks of policy `name` leave at
+ * least. */
+int wnw__blocks_refuse(const char *name, const wnw_blocks *b, int32_t n, int32_t n_keep);
 /* Makes of p a recursive policy whose own size leaves n_keep of n entries, or as near as blocks allow. k, the
- * entries kept of each block that is not settled, becomes a whole number 0 .. L; sinks and L stay as they
+ * entries kept of each block that is not settled, becomes a whole number 1 .. L; sinks and L stay as they
  * are. The caller frees *out; it is NULL where there is no block to thin. A warning, or with `strict`
  * E_RANGE, says that the size is not reached. */
 int wnw__policy_fix_size(wnw_policy **out, const wnw_policy *p, const struct wnw__due *due, char *warning);

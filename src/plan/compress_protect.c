@@ -60,23 +60,81 @@ static bool fit_settled(struct wnw__plan_job *j)
         settled = settled || n_final > 0;
         for (int32_t ih = 0; ih < j->src->n_head_kv; ih++) {
             const int32_t n = wnw__job_entries(j, il)[ih];
-            const int32_t thinned = wnw__blocks_thinned(&b, n), whole = n - thinned * b.lag;
-            thins = thins || thinned > 0;
-            most_n = whole > most ? n : most_n;
-            most = whole > most ? whole : most;
+            const int32_t least = wnw__blocks_least(&b, n);
+            thins = thins || wnw__blocks_thinned(&b, n) > 0;
+            most_n = least > most ? n : most_n;
+            most = least > most ? least : most;
         }
     }
     if (settled && most > j->size.budget && thins)
-        wnw__warn(
-            j->report->warning,
-            "the size leaves %d entries per head, but %d of %d are settled or in the last blocks and stay",
-            j->size.budget, most, most_n);
+        wnw__warn(j->report->warning,
+                  "the size leaves %d entries per head, but %d of %d stay: what is settled, one of each "
+                  "further block, "
+                  "and the last blocks",
+                  j->size.budget, most, most_n);
     else if (settled && most > j->size.budget)
         wnw__warn(j->report->warning,
                   "the size leaves %d entries per head, but nothing can be thinned: all %d are settled or in "
                   "the last blocks",
                   j->size.budget, most);
     return settled;
+}
+
+/* The length of a head that the size cannot leave one entry of each block; 0 if it can in all heads. */
+static int32_t crowded_head(const struct wnw__plan_job *j)
+{
+    const wnw_blocks b = wnw__policy_blocks_with(j->policy, j->scorer_opts, 0);
+    for (int32_t i = 0; i < j->cache.n_part; i++)
+        for (int32_t ih = 0; ih < j->src->n_head_kv; ih++) {
+            const int32_t n = wnw__job_entries(j, j->cache.il[i])[ih];
+            if (n > j->size.budget && wnw__blocks_least(&b, n) > j->size.budget)
+                return n;
+        }
+    return 0;
+}
+
+/* Makes the scorer's blocks *b smaller, so that n_keep of n entries hold some of each. false if it cannot. */
+static bool shrink_blocks(struct wnw__plan_job *j, int32_t n, int32_t n_keep, wnw_blocks *b)
+{
+    const wnw_block_rule *rule = j->scorer->blocks;
+    const wnw_blocks old = *b;
+    if (!rule->fit || !rule->fit(j->scorer_opts, n, n_keep))
+        return false;
+    *b = wnw__policy_blocks_with(j->policy, j->scorer_opts, 0);
+    return b->lag <= old.lag && b->sink <= old.sink && (b->lag < old.lag || b->sink < old.sink);
+}
+
+/* Shrinks the blocks of a recursive policy, if it may, until every block of every head keeps an entry. Where no
+ * blocks are small enough, those that keep least exceed the size. */
+static int fit_blocks(struct wnw__plan_job *j)
+{
+    const char *name = wnw__policy_name(j->policy);
+    const wnw_blocks asked = wnw__policy_blocks_with(j->policy, j->scorer_opts, 0);
+    wnw_blocks b = asked;
+    int32_t n;
+    while ((n = crowded_head(j)) > 0) {
+        if (!j->size.may_shrink)
+            return wnw__blocks_refuse(name, &b, n, j->size.budget);
+        if (shrink_blocks(j, n, j->size.budget, &b))
+            continue;
+        for (int32_t more = j->size.budget + 1; more < n && !shrink_blocks(j, n, more, &b);)
+            more++;
+        break;
+    }
+    WNW_TRY(wnw__blocks_check(name, &b));
+    if (n > 0)
+        wnw__warn(
+            j->report->warning,
+            "the size leaves %d entries per head, but %s keeps %d of %d even with blocks of %d behind the "
+            "first %d",
+            j->size.budget, name, wnw__blocks_least(&b, n), n, b.lag, b.sink);
+    else if (b.lag != asked.lag || b.sink != asked.sink)
+        wnw__warn(
+            j->report->warning,
+            "the size leaves %d entries per head, too few for blocks of %d behind the first %d: %s's blocks "
+            "shrink to %d behind the first %d",
+            j->size.budget, asked.lag, asked.sink, name, b.lag, b.sink);
+    return WNW_OK;
 }
 
 /* The protected entries of the longest head after shrinking to the size; *what names what shrank. */
@@ -100,6 +158,8 @@ int wnw__job_fit_protected(struct wnw__plan_job *j)
     const char *what;
     if (fit_settled(j))
         return WNW_OK;
+    if (wnw__policy_is_recursive(j->policy))
+        return fit_blocks(j);
     if (need < budget || (need == budget && !makes_room))
         return WNW_OK;
     if (!j->size.may_shrink)

@@ -166,10 +166,28 @@ int wnw__job_resolve_size(struct wnw__plan_job *j, const wnw_size *size)
     return WNW_OK;
 }
 
+int wnw__blocks_refuse(const char *name, const wnw_blocks *b, int32_t n, int32_t n_keep)
+{
+    const int32_t thinned = wnw__blocks_thinned(b, n);
+    if (thinned == 0)
+        return wnw__fail(
+            WNW_E_RANGE,
+            "%s keeps all %d entries, too few for the first %d and two blocks of %d, but the size "
+            "leaves %d per head; allow at least %d, give a ratio, or lower sink or lag",
+            name, n, b->sink, b->lag, n_keep, n);
+    return wnw__fail(
+        WNW_E_RANGE,
+        "%s always keeps the first %d and the last %d of %d entries and one of each of %d blocks "
+        "between them, but the size leaves %d per head; allow at least %d, give a ratio, or lower sink "
+        "or lag",
+        name, b->sink, n - b->sink - thinned * b->lag, n, thinned, n_keep, wnw__blocks_least(b, n));
+}
+
 int wnw__policy_fix_size(wnw_policy **out, const wnw_policy *p, const struct wnw__due *due, char *warning)
 {
     const wnw_blocks b = wnw__policy_blocks(p, due->n_final);
-    const int32_t thinned = wnw__blocks_thinned(&b, due->n), whole = due->n - thinned * b.lag;
+    const int32_t thinned = wnw__blocks_thinned(&b, due->n), last = due->n - b.sink - thinned * b.lag;
+    const int32_t least = wnw__blocks_least(&b, due->n);
     const char *name = wnw__policy_name(p);
     *out = NULL;
     if (thinned == 0) {
@@ -179,15 +197,14 @@ int wnw__policy_fix_size(wnw_policy **out, const wnw_policy *p, const struct wnw
                   due->n_keep, name, due->n, b.sink, b.lag);
         return WNW_OK;
     }
-    if (whole > due->n_keep && due->strict && due->n_final == 0)
-        return wnw__fail(WNW_E_RANGE,
-                         "%s always keeps the first %d and the last %d of %d entries, but the size leaves %d "
-                         "per head; allow at least %d, give a ratio, or lower what the policy protects",
-                         name, b.sink, whole - b.sink, due->n, due->n_keep, whole);
-    if (whole > due->n_keep)
-        wnw__warn(warning,
-                  "the size leaves %d entries per head, but %s keeps %d of %d: the first %d and the last %d",
-                  due->n_keep, name, whole, due->n, b.sink, whole - b.sink);
+    if (least > due->n_keep && due->strict && due->n_final == 0)
+        return wnw__blocks_refuse(name, &b, due->n, due->n_keep);
+    if (least > due->n_keep)
+        wnw__warn(
+            warning,
+            "the size leaves %d entries per head, but %s keeps %d of %d: the first %d, one of each of %d "
+            "blocks and the last %d",
+            due->n_keep, name, least, due->n, b.sink, thinned, last);
     wnw_policy *fixed;
     WNW_TRY(wnw__policy_copy(&fixed, p));
     wnw__selector_of(p)->recursive->fit(fixed->opts[WNW_PART_SELECTOR], &b, due->n, due->n_keep);

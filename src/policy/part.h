@@ -28,6 +28,13 @@ static inline int32_t wnw__blocks_thinned(const wnw_blocks *b, int32_t n)
     return n < b->sink || (n - b->sink) / b->lag < 2 ? 0 : (n - b->sink) / b->lag - 1;
 }
 
+/* The fewest of n entries that blocks leave: the sinks, the last blocks, and one entry of every block that is
+ * thinned, because a block that keeps none is no longer part of the method. */
+static inline int32_t wnw__blocks_least(const wnw_blocks *b, int32_t n)
+{
+    return n - wnw__blocks_thinned(b, n) * (b->lag - 1);
+}
+
 /* A layer budget with the option `rounding` has an options struct that begins with this. */
 struct wnw__layer_opts {
     int32_t rounding; /* wnw_rounding, for every count of the policy */

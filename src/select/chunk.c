@@ -51,7 +51,7 @@ const wnw_selector wnw__selector_chunk = {
          .paper = "FINCH, arXiv 2408.00167",
          .details =
              "Chunk `[a, b)` of `n` entries keeps its `floor(k b / n) - floor(k a / n)` best of the count "
-             "`k`.\n\nkvpress truncates each chunk's count by itself and scores each chunk as if it were "
+             "`k`. A chunk whose share is less than one entry may keep none, because the total is exact.\n\nkvpress truncates each chunk's count by itself and scores each chunk as if it were "
              "alone.\n\n`O(n)`.",
          .options = options, .options_size = sizeof(struct opts)},
     .select = select_entries,

@@ -12,7 +12,10 @@
  * ratio R counts the T tokens read under the rules so far and leaves T (1 - R). A recursive policy keeps its
  * blocks and its settled entries; the size decides k, the entries that stay of each block that is not settled
  * yet. For a piece that is read, k is chosen so that all turns together reach the size; a block that decoding
- * completes keeps its share by the ratio.
+ * completes keeps its share by the ratio. k is at least 1: a block that kept nothing would make another method
+ * of it. So a budget that can never hold two blocks is refused when the rules begin, one that cannot hold the
+ * first piece before that is read, and later turns and decoded tokens exceed a full one by an entry for each
+ * block, with a warning.
  */
 #include "base/sized.h"
 #include "base/time.h"
@@ -69,6 +72,38 @@ int wnw__rules_copy(struct wnw__rules *to, const struct wnw__rules *from)
     return WNW_OK;
 }
 
+/* ---- How much may stay ---- */
+
+/* Number of layers that take part in compression, as the driver counts them. */
+static int32_t n_part(const wnw_session *s, const wnw_policy *p)
+{
+    int32_t n = 0;
+    for (int32_t il = 0; il < s->cache.n_layer; il++)
+        n += s->cache.layers[il].n_swa == 0 && !wnw__policy_skips(p, il);
+    return n;
+}
+
+/* Entries per layer and head that the size of the rules leaves of n tokens; more than n where the size holds
+ * them all. */
+static int32_t asked_of(const wnw_session *s, const struct wnw__eviction *ev, int32_t n)
+{
+    const double ratio = ev->size.kind == WNW_SIZE_RATIO ? ev->size.ratio : 0.5;
+    const uint64_t heads = (uint64_t)s->cache.n_head_kv * (uint64_t)n_part(s, ev->policy);
+    const struct wnw__entry_bytes entry = {.each = 2 * s->cache.row_bytes,
+                                           .exact = 2 * s->cache.tail_row_bytes,
+                                           .n_exact = wnw__cache_most_exact(&s->cache)};
+    uint64_t asked = 0;
+    if (ev->size.kind == WNW_SIZE_BUDGET)
+        asked = ev->size.budget > 0 ? (uint64_t)ev->size.budget : 0;
+    else if (ev->size.kind == WNW_SIZE_BYTES)
+        asked = heads > 0 ? wnw__compress_entries_in(ev->size.bytes / heads, &entry) : 0;
+    else
+        asked = (uint64_t)wnw__round_count(n * (1 - ratio), ev->policy->rounding);
+    return asked < 1 ? 1 : asked < INT32_MAX ? (int32_t)asked : INT32_MAX;
+}
+
+/* ---- What is refused ---- */
+
 static int check_phase(const wnw_policy *p, wnw_phase phase)
 {
     const char *reason;
@@ -100,6 +135,25 @@ static int check_target(const struct wnw__eviction *ev)
         WNW_E_RANGE,
         "a target of %lld entries cannot hold what %s always keeps: the first %d and the last %d",
         (long long)ev->target, wnw__policy_name(ev->policy), p.n_first, p.n_last);
+}
+
+/* Refuses a budget for a recursive policy that no two blocks fit into: as soon as there are two, every turn
+ * would exceed it. */
+static int check_blocks(const wnw_session *s, const struct wnw__eviction *ev)
+{
+    if (!wnw__policy_is_recursive(ev->policy) ||
+        (ev->size.kind != WNW_SIZE_BUDGET && ev->size.kind != WNW_SIZE_BYTES))
+        return WNW_OK;
+    const wnw_blocks b = wnw__policy_blocks(ev->policy, 0);
+    const int64_t two = b.sink + 2 * (int64_t)b.lag;
+    const int32_t asked = asked_of(s, ev, 0);
+    if (asked > (int64_t)b.sink + b.lag || s->params.n_ctx < two || n_part(s, ev->policy) == 0)
+        return WNW_OK;
+    return wnw__fail(
+        WNW_E_RANGE,
+        "the size leaves %d entries per head, but %s always keeps the first %d, a block of %d and one "
+        "entry of each block before it; allow at least %lld, give a ratio, or lower sink or lag",
+        asked, wnw__policy_name(ev->policy), b.sink, b.lag, (long long)b.sink + b.lag + 1);
 }
 
 static int check_rules(const struct wnw__eviction *ev)
@@ -143,6 +197,7 @@ int wnw__rules_check(const wnw_session *s, const struct wnw__eviction *ev, const
     WNW_TRY(check_rules(ev));
     if (!ev->policy)
         return WNW_OK;
+    WNW_TRY(check_blocks(s, ev));
     WNW_TRY(wnw__policy_check_profile(ev->policy, profile));
     return wnw_policy_rerotates(ev->policy) ? wnw__renumber_check(s) : WNW_OK;
 }
@@ -154,35 +209,7 @@ void wnw__rules_set(wnw_session *s, const struct wnw__eviction *ev)
     s->rules.n_before = ev->policy ? s->n_past - longest_head(s) : 0;
 }
 
-/* ---- How much may stay ---- */
-
-/* Number of layers that take part in compression, as the driver counts them. */
-static int32_t n_part(const wnw_session *s, const wnw_policy *p)
-{
-    int32_t n = 0;
-    for (int32_t il = 0; il < s->cache.n_layer; il++)
-        n += s->cache.layers[il].n_swa == 0 && !wnw__policy_skips(p, il);
-    return n;
-}
-
-/* Entries per layer and head that the size leaves of n tokens; more than n where the size holds them all. */
-static int32_t asked_of(const wnw_session *s, int32_t n)
-{
-    const struct wnw__eviction *ev = &s->rules.ev;
-    const double ratio = ev->size.kind == WNW_SIZE_RATIO ? ev->size.ratio : 0.5;
-    const uint64_t heads = (uint64_t)s->cache.n_head_kv * (uint64_t)n_part(s, ev->policy);
-    const struct wnw__entry_bytes entry = {.each = 2 * s->cache.row_bytes,
-                                           .exact = 2 * s->cache.tail_row_bytes,
-                                           .n_exact = wnw__cache_most_exact(&s->cache)};
-    uint64_t asked = 0;
-    if (ev->size.kind == WNW_SIZE_BUDGET)
-        asked = ev->size.budget > 0 ? (uint64_t)ev->size.budget : 0;
-    else if (ev->size.kind == WNW_SIZE_BYTES)
-        asked = heads > 0 ? wnw__compress_entries_in(ev->size.bytes / heads, &entry) : 0;
-    else
-        asked = (uint64_t)wnw__round_count(n * (1 - ratio), ev->policy->rounding);
-    return asked < 1 ? 1 : asked < INT32_MAX ? (int32_t)asked : INT32_MAX;
-}
+/* ---- The size of blocks ---- */
 
 /* Number of entries of the longest head among the layers that take part; *n_final says how many of them are
  * settled. Both are 0 if no layer takes part. A recursive policy holds the same counts in all these
@@ -213,8 +240,8 @@ static int fix_blocks(wnw_session *s, int32_t n_coming, char *warning)
     r->fixed = NULL;
     if (size->kind == WNW_SIZE_NONE || !wnw__policy_is_recursive(p))
         return WNW_OK;
-    struct wnw__due due = {.n_keep = asked_of(s, s->n_past + n_coming - r->n_before),
-                           .strict = size->kind != WNW_SIZE_RATIO && n_coming > 0};
+    struct wnw__due due = {.n_keep = asked_of(s, &r->ev, s->n_past + n_coming - r->n_before),
+                           .strict = size->kind != WNW_SIZE_RATIO && n_coming > 0 && r->asked == 0};
     due.n = longest_part(s, p, &due.n_final) + n_coming;
     if (due.n <= due.n_keep)
         return WNW_OK;
@@ -223,7 +250,7 @@ static int fix_blocks(wnw_session *s, int32_t n_coming, char *warning)
          * keep the ratio's share alone. */
         const wnw_blocks b = wnw__policy_blocks(p, due.n_final);
         const int32_t k = wnw__round_count(b.lag * (1 - size->ratio), p->rounding);
-        due.n_keep = due.n - wnw__blocks_thinned(&b, due.n) * (b.lag - k);
+        due.n_keep = due.n - wnw__blocks_thinned(&b, due.n) * (b.lag - (k > 1 ? k : 1));
     }
     return wnw__policy_fix_size(&r->fixed, p, &due, warning);
 }
@@ -354,7 +381,7 @@ static int check_chunks(const wnw_session *s, int32_t n)
                 (long long)have, (int)n_now, (long long)n_ctx);
         at += n_now;
         have += n_now;
-        const int32_t asked = asked_of(s, (int32_t)(n_seen + at));
+        const int32_t asked = asked_of(s, &s->rules.ev, (int32_t)(n_seen + at));
         have = asked < have ? asked : have;
     }
     return WNW_OK;
@@ -435,7 +462,7 @@ static int read_and_report(wnw_session *s, const int32_t *tokens, int32_t n, wnw
         const double start = wnw__now_ms();
         wnw__engine_release(s->engine); /* activations are the other large piece of a long prompt */
         report->read_ms += wnw__now_ms() - start;
-        s->rules.asked = asked_of(s, s->n_past - s->rules.n_before);
+        s->rules.asked = asked_of(s, &s->rules.ev, s->n_past - s->rules.n_before);
         s->rules.n_decoded = 0;
         WNW_TRY(hold_heads(s));
     } else {
@@ -462,10 +489,10 @@ int wnw_session_read(wnw_session *s, const int32_t *tokens, int32_t n, wnw_repor
 
 /* ---- Decoding ---- */
 
-int wnw__rules_after_decode(wnw_session *s)
+/* What the rules want after a decoded token; *report gets the warnings of a compression. */
+static int follow_after_decode(wnw_session *s, wnw_report *report)
 {
     struct wnw__rules *r = &s->rules;
-    wnw_report unused = {0};
     if (!r->ev.policy || wnw_policy_is_full(r->ev.policy))
         return WNW_OK;
     if (wnw__policy_is_recursive(r->ev.policy)) {
@@ -478,11 +505,11 @@ int wnw__rules_after_decode(wnw_session *s)
         }
         if (!due)
             return WNW_OK;
-        WNW_TRY(fix_blocks(s, 0, unused.warning));
+        WNW_TRY(fix_blocks(s, 0, report->warning));
         if (!r->fixed && r->ev.size.kind != WNW_SIZE_NONE)
             return WNW_OK; /* the size still holds everything */
         const struct wnw__goal goal = {.policy = r->fixed ? r->fixed : r->ev.policy};
-        return compress(s, &goal, wnw__policy_blocks(goal.policy, 0).lag, &unused);
+        return compress(s, &goal, wnw__policy_blocks(goal.policy, 0).lag, report);
     }
     if (wnw__policy_slides(r->ev.policy)) {
         slide_heads(s);
@@ -491,17 +518,29 @@ int wnw__rules_after_decode(wnw_session *s)
     if (r->ev.every == 0 || ++r->n_decoded < r->ev.every)
         return WNW_OK;
     if (r->asked == 0)
-        r->asked = asked_of(s, s->n_past - r->n_before);
+        r->asked = asked_of(s, &r->ev, s->n_past - r->n_before);
     const int32_t target = r->ev.target == 0          ? r->asked
                            : r->ev.target < INT32_MAX ? (int32_t)r->ev.target
                                                       : INT32_MAX;
     if (r->ev.target == 0 && r->ev.size.kind == WNW_SIZE_NONE && wnw_policy_has_own_size(r->ev.policy)) {
         const struct wnw__goal own = {.policy = r->ev.policy};
-        return compress(s, &own, r->ev.every, &unused);
+        return compress(s, &own, r->ev.every, report);
     }
     /* The target is given as a ratio of 0: a budget must hold the policy's whole window, and the
      * target that a small prompt gives may be smaller than that. */
     const struct wnw__goal goal = {
         .policy = r->ev.policy, .size = {.kind = WNW_SIZE_RATIO}, .ratio_base = target};
-    return compress(s, &goal, r->ev.every, &unused);
+    return compress(s, &goal, r->ev.every, report);
+}
+
+/* Decoding has no report, so that the log gets the first warning; the others would say the same. */
+int wnw__rules_after_decode(wnw_session *s)
+{
+    wnw_report report = {0};
+    const int rc = follow_after_decode(s, &report);
+    if (rc != WNW_OK || !report.warning[0] || s->rules.has_warned)
+        return rc;
+    s->rules.has_warned = true;
+    wnw__log(WNW_LOG_WARN, "while decoding: %s", report.warning);
+    return WNW_OK;
 }

@@ -21,6 +21,7 @@ struct wnw__rules {
     int32_t n_before;  /* tokens read before the rules began and dropped by then; no ratio counts them */
     int32_t asked;     /* entries per layer and head that the size left of the prompt; 0 = no prompt yet */
     int32_t n_decoded; /* tokens since the last compression */
+    bool has_warned;   /* a compression while decoding has told the log that it misses the size */
     int32_t *held;     /* [n_layer * n_head_kv] entries that a sliding head keeps, 0 = it grows; or NULL */
     int32_t n_held;
 };
