@@ -7,7 +7,9 @@
  *   shipped             profiles/MODEL/KIND.json among the files that come with the program (app/share.h)
  *
  * MODEL is the name of the model's file without .gguf. CompilerKV's tables belong to a budget: of the files
- * compiler-bBUDGET.json in the first place that has any, the nearest in ratio is taken.
+ * compiler-bBUDGET.json in the first place that has any, the nearest in ratio is taken. What --profile names
+ * must serve. A file that was merely found and cannot be used is passed over with a remark, and the next place
+ * counts, so that no file makes a command fail that works without it.
  */
 #include "app/profiles.h"
 
@@ -19,6 +21,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -28,8 +32,8 @@ enum { MAX_PLACES = 5 };
 
 struct places {
     char *folder[MAX_PLACES]; /* owned */
-    int n;
-    char *model; /* owned: name of the model's folder */
+    int n, n_given;           /* the first n_given are those of --profile */
+    char *model;              /* owned: name of the model's folder */
 };
 
 static bool add_place(struct places *p, const char *folder, const char *tail)
@@ -85,6 +89,7 @@ static bool find_places(struct places *p, const struct app_profile_want *want, b
     if (good && given_folder) { /* the folder of this very model, or one of several models */
         good = good && add_place(p, want->given, "");
         good = good && add_place(p, want->given, p->model);
+        p->n_given = p->n;
     }
     if (good && ((set && *set) || (home && *home)) && app_cache_path(&cache, "profiles") == APP_OK)
         good = add_place(p, cache, p->model);
@@ -133,17 +138,19 @@ static bool nearest_table(char **path, const char *folder, double budget)
     return best > 0 && asprintf(path, "%s/compiler-b%lld.json", folder, (long long)best) > 0;
 }
 
-/* Path of the first file of the kind; NULL if there is none. The caller frees it. */
-static char *find_kind(const struct places *p, int32_t kind, double budget)
+/* Path of the first file of the kind from place *i on, which becomes the place behind it; NULL if there is none.
+ * The caller frees it. */
+static char *find_kind(const struct places *p, int32_t kind, double budget, int *i)
 {
-    for (int i = 0; i < p->n; i++) {
+    while (*i < p->n) {
         char *path = NULL;
+        const char *folder = p->folder[(*i)++];
         if (kind == WNW_PROFILE_COMPILER) {
-            if (nearest_table(&path, p->folder[i], budget))
+            if (nearest_table(&path, folder, budget))
                 return path;
             continue;
         }
-        if (asprintf(&path, "%s/%s.json", p->folder[i], wnw_profile_kind_name(kind)) > 0) {
+        if (asprintf(&path, "%s/%s.json", folder, wnw_profile_kind_name(kind)) > 0) {
             if (access(path, F_OK) == 0)
                 return path;
             free(path);
@@ -158,23 +165,40 @@ int app_profile_find(char **path, const struct app_profile_want *want, int32_t k
     struct stat st;
     const bool folder = want->given && stat(want->given, &st) == 0 && S_ISDIR(st.st_mode);
     const bool good = find_places(&places, want, folder);
-    *path = good ? find_kind(&places, kind, want->budget) : NULL;
+    int first = 0;
+    *path = good ? find_kind(&places, kind, want->budget, &first) : NULL;
     free_places(&places);
     return good ? APP_OK : app_fail(APP_FAILED, "out of memory");
 }
 
-static int add_file(wnw_profile *p, struct app_text *notes, struct app_inputs *inputs, const char *path)
+/* Why a file cannot be used; nothing is printed before it is known whether that is an error. */
+struct reason {
+    char text[1024];
+};
+
+static int because(struct reason *why, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static int because(struct reason *why, int code, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(why->text, sizeof why->text, fmt, ap);
+    va_end(ap);
+    return code;
+}
+
+static int add_file(wnw_profile *p, struct app_text *notes, struct app_inputs *inputs, const char *path,
+                    struct reason *why)
 {
     struct stat st;
     if (stat(path, &st) != 0 || access(path, R_OK) != 0)
-        return app_fail(APP_BAD_INPUT, "cannot read the profile '%s': %s", path, strerror(errno));
+        return because(why, APP_BAD_INPUT, "cannot read the profile '%s': %s", path, strerror(errno));
     if (!S_ISREG(st.st_mode))
-        return app_fail(APP_BAD_INPUT, "the profile '%s' is neither a file nor a folder", path);
+        return because(why, APP_BAD_INPUT, "the profile '%s' is neither a file nor a folder", path);
     app_inputs_add(inputs, path);
     wnw_set_log(app_note_warning, notes);
     const int status = wnw_profile_add_file(p, path);
     wnw_set_log(NULL, NULL);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return status == WNW_OK ? APP_OK : because(why, app_exit_code(status), "%s", wnw_last_error());
 }
 
 /* Prints which kinds were not found, where they were looked for and how to make them. */
@@ -198,30 +222,66 @@ static int missing(const struct places *p, uint32_t kinds, const struct app_prof
                     want->user, names, *where ? where : "any folder", commands);
 }
 
+/* Reads one file of the kind. */
+static int add_kind(wnw_profile *p, struct app_text *notes, struct app_inputs *inputs, const char *path,
+                    int32_t kind, struct reason *why)
+{
+    const int rc = add_file(p, notes, inputs, path, why);
+    /* A file may hold another kind than its name says. */
+    return rc != APP_OK || wnw_profile_kinds(p) >> kind & 1u
+               ? rc
+               : because(why, APP_BAD_INPUT, "'%s' does not hold a profile of kind %s", path,
+                         wnw_profile_kind_name(kind));
+}
+
+/* Adds the remark that a file is not used. */
+static void passed_over(struct app_text *notes, const struct reason *why)
+{
+    char *text = NULL;
+    if (asprintf(&text, "%s; the file is passed over", why->text) > 0)
+        app_note_warning(WNW_LOG_WARN, text, notes);
+    free(text);
+}
+
+/* Reads the first file of the kind that can be used; *found becomes true if nobody named it. It is an error if a
+ * file that was named cannot be used, or if of a required kind none can. */
+static int load_kind(wnw_profile *p, struct app_text *notes, const struct places *places,
+                     const struct app_profile_want *want, int32_t kind, bool *found)
+{
+    struct reason first = {""};
+    int at = 0;
+    for (char *path; (path = find_kind(places, kind, want->budget, &at)) != NULL;) {
+        struct reason why;
+        const bool named = at <= places->n_given;
+        const int rc = add_kind(p, notes, want->inputs, path, kind, &why);
+        free(path);
+        if (rc == APP_OK) {
+            *found = !named;
+            return APP_OK;
+        }
+        if (named || rc == APP_FAILED)
+            return app_fail(rc, "%s", why.text);
+        if (!*first.text)
+            first = why;
+        passed_over(notes, &why);
+    }
+    return *first.text && want->required >> kind & 1u ? app_fail(APP_BAD_INPUT, "%s", first.text) : APP_OK;
+}
+
 static int load_kinds(wnw_profile *p, struct app_text *notes, const struct places *places,
                       const struct app_profile_want *want)
 {
     const uint32_t open = (want->required | want->optional) & ~wnw_profile_kinds(p);
-    uint32_t lacking = 0;
+    uint32_t found_kinds = 0;
     for (int32_t kind = 0; kind < WNW_N_PROFILE_KINDS; kind++) {
-        if (!(open >> kind & 1u))
-            continue;
-        char *path = find_kind(places, kind, want->budget);
-        const int rc = path ? add_file(p, notes, want->inputs, path) : APP_OK;
-        /* A file may hold another kind than its name says. */
-        const bool there = path && (wnw_profile_kinds(p) >> kind & 1u);
-        if (path && rc == APP_OK && !there) {
-            const int wrong = app_fail(APP_BAD_INPUT, "'%s' does not hold a profile of kind %s", path,
-                                       wnw_profile_kind_name(kind));
-            free(path);
-            return wrong;
-        }
-        free(path);
+        bool found = false;
+        const int rc = open >> kind & 1u ? load_kind(p, notes, places, want, kind, &found) : APP_OK;
         if (rc != APP_OK)
             return rc;
-        if (!there && want->required >> kind & 1u)
-            lacking |= 1u << kind;
+        found_kinds |= (uint32_t)found << kind;
     }
+    wnw_profile_set_found(p, found_kinds);
+    const uint32_t lacking = want->required & open & ~wnw_profile_kinds(p);
     return lacking ? missing(places, lacking, want) : APP_OK;
 }
 
@@ -240,8 +300,10 @@ int app_profile_load(wnw_profile **out, struct app_text *notes, const wnw_model 
     int rc = status == WNW_OK ? APP_OK : app_fail_status(status);
     if (rc == APP_OK && !find_places(&places, want, folder))
         rc = app_fail(APP_FAILED, "out of memory");
-    if (rc == APP_OK && want->given && !folder)
-        rc = add_file(*out, notes, want->inputs, want->given);
+    struct reason why;
+    if (rc == APP_OK && want->given && !folder &&
+        (rc = add_file(*out, notes, want->inputs, want->given, &why)) != APP_OK)
+        rc = app_fail(rc, "%s", why.text);
     if (rc == APP_OK)
         rc = load_kinds(*out, notes, &places, want);
     free_places(&places);

@@ -248,6 +248,7 @@ static void null_policies(void **state)
     assert_null_refused(wnw_profile_add_file(NULL, "x"));
     assert_ok(wnw_profile_new(&profile, fx->model));
     assert_null_refused(wnw_profile_add_file(profile, NULL));
+    wnw_profile_set_found(NULL, 1);
     assert_int_equal(wnw_profile_kinds(NULL), 0);
     null_tables(profile);
     null_lists_of_heads(fx->model);

@@ -841,6 +841,67 @@ static void tables_are_bound_to_options(void **state)
     fake_free(&f);
 }
 
+/* A table that nobody named does not make a policy fail that works without one: it is left out as a whole, weights
+ * and thresholds, and one warning says why. A table of another budget within reach serves, found or named. */
+static void found_tables_are_left_out(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *recipe, *says;
+        int32_t budget; /* the table's */
+        bool serves;
+    } rows[] = {
+        {"compilerkv:window=16", "serves 256 to 1024, not 100", 512, false},
+        {"compilerkv-strict:window=16", "serves 256 to 1024, not 100", 512, false},
+        {"compilerkv-pooled:window=16", "serves 20 to 80, not 100", 40, false},
+        {"compilerkv:window=32", "window=16, not 32", 100, false},
+        {"compilerkv:window=16,pool=avg", "pool=none, not avg", 100, false},
+        {"compilerkv:window=16,n_sink=4", "n_sink=0, not 4", 100, false},
+        {"compilerkv:window=16,utility=attention", "utility=full, not attention", 100, false},
+        {"compilerkv:window=16,alpha_scope=head", "alpha_scope=global, not head", 100, false},
+        {"compilerkv:window=16+gate:window=16,score_norm=max", "score_norm=mean, not max", 100, false},
+        {"compilerkv:window=16+gate:window=16,entropy_norm=1", "entropy_norm=0, not 1", 100, false},
+        {"compilerkv:window=16", "budget of 128, not 100", 128, true},
+    };
+    struct fake f;
+    const wnw_size size = size_budget(100);
+    fake_init(&f, 3, 2, 2, 300, false);
+    struct wnw__compiler_table *t = &f.profile.compiler;
+    t->window = 16;
+    t->pool = WNW_ALPHA_POOL_NONE;
+    t->n_sink = 0;
+    t->utility = WNW_UTILITY_FULL;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        wnw_report r = {WNW_INIT(wnw_report)}, plain = {WNW_INIT(wnw_report)};
+        wnw_plan *with = NULL, *without = NULL;
+        t->budget = rows[i].budget;
+        wnw_profile_set_found(&f.profile, 0);
+        const int rc = fake_plan(&with, &f, rows[i].recipe, &size, &r);
+        assert_int_equal(rc, rows[i].serves ? WNW_OK : WNW_E_MISMATCH); /* named */
+        if (!rows[i].serves)
+            assert_says(rows[i].says);
+        wnw_plan_free(with);
+        wnw_profile_set_found(&f.profile, 1u << WNW_PROFILE_COMPILER);
+        if (fake_plan(&with, &f, rows[i].recipe, &size, &r) != WNW_OK)
+            fail_msg("%s: %s", rows[i].recipe, wnw_last_error());
+        assert_contains(r.warning, rows[i].says);
+        f.src.profile = NULL;
+        assert_int_equal(fake_plan(&without, &f, rows[i].recipe, &size, &plain), WNW_OK);
+        f.src.profile = &f.profile;
+        if (rows[i].serves) {
+            assert_null(strstr(r.warning, "left out"));
+        } else {
+            assert_contains(r.warning, "left out");
+            if (!test_same_plan(with, without))
+                fail_msg("%s: not the plan without a table", rows[i].recipe);
+        }
+        assert_true(wnw_profile_kinds(&f.profile) >> WNW_PROFILE_COMPILER & 1u); /* for other policies */
+        wnw_plan_free(with);
+        wnw_plan_free(without);
+    }
+    fake_free(&f);
+}
+
 static void tables_are_bound_to_their_run(void **state)
 {
     (void)state;
@@ -1007,6 +1068,7 @@ int main(void)
         cmocka_unit_test(attention_alone_is_compresskv),
         cmocka_unit_test(perplexity_of_the_gates_window),
         cmocka_unit_test(tables_are_bound_to_options),
+        cmocka_unit_test(found_tables_are_left_out),
         cmocka_unit_test(tables_are_bound_to_their_run),
         cmocka_unit_test(risk_chooses_the_cell),
         cmocka_unit_test(what_is_asked_for),

@@ -113,25 +113,12 @@ struct risk {
     int32_t entropy_bin, ppl_bin;
 };
 
-static int check_table(const struct opts *o, const wnw_layer_problem *p, const struct wnw__compiler_table *t,
-                       char *warning)
+/* Thresholds that share the budget between layers are others than those that may leave it unused. */
+static void check_mode(const struct opts *o, const struct wnw__compiler_table *t, char *warning)
 {
-    if (t->n_layer != p->n_layer_model && !o->force)
-        return wnw__fail(WNW_E_MISMATCH, "gate: the compiler profile has %d layers, the model %d", t->n_layer,
-                         p->n_layer_model);
-    if (t->score_norm >= 0 && t->score_norm != o->score_norm)
-        return wnw__fail(WNW_E_MISMATCH, "gate: the compiler profile was made with score_norm=%s, not %s",
-                         wnw__score_norms[t->score_norm], wnw__score_norms[o->score_norm]);
-    if (t->entropy_norm >= 0 && t->entropy_norm != o->entropy_norm)
-        return wnw__fail(WNW_E_MISMATCH, "gate: the compiler profile was made with entropy_norm=%d, not %d",
-                         t->entropy_norm, o->entropy_norm);
     if (t->gate >= 0 && (t->gate == WNW_GATE_POOLED) != (o->mode == WNW_GATE_POOLED))
         wnw__warn(warning, "the thresholds of the profile were made for mode=%s, not %s",
                   wnw__gate_modes[t->gate], wnw__gate_modes[o->mode]);
-    return wnw__table_check(t,
-                            &(struct wnw__table_use){
-                                .owner = "gate", .window = o->window, .budget = p->budget, .force = o->force},
-                            warning);
 }
 
 /* The mean over all cells of all layers. */
@@ -157,7 +144,7 @@ static int assess(const struct opts *o, const wnw_layer_problem *p, struct risk 
         r->mode = WNW_GATE_STRICT;
         return WNW_OK;
     }
-    WNW_TRY(check_table(o, p, t, warning));
+    check_mode(o, t, warning);
     if (o->table == TABLE_MEAN) {
         r->constant = mean_threshold(t);
         return WNW_OK;

@@ -29,7 +29,7 @@ static wnw_layer_problem layer_problem(const struct wnw__plan_job *j)
                                .n_layer_model = j->src->n_layer,
                                .n_head = j->src->n_head,
                                .n_head_kv = j->src->n_head_kv,
-                               .profile = j->src->profile,
+                               .profile = j->profile,
                                .perplexity = j->perplexity,
                                .work = j->layer_work,
                                .scorer = j->scorer->part.name};

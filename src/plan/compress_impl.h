@@ -79,7 +79,9 @@ struct wnw__plan_job {
     const wnw_aggregation *aggregation;
     const wnw_selector *selector;
     const wnw_contents *contents;
-    void *scorer_opts; /* an owned copy, because a small size may shrink the blocks in it */
+    const wnw_profile *profile; /* the source's, or `without` */
+    wnw_profile *without;       /* the source's without a table that does not serve; NULL = it serves */
+    void *scorer_opts;          /* an owned copy, because a small size may shrink the blocks in it */
     wnw_report *report, unused_report;
     double observe_ms, score_ms, work_ms; /* work_ms: scores, budgets and selection */
 

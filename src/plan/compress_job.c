@@ -4,6 +4,7 @@
 
 #include "base/time.h"
 #include "policy/count.h"
+#include "policy/table_fit.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +53,16 @@ static int count_entries(struct wnw__plan_job *j)
 }
 
 /* ---- What the policy needs besides observations ---- */
+
+/* Leaves a table out that does not serve this policy and size, if it may be left out. */
+static int fit_table(struct wnw__plan_job *j)
+{
+    const struct wnw__table_use use = {
+        .n_layer = j->src->n_layer, .n_head = j->src->n_head, .budget = j->size.mean};
+    WNW_TRY(wnw__table_fit(&j->without, j->policy, j->profile, &use, j->report->warning));
+    j->profile = j->without ? j->without : j->profile;
+    return WNW_OK;
+}
 
 static int check_profile(const struct wnw__plan_job *j)
 {
@@ -205,6 +216,7 @@ static int prepare(struct wnw__plan_job *j, const wnw_size *size)
         return WNW_OK;
     WNW_TRY(check_moved(j));
     WNW_TRY(check_profile(j));
+    WNW_TRY(fit_table(j));
     WNW_TRY(ask_perplexity(j));
     WNW_TRY(hold_gathered(j));
     WNW_TRY(hold_layers(j));
@@ -220,6 +232,7 @@ int wnw__plan_job_new(struct wnw__plan_job **out, const wnw_policy *policy, cons
     if (!j)
         return wnw__fail(WNW_E_NOMEM, "out of memory for a plan");
     j->src = src;
+    j->profile = src->profile;
     j->policy = policy;
     j->scorer = wnw__scorer_of(policy);
     j->aggregation = wnw__aggregation_of(policy);
@@ -247,10 +260,11 @@ void wnw__plan_job_free(struct wnw__plan_job *j)
     }
     for (int32_t k = 0; k < WNW_N_PART_KINDS; k++)
         free(j->gathered[k]);
-    void *const owned[] = {j->cache.n_entry, j->cache.part,  j->cache.il,  j->scorer_opts, j->scored,
-                           j->layer_budget,  j->layer_work,  j->counts,    j->score.at,    j->head_score.at,
-                           j->scratch.at,    j->heads,       j->all_heads, j->kept.keep,   j->kept.keep_heads,
-                           j->kept.n_keep,   j->kept.n_safe, j->kept.prot, j->kept.merges, j->kept.channels};
+    void *const owned[] = {j->without,         j->cache.n_entry, j->cache.part,  j->cache.il,  j->scorer_opts,
+                           j->scored,          j->layer_budget,  j->layer_work,  j->counts,    j->score.at,
+                           j->head_score.at,   j->scratch.at,    j->heads,       j->all_heads, j->kept.keep,
+                           j->kept.keep_heads, j->kept.n_keep,   j->kept.n_safe, j->kept.prot, j->kept.merges,
+                           j->kept.channels};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
     wnw_plan_free(j->plan);

@@ -63,7 +63,7 @@ int wnw__job_window_heads(struct wnw__plan_job *j, int32_t il, bool *used)
                                    .n_layer = j->src->n_layer,
                                    .n_head = j->src->n_head,
                                    .n_head_kv = j->src->n_head_kv,
-                                   .profile = j->src->profile};
+                                   .profile = j->profile};
     for (int32_t h = 0; h < j->src->n_head; h++)
         j->heads[h] = true;
     if (j->aggregation->choose)
@@ -114,7 +114,7 @@ int wnw__job_adapt(const struct wnw__plan_job *j, const wnw_observation *seen, c
     obs->budget = j->size.mean;
     obs->n_final = j->src->n_final ? j->src->n_final(j->src, seen->il) : 0;
     obs->gathered = j->gathered[WNW_PART_SCORER];
-    obs->profile = j->src->profile;
+    obs->profile = j->profile;
     obs->perplexity = j->perplexity;
     return WNW_OK;
 }

@@ -9,33 +9,6 @@ enum { MASS_BLOCK = 256 };
 
 const char *const wnw__table_choices[] = {"profile", "none", NULL};
 
-int wnw__table_check(const struct wnw__compiler_table *t, const struct wnw__table_use *use, char *warning)
-{
-    if (t->foreign && !use->force)
-        return wnw__fail(WNW_E_MISMATCH,
-                         "%s: the compiler profile was made for another model; calibrate this one, or say "
-                         "force=1 to use it all the same",
-                         use->owner);
-    if (t->window > 0 && t->window != use->window)
-        return wnw__fail(WNW_E_MISMATCH,
-                         "%s: the compiler profile was made with a window of %d, not %d; say window=%d",
-                         use->owner, t->window, use->window, t->window);
-    if (t->budget <= 0 || fabs(use->budget - t->budget) < 1)
-        return WNW_OK;
-    if (use->budget > 2.0 * t->budget || use->budget < 0.5 * t->budget)
-        return wnw__fail(WNW_E_MISMATCH,
-                         "%s: the compiler profile was made for a budget of %d and serves %d to %d, not %g; "
-                         "calibrate for this budget, or say table=none",
-                         use->owner, t->budget, (t->budget + 1) / 2, 2 * t->budget, use->budget);
-    if (warning)
-        wnw__warn(warning, "the compiler profile was made for a budget of %d, not %g", t->budget,
-                  use->budget);
-    else
-        wnw__log(WNW_LOG_WARN, "%s: the compiler profile was made for a budget of %d, not %g", use->owner,
-                 t->budget, use->budget);
-    return WNW_OK;
-}
-
 /* Places layer il of n_layer between rows *low and *high of the table; returns the share of row *high. */
 static double depth(const struct wnw__compiler_table *t, int32_t il, int32_t n_layer, int32_t *low,
                     int32_t *high)

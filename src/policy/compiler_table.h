@@ -11,19 +11,6 @@
 enum wnw__table { WNW_TABLE_PROFILE, WNW_TABLE_NONE };
 extern const char *const wnw__table_choices[];
 
-/* How a table is going to be used, to check that it was made for this. */
-struct wnw__table_use {
-    const char *owner; /* the part's name, for messages */
-    int32_t window;
-    double budget; /* average entries per head */
-    bool force;    /* use the table even if it was made for another model */
-};
-
-/* E_MISMATCH where the table was made for another model or window, or for a budget that differs by more than
- * a factor of 2. A smaller difference of the budget is noted in `warning` (wnw__warn), or in the log if that
- * is NULL. */
-int wnw__table_check(const struct wnw__compiler_table *t, const struct wnw__table_use *use, char *warning);
-
 /* Weight of query head h, and threshold of a layer. Where the table has another number of layers, rows are
  * mapped by relative depth and interpolated. */
 double wnw__table_weight(const struct wnw__compiler_table *t, int32_t il, int32_t n_layer, int32_t h,

@@ -18,6 +18,12 @@ const char *wnw_profile_kind_name(int32_t kind)
     return kind >= 0 && kind < WNW_N_PROFILE_KINDS ? names[kind] : NULL;
 }
 
+void wnw_profile_set_found(wnw_profile *p, uint32_t kinds)
+{
+    if (p)
+        p->found = kinds;
+}
+
 uint32_t wnw_profile_kinds(const wnw_profile *p)
 {
     return p ? p->kinds : 0;

@@ -44,6 +44,7 @@ struct wnw_profile {
     int32_t n_layer, n_head, n_head_kv, n_embd_head;
     char fingerprint[17];
     uint32_t kinds; /* bit set of wnw_profile_kind */
+    uint32_t found; /* those of them that were found, not asked for (wnw_profile_set_found) */
 
     /* SRH: rank holds the query heads of each layer, best first, by semantic (srh) or traditional (trad)
      * retrieval score; mean holds the mean scores in order of heads. srh_k: heads that the profile was used

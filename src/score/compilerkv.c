@@ -163,62 +163,6 @@ static const struct wnw__compiler_table *table_of(const struct opts *o, const wn
     return o->table == WNW_TABLE_PROFILE && p && p->compiler.weight ? &p->compiler : NULL;
 }
 
-/* The options that scores depend on. A table that was made with other values of them fits other scores. */
-static int check_settings(const struct opts *o, const struct wnw__compiler_table *t)
-{
-    const bool pooled = t->pool > WNW_ALPHA_POOL_NONE && o->pool != WNW_ALPHA_POOL_NONE;
-    const struct {
-        const char *name;
-        int32_t theirs, ours; /* theirs < 0: the table does not say */
-        const char *const *words;
-    } rows[] = {
-        {"n_sink", t->n_sink, o->n_sink, NULL},
-        {"pool", t->pool, o->pool, wnw__alpha_pools},
-        {"kernel", pooled && t->kernel > 0 ? t->kernel : -1, o->kernel, NULL},
-        {"utility", t->utility, o->utility, wnw__utilities},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const char *const *words = rows[i].words;
-        if (rows[i].theirs < 0 || rows[i].theirs == rows[i].ours)
-            continue;
-        if (words)
-            return wnw__fail(WNW_E_MISMATCH,
-                             "compilerkv: the compiler profile was made with %s=%s, not %s; say %s=%s, or "
-                             "force=1 to use it all the same",
-                             rows[i].name, words[rows[i].theirs], words[rows[i].ours], rows[i].name,
-                             words[rows[i].theirs]);
-        return wnw__fail(
-            WNW_E_MISMATCH,
-            "compilerkv: the compiler profile was made with %s=%d, not %d; say %s=%d, or force=1 "
-            "to use it all the same",
-            rows[i].name, rows[i].theirs, rows[i].ours, rows[i].name, rows[i].theirs);
-    }
-    return WNW_OK;
-}
-
-static int check_table(const struct opts *o, const wnw_observation *obs)
-{
-    const struct wnw__compiler_table *t = table_of(o, obs);
-    if (!t)
-        return WNW_OK;
-    if (obs->profile->n_head != obs->n_head || (t->n_layer != obs->n_layer && !o->force))
-        return wnw__fail(WNW_E_MISMATCH,
-                         "compilerkv: the compiler profile has %d layers of %d heads, the "
-                         "model %d of %d",
-                         t->n_layer, obs->profile->n_head, obs->n_layer, obs->n_head);
-    if (t->alpha_scope >= 0 && t->alpha_scope != o->alpha_scope)
-        return wnw__fail(WNW_E_MISMATCH,
-                         "compilerkv: the compiler profile was made with alpha_scope=%s, not %s",
-                         wnw__alpha_scopes[t->alpha_scope], wnw__alpha_scopes[o->alpha_scope]);
-    if (!o->force)
-        WNW_TRY(check_settings(o, t));
-    return wnw__table_check(
-        t,
-        &(struct wnw__table_use){
-            .owner = "compilerkv", .window = o->window, .budget = obs->budget, .force = o->force},
-        NULL);
-}
-
 /* Weight of query head h; all 1 if there is no table or it leaves no head in. */
 static float weight_of(const struct wnw__compiler_table *t, const wnw_observation *obs, int32_t h)
 {
@@ -248,7 +192,6 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
     const struct opts *o = opts;
     const int32_t n_past = obs->n_past, group = obs->n_head / obs->n_head_kv;
     float *alpha = scratch, *best = alpha + n_past, *tmp = best + n_past, *rho = tmp + n_past;
-    WNW_TRY(check_table(o, obs));
     const struct wnw__compiler_table *t = usable(table_of(o, obs), obs);
     const bool per_head = o->alpha_scope == WNW_ALPHA_HEAD;
     if (!per_head)

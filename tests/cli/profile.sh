@@ -89,7 +89,7 @@ checked good 'exact' 'kept' --policy compilerkv:window=16 --budget 100 --profile
     { grep -q 'made for' "$work/err" && fail "a warning where the budget is exact: $(cat "$work/err")"; }
 checked good 'by ratio' 'made for a budget of 100, not 90' --policy compilerkv:window=16 --ratio 0.7 --profile "$work/tables"
 checked bad 'far off' 'made for a budget of 40' --policy compilerkv:window=16 --budget 19 --profile "$work/tables"
-checked bad 'another window' 'window of 16' --policy compilerkv --budget 100 --profile "$work/tables"
+checked bad 'another window' 'window=16' --policy compilerkv --budget 100 --profile "$work/tables"
 make "$work/other/compiler-b100.json" compiler 00000000000000ff window=16 budget=100
 checked bad 'tables of another model' 'force=1' --policy compilerkv:window=16 --budget 100 --profile "$work/other"
 checked good 'tables of another model, wanted' 'kept' --policy compilerkv:window=16,force=1 --budget 100 --profile "$work/other"

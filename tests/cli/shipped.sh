@@ -16,4 +16,50 @@ done
 for policy in qfilters expected_attention-stats headkv criticalkv-headkv duoattention compresskv compresskv-traditional compilerkv lukv; do
     WINNOW_CACHE=$work/cache good "$policy" plan -m "$models/smollm2-135m.gguf" --tokens "$work/ids" --policy "$policy" --budget 256 -o "$work/plan.json"
 done
+
+# A table that was found and does not serve the size or the options is left out: one line, and the plan of the method without
+# a table. One that was named is refused.
+table=share/profiles/smollm2-135m/compiler-b512.json
+plan() { printf '%s\n' plan -m "$models/smollm2-135m.gguf" --tokens "$work/ids" -o "$work/made/plan.json" "$@"; }
+export WINNOW_CACHE=$work/cache
+left_out() { # NAME SIZE-OPTION SIZE RECIPE NEUTRAL-RECIPE
+    rm -rf "$work/made" && mkdir "$work/made"
+    mapfile -t args < <(plan --policy "$5" "$2" "$3")
+    good "$1, no table" "${args[@]}" && cp "$work/made/plan.json" "$work/without.json"
+    mapfile -t args < <(plan --policy "$4" "$2" "$3")
+    good "$1" "${args[@]}" || return
+    [ "$(grep -c 'warning' "$work/err")" -eq 1 ] && grep -q 'compiler profile that was found is left out' "$work/err" ||
+        fail "$1: not one line that says so: $(cat "$work/err")"
+    python3 - "$work/without.json" "$work/made/plan.json" <<'PY' || fail "$1: not the plan without a table"
+import json, sys
+a, b = (json.load(open(name)) for name in sys.argv[1:])
+a.pop("policy", None), b.pop("policy", None)
+sys.exit(a != b)
+PY
+    mapfile -t args < <(plan --policy "$4" "$2" "$3" --profile "$table")
+    bad "$1, named" 'compilerkv: the compiler profile was made' "${args[@]}"
+}
+for size in 100 200 255; do
+    left_out "budget $size" --budget "$size" compilerkv compilerkv:table=none
+    left_out "budget $size, strict" --budget "$size" compilerkv-strict compilerkv-strict:table=none
+done
+left_out 'a ratio' --ratio 0.6 compilerkv-strict compilerkv-strict:table=none
+left_out 'another window' --budget 300 compilerkv:window=32 compilerkv:window=32,table=none
+left_out 'pooled attention' --budget 300 compilerkv:pool=avg compilerkv:pool=avg,table=none
+mapfile -t args < <(plan --policy compilerkv --budget 300 --profile "$table")
+good 'a size that it serves' "${args[@]}"
+
+# A file in the cache folder that cannot be used hides nothing: what is shipped is read, and a line says why.
+own=$work/cache/profiles/smollm2-135m
+mkdir -p "$own"
+for kind in compiler-b300 stats; do
+    head -c 300 "share/profiles/smollm2-135m/${kind/b300/b512}.json" >"$own/$kind.json"
+done
+rm -rf "$work/made" && mkdir "$work/made"
+mapfile -t args < <(plan --policy qfilters --budget 300)
+good 'a cut file of a kind that is needed' "${args[@]}" && { grep -q 'stats.json.*passed over' "$work/err" || fail "not passed over: $(cat "$work/err")"; }
+mapfile -t args < <(plan --policy compilerkv --budget 300)
+good 'a cut file of a kind that is welcome' "${args[@]}" && { grep -q 'compiler-b300.json.*passed over' "$work/err" || fail "not passed over: $(cat "$work/err")"; }
+mapfile -t args < <(plan --policy qfilters --budget 300 --profile "$own/stats.json")
+bad 'a cut file that was named' 'stats.json.*not JSON' "${args[@]}"
 finish
