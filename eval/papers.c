@@ -70,7 +70,7 @@ const struct eval_paper eval_papers[] = {
      "KVzip@kvzip|88.4|89.9|90.2|89.5\n"
      "KVCompose, unstructured@kvcompose-unstructured|87.3|89.1|88.9|88.4\n"
      "AdaKV on expected attention@adakv-expected_attention|74.4|84.4|78.8|79.2\n"
-     "AdaKV on SnapKV@adakv kvpress-adakv|49.5|64.5|67.2|60.4",
+     "AdaKV on SnapKV@adakv kvpress-adakv_snapkv|49.5|64.5|67.2|60.4",
      ""},
     {"CompilerKV", "LongBench, mean of 16 tasks at 512 entries per layer", "aware_full",
      "InternLM-2.5-7B-1M|Llama-3-8B-Instruct|Qwen2-7B-Instruct|Mistral-7B-Instruct-v0.2|ours@budget=512",
@@ -146,7 +146,7 @@ const struct eval_paper eval_papers[] = {
      "full cache@full|91.05|78.27|93.91\n"
      "SnapKV@snapkv kvpress-snapkv|67.93 (25.4 %)|32.15 (58.9 %)|63.86 (32.0 %)\n"
      "CriticalKV on SnapKV@criticalkv paper-criticalkv|76.89 (15.6 %)|41.56 (46.9 %)|81.09 (13.7 %)\n"
-     "AdaKV@adakv paper-adakv kvpress-adakv|78.38 (13.9 %)|34.88 (55.4 %)|71.09 (24.3 %)\n"
+     "AdaKV@adakv paper-adakv kvpress-adakv_snapkv|78.38 (13.9 %)|34.88 (55.4 %)|71.09 (24.3 %)\n"
      "CriticalKV on AdaKV@criticalkv-adakv paper-criticalkv-adakv|86.28 (5.2 %)|69.17 (11.6 %)|83.87 (10.7 "
      "%)\n"
      "HeadKV@headkv|79.98 (12.2 %)|39.59 (49.4 %)|81.04 (13.7 %)\n"
@@ -156,7 +156,8 @@ const struct eval_paper eval_papers[] = {
     {"CriticalKV", "RULER-32K at 40 % of the cache by task, context only, Llama-3.1-8B-Instruct", "agnostic",
      RULER_TASKS,
      "full cache@full|100|100|100|100|100|100|99.8|98.3|99.4|44.9|95.3|84|62\n"
-     "AdaKV@adakv paper-adakv kvpress-adakv ratio=0.6|99|100|75|98|66|71|98.3|97.5|98.6|26.6|92|43|54\n"
+     "AdaKV@adakv paper-adakv kvpress-adakv_snapkv "
+     "ratio=0.6|99|100|75|98|66|71|98.3|97.5|98.6|26.6|92|43|54\n"
      "CriticalKV on AdaKV@criticalkv-adakv paper-criticalkv-adakv "
      "ratio=0.6|100|100|97|100|93|65|98.8|99.3|99.6|52.4|94.7|64|58\n"
      "CriticalKV on HeadKV@criticalkv-headkv paper-criticalkv-headkv "
@@ -169,7 +170,7 @@ const struct eval_paper eval_papers[] = {
      "full cache@full|49.20|49.20|47.38|47.38|48.58|48.58\n"
      "SnapKV@snapkv kvpress-snapkv|41.29|45.52|40.11|44.03|40.65|45.47\n"
      "CriticalKV on SnapKV@criticalkv paper-criticalkv|42.99|47.29|41.77|45.35|43.36|47.23\n"
-     "AdaKV@adakv paper-adakv kvpress-adakv|42.87|46.24|41.78|45.07|41.38|46.03\n"
+     "AdaKV@adakv paper-adakv kvpress-adakv_snapkv|42.87|46.24|41.78|45.07|41.38|46.03\n"
      "CriticalKV on AdaKV@criticalkv-adakv paper-criticalkv-adakv|43.77|48.00|42.85|46.23|43.75|47.03\n"
      "HeadKV@headkv|42.64|47.23|41.61|44.84|43.11|47.81\n"
      "CriticalKV on HeadKV@criticalkv-headkv paper-criticalkv-headkv|43.99|47.79|43.46|46.10|45.43|48.59",

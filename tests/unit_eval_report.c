@@ -8,6 +8,7 @@
 #include "eval/grade.h"
 #include "eval/heat.h"
 #include "eval/limit.h"
+#include "eval/papers.h"
 #include "eval/report_text.h"
 #include "eval/turns.h"
 #include "eval/versus.h"
@@ -896,9 +897,45 @@ static void test_numbers(void **state)
     eval_doc_clear(&d);
 }
 
+/* ---- Numbers of the papers ---- */
+
+/* Whether a word behind '@' is one of the keys of columns (papers.h), or a size. */
+static bool is_key(const char *word)
+{
+    return strncmp(word, "known:", 6) == 0 ? is_key(word + 6)
+                                           : strchr(word, '=') || strcmp(word, "auc_one") == 0;
+}
+
+/* Every method that a table names is a recipe, so that numbers of ours can appear in its row. */
+static void papers_name_methods_that_exist(void **state)
+{
+    (void)state;
+    int n_named = 0;
+    for (const struct eval_paper *p = eval_papers; p->paper; p++)
+        for (const char *row = p->rows; *row;) {
+            const size_t len = strcspn(row, "\n"), first = strcspn(row, "|\n");
+            const char *at = memchr(row, '@', first);
+            char cell[200];
+            snprintf(cell, sizeof cell, "%.*s", at ? (int)(row + first - at - 1) : 0, at ? at + 1 : "");
+            char *rest = NULL;
+            for (char *word = strtok_r(cell, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+                wnw_policy *policy = NULL;
+                if (is_key(word))
+                    continue;
+                if (wnw_policy_parse(&policy, word, NULL) != WNW_OK)
+                    fail_msg("%s, %s: %s", p->paper, p->what, wnw_last_error());
+                wnw_policy_free(policy);
+                n_named++;
+            }
+            row += len + (row[len] == '\n');
+        }
+    assert_cmp(n_named, >, 50);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(papers_name_methods_that_exist),
         cmocka_unit_test(test_row),
         cmocka_unit_test(test_first_tokens),
         cmocka_unit_test(test_no_interval_of_another_mean),
