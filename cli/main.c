@@ -22,8 +22,6 @@ static const struct app_command *const families[] = {cli_commands, bench_command
                                                      calibrate_commands};
 enum { N_FAMILIES = sizeof families / sizeof *families, MAX_NAMES = 64 };
 
-static const char *const later_commands[] = {"compress", "ask", "inspect", "serve", "rpc", NULL};
-
 /* Sub-command number i of all families, NULL behind the last. */
 static const struct app_command *command(int i)
 {
@@ -93,12 +91,6 @@ static const struct app_command *find_command(const char *name, const char *seco
     names[n_names] = NULL;
     if (wants_second_word(name))
         return NULL;
-    for (int i = 0; later_commands[i]; i++) {
-        if (strcmp(name, later_commands[i]) == 0) {
-            app_fail(APP_BAD_INPUT, "`winnow %s` is not there yet; `winnow --help` lists the commands", name);
-            return NULL;
-        }
-    }
     const char *near = app_nearest(name, names);
     if (near)
         app_fail(APP_BAD_INPUT, "unknown command '%s'; did you mean `winnow %s`?", name, near);

@@ -49,7 +49,7 @@ struct wnw__plan_source {
      * borrowed until that call returns. Rows of the other heads are then 0. NULL = observe computes all
      * heads. */
     void (*want_heads)(const struct wnw__plan_source *src, const bool *used);
-    /* Fills *obs for layer il with what `needs` asks for; the driver fills n_prefix, budget, collected,
+    /* Fills *obs for layer il with what `needs` asks for; the driver fills n_prefix, budget, gathered,
      * profile, perplexity and n_final. Its arrays are borrowed until the next call. */
     int (*observe)(const struct wnw__plan_source *src, int32_t il, const wnw_needs *needs,
                    wnw_observation *obs);

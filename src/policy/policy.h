@@ -13,7 +13,7 @@ struct wnw_policy {
     char *text;                             /* canonical form, owned */
 };
 
-/* The parts, so that one can write head_of(p)->allocate. */
+/* The parts, so that one can write wnw__head_budget_of(p)->allocate. */
 static inline const wnw_scorer *wnw__scorer_of(const wnw_policy *p)
 {
     return &p->part[WNW_PART_SCORER].scorer;

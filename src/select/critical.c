@@ -12,8 +12,10 @@
  * which is the bound of the paper's theorem for the group; the released code multiplies means.
  *
  * alpha = 1 is plain top-k. eps does not scale with n: 1e-4 is a tenth of the mean attention of 1000 entries
- * and ten times that of 100000; eps_rel = x means eps = x / n. The paper's norm is L1; L2 finds the same
- * entries for a hundredth of the work (appendix C.3), so it is the default here. Sinks have huge attention
+ * and ten times that of 100000; eps_rel = x means eps = x / n. The paper's norm is L1; L2 costs a
+ * hundredth of the work, and answers alike in the paper (appendix C.3), so it is the default here. It is another
+ * choice: up to 16 % of a head's entries differ. Over the query heads of a group L1 norms are averaged, and L2
+ * norms by their root mean square. Sinks have huge attention
  * and tiny values, so that only stage 1 would hold them; the first `sinks` entries (4; 0 = as in the paper)
  * are therefore kept in any case, unless protected and promised entries leave no room. kvpress marks stage 1
  * with a sentinel score and lets the window compete; here the window is kept first, which gives the same sets
@@ -205,7 +207,9 @@ const wnw_selector wnw__selector_critical = {
          .details =
              "Stage 1 keeps the `floor(alpha b)` best of a head's `b` entries by attention `A_i`, stage 2 "
              "fills "
-             "up by `(A_i + eps) nu_i` with `nu_i = ||v_i W_O||`, mean over the query heads of the group. "
+             "up by `(A_i + eps) nu_i` with `nu_i = ||v_i W_O||` over the query heads of the group: the mean "
+             "of L1 norms, "
+             "the root mean square of L2 norms (the default). "
              "`alpha = 1` is plain top-k. `gqa=joint` takes `(1/G) sum_g (A_ig + eps) nu_ig`, every query "
              "head's "
              "own "
