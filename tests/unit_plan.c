@@ -128,6 +128,30 @@ static void ratio_shrinks_the_window(void **state)
     fake_free(&f);
 }
 
+/* Where a layer's share rounds to nothing, a warning says so: with 12 entries and no window PyramidKV's last layer gets
+ * floor(12 / 20) = 0, with 20 entries 1. */
+static void empty_layers_are_named(void **state)
+{
+    (void)state;
+    struct fake f;
+    wnw_plan *plan;
+    fake_init(&f, 4, 2, 2, 300, false);
+    for (int32_t budget = 12; budget <= 20; budget += 8) {
+        wnw_report r = {WNW_INIT(wnw_report)};
+        const wnw_size size = size_budget(budget);
+        const int32_t *pos;
+        assert_int_equal(fake_plan(&plan, &f, "knorm+pyramid", &size, &r), WNW_OK);
+        assert_int_equal(wnw_plan_head(plan, 3, 0, &pos), budget / 20);
+        if (budget < 20)
+            assert_string_equal(r.warning,
+                                "layer 3 keeps nothing: its share of 12 entries per head comes to 0");
+        else
+            assert_string_equal(r.warning, "");
+        wnw_plan_free(plan);
+    }
+    fake_free(&f);
+}
+
 static void lagkv_own_size(void **state)
 {
     (void)state;
@@ -375,6 +399,7 @@ int main(void)
         cmocka_unit_test(sizes),
         cmocka_unit_test(sizes_out_of_range),
         cmocka_unit_test(ratio_shrinks_the_window),
+        cmocka_unit_test(empty_layers_are_named),
         cmocka_unit_test(lagkv_own_size),
         cmocka_unit_test(edge_shapes),
         cmocka_unit_test(skipped_layers_stay),

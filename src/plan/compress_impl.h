@@ -100,6 +100,7 @@ struct wnw__plan_job {
     struct wnw__floats scratch;           /* used by one part after the other */
     bool *heads, *all_heads; /* [n_head] heads that this job uses in the layer at hand; scratch of the walk */
     bool looks;              /* whether the job looks at the layer at hand */
+    bool empties;            /* whether a layer seen so far loses all its entries */
     bool thins;              /* whether any head seen so far loses entries */
     wnw_protected least;     /* the fewest protected entries of those heads */
     wnw_needs wants;         /* what it wants to see of that layer */

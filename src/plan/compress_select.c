@@ -155,6 +155,21 @@ static int settle_head(const struct wnw__plan_job *j, const struct wnw__scored_l
     return WNW_OK;
 }
 
+/* A layer without any entry sees nothing of the prompt: the first one is named. */
+static void note_empty(struct wnw__plan_job *j, const struct wnw__scored_layer *l)
+{
+    int64_t have = 0, kept = 0;
+    for (int32_t ih = 0; ih < j->src->n_head_kv; ih++) {
+        have += l->n_entry[ih];
+        kept += j->kept.n_keep[ih];
+    }
+    if (j->empties || have == 0 || kept > 0)
+        return;
+    j->empties = true;
+    wnw__warn(j->report->warning, "layer %d keeps nothing: its share of %d entries per head comes to 0",
+              l->il, j->size.budget);
+}
+
 int wnw__job_select_layer(struct wnw__plan_job *j, const struct wnw__scored_layer *l,
                           const wnw_observation *obs)
 {
@@ -174,6 +189,7 @@ int wnw__job_select_layer(struct wnw__plan_job *j, const struct wnw__scored_laye
         if (wnw__contents_works(j->contents))
             WNW_TRY(write_head(j, l->il, ih, keep, j->kept.n_keep[ih], obs));
     }
+    note_empty(j, l);
     j->kept.n_final = j->selector->recursive ? settled : 0;
     j->plan->n_final[l->il] = j->kept.n_final;
     return WNW_OK;
