@@ -86,6 +86,31 @@ static void one_head(void **state)
     values_free(&x);
 }
 
+/* A factor of the weight is one of what it gives; norms know no sign. */
+static void factor_of_the_weight(void **state)
+{
+    (void)state;
+    const float weight[] = {1, 0, 0, 1, 1, 1}, v[] = {1, -2}, factor = -0.5f;
+    struct wnw__proj_weight w = {.type = GGML_TYPE_F32,
+                                 .data = weight,
+                                 .n_head = 1,
+                                 .n_head_kv = 1,
+                                 .d = 2,
+                                 .n_out = 3,
+                                 .factor = &factor};
+    static const float want[] = {[WNW_PROJ_L1] = 2.0f, [WNW_PROJ_L2] = 1.2247449f, [WNW_PROJ_SKETCH] = 2.0f};
+    for (int kind = 0; kind < WNW_N_PROJ_NORMS; kind++) {
+        struct values x = values_of(WNW_KV_F32, 1, 1, 2, v);
+        fill(&w, (wnw_proj_norm)kind, &x, 1);
+        assert_near(x.norm[0], want[kind], 1e-6);
+        assert_near(wnw__proj_norm_ref(&w, 0, (wnw_proj_norm)kind, v), want[kind], 1e-6);
+        values_free(&x);
+    }
+    float y[3];
+    assert_ok(wnw__proj_apply(NULL, &w, v, 1, y));
+    assert_values(y, 1e-6, -0.5, 1.0, 0.5);
+}
+
 static void mean_over_contiguous_groups(void **state)
 {
     (void)state;
@@ -306,6 +331,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_head),
+        cmocka_unit_test(factor_of_the_weight),
         cmocka_unit_test(mean_over_contiguous_groups),
         cmocka_unit_test(fast_is_the_definition),
         cmocka_unit_test(kernels_sum_absolute_products),

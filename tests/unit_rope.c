@@ -93,7 +93,8 @@ static void sliding_layers_have_their_own_base(void **state)
     (void)state;
     struct wnw__hparams hp = hparams(D);
     hp.n_swa = 512;
-    hp.swa_period = 6;
+    for (int32_t il = 0; il < hp.n_layer; il++)
+        hp.swa[il] = il % 6 < 5;
     check(hp, 0, true, false);
     check(hp, 5, true, false);
     float sliding[D / 2], global[D / 2];

@@ -76,13 +76,7 @@ static int error_of_layer(const struct job *j, int32_t il, double *error)
 {
     const wnw_session *s = j->s;
     const struct wnw__hparams *hp = &s->m->hp;
-    const struct ggml_tensor *wo = wnw__model_original(s->m, s->m->layers[il].wo);
-    const struct wnw__proj_weight w = {.type = wo->type,
-                                       .data = wo->data,
-                                       .n_head = hp->n_head,
-                                       .n_head_kv = hp->n_head_kv,
-                                       .d = hp->n_embd_head,
-                                       .n_out = (int32_t)wo->ne[1]};
+    const struct wnw__proj_weight w = wnw__proj_weight_of(s->m, il);
     const struct wnw__outputs *rows = wnw__recorders_find(&s->recorders, &wnw__outputs_recorder);
     const int32_t **keep = calloc((size_t)hp->n_head_kv, sizeof *keep);
     int32_t *n_keep = calloc((size_t)hp->n_head_kv, sizeof *n_keep);

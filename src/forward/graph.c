@@ -132,12 +132,23 @@ static struct ggml_tensor *multiply_one(struct wnw__graph *g, wnw_engine *e, str
     return y;
 }
 
-/* y + b, as heads [d, n, n_row]. */
-static struct ggml_tensor *heads(struct wnw__graph *g, wnw_engine *e, struct ggml_tensor *y,
-                                 struct ggml_tensor *b, int64_t d)
+/* What a matrix may have besides its weights; NULL = none. The order of the two is libllama's. */
+static struct ggml_tensor *add_bias(struct ggml_context *ctx, struct ggml_tensor *y, struct ggml_tensor *bias)
 {
-    if (b)
-        y = ggml_add(g->ctx, y, b);
+    return bias ? ggml_add(ctx, y, bias) : y;
+}
+
+static struct ggml_tensor *times_factor(struct ggml_context *ctx, struct ggml_tensor *y,
+                                        struct ggml_tensor *factor)
+{
+    return factor ? ggml_mul(ctx, y, factor) : y;
+}
+
+/* y as heads [d, n, n_row]. */
+static struct ggml_tensor *heads(struct wnw__graph *g, wnw_engine *e, struct ggml_tensor *y,
+                                 struct ggml_tensor *factor, struct ggml_tensor *bias, int64_t d)
+{
+    y = add_bias(g->ctx, times_factor(g->ctx, y, factor), bias);
     mark(g, e, WNW_WORK_WEIGHTS, y);
     return ggml_reshape_3d(g->ctx, y, d, y->ne[0] / d, y->ne[1]);
 }
@@ -210,9 +221,9 @@ static struct ggml_tensor *attention(struct wnw__graph *g, wnw_engine *e, int32_
     struct ggml_tensor *qkv[3];
     mark(g, e, WNW_WORK_OTHER, in.of.a);
     multiply(g, e, (struct ggml_tensor *[]){l->wq, l->wk, l->wv}, 3, &in, qkv);
-    struct ggml_tensor *q = heads(g, e, qkv[0], l->bq, hp->n_embd_head);
-    struct ggml_tensor *k = heads(g, e, qkv[1], l->bk, hp->n_embd_head);
-    struct ggml_tensor *v = heads(g, e, qkv[2], l->bv, hp->n_embd_head);
+    struct ggml_tensor *q = heads(g, e, qkv[0], l->q_factor, l->bq, hp->n_embd_head);
+    struct ggml_tensor *k = heads(g, e, qkv[1], l->k_factor, l->bk, hp->n_embd_head);
+    struct ggml_tensor *v = heads(g, e, qkv[2], l->v_factor, l->bv, hp->n_embd_head);
     if (l->q_norm) {
         q = rms_norm(ctx, hp, q, l->q_norm);
         k = rms_norm(ctx, hp, k, l->k_norm);
@@ -233,6 +244,7 @@ static struct ggml_tensor *attention(struct wnw__graph *g, wnw_engine *e, int32_
         out = ggml_get_rows(ctx, out, g->out_ids);
     struct operand heads_out = plain(out);
     out = multiply_one(g, e, l->wo, &heads_out);
+    out = add_bias(ctx, times_factor(ctx, out, l->o_factor), l->bo);
     mark(g, e, WNW_WORK_WEIGHTS, out);
     return out;
 }
@@ -243,6 +255,8 @@ static struct ggml_tensor *feed_forward(struct wnw__graph *g, wnw_engine *e, int
     struct ggml_tensor *wide[2]; /* up and gate */
     mark(g, e, WNW_WORK_OTHER, in.of.a);
     multiply(g, e, (struct ggml_tensor *[]){l->ffn_up, l->ffn_gate}, 2, &in, wide);
+    wide[0] = times_factor(g->ctx, add_bias(g->ctx, wide[0], l->up_bias), l->up_factor);
+    wide[1] = times_factor(g->ctx, add_bias(g->ctx, wide[1], l->gate_bias), l->gate_factor);
     mark(g, e, WNW_WORK_WEIGHTS, wide[0]);
     mark(g, e, WNW_WORK_WEIGHTS, wide[1]);
     if (e->m->arch->gelu) {
@@ -252,6 +266,7 @@ static struct ggml_tensor *feed_forward(struct wnw__graph *g, wnw_engine *e, int
         in = (struct operand){.of = {.kind = WNW_OPERAND_SWIGLU, .a = wide[1], .b = wide[0]}};
     }
     struct ggml_tensor *down = multiply_one(g, e, l->ffn_down, &in);
+    down = times_factor(g->ctx, add_bias(g->ctx, down, l->down_bias), l->down_factor);
     mark(g, e, WNW_WORK_WEIGHTS, down);
     return down;
 }
@@ -277,6 +292,21 @@ static struct ggml_tensor *transformer_layer(struct wnw__graph *g, wnw_engine *e
     if (cur->ne[1] == g->n_row)
         record(g, e, WNW_POINT_STATE, il, ggml_reshape_3d(ctx, cur, cur->ne[0], 1, cur->ne[1]), NULL);
     return cur;
+}
+
+static struct ggml_tensor *logits(struct wnw__graph *g, wnw_engine *e, struct ggml_tensor *x)
+{
+    struct ggml_context *ctx = g->ctx;
+    const struct wnw__weights *w = &e->m->w;
+    const float cap = e->m->hp.logit_cap;
+    struct operand last = rms_normed(x, w->output_norm);
+    mark(g, e, WNW_WORK_OTHER, x);
+    x = multiply_one(g, e, w->output, &last);
+    x = add_bias(ctx, times_factor(ctx, x, w->output_factor), w->output_bias);
+    if (cap != 0.0f)
+        x = ggml_scale(ctx, ggml_tanh(ctx, ggml_scale(ctx, x, 1.0f / cap)), cap);
+    mark(g, e, WNW_WORK_LOGITS, x);
+    return x;
 }
 
 /* ---- A graph ---- */
@@ -339,7 +369,7 @@ static int build(struct wnw__graph *g, wnw_engine *e)
     const struct wnw__hparams *hp = &e->m->hp;
     const bool ggml = e->params.attn == WNW_ATTN_GGML;
     WNW_TRY(set_shape(g, e));
-    const size_t per_layer = 96 + (ggml ? wnw__attend_ggml_nodes(&e->attend) : 0);
+    const size_t per_layer = 112 + (ggml ? wnw__attend_ggml_nodes(&e->attend) : 0);
     const size_t max_nodes = (size_t)(b->to - b->from) * per_layer + 64;
     WNW_TRY(new_context(g, max_nodes));
     g->gf = ggml_new_graph_custom(g->ctx, max_nodes, false);
@@ -357,10 +387,7 @@ static int build(struct wnw__graph *g, wnw_engine *e)
     if (b->to < hp->n_layer) {
         g->x_out = x;
     } else {
-        struct operand last = rms_normed(x, e->m->w.output_norm);
-        mark(g, e, WNW_WORK_OTHER, x);
-        g->logits = x = multiply_one(g, e, e->m->w.output, &last);
-        mark(g, e, WNW_WORK_LOGITS, x);
+        g->logits = x = logits(g, e, x);
     }
     ggml_set_output(x);
     ggml_build_forward_expand(g->gf, x);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* An opened GGUF file: hyper-parameters, weights in place (memory-mapped, some repacked), tokenizer. It is
+/* An opened GGUF model: hyper-parameters, weights in place (memory-mapped, some repacked), tokenizer. It is
  * read-only once opened. */
 #ifndef WNW_MODEL_H
 #define WNW_MODEL_H
@@ -21,22 +21,20 @@ struct wnw_model {
     struct wnw__weights w;
     struct wnw__layer_weights *layers; /* [hp.n_layer] */
 
-    struct gguf_context *gguf;
-    struct ggml_context *meta;     /* every tensor of the file; the data lie in the mapping */
-    struct ggml_context *repacked; /* second copies in CPU_REPACK layout, or NULL */
-    void *repacked_arena;          /* memory of that context */
-    ggml_backend_buffer_t mapped_buffer;
+    struct wnw__model_part *parts; /* [n_part] the files, in their order (parts.h) */
+    int32_t n_part;
+    const struct gguf_context *gguf; /* of the first part, which holds all keys */
+    struct ggml_context *repacked;   /* second copies in CPU_REPACK layout, or NULL */
+    void *repacked_arena;            /* memory of that context */
     ggml_backend_buffer_t repacked_buffer;
-    void *map;
-    size_t map_size;
     uint64_t weight_bytes, repacked_bytes;
 
     struct llama_model *vocab;        /* libllama, vocabulary only */
     struct wnw__tokenizer *tokenizer; /* NULL where the file has none */
 };
 
-/* Reads the file into an empty *m, except the vocabulary, which libllama reads (text/open.c). The caller
- * clears *m also after a failure. */
+/* Reads the file and, of a split model, all other parts into an empty *m, except the vocabulary, which libllama
+ * reads (text/open.c). The caller clears *m also after a failure. */
 int wnw__model_read(struct wnw_model *m, const char *path);
 /* Releases what wnw__model_read and wnw__repack made. The vocabulary must have been freed before. */
 void wnw__model_clear(struct wnw_model *m);

@@ -42,16 +42,10 @@ static struct wnw__proj_values values_of(const struct wnw__cache *c, const struc
 
 static int fill_layer(const struct wnw__view *v, const struct asked *a)
 {
-    const struct wnw_model *m = v->of.m;
     const struct wnw__cache *c = v->of.cache;
     const struct wnw__kv_layer *l = &c->layers[v->look.il];
-    const struct ggml_tensor *wo = wnw__model_original(m, m->layers[v->look.il].wo);
-    const struct wnw__proj_weight weight = {.type = wo->type,
-                                            .data = wo->data,
-                                            .n_head = m->hp.n_head,
-                                            .n_head_kv = a->n_row,
-                                            .d = c->d,
-                                            .n_out = (int32_t)wo->ne[1]};
+    struct wnw__proj_weight weight = wnw__proj_weight_of(v->of.m, v->look.il);
+    weight.n_head_kv = a->n_row;
     struct wnw__proj_values *heads = calloc((size_t)a->n_row, sizeof *heads);
     if (!heads)
         return wnw__fail(WNW_E_NOMEM, "no memory for projected norms of %d heads", (int)a->n_row);

@@ -8,6 +8,7 @@
 #include "observe/projnorm.h"
 
 #include "kernel/kernel_impl.h"
+#include "model/model.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -128,10 +129,24 @@ static void weight_slice(const struct wnw__proj_weight *w, int32_t h, int32_t k,
                          ggml_row_size(w->type, first);
     if (w->type == GGML_TYPE_F32) {
         memcpy(dst, src, (size_t)w->d * sizeof *dst);
-        return;
+    } else {
+        traits->to_float(src, buffer, last - first);
+        memcpy(dst, buffer + (from - first), (size_t)w->d * sizeof *dst);
     }
-    traits->to_float(src, buffer, last - first);
-    memcpy(dst, buffer + (from - first), (size_t)w->d * sizeof *dst);
+    for (int32_t c = 0; w->factor && c < w->d; c++)
+        dst[c] *= *w->factor;
+}
+
+struct wnw__proj_weight wnw__proj_weight_of(const wnw_model *m, int32_t il)
+{
+    const struct ggml_tensor *wo = wnw__model_original(m, m->layers[il].wo), *factor = m->layers[il].o_factor;
+    return (struct wnw__proj_weight){.type = wo->type,
+                                     .data = wo->data,
+                                     .n_head = m->hp.n_head,
+                                     .n_head_kv = m->hp.n_head_kv,
+                                     .d = m->hp.n_embd_head,
+                                     .n_out = (int32_t)wo->ne[1],
+                                     .factor = factor ? factor->data : NULL};
 }
 
 static int check_weight(const struct wnw__proj_weight *w)

@@ -7,7 +7,7 @@
  *     L2       nu = sqrt((1/G) sum_h ||v W_O^h||_2^2) = sqrt(v G_j v^T),  G_j = (1/G) sum_h W_O^h (W_O^h)^T
  *     SKETCH   L1 over a fixed random sample of D' of the D columns, times D / D'
  *
- * W_O is the weight that the model computes with, dequantised; v is the value as it is cached. A bias of the
+ * W_O is the weight that the model computes with, dequantised and times its factor; v is the value as it is cached. A bias of the
  * projection and norms after it (Gemma) are not part of nu. RoPE does not change values, so nu never changes.
  *
  * L1 costs as much as one output projection (2 d D flops per entry and query head); v W_O^h is never written
@@ -30,7 +30,10 @@ struct wnw__proj_weight {
     enum ggml_type type;
     const void *data;
     int32_t n_head, n_head_kv, d, n_out;
+    const float *factor; /* of all weights; NULL = 1 */
 };
+/* That of layer il; m must outlive it. */
+struct wnw__proj_weight wnw__proj_weight_of(const wnw_model *m, int32_t il);
 
 /* The values of one KV head and their norms, in the same order. */
 struct wnw__proj_values {

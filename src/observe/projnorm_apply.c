@@ -32,7 +32,7 @@ static void work(int32_t i, void *user)
             block = (const float *)(const void *)src;
         else
             to_float(src, rows, (int64_t)n * size);
-        wnw__mul_nt(j->x, j->n, block, n, size, 1.0f, j->y + at, w->n_out);
+        wnw__mul_nt(j->x, j->n, block, n, size, w->factor ? *w->factor : 1.0f, j->y + at, w->n_out);
     }
 }
 

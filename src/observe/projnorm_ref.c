@@ -14,6 +14,8 @@ static void dequantise_row(const struct wnw__proj_weight *w, int32_t k, float *r
         memcpy(row, src, bytes);
     else
         ggml_get_type_traits(w->type)->to_float(src, row, n_in);
+    for (int64_t c = 0; w->factor && c < n_in; c++)
+        row[c] *= *w->factor;
 }
 
 double wnw__proj_norm_ref(const struct wnw__proj_weight *w, int32_t ih, wnw_proj_norm kind, const float *v)

@@ -156,13 +156,7 @@ static int change_of_head(wnw_perturb_probe *p, int32_t il, int32_t h, const boo
 /* y = x W_O: the change of every head's output. */
 static int project(wnw_perturb_probe *p, int32_t il)
 {
-    const struct ggml_tensor *wo = wnw__model_original(p->s->m, p->s->m->layers[il].wo);
-    const struct wnw__proj_weight w = {.type = wo->type,
-                                       .data = wo->data,
-                                       .n_head = p->n_head,
-                                       .n_head_kv = p->n_kv,
-                                       .d = p->d,
-                                       .n_out = p->n_out};
+    const struct wnw__proj_weight w = wnw__proj_weight_of(p->s->m, il);
     return wnw__proj_apply(wnw__engine_pool(p->s->engine), &w, p->x, p->n_head, p->y);
 }
 

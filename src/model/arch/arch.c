@@ -31,19 +31,52 @@ const struct wnw__arch *wnw__arch_find(const char *name)
     return NULL;
 }
 
-/* Finds a key, given by its full name or as a ".suffix" of the architecture's name; -1 if it is absent. */
-static int64_t find_key(const struct gguf_context *g, const char *key, char *full, size_t size)
+int64_t wnw__key_find(const struct gguf_context *g, const char *key, char full[WNW_KEY_MAX])
 {
     const char *arch = key[0] == '.' ? wnw__key_str(g, "general.architecture") : "";
-    snprintf(full, size, "%s%s", arch ? arch : "", key);
+    snprintf(full, WNW_KEY_MAX, "%s%s", arch ? arch : "", key);
     return gguf_find_key(g, full);
+}
+
+size_t wnw__key_count(const struct gguf_context *g, int64_t id)
+{
+    return gguf_get_kv_type(g, id) == GGUF_TYPE_ARRAY ? gguf_get_arr_n(g, id) : 1;
+}
+
+bool wnw__key_number(const struct gguf_context *g, int64_t id, size_t i, double *out)
+{
+    const bool array = gguf_get_kv_type(g, id) == GGUF_TYPE_ARRAY;
+    const enum gguf_type type = array ? gguf_get_arr_type(g, id) : gguf_get_kv_type(g, id);
+    if (type == GGUF_TYPE_STRING || type == GGUF_TYPE_ARRAY)
+        return false;
+    const void *at = array ? gguf_get_arr_data(g, id) : gguf_get_val_data(g, id);
+    switch (type) {
+#define WNW_X(id, ctype)                       \
+    case GGUF_TYPE_##id:                       \
+        *out = (double)((const ctype *)at)[i]; \
+        return true;
+        WNW_X(BOOL, int8_t)
+        WNW_X(UINT8, uint8_t)
+        WNW_X(INT8, int8_t)
+        WNW_X(UINT16, uint16_t)
+        WNW_X(INT16, int16_t)
+        WNW_X(UINT32, uint32_t)
+        WNW_X(INT32, int32_t)
+        WNW_X(UINT64, uint64_t)
+        WNW_X(INT64, int64_t)
+        WNW_X(FLOAT32, float)
+        WNW_X(FLOAT64, double)
+#undef WNW_X
+    default:
+        return false;
+    }
 }
 
 /* The type is checked first, because gguf_get_val_* aborts on a wrong type. */
 int wnw__key_i32(const struct gguf_context *g, const char *key, int32_t def, int32_t *out)
 {
-    char full[128];
-    const int64_t id = find_key(g, key, full, sizeof full);
+    char full[WNW_KEY_MAX];
+    const int64_t id = wnw__key_find(g, key, full);
     int64_t v;
     *out = def;
     if (id < 0)
@@ -72,8 +105,8 @@ int wnw__key_i32(const struct gguf_context *g, const char *key, int32_t def, int
 
 int wnw__key_f32(const struct gguf_context *g, const char *key, float def, float *out)
 {
-    char full[128];
-    const int64_t id = find_key(g, key, full, sizeof full);
+    char full[WNW_KEY_MAX];
+    const int64_t id = wnw__key_find(g, key, full);
     *out = def;
     if (id < 0)
         return WNW_OK;
@@ -90,8 +123,8 @@ int wnw__key_f32(const struct gguf_context *g, const char *key, float def, float
 
 const char *wnw__key_str(const struct gguf_context *g, const char *key)
 {
-    char full[128];
-    const int64_t id = key[0] == '.' ? find_key(g, key, full, sizeof full) : gguf_find_key(g, key);
+    char full[WNW_KEY_MAX];
+    const int64_t id = key[0] == '.' ? wnw__key_find(g, key, full) : gguf_find_key(g, key);
     if (id < 0 || gguf_get_kv_type(g, id) != GGUF_TYPE_STRING)
         return NULL;
     return gguf_get_val_str(g, id);
@@ -99,5 +132,5 @@ const char *wnw__key_str(const struct gguf_context *g, const char *key)
 
 bool wnw__layer_is_swa(const struct wnw__hparams *hp, int32_t il)
 {
-    return hp->n_swa > 0 && hp->swa_period > 0 && il % hp->swa_period < hp->swa_period - 1;
+    return hp->n_swa > 0 && hp->swa[il];
 }

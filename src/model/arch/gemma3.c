@@ -1,16 +1,45 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Gemma 3 (text): five sliding-window layers are followed by a global one. Sliding layers rotate with their
+ * Gemma 3 (text): five sliding-window layers are followed by a global one, unless the file says otherwise. Sliding layers rotate with their
  * own base frequency; the weights of the norms already contain the "+ 1" of the original formula.
  */
 #include "model/arch/arch.h"
 
 #include <math.h>
 
+static const char pattern[] = ".attention.sliding_window_pattern";
+
+/* Which layers slide: a list of them, or the number of layers of which the last is global (0 = none is). */
+static int read_pattern(const struct gguf_context *g, struct wnw__hparams *hp)
+{
+    char full[WNW_KEY_MAX];
+    const int64_t id = wnw__key_find(g, pattern, full);
+    const bool list = id >= 0 && gguf_get_kv_type(g, id) == GGUF_TYPE_ARRAY;
+    int32_t period = 6;
+    bool any = false;
+    if (!list)
+        WNW_TRY(wnw__key_i32(g, pattern, period, &period));
+    else if (wnw__key_count(g, id) != (size_t)hp->n_layer)
+        return wnw__fail(WNW_E_FORMAT, "GGUF key %s lists %zu layers; the model has %d", full,
+                         wnw__key_count(g, id), (int)hp->n_layer);
+    for (int32_t il = 0; il < hp->n_layer; il++) {
+        double slides = period == 0 || il % period < period - 1;
+        if (list && !wnw__key_number(g, id, (size_t)il, &slides))
+            return wnw__fail(WNW_E_FORMAT, "GGUF key %s is not a list of numbers", full);
+        hp->swa[il] = slides != 0;
+        any = any || hp->swa[il];
+    }
+    return any ? WNW_OK
+               : wnw__fail(WNW_E_UNSUPPORTED, "the GGUF has a window of %d tokens, and by %s no layer slides",
+                           (int)hp->n_swa, full);
+}
+
 static int setup(const struct gguf_context *g, struct wnw__hparams *hp)
 {
     WNW_TRY(wnw__key_i32(g, ".attention.sliding_window", 0, &hp->n_swa));
-    hp->swa_period = 6;
+    if (hp->n_swa > 0)
+        WNW_TRY(read_pattern(g, hp));
+    WNW_TRY(wnw__key_f32(g, ".final_logit_softcapping", 0.0f, &hp->logit_cap));
     WNW_TRY(wnw__key_f32(g, ".rope.freq_base_swa", 10000.0f, &hp->rope_freq_base_swa));
     hp->rope_freq_scale_swa = 1.0f;
     hp->embd_scale = sqrtf((float)hp->n_embd);
@@ -22,11 +51,15 @@ static int setup(const struct gguf_context *g, struct wnw__hparams *hp)
     return WNW_OK;
 }
 
+static const char *const keys[] = {".attention.sliding_window", ".final_logit_softcapping", NULL};
+
 const struct wnw__arch wnw__arch_gemma3 = {
     .name = "gemma3",
     .rope_type = GGML_ROPE_TYPE_NEOX,
+    .partial_rope = true,
     .qk_norm = true,
     .post_norm = true,
     .gelu = true,
+    .keys = keys,
     .setup = setup,
 };

@@ -6,4 +6,5 @@ const struct wnw__arch wnw__arch_qwen2 = {
     .name = "qwen2",
     .rope_type = GGML_ROPE_TYPE_NEOX,
     .qkv_bias = true,
+    .output_bias = true,
 };

@@ -5,5 +5,6 @@
 const struct wnw__arch wnw__arch_qwen3 = {
     .name = "qwen3",
     .rope_type = GGML_ROPE_TYPE_NEOX,
+    .ffn_factors = true,
     .qk_norm = true,
 };

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: MIT */
+#include "model/parts.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* ---- One file ---- */
+
+/* Says what a file is whose first 8 bytes are not those of a GGUF file of this machine's byte order. */
+static int check_magic(const char *path, const uint8_t head[8])
+{
+    /* Formats of ggml before GGUF, written as little-endian numbers. */
+    static const char older[][5] = {"lmgg", "fmgg", "tjgg"};
+    for (size_t i = 0; i < sizeof older / sizeof *older; i++)
+        if (memcmp(head, older[i], 4) == 0)
+            return wnw__fail(WNW_E_FORMAT,
+                             "%s is in a format older than GGUF; convert the original model to GGUF", path);
+    if (memcmp(head, "GGUF", 4) != 0)
+        return wnw__fail(WNW_E_FORMAT, "%s is not a GGUF file", path);
+    uint32_t version;
+    memcpy(&version, head + 4, sizeof version);
+    if (version != 0 && (version & 0xffff) == 0)
+        return wnw__fail(
+            WNW_E_UNSUPPORTED,
+            "%s is a GGUF file of the other byte order (%s-endian); convert it with gguf_convert_endian",
+            path, head[7] != 0 ? "big" : "little");
+    return WNW_OK;
+}
+
+static int map_file(struct wnw__model_part *p, const char *what)
+{
+    int fd;
+    int64_t size;
+    uint8_t head[8] = {0};
+    WNW_TRY(wnw__open_file(&fd, &size, what, p->path));
+    int rc = WNW_OK;
+    if (size < 24 || pread(fd, head, sizeof head, 0) != (ssize_t)sizeof head)
+        rc = wnw__fail(WNW_E_FORMAT, "%s is not a GGUF file", p->path);
+    else
+        rc = check_magic(p->path, head);
+    if (rc == WNW_OK) {
+        p->map_size = (size_t)size;
+        p->map = mmap(NULL, p->map_size, PROT_READ, MAP_SHARED, fd, 0);
+        if (p->map == MAP_FAILED) {
+            p->map = NULL;
+            rc = wnw__fail(errno == ENOMEM ? WNW_E_NOMEM : WNW_E_IO, "cannot map model %s: %s", p->path,
+                           strerror(errno));
+        }
+    }
+    close(fd);
+    return rc;
+}
+
+/* The most bytes that reading the metadata takes, before any of it is known: four times the metadata of the
+ * largest models, or the size of the file. */
+static size_t metadata_bytes(const struct wnw__model_part *p)
+{
+    const size_t most = (size_t)32 << 20;
+    return 4 * (p->map_size < most ? p->map_size : most) + (1 << 20);
+}
+
+/* Maps and reads the file at p->path, which messages call `what`. */
+static int open_part(struct wnw__model_part *p, const char *what)
+{
+    WNW_TRY(map_file(p, what));
+    WNW_TRY(wnw__memory_look(metadata_bytes(p), "the metadata of the model"));
+    p->gguf = gguf_init_from_file(p->path, (struct gguf_init_params){.no_alloc = true, .ctx = &p->meta});
+    if (!p->gguf || !p->meta)
+        return wnw__fail(WNW_E_FORMAT, "%s is a damaged GGUF file: its header or metadata cannot be read",
+                         p->path);
+    return WNW_OK;
+}
+
+static void close_part(struct wnw__model_part *p)
+{
+    if (p->buffer)
+        ggml_backend_buffer_free(p->buffer);
+    ggml_free(p->meta);
+    gguf_free(p->gguf);
+    if (p->map)
+        munmap(p->map, p->map_size);
+    free(p->path);
+}
+
+/* GGUF files that are no models have a type or an architecture of their own. */
+static int check_is_model(const struct wnw__model_part *p)
+{
+    static const struct {
+        const char *key, *value, *what;
+    } rows[] = {
+        {"general.type", "adapter",
+         "an adapter (LoRA) for a model; merge it into its model and give the result"},
+        {"general.type", "mmproj",
+         "a projector for images or sound; give the language model that it belongs to"},
+        {"general.type", "imatrix", "an importance matrix, which quantising a model takes; give the model"},
+        {"general.architecture", "clip",
+         "a projector for images or sound; give the language model that it belongs to"},
+        {"general.architecture", "controlvector", "a control vector for a model; give the model"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *value = wnw__key_str(p->gguf, rows[i].key);
+        if (value && strcmp(value, rows[i].value) == 0)
+            return wnw__fail(WNW_E_UNSUPPORTED, "%s is no model but %s", p->path, rows[i].what);
+    }
+    const char *type = wnw__key_str(p->gguf, "general.type");
+    if (type && strcmp(type, "model") != 0)
+        return wnw__fail(WNW_E_UNSUPPORTED, "%s is no model: it says that it is of type '%.40s'", p->path,
+                         type);
+    return WNW_OK;
+}
+
+/* ---- Parts ---- */
+
+/* What a file says of its place among the parts; {0, 1} where it is alone. */
+struct place {
+    int32_t i, n;
+};
+
+/* libllama ends the process where these keys have another type than 16 bits without sign. */
+static int key_u16(const struct wnw__model_part *p, const char *key, int32_t def, int32_t *out)
+{
+    const int64_t id = gguf_find_key(p->gguf, key);
+    *out = def;
+    if (id < 0)
+        return WNW_OK;
+    if (gguf_get_kv_type(p->gguf, id) != GGUF_TYPE_UINT16)
+        return wnw__fail(WNW_E_FORMAT, "%s: GGUF key %s has type %s, expected u16", p->path, key,
+                         gguf_type_name(gguf_get_kv_type(p->gguf, id)));
+    *out = gguf_get_val_u16(p->gguf, id);
+    return WNW_OK;
+}
+
+static int read_place(const struct wnw__model_part *p, struct place *out)
+{
+    WNW_TRY(key_u16(p, "split.count", 1, &out->n));
+    WNW_TRY(key_u16(p, "split.no", 0, &out->i));
+    out->n = out->n > 1 ? out->n : 1;
+    if (out->i >= out->n)
+        return wnw__fail(WNW_E_FORMAT, "%s says that it is part %d of %d", p->path, (int)out->i + 1,
+                         (int)out->n);
+    return WNW_OK;
+}
+
+/* "-00002-of-00003.gguf" */
+#define PART_NAME_MAX 32
+static void part_ending(char out[PART_NAME_MAX], int32_t i, int32_t n)
+{
+    snprintf(out, PART_NAME_MAX, "-%05d-of-%05d.gguf", (int)i + 1, (int)n);
+}
+
+/* The length of the path of the first of n parts up to what the parts' names differ in. */
+static int find_stem(const char *path, int32_t n, size_t *len)
+{
+    char ending[PART_NAME_MAX];
+    part_ending(ending, 0, n);
+    const size_t all = strlen(path), tail = strlen(ending);
+    *len = all > tail ? all - tail : 0;
+    if (*len == 0 || strcmp(path + *len, ending) != 0)
+        return wnw__fail(
+            WNW_E_FORMAT,
+            "%s is part 1 of %d of a model; parts are found by their names, so this one must be called "
+            "NAME%s and the others lie beside it",
+            path, (int)n, ending);
+    return WNW_OK;
+}
+
+static int set_part_path(struct wnw__model_part *p, const char *stem, size_t len, int32_t i, int32_t n)
+{
+    p->path = malloc(len + PART_NAME_MAX);
+    if (!p->path)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a path");
+    memcpy(p->path, stem, len);
+    part_ending(p->path + len, i, n);
+    return WNW_OK;
+}
+
+static int check_part(const struct wnw__model_part *p, int32_t i, int32_t n)
+{
+    struct place at;
+    WNW_TRY(read_place(p, &at));
+    if (at.i != i || at.n != n)
+        return wnw__fail(WNW_E_FORMAT,
+                         "%s should be part %d of %d but says that it is part %d of %d; fetch it again",
+                         p->path, (int)i + 1, (int)n, (int)at.i + 1, (int)at.n);
+    return WNW_OK;
+}
+
+/* Parts that do not belong together hold another number of tensors, or the same one twice. Where other models have the
+ * same shapes and were split at the same places, nothing in the files tells. */
+static int check_together(const struct wnw_model *m)
+{
+    int32_t n_tensor;
+    WNW_TRY(wnw__key_i32(m->gguf, "split.tensors.count", 0, &n_tensor));
+    for (int32_t i = 1; i < m->n_part; i++) {
+        const struct gguf_context *g = m->parts[i].gguf;
+        int32_t n_said;
+        WNW_TRY(wnw__key_i32(g, "split.tensors.count", n_tensor, &n_said));
+        if (n_said != n_tensor)
+            return wnw__fail(WNW_E_FORMAT,
+                             "%s is a part of another model: it counts %d tensors in all, part 1 %d",
+                             m->parts[i].path, (int)n_said, (int)n_tensor);
+        for (int64_t k = 0; k < gguf_get_n_tensors(g); k++) {
+            const char *name = gguf_get_tensor_name(g, k);
+            if (wnw__parts_tensor(m, name) != ggml_get_tensor(m->parts[i].meta, name))
+                return wnw__fail(WNW_E_FORMAT,
+                                 "%s is a part of another model: an earlier part holds tensor %.64s, too",
+                                 m->parts[i].path, name);
+        }
+    }
+    if (wnw__parts_n_tensor(m) != n_tensor)
+        return wnw__fail(WNW_E_FORMAT,
+                         "the %d parts of %s hold %lld tensors and should hold %d; fetch them again",
+                         (int)m->n_part, m->parts[0].path, (long long)wnw__parts_n_tensor(m), (int)n_tensor);
+    return WNW_OK;
+}
+
+/* Opens parts 2 to n, which lie beside the first. */
+static int open_others(struct wnw_model *m, int32_t n)
+{
+    size_t len;
+    WNW_TRY(find_stem(m->parts[0].path, n, &len));
+    struct wnw__model_part *parts = realloc(m->parts, (size_t)n * sizeof *parts);
+    if (!parts)
+        return wnw__fail(WNW_E_NOMEM, "no memory for %d parts of a model", (int)n);
+    memset(parts + 1, 0, (size_t)(n - 1) * sizeof *parts);
+    m->parts = parts;
+    for (int32_t i = 1; i < n; i++) {
+        struct wnw__model_part *p = &m->parts[i];
+        char what[64];
+        snprintf(what, sizeof what, "model's part %d of %d", (int)i + 1, (int)n);
+        m->n_part = i + 1;
+        WNW_TRY(set_part_path(p, m->parts[0].path, len, i, n));
+        WNW_TRY(open_part(p, what));
+        WNW_TRY(check_part(p, i, n));
+    }
+    return check_together(m);
+}
+
+int wnw__parts_open(struct wnw_model *m, const char *path)
+{
+    struct place at;
+    m->parts = calloc(1, sizeof *m->parts);
+    if (!m->parts || !(m->parts[0].path = strdup(path)))
+        return wnw__fail(WNW_E_NOMEM, "no memory for a model");
+    m->n_part = 1;
+    WNW_TRY(open_part(&m->parts[0], "model"));
+    m->gguf = m->parts[0].gguf;
+    WNW_TRY(read_place(&m->parts[0], &at));
+    if (at.i > 0)
+        return wnw__fail(
+            WNW_E_FORMAT,
+            "%s is part %d of %d of a model; give part 1, whose name ends in -00001-of-%05d.gguf", path,
+            (int)at.i + 1, (int)at.n, (int)at.n);
+    WNW_TRY(check_is_model(&m->parts[0]));
+    return at.n > 1 ? open_others(m, at.n) : WNW_OK;
+}
+
+void wnw__parts_close(struct wnw_model *m)
+{
+    for (int32_t i = 0; i < m->n_part; i++)
+        close_part(&m->parts[i]);
+    free(m->parts);
+    m->parts = NULL;
+    m->n_part = 0;
+    m->gguf = NULL;
+}
+
+/* ---- Tensors ---- */
+
+/* Checks that all tensors lie in the mapping; *largest is the size of the largest. */
+static int check_places(struct wnw_model *m, const struct wnw__model_part *p, size_t *largest)
+{
+    const size_t data = gguf_get_data_offset(p->gguf);
+    for (int64_t i = 0; i < gguf_get_n_tensors(p->gguf); i++) {
+        const struct ggml_tensor *t = ggml_get_tensor(p->meta, gguf_get_tensor_name(p->gguf, i));
+        const size_t off = gguf_get_tensor_offset(p->gguf, i);
+        const size_t size = t ? ggml_nbytes(t) : 0;
+        if (!t || size == 0 || off > p->map_size || data > p->map_size - off ||
+            size > p->map_size - off - data)
+            return wnw__fail(WNW_E_FORMAT, "%s is truncated: tensor %.64s lies beyond the end of the file",
+                             p->path, gguf_get_tensor_name(p->gguf, i));
+        if ((data + off) % 16 != 0)
+            return wnw__fail(WNW_E_FORMAT, "%s: tensor %.64s is not aligned", p->path,
+                             gguf_get_tensor_name(p->gguf, i));
+        *largest = size > *largest ? size : *largest;
+        m->weight_bytes += size;
+    }
+    return WNW_OK;
+}
+
+static int place_part(struct wnw_model *m, struct wnw__model_part *p, ggml_backend_dev_t cpu)
+{
+    size_t largest = 0;
+    WNW_TRY(check_places(m, p, &largest));
+    p->buffer = ggml_backend_dev_buffer_from_host_ptr(cpu, p->map, p->map_size, largest);
+    if (!p->buffer)
+        return wnw__fail(WNW_E_BACKEND, "ggml cannot use the mapped weights of %s", p->path);
+    for (int64_t i = 0; i < gguf_get_n_tensors(p->gguf); i++) {
+        struct ggml_tensor *t = ggml_get_tensor(p->meta, gguf_get_tensor_name(p->gguf, i));
+        char *at = (char *)p->map + gguf_get_data_offset(p->gguf) + gguf_get_tensor_offset(p->gguf, i);
+        if (ggml_backend_tensor_alloc(p->buffer, t, at) != GGML_STATUS_SUCCESS)
+            return wnw__fail(WNW_E_BACKEND, "ggml cannot place tensor %.64s", t->name);
+    }
+    return WNW_OK;
+}
+
+int wnw__parts_place(struct wnw_model *m)
+{
+    ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    if (!cpu)
+        return wnw__fail(WNW_E_BACKEND, "ggml has no CPU device");
+    for (int32_t i = 0; i < m->n_part; i++)
+        WNW_TRY(place_part(m, &m->parts[i], cpu));
+    return WNW_OK;
+}
+
+struct ggml_tensor *wnw__parts_tensor(const struct wnw_model *m, const char *name)
+{
+    struct ggml_tensor *t = NULL;
+    for (int32_t i = 0; !t && i < m->n_part; i++)
+        t = ggml_get_tensor(m->parts[i].meta, name);
+    return t;
+}
+
+int64_t wnw__parts_n_tensor(const struct wnw_model *m)
+{
+    int64_t n = 0;
+    for (int32_t i = 0; i < m->n_part; i++)
+        n += gguf_get_n_tensors(m->parts[i].gguf);
+    return n;
+}
