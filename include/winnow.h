@@ -200,9 +200,11 @@ static inline wnw_model_params wnw_model_default_params(void)
 }
 
 /* Opens the GGUF file at `path`: hyper-parameters, tokenizer and memory-mapped weights. params NULL =
- * defaults. Errors: E_IO (cannot open), E_FORMAT (not a regular file, not a GGUF, truncated, contradictory),
- * E_UNSUPPORTED (the architecture, in which case the message lists the supported ones, or a tensor's type,
- * which the message names), E_NOMEM. The model may be shared by threads; release it with wnw_model_free after
+ * defaults. Of a model split in parts, `path` is the first; the others are found beside it by their names
+ * (NAME-00001-of-00003.gguf). Errors: E_IO (cannot open a part), E_FORMAT (not a regular file, not a GGUF,
+ * truncated, contradictory, parts that do not belong together), E_UNSUPPORTED (the architecture, in which case
+ * the message lists the supported ones; a file that is no model; a tensor or key that the library does not
+ * compute with, which the message names), E_NOMEM. The model may be shared by threads; release it with wnw_model_free after
  * every session and engine on it. */
 WNW_API int wnw_model_open(wnw_model **out, const char *path, const wnw_model_params *params);
 WNW_API void wnw_model_free(wnw_model *m);

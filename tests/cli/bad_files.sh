@@ -3,6 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 model=$tiny/tiny-llama.gguf
 need_file "$model"
+need_file "$tiny/tiny-llama3.gguf"
 need_file "$models/smollm2-135m.gguf"
 
 printf 'A short text about nothing at all.' >"$work/doc.txt"
@@ -26,6 +27,14 @@ done
 # "llama" is at its first place the value of general.architecture; a name of the same length keeps the file valid.
 LC_ALL=C sed '0,/llama/s//lhama/' "$model" >"$work/arch.gguf"
 bad 'unknown architecture' 'llama.*qwen2' run -m "$work/arch.gguf" -p x
+
+printf 'GGUF\0\0\0\003' | cat - /dev/zero | head -c 64 >"$work/big.gguf"
+bad 'big-endian GGUF' 'big-endian.*gguf_convert_endian' run -m "$work/big.gguf" -p x
+# A tensor that must be there, and one that may be there, by other names of the same length.
+LC_ALL=C sed 's/blk\.3\.ffn_down\.weight/blk.3.ffn_fown.weight/' "$model" >"$work/lost.gguf"
+bad 'a tensor that is lost' 'lacks tensor blk.3.ffn_down.weight' run -m "$work/lost.gguf" -p x
+LC_ALL=C sed 's/rope_freqs\.weight/rope_turns.weight/' "$tiny/tiny-llama3.gguf" >"$work/more.gguf"
+bad 'a tensor that nobody knows' 'holds tensor rope_turns.weight, which winnow does not compute with' run -m "$work/more.gguf" -p x
 
 # Weights whose bits are all ones are no numbers: here the last ones of the last tensor.
 cp "$model" "$work/nan.gguf"
