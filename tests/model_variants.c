@@ -283,6 +283,8 @@ static const struct row rows[] = {
     {".rope.scaling.finetuned", BOOL, .value = 1, .runs = ALL, .nothing = true},
     {".rope.scaling.yarn_log_multiplier", F32, .value = 0.1, .runs = ALL, .nothing = true},
     {".rope.scaling.yarn_beta_fast", F32, .value = 16, .runs = ALL, .nothing = true},
+    {".rope.scaling.yarn_ext_factor", F32, .value = 1, .runs = ALL, .nothing = true},
+    {".rope.scaling.yarn_attn_factor", F32, .value = 1.5, .runs = ALL, .nothing = true},
     {".rope.dimension_count", U32, .value = 16, .runs = "gemma3"},
     {".rope.dimension_count_swa", U32, .value = 16, .runs = ""},
     {".rope.dimension_sections", LIST_U32, .value = 4, .runs = ""},
@@ -308,6 +310,7 @@ static const struct row rows[] = {
     {".attention.rope_pattern", LIST_U32, .value = 1, .list_from = 1, .runs = ""},
     {".attention.sliding_window", U32, .value = 8, .runs = "gemma3"},
     {".attention.sliding_window", U32, .value = 0, .runs = ALL, .nothing = true},         /* but in gemma3 */
+    {".attention.sliding_window", U32, .value = 8192, .runs = ALL, .nothing = true},      /* but in gemma3 */
     {".attention.sliding_window_pattern", U32, .value = 2, .runs = ALL, .nothing = true}, /* but in gemma3 */
     {".attention.sliding_window_pattern", U32, .value = 1, .runs = "llama qwen2 qwen3", .nothing = true},
     {".attention.sliding_window_pattern", U32, .value = 0, .runs = ALL, .nothing = true},
@@ -315,6 +318,8 @@ static const struct row rows[] = {
      .nothing = true},
     {".attention.sliding_window_pattern", LIST_U32, .before = 1, .list_from = 2, .runs = ALL,
      .nothing = true},
+    {".attention.key_length", U32, .value = 20, .runs = "", .says = "multiple of 8"},
+    {".attention.value_length", REMOVE, .runs = "llama qwen2", .nothing = true, .says = "head sizes"},
     {".attention.head_count_kv", LIST_U32, .value = 1, .before = 2, .list_from = 1, .runs = ""},
 
     /* Keys of everything else. */

@@ -21,15 +21,16 @@ static int check_magic(const char *path, const uint8_t head[8])
     for (size_t i = 0; i < sizeof older / sizeof *older; i++)
         if (memcmp(head, older[i], 4) == 0)
             return wnw__fail(WNW_E_FORMAT,
-                             "%s is in a format older than GGUF; convert the original model to GGUF", path);
+                             "%.200s is in a format older than GGUF; convert the original model to GGUF",
+                             path);
     if (memcmp(head, "GGUF", 4) != 0)
-        return wnw__fail(WNW_E_FORMAT, "%s is not a GGUF file", path);
+        return wnw__fail(WNW_E_FORMAT, "%.200s is not a GGUF file", path);
     uint32_t version;
     memcpy(&version, head + 4, sizeof version);
     if (version != 0 && (version & 0xffff) == 0)
         return wnw__fail(
             WNW_E_UNSUPPORTED,
-            "%s is a GGUF file of the other byte order (%s-endian); convert it with gguf_convert_endian",
+            "%.200s is a GGUF file of the other byte order (%s-endian); convert it with gguf_convert_endian",
             path, head[7] != 0 ? "big" : "little");
     return WNW_OK;
 }
@@ -42,7 +43,7 @@ static int map_file(struct wnw__model_part *p, const char *what)
     WNW_TRY(wnw__open_file(&fd, &size, what, p->path));
     int rc = WNW_OK;
     if (size < 24 || pread(fd, head, sizeof head, 0) != (ssize_t)sizeof head)
-        rc = wnw__fail(WNW_E_FORMAT, "%s is not a GGUF file", p->path);
+        rc = wnw__fail(WNW_E_FORMAT, "%.200s is not a GGUF file", p->path);
     else
         rc = check_magic(p->path, head);
     if (rc == WNW_OK) {
@@ -73,7 +74,7 @@ static int open_part(struct wnw__model_part *p, const char *what)
     WNW_TRY(wnw__memory_look(metadata_bytes(p), "the metadata of the model"));
     p->gguf = gguf_init_from_file(p->path, (struct gguf_init_params){.no_alloc = true, .ctx = &p->meta});
     if (!p->gguf || !p->meta)
-        return wnw__fail(WNW_E_FORMAT, "%s is a damaged GGUF file: its header or metadata cannot be read",
+        return wnw__fail(WNW_E_FORMAT, "%.200s is a damaged GGUF file: its header or metadata cannot be read",
                          p->path);
     return WNW_OK;
 }
@@ -107,11 +108,11 @@ static int check_is_model(const struct wnw__model_part *p)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *value = wnw__key_str(p->gguf, rows[i].key);
         if (value && strcmp(value, rows[i].value) == 0)
-            return wnw__fail(WNW_E_UNSUPPORTED, "%s is no model but %s", p->path, rows[i].what);
+            return wnw__fail(WNW_E_UNSUPPORTED, "%.200s is no model but %s", p->path, rows[i].what);
     }
     const char *type = wnw__key_str(p->gguf, "general.type");
     if (type && strcmp(type, "model") != 0)
-        return wnw__fail(WNW_E_UNSUPPORTED, "%s is no model: it says that it is of type '%.40s'", p->path,
+        return wnw__fail(WNW_E_UNSUPPORTED, "%.200s is no model: it says that it is of type '%.40s'", p->path,
                          type);
     return WNW_OK;
 }
@@ -131,7 +132,7 @@ static int key_u16(const struct wnw__model_part *p, const char *key, int32_t def
     if (id < 0)
         return WNW_OK;
     if (gguf_get_kv_type(p->gguf, id) != GGUF_TYPE_UINT16)
-        return wnw__fail(WNW_E_FORMAT, "%s: GGUF key %s has type %s, expected u16", p->path, key,
+        return wnw__fail(WNW_E_FORMAT, "%.200s: GGUF key %s has type %s, expected u16", p->path, key,
                          gguf_type_name(gguf_get_kv_type(p->gguf, id)));
     *out = gguf_get_val_u16(p->gguf, id);
     return WNW_OK;
@@ -143,7 +144,7 @@ static int read_place(const struct wnw__model_part *p, struct place *out)
     WNW_TRY(key_u16(p, "split.no", 0, &out->i));
     out->n = out->n > 1 ? out->n : 1;
     if (out->i >= out->n)
-        return wnw__fail(WNW_E_FORMAT, "%s says that it is part %d of %d", p->path, (int)out->i + 1,
+        return wnw__fail(WNW_E_FORMAT, "%.200s says that it is part %d of %d", p->path, (int)out->i + 1,
                          (int)out->n);
     return WNW_OK;
 }
@@ -165,7 +166,7 @@ static int find_stem(const char *path, int32_t n, size_t *len)
     if (*len == 0 || strcmp(path + *len, ending) != 0)
         return wnw__fail(
             WNW_E_FORMAT,
-            "%s is part 1 of %d of a model; parts are found by their names, so this one must be called "
+            "%.200s is part 1 of %d of a model; parts are found by their names, so this one must be called "
             "NAME%s and the others lie beside it",
             path, (int)n, ending);
     return WNW_OK;
@@ -187,7 +188,7 @@ static int check_part(const struct wnw__model_part *p, int32_t i, int32_t n)
     WNW_TRY(read_place(p, &at));
     if (at.i != i || at.n != n)
         return wnw__fail(WNW_E_FORMAT,
-                         "%s should be part %d of %d but says that it is part %d of %d; fetch it again",
+                         "%.200s should be part %d of %d but says that it is part %d of %d; fetch it again",
                          p->path, (int)i + 1, (int)n, (int)at.i + 1, (int)at.n);
     return WNW_OK;
 }
@@ -204,13 +205,13 @@ static int check_together(const struct wnw_model *m)
         WNW_TRY(wnw__key_i32(g, "split.tensors.count", n_tensor, &n_said));
         if (n_said != n_tensor)
             return wnw__fail(WNW_E_FORMAT,
-                             "%s is a part of another model: it counts %d tensors in all, part 1 %d",
+                             "%.200s is a part of another model: it counts %d tensors in all, part 1 %d",
                              m->parts[i].path, (int)n_said, (int)n_tensor);
         for (int64_t k = 0; k < gguf_get_n_tensors(g); k++) {
             const char *name = gguf_get_tensor_name(g, k);
             if (wnw__parts_tensor(m, name) != ggml_get_tensor(m->parts[i].meta, name))
                 return wnw__fail(WNW_E_FORMAT,
-                                 "%s is a part of another model: an earlier part holds tensor %.64s, too",
+                                 "%.200s is a part of another model: an earlier part holds tensor %.64s, too",
                                  m->parts[i].path, name);
         }
     }
@@ -256,7 +257,7 @@ int wnw__parts_open(struct wnw_model *m, const char *path)
     if (at.i > 0)
         return wnw__fail(
             WNW_E_FORMAT,
-            "%s is part %d of %d of a model; give part 1, whose name ends in -00001-of-%05d.gguf", path,
+            "%.200s is part %d of %d of a model; give part 1, whose name ends in -00001-of-%05d.gguf", path,
             (int)at.i + 1, (int)at.n, (int)at.n);
     WNW_TRY(check_is_model(&m->parts[0]));
     return at.n > 1 ? open_others(m, at.n) : WNW_OK;
@@ -284,10 +285,11 @@ static int check_places(struct wnw_model *m, const struct wnw__model_part *p, si
         const size_t size = t ? ggml_nbytes(t) : 0;
         if (!t || size == 0 || off > p->map_size || data > p->map_size - off ||
             size > p->map_size - off - data)
-            return wnw__fail(WNW_E_FORMAT, "%s is truncated: tensor %.64s lies beyond the end of the file",
-                             p->path, gguf_get_tensor_name(p->gguf, i));
+            return wnw__fail(WNW_E_FORMAT,
+                             "%.200s is truncated: tensor %.64s lies beyond the end of the file", p->path,
+                             gguf_get_tensor_name(p->gguf, i));
         if ((data + off) % 16 != 0)
-            return wnw__fail(WNW_E_FORMAT, "%s: tensor %.64s is not aligned", p->path,
+            return wnw__fail(WNW_E_FORMAT, "%.200s: tensor %.64s is not aligned", p->path,
                              gguf_get_tensor_name(p->gguf, i));
         *largest = size > *largest ? size : *largest;
         m->weight_bytes += size;

@@ -94,6 +94,9 @@ int wnw__key_i32(const struct gguf_context *g, const char *key, int32_t def, int
     case GGUF_TYPE_UINT16:
         v = gguf_get_val_u16(g, id);
         break;
+    case GGUF_TYPE_ARRAY:
+        return wnw__fail(WNW_E_UNSUPPORTED, "GGUF key %s is a list; one number for all layers is supported",
+                         full);
     default:
         return wnw__fail(WNW_E_FORMAT, "GGUF key %s is not an integer", full);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Gemma 3 (text): five sliding-window layers are followed by a global one, unless the file says otherwise. Sliding layers rotate with their
- * own base frequency; the weights of the norms already contain the "+ 1" of the original formula.
+ * Gemma 3 (text): five sliding-window layers are followed by a global one, unless the file says otherwise.
+ * Sliding layers rotate with their own base frequency; the weights of the norms already contain the "+ 1" of the original formula.
  */
 #include "model/arch/arch.h"
 
