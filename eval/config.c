@@ -63,9 +63,10 @@ static int add_recipe(struct eval_configs *c, const char *recipe, int32_t *at)
         status = wnw_policy_short(r->policy, &text);
     if (status == WNW_OK) {
         r->text = strdup(text);
+        r->asked = strdup(recipe);
         wnw_free(text);
         c->n_recipes++;
-        return r->text ? APP_OK : out_of_memory();
+        return r->text && r->asked ? APP_OK : out_of_memory();
     }
     wnw_policy_free(r->policy);
     return app_fail_status(status);
@@ -477,6 +478,7 @@ void eval_configs_close(struct eval_configs *c)
     for (int32_t i = 0; i < c->n_recipes; i++) {
         wnw_policy_free(c->recipes[i].policy);
         free(c->recipes[i].text);
+        free(c->recipes[i].asked);
     }
     for (int32_t i = 0; i < c->n_masks; i++) {
         free(c->masks[i].text);

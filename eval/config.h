@@ -68,7 +68,8 @@ struct eval_configs {
     uint64_t mask_profile; /* their hash */
     struct eval_recipe {
         wnw_policy *policy;
-        char *text;
+        char *text;  /* the shortest form */
+        char *asked; /* as it was named first */
         int32_t group;
     } * recipes; /* [n_recipes], owned */
     int32_t n_recipes, n_groups;

@@ -10,10 +10,10 @@
 static const struct {
     const char *name;
     bool of_parts;
-} free_fields[] = {{"command", true},  {"threads", true}, {"stand_ins", true}, {"too_long", true},
-                   {"unmade", true},   {"shard", false},  {"backend", false},  {"device", false},
-                   {"host", false},    {"out", false},    {"ended", false},    {"calibration", true},
-                   {"started", false}, {NULL, false}};
+} free_fields[] = {{"command", true},     {"threads", true},  {"recipes", true}, {"stand_ins", true},
+                   {"too_long", true},    {"unmade", true},   {"shard", false},  {"backend", false},
+                   {"device", false},     {"host", false},    {"out", false},    {"ended", false},
+                   {"calibration", true}, {"started", false}, {NULL, false}};
 
 static bool is_free(const char *field, bool shards)
 {

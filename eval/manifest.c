@@ -97,6 +97,15 @@ static json_t *configs_of(const struct eval_configs *c)
     return list;
 }
 
+/* Recipes as they were asked for, by their shortest form, which answers have. */
+static json_t *recipes_of(const struct eval_configs *c)
+{
+    json_t *o = json_object();
+    for (int32_t i = 0; i < c->n_recipes; i++)
+        app_json_set(&o, c->recipes[i].text, app_json_text(c->recipes[i].asked));
+    return o;
+}
+
 /* Adds the name of the task, unless an item before has it, behind what stands there. */
 static void add_name(struct app_text *to, const struct eval_setup *s, int32_t i)
 {
@@ -140,7 +149,7 @@ static json_t *stand_ins_of(const struct eval_setup *s)
 }
 
 /* The arguments of this process. */
-static json_t *command_line(void)
+json_t *eval_manifest_command(void)
 {
     json_t *list = json_array();
     char *data = NULL;
@@ -180,7 +189,7 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
         "{s:i, s:o, s:s, s:o, s:o, s:o, s:s, s:i, s:s, s:o, s:o, s:I, s:s, s:s, s:s, s:s, s:s, "
         "s:o, s:b, s:b, s:s, "
         "s:b, s:s, s:b, s:s, s:s}",
-        "v", 1, "command", command_line(), "winnow", wnw_version(), "model", model_of(s, &m->info),
+        "v", 1, "command", eval_manifest_command(), "winnow", wnw_version(), "model", model_of(s, &m->info),
         "tokenizer", tokenizer_of(s->model, m->info.n_vocab), "chat", chat_of(s), "kernel", wnw_kernel_name(),
         "threads", a->app.threads == APP_UNSET ? (int)wnw_usable_cores() : (int)a->app.threads, "suite",
         s->suite ? s->suite->name : "", "tasks", tasks_of(s), "configs", configs_of(c), "seed",
@@ -192,6 +201,7 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
     app_json_set(&run, "backend", json_string("cpu")); /* the library has no other */
     app_json_set(&run, "device", device_of());
     app_json_set(&run, "stand_ins", stand_ins_of(s));
+    app_json_set(&run, "recipes", recipes_of(c));
     if (c->masks_profiled)
         app_json_set(&run, "mask_profile", hash_of(c->mask_profile));
     if (strcmp(a->lb_chat, "all") == 0)

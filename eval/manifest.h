@@ -10,6 +10,8 @@
 /* The description of a run; NULL if memory runs out. */
 json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs *c,
                            const struct eval_machine *m);
+/* The arguments of this process; NULL if memory runs out. */
+json_t *eval_manifest_command(void);
 /* Whether the folder has a run.json: a run goes on there. */
 bool eval_manifest_exists(const char *dir);
 /* Takes over the numbers of samples that DIR/run.json has, if it is there with the same --time-budget: they follow

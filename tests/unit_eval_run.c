@@ -248,6 +248,23 @@ static void test_names_do_not_depend_on_the_list(void **state)
     eval_configs_close(&y);
 }
 
+/* A recipe is kept as it was asked for, beside its shortest form. Two spellings of one are one method, which has the first. */
+static void test_recipes_as_they_were_asked_for(void **state)
+{
+    char list[] = "paper-compilerkv-snapkv,snapkv:pool=avg,paper-lagkv-localkv";
+    struct eval_args a = plain_args();
+    struct eval_configs c;
+    (void)state;
+    a.policies = list;
+    assert_int_equal(eval_configs_open(&c, &a, NULL), APP_OK);
+    assert_int_equal(c.n_recipes, 3);
+    assert_string_equal(c.recipes[1].text, "snapkv:pool=avg");
+    assert_string_equal(c.recipes[1].asked, "paper-compilerkv-snapkv");
+    assert_string_equal(c.recipes[2].text, "paper-lagkv:ref=own");
+    assert_string_equal(c.recipes[2].asked, "paper-lagkv-localkv");
+    eval_configs_close(&c);
+}
+
 /* Heads that are masked while reading need a reading of their own, one type of cache after the other; those that are
  * masked while answering do not. The full cache without masks is what all are compared with. */
 static void test_masks_are_an_axis(void **state)
@@ -459,6 +476,7 @@ int main(void)
         cmocka_unit_test(test_configs_are_the_product),
         cmocka_unit_test(test_alone),
         cmocka_unit_test(test_names_do_not_depend_on_the_list),
+        cmocka_unit_test(test_recipes_as_they_were_asked_for),
         cmocka_unit_test(test_masks_are_an_axis),
         cmocka_unit_test(test_studies),
         cmocka_unit_test(test_options_replace_a_study),

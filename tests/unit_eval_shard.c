@@ -178,9 +178,9 @@ static void test_what_may_differ(void **state)
     static const struct {
         const char *name;
         bool goes_on, shards;
-    } fields[] = {{"command", true, true},  {"threads", true, true},  {"calibration", true, true},
-                  {"device", false, true},  {"backend", false, true}, {"winnow", false, false},
-                  {"kernel", false, false}, {"seed", false, false}};
+    } fields[] = {{"command", true, true},     {"recipes", true, true},  {"threads", true, true},
+                  {"calibration", true, true}, {"device", false, true},  {"backend", false, true},
+                  {"winnow", false, false},    {"kernel", false, false}, {"seed", false, false}};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         char a[64], b[64];
         snprintf(a, sizeof a, "{\"%s\":\"x\"}", fields[i].name);
