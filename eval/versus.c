@@ -68,7 +68,7 @@ static bool same_but_policy(const struct eval_variant *a, const struct eval_vari
            (strcmp(a->more, b->more) == 0 || is_plain_full(a) || is_plain_full(b));
 }
 
-static bool compare_pair(struct eval_versus *v, const struct eval_tables *t)
+bool eval_versus_measure(struct eval_versus *v, const struct eval_tables *t)
 {
     const struct eval_run *run = t->run;
     const struct eval_block *b = v->block;
@@ -93,7 +93,7 @@ static bool add_pair(struct eval_versus **out, int32_t *n, const struct eval_tab
         return false;
     *out = grown;
     grown[*n] = (struct eval_versus){.block = block, .a = a, .b = b};
-    return compare_pair(&grown[(*n)++], t);
+    return eval_versus_measure(&grown[(*n)++], t);
 }
 
 static bool compare_in_block(struct eval_versus **out, int32_t *n, const struct eval_tables *t,

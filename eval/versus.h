@@ -18,6 +18,8 @@ struct eval_versus {
 int eval_versus_names(char *names[2], const char *list);
 /* Refuses a name of which the run has no results. Returns an exit code. */
 int eval_versus_check(const struct eval_run *run, char *const names[2]);
+/* Fills in the numbers of a pair whose block and variants are set. Returns false if memory runs out. */
+bool eval_versus_measure(struct eval_versus *v, const struct eval_tables *t);
 /* Adds to *out[*n] every pair of variants of the two policies. The caller frees *out. Returns an exit code. */
 int eval_versus_make(struct eval_versus **out, int32_t *n, const struct eval_tables *t, char *const names[2]);
 
