@@ -6,6 +6,7 @@
 #include "app/text.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +36,11 @@ json_t *app_json_text(const char *s)
     json_t *o = whole ? json_stringn(text.s, text.len) : NULL;
     free(text.s);
     return o;
+}
+
+json_t *app_json_number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
 }
 
 json_t *app_json_ids(const int32_t *ids, int32_t n)

@@ -9,6 +9,8 @@
 
 /* A JSON string from any bytes; bytes that are not UTF-8 become U+FFFD. NULL if memory runs out. */
 json_t *app_json_text(const char *s);
+/* A number, or null where it is not finite. NULL if memory runs out. */
+json_t *app_json_number(double value);
 /* ids[n] as a JSON array; NULL if memory runs out. */
 json_t *app_json_ids(const int32_t *ids, int32_t n);
 /* Adds `item`, which is taken over in any case. If memory runs out, or if *list or item is NULL already, the

@@ -52,9 +52,9 @@ int app_share_find(char **path, const char *tail, const char *option)
         }
     }
     if (rc == APP_OK && !*path)
-        rc = app_fail(APP_BAD_INPUT,
-                      "%s, which comes with winnow, is neither at %s nor at %s; name a file with %s", tail,
-                      places[0] ? places[0] : "its place", places[1] ? places[1] : "any other", option);
+        rc = app_fail(APP_BAD_INPUT, "%s, which comes with winnow, is neither at %s nor at %s; %s%s", tail,
+                      places[0] ? places[0] : "its place", places[1] ? places[1] : "any other",
+                      option ? "name a file with " : "install winnow again", option ? option : "");
     free(places[0]);
     free(places[1]);
     return rc;

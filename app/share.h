@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Files that come with the program: texts and profiles. */
+/* Files that come with the program: texts, profiles, the page of reports and the papers' numbers. */
 #ifndef WNW_APP_SHARE_H
 #define WNW_APP_SHARE_H
 
@@ -14,7 +14,7 @@ int app_share_places(char *places[2], const char *tail);
 #define APP_TEXT_HELD_OUT    "text/held-out.txt"    /* evaluates, and never calibrates */
 
 /* Finds a shipped file. The caller frees *path. Bad input where it is missing; the message names the option
- * with which the user can give another. */
+ * with which the user can give another, if there is one (NULL = none). */
 int app_share_find(char **path, const char *tail, const char *option);
 
 #endif

@@ -32,62 +32,6 @@ static void add(struct eval_doc *d, const char *s, size_t len)
         d->no_memory = true;
 }
 
-/* What a character becomes in XML; NULL: itself. Control characters and U+FFFE, U+FFFF are not allowed there. */
-static const char *escape_of(const unsigned char *s, size_t left)
-{
-    switch (*s) {
-    case '&':
-        return "&amp;";
-    case '<':
-        return "&lt;";
-    case '>':
-        return "&gt;";
-    case '"':
-        return "&quot;";
-    case '\'':
-        return "&#39;";
-    case '\t':
-    case '\n':
-        return NULL;
-    case '\r':
-        return "&#13;";
-    default:
-        break;
-    }
-    if (*s < 0x20 || *s == 0x7f || (left >= 3 && s[0] == 0xef && s[1] == 0xbf && s[2] >= 0xbe))
-        return "\xef\xbf\xbd";
-    return NULL;
-}
-
-void eval_doc_xml_n(struct eval_doc *d, const char *s, size_t len)
-{
-    struct app_text good = {0};
-    if (!app_text_add_utf8(&good, s, len)) {
-        d->no_memory = true;
-        free(good.s);
-        return;
-    }
-    size_t plain = 0;
-    for (size_t i = 0; i < good.len; i++) {
-        const unsigned char *c = (const unsigned char *)good.s + i;
-        const char *escape = escape_of(c, good.len - i);
-        if (!escape)
-            continue;
-        add(d, good.s + plain, i - plain);
-        add(d, escape, strlen(escape));
-        i += *c == 0xef ? 2 : 0;
-        plain = i + 1;
-    }
-    if (good.len > plain)
-        add(d, good.s + plain, good.len - plain);
-    free(good.s);
-}
-
-void eval_doc_xml(struct eval_doc *d, const char *s)
-{
-    eval_doc_xml_n(d, s, strlen(s));
-}
-
 void eval_doc_csv(struct eval_doc *d, const char *s)
 {
     if (!s[strcspn(s, ",\"\r\n")]) {

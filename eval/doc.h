@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A document that is written piece by piece: plain text, CSV or XML. */
+/* A document that is written piece by piece: plain text, CSV or a page. */
 #ifndef WNW_EVAL_DOC_H
 #define WNW_EVAL_DOC_H
 
@@ -19,9 +19,6 @@ struct eval_doc {
 void eval_doc_clear(struct eval_doc *d);
 /* Adds formatted text as it is. */
 void eval_doc_put(struct eval_doc *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Adds s[len] to an XML document: markup is escaped, and what XML does not allow becomes U+FFFD. */
-void eval_doc_xml_n(struct eval_doc *d, const char *s, size_t len);
-void eval_doc_xml(struct eval_doc *d, const char *s);
 /* Adds a field of a CSV line, in quotation marks where it needs them. */
 void eval_doc_csv(struct eval_doc *d, const char *s);
 

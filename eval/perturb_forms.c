@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Text, CSV and JSON of the perturbation study. */
+/* Text, CSV, JSON and page of the perturbation study. */
 #include "eval/perturb_forms.h"
 
+#include "app/console.h"
 #include "app/json.h"
+#include "eval/page.h"
 
 #include <math.h>
 
@@ -166,22 +168,17 @@ void eval_perturb_csv(struct eval_doc *d, const struct eval_perturb_study *s)
 
 /* ---- JSON ---- */
 
-static json_t *real(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
 static json_t *beside_json(struct eval_doc *d, const struct eval_perturb_study *s, int32_t size,
                            int32_t policy)
 {
     json_t *o = json_pack("{s:s, s:s, s:o}", "size", s->sizes[size], "policy", s->policies[policy], "kept",
-                          real(kept(s->numbers, size, policy) / 100));
+                          app_json_number(kept(s->numbers, size, policy) / 100));
     for (int k = 0; k < EVAL_N_LEVELS; k++) {
         const struct eval_beside b = beside(d, s, (enum eval_level)k, size, policy);
         app_json_set(&o, eval_level_name((enum eval_level)k),
-                     json_pack("{s:o, s:o, s:i, s:i, s:o, s:o}", "base", real(b.base), "other", real(b.other),
-                               "lower", (int)b.n_lower, "n", (int)b.n, "lo", real(b.over.lo), "hi",
-                               real(b.over.hi)));
+                     json_pack("{s:o, s:o, s:i, s:i, s:o, s:o}", "base", app_json_number(b.base), "other",
+                               app_json_number(b.other), "lower", (int)b.n_lower, "n", (int)b.n, "lo",
+                               app_json_number(b.over.lo), "hi", app_json_number(b.over.hi)));
     }
     return o;
 }
@@ -189,11 +186,54 @@ static json_t *beside_json(struct eval_doc *d, const struct eval_perturb_study *
 static json_t *tightness_json(const struct eval_perturb_study *s, int32_t size)
 {
     const struct eval_tightness t = eval_perturb_tightness(s->numbers, size);
-    json_t *o = json_pack("{s:s, s:o, s:o}", "size", s->sizes[size], "guaranteed", real(t.holds),
-                          "guaranteed_behind_layer_0", real(t.holds_behind_0));
+    json_t *o = json_pack("{s:s, s:o, s:o}", "size", s->sizes[size], "guaranteed", app_json_number(t.holds),
+                          "guaranteed_behind_layer_0", app_json_number(t.holds_behind_0));
     for (int k = 0; k < EVAL_N_BOUNDS; k++)
-        app_json_set(&o, eval_bound_name((enum eval_bound)k), real(t.mean[k]));
+        app_json_set(&o, eval_bound_name((enum eval_bound)k), app_json_number(t.mean[k]));
     return o;
+}
+
+/* A level's means at the first size, [policy][layer] or [policy][layer][head]; null where a unit says nothing. */
+static json_t *means_json(const struct eval_perturb *p, enum eval_level level)
+{
+    const int32_t per_layer = eval_level_units(p, level) / p->n_layer;
+    json_t *policies = json_array();
+    for (int32_t k = 0; k < p->n_policies && p->n_sizes > 0; k++) {
+        json_t *layers = json_array();
+        for (int32_t il = 0; il < p->n_layer; il++) {
+            json_t *heads = json_array();
+            for (int32_t i = 0; i < per_layer; i++) {
+                const int32_t unit = il * per_layer + i;
+                json_t *mean = eval_perturb_counts(p, level, unit)
+                                   ? app_json_number(eval_perturb_mean(p, level, 0, k, unit))
+                                   : json_null();
+                app_json_append(per_layer > 1 ? &heads : &layers, mean);
+            }
+            if (per_layer > 1)
+                app_json_append(&layers, heads);
+            else
+                json_decref(heads);
+        }
+        app_json_append(&policies, layers);
+    }
+    return policies;
+}
+
+/* The base's share of kept entries at each size; those of the others stand in the pairs. */
+static json_t *base_kept_json(const struct eval_perturb_study *s)
+{
+    json_t *list = json_array();
+    for (int32_t i = 0; i < s->numbers->n_sizes; i++)
+        app_json_append(&list, app_json_number(kept(s->numbers, i, 0) / 100));
+    return list;
+}
+
+static json_t *names_json(const char *const *names, int32_t n)
+{
+    json_t *list = json_array();
+    for (int32_t i = 0; i < n; i++)
+        app_json_append(&list, app_json_text(names[i]));
+    return list;
 }
 
 json_t *eval_perturb_json(const struct eval_perturb_study *s)
@@ -209,9 +249,32 @@ json_t *eval_perturb_json(const struct eval_perturb_study *s)
         json_pack("{s:i, s:o, s:i, s:i, s:i, s:s, s:o, s:o}", "v", 1, "model", app_json_text(s->model),
                   "texts", (int)s->numbers->n_texts, "tokens", (int)s->n_tokens, "of_file", (int)s->n_of_file,
                   "base", s->policies[0], "pairs", pairs, "bounds", bounds);
+    app_json_set(&o, "policies", names_json(s->policies, s->numbers->n_policies));
+    app_json_set(&o, "sizes", names_json(s->sizes, s->numbers->n_sizes));
+    app_json_set(&o, "base_kept", base_kept_json(s));
+    app_json_set(&o, "by_head", means_json(s->numbers, EVAL_HEADS));
+    app_json_set(&o, "by_layer", means_json(s->numbers, EVAL_LAYERS));
+    app_json_set(&o, "by_state", means_json(s->numbers, EVAL_STATES));
     if (d.no_memory) {
         json_decref(o);
         o = NULL;
     }
     return o;
+}
+
+int eval_perturb_page(struct eval_doc *d, const struct eval_perturb_study *s)
+{
+    struct eval_doc text = {0};
+    json_t *study = eval_perturb_json(s), *data = json_object();
+    eval_perturb_text(&text, s);
+    app_json_set(&study, "summary", text.no_memory ? NULL : json_stringn(text.text.s, text.text.len));
+    app_json_set(&data, "v", json_integer(1));
+    app_json_set(&data, "winnow", json_string(wnw_version()));
+    app_json_set(&data, "command", s->command ? json_incref(s->command) : json_null());
+    app_json_set(&data, "perturbation", study);
+    const int rc =
+        data ? eval_page_make(d, data) : app_fail(APP_FAILED, "out of memory for the page of the study");
+    json_decref(data);
+    eval_doc_clear(&text);
+    return rc;
 }

@@ -275,8 +275,9 @@ static int write_forms(const struct eval_args *args, const struct eval_perturb_s
     struct eval_doc text = {0}, csv = {0}, html = {0};
     eval_perturb_text(&text, s);
     eval_perturb_csv(&csv, s);
-    eval_perturb_html(&html, s);
-    int rc = text.no_memory || csv.no_memory || html.no_memory ? no_memory() : APP_OK;
+    int rc = eval_perturb_page(&html, s);
+    if (rc == APP_OK && (text.no_memory || csv.no_memory || html.no_memory))
+        rc = no_memory();
     if (rc == APP_OK)
         rc = write_form(args, "summary.txt", &text);
     if (rc == APP_OK)
@@ -311,14 +312,18 @@ static int finish(struct runner *x, int rc)
         sizes[i] = x->work.config[i].size_text;
     for (int32_t i = 0; i < x->work.n_policies; i++)
         policies[i] = x->work.config[i * x->work.n_sizes].recipe;
+    json_t *command = eval_manifest_command();
     const struct eval_perturb_study s = {.numbers = &x->numbers,
                                          .model = x->machine.info.name,
                                          .policies = policies,
                                          .sizes = sizes,
                                          .n_tokens = x->n_tokens,
                                          .n_of_file = x->texts.n_of_file,
-                                         .seed = x->setup.world.seed};
-    return write_forms(x->args, &s);
+                                         .seed = x->setup.world.seed,
+                                         .command = command};
+    rc = write_forms(x->args, &s);
+    json_decref(command);
+    return rc;
 }
 
 int eval_run_perturbation(const struct eval_args *args)

@@ -6,10 +6,12 @@
 #include "app/files.h"
 #include "app/json.h"
 #include "app/output.h"
+#include "app/share.h"
 #include "eval/args.h"
 #include "eval/commands.h"
 #include "eval/heat.h"
 #include "eval/limit.h"
+#include "eval/page.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -55,6 +57,7 @@ static void clear(struct eval_report *r)
     free(r->n_versus);
     free(r->names[0]);
     free(r->names[1]);
+    eval_papers_clear(&r->papers);
     eval_runs_clear(&r->runs);
 }
 
@@ -93,11 +96,25 @@ static void add_inputs(struct app_inputs *inputs, char *const *folders, int32_t 
         }
 }
 
+static int read_papers(struct eval_papers *papers)
+{
+    char *path;
+    int rc = app_share_find(&path, "papers.csv", NULL);
+    if (rc == APP_OK)
+        rc = eval_papers_read(papers, path);
+    free(path);
+    return rc;
+}
+
 /* Makes all forms in memory, so that nothing is written if one cannot be made. */
-static int make_forms(struct eval_doc forms[N_FORMS], const struct eval_report *r)
+static int make_forms(struct eval_doc forms[N_FORMS], json_t **json, const struct eval_report *r)
 {
     bool complete = true;
-    const int rc = eval_report_html(&forms[HTML], r);
+    int rc = eval_report_json(json, r);
+    json_t *shown = rc == APP_OK ? eval_report_page_json(*json) : NULL;
+    if (rc == APP_OK)
+        rc = shown ? eval_page_make(&forms[HTML], shown) : no_memory();
+    json_decref(shown);
     eval_report_text(&forms[TEXT], r);
     eval_report_csv(&forms[CSV], r);
     eval_report_maps(&forms[MAPS], r);
@@ -106,12 +123,12 @@ static int make_forms(struct eval_doc forms[N_FORMS], const struct eval_report *
     return rc == APP_OK && !complete ? no_memory() : rc;
 }
 
-static int print(const struct eval_report *r, const struct eval_doc *text, const char *html)
+static int print(const struct eval_report *r, json_t *json, const struct eval_doc *text, const char *html)
 {
     if (r->options->quiet)
         return APP_OK;
     if (r->options->json)
-        return app_print_json(eval_report_json(r));
+        return app_print_json(json_incref(json));
     fwrite(text->text.s, 1, text->text.len, stdout);
     const int rc = app_finish_stdout();
     if (rc == APP_OK)
@@ -124,20 +141,22 @@ static int write_report(struct eval_report *r, char *const *folders, int32_t n)
     struct app_inputs inputs = {.n = 0};
     struct places p;
     struct eval_doc forms[N_FORMS] = {{.no_memory = false}};
+    json_t *json = NULL;
     add_inputs(&inputs, folders, n);
     int rc = find_places(&p, folders, n, r->options->out, &inputs);
     if (rc == APP_OK)
-        rc = make_forms(forms, r);
+        rc = make_forms(forms, &json, r);
     /* The page comes last: where it is there, the others are. A run without maps has no file of them. */
     for (int i = N_FORMS - 1; rc == APP_OK && i >= 0; i--)
         if (p.of[i] && forms[i].text.len > 0)
             rc = eval_doc_write(&forms[i], p.of[i], &inputs);
     if (rc == APP_OK)
-        rc = print(r, &forms[TEXT], p.of[HTML]);
+        rc = print(r, json, &forms[TEXT], p.of[HTML]);
     for (int i = 0; i < N_FORMS; i++) {
         eval_doc_clear(&forms[i]);
         free(p.of[i]);
     }
+    json_decref(json);
     return rc;
 }
 
@@ -171,6 +190,8 @@ int eval_report_write(char *const *folders, int32_t n, const struct eval_report_
         rc = eval_runs_read(&r.runs, folders, n);
     if (rc == APP_OK)
         rc = make_tables(&r);
+    if (rc == APP_OK)
+        rc = read_papers(&r.papers);
     if (rc == APP_OK)
         rc = write_report(&r, folders, n);
     if (rc == APP_OK && options->fail_if)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Worst cases with their texts: what was asked, what the full cache answered, what the compressed one did. */
-#include "eval/report_html.h"
+#include "eval/report_impl.h"
 
 #include "app/console.h"
+#include "app/json.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,11 +55,13 @@ static void find_worst(struct worst list[MOST_CASES], const struct eval_run *run
 
 /* ---- Texts ---- */
 
-/* Adds a text of a line, cut to SHOWN characters. */
-static void put_text(struct eval_doc *d, const char *title, const json_t *text)
+/* Sets a text of a line, cut to SHOWN characters with " …" behind them. */
+static void set_text(json_t **o, const char *key, const json_t *text)
 {
     const char *s = json_string_value(text);
-    size_t len = json_string_length(text), n = 0, chars = 0;
+    const size_t len = json_string_length(text);
+    struct app_text cut = {0};
+    size_t n = 0, chars = 0;
     if (!s)
         return;
     for (; n < len; n++) {
@@ -67,13 +69,12 @@ static void put_text(struct eval_doc *d, const char *title, const json_t *text)
         if (chars > SHOWN)
             break;
     }
-    eval_html_element(d, "dt", NULL, title);
-    eval_doc_put(d, "<dd>");
-    eval_doc_xml_n(d, s, n);
-    eval_doc_put(d, "%s</dd>", n < len ? " …" : len == 0 ? "(nothing)" : "");
+    const bool good = app_text_add(&cut, s, n) && (n == len || app_text_add(&cut, " …", strlen(" …")));
+    app_json_set(o, key, good ? json_stringn(cut.s, cut.len) : NULL);
+    free(cut.s);
 }
 
-static void put_refs(struct eval_doc *d, const json_t *refs)
+static void set_refs(json_t **o, const json_t *refs)
 {
     struct app_text all = {0};
     bool good = app_text_add(&all, "", 0);
@@ -84,63 +85,53 @@ static void put_refs(struct eval_doc *d, const json_t *refs)
                 app_text_add_utf8(&all, json_string_value(ref), json_string_length(ref)));
     }
     json_t *text = good ? json_stringn(all.s, all.len) : NULL;
-    d->no_memory = d->no_memory || !text;
-    put_text(d, "Expected", text);
+    if (text)
+        set_text(o, "expected", text);
+    else
+        app_json_set(o, "expected", NULL);
     json_decref(text);
     free(all.s);
 }
 
-static int put_case(struct eval_doc *d, const struct eval_run *run, const struct worst *w)
+static int add_case(json_t **list, const struct eval_run *run, const struct worst *w)
 {
     json_t *comp = NULL, *full = NULL;
     int rc = eval_result_texts(&comp, run, w->comp);
     if (rc == APP_OK)
         rc = eval_result_texts(&full, run, w->full);
     if (rc == APP_OK) {
-        eval_doc_put(d, "<details class=\"case\"><summary>");
-        eval_doc_xml(d, run->tasks[w->comp->task]);
-        eval_doc_put(d, ", N = %d, sample %d", w->comp->n_target, w->comp->index);
-        if (w->comp->turn > 0)
-            eval_doc_put(d, ", question %d", w->comp->turn + 1);
-        eval_doc_put(d, ": ");
-        eval_html_label(d, run, &run->variants[w->comp->variant], true);
-        eval_doc_put(d, ": %.0f points, full cache %.0f</summary><dl>", 100.0 * w->comp->m[EVAL_M_SCORE],
-                     100.0 * w->full->m[EVAL_M_SCORE]);
+        json_t *o = json_object();
         const json_t *question = json_object_get(comp, "question");
-        put_text(d, "Question", question ? question : json_object_get(full, "question"));
-        put_refs(d, json_object_get(comp, "refs"));
-        put_text(d, "Full cache", json_object_get(full, "pred"));
-        put_text(d, "Compressed", json_object_get(comp, "pred"));
-        eval_doc_put(d, "</dl></details>\n");
+        app_json_set(&o, "task", app_json_text(run->tasks[w->comp->task]));
+        app_json_set(&o, "N", json_integer(w->comp->n_target));
+        app_json_set(&o, "index", json_integer(w->comp->index));
+        app_json_set(&o, "turn", json_integer(w->comp->turn));
+        app_json_set(&o, "config", app_json_text(run->variants[w->comp->variant].id));
+        app_json_set(&o, "score", json_real(100.0 * w->comp->m[EVAL_M_SCORE]));
+        app_json_set(&o, "full", json_real(100.0 * w->full->m[EVAL_M_SCORE]));
+        set_text(&o, "question", question ? question : json_object_get(full, "question"));
+        set_refs(&o, json_object_get(comp, "refs"));
+        set_text(&o, "of_full", json_object_get(full, "pred"));
+        set_text(&o, "of_method", json_object_get(comp, "pred"));
+        app_json_append(list, o);
     }
     json_decref(comp);
     json_decref(full);
     return rc;
 }
 
-int eval_html_cases(struct eval_doc *d, const struct eval_tables *t)
+int eval_cases_json(json_t **out, const struct eval_tables *t, const struct eval_block *b)
 {
     const struct eval_run *run = t->run;
-    bool any = false;
     int rc = APP_OK;
-    for (int32_t i = 0; rc == APP_OK && i < t->n; i++) {
-        const struct eval_block *b = &t->blocks[i];
-        for (int32_t task = 0; b->n_target == EVAL_ALL_LENGTHS && rc == APP_OK && task < run->n_tasks;
-             task++) {
-            struct worst list[MOST_CASES] = {{0}};
-            for (int32_t k = 0; k < b->n_strata; k++)
-                if (b->strata[k].task == task && b->strata[k].informative)
-                    find_worst(list, run, b, &b->strata[k]);
-            if (list[0].comp && !any)
-                eval_doc_put(d,
-                             "<h3>Worst cases</h3><p class=\"soft\">Up to %d answers of each task that lost "
-                             "most against "
-                             "the full cache. They were picked for being bad and are not typical.</p>\n",
-                             MOST_CASES);
-            any = any || list[0].comp;
-            for (int k = 0; rc == APP_OK && k < MOST_CASES && list[k].comp; k++)
-                rc = put_case(d, run, &list[k]);
-        }
+    *out = json_array();
+    for (int32_t task = 0; rc == APP_OK && task < run->n_tasks; task++) {
+        struct worst list[MOST_CASES] = {{0}};
+        for (int32_t k = 0; k < b->n_strata; k++)
+            if (b->strata[k].task == task && b->strata[k].informative)
+                find_worst(list, run, b, &b->strata[k]);
+        for (int k = 0; rc == APP_OK && k < MOST_CASES && list[k].comp; k++)
+            rc = add_case(out, run, &list[k]);
     }
     return rc;
 }

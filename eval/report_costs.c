@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Time and memory against length. */
-#include "eval/report_html.h"
+/* What a method costs at a length: time and memory. */
 #include "eval/report_text.h"
 
+#include "app/json.h"
+
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* ---- What a row costs at a length ---- */
 
@@ -28,14 +27,14 @@ static double tokens(const struct eval_block *b, const struct eval_row *row)
 }
 
 static const struct {
-    const char *what, *y;
+    const char *key; /* in JSON */
     int decimals;
     const char *column; /* of the table in text */
-} costs[] = {{"Time to the first token (reading, compressing, question)", "seconds", 3, "first s"},
-             {"Time to compress", "milliseconds", 1, "compress ms"},
-             {"Time of a generated token", "milliseconds", 2, "ms/token"},
-             {"Keys and values that stay", "MiB", 2, "kept MiB"},
-             {"Peak of keys and values", "MiB", 2, "peak MiB"}};
+} costs[] = {{"first_token_s", 3, "first s"},
+             {"compress_ms", 1, "compress ms"},
+             {"ms_per_token", 2, "ms/token"},
+             {"kept_mib", 2, "kept MiB"},
+             {"peak_mib", 2, "peak MiB"}};
 enum { N_COSTS = sizeof costs / sizeof *costs };
 
 /* Fills in what a row costs, in the order of `costs`; NaN where nothing was measured. */
@@ -54,15 +53,26 @@ static void find_costs(double out[N_COSTS], const struct eval_run *run, const st
     out[4] = mean_of(b, row, EVAL_M_PEAK) / 1048576.0;
 }
 
-/* Whether every method read by itself, so that all times are its own. */
-static bool is_alone(const struct eval_run *run)
+bool eval_costs_are_alone(const struct eval_run *run)
 {
     return json_is_true(json_object_get(run->info, "alone"));
 }
 
+json_t *eval_costs_json(const struct eval_run *run, const struct eval_block *b, const struct eval_row *row)
+{
+    double cost[N_COSTS];
+    json_t *o = json_object();
+    find_costs(cost, run, b, row);
+    const double context = tokens(b, row);
+    app_json_set(&o, "context_tokens", app_json_number(context));
+    for (int k = 0; k < N_COSTS; k++)
+        app_json_set(&o, costs[k].key, app_json_number(cost[k]));
+    return o;
+}
+
 void eval_text_costs(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b, int width)
 {
-    if (!is_alone(t->run) || b->n_target == EVAL_ALL_LENGTHS)
+    if (!eval_costs_are_alone(t->run) || b->n_target == EVAL_ALL_LENGTHS)
         return;
     eval_doc_put(d, "\n%-*s %8s", width + 1, "COSTS, each by itself", "context");
     for (int k = 0; k < N_COSTS; k++)
@@ -78,104 +88,4 @@ void eval_text_costs(struct eval_doc *d, const struct eval_tables *t, const stru
             eval_doc_put(d, " %12s", eval_format(text, cost[k], costs[k].decimals));
         eval_doc_put(d, "\n");
     }
-}
-
-/* ---- Charts and a table ---- */
-
-static const struct eval_row *find_row(const struct eval_block *b, int32_t variant)
-{
-    for (int32_t i = 0; i < b->n_rows; i++)
-        if (b->rows[i].variant == variant)
-            return &b->rows[i];
-    return NULL;
-}
-
-/* A chart of one cost: a line for each method, a point for each length. */
-static void put_chart(struct eval_doc *d, struct eval_charts *charts, const struct eval_tables *t,
-                      const struct eval_block *whole, int which)
-{
-    struct eval_chart chart;
-    char caption[160];
-    int n_points = 0;
-    eval_chart_begin(&chart, "tokens of the context", costs[which].y, "set yrange [0:]\nset xrange [0:]");
-    for (int32_t i = 0; i < whole->n_rows; i++) {
-        struct app_text label = {0};
-        if (!eval_html_is_drawn(t, whole, i))
-            continue;
-        if (!eval_variant_label(&label, t->run, &t->run->variants[whole->rows[i].variant], true))
-            d->no_memory = true;
-        else
-            eval_chart_series(&chart, EVAL_LINE, label.s);
-        free(label.s);
-        for (int32_t k = 0; k < t->n; k++) {
-            const struct eval_block *b = &t->blocks[k];
-            const struct eval_row *row = strcmp(b->mode, whole->mode) == 0 && b->n_target != EVAL_ALL_LENGTHS
-                                             ? find_row(b, whole->rows[i].variant)
-                                             : NULL;
-            double cost[N_COSTS];
-            if (!row)
-                continue;
-            find_costs(cost, t->run, b, row);
-            if (!isnan(cost[which])) {
-                eval_chart_point(&chart, tokens(b, row), cost[which], NAN, NAN);
-                n_points++;
-            }
-        }
-    }
-    snprintf(caption, sizeof caption, "%s, %.30s%s", costs[which].what, whole->mode, eval_html_drawn(whole));
-    if (n_points > 0)
-        eval_chart_end(d, charts, &chart, caption);
-    else
-        eval_chart_drop(&chart);
-}
-
-static void put_table(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b)
-{
-    char length[32];
-    eval_doc_put(d, "<p class=\"caption\">");
-    eval_doc_xml(d, b->mode);
-    eval_doc_put(
-        d,
-        ", %s: means over all tasks</p><div class=\"scroll\"><table><thead><tr><th "
-        "class=\"left\">Method</th><th>Context tokens</th>"
-        "<th>First token s</th><th>Compress ms</th><th>ms per token</th><th>Kept MiB</th><th>Peak MiB</th>"
-        "</tr></thead><tbody>\n",
-        eval_words_length(length, b->n_target));
-    for (int32_t i = 0; i < b->n_rows; i++) {
-        double cost[N_COSTS];
-        find_costs(cost, t->run, b, &b->rows[i]);
-        eval_doc_put(d, "<tr><th class=\"left\">");
-        eval_html_label(d, t->run, &t->run->variants[b->rows[i].variant], true);
-        eval_doc_put(d, "</th>");
-        eval_html_number(d, tokens(b, &b->rows[i]), 0);
-        for (int k = 0; k < N_COSTS; k++)
-            eval_html_number(d, cost[k], costs[k].decimals);
-        eval_doc_put(d, "</tr>\n");
-    }
-    eval_doc_put(d, "</tbody></table></div>\n");
-}
-
-void eval_html_costs(struct eval_doc *d, struct eval_charts *charts, const struct eval_tables *t)
-{
-    eval_doc_put(d,
-                 "<h3>Time and memory against length</h3><p class=\"soft\">%s Where lines lie on each other, "
-                 "the one that "
-                 "is listed last is seen.</p>\n",
-                 is_alone(t->run)
-                     ? "Each method reads every context by itself and answers alone."
-                     : "A context is read once for all methods of a protocol, so that the time to read it is "
-                       "the same for them unless a method reads by itself.");
-    for (int32_t i = 0; i < t->n; i++) {
-        if (t->blocks[i].n_target != EVAL_ALL_LENGTHS || eval_block_is_extra(t, &t->blocks[i]))
-            continue;
-        eval_doc_put(d, "<div class=\"charts\">");
-        for (int k = 0; k < N_COSTS; k++)
-            put_chart(d, charts, t, &t->blocks[i], k);
-        eval_doc_put(d, "</div>\n");
-    }
-    eval_doc_put(d, "<details><summary>Numbers</summary>\n");
-    for (int32_t i = 0; i < t->n; i++)
-        if (t->blocks[i].n_target != EVAL_ALL_LENGTHS)
-            put_table(d, t, &t->blocks[i]);
-    eval_doc_put(d, "</details>\n");
 }

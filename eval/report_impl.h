@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* What the forms of a report share: text, CSV, JSON and HTML. */
+/* What the forms of a report share: text, CSV, JSON and the page. */
 #ifndef WNW_EVAL_REPORT_IMPL_H
 #define WNW_EVAL_REPORT_IMPL_H
 
 #include "eval/curve.h"
 #include "eval/doc.h"
+#include "eval/papers.h"
 #include "eval/report.h"
 #include "eval/versus.h"
 
@@ -16,6 +17,7 @@ struct eval_report {
     char *names[2];              /* of --compare, owned; NULL = none */
     struct eval_versus **versus; /* [runs.n][n_versus[i]], owned */
     int32_t *n_versus;
+    struct eval_papers papers;
 };
 
 /* ---- Words (report_words.c) ---- */
@@ -52,9 +54,22 @@ void eval_report_text(struct eval_doc *d, const struct eval_report *r);
 void eval_report_csv(struct eval_doc *d, const struct eval_report *r);
 /* The maps by depth and length as CSV; nothing where there are none. */
 void eval_report_maps(struct eval_doc *d, const struct eval_report *r);
-/* NULL if memory runs out. */
-json_t *eval_report_json(const struct eval_report *r);
-/* Returns an exit code. */
-int eval_report_html(struct eval_doc *d, const struct eval_report *r);
+/* One object with everything that the page shows, which the caller releases; NULL on failure. Returns an exit code. */
+int eval_report_json(json_t **out, const struct eval_report *r);
+/* A copy of it without what the page does not show, so that the page is small; NULL if memory runs out. */
+json_t *eval_report_page_json(const json_t *report);
+
+/* ---- Parts of the JSON object; NULL if memory runs out ---- */
+
+/* Times and memory of a row at its length (report_costs.c), and whether each method read by itself, so that all times are
+ * its own. */
+json_t *eval_costs_json(const struct eval_run *run, const struct eval_block *b, const struct eval_row *row);
+bool eval_costs_are_alone(const struct eval_run *run);
+/* Predictions for the tasks whose scores say nothing (report_predictions.c). */
+json_t *eval_predictions_json(const struct eval_tables *t, const struct eval_block *b);
+/* The papers' tables with our numbers (report_papers.c). */
+json_t *eval_papers_json(const struct eval_papers *papers, const struct eval_tables *t);
+/* Worst cases of a block with their texts (report_cases.c). Returns an exit code. */
+int eval_cases_json(json_t **out, const struct eval_tables *t, const struct eval_block *b);
 
 #endif

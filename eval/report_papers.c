@@ -1,278 +1,270 @@
 /* SPDX-License-Identifier: MIT */
-/* Tables of the papers with our numbers beside them. */
+/* Tables of the papers with our numbers beside them. A number of ours stands for a paper's if the policy, as it is parsed,
+ * the protocol, the size and the metric are the same, with a cache of 16-bit entries and no masked heads. */
 #include "eval/papers.h"
-#include "eval/report_html.h"
+#include "eval/report_impl.h"
+
+#include "app/json.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The field of a list that begins at `at`, up to one of the separators; *next is NULL after the last. */
-struct field {
-    const char *s;
-    size_t len;
-};
-
-static struct field take(const char **next, const char *separators)
-{
-    const struct field f = {*next, strcspn(*next, separators)};
-    *next = f.s[f.len] ? f.s + f.len + 1 : NULL;
-    return f;
-}
-
-/* Divides "TEXT@KEY" into text and key; the key's length is 0 where there is none. */
-static struct field split_key(struct field *f)
-{
-    const char *at = memchr(f->s, '@', f->len);
-    struct field key = {f->s + f->len, 0};
-    if (at) {
-        key = (struct field){at + 1, f->len - (size_t)(at + 1 - f->s)};
-        f->len = (size_t)(at - f->s);
-    }
-    return key;
-}
-
-/* Whether a policy is one of the presets of a field, with whatever options. */
-static bool is_one_of(const char *policy, struct field presets)
-{
-    const size_t len = strcspn(policy, ":");
-    for (size_t i = 0; i < presets.len;) {
-        const size_t n = strcspn(presets.s + i, " |\n");
-        const size_t end = i + n < presets.len ? n : presets.len - i;
-        if (end == len && strncmp(presets.s + i, policy, len) == 0)
-            return true;
-        i += end + 1;
-    }
-    return false;
-}
-
 /* ---- Our numbers ---- */
 
-struct ours {
-    const struct eval_tables *t;
-    const struct eval_block *b; /* NULL: the run has nothing of the protocol */
-    struct eval_curve *curves;
+/* What a run has of a protocol. */
+struct side {
+    const char *mode;
+    const struct eval_block *b; /* NULL: nothing */
+    struct eval_curve *curves;  /* owned */
     int32_t n_curves;
 };
+/* The last two are where a question is known. */
+enum { AGNOSTIC, AWARE_FULL, TASK, AWARE, N_SIDES };
 
-/* Protocols that a table has columns for: that of the table, and the two in which a question is known. */
-enum { OF_TABLE, KNOWN_READ, KNOWN_TOLD, N_OURS };
+struct finder {
+    const struct eval_tables *t;
+    struct side side[N_SIDES];
+    char **canonical; /* [run->n_variants] policies written out in full; owned */
+};
 
-static bool begins(struct field f, const char *with)
+/* A number of ours; NaN where there is none. */
+struct ours {
+    double value;
+    double kept; /* share of the full cache's score in per cent; NaN where that is no score */
+    bool beyond; /* the loss was never reached, and more could go */
+    int32_t variant;
+};
+
+/* A recipe written out in full, or as it is if it is none of ours. The caller frees it; NULL: out of memory. */
+static char *canonical_of(const char *recipe)
 {
-    return f.len >= strlen(with) && strncmp(f.s, with, strlen(with)) == 0;
+    wnw_policy *policy = NULL;
+    char *text = NULL;
+    if (wnw_policy_parse(&policy, recipe, NULL) == WNW_OK)
+        text = strdup(wnw_policy_string(policy));
+    else
+        text = strdup(recipe);
+    wnw_policy_free(policy);
+    return text;
 }
 
-/* The size that the presets of a field name, "ratio=0.5"; len 0 if they name none. */
-static struct field size_of(struct field presets)
+static void close_finder(struct finder *f)
 {
-    for (struct field word = presets; word.len > 0;) {
-        size_t n = 0;
-        while (n < word.len && word.s[n] != ' ')
-            n++;
-        if (memchr(word.s, '=', n))
-            return (struct field){word.s, n};
-        n += n < word.len;
-        word = (struct field){word.s + n, word.len - n};
+    for (int i = 0; i < N_SIDES; i++)
+        free(f->side[i].curves);
+    for (int32_t i = 0; f->canonical && i < f->t->run->n_variants; i++)
+        free(f->canonical[i]);
+    free(f->canonical);
+}
+
+static bool open_finder(struct finder *f, const struct eval_tables *t)
+{
+    static const char *const modes[N_SIDES] = {"agnostic", "aware_full", "task", "aware"};
+    *f = (struct finder){.t = t, .canonical = calloc((size_t)t->run->n_variants + 1, sizeof(char *))};
+    bool good = f->canonical != NULL;
+    for (int i = 0; good && i < N_SIDES; i++) {
+        struct side *s = &f->side[i];
+        *s = (struct side){.mode = modes[i], .b = eval_tables_whole(t, modes[i])};
+        good = !s->b || eval_curves_make(&s->curves, &s->n_curves, t, s->b);
     }
-    return (struct field){presets.s, 0};
+    for (int32_t i = 0; good && i < t->run->n_variants; i++)
+        good = (f->canonical[i] = canonical_of(t->run->variants[i].policy));
+    return good;
 }
 
-static bool has_size(const struct eval_variant *v, struct field size)
+/* Whether a variant is of the policy; plain: read and compressed as by default, else by any rule. */
+static bool is_of(const struct finder *f, int32_t variant, const char *canonical, bool plain)
 {
-    return v->full || (strlen(v->size) == size.len && strncmp(v->size, size.s, size.len) == 0);
+    const struct eval_variant *v = &f->t->run->variants[variant];
+    return strcmp(f->canonical[variant], canonical) == 0 && strcmp(v->kv_type, "f16") == 0 &&
+           (plain ? !v->more[0] : !strstr(v->more, "mask="));
 }
 
-/* Mean score of a task over its lengths; NAN where there is none. *kept as in find_ours. */
-static double find_task(double *kept, const struct ours *o, const struct eval_row *row, struct field task)
+static struct ours of_curve(const struct finder *f, const struct side *s, const char *canonical, bool plain,
+                            const char *metric)
 {
-    const struct eval_block *b = o->b;
-    double mean = 0, full = 0;
-    int32_t n = 0;
-    for (int32_t k = 0; k < b->n_strata; k++) {
-        const char *name = o->t->run->tasks[b->strata[k].task];
-        if (!b->strata[k].scored || row->cell[k].n == 0 || strlen(name) != task.len ||
-            strncmp(name, task.s, task.len) != 0)
+    struct ours o = {.value = NAN, .kept = NAN};
+    for (int32_t i = 0; i < s->n_curves; i++) {
+        const struct eval_curve *c = &s->curves[i];
+        o.variant = s->b->rows[c->first].variant;
+        if (!c->has_auc || !is_of(f, o.variant, canonical, plain))
             continue;
-        mean += row->cell[k].mean;
-        full += row->cell[k].full;
+        if (strcmp(metric, "auc_one") == 0)
+            o.value = c->auc_one;
+        for (int k = 0; strncmp(metric, "loss=", 5) == 0 && k < EVAL_N_LOSSES; k++)
+            if (fabs(strtod(metric + 5, NULL) - eval_losses[k]) < 1e-9) {
+                o.beyond = isinf(c->tolerance[k]);
+                o.value = 100.0 * (o.beyond ? c->r[c->n - 1] : c->tolerance[k]);
+            }
+        return o;
+    }
+    return o;
+}
+
+/* Mean score of a task over its lengths, and of the full cache. */
+static void find_task(double *mean, double *full, const struct finder *f, const struct eval_block *b,
+                      const struct eval_row *row, const char *task)
+{
+    int32_t n = 0;
+    *mean = *full = 0;
+    for (int32_t k = 0; k < b->n_strata; k++) {
+        if (!b->strata[k].scored || row->cell[k].n == 0 ||
+            strcmp(f->t->run->tasks[b->strata[k].task], task) != 0)
+            continue;
+        *mean += row->cell[k].mean;
+        *full += row->cell[k].full;
         n++;
     }
-    *kept = full > 0 && !o->t->run->variants[row->variant].full ? 100 * mean / full : NAN;
-    return n > 0 ? mean / n : NAN;
+    *mean = n > 0 ? *mean / n : NAN;
+    *full = n > 0 ? *full / n : NAN;
 }
 
-/* The number of ours for a column and a row; NAN where there is none. *kept: share of the full cache's score. *beyond:
- * the loss was never reached, and more could go. */
-static double find_ours(double *kept, bool *beyond, const struct ours *o, struct field presets,
-                        struct field key)
+static struct ours of_rows(const struct finder *f, const struct side *s, const char *canonical, bool plain,
+                           const char *task, const char *size)
 {
-    const struct eval_run *run = o->t->run;
-    const bool of_task = begins(key, "task=");
-    const struct field size = of_task ? size_of(presets) : key;
-    *kept = NAN;
-    *beyond = false;
-    if (!o->b || key.len == 0 || presets.len == 0)
-        return NAN;
-    for (int32_t i = 0; i < o->n_curves; i++) {
-        const struct eval_curve *c = &o->curves[i];
-        if (!c->has_auc || !is_one_of(run->variants[o->b->rows[c->first].variant].policy, presets))
+    struct ours o = {.value = NAN, .kept = NAN};
+    for (int32_t i = 0; i < s->b->n_rows && isnan(o.value); i++) {
+        const struct eval_row *row = &s->b->rows[i];
+        const struct eval_variant *v = &f->t->run->variants[row->variant];
+        double full = row->macro.full;
+        o.variant = row->variant;
+        if (!is_of(f, row->variant, canonical, plain) || !(v->full || strcmp(v->size, size) == 0))
             continue;
-        if (begins(key, "auc_one"))
-            return c->auc_one;
-        for (int k = 0; begins(key, "loss=") && k < EVAL_N_LOSSES; k++)
-            if (fabs(strtod(key.s + 5, NULL) - eval_losses[k]) < 1e-9) {
-                *beyond = isinf(c->tolerance[k]);
-                return 100.0 * (isinf(c->tolerance[k]) ? c->r[c->n - 1] : c->tolerance[k]);
-            }
+        o.value = row->macro.mean;
+        if (*task)
+            find_task(&o.value, &full, f, s->b, row, task);
+        o.kept = v->full ? NAN : eval_retention(full, o.value);
     }
-    for (int32_t i = 0; i < o->b->n_rows; i++) {
-        const struct eval_row *row = &o->b->rows[i];
-        const struct eval_variant *v = &run->variants[row->variant];
-        if (!has_size(v, size) || !is_one_of(v->policy, presets) || begins(key, "auc") || begins(key, "loss"))
-            continue;
-        if (of_task)
-            return find_task(kept, o, row, (struct field){key.s + 5, key.len - 5});
-        *kept = v->full ? NAN : eval_cell_retention(&row->macro);
-        return row->macro.mean;
-    }
-    return NAN;
+    return o;
 }
 
-/* ---- Tables ---- */
-
-static void put_field(struct eval_doc *d, const char *tag, const char *class_name, struct field f)
+/* The number of ours for one of a paper's: the first recipe that was measured, plainly or else by another rule. */
+static struct ours find_ours(bool *no_memory, const struct finder *f, const struct eval_paper_number *p)
 {
-    eval_doc_put(d, class_name ? "<%s class=\"%s\">" : "<%s>", tag, class_name);
-    eval_doc_xml_n(d, f.s, f.len);
-    eval_doc_put(d, "</%s>", tag);
-}
-
-/* A number of ours, with the share of the full cache's score that is kept. Here and below, o[N_OURS] has the numbers of
- * each protocol. Returns whether there is one. */
-static bool put_ours(struct eval_doc *d, const struct ours *o, struct field presets, struct field key)
-{
-    char number[EVAL_MAX_NUMBER], share[EVAL_MAX_NUMBER];
-    double kept = NAN;
-    bool beyond = false;
-    double value;
-    if (begins(key, "known:")) {
-        const struct field rest = {key.s + 6, key.len - 6};
-        value = find_ours(&kept, &beyond, &o[KNOWN_TOLD], presets, rest);
-        if (isnan(value))
-            value = find_ours(&kept, &beyond, &o[KNOWN_READ], presets, rest);
-    } else {
-        value = find_ours(&kept, &beyond, &o[OF_TABLE], presets, key);
-    }
-    if (!isnan(value))
-        eval_doc_put(d, "%s%s", beyond ? "≥ " : "", eval_format(number, value, 1));
-    if (!isnan(kept))
-        eval_doc_put(d, " (kept %s %%)", eval_format(share, kept, 0));
-    return !isnan(value);
-}
-
-/* A row of the paper and, below it, our numbers for columns that the paper has filled; ours for its empty columns stand
- * in the row itself. Returns whether there are any. */
-static bool put_row(struct eval_doc *d, const struct ours *o, const char *columns, struct field row)
-{
-    struct field method = {row.s, strcspn(row.s, "|\n")};
-    const struct field presets = split_key(&method);
-    const char *cells = memchr(row.s, '|', row.len), *end = row.s + row.len;
-    struct eval_doc below = {0};
-    bool in_row = false, in_line = false;
-    cells = cells ? cells + 1 : NULL;
-    eval_doc_put(d, "<tr>");
-    put_field(d, "th", "left", method);
-    for (const char *next = columns; next;) {
-        struct field column = take(&next, "|");
-        const struct field key = split_key(&column);
-        if (cells) {
-            const struct field cell = {cells, strcspn(cells, "|\n")};
-            put_field(d, "td", NULL, cell);
-            cells = cell.s + cell.len < end ? cell.s + cell.len + 1 : NULL;
-            eval_doc_put(&below, "<td>");
-            in_line = put_ours(&below, o, presets, key) || in_line;
-            eval_doc_put(&below, "</td>");
-        } else {
-            eval_doc_put(d, "<td class=\"ours\">");
-            in_row = put_ours(d, o, presets, key) || in_row;
-            eval_doc_put(d, "</td>");
+    const char *mode = p->field[EVAL_P_MODE], *metric = p->field[EVAL_P_METRIC],
+               *recipes = p->field[EVAL_P_RECIPE];
+    const bool known = strcmp(mode, "known") == 0;
+    char recipe[EVAL_MAX_RECIPE];
+    struct ours o = {.value = NAN, .kept = NAN};
+    while (*metric && isnan(o.value) && eval_papers_word(recipe, &recipes)) {
+        char *canonical = canonical_of(recipe);
+        *no_memory = *no_memory || !canonical;
+        for (int i = 0; canonical && i < 2 * N_SIDES && isnan(o.value); i++) {
+            const struct side *s = &f->side[i / 2];
+            if (!s->b || (known ? i / 2 < TASK : strcmp(s->mode, mode) != 0))
+                continue;
+            o = strcmp(metric, "score") == 0
+                    ? of_rows(f, s, canonical, i % 2 == 0, p->field[EVAL_P_TASK], p->field[EVAL_P_SIZE])
+                    : of_curve(f, s, canonical, i % 2 == 0, metric);
         }
+        free(canonical);
     }
-    eval_doc_put(d, "</tr>\n");
-    if (in_line)
-        eval_doc_put(d, "<tr class=\"ours\"><th class=\"left\">ours</th>%s</tr>\n", below.text.s);
-    d->no_memory = d->no_memory || below.no_memory;
-    eval_doc_clear(&below);
-    return (in_row || in_line) && !is_one_of("full", presets);
+    return o;
 }
 
-/* A table; returns whether it has a number of ours for a method. */
-static bool put_table(struct eval_doc *d, const struct eval_paper *p, const struct ours *o)
+/* ---- As JSON ---- */
+
+static bool same(const struct eval_paper_number *a, const struct eval_paper_number *b, int field)
 {
+    return strcmp(a->field[field], b->field[field]) == 0;
+}
+
+static bool same_table(const struct eval_paper_number *a, const struct eval_paper_number *b)
+{
+    return same(a, b, EVAL_P_PAPER) && same(a, b, EVAL_P_TABLE);
+}
+
+/* Whether the same number of ours stands for both. */
+static bool same_counterpart(const struct eval_paper_number *a, const struct eval_paper_number *b)
+{
+    return same(a, b, EVAL_P_MODE) && same(a, b, EVAL_P_METRIC) && same(a, b, EVAL_P_TASK) &&
+           same(a, b, EVAL_P_SIZE);
+}
+
+static json_t *ours_json(const struct finder *f, const struct eval_paper_number *p, const struct ours *o)
+{
+    struct app_text label = {0};
+    json_t *out = json_pack("{s:s,s:s,s:s,s:s,s:o,s:o,s:b}", "mode", p->field[EVAL_P_MODE], "metric",
+                            p->field[EVAL_P_METRIC], "task", p->field[EVAL_P_TASK], "size",
+                            p->field[EVAL_P_SIZE], "value", app_json_number(o->value), "kept",
+                            app_json_number(o->kept), "beyond", (int)o->beyond);
+    if (!isnan(o->value)) {
+        const bool good = eval_variant_label(&label, f->t->run, &f->t->run->variants[o->variant], false);
+        app_json_set(&out, "method", good ? app_json_text(label.s) : NULL);
+    }
+    free(label.s);
+    return out;
+}
+
+/* A row of a table: p[n] of one method. *any: there is a number of ours for a method. */
+static json_t *row_json(bool *any, const struct finder *f, const struct eval_paper_number *p, int32_t n)
+{
+    json_t *row = json_object(), *cells = json_array(), *list = json_array();
+    bool no_memory = false;
+    for (int32_t i = 0; i < n; i++) {
+        app_json_append(&cells, json_pack("{s:s,s:s}", "column", p[i].field[EVAL_P_COLUMN], "value",
+                                          p[i].field[EVAL_P_VALUE]));
+        bool had = !p[i].field[EVAL_P_METRIC][0];
+        for (int32_t k = 0; k < i; k++)
+            had = had || same_counterpart(&p[i], &p[k]);
+        if (had)
+            continue;
+        const struct ours o = find_ours(&no_memory, f, &p[i]);
+        *any = *any || (!isnan(o.value) && strcmp(p[i].field[EVAL_P_RECIPE], "full") != 0);
+        app_json_append(&list, no_memory ? NULL : ours_json(f, &p[i], &o));
+    }
+    app_json_set(&row, "method", json_string(p->field[EVAL_P_METHOD]));
+    app_json_set(&row, "recipe", json_string(p->field[EVAL_P_RECIPE]));
+    app_json_set(&row, "cells", cells);
+    app_json_set(&row, "ours", list);
+    return row;
+}
+
+/* The names of columns in the order in which they come first. */
+static json_t *columns_json(const struct eval_paper_number *p, int32_t n)
+{
+    json_t *list = json_array();
+    for (int32_t i = 0; i < n; i++) {
+        bool had = false;
+        for (int32_t k = 0; k < i && !had; k++)
+            had = same(&p[i], &p[k], EVAL_P_COLUMN);
+        if (!had)
+            app_json_append(&list, json_string(p[i].field[EVAL_P_COLUMN]));
+    }
+    return list;
+}
+
+static json_t *table_json(const struct finder *f, const struct eval_paper_number *p, int32_t n)
+{
+    json_t *table = json_object(), *rows = json_array();
     bool any = false;
-    eval_doc_put(d, "<p class=\"caption\"><b>");
-    eval_doc_xml(d, p->paper);
-    eval_doc_put(d, "</b>: ");
-    eval_doc_xml(d, p->what);
-    eval_doc_put(d, ". ");
-    eval_doc_xml(d, p->note);
-    eval_doc_put(d, "</p><div class=\"scroll\"><table><thead><tr><th class=\"left\">Method</th>");
-    for (const char *next = p->columns; next;) {
-        struct field column = take(&next, "|");
-        split_key(&column);
-        put_field(d, "th", NULL, column);
+    for (int32_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && same(&p[i], &p[end], EVAL_P_METHOD);)
+            end++;
+        app_json_append(&rows, row_json(&any, f, &p[i], end - i));
     }
-    eval_doc_put(d, "</tr></thead><tbody>\n");
-    for (const char *next = p->rows; next;) {
-        const struct field row = take(&next, "\n");
-        any = put_row(d, o, p->columns, row) || any;
-    }
-    eval_doc_put(d, "</tbody></table></div>\n");
-    return any;
+    app_json_set(&table, "paper", json_string(p->field[EVAL_P_PAPER]));
+    app_json_set(&table, "table", json_string(p->field[EVAL_P_TABLE]));
+    app_json_set(&table, "note", json_string(p->field[EVAL_P_NOTE]));
+    app_json_set(&table, "columns", columns_json(p, n));
+    app_json_set(&table, "rows", rows);
+    app_json_set(&table, "ours", json_boolean(any));
+    return table;
 }
 
-/* Makes a paper's table with our numbers of the same protocols; returns whether there are any. */
-static bool make_table(struct eval_doc *d, const struct eval_paper *p, const struct eval_tables *t)
+json_t *eval_papers_json(const struct eval_papers *papers, const struct eval_tables *t)
 {
-    const char *const modes[N_OURS] = {[OF_TABLE] = p->mode, [KNOWN_READ] = "aware", [KNOWN_TOLD] = "task"};
-    struct ours o[N_OURS];
-    for (int i = 0; i < N_OURS; i++) {
-        o[i] = (struct ours){.t = t, .b = modes[i] ? eval_tables_whole(t, modes[i]) : NULL};
-        if (o[i].b && !eval_curves_make(&o[i].curves, &o[i].n_curves, t, o[i].b))
-            d->no_memory = true;
+    struct finder f;
+    json_t *list = json_array();
+    const bool good = open_finder(&f, t);
+    for (int32_t i = 0, end; good && i < papers->n; i = end) {
+        for (end = i + 1; end < papers->n && same_table(&papers->number[i], &papers->number[end]);)
+            end++;
+        app_json_append(&list, table_json(&f, &papers->number[i], end - i));
     }
-    const bool any = put_table(d, p, o);
-    for (int i = 0; i < N_OURS; i++)
-        free(o[i].curves);
-    return any;
-}
-
-void eval_html_papers(struct eval_doc *d, const struct eval_tables *t)
-{
-    struct eval_doc with = {0}, without = {0};
-    for (const struct eval_paper *p = eval_papers; p->paper; p++) {
-        struct eval_doc one = {0};
-        const bool any = make_table(&one, p, t);
-        eval_doc_put(any ? &with : &without, "%s", one.text.s ? one.text.s : "");
-        d->no_memory = d->no_memory || one.no_memory;
-        eval_doc_clear(&one);
-    }
-    d->no_memory = d->no_memory || with.no_memory || without.no_memory;
-    eval_doc_put(d, "<h3>Beside the papers</h3><p class=\"soft\">The papers' models have 7 to 32 billion "
-                    "parameters, ours is ");
-    eval_doc_xml(d, t->run->model);
-    eval_doc_put(
-        d,
-        ". Tasks, lengths and models differ, so that only orderings and shares of the full cache's score can "
-        "be "
-        "compared, not the numbers. A number of ours stands under a method if protocol and size agree; it is "
-        "the mean over the informative tasks of this run.</p>\n%s",
-        with.text.s ? with.text.s
-                    : "<p>No method of this run has a counterpart of the same protocol and size.</p>\n");
-    if (without.text.s)
-        eval_doc_put(d, "<details><summary>Tables without a counterpart in this run</summary>%s</details>\n",
-                     without.text.s);
-    eval_doc_clear(&with);
-    eval_doc_clear(&without);
+    if (!good)
+        app_json_append(&list, NULL);
+    close_finder(&f);
+    return list;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* What tasks show that have no scores, or none that tell methods apart: how the predictions of the full cache's answer, or of a
- * text, change. In text and in HTML. */
-#include "eval/report_html.h"
+ * text, change. As text and as JSON. */
 #include "eval/report_text.h"
+
+#include "app/json.h"
 
 #include <math.h>
 #include <string.h>
@@ -56,27 +57,29 @@ static bool is_wanted(const struct eval_block *b, const struct eval_stratum *s)
 
 /* A row of the table; texts have no question and no answer. */
 struct predictions {
-    char kl[MAX_ESTIMATE], ppl[MAX_ESTIMATE];
-    char more[MAX_ESTIMATE]; /* ppl over that of the full cache */
-    double agree, first, dnll;
+    struct estimate kl, ppl;
+    struct estimate more; /* ppl over that of the full cache */
+    double agree, dnll;
 };
 
 static struct predictions predictions_of(struct eval_doc *d, const struct eval_tables *t,
                                          const struct eval_block *b, int32_t row, int32_t k)
 {
+    static const struct estimate none = {NAN, {NAN, NAN}};
     const struct eval_stratum *s = &b->strata[k];
     const struct eval_cell *c = &b->rows[row].cell[k];
     const int32_t variant = b->rows[row].variant;
-    struct predictions p = {
-        .agree = 100.0 * c->m[EVAL_M_AGREE], .first = 100.0 * c->m[EVAL_M_FGT], .dnll = c->m[EVAL_M_DNLL]};
-    if (s->scored) {
-        eval_format(p.kl, c->m[EVAL_M_KL], 4);
+    struct predictions p = {.kl = {c->m[EVAL_M_KL], {NAN, NAN}},
+                            .ppl = none,
+                            .more = none,
+                            .agree = 100.0 * c->m[EVAL_M_AGREE],
+                            .dnll = c->m[EVAL_M_DNLL]};
+    if (s->scored)
         return p;
-    }
-    format(p.kl, estimate_of(d, t->run, s, variant, -1, EVAL_M_KL), 4);
-    format(p.ppl, perplexity(estimate_of(d, t->run, s, variant, -1, EVAL_M_NLL)), 2);
+    p.kl = estimate_of(d, t->run, s, variant, -1, EVAL_M_KL);
+    p.ppl = perplexity(estimate_of(d, t->run, s, variant, -1, EVAL_M_NLL));
     if (b->baseline >= 0 && variant != b->baseline)
-        format(p.more, perplexity(estimate_of(d, t->run, s, variant, b->baseline, EVAL_M_NLL)), 3);
+        p.more = perplexity(estimate_of(d, t->run, s, variant, b->baseline, EVAL_M_NLL));
     return p;
 }
 
@@ -95,78 +98,64 @@ void eval_text_predictions(struct eval_doc *d, const struct eval_tables *t, cons
         for (int32_t i = 0; i < b->n_rows; i++) {
             const struct predictions p = predictions_of(d, t, b, i, k);
             char agree[EVAL_MAX_NUMBER], first[EVAL_MAX_NUMBER], dnll[EVAL_MAX_NUMBER];
-            char share[EVAL_MAX_INTERVAL];
+            char share[EVAL_MAX_INTERVAL], kl[MAX_ESTIMATE], ppl[MAX_ESTIMATE], more[MAX_ESTIMATE];
             const struct eval_interval of_first = {100.0 * b->rows[i].cell[k].first.lo,
                                                    100.0 * b->rows[i].cell[k].first.hi};
             eval_text_label(d, t->run, &t->run->variants[b->rows[i].variant], true, width + 1);
-            eval_doc_put(d, " %5zu  %-26s", b->rows[i].cell[k].n, p.kl);
+            eval_doc_put(d, " %5zu  %-26s", b->rows[i].cell[k].n, format(kl, p.kl, 4));
             if (s->scored)
                 eval_doc_put(d, " %7s %7s %-14s %8s\n", eval_format(agree, p.agree, 1),
-                             eval_format(first, p.first, 1), eval_words_share(share, of_first, 1),
-                             eval_format_signed(dnll, p.dnll, 3));
+                             eval_format(first, 100.0 * b->rows[i].cell[k].m[EVAL_M_FGT], 1),
+                             eval_words_share(share, of_first, 1), eval_format_signed(dnll, p.dnll, 3));
+            else if (isnan(p.more.mean))
+                eval_doc_put(d, " %s\n", format(ppl, p.ppl, 2));
             else
-                eval_doc_put(d, *p.more ? " %-32s %s\n" : " %s\n", p.ppl, p.more);
+                eval_doc_put(d, " %-32s %s\n", format(ppl, p.ppl, 2), format(more, p.more, 3));
         }
     }
 }
 
-static void put_cell(struct eval_doc *d, const char *text)
+/* ---- JSON ---- */
+
+static void set_estimate(json_t **o, const char *key, struct estimate e)
 {
-    eval_doc_put(d, "<td>");
-    eval_html_text(d, text);
-    eval_doc_put(d, "</td>");
+    const double of[] = {e.mean, e.over.lo, e.over.hi};
+    json_t *list = json_array();
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        app_json_append(&list, app_json_number(of[i]));
+    app_json_set(o, key, list);
 }
 
-static void put_table(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b, int32_t k)
+static json_t *row_json(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b,
+                        int32_t row, int32_t k)
 {
-    const struct eval_stratum *s = &b->strata[k];
-    char length[32];
-    eval_doc_put(d, "<p class=\"caption\">");
-    eval_doc_xml(d, b->mode);
-    eval_doc_put(d, ", %s: ", eval_words_length(length, s->n_target));
-    eval_doc_xml(d, t->run->tasks[s->task]);
-    eval_doc_put(d, "</p><div class=\"scroll\"><table><thead><tr><th class=\"left\">Method</th>"
-                    "<th title=\"samples\">n</th>"
-                    "<th title=\"divergence of predictions from the full cache's, nats\">KL</th>");
-    eval_doc_put(d, "%s",
-                 s->scored
-                     ? "<th title=\"share of the full cache's answer that is predicted alike\">Agree %</th>"
-                       "<th title=\"first generated token as with the full cache\">First token %</th>"
-                       "<th title=\"nats per token that the right answer loses\">Answer's loss</th>"
-                     : "<th title=\"of the second half, with its 95 % interval\">Perplexity</th><th "
-                       "title=\"on the same pieces\">Over the full cache's</th>");
-    eval_doc_put(d, "</tr></thead><tbody>\n");
-    for (int32_t i = 0; i < b->n_rows; i++) {
-        const struct predictions p = predictions_of(d, t, b, i, k);
-        eval_doc_put(d, "<tr%s><th class=\"left\">",
-                     b->rows[i].variant == b->baseline ? " class=\"full\"" : "");
-        eval_html_label(d, t->run, &t->run->variants[b->rows[i].variant], true);
-        eval_doc_put(d, "</th><td>%zu</td>", b->rows[i].cell[k].n);
-        put_cell(d, p.kl);
-        if (s->scored) {
-            eval_html_number(d, p.agree, 1);
-            eval_html_first(d, &b->rows[i].cell[k]);
-            eval_html_number(d, p.dnll, 3);
-        } else {
-            put_cell(d, p.ppl);
-            put_cell(d, p.more);
-        }
-        eval_doc_put(d, "</tr>\n");
+    const struct predictions p = predictions_of(d, t, b, row, k);
+    json_t *o = json_object();
+    app_json_set(&o, "config", app_json_text(t->run->variants[b->rows[row].variant].id));
+    app_json_set(&o, "n", json_integer((json_int_t)b->rows[row].cell[k].n));
+    set_estimate(&o, "kl", p.kl);
+    if (!b->strata[k].scored) {
+        set_estimate(&o, "perplexity", p.ppl);
+        set_estimate(&o, "over_full", p.more);
     }
-    eval_doc_put(d, "</tbody></table></div>\n");
+    return o;
 }
 
-void eval_html_predictions(struct eval_doc *d, const struct eval_tables *t)
+json_t *eval_predictions_json(const struct eval_tables *t, const struct eval_block *b)
 {
-    bool any = false;
-    for (int32_t i = 0; i < t->n; i++)
-        for (int32_t k = 0; k < t->blocks[i].n_strata; k++) {
-            if (!is_wanted(&t->blocks[i], &t->blocks[i].strata[k]))
-                continue;
-            if (!any)
-                eval_doc_put(d, "<h3>Predictions</h3>\n<p>Tasks whose scores do not tell methods apart, and "
-                                "texts, which have none.</p>\n");
-            any = true;
-            put_table(d, t, &t->blocks[i], k);
-        }
+    struct eval_doc d = {0};
+    json_t *list = json_array();
+    for (int32_t k = 0; k < b->n_strata; k++) {
+        if (!is_wanted(b, &b->strata[k]))
+            continue;
+        json_t *rows = json_array();
+        for (int32_t i = 0; i < b->n_rows; i++)
+            app_json_append(&rows, row_json(&d, t, b, i, k));
+        app_json_append(&list,
+                        json_pack("{s:o,s:b,s:o}", "task", app_json_text(t->run->tasks[b->strata[k].task]),
+                                  "scored", (int)b->strata[k].scored, "rows", rows));
+    }
+    if (d.no_memory)
+        app_json_append(&list, NULL);
+    return list;
 }

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes a folder as `winnow eval --out` leaves it, with made-up answers: make_results.py DIR [--shard I/N] [--small] [--hostile] [--wide]
+"""Writes a folder as `winnow eval --out` leaves it, with made-up answers: make_results.py DIR [--shard I/N] [--small | --one | --many | --wide] [--hostile]
 
 The answers do not come from a model: a method's chance to answer falls with the share it removes. They are the same on
 every machine. A shard holds the samples whose number is I modulo N.
---wide has passkeys alone, at many lengths and depths.
+--wide has passkeys alone, at many lengths and depths; --many has 30 methods with long names at 8 lengths; --one has one method at
+one size, with 4 samples. --hostile puts markup wherever a text comes from outside.
 """
 import argparse
 import hashlib
@@ -23,6 +24,8 @@ TASKS = {
     "passkey64": ([512, 1024, 2048], 10, 0.95),
 }
 DEPTHS = 5  # of passkeys
+# What no text may become. U+2028 ends a line of a script in older readers.
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u2028<!--&lt; ]]> \"'`${alert(3)}"
 
 
 def uniform(*key):
@@ -32,7 +35,7 @@ def uniform(*key):
 
 
 def configs(small):
-    for mode in ("agnostic",) if small else ("agnostic", "aware"):
+    for mode in ("agnostic",) if small or len(METHODS) > 4 else ("agnostic", "aware"):
         for kv in KV_BYTES:
             yield {"policy": "full", "mode": mode, "size": "full", "kv_type": kv}
         for policy in list(METHODS)[: 2 if small else None]:
@@ -46,17 +49,18 @@ def config_id(c):
 
 def answer(c, task, n, index, turn, hostile):
     base = TASKS[task][2]
+    shown = task + HOSTILE if hostile and task == "niah_single_2" else task
     removed = float(c["size"][6:]) if "=" in c["size"] else 0.0
     harm = METHODS.get(c["policy"], 0.0) * removed**2 * (0.5 if c["mode"] == "aware" else 1.0)
     harm += {"q8_0": 0.01, "q4_0": 0.12}.get(c["kv_type"], 0.0)
     chance = max(0.0, base - harm * (0.6 + 0.4 * turn))
     solved = uniform(task, n, index, turn) < chance
     key = str(1000000 + int(uniform("key", task, n, index, turn) * 9e6))
-    wrong = "The text does not say. <script>alert(1)</script> & \x01 ]]>" if hostile else "The text does not say."
+    wrong = f"The text does not say. & \x01 {HOSTILE}" if hostile else "The text does not say."
     full_bytes = 30 * 3 * 64 * 2 * 2 * n
     bytes_kept = full_bytes * KV_BYTES[c["kv_type"]] * (1 - removed)
     return {
-        "v": 1, "key": f"{task}|{n}|{index}|42|{config_id(c)}|{turn}", "task": task, "N": n, "index": index, "turn": turn,
+        "v": 1, "key": f"{shown}|{n}|{index}|42|{config_id(c)}|{turn}", "task": shown, "N": n, "index": index, "turn": turn,
         "config": config_id(c), **c, "ratio_ach": round(removed - 0.0004 if removed else 0.0, 4),
         "kv_bytes": int(bytes_kept), "meta_bytes": int(30 * 3 * 4 * n * (1 - removed)), "peak_bytes": int(full_bytes * KV_BYTES[c["kv_type"]]), "ctx_tokens": n - 40,
         "q_tokens": 31, "gen_tokens": 9, "stop": "matched" if solved else "length",
@@ -94,6 +98,8 @@ def main():
     parser.add_argument("--small", action="store_true", help="fewer methods, one protocol, two lengths")
     parser.add_argument("--hostile", action="store_true")
     parser.add_argument("--wide", action="store_true", help="passkeys alone, at 16 lengths and 14 depths")
+    parser.add_argument("--one", action="store_true")
+    parser.add_argument("--many", action="store_true")
     parser.add_argument("--model", default="smollm2-135m")
     args = parser.parse_args()
     if args.wide:
@@ -102,6 +108,25 @@ def main():
         for task in list(TASKS):
             del TASKS[task]
         TASKS["passkey64"] = ([1000 * i for i in range(1, 17)], DEPTHS, 0.95)
+    if args.one:
+        for name in list(METHODS)[1:]:
+            del METHODS[name]
+        RATIOS[:] = [0.5]
+        TASKS.clear()
+        TASKS["niah_single_1"] = ([512], 4, 0.9)
+    if args.many:
+        names = list(METHODS)
+        for i in range(26):
+            name = f"{names[i % 4]}:window={16 + i},kernel=7,pool=avg" + "+group_mean:cross_head=1+adakv:alpha_safeguard=0.25" * (i % 3)
+            METHODS[name] = 0.3 + 0.06 * i
+        for task in list(TASKS):
+            if task not in ("niah_single_1", "vt", "passkey64"):
+                del TASKS[task]
+        TASKS["niah_single_1"] = ([512 * k for k in range(1, 9)], 8, 1.0)
+    if args.hostile:
+        methods = [(HOSTILE if name == "lagkv" else name, harm) for name, harm in METHODS.items()]
+        METHODS.clear()
+        METHODS.update(methods)
     part, n_parts = map(int, args.shard.split("/"))
     os.makedirs(args.dir, exist_ok=True)
     run = {"v": 1, "command": f"winnow eval --shard {args.shard}", "shard": args.shard, "winnow": "0", "suite": "small",
@@ -110,8 +135,13 @@ def main():
            "stand_ins": ["generated prose in place of essays (niah_single_2, niah_multikey_1, passkey64)",
                          "our own lists of words in place of the package wonderwords (niah_single_1, niah_single_2)"],
            "configs": [dict(c, id=config_id(c)) for c in configs(args.small)]}
+    run["recipes"] = {c["policy"]: "paper-" + c["policy"] if c["policy"] == "snapkv" else c["policy"] for c in run["configs"]}
     if args.hostile:
-        run["model"]["name"] = "<b>model</b> \"&'"
+        run["model"]["name"] = f"<b>model</b> \"&' {HOSTILE}"
+        run["command"] = ["winnow", "eval", HOSTILE]
+        run["stand_ins"].append(f"{HOSTILE} in place of text (vt)")
+        for c in run["configs"]:
+            c["evict"] = HOSTILE if c["policy"] == HOSTILE else "end"
     with open(os.path.join(args.dir, "run.json"), "w", encoding="utf-8") as f:
         json.dump(run, f, indent=1)
     with open(os.path.join(args.dir, "results.jsonl"), "w", encoding="utf-8") as f:

@@ -18,5 +18,6 @@ means = {task: sum(s) / len(s) for task, s in scores.items()}
 assert all(mean < 5 for mean in means.values()), means
 PY
 grep -q '^Closed book: ' "$work/closed/summary.txt" || fail 'closed book: the summary does not say so'
-grep -q '<li>Closed book: ' "$work/closed/report.html" || fail 'closed book: the page does not say so'
+page_data "$work/closed/report.html" "$work/page.json"
+json 'closed book: the page says so' "$work/page.json" 'any(n.startswith("Closed book: ") for n in o["runs"][0]["notes"])'
 finish

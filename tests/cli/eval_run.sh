@@ -180,11 +180,14 @@ PY
 # Tasks without scores that tell methods apart: the summary has means, and for texts the perplexity and its ratio on the same
 # pieces, each with an interval around it.
 run 'pieces' --tasks ppl,niah_single_1 --text "$(dirname "$0")/../../share/text/held-out.txt" --lengths 600 --samples 8 --policies snapkv --out "$work/pieces"
-python3 - "$work/pieces" <<'PY' || fail 'pieces: the summary'
+page_data "$work/pieces/report.html" "$work/page.json"
+python3 - "$work/pieces" "$work/page.json" <<'PY' || fail 'pieces: the summary'
 import json, math, re, sys
 rows = [json.loads(line) for line in open(sys.argv[1] + "/results.jsonl") if '"index":9' not in line]
 text = open(sys.argv[1] + "/summary.txt").read()
-page = open(sys.argv[1] + "/report.html").read()
+page = json.load(open(sys.argv[2]))["runs"][0]
+(shown,) = (r for b in page["blocks"] for p in b.get("predictions", []) if p["task"] == "ppl" for r in p["rows"]
+            if next(x["policy"] for x in b["rows"] if x["config"] == r["config"]) == "snapkv")
 def of(task, policy):
     return sorted((r for r in rows if r["task"] == task and r["policy"] == policy and r["index"] < 900000), key=lambda r: r["index"])
 def table(task):
@@ -195,9 +198,11 @@ mean = lambda x: sum(x) / len(x)
 nll = [mean([r["scores"]["nll"] for r in x]) for x in (full, kept)]
 line = next(s for s in table("ppl") if s.startswith("snapkv"))
 kl, ppl, ratio = re.findall(r"([\d.]+) \[([\d.]+), ([\d.]+)\]", line)
-for (got, lo, hi), want in ((kl, mean([r["kl"] for r in kept])), (ppl, math.exp(nll[1])), (ratio, math.exp(nll[1] - nll[0]))):
+for name, (got, lo, hi), want in (("kl", kl, mean([r["kl"] for r in kept])), ("perplexity", ppl, math.exp(nll[1])),
+                                  ("over_full", ratio, math.exp(nll[1] - nll[0]))):
     assert abs(float(got) / want - 1) < 1e-3 and float(lo) < want < float(hi), (line, want)
-    assert f"{got} [{lo}, {hi}]" in page, got
+    decimals = len(got.split(".")[1])
+    assert [f"{x:.{decimals}f}" for x in shown[name]] == [got, lo, hi], (shown, line)
 line = next(s for s in table("niah_single_1") if s.startswith("snapkv"))
 want = of("niah_single_1", "snapkv")
 agree, first, lo, hi, dnll = map(float, re.search(r"([\d.]+) +([\d.]+) \[([\d.]+), ([\d.]+)\] +([-+\d.]+)$", line).groups())

@@ -43,7 +43,8 @@ PY
 # Costs: everybody reads and answers alone, as many tokens as are asked for; the answers are those of one reading for all.
 study costs costs --lengths 600 --samples 1 --budgets 64 --policies snapkv,kvzip,knorm --answer-tokens 7
 grep -q '^COSTS, each by itself' "$work/costs/summary.txt" || fail "costs: $(cat "$work/costs/summary.txt")"
-grep -q 'Each method reads every context by itself' "$work/costs/report.html" || fail 'costs: the page does not say so'
+page_data "$work/costs/report.html" "$work/page.json"
+json 'costs: the page says so' "$work/page.json" 'o["runs"][0]["alone"]'
 good 'costs together' eval -m "$llama" -t 1 --quiet --no-gate --tasks niah_single_2 --lengths 600 --samples 1 --budgets 64 \
     --policies snapkv,kvzip,knorm --modes aware_full --answer-tokens 7 --batch 1 --out "$work/together"
 python3 - "$work/costs" "$work/together" <<'PY' || fail 'costs'

@@ -94,6 +94,17 @@ sys.exit(0 if eval("(" + sys.argv[2] + ")") else 1)
 PY
 }
 
+# page_data PAGE FILE: the JSON that a page of `winnow report` draws, as it stands in the page.
+page_data() {
+    python3 - "$1" "$2" <<'PY' || fail "no data in $1"
+import json, re, sys
+with open(sys.argv[1], encoding="utf-8", newline="") as f:
+    (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', f.read(), re.S)
+with open(sys.argv[2], "w", encoding="utf-8") as f:
+    json.dump(json.loads(text), f)
+PY
+}
+
 # sample_ids MODEL OPTIONS...: the tokens of the one sample that `winnow eval` makes with these options, in $work/prompt.ids.
 sample_ids() {
     local model=$1 part

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # winnow report: intervals as an independent program computes them, shards that give what the whole run gives, one page
-# that is well-formed and refers to nothing outside, texts that stay texts, limits, and input that is refused by line.
+# that refers to nothing outside and has the report's JSON, texts that stay texts, limits, and input that is refused by line. cli_page
+# looks at the page in a browser.
 . "$(dirname "$0")/lib.sh"
 
 python3 tests/make_results.py --small "$work/whole" || fail 'made-up results'
@@ -163,58 +164,84 @@ for block in report["blocks"]:
         mine = [[int(x["length"]), float(x["depth"]), float(x["value"]), int(x["n"])] for x in cells
                 if (x["mode"], x["task"], x["config"], x["score"]) == (block["mode"], m["task"], m["config"], m["score"])]
         assert mine == m["cells"], (mine, m)
-# A paper's table by task: below its row at 0.5, our mean over the lengths of each task, and the share of the full cache's.
-with open(sys.argv[1] + "/report.html", encoding="utf-8") as f:
-    page = f.read()
-assert "Wilson [" in page.split("scores by task")[1].split("</table>")[0]
-assert re.search(r"<td>[0-9.]+ <span class=\"even\">\[[0-9.]+, [0-9.]+\]</span></td>", page.split("<h3>Predictions</h3>")[1]), "first tokens"
-# Equal bytes: positions stand beside keys and values.
-(block,) = (b for b in report["blocks"] if b["mode"] == "agnostic" and b["N"] == "all")
-table = page.split("eviction and quantisation on one scale")[1].split("</table>")[0]
-assert "positions of entries" in table
-for row in block["rows"]:
-    cells = "".join(f"<td>{row['macro'][k] / 2**20:.2f}</td>" for k in ("kv_bytes", "meta_bytes"))
-    assert cells in table, (cells, table[:600])
-table = page.split("RULER-16K by task, LagKV by share removed, Llama")[1].split("</table>")[0]
-ours = table.split(">0.5</th>")[1].split("</tr>")[1].split("<td>")[1:]
-for cell, task in zip(ours, ("niah_single_1", "niah_single_2", None, "niah_multikey_1"), strict=False):
+# The highest mean of each size, against each other: the numbers of --compare.
+compared = {(v["mode"], str(v["N"]), v["size"]): v for v in report["compare"]}
+n_winners = 0
+for block in report["blocks"]:
+    by = {row["config"]: row for row in block["rows"]}
+    for w in block.get("winners", []):
+        all_of = [w["best"]] + [o["config"] for o in w["others"]]
+        assert set(all_of) == {r["config"] for r in block["rows"] if not r["full"] and (r["size"], r["kv_type"]) == (w["size"], w["kv_type"])}
+        means = [by[c]["macro"]["mean"] for c in all_of]
+        assert means == sorted(means, reverse=True), means
+        for o in w["others"]:
+            assert o["verdict"] == ("~" if o["lo"] is None or o["lo"] <= 0 <= o["hi"] else "+"), o
+            v, sign = compared[block["mode"], str(block["N"]), w["size"]], 1 if by[w["best"]]["policy"] == "snapkv" else -1
+            if {by[w["best"]]["policy"], by[o["config"]]["policy"]} == {"snapkv", "lagkv"}:
+                assert math.isclose(o["delta"], sign * v["delta"], abs_tol=1e-9), (o, v)
+                if sign == 1:
+                    assert (o["lo"], o["hi"]) == (v["lo"], v["hi"]), (o, v)
+                n_winners += 1
+assert n_winners == 3, n_winners
+# A paper's table by task: beside its row at 0.5, our mean over the lengths of each task, and the share of the full cache's.
+(table,) = (t for t in report["papers"] if t["table"].startswith("RULER-16K by task, LagKV by share removed, Llama"))
+(row,) = (r for r in table["rows"] if r["method"] == "0.5")
+assert table["ours"] and table["columns"][:4] == ["SK1", "SK2", "SK3", "MK1"] and row["cells"][2] == {"column": "SK3", "value": "88.4"}
+ours = {o["task"]: o for o in row["ours"]}
+for task in ("niah_single_1", "niah_single_2", "niah_multikey_1"):
     def mean(method):
         by_length = [rows[m, t, n][method] for m, t, n in rows if (m, t) == ("agnostic", task)]
         return sum(100 * sum(o["score"] for o in x.values()) / len(x) for x in by_length) / len(by_length)
-    if task:
-        x, full = mean(("lagkv", "ratio=0.5", "f16")), mean(("full", "full", "f16"))
-        assert cell == f"{x:.1f} (kept {100 * x / full:.0f} %)</td>", (task, cell, x, full)
-    else:
-        assert cell == "</td>", cell
+    x, full = mean(("lagkv", "ratio=0.5", "f16")), mean(("full", "full", "f16"))
+    assert math.isclose(ours[task]["value"], x) and math.isclose(ours[task]["kept"], 100 * x / full), (task, ours[task], x, full)
+    assert ours[task]["method"] == "lagkv f16"
+assert ours["niah_single_3"]["value"] is None
 PY
 python3 "$work/check.py" "$work/whole" "$work/whole.json" 2>"$work/err" || fail "statistics: $(tail -n 3 "$work/err")"
 
 # ---- Two protocols in one table of a paper: the context alone, and where the question is known ----
 python3 tests/make_results.py "$work/modes"
 good 'two protocols' report "$work/modes" --json
-python3 - "$work/modes/report.html" "$work/out" 2>"$work/err" <<'PY' || fail "areas: $(tail -n 3 "$work/err")"
-import json, sys
-with open(sys.argv[1], encoding="utf-8") as f:
-    table = f.read().split("RULER-4096, area under the score")[1].split("</table>")[0]
-(run,) = json.load(open(sys.argv[2]))["runs"]
+python3 - "$work/out" 2>"$work/err" <<'PY' || fail "areas: $(tail -n 3 "$work/err")"
+import json, math, sys
+(run,) = json.load(open(sys.argv[1]))["runs"]
+(table,) = (t for t in run["papers"] if t["table"].startswith("RULER-4096, area under the score"))
 for method, policy in (("SnapKV", "snapkv"), ("KVCompose", "kvcompose")):
-    cells = table.split(f">{method}</th>")[1].split("</tr>")[0].split("<td")[-2:]
-    for cell, mode in zip(cells, ("agnostic", "aware"), strict=True):
+    (row,) = (r for r in table["rows"] if r["method"] == method)
+    assert [o["mode"] for o in row["ours"]] == ["agnostic", "known"], row
+    for o, mode in zip(row["ours"], ("agnostic", "aware"), strict=True):
         (points,) = [c["points"] for b in run["blocks"] for c in b["curves"]
                      if (b["mode"], b["N"], c["policy"]) == (mode, "all", policy)]
         area = sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in zip(points, points[1:]))
         area += (1 - points[-1][0]) * points[-1][1] / 2  # to a point (1, 0)
-        assert cell.split(">")[1].split("<")[0] == f"{area:.1f}", (method, mode, cell, area)
+        assert math.isclose(o["value"], area, rel_tol=1e-8), (method, mode, o, area)
 PY
 
+# A paper's number is matched by what a recipe means: a preset with other options, or another type of cache, is another method.
+python3 - "$work/modes" "$work/named" <<'PY'
+import json, os, sys
+os.makedirs(sys.argv[2])
+names = {"snapkv": "paper-lagkv:ref=own", "lagkv": "lukv:epsilon=0.01+adakv", "kvcompose": "snapkv:kernel=31"}
+for name in ("run.json", "results.jsonl"):
+    with open(f"{sys.argv[1]}/{name}", encoding="utf-8") as f, open(f"{sys.argv[2]}/{name}", "w", encoding="utf-8") as to:
+        text = f.read()
+        for old, new in names.items():
+            text = text.replace(f'"policy": "{old}"', f'"policy": "{new}"')
+        to.write(text)
+PY
+good 'recipes by their meaning' report "$work/named" --json
+json 'recipes by their meaning' "$work/out" '{r["method"] for t in o["runs"][0]["papers"] for r in t["rows"]
+    if any(x["value"] is not None for x in r["ours"])} == {"full cache", "AdaKV on expected attention", "StreamingLLM"}'
+
 # ---- Maps of another score ----
-cp "$work/whole/report.html" "$work/all_maps.html"
+page_data "$work/whole/report.html" "$work/all_maps.json"
 good 'maps of the first token' report "$work/whole" --niah-score fgt
 grep -q 'first generated token as with the full cache by depth' "$work/out" || fail 'the summary has no map of the first token'
 grep -q 'score by depth' "$work/out" && fail 'the summary has maps of the score, too'
-python3 - "$work/all_maps.html" "$work/whole/report.html" 2>"$work/err" <<'PY' || fail "maps: $(tail -n 3 "$work/err")"
-import sys
-every, one = (open(path, encoding="utf-8").read().count('class="heat"') for path in sys.argv[1:])
+page_data "$work/whole/report.html" "$work/page.json"
+python3 - "$work/all_maps.json" "$work/page.json" 2>"$work/err" <<'PY' || fail "maps: $(tail -n 3 "$work/err")"
+import json, sys
+every, one = (sum(len(b.get("maps", [])) for b in json.load(open(path))["runs"][0]["blocks"]) for path in sys.argv[1:])
 assert 0 < one < every, (one, every)
 PY
 good 'maps of the first token as JSON' report "$work/whole" --niah-score fgt --json
@@ -222,17 +249,17 @@ json 'maps of the first token as JSON' "$work/out" '{m["score"] for b in o["runs
 bad 'unknown score of maps' "--niah-score 'kl' is unknown" report "$work/whole" --niah-score kl
 good 'all maps again' report "$work/whole"
 
-# More maps than a page has room for: it stays small, draws the tasks' own scores first and names what it left out.
+# More maps than a page has room for: it stays small, has the tasks' own scores first and names what it left out.
 python3 tests/make_results.py --wide "$work/wide"
 good 'many maps' report "$work/wide"
-python3 - "$work/wide/report.html" "$work/wide/maps.csv" 2>"$work/err" <<'PY' || fail "many maps: $(tail -n 3 "$work/err")"
-import csv, re, sys
-with open(sys.argv[1], encoding="utf-8") as f:
-    page = f.read()
-assert len(page.encode()) < 2e6, len(page.encode())
-left = {what: (int(n), int(of)) for what, n, of in re.findall(r"<li>passkey64: ([^<]*): (\d+) of (\d+) maps</li>", page)}
-assert left["partial match, aware"][0] > 0 and not any(what.startswith("score") for what in left), left
-assert page.count('class="heat"') + sum(n for n, _ in left.values()) == 3 * 2 * 19, left
+page_data "$work/wide/report.html" "$work/page.json"
+[ "$(wc -c <"$work/wide/report.html")" -lt 2000000 ] || fail "many maps: the page has $(wc -c <"$work/wide/report.html") bytes"
+python3 - "$work/page.json" "$work/wide/maps.csv" 2>"$work/err" <<'PY' || fail "many maps: $(tail -n 3 "$work/err")"
+import csv, json, sys
+(run,) = json.load(open(sys.argv[1]))["runs"]
+left = {(m["score"], m["mode"]): (m["n"], m["of"]) for m in run["maps_left_out"]}
+assert left["partial", "aware"][0] > 0 and not any(score == "score" for score, _ in left), left
+assert sum(len(b.get("maps", [])) for b in run["blocks"]) + sum(n for n, _ in left.values()) == 3 * 2 * 19, left
 with open(sys.argv[2], encoding="utf-8", newline="") as f:
     assert sum(x["score"] == "score" for x in csv.DictReader(f)) == 2 * 19 * 16 * 14
 PY
@@ -248,7 +275,7 @@ import json, sys
 a, b = (json.load(open(path, encoding="utf-8")) for path in sys.argv[1:])
 for o in (a, b):
     for run in o["runs"]:
-        del run["folders"]
+        del run["folders"], run["info"]
 sys.exit(a != b)
 PY
 python3 "$work/same.py" "$work/whole.json" "$work/out" || fail 'shards are not what the whole run is'
@@ -256,7 +283,8 @@ python3 "$work/same.py" "$work/whole.json" "$work/out" || fail 'shards are not w
 python3 tests/make_results.py --small "$work/other" --model other-model
 good 'two runs' report "$work/whole" "$work/other" -o "$work/both.html" --json
 json 'two runs' "$work/out" 'len(o["runs"]) == 2 and {r["model"] for r in o["runs"]} == {"smollm2-135m", "other-model"}'
-grep -q 'Side by side' "$work/both.html" || fail 'two runs do not stand side by side'
+page_data "$work/both.html" "$work/page.json"
+json 'two runs in a page' "$work/page.json" 'len(o["runs"]) == 2'
 # The same answers twice count once; with another score they are refused.
 cp -r "$work/shard0" "$work/twice"
 head -n 40 "$work/shard0/results.jsonl" >>"$work/twice/results.jsonl"
@@ -267,47 +295,63 @@ bad 'contradicting answers' "line 1 and '.*' line .* different scores" report "$
 
 # ---- The page ----
 cat >"$work/page.py" <<'PY'
-import re, sys
-import xml.etree.ElementTree as tree
+import html.parser, json, re, sys
 
-path, charts, hostile = sys.argv[1], sys.argv[2] == "charts", sys.argv[3] == "hostile"
-with open(path, encoding="utf-8") as f:
+path, hostile = sys.argv[1], sys.argv[2] == "hostile"
+with open(path, encoding="utf-8", newline="") as f:
     text = f.read()
-root = tree.fromstring(text.replace("<!DOCTYPE html>", ""))
-name = lambda e: e.tag.split("}")[-1]
-names = [name(e) for e in root.iter()]
 assert len(text.encode()) < 2e6, len(text)
-assert "script" not in names and "link" not in names and "img" not in names and "iframe" not in names
-ids = [e.get("id") for e in root.iter() if e.get("id")]
-assert len(ids) == len(set(ids)), "ids repeat"
-for e in root.iter():
-    for key, value in e.attrib.items():
-        assert not key.startswith("on"), (name(e), key)
-        if key.split("}")[-1] == "href":
-            assert value.startswith("#") and value[1:] in ids, value
-assert "url(" not in re.sub(r"url\(#", "", text) and "@import" not in text
-assert ("svg" in names) == charts, names.count("svg")
-assert "details" in names and "table" in names
-shown = "".join(root.itertext())
-assert "Worst cases" in shown and "What is the special magic number" in shown
-assert "models have 7 to 32 billion parameters" in shown
-assert any(e.get("class") == "heat" for e in root.iter())
+tags, attributes = [], []
+
+
+class Reader(html.parser.HTMLParser):
+    def handle_starttag(self, tag, attrs):
+        tags.append(tag)
+        attributes.extend(attrs)
+
+
+Reader().feed(text)
+assert tags.count("script") == 2 and not {"link", "img", "iframe", "object", "base"} & set(tags), tags
+for key, value in attributes:
+    assert not key.startswith("on") and key != "src", (key, value)
+    assert key != "href" or value.startswith("#"), value
+assert "url(" not in text and "@import" not in text and "default-src 'none'" in text
+assert "innerHTML" not in text and "insertAdjacentHTML" not in text and "document.write" not in text
+assert "\u2028" not in text and "<img" not in text and "<script>alert" not in text
+(data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
+assert not set("<>&") & set(data), "markup in the data"
+(run,) = json.loads(data)["runs"]
+assert run["info"]["command"] and "configs" not in run["info"]
+cases = [c for b in run["blocks"] for c in b.get("cases", [])]
+assert cases and all("What is the special magic number" in c["question"] for c in cases)
 if hostile:
-    assert "<script>alert(1)</script> & \ufffd ]]>" in shown
-    assert "<b>model</b> \"&'" in shown
+    evil = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u2028<!--&lt; ]]> \"'`${alert(3)}"
+    assert any(evil in c["of_method"] for c in cases) and any(evil in c["task"] for c in cases)
+    assert any(evil == r["policy"] for b in run["blocks"] for r in b["rows"]) and evil in run["info"]["command"]
+else:
+    assert {r["policy"]: r["asked"] for b in run["blocks"] for r in b["rows"]} == {"full": "full", "snapkv": "paper-snapkv", "lagkv": "lagkv"}
 PY
-python3 "$work/page.py" "$work/whole/report.html" \
-    "$(command -v gnuplot >/dev/null && echo charts || echo none)" plain 2>"$work/err" || fail "the page: $(cat "$work/err")"
+good 'the page again' report "$work/whole"
+python3 "$work/page.py" "$work/whole/report.html" plain 2>"$work/err" || fail "the page: $(cat "$work/err")"
 python3 tests/make_results.py --small "$work/hostile" --hostile
 good 'hostile texts' report "$work/hostile"
-python3 "$work/page.py" "$work/hostile/report.html" \
-    "$(command -v gnuplot >/dev/null && echo charts || echo none)" hostile 2>"$work/err" || fail "hostile: $(cat "$work/err")"
-mkdir "$work/empty"
-env PATH="$work/empty" "$WINNOW" report "$work/whole" -o "$work/plain.html" >"$work/out" 2>"$work/err" ||
-    fail "without gnuplot: $(cat "$work/err")"
-grep -q 'install gnuplot' "$work/err" || fail 'no word about gnuplot'
-grep -q 'gnuplot was not found' "$work/plain.html" || fail 'no word about gnuplot in the page'
-python3 "$work/page.py" "$work/plain.html" none plain 2>"$work/err" || fail "without charts: $(cat "$work/err")"
+python3 "$work/page.py" "$work/hostile/report.html" hostile 2>"$work/err" || fail "hostile: $(cat "$work/err")"
+# A program that stands alone has no page to write, and says where it looked.
+mkdir "$work/empty" "$work/alone"
+cp "$WINNOW" "$work/alone/winnow"
+"$work/alone/winnow" report "$work/whole" -o "$work/none.html" >"$work/out" 2>"$work/err"
+[ $? -eq 2 ] && grep -q 'papers.csv, which comes with winnow, is neither at .*; install winnow again' "$work/err" && [ ! -e "$work/none.html" ] ||
+    fail "no shared files: $(cat "$work/err")"
+# Numbers of the papers are checked, too.
+mkdir -p "$work/alone/share/pages"
+cp share/pages/report.html "$work/alone/share/pages"
+sed '3s/,aware_full,/,aware_half,/' share/papers.csv >"$work/alone/share/papers.csv"
+"$work/alone/winnow" report "$work/whole" -o "$work/none.html" >"$work/out" 2>"$work/err"
+[ $? -eq 2 ] && grep -q "papers.csv' line 3: mode is 'aware_half'" "$work/err" || fail "damaged papers.csv: $(cat "$work/err")"
+cp share/papers.csv "$work/alone/share"
+echo '<p>another page</p>' >"$work/alone/share/pages/report.html"
+"$work/alone/winnow" report "$work/whole" -o "$work/none.html" >"$work/out" 2>"$work/err"
+[ $? -eq 2 ] && grep -q 'is not the page that comes with winnow' "$work/err" || fail "another page: $(cat "$work/err")"
 
 # ---- Limits ----
 "$WINNOW" report "$work/whole" --fail-if 'macro_delta<-5@r=.75' >/dev/null 2>"$work/err"

@@ -10,8 +10,9 @@ held_out=$(dirname "$0")/../../share/text/held-out.txt
 study() { good "$1" eval --study perturbation -m "$llama" -t 1 --quiet --lengths 256 "${@:2}"; }
 
 study 'a study' --samples 7 --text "$held_out" --ratios 0.8,0,0.5 --json --out "$work/whole"
-python3 - "$work/whole" "$work/out" <<'PY' || fail 'the study is not what it should be'
-import csv, json, sys, xml.dom.minidom
+page_data "$work/whole/report.html" "$work/page.json"
+python3 - "$work/whole" "$work/out" "$work/page.json" <<'PY' || fail 'the study is not what it should be'
+import csv, json, sys
 run = json.load(open(sys.argv[1] + "/run.json"))
 rows = [json.loads(line) for line in open(sys.argv[1] + "/results.jsonl")]
 out = json.load(open(sys.argv[2]))
@@ -52,7 +53,12 @@ for p in out["pairs"]:  # the summary again, from the CSV
 by = {(l["what"], l["layer"], l["head"]): float(l["mean"]) for l in lines if l["size"] == "ratio=0.8" and l["policy"] == ""}
 want = mean([r["bounds"][0]["theta_hat"][1] for r in rows])
 assert abs(by["theta_hat", "0", "1"] - want) <= 1e-5 * want
-xml.dom.minidom.parse(sys.argv[1] + "/report.html")
+page = json.load(open(sys.argv[3]))["perturbation"]  # what the page draws: the first size by layer and head
+assert page["policies"] == out["policies"] and page["summary"] == open(sys.argv[1] + "/summary.txt").read()
+for k, policy in enumerate(page["policies"]):
+    for l in lines:
+        if (l["what"], l["size"], l["policy"]) == ("heads", page["sizes"][0], policy):
+            assert abs(page["by_head"][k][int(l["layer"])][int(l["head"])] - float(l["mean"])) <= 1e-5 * float(l["mean"]), l
 PY
 
 # Killed, torn and asked to end; then it goes on.
