@@ -7,11 +7,12 @@
 #   python       the private Python environment's packages for scripts/ (gguf, numpy)
 #   model        the default model
 #   test-models  what the tests need besides: a float32 copy of the default model, tiny random models
+#   browser      Debian packages of Chromium and chromedriver, in which the test cli_page opens pages of `winnow report`
 #   clang        Debian packages of clang with its libFuzzer, which only .ci/run needs
 #   cross        Debian's C compiler for aarch64, which only .ci/run needs
 #   peers        a llama.cpp for the CPU at hand, which `winnow bench` runs beside itself
 #
-# Without a step: all of them but the last three. Every step looks first and does nothing when its work is done, so running
+# Without a step: all of them but the last four. Every step looks first and does nothing when its work is done, so running
 # twice is cheap; an interrupted step starts over, a damaged model is made again. Everything but Debian packages goes to
 # ${WINNOW_CACHE:-~/.cache/winnow}. WINNOW_LLAMA_FROM names another such folder, from which the compiled ggml and
 # libllama are copied if they suit this machine; that folder is not changed.
@@ -23,7 +24,7 @@ venv=$cache/python
 . "$here/supervise.sh"
 . "$here/made.sh"
 
-debian_packages=(build-essential cmake pkg-config python3-venv python3-dev libcmocka-dev libjansson-dev libpopt-dev gnuplot-nox)
+debian_packages=(build-essential cmake pkg-config python3-venv python3-dev libcmocka-dev libjansson-dev libpopt-dev)
 ggml_min=0.25
 llama_version=0.3.36 # of the PyPI package llama-cpp-python: brings ggml 0.25.3
 numpy_version=2.4.6
@@ -64,6 +65,15 @@ need_packages() {
 }
 
 step_packages() { need_packages "${debian_packages[@]}"; }
+
+step_browser() {
+    if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then
+        say "browser: $(command -v chromium), $(command -v chromedriver)"
+        return
+    fi
+    need_packages chromium chromium-driver
+    command -v chromedriver >/dev/null || die "browser: there is no chromedriver"
+}
 
 clang_has_fuzzer() {
     command -v clang >/dev/null || return 1

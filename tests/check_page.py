@@ -1,0 +1,278 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Opens a page of `winnow report` in headless Chromium and compares what it shows with the report's JSON: check_page.py PAGE JSON [WORD...]
+
+Speaks WebDriver with chromedriver. Fails on anything that the browser's console says, on text that became markup, on charts
+without marks, on numbers other than the JSON's, on a policy with two looks. WORDs name what a run must show besides: "few" (numbers that look
+uncertain), "faint" (methods in the background), "hostile", "two" (runs), "perturbation".
+"""
+import base64
+import json
+import os
+import re
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+page, words = os.path.abspath(sys.argv[1]), sys.argv[3:]
+with open(sys.argv[2], encoding="utf-8") as f:
+    report = json.load(f)
+
+
+class Browser:
+    """One window. chromedriver picks a free port and says which."""
+
+    def __init__(self):
+        self.session = None
+        self.driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        for line in self.driver.stdout:
+            port = re.search(r"started successfully on port (\d+)", line)
+            if port:
+                self.base = f"http://127.0.0.1:{port[1]}"
+                break
+        arguments = ["--headless=new", "--disable-gpu", "--window-size=1280,900"] + (["--no-sandbox"] if os.geteuid() == 0 else [])
+        wanted = {"goog:chromeOptions": {"args": arguments}, "goog:loggingPrefs": {"browser": "ALL"}}
+        self.session = self.call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})["sessionId"]
+
+    def call(self, method, path, body=None):
+        url = self.base + (f"/session/{self.session}" if self.session else "") + path
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(url, method=method, data=data, headers={"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request) as answer:
+                return json.load(answer)["value"]
+        except urllib.error.HTTPError as error:
+            sys.exit(f"{method} {path}: {json.load(error)['value']['message']}")
+
+    def js(self, script, *arguments):
+        return self.call("POST", "/execute/sync", {"script": script, "args": list(arguments)})
+
+    def command(self, name, **parameters):
+        return self.call("POST", "/goog/cdp/execute", {"cmd": name, "params": parameters})
+
+    def screen(self, width, dark=False):
+        self.command("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 500)
+        self.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+
+    def load(self):
+        self.call("POST", "/url", {"url": "file://" + page})
+
+    def keys(self, text):
+        actions = [{"type": k, "value": c} for c in text for k in ("keyDown", "keyUp")]
+        self.call("POST", "/actions", {"actions": [{"type": "key", "id": "keys", "actions": actions}]})
+
+    def close(self):
+        if self.session:
+            self.call("DELETE", "")
+        self.driver.terminate()
+        self.driver.wait()
+
+
+def fixed(x, decimals=1, sign=False):
+    """A number as the page writes it."""
+    if x is None:
+        return "–"
+    text = f"{abs(x):.{decimals}f}"
+    zero = float(text) == 0
+    return ("−" if x < 0 and not zero else "+" if sign and x > 0 and not zero else "") + text
+
+
+def interval(c):
+    if c["delta"] is None:
+        return ""
+    if c["spread"] == "few":
+        return "n<6"
+    return f"[{fixed(c['lo'], 1, True)}, {fixed(c['hi'], 1, True)}]" + (" (no variation)" if c["spread"] == "none" else "")
+
+
+def size(text):
+    kind, _, value = text.partition("=")
+    return f"{100 * float(value):g} % removed" if kind == "ratio" else text
+
+
+TABLE = """
+const section = document.querySelectorAll(`[data-section=${arguments[0]}]`)[arguments[1]];
+const of = [...section.querySelectorAll("[role=region]")].find(t => t.ariaLabel === arguments[2]);
+return of && [...of.querySelectorAll("tbody tr")].map(r => [...r.children].map(c => c.firstChild && c.textContent));
+"""
+
+
+def table(browser, section, label, run=0):
+    rows = browser.js(TABLE, section, run, label)
+    assert rows, f"no table '{label}'"
+    return rows
+
+
+def check_scores(browser, run, number):
+    """The tables of means and of tasks: every number of every row."""
+    for b in run["blocks"]:
+        alone = sum(x["mode"] == b["mode"] and x["N"] != "all" for x in run["blocks"]) == 1
+        if alone and b["N"] == "all":
+            continue
+        length = "all lengths" if b["N"] == "all" else f"N = {b['N']}"
+        rows = table(browser, "scores", f"Means, {b['mode']}, {length}", number)
+        assert len(rows) == len(b["rows"])
+        for shown, row in zip(rows, b["rows"]):
+            c = row["macro"]
+            want = [str(c["n"]), fixed(c["mean"]), *([fixed(c["delta"], 1, True)] if c["delta"] is not None else ["–"])]
+            got = [shown[1], shown[2], shown[3].replace(" ~", "")]
+            assert got == want, (row["label"], got, want)
+            assert shown[4].startswith(interval(c)) and shown[5] == fixed(c["retention"]) and shown[7] == fixed(c["kl"], 3), (shown, c)
+            assert shown[9] == fixed(c["kv_bytes"] / 2**20, 2), (shown, c)
+        if b["N"] == "all":
+            continue
+        rows = table(browser, "scores", f"scores by task, {b['mode']}, {length}", number)
+        for shown, row in zip(rows, b["rows"]):
+            for cell, c in zip(shown[1:], row["tasks"]):
+                assert cell.startswith(fixed(c["mean"])), (row["label"], cell, c)
+
+
+def check_winners(browser, run, number):
+    shown = browser.js("return [...document.querySelectorAll('[data-section=verdict]')[arguments[0]].querySelectorAll('.verdict')].map(v => "
+                       "[...v.querySelectorAll('tbody tr')].map(r => [...r.children].map(c => c.textContent)))", number)
+    whole = [b for b in run["blocks"] if b["N"] == "all"]
+    assert len(shown) == len(whole)
+    for rows, b in zip(shown, whole):
+        by = {r["config"]: r for r in b["rows"]}
+        assert len(rows) == len(b["winners"]) > 0
+        for row, w in zip(rows, b["winners"]):
+            best = by[w["best"]]
+            assert row[0] == size(w["size"]) and row[2] == fixed(best["macro"]["mean"]) and row[4] == interval(best["macro"]), (row, w)
+            assert best["macro"]["mean"] == max(by[c["config"]]["macro"]["mean"] for c in w["others"] + [{"config": w["best"]}])
+
+
+LOOKS = """
+const looks = {};
+for (const g of document.querySelectorAll("svg.chart g[data-policy]")) for (const m of g.querySelectorAll(".mark path")) {
+  const look = m.getAttribute("d") + (m.getAttribute("stroke-width") === "0" ? m.getAttribute("fill") : m.getAttribute("stroke"));
+  (looks[g.dataset.policy] ||= new Set()).add(look);
+}
+return Object.fromEntries(Object.entries(looks).map(([k, v]) => [k, [...v]]));
+"""
+
+
+def check_charts(browser, section):
+    charts = browser.js("return [...document.querySelectorAll('figure')].map(f => [f.querySelector('h5').textContent, f.querySelectorAll('.mark').length, "
+                        "f.querySelectorAll('.legend button').length, f.querySelectorAll('.bar').length, f.querySelector('figcaption').textContent])")
+    assert charts, "no charts"
+    for title, marks, entries, bars, caption in charts:
+        assert marks > 0 and entries > 0, title
+        assert bars == 0 or "95 % interval" in caption, f"{title}: bars that say nothing"
+    looks = browser.js(LOOKS)
+    assert all(len(v) == 1 for v in looks.values()), f"policies with two looks: {looks}"
+    assert len({v[0] for v in looks.values()}) == len(looks), "two policies look the same"
+    # Keys go through the points, and a press on a legend changes all charts.
+    browser.js("document.querySelector('svg.chart').focus()")
+    browser.keys("\ue014\ue014\ue015")
+    assert browser.js("const t = document.getElementById('tip'); return !t.hidden && t.textContent.length > 3"), "keys show no number"
+    browser.keys("\ue00c")
+    assert browser.js("return document.getElementById('tip').hidden"), "Escape leaves the number"
+    policy = next(k for k in looks if k != "full")
+    faint = "return [...document.querySelectorAll(`svg.chart g[data-policy]`)].filter(g => g.dataset.policy === arguments[0]).map(g => g.classList.contains('faint'))"
+    before = browser.js(faint, policy)
+    browser.js("""const g = [...document.querySelectorAll("figure g[data-policy]")].find(g => g.dataset.policy === arguments[0] && g.querySelector(".mark"));
+const names = [...new Set([...g.parentNode.querySelectorAll("g[data-policy]")].map(x => x.dataset.policy))];
+const b = [...g.closest("figure").querySelectorAll(".legend button")].find(b => b.querySelector("path").getAttribute("d") === g.querySelector(".mark path").getAttribute("d") &&
+  b.querySelector("path").getAttribute("fill") === g.querySelector(".mark path").getAttribute("fill")); b.focus();""", policy)
+    browser.keys("\ue006")
+    assert browser.js(faint, policy) == [not x for x in before] and len(before) > 0, "a legend does not change all charts"
+    browser.keys("\ue006")
+    assert browser.js(faint, policy) == before, "a second press does not undo the first"
+    return charts
+
+
+def check_run(browser, run, number):
+    check_winners(browser, run, number)
+    check_scores(browser, run, number)
+    for b in (b for b in run["blocks"] if b["N"] == "all"):
+        if b["curves"]:
+            rows = table(browser, "curves", f"Areas, {b['mode']}", number)
+            assert [r[1:4] for r in rows] == [[fixed(c[k], 2) for k in ("auc", "auc_rel", "auc_one")] for c in b["curves"]]
+        n = sum(not r["full"] and r["removed"] is not None for r in b["rows"])
+        starts = len({r["name"] for r in b["rows"] if not r["full"]})
+        marks = browser.js("return [...document.querySelectorAll('[data-section=curves]')[arguments[0]].querySelectorAll('figure')].filter(f => "
+                           "f.querySelector('h5').textContent === arguments[1]).map(f => f.querySelectorAll('.mark').length)", number, f"Score over share removed, {b['mode']}")
+        assert marks == [n + starts], (marks, n, starts)
+    maps = sum(len(b.get("maps", [])) for b in run["blocks"])
+    cells = browser.js("return [...document.querySelectorAll('[data-section=maps]')].flatMap(s => [...s.querySelectorAll('.map')]).length")
+    assert maps == 0 or cells > 0, "no map is drawn"
+    papers = browser.js("return [...document.querySelectorAll('[data-section=papers]')[arguments[0]].querySelectorAll('.box')].length", number)
+    assert papers == len(run["papers"]), (papers, len(run["papers"]))
+
+
+def check_order(browser):
+    order = browser.js("return [...document.querySelectorAll('[data-section]')].map(s => s.dataset.section)")
+    want = ["verdict", "notes", "curves", "scores", "predictions", "compared", "turns", "maps", "costs", "papers", "cases", "how"]
+    assert order[:2] == want[:2] and all(a in want for a in order), order
+    places = [want.index(name) for name in order]
+    assert sum(a >= b for a, b in zip(places, places[1:])) == len(report["runs"]) - 1, order
+    commands = browser.js("return [...document.querySelectorAll('header .command code')].map(c => c.textContent)")
+    assert len(commands) == len(report["runs"]) and all(c.startswith("winnow eval") for c in commands), commands
+
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
+
+
+def check_page(browser):
+    browser.screen(1280)
+    browser.load()
+    # Everything that a click opens is there, and the page itself makes nothing that runs or loads.
+    opened = browser.js("for (const s of document.querySelectorAll('summary')) if (!s.parentNode.open) s.click(); return document.querySelectorAll('details').length")
+    assert opened > 0
+    browser.js("return new Promise(done => requestAnimationFrame(() => setTimeout(done, 50)))")
+    assert browser.js("return [...document.querySelectorAll('details')].every(d => d.open && d.children.length > 1)"), "a section stays empty"
+    tags = browser.js("return [...document.querySelectorAll('script, img, iframe, link, object, form')].map(e => e.tagName + (e.type || ''))")
+    assert tags == ["SCRIPTapplication/json", "SCRIPT"], tags
+    assert browser.js("return [...document.querySelectorAll('*')].every(e => [...e.attributes].every(a => !a.name.startsWith('on') && "
+                      "(a.name !== 'href' || (a.value.startsWith('#') && document.getElementById(a.value.slice(1))))))"), "attributes"
+    ids = browser.js("return [...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert len(ids) == len(set(ids)), "ids repeat"
+    text = browser.js("return document.body.innerText")
+    assert not re.search(r"\b(undefined|NaN|null|\[object)\b", re.sub(r"run\.json.*", "", text, flags=re.S)), re.search(r".*\b(undefined|NaN|\[object)\b.*", text)
+    if "perturbation" in words:
+        assert len(browser.js("return [...document.querySelectorAll('.map')].length and 0 || [...document.querySelectorAll('.map')].map(m => 1)".replace("and", "&&"))) == len(report["policies"]) - 1
+        pairs = browser.js("return [...document.querySelectorAll('#summary tbody tr')].map(r => [...r.children].map(c => c.textContent))")
+        assert [p[3:5] for p in pairs] == [[fixed(x["heads"]["base"], 4), fixed(x["heads"]["other"], 4)] for x in report["pairs"]], pairs
+    else:
+        check_order(browser)
+        for number, run in enumerate(report["runs"]):
+            check_run(browser, run, number)
+    check_charts(browser, "curves")
+    assert ("few" in words) == (browser.js("return document.querySelectorAll('td.few').length") > 0), "numbers of few samples"
+    assert ("faint" in words) == (browser.js("return document.querySelectorAll('g.faint').length") > 0), "methods in the background"
+    assert ("two" in words) == (browser.js("return document.querySelectorAll('#side tbody tr').length") > 0), "runs side by side"
+    if "hostile" in words:
+        assert HOSTILE in text and text.count("alert(2)") > 10
+
+
+def check_phone(browser):
+    for dark in (False, True):
+        browser.screen(390, dark)
+        browser.load()
+        browser.js("return new Promise(done => requestAnimationFrame(() => setTimeout(done, 50)))")
+        assert browser.js("return document.documentElement.scrollWidth") == 390, "the page is wider than a phone"
+        hidden = browser.js("return [...document.querySelectorAll('.box')].filter(b => b.offsetParent && b.querySelector('.scroll').scrollWidth > "
+                            "b.querySelector('.scroll').clientWidth + 1 && getComputedStyle(b.querySelector('.hint')).display === 'none').length")
+        assert hidden == 0, f"{hidden} tables do not say that they can be scrolled"
+        lightness = browser.js("return getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number).reduce((a, b) => a + b)")
+        assert (lightness < 200) == dark, lightness
+
+
+def check_paper(browser):
+    browser.screen(1280)
+    browser.load()
+    was = browser.js("return [...document.querySelectorAll('details')].map(d => d.open)")
+    assert base64.b64decode(browser.command("Page.printToPDF", preferCSSPageSize=True)["data"]).startswith(b"%PDF")
+    assert browser.js("return [...document.querySelectorAll('details')].map(d => d.open)") == was, "printing leaves sections open"
+
+
+browser = Browser()
+try:
+    check_page(browser)
+    check_phone(browser)
+    check_paper(browser)
+    said = browser.call("POST", "/se/log", {"type": "browser"})
+    assert not said, said
+finally:
+    browser.close()

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: MIT
+# The page of winnow report in a browser: numbers as in the JSON, charts with marks, one look for each policy, nothing that a text from
+# outside can become, phone, dark and paper. Runs of one method and of thirty, several runs, the perturbation study.
+. "$(dirname "$0")/lib.sh"
+
+if ! command -v chromedriver >/dev/null || ! command -v chromium >/dev/null; then
+    printf 'skipped: there is no Chromium with chromedriver (scripts/setup.sh browser installs them)\n'
+    finished=true
+    exit 77
+fi
+
+# shows NAME PAGE JSON WORD...
+shows() {
+    python3 tests/check_page.py "${@:2}" >"$work/said" 2>&1 || fail "$1: $(tail -n 4 "$work/said")"
+}
+# page NAME "MAKE OPTIONS" "REPORT OPTIONS" WORD...
+page() {
+    python3 tests/make_results.py $2 "$work/run" || fail "$1: made-up results"
+    good "$1" report "$work/run" $3 --json
+    cp "$work/out" "$work/page.json"
+    shows "$1" "$work/run/report.html" "$work/page.json" "${@:4}"
+    rm -rf "$work/run"
+}
+page 'a run' '' '--compare snapkv,lagkv' few
+page 'hostile texts' '--small --hostile' '' few hostile
+page 'one method with few samples' '--one' '' few
+page 'thirty methods with long names at eight lengths' '--many' '' faint few
+
+python3 tests/make_results.py --small "$work/one"
+python3 tests/make_results.py --small --model other "$work/two"
+good 'two runs' report "$work/one" "$work/two" -o "$work/both.html" --json
+cp "$work/out" "$work/both.json"
+shows 'two runs' "$work/both.html" "$work/both.json" two few
+
+need_file "$tiny/tiny-llama.gguf"
+good 'perturbation' eval --study perturbation -m "$tiny/tiny-llama.gguf" -t 1 --quiet --lengths 128 --samples 6 --ratios 0.8,0.5 \
+    --policies snapkv:window=8,criticalkv:window=8,knorm --json --out "$work/study"
+cp "$work/out" "$work/study.json"
+shows 'perturbation' "$work/study/report.html" "$work/study.json" perturbation
+finish
