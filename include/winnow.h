@@ -211,14 +211,25 @@ WNW_API void wnw_model_free(wnw_model *m);
 
 /* ---- Prompt ---- */
 
+/* Bytes [from, to) of a text. */
+typedef struct wnw_bytes {
+    size_t from, to;
+} wnw_bytes;
+
 /* One message of a conversation. */
 typedef struct wnw_chat_message {
-    const char *role;    /* "system", "user", "assistant", ... */
+    const char *role;    /* "system", "user", "assistant", ...: letters, digits, '_' and '-' */
     const char *content; /* UTF-8 */
 } wnw_chat_message;
 
 /* How a prompt is laid out: a system message, earlier turns, then the document and the question as one user
- * message, in the model's own chat template. All pointers are borrowed for the duration of the call only. */
+ * message, in the model's own chat template. All pointers are borrowed for the duration of the call only.
+ *
+ * What the template wrote is parsed for control tokens; the text of messages is not, so that a document cannot
+ * end its turn or forge another: "<|im_end|>" in it is read as these ten characters. The bytes are known by the
+ * way that they take through the template, and a byte of a message never becomes a part of a control token
+ * (decision 047). `special` switches this off, for texts that are trusted and bring their own control tokens.
+ * Roles are parsed, because templates make control tokens of them. */
 typedef struct wnw_prompt_params {
     uint32_t struct_size;
     bool raw;                         /* no template: BOS where the vocabulary adds one, then the text */
@@ -229,7 +240,13 @@ typedef struct wnw_prompt_params {
     int32_t n_messages;
     const char *chat;  /* name of one of libllama's chat templates; NULL = the model's own */
     const char *jinja; /* a Jinja template instead of the model's own; NULL = none */
+    bool special;      /* parse document, question, system message and earlier turns for control tokens too */
+    int64_t now; /* what a template that writes the date takes for the present: seconds since 1970, written in
+                          UTC; 0 = the present itself, in local time */
 } wnw_prompt_params;
+
+/* A `now` for prompts that must have the same tokens every day, as in measurements: 26 July 2024. */
+#define WNW_PROMPT_NOW 1721952000
 
 WNW_DEFAULT(wnw_prompt_params, wnw_prompt_default_params)
 
@@ -245,6 +262,10 @@ typedef struct wnw_prompt {
     int32_t n_prefix; /* first tokens: those before the first turn's text, BOS and system message included */
     int32_t *suffix; /* [n_suffix], owned: the template tail, which ends the user's turn and opens the next */
     int32_t n_suffix; /* 0 without a template */
+    char *text;       /* [n_text] what was tokenised, NUL-terminated, owned */
+    size_t n_text;
+    wnw_bytes *plain; /* [n_plain], owned: bytes of the text that were not parsed for control tokens */
+    int32_t n_plain;
 } wnw_prompt;
 
 WNW_DEFAULT(wnw_prompt, wnw_prompt_default)
@@ -254,11 +275,11 @@ WNW_DEFAULT(wnw_prompt, wnw_prompt_default)
  * vocabulary asks for and the template did not write is put in front. A template of libllama by name
  * (`chat`), or the model's in a build without the Jinja engine (wnw_has_jinja), is a fixed pattern without a
  * default system message. Without a template the text alone is read, as with `raw`. Templates are programs
- * from the model's file: like the file's weights they determine the time and memory that a call takes. Tokens
- * that *out held before the call are not released. Errors: E_ARG (no text; an unknown name in `chat`; a
- * system message or turns without a template),
- * E_UNSUPPORTED (the template refuses the messages, drops the system message, cannot be run, or changes the
- * text so that the border between document and question is lost), E_RANGE, E_NOMEM. */
+ * from the model's file; they run within bounds on depth, steps and memory that no published one comes near
+ * (decision 046). Tokens that *out held before the call are not released. Errors: E_ARG (no text; an unknown name
+ * in `chat`; a role that is no word; a system message or turns without a template), E_UNSUPPORTED (the template
+ * refuses the messages, drops the system message, cannot be run, exceeds a bound, or changes the text so that the
+ * border between document and question is lost), E_RANGE, E_NOMEM. */
 WNW_API int wnw_prompt_build(wnw_prompt *out, const wnw_model *m, const wnw_prompt_params *params);
 /* Releases the tokens and empties the struct, which may be used again. */
 WNW_API void wnw_prompt_clear(wnw_prompt *p);
@@ -514,6 +535,13 @@ WNW_API bool wnw_has_jinja(void);
  * take the text), E_NOMEM. */
 WNW_API int wnw_tokenize(const wnw_model *m, const char *text, size_t len, bool add_special,
                          bool parse_special, int32_t **tokens, int32_t *n_tokens);
+
+/* The same for a text of which some bytes were written by a template and others are input: control tokens are
+ * recognised where none of their bytes is in plain[n_plain], which are ascending and apart from each other. `before` is
+ * the token that the text goes on after, in a sequence that is read in pieces; NULL = the text begins a sequence. E_RANGE:
+ * the bytes are not in the text or not in order, or `before` is not a token. */
+WNW_API int wnw_tokenize_marked(const wnw_model *m, const char *text, size_t len, const wnw_bytes *plain,
+                                int32_t n_plain, const int32_t *before, int32_t **tokens, int32_t *n_tokens);
 
 /* Whether `text` (len bytes) certainly has more than n_tokens tokens. The answer comes from the bytes alone,
  * because tokenising takes fifty times the text's memory. It is false where the text may have fewer tokens,

@@ -30,13 +30,12 @@ static void fill(struct chat_row *row, const json_t *o)
         row->turns[i] = (wnw_chat_message){json_string_value(json_array_get(turn, 0)),
                                            json_string_value(json_array_get(turn, 1))};
     }
-    row->params = (wnw_prompt_params){WNW_INIT(wnw_prompt_params),
-                                      .document = text_of(o, "document"),
-                                      .question = text_of(o, "question"),
-                                      .system = text_of(o, "system"),
-                                      .messages = row->turns,
-                                      .n_messages = (int32_t)json_array_size(turns),
-                                      .raw = !row->template};
+    row->params = (wnw_prompt_params){WNW_INIT(wnw_prompt_params), .document = text_of(o, "document"),
+                                      .question = text_of(o, "question"), .system = text_of(o, "system"),
+                                      .messages = row->turns, .n_messages = (int32_t)json_array_size(turns),
+                                      .raw = !row->template,
+                                      /* transformers parses all of a prompt. */
+                                      .special = strcmp(row->name, "control tokens in the text") == 0};
     row->ids = calloc((size_t)row->n_ids, sizeof *row->ids);
     assert_non_null(row->ids);
     for (int32_t i = 0; i < row->n_ids; i++)

@@ -5,6 +5,7 @@
  */
 #include "helpers.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,6 +171,231 @@ static void nested_too_deeply(void **state)
     free(jinja);
 }
 
+/* What templates from a hostile file do to kill or hang a process, or to take all memory. All of it ends in a sentence. */
+static void hostile(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *jinja, *word;
+    } row[] = {
+        /* Depth */
+        {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "deeper"},
+        {"{% macro f(n) %}{% if n %}{{ f(n) ~ f(n) }}{% endif %}{% endmacro %}{{ f(1) }}", "deeper"},
+        {"{% macro f() %}{{ g() }}{% endmacro %}{% macro g() %}{{ f() }}{% endmacro %}{{ g() }}", "deeper"},
+        {"{% macro f() %}{% call f() %}x{% endcall %}{% endmacro %}{{ f() }}", "deeper"},
+        {"{% macro f(g) %}{{ g(g) }}{% endmacro %}{{ f(f) }}", "deeper"},
+        {"{% macro f(x=f()) %}x{% endmacro %}{{ f() }}", "deeper"},
+        {"{% macro f() %}{% for i in [1] if f() %}x{% endfor %}{% endmacro %}{{ f() }}", "deeper"},
+        {"{% macro f() %}{% set x %}{{ f() }}{% endset %}{% endmacro %}{{ f() }}", "deeper"},
+        {"{% macro f() %}{% filter upper %}{{ f() }}{% endfilter %}{% endmacro %}{{ f() }}", "deeper"},
+        {"{% macro f() %}{{ caller() }}{% call f() %}x{% endcall %}{% endmacro %}{% call f() %}y{% endcall "
+         "%}",
+         "deeper"},
+        {"{% for x in [1] %}{{ loop(x) }}{% endfor %}", "cannot be run"},
+        /* Steps */
+        {"{% for i in range(3000000000) %}{% endfor %}", "range"},
+        {"{% for i in range(0, 9223372036854775807, 4611686018427387904) %}{% endfor %}", "range"},
+        {"{% for i in range(9223372036854775807, 0, -1) %}{% endfor %}", "range"},
+        {"{% for i in range(900000) %}{% endfor %}", "MiB"},
+        {"{% for i in range(60000) %}{% for j in range(60000) %}{% endfor %}{% endfor %}", "steps"},
+        {"{% for i in range(1000) %}{% for j in range(1000) %}{% for k in range(1000) %}x{% endfor %}{% "
+         "endfor %}{% endfor %}",
+         "steps"},
+        {"{% for i in range(1000) %}{% for j in range(1000) if false %}x{% endfor %}{% endfor %}", "steps"},
+        {"{% macro f(n) %}{% if n < 40 %}{{ f(n + 1) }}{{ f(n + 1) }}{% endif %}{% endmacro %}{{ f(0) }}",
+         "more than"},
+        {"{% set range = nothing %}{% for i in range(3000000000) %}{% endfor %}", "range"},
+        {"{% call range(3000000000) %}{% endcall %}", "range"},
+        {"{% set f = range %}{{ f(3000000000) }}", "range"},
+        /* Bytes */
+        {"{{ 'x' * 8000000000 }}", "MiB"},
+        {"{{ 8000000000 * 'x' }}", "MiB"},
+        {"{{ '' * 8000000000 }}", "MiB"},
+        {"{% set ns = namespace(s='x') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}{{ "
+         "ns.s }}",
+         "MiB"},
+        {"{% set ns = namespace(s='x') %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
+         "MiB"},
+        {"{% set ns = namespace(s='x') %}{% for i in range(60) %}{% set ns.s = [ns.s, ns.s] | join(ns.s) "
+         "%}{% endfor %}",
+         "MiB"},
+        {"{% set ns = namespace(s='xx') %}{% for i in range(60) %}{% set ns.s = ns.s | replace('x', 'xxxx') "
+         "%}{% endfor %}",
+         "MiB"},
+        {"{% set ns = namespace(s='xx') %}{% for i in range(60) %}{% set ns.s = ns.s.replace('', ns.s) %}{% "
+         "endfor %}",
+         "MiB"},
+        {"{% set ns = namespace(s='x') %}{% for i in range(60) %}{% set ns.s = '{}{}{}'.format(ns.s, ns.s, "
+         "ns.s) %}{% endfor "
+         "%}",
+         "MiB"},
+        {"{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = ns.l + ns.l %}{% endfor %}",
+         "MiB"},
+        {"{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}{{ "
+         "ns.l }}",
+         "MiB"},
+        {"{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}{{ "
+         "ns.l | tojson }}",
+         "MiB"},
+        {"{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}{{ "
+         "ns.l | string }}",
+         "MiB"},
+        {"{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}{{ "
+         "ns.l ~ '' }}",
+         "MiB"},
+        {"{% set ns = namespace(l=(1, 2)) %}{% for i in range(60) %}{% set ns.l = (ns.l, ns.l) %}{% endfor %}"
+         "{{ ns.l == ns.l }}",
+         "MiB"},
+        {"{% set ns = namespace(l=(1, 2)) %}{% for i in range(60) %}{% set ns.l = (ns.l, ns.l) %}{% endfor "
+         "%}{{ {ns.l: 1} }}",
+         "MiB"},
+        {"{% set ns = namespace(l=(1, 2)) %}{% for i in range(60) %}{% set ns.l = (ns.l, ns.l) %}{% endfor %}"
+         "{{ {'a': 1}[ns.l] }}",
+         "MiB"},
+        {"{% set ns = namespace(l=(1, 2)) %}{% for i in range(60) %}{% set ns.l = (ns.l, ns.l) %}{% endfor %}"
+         "{{ [1] | select('in', ns.l) }}",
+         "MiB"},
+        {"{{ 'a\nb' | indent(8000000000) }}", "columns"},
+        {"{{ 'a\nb' | indent(width=8000000000) }}", "columns"},
+        {"{{ [1, 2] | tojson(indent=2000000000) }}", "columns"},
+        {"{{ [1, 2] | tojson(true, 2000000000) }}", "columns"},
+        {"{{ ('x' * 3000000).split('x') }}", "MiB"},
+        {"{% set l = [] %}{% for i in range(50000) %}{% set _ = l.append('x' * 100000) %}{% endfor %}",
+         "MiB"},
+        /* Time */
+        {"{% set s = 'a' * 1000000 %}{% set t = 'a' * 500000 ~ 'b' %}{{ t in s }}", "MiB"},
+        {"{% set s = 'a' * 1000000 %}{% set t = 'a' * 500000 ~ 'b' %}{{ s | replace(t, '') }}", "MiB"},
+        {"{% set s = 'a' * 1000000 %}{{ s.strip('b' * 1000000 ~ 'a') }}", "MiB"},
+        {"{% set l = range(100000) %}{% for i in l %}{{ i in l }}{% endfor %}", "more than"},
+        {"{% set l = [] %}{% for i in range(2000) %}{% set _ = l.append(('k' ~ i, 1)) %}{% endfor %}{{ "
+         "dict(l) }}",
+         "pairs"},
+        /* Values that hold themselves */
+        {"{% set l = [] %}{% set _ = l.append(l) %}{{ l }}", "themselves"},
+        {"{% set l = [] %}{{ 'a' }}{% set _ = l.append(l) %}{{ l | string }}", "themselves"},
+        {"{% set l = [] %}{% set _ = l.append(l) %}{{ l | tojson }}", "themselves"},
+        {"{% set l = [] %}{% set _ = l.append(l) %}{{ l == l }}", "themselves"},
+        {"{% set l = [] %}{% set _ = l.append(l) %}{{ 1 in l }}", "themselves"},
+        {"{% set l = [] %}{% set _ = l.append(l) %}{% set x %}{{ l }}{% endset %}", "themselves"},
+        {"{% set ns = namespace() %}{% set ns.me = ns %}{{ ns | tojson }}", "themselves"},
+        {"{% set ns = namespace(l=[]) %}{% for i in range(9000) %}{% set ns.l = [ns.l] %}{% endfor %}{{ ns.l "
+         "}}",
+         "themselves"},
+        {"{% set ns = namespace(f=[].append) %}{% for i in range(9000) %}{% set ns.f = [ns.f].append %}{% "
+         "endfor %}"
+         "{{ [ns.f] | string }}",
+         "themselves"},
+        /* Arithmetic and order */
+        {"{{ 1 is divisibleby(0) }}", "division"},
+        {"{{ 1 is divisibleby 0 }}", "division"},
+        {"{{ test_is_divisibleby(1, 0) }}", "division"},
+        {"{{ [1] | select('divisibleby', 0) }}", "division"},
+        {"{{ [{'a': 1}] | selectattr('a', 'divisibleby', 0) }}", "division"},
+        {"{{ (-9223372036854775807 - 1) is divisibleby(-1) }}", "division"},
+        {"{{ (['2', 10, '1x', none, 'a', 3] * 1) }}", "cannot be run"},
+        {"{{ ['2', 10, '1x', none, 'a', 3, 4, 5, '7', 1, 8, 9, '0', 3, 5, 6, '8', 2] | sort }}", "order"},
+        {"{{ {'2': 1, 10: 2, '1x': 3, 4: 4} | dictsort }}", "order"},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        const wnw_prompt_params params = with(row[i].jinja);
+        print_message("  %s\n", row[i].jinja);
+        refused(&params, WNW_E_UNSUPPORTED, row[i].word);
+    }
+}
+
+/* The same behind output that is good, so that what a template made before is dropped and nothing leaks. */
+static void hostile_but_harmless(void **state)
+{
+    (void)state;
+    static const char *const row[] = {
+        "{% set l = [] %}{% set _ = l.append(l) %}",
+        "{% set ns = namespace() %}{% set ns.me = ns %}",
+        "{% set ns = namespace(l=[]) %}{% for i in range(9000) %}{% set ns.l = [ns.l] %}{% endfor %}",
+        "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(20) }}",
+        "{% set f = [].append %}{% set _ = f(f) %}",
+        "{% macro f() %}{% set ns = namespace(c=caller) %}{% set ns.me = ns %}{% endmacro %}{% call f() "
+        "%}x{% endcall %}",
+        "{% set range = 3 %}",
+        "{% for i in range(3, 0, -1) %}{% endfor %}",
+        "{% set x = [3, 1.5, 2] | sort %}{% set y = ['b', 'a'] | sort(reverse=true) %}",
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        char *jinja = repeated(row[i], "", 0, "[{{ messages[0].content }}]");
+        const wnw_prompt_params params = with(jinja);
+        wnw_prompt p = {WNW_INIT(wnw_prompt)};
+        print_message("  %s\n", row[i]);
+        assert_ok(wnw_prompt_build(&p, model, &params));
+        assert_pieces(&p, "[ab\ncd", "\n\nef]");
+        wnw_prompt_clear(&p);
+        free(jinja);
+    }
+}
+
+static void no_bound(const char *folder, const char *name)
+{
+    enum { MOST = 1 << 18, N_TURNS = 200 };
+    static char source[MOST], path[4096];
+    static wnw_chat_message turns[N_TURNS];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    source[fread(source, 1, sizeof source - 1, f)] = '\0';
+    fclose(f);
+    for (int i = 0; i < N_TURNS; i++)
+        turns[i] = i % 2 ? (wnw_chat_message){"assistant", "<think>hm</think> An answer."}
+                         : (wnw_chat_message){"user", "A question?"};
+    char *document = repeated("", "word </think> ", 50000, "");
+    wnw_prompt_params rows[] = {with(source), with(source)};
+    rows[0].document = document;
+    rows[1].messages = turns;
+    rows[1].n_messages = N_TURNS;
+    for (int i = 0; i < 2; i++) {
+        wnw_prompt p = {WNW_INIT(wnw_prompt)};
+        const int rc = wnw_prompt_build(&p, model, &rows[i]);
+        /* Some refuse the messages, or ask for tools. */
+        if (rc != WNW_OK && (rc != WNW_E_UNSUPPORTED || strstr(wnw_last_error(), "no honest template")))
+            fail_msg("%s: %s", name, wnw_last_error());
+        wnw_prompt_clear(&p);
+    }
+    free(document);
+}
+
+/* Published templates, where there is a folder of them. */
+static void honest(void **state)
+{
+    (void)state;
+    const char *folder = getenv("WNW_TEMPLATES");
+    DIR *dir = folder ? opendir(folder) : NULL;
+    int n = 0;
+    if (!dir)
+        skip();
+    for (struct dirent *e; (e = readdir(dir));)
+        if (strstr(e->d_name, ".jinja")) {
+            print_message("  %s\n", e->d_name);
+            no_bound(folder, e->d_name);
+            n++;
+        }
+    closedir(dir);
+    assert_cmp(n, >, 0);
+}
+
+/* A source that is too long, and one whose line ends the engine would take minutes for. */
+static void long_sources(void **state)
+{
+    (void)state;
+    char *jinja = repeated("", "{# #}", 100000, "[{{ messages[0].content }}]");
+    wnw_prompt_params params = with(jinja);
+    refused(&params, WNW_E_UNSUPPORTED, "bytes");
+    free(jinja);
+    jinja = repeated("", "\r\n", 100000, "[{{ messages[0].content }}]");
+    params.jinja = jinja;
+    wnw_prompt p = {WNW_INIT(wnw_prompt)};
+    assert_ok(wnw_prompt_build(&p, model, &params));
+    assert_null(strchr(p.text, '\r'));
+    wnw_prompt_clear(&p);
+    free(jinja);
+}
+
 /* A BOS that the vocabulary asks for is there once, whether the template writes it or not. */
 static void one_bos(void **state)
 {
@@ -233,6 +459,10 @@ int main(void)
         cmocka_unit_test(system_message_left_out),
         cmocka_unit_test(earlier_turns),
         cmocka_unit_test(nested_too_deeply),
+        cmocka_unit_test(hostile),
+        cmocka_unit_test(hostile_but_harmless),
+        cmocka_unit_test(long_sources),
+        cmocka_unit_test(honest),
         cmocka_unit_test(one_bos),
         cmocka_unit_test(bad_arguments),
     };

@@ -164,7 +164,7 @@ static int text_of_piece(struct sample *s)
 static int make_prompt(const struct sample *s, int32_t question, wnw_prompt *prompt)
 {
     const wnw_prompt_params of_prompt = {WNW_INIT(wnw_prompt_params), .document = s->text,
-                                         .question = wnw__question(question)};
+                                         .question = wnw__question(question), .now = WNW_PROMPT_NOW};
     *prompt = wnw_prompt_default();
     return wnw_prompt_build(prompt, s->p->c->m, &of_prompt);
 }

@@ -165,6 +165,7 @@ static int build(wnw_prompt *out, const wnw_calibration *c, const struct wnw__pr
     params.raw = g->raw;
     params.document = document;
     params.question = question;
+    params.now = WNW_PROMPT_NOW;
     *out = wnw_prompt_default();
     const int rc = wnw_prompt_build(out, c->m, &params);
     free(document);

@@ -18,22 +18,26 @@ struct wnw__jinja_input {
     const char *bos, *eos;            /* text of these tokens, "" = none */
     const wnw_chat_message *messages; /* [n_messages] */
     int32_t n_messages;
-    int32_t marked; /* index of the message whose content is sought in the result; -1 = none */
+    int32_t marked; /* index of the message whose content is sought in the result */
+    int64_t now; /* seconds since 1970, UTC, which strftime_now writes in UTC; 0 = the present, local time */
 };
 
-/* A text that a template made, and where a message's content stands in it. */
+/* A text that a template made, where a message's content stands in it, and what came from any message. */
 struct wnw__rendered {
-    char *text; /* [n], NUL-terminated, owned: free */
+    char *text; /* [n], NUL-terminated, owned */
     size_t n;
-    size_t first, end; /* bytes [first, end) come from the content */
-    bool found;        /* whether any bytes do */
+    size_t first, end; /* the content is within bytes [first, end) */
+    bool found;        /* whether the content is there */
+    wnw_bytes *input;  /* [n_input] ascending, apart from each other: bytes of messages; owned */
+    int32_t n_input;
 };
 
 /* Whether this build has the engine. */
 bool wnw__jinja_available(void);
 
-/* Runs the template with add_generation_prompt. Errors: E_UNSUPPORTED (the template cannot be parsed, does
- * something the engine cannot, or refuses the messages; the sentence has its own words), E_NOMEM. */
+/* Runs the template with add_generation_prompt, on a stack of its own and within bounds (decision 046). Errors:
+ * E_UNSUPPORTED (the template cannot be parsed, does something the engine cannot, exceeds a bound, or refuses the
+ * messages; the sentence has its own words), E_NOMEM. */
 int wnw__jinja_render(struct wnw__rendered *out, const struct wnw__jinja_input *in);
 
 #ifdef __cplusplus

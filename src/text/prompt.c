@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Prompts: messages in a chat template, cut in two pieces behind the document. The place of the cut is found
- * in the rendered text, because templates trim or change the messages.
+ * in the rendered text, because templates trim or change the messages. So are the bytes that came from messages, which
+ * are not parsed for control tokens (decision 047); this is the one place that decides on that.
  */
 #include "base/sized.h"
-#include "text/llama_calls.h"
 #include "text/render.h"
+#include "text/tokens_marked.h"
+
+#include <llama.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +36,13 @@ static char *join(const char *a, const char *b, const char *c)
     return s;
 }
 
+/* A role goes into control tokens in some templates, so it must not bring one. */
+static bool is_role(const char *s)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+    return *s && !s[strspn(s, letters)];
+}
+
 static int check_params(const wnw_prompt_params *p, bool has_template)
 {
     if (p->n_messages < 0 || (p->n_messages > 0 && !p->messages))
@@ -40,6 +50,10 @@ static int check_params(const wnw_prompt_params *p, bool has_template)
     for (int32_t i = 0; i < p->n_messages; i++)
         if (!p->messages[i].role || !p->messages[i].content)
             return wnw__fail(WNW_E_ARG, "message %d of the prompt has no role or no content", (int)i);
+        else if (!is_role(p->messages[i].role))
+            return wnw__fail(
+                WNW_E_ARG, "message %d of the prompt has the role '%.40s'; use letters, digits, '_' and '-'",
+                (int)i, p->messages[i].role);
     if (!has_template && (p->system || p->n_messages > 0))
         return wnw__fail(WNW_E_ARG,
                          "there is no chat template to put a system message or earlier turns in; choose "
@@ -109,7 +123,7 @@ static int border_by_document(size_t *border, const struct wnw__template *t, con
         rc = wnw__fail(WNW_E_UNSUPPORTED,
                        "the chat template changes the message so that the document's end is lost; "
                        "use --raw, or --chat NAME");
-    free(alone.text);
+    wnw__rendered_clear(&alone);
     return rc;
 }
 
@@ -137,41 +151,63 @@ static int find_border(size_t *border, const struct wnw__template *t, const stru
 
 /* ---- Tokens ---- */
 
-static int tokenize_pieces(wnw_prompt *out, const wnw_model *m, const char *rendered, size_t border)
+/* The bytes of messages in text[from, to), counted from `from`. Returns NULL if memory runs out; else released with
+ * free. */
+static struct wnw__bytes *plain_in(size_t *n, const wnw_prompt *p, size_t from, size_t to)
+{
+    struct wnw__bytes *out = malloc(((size_t)p->n_plain + 1) * sizeof *out);
+    *n = 0;
+    for (int32_t i = 0; out && i < p->n_plain; i++) {
+        const size_t first = p->plain[i].from > from ? p->plain[i].from : from,
+                     end = p->plain[i].to < to ? p->plain[i].to : to;
+        if (first < end)
+            out[(*n)++] = (struct wnw__bytes){first - from, end - from};
+    }
+    return out;
+}
+
+/* Tokenises bytes [from, to) of the prompt's text, no token over `cut`. A part that does not begin the text goes on
+ * behind a token that is no special one. */
+static int tokenize_part(int32_t **tokens, int32_t *n, int32_t *n_at_cut, const wnw_model *m,
+                         const wnw_prompt *p, size_t from, size_t to, size_t cut)
+{
+    struct wnw__marked in = {
+        .text = p->text + from, .n = to - from, .cut = &cut, .n_cut = 1, .follows = from > 0, .before = -1};
+    struct wnw__bytes *plain = plain_in(&in.n_plain, p, from, to);
+    in.plain = plain;
+    *tokens = NULL;
+    const int rc = plain ? wnw__tokenize_marked(m, &in, tokens, n, n_at_cut)
+                         : wnw__fail(WNW_E_NOMEM, "no memory for the prompt");
+    free(plain);
+    return rc;
+}
+
+static int tokenize_pieces(wnw_prompt *out, const wnw_model *m, size_t border)
 {
     const struct llama_vocab *vocab = llama_model_get_vocab(m->vocab);
     const int32_t bos = llama_vocab_bos(vocab);
-    int32_t *a = NULL, *b = NULL, n_a = 0, n_b = 0;
-    int rc = wnw_tokenize(m, rendered, border, false, true, &a, &n_a);
-    if (rc == WNW_OK)
-        rc = wnw_tokenize(m, rendered + border, strlen(rendered + border), false, true, &b, &n_b);
-    if (rc == WNW_OK) {
-        const bool has_bos = n_a > 0 && a[0] == bos;
-        const int32_t n_bos = llama_vocab_get_add_bos(vocab) && bos >= 0 && !has_bos ? 1 : 0;
-        out->tokens = malloc(((size_t)n_bos + (size_t)n_a + (size_t)n_b + 1) * sizeof *out->tokens);
-        if (out->tokens) {
-            out->tokens[0] = bos;
-            memcpy(out->tokens + n_bos, a, (size_t)n_a * sizeof *a);
-            memcpy(out->tokens + n_bos + n_a, b, (size_t)n_b * sizeof *b);
-            out->n_context = n_bos + n_a;
-            out->n_tokens = n_bos + n_a + n_b;
-        } else {
-            rc = wnw__fail(WNW_E_NOMEM, "no memory for %d tokens", (int)(n_a + n_b));
-        }
+    int32_t *ids, n, n_first;
+    WNW_TRY(tokenize_part(&ids, &n, &n_first, m, out, 0, out->n_text, border));
+    const int32_t n_bos = llama_vocab_get_add_bos(vocab) && bos >= 0 && !(n > 0 && ids[0] == bos) ? 1 : 0;
+    out->tokens = malloc(((size_t)n_bos + (size_t)n + 1) * sizeof *out->tokens);
+    if (out->tokens) {
+        out->tokens[0] = bos;
+        memcpy(out->tokens + n_bos, ids, (size_t)n * sizeof *ids);
+        out->n_context = n_bos + n_first;
+        out->n_tokens = n_bos + n;
     }
-    free(a);
-    free(b);
-    return rc;
+    free(ids);
+    return out->tokens ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for %d tokens", (int)n);
 }
 
 /* Counts the tokens that lie wholly in the head, BOS included. A token may span the border between template
  * and message, and the head alone then has other tokens there; so the common first tokens of both count. */
-static int measure_prefix(wnw_prompt *out, const wnw_model *m, const char *rendered, size_t n_head)
+static int measure_prefix(wnw_prompt *out, const wnw_model *m, size_t n_head)
 {
-    int32_t *head, n;
+    int32_t *head, n, n_at_cut;
     if (n_head == 0)
         return WNW_OK;
-    WNW_TRY(wnw_tokenize(m, rendered, n_head, false, true, &head, &n));
+    WNW_TRY(tokenize_part(&head, &n, &n_at_cut, m, out, 0, n_head, 0));
     const int32_t bos = llama_vocab_bos(llama_model_get_vocab(m->vocab));
     const int32_t n_bos = out->n_context > 0 && out->tokens[0] == bos && !(n > 0 && head[0] == bos) ? 1 : 0;
     int32_t i = 0;
@@ -194,7 +230,7 @@ static int find_head(size_t *n_head, const struct wnw__template *t, const struct
             return rc;
         if (rc == WNW_OK && turn.first < r->first)
             *n_head = turn.first;
-        free(turn.text);
+        wnw__rendered_clear(&turn);
         if (rc == WNW_OK)
             break;
     }
@@ -210,31 +246,43 @@ static int check_system(const struct wnw__template *t, const struct conversation
     if (c->first_turn == 0 || !*system || strstr(r->text, system))
         return WNW_OK;
     const int rc = wnw__render(&shown, t, c->messages, c->n, 0);
-    free(shown.text);
+    wnw__rendered_clear(&shown);
     if (rc == WNW_E_UNSUPPORTED)
         return wnw__fail(rc, "the chat template leaves the system message out; give none, or choose another "
                              "template with --chat NAME");
     return rc;
 }
 
+/* Gives the prompt the rendered text and the bytes that are plain in it. */
+static void take_text(wnw_prompt *out, struct wnw__rendered *r, bool special)
+{
+    out->text = r->text;
+    out->n_text = r->n;
+    out->plain = r->input;
+    out->n_plain = special ? 0 : r->n_input;
+    r->text = NULL;
+    r->input = NULL;
+}
+
 static int build(wnw_prompt *out, const wnw_model *m, const struct wnw__template *t,
-                 const struct conversation *c)
+                 const struct conversation *c, bool special)
 {
     struct wnw__rendered r;
     size_t border = 0, n_head = 0;
+    int32_t n_at_cut;
     WNW_TRY(wnw__render(&r, t, c->messages, c->n, c->n - 1));
     int rc = check_system(t, c, &r);
     if (rc == WNW_OK)
         rc = find_border(&border, t, c, &r);
     if (rc == WNW_OK)
         rc = find_head(&n_head, t, c, &r);
+    take_text(out, &r, special);
     if (rc == WNW_OK)
-        rc = tokenize_pieces(out, m, r.text, border);
+        rc = tokenize_pieces(out, m, border);
     if (rc == WNW_OK)
-        rc = measure_prefix(out, m, r.text, n_head);
-    if (rc == WNW_OK && r.end < r.n)
-        rc = wnw_tokenize(m, r.text + r.end, r.n - r.end, false, true, &out->suffix, &out->n_suffix);
-    free(r.text);
+        rc = measure_prefix(out, m, n_head);
+    if (rc == WNW_OK && r.end < out->n_text)
+        rc = tokenize_part(&out->suffix, &out->n_suffix, &n_at_cut, m, out, r.end, out->n_text, 0);
     return rc;
 }
 
@@ -255,7 +303,7 @@ int wnw_prompt_build(wnw_prompt *out, const wnw_model *m, const wnw_prompt_param
     if (rc == WNW_OK)
         rc = gather(&c, &own);
     if (rc == WNW_OK)
-        rc = build(&prompt, m, &t, &c);
+        rc = build(&prompt, m, &t, &c, own.special);
     if (rc != WNW_OK)
         wnw_prompt_clear(&prompt);
     wnw__sized_give(out, &prompt);
@@ -272,5 +320,7 @@ void wnw_prompt_clear(wnw_prompt *p)
         return;
     free(own.tokens);
     free(own.suffix);
+    free(own.text);
+    free(own.plain);
     wnw__sized_give(p, &empty);
 }

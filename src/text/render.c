@@ -2,6 +2,7 @@
 #include "text/render.h"
 #include "text/llama_calls.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +36,7 @@ int wnw__template_find(struct wnw__template *out, const wnw_model *m, const wnw_
         WNW_TRY(check_name(p->chat));
     out->source = p->chat ? p->chat : p->jinja ? p->jinja : llama_model_chat_template(m->vocab, NULL);
     out->pattern = p->chat || (!p->jinja && !wnw__jinja_available());
+    out->now = p->now;
     if (!out->source)
         return WNW_OK;
     if (out->pattern && !p->chat)
@@ -102,71 +104,174 @@ static int apply_pattern(struct wnw__rendered *out, const char *tmpl, const wnw_
     return WNW_OK;
 }
 
+/* ---- What came from the messages, in the text of a pattern ---- */
+
+/* A pattern writes each message as it is or trimmed. So the messages are rendered once more with a probe in the place of
+ * each content, and the real text must be that one with the contents in the probes' places. The probe is a control
+ * character and the message's number, which no pattern contains. */
+enum { PROBE = 0x1a, PROBE_SIZE = 16 };
+static const char space[] = " \t\r\n\f\v";
+
+/* A content without white space at its ends. */
+struct trimmed {
+    const char *s;
+    size_t n;
+};
+
+static struct trimmed trim(const char *s)
+{
+    s += strspn(s, space);
+    size_t n = strlen(s);
+    while (n > 0 && strchr(space, s[n - 1]))
+        n--;
+    return (struct trimmed){s, n};
+}
+
+static int render_probes(struct wnw__rendered *out, const struct wnw__template *t,
+                         const wnw_chat_message *messages, int32_t n)
+{
+    *out = (struct wnw__rendered){0};
+    wnw_chat_message *other = calloc((size_t)n, sizeof *other);
+    char(*probe)[PROBE_SIZE] = calloc((size_t)n, sizeof *probe);
+    int rc = other && probe ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the prompt");
+    for (int32_t i = 0; rc == WNW_OK && i < n; i++) {
+        snprintf(probe[i], sizeof probe[i], "%c%d%c", PROBE, (int)i, PROBE);
+        /* A pattern may treat an empty message apart. */
+        other[i] = (wnw_chat_message){messages[i].role,
+                                      trim(messages[i].content).n > 0 ? probe[i] : messages[i].content};
+    }
+    if (rc == WNW_OK)
+        rc = apply_pattern(out, t->source, other, n);
+    free(other);
+    free(probe);
+    return rc;
+}
+
+/* Where two texts are compared. */
+struct pair {
+    const char *probes; /* what is left of the text with probes */
+    const char *text;   /* and of the real one */
+};
+
+/* Passes the template's words up to the next probe, or to the end; false where the texts differ. */
+static bool pass_words(struct pair *at)
+{
+    const size_t n = strcspn(at->probes, (const char[]){PROBE, '\0'});
+    if (strncmp(at->probes, at->text, n) != 0 || (!at->probes[n] && at->text[n]))
+        return false;
+    at->probes += n;
+    at->text += n;
+    return true;
+}
+
+/* Passes a content as far as the words after it agree too; *len becomes its length. */
+static bool pass_content(struct pair *at, const char *s, size_t n, size_t *len)
+{
+    struct pair next = {at->probes, at->text + n};
+    if (strncmp(at->text, s, n) != 0 || !pass_words(&next))
+        return false;
+    *len = n;
+    *at = next;
+    return true;
+}
+
+/* Records the contents in out->input, which has room for as many as there are probes. */
+static bool compare(struct wnw__rendered *out, const char *probes, const wnw_chat_message *messages,
+                    int32_t n, int32_t marked)
+{
+    struct pair at = {probes, out->text};
+    bool good = pass_words(&at);
+    while (good && *at.probes == PROBE) {
+        char *end;
+        const long i = strtol(at.probes + 1, &end, 10);
+        if (*end != PROBE || i < 0 || i >= n)
+            return false;
+        const struct trimmed shorter = trim(messages[i].content);
+        const size_t from = (size_t)(at.text - out->text);
+        size_t len = 0;
+        at.probes = end + 1;
+        good = pass_content(&at, messages[i].content, strlen(messages[i].content), &len) ||
+               pass_content(&at, shorter.s, shorter.n, &len);
+        out->input[out->n_input++] = (wnw_bytes){from, from + len};
+        if (i == marked) {
+            out->first = out->found ? out->first : from;
+            out->end = from + len;
+            out->found = true;
+        }
+    }
+    return good && !*at.probes && !*at.text;
+}
+
+static int find_contents(struct wnw__rendered *out, const struct wnw__template *t,
+                         const wnw_chat_message *messages, int32_t n, int32_t marked)
+{
+    struct wnw__rendered probes;
+    WNW_TRY(render_probes(&probes, t, messages, n));
+    size_t n_probe = 0;
+    for (size_t i = 0; i < probes.n; i++)
+        n_probe += probes.text[i] == PROBE;
+    out->input = calloc(n_probe + 1, sizeof *out->input);
+    int rc = out->input ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the prompt");
+    if (rc == WNW_OK && !compare(out, probes.text, messages, n, marked))
+        rc = wnw__fail(WNW_E_UNSUPPORTED,
+                       "the chat template changes the messages so that they are not found in its text; "
+                       "choose another with --chat NAME, or --raw");
+    wnw__rendered_clear(&probes);
+    return rc;
+}
+
+/* ---- All templates ---- */
+
+void wnw__rendered_clear(struct wnw__rendered *r)
+{
+    free(r->text);
+    free(r->input);
+    *r = (struct wnw__rendered){0};
+}
+
+static int without_template(struct wnw__rendered *out, const char *content)
+{
+    out->text = strdup(content);
+    out->input = malloc(sizeof *out->input);
+    if (!out->text || !out->input)
+        return wnw__fail(WNW_E_NOMEM, "no memory for the prompt");
+    out->n = out->end = strlen(content);
+    out->input[0] = (wnw_bytes){0, out->n};
+    out->n_input = 1;
+    out->found = true;
+    return WNW_OK;
+}
+
 static int apply(struct wnw__rendered *out, const struct wnw__template *t, const wnw_chat_message *messages,
                  int32_t n, int32_t marked)
 {
-    if (t->pattern)
-        return apply_pattern(out, t->source, messages, n);
+    if (!t->source)
+        return without_template(out, messages[marked].content);
+    if (t->pattern) {
+        WNW_TRY(apply_pattern(out, t->source, messages, n));
+        return find_contents(out, t, messages, n, marked);
+    }
     const struct wnw__jinja_input in = {.source = t->source,
                                         .bos = t->bos,
                                         .eos = t->eos,
                                         .messages = messages,
                                         .n_messages = n,
-                                        .marked = marked};
+                                        .marked = marked,
+                                        .now = t->now};
     return wnw__jinja_render(out, &in);
-}
-
-/* Finds the content by rendering a probe in its place and comparing the text around it. The probe is a text
- * that no template contains, whereas a real content may repeat words of the template. */
-static int find_by_probe(struct wnw__rendered *r, const struct wnw__template *t,
-                         const wnw_chat_message *messages, int32_t n, int32_t marked)
-{
-    static const char probe[] = "\x1a"; /* a control character */
-    struct wnw__rendered seen = {0};
-    wnw_chat_message *other = calloc((size_t)n + 1, sizeof *other);
-    if (!other)
-        return wnw__fail(WNW_E_NOMEM, "no memory for the prompt");
-    memcpy(other, messages, (size_t)n * sizeof *other);
-    other[marked].content = probe;
-    const int rc = apply(&seen, t, other, n, -1);
-    free(other);
-    if (rc != WNW_OK)
-        return rc;
-    const char *at = strstr(seen.text, probe);
-    if (at) {
-        const size_t before = (size_t)(at - seen.text), behind = seen.n - before - 1;
-        r->found = before + behind <= r->n && memcmp(r->text, seen.text, before) == 0 &&
-                   memcmp(r->text + r->n - behind, at + 1, behind) == 0;
-        r->first = before;
-        r->end = r->n - behind;
-    }
-    free(seen.text);
-    return WNW_OK;
 }
 
 int wnw__render(struct wnw__rendered *out, const struct wnw__template *t, const wnw_chat_message *messages,
                 int32_t n, int32_t marked)
 {
     *out = (struct wnw__rendered){0};
-    if (!t->source) {
-        const size_t len = strlen(messages[marked].content);
-        char *copy = strdup(messages[marked].content);
-        if (!copy)
-            return wnw__fail(WNW_E_NOMEM, "no memory for the prompt");
-        *out = (struct wnw__rendered){.text = copy, .n = len, .end = len, .found = true};
-        return WNW_OK;
-    }
     int rc = apply(out, t, messages, n, marked);
-    if (rc == WNW_OK && !out->found)
-        rc = find_by_probe(out, t, messages, n, marked);
     if (rc == WNW_OK && !out->found)
         rc = wnw__fail(WNW_E_UNSUPPORTED,
                        "the chat template does not write the message of role '%.40s' as it is; "
                        "choose another with --chat NAME, or --raw",
                        messages[marked].role);
-    if (rc != WNW_OK) {
-        free(out->text);
-        *out = (struct wnw__rendered){0};
-    }
+    if (rc != WNW_OK)
+        wnw__rendered_clear(out);
     return rc;
 }
