@@ -16,20 +16,27 @@ static const struct app_option model_options[] = {
      "choice",
      AT(kv_tail), 0, 1048576, "0, or 32 to 1048576"},
     {"attn", 0, APP_TEXT, "KIND", "own", NULL,
-     "attention: own (our kernels), f32 (the same without bf16 and bytes) or ggml (standard operations)", AT(attn), 0,
-     0, NULL},
+     "attention: own (our kernels), f32 (the same without bf16 and bytes) or ggml (standard operations)",
+     AT(attn), 0, 0, NULL},
 };
 APP_GROUP(app_group_model, "Model", model_options);
 
 static const struct app_option input_options[] = {
-    {"file", 'f', APP_TEXT, "DOC", NULL, "none", "document, UTF-8 text", AT(file), 0, 0, NULL},
+    {"file", 'f', APP_TEXTS, "DOC", NULL, "none",
+     "document, UTF-8 text; - is standard input; several -f are joined in this order, with blank lines "
+     "between",
+     AT(documents), 0, 0, NULL},
     {"tokens", 0, APP_TEXT, "FILE", NULL, "none",
      "token ids, whitespace separated, fed exactly as given (instead of -f and -p)", AT(tokens), 0, 0, NULL},
-    {"prompt", 'p', APP_PROSE, "QUESTION", NULL, "none", "question, put after the document", AT(question), 0,
+    {"prompt", 'p', APP_TEXT, "QUESTION", NULL, "none", "question, put after the document", AT(question), 0,
      0, NULL},
-    {"system", 0, APP_PROSE, "TEXT", NULL, "the template's own", "system message", AT(system), 0, 0, NULL},
+    {"system", 0, APP_TEXT, "TEXT", NULL, "the template's own", "system message", AT(system), 0, 0, NULL},
     {"raw", 0, APP_FLAG, NULL, NULL, "off",
      "no chat template: BOS where the vocabulary adds one, then the text", AT(raw), 0, 0, NULL},
+    {"special", 0, APP_FLAG, NULL, NULL, "off",
+     "parse control tokens such as <|im_end|> in documents, question and system message (default: they are "
+     "plain text there)",
+     AT(special), 0, 0, NULL},
     {"chat", 0, APP_TEXT, "NAME", NULL, "the model's", "one of libllama's chat templates, e.g. chatml",
      AT(chat), 0, 0, NULL},
     {"context-only", 0, APP_FLAG, NULL, NULL, "off",

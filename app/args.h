@@ -14,10 +14,11 @@ struct app_args {
     char *policy, *kv_type, *evict, *evict_every, *profile, *attn;
     char *mask_heads, *mask_phase;
     char *out;
+    struct app_list documents;
     int64_t budget, kv_bytes, kv_tail;
     int64_t n, seed, threads;
     double ratio;
-    bool context_only, raw, json, help;
+    bool context_only, raw, special, json, help;
     char **rest; /* what is left after the options, NULL-terminated, owned */
     int n_rest;
 };

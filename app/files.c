@@ -3,7 +3,7 @@
 #include "app/files.h"
 
 #include "app/console.h"
-#include "app/text.h"
+#include "app/document.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -41,52 +41,72 @@ int app_open_input(FILE **out, const char *path)
 }
 
 /* Says that a text is longer than the tokenizer takes in one call. */
-static int text_too_long(const char *path)
+static int text_too_long(const char *name)
 {
-    return app_fail(APP_BAD_INPUT, "'%s' is too long: a text has at most %d bytes", path, APP_MAX_TEXT);
+    return app_fail(APP_BAD_INPUT, "%s is too long: a text has at most %d bytes", name, APP_MAX_TEXT);
+}
+
+/* Reads all of an open file. */
+static int read_all(struct app_text *text, FILE *f, const char *name)
+{
+    struct stat st;
+    char block[65536];
+    size_t got;
+    int rc = APP_OK;
+    if (fstat(fileno(f), &st) != 0)
+        st = (struct stat){0};
+    if (S_ISREG(st.st_mode) && st.st_size > APP_MAX_TEXT)
+        rc = text_too_long(name);
+    else if (S_ISREG(st.st_mode) && !app_text_reserve(text, (size_t)st.st_size))
+        rc = app_fail(APP_FAILED, "out of memory for %s", name);
+    while (rc == APP_OK && (got = fread(block, 1, sizeof block, f)) > 0) {
+        if (text->len + got > APP_MAX_TEXT)
+            rc = text_too_long(name);
+        else if (!app_text_add(text, block, got))
+            rc = app_fail(APP_FAILED, "out of memory for %s", name);
+        else if (memchr(block, 0, got))
+            break; /* it is refused, and a device may have no end */
+    }
+    if (rc == APP_OK && ferror(f))
+        rc = app_fail(APP_FAILED, "reading %s failed: %s", name, strerror(errno));
+    return rc;
+}
+
+int app_read_text(struct app_text *text, const char *path, struct app_text *remarks)
+{
+    const bool from_stdin = strcmp(path, "-") == 0;
+    char name[300];
+    FILE *f = stdin;
+    int rc = from_stdin ? APP_OK : app_open_input(&f, path);
+    *text = (struct app_text){0};
+    if (rc != APP_OK)
+        return rc;
+    snprintf(name, sizeof name, from_stdin ? "standard input" : "'%.290s'", path);
+    rc = read_all(text, f, name);
+    if (!from_stdin)
+        fclose(f);
+    if (rc == APP_OK && text->len > 0)
+        rc = app_text_clean(text, name, remarks);
+    if (rc == APP_OK && text->len == 0)
+        rc = app_fail(APP_BAD_INPUT, "%s is empty; %s", name,
+                      from_stdin ? "give it a text" : "name a file with text");
+    if (rc != APP_OK) {
+        free(text->s);
+        *text = (struct app_text){0};
+    }
+    return rc;
 }
 
 int app_read_file(char **data, size_t *len, const char *path)
 {
-    struct app_text text = {0};
-    struct stat st;
-    char block[65536];
-    FILE *f;
-    size_t got;
-    *data = NULL;
-    *len = 0;
-    int rc = app_open_input(&f, path);
-    if (rc != APP_OK)
-        return rc;
-    if (fstat(fileno(f), &st) != 0)
-        st = (struct stat){0};
-    if (S_ISREG(st.st_mode) && st.st_size > APP_MAX_TEXT)
-        rc = text_too_long(path);
-    else if (S_ISREG(st.st_mode) && !app_text_reserve(&text, (size_t)st.st_size))
-        rc = app_fail(APP_FAILED, "out of memory for '%s'", path);
-    while (rc == APP_OK && (got = fread(block, 1, sizeof block, f)) > 0) {
-        if (memchr(block, 0, got))
-            rc = app_fail(APP_BAD_INPUT, "'%s' has a NUL byte and is not text; convert it to UTF-8", path);
-        else if (text.len + got > APP_MAX_TEXT)
-            rc = text_too_long(path);
-        else if (!app_text_add(&text, block, got))
-            rc = app_fail(APP_FAILED, "out of memory for '%s'", path);
-    }
-    if (rc == APP_OK && ferror(f))
-        rc = app_fail(APP_FAILED, "reading '%s' failed: %s", path, strerror(errno));
-    if (rc == APP_OK && text.len == 0)
-        rc = app_fail(APP_BAD_INPUT, "'%s' is empty; name a file with text", path);
-    /* libllama ends the process at bytes that are not valid UTF-8. */
-    if (rc == APP_OK && !app_text_repair(&text))
-        rc = app_fail(APP_FAILED, "out of memory for '%s'", path);
-    fclose(f);
-    if (rc != APP_OK) {
-        free(text.s);
-        return rc;
-    }
+    struct app_text text, remarks = {0};
+    const int rc = app_read_text(&text, path, &remarks);
+    if (rc == APP_OK)
+        app_note_lines("warning: ", remarks.s);
+    free(remarks.s);
     *data = text.s;
     *len = text.len;
-    return APP_OK;
+    return rc;
 }
 
 static int is_text_file(const struct dirent *e)

@@ -3,6 +3,8 @@
 #ifndef WNW_APP_FILES_H
 #define WNW_APP_FILES_H
 
+#include "app/text.h"
+
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,8 +15,10 @@ enum { APP_MAX_TEXT = INT32_MAX / 2, APP_MAX_IDS = 1 << 28 };
 char *app_in_folder(const char *folder, const char *name);
 /* Opens a text for reading and refuses a directory. Returns an exit code, like the other functions here. */
 int app_open_input(FILE **out, const char *path);
-/* Reads a whole file into *data (NUL-terminated; the caller frees it). Refuses empty files and NUL bytes;
- * bytes that are not UTF-8 become U+FFFD. */
+/* Reads a whole file, or standard input where path is "-", and cleans it (app_text_clean). Refuses an empty text. The caller
+ * frees text->s. */
+int app_read_text(struct app_text *text, const char *path, struct app_text *remarks);
+/* The same into *data (NUL-terminated; the caller frees it), with the remark printed. */
 int app_read_file(char **data, size_t *len, const char *path);
 /* The paths of the files NAME.txt in a folder, sorted by name; refuses a folder without any. *paths, [*n], is
  * released with app_free_paths. */

@@ -2,6 +2,7 @@
 #include "app/job.h"
 #include "winnow_method.h"
 
+#include "app/document.h"
 #include "app/files.h"
 #include "app/models.h"
 #include "app/process.h"
@@ -126,25 +127,30 @@ static int check_policy(struct app_job *job)
 static int check_prompt(struct app_job *job)
 {
     const struct app_args *args = job->args;
-    const bool question = args->question && *args->question;
-    if (args->tokens && (args->file || args->question))
+    const bool question = args->question && *args->question, document = args->documents.n > 0;
+    if (args->tokens && (document || args->question))
         return app_fail(APP_BAD_INPUT, "--tokens is the whole prompt; leave out -f and -p");
-    if (args->tokens && (args->chat || args->system))
+    if (args->tokens && (args->chat || args->system || args->special))
         return app_fail(APP_BAD_INPUT, "--tokens are fed as they are; leave out %s",
-                        args->chat ? "--chat" : "--system");
+                        args->chat     ? "--chat"
+                        : args->system ? "--system"
+                                       : "--special");
     if (args->raw && args->chat)
         return app_fail(APP_BAD_INPUT, "--raw and --chat exclude each other; give one of them");
     if (args->raw && args->system)
         return app_fail(APP_BAD_INPUT, "--raw has no place for a --system message; put it into the document");
-    if (!args->tokens && !args->file && !question)
+    if (!args->tokens && !document && !question)
         return app_fail(APP_BAD_INPUT, "no input; give a document with -f, a question with -p, or --tokens");
-    if (args->context_only && !args->file && !args->tokens)
+    if (args->context_only && !document && !args->tokens)
         return app_fail(APP_BAD_INPUT, "--context-only compresses a document; give one with -f");
     if (args->tokens)
         return app_read_tokens(&job->file_tokens, &job->n_file_tokens, args->tokens);
-    if (args->file)
-        return app_read_file(&job->document, &job->n_document, args->file);
-    return APP_OK;
+    int rc = app_argument_clean(&job->question, args->question, "the question (-p)", &job->remarks);
+    if (rc == APP_OK)
+        rc = app_argument_clean(&job->system, args->system, "the system message (--system)", &job->remarks);
+    return rc == APP_OK
+               ? app_documents_read(&job->document, &job->n_document, &args->documents, &job->remarks)
+               : rc;
 }
 
 static int check_types(struct app_job *job)
@@ -170,7 +176,8 @@ int app_job_check(struct app_job *job, const struct app_args *args)
         (rc = check_prompt(job)) != APP_OK)
         return rc;
     rc = app_model_path(&job->model_path, args->model);
-    app_inputs_add(&job->inputs, args->file);
+    for (int i = 0; i < args->documents.n; i++)
+        app_inputs_add(&job->inputs, args->documents.s[i]);
     app_inputs_add(&job->inputs, args->tokens);
     app_inputs_add(&job->inputs, args->profile);
     app_inputs_add(&job->inputs, job->model_path);
@@ -246,8 +253,9 @@ int app_job_prompt(struct app_job *job)
         if (rc != APP_OK)
             return rc;
         const wnw_prompt_params params = {WNW_INIT(wnw_prompt_params), .document = job->document,
-                                          .question = args->question,  .system = args->system,
-                                          .chat = args->chat,          .raw = args->raw};
+                                          .question = job->question,   .system = job->system,
+                                          .chat = args->chat,          .raw = args->raw,
+                                          .special = args->special};
         wnw_set_log(app_note_warning, &job->remarks);
         const int status = wnw_prompt_build(&job->prompt, job->model, &params);
         wnw_set_log(NULL, NULL);
@@ -315,7 +323,7 @@ static int check_question(const struct app_job *job)
     if (!(needs.flags & WNW_NEED_SECOND_PASS) ||
         (needs.second_pass != WNW_PASS_TASK && needs.second_pass != WNW_PASS_BOTH))
         return APP_OK;
-    if (job->n_tokens == job->n_context || !job->args->question || !*job->args->question)
+    if (job->n_tokens == job->n_context || !job->question || !*job->question)
         return app_fail(APP_BAD_INPUT, "the policy judges the prompt by its question; give one with -p");
     return APP_OK;
 }
@@ -434,6 +442,8 @@ void app_job_close(struct app_job *job)
     wnw_policy_free(job->policy);
     free(job->file_tokens);
     free(job->document);
+    free(job->question);
+    free(job->system);
     free(job->model_path);
     *job = (struct app_job){0};
 }

@@ -14,8 +14,9 @@ struct app_job {
     const struct app_args *args;
     char *model_path;
     struct app_inputs inputs; /* document, model, profile, ... */
-    char *document;           /* NULL = none */
+    char *document;           /* the documents joined; NULL = none */
     size_t n_document;        /* bytes */
+    char *question, *system;  /* NULL = none */
     wnw_policy *policy;
     wnw_size size;
     wnw_run run; /* what the session is told: policy, size, when to compress, prompt */
@@ -35,7 +36,7 @@ struct app_job {
     int32_t n_tokens;
     int32_t n_context;       /* tokens of the first piece */
     wnw_profile *profile;    /* NULL = none */
-    struct app_text remarks; /* of the library on profile and prompt, one per line */
+    struct app_text remarks; /* on texts, and of the library on profile and prompt, one per line */
     wnw_session *session;
     struct app_progress progress;
 

@@ -31,12 +31,28 @@ static bool in_range(const struct app_option *o, double v)
     return v >= o->min && v <= o->max;
 }
 
-static bool repair(char **s)
+static void clear_list(struct app_list *list)
 {
-    struct app_text text = {.s = *s, .len = strlen(*s), .cap = strlen(*s) + 1};
-    const bool done = app_text_repair(&text);
-    *s = text.s;
-    return done;
+    for (int i = 0; i < list->n; i++)
+        free(list->s[i]);
+    free(list->s);
+    *list = (struct app_list){0};
+}
+
+/* Adds one value to a list that ends with NULL. */
+static int store_more(struct app_list *list, const char *text)
+{
+    char **more = realloc(list->s, ((size_t)list->n + 2) * sizeof *more);
+    char *copy = strdup(text);
+    if (more)
+        list->s = more;
+    if (!more || !copy) {
+        free(copy);
+        return app_fail(APP_FAILED, "out of memory");
+    }
+    list->s[list->n++] = copy;
+    list->s[list->n] = NULL;
+    return APP_OK;
 }
 
 /* Stores one value. NULL text = the option is not given and has no default. */
@@ -50,13 +66,12 @@ static int store(struct app_args *args, const struct app_option *o, const char *
     case APP_FLAG:
         *(bool *)target(args, o) = text != NULL;
         return APP_OK;
-    case APP_TEXT:
-    case APP_PROSE: {
+    case APP_TEXTS:
+        return text ? store_more(target(args, o), text) : APP_OK;
+    case APP_TEXT: {
         char *copy = text ? strdup(text) : NULL;
-        if (text && (!copy || (o->type == APP_PROSE && !repair(&copy)))) {
-            free(copy);
+        if (text && !copy)
             return app_fail(APP_FAILED, "out of memory");
-        }
         free(*(char **)target(args, o));
         *(char **)target(args, o) = copy;
         return APP_OK;
@@ -187,8 +202,9 @@ bool app_option_is_default(const struct app_args *args, const struct app_option 
     switch (o->type) {
     case APP_FLAG:
         return *(const bool *)at == (o->def != NULL);
-    case APP_TEXT:
-    case APP_PROSE: {
+    case APP_TEXTS:
+        return ((const struct app_list *)at)->n == 0;
+    case APP_TEXT: {
         const char *text = *(char *const *)at;
         return text && o->def ? strcmp(text, o->def) == 0 : !text && !o->def;
     }
@@ -210,8 +226,10 @@ void app_args_clear(struct app_args *args, const struct app_command *cmd)
     const struct app_option *list[MAX_OPTIONS];
     const int n = collect(list, cmd);
     for (int i = 0; i < n; i++) {
-        if (list[i]->type == APP_TEXT || list[i]->type == APP_PROSE)
+        if (list[i]->type == APP_TEXT)
             free(*(char **)target(args, list[i]));
+        else if (list[i]->type == APP_TEXTS)
+            clear_list(target(args, list[i]));
     }
     for (int i = 0; i < args->n_rest; i++)
         free(args->rest[i]);

@@ -15,10 +15,16 @@ struct app_args;
 enum app_type {
     APP_FLAG,
     APP_TEXT,
-    APP_PROSE, /* text for the model: bytes that are not UTF-8 become U+FFFD */
+    APP_TEXTS, /* may be given several times; the target is a struct app_list */
     APP_INT,
     APP_REAL,
     APP_BYTES
+};
+
+/* The values of an option that was given several times, in this order. */
+struct app_list {
+    char **s; /* [n], NULL-terminated, owned; NULL = none */
+    int n;
 };
 
 /* One option: drives parsing, range errors and --help. */

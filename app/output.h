@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 /* The files a command reads, told apart by device and inode: no output may take the place of one. */
-enum { APP_MAX_INPUTS = 16 };
+enum { APP_MAX_INPUTS = 1024 };
 struct app_inputs {
     struct {
         dev_t dev;

@@ -85,11 +85,15 @@ static size_t scan_sequence(const char *s, size_t len, bool *whole)
     return n;
 }
 
-bool app_text_add_utf8(struct app_text *t, const char *s, size_t len)
+/* Adds s and counts the invalid sequences; *first becomes the place of the first one. */
+static bool add_counted(struct app_text *t, const char *s, size_t len, size_t *n_bad, size_t *first)
 {
+    *n_bad = *first = 0;
     for (size_t i = 0; i < len;) {
         bool whole;
         const size_t n = scan_sequence(s + i, len - i, &whole);
+        if (!whole && (*n_bad)++ == 0)
+            *first = i;
         if (!(whole ? app_text_add(t, s + i, n) : app_text_add(t, "\xef\xbf\xbd", 3)))
             return false;
         i += n > 0 ? n : 1;
@@ -97,11 +101,18 @@ bool app_text_add_utf8(struct app_text *t, const char *s, size_t len)
     return true;
 }
 
-bool app_text_repair(struct app_text *t)
+bool app_text_add_utf8(struct app_text *t, const char *s, size_t len)
+{
+    size_t n_bad, first;
+    return add_counted(t, s, len, &n_bad, &first);
+}
+
+bool app_text_repair_counted(struct app_text *t, size_t *n_bad, size_t *first)
 {
     struct app_text fixed = {0};
     size_t good = 0;
     bool whole = true;
+    *n_bad = *first = 0;
     while (good < t->len) {
         const size_t n = scan_sequence(t->s + good, t->len - good, &whole);
         if (!whole)
@@ -110,13 +121,20 @@ bool app_text_repair(struct app_text *t)
     }
     if (good == t->len)
         return true;
-    if (!app_text_add(&fixed, t->s, good) || !app_text_add_utf8(&fixed, t->s + good, t->len - good)) {
+    if (!app_text_add(&fixed, t->s, good) || !add_counted(&fixed, t->s + good, t->len - good, n_bad, first)) {
         free(fixed.s);
         return false;
     }
+    *first += good;
     free(t->s);
     *t = fixed;
     return true;
+}
+
+bool app_text_repair(struct app_text *t)
+{
+    size_t n_bad, first;
+    return app_text_repair_counted(t, &n_bad, &first);
 }
 
 void app_note_warning(wnw_log_level level, const char *text, void *user)

@@ -24,6 +24,8 @@ bool app_text_reserve(struct app_text *t, size_t len);
 bool app_text_add_utf8(struct app_text *t, const char *s, size_t len);
 /* Does the same to the whole of t in place. */
 bool app_text_repair(struct app_text *t);
+/* And counts them; *first becomes the byte at which the first one was. */
+bool app_text_repair_counted(struct app_text *t, size_t *n_bad, size_t *first);
 /* Length of s without an incomplete UTF-8 sequence at its end. */
 size_t app_utf8_whole(const char *s, size_t len);
 

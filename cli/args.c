@@ -33,8 +33,12 @@ static const struct app_option tokens_options[] = {
 APP_GROUP(cli_group_tokens, "Output", tokens_options);
 
 static const struct app_option ppl_options[] = {
-    {"file", 'f', APP_TEXT, "TEXT", NULL, "none", "text to score, BOS is added where the vocabulary does",
-     AT(app.file), 0, 0, NULL},
+    {"file", 'f', APP_TEXTS, "TEXT", NULL, "none",
+     "text to score, BOS is added where the vocabulary does; - is standard input; several -f are joined with "
+     "blank lines between",
+     AT(app.documents), 0, 0, NULL},
+    {"special", 0, APP_FLAG, NULL, NULL, "off",
+     "parse control tokens in the text (default: they are plain text)", AT(app.special), 0, 0, NULL},
     {"tokens", 0, APP_TEXT, "FILE", NULL, "none", "token ids to score (instead of -f)", AT(app.tokens), 0, 0,
      NULL},
     {NULL, 'n', APP_INT, "N", NULL, "all that fit", "tokens of the text to read at most", AT(app.n), 2,

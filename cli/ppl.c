@@ -59,7 +59,8 @@ static int read_text(struct app_job *job, int32_t *n_text)
     if (job->document) {
         int32_t *tokens;
         len = bytes_to_read(job);
-        const int status = wnw_tokenize(job->model, job->document, len, true, false, &tokens, &n);
+        const int status =
+            wnw_tokenize(job->model, job->document, len, true, job->args->special, &tokens, &n);
         if (status != WNW_OK)
             return app_fail_status(status);
         job->prompt = (wnw_prompt){WNW_INIT(wnw_prompt), .tokens = tokens, .n_tokens = n, .n_context = n};

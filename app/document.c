@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+#include "app/document.h"
+
+#include "app/console.h"
+#include "app/files.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool begins(const struct app_text *t, const char *bytes, size_t n)
+{
+    return t->len >= n && memcmp(t->s, bytes, n) == 0;
+}
+
+int app_text_clean(struct app_text *t, const char *name, struct app_text *remarks)
+{
+    static const char mark[] = "\xef\xbb\xbf";
+    size_t n_bad, first_bad;
+    if (begins(t, "\xff\xfe", 2) || begins(t, "\xfe\xff", 2))
+        return app_fail(APP_BAD_INPUT, "%s is text in UTF-16 or UTF-32; convert it to UTF-8", name);
+    const char *nul = memchr(t->s, 0, t->len);
+    if (nul)
+        return app_fail(APP_BAD_INPUT, "%s has a NUL byte (at byte %zu) and is not text; convert it to UTF-8",
+                        name, (size_t)(nul - t->s));
+    const bool marked = begins(t, mark, strlen(mark));
+    if (marked) {
+        t->len -= strlen(mark);
+        memmove(t->s, t->s + strlen(mark), t->len + 1);
+    }
+    if (!app_text_repair_counted(t, &n_bad, &first_bad) ||
+        (n_bad > 0 &&
+         !app_text_put(remarks,
+                       "%s%s has %zu sequence%s that %s not UTF-8, the first at byte %zu; read as U+FFFD",
+                       remarks->len > 0 ? "\n" : "", name, n_bad, n_bad == 1 ? "" : "s",
+                       n_bad == 1 ? "is" : "are", first_bad + (marked ? strlen(mark) : 0))))
+        return app_fail(APP_FAILED, "out of memory for %s", name);
+    return APP_OK;
+}
+
+int app_documents_read(char **text, size_t *len, const struct app_list *paths, struct app_text *remarks)
+{
+    struct app_text all = {0};
+    int rc = APP_OK, n_stdin = 0;
+    *text = NULL;
+    *len = 0;
+    if (paths->n > APP_MAX_DOCUMENTS)
+        return app_fail(APP_BAD_INPUT, "%d documents with -f; give at most %d", paths->n, APP_MAX_DOCUMENTS);
+    for (int i = 0; i < paths->n; i++)
+        n_stdin += strcmp(paths->s[i], "-") == 0;
+    if (n_stdin > 1)
+        return app_fail(APP_BAD_INPUT, "-f - is given %d times; standard input can be read once", n_stdin);
+    for (int i = 0; rc == APP_OK && i < paths->n; i++) {
+        struct app_text one = {0};
+        rc = app_read_text(&one, paths->s[i], remarks);
+        if (rc == APP_OK && all.len + one.len > APP_MAX_TEXT)
+            rc = app_fail(APP_BAD_INPUT, "the documents together are too long: a text has at most %d bytes",
+                          APP_MAX_TEXT);
+        if (rc == APP_OK &&
+            ((i > 0 && !app_text_add(&all, "\n\n", 2)) || !app_text_add(&all, one.s, one.len)))
+            rc = app_fail(APP_FAILED, "out of memory for the documents");
+        free(one.s);
+    }
+    if (rc != APP_OK) {
+        free(all.s);
+        return rc;
+    }
+    *text = all.s;
+    *len = all.len;
+    return APP_OK;
+}
+
+int app_argument_clean(char **copy, const char *text, const char *name, struct app_text *remarks)
+{
+    struct app_text own = {0};
+    *copy = NULL;
+    if (!text)
+        return APP_OK;
+    const int rc = app_text_add(&own, text, strlen(text))
+                       ? app_text_clean(&own, name, remarks)
+                       : app_fail(APP_FAILED, "out of memory for %s", name);
+    if (rc != APP_OK) {
+        free(own.s);
+        return rc;
+    }
+    *copy = own.s;
+    return APP_OK;
+}
