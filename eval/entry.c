@@ -52,8 +52,7 @@ static int read_gold(struct eval_gold *g, const struct eval_machine *m, const st
                      const struct eval_turn *turn)
 {
     const int rc = eval_history_gold(&g->text, chat, turn);
-    return rc == APP_OK ? m->tokenizer->encode(m->tokenizer, g->text.s, g->text.len, false, &g->ids, &g->n)
-                        : rc;
+    return rc == APP_OK ? m->tokenizer->encode(m->tokenizer, g->text.s, g->text.len, &g->ids, &g->n) : rc;
 }
 
 /* Finds where answers begin, and how far the last of them may reach. */

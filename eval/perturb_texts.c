@@ -53,7 +53,7 @@ static int add_prose(struct eval_texts *t, const struct eval_tokenizer *tokenize
         free(ids);
         ids = NULL;
         if (rc == APP_OK)
-            rc = tokenizer->encode(tokenizer, text.s, text.len, false, &ids, &n);
+            rc = tokenizer->encode(tokenizer, text.s, text.len, &ids, &n);
     }
     if (rc == APP_OK)
         rc = add_text(t, tokenizer, ids, false);
@@ -70,7 +70,7 @@ static int read_file(struct eval_texts *t, const struct eval_tokenizer *tokenize
     int rc = path ? app_read_file(&text, &len, path) : APP_OK;
     if (rc == APP_OK && path) {
         snprintf(t->hash, sizeof t->hash, "%016llx", (unsigned long long)eval_fnv(text, len));
-        rc = tokenizer->encode(tokenizer, text, len, false, ids, n);
+        rc = tokenizer->encode(tokenizer, text, len, ids, n);
     }
     if (rc == APP_OK && path && *n < t->n_tokens)
         rc = app_fail(APP_BAD_INPUT,

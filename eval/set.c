@@ -158,7 +158,7 @@ static int fit_prompt(struct eval_sample *s, const struct eval_set_reader *r)
 {
     struct beside b = {0};
     int32_t *ids = NULL, n = 0;
-    int rc = r->tokenizer->encode(r->tokenizer, s->context.s, s->context.len, false, &ids, &n);
+    int rc = r->tokenizer->encode(r->tokenizer, s->context.s, s->context.len, &ids, &n);
     for (int32_t i = 0; rc == APP_OK && i < s->n_turns; i++)
         rc = count_turn(&b, s, r, i);
     const int32_t keep = most_context(s, r, &b);

@@ -88,7 +88,7 @@ static int haystack_ids(int32_t **ids, int32_t *n_ids, struct eval_world *w, int
         int rc = eval_haystack_reserve(&w->haystack, n_words);
         if (rc == APP_OK)
             rc = w->tokenizer->encode(w->tokenizer, w->haystack.text.s,
-                                      eval_haystack_length(&w->haystack, n_words), false, ids, n_ids);
+                                      eval_haystack_length(&w->haystack, n_words), ids, n_ids);
         if (rc != APP_OK)
             return rc;
     }

@@ -9,13 +9,10 @@
 
 /* ---- The model's tokenizer ---- */
 
-static int encode(const struct eval_tokenizer *t, const char *text, size_t len, bool special, int32_t **ids,
-                  int32_t *n)
+/* Takes over ids of the library. */
+static int take_ids(int32_t **ids, int32_t *n, int status, int32_t *own)
 {
-    int32_t *own;
     *ids = NULL;
-    *n = 0;
-    const int status = wnw_tokenize(t->model, text, len, false, special, &own, n);
     if (status != WNW_OK)
         return app_fail_status(status);
     *ids = malloc(((size_t)*n + 1) * sizeof **ids);
@@ -23,6 +20,22 @@ static int encode(const struct eval_tokenizer *t, const char *text, size_t len, 
         memcpy(*ids, own, (size_t)*n * sizeof **ids);
     wnw_free(own);
     return *ids ? APP_OK : app_fail(APP_FAILED, "out of memory for tokens");
+}
+
+static int encode(const struct eval_tokenizer *t, const char *text, size_t len, int32_t **ids, int32_t *n)
+{
+    int32_t *own;
+    const int status = wnw_tokenize(t->model, text, len, false, false, &own, n);
+    return take_ids(ids, n, status, own);
+}
+
+static int encode_marked(const struct eval_tokenizer *t, const struct eval_marked *text, int32_t **ids,
+                         int32_t *n)
+{
+    int32_t *own;
+    const int status = wnw_tokenize_marked(t->model, text->text.s, text->text.len, text->plain, text->n_plain,
+                                           text->follows ? &text->before : NULL, &own, n);
+    return take_ids(ids, n, status, own);
 }
 
 static int decode(const struct eval_tokenizer *t, const int32_t *ids, int32_t n, char **text)
@@ -34,17 +47,6 @@ static int decode(const struct eval_tokenizer *t, const int32_t *ids, int32_t n,
     *text = strdup(own);
     wnw_free(own);
     return *text ? APP_OK : app_fail(APP_FAILED, "out of memory for a text");
-}
-
-/* A token is a control token if its text is not part of the plain text. */
-static bool is_control(const struct eval_tokenizer *t, int32_t id)
-{
-    char *piece = NULL, *text = NULL;
-    const bool control = wnw_token_piece(t->model, id, &piece) == WNW_OK &&
-                         wnw_detokenize(t->model, &id, 1, &text) == WNW_OK && *piece && !*text;
-    wnw_free(piece);
-    wnw_free(text);
-    return control;
 }
 
 static bool adds_bos(const wnw_model *m)
@@ -60,14 +62,17 @@ static bool adds_bos(const wnw_model *m)
 
 struct eval_tokenizer eval_tokenizer_of(const wnw_model *m)
 {
-    return (struct eval_tokenizer){
-        .encode = encode, .decode = decode, .is_control = is_control, .model = m, .adds_bos = adds_bos(m)};
+    return (struct eval_tokenizer){.encode = encode,
+                                   .encode_marked = encode_marked,
+                                   .decode = decode,
+                                   .model = m,
+                                   .adds_bos = adds_bos(m)};
 }
 
 int eval_count_tokens(int32_t *n, const struct eval_tokenizer *t, const char *text, size_t len)
 {
     int32_t *ids;
-    const int rc = t->encode(t, text, len, false, &ids, n);
+    const int rc = t->encode(t, text, len, &ids, n);
     free(ids);
     return rc;
 }

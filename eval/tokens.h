@@ -6,25 +6,37 @@
 #include "eval/sample.h"
 #include "winnow.h"
 
+/* A text of a template and of data. */
+struct eval_marked {
+    struct app_text text;
+    wnw_bytes *plain; /* [n_plain], owned: where the data is */
+    int32_t n_plain, cap;
+    bool follows; /* it goes on after the token `before`; else it begins a sequence */
+    int32_t before;
+};
+
 /* A tokenizer. encode and decode return exit codes and print their own messages. */
 struct eval_tokenizer {
-    /* Ids of text[len], which the caller frees. special: text such as "<|im_end|>" becomes its control
-     * token. */
-    int (*encode)(const struct eval_tokenizer *t, const char *text, size_t len, bool special, int32_t **ids,
-                  int32_t *n);
+    /* Ids of text[len], plain text that begins a sequence. The caller frees them. */
+    int (*encode)(const struct eval_tokenizer *t, const char *text, size_t len, int32_t **ids, int32_t *n);
+    /* The same for a text in which the template's control tokens are recognised and data is plain, as in
+     * wnw_tokenize_marked. NULL = there are no control tokens. */
+    int (*encode_marked)(const struct eval_tokenizer *t, const struct eval_marked *text, int32_t **ids,
+                         int32_t *n);
     /* Text of ids[n], which the caller frees. */
     int (*decode)(const struct eval_tokenizer *t, const int32_t *ids, int32_t n, char **text);
-    bool (*is_control)(const struct eval_tokenizer *t, int32_t id);
     const wnw_model *model; /* NULL for tokenizers of tests */
     bool adds_bos;          /* plain texts begin with a BOS */
 };
 struct eval_tokenizer eval_tokenizer_of(const wnw_model *m);
 
-/* What a chat puts around the user's text; empty strings for plain text. */
+/* What a chat puts around the user's text; empty strings for plain text. It is cut out of a prompt that the library
+ * built, and tokenised as the library does it, so that run reads the same tokens. */
 struct eval_chat {
     char *head, *tail; /* owned */
     char *between;     /* what stands between an answer and the next question, owned; NULL = not possible */
     bool raw;          /* plain text, which begins with a BOS if the vocabulary asks for one */
+    int32_t bos;       /* token that stands before the head and is not in its text; -1 = none */
     bool prefix_first; /* the beginning of the answer stands before the tail, in the user's turn */
     int32_t n_prefix;  /* tokens that the template writes before the user's text */
     int32_t *suffix;   /* [n_suffix] the tail's tokens, owned; 0 for plain text */

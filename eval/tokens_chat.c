@@ -12,24 +12,6 @@ static const char sentinel[] = "########################################";
 /* Stand for an earlier question and its answer. */
 static const char first_text[] = "&&&&&&&&&&&&&&&&&&&&", answer_text[] = "@@@@@@@@@@@@@@@@@@@@";
 
-/* The whole text of a prompt, including control tokens. The caller frees it; NULL if memory runs out. */
-static char *prompt_text(const wnw_model *m, const wnw_prompt *p)
-{
-    struct app_text text = {0};
-    bool good = app_text_add(&text, "", 0);
-    for (int32_t i = 0; good && i < p->n_tokens; i++) {
-        char *piece = NULL;
-        good =
-            wnw_token_piece(m, p->tokens[i], &piece) == WNW_OK && app_text_add(&text, piece, strlen(piece));
-        wnw_free(piece);
-    }
-    if (!good) {
-        free(text.s);
-        return NULL;
-    }
-    return text.s;
-}
-
 /* Cuts a rendered prompt at the sentinel. If nothing surrounds the sentinel, the model has no template. */
 static int cut_template(struct eval_chat *c, const char *text)
 {
@@ -41,14 +23,27 @@ static int cut_template(struct eval_chat *c, const char *text)
     c->tail = strdup(behind);
     if (!c->head || !c->tail)
         return app_fail(APP_FAILED, "out of memory for the chat template");
-    c->raw = *behind == '\0';
-    if (c->raw)
-        *c->head = '\0'; /* a BOS, which plain texts get as a token */
+    c->raw = *behind == '\0' && !*c->head;
     return APP_OK;
 }
 
-/* Text of a prompt of the template with up to two earlier turns. The caller frees it and clears the prompt. */
-static int render(char **text, wnw_prompt *prompt, const wnw_model *m, const char *name, bool turns)
+/* Finds the token that the library put before the text. */
+static int find_bos(struct eval_chat *c, const wnw_model *m, const wnw_prompt *p)
+{
+    int32_t *ids = NULL, *added = NULL, n = 0, n_added = 0;
+    c->bos = -1;
+    int status = wnw_tokenize_marked(m, p->text, p->n_text, p->plain, p->n_plain, NULL, &ids, &n);
+    if (status == WNW_OK)
+        status = wnw_tokenize(m, "", 0, true, false, &added, &n_added);
+    if (status == WNW_OK && n_added > 0 && p->tokens[0] == added[0] && !(n > 0 && ids[0] == added[0]))
+        c->bos = added[0];
+    wnw_free(ids);
+    wnw_free(added);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+/* A prompt of the template with up to two earlier turns. The caller clears it. */
+static int render(wnw_prompt *prompt, const wnw_model *m, const char *name, bool turns)
 {
     const bool raw = strcmp(name, "none") == 0;
     const wnw_chat_message earlier[] = {{"user", first_text}, {"assistant", answer_text}};
@@ -57,14 +52,10 @@ static int render(char **text, wnw_prompt *prompt, const wnw_model *m, const cha
                                       .messages = turns ? earlier : NULL,
                                       .n_messages = turns ? 2 : 0,
                                       .chat = raw || strcmp(name, "auto") == 0 ? NULL : name,
+                                      .now = WNW_PROMPT_NOW,
                                       .raw = raw};
-    *text = NULL;
     *prompt = wnw_prompt_default();
-    const int status = wnw_prompt_build(prompt, m, &params);
-    if (status != WNW_OK)
-        return status;
-    *text = prompt_text(m, prompt);
-    return *text ? WNW_OK : WNW_E_NOMEM;
+    return wnw_prompt_build(prompt, m, &params);
 }
 
 /* Finds what stands between an answer and the next question. Templates that refuse earlier turns leave it
@@ -72,19 +63,17 @@ static int render(char **text, wnw_prompt *prompt, const wnw_model *m, const cha
 static int find_between(struct eval_chat *c, const wnw_model *m, const char *name)
 {
     wnw_prompt prompt;
-    char *text;
     if (c->raw) {
         c->between = strdup("\n\n");
         return c->between ? APP_OK : app_fail(APP_FAILED, "out of memory for the chat template");
     }
-    const int status = render(&text, &prompt, m, name, true);
-    char *from = text ? strstr(text, answer_text) : NULL;
+    const int status = render(&prompt, m, name, true);
+    const char *from = status == WNW_OK ? strstr(prompt.text, answer_text) : NULL;
     const char *to = from ? strstr(from, sentinel) : NULL;
     if (to) {
         from += strlen(answer_text);
         c->between = strndup(from, (size_t)(to - from));
     }
-    free(text);
     wnw_prompt_clear(&prompt);
     return status == WNW_E_NOMEM || (to && !c->between)
                ? app_fail(APP_FAILED, "out of memory for the chat template")
@@ -94,17 +83,17 @@ static int find_between(struct eval_chat *c, const wnw_model *m, const char *nam
 int eval_chat_open(struct eval_chat *c, const wnw_model *m, const char *name)
 {
     wnw_prompt prompt;
-    char *text;
-    *c = (struct eval_chat){0};
-    const int status = render(&text, &prompt, m, name, false);
-    int rc = status == WNW_OK ? cut_template(c, text) : app_fail_status(status);
+    *c = (struct eval_chat){.bos = -1};
+    const int status = render(&prompt, m, name, false);
+    int rc = status == WNW_OK ? cut_template(c, prompt.text) : app_fail_status(status);
+    if (rc == APP_OK)
+        rc = find_bos(c, m, &prompt);
     if (rc == APP_OK && !c->raw) {
         c->n_prefix = prompt.n_prefix;
         c->suffix = prompt.suffix; /* taken over */
         c->n_suffix = prompt.n_suffix;
         prompt.suffix = NULL;
     }
-    free(text);
     wnw_prompt_clear(&prompt);
     if (rc == APP_OK)
         rc = find_between(c, m, name);
@@ -119,5 +108,5 @@ void eval_chat_close(struct eval_chat *c)
     free(c->tail);
     free(c->between);
     wnw_free(c->suffix);
-    *c = (struct eval_chat){0};
+    *c = (struct eval_chat){.bos = -1};
 }

@@ -7,116 +7,93 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int add_ids(struct eval_prompt *p, const struct eval_tokenizer *t, const char *text, size_t len,
-                   bool special)
+static int add_ids(struct eval_prompt *p, const int32_t *ids, int32_t n)
 {
-    int32_t *ids, n;
-    int rc = len > 0 ? t->encode(t, text, len, special, &ids, &n) : APP_OK;
-    if (rc != APP_OK || len == 0)
-        return rc;
     int32_t *grown = realloc(p->ids, (size_t)(p->n + n + 1) * sizeof *grown);
-    if (grown) {
-        memcpy(grown + p->n, ids, (size_t)n * sizeof *ids);
-        p->ids = grown;
-        p->n += n;
-    } else {
-        rc = app_fail(APP_FAILED, "out of memory for tokens");
-    }
-    free(ids);
-    return rc;
+    if (!grown)
+        return app_fail(APP_FAILED, "out of memory for tokens");
+    memcpy(grown + p->n, ids, (size_t)n * sizeof *ids);
+    p->ids = grown;
+    p->n += n;
+    return APP_OK;
 }
 
-/* Finds where the control tokens of a template begin and end in its text. */
-static int control_range(size_t *from, size_t *to, const struct eval_tokenizer *t, const char *text)
-{
-    int32_t *ids, n;
-    const size_t len = strlen(text);
-    int rc = len > 0 ? t->encode(t, text, len, true, &ids, &n) : APP_OK;
-    *from = *to = len;
-    if (rc != APP_OK || len == 0)
-        return rc;
-    int32_t first = 0, last = n;
-    while (first < n && !t->is_control(t, ids[first]))
-        first++;
-    while (last > first && !t->is_control(t, ids[last - 1]))
-        last--;
-    char *before = NULL, *behind = NULL;
-    rc = t->decode(t, ids, first, &before);
-    if (rc == APP_OK)
-        rc = t->decode(t, ids + last, n - last, &behind);
-    if (rc == APP_OK && first < n && strlen(before) + strlen(behind) <= len) {
-        *from = strlen(before);
-        *to = len - strlen(behind);
-    }
-    free(before);
-    free(behind);
-    free(ids);
-    return rc;
-}
-
-/* A prompt that grows by text. Plain text that is next to each other is tokenized together, be it data or
- * the plain text at both ends of a template; control tokens are recognised in templates alone. */
+/* A prompt that grows by text. What is next to each other is tokenized together; control tokens are recognised in templates
+ * alone. */
 struct writer {
     struct eval_prompt *p;
     const struct eval_tokenizer *t;
-    struct app_text text; /* not tokenized yet */
+    struct eval_marked text; /* not tokenized yet */
     int rc;
 };
 
+static int encode(const struct eval_tokenizer *t, const struct eval_marked *text, int32_t **ids, int32_t *n)
+{
+    return t->encode_marked ? t->encode_marked(t, text, ids, n)
+                            : t->encode(t, text->text.s, text->text.len, ids, n);
+}
+
 static void flush_text(struct writer *w)
 {
-    if (w->rc == APP_OK)
-        w->rc = add_ids(w->p, w->t, w->text.s, w->text.len, false);
-    w->text.len = 0;
+    int32_t *ids = NULL, n = 0;
+    if (w->rc == APP_OK && w->text.text.len > 0)
+        w->rc = encode(w->t, &w->text, &ids, &n);
+    if (w->rc == APP_OK && n > 0) {
+        w->rc = add_ids(w->p, ids, n);
+        w->text.follows = true;
+        w->text.before = ids[n - 1];
+    }
+    free(ids);
+    w->text.text.len = 0;
+    w->text.n_plain = 0;
+}
+
+static bool mark(struct eval_marked *m, size_t from, size_t to)
+{
+    if (m->n_plain == m->cap) {
+        const int32_t cap = m->cap * 2 + 8;
+        wnw_bytes *more = realloc(m->plain, (size_t)cap * sizeof *more);
+        if (!more)
+            return false;
+        m->plain = more;
+        m->cap = cap;
+    }
+    m->plain[m->n_plain++] = (wnw_bytes){from, to};
+    return true;
+}
+
+static void put(struct writer *w, const char *text, size_t len, bool plain)
+{
+    const size_t from = w->text.text.len;
+    if (w->rc == APP_OK && len > 0 &&
+        (!app_text_add(&w->text.text, text, len) || (plain && !mark(&w->text, from, from + len))))
+        w->rc = app_fail(APP_FAILED, "out of memory for a prompt");
 }
 
 static void put_text(struct writer *w, const char *text, size_t len)
 {
-    if (w->rc == APP_OK && !app_text_add(&w->text, text, len))
-        w->rc = app_fail(APP_FAILED, "out of memory for a prompt");
+    put(w, text, len, true);
 }
 
 static void put_template(struct writer *w, const char *template)
 {
-    size_t from = 0, to = 0;
-    if (w->rc == APP_OK)
-        w->rc = control_range(&from, &to, w->t, template);
-    put_text(w, template, from);
-    if (from < to) {
-        flush_text(w);
-        if (w->rc == APP_OK)
-            w->rc = add_ids(w->p, w->t, template + from, to - from, true);
-    }
-    put_text(w, template + to, strlen(template) - to);
+    put(w, template, strlen(template), false);
 }
 
 /* Tokenizes what is left. Returns the exit code of all that was put. */
 static int finish(struct writer *w)
 {
     flush_text(w);
-    free(w->text.s);
+    free(w->text.text.s);
+    free(w->text.plain);
     return w->rc;
-}
-
-/* The token that plain texts begin with. */
-static int add_bos(struct eval_prompt *p, const struct eval_tokenizer *t)
-{
-    int32_t *ids = NULL, n = 0;
-    const int status = wnw_tokenize(t->model, "a", 1, true, false, &ids, &n);
-    p->ids = status == WNW_OK ? malloc(sizeof *p->ids) : NULL;
-    if (p->ids)
-        p->ids[p->n++] = ids[0];
-    wnw_free(ids);
-    return status != WNW_OK ? app_fail_status(status)
-           : p->ids         ? APP_OK
-                            : app_fail(APP_FAILED, "out of memory for tokens");
 }
 
 int eval_prompt_context(struct eval_prompt *p, const struct eval_tokenizer *t, const struct eval_chat *c,
                         const struct eval_sample *s)
 {
     *p = (struct eval_prompt){0};
-    struct writer w = {.p = p, .t = t, .rc = c->raw && t->adds_bos ? add_bos(p, t) : APP_OK};
+    struct writer w = {.p = p, .t = t, .rc = c->bos >= 0 ? add_ids(p, &c->bos, 1) : APP_OK};
     put_template(&w, c->head);
     put_text(&w, s->context.s, s->context.len);
     const int rc = finish(&w);
@@ -166,6 +143,10 @@ int eval_prompt_turn(struct eval_prompt *p, const struct eval_tokenizer *t, cons
 {
     struct writer w = {.p = p, .t = t};
     p->n = p->n_context;
+    if (p->n > 0) {
+        w.text.follows = true;
+        w.text.before = p->ids[p->n - 1];
+    }
     put_question(&w, c, &s->turns[turn]);
     const int rc = finish(&w);
     return rc == APP_OK ? find_question(p, t, p->n_context, s->turns[turn].question.len) : rc;

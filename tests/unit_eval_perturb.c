@@ -162,11 +162,9 @@ static void records_are_read(void **state)
 /* ---- Texts ---- */
 
 /* One token per byte. */
-static int encode(const struct eval_tokenizer *t, const char *text, size_t len, bool special, int32_t **ids,
-                  int32_t *n)
+static int encode(const struct eval_tokenizer *t, const char *text, size_t len, int32_t **ids, int32_t *n)
 {
     (void)t;
-    (void)special;
     *ids = malloc((len + 1) * sizeof **ids);
     for (size_t i = 0; *ids && i < len; i++)
         (*ids)[i] = (unsigned char)text[i];

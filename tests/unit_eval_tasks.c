@@ -28,11 +28,9 @@ static size_t slot_of(const char *text, size_t len)
     return i;
 }
 
-static int toy_encode(const struct eval_tokenizer *t, const char *text, size_t len, bool special,
-                      int32_t **ids, int32_t *n)
+static int toy_encode(const struct eval_tokenizer *t, const char *text, size_t len, int32_t **ids, int32_t *n)
 {
     (void)t;
-    (void)special;
     *ids = malloc((len + 1) * sizeof **ids);
     *n = 0;
     for (size_t at = 0; at < len;) {
@@ -58,17 +56,9 @@ static int toy_decode(const struct eval_tokenizer *t, const int32_t *ids, int32_
     return APP_OK;
 }
 
-static bool toy_is_control(const struct eval_tokenizer *t, int32_t id)
-{
-    (void)t;
-    (void)id;
-    return false;
-}
-
-static const struct eval_tokenizer toy = {
-    .encode = toy_encode, .decode = toy_decode, .is_control = toy_is_control};
+static const struct eval_tokenizer toy = {.encode = toy_encode, .decode = toy_decode};
 static char empty[] = "";
-static const struct eval_chat plain = {.head = empty, .tail = empty, .raw = true};
+static const struct eval_chat plain = {.head = empty, .tail = empty, .bos = -1, .raw = true};
 
 static struct eval_world world;
 
@@ -419,7 +409,8 @@ static int32_t count_talk(const struct eval_sample *s)
  * which a longer context holds them are those that no limit changes. */
 static void test_conversations_fit_the_context(void **state)
 {
-    const struct eval_chat talk = {.head = empty, .tail = empty, .between = (char[]){"\n\n"}, .raw = true};
+    const struct eval_chat talk = {
+        .head = empty, .tail = empty, .between = (char[]){"\n\n"}, .bos = -1, .raw = true};
     const struct eval_task *t;
     (void)state;
     world.chat = &talk;
@@ -647,11 +638,11 @@ static bool begins_haystack(const char *text, size_t len)
 /* The words of a text, and 20 tokens more where `more` holds. */
 static bool (*more)(const char *text, size_t len);
 
-static int drifting_encode(const struct eval_tokenizer *t, const char *text, size_t len, bool special,
-                           int32_t **ids, int32_t *n)
+static int drifting_encode(const struct eval_tokenizer *t, const char *text, size_t len, int32_t **ids,
+                           int32_t *n)
 {
     enum { MORE = 20 };
-    const int rc = toy_encode(t, text, len, special, ids, n);
+    const int rc = toy_encode(t, text, len, ids, n);
     if (!more(text, len))
         return rc;
     *ids = realloc(*ids, ((size_t)*n + MORE) * sizeof **ids);
@@ -672,8 +663,7 @@ static bool is_long(const char *text, size_t len)
  * left out; nothing ends the run. */
 static void test_drift(void **state)
 {
-    static const struct eval_tokenizer drifting = {
-        .encode = drifting_encode, .decode = toy_decode, .is_control = toy_is_control};
+    static const struct eval_tokenizer drifting = {.encode = drifting_encode, .decode = toy_decode};
     struct eval_fit fit;
     const struct eval_task *task = eval_task_find("niah_grid");
     (void)state;
