@@ -61,6 +61,20 @@ static int attempt(const char *path, const char *recipe)
     return rc;
 }
 
+/* A prompt whose template keeps 45 MB of lists and texts, within its bounds; a status. */
+static int attempt_prompt(const char *path, const char *jinja)
+{
+    wnw_model *m = NULL;
+    wnw_prompt prompt = wnw_prompt_default();
+    const wnw_prompt_params params = {WNW_INIT(wnw_prompt_params), .question = "q", .jinja = jinja};
+    int rc = wnw_model_open(&m, path, NULL);
+    if (rc == WNW_OK)
+        rc = wnw_prompt_build(&prompt, m, &params);
+    wnw_prompt_clear(&prompt);
+    wnw_model_free(m);
+    return rc;
+}
+
 static size_t used_kib(void)
 {
     size_t pages = 0;
@@ -72,7 +86,8 @@ static size_t used_kib(void)
 }
 
 /* With so much address space beyond what the process has already. */
-static int attempt_within(size_t kib, const char *path, const char *recipe)
+static int attempt_within(size_t kib, int (*try)(const char *path, const char *how), const char *path,
+                          const char *how)
 {
     const size_t all = (used_kib() + kib) * 1024;
     fflush(NULL);
@@ -86,7 +101,7 @@ static int attempt_within(size_t kib, const char *path, const char *recipe)
         setrlimit(RLIMIT_CORE, &no_core);
         setrlimit(RLIMIT_AS, &limit);
         alarm(TIME_LIMIT_S);
-        const int rc = attempt(path, recipe);
+        const int rc = try(path, how);
         if (rc != WNW_OK && rc != WNW_E_NOMEM)
             fprintf(stderr, "%s\n", wnw_last_error());
         _exit(rc == WNW_OK || rc == WNW_E_NOMEM ? -rc : OUTCOME_OTHER - rc);
@@ -119,7 +134,7 @@ static void little_by_little(void **state)
         size_t kib = 0;
         test_model_path(path, sizeof path, rows[i][0]);
         for (; kib < MOST_KIB && n_works < 8; kib += STEP_KIB) {
-            const int rc = attempt_within(kib, path, rows[i][1]);
+            const int rc = attempt_within(kib, attempt, path, rows[i][1]);
             n_short += rc == WNW_E_NOMEM;
             n_works += rc == WNW_OK;
         }
@@ -129,8 +144,31 @@ static void little_by_little(void **state)
     }
 }
 
+/* A template for which there is no memory is not one that cannot be run. */
+static void templates(void **state)
+{
+    static const char jinja[] =
+        "{% set l = [] %}{% for i in range(400) %}{% set _ = l.append('0123456789' * 2000) %}{% endfor %}"
+        "{{ messages[0].content }}";
+    enum { STEP = 4 << 10, MOST = 512 << 10 };
+    char path[4096];
+    int n_short = 0, n_works = 0;
+    (void)state;
+    if (SANITIZED || !wnw_has_jinja())
+        skip();
+    test_model_path(path, sizeof path, "tiny/chat/smollm2.gguf");
+    for (size_t kib = 0; kib < MOST && n_works < 3; kib += STEP) {
+        const int rc = attempt_within(kib, attempt_prompt, path, jinja);
+        n_short += rc == WNW_E_NOMEM;
+        n_works += rc == WNW_OK;
+    }
+    print_message("too little %d times\n", n_short);
+    assert_cmp(n_short, >, 10);
+    assert_cmp(n_works, ==, 3);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(little_by_little)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(little_by_little), cmocka_unit_test(templates)};
     return cmocka_run_group_tests_name("little address space", tests, NULL, NULL);
 }
