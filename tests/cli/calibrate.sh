@@ -31,18 +31,9 @@ done
 good 'in one go' "${srh[@]}" -o "$work/whole.json" -t 1 --dump "$work/whole.csv"
 same 'the same file twice' "$work/whole.json" "$profile"
 
-# started SIGNAL: a run that gets the signal as soon as the journal holds a probe or two; its exit code is in $code.
+# started SIGNAL LINES: a run that gets the signal as soon as its journal has so many lines.
 started() {
-    env --default-signal=INT "$WINNOW" "${srh[@]}" -o "$work/part.json" -t 1 --dump "$work/part.csv" >"$work/out" 2>"$work/err" </dev/null &
-    local pid=$! i
-    for ((i = 0; i < 3000; i++)); do
-        [ -e "$work/part.json.journal" ] && [ "$(wc -l <"$work/part.json.journal")" -ge "$2" ] && break
-        kill -0 $pid 2>/dev/null || break
-        sleep 0.01
-    done
-    kill "-$1" $pid 2>/dev/null
-    wait $pid 2>/dev/null
-    code=$?
+    ended_by "$1" "$work/part.json.journal" "$2" "${srh[@]}" -o "$work/part.json" -t 1 --dump "$work/part.csv"
 }
 started INT 3
 [ "$code" -eq 130 ] || fail "Ctrl-C: exit code $code, $(cat "$work/err")"

@@ -29,9 +29,10 @@ good 'the preset reads it' plan -m "$model" --tokens "$work/ids" --policy compre
 # Any number of threads, and a run that was killed, give the same bytes.
 run_good 'two threads' -f "$text" --policy snapkv:window=8 --set $small -t 2 -o "$work/two.json" --dump "$work/two.csv"
 same 'threads' "$work/cache/profiles/tiny-llama/layers.json" "$work/two.json"
-for after in 0.05 0.1 0.2; do
-    mapfile -t args < <(layers -f "$text" --policy snapkv:window=8 --set $small -o "$work/cut.json" --dump "$work/cut.csv")
-    timeout -s KILL $after "$WINNOW" "${args[@]}" >/dev/null 2>&1 </dev/null
+mapfile -t args < <(layers -f "$text" --policy snapkv:window=8 --set $small -o "$work/cut.json" --dump "$work/cut.csv")
+for after in 2 3; do
+    ended_by KILL "$work/cut.json.journal" $after "${args[@]}"
+    [ "$code" -eq 137 ] || fail "not killed with $after lines in the journal: exit code $code"
 done
 good 'killed and taken up' "${args[@]}"
 same 'killed and taken up' "$work/two.json" "$work/cut.json"

@@ -28,14 +28,7 @@ run_stats 'two threads' -t 2 -o "$work/two.json" && same 'any number of threads'
 
 # Killed when some units are done, then taken up again.
 mapfile -t args < <(stats -t 1 -o "$work/killed.json")
-"$WINNOW" "${args[@]}" >/dev/null 2>&1 </dev/null &
-pid=$!
-for _ in $(seq 600); do
-    [ "$(cat "$work/killed.json.journal" 2>/dev/null | wc -l)" -ge 2 ] && break
-    sleep 0.02
-done
-kill -9 "$pid"
-wait "$pid" 2>/dev/null
+ended_by KILL "$work/killed.json.journal" 2 "${args[@]}"
 if [ -e "$work/killed.json" ]; then
     printf 'too fast to be killed\n' >&2
 else

@@ -93,15 +93,7 @@ good 'neutral against neutral' calibrate compiler -m "$model" -f "$held" --verif
 # ---- Going on ----
 long=${small/items=6/items=24}
 mapfile -t args < <(run "$work/long.json" "$long" --budget 48 -t 1)
-"$WINNOW" "${args[@]}" >/dev/null 2>&1 </dev/null &
-pid=$!
-for _ in $(seq 2000); do
-    [ "$(wc -l 2>/dev/null <"$work/long.json.journal" || echo 0)" -ge 30 ] && break
-    kill -0 "$pid" 2>/dev/null || break
-    sleep 0.01
-done
-kill -KILL "$pid" 2>/dev/null
-wait "$pid" 2>/dev/null
+ended_by KILL "$work/long.json.journal" 30 "${args[@]}"
 [ -e "$work/long.json" ] && fail 'the run ended before it was killed'
 [ -s "$work/long.json.journal" ] || fail 'no journal after the end of the process'
 cp "$work/long.json.journal" "$work/journal"

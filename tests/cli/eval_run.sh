@@ -90,20 +90,12 @@ run 'whole' "${options[@]}" --lengths 1000 --out "$work/whole"
 answers "$work/whole/results.jsonl" >"$work/want"
 
 # A process that is killed, twice, and one that is asked to end; each time at another place.
+killed=(eval -m "$llama" -t 1 --samples 2 --quiet "${options[@]}" --lengths 1000 --out "$work/killed")
 for after in 5 12; do
-    "$WINNOW" eval -m "$llama" -t 1 --samples 2 --quiet "${options[@]}" --lengths 1000 --out "$work/killed" >/dev/null 2>&1 &
-    pid=$!
-    while kill -0 "$pid" 2>/dev/null && [ "$(cat "$work/killed/results.jsonl" 2>/dev/null | wc -l)" -lt "$after" ]; do sleep 0.02; done
-    kill -9 "$pid" 2>/dev/null
-    wait "$pid" 2>/dev/null
+    ended_by KILL "$work/killed/results.jsonl" "$after" "${killed[@]}"
 done
 before=$(($(wc -l <"$work/killed/results.jsonl") + 3)) # a torn line may go
-"$WINNOW" eval -m "$llama" -t 1 --samples 2 --quiet "${options[@]}" --lengths 1000 --out "$work/killed" >"$work/out" 2>"$work/err" &
-pid=$!
-while kill -0 "$pid" 2>/dev/null && [ "$(wc -l <"$work/killed/results.jsonl")" -lt "$before" ]; do sleep 0.02; done
-kill -TERM "$pid" 2>/dev/null
-wait "$pid"
-code=$?
+ended_by TERM "$work/killed/results.jsonl" "$before" "${killed[@]}"
 [ "$code" -eq 130 ] || [ "$code" -eq 0 ] || fail "SIGTERM: exit code $code: $(cat "$work/err")"
 [ "$code" -eq 130 ] && { grep -q 'the same command goes on' "$work/err" || fail "SIGTERM: $(cat "$work/err")"; }
 printf '{"v":1,"key":"torn' >>"$work/killed/results.jsonl"

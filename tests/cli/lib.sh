@@ -79,6 +79,19 @@ bad() {
     [ -z "$(ls -A "$work/made")" ] || fail "$name: left a file: $(ls -A "$work/made")"
 }
 
+# ended_by SIGNAL FILE LINES ARGS...: runs the command, sends it the signal as soon as the file has that many lines, and waits
+# for its end; its exit code is in $code, its output in $work/out and $work/err.
+ended_by() {
+    local signal=$1 file=$2 lines=$3 pid
+    shift 3
+    env --default-signal=INT "$WINNOW" "$@" >"$work/out" 2>"$work/err" </dev/null &
+    pid=$!
+    head -n "$lines" < <(exec tail -n +1 -s 0.05 --pid=$pid -F "$file" 2>/dev/null) >/dev/null
+    kill "-$signal" $pid 2>/dev/null
+    wait $pid 2>/dev/null
+    code=$?
+}
+
 # same NAME FILE FILE
 same() {
     cmp -s "$2" "$3" || fail "$1: the outputs differ"

@@ -64,11 +64,8 @@ PY
 # Killed, torn and asked to end; then it goes on.
 options=(--samples 9 --ratios 0.8,0.5)
 study 'whole' "${options[@]}" --out "$work/once"
-"$WINNOW" eval --study perturbation -m "$llama" -t 1 --quiet --lengths 256 "${options[@]}" --out "$work/killed" >/dev/null 2>&1 &
-pid=$!
-while kill -0 "$pid" 2>/dev/null && [ "$(cat "$work/killed/results.jsonl" 2>/dev/null | wc -l)" -lt 2 ]; do sleep 0.02; done
-kill -9 "$pid" 2>/dev/null
-wait "$pid" 2>/dev/null
+ended_by KILL "$work/killed/results.jsonl" 2 \
+    eval --study perturbation -m "$llama" -t 1 --quiet --lengths 256 "${options[@]}" --out "$work/killed"
 printf '{"v":1,"key":"text|' >>"$work/killed/results.jsonl"
 study 'goes on' "${options[@]}" --out "$work/killed"
 for file in summary.txt perturbation.csv; do

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+#include "ticks.h"
+
+#include <stdatomic.h>
+#include <time.h>
+
+#include <ggml-cpu.h>
+
+#include "peek_session.h"
+#include "plan/compress_impl.h"
+
+static atomic_llong clock_ms;
+static struct test_work done;
+
+struct test_work test_work_done(void)
+{
+    return done;
+}
+
+static void work(int *kind)
+{
+    ++*kind;
+    atomic_fetch_add(&clock_ms, (long long)TEST_WORK);
+}
+
+int __wrap_clock_gettime(clockid_t id, struct timespec *ts);
+int __wrap_clock_gettime(clockid_t id, struct timespec *ts)
+{
+    (void)id;
+    const long long now = atomic_fetch_add(&clock_ms, 1) + 1;
+    *ts = (struct timespec){.tv_sec = now / 1000, .tv_nsec = now % 1000 * 1000000};
+    return 0;
+}
+
+/* ggml, which is a shared library, has its own clock. */
+__typeof__(ggml_graph_compute) __real_ggml_graph_compute, __wrap_ggml_graph_compute;
+enum ggml_status __wrap_ggml_graph_compute(struct ggml_cgraph *graph, struct ggml_cplan *plan)
+{
+    work(&done.graph);
+    return __real_ggml_graph_compute(graph, plan);
+}
+
+__typeof__(wnw__score) __real_wnw__score, __wrap_wnw__score;
+int __wrap_wnw__score(const struct wnw_policy *p, const void *opts, const wnw_observation *obs, float *score,
+                      float *room)
+{
+    work(&done.score);
+    return __real_wnw__score(p, opts, obs, score, room);
+}
+
+__typeof__(wnw__job_select_layer) __real_wnw__job_select_layer, __wrap_wnw__job_select_layer;
+int __wrap_wnw__job_select_layer(struct wnw__plan_job *j, const struct wnw__scored_layer *l,
+                                 const wnw_observation *obs)
+{
+    work(&done.select);
+    return __real_wnw__job_select_layer(j, l, obs);
+}
+
+__typeof__(wnw__rewrite_layer) __real_wnw__rewrite_layer, __wrap_wnw__rewrite_layer;
+int __wrap_wnw__rewrite_layer(struct wnw__cache *c, int32_t il, const int32_t *const *keep,
+                              const int32_t *n_keep, bool all, int32_t room,
+                              const struct wnw__plan_contents *contents, bool averages)
+{
+    work(&done.rewrite);
+    return __real_wnw__rewrite_layer(c, il, keep, n_keep, all, room, contents, averages);
+}
