@@ -4,6 +4,7 @@
 #define WNW_TESTS_PEEK_PLAN_H
 
 #include "plan/compress.h"
+#include "plan/compress_impl.h"
 #include "plan/plan.h"
 #include "plan/score.h"
 #include "policy/compiler_table.h"

@@ -7,7 +7,6 @@
 #include <ggml-cpu.h>
 
 #include "peek_session.h"
-#include "plan/compress_impl.h"
 
 static atomic_llong clock_ms;
 static struct test_work done;
