@@ -34,7 +34,7 @@ demo: all ## compress a long document and answer a question from it
 	scripts/demo.sh $(BUILD)/winnow
 
 test: ## build everything and run all tests
-	@echo "make test: on two cores about 4 minutes to build and TESTMIN to run all tests, on an idle machine;" \
+	@echo "make test: on two idle cores about 4 minutes to build and 4 to run all tests;" \
 	    "the first time up to 10 more for packages, ggml and models"
 	$(MAKE) setup
 	$(MAKE) configure
