@@ -5,6 +5,7 @@
 #ifndef WNW_TESTS_PEEK_ARRAYS_H
 #define WNW_TESTS_PEEK_ARRAYS_H
 
+#include "attend/attend_cells.h"
 #include "attend/attend_ggml.h"
 #include "attend/attend_impl.h"
 #include "base/cholesky.h"

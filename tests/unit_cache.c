@@ -3,6 +3,7 @@
 #include "asserts.h"
 
 #include "peek_arrays.h"
+#include "random.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -218,6 +219,97 @@ static void test_refuses_odd_heads_when_quantised(void **state)
     assert_says("40");
 }
 
+/* Rows of sizes of their own, entries between others: what wnw__cache_init_rows and wnw__cache_place are for. */
+static void assert_bytes(const struct wnw__cache *c, int32_t ih, const int32_t *pos, int32_t n)
+{
+    const struct wnw__kv_layer *l = &c->layers[0];
+    assert_int_equal(l->len[ih], n);
+    for (int32_t i = 0; i < n; i++) {
+        const int64_t row = l->off[ih] + i;
+        assert_int_equal(l->pos[row], pos[i]);
+        assert_int_equal(l->k[(size_t)row * c->row_bytes + c->row_bytes - 1], pos[i] + ih);
+        assert_int_equal(l->v[(size_t)row * c->v_row_bytes], 100 + pos[i] + ih);
+        assert_int_equal(wnw__cache_find(l, ih, pos[i]), i);
+        assert_cmp(wnw__cache_aux(l, WNW_AUX_ATTN_SUM, 0)[row], ==, (float)pos[i]);
+    }
+    assert_int_equal(wnw__cache_find(l, ih, pos[n - 1] + 1), n);
+}
+
+/* Sets the row of a position. */
+static void mark_bytes(const struct wnw__cache *c, int32_t ih, int32_t pos)
+{
+    const struct wnw__kv_layer *l = &c->layers[0];
+    const int64_t row = l->off[ih] + wnw__cache_find(l, ih, pos);
+    memset(l->k + (size_t)row * c->row_bytes, pos + ih, c->row_bytes);
+    memset(l->v + (size_t)row * c->v_row_bytes, 100 + pos + ih, c->v_row_bytes);
+    assert_cmp(wnw__cache_aux(l, WNW_AUX_ATTN_SUM, 0)[row], ==, 0.0f); /* a new entry has no number yet */
+    wnw__cache_aux(l, WNW_AUX_ATTN_SUM, 0)[row] = (float)pos;
+}
+
+static void test_place_between(void **state)
+{
+    (void)state;
+    struct wnw__cache c;
+    assert_ok(wnw__cache_init_rows(&c, 2, 5, 3));
+    assert_ok(wnw__cache_set_aux(&c, WNW_AUX_ATTN_SUM, 1));
+    assert_ok(wnw__cache_place(&c, 0, 0, 2, (const int32_t[]){3, 9, 20}, 3));
+    for (int32_t ih = 0; ih < 2; ih++)
+        for (int32_t i = 0; i < 3; i++)
+            mark_bytes(&c, ih, (const int32_t[]){3, 9, 20}[i]);
+    /* Before, between, at and behind entries that are there; head 1 alone. */
+    assert_ok(wnw__cache_place(&c, 0, 1, 2, (const int32_t[]){0, 1, 4, 9, 21}, 5));
+    for (int32_t i = 0; i < 4; i++)
+        mark_bytes(&c, 1, (const int32_t[]){0, 1, 4, 21}[i]);
+    assert_bytes(&c, 0, (const int32_t[]){3, 9, 20}, 3);
+    assert_bytes(&c, 1, (const int32_t[]){0, 1, 3, 4, 9, 20, 21}, 7);
+    wnw__cache_drop(&c, 0, 1, 2, 3);
+    assert_bytes(&c, 1, (const int32_t[]){0, 1, 20, 21}, 4);
+    const int32_t *keep[] = {(const int32_t[]){1}, (const int32_t[]){0, 3}};
+    assert_ok(wnw__cache_keep_layer(&c, 0, keep, (const int32_t[]){1, 2}));
+    assert_bytes(&c, 0, (const int32_t[]){9}, 1);
+    assert_bytes(&c, 1, (const int32_t[]){0, 21}, 2);
+    assert_ok(wnw__cache_check(&c));
+    assert_int_equal(wnw__cache_entry_bytes(&c), 3 * 8);
+    wnw__cache_free(&c);
+}
+
+/* The same entries come of placing many at random, in any pieces. */
+static void test_place_at_random(void **state)
+{
+    (void)state;
+    struct wnw__cache c;
+    uint32_t seed = 11;
+    bool there[200] = {false};
+    assert_ok(wnw__cache_init_rows(&c, 1, 4, 0));
+    for (int round = 0; round < 100; round++) {
+        int32_t some[200], n = 0, at = (int32_t)(test_lcg(&seed) % 200u);
+        for (; at < 200 && n < 9; at += 1 + (int32_t)(test_lcg(&seed) % 30u))
+            some[n++] = at;
+        assert_ok(wnw__cache_place(&c, 0, 0, 1, some, n));
+        for (int32_t i = 0; i < n; i++) {
+            const struct wnw__kv_layer *l = &c.layers[0];
+            memcpy(l->k + (size_t)(l->off[0] + wnw__cache_find(l, 0, some[i])) * 4, &some[i], 4);
+            there[some[i]] = true;
+        }
+    }
+    int32_t n = 0;
+    for (int32_t pos = 0; pos < 200; pos++) {
+        if (!there[pos])
+            continue;
+        int32_t row;
+        memcpy(&row, c.layers[0].k + (size_t)(c.layers[0].off[0] + n) * 4, 4);
+        assert_int_equal(c.layers[0].pos[c.layers[0].off[0] + n], pos);
+        assert_int_equal(row, pos);
+        n++;
+    }
+    assert_int_equal(c.layers[0].len[0], n);
+    assert_null(c.layers[0].v);
+    assert_ok(wnw__cache_check(&c));
+    wnw__cache_clear(&c);
+    assert_int_equal(wnw__cache_find(&c.layers[0], 0, 0), 0);
+    wnw__cache_free(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -228,6 +320,8 @@ int main(void)
         cmocka_unit_test(test_keep_nothing),
         cmocka_unit_test(test_swa_trim),
         cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_place_between),
+        cmocka_unit_test(test_place_at_random),
         cmocka_unit_test(test_refuses_odd_heads_when_quantised),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -101,6 +101,7 @@ static void fixture_init(struct fixture *f, const struct shape *s, int32_t n_thr
                                    .d = s->d,
                                    .type = s->type,
                                    .row_bytes = wnw__row_bytes(s->type, s->d),
+                                   .v_row_bytes = wnw__row_bytes(s->type, s->d),
                                    .layers = &f->layer};
     f->slice = (struct wnw__attend_slice){.cache = &f->cache, .n_row = s->n_tok, .n_past = 1000};
     f->batch = (struct wnw__attend_batch){.slice = &f->slice, .n_slice = 1, .n_row = s->n_tok};

@@ -57,7 +57,8 @@ static void fixture_init(struct fixture *f)
                                     .n_head_kv = N_HEAD_KV,
                                     .d = D,
                                     .type = WNW_KV_F32,
-                                    .row_bytes = D * sizeof(float)}};
+                                    .row_bytes = D * sizeof(float),
+                                    .v_row_bytes = D * sizeof(float)}};
     f->cache.layers = calloc(N_LAYER, sizeof *f->cache.layers);
     assert_non_null(f->cache.layers);
     for (int32_t il = 0; il < N_LAYER; il++)

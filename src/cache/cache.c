@@ -24,12 +24,12 @@ static void free_rows(struct wnw__kv_layer *l)
     if (l->k)
         munmap(l->k, l->mapped_bytes);
     if (l->v)
-        munmap(l->v, l->mapped_bytes);
+        munmap(l->v, l->v_mapped_bytes);
     free(l->pos);
     l->k = l->v = NULL;
     l->pos = NULL;
     l->n_rows = 0;
-    l->mapped_bytes = 0;
+    l->mapped_bytes = l->v_mapped_bytes = 0;
 }
 
 void wnw__cache_layer_free(struct wnw__kv_layer *l)
@@ -93,7 +93,7 @@ static uint64_t arena_bytes(const struct wnw__cache *c, const int32_t *cap, size
 uint64_t wnw__cache_caps_bytes(const struct wnw__cache *c, const struct wnw__kv_caps *caps)
 {
     if (c->n_tail == 0)
-        return 2 * arena_bytes(c, caps->entry, c->row_bytes);
+        return arena_bytes(c, caps->entry, c->row_bytes) + arena_bytes(c, caps->entry, c->v_row_bytes);
     return 2 * (arena_bytes(c, caps->old, c->row_bytes) + arena_bytes(c, caps->tail, c->tail_row_bytes));
 }
 
@@ -105,9 +105,11 @@ static int map_arenas(const struct wnw__cache *c, struct wnw__kv_layer *l, int64
     if (n == 0)
         return WNW_OK;
     l->mapped_bytes = wnw__cache_page_round((size_t)n * c->row_bytes);
+    l->v_mapped_bytes = wnw__cache_page_round((size_t)n * c->v_row_bytes);
     l->k = wnw__cache_map_pages(l->mapped_bytes);
-    l->v = wnw__cache_map_pages(l->mapped_bytes);
-    return l->k && l->v ? WNW_OK : WNW_E_NOMEM;
+    if (l->v_mapped_bytes > 0)
+        l->v = wnw__cache_map_pages(l->v_mapped_bytes);
+    return l->k && (l->v || l->v_mapped_bytes == 0) ? WNW_OK : WNW_E_NOMEM;
 }
 
 int wnw__cache_layer_new(const struct wnw__cache *c, struct wnw__kv_layer *l, const struct wnw__kv_caps *caps,
@@ -154,25 +156,40 @@ static int new_layers(struct wnw__cache *c)
     return rc;
 }
 
-int wnw__cache_init(struct wnw__cache *c, int32_t n_layer, int32_t n_head_kv, int32_t d, wnw_kv_type type,
-                    int32_t growth, const int32_t *n_swa)
+static int new_cache(struct wnw__cache *c, const int32_t *n_swa)
 {
-    *c = (struct wnw__cache){
-        .n_layer = n_layer, .n_head_kv = n_head_kv, .d = d, .type = type, .growth = growth};
-    c->row_bytes = wnw__row_bytes(type, d);
-    if (c->row_bytes == 0)
-        return wnw__fail(WNW_E_UNSUPPORTED,
-                         "KV type %s needs a head size that is a multiple of 32, this model has %d",
-                         wnw_kv_type_name(type), (int)d);
-    c->layers = calloc((size_t)n_layer, sizeof *c->layers);
+    c->layers = calloc((size_t)c->n_layer, sizeof *c->layers);
     if (!c->layers)
-        return wnw__fail(WNW_E_NOMEM, "no memory for %d cache layers", (int)n_layer);
-    for (int32_t il = 0; il < n_layer; il++)
+        return wnw__fail(WNW_E_NOMEM, "no memory for %d cache layers", (int)c->n_layer);
+    for (int32_t il = 0; il < c->n_layer; il++)
         c->layers[il].n_swa = n_swa ? n_swa[il] : 0;
     const int rc = new_layers(c);
     if (rc != WNW_OK)
         wnw__cache_free(c);
     return rc;
+}
+
+int wnw__cache_init(struct wnw__cache *c, int32_t n_layer, int32_t n_head_kv, int32_t d, wnw_kv_type type,
+                    int32_t growth, const int32_t *n_swa)
+{
+    *c = (struct wnw__cache){
+        .n_layer = n_layer, .n_head_kv = n_head_kv, .d = d, .type = type, .growth = growth};
+    c->row_bytes = c->v_row_bytes = wnw__row_bytes(type, d);
+    if (c->row_bytes == 0)
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "KV type %s needs a head size that is a multiple of 32, this model has %d",
+                         wnw_kv_type_name(type), (int)d);
+    return new_cache(c, n_swa);
+}
+
+int wnw__cache_init_rows(struct wnw__cache *c, int32_t n_head_kv, size_t key_bytes, size_t value_bytes)
+{
+    *c = (struct wnw__cache){.n_layer = 1,
+                             .n_head_kv = n_head_kv,
+                             .growth = WNW_CACHE_GROWTH,
+                             .row_bytes = key_bytes,
+                             .v_row_bytes = value_bytes};
+    return new_cache(c, NULL);
 }
 
 void wnw__cache_free(struct wnw__cache *c)
@@ -202,14 +219,19 @@ void wnw__cache_clear(struct wnw__cache *c)
     }
 }
 
-/* Empties the numbers of the n rows behind each head's entries, where rewound entries may have left some. */
-static void empty_numbers(const struct wnw__cache *c, struct wnw__kv_layer *l, int32_t n)
+void wnw__cache_empty_numbers(const struct wnw__cache *c, struct wnw__kv_layer *l, int64_t row, int32_t n)
 {
     for (int kind = 0; kind < WNW_N_AUX; kind++)
         for (int32_t p = 0; p < c->aux_planes[kind]; p++)
-            for (int32_t ih = 0; ih < c->n_head_kv; ih++)
-                for (int32_t i = 0; i < n; i++)
-                    wnw__cache_aux(l, (enum wnw__aux)kind, p)[l->off[ih] + l->len[ih] + i] = aux_empty(kind);
+            for (int32_t i = 0; i < n; i++)
+                wnw__cache_aux(l, (enum wnw__aux)kind, p)[row + i] = aux_empty(kind);
+}
+
+/* Empties the numbers of the n rows behind each head's entries, where rewound entries may have left some. */
+static void empty_new_numbers(const struct wnw__cache *c, struct wnw__kv_layer *l, int32_t n)
+{
+    for (int32_t ih = 0; ih < c->n_head_kv; ih++)
+        wnw__cache_empty_numbers(c, l, l->off[ih] + l->len[ih], n);
 }
 
 int wnw__cache_resize_layer(struct wnw__cache *c, int32_t il, const struct wnw__kv_caps *caps)
@@ -262,7 +284,7 @@ static int reserve(struct wnw__cache *c, int32_t il, int32_t n, int32_t n_at_onc
         return wnw__fail(WNW_E_NOMEM, "no memory to grow cache layer %d", (int)il);
     int rc = WNW_OK;
     if (need_caps(c, il, n, n_at_once, exact, &caps))
-        empty_numbers(c, &c->layers[il], n);
+        empty_new_numbers(c, &c->layers[il], n);
     else
         rc = wnw__cache_resize_layer(c, il, &caps);
     free(caps.entry);
@@ -368,7 +390,8 @@ uint64_t wnw__cache_bytes(const struct wnw__cache *c)
 {
     uint64_t bytes = 0;
     for (int32_t il = 0; il < c->n_layer; il++)
-        bytes += 2 * ((uint64_t)c->layers[il].mapped_bytes + c->layers[il].tail.mapped_bytes);
+        bytes += (uint64_t)c->layers[il].mapped_bytes + c->layers[il].v_mapped_bytes +
+                 2 * (uint64_t)c->layers[il].tail.mapped_bytes;
     return bytes;
 }
 
@@ -379,8 +402,8 @@ uint64_t wnw__cache_entry_bytes(const struct wnw__cache *c)
         const struct wnw__kv_layer *l = &c->layers[il];
         for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
             const int32_t n_old = c->n_tail > 0 ? l->tail.n_old[ih] : l->len[ih];
-            bytes +=
-                2 * ((uint64_t)n_old * c->row_bytes + (uint64_t)(l->len[ih] - n_old) * c->tail_row_bytes);
+            bytes += (uint64_t)n_old * (c->row_bytes + c->v_row_bytes) +
+                     2 * (uint64_t)(l->len[ih] - n_old) * c->tail_row_bytes;
         }
     }
     return bytes;

@@ -63,12 +63,13 @@ struct wnw__kv_tail {
 };
 
 struct wnw__kv_layer {
-    uint8_t *k, *v;           /* arenas, mapped_bytes each; NULL while nothing is stored */
+    uint8_t *k, *v;           /* arenas; NULL while nothing is stored */
     int32_t *pos;             /* [n_rows] positions, parallel to the rows */
     int64_t *off;             /* [n_head_kv] first row of each head */
     int32_t *cap, *len;       /* [n_head_kv] rows reserved, rows in use */
     int64_t n_rows;           /* sum of cap */
-    size_t mapped_bytes;      /* of one arena: its rows x row_bytes, rounded up to pages */
+    size_t mapped_bytes;      /* of the arena of keys: its rows x row_bytes, rounded up to pages */
+    size_t v_mapped_bytes;    /* the same of the arena of values */
     struct wnw__kv_tail tail; /* then off, cap and n_rows count entries, which pos and aux are parallel to */
     int32_t n_swa;            /* sliding window in tokens, 0 = global layer */
     int32_t n_final;          /* first entries of every head that a recursive policy has settled */
@@ -79,9 +80,10 @@ struct wnw__kv_layer {
 struct wnw__cache {
     int32_t n_layer, n_head_kv, d;
     wnw_kv_type type;
-    int32_t growth;   /* entries per growth block of one head */
-    size_t row_bytes; /* of one key or one value */
-    int32_t n_tail;   /* least entries of a tail; 0 = no tail */
+    int32_t growth;     /* entries per growth block of one head */
+    size_t row_bytes;   /* of one key, and of one value unless wnw__cache_init_rows made the cache */
+    size_t v_row_bytes; /* of one value; 0 = there are none */
+    int32_t n_tail;     /* least entries of a tail; 0 = no tail */
     size_t tail_row_bytes;
     struct wnw__kv_layer *layers;
     int32_t aux_planes[WNW_N_AUX]; /* planes of each kind; 0 = the kind is not kept */
@@ -91,6 +93,10 @@ struct wnw__cache {
  * growth block (see above). n_swa[n_layer]: sliding window of each layer in tokens, 0 = global layer. */
 int wnw__cache_init(struct wnw__cache *c, int32_t n_layer, int32_t n_head_kv, int32_t d, wnw_kv_type type,
                     int32_t growth, const int32_t *n_swa);
+/* The same for a cache of one layer whose rows are bytes of a form that the caller alone knows: keys of key_bytes > 0
+ * each and values of value_bytes, 0 = none. What converts rows (wnw__cache_read and others) cannot be called, and it
+ * gets no tail. */
+int wnw__cache_init_rows(struct wnw__cache *c, int32_t n_head_kv, size_t key_bytes, size_t value_bytes);
 /* Gives a cache that has never held an entry a tail of n_tail >= WNW_CACHE_TAIL_MIN entries. On failure it
  * has none. */
 int wnw__cache_set_tail(struct wnw__cache *c, int32_t n_tail);
@@ -115,6 +121,14 @@ int wnw__cache_expect_layer(struct wnw__cache *c, int32_t il, int32_t n, int32_t
  * entries that the last of them finds old (wnw__cache_old, wnw__cache_quantise); their positions are first,
  * first+1, ... */
 void wnw__cache_commit_layer(struct wnw__cache *c, int32_t il, int32_t first, int32_t n);
+
+/* Makes an entry with each of the positions pos[0 .. n-1] in heads from .. to-1 of layer il, unless a head has one
+ * already; pos ascends. Rows of new entries are not set. The cache has no tail. On failure no entry is there that was
+ * not before. */
+int wnw__cache_place(struct wnw__cache *c, int32_t il, int32_t from, int32_t to, const int32_t *pos,
+                     int32_t n);
+/* The first entry of a head whose position is at least pos; the length if there is none. */
+int32_t wnw__cache_find(const struct wnw__kv_layer *l, int32_t ih, int32_t pos);
 
 /* Gives back what reading a prompt needed of a layer's tail beyond its entries. On failure nothing
  * changes. */

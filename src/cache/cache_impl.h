@@ -21,6 +21,8 @@ struct wnw__kv_caps wnw__cache_caps_new(const struct wnw__cache *c);
 int wnw__cache_layer_new(const struct wnw__cache *c, struct wnw__kv_layer *l, const struct wnw__kv_caps *caps,
                          int32_t n_swa);
 void wnw__cache_layer_free(struct wnw__kv_layer *l);
+/* Sets the numbers of rows row .. row+n-1 to the values that they have before they are known. */
+void wnw__cache_empty_numbers(const struct wnw__cache *c, struct wnw__kv_layer *l, int64_t row, int32_t n);
 /* Gives every head of layer il these capacities, none of which is below what it holds. On failure nothing
  * changes. */
 int wnw__cache_resize_layer(struct wnw__cache *c, int32_t il, const struct wnw__kv_caps *caps);

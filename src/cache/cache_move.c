@@ -35,10 +35,12 @@ static void copy_stored(const struct wnw__cache *c, struct wnw__kv_layer *dst, i
                         : c->n_tail > 0 ? dst->tail.old_off[ih] + kept->n_row
                                         : dst->off[ih] + kept->n_row;
     uint8_t *k = (in_tail ? dst->tail.k : dst->k) + (size_t)row * src->row_bytes;
-    uint8_t *v = (in_tail ? dst->tail.v : dst->v) + (size_t)row * src->row_bytes;
+    const size_t v_bytes = in_tail ? src->row_bytes : c->v_row_bytes;
     if (k != src->k) {
         memmove(k, src->k, (size_t)src->n * src->row_bytes);
-        memmove(v, src->v, (size_t)src->n * src->row_bytes);
+        if (v_bytes > 0)
+            memmove((in_tail ? dst->tail.v : dst->v) + (size_t)row * v_bytes, src->v,
+                    (size_t)src->n * v_bytes);
     }
     *(in_tail ? &kept->n_tail_row : &kept->n_row) += src->n;
 }

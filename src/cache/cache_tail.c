@@ -134,9 +134,11 @@ int wnw__cache_tighten_layer(struct wnw__cache *c, int32_t il)
 static struct wnw__kv_run in_layer(const struct wnw__cache *c, const struct wnw__kv_layer *l, int64_t row,
                                    int32_t n)
 {
-    const size_t at = (size_t)row * c->row_bytes;
-    return (struct wnw__kv_run){
-        .type = c->type, .row_bytes = c->row_bytes, .k = l->k + at, .v = l->v + at, .n = n};
+    return (struct wnw__kv_run){.type = c->type,
+                                .row_bytes = c->row_bytes,
+                                .k = l->k + (size_t)row * c->row_bytes,
+                                .v = l->v ? l->v + (size_t)row * c->v_row_bytes : NULL,
+                                .n = n};
 }
 
 static struct wnw__kv_run in_tail(const struct wnw__cache *c, const struct wnw__kv_layer *l, int64_t row,
