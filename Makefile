@@ -19,9 +19,9 @@ endif
 .PHONY: all setup configure install uninstall demo test peers docs clean help
 
 all: ## build build/winnow, after installing what that needs
-	scripts/setup.sh packages llama
+	scripts/setup.sh packages llama source
 	$(MAKE) configure
-	cmake --build $(BUILD) --target winnow -j $(JOBS)
+	cmake --build $(BUILD) --target winnow winnow_bridge -j $(JOBS)
 
 setup: ## install everything: packages, ggml, the default model, what the tests need
 	scripts/setup.sh

@@ -46,7 +46,10 @@ endif()
 install(TARGETS winnow RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS winnow_lib winnow_shared ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(FILES include/winnow.h include/winnow_method.h include/winnow_calibrate.h
+if(wnw_bridge)
+  install(TARGETS winnow_bridge LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
+install(FILES include/winnow.h include/winnow_method.h include/winnow_calibrate.h include/winnow_bridge.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/winnow)
 # What the command reads besides the user's files; app/share.c finds it from the place of the program.

@@ -4,6 +4,7 @@
 #
 #   packages     Debian packages with compiler, CMake and libraries
 #   llama        ggml and libllama: the system's or those under CMAKE_PREFIX_PATH, else a private copy
+#   source       the files of llama.cpp's sources that the backend and its tests are compiled with
 #   python       the private Python environment's packages for scripts/ (gguf, numpy)
 #   model        the default model
 #   test-models  what the tests need besides: a float32 copy of the default model, tiny random models
@@ -288,6 +289,54 @@ step_llama() {
     fi
 }
 
+# ---- llama.cpp's sources ----
+# ggml's header for backends is not installed, and llama.cpp's test of its architectures is a good test of our backend.
+# Both are taken from the source package of the private copy, unchanged, and stay in the cache folder.
+source_files="ggml/CMakeLists.txt ggml/src/ggml-backend-impl.h common/common.h common/log.h src/llama-arch.h
+src/llama-model-saver.h tests/test-llama-archs.cpp"
+
+# Whether the folder $1 has the files as they came with the version in use.
+has_source() {
+    [ "$(head -n 1 "$1/made" 2>/dev/null)" = "# $llama_version" ] && (cd "$1" && tail -n +2 made | sha256sum --check --status 2>/dev/null)
+}
+
+# Unpacks the files into the folder $1, from the package's archive.
+unpack_source() {
+    local folder=$1 archive=$2 file
+    for file in $source_files; do
+        mkdir -p "$folder/${file%/*}"
+        tar -xzOf "$archive" "llama_cpp_python-$llama_version/vendor/llama.cpp/$file" >"$folder/$file" ||
+            die "source: the package has no $file"
+    done
+    { echo "# $llama_version" && (cd "$folder" && sha256sum $source_files); } >"$folder/made"
+}
+
+step_source() {
+    local folder=$cache/llama-source fetched=$cache/llama-source.new
+    if [ -n "$(system_ggml)" ]; then
+        say "source: for the system's ggml, -DWNW_LLAMA_SOURCE_DIR=FOLDER names its sources"
+        return
+    fi
+    if has_source "$folder"; then
+        say "source: llama.cpp's files of llama-cpp-python $llama_version are there"
+        return
+    fi
+    rm -rf "$folder" "$fetched"
+    if [ -n "${WINNOW_LLAMA_FROM:-}" ] && has_source "$WINNOW_LLAMA_FROM/llama-source"; then
+        say "source: copying the files of $WINNOW_LLAMA_FROM"
+        cp -R "$WINNOW_LLAMA_FROM/llama-source" "$fetched"
+    else
+        need_venv
+        say "source: fetching the source package of llama-cpp-python $llama_version"
+        mkdir -p "$fetched"
+        "$venv/bin/python" -m pip download --quiet --no-deps --no-binary llama-cpp-python --dest "$fetched" \
+            "llama-cpp-python==$llama_version" || die "source: pip could not download llama-cpp-python $llama_version"
+        unpack_source "$fetched" "$fetched/llama_cpp_python-$llama_version.tar.gz"
+        rm "$fetched"/*.tar.gz
+    fi
+    mv "$fetched" "$folder"
+}
+
 # ---- models ----
 step_model() {
     need_venv
@@ -341,12 +390,12 @@ run_steps() {
     done
 }
 
-[ $# -gt 0 ] || set -- packages llama python model test-models
+[ $# -gt 0 ] || set -- packages llama source python model test-models
 for step in "$@"; do
     case $step in
-    packages | llama | python | model | test-models | clang | cross | peers) ;;
+    packages | llama | source | python | model | test-models | clang | cross | peers) ;;
     *)
-        sed -n '3,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+        sed -n '3,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
         exit 2
         ;;
     esac

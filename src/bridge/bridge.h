@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * winnow as a backend of ggml under an unmodified libllama. libllama puts the KV cache of a context on the device of its
+ * layers; on ours the tensors are addresses without memory, and keys and values lie in a ragged cache of our own, from
+ * which our attention reads. All else of a graph runs on a CPU backend that ours owns.
+ *
+ *     bridge.c         registry, device, version gate          bridge_buffer.c   the memory that libllama asks for
+ *     bridge_graph.c   which node does what with a cache       bridge_store.c    entries by cell
+ *     bridge_nodes.c   what a node that is ours computes       bridge_run.c      a graph runs
+ *
+ * A layer of a cache is taken over if every node of its first graph that reads or writes it is known (ragged); else it
+ * stays as libllama has it (plain). Where a later graph has an unknown node on a ragged layer, the rows are copied to
+ * the tensor's addresses, the node runs, and they are copied back.
+ */
+#ifndef WNW_BRIDGE_H
+#define WNW_BRIDGE_H
+
+#include "attend/attend_cells.h"
+#include "cache/cache.h"
+
+#include <ggml-backend-impl.h>
+#include <stdatomic.h>
+
+/* ---- The cache of a context: one buffer of ours that has tensors of keys and values ---- */
+
+struct wnw__bridge_layer;
+
+/* cache_k or cache_v of one layer: [n_embd, n_cell, n_stream], or for transposed values [n_cell, n_embd, n_stream]. */
+struct wnw__bridge_tensor {
+    uint8_t *base; /* the tensor's addresses; NULL: the layer has no such tensor */
+    enum ggml_type type;
+    int32_t n_embd, n_cell, n_stream;
+    bool is_v;
+    struct wnw__bridge_layer *layer;
+};
+
+enum wnw__bridge_kind { WNW_BRIDGE_UNSEEN, WNW_BRIDGE_RAGGED, WNW_BRIDGE_PLAIN };
+
+struct wnw__bridge_layer {
+    char tag[48]; /* the tensors' name without the k or v */
+    int32_t il;
+    struct wnw__bridge_tensor k, v;
+    enum wnw__bridge_kind kind; /* never changes once it is decided */
+    bool unknown; /* while a graph is looked at: it has a node on the layer that we do not know */
+    bool lost;    /* rows that libllama wrote found no memory; graphs on the layer fail */
+
+    /* The following are known once the layer is ragged. */
+    int32_t n_head, d_k, d_v; /* of one stream */
+    bool transposed;          /* values */
+    bool v_in_keys;           /* MLA */
+    struct wnw__cache rows;   /* one layer, n_stream * n_head heads, positions are cells */
+    uint8_t *written;         /* [n_stream * n_cell] whether the cell has been written since the last clear */
+};
+
+struct wnw__bridge_cache {
+    uint8_t *base; /* reserved addresses */
+    size_t size;
+    struct wnw__bridge_layer **layers;
+    int32_t n_layer, cap_layer;
+};
+
+/* The buffer type, whose buffers' context is a struct wnw__bridge_cache. */
+ggml_backend_buffer_type_t wnw__bridge_buffer_type(void);
+/* The tensor of a cache that t is or is a view of; NULL if it is none. */
+struct wnw__bridge_tensor *wnw__bridge_tensor_of(const struct ggml_tensor *t);
+
+/* ---- Entries (bridge_store.c) ---- */
+
+/* What the first graph shows of a layer. */
+struct wnw__bridge_shape {
+    int32_t n_head, d_k, d_v;
+    bool transposed, v_in_keys;
+};
+/* Makes a layer ragged that holds no data yet. */
+int wnw__bridge_layer_take(struct wnw__bridge_layer *l, const struct wnw__bridge_shape *shape);
+/* Drops all entries and gives their memory back. */
+void wnw__bridge_layer_clear(struct wnw__bridge_layer *l);
+void wnw__bridge_layer_free(struct wnw__bridge_layer *l);
+/* Makes entries in every head of a stream for cells cell[n], which ascend. */
+int wnw__bridge_layer_place(struct wnw__bridge_layer *l, int32_t stream, const int32_t *cell, int32_t n);
+/* Writes the keys (or values) x [n_head][d] of a cell to the heads that have an entry for it. */
+void wnw__bridge_layer_write(struct wnw__bridge_layer *l, bool is_v, int32_t stream, int32_t cell,
+                             const float *x);
+/* Makes the entries of stream `to` a copy of those of stream `from`, the keys of which this copies; or the values. */
+int wnw__bridge_layer_copy_stream(struct wnw__bridge_layer *l, bool is_v, int32_t from, int32_t to);
+/* Drops entries of head ih of a stream: those whose cells cell[n] (ascending) names, as far as they are there. Memory goes
+ * back when a layer has become smaller by an eighth. */
+int wnw__bridge_layer_drop(struct wnw__bridge_layer *l, int32_t stream, int32_t ih, const int32_t *cell,
+                           int32_t n);
+
+/* Bytes at .. at+n-1 of a tensor of a ragged layer, as libllama sees it: rows of cells that were never written are 0, and
+ * where a head has dropped an entry its part of the row has all bits set. Rows that are written so are not stored. */
+void wnw__bridge_tensor_read(const struct wnw__bridge_tensor *t, size_t at, size_t n, uint8_t *dst);
+int wnw__bridge_tensor_write(struct wnw__bridge_tensor *t, size_t at, size_t n, const uint8_t *src);
+/* Copies all entries to the tensor's addresses, and back. */
+void wnw__bridge_tensor_spread(const struct wnw__bridge_tensor *t);
+void wnw__bridge_tensor_gather(struct wnw__bridge_tensor *t);
+/* Gives the memory at the tensor's addresses back. */
+void wnw__bridge_tensor_release(const struct wnw__bridge_tensor *t);
+
+/* ---- The backend ---- */
+
+struct wnw__bridge_backend {
+    ggml_backend_t cpu;
+    int32_t n_threads;
+    bool plain; /* takes nothing over: WINNOW_PLAIN */
+    struct wnw__cells_shared *cells;
+    int32_t *index; /* [cap_index] cells of the rows at hand */
+    int32_t cap_index;
+    struct ggml_context *room; /* for graphs of some nodes of another one */
+    size_t room_bytes;
+    uint8_t *room_memory;
+};
+
+ggml_backend_t wnw__bridge_backend_new(ggml_backend_dev_t dev);
+void wnw__bridge_set_n_threads(ggml_backend_t backend, int n_threads);
+void wnw__bridge_set_abort_callback(ggml_backend_t backend, ggml_abort_callback callback, void *data);
+extern struct ggml_backend_device wnw__bridge_device;
+/* Sets *reg to our registry if this process has the ggml that we are built for. E_BACKEND: it has another. */
+int wnw__bridge_check(ggml_backend_reg_t *reg);
+/* The device that computes what is not ours; NULL if there is none. */
+ggml_backend_dev_t wnw__bridge_cpu(void);
+
+/* ---- Nodes ---- */
+
+enum wnw__bridge_what { WNW_BRIDGE_NOT_OURS, WNW_BRIDGE_STORE, WNW_BRIDGE_ATTEND, WNW_BRIDGE_ATTEND_CHAIN };
+
+/* Lies in the node's op_params behind what ggml keeps there for custom operations. An attention has the sources
+ * q, keys, values, mask or NULL, sinks or NULL; those behind them only keep the order. */
+struct wnw__bridge_node {
+    int32_t what;
+    float scale, cap, max_bias;
+};
+
+/* Decides what is ragged and makes nodes on ragged layers ours (bridge_graph.c). */
+void wnw__bridge_graph_take(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
+/* Whether a node only gives another shape to its source. */
+bool wnw__bridge_is_view(const struct ggml_tensor *node);
+
+/* Makes a node an operation of ours (bridge_nodes.c). */
+void wnw__bridge_node_set(struct wnw__bridge_backend *b, struct ggml_tensor *node,
+                          const struct wnw__bridge_node *what);
+/* .what is WNW_BRIDGE_NOT_OURS where it is none. */
+struct wnw__bridge_node wnw__bridge_node_get(const struct ggml_tensor *node);
+/* Before the graph runs: makes entries for the cells that a store writes, or scratch for an attention. */
+int wnw__bridge_node_prepare(struct wnw__bridge_backend *b, const struct ggml_tensor *node);
+
+enum ggml_status wnw__bridge_graph_run(struct wnw__bridge_backend *b,
+                                       struct ggml_cgraph *graph); /* bridge_run.c */
+
+#endif

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory that libllama asks our device for: reserved addresses, which take memory where they are written. So tensors that
+ * are not a cache's keys and values, and layers that stay plain, are as in any other buffer; those of a ragged layer are
+ * never written there.
+ */
+#include "bridge/bridge.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* ---- Tensors of keys and values ---- */
+
+/* Takes "cache_k_l3", or with a tag of libllama's "cache_TAGk_l3", apart. Returns 'k' or 'v', 0 if it is another name.
+ * tag: the name without that letter. */
+static char take_name(const char *name, char *tag, size_t cap, int32_t *il)
+{
+    const char *end = strrchr(name, '_');
+    int n_read = 0;
+    if (strncmp(name, "cache_", 6) != 0 || !end || end < name + 6 ||
+        sscanf(end, "_l%d%n", il, &n_read) != 1 || end[n_read] != '\0' || (end[-1] != 'k' && end[-1] != 'v'))
+        return 0;
+    const int n = snprintf(tag, cap, "%.*s%s", (int)(end - 1 - name), name, end);
+    return n >= 0 && (size_t)n < cap ? end[-1] : 0;
+}
+
+/* The layer with a tag, made if there is none; NULL if memory ran out. */
+static struct wnw__bridge_layer *layer_of(struct wnw__bridge_cache *c, const char *tag, int32_t il)
+{
+    for (int32_t i = 0; i < c->n_layer; i++)
+        if (strcmp(c->layers[i]->tag, tag) == 0)
+            return c->layers[i];
+    if (c->n_layer == c->cap_layer) {
+        const int32_t cap = c->cap_layer > 0 ? 2 * c->cap_layer : 64;
+        struct wnw__bridge_layer **more = realloc(c->layers, (size_t)cap * sizeof *more);
+        if (!more)
+            return NULL;
+        c->layers = more;
+        c->cap_layer = cap;
+    }
+    struct wnw__bridge_layer *l = calloc(1, sizeof *l);
+    if (!l)
+        return NULL;
+    snprintf(l->tag, sizeof l->tag, "%s", tag);
+    l->il = il;
+    c->layers[c->n_layer++] = l;
+    return l;
+}
+
+static bool fits(const struct ggml_tensor *t)
+{
+    return t->ne[3] == 1 && ggml_is_contiguous(t) && t->ne[0] <= INT32_MAX &&
+           t->ne[1] * t->ne[2] <= INT32_MAX;
+}
+
+static enum ggml_status init_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *t)
+{
+    struct wnw__bridge_cache *c = buffer->context;
+    char tag[sizeof((struct wnw__bridge_layer *)0)->tag];
+    int32_t il;
+    const char which = t->view_src ? 0 : take_name(t->name, tag, sizeof tag, &il);
+    if (!which || !fits(t))
+        return GGML_STATUS_SUCCESS;
+    struct wnw__bridge_layer *l = layer_of(c, tag, il);
+    if (!l)
+        return GGML_STATUS_ALLOC_FAILED;
+    struct wnw__bridge_tensor *mine = which == 'v' ? &l->v : &l->k;
+    *mine = (struct wnw__bridge_tensor){.base = t->data,
+                                        .type = t->type,
+                                        .n_embd = (int32_t)t->ne[0],
+                                        .n_cell = (int32_t)t->ne[1],
+                                        .n_stream = (int32_t)t->ne[2],
+                                        .is_v = which == 'v',
+                                        .layer = l};
+    t->extra = mine;
+    return GGML_STATUS_SUCCESS;
+}
+
+struct wnw__bridge_tensor *wnw__bridge_tensor_of(const struct ggml_tensor *t)
+{
+    const struct ggml_tensor *root = t->view_src ? t->view_src : t;
+    return root->buffer && root->buffer->buft == wnw__bridge_buffer_type() ? root->extra : NULL;
+}
+
+/* ---- Access ---- */
+
+/* The ragged tensor that t is a part of, with the place of t's byte `offset` in it; else NULL. */
+static struct wnw__bridge_tensor *ragged(const struct ggml_tensor *t, size_t offset, size_t *at)
+{
+    struct wnw__bridge_tensor *mine = wnw__bridge_tensor_of(t);
+    if (!mine || mine->layer->kind != WNW_BRIDGE_RAGGED)
+        return NULL;
+    *at = (size_t)((const uint8_t *)t->data - mine->base) + offset;
+    return mine;
+}
+
+/* ggml's interface has no way to report it here, so the next graph on the layer fails. */
+static void lose(struct wnw__bridge_layer *l)
+{
+    wnw__log(WNW_LOG_WARN, "winnow: rows of layer %d are lost: %s", (int)l->il, wnw_last_error());
+    l->lost = true;
+}
+
+static void set_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *t, const void *data, size_t offset,
+                       size_t size)
+{
+    (void)buffer;
+    size_t at;
+    struct wnw__bridge_tensor *mine = ragged(t, offset, &at);
+    if (!mine)
+        memcpy((char *)t->data + offset, data, size);
+    else if (wnw__bridge_tensor_write(mine, at, size, data) != WNW_OK)
+        lose(mine->layer);
+}
+
+static void get_tensor(ggml_backend_buffer_t buffer, const struct ggml_tensor *t, void *data, size_t offset,
+                       size_t size)
+{
+    (void)buffer;
+    size_t at;
+    const struct wnw__bridge_tensor *mine = ragged(t, offset, &at);
+    if (mine)
+        wnw__bridge_tensor_read(mine, at, size, data);
+    else
+        memcpy(data, (const char *)t->data + offset, size);
+}
+
+static void memset_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *t, uint8_t value, size_t offset,
+                          size_t size)
+{
+    uint8_t some[4096];
+    memset(some, value, sizeof some);
+    for (size_t at = 0; at < size; at += sizeof some)
+        set_tensor(buffer, t, some, offset + at, size - at < sizeof some ? size - at : sizeof some);
+}
+
+/* The stream that t is the whole of, -1 if it is another part of its tensor. */
+static int32_t whole_stream(const struct wnw__bridge_tensor *mine, const struct ggml_tensor *t)
+{
+    const size_t bytes = ggml_row_size(mine->type, mine->n_embd) * (size_t)mine->n_cell;
+    const size_t at = (size_t)((const uint8_t *)t->data - mine->base);
+    return ggml_nbytes(t) == bytes && at % bytes == 0 ? (int32_t)(at / bytes) : -1;
+}
+
+static bool cpy_tensor(ggml_backend_buffer_t buffer, const struct ggml_tensor *src, struct ggml_tensor *dst)
+{
+    (void)buffer;
+    size_t at;
+    struct wnw__bridge_tensor *from = ragged(src, 0, &at), *to = ragged(dst, 0, &at);
+    if (!from || from != to)
+        return false;
+    const int32_t a = whole_stream(from, src), b = whole_stream(to, dst);
+    if (a < 0 || b < 0)
+        return false;
+    if (wnw__bridge_layer_copy_stream(to->layer, to->is_v, a, b) != WNW_OK)
+        lose(to->layer);
+    return true;
+}
+
+static void clear(ggml_backend_buffer_t buffer, uint8_t value)
+{
+    struct wnw__bridge_cache *c = buffer->context;
+    for (int32_t i = 0; i < c->n_layer; i++)
+        wnw__bridge_layer_clear(c->layers[i]);
+    if (value == 0 && madvise(c->base, c->size, MADV_DONTNEED) == 0)
+        return; /* the pages are 0 when they are read again, and take no memory until then */
+    memset(c->base, value, c->size);
+}
+
+static void free_buffer(ggml_backend_buffer_t buffer)
+{
+    struct wnw__bridge_cache *c = buffer->context;
+    for (int32_t i = 0; i < c->n_layer; i++)
+        wnw__bridge_layer_free(c->layers[i]);
+    free(c->layers);
+    munmap(c->base, c->size);
+    free(c);
+}
+
+static void *get_base(ggml_backend_buffer_t buffer)
+{
+    return ((struct wnw__bridge_cache *)buffer->context)->base;
+}
+
+/* ---- The buffer type ---- */
+
+static const char *get_name(ggml_backend_buffer_type_t buft)
+{
+    (void)buft;
+    return "WINNOW";
+}
+
+static size_t get_alignment(ggml_backend_buffer_type_t buft)
+{
+    (void)buft;
+    return 64;
+}
+
+static ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t buft, size_t size)
+{
+    static const struct ggml_backend_buffer_i interface = {
+        .free_buffer = free_buffer,
+        .get_base = get_base,
+        .init_tensor = init_tensor,
+        .memset_tensor = memset_tensor,
+        .set_tensor = set_tensor,
+        .get_tensor = get_tensor,
+        .cpy_tensor = cpy_tensor,
+        .clear = clear,
+    };
+    struct wnw__bridge_cache *c = calloc(1, sizeof *c);
+    if (!c)
+        return NULL;
+    c->size = size;
+    c->base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (c->base == MAP_FAILED) {
+        wnw__log(WNW_LOG_WARN, "winnow: no addresses for a cache of %zu bytes; a smaller context needs fewer",
+                 size);
+        free(c);
+        return NULL;
+    }
+    madvise(c->base, c->size, MADV_NOHUGEPAGE); /* a huge page would take memory for what is not written */
+    ggml_backend_buffer_t buffer = ggml_backend_buffer_init(buft, interface, c, size);
+    return buffer;
+}
+
+ggml_backend_buffer_type_t wnw__bridge_buffer_type(void)
+{
+    static struct ggml_backend_buffer_type type = {
+        .iface = {.get_name = get_name, .alloc_buffer = alloc_buffer, .get_alignment = get_alignment},
+        .device = &wnw__bridge_device,
+    };
+    return &type;
+}

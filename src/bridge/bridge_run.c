@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+/* Running a graph: entries and scratch first, then everything on the CPU backend. */
+#include "bridge/bridge.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct wnw__bridge_tensor *ragged(const struct ggml_tensor *t)
+{
+    struct wnw__bridge_tensor *mine = t ? wnw__bridge_tensor_of(t) : NULL;
+    return mine && mine->layer->kind == WNW_BRIDGE_RAGGED ? mine : NULL;
+}
+
+/* Whether a node that is not ours reads or writes a ragged layer. */
+static bool is_stranger(const struct ggml_tensor *node)
+{
+    bool found = ragged(node) != NULL;
+    for (int i = 0; i < GGML_MAX_SRC && !found; i++)
+        found = ragged(node->src[i]) != NULL;
+    return found && !wnw__bridge_is_view(node) && wnw__bridge_node_get(node).what == WNW_BRIDGE_NOT_OURS;
+}
+
+/* ---- Parts of a graph ---- */
+
+/* Memory for a graph of up to n nodes. */
+static bool need_room(struct wnw__bridge_backend *b, int n)
+{
+    const size_t bytes = ggml_graph_overhead_custom((size_t)n, false) + ggml_tensor_overhead();
+    if (bytes > b->room_bytes) {
+        uint8_t *memory = malloc(bytes);
+        if (!memory)
+            return false;
+        free(b->room_memory);
+        b->room_memory = memory;
+        b->room_bytes = bytes;
+    }
+    return true;
+}
+
+static enum ggml_status run_nodes(struct wnw__bridge_backend *b, struct ggml_cgraph *graph, int from, int to)
+{
+    if (from == to)
+        return GGML_STATUS_SUCCESS;
+    if (!need_room(b, to - from))
+        return GGML_STATUS_ALLOC_FAILED;
+    const struct ggml_init_params params = {
+        .mem_size = b->room_bytes, .mem_buffer = b->room_memory, .no_alloc = true};
+    struct ggml_context *ctx = ggml_init(params);
+    if (!ctx)
+        return GGML_STATUS_ALLOC_FAILED;
+    struct ggml_cgraph *part = ggml_new_graph_custom(ctx, (size_t)(to - from), false);
+    for (int i = from; i < to; i++)
+        ggml_graph_add_node(part, ggml_graph_node(graph, i));
+    const enum ggml_status status = ggml_backend_graph_compute(b->cpu, part);
+    ggml_free(ctx);
+    return status;
+}
+
+/* Runs a node on tensors that have their entries at their addresses meanwhile. */
+static enum ggml_status run_stranger(struct wnw__bridge_backend *b, struct ggml_cgraph *graph, int i)
+{
+    const struct ggml_tensor *node = ggml_graph_node(graph, i);
+    struct wnw__bridge_tensor *used[GGML_MAX_SRC + 1] = {ragged(node)};
+    for (int s = 0; s < GGML_MAX_SRC; s++)
+        used[s + 1] = ragged(node->src[s]) != used[0] ? ragged(node->src[s]) : NULL;
+    for (int s = 0; s <= GGML_MAX_SRC; s++)
+        if (used[s])
+            wnw__bridge_tensor_spread(used[s]);
+    const enum ggml_status status = run_nodes(b, graph, i, i + 1);
+    if (used[0] && status == GGML_STATUS_SUCCESS)
+        wnw__bridge_tensor_gather(used[0]);
+    for (int s = 0; s <= GGML_MAX_SRC; s++)
+        if (used[s])
+            wnw__bridge_tensor_release(used[s]);
+    return status;
+}
+
+enum ggml_status wnw__bridge_graph_run(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
+{
+    const int n = ggml_graph_n_nodes(graph);
+    bool strangers = false;
+    for (int i = 0; i < n; i++) {
+        const struct ggml_tensor *node = ggml_graph_node(graph, i);
+        if (wnw__bridge_node_prepare(b, node) != WNW_OK) {
+            wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error());
+            return GGML_STATUS_ALLOC_FAILED;
+        }
+        strangers = strangers || is_stranger(node);
+    }
+    if (!strangers)
+        return ggml_backend_graph_compute(b->cpu, graph);
+    int done = 0;
+    for (int i = 0; i < n; i++) {
+        if (!is_stranger(ggml_graph_node(graph, i)))
+            continue;
+        enum ggml_status status = run_nodes(b, graph, done, i);
+        status = status == GGML_STATUS_SUCCESS ? run_stranger(b, graph, i) : status;
+        if (status != GGML_STATUS_SUCCESS)
+            return status;
+        done = i + 1;
+    }
+    return run_nodes(b, graph, done, n);
+}
+
+/* ---- The backend ---- */
+
+static const char *get_name(ggml_backend_t backend)
+{
+    (void)backend;
+    return "WINNOW";
+}
+
+static void free_backend(ggml_backend_t backend)
+{
+    struct wnw__bridge_backend *b = backend->context;
+    ggml_backend_free(b->cpu);
+    wnw__cells_shared_free(b->cells);
+    free(b->index);
+    free(b->room_memory);
+    free(b);
+    free(backend);
+}
+
+static enum ggml_status graph_compute(ggml_backend_t backend, struct ggml_cgraph *graph)
+{
+    return wnw__bridge_graph_run(backend->context, graph);
+}
+
+static void graph_optimize(ggml_backend_t backend, struct ggml_cgraph *graph,
+                           struct ggml_backend_graph_optimize_params *params)
+{
+    (void)params;
+    wnw__bridge_graph_take(backend->context, graph);
+}
+
+static ggml_guid_t guid(void)
+{
+    static ggml_guid id = {0x77, 0x69, 0x6e, 0x6e, 0x6f, 0x77, 0x2d, 0x62,
+                           0x72, 0x69, 0x64, 0x67, 0x65, 0x00, 0x00, 0x01};
+    return &id;
+}
+
+/* A function of the CPU's registry by its name. */
+static bool cpu_function(const char *name, void (**fn)(void))
+{
+    void *p = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(wnw__bridge_cpu()), name);
+    memcpy(fn, &p, sizeof p);
+    return p != NULL;
+}
+
+void wnw__bridge_set_n_threads(ggml_backend_t backend, int n_threads)
+{
+    struct wnw__bridge_backend *b = backend->context;
+    void (*fn)(void);
+    struct wnw__cells_shared *cells;
+    if (n_threads == b->n_threads || n_threads < 1 || !cpu_function("ggml_backend_set_n_threads", &fn) ||
+        wnw__cells_shared_new(&cells, n_threads) != WNW_OK)
+        return;
+    wnw__cells_shared_free(b->cells);
+    b->cells = cells;
+    b->n_threads = n_threads;
+    ((ggml_backend_set_n_threads_t)fn)(b->cpu, n_threads);
+}
+
+void wnw__bridge_set_abort_callback(ggml_backend_t backend, ggml_abort_callback callback, void *data)
+{
+    struct wnw__bridge_backend *b = backend->context;
+    void (*fn)(void);
+    if (cpu_function("ggml_backend_set_abort_callback", &fn))
+        ((ggml_backend_set_abort_callback_t)fn)(b->cpu, callback, data);
+}
+
+static bool is_set(const char *variable)
+{
+    const char *value = getenv(variable);
+    return value && *value && strcmp(value, "0") != 0;
+}
+
+ggml_backend_t wnw__bridge_backend_new(ggml_backend_dev_t dev)
+{
+    struct ggml_backend *backend = calloc(1, sizeof *backend);
+    struct wnw__bridge_backend *b = calloc(1, sizeof *b);
+    ggml_backend_t cpu = backend && b ? ggml_backend_dev_init(wnw__bridge_cpu(), NULL) : NULL;
+    if (!cpu) {
+        free(backend);
+        free(b);
+        return NULL;
+    }
+    b->cpu = cpu;
+    b->plain = is_set("WINNOW_PLAIN");
+    *backend = (struct ggml_backend){.guid = guid(),
+                                     .iface = {.get_name = get_name,
+                                               .free = free_backend,
+                                               .graph_compute = graph_compute,
+                                               .graph_optimize = graph_optimize},
+                                     .device = dev,
+                                     .context = b};
+    wnw__bridge_set_n_threads(backend, GGML_DEFAULT_N_THREADS);
+    if (!b->cells) {
+        free_backend(backend);
+        return NULL;
+    }
+    return backend;
+}

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: MIT
+# llama.cpp's test of its architectures (tests/test-llama-archs.cpp of its source package) on the device WINNOW:
+# archs.sh PROGRAM [TABLE]. PROGRAM is that test with archs/register.c. With TABLE it writes one line per family there:
+# family, configuration, error, layers with a ragged cache, layers left as they are.
+#
+# Its own bound, a normalised mean square error of 1e-4, would miss real faults: 0.05 added to one element of each
+# attention moves it from 1e-14 to 1e-6. Ours is 1e-8.
+set -u
+program=$1 table=${2:-/dev/null}
+out=$(mktemp)
+trap 'rm -f "$out"' EXIT
+# More threads than cores wait for each other in ggml's barriers; sleeping ones cost less.
+OMP_WAIT_POLICY=passive "$program" -b WINNOW -s 1 >"$out" 2>&1
+code=$?
+[ $code -eq 0 ] || { tail -n 30 "$out" >&2; echo "FAILED: $program ended with $code" >&2; exit 1; }
+python3 - "$out" "$table" <<'PY'
+import re, sys
+
+BOUND, LEAST_FAMILIES = 1e-8, 120
+text = re.sub(r"\x1b\[[0-9;]*m", "", open(sys.argv[1]).read())
+faults, rows = [], []
+# A row begins before the model is opened, and ends behind what our device says about its cache.
+row = re.compile(r"\|\s*([\w.-]+)\|winnow[^|]*\|\s*(\w+)\|(.*?)\n?\s*(OK|FAIL|SKIP)[^|\n]*?(?:\((\S+)\))?\|\s*(OK|FAIL|SKIP)\|", re.S)
+kinds = re.compile(r"ragged cache: (\d+), left as they are: (\d+)")
+for family, config, said, status, error, trip in row.findall(text):
+    first = kinds.search(said)
+    ragged, plain = first.groups() if first else ("0", "0")
+    rows.append((family, config, error or "-", ragged, plain))
+    if status == "SKIP":
+        continue
+    if status != "OK" or trip == "FAIL" or not error or not float(error) <= BOUND:
+        faults.append(f"{family} {config}: {status}, error {error}, round trip {trip}")
+ran = [r for r in rows if r[2] != "-"]
+if len({r[0] for r in ran}) < LEAST_FAMILIES:
+    faults.append(f"only {len({r[0] for r in ran})} families ran")
+if sum(int(r[3]) > 0 for r in ran) < 0.8 * len(ran):
+    faults.append("too few families have a ragged cache")
+with open(sys.argv[2], "w") as f:
+    f.writelines("\t".join(r) + "\n" for r in rows)
+worst = max((float(r[2]), r[0]) for r in ran)
+print(f"{len(ran)} models of {len({r[0] for r in ran})} families, worst error {worst[0]:.2g} ({worst[1]}), "
+      f"{sum(r[4] == '0' and r[3] != '0' for r in ran)} all ragged, {sum(r[4] != '0' and r[3] != '0' for r in ran)} partly")
+for fault in faults:
+    print("FAILED:", fault, file=sys.stderr)
+sys.exit(1 if faults else 0)
+PY

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+#include "llamas.h"
+#include "winnow_bridge.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char logged[1 << 16];
+static int n_ragged, n_plain;
+
+const char *test_llama_log(void)
+{
+    return logged;
+}
+
+void test_llama_log_reset(void)
+{
+    logged[0] = '\0';
+}
+
+int test_llama_ragged(void)
+{
+    return n_ragged;
+}
+
+int test_llama_plain(void)
+{
+    return n_plain;
+}
+
+void test_llama_kinds_reset(void)
+{
+    n_ragged = n_plain = 0;
+}
+
+static void keep_log(enum ggml_log_level level, const char *text, void *user)
+{
+    (void)user;
+    const size_t len = strlen(logged);
+    snprintf(logged + len, sizeof logged - len, "%s", text);
+    if (level == GGML_LOG_LEVEL_ERROR)
+        print_error("%s", text);
+}
+
+static void count_kinds(wnw_log_level level, const char *line, void *user)
+{
+    int ragged, plain;
+    (void)level;
+    (void)user;
+    if (sscanf(line, "winnow: layers with a ragged cache: %d, left as they are: %d", &ragged, &plain) != 2)
+        return;
+    n_ragged += ragged;
+    n_plain += plain;
+}
+
+static struct llama_context *new_context(struct llama_model *model, const struct test_llama_params *p)
+{
+    struct llama_context_params c = llama_context_default_params();
+    c.n_ctx = (uint32_t)(p->n_ctx > 0 ? p->n_ctx : 512);
+    c.n_batch = c.n_ubatch = (uint32_t)(p->n_batch > 0 ? p->n_batch : 512);
+    c.n_seq_max = (uint32_t)(p->n_seq > 0 ? p->n_seq : 1);
+    c.kv_unified = !p->streams;
+    c.n_threads = c.n_threads_batch = p->n_threads > 0 ? p->n_threads : 2;
+    c.flash_attn_type = p->flash ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    c.type_k = p->f32 ? GGML_TYPE_F32 : p->type_k ? p->type_k : GGML_TYPE_F16;
+    c.type_v = p->f32 ? GGML_TYPE_F32 : p->type_v ? p->type_v : GGML_TYPE_F16;
+    c.offload_kqv = true;
+    return llama_init_from_model(model, c);
+}
+
+void test_llama_open(struct test_llama *t, const char *path, const struct test_llama_params *params)
+{
+    assert_ok(wnw_bridge_register());
+    llama_log_set(keep_log, NULL);
+    wnw_set_log(count_kinds, NULL);
+    ggml_backend_dev_t devices[] = {ggml_backend_dev_by_name("WINNOW"), NULL}, none[] = {NULL};
+    assert_non_null(devices[0]);
+    struct llama_model_params m = llama_model_default_params();
+    m.devices = params->ours ? devices : none;
+    m.n_gpu_layers = params->ours ? 1000 : 0;
+    *t = (struct test_llama){.model = llama_model_load_from_file(path, m)};
+    assert_non_null(t->model);
+    t->ctx = new_context(t->model, params);
+    assert_non_null(t->ctx);
+    t->n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(t->model));
+}
+
+void test_llama_share(struct test_llama *t, const struct test_llama *of,
+                      const struct test_llama_params *params)
+{
+    *t = (struct test_llama){
+        .model = of->model, .n_vocab = of->n_vocab, .ctx = new_context(of->model, params)};
+    assert_non_null(t->ctx);
+}
+
+void test_llama_close_ctx(struct test_llama *t)
+{
+    llama_free(t->ctx);
+    t->ctx = NULL;
+}
+
+void test_llama_close(struct test_llama *t)
+{
+    test_llama_close_ctx(t);
+    llama_model_free(t->model);
+}
+
+int test_llama_try(struct test_llama *t, int32_t seq, int32_t pos, const int32_t *tokens, int32_t n,
+                   float *logits)
+{
+    struct llama_batch batch = llama_batch_init(n, 0, 1);
+    batch.n_tokens = n;
+    for (int32_t i = 0; i < n; i++) {
+        batch.token[i] = tokens[i];
+        batch.pos[i] = pos + i;
+        batch.n_seq_id[i] = 1;
+        batch.seq_id[i][0] = seq;
+        batch.logits[i] = logits != NULL || i == n - 1;
+    }
+    const int rc = llama_decode(t->ctx, batch);
+    llama_batch_free(batch);
+    for (int32_t i = 0; rc == 0 && logits && i < n; i++)
+        memcpy(logits + (int64_t)i * t->n_vocab, llama_get_logits_ith(t->ctx, i),
+               (size_t)t->n_vocab * sizeof *logits);
+    return rc;
+}
+
+void test_llama_decode(struct test_llama *t, int32_t seq, int32_t pos, const int32_t *tokens, int32_t n,
+                       float *logits)
+{
+    assert_int_equal(test_llama_try(t, seq, pos, tokens, n, logits), 0);
+}
+
+double test_nmse(const float *a, const float *b, int64_t n)
+{
+    double err = 0.0, ref = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        err += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+        ref += (double)b[i] * (double)b[i];
+    }
+    return err == 0.0 ? 0.0 : isfinite(err) && ref > 0.0 ? err / ref : INFINITY;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/* libllama with and without our device, as programs use it. */
+#ifndef WNW_TESTS_LLAMAS_H
+#define WNW_TESTS_LLAMAS_H
+
+#include "asserts.h"
+
+#include <ggml-backend.h>
+#include <llama.h>
+
+struct test_llama {
+    struct llama_model *model;
+    struct llama_context *ctx;
+    int32_t n_vocab;
+};
+
+/* What a context is made with; the defaults are 0. */
+struct test_llama_params {
+    bool ours; /* on device WINNOW, all layers of it */
+    bool flash;
+    bool streams; /* a part of the cache for each sequence */
+    int32_t n_ctx, n_batch, n_seq, n_threads;
+    enum ggml_type type_k, type_v; /* 0 = f32 is taken for f16 */
+    bool f32;                      /* keys and values */
+};
+
+/* Opens a model file; the test fails if it cannot. Once per process our device is registered before. */
+void test_llama_open(struct test_llama *t, const char *path, const struct test_llama_params *params);
+void test_llama_close(struct test_llama *t);
+/* Another context on the model of t; to be closed before it, with test_llama_close_ctx. */
+void test_llama_share(struct test_llama *t, const struct test_llama *of,
+                      const struct test_llama_params *params);
+void test_llama_close_ctx(struct test_llama *t);
+
+/* Decodes n tokens of a sequence at positions pos, pos+1, ... in one batch. Returns llama_decode's result. logits
+ * [n][n_vocab] or NULL. */
+int test_llama_try(struct test_llama *t, int32_t seq, int32_t pos, const int32_t *tokens, int32_t n,
+                   float *logits);
+/* The same; fails the test where it fails. */
+void test_llama_decode(struct test_llama *t, int32_t seq, int32_t pos, const int32_t *tokens, int32_t n,
+                       float *logits);
+
+/* Layers that our device said it has taken over, and has left as they are, since the last reset. Every context looks at
+ * each of its layers once. */
+int test_llama_ragged(void);
+int test_llama_plain(void);
+void test_llama_kinds_reset(void);
+/* What libllama logged since the last reset. */
+const char *test_llama_log(void);
+void test_llama_log_reset(void);
+
+/* sum (a - b)^2 / sum b^2; 0 / 0 = 0; infinite where something is not a number. */
+double test_nmse(const float *a, const float *b, int64_t n);
+
+#endif
