@@ -29,6 +29,50 @@ WNW_API int wnw_bridge_register(void);
 /* The version of ggml that the backend was built for, "0.25.3 0c1e570" for example; NULL: winnow was built without it. Static. */
 WNW_API const char *wnw_bridge_built_for(void);
 
+struct llama_context;
+
+/* The cache of one context of libllama, as far as its layers are on our device. */
+typedef struct wnw_bridge wnw_bridge;
+
+/* Finds it. synchronize is llama_synchronize of the libllama that made ctx; it is called once, which is how the backend
+ * learns whose it is, without linking any libllama. *out is valid as long as ctx, and is used by one thread at a time, as
+ * ctx is. E_ARG: nothing of ctx is on our device.
+ *
+ *     wnw_bridge *cache;
+ *     if (wnw_bridge_find(&cache, llama_synchronize, ctx) != WNW_OK) ...
+ */
+WNW_API int wnw_bridge_find(wnw_bridge **out, void (*synchronize)(struct llama_context *),
+                            struct llama_context *ctx);
+
+/* A layer of the cache. libllama cuts a cache into cells, n_cells for each of n_streams streams (one stream unless the
+ * context was made with kv_unified = false). A token is in one cell of every layer. */
+typedef struct wnw_bridge_layer {
+    uint32_t struct_size;
+    int32_t layer;  /* the model's number of it */
+    int32_t ragged; /* 1: its entries are ours; 0: it is as libllama has it, and the fields below are 0 */
+    int32_t n_streams, n_cells, n_heads; /* KV heads */
+    int64_t n_entries;                   /* of all heads and streams */
+    uint64_t bytes;                      /* mapped for their keys and values */
+} wnw_bridge_layer;
+WNW_DEFAULT(wnw_bridge_layer, wnw_bridge_layer_default)
+
+/* Number of layers that the cache has; sliding-window layers and others are in one list. */
+WNW_API int32_t wnw_bridge_n_layers(const wnw_bridge *cache);
+/* Fills *out for layer i of the list, 0 .. n_layers-1. */
+WNW_API int wnw_bridge_get_layer(const wnw_bridge *cache, int32_t i, wnw_bridge_layer *out);
+
+/* Writes the cells of which a head of a stream holds an entry to cells[n], ascending, as many as fit; *n_cells is their
+ * number. cells may be NULL if n is 0. */
+WNW_API int wnw_bridge_cells(const wnw_bridge *cache, int32_t i, int32_t stream, int32_t head, int32_t *cells,
+                             int32_t n, int32_t *n_cells);
+
+/* Drops a head's entries of these cells, which ascend; cells that it holds no entry of are passed over. No later token
+ * sees them in this head, and their memory goes back once a layer needs an eighth less. libllama does not know: its cells
+ * stay taken, and come back when it writes them again. What a state holds of dropped entries is described in
+ * docs/backend.md. Must not be called while ctx computes. On failure nothing is dropped. */
+WNW_API int wnw_bridge_drop(wnw_bridge *cache, int32_t i, int32_t stream, int32_t head, const int32_t *cells,
+                            int32_t n);
+
 #ifdef __cplusplus
 }
 #endif

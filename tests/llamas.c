@@ -106,16 +106,15 @@ void test_llama_close(struct test_llama *t)
     llama_model_free(t->model);
 }
 
-int test_llama_try(struct test_llama *t, int32_t seq, int32_t pos, const int32_t *tokens, int32_t n,
-                   float *logits)
+int test_llama_batch(struct test_llama *t, const struct test_row *row, int32_t n, float *logits)
 {
     struct llama_batch batch = llama_batch_init(n, 0, 1);
     batch.n_tokens = n;
     for (int32_t i = 0; i < n; i++) {
-        batch.token[i] = tokens[i];
-        batch.pos[i] = pos + i;
+        batch.token[i] = row[i].token;
+        batch.pos[i] = row[i].pos;
         batch.n_seq_id[i] = 1;
-        batch.seq_id[i][0] = seq;
+        batch.seq_id[i][0] = row[i].seq;
         batch.logits[i] = logits != NULL || i == n - 1;
     }
     const int rc = llama_decode(t->ctx, batch);
@@ -123,6 +122,18 @@ int test_llama_try(struct test_llama *t, int32_t seq, int32_t pos, const int32_t
     for (int32_t i = 0; rc == 0 && logits && i < n; i++)
         memcpy(logits + (int64_t)i * t->n_vocab, llama_get_logits_ith(t->ctx, i),
                (size_t)t->n_vocab * sizeof *logits);
+    return rc;
+}
+
+int test_llama_try(struct test_llama *t, int32_t seq, int32_t pos, const int32_t *tokens, int32_t n,
+                   float *logits)
+{
+    struct test_row *row = malloc((size_t)n * sizeof *row);
+    assert_non_null(row);
+    for (int32_t i = 0; i < n; i++)
+        row[i] = (struct test_row){.token = tokens[i], .pos = pos + i, .seq = seq};
+    const int rc = test_llama_batch(t, row, n, logits);
+    free(row);
     return rc;
 }
 

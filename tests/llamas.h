@@ -32,6 +32,11 @@ void test_llama_share(struct test_llama *t, const struct test_llama *of,
                       const struct test_llama_params *params);
 void test_llama_close_ctx(struct test_llama *t);
 
+struct test_row {
+    int32_t token, pos, seq;
+};
+/* Decodes rows of any sequences in one batch; as below. */
+int test_llama_batch(struct test_llama *t, const struct test_row *row, int32_t n, float *logits);
 /* Decodes n tokens of a sequence at positions pos, pos+1, ... in one batch. Returns llama_decode's result. logits
  * [n][n_vocab] or NULL. */
 int test_llama_try(struct test_llama *t, int32_t seq, int32_t pos, const int32_t *tokens, int32_t n,

@@ -7,6 +7,7 @@
  *     bridge.c         registry, device, version gate          bridge_buffer.c   the memory that libllama asks for
  *     bridge_graph.c   which node does what with a cache       bridge_store.c    entries by cell
  *     bridge_nodes.c   what a node that is ours computes       bridge_run.c      a graph runs
+ *     bridge_access.c  what programs see of a cache            bridge_module.c   what ggml looks for in a library
  *
  * A layer of a cache is taken over if every node of its first graph that reads or writes it is known (ragged); else it
  * stays as libllama has it (plain). Where a later graph has an unknown node on a ragged layer, the rows are copied to
@@ -39,6 +40,7 @@ enum wnw__bridge_kind { WNW_BRIDGE_UNSEEN, WNW_BRIDGE_RAGGED, WNW_BRIDGE_PLAIN }
 struct wnw__bridge_layer {
     char tag[48]; /* the tensors' name without the k or v */
     int32_t il;
+    struct wnw__bridge_cache *cache;
     struct wnw__bridge_tensor k, v;
     enum wnw__bridge_kind kind; /* never changes once it is decided */
     bool unknown; /* while a graph is looked at: it has a node on the layer that we do not know */
@@ -56,9 +58,12 @@ struct wnw__bridge_cache {
     uint8_t *base; /* reserved addresses */
     size_t size;
     struct wnw__bridge_layer **layers;
-    int32_t n_layer, cap_layer;
+    int32_t n_layer, cap_layer; /* 0 once libllama has freed the buffer */
+    atomic_int owners;          /* the buffer, and every backend that has seen it in a graph */
 };
 
+/* Gives up one ownership. */
+void wnw__bridge_cache_release(struct wnw__bridge_cache *c);
 /* The buffer type, whose buffers' context is a struct wnw__bridge_cache. */
 ggml_backend_buffer_type_t wnw__bridge_buffer_type(void);
 /* The tensor of a cache that t is or is a view of; NULL if it is none. */
@@ -103,6 +108,8 @@ void wnw__bridge_tensor_release(const struct wnw__bridge_tensor *t);
 struct wnw__bridge_backend {
     ggml_backend_t cpu;
     int32_t n_threads;
+    struct wnw__bridge_cache **caches; /* that its graphs had, in that order */
+    int32_t n_cache, cap_cache;
     bool plain; /* takes nothing over: WINNOW_PLAIN */
     struct wnw__cells_shared *cells;
     int32_t *index; /* [cap_index] cells of the rows at hand */
@@ -132,6 +139,9 @@ struct wnw__bridge_node {
     float scale, cap, max_bias;
 };
 
+/* Notes that a graph has the cache. */
+int wnw__bridge_backend_see(struct wnw__bridge_backend *b, struct wnw__bridge_cache *c);
+
 /* Decides what is ragged and makes nodes on ragged layers ours (bridge_graph.c). */
 void wnw__bridge_graph_take(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
 /* Whether a node only gives another shape to its source. */
@@ -144,6 +154,9 @@ void wnw__bridge_node_set(struct wnw__bridge_backend *b, struct ggml_tensor *nod
 struct wnw__bridge_node wnw__bridge_node_get(const struct ggml_tensor *node);
 /* Before the graph runs: makes entries for the cells that a store writes, or scratch for an attention. */
 int wnw__bridge_node_prepare(struct wnw__bridge_backend *b, const struct ggml_tensor *node);
+
+/* For wnw_bridge_find: a program has libllama synchronise this backend (bridge_access.c). */
+void wnw__bridge_called(struct wnw__bridge_backend *b);
 
 enum ggml_status wnw__bridge_graph_run(struct wnw__bridge_backend *b,
                                        struct ggml_cgraph *graph); /* bridge_run.c */

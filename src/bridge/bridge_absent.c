@@ -3,11 +3,59 @@
 #include "base/err.h"
 #include "winnow_bridge.h"
 
-int wnw_bridge_register(void)
+static int absent(void)
 {
     return wnw__fail(
         WNW_E_UNSUPPORTED,
         "this build of winnow has no backend for ggml: scripts/setup.sh source brings what it needs");
+}
+
+int wnw_bridge_register(void)
+{
+    return absent();
+}
+
+int wnw_bridge_find(wnw_bridge **out, void (*synchronize)(struct llama_context *), struct llama_context *ctx)
+{
+    (void)synchronize;
+    (void)ctx;
+    if (out)
+        *out = NULL;
+    return absent();
+}
+
+int32_t wnw_bridge_n_layers(const wnw_bridge *cache)
+{
+    (void)cache;
+    return 0;
+}
+
+int wnw_bridge_get_layer(const wnw_bridge *cache, int32_t i, wnw_bridge_layer *out)
+{
+    (void)cache;
+    (void)i;
+    (void)out;
+    return absent();
+}
+
+int wnw_bridge_cells(const wnw_bridge *cache, int32_t i, int32_t stream, int32_t head, int32_t *cells,
+                     int32_t n, int32_t *n_cells)
+{
+    (void)cache;
+    (void)i;
+    (void)stream;
+    (void)head;
+    (void)cells;
+    (void)n;
+    (void)n_cells;
+    return absent();
+}
+
+int wnw_bridge_drop(wnw_bridge *cache, int32_t i, int32_t stream, int32_t head, const int32_t *cells,
+                    int32_t n)
+{
+    (void)cells;
+    return wnw_bridge_cells(cache, i, stream, head, NULL, n, NULL);
 }
 
 const char *wnw_bridge_built_for(void)

@@ -45,6 +45,7 @@ static struct wnw__bridge_layer *layer_of(struct wnw__bridge_cache *c, const cha
         return NULL;
     snprintf(l->tag, sizeof l->tag, "%s", tag);
     l->il = il;
+    l->cache = c;
     c->layers[c->n_layer++] = l;
     return l;
 }
@@ -169,6 +170,13 @@ static void clear(ggml_backend_buffer_t buffer, uint8_t value)
     memset(c->base, value, c->size);
 }
 
+void wnw__bridge_cache_release(struct wnw__bridge_cache *c)
+{
+    if (atomic_fetch_sub_explicit(&c->owners, 1, memory_order_acq_rel) == 1)
+        free(c);
+}
+
+/* Backends may outlive it. */
 static void free_buffer(ggml_backend_buffer_t buffer)
 {
     struct wnw__bridge_cache *c = buffer->context;
@@ -176,7 +184,9 @@ static void free_buffer(ggml_backend_buffer_t buffer)
         wnw__bridge_layer_free(c->layers[i]);
     free(c->layers);
     munmap(c->base, c->size);
-    free(c);
+    c->layers = NULL;
+    c->n_layer = c->cap_layer = 0;
+    wnw__bridge_cache_release(c);
 }
 
 static void *get_base(ggml_backend_buffer_t buffer)
@@ -214,6 +224,7 @@ static ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t buft, size_
     if (!c)
         return NULL;
     c->size = size;
+    atomic_init(&c->owners, 1);
     c->base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (c->base == MAP_FAILED) {
         wnw__log(WNW_LOG_WARN, "winnow: no addresses for a cache of %zu bytes; a smaller context needs fewer",

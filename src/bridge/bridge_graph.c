@@ -327,7 +327,7 @@ static bool has_shape(const struct attend *a)
 }
 
 /* Decides what layers become that no graph had before. */
-static void decide(const struct wnw__bridge_backend *b, const struct look *look)
+static void decide(struct wnw__bridge_backend *b, const struct look *look)
 {
     int32_t n_ragged = 0, n_plain = 0;
     for (int32_t i = 0; i < look->n_attend; i++) {
@@ -343,6 +343,8 @@ static void decide(const struct wnw__bridge_backend *b, const struct look *look)
         }
         if (t)
             t->layer->unknown = false;
+        if (t && wnw__bridge_backend_see(b, t->layer->cache) != WNW_OK)
+            wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error());
     }
     if (n_ragged + n_plain > 0)
         wnw__log(WNW_LOG_INFO, "winnow: layers with a ragged cache: %d, left as they are: %d%s%s",

@@ -104,6 +104,24 @@ enum ggml_status wnw__bridge_graph_run(struct wnw__bridge_backend *b, struct ggm
 
 /* ---- The backend ---- */
 
+int wnw__bridge_backend_see(struct wnw__bridge_backend *b, struct wnw__bridge_cache *c)
+{
+    for (int32_t i = 0; i < b->n_cache; i++)
+        if (b->caches[i] == c)
+            return WNW_OK;
+    if (b->n_cache == b->cap_cache) {
+        const int32_t cap = b->cap_cache > 0 ? 2 * b->cap_cache : 4;
+        struct wnw__bridge_cache **more = realloc(b->caches, (size_t)cap * sizeof *more);
+        if (!more)
+            return wnw__fail(WNW_E_NOMEM, "no memory to note a cache");
+        b->caches = more;
+        b->cap_cache = cap;
+    }
+    atomic_fetch_add_explicit(&c->owners, 1, memory_order_relaxed);
+    b->caches[b->n_cache++] = c;
+    return WNW_OK;
+}
+
 static const char *get_name(ggml_backend_t backend)
 {
     (void)backend;
@@ -114,11 +132,20 @@ static void free_backend(ggml_backend_t backend)
 {
     struct wnw__bridge_backend *b = backend->context;
     ggml_backend_free(b->cpu);
+    for (int32_t i = 0; i < b->n_cache; i++)
+        wnw__bridge_cache_release(b->caches[i]);
+    free(b->caches);
     wnw__cells_shared_free(b->cells);
     free(b->index);
     free(b->room_memory);
     free(b);
     free(backend);
+}
+
+/* Nothing is left to wait for when a graph has run. But libllama calls it for each backend of a context. */
+static void synchronize(ggml_backend_t backend)
+{
+    wnw__bridge_called(backend->context);
 }
 
 static enum ggml_status graph_compute(ggml_backend_t backend, struct ggml_cgraph *graph)
@@ -191,6 +218,7 @@ ggml_backend_t wnw__bridge_backend_new(ggml_backend_dev_t dev)
     *backend = (struct ggml_backend){.guid = guid(),
                                      .iface = {.get_name = get_name,
                                                .free = free_backend,
+                                               .synchronize = synchronize,
                                                .graph_compute = graph_compute,
                                                .graph_optimize = graph_optimize},
                                      .device = dev,

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/* What programs see of a context's cache, and dropping entries: winnow_bridge.h. */
+#include "base/sized.h"
+#include "bridge/bridge.h"
+#include "winnow_bridge.h"
+
+#include <string.h>
+
+/* A wnw_bridge is a backend. */
+static struct wnw__bridge_backend *backend_of(const wnw_bridge *cache)
+{
+    return (struct wnw__bridge_backend *)(uintptr_t)cache;
+}
+
+/* Set while this thread has a context synchronise its backends. */
+static _Thread_local struct wnw__bridge_backend **asked;
+
+void wnw__bridge_called(struct wnw__bridge_backend *b)
+{
+    if (asked)
+        *asked = b;
+}
+
+int wnw_bridge_find(wnw_bridge **out, void (*synchronize)(struct llama_context *), struct llama_context *ctx)
+{
+    struct wnw__bridge_backend *found = NULL;
+    WNW_REQUIRE(out);
+    *out = NULL;
+    WNW_REQUIRE(synchronize);
+    WNW_REQUIRE(ctx);
+    asked = &found;
+    synchronize(ctx);
+    asked = NULL;
+    if (!found)
+        return wnw__fail(
+            WNW_E_ARG,
+            "nothing of this context is on the device WINNOW: give its model that device and all layers");
+    *out = (wnw_bridge *)(void *)found;
+    return WNW_OK;
+}
+
+int32_t wnw_bridge_n_layers(const wnw_bridge *cache)
+{
+    const struct wnw__bridge_backend *b = backend_of(cache);
+    int32_t n = 0;
+    for (int32_t i = 0; b && i < b->n_cache; i++)
+        n += b->caches[i]->n_layer;
+    return n;
+}
+
+/* Layer i of the list, NULL if there is none. */
+static struct wnw__bridge_layer *layer_at(const wnw_bridge *cache, int32_t i)
+{
+    const struct wnw__bridge_backend *b = backend_of(cache);
+    for (int32_t c = 0; i >= 0 && c < b->n_cache; i -= b->caches[c++]->n_layer)
+        if (i < b->caches[c]->n_layer)
+            return b->caches[c]->layers[i];
+    wnw__fail(WNW_E_RANGE, "layer %d of a cache that has %d", (int)i, (int)wnw_bridge_n_layers(cache));
+    return NULL;
+}
+
+int wnw_bridge_get_layer(const wnw_bridge *cache, int32_t i, wnw_bridge_layer *out)
+{
+    WNW_REQUIRE(cache);
+    WNW_REQUIRE(out);
+    WNW_TRY(WNW_SIZED_CHECK(wnw_bridge_layer, out));
+    const struct wnw__bridge_layer *l = layer_at(cache, i);
+    if (!l)
+        return WNW_E_RANGE;
+    wnw_bridge_layer info = {WNW_INIT(wnw_bridge_layer), .layer = l->il,
+                             .ragged = l->kind == WNW_BRIDGE_RAGGED};
+    if (info.ragged) {
+        info.n_streams = l->k.n_stream;
+        info.n_cells = l->k.n_cell;
+        info.n_heads = l->n_head;
+        info.n_entries = wnw__cache_entries(&l->rows);
+        info.bytes = wnw__cache_bytes(&l->rows);
+    }
+    wnw__sized_give(out, &info);
+    return WNW_OK;
+}
+
+/* The layer, if it is ragged and has that head; else NULL and *rc says why. */
+static struct wnw__bridge_layer *head_at(const wnw_bridge *cache, int32_t i, int32_t stream, int32_t head,
+                                         int *rc)
+{
+    struct wnw__bridge_layer *l = layer_at(cache, i);
+    *rc = WNW_E_RANGE;
+    if (!l)
+        return NULL;
+    if (l->kind != WNW_BRIDGE_RAGGED) {
+        *rc = wnw__fail(WNW_E_UNSUPPORTED,
+                        "layer %d of the model is as libllama has it: no entry of it can be dropped",
+                        (int)l->il);
+        return NULL;
+    }
+    if (stream < 0 || stream >= l->k.n_stream || head < 0 || head >= l->n_head) {
+        wnw__fail(WNW_E_RANGE, "stream %d, head %d of a layer with %d streams of %d heads", (int)stream,
+                  (int)head, (int)l->k.n_stream, (int)l->n_head);
+        return NULL;
+    }
+    *rc = WNW_OK;
+    return l;
+}
+
+int wnw_bridge_cells(const wnw_bridge *cache, int32_t i, int32_t stream, int32_t head, int32_t *cells,
+                     int32_t n, int32_t *n_cells)
+{
+    int rc;
+    WNW_REQUIRE(cache);
+    WNW_REQUIRE(n_cells);
+    if (n > 0)
+        WNW_REQUIRE(cells);
+    const struct wnw__bridge_layer *l = head_at(cache, i, stream, head, &rc);
+    if (!l)
+        return rc;
+    const struct wnw__kv_layer *kv = &l->rows.layers[0];
+    const int32_t ih = stream * l->n_head + head;
+    *n_cells = kv->len[ih];
+    if (n > 0 && *n_cells > 0)
+        memcpy(cells, kv->pos + kv->off[ih], (size_t)(n < *n_cells ? n : *n_cells) * sizeof *cells);
+    return WNW_OK;
+}
+
+int wnw_bridge_drop(wnw_bridge *cache, int32_t i, int32_t stream, int32_t head, const int32_t *cells,
+                    int32_t n)
+{
+    int rc;
+    WNW_REQUIRE(cache);
+    if (n > 0)
+        WNW_REQUIRE(cells);
+    struct wnw__bridge_layer *l = head_at(cache, i, stream, head, &rc);
+    if (!l)
+        return rc;
+    for (int32_t j = 1; j < n; j++)
+        if (cells[j] <= cells[j - 1])
+            return wnw__fail(WNW_E_ARG, "cells to drop ascend, but %d comes behind %d", (int)cells[j],
+                             (int)cells[j - 1]);
+    return n > 0 ? wnw__bridge_layer_drop(l, stream, head, cells, n) : WNW_OK;
+}
