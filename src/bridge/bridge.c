@@ -8,6 +8,7 @@
 #include "winnow_bridge.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #ifndef WNW_GGML_BUILT_VERSION
@@ -54,6 +55,12 @@ int wnw__bridge_check(ggml_backend_reg_t *reg)
     return WNW_OK;
 }
 
+bool wnw__bridge_is_set(const char *variable)
+{
+    const char *value = getenv(variable);
+    return value && *value && strcmp(value, "0") != 0;
+}
+
 /* ---- The device ---- */
 
 ggml_backend_dev_t wnw__bridge_cpu(void)
@@ -91,7 +98,7 @@ static void dev_props(ggml_backend_dev_t dev, struct ggml_backend_dev_props *pro
     *props = (struct ggml_backend_dev_props){.name = dev_name(dev),
                                              .description = dev_description(dev),
                                              .type = dev_type(dev),
-                                             .caps = {.mmap_support = true}};
+                                             .caps = {.buffer_from_host_ptr = true, .mmap_support = true}};
     dev_memory(dev, &props->memory_free, &props->memory_total);
 }
 
@@ -107,8 +114,16 @@ static ggml_backend_buffer_type_t dev_buffer_type(ggml_backend_dev_t dev)
     return wnw__bridge_buffer_type();
 }
 
-/* libllama asks where a weight could live with a buffer of 0 bytes. Weights stay where they are without us: mapped from
- * the file, or in ggml's own layouts. */
+static ggml_backend_buffer_t dev_buffer_over(ggml_backend_dev_t dev, void *memory, size_t size,
+                                             size_t max_tensor_size)
+{
+    (void)dev;
+    (void)max_tensor_size;
+    return wnw__bridge_buffer_over(memory, size);
+}
+
+/* libllama asks where a weight could live with a buffer of 0 bytes. Those whose products are always ours live with us, as
+ * the mapped file has them: ggml would copy some to a layout of its own. All others stay where they are without us. */
 static bool is_weight(const struct ggml_tensor *t)
 {
     return t && t->buffer && t->buffer->buft == wnw__bridge_buffer_type() && t->buffer->size == 0 &&
@@ -118,6 +133,8 @@ static bool is_weight(const struct ggml_tensor *t)
 static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op)
 {
     (void)dev;
+    if (is_weight(op->src[0]) && op->op == GGML_OP_MUL_MAT)
+        return !wnw__bridge_products_off() && wnw__bridge_keeps_weight(op->src[0]);
     return !is_weight(op->src[0]) && !is_weight(op->src[1]) &&
            ggml_backend_dev_supports_op(wnw__bridge_cpu(), op);
 }
@@ -179,6 +196,7 @@ struct ggml_backend_device wnw__bridge_device = {
               .get_props = dev_props,
               .init_backend = dev_init,
               .get_buffer_type = dev_buffer_type,
+              .buffer_from_host_ptr = dev_buffer_over,
               .supports_op = dev_supports_op,
               .supports_buft = dev_supports_buft},
     .reg = &registry,

@@ -7,6 +7,7 @@
  *     bridge.c         registry, device, version gate          bridge_buffer.c   the memory that libllama asks for
  *     bridge_graph.c   which node does what with a cache       bridge_store.c    entries by cell
  *     bridge_nodes.c   what a node that is ours computes       bridge_run.c      a graph runs
+ *     bridge_matmul.c  products with weights
  *     bridge_access.c  what programs see of a cache            bridge_module.c   what ggml looks for in a library
  *
  * A layer of a cache is taken over if every node of its first graph that reads or writes it is known (ragged); else it
@@ -18,6 +19,7 @@
 
 #include "attend/attend_cells.h"
 #include "cache/cache.h"
+#include "forward/matmul.h"
 
 #include <ggml-backend-impl.h>
 #include <stdatomic.h>
@@ -55,7 +57,8 @@ struct wnw__bridge_layer {
 };
 
 struct wnw__bridge_cache {
-    uint8_t *base; /* reserved addresses */
+    uint8_t *base; /* reserved addresses, or with `borrowed` the mapping of a file of weights */
+    bool borrowed;
     size_t size;
     struct wnw__bridge_layer **layers;
     int32_t n_layer, cap_layer; /* 0 once libllama has freed the buffer */
@@ -64,6 +67,8 @@ struct wnw__bridge_cache {
 
 /* Gives up one ownership. */
 void wnw__bridge_cache_release(struct wnw__bridge_cache *c);
+/* A buffer over memory of the caller's, such as a mapped file. */
+ggml_backend_buffer_t wnw__bridge_buffer_over(void *memory, size_t size);
 /* The buffer type, whose buffers' context is a struct wnw__bridge_cache. */
 ggml_backend_buffer_type_t wnw__bridge_buffer_type(void);
 /* The tensor of a cache that t is or is a view of; NULL if it is none. */
@@ -103,6 +108,33 @@ void wnw__bridge_tensor_gather(struct wnw__bridge_tensor *t);
 /* Gives the memory at the tensor's addresses back. */
 void wnw__bridge_tensor_release(const struct wnw__bridge_tensor *t);
 
+/* ---- Products (bridge_matmul.c) ---- */
+
+/* Scratch memory of products by our kernels, and the activations of the tensor that was converted last. */
+struct wnw__bridge_products {
+    struct wnw__matmul_scratch *scratch;
+    int32_t n_threads;
+    int64_t max_k;
+    void *act;
+    size_t act_bytes;
+    const struct ggml_tensor *converted; /* in the graph that is being made; NULL: none */
+    struct wnw__operand input;
+};
+
+/* Whether products are left to ggml: WINNOW_GGML_PRODUCTS. */
+bool wnw__bridge_products_off(void);
+/* Whether a product of a weight w, whose buffer is not looked at, is always ours: of one token, too. */
+bool wnw__bridge_keeps_weight(const struct ggml_tensor *w);
+/* Whether a node is a product that our kernels compute. */
+bool wnw__bridge_takes_product(const struct ggml_tensor *node);
+/* Makes scratch for such a node. To be called for all of a graph before the first is added. */
+int wnw__bridge_products_reserve(struct wnw__bridge_products *p, int32_t n_threads,
+                                 const struct ggml_tensor *node);
+void wnw__bridge_products_free(struct wnw__bridge_products *p);
+/* Adds nodes of ours in its place to a graph. They take memory for two tensors of ctx at most. */
+void wnw__bridge_product_add(struct wnw__bridge_products *p, struct ggml_context *ctx,
+                             struct ggml_cgraph *graph, const struct ggml_tensor *node);
+
 /* ---- The backend ---- */
 
 struct wnw__bridge_backend {
@@ -110,13 +142,14 @@ struct wnw__bridge_backend {
     int32_t n_threads;
     struct wnw__bridge_cache **caches; /* that its graphs had, in that order */
     int32_t n_cache, cap_cache;
-    bool plain; /* takes nothing over: WINNOW_PLAIN */
+    bool plain;         /* takes nothing over: WINNOW_PLAIN */
+    bool ggml_products; /* leaves products to ggml: WINNOW_GGML_PRODUCTS */
     struct wnw__cells_shared *cells;
+    struct wnw__bridge_products products;
     int32_t *index; /* [cap_index] cells of the rows at hand */
     int32_t cap_index;
-    struct ggml_context *room; /* for graphs of some nodes of another one */
+    uint8_t *room; /* memory of the graph that runs */
     size_t room_bytes;
-    uint8_t *room_memory;
 };
 
 ggml_backend_t wnw__bridge_backend_new(ggml_backend_dev_t dev);
@@ -125,6 +158,8 @@ void wnw__bridge_set_abort_callback(ggml_backend_t backend, ggml_abort_callback 
 extern struct ggml_backend_device wnw__bridge_device;
 /* Sets *reg to our registry if this process has the ggml that we are built for. E_BACKEND: it has another. */
 int wnw__bridge_check(ggml_backend_reg_t *reg);
+/* Whether a variable of the environment is set to something but "0". */
+bool wnw__bridge_is_set(const char *variable);
 /* The device that computes what is not ours; NULL if there is none. */
 ggml_backend_dev_t wnw__bridge_cpu(void);
 

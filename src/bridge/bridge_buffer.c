@@ -165,7 +165,7 @@ static void clear(ggml_backend_buffer_t buffer, uint8_t value)
     struct wnw__bridge_cache *c = buffer->context;
     for (int32_t i = 0; i < c->n_layer; i++)
         wnw__bridge_layer_clear(c->layers[i]);
-    if (value == 0 && madvise(c->base, c->size, MADV_DONTNEED) == 0)
+    if (value == 0 && !c->borrowed && madvise(c->base, c->size, MADV_DONTNEED) == 0)
         return; /* the pages are 0 when they are read again, and take no memory until then */
     memset(c->base, value, c->size);
 }
@@ -183,7 +183,8 @@ static void free_buffer(ggml_backend_buffer_t buffer)
     for (int32_t i = 0; i < c->n_layer; i++)
         wnw__bridge_layer_free(c->layers[i]);
     free(c->layers);
-    munmap(c->base, c->size);
+    if (!c->borrowed)
+        munmap(c->base, c->size);
     c->layers = NULL;
     c->n_layer = c->cap_layer = 0;
     wnw__bridge_cache_release(c);
@@ -208,7 +209,7 @@ static size_t get_alignment(ggml_backend_buffer_type_t buft)
     return 64;
 }
 
-static ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t buft, size_t size)
+static ggml_backend_buffer_t new_buffer(uint8_t *base, size_t size, bool borrowed)
 {
     static const struct ggml_backend_buffer_i interface = {
         .free_buffer = free_buffer,
@@ -223,17 +224,30 @@ static ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t buft, size_
     struct wnw__bridge_cache *c = calloc(1, sizeof *c);
     if (!c)
         return NULL;
+    c->base = base;
     c->size = size;
+    c->borrowed = borrowed;
     atomic_init(&c->owners, 1);
-    c->base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (c->base == MAP_FAILED) {
-        wnw__log(WNW_LOG_WARN, "winnow: no addresses for a cache of %zu bytes; a smaller context needs fewer",
-                 size);
-        free(c);
+    return ggml_backend_buffer_init(wnw__bridge_buffer_type(), interface, c, size);
+}
+
+ggml_backend_buffer_t wnw__bridge_buffer_over(void *memory, size_t size)
+{
+    return new_buffer(memory, size, true);
+}
+
+static ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t buft, size_t size)
+{
+    (void)buft;
+    void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) {
+        wnw__log(WNW_LOG_WARN, "winnow: no addresses for %zu bytes; a smaller context needs fewer", size);
         return NULL;
     }
-    madvise(c->base, c->size, MADV_NOHUGEPAGE); /* a huge page would take memory for what is not written */
-    ggml_backend_buffer_t buffer = ggml_backend_buffer_init(buft, interface, c, size);
+    madvise(base, size, MADV_NOHUGEPAGE); /* a huge page would take memory for what is not written */
+    ggml_backend_buffer_t buffer = new_buffer(base, size, false);
+    if (!buffer)
+        munmap(base, size);
     return buffer;
 }
 

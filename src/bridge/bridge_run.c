@@ -22,35 +22,63 @@ static bool is_stranger(const struct ggml_tensor *node)
 
 /* ---- Parts of a graph ---- */
 
-/* Memory for a graph of up to n nodes. */
-static bool need_room(struct wnw__bridge_backend *b, int n)
+/* Memory for a graph of n nodes, n_product of which are replaced. */
+static bool need_room(struct wnw__bridge_backend *b, int n, int n_product)
 {
-    const size_t bytes = ggml_graph_overhead_custom((size_t)n, false) + ggml_tensor_overhead();
+    const size_t bytes = ggml_graph_overhead_custom((size_t)(n + n_product), false) +
+                         (size_t)(2 * n_product + 1) * ggml_tensor_overhead();
     if (bytes > b->room_bytes) {
-        uint8_t *memory = malloc(bytes);
-        if (!memory)
+        uint8_t *room = malloc(bytes);
+        if (!room)
             return false;
-        free(b->room_memory);
-        b->room_memory = memory;
+        free(b->room);
+        b->room = room;
         b->room_bytes = bytes;
     }
     return true;
+}
+
+static bool is_product(const struct wnw__bridge_backend *b, const struct ggml_tensor *node)
+{
+    return !b->ggml_products && wnw__bridge_takes_product(node);
+}
+
+/* Makes scratch for the products among the nodes; returns their number, -1 without memory. */
+static int prepare_products(struct wnw__bridge_backend *b, struct ggml_cgraph *graph, int from, int to)
+{
+    int n = 0;
+    for (int i = from; i < to; i++) {
+        const struct ggml_tensor *node = ggml_graph_node(graph, i);
+        if (!is_product(b, node))
+            continue;
+        if (wnw__bridge_products_reserve(&b->products, b->n_threads, node) != WNW_OK)
+            return -1;
+        n++;
+    }
+    return n;
 }
 
 static enum ggml_status run_nodes(struct wnw__bridge_backend *b, struct ggml_cgraph *graph, int from, int to)
 {
     if (from == to)
         return GGML_STATUS_SUCCESS;
-    if (!need_room(b, to - from))
+    const int n_product = prepare_products(b, graph, from, to);
+    if (n_product < 0 || !need_room(b, to - from, n_product))
         return GGML_STATUS_ALLOC_FAILED;
     const struct ggml_init_params params = {
-        .mem_size = b->room_bytes, .mem_buffer = b->room_memory, .no_alloc = true};
+        .mem_size = b->room_bytes, .mem_buffer = b->room, .no_alloc = true};
     struct ggml_context *ctx = ggml_init(params);
     if (!ctx)
         return GGML_STATUS_ALLOC_FAILED;
-    struct ggml_cgraph *part = ggml_new_graph_custom(ctx, (size_t)(to - from), false);
-    for (int i = from; i < to; i++)
-        ggml_graph_add_node(part, ggml_graph_node(graph, i));
+    struct ggml_cgraph *part = ggml_new_graph_custom(ctx, (size_t)(to - from + n_product), false);
+    b->products.converted = NULL;
+    for (int i = from; i < to; i++) {
+        struct ggml_tensor *node = ggml_graph_node(graph, i);
+        if (is_product(b, node))
+            wnw__bridge_product_add(&b->products, ctx, part, node);
+        else
+            ggml_graph_add_node(part, node);
+    }
     const enum ggml_status status = ggml_backend_graph_compute(b->cpu, part);
     ggml_free(ctx);
     return status;
@@ -87,10 +115,8 @@ enum ggml_status wnw__bridge_graph_run(struct wnw__bridge_backend *b, struct ggm
         }
         strangers = strangers || is_stranger(node);
     }
-    if (!strangers)
-        return ggml_backend_graph_compute(b->cpu, graph);
     int done = 0;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; strangers && i < n; i++) {
         if (!is_stranger(ggml_graph_node(graph, i)))
             continue;
         enum ggml_status status = run_nodes(b, graph, done, i);
@@ -137,7 +163,8 @@ static void free_backend(ggml_backend_t backend)
     free(b->caches);
     wnw__cells_shared_free(b->cells);
     free(b->index);
-    free(b->room_memory);
+    free(b->room);
+    wnw__bridge_products_free(&b->products);
     free(b);
     free(backend);
 }
@@ -197,12 +224,6 @@ void wnw__bridge_set_abort_callback(ggml_backend_t backend, ggml_abort_callback 
         ((ggml_backend_set_abort_callback_t)fn)(b->cpu, callback, data);
 }
 
-static bool is_set(const char *variable)
-{
-    const char *value = getenv(variable);
-    return value && *value && strcmp(value, "0") != 0;
-}
-
 ggml_backend_t wnw__bridge_backend_new(ggml_backend_dev_t dev)
 {
     struct ggml_backend *backend = calloc(1, sizeof *backend);
@@ -214,7 +235,8 @@ ggml_backend_t wnw__bridge_backend_new(ggml_backend_dev_t dev)
         return NULL;
     }
     b->cpu = cpu;
-    b->plain = is_set("WINNOW_PLAIN");
+    b->plain = wnw__bridge_is_set("WINNOW_PLAIN");
+    b->ggml_products = wnw__bridge_products_off();
     *backend = (struct ggml_backend){.guid = guid(),
                                      .iface = {.get_name = get_name,
                                                .free = free_backend,

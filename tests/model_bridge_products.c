@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/* Products with quantised weights under libllama: how far ours are from what the same weights give in float32, beside how
+ * far ggml's are. */
+#include "helpers.h"
+#include "llamas.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_PROMPT = 70, N_DECODE = 6, N = N_PROMPT + N_DECODE };
+
+static float *logits_of(const char *name, bool ours, int32_t *n_vocab)
+{
+    struct test_llama t;
+    char path[4096];
+    int32_t tokens[N];
+    test_model_path(path, sizeof path, name);
+    test_llama_log_reset();
+    test_llama_open(&t, path, &(struct test_llama_params){.ours = ours, .f32 = true});
+    for (int32_t i = 0; i < N; i++)
+        tokens[i] = 1 + (i * 7919 + i * i) % 250;
+    float *logits = malloc((size_t)N * (size_t)t.n_vocab * sizeof *logits);
+    assert_non_null(logits);
+    test_llama_decode(&t, 0, 0, tokens, N_PROMPT, logits);
+    for (int32_t i = N_PROMPT; i < N; i++)
+        test_llama_decode(&t, 0, i, tokens + i, 1, logits + (int64_t)i * t.n_vocab);
+    *n_vocab = t.n_vocab;
+    test_llama_close(&t);
+    return logits;
+}
+
+static void test_as_exact_as_ggml(void **state)
+{
+    (void)state;
+    int32_t n_vocab;
+    float *exact = logits_of("smollm2-135m-f32.gguf", false, &n_vocab);
+    float *ggml = logits_of("smollm2-135m.gguf", false, &n_vocab),
+          *ours = logits_of("smollm2-135m.gguf", true, &n_vocab);
+    assert_contains(test_llama_log(), "WINNOW model buffer size");
+    setenv("WINNOW_GGML_PRODUCTS", "1", 1);
+    float *left = logits_of("smollm2-135m.gguf", true, &n_vocab);
+    unsetenv("WINNOW_GGML_PRODUCTS");
+    assert_lacks(test_llama_log(), "WINNOW model buffer size");
+    /* Prompts and single tokens go through different kernels. */
+    for (int part = 0; part < 2; part++) {
+        const int64_t from = part ? (int64_t)N_PROMPT * n_vocab : 0;
+        const int64_t n = (int64_t)(part ? N_DECODE : N_PROMPT) * n_vocab;
+        const double of_ggml = test_nmse(ggml + from, exact + from, n),
+                     of_ours = test_nmse(ours + from, exact + from, n);
+        const double between = test_nmse(ours + from, ggml + from, n),
+                     off = test_nmse(left + from, ggml + from, n);
+        print_message("%s: ggml's products %.2g, ours %.2g, between them %.2g, with ggml's under us %.2g\n",
+                      part ? "single tokens" : "a prompt", of_ggml, of_ours, between, off);
+        assert_cmp(of_ours, <=, 2.0 * of_ggml);
+        assert_cmp(between, >, 0.0); /* else they were not ours */
+    }
+    free(exact);
+    free(ggml);
+    free(ours);
+    free(left);
+}
+
+/* Weights that ggml would copy to a layout of its own stay as they are in the file. */
+static void test_not_repacked(void **state)
+{
+    (void)state;
+    int32_t n_vocab;
+    float *ggml = logits_of("tiny/tiny-llama-q4_0.gguf", false, &n_vocab);
+    const bool would_be = strstr(test_llama_log(), "CPU_REPACK model buffer") != NULL;
+    float *ours = logits_of("tiny/tiny-llama-q4_0.gguf", true, &n_vocab);
+    print_message("ggml %s q4_0 on this CPU\n", would_be ? "repacks" : "does not repack");
+    assert_lacks(test_llama_log(), "CPU_REPACK model buffer");
+    assert_contains(test_llama_log(), "WINNOW model buffer size");
+    const double d = test_nmse(ours, ggml, (int64_t)N * n_vocab);
+    print_message("q4_0: %.2g\n", d);
+    assert_cmp(d, <=, 1e-2); /* activations are bytes in both, rounded otherwise */
+    free(ggml);
+    free(ours);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_as_exact_as_ggml),
+                                       cmocka_unit_test(test_not_repacked)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
