@@ -4,6 +4,7 @@
 #   make CMAKE_FLAGS=-DCMAKE_BUILD_TYPE=Debug   any CMake option
 #   make CMAKE_PREFIX_PATH=/opt/llama           your own ggml and libllama
 #   make test CTEST_FLAGS="-L unit"             some of the tests
+#   make bridge LLAMA=/opt/llama LLAMA_SOURCE=/src/llama.cpp   the backend for that ggml
 #   make install PREFIX=/opt/winnow DESTDIR=/tmp/package
 BUILD       ?= build
 CMAKE_FLAGS ?=
@@ -16,7 +17,7 @@ ifdef CMAKE_PREFIX_PATH
 export CMAKE_PREFIX_PATH
 endif
 
-.PHONY: all setup configure install uninstall demo test peers docs clean help
+.PHONY: all setup configure install uninstall demo test peers bridge docs clean help
 
 all: ## build build/winnow, after installing what that needs
 	scripts/setup.sh packages llama source
@@ -43,6 +44,13 @@ test: ## build everything and run all tests
 
 peers: ## build a llama.cpp for this CPU, which build/winnow bench then runs beside itself
 	scripts/setup.sh packages peers
+
+bridge: ## build the backend, libggml-winnow.so, for the ggml installed in LLAMA; LLAMA_SOURCE has its sources
+	@[ -n "$(LLAMA)" ] || { echo "make bridge LLAMA=PREFIX LLAMA_SOURCE=FOLDER" >&2; exit 2; }
+	CMAKE_PREFIX_PATH=$(abspath $(LLAMA)) cmake -S . -B $(BUILD)-bridge -DWNW_TESTS=OFF -DWNW_BRIDGE=ON \
+	    -DWNW_LLAMA_SOURCE_DIR=$(abspath $(or $(LLAMA_SOURCE),$(LLAMA)/src)) $(CMAKE_FLAGS)
+	cmake --build $(BUILD)-bridge --target winnow_bridge -j $(JOBS)
+	@echo $(abspath $(BUILD)-bridge/libggml-winnow.so)
 
 install: all ## install the command, the library and its headers into PREFIX
 	cmake --build $(BUILD) --target winnow_shared -j $(JOBS)

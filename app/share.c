@@ -8,8 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Writes the folder of the program. False if it is not known. */
-static bool program_folder(char *path, size_t size)
+bool app_program_folder(char *path, size_t size)
 {
     const ssize_t n = readlink("/proc/self/exe", path, size - 1);
     if (n <= 0)
@@ -27,7 +26,7 @@ int app_share_places(char *places[2], const char *tail)
     static const char *const folders[2] = {"share", "../share/winnow"};
     char folder[4096];
     places[0] = places[1] = NULL;
-    if (!program_folder(folder, sizeof folder))
+    if (!app_program_folder(folder, sizeof folder))
         return APP_OK;
     for (int i = 0; i < 2; i++) {
         if (asprintf(&places[i], "%s/%s/%s", folder, folders[i], tail) < 0) {

@@ -3,6 +3,11 @@
 #ifndef WNW_APP_SHARE_H
 #define WNW_APP_SHARE_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Writes the folder of the program. False if it is not known. */
+bool app_program_folder(char *path, size_t size);
 /* The places of a shipped file, in the order of looking, both owned by the caller. [0]: share/TAIL in the
  * folder of the program, as in a build folder, which has a link to that of the source tree. [1]:
  * ../share/winnow/TAIL, an installed program. Both are NULL if the program's own place is not known. Returns an exit code, like the functions

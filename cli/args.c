@@ -78,3 +78,12 @@ static const struct app_option profile_import_options[] = {
      AT(recent), 1, 16777216, "1 to 16777216"},
 };
 APP_GROUP(cli_group_profile_import, "Import", profile_import_options);
+
+static const struct app_option backend_options[] = {
+    {"path", 0, APP_FLAG, NULL, NULL, "off", "print the library's path", AT(path), 0, 0, NULL},
+    {"env", 0, APP_FLAG, NULL, NULL, "off", "print what a shell needs, to be read with eval", AT(env), 0, 0,
+     NULL},
+    {"check", 0, APP_TEXT, "LLAMA_LIB", NULL, "none", "say whether the library fits a program's libllama.so",
+     AT(check), 0, 0, NULL},
+};
+APP_GROUP(cli_group_backend, "Options", backend_options);

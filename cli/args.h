@@ -13,9 +13,11 @@ struct cli_args {
     int64_t prefix, top_k;
     double temp, top_p;
     bool markdown, pieces;
+    bool path, env;
+    char *check;
 };
 
 extern const struct app_group cli_group_generate, cli_group_plan, cli_group_tokens, cli_group_ppl,
-    cli_group_methods, cli_group_profile_show, cli_group_profile_import;
+    cli_group_methods, cli_group_backend, cli_group_profile_show, cli_group_profile_import;
 
 #endif

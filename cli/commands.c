@@ -20,6 +20,7 @@ static const struct app_group *const profile_show_groups[] = {&cli_group_profile
                                                               NULL};
 static const struct app_group *const profile_import_groups[] = {&cli_group_profile_import, &app_group_common,
                                                                 NULL};
+static const struct app_group *const backend_groups[] = {&cli_group_backend, &app_group_common, NULL};
 static const struct app_group *const plain_groups[] = {&app_group_common, NULL};
 
 const struct app_command cli_commands[] = {
@@ -61,6 +62,15 @@ const struct app_command cli_commands[] = {
      .groups = plain_groups,
      .args_size = sizeof(struct cli_args),
      .run = cli_models},
+    {.name = "backend",
+     .about = "Where the library is that brings the compressed cache to other llama.cpp programs.",
+     .usage = "--path | --env | --check LLAMA_LIB",
+     .notes = "Example: GGML_BACKEND_PATH=$(winnow backend --path) llama-server -m MODEL.gguf -dev WINNOW "
+              "-ngl 99\n"
+              "docs/backend.md tells more.",
+     .groups = backend_groups,
+     .args_size = sizeof(struct cli_args),
+     .run = cli_backend},
     {.name = "ppl",
      .about = "Perplexity of a text, with the full cache or after compressing its first part.",
      .usage = "[-m MODEL] -f TEXT [--policy RECIPE] [SIZE] [--prefix N] [options]",

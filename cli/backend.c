@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/* winnow backend: the library that other llama.cpp programs load, and whether it fits theirs. */
+#include "app/args.h"
+#include "app/console.h"
+#include "app/share.h"
+#include "cli/args.h"
+#include "cli/commands.h"
+#include "winnow_bridge.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifndef WNW_LIBDIR
+#define WNW_LIBDIR "lib" /* where `make install` puts libraries, beside bin */
+#endif
+
+/* Sets path to where the library is: beside the program in a build folder, or where it is installed. */
+static int find_library(char *path, size_t size)
+{
+    static const char *const places[] = {"libggml-winnow.so", "../" WNW_LIBDIR "/libggml-winnow.so"};
+    char folder[3072], found[4096];
+    if (!wnw_bridge_built_for())
+        return app_fail(
+            APP_FAILED,
+            "this winnow was built without the backend: scripts/setup.sh source, then build again");
+    if (!app_program_folder(folder, sizeof folder))
+        return app_fail(APP_FAILED, "the place of this program is not known, and so not the library's");
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        snprintf(found, sizeof found, "%s/%s", folder, places[i]);
+        char *real = access(found, R_OK) == 0 ? realpath(found, NULL) : NULL;
+        const bool fits = real && (size_t)snprintf(path, size, "%s", real) < size;
+        free(real);
+        if (fits)
+            return APP_OK;
+    }
+    return app_fail(APP_FAILED, "there is no libggml-winnow.so beside this program; `make` builds it");
+}
+
+/* Prints text as one word of a shell. */
+static void print_quoted(const char *text)
+{
+    putchar('\'');
+    for (; *text; text++)
+        if (*text == '\'')
+            fputs("'\\''", stdout);
+        else
+            putchar(*text);
+    putchar('\'');
+}
+
+/* A function of a library that was opened apart, which returns a string. */
+static const char *ask(void *library, const char *name)
+{
+    const char *(*function)(void);
+    void *p = dlsym(library, name);
+    memcpy(&function, &p, sizeof p); /* ISO C has no cast for it */
+    return p ? function() : NULL;
+}
+
+/* The library and the ggml that it brings are opened apart from those of this program. */
+static int check(const char *path)
+{
+    char has[256];
+    const char *built = wnw_bridge_built_for();
+    if (!built)
+        return app_fail(
+            APP_FAILED,
+            "this winnow was built without the backend: scripts/setup.sh source, then build again");
+    void *library = dlmopen(LM_ID_NEWLM, path, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return app_fail(APP_BAD_INPUT, "cannot open it: %s", dlerror());
+    const char *version = ask(library, "ggml_version"), *commit = ask(library, "ggml_commit");
+    const bool known = version && commit;
+    snprintf(has, sizeof has, "%s %s", known ? version : "", known ? commit : "");
+    dlclose(library);
+    if (!known)
+        return app_fail(APP_BAD_INPUT, "%s brings no ggml that tells its version", path);
+    if (strcmp(has, built) != 0)
+        return app_fail(
+            APP_BAD_INPUT,
+            "%s has ggml %s, and the backend is built for %s; for that one: make bridge LLAMA=PREFIX "
+            "LLAMA_SOURCE=FOLDER, with its prefix and llama.cpp's sources of that version",
+            path, has, built);
+    printf("fits: ggml %s\n", has);
+    return app_finish_stdout();
+}
+
+int cli_backend(const struct app_args *app)
+{
+    const struct cli_args *args = (const struct cli_args *)app;
+    char path[4096];
+    if (args->path + args->env + (args->check != NULL) != 1)
+        return app_fail(APP_BAD_INPUT, "`winnow backend` needs one of --path, --env and --check LLAMA_LIB");
+    if (args->check)
+        return check(args->check);
+    const int rc = find_library(path, sizeof path);
+    if (rc != APP_OK)
+        return rc;
+    if (args->path) {
+        puts(path);
+    } else {
+        fputs("export GGML_BACKEND_PATH=", stdout);
+        print_quoted(path);
+        putchar('\n');
+    }
+    return app_finish_stdout();
+}
