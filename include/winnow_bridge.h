@@ -73,6 +73,20 @@ WNW_API int wnw_bridge_cells(const wnw_bridge *cache, int32_t i, int32_t stream,
 WNW_API int wnw_bridge_drop(wnw_bridge *cache, int32_t i, int32_t stream, int32_t head, const int32_t *cells,
                             int32_t n);
 
+/* Sets what is kept of sequences: a recipe, as for wnw_policy_parse, and a size (NULL = the recipe's own). To be called
+ * before the prompt is read, since queries are noted from then on. by_itself: a sequence is compressed when its prompt has
+ * ended, that is before the second of two tokens, one after the other, that came without others of the sequence, if it has
+ * brought 128 tokens or more since the last time. recipe = NULL takes the policy away. The environment (docs/backend.md) sets
+ * a policy that works by itself for every new context. E_UNSUPPORTED: the policy needs an observation that is not made
+ * here. */
+WNW_API int wnw_bridge_set_policy(wnw_bridge *cache, const char *recipe, const wnw_size *size,
+                                  bool by_itself);
+
+/* Compresses, at once, the sequence that the last row of the last batch belongs to. Sequences are told apart by what their
+ * rows see, so that sequences which share a prefix share what is kept of it. E_NOT_OBSERVED, E_UNSUPPORTED, E_RANGE: as
+ * for wnw_session_compress. */
+WNW_API int wnw_bridge_compress(wnw_bridge *cache);
+
 #ifdef __cplusplus
 }
 #endif

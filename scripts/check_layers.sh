@@ -32,7 +32,7 @@ MAY = {
     "contents": "base kernel policy profile",
     "plan": "base policy",
     "session": "base kernel model text cache attend forward observe profile policy plan",
-    "bridge": "base kernel cache attend forward",
+    "bridge": "base kernel cache attend forward policy plan",
     "calibrate": "base kernel model text cache attend forward observe profile policy plan session",
 }
 # Programs: the public headers and these folders besides their own. A family of sub-commands shows the command its

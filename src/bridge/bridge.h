@@ -20,6 +20,7 @@
 #include "attend/attend_cells.h"
 #include "cache/cache.h"
 #include "forward/matmul.h"
+#include "winnow_method.h"
 
 #include <ggml-backend-impl.h>
 #include <stdatomic.h>
@@ -53,7 +54,18 @@ struct wnw__bridge_layer {
     bool transposed;          /* values */
     bool v_in_keys;           /* MLA */
     struct wnw__cache rows;   /* one layer, n_stream * n_head heads, positions are cells */
-    uint8_t *written;         /* [n_stream * n_cell] whether the cell has been written since the last clear */
+    float *q;        /* [q_room][n_q_head][d_k] newest queries, a ring; NULL while no policy wants them */
+    int32_t *q_cell; /* [q_room] their cells, counted over all streams; -1 = none */
+    int32_t q_room, q_at, n_q_head;
+    float scale;      /* of the last attention */
+    uint8_t *written; /* [n_stream * n_cell] whether the cell has been written since the last clear */
+};
+
+/* What is noted of a cell while there is a policy. */
+struct wnw__bridge_note {
+    int32_t order; /* of its writing */
+    bool alone;    /* no other row of its batch was of its sequence */
+    bool seen;     /* a policy has decided on it */
 };
 
 struct wnw__bridge_cache {
@@ -61,8 +73,11 @@ struct wnw__bridge_cache {
     bool borrowed;
     size_t size;
     struct wnw__bridge_layer **layers;
-    int32_t n_layer, cap_layer; /* 0 once libllama has freed the buffer */
-    atomic_int owners;          /* the buffer, and every backend that has seen it in a graph */
+    int32_t n_layer, cap_layer;    /* 0 once libllama has freed the buffer */
+    struct wnw__bridge_note *note; /* [n_stream * n_cell], or NULL while no policy wants them */
+    int32_t n_cell, n_written;
+    int64_t made;      /* when, to compare */
+    atomic_int owners; /* the buffer, and every backend that has seen it in a graph */
 };
 
 /* Gives up one ownership. */
@@ -135,6 +150,24 @@ void wnw__bridge_products_free(struct wnw__bridge_products *p);
 void wnw__bridge_product_add(struct wnw__bridge_products *p, struct ggml_context *ctx,
                              struct ggml_cgraph *graph, const struct ggml_tensor *node);
 
+/* ---- Policies (bridge_watch.h) ---- */
+
+/* New cells of a prompt that make a sequence be compressed. */
+enum { WNW_BRIDGE_LEAST_NEW = 128 };
+
+/* What a policy wants to have noted, and what was seen last. */
+struct wnw__bridge_watch {
+    wnw_policy *policy; /* NULL: nothing is noted */
+    wnw_size size;
+    wnw_needs needs;
+    bool by_itself; /* compresses when a prompt has ended; else when the program says so */
+    struct wnw__bridge_live {
+        struct wnw__bridge_cache *cache; /* NULL: nothing yet */
+        int32_t stream, n, room;
+        int32_t *cell; /* [n] of the sequence, in the order in which they were written */
+    } last;            /* the sequence of the last row of the last batch, with that row */
+};
+
 /* ---- The backend ---- */
 
 struct wnw__bridge_backend {
@@ -146,6 +179,10 @@ struct wnw__bridge_backend {
     bool ggml_products; /* leaves products to ggml: WINNOW_GGML_PRODUCTS */
     struct wnw__cells_shared *cells;
     struct wnw__bridge_products products;
+    struct wnw__bridge_watch watch;
+    /* [watch_n_own] cells of the rows of the graph that runs, -1 where the row's query need not be kept */
+    int32_t *watch_own;
+    int64_t watch_n_own;
     int32_t *index; /* [cap_index] cells of the rows at hand */
     int32_t cap_index;
     uint8_t *room; /* memory of the graph that runs */
@@ -187,6 +224,9 @@ void wnw__bridge_node_set(struct wnw__bridge_backend *b, struct ggml_tensor *nod
                           const struct wnw__bridge_node *what);
 /* .what is WNW_BRIDGE_NOT_OURS where it is none. */
 struct wnw__bridge_node wnw__bridge_node_get(const struct ggml_tensor *node);
+/* Rows that a store writes, and the cell, counted over all streams, of row i. */
+int64_t wnw__bridge_store_rows(const struct ggml_tensor *node);
+int64_t wnw__bridge_store_cell(const struct ggml_tensor *node, int64_t i);
 /* Before the graph runs: makes entries for the cells that a store writes, or scratch for an attention. */
 int wnw__bridge_node_prepare(struct wnw__bridge_backend *b, const struct ggml_tensor *node);
 

@@ -58,6 +58,21 @@ int wnw_bridge_drop(wnw_bridge *cache, int32_t i, int32_t stream, int32_t head, 
     return wnw_bridge_cells(cache, i, stream, head, NULL, n, NULL);
 }
 
+int wnw_bridge_set_policy(wnw_bridge *cache, const char *recipe, const wnw_size *size, bool by_itself)
+{
+    (void)cache;
+    (void)recipe;
+    (void)size;
+    (void)by_itself;
+    return absent();
+}
+
+int wnw_bridge_compress(wnw_bridge *cache)
+{
+    (void)cache;
+    return absent();
+}
+
 const char *wnw_bridge_built_for(void)
 {
     return NULL;

@@ -2,6 +2,8 @@
 /* What programs see of a context's cache, and dropping entries: winnow_bridge.h. */
 #include "base/sized.h"
 #include "bridge/bridge.h"
+#include "bridge/bridge_plan.h"
+#include "bridge/bridge_watch.h"
 #include "winnow_bridge.h"
 
 #include <string.h>
@@ -137,4 +139,23 @@ int wnw_bridge_drop(wnw_bridge *cache, int32_t i, int32_t stream, int32_t head, 
             return wnw__fail(WNW_E_ARG, "cells to drop ascend, but %d comes behind %d", (int)cells[j],
                              (int)cells[j - 1]);
     return n > 0 ? wnw__bridge_layer_drop(l, stream, head, cells, n) : WNW_OK;
+}
+
+int wnw_bridge_set_policy(wnw_bridge *cache, const char *recipe, const wnw_size *size, bool by_itself)
+{
+    WNW_REQUIRE(cache);
+    struct wnw__bridge_backend *b = backend_of(cache);
+    if (recipe)
+        return wnw__bridge_watch_set(&b->watch, recipe, size, by_itself);
+    wnw__bridge_watch_free(&b->watch);
+    return WNW_OK;
+}
+
+int wnw_bridge_compress(wnw_bridge *cache)
+{
+    WNW_REQUIRE(cache);
+    struct wnw__bridge_backend *b = backend_of(cache);
+    if (!b->watch.policy || !b->watch.last.cache || b->watch.last.n == 0)
+        return wnw__fail(WNW_E_ARG, "there is nothing to compress: no policy was set before the last batch");
+    return wnw__bridge_compress(b, &b->watch.last);
 }

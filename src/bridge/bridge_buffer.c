@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 /* ---- Tensors of keys and values ---- */
 
@@ -183,6 +184,8 @@ static void free_buffer(ggml_backend_buffer_t buffer)
     for (int32_t i = 0; i < c->n_layer; i++)
         wnw__bridge_layer_free(c->layers[i]);
     free(c->layers);
+    free(c->note);
+    c->note = NULL;
     if (!c->borrowed)
         munmap(c->base, c->size);
     c->layers = NULL;
@@ -227,6 +230,9 @@ static ggml_backend_buffer_t new_buffer(uint8_t *base, size_t size, bool borrowe
     c->base = base;
     c->size = size;
     c->borrowed = borrowed;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    c->made = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
     atomic_init(&c->owners, 1);
     return ggml_backend_buffer_init(wnw__bridge_buffer_type(), interface, c, size);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Nodes of libllama's graphs as operations of ours. */
 #include "bridge/bridge.h"
+#include "bridge/bridge_watch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -53,15 +54,15 @@ static int64_t index_at(const struct ggml_tensor *index, int64_t i)
                                         : ((const int32_t *)index->data)[i];
 }
 
-/* Rows of what a store writes. */
-static int64_t n_rows(const struct wnw__bridge_tensor *t, const struct ggml_tensor *node)
+int64_t wnw__bridge_store_rows(const struct ggml_tensor *node)
 {
+    const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
     return ggml_nelements(node->src[0]) / t->n_embd;
 }
 
-/* The cell, counted over all streams, that a store writes row i to. */
-static int64_t cell_of(const struct wnw__bridge_tensor *t, const struct ggml_tensor *node, int64_t i)
+int64_t wnw__bridge_store_cell(const struct ggml_tensor *node, int64_t i)
 {
+    const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
     if (!(t->is_v && t->layer->transposed))
         return index_at(node->src[1], i);
     const int64_t at = index_at(node->src[1], i * t->n_embd), stream = at / ((int64_t)t->n_cell * t->n_embd);
@@ -72,10 +73,10 @@ static void store(const struct ggml_tensor *node, int ith, int nth)
 {
     const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
     const struct ggml_tensor *src = node->src[0];
-    const int64_t n = n_rows(t, node), from = n * ith / nth, to = n * (ith + 1) / nth;
+    const int64_t n = wnw__bridge_store_rows(node), from = n * ith / nth, to = n * (ith + 1) / nth;
     const size_t stride = src->ne[0] == 1 ? (size_t)t->n_embd * sizeof(float) : src->nb[1];
     for (int64_t i = from; i < to; i++) {
-        const int64_t cell = cell_of(t, node, i);
+        const int64_t cell = wnw__bridge_store_cell(node, i);
         wnw__bridge_layer_write(t->layer, t->is_v, (int32_t)(cell / t->n_cell), (int32_t)(cell % t->n_cell),
                                 (const void *)((const char *)src->data + (size_t)i * stride));
     }
@@ -104,12 +105,12 @@ static int need_index(struct wnw__bridge_backend *b, int64_t n)
 static int prepare_store(struct wnw__bridge_backend *b, const struct ggml_tensor *node)
 {
     const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
-    const int64_t n = n_rows(t, node);
+    const int64_t n = wnw__bridge_store_rows(node);
     if (t->layer->lost)
         return wnw__fail(WNW_E_NOMEM, "rows of layer %d are lost, for want of memory", (int)t->layer->il);
     WNW_TRY(need_index(b, n));
     for (int64_t i = 0; i < n; i++)
-        b->index[i] = (int32_t)cell_of(t, node, i);
+        b->index[i] = (int32_t)wnw__bridge_store_cell(node, i);
     qsort(b->index, (size_t)n, sizeof *b->index, compare);
     for (int64_t i = 0; i < n;) {
         const int32_t stream = b->index[i] / t->n_cell;
@@ -190,5 +191,7 @@ static void run_node(struct ggml_tensor *node, int ith, int nth, void *user)
         return;
     }
     const struct wnw__cells_op op = attention(node, &what);
+    if (ith == 0 && b->watch.policy)
+        wnw__bridge_watch_queries(b, &op, wnw__bridge_tensor_of(node->src[1])->layer);
     wnw__cells_run(b->cells, &op, ith, nth);
 }

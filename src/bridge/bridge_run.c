@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Running a graph: entries and scratch first, then everything on the CPU backend. */
 #include "bridge/bridge.h"
+#include "bridge/bridge_watch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -107,6 +108,7 @@ enum ggml_status wnw__bridge_graph_run(struct wnw__bridge_backend *b, struct ggm
 {
     const int n = ggml_graph_n_nodes(graph);
     bool strangers = false;
+    wnw__bridge_watch_graph(b, graph);
     for (int i = 0; i < n; i++) {
         const struct ggml_tensor *node = ggml_graph_node(graph, i);
         if (wnw__bridge_node_prepare(b, node) != WNW_OK) {
@@ -162,6 +164,8 @@ static void free_backend(ggml_backend_t backend)
         wnw__bridge_cache_release(b->caches[i]);
     free(b->caches);
     wnw__cells_shared_free(b->cells);
+    wnw__bridge_watch_free(&b->watch);
+    free(b->watch_own);
     free(b->index);
     free(b->room);
     wnw__bridge_products_free(&b->products);
@@ -236,6 +240,8 @@ ggml_backend_t wnw__bridge_backend_new(ggml_backend_dev_t dev)
     }
     b->cpu = cpu;
     b->plain = wnw__bridge_is_set("WINNOW_PLAIN");
+    if (wnw__bridge_watch_set_from_environment(&b->watch) != WNW_OK)
+        wnw__log(WNW_LOG_WARN, "winnow: nothing is compressed: %s", wnw_last_error());
     b->ggml_products = wnw__bridge_products_off();
     *backend = (struct ggml_backend){.guid = guid(),
                                      .iface = {.get_name = get_name,

@@ -64,6 +64,8 @@ void wnw__bridge_layer_clear(struct wnw__bridge_layer *l)
         return;
     wnw__cache_clear(&l->rows);
     l->lost = false;
+    for (int32_t i = 0; i < l->q_room; i++)
+        l->q_cell[i] = -1;
     memset(l->written, 0, (size_t)l->k.n_stream * (size_t)l->k.n_cell);
 }
 
@@ -73,6 +75,8 @@ void wnw__bridge_layer_free(struct wnw__bridge_layer *l)
         return;
     wnw__cache_free(&l->rows);
     free(l->written);
+    free(l->q);
+    free(l->q_cell);
     free(l);
 }
 
