@@ -23,7 +23,8 @@ extern "C" {
 
 /* Registers the device WINNOW with the ggml that this process has. Calling it again does nothing.
  * E_BACKEND: this ggml is another version than the one that the backend was built for, or has no CPU backend.
- * E_UNSUPPORTED: winnow was built without the backend. Not to be called while another thread uses ggml's registry. */
+ * E_UNSUPPORTED: winnow was built without the backend. E_ARG and others: what the environment sets is no policy (see
+ * wnw_bridge_set_policy). Not to be called while another thread uses ggml's registry. */
 WNW_API int wnw_bridge_register(void);
 
 /* The version of ggml that the backend was built for, "0.25.3 0c1e570" for example; NULL: winnow was built without it. Static. */

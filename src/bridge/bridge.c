@@ -5,6 +5,7 @@
  * refuses another.
  */
 #include "bridge/bridge.h"
+#include "bridge/bridge_watch.h"
 #include "winnow_bridge.h"
 
 #include <stdio.h>
@@ -208,6 +209,10 @@ int wnw_bridge_register(void)
     WNW_TRY(wnw__bridge_check(&reg));
     if (!wnw__bridge_cpu())
         return wnw__fail(WNW_E_BACKEND, "this ggml has no CPU backend, on which ours runs");
+    struct wnw__bridge_watch watch = {0}; /* contexts would only warn */
+    const int rc = wnw__bridge_watch_set_from_environment(&watch);
+    wnw__bridge_watch_free(&watch);
+    WNW_TRY(rc);
     if (!ggml_backend_reg_by_name("WINNOW"))
         ggml_backend_register(reg);
     return WNW_OK;
