@@ -274,22 +274,28 @@ static void test_bad_environment(void **state)
     } bad[] = {{"WINNOW_BUDGET", "many"}, {"WINNOW_BUDGET", "0"},  {"WINNOW_RATIO", "1"},
                {"WINNOW_RATIO", "0.5x"},  {"WINNOW_RATIO", "nan"}, {"WINNOW_KV_BYTES", "-1"}};
     (void)state;
+    char path[4096];
+    struct test_llama t;
+    const struct test_llama_params p = {.ours = true};
+    test_model_path(path, sizeof path, "tiny/tiny-llama.gguf");
+    test_llama_open(&t, path, &p);
     setenv("WINNOW_POLICY", "snapkv", 1);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        struct test_llama t;
-        char path[4096];
+        struct test_llama other;
         wnw_bridge *cache;
         setenv(bad[i].variable, bad[i].value, 1);
-        test_model_path(path, sizeof path, "tiny/tiny-llama.gguf");
-        test_llama_open(&t, path, &(struct test_llama_params){.ours = true}); /* the program goes on */
-        assert_contains(wnw_last_error(), bad[i].variable);
-        assert_ok(wnw_bridge_find(&cache, llama_synchronize, t.ctx));
+        assert_error(wnw_bridge_register(), WNW_E_ARG);
+        assert_says(bad[i].variable);
+        test_llama_share(&other, &t, &p); /* a program that does not ask goes on without a policy */
+        assert_ok(wnw_bridge_find(&cache, llama_synchronize, other.ctx));
         assert_error(wnw_bridge_compress(cache), WNW_E_ARG);
-        read(&t, 0, 0, 20);
-        test_llama_close(&t);
+        read(&other, 0, 0, 20);
+        test_llama_close_ctx(&other);
         unsetenv(bad[i].variable);
     }
     unsetenv("WINNOW_POLICY");
+    assert_ok(wnw_bridge_register());
+    test_llama_close(&t);
 }
 
 int main(void)
