@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What libllama says about a vocabulary reaches the user: an error in the sentence, warnings in one line. */
-#include "gguf_files.h"
+#include "gguf_copy.h"
 #include "helpers.h"
 
 #include <llama.h>
@@ -24,65 +24,65 @@ static void keep_warning(wnw_log_level level, const char *text, void *user)
     snprintf(h->text, sizeof h->text, "%s", text);
 }
 
-static void no_pre(struct test_gguf *f)
+static void no_pre(struct test_gguf_copy *f)
 {
-    gguf_remove_key(f->gguf, "tokenizer.ggml.pre");
+    gguf_remove_key(f->file.g, "tokenizer.ggml.pre");
 }
 
-static void empty_pre(struct test_gguf *f)
+static void empty_pre(struct test_gguf_copy *f)
 {
-    gguf_set_val_str(f->gguf, "tokenizer.ggml.pre", "");
+    gguf_set_val_str(f->file.g, "tokenizer.ggml.pre", "");
 }
 
-static void unknown_pre(struct test_gguf *f)
+static void unknown_pre(struct test_gguf_copy *f)
 {
-    gguf_set_val_str(f->gguf, "tokenizer.ggml.pre", "smallm");
+    gguf_set_val_str(f->file.g, "tokenizer.ggml.pre", "smallm");
 }
 
-static void other_unknown_pre(struct test_gguf *f)
+static void other_unknown_pre(struct test_gguf_copy *f)
 {
-    gguf_set_val_str(f->gguf, "tokenizer.ggml.pre", "largelm");
+    gguf_set_val_str(f->file.g, "tokenizer.ggml.pre", "largelm");
 }
 
-static void no_mask(struct test_gguf *f)
+static void no_mask(struct test_gguf_copy *f)
 {
-    gguf_set_val_str(f->gguf, "tokenizer.ggml.pre", "jina-v2-code");
+    gguf_set_val_str(f->file.g, "tokenizer.ggml.pre", "jina-v2-code");
 }
 
 /* libllama looks for tokens that models of this name have. */
-static void no_phi_tokens(struct test_gguf *f)
+static void no_phi_tokens(struct test_gguf_copy *f)
 {
-    gguf_set_val_str(f->gguf, "general.name", "phi-3");
+    gguf_set_val_str(f->file.g, "general.name", "phi-3");
 }
 
-static void normal_control(struct test_gguf *f)
+static void normal_control(struct test_gguf_copy *f)
 {
-    test_gguf_set_token(f, 2, "<|im_end|>", NORMAL);
+    test_gguf_copy_token(f, 2, "<|im_end|>", NORMAL);
 }
 
-static void other_end(struct test_gguf *f)
+static void other_end(struct test_gguf_copy *f)
 {
-    gguf_set_val_u32(f->gguf, "tokenizer.ggml.eos_token_id", 300);
+    gguf_set_val_u32(f->file.g, "tokenizer.ggml.eos_token_id", 300);
 }
 
-static void empty_tokens(struct test_gguf *f)
+static void empty_tokens(struct test_gguf_copy *f)
 {
     for (int i = 300; i < 310; i++)
-        test_gguf_set_token(f, i, "", -1);
+        test_gguf_copy_token(f, i, "", -1);
 }
 
-static void wrong_suppressed(struct test_gguf *f)
+static void wrong_suppressed(struct test_gguf_copy *f)
 {
-    gguf_set_val_str(f->gguf, "tokenizer.ggml.suppress_tokens", "x");
+    gguf_set_val_str(f->file.g, "tokenizer.ggml.suppress_tokens", "x");
 }
 
-static void nothing(struct test_gguf *f)
+static void nothing(struct test_gguf_copy *f)
 {
     (void)f;
 }
 
 struct fault {
-    void (*change)(struct test_gguf *f);
+    void (*change)(struct test_gguf_copy *f);
     int status;
     const char *warning, *error; /* words of it; NULL: none */
 };
@@ -102,16 +102,16 @@ static const struct fault faults[] = {
 };
 enum { N_FAULTS = sizeof faults / sizeof *faults };
 
-static void make(struct test_gguf *f, const struct fault *fault)
+static void make(struct test_gguf_copy *f, const struct fault *fault)
 {
-    *f = test_gguf_load("tiny/chat/smollm2.gguf");
+    *f = test_gguf_copy_of("tiny/chat/smollm2.gguf");
     fault->change(f);
-    test_gguf_write(f);
+    test_gguf_copy_write(f);
 }
 
 static void check(const struct fault *fault)
 {
-    struct test_gguf f;
+    struct test_gguf_copy f;
     struct heard heard = {0};
     wnw_model *m;
     make(&f, fault);
@@ -124,7 +124,7 @@ static void check(const struct fault *fault)
     if (fault->warning && !strstr(heard.text, fault->warning))
         fail_msg("\"%s\" instead of \"%s\"", heard.text, fault->warning);
     wnw_model_free(m);
-    test_gguf_clear(&f);
+    test_gguf_copy_remove(&f);
 }
 
 static void every_fault(void **state)
@@ -137,7 +137,7 @@ static void every_fault(void **state)
 /* ---- Threads ---- */
 
 struct opening {
-    struct test_gguf f;
+    struct test_gguf_copy f;
     const char *own, *other;
     int n_wrong;
 };
@@ -167,7 +167,7 @@ static void each_thread_its_own(void **state)
     for (int i = 0; i < 2; i++) {
         assert_int_equal(pthread_join(thread[i], NULL), 0);
         assert_int_equal(o[i].n_wrong, 0);
-        test_gguf_clear(&o[i].f);
+        test_gguf_copy_remove(&o[i].f);
     }
 }
 
@@ -182,7 +182,7 @@ static void programs_hear_themselves(void **state)
 {
     (void)state;
     int n = 0;
-    struct test_gguf f;
+    struct test_gguf_copy f;
     struct heard heard = {0};
     wnw_model *m;
     make(&f, &faults[1]);
@@ -194,7 +194,7 @@ static void programs_hear_themselves(void **state)
     assert_int_equal(n, 1);
     assert_int_equal(heard.n, 0);
     wnw_model_free(m);
-    test_gguf_clear(&f);
+    test_gguf_copy_remove(&f);
 }
 
 int main(void)

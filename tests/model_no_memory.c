@@ -5,7 +5,7 @@
  * runs have one allocation fail, half that one and all that follow.
  */
 #include "failing_alloc.h"
-#include "gguf_files.h"
+#include "gguf_copy.h"
 #include "helpers.h"
 #include "peek_arrays.h"
 #include "peek_session.h"
@@ -254,15 +254,15 @@ static int use_long_text(struct fixture *fx, void *state)
 
 static void text(void **state)
 {
-    struct test_gguf f = test_gguf_load("tiny/tiny-llama.gguf");
+    struct test_gguf_copy f = test_gguf_copy_of("tiny/tiny-llama.gguf");
     wnw_model *m;
-    gguf_set_val_str(f.gguf, "tokenizer.ggml.pre", "tekken");
-    test_gguf_write(&f);
+    gguf_set_val_str(f.file.g, "tokenizer.ggml.pre", "tekken");
+    test_gguf_copy_write(&f);
     assert_ok(wnw_model_open(&m, f.path, NULL));
     run_all(*state, &(struct action){.name = "text", .act = use_text});
     run_all(*state, &(struct action){.name = "long text", .act = use_long_text, .state = m});
     wnw_model_free(m);
-    test_gguf_clear(&f);
+    test_gguf_copy_remove(&f);
 }
 
 /* One row of numbers between 0.25 and 0.75. */

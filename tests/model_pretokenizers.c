@@ -4,7 +4,7 @@
  * stack. libllama's patterns call themselves for every character, so the process used to end there. Everything
  * runs in a child process, so that a crash is seen and named.
  */
-#include "gguf_files.h"
+#include "gguf_copy.h"
 #include "helpers.h"
 
 #include <llama.h>
@@ -274,11 +274,11 @@ static void run_job(const struct job *job, const char *path)
 
 static void check(const struct job *job)
 {
-    struct test_gguf f = test_gguf_load("tiny/chat/smollm2.gguf");
-    gguf_set_val_str(f.gguf, "tokenizer.ggml.pre", job->pre);
+    struct test_gguf_copy f = test_gguf_copy_of("tiny/chat/smollm2.gguf");
+    gguf_set_val_str(f.file.g, "tokenizer.ggml.pre", job->pre);
     if (!*job->pre)
-        gguf_remove_key(f.gguf, "tokenizer.ggml.pre");
-    test_gguf_write(&f);
+        gguf_remove_key(f.file.g, "tokenizer.ggml.pre");
+    test_gguf_copy_write(&f);
     fflush(NULL);
     const pid_t pid = fork();
     assert_cmp(pid, >=, 0);
@@ -291,7 +291,7 @@ static void check(const struct job *job)
     }
     int status = 0;
     assert_int_equal(waitpid(pid, &status, 0), pid);
-    test_gguf_clear(&f);
+    test_gguf_copy_remove(&f);
     if (WIFSIGNALED(status))
         fail_msg("pre-tokenizer '%s', %zu: the process ended: %s", job->pre, job->times,
                  strsignal(WTERMSIG(status)));

@@ -3,7 +3,7 @@
  * Special tokens, input between them and cuts. libllama, which tokenises whole texts alone, is the reference:
  * texts without input and cuts must be tokenised as it does, and pieces must add up to the whole.
  */
-#include "gguf_files.h"
+#include "gguf_copy.h"
 #include "helpers.h"
 #include "peek_text.h"
 
@@ -50,46 +50,46 @@ static struct ids reference(const struct llama_model *m, const char *text, size_
 struct vocabulary {
     const char *name;
     const char *from;
-    void (*change)(struct test_gguf *f); /* NULL: the file as it is */
+    void (*change)(struct test_gguf_copy *f); /* NULL: the file as it is */
 };
 
-static void prefix_on(struct test_gguf *f)
+static void prefix_on(struct test_gguf_copy *f)
 {
-    gguf_set_val_bool(f->gguf, "tokenizer.ggml.add_space_prefix", true);
+    gguf_set_val_bool(f->file.g, "tokenizer.ggml.add_space_prefix", true);
 }
 
 /* As Llama 2's files, which do not have the key. */
-static void prefix_unsaid(struct test_gguf *f)
+static void prefix_unsaid(struct test_gguf_copy *f)
 {
-    gguf_remove_key(f->gguf, "tokenizer.ggml.add_space_prefix");
+    gguf_remove_key(f->file.g, "tokenizer.ggml.add_space_prefix");
 }
 
 /* Special tokens of one length that overlap, one that is the beginning of another, user-defined ones. */
-static void crossed(struct test_gguf *f)
+static void crossed(struct test_gguf_copy *f)
 {
     prefix_on(f);
-    test_gguf_set_token(f, 300, "aba", CONTROL);
-    test_gguf_set_token(f, 301, "bab", CONTROL);
-    test_gguf_set_token(f, 302, "<eos><", CONTROL);
-    test_gguf_set_token(f, 303, "\n\n", USER_DEFINED);
-    test_gguf_set_token(f, 304, "\n\n\n", USER_DEFINED);
-    test_gguf_set_token(f, 305, "ab\n", USER_DEFINED);
+    test_gguf_copy_token(f, 300, "aba", CONTROL);
+    test_gguf_copy_token(f, 301, "bab", CONTROL);
+    test_gguf_copy_token(f, 302, "<eos><", CONTROL);
+    test_gguf_copy_token(f, 303, "\n\n", USER_DEFINED);
+    test_gguf_copy_token(f, 304, "\n\n\n", USER_DEFINED);
+    test_gguf_copy_token(f, 305, "ab\n", USER_DEFINED);
 }
 
 /* libllama swallows white space after the special tokens of models of this name. */
-static void swallows_after(struct test_gguf *f)
+static void swallows_after(struct test_gguf_copy *f)
 {
     static const char *const names[] = {"</s>", "<unk>", "<s>", "<|user|>"};
-    gguf_set_val_str(f->gguf, "general.name", "Phi-3 mini");
+    gguf_set_val_str(f->file.g, "general.name", "Phi-3 mini");
     for (int i = 0; i < 4; i++)
-        test_gguf_set_token(f, 300 + i, names[i], CONTROL);
+        test_gguf_copy_token(f, 300 + i, names[i], CONTROL);
 }
 
 /* And before this token of this pre-tokenizer. */
-static void swallows_before(struct test_gguf *f)
+static void swallows_before(struct test_gguf_copy *f)
 {
-    gguf_set_val_str(f->gguf, "tokenizer.ggml.pre", "jina-v2-code");
-    test_gguf_set_token(f, 300, "<mask>", CONTROL);
+    gguf_set_val_str(f->file.g, "tokenizer.ggml.pre", "jina-v2-code");
+    test_gguf_copy_token(f, 300, "<mask>", CONTROL);
 }
 
 static const char bpe[] = "tiny/chat/smollm2.gguf", spm[] = "tiny/chat/gemma3.gguf";
@@ -117,14 +117,14 @@ struct pair {
 
 static struct pair open_pair(const struct vocabulary *v)
 {
-    struct test_gguf f = test_gguf_load(v->from);
+    struct test_gguf_copy f = test_gguf_copy_of(v->from);
     struct pair p = {.name = v->name};
     if (v->change)
         v->change(&f);
-    test_gguf_write(&f);
+    test_gguf_copy_write(&f);
     assert_ok(wnw_model_open(&p.m, f.path, NULL));
     p.reference = reference_open(f.path);
-    test_gguf_clear(&f);
+    test_gguf_copy_remove(&f);
     return p;
 }
 
@@ -246,12 +246,12 @@ static void whole_texts_as_libllama(void **state)
 }
 
 /* SentencePiece reads a whole text at once; here it is read in chunks where no token can reach over. */
-static void parted(struct test_gguf *f)
+static void parted(struct test_gguf_copy *f)
 {
     prefix_on(f);
-    test_gguf_set_token(f, 300, "e\xe2\x96\x81", NORMAL); /* a blank behind a letter */
-    test_gguf_set_token(f, 301, "\xe2\x96\x81\xe2\x96\x81", NORMAL);
-    test_gguf_set_token(f, 302, "\n\n", NORMAL);
+    test_gguf_copy_token(f, 300, "e\xe2\x96\x81", NORMAL); /* a blank behind a letter */
+    test_gguf_copy_token(f, 301, "\xe2\x96\x81\xe2\x96\x81", NORMAL);
+    test_gguf_copy_token(f, 302, "\n\n", NORMAL);
 }
 
 static void long_texts_in_chunks(void **state)
@@ -481,11 +481,11 @@ static void input_is_plain(void **state)
 }
 
 /* Merges that end in a control token's text make none of input. */
-static void merged_control(struct test_gguf *f)
+static void merged_control(struct test_gguf_copy *f)
 {
     prefix_on(f);
-    test_gguf_set_token(f, 300, "ters", CONTROL);
-    test_gguf_set_token(f, 301, "ter", NORMAL);
+    test_gguf_copy_token(f, 300, "ters", CONTROL);
+    test_gguf_copy_token(f, 301, "ter", NORMAL);
 }
 
 static void input_merges_to_no_control_token(void **state)

@@ -3,7 +3,7 @@
  * Vocabularies that are damaged. libllama ends the process on some of them; here opening must end in an error
  * with a sentence. Everything is opened in a child process, so that a crash is seen and named.
  */
-#include "gguf_files.h"
+#include "gguf_copy.h"
 #include "helpers.h"
 
 #include <math.h>
@@ -53,12 +53,12 @@ static int open_in_child(const char *path, char text[512])
 }
 
 /* Writes what f became, opens it and releases f. */
-static void expect(struct test_gguf *f, int want, const char *word)
+static void expect(struct test_gguf_copy *f, int want, const char *word)
 {
     char text[512];
-    test_gguf_write(f);
+    test_gguf_copy_write(f);
     const int rc = open_in_child(f->path, text);
-    test_gguf_clear(f);
+    test_gguf_copy_remove(f);
     if (rc != want || !strstr(text, word))
         fail_msg("%d \"%s\", expected %d and \"%s\"", rc, text, want, word);
 }
@@ -66,9 +66,9 @@ static void expect(struct test_gguf *f, int want, const char *word)
 enum { N_VOCAB = 320 };
 static const char tokens_key[] = "tokenizer.ggml.tokens";
 
-static void set_token(struct test_gguf *f, int at, const char *text)
+static void set_token(struct test_gguf_copy *f, int at, const char *text)
 {
-    test_gguf_set_token(f, at, text, -1);
+    test_gguf_copy_token(f, at, text, -1);
 }
 
 static const char bpe[] = "tiny/chat/smollm2.gguf", spm[] = "tiny/chat/gemma3.gguf";
@@ -76,9 +76,9 @@ static const char bpe[] = "tiny/chat/smollm2.gguf", spm[] = "tiny/chat/gemma3.gg
 static void intact(void **state)
 {
     (void)state;
-    struct test_gguf f = test_gguf_load(bpe);
+    struct test_gguf_copy f = test_gguf_copy_of(bpe);
     expect(&f, WNW_OK, "");
-    f = test_gguf_load(spm);
+    f = test_gguf_copy_of(spm);
     expect(&f, WNW_OK, "");
 }
 
@@ -88,19 +88,19 @@ static void twice(void **state)
     (void)state;
     static const char *const models[] = {bpe, spm};
     for (int i = 0; i < 2; i++) {
-        struct test_gguf f = test_gguf_load(models[i]);
+        struct test_gguf_copy f = test_gguf_copy_of(models[i]);
         set_token(&f, 300, "<unused310>");
         expect(&f, WNW_E_FORMAT, "'<unused310>', is there twice");
     }
     /* An empty token is called by its number. */
-    struct test_gguf f = test_gguf_load(bpe);
+    struct test_gguf_copy f = test_gguf_copy_of(bpe);
     set_token(&f, 300, "");
     expect(&f, WNW_OK, "");
-    f = test_gguf_load(bpe);
+    f = test_gguf_copy_of(bpe);
     set_token(&f, 300, "");
     set_token(&f, 301, "[EMPTY_300]");
     expect(&f, WNW_E_FORMAT, "stands for an empty token");
-    f = test_gguf_load(bpe);
+    f = test_gguf_copy_of(bpe);
     set_token(&f, 301, "[EMPTY_300]");
     expect(&f, WNW_OK, "");
 }
@@ -109,23 +109,23 @@ static void twice(void **state)
 static void without_a_byte(void **state)
 {
     (void)state;
-    struct test_gguf f = test_gguf_load(spm);
+    struct test_gguf_copy f = test_gguf_copy_of(spm);
     set_token(&f, 6 + 0xff, "<no byte>");
     const int32_t normal = 1;
     int32_t types[N_VOCAB];
-    const int64_t id = gguf_find_key(f.gguf, "tokenizer.ggml.token_type");
-    memcpy(types, gguf_get_arr_data(f.gguf, id), sizeof types);
+    const int64_t id = gguf_find_key(f.file.g, "tokenizer.ggml.token_type");
+    memcpy(types, gguf_get_arr_data(f.file.g, id), sizeof types);
     types[6 + 0xff] = normal;
-    gguf_set_arr_data(f.gguf, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, types, N_VOCAB);
+    gguf_set_arr_data(f.file.g, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, types, N_VOCAB);
     expect(&f, WNW_E_FORMAT, "no token for byte <0xFF>");
     /* A byte is also spelt by itself. */
-    f = test_gguf_load(spm);
+    f = test_gguf_copy_of(spm);
     set_token(&f, 6 + 'Q', "Q");
     types[6 + 0xff] = 6;
     types[6 + 'Q'] = normal;
-    gguf_set_arr_data(f.gguf, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, types, N_VOCAB);
+    gguf_set_arr_data(f.file.g, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, types, N_VOCAB);
     expect(&f, WNW_OK, "");
-    f = test_gguf_load(spm);
+    f = test_gguf_copy_of(spm);
     set_token(&f, 6 + 'Q', "<");
     expect(&f, WNW_E_FORMAT, "is no byte");
 }
@@ -136,33 +136,33 @@ static void wrong_lists(void **state)
     static float scores[N_VOCAB];
     static int32_t types[N_VOCAB];
     const char *one[] = {"a"};
-    struct test_gguf f = test_gguf_load(spm);
-    gguf_set_arr_data(f.gguf, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, scores, N_VOCAB - 1);
+    struct test_gguf_copy f = test_gguf_copy_of(spm);
+    gguf_set_arr_data(f.file.g, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, scores, N_VOCAB - 1);
     expect(&f, WNW_E_FORMAT, "319 entries for 320 tokens");
-    f = test_gguf_load(spm);
+    f = test_gguf_copy_of(spm);
     scores[7] = NAN;
-    gguf_set_arr_data(f.gguf, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, scores, N_VOCAB);
+    gguf_set_arr_data(f.file.g, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, scores, N_VOCAB);
     expect(&f, WNW_E_FORMAT, "number 7 is not a number");
-    f = test_gguf_load(spm);
-    gguf_set_arr_str(f.gguf, "tokenizer.ggml.scores", one, 1);
+    f = test_gguf_copy_of(spm);
+    gguf_set_arr_str(f.file.g, "tokenizer.ggml.scores", one, 1);
     expect(&f, WNW_E_FORMAT, "scores");
-    f = test_gguf_load(bpe);
-    gguf_set_arr_data(f.gguf, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, types, 3);
+    f = test_gguf_copy_of(bpe);
+    gguf_set_arr_data(f.file.g, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, types, 3);
     expect(&f, WNW_E_FORMAT, "3 entries for 320 tokens");
-    f = test_gguf_load(bpe);
-    gguf_set_arr_data(f.gguf, "tokenizer.ggml.token_type", GGUF_TYPE_UINT8, types, N_VOCAB);
+    f = test_gguf_copy_of(bpe);
+    gguf_set_arr_data(f.file.g, "tokenizer.ggml.token_type", GGUF_TYPE_UINT8, types, N_VOCAB);
     expect(&f, WNW_E_FORMAT, "token_type");
-    f = test_gguf_load(bpe);
-    gguf_set_val_str(f.gguf, "tokenizer.ggml.merges", "a b");
+    f = test_gguf_copy_of(bpe);
+    gguf_set_val_str(f.file.g, "tokenizer.ggml.merges", "a b");
     expect(&f, WNW_E_FORMAT, "merges is not a list");
-    f = test_gguf_load(bpe);
-    gguf_remove_key(f.gguf, "tokenizer.ggml.merges");
+    f = test_gguf_copy_of(bpe);
+    gguf_remove_key(f.file.g, "tokenizer.ggml.merges");
     expect(&f, WNW_E_FORMAT, "merges");
-    f = test_gguf_load(bpe);
-    gguf_set_arr_data(f.gguf, tokens_key, GGUF_TYPE_INT32, types, N_VOCAB);
+    f = test_gguf_copy_of(bpe);
+    gguf_set_arr_data(f.file.g, tokens_key, GGUF_TYPE_INT32, types, N_VOCAB);
     expect(&f, WNW_E_FORMAT, "no list of texts");
-    f = test_gguf_load(bpe);
-    gguf_set_arr_str(f.gguf, tokens_key, one, 0);
+    f = test_gguf_copy_of(bpe);
+    gguf_set_arr_str(f.file.g, tokens_key, one, 0);
     expect(&f, WNW_E_FORMAT, "no list of texts");
 }
 
@@ -173,19 +173,19 @@ static void ids_out_of_range(void **state)
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
         char key[64];
         snprintf(key, sizeof key, "tokenizer.ggml.%s_token_id", roles[i]);
-        struct test_gguf f = test_gguf_load(bpe);
-        gguf_set_val_u32(f.gguf, key, N_VOCAB);
+        struct test_gguf_copy f = test_gguf_copy_of(bpe);
+        gguf_set_val_u32(f.file.g, key, N_VOCAB);
         expect(&f, WNW_E_FORMAT, key);
-        f = test_gguf_load(bpe);
-        gguf_set_val_str(f.gguf, key, "1");
+        f = test_gguf_copy_of(bpe);
+        gguf_set_val_str(f.file.g, key, "1");
         expect(&f, WNW_E_FORMAT, key);
-        f = test_gguf_load(bpe);
-        gguf_set_val_u32(f.gguf, key, N_VOCAB - 1);
+        f = test_gguf_copy_of(bpe);
+        gguf_set_val_u32(f.file.g, key, N_VOCAB - 1);
         expect(&f, WNW_OK, "");
     }
     /* libllama: GGML_ASSERT when a BOS is to be added and there is none. */
-    struct test_gguf f = test_gguf_load(bpe);
-    gguf_set_val_u32(f.gguf, "tokenizer.ggml.bos_token_id", UINT32_MAX);
+    struct test_gguf_copy f = test_gguf_copy_of(bpe);
+    gguf_set_val_u32(f.file.g, "tokenizer.ggml.bos_token_id", UINT32_MAX);
     expect(&f, WNW_OK, "");
 }
 
@@ -195,20 +195,20 @@ static void other_tokenizers(void **state)
     static const char *const names[] = {"bert",      "t5",         "rwkv", "plamo2", "test",
                                         "hybriddna", "whitespace", "",     "x"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        struct test_gguf f = test_gguf_load(spm);
-        gguf_set_val_str(f.gguf, "tokenizer.ggml.model", names[i]);
+        struct test_gguf_copy f = test_gguf_copy_of(spm);
+        gguf_set_val_str(f.file.g, "tokenizer.ggml.model", names[i]);
         expect(&f, WNW_E_UNSUPPORTED, "gpt2 and llama are");
     }
-    struct test_gguf f = test_gguf_load(bpe);
-    gguf_set_val_u32(f.gguf, "tokenizer.ggml.model", 1);
+    struct test_gguf_copy f = test_gguf_copy_of(bpe);
+    gguf_set_val_u32(f.file.g, "tokenizer.ggml.model", 1);
     expect(&f, WNW_E_FORMAT, "tokenizer.ggml.model");
     /* No vocabulary at all is fine, for token ids; libllama would make up as many tokens as are asked for. */
-    f = test_gguf_load(bpe);
-    gguf_set_val_str(f.gguf, "tokenizer.ggml.model", "none");
+    f = test_gguf_copy_of(bpe);
+    gguf_set_val_str(f.file.g, "tokenizer.ggml.model", "none");
     expect(&f, WNW_E_UNSUPPORTED, "no tokenizer");
-    f = test_gguf_load(bpe);
-    gguf_set_val_str(f.gguf, "tokenizer.ggml.model", "none");
-    gguf_set_val_u32(f.gguf, "llama.vocab_size", 2000000000);
+    f = test_gguf_copy_of(bpe);
+    gguf_set_val_str(f.file.g, "tokenizer.ggml.model", "none");
+    gguf_set_val_u32(f.file.g, "llama.vocab_size", 2000000000);
     expect(&f, WNW_E_FORMAT, "vocab_size");
 }
 
