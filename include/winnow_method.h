@@ -264,6 +264,10 @@ enum {
     WNW_FLAG_REWRITES_ALL = 1u << 19,
     /* Contents: a value to which others were added is divided by 1 + the sum of their weights. */
     WNW_FLAG_AVERAGES = 1u << 20,
+    /* Head budget with allocate_model: its counts follow from the sizes of the heads, their protected entries
+     * and the profile, not from scores. It is called before any layer is scored, with p->score NULL, and so
+     * works layer by layer. It does not gather. */
+    WNW_FLAG_BLIND = 1u << 21,
 };
 
 /* The common members of all parts: the first member of every descriptor. A function may be NULL where the
@@ -367,8 +371,9 @@ typedef struct wnw_layer_problem {
     const wnw_profile *profile;
     double perplexity;
 
-    /* The following pointers are set once all layers are scored, and NULL before. */
-    const float *const *score; /* [n_layer][n_head_kv][row[i]] */
+    /* The following pointers are set for head budgets, and for layer budgets once all layers are scored; NULL
+     * else. */
+    const float *const *score; /* [n_layer][n_head_kv][row[i]]; NULL with WNW_FLAG_BLIND */
     const int32_t *row;        /* [n_layer] entries per row of score, padding included */
     const int32_t *n_entry;    /* [n_layer][n_head_kv] */
     const wnw_protected *prot; /* [n_layer][n_head_kv], never more than n_entry or budget */
@@ -377,6 +382,7 @@ typedef struct wnw_layer_problem {
     double *work;              /* [n_layer] scratch */
 
     const char *scorer; /* name of the policy's scorer */
+    int32_t n_past;     /* tokens read: entries of a head that has lost none */
 } wnw_layer_problem;
 
 /* Layer budget: one count for the whole model -> one count per layer. */

@@ -39,7 +39,8 @@ struct opts {
 
 static uint32_t flags_of(const void *opts)
 {
-    return ((const struct opts *)opts)->slide ? WNW_FLAG_SLIDES : 0;
+    const struct opts *o = opts;
+    return (o->slide ? WNW_FLAG_SLIDES : 0u) | (o->source == SOURCE_PROFILE ? WNW_FLAG_BLIND : 0u);
 }
 
 static void needs(const void *opts, wnw_needs *out)

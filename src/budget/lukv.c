@@ -73,39 +73,11 @@ static int32_t least_of(const wnw_layer_problem *p, int32_t r)
     return n > 0 || p->n_entry[r] == 0 ? n : 1;
 }
 
-/* A real-valued count. */
-static double count_of(const wnw_layer_problem *p, int32_t r, double rho)
+static double count_of(const void *user, int32_t r, double rho)
 {
+    const wnw_layer_problem *p = user;
     const double c = share_of(p, r, rho) * p->n_entry[r], least = least_of(p, r);
     return c < least ? least : c > p->n_entry[r] ? p->n_entry[r] : c;
-}
-
-/* The rho at which all counts together are `total`, or as near as protected entries allow. Counts fall as rho
- * grows. */
-static double find_rho(const wnw_layer_problem *p, double total)
-{
-    double low = 0, high = 1;
-    for (int step = 0; step < 60; step++) {
-        const double rho = (low + high) / 2;
-        double sum = 0;
-        for (int32_t r = 0; r < p->n_layer * p->n_head_kv; r++)
-            sum += count_of(p, r, rho);
-        *(sum > total ? &low : &high) = rho;
-    }
-    return high;
-}
-
-/* Makes rows first .. first + n - 1 whole so that they add up to total. */
-static void round_rows(const wnw_layer_problem *p, int32_t first, int32_t n, double rho, int64_t total,
-                       int32_t *n_keep, float *fraction)
-{
-    for (int32_t r = first; r < first + n; r++) {
-        const double c = count_of(p, r, rho);
-        n_keep[r] = (int32_t)floor(c + 1e-6);
-        fraction[r] = c > n_keep[r] ? (float)(c - n_keep[r]) : 0;
-        total -= n_keep[r];
-    }
-    wnw__hand_out(p->n_entry + first, n, total, fraction + first, n_keep + first);
 }
 
 static int check(const wnw_layer_problem *p)
@@ -121,6 +93,7 @@ static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t 
 {
     const struct opts *o = opts;
     const int32_t n_row = p->n_layer * p->n_head_kv, total = wnw__count_together(p, p->n_entry, n_row);
+    const struct wnw__count_rule rule = {.count = count_of, .user = p, .n_entry = p->n_entry, .n_row = n_row};
     int64_t n_all = 0;
     WNW_TRY(check(p));
     if (*p->profile->curve_scorer && p->scorer && strcmp(p->profile->curve_scorer, p->scorer) != 0)
@@ -129,7 +102,7 @@ static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t 
     for (int32_t r = 0; r < n_row; r++)
         n_all += p->n_entry[r];
     if (o->form == FORM_EXACT) {
-        round_rows(p, 0, n_row, find_rho(p, total), total, n_keep, scratch);
+        wnw__count_rule_round(&rule, wnw__count_rule_find(&rule, total), 0, n_row, total, scratch, n_keep);
         return WNW_OK;
     }
     const double asked = n_all > 0 ? 1 - (double)total / (double)n_all : 0, *ratio = p->profile->curve_ratio;
@@ -140,7 +113,8 @@ static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t 
         double sum = 0;
         for (int32_t ih = 0; ih < p->n_head_kv; ih++)
             sum += share_of(p, first + ih, ratio[near]) * p->n_entry[first + ih];
-        round_rows(p, first, p->n_head_kv, ratio[near], (int64_t)nearbyint(sum), n_keep, scratch);
+        wnw__count_rule_round(&rule, ratio[near], first, p->n_head_kv, (int64_t)nearbyint(sum), scratch,
+                              n_keep);
     }
     return WNW_OK;
 }
@@ -187,7 +161,7 @@ const wnw_head_budget wnw__head_budget_lukv = {
              "Deviations: kvpress takes the nearest percent and rounds each layer by itself, so that the "
              "total is off by up to half an entry per layer (`form=nearest`).\n\n"
              "Cost: O(R^2) for R heads, whatever n.",
-         .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_RAGGED, .needs = needs,
-         .keep = keep},
+         .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_RAGGED | WNW_FLAG_BLIND,
+         .needs = needs, .keep = keep},
     .allocate_model = allocate_model,
 };

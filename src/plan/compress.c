@@ -25,8 +25,9 @@ static bool keeps_whole(const struct wnw__plan_job *j, int32_t il)
         return true;
     if (j->size.rule != WNW_SIZE_RULE_MEAN || j->all_layers)
         return false;
-    for (int32_t ih = 0; ih < j->src->n_head_kv; ih++)
-        if (wnw__job_entries(j, il)[ih] > j->layer_budget[j->cache.part[il]])
+    const int32_t i = j->cache.part[il], n_head = j->src->n_head_kv;
+    for (int32_t ih = 0; ih < n_head; ih++)
+        if (wnw__job_entries(j, il)[ih] > (j->counts ? j->counts[i * n_head + ih] : j->layer_budget[i]))
             return false;
     return true;
 }

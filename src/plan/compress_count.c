@@ -32,7 +32,8 @@ static wnw_layer_problem layer_problem(const struct wnw__plan_job *j)
                                .profile = j->profile,
                                .perplexity = j->perplexity,
                                .work = j->layer_work,
-                               .scorer = j->scorer->part.name};
+                               .scorer = j->scorer->part.name,
+                               .n_past = j->src->n_past};
 }
 
 static int allocate_layers(struct wnw__plan_job *j, const wnw_layer_problem *p)
@@ -83,20 +84,20 @@ int wnw__job_count_model(struct wnw__plan_job *j)
                  ? WNW_OK
                  : wnw__fail(WNW_E_NOMEM, "out of memory for the counts of %d layers", n_layer);
     for (int32_t i = 0; rc == WNW_OK && i < n_layer; i++) {
-        score[i] = j->scored[i].score;
-        row[i] = j->scored[i].row;
+        const int32_t il = j->cache.il[i];
+        score[i] = j->scored ? j->scored[i].score : NULL;
+        row[i] = j->scored ? j->scored[i].row : j->cache.n_max;
         n_score += (size_t)n_head * (size_t)row[i];
         for (int32_t ih = 0; ih < n_head; ih++) {
-            n_entry[i * n_head + ih] = j->scored[i].n_entry[ih];
-            prot[i * n_head + ih] =
-                wnw__protected_shrink(wnw__job_protected_head(j, j->cache.il[i], ih), j->size.budget);
+            n_entry[i * n_head + ih] = wnw__job_entries(j, il)[ih];
+            prot[i * n_head + ih] = wnw__protected_shrink(wnw__job_protected_head(j, il, ih), j->size.budget);
         }
     }
     if (rc == WNW_OK)
         rc = wnw__job_reserve(&j->scratch, n_score);
     if (rc == WNW_OK) {
         wnw_layer_problem p = layer_problem(j);
-        p.score = score;
+        p.score = j->scored ? score : NULL;
         p.row = row;
         p.n_entry = n_entry;
         p.prot = prot;

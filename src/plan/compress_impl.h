@@ -94,7 +94,7 @@ struct wnw__plan_job {
     struct wnw__scored_layer *scored; /* [n_part] if all_layers */
     int32_t *layer_budget;            /* [n_part] */
     double *layer_work;               /* [n_part] scratch memory of the layer budget */
-    int32_t *counts;                  /* [n_part][n_head_kv] of a head budget over all layers, or NULL */
+    int32_t *counts; /* [n_part][n_head_kv] of a head budget over all layers, or NULL (yet) */
 
     struct wnw__floats score, head_score; /* of one layer, in the layout of wnw__scored_layer */
     struct wnw__floats scratch;           /* used by one part after the other */
@@ -165,7 +165,8 @@ int wnw__job_score(struct wnw__plan_job *j, const wnw_observation *obs, struct w
 
 /* Sets the counts of all layers where they do not depend on scores. */
 int wnw__job_count_layers(struct wnw__plan_job *j);
-/* Sets the counts of all layers, or of all their heads, from the scores of all layers. */
+/* Sets the counts of all layers, or of all their heads: from the scores of all layers, or before any is scored
+ * for a head budget that looks at none. */
 int wnw__job_count_model(struct wnw__plan_job *j);
 /* Sets the counts and protected entries of one layer's heads. */
 int wnw__job_count_heads(struct wnw__plan_job *j, const struct wnw__scored_layer *l);

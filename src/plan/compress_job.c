@@ -200,7 +200,10 @@ static int prepare_sized(struct wnw__plan_job *j)
         j->selector->advise(j->policy->opts[WNW_PART_SELECTOR], &prot, j->size.budget, j->policy->rounding,
                             j->report->warning);
     }
-    return wnw__policy_sees_all_layers(j->policy) ? WNW_OK : wnw__job_count_layers(j);
+    if (wnw__policy_sees_all_layers(j->policy))
+        return WNW_OK; /* all layers are scored first */
+    return wnw__head_budget_of(j->policy)->allocate_model ? wnw__job_count_model(j)
+                                                          : wnw__job_count_layers(j);
 }
 
 static int prepare(struct wnw__plan_job *j, const wnw_size *size)

@@ -130,6 +130,31 @@ void wnw__hand_out(const int32_t *n_entry, int32_t n, int64_t missing, float *fr
     }
 }
 
+double wnw__count_rule_find(const struct wnw__count_rule *rule, double total)
+{
+    double low = 0, high = 1;
+    for (int step = 0; step < 60; step++) {
+        const double x = (low + high) / 2;
+        double sum = 0;
+        for (int32_t r = 0; r < rule->n_row; r++)
+            sum += rule->count(rule->user, r, x);
+        *(sum > total ? &low : &high) = x;
+    }
+    return high;
+}
+
+void wnw__count_rule_round(const struct wnw__count_rule *rule, double x, int32_t first, int32_t n,
+                           int64_t total, float *fraction, int32_t *n_keep)
+{
+    for (int32_t r = first; r < first + n; r++) {
+        const double c = rule->count(rule->user, r, x);
+        n_keep[r] = (int32_t)floor(c + 1e-6);
+        fraction[r] = c > n_keep[r] ? (float)(c - n_keep[r]) : 0;
+        total -= n_keep[r];
+    }
+    wnw__hand_out(rule->n_entry + first, n, total, fraction + first, n_keep + first);
+}
+
 int32_t wnw__candidates(const float *score, int32_t n_entry, wnw_protected prot, int32_t n_skip, float *out)
 {
     const int32_t n_free = n_entry - prot.n_first - prot.n_last;

@@ -18,6 +18,21 @@ void wnw__share_out(const double *weight, int32_t n, int64_t total, int32_t most
  * early when no row has room. */
 void wnw__hand_out(const int32_t *n_entry, int32_t n, int64_t missing, float *fraction, int32_t *n_keep);
 
+/* Counts of n_row rows that all follow from one number x in 0 .. 1: count(user, row, x) is real-valued, 0 ..
+ * n_entry[row], and does not grow with x. */
+struct wnw__count_rule {
+    double (*count)(const void *user, int32_t row, double x);
+    const void *user;
+    const int32_t *n_entry; /* [n_row] */
+    int32_t n_row;
+};
+/* The x at which all counts together are `total`, or as near as the rule allows. */
+double wnw__count_rule_find(const struct wnw__count_rule *rule, double total);
+/* Sets n_keep of rows first .. first + n - 1 to their counts at x, made whole so that they add up to total.
+ * fraction[n_row] is scratch. */
+void wnw__count_rule_round(const struct wnw__count_rule *rule, double x, int32_t first, int32_t n,
+                           int64_t total, float *fraction, int32_t *n_keep);
+
 /* Copies to `out` the scores of a head's n_entry entries that are neither protected nor among the n_skip best
  * unprotected ones; returns their number. */
 int32_t wnw__candidates(const float *score, int32_t n_entry, wnw_protected prot, int32_t n_skip, float *out);

@@ -34,7 +34,7 @@ static const struct {
                                true},
     [WNW_PART_HEAD_BUDGET] = {"head budget", sizeof(wnw_head_budget),
                               FLAGS_ANY | WNW_FLAG_RAGGED | WNW_FLAG_COMPETES | WNW_FLAG_SLIDES |
-                                  WNW_FLAG_OWN_SIZE,
+                                  WNW_FLAG_OWN_SIZE | WNW_FLAG_BLIND,
                               true},
     [WNW_PART_SELECTOR] = {"selector", sizeof(wnw_selector),
                            FLAGS_ANY | WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION | WNW_FLAG_BY_BLOCK, true},

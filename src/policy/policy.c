@@ -641,9 +641,11 @@ static bool loses_tokens(const wnw_policy *p)
 
 bool wnw__policy_sees_all_layers(const wnw_policy *p)
 {
+    const bool model = wnw__head_budget_of(p)->allocate_model;
     return wnw__policy_has(p, WNW_PART_LAYER_BUDGET, WNW_FLAG_ALL_LAYERS) ||
-           wnw__head_budget_of(p)->allocate_model || wnw__policy_gathers(p, WNW_PART_LAYER_BUDGET) ||
-           wnw__policy_gathers(p, WNW_PART_HEAD_BUDGET) || wnw__policy_gathers(p, WNW_PART_SELECTOR);
+           (model && !wnw__policy_has(p, WNW_PART_HEAD_BUDGET, WNW_FLAG_BLIND)) ||
+           wnw__policy_gathers(p, WNW_PART_LAYER_BUDGET) || wnw__policy_gathers(p, WNW_PART_HEAD_BUDGET) ||
+           wnw__policy_gathers(p, WNW_PART_SELECTOR);
 }
 
 bool wnw_policy_allows(const wnw_policy *p, wnw_phase phase, const char **reason)

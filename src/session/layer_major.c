@@ -26,6 +26,7 @@ struct reader {
     const int32_t *tokens;
     int32_t n, n_past;          /* tokens of the piece, and tokens read before it */
     int32_t n_done;             /* layers that have read the piece */
+    int32_t *pos;               /* [most entries of a head] of a head that has yet to read the piece */
     struct wnw__hidden_rows *x; /* input of the layer at hand, then its output */
     struct wnw__span span;
 };
@@ -35,6 +36,30 @@ static int32_t n_entry(const struct wnw__plan_source *src, int32_t il, int32_t i
 {
     const struct reader *r = (const struct reader *)src;
     return wnw_cache_n(r->s, il, ih) + (il < r->n_done ? 0 : r->n);
+}
+
+/* Positions of those entries. */
+static const int32_t *positions(const struct wnw__plan_source *src, int32_t il, int32_t ih)
+{
+    const struct reader *r = (const struct reader *)src;
+    const int32_t *held = wnw_cache_positions(r->s, il, ih), n = wnw_cache_n(r->s, il, ih);
+    if (il < r->n_done)
+        return held;
+    for (int32_t i = 0; i < n; i++)
+        r->pos[i] = held[i];
+    for (int32_t i = 0; i < r->n; i++)
+        r->pos[n + i] = r->n_past + i;
+    return r->pos;
+}
+
+static int hold_positions(struct reader *r)
+{
+    int32_t most = 0;
+    for (int32_t il = 0; il < r->s->cache.n_layer; il++)
+        for (int32_t ih = 0; ih < r->s->cache.n_head_kv; ih++)
+            most = n_entry(&r->src, il, ih) > most ? n_entry(&r->src, il, ih) : most;
+    r->pos = calloc((size_t)most + 1, sizeof *r->pos);
+    return r->pos ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the positions of %d entries", (int)most);
 }
 
 static int read_ubatch(struct reader *r, int32_t il, int32_t at, int32_t n)
@@ -125,10 +150,13 @@ int wnw__read_layer_major(wnw_session *s, const int32_t *tokens, int32_t n, cons
         return rc;
     r.src = *wnw__observer_source(ob);
     r.src.n_entry = n_entry;
+    r.src.positions = positions;
     r.src.n_past = s->n_past + n;
     r.src.entry_bytes.n_exact = wnw__cache_exact_after(&s->cache, n);
     r.src.ratio_base = goal->ratio_base;
-    rc = wnw__plan_job_new(&job, goal->policy, &goal->size, &r.src, &of_job);
+    rc = hold_positions(&r);
+    if (rc == WNW_OK)
+        rc = wnw__plan_job_new(&job, goal->policy, &goal->size, &r.src, &of_job);
     if (rc != WNW_OK)
         goto done; /* nothing has been read yet */
     rc = wnw__hidden_rows_new(&r.x, n, s->m->hp.n_embd, s->params.n_ubatch, n > FLOAT32_TOKENS);
@@ -142,6 +170,7 @@ int wnw__read_layer_major(wnw_session *s, const int32_t *tokens, int32_t n, cons
         wnw__warn(report->warning, "%s", of_job.warning);
 done:
     wnw__hidden_rows_free(r.x);
+    free(r.pos);
     wnw__plan_job_free(job);
     wnw__observer_free(ob);
     return rc;
