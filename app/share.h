@@ -14,9 +14,10 @@ bool app_program_folder(char *path, size_t size);
  * below. */
 int app_share_places(char *places[2], const char *tail);
 
-/* The two texts that come with the program; share/text/README.md says what they are. */
-#define APP_TEXT_CALIBRATION "text/calibration.txt" /* calibrates, and never evaluates */
-#define APP_TEXT_HELD_OUT    "text/held-out.txt"    /* evaluates, and never calibrates */
+/* The texts that come with the program; share/text/README.md says what they are. */
+#define APP_TEXT_CALIBRATION "text/calibration.txt" /* prose; calibrates, and never evaluates */
+#define APP_TEXT_KINDS       "text/kinds"        /* a folder: texts that are no prose; they calibrate too */
+#define APP_TEXT_HELD_OUT    "text/held-out.txt" /* prose; evaluates, and never calibrates */
 
 /* Finds a shipped file. The caller frees *path. Bad input where it is missing; the message names the option
  * with which the user can give another, if there is one (NULL = none). */

@@ -4,6 +4,7 @@
 
 #include "calibrate/args.h"
 #include "calibrate/compiler.h"
+#include "calibrate/shares.h"
 #include "calibrate/srh.h"
 
 #define RESUMES                                                                                           \
@@ -31,6 +32,9 @@ static const struct app_group *const plain_groups[] = {&calibrate_group_work, &c
 
 static const struct app_group *const heads_groups[] = {&calibrate_group_work, &calibrate_group_set,
                                                        &calibrate_group_dump, &app_group_common, NULL};
+static const struct app_group *const shares_groups[] = {&calibrate_group_work, &calibrate_group_target,
+                                                        &calibrate_group_set,  &calibrate_group_dump,
+                                                        &app_group_common,     NULL};
 static const struct app_group *const all_groups[] = {&calibrate_group_work, &app_group_common, NULL};
 
 const struct app_command calibrate_commands[] = {
@@ -93,5 +97,16 @@ const struct app_command calibrate_commands[] = {
      .groups = policy_groups,
      .args_size = sizeof(struct calibrate_args),
      .run = calibrate_run_curves},
+    {.name = "calibrate shares",
+     .about =
+         "Measures what every KV head would keep if KVzip chose the entries, for the head budget shares.",
+     .usage =
+         "[-m MODEL] [-f TEXT] [--target kvzip|kvcompose] [-o FILE] [--effort quick|normal|paper] [options]",
+     .notes = "Without -f it reads prose, dialogue, code and records that come with winnow; every text of a "
+              "folder is\n"
+              "a kind of its own in the report. Settings: pieces, shortest, longest, extra.",
+     .groups = shares_groups,
+     .args_size = sizeof(struct shares_args),
+     .run = calibrate_run_shares},
     {.name = NULL},
 };

@@ -70,31 +70,37 @@ static int read_text(struct calibrate_job *job, const char *path)
     return APP_OK;
 }
 
-static int read_shipped(struct calibrate_job *job)
+/* A text, or all texts of a folder. */
+static int read_path(struct calibrate_job *job, const char *path)
+{
+    struct stat st;
+    char **paths = NULL;
+    int n = 0;
+    if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
+        return read_text(job, path);
+    int rc = app_list_texts(&paths, &n, path);
+    for (int i = 0; rc == APP_OK && i < n; i++)
+        rc = read_text(job, paths[i]);
+    app_free_paths(paths, n);
+    return rc;
+}
+
+static int read_shipped(struct calibrate_job *job, const char *tail)
 {
     char *path;
-    int rc = app_share_find(&path, APP_TEXT_CALIBRATION, "-f");
+    int rc = app_share_find(&path, tail, "-f");
     if (rc == APP_OK)
-        rc = read_text(job, path);
+        rc = read_path(job, path);
     free(path);
     return rc;
 }
 
 static int read_texts(struct calibrate_job *job)
 {
-    const char *path = job->args->app.file;
-    struct stat st;
-    char **paths = NULL;
-    int n = 0, rc = APP_OK;
-    if (!path)
-        return read_shipped(job);
-    if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
-        return read_text(job, path);
-    rc = app_list_texts(&paths, &n, path);
-    for (int i = 0; rc == APP_OK && i < n; i++)
-        rc = read_text(job, paths[i]);
-    app_free_paths(paths, n);
-    return rc;
+    if (job->args->app.file)
+        return read_path(job, job->args->app.file);
+    const int rc = read_shipped(job, APP_TEXT_CALIBRATION);
+    return rc == APP_OK && job->all_kinds ? read_shipped(job, APP_TEXT_KINDS) : rc;
 }
 
 /* ---- Where results go ---- */

@@ -19,6 +19,7 @@ struct calibrate_job {
     const struct calibrate_args *args;
     const char *kind;
     struct calibrate_output outputs[CALIBRATE_MAX_OUTPUTS]; /* ended by a name of NULL */
+    bool all_kinds; /* without -f it reads the shipped texts of all kinds, not only prose */
 
     /* Set by calibrate_job_open. A kind may change params before calibrate_job_run. */
     wnw_calibrate_params params;

@@ -246,8 +246,8 @@ enum {
     WNW_FLAG_ALL_LAYERS = 1u << 12,
     /* Layer budget: a size counts only the chosen entries; the scorer's protected entries come on top. */
     WNW_FLAG_PROTECTED_APART = 1u << 13,
-    /* Head budget: it shares out H times the average over the H heads of a layer, or all their entries if
-     * they have fewer. */
+    /* Head budget: it shares out H times the average over the H heads of a layer, or of the model with
+     * allocate_model, or all their entries if they have fewer. */
     WNW_FLAG_COMPETES = 1u << 14,
     /* Head budget: under the rules of wnw_session_begin, a head that a prompt's compression has cut holds its
      * count while decoding: the oldest entries behind the protected first ones go. All other heads grow. */

@@ -132,4 +132,5 @@ def main():
             (out / name).write_text("\n\n".join(in_turns(parts)) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -398,6 +398,11 @@ static void make_profile(struct fake *f)
     p->curve_keep = array(2 * n_layer * n_head_kv, sizeof *p->curve_keep);
     p->curve_ratio[0] = 0.3;
     p->curve_ratio[1] = 0.7;
+    p->n_best = 2;
+    p->best_size = array(2, sizeof *p->best_size);
+    p->best_share = array(2 * n_layer * n_head_kv, sizeof *p->best_share);
+    p->best_size[0] = 0.5;
+    p->best_size[1] = 0.005; /* tests ask for small sizes */
     double sum = 0;
     for (int32_t il = 0; il < n_layer; il++) {
         make_ranks(f, il, 70, p->srh_rank + il * n_head, p->srh_mean + il * n_head);
@@ -411,6 +416,9 @@ static void make_profile(struct fake *f)
             const float keep = 0.3f + 0.7f * number(f, il, 76, h, 0);
             p->curve_keep[il * n_head_kv + h] = keep;
             p->curve_keep[(n_layer + il) * n_head_kv + h] = keep * number(f, il, 77, h, 0);
+            const float share = 0.1f + 0.8f * number(f, il, 78, h, 0);
+            p->best_share[il * n_head_kv + h] = share;
+            p->best_share[(n_layer + il) * n_head_kv + h] = 0.04f * share * number(f, il, 79, h, 0);
         }
         for (int32_t i = 0; i < n_head_kv * FAKE_D; i++)
             p->query_filter[il * n_head_kv * FAKE_D + i] = 2 * number(f, il, 75, i, 0) - 1;
@@ -486,6 +494,8 @@ void fake_free(struct fake *f)
     free(p->query_filter);
     free(p->curve_ratio);
     free(p->curve_keep);
+    free(p->best_size);
+    free(p->best_share);
     free(p->compiler.entropy_edge);
     free(p->compiler.ppl_edge);
     free(p->compiler.weight);

@@ -111,6 +111,10 @@ static wnw_profile *make_profile(const wnw_model *m)
     p->curve_ratio = random_doubles(1, &state);
     p->curve_ratio[0] = 0.2 + 0.6 * p->curve_ratio[0];
     p->curve_keep = random_floats(n_layer * (size_t)p->n_head_kv, &state);
+    p->n_best = 1;
+    p->best_size = random_doubles(1, &state);
+    p->best_size[0] = 0.001;
+    p->best_share = random_floats(n_layer * (size_t)p->n_head_kv, &state);
     return p;
 }
 

@@ -346,6 +346,16 @@ static void write_results(FILE *f, int32_t kind, const wnw_model_info *info)
         }
         fprintf(f, "]]");
         break;
+    case WNW_PROFILE_SHARES:
+        fprintf(f, "\"size\":[0.5],\"layers\":[0],\"share\":[[");
+        for (int32_t il = 0; il < n_layer; il++) {
+            fprintf(f, il ? ",[" : "[");
+            for (int32_t ih = 0; ih < info->n_head_kv; ih++)
+                fprintf(f, ih ? ",0.5" : "0.5");
+            fprintf(f, "]");
+        }
+        fprintf(f, "]]");
+        break;
     }
 }
 

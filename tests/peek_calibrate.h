@@ -19,6 +19,7 @@
 #include "calibrate/retrieval.h"
 #include "calibrate/risk_bins.h"
 #include "calibrate/risk_grid.h"
+#include "calibrate/share_count.h"
 #include "calibrate/trial.h"
 
 #endif

@@ -47,8 +47,11 @@ static const char filters_text[] =
 static const char curves_text[] =
     HEAD("curves") "\"settings\":{\"policy\":\"snapkv:window=32+uniform\"},\"results\":{\"ratio\":[0.25,0.5],"
                    "\"keep\":[[[1,0.5],[0.75,0.7]],[[0.5,0.25],[0.75,0.5]]]}}";
-static const char *const texts[] = {srh_text,   layers_text, compiler_text,
-                                    heads_text, stats_text,  curves_text};
+static const char shares_text[] =
+    HEAD("shares") "\"settings\":{\"target\":\"kvzip\"},\"results\":{\"size\":[0.5,0.25],\"layers\":[1],"
+                   "\"share\":[[[1,1],[0.75,0.25]],[[1,1],[0.5,0]]]}}";
+static const char *const texts[] = {srh_text,   layers_text, compiler_text, heads_text,
+                                    stats_text, curves_text, shares_text};
 
 static char folder[] = "/tmp/winnow-profile-XXXXXX";
 
@@ -126,6 +129,10 @@ static void every_kind(void **state)
     assert_float_equal(p->curve_keep[1], 0.5, 0);
     assert_float_equal(p->curve_keep[5], 0.25, 0);
     assert_string_equal(p->curve_scorer, "snapkv");
+    assert_int_equal(p->n_best, 2);
+    assert_cmp(p->best_size[1], ==, 0.25);
+    assert_float_equal(p->best_share[2], 0.75, 0);
+    assert_float_equal(p->best_share[7], 0, 0);
     /* The same kind again replaces the old. */
     add_ok(p, "p.json", HEAD("srh") "\"results\":{\"srh\":[[0,1,2,3],[0,1,2,3]]}}");
     assert_int_equal(p->srh_rank[0], 0);
@@ -136,7 +143,8 @@ static void every_kind(void **state)
     wnw_profile_free(NULL);
     assert_string_equal(wnw_profile_kind_name(2), "compiler");
     assert_string_equal(wnw_profile_kind_name(5), "curves");
-    assert_null(wnw_profile_kind_name(6));
+    assert_string_equal(wnw_profile_kind_name(6), "shares");
+    assert_null(wnw_profile_kind_name(7));
     assert_null(wnw_profile_kind_name(-1));
 }
 
@@ -241,6 +249,24 @@ static const struct change {
     {"a share that rises", curves_text, "[0.5,0.25]", "[0.5,0.75]", WNW_E_FORMAT, "keep[1][0][1] is above"},
     {"a row too many", curves_text, "[0.75,0.7]]", "[0.75,0.7],[1,1]]", WNW_E_FORMAT,
      "keep[0] has 3 elements"},
+    {"sizes that do not fall", shares_text, "[0.5,0.25]", "[0.25,0.25]", WNW_E_FORMAT,
+     "size[1] is not below the one before it"},
+    {"a size of 1", shares_text, "[0.5,0.25]", "[1,0.25]", WNW_E_FORMAT, "size[0] is 1"},
+    {"no sizes", shares_text, "[0.5,0.25]", "{}", WNW_E_FORMAT, "results.size is not an array of 1"},
+    {"a share of more entries than it has", shares_text, "[0.75,0.25]", "[1.25,0.25]", WNW_E_FORMAT,
+     "share[0][1][0] is 1.25"},
+    {"a share that is not finite", shares_text, "[0.75,0.25]", "[1e999,0.25]", WNW_E_FORMAT,
+     "real number overflow"},
+    {"a share that rises as less is kept", shares_text, "[0.5,0]", "[0.2,0.3]", WNW_E_FORMAT,
+     "share[1][1][1] is above that of the size before it"},
+    {"shares that do not come to their size", shares_text, "[0.75,0.25]", "[0.75,0.3]", WNW_E_FORMAT,
+     "share[0] have the mean 0.525, not their size 0.5"},
+    {"shares of another number of layers", shares_text, "[[1,1],[0.75,0.25]]", "[[0.75,0.25]]", WNW_E_FORMAT,
+     "share[0] has 1 elements"},
+    {"no measured layer", shares_text, "[1],", "[],", WNW_E_FORMAT,
+     "results.layers is not an array of 1 to 2"},
+    {"layers that come twice", shares_text, "[1],", "[1,1],", WNW_E_FORMAT, "layers[1] is not above"},
+    {"a layer that the model lacks", shares_text, "[1],", "[2],", WNW_E_FORMAT, "layers[0] is 2"},
     {"a curve too few", curves_text, "[0.25,0.5]", "[0.25,0.5,0.75]", WNW_E_FORMAT, "keep has 2 elements"},
 };
 

@@ -3,7 +3,7 @@
 
 #include "base/argmax.h"
 #include "calibrate/curve_solve.h"
-#include "calibrate/questions.h"
+#include "calibrate/sample.h"
 #include "observe/newest.h"
 #include "observe/recorders.h"
 #include "session/declare.h"
@@ -134,50 +134,10 @@ static void free_sample(struct sample *s)
 
 /* ---- A sample: reading ---- */
 
-/* Removes what is left of characters that were cut at the ends of a text. */
-static void trim(char *text)
-{
-    size_t first = 0, len = strlen(text), tail = len;
-    while (((unsigned char)text[first] & 0xc0) == 0x80)
-        first++;
-    while (tail > first && ((unsigned char)text[tail - 1] & 0xc0) == 0x80)
-        tail--;
-    /* text[tail - 1] begins the last character: as many bytes as the ones at its top say. */
-    if (tail > first) {
-        const unsigned char c = (unsigned char)text[tail - 1];
-        const size_t want = c < 0x80 ? 1 : c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
-        len = tail - 1 + want <= len ? tail - 1 + want : tail - 1;
-    }
-    memmove(text, text + first, len - first);
-    text[len - first] = '\0';
-}
-
-/* The piece as text, without parts of characters at its ends. */
-static int text_of_piece(struct sample *s)
-{
-    const struct wnw__curve_piece *p = s->p;
-    WNW_TRY(wnw_detokenize(p->c->m, p->tokens, p->n_token, &s->text));
-    trim(s->text);
-    return WNW_OK;
-}
-
-static int make_prompt(const struct sample *s, int32_t question, wnw_prompt *prompt)
-{
-    const wnw_prompt_params of_prompt = {WNW_INIT(wnw_prompt_params), .document = s->text,
-                                         .question = wnw__question(question), .now = WNW_PROMPT_NOW};
-    *prompt = wnw_prompt_default();
-    return wnw_prompt_build(prompt, s->p->c->m, &of_prompt);
-}
-
 static int read_piece(struct sample *s, const wnw_prompt *prompt)
 {
     const struct wnw__curve_piece *p = s->p;
-    const wnw_policy *policy = p->policy;
-    WNW_TRY(wnw__calibrate_session(&s->s, p->c, p->n_token + WNW_CURVE_ROOM + p->n_generate));
-    WNW_TRY(wnw_session_set_profile(s->s, p->c->params.profile));
-    WNW_TRY(wnw_session_set_template(s->s, prompt->n_prefix, prompt->suffix, prompt->n_suffix));
-    WNW_TRY(wnw_session_observe(s->s, &policy, 1));
-    WNW_TRY(wnw_session_prefill(s->s, prompt->tokens, prompt->n_context, NULL, NULL));
+    WNW_TRY(wnw__sample_read(&s->s, p->c, p->policy, prompt, p->n_token + WNW_CURVE_ROOM + p->n_generate));
     s->n = wnw_session_n_past(s->s);
     WNW_TRY(allocate(s));
     WNW_TRY(score_entries(s));
@@ -279,7 +239,7 @@ static int ask(struct sample *s, int32_t question, const wnw_prompt *first, stru
 {
     wnw_prompt prompt;
     int32_t n_step = 0;
-    int rc = make_prompt(s, question, &prompt);
+    int rc = wnw__sample_prompt(&prompt, s->p->c, s->text, question);
     memset(s->worth, 0, (size_t)s->p->n_row * (size_t)s->n * sizeof *s->worth);
     if (rc == WNW_OK &&
         (prompt.n_context != first->n_context ||
@@ -301,8 +261,8 @@ static int ask(struct sample *s, int32_t question, const wnw_prompt *first, stru
 static int measure(struct sample *s, struct wnw__curve_tally *t)
 {
     wnw_prompt first;
-    WNW_TRY(text_of_piece(s));
-    int rc = make_prompt(s, 0, &first);
+    WNW_TRY(wnw__sample_text(&s->text, s->p->c, s->p->tokens, s->p->n_token));
+    int rc = wnw__sample_prompt(&first, s->p->c, s->text, 0);
     if (rc == WNW_OK)
         rc = read_piece(s, &first);
     for (int32_t q = 0; rc == WNW_OK && q < s->p->n_question; q++) {

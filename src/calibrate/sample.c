@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "calibrate/sample.h"
 
+#include "calibrate/questions.h"
 #include "profile/profile.h"
 
 #include <inttypes.h>
@@ -85,6 +86,51 @@ void wnw__samples_free(struct wnw__samples *s)
 const int32_t *wnw__samples_piece(const struct wnw__samples *s, int32_t i_text, int32_t i)
 {
     return s->tokens[i_text] + (int64_t)i * s->length;
+}
+
+/* ---- A piece as a prompt ---- */
+
+/* Removes what is left of characters that were cut at the ends of a text. */
+static void trim(char *text)
+{
+    size_t first = 0, len = strlen(text), tail = len;
+    while (((unsigned char)text[first] & 0xc0) == 0x80)
+        first++;
+    while (tail > first && ((unsigned char)text[tail - 1] & 0xc0) == 0x80)
+        tail--;
+    /* text[tail - 1] begins the last character: as many bytes as the ones at its top say. */
+    if (tail > first) {
+        const unsigned char c = (unsigned char)text[tail - 1];
+        const size_t want = c < 0x80 ? 1 : c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
+        len = tail - 1 + want <= len ? tail - 1 + want : tail - 1;
+    }
+    memmove(text, text + first, len - first);
+    text[len - first] = '\0';
+}
+
+int wnw__sample_text(char **text, const wnw_calibration *c, const int32_t *tokens, int32_t n)
+{
+    WNW_TRY(wnw_detokenize(c->m, tokens, n, text));
+    trim(*text);
+    return WNW_OK;
+}
+
+int wnw__sample_prompt(wnw_prompt *prompt, const wnw_calibration *c, const char *text, int32_t question)
+{
+    const wnw_prompt_params params = {WNW_INIT(wnw_prompt_params), .document = text, .now = WNW_PROMPT_NOW,
+                                      .question = wnw__question(question)};
+    *prompt = wnw_prompt_default();
+    return wnw_prompt_build(prompt, c->m, &params);
+}
+
+int wnw__sample_read(wnw_session **s, wnw_calibration *c, const wnw_policy *policy, const wnw_prompt *prompt,
+                     int32_t n_ctx)
+{
+    WNW_TRY(wnw__calibrate_session(s, c, n_ctx));
+    WNW_TRY(wnw_session_set_profile(*s, c->params.profile));
+    WNW_TRY(wnw_session_set_template(*s, prompt->n_prefix, prompt->suffix, prompt->n_suffix));
+    WNW_TRY(wnw_session_observe(*s, &policy, 1));
+    return wnw_session_prefill(*s, prompt->tokens, prompt->n_context, NULL, NULL);
 }
 
 /* ---- The policy ---- */

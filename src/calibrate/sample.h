@@ -24,6 +24,17 @@ void wnw__samples_free(struct wnw__samples *s);
 /* The first token of piece i of a text; length tokens and those behind follow it. Borrowed. */
 const int32_t *wnw__samples_piece(const struct wnw__samples *s, int32_t i_text, int32_t i);
 
+/* A piece as text, without parts of characters at its ends; *text is released with wnw_free, also after a
+ * failure. */
+int wnw__sample_text(char **text, const wnw_calibration *c, const int32_t *tokens, int32_t n);
+/* The text as a document with one of the questions of questions.h behind it. *prompt is cleared by the caller, also
+ * after a failure. */
+int wnw__sample_prompt(wnw_prompt *prompt, const wnw_calibration *c, const char *text, int32_t question);
+/* A session that observes for the policy and has read the prompt's document. The caller frees *s, which is NULL at
+ * first, also after a failure. */
+int wnw__sample_read(wnw_session **s, wnw_calibration *c, const wnw_policy *policy, const wnw_prompt *prompt,
+                     int32_t n_ctx);
+
 /* Parses the recipe that is given, or `def`, and checks that the profiles it needs are there. Notes it among the
  * settings as `policy`, with `profiles`, a hash of what it reads. The caller frees *policy. */
 int wnw__calibrate_policy(wnw_policy **policy, wnw_calibration *c, const char *def);

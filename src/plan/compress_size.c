@@ -5,12 +5,16 @@
 
 #include <stdio.h>
 
-/* Entries kept with an average of n per head: at most n of every head; or, where the heads of a layer compete
- * for its budget (AdaKV), n times the number of heads for all of them together. */
+/* Entries kept with an average of n per head: at most n of every head; or, where the heads of a layer (AdaKV) or of
+ * the model (shares) compete for one budget, n times their number for all of them together. */
 static int64_t kept_with(const struct wnw__plan_job *j, int32_t n)
 {
     const bool compete = wnw__policy_has(j->policy, WNW_PART_HEAD_BUDGET, WNW_FLAG_COMPETES);
     int64_t sum = 0;
+    if (compete && wnw__head_budget_of(j->policy)->allocate_model) {
+        const int64_t together = (int64_t)n * j->src->n_head_kv * j->cache.n_part;
+        return j->cache.n_sum < together ? j->cache.n_sum : together;
+    }
     for (int32_t i = 0; i < j->cache.n_part; i++) {
         int64_t all = 0, capped = 0;
         for (int32_t ih = 0; ih < j->src->n_head_kv; ih++) {

@@ -302,6 +302,10 @@ static const struct wnw__preset presets[] = {
      .recipe = "streaming_llm:sinks=128,recent=0+direct" UNIFORM_EXACT "+duo:sinks=0,last=0,form=size,source=prompt,slide=1"
                "+topk:ties=early+original"},
 
+    {.name = "keydiff-shares",
+     .about = "KeyDiff whose heads keep as many entries as KVzip would leave them; needs a profile of kind shares.",
+     .paper = "KeyDiff, arXiv 2504.15364; heads after KVzip, arXiv 2505.23416",
+     .recipe = "keydiff+direct" UNIFORM_EXACT "+shares:header=1,sinks=4,last=1+topk:ties=early+original"},
     {.name = "keydiff",
      .about = "Keys that point elsewhere than the average key; sees no attention.",
      .paper = "KeyDiff, arXiv 2504.15364",

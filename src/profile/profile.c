@@ -13,8 +13,8 @@ const char *const wnw__gate_modes[] = {"elastic", "strict", "pooled", NULL};
 
 const char *wnw_profile_kind_name(int32_t kind)
 {
-    static const char *const names[WNW_N_PROFILE_KINDS] = {"srh",   "layers", "compiler",
-                                                           "heads", "stats",  "curves"};
+    static const char *const names[WNW_N_PROFILE_KINDS] = {"srh",   "layers", "compiler", "heads",
+                                                           "stats", "curves", "shares"};
     return kind >= 0 && kind < WNW_N_PROFILE_KINDS ? names[kind] : NULL;
 }
 
@@ -83,6 +83,8 @@ void wnw_profile_free(wnw_profile *p)
     free(p->query_filter);
     free(p->curve_ratio);
     free(p->curve_keep);
+    free(p->best_size);
+    free(p->best_share);
     free(p);
 }
 
@@ -154,6 +156,11 @@ static void take(wnw_profile *p, wnw_profile *fresh, bool merge)
         move(&p->curve_keep, &fresh->curve_keep, false);
         p->n_curve = fresh->n_curve;
         memcpy(p->curve_scorer, fresh->curve_scorer, sizeof p->curve_scorer);
+    }
+    if (fresh->kinds >> WNW_PROFILE_SHARES & 1u) {
+        move(&p->best_size, &fresh->best_size, false);
+        move(&p->best_share, &fresh->best_share, false);
+        p->n_best = fresh->n_best;
     }
     p->kinds |= fresh->kinds;
 }

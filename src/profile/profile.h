@@ -71,6 +71,12 @@ struct wnw_profile {
     double *curve_ratio;
     float *curve_keep; /* [n_curve][n_layer][n_head_kv], not rising */
     char curve_scorer[65];
+
+    /* SHARES: of sizes best_size[n_best], shares of the model's entries that stay, descending and between 0 and 1,
+     * the share of each KV head's entries that are among the best of the model. */
+    int32_t n_best;
+    double *best_size;
+    float *best_share; /* [n_best][n_layer][n_head_kv], not rising */
 };
 
 /* An empty profile for a model of these shapes. */

@@ -38,6 +38,11 @@ uint64_t wnw__profile_hash(const wnw_profile *p, uint32_t kinds)
         h = add(h, p->curve_keep, (size_t)p->n_curve * (size_t)p->n_layer * (size_t)p->n_head_kv,
                 sizeof *p->curve_keep);
     }
+    if (there >> WNW_PROFILE_SHARES & 1u) {
+        h = add(h, p->best_size, (size_t)p->n_best, sizeof *p->best_size);
+        h = add(h, p->best_share, (size_t)p->n_best * (size_t)p->n_layer * (size_t)p->n_head_kv,
+                sizeof *p->best_share);
+    }
     if (there >> WNW_PROFILE_STATS & 1u) {
         h = add(h, p->query_mean, n * d, sizeof *p->query_mean);
         h = add(h, p->query_cov, n * d * d, sizeof *p->query_cov);

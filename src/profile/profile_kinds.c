@@ -3,6 +3,7 @@
  * lists the fields. */
 #include "profile/profile_impl.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -262,34 +263,104 @@ static void read_scorer(const json_t *settings, char out[65])
     out[n] = '\0';
 }
 
-static int read_curves(const struct wnw__profile_file *f, const json_t *settings, wnw_profile *p)
+/* Reads results[key], numbers between 0 and 1 that all rise, or all fall. */
+static int read_steps(const struct wnw__profile_file *f, const char *key, bool rise, double **out, int32_t *n)
 {
-    const json_t *ratio = json_object_get(json_object_get(f->root, "results"), "ratio");
-    const size_t n = json_array_size(ratio), n_row = (size_t)p->n_layer * (size_t)p->n_head_kv;
-    if (!json_is_array(ratio) || n < 1 || n > MAX_BINS)
-        return wnw__profile_bad(f, "results.ratio is not an array of 1 to %d numbers", MAX_BINS);
-    WNW_TRY(wnw__profile_array(&p->curve_ratio, f, ratio,
-                               &(struct wnw__array_spec){.name = "ratio",
+    const json_t *v = json_object_get(json_object_get(f->root, "results"), key);
+    const size_t size = json_array_size(v);
+    if (!json_is_array(v) || size < 1 || size > MAX_BINS)
+        return wnw__profile_bad(f, "results.%s is not an array of 1 to %d numbers", key, MAX_BINS);
+    WNW_TRY(wnw__profile_array(out, f, v,
+                               &(struct wnw__array_spec){.name = key,
                                                          .element = WNW_ELEMENT_F64,
                                                          .rank = 1,
-                                                         .shape = {(int32_t)n},
+                                                         .shape = {(int32_t)size},
                                                          .min = 1e-6,
                                                          .max = 1 - 1e-6}));
-    for (size_t i = 1; i < n; i++)
-        if (!(p->curve_ratio[i] > p->curve_ratio[i - 1]))
-            return wnw__profile_bad(f, "ratio[%zu] is not above the one before it", i);
-    WNW_TRY(required(&p->curve_keep, f, "keep",
-                     (struct wnw__array_spec){.element = WNW_ELEMENT_F32,
-                                              .rank = 3,
-                                              .shape = {(int32_t)n, p->n_layer, p->n_head_kv},
-                                              .max = 1}));
-    for (size_t i = n_row; i < n * n_row; i++)
-        if (p->curve_keep[i] > p->curve_keep[i - n_row])
-            return wnw__profile_bad(f, "keep[%zu][%zu][%zu] is above that of the ratio before it", i / n_row,
-                                    i % n_row / (size_t)p->n_head_kv, i % (size_t)p->n_head_kv);
-    p->n_curve = (int32_t)n;
+    for (size_t i = 1; i < size; i++)
+        if (!(rise ? (*out)[i] > (*out)[i - 1] : (*out)[i] < (*out)[i - 1]))
+            return wnw__profile_bad(f, "%s[%zu] is not %s the one before it", key, i,
+                                    rise ? "above" : "below");
+    *n = (int32_t)size;
+    return WNW_OK;
+}
+
+/* Reads results[key], shares [n][n_layer][n_head_kv] that do not rise from one of the n to the next; `before` names
+ * what there is one of for each. */
+static int read_falling(const struct wnw__profile_file *f, const char *key, const char *before, int32_t n,
+                        const wnw_profile *p, float **out)
+{
+    const size_t n_row = (size_t)p->n_layer * (size_t)p->n_head_kv;
+    WNW_TRY(required(
+        out, f, key,
+        (struct wnw__array_spec){
+            .element = WNW_ELEMENT_F32, .rank = 3, .shape = {n, p->n_layer, p->n_head_kv}, .max = 1}));
+    for (size_t i = n_row; i < (size_t)n * n_row; i++)
+        if ((*out)[i] > (*out)[i - n_row])
+            return wnw__profile_bad(f, "%s[%zu][%zu][%zu] is above that of the %s before it", key, i / n_row,
+                                    i % n_row / (size_t)p->n_head_kv, i % (size_t)p->n_head_kv, before);
+    return WNW_OK;
+}
+
+static int read_curves(const struct wnw__profile_file *f, const json_t *settings, wnw_profile *p)
+{
+    WNW_TRY(read_steps(f, "ratio", true, &p->curve_ratio, &p->n_curve));
+    WNW_TRY(read_falling(f, "keep", "ratio", p->n_curve, p, &p->curve_keep));
     read_scorer(settings, p->curve_scorer);
     return WNW_OK;
+}
+
+/* Reads results.layers, the numbers of the layers that were measured, ascending, to measured[n_layer]. */
+static int read_measured(const struct wnw__profile_file *f, const wnw_profile *p, bool *measured,
+                         int32_t *n_measured)
+{
+    const json_t *v = json_object_get(json_object_get(f->root, "results"), "layers");
+    const size_t n = json_array_size(v);
+    int32_t *il = NULL;
+    if (!json_is_array(v) || n < 1 || n > (size_t)p->n_layer)
+        return wnw__profile_bad(f, "results.layers is not an array of 1 to %d numbers", (int)p->n_layer);
+    int rc = wnw__profile_array(&il, f, v,
+                                &(struct wnw__array_spec){.name = "layers",
+                                                          .element = WNW_ELEMENT_I32,
+                                                          .rank = 1,
+                                                          .shape = {(int32_t)n},
+                                                          .max = p->n_layer - 1});
+    for (size_t i = 0; rc == WNW_OK && i < n; i++) {
+        if (i > 0 && il[i] <= il[i - 1])
+            rc = wnw__profile_bad(f, "layers[%zu] is not above the one before it", i);
+        measured[il[i]] = true;
+    }
+    free(il);
+    *n_measured = (int32_t)n;
+    return rc;
+}
+
+/* The best entries of the model are as many as the size says: the shares of measured heads have it as their mean. */
+static int check_means(const struct wnw__profile_file *f, const wnw_profile *p, const bool *measured,
+                       int32_t n_measured)
+{
+    const float *share = p->best_share;
+    for (int32_t i = 0; i < p->n_best; i++) {
+        double sum = 0;
+        for (int32_t r = 0; r < p->n_layer * p->n_head_kv; r++, share++)
+            sum += measured[r / p->n_head_kv] ? (double)*share : 0;
+        const double mean = sum / ((double)n_measured * p->n_head_kv);
+        if (!(fabs(mean - p->best_size[i]) <= 0.001 * p->best_size[i]))
+            return wnw__profile_bad(f, "the shares of share[%d] have the mean %.6g, not their size %.6g",
+                                    (int)i, mean, p->best_size[i]);
+    }
+    return WNW_OK;
+}
+
+static int read_shares(const struct wnw__profile_file *f, const json_t *settings, wnw_profile *p)
+{
+    (void)settings;
+    bool measured[MAX_LAYERS] = {false};
+    int32_t n_measured = 0;
+    WNW_TRY(read_steps(f, "size", false, &p->best_size, &p->n_best));
+    WNW_TRY(read_falling(f, "share", "size", p->n_best, p, &p->best_share));
+    WNW_TRY(read_measured(f, p, measured, &n_measured));
+    return check_means(f, p, measured, n_measured);
 }
 
 int wnw__profile_read_kind(const struct wnw__profile_file *f, wnw_profile *fresh)
@@ -299,6 +370,7 @@ int wnw__profile_read_kind(const struct wnw__profile_file *f, wnw_profile *fresh
         [WNW_PROFILE_SRH] = read_srh,           [WNW_PROFILE_LAYERS] = read_layers,
         [WNW_PROFILE_COMPILER] = read_compiler, [WNW_PROFILE_HEADS] = read_heads,
         [WNW_PROFILE_STATS] = read_stats,       [WNW_PROFILE_CURVES] = read_curves,
+        [WNW_PROFILE_SHARES] = read_shares,
     };
     const char *format = json_string_value(json_object_get(f->root, "format"));
     const char *name = json_string_value(json_object_get(f->root, "kind"));
@@ -310,7 +382,7 @@ int wnw__profile_read_kind(const struct wnw__profile_file *f, wnw_profile *fresh
     while (kind < WNW_N_PROFILE_KINDS && (!name || strcmp(name, wnw_profile_kind_name(kind)) != 0))
         kind++;
     if (kind == WNW_N_PROFILE_KINDS)
-        return wnw__profile_bad(f, "its kind is not srh, layers, compiler, heads, stats or curves");
+        return wnw__profile_bad(f, "its kind is not srh, layers, compiler, heads, stats, curves or shares");
     if (settings && !json_is_object(settings))
         return wnw__profile_bad(f, "settings is not an object");
     WNW_TRY(check_model(f, fresh, kind == WNW_PROFILE_COMPILER));

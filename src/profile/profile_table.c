@@ -41,6 +41,8 @@ static int list(const wnw_profile *p, struct row *rows)
         {"filter", WNW_PROFILE_STATS, F32, p->query_filter, 3, {L, G, d}},
         {"ratio", WNW_PROFILE_CURVES, F64, p->curve_ratio, 1, {p->n_curve}},
         {"keep", WNW_PROFILE_CURVES, F32, p->curve_keep, 3, {p->n_curve, L, G}},
+        {"size", WNW_PROFILE_SHARES, F64, p->best_size, 1, {p->n_best}},
+        {"share", WNW_PROFILE_SHARES, F32, p->best_share, 3, {p->n_best, L, G}},
     };
     _Static_assert(sizeof all / sizeof *all <= MAX_ROWS, "room for every table");
     memcpy(rows, all, sizeof all);

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Head budgets from a second look that calibration took: a head keeps as many entries as it had among the best of
+ * the model under KVzip (arXiv 2505.23416), on average over texts. KVzip reads a prompt twice to learn which
+ * entries are needed; how they spread over the heads hardly depends on the prompt and is measured once per model
+ * (calibrate/shares.c), so that any scorer, which only orders the entries of one head, gets most of what the second
+ * reading gives. From no paper that we know.
+ *
+ * The profile has, for sizes f_1 > f_2 > ... of the model's entries, the share s_r(f_i) of head r's entries that are
+ * among the best. Between sizes s_r is linear in log f, with s_r(1) = 1; below the smallest it is proportional to f.
+ * Of N tokens read, p_r of whose entries are protected:
+ *
+ *     c_r = clamp(p_r + s_r(f) (N - p_r), p_r, n_r)
+ *
+ * for the f at which all counts add up to the size; whole numbers are by largest fraction, lower layer and head
+ * first. n_r is what the head has: a cache that was compressed before is compressed as if it were whole, so that
+ * compressing again changes nothing. Sizes below the smallest measured one are refused where they are asked for,
+ * not where decoding gets there. No score is read. Cost O(R) for R heads, whatever n.
+ */
+#include "policy/count.h"
+#include "policy/part.h"
+#include "profile/profile.h"
+
+#include <math.h>
+
+struct opts {
+    int32_t header, sinks, last;
+};
+
+static void needs(const void *opts, wnw_needs *out)
+{
+    (void)opts;
+    out->flags = WNW_NEED_PROFILE;
+    out->profiles = 1u << WNW_PROFILE_SHARES;
+}
+
+static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out)
+{
+    const struct opts *o = opts;
+    const int32_t first = o->header && p->n_prefix > 0 ? p->n_here : o->sinks;
+    out->n_first = first > out->n_first ? first : out->n_first;
+    out->n_last = o->last > out->n_last ? o->last : out->n_last;
+}
+
+/* s_r(f); row r = layer r / n_head_kv that takes part, KV head r % n_head_kv. */
+static double share_of(const wnw_layer_problem *p, int32_t r, double f)
+{
+    const wnw_profile *of = p->profile;
+    const int64_t n_row = (int64_t)of->n_layer * of->n_head_kv;
+    const float *share = of->best_share + (int64_t)p->il[r / p->n_head_kv] * of->n_head_kv + r % p->n_head_kv;
+    const int32_t n = of->n_best;
+    int32_t i = 0;
+    while (i < n && of->best_size[i] > f)
+        i++;
+    if (i == n)
+        return (double)share[(n - 1) * n_row] * f / of->best_size[n - 1];
+    const double above = i > 0 ? of->best_size[i - 1] : 1, a = i > 0 ? (double)share[(i - 1) * n_row] : 1;
+    const double b = (double)share[i * n_row];
+    return a + (b - a) * log(f / above) / log(of->best_size[i] / above);
+}
+
+static int32_t protected_of(const wnw_layer_problem *p, int32_t r)
+{
+    const wnw_protected prot = wnw__protected_shrink(p->prot[r], p->budget);
+    return prot.n_first + prot.n_last;
+}
+
+static double count_of(const void *user, int32_t r, double removed)
+{
+    const wnw_layer_problem *p = user;
+    const int32_t n_prot = protected_of(p, r), n_all = p->n_past > p->n_entry[r] ? p->n_past : p->n_entry[r];
+    const double c = n_prot + share_of(p, r, 1 - removed) * (n_all - n_prot);
+    return c > p->n_entry[r] ? p->n_entry[r] : c;
+}
+
+/* The size of all heads together. Short heads do not lower it: others keep more in their place. */
+static int32_t total_of(const wnw_layer_problem *p, int32_t n_row, int64_t n_all)
+{
+    bool whole = true;
+    for (int32_t r = 0; r < n_row; r++)
+        whole = whole && p->n_entry[r] == p->n;
+    const int32_t total =
+        whole ? wnw__count_together(p, p->n_entry, n_row) : wnw__round_count(n_row * p->mean, p->rounding);
+    return total < n_all ? total : (int32_t)n_all;
+}
+
+/* Refuses a size below the smallest that was measured, if it is that of a prompt of which nothing is gone. */
+static int check_size(const wnw_layer_problem *p, int64_t n_all, int64_t total)
+{
+    const double smallest = p->profile->best_size[p->profile->n_best - 1];
+    if (n_all < (int64_t)p->n_layer * p->n_head_kv * p->n_past)
+        return WNW_OK;
+    if ((double)total >= smallest * (double)n_all * (1 - 1e-6) - 1)
+        return WNW_OK;
+    return wnw__fail(
+        WNW_E_RANGE,
+        "shares: the profile's head budgets were measured down to %.4g %% of the entries, and the "
+        "size leaves %.4g %%: allow more, or take another head budget",
+        100 * smallest, 100 * (double)total / (double)n_all);
+}
+
+static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, float *scratch,
+                          char *warning)
+{
+    (void)opts;
+    (void)warning;
+    const wnw_profile *of = p->profile;
+    const int32_t n_row = p->n_layer * p->n_head_kv;
+    int64_t n_all = 0;
+    const struct wnw__count_rule rule = {.count = count_of, .user = p, .n_entry = p->n_entry, .n_row = n_row};
+    if (!of || !of->best_share || of->n_layer != p->n_layer_model || of->n_head_kv != p->n_head_kv)
+        return wnw__fail(WNW_E_MISMATCH, "shares needs a calibration profile of kind shares for this model");
+    for (int32_t r = 0; r < n_row; r++)
+        n_all += p->n_entry[r];
+    const int32_t total = total_of(p, n_row, n_all);
+    WNW_TRY(check_size(p, n_all, total));
+    wnw__count_rule_round(&rule, wnw__count_rule_find(&rule, total), 0, n_row, total, scratch, n_keep);
+    return WNW_OK;
+}
+
+static const wnw_option options[] = {
+    {.name = "header",
+     .help = "the chat header stays whole, as in KVzip",
+     .type = WNW_OPT_BOOL,
+     .offset = offsetof(struct opts, header),
+     .def = 1},
+    {.name = "sinks",
+     .help = "first entries that stay where no chat header is known, or with header=0",
+     .type = WNW_OPT_INT,
+     .offset = offsetof(struct opts, sinks),
+     .def = 4,
+     .min = 0,
+     .max = 65536},
+    {.name = "last",
+     .help = "last entries that stay, besides the scorer's own",
+     .type = WNW_OPT_INT,
+     .offset = offsetof(struct opts, last),
+     .def = 1,
+     .min = 0,
+     .max = 65536},
+    {0}};
+
+const wnw_head_budget wnw__head_budget_shares = {
+    .part =
+        {WNW_HEAD_BUDGET_INIT, .name = "shares",
+         .about = "Heads keep as many entries as KVzip would leave them, which calibration has measured.",
+         .paper = "after KVzip, arXiv 2505.23416",
+         .details =
+             "For some sizes `f` a profile of kind `shares` has the share `s_r(f)` of head r's entries that "
+             "are among the best of the whole model under KVzip's scores, on average over texts (`winnow "
+             "calibrate shares`; `--target kvcompose` measures KVCompose's). It is linear in `log f` between "
+             "measured sizes. Of `N` tokens read, of which `p_r` are protected, head r keeps `p_r + s_r(f) "
+             "(N "
+             "- "
+             "p_r)`, with the `f` at which all heads together come to the size. The scorer orders the "
+             "entries "
+             "of one head and has no part in this, so any does.\n\n"
+             "The chat header stays in every head, as in KVzip. Sizes below the smallest measured one are "
+             "refused; a cache that comes there while it decodes keeps the proportions of the smallest.\n\n"
+             "From no paper that we know; docs/results.md has what it does to answers.\n\n"
+             "Cost: O(R) for R heads, whatever n.",
+         .options = options, .options_size = sizeof(struct opts),
+         .flags = WNW_FLAG_RAGGED | WNW_FLAG_BLIND | WNW_FLAG_COMPETES, .needs = needs, .keep = keep},
+    .allocate_model = allocate_model,
+};

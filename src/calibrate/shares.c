@@ -1,0 +1,558 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Head budgets from a method that reads its text twice: which share of every KV head's entries is among the best of
+ * the model. The model reads a piece of text and looks at it a second time as the target does (KVzip, arXiv
+ * 2505.23416: it repeats the text; KVCompose, arXiv 2509.05165: it reads it again). With Z the target's scores of
+ * the T entries behind the chat header, in the R heads of all layers that policies compress,
+ *
+ *     s_r(f) = mean over pieces of (entries of head r among the floor(f T R) largest Z of the piece) / T
+ *
+ * for six sizes f. What is written as the size is the mean of floor(f T R) / (T R), so that the shares of all heads
+ * have exactly the size as their mean. Pieces have several lengths, and every text of a calibration is a kind of its
+ * own: halves of the pieces, kinds and lengths are compared, because budgets that differed between them would be of
+ * no use for a prompt that comes later.
+ */
+#include "base/err.h"
+#include "calibrate/calibrate.h"
+#include "calibrate/json.h"
+#include "calibrate/sample.h"
+#include "calibrate/share_count.h"
+#include "session/observer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    N_SIZE = 6,
+    ROOM = 256 /* most tokens of a template */,
+    SINKS = 4 /* where no chat header is known */
+};
+static const double sizes[N_SIZE] = {0.75, 0.5, 0.25, 0.125, 0.0625, 0.03125};
+
+enum target { TARGET_KVZIP, TARGET_KVCOMPOSE };
+static const char *const targets[] = {"kvzip", "kvcompose", NULL}; /* names of the presets too */
+
+struct opts {
+    int32_t target, pieces, shortest, longest, extra;
+};
+
+/* Sums over a group of pieces. */
+struct sums {
+    double *share; /* [N_SIZE][n_row] */
+    int32_t n;
+};
+
+/* Groups of pieces: all, halves, lengths, then one for each text. */
+enum group { ALL, HALF, SHORTER = HALF + 2, LONGER, EXTRA, TEXTS };
+
+struct job {
+    wnw_calibration *c;
+    const struct opts *o;
+    wnw_policy *policy;
+    struct wnw__samples samples;
+    int32_t n_piece, shortest, longest; /* of each text: pieces of rising length */
+    int32_t extra;                      /* length of one more; 0 = none */
+    int32_t *il, n_layer;               /* [n_layer] layers that are measured */
+    int32_t n_row;                      /* their KV heads */
+    struct sums *groups;                /* [n_group] */
+    double size[N_SIZE];                /* sums of what the sizes came to */
+    int32_t n_group;
+    struct wnw__calibrate_text *dump;
+    int32_t i_text, i_piece; /* the piece at hand */
+};
+
+/* What a piece came to. */
+struct tally {
+    int32_t n;      /* entries of a head that were scored */
+    int32_t *count; /* [N_SIZE][n_row] */
+};
+
+/* ---- Pieces ---- */
+
+static int32_t length_of(const struct job *j, int32_t i)
+{
+    if (i == j->n_piece)
+        return j->extra;
+    const int32_t span = j->longest - j->shortest;
+    return j->shortest + (j->n_piece > 1 ? (int32_t)((int64_t)span * i / (j->n_piece - 1)) : 0);
+}
+
+/* The first token of piece i of a text: pieces follow one another. */
+static int64_t start_of(const struct job *j, int32_t i)
+{
+    int64_t at = 0;
+    for (int32_t k = 0; k < i; k++)
+        at += length_of(j, k);
+    return at;
+}
+
+/* The number of pieces that a text has room for, at least 1. */
+static int32_t n_piece_of(const struct job *j, int32_t i_text)
+{
+    const int32_t most = j->n_piece + (j->extra > 0);
+    int32_t n = 0;
+    while (n < most && start_of(j, n + 1) <= j->samples.n_tokens[i_text])
+        n++;
+    return n;
+}
+
+static enum group length_group(const struct job *j, int32_t i)
+{
+    return i == j->n_piece ? EXTRA : 2 * i < j->n_piece - 1 ? SHORTER : LONGER;
+}
+
+/* ---- The unit of work: a piece ---- */
+
+/* The scores of a piece. */
+struct piece {
+    struct wnw__plan_source src; /* the first member, because callbacks get its address */
+    const struct job *j;
+    float *score;       /* [n_row][n] */
+    int32_t n, n_first; /* entries that count, behind the header */
+};
+
+static int take_scores(const struct wnw__plan_source *src, int32_t il, int32_t ih, const float *score,
+                       int32_t n, wnw_protected prot)
+{
+    const struct piece *p = (const struct piece *)src;
+    const int32_t n_head = p->j->c->info.n_head_kv;
+    (void)prot;
+    for (int32_t i = 0; i < p->j->n_layer; i++)
+        if (p->j->il[i] == il && n == p->n_first + p->n)
+            memcpy(p->score + ((int64_t)i * n_head + ih) * p->n, score + p->n_first,
+                   (size_t)p->n * sizeof *score);
+    return WNW_OK;
+}
+
+static int score_piece(struct piece *p, wnw_session *s, const wnw_prompt *prompt)
+{
+    const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
+    const int32_t n_past = wnw_session_n_past(s);
+    struct wnw__observer *ob;
+    wnw_plan *plan;
+    p->n_first = prompt->n_prefix > 0 ? prompt->n_prefix : SINKS;
+    p->n = n_past - p->n_first;
+    if (p->n < 1)
+        return wnw__fail(WNW_E_RANGE, "a piece of %d tokens has none behind the chat header", (int)n_past);
+    p->score = calloc((size_t)p->j->n_row * (size_t)p->n, sizeof *p->score);
+    if (!p->score)
+        return wnw__fail(WNW_E_NOMEM, "no memory for the scores of %d entries", (int)p->n);
+    WNW_TRY(wnw__observer_new(&ob, s));
+    p->src = *wnw__observer_source(ob);
+    p->src.scored = take_scores;
+    const int rc = wnw__plan_make(&plan, p->j->policy, &half, &p->src, NULL);
+    if (rc == WNW_OK)
+        wnw_plan_free(plan);
+    wnw__observer_free(ob);
+    return rc;
+}
+
+/* The numbers of best entries of n entries of every head. */
+static void best_of(const struct job *j, int32_t n, int64_t best[N_SIZE])
+{
+    for (int i = 0; i < N_SIZE; i++)
+        best[i] = (int64_t)floor(sizes[i] * n * j->n_row + 1e-6);
+}
+
+static int count_piece(const struct piece *p, json_t **result)
+{
+    const int32_t n_row = p->j->n_row;
+    int64_t best[N_SIZE];
+    int32_t *count = calloc((size_t)(N_SIZE * n_row), sizeof *count);
+    if (!count)
+        return wnw__fail(WNW_E_NOMEM, "no memory for the counts of %d heads", (int)n_row);
+    best_of(p->j, p->n, best);
+    int rc = wnw__share_count(count, p->score, n_row, p->n, best, N_SIZE);
+    if (rc == WNW_OK) {
+        *result =
+            json_pack("{s:i, s:o}", "entries", (int)p->n, "counts", wnw__json_i32_rows(count, N_SIZE, n_row));
+        rc = *result ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the counts of %d heads", (int)n_row);
+    }
+    free(count);
+    return rc;
+}
+
+static int run_piece(wnw_calibration *c, void *user, json_t **result)
+{
+    const struct job *j = user;
+    struct piece p = {.j = j};
+    const int32_t *tokens = j->samples.tokens[j->i_text] + start_of(j, j->i_piece);
+    const int32_t n = length_of(j, j->i_piece);
+    wnw_prompt prompt = wnw_prompt_default();
+    wnw_session *s = NULL;
+    char *text = NULL;
+    int rc = wnw__sample_text(&text, c, tokens, n);
+    if (rc == WNW_OK)
+        rc = wnw__sample_prompt(&prompt, c, text, 0);
+    if (rc == WNW_OK)
+        rc = wnw__sample_read(&s, c, j->policy, &prompt, n + ROOM);
+    if (rc == WNW_OK)
+        rc = score_piece(&p, s, &prompt);
+    if (rc == WNW_OK)
+        rc = count_piece(&p, result);
+    free(p.score);
+    wnw_session_free(s);
+    wnw_prompt_clear(&prompt);
+    wnw_free(text);
+    return rc;
+}
+
+/* ---- All pieces ---- */
+
+static void add_to(struct sums *to, const struct job *j, const struct tally *t)
+{
+    for (int32_t i = 0; i < N_SIZE * j->n_row; i++)
+        to->share[i] += (double)t->count[i] / t->n;
+    to->n++;
+}
+
+static void add_piece(struct job *j, const struct tally *t)
+{
+    int64_t best[N_SIZE];
+    best_of(j, t->n, best);
+    for (int i = 0; i < N_SIZE; i++)
+        j->size[i] += (double)best[i] / ((double)t->n * j->n_row);
+    add_to(&j->groups[HALF + j->groups[ALL].n % 2], j, t);
+    add_to(&j->groups[length_group(j, j->i_piece)], j, t);
+    add_to(&j->groups[TEXTS + j->i_text], j, t);
+    add_to(&j->groups[ALL], j, t);
+}
+
+static void dump_piece(const struct job *j, const struct tally *t)
+{
+    const int32_t n_head = j->c->info.n_head_kv;
+    for (int32_t i = 0; j->dump && i < N_SIZE * j->n_row; i++)
+        wnw__calibrate_print(j->dump, "%d,%d,%d,%g,%d,%d,%d\n", (int)j->i_text, (int)j->i_piece, (int)t->n,
+                             sizes[i / j->n_row], (int)j->il[i % j->n_row / n_head],
+                             (int)(i % j->n_row % n_head), (int)t->count[i]);
+}
+
+/* Reads a result: the counts of every size are as many as its best entries, and none is above the entries. */
+static bool read_tally(const struct job *j, const json_t *result, struct tally *t)
+{
+    const json_t *entries = json_object_get(result, "entries"), *rows = json_object_get(result, "counts");
+    const json_int_t n = json_is_integer(entries) ? json_integer_value(entries) : 0;
+    int64_t best[N_SIZE];
+    if (n < 1 || n > j->c->info.n_ctx_train || json_array_size(rows) != N_SIZE)
+        return false;
+    t->n = (int32_t)n;
+    best_of(j, t->n, best);
+    for (int32_t i = 0; i < N_SIZE; i++) {
+        json_t *row = json_pack("{s:O}", "row", json_array_get(rows, (size_t)i));
+        int32_t *count = t->count + (int64_t)i * j->n_row;
+        bool good = row && wnw__json_get_i32s(row, "row", count, j->n_row);
+        int64_t sum = 0;
+        json_decref(row);
+        for (int32_t r = 0; good && r < j->n_row; r++) {
+            good = count[r] >= 0 && count[r] <= t->n && (i == 0 || count[r] <= count[r - j->n_row]);
+            sum += count[r];
+        }
+        if (!good || sum != best[i])
+            return false;
+    }
+    return true;
+}
+
+static int do_piece(struct job *j, struct tally *t)
+{
+    char name[64];
+    json_t *result;
+    snprintf(name, sizeof name, "text %d, piece %d", (int)j->i_text, (int)j->i_piece);
+    const struct wnw__calibrate_unit unit = {
+        .name = name, .cost = length_of(j, j->i_piece), .run = run_piece, .user = j};
+    WNW_TRY(wnw__calibrate_unit(j->c, &unit, &result));
+    const bool good = read_tally(j, result, t);
+    json_decref(result);
+    if (!good)
+        return wnw__calibrate_damaged(j->c, name);
+    dump_piece(j, t);
+    add_piece(j, t);
+    return WNW_OK;
+}
+
+static int do_pieces(struct job *j)
+{
+    struct tally t = {.count = calloc((size_t)(N_SIZE * j->n_row), sizeof *t.count)};
+    int rc = t.count ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the counts of %d heads", (int)j->n_row);
+    for (j->i_text = 0; rc == WNW_OK && j->i_text < j->samples.n_text; j->i_text++)
+        for (j->i_piece = 0; rc == WNW_OK && j->i_piece < n_piece_of(j, j->i_text); j->i_piece++)
+            rc = do_piece(j, &t);
+    free(t.count);
+    return rc;
+}
+
+/* ---- Comparing groups ---- */
+
+/* What two comparisons of sums are: of one group with another, or with all that is not in it. */
+struct comparison {
+    const char *what;         /* for people */
+    const struct sums *a, *b; /* b NULL: all but a */
+};
+
+/* Fills overlap[N_SIZE]; false where a side has no piece. */
+static bool compare(const struct job *j, const struct comparison *of, double *overlap)
+{
+    const struct sums *all = &j->groups[ALL];
+    if (of->a->n == 0 || (of->b ? of->b->n : all->n - of->a->n) == 0)
+        return false;
+    for (int i = 0; i < N_SIZE; i++) {
+        const double *a = of->a->share + (int64_t)i * j->n_row;
+        double *b = calloc((size_t)j->n_row, sizeof *b);
+        for (int32_t r = 0; b && r < j->n_row; r++) {
+            const int64_t at = (int64_t)i * j->n_row + r;
+            /* What is left of a sum may be a hair below 0. */
+            b[r] = of->b ? of->b->share[at] : fmax(all->share[at] - of->a->share[at], 0);
+        }
+        overlap[i] = b ? wnw__share_overlap(a, b, j->n_row) : 0;
+        const bool good = b != NULL;
+        free(b);
+        if (!good)
+            return false;
+    }
+    return true;
+}
+
+/* Adds a comparison to the results as key, and to the report. */
+static int tell(const struct job *j, struct wnw__calibrate_text *out, json_t *results, const char *key,
+                const struct comparison *of)
+{
+    double overlap[N_SIZE];
+    if (!compare(j, of, overlap))
+        return WNW_OK;
+    wnw__calibrate_print(out, "%-44.44s", of->what);
+    for (int i = 0; i < N_SIZE; i++)
+        wnw__calibrate_print(out, "  %.3f", overlap[i]);
+    wnw__calibrate_print(out, "\n");
+    if (json_object_set_new(results, key, wnw__json_f64s(overlap, N_SIZE)) == 0)
+        return WNW_OK;
+    return wnw__fail(WNW_E_NOMEM, "no memory for the results");
+}
+
+static int tell_all(const struct job *j, struct wnw__calibrate_text *out, json_t *overlap)
+{
+    const struct sums *g = j->groups;
+    json_t *kinds = json_object();
+    wnw__calibrate_print(out, "what the budgets have in common (1 = the same), by size: ");
+    for (int i = 0; i < N_SIZE; i++)
+        wnw__calibrate_print(out, "%s%.4g %%", i > 0 ? ", " : "", 100 * sizes[i]);
+    wnw__calibrate_print(out, "\n");
+    int rc = tell(j, out, overlap, "halves",
+                  &(struct comparison){"two halves of the pieces", &g[HALF], &g[HALF + 1]});
+    if (rc == WNW_OK)
+        rc = tell(j, out, overlap, "lengths",
+                  &(struct comparison){"shorter and longer pieces", &g[SHORTER], &g[LONGER]});
+    if (rc == WNW_OK)
+        rc = tell(j, out, overlap, "extra",
+                  &(struct comparison){"the longest pieces and the others", &g[EXTRA], NULL});
+    for (int32_t i = 0; rc == WNW_OK && i < j->samples.n_text; i++) {
+        char what[64];
+        snprintf(what, sizeof what, "%.30s and the others", j->c->params.texts[i].name);
+        rc = tell(j, out, kinds, j->c->params.texts[i].name, &(struct comparison){what, &g[TEXTS + i], NULL});
+    }
+    if (json_object_set_new(overlap, "texts", kinds) != 0 && rc == WNW_OK)
+        rc = wnw__fail(WNW_E_NOMEM, "no memory for the results");
+    return rc;
+}
+
+static void tell_shares(const struct job *j, struct wnw__calibrate_text *out)
+{
+    enum { AT = 2 };
+    const int32_t n_head = j->c->info.n_head_kv;
+    wnw__calibrate_print(
+        out,
+        "head budgets from %s: %d pieces; percent that each head keeps of its entries when the "
+        "model keeps %.4g %%\n",
+        targets[j->o->target], (int)j->groups[ALL].n, 100 * sizes[AT]);
+    for (int32_t i = 0; i < j->n_layer; i++) {
+        wnw__calibrate_print(out, "layer %3d ", (int)j->il[i]);
+        for (int32_t ih = 0; ih < n_head; ih++)
+            wnw__calibrate_print(out, " %5.1f",
+                                 100 * j->groups[ALL].share[(int64_t)AT * j->n_row + i * n_head + ih] /
+                                     j->groups[ALL].n);
+        wnw__calibrate_print(out, "\n");
+    }
+}
+
+/* ---- The results ---- */
+
+/* Shares as lists [N_SIZE][n_layer][n_head_kv] of all layers; those that policies leave alone keep everything. */
+static json_t *share_lists(const struct job *j)
+{
+    const int32_t n_layer = j->c->info.n_layer, n_head = j->c->info.n_head_kv;
+    float *rows = calloc((size_t)n_layer * (size_t)n_head, sizeof *rows);
+    json_t *a = json_array();
+    bool good = rows && a;
+    for (int32_t k = 0; good && k < N_SIZE; k++) {
+        for (int32_t r = 0; r < n_layer * n_head; r++)
+            rows[r] = 1;
+        for (int32_t r = 0; r < j->n_row; r++)
+            rows[j->il[r / n_head] * n_head + r % n_head] =
+                (float)(j->groups[ALL].share[(int64_t)k * j->n_row + r] / j->groups[ALL].n);
+        good = json_array_append_new(a, wnw__json_f32_rows(rows, n_layer, n_head)) == 0;
+    }
+    free(rows);
+    if (good)
+        return a;
+    json_decref(a);
+    return NULL;
+}
+
+static int finish(struct job *j)
+{
+    struct wnw__calibrate_text *out;
+    json_t *overlap = json_object();
+    WNW_TRY(wnw__calibrate_output(j->c, "report", &out));
+    for (int i = 0; i < N_SIZE; i++)
+        j->size[i] /= j->groups[ALL].n;
+    tell_shares(j, out);
+    const int rc = tell_all(j, out, overlap);
+    if (rc != WNW_OK) {
+        json_decref(overlap);
+        return rc;
+    }
+    json_t *more = json_pack("{s:i}", "measured_pieces", (int)j->groups[ALL].n);
+    json_t *results =
+        json_pack("{s:o, s:o, s:o, s:o}", "size", wnw__json_f64s(j->size, N_SIZE), "layers",
+                  wnw__json_i32s(j->il, j->n_layer), "share", share_lists(j), "overlap", overlap);
+    return wnw__calibrate_profile(j->c, "shares.json", "shares", more, results);
+}
+
+/* ---- The run ---- */
+
+static int list_layers(struct job *j)
+{
+    const wnw_model_info *info = &j->c->info;
+    j->il = calloc((size_t)info->n_layer, sizeof *j->il);
+    if (!j->il)
+        return wnw__fail(WNW_E_NOMEM, "no memory for %d layers", (int)info->n_layer);
+    for (int32_t il = 0; il < info->n_layer; il++)
+        if (!wnw_model_layer_is_swa(j->c->m, il))
+            j->il[j->n_layer++] = il;
+    j->n_row = j->n_layer * info->n_head_kv;
+    if (j->n_layer > 0)
+        return WNW_OK;
+    return wnw__fail(WNW_E_UNSUPPORTED,
+                     "all layers of the model have a sliding window; policies leave them alone");
+}
+
+static int new_groups(struct job *j)
+{
+    j->n_group = TEXTS + j->c->params.n_texts;
+    j->groups = calloc((size_t)j->n_group, sizeof *j->groups);
+    bool good = j->groups != NULL;
+    for (int32_t i = 0; good && i < j->n_group; i++) {
+        j->groups[i].share = calloc((size_t)(N_SIZE * j->n_row), sizeof *j->groups[i].share);
+        good = j->groups[i].share != NULL;
+    }
+    return good ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the shares of %d heads", (int)j->n_row);
+}
+
+/* Decides on the lengths of pieces. A piece and its second reading must fit the model's context: lengths that are
+ * given are refused where they do not, others shrink. */
+static int set_lengths(struct job *j)
+{
+    const struct opts *o = j->o;
+    const int32_t most = (j->c->info.n_ctx_train - ROOM) / 2;
+    const int32_t given = o->longest > o->extra ? o->longest : o->extra;
+    if ((given > o->shortest ? given : o->shortest) > most || most < 1)
+        return wnw__fail(
+            WNW_E_RANGE,
+            "pieces of %d tokens, read twice, do not fit the model's context of %d; at most %d do",
+            (int)(given > o->shortest ? given : o->shortest), (int)j->c->info.n_ctx_train,
+            (int)(most > 0 ? most : 0));
+    j->n_piece = wnw__effort_value(j->c, o->pieces, (struct wnw__by_effort){9, 3, 18});
+    j->longest = o->longest > 0 ? o->longest : most < 1400 ? most : 1400;
+    if (o->longest == 0 && j->longest < o->shortest)
+        j->longest = o->shortest;
+    j->shortest = o->shortest > 0 ? o->shortest : (int32_t)((int64_t)j->longest * 3 / 7); /* 600 of 1400 */
+    j->shortest = j->shortest > 0 ? j->shortest : 1;
+    j->extra = wnw__effort_value(j->c, o->extra, (struct wnw__by_effort){2800, 2000, 5600});
+    j->extra = j->extra < most ? j->extra : most;
+    if (o->extra == 0 && j->extra <= j->longest)
+        j->extra = 0;
+    if (j->shortest <= j->longest)
+        return WNW_OK;
+    return wnw__fail(WNW_E_ARG, "shortest is %d and longest %d; pieces grow from the one to the other",
+                     (int)j->shortest, (int)j->longest);
+}
+
+static int prepare(struct job *j)
+{
+    const struct opts *o = j->o;
+    WNW_TRY(list_layers(j));
+    WNW_TRY(new_groups(j));
+    WNW_TRY(set_lengths(j));
+    const int64_t total = start_of(j, j->n_piece) + j->extra, n_most = (total - 1) / j->shortest + 1;
+    WNW_TRY(wnw__samples_cut(&j->samples, j->c, j->shortest, 0,
+                             n_most < INT32_MAX ? (int32_t)n_most : INT32_MAX));
+    WNW_TRY(wnw_policy_parse(&j->policy, targets[o->target], NULL));
+    WNW_TRY(wnw__calibrate_set(j->c, "pieces", json_integer(j->n_piece)));
+    WNW_TRY(wnw__calibrate_set(j->c, "shortest", json_integer(j->shortest)));
+    WNW_TRY(wnw__calibrate_set(j->c, "longest", json_integer(j->longest)));
+    return wnw__calibrate_set(j->c, "extra", json_integer(j->extra));
+}
+
+static int work(struct job *j)
+{
+    int64_t total = 0;
+    WNW_TRY(prepare(j));
+    for (int32_t i = 0; i < j->samples.n_text; i++)
+        total += start_of(j, n_piece_of(j, i));
+    WNW_TRY(wnw__calibrate_begin(j->c, total));
+    WNW_TRY(wnw__calibrate_output(j->c, "dump", &j->dump));
+    wnw__calibrate_print(j->dump, "text,piece,entries,size,layer,head,count\n");
+    WNW_TRY(do_pieces(j));
+    return finish(j);
+}
+
+static int run(wnw_calibration *c, const void *opts)
+{
+    struct job j = {.c = c, .o = opts};
+    const int rc = work(&j);
+    for (int32_t i = 0; j.groups && i < j.n_group; i++)
+        free(j.groups[i].share);
+    free(j.groups);
+    free(j.il);
+    wnw__samples_free(&j.samples);
+    wnw_policy_free(j.policy);
+    return rc;
+}
+
+static const wnw_option options[] = {
+    {.name = "target",
+     .help = "whose second reading says what is best: kvzip repeats the text, kvcompose reads it again",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct opts, target),
+     .def = TARGET_KVZIP,
+     .choices = targets},
+    {.name = "pieces",
+     .help = "pieces of each text, at most; 0 = 3, 9, 18 (quick, normal, paper)",
+     .type = WNW_OPT_INT,
+     .offset = offsetof(struct opts, pieces),
+     .max = 10000},
+    {.name = "shortest",
+     .help = "tokens of the shortest piece; 0 = 600, or what fits",
+     .type = WNW_OPT_INT,
+     .offset = offsetof(struct opts, shortest),
+     .max = 1000000},
+    {.name = "longest",
+     .help = "tokens of the longest piece but one; 0 = 1400, or what fits",
+     .type = WNW_OPT_INT,
+     .offset = offsetof(struct opts, longest),
+     .max = 1000000},
+    {.name = "extra",
+     .help = "tokens of one more piece of each text, longer than the others; 0 = 2000, 2800, 5600",
+     .type = WNW_OPT_INT,
+     .offset = offsetof(struct opts, extra),
+     .max = 1000000},
+    {0}};
+
+const struct wnw__calibrate_type wnw__calibrate_shares = {
+    .name = "shares",
+    .about = "What every KV head would keep if KVzip chose the entries, for the head budget shares.",
+    .options = options,
+    .options_size = sizeof(struct opts),
+    .reads_text = true,
+    .run = run,
+};
