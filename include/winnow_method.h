@@ -168,7 +168,12 @@ struct wnw_observation {
     const double *gathered;     /* numbers that the scorer gathered over all layers; NULL = none */
     const wnw_profile *profile; /* NULL = none */
     double perplexity;          /* of the last tokens; 0 unless asked for */
-    void *source;               /* private to the code that filled the struct */
+    int32_t n_ctx_train;        /* positions that the model was trained for; 0 = not known */
+    /* Calls work(i, user) once for every i of 0 .. n - 1, on all threads of the session, and returns when all are
+     * done. Results must not depend on the order. `work` calls neither this nor the functions above. NULL = there
+     * are no threads. */
+    void (*each)(const wnw_observation *obs, int32_t n, void (*work)(int32_t i, void *user), void *user);
+    void *source; /* private to the code that filled the struct */
 };
 
 /* ---- Parts: one of each kind makes a policy ---- */

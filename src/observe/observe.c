@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "observe/observe.h"
 
+#include "base/parallel.h"
 #include "kernel/kernel.h"
 #include "model/rope.h"
 #include "observe/observe_impl.h"
@@ -73,6 +74,13 @@ static const float *observe_head_proj_norm(const wnw_observation *obs, wnw_proj_
     return proj_norm_of(obs, kind, true);
 }
 
+static void observe_each(const wnw_observation *obs, int32_t n, void (*work)(int32_t i, void *user),
+                         void *user)
+{
+    const struct wnw__view *v = obs->source;
+    wnw__parallel(v->look.pool, n, work, user);
+}
+
 /* ---- A layer ---- */
 
 static int list_entries(struct wnw__view *v)
@@ -117,6 +125,8 @@ static void describe(const struct wnw__view *v, wnw_observation *obs)
         .rope_theta = v->theta,
         .n_rot = m->hp.n_rot,
         .rope_neox = m->arch->rope_type == GGML_ROPE_TYPE_NEOX,
+        .n_ctx_train = m->hp.n_ctx_train,
+        .each = observe_each,
     };
 }
 

@@ -49,6 +49,18 @@ extern const char *const wnw__rounding_choices[];
 /* Names of wnw_proj_norm, for an option table. */
 extern const char *const wnw__proj_norm_choices[];
 
+/* Calls work(i, user) for every i of 0 .. n - 1, on the session's threads where the observation has some. */
+static inline void wnw__observation_each(const wnw_observation *obs, int32_t n,
+                                         void (*work)(int32_t i, void *user), void *user)
+{
+    if (obs->each) {
+        obs->each(obs, n, work, user);
+        return;
+    }
+    for (int32_t i = 0; i < n; i++)
+        work(i, user);
+}
+
 /* Whether the content rule ever writes into entries. */
 static inline bool wnw__contents_works(const wnw_contents *c)
 {

@@ -121,6 +121,11 @@ static const struct wnw__preset presets[] = {
      .about = "What is attended to while the model repeats its context; all heads share one budget.",
      .paper = "KVzip, arXiv 2505.23416",
      .recipe = "kvzip:sinks=4,prefix=keep+group_max:cross_head=0" UNIFORM_EXACT "+global:min_tokens=1,count=kept,pool=model+topk:ties=early+original"},
+    {.name = "replay",
+     .about = "What repeating the context would attend to, without repeating it; all heads share one budget.",
+     .paper = "after KVzip, arXiv 2505.23416",
+     .recipe = "replay:form=sparse,shift=-1,gap=13,band=2,m=64,m_keys=64,sinks=4+group_max:cross_head=0" UNIFORM_EXACT
+               "+global:min_tokens=1,count=kept,pool=model+topk:ties=early+original"},
     {.name = "kvzip-uniform",
      .about = "KVzip with the same count for every head.",
      .paper = "KVzip, arXiv 2505.23416",
