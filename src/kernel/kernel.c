@@ -57,6 +57,48 @@ void wnw__mul_nt(const float *a, int32_t na, const float *b, int32_t nb, int32_t
     wnw__vec_at(0)->mul_rows(WNW_KV_F32, a, na, b, (size_t)d * sizeof *b, nb, d, scale, out, ld);
 }
 
+void wnw__tiles_of(const float *b, int32_t n, int32_t d, float *tiles)
+{
+    const struct wnw__vec *vec = wnw__vec_at(0);
+    int32_t j = 0;
+    for (; j + WNW_TILE <= n; j += WNW_TILE)
+        vec->transpose(b + (int64_t)j * d, d, tiles + (int64_t)j * d);
+    if (j == n)
+        return;
+    float *last = tiles + (int64_t)j * d;
+    memset(last, 0, WNW_TILE * (size_t)d * sizeof *last);
+    for (int32_t k = j; k < n; k++)
+        for (int32_t c = 0; c < d; c++)
+            last[(int64_t)c * WNW_TILE + k - j] = b[(int64_t)k * d + c];
+}
+
+int32_t wnw__panel_rows(void)
+{
+    return wnw__vec_at(0)->panel_rows;
+}
+
+void wnw__panel_of(const float *a, int32_t na, int32_t d, float scale, float *panel)
+{
+    const int32_t rows = wnw__panel_rows();
+    for (int32_t c = 0; c < d; c++)
+        for (int32_t i = 0; i < rows; i++)
+            panel[(int64_t)c * rows + i] = i < na ? scale * a[(int64_t)i * d + c] : 0;
+}
+
+void wnw__mul_tiles(const float *panel, int32_t na, int32_t d, const float *tiles, int32_t first, int32_t end,
+                    float *out, int64_t ld)
+{
+    const struct wnw__vec *vec = wnw__vec_at(0);
+    float s[WNW_PANEL_MOST * WNW_TILE];
+    for (int32_t at = first / WNW_TILE * WNW_TILE; at < end; at += WNW_TILE) {
+        const int32_t from = at < first ? first : at, to = end - at < WNW_TILE ? end : at + WNW_TILE;
+        vec->mul_panels(panel, 1, d, tiles + (int64_t)at * d, s);
+        for (int32_t i = 0; i < na; i++)
+            memcpy(out + i * ld + (from - first), s + i * WNW_TILE + (from - at),
+                   (size_t)(to - from) * sizeof *out);
+    }
+}
+
 void wnw__softmax(float *x, int32_t n)
 {
     wnw__vec_at(0)->softmax(x, n);

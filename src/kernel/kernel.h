@@ -35,6 +35,20 @@ void wnw__rows_from_f32(wnw_kv_type type, const float *src, int64_t n, int32_t d
 void wnw__mul_nt(const float *a, int32_t na, const float *b, int32_t nb, int32_t d, float scale, float *out,
                  int64_t ld);
 
+/* The same for many b: they are transposed once, in tiles of 64 rows, and a goes through them in panels of at most
+ * WNW_PANEL_MOST rows. Both are faster than wnw__mul_nt from some dozen rows on. */
+#define WNW_PANEL_MOST        16
+#define WNW_TILE_FLOATS(n, d) (((size_t)(n) + 63) / 64 * 64 * (size_t)(d))
+/* b[n][d] -> tiles[WNW_TILE_FLOATS(n, d)] */
+void wnw__tiles_of(const float *b, int32_t n, int32_t d, float *tiles);
+/* The number of rows of a panel on this CPU. */
+int32_t wnw__panel_rows(void);
+/* scale * a[na][d], na <= wnw__panel_rows() -> panel[d * WNW_PANEL_MOST] */
+void wnw__panel_of(const float *a, int32_t na, int32_t d, float scale, float *panel);
+/* out[i * ld + j - first] = row i of the panel . row j of the tiles, i < na, first <= j < end */
+void wnw__mul_tiles(const float *panel, int32_t na, int32_t d, const float *tiles, int32_t first, int32_t end,
+                    float *out, int64_t ld);
+
 /* Softmax of x[n] in place: x = exp(x - max) / sum. Elements of -INFINITY become exactly 0. */
 void wnw__softmax(float *x, int32_t n);
 

@@ -29,9 +29,6 @@
 
 enum form { FORM_SPARSE, FORM_EXACT };
 
-/* Queries that are multiplied together: with all keys, and with their neighbourhood. */
-enum { ALL_ROWS = 8, NEAR_ROWS = 16 };
-
 struct opts {
     int32_t form, shift, gap, band, m, m_keys, sinks;
 };
@@ -58,34 +55,37 @@ struct layer {
     const struct opts *o;
     const wnw_observation *obs;
     float *score;
-    float *keys, *far; /* [n_head_kv][n][d] as cached, and turned back by D */
-    float *room;       /* [n_head][room_size] */
+    float *keys, *far;            /* [n_head_kv][n][d] as cached, and turned back by D */
+    float *key_tiles, *far_tiles; /* [n_head_kv][tile_size] the same in tiles */
+    size_t tile_size;
+    float *room; /* [n_head][room_size] */
     size_t room_size;
     int32_t first;   /* position of the first query that looks */
     int32_t n_query; /* T */
 };
 
+/* Keys of the neighbourhood of queries that are multiplied together. */
 static int32_t most_near(const struct opts *o)
 {
-    return NEAR_ROWS + 2 * o->band;
+    return WNW_PANEL_MOST + 2 * o->band;
 }
 
-/* Floats of one query head: rows of logits, the queries of those rows, and the keys of the estimate. */
+/* Floats of one query head: rows of logits, queries and their panel, the keys of the estimate and their tiles. */
 static size_t room_of(const struct opts *o, const wnw_observation *obs)
 {
-    const size_t n = (size_t)obs->n, d = (size_t)obs->n_embd_head, n_key = (size_t)o->m_keys;
-    const size_t all = ALL_ROWS * 2 * n;
-    const size_t near = NEAR_ROWS * (n + 2 * n_key + 4 * (size_t)most_near(o)); /* the header may be all */
-    return (all > near ? all : near) + (size_t)NEAR_ROWS * d + (n + 2 * n_key) * d;
+    const size_t n = (size_t)obs->n, d = (size_t)obs->n_embd_head, n_key = n + 2 * (size_t)o->m_keys;
+    const size_t row = n_key + 4 * (size_t)most_near(o); /* the header may be all */
+    return WNW_PANEL_MOST * ((row > 2 * n ? row : 2 * n) + 2 * d) + n_key * d + WNW_TILE_FLOATS(n_key, d);
 }
 
 static size_t scratch_size(const void *opts, const wnw_observation *obs)
 {
-    const size_t keys = (size_t)obs->n_head_kv * (size_t)obs->n * (size_t)obs->n_embd_head;
-    return 2 * keys + (size_t)obs->n_head * room_of(opts, obs);
+    const size_t n = (size_t)obs->n, d = (size_t)obs->n_embd_head;
+    return 2 * (size_t)obs->n_head_kv * (n * d + WNW_TILE_FLOATS(n, d)) +
+           (size_t)obs->n_head * room_of(opts, obs);
 }
 
-/* Copies the keys of all KV heads, as they are and turned back by `shift` positions. */
+/* Copies the keys of all KV heads, as they are and turned back by `shift` positions, and tiles of both. */
 static void copy_keys(const struct layer *l, int32_t shift)
 {
     const wnw_observation *obs = l->obs;
@@ -95,6 +95,10 @@ static void copy_keys(const struct layer *l, int32_t shift)
         memcpy(l->keys + ih * row, obs->keys(obs, ih), bytes);
         memcpy(l->far + ih * row, l->keys + ih * row, bytes);
         wnw__turn_rows(obs, -shift, 1, l->far + ih * row, obs->n_entry[ih], obs->n_embd_head, 1);
+        wnw__tiles_of(l->keys + ih * row, obs->n_entry[ih], obs->n_embd_head,
+                      l->key_tiles + (size_t)ih * l->tile_size);
+        wnw__tiles_of(l->far + ih * row, obs->n_entry[ih], obs->n_embd_head,
+                      l->far_tiles + (size_t)ih * l->tile_size);
     }
 }
 
@@ -102,13 +106,14 @@ static void copy_keys(const struct layer *l, int32_t shift)
 
 struct head {
     const struct layer *l;
-    const float *keys, *far;  /* [n][d] */
-    const int32_t *pos;       /* [n] */
-    int32_t h, n, n_head;     /* entries, of which the first n_head are of the chat header */
-    float *score;             /* [n] */
-    float *row, *query, *key; /* the head's part of the room */
+    const float *keys, *far, *key_tiles, *far_tiles;
+    const int32_t *pos;                       /* [n] */
+    int32_t h, n, n_head;                     /* entries, of which the first n_head are of the chat header */
+    float *score;                             /* [n] */
+    float *row, *query, *panel, *key, *tiles; /* the head's part of the room */
 };
 
+/* Takes the queries at t, t + step, ... into a panel. */
 static void take_queries(const struct head *x, int32_t t, int32_t step, int32_t n)
 {
     const wnw_observation *obs = x->l->obs;
@@ -117,51 +122,46 @@ static void take_queries(const struct head *x, int32_t t, int32_t step, int32_t 
         memcpy(x->query + (int64_t)i * d,
                obs->queries + ((int64_t)(t + i * step - first) * obs->n_head + x->h) * d,
                (size_t)d * sizeof(float));
+    wnw__panel_of(x->query, n, d, obs->attn_scale, x->panel);
 }
 
-/* out[n_query][ld] = logits of the queries at hand with n keys. */
-static void mul(const struct head *x, int32_t n_query, const float *key, int32_t n, float *out, int64_t ld)
+/* out[n_query][ld] = logits of the queries at hand with keys first .. end - 1 of the tiles. */
+static void mul(const struct head *x, int32_t n_query, const float *tiles, int32_t first, int32_t end,
+                float *out, int64_t ld)
 {
-    if (n > 0)
-        wnw__mul_nt(x->query, n_query, key, n, x->l->obs->n_embd_head, x->l->obs->attn_scale, out, ld);
+    wnw__mul_tiles(x->panel, n_query, x->l->obs->n_embd_head, tiles, first, end, out, ld);
 }
 
-/* The number of entries, of the first n, at positions up to t. */
-static int32_t n_until(const struct head *x, int32_t t)
+/* The number of entries, of the first n, at positions up to t. `from` is a number that it is not below. */
+static int32_t n_until(const struct head *x, int32_t t, int32_t from)
 {
-    int32_t low = 0, high = x->n;
-    while (low < high) {
-        const int32_t mid = low + (high - low) / 2;
-        if (x->pos[mid] <= t)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
+    while (from < x->n && x->pos[from] <= t)
+        from++;
+    return from;
 }
 
-static void raise(float *score, float p)
+static void raise(float *score, const float *p, int32_t n)
 {
-    *score = p > *score ? p : *score;
+    for (int32_t i = 0; i < n; i++)
+        score[i] = p[i] > score[i] ? p[i] : score[i];
 }
 
 /* Lets every step-th query look at everything. */
 static void look_at_all(const struct head *x, int32_t step)
 {
-    const int32_t end = x->l->first + x->l->n_query, n_head = x->n_head, d = x->l->obs->n_embd_head;
+    const int32_t end = x->l->first + x->l->n_query, n_head = x->n_head, most = wnw__panel_rows();
     const int64_t ld = 2 * (int64_t)x->n;
-    for (int32_t t = x->l->first; t < end; t += ALL_ROWS * step) {
-        const int32_t left = ceil_div(end - t, step), n_row = left < ALL_ROWS ? left : ALL_ROWS;
-        const int32_t last = n_until(x, t + (n_row - 1) * step);
+    int32_t seen = n_head;
+    for (int32_t t = x->l->first; t < end; t += most * step) {
+        const int32_t left = ceil_div(end - t, step), n_row = left < most ? left : most;
         take_queries(x, t, step, n_row);
-        mul(x, n_row, x->far, x->n, x->row, ld);
-        mul(x, n_row, x->keys + (int64_t)n_head * d, last - n_head, x->row + x->n, ld);
+        mul(x, n_row, x->far_tiles, 0, x->n, x->row, ld);
+        mul(x, n_row, x->key_tiles, n_head, n_until(x, t + (n_row - 1) * step, seen), x->row + x->n, ld);
         for (int32_t i = 0; i < n_row; i++) {
             float *row = x->row + i * ld;
-            const int32_t n_loc = n_until(x, t + i * step) - n_head;
-            wnw__softmax(row, x->n + (n_loc > 0 ? n_loc : 0));
-            for (int32_t c = n_head; c < x->n; c++)
-                raise(&x->score[c], row[c]);
+            seen = n_until(x, t + i * step, seen);
+            wnw__softmax(row, x->n + seen - n_head);
+            raise(x->score + n_head, row + n_head, x->n - n_head);
         }
     }
 }
@@ -174,71 +174,81 @@ struct estimate {
 
 static struct estimate take_keys(const struct head *x)
 {
-    const int32_t n_text = x->n - x->n_head;
+    const int32_t n_text = x->n - x->n_head, d = x->l->obs->n_embd_head;
     struct estimate e = {.step = ceil_div(n_text, x->l->o->m_keys)};
-    const size_t d = (size_t)x->l->obs->n_embd_head, bytes = d * sizeof(float);
+    const size_t bytes = (size_t)d * sizeof(float);
     float *to = x->key;
     e.n = n_text > 0 ? ceil_div(n_text, e.step) : 0;
     e.weight = logf((float)e.step);
     memcpy(to, x->far, (size_t)x->n_head * bytes);
-    to += (size_t)x->n_head * d;
+    to += (int64_t)x->n_head * d;
     for (int pass = 0; pass < 2; pass++)
         for (int32_t i = 0; i < e.n; i++, to += d)
-            memcpy(to, (pass ? x->keys : x->far) + (size_t)(x->n_head + i * e.step) * d, bytes);
+            memcpy(to, (pass ? x->keys : x->far) + ((int64_t)x->n_head + (int64_t)i * e.step) * d, bytes);
+    wnw__tiles_of(x->key, x->n_head + 2 * e.n, d, x->tiles);
     return e;
 }
 
-/* The row of query t: logits of the header, e->n far and n_loc local ones of the estimate. Those of the entries first ..
- * end - 1, which are looked at themselves, do not count; n_own of them are local too. Their logits follow: far[end - first],
- * loc[n_own]. */
-static void look_near(const struct head *x, const struct estimate *e, float *row, int32_t n_loc,
-                      int32_t first, int32_t end, const float *far, const float *loc, int32_t n_own)
-{
-    float *sample = row + x->n_head, *near = sample + e->n + n_loc;
-    const int32_t n_near = end - first;
-    for (int32_t i = 0; i < e->n + n_loc; i++) {
-        const int32_t c = x->n_head + (i < e->n ? i : i - e->n) * e->step;
-        sample[i] = c >= first && c < end ? -INFINITY : sample[i] + e->weight;
-    }
-    memmove(near, far, (size_t)n_near * sizeof *near);
-    memmove(near + n_near, loc, (size_t)n_own * sizeof *near);
-    wnw__softmax(row, x->n_head + e->n + n_loc + n_near + n_own);
-    for (int32_t i = 0; i < n_near; i++)
-        raise(&x->score[first + i], near[i]);
-}
+/* What a query sees: n_loc keys of the estimate and n_own entries of its neighbourhood first .. end - 1 are before it. */
+struct sight {
+    int32_t n_loc, first, end, n_own;
+};
 
-/* Entries of the text at positions from .. to: first .. end - 1. */
-static void range_of(const struct head *x, int32_t from, int32_t to, int32_t *first, int32_t *end)
+/* The row of a query: logits of the header, e->n far and s->n_loc local ones of the estimate. Those of entries that are
+ * looked at themselves do not count. Logits of the neighbourhood follow: far[end - first], loc[n_own]. A sampled key
+ * stands for u: all others lose log u, which is the same. */
+static void look_near(const struct head *x, const struct estimate *e, const struct sight *s, float *row,
+                      const float *far, const float *loc)
 {
-    const int32_t a = n_until(x, from - 1), b = n_until(x, to);
-    *first = a > x->n_head ? a : x->n_head;
-    *end = b > *first ? b : *first;
+    float *sample = row + x->n_head, *near = sample + e->n + s->n_loc;
+    const int32_t n_near = s->end - s->first;
+    for (int32_t i = ceil_div(s->first - x->n_head, e->step) * (s->first > x->n_head);
+         i < e->n && x->n_head + i * e->step < s->end; i++) {
+        sample[i] = -INFINITY;
+        if (i < s->n_loc)
+            sample[e->n + i] = -INFINITY;
+    }
+    for (int32_t i = 0; i < x->n_head; i++)
+        row[i] -= e->weight;
+    for (int32_t i = 0; i < n_near; i++)
+        near[i] = far[i] - e->weight;
+    for (int32_t i = 0; i < s->n_own; i++)
+        near[n_near + i] = loc[i] - e->weight;
+    wnw__softmax(row, x->n_head + e->n + s->n_loc + n_near + s->n_own);
+    raise(x->score + s->first, near, n_near);
 }
 
 /* Lets every query look at its neighbourhood. */
 static void look_around(const struct head *x)
 {
-    const int32_t d = x->l->obs->n_embd_head, band = x->l->o->band, n_head = x->n_head;
+    const int32_t d = x->l->obs->n_embd_head, band = x->l->o->band, n_head = x->n_head,
+                  rows = wnw__panel_rows();
+    const float scale = x->l->obs->attn_scale;
     const struct estimate e = take_keys(x);
     const int32_t end = x->l->first + x->l->n_query, most = most_near(x->l->o);
     const int64_t n_fixed = n_head + 2 * (int64_t)e.n, ld = n_fixed + 4 * (int64_t)most;
-    for (int32_t t = x->l->first; t < end; t += NEAR_ROWS) {
-        const int32_t n_row = end - t < NEAR_ROWS ? end - t : NEAR_ROWS, last = t + n_row - 1;
-        const int32_t n_loc = ceil_div(n_until(x, last) - n_head, e.step);
-        int32_t from, to;
-        range_of(x, t - band, last + band, &from, &to);
-        float *far = x->row + n_fixed + 2 * most, *loc = far + most; /* behind the room of the row itself */
+    float *far = x->row + n_fixed + 2 * most, *loc = far + most; /* behind the room of a row itself */
+    struct sight s = {.first = n_head, .end = n_head};
+    int32_t seen = n_head;
+    for (int32_t t = x->l->first; t < end; t += rows) {
+        const int32_t n_row = end - t < rows ? end - t : rows, last = t + n_row - 1;
+        const int32_t n_text = n_until(x, last, seen) - n_head,
+                      n_loc = n_text > 0 ? ceil_div(n_text, e.step) : 0;
+        const int32_t from = n_until(x, t - band - 1, s.first), to = n_until(x, last + band, s.end);
         take_queries(x, t, 1, n_row);
-        mul(x, n_row, x->key, (int32_t)(n_head + e.n + (n_loc < e.n ? n_loc : e.n)), x->row, ld);
-        mul(x, n_row, x->far + (int64_t)from * d, to - from, far, ld);
-        mul(x, n_row, x->keys + (int64_t)from * d, to - from, loc, ld);
+        mul(x, n_row, x->tiles, 0, n_head + e.n + n_loc, x->row, ld);
+        if (to > from) {
+            wnw__mul_nt(x->query, n_row, x->far + (int64_t)from * d, to - from, d, scale, far, ld);
+            wnw__mul_nt(x->query, n_row, x->keys + (int64_t)from * d, to - from, d, scale, loc, ld);
+        }
         for (int32_t i = 0; i < n_row; i++) {
-            const int32_t seen = n_until(x, t + i), text = seen - n_head;
-            int32_t a, b;
-            range_of(x, t + i - band, t + i + band, &a, &b);
-            look_near(x, &e, x->row + i * ld, text > 0 ? ceil_div(text, e.step) : 0, a, b,
-                      far + i * ld + (a - from), loc + i * ld + (a - from),
-                      seen > a ? (seen < b ? seen : b) - a : 0);
+            seen = n_until(x, t + i, seen);
+            s.n_loc = seen > n_head ? ceil_div(seen - n_head, e.step) : 0;
+            s.first = n_until(x, t + i - band - 1, s.first);
+            s.end = n_until(x, t + i + band, s.end);
+            s.n_own = seen > s.first ? seen - s.first : 0;
+            look_near(x, &e, &s, x->row + i * ld, far + i * ld + (s.first - from),
+                      loc + i * ld + (s.first - from));
         }
     }
 }
@@ -252,14 +262,19 @@ static void score_head(int32_t h, void *user)
     struct head x = {.l = l,
                      .keys = l->keys + at * d,
                      .far = l->far + at * d,
+                     .key_tiles = l->key_tiles + (size_t)ih * l->tile_size,
+                     .far_tiles = l->far_tiles + (size_t)ih * l->tile_size,
                      .pos = obs->pos + at,
                      .h = h,
                      .n = obs->n_entry[ih],
                      .score = l->score + (int64_t)h * obs->n,
                      .query = l->room + (size_t)h * l->room_size};
-    x.key = x.query + NEAR_ROWS * d;
-    x.row = x.key + ((int64_t)obs->n + 2 * l->o->m_keys) * d;
-    x.n_head = n_until(&x, obs->n_prefix - 1);
+    const int32_t n_key = obs->n + 2 * l->o->m_keys;
+    x.panel = x.query + WNW_PANEL_MOST * d;
+    x.key = x.panel + WNW_PANEL_MOST * d;
+    x.tiles = x.key + (int64_t)n_key * d;
+    x.row = x.tiles + WNW_TILE_FLOATS(n_key, d);
+    x.n_head = n_until(&x, obs->n_prefix - 1, 0);
     const int32_t n_safe = obs->n_prefix > 0 ? x.n_head : l->o->sinks;
     for (int32_t c = 0; c < obs->n; c++)
         x.score[c] = c < n_safe ? 1 : 0;
@@ -290,16 +305,19 @@ static int shift_of(const struct opts *o, const wnw_observation *obs, int32_t *s
 
 static int score(const void *opts, const wnw_observation *obs, float *score, float *scratch)
 {
-    const size_t keys = (size_t)obs->n_head_kv * (size_t)obs->n * (size_t)obs->n_embd_head;
+    const size_t n = (size_t)obs->n, d = (size_t)obs->n_embd_head, n_head_kv = (size_t)obs->n_head_kv;
     const int32_t known = obs->n_past - obs->n_queries;
     struct layer l = {.o = opts,
                       .obs = obs,
                       .score = score,
                       .keys = scratch,
-                      .far = scratch + keys,
-                      .room = scratch + 2 * keys,
+                      .tile_size = WNW_TILE_FLOATS(n, d),
                       .room_size = room_of(opts, obs),
                       .first = known > obs->n_prefix ? known : obs->n_prefix};
+    l.far = l.keys + n_head_kv * n * d;
+    l.key_tiles = l.far + n_head_kv * n * d;
+    l.far_tiles = l.key_tiles + n_head_kv * l.tile_size;
+    l.room = l.far_tiles + n_head_kv * l.tile_size;
     int32_t shift = 0;
     WNW_TRY(shift_of(l.o, obs, &shift));
     l.n_query = obs->n_past - l.first;
