@@ -197,6 +197,52 @@ static void mul_nt_equals_loops(void **state)
         }
 }
 
+/* Products through tiles and panels are those of rows; what lies beside the asked columns stays. */
+static void mul_tiles_equals_loops(void **state)
+{
+    (void)state;
+    static const int32_t size[][4] = {/* na, nb, d, first */ {1, 1, 64, 0},
+                                      {5, 64, 32, 0},
+                                      {6, 65, 64, 1},
+                                      {3, 130, 80, 63},
+                                      {2, 200, 13, 64},
+                                      {6, 127, 128, 126},
+                                      {4, 66, 64, 66}};
+    for (size_t i = 0; i < sizeof size / sizeof *size; i++) {
+        const int32_t na = size[i][0] < wnw__panel_rows() ? size[i][0] : wnw__panel_rows(), nb = size[i][1],
+                      d = size[i][2], first = size[i][3], ld = nb + 2;
+        float *a = test_random_floats((size_t)(na * d), 8, 1.0f),
+              *b = test_random_floats((size_t)(nb * d), 9, 1.0f);
+        float *tiles = calloc(WNW_TILE_FLOATS(nb, d), sizeof *tiles);
+        float *panel = calloc((size_t)d * WNW_PANEL_MOST, sizeof *panel);
+        float *out = malloc((size_t)(na * ld) * sizeof *out);
+        assert_non_null(tiles);
+        assert_non_null(panel);
+        assert_non_null(out);
+        assert_cmp(wnw__panel_rows(), <=, WNW_PANEL_MOST);
+        for (int32_t j = 0; j < na * ld; j++)
+            out[j] = 777.0f;
+        wnw__tiles_of(b, nb, d, tiles);
+        wnw__panel_of(a, na, d, 0.25f, panel);
+        wnw__mul_tiles(panel, na, d, tiles, first, nb, out, ld);
+        for (int32_t r = 0; r < na; r++)
+            for (int32_t j = 0; j < ld; j++) {
+                double sum = 0.0;
+                for (int32_t c = 0; c < d && first + j < nb; c++)
+                    sum += 0.25 * (double)a[r * d + c] * (double)b[(first + j) * d + c];
+                if (first + j < nb)
+                    assert_near(sum, out[r * ld + j], 0.25 * d * 0x1p-23);
+                else
+                    assert_cmp(out[r * ld + j], ==, 777.0f);
+            }
+        free(a);
+        free(b);
+        free(tiles);
+        free(panel);
+        free(out);
+    }
+}
+
 static void transpose_moves_every_element(void **state)
 {
     (void)state;
@@ -412,6 +458,7 @@ int main(void)
         cmocka_unit_test(every_f16),
         cmocka_unit_test(round_trip_error_is_bounded),
         cmocka_unit_test(mul_nt_equals_loops),
+        cmocka_unit_test(mul_tiles_equals_loops),
         cmocka_unit_test(transpose_moves_every_element),
         cmocka_unit_test(softmax_by_hand),
         cmocka_unit_test(softmax_equals_double),

@@ -6,7 +6,8 @@ from math import floor
 import numpy as np
 
 from .methods import (accumulated, as_many_as_needed, average, behind, case, choose, critical,
-                      defensive_scores, expected_scores, headkv_counts, heads_first, kvzip_scores, layers, lookback,
+                      defensive_scores, expected_scores, headkv_counts, heads_first, keydiff_scores,
+                      kvzip_scores, layers, lookback,
                       over_layer, partitions, pool, ranked, share_out, snapkv_heads, snapkv_scores, spread, streaming,
                       uniform, whole)
 
@@ -24,6 +25,12 @@ def made_up_results(model, rng):
         ratio = [i / 20 for i in range(1, 20)]
         return {"ratio": ratio, "keep": [np.round((1 - x ** power) ** 1.2, 6).tolist() for x in ratio]}
 
+    def shares(model, rng):
+        """Shares of sizes, which are their means, and that fall faster in some heads than in others."""
+        power = np.array(table(model.L, model.K, lambda: 0.2 + 3 * rng.random()))
+        rows = [np.round(x ** power, 6) for x in (0.8, 0.4, 0.1)]
+        return {"size": [float(x.mean()) for x in rows], "layers": list(range(model.L)), "share": [x.tolist() for x in rows]}
+
     share = [0.2 + rng.random() for _ in range(model.L)]
     mean = table(model.L, model.H, lambda: rng.random() ** 4)
     rank = [sorted(range(model.H), key=lambda h: (-row[h], h)) for row in mean]
@@ -33,6 +40,7 @@ def made_up_results(model, rng):
         "srh": ({"k": 2}, {"srh": rank, "srh_mean": mean}),
         "stats": ({}, {"filter": [table(model.K, model.d, lambda: rng.gauss(0, 1)) for _ in range(model.L)]}),
         "curves": ({"policy": "expected_attention+uniform"}, curves(model, rng)),
+        "shares": ({"target": "kvzip"}, shares(model, rng)),
         "layers": ({}, {"avg_score": [x / sum(share) for x in share]}),
         "compiler": ({"budget": 128, "window": 64, "n_sink": 0, "alpha_scope": "global", "score_norm": "mean",
                       "gate": "elastic", "entropy_norm": False, "pool": "none", "kernel": 7, "utility": "full"},
@@ -234,6 +242,28 @@ def lukv(p, r, nearest=False, first=4, last=1):
         flat = share_out(parts(high).reshape(-1), total, p.n)
         counts = np.array(flat).reshape(p.L, p.K)
     scores = expected_scores(p, epsilon=0.02)
+    return [[choose(scores[l][j], counts[l][j], first, last) for j in range(p.K)] for l in range(p.L)]
+
+
+@case("keydiff-shares")
+def keydiff_shares(p, r, first=4, last=1):
+    """Counts p + s(f) (n - p) with s linear in log f, for the f at which they come to the size."""
+    shares = p.profile["shares"]
+    size = np.log([1, *shares["size"]])
+    table = np.concatenate([np.ones((1, p.L * p.K)), np.array(shares["share"]).reshape(-1, p.L * p.K)])
+
+    def parts(f):
+        if f < shares["size"][-1]:
+            s = table[-1] * f / shares["size"][-1]
+        else:
+            s = np.array([np.interp(-np.log(f), -size, column) for column in table.T])
+        return first + last + s * (p.n - first - last)
+
+    total, low, high = whole(p.L * p.K * p.n * (1 - r)), 1e-9, 1.0
+    for _ in range(100):
+        low, high = (low, (low + high) / 2) if parts((low + high) / 2).sum() > total else ((low + high) / 2, high)
+    counts = np.array(share_out(parts(low), total, p.n)).reshape(p.L, p.K)
+    scores = keydiff_scores(p)
     return [[choose(scores[l][j], counts[l][j], first, last) for j in range(p.K)] for l in range(p.L)]
 
 

@@ -632,14 +632,18 @@ def knorm_layer_mean(p, r):
     return uniform(p, [over_layer(p, -np.linalg.norm(heads_first(k), axis=2).mean(0)) for k in p.k], r)
 
 
-@case("keydiff")
-def keydiff(p, r):
+def keydiff_scores(p):
     scores = []
     for k in p.k:
         unit = heads_first(k) / np.linalg.norm(heads_first(k), axis=2, keepdims=True)
         anchor = unit.mean(1, keepdims=True)
         scores.append(-(unit * anchor).sum(2) / np.linalg.norm(anchor, axis=2))
-    return uniform(p, scores, r)
+    return scores
+
+
+@case("keydiff")
+def keydiff(p, r):
+    return uniform(p, keydiff_scores(p), r)
 
 
 @case("qfilters:recent=0")
@@ -825,6 +829,38 @@ REPEAT = [198, 198, 48010, 260, 2672, 2468, 3869, 30, 198]  # "\n\nRepeat the pr
 def kvzip_scores(p):
     rows = p.second_pass("repeat", REPEAT + p.tokens.tolist())
     return [a.reshape(p.K, p.G, -1).max(1).astype(np.float64) for a in rows]
+
+
+def replay_scores(p, gap=13, band=2, m=64, m_keys=64, exact=False):
+    """KVzip's repetition with the queries and keys of the first reading: KV heads' rows of all layers."""
+    n, scores = p.n, []
+    shift = n + gap
+    s, u = -(-n // m), -(-n // m_keys)
+    t = np.arange(n)
+    near = abs(t[:, None] - t) <= band
+    seen = t <= t[:, None]
+    weight = np.where(near, 1, np.where(t % u == 0, u, 0))  # of keys in the estimate
+    for l in range(p.L):
+        back = p.model.rope(p.k[l], np.full(n, -shift))
+        rows = []
+        for h in range(p.H):
+            q = p.q[l][:, h].astype(np.float64)
+            far, loc = (np.exp(q @ k[:, h // p.G].astype(np.float64).T / np.sqrt(p.d)) for k in (back, p.k[l]))
+            both = far + loc * seen
+            full = far / both.sum(1, keepdims=True)
+            row = full.max(0) if exact else full[::s].max(0)
+            if not exact:
+                row = np.maximum(row, (far / (both * weight).sum(1, keepdims=True) * near).max(0))
+            rows.append(row)
+        scores.append(np.array(rows).reshape(p.K, p.G, n).max(1))
+    return scores
+
+
+@case("replay+equal")
+@case("replay:form=exact+equal", exact=True)
+@case("replay:m=20,m_keys=30,band=5,gap=0+equal", m=20, m_keys=30, band=5, gap=0)
+def replay(p, r, **how):
+    return uniform(p, replay_scores(p, **how), r, first=4)
 
 
 @case("kvzip-uniform")
