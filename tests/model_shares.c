@@ -45,7 +45,8 @@ static int32_t dumped(const char *dump, const char *size, int32_t il, int32_t ih
     for (const char *line = dump; (line = strchr(line, '\n')) && *++line;) {
         char word[16];
         int at_text, piece, entries, layer, head, count;
-        if (sscanf(line, "%d,%d,%d,%15[^,],%d,%d,%d", &at_text, &piece, &entries, word, &layer, &head, &count) == 7 &&
+        if (sscanf(line, "%d,%d,%d,%15[^,],%d,%d,%d", &at_text, &piece, &entries, word, &layer, &head,
+                   &count) == 7 &&
             strcmp(word, size) == 0 && layer == il && head == ih)
             return count;
     }
@@ -73,7 +74,8 @@ static wnw_plan *plan_of(const struct test_model *t, const wnw_prompt *prompt, i
 
 static const struct row {
     const char *name, *arch;
-} rows[] = {{"llama", "llama"}, {"qwen2, with a chat header", "qwen2"}, {"gemma3, with sliding windows", "gemma3"}};
+} rows[] = {
+    {"llama", "llama"}, {"qwen2, with a chat header", "qwen2"}, {"gemma3, with sliding windows", "gemma3"}};
 
 static void as_plans_of_kvzip(void **state)
 {
