@@ -10,7 +10,7 @@ for file in share/profiles/*/*.json; do
     json "$file: made by the command" "$file" '"effort" in o["settings"] and o["data"]["texts"][0]["name"] == "calibration.txt"'
     checked=$((checked + 1))
 done
-for file in smollm2-135m/{srh,layers,heads,stats,compiler-b512,curves,shares} qwen2.5-coder-0.5b/{srh,layers,heads,stats,compiler-b512,curves}; do
+for file in {smollm2-135m,qwen2.5-coder-0.5b}/{srh,layers,heads,stats,compiler-b512,curves,shares}; do
     [ -f "share/profiles/$file.json" ] || fail "there is no profile $file"
 done
 for policy in qfilters expected_attention-stats headkv criticalkv-headkv duoattention compresskv compresskv-traditional compilerkv lukv keydiff-shares; do
