@@ -313,8 +313,8 @@ static void hostile_but_harmless(void **state)
         "{% set ns = namespace(l=[]) %}{% for i in range(9000) %}{% set ns.l = [ns.l] %}{% endfor %}",
         "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(20) }}",
         "{% set f = [].append %}{% set _ = f(f) %}",
-        "{% macro f() %}{% set ns = namespace(c=caller) %}{% set ns.me = ns %}{% endmacro %}{% call f() "
-        "%}x{% endcall %}",
+        ("{% macro f() %}{% set ns = namespace(c=caller) %}{% set ns.me = ns %}{% endmacro %}"
+         "{% call f() %}x{% endcall %}"),
         "{% set range = 3 %}",
         "{% for i in range(3, 0, -1) %}{% endfor %}",
         "{% set x = [3, 1.5, 2] | sort %}{% set y = ['b', 'a'] | sort(reverse=true) %}",
