@@ -132,7 +132,7 @@ static double logit(const struct layer *l, int32_t h, int32_t t, int32_t e, doub
 {
     const int32_t d = l->obs.n_embd_head, ih = h / 2;
     const float *q = l->query + ((t - (l->obs.n_past - l->obs.n_queries)) * l->obs.n_head + h) * d;
-    double k[MAX_D], r[MAX_D], sum = 0;
+    double k[MAX_D] = {0}, r[MAX_D], sum = 0;
     for (int32_t i = 0; i < d; i++)
         k[i] = (double)l->key[ih][e][i];
     turn(l, k, -back, r);
