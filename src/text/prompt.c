@@ -91,15 +91,6 @@ static void conversation_clear(struct conversation *c)
 
 /* ---- The border between the two pieces ---- */
 
-static const char space[] = " \t\r\n\f\v";
-
-static size_t trimmed_length(const char *s, size_t n)
-{
-    while (n > 0 && strchr(space, s[n - 1]))
-        n--;
-    return n;
-}
-
 /* Finds where the document ends in the content as the template writes it, for templates that change more than
  * the ends of a message: the rendered document alone begins the rendered whole. */
 static int border_by_document(size_t *border, const struct wnw__template *t, const struct conversation *c,
@@ -116,7 +107,7 @@ static int border_by_document(size_t *border, const struct wnw__template *t, con
     free(document);
     if (rc != WNW_OK)
         return rc;
-    const size_t n = trimmed_length(alone.text + alone.first, alone.end - alone.first);
+    const size_t n = wnw__trimmed_length(alone.text + alone.first, alone.end - alone.first);
     if (n <= r->end - r->first && memcmp(alone.text + alone.first, r->text + r->first, n) == 0)
         *border = r->first + n;
     else
@@ -140,7 +131,7 @@ static int find_border(size_t *border, const struct wnw__template *t, const stru
         *border = r->first + c->n_document;
         return WNW_OK;
     }
-    const size_t lead = strspn(c->content, space), len = trimmed_length(c->content, n) - lead;
+    const size_t lead = strspn(c->content, wnw__space), len = wnw__trimmed_length(c->content, n) - lead;
     if (n_got == len && memcmp(got, c->content + lead, len) == 0) {
         const size_t n_document = c->n_document > lead ? c->n_document - lead : 0;
         *border = r->first + (n_document < len ? n_document : len);

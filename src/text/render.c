@@ -104,13 +104,23 @@ static int apply_pattern(struct wnw__rendered *out, const char *tmpl, const wnw_
     return WNW_OK;
 }
 
+/* ---- White space ---- */
+
+const char wnw__space[] = " \t\r\n\f\v";
+
+size_t wnw__trimmed_length(const char *s, size_t n)
+{
+    while (n > 0 && strchr(wnw__space, s[n - 1]))
+        n--;
+    return n;
+}
+
 /* ---- What came from the messages, in the text of a pattern ---- */
 
 /* A pattern writes each message as it is or trimmed. So the messages are rendered once more with a probe in the place of
  * each content, and the real text must be that one with the contents in the probes' places. The probe is a control
  * character and the message's number, which no pattern contains. */
 enum { PROBE = 0x1a, PROBE_SIZE = 16 };
-static const char space[] = " \t\r\n\f\v";
 
 /* A content without white space at its ends. */
 struct trimmed {
@@ -120,11 +130,8 @@ struct trimmed {
 
 static struct trimmed trim(const char *s)
 {
-    s += strspn(s, space);
-    size_t n = strlen(s);
-    while (n > 0 && strchr(space, s[n - 1]))
-        n--;
-    return (struct trimmed){s, n};
+    s += strspn(s, wnw__space);
+    return (struct trimmed){s, wnw__trimmed_length(s, strlen(s))};
 }
 
 static int render_probes(struct wnw__rendered *out, const struct wnw__template *t,

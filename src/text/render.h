@@ -26,4 +26,9 @@ int wnw__render(struct wnw__rendered *out, const struct wnw__template *t, const 
                 int32_t n, int32_t marked);
 void wnw__rendered_clear(struct wnw__rendered *r);
 
+/* White space that templates may trim from the ends of a message. */
+extern const char wnw__space[];
+/* The length of s [n] without white space at its end. */
+size_t wnw__trimmed_length(const char *s, size_t n);
+
 #endif
