@@ -33,6 +33,15 @@ wnw_calibrate_params test_calibrate_params(const wnw_calibration_text *of, const
     return p;
 }
 
+void test_calibrate_refused(const wnw_model *m, const char *kind, const wnw_calibrate_params *p, int status,
+                            const char *says)
+{
+    wnw_calibration *c;
+    assert_error(wnw_calibrate(&c, m, kind, p), status);
+    assert_says(says);
+    assert_null(c);
+}
+
 char *test_calibrated(const wnw_model *m, const char *kind, const wnw_calibrate_params *p)
 {
     wnw_calibration *c;

@@ -12,6 +12,9 @@ char *test_random_words(size_t len, uint64_t seed);
 /* Defaults with one text, a float32 cache, one thread, and the output "dump". */
 wnw_calibrate_params test_calibrate_params(const wnw_calibration_text *of, const char *recipe,
                                            const char *options);
+/* The calibration must fail with this status and a sentence that contains `says`. */
+void test_calibrate_refused(const wnw_model *m, const char *kind, const wnw_calibrate_params *p, int status,
+                            const char *says);
 /* Runs the calibration, whose one profile must be <kind>.json. A copy of it, released with free. */
 char *test_calibrated(const wnw_model *m, const char *kind, const wnw_calibrate_params *p);
 /* The profile must have the same bytes with p's threads, with two, and when the work is cancelled where its cost

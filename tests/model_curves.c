@@ -225,10 +225,7 @@ static void refuses(void **state)
     const struct bad_row *row = *state;
     const wnw_calibration_text of = {"words", text, strlen(text)};
     const wnw_calibrate_params p = test_calibrate_params(&of, row->recipe, row->options);
-    wnw_calibration *c;
-    assert_error(wnw_calibrate(&c, model, "curves", &p), row->status);
-    assert_says(row->says);
-    assert_null(c);
+    test_calibrate_refused(model, "curves", &p, row->status, row->says);
 }
 
 static void questions_differ(void **state)

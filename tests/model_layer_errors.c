@@ -187,10 +187,7 @@ static void refuses(void **state)
     const struct bad_row *row = *state;
     const wnw_calibration_text of = {"words", text, row->len ? row->len : strlen(text)};
     const wnw_calibrate_params p = test_calibrate_params(&of, row->recipe, row->options);
-    wnw_calibration *c;
-    assert_error(wnw_calibrate(&c, model, "layers", &p), row->status);
-    assert_says(row->says);
-    assert_null(c);
+    test_calibrate_refused(model, "layers", &p, row->status, row->says);
 }
 
 static int open_model(void **state)
