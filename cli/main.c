@@ -5,7 +5,7 @@
 #include "app/options.h"
 #include "app/values.h"
 #include "bench/commands.h"
-#include "calibrate/commands.h"
+#include "calibration/commands.h"
 #include "cli/abort.h"
 #include "cli/commands.h"
 #include "eval/commands.h"

@@ -40,8 +40,8 @@ MAY = {
 PROGRAMS = {
     "app": "",
     "bench": "app",
-    "calibrate": "app eval",
-    "cli": "app bench calibrate eval",
+    "calibration": "app eval",
+    "cli": "app bench calibration eval",
     "eval": "app",
     "examples": "",
 }

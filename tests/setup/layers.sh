@@ -14,7 +14,7 @@ fail() {
 fresh() {
     rm -rf "$work/tree"
     mkdir "$work/tree"
-    cp -R "$top/src" "$top/include" "$top/app" "$top/cli" "$top/bench" "$top/calibrate" "$top/eval" "$top/examples" "$top/scripts" "$top/tests" "$work/tree/"
+    cp -R "$top/src" "$top/include" "$top/app" "$top/cli" "$top/bench" "$top/calibration" "$top/eval" "$top/examples" "$top/scripts" "$top/tests" "$work/tree/"
     cd "$work/tree" || exit 1
 }
 # refused NAME PATTERN: the tree as it was changed.
@@ -37,7 +37,7 @@ refused 'a folder without a row' 'does not know this folder'
 printf 'int wnw__stray(int x);\n' >>src/cache/cache.h
 refused 'declared and not defined beside it' 'cache.h declares wnw__stray'
 sed -i '1i #include "session/session.h"' cli/run.c
-refused 'a program that looks inside' 'cli/ may know the public headers, app/, bench/, calibrate/, eval/ alone'
+refused 'a program that looks inside' 'cli/ may know the public headers, app/, bench/, calibration/, eval/ alone'
 sed -i '1i #include "cli/args.h"' app/job.c
 refused 'what programs share knows one of them' 'app/ may know the public headers alone'
 sed -i '1i #include "bench/llama.h"' cli/run.c

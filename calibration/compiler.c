@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow calibrate compiler: CompilerKV's tables. */
-#include "calibrate/compiler.h"
+#include "calibration/compiler.h"
 
 #include "app/console.h"
 #include "app/values.h"
-#include "calibrate/verify.h"
+#include "calibration/verify.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow calibrate shares: head budgets from a method that reads its text twice. */
-#include "calibrate/shares.h"
+#include "calibration/shares.h"
 
 #include "app/console.h"
-#include "calibrate/commands.h"
-#include "calibrate/job.h"
+#include "calibration/commands.h"
+#include "calibration/job.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Arguments of winnow calibrate compiler. */
-#ifndef WNW_CALIBRATE_COMPILER_H
-#define WNW_CALIBRATE_COMPILER_H
+#ifndef WNW_CALIBRATION_COMPILER_H
+#define WNW_CALIBRATION_COMPILER_H
 
-#include "calibrate/job.h"
+#include "calibration/job.h"
 
 struct compiler_args {
     struct calibrate_args common;

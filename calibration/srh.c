@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow calibrate srh: retrieval heads. */
-#include "calibrate/srh.h"
+#include "calibration/srh.h"
 #include "app/console.h"
 #include "app/heatmap.h"
-#include "calibrate/commands.h"
-#include "calibrate/job.h"
+#include "calibration/commands.h"
+#include "calibration/job.h"
 
 #include <jansson.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow calibrate heads: how important heads are. */
-#include "calibrate/commands.h"
-#include "calibrate/job.h"
+#include "calibration/commands.h"
+#include "calibration/job.h"
 
 int calibrate_run_heads(const struct app_args *app)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow calibrate layers */
-#include "calibrate/commands.h"
+#include "calibration/commands.h"
 
-#include "calibrate/policy.h"
+#include "calibration/policy.h"
 
 int calibrate_run_layers(const struct app_args *args)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Arguments of `winnow calibrate KIND`. Those of a kind that has more begin with this struct. */
-#ifndef WNW_CALIBRATE_ARGS_H
-#define WNW_CALIBRATE_ARGS_H
+#ifndef WNW_CALIBRATION_ARGS_H
+#define WNW_CALIBRATION_ARGS_H
 
 #include "app/args.h"
 

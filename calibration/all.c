@@ -3,8 +3,8 @@
 #include "app/console.h"
 #include "app/models.h"
 #include "app/profiles.h"
-#include "calibrate/commands.h"
-#include "calibrate/job.h"
+#include "calibration/commands.h"
+#include "calibration/job.h"
 #include "winnow_method.h"
 
 #include <stdio.h>

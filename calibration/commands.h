@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The kinds of `winnow calibrate`. */
-#ifndef WNW_CALIBRATE_COMMANDS_H
-#define WNW_CALIBRATE_COMMANDS_H
+#ifndef WNW_CALIBRATION_COMMANDS_H
+#define WNW_CALIBRATION_COMMANDS_H
 
 #include "app/options.h"
 

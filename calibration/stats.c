@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow calibrate stats: what the queries of a model look like. */
-#include "calibrate/commands.h"
-#include "calibrate/job.h"
+#include "calibration/commands.h"
+#include "calibration/job.h"
 
 int calibrate_run_stats(const struct app_args *args)
 {

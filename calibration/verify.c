@@ -11,7 +11,7 @@
  *
  * Differences are paired by piece; their interval is the bootstrap's of the evaluation.
  */
-#include "calibrate/verify.h"
+#include "calibration/verify.h"
 
 #include "app/console.h"
 #include "app/interrupt.h"

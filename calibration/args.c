@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Options that the kinds of calibration share. */
-#include "calibrate/args.h"
+#include "calibration/args.h"
 
 #define AT(field) offsetof(struct calibrate_args, field)
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Arguments of `winnow calibrate shares`. */
-#ifndef WNW_CALIBRATE_SHARES_H
-#define WNW_CALIBRATE_SHARES_H
+#ifndef WNW_CALIBRATION_SHARES_H
+#define WNW_CALIBRATION_SHARES_H
 
-#include "calibrate/args.h"
+#include "calibration/args.h"
 
 struct shares_args {
     struct calibrate_args common;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* What all kinds of `winnow calibrate` have in common: from arguments to files that are written. */
-#ifndef WNW_CALIBRATE_JOB_H
-#define WNW_CALIBRATE_JOB_H
+#ifndef WNW_CALIBRATION_JOB_H
+#define WNW_CALIBRATION_JOB_H
 
 #include "app/output.h"
-#include "calibrate/args.h"
+#include "calibration/args.h"
 #include "winnow_calibrate.h"
 
 enum { CALIBRATE_MAX_OUTPUTS = 8, CALIBRATE_INTERRUPTED = 130 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Arguments of `winnow calibrate srh`. */
-#ifndef WNW_CALIBRATE_SRH_H
-#define WNW_CALIBRATE_SRH_H
+#ifndef WNW_CALIBRATION_SRH_H
+#define WNW_CALIBRATION_SRH_H
 
-#include "calibrate/args.h"
+#include "calibration/args.h"
 
 struct srh_args {
     struct calibrate_args common;

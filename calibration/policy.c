@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "calibrate/policy.h"
+#include "calibration/policy.h"
 
 #include "app/console.h"
 #include "app/profiles.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow calibrate curves */
-#include "calibrate/commands.h"
+#include "calibration/commands.h"
 
-#include "calibrate/policy.h"
+#include "calibration/policy.h"
 
 int calibrate_run_curves(const struct app_args *args)
 {

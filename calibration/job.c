@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "calibrate/job.h"
+#include "calibration/job.h"
 
 #include "app/console.h"
 #include "app/files.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The table of kinds of calibration. */
-#include "calibrate/commands.h"
+#include "calibration/commands.h"
 
-#include "calibrate/args.h"
-#include "calibrate/compiler.h"
-#include "calibrate/shares.h"
-#include "calibrate/srh.h"
+#include "calibration/args.h"
+#include "calibration/compiler.h"
+#include "calibration/shares.h"
+#include "calibration/srh.h"
 
 #define RESUMES                                                                                           \
     "What is finished is kept in a file beside the profile: a command that was stopped goes on where it " \
