@@ -21,7 +21,6 @@ MAY = {
     "cache": "base kernel",
     "attend": "base kernel cache",
     "forward": "base kernel model cache attend",
-    "observe": "base kernel model cache attend forward",
     "profile": "base",
     "policy": "base profile",
     "score": "base kernel policy profile",
@@ -31,8 +30,9 @@ MAY = {
     "positions": "base kernel policy profile",
     "contents": "base kernel policy profile",
     "plan": "base policy",
+    "observe": "base kernel model cache attend forward plan",
     "session": "base kernel model text cache attend forward observe profile policy plan",
-    "bridge": "base kernel cache attend forward policy plan",
+    "bridge": "base kernel cache attend forward observe policy plan",
     "calibrate": "base kernel model text cache attend forward observe profile policy plan session",
 }
 # Programs: the public headers and these folders besides their own. A family of sub-commands shows the command its

@@ -67,20 +67,16 @@ static float weight(const struct fake *f, int32_t il, int field, int64_t a, int6
 
 /* ---- Callbacks ---- */
 
-static bool skipped(const struct wnw__plan_source *src, int32_t il)
-{
-    return fake_of(src)->skip >> il & 1u;
-}
-
-static int32_t n_entry(const struct wnw__plan_source *src, int32_t il, int32_t ih)
-{
-    return fake_of(src)->n_entry[il][ih];
-}
-
 static const int32_t *positions(const struct wnw__plan_source *src, int32_t il, int32_t ih)
 {
     const struct fake *f = fake_of(src);
-    return f->pos + ((int64_t)il * src->n_head_kv + ih) * f->n;
+    return f->pos + ((int64_t)il * src->shape.n_head_kv + ih) * f->n;
+}
+
+static struct wnw__plan_layer layer(const struct wnw__plan_source *src, int32_t il)
+{
+    const struct fake *f = fake_of(src);
+    return (struct wnw__plan_layer){.n_entry = f->n_entry[il], .pos = positions(src, il, 0), .off = f->off};
 }
 
 static bool progress(const struct wnw__plan_source *src, int32_t il)
@@ -105,7 +101,7 @@ static float *buffer(struct fake *f, int which, int64_t n)
 /* [n_head_kv][n][d] */
 static float *make_rows(struct fake *f, int32_t il, int which)
 {
-    const int32_t n_head = f->src.n_head_kv;
+    const int32_t n_head = f->src.shape.n_head_kv;
     float *rows = buffer(f, which, (int64_t)n_head * f->n * FAKE_D);
     for (int32_t ih = 0; ih < n_head; ih++)
         for (int32_t i = 0; i < f->n; i++)
@@ -152,7 +148,7 @@ static const float *value_rows(const wnw_observation *obs, int32_t ih, int32_t f
 /* [n_head][n_window][n]: rows sum to 1 over what is visible. */
 static const float *make_window(struct fake *f, int32_t il, int32_t n_window)
 {
-    const int32_t n_head = f->src.n_head, group = n_head / f->src.n_head_kv;
+    const int32_t n_head = f->src.shape.n_head, group = n_head / f->src.shape.n_head_kv;
     float *a = buffer(f, BUF_WINDOW, (int64_t)n_head * n_window * f->n);
     for (int32_t h = 0; h < n_head; h++) {
         const int32_t *pos = positions(&f->src, il, h / group);
@@ -183,7 +179,7 @@ static const float *make_window(struct fake *f, int32_t il, int32_t n_window)
 /* [n_head][n]: of `queries` queries, or of all since the entry was read; the maximum is at least the mean. */
 static const float *make_received(struct fake *f, int32_t il, int which, int queries, bool maximum)
 {
-    const int32_t n_head = f->src.n_head, group = n_head / f->src.n_head_kv;
+    const int32_t n_head = f->src.shape.n_head, group = n_head / f->src.shape.n_head_kv;
     float *a = buffer(f, which, (int64_t)n_head * f->n);
     for (int32_t h = 0; h < n_head; h++)
         for (int32_t i = 0; i < f->n; i++) {
@@ -200,7 +196,7 @@ static const float *make_received(struct fake *f, int32_t il, int which, int que
 static const float *proj_norm(const wnw_observation *obs, wnw_proj_norm kind)
 {
     struct fake *f = obs->source;
-    const int32_t n_head = f->src.n_head_kv;
+    const int32_t n_head = f->src.shape.n_head_kv;
     float *a = buffer(f, BUF_PROJ + (int)kind, (int64_t)n_head * f->n);
     for (int32_t ih = 0; ih < n_head; ih++)
         for (int32_t i = 0; i < f->n; i++) {
@@ -215,10 +211,11 @@ static const float *head_proj_norm(const wnw_observation *obs, wnw_proj_norm kin
 {
     struct fake *f = obs->source;
     const int which = BUF_HEAD_PROJ + (int)kind;
-    float *a = buffer(f, which, (int64_t)f->src.n_head * f->n);
-    for (int32_t h = 0; h < f->src.n_head; h++)
+    float *a = buffer(f, which, (int64_t)f->src.shape.n_head * f->n);
+    for (int32_t h = 0; h < f->src.shape.n_head; h++)
         for (int32_t i = 0; i < f->n; i++) {
-            const int32_t p = positions(&f->src, obs->il, h / (f->src.n_head / f->src.n_head_kv))[i];
+            const int32_t p =
+                positions(&f->src, obs->il, h / (f->src.shape.n_head / f->src.shape.n_head_kv))[i];
             a[(int64_t)h * f->n + i] = p < 0 ? padding : 0.2f + 3 * number(f, obs->il, which, h, p);
         }
     return a;
@@ -227,7 +224,7 @@ static const float *head_proj_norm(const wnw_observation *obs, wnw_proj_norm kin
 /* cov = A A^T of a random A; [n_head][d][d]. */
 static void make_stats(const struct fake *f, int32_t il, float *mean, float *cov)
 {
-    for (int32_t h = 0; h < f->src.n_head; h++) {
+    for (int32_t h = 0; h < f->src.shape.n_head; h++) {
         float a[FAKE_D][FAKE_D];
         for (int32_t i = 0; i < FAKE_D; i++) {
             mean[h * FAKE_D + i] = 2 * number(f, il, BUF_MEAN, h, i) - 1;
@@ -246,7 +243,7 @@ static void make_stats(const struct fake *f, int32_t il, float *mean, float *cov
 
 static const float *make_queries(struct fake *f, int32_t il)
 {
-    const int32_t n_head = f->src.n_head;
+    const int32_t n_head = f->src.shape.n_head;
     float *q = buffer(f, BUF_QUERIES, (int64_t)f->src.n_past * n_head * FAKE_D);
     for (int32_t p = 0; p < f->src.n_past; p++)
         for (int32_t i = 0; i < n_head * FAKE_D; i++)
@@ -257,7 +254,7 @@ static const float *make_queries(struct fake *f, int32_t il)
 /* Not those that would give the window's attention, which is made up by itself. */
 static const float *make_window_queries(struct fake *f, int32_t il, int32_t n_window)
 {
-    const int32_t n_head = f->src.n_head;
+    const int32_t n_head = f->src.shape.n_head;
     float *q = buffer(f, BUF_WINDOW_QUERIES, (int64_t)n_head * n_window * FAKE_D);
     for (int32_t h = 0; h < n_head; h++)
         for (int32_t w = 0; w < n_window; w++)
@@ -267,15 +264,16 @@ static const float *make_window_queries(struct fake *f, int32_t il, int32_t n_wi
     return q;
 }
 
-static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_needs *needs,
+static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_needs *needs, const bool *heads,
                    wnw_observation *obs)
 {
+    (void)heads; /* the rows of all are made up */
     struct fake *f = (struct fake *)(uintptr_t)src;
     f->n_observed++;
     *obs = (wnw_observation){.il = il,
-                             .n_layer = src->n_layer,
-                             .n_head = src->n_head,
-                             .n_head_kv = src->n_head_kv,
+                             .n_layer = src->shape.n_layer,
+                             .n_head = src->shape.n_head,
+                             .n_head_kv = src->shape.n_head_kv,
                              .n_embd_head = FAKE_D,
                              .n = f->n,
                              .n_past = src->n_past,
@@ -317,8 +315,8 @@ static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_nee
         obs->head_proj_norm = head_proj_norm;
     }
     if (needs->flags & WNW_NEED_QUERY_STATS) {
-        float *mean = buffer(f, BUF_MEAN, (int64_t)src->n_head * FAKE_D);
-        float *cov = buffer(f, BUF_COV, (int64_t)src->n_head * FAKE_D * FAKE_D);
+        float *mean = buffer(f, BUF_MEAN, (int64_t)src->shape.n_head * FAKE_D);
+        float *cov = buffer(f, BUF_COV, (int64_t)src->shape.n_head * FAKE_D * FAKE_D);
         make_stats(f, il, mean, cov);
         obs->query_mean = mean;
         obs->query_cov = cov;
@@ -343,7 +341,7 @@ static void *array(int64_t n, size_t size)
 /* A permutation of the query heads and scores in head order that fit it. */
 static void make_ranks(const struct fake *f, int32_t il, int field, int32_t *rank, float *mean)
 {
-    const int32_t n = f->src.n_head;
+    const int32_t n = f->src.shape.n_head;
     for (int32_t h = 0; h < n; h++)
         mean[h] = number(f, il, field, h, 0);
     for (int32_t h = 0; h < n; h++) {
@@ -373,11 +371,12 @@ static void make_compiler(struct wnw__compiler_table *t, int32_t n_layer, int32_
 
 static void make_profile(struct fake *f)
 {
-    const int64_t n_layer = f->src.n_layer, n_head = f->src.n_head, n_head_kv = f->src.n_head_kv;
+    const int64_t n_layer = f->src.shape.n_layer, n_head = f->src.shape.n_head,
+                  n_head_kv = f->src.shape.n_head_kv;
     struct wnw_profile *p = &f->profile;
-    *p = (struct wnw_profile){.n_layer = f->src.n_layer,
-                              .n_head = f->src.n_head,
-                              .n_head_kv = f->src.n_head_kv,
+    *p = (struct wnw_profile){.n_layer = f->src.shape.n_layer,
+                              .n_head = f->src.shape.n_head,
+                              .n_head_kv = f->src.shape.n_head_kv,
                               .n_embd_head = FAKE_D,
                               .fingerprint = "0123456789abcdef",
                               .kinds = (1u << WNW_N_PROFILE_KINDS) - 1,
@@ -427,7 +426,7 @@ static void make_profile(struct fake *f)
     }
     for (int32_t il = 0; il < n_layer; il++)
         p->layer_share[il] /= sum;
-    make_compiler(&p->compiler, f->src.n_layer, f->src.n_head);
+    make_compiler(&p->compiler, f->src.shape.n_layer, f->src.shape.n_head);
     f->src.profile = p;
 }
 
@@ -438,15 +437,14 @@ void fake_init(struct fake *f, int32_t n_layer, int32_t n_head_kv, int32_t group
     assert_cmp(n_layer, <=, FAKE_MAX_LAYER);
     assert_cmp(n_head_kv, <=, FAKE_MAX_HEAD);
     const uint32_t seed = (uint32_t)(n_layer * 1000 + n_past);
-    *f = (struct fake){.src = {.n_layer = n_layer,
-                               .n_head = n_head_kv * group,
-                               .n_head_kv = n_head_kv,
-                               .n_embd_head = FAKE_D,
+    *f = (struct fake){.src = {.shape = {.n_layer = n_layer,
+                                         .n_head = n_head_kv * group,
+                                         .n_head_kv = n_head_kv,
+                                         .d = FAKE_D,
+                                         .left_alone = f->left_alone},
                                .n_past = n_past,
                                .entry_bytes = {.each = 16},
-                               .is_skipped = skipped,
-                               .n_entry = n_entry,
-                               .positions = positions,
+                               .layer = layer,
                                .perplexity = perplexity,
                                .observe = observe,
                                .progress = progress},
@@ -472,8 +470,16 @@ void fake_init(struct fake *f, int32_t n_layer, int32_t n_head_kv, int32_t group
                 f->pos[(int64_t)i * f->n + k] = -1;
         }
         f->n = longest;
+        for (int32_t ih = 0; ih < n_head_kv; ih++)
+            f->off[ih] = (int64_t)ih * longest;
     }
     make_profile(f);
+}
+
+void fake_leave_alone(struct fake *f, uint32_t layers)
+{
+    for (int32_t il = 0; il < FAKE_MAX_LAYER; il++)
+        f->left_alone[il] = layers >> il & 1u;
 }
 
 void fake_free(struct fake *f)
@@ -515,11 +521,11 @@ int fake_plan(wnw_plan **plan, struct fake *f, const char *recipe, const wnw_siz
 int64_t fake_check_plan(const wnw_plan *plan, const struct fake *f)
 {
     int64_t sum = 0;
-    assert_int_equal(wnw_plan_n_layer(plan), f->src.n_layer);
-    assert_int_equal(wnw_plan_n_head_kv(plan), f->src.n_head_kv);
+    assert_int_equal(wnw_plan_n_layer(plan), f->src.shape.n_layer);
+    assert_int_equal(wnw_plan_n_head_kv(plan), f->src.shape.n_head_kv);
     assert_int_equal(wnw_plan_n_tokens(plan), f->src.n_past);
-    for (int32_t il = 0; il < f->src.n_layer; il++)
-        for (int32_t ih = 0; ih < f->src.n_head_kv; ih++) {
+    for (int32_t il = 0; il < f->src.shape.n_layer; il++)
+        for (int32_t ih = 0; ih < f->src.shape.n_head_kv; ih++) {
             const int32_t *pos;
             const int32_t n = wnw_plan_head(plan, il, ih, &pos);
             const int32_t *have = positions(&f->src, il, ih);
@@ -529,7 +535,7 @@ int64_t fake_check_plan(const wnw_plan *plan, const struct fake *f)
                     j++;
                 assert_true(j++ < f->n_entry[il][ih]); /* in the head, behind the one before */
             }
-            if (skipped(&f->src, il))
+            if (!wnw__layer_takes_part(&f->src.shape, il))
                 assert_int_equal(n, f->n_entry[il][ih]);
             else
                 sum += n;
@@ -540,8 +546,8 @@ int64_t fake_check_plan(const wnw_plan *plan, const struct fake *f)
 int64_t fake_entries(const struct fake *f)
 {
     int64_t sum = 0;
-    for (int32_t il = 0; il < f->src.n_layer; il++)
-        for (int32_t ih = 0; ih < f->src.n_head_kv && !skipped(&f->src, il); ih++)
+    for (int32_t il = 0; il < f->src.shape.n_layer; il++)
+        for (int32_t ih = 0; ih < f->src.shape.n_head_kv && !!wnw__layer_takes_part(&f->src.shape, il); ih++)
             sum += f->n_entry[il][ih];
     return sum;
 }

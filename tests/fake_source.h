@@ -18,11 +18,12 @@ struct fake {
     uint32_t seed;               /* other values, same shape: set after fake_init */
     int32_t n;                   /* entries of the longest head */
     int32_t n_entry[FAKE_MAX_LAYER][FAKE_MAX_HEAD];
-    int32_t *pos;         /* [n_layer][n_head_kv][n] */
-    uint64_t skip;        /* bit il: sliding window */
-    bool poison;          /* one NaN in the attention */
-    bool blind;           /* nothing is observed */
-    int32_t cancel_after; /* -1 = never */
+    int32_t *pos;                    /* [n_layer][n_head_kv][n] */
+    int64_t off[FAKE_MAX_HEAD];      /* as in struct wnw__plan_layer */
+    bool left_alone[FAKE_MAX_LAYER]; /* of src.shape */
+    bool poison;                     /* one NaN in the attention */
+    bool blind;                      /* nothing is observed */
+    int32_t cancel_after;            /* -1 = never */
     int32_t n_observed;
     struct wnw_profile profile; /* set src.profile = NULL for none */
     float *buffers[20];         /* of the layer observed last */
@@ -33,6 +34,9 @@ struct fake {
 void fake_init(struct fake *f, int32_t n_layer, int32_t n_head_kv, int32_t group, int32_t n_past,
                bool ragged);
 void fake_free(struct fake *f);
+
+/* Makes layer il one with a sliding window where bit il is set. */
+void fake_leave_alone(struct fake *f, uint32_t layers);
 
 /* Parses (the test fails if it cannot) and plans. */
 int fake_plan(wnw_plan **plan, struct fake *f, const char *recipe, const wnw_size *size, wnw_report *report);

@@ -86,27 +86,26 @@ static void check_window(const char *arch, int32_t n, int32_t n_ubatch, int32_t 
         assert_ok(wnw_session_prefill(s, tokens + n, 12, NULL, NULL));
         wnw_policy_free(ada);
     }
-    struct wnw__observer *ob;
-    assert_ok(wnw__observer_new(&ob, s));
-    const struct wnw__plan_source *src = wnw__observer_source(ob);
+    struct wnw__plan_source src;
+    assert_ok(wnw__session_source(&src, s));
     const wnw_needs needs = {.flags = WNW_NEED_WINDOW_ATTN | WNW_NEED_KEYS, .window = 8};
     for (int32_t il = 0; il < info.n_layer; il++) {
-        if (src->is_skipped(src, il))
+        if (!wnw__layer_takes_part(&src.shape, il))
             continue;
         wnw_observation obs;
-        assert_ok(src->observe(src, il, &needs, &obs));
+        assert_ok(src.observe(&src, il, &needs, NULL, &obs));
         assert_int_equal(obs.n_window, want_window);
         check_layer(s, &obs);
     }
-    wnw__observer_free(ob);
+    wnw__source_close(&src);
     free(tokens);
     wnw_policy_free(p);
     wnw_session_free(s);
     wnw_model_free(m);
 }
 
-/* Heads that nobody wants are not computed; those of the others are the same to the bit. Asked for once: the
- * next look computes all. */
+/* Heads that nobody wants are not computed; those of the others are the same to the bit. The next
+ * observation computes all. */
 static void test_window_of_some_heads(void **state)
 {
     (void)state;
@@ -118,11 +117,10 @@ static void test_window_of_some_heads(void **state)
     int32_t *tokens = test_random_tokens(300, info.n_vocab, 7);
     assert_ok(wnw_session_observe(s, (const wnw_policy *const[]){p}, 1));
     test_prefill(s, tokens, 300);
-    struct wnw__observer *ob[2];
+    struct wnw__plan_source src[2];
     wnw_observation all, some;
-    assert_ok(wnw__observer_new(&ob[0], s));
-    assert_ok(wnw__observer_new(&ob[1], s));
-    const struct wnw__plan_source *src[] = {wnw__observer_source(ob[0]), wnw__observer_source(ob[1])};
+    assert_ok(wnw__session_source(&src[0], s));
+    assert_ok(wnw__session_source(&src[1], s));
     const wnw_needs needs = {.flags = WNW_NEED_WINDOW_ATTN, .window = 8};
     const size_t row = 8 * 300;
     bool *used = calloc((size_t)info.n_head, sizeof *used);
@@ -130,9 +128,8 @@ static void test_window_of_some_heads(void **state)
     for (int which = 0; which < 4; which++) { /* none, the first, every second, all but the first */
         for (int32_t h = 0; h < info.n_head; h++)
             used[h] = which == 1 ? h == 0 : which == 2 ? h % 2 == 1 : which == 3 && h > 0;
-        assert_ok(src[0]->observe(src[0], 1, &needs, &all));
-        src[1]->want_heads(src[1], used);
-        assert_ok(src[1]->observe(src[1], 1, &needs, &some));
+        assert_ok(src[0].observe(&src[0], 1, &needs, NULL, &all));
+        assert_ok(src[1].observe(&src[1], 1, &needs, used, &some));
         for (int32_t h = 0; h < info.n_head; h++) {
             const float *got = some.window_attn + (size_t)h * row;
             if (used[h])
@@ -140,12 +137,12 @@ static void test_window_of_some_heads(void **state)
             for (size_t i = 0; !used[h] && i < row; i++)
                 assert_cmp(got[i], ==, 0);
         }
-        assert_ok(src[1]->observe(src[1], 1, &needs, &some));
+        assert_ok(src[1].observe(&src[1], 1, &needs, NULL, &some));
         assert_memory_equal(some.window_attn, all.window_attn,
                             (size_t)info.n_head * row * sizeof *all.window_attn);
     }
-    wnw__observer_free(ob[0]);
-    wnw__observer_free(ob[1]);
+    wnw__source_close(&src[0]);
+    wnw__source_close(&src[1]);
     free(used);
     free(tokens);
     wnw_policy_free(p);
@@ -196,12 +193,11 @@ static void test_rows_of_quantised_cache(void **state)
     assert_ok(wnw_model_get_info(m, &info));
     int32_t *tokens = test_random_tokens(40, info.n_vocab, 3);
     test_prefill(s, tokens, 40);
-    struct wnw__observer *ob;
-    assert_ok(wnw__observer_new(&ob, s));
-    const struct wnw__plan_source *src = wnw__observer_source(ob);
+    struct wnw__plan_source src;
+    assert_ok(wnw__session_source(&src, s));
     const wnw_needs needs = {.flags = WNW_NEED_KEYS | WNW_NEED_VALUES};
     wnw_observation obs;
-    assert_ok(src->observe(src, 1, &needs, &obs));
+    assert_ok(src.observe(&src, 1, &needs, NULL, &obs));
     const int32_t ih = info.n_head_kv - 1, d = info.n_embd_head;
     const float *v = obs.values(&obs, ih), *k = obs.keys(&obs, ih);
     float *want = calloc((size_t)d, sizeof *want);
@@ -215,7 +211,7 @@ static void test_rows_of_quantised_cache(void **state)
         assert_memory_equal(want, v + (size_t)i * (size_t)d, (size_t)d * sizeof *want);
     }
     free(want);
-    wnw__observer_free(ob);
+    wnw__source_close(&src);
     free(tokens);
     wnw_session_free(s);
     wnw_model_free(m);
@@ -243,19 +239,18 @@ static void test_newest_token_of_every_head(void **state)
         assert_null(t == 100 ? wnw__newest_rows(newest, 0, &n) : NULL);
         assert_ok(wnw_session_decode(s, tokens[t]));
     }
-    struct wnw__observer *ob;
-    assert_ok(wnw__observer_new(&ob, s));
-    const struct wnw__plan_source *src = wnw__observer_source(ob);
+    struct wnw__plan_source src;
+    assert_ok(wnw__session_source(&src, s));
     const wnw_needs needs = {.flags = WNW_NEED_WINDOW_ATTN, .window = 1};
     for (int32_t il = 0; il < info.n_layer; il++) {
         wnw_observation obs;
-        assert_ok(src->observe(src, il, &needs, &obs));
+        assert_ok(src.observe(&src, il, &needs, NULL, &obs));
         const float *rows = wnw__newest_rows(newest, il, &n);
         assert_int_equal(n, 120);
         for (int32_t i = 0; i < info.n_head * n; i++)
             assert_float_equal(rows[i], obs.window_attn[i], 1e-6f);
     }
-    wnw__observer_free(ob);
+    wnw__source_close(&src);
     assert_ok(wnw__session_record(s, "newest", false));
     assert_null(wnw__recorders_find(&s->recorders, &wnw__newest_recorder));
     free(tokens);

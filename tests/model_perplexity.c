@@ -71,11 +71,10 @@ static wnw_session *session(const wnw_model *m, int32_t n_ubatch)
 
 static int perplexity(wnw_session *s, int32_t window, double *out)
 {
-    struct wnw__observer *ob;
-    assert_ok(wnw__observer_new(&ob, s));
-    const struct wnw__plan_source *src = wnw__observer_source(ob);
-    const int rc = src->perplexity(src, window, out);
-    wnw__observer_free(ob);
+    struct wnw__plan_source src;
+    assert_ok(wnw__session_source(&src, s));
+    const int rc = src.perplexity(&src, window, out);
+    wnw__source_close(&src);
     return rc;
 }
 

@@ -99,7 +99,7 @@ static void observe(const struct fixture *fx, const struct wnw__plan_source *src
                     wnw_observation *obs)
 {
     const wnw_needs needs = {.flags = WNW_NEED_WINDOW_ATTN | WNW_NEED_VALUES, .window = 1};
-    assert_ok(src->observe(src, il, &needs, obs));
+    assert_ok(src->observe(src, il, &needs, NULL, obs));
     assert_int_equal(obs->n, fx->n);
 }
 
@@ -108,15 +108,14 @@ static void plans_move_the_output(void **state)
 {
     const struct fixture *fx = *state;
     static struct head hd;
-    struct wnw__observer *ob;
+    struct wnw__plan_source src;
     int32_t n_head = 0, n_better = 0;
     double sum[2] = {0}, layer_sum[2] = {0};
-    assert_ok(wnw__observer_new(&ob, fx->session));
-    const struct wnw__plan_source *src = wnw__observer_source(ob);
+    assert_ok(wnw__session_source(&src, fx->session));
     for (int32_t il = 0; il < fx->info.n_layer; il += LAYER_STEP) {
         double layer[2][MAX_OUT] = {{0}};
         wnw_observation obs;
-        observe(fx, src, il, &obs);
+        observe(fx, &src, il, &obs);
         for (int32_t h = 0; h < obs.n_head; h++) {
             double l1[2];
             load_head(&hd, fx->session, &obs, h);
@@ -143,7 +142,7 @@ static void plans_move_the_output(void **state)
                   "lower in %d of %d heads; of a layer's %.4f and %.4f\n",
                   fx->n, sum[0] / n_head, sum[1] / n_head, n_better, n_head,
                   layer_sum[0] * LAYER_STEP / fx->info.n_layer, layer_sum[1] * LAYER_STEP / fx->info.n_layer);
-    wnw__observer_free(ob);
+    wnw__source_close(&src);
 }
 
 /* The bounds of a selection by the probe's own attention: stage 1 in common, then by A nu or by A. */
@@ -151,9 +150,8 @@ static void bounds_are_in_order(void **state)
 {
     const struct fixture *fx = *state;
     static struct head hd;
-    struct wnw__observer *ob;
-    assert_ok(wnw__observer_new(&ob, fx->session));
-    const struct wnw__plan_source *src = wnw__observer_source(ob);
+    struct wnw__plan_source src;
+    assert_ok(wnw__session_source(&src, fx->session));
     static const int32_t percent[] = {20, 40};
     for (int k = 0; k < 2; k++) {
         const int32_t b = fx->n * percent[k] / 100;
@@ -161,7 +159,7 @@ static void bounds_are_in_order(void **state)
         double change = 0, tight = 0, relaxed = 0;
         for (int32_t il = 0; il < fx->info.n_layer; il += LAYER_STEP) {
             wnw_observation obs;
-            observe(fx, src, il, &obs);
+            observe(fx, &src, il, &obs);
             for (int32_t h = 0; h < obs.n_head; h++) {
                 bool first[MAX_N] = {0}, critical[MAX_N], attention[MAX_N];
                 double a[MAX_N], product[MAX_N], layer[MAX_OUT] = {0};
@@ -200,7 +198,7 @@ static void bounds_are_in_order(void **state)
             percent[k], fx->n, n_guaranteed, n_head, change / n_guaranteed, tight / n_guaranteed,
             relaxed / n_guaranteed);
     }
-    wnw__observer_free(ob);
+    wnw__source_close(&src);
 }
 
 static int set_up(void **state)

@@ -25,14 +25,14 @@ static wnw_session *read_prompt(const wnw_model *m, const wnw_policy *p)
 
 static void assert_template(wnw_session *s, int32_t n_prefix, int32_t n_seen, int32_t n_suffix)
 {
-    struct wnw__observer *ob;
-    assert_ok(wnw__observer_new(&ob, s));
+    struct wnw__plan_source src;
+    assert_ok(wnw__session_source(&src, s));
     assert_int_equal(s->n_prefix, n_prefix);
-    assert_int_equal(wnw__observer_source(ob)->n_prefix, n_seen);
+    assert_int_equal(src.n_prefix, n_seen);
     assert_int_equal(s->ids.n_suffix, n_suffix);
     if (n_suffix > 0)
         assert_memory_equal(s->ids.suffix, suffix, (size_t)n_suffix * sizeof *suffix);
-    wnw__observer_free(ob);
+    wnw__source_close(&src);
 }
 
 /* It stays, travels with a copy, and goes with the tokens. */

@@ -9,22 +9,23 @@
 
 enum { N_TOK = 90, N_MORE = 7 };
 
-/* Norms of layer il, [n_head_kv][n]; *obs stays valid as long as the observer. */
-static const float *observe(struct wnw__observer *ob, int32_t il, wnw_proj_norm kind, wnw_observation *obs)
+/* Norms of layer il, [n_head_kv][n]; *obs stays valid as long as the source. */
+static const float *observe(const struct wnw__plan_source *src, int32_t il, wnw_proj_norm kind,
+                            wnw_observation *obs)
 {
-    const struct wnw__plan_source *src = wnw__observer_source(ob);
     const wnw_needs needs = {.flags = WNW_NEED_PROJ_NORM | WNW_NEED_VALUES};
-    assert_ok(src->observe(src, il, &needs, obs));
+    assert_ok(src->observe(src, il, &needs, NULL, obs));
     assert_non_null(obs->proj_norm);
     const float *norm = obs->proj_norm(obs, kind);
     assert_non_null(norm);
     return norm;
 }
 
-static void check_layer(const wnw_model *m, struct wnw__observer *ob, int32_t il, wnw_proj_norm kind)
+static void check_layer(const wnw_model *m, const struct wnw__plan_source *src, int32_t il,
+                        wnw_proj_norm kind)
 {
     wnw_observation obs;
-    const float *norm = observe(ob, il, kind, &obs);
+    const float *norm = observe(src, il, kind, &obs);
     const struct ggml_tensor *wo = wnw__model_original(m, m->layers[il].wo);
     assert_int_equal(wo->ne[0], obs.n_head * obs.n_embd_head);
     const struct wnw__proj_weight w = {.type = wo->type,
@@ -48,10 +49,11 @@ static void check_layer(const wnw_model *m, struct wnw__observer *ob, int32_t il
 }
 
 /* The same of every query head: a group of its own in the reference. */
-static void check_query_heads(const wnw_model *m, struct wnw__observer *ob, int32_t il, wnw_proj_norm kind)
+static void check_query_heads(const wnw_model *m, const struct wnw__plan_source *src, int32_t il,
+                              wnw_proj_norm kind)
 {
     wnw_observation obs;
-    (void)observe(ob, il, kind, &obs);
+    (void)observe(src, il, kind, &obs);
     const float *norm = obs.head_proj_norm(&obs, kind);
     assert_non_null(norm);
     const struct ggml_tensor *wo = wnw__model_original(m, m->layers[il].wo);
@@ -93,14 +95,14 @@ static void every_family(void **state)
         wnw_model *m = test_model_open(names[i]);
         int32_t *tokens = test_random_tokens(N_TOK, m->hp.n_vocab, 7);
         wnw_session *s = session_with(m, i % 2 ? WNW_KV_Q8_0 : WNW_KV_F16, p, tokens);
-        struct wnw__observer *ob;
-        assert_ok(wnw__observer_new(&ob, s));
+        struct wnw__plan_source src;
+        assert_ok(wnw__session_source(&src, s));
         for (int32_t il = 0; il < m->hp.n_layer; il++)
             for (int kind = 0; kind < WNW_N_PROJ_NORMS; kind++) {
-                check_layer(m, ob, il, (wnw_proj_norm)kind);
-                check_query_heads(m, ob, il, (wnw_proj_norm)kind);
+                check_layer(m, &src, il, (wnw_proj_norm)kind);
+                check_query_heads(m, &src, il, (wnw_proj_norm)kind);
             }
-        wnw__observer_free(ob);
+        wnw__source_close(&src);
         wnw_session_free(s);
         free(tokens);
         wnw_model_free(m);
@@ -113,19 +115,19 @@ static float *all_norms(wnw_session *s, wnw_proj_norm kind, int32_t *n)
 {
     const int64_t total = wnw__cache_entries(&s->cache);
     float *all = malloc((size_t)total * sizeof *all);
-    struct wnw__observer *ob;
+    struct wnw__plan_source src;
     assert_non_null(all);
-    assert_ok(wnw__observer_new(&ob, s));
+    assert_ok(wnw__session_source(&src, s));
     *n = 0;
     for (int32_t il = 0; il < s->cache.n_layer; il++) {
         wnw_observation obs;
-        const float *norm = observe(ob, il, kind, &obs);
+        const float *norm = observe(&src, il, kind, &obs);
         for (int32_t ih = 0; ih < obs.n_head_kv; ih++) {
             memcpy(all + *n, norm + (size_t)ih * (size_t)obs.n, (size_t)obs.n_entry[ih] * sizeof *norm);
             *n += obs.n_entry[ih];
         }
     }
-    wnw__observer_free(ob);
+    wnw__source_close(&src);
     assert_int_equal(*n, total);
     return all;
 }
@@ -230,13 +232,13 @@ static void unknown_kind(void **state)
     wnw_model *m = test_model_open(name);
     wnw_session *s = test_session_new(m, &(struct test_session){.kv_type = WNW_KV_F32});
     test_prefill(s, (const int32_t[]){1, 2, 3}, 3);
-    struct wnw__observer *ob;
+    struct wnw__plan_source src;
     wnw_observation obs;
-    assert_ok(wnw__observer_new(&ob, s));
-    observe(ob, 0, WNW_PROJ_L2, &obs);
+    assert_ok(wnw__session_source(&src, s));
+    observe(&src, 0, WNW_PROJ_L2, &obs);
     assert_null(obs.proj_norm(&obs, (wnw_proj_norm)WNW_N_PROJ_NORMS));
     assert_says("does not exist");
-    wnw__observer_free(ob);
+    wnw__source_close(&src);
     wnw_session_free(s);
     wnw_model_free(m);
 }

@@ -85,11 +85,10 @@ static void finish(struct run *r)
     wnw_model_free(r->m);
 }
 
-static int observe(struct wnw__observer *ob, int32_t il, wnw_observation *obs)
+static int observe(const struct wnw__plan_source *src, int32_t il, wnw_observation *obs)
 {
-    const struct wnw__plan_source *src = wnw__observer_source(ob);
     const wnw_needs needs = {.flags = WNW_NEED_QUERY_STATS, .skip = SKIP};
-    return src->observe(src, il, &needs, obs);
+    return src->observe(src, il, &needs, NULL, obs);
 }
 
 /* Query of head h at a position as it was before RoPE, from the window. */
@@ -142,18 +141,18 @@ static void check_head(const wnw_session *s, const wnw_observation *obs, int32_t
 static void check_model(const char *name, int32_t n_ubatch, wnw_attn attn)
 {
     struct run r = start(name, n_ubatch, attn);
-    struct wnw__observer *ob;
+    struct wnw__plan_source src;
     wnw_observation obs;
-    assert_ok(wnw__observer_new(&ob, r.s));
+    assert_ok(wnw__session_source(&src, r.s));
     for (int32_t il = 0; il < r.m->hp.n_layer; il++) {
         if (wnw_model_layer_is_swa(r.m, il))
             continue;
-        assert_ok(observe(ob, il, &obs));
+        assert_ok(observe(&src, il, &obs));
         assert_int_equal(obs.n_query_stats, N_TOK - SKIP);
         for (int32_t h = 0; h < obs.n_head; h++)
             check_head(r.s, &obs, h);
     }
-    wnw__observer_free(ob);
+    wnw__source_close(&src);
     finish(&r);
 }
 
@@ -169,17 +168,17 @@ static void every_family(void **state)
 /* Statistics of one layer, [n_head][d] and [n_head][d][d]. */
 static float *stats_of_layer(wnw_session *s, int32_t il, size_t *n)
 {
-    struct wnw__observer *ob;
+    struct wnw__plan_source src;
     wnw_observation obs;
-    assert_ok(wnw__observer_new(&ob, s));
-    assert_ok(observe(ob, il, &obs));
+    assert_ok(wnw__session_source(&src, s));
+    assert_ok(observe(&src, il, &obs));
     const size_t n_mean = (size_t)obs.n_head * (size_t)obs.n_embd_head;
     *n = n_mean * (1 + (size_t)obs.n_embd_head);
     float *x = malloc(*n * sizeof *x);
     assert_non_null(x);
     memcpy(x, obs.query_mean, n_mean * sizeof *x);
     memcpy(x + n_mean, obs.query_cov, (*n - n_mean) * sizeof *x);
-    wnw__observer_free(ob);
+    wnw__source_close(&src);
     return x;
 }
 
@@ -214,16 +213,16 @@ static void timeline(void **state)
     test_tiny_model_of(name, "llama");
     struct run r = start(name, 512, WNW_ATTN_OWN);
     wnw_session *copy;
-    struct wnw__observer *ob;
+    struct wnw__plan_source src;
     wnw_observation obs;
     size_t n, n2;
     assert_ok(wnw_session_copy(&copy, r.s));
     assert_ok(wnw_session_decode(copy, r.tokens[N_TOK]));
     assert_ok(wnw_session_decode(copy, r.tokens[N_TOK + 1]));
-    assert_ok(wnw__observer_new(&ob, copy));
-    assert_ok(observe(ob, 0, &obs));
+    assert_ok(wnw__session_source(&src, copy));
+    assert_ok(observe(&src, 0, &obs));
     assert_int_equal(obs.n_query_stats, N_TOK - SKIP + 2);
-    wnw__observer_free(ob);
+    wnw__source_close(&src);
     float *before = stats_of_layer(r.s, 0, &n);
     assert_ok(wnw_session_reset(r.s));
     test_prefill(r.s, r.tokens, N_TOK);
@@ -242,15 +241,15 @@ static void prompt_within_the_skip(void **state)
     char name[TEST_NAME_MAX];
     test_tiny_model_of(name, "llama");
     struct run r = start(name, 512, WNW_ATTN_OWN);
-    struct wnw__observer *ob;
+    struct wnw__plan_source src;
     wnw_observation obs;
     assert_ok(wnw_session_reset(r.s));
     test_prefill(r.s, r.tokens, SKIP);
-    assert_ok(wnw__observer_new(&ob, r.s));
-    assert_ok(observe(ob, 0, &obs));
+    assert_ok(wnw__session_source(&src, r.s));
+    assert_ok(observe(&src, 0, &obs));
     assert_int_equal(obs.n_query_stats, 0);
     assert_float_equal(obs.query_mean[0], 0.0f, 0.0f);
-    wnw__observer_free(ob);
+    wnw__source_close(&src);
     finish(&r);
 }
 

@@ -178,15 +178,14 @@ static void check_layer(const wnw_model *m, const struct setup *c, const int32_t
     for (int32_t k = 0; k < n_fed; k++) {
         wnw_session *s = read_context(m, c, tokens, 0, QUERIES);
         test_prefill(s, fed[k].tokens, fed[k].n);
-        struct wnw__observer *ob;
-        assert_ok(wnw__observer_new(&ob, s));
-        const struct wnw__plan_source *src = wnw__observer_source(ob);
+        struct wnw__plan_source src;
+        assert_ok(wnw__session_source(&src, s));
         const wnw_needs needs = {.flags = WNW_NEED_QUERIES | WNW_NEED_KEYS};
         wnw_observation o;
-        assert_ok(src->observe(src, il, &needs, &o));
+        assert_ok(src.observe(&src, il, &needs, NULL, &o));
         for (size_t h = 0; h < n_head; h++)
             reference_head(&o, &fed[k], c->n, (int32_t)h, want[0] + h * n, want[1] + h * n);
-        wnw__observer_free(ob);
+        wnw__source_close(&src);
         wnw_session_free(s);
     }
     for (size_t i = 0; i < n_head * n; i++) {

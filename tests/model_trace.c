@@ -60,7 +60,7 @@ struct run {
     wnw_model *m;
     wnw_session *s;
     wnw_policy *p;
-    struct wnw__observer *ob;
+    struct wnw__plan_source src;
     wnw_observation obs;
     int32_t *tokens;
     double tolerance;
@@ -91,22 +91,20 @@ static void run_open(struct run *r, const struct setup *c, void (*needs)(const v
 
 static void run_close(struct run *r)
 {
-    wnw__observer_free(r->ob);
+    wnw__source_close(&r->src);
     wnw_session_free(r->s);
     wnw_model_free(r->m);
     wnw_policy_free(r->p);
     free(r->tokens);
 }
 
-/* Looks at layer il; r->obs is good until the next look. */
-static void look(struct run *r, int32_t il, uint32_t flags)
+/* Observes layer il; r->obs is good until the next observation. */
+static void observe(struct run *r, int32_t il, uint32_t flags)
 {
-    wnw__observer_free(r->ob);
-    r->ob = NULL;
-    assert_ok(wnw__observer_new(&r->ob, r->s));
-    const struct wnw__plan_source *src = wnw__observer_source(r->ob);
+    wnw__source_close(&r->src);
+    assert_ok(wnw__session_source(&r->src, r->s));
     const wnw_needs needs = {.flags = flags};
-    assert_ok(src->observe(src, il, &needs, &r->obs));
+    assert_ok(r->src.observe(&r->src, il, &needs, NULL, &r->obs));
 }
 
 enum { COLUMNS = WNW_NEED_ATTN_SUM | WNW_NEED_ATTN_MAX, ALL = COLUMNS | WNW_NEED_QUERIES | WNW_NEED_KEYS };
@@ -141,7 +139,7 @@ static void reference_head(const struct run *r, int32_t h, double *sum, double *
 }
 
 /* sum, max [n_head][n]: what was there before the kept queries, or NULL for nothing. */
-static void check_look(const struct run *r, const double *sum, const double *max)
+static void check_observation(const struct run *r, const double *sum, const double *max)
 {
     const wnw_observation *o = &r->obs;
     const size_t n = (size_t)o->n;
@@ -181,9 +179,9 @@ static void check_setup(const struct setup *c)
     for (int32_t il = 0; il < info.n_layer; il++) {
         if (wnw_model_layer_is_swa(r.m, il))
             continue;
-        look(&r, il, ALL);
+        observe(&r, il, ALL);
         assert_int_equal(r.obs.n_queries, 150);
-        check_look(&r, NULL, NULL);
+        check_observation(&r, NULL, NULL);
     }
     run_close(&r);
 }
@@ -208,7 +206,7 @@ static void check_ragged(wnw_attn attn)
     struct run r;
     run_open(&r, &(struct setup){"llama", attn, WNW_KV_F16, 40, 2}, needs_all);
     test_prefill(r.s, r.tokens, 150);
-    look(&r, 1, ALL);
+    observe(&r, 1, ALL);
     const size_t n_head = (size_t)r.obs.n_head, n_before = (size_t)r.obs.n;
     double *before[2];
     for (int k = 0; k < 2; k++) {
@@ -221,7 +219,7 @@ static void check_ragged(wnw_attn attn)
     assert_ok(wnw_session_compress(r.s, small, &(wnw_size){.kind = WNW_SIZE_RATIO, .ratio = 0.6}, NULL));
     wnw_policy_free(small);
     test_prefill(r.s, r.tokens + 150, 90);
-    look(&r, 1, ALL);
+    observe(&r, 1, ALL);
     assert_int_equal(r.obs.n_queries, 90);
     bool ragged = false;
     const size_t n = (size_t)r.obs.n;
@@ -237,7 +235,7 @@ static void check_ragged(wnw_attn attn)
                     start[k][h * n + i] = before[k][h * n_before + (size_t)r.obs.pos[ih * n + i]];
     }
     assert_true(ragged);
-    check_look(&r, start[0], start[1]);
+    check_observation(&r, start[0], start[1]);
     for (int k = 0; k < 2; k++) {
         free(before[k]);
         free(start[k]);
@@ -272,8 +270,8 @@ static void check_decode(wnw_attn attn)
     for (int32_t i = 70; i < 75; i++)
         assert_ok(wnw_session_decode(some.s, some.tokens[i]));
     for (int32_t il = 0; il < 2; il++) {
-        look(&all, il, COLUMNS);
-        look(&some, il, COLUMNS);
+        observe(&all, il, COLUMNS);
+        observe(&some, il, COLUMNS);
         for (int32_t i = 0; i < all.obs.n_head * all.obs.n; i++) {
             assert_near(all.obs.attn_sum[i], some.obs.attn_sum[i], 1e-4f);
             assert_near(all.obs.attn_max[i], some.obs.attn_max[i], 1e-4f);
@@ -303,21 +301,20 @@ static void test_observing_begins_when_declared(void **state)
     assert_ok(wnw_session_observe(r.s, (const wnw_policy *const[]){r.p}, 1));
     test_prefill(r.s, r.tokens + 51, 40);
     assert_ok(wnw_session_observe(r.s, (const wnw_policy *const[]){r.p}, 1));
-    look(&r, 1, ALL);
+    observe(&r, 1, ALL);
     assert_int_equal(r.obs.n_queries, 40);
-    check_look(&r, NULL, NULL);
+    check_observation(&r, NULL, NULL);
     assert_ok(wnw_session_decode(r.s, r.tokens[91]));
-    look(&r, 1, COLUMNS);
+    observe(&r, 1, COLUMNS);
     assert_near(total(&r.obs, 1), 41.0, 1e-3);
-    const struct wnw__plan_source *src = wnw__observer_source(r.ob);
     const wnw_needs needs = {.flags = WNW_NEED_QUERIES};
-    assert_error(src->observe(src, 1, &needs, &r.obs),
+    assert_error(r.src.observe(&r.src, 1, &needs, NULL, &r.obs),
                  WNW_E_NOT_OBSERVED); /* they end before the last token */
     test_prefill(r.s, r.tokens + 92, 9);
-    look(&r, 1, ALL);
+    observe(&r, 1, ALL);
     assert_int_equal(r.obs.n_queries, 9);
     assert_ok(wnw_session_observe(r.s, NULL, 0));
-    look(&r, 1, COLUMNS);
+    observe(&r, 1, COLUMNS);
     assert_null(r.obs.attn_sum);
     assert_null(r.obs.attn_max);
     run_close(&r);
@@ -331,8 +328,8 @@ static void test_threads_give_the_same_bits(void **state)
     run_open(&two, &(struct setup){"llama", WNW_ATTN_OWN, WNW_KV_F16, 64, 2}, needs_columns);
     test_prefill(one.s, one.tokens, 200);
     test_prefill(two.s, two.tokens, 200);
-    look(&one, 1, COLUMNS);
-    look(&two, 1, COLUMNS);
+    observe(&one, 1, COLUMNS);
+    observe(&two, 1, COLUMNS);
     const size_t bytes = (size_t)one.obs.n_head * (size_t)one.obs.n * sizeof(float);
     assert_memory_equal(one.obs.attn_sum, two.obs.attn_sum, bytes);
     assert_memory_equal(one.obs.attn_max, two.obs.attn_max, bytes);
@@ -352,9 +349,9 @@ static void test_copy_observes(void **state)
     wnw_session_free(r.s);
     r.s = copy;
     test_prefill(r.s, r.tokens + 80, 70);
-    look(&r, 1, ALL);
+    observe(&r, 1, ALL);
     assert_int_equal(r.obs.n_queries, 150);
-    check_look(&r, NULL, NULL);
+    check_observation(&r, NULL, NULL);
     run_close(&r);
 }
 

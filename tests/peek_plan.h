@@ -6,7 +6,6 @@
 #include "plan/compress.h"
 #include "plan/compress_impl.h"
 #include "plan/plan.h"
-#include "plan/score.h"
 #include "policy/compiler_table.h"
 #include "policy/count.h"
 #include "policy/part.h"

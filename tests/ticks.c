@@ -39,12 +39,11 @@ enum ggml_status __wrap_ggml_graph_compute(struct ggml_cgraph *graph, struct ggm
     return __real_ggml_graph_compute(graph, plan);
 }
 
-__typeof__(wnw__score) __real_wnw__score, __wrap_wnw__score;
-int __wrap_wnw__score(const struct wnw_policy *p, const void *opts, const wnw_observation *obs, float *score,
-                      float *room)
+__typeof__(wnw__job_score) __real_wnw__job_score, __wrap_wnw__job_score;
+int __wrap_wnw__job_score(struct wnw__plan_job *j, const wnw_observation *obs, struct wnw__scored_layer *out)
 {
     work(&done.score);
-    return __real_wnw__score(p, opts, obs, score, room);
+    return __real_wnw__job_score(j, obs, out);
 }
 
 __typeof__(wnw__job_select_layer) __real_wnw__job_select_layer, __wrap_wnw__job_select_layer;

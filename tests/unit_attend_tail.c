@@ -71,10 +71,12 @@ static void init(struct fixture *f, const struct row *row, int32_t il)
                                           .n_threads = 2,
                                           .n_ubatch = LENGTH,
                                           .float32 = true};
-    const struct wnw__record_shape shape = {.n_layer = N_LAYER,
-                                            .n_head = dims.n_head,
-                                            .n_head_kv = N_HEAD_KV,
-                                            .d = row->d,
+    static const bool slides[N_LAYER] = {false, true};
+    const struct wnw__record_shape shape = {.model = {.n_layer = N_LAYER,
+                                                      .n_head = dims.n_head,
+                                                      .n_head_kv = N_HEAD_KV,
+                                                      .d = row->d,
+                                                      .left_alone = slides},
                                             .n_ubatch = LENGTH,
                                             .n_threads = 2};
     assert_ok(wnw__attend_shared_new(&f->shared, &dims));

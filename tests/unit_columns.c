@@ -110,12 +110,10 @@ static void fixture_init(struct fixture *f, const struct shape *s, int32_t n_thr
     assert_int_equal(wnw__attend_shared_keep_rows(f->shared, true), WNW_OK);
     f->attend =
         (struct wnw__attend_op){.shared = f->shared, .scale = 1.0f / sqrtf((float)s->d), .batch = &f->batch};
-    const struct wnw__record_shape shape = {.n_layer = 1,
-                                            .n_head = s->n_head,
-                                            .n_head_kv = s->n_head_kv,
-                                            .d = s->d,
-                                            .n_ubatch = s->n_tok,
-                                            .n_threads = n_threads};
+    const struct wnw__record_shape shape = {
+        .model = {.n_layer = 1, .n_head = s->n_head, .n_head_kv = s->n_head_kv, .d = s->d},
+        .n_ubatch = s->n_tok,
+        .n_threads = n_threads};
     assert_int_equal(wnw__columns_new(&f->columns[0], &shape, NULL), WNW_OK);
     assert_int_equal(wnw__columns_new(&f->columns[1], &shape, &f->part), WNW_OK);
     f->n_aux = (size_t)(s->n_head / s->n_head_kv) * (size_t)f->layer.n_rows;

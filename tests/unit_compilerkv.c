@@ -533,7 +533,7 @@ static void pooled_totals(void **state)
 
 static int32_t sum_of(const wnw_plan *plan, const struct fake *f)
 {
-    return (int32_t)fake_check_plan(plan, f) / f->src.n_head_kv;
+    return (int32_t)fake_check_plan(plan, f) / f->src.shape.n_head_kv;
 }
 
 static wnw_plan *plan_of(struct fake *f, const char *recipe, int32_t budget, wnw_report *r)

@@ -236,30 +236,23 @@ enum { WATCHED = 8, WATCHED_LAYERS = 2 };
 
 struct watch {
     struct fake f; /* first: the callbacks get its address */
-    int (*observe)(const struct wnw__plan_source *src, int32_t il, const wnw_needs *needs,
+    int (*observe)(const struct wnw__plan_source *src, int32_t il, const wnw_needs *needs, const bool *heads,
                    wnw_observation *obs);
     bool used[WATCHED_LAYERS][WATCHED];
-    bool next[WATCHED]; /* all where nobody said */
 };
-
-static void watch_heads(const struct wnw__plan_source *src, const bool *used)
-{
-    struct watch *w = (struct watch *)(uintptr_t)src;
-    memcpy(w->next, used, sizeof w->next);
-}
 
 /* Heads that nobody asked for hold what nobody may read. */
 static int watch_observe(const struct wnw__plan_source *src, int32_t il, const wnw_needs *needs,
-                         wnw_observation *obs)
+                         const bool *heads, wnw_observation *obs)
 {
     struct watch *w = (struct watch *)(uintptr_t)src;
-    const int rc = w->observe(src, il, needs, obs);
-    memcpy(w->used[il], w->next, sizeof w->next);
+    const int rc = w->observe(src, il, needs, heads, obs);
+    for (int32_t h = 0; h < WATCHED; h++)
+        w->used[il][h] = !heads || heads[h];
     for (int32_t h = 0; rc == WNW_OK && h < WATCHED; h++) {
         float *row = (float *)(uintptr_t)obs->window_attn + (int64_t)h * obs->n_window * obs->n;
-        for (int64_t i = 0; !w->next[h] && i < (int64_t)obs->n_window * obs->n; i++)
+        for (int64_t i = 0; !w->used[il][h] && i < (int64_t)obs->n_window * obs->n; i++)
             row[i] = NAN;
-        w->next[h] = true;
     }
     return rc;
 }
@@ -268,7 +261,7 @@ static int watch_observe(const struct wnw__plan_source *src, int32_t il, const w
 static void assert_watched(const char *one, const char *two, const char *const want[WATCHED_LAYERS])
 {
     static int32_t rank[] = {3, 5, 0, 1, 2, 4, 6, 7, /**/ 7, 0, 1, 2, 3, 4, 5, 6};
-    struct watch w = {.next = {true, true, true, true, true, true, true, true}};
+    struct watch w = {.observe = NULL};
     const wnw_size sizes[] = {size_budget(60), size_budget(60)};
     wnw_policy *const p[] = {test_policy(one), test_policy(two ? two : one)};
     const int32_t n = two ? 2 : 1;
@@ -278,7 +271,6 @@ static void assert_watched(const char *one, const char *two, const char *const w
     w.observe = w.f.src.observe;
     assert_int_equal(wnw__plan_make(&alone, p[0], sizes, &w.f.src, NULL), WNW_OK);
     w.f.src.observe = watch_observe;
-    w.f.src.want_heads = watch_heads;
     assert_int_equal(wnw__plan_make_many(plan, (const wnw_policy *const *)p, sizes, n, &w.f.src, NULL),
                      WNW_OK);
     for (int32_t il = 0; il < WATCHED_LAYERS; il++)
@@ -520,7 +512,7 @@ static void error_aware_skips_sliding_layers(void **state)
     struct fake f;
     wnw_plan *plan;
     fake_init(&f, 6, 2, 2, 400, false);
-    f.skip = 0x2d; /* layers 1 and 4 take part */
+    fake_leave_alone(&f, 0x2d); /* layers 1 and 4 take part */
     for (int il = 0; il < 6; il++)
         f.profile.layer_share[il] = il == 1 ? 0.03 : il == 4 ? 0.01 : 0.24;
     const wnw_size size = size_budget(64);

@@ -109,26 +109,19 @@ static const float example[2][2][4] = {
 static const int32_t example_pos[] = {0, 1, 2, 3, 0, 1, 2, 3};
 static const int32_t example_n[] = {4, 4};
 
-static int32_t example_n_entry(const struct wnw__plan_source *src, int32_t il, int32_t ih)
+static struct wnw__plan_layer example_layer(const struct wnw__plan_source *src, int32_t il)
 {
+    static const int64_t off[] = {0, 4};
     (void)src;
     (void)il;
-    (void)ih;
-    return 4;
-}
-
-static const int32_t *example_positions(const struct wnw__plan_source *src, int32_t il, int32_t ih)
-{
-    (void)src;
-    (void)il;
-    (void)ih;
-    return example_pos;
+    return (struct wnw__plan_layer){.n_entry = example_n, .pos = example_pos, .off = off};
 }
 
 static int example_observe(const struct wnw__plan_source *src, int32_t il, const wnw_needs *needs,
-                           wnw_observation *obs)
+                           const bool *heads, wnw_observation *obs)
 {
     (void)src;
+    (void)heads;
     assert_int_equal(needs->flags, WNW_NEED_SECOND_PASS);
     *obs = (wnw_observation){.il = il,
                              .n_layer = 2,
@@ -147,14 +140,10 @@ static int example_observe(const struct wnw__plan_source *src, int32_t il, const
 
 static void assert_plan(const char *recipe, double ratio, const char *const want[4])
 {
-    const struct wnw__plan_source src = {.n_layer = 2,
-                                         .n_head = 2,
-                                         .n_head_kv = 2,
-                                         .n_embd_head = 1,
+    const struct wnw__plan_source src = {.shape = {.n_layer = 2, .n_head = 2, .n_head_kv = 2, .d = 1},
                                          .n_past = 4,
                                          .entry_bytes = {.each = 8},
-                                         .n_entry = example_n_entry,
-                                         .positions = example_positions,
+                                         .layer = example_layer,
                                          .observe = example_observe};
     const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = ratio};
     wnw_policy *p = test_policy(recipe);
@@ -430,7 +419,7 @@ static void whole_plans(void **state)
         for (int ragged = 0; ragged < 2; ragged++) {
             struct fake f;
             fake_init(&f, 4, 3, 2, 61, ragged);
-            f.skip = 2;
+            fake_leave_alone(&f, 2);
             const wnw_size size = size_budget(20);
             wnw_plan *plan = NULL;
             wnw_report report = {WNW_INIT(wnw_report)};

@@ -16,14 +16,8 @@ struct source {
     const float *score;
     const int32_t *pos;
     int32_t n_entry[N_HEAD];
+    int64_t off[N_HEAD];
 };
-
-static int32_t n_entry(const struct wnw__plan_source *src, int32_t il, int32_t ih)
-{
-    (void)il;
-    (void)ih;
-    return ((const struct source *)src)->n;
-}
 
 static const int32_t *positions(const struct wnw__plan_source *src, int32_t il, int32_t ih)
 {
@@ -31,9 +25,16 @@ static const int32_t *positions(const struct wnw__plan_source *src, int32_t il, 
     return s->pos + (il * N_HEAD + ih) * s->n;
 }
 
-static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_needs *needs,
+static struct wnw__plan_layer layer(const struct wnw__plan_source *src, int32_t il)
+{
+    const struct source *s = (const struct source *)src;
+    return (struct wnw__plan_layer){.n_entry = s->n_entry, .pos = positions(src, il, 0), .off = s->off};
+}
+
+static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_needs *needs, const bool *heads,
                    wnw_observation *obs)
 {
+    (void)heads;
     const struct source *s = (const struct source *)src;
     const float *score = s->score + il * N_HEAD * s->n;
     assert_int_equal(needs->flags, WNW_NEED_SECOND_PASS);
@@ -53,19 +54,17 @@ static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_nee
 
 static struct source source_of(const float *score, const int32_t *pos, int32_t n, int32_t n_prefix)
 {
-    return (struct source){.src = {.n_layer = N_LAYER,
-                                   .n_head = N_HEAD,
-                                   .n_head_kv = N_HEAD,
+    return (struct source){.src = {.shape = {.n_layer = N_LAYER, .n_head = N_HEAD, .n_head_kv = N_HEAD},
                                    .n_past = 12,
                                    .n_prefix = n_prefix,
                                    .entry_bytes = {.each = 4},
-                                   .n_entry = n_entry,
-                                   .positions = positions,
+                                   .layer = layer,
                                    .observe = observe},
                            .n = n,
                            .score = score,
                            .pos = pos,
-                           .n_entry = {n, n}};
+                           .n_entry = {n, n},
+                           .off = {0, n}};
 }
 
 /* As the pass leaves them behind a header of 6: nothing there, scores in the context. */
@@ -233,7 +232,7 @@ static void every_budget(void **state)
             for (int32_t il = 0; il < 4; il++)
                 for (int32_t ih = 0; ih < 3; ih++)
                     for (int32_t k = 0; k < f.n_entry[il][ih]; k++) {
-                        const int32_t p = f.src.positions(&f.src, il, ih)[k];
+                        const int32_t p = f.pos[(il * 3 + ih) * f.n + k];
                         if (p < 12 && !fake_holds(plan, il, ih, p))
                             fail_msg("%s%s: position %d of the header is gone", recipes[i],
                                      ragged ? ", ragged" : "", (int)p);

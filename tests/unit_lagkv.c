@@ -24,7 +24,8 @@ struct toy {
     int32_t n_final[MAX_LAYER];
     int32_t len[MAX_LAYER][MAX_HEAD];
     int32_t *pos[MAX_LAYER][MAX_HEAD]; /* [MAX_N] */
-    int32_t *flat;                     /* [n_head_kv][n] of the layer observed */
+    int32_t *flat;                     /* [n_head_kv][n] of the layer at hand */
+    int64_t off[MAX_HEAD];             /* of each head in it */
     float *rows;
     int32_t il, first_read; /* layer observed; lowest entry whose rows were asked for */
     int32_t peak;
@@ -35,19 +36,23 @@ static struct toy *toy_of(const struct wnw__plan_source *src)
     return (struct toy *)(uintptr_t)src;
 }
 
-static int32_t toy_n_entry(const struct wnw__plan_source *src, int32_t il, int32_t ih)
+/* Lists the entries of all heads, one head after the other. */
+static void flatten(struct toy *t, int32_t il)
 {
-    return toy_of(src)->len[il][ih];
+    int64_t at = 0;
+    for (int32_t ih = 0; ih < t->src.shape.n_head_kv; ih++) {
+        t->off[ih] = at;
+        memcpy(t->flat + at, t->pos[il][ih], (size_t)t->len[il][ih] * sizeof *t->flat);
+        at += t->len[il][ih];
+    }
 }
 
-static const int32_t *toy_positions(const struct wnw__plan_source *src, int32_t il, int32_t ih)
+static struct wnw__plan_layer toy_layer(const struct wnw__plan_source *src, int32_t il)
 {
-    return toy_of(src)->pos[il][ih];
-}
-
-static int32_t toy_n_final(const struct wnw__plan_source *src, int32_t il)
-{
-    return toy_of(src)->n_final[il];
+    struct toy *t = toy_of(src);
+    flatten(t, il);
+    return (struct wnw__plan_layer){
+        .n_entry = t->len[il], .pos = t->flat, .off = t->off, .n_final = t->n_final[il]};
 }
 
 static const float *gather(const wnw_observation *obs, int32_t ih, int32_t first, int32_t count, bool keys)
@@ -84,19 +89,19 @@ static const float *all_values(const wnw_observation *obs, int32_t ih)
 }
 
 static int toy_observe(const struct wnw__plan_source *src, int32_t il, const wnw_needs *needs,
-                       wnw_observation *obs)
+                       const bool *heads, wnw_observation *obs)
 {
     struct toy *t = toy_of(src);
+    (void)heads;
     const int32_t n = t->len[il][0];
     t->il = il;
-    for (int32_t ih = 0; ih < src->n_head_kv; ih++) {
+    for (int32_t ih = 0; ih < src->shape.n_head_kv; ih++)
         assert_int_equal(t->len[il][ih], n); /* LagKV's heads have one length */
-        memcpy(t->flat + (size_t)ih * (size_t)n, t->pos[il][ih], (size_t)n * sizeof *t->flat);
-    }
+    flatten(t, il);
     *obs = (wnw_observation){.il = il,
-                             .n_layer = src->n_layer,
-                             .n_head = src->n_head,
-                             .n_head_kv = src->n_head_kv,
+                             .n_layer = src->shape.n_layer,
+                             .n_head = src->shape.n_head,
+                             .n_head_kv = src->shape.n_head_kv,
                              .n_embd_head = t->d,
                              .n = n,
                              .n_past = src->n_past,
@@ -117,17 +122,13 @@ static int toy_observe(const struct wnw__plan_source *src, int32_t il, const wnw
 static void toy_init(struct toy *t, int32_t n_layer, int32_t n_head_kv, int32_t d)
 {
     uint32_t seed = 5;
-    *t = (struct toy){.src = {.n_layer = n_layer,
-                              .n_head = n_head_kv,
-                              .n_head_kv = n_head_kv,
-                              .n_embd_head = d,
-                              .entry_bytes = {.each = 16},
-                              .n_entry = toy_n_entry,
-                              .positions = toy_positions,
-                              .n_final = toy_n_final,
-                              .observe = toy_observe},
-                      .d = d,
-                      .first_read = INT32_MAX};
+    *t = (struct toy){
+        .src = {.shape = {.n_layer = n_layer, .n_head = n_head_kv, .n_head_kv = n_head_kv, .d = d},
+                .entry_bytes = {.each = 16},
+                .layer = toy_layer,
+                .observe = toy_observe},
+        .d = d,
+        .first_read = INT32_MAX};
     const size_t n = (size_t)n_head_kv * MAX_N * (size_t)d;
     t->k = malloc(n * sizeof *t->k);
     t->v = malloc(n * sizeof *t->v);
@@ -156,15 +157,15 @@ static void toy_free(struct toy *t)
     free(t->v);
     free(t->rows);
     free(t->flat);
-    for (int32_t il = 0; il < t->src.n_layer; il++)
-        for (int32_t ih = 0; ih < t->src.n_head_kv; ih++)
+    for (int32_t il = 0; il < t->src.shape.n_layer; il++)
+        for (int32_t ih = 0; ih < t->src.shape.n_head_kv; ih++)
             free(t->pos[il][ih]);
 }
 
 static void toy_append(struct toy *t, int32_t n)
 {
-    for (int32_t il = 0; il < t->src.n_layer; il++)
-        for (int32_t ih = 0; ih < t->src.n_head_kv; ih++) {
+    for (int32_t il = 0; il < t->src.shape.n_layer; il++)
+        for (int32_t ih = 0; ih < t->src.shape.n_head_kv; ih++) {
             for (int32_t i = 0; i < n; i++)
                 t->pos[il][ih][t->len[il][ih]++] = t->n_past + i;
             t->peak = t->len[il][ih] > t->peak ? t->len[il][ih] : t->peak;
@@ -176,8 +177,8 @@ static void toy_append(struct toy *t, int32_t n)
 /* Keeps what the plan says, and frees it. */
 static void toy_take(struct toy *t, wnw_plan *plan)
 {
-    for (int32_t il = 0; il < t->src.n_layer; il++) {
-        for (int32_t ih = 0; ih < t->src.n_head_kv; ih++) {
+    for (int32_t il = 0; il < t->src.shape.n_layer; il++) {
+        for (int32_t ih = 0; ih < t->src.shape.n_head_kv; ih++) {
             const int32_t *kept;
             t->len[il][ih] = wnw_plan_head(plan, il, ih, &kept);
             memcpy(t->pos[il][ih], kept, (size_t)t->len[il][ih] * sizeof *kept);
@@ -220,7 +221,7 @@ static void golden_scores(const char *options, const float *k, const float *v, f
     memcpy(t.k, k, 27 * sizeof *k);
     memcpy(t.v, v, 27 * sizeof *v);
     toy_append(&t, 9);
-    toy_observe(&t.src, 0, &needs, &obs);
+    toy_observe(&t.src, 0, &needs, NULL, &obs);
     assert_cmp((scorer->scratch ? scorer->scratch(opts, &obs) : 0), <=, 16);
     assert_int_equal(scorer->score(opts, &obs, score, scratch), WNW_OK);
     memcpy(out, score + 1, 4 * sizeof *out);

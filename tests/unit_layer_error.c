@@ -223,13 +223,11 @@ static void outputs_of_the_newest_token(void **state)
 {
     (void)state;
     enum { N_LAYER = 2, N_HEAD = 3, D = 4, ROW = N_HEAD * D };
-    const struct wnw__record_shape shape = {.n_layer = N_LAYER,
-                                            .n_head = N_HEAD,
-                                            .n_head_kv = 1,
-                                            .d = D,
-                                            .n_ctx = 9,
-                                            .n_ubatch = 9,
-                                            .n_threads = 2};
+    const struct wnw__record_shape shape = {
+        .model = {.n_layer = N_LAYER, .n_head = N_HEAD, .n_head_kv = 1, .d = D},
+        .n_ctx = 9,
+        .n_ubatch = 9,
+        .n_threads = 2};
     struct wnw__recorders r = {0}, copy = {0};
     const struct wnw__record_arg arg = {0};
     const float *out;

@@ -81,7 +81,8 @@ static void fixture_free(struct fixture *f)
 static void *open_recorder(int32_t n_threads)
 {
     const struct wnw__record_shape shape = {
-        .n_layer = N_LAYER, .n_head = N_HEAD, .n_head_kv = N_HEAD_KV, .d = D, .n_threads = n_threads};
+        .model = {.n_layer = N_LAYER, .n_head = N_HEAD, .n_head_kv = N_HEAD_KV, .d = D},
+        .n_threads = n_threads};
     void *rec;
     assert_ok(wnw__newest_recorder.open(&rec, &shape, &(struct wnw__record_arg){0}));
     return rec;
@@ -189,7 +190,7 @@ static void what_is_not_the_newest_is_gone(void **state)
     struct wnw__record_pass prompt = token;
     prompt.generated = false;
     const struct wnw__record_shape shape = {
-        .n_layer = N_LAYER, .n_head = N_HEAD, .n_head_kv = N_HEAD_KV, .d = D, .n_threads = 1};
+        .model = {.n_layer = N_LAYER, .n_head = N_HEAD, .n_head_kv = N_HEAD_KV, .d = D}, .n_threads = 1};
     void *rec = open_recorder(1), *copy;
     run(&f, rec, &token, 1);
     assert_ok(wnw__newest_recorder.copy(&copy, rec, &shape));

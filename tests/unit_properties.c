@@ -17,7 +17,7 @@
 struct shape {
     int32_t n_layer, n_head_kv, group, n_past;
     bool ragged; /* as in a second turn: heads hold different subsets */
-    uint64_t skip;
+    uint32_t skip;
 };
 
 /* Empty and tiny prompts, shorter than any window; one KV head; odd groups; sliding-window layers; longer
@@ -43,7 +43,7 @@ static void shape_init(struct fake *f, int i)
 {
     const struct shape *s = &shapes[i];
     fake_init(f, s->n_layer, s->n_head_kv, s->group, s->n_past, s->ragged);
-    f->skip = s->skip;
+    fake_leave_alone(f, s->skip);
 }
 
 /* ---- What a policy promises ---- */
@@ -153,9 +153,9 @@ static void check_protected(const struct trial *t, const wnw_plan *plan, const w
         return;                                             /* depends on what the ratio becomes */
     if (strstr(wnw_policy_string(t->policy), ",rest=drop")) /* whole chunks, protected or not */
         return;
-    for (int32_t il = 0; il < t->f->src.n_layer; il++)
-        for (int32_t ih = 0; ih < t->f->src.n_head_kv; ih++) {
-            const int32_t *have = t->f->src.positions(&t->f->src, il, ih);
+    for (int32_t il = 0; il < t->f->src.shape.n_layer; il++)
+        for (int32_t ih = 0; ih < t->f->src.shape.n_head_kv; ih++) {
+            const int32_t *have = t->f->pos + ((int64_t)il * t->f->src.shape.n_head_kv + ih) * t->f->n;
             const int32_t n = t->f->n_entry[il][ih];
             wnw_protected p = {0};
             if (part->keep)
@@ -382,7 +382,7 @@ static bool run_together(struct fake *f, int shape, wnw_policy **p, wnw_plan **a
     if (m > 0 && wnw__plan_make_many(many, chosen, size, m, &f->src, NULL) != WNW_OK)
         fail_msg("%s", wnw_last_error());
     /* One look at a layer when it is scored, at most one before and one after. */
-    assert_cmp(f->n_observed, <=, 3 * f->src.n_layer);
+    assert_cmp(f->n_observed, <=, 3 * f->src.shape.n_layer);
     for (int32_t k = 0; k < m; k++) {
         const int32_t i = which[k];
         const struct trial t = {.policy = p[i], .f = f, .size = sizes[i], .shape = shape};

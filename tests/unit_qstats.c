@@ -11,10 +11,10 @@
 static struct wnw__qstats *stats_of(struct wnw__qstats_params p)
 {
     struct wnw__qstats *st;
-    p.n_layer = p.n_layer ? p.n_layer : 1;
+    p.model.n_layer = p.model.n_layer ? p.model.n_layer : 1;
     p.n_threads = p.n_threads ? p.n_threads : 1;
     p.scale = p.scale != 0.0f ? p.scale : 1.0f;
-    assert_ok(wnw__qstats_new(&st, &p, NULL));
+    assert_ok(wnw__qstats_new(&st, &p));
     return st;
 }
 
@@ -23,8 +23,8 @@ static void add(struct wnw__qstats *st, const float *q, int32_t first, int32_t n
 {
     const struct wnw__qstats_params *p = wnw__qstats_params(st);
     const struct wnw__qstats_batch b = {.q = q,
-                                        .token_stride = (size_t)(p->n_head * p->d),
-                                        .head_stride = (size_t)p->d,
+                                        .token_stride = (size_t)(p->model.n_head * p->model.d),
+                                        .head_stride = (size_t)p->model.d,
                                         .first = first,
                                         .n = n};
     for (int ith = nth - 1; ith >= 0; ith--)
@@ -37,7 +37,7 @@ static void by_hand(void **state)
     /* (1, 0), (3, 4), (2, -1): mean (2, 1), products about it (1, 1), (1, 9), (0, 4) on the diagonal and
      * 1, 3, 0 beside it; divided by 3 */
     const float q[] = {1, 0, 3, 4, 2, -1};
-    struct wnw__qstats *st = stats_of((struct wnw__qstats_params){.n_head = 1, .d = 2});
+    struct wnw__qstats *st = stats_of((struct wnw__qstats_params){.model = {.n_head = 1, .d = 2}});
     float mean[2], cov[4];
     assert_int_equal(wnw__qstats_get(st, 0, mean, cov), 0);
     assert_float_equal(cov[0], 0.0f, 0.0f);
@@ -64,7 +64,7 @@ static void skipped_and_scaled(void **state)
     (void)state;
     const float q[] = {100, 1, 3};
     struct wnw__qstats *st =
-        stats_of((struct wnw__qstats_params){.n_head = 1, .d = 1, .skip = 6, .scale = 0.5f});
+        stats_of((struct wnw__qstats_params){.model = {.n_head = 1, .d = 1}, .skip = 6, .scale = 0.5f});
     float mean[1], cov[1];
     add(st, q, 5, 3, 1); /* position 5 is left out */
     assert_int_equal(wnw__qstats_end(st, 0), 8);
@@ -123,7 +123,7 @@ static void large_mean_small_spread(void **state)
     static const int32_t sizes[] = {N, 512, 64, 63, 7, 1};
     float *q = random_queries();
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        struct wnw__qstats *st = stats_of((struct wnw__qstats_params){.n_head = HEADS, .d = D});
+        struct wnw__qstats *st = stats_of((struct wnw__qstats_params){.model = {.n_head = HEADS, .d = D}});
         for (int32_t at = 0; at < N; at += sizes[i])
             add(st, q + at * HEADS * D, at, N - at < sizes[i] ? N - at : sizes[i], 1);
         /* variances are up to 4; queries themselves are rounded to 4e-6 */
@@ -148,8 +148,9 @@ static void threads_and_copies_do_not_matter(void **state)
 {
     (void)state;
     float *q = random_queries();
-    struct wnw__qstats *one = stats_of((struct wnw__qstats_params){.n_head = HEADS, .d = D});
-    struct wnw__qstats *many = stats_of((struct wnw__qstats_params){.n_head = HEADS, .d = D, .n_threads = 8});
+    struct wnw__qstats *one = stats_of((struct wnw__qstats_params){.model = {.n_head = HEADS, .d = D}});
+    struct wnw__qstats *many =
+        stats_of((struct wnw__qstats_params){.model = {.n_head = HEADS, .d = D}, .n_threads = 8});
     struct wnw__qstats *copy;
     add(one, q, 0, 300, 1);
     add(many, q, 0, 300, 8);
@@ -174,7 +175,9 @@ static void recorder_takes_queries(void **state)
     const struct wnw__recorder_type *type = &wnw__qstats_recorder;
     const bool sliding[2] = {true, false};
     const struct wnw__record_shape shape = {
-        .n_layer = 2, .n_head = HEADS, .d = D, .n_threads = 2, .q_scale = 1.0f, .sliding = sliding};
+        .model = {.n_layer = 2, .n_head = HEADS, .d = D, .left_alone = sliding},
+        .n_threads = 2,
+        .q_scale = 1.0f};
     const struct wnw__record_pass pass = {.to = 2, .n_past = 3, .n = N};
     struct wnw__record_rows rows = {.pass = &pass,
                                     .point = WNW_POINT_QUERIES,
@@ -182,7 +185,8 @@ static void recorder_takes_queries(void **state)
                                     .token_stride = HEADS * (D + 2) + 1,
                                     .head_stride = D + 2};
     float *x = random_queries(), *apart = calloc(N * rows.token_stride, sizeof *apart);
-    struct wnw__qstats *want = stats_of((struct wnw__qstats_params){.n_head = HEADS, .d = D, .skip = 7});
+    struct wnw__qstats *want =
+        stats_of((struct wnw__qstats_params){.model = {.n_head = HEADS, .d = D}, .skip = 7});
     void *st;
     assert_non_null(apart);
     for (size_t t = 0; t < N; t++)

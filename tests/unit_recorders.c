@@ -8,14 +8,12 @@
 
 enum { N_LAYER = 2, N_HEAD = 3, D = 4, ROW = N_HEAD * D, MOST = 64 };
 
-static const struct wnw__record_shape shape = {.n_layer = N_LAYER,
-                                               .n_head = N_HEAD,
-                                               .n_head_kv = 1,
-                                               .d = D,
-                                               .n_ctx = MOST,
-                                               .n_ubatch = MOST,
-                                               .n_threads = 2,
-                                               .q_scale = 1};
+static const struct wnw__record_shape shape = {
+    .model = {.n_layer = N_LAYER, .n_head = N_HEAD, .n_head_kv = 1, .d = D},
+    .n_ctx = MOST,
+    .n_ubatch = MOST,
+    .n_threads = 2,
+    .q_scale = 1};
 
 /* The query at a position of a layer: numbers that occur nowhere else. */
 static void query_at(int32_t il, int32_t pos, float q[ROW])

@@ -65,9 +65,9 @@ static void check_against_scores(struct fake *f, const char *recipe, const char 
     wnw_policy_free(policy);
     if (fake_plan(&plan, f, recipe, &none, NULL) != WNW_OK)
         fail_msg("%s: %s", recipe, wnw_last_error());
-    for (int32_t il = 0; il < f->src.n_layer; il++) {
+    for (int32_t il = 0; il < f->src.shape.n_layer; il++) {
         wnw_observation obs;
-        assert_int_equal(f->src.observe(&f->src, il, &needs, &obs), WNW_OK);
+        assert_int_equal(f->src.observe(&f->src, il, &needs, NULL, &obs), WNW_OK);
         run_scorer(scorer, &obs, score);
         for (int32_t ih = 0; ih < obs.n_head_kv; ih++)
             for (int32_t i = 0, n = obs.n_entry[ih]; i < n; i++) {

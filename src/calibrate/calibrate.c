@@ -5,6 +5,7 @@
 #include "base/opt.h"
 #include "base/sized.h"
 #include "calibrate/journal.h"
+#include "model/model.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -191,7 +192,8 @@ int wnw_calibrate(wnw_calibration **out, const wnw_model *m, const char *kind,
     wnw_calibration *c = calloc(1, sizeof *c);
     if (!c)
         return wnw__fail(WNW_E_NOMEM, "no memory for a calibration");
-    *c = (wnw_calibration){.m = m, .type = type, .params = own, .info = wnw_model_info_default()};
+    *c = (wnw_calibration){
+        .m = m, .shape = wnw__model_shape(m), .type = type, .params = own, .info = wnw_model_info_default()};
     c->params.n_threads = own.n_threads ? own.n_threads : wnw_usable_cores();
     c->settings = json_object();
     int rc = c->settings ? wnw_model_get_info(m, &c->info) : wnw__fail(WNW_E_NOMEM, "no memory for settings");

@@ -16,6 +16,7 @@
 #define WNW_CALIBRATE_H
 
 #include "base/err.h"
+#include "base/shape.h"
 #include "winnow_calibrate.h"
 #include "winnow_method.h"
 
@@ -41,6 +42,7 @@ struct wnw__calibrate_text {
 struct wnw_calibration {
     const struct wnw_model *m;
     const struct wnw__calibrate_type *type;
+    struct wnw__shape shape; /* of m */
     wnw_model_info info;
     wnw_calibrate_params params; /* n_threads resolved */
     json_t *settings;            /* owned: what the profile will say */

@@ -198,7 +198,7 @@ static int find_layers(struct wnw__compiling *w)
     if (!w->il)
         return wnw__fail(WNW_E_NOMEM, "no memory for a calibration");
     for (int32_t il = 0; il < w->c->info.n_layer; il++)
-        if (!wnw_model_layer_is_swa(w->c->m, il))
+        if (wnw__layer_takes_part(&w->c->shape, il))
             w->il[w->n_part++] = il;
     if (w->n_part == 0)
         return wnw__fail(WNW_E_UNSUPPORTED,

@@ -6,8 +6,8 @@
 #include "calibrate/sample.h"
 #include "observe/newest.h"
 #include "observe/recorders.h"
+#include "plan/compress.h"
 #include "session/declare.h"
-#include "session/observer.h"
 #include "session/session.h"
 
 #include <math.h>
@@ -22,7 +22,6 @@ struct sample {
     const struct wnw__curve_piece *p;
     char *text;
     wnw_session *s;
-    struct wnw__observer *ob;
     int32_t n;
     int32_t *order;  /* [n_row][n] entries that may go, best score first */
     int32_t *n_free; /* [n_row] their number; 0 in layers that policies leave alone */
@@ -70,8 +69,7 @@ static int score_entries(struct sample *s)
 {
     const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
     wnw_plan *plan;
-    WNW_TRY(wnw__observer_new(&s->ob, s->s));
-    s->src = *wnw__observer_source(s->ob);
+    WNW_TRY(wnw__session_source(&s->src, s->s));
     s->src.scored = take_scores;
     WNW_TRY(wnw__plan_make(&plan, s->p->policy, &size, &s->src, NULL));
     wnw_plan_free(plan);
@@ -88,9 +86,9 @@ static int read_norms(struct sample *s)
         wnw_observation obs;
         float *to = s->norm + (size_t)il * n;
         double sum = 0;
-        if (wnw_model_layer_is_swa(s->p->c->m, il))
+        if (!wnw__layer_takes_part(&s->src.shape, il))
             continue;
-        WNW_TRY(s->src.observe(&s->src, il, &needs, &obs));
+        WNW_TRY(s->src.observe(&s->src, il, &needs, NULL, &obs));
         const float *norm = obs.head_proj_norm(&obs, WNW_PROJ_L2);
         if (!norm)
             return WNW_E_NOMEM;
@@ -120,7 +118,7 @@ static int allocate(struct sample *s)
 
 static void free_sample(struct sample *s)
 {
-    wnw__observer_free(s->ob);
+    wnw__source_close(&s->src);
     wnw_session_free(s->s);
     free(s->order);
     free(s->n_free);

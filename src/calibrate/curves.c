@@ -151,7 +151,7 @@ static void divide(struct sums *s, const struct job *j)
 {
     for (int32_t i = 0; i < N_RATIO * j->n_row && s->n > 0; i++)
         s->keep[i] =
-            wnw_model_layer_is_swa(j->c->m, i % j->n_row / j->c->info.n_head_kv) ? 1 : s->keep[i] / s->n;
+            wnw__layer_takes_part(&j->c->shape, i % j->n_row / j->c->info.n_head_kv) ? s->keep[i] / s->n : 1;
     for (int32_t i = 0; i < j->n_row * N_LOST && s->n > 0; i++)
         s->lost[i] /= s->n;
 }

@@ -106,7 +106,7 @@ static int error_of_step(const struct job *j, double *error)
     bool finite = true;
     for (int32_t il = 0; il < n_layer; il++) {
         error[il] = 0;
-        if (!wnw_model_layer_is_swa(j->c->m, il))
+        if (wnw__layer_takes_part(&j->c->shape, il))
             WNW_TRY(error_of_layer(j, il, &error[il]));
         finite = finite && isfinite(error[il]);
     }

@@ -18,7 +18,7 @@ static void look_at_all(const wnw_calibration *c, const wnw_session *s, struct w
         int32_t n;
         const float *rows = wnw__newest_rows(rec, il, &n);
         /* Entries of a sliding window are no longer numbered by their positions. */
-        for (int32_t h = 0; rows && !wnw_model_layer_is_swa(c->m, il) && h < c->info.n_head; h++)
+        for (int32_t h = 0; rows && wnw__layer_takes_part(&c->shape, il) && h < c->info.n_head; h++)
             play->look(play->user, il, h, rows + (size_t)h * (size_t)n, n, token);
     }
 }

@@ -17,7 +17,8 @@
 #include "calibrate/json.h"
 #include "calibrate/sample.h"
 #include "calibrate/share_count.h"
-#include "session/observer.h"
+#include "plan/compress.h"
+#include "session/session.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -129,7 +130,6 @@ static int score_piece(struct piece *p, wnw_session *s, const wnw_prompt *prompt
 {
     const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
     const int32_t n_past = wnw_session_n_past(s);
-    struct wnw__observer *ob;
     wnw_plan *plan;
     p->n_first = prompt->n_prefix > 0 ? prompt->n_prefix : SINKS;
     p->n = n_past - p->n_first;
@@ -138,13 +138,12 @@ static int score_piece(struct piece *p, wnw_session *s, const wnw_prompt *prompt
     p->score = calloc((size_t)p->j->n_row * (size_t)p->n, sizeof *p->score);
     if (!p->score)
         return wnw__fail(WNW_E_NOMEM, "no memory for the scores of %d entries", (int)p->n);
-    WNW_TRY(wnw__observer_new(&ob, s));
-    p->src = *wnw__observer_source(ob);
+    WNW_TRY(wnw__session_source(&p->src, s));
     p->src.scored = take_scores;
     const int rc = wnw__plan_make(&plan, p->j->policy, &half, &p->src, NULL);
     if (rc == WNW_OK)
         wnw_plan_free(plan);
-    wnw__observer_free(ob);
+    wnw__source_close(&p->src);
     return rc;
 }
 
@@ -427,7 +426,7 @@ static int list_layers(struct job *j)
     if (!j->il)
         return wnw__fail(WNW_E_NOMEM, "no memory for %d layers", (int)info->n_layer);
     for (int32_t il = 0; il < info->n_layer; il++)
-        if (!wnw_model_layer_is_swa(j->c->m, il))
+        if (wnw__layer_takes_part(&j->c->shape, il))
             j->il[j->n_layer++] = il;
     j->n_row = j->n_layer * info->n_head_kv;
     if (j->n_layer > 0)

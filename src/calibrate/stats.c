@@ -16,7 +16,6 @@
 #include "calibrate/json.h"
 #include "calibrate/moments.h"
 
-#include "session/observer.h"
 #include "session/session.h"
 
 #include <math.h>
@@ -93,19 +92,18 @@ static int take_layers(struct work *w, wnw_session *s)
 {
     const wnw_needs needs = {WNW_INIT(wnw_needs), .flags = WNW_NEED_QUERY_STATS | WNW_NEED_QUERIES,
                              .skip = SKIP};
-    struct wnw__observer *ob;
-    WNW_TRY(wnw__observer_new(&ob, s));
-    const struct wnw__plan_source *src = wnw__observer_source(ob);
+    struct wnw__plan_source src;
+    WNW_TRY(wnw__session_source(&src, s));
     int rc = WNW_OK;
-    for (int32_t il = 0; rc == WNW_OK && il < src->n_layer; il++) {
+    for (int32_t il = 0; rc == WNW_OK && il < src.shape.n_layer; il++) {
         wnw_observation obs;
-        if (src->is_skipped(src, il))
+        if (!wnw__layer_takes_part(&src.shape, il))
             continue;
-        rc = src->observe(src, il, &needs, &obs);
+        rc = src.observe(&src, il, &needs, NULL, &obs);
         if (rc == WNW_OK)
             take_layer(w, il, &obs);
     }
-    wnw__observer_free(ob);
+    wnw__source_close(&src);
     return rc;
 }
 
@@ -271,7 +269,7 @@ static int make_filters(const struct work *w, const struct wnw__moments *turned,
     double *direction = room + 2 * (size_t)d * (size_t)d;
     f->least = 1;
     for (int32_t row = 0; row < turned->n_row; row++) {
-        if (wnw_model_layer_is_swa(w->c->m, row / w->c->info.n_head))
+        if (!wnw__layer_takes_part(&w->c->shape, row / w->c->info.n_head))
             continue;
         const double share = wnw__moments_direction(turned, row, direction, room);
         float *to = f->filter + (int64_t)(row / group) * d;

@@ -4,7 +4,6 @@
 #include "observe/nll.h"
 #include "policy/compiler_table.h"
 #include "session/apply.h"
-#include "session/observer.h"
 #include "session/session.h"
 
 #include <stdlib.h>
@@ -26,14 +25,15 @@ static int declare(wnw_session *s, int32_t window)
 
 static int allocate(struct wnw__trial_prompt *p, const struct wnw__plan_source *src)
 {
-    const size_t n = (size_t)src->n_past, n_layer = (size_t)src->n_layer, n_kv = (size_t)src->n_head_kv;
-    p->n_layer = src->n_layer;
-    p->n_head_kv = src->n_head_kv;
+    const size_t n = (size_t)src->n_past, n_layer = (size_t)src->shape.n_layer,
+                 n_kv = (size_t)src->shape.n_head_kv;
+    p->n_layer = src->shape.n_layer;
+    p->n_head_kv = src->shape.n_head_kv;
     p->il = calloc(n_layer, sizeof *p->il);
     p->alpha = calloc(n, sizeof *p->alpha);
     p->score = calloc(n, sizeof *p->score);
-    for (int32_t il = 0; p->il && il < src->n_layer; il++)
-        if (!src->is_skipped(src, il))
+    for (int32_t il = 0; p->il && il < src->shape.n_layer; il++)
+        if (wnw__layer_takes_part(&src->shape, il))
             p->il[p->n_part++] = il;
     if (p->il && p->n_part == 0)
         return wnw__fail(WNW_E_UNSUPPORTED, "every layer of this model has a sliding window: there is "
@@ -45,20 +45,20 @@ static int allocate(struct wnw__trial_prompt *p, const struct wnw__plan_source *
 }
 
 /* Notes alpha, rho and the risk of the prompt that the source shows; mass[n_past] is scratch and 0. */
-static int look(struct wnw__trial_prompt *p, const struct wnw__plan_source *src, double *mass)
+static int note_layers(struct wnw__trial_prompt *p, const struct wnw__plan_source *src, double *mass)
 {
     const wnw_needs needs = {.flags = WNW_NEED_WINDOW_ATTN | WNW_NEED_VALUES, .window = p->window};
     double total = 0;
     for (int32_t i = 0; i < p->n_part; i++) {
         wnw_observation obs = {0};
-        WNW_TRY(src->observe(src, p->il[i], &needs, &obs));
+        WNW_TRY(src->observe(src, p->il[i], &needs, NULL, &obs));
         const int32_t n_row = p->window < obs.n_window ? p->window : obs.n_window;
         wnw__window_mass(&obs, n_row, mass);
-        total += (double)src->n_head * n_row;
-        for (int32_t ih = 0; ih < src->n_head_kv; ih++)
-            wnw__relative_norms(&obs, ih, p->rho + ((int64_t)i * src->n_head_kv + ih) * src->n_past);
+        total += (double)src->shape.n_head * n_row;
+        for (int32_t ih = 0; ih < src->shape.n_head_kv; ih++)
+            wnw__relative_norms(&obs, ih, p->rho + ((int64_t)i * src->shape.n_head_kv + ih) * src->n_past);
     }
-    const double scale = 1.0 / ((double)p->n_part * src->n_head);
+    const double scale = 1.0 / ((double)p->n_part * src->shape.n_head);
     for (int32_t t = 0; t < src->n_past; t++)
         p->alpha[t] = (float)(mass[t] * scale);
     p->entropy = wnw__entropy(mass, src->n_past, total);
@@ -67,15 +67,14 @@ static int look(struct wnw__trial_prompt *p, const struct wnw__plan_source *src,
 
 static int note(struct wnw__trial_prompt *p)
 {
-    struct wnw__observer *ob;
-    WNW_TRY(wnw__observer_new(&ob, p->full));
-    const struct wnw__plan_source *src = wnw__observer_source(ob);
-    double *mass = calloc((size_t)src->n_past, sizeof *mass);
-    int rc = mass ? allocate(p, src) : wnw__fail(WNW_E_NOMEM, "no memory for a prompt");
+    struct wnw__plan_source src;
+    WNW_TRY(wnw__session_source(&src, p->full));
+    double *mass = calloc((size_t)src.n_past, sizeof *mass);
+    int rc = mass ? allocate(p, &src) : wnw__fail(WNW_E_NOMEM, "no memory for a prompt");
     if (rc == WNW_OK)
-        rc = look(p, src, mass);
+        rc = note_layers(p, &src, mass);
     free(mass);
-    wnw__observer_free(ob);
+    wnw__source_close(&src);
     return rc;
 }
 

@@ -17,6 +17,7 @@
 
 #include "attend/attend.h"
 #include "base/parallel.h"
+#include "base/shape.h"
 #include "winnow_method.h"
 
 /* The places in a layer at which recorders are called. */
@@ -29,11 +30,10 @@ enum wnw__point {
 
 /* Sizes of the model and of the sequence. Borrowed while the recorder lives. */
 struct wnw__record_shape {
-    int32_t n_layer, n_head, n_head_kv, d, n_embd;
-    int32_t n_ctx, n_ubatch, n_threads;
+    struct wnw__shape model;
+    int32_t n_embd, n_ctx, n_ubatch, n_threads;
     struct wnw__pool *pool; /* for loops outside graphs; NULL = the caller's thread alone */
     float q_scale;          /* the model's scale for queries */
-    const bool *sliding; /* [n_layer] layers with a sliding window, which policies leave alone; NULL = none */
 };
 
 /* What all declared policies ask for together. */
@@ -92,7 +92,7 @@ enum wnw__moved {
     WNW_MOVED_FAILED      /* no entry changed, but notes of the last pass are of tokens that were not read */
 };
 
-struct wnw__look; /* observe/observe.h */
+struct wnw__source; /* observe/source_impl.h */
 
 /* A type of recorder. A function that has nothing to do may be NULL. `rec` is the object that open made. */
 struct wnw__recorder_type {
@@ -131,9 +131,11 @@ struct wnw__recorder_type {
     /* Is called when entries of layers from .. to - 1 have changed, or a pass has failed. */
     void (*moved)(void *rec, int32_t from, int32_t to, enum wnw__moved why);
 
-    /* Fills in the part of *obs that it answers, if look->needs asks for it. rec is NULL if the sequence has
-     * no recorder of the type; the function fails if that is an error. */
-    int (*fill)(void *rec, const struct wnw__look *look, wnw_observation *obs);
+    /* Fills in the part of *obs, whose layer is described already, that it answers, if needs asks for it. heads as in
+     * the function `observe` of struct wnw__plan_source. rec is NULL if the sequence has no recorder of the type; the
+     * function fails if that is an error. */
+    int (*fill)(void *rec, struct wnw__source *source, const wnw_needs *needs, const bool *heads,
+                wnw_observation *obs);
 };
 
 /* ---- The list of a sequence ---- */

@@ -5,6 +5,7 @@
 #define WNW_MODEL_H
 
 #include "base/err.h"
+#include "base/shape.h"
 #include "model/arch/arch.h"
 
 #include <ggml-backend.h>
@@ -38,6 +39,17 @@ struct wnw_model {
 int wnw__model_read(struct wnw_model *m, const char *path);
 /* Releases what wnw__model_read and wnw__repack made. The vocabulary must have been freed before. */
 void wnw__model_clear(struct wnw_model *m);
+
+/* The sizes of the model, which must outlive the result. */
+static inline struct wnw__shape wnw__model_shape(const struct wnw_model *m)
+{
+    const struct wnw__hparams *hp = &m->hp;
+    return (struct wnw__shape){.n_layer = hp->n_layer,
+                               .n_head = hp->n_head,
+                               .n_head_kv = hp->n_head_kv,
+                               .d = hp->n_embd_head,
+                               .left_alone = hp->n_swa > 0 ? hp->swa : NULL};
+}
 
 /* The tensor in the mapping that w is or was repacked from. */
 struct ggml_tensor *wnw__model_original(const struct wnw_model *m, const struct ggml_tensor *w);

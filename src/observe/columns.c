@@ -3,8 +3,8 @@
 #include "observe/columns.h"
 
 #include "attend/attend_impl.h"
-#include "observe/observe.h"
 #include "observe/recorders.h"
+#include "observe/source_impl.h"
 
 #include <float.h>
 #include <math.h>
@@ -17,7 +17,8 @@
 enum { TILES_FEW = 8, TILES_MANY = 1 };
 
 struct wnw__columns {
-    int32_t n_head, n_ubatch, d;
+    struct wnw__shape model;
+    int32_t n_ubatch;
     const struct wnw__columns_part *parts; /* [n_layer] or NULL */
     float *packed;                         /* [n_head][runs][RUN][d] queries as panels */
     float *row_max, *row_norm; /* [n_head][n_ubatch] m and 1 / l, used if the attention does not leave them */
@@ -106,7 +107,7 @@ static void leave(struct wnw__columns *c, int nth)
 static float *packed_run(const struct sweep *s, int32_t h, int32_t t0)
 {
     const size_t run = (size_t)h * (size_t)n_runs(s->n_tok) + (size_t)(t0 / RUN);
-    return s->c->packed + run * RUN * (size_t)s->c->d;
+    return s->c->packed + run * RUN * (size_t)s->c->model.d;
 }
 
 /* At most a tile of entries that are stored alike, and the tokens that see them so: tokens t_from .. t_to-1. */
@@ -175,12 +176,12 @@ struct run {
 
 static void pack(const struct sweep *s, const struct run *r, float *dst)
 {
-    const int32_t d = s->c->d, mr = wnw__attend_panel_rows(&s->job);
+    const int32_t d = s->c->model.d, mr = wnw__attend_panel_rows(&s->job);
     const float scale = s->job.op->scale;
     if (r->rows % mr)
         memset(dst + (size_t)(r->rows - r->rows % mr) * (size_t)d, 0, (size_t)mr * (size_t)d * sizeof *dst);
     for (int32_t i = 0; i < r->rows; i++)
-        wnw__attend_pack(dst, i, mr, s->q + ((int64_t)(r->t0 + i) * s->c->n_head + r->h) * d, d, scale);
+        wnw__attend_pack(dst, i, mr, s->q + ((int64_t)(r->t0 + i) * s->c->model.n_head + r->h) * d, d, scale);
     wnw__attend_seal(&s->job, dst, r->rows);
 }
 
@@ -231,7 +232,7 @@ static void rows_unit(const struct sweep *s, const struct run *r, struct wnw__at
 
 static void sweep_rows(const struct sweep *s, int ith, int nth)
 {
-    const int32_t n_head = s->c->n_head, n_run = n_runs(s->n_tok);
+    const int32_t n_head = s->c->model.n_head, n_run = n_runs(s->n_tok);
     if (ith < s->sh->dims.n_threads) {
         struct wnw__attend_work w = wnw__attend_work_at(s->sh, ith);
         for (int32_t u; (u = take_unit(s->c, n_run * n_head)) >= 0;) {
@@ -279,7 +280,7 @@ static void column_tile(const struct sweep *s, const struct tile *tile, bool few
                         const struct wnw__attend_work *w)
 {
     const struct wnw__vec *vec = s->sh->vec;
-    const int32_t d = s->c->d, group = s->sh->group, first = s->job.layer->len[tile->ih] + 1 - tile->j;
+    const int32_t d = s->c->model.d, group = s->sh->group, first = s->job.layer->len[tile->ih] + 1 - tile->j;
     if (few)
         vec->mul_rows(tile->rows.type, w->q, group * s->n_tok, tile->rows.k, tile->rows.row_bytes,
                       tile->rows.n, d, 1.0f, w->s, WNW_TILE);
@@ -317,9 +318,10 @@ static void column_tiles(const struct sweep *s, int32_t ih, int32_t from, int32_
 
 static void load_few(const struct sweep *s, int32_t ih, float *dst)
 {
-    const int32_t d = s->c->d, group = s->sh->group;
+    const int32_t d = s->c->model.d, group = s->sh->group;
     for (int32_t i = 0; i < group * s->n_tok; i++) {
-        const float *src = s->q + ((int64_t)(i % s->n_tok) * s->c->n_head + ih * group + i / s->n_tok) * d;
+        const float *src =
+            s->q + ((int64_t)(i % s->n_tok) * s->c->model.n_head + ih * group + i / s->n_tok) * d;
         for (int32_t c = 0; c < d; c++)
             dst[(int64_t)i * d + c] = s->job.op->scale * src[c];
     }
@@ -375,7 +377,7 @@ static void add_run(const struct sweep *s, unsigned columns, int32_t run, int32_
 static void gather_columns(const struct sweep *s, unsigned columns, int ith, int nth)
 {
     const int32_t n_run = wnw__attend_runs(s->sh, s->n_tok), step = wnw__attend_run_length(s->sh);
-    for (int32_t h = 0; h < s->c->n_head; h++) {
+    for (int32_t h = 0; h < s->c->model.n_head; h++) {
         const struct wnw__range e = columns_of(s, h / s->sh->group);
         const int32_t len = s->job.layer->len[h / s->sh->group], n = e.to - e.from;
         const int32_t from = e.from + (int32_t)((int64_t)n * ith / nth),
@@ -402,14 +404,13 @@ int wnw__columns_new(struct wnw__columns **out, const struct wnw__record_shape *
                      const struct wnw__columns_part *parts)
 {
     struct wnw__columns *c = *out = calloc(1, sizeof *c);
-    const size_t n_row = (size_t)shape->n_head * (size_t)shape->n_ubatch;
+    const size_t n_row = (size_t)shape->model.n_head * (size_t)shape->n_ubatch;
     if (c) {
-        c->n_head = shape->n_head;
+        c->model = shape->model;
         c->n_ubatch = shape->n_ubatch;
-        c->d = shape->d;
         c->parts = parts;
-        c->packed = malloc((size_t)shape->n_head * (size_t)n_runs(shape->n_ubatch) * RUN * (size_t)shape->d *
-                           sizeof *c->packed);
+        c->packed = malloc((size_t)shape->model.n_head * (size_t)n_runs(shape->n_ubatch) * RUN *
+                           (size_t)shape->model.d * sizeof *c->packed);
         c->row_max = calloc(2 * n_row, sizeof *c->row_max);
         c->row_norm = c->row_max ? c->row_max + n_row : NULL;
         atomic_init(&c->next, 0);
@@ -452,16 +453,15 @@ static int copy_columns(void **rec, const void *from, const struct wnw__record_s
 }
 
 /* Before any column is begun, the softmax of all rows must be known, and many rows must be packed. So the
- * rows are a stage of their own, which is left out for few rows whose softmax is known. Layers with a sliding
- * window are not recorded, because no policy touches them. */
+ * rows are a stage of their own, which is left out for few rows whose softmax is known. */
 static int stages(const void *rec, enum wnw__point point, int32_t il, const struct wnw__record_pass *pass)
 {
     const struct wnw__columns *c = rec;
-    if (point != WNW_POINT_ATTENTION || pass->cache->layers[il].n_swa > 0)
+    if (point != WNW_POINT_ATTENTION || !wnw__layer_takes_part(&c->model, il))
         return 0;
     if (columns_are_known(c, il, pass))
         return 1;
-    return softmax_is_known(c, il, pass) && is_few(pass->n, c->n_head / pass->cache->n_head_kv) ? 1 : 2;
+    return softmax_is_known(c, il, pass) && is_few(pass->n, wnw__shape_group(&c->model)) ? 1 : 2;
 }
 
 static void take(void *rec, const struct wnw__record_rows *r, int ith, int nth)
@@ -481,13 +481,13 @@ static double ops(const void *rec, int32_t il, const struct wnw__record_pass *pa
 {
     const struct wnw__columns *c = rec;
     const struct wnw__kv_layer *layer = &pass->cache->layers[il];
-    const int32_t group = c->n_head / pass->cache->n_head_kv;
+    const int32_t group = wnw__shape_group(&c->model);
     double pairs = 0;
     if (stages(rec, WNW_POINT_ATTENTION, il, pass) == 0 || columns_are_known(c, il, pass))
         return 0;
     for (int32_t ih = 0; ih < pass->cache->n_head_kv; ih++)
         pairs += wnw__attend_pairs(layer, ih, pass->n);
-    return (softmax_is_known(c, il, pass) ? 2.0 : 4.0) * c->d * group * pairs;
+    return (softmax_is_known(c, il, pass) ? 2.0 : 4.0) * c->model.d * group * pairs;
 }
 
 /* The attention's columns are those of its own softmax over everything. */
@@ -497,7 +497,7 @@ static unsigned reads_columns(const void *rec, const struct wnw__record_pass *pa
     unsigned columns = 0;
     for (int32_t il = pass->from; il < pass->to; il++) {
         const struct wnw__columns_part *part = part_of(c, il);
-        if (pass->cache->layers[il].n_swa > 0)
+        if (!wnw__layer_takes_part(&c->model, il))
             continue;
         if (part && part->seen)
             return 0;
@@ -512,31 +512,34 @@ static unsigned reads_columns(const void *rec, const struct wnw__record_pass *pa
 
 /* Copies the numbers that the cache keeps per query head to *out, [n_head][n]; *out is unchanged if none are
  * kept. */
-static int fill_numbers(const struct wnw__look *look, enum wnw__aux kind, const float **out)
+static int fill_numbers(struct wnw__source *source, const wnw_observation *obs, enum wnw__aux kind,
+                        const float **out)
 {
-    const struct wnw__cache *c = look->cache;
-    const struct wnw__kv_layer *l = &c->layers[look->il];
-    const int32_t group = look->n_head / c->n_head_kv;
+    const struct wnw__cache *c = source->of.cache;
+    const struct wnw__kv_layer *l = &c->layers[obs->il];
+    const int32_t group = wnw__shape_group(&source->shape);
     float *to;
     if (c->aux_planes[kind] == 0)
         return WNW_OK;
-    WNW_TRY(wnw__look_need(look, (int)kind, (size_t)look->n_head * (size_t)look->n + 1, &to));
+    WNW_TRY(wnw__source_need(source, (int)kind, (size_t)obs->n_head * (size_t)obs->n + 1, &to));
     *out = to;
-    for (int32_t h = 0; h < look->n_head; h++, to += look->n) {
+    for (int32_t h = 0; h < obs->n_head; h++, to += obs->n) {
         const int32_t ih = h / group, len = l->len[ih];
         memcpy(to, wnw__cache_aux(l, kind, h % group) + l->off[ih], (size_t)len * sizeof *to);
-        memset(to + len, 0, (size_t)(look->n - len) * sizeof *to);
+        memset(to + len, 0, (size_t)(obs->n - len) * sizeof *to);
     }
     return WNW_OK;
 }
 
-static int fill(void *rec, const struct wnw__look *look, wnw_observation *obs)
+static int fill(void *rec, struct wnw__source *source, const wnw_needs *needs, const bool *heads,
+                wnw_observation *obs)
 {
     (void)rec;
-    if (look->needs->flags & WNW_NEED_ATTN_SUM)
-        WNW_TRY(fill_numbers(look, WNW_AUX_ATTN_SUM, &obs->attn_sum));
-    if (look->needs->flags & WNW_NEED_ATTN_MAX)
-        WNW_TRY(fill_numbers(look, WNW_AUX_ATTN_MAX, &obs->attn_max));
+    (void)heads;
+    if (needs->flags & WNW_NEED_ATTN_SUM)
+        WNW_TRY(fill_numbers(source, obs, WNW_AUX_ATTN_SUM, &obs->attn_sum));
+    if (needs->flags & WNW_NEED_ATTN_MAX)
+        WNW_TRY(fill_numbers(source, obs, WNW_AUX_ATTN_MAX, &obs->attn_max));
     return WNW_OK;
 }
 

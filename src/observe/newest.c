@@ -19,7 +19,8 @@ struct layer {
 };
 
 struct wnw__newest {
-    int32_t n_layer, n_head, d, n_threads;
+    struct wnw__shape model;
+    int32_t n_threads;
     struct layer *layers; /* [n_layer] */
     float *blocks;        /* [n_threads][KEY_BLOCK][d] */
 };
@@ -35,7 +36,7 @@ static void close_newest(void *rec)
     struct wnw__newest *w = rec;
     if (!w)
         return;
-    for (int32_t il = 0; w->layers && il < w->n_layer; il++)
+    for (int32_t il = 0; w->layers && il < w->model.n_layer; il++)
         wnw__buffer_free(&w->layers[il].rows);
     free(w->layers);
     free(w->blocks);
@@ -47,23 +48,22 @@ static int open_newest(void **rec, const struct wnw__record_shape *shape, const 
     (void)arg;
     struct wnw__newest *w = *rec = calloc(1, sizeof *w);
     if (w) {
-        w->n_layer = shape->n_layer;
-        w->n_head = shape->n_head;
-        w->d = shape->d;
+        w->model = shape->model;
         w->n_threads = shape->n_threads;
-        w->layers = calloc((size_t)shape->n_layer, sizeof *w->layers);
-        w->blocks = malloc((size_t)shape->n_threads * KEY_BLOCK * (size_t)shape->d * sizeof *w->blocks);
+        w->layers = calloc((size_t)shape->model.n_layer, sizeof *w->layers);
+        w->blocks = malloc((size_t)shape->n_threads * KEY_BLOCK * (size_t)shape->model.d * sizeof *w->blocks);
     }
     if (w && w->layers && w->blocks)
         return WNW_OK;
     close_newest(w);
     *rec = NULL;
-    return wnw__fail(WNW_E_NOMEM, "no memory for the attention of tokens in %d layers", (int)shape->n_layer);
+    return wnw__fail(WNW_E_NOMEM, "no memory for the attention of tokens in %d layers",
+                     (int)shape->model.n_layer);
 }
 
 static int need_rows(struct wnw__newest *w, int32_t il, int32_t n)
 {
-    return wnw__buffer_need(&w->layers[il].rows, (size_t)w->n_head * (size_t)n, sizeof(float),
+    return wnw__buffer_need(&w->layers[il].rows, (size_t)w->model.n_head * (size_t)n, sizeof(float),
                             "attention of a token");
 }
 
@@ -72,7 +72,7 @@ static int copy_newest(void **rec, const void *from, const struct wnw__record_sh
     const struct wnw__newest *f = from;
     WNW_TRY(open_newest(rec, shape, NULL));
     struct wnw__newest *w = *rec;
-    for (int32_t il = 0; il < w->n_layer; il++) {
+    for (int32_t il = 0; il < w->model.n_layer; il++) {
         const int32_t n = f->layers[il].n;
         const int rc = n > 0 ? need_rows(w, il, n) : WNW_OK;
         if (rc != WNW_OK) {
@@ -81,7 +81,8 @@ static int copy_newest(void **rec, const void *from, const struct wnw__record_sh
             return rc;
         }
         if (n > 0)
-            memcpy(w->layers[il].rows.p, f->layers[il].rows.p, (size_t)w->n_head * (size_t)n * sizeof(float));
+            memcpy(w->layers[il].rows.p, f->layers[il].rows.p,
+                   (size_t)w->model.n_head * (size_t)n * sizeof(float));
         w->layers[il].n = n;
     }
     return WNW_OK;
@@ -115,13 +116,14 @@ static void take_head(const struct wnw__newest *w, const struct wnw__record_rows
 {
     const struct wnw__cache *c = r->pass->cache;
     const struct wnw__kv_layer *l = &c->layers[r->il];
-    const int32_t group = w->n_head / c->n_head_kv, n_entry = l->len[ih] + 1, n = w->layers[r->il].n_next;
+    const int32_t group = w->model.n_head / c->n_head_kv, n_entry = l->len[ih] + 1,
+                  n = w->layers[r->il].n_next;
     float *out = (float *)w->layers[r->il].rows.p + (size_t)(ih * group) * (size_t)n;
     for (int32_t at = 0; at < n_entry; at += KEY_BLOCK) {
         const int32_t n_now = n_entry - at < KEY_BLOCK ? n_entry - at : KEY_BLOCK;
         wnw__cache_read(c, r->il, WNW_KEYS, ih, at, n_now, block);
         for (int32_t g = 0; g < group; g++)
-            wnw__mul_nt(r->q + (size_t)(ih * group + g) * r->head_stride, 1, block, n_now, w->d,
+            wnw__mul_nt(r->q + (size_t)(ih * group + g) * r->head_stride, 1, block, n_now, w->model.d,
                         r->attend->scale, out + (size_t)g * (size_t)n + at, n);
     }
     for (int32_t g = 0; g < group; g++, out += n) {
@@ -138,7 +140,7 @@ static void take(void *rec, const struct wnw__record_rows *r, int ith, int nth)
     const struct wnw__newest *w = rec;
     const int32_t n_threads = nth < w->n_threads ? nth : w->n_threads;
     for (int32_t ih = ith; ith < n_threads && ih < r->pass->cache->n_head_kv; ih += n_threads)
-        take_head(w, r, ih, w->blocks + (size_t)ith * KEY_BLOCK * (size_t)w->d);
+        take_head(w, r, ih, w->blocks + (size_t)ith * KEY_BLOCK * (size_t)w->model.d);
 }
 
 static void commit(void *rec, const struct wnw__record_pass *pass)

@@ -7,14 +7,14 @@
 #include <string.h>
 
 struct wnw__outputs {
-    int32_t n_layer, n_head, d;
+    struct wnw__shape model;
     float *rows;    /* [n_layer][2][n_head][d]: queries, outputs */
     bool *is_there; /* [n_layer] */
 };
 
 static size_t row_floats(const struct wnw__outputs *w)
 {
-    return (size_t)w->n_head * (size_t)w->d;
+    return (size_t)w->model.n_head * (size_t)w->model.d;
 }
 
 static float *rows_of(const struct wnw__outputs *w, int32_t il)
@@ -43,17 +43,15 @@ static int open_outputs(void **rec, const struct wnw__record_shape *shape, const
     (void)arg;
     struct wnw__outputs *w = *rec = calloc(1, sizeof *w);
     if (w) {
-        w->n_layer = shape->n_layer;
-        w->n_head = shape->n_head;
-        w->d = shape->d;
-        w->rows = calloc(2 * (size_t)shape->n_layer * row_floats(w), sizeof *w->rows);
-        w->is_there = calloc((size_t)shape->n_layer, sizeof *w->is_there);
+        w->model = shape->model;
+        w->rows = calloc(2 * (size_t)shape->model.n_layer * row_floats(w), sizeof *w->rows);
+        w->is_there = calloc((size_t)shape->model.n_layer, sizeof *w->is_there);
     }
     if (w && w->rows && w->is_there)
         return WNW_OK;
     close_outputs(w);
     *rec = NULL;
-    return wnw__fail(WNW_E_NOMEM, "no memory for attention outputs of %d layers", (int)shape->n_layer);
+    return wnw__fail(WNW_E_NOMEM, "no memory for attention outputs of %d layers", (int)shape->model.n_layer);
 }
 
 static int copy_outputs(void **rec, const void *from, const struct wnw__record_shape *shape)
@@ -61,8 +59,8 @@ static int copy_outputs(void **rec, const void *from, const struct wnw__record_s
     const struct wnw__outputs *f = from;
     WNW_TRY(open_outputs(rec, shape, NULL));
     struct wnw__outputs *w = *rec;
-    memcpy(w->rows, f->rows, 2 * (size_t)w->n_layer * row_floats(w) * sizeof *w->rows);
-    memcpy(w->is_there, f->is_there, (size_t)w->n_layer * sizeof *w->is_there);
+    memcpy(w->rows, f->rows, 2 * (size_t)w->model.n_layer * row_floats(w) * sizeof *w->rows);
+    memcpy(w->is_there, f->is_there, (size_t)w->model.n_layer * sizeof *w->is_there);
     return WNW_OK;
 }
 
@@ -88,8 +86,9 @@ static void take(void *rec, const struct wnw__record_rows *r, int ith, int nth)
     (void)nth;
     if (ith != 0)
         return;
-    for (int32_t h = 0; h < w->n_head; h++)
-        memcpy(q + (size_t)h * (size_t)w->d, r->q + (size_t)h * r->head_stride, (size_t)w->d * sizeof *q);
+    for (int32_t h = 0; h < w->model.n_head; h++)
+        memcpy(q + (size_t)h * (size_t)w->model.d, r->q + (size_t)h * r->head_stride,
+               (size_t)w->model.d * sizeof *q);
     memcpy(out, r->out, row_floats(w) * sizeof *out);
 }
 

@@ -2,8 +2,8 @@
 #include "observe/qstats.h"
 
 #include "kernel/kernel_impl.h"
-#include "observe/observe.h"
 #include "observe/recorders.h"
+#include "observe/source_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ struct wnw__qstats {
 
 static size_t triangle(const struct wnw__qstats *st)
 {
-    const size_t d = (size_t)st->params.d;
+    const size_t d = (size_t)st->params.model.d;
     return d * (d + 1) / 2;
 }
 
@@ -39,18 +39,17 @@ static int32_t padded(int32_t d)
 static bool alloc_layer(struct wnw__qstats *st, int32_t il)
 {
     struct layer *l = &st->layers[il];
-    const size_t n_head = (size_t)st->params.n_head;
+    const size_t n_head = (size_t)st->params.model.n_head;
     l->n = calloc(n_head, sizeof *l->n);
-    l->mean = calloc(n_head * (size_t)st->params.d, sizeof *l->mean);
+    l->mean = calloc(n_head * (size_t)st->params.model.d, sizeof *l->mean);
     l->sum = calloc(n_head * triangle(st), sizeof *l->sum);
     return l->n && l->mean && l->sum;
 }
 
-int wnw__qstats_new(struct wnw__qstats **out, const struct wnw__qstats_params *params,
-                    const bool *is_left_out)
+int wnw__qstats_new(struct wnw__qstats **out, const struct wnw__qstats_params *params)
 {
     struct wnw__qstats *st = calloc(1, sizeof *st);
-    const size_t d = (size_t)params->d, ld = (size_t)padded(params->d);
+    const size_t d = (size_t)params->model.d, ld = (size_t)padded(params->model.d);
     bool ok = st != NULL;
     *out = NULL;
     if (ok) {
@@ -58,17 +57,17 @@ int wnw__qstats_new(struct wnw__qstats **out, const struct wnw__qstats_params *p
         st->vec = wnw__vec_at(0);
         st->scratch_floats = BLOCK * ld + d * WNW_TILE + d * ld + 2 * d + WNW_TILE;
         st->scratch = calloc((size_t)params->n_threads * st->scratch_floats, sizeof *st->scratch);
-        st->layers = calloc((size_t)params->n_layer, sizeof *st->layers);
+        st->layers = calloc((size_t)params->model.n_layer, sizeof *st->layers);
         ok = st->scratch && st->layers;
     }
-    for (int32_t il = 0; ok && il < params->n_layer; il++) {
+    for (int32_t il = 0; ok && il < params->model.n_layer; il++) {
         st->layers[il].st = st;
-        ok = (is_left_out && is_left_out[il]) || alloc_layer(st, il);
+        ok = !wnw__layer_takes_part(&params->model, il) || alloc_layer(st, il);
     }
     if (!ok) {
         wnw__qstats_free(st);
         return wnw__fail(WNW_E_NOMEM, "no memory for the query statistics of %d layers",
-                         (int)params->n_layer);
+                         (int)params->model.n_layer);
     }
     *out = st;
     return WNW_OK;
@@ -77,15 +76,8 @@ int wnw__qstats_new(struct wnw__qstats **out, const struct wnw__qstats_params *p
 int wnw__qstats_copy(struct wnw__qstats **out, const struct wnw__qstats *st)
 {
     *out = NULL;
-    const size_t n_layer = (size_t)st->params.n_layer, n_head = (size_t)st->params.n_head;
-    bool *left_out = calloc(n_layer, sizeof *left_out);
-    if (!left_out)
-        return wnw__fail(WNW_E_NOMEM, "no memory to copy query statistics");
-    for (size_t il = 0; il < n_layer; il++)
-        left_out[il] = st->layers[il].n == NULL;
-    const int rc = wnw__qstats_new(out, &st->params, left_out);
-    free(left_out);
-    WNW_TRY(rc);
+    const size_t n_layer = (size_t)st->params.model.n_layer, n_head = (size_t)st->params.model.n_head;
+    WNW_TRY(wnw__qstats_new(out, &st->params));
     for (size_t il = 0; il < n_layer; il++) {
         const struct layer *from = &st->layers[il];
         struct layer *to = &(*out)->layers[il];
@@ -93,7 +85,7 @@ int wnw__qstats_copy(struct wnw__qstats **out, const struct wnw__qstats *st)
         if (!from->n)
             continue;
         memcpy(to->n, from->n, n_head * sizeof *to->n);
-        memcpy(to->mean, from->mean, n_head * (size_t)st->params.d * sizeof *to->mean);
+        memcpy(to->mean, from->mean, n_head * (size_t)st->params.model.d * sizeof *to->mean);
         memcpy(to->sum, from->sum, n_head * triangle(st) * sizeof *to->sum);
     }
     return WNW_OK;
@@ -103,7 +95,7 @@ void wnw__qstats_free(struct wnw__qstats *st)
 {
     if (!st)
         return;
-    for (int32_t il = 0; st->layers && il < st->params.n_layer; il++) {
+    for (int32_t il = 0; st->layers && il < st->params.model.n_layer; il++) {
         free(st->layers[il].n);
         free(st->layers[il].mean);
         free(st->layers[il].sum);
@@ -115,14 +107,14 @@ void wnw__qstats_free(struct wnw__qstats *st)
 
 void wnw__qstats_reset(struct wnw__qstats *st)
 {
-    for (int32_t il = 0; il < st->params.n_layer; il++) {
+    for (int32_t il = 0; il < st->params.model.n_layer; il++) {
         struct layer *l = &st->layers[il];
         l->end = 0;
         if (!l->n)
             continue;
-        memset(l->n, 0, (size_t)st->params.n_head * sizeof *l->n);
-        memset(l->mean, 0, (size_t)st->params.n_head * (size_t)st->params.d * sizeof *l->mean);
-        memset(l->sum, 0, (size_t)st->params.n_head * triangle(st) * sizeof *l->sum);
+        memset(l->n, 0, (size_t)st->params.model.n_head * sizeof *l->n);
+        memset(l->mean, 0, (size_t)st->params.model.n_head * (size_t)st->params.model.d * sizeof *l->mean);
+        memset(l->sum, 0, (size_t)st->params.model.n_head * triangle(st) * sizeof *l->sum);
     }
 }
 
@@ -144,7 +136,7 @@ struct work {
 
 static struct work work_of(const struct wnw__qstats *st, int ith)
 {
-    const size_t d = (size_t)st->params.d, ld = (size_t)padded(st->params.d);
+    const size_t d = (size_t)st->params.model.d, ld = (size_t)padded(st->params.model.d);
     struct work w;
     w.x = st->scratch + (size_t)ith * st->scratch_floats;
     w.columns = w.x + BLOCK * ld;
@@ -170,7 +162,7 @@ static void centre(const struct work *w, int32_t n, int32_t d, int32_t ld)
 /* Computes o = x^T x for n centred queries. */
 static void multiply(const struct wnw__qstats *st, const struct work *w, int32_t n, int32_t ld)
 {
-    const int32_t d = st->params.d;
+    const int32_t d = st->params.model.d;
     for (int32_t c = 0; c < d; c++)
         w->one[c] = 1.0f;
     memset(w->o, 0, (size_t)d * (size_t)ld * sizeof *w->o);
@@ -187,7 +179,7 @@ static void multiply(const struct wnw__qstats *st, const struct work *w, int32_t
 /* Combines the mean and products of a block of n queries with those of the head so far. */
 static void merge(struct layer *l, int32_t h, const struct work *w, int32_t n, int32_t ld)
 {
-    const int32_t d = l->st->params.d;
+    const int32_t d = l->st->params.model.d;
     const double before = (double)l->n[h], after = before + n;
     double *mean = l->mean + (size_t)h * (size_t)d, *sum = l->sum + (size_t)h * triangle(l->st);
     for (int32_t a = 0; a < d; a++) {
@@ -203,21 +195,21 @@ static void merge(struct layer *l, int32_t h, const struct work *w, int32_t n, i
 static void add_head(struct layer *l, const struct wnw__qstats_batch *b, int32_t h, const struct work *w)
 {
     const struct wnw__qstats_params *p = &l->st->params;
-    const int32_t ld = padded(p->d);
+    const int32_t ld = padded(p->model.d);
     for (int32_t t = 0; t < b->n;) {
         int32_t n = 0;
         for (; t < b->n && n < BLOCK; t++) {
             const float *q = b->q + (size_t)t * b->token_stride + (size_t)h * b->head_stride;
             if (b->first + t < p->skip)
                 continue;
-            for (int32_t c = 0; c < p->d; c++)
+            for (int32_t c = 0; c < p->model.d; c++)
                 w->x[n * ld + c] = p->scale * q[c];
-            memset(w->x + n * ld + p->d, 0, (size_t)(ld - p->d) * sizeof *w->x);
+            memset(w->x + n * ld + p->model.d, 0, (size_t)(ld - p->model.d) * sizeof *w->x);
             n++;
         }
         if (n == 0)
             return;
-        centre(w, n, p->d, ld);
+        centre(w, n, p->model.d, ld);
         multiply(l->st, w, n, ld);
         merge(l, h, w, n, ld);
     }
@@ -229,7 +221,7 @@ void wnw__qstats_add(struct wnw__qstats *st, int32_t il, const struct wnw__qstat
     const struct work w = work_of(st, ith);
     if (!l->n || b->n == 0)
         return;
-    for (int32_t h = ith; h < st->params.n_head; h += nth)
+    for (int32_t h = ith; h < st->params.model.n_head; h += nth)
         add_head(l, b, h, &w);
     if (ith == 0)
         l->end = b->first + b->n;
@@ -245,7 +237,7 @@ int32_t wnw__qstats_end(const struct wnw__qstats *st, int32_t il)
 int64_t wnw__qstats_get(const struct wnw__qstats *st, int32_t il, float *mean, float *cov)
 {
     const struct layer *l = &st->layers[il];
-    const size_t n_head = (size_t)st->params.n_head, d = (size_t)st->params.d;
+    const size_t n_head = (size_t)st->params.model.n_head, d = (size_t)st->params.model.d;
     memset(mean, 0, n_head * d * sizeof *mean);
     memset(cov, 0, n_head * d * d * sizeof *cov);
     if (!l->n || l->n[0] == 0)
@@ -263,7 +255,7 @@ int64_t wnw__qstats_get(const struct wnw__qstats *st, int32_t il, float *mean, f
 
 /* ---- The recorder ---- */
 
-/* The buffers of a look that are used here. */
+/* The buffers of the source that are used here. */
 enum { MEAN, COV };
 
 static bool wanted(const struct wnw__record_ask *ask, const struct wnw__record_shape *shape,
@@ -276,14 +268,10 @@ static bool wanted(const struct wnw__record_ask *ask, const struct wnw__record_s
 
 static int open_stats(void **rec, const struct wnw__record_shape *shape, const struct wnw__record_arg *arg)
 {
-    const struct wnw__qstats_params params = {.n_layer = shape->n_layer,
-                                              .n_head = shape->n_head,
-                                              .d = shape->d,
-                                              .n_threads = shape->n_threads,
-                                              .skip = arg->n,
-                                              .scale = shape->q_scale};
+    const struct wnw__qstats_params params = {
+        .model = shape->model, .n_threads = shape->n_threads, .skip = arg->n, .scale = shape->q_scale};
     struct wnw__qstats *st;
-    const int rc = wnw__qstats_new(&st, &params, shape->sliding);
+    const int rc = wnw__qstats_new(&st, &params);
     *rec = st;
     return rc;
 }
@@ -326,10 +314,12 @@ static void moved(void *rec, int32_t from, int32_t to, enum wnw__moved why)
         wnw__qstats_reset(rec);
 }
 
-static int fill(void *rec, const struct wnw__look *look, wnw_observation *obs)
+static int fill(void *rec, struct wnw__source *source, const wnw_needs *needs, const bool *heads,
+                wnw_observation *obs)
 {
     const struct wnw__qstats *st = rec;
-    const int32_t skip = look->needs->skip;
+    const int32_t skip = needs->skip;
+    (void)heads;
     if (!st)
         return wnw__fail(WNW_E_NOT_OBSERVED,
                          "no statistics of queries were gathered; declare the policy before prefill");
@@ -339,16 +329,16 @@ static int fill(void *rec, const struct wnw__look *look, wnw_observation *obs)
             "the policy wants query statistics without the first %d tokens, the session was told "
             "to leave out %d",
             (int)skip, (int)st->params.skip);
-    if (st->layers[look->il].end != look->n_past)
+    if (st->layers[obs->il].end != obs->n_past)
         return wnw__fail(
             WNW_E_NOT_OBSERVED,
             "query statistics of layer %d end at token %d of %d; declare the policy before prefill",
-            (int)look->il, (int)st->layers[look->il].end, (int)look->n_past);
-    const size_t n = (size_t)st->params.n_head * (size_t)st->params.d;
+            (int)obs->il, (int)st->layers[obs->il].end, (int)obs->n_past);
+    const size_t n = (size_t)st->params.model.n_head * (size_t)st->params.model.d;
     float *mean, *cov;
-    WNW_TRY(wnw__look_need(look, MEAN, n, &mean));
-    WNW_TRY(wnw__look_need(look, COV, n * (size_t)st->params.d, &cov));
-    obs->n_query_stats = wnw__qstats_get(st, look->il, mean, cov);
+    WNW_TRY(wnw__source_need(source, MEAN, n, &mean));
+    WNW_TRY(wnw__source_need(source, COV, n * (size_t)st->params.model.d, &cov));
+    obs->n_query_stats = wnw__qstats_get(st, obs->il, mean, cov);
     obs->query_mean = mean;
     obs->query_cov = cov;
     return WNW_OK;

@@ -9,17 +9,17 @@
 #define WNW_QSTATS_H
 
 #include "base/err.h"
+#include "base/shape.h"
 
 struct wnw__qstats_params {
-    int32_t n_layer, n_head, d, n_threads;
+    struct wnw__shape model; /* layers that take no part are not observed */
+    int32_t n_threads;
     int32_t skip; /* positions before this one are left out */
     float scale;  /* factor for the queries that the graph gives */
 };
 
 struct wnw__qstats;
-/* is_left_out[n_layer]: layers that are not observed; NULL = none. */
-int wnw__qstats_new(struct wnw__qstats **out, const struct wnw__qstats_params *params,
-                    const bool *is_left_out);
+int wnw__qstats_new(struct wnw__qstats **out, const struct wnw__qstats_params *params);
 int wnw__qstats_copy(struct wnw__qstats **out, const struct wnw__qstats *st);
 void wnw__qstats_free(struct wnw__qstats *st);
 void wnw__qstats_reset(struct wnw__qstats *st);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "observe/queries.h"
 
-#include "observe/observe.h"
 #include "observe/recorders.h"
+#include "observe/source_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,14 +39,14 @@ static int open_queries(void **rec, const struct wnw__record_shape *shape, const
     (void)arg;
     struct wnw__queries *k = *rec = calloc(1, sizeof *k);
     if (k)
-        k->layers = calloc((size_t)shape->n_layer, sizeof *k->layers);
+        k->layers = calloc((size_t)shape->model.n_layer, sizeof *k->layers);
     if (!k || !k->layers) {
         free(k);
         *rec = NULL;
-        return wnw__fail(WNW_E_NOMEM, "no memory for the queries of %d layers", (int)shape->n_layer);
+        return wnw__fail(WNW_E_NOMEM, "no memory for the queries of %d layers", (int)shape->model.n_layer);
     }
-    k->n_layer = shape->n_layer;
-    k->row = (size_t)shape->n_head * (size_t)shape->d;
+    k->n_layer = shape->model.n_layer;
+    k->row = (size_t)shape->model.n_head * (size_t)shape->model.d;
     return WNW_OK;
 }
 
@@ -135,13 +135,17 @@ static void moved(void *rec, int32_t from, int32_t to, enum wnw__moved why)
         drop(rec, from, to);
 }
 
-static int fill(void *rec, const struct wnw__look *look, wnw_observation *obs)
+static int fill(void *rec, struct wnw__source *source, const wnw_needs *needs, const bool *heads,
+                wnw_observation *obs)
 {
     const struct wnw__queries *k = rec;
+    (void)source;
+    (void)needs;
+    (void)heads;
     if (!k)
         return WNW_OK;
-    const struct wnw__queries_layer *l = &k->layers[look->il];
-    if (l->n == 0 || l->end != look->n_past)
+    const struct wnw__queries_layer *l = &k->layers[obs->il];
+    if (l->n == 0 || l->end != obs->n_past)
         return wnw__fail(WNW_E_NOT_OBSERVED,
                          "the last tokens' queries were not kept: compress right after prefill, once");
     obs->queries = l->q;

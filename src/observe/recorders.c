@@ -106,7 +106,7 @@ int wnw__recorders_declare(struct wnw__recorders *r, struct wnw__cache *cache,
     const uint32_t kept_before = kept(cache);
     int rc = open_missing(r, ask, shape);
     if (rc == WNW_OK)
-        rc = keep_also(cache, ask->needs.flags, shape->n_head / shape->n_head_kv);
+        rc = keep_also(cache, ask->needs.flags, shape->model.n_head / shape->model.n_head_kv);
     if (rc != WNW_OK) {
         wnw__recorders_cut(r, n_before);
         keep_only(cache, kept_before);
@@ -114,7 +114,7 @@ int wnw__recorders_declare(struct wnw__recorders *r, struct wnw__cache *cache,
     }
     keep_only(cache, ask->needs.flags);
     for (int kind = WNW_AUX_PROJ; kind < WNW_N_AUX && !(ask->needs.flags & WNW_NEED_PROJ_NORM); kind++)
-        (void)wnw__cache_set_aux(cache, (enum wnw__aux)kind, 0); /* a view makes them when a policy asks */
+        (void)wnw__cache_set_aux(cache, (enum wnw__aux)kind, 0); /* a source makes them when a policy asks */
     close_unwanted(r);
     return WNW_OK;
 }

@@ -39,7 +39,7 @@ static int open_states(void **rec, const struct wnw__record_shape *shape, const 
     (void)arg;
     struct wnw__states *w = *rec = calloc(1, sizeof *w);
     if (w) {
-        w->n_layer = shape->n_layer;
+        w->n_layer = shape->model.n_layer;
         w->n_embd = shape->n_embd;
         w->rows = calloc((size_t)w->n_layer * (size_t)w->n_embd, sizeof *w->rows);
         w->is_there = calloc((size_t)w->n_layer, sizeof *w->is_there);
@@ -48,7 +48,7 @@ static int open_states(void **rec, const struct wnw__record_shape *shape, const 
         return WNW_OK;
     close_states(w);
     *rec = NULL;
-    return wnw__fail(WNW_E_NOMEM, "no memory for hidden states of %d layers", (int)shape->n_layer);
+    return wnw__fail(WNW_E_NOMEM, "no memory for hidden states of %d layers", (int)shape->model.n_layer);
 }
 
 static int copy_states(void **rec, const void *from, const struct wnw__record_shape *shape)

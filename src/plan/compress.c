@@ -21,11 +21,11 @@
 /* Whether there is nothing to decide in layer il. */
 static bool keeps_whole(const struct wnw__plan_job *j, int32_t il)
 {
-    if (j->size.rule == WNW_SIZE_RULE_ALL || wnw__job_skips(j, il))
+    if (j->size.rule == WNW_SIZE_RULE_ALL || !wnw__job_takes_part(j, il))
         return true;
     if (j->size.rule != WNW_SIZE_RULE_MEAN || j->all_layers)
         return false;
-    const int32_t i = j->cache.part[il], n_head = j->src->n_head_kv;
+    const int32_t i = j->cache.part[il], n_head = j->src->shape.n_head_kv;
     for (int32_t ih = 0; ih < n_head; ih++)
         if (wnw__job_entries(j, il)[ih] > (j->counts ? j->counts[i * n_head + ih] : j->layer_budget[i]))
             return false;
@@ -35,12 +35,12 @@ static bool keeps_whole(const struct wnw__plan_job *j, int32_t il)
 /* Whether something is written into the entries of layer il though all of them stay. */
 static bool rewrites_whole(const struct wnw__plan_job *j, int32_t il)
 {
-    return wnw__policy_rewrites_all(j->policy) && !wnw__job_skips(j, il) && j->cache.n_max > 0;
+    return wnw__policy_rewrites_all(j->policy) && wnw__job_takes_part(j, il) && j->cache.n_max > 0;
 }
 
 static bool gather_wants(const struct wnw__plan_job *j, int32_t il, wnw_needs *needs)
 {
-    if (wnw__job_skips(j, il) || !j->gathered[WNW_PART_SCORER])
+    if (!wnw__job_takes_part(j, il) || !j->gathered[WNW_PART_SCORER])
         return false;
     *needs = wnw__job_gather_needs(j);
     return true;
@@ -71,7 +71,7 @@ static int score_heads(struct wnw__plan_job *j, int32_t il, bool *used)
 {
     if (!keeps_whole(j, il))
         return wnw__job_window_heads(j, il, used);
-    for (int32_t h = 0; h < j->src->n_head; h++)
+    for (int32_t h = 0; h < j->src->shape.n_head; h++)
         used[h] = true;
     return WNW_OK;
 }
@@ -85,7 +85,9 @@ static int score(struct wnw__plan_job *j, int32_t il, const wnw_observation *see
         WNW_TRY(wnw__job_adapt(j, seen, &j->wants, &obs));
     if (keeps_whole(j, il)) /* with all_layers, `settle` writes the plan */
         return j->all_layers ? WNW_OK : wnw__job_keep_layer(j, il, seen ? &obs : NULL);
+    const double start = wnw__now_ms();
     WNW_TRY(wnw__job_score(j, &obs, &l));
+    j->score_ms += wnw__now_ms() - start;
     if (!j->all_layers)
         return wnw__job_select_layer(j, &l, &obs);
     for (int32_t k = WNW_PART_SCORER + 1; k < WNW_N_PART_KINDS; k++)
@@ -97,7 +99,8 @@ static int score(struct wnw__plan_job *j, int32_t il, const wnw_observation *see
 
 static bool settle_wants(const struct wnw__plan_job *j, int32_t il, wnw_needs *needs)
 {
-    if (!j->all_layers || wnw__job_skips(j, il) || !(j->selector->part.needs || j->contents->part.needs))
+    if (!j->all_layers || !wnw__job_takes_part(j, il) ||
+        !(j->selector->part.needs || j->contents->part.needs))
         return false;
     *needs = wnw__job_select_needs(j);
     return true;
@@ -110,7 +113,7 @@ static int settle(struct wnw__plan_job *j, int32_t il, const wnw_observation *se
         return WNW_OK;
     if (il == 0 && j->size.rule == WNW_SIZE_RULE_MEAN)
         WNW_TRY(wnw__job_count_model(j));
-    if (wnw__job_skips(j, il))
+    if (!wnw__job_takes_part(j, il))
         return wnw__job_keep_layer(j, il, NULL);
     if (seen)
         WNW_TRY(wnw__job_adapt(j, seen, &j->wants, &obs));
@@ -135,20 +138,21 @@ struct walk {
     const struct wnw__plan_source *src;
 };
 
-/* Adds the time of one look to every job that took part in it. */
+/* Adds the time of one observation to every job that took part in it. */
 static void add_observe_ms(const struct walk *w, double ms)
 {
     for (int32_t k = 0; k < w->n; k++)
         w->jobs[k]->observe_ms += w->jobs[k]->looks ? ms : 0;
 }
 
-/* Looks once at layer il for all jobs that want to; *any says whether a job wanted to. */
-static int look(const struct walk *w, const struct step *step, int32_t il, bool *any, wnw_observation *seen)
+/* Observes layer il once for all jobs that want to; *any says whether a job wanted to. */
+static int observe(const struct walk *w, const struct step *step, int32_t il, bool *any,
+                   wnw_observation *seen)
 {
     wnw_needs needs = {0};
     bool *heads = w->n > 0 ? w->jobs[0]->all_heads : NULL;
     *any = false;
-    for (int32_t h = 0; heads && h < w->src->n_head; h++)
+    for (int32_t h = 0; heads && h < w->src->shape.n_head; h++)
         heads[h] = false;
     for (int32_t k = 0; k < w->n; k++) {
         struct wnw__plan_job *j = w->jobs[k];
@@ -165,9 +169,7 @@ static int look(const struct walk *w, const struct step *step, int32_t il, bool 
         return WNW_OK;
     const double start = wnw__now_ms();
     *seen = (wnw_observation){0};
-    if (step->heads && w->src->want_heads)
-        w->src->want_heads(w->src, heads);
-    WNW_TRY(w->src->observe(w->src, il, &needs, seen));
+    WNW_TRY(w->src->observe(w->src, il, &needs, step->heads ? heads : NULL, seen));
     add_observe_ms(w, wnw__now_ms() - start);
     return WNW_OK;
 }
@@ -176,7 +178,7 @@ static int walk_layer(const struct walk *w, const struct step *step, int32_t il)
 {
     wnw_observation seen;
     bool any;
-    WNW_TRY(look(w, step, il, &any, &seen));
+    WNW_TRY(observe(w, step, il, &any, &seen));
     for (int32_t k = 0; k < w->n; k++) {
         struct wnw__plan_job *j = w->jobs[k];
         const double start = wnw__now_ms();
@@ -218,10 +220,11 @@ static int walk_all(const struct walk *w)
 {
     WNW_TRY(feed_second_pass(w));
     for (int step = 0; step < N_STEP; step++)
-        for (int32_t il = 0; il < w->src->n_layer; il++) {
+        for (int32_t il = 0; il < w->src->shape.n_layer; il++) {
             WNW_TRY(walk_layer(w, &steps[step], il));
             if (step == STEP_SCORE && w->src->progress && !w->src->progress(w->src, il))
-                return wnw__fail(WNW_E_CANCELLED, "cancelled after layer %d of %d", il, w->src->n_layer);
+                return wnw__fail(WNW_E_CANCELLED, "cancelled after layer %d of %d", il,
+                                 w->src->shape.n_layer);
         }
     return WNW_OK;
 }
@@ -236,7 +239,7 @@ int wnw__plan_job_layer(struct wnw__plan_job *j, int32_t il, struct wnw__kept_la
     WNW_TRY(walk_layer(&w, &steps[STEP_SCORE], il));
     if (!out)
         return WNW_OK;
-    for (int32_t ih = 0; ih < j->src->n_head_kv; ih++)
+    for (int32_t ih = 0; ih < j->src->shape.n_head_kv; ih++)
         kept->keep_heads[ih] = kept->keep ? kept->keep + (int64_t)ih * j->cache.row : NULL;
     *out = (struct wnw__kept_layer){.keep = kept->keep_heads,
                                     .n_keep = kept->n_keep,
@@ -271,12 +274,12 @@ static double kept_mean(const struct wnw__plan_job *j)
 {
     int64_t sum = 0, n_head = 0;
     const int32_t *pos;
-    for (int32_t il = 0; il < j->src->n_layer; il++) {
-        if (j->src->is_skipped && j->src->is_skipped(j->src, il))
-            continue; /* skipped layers do not count, but layers that the method leaves whole do */
-        for (int32_t ih = 0; ih < j->src->n_head_kv; ih++)
+    for (int32_t il = 0; il < j->src->shape.n_layer; il++) {
+        if (!wnw__layer_takes_part(&j->src->shape, il))
+            continue; /* layers that the method leaves whole count */
+        for (int32_t ih = 0; ih < j->src->shape.n_head_kv; ih++)
             sum += wnw_plan_head(j->plan, il, ih, &pos);
-        n_head += j->src->n_head_kv;
+        n_head += j->src->shape.n_head_kv;
     }
     return n_head > 0 ? (double)sum / (double)n_head : 0;
 }

@@ -26,9 +26,9 @@ static wnw_layer_problem layer_problem(const struct wnw__plan_job *j)
                                .ratio = j->size.ratio,
                                .rounding = j->policy->rounding,
                                .il = j->cache.il,
-                               .n_layer_model = j->src->n_layer,
-                               .n_head = j->src->n_head,
-                               .n_head_kv = j->src->n_head_kv,
+                               .n_layer_model = j->src->shape.n_layer,
+                               .n_head = j->src->shape.n_head,
+                               .n_head_kv = j->src->shape.n_head_kv,
                                .profile = j->profile,
                                .perplexity = j->perplexity,
                                .work = j->layer_work,
@@ -74,7 +74,7 @@ static int allocate_model(struct wnw__plan_job *j, const wnw_layer_problem *p)
 int wnw__job_count_model(struct wnw__plan_job *j)
 {
     const bool heads = wnw__head_budget_of(j->policy)->allocate_model;
-    const int32_t n_head = j->src->n_head_kv, n_layer = j->cache.n_part;
+    const int32_t n_head = j->src->shape.n_head_kv, n_layer = j->cache.n_part;
     const size_t n_row = (size_t)n_layer * (size_t)n_head;
     const float **score = calloc((size_t)n_layer, sizeof *score);
     int32_t *row = calloc((size_t)n_layer, sizeof *row), *n_entry = calloc(n_row, sizeof *n_entry);
@@ -117,7 +117,7 @@ int wnw__job_count_model(struct wnw__plan_job *j)
 /* Sets the protected entries of each head, limited to what `budget` and the head's n_keep hold. */
 static void protect_heads(struct wnw__plan_job *j, int32_t il, int32_t budget)
 {
-    for (int32_t ih = 0; ih < j->src->n_head_kv; ih++)
+    for (int32_t ih = 0; ih < j->src->shape.n_head_kv; ih++)
         j->kept.prot[ih] = wnw__protected_shrink(
             wnw__protected_shrink(wnw__job_protected_head(j, il, ih), budget), j->kept.n_keep[ih]);
 }
@@ -125,7 +125,7 @@ static void protect_heads(struct wnw__plan_job *j, int32_t il, int32_t budget)
 static int count_by_selector(struct wnw__plan_job *j, const struct wnw__scored_layer *l)
 {
     const wnw_blocks blocks = wnw__policy_blocks_with(j->policy, j->scorer_opts, l->n_final);
-    for (int32_t ih = 0; ih < j->src->n_head_kv; ih++) {
+    for (int32_t ih = 0; ih < j->src->shape.n_head_kv; ih++) {
         const int32_t n = j->selector->recursive->own_size(j->policy->opts[WNW_PART_SELECTOR], &blocks,
                                                            l->n_entry[ih], j->policy->rounding);
         if (n < 0 || n > l->n_entry[ih])
@@ -140,10 +140,10 @@ static int count_by_budget(struct wnw__plan_job *j, const struct wnw__scored_lay
 {
     const wnw_head_budget *head = wnw__head_budget_of(j->policy);
     int32_t *n_keep = j->kept.n_keep, *n_safe = j->kept.n_safe;
-    for (int32_t ih = 0; ih < j->src->n_head_kv; ih++)
+    for (int32_t ih = 0; ih < j->src->shape.n_head_kv; ih++)
         n_keep[ih] = l->n_entry[ih] < budget ? l->n_entry[ih] : budget;
     protect_heads(j, l->il, INT32_MAX);
-    const wnw_head_problem problem = {.n_head_kv = j->src->n_head_kv,
+    const wnw_head_problem problem = {.n_head_kv = j->src->shape.n_head_kv,
                                       .n = l->row,
                                       .n_entry = l->n_entry,
                                       .score = l->score,
@@ -168,7 +168,7 @@ static int count_by_budget(struct wnw__plan_job *j, const struct wnw__scored_lay
 
 int wnw__job_count_heads(struct wnw__plan_job *j, const struct wnw__scored_layer *l)
 {
-    const int32_t n_head = j->src->n_head_kv;
+    const int32_t n_head = j->src->shape.n_head_kv;
     memset(j->kept.n_safe, 0, (size_t)n_head * sizeof *j->kept.n_safe);
     if (j->size.rule == WNW_SIZE_RULE_SELECTOR)
         return count_by_selector(j, l);

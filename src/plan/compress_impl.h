@@ -111,14 +111,21 @@ struct wnw__plan_job {
 
 /* ---- compress_job.c ---- */
 
-static inline bool wnw__job_skips(const struct wnw__plan_job *j, int32_t il)
+/* Whether the policy acts on layer il. */
+static inline bool wnw__job_takes_part(const struct wnw__plan_job *j, int32_t il)
 {
-    return j->cache.part[il] < 0;
+    return j->cache.part[il] >= 0;
 }
 /* [n_head_kv] entries of layer il. */
 static inline const int32_t *wnw__job_entries(const struct wnw__plan_job *j, int32_t il)
 {
-    return j->cache.n_entry + (int64_t)il * j->src->n_head_kv;
+    return j->cache.n_entry + (int64_t)il * j->src->shape.n_head_kv;
+}
+/* The positions of the entries of KV head ih of layer il; NULL where the layer has none. */
+static inline const int32_t *wnw__job_positions(const struct wnw__plan_job *j, int32_t il, int32_t ih)
+{
+    const struct wnw__plan_layer l = j->src->layer(j->src, il);
+    return l.pos ? l.pos + l.off[ih] : NULL;
 }
 /* Makes room for n floats; the old contents are lost. */
 int wnw__job_reserve(struct wnw__floats *f, size_t n);
@@ -141,16 +148,16 @@ void wnw__job_note_protected(struct wnw__plan_job *j, const struct wnw__scored_l
 
 /* ---- compress_observe.c ---- */
 
-/* What the job wants to see of a layer: when it gathers, before scoring any layer; when it scores; when it
- * selects; and for its content rule alone. */
+/* What the job wants to see of a layer. It may gather before any layer is scored. Scoring and selecting have needs of
+ * their own. A layer that stays whole is observed for the content rule alone. */
 wnw_needs wnw__job_gather_needs(const struct wnw__plan_job *j);
 wnw_needs wnw__job_score_needs(const struct wnw__plan_job *j);
 wnw_needs wnw__job_select_needs(const struct wnw__plan_job *j);
 wnw_needs wnw__job_contents_needs(const struct wnw__plan_job *j);
 /* Sets used[n_head] for query heads whose window attention the job reads when it scores layer il. */
 int wnw__job_window_heads(struct wnw__plan_job *j, int32_t il, bool *used);
-/* Makes of the observation `seen`, shared by all jobs, the one that this policy sees; fails if something that
- * the policy needs is missing. */
+/* Sets *obs to the observation `seen`, which all jobs share, with the facts that are this job's own. E_NOT_OBSERVED: the
+ * policy needs something that `seen` lacks. */
 int wnw__job_adapt(const struct wnw__plan_job *j, const wnw_observation *seen, const wnw_needs *needs,
                    wnw_observation *obs);
 /* Lets the part of kind k gather what it sees of a layer, if it is a part that gathers. */
@@ -158,6 +165,13 @@ int wnw__job_gather(struct wnw__plan_job *j, int32_t k, const wnw_observation *o
 
 /* ---- compress_score.c ---- */
 
+/* Scores one layer as the policy says, with scorer_opts in place of the policy's. score is [n_head_kv][n] with n of obs;
+ * room is scratch of wnw__score_room(..) floats. */
+size_t wnw__score_room(const struct wnw_policy *p, const void *scorer_opts, const wnw_observation *obs);
+int wnw__score(const struct wnw_policy *p, const void *scorer_opts, const wnw_observation *obs, float *score,
+               float *room);
+/* The scores [n_head][n] of query heads, which the last wnw__score of this observation left in its room. */
+const float *wnw__score_rows(const wnw_observation *obs, const float *room);
 /* Scores a layer. The scores in *out lie in the job's buffers until the next layer is scored. */
 int wnw__job_score(struct wnw__plan_job *j, const wnw_observation *obs, struct wnw__scored_layer *out);
 

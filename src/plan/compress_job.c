@@ -25,24 +25,24 @@ static int count_entries(struct wnw__plan_job *j)
 {
     const struct wnw__plan_source *src = j->src;
     struct wnw__job_cache *c = &j->cache;
-    const size_t n_layer = (size_t)src->n_layer;
-    c->n_entry = calloc(n_layer * (size_t)src->n_head_kv, sizeof *c->n_entry);
+    const size_t n_layer = (size_t)src->shape.n_layer;
+    c->n_entry = calloc(n_layer * (size_t)src->shape.n_head_kv, sizeof *c->n_entry);
     c->part = calloc(n_layer, sizeof *c->part);
     c->il = calloc(n_layer, sizeof *c->il);
     if (!c->n_entry || !c->part || !c->il)
-        return wnw__fail(WNW_E_NOMEM, "out of memory for a plan of %d layers", src->n_layer);
+        return wnw__fail(WNW_E_NOMEM, "out of memory for a plan of %d layers", src->shape.n_layer);
     c->n_min = INT32_MAX;
-    for (int32_t il = 0; il < src->n_layer; il++) {
-        const bool skipped =
-            (src->is_skipped && src->is_skipped(src, il)) || wnw__policy_skips(j->policy, il);
-        c->part[il] = skipped ? -1 : c->n_part;
-        if (!skipped)
+    for (int32_t il = 0; il < src->shape.n_layer; il++) {
+        const struct wnw__plan_layer layer = src->layer(src, il);
+        const bool takes_part = wnw__policy_takes_layer(j->policy, &src->shape, il);
+        c->part[il] = takes_part ? c->n_part : -1;
+        if (takes_part)
             c->il[c->n_part++] = il;
-        for (int32_t ih = 0; ih < src->n_head_kv; ih++) {
-            const int32_t n = src->n_entry(src, il, ih);
-            c->n_entry[il * src->n_head_kv + ih] = n;
+        for (int32_t ih = 0; ih < src->shape.n_head_kv; ih++) {
+            const int32_t n = layer.n_entry[ih];
+            c->n_entry[il * src->shape.n_head_kv + ih] = n;
             c->row = n >= c->row ? n + 1 : c->row;
-            if (skipped)
+            if (!takes_part)
                 continue;
             c->n_max = n > c->n_max ? n : c->n_max;
             c->n_min = n < c->n_min ? n : c->n_min;
@@ -58,7 +58,7 @@ static int count_entries(struct wnw__plan_job *j)
 static int fit_table(struct wnw__plan_job *j)
 {
     const struct wnw__table_use use = {
-        .n_layer = j->src->n_layer, .n_head = j->src->n_head, .budget = j->size.mean};
+        .n_layer = j->src->shape.n_layer, .n_head = j->src->shape.n_head, .budget = j->size.mean};
     WNW_TRY(wnw__table_fit(&j->without, j->policy, j->profile, &use, j->report->warning));
     j->profile = j->without ? j->without : j->profile;
     return WNW_OK;
@@ -78,14 +78,27 @@ static int check_profile(const struct wnw__plan_job *j)
     return WNW_OK;
 }
 
+/* Whether any head of layer il has an entry before position pos. */
+static bool has_before(const struct wnw__plan_source *src, int32_t il, int32_t pos)
+{
+    const struct wnw__plan_layer l = src->layer(src, il);
+    for (int32_t ih = 0; ih < src->shape.n_head_kv; ih++)
+        if (l.n_entry[ih] > 0 && l.pos[l.off[ih]] < pos)
+            return true;
+    return false;
+}
+
 /* Refuses policies that do not work on a cache whose keys were turned to new positions. */
 static int check_moved(const struct wnw__plan_job *j)
 {
     const struct wnw__plan_source *src = j->src;
     const uint32_t matches = wnw__policy_matches(j->policy);
-    bool mixed = matches == WNW_FLAG_MATCHES_LAYERS && src->is_mixed && src->is_mixed(src, -1);
-    for (int32_t i = 0; matches == WNW_FLAG_MATCHES_HEADS && src->is_mixed && i < j->cache.n_part; i++)
-        mixed = mixed || src->is_mixed(src, j->cache.il[i]);
+    bool mixed = false;
+    for (int32_t il = 0; il < src->shape.n_layer; il++)
+        if (matches == WNW_FLAG_MATCHES_LAYERS)
+            mixed = mixed || has_before(src, il, src->n_mixed);
+        else if (matches == WNW_FLAG_MATCHES_HEADS && wnw__job_takes_part(j, il))
+            mixed = mixed || has_before(src, il, src->layer(src, il).n_mixed);
     if (mixed)
         return wnw__fail(
             WNW_E_UNSUPPORTED,
@@ -124,17 +137,17 @@ static int hold_options(struct wnw__plan_job *j)
 
 static int hold_heads(struct wnw__plan_job *j)
 {
-    const size_t n_head = (size_t)j->src->n_head_kv;
+    const size_t n_head = (size_t)j->src->shape.n_head_kv;
     struct wnw__job_kept *kept = &j->kept;
     kept->n_keep = calloc(n_head, sizeof *kept->n_keep);
     kept->n_safe = calloc(n_head, sizeof *kept->n_safe);
     kept->prot = calloc(n_head, sizeof *kept->prot);
     kept->keep_heads = calloc(n_head, sizeof *kept->keep_heads);
-    j->heads = calloc((size_t)j->src->n_head, sizeof *j->heads);
-    j->all_heads = calloc((size_t)j->src->n_head, sizeof *j->all_heads);
+    j->heads = calloc((size_t)j->src->shape.n_head, sizeof *j->heads);
+    j->all_heads = calloc((size_t)j->src->shape.n_head, sizeof *j->all_heads);
     return kept->n_keep && kept->n_safe && kept->prot && kept->keep_heads && j->heads && j->all_heads
                ? WNW_OK
-               : wnw__fail(WNW_E_NOMEM, "out of memory for a plan of %d heads", j->src->n_head);
+               : wnw__fail(WNW_E_NOMEM, "out of memory for a plan of %d heads", j->src->shape.n_head);
 }
 
 static int hold_kept(struct wnw__plan_job *j)
@@ -145,11 +158,11 @@ static int hold_kept(struct wnw__plan_job *j)
                averages = wnw__policy_has(j->policy, WNW_PART_CONTENTS, WNW_FLAG_AVERAGES);
     if (j->size.rule == WNW_SIZE_RULE_ALL && !writes)
         return WNW_OK;
-    kept->keep = calloc((size_t)j->src->n_head_kv * row, sizeof *kept->keep);
+    kept->keep = calloc((size_t)j->src->shape.n_head_kv * row, sizeof *kept->keep);
     if (writes) {
         WNW_TRY(wnw__plan_begin_contents(j->plan, averages));
         kept->merges = calloc(row, sizeof *kept->merges);
-        kept->channels = calloc((size_t)j->src->n_embd_head + 1, sizeof *kept->channels);
+        kept->channels = calloc((size_t)j->src->shape.d + 1, sizeof *kept->channels);
     }
     return kept->keep && (!writes || (kept->merges && kept->channels))
                ? WNW_OK
@@ -158,10 +171,10 @@ static int hold_kept(struct wnw__plan_job *j)
 
 static int hold_gathered(struct wnw__plan_job *j)
 {
-    const wnw_shape shape = {.n_layer = j->src->n_layer,
-                             .n_head = j->src->n_head,
-                             .n_head_kv = j->src->n_head_kv,
-                             .n_embd_head = j->src->n_embd_head,
+    const wnw_shape shape = {.n_layer = j->src->shape.n_layer,
+                             .n_head = j->src->shape.n_head,
+                             .n_head_kv = j->src->shape.n_head_kv,
+                             .n_embd_head = j->src->shape.d,
                              .n_past = j->src->n_past};
     for (int32_t k = 0; k < WNW_N_PART_KINDS; k++) {
         const wnw_gather *g = j->policy->part[k].head.gather;
@@ -209,7 +222,7 @@ static int prepare_sized(struct wnw__plan_job *j)
 static int prepare(struct wnw__plan_job *j, const wnw_size *size)
 {
     const struct wnw__plan_source *src = j->src;
-    WNW_TRY(wnw__plan_begin(&j->plan, src->n_layer, src->n_head_kv, src->n_past));
+    WNW_TRY(wnw__plan_begin(&j->plan, src->shape.n_layer, src->shape.n_head_kv, src->n_past));
     WNW_TRY(count_entries(j));
     WNW_TRY(hold_options(j));
     WNW_TRY(hold_heads(j));

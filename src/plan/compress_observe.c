@@ -60,11 +60,11 @@ wnw_needs wnw__job_score_needs(const struct wnw__plan_job *j)
 int wnw__job_window_heads(struct wnw__plan_job *j, int32_t il, bool *used)
 {
     const wnw_observation known = {.il = il,
-                                   .n_layer = j->src->n_layer,
-                                   .n_head = j->src->n_head,
-                                   .n_head_kv = j->src->n_head_kv,
+                                   .n_layer = j->src->shape.n_layer,
+                                   .n_head = j->src->shape.n_head,
+                                   .n_head_kv = j->src->shape.n_head_kv,
                                    .profile = j->profile};
-    for (int32_t h = 0; h < j->src->n_head; h++)
+    for (int32_t h = 0; h < j->src->shape.n_head; h++)
         j->heads[h] = true;
     if (j->aggregation->choose)
         WNW_TRY(wnw__part_status(
@@ -73,7 +73,7 @@ int wnw__job_window_heads(struct wnw__plan_job *j, int32_t il, bool *used)
     const bool by_head = wnw__policy_has(j->policy, WNW_PART_SCORER, WNW_FLAG_WINDOW_BY_HEAD) &&
                          !(needs_besides(j).flags & WNW_NEED_WINDOW_ATTN);
     if (wnw__job_score_needs(j).flags & WNW_NEED_WINDOW_ATTN)
-        for (int32_t h = 0; h < j->src->n_head; h++)
+        for (int32_t h = 0; h < j->src->shape.n_head; h++)
             used[h] = used[h] || j->heads[h] || !by_head;
     return WNW_OK;
 }
@@ -112,7 +112,7 @@ int wnw__job_adapt(const struct wnw__plan_job *j, const wnw_observation *seen, c
     *obs = *seen;
     obs->n_prefix = j->src->n_prefix;
     obs->budget = j->size.mean;
-    obs->n_final = j->src->n_final ? j->src->n_final(j->src, seen->il) : 0;
+    obs->n_final = j->src->layer(j->src, seen->il).n_final;
     obs->gathered = j->gathered[WNW_PART_SCORER];
     obs->profile = j->profile;
     obs->perplexity = j->perplexity;

@@ -18,7 +18,7 @@ static wnw_protected protected_of(const struct wnw__plan_job *j, int32_t n, int3
 /* Number of first entries of the head that the chat template wrote: those before position n_prefix. */
 static int32_t header_of(const struct wnw__plan_job *j, int32_t il, int32_t ih)
 {
-    const int32_t *pos = j->src->positions(j->src, il, ih);
+    const int32_t *pos = wnw__job_positions(j, il, ih);
     int32_t lo = 0, hi = j->src->n_prefix > 0 ? wnw__job_entries(j, il)[ih] : 0;
     while (lo < hi) {
         const int32_t mid = lo + (hi - lo) / 2;
@@ -34,7 +34,7 @@ wnw_protected wnw__job_protected(const struct wnw__plan_job *j, int32_t n)
 {
     int32_t most = 0;
     for (int32_t i = 0; i < j->cache.n_part; i++)
-        for (int32_t ih = 0; ih < j->src->n_head_kv; ih++) {
+        for (int32_t ih = 0; ih < j->src->shape.n_head_kv; ih++) {
             const int32_t n_here = header_of(j, j->cache.il[i], ih);
             most = n_here > most ? n_here : most;
         }
@@ -52,13 +52,13 @@ static bool fit_settled(struct wnw__plan_job *j)
 {
     int32_t most = 0, most_n = 0;
     bool settled = false, thins = false;
-    if (!j->src->n_final || !wnw__policy_is_recursive(j->policy))
+    if (!wnw__policy_is_recursive(j->policy))
         return false;
     for (int32_t i = 0; i < j->cache.n_part; i++) {
-        const int32_t il = j->cache.il[i], n_final = j->src->n_final(j->src, il);
+        const int32_t il = j->cache.il[i], n_final = j->src->layer(j->src, il).n_final;
         const wnw_blocks b = wnw__policy_blocks(j->policy, n_final);
         settled = settled || n_final > 0;
-        for (int32_t ih = 0; ih < j->src->n_head_kv; ih++) {
+        for (int32_t ih = 0; ih < j->src->shape.n_head_kv; ih++) {
             const int32_t n = wnw__job_entries(j, il)[ih];
             const int32_t least = wnw__blocks_least(&b, n);
             thins = thins || wnw__blocks_thinned(&b, n) > 0;
@@ -85,7 +85,7 @@ static int32_t crowded_head(const struct wnw__plan_job *j)
 {
     const wnw_blocks b = wnw__policy_blocks_with(j->policy, j->scorer_opts, 0);
     for (int32_t i = 0; i < j->cache.n_part; i++)
-        for (int32_t ih = 0; ih < j->src->n_head_kv; ih++) {
+        for (int32_t ih = 0; ih < j->src->shape.n_head_kv; ih++) {
             const int32_t n = wnw__job_entries(j, j->cache.il[i])[ih];
             if (n > j->size.budget && wnw__blocks_least(&b, n) > j->size.budget)
                 return n;
@@ -182,7 +182,7 @@ int wnw__job_fit_protected(struct wnw__plan_job *j)
 
 void wnw__job_note_protected(struct wnw__plan_job *j, const struct wnw__scored_layer *l)
 {
-    for (int32_t ih = 0; ih < j->src->n_head_kv; ih++) {
+    for (int32_t ih = 0; ih < j->src->shape.n_head_kv; ih++) {
         const wnw_protected p = j->kept.prot[ih];
         if (j->kept.n_keep[ih] >= l->n_entry[ih])
             continue;

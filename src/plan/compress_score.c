@@ -1,12 +1,72 @@
 /* SPDX-License-Identifier: MIT */
-/* Scores of one layer. */
+/* Scores of one layer: those that the scorer gives, their aggregation over query heads, and a last step that the scorer
+ * may have (decision 014). */
 #include "plan/compress_impl.h"
-
-#include "base/time.h"
-#include "plan/score.h"
 
 #include <math.h>
 #include <string.h>
+
+/* ---- Scorer and aggregation ---- */
+
+/* The number of floats that hold the flags of query heads. */
+static size_t flags_room(const wnw_observation *obs)
+{
+    return ((size_t)obs->n_head * sizeof(bool) + sizeof(float) - 1) / sizeof(float);
+}
+
+static int32_t n_row_of(const wnw_scorer *scorer, const wnw_observation *obs)
+{
+    return scorer->part.flags & WNW_FLAG_QUERY_HEADS ? obs->n_head : obs->n_head_kv;
+}
+
+size_t wnw__score_room(const wnw_policy *p, const void *scorer_opts, const wnw_observation *obs)
+{
+    const wnw_scorer *scorer = wnw__scorer_of(p);
+    const wnw_aggregation *agg = wnw__aggregation_of(p);
+    const size_t a = scorer->scratch ? scorer->scratch(scorer_opts, obs) : 0;
+    const size_t b = agg->scratch ? agg->scratch(p->opts[WNW_PART_AGGREGATION], obs) : 0;
+    const size_t rows = agg->aggregate ? (size_t)n_row_of(scorer, obs) * (size_t)obs->n : 0;
+    const size_t most = a > b ? a : b, row = (size_t)obs->n;
+    if (most > SIZE_MAX / 16) /* a registered part may ask for anything; this avoids an overflow of the sum */
+        return SIZE_MAX;
+    return flags_room(obs) + rows + (most > row ? most : row);
+}
+
+const float *wnw__score_rows(const wnw_observation *obs, const float *room)
+{
+    return room + flags_room(obs);
+}
+
+int wnw__score(const wnw_policy *p, const void *scorer_opts, const wnw_observation *seen, float *score,
+               float *room)
+{
+    const wnw_scorer *scorer = wnw__scorer_of(p);
+    const wnw_aggregation *agg = wnw__aggregation_of(p);
+    const void *opts = p->opts[WNW_PART_AGGREGATION];
+    if (!agg->aggregate) {
+        WNW_TRY(wnw__part_status(&scorer->part, scorer->score(scorer_opts, seen, score, room)));
+        if (scorer->finish)
+            scorer->finish(scorer_opts, seen, seen->n_head_kv, score, room);
+        return WNW_OK;
+    }
+    const int32_t n_row = n_row_of(scorer, seen);
+    bool *used = (bool *)room;
+    float *rows = room + flags_room(seen), *scratch = rows + (size_t)n_row * (size_t)seen->n;
+    wnw_observation obs = *seen;
+    if (agg->choose && !seen->query_head_used) { /* the driver may have asked already, before it observed */
+        for (int32_t h = 0; h < seen->n_head; h++)
+            used[h] = true;
+        WNW_TRY(wnw__part_status(&agg->part, agg->choose(opts, seen, used)));
+        obs.query_head_used = used;
+    }
+    WNW_TRY(wnw__part_status(&scorer->part, scorer->score(scorer_opts, &obs, rows, scratch)));
+    agg->aggregate(opts, &obs, rows, n_row, score, scratch);
+    if (scorer->finish)
+        scorer->finish(scorer_opts, &obs, obs.n_head_kv, score, scratch);
+    return WNW_OK;
+}
+
+/* ---- A layer of a job ---- */
 
 /* Copies the scores of query heads from the scratch for a selector that looks at them. */
 static int keep_head_scores(struct wnw__plan_job *j, const wnw_observation *obs)
@@ -39,7 +99,7 @@ static int check_numbers(const struct wnw__plan_job *j, const wnw_observation *o
 
 static int show_scores(const struct wnw__plan_job *j, const struct wnw__scored_layer *l)
 {
-    for (int32_t ih = 0; j->src->scored && ih < j->src->n_head_kv; ih++)
+    for (int32_t ih = 0; j->src->scored && ih < j->src->shape.n_head_kv; ih++)
         WNW_TRY(j->src->scored(j->src, l->il, ih, l->score + (int64_t)ih * l->row, l->n_entry[ih],
                                wnw__job_protected_head(j, l->il, ih)));
     return WNW_OK;
@@ -51,13 +111,11 @@ int wnw__job_score(struct wnw__plan_job *j, const wnw_observation *obs, struct w
     const size_t n_scratch = wnw__score_room(j->policy, j->scorer_opts, obs);
     WNW_TRY(wnw__job_reserve(&j->score, n_score));
     WNW_TRY(wnw__job_reserve(&j->scratch, n_scratch > n_score ? n_scratch : n_score));
-    const double start = wnw__now_ms();
     wnw_observation chosen = *obs;
     if (j->aggregation->choose)
         chosen.query_head_used = j->heads;
     WNW_TRY(wnw__score(j->policy, j->scorer_opts, &chosen, j->score.at, j->scratch.at));
     WNW_TRY(keep_head_scores(j, obs));
-    j->score_ms += wnw__now_ms() - start;
     *out = (struct wnw__scored_layer){.il = obs->il,
                                       .i = j->cache.part[obs->il],
                                       .row = obs->n,

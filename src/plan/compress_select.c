@@ -7,7 +7,7 @@
 
 static int add_head(struct wnw__plan_job *j, int32_t il, int32_t ih, const int32_t *keep, int32_t n)
 {
-    const int32_t *pos = j->src->positions(j->src, il, ih);
+    const int32_t *pos = wnw__job_positions(j, il, ih);
     int32_t *to = wnw__plan_add_head(j->plan, n);
     if (!to)
         return wnw__fail(WNW_E_NOMEM, "out of memory for a plan");
@@ -60,7 +60,7 @@ static int write_head(struct wnw__plan_job *j, int32_t il, int32_t ih, const int
 {
     const wnw_contents *c = j->contents;
     const void *opts = j->policy->opts[WNW_PART_CONTENTS];
-    const int32_t *pos = j->src->positions(j->src, il, ih);
+    const int32_t *pos = wnw__job_positions(j, il, ih);
     const wnw_contents_problem p = {
         .obs = obs, .ih = ih, .keep = keep, .n_keep = n_keep, .n = wnw__job_entries(j, il)[ih]};
     wnw_merge *merges = j->kept.merges;
@@ -74,15 +74,15 @@ static int write_head(struct wnw__plan_job *j, int32_t il, int32_t ih, const int
                          "content rule %s: merges of layer %d, KV head %d do not ascend, or are not from "
                          "entries that go to entries that stay",
                          c->part.name, il, ih);
-    if (n_channel < 0 || n_channel > j->src->n_embd_head || n_spared < 0 ||
-        !ascends(j->kept.channels, n_channel, j->src->n_embd_head))
+    if (n_channel < 0 || n_channel > j->src->shape.d || n_spared < 0 ||
+        !ascends(j->kept.channels, n_channel, j->src->shape.d))
         return wnw__fail(WNW_E_RANGE, "content rule %s: channels of layer %d, KV head %d are none of %d",
-                         c->part.name, il, ih, j->src->n_embd_head);
+                         c->part.name, il, ih, j->src->shape.d);
     for (int32_t i = 0; i < n_merge; i++) {
         merges[i].from = pos[merges[i].from];
         merges[i].to = pos[merges[i].to];
     }
-    return wnw__plan_set_contents(j->plan, (int64_t)il * j->src->n_head_kv + ih, merges, n_merge,
+    return wnw__plan_set_contents(j->plan, (int64_t)il * j->src->shape.n_head_kv + ih, merges, n_merge,
                                   j->kept.channels, n_channel, n_spared);
 }
 
@@ -92,9 +92,9 @@ static int write_head(struct wnw__plan_job *j, int32_t il, int32_t ih, const int
 int wnw__job_keep_layer(struct wnw__plan_job *j, int32_t il, const wnw_observation *obs)
 {
     struct wnw__job_kept *kept = &j->kept;
-    kept->n_final = j->src->n_final ? j->src->n_final(j->src, il) : 0;
+    kept->n_final = j->src->layer(j->src, il).n_final;
     j->plan->n_final[il] = kept->n_final;
-    for (int32_t ih = 0; ih < j->src->n_head_kv; ih++) {
+    for (int32_t ih = 0; ih < j->src->shape.n_head_kv; ih++) {
         const int32_t n = wnw__job_entries(j, il)[ih];
         int32_t *keep = kept->keep ? kept->keep + (int64_t)ih * j->cache.row : NULL;
         kept->n_keep[ih] = n;
@@ -119,7 +119,7 @@ static int select_head(struct wnw__plan_job *j, const struct wnw__scored_layer *
                                         .n_final = l->n_final,
                                         .n_safe = j->kept.n_safe[ih],
                                         .ih = ih,
-                                        .n_head_kv = j->src->n_head_kv,
+                                        .n_head_kv = j->src->shape.n_head_kv,
                                         .row = l->row,
                                         .layer_score = l->score,
                                         .head_score = l->head_score,
@@ -159,7 +159,7 @@ static int settle_head(const struct wnw__plan_job *j, const struct wnw__scored_l
 static void note_empty(struct wnw__plan_job *j, const struct wnw__scored_layer *l)
 {
     int64_t have = 0, kept = 0;
-    for (int32_t ih = 0; ih < j->src->n_head_kv; ih++) {
+    for (int32_t ih = 0; ih < j->src->shape.n_head_kv; ih++) {
         have += l->n_entry[ih];
         kept += j->kept.n_keep[ih];
     }
@@ -180,7 +180,7 @@ int wnw__job_select_layer(struct wnw__plan_job *j, const struct wnw__scored_laye
     wnw__job_note_protected(j, l);
     if (j->selector->scratch)
         WNW_TRY(wnw__job_reserve(&j->scratch, j->selector->scratch(opts, l->row)));
-    for (int32_t ih = 0; ih < j->src->n_head_kv; ih++) {
+    for (int32_t ih = 0; ih < j->src->shape.n_head_kv; ih++) {
         const int32_t *keep = j->kept.keep + (int64_t)ih * j->cache.row;
         WNW_TRY(select_head(j, l, ih, &blocks, obs));
         if (j->selector->recursive)

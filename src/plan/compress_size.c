@@ -12,17 +12,17 @@ static int64_t kept_with(const struct wnw__plan_job *j, int32_t n)
     const bool compete = wnw__policy_has(j->policy, WNW_PART_HEAD_BUDGET, WNW_FLAG_COMPETES);
     int64_t sum = 0;
     if (compete && wnw__head_budget_of(j->policy)->allocate_model) {
-        const int64_t together = (int64_t)n * j->src->n_head_kv * j->cache.n_part;
+        const int64_t together = (int64_t)n * j->src->shape.n_head_kv * j->cache.n_part;
         return j->cache.n_sum < together ? j->cache.n_sum : together;
     }
     for (int32_t i = 0; i < j->cache.n_part; i++) {
         int64_t all = 0, capped = 0;
-        for (int32_t ih = 0; ih < j->src->n_head_kv; ih++) {
+        for (int32_t ih = 0; ih < j->src->shape.n_head_kv; ih++) {
             const int32_t have = wnw__job_entries(j, j->cache.il[i])[ih];
             all += have;
             capped += have < n ? have : n;
         }
-        const int64_t together = (int64_t)n * j->src->n_head_kv;
+        const int64_t together = (int64_t)n * j->src->shape.n_head_kv;
         sum += !compete ? capped : all < together ? all : together;
     }
     return sum;
@@ -88,7 +88,7 @@ uint64_t wnw__compress_entries_in(uint64_t bytes, const struct wnw__entry_bytes 
 static int size_of_bytes(struct wnw__plan_job *j, uint64_t bytes)
 {
     const struct wnw__entry_bytes *entry = &j->src->entry_bytes;
-    const uint64_t heads = (uint64_t)j->src->n_head_kv * (uint64_t)j->cache.n_part;
+    const uint64_t heads = (uint64_t)j->src->shape.n_head_kv * (uint64_t)j->cache.n_part;
     const uint64_t row = heads * (entry->n_exact > 0 ? entry->exact : entry->each);
     if (row > 0 && bytes < row)
         return wnw__fail(WNW_E_RANGE,

@@ -3,6 +3,7 @@
 #ifndef WNW_POLICY_H
 #define WNW_POLICY_H
 
+#include "base/shape.h"
 #include "policy/part.h"
 
 struct wnw_policy {
@@ -93,6 +94,11 @@ int wnw__policy_copy(wnw_policy **out, const wnw_policy *p);
 int32_t wnw__policy_perplexity_window(const wnw_policy *p);
 /* Whether the policy leaves layer il whole by its own rule. */
 bool wnw__policy_skips(const wnw_policy *p, int32_t il);
+/* Whether the policy acts on layer il of a model of this shape. */
+static inline bool wnw__policy_takes_layer(const wnw_policy *p, const struct wnw__shape *shape, int32_t il)
+{
+    return wnw__layer_takes_part(shape, il) && !wnw__policy_skips(p, il);
+}
 
 /* Whether the part of kind k gathers something over all layers. */
 bool wnw__policy_gathers(const wnw_policy *p, int32_t k);

@@ -6,7 +6,6 @@
 #include "plan/compress.h"
 #include "plan/plan.h"
 #include "policy/policy.h"
-#include "session/observer.h"
 #include "session/renumber.h"
 #include "session/rewrite.h"
 #include "session/session.h"
@@ -26,14 +25,13 @@ static int plan_many(wnw_session *s, const wnw_policy *const *policies, const wn
     WNW_TRY(wnw__policies_check(policies, n));
     if (s->n_past == 0)
         return wnw__fail(WNW_E_ARG, "nothing to compress: no tokens were read");
-    struct wnw__observer *ob;
+    struct wnw__plan_source src;
     const double start = wnw__now_ms();
-    WNW_TRY(wnw__observer_new(&ob, s));
+    WNW_TRY(wnw__session_source(&src, s));
     const double ms = wnw__now_ms() - start;
-    struct wnw__plan_source src = *wnw__observer_source(ob);
     src.ratio_base = ratio_base;
     const int rc = wnw__plan_make_many(plans, policies, sizes, n, &src, reports);
-    wnw__observer_free(ob);
+    wnw__source_close(&src);
     for (int32_t i = 0; reports && i < n; i++) {
         reports[i].observe_ms += ms;
         reports[i].entries_before = reports[i].entries_after = wnw__cache_entries(&s->cache);
@@ -112,8 +110,8 @@ static int find_indices(const wnw_session *s, const wnw_plan *plan, int32_t il, 
 static int keep_layer(wnw_session *s, const wnw_plan *plan, int32_t il, bool dry, int32_t room,
                       int32_t *index, const int32_t **keep, int32_t *n_keep)
 {
-    if (s->cache.layers[il].n_swa > 0)
-        return WNW_OK; /* its window bounds it already, and what it holds depends on when it was trimmed */
+    if (!wnw__layer_takes_part(&s->shape.model, il))
+        return WNW_OK; /* what it holds depends on when it was trimmed */
     bool all = true;
     size_t used = 0;
     for (int32_t ih = 0; ih < s->cache.n_head_kv; ih++) {

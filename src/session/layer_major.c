@@ -8,9 +8,9 @@
  */
 #include "session/layer_major.h"
 #include "base/time.h"
+#include "plan/compress.h"
 #include "session/feed.h"
 #include "session/hidden_rows.h"
-#include "session/observer.h"
 #include "session/rewrite.h"
 #include "session/session.h"
 
@@ -24,42 +24,65 @@ struct reader {
     struct wnw__plan_source src; /* the first member, because callbacks get its address */
     wnw_session *s;
     const int32_t *tokens;
-    int32_t n, n_past;          /* tokens of the piece, and tokens read before it */
-    int32_t n_done;             /* layers that have read the piece */
-    int32_t *pos;               /* [most entries of a head] of a head that has yet to read the piece */
+    int32_t n, n_past; /* tokens of the piece, and tokens read before it */
+    int32_t n_done;    /* layers that have read the piece */
+    /* The entries of layer `foreseen`, which has yet to read the piece, as in struct wnw__plan_layer. */
+    int32_t foreseen, *n_entry, *pos;
+    int64_t *off;
     struct wnw__hidden_rows *x; /* input of the layer at hand, then its output */
     struct wnw__span span;
 };
 
+/* Lists the entries that layer il will hold when it has read the piece. */
+static void foresee(struct reader *r, int32_t il)
+{
+    int64_t at = 0;
+    for (int32_t ih = 0; ih < r->s->cache.n_head_kv; ih++) {
+        const int32_t *held = wnw_cache_positions(r->s, il, ih), n = wnw_cache_n(r->s, il, ih);
+        r->off[ih] = at;
+        r->n_entry[ih] = n + r->n;
+        for (int32_t i = 0; i < n; i++)
+            r->pos[at++] = held[i];
+        for (int32_t i = 0; i < r->n; i++)
+            r->pos[at++] = r->n_past + i;
+    }
+    r->foreseen = il;
+}
+
 /* Entries that a layer holds, or will hold when it has read the piece. */
-static int32_t n_entry(const struct wnw__plan_source *src, int32_t il, int32_t ih)
+static struct wnw__plan_layer layer(const struct wnw__plan_source *src, int32_t il)
 {
-    const struct reader *r = (const struct reader *)src;
-    return wnw_cache_n(r->s, il, ih) + (il < r->n_done ? 0 : r->n);
-}
-
-/* Positions of those entries. */
-static const int32_t *positions(const struct wnw__plan_source *src, int32_t il, int32_t ih)
-{
-    const struct reader *r = (const struct reader *)src;
-    const int32_t *held = wnw_cache_positions(r->s, il, ih), n = wnw_cache_n(r->s, il, ih);
+    struct reader *r = (struct reader *)(uintptr_t)src;
+    const struct wnw__entries held = wnw__source_entries(&r->s->cache);
+    struct wnw__plan_layer l = held.layer(held.of, il);
     if (il < r->n_done)
-        return held;
-    for (int32_t i = 0; i < n; i++)
-        r->pos[i] = held[i];
-    for (int32_t i = 0; i < r->n; i++)
-        r->pos[n + i] = r->n_past + i;
-    return r->pos;
+        return l;
+    if (il != r->foreseen)
+        foresee(r, il);
+    l.n_entry = r->n_entry;
+    l.pos = r->pos;
+    l.off = r->off;
+    return l;
 }
 
-static int hold_positions(struct reader *r)
+/* Makes room for the entries of any layer. */
+static int hold_entries(struct reader *r)
 {
-    int32_t most = 0;
-    for (int32_t il = 0; il < r->s->cache.n_layer; il++)
+    const size_t n_head = (size_t)r->s->cache.n_head_kv;
+    int64_t most = 0;
+    for (int32_t il = 0; il < r->s->cache.n_layer; il++) {
+        int64_t n = 0;
         for (int32_t ih = 0; ih < r->s->cache.n_head_kv; ih++)
-            most = n_entry(&r->src, il, ih) > most ? n_entry(&r->src, il, ih) : most;
+            n += wnw_cache_n(r->s, il, ih) + r->n;
+        most = n > most ? n : most;
+    }
     r->pos = calloc((size_t)most + 1, sizeof *r->pos);
-    return r->pos ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the positions of %d entries", (int)most);
+    r->off = calloc(n_head, sizeof *r->off);
+    r->n_entry = calloc(n_head, sizeof *r->n_entry);
+    r->foreseen = -1;
+    return r->pos && r->off && r->n_entry
+               ? WNW_OK
+               : wnw__fail(WNW_E_NOMEM, "no memory for the positions of %lld entries", (long long)most);
 }
 
 static int read_ubatch(struct reader *r, int32_t il, int32_t at, int32_t n)
@@ -85,7 +108,7 @@ static int read_layer(struct reader *r, int32_t il)
     s->n_past = r->n_past;
     const struct wnw__record_pass pass = {
         .cache = &s->cache, .from = il, .to = il + 1, .n_past = s->n_past, .n = r->n};
-    if (s->cache.layers[il].n_swa == 0)
+    if (wnw__layer_takes_part(&s->shape.model, il))
         WNW_TRY(wnw__cache_expect_layer(&s->cache, il, r->n, s->params.n_ubatch));
     WNW_TRY(wnw__recorders_begin(&s->recorders, &pass));
     for (int32_t at = 0; at < r->n;) {
@@ -104,7 +127,7 @@ static int compress_layer(struct reader *r, int32_t il, struct wnw__plan_job *jo
 {
     struct wnw__cache *c = &r->s->cache;
     struct wnw__kept_layer kept;
-    if (c->layers[il].n_swa > 0)
+    if (!wnw__layer_takes_part(&r->s->shape.model, il))
         return WNW_OK;
     const uint64_t bytes = wnw__cache_bytes(c);
     if (bytes > report->kv_bytes_before)
@@ -142,19 +165,16 @@ int wnw__read_layer_major(wnw_session *s, const int32_t *tokens, int32_t n, cons
                           wnw_report *report)
 {
     struct reader r = {.s = s, .tokens = tokens, .n = n, .n_past = s->n_past};
-    struct wnw__observer *ob = NULL;
     struct wnw__plan_job *job = NULL;
     wnw_report of_job = {0};
-    int rc = wnw__observer_new(&ob, s);
+    int rc = wnw__session_source(&r.src, s);
     if (rc != WNW_OK)
         return rc;
-    r.src = *wnw__observer_source(ob);
-    r.src.n_entry = n_entry;
-    r.src.positions = positions;
+    r.src.layer = layer;
     r.src.n_past = s->n_past + n;
     r.src.entry_bytes.n_exact = wnw__cache_exact_after(&s->cache, n);
     r.src.ratio_base = goal->ratio_base;
-    rc = hold_positions(&r);
+    rc = hold_entries(&r);
     if (rc == WNW_OK)
         rc = wnw__plan_job_new(&job, goal->policy, &goal->size, &r.src, &of_job);
     if (rc != WNW_OK)
@@ -171,7 +191,9 @@ int wnw__read_layer_major(wnw_session *s, const int32_t *tokens, int32_t n, cons
 done:
     wnw__hidden_rows_free(r.x);
     free(r.pos);
+    free(r.off);
+    free(r.n_entry);
     wnw__plan_job_free(job);
-    wnw__observer_free(ob);
+    wnw__source_close(&r.src);
     return rc;
 }

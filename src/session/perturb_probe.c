@@ -12,7 +12,6 @@
 #include "observe/states.h"
 #include "plan/plan.h"
 #include "session/declare.h"
-#include "session/observer.h"
 #include "session/session.h"
 
 #include <math.h>
@@ -47,15 +46,10 @@ static int read_token(wnw_session **out, const wnw_session *of, const wnw_plan *
     return wnw_session_decode(*out, token);
 }
 
-static bool slides(const wnw_perturb_probe *p, int32_t il)
-{
-    return p->of->cache.layers[il].n_swa > 0;
-}
-
 static int check_whole(const wnw_session *s)
 {
     for (int32_t il = 0; il < s->cache.n_layer; il++)
-        for (int32_t ih = 0; ih < s->cache.n_head_kv && s->cache.layers[il].n_swa == 0; ih++)
+        for (int32_t ih = 0; ih < s->cache.n_head_kv && wnw__layer_takes_part(&s->shape.model, il); ih++)
             if (wnw_cache_n(s, il, ih) != s->n_past || s->n_gone > 0)
                 return wnw__fail(
                     WNW_E_ARG,
@@ -222,7 +216,7 @@ int wnw_perturb_probe_change(wnw_perturb_probe *p, const wnw_plan *plan, double 
     for (int32_t il = 0; il < p->n_layer; il++) {
         double *of_heads = heads ? heads + (size_t)il * (size_t)p->n_head : NULL;
         double *of_groups = groups ? groups + (size_t)il * (size_t)p->n_kv : NULL;
-        if (!slides(p, il)) {
+        if (wnw__layer_takes_part(&p->of->shape.model, il)) {
             WNW_TRY(change_of_layer(p, plan, il, of_heads, of_groups, layers ? &layers[il] : NULL));
             continue;
         }
@@ -299,25 +293,24 @@ static int bounds_of_layer(wnw_perturb_probe *p, const float *nu, int32_t il, in
 
 int wnw_perturb_probe_bounds(wnw_perturb_probe *p, int32_t keep, wnw_perturb_bound *bounds)
 {
-    struct wnw__observer *ob;
+    struct wnw__plan_source src;
     WNW_REQUIRE(p);
     WNW_REQUIRE(bounds);
     if (keep < 2 || keep > p->n)
         return wnw__fail(WNW_E_RANGE, "%d entries in two stages; possible are 2 to %d", (int)keep, (int)p->n);
     memset(bounds, 0, (size_t)p->n_layer * (size_t)p->n_head * sizeof *bounds);
-    WNW_TRY(wnw__observer_new(&ob, p->s));
-    const struct wnw__plan_source *src = wnw__observer_source(ob);
+    WNW_TRY(wnw__session_source(&src, p->s));
     const wnw_needs norms = {WNW_INIT(wnw_needs), .flags = WNW_NEED_PROJ_NORM};
     int rc = WNW_OK;
     for (int32_t il = 0; rc == WNW_OK && il < p->n_layer; il++) {
         wnw_observation obs;
-        if (slides(p, il))
+        if (!wnw__layer_takes_part(&src.shape, il))
             continue;
-        rc = src->observe(src, il, &norms, &obs);
+        rc = src.observe(&src, il, &norms, NULL, &obs);
         const float *nu = rc == WNW_OK ? obs.head_proj_norm(&obs, WNW_PROJ_L1) : NULL;
         if (rc == WNW_OK)
             rc = nu ? bounds_of_layer(p, nu, il, keep, bounds + (size_t)il * (size_t)p->n_head) : WNW_E_NOMEM;
     }
-    wnw__observer_free(ob);
+    wnw__source_close(&src);
     return rc;
 }

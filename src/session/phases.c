@@ -220,7 +220,7 @@ static int32_t longest_part(const wnw_session *s, const wnw_policy *p, int32_t *
     *n_final = 0;
     for (int32_t il = 0; il < s->cache.n_layer; il++)
         for (int32_t ih = 0; ih < s->cache.n_head_kv; ih++) {
-            if (s->cache.layers[il].n_swa > 0 || wnw__policy_skips(p, il) || wnw_cache_n(s, il, ih) <= n)
+            if (!wnw__policy_takes_layer(p, &s->shape.model, il) || wnw_cache_n(s, il, ih) <= n)
                 continue;
             n = wnw_cache_n(s, il, ih);
             *n_final = s->cache.layers[il].n_final;
@@ -306,7 +306,7 @@ static int32_t own_chunk(const wnw_session *s)
     if (!wnw__policy_is_recursive(p))
         return 512;
     for (int32_t il = 0; il < s->cache.n_layer; il++) {
-        if (s->cache.layers[il].n_swa > 0 || wnw__policy_skips(p, il))
+        if (!wnw__policy_takes_layer(p, &s->shape.model, il))
             continue;
         const wnw_blocks b = wnw__policy_blocks(p, s->cache.layers[il].n_final);
         const int64_t due = b.sink + 2 * (int64_t)b.lag - wnw_cache_n(s, il, 0);
@@ -442,7 +442,8 @@ static int64_t count_entries(const wnw_session *s, bool sliding, int32_t *n_head
     int64_t n = 0;
     *n_heads = 0;
     for (int32_t il = 0; il < s->cache.n_layer; il++)
-        for (int32_t ih = 0; ih < s->cache.n_head_kv && (s->cache.layers[il].n_swa > 0) == sliding; ih++) {
+        for (int32_t ih = 0; ih < s->cache.n_head_kv && wnw__layer_takes_part(&s->shape.model, il) != sliding;
+             ih++) {
             n += wnw_cache_n(s, il, ih);
             ++*n_heads;
         }

@@ -64,7 +64,7 @@ static int new_result(struct wnw__second_pass **out, const wnw_session *s)
     for (int32_t il = 0; ok && il < c->n_layer; il++) {
         for (int32_t ih = 0; ih < c->n_head_kv; ih++)
             p->n[il] = c->layers[il].len[ih] > p->n[il] ? c->layers[il].len[ih] : p->n[il];
-        if (c->layers[il].n_swa > 0)
+        if (!wnw__layer_takes_part(&s->shape.model, il))
             continue;
         const size_t size = (size_t)s->m->hp.n_head * (size_t)p->n[il] + 1;
         p->sum[il] = calloc(size, sizeof(float));

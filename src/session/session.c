@@ -54,7 +54,7 @@ static int init_cache(wnw_session *s)
     if (!n_swa)
         return wnw__fail(WNW_E_NOMEM, "no memory for a session");
     for (int32_t il = 0; il < hp->n_layer; il++)
-        n_swa[il] = s->sliding[il] ? hp->n_swa : 0;
+        n_swa[il] = wnw__layer_takes_part(&s->shape.model, il) ? 0 : hp->n_swa;
     const int32_t growth = s->params.attn == WNW_ATTN_GGML ? WNW_CACHE_GROWTH_GGML : WNW_CACHE_GROWTH;
     int rc = wnw__cache_init(&s->cache, hp->n_layer, hp->n_head_kv, hp->n_embd_head, s->params.kv_type,
                              growth, n_swa);
@@ -67,28 +67,21 @@ static int init_cache(wnw_session *s)
 static void set_shape(wnw_session *s)
 {
     const struct wnw__hparams *hp = &s->m->hp;
-    for (int32_t il = 0; il < hp->n_layer; il++)
-        s->sliding[il] = wnw__layer_is_swa(hp, il);
-    s->shape = (struct wnw__record_shape){.n_layer = hp->n_layer,
-                                          .n_head = hp->n_head,
-                                          .n_head_kv = hp->n_head_kv,
-                                          .d = hp->n_embd_head,
+    s->shape = (struct wnw__record_shape){.model = wnw__model_shape(s->m),
                                           .n_embd = hp->n_embd,
                                           .n_ctx = s->params.n_ctx,
                                           .n_ubatch = s->params.n_ubatch,
                                           .n_threads = s->params.n_threads,
                                           .pool = wnw__engine_pool(s->engine),
-                                          .q_scale = hp->q_scale,
-                                          .sliding = s->sliding};
+                                          .q_scale = hp->q_scale};
 }
 
 static int init_session(wnw_session *s, const wnw_session_params *params)
 {
     const struct wnw__hparams *hp = &s->m->hp;
     WNW_TRY(resolve_params(s->engine, params, &s->params));
-    s->sliding = calloc((size_t)hp->n_layer, sizeof *s->sliding);
     s->logits = calloc((size_t)hp->n_vocab, sizeof *s->logits);
-    if (!s->sliding || !s->logits)
+    if (!s->logits)
         return wnw__fail(WNW_E_NOMEM, "no memory for a session");
     set_shape(s);
     return init_cache(s);
@@ -157,7 +150,6 @@ void wnw_session_free(wnw_session *s)
     wnw__ids_free(&s->ids);
     wnw__rules_free(&s->rules);
     wnw__masks_free(&s->masks);
-    free(s->sliding);
     free(s->logits);
     free(s);
 }
@@ -275,7 +267,7 @@ int wnw__session_mask(wnw_session *s, const wnw_plan *plan)
         const int32_t il = i / n_kv, ih = i % n_kv;
         const int32_t *kept, *pos = wnw_cache_positions(s, il, ih);
         const int32_t n_kept = wnw_plan_head(plan, il, ih, &kept), n = wnw_cache_n(s, il, ih);
-        if (s->cache.layers[il].n_swa > 0)
+        if (!wnw__layer_takes_part(&s->shape.model, il))
             continue; /* the layer is never compacted, and its entries move when it is trimmed */
         s->hidden[i] = malloc((size_t)s->n_past + 1);
         if (!s->hidden[i])

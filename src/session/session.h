@@ -4,7 +4,7 @@
 #define WNW_SESSION_H
 
 #include "forward/engine.h"
-#include "observe/projnorm.h"
+#include "observe/source.h"
 #include "session/ids.h"
 #include "session/masks.h"
 #include "session/phases.h"
@@ -20,7 +20,6 @@ struct wnw_session {
     struct wnw__cache cache;
     struct wnw__recorders recorders;
     struct wnw__record_shape shape; /* borrowed by the recorders */
-    bool *sliding;                  /* [n_layer] of shape */
     struct wnw__ids ids;
     const wnw_profile *profile; /* borrowed; NULL = none */
     struct wnw__proj *proj[2];  /* projected norms, made at first use: [0] of KV heads, [1] of query heads */
@@ -38,6 +37,10 @@ struct wnw_session {
     uint8_t **hidden;
     int32_t hidden_n;
 };
+
+/* Opens the source of observations of the session's present cache, which wnw__source_close closes. It borrows s and looks
+ * at it on the thread that s belongs to. */
+int wnw__session_source(struct wnw__plan_source *src, wnw_session *s);
 
 /* Hides every entry that the plan drops from all later passes instead of compacting, so that the full cache
  * stays. Compaction is tested against this oracle. E_UNSUPPORTED without the ggml attention. */

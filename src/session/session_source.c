@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/* What a plan sees of a session: its cache, what was recorded, and the results of a second pass. */
+#include "session/second_pass.h"
+#include "session/session.h"
+
+#include <stdlib.h>
+
+struct owner {
+    wnw_session *s;
+    struct wnw__second_pass *pass; /* results of the last second pass, or NULL */
+};
+
+static void free_owner(void *user)
+{
+    struct owner *o = user;
+    wnw__second_pass_free(o->pass);
+    free(o);
+}
+
+static int second_pass(const struct wnw__plan_source *src, int32_t kind, char *warning)
+{
+    struct owner *o = wnw__source_owner(src);
+    wnw__second_pass_free(o->pass);
+    return wnw__second_pass_run(&o->pass, o->s, (wnw_second_pass)kind, warning);
+}
+
+static int add(void *owner, struct wnw__source *source, const wnw_needs *needs, const bool *heads,
+               wnw_observation *obs)
+{
+    const struct owner *o = owner;
+    (void)source;
+    (void)heads;
+    if ((needs->flags & WNW_NEED_SECOND_PASS) && o->pass) {
+        obs->pass2_sum = o->pass->sum[obs->il];
+        obs->pass2_max = o->pass->max[obs->il];
+        obs->n_pass2 = o->pass->n_queries;
+    }
+    return WNW_OK;
+}
+
+static int open_source(struct wnw__plan_source *src, wnw_session *s, struct owner *owner)
+{
+    *src = (struct wnw__plan_source){
+        .shape = s->shape.model,
+        .n_past = s->n_past,
+        .n_prefix = s->n_prefix < s->n_past ? s->n_prefix : s->n_past,
+        .n_moved = s->n_moved,
+        .n_mixed = s->ids.n_mixed,
+        .entry_bytes = {.each = 2 * s->cache.row_bytes,
+                        .exact = 2 * s->cache.tail_row_bytes,
+                        .n_exact = wnw__cache_exact_after(&s->cache, 0)},
+        .profile = s->profile,
+        .second_pass = second_pass,
+    };
+    const struct wnw__source_of of = {
+        .entries = wnw__source_entries(&s->cache),
+        .n_past = &s->n_past,
+        .n_question = s->n_question,
+        .attn_scale = s->m->hp.attn_scale,
+        .pool = wnw__engine_pool(s->engine),
+        .recorders = &s->recorders,
+        .m = s->m,
+        .cache = &s->cache,
+        .proj = s->proj,
+        .add = add,
+        .free = free_owner,
+        .owner = owner,
+    };
+    return wnw__source_open(src, &of);
+}
+
+int wnw__session_source(struct wnw__plan_source *src, wnw_session *s)
+{
+    struct owner *owner = calloc(1, sizeof *owner);
+    *src = (struct wnw__plan_source){0};
+    if (!owner)
+        return wnw__fail(WNW_E_NOMEM, "no memory for observations");
+    owner->s = s;
+    const int rc = open_source(src, s, owner);
+    if (rc != WNW_OK) {
+        *src = (struct wnw__plan_source){0};
+        free(owner);
+    }
+    return rc;
+}
