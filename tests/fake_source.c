@@ -374,10 +374,7 @@ static void make_profile(struct fake *f)
     const int64_t n_layer = f->src.shape.n_layer, n_head = f->src.shape.n_head,
                   n_head_kv = f->src.shape.n_head_kv;
     struct wnw_profile *p = &f->profile;
-    *p = (struct wnw_profile){.n_layer = f->src.shape.n_layer,
-                              .n_head = f->src.shape.n_head,
-                              .n_head_kv = f->src.shape.n_head_kv,
-                              .n_embd_head = FAKE_D,
+    *p = (struct wnw_profile){.model = f->src.shape,
                               .fingerprint = "0123456789abcdef",
                               .kinds = (1u << WNW_N_PROFILE_KINDS) - 1,
                               .head_sink = 4,

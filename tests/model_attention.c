@@ -63,7 +63,7 @@ static void round_query(wnw_kv_type type, float *q, int32_t d)
 /* One query over an f16 cache, entry by entry; out, the sum of weighted values, is f16 after every step. */
 static void sum_in_half(const struct wnw__attend_job *job, int32_t ih, int32_t t, const float *q, float *out)
 {
-    const int32_t d = job->op->shared->dims.d;
+    const int32_t d = job->op->shared->dims.model.d;
     float k[512], v[512];
     double top = -INFINITY, sum = 0.0;
     assert_cmp(d, <=, 512);
@@ -90,16 +90,16 @@ static void sum_in_half(const struct wnw__attend_job *job, int32_t ih, int32_t t
 static void like_ggml(const struct wnw__attend_job *job, const float *q, float *out)
 {
     const struct wnw__attend_dims *dims = &job->op->shared->dims;
-    const size_t d = (size_t)dims->d, rows = (size_t)job->slice->n_row * (size_t)dims->n_head;
+    const size_t d = (size_t)dims->model.d, rows = (size_t)job->slice->n_row * (size_t)dims->model.n_head;
     float *rounded = malloc(rows * d * sizeof *rounded);
     assert_non_null(rounded);
     memcpy(rounded, q, rows * d * sizeof *rounded);
     for (size_t r = 0; r < rows; r++)
-        round_query(job->type, rounded + r * d, dims->d);
+        round_query(job->type, rounded + r * d, dims->model.d);
     if (job->type == WNW_KV_F16)
         for (size_t r = 0; r < rows; r++)
-            sum_in_half(job, (int32_t)r % dims->n_head / job->op->shared->group, (int32_t)r / dims->n_head,
-                        rounded + r * d, out + r * d);
+            sum_in_half(job, (int32_t)r % dims->model.n_head / job->op->shared->group,
+                        (int32_t)r / dims->model.n_head, rounded + r * d, out + r * d);
     else
         wnw__attend_ref(job->op, rounded, out);
     free(rounded);

@@ -158,7 +158,7 @@ static void is_read(void **state)
     assert_ok(wnw_profile_add_file(profile, path));
     assert_int_equal(wnw_profile_kinds(profile), 1u << WNW_PROFILE_LAYERS);
     double sum = 0;
-    for (int32_t il = 0; il < profile->n_layer; il++) {
+    for (int32_t il = 0; il < profile->model.n_layer; il++) {
         assert_cmp(profile->layer_share[il], >, 0);
         sum += profile->layer_share[il];
     }

@@ -318,7 +318,7 @@ static void lists_of_heads(void **state)
     assert_contains(listed(f, random, p), "without the 4 best");
     assert_contains(listed(f, "random:1:5:0", p), "without the 0 best");
     assert_contains(listed(f, "random:1:5:2", NULL), "needs a profile of kind srh");
-    p->n_layer++;
+    p->model.n_layer++;
     assert_contains(listed(f, "srh:top3", p), "the profile has");
     wnw_profile_free(p);
 }

@@ -70,7 +70,7 @@ static wnw_profile *make_profile(const wnw_model *m)
     wnw_profile *p;
     uint64_t state = 7;
     assert_ok(wnw_profile_new(&p, m));
-    const size_t n_layer = (size_t)p->n_layer, n_head = (size_t)p->n_head, d = (size_t)p->n_embd_head;
+    const size_t n_layer = (size_t)p->model.n_layer, n_head = (size_t)p->model.n_head, d = (size_t)p->model.d;
     double sum = 0;
     p->kinds = (1u << WNW_N_PROFILE_KINDS) - 1;
     p->srh_rank = malloc(n_layer * n_head * sizeof *p->srh_rank);
@@ -89,8 +89,8 @@ static wnw_profile *make_profile(const wnw_model *m)
     for (size_t i = 0; i < n_layer; i++)
         p->layer_share[i] /= sum;
     p->head_score = random_doubles(n_layer * n_head, &state);
-    p->head_alpha = random_doubles(n_layer * (size_t)p->n_head_kv, &state);
-    p->compiler = (struct wnw__compiler_table){.n_layer = p->n_layer,
+    p->head_alpha = random_doubles(n_layer * (size_t)p->model.n_head_kv, &state);
+    p->compiler = (struct wnw__compiler_table){.n_layer = p->model.n_layer,
                                                .alpha_scope = -1,
                                                .score_norm = -1,
                                                .gate = -1,
@@ -106,15 +106,15 @@ static wnw_profile *make_profile(const wnw_model *m)
     assert_non_null(p->query_cov);
     for (size_t i = 0; i < n_layer * n_head * d; i++)
         p->query_cov[i * d + i % d] = 0.1f;
-    p->query_filter = random_floats(n_layer * (size_t)p->n_head_kv * d, &state);
+    p->query_filter = random_floats(n_layer * (size_t)p->model.n_head_kv * d, &state);
     p->n_curve = 1;
     p->curve_ratio = random_doubles(1, &state);
     p->curve_ratio[0] = 0.2 + 0.6 * p->curve_ratio[0];
-    p->curve_keep = random_floats(n_layer * (size_t)p->n_head_kv, &state);
+    p->curve_keep = random_floats(n_layer * (size_t)p->model.n_head_kv, &state);
     p->n_best = 1;
     p->best_size = random_doubles(1, &state);
     p->best_size[0] = 0.001;
-    p->best_share = random_floats(n_layer * (size_t)p->n_head_kv, &state);
+    p->best_share = random_floats(n_layer * (size_t)p->model.n_head_kv, &state);
     return p;
 }
 

@@ -137,9 +137,7 @@ static void retrieval_heads(void **state)
     (void)state;
     int32_t rank[H] = {2, 0, 3, 1}, copies[H] = {1, 3, 0, 2};
     float copied[H] = {0, 1, 0, 0.5f}, got[KV * N];
-    const wnw_profile p = {.n_layer = 1,
-                           .n_head = H,
-                           .n_head_kv = KV,
+    const wnw_profile p = {.model = {.n_layer = 1, .n_head = H, .n_head_kv = KV},
                            .srh_k = 1,
                            .srh_rank = rank,
                            .trad_rank = copies,

@@ -107,11 +107,10 @@ static void fixture_init(struct fixture *f, const struct shape *s, int32_t n_thr
     f->ref = calloc(f->n_q, sizeof *f->ref);
     assert_non_null(f->out);
     assert_non_null(f->ref);
-    const struct wnw__attend_dims dims = {.n_head = s->n_head,
-                                          .n_head_kv = s->n_head_kv,
-                                          .d = s->d,
-                                          .n_threads = n_threads,
-                                          .n_ubatch = s->n_tok};
+    const struct wnw__attend_dims dims = {
+        .model = {.n_head = s->n_head, .n_head_kv = s->n_head_kv, .d = s->d},
+        .n_threads = n_threads,
+        .n_ubatch = s->n_tok};
     f->cache = (struct wnw__cache){.n_layer = 1,
                                    .n_head_kv = s->n_head_kv,
                                    .d = s->d,
@@ -668,13 +667,13 @@ static void bad_dimensions_are_refused(void **state)
 {
     (void)state;
     const struct wnw__attend_dims good = {
-        .n_head = 4, .n_head_kv = 2, .d = 64, .n_threads = 1, .n_ubatch = 1};
+        .model = {.n_head = 4, .n_head_kv = 2, .d = 64}, .n_threads = 1, .n_ubatch = 1};
     struct wnw__attend_shared *sh = NULL;
     struct wnw__attend_dims dims = good;
-    dims.n_head = 5;
+    dims.model.n_head = 5;
     assert_int_equal(wnw__attend_shared_new(&sh, &dims), WNW_E_ARG);
     dims = good;
-    dims.d = 0;
+    dims.model.d = 0;
     assert_int_equal(wnw__attend_shared_new(&sh, &dims), WNW_E_ARG);
     dims = good;
     dims.n_threads = 0;

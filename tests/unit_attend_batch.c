@@ -92,11 +92,10 @@ static void fixture_init(struct fixture *f, const struct shape *shape, int32_t n
     f->expect = calloc(f->n_q, sizeof *f->expect);
     assert_non_null(f->out);
     assert_non_null(f->expect);
-    const struct wnw__attend_dims dims = {.n_head = N_HEAD_KV * shape->group,
-                                          .n_head_kv = N_HEAD_KV,
-                                          .d = shape->d,
-                                          .n_threads = n_threads,
-                                          .n_ubatch = n_row};
+    const struct wnw__attend_dims dims = {
+        .model = {.n_head = N_HEAD_KV * shape->group, .n_head_kv = N_HEAD_KV, .d = shape->d},
+        .n_threads = n_threads,
+        .n_ubatch = n_row};
     assert_int_equal(wnw__attend_shared_new(&f->shared, &dims), WNW_OK);
     assert_int_equal(wnw__attend_shared_keep_rows(f->shared, true), WNW_OK);
     f->op = (struct wnw__attend_op){

@@ -34,8 +34,9 @@ static void zeroes_masked_heads(void **state)
     struct wnw__attend_slice slice[MAX_SLICES] = {{0}};
     struct wnw__attend_batch batch = {.slice = slice};
     struct wnw__attend_shared *shared;
-    const struct wnw__attend_dims dims = {
-        .n_head = row->n_head, .n_head_kv = 1, .d = row->d, .n_threads = row->threads, .n_ubatch = 64};
+    const struct wnw__attend_dims dims = {.model = {.n_head = row->n_head, .n_head_kv = 1, .d = row->d},
+                                          .n_threads = row->threads,
+                                          .n_ubatch = 64};
     assert_ok(wnw__attend_shared_new(&shared, &dims));
     for (; batch.n_slice < MAX_SLICES && row->n_row[batch.n_slice] > 0; batch.n_slice++) {
         const int32_t i = batch.n_slice;

@@ -65,15 +65,14 @@ static void init(struct fixture *f, const struct row *row, int32_t il)
     f->ref = calloc(LENGTH * f->n_q, sizeof *f->ref);
     assert_non_null(f->out);
     assert_non_null(f->ref);
-    const struct wnw__attend_dims dims = {.n_head = N_HEAD_KV * row->group,
-                                          .n_head_kv = N_HEAD_KV,
-                                          .d = row->d,
-                                          .n_threads = 2,
-                                          .n_ubatch = LENGTH,
-                                          .float32 = true};
+    const struct wnw__attend_dims dims = {
+        .model = {.n_head = N_HEAD_KV * row->group, .n_head_kv = N_HEAD_KV, .d = row->d},
+        .n_threads = 2,
+        .n_ubatch = LENGTH,
+        .float32 = true};
     static const bool slides[N_LAYER] = {false, true};
     const struct wnw__record_shape shape = {.model = {.n_layer = N_LAYER,
-                                                      .n_head = dims.n_head,
+                                                      .n_head = dims.model.n_head,
                                                       .n_head_kv = N_HEAD_KV,
                                                       .d = row->d,
                                                       .left_alone = slides},

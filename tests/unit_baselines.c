@@ -527,7 +527,7 @@ static void duo_heads(void **state)
     (void)state;
     double alpha[] = {0.9, 0.1, 0, 0, 0.3, 0.8}; /* layers 0, 1, 2; layer 1 does not take part */
     struct wnw_profile profile = {
-        .n_layer = 3, .n_head_kv = 2, .head_alpha = alpha, .head_sink = 4, .head_recent = 16};
+        .model = {.n_layer = 3, .n_head_kv = 2}, .head_alpha = alpha, .head_sink = 4, .head_recent = 16};
     const int32_t n_entry[] = {100, 100, 100, 100}, il[] = {0, 2};
     const wnw_protected prot[] = {{4, 0}, {4, 0}, {4, 0}, {4, 0}};
     wnw_layer_problem p = {.n_layer = 2,

@@ -90,12 +90,11 @@ static void fixture_init(struct fixture *f, const struct shape *s, int32_t n_thr
     f->v = test_random_floats(row * (size_t)s->n_head_kv, 3, 1.0f);
     f->out = calloc(row * (size_t)s->n_head, sizeof *f->out);
     assert_non_null(f->out);
-    const struct wnw__attend_dims dims = {.n_head = s->n_head,
-                                          .n_head_kv = s->n_head_kv,
-                                          .d = s->d,
-                                          .n_threads = n_threads,
-                                          .n_ubatch = s->n_tok,
-                                          .float32 = true};
+    const struct wnw__attend_dims dims = {
+        .model = {.n_head = s->n_head, .n_head_kv = s->n_head_kv, .d = s->d},
+        .n_threads = n_threads,
+        .n_ubatch = s->n_tok,
+        .float32 = true};
     f->cache = (struct wnw__cache){.n_layer = 1,
                                    .n_head_kv = s->n_head_kv,
                                    .d = s->d,
@@ -452,8 +451,10 @@ static void slices_of_a_batch(void **state)
         struct fixture f[2];
         const int32_t n_row = s[0].n_tok + s[1].n_tok;
         const size_t row = 6 * 64, n_first = (size_t)s[0].n_tok * row, n = (size_t)n_row * row;
-        const struct wnw__attend_dims dims = {
-            .n_head = 6, .n_head_kv = 2, .d = 64, .n_threads = 1, .n_ubatch = n_row, .float32 = true};
+        const struct wnw__attend_dims dims = {.model = {.n_head = 6, .n_head_kv = 2, .d = 64},
+                                              .n_threads = 1,
+                                              .n_ubatch = n_row,
+                                              .float32 = true};
         struct wnw__attend_op attend = {.scale = 0.125f};
         float *q = malloc(n * sizeof *q), *out = malloc(n * sizeof *out);
         assert_non_null(q);

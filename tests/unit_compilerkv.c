@@ -140,8 +140,7 @@ static void scores_follow_the_formulas(void **state)
     struct layer l[2];
     float weight[2 * H] = {0.85f, 1.15f, 1, 0.9f, -1, 1.1f, 1, 1, 1, 1, 1, 1}, got[G * N], want[N];
     double collected[N + 2];
-    wnw_profile p = {.n_layer = 2,
-                     .n_head = H,
+    wnw_profile p = {.model = {.n_layer = 2, .n_head = H},
                      .kinds = 1u << WNW_PROFILE_COMPILER,
                      .compiler = {.n_layer = 2, .weight = weight, .alpha_scope = -1}};
     srand(1);
@@ -178,8 +177,7 @@ static void head_weights(void **state)
     (void)state;
     struct layer l[2];
     float weight[2 * H], got[G * N], one[G * N];
-    wnw_profile p = {.n_layer = 2,
-                     .n_head = H,
+    wnw_profile p = {.model = {.n_layer = 2, .n_head = H},
                      .kinds = 1u << WNW_PROFILE_COMPILER,
                      .compiler = {.n_layer = 2, .weight = weight, .alpha_scope = -1}};
     srand(2);

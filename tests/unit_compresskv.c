@@ -46,7 +46,8 @@ static void only_ranked_heads_choose(void **state)
     (void)state;
     int32_t rank[] = {2, 0, 1, 3}, trad[] = {1, 3, 0, 2};
     float trad_mean[] = {0, 0.5f, 0, 0.1f};
-    wnw_profile p = {.n_layer = 1, .n_head = 4, .srh_rank = rank, .trad_rank = trad, .trad_mean = trad_mean};
+    wnw_profile p = {
+        .model = {.n_layer = 1, .n_head = 4}, .srh_rank = rank, .trad_rank = trad, .trad_mean = trad_mean};
     const wnw_observation obs = observation(&p);
     float out[12];
     /* Head 0 pooled: [1,1,3,2,2]; both KV heads get the same row. */
@@ -88,7 +89,7 @@ static void profile_is_needed_where_it_is_used(void **state)
 {
     (void)state;
     float out[12];
-    wnw_profile p = {.n_layer = 1, .n_head = 4};
+    wnw_profile p = {.model = {.n_layer = 1, .n_head = 4}};
     wnw_observation obs = observation(NULL);
     assert_int_equal(try_scorer("compresskv", &obs, out), WNW_E_MISMATCH);
     obs.profile = &p;
@@ -311,7 +312,7 @@ static int64_t layers_of(const double *share, int32_t n_layer, int32_t n, int32_
     int32_t il[64];
     char warning[256] = "";
     wnw_policy *p = test_policy(recipe);
-    const wnw_profile profile = {.n_layer = n_layer, .layer_share = (double *)(uintptr_t)share};
+    const wnw_profile profile = {.model = {.n_layer = n_layer}, .layer_share = (double *)(uintptr_t)share};
     for (int32_t i = 0; i < n_layer; i++)
         il[i] = i;
     const wnw_layer_problem problem = {.n_layer = n_layer,

@@ -57,9 +57,9 @@ static void test_models(void **state)
 static void assert_no_profile(const char *path, int status, const char *part)
 {
     wnw_profile *p;
-    assert_int_equal(
-        wnw__profile_new(&p, &(struct wnw__profile_shape){2, 4, 2, 2, .fingerprint = "0123456789abcdef"}),
-        WNW_OK);
+    assert_int_equal(wnw__profile_new(&p, &(struct wnw__profile_shape){{2, 4, 2, 2, NULL},
+                                                                       .fingerprint = "0123456789abcdef"}),
+                     WNW_OK);
     alarm(20);
     assert_int_equal(wnw_profile_add_file(p, path), status);
     alarm(0);

@@ -143,8 +143,7 @@ static void make(struct problem *q, int32_t n, int32_t budget, double ratio, con
         q->n_entry[r] = n;
         q->prot[r].n_last = 1;
     }
-    q->profile = (struct wnw_profile){.n_layer = 2,
-                                      .n_head_kv = 2,
+    q->profile = (struct wnw_profile){.model = {.n_layer = 2, .n_head_kv = 2},
                                       .n_curve = 2,
                                       .curve_ratio = q->ratio,
                                       .curve_keep = q->keep,
@@ -221,7 +220,7 @@ static void warns_and_refuses(void **state)
     q.p.scorer = "keydiff";
     assert_ok(run("keydiff+lukv", &q, got));
     assert_contains(q.warning, "for scores of snapkv, not keydiff");
-    q.profile.n_layer = 3;
+    q.profile.model.n_layer = 3;
     assert_error(run("snapkv+lukv", &q, got), WNW_E_MISMATCH);
     q.p.profile = NULL;
     assert_error(run("snapkv+lukv", &q, got), WNW_E_MISMATCH);

@@ -91,7 +91,7 @@ static void make(struct problem *q, int32_t n, int32_t budget, const float first
         q->n_entry[r] = n;
     }
     q->profile = (struct wnw_profile){
-        .n_layer = 3, .n_head_kv = 2, .n_best = 2, .best_size = q->size, .best_share = q->share};
+        .model = {.n_layer = 3, .n_head_kv = 2}, .n_best = 2, .best_size = q->size, .best_share = q->share};
     q->p = (wnw_layer_problem){.n_layer = 2,
                                .n = n,
                                .budget = budget,
@@ -213,7 +213,7 @@ static void refuses(void **state)
     assert_ok(run(&q, got));
     assert_int_equal(got[0] + got[1] + got[2] + got[3], 96);
     assert_int_equal(got[3], 0);
-    q.profile.n_layer = 2;
+    q.profile.model.n_layer = 2;
     assert_error(run(&q, got), WNW_E_MISMATCH);
     q.p.profile = NULL;
     assert_error(run(&q, got), WNW_E_MISMATCH);

@@ -75,7 +75,7 @@ static int choose_heads(const struct opts *o, const wnw_observation *obs, struct
         c->state = (uint64_t)(uint32_t)o->seed << 32 | (uint32_t)obs->il;
     } else {
         const int32_t *rank = !p ? NULL : o->heads == HEADS_SRH ? p->srh_rank : p->trad_rank;
-        if (!rank || p->n_head != obs->n_head || p->n_layer != obs->n_layer)
+        if (!rank || p->model.n_head != obs->n_head || p->model.n_layer != obs->n_layer)
             return wnw__fail(WNW_E_MISMATCH,
                              "%s retrieval heads of this model are needed; the profile has none",
                              o->heads == HEADS_SRH ? "semantic" : "traditional");

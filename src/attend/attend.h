@@ -20,6 +20,7 @@
 #ifndef WNW_ATTEND_H
 #define WNW_ATTEND_H
 
+#include "base/shape.h"
 #include "cache/cache.h"
 
 #include <ggml.h>
@@ -29,7 +30,7 @@
 struct wnw__attend_shared;
 
 struct wnw__attend_dims {
-    int32_t n_head, n_head_kv, d;
+    struct wnw__shape model;
     int32_t n_threads;
     int32_t n_ubatch; /* most rows in one batch */
     bool float32;     /* no products in bf16 or bytes */

@@ -92,13 +92,13 @@ static int n_kinds(unsigned columns)
 static size_t kind_floats(const struct wnw__attend_shared *sh, const struct wnw__attend_place *p,
                           int32_t n_row)
 {
-    return (size_t)wnw__attend_runs(sh, n_row) * (size_t)sh->dims.n_head * (size_t)p->n;
+    return (size_t)wnw__attend_runs(sh, n_row) * (size_t)sh->dims.model.n_head * (size_t)p->n;
 }
 
 /* Floats of the far keys in bytes, which parts of a run share. */
 static size_t keys_floats(const struct wnw__attend_shared *sh, const struct wnw__attend_place *p)
 {
-    return sh->score8 ? wnw__attend_far_floats(sh->dims.d, p->n / WNW_TILE) : 0;
+    return sh->score8 ? wnw__attend_far_floats(sh->dims.model.d, p->n / WNW_TILE) : 0;
 }
 
 int wnw__attend_reserve_columns(struct wnw__attend_shared *sh, const struct wnw__attend_batch *batch,
@@ -130,7 +130,7 @@ float *wnw__attend_columns_of(const struct wnw__attend_job *job, unsigned kind, 
     const struct wnw__attend_place *p = &sh->place[job->i_slice];
     const bool second = kind == WNW_COLUMN_MAXIMA && job->slice->columns & WNW_COLUMN_SUMS;
     return sh->columns + p->columns + (second ? kind_floats(sh, p, job->slice->n_row) : 0) +
-           ((size_t)run * (size_t)sh->dims.n_head + (size_t)h) * (size_t)p->n;
+           ((size_t)run * (size_t)sh->dims.model.n_head + (size_t)h) * (size_t)p->n;
 }
 
 /* ---- A run ---- */
@@ -195,7 +195,7 @@ void wnw__attend_run_columns(const struct wnw__attend_job *job, const struct wnw
     float *const s = w->s;
     clear(job, run->ih, i_run, end);
     if (kept.keys)
-        wnw__attend_far_clear(kept.keys, sh->dims.d, place->n / WNW_TILE);
+        wnw__attend_far_clear(kept.keys, sh->dims.model.d, place->n / WNW_TILE);
     w->kept = &kept;
     for (int32_t i = 0; i < n_part; i++) {
         const int32_t from = run->n * i / n_part;

@@ -33,12 +33,12 @@ static float *partial_at(const struct wnw__attend_job *job, int32_t ih, int32_t 
 static void combine(const struct wnw__attend_job *job, int32_t ih, int32_t n_piece, float *out)
 {
     const struct wnw__attend_shared *sh = job->op->shared;
-    const int32_t d = sh->dims.d, ld = sh->ld, n_query = job->slice->n_row * sh->group;
+    const int32_t d = sh->dims.model.d, ld = sh->ld, n_query = job->slice->n_row * sh->group;
     for (int32_t i = 0; i < n_query; i++) {
         const size_t at = (size_t)i * (size_t)(ld + 2);
         const int32_t row = job->slice->first_row + i / sh->group, h = ih * sh->group + i % sh->group;
         float top = -FLT_MAX, sum = 0.0f;
-        float *dst = out + ((int64_t)row * sh->dims.n_head + h) * d;
+        float *dst = out + ((int64_t)row * sh->dims.model.n_head + h) * d;
         for (int32_t p = 0; p < n_piece; p++) {
             const float m = partial_at(job, ih, p)[at + (size_t)ld];
             top = m > top ? m : top;
@@ -106,7 +106,7 @@ void wnw__attend_decode(const struct wnw__attend_job *job, int32_t ih, const str
     if (k)
         store_piece(job, ih, cut, piece, k, v);
     decode_piece(job, &r, q, cut, piece, w);
-    atomic_int *done = &sh->head_done[(size_t)job->i_slice * (size_t)sh->dims.n_head_kv + (size_t)ih];
+    atomic_int *done = &sh->head_done[(size_t)job->i_slice * (size_t)sh->dims.model.n_head_kv + (size_t)ih];
     if (atomic_fetch_add_explicit(done, 1, memory_order_acq_rel) + 1 == cut->n) {
         atomic_store_explicit(done, 0, memory_order_relaxed);
         combine(job, ih, cut->n, out);

@@ -51,7 +51,7 @@ void wnw__attend_far_clear(float *tiles, int32_t d, int32_t n)
 static struct wnw__score8_size keys_of(const struct wnw__attend_job *job, const struct wnw__kv_run *rows,
                                        int32_t at, struct wnw__attend_work *w)
 {
-    const int32_t d = job->op->shared->dims.d;
+    const int32_t d = job->op->shared->dims.model.d;
     const bool shared = w->kept && w->kept->keys && at % WNW_TILE == 0;
     float *tile = shared ? w->kept->keys + wnw__attend_far_floats(d, at / WNW_TILE) : w->far.k_room;
     float *scale = tile + HEAD;
@@ -76,13 +76,13 @@ void wnw__attend_far_load(const struct wnw__attend_job *job, const float *panels
     const struct wnw__score8 *score8 = job->op->shared->score8;
     struct wnw__attend_far *far = &w->far;
     far->on = score8 && score8->panel_rows == wnw__attend_panel_rows(job) && job->layer->n_swa <= 0 &&
-              job->op->shared->dims.d % WNW_TILE_PAD == 0 && job->type != WNW_KV_F32 &&
+              job->op->shared->dims.model.d % WNW_TILE_PAD == 0 && job->type != WNW_KV_F32 &&
               !wnw__attend_is_decode(job->op->shared, job->slice->n_row) &&
               far_end(w->to[n_query - 1] - 1) >= 2 * WNW_TILE;
     if (!far->on)
         return;
-    score8->queries(panels, (n_query + score8->panel_rows - 1) / score8->panel_rows, job->op->shared->dims.d,
-                    far->q, far->q_scale, far->q_square, far->q_first);
+    score8->queries(panels, (n_query + score8->panel_rows - 1) / score8->panel_rows,
+                    job->op->shared->dims.model.d, far->q, far->q_scale, far->q_square, far->q_first);
     far->q_most = (struct wnw__score8_size){0};
     for (int32_t i = 0; i < n_query; i++) {
         far->q_most.scale = wnw__score8_larger(far->q_scale[i], far->q_most.scale);
@@ -114,7 +114,7 @@ void wnw__attend_far_scores(const struct wnw__attend_job *job, int32_t chosen, i
 {
     const struct wnw__score8 *score8 = job->op->shared->score8;
     const struct wnw__attend_far *far = &w->far;
-    const int32_t d = job->op->shared->dims.d, mr = score8->panel_rows;
+    const int32_t d = job->op->shared->dims.model.d, mr = score8->panel_rows;
     float s[WNW_ROWS_PAD * WNW_TILE];
     if (chosen == n_query) {
         score8->mul_panels(far->q, far->q_scale, far->q_first, (n_query + mr - 1) / mr, d, far->k,

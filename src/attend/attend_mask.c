@@ -11,12 +11,12 @@ void wnw__attend_mask_run(const struct wnw__attend_op *op, float *out, int ith, 
         const struct wnw__attend_slice *slice = &op->batch->slice[i];
         if (!slice->masked)
             continue;
-        const uint8_t *masked = slice->masked + (size_t)op->il * (size_t)dims->n_head;
+        const uint8_t *masked = slice->masked + (size_t)op->il * (size_t)dims->model.n_head;
         for (int32_t t = ith; t < slice->n_row; t += nth) {
-            float *row = out + (int64_t)(slice->first_row + t) * dims->n_head * dims->d;
-            for (int32_t h = 0; h < dims->n_head; h++)
+            float *row = out + (int64_t)(slice->first_row + t) * dims->model.n_head * dims->model.d;
+            for (int32_t h = 0; h < dims->model.n_head; h++)
                 if (masked[h])
-                    memset(row + (int64_t)h * dims->d, 0, (size_t)dims->d * sizeof *row);
+                    memset(row + (int64_t)h * dims->model.d, 0, (size_t)dims->model.d * sizeof *row);
         }
     }
 }

@@ -7,12 +7,12 @@
 
 static int check_dims(const struct wnw__attend_dims *dims)
 {
-    if (dims->n_head_kv < 1 || dims->n_head < 1 || dims->n_head % dims->n_head_kv)
+    if (dims->model.n_head_kv < 1 || dims->model.n_head < 1 || dims->model.n_head % dims->model.n_head_kv)
         return wnw__fail(WNW_E_ARG,
                          "attention with %d query heads needs a divisor of that as KV heads, not %d",
-                         (int)dims->n_head, (int)dims->n_head_kv);
-    if (dims->d < 1)
-        return wnw__fail(WNW_E_ARG, "attention heads need at least one element, not %d", (int)dims->d);
+                         (int)dims->model.n_head, (int)dims->model.n_head_kv);
+    if (dims->model.d < 1)
+        return wnw__fail(WNW_E_ARG, "attention heads need at least one element, not %d", (int)dims->model.d);
     if (dims->n_threads < 1 || dims->n_ubatch < 1)
         return wnw__fail(WNW_E_ARG, "attention needs at least one thread and one row, not %d and %d",
                          (int)dims->n_threads, (int)dims->n_ubatch);
@@ -39,9 +39,9 @@ int wnw__attend_shared_new(struct wnw__attend_shared **out, const struct wnw__at
     sh->vec = wnw__vec_at(0);
     sh->bf16 = dims->float32 ? NULL : wnw__bf16_best();
     sh->score8 = dims->float32 ? NULL : wnw__score8_best();
-    sh->group = dims->n_head / dims->n_head_kv;
+    sh->group = dims->model.n_head / dims->model.n_head_kv;
     sh->rows = wnw__attend_round_up(sh->group > WNW_ATTEND_ROWS ? sh->group : WNW_ATTEND_ROWS, WNW_ROWS_PAD);
-    sh->ld = wnw__attend_round_up(dims->d, WNW_TILE_PAD);
+    sh->ld = wnw__attend_round_up(dims->model.d, WNW_TILE_PAD);
     sh->work_floats = wnw__attend_work_floats(sh);
     if (sh->work_floats > SIZE_MAX / sizeof(float) / (size_t)dims->n_threads)
         goto fail;
@@ -73,7 +73,7 @@ void wnw__attend_shared_free(struct wnw__attend_shared *sh)
 
 int wnw__attend_shared_keep_rows(struct wnw__attend_shared *sh, bool keep)
 {
-    const size_t n = (size_t)sh->dims.n_head * (size_t)sh->dims.n_ubatch;
+    const size_t n = (size_t)sh->dims.model.n_head * (size_t)sh->dims.n_ubatch;
     if (keep == (sh->row_max != NULL))
         return WNW_OK;
     free(sh->row_max);
@@ -87,7 +87,7 @@ static int reserve_slices(struct wnw__attend_shared *sh, int32_t n)
 {
     if (n <= sh->cap_slices)
         return WNW_OK;
-    const size_t n_head = (size_t)n * (size_t)sh->dims.n_head_kv;
+    const size_t n_head = (size_t)n * (size_t)sh->dims.model.n_head_kv;
     struct wnw__attend_place *place = calloc((size_t)n, sizeof *place);
     atomic_int *head_done = calloc(n_head, sizeof *head_done);
     if (!place || !head_done) {
@@ -148,8 +148,8 @@ int wnw__attend_shared_reserve(struct wnw__attend_shared *sh, const struct wnw__
         /* A block that becomes old for later rows of the slice counts twice. */
         sh->place[i].pieces = most_pieces(wnw__attend_longest(s->cache, from, to) + s->n_row +
                                           (s->cache->n_tail > 0 ? WNW_CACHE_BLOCK : 0));
-        at += (size_t)sh->dims.n_head_kv * (size_t)sh->place[i].pieces * (size_t)(s->n_row * sh->group) *
-              (size_t)(sh->ld + 2);
+        at += (size_t)sh->dims.model.n_head_kv * (size_t)sh->place[i].pieces *
+              (size_t)(s->n_row * sh->group) * (size_t)(sh->ld + 2);
     }
     WNW_TRY(wnw__attend_need(&sh->partial, &sh->cap_partial, at));
     return wnw__attend_reserve_columns(sh, batch, from, to);
@@ -161,11 +161,12 @@ void wnw__attend_write(const struct wnw__attend_job *job, int32_t ih, int32_t fi
     const struct wnw__attend_dims *dims = &job->op->shared->dims;
     const int32_t len = job->layer->len[ih];
     for (int32_t t = first; t < last; t++) {
-        const int64_t src = ((int64_t)(job->slice->first_row + t) * dims->n_head_kv + ih) * dims->d;
+        const int64_t src =
+            ((int64_t)(job->slice->first_row + t) * dims->model.n_head_kv + ih) * dims->model.d;
         const struct wnw__kv_run row =
             wnw__cache_run(job->slice->cache, job->layer, ih, len + t, len + t + 1);
-        wnw__rows_from_f32(row.type, k + src, 1, dims->d, row.k);
-        wnw__rows_from_f32(row.type, v + src, 1, dims->d, row.v);
+        wnw__rows_from_f32(row.type, k + src, 1, dims->model.d, row.k);
+        wnw__rows_from_f32(row.type, v + src, 1, dims->model.d, row.v);
     }
 }
 
@@ -196,7 +197,7 @@ void wnw__attend_store(const struct wnw__attend_op *op, const float *k, const fl
         int32_t first = from - job.slice->first_row, last = to - job.slice->first_row;
         first = first > 0 ? first : 0;
         last = last < job.slice->n_row ? last : job.slice->n_row;
-        for (int32_t ih = 0; ih < op->shared->dims.n_head_kv; ih++) {
+        for (int32_t ih = 0; ih < op->shared->dims.model.n_head_kv; ih++) {
             wnw__attend_write(&job, ih, first, last, k, v);
             quantise(&job, ih, first, last, ith, nth);
         }

@@ -17,7 +17,7 @@ int32_t wnw__attend_runs(const struct wnw__attend_shared *sh, int32_t n_row)
 int32_t wnw__attend_prefill_units(const struct wnw__attend_job *job)
 {
     const struct wnw__attend_shared *sh = job->op->shared;
-    return wnw__attend_runs(sh, job->slice->n_row) * sh->dims.n_head_kv;
+    return wnw__attend_runs(sh, job->slice->n_row) * sh->dims.model.n_head_kv;
 }
 
 int32_t wnw__attend_skipped(const struct wnw__attend_op *op, int32_t i)
@@ -33,13 +33,13 @@ static void write_out(const struct wnw__attend_job *job, const struct wnw__atten
                       const struct wnw__attend_work *w, float *out)
 {
     const struct wnw__attend_shared *sh = job->op->shared;
-    const int32_t d = sh->dims.d, n_query = r->n * sh->group;
+    const int32_t d = sh->dims.model.d, n_query = r->n * sh->group;
     for (int32_t i = 0; i < n_query; i++) {
         const float norm = 1.0f / w->l[i];
         const float *o = w->o + (int64_t)i * sh->ld;
         const int64_t row = job->slice->first_row + r->t0 + i / sh->group;
         const int32_t h = r->ih * sh->group + i % sh->group;
-        float *dst = out + (row * sh->dims.n_head + h) * d;
+        float *dst = out + (row * sh->dims.model.n_head + h) * d;
         for (int32_t c = 0; c < d; c++)
             dst[c] = norm * o[c];
         if (sh->row_max) {
@@ -63,7 +63,7 @@ void wnw__attend_prefill(const struct wnw__attend_job *job, int32_t unit, const 
                          struct wnw__attend_work *w)
 {
     const struct wnw__attend_shared *sh = job->op->shared;
-    const int32_t n_head_kv = sh->dims.n_head_kv, step = wnw__attend_run_length(sh);
+    const int32_t n_head_kv = sh->dims.model.n_head_kv, step = wnw__attend_run_length(sh);
     /* The last rows see the most entries. They come first, so that the longest units do. */
     struct wnw__attend_rows r = {.ih = unit % n_head_kv,
                                  .t0 =

@@ -39,7 +39,7 @@ struct buffers {
 static void attend_one(const struct wnw__attend_job *job, int32_t ih, int32_t t, const float *q, float *out,
                        const struct buffers *b)
 {
-    const int32_t d = job->op->shared->dims.d, n = job->layer->len[ih] + t + 1;
+    const int32_t d = job->op->shared->dims.model.d, n = job->layer->len[ih] + t + 1;
     double top = -INFINITY, sum = 0.0;
     for (int32_t i = 0; i < n; i++) {
         b->score[i] = -INFINITY;
@@ -69,16 +69,17 @@ static void attend_one(const struct wnw__attend_job *job, int32_t ih, int32_t t,
 static void attend_slice(const struct wnw__attend_job *job, const float *q, float *out)
 {
     const struct wnw__attend_dims *dims = &job->op->shared->dims;
-    const size_t d = (size_t)dims->d;
+    const size_t d = (size_t)dims->model.d;
     int32_t longest = 0;
-    for (int32_t ih = 0; ih < dims->n_head_kv; ih++)
+    for (int32_t ih = 0; ih < dims->model.n_head_kv; ih++)
         longest = job->layer->len[ih] > longest ? job->layer->len[ih] : longest;
     struct buffers b = {.row = malloc(d * sizeof *b.row),
                         .score = malloc(((size_t)longest + (size_t)job->slice->n_row) * sizeof *b.score),
                         .acc = malloc(d * sizeof *b.acc)};
     for (int32_t t = 0; t < job->slice->n_row; t++) {
-        for (int32_t h = 0; h < dims->n_head; h++) {
-            const size_t at = ((size_t)(job->slice->first_row + t) * (size_t)dims->n_head + (size_t)h) * d;
+        for (int32_t h = 0; h < dims->model.n_head; h++) {
+            const size_t at =
+                ((size_t)(job->slice->first_row + t) * (size_t)dims->model.n_head + (size_t)h) * d;
             if (b.row && b.score && b.acc)
                 attend_one(job, h / job->op->shared->group, t, q + at, out + at, &b);
             else /* the function cannot fail, so the result is made NaN, with which no comparison passes */

@@ -50,7 +50,7 @@ static bool first_section(const struct wnw__attend_op *op, struct section *s)
 
 static bool next_section(const struct wnw__attend_op *op, struct section *s)
 {
-    if (s->decode && s->ih + 1 < op->shared->dims.n_head_kv) {
+    if (s->decode && s->ih + 1 < op->shared->dims.model.n_head_kv) {
         set_head(s, s->ih + 1);
         return true;
     }

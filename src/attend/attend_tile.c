@@ -14,15 +14,15 @@ static size_t padded(size_t n)
 
 size_t wnw__attend_work_floats(const struct wnw__attend_shared *sh)
 {
-    const size_t rows = (size_t)sh->rows, d = (size_t)sh->dims.d, ld = (size_t)sh->ld;
+    const size_t rows = (size_t)sh->rows, d = (size_t)sh->dims.model.d, ld = (size_t)sh->ld;
     return padded(rows * d) + 2 * padded(WNW_TILE * d) + WNW_TILE * ld + rows * WNW_TILE +
            rows * WNW_TILE / 2 + padded(rows * ld) + 10 * padded(rows) + padded(rows * d / 4) +
-           wnw__attend_far_floats(sh->dims.d, 1);
+           wnw__attend_far_floats(sh->dims.model.d, 1);
 }
 
 struct wnw__attend_work wnw__attend_work_at(const struct wnw__attend_shared *sh, int ith)
 {
-    const size_t rows = (size_t)sh->rows, d = (size_t)sh->dims.d, ld = (size_t)sh->ld;
+    const size_t rows = (size_t)sh->rows, d = (size_t)sh->dims.model.d, ld = (size_t)sh->ld;
     struct wnw__attend_work w;
     w.q = sh->work + (size_t)ith * sh->work_floats;
     w.kf = w.q + padded(rows * d);
@@ -76,7 +76,7 @@ int32_t wnw__attend_first(const struct wnw__attend_job *job, int32_t ih, int32_t
 void wnw__attend_seal(const struct wnw__attend_job *job, float *panels, int32_t n_query)
 {
     const struct wnw__attend_shared *sh = job->op->shared;
-    const int32_t mr = wnw__attend_panel_rows(job), d = sh->dims.d;
+    const int32_t mr = wnw__attend_panel_rows(job), d = sh->dims.model.d;
     uint32_t *pairs = (uint32_t *)(void *)panels;
     if (!wnw__attend_is_bf16(job))
         return;
@@ -88,7 +88,7 @@ void wnw__attend_keys(const struct wnw__attend_job *job, const struct wnw__kv_ru
                       const struct wnw__attend_work *w)
 {
     const struct wnw__attend_shared *sh = job->op->shared;
-    const int32_t d = sh->dims.d;
+    const int32_t d = sh->dims.model.d;
     const bool bf16 = wnw__attend_is_bf16(job);
     uint32_t *pairs = (uint32_t *)(void *)w->kt;
     if (bf16 && wnw__attend_is_direct(rows, d)) {
@@ -105,7 +105,7 @@ void wnw__attend_scores(const struct wnw__attend_job *job, const float *panels, 
                         const struct wnw__attend_work *w, float *s)
 {
     const struct wnw__attend_shared *sh = job->op->shared;
-    const int32_t mr = wnw__attend_panel_rows(job), n_panel = (n_query + mr - 1) / mr, d = sh->dims.d;
+    const int32_t mr = wnw__attend_panel_rows(job), n_panel = (n_query + mr - 1) / mr, d = sh->dims.model.d;
     if (wnw__attend_is_bf16(job))
         sh->bf16->mul_panels((const uint32_t *)(const void *)panels, n_panel, (d + 1) / 2,
                              (const uint32_t *)(const void *)w->kt, s);
@@ -117,7 +117,7 @@ void wnw__attend_load(const struct wnw__attend_job *job, const struct wnw__atten
                       struct wnw__attend_work *w)
 {
     const struct wnw__attend_shared *sh = job->op->shared;
-    const int32_t d = sh->dims.d, group = sh->group, n_query = r->n * group;
+    const int32_t d = sh->dims.model.d, group = sh->group, n_query = r->n * group;
     const bool panels = n_query > WNW_ATTEND_NT_ROWS;
     const int32_t mr = panels ? wnw__attend_panel_rows(job) : 1;
     const int32_t len = job->layer->len[r->ih];
@@ -127,7 +127,7 @@ void wnw__attend_load(const struct wnw__attend_job *job, const struct wnw__atten
     for (int32_t i = 0; i < n_query; i++) {
         const int32_t t = r->t0 + i / group;
         const int64_t row = job->slice->first_row + t;
-        const float *src = q + (row * sh->dims.n_head + r->ih * group + i % group) * d;
+        const float *src = q + (row * sh->dims.model.n_head + r->ih * group + i % group) * d;
         wnw__attend_pack(w->q, i, mr, src, d, job->op->scale);
         w->from[i] = wnw__attend_first(job, r->ih, t);
         w->to[i] = len + t + 1;
@@ -177,7 +177,7 @@ static void score_tile(const struct wnw__attend_job *job, const struct wnw__kv_r
 {
     const struct wnw__attend_shared *sh = job->op->shared;
     const struct wnw__vec *vec = sh->vec;
-    const int32_t d = sh->dims.d;
+    const int32_t d = sh->dims.model.d;
     if (n_query <= WNW_ATTEND_NT_ROWS) {
         vec->mul_rows(rows->type, w->q, n_query, rows->k, rows->row_bytes, rows->n, d, 1.0f, w->s, WNW_TILE);
         return;
@@ -212,10 +212,10 @@ static void value_tile_bf16(const struct wnw__attend_shared *sh, const struct wn
                             int32_t n_query, const struct wnw__attend_work *w)
 {
     uint32_t *v = (uint32_t *)(void *)w->vf;
-    if (wnw__attend_is_direct(rows, sh->dims.d)) {
-        sh->bf16->values_f16((const uint16_t *)(const void *)rows->v, rows->n, sh->dims.d, v);
+    if (wnw__attend_is_direct(rows, sh->dims.model.d)) {
+        sh->bf16->values_f16((const uint16_t *)(const void *)rows->v, rows->n, sh->dims.model.d, v);
     } else {
-        sh->vec->to_f32(rows->type, rows->v, rows->n, sh->dims.d, w->vf, sh->ld);
+        sh->vec->to_f32(rows->type, rows->v, rows->n, sh->dims.model.d, w->vf, sh->ld);
         sh->bf16->pair_rows(w->vf, rows->n, sh->ld, v);
     }
     sh->bf16->accumulate(w->pairs, n_query, w->corr, v, (rows->n + 1) / 2, sh->ld, w->o);
@@ -227,7 +227,7 @@ static void value_tile(const struct wnw__attend_job *job, const struct wnw__kv_r
 {
     const struct wnw__attend_shared *sh = job->op->shared;
     const struct wnw__vec *vec = sh->vec;
-    if (n_query <= WNW_ATTEND_NT_ROWS && sh->ld == sh->dims.d && !is_converted_once(rows, n_query)) {
+    if (n_query <= WNW_ATTEND_NT_ROWS && sh->ld == sh->dims.model.d && !is_converted_once(rows, n_query)) {
         vec->accumulate(rows->type, w->s, n_query, w->corr, rows->v, rows->row_bytes, rows->n, sh->ld, w->o);
         return;
     }
@@ -235,7 +235,7 @@ static void value_tile(const struct wnw__attend_job *job, const struct wnw__kv_r
         value_tile_bf16(sh, rows, n_query, w);
         return;
     }
-    vec->to_f32(rows->type, rows->v, rows->n, sh->dims.d, w->vf, sh->ld);
+    vec->to_f32(rows->type, rows->v, rows->n, sh->dims.model.d, w->vf, sh->ld);
     vec->accumulate(WNW_KV_F32, w->s, n_query, w->corr, w->vf, (size_t)sh->ld * sizeof *w->vf, rows->n,
                     sh->ld, w->o);
 }

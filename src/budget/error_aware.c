@@ -94,7 +94,7 @@ static int allocate(const void *opts, const wnw_layer_problem *p, int32_t *n_kee
     const int64_t total = (int64_t)p->budget * p->n_layer;
     double sum = 0;
     int64_t given = 0;
-    if (!p->profile || !p->profile->layer_share || p->profile->n_layer != p->n_layer_model)
+    if (!p->profile || !p->profile->layer_share || p->profile->model.n_layer != p->n_layer_model)
         return wnw__fail(WNW_E_MISMATCH, "error_aware needs a calibration profile of kind layers for this "
                                          "model; +uniform does without");
     int32_t m = o->min;

@@ -49,8 +49,8 @@ static double measured(const wnw_layer_problem *p, int32_t r, int32_t i)
         return 1;
     if (i >= of->n_curve)
         return 0;
-    const int64_t row = (int64_t)p->il[r / p->n_head_kv] * of->n_head_kv + r % p->n_head_kv;
-    return (double)of->curve_keep[(int64_t)i * of->n_layer * of->n_head_kv + row];
+    const int64_t row = (int64_t)p->il[r / p->n_head_kv] * of->model.n_head_kv + r % p->n_head_kv;
+    return (double)of->curve_keep[(int64_t)i * of->model.n_layer * of->model.n_head_kv + row];
 }
 
 /* The share of its entries that row r keeps. */
@@ -83,7 +83,7 @@ static double count_of(const void *user, int32_t r, double rho)
 static int check(const wnw_layer_problem *p)
 {
     const wnw_profile *of = p->profile;
-    if (of && of->curve_keep && of->n_layer == p->n_layer_model && of->n_head_kv == p->n_head_kv)
+    if (of && of->curve_keep && of->model.n_layer == p->n_layer_model && of->model.n_head_kv == p->n_head_kv)
         return WNW_OK;
     return wnw__fail(WNW_E_MISMATCH, "lukv needs a calibration profile of kind curves for this model");
 }

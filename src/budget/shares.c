@@ -46,8 +46,9 @@ static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out
 static double share_of(const wnw_layer_problem *p, int32_t r, double f)
 {
     const wnw_profile *of = p->profile;
-    const int64_t n_row = (int64_t)of->n_layer * of->n_head_kv;
-    const float *share = of->best_share + (int64_t)p->il[r / p->n_head_kv] * of->n_head_kv + r % p->n_head_kv;
+    const int64_t n_row = (int64_t)of->model.n_layer * of->model.n_head_kv;
+    const float *share =
+        of->best_share + (int64_t)p->il[r / p->n_head_kv] * of->model.n_head_kv + r % p->n_head_kv;
     const int32_t n = of->n_best;
     int32_t i = 0;
     while (i < n && of->best_size[i] > f)
@@ -108,7 +109,8 @@ static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t 
     const int32_t n_row = p->n_layer * p->n_head_kv;
     int64_t n_all = 0;
     const struct wnw__count_rule rule = {.count = count_of, .user = p, .n_entry = p->n_entry, .n_row = n_row};
-    if (!of || !of->best_share || of->n_layer != p->n_layer_model || of->n_head_kv != p->n_head_kv)
+    if (!of || !of->best_share || of->model.n_layer != p->n_layer_model ||
+        of->model.n_head_kv != p->n_head_kv)
         return wnw__fail(WNW_E_MISMATCH, "shares needs a calibration profile of kind shares for this model");
     for (int32_t r = 0; r < n_row; r++)
         n_all += p->n_entry[r];

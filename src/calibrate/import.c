@@ -14,8 +14,8 @@
 
 static json_t *model_of(const wnw_profile *p)
 {
-    return json_pack("{s:s, s:i, s:i, s:i, s:i}", "fingerprint", p->fingerprint, "n_layer", p->n_layer,
-                     "n_head", p->n_head, "n_head_kv", p->n_head_kv, "n_embd_head", p->n_embd_head);
+    return json_pack("{s:s, s:i, s:i, s:i, s:i}", "fingerprint", p->fingerprint, "n_layer", p->model.n_layer,
+                     "n_head", p->model.n_head, "n_head_kv", p->model.n_head_kv, "n_embd_head", p->model.d);
 }
 
 /* Adds a table that the profile has. v NULL = memory ran out. */
@@ -29,7 +29,7 @@ static bool add(json_t *results, const char *key, bool there, json_t *v)
 
 static json_t *results_of(const wnw_profile *p)
 {
-    const int32_t L = p->n_layer, H = p->n_head, G = p->n_head_kv;
+    const int32_t L = p->model.n_layer, H = p->model.n_head, G = p->model.n_head_kv;
     json_t *o = json_object();
     bool good = o != NULL;
     good = good && add(o, "srh", p->srh_rank, p->srh_rank ? wnw__json_i32_rows(p->srh_rank, L, H) : NULL);

@@ -50,7 +50,8 @@ static const wnw_option table[] = {
 struct srh {
     struct wnw__probe_round round;
     const struct options *o;
-    int32_t n_layer, n_head, n_all;
+    struct wnw__shape model;
+    int32_t n_all;
     /* Sums over the probes that count: semantic and traditional; of all, of every second, of the others. */
     double *sum[2][3]; /* [n_all] each, parts of one block */
     /* The probe at hand. */
@@ -78,7 +79,7 @@ static void look(void *user, int32_t il, int32_t h, const float *row, int32_t n,
     struct srh *s = user;
     const struct wnw__retrieval_rule rule = {s->o->top, s->o->multiplicity != 0, s->o->distinct != 0};
     const struct wnw__probe *p = s->probe;
-    const int64_t i = (int64_t)il * s->n_head + h;
+    const int64_t i = (int64_t)il * s->model.n_head + h;
     struct wnw__retrieval r = {.semantic = s->score[0][i], .traditional = s->score[1][i]};
     wnw__retrieval_add(&r, &rule, row, n, p->tokens, p->span, token, s->copied + i * p->span.n);
     s->score[0][i] = r.semantic;
@@ -165,12 +166,14 @@ static int set_scores(struct srh *s, json_t *results)
         char key[16];
         for (int32_t i = 0; i < s->n_all; i++)
             mean[i] /= s->round.n_counted;
-        for (int32_t il = 0; il < s->n_layer; il++)
-            wnw__rank_heads(mean + (int64_t)il * s->n_head, s->n_head, rank + (int64_t)il * s->n_head);
+        for (int32_t il = 0; il < s->model.n_layer; il++)
+            wnw__rank_heads(mean + (int64_t)il * s->model.n_head, s->model.n_head,
+                            rank + (int64_t)il * s->model.n_head);
         snprintf(key, sizeof key, "%s_mean", kinds[kind]);
-        good =
-            json_object_set_new(results, kinds[kind], wnw__json_i32_rows(rank, s->n_layer, s->n_head)) == 0 &&
-            json_object_set_new(results, key, wnw__json_f64_rows(mean, s->n_layer, s->n_head)) == 0;
+        good = json_object_set_new(results, kinds[kind],
+                                   wnw__json_i32_rows(rank, s->model.n_layer, s->model.n_head)) == 0 &&
+               json_object_set_new(results, key,
+                                   wnw__json_f64_rows(mean, s->model.n_layer, s->model.n_head)) == 0;
     }
     free(rank);
     return good ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the ranks of heads");
@@ -206,8 +209,9 @@ static void report_best(const struct srh *s, int kind, struct wnw__calibrate_tex
             if (later && (best < 0 || mean[i] > mean[best]))
                 best = i;
         }
-        wnw__calibrate_print(report, " %d-%d %.3f%s", (int)(best / s->n_head), (int)(best % s->n_head),
-                             mean[best], k + 1 < SHOWN && k + 1 < s->n_all ? "," : "");
+        wnw__calibrate_print(report, " %d-%d %.3f%s", (int)(best / s->model.n_head),
+                             (int)(best % s->model.n_head), mean[best],
+                             k + 1 < SHOWN && k + 1 < s->n_all ? "," : "");
         before = best;
     }
     wnw__calibrate_print(report, "\n");
@@ -264,8 +268,8 @@ static int check_k(wnw_calibration *c, const struct options *o)
 static int run(wnw_calibration *c, const void *opts)
 {
     const struct options *o = opts;
-    struct srh s = {.o = o, .n_layer = c->info.n_layer, .n_head = c->info.n_head};
-    s.n_all = s.n_layer * s.n_head;
+    struct srh s = {.o = o, .model = c->shape};
+    s.n_all = s.model.n_layer * s.model.n_head;
     s.round = (struct wnw__probe_round){
         .c = c, .o = &o->probes, .scoring = &scoring, .user = &s, .play.stop_at_line = o->stop == STOP_LINE};
     int rc = check_k(c, o);

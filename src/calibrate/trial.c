@@ -27,8 +27,7 @@ static int allocate(struct wnw__trial_prompt *p, const struct wnw__plan_source *
 {
     const size_t n = (size_t)src->n_past, n_layer = (size_t)src->shape.n_layer,
                  n_kv = (size_t)src->shape.n_head_kv;
-    p->n_layer = src->shape.n_layer;
-    p->n_head_kv = src->shape.n_head_kv;
+    p->model = src->shape;
     p->il = calloc(n_layer, sizeof *p->il);
     p->alpha = calloc(n, sizeof *p->alpha);
     p->score = calloc(n, sizeof *p->score);

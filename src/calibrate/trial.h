@@ -10,6 +10,7 @@
 #define WNW_CALIBRATE_TRIAL_H
 
 #include "base/err.h"
+#include "base/shape.h"
 
 /* A prompt, and the tokens that follow it in the text: tokens[n_prompt + n_next], borrowed. */
 struct wnw__trial_text {
@@ -21,7 +22,8 @@ struct wnw__trial_text {
 struct wnw__trial_prompt {
     wnw_session *full; /* the whole cache; owned */
     struct wnw__trial_text text;
-    int32_t n_layer, n_head_kv, n_vocab, window;
+    struct wnw__shape model;
+    int32_t n_vocab, window;
     int32_t n_part; /* layers that take part: those without a sliding window */
     int32_t *il;    /* [n_part] their numbers in the model */
     float *alpha;   /* [n_prompt] attention of the window's queries, averaged over the model (eq. 6) */

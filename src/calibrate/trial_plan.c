@@ -16,11 +16,11 @@ static const double least_share = 0.25;
 static void score_layer(const struct wnw__trial_prompt *p, const float *weight, int32_t i)
 {
     const int32_t n = p->text.n_prompt;
-    const float *of_layer = weight + (int64_t)p->il[i] * p->n_head_kv;
+    const float *of_layer = weight + (int64_t)p->il[i] * p->model.n_head_kv;
     for (int32_t t = 0; t < n; t++)
         p->score[t] = 0;
-    for (int32_t ih = 0; ih < p->n_head_kv; ih++) {
-        const float *rho = p->rho + ((int64_t)i * p->n_head_kv + ih) * n, w = of_layer[ih];
+    for (int32_t ih = 0; ih < p->model.n_head_kv; ih++) {
+        const float *rho = p->rho + ((int64_t)i * p->model.n_head_kv + ih) * n, w = of_layer[ih];
         for (int32_t t = 0; t < n; t++) {
             const float u = w * p->alpha[t] * rho[t];
             p->score[t] = u > p->score[t] ? u : p->score[t];
@@ -32,7 +32,7 @@ static void score_layer(const struct wnw__trial_prompt *p, const float *weight, 
 static int add_layer(wnw_plan *plan, const struct wnw__trial_prompt *p, int32_t n_old, int32_t count)
 {
     const int32_t n_last = p->text.n_prompt - n_old;
-    for (int32_t ih = 0; ih < p->n_head_kv; ih++) {
+    for (int32_t ih = 0; ih < p->model.n_head_kv; ih++) {
         int32_t *pos = wnw__plan_add_head(plan, count + n_last);
         if (!pos)
             return wnw__fail(WNW_E_NOMEM, "no memory for a plan");
@@ -69,7 +69,7 @@ static int add_layers(wnw_plan *plan, const struct wnw__trial_prompt *p,
             i++;
             continue;
         }
-        for (int32_t ih = 0; ih < p->n_head_kv; ih++)
+        for (int32_t ih = 0; ih < p->model.n_head_kv; ih++)
             if (!wnw__plan_add_head(plan, 0))
                 return wnw__fail(WNW_E_NOMEM, "no memory for a plan");
     }
@@ -109,7 +109,7 @@ int wnw__trial_plan(wnw_plan **out, const struct wnw__trial_prompt *p, const str
     int32_t *count = calloc((size_t)p->n_part, sizeof *count);
     double *room = calloc((size_t)p->n_part, sizeof *room);
     *out = NULL;
-    int rc = count && room ? wnw__plan_begin(out, p->n_layer, p->n_head_kv, n)
+    int rc = count && room ? wnw__plan_begin(out, p->model.n_layer, p->model.n_head_kv, n)
                            : wnw__fail(WNW_E_NOMEM, "no memory for a plan");
     if (rc == WNW_OK) {
         count_layers(p, choice, n_old, room, count, above);

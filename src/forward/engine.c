@@ -44,9 +44,7 @@ static int init_engine(wnw_engine *e)
     e->params.n_threads = e->team->pool.n_threads;
     /* ggml cuts the entries of one query by threads, so that their number shows in the result. */
     e->team->crowd.fixed = e->params.attn == WNW_ATTN_GGML;
-    const struct wnw__attend_dims dims = {.n_head = hp->n_head,
-                                          .n_head_kv = hp->n_head_kv,
-                                          .d = hp->n_embd_head,
+    const struct wnw__attend_dims dims = {.model = wnw__model_shape(e->m),
                                           .n_threads = e->params.n_threads,
                                           .n_ubatch = e->params.n_ubatch,
                                           .float32 = e->params.attn != WNW_ATTN_OWN};
@@ -314,8 +312,7 @@ static int compute(wnw_engine *e, struct wnw__graph *g)
 /* Counts the work of the batch, which has been computed and not yet committed. */
 static void count_work(wnw_engine *e, const struct wnw__graph *g)
 {
-    const struct wnw__times_shape shape = {
-        .n_head = e->m->hp.n_head, .d = e->m->hp.n_embd_head, .ops = e->ops};
+    const struct wnw__times_shape shape = {.model = wnw__model_shape(e->m), .ops = e->ops};
     if (e->times.on)
         wnw__times_count(&e->times, e->batch, e->passes, &shape, g->products);
 }

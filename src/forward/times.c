@@ -57,10 +57,10 @@ static void count_layer(struct wnw__times *t, const struct wnw__slice *s, int32_
     const struct wnw__kv_layer *layer = &s->cache->layers[il];
     wnw_work *work = &t->part[WNW_WORK_ATTENTION];
     for (int32_t ih = 0; ih < s->cache->n_head_kv; ih++) {
-        const int32_t group = shape->n_head / s->cache->n_head_kv;
+        const int32_t group = wnw__shape_group(&shape->model);
         const double pairs = wnw__attend_pairs(layer, ih, s->n_row) - wnw__attend_pairs(layer, ih, skipped);
         /* A query is multiplied with a key, and a value with a weight. */
-        work->ops += 4.0 * shape->d * group * pairs;
+        work->ops += 4.0 * shape->model.d * group * pairs;
         /* Keys and values are read once for all rows; those of the rows are written before. */
         work->bytes += 2.0 * (double)s->cache->row_bytes * (layer->len[ih] + 2.0 * s->n_row);
     }

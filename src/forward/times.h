@@ -49,7 +49,7 @@ void wnw__times_begin(struct wnw__times *t);
 void wnw__times_end(struct wnw__times *t);
 
 struct wnw__times_shape {
-    int32_t n_head, d;
+    struct wnw__shape model;
     const struct wnw__attend_op *ops; /* [n_layer] */
 };
 /* Counts the pass of a batch that has been computed and not yet committed: `made` [WNW_N_WORK], the work of

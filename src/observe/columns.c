@@ -329,7 +329,7 @@ static void load_few(const struct sweep *s, int32_t ih, float *dst)
 
 static void sweep_columns(const struct sweep *s, int ith, int nth)
 {
-    const int32_t n_head_kv = s->sh->dims.n_head_kv;
+    const int32_t n_head_kv = s->sh->dims.model.n_head_kv;
     const bool few = is_few(s->n_tok, s->sh->group);
     const int32_t size = (few ? TILES_FEW : TILES_MANY) * WNW_TILE;
     int32_t longest = 0;

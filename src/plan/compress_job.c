@@ -57,8 +57,7 @@ static int count_entries(struct wnw__plan_job *j)
 /* Leaves a table out that does not serve this policy and size, if it may be left out. */
 static int fit_table(struct wnw__plan_job *j)
 {
-    const struct wnw__table_use use = {
-        .n_layer = j->src->shape.n_layer, .n_head = j->src->shape.n_head, .budget = j->size.mean};
+    const struct wnw__table_use use = {.model = &j->src->shape, .budget = j->size.mean};
     WNW_TRY(wnw__table_fit(&j->without, j->policy, j->profile, &use, j->report->warning));
     j->profile = j->without ? j->without : j->profile;
     return WNW_OK;

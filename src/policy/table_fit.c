@@ -81,15 +81,16 @@ static bool same_model(const wnw_profile *profile, const struct wnw__table_use *
 {
     const struct wnw__compiler_table *t = &profile->compiler;
     const bool force = option_of(part, opts, "force", 0);
-    if (profile->n_head == use->n_head && (force || (t->n_layer == use->n_layer && !t->foreign)))
+    if (profile->model.n_head == use->model->n_head &&
+        (force || (t->n_layer == use->model->n_layer && !t->foreign)))
         return true;
     snprintf(m->advice, sizeof m->advice, "calibrate this one%s",
-             profile->n_head == use->n_head ? ", or say force=1 to use it all the same" : "");
-    if (profile->n_head == use->n_head && t->n_layer == use->n_layer)
+             profile->model.n_head == use->model->n_head ? ", or say force=1 to use it all the same" : "");
+    if (profile->model.n_head == use->model->n_head && t->n_layer == use->model->n_layer)
         snprintf(m->why, sizeof m->why, "was made for another model");
     else
         snprintf(m->why, sizeof m->why, "has %d layers of %d heads, the model %d of %d", t->n_layer,
-                 profile->n_head, use->n_layer, use->n_head);
+                 profile->model.n_head, use->model->n_layer, use->model->n_head);
     return false;
 }
 

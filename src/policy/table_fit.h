@@ -8,8 +8,8 @@
 
 /* What a table would be used for. */
 struct wnw__table_use {
-    int32_t n_layer, n_head; /* of the model */
-    double budget;           /* average entries per head */
+    const struct wnw__shape *model;
+    double budget; /* average entries per head */
 };
 /* E_MISMATCH where the profile's table does not serve a part of the policy that reads it. A table that was only
  * found (wnw_profile_set_found) is left out instead: *without becomes a copy of the profile that lacks it, which

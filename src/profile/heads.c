@@ -81,9 +81,9 @@ static int scores_of(const wnw_profile *p, bool srh, const wnw_model_info *info,
     const char *name = srh ? "srh" : "trad";
     if (!p || !(p->kinds >> WNW_PROFILE_SRH & 1u))
         return wnw__fail(WNW_E_ARG, "a ranking by %s scores needs a profile of kind srh", name);
-    if (p->n_layer != info->n_layer || p->n_head != info->n_head)
+    if (p->model.n_layer != info->n_layer || p->model.n_head != info->n_head)
         return wnw__fail(WNW_E_MISMATCH, "the profile has %d layers of %d heads; the model has %d of %d",
-                         (int)p->n_layer, (int)p->n_head, (int)info->n_layer, (int)info->n_head);
+                         (int)p->model.n_layer, (int)p->model.n_head, (int)info->n_layer, (int)info->n_head);
     *score = srh ? p->srh_mean : p->trad_mean;
     return *score
                ? WNW_OK

@@ -35,10 +35,7 @@ int wnw__profile_new(wnw_profile **out, const struct wnw__profile_shape *shape)
     *out = p;
     if (!p)
         return wnw__fail(WNW_E_NOMEM, "out of memory for a profile");
-    p->n_layer = shape->n_layer;
-    p->n_head = shape->n_head;
-    p->n_head_kv = shape->n_head_kv;
-    p->n_embd_head = shape->n_embd_head;
+    p->model = shape->model;
     memcpy(p->fingerprint, shape->fingerprint, sizeof p->fingerprint);
     return WNW_OK;
 }
@@ -50,10 +47,10 @@ int wnw_profile_new(wnw_profile **out, const wnw_model *m)
     *out = NULL;
     WNW_REQUIRE(m);
     WNW_TRY(wnw_model_get_info(m, &info));
-    struct wnw__profile_shape shape = {.n_layer = info.n_layer,
-                                       .n_head = info.n_head,
-                                       .n_head_kv = info.n_head_kv,
-                                       .n_embd_head = info.n_embd_head};
+    struct wnw__profile_shape shape = {.model = {.n_layer = info.n_layer,
+                                                 .n_head = info.n_head,
+                                                 .n_head_kv = info.n_head_kv,
+                                                 .d = info.n_embd_head}};
     wnw_model_fingerprint(m, shape.fingerprint);
     return wnw__profile_new(out, &shape);
 }
@@ -170,8 +167,7 @@ int wnw_profile_add_file(wnw_profile *p, const char *path)
     struct wnw__profile_file f;
     WNW_REQUIRE(p);
     WNW_REQUIRE(path);
-    struct wnw__profile_shape shape = {
-        .n_layer = p->n_layer, .n_head = p->n_head, .n_head_kv = p->n_head_kv, .n_embd_head = p->n_embd_head};
+    struct wnw__profile_shape shape = {.model = p->model};
     wnw_profile *fresh = NULL;
     memcpy(shape.fingerprint, p->fingerprint, sizeof shape.fingerprint);
     struct wnw__profile_limit limit;
@@ -198,8 +194,7 @@ int wnw__profile_read_as(wnw_profile *p, const char *path, const char *as)
     if (!srh && !trad && !heads && !layers)
         return wnw__fail(WNW_E_ARG, "a file cannot be read as \"%.40s\"; say srh, trad, heads, duo or layers",
                          as);
-    const struct wnw__profile_shape shape = {
-        .n_layer = p->n_layer, .n_head = p->n_head, .n_head_kv = p->n_head_kv, .n_embd_head = p->n_embd_head};
+    const struct wnw__profile_shape shape = {.model = p->model};
     struct wnw__profile_limit limit;
     wnw__profile_limit(&limit, &shape);
     WNW_TRY(wnw__profile_open(&f, path, &limit));

@@ -4,6 +4,7 @@
 #define WNW_PROFILE_H
 
 #include "base/err.h"
+#include "base/shape.h"
 
 /* ---- Names that CompilerKV's tables and options share; the lists are NULL-terminated ---- */
 
@@ -41,7 +42,7 @@ struct wnw__compiler_table {
 };
 
 struct wnw_profile {
-    int32_t n_layer, n_head, n_head_kv, n_embd_head;
+    struct wnw__shape model;
     char fingerprint[17];
     uint32_t kinds; /* bit set of wnw_profile_kind */
     uint32_t found; /* those of them that were found, not asked for (wnw_profile_set_found) */
@@ -81,7 +82,7 @@ struct wnw_profile {
 
 /* An empty profile for a model of these shapes. */
 struct wnw__profile_shape {
-    int32_t n_layer, n_head, n_head_kv, n_embd_head;
+    struct wnw__shape model;
     char fingerprint[17];
 };
 /* Tells results of the kinds apart from others; p may be NULL. */

@@ -16,7 +16,7 @@ uint64_t wnw__profile_hash(const wnw_profile *p, uint32_t kinds)
     const uint32_t there = p ? p->kinds & kinds : 0;
     if (!there)
         return h;
-    const size_t n = (size_t)p->n_layer * (size_t)p->n_head, d = (size_t)p->n_embd_head;
+    const size_t n = (size_t)p->model.n_layer * (size_t)p->model.n_head, d = (size_t)p->model.d;
     const struct wnw__compiler_table *t = &p->compiler;
     if (there >> WNW_PROFILE_SRH & 1u) {
         h = add(h, p->srh_rank, n, sizeof *p->srh_rank);
@@ -24,29 +24,31 @@ uint64_t wnw__profile_hash(const wnw_profile *p, uint32_t kinds)
         h = add(h, &p->srh_k, 1, sizeof p->srh_k);
     }
     if (there >> WNW_PROFILE_LAYERS & 1u)
-        h = add(h, p->layer_share, (size_t)p->n_layer, sizeof *p->layer_share);
+        h = add(h, p->layer_share, (size_t)p->model.n_layer, sizeof *p->layer_share);
     if (there >> WNW_PROFILE_COMPILER & 1u) {
-        h = add(h, t->weight, (size_t)t->n_layer * (size_t)p->n_head, sizeof *t->weight);
+        h = add(h, t->weight, (size_t)t->n_layer * (size_t)p->model.n_head, sizeof *t->weight);
         h = add(h, t->tau, (size_t)t->n_layer * (size_t)t->n_entropy * (size_t)t->n_ppl, sizeof *t->tau);
     }
     if (there >> WNW_PROFILE_HEADS & 1u) {
         h = add(h, p->head_score, n, sizeof *p->head_score);
-        h = add(h, p->head_alpha, (size_t)p->n_layer * (size_t)p->n_head_kv, sizeof *p->head_alpha);
+        h = add(h, p->head_alpha, (size_t)p->model.n_layer * (size_t)p->model.n_head_kv,
+                sizeof *p->head_alpha);
     }
     if (there >> WNW_PROFILE_CURVES & 1u) {
         h = add(h, p->curve_ratio, (size_t)p->n_curve, sizeof *p->curve_ratio);
-        h = add(h, p->curve_keep, (size_t)p->n_curve * (size_t)p->n_layer * (size_t)p->n_head_kv,
+        h = add(h, p->curve_keep, (size_t)p->n_curve * (size_t)p->model.n_layer * (size_t)p->model.n_head_kv,
                 sizeof *p->curve_keep);
     }
     if (there >> WNW_PROFILE_SHARES & 1u) {
         h = add(h, p->best_size, (size_t)p->n_best, sizeof *p->best_size);
-        h = add(h, p->best_share, (size_t)p->n_best * (size_t)p->n_layer * (size_t)p->n_head_kv,
+        h = add(h, p->best_share, (size_t)p->n_best * (size_t)p->model.n_layer * (size_t)p->model.n_head_kv,
                 sizeof *p->best_share);
     }
     if (there >> WNW_PROFILE_STATS & 1u) {
         h = add(h, p->query_mean, n * d, sizeof *p->query_mean);
         h = add(h, p->query_cov, n * d * d, sizeof *p->query_cov);
-        h = add(h, p->query_filter, (size_t)p->n_layer * (size_t)p->n_head_kv * d, sizeof *p->query_filter);
+        h = add(h, p->query_filter, (size_t)p->model.n_layer * (size_t)p->model.n_head_kv * d,
+                sizeof *p->query_filter);
     }
     return h;
 }

@@ -56,30 +56,33 @@ static void *allocate(size_t a, size_t b, size_t size)
 static int import_ranks(const struct wnw__profile_file *f, wnw_profile *p, bool srh)
 {
     int32_t **rank = srh ? &p->srh_rank : &p->trad_rank;
-    *rank = allocate((size_t)p->n_layer, (size_t)p->n_head, sizeof **rank);
+    *rank = allocate((size_t)p->model.n_layer, (size_t)p->model.n_head, sizeof **rank);
     if (!*rank)
         return WNW_E_NOMEM;
-    if (json_object_size(f->root) != (size_t)p->n_layer)
+    if (json_object_size(f->root) != (size_t)p->model.n_layer)
         return wnw__fail(WNW_E_MISMATCH, "profile '%.200s' ranks the heads of %zu layers; the model has %d",
-                         f->path, json_object_size(f->root), p->n_layer);
-    for (int32_t il = 0; il < p->n_layer; il++) {
+                         f->path, json_object_size(f->root), p->model.n_layer);
+    for (int32_t il = 0; il < p->model.n_layer; il++) {
         char key[16];
         int32_t *row = NULL;
         snprintf(key, sizeof key, "%d", il);
         const json_t *v = json_object_get(f->root, key);
         if (!v)
             return wnw__profile_bad(f, "layer %d is missing", il);
-        if (json_array_size(v) != (size_t)p->n_head)
+        if (json_array_size(v) != (size_t)p->model.n_head)
             return wnw__fail(WNW_E_MISMATCH, "profile '%.200s' ranks %zu heads in layer %d; the model has %d",
-                             f->path, json_array_size(v), il, p->n_head);
-        const struct wnw__array_spec spec = {
-            .name = key, .element = WNW_ELEMENT_I32, .rank = 1, .shape = {p->n_head}, .max = p->n_head - 1};
+                             f->path, json_array_size(v), il, p->model.n_head);
+        const struct wnw__array_spec spec = {.name = key,
+                                             .element = WNW_ELEMENT_I32,
+                                             .rank = 1,
+                                             .shape = {p->model.n_head},
+                                             .max = p->model.n_head - 1};
         WNW_TRY(wnw__profile_array(&row, f, v, &spec));
-        memcpy(*rank + (int64_t)il * p->n_head, row, (size_t)p->n_head * sizeof *row);
+        memcpy(*rank + (int64_t)il * p->model.n_head, row, (size_t)p->model.n_head * sizeof *row);
         free(row);
     }
     p->kinds = 1u << WNW_PROFILE_SRH;
-    return wnw__profile_check_ranks(f, "layer", *rank, p->n_layer, p->n_head);
+    return wnw__profile_check_ranks(f, "layer", *rank, p->model.n_layer, p->model.n_head);
 }
 
 static int mean_of(const struct wnw__profile_file *f, const json_t *v, const char *key, size_t n, float *out)
@@ -98,13 +101,13 @@ static int mean_of(const struct wnw__profile_file *f, const json_t *v, const cha
 /* Means of the scores of every head, mean[n_layer][n_head]. */
 static int head_means(const struct wnw__profile_file *f, const wnw_profile *p, float *mean)
 {
-    const size_t n_all = (size_t)p->n_layer * (size_t)p->n_head;
+    const size_t n_all = (size_t)p->model.n_layer * (size_t)p->model.n_head;
     size_t n_probe = 0;
     if (json_object_size(f->root) != n_all)
         return wnw__fail(WNW_E_MISMATCH, "profile '%.200s' has scores of %zu heads; the model has %zu",
                          f->path, json_object_size(f->root), n_all);
-    for (int32_t il = 0; il < p->n_layer; il++)
-        for (int32_t h = 0; h < p->n_head; h++) {
+    for (int32_t il = 0; il < p->model.n_layer; il++)
+        for (int32_t h = 0; h < p->model.n_head; h++) {
             char key[32];
             snprintf(key, sizeof key, "%d-%d", il, h);
             const json_t *v = json_object_get(f->root, key);
@@ -113,21 +116,21 @@ static int head_means(const struct wnw__profile_file *f, const wnw_profile *p, f
             if (n == 0 || n != n_probe)
                 return wnw__profile_bad(f, "head %s has %zu scores; every head must have as many, at least 1",
                                         key, n);
-            WNW_TRY(mean_of(f, v, key, n, &mean[(int64_t)il * p->n_head + h]));
+            WNW_TRY(mean_of(f, v, key, n, &mean[(int64_t)il * p->model.n_head + h]));
         }
     return WNW_OK;
 }
 
 static int import_scores(const struct wnw__profile_file *f, wnw_profile *p, bool srh)
 {
-    float *mean = allocate((size_t)p->n_layer, (size_t)p->n_head, sizeof *mean);
-    int32_t *rank = allocate((size_t)p->n_layer, (size_t)p->n_head, sizeof *rank);
+    float *mean = allocate((size_t)p->model.n_layer, (size_t)p->model.n_head, sizeof *mean);
+    int32_t *rank = allocate((size_t)p->model.n_layer, (size_t)p->model.n_head, sizeof *rank);
     *(srh ? &p->srh_mean : &p->trad_mean) = mean;
     *(srh ? &p->srh_rank : &p->trad_rank) = rank;
     if (!mean || !rank)
         return WNW_E_NOMEM;
     WNW_TRY(head_means(f, p, mean));
-    rank_heads(mean, p->n_layer, p->n_head, rank);
+    rank_heads(mean, p->model.n_layer, p->model.n_head, rank);
     p->kinds = 1u << WNW_PROFILE_SRH;
     return WNW_OK;
 }
@@ -136,7 +139,7 @@ static int import_scores(const struct wnw__profile_file *f, wnw_profile *p, bool
 
 int wnw__profile_import_heads(const struct wnw__profile_file *f, wnw_profile *p)
 {
-    const size_t n = (size_t)p->n_layer * (size_t)p->n_head;
+    const size_t n = (size_t)p->model.n_layer * (size_t)p->model.n_head;
     float *mean = allocate(n, 1, sizeof *mean);
     p->head_score = allocate(n, 1, sizeof *p->head_score);
     int rc = mean && p->head_score ? head_means(f, p, mean) : WNW_E_NOMEM;
@@ -150,14 +153,14 @@ int wnw__profile_import_heads(const struct wnw__profile_file *f, wnw_profile *p)
 int wnw__profile_import_layers(const struct wnw__profile_file *f, wnw_profile *p)
 {
     const json_t *v = json_object_get(f->root, "avg_score");
-    if (json_is_array(v) && json_array_size(v) != (size_t)p->n_layer)
+    if (json_is_array(v) && json_array_size(v) != (size_t)p->model.n_layer)
         return wnw__fail(WNW_E_MISMATCH, "profile '%.200s' has shares of %zu layers; the model has %d",
-                         f->path, json_array_size(v), p->n_layer);
+                         f->path, json_array_size(v), p->model.n_layer);
     const struct wnw__array_spec spec = {
-        .name = "avg_score", .element = WNW_ELEMENT_F64, .rank = 1, .shape = {p->n_layer}, .max = 1e30};
+        .name = "avg_score", .element = WNW_ELEMENT_F64, .rank = 1, .shape = {p->model.n_layer}, .max = 1e30};
     WNW_TRY(wnw__profile_array(&p->layer_share, f, v, &spec));
     p->kinds = 1u << WNW_PROFILE_LAYERS;
-    return wnw__profile_normalise(f, p->layer_share, p->n_layer);
+    return wnw__profile_normalise(f, p->layer_share, p->model.n_layer);
 }
 
 /* ---- CompilerKV ---- */
@@ -188,14 +191,14 @@ static int import_compiler(const struct wnw__profile_file *f, wnw_profile *p)
     struct wnw__compiler_table *t = &p->compiler;
     const json_t *weight = json_object_get(f->root, "W_head"), *tau = json_object_get(f->root, "M_lex");
     const json_t *any = weight ? weight : tau;
-    if (json_is_array(any) && json_array_size(any) != (size_t)p->n_layer)
+    if (json_is_array(any) && json_array_size(any) != (size_t)p->model.n_layer)
         return wnw__fail(WNW_E_MISMATCH, "profile '%.200s' has a table of %zu layers; the model has %d",
-                         f->path, json_array_size(any), p->n_layer);
+                         f->path, json_array_size(any), p->model.n_layer);
     if (weight && json_is_array(json_array_get(weight, 0)) &&
-        json_array_size(json_array_get(weight, 0)) != (size_t)p->n_head)
+        json_array_size(json_array_get(weight, 0)) != (size_t)p->model.n_head)
         return wnw__fail(WNW_E_MISMATCH, "profile '%.200s' has weights of %zu heads; the model has %d",
-                         f->path, json_array_size(json_array_get(weight, 0)), p->n_head);
-    t->n_layer = p->n_layer;
+                         f->path, json_array_size(json_array_get(weight, 0)), p->model.n_head);
+    t->n_layer = p->model.n_layer;
     t->alpha_scope = t->gate = t->entropy_norm = t->n_sink = t->pool = t->utility = -1;
     t->score_norm = WNW_NORM_MAX; /* thresholds of 0.8 to 1 are fractions of the largest score */
     if (weight)
@@ -203,7 +206,7 @@ static int import_compiler(const struct wnw__profile_file *f, wnw_profile *p)
                                    &(struct wnw__array_spec){.name = "W_head",
                                                              .element = WNW_ELEMENT_F32,
                                                              .rank = 2,
-                                                             .shape = {p->n_layer, p->n_head},
+                                                             .shape = {p->model.n_layer, p->model.n_head},
                                                              .min = -1e6,
                                                              .max = 1e6}));
     if (tau) {
@@ -212,7 +215,7 @@ static int import_compiler(const struct wnw__profile_file *f, wnw_profile *p)
                                    &(struct wnw__array_spec){.name = "M_lex",
                                                              .element = WNW_ELEMENT_F32,
                                                              .rank = 3,
-                                                             .shape = {p->n_layer, N_ENTROPY, N_PPL},
+                                                             .shape = {p->model.n_layer, N_ENTROPY, N_PPL},
                                                              .max = 1e6}));
     }
     p->kinds = 1u << WNW_PROFILE_COMPILER;

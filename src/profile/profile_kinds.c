@@ -28,14 +28,14 @@ int wnw__profile_shape_of(const struct wnw__profile_file *f, struct wnw__profile
     if (!fingerprint || strlen(fingerprint) != 16 || strspn(fingerprint, "0123456789abcdef") != 16)
         return wnw__profile_bad(f, "model.fingerprint is not 16 hexadecimal digits");
     memcpy(shape->fingerprint, fingerprint, sizeof shape->fingerprint);
-    WNW_TRY(model_int(f, model, "n_layer", &shape->n_layer));
-    WNW_TRY(model_int(f, model, "n_head", &shape->n_head));
-    WNW_TRY(model_int(f, model, "n_head_kv", &shape->n_head_kv));
-    WNW_TRY(model_int(f, model, "n_embd_head", &shape->n_embd_head));
-    if (shape->n_layer > MAX_LAYERS || shape->n_head > MAX_HEADS || shape->n_embd_head > MAX_HEADS)
+    WNW_TRY(model_int(f, model, "n_layer", &shape->model.n_layer));
+    WNW_TRY(model_int(f, model, "n_head", &shape->model.n_head));
+    WNW_TRY(model_int(f, model, "n_head_kv", &shape->model.n_head_kv));
+    WNW_TRY(model_int(f, model, "n_embd_head", &shape->model.d));
+    if (shape->model.n_layer > MAX_LAYERS || shape->model.n_head > MAX_HEADS || shape->model.d > MAX_HEADS)
         return wnw__profile_bad(
             f, "a model of %d layers and %d heads of %d elements; at most %d and %d of %d are read",
-            shape->n_layer, shape->n_head, shape->n_embd_head, MAX_LAYERS, MAX_HEADS, MAX_HEADS);
+            shape->model.n_layer, shape->model.n_head, shape->model.d, MAX_LAYERS, MAX_HEADS, MAX_HEADS);
     return WNW_OK;
 }
 
@@ -46,12 +46,12 @@ static int check_model(const struct wnw__profile_file *f, wnw_profile *p, bool c
     struct wnw__profile_shape of;
     WNW_TRY(wnw__profile_shape_of(f, &of));
     const bool same = strcmp(of.fingerprint, p->fingerprint) == 0;
-    const bool fits = of.n_layer == p->n_layer && of.n_head == p->n_head && of.n_head_kv == p->n_head_kv &&
-                      of.n_embd_head == p->n_embd_head;
+    const bool fits = of.model.n_layer == p->model.n_layer && of.model.n_head == p->model.n_head &&
+                      of.model.n_head_kv == p->model.n_head_kv && of.model.d == p->model.d;
     if (compiler) {
-        p->compiler.n_layer = of.n_layer;
+        p->compiler.n_layer = of.model.n_layer;
         p->compiler.foreign = !same || !fits;
-        if (of.n_head == p->n_head && of.n_head_kv == p->n_head_kv)
+        if (of.model.n_head == p->model.n_head && of.model.n_head_kv == p->model.n_head_kv)
             return WNW_OK;
     }
     if (same && fits)
@@ -59,8 +59,8 @@ static int check_model(const struct wnw__profile_file *f, wnw_profile *p, bool c
     return wnw__fail(WNW_E_MISMATCH,
                      "profile '%.200s' was made for another model: fingerprint %s, %d layers, %d and %d "
                      "heads; this model has %s, %d, %d and %d; calibrate it with `winnow calibrate`",
-                     f->path, of.fingerprint, of.n_layer, of.n_head, of.n_head_kv, p->fingerprint, p->n_layer,
-                     p->n_head, p->n_head_kv);
+                     f->path, of.fingerprint, of.model.n_layer, of.model.n_head, of.model.n_head_kv,
+                     p->fingerprint, p->model.n_layer, p->model.n_head, p->model.n_head_kv);
 }
 
 /* ---- The kinds ---- */
@@ -88,30 +88,30 @@ static int read_srh(const struct wnw__profile_file *f, const json_t *settings, w
 {
     const struct wnw__array_spec ranks = {.element = WNW_ELEMENT_I32,
                                           .rank = 2,
-                                          .shape = {p->n_layer, p->n_head},
+                                          .shape = {p->model.n_layer, p->model.n_head},
                                           .min = 0,
-                                          .max = p->n_head - 1};
+                                          .max = p->model.n_head - 1};
     struct wnw__array_spec means = ranks;
     means.element = WNW_ELEMENT_F32;
     means.max = 1e30;
     WNW_TRY(optional(&p->trad_rank, f, "trad", ranks));
     WNW_TRY((p->trad_rank ? optional : required)(&p->srh_rank, f, "srh", ranks));
     if (p->srh_rank)
-        WNW_TRY(wnw__profile_check_ranks(f, "srh", p->srh_rank, p->n_layer, p->n_head));
+        WNW_TRY(wnw__profile_check_ranks(f, "srh", p->srh_rank, p->model.n_layer, p->model.n_head));
     WNW_TRY(optional(&p->srh_mean, f, "srh_mean", means));
     if (p->trad_rank)
-        WNW_TRY(wnw__profile_check_ranks(f, "trad", p->trad_rank, p->n_layer, p->n_head));
+        WNW_TRY(wnw__profile_check_ranks(f, "trad", p->trad_rank, p->model.n_layer, p->model.n_head));
     WNW_TRY(optional(&p->trad_mean, f, "trad_mean", means));
-    return wnw__profile_int(f, settings, "k", 0, 1, p->n_head, &p->srh_k);
+    return wnw__profile_int(f, settings, "k", 0, 1, p->model.n_head, &p->srh_k);
 }
 
 static int read_layers(const struct wnw__profile_file *f, const json_t *settings, wnw_profile *p)
 {
     (void)settings;
-    WNW_TRY(required(
-        &p->layer_share, f, "avg_score",
-        (struct wnw__array_spec){.element = WNW_ELEMENT_F64, .rank = 1, .shape = {p->n_layer}, .max = 1e30}));
-    return wnw__profile_normalise(f, p->layer_share, p->n_layer);
+    WNW_TRY(required(&p->layer_share, f, "avg_score",
+                     (struct wnw__array_spec){
+                         .element = WNW_ELEMENT_F64, .rank = 1, .shape = {p->model.n_layer}, .max = 1e30}));
+    return wnw__profile_normalise(f, p->layer_share, p->model.n_layer);
 }
 
 /* Reads the interior edges of one feature; *n_bin is the number of bins that they make. */
@@ -159,7 +159,7 @@ static int read_compiler(const struct wnw__profile_file *f, const json_t *settin
     WNW_TRY(required(&t->weight, f, "weight",
                      (struct wnw__array_spec){.element = WNW_ELEMENT_F32,
                                               .rank = 2,
-                                              .shape = {t->n_layer, p->n_head},
+                                              .shape = {t->n_layer, p->model.n_head},
                                               .min = -1e6,
                                               .max = 1e6}));
     return required(&t->tau, f, "tau",
@@ -171,14 +171,16 @@ static int read_compiler(const struct wnw__profile_file *f, const json_t *settin
 
 static int read_heads(const struct wnw__profile_file *f, const json_t *settings, wnw_profile *p)
 {
-    WNW_TRY(
-        optional(&p->head_score, f, "score",
-                 (struct wnw__array_spec){
-                     .element = WNW_ELEMENT_F64, .rank = 2, .shape = {p->n_layer, p->n_head}, .max = 1e30}));
-    WNW_TRY(
-        optional(&p->head_alpha, f, "alpha",
-                 (struct wnw__array_spec){
-                     .element = WNW_ELEMENT_F64, .rank = 2, .shape = {p->n_layer, p->n_head_kv}, .max = 1}));
+    WNW_TRY(optional(&p->head_score, f, "score",
+                     (struct wnw__array_spec){.element = WNW_ELEMENT_F64,
+                                              .rank = 2,
+                                              .shape = {p->model.n_layer, p->model.n_head},
+                                              .max = 1e30}));
+    WNW_TRY(optional(&p->head_alpha, f, "alpha",
+                     (struct wnw__array_spec){.element = WNW_ELEMENT_F64,
+                                              .rank = 2,
+                                              .shape = {p->model.n_layer, p->model.n_head_kv},
+                                              .max = 1}));
     if (!p->head_score && !p->head_alpha)
         return wnw__profile_bad(f, "results has neither score nor alpha");
     WNW_TRY(wnw__profile_int(f, settings, "sink", 0, 0, MAX_TOKENS, &p->head_sink));
@@ -204,19 +206,20 @@ static void covariances(const float *std, const int32_t *corr, int64_t n, int32_
 
 static int read_correlations(const struct wnw__profile_file *f, wnw_profile *p)
 {
-    const int32_t d = p->n_embd_head;
-    const int64_t n = (int64_t)p->n_layer * p->n_head;
+    const int32_t d = p->model.d;
+    const int64_t n = (int64_t)p->model.n_layer * p->model.n_head;
     float *std = NULL;
     int32_t *corr = NULL;
-    int rc = required(
-        &std, f, "query_std",
-        (struct wnw__array_spec){
-            .element = WNW_ELEMENT_F32, .rank = 3, .shape = {p->n_layer, p->n_head, d}, .max = 1e15});
+    int rc = required(&std, f, "query_std",
+                      (struct wnw__array_spec){.element = WNW_ELEMENT_F32,
+                                               .rank = 3,
+                                               .shape = {p->model.n_layer, p->model.n_head, d},
+                                               .max = 1e15});
     if (rc == WNW_OK)
         rc = required(&corr, f, "query_corr",
                       (struct wnw__array_spec){.element = WNW_ELEMENT_I32,
                                                .rank = 3,
-                                               .shape = {p->n_layer, p->n_head, d * (d - 1) / 2},
+                                               .shape = {p->model.n_layer, p->model.n_head, d * (d - 1) / 2},
                                                .min = -CORRELATION_UNIT,
                                                .max = CORRELATION_UNIT});
     if (rc == WNW_OK) {
@@ -233,14 +236,14 @@ static int read_correlations(const struct wnw__profile_file *f, wnw_profile *p)
 static int read_stats(const struct wnw__profile_file *f, const json_t *settings, wnw_profile *p)
 {
     (void)settings;
-    const int32_t d = p->n_embd_head;
+    const int32_t d = p->model.d;
     const struct wnw__array_spec any = {.element = WNW_ELEMENT_F32, .min = -1e30, .max = 1e30};
     struct wnw__array_spec mean = any, cov = any, filter = any;
     mean.rank = filter.rank = 3;
     cov.rank = 4;
-    memcpy(mean.shape, (int32_t[4]){p->n_layer, p->n_head, d}, sizeof mean.shape);
-    memcpy(cov.shape, (int32_t[4]){p->n_layer, p->n_head, d, d}, sizeof cov.shape);
-    memcpy(filter.shape, (int32_t[4]){p->n_layer, p->n_head_kv, d}, sizeof filter.shape);
+    memcpy(mean.shape, (int32_t[4]){p->model.n_layer, p->model.n_head, d}, sizeof mean.shape);
+    memcpy(cov.shape, (int32_t[4]){p->model.n_layer, p->model.n_head, d, d}, sizeof cov.shape);
+    memcpy(filter.shape, (int32_t[4]){p->model.n_layer, p->model.n_head_kv, d}, sizeof filter.shape);
     WNW_TRY(optional(&p->query_filter, f, "filter", filter));
     WNW_TRY(optional(&p->query_mean, f, "query_mean", mean));
     if (!p->query_mean && !p->query_filter)
@@ -290,15 +293,17 @@ static int read_steps(const struct wnw__profile_file *f, const char *key, bool r
 static int read_falling(const struct wnw__profile_file *f, const char *key, const char *before, int32_t n,
                         const wnw_profile *p, float **out)
 {
-    const size_t n_row = (size_t)p->n_layer * (size_t)p->n_head_kv;
-    WNW_TRY(required(
-        out, f, key,
-        (struct wnw__array_spec){
-            .element = WNW_ELEMENT_F32, .rank = 3, .shape = {n, p->n_layer, p->n_head_kv}, .max = 1}));
+    const size_t n_row = (size_t)p->model.n_layer * (size_t)p->model.n_head_kv;
+    WNW_TRY(required(out, f, key,
+                     (struct wnw__array_spec){.element = WNW_ELEMENT_F32,
+                                              .rank = 3,
+                                              .shape = {n, p->model.n_layer, p->model.n_head_kv},
+                                              .max = 1}));
     for (size_t i = n_row; i < (size_t)n * n_row; i++)
         if ((*out)[i] > (*out)[i - n_row])
             return wnw__profile_bad(f, "%s[%zu][%zu][%zu] is above that of the %s before it", key, i / n_row,
-                                    i % n_row / (size_t)p->n_head_kv, i % (size_t)p->n_head_kv, before);
+                                    i % n_row / (size_t)p->model.n_head_kv, i % (size_t)p->model.n_head_kv,
+                                    before);
     return WNW_OK;
 }
 
@@ -317,14 +322,15 @@ static int read_measured(const struct wnw__profile_file *f, const wnw_profile *p
     const json_t *v = json_object_get(json_object_get(f->root, "results"), "layers");
     const size_t n = json_array_size(v);
     int32_t *il = NULL;
-    if (!json_is_array(v) || n < 1 || n > (size_t)p->n_layer)
-        return wnw__profile_bad(f, "results.layers is not an array of 1 to %d numbers", (int)p->n_layer);
+    if (!json_is_array(v) || n < 1 || n > (size_t)p->model.n_layer)
+        return wnw__profile_bad(f, "results.layers is not an array of 1 to %d numbers",
+                                (int)p->model.n_layer);
     int rc = wnw__profile_array(&il, f, v,
                                 &(struct wnw__array_spec){.name = "layers",
                                                           .element = WNW_ELEMENT_I32,
                                                           .rank = 1,
                                                           .shape = {(int32_t)n},
-                                                          .max = p->n_layer - 1});
+                                                          .max = p->model.n_layer - 1});
     for (size_t i = 0; rc == WNW_OK && i < n; i++) {
         if (i > 0 && il[i] <= il[i - 1])
             rc = wnw__profile_bad(f, "layers[%zu] is not above the one before it", i);
@@ -342,9 +348,9 @@ static int check_means(const struct wnw__profile_file *f, const wnw_profile *p, 
     const float *share = p->best_share;
     for (int32_t i = 0; i < p->n_best; i++) {
         double sum = 0;
-        for (int32_t r = 0; r < p->n_layer * p->n_head_kv; r++, share++)
-            sum += measured[r / p->n_head_kv] ? (double)*share : 0;
-        const double mean = sum / ((double)n_measured * p->n_head_kv);
+        for (int32_t r = 0; r < p->model.n_layer * p->model.n_head_kv; r++, share++)
+            sum += measured[r / p->model.n_head_kv] ? (double)*share : 0;
+        const double mean = sum / ((double)n_measured * p->model.n_head_kv);
         if (!(fabs(mean - p->best_size[i]) <= 0.001 * p->best_size[i]))
             return wnw__profile_bad(f, "the shares of share[%d] have the mean %.6g, not their size %.6g",
                                     (int)i, mean, p->best_size[i]);

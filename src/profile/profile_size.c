@@ -15,8 +15,9 @@ enum {
 
 void wnw__profile_limit(struct wnw__profile_limit *out, const struct wnw__profile_shape *shape)
 {
-    const int64_t heads = (int64_t)shape->n_layer * shape->n_head, d = shape->n_embd_head;
-    out->n_values = FREE_VALUES + heads * (MAX_PROBES + d * (d + 1)) + (int64_t)shape->n_layer * MAX_CELLS;
+    const int64_t heads = (int64_t)shape->model.n_layer * shape->model.n_head, d = shape->model.d;
+    out->n_values =
+        FREE_VALUES + heads * (MAX_PROBES + d * (d + 1)) + (int64_t)shape->model.n_layer * MAX_CELLS;
     out->n_lists = FREE_VALUES / 4 + heads * (d + 4);
     out->n_bytes = out->n_values * BYTES_PER_VALUE;
 }

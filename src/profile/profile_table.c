@@ -22,7 +22,7 @@ enum { MAX_ROWS = 24 };
 /* Lists every table that a profile can have; returns how many. */
 static int list(const wnw_profile *p, struct row *rows)
 {
-    const int32_t L = p->n_layer, H = p->n_head, G = p->n_head_kv, d = p->n_embd_head;
+    const int32_t L = p->model.n_layer, H = p->model.n_head, G = p->model.n_head_kv, d = p->model.d;
     const struct wnw__compiler_table *t = &p->compiler;
     const struct row all[] = {
         {"srh", WNW_PROFILE_SRH, I32, p->srh_rank, 2, {L, H}},

@@ -67,7 +67,7 @@ static int read_line(const struct wnw__profile_file *f, char **at, int32_t il, i
 int wnw__profile_read_gates(const char *path, wnw_profile *fresh)
 {
     const struct wnw__profile_file f = {.path = path};
-    const int32_t n_layer = fresh->n_layer, n = fresh->n_head_kv;
+    const int32_t n_layer = fresh->model.n_layer, n = fresh->model.n_head_kv;
     const int64_t n_all = (int64_t)n_layer * n;
     char *text;
     size_t len;

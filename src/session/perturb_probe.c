@@ -22,7 +22,8 @@ struct wnw_perturb_probe {
     const wnw_session *of; /* borrowed */
     wnw_session *s;        /* its copy, which has read the token */
     int32_t token, n;      /* entries of every head of s, the token's own last */
-    int32_t n_layer, n_head, n_kv, group, d, n_out;
+    struct wnw__shape model;
+    int32_t n_out;
     float *values;      /* [n][d] of the KV head at hand */
     bool *kept, *first; /* [n] */
     float *key;         /* [n] what entries are chosen by */
@@ -62,7 +63,7 @@ static int check_whole(const wnw_session *s)
 
 static int need_room(wnw_perturb_probe *p)
 {
-    const size_t n = (size_t)p->n, h = (size_t)p->n_head, d = (size_t)p->d;
+    const size_t n = (size_t)p->n, h = (size_t)p->model.n_head, d = (size_t)p->model.d;
     p->values = malloc(n * d * sizeof *p->values);
     p->kept = malloc(n * sizeof *p->kept);
     p->first = malloc(n * sizeof *p->first);
@@ -85,16 +86,8 @@ int wnw_perturb_probe_new(wnw_perturb_probe **out, const wnw_session *s, int32_t
     wnw_perturb_probe *p = calloc(1, sizeof *p);
     if (!p)
         return wnw__fail(WNW_E_NOMEM, "no memory to probe a cache");
-    const struct wnw__hparams *hp = &s->m->hp;
-    *p = (wnw_perturb_probe){.of = s,
-                             .token = token,
-                             .n = s->n_past + 1,
-                             .n_layer = hp->n_layer,
-                             .n_head = hp->n_head,
-                             .n_kv = hp->n_head_kv,
-                             .group = hp->n_head / hp->n_head_kv,
-                             .d = hp->n_embd_head,
-                             .n_out = hp->n_embd};
+    *p = (wnw_perturb_probe){
+        .of = s, .token = token, .n = s->n_past + 1, .model = s->shape.model, .n_out = s->m->hp.n_embd};
     int rc = need_room(p);
     if (rc == WNW_OK)
         rc = read_token(&p->s, s, NULL, token);
@@ -140,9 +133,10 @@ static void load_values(wnw_perturb_probe *p, int32_t il, int32_t ih)
 /* Puts the change of head h's output in front of the projection into its row of x. */
 static int change_of_head(wnw_perturb_probe *p, int32_t il, int32_t h, const bool *kept)
 {
-    float *x = p->x + (size_t)h * (size_t)p->n_head * (size_t)p->d + (size_t)h * (size_t)p->d;
-    WNW_TRY(wnw_perturb_output(NULL, p->delta, attention_of(p, il, h), p->values, kept, p->n, p->d));
-    for (int32_t c = 0; c < p->d; c++)
+    float *x =
+        p->x + (size_t)h * (size_t)p->model.n_head * (size_t)p->model.d + (size_t)h * (size_t)p->model.d;
+    WNW_TRY(wnw_perturb_output(NULL, p->delta, attention_of(p, il, h), p->values, kept, p->n, p->model.d));
+    for (int32_t c = 0; c < p->model.d; c++)
         x[c] = (float)p->delta[c];
     return WNW_OK;
 }
@@ -151,7 +145,7 @@ static int change_of_head(wnw_perturb_probe *p, int32_t il, int32_t h, const boo
 static int project(wnw_perturb_probe *p, int32_t il)
 {
     const struct wnw__proj_weight w = wnw__proj_weight_of(p->s->m, il);
-    return wnw__proj_apply(wnw__engine_pool(p->s->engine), &w, p->x, p->n_head, p->y);
+    return wnw__proj_apply(wnw__engine_pool(p->s->engine), &w, p->x, p->model.n_head, p->y);
 }
 
 /* || sum of the changes of heads from .. to - 1 ||_1 */
@@ -171,12 +165,12 @@ static double norm_of(const wnw_perturb_probe *p, int32_t from, int32_t to)
 
 static int check_plan(const wnw_perturb_probe *p, const wnw_plan *plan)
 {
-    if (wnw_plan_n_layer(plan) != p->n_layer || wnw_plan_n_head_kv(plan) != p->n_kv ||
+    if (wnw_plan_n_layer(plan) != p->model.n_layer || wnw_plan_n_head_kv(plan) != p->model.n_head_kv ||
         wnw_plan_n_tokens(plan) != p->n - 1)
-        return wnw__fail(WNW_E_MISMATCH,
-                         "the plan is for %d layers, %d KV heads and %d tokens; here are %d, %d and %d",
-                         (int)wnw_plan_n_layer(plan), (int)wnw_plan_n_head_kv(plan),
-                         (int)wnw_plan_n_tokens(plan), (int)p->n_layer, (int)p->n_kv, (int)p->n - 1);
+        return wnw__fail(
+            WNW_E_MISMATCH, "the plan is for %d layers, %d KV heads and %d tokens; here are %d, %d and %d",
+            (int)wnw_plan_n_layer(plan), (int)wnw_plan_n_head_kv(plan), (int)wnw_plan_n_tokens(plan),
+            (int)p->model.n_layer, (int)p->model.n_head_kv, (int)p->n - 1);
     if (plan->contents)
         return wnw__fail(
             WNW_E_UNSUPPORTED,
@@ -187,23 +181,23 @@ static int check_plan(const wnw_perturb_probe *p, const wnw_plan *plan)
 static int change_of_layer(wnw_perturb_probe *p, const wnw_plan *plan, int32_t il, double *heads,
                            double *groups, double *layer)
 {
-    for (int32_t ih = 0; ih < p->n_kv; ih++) {
+    for (int32_t ih = 0; ih < p->model.n_head_kv; ih++) {
         const int32_t *pos, n_kept = wnw_plan_head(plan, il, ih, &pos);
         memset(p->kept, 0, (size_t)p->n * sizeof *p->kept);
         for (int32_t i = 0; i < n_kept; i++)
             p->kept[pos[i]] = true; /* entry i of a whole cache is position i */
         p->kept[p->n - 1] = true;
         load_values(p, il, ih);
-        for (int32_t h = ih * p->group; h < (ih + 1) * p->group; h++)
+        for (int32_t h = ih * wnw__shape_group(&p->model); h < (ih + 1) * wnw__shape_group(&p->model); h++)
             WNW_TRY(change_of_head(p, il, h, p->kept));
     }
     WNW_TRY(project(p, il));
-    for (int32_t h = 0; heads && h < p->n_head; h++)
+    for (int32_t h = 0; heads && h < p->model.n_head; h++)
         heads[h] = norm_of(p, h, h + 1);
-    for (int32_t ih = 0; groups && ih < p->n_kv; ih++)
-        groups[ih] = norm_of(p, ih * p->group, (ih + 1) * p->group);
+    for (int32_t ih = 0; groups && ih < p->model.n_head_kv; ih++)
+        groups[ih] = norm_of(p, ih * wnw__shape_group(&p->model), (ih + 1) * wnw__shape_group(&p->model));
     if (layer)
-        *layer = norm_of(p, 0, p->n_head);
+        *layer = norm_of(p, 0, p->model.n_head);
     return WNW_OK;
 }
 
@@ -213,16 +207,16 @@ int wnw_perturb_probe_change(wnw_perturb_probe *p, const wnw_plan *plan, double 
     WNW_REQUIRE(p);
     WNW_REQUIRE(plan);
     WNW_TRY(check_plan(p, plan));
-    for (int32_t il = 0; il < p->n_layer; il++) {
-        double *of_heads = heads ? heads + (size_t)il * (size_t)p->n_head : NULL;
-        double *of_groups = groups ? groups + (size_t)il * (size_t)p->n_kv : NULL;
+    for (int32_t il = 0; il < p->model.n_layer; il++) {
+        double *of_heads = heads ? heads + (size_t)il * (size_t)p->model.n_head : NULL;
+        double *of_groups = groups ? groups + (size_t)il * (size_t)p->model.n_head_kv : NULL;
         if (wnw__layer_takes_part(&p->of->shape.model, il)) {
             WNW_TRY(change_of_layer(p, plan, il, of_heads, of_groups, layers ? &layers[il] : NULL));
             continue;
         }
-        for (int32_t h = 0; heads && h < p->n_head; h++)
+        for (int32_t h = 0; heads && h < p->model.n_head; h++)
             of_heads[h] = 0;
-        for (int32_t ih = 0; groups && ih < p->n_kv; ih++)
+        for (int32_t ih = 0; groups && ih < p->model.n_head_kv; ih++)
             of_groups[ih] = 0;
         if (layers)
             layers[il] = 0;
@@ -237,7 +231,7 @@ int wnw_perturb_probe_drift(wnw_perturb_probe *p, const wnw_plan *plan, double *
     WNW_REQUIRE(plan);
     WNW_REQUIRE(drift);
     int rc = read_token(&s, p->of, plan, p->token);
-    for (int32_t il = 0; rc == WNW_OK && il < p->n_layer; il++) {
+    for (int32_t il = 0; rc == WNW_OK && il < p->model.n_layer; il++) {
         const float *a = wnw__states_of(wnw__recorders_find(&p->s->recorders, &wnw__states_recorder), il);
         const float *b = wnw__states_of(wnw__recorders_find(&s->recorders, &wnw__states_recorder), il);
         drift[il] = 0;
@@ -271,11 +265,11 @@ static void choose(wnw_perturb_probe *p, const float *attn, const float *nu, int
 static int bounds_of_layer(wnw_perturb_probe *p, const float *nu, int32_t il, int32_t keep,
                            wnw_perturb_bound *out)
 {
-    for (int32_t h = 0; h < p->n_head; h++) {
+    for (int32_t h = 0; h < p->model.n_head; h++) {
         const float *attn = attention_of(p, il, h), *of_head = nu + (size_t)h * (size_t)p->n;
         wnw_perturbation b;
-        if (h % p->group == 0)
-            load_values(p, il, h / p->group);
+        if (h % wnw__shape_group(&p->model) == 0)
+            load_values(p, il, h / wnw__shape_group(&p->model));
         choose(p, attn, NULL, keep);
         WNW_TRY(wnw_perturb_bounds(&b, attn, of_head, p->kept, p->first, p->n));
         out[h] = (wnw_perturb_bound){.theta_hat_attention = b.theta_hat, .theta_relax = b.theta_relax};
@@ -286,7 +280,7 @@ static int bounds_of_layer(wnw_perturb_probe *p, const float *nu, int32_t il, in
         WNW_TRY(change_of_head(p, il, h, p->kept));
     }
     WNW_TRY(project(p, il));
-    for (int32_t h = 0; h < p->n_head; h++)
+    for (int32_t h = 0; h < p->model.n_head; h++)
         out[h].change = norm_of(p, h, h + 1);
     return WNW_OK;
 }
@@ -298,18 +292,19 @@ int wnw_perturb_probe_bounds(wnw_perturb_probe *p, int32_t keep, wnw_perturb_bou
     WNW_REQUIRE(bounds);
     if (keep < 2 || keep > p->n)
         return wnw__fail(WNW_E_RANGE, "%d entries in two stages; possible are 2 to %d", (int)keep, (int)p->n);
-    memset(bounds, 0, (size_t)p->n_layer * (size_t)p->n_head * sizeof *bounds);
+    memset(bounds, 0, (size_t)p->model.n_layer * (size_t)p->model.n_head * sizeof *bounds);
     WNW_TRY(wnw__session_source(&src, p->s));
     const wnw_needs norms = {WNW_INIT(wnw_needs), .flags = WNW_NEED_PROJ_NORM};
     int rc = WNW_OK;
-    for (int32_t il = 0; rc == WNW_OK && il < p->n_layer; il++) {
+    for (int32_t il = 0; rc == WNW_OK && il < p->model.n_layer; il++) {
         wnw_observation obs;
         if (!wnw__layer_takes_part(&src.shape, il))
             continue;
         rc = src.observe(&src, il, &norms, NULL, &obs);
         const float *nu = rc == WNW_OK ? obs.head_proj_norm(&obs, WNW_PROJ_L1) : NULL;
         if (rc == WNW_OK)
-            rc = nu ? bounds_of_layer(p, nu, il, keep, bounds + (size_t)il * (size_t)p->n_head) : WNW_E_NOMEM;
+            rc = nu ? bounds_of_layer(p, nu, il, keep, bounds + (size_t)il * (size_t)p->model.n_head)
+                    : WNW_E_NOMEM;
     }
     wnw__source_close(&src);
     return rc;
