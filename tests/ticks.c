@@ -55,10 +55,9 @@ int __wrap_wnw__job_select_layer(struct wnw__plan_job *j, const struct wnw__scor
 }
 
 __typeof__(wnw__rewrite_layer) __real_wnw__rewrite_layer, __wrap_wnw__rewrite_layer;
-int __wrap_wnw__rewrite_layer(struct wnw__cache *c, int32_t il, const int32_t *const *keep,
-                              const int32_t *n_keep, bool all, int32_t room,
-                              const struct wnw__plan_contents *contents, bool averages)
+int __wrap_wnw__rewrite_layer(struct wnw__cache *c, int32_t il, const struct wnw__kept_layer *kept,
+                              int32_t room)
 {
     work(&done.rewrite);
-    return __real_wnw__rewrite_layer(c, il, keep, n_keep, all, room, contents, averages);
+    return __real_wnw__rewrite_layer(c, il, kept, room);
 }

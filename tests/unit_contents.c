@@ -245,10 +245,12 @@ static void cache_by_hand(void **state)
             assert_int_equal(wnw__cache_set_aux(&c, WNW_AUX_PROJ, 1), WNW_OK);
             for (int i = 0; i < ROWS; i++)
                 wnw__cache_aux(&c.layers[0], WNW_AUX_PROJ, 0)[i] = (float)i;
-            assert_int_equal(wnw__rewrite_check(&c, 0, keep, &n_keep, &contents), WNW_OK);
-            assert_int_equal(
-                wnw__rewrite_layer(&c, 0, keep, &n_keep, false, thin ? 64 : -1, &contents, average), WNW_OK);
+            const struct wnw__kept_layer kept = {
+                .keep = keep, .n_keep = &n_keep, .n_final = 1, .contents = &contents, .averages = average};
+            assert_int_equal(wnw__rewrite_check(&c, 0, &kept), WNW_OK);
+            assert_int_equal(wnw__rewrite_layer(&c, 0, &kept, thin ? 64 : -1), WNW_OK);
             assert_int_equal(c.layers[0].len[0], 3);
+            assert_int_equal(c.layers[0].n_final, 1);
             for (int t = 0; t < 3; t++) {
                 read_row(&c, false, t, row);
                 assert_near((double)row[0], (double)(average ? averages[t] : sums[t]), 1e-5);
@@ -278,7 +280,9 @@ static void cache_types(void **state)
         uint8_t want[4 * D];
         make_cache(&c, (wnw_kv_type)type);
         make_cache(&before, (wnw_kv_type)type);
-        assert_int_equal(wnw__rewrite_layer(&c, 0, keep, &n_keep, false, -1, &contents, true), WNW_OK);
+        const struct wnw__kept_layer kept = {
+            .keep = keep, .n_keep = &n_keep, .contents = &contents, .averages = true};
+        assert_int_equal(wnw__rewrite_layer(&c, 0, &kept, -1), WNW_OK);
         read_row(&before, false, 2, a);
         read_row(&before, false, 0, b);
         for (int e = 0; e < D; e++)
@@ -307,11 +311,13 @@ static void cache_refuses(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         wnw_merge one = bad[i];
         const struct wnw__plan_contents contents = {.merges = &one, .n_merge = 1};
-        assert_int_equal(wnw__rewrite_check(&c, 0, keep, &n_keep, &contents), WNW_E_MISMATCH);
+        const struct wnw__kept_layer kept = {.keep = keep, .n_keep = &n_keep, .contents = &contents};
+        assert_int_equal(wnw__rewrite_check(&c, 0, &kept), WNW_E_MISMATCH);
     }
     int32_t channel = D;
     const struct wnw__plan_contents contents = {.channels = &channel, .n_channel = 1};
-    assert_int_equal(wnw__rewrite_check(&c, 0, keep, &n_keep, &contents), WNW_E_MISMATCH);
+    const struct wnw__kept_layer kept = {.keep = keep, .n_keep = &n_keep, .contents = &contents};
+    assert_int_equal(wnw__rewrite_check(&c, 0, &kept), WNW_E_MISMATCH);
     wnw__cache_free(&c);
 }
 

@@ -106,26 +106,31 @@ static int find_indices(const wnw_session *s, const wnw_plan *plan, int32_t il, 
     return WNW_OK;
 }
 
+/* Room for what stays of a layer, as in struct wnw__kept_layer. */
+struct lists {
+    int32_t *index; /* [n_head_kv * n_past] of all heads, one behind another */
+    const int32_t **keep;
+    int32_t *n_keep;
+};
+
 /* Checks (dry) or applies the plan for layer il; room < 0 asks for tight storage. */
 static int keep_layer(wnw_session *s, const wnw_plan *plan, int32_t il, bool dry, int32_t room,
-                      int32_t *index, const int32_t **keep, int32_t *n_keep)
+                      const struct lists *to)
 {
     if (!wnw__layer_takes_part(&s->shape.model, il))
         return WNW_OK; /* what it holds depends on when it was trimmed */
-    bool all = true;
     size_t used = 0;
     for (int32_t ih = 0; ih < s->cache.n_head_kv; ih++) {
-        keep[ih] = index + used;
-        WNW_TRY(find_indices(s, plan, il, ih, index + used, &n_keep[ih]));
-        used += (size_t)n_keep[ih];
-        all = all && n_keep[ih] == wnw_cache_n(s, il, ih);
+        to->keep[ih] = to->index + used;
+        WNW_TRY(find_indices(s, plan, il, ih, to->index + used, &to->n_keep[ih]));
+        used += (size_t)to->n_keep[ih];
     }
-    const struct wnw__plan_contents *contents = wnw__plan_contents_of(plan, il);
-    if (dry)
-        return wnw__rewrite_check(&s->cache, il, keep, n_keep, contents);
-    WNW_TRY(wnw__rewrite_layer(&s->cache, il, keep, n_keep, all, room, contents, plan->averages));
-    s->cache.layers[il].n_final = plan->n_final[il];
-    return WNW_OK;
+    const struct wnw__kept_layer kept = {.keep = to->keep,
+                                         .n_keep = to->n_keep,
+                                         .n_final = plan->n_final[il],
+                                         .contents = wnw__plan_contents_of(plan, il),
+                                         .averages = plan->averages};
+    return dry ? wnw__rewrite_check(&s->cache, il, &kept) : wnw__rewrite_layer(&s->cache, il, &kept, room);
 }
 
 int wnw__session_apply(wnw_session *s, const wnw_plan *plan, int32_t room, wnw_report *report)
@@ -141,18 +146,19 @@ int wnw__session_apply(wnw_session *s, const wnw_plan *plan, int32_t room, wnw_r
     const int64_t entries_before = wnw__cache_entries(c);
     const uint64_t bytes_before = wnw__cache_bytes(c);
     const size_t n_kv = (size_t)c->n_head_kv;
-    int32_t *index = malloc((n_kv * (size_t)s->n_past + 1) * sizeof *index);
-    const int32_t **keep = calloc(n_kv, sizeof *keep);
-    int32_t *n_keep = calloc(n_kv, sizeof *n_keep);
-    int rc = index && keep && n_keep ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory to compact the cache");
+    const struct lists to = {.index = malloc((n_kv * (size_t)s->n_past + 1) * sizeof *to.index),
+                             .keep = calloc(n_kv, sizeof *to.keep),
+                             .n_keep = calloc(n_kv, sizeof *to.n_keep)};
+    int rc =
+        to.index && to.keep && to.n_keep ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory to compact the cache");
     /* The first pass only checks all layers: a plan that does not fit must leave the cache as it was. */
     for (int pass = 0; pass < 2; pass++) {
         for (int32_t il = 0; rc == WNW_OK && il < c->n_layer; il++)
-            rc = keep_layer(s, plan, il, pass == 0, room, index, keep, n_keep);
+            rc = keep_layer(s, plan, il, pass == 0, room, &to);
     }
-    free(index);
-    free(keep);
-    free(n_keep);
+    free(to.index);
+    free(to.keep);
+    free(to.n_keep);
     if (rc == WNW_OK)
         wnw__recorders_moved(&s->recorders, 0, c->n_layer, WNW_MOVED_DROPPED);
     if (report) {

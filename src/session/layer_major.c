@@ -134,11 +134,7 @@ static int compress_layer(struct reader *r, int32_t il, struct wnw__plan_job *jo
         report->kv_bytes_before = bytes;
     WNW_TRY(wnw__plan_job_layer(job, il, &kept));
     const double start = wnw__now_ms();
-    bool all = true;
-    for (int32_t ih = 0; ih < c->n_head_kv; ih++)
-        all = all && kept.n_keep[ih] == c->layers[il].len[ih];
-    WNW_TRY(wnw__rewrite_layer(c, il, kept.keep, kept.n_keep, all, -1, kept.contents, kept.averages));
-    c->layers[il].n_final = kept.n_final;
+    WNW_TRY(wnw__rewrite_layer(c, il, &kept, -1));
     report->compact_ms += wnw__now_ms() - start;
     return WNW_OK;
 }

@@ -12,6 +12,8 @@
  */
 #include "session/rewrite.h"
 
+#include "plan/plan.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,17 +31,17 @@ static int32_t find(const int32_t *list, const int32_t *index, int32_t n, int32_
     return lo < n && list[index ? index[lo] : lo] == want ? lo : -1;
 }
 
-int wnw__rewrite_check(const struct wnw__cache *c, int32_t il, const int32_t *const *keep,
-                       const int32_t *n_keep, const struct wnw__plan_contents *contents)
+int wnw__rewrite_check(const struct wnw__cache *c, int32_t il, const struct wnw__kept_layer *kept)
 {
     const struct wnw__kv_layer *l = &c->layers[il];
+    const struct wnw__plan_contents *contents = kept->contents;
     for (int32_t ih = 0; contents && ih < c->n_head_kv; ih++) {
-        const int32_t *pos = l->pos + l->off[ih];
+        const int32_t *pos = l->pos + l->off[ih], *keep = kept->keep[ih], n_keep = kept->n_keep[ih];
         for (int32_t m = 0; m < contents[ih].n_merge; m++) {
             const wnw_merge *g = &contents[ih].merges[m];
-            const int32_t to = find(pos, keep[ih], n_keep[ih], g->to);
-            if (find(pos, NULL, l->len[ih], g->from) < 0 || find(pos, keep[ih], n_keep[ih], g->from) >= 0 ||
-                to < 0 || g->n_to < 1 || g->n_to > n_keep[ih] - to)
+            const int32_t to = find(pos, keep, n_keep, g->to);
+            if (find(pos, NULL, l->len[ih], g->from) < 0 || find(pos, keep, n_keep, g->from) >= 0 || to < 0 ||
+                g->n_to < 1 || g->n_to > n_keep - to)
                 return wnw__fail(
                     WNW_E_MISMATCH,
                     "the plan merges position %d into %d of layer %d head %d; the first must go and "
@@ -71,11 +73,13 @@ static void merged_free(struct merged *w, int32_t n)
     free(w);
 }
 
-static int add_up(const struct wnw__cache *c, int32_t il, int32_t ih, const int32_t *keep, int32_t n_keep,
-                  const struct wnw__plan_contents *contents, bool averages, struct merged *w, float *row)
+/* Computes the new values of KV head ih; row[d] is scratch. */
+static int add_up(const struct wnw__cache *c, int32_t il, int32_t ih, const struct wnw__kept_layer *kept,
+                  struct merged *w, float *row)
 {
     const struct wnw__kv_layer *l = &c->layers[il];
-    const int32_t *pos = l->pos + l->off[ih];
+    const struct wnw__plan_contents *contents = &kept->contents[ih];
+    const int32_t *pos = l->pos + l->off[ih], *keep = kept->keep[ih], n_keep = kept->n_keep[ih];
     const size_t d = (size_t)c->d, n = (size_t)n_keep;
     w->sum = calloc(n * d + 1, sizeof *w->sum);
     w->weight = calloc(n + 1, sizeof *w->weight);
@@ -97,7 +101,7 @@ static int add_up(const struct wnw__cache *c, int32_t il, int32_t ih, const int3
     }
     for (int32_t t = 0; t < n_keep; t++) {
         float *sum = w->sum + (size_t)t * d;
-        const float scale = averages ? 1 / (1 + w->weight[t]) : 1;
+        const float scale = kept->averages ? 1 / (1 + w->weight[t]) : 1;
         if (!w->changed[t])
             continue;
         wnw__cache_read(c, il, WNW_VALUES, ih, keep[t], 1, row);
@@ -134,22 +138,32 @@ static void prune_keys(struct wnw__cache *c, int32_t il, int32_t ih,
     }
 }
 
-int wnw__rewrite_layer(struct wnw__cache *c, int32_t il, const int32_t *const *keep, const int32_t *n_keep,
-                       bool all, int32_t room, const struct wnw__plan_contents *contents, bool averages)
+static bool keeps_all(const struct wnw__cache *c, int32_t il, const struct wnw__kept_layer *kept)
 {
+    for (int32_t ih = 0; ih < c->n_head_kv; ih++)
+        if (kept->n_keep[ih] != c->layers[il].len[ih])
+            return false;
+    return true;
+}
+
+int wnw__rewrite_layer(struct wnw__cache *c, int32_t il, const struct wnw__kept_layer *kept, int32_t room)
+{
+    const struct wnw__plan_contents *contents = kept->contents;
     struct merged *w = contents ? calloc((size_t)c->n_head_kv, sizeof *w) : NULL;
     float *row = contents ? malloc((size_t)c->d * sizeof *row) : NULL;
     int rc = !contents || (w && row) ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory to merge values");
     for (int32_t ih = 0; rc == WNW_OK && contents && ih < c->n_head_kv; ih++)
         if (contents[ih].n_merge > 0)
-            rc = add_up(c, il, ih, keep[ih], n_keep[ih], &contents[ih], averages, &w[ih], row);
-    if (rc == WNW_OK && !all)
-        rc = room < 0 ? wnw__cache_keep_layer(c, il, keep, n_keep)
-                      : wnw__cache_thin_layer(c, il, keep, n_keep, room);
+            rc = add_up(c, il, ih, kept, &w[ih], row);
+    if (rc == WNW_OK && !keeps_all(c, il, kept))
+        rc = room < 0 ? wnw__cache_keep_layer(c, il, kept->keep, kept->n_keep)
+                      : wnw__cache_thin_layer(c, il, kept->keep, kept->n_keep, room);
     for (int32_t ih = 0; rc == WNW_OK && contents && ih < c->n_head_kv; ih++) {
         write_values(c, il, ih, &w[ih]);
         prune_keys(c, il, ih, &contents[ih], row);
     }
+    if (rc == WNW_OK)
+        c->layers[il].n_final = kept->n_final;
     merged_free(w, c->n_head_kv);
     free(row);
     return rc;
