@@ -103,23 +103,31 @@ bool wnw__cells_takes(enum ggml_type type)
     return is_direct(type, &as) || ggml_get_type_traits(type)->to_float != NULL;
 }
 
-/* n rows of d elements -> dst[n][ld], columns d..ld set to 0 */
-static void load_rows(const struct job *job, enum ggml_type type, const uint8_t *src, size_t stride,
-                      int32_t n, int32_t d, float *dst, int32_t ld)
+/* Stored rows of d elements. */
+struct rows {
+    enum ggml_type type;
+    const uint8_t *at;
+    size_t stride; /* bytes from one to the next */
+    int32_t n, d;
+};
+
+/* rows -> dst[n][ld], columns d..ld set to 0 */
+static void load_rows(const struct wnw__vec *vec, const struct rows *r, float *dst, int32_t ld)
 {
+    const uint8_t *src = r->at;
     wnw_kv_type as;
-    const bool direct = is_direct(type, &as);
-    if (direct && stride == ggml_row_size(type, d)) {
-        job->sh->vec->to_f32(as, src, n, d, dst, ld);
+    const bool direct = is_direct(r->type, &as);
+    if (direct && r->stride == ggml_row_size(r->type, r->d)) {
+        vec->to_f32(as, src, r->n, r->d, dst, ld);
         return;
     }
-    for (int32_t i = 0; i < n; i++, src += stride, dst += ld) {
+    for (int32_t i = 0; i < r->n; i++, src += r->stride, dst += ld) {
         if (direct) {
-            job->sh->vec->to_f32(as, src, 1, d, dst, ld);
+            vec->to_f32(as, src, 1, r->d, dst, ld);
             continue;
         }
-        ggml_get_type_traits(type)->to_float(src, dst, d);
-        memset(dst + d, 0, (size_t)(ld - d) * sizeof *dst);
+        ggml_get_type_traits(r->type)->to_float(src, dst, r->d);
+        memset(dst + r->d, 0, (size_t)(ld - r->d) * sizeof *dst);
     }
 }
 
@@ -259,16 +267,17 @@ static void score_tile(const struct job *job, int32_t i, int32_t n)
     const struct wnw__vec *vec = job->sh->vec;
     const struct wnw__cells_op *op = job->op;
     const uint8_t *k = job->k + (size_t)i * job->k_stride;
+    const struct rows rows = {.type = op->k_type, .at = k, .stride = job->k_stride, .n = n, .d = op->d_k};
     wnw_kv_type as;
     if (job->n_query > PANELS) {
-        load_rows(job, op->k_type, k, job->k_stride, n, op->d_k, job->w.kf, op->d_k);
+        load_rows(vec, &rows, job->w.kf, op->d_k);
         vec->transpose(job->w.kf, op->d_k, job->w.kt);
         vec->mul_panels(job->w.q, round_up(job->n_query, vec->panel_rows) / vec->panel_rows, op->d_k,
                         job->w.kt, job->w.s);
     } else if (is_direct(op->k_type, &as)) {
         vec->mul_rows(as, job->w.q, job->n_query, k, job->k_stride, n, op->d_k, 1.0f, job->w.s, WNW_TILE);
     } else {
-        load_rows(job, op->k_type, k, job->k_stride, n, op->d_k, job->w.kf, op->d_k);
+        load_rows(vec, &rows, job->w.kf, op->d_k);
         vec->mul_rows(as, job->w.q, job->n_query, job->w.kf, (size_t)op->d_k * sizeof(float), n, op->d_k,
                       1.0f, job->w.s, WNW_TILE);
     }
@@ -291,7 +300,8 @@ static void value_tile(const struct job *job, int32_t i, int32_t n)
         vec->accumulate(as, job->w.s, job->n_query, job->w.corr, v, job->v_stride, n, job->ld, job->w.o);
         return;
     }
-    load_rows(job, op->v_type, v, job->v_stride, n, op->d_v, job->w.vf, job->ld);
+    const struct rows rows = {.type = op->v_type, .at = v, .stride = job->v_stride, .n = n, .d = op->d_v};
+    load_rows(vec, &rows, job->w.vf, job->ld);
     vec->accumulate(WNW_KV_F32, job->w.s, job->n_query, job->w.corr, job->w.vf,
                     (size_t)job->ld * sizeof *job->w.vf, n, job->ld, job->w.o);
 }

@@ -24,46 +24,6 @@ bool wnw__attend_leaves_columns(const struct wnw__attend_shared *sh, const struc
     return slice->columns && !wnw__attend_is_decode(sh, slice->n_row);
 }
 
-/* ---- Kept tiles ---- */
-
-/* A tile is its probabilities [rows][WNW_TILE], the rows' maxima and, in the rest, its entries: the first, how many. */
-enum { TILE_HEAD = 16 };
-
-static size_t tile_floats(int32_t rows)
-{
-    return (size_t)rows * (WNW_TILE + 1) + TILE_HEAD;
-}
-
-static float *kept_tile(const struct wnw__attend_kept *k, int32_t i)
-{
-    return k->tile + (size_t)i * tile_floats(k->rows);
-}
-
-static float *kept_max(const struct wnw__attend_kept *k, int32_t i)
-{
-    return kept_tile(k, i) + (size_t)k->rows * WNW_TILE;
-}
-
-static int32_t *kept_entries(const struct wnw__attend_kept *k, int32_t i)
-{
-    return (int32_t *)(void *)(kept_max(k, i) + k->rows);
-}
-
-void wnw__attend_keep_tile(struct wnw__attend_work *w, int32_t at, int32_t n)
-{
-    struct wnw__attend_kept *k = w->kept;
-    int32_t *entries = kept_entries(k, k->n);
-    entries[0] = at;
-    entries[1] = n;
-    w->s = kept_tile(k, k->n++);
-}
-
-void wnw__attend_keep_max(const struct wnw__attend_work *w)
-{
-    const struct wnw__attend_kept *k = w->kept;
-    memcpy(kept_max(k, k->n - 1), w->m, (size_t)k->rows * sizeof *w->m);
-}
-
 /* Queries whose tiles are kept together where they see n entries; a multiple of WNW_ROWS_PAD, at least one token's. */
 static int32_t kept_rows(const struct wnw__attend_shared *sh, int32_t n)
 {
@@ -79,7 +39,7 @@ static size_t most_floats(const struct wnw__attend_shared *sh, int32_t n)
     const size_t probabilities =
         (least > KEPT_FLOATS ? least : KEPT_FLOATS) + (TILES_MORE + 1) * WNW_TILE * (size_t)sh->rows;
     const size_t tiles = (size_t)n / WNW_TILE + TILES_MORE + 1;
-    return probabilities + probabilities / WNW_TILE + tiles * TILE_HEAD;
+    return probabilities + probabilities / WNW_TILE + tiles * WNW_KEPT_HEAD;
 }
 
 /* ---- Places ---- */
@@ -101,27 +61,13 @@ static size_t keys_floats(const struct wnw__attend_shared *sh, const struct wnw_
     return sh->score8 ? wnw__attend_far_floats(sh->dims.model.d, p->n / WNW_TILE) : 0;
 }
 
-int wnw__attend_reserve_columns(struct wnw__attend_shared *sh, const struct wnw__attend_batch *batch,
-                                int32_t from, int32_t to)
+void wnw__attend_place_columns(const struct wnw__attend_shared *sh, const struct wnw__attend_slice *s,
+                               struct wnw__attend_place *p, struct wnw__attend_columns_room *room)
 {
-    size_t at = 0, tiles = 0, cap = sh->tiles_floats * (size_t)sh->dims.n_threads;
-    for (int32_t i = 0; i < batch->n_slice; i++) {
-        const struct wnw__attend_slice *s = &batch->slice[i];
-        struct wnw__attend_place *p = &sh->place[i];
-        if (!wnw__attend_leaves_columns(sh, s))
-            continue;
-        p->columns = at;
-        p->n = wnw__attend_round_up(wnw__attend_longest(s->cache, from, to) + s->n_row, WNW_TILE);
-        at += (size_t)n_kinds(s->columns) * kind_floats(sh, p, s->n_row);
-        const size_t n = keys_floats(sh, p) + (most_floats(sh, p->n) + 15) / 16 * 16;
-        tiles = n > tiles ? n : tiles;
-    }
-    WNW_TRY(wnw__attend_need(&sh->columns, &sh->cap_columns, at));
-    if (tiles <= sh->tiles_floats)
-        return WNW_OK;
-    WNW_TRY(wnw__attend_need(&sh->tiles, &cap, tiles * (size_t)sh->dims.n_threads));
-    sh->tiles_floats = tiles;
-    return WNW_OK;
+    const size_t n = keys_floats(sh, p) + (most_floats(sh, p->n) + 15) / 16 * 16;
+    p->columns = room->columns;
+    room->columns += (size_t)n_kinds(s->columns) * kind_floats(sh, p, s->n_row);
+    room->tiles = n > room->tiles ? n : room->tiles;
 }
 
 float *wnw__attend_columns_of(const struct wnw__attend_job *job, unsigned kind, int32_t run, int32_t h)
@@ -157,13 +103,13 @@ static void add_kept(const struct wnw__attend_job *job, const struct wnw__attend
     for (int32_t i = 0; i < n_query; i++)
         w->l[i] = 1.0f / w->l[i];
     for (int32_t i = 0; i < w->kept->n; i++) {
-        const int32_t *entries = kept_entries(w->kept, i);
-        sh->vec->row_factors(kept_max(w->kept, i), w->m, w->l, n_query, w->corr);
+        const int32_t *entries = wnw__attend_kept_entries(w->kept, i);
+        sh->vec->row_factors(wnw__attend_kept_max(w->kept, i), w->m, w->l, n_query, w->corr);
         for (int32_t g = 0; g < group; g++) {
             const int32_t h = r->ih * group + g;
             float sum[WNW_TILE] = {0}, max[WNW_TILE] = {0};
-            sh->vec->add_columns(kept_tile(w->kept, i) + (size_t)g * WNW_TILE, r->n, group, w->corr + g, sum,
-                                 columns & WNW_COLUMN_MAXIMA ? max : NULL);
+            sh->vec->add_columns(wnw__attend_kept_tile(w->kept, i) + (size_t)g * WNW_TILE, r->n, group,
+                                 w->corr + g, sum, columns & WNW_COLUMN_MAXIMA ? max : NULL);
             if (columns & WNW_COLUMN_SUMS)
                 add(wnw__attend_columns_of(job, WNW_COLUMN_SUMS, run, h) + entries[0], sum, entries[1]);
             if (columns & WNW_COLUMN_MAXIMA)

@@ -97,18 +97,19 @@ static void store_piece(const struct wnw__attend_job *job, int32_t ih, const str
     }
 }
 
-void wnw__attend_decode(const struct wnw__attend_job *job, int32_t ih, const struct wnw__attend_cut *cut,
-                        int32_t piece, const float *q, const float *k, const float *v, float *out,
-                        struct wnw__attend_work *w)
+void wnw__attend_decode(const struct wnw__attend_job *job, const struct wnw__attend_piece *piece,
+                        const struct wnw__attend_arrays *x, struct wnw__attend_work *w)
 {
     const struct wnw__attend_shared *sh = job->op->shared;
+    const struct wnw__attend_cut *cut = piece->cut;
+    const int32_t ih = piece->ih;
     const struct wnw__attend_rows r = {.ih = ih, .n = job->slice->n_row};
-    if (k)
-        store_piece(job, ih, cut, piece, k, v);
-    decode_piece(job, &r, q, cut, piece, w);
+    if (x->k)
+        store_piece(job, ih, cut, piece->i, x->k, x->v);
+    decode_piece(job, &r, x->q, cut, piece->i, w);
     atomic_int *done = &sh->head_done[(size_t)job->i_slice * (size_t)sh->dims.model.n_head_kv + (size_t)ih];
     if (atomic_fetch_add_explicit(done, 1, memory_order_acq_rel) + 1 == cut->n) {
         atomic_store_explicit(done, 0, memory_order_relaxed);
-        combine(job, ih, cut->n, out);
+        combine(job, ih, cut->n, x->out);
     }
 }

@@ -2,10 +2,10 @@
 /*
  * The inside of the own attention. Query head g of a group and row t of a slice make one query; all queries
  * that share a KV head go through its entries together, so that keys and values are read and converted once
- * per group. attend_tile.c streams entries past a set of queries; attend_decode.c and attend_prefill.c decide
- * which queries and entries of a slice make a unit of work; attend_columns.c adds up columns while prefill goes on;
- * attend_far.c computes scores of far entries in bytes;
- * attend_run.c has threads take the units of all slices.
+ * per group. attend_tile.c streams entries past a set of queries, attend_far.c computes scores of far entries in bytes,
+ * attend_columns.c adds up columns while a prompt is read, attend_decode.c takes pieces of a head's entries for few
+ * queries, attend_run.c has threads take the units of all slices, and attend_own.c holds the scratch memory and makes
+ * operations of a graph.
  */
 #ifndef WNW_ATTEND_IMPL_H
 #define WNW_ATTEND_IMPL_H
@@ -95,12 +95,28 @@ struct wnw__attend_parts {
 
 /* Tiles of the softmax of some rows, all that they see, kept until it is complete. */
 struct wnw__attend_kept {
-    float *tile;  /* one tile after the other, laid out in attend_columns.c */
+    float *tile;  /* one tile after the other, see wnw__attend_kept_tile */
     int32_t n;    /* of them so far */
     int32_t rows; /* queries that a tile has room for */
     float *
         keys; /* the run's far keys in bytes, for all of its parts: attend_far.c; NULL: each converts them again */
 };
+
+/* A kept tile is its probabilities [rows][WNW_TILE], the rows' maxima and, in the rest, its entries: the first, how
+ * many. */
+enum { WNW_KEPT_HEAD = 16 };
+static inline float *wnw__attend_kept_tile(const struct wnw__attend_kept *k, int32_t i)
+{
+    return k->tile + (size_t)i * ((size_t)k->rows * (WNW_TILE + 1) + WNW_KEPT_HEAD);
+}
+static inline float *wnw__attend_kept_max(const struct wnw__attend_kept *k, int32_t i)
+{
+    return wnw__attend_kept_tile(k, i) + (size_t)k->rows * WNW_TILE;
+}
+static inline int32_t *wnw__attend_kept_entries(const struct wnw__attend_kept *k, int32_t i)
+{
+    return (int32_t *)(void *)(wnw__attend_kept_max(k, i) + k->rows);
+}
 
 /* What scores in bytes need: attend_far.c. */
 struct wnw__attend_far {
@@ -159,10 +175,6 @@ static inline int32_t wnw__attend_round_up(int32_t x, int32_t to)
 {
     return (x + to - 1) / to * to;
 }
-/* The entries of the longest head in layers from .. to - 1. */
-int32_t wnw__attend_longest(const struct wnw__cache *c, int32_t from, int32_t to);
-/* Makes *array an array of at least n floats, of *cap, zeroed where it is new. */
-int wnw__attend_need(float **array, size_t *cap, size_t n);
 
 /* ---- The scores of many queries ---- */
 
@@ -269,41 +281,52 @@ struct wnw__attend_cut {
     struct wnw__attend_parts p;
     int32_t size, n;
 };
+/* One of them. */
+struct wnw__attend_piece {
+    int32_t ih, i; /* KV head; its i-th piece */
+    const struct wnw__attend_cut *cut;
+};
+/* Arrays of an operation, as in wnw__attend_run. */
+struct wnw__attend_arrays {
+    const float *q, *k, *v;
+    float *out;
+};
 struct wnw__attend_cut wnw__attend_cut(const struct wnw__attend_job *job, int32_t ih);
 /* Stores the new rows that fall into the piece and quantises what becomes old in it, unless k and v are NULL,
  * and computes the piece's partial sums. The thread that finishes the last piece of a head writes `out`. */
-void wnw__attend_decode(const struct wnw__attend_job *job, int32_t ih, const struct wnw__attend_cut *cut,
-                        int32_t piece, const float *q, const float *k, const float *v, float *out,
-                        struct wnw__attend_work *w);
+void wnw__attend_decode(const struct wnw__attend_job *job, const struct wnw__attend_piece *piece,
+                        const struct wnw__attend_arrays *x, struct wnw__attend_work *w);
 
 /* ---- A slice of many rows: units are runs of rows and one KV head; all rows have been stored ---- */
 
 /* A run is at most this number of rows. */
-int32_t wnw__attend_run_length(const struct wnw__attend_shared *sh);
-int32_t wnw__attend_runs(const struct wnw__attend_shared *sh, int32_t n_row);
-int32_t wnw__attend_prefill_units(const struct wnw__attend_job *job);
+static inline int32_t wnw__attend_run_length(const struct wnw__attend_shared *sh)
+{
+    return sh->group < WNW_ATTEND_ROWS ? WNW_ATTEND_ROWS / sh->group : 1;
+}
+static inline int32_t wnw__attend_runs(const struct wnw__attend_shared *sh, int32_t n_row)
+{
+    const int32_t step = wnw__attend_run_length(sh);
+    return (n_row + step - 1) / step;
+}
 /* Takes everything that the rows r see, and writes their output. */
 void wnw__attend_rows(const struct wnw__attend_job *job, const struct wnw__attend_rows *r, const float *q,
                       float *out, struct wnw__attend_work *w);
-/* ith: of the thread */
-void wnw__attend_prefill(const struct wnw__attend_job *job, int32_t unit, const float *q, float *out, int ith,
-                         struct wnw__attend_work *w);
 
 /* ---- Columns of a slice of many rows ---- */
 
-/* Makes scratch for the columns that slices of the batch ask for, and sets their places. */
-int wnw__attend_reserve_columns(struct wnw__attend_shared *sh, const struct wnw__attend_batch *batch,
-                                int32_t from, int32_t to);
-/* wnw__attend_rows of a run, and its columns. */
+/* Floats that columns need: all slices together; kept tiles of one thread. */
+struct wnw__attend_columns_room {
+    size_t columns, tiles;
+};
+/* Sets the place p, whose n is set, of the columns that a slice asks for, and adds to *room what they need. */
+void wnw__attend_place_columns(const struct wnw__attend_shared *sh, const struct wnw__attend_slice *s,
+                               struct wnw__attend_place *p, struct wnw__attend_columns_room *room);
+/* wnw__attend_rows of a run, and its columns; ith: of the thread. */
 void wnw__attend_run_columns(const struct wnw__attend_job *job, const struct wnw__attend_rows *run,
                              const float *q, float *out, int ith, struct wnw__attend_work *w);
 /* The statistics of one run and query head h: floats for the entries that the run's last row sees. kind: a single
  * WNW_COLUMN_*, which the slice asked for. */
 float *wnw__attend_columns_of(const struct wnw__attend_job *job, unsigned kind, int32_t run, int32_t h);
-
-/* Makes w->s room for another tile, of n entries from entry `at` on. */
-void wnw__attend_keep_tile(struct wnw__attend_work *w, int32_t at, int32_t n);
-/* Notes the maxima of the rows with which the tile was made. */
-void wnw__attend_keep_max(const struct wnw__attend_work *w);
 
 #endif

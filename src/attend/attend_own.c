@@ -105,7 +105,8 @@ static int reserve_slices(struct wnw__attend_shared *sh, int32_t n)
     return WNW_OK;
 }
 
-int32_t wnw__attend_longest(const struct wnw__cache *c, int32_t from, int32_t to)
+/* The entries of the longest head in layers from .. to - 1. */
+static int32_t longest_head(const struct wnw__cache *c, int32_t from, int32_t to)
 {
     int32_t n = 0;
     for (int32_t il = from; il < to; il++) {
@@ -122,7 +123,8 @@ static int32_t most_pieces(int32_t n)
     return pieces < WNW_ATTEND_PIECES ? pieces : WNW_ATTEND_PIECES;
 }
 
-int wnw__attend_need(float **array, size_t *cap, size_t n)
+/* Makes *array an array of at least n floats, of *cap, zeroed where it is new. */
+static int need(float **array, size_t *cap, size_t n)
 {
     if (n <= *cap)
         return WNW_OK;
@@ -135,24 +137,38 @@ int wnw__attend_need(float **array, size_t *cap, size_t n)
     return WNW_OK;
 }
 
+static int reserve_columns(struct wnw__attend_shared *sh, const struct wnw__attend_columns_room *room)
+{
+    size_t cap = sh->tiles_floats * (size_t)sh->dims.n_threads;
+    WNW_TRY(need(&sh->columns, &sh->cap_columns, room->columns));
+    if (room->tiles <= sh->tiles_floats)
+        return WNW_OK;
+    WNW_TRY(need(&sh->tiles, &cap, room->tiles * (size_t)sh->dims.n_threads));
+    sh->tiles_floats = room->tiles;
+    return WNW_OK;
+}
+
 int wnw__attend_shared_reserve(struct wnw__attend_shared *sh, const struct wnw__attend_batch *batch,
                                int32_t from, int32_t to)
 {
+    struct wnw__attend_columns_room room = {0};
     size_t at = 0;
     WNW_TRY(reserve_slices(sh, batch->n_slice));
     for (int32_t i = 0; i < batch->n_slice; i++) {
         const struct wnw__attend_slice *s = &batch->slice[i];
-        sh->place[i] = (struct wnw__attend_place){.at = at};
+        const int32_t n = longest_head(s->cache, from, to) + s->n_row;
+        sh->place[i] = (struct wnw__attend_place){.at = at, .n = wnw__attend_round_up(n, WNW_TILE)};
+        if (wnw__attend_leaves_columns(sh, s))
+            wnw__attend_place_columns(sh, s, &sh->place[i], &room);
         if (!wnw__attend_is_decode(sh, s->n_row))
             continue;
         /* A block that becomes old for later rows of the slice counts twice. */
-        sh->place[i].pieces = most_pieces(wnw__attend_longest(s->cache, from, to) + s->n_row +
-                                          (s->cache->n_tail > 0 ? WNW_CACHE_BLOCK : 0));
+        sh->place[i].pieces = most_pieces(n + (s->cache->n_tail > 0 ? WNW_CACHE_BLOCK : 0));
         at += (size_t)sh->dims.model.n_head_kv * (size_t)sh->place[i].pieces *
               (size_t)(s->n_row * sh->group) * (size_t)(sh->ld + 2);
     }
-    WNW_TRY(wnw__attend_need(&sh->partial, &sh->cap_partial, at));
-    return wnw__attend_reserve_columns(sh, batch, from, to);
+    WNW_TRY(need(&sh->partial, &sh->cap_partial, at));
+    return reserve_columns(sh, &room);
 }
 
 void wnw__attend_write(const struct wnw__attend_job *job, int32_t ih, int32_t first, int32_t last,

@@ -7,6 +7,44 @@
  */
 #include "attend/attend_impl.h"
 
+/* ---- A slice of many rows: units are runs of rows and one KV head; all rows have been stored ---- */
+
+static int32_t prefill_units(const struct wnw__attend_job *job)
+{
+    const struct wnw__attend_shared *sh = job->op->shared;
+    return wnw__attend_runs(sh, job->slice->n_row) * sh->dims.model.n_head_kv;
+}
+
+int32_t wnw__attend_skipped(const struct wnw__attend_op *op, int32_t i)
+{
+    const struct wnw__attend_slice *s = &op->batch->slice[i];
+    const int32_t step = wnw__attend_run_length(op->shared);
+    if (!op->partial || wnw__attend_is_decode(op->shared, s->n_row))
+        return 0;
+    return s->first_out < s->n_row ? s->first_out / step * step : s->n_row;
+}
+
+/* One unit of a slice of many rows; ith: of the thread. */
+static void prefill(const struct wnw__attend_job *job, int32_t unit, const float *q, float *out, int ith,
+                    struct wnw__attend_work *w)
+{
+    const struct wnw__attend_shared *sh = job->op->shared;
+    const int32_t n_head_kv = sh->dims.model.n_head_kv, step = wnw__attend_run_length(sh);
+    /* The last rows see the most entries. They come first, so that the longest units do. */
+    struct wnw__attend_rows r = {.ih = unit % n_head_kv,
+                                 .t0 =
+                                     (wnw__attend_runs(sh, job->slice->n_row) - 1 - unit / n_head_kv) * step};
+    r.n = job->slice->n_row - r.t0 < step ? job->slice->n_row - r.t0 : step;
+    if (r.t0 < wnw__attend_skipped(job->op, job->i_slice))
+        return;
+    if (job->layer->n_swa <= 0 && wnw__attend_leaves_columns(sh, job->slice))
+        wnw__attend_run_columns(job, &r, q, out, ith, w);
+    else
+        wnw__attend_rows(job, &r, q, out, w);
+}
+
+/* ---- The list ---- */
+
 struct section {
     struct wnw__attend_job job;
     bool decode;
@@ -33,7 +71,7 @@ static bool find_slice(const struct wnw__attend_op *op, struct section *s, int32
         if (s->decode)
             set_head(s, 0);
         else
-            s->n_unit = wnw__attend_prefill_units(&s->job);
+            s->n_unit = prefill_units(&s->job);
         return true;
     }
     return false;
@@ -66,6 +104,7 @@ void wnw__attend_run(const struct wnw__attend_op *op, const float *q, const floa
                      float *out, int ith, int nth)
 {
     struct wnw__attend_shared *sh = op->shared;
+    const struct wnw__attend_arrays rows = {.q = q, .k = k, .v = v, .out = out};
     struct section s;
     int32_t before = 0; /* units of the sections before s */
     bool more = ith < sh->dims.n_threads && first_section(op, &s);
@@ -77,9 +116,9 @@ void wnw__attend_run(const struct wnw__attend_op *op, const float *q, const floa
             more = next_section(op, &s);
         }
         if (more && s.decode)
-            wnw__attend_decode(&s.job, s.ih, &s.cut, u - before, q, k, v, out, &w);
+            wnw__attend_decode(&s.job, &(struct wnw__attend_piece){s.ih, u - before, &s.cut}, &rows, &w);
         else if (more)
-            wnw__attend_prefill(&s.job, u - before, q, out, ith, &w);
+            prefill(&s.job, u - before, q, out, ith, &w);
     }
     wnw__attend_leave(sh, nth);
 }

@@ -281,6 +281,25 @@ void wnw__attend_parts_of(const struct wnw__attend_job *job, const struct wnw__a
     }
 }
 
+/* ---- Kept tiles ---- */
+
+/* Makes w->s room for another tile, of n entries from entry `at` on. */
+static void keep_tile(struct wnw__attend_work *w, int32_t at, int32_t n)
+{
+    struct wnw__attend_kept *k = w->kept;
+    int32_t *entries = wnw__attend_kept_entries(k, k->n);
+    entries[0] = at;
+    entries[1] = n;
+    w->s = wnw__attend_kept_tile(k, k->n++);
+}
+
+/* Notes the maxima of the rows with which the tile was made. */
+static void keep_max(const struct wnw__attend_work *w)
+{
+    const struct wnw__attend_kept *k = w->kept;
+    memcpy(wnw__attend_kept_max(k, k->n - 1), w->m, (size_t)k->rows * sizeof *w->m);
+}
+
 /* Takes n entries of a part, those from its i-th on, tile by tile. */
 static void stream_part(const struct wnw__attend_job *job, int32_t n_query,
                         const struct wnw__attend_part *part, int32_t i, int32_t n, struct wnw__attend_work *w)
@@ -291,12 +310,12 @@ static void stream_part(const struct wnw__attend_job *job, int32_t n_query,
     for (int32_t j = 0; j < n; j += WNW_TILE) {
         tile.n = n - j < WNW_TILE ? n - j : WNW_TILE;
         if (w->kept)
-            wnw__attend_keep_tile(w, part->from + i + j, tile.n);
+            keep_tile(w, part->from + i + j, tile.n);
         score_tile(job, &tile, part->from + i + j, n_query, w);
         mask_tile(w, n_query, part->seen, part->from + i + j, tile.n);
         softmax_tile(job, n_query, w);
         if (w->kept)
-            wnw__attend_keep_max(w);
+            keep_max(w);
         value_tile(job, &tile, n_query, w);
         tile.k += WNW_TILE * tile.row_bytes;
         tile.v += WNW_TILE * tile.row_bytes;
@@ -315,4 +334,36 @@ void wnw__attend_stream(const struct wnw__attend_job *job, const struct wnw__att
         first -= p->part[i].rows.n;
         last -= p->part[i].rows.n;
     }
+}
+
+/* ---- A run of rows ---- */
+
+static void write_out(const struct wnw__attend_job *job, const struct wnw__attend_rows *r,
+                      const struct wnw__attend_work *w, float *out)
+{
+    const struct wnw__attend_shared *sh = job->op->shared;
+    const int32_t d = sh->dims.model.d, n_query = r->n * sh->group;
+    for (int32_t i = 0; i < n_query; i++) {
+        const float norm = 1.0f / w->l[i];
+        const float *o = w->o + (int64_t)i * sh->ld;
+        const int64_t row = job->slice->first_row + r->t0 + i / sh->group;
+        const int32_t h = r->ih * sh->group + i % sh->group;
+        float *dst = out + (row * sh->dims.model.n_head + h) * d;
+        for (int32_t c = 0; c < d; c++)
+            dst[c] = norm * o[c];
+        if (sh->row_max) {
+            sh->row_max[(int64_t)h * job->op->batch->n_row + row] = w->m[i];
+            sh->row_norm[(int64_t)h * job->op->batch->n_row + row] = norm;
+        }
+    }
+}
+
+void wnw__attend_rows(const struct wnw__attend_job *job, const struct wnw__attend_rows *r, const float *q,
+                      float *out, struct wnw__attend_work *w)
+{
+    struct wnw__attend_parts p;
+    wnw__attend_load(job, r, q, w);
+    wnw__attend_parts_of(job, r, w->from[0], w->to[r->n * job->op->shared->group - 1], &p);
+    wnw__attend_stream(job, r, &p, 0, p.n_entry, w);
+    write_out(job, r, w, out);
 }
