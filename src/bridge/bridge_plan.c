@@ -3,7 +3,8 @@
  * the attention of the newest queries. */
 #include "bridge/bridge_plan.h"
 
-#include "base/buffer.h"
+#include "base/memory.h"
+#include "base/vectors.h"
 #include "bridge/bridge_watch.h"
 #include "kernel/kernel.h"
 #include "plan/compress.h"
@@ -40,12 +41,6 @@ static struct head *head_at(const struct view *v, int32_t il, int32_t ih)
 
 /* ---- What there is ---- */
 
-static int by_pos(const void *a, const void *b)
-{
-    const int32_t *x = a, *y = b;
-    return (x[0] > y[0]) - (x[0] < y[0]);
-}
-
 static int list_head(struct view *v, int32_t il, int32_t ih)
 {
     const struct wnw__kv_layer *kv = &v->layer[il]->rows.layers[0];
@@ -64,7 +59,7 @@ static int list_head(struct view *v, int32_t il, int32_t ih)
         pair[h->n][0] = rank;
         pair[h->n++][1] = row;
     }
-    qsort(pair, (size_t)h->n, sizeof *pair, by_pos);
+    qsort(pair, (size_t)h->n, sizeof *pair, wnw__ascending_i32);
     h->row = h->pos + h->n;
     for (int32_t e = 0; e < h->n; e++) {
         h->pos[e] = pair[e][0];
@@ -317,12 +312,6 @@ static const int32_t *positions(const struct wnw__plan_source *src, int32_t il, 
 
 /* ---- Dropping ---- */
 
-static int by_value(const void *a, const void *b)
-{
-    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* Drops the entries of a head whose places are not among kept[n]. */
 static int drop_others(const struct view *v, int32_t il, int32_t ih, const int32_t *kept, int64_t n)
 {
@@ -337,7 +326,7 @@ static int drop_others(const struct view *v, int32_t il, int32_t ih, const int32
         if (k == n || kept[k] != h->pos[e])
             out[n_out++] = v->live->cell[h->pos[e]];
     }
-    qsort(out, (size_t)n_out, sizeof *out, by_value);
+    qsort(out, (size_t)n_out, sizeof *out, wnw__ascending_i32);
     const int rc = n_out > 0 ? wnw__bridge_layer_drop(v->layer[il], v->live->stream, ih, out, n_out) : WNW_OK;
     free(out);
     return rc;

@@ -3,8 +3,8 @@
  * Kind "srh": semantic retrieval heads, and traditional ones beside them, from the same probes ("CompressKV",
  * arXiv 2508.02401; "Retrieval Head", arXiv 2404.15574, both with prompts of plain text: chat=none).
  */
-#include "base/rank_correlation.h"
-#include "calibrate/json.h"
+#include "base/json.h"
+#include "base/vectors.h"
 #include "calibrate/probe_round.h"
 
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #ifndef WNW_OBSERVE_H
 #define WNW_OBSERVE_H
 
-#include "base/buffer.h"
+#include "base/memory.h"
 #include "forward/recorder.h"
 #include "model/model.h"
 #include "observe/projnorm.h"

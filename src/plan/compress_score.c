@@ -2,7 +2,7 @@
 /* Scores of one layer. */
 #include "plan/compress_impl.h"
 
-#include "base/time.h"
+#include "base/system.h"
 #include "plan/score.h"
 
 #include <math.h>

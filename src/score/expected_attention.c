@@ -15,7 +15,7 @@
  * RoPE's magnitude (YaRN) is not seen. Observes query statistics, keys and values. Range >= 0. Cost O(H_q n
  * d^2).
  */
-#include "base/norm.h"
+#include "base/vectors.h"
 #include "kernel/kernel.h"
 #include "policy/window.h"
 #include "profile/profile.h"

@@ -12,7 +12,7 @@
  * none. Observes all queries, keys and values. Cost O(H_q n m d).
  */
 #include "score/noncausal.h"
-#include "base/norm.h"
+#include "base/vectors.h"
 #include "kernel/kernel.h"
 #include "score/compactor.h"
 
