@@ -2,7 +2,7 @@
 /*
  * What proves compaction right: a cache from which entries were removed must behave like a full cache in
  * which the same entries are hidden by a mask. The reference is a session with ggml's attention that keeps
- * everything and masks (wnw__session_mask); the subject has applied the plan and holds only what is kept.
+ * everything and hides (hiding.h); the subject has applied the plan and holds only what is kept.
  *
  * With ggml's attention on both sides the same rows meet the same arithmetic: normalised square error of the
  * logits below 1e-9. Our own attention keeps queries and sums in float32, ggml rounds the query to the type
@@ -13,12 +13,11 @@
  * error must be at least 3 times the tolerance.
  */
 #include "helpers.h"
+#include "hiding.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "peek_session.h"
 
 #define N_PROMPT 200
 #define N_FIRST  4  /* tokens decoded one by one */
@@ -126,8 +125,9 @@ static struct test_diff run_plan(const struct trial *t, wnw_session *masked, con
     assert_ok(wnw_session_apply(s, plan, NULL));
     assert_holds_plan(s, plan);
     assert_int_equal(wnw_session_n_past(s), t->n_prompt);
-    assert_ok(wnw__session_mask(masked, plan));
+    test_hide_dropped(masked, plan);
     const struct test_diff d = continue_both(t, masked, s);
+    test_hide_end();
     wnw_session_free(s);
     return d;
 }

@@ -24,8 +24,6 @@
 
 int wnw__renumber_check(const wnw_session *s)
 {
-    if (s->hidden)
-        return wnw__fail(WNW_E_UNSUPPORTED, "entries are hidden by a mask; positions cannot change");
     for (int32_t il = 0; il < s->cache.n_layer; il++)
         if (s->cache.layers[il].n_swa > 0)
             return wnw__fail(
