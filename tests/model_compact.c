@@ -205,9 +205,7 @@ static int compare_layouts(const wnw_model *m, const int32_t *tokens, wnw_kv_typ
 
 static void compaction_equals_masking(const char *arch, wnw_attn attn, size_t n_types)
 {
-    char name[TEST_NAME_MAX];
-    test_tiny_model_of(name, arch);
-    wnw_model *m = test_model_open(name);
+    wnw_model *m = test_tiny_open(arch);
     wnw_model_info info = {WNW_INIT(wnw_model_info)};
     assert_ok(wnw_model_get_info(m, &info));
     int32_t *tokens = test_random_tokens(N_PROMPT + N_AFTER, info.n_vocab, 2);
@@ -269,9 +267,7 @@ static wnw_plan *random_plan(const wnw_model_info *info, int32_t n_tokens, uint6
 static void random_ragged_plan(void **state)
 {
     (void)state;
-    char name[TEST_NAME_MAX];
-    test_tiny_model_of(name, "llama");
-    wnw_model *m = test_model_open(name);
+    wnw_model *m = test_tiny_open("llama");
     wnw_model_info info = {WNW_INIT(wnw_model_info)};
     assert_ok(wnw_model_get_info(m, &info));
     int32_t *tokens = test_random_tokens(N_PROMPT + N_AFTER, info.n_vocab, 3);

@@ -40,9 +40,7 @@ static wnw_plan *holdings(const wnw_session *s, const wnw_model_info *info)
 
 static double compare(const char *arch, const char *recipe, wnw_run rules, wnw_attn attn, bool mask)
 {
-    char name[TEST_NAME_MAX];
-    test_tiny_model_of(name, arch);
-    wnw_model *m = test_model_open(name);
+    wnw_model *m = test_tiny_open(arch);
     wnw_model_info info = {WNW_INIT(wnw_model_info)};
     assert_ok(wnw_model_get_info(m, &info));
     int32_t *tokens = test_random_tokens(N_CTX, info.n_vocab, 17);

@@ -172,3 +172,9 @@ int32_t wnw__candidates(const float *score, int32_t n_entry, wnw_protected prot,
             out[m++] = score[prot.n_first + i];
     return m;
 }
+
+int32_t wnw__row_protected(const wnw_layer_problem *p, int32_t r)
+{
+    const wnw_protected prot = wnw__protected_shrink(p->prot[r], p->budget);
+    return prot.n_first + prot.n_last;
+}

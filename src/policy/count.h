@@ -67,6 +67,14 @@ wnw_protected wnw__protected_make_room(wnw_protected p, int32_t n_keep);
 /* Makes protected entries fit into n_keep, with room for chosen ones. Entries that fit already stay as they
  * are. */
 wnw_protected wnw__protected_shrink(wnw_protected p, int32_t n_keep);
+/* Entries of row r that are protected where the heads of a layer share p->budget. */
+int32_t wnw__row_protected(const wnw_layer_problem *p, int32_t r);
+/* The row of row r in the model's own arrays [n_layer_model][n_head_kv]; row r = layer r / n_head_kv that takes part,
+ * KV head r % n_head_kv. */
+static inline int64_t wnw__row_of_model(const wnw_layer_problem *p, int32_t r)
+{
+    return (int64_t)p->il[r / p->n_head_kv] * p->n_head_kv + r % p->n_head_kv;
+}
 /* Entries that the size leaves of n_row rows together, whose lengths are n_entry[n_row] <= p->n. The sum is
  * rounded once, so that it is exact where n_row times a rounded count is not. For parts that count over the
  * whole model. */
