@@ -43,14 +43,6 @@ json_t *app_json_number(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-json_t *app_json_ids(const int32_t *ids, int32_t n)
-{
-    json_t *list = json_array();
-    for (int32_t i = 0; i < n && app_json_append(&list, json_integer(ids[i])); i++)
-        ;
-    return list;
-}
-
 int app_print_json(json_t *o)
 {
     if (!o)

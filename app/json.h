@@ -11,8 +11,6 @@
 json_t *app_json_text(const char *s);
 /* A number, or null where it is not finite. NULL if memory runs out. */
 json_t *app_json_number(double value);
-/* ids[n] as a JSON array; NULL if memory runs out. */
-json_t *app_json_ids(const int32_t *ids, int32_t n);
 /* Adds `item`, which is taken over in any case. If memory runs out, or if *list or item is NULL already, the
  * list is released (*list = NULL) and the result is false: a list is complete or it does not exist. */
 bool app_json_append(json_t **list, json_t *item);

@@ -3,7 +3,7 @@
 #include "app/models.h"
 
 #include "app/console.h"
-#include "app/values.h"
+#include "base/nearest.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -59,7 +59,7 @@ int app_model_path(char **path, const char *name)
         listed = listed || strcmp(name, app_model_names[i]) == 0;
     if (!listed) {
         if (!strchr(name, '/') && access(name, F_OK) != 0) {
-            const char *near = app_nearest(name, app_model_names);
+            const char *near = wnw__nearest(name, app_model_names);
             return app_fail(APP_BAD_INPUT, "there is no file '%s' and no model of that name%s%s%s", name,
                             near ? "; did you mean " : "", near ? near : "",
                             near ? "?" : "; `winnow models` lists the names");

@@ -5,6 +5,7 @@
 #include "app/console.h"
 #include "app/text.h"
 #include "app/values.h"
+#include "base/nearest.h"
 
 #include <math.h>
 #include <popt.h>
@@ -130,7 +131,7 @@ static int popt_failed(poptContext con, int rc, const struct app_command *cmd,
     names[n_names] = NULL;
     snprintf(word, sizeof word, "%s", bad);
     word[strcspn(word, "=")] = '\0';
-    const char *near = strncmp(word, "--", 2) == 0 ? app_nearest(word + 2, names) : NULL;
+    const char *near = strncmp(word, "--", 2) == 0 ? wnw__nearest(word + 2, names) : NULL;
     if (near)
         return app_fail(APP_BAD_INPUT, "unknown option %s; did you mean --%s?", word, near);
     return app_fail(APP_BAD_INPUT, "unknown option %s; see `winnow %s --help`", word, cmd->name);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Strict reading of values from text, and the known word nearest to a mistyped one. */
+/* Strict reading of values from text. */
 #include "app/values.h"
 
 #include <ctype.h>
@@ -62,40 +62,4 @@ bool app_parse_bytes(int64_t *out, const char *text)
     const int shift = suffix ? 10 * (int)(suffix - suffixes + 1) : 0;
     *out = v > INT64_MAX >> shift ? INT64_MAX : v << shift;
     return true;
-}
-
-static int edit_distance(const char *a, const char *b)
-{
-    enum { MAX = 64 };
-    const size_t na = strlen(a), nb = strlen(b);
-    int row[MAX + 1];
-    if (na > MAX || nb > MAX)
-        return MAX;
-    for (size_t j = 0; j <= nb; j++)
-        row[j] = (int)j;
-    for (size_t i = 1; i <= na; i++) {
-        int diagonal = row[0];
-        row[0] = (int)i;
-        for (size_t j = 1; j <= nb; j++) {
-            const int swap = diagonal + (a[i - 1] != b[j - 1]);
-            const int gap = 1 + (row[j] < row[j - 1] ? row[j] : row[j - 1]);
-            diagonal = row[j];
-            row[j] = swap < gap ? swap : gap;
-        }
-    }
-    return row[nb];
-}
-
-const char *app_nearest(const char *word, const char *const *words)
-{
-    const char *best = NULL;
-    int best_distance = (int)strlen(word) / 3 + 1;
-    for (int i = 0; words[i]; i++) {
-        const int d = edit_distance(word, words[i]);
-        if (d < best_distance || (d == best_distance && !best)) {
-            best = words[i];
-            best_distance = d;
-        }
-    }
-    return best;
 }

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Strict reading of values from text, and the known word nearest to a mistyped one. */
+/* Strict reading of values from text. */
 #ifndef WNW_APP_VALUES_H
 #define WNW_APP_VALUES_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-/* The word of the NULL-terminated list nearest to `word`, NULL if none is near. */
-const char *app_nearest(const char *word, const char *const *words);
 
 /* Length of the first recipe of a list whose items are separated by commas. An item key=value belongs to the
  * recipe before it. */

@@ -6,6 +6,7 @@
 #include "app/models.h"
 #include "app/process.h"
 #include "app/values.h"
+#include "base/vectors.h"
 
 #include <malloc.h>
 #include <math.h>
@@ -73,12 +74,6 @@ const char *bench_clock_name(const struct bench_args *args)
     return args->cpu_time ? "cpu" : "wall";
 }
 
-static int compare(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 struct bench_spread bench_spread_of(double *v, int32_t n)
 {
     int32_t n_good = 0;
@@ -87,7 +82,7 @@ struct bench_spread bench_spread_of(double *v, int32_t n)
             v[n_good++] = v[i];
     if (n_good == 0)
         return (struct bench_spread){NAN, NAN, NAN};
-    qsort(v, (size_t)n_good, sizeof *v, compare);
+    qsort(v, (size_t)n_good, sizeof *v, wnw__ascending_f64);
     const int32_t mid = n_good / 2;
     return (struct bench_spread){
         .median = n_good % 2 ? v[mid] : 0.5 * (v[mid - 1] + v[mid]), .min = v[0], .max = v[n_good - 1]};

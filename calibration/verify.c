@@ -17,6 +17,7 @@
 #include "app/interrupt.h"
 #include "app/json.h"
 #include "app/likelihood.h"
+#include "base/random.h"
 #include "eval/stats.h"
 
 #include <errno.h>
@@ -73,7 +74,7 @@ static bool has_read(const json_t *root, const wnw_calibration_text *text)
     char hash[17];
     size_t i;
     const json_t *of;
-    snprintf(hash, sizeof hash, "%016" PRIx64, eval_fnv(text->text, text->len));
+    snprintf(hash, sizeof hash, "%016" PRIx64, wnw__hash_of(text->text, text->len));
     json_array_foreach(json_object_get(json_object_get(root, "data"), "texts"), i, of)
     {
         const char *theirs = json_string_value(json_object_get(of, "hash"));

@@ -4,6 +4,7 @@
 #include "app/console.h"
 #include "app/options.h"
 #include "app/values.h"
+#include "base/nearest.h"
 #include "bench/commands.h"
 #include "calibration/commands.h"
 #include "cli/abort.h"
@@ -91,7 +92,7 @@ static const struct app_command *find_command(const char *name, const char *seco
     names[n_names] = NULL;
     if (wants_second_word(name))
         return NULL;
-    const char *near = app_nearest(name, names);
+    const char *near = wnw__nearest(name, names);
     if (near)
         app_fail(APP_BAD_INPUT, "unknown command '%s'; did you mean `winnow %s`?", name, near);
     else

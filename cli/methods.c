@@ -4,7 +4,7 @@
 #include "app/console.h"
 #include "app/names.h"
 #include "app/profiles.h"
-#include "app/values.h"
+#include "base/nearest.h"
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "winnow_method.h"
@@ -223,7 +223,7 @@ static int unknown(const char *name)
         if (wnw_method_get(i, &info))
             names[i] = info.name;
     }
-    const char *near = app_nearest(name, names);
+    const char *near = wnw__nearest(name, names);
     const int rc = near ? app_fail(APP_BAD_INPUT, "unknown method '%s'; did you mean %s?", name, near)
                         : app_fail(APP_BAD_INPUT, "unknown method '%s'; `winnow methods` lists them", name);
     free(names);

@@ -6,6 +6,7 @@
 #include "app/json.h"
 #include "app/names.h"
 #include "app/output.h"
+#include "base/json.h"
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "winnow.h"
@@ -17,7 +18,7 @@ static json_t *head_json(const wnw_plan *plan, int32_t il, int32_t ih)
 {
     const int32_t *positions;
     const int32_t n = wnw_plan_head(plan, il, ih, &positions);
-    return app_json_ids(positions, n);
+    return wnw__json_i32s(positions, n);
 }
 
 /* [[from,to,n_to,weight],..]: the value at position `from` is merged into n_to kept ones, the first at
@@ -40,7 +41,7 @@ static json_t *channels_json(const wnw_plan *plan, int32_t il, int32_t ih)
     const int32_t *channels;
     int32_t n_spared;
     const int32_t n = wnw_plan_channels(plan, il, ih, &channels, &n_spared);
-    return json_pack("{s:i, s:o}", "keep", (int)n_spared, "zero", app_json_ids(channels, n));
+    return json_pack("{s:i, s:o}", "keep", (int)n_spared, "zero", wnw__json_i32s(channels, n));
 }
 
 /* Adds a list over the heads of layer il to `layer`. */

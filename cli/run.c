@@ -6,6 +6,7 @@
 #include "app/json.h"
 #include "app/process.h"
 #include "app/stream.h"
+#include "base/json.h"
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "winnow.h"
@@ -103,7 +104,7 @@ static void print_summary(const struct app_job *job, const struct answer *a)
 
 static int print_json(const struct app_job *job, const struct answer *a)
 {
-    json_t *tokens = app_json_ids(a->stream.ids, a->stream.n);
+    json_t *tokens = wnw__json_i32s(a->stream.ids, a->stream.n);
     json_t *o = json_pack("{s:i, s:f, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:s%, s:o}",
                           "prompt_tokens", (int)job->n_tokens, "kept_tokens_mean", job->kept_mean,
                           "kv_bytes_full", (json_int_t)job->kv_bytes_full, "kv_bytes",

@@ -6,7 +6,7 @@
 #include "app/job.h"
 #include "app/names.h"
 #include "app/values.h"
-#include "eval/random.h"
+#include "base/random.h"
 #include "eval/study.h"
 #include "winnow_method.h"
 
@@ -266,7 +266,7 @@ static int name_config(struct eval_config *c, const struct lists *l)
     char *text = c->json ? json_dumps(c->json, JSON_SORT_KEYS | JSON_COMPACT) : NULL;
     if (!text)
         return out_of_memory();
-    snprintf(c->id, sizeof c->id, "%016llx", (unsigned long long)eval_fnv(text, strlen(text)));
+    snprintf(c->id, sizeof c->id, "%016llx", (unsigned long long)wnw__hash_of(text, strlen(text)));
     free(text);
     return APP_OK;
 }
@@ -438,7 +438,7 @@ int eval_configs_open(struct eval_configs *c, const struct eval_args *args, cons
 bool eval_profile_hash(uint64_t *out, const wnw_profile *p)
 {
     wnw_profile_table t = wnw_profile_table_default();
-    *out = eval_fnv("", 0);
+    *out = WNW_HASH_START;
     for (int32_t i = 0; wnw_profile_get_table(p, i, &t); i++) {
         int64_t n = 1;
         for (int32_t k = 0; k < t.n_dim; k++)
@@ -446,9 +446,9 @@ bool eval_profile_hash(uint64_t *out, const wnw_profile *p)
         double *value = calloc((size_t)n + 1, sizeof *value);
         const bool good = value && wnw_profile_get_values(value, n, p, t.name) == WNW_OK;
         if (good) {
-            *out = eval_fnv_more(*out, t.name, strlen(t.name));
-            *out = eval_fnv_more(*out, t.shape, (size_t)t.n_dim * sizeof *t.shape);
-            *out = eval_fnv_more(*out, value, (size_t)n * sizeof *value);
+            *out = wnw__hash_join(*out, t.name, strlen(t.name));
+            *out = wnw__hash_join(*out, t.shape, (size_t)t.n_dim * sizeof *t.shape);
+            *out = wnw__hash_join(*out, value, (size_t)n * sizeof *value);
         }
         free(value);
         if (!good)

@@ -4,6 +4,7 @@
 
 #include "app/console.h"
 #include "app/files.h"
+#include "base/random.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -86,7 +87,7 @@ int eval_haystack_open(struct eval_haystack *h, const char *source, uint64_t see
         if (rc == APP_OK && h->n_words == 0)
             rc = app_fail(APP_BAD_INPUT, "--haystack '%s' has no words", source);
         snprintf(h->name, sizeof h->name, "file:%016llx",
-                 (unsigned long long)eval_fnv(h->text.s ? h->text.s : "", h->text.len));
+                 (unsigned long long)wnw__hash_of(h->text.s ? h->text.s : "", h->text.len));
     }
     h->n_own = h->generated ? 0 : h->n_words;
     if (rc != APP_OK)

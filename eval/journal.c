@@ -8,7 +8,7 @@
 #include "app/console.h"
 #include "app/files.h"
 #include "app/process.h"
-#include "eval/random.h"
+#include "base/random.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ static int out_of_memory(const struct eval_journal *j)
 
 static size_t slot_of(char *const *keys, size_t n_slots, const char *key)
 {
-    size_t i = eval_fnv(key, strlen(key)) % n_slots;
+    size_t i = wnw__hash_of(key, strlen(key)) % n_slots;
     while (keys[i] && strcmp(keys[i], key) != 0)
         i = (i + 1) % n_slots;
     return i;

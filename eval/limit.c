@@ -4,6 +4,7 @@
 
 #include "app/console.h"
 #include "app/values.h"
+#include "base/nearest.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -67,7 +68,7 @@ static int unknown_measure(const char *name, const char *text)
     const char *names[N_LIMIT_MEASURES + 1] = {NULL};
     for (int i = 0; i < N_LIMIT_MEASURES; i++)
         names[i] = measures[i].name;
-    const char *near = app_nearest(name, names);
+    const char *near = wnw__nearest(name, names);
     return near
                ? app_fail(APP_BAD_INPUT, "--fail-if '%.200s': no measure '%.100s'; did you mean %s?", text,
                           name, near)

@@ -7,9 +7,9 @@
 #include "app/files.h"
 #include "app/json.h"
 #include "app/output.h"
+#include "base/random.h"
 #include "eval/info.h"
 #include "eval/prose.h"
-#include "eval/random.h"
 #include "eval/study.h"
 #include "eval/wordlist.h"
 
@@ -33,11 +33,11 @@ static json_t *hash_of(uint64_t h)
 /* A hash of the vocabulary: the texts of all its tokens. */
 static json_t *tokenizer_of(const wnw_model *m, int32_t n_vocab)
 {
-    uint64_t h = eval_fnv("", 0);
+    uint64_t h = WNW_HASH_START;
     for (int32_t id = 0; id < n_vocab; id++) {
         char *piece = NULL;
         if (wnw_token_piece(m, id, &piece) == WNW_OK)
-            h = eval_fnv_more(h, piece, strlen(piece));
+            h = wnw__hash_join(h, piece, strlen(piece));
         wnw_free(piece);
     }
     return hash_of(h);

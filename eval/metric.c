@@ -2,7 +2,7 @@
 /* The list of metrics, and what they share. */
 #include "eval/metric.h"
 
-#include "app/values.h"
+#include "base/nearest.h"
 
 #include <string.h>
 
@@ -54,7 +54,7 @@ const char *eval_metric_nearest(const char *name)
     const char *names[N + 1] = {NULL};
     for (int i = 0; i < N; i++)
         names[i] = metrics[i]->name;
-    return app_nearest(name, names);
+    return wnw__nearest(name, names);
 }
 
 bool eval_metric_score(double *out, const struct eval_metric *m, const struct eval_case *c)

@@ -3,6 +3,7 @@
  * ROUGE as the Python package `rouge` computes it: sentences end at full stops and words at single blanks. It
  * compares sets of n-grams, or the set of words of the longest common subsequences.
  */
+#include "base/vectors.h"
 #include "eval/metric.h"
 #include "eval/words.h"
 
@@ -201,12 +202,6 @@ static bool count_l(struct counts *c, const struct pair *p)
 
 /* ---- Sets of n-grams ---- */
 
-static int compare_keys(const void *a, const void *b)
-{
-    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* The distinct runs of n (1 or 2) words as sorted numbers. NULL: out of memory. */
 static uint64_t *ngram_set(size_t *n_set, const struct side *s, size_t n)
 {
@@ -218,7 +213,7 @@ static uint64_t *ngram_set(size_t *n_set, const struct side *s, size_t n)
     for (size_t i = 0; i < n_all; i++)
         keys[i] = n == 1 ? (uint64_t)s->ids[i] : (uint64_t)s->ids[i] << 32 | (uint32_t)s->ids[i + 1];
     if (n_all > 1)
-        qsort(keys, n_all, sizeof *keys, compare_keys);
+        qsort(keys, n_all, sizeof *keys, wnw__ascending_u64);
     for (size_t i = 0; i < n_all; i++)
         if (*n_set == 0 || keys[*n_set - 1] != keys[i])
             keys[(*n_set)++] = keys[i];

@@ -3,6 +3,7 @@
 
 #include "app/console.h"
 #include "app/files.h"
+#include "base/random.h"
 #include "eval/prose.h"
 
 #include <stdlib.h>
@@ -69,7 +70,7 @@ static int read_file(struct eval_texts *t, const struct eval_tokenizer *tokenize
     size_t len = 0;
     int rc = path ? app_read_file(&text, &len, path) : APP_OK;
     if (rc == APP_OK && path) {
-        snprintf(t->hash, sizeof t->hash, "%016llx", (unsigned long long)eval_fnv(text, len));
+        snprintf(t->hash, sizeof t->hash, "%016llx", (unsigned long long)wnw__hash_of(text, len));
         rc = tokenizer->encode(tokenizer, text, len, ids, n);
     }
     if (rc == APP_OK && path && *n < t->n_tokens)

@@ -2,6 +2,7 @@
 /* Generated prose. */
 #include "eval/prose.h"
 
+#include "base/random.h"
 #include "eval/prose_table.h"
 
 #include <ctype.h>
@@ -201,7 +202,7 @@ bool eval_prose_next(struct eval_prose *p, struct app_text *to)
     bool good = true, fresh = false;
     for (int i = 0; good && !fresh && i < MAX_DRAWS; i++) {
         good = draw_sentence(p, &sentence);
-        const uint64_t hash = good ? eval_fnv(sentence.s, sentence.len) | 1 : 0;
+        const uint64_t hash = good ? wnw__hash_of(sentence.s, sentence.len) | 1 : 0;
         fresh = good && !was_said(p, hash);
         if (fresh)
             good = note_said(p, hash);

@@ -1,42 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* Random numbers: FNV-1a, splitmix64 and xoshiro256** (Blackman and Vigna). */
+/* Random numbers: xoshiro256** (Blackman and Vigna), its state filled by splitmix64. */
 #include "eval/random.h"
 
+#include "base/random.h"
+
 #include <string.h>
-
-uint64_t eval_fnv(const void *s, size_t len)
-{
-    const unsigned char *bytes = s;
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < len; i++)
-        h = (h ^ bytes[i]) * UINT64_C(0x100000001b3);
-    return h;
-}
-
-uint64_t eval_fnv_more(uint64_t hash, const void *s, size_t len)
-{
-    return hash * UINT64_C(0x100000001b3) ^ eval_fnv(s, len);
-}
-
-static uint64_t splitmix(uint64_t *state)
-{
-    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
-}
 
 struct eval_random eval_random_seed(uint64_t seed)
 {
     struct eval_random r;
     for (int i = 0; i < 4; i++)
-        r.s[i] = splitmix(&seed);
+        r.s[i] = wnw__mix_next(&seed);
     return r;
 }
 
 struct eval_random eval_random_key(const char *key)
 {
-    return eval_random_seed(eval_fnv(key, strlen(key)));
+    return eval_random_seed(wnw__hash_of(key, strlen(key)));
 }
 
 static uint64_t rotate(uint64_t x, int n)

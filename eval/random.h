@@ -4,13 +4,7 @@
 #ifndef WNW_EVAL_RANDOM_H
 #define WNW_EVAL_RANDOM_H
 
-#include <stddef.h>
-#include <stdint.h>
-
-/* The 64-bit FNV-1a hash of s[len]. */
-uint64_t eval_fnv(const void *s, size_t len);
-/* The hash of several pieces, one after the other: `hash` is that of the pieces before, eval_fnv("", 0) for none. */
-uint64_t eval_fnv_more(uint64_t hash, const void *s, size_t len);
+#include "base/random.h"
 
 /* xoshiro256**, its state filled by splitmix64. */
 struct eval_random {

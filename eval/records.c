@@ -3,8 +3,9 @@
 #include "eval/records.h"
 
 #include "app/console.h"
+#include "base/random.h"
+#include "base/vectors.h"
 #include "eval/jsonl.h"
-#include "eval/random.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -64,12 +65,6 @@ struct entry {
     int32_t index;
 };
 
-static int compare(const void *a, const void *b)
-{
-    const int64_t x = ((const struct entry *)a)->id, y = ((const struct entry *)b)->id;
-    return (x > y) - (x < y);
-}
-
 /* Finds the documents that the record lists under key. */
 static int find_docs(int32_t **out, int32_t *n, const struct entry *sorted, int32_t n_docs,
                      const struct eval_question *q, const char *key, const char *path)
@@ -86,8 +81,9 @@ static int find_docs(int32_t **out, int32_t *n, const struct entry *sorted, int3
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *id = json_array_get(list, i);
         const struct entry key_entry = {.id = json_integer_value(id)};
-        const struct entry *found =
-            json_is_integer(id) ? bsearch(&key_entry, sorted, (size_t)n_docs, sizeof *sorted, compare) : NULL;
+        const struct entry *found = json_is_integer(id) ? bsearch(&key_entry, sorted, (size_t)n_docs,
+                                                                  sizeof *sorted, wnw__ascending_i64)
+                                                        : NULL;
         if (!found)
             return app_fail(APP_BAD_INPUT, "'%s': the question '%.80s' names a document that is not there",
                             path, question);
@@ -103,7 +99,7 @@ static int link_questions(struct eval_records *r, const char *path)
     for (int32_t i = 0; sorted && i < r->n_docs; i++)
         sorted[i] = (struct entry){r->ids[i], i};
     if (sorted && r->n_docs > 1)
-        qsort(sorted, (size_t)r->n_docs, sizeof *sorted, compare);
+        qsort(sorted, (size_t)r->n_docs, sizeof *sorted, wnw__ascending_i64);
     for (int32_t i = 1; rc == APP_OK && i < r->n_docs; i++)
         if (sorted[i].id == sorted[i - 1].id)
             rc = app_fail(APP_BAD_INPUT, "'%s': two documents have the id %lld", path,
@@ -125,11 +121,11 @@ int eval_records_read(struct eval_records *r, const char *path)
 {
     struct eval_jsonl j;
     json_t *o;
-    *r = (struct eval_records){.hash = eval_fnv("", 0)};
+    *r = (struct eval_records){.hash = WNW_HASH_START};
     int rc = eval_jsonl_open(&j, path);
     while (rc == APP_OK && (rc = eval_jsonl_next(&j, &o)) == APP_OK && o) {
         const char *type = json_string_value(json_object_get(o, "type"));
-        r->hash = eval_fnv_more(r->hash, j.line.s, j.line.len);
+        r->hash = wnw__hash_join(r->hash, j.line.s, j.line.len);
         rc = eval_jsonl_no_nul(&j, o);
         if (rc != APP_OK) {
             json_decref(o);

@@ -3,7 +3,7 @@
 #include "eval/set.h"
 
 #include "app/console.h"
-#include "eval/random.h"
+#include "base/random.h"
 #include "eval/timeline.h"
 
 #include <stdlib.h>
@@ -207,13 +207,13 @@ int eval_set_check(int32_t *n, uint64_t *hash, const struct eval_set *set, const
     bool more = true;
     int rc = eval_set_open(&r, set, folder);
     *n = 0;
-    *hash = eval_fnv("", 0);
+    *hash = WNW_HASH_START;
     while (rc == APP_OK && more) {
         struct eval_sample s;
         rc = eval_set_next(&r, &s, &more);
         *n += rc == APP_OK && more;
         if (rc == APP_OK && more)
-            *hash = eval_fnv_more(*hash, r.file.line.s, r.file.line.len);
+            *hash = wnw__hash_join(*hash, r.file.line.s, r.file.line.len);
         eval_sample_clear(&s);
     }
     if (rc == APP_OK && *n == 0)

@@ -5,6 +5,7 @@
 #include "app/console.h"
 #include "app/files.h"
 #include "app/models.h"
+#include "base/random.h"
 #include "eval/study.h"
 
 #include <stdlib.h>
@@ -122,7 +123,7 @@ static int read_text(struct eval_setup *s)
     if (status != WNW_OK)
         rc = app_fail_status(status);
     if (rc == APP_OK)
-        snprintf(s->text_hash, sizeof s->text_hash, "%016llx", (unsigned long long)eval_fnv(text, len));
+        snprintf(s->text_hash, sizeof s->text_hash, "%016llx", (unsigned long long)wnw__hash_of(text, len));
     s->text_ids = ids;
     s->text_bos = rc == APP_OK && s->tokenizer.adds_bos ? ids[0] : -1;
     free(text);

@@ -4,6 +4,7 @@
 
 #include "app/console.h"
 #include "app/values.h"
+#include "base/nearest.h"
 #include "eval/stats.h"
 #include "eval/study.h"
 
@@ -45,7 +46,7 @@ static int unknown_task(const char *word)
     for (int32_t i = 0; n < EVAL_MAX_TASKS && (t = eval_task_get(i)); i++)
         names[n++] = t->name;
     names[n] = NULL;
-    const char *near = app_nearest(word, names);
+    const char *near = wnw__nearest(word, names);
     return near ? app_fail(APP_BAD_INPUT, "--tasks: there is no task or group '%s'; did you mean %s?", word,
                            near)
                 : app_fail(APP_BAD_INPUT,

@@ -2,6 +2,8 @@
 /* Intervals, tests and curves over scores. */
 #include "eval/stats.h"
 
+#include "base/vectors.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,15 +58,9 @@ static double mean_of(const struct eval_pairs *p, struct eval_random *r)
     return of_strata / (double)n_strata(p);
 }
 
-static int compare(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 struct eval_interval eval_rounds_interval(double rounds[EVAL_BOOT_ROUNDS])
 {
-    qsort(rounds, EVAL_BOOT_ROUNDS, sizeof *rounds, compare);
+    qsort(rounds, EVAL_BOOT_ROUNDS, sizeof *rounds, wnw__ascending_f64);
     return (struct eval_interval){rounds[EVAL_BOOT_ROUNDS / 40],
                                   rounds[EVAL_BOOT_ROUNDS - EVAL_BOOT_ROUNDS / 40 - 1]};
 }

@@ -3,7 +3,7 @@
 #include "eval/study.h"
 
 #include "app/console.h"
-#include "app/values.h"
+#include "base/nearest.h"
 #include "eval/perturb_run.h"
 
 #include <stddef.h>
@@ -219,7 +219,7 @@ enum { MAX_NAMES = 16 };
 /* Refuses a name of --OPTION and says which one was probably meant, or all of them. */
 static int unknown(const char *option, const char *given, const char *names[MAX_NAMES + 1])
 {
-    const char *near = app_nearest(given, names);
+    const char *near = wnw__nearest(given, names);
     return near ? app_fail(APP_BAD_INPUT, "--%s '%s' is unknown; did you mean %s?", option, given, near)
                 : app_fail(APP_BAD_INPUT, "--%s '%s' is unknown; `winnow eval --list` lists them", option,
                            given);

@@ -3,6 +3,7 @@
 #include "eval/table_impl.h"
 
 #include "app/console.h"
+#include "base/vectors.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -149,12 +150,6 @@ static bool add_block(struct eval_tables *t, const char *mode, int32_t n_target)
     return find_strata(b, t->run, t->no_gate) && make_rows(b, t->run);
 }
 
-static int compare_lengths(const void *a, const void *b)
-{
-    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* The lengths of the results of a protocol, ascending, each once. NULL if memory runs out. */
 static int32_t *find_lengths(int32_t *n, const struct eval_run *run, const char *mode)
 {
@@ -165,7 +160,7 @@ static int32_t *find_lengths(int32_t *n, const struct eval_run *run, const char 
             (found == 0 || all[found - 1] != run->results[i].n_target))
             all[found++] = run->results[i].n_target;
     if (all && found > 1)
-        qsort(all, found, sizeof *all, compare_lengths);
+        qsort(all, found, sizeof *all, wnw__ascending_i32);
     *n = 0;
     for (size_t i = 0; i < found; i++)
         if (*n == 0 || all[*n - 1] != all[i])

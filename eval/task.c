@@ -3,6 +3,7 @@
 #include "eval/task.h"
 
 #include "app/console.h"
+#include "base/vectors.h"
 #include "eval/timeline.h"
 #include "eval/wordlist.h"
 
@@ -263,12 +264,6 @@ size_t *eval_iota(size_t n)
     return ids;
 }
 
-static int compare_sizes(const void *a, const void *b)
-{
-    const size_t x = *(const size_t *)a, y = *(const size_t *)b;
-    return (x > y) - (x < y);
-}
-
 bool eval_draw_ascending(size_t *out, struct eval_random *r, size_t n, size_t k)
 {
     size_t *ids = eval_iota(n);
@@ -278,7 +273,7 @@ bool eval_draw_ascending(size_t *out, struct eval_random *r, size_t n, size_t k)
     memcpy(out, ids, k * sizeof *out);
     free(ids);
     if (k > 1)
-        qsort(out, k, sizeof *out, compare_sizes);
+        qsort(out, k, sizeof *out, wnw__ascending_size);
     return true;
 }
 

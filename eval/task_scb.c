@@ -3,6 +3,7 @@
 #include "eval/task.h"
 
 #include "app/console.h"
+#include "base/vectors.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -261,12 +262,6 @@ enum { N_STATS = 6, MAX_NUMBER = 1000 };
 static const char *const stats[N_STATS] = {"largest",         "smallest",      "second largest",
                                            "second smallest", "third largest", "median"};
 
-static int compare(const void *a, const void *b)
-{
-    const int x = *(const int *)a, y = *(const int *)b;
-    return (x > y) - (x < y);
-}
-
 enum { N_TOP = 4, N_BOTTOM = 3, BAND = 50 };
 
 /* Draws three different numbers below BAND, four different ones among the last BAND, and all others between,
@@ -329,7 +324,7 @@ static int make_mf(struct eval_sample *s, bool *fits, struct eval_world *w, cons
         return app_fail(APP_FAILED, "out of memory");
     }
     memcpy(numbers + n, numbers, n * sizeof *numbers);
-    qsort(numbers + n, n, sizeof *numbers, compare);
+    qsort(numbers + n, n, sizeof *numbers, wnw__ascending_i32);
     put_numbers(s, numbers, numbers + n, n);
     free(numbers);
     return APP_OK;

@@ -4,6 +4,7 @@
 
 #include "app/console.h"
 #include "app/values.h"
+#include "base/nearest.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -45,7 +46,7 @@ static int unknown_policy(const struct eval_run *run, const char *name)
     for (int32_t i = 0; i < run->n_variants; i++)
         names[i] = run->variants[i].policy;
     names[run->n_variants] = NULL;
-    const char *near = app_nearest(name, names);
+    const char *near = wnw__nearest(name, names);
     const int rc =
         app_fail(APP_BAD_INPUT, "--compare: '%s' has no results of the policy '%.200s'%s%s%s",
                  run->folders[0], name, near ? "; did you mean " : "", near ? near : "", near ? "?" : "");

@@ -35,14 +35,15 @@ MAY = {
     "bridge": "base kernel cache attend forward observe policy plan",
     "calibrate": "base kernel model text cache attend forward observe profile policy plan session",
 }
-# Programs: the public headers and these folders besides their own. A family of sub-commands shows the command its
-# table, FAMILY/commands.h, and nothing else; the evaluation shows its statistics to other families.
+# Programs: the public headers and these folders besides their own; "base" is src/base/, the one folder of src/ that
+# programs may know. A family of sub-commands shows the command its table, FAMILY/commands.h, and nothing else; the
+# evaluation shows its statistics to other families.
 PROGRAMS = {
-    "app": "",
-    "bench": "app",
-    "calibration": "app eval",
-    "cli": "app bench calibration eval",
-    "eval": "app",
+    "app": "base",
+    "bench": "base app",
+    "calibration": "base app eval",
+    "cli": "base app bench calibration eval",
+    "eval": "base app",
     "examples": "",
 }
 SHARED = ["eval/random.h", "eval/stats.h"]
@@ -116,7 +117,9 @@ for program, words in PROGRAMS.items():
             if home not in words.split():
                 faults.append(f"{path} includes {name}: {program}/ may know the public headers"
                               + "".join(f", {w}/" for w in words.split()) + " alone")
-            elif home != "app" and name != home + "/commands.h" and not (program != "cli" and name in SHARED):
+            elif home == "base" and not (src / name).exists():
+                faults.append(f"{path}: no file {name}")
+            elif home not in ("app", "base") and name != home + "/commands.h" and not (program != "cli" and name in SHARED):
                 faults.append(f"{path} includes {name}: of {home}/ it may know {home}/commands.h alone")
 
 # Tests see private headers through tests/peek_*.h, and cmocka through tests/asserts.h.

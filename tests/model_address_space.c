@@ -4,14 +4,13 @@
  * E_NOMEM; neither "damaged" nor the end of the process. Every attempt runs in a process of its own. The
  * sanitizers need address space themselves, so nothing is tried under them.
  */
+#include "child.h"
 #include "helpers.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -90,29 +89,20 @@ static int attempt_within(size_t kib, int (*try)(const char *path, const char *h
                           const char *how)
 {
     const size_t all = (used_kib() + kib) * 1024;
-    fflush(NULL);
-    const pid_t pid = fork();
-    assert_cmp(pid, >=, 0);
-    if (pid == 0) {
-        const struct rlimit no_core = {0, 0}, limit = {all, all};
-        const int caught[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
-        for (size_t i = 0; i < sizeof caught / sizeof caught[0]; i++)
-            signal(caught[i], SIG_DFL);
-        setrlimit(RLIMIT_CORE, &no_core);
+    char what[4200];
+    snprintf(what, sizeof what, "%s with %zu KiB", path, kib);
+    const pid_t child = test_child(TIME_LIMIT_S);
+    if (child == 0) {
+        const struct rlimit limit = {all, all};
         setrlimit(RLIMIT_AS, &limit);
-        alarm(TIME_LIMIT_S);
         const int rc = try(path, how);
         if (rc != WNW_OK && rc != WNW_E_NOMEM)
             fprintf(stderr, "%s\n", wnw_last_error());
         _exit(rc == WNW_OK || rc == WNW_E_NOMEM ? -rc : OUTCOME_OTHER - rc);
     }
-    int status = 0;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    if (WIFSIGNALED(status))
-        fail_msg("%s with %zu KiB: %s", path, kib, strsignal(WTERMSIG(status)));
-    const int code = WEXITSTATUS(status);
+    const int code = test_child_status(child, what);
     if (code != WNW_OK && code != -WNW_E_NOMEM)
-        fail_msg("%s with %zu KiB: %s (exit status %d)", path, kib, wnw_strerror(OUTCOME_OTHER - code), code);
+        fail_msg("%s: %s (exit status %d)", what, wnw_strerror(OUTCOME_OTHER - code), code);
     return -code;
 }
 

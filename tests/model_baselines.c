@@ -19,9 +19,7 @@ struct fixture {
 
 static void set_up(struct fixture *f, const char *recipe, const wnw_run *rules)
 {
-    char name[TEST_NAME_MAX];
-    test_tiny_model_of(name, "llama");
-    f->m = test_model_open(name);
+    f->m = test_tiny_open("llama");
     f->info = wnw_model_info_default();
     assert_ok(wnw_model_get_info(f->m, &f->info));
     assert_cmp(f->info.n_layer * f->info.n_head_kv, <=, MAX_HEADS);

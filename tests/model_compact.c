@@ -2,7 +2,7 @@
 /*
  * What proves compaction right: a cache from which entries were removed must behave like a full cache in
  * which the same entries are hidden by a mask. The reference is a session with ggml's attention that keeps
- * everything and masks (wnw__session_mask); the subject has applied the plan and holds only what is kept.
+ * everything and hides (hiding.h); the subject has applied the plan and holds only what is kept.
  *
  * With ggml's attention on both sides the same rows meet the same arithmetic: normalised square error of the
  * logits below 1e-9. Our own attention keeps queries and sums in float32, ggml rounds the query to the type
@@ -13,12 +13,11 @@
  * error must be at least 3 times the tolerance.
  */
 #include "helpers.h"
+#include "hiding.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "peek_session.h"
 
 #define N_PROMPT 200
 #define N_FIRST  4  /* tokens decoded one by one */
@@ -126,8 +125,9 @@ static struct test_diff run_plan(const struct trial *t, wnw_session *masked, con
     assert_ok(wnw_session_apply(s, plan, NULL));
     assert_holds_plan(s, plan);
     assert_int_equal(wnw_session_n_past(s), t->n_prompt);
-    assert_ok(wnw__session_mask(masked, plan));
+    test_hide_dropped(masked, plan);
     const struct test_diff d = continue_both(t, masked, s);
+    test_hide_end();
     wnw_session_free(s);
     return d;
 }
@@ -205,9 +205,7 @@ static int compare_layouts(const wnw_model *m, const int32_t *tokens, wnw_kv_typ
 
 static void compaction_equals_masking(const char *arch, wnw_attn attn, size_t n_types)
 {
-    char name[TEST_NAME_MAX];
-    test_tiny_model_of(name, arch);
-    wnw_model *m = test_model_open(name);
+    wnw_model *m = test_tiny_open(arch);
     wnw_model_info info = {WNW_INIT(wnw_model_info)};
     assert_ok(wnw_model_get_info(m, &info));
     int32_t *tokens = test_random_tokens(N_PROMPT + N_AFTER, info.n_vocab, 2);
@@ -269,9 +267,7 @@ static wnw_plan *random_plan(const wnw_model_info *info, int32_t n_tokens, uint6
 static void random_ragged_plan(void **state)
 {
     (void)state;
-    char name[TEST_NAME_MAX];
-    test_tiny_model_of(name, "llama");
-    wnw_model *m = test_model_open(name);
+    wnw_model *m = test_tiny_open("llama");
     wnw_model_info info = {WNW_INIT(wnw_model_info)};
     assert_ok(wnw_model_get_info(m, &info));
     int32_t *tokens = test_random_tokens(N_PROMPT + N_AFTER, info.n_vocab, 3);

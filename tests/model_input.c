@@ -4,17 +4,15 @@
  * an error with a sentence. Every attempt runs in a process of its own, so that a crash or a hang is seen and
  * named. This process itself must never compute: OpenMP's threads do not survive fork().
  */
+#include "child.h"
 #include "helpers.h"
 
 #include <fcntl.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <ggml.h>
@@ -58,25 +56,10 @@ static int attempt(const char *path)
 /* WNW_OK, or the error that opening returned. Fails the test for anything else. */
 static int try_open(const char *path, const char *what)
 {
-    fflush(NULL);
-    const pid_t pid = fork();
-    assert_cmp(pid, >=, 0);
-    if (pid == 0) {
-        const struct rlimit no_core = {0, 0};
-        setrlimit(RLIMIT_CORE, &no_core);
-        /* cmocka catches these to report a failure; here they must be seen by the parent. */
-        const int caught[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
-        for (size_t i = 0; i < sizeof caught / sizeof caught[0]; i++)
-            signal(caught[i], SIG_DFL);
-        alarm(TIME_LIMIT_S);
+    const pid_t child = test_child(TIME_LIMIT_S);
+    if (child == 0)
         _exit(attempt(path));
-    }
-    int status = 0;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    if (WIFSIGNALED(status))
-        fail_msg("%s: %s", what,
-                 WTERMSIG(status) == SIGALRM ? "takes for ever" : strsignal(WTERMSIG(status)));
-    const int code = WEXITSTATUS(status);
+    const int code = test_child_status(child, what);
     if (code == OUTCOME_MODEL)
         return WNW_OK;
     if (code <= OUTCOME_ERROR || code > OUTCOME_ERROR + 16)

@@ -374,9 +374,7 @@ static void sliding_layers_are_left_alone(void **state)
 {
     (void)state;
     struct test_model f;
-    char name[TEST_NAME_MAX];
-    test_tiny_model_of(name, "gemma3");
-    f.m = test_model_open(name);
+    f.m = test_tiny_open("gemma3");
     f.info = wnw_model_info_default();
     assert_ok(wnw_model_get_info(f.m, &f.info));
     f.tokens = test_random_tokens(N_CTX, f.info.n_vocab, 3);

@@ -193,9 +193,7 @@ static void refuses(void **state)
 static int open_model(void **state)
 {
     (void)state;
-    char name[TEST_NAME_MAX];
-    test_tiny_model_of(name, "llama");
-    model = test_model_open(name);
+    model = test_tiny_open("llama");
     return 0;
 }
 

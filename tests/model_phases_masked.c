@@ -6,11 +6,10 @@
  * error of the logits below 1e-9, and far above it without the masks.
  */
 #include "helpers.h"
+#include "hiding.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "peek_session.h"
 
 enum { N_CTX = 400 };
 
@@ -41,9 +40,7 @@ static wnw_plan *holdings(const wnw_session *s, const wnw_model_info *info)
 
 static double compare(const char *arch, const char *recipe, wnw_run rules, wnw_attn attn, bool mask)
 {
-    char name[TEST_NAME_MAX];
-    test_tiny_model_of(name, arch);
-    wnw_model *m = test_model_open(name);
+    wnw_model *m = test_tiny_open(arch);
     wnw_model_info info = {WNW_INIT(wnw_model_info)};
     assert_ok(wnw_model_get_info(m, &info));
     int32_t *tokens = test_random_tokens(N_CTX, info.n_vocab, 17);
@@ -57,7 +54,7 @@ static double compare(const char *arch, const char *recipe, wnw_run rules, wnw_a
         const int32_t *at = tokens + wnw_session_n_past(s);
         if (i > 0 && mask) {
             wnw_plan *plan = holdings(s, &info);
-            assert_ok(wnw__session_mask(ref, plan));
+            test_hide_dropped(ref, plan);
             wnw_plan_free(plan);
         }
         if (pieces[i] == 1) {
@@ -71,6 +68,7 @@ static double compare(const char *arch, const char *recipe, wnw_run rules, wnw_a
     }
     assert_cmp(wnw_cache_n(s, info.n_layer - 1, 0), <, wnw_cache_n(ref, info.n_layer - 1, 0));
     test_diff_print(recipe, &d);
+    test_hide_end();
     wnw_session_free(ref);
     wnw_session_free(s);
     wnw_policy_free(p);

@@ -4,17 +4,15 @@
  * stack. libllama's patterns call themselves for every character, so the process used to end there. Everything
  * runs in a child process, so that a crash is seen and named.
  */
+#include "child.h"
 #include "gguf_copy.h"
 #include "helpers.h"
 
 #include <llama.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* "" stands for a file that names none. */
@@ -279,24 +277,15 @@ static void check(const struct job *job)
     if (!*job->pre)
         gguf_remove_key(f.file.g, "tokenizer.ggml.pre");
     test_gguf_copy_write(&f);
-    fflush(NULL);
-    const pid_t pid = fork();
-    assert_cmp(pid, >=, 0);
-    if (pid == 0) {
-        const struct rlimit no_core = {0, 0};
-        setrlimit(RLIMIT_CORE, &no_core);
-        signal(SIGABRT, SIG_DFL);
-        signal(SIGSEGV, SIG_DFL);
+    char what[80];
+    snprintf(what, sizeof what, "pre-tokenizer '%s', %zu", job->pre, job->times);
+    const pid_t child = test_child(0);
+    if (child == 0)
         run_job(job, f.path);
-    }
-    int status = 0;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
+    const int code = test_child_status(child, what);
     test_gguf_copy_remove(&f);
-    if (WIFSIGNALED(status))
-        fail_msg("pre-tokenizer '%s', %zu: the process ended: %s", job->pre, job->times,
-                 strsignal(WTERMSIG(status)));
-    if (WEXITSTATUS(status) != 0)
-        fail_msg("pre-tokenizer '%s', %zu: status %d", job->pre, job->times, WEXITSTATUS(status));
+    if (code != 0)
+        fail_msg("%s: status %d", what, code);
 }
 
 static void check_all(size_t times, bool compare)

@@ -21,9 +21,7 @@ struct fixture {
 
 static void open_fixture(struct fixture *f, const char *arch, wnw_kv_type type)
 {
-    char name[TEST_NAME_MAX];
-    test_tiny_model_of(name, arch);
-    f->m = test_model_open(name);
+    f->m = test_tiny_open(arch);
     f->info = wnw_model_info_default();
     assert_ok(wnw_model_get_info(f->m, &f->info));
     f->tokens = test_random_tokens(N + N_MORE, f->info.n_vocab, 23);

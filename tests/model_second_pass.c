@@ -224,11 +224,7 @@ static void check_pass(const wnw_model *m, const struct setup *c, const int32_t 
 
 static wnw_model *open_model(const char *arch)
 {
-    char name[TEST_NAME_MAX];
-    if (strstr(arch, "tiny"))
-        return test_model_open(arch);
-    test_tiny_model_of(name, arch);
-    return test_model_open(name);
+    return strstr(arch, "tiny") ? test_model_open(arch) : test_tiny_open(arch);
 }
 
 static int32_t *tokens_of(const wnw_model *m, int32_t n, uint64_t seed)

@@ -16,9 +16,7 @@ static const char *const recipes[] = {"streaming_llm", "tova",      "snapkv",   
 
 static wnw_model *open_tiny_llama(wnw_model_info *info)
 {
-    char name[TEST_NAME_MAX];
-    test_tiny_model_of(name, "llama");
-    wnw_model *m = test_model_open(name);
+    wnw_model *m = test_tiny_open("llama");
     *info = wnw_model_info_default();
     assert_ok(wnw_model_get_info(m, info));
     return m;

@@ -3,16 +3,14 @@
  * Vocabularies that are damaged. libllama ends the process on some of them; here opening must end in an error
  * with a sentence. Everything is opened in a child process, so that a crash is seen and named.
  */
+#include "child.h"
 #include "gguf_copy.h"
 #include "helpers.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* What opening and using the file returns; its sentence is left in text. */
@@ -20,14 +18,8 @@ static int open_in_child(const char *path, char text[512])
 {
     int pipe_ends[2];
     assert_int_equal(pipe(pipe_ends), 0);
-    fflush(NULL);
-    const pid_t pid = fork();
-    assert_cmp(pid, >=, 0);
-    if (pid == 0) {
-        const struct rlimit no_core = {0, 0};
-        setrlimit(RLIMIT_CORE, &no_core);
-        signal(SIGABRT, SIG_DFL);
-        signal(SIGSEGV, SIG_DFL);
+    const pid_t child = test_child(0);
+    if (child == 0) {
         wnw_model *m;
         int32_t *tokens, n;
         int rc = wnw_model_open(&m, path, NULL);
@@ -45,11 +37,7 @@ static int open_in_child(const char *path, char text[512])
     const ssize_t got = read(pipe_ends[0], text, 511);
     text[got > 0 ? got : 0] = '\0';
     close(pipe_ends[0]);
-    int status = 0;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    if (WIFSIGNALED(status))
-        fail_msg("the process ended: %s", strsignal(WTERMSIG(status)));
-    return -WEXITSTATUS(status);
+    return -test_child_status(child, path);
 }
 
 /* Writes what f became, opens it and releases f. */

@@ -180,6 +180,13 @@ void test_open(struct test_model *t, const char *name, int32_t n_tokens, uint64_
     t->tokens = test_random_tokens(n_tokens, t->info.n_vocab, seed);
 }
 
+wnw_model *test_tiny_open(const char *arch)
+{
+    char name[TEST_NAME_MAX];
+    test_tiny_model_of(name, arch);
+    return test_model_open(name);
+}
+
 void test_open_tiny(struct test_model *t, const char *arch, int32_t n_tokens, uint64_t seed)
 {
     char name[TEST_NAME_MAX];

@@ -22,6 +22,8 @@ void test_float32_copy(char *out, size_t cap, const char *name);
 /* Name, for test_model_open, of a tiny model of this architecture with float32 weights: the one that has most
  * KV heads. */
 void test_tiny_model_of(char name[TEST_NAME_MAX], const char *arch);
+/* The same, opened; released with wnw_model_free. */
+wnw_model *test_tiny_open(const char *arch);
 
 /* The .gguf files of $WINNOW_CACHE/models/tiny, sorted; at most cap. The test fails if there are none. */
 int test_tiny_models(char (*names)[TEST_NAME_MAX], int cap);

@@ -5,13 +5,13 @@
 
 #include "peek_session.h"
 
+#include "base/json.h"
 #include "calibrate/bandit.h"
 #include "calibrate/calibrate.h"
 #include "calibrate/cql.h"
 #include "calibrate/curve_solve.h"
 #include "calibrate/importance.h"
 #include "calibrate/journal.h"
-#include "calibrate/json.h"
 #include "calibrate/layer_error.h"
 #include "calibrate/moments.h"
 #include "calibrate/probe.h"

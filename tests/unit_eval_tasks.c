@@ -20,7 +20,7 @@ static char *words[SLOTS]; /* by hash */
 
 static size_t slot_of(const char *text, size_t len)
 {
-    size_t i = eval_fnv(text, len) % SLOTS;
+    size_t i = wnw__hash_of(text, len) % SLOTS;
     while (words[i] && (strlen(words[i]) != len || memcmp(words[i], text, len) != 0))
         i = (i + 1) % SLOTS;
     if (!words[i])
@@ -165,9 +165,9 @@ static void test_prose(void **state)
     assert_int_equal(eval_haystack_reserve(&world.haystack, PROSE_WORDS), APP_OK);
     const size_t len = eval_haystack_length(h, PROSE_WORDS);
     for (size_t i = 0; i < PROSE_WORDS; i++) {
-        one[i] = eval_fnv(h->text.s + h->word[i], eval_haystack_length(h, i + 1) - h->word[i]);
+        one[i] = wnw__hash_of(h->text.s + h->word[i], eval_haystack_length(h, i + 1) - h->word[i]);
         if (i < n_runs)
-            runs[i] = eval_fnv(h->text.s + h->word[i], eval_haystack_length(h, i + RUN) - h->word[i]);
+            runs[i] = wnw__hash_of(h->text.s + h->word[i], eval_haystack_length(h, i + RUN) - h->word[i]);
     }
     assert_cmp(most_equal(runs, n_runs, &n_distinct), <=, MOST_RUNS);
     most_equal(one, PROSE_WORDS, &n_distinct);
@@ -182,7 +182,7 @@ static void test_prose(void **state)
             assert_non_null(strchr(".?", h->text.s[at + n - 1]));
             assert_true(isupper((unsigned char)h->text.s[at]));
         }
-        sentences[n_sentences++] = eval_fnv(h->text.s + at, n);
+        sentences[n_sentences++] = wnw__hash_of(h->text.s + at, n);
         at += n + 1;
     }
     assert_int_equal(most_equal(sentences, n_sentences, &n_distinct), 1);
@@ -759,7 +759,7 @@ static void test_samples_stay(void **state)
             char want[128], hash[17] = "too short";
             text = sample_text(t, kept[k].n, kept[k].index);
             if (text)
-                snprintf(hash, sizeof hash, "%016llx", (unsigned long long)eval_fnv(text, strlen(text)));
+                snprintf(hash, sizeof hash, "%016llx", (unsigned long long)wnw__hash_of(text, strlen(text)));
             snprintf(want, sizeof want, "%s %d %d %s\n", t->name, kept[k].n, kept[k].index, hash);
             if (write) {
                 fputs(want, hashes);

@@ -31,13 +31,22 @@ static const struct score_row score_rows[] = {
     {"copied tokens count once", {.top = 1, .distinct = true}, 0.2 + 0.5, 2.0 / 3},
 };
 
+static struct wnw__retrieval_step step_of(const float *row, struct wnw__answer_span at, int32_t token,
+                                          bool *copied)
+{
+    return (struct wnw__retrieval_step){
+        .row = row, .n_row = N, .prompt = prompt, .span = at, .token = token, .copied = copied};
+}
+
 static void scores(void **state)
 {
     const struct score_row *row = *state;
     struct wnw__retrieval r = {0};
     bool copied[3] = {false};
-    for (int t = 0; t < STEPS; t++)
-        wnw__retrieval_add(&r, &row->rule, rows[t], N, prompt, span, produced[t], copied);
+    for (int t = 0; t < STEPS; t++) {
+        const struct wnw__retrieval_step step = step_of(rows[t], span, produced[t], copied);
+        wnw__retrieval_add(&r, &row->rule, &step);
+    }
     assert_near(r.semantic, row->semantic, 1e-6);
     assert_near(r.traditional, row->traditional, 1e-12);
 }
@@ -48,11 +57,10 @@ static void copying_again(void **state)
     (void)state;
     struct wnw__retrieval plain = {0}, once = {0};
     bool copied[3] = {false};
+    const struct wnw__retrieval_step step = step_of(rows[1], span, 7, copied);
     for (int t = 0; t < 4; t++) {
-        wnw__retrieval_add(&plain, &(struct wnw__retrieval_rule){.top = 1}, rows[1], N, prompt, span, 7,
-                           copied);
-        wnw__retrieval_add(&once, &(struct wnw__retrieval_rule){.top = 1, .distinct = true}, rows[1], N,
-                           prompt, span, 7, copied);
+        wnw__retrieval_add(&plain, &(struct wnw__retrieval_rule){.top = 1}, &step);
+        wnw__retrieval_add(&once, &(struct wnw__retrieval_rule){.top = 1, .distinct = true}, &step);
     }
     assert_near(plain.traditional, 4.0 / 3, 1e-12);
     assert_near(once.traditional, 1.0 / 3, 1e-12);
@@ -65,11 +73,13 @@ static void equal_attention(void **state)
     struct wnw__retrieval r = {0};
     bool copied[3] = {false};
     const struct wnw__retrieval_rule rule = {.top = 1};
-    wnw__retrieval_add(&r, &rule, rows[0], N, prompt, span, 9, copied);
+    const struct wnw__retrieval_step step = step_of(rows[0], span, 9, copied);
+    wnw__retrieval_add(&r, &rule, &step);
     assert_near(r.traditional, 1.0 / 3, 1e-12);
     const struct wnw__answer_span behind = {7, 2};
     r = (struct wnw__retrieval){0};
-    wnw__retrieval_add(&r, &rule, rows[0], N, prompt, behind, 5, copied);
+    const struct wnw__retrieval_step other = step_of(rows[0], behind, 5, copied);
+    wnw__retrieval_add(&r, &rule, &other);
     assert_near(r.traditional, 0, 0);
 }
 
@@ -79,9 +89,10 @@ static void more_than_the_largest(void **state)
     (void)state;
     const float row[N] = {0, 0, 0, 0.3f, 0.1f, 0.4f, 0.2f, 0, 0};
     const double want[] = {0, 0, 1.0 / 3, 1.0 / 3};
+    const struct wnw__retrieval_step step = step_of(row, span, 7, NULL);
     for (int top = 1; top <= 4; top++) {
         struct wnw__retrieval r = {0};
-        wnw__retrieval_add(&r, &(struct wnw__retrieval_rule){.top = top}, row, N, prompt, span, 7, NULL);
+        wnw__retrieval_add(&r, &(struct wnw__retrieval_rule){.top = top}, &step);
         assert_near(r.traditional, want[top - 1], 1e-12);
     }
 }

@@ -717,7 +717,7 @@ def splitmix(x):
 
 
 def projection(l, j, d, sketch, seed=0):
-    """The only thing taken from the C code (src/base/mix.h), since any other random matrix is as good."""
+    """The only thing taken from the C code (src/base/random.h), since any other random matrix is as good."""
     stream = splitmix(splitmix(seed << 32 | l) ^ j)
     bits = [splitmix(stream ^ c) for c in range(d * sketch)]
     u = np.array([((x >> 32) + 1) / 2**32 for x in bits])

@@ -13,7 +13,7 @@
  * scorers leave out the heads that do not count.
  */
 #include "aggregate/by_position.h"
-#include "base/mix.h"
+#include "base/random.h"
 #include "profile/profile.h"
 
 enum heads { HEADS_SRH, HEADS_TRADITIONAL, HEADS_ALL, HEADS_RANDOM };

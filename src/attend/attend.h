@@ -44,10 +44,6 @@ enum { WNW_COLUMN_SUMS = 1, WNW_COLUMN_MAXIMA = 2 };
 struct wnw__attend_slice {
     const struct wnw__cache *cache; /* has n_head_kv heads of d elements, as wnw__attend_dims says */
     int32_t first_row, n_row, n_past;
-    /* For tests of the ggml attention; the own attention ignores it. NULL, or [n_layer * n_head_kv] pointers,
-     * each NULL or [hidden_n]: 1 = entry i of the head is invisible. */
-    const uint8_t *const *hidden;
-    int32_t hidden_n;
     const uint8_t *masked; /* [n_layer][n_head] 1 = the query head's output is 0; NULL = none is */
     unsigned columns;      /* WNW_COLUMN_*: what is wanted where wnw__attend_leaves_columns */
     int32_t first_out;     /* an operation that is `partial` need not compute rows of the slice before it */

@@ -23,7 +23,6 @@ struct mask {
     struct ggml_tensor *t; /* [n_kv, n_row] f16 */
     const struct wnw__attend_slice *slice;
     const struct wnw__kv_layer *layer;
-    const uint8_t *hidden; /* [hidden_n] or NULL */
     int32_t ih, len;
 };
 
@@ -43,7 +42,6 @@ struct place {
     const struct wnw__cache *c;
     const struct wnw__kv_layer *l;
     struct part *part;
-    int32_t il;
     float scale;
 };
 
@@ -117,19 +115,17 @@ static int32_t pad_keys(const struct wnw__cache *c, int32_t n)
     return (n + c->growth - 1) / c->growth * c->growth;
 }
 
-/* A mask depends on the slice, the head's length and the layer's window alone, unless `hidden` is given. So
- * most layers share one. */
+/* A mask depends on the slice, the head's length and the layer's window alone, so most layers share one. */
 static struct ggml_tensor *mask_for(const struct place *p, int32_t ih)
 {
     struct wnw__attend_ggml *ag = p->ag;
-    const uint8_t *hidden = p->slice->hidden ? p->slice->hidden[(int64_t)p->il * ag->n_head_kv + ih] : NULL;
-    for (int32_t i = 0; i < ag->n_masks && !hidden; i++) {
+    for (int32_t i = 0; i < ag->n_masks; i++) {
         const struct mask *m = &ag->masks[i];
-        if (!m->hidden && m->slice == p->slice && m->len == p->l->len[ih] && m->layer->n_swa == p->l->n_swa)
+        if (m->slice == p->slice && m->len == p->l->len[ih] && m->layer->n_swa == p->l->n_swa)
             return m->t;
     }
     struct mask *m = &ag->masks[ag->n_masks++];
-    *m = (struct mask){.slice = p->slice, .layer = p->l, .hidden = hidden, .ih = ih, .len = p->l->len[ih]};
+    *m = (struct mask){.slice = p->slice, .layer = p->l, .ih = ih, .len = p->l->len[ih]};
     m->t =
         ggml_new_tensor_2d(p->ctx, GGML_TYPE_F16, pad_keys(p->c, m->len + p->slice->n_row), p->slice->n_row);
     ggml_set_input(m->t);
@@ -142,7 +138,7 @@ static bool is_rectangular(const struct place *p)
         if (p->l->len[ih] != p->l->len[0] || p->l->cap[ih] != p->l->cap[0])
             return false;
     }
-    return !p->slice->hidden;
+    return true;
 }
 
 /* Attention of KV heads ih .. ih + n_heads - 1, which have the same length and capacity. q is a permuted view
@@ -221,7 +217,6 @@ struct ggml_tensor *wnw__attend_ggml_build(struct wnw__attend_ggml *ag, struct g
                                 .c = slice->cache,
                                 .l = &slice->cache->layers[op->il],
                                 .part = &ag->parts[op->il * ag->n_slice + i],
-                                .il = op->il,
                                 .scale = op->scale};
         struct ggml_tensor *rows = attend_slice(&p, gf, q, k, v);
         out = out ? ggml_concat(ctx, out, rows, 1) : rows;
@@ -241,8 +236,6 @@ static void fill_mask(const struct mask *m, ggml_fp16_t *data)
             bool sees = i < m->len + t + 1;
             if (sees && m->layer->n_swa > 0)
                 sees = p - (i < m->len ? pos[i] : n_past + (int32_t)i - m->len) < m->layer->n_swa;
-            if (sees && m->hidden && i < m->slice->hidden_n)
-                sees = !m->hidden[i];
             data[t * n_kv + i] = sees ? open : shut;
         }
     }

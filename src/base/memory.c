@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/memory.h"
 
-#include "base/err.h"
-
 #include <stdlib.h>
 #include <sys/mman.h>
+
+/* ---- A look for memory ---- */
 
 /* Up to this size, in bytes, the look may take memory that the heap has free. Larger blocks are asked of the
  * system directly: the C library adapts to the sizes of freed blocks, and would then keep more memory to
@@ -25,4 +25,23 @@ int wnw__memory_look(size_t bytes, const char *what)
             munmap(p, bytes);
     }
     return there ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for %s: up to %zu bytes", what, bytes);
+}
+
+/* ---- Memory that is reused ---- */
+
+int wnw__buffer_need(struct wnw__buffer *b, size_t n, size_t size, const char *what)
+{
+    n = n > 0 ? n : 1;
+    if (n <= b->cap / size)
+        return WNW_OK;
+    wnw__buffer_free(b);
+    b->p = n <= SIZE_MAX / size ? malloc(n * size) : NULL;
+    b->cap = b->p ? n * size : 0;
+    return b->p ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for %zu bytes of %s", n * size, what);
+}
+
+void wnw__buffer_free(struct wnw__buffer *b)
+{
+    free(b->p);
+    *b = (struct wnw__buffer){0};
 }

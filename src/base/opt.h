@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Typed option tables: defaults, strict parsing, canonical text, and guessing what a mistyped name meant. */
+/* Typed option tables: defaults, strict parsing and canonical text. */
 #ifndef WNW_BASE_OPT_H
 #define WNW_BASE_OPT_H
 
@@ -28,14 +28,5 @@ void wnw__opt_format(const wnw_option *o, const void *opts, char *out, size_t si
 
 /* Whether the name matches [a-z0-9_-]+. */
 bool wnw__name_ok(const char *name, size_t len);
-
-/* The known name nearest to a word. Start with .word and .len set, then show it every name. */
-struct wnw__guess {
-    const char *word;
-    size_t len;
-    const char *best; /* NULL while no name is near enough to be a typing error */
-    int distance;
-};
-void wnw__guess_name(struct wnw__guess *g, const char *name);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Nodes of libllama's graphs as operations of ours. */
+#include "base/vectors.h"
 #include "bridge/bridge.h"
 #include "bridge/bridge_watch.h"
 
@@ -82,12 +83,6 @@ static void store(const struct ggml_tensor *node, int ith, int nth)
     }
 }
 
-static int compare(const void *a, const void *b)
-{
-    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
-
 static int need_index(struct wnw__bridge_backend *b, int64_t n)
 {
     if (n <= b->cap_index)
@@ -111,7 +106,7 @@ static int prepare_store(struct wnw__bridge_backend *b, const struct ggml_tensor
     WNW_TRY(need_index(b, n));
     for (int64_t i = 0; i < n; i++)
         b->index[i] = (int32_t)wnw__bridge_store_cell(node, i);
-    qsort(b->index, (size_t)n, sizeof *b->index, compare);
+    qsort(b->index, (size_t)n, sizeof *b->index, wnw__ascending_i32);
     for (int64_t i = 0; i < n;) {
         const int32_t stream = b->index[i] / t->n_cell;
         const int64_t first = i;

@@ -3,6 +3,8 @@
  * as the layers' stores have them, and the newest queries that the watch kept. */
 #include "bridge/bridge_plan.h"
 
+#include "base/memory.h"
+#include "base/vectors.h"
 #include "bridge/bridge_watch.h"
 #include "observe/source.h"
 #include "observe/window.h"
@@ -31,12 +33,6 @@ struct sequence {
 
 /* ---- What there is ---- */
 
-static int by_pos(const void *a, const void *b)
-{
-    const int32_t *x = a, *y = b;
-    return (x[0] > y[0]) - (x[0] < y[0]);
-}
-
 /* Lists the entries of a head from `at` on; pair is scratch. */
 static void list_head(struct sequence *s, int32_t il, int32_t ih, int64_t at, int32_t (*pair)[2])
 {
@@ -50,7 +46,7 @@ static void list_head(struct sequence *s, int32_t il, int32_t ih, int64_t at, in
         pair[n][0] = rank;
         pair[n++][1] = row;
     }
-    qsort(pair, (size_t)n, sizeof *pair, by_pos);
+    qsort(pair, (size_t)n, sizeof *pair, wnw__ascending_i32);
     for (int32_t e = 0; e < n; e++) {
         s->list[il].pos[at + e] = pair[e][0];
         s->list[il].row[at + e] = pair[e][1];
@@ -253,12 +249,6 @@ static int plan_of(struct sequence *s, wnw_plan **plan, wnw_report *report)
 
 /* ---- Dropping ---- */
 
-static int by_value(const void *a, const void *b)
-{
-    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* Drops the entries of a head whose places are not among kept[n]. */
 static int drop_others(const struct sequence *s, int32_t il, int32_t ih, const int32_t *kept, int64_t n)
 {
@@ -274,7 +264,7 @@ static int drop_others(const struct sequence *s, int32_t il, int32_t ih, const i
         if (k == n || kept[k] != pos[e])
             out[n_out++] = s->live->cell[pos[e]];
     }
-    qsort(out, (size_t)n_out, sizeof *out, by_value);
+    qsort(out, (size_t)n_out, sizeof *out, wnw__ascending_i32);
     const int rc = n_out > 0 ? wnw__bridge_layer_drop(s->layer[il], s->live->stream, ih, out, n_out) : WNW_OK;
     free(out);
     return rc;

@@ -216,10 +216,18 @@ int wnw__bridge_layer_copy_stream(struct wnw__bridge_layer *l, bool is_v, int32_
 /* What a read or write of some bytes does with a part of an entry. */
 enum way { READ, WRITE };
 
-/* Bytes of one head's part of a row, beginning at byte `at` of it. */
-static int row_part(struct wnw__bridge_layer *l, bool is_v, int32_t stream, int32_t ih, int32_t cell,
-                    size_t at, size_t n, uint8_t *bytes, enum way way)
+/* Some bytes of what one head has in one cell: n, from byte `at` on. */
+struct extent {
+    bool is_v;
+    int32_t stream, ih, cell;
+    size_t at, n;
+};
+
+static int access_extent(struct wnw__bridge_layer *l, const struct extent *x, uint8_t *bytes, enum way way)
 {
+    const bool is_v = x->is_v;
+    const int32_t stream = x->stream, ih = x->ih, cell = x->cell;
+    const size_t at = x->at, n = x->n;
     struct head h = head_of(l, is_v, stream, ih);
     int32_t i = find(l, stream, ih, cell);
     const bool here = i < h.n && h.cell[i] == cell;
@@ -272,8 +280,14 @@ static int rows_of_cells(const struct wnw__bridge_tensor *t, size_t at, size_t n
         const bool padding = ih >= (size_t)l->n_head;
         const size_t part = smaller(n, padding ? row_bytes - in_row : head_bytes - in_head);
         if (!padding)
-            WNW_TRY(row_part(l, t->is_v, (int32_t)(row / (size_t)t->n_cell), (int32_t)ih,
-                             (int32_t)(row % (size_t)t->n_cell), in_head, part, bytes, way));
+            WNW_TRY(access_extent(l,
+                                  &(struct extent){.is_v = t->is_v,
+                                                   .stream = (int32_t)(row / (size_t)t->n_cell),
+                                                   .ih = (int32_t)ih,
+                                                   .cell = (int32_t)(row % (size_t)t->n_cell),
+                                                   .at = in_head,
+                                                   .n = part},
+                                  bytes, way));
         else if (way == READ)
             memset(bytes, 0, part);
         at += part;
@@ -294,8 +308,14 @@ static int elements_of_cells(const struct wnw__bridge_tensor *t, size_t at, size
                      stream = e / n_cell / (size_t)t->n_embd;
         const size_t ih = j / (size_t)l->d_v;
         if (ih < (size_t)l->n_head)
-            WNW_TRY(row_part(l, true, (int32_t)stream, (int32_t)ih, (int32_t)cell, j % (size_t)l->d_v * size,
-                             size, bytes, way));
+            WNW_TRY(access_extent(l,
+                                  &(struct extent){.is_v = true,
+                                                   .stream = (int32_t)stream,
+                                                   .ih = (int32_t)ih,
+                                                   .cell = (int32_t)cell,
+                                                   .at = j % (size_t)l->d_v * size,
+                                                   .n = size},
+                                  bytes, way));
         else if (way == READ)
             memset(bytes, 0, size);
     }

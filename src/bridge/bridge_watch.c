@@ -9,6 +9,7 @@
  */
 #include "bridge/bridge_watch.h"
 
+#include "base/vectors.h"
 #include "bridge/bridge_plan.h"
 #include "policy/policy.h"
 
@@ -146,12 +147,6 @@ struct ordered {
     int32_t order, cell;
 };
 
-static int by_order(const void *a, const void *b)
-{
-    const struct ordered *x = a, *y = b;
-    return (x->order > y->order) - (x->order < y->order);
-}
-
 /* Sets *live to the cells that a row sees, without its own, in the order in which they were written. */
 static int list_live(const struct batch *batch, int32_t stream, int32_t row, struct wnw__bridge_live *live)
 {
@@ -171,7 +166,7 @@ static int list_live(const struct batch *batch, int32_t stream, int32_t row, str
     for (int32_t cell = 0; cell < batch->n_cell; cell++)
         if (cell != own && sees(batch, stream, row, cell))
             found[n++] = (struct ordered){.order = note[cell].order, .cell = cell};
-    qsort(found, (size_t)n, sizeof *found, by_order);
+    qsort(found, (size_t)n, sizeof *found, wnw__ascending_i32);
     for (int32_t i = 0; i < n; i++)
         live->cell[i] = found[i].cell;
     live->n = n;

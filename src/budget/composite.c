@@ -45,8 +45,8 @@ static int32_t layer_protected(const wnw_layer_problem *p, int32_t i)
 {
     int32_t n = 0;
     for (int32_t ih = 0; ih < p->n_head_kv; ih++) {
-        const wnw_protected prot = wnw__protected_shrink(p->prot[i * p->n_head_kv + ih], p->budget);
-        n = prot.n_first + prot.n_last > n ? prot.n_first + prot.n_last : n;
+        const int32_t of_head = wnw__row_protected(p, i * p->n_head_kv + ih);
+        n = of_head > n ? of_head : n;
     }
     return n;
 }

@@ -31,14 +31,7 @@ static void needs(const void *opts, wnw_needs *out)
     out->profiles = 1u << WNW_PROFILE_HEADS;
 }
 
-/* Row r = layer r / n_head_kv that takes part, KV head r % n_head_kv. */
-static int32_t protected_of(const wnw_layer_problem *p, int32_t r)
-{
-    const wnw_protected prot = wnw__protected_shrink(p->prot[r], p->budget);
-    return prot.n_first + prot.n_last;
-}
-
-/* Importance of every row, scaled so that the largest query head has 1. False if all are 0. */
+/* Importance of every row (layer r / n_head_kv that takes part, KV head r % n_head_kv), scaled so that the largest query head has 1. False if all are 0. */
 static bool head_weights(const struct opts *o, const wnw_layer_problem *p, float *weight)
 {
     const int32_t group = p->n_head / p->n_head_kv;
@@ -90,7 +83,7 @@ static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t 
         wnw__warn(warning, "the profile gives every head score 0: headkv treats all alike");
     int64_t chosen = wnw__count_together(p, p->n_entry, n_row), missing = chosen;
     for (int32_t r = 0; r < n_row; r++) {
-        chosen -= protected_of(p, r);
+        chosen -= wnw__row_protected(p, r);
         n_keep[r] = -1; /* not full */
     }
     chosen = chosen > 0 ? chosen : 0;
@@ -101,7 +94,7 @@ static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t 
         again = false;
         share = share_of(n_row, (double)chosen, least, scratch, n_keep);
         for (int32_t r = 0; r < n_row; r++) {
-            const int32_t room = p->n_entry[r] - protected_of(p, r);
+            const int32_t room = p->n_entry[r] - wnw__row_protected(p, r);
             if (n_keep[r] < 0 && share.least + share.slope * (double)scratch[r] >= room) {
                 n_keep[r] = room;
                 again = true;
@@ -112,7 +105,7 @@ static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t 
         const double want = share.least + share.slope * (double)scratch[r];
         const int32_t whole = n_keep[r] < 0 ? wnw__round_count(want, WNW_ROUND_EXACT) : n_keep[r];
         scratch[r] = n_keep[r] < 0 ? (float)(want - whole) : 0;
-        n_keep[r] = whole + protected_of(p, r);
+        n_keep[r] = whole + wnw__row_protected(p, r);
         missing -= n_keep[r];
     }
     wnw__hand_out(p->n_entry, n_row, missing, scratch, n_keep);

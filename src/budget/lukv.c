@@ -41,7 +41,7 @@ static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out
     out->n_last = o->last > out->n_last ? o->last : out->n_last;
 }
 
-/* Row r = layer r / n_head_kv that takes part, KV head r % n_head_kv. */
+/* What row r keeps at measured ratio i, with the ends before the first and behind the last. */
 static double measured(const wnw_layer_problem *p, int32_t r, int32_t i)
 {
     const wnw_profile *of = p->profile;
@@ -49,8 +49,8 @@ static double measured(const wnw_layer_problem *p, int32_t r, int32_t i)
         return 1;
     if (i >= of->n_curve)
         return 0;
-    const int64_t row = (int64_t)p->il[r / p->n_head_kv] * of->model.n_head_kv + r % p->n_head_kv;
-    return (double)of->curve_keep[(int64_t)i * of->model.n_layer * of->model.n_head_kv + row];
+    return (double)
+        of->curve_keep[(int64_t)i * of->model.n_layer * of->model.n_head_kv + wnw__row_of_model(p, r)];
 }
 
 /* The share of its entries that row r keeps. */
@@ -68,8 +68,7 @@ static double share_of(const wnw_layer_problem *p, int32_t r, double rho)
 
 static int32_t least_of(const wnw_layer_problem *p, int32_t r)
 {
-    const wnw_protected prot = wnw__protected_shrink(p->prot[r], p->budget);
-    const int32_t n = prot.n_first + prot.n_last;
+    const int32_t n = wnw__row_protected(p, r);
     return n > 0 || p->n_entry[r] == 0 ? n : 1;
 }
 

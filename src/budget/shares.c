@@ -42,13 +42,12 @@ static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out
     out->n_last = o->last > out->n_last ? o->last : out->n_last;
 }
 
-/* s_r(f); row r = layer r / n_head_kv that takes part, KV head r % n_head_kv. */
+/* s_r(f). */
 static double share_of(const wnw_layer_problem *p, int32_t r, double f)
 {
     const wnw_profile *of = p->profile;
     const int64_t n_row = (int64_t)of->model.n_layer * of->model.n_head_kv;
-    const float *share =
-        of->best_share + (int64_t)p->il[r / p->n_head_kv] * of->model.n_head_kv + r % p->n_head_kv;
+    const float *share = of->best_share + wnw__row_of_model(p, r);
     const int32_t n = of->n_best;
     int32_t i = 0;
     while (i < n && of->best_size[i] > f)
@@ -60,16 +59,11 @@ static double share_of(const wnw_layer_problem *p, int32_t r, double f)
     return a + (b - a) * log(f / above) / log(of->best_size[i] / above);
 }
 
-static int32_t protected_of(const wnw_layer_problem *p, int32_t r)
-{
-    const wnw_protected prot = wnw__protected_shrink(p->prot[r], p->budget);
-    return prot.n_first + prot.n_last;
-}
-
 static double count_of(const void *user, int32_t r, double removed)
 {
     const wnw_layer_problem *p = user;
-    const int32_t n_prot = protected_of(p, r), n_all = p->n_past > p->n_entry[r] ? p->n_past : p->n_entry[r];
+    const int32_t n_prot = wnw__row_protected(p, r),
+                  n_all = p->n_past > p->n_entry[r] ? p->n_past : p->n_entry[r];
     const double c = n_prot + share_of(p, r, 1 - removed) * (n_all - n_prot);
     return c > p->n_entry[r] ? p->n_entry[r] : c;
 }

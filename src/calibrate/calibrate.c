@@ -2,6 +2,7 @@
 /* The list of kinds, and one run from checked parameters to results. */
 #include "calibrate/calibrate.h"
 
+#include "base/nearest.h"
 #include "base/opt.h"
 #include "base/sized.h"
 #include "calibrate/journal.h"

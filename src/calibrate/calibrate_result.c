@@ -2,8 +2,8 @@
 /* Profiles and other outputs of a calibration. */
 #include "calibrate/calibrate.h"
 
+#include "base/json.h"
 #include "base/number.h"
-#include "calibrate/json.h"
 
 #include <stdarg.h>
 #include <stdlib.h>

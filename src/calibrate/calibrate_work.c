@@ -2,10 +2,10 @@
 /* Settings, units of work, and the sessions that do it. */
 #include "calibrate/calibrate.h"
 
-#include "base/hash.h"
+#include "base/json.h"
+#include "base/random.h"
 #include "base/utf8.h"
 #include "calibrate/journal.h"
-#include "calibrate/json.h"
 #include "text/tokens_marked.h"
 
 #include <inttypes.h>
@@ -24,7 +24,7 @@ int wnw__calibrate_set(wnw_calibration *c, const char *key, json_t *v)
 static json_t *describe_text(const wnw_calibration_text *t)
 {
     char hash[17];
-    snprintf(hash, sizeof hash, "%016" PRIx64, wnw__hash(WNW_HASH_START, t->text, t->len));
+    snprintf(hash, sizeof hash, "%016" PRIx64, wnw__hash_of(t->text, t->len));
     return json_pack("{s:s, s:I, s:s}", "name", t->name, "bytes", (json_int_t)t->len, "hash", hash);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "base/rank_correlation.h"
+#include "base/vectors.h"
 #include "calibrate/compiler_impl.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+#include "base/json.h"
 #include "calibrate/compiler_impl.h"
-#include "calibrate/json.h"
 #include "profile/profile.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-#include "base/mix.h"
+#include "base/json.h"
+#include "base/random.h"
 #include "calibrate/compiler_impl.h"
-#include "calibrate/json.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-#include "base/time.h"
+#include "base/json.h"
+#include "base/system.h"
 #include "calibrate/compiler_impl.h"
-#include "calibrate/json.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "calibrate/curve_sample.h"
 
-#include "base/argmax.h"
+#include "base/vectors.h"
 #include "calibrate/curve_solve.h"
 #include "calibrate/sample.h"
 #include "observe/newest.h"

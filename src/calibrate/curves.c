@@ -12,10 +12,10 @@
  * share of the model's entries. The curves are means over pieces and questions. A head keeps the policy's protected
  * entries, and at least a hundredth of its entries, as in the authors' program.
  */
-#include "base/rank_correlation.h"
+#include "base/json.h"
+#include "base/vectors.h"
 #include "calibrate/calibrate.h"
 #include "calibrate/curve_sample.h"
-#include "calibrate/json.h"
 #include "calibrate/questions.h"
 #include "calibrate/sample.h"
 

@@ -13,8 +13,8 @@
  * A unit of work is a probe. Probes that the model answers wrongly do not count; where too few are left the
  * answers are fed (see probe_round.h).
  */
+#include "base/json.h"
 #include "calibrate/importance.h"
-#include "calibrate/json.h"
 #include "calibrate/probe_round.h"
 
 #include <stdlib.h>

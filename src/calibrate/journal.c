@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "calibrate/journal.h"
 
-#include "calibrate/json.h"
+#include "base/json.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -15,9 +15,9 @@
  *     avg_score_l     = mean over texts of n_l, over the sum
  * A step with a value that is not a number is dropped and counted. Layers with a sliding window have share 0.
  */
-#include "base/argmax.h"
+#include "base/json.h"
+#include "base/vectors.h"
 #include "calibrate/calibrate.h"
-#include "calibrate/json.h"
 #include "calibrate/layer_error.h"
 #include "calibrate/sample.h"
 #include "observe/outputs.h"

@@ -2,7 +2,7 @@
 /* A model answers a probe while the attention of every token is looked at. */
 #include "calibrate/probe.h"
 
-#include "base/argmax.h"
+#include "base/vectors.h"
 #include "observe/newest.h"
 #include "observe/recorders.h"
 #include "session/declare.h"

@@ -72,26 +72,26 @@ static int32_t next_largest(const float *row, int32_t n, int32_t after)
     return best;
 }
 
-void wnw__retrieval_add(struct wnw__retrieval *r, const struct wnw__retrieval_rule *rule, const float *row,
-                        int32_t n_row, const int32_t *prompt, struct wnw__answer_span span, int32_t token,
-                        bool *copied)
+void wnw__retrieval_add(struct wnw__retrieval *r, const struct wnw__retrieval_rule *rule,
+                        const struct wnw__retrieval_step *step)
 {
-    const int32_t count = wnw__span_count(prompt, span, token);
+    const struct wnw__answer_span span = step->span;
+    const int32_t count = wnw__span_count(step->prompt, span, step->token);
     if (count == 0)
         return;
     double mass = 0;
     for (int32_t i = 0; i < span.n; i++)
-        mass += (double)row[span.first + i];
+        mass += (double)step->row[span.first + i];
     r->semantic += rule->multiplicity ? count * mass : mass;
     int32_t j = -1;
-    for (int32_t k = 0; k < rule->top && (j = next_largest(row, n_row, j)) >= 0; k++) {
+    for (int32_t k = 0; k < rule->top && (j = next_largest(step->row, step->n_row, j)) >= 0; k++) {
         const int32_t at = j - span.first;
-        if (at < 0 || at >= span.n || prompt[j] != token)
+        if (at < 0 || at >= span.n || step->prompt[j] != step->token)
             continue;
-        if (!rule->distinct || !copied[at])
+        if (!rule->distinct || !step->copied[at])
             r->traditional += 1.0 / span.n;
         if (rule->distinct)
-            copied[at] = true;
+            step->copied[at] = true;
         return;
     }
 }

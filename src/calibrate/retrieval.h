@@ -37,12 +37,19 @@ struct wnw__retrieval {
     double semantic, traditional;
 };
 
-/* Adds a step: row[n_row] is the head's attention over all entries, the first n of which are prompt[n];
- * `token` is what the step produced. copied[span.n] marks what the head has copied; it is read and written
- * with rule.distinct alone, and begins as false. Equal attention: the earlier entry is the larger one. */
-void wnw__retrieval_add(struct wnw__retrieval *r, const struct wnw__retrieval_rule *rule, const float *row,
-                        int32_t n_row, const int32_t *prompt, struct wnw__answer_span span, int32_t token,
-                        bool *copied);
+/* A step of a probe, as one head sees it. */
+struct wnw__retrieval_step {
+    const float *row; /* [n_row] the head's attention over all entries, the first of which are the prompt's */
+    int32_t n_row;
+    const int32_t *prompt; /* holds the span */
+    struct wnw__answer_span span;
+    int32_t token; /* what the step produced */
+    bool *copied;  /* [span.n] what the head has copied; begins as false; used with rule.distinct alone */
+};
+
+/* Adds a step. Equal attention: the earlier entry is the larger one. */
+void wnw__retrieval_add(struct wnw__retrieval *r, const struct wnw__retrieval_rule *rule,
+                        const struct wnw__retrieval_step *step);
 
 /* Writes the heads of mean[n] to rank[n], highest first, equal ones in their order. */
 void wnw__rank_heads(const double *mean, int32_t n, int32_t *rank);

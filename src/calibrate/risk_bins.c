@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "calibrate/risk_bins.h"
 
-#include "base/mix.h"
+#include "base/random.h"
+#include "base/vectors.h"
 
 #include <math.h>
 #include <stdlib.h>
-
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 /* The value of sorted x[n] at position q (n - 1). */
 static double quantile(const double *x, int32_t n, double q)
@@ -22,7 +17,7 @@ static double quantile(const double *x, int32_t n, double q)
 
 void wnw__risk_edges(double *x, int32_t n, int32_t n_bin, double *edge)
 {
-    qsort(x, (size_t)n, sizeof *x, ascending);
+    qsort(x, (size_t)n, sizeof *x, wnw__ascending_f64);
     for (int32_t i = 0; i + 1 < n_bin; i++) {
         edge[i] = (double)(float)quantile(x, n, (double)(i + 1) / n_bin);
         if (i == 0)
@@ -38,7 +33,7 @@ void wnw__risk_edges(double *x, int32_t n, int32_t n_bin, double *edge)
 
 double wnw__risk_median(double *x, int32_t n)
 {
-    qsort(x, (size_t)n, sizeof *x, ascending);
+    qsort(x, (size_t)n, sizeof *x, wnw__ascending_f64);
     return quantile(x, n, 0.5);
 }
 

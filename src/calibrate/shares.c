@@ -13,8 +13,8 @@
  * no use for a prompt that comes later.
  */
 #include "base/err.h"
+#include "base/json.h"
 #include "calibrate/calibrate.h"
-#include "calibrate/json.h"
 #include "calibrate/sample.h"
 #include "calibrate/share_count.h"
 #include "plan/compress.h"

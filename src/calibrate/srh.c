@@ -3,8 +3,8 @@
  * Kind "srh": semantic retrieval heads, and traditional ones beside them, from the same probes ("CompressKV",
  * arXiv 2508.02401; "Retrieval Head", arXiv 2404.15574, both with prompts of plain text: chat=none).
  */
-#include "base/rank_correlation.h"
-#include "calibrate/json.h"
+#include "base/json.h"
+#include "base/vectors.h"
 #include "calibrate/probe_round.h"
 
 #include <stdio.h>
@@ -81,7 +81,13 @@ static void look(void *user, int32_t il, int32_t h, const float *row, int32_t n,
     const struct wnw__probe *p = s->probe;
     const int64_t i = (int64_t)il * s->model.n_head + h;
     struct wnw__retrieval r = {.semantic = s->score[0][i], .traditional = s->score[1][i]};
-    wnw__retrieval_add(&r, &rule, row, n, p->tokens, p->span, token, s->copied + i * p->span.n);
+    wnw__retrieval_add(&r, &rule,
+                       &(struct wnw__retrieval_step){.row = row,
+                                                     .n_row = n,
+                                                     .prompt = p->tokens,
+                                                     .span = p->span,
+                                                     .token = token,
+                                                     .copied = s->copied + i * p->span.n});
     s->score[0][i] = r.semantic;
     s->score[1][i] = r.traditional;
 }

@@ -12,8 +12,8 @@
  * statistics: attention sinks have queries unlike all others. Layers with a sliding window have rows of 0.
  * The singular vector comes from the second moment of all queries, where the authors' code takes 3000 of them.
  */
+#include "base/json.h"
 #include "calibrate/calibrate.h"
-#include "calibrate/json.h"
 #include "calibrate/moments.h"
 
 #include "session/session.h"

@@ -13,7 +13,7 @@
  * seed, layer, head and position alone. Observes attention sums. Cost O(n_gone m) per KV head, and m d per
  * merge when the plan is applied.
  */
-#include "base/mix.h"
+#include "base/random.h"
 #include "policy/part.h"
 
 enum draw { DRAW_SAMPLE, DRAW_MEAN };

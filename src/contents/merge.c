@@ -15,8 +15,8 @@
  * of 0.7 (gate=mean is its first step); it has a layer budget by the variance of attention. Keys are compared
  * after RoPE, as they are cached. Observes keys and values. Cost O(n_gone n_kept d) per KV head.
  */
-#include "base/norm.h"
 #include "base/topk.h"
+#include "base/vectors.h"
 #include "kernel/kernel.h"
 #include "policy/part.h"
 

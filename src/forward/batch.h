@@ -11,10 +11,7 @@ struct wnw__slice {
     const struct wnw__recorders *recorders; /* NULL = none */
     int32_t n_row, n_past;
     bool generated; /* as in struct wnw__record_pass */
-    /* As in struct wnw__attend_slice. */
-    const uint8_t *const *hidden;
-    int32_t hidden_n;
-    const uint8_t *masked;
+    const uint8_t *masked; /* as in struct wnw__attend_slice */
 };
 
 /* The rows of all slices, one slice after the other. The pass takes them through layers from .. to - 1. */

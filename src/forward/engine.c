@@ -158,8 +158,6 @@ static int set_batch(wnw_engine *e, const struct wnw__batch *b)
                                                   .first_row = row,
                                                   .n_row = s->n_row,
                                                   .n_past = s->n_past,
-                                                  .hidden = s->hidden,
-                                                  .hidden_n = s->hidden_n,
                                                   .masked = s->masked};
         e->passes[i] = (struct wnw__record_pass){.cache = s->cache,
                                                  .from = b->from,

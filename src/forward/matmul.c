@@ -87,11 +87,12 @@ static const float *row_of(const struct ggml_tensor *x, int32_t t)
     return (const float *)(const void *)((const char *)x->data + (size_t)t * x->nb[1]);
 }
 
-/* The activations of token t of n_tok. */
+/* The activations of token t of n_tok, from the node's operand. */
 static void convert(const struct wnw__matmul_scratch *p, enum wnw__operand_kind kind,
-                    const struct ggml_tensor *a, const struct ggml_tensor *b, int32_t t, int32_t n_tok,
-                    float *row, struct wnw__act *act)
+                    const struct ggml_tensor *node, int32_t t, int32_t n_tok, float *row,
+                    struct wnw__act *act)
 {
+    const struct ggml_tensor *a = node->src[0], *b = node->src[1];
     const struct wnw__vec *vec = wnw__vec_at(0);
     const int32_t k = (int32_t)a->ne[0];
     const float *x = kind == WNW_OPERAND_PLAIN ? row_of(a, t) : row;
@@ -109,7 +110,7 @@ static void input_node(enum wnw__operand_kind kind, struct ggml_tensor *dst, int
     if (ith >= n_share)
         return;
     for (int32_t t = (int32_t)((int64_t)n * ith / n_share); t < (int64_t)n * (ith + 1) / n_share; t++)
-        convert(p, kind, dst->src[0], dst->src[1], t, n, p->lane[ith].row, (struct wnw__act *)dst->data + t);
+        convert(p, kind, dst, t, n, p->lane[ith].row, (struct wnw__act *)dst->data + t);
 }
 
 /* Computes what is left of share i of n of product k. */
@@ -144,7 +145,7 @@ static void matmul_node(enum wnw__operand_kind kind, struct ggml_tensor *dst, in
                                   .y = dst->data,
                                   .ld = dst->ne[0]};
         if (kind != WNW_OPERAND_READY)
-            convert(p, kind, dst->src[0], dst->src[1], 0, 1, lane->row, lane->act);
+            convert(p, kind, dst, 0, 1, lane->row, lane->act);
         for (int k = 0; k < WNW_MATMUL_TOGETHER && w[k]; k++, job.y += job.n_row) {
             job.type = wnw__weight_type((int32_t)w[k]->type);
             job.rows = w[k]->data;

@@ -3,7 +3,7 @@
 
 #include "base/err.h"
 #include "base/memory.h"
-#include "base/time.h"
+#include "base/system.h"
 
 #include <stdlib.h>
 #include <sys/resource.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "forward/times.h"
 
-#include "base/time.h"
+#include "base/system.h"
 
 /* ---- Marks ---- */
 

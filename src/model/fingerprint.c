@@ -7,7 +7,7 @@
  */
 #include "model/parts.h"
 
-#include "base/hash.h"
+#include "base/random.h"
 
 #include <inttypes.h>
 #include <stdio.h>

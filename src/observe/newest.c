@@ -3,7 +3,7 @@
  * when a model is calibrated. */
 #include "observe/newest.h"
 
-#include "base/buffer.h"
+#include "base/memory.h"
 #include "kernel/kernel.h"
 #include "observe/recorders.h"
 

@@ -7,6 +7,7 @@
  */
 #include "observe/projnorm.h"
 
+#include "base/random.h"
 #include "kernel/kernel_impl.h"
 #include "model/model.h"
 
@@ -165,14 +166,10 @@ int32_t wnw__proj_columns(wnw_proj_norm kind, int32_t n_out, int32_t *column)
     const int32_t want =
         kind == WNW_PROJ_SKETCH && n_out > WNW_PROJ_SKETCH_COLUMNS ? WNW_PROJ_SKETCH_COLUMNS : n_out;
     /* Selection sampling: a column is taken with probability (still wanted) / (still left). The generator
-     * (splitmix64) starts at the same place every time. */
+     * starts at the same place every time. */
     uint64_t state = 0;
     for (int32_t i = 0; n < want; i++) {
-        uint64_t z = state += UINT64_C(0x9e3779b97f4a7c15);
-        z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-        z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-        z ^= z >> 31;
-        if ((z >> 32) * (uint64_t)(n_out - i) >> 32 < (uint64_t)(want - n))
+        if ((wnw__mix_next(&state) >> 32) * (uint64_t)(n_out - i) >> 32 < (uint64_t)(want - n))
             column[n++] = i;
     }
     return n;

@@ -4,7 +4,7 @@
 #ifndef WNW_SOURCE_IMPL_H
 #define WNW_SOURCE_IMPL_H
 
-#include "base/buffer.h"
+#include "base/memory.h"
 #include "model/model.h"
 #include "observe/source.h"
 

@@ -11,7 +11,7 @@
  */
 #include "plan/compress_impl.h"
 
-#include "base/time.h"
+#include "base/system.h"
 
 #include <stdlib.h>
 #include <string.h>

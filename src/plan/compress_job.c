@@ -2,7 +2,7 @@
 /* Makes a job: it gets the facts and the memory that it needs before it looks at any layer. */
 #include "plan/compress_impl.h"
 
-#include "base/time.h"
+#include "base/system.h"
 #include "policy/count.h"
 #include "policy/table_fit.h"
 

@@ -84,24 +84,24 @@ static int check_observation(const struct wnw__plan_job *j, const wnw_needs *nee
     const struct {
         uint32_t flag;
         bool there;
-        const char *what;
     } rows[] = {
-        {WNW_NEED_WINDOW_ATTN, obs->window_attn && obs->n_window > 0, "window attention"},
-        {WNW_NEED_KEYS, obs->keys != NULL, "keys"},
-        {WNW_NEED_VALUES, obs->values != NULL, "values"},
-        {WNW_NEED_ATTN_SUM, obs->attn_sum != NULL, "attention sums"},
-        {WNW_NEED_ATTN_MAX, obs->attn_max != NULL, "attention maxima"},
-        {WNW_NEED_PROJ_NORM, obs->proj_norm != NULL, "projected value norms"},
-        {WNW_NEED_QUERY_STATS, obs->query_mean && obs->query_cov, "query statistics"},
-        {WNW_NEED_QUERIES, obs->queries != NULL, "queries"},
-        {WNW_NEED_SECOND_PASS, obs->pass2_max && obs->pass2_sum, "a second pass"},
+        {WNW_NEED_WINDOW_ATTN, obs->window_attn && obs->n_window > 0},
+        {WNW_NEED_KEYS, obs->keys != NULL},
+        {WNW_NEED_VALUES, obs->values != NULL},
+        {WNW_NEED_ATTN_SUM, obs->attn_sum != NULL},
+        {WNW_NEED_ATTN_MAX, obs->attn_max != NULL},
+        {WNW_NEED_PROJ_NORM, obs->proj_norm != NULL},
+        {WNW_NEED_QUERY_STATS, obs->query_mean && obs->query_cov},
+        {WNW_NEED_QUERIES, obs->queries != NULL},
+        {WNW_NEED_SECOND_PASS, obs->pass2_max && obs->pass2_sum},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if ((needs->flags & rows[i].flag) && !rows[i].there)
             return wnw__fail(WNW_E_NOT_OBSERVED,
-                             "%s needs %s of layer %d, which was not observed; declare the policy before "
-                             "prefill",
-                             wnw__policy_name(j->policy), rows[i].what, obs->il);
+                             "%s needs an observation of layer %d that was not made (%s); declare the policy "
+                             "before prefill",
+                             wnw__policy_name(j->policy), obs->il,
+                             wnw_need_name(__builtin_ctz(rows[i].flag)));
     return WNW_OK;
 }
 

@@ -3,6 +3,8 @@
  * may have (decision 014). */
 #include "plan/compress_impl.h"
 
+#include "base/system.h"
+
 #include <math.h>
 #include <string.h>
 

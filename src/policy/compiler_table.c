@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "policy/compiler_table.h"
 
-#include "base/norm.h"
+#include "base/vectors.h"
 
 #include <math.h>
 

@@ -71,6 +71,13 @@ static double open_weight(const double *weight, int32_t n, int64_t *left, int32_
     return sum;
 }
 
+int32_t wnw__recent_count(const struct wnw__recent_opts *o, int32_t budget, int32_t n_first)
+{
+    const int32_t share = wnw__round_count(o->share * budget, WNW_ROUND_EXACT);
+    const int64_t room = (int64_t)budget - n_first - o->recent;
+    return o->recent + (share < room ? share : room > 0 ? (int32_t)room : 0);
+}
+
 void wnw__share_out(const double *weight, int32_t n, int64_t total, int32_t most, int32_t *out)
 {
     double sum = 0;
@@ -164,4 +171,10 @@ int32_t wnw__candidates(const float *score, int32_t n_entry, wnw_protected prot,
         if (!wnw__cut_take(&cut, score[prot.n_first + i]))
             out[m++] = score[prot.n_first + i];
     return m;
+}
+
+int32_t wnw__row_protected(const wnw_layer_problem *p, int32_t r)
+{
+    const wnw_protected prot = wnw__protected_shrink(p->prot[r], p->budget);
+    return prot.n_first + prot.n_last;
 }

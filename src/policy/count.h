@@ -8,6 +8,28 @@
 /* x as a whole number, 0 .. INT32_MAX; `rounding` says how fractions are cut. */
 int32_t wnw__round_count(double x, wnw_rounding rounding);
 
+/* Recent entries that always stay: some, and a share of the budget. The options of scorers that have both begin with
+ * this struct, and their tables have the rows below. */
+struct wnw__recent_opts {
+    int32_t recent;
+    double share;
+};
+#define WNW_OPTION_RECENT                                                                             \
+    {                                                                                                 \
+        .name = "recent", .help = "most recent entries that always stay, besides share",              \
+        .type = WNW_OPT_INT, .offset = offsetof(struct wnw__recent_opts, recent), .def = 0, .min = 0, \
+        .max = 65536                                                                                  \
+    }
+#define WNW_OPTION_SHARE                                                                                \
+    {                                                                                                   \
+        .name = "share", .help = "share of the budget that the most recent entries take",               \
+        .type = WNW_OPT_REAL, .offset = offsetof(struct wnw__recent_opts, share), .def = 0.5, .min = 0, \
+        .max = 1                                                                                        \
+    }
+/* How many last entries stay of a budget of which n_first entries are taken: the share gives way where the budget
+ * is too small. */
+int32_t wnw__recent_count(const struct wnw__recent_opts *o, int32_t budget, int32_t n_first);
+
 /* Shares total out over n parts in proportion to weight[n] >= 0, or equally where all weights are 0. out[n]
  * are whole numbers up to `most` that add up to the smaller of total and n x most. A share over `most` goes
  * to the other parts in proportion. Rounding is by largest fraction, lower index first. */
@@ -45,6 +67,14 @@ wnw_protected wnw__protected_make_room(wnw_protected p, int32_t n_keep);
 /* Makes protected entries fit into n_keep, with room for chosen ones. Entries that fit already stay as they
  * are. */
 wnw_protected wnw__protected_shrink(wnw_protected p, int32_t n_keep);
+/* Entries of row r that are protected where the heads of a layer share p->budget. */
+int32_t wnw__row_protected(const wnw_layer_problem *p, int32_t r);
+/* The row of row r in the model's own arrays [n_layer_model][n_head_kv]; row r = layer r / n_head_kv that takes part,
+ * KV head r % n_head_kv. */
+static inline int64_t wnw__row_of_model(const wnw_layer_problem *p, int32_t r)
+{
+    return (int64_t)p->il[r / p->n_head_kv] * p->n_head_kv + r % p->n_head_kv;
+}
 /* Entries that the size leaves of n_row rows together, whose lengths are n_entry[n_row] <= p->n. The sum is
  * rounded once, so that it is exact where n_row times a rounded count is not. For parts that count over the
  * whole model. */

@@ -6,6 +6,7 @@
  * shortest one. A name may say its slot, the kind of part it is: head=adakv (decision 026).
  */
 #include "policy/policy.h"
+#include "base/nearest.h"
 #include "base/opt.h"
 #include "base/sized.h"
 #include "policy/presets.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Lists of query heads in words: named one by one, the best ones of a profile, or drawn at random. */
-#include "base/mix.h"
+#include "base/random.h"
 #include "profile/profile.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "base/hash.h"
+#include "base/random.h"
 #include "profile/profile.h"
 
 /* Hashes whether there is an array, and its bytes. */

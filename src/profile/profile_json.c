@@ -3,6 +3,7 @@
 #include "profile/profile_impl.h"
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/memory.h"
 #include "base/number.h"
 
@@ -113,10 +114,7 @@ int wnw__profile_open(struct wnw__profile_file *f, const char *path, const struc
         rc = wnw__memory_look(values_bytes(&count, len), "the values of a profile");
     if (rc == WNW_OK) {
         /* The parser itself limits how deep values may nest. */
-        struct wnw__locale l;
-        wnw__locale_begin(&l);
-        f->root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &error);
-        wnw__locale_end(&l);
+        f->root = wnw__json_load(text, len, &error);
         /* A parser that could not allocate even its first block does not say why it failed. */
         if (!f->root && (json_error_code(&error) == json_error_out_of_memory || !error.text[0]))
             rc = wnw__fail(WNW_E_NOMEM, "no memory for the values of '%.200s'", path);

@@ -16,8 +16,7 @@
  * to the output. Observes query statistics (of which only the mean is used), keys and values. Range 0 .. 1.
  * Cost O(H_q n d^2).
  */
-#include "base/cholesky.h"
-#include "base/norm.h"
+#include "base/vectors.h"
 #include "kernel/kernel.h"
 #include "policy/window.h"
 #include "score/mean_rope.h"

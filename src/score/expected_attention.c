@@ -15,7 +15,7 @@
  * RoPE's magnitude (YaRN) is not seen. Observes query statistics, keys and values. Range >= 0. Cost O(H_q n
  * d^2).
  */
-#include "base/norm.h"
+#include "base/vectors.h"
 #include "kernel/kernel.h"
 #include "policy/window.h"
 #include "profile/profile.h"
@@ -78,18 +78,23 @@ static int stats_of(const struct opts *o, const wnw_observation *obs, const floa
     return WNW_OK;
 }
 
-/* Computes z[n] for query head h; `room` holds mu', C' and the block of products. */
-static void expected_logits(const struct opts *o, const wnw_observation *obs, const float *mean,
-                            const float *cov, const float *k, int32_t n, float *z, float *room)
+/* What is known of the queries of one head: mean[d] and cov[d][d]. */
+struct moments {
+    const float *mean, *cov;
+};
+
+/* Computes z[n] of the keys k[n][d]; `room` holds mu', C' and the block of products. */
+static void expected_logits(const struct opts *o, const wnw_observation *obs, struct moments queries,
+                            const float *k, int32_t n, float *z, float *room)
 {
     const int32_t d = obs->n_embd_head, from = obs->n_past, count = o->n_future;
     float *mu = room, *c = mu + d, *block = c + (int64_t)d * d;
-    memcpy(mu, mean, (size_t)d * sizeof *mu);
+    memcpy(mu, queries.mean, (size_t)d * sizeof *mu);
     wnw__turn_rows(obs, from, count, mu, 1, 0, 1);
     wnw__mul_nt(mu, 1, k, n, d, obs->attn_scale, z, n);
     if (!o->covariance)
         return;
-    memcpy(c, cov, (size_t)d * (size_t)d * sizeof *c);
+    memcpy(c, queries.cov, (size_t)d * (size_t)d * sizeof *c);
     wnw__turn_rows(obs, from, count, c, d, 1, d); /* R C */
     wnw__turn_rows(obs, from, count, c, d, d, 1); /* (R C) R^T */
     const float half = obs->attn_scale * obs->attn_scale / 2;
@@ -138,7 +143,8 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
             const int64_t h = (int64_t)ih * group + g;
             if (!wnw__query_head_used(obs, (int32_t)h))
                 continue;
-            expected_logits(o, obs, mean + h * d, cov + h * d * d, k + sink * d, n - sink, z, room);
+            expected_logits(o, obs, (struct moments){mean + h * d, cov + h * d * d}, k + sink * d, n - sink,
+                            z, room);
             wnw__softmax(z, n - sink);
             memcpy(rows + g * (int64_t)obs->n + sink, z, (size_t)(n - sink) * sizeof *z);
         }

@@ -18,8 +18,7 @@
 #include "policy/part.h"
 
 struct opts {
-    int32_t recent;
-    double share;
+    struct wnw__recent_opts recent;
     int32_t normalise;
 };
 
@@ -31,10 +30,7 @@ static void needs(const void *opts, wnw_needs *out)
 
 static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out)
 {
-    const struct opts *o = opts;
-    const int32_t budget = p->budget, share = wnw__round_count(o->share * p->budget, WNW_ROUND_EXACT);
-    const int32_t room = budget > o->recent ? budget - o->recent : 0;
-    out->n_last = o->recent + (share < room ? share : room);
+    out->n_last = wnw__recent_count(&((const struct opts *)opts)->recent, p->budget, 0);
 }
 
 static uint32_t flags_of(const void *opts)
@@ -57,20 +53,8 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
     return WNW_OK;
 }
 
-static const wnw_option options[] = {{.name = "recent",
-                                      .help = "most recent entries that always stay, besides share",
-                                      .type = WNW_OPT_INT,
-                                      .offset = offsetof(struct opts, recent),
-                                      .def = 0,
-                                      .min = 0,
-                                      .max = 65536},
-                                     {.name = "share",
-                                      .help = "share of the budget that the most recent entries take",
-                                      .type = WNW_OPT_REAL,
-                                      .offset = offsetof(struct opts, share),
-                                      .def = 0.5,
-                                      .min = 0,
-                                      .max = 1},
+static const wnw_option options[] = {WNW_OPTION_RECENT,
+                                     WNW_OPTION_SHARE,
                                      {.name = "normalise",
                                       .help = "divide by the number of queries that could see the entry",
                                       .type = WNW_OPT_BOOL,

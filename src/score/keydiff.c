@@ -10,7 +10,7 @@
  * after RoPE, as in kvpress. A zero key, or a zero mean, has cosine 0. Nothing is protected. Observes keys.
  * Range -1..1. Cost O(n d) per KV head.
  */
-#include "base/norm.h"
+#include "base/vectors.h"
 #include "policy/part.h"
 
 #include <float.h>

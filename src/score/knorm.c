@@ -5,7 +5,7 @@
  * nothing is protected. Observes keys (rotation does not change the norm). Range <= 0. Cost O(n d) per KV
  * head.
  */
-#include "base/norm.h"
+#include "base/vectors.h"
 #include "policy/part.h"
 
 static void needs(const void *opts, wnw_needs *out)

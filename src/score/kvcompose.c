@@ -15,7 +15,7 @@
  * question is a part of the context: task=both. Observes a second pass. Range 0..2 without value_norm. Cost
  * O(H_q n) besides the pass.
  */
-#include "base/norm.h"
+#include "base/vectors.h"
 #include "policy/part.h"
 
 enum task { TASK_CONTEXT, TASK_QUESTION, TASK_BOTH };

@@ -10,7 +10,7 @@
  * keys and keeps their norms, so it does not matter here.
  * Observes keys, and values where wv > 0, of blocks that are not settled. Cost O(n d) per KV head.
  */
-#include "base/norm.h"
+#include "base/vectors.h"
 #include "score/lag_blocks.h"
 
 struct opts {

@@ -12,8 +12,8 @@
  * Observes keys. Cost O(n s (d + s)) per KV head.
  */
 #include "score/leverage.h"
-#include "base/cholesky.h"
-#include "base/mix.h"
+#include "base/random.h"
+#include "base/vectors.h"
 #include "score/compactor.h"
 
 #include <math.h>

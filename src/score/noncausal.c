@@ -12,7 +12,7 @@
  * none. Observes all queries, keys and values. Cost O(H_q n m d).
  */
 #include "score/noncausal.h"
-#include "base/norm.h"
+#include "base/vectors.h"
 #include "kernel/kernel.h"
 #include "score/compactor.h"
 
@@ -52,13 +52,22 @@ static int32_t gather_queries(const wnw_observation *obs, int32_t h, const int32
     return n;
 }
 
-/* u[m] += weight x column sums of the attention among m entries. */
+/* Neighbouring entries of a KV head: their keys k[m][d], positions pos[m] and sums u[m]. */
+struct chunk {
+    const float *k;
+    const int32_t *pos;
+    int32_t m;
+    float *u;
+};
+
+/* u[m] += weight x column sums of the attention of query head h among the entries of the chunk. q is scratch. */
 static void add_chunk(const struct wnw__noncausal_opts *o, const wnw_observation *obs, int32_t h,
-                      const float *k, const int32_t *pos, int32_t m, float weight, float *q, float *u)
+                      const struct chunk *chunk, float weight, float *q)
 {
-    float *p = q + (int64_t)o->chunk * obs->n_embd_head; /* [row][width] */
-    const int32_t n_query = gather_queries(obs, h, pos, m, q), width = o->padded ? o->chunk : m;
-    wnw__mul_nt(q, n_query, k, m, obs->n_embd_head, o->scaled ? obs->attn_scale : 1, p, width);
+    const int32_t m = chunk->m;
+    float *u = chunk->u, *p = q + (int64_t)o->chunk * obs->n_embd_head; /* [row][width] */
+    const int32_t n_query = gather_queries(obs, h, chunk->pos, m, q), width = o->padded ? o->chunk : m;
+    wnw__mul_nt(q, n_query, chunk->k, m, obs->n_embd_head, o->scaled ? obs->attn_scale : 1, p, width);
     for (int32_t t = 0; t < n_query; t++) {
         float *row = p + (int64_t)t * width;
         for (int32_t c = m; c < width; c++)
@@ -93,9 +102,9 @@ int wnw__noncausal(const struct wnw__noncausal_opts *o, const wnw_observation *o
             out[i] = u[i] = 0;
         for (int32_t at = first; at < end; at += o->chunk) {
             const int32_t m = end - at < o->chunk ? end - at : o->chunk;
+            const struct chunk chunk = {k + (int64_t)at * obs->n_embd_head, pos + at, m, u + at};
             for (int32_t g = 0; g < group; g++)
-                add_chunk(o, obs, ih * group + g, k + (int64_t)at * obs->n_embd_head, pos + at, m,
-                          1.0f / (float)group, q, u + at);
+                add_chunk(o, obs, ih * group + g, &chunk, 1.0f / (float)group, q);
         }
         weigh_by_values(obs, ih, first, end, u);
         for (int32_t i = first; i < end; i++) {

@@ -71,19 +71,29 @@ static double squared(const float *x, int32_t d)
     return sum;
 }
 
-/* s[m] = sums over the window; z and vo [n_row][BLOCK]. */
-static void saliency(enum prune prune, const float *a, int32_t n_row, int64_t stride, const float *v,
-                     const float *o, const float *z, const float *vo, int32_t m, int32_t d, float *s)
+/* m <= BLOCK entries as the n_row queries of the window see them. */
+struct block {
+    int32_t n_row, m, d;
+    const float *a; /* [n_row][stride] attention */
+    int64_t stride;
+    const float *v;      /* [m][d] values */
+    const float *o;      /* [n_row][d] outputs of the head */
+    const float *z, *vo; /* [n_row][BLOCK] logits, and v . o */
+};
+
+/* s[m] = sums over the window. */
+static void saliency(enum prune prune, const struct block *b, float *s)
 {
+    const int32_t d = b->d;
     double norm[BLOCK];
-    for (int32_t i = 0; i < m; i++) {
+    for (int32_t i = 0; i < b->m; i++) {
         s[i] = 0;
-        norm[i] = squared(v + (int64_t)i * d, d);
+        norm[i] = squared(b->v + (int64_t)i * d, d);
     }
-    for (int32_t w = 0; w < n_row; w++) {
-        const double oo = squared(o + (int64_t)w * d, d);
-        for (int32_t i = 0; i < m; i++) {
-            const double p = a[w * stride + i], logit = z[w * BLOCK + i], dot = vo[w * BLOCK + i];
+    for (int32_t w = 0; w < b->n_row; w++) {
+        const double oo = squared(b->o + (int64_t)w * d, d);
+        for (int32_t i = 0; i < b->m; i++) {
+            const double p = b->a[w * b->stride + i], logit = b->z[w * BLOCK + i], dot = b->vo[w * BLOCK + i];
             if (p <= 0)
                 continue;
             const double vv = norm[i], apart = vv - 2 * dot + oo;
@@ -122,8 +132,16 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
             const int32_t m = n - at < BLOCK ? n - at : BLOCK;
             wnw__mul_nt(q, n_row, k + (int64_t)at * d, m, d, obs->attn_scale, z, BLOCK);
             wnw__mul_nt(out, n_row, v + (int64_t)at * d, m, d, 1, vo, BLOCK);
-            saliency((enum prune)o->prune, a + at, n_row, obs->n, v + (int64_t)at * d, out, z, vo, m, d,
-                     s + at);
+            const struct block block = {.n_row = n_row,
+                                        .m = m,
+                                        .d = d,
+                                        .a = a + at,
+                                        .stride = obs->n,
+                                        .v = v + (int64_t)at * d,
+                                        .o = out,
+                                        .z = z,
+                                        .vo = vo};
+            saliency((enum prune)o->prune, &block, s + at);
         }
         wnw__pool_add(pool, o->w.kernel, s, n_old, 1, to);
         wnw__pool_add(pool, o->w.kernel, s + n_old, n - n_old, 1, to + n_old);

@@ -5,7 +5,7 @@
  * always has the same score. kvpress draws from a generator in sequence; its choices cannot be reproduced.
  * Observes nothing. Cost O(n).
  */
-#include "base/mix.h"
+#include "base/random.h"
 #include "policy/part.h"
 
 struct opts {

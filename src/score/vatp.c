@@ -22,11 +22,10 @@
 enum host { HOST_SUM, HOST_WINDOW };
 
 struct opts {
+    struct wnw__recent_opts recent;
     int32_t sinks;
     int32_t host;
     int32_t window;
-    int32_t recent;
-    double share;
 };
 
 static void needs(const void *opts, wnw_needs *out)
@@ -39,10 +38,8 @@ static void needs(const void *opts, wnw_needs *out)
 static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out)
 {
     const struct opts *o = opts;
-    const int32_t budget = p->budget, share = wnw__round_count(o->share * p->budget, WNW_ROUND_EXACT);
-    const int64_t room = (int64_t)budget - o->sinks - o->recent;
     out->n_first = o->sinks;
-    out->n_last = o->recent + (share < room ? share : room > 0 ? (int32_t)room : 0);
+    out->n_last = wnw__recent_count(&o->recent, p->budget, o->sinks);
 }
 
 static size_t scratch_size(const void *opts, const wnw_observation *obs)
@@ -106,20 +103,8 @@ static const wnw_option options[] = {{.name = "sinks",
                                       .def = 400,
                                       .min = 1,
                                       .max = 4096},
-                                     {.name = "recent",
-                                      .help = "most recent entries that always stay, besides share",
-                                      .type = WNW_OPT_INT,
-                                      .offset = offsetof(struct opts, recent),
-                                      .def = 0,
-                                      .min = 0,
-                                      .max = 65536},
-                                     {.name = "share",
-                                      .help = "share of the budget that the most recent entries take",
-                                      .type = WNW_OPT_REAL,
-                                      .offset = offsetof(struct opts, share),
-                                      .def = 0.5,
-                                      .min = 0,
-                                      .max = 1},
+                                     WNW_OPTION_RECENT,
+                                     WNW_OPTION_SHARE,
                                      {0}};
 
 const wnw_scorer wnw__scorer_vatp = {

@@ -92,18 +92,26 @@ static int32_t size_of_best(const float *mean, int32_t n_chunk, int32_t k, int32
     return k * c - (last ? n_chunk * c - n : 0);
 }
 
-/* The k best chunks of s[n], and n_more best entries of the next; numbered from `first`. */
-static int32_t take_chunks(const float *s, int32_t n, int32_t c, const float *mean, int32_t n_chunk,
-                           int32_t k, int32_t n_more, int32_t first, int32_t *keep)
+/* Entries in chunks of c, the last one shorter where n is no multiple of it. */
+struct chunks {
+    const float *s; /* [n] */
+    int32_t n, c;
+    const float *mean; /* [n_chunk] of s */
+    int32_t n_chunk;
+    int32_t first; /* the number of entry 0 */
+};
+
+/* The numbers of the entries of the k best chunks, and of n_more best entries of the next. */
+static int32_t take_chunks(const struct chunks *x, int32_t k, int32_t n_more, int32_t *keep)
 {
-    struct wnw__cut whole = wnw__topk_cut(mean, n_chunk, k);
-    struct wnw__cut next = wnw__topk_cut(mean, n_chunk, k < n_chunk ? k + 1 : k);
+    struct wnw__cut whole = wnw__topk_cut(x->mean, x->n_chunk, k);
+    struct wnw__cut next = wnw__topk_cut(x->mean, x->n_chunk, k < x->n_chunk ? k + 1 : k);
     int32_t m = 0;
-    for (int32_t t = 0; t < n_chunk; t++) {
-        const int32_t at = t * c, len = n - at < c ? n - at : c;
-        const bool taken = wnw__cut_take(&whole, mean[t]);
-        if (wnw__cut_take(&next, mean[t]))
-            m += wnw__topk(s + at, len, taken ? len : n_more, first + at, keep + m);
+    for (int32_t t = 0; t < x->n_chunk; t++) {
+        const int32_t at = t * x->c, len = x->n - at < x->c ? x->n - at : x->c;
+        const bool taken = wnw__cut_take(&whole, x->mean[t]);
+        if (wnw__cut_take(&next, x->mean[t]))
+            m += wnw__topk(x->s + at, len, taken ? len : n_more, x->first + at, keep + m);
     }
     return m;
 }
@@ -124,7 +132,8 @@ static int32_t select_fill(const struct opts *o, const wnw_select_problem *p, in
         keep[m] = m;
         m++;
     }
-    m += take_chunks(sum + first, n, c, mean, n_chunk, k, n_more, first, keep + m);
+    const struct chunks chunks = {sum + first, n, c, mean, n_chunk, first};
+    m += take_chunks(&chunks, k, n_more, keep + m);
     for (int32_t i = p->n - last; i < p->n; i++)
         keep[m++] = i;
     return m;
@@ -141,7 +150,8 @@ static int32_t select_drop(const struct opts *o, const wnw_select_problem *p, in
     const double size = wnw__round_count(p->mean, p->rounding) == p->n_keep ? p->mean : p->n_keep;
     int32_t k = wnw__round_count(n_chunk * (size / p->n), p->rounding);
     k = k < 1 ? 1 : k > n_chunk ? n_chunk : k;
-    return take_chunks(sum, p->n, o->chunk, mean, n_chunk, k, 0, 0, keep);
+    const struct chunks chunks = {sum, p->n, o->chunk, mean, n_chunk, 0};
+    return take_chunks(&chunks, k, 0, keep);
 }
 
 static int32_t select_entries(const void *opts, const wnw_select_problem *p, int32_t *keep, float *scratch)

@@ -2,7 +2,7 @@
 /* From a policy to a smaller cache: plan (plan/compress.c) and compact (rewrite.c, cache/cache.c). */
 #include "session/apply.h"
 #include "base/sized.h"
-#include "base/time.h"
+#include "base/system.h"
 #include "plan/compress.h"
 #include "plan/plan.h"
 #include "policy/policy.h"

@@ -15,8 +15,6 @@ static struct wnw__slice slice_of(wnw_session *s, int32_t n, bool generated)
                                .n_row = n,
                                .n_past = s->n_past,
                                .generated = generated,
-                               .hidden = (const uint8_t *const *)s->hidden,
-                               .hidden_n = s->hidden_n,
                                .masked = wnw__masks_for(&s->masks, generated)};
 }
 

@@ -7,7 +7,7 @@
  * keep-sets and logits are the same to the bit, except for pieces so long that the hidden states are stored in f16.
  */
 #include "session/layer_major.h"
-#include "base/time.h"
+#include "base/system.h"
 #include "plan/compress.h"
 #include "session/feed.h"
 #include "session/hidden_rows.h"

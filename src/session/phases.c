@@ -18,7 +18,7 @@
  * block, with a warning.
  */
 #include "base/sized.h"
-#include "base/time.h"
+#include "base/system.h"
 #include "plan/compress.h"
 #include "policy/count.h"
 #include "policy/policy.h"

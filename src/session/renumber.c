@@ -24,8 +24,6 @@
 
 int wnw__renumber_check(const wnw_session *s)
 {
-    if (s->hidden)
-        return wnw__fail(WNW_E_UNSUPPORTED, "entries are hidden by a mask; positions cannot change");
     for (int32_t il = 0; il < s->cache.n_layer; il++)
         if (!wnw__layer_takes_part(&s->shape.model, il))
             return wnw__fail(

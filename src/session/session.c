@@ -126,23 +126,12 @@ int wnw_session_new(wnw_session **out, const wnw_model *m, const wnw_session_par
     return WNW_OK;
 }
 
-static void unhide(wnw_session *s)
-{
-    const int32_t n = s->cache.n_layer * s->cache.n_head_kv;
-    for (int32_t i = 0; s->hidden && i < n; i++)
-        free(s->hidden[i]);
-    free(s->hidden);
-    s->hidden = NULL;
-    s->hidden_n = 0;
-}
-
 void wnw_session_free(wnw_session *s)
 {
     if (!s)
         return;
     if (s->owns_engine)
         wnw_engine_free(s->engine);
-    unhide(s);
     wnw__recorders_free(&s->recorders);
     wnw__cache_free(&s->cache);
     wnw__proj_free(s->proj[0]);
@@ -158,7 +147,6 @@ int wnw_session_reset(wnw_session *s)
 {
     WNW_REQUIRE(s);
     wnw__engine_release(s->engine);
-    unhide(s);
     wnw__recorders_moved(&s->recorders, 0, s->cache.n_layer, WNW_MOVED_ALL);
     wnw__rules_reset(&s->rules);
     s->n_past = s->n_moved = s->ids.n_mixed = 0;
@@ -250,33 +238,4 @@ const int32_t *wnw_cache_positions(const wnw_session *s, int32_t il, int32_t ih)
 {
     const struct wnw__kv_layer *l = head_exists(s, il, ih) ? &s->cache.layers[il] : NULL;
     return l && l->pos ? l->pos + l->off[ih] : NULL;
-}
-
-/* Only tests call this, so it may assume that the plan was made for this session. */
-int wnw__session_mask(wnw_session *s, const wnw_plan *plan)
-{
-    const int32_t n_kv = s->cache.n_head_kv;
-    if (s->params.attn != WNW_ATTN_GGML)
-        return wnw__fail(WNW_E_UNSUPPORTED, "hiding entries needs the ggml attention");
-    unhide(s);
-    s->hidden = calloc((size_t)s->cache.n_layer * (size_t)n_kv, sizeof *s->hidden);
-    if (!s->hidden)
-        return wnw__fail(WNW_E_NOMEM, "no memory for masks");
-    s->hidden_n = s->n_past;
-    for (int32_t i = 0; i < s->cache.n_layer * n_kv; i++) {
-        const int32_t il = i / n_kv, ih = i % n_kv;
-        const int32_t *kept, *pos = wnw_cache_positions(s, il, ih);
-        const int32_t n_kept = wnw_plan_head(plan, il, ih, &kept), n = wnw_cache_n(s, il, ih);
-        if (!wnw__layer_takes_part(&s->shape.model, il))
-            continue; /* the layer is never compacted, and its entries move when it is trimmed */
-        s->hidden[i] = malloc((size_t)s->n_past + 1);
-        if (!s->hidden[i])
-            return wnw__fail(WNW_E_NOMEM, "no memory for masks");
-        for (int32_t j = 0, k = 0; j < n; j++) {
-            while (k < n_kept && kept[k] < pos[j])
-                k++;
-            s->hidden[i][j] = !(k < n_kept && kept[k] == pos[j]);
-        }
-    }
-    return WNW_OK;
 }

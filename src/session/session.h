@@ -32,19 +32,11 @@ struct wnw_session {
     struct wnw__masks masks;
     float *logits; /* [n_vocab] */
     bool has_logits;
-    /* The test oracle of wnw__session_mask: [n_layer * n_head_kv][hidden_n], 1 = invisible; NULL = no
-     * mask. */
-    uint8_t **hidden;
-    int32_t hidden_n;
 };
 
 /* Opens the source of observations of the session's present cache, which wnw__source_close closes. It borrows s and looks
  * at it on the thread that s belongs to. */
 int wnw__session_source(struct wnw__plan_source *src, wnw_session *s);
-
-/* Hides every entry that the plan drops from all later passes instead of compacting, so that the full cache
- * stays. Compaction is tested against this oracle. E_UNSUPPORTED without the ggml attention. */
-int wnw__session_mask(wnw_session *s, const wnw_plan *plan);
 
 /* Check whether the session can read n tokens next: _ids that they are of the vocabulary (E_ARG for n < 1,
  * E_RANGE), _room that n more fit the context (E_FULL), _tokens both. */

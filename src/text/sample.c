@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Picking the next token with libllama's samplers, behind the library's plain-array interface. */
-#include "base/argmax.h"
 #include "base/sized.h"
+#include "base/vectors.h"
 
 #include <llama.h>
 #include <math.h>

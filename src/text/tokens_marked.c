@@ -6,6 +6,7 @@
  */
 #include "text/tokens_marked.h"
 #include "base/memory.h"
+#include "base/vectors.h"
 #include "text/llama_calls.h"
 #include "text/stack.h"
 #include "text/tokenizer.h"
@@ -131,12 +132,6 @@ static int take_all(struct walk *w, const struct wnw__special *s, const struct s
     return WNW_OK;
 }
 
-static int compare_found(const void *a, const void *b)
-{
-    const size_t x = ((const struct found *)a)->at, y = ((const struct found *)b)->at;
-    return (x > y) - (x < y);
-}
-
 static int find_special(struct walk *w)
 {
     const struct wnw__tokenizer *t = w->tokenizer;
@@ -148,7 +143,7 @@ static int find_special(struct walk *w)
             w->rc = take_all(w, &t->special[i], &w->seen[i]);
     }
     if (w->n_found > 0)
-        qsort(w->found, w->n_found, sizeof *w->found, compare_found);
+        qsort(w->found, w->n_found, sizeof *w->found, wnw__ascending_size);
     return w->rc;
 }
 

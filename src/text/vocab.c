@@ -5,6 +5,7 @@
  */
 #include "text/vocab.h"
 
+#include "base/random.h"
 #include "model/arch/arch.h"
 
 #include <math.h>
@@ -41,9 +42,7 @@ struct texts {
 
 static size_t place_of(const struct texts *t, const char *text)
 {
-    uint64_t h = 14695981039346656037u; /* FNV-1a */
-    for (const char *c = text; *c; c++)
-        h = (h ^ (unsigned char)*c) * 1099511628211u;
+    const uint64_t h = wnw__hash_of(text, strlen(text));
     size_t i = (size_t)(h ^ h >> 32) & t->mask;
     while (t->slot[i] && strcmp(t->slot[i], text) != 0)
         i = (i + 1) & t->mask;

@@ -40,10 +40,10 @@ def check_links(path, text):
 
 def check_files(path, text):
     """`dir/name`, `name.c` and the like; a * or <...> stands for any."""
-    folders = [".", "src", "share", "app", "bench", "calibrate", "eval", "cli", "tests", "docs", "scripts", "examples", "include", "scripts/keepsets", "bench/peers"] + glob.glob("src/*/") + glob.glob("src/*/*/")
-    for name in re.findall(r"`([\w./*-]+\.(?:c|h|md|sh|py|def|txt|csv)|(?:src|app|bench|calibrate|eval|cli|tests|docs|scripts|examples)/[\w./*-]*)`", text):
-        if re.search(r"(^|[/_])x\.c$", name):
-            continue  # the method that the reader is adding
+    folders = [".", "src", "share", "app", "bench", "calibration", "eval", "cli", "tests", "docs", "scripts", "examples", "include", "scripts/keepsets", "bench/peers"] + glob.glob("src/*/") + glob.glob("src/*/*/")
+    for name in re.findall(r"`([\w./*-]+\.(?:c|h|md|sh|py|def|txt|csv)|(?:src|app|bench|calibration|eval|cli|tests|docs|scripts|examples)/[\w./*-]*)`", text):
+        if re.search(r"(^|[/_])(x|NAME|PART)\.(c|sh)$", name) and os.path.isdir(os.path.dirname(name) or "."):
+            continue  # what the reader is adding
         if not any(glob.glob(os.path.join(folder, name)) for folder in folders + [os.path.dirname(path)]):
             faults.append(f"{path}: there is no {name}")
 

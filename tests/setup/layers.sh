@@ -37,9 +37,13 @@ refused 'a folder without a row' 'does not know this folder'
 printf 'int wnw__stray(int x);\n' >>src/cache/cache.h
 refused 'declared and not defined beside it' 'cache.h declares wnw__stray'
 sed -i '1i #include "session/session.h"' cli/run.c
-refused 'a program that looks inside' 'cli/ may know the public headers, app/, bench/, calibration/, eval/ alone'
+refused 'a program that looks inside' 'cli/ may know the public headers, base/, app/, bench/, calibration/, eval/ alone'
+sed -i '1i #include "base/nothing.h"' cli/run.c
+refused 'a program that includes nothing' 'cli/run.c: no file base/nothing.h'
+sed -i '1i #include "base/random.h"' examples/own_method.c
+refused 'an example that looks inside' 'examples/ may know the public headers alone'
 sed -i '1i #include "cli/args.h"' app/job.c
-refused 'what programs share knows one of them' 'app/ may know the public headers alone'
+refused 'what programs share knows one of them' 'app/ may know the public headers, base/ alone'
 sed -i '1i #include "bench/llama.h"' cli/run.c
 refused 'a family of sub-commands behind its door' 'of bench/ it may know bench/commands.h alone'
 mkdir other && printf '/* nothing */\n' >other/x.c

@@ -1,11 +1,42 @@
 /* SPDX-License-Identifier: MIT */
-/* Random numbers from a counter: a number depends on its index alone, not on numbers drawn before. The
- * sequence is that of splitmix64. */
-#ifndef WNW_BASE_MIX_H
-#define WNW_BASE_MIX_H
+/* Hashes, and random numbers from a counter: such a number depends on its index alone, not on numbers drawn
+ * before. */
+#ifndef WNW_BASE_RANDOM_H
+#define WNW_BASE_RANDOM_H
 
 #include <math.h>
+#include <stddef.h>
 #include <stdint.h>
+
+/* ---- FNV-1a, 64 bits: tells contents apart that nobody has forged ---- */
+
+#define WNW_HASH_START UINT64_C(0xcbf29ce484222325)
+#define WNW_HASH_PRIME UINT64_C(0x100000001b3)
+
+/* The hash of all bytes so far: h is that of the bytes before data[n], WNW_HASH_START where there are none. */
+static inline uint64_t wnw__hash(uint64_t h, const void *data, size_t n)
+{
+    const uint8_t *p = data;
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ p[i]) * WNW_HASH_PRIME;
+    return h;
+}
+
+/* The hash of data[n] alone. */
+static inline uint64_t wnw__hash_of(const void *data, size_t n)
+{
+    return wnw__hash(WNW_HASH_START, data, n);
+}
+
+/* The hash of a list of pieces, in which their borders count: h is that of the pieces before data[n],
+ * WNW_HASH_START where there are none. It is not FNV-1a of the pieces in a row; identifiers of runs that are on
+ * disk are made with it. */
+static inline uint64_t wnw__hash_join(uint64_t h, const void *data, size_t n)
+{
+    return h * WNW_HASH_PRIME ^ wnw__hash_of(data, n);
+}
+
+/* ---- splitmix64 (Steele, Lea and Flood 2014) ---- */
 
 /* Finaliser of splitmix64. */
 static inline uint64_t wnw__mix(uint64_t x)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "calibrate/json.h"
+#include "base/json.h"
 
 #include "base/memory.h"
 #include "base/number.h"
@@ -91,16 +91,22 @@ int wnw__json_text(char **text, size_t *len, const json_t *v, bool rows)
 
 /* ---- Reading ---- */
 
+json_t *wnw__json_load(const char *text, size_t len, json_error_t *error)
+{
+    struct wnw__locale l;
+    wnw__locale_begin(&l);
+    json_t *v = json_loadb(text, len, JSON_REJECT_DUPLICATES, error);
+    wnw__locale_end(&l);
+    return v;
+}
+
 int wnw__json_parse(json_t **v, const char *text, size_t len)
 {
     enum { BYTES_PER_CHAR = 80 }; /* of a parsed value, at most */
-    struct wnw__locale l;
     json_error_t error;
     *v = NULL;
     WNW_TRY(wnw__memory_look(len * BYTES_PER_CHAR, "the values of a journal"));
-    wnw__locale_begin(&l);
-    *v = json_loadb(text, len, JSON_REJECT_DUPLICATES, &error);
-    wnw__locale_end(&l);
+    *v = wnw__json_load(text, len, &error);
     return *v ? WNW_OK : WNW_E_FORMAT;
 }
 

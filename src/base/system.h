@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WNW_BASE_TIME_H
-#define WNW_BASE_TIME_H
+/* What the system says: the time. Its cores are public, wnw_usable_cores(). */
+#ifndef WNW_BASE_SYSTEM_H
+#define WNW_BASE_SYSTEM_H
 
 #include <time.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* JSON of journals and profiles: numbers are written so that they read back equal, and equal values give
  * equal bytes. */
-#ifndef WNW_CALIBRATE_JSON_H
-#define WNW_CALIBRATE_JSON_H
+#ifndef WNW_BASE_JSON_H
+#define WNW_BASE_JSON_H
 
 #include "base/err.h"
 
@@ -12,8 +12,12 @@
  * field of the outermost object, and every row of an array of arrays, begins a line. E_NOMEM; v is NULL where
  * memory ran out while it was made. */
 int wnw__json_text(char **text, size_t *len, const json_t *v, bool rows);
-/* Parses text[len], which is one value; *v is released with json_decref. E_FORMAT without a sentence of its
- * own: the caller knows where the text is from. */
+/* Parses text[len], which is one value without a key that stands twice in an object, under any locale; it is
+ * released with json_decref. NULL where *error says why; its text is "" if memory for the parser was missing. The
+ * caller has looked whether there is memory for the values. */
+json_t *wnw__json_load(const char *text, size_t len, json_error_t *error);
+/* The same with that look; *v is released with json_decref. E_NOMEM; E_FORMAT without a sentence of its own: the
+ * caller knows where the text is from. */
 int wnw__json_parse(json_t **v, const char *text, size_t len);
 
 /* The value of x; of a float: with as few digits as read back equal. NULL if memory runs out, or if a number

@@ -1,26 +1,69 @@
 /* SPDX-License-Identifier: MIT */
-#include "base/rank_correlation.h"
+#include "base/vectors.h"
 
-#include <math.h>
 #include <stdlib.h>
+
+/* ---- Orders for qsort ---- */
+
+int wnw__ascending_f64(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+int wnw__ascending_i32(const void *a, const void *b)
+{
+    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+int wnw__ascending_i64(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+int wnw__ascending_u64(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+int wnw__ascending_size(const void *a, const void *b)
+{
+    const size_t x = *(const size_t *)a, y = *(const size_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* ---- Factors ---- */
+
+bool wnw__cholesky(double *a, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        for (int32_t j = 0; j <= i; j++) {
+            double sum = a[i * n + j];
+            for (int32_t k = 0; k < j; k++)
+                sum -= a[i * n + k] * a[j * n + k];
+            if (i == j && !(sum > 0))
+                return false;
+            a[i * n + j] = i == j ? sqrt(sum) : sum / a[j * n + j];
+        }
+    return true;
+}
+
+/* ---- Ranks ---- */
 
 struct element {
     double x;
     int32_t i;
 };
 
-static int ascending(const void *a, const void *b)
-{
-    const double x = ((const struct element *)a)->x, y = ((const struct element *)b)->x;
-    return (x > y) - (x < y);
-}
-
 /* Writes the ranks of x[n] less their mean to rank[n]; order[n] is scratch. */
 static void rank(const double *x, int32_t n, struct element *order, double *rank)
 {
     for (int32_t i = 0; i < n; i++)
         order[i] = (struct element){x[i], i};
-    qsort(order, (size_t)n, sizeof *order, ascending);
+    qsort(order, (size_t)n, sizeof *order, wnw__ascending_f64);
     for (int32_t i = 0, end; i < n; i = end) {
         for (end = i + 1; end < n && order[end].x == order[i].x;)
             end++;

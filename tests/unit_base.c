@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/* What everything stands on: nearest names, hashes of lists, orders, against values worked by hand. */
+#include "asserts.h"
+
+#include <stdlib.h>
+
+#include "peek_arrays.h"
+
+static void test_nearest(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"run", "plan", "bench", "methods", "calibrate", NULL};
+    /* Two letters of a short word may be wrong; two that changed places are two. */
+    assert_string_equal(wnw__nearest("rnu", names), "run");
+    assert_string_equal(wnw__nearest("bnch", names), "bench");
+    assert_null(wnw__nearest("stove", names));
+    /* A third of a longer word: 3 of 9 letters, not 4. */
+    assert_string_equal(wnw__nearest("calxxxate", names), "calibrate");
+    assert_null(wnw__nearest("calxxxxte", names));
+    /* No letter of a short name is right, although only two are wrong. */
+    static const char *const shortest[] = {"ab", NULL};
+    assert_null(wnw__nearest("cd", shortest));
+    /* The first of names that are equally near. */
+    static const char *const alike[] = {"layer", "later", NULL};
+    assert_string_equal(wnw__nearest("laxer", alike), "layer");
+    assert_null(wnw__nearest("", alike));
+}
+
+static void test_hashes(void **state)
+{
+    (void)state;
+    assert_cmp(wnw__hash_of("", 0), ==, UINT64_C(0xcbf29ce484222325));
+    assert_cmp(wnw__hash_of("foobar", 6), ==, UINT64_C(0x85944171f73967e8));
+    assert_cmp(wnw__hash(wnw__hash_of("foo", 3), "bar", 3), ==, wnw__hash_of("foobar", 6));
+    /* In a list the borders of pieces count. */
+    const uint64_t two = wnw__hash_join(wnw__hash_join(WNW_HASH_START, "foo", 3), "bar", 3);
+    const uint64_t other = wnw__hash_join(wnw__hash_join(WNW_HASH_START, "fo", 2), "obar", 4);
+    assert_cmp(two, !=, other);
+    assert_cmp(wnw__hash_join(0, "a", 1), ==, UINT64_C(0xaf63dc4c8601ec8c));
+    assert_cmp(wnw__hash_join(1, "a", 1), ==, UINT64_C(0xaf63dd4c8601ed3f));
+}
+
+static void test_orders(void **state)
+{
+    (void)state;
+    double f64[] = {2, -1, 0.5};
+    int32_t i32[][2] = {{3, 10}, {INT32_MIN, 11}, {INT32_MAX, 12}};
+    int64_t i64[] = {INT64_MAX, INT64_MIN, 0};
+    uint64_t u64[] = {UINT64_MAX, 1, UINT64_C(1) << 63};
+    size_t sizes[] = {SIZE_MAX, 0, 7};
+    qsort(f64, 3, sizeof *f64, wnw__ascending_f64);
+    qsort(i32, 3, sizeof *i32, wnw__ascending_i32);
+    qsort(i64, 3, sizeof *i64, wnw__ascending_i64);
+    qsort(u64, 3, sizeof *u64, wnw__ascending_u64);
+    qsort(sizes, 3, sizeof *sizes, wnw__ascending_size);
+    assert_true(f64[0] == -1 && f64[1] == 0.5 && f64[2] == 2);
+    assert_true(i32[0][1] == 11 && i32[1][1] == 10 && i32[2][1] == 12);
+    assert_true(i64[0] == INT64_MIN && i64[1] == 0 && i64[2] == INT64_MAX);
+    assert_true(u64[0] == 1 && u64[1] == UINT64_C(1) << 63 && u64[2] == UINT64_MAX);
+    assert_true(sizes[0] == 0 && sizes[1] == 7 && sizes[2] == SIZE_MAX);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_hashes),
+        cmocka_unit_test(test_orders),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
