@@ -577,6 +577,15 @@ WNW_API int wnw_session_copy(wnw_session **out, const wnw_session *s);
  * template are forgotten. */
 WNW_API int wnw_session_reset(wnw_session *s);
 
+/* Takes back all tokens but the first n_past; read again in the same pieces, they leave the same session. There are no
+ * logits until a token is read, unless nothing was taken back. n_past 0 empties the session, and rules and what was
+ * said of the prompt stay. E_UNSUPPORTED, with the reason: the state at n_past is not there any more, because later
+ * entries had been read when entries were dropped or renumbered, sliding windows or tails have moved on, or a policy
+ * observes sums over tokens. Nothing is changed then. E_RANGE: n_past is not 0 .. wnw_session_n_past. */
+WNW_API int wnw_session_rewind(wnw_session *s, int32_t n_past);
+/* How many of tokens[n] are the first ones that the session has read; 0 after entries got new positions. */
+WNW_API int32_t wnw_session_common_prefix(const wnw_session *s, const int32_t *tokens, int32_t n);
+
 /* Query head h of layer il. */
 typedef struct wnw_head {
     int32_t il, h;
