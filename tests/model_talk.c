@@ -353,6 +353,40 @@ static void verbatim(void **state)
     wnw_model_free(m);
 }
 
+/* All that was generated stays: an answer that ends within a character, and one that begins with the blank that the template
+ * writes itself. */
+static void generated_tokens_stay(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *chat, *text;
+    } rows[] = {{"chatml", "\xf0\x9f\x98\x80 \xe2\x82\xac, \xe6\x97\xa5\xe6\x9c\xac"},
+                {NULL, "\xf0\x9f\x98\x80 \xe2\x82\xac, \xe6\x97\xa5\xe6\x9c\xac"},
+                {"mistral-v1", " The third."}};
+    wnw_model *m = test_model_open("smollm2-135m.gguf");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct setting how = {.chat = rows[i].chat};
+        int32_t *answer, n;
+        if (!runs(&how))
+            continue;
+        assert_ok(wnw_tokenize(m, rows[i].text, strlen(rows[i].text), false, false, &answer, &n));
+        for (int32_t k = 1; k <= n; k++) {
+            static int32_t all[1024];
+            int32_t n_all = 0;
+            wnw_chat *c = open_chat(m, &how);
+            user(c, NULL, asked, all, &n_all);
+            assert_ok(wnw_chat_answer(c, answer, k));
+            memcpy(all + n_all, answer, (size_t)k * sizeof *all);
+            n_all += k;
+            user(c, NULL, next, all, &n_all);
+            assert_tokens(c, all, n_all);
+            wnw_chat_free(c);
+        }
+        wnw_free(answer);
+    }
+    wnw_model_free(m);
+}
+
 static void refused(void **state)
 {
     (void)state;
@@ -391,6 +425,7 @@ int main(void)
                                        cmocka_unit_test(rewritten_answers),
                                        cmocka_unit_test(moved_system),
                                        cmocka_unit_test(verbatim),
+                                       cmocka_unit_test(generated_tokens_stay),
                                        cmocka_unit_test(refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
