@@ -257,8 +257,13 @@ static int use_chat(struct fixture *fx, void *state)
     if (rc == WNW_OK)
         rc = wnw_chat_user(&p, c, NULL, "When?", NULL);
     wnw_prompt_clear(&p);
-    if (rc == WNW_OK)
-        rc = wnw_chat_user(&p, c, NULL, "Who?", NULL);
+    if (rc == WNW_OK) {
+        int32_t n_before, n_after;
+        (void)wnw_chat_tokens(c, &n_before);
+        rc = wnw_chat_user(&p, c, NULL, "Who was it, and where did they go?", NULL);
+        (void)wnw_chat_tokens(c, &n_after);
+        assert_true(rc == WNW_OK || n_after == n_before);
+    }
     wnw_prompt_clear(&p);
     if (rc == WNW_OK)
         rc = wnw_chat_answer_text(c, "He.");

@@ -237,6 +237,17 @@ static void another_question(void **state)
         (void)wnw_chat_tokens(c, &n);
         assert_tokens(c, want.tokens, want.n_tokens);
         assert_tokens(other, want.tokens, n);
+        /* And in a further turn. */
+        assert_ok(wnw_chat_answer_text(c, said));
+        assert_ok(wnw_chat_answer_text(other, said));
+        for (int k = 0; k < 3; k++) {
+            wnw_prompt_clear(&b);
+            assert_ok(wnw_chat_user(&b, c, NULL, k < 2 ? asked : next, NULL));
+        }
+        wnw_prompt_clear(&want);
+        assert_ok(wnw_chat_user(&want, other, NULL, next, NULL));
+        (void)wnw_chat_tokens(other, &n);
+        assert_tokens(c, wnw_chat_tokens(other, NULL), n);
         wnw_prompt_clear(&a);
         wnw_prompt_clear(&b);
         wnw_prompt_clear(&want);

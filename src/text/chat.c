@@ -36,11 +36,11 @@ struct wnw_chat {
     char *begin;        /* of the answer that comes next, owned */
     bool asked;         /* the last message is the user's */
     int32_t *tokens;    /* [n_tokens] handed out and answered, owned */
-    int32_t n_tokens;
+    int32_t n_tokens, cap_tokens;
     char *text; /* [n_text] what they stand for, owned */
-    size_t n_text;
+    size_t n_text, cap_text;
     struct mark *marks; /* [n_mark] ascending: where pieces of tokens began; owned */
-    int32_t n_mark;
+    int32_t n_mark, cap_mark;
     int32_t n_prefix; /* of the first prompt */
 };
 
@@ -81,13 +81,28 @@ static void drop_message(wnw_chat *c)
 /* Makes room for so many tokens, bytes and marks in all, so that what follows cannot fail. */
 static int make_room(wnw_chat *c, int32_t n_tokens, size_t n_text, int32_t n_mark)
 {
-    int32_t *tokens = realloc(c->tokens, ((size_t)n_tokens + 1) * sizeof *tokens);
-    c->tokens = tokens ? tokens : c->tokens;
-    char *text = realloc(c->text, n_text + 1);
-    c->text = text ? text : c->text;
-    struct mark *marks = realloc(c->marks, ((size_t)n_mark + 1) * sizeof *marks);
-    c->marks = marks ? marks : c->marks;
-    return tokens && text && marks ? WNW_OK : no_memory();
+    if (n_tokens >= c->cap_tokens || !c->tokens) {
+        int32_t *more = realloc(c->tokens, ((size_t)n_tokens + 1) * sizeof *more);
+        if (!more)
+            return no_memory();
+        c->tokens = more;
+        c->cap_tokens = n_tokens + 1;
+    }
+    if (n_text >= c->cap_text || !c->text) {
+        char *more = realloc(c->text, n_text + 1);
+        if (!more)
+            return no_memory();
+        c->text = more;
+        c->cap_text = n_text + 1;
+    }
+    if (n_mark >= c->cap_mark) {
+        struct mark *more = realloc(c->marks, ((size_t)n_mark + 8) * sizeof *more);
+        if (!more)
+            return no_memory();
+        c->marks = more;
+        c->cap_mark = n_mark + 8;
+    }
+    return WNW_OK;
 }
 
 static void add_mark(wnw_chat *c, size_t text, int32_t tokens)
@@ -439,7 +454,7 @@ static int ask_again(wnw_prompt *out, wnw_chat *c, struct wnw__talk *talk)
     c->n--;
     c->n_tokens = c->border.tokens;
     c->n_text = c->border.text;
-    const int rc = ask(out, c, talk, true);
+    const int rc = ask(out, c, talk, *document != '\0'); /* else the turn begins where it is to be parted */
     free(document);
     if (rc == WNW_OK) {
         free((char *)last.role);
