@@ -197,7 +197,7 @@ static int make_asked(struct eval_asked *a, struct app_text *text, const struct 
     return APP_OK;
 }
 
-/* Sets n_question to the end of the question, whose text begins behind the context: the first token behind which
+/* Sets n_question to the end of the question, whose text begins after the context: the first token after which
  * all of its bytes stand. */
 static int find_question(struct eval_prompt *p, const struct eval_tokenizer *t, size_t n_bytes)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tokens of a sample: the model's tokenizer behind an interface, the chat around the user's text, lengths. */
+/* Tokens of a sample: the model's tokenizer as an interface, the chat around the user's text, lengths. */
 #ifndef WNW_EVAL_TOKENS_H
 #define WNW_EVAL_TOKENS_H
 
@@ -17,7 +17,7 @@ struct eval_chat {
     int32_t n_prefix;  /* tokens that the template writes before the user's text */
     int32_t *suffix;   /* [n_suffix] the tail's tokens, owned; 0 for plain text */
     int32_t n_suffix;
-    bool blank; /* a text that goes on behind the tail lacks the blank that one by itself begins with */
+    bool blank; /* a text that goes on after the tail lacks the blank that one by itself begins with */
 };
 /* Returns an exit code. */
 int eval_chat_open(struct eval_chat *c, const wnw_model *m, const char *name);
@@ -41,7 +41,7 @@ struct eval_before {
     const char *context;
     const char
         *answer; /* to an earlier question, which is read too; NULL = the context is the first that is read */
-    bool apart;  /* behind an answer: the question is tokenised by itself */
+    bool apart;  /* after an answer: the question is tokenised by itself */
 };
 
 /* A tokenizer. Its functions return exit codes and print their own messages. */

@@ -4,7 +4,7 @@
  *
  *     chat MODEL POLICY [DOCUMENT-FILE] < questions
  *
- * Each turn is read behind the tokens that the session has, and what it adds is compressed too.
+ * Each turn is read after the tokens that the session has, and what it adds is compressed too.
  */
 #include <stdio.h>
 #include <stdlib.h>

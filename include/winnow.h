@@ -223,7 +223,7 @@ typedef struct wnw_prompt_params {
     uint32_t struct_size;
     bool raw;                         /* no template: BOS where the vocabulary adds one, then the text */
     const char *document;             /* NULL = none */
-    const char *question;             /* NULL = none; in one message with the document, behind a blank line */
+    const char *question;             /* NULL = none; in one message with the document, after a blank line */
     const char *system;               /* system message; NULL = the template's own, if it has one */
     const wnw_chat_message *messages; /* [n_messages] earlier turns; NULL = none */
     int32_t n_messages;
@@ -231,7 +231,7 @@ typedef struct wnw_prompt_params {
     const char *jinja; /* a Jinja template instead of the model's own; NULL = none */
     bool special;      /* messages, which are trusted, are parsed for control tokens too */
     /* For measurements, whose texts are cut to the byte: messages stand in the template as they are, untrimmed and
-     * without a blank line behind the document. They may be empty. */
+     * without a blank line after the document. They may be empty. */
     bool verbatim;
     int64_t
         now; /* seconds since 1970 that a template writes as the date, in UTC; 0 = the present, in local time */
@@ -284,7 +284,7 @@ WNW_API int wnw_chat_open(wnw_chat **out, const wnw_model *m, const wnw_prompt_p
 WNW_API void wnw_chat_free(wnw_chat *c);
 
 /* Adds a user's turn and fills *out. `begin` is text with which the answer begins. All may be NULL. Before an answer, a
- * document of NULL asks another question about the same document in place of the last, and *out begins behind the document;
+ * document of NULL asks another question about the same document in place of the last, and *out begins after the document;
  * later, "" parts the question from the header before it, and NULL does not. Where a template writes earlier turns otherwise
  * than before (without the reasoning in answers), n_past is smaller than the number of tokens so far: a session that has read
  * more goes back to it (wnw_session_rewind). Nothing changes on failure. Errors: E_ARG (no text; a document while an answer

@@ -3,26 +3,15 @@
  * A conversation. Every user turn renders all of it; what was handed out as tokens before must be the beginning of that text,
  * and only the rest is tokenised. Where a template writes earlier turns otherwise than before, the tokens that the new text
  * still begins with stay, and the turn says how many these are.
- *
- * This is the one place that decides which bytes are parsed for control tokens (decision 047).
  */
 #include "base/sized.h"
 #include "base/utf8.h"
-#include "text/layout.h"
 #include "text/tokens.h"
-#include "text/tokens_marked.h"
-
-#include <llama.h>
+#include "text/turn.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* A border between two tokens. */
-struct mark {
-    size_t text;    /* bytes before it */
-    int32_t tokens; /* tokens before it */
-};
 
 struct wnw_chat {
     const wnw_model *m;
@@ -31,15 +20,15 @@ struct wnw_chat {
     bool special, verbatim;
     wnw_chat_message *messages; /* [n], roles and contents owned */
     int32_t n, cap;
-    char *document;     /* of the last turn, owned */
-    struct mark border; /* behind it */
-    char *begin;        /* of the answer that comes next, owned */
-    bool asked;         /* the last message is the user's */
-    int32_t *tokens;    /* [n_tokens] handed out and answered, owned */
+    char *document;          /* of the last turn, owned */
+    struct wnw__mark border; /* after it */
+    char *begin;             /* of the answer that comes next, owned */
+    bool asked;              /* the last message is the user's */
+    int32_t *tokens;         /* [n_tokens] handed out and answered, owned */
     int32_t n_tokens, cap_tokens;
     char *text; /* [n_text] what they stand for, owned */
     size_t n_text, cap_text;
-    struct mark *marks; /* [n_mark] ascending: where pieces of tokens began; owned */
+    struct wnw__mark *marks; /* [n_mark] ascending: where pieces of tokens began; owned */
     int32_t n_mark, cap_mark;
     int32_t n_prefix; /* of the first prompt */
 };
@@ -96,7 +85,7 @@ static int make_room(wnw_chat *c, int32_t n_tokens, size_t n_text, int32_t n_mar
         c->cap_text = n_text + 1;
     }
     if (n_mark >= c->cap_mark) {
-        struct mark *more = realloc(c->marks, ((size_t)n_mark + 8) * sizeof *more);
+        struct wnw__mark *more = realloc(c->marks, ((size_t)n_mark + 8) * sizeof *more);
         if (!more)
             return no_memory();
         c->marks = more;
@@ -108,7 +97,7 @@ static int make_room(wnw_chat *c, int32_t n_tokens, size_t n_text, int32_t n_mar
 static void add_mark(wnw_chat *c, size_t text, int32_t tokens)
 {
     if (c->n_mark == 0 || c->marks[c->n_mark - 1].tokens < tokens)
-        c->marks[c->n_mark++] = (struct mark){text, tokens};
+        c->marks[c->n_mark++] = (struct wnw__mark){text, tokens};
 }
 
 /* ---- Opening ---- */
@@ -207,9 +196,9 @@ static size_t common_bytes(const char *a, size_t n_a, const char *b, size_t n_b)
 }
 
 /* Walks from the mark over tokens whose texts are within the first n bytes, to the last border between characters. */
-static int refine(struct mark *at, const wnw_chat *c, size_t n)
+static int refine(struct wnw__mark *at, const wnw_chat *c, size_t n)
 {
-    struct mark next = *at;
+    struct wnw__mark next = *at;
     while (next.tokens < c->n_tokens && next.text < n) {
         char *piece;
         WNW_TRY(wnw_token_piece(c->m, c->tokens[next.tokens], &piece));
@@ -229,133 +218,27 @@ static int refine(struct mark *at, const wnw_chat *c, size_t n)
 }
 
 /* The last border between tokens up to which the new text is that of before. */
-static int find_kept(struct mark *kept, const wnw_chat *c, const struct wnw__rendered *r)
+static int find_kept(struct wnw__mark *kept, const wnw_chat *c, const struct wnw__rendered *r)
 {
     const size_t n = common_bytes(c->text, c->n_text, r->text, r->n);
-    *kept = (struct mark){c->n_text, c->n_tokens};
+    *kept = (struct wnw__mark){c->n_text, c->n_tokens};
     if (n == c->n_text)
         return WNW_OK;
-    *kept = (struct mark){0};
+    *kept = (struct wnw__mark){0};
     for (int32_t i = 0; i < c->n_mark && c->marks[i].text <= n; i++)
         *kept = c->marks[i];
     return refine(kept, c, n);
-}
-
-/* ---- Tokens of a turn ---- */
-
-/* The bytes of messages in text[from, to), counted from `from`. Returns NULL if memory runs out; else released with
- * free. */
-static wnw_bytes *plain_in(size_t *n, const wnw_prompt *p, size_t from, size_t to)
-{
-    wnw_bytes *out = malloc(((size_t)p->n_plain + 1) * sizeof *out);
-    *n = 0;
-    for (int32_t i = 0; out && i < p->n_plain; i++) {
-        const size_t first = p->plain[i].from > from ? p->plain[i].from : from,
-                     end = p->plain[i].to < to ? p->plain[i].to : to;
-        if (first < end)
-            out[(*n)++] = (wnw_bytes){first - from, end - from};
-    }
-    return out;
-}
-
-struct part {
-    int32_t *ids; /* [n], owned */
-    int32_t n, n_at_cut;
-};
-
-/* Tokenises bytes [from, to) of the prompt's text, no token over byte `cut`; cut = from: nothing is cut. A part that does not
- * begin the text goes on behind the token `before`, -1 = some that is no special one. */
-static int tokenize_part(struct part *out, const wnw_model *m, const wnw_prompt *p, wnw_bytes where,
-                         size_t cut, int32_t before)
-{
-    const size_t at = cut - where.from;
-    struct wnw__marked in = {.text = p->text + where.from,
-                             .n = where.to - where.from,
-                             .cut = &at,
-                             .n_cut = 1,
-                             .follows = where.from > 0,
-                             .before = before};
-    wnw_bytes *plain = plain_in(&in.n_plain, p, where.from, where.to);
-    in.plain = plain;
-    *out = (struct part){0};
-    const int rc = plain ? wnw__tokenize_marked(m, &in, &out->ids, &out->n, &out->n_at_cut)
-                         : wnw__fail(WNW_E_NOMEM, "no memory for the prompt");
-    free(plain);
-    return rc;
-}
-
-/* Tokenises the text from the tokens on that stay, with a BOS where it begins. */
-static int tokenize_rest(wnw_prompt *out, const wnw_chat *c, const struct mark *kept, size_t border)
-{
-    const struct llama_vocab *vocab = llama_model_get_vocab(c->m->vocab);
-    const int32_t bos = llama_vocab_bos(vocab), before = kept->tokens > 0 ? c->tokens[kept->tokens - 1] : -1;
-    struct part p;
-    WNW_TRY(tokenize_part(&p, c->m, out, (wnw_bytes){kept->text, out->n_text},
-                          border > kept->text ? border : kept->text, before));
-    const int32_t n_bos =
-        kept->tokens == 0 && llama_vocab_get_add_bos(vocab) && bos >= 0 && !(p.n > 0 && p.ids[0] == bos) ? 1
-                                                                                                         : 0;
-    out->tokens = malloc(((size_t)n_bos + (size_t)p.n + 1) * sizeof *out->tokens);
-    if (out->tokens) {
-        out->tokens[0] = bos;
-        memcpy(out->tokens + n_bos, p.ids, (size_t)p.n * sizeof *p.ids);
-        out->n_past = kept->tokens;
-        out->n_context = n_bos + p.n_at_cut;
-        out->n_tokens = n_bos + p.n;
-    }
-    free(p.ids);
-    return out->tokens ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for %d tokens", (int)p.n);
-}
-
-/* Counts the tokens that lie wholly in the head, BOS included. A token may span the border between template
- * and message, and the head alone then has other tokens there; so the common first tokens of both count. */
-static int measure_prefix(wnw_prompt *out, const wnw_model *m, size_t n_head)
-{
-    struct part head;
-    if (n_head == 0)
-        return WNW_OK;
-    WNW_TRY(tokenize_part(&head, m, out, (wnw_bytes){0, n_head}, 0, -1));
-    const int32_t bos = llama_vocab_bos(llama_model_get_vocab(m->vocab));
-    const int32_t n_bos =
-        out->n_context > 0 && out->tokens[0] == bos && !(head.n > 0 && head.ids[0] == bos) ? 1 : 0;
-    int32_t i = 0;
-    while (i < head.n && n_bos + i < out->n_context && out->tokens[n_bos + i] == head.ids[i])
-        i++;
-    out->n_prefix = n_bos + i;
-    free(head.ids);
-    return WNW_OK;
-}
-
-static int tokenize_suffix(wnw_prompt *out, const wnw_chat *c, const struct wnw__layout *l)
-{
-    struct part p;
-    if (l->r.end == l->tail_end)
-        return WNW_OK;
-    WNW_TRY(tokenize_part(&p, c->m, out, (wnw_bytes){l->r.end, l->tail_end}, l->r.end, -1));
-    out->suffix = p.ids;
-    out->n_suffix = p.n;
-    return WNW_OK;
-}
-
-/* Gives the prompt the rendered text and the bytes that are plain in it. */
-static void take_text(wnw_prompt *out, struct wnw__rendered *r, bool special)
-{
-    out->text = r->text;
-    out->n_text = r->n;
-    out->plain = r->input;
-    out->n_plain = special ? 0 : r->n_input;
-    r->text = NULL;
-    r->input = NULL;
 }
 
 /* ---- Turns ---- */
 
 /* Lays the conversation out. Some templates put a blank before an answer that the model has generated itself: where the
  * answer's tokens do not stay with it, its text is tried without. */
-static int lay_out(struct wnw__layout *l, struct mark *kept, const wnw_chat *c, const struct wnw__talk *talk)
+static int lay_out(struct wnw__layout *l, struct wnw__mark *kept, const wnw_chat *c,
+                   const struct wnw__talk *talk)
 {
     struct wnw__layout other;
-    struct mark other_kept;
+    struct wnw__mark other_kept;
     WNW_TRY(wnw__layout_make(l, &c->t, talk));
     WNW_TRY(find_kept(kept, c, &l->r));
     wnw_chat_message *answer = talk->n > 1 ? &c->messages[talk->n - 2] : NULL;
@@ -376,27 +259,27 @@ static int lay_out(struct wnw__layout *l, struct mark *kept, const wnw_chat *c, 
     return rc;
 }
 
-static int build(wnw_prompt *out, struct mark *kept, size_t *border, const wnw_chat *c,
+static int build(wnw_prompt *out, struct wnw__mark *kept, size_t *border, const wnw_chat *c,
                  const struct wnw__talk *talk)
 {
     struct wnw__layout l = {0};
     int rc = lay_out(&l, kept, c, talk);
-    take_text(out, &l.r, c->special);
+    out->n_prefix = c->n_prefix;
     if (rc == WNW_OK) {
         *border = *border == SIZE_MAX || l.border < kept->text ? kept->text : l.border;
-        rc = tokenize_rest(out, c, kept, *border);
+        const struct wnw__turn turn = {.m = c->m,
+                                       .kept = *kept,
+                                       .before = kept->tokens > 0 ? c->tokens[kept->tokens - 1] : -1,
+                                       .border = *border,
+                                       .special = c->special};
+        rc = wnw__turn_tokenize(out, &turn, &l);
     }
-    out->n_prefix = c->n_prefix;
-    if (rc == WNW_OK && kept->tokens == 0)
-        rc = measure_prefix(out, c->m, l.n_head);
-    if (rc == WNW_OK)
-        rc = tokenize_suffix(out, c, &l);
     wnw__layout_clear(&l);
     return rc;
 }
 
 /* Makes the conversation one that has handed out the prompt's tokens. */
-static int commit(wnw_chat *c, const wnw_prompt *p, const struct mark *kept, size_t border,
+static int commit(wnw_chat *c, const wnw_prompt *p, const struct wnw__mark *kept, size_t border,
                   const struct wnw__talk *talk)
 {
     char *begin = strdup(talk->begin), *document = strdup(talk->document);
@@ -414,7 +297,7 @@ static int commit(wnw_chat *c, const wnw_prompt *p, const struct mark *kept, siz
     c->n_tokens = p->n_past + p->n_tokens;
     c->n_text = p->n_text;
     c->n_prefix = p->n_prefix;
-    c->border = (struct mark){border, p->n_past + p->n_context};
+    c->border = (struct wnw__mark){border, p->n_past + p->n_context};
     add_mark(c, kept->text, kept->tokens);
     add_mark(c, c->border.text, c->border.tokens);
     free(c->begin);
@@ -428,7 +311,7 @@ static int commit(wnw_chat *c, const wnw_prompt *p, const struct mark *kept, siz
 /* Adds the message of a turn, and takes it back on failure. */
 static int ask(wnw_prompt *out, wnw_chat *c, struct wnw__talk *talk, bool parted)
 {
-    struct mark kept = {0};
+    struct wnw__mark kept = {0};
     size_t border = parted ? 0 : SIZE_MAX;
     WNW_TRY(add_message(c, "user", wnw__talk_content(talk->document, talk->question, talk->verbatim)));
     talk->messages = c->messages;
@@ -499,7 +382,7 @@ static int check_answer(const wnw_chat *c)
                     : wnw__fail(WNW_E_ARG, "there is no question to answer; add a user's turn first");
 }
 
-/* Adds what the model said behind the beginning that it was given. */
+/* Adds what the model said after the beginning that it was given. */
 static int add_answer(wnw_chat *c, const char *text)
 {
     const size_t n = strlen(c->begin) + strlen(text) + 1;

@@ -11,15 +11,15 @@ struct wnw__talk {
     int32_t n;
     const char *document,
         *question;     /* of the last message, "" = none; its content is both with a blank line between */
-    const char *begin; /* of the answer, behind what the template writes; "" = none */
+    const char *begin; /* of the answer, after what the template writes; "" = none */
     bool verbatim;     /* contents stand as they are where the template writes messages */
 };
 
 struct wnw__layout {
     struct wnw__rendered r; /* first and end: of the last message */
     size_t n_head;          /* bytes before the first turn's text */
-    size_t border;          /* byte behind the document */
-    size_t tail_end;        /* byte behind what the template writes after the last message */
+    size_t border;          /* byte after the document */
+    size_t tail_end;        /* byte after what the template writes after the last message */
 };
 
 /* The content of the last message. NULL if memory runs out; released with free. */

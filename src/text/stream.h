@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The text of tokens as they are generated: whole characters, and nothing behind a stop string. */
+/* The text of tokens as they are generated: whole characters, and nothing after a stop string. */
 #ifndef WNW_STREAM_H
 #define WNW_STREAM_H
 
