@@ -146,17 +146,3 @@ void app_note_warning(wnw_log_level level, const char *text, void *user)
         app_text_add(notes, "\n", 1);
     app_text_add_utf8(notes, text, strlen(text));
 }
-
-size_t app_utf8_whole(const char *s, size_t len)
-{
-    for (size_t back = 1; back <= 3 && back <= len; back++) {
-        const char *from = s + len - back;
-        if (((unsigned char)*from & 0xc0) == 0x80)
-            continue;
-        bool whole;
-        const size_t n = scan_sequence(from, back, &whole);
-        /* An incomplete sequence can become valid only if all its bytes so far are well-formed. */
-        return !whole && n == back ? len - back : len;
-    }
-    return len;
-}

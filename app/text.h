@@ -26,8 +26,6 @@ bool app_text_add_utf8(struct app_text *t, const char *s, size_t len);
 bool app_text_repair(struct app_text *t);
 /* And counts them; *first becomes the byte at which the first one was. */
 bool app_text_repair_counted(struct app_text *t, size_t *n_bad, size_t *first);
-/* Length of s without an incomplete UTF-8 sequence at its end. */
-size_t app_utf8_whole(const char *s, size_t len);
 
 /* A log sink of the library that adds each warning as one line to user, a struct app_text. */
 void app_note_warning(wnw_log_level level, const char *text, void *user);

@@ -5,20 +5,20 @@
 #include "app/job.h"
 #include "app/json.h"
 #include "app/process.h"
-#include "app/stream.h"
 #include "base/json.h"
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "winnow.h"
 
+#include <errno.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 struct answer {
     wnw_sampler *sampler;
-    struct app_stream stream;
-    int32_t n_decoded; /* tokens fed back; one less than generated, usually */
+    wnw_generated said;
     double ttft_ms, decode_ms;
 };
 
@@ -45,45 +45,51 @@ static int new_sampler(wnw_sampler **sampler, const struct cli_args *args)
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
+/* What is done with the answer while it is generated. */
+struct listener {
+    struct app_job *job;
+    FILE *echo; /* new text is written here at once; NULL = nowhere */
+    struct app_progress progress;
+    double first; /* when the first token came */
+    int rc;
+};
+
+static bool hear(const char *text, size_t n_bytes, int32_t n_tokens, void *user)
+{
+    struct listener *l = user;
+    if (n_tokens == 1 && l->first == 0)
+        l->first = app_now_ms();
+    errno = 0;
+    /* The error is reported at once, because generating the rest of an unreadable answer would be in vain. */
+    if (l->echo && n_bytes > 0 && (fwrite(text, 1, n_bytes, l->echo) != n_bytes || fflush(l->echo) != 0))
+        l->rc = app_stdout_failed();
+    else
+        app_progress_step(n_tokens, (int32_t)l->job->args->n, &l->progress);
+    return l->rc == APP_OK;
+}
+
 static int generate(struct app_job *job, struct answer *a)
 {
-    const int32_t n_most = (int32_t)job->args->n;
-    struct app_progress progress;
-    int rc = APP_OK;
-    app_progress_start(&progress, "generate", "tokens");
+    struct listener l = {.job = job, .echo = job->args->json ? NULL : stdout};
+    const wnw_generate_params params = {WNW_INIT(wnw_generate_params), .n_max = (int32_t)job->args->n,
+                                        .on_text = hear, .user = &l};
+    a->ttft_ms = app_now_ms() - job->start_ms;
+    if (params.n_max == 0)
+        return APP_OK;
+    app_progress_start(&l.progress, "generate", "tokens");
     /* An answer that is printed on a terminal shows the progress itself. */
-    progress.terminal = progress.terminal && !isatty(STDOUT_FILENO);
-    double first = app_now_ms();
-    a->ttft_ms = first - job->start_ms;
-    while (a->stream.n < n_most) {
-        const float *logits = wnw_session_logits(job->session);
-        const int32_t token = wnw_sampler_pick(a->sampler, logits, job->info.n_vocab);
-        if (a->stream.n == 0) {
-            first = app_now_ms();
-            a->ttft_ms = first - job->start_ms;
-        }
-        if (wnw_token_is_eog(job->model, token))
-            break;
-        if ((rc = app_stream_add(&a->stream, token)) != APP_OK)
-            break;
-        app_progress_step(a->stream.n, n_most, &progress);
-        if (a->stream.n == n_most)
-            break;
-        if (wnw_session_n_past(job->session) >= job->info.n_ctx_train) {
-            app_progress_end(&progress);
-            app_note("the context of %d tokens is full, the answer ends here", job->info.n_ctx_train);
-            break;
-        }
-        const int status = wnw_session_decode(job->session, token);
-        if (status != WNW_OK) {
-            rc = app_fail_status(status);
-            break;
-        }
-        a->n_decoded++;
-    }
-    a->decode_ms = app_now_ms() - first;
-    app_progress_end(&progress);
-    return rc == APP_OK && a->stream.n > 0 ? app_stream_end(&a->stream) : rc;
+    l.progress.terminal = l.progress.terminal && !isatty(STDOUT_FILENO);
+    const int status = wnw_generate(&a->said, job->session, a->sampler, &params);
+    const double end = app_now_ms();
+    l.first = l.first > 0 ? l.first : end;
+    a->ttft_ms = l.first - job->start_ms;
+    a->decode_ms = end - l.first;
+    app_progress_end(&l.progress);
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    if (a->said.end == WNW_END_FULL)
+        app_note("the context of %d tokens is full, the answer ends here", job->info.n_ctx_train);
+    return l.rc;
 }
 
 static double per_second(int64_t n, double ms)
@@ -98,27 +104,27 @@ static void print_summary(const struct app_job *job, const struct answer *a)
              "compress %.1f ms, first token %.0f ms; %d tokens, decode %.1f tok/s",
              job->n_tokens, job->kept_mean, n_first, 100.0 * job->kept_mean / n_first,
              (double)job->kv_bytes / 1048576.0, (double)job->kv_bytes_full / 1048576.0,
-             per_second(job->n_tokens, job->prefill_ms), job->compress_ms, a->ttft_ms, a->stream.n,
-             per_second(a->n_decoded, a->decode_ms));
+             per_second(job->n_tokens, job->prefill_ms), job->compress_ms, a->ttft_ms, a->said.n_tokens,
+             per_second(a->said.n_read, a->decode_ms));
 }
 
 static int print_json(const struct app_job *job, const struct answer *a)
 {
-    json_t *tokens = wnw__json_i32s(a->stream.ids, a->stream.n);
+    json_t *tokens = wnw__json_i32s(a->said.tokens, a->said.n_tokens);
     json_t *o = json_pack("{s:i, s:f, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:s%, s:o}",
                           "prompt_tokens", (int)job->n_tokens, "kept_tokens_mean", job->kept_mean,
                           "kv_bytes_full", (json_int_t)job->kv_bytes_full, "kv_bytes",
                           (json_int_t)job->kv_bytes, "peak_rss_bytes", (json_int_t)app_peak_rss(), "load_ms",
                           job->load_ms, "prefill_ms", job->prefill_ms, "compress_ms", job->compress_ms,
-                          "ttft_ms", a->ttft_ms, "decode_tps", per_second(a->n_decoded, a->decode_ms),
+                          "ttft_ms", a->ttft_ms, "decode_tps", per_second(a->said.n_read, a->decode_ms),
                           "prefill_tps", per_second(job->n_tokens, job->prefill_ms), "text",
-                          a->stream.text.s ? a->stream.text.s : "", a->stream.text.len, "tokens", tokens);
+                          a->said.text ? a->said.text : "", a->said.n_text, "tokens", tokens);
     return app_print_json(o);
 }
 
 static int print_answer(const struct app_job *job, const struct answer *a)
 {
-    if (a->stream.text.len > 0 && a->stream.text.s[a->stream.text.len - 1] != '\n')
+    if (a->said.n_text > 0 && a->said.text[a->said.n_text - 1] != '\n')
         putchar('\n');
     const int rc = app_finish_stdout();
     if (rc == APP_OK)
@@ -129,18 +135,15 @@ static int print_answer(const struct app_job *job, const struct answer *a)
 int cli_run(const struct app_args *args)
 {
     struct app_job job;
-    struct answer a = {0};
+    struct answer a = {.said = wnw_generated_default()};
     /* The sampler is made before the model is opened, because its options can be refused without the
      * model. */
     int rc = new_sampler(&a.sampler, (const struct cli_args *)args);
     if (rc != APP_OK)
         return rc;
     rc = app_job_start(&job, args);
-    if (rc == APP_OK) {
-        a.stream.model = job.model;
-        a.stream.echo = args->json ? NULL : stdout;
+    if (rc == APP_OK)
         rc = read_prompt(&job);
-    }
     if (rc == APP_OK) {
         app_job_notes(&job);
         rc = generate(&job, &a);
@@ -148,7 +151,7 @@ int cli_run(const struct app_args *args)
     if (rc == APP_OK)
         rc = args->json ? print_json(&job, &a) : print_answer(&job, &a);
     wnw_sampler_free(a.sampler);
-    app_stream_clear(&a.stream);
+    wnw_generated_clear(&a.said);
     app_job_close(&job);
     return rc;
 }

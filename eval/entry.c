@@ -79,13 +79,10 @@ int eval_reading_open(struct eval_reading *r, const struct eval_machine *m, cons
     r->gold = calloc((size_t)s->n_turns, sizeof *r->gold);
     r->end = calloc((size_t)s->n_turns, sizeof *r->end);
     int rc = r->first && r->gold && r->end ? APP_OK : out_of_memory();
+    if (rc == APP_OK)
+        rc = eval_prompts_first(r->first, m->tokenizer, chat, s);
     for (int32_t t = 0; rc == APP_OK && t < s->n_turns; t++) {
-        struct eval_prompt *p = &r->first[t];
-        rc = eval_prompt_context(p, m->tokenizer, chat, s);
-        if (rc == APP_OK)
-            rc = eval_prompt_turn(p, m->tokenizer, chat, s, t);
-        if (rc == APP_OK)
-            rc = read_gold(&r->gold[t], m, chat, &s->turns[t]);
+        rc = read_gold(&r->gold[t], m, chat, &s->turns[t]);
     }
     if (rc == APP_OK)
         rc = measure_turns(r, m);

@@ -62,18 +62,18 @@ struct length {
 
 static int count_sample(struct length *len, const struct eval_world *w, const struct eval_sample *s)
 {
-    struct eval_prompt p;
-    int32_t n_first = 0;
-    int rc = eval_prompt_context(&p, w->tokenizer, w->chat, s);
+    struct eval_prompt *p = calloc((size_t)s->n_turns, sizeof *p);
+    int rc = p ? eval_prompts_first(p, w->tokenizer, w->chat, s)
+               : app_fail(APP_FAILED, "out of memory for a sample of %s", s->task);
+    const int32_t n_first = rc == APP_OK ? p[0].n : 0;
     *len = (struct length){0};
-    for (int32_t turn = 0; rc == APP_OK && turn < s->n_turns; turn++) {
-        rc = eval_prompt_turn(&p, w->tokenizer, w->chat, s, turn);
-        n_first = turn == 0 ? p.n : n_first;
-        len->n = p.n + s->max_new > len->n ? p.n + s->max_new : len->n;
+    for (int32_t turn = 0; p && turn < s->n_turns; turn++) {
+        len->n = rc == APP_OK && p[turn].n + s->max_new > len->n ? p[turn].n + s->max_new : len->n;
+        eval_prompt_clear(&p[turn]);
     }
-    eval_prompt_clear(&p);
+    free(p);
     /* A template that takes no earlier turns has no conversations; lengths beyond the context are left out anyway. */
-    if (rc == APP_OK && s->n_turns > 1 && w->chat->between && s->n_target <= w->n_ctx)
+    if (rc == APP_OK && s->n_turns > 1 && w->chat->takes_turns && s->n_target <= w->n_ctx)
         rc = count_conversation(&len->n_all, w, s, n_first);
     len->fits = len->n <= s->n_target && len->n_all <= w->n_ctx;
     return rc;
@@ -232,10 +232,8 @@ int eval_count_overhead(int32_t *n, const struct eval_world *w)
 {
     struct eval_turn turn = {0};
     const struct eval_sample nothing = {.turns = &turn, .n_turns = 1};
-    struct eval_prompt p;
-    int rc = eval_prompt_context(&p, w->tokenizer, w->chat, &nothing);
-    if (rc == APP_OK)
-        rc = eval_prompt_turn(&p, w->tokenizer, w->chat, &nothing, 0);
+    struct eval_prompt p = {0};
+    const int rc = eval_prompts_first(&p, w->tokenizer, w->chat, &nothing);
     *n = p.n;
     eval_prompt_clear(&p);
     return rc;

@@ -161,28 +161,6 @@ static int build_prompt(struct prompt *p, const wnw_model *m, const char *text, 
 
 /* ---- The comparison ---- */
 
-static int generate(wnw_session *s, const wnw_model *m, int32_t n_vocab, int32_t n_max, char **text)
-{
-    int32_t answer[64];
-    int32_t n = 0;
-    wnw_sampler *sampler = NULL;
-    wnw_sampler_params params = wnw_sampler_default_params();
-    params.temp = 0;
-    *text = NULL;
-    int rc = wnw_sampler_new(&sampler, &params);
-    while (rc == WNW_OK && n < n_max && n < 64) {
-        const int32_t token = wnw_sampler_pick(sampler, wnw_session_logits(s), n_vocab);
-        if (wnw_token_is_eog(m, token))
-            break;
-        answer[n++] = token;
-        rc = wnw_session_decode(s, token);
-    }
-    if (rc == WNW_OK)
-        rc = wnw_detokenize(m, answer, n, text);
-    wnw_sampler_free(sampler);
-    return rc;
-}
-
 /* Compresses a copy of the session by half and lets it answer. */
 static int run_policy(const wnw_session *read, const wnw_model *m, const struct prompt *prompt,
                       const wnw_policy *policy)
@@ -190,8 +168,11 @@ static int run_policy(const wnw_session *read, const wnw_model *m, const struct 
     wnw_session *s = NULL;
     wnw_model_info info = {WNW_INIT(wnw_model_info)};
     wnw_report report = {WNW_INIT(wnw_report)};
+    wnw_sampler *sampler = NULL;
+    wnw_generated answer = wnw_generated_default();
+    const wnw_generate_params of_answer = {WNW_INIT(wnw_generate_params),
+                                           .n_max = prompt->n_start > 0 ? 12 : 48};
     const wnw_size size = {.kind = wnw_policy_is_full(policy) ? WNW_SIZE_NONE : WNW_SIZE_RATIO, .ratio = 0.5};
-    char *text = NULL;
     int rc = wnw_model_get_info(m, &info);
     if (rc == WNW_OK)
         rc = wnw_session_copy(&s, read);
@@ -207,12 +188,15 @@ static int run_policy(const wnw_session *read, const wnw_model *m, const struct 
     if (rc == WNW_OK && prompt->n_start > 0)
         rc = wnw_session_prefill(s, prompt->start, prompt->n_start, NULL, NULL);
     if (rc == WNW_OK)
-        rc = generate(s, m, info.n_vocab, prompt->n_start > 0 ? 12 : 48, &text);
+        rc = wnw_sampler_new(&sampler, NULL);
     if (rc == WNW_OK)
-        printf("  answer: %s\n", text);
+        rc = wnw_generate(&answer, s, sampler, &of_answer);
+    if (rc == WNW_OK)
+        printf("  answer: %s\n", answer.text);
     if (rc == WNW_OK && prompt->n_start > 0)
-        printf("  the number was %s\n", strstr(text, number) ? "found" : "lost");
-    wnw_free(text);
+        printf("  the number was %s\n", strstr(answer.text, number) ? "found" : "lost");
+    wnw_generated_clear(&answer);
+    wnw_sampler_free(sampler);
     wnw_session_free(s);
     return rc;
 }

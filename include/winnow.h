@@ -20,14 +20,13 @@
  *         wnw_prompt prompt = wnw_prompt_default();
  *         wnw_run run = wnw_run_default();
  *         wnw_report report = wnw_report_default();
- *         wnw_model_info info = wnw_model_info_default();
+ *         wnw_generate_params how = wnw_generate_default_params();
+ *         wnw_generated answer = wnw_generated_default();
  *         int rc = argc == 3 ? WNW_OK : WNW_E_ARG;
  *
  *         text.question = argv[argc - 1];
  *         if (rc == WNW_OK)
  *             rc = wnw_model_open(&model, argv[1], NULL);
- *         if (rc == WNW_OK)
- *             rc = wnw_model_get_info(model, &info);
  *         if (rc == WNW_OK)
  *             rc = wnw_prompt_build(&prompt, model, &text);
  *         if (rc == WNW_OK)
@@ -46,19 +45,14 @@
  *             rc = wnw_session_read(session, prompt.tokens, prompt.n_tokens, &report);
  *         if (rc == WNW_OK)
  *             fprintf(stderr, "%d tokens read, %.0f kept per head\n", (int)prompt.n_tokens, report.kept_mean);
- *         for (int i = 0; rc == WNW_OK && i < 64; i++) {
- *             char *piece = NULL;
- *             const int32_t token = wnw_sampler_pick(sampler, wnw_session_logits(session), info.n_vocab);
- *             if (wnw_token_is_eog(model, token))
- *                 break;
- *             rc = wnw_token_piece(model, token, &piece);
- *             fputs(piece ? piece : "", stdout);
- *             wnw_free(piece);
- *             if (rc == WNW_OK)
- *                 rc = wnw_session_decode(session, token);
- *         }
+ *         how.n_max = 64;
+ *         if (rc == WNW_OK)
+ *             rc = wnw_generate(&answer, session, sampler, &how);
+ *         if (rc == WNW_OK)
+ *             puts(answer.text);
  *         if (rc != WNW_OK)
  *             fprintf(stderr, "%s: %s\n", wnw_strerror(rc), wnw_last_error());
+ *         wnw_generated_clear(&answer);
  *         wnw_sampler_free(sampler);
  *         wnw_session_free(session);
  *         wnw_policy_free(policy);
@@ -222,27 +216,25 @@ typedef struct wnw_chat_message {
     const char *content; /* UTF-8 */
 } wnw_chat_message;
 
-/* How a prompt is laid out: a system message, earlier turns, then the document and the question as one user
- * message, in the model's own chat template. All pointers are borrowed for the duration of the call only.
- *
- * What the template wrote is parsed for control tokens; the text of messages is not, so that a document cannot
- * end its turn or forge another: "<|im_end|>" in it is read as these ten characters. The bytes are known by the
- * way that they take through the template, and a byte of a message never becomes a part of a control token
- * (decision 047). `special` switches this off, for texts that are trusted and bring their own control tokens.
- * Roles are parsed, because templates make control tokens of them. */
+/* How prompts are laid out. All pointers are borrowed for the duration of the call only. What the template wrote is
+ * parsed for control tokens; messages are not, so that "<|im_end|>" in a document is read as these ten characters and
+ * cannot end its turn (decision 047). Roles are parsed, because templates make control tokens of them. */
 typedef struct wnw_prompt_params {
     uint32_t struct_size;
     bool raw;                         /* no template: BOS where the vocabulary adds one, then the text */
     const char *document;             /* NULL = none */
-    const char *question;             /* NULL = none */
+    const char *question;             /* NULL = none; in one message with the document, after a blank line */
     const char *system;               /* system message; NULL = the template's own, if it has one */
     const wnw_chat_message *messages; /* [n_messages] earlier turns; NULL = none */
     int32_t n_messages;
     const char *chat;  /* name of one of libllama's chat templates; NULL = the model's own */
     const char *jinja; /* a Jinja template instead of the model's own; NULL = none */
-    bool special;      /* parse document, question, system message and earlier turns for control tokens too */
-    int64_t now; /* what a template that writes the date takes for the present: seconds since 1970, written in
-                          UTC; 0 = the present itself, in local time */
+    bool special;      /* messages, which are trusted, are parsed for control tokens too */
+    /* For measurements, whose texts are cut to the byte: messages stand in the template as they are, untrimmed and
+     * without a blank line after the document. They may be empty. */
+    bool verbatim;
+    int64_t
+        now; /* seconds since 1970 that a template writes as the date, in UTC; 0 = the present, in local time */
 } wnw_prompt_params;
 
 /* A `now` for prompts that must have the same tokens every day, as in measurements: 26 July 2024. */
@@ -250,39 +242,63 @@ typedef struct wnw_prompt_params {
 
 WNW_DEFAULT(wnw_prompt_params, wnw_prompt_default_params)
 
-/* A prompt in two pieces, so that every phase reads the same tokens: [template head + document] and
- * [blank line (if there is a document) + question + template tail]. */
+/* A user's turn in two pieces, so that every phase reads the same tokens: [what stands before the document, and the
+ * document] and [question + template tail + beginning of the answer]. */
 typedef struct wnw_prompt {
     uint32_t struct_size;
     int32_t n_tokens;  /* tokens of both pieces */
     int32_t *tokens;   /* [n_tokens], owned; release with wnw_prompt_clear */
     int32_t n_context; /* tokens of the first piece */
-    /* The tokens that the template wrote. A token that spans template and text counts as text; without a
-     * template the BOS counts as text too. */
-    int32_t n_prefix; /* first tokens: those before the first turn's text, BOS and system message included */
+    /* The tokens that the template wrote. A token that spans template and text counts as text; without a template the BOS
+     * counts as text too. n_prefix: first tokens of the conversation, BOS and system message included. */
+    int32_t n_prefix;
     int32_t *suffix; /* [n_suffix], owned: the template tail, which ends the user's turn and opens the next */
     int32_t n_suffix; /* 0 without a template */
-    char *text;       /* [n_text] what was tokenised, NUL-terminated, owned */
+    char *text;       /* [n_text] the conversation so far, NUL-terminated, owned */
     size_t n_text;
     wnw_bytes *plain; /* [n_plain], owned: bytes of the text that were not parsed for control tokens */
     int32_t n_plain;
+    int32_t n_past; /* tokens of the conversation before these, 0 in a first turn */
 } wnw_prompt;
 
 WNW_DEFAULT(wnw_prompt, wnw_prompt_default)
 
-/* Renders and tokenises a prompt. The model's Jinja template is run as transformers runs it: messages,
- * add_generation_prompt, bos_token and eos_token are set, tools and documents are none. A BOS that the
- * vocabulary asks for and the template did not write is put in front. A template of libllama by name
- * (`chat`), or the model's in a build without the Jinja engine (wnw_has_jinja), is a fixed pattern without a
- * default system message. Without a template the text alone is read, as with `raw`. Templates are programs
- * from the model's file; they run within bounds on depth, steps and memory that no published one comes near
- * (decision 046). Tokens that *out held before the call are not released. Errors: E_ARG (no text; an unknown name
- * in `chat`; a role that is no word; a system message or turns without a template), E_UNSUPPORTED (the template
- * refuses the messages, drops the system message, cannot be run, exceeds a bound, or changes the text so that the
- * border between document and question is lost), E_RANGE, E_NOMEM. */
+/* Renders and tokenises a first turn. The model's Jinja template is run as transformers runs it: messages,
+ * add_generation_prompt, bos_token and eos_token are set, tools and documents are none. A BOS that the vocabulary asks for
+ * and the template did not write is put in front. A template of libllama by name (`chat`), or the model's in a build
+ * without the Jinja engine (wnw_has_jinja), is a fixed pattern without a default system message. Templates are programs
+ * from the model's file, and run within bounds (decision 046). Tokens that *out held before the call are not released.
+ * Errors: E_ARG (no text; an unknown name in `chat`; a role that is no word; a system message or turns without a
+ * template), E_UNSUPPORTED (the template refuses the messages, drops the system message, cannot be run, exceeds a bound, or
+ * changes the text so that the border between document and question is lost), E_RANGE, E_NOMEM. */
 WNW_API int wnw_prompt_build(wnw_prompt *out, const wnw_model *m, const wnw_prompt_params *params);
 /* Releases the tokens and empties the struct, which may be used again. */
 WNW_API void wnw_prompt_clear(wnw_prompt *p);
+
+/* A conversation. A turn's tokens begin where those so far end, usually with the token that ends the answer's turn. */
+typedef struct wnw_chat wnw_chat;
+
+/* Begins one with the system message and the earlier turns of params; its document and question are not read. Errors are
+ * those of wnw_prompt_build. The model must outlive it; release it with wnw_chat_free. */
+WNW_API int wnw_chat_open(wnw_chat **out, const wnw_model *m, const wnw_prompt_params *params);
+WNW_API void wnw_chat_free(wnw_chat *c);
+
+/* Adds a user's turn and fills *out. `begin` is text with which the answer begins. All may be NULL. Before an answer, a
+ * document of NULL asks another question about the same document in place of the last, and *out begins after the document;
+ * later, "" parts the question from the header before it, and NULL does not. Where a template writes earlier turns otherwise
+ * than before (without the reasoning in answers), n_past is smaller than the number of tokens so far: a session that has read
+ * more goes back to it (wnw_session_rewind). Nothing changes on failure. Errors: E_ARG (no text; a document while an answer
+ * is missing), those of wnw_prompt_build. */
+WNW_API int wnw_chat_user(wnw_prompt *out, wnw_chat *c, const char *document, const char *question,
+                          const char *begin);
+
+/* Adds the answer: tokens[n] that the model generated, with the one that ended its turn if the session has read that too,
+ * or a text, whose tokens the next turn has. E_ARG: no question waits. E_RANGE: an id that is not a token. */
+WNW_API int wnw_chat_answer(wnw_chat *c, const int32_t *tokens, int32_t n);
+WNW_API int wnw_chat_answer_text(wnw_chat *c, const char *text);
+
+/* All tokens so far, [*n]; those from wnw_session_n_past on are what a session lacks. Borrowed until the next call. */
+WNW_API const int32_t *wnw_chat_tokens(const wnw_chat *c, int32_t *n);
 
 /* ---- Policy ---- */
 
@@ -475,6 +491,47 @@ WNW_API void wnw_sampler_free(wnw_sampler *sp);
 /* Picks a token from logits[n_vocab]; -1 where logits or the sampler is NULL. */
 WNW_API int32_t wnw_sampler_pick(wnw_sampler *sp, const float *logits, int32_t n_vocab);
 
+/* Why generating ended. */
+typedef enum wnw_end {
+    WNW_END_TOKEN,     /* the model ended its turn; the token that says so is not in the result */
+    WNW_END_STOP,      /* a stop string came */
+    WNW_END_LIMIT,     /* n_max tokens were generated */
+    WNW_END_CANCELLED, /* on_text returned false */
+    WNW_END_FULL,      /* the context has no room for another token */
+} wnw_end;
+
+typedef struct wnw_generate_params {
+    uint32_t struct_size;
+    int32_t n_max;           /* tokens at most; 0 = as many as the context holds */
+    const char *const *stop; /* [n_stop] texts that end the answer and are no part of it; none is empty */
+    int32_t n_stop;
+    /* Called after every token with what it adds to the text, which may be nothing: whole characters, held back while they
+     * may begin a stop string; once more at the end if some were. Returns false to cancel. NULL = none. */
+    bool (*on_text)(const char *text, size_t n_bytes, int32_t n_tokens, void *user);
+    void *user;
+} wnw_generate_params;
+
+WNW_DEFAULT(wnw_generate_params, wnw_generate_default_params)
+
+typedef struct wnw_generated {
+    uint32_t struct_size;
+    wnw_end end;
+    int32_t *tokens; /* [n_tokens], owned */
+    int32_t n_tokens;
+    int32_t n_read; /* first tokens that the session has read: all, or all but the last */
+    char *text;     /* [n_text] UTF-8, NUL-terminated, owned; U+FFFD stands for bytes that are none */
+    size_t n_text;
+} wnw_generated;
+
+WNW_DEFAULT(wnw_generated, wnw_generated_default)
+
+/* Picks tokens from the session's logits and has it decode them until one of the ends above. params NULL = defaults. After a
+ * failure *out has what was generated before; release it with wnw_generated_clear in any case. Errors: E_ARG (there are no
+ * logits), E_RANGE (a negative number, an empty stop string), those of wnw_session_decode. */
+WNW_API int wnw_generate(wnw_generated *out, wnw_session *s, wnw_sampler *sp,
+                         const wnw_generate_params *params);
+WNW_API void wnw_generated_clear(wnw_generated *g);
+
 /* Whether the token ends generation. */
 WNW_API bool wnw_token_is_eog(const wnw_model *m, int32_t token);
 
@@ -536,13 +593,6 @@ WNW_API bool wnw_has_jinja(void);
 WNW_API int wnw_tokenize(const wnw_model *m, const char *text, size_t len, bool add_special,
                          bool parse_special, int32_t **tokens, int32_t *n_tokens);
 
-/* The same for a text of which some bytes were written by a template and others are input: control tokens are
- * recognised where none of their bytes is in plain[n_plain], which are ascending and apart from each other. `before` is
- * the token that the text goes on after, in a sequence that is read in pieces; NULL = the text begins a sequence. E_RANGE:
- * the bytes are not in the text or not in order, or `before` is not a token. */
-WNW_API int wnw_tokenize_marked(const wnw_model *m, const char *text, size_t len, const wnw_bytes *plain,
-                                int32_t n_plain, const int32_t *before, int32_t **tokens, int32_t *n_tokens);
-
 /* Whether `text` (len bytes) certainly has more than n_tokens tokens. The answer comes from the bytes alone,
  * because tokenising takes fifty times the text's memory. It is false where the text may have fewer tokens,
  * or where nothing is known of the vocabulary. *n_bytes (may be NULL) becomes the length of a beginning of
@@ -576,6 +626,14 @@ WNW_API int wnw_session_copy(wnw_session **out, const wnw_session *s);
 /* Forgets all tokens and frees the cache. Rules, tasks, the profile and masked heads stay; question and
  * template are forgotten. */
 WNW_API int wnw_session_reset(wnw_session *s);
+
+/* Takes back all tokens but the first n_past; read again in the same pieces, they leave the same session. There are no
+ * logits until a token is read. n_past 0 empties the session; what was said of the prompt stays. E_UNSUPPORTED, with the
+ * reason, and nothing changes: later entries had been read when entries were dropped or renumbered, sliding windows or tails
+ * have moved on, or a policy observes sums over tokens. E_RANGE: n_past is not 0 .. wnw_session_n_past. */
+WNW_API int wnw_session_rewind(wnw_session *s, int32_t n_past);
+/* How many of tokens[n] are the first ones that the session has read; 0 after entries got new positions. */
+WNW_API int32_t wnw_session_common_prefix(const wnw_session *s, const int32_t *tokens, int32_t n);
 
 /* Query head h of layer il. */
 typedef struct wnw_head {

@@ -135,24 +135,6 @@ static void null_models(void **state)
     assert_ok(wnw_tokenize(fx->model, NULL, 0, false, false, &tokens, &n));
     assert_int_equal(n, 0);
     wnw_free(tokens);
-    const wnw_bytes one = {0, 1}, beyond = {0, 2}, backward = {1, 0}, twice[] = {{0, 1}, {0, 1}};
-    const int32_t no_token = -1, far_token = INT32_MAX;
-    assert_null_refused(wnw_tokenize_marked(NULL, "a", 1, &one, 1, NULL, &tokens, &n));
-    assert_null(tokens);
-    assert_null_refused(wnw_tokenize_marked(fx->model, NULL, 1, &one, 1, NULL, &tokens, &n));
-    assert_null_refused(wnw_tokenize_marked(fx->model, "a", 1, NULL, 1, NULL, &tokens, &n));
-    assert_null_refused(wnw_tokenize_marked(fx->model, "a", 1, &one, 1, NULL, NULL, &n));
-    assert_null_refused(wnw_tokenize_marked(fx->model, "a", 1, &one, 1, NULL, &tokens, NULL));
-    assert_error(wnw_tokenize_marked(fx->model, "a", 1, &one, -1, NULL, &tokens, &n), WNW_E_RANGE);
-    assert_error(wnw_tokenize_marked(fx->model, "a", 1, &beyond, 1, NULL, &tokens, &n), WNW_E_RANGE);
-    assert_error(wnw_tokenize_marked(fx->model, "a", 1, &backward, 1, NULL, &tokens, &n), WNW_E_RANGE);
-    assert_error(wnw_tokenize_marked(fx->model, "a", 1, twice, 2, NULL, &tokens, &n), WNW_E_RANGE);
-    assert_error(wnw_tokenize_marked(fx->model, "a", 1, &one, 1, &no_token, &tokens, &n), WNW_E_RANGE);
-    assert_error(wnw_tokenize_marked(fx->model, "a", 1, &one, 1, &far_token, &tokens, &n), WNW_E_RANGE);
-    assert_null(tokens);
-    assert_ok(wnw_tokenize_marked(fx->model, NULL, 0, NULL, 0, NULL, &tokens, &n));
-    assert_int_equal(n, 0);
-    wnw_free(tokens);
     wnw_free(NULL);
     size_t n_bytes = 7;
     assert_false(wnw_text_exceeds(NULL, "a", 1, 0, &n_bytes));
@@ -182,6 +164,22 @@ static void null_models(void **state)
     assert_null(prompt.suffix);
     wnw_prompt_clear(NULL);
     wnw_prompt_clear(&prompt);
+    wnw_chat *chat = (wnw_chat *)(void *)&chat;
+    assert_null_refused(wnw_chat_open(NULL, fx->model, &params));
+    assert_null_refused(wnw_chat_open(&chat, NULL, &params));
+    assert_null(chat);
+    assert_ok(wnw_chat_open(&chat, fx->model, NULL));
+    assert_null_refused(wnw_chat_user(NULL, chat, NULL, "a", NULL));
+    assert_null_refused(wnw_chat_user(&prompt, NULL, NULL, "a", NULL));
+    assert_null_refused(wnw_chat_answer(NULL, NULL, 0));
+    assert_null_refused(wnw_chat_answer(chat, NULL, 1));
+    assert_null_refused(wnw_chat_answer_text(NULL, "a"));
+    assert_null_refused(wnw_chat_answer_text(chat, NULL));
+    assert_null(wnw_chat_tokens(NULL, NULL));
+    assert_null(wnw_chat_tokens(chat, &n));
+    assert_int_equal(n, 0);
+    wnw_chat_free(chat);
+    wnw_chat_free(NULL);
 }
 
 static void null_tables(const wnw_profile *empty)
@@ -376,6 +374,15 @@ static void null_sessions(void **state)
     assert_null_refused(wnw_session_copy(&s, NULL));
     assert_null(s);
     assert_null_refused(wnw_session_reset(NULL));
+    assert_null_refused(wnw_session_rewind(NULL, 0));
+    assert_int_equal(wnw_session_common_prefix(NULL, fx->tokens, 1), 0);
+    assert_int_equal(wnw_session_common_prefix(good, NULL, 1), 0);
+    wnw_generated said = wnw_generated_default();
+    assert_null_refused(wnw_generate(NULL, good, NULL, NULL));
+    assert_null_refused(wnw_generate(&said, NULL, NULL, NULL));
+    assert_null_refused(wnw_generate(&said, good, NULL, NULL));
+    wnw_generated_clear(&said);
+    wnw_generated_clear(NULL);
     assert_null_refused(wnw_session_observe(NULL, NULL, 0));
     assert_null_refused(wnw_session_observe(good, NULL, 1));
     assert_null_refused(wnw_session_observe(good, hole, 2));
@@ -584,9 +591,20 @@ static int plan_or_apply(struct walk *w, uint64_t what)
     return wnw_session_renumber(w->s);
 }
 
+static int go_back(struct walk *w)
+{
+    const int32_t n = wnw_session_n_past(w->s), to = any_number(&w->seed);
+    const int rc =
+        wnw_session_rewind(w->s, test_random(&w->seed) % 2 ? to : n - (int32_t)(test_random(&w->seed) % 8));
+    assert_cmp(wnw_session_n_past(w->s), <=, n);
+    return rc;
+}
+
 static int start_over(struct walk *w)
 {
     wnw_session *copy;
+    if (test_random(&w->seed) % 3 == 0)
+        return go_back(w);
     if (test_random(&w->seed) % 2)
         return wnw_session_reset(w->s);
     const int rc = wnw_session_copy(&copy, w->s);

@@ -288,8 +288,7 @@ static void same_prompt(const wnw_model *m, const char *chat, const char *docume
     assert_true(app_text_put(&turn.question, "\n\n%s", question));
     assert_ok(wnw_prompt_build(&want, m, &params));
     assert_int_equal(eval_chat_open(&c, m, chat), 0);
-    assert_int_equal(eval_prompt_context(&got, &t, &c, &s), 0);
-    assert_int_equal(eval_prompt_turn(&got, &t, &c, &s, 0), 0);
+    assert_int_equal(eval_prompts_first(&got, &t, &c, &s), 0);
     assert_int_equal(got.n_context, want.n_context);
     assert_int_equal(got.n, want.n_tokens);
     assert_memory_equal(got.ids, want.tokens, (size_t)got.n * sizeof *got.ids);

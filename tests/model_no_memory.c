@@ -238,6 +238,71 @@ static int use_text(struct fixture *fx, void *state)
     return rc;
 }
 
+/* Two turns, of which the second is asked twice; a failure leaves a conversation that goes on. */
+static int use_chat(struct fixture *fx, void *state)
+{
+    static const wnw_prompt_params how[] = {
+        {WNW_INIT(wnw_prompt_params), .raw = true},
+        {WNW_INIT(wnw_prompt_params), .chat = "chatml", .system = "Be brief."},
+        {WNW_INIT(wnw_prompt_params), .chat = "gemma", .verbatim = true}};
+    wnw_chat *c = NULL;
+    wnw_prompt p = wnw_prompt_default();
+    int32_t n;
+    int rc = wnw_chat_open(&c, fx->model, &how[*(const int *)state]);
+    if (rc == WNW_OK)
+        rc = wnw_chat_user(&p, c, "In the thin air.", "Where?", "In");
+    if (rc == WNW_OK)
+        rc = wnw_chat_answer(c, p.tokens, 2);
+    wnw_prompt_clear(&p);
+    if (rc == WNW_OK)
+        rc = wnw_chat_user(&p, c, NULL, "When?", NULL);
+    wnw_prompt_clear(&p);
+    if (rc == WNW_OK) {
+        int32_t n_before, n_after;
+        (void)wnw_chat_tokens(c, &n_before);
+        rc = wnw_chat_user(&p, c, NULL, "Who was it, and where did they go?", NULL);
+        (void)wnw_chat_tokens(c, &n_after);
+        assert_true(rc == WNW_OK || n_after == n_before);
+    }
+    wnw_prompt_clear(&p);
+    if (rc == WNW_OK)
+        rc = wnw_chat_answer_text(c, "He.");
+    if (c && rc == WNW_OK && !wnw_chat_tokens(c, &n))
+        rc = WNW_E_ARG;
+    wnw_chat_free(c);
+    return rc;
+}
+
+static int generate(struct fixture *fx, void *state)
+{
+    static const char *const stop[] = {"never"};
+    const wnw_generate_params params = {WNW_INIT(wnw_generate_params), .n_max = 4, .stop = stop, .n_stop = 1};
+    wnw_generated g = wnw_generated_default();
+    wnw_sampler *sampler = NULL;
+    wnw_session *s = NULL;
+    (void)fx;
+    int rc = wnw_session_copy(&s, state);
+    if (rc == WNW_OK)
+        rc = wnw_sampler_new(&sampler, NULL);
+    if (rc == WNW_OK)
+        rc = wnw_generate(&g, s, sampler, &params);
+    wnw_generated_clear(&g);
+    wnw_sampler_free(sampler);
+    wnw_session_free(s);
+    return rc;
+}
+
+static void conversations(void **state)
+{
+    struct fixture *fx = *state;
+    for (int i = 0; i < 3; i++)
+        run_all(fx, &(struct action){.name = "chat", .act = use_chat, .state = &i});
+    wnw_session *s = test_session_new(fx->model, &(struct test_session){.n_ctx = 64});
+    test_prefill(s, (const int32_t[]){1, 5, 9}, 3);
+    run_all(fx, &(struct action){.name = "generate", .act = generate, .state = s});
+    wnw_session_free(s);
+}
+
 /* A long run, which is tokenised on a stack of its own, between control tokens. */
 static int use_long_text(struct fixture *fx, void *state)
 {
@@ -766,6 +831,7 @@ int main(void)
         cmocka_unit_test(threads_that_cannot_start),
         cmocka_unit_test(models_are_opened),
         cmocka_unit_test(text),
+        cmocka_unit_test(conversations),
         cmocka_unit_test(profiles_are_read),
         cmocka_unit_test(plans_are_made),
         cmocka_unit_test(lives),

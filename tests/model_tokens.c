@@ -434,7 +434,7 @@ static void check_marked(const struct pair *p, const char *head, const char *inp
 {
     char text[LEN];
     const size_t n = (size_t)snprintf(text, sizeof text, "%s%s%s", head, input, tail);
-    const struct wnw__bytes plain = {strlen(head), strlen(head) + strlen(input)};
+    const wnw_bytes plain = {strlen(head), strlen(head) + strlen(input)};
     const struct wnw__marked in = {.text = text, .n = n, .plain = &plain, .n_plain = 1};
     struct ids got = marked(p, &in, NULL), want = reference(p->reference, like, strlen(like), false, true);
     if (input != like)

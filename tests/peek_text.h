@@ -3,6 +3,8 @@
 #ifndef WNW_TESTS_PEEK_TEXT_H
 #define WNW_TESTS_PEEK_TEXT_H
 
+#include "base/utf8.h"
+#include "text/stream.h"
 #include "text/tokens_marked.h"
 
 #endif

@@ -56,9 +56,38 @@ static int toy_decode(const struct eval_tokenizer *t, const int32_t *ids, int32_
     return APP_OK;
 }
 
-static const struct eval_tokenizer toy = {.encode = toy_encode, .decode = toy_decode};
+/* Plain text: context and question are two pieces; what goes on behind an answer is one. */
+static void toy_ask_one(const struct eval_tokenizer *t, const struct eval_before *b,
+                        const struct eval_asked *a, struct eval_prompt *p)
+{
+    struct app_text first = {0}, second = {0};
+    int32_t *more, n_more;
+    assert_true(app_text_put(&first, "%s", b->answer ? "" : b->context));
+    assert_true(app_text_put(&second, "%s%s%s%s", b->answer ? b->answer : "", b->answer ? "\n\n" : "",
+                             a->question, a->begin));
+    assert_int_equal(t->encode(t, first.s, first.len, &p->ids, &p->n_context), APP_OK);
+    assert_int_equal(t->encode(t, second.s, second.len, &more, &n_more), APP_OK);
+    p->n = p->n_context + n_more;
+    p->ids = realloc(p->ids, ((size_t)p->n + 1) * sizeof *p->ids);
+    assert_non_null(p->ids);
+    memcpy(p->ids + p->n_context, more, (size_t)n_more * sizeof *more);
+    free(first.s);
+    free(second.s);
+    free(more);
+}
+
+static int toy_ask(const struct eval_tokenizer *t, const struct eval_chat *c, const struct eval_before *b,
+                   const struct eval_asked *a, struct eval_prompt *p, int32_t n)
+{
+    (void)c;
+    for (int32_t i = 0; i < n; i++)
+        toy_ask_one(t, b, &a[i], &p[i]);
+    return APP_OK;
+}
+
+static const struct eval_tokenizer toy = {.encode = toy_encode, .ask = toy_ask, .decode = toy_decode};
 static char empty[] = "";
-static const struct eval_chat plain = {.head = empty, .tail = empty, .bos = -1, .raw = true};
+static const struct eval_chat plain = {.head = empty, .tail = empty, .raw = true};
 
 static struct eval_world world;
 
@@ -388,20 +417,21 @@ static struct eval_sample make(const char *name, int32_t n, int32_t index)
 /* Tokens of a sample's conversation, in which the longer of answer and references stays behind each question. */
 static int32_t count_talk(const struct eval_sample *s)
 {
-    struct eval_prompt p;
+    struct eval_prompt *p = calloc((size_t)s->n_turns, sizeof *p);
     int32_t n = 0;
-    assert_int_equal(eval_prompt_context(&p, &toy, world.chat, s), APP_OK);
-    n = p.n_context;
+    assert_non_null(p);
+    assert_int_equal(eval_prompts_first(p, &toy, world.chat, s), APP_OK);
+    n = p[0].n_context;
     for (int32_t turn = 0; turn < s->n_turns; turn++) {
         int32_t n_gold;
         struct app_text gold = {0};
-        assert_int_equal(eval_prompt_turn(&p, &toy, world.chat, s, turn), APP_OK);
         assert_true(eval_grade_gold(&gold, &s->turns[turn], s->turns[turn].prefix.s));
         assert_int_equal(eval_count_tokens(&n_gold, &toy, gold.s, gold.len), APP_OK);
-        n += p.n - p.n_context + (n_gold > s->max_new ? n_gold : s->max_new);
+        n += p[turn].n - p[turn].n_context + (n_gold > s->max_new ? n_gold : s->max_new);
         free(gold.s);
+        eval_prompt_clear(&p[turn]);
     }
-    eval_prompt_clear(&p);
+    free(p);
     return n;
 }
 
@@ -409,8 +439,7 @@ static int32_t count_talk(const struct eval_sample *s)
  * which a longer context holds them are those that no limit changes. */
 static void test_conversations_fit_the_context(void **state)
 {
-    const struct eval_chat talk = {
-        .head = empty, .tail = empty, .between = (char[]){"\n\n"}, .bos = -1, .raw = true};
+    const struct eval_chat talk = {.head = empty, .tail = empty, .takes_turns = true, .raw = true};
     const struct eval_task *t;
     (void)state;
     world.chat = &talk;
@@ -663,7 +692,8 @@ static bool is_long(const char *text, size_t len)
  * left out; nothing ends the run. */
 static void test_drift(void **state)
 {
-    static const struct eval_tokenizer drifting = {.encode = drifting_encode, .decode = toy_decode};
+    static const struct eval_tokenizer drifting = {
+        .encode = drifting_encode, .ask = toy_ask, .decode = toy_decode};
     struct eval_fit fit;
     const struct eval_task *task = eval_task_find("niah_grid");
     (void)state;

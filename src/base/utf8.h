@@ -6,6 +6,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+enum wnw__utf8 {
+    WNW_UTF8_WHOLE, /* a character */
+    WNW_UTF8_OPEN,  /* the beginning of one, which more bytes may complete */
+    WNW_UTF8_BAD    /* bytes that no character begins with, or that are no character with what follows */
+};
+/* What the first *n bytes of s[len] are; len > 0. */
+enum wnw__utf8 wnw__utf8_scan(const char *s, size_t len, size_t *n);
+
 static inline bool wnw__utf8_inside(char c)
 {
     return ((unsigned char)c & 0xc0) == 0x80;

@@ -188,6 +188,12 @@ int32_t wnw__cache_old(const struct wnw__cache *c, const struct wnw__kv_layer *l
 void wnw__cache_quantise(const struct wnw__cache *c, const struct wnw__kv_layer *l, int32_t ih, int32_t from,
                          int32_t to);
 
+/* Whether the entries of layer il at positions below next are what they were before the tokens from next on came:
+ * WNW_OK, or E_UNSUPPORTED with the reason. It holds if nothing else has dropped entries since. */
+int wnw__cache_can_cut(const struct wnw__cache *c, int32_t il, int32_t next);
+/* Drops the entries at positions >= next of all layers, which can be cut there. Storage stays. */
+void wnw__cache_cut(struct wnw__cache *c, int32_t next);
+
 /* Drops the entries [from, from + n) of one head in place; its storage stays. */
 void wnw__cache_drop(struct wnw__cache *c, int32_t il, int32_t ih, int32_t from, int32_t n);
 

@@ -186,3 +186,22 @@ void wnw__recorders_moved(const struct wnw__recorders *r, int32_t from, int32_t 
         if (r->list[i].type->moved)
             r->list[i].type->moved(r->list[i].rec, from, to, why);
 }
+
+const char *wnw__recorders_stuck(const struct wnw__recorders *r, int32_t n_past)
+{
+    for (int32_t i = 0; i < count(r); i++)
+        if (r->list[i].type->can_return && !r->list[i].type->can_return(r->list[i].rec, n_past))
+            return r->list[i].type->name;
+    return NULL;
+}
+
+void wnw__recorders_returned(const struct wnw__recorders *r, int32_t n_past, int32_t n_layer)
+{
+    for (int32_t i = 0; i < count(r); i++) {
+        const struct wnw__recorder_type *type = r->list[i].type;
+        if (type->returned)
+            type->returned(r->list[i].rec, n_past);
+        else if (type->moved)
+            type->moved(r->list[i].rec, 0, n_layer, WNW_MOVED_FAILED);
+    }
+}

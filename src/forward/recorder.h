@@ -130,6 +130,11 @@ struct wnw__recorder_type {
     void (*commit)(void *rec, const struct wnw__record_pass *pass);
     /* Is called when entries of layers from .. to - 1 have changed, or a pass has failed. */
     void (*moved)(void *rec, int32_t from, int32_t to, enum wnw__moved why);
+    /* Whether its notes of the first n_past tokens are still whole without those of later tokens; NULL = they are. */
+    bool (*can_return)(const void *rec, int32_t n_past);
+    /* Is called when the tokens from n_past on have been taken back and can_return holds. NULL = `moved` is called, for a
+     * pass that failed. */
+    void (*returned)(void *rec, int32_t n_past);
 
     /* Fills in the part of *obs, whose layer is described already, that it answers, if needs asks for it. heads as in
      * the function `observe` of struct wnw__plan_source. rec is NULL if the sequence has no recorder of the type; the
@@ -185,5 +190,8 @@ int32_t wnw__recorders_logit_rows(const struct wnw__recorders *r, const struct w
 void wnw__recorders_logits(const struct wnw__recorders *r, const struct wnw__record_logits *logits);
 void wnw__recorders_commit(const struct wnw__recorders *r, const struct wnw__record_pass *pass);
 void wnw__recorders_moved(const struct wnw__recorders *r, int32_t from, int32_t to, enum wnw__moved why);
+/* The name of the first type of which can_return does not hold; NULL if there is none. */
+const char *wnw__recorders_stuck(const struct wnw__recorders *r, int32_t n_past);
+void wnw__recorders_returned(const struct wnw__recorders *r, int32_t n_past, int32_t n_layer);
 
 #endif

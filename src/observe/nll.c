@@ -211,6 +211,14 @@ static void moved(void *rec, int32_t from, int32_t to, enum wnw__moved why)
         w->n = w->end = 0;
 }
 
+/* The logits from which the next token's likelihood would be noted are gone. */
+static bool can_return(const void *rec, int32_t n_past)
+{
+    const struct wnw__nll *w = rec;
+    (void)n_past;
+    return w->n == 0;
+}
+
 const struct wnw__recorder_type wnw__nll_recorder = {
     .name = "likelihoods",
     .needs = WNW_NEED_PERPLEXITY,
@@ -222,4 +230,5 @@ const struct wnw__recorder_type wnw__nll_recorder = {
     .logit_rows = logit_rows,
     .logits = logits,
     .moved = moved,
+    .can_return = can_return,
 };

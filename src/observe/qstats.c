@@ -314,6 +314,16 @@ static void moved(void *rec, int32_t from, int32_t to, enum wnw__moved why)
         wnw__qstats_reset(rec);
 }
 
+/* A sum does not say what one token added to it. */
+static bool can_return(const void *rec, int32_t n_past)
+{
+    const struct wnw__qstats *st = rec;
+    for (int32_t il = 0; il < st->params.model.n_layer; il++)
+        if (st->layers[il].end > n_past)
+            return false;
+    return true;
+}
+
 static int fill(void *rec, struct wnw__source *source, const wnw_needs *needs, const bool *heads,
                 wnw_observation *obs)
 {
@@ -354,5 +364,6 @@ const struct wnw__recorder_type wnw__qstats_recorder = {
     .stages = stages,
     .take = take,
     .moved = moved,
+    .can_return = can_return,
     .fill = fill,
 };

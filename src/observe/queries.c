@@ -135,6 +135,17 @@ static void moved(void *rec, int32_t from, int32_t to, enum wnw__moved why)
         drop(rec, from, to);
 }
 
+static void returned(void *rec, int32_t n_past)
+{
+    struct wnw__queries *k = rec;
+    for (int32_t il = 0; il < k->n_layer; il++) {
+        struct wnw__queries_layer *l = &k->layers[il];
+        const int32_t gone = l->end > n_past ? l->end - n_past : 0;
+        l->n = gone < l->n ? l->n - gone : 0;
+        l->end -= gone;
+    }
+}
+
 static int fill(void *rec, struct wnw__source *source, const wnw_needs *needs, const bool *heads,
                 wnw_observation *obs)
 {
@@ -166,5 +177,6 @@ const struct wnw__recorder_type wnw__queries_recorder = {
     .take = take,
     .commit = commit,
     .moved = moved,
+    .returned = returned,
     .fill = fill,
 };

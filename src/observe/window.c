@@ -101,6 +101,33 @@ static void moved(void *rec, int32_t from, int32_t to, enum wnw__moved why)
         w->layers[il].n = 0;
 }
 
+/* Queries of a layer that stay when tokens from n_past on are taken back. */
+static int32_t n_left(const struct wnw__window_layer *l, int32_t n_past)
+{
+    const int32_t gone = l->end > n_past ? l->end - n_past : 0;
+    return gone < l->n ? l->n - gone : 0;
+}
+
+/* A full ring has lost the queries that would be the oldest ones again. */
+static bool can_return(const void *rec, int32_t n_past)
+{
+    const struct wnw__window *w = rec;
+    for (int32_t il = 0; il < w->n_layer; il++)
+        if (w->layers[il].end > n_past && w->layers[il].n == w->cap)
+            return false;
+    return true;
+}
+
+static void returned(void *rec, int32_t n_past)
+{
+    struct wnw__window *w = rec;
+    for (int32_t il = 0; il < w->n_layer; il++) {
+        struct wnw__window_layer *l = &w->layers[il];
+        l->n = n_left(l, n_past);
+        l->end = l->end > n_past ? n_past : l->end;
+    }
+}
+
 static const float *query_at(const void *of, int32_t il, int32_t pos)
 {
     return wnw__window_at(of, il, pos);
@@ -135,5 +162,7 @@ const struct wnw__recorder_type wnw__window_recorder = {
     .take = take,
     .commit = commit,
     .moved = moved,
+    .can_return = can_return,
+    .returned = returned,
     .fill = fill,
 };

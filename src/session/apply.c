@@ -159,6 +159,7 @@ int wnw__session_apply(wnw_session *s, const wnw_plan *plan, int32_t room, wnw_r
     free(to.index);
     free(to.keep);
     free(to.n_keep);
+    s->n_fixed = s->n_past; /* some layers are compacted even where memory ran out */
     if (rc == WNW_OK)
         wnw__recorders_moved(&s->recorders, 0, c->n_layer, WNW_MOVED_DROPPED);
     if (report) {

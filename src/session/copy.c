@@ -18,6 +18,8 @@ static int copy_timeline(wnw_session *to, const wnw_session *from)
     to->n_prefix = from->n_prefix;
     to->n_gone = from->n_gone;
     to->n_moved = from->n_moved;
+    to->n_fixed = from->n_fixed;
+    to->n_run = from->n_run;
     to->n_question = from->n_question;
     to->profile = from->profile;
     to->has_logits = from->has_logits;

@@ -132,6 +132,7 @@ static int read_ubatch(wnw_session *s, const int32_t *tokens, int32_t n, int32_t
     WNW_TRY(wnw__feed_span(s, &span));
     show_logits(s, &span);
     count_tokens(s, tokens, n);
+    s->n_run = 0;
     return wnw__feed_logits(s, &span, first, on_logits, user);
 }
 
@@ -184,8 +185,10 @@ int wnw__feed_step(wnw_engine *e, wnw_session *const *sessions, const int32_t *t
     const int rc = run_step(e, sessions, tokens, n, slices);
     if (slices != &one)
         free(slices);
-    for (int32_t i = 0; rc == WNW_OK && i < n; i++)
+    for (int32_t i = 0; rc == WNW_OK && i < n; i++) {
         count_tokens(sessions[i], &tokens[i], 1);
+        sessions[i]->n_run++;
+    }
     return rc;
 }
 

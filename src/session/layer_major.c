@@ -151,6 +151,8 @@ static int read_layers(struct reader *r, struct wnw__plan_job *job, wnw_report *
         WNW_TRY(compress_layer(r, il, job, report));
         wnw__recorders_moved(&s->recorders, il, il + 1, WNW_MOVED_DROPPED);
     }
+    s->n_fixed = s->n_past;
+    s->n_run = 0;
     const double start = wnw__now_ms();
     WNW_TRY(wnw__feed_logits(s, &r->span, 0, NULL, NULL));
     report->read_ms += wnw__now_ms() - start;

@@ -430,6 +430,7 @@ static void slide_heads(wnw_session *s)
         wnw_protected p = wnw__policy_keep(s->rules.ev.policy, &(wnw_keep_problem){.n = n, .budget = n});
         p = wnw__protected_shrink(wnw__protected_clamp(p, n), held);
         wnw__cache_drop(c, il, ih, p.n_first, n - held);
+        s->n_fixed = s->n_past;
     }
 }
 

@@ -192,6 +192,6 @@ int wnw_session_renumber(wnw_session *s)
         r->n_before > -MOST_COUNTED ? r->n_before - n_gone : r->n_before; /* ratios count all tokens read */
     s->n_gone += n_gone;
     s->n_moved = n;
-    s->n_past = n;
+    s->n_past = s->n_fixed = n;
     return WNW_OK;
 }

@@ -143,20 +143,26 @@ void wnw_session_free(wnw_session *s)
     free(s);
 }
 
-int wnw_session_reset(wnw_session *s)
+int wnw__session_forget(wnw_session *s)
 {
-    WNW_REQUIRE(s);
     wnw__engine_release(s->engine);
     wnw__recorders_moved(&s->recorders, 0, s->cache.n_layer, WNW_MOVED_ALL);
     wnw__rules_reset(&s->rules);
     s->n_past = s->n_moved = s->ids.n_mixed = 0;
+    s->n_fixed = s->n_run = 0;
     s->n_gone = 0;
-    s->n_question = 0;
-    s->n_prefix = 0;
-    (void)wnw__ids_set_suffix(&s->ids, NULL, 0);
     s->has_logits = false;
     wnw__cache_clear(&s->cache);
     return WNW_OK;
+}
+
+int wnw_session_reset(wnw_session *s)
+{
+    WNW_REQUIRE(s);
+    s->n_question = 0;
+    s->n_prefix = 0;
+    (void)wnw__ids_set_suffix(&s->ids, NULL, 0);
+    return wnw__session_forget(s);
 }
 
 int wnw__session_check_room(const wnw_session *s, int32_t n)

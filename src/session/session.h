@@ -24,9 +24,12 @@ struct wnw_session {
     const wnw_profile *profile; /* borrowed; NULL = none */
     struct wnw__proj *proj[2];  /* projected norms, made at first use: [0] of KV heads, [1] of query heads */
     int32_t n_past;
-    int32_t n_prefix;   /* number of first tokens that the chat template wrote; 0 = none or unknown */
-    int64_t n_gone;     /* tokens read that lost their positions to key re-rotation */
-    int32_t n_moved;    /* positions below it were assigned by the last renumbering, not by reading */
+    int32_t n_prefix; /* number of first tokens that the chat template wrote; 0 = none or unknown */
+    int64_t n_gone;   /* tokens read that lost their positions to key re-rotation */
+    int32_t n_moved;  /* positions below it were assigned by the last renumbering, not by reading */
+    int32_t
+        n_fixed; /* tokens that were read when entries were dropped last: the session cannot go back before */
+    int32_t n_run;      /* last tokens that were decoded one after the other */
     int32_t n_question; /* number of last prompt tokens that are the question; 0 = unknown */
     struct wnw__rules rules;
     struct wnw__masks masks;
@@ -37,6 +40,9 @@ struct wnw_session {
 /* Opens the source of observations of the session's present cache, which wnw__source_close closes. It borrows s and looks
  * at it on the thread that s belongs to. */
 int wnw__session_source(struct wnw__plan_source *src, wnw_session *s);
+
+/* Forgets all tokens; what was said of the prompt stays. */
+int wnw__session_forget(wnw_session *s);
 
 /* Check whether the session can read n tokens next: _ids that they are of the vocabulary (E_ARG for n < 1,
  * E_RANGE), _room that n more fit the context (E_FULL), _tokens both. */

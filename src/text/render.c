@@ -236,24 +236,9 @@ void wnw__rendered_clear(struct wnw__rendered *r)
     *r = (struct wnw__rendered){0};
 }
 
-static int without_template(struct wnw__rendered *out, const char *content)
-{
-    out->text = strdup(content);
-    out->input = malloc(sizeof *out->input);
-    if (!out->text || !out->input)
-        return wnw__fail(WNW_E_NOMEM, "no memory for the prompt");
-    out->n = out->end = strlen(content);
-    out->input[0] = (wnw_bytes){0, out->n};
-    out->n_input = 1;
-    out->found = true;
-    return WNW_OK;
-}
-
 static int apply(struct wnw__rendered *out, const struct wnw__template *t, const wnw_chat_message *messages,
                  int32_t n, int32_t marked)
 {
-    if (!t->source)
-        return without_template(out, messages[marked].content);
     if (t->pattern) {
         WNW_TRY(apply_pattern(out, t->source, messages, n));
         return find_contents(out, t, messages, n, marked);

@@ -18,8 +18,7 @@ struct wnw__template {
 int wnw__template_find(struct wnw__template *out, const wnw_model *m, const wnw_prompt_params *p);
 void wnw__template_clear(struct wnw__template *t);
 
-/* Renders the messages and finds the content of messages[marked] in the text, and what came from any of them. Without
- * a template the text is that content. Errors: E_UNSUPPORTED (the template cannot be run, refuses the messages, does not
+/* Renders the messages with a template and finds the content of messages[marked] in the text, and what came from any of them. Errors: E_UNSUPPORTED (the template cannot be run, refuses the messages, does not
  * write this one, or a pattern changes one so that it is not found), E_RANGE, E_NOMEM. Release with
  * wnw__rendered_clear. */
 int wnw__render(struct wnw__rendered *out, const struct wnw__template *t, const wnw_chat_message *messages,

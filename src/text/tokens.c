@@ -62,61 +62,13 @@ int wnw_tokenize(const wnw_model *m, const char *text, size_t len, bool add_spec
     *n_tokens = 0;
     WNW_REQUIRE(m);
     WNW_REQUIRE(text || len == 0);
-    const struct wnw__bytes all = {0, len};
+    const wnw_bytes all = {0, len};
     const struct wnw__marked in = {.text = text ? text : "",
                                    .n = len,
                                    .plain = &all,
                                    .n_plain = parse_special ? 0 : 1,
                                    .add_special = add_special};
     return wnw__tokenize_marked(m, &in, tokens, n_tokens, NULL);
-}
-
-/* The bytes in the text, ascending and apart from each other, as the tokenizer takes them; released with free. */
-static int take_plain(struct wnw__bytes **out, const wnw_bytes *plain, int32_t n_plain, size_t len)
-{
-    size_t end = 0;
-    *out = NULL;
-    if (n_plain < 0)
-        return wnw__fail(WNW_E_RANGE, "a text has no %d ranges of bytes", (int)n_plain);
-    struct wnw__bytes *own = malloc(((size_t)n_plain + 1) * sizeof *own);
-    if (!own)
-        return wnw__fail(WNW_E_NOMEM, "no memory for %d ranges of bytes", (int)n_plain);
-    for (int32_t i = 0; i < n_plain; i++) {
-        if (plain[i].from < end || plain[i].to < plain[i].from || plain[i].to > len) {
-            free(own);
-            return wnw__fail(WNW_E_RANGE,
-                             "bytes %zu to %zu (range %d) are not in order, or not in the text of %zu",
-                             plain[i].from, plain[i].to, (int)i, len);
-        }
-        own[i] = (struct wnw__bytes){plain[i].from, end = plain[i].to};
-    }
-    *out = own;
-    return WNW_OK;
-}
-
-int wnw_tokenize_marked(const wnw_model *m, const char *text, size_t len, const wnw_bytes *plain,
-                        int32_t n_plain, const int32_t *before, int32_t **tokens, int32_t *n_tokens)
-{
-    struct wnw__bytes *own;
-    WNW_REQUIRE(tokens);
-    WNW_REQUIRE(n_tokens);
-    *tokens = NULL;
-    *n_tokens = 0;
-    WNW_REQUIRE(m);
-    WNW_REQUIRE(text || len == 0);
-    WNW_REQUIRE(plain || n_plain == 0);
-    if (before && (*before < 0 || *before >= wnw__vocab_size(m)))
-        return wnw__fail(WNW_E_RANGE, "%d is not a token", (int)*before);
-    WNW_TRY(take_plain(&own, plain, n_plain, len));
-    const struct wnw__marked in = {.text = text ? text : "",
-                                   .n = len,
-                                   .plain = own,
-                                   .n_plain = (size_t)n_plain,
-                                   .follows = before != NULL,
-                                   .before = before ? *before : -1};
-    const int rc = wnw__tokenize_marked(m, &in, tokens, n_tokens, NULL);
-    free(own);
-    return rc;
 }
 
 /* A text that grows. */
@@ -178,6 +130,11 @@ static int pieces_of(const wnw_model *m, const int32_t *tokens, int32_t n_tokens
 int wnw_detokenize(const wnw_model *m, const int32_t *tokens, int32_t n_tokens, char **text)
 {
     return pieces_of(m, tokens, n_tokens, false, text);
+}
+
+int wnw__detokenize_all(const wnw_model *m, const int32_t *tokens, int32_t n_tokens, char **text)
+{
+    return pieces_of(m, tokens, n_tokens, true, text);
 }
 
 int wnw_token_piece(const wnw_model *m, int32_t token, char **text)

@@ -9,5 +9,7 @@
 int wnw__vocab_open(struct wnw_model *m, const char *path);
 void wnw__vocab_free(struct wnw_model *m);
 int32_t wnw__vocab_size(const struct wnw_model *m);
+/* wnw_detokenize with the texts of control tokens too. */
+int wnw__detokenize_all(const wnw_model *m, const int32_t *tokens, int32_t n_tokens, char **text);
 
 #endif

@@ -422,7 +422,7 @@ int wnw__tokenize_marked(const wnw_model *m, const struct wnw__marked *in, int32
 int wnw__tokenize_plain(const wnw_model *m, const char *text, size_t n, const int32_t *before,
                         int32_t **tokens, int32_t *n_tokens)
 {
-    const struct wnw__bytes all = {0, n};
+    const wnw_bytes all = {0, n};
     const struct wnw__marked in = {.text = text,
                                    .n = n,
                                    .plain = &all,

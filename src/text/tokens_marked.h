@@ -5,10 +5,6 @@
 
 #include "model/model.h"
 
-struct wnw__bytes {
-    size_t from, to; /* bytes [from, to) */
-};
-
 /*
  * A text to tokenise.
  *
@@ -25,8 +21,8 @@ struct wnw__bytes {
  */
 struct wnw__marked {
     const char *text;
-    size_t n;                       /* bytes of it */
-    const struct wnw__bytes *plain; /* [n_plain], ascending, disjoint */
+    size_t n;               /* bytes of it */
+    const wnw_bytes *plain; /* [n_plain], ascending, disjoint */
     size_t n_plain;
     const size_t *cut; /* [n_cut], ascending */
     size_t n_cut;

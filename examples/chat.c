@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A conversation about a document under a policy: every line of the input is a question.
+ *
+ *     chat MODEL POLICY [DOCUMENT-FILE] < questions
+ *
+ * Each turn is read after the tokens that the session has, and what it adds is compressed too.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <winnow.h>
+
+enum { MOST_TEXT = 1 << 20, MOST_LINE = 4096 };
+
+struct talk {
+    wnw_model *model;
+    wnw_policy *policy;
+    wnw_session *session;
+    wnw_sampler *sampler;
+    wnw_chat *chat;
+    char *document; /* NULL = none, or it was read already */
+};
+
+static bool print(const char *text, size_t n_bytes, int32_t n_tokens, void *user)
+{
+    (void)n_tokens;
+    (void)user;
+    return fwrite(text, 1, n_bytes, stdout) == n_bytes && fflush(stdout) == 0;
+}
+
+/* Has the session read what it lacks of the conversation's tokens. */
+static int read_turn(struct talk *t, const wnw_prompt *turn)
+{
+    const wnw_run run = {WNW_INIT(wnw_run), .policy = t->policy,
+                         .size = {.kind = WNW_SIZE_RATIO, .ratio = 0.5}, .prompt = turn};
+    wnw_report report = wnw_report_default();
+    const bool first = turn->n_past == 0;
+    int32_t n;
+    const int32_t *tokens = wnw_chat_tokens(t->chat, &n);
+    int rc = WNW_OK;
+    if (!first && turn->n_past < wnw_session_n_past(t->session)) /* the template wrote earlier turns anew */
+        rc = wnw_session_rewind(t->session, turn->n_past);
+    if (rc == WNW_OK && first) /* a ratio counts all turns from here on */
+        rc = wnw_session_begin(t->session, &run);
+    const int32_t n_past = wnw_session_n_past(t->session);
+    if (rc == WNW_OK)
+        rc = wnw_session_read(t->session, tokens + n_past, n - n_past, &report);
+    if (rc == WNW_OK)
+        fprintf(stderr, "[%d tokens, %.0f kept per head]\n", (int)n, report.kept_mean);
+    return rc;
+}
+
+static int answer(struct talk *t, const char *question)
+{
+    const wnw_generate_params how = {WNW_INIT(wnw_generate_params), .n_max = 128, .on_text = print};
+    wnw_prompt turn = wnw_prompt_default();
+    wnw_generated said = wnw_generated_default();
+    int rc = wnw_chat_user(&turn, t->chat, t->document, question, NULL);
+    free(t->document);
+    t->document = NULL;
+    if (rc == WNW_OK)
+        rc = read_turn(t, &turn);
+    if (rc == WNW_OK)
+        rc = wnw_generate(&said, t->session, t->sampler, &how);
+    if (rc == WNW_OK)
+        rc = wnw_chat_answer(t->chat, said.tokens, said.n_tokens);
+    putchar('\n');
+    wnw_generated_clear(&said);
+    wnw_prompt_clear(&turn);
+    return rc;
+}
+
+static char *read_file(const char *path)
+{
+    FILE *f = fopen(path, "rb");
+    char *text = f ? calloc(1, MOST_TEXT) : NULL;
+    if (text)
+        (void)fread(text, 1, MOST_TEXT - 1, f);
+    if (f)
+        fclose(f);
+    return text;
+}
+
+static int open_all(struct talk *t, const char *model, const char *policy)
+{
+    int rc = wnw_model_open(&t->model, model, NULL);
+    if (rc == WNW_OK)
+        rc = wnw_policy_parse(&t->policy, policy, NULL);
+    if (rc == WNW_OK)
+        rc = wnw_session_new(&t->session, t->model, NULL);
+    if (rc == WNW_OK)
+        rc = wnw_sampler_new(&t->sampler, NULL);
+    if (rc == WNW_OK)
+        rc = wnw_chat_open(&t->chat, t->model, NULL);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    struct talk t = {0};
+    char line[MOST_LINE];
+    if (argc < 3 || argc > 4) {
+        fprintf(stderr, "usage: %s MODEL POLICY [DOCUMENT-FILE] < questions\n", argv[0]);
+        return 1;
+    }
+    if (argc == 4 && !(t.document = read_file(argv[3]))) {
+        fprintf(stderr, "%s cannot be read\n", argv[3]);
+        return 1;
+    }
+    int rc = open_all(&t, argv[1], argv[2]);
+    while (rc == WNW_OK && fgets(line, sizeof line, stdin)) {
+        line[strcspn(line, "\n")] = '\0';
+        if (*line)
+            rc = answer(&t, line);
+    }
+    if (rc != WNW_OK)
+        fprintf(stderr, "%s: %s\n", wnw_strerror(rc), wnw_last_error());
+    free(t.document);
+    wnw_chat_free(t.chat);
+    wnw_sampler_free(t.sampler);
+    wnw_session_free(t.session);
+    wnw_policy_free(t.policy);
+    wnw_model_free(t.model);
+    return rc == WNW_OK ? 0 : 1;
+}

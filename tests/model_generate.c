@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT */
+/* wnw_generate: the tokens of a loop by hand, and every end. */
+#include "helpers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { N = 24, N_PROMPT = 40 };
+
+struct fixture {
+    struct test_model t;
+    wnw_sampler *greedy;
+    int32_t want[N]; /* by hand */
+    char *text;      /* theirs, in full */
+};
+
+static wnw_session *session(const struct fixture *f, int32_t n_ctx)
+{
+    wnw_session *s = test_session_new(f->t.m, &(struct test_session){.n_ctx = n_ctx});
+    test_prefill(s, f->t.tokens, N_PROMPT);
+    return s;
+}
+
+static void open_fixture(struct fixture *f)
+{
+    test_open(&f->t, "smollm2-135m.gguf", N_PROMPT, 3);
+    assert_ok(wnw_sampler_new(&f->greedy, NULL));
+    wnw_session *s = session(f, 256);
+    for (int i = 0; i < N; i++) {
+        f->want[i] = test_argmax(wnw_session_logits(s), f->t.info.n_vocab);
+        assert_false(wnw_token_is_eog(f->t.m, f->want[i]));
+        assert_ok(wnw_session_decode(s, f->want[i]));
+    }
+    assert_ok(wnw_detokenize(f->t.m, f->want, N, &f->text));
+    wnw_session_free(s);
+}
+
+static void close_fixture(struct fixture *f)
+{
+    wnw_free(f->text);
+    wnw_sampler_free(f->greedy);
+    test_close(&f->t);
+}
+
+/* What a callback was given. */
+struct heard {
+    char text[1024];
+    int32_t n_calls, n_tokens;
+    int32_t most; /* cancels at this token; 0 = never */
+};
+
+static bool hear(const char *text, size_t n_bytes, int32_t n_tokens, void *user)
+{
+    struct heard *h = user;
+    const size_t n = strlen(h->text);
+    assert_cmp(n + n_bytes, <, sizeof h->text);
+    memcpy(h->text + n, text, n_bytes);
+    h->n_calls++;
+    h->n_tokens = n_tokens;
+    return h->most == 0 || n_tokens < h->most;
+}
+
+/* Generates, and checks what holds at every end. */
+static wnw_generated generated(const struct fixture *f, wnw_session *s, wnw_generate_params p,
+                               struct heard *h)
+{
+    wnw_generated g = wnw_generated_default();
+    const int32_t n_past = wnw_session_n_past(s);
+    *h = (struct heard){.most = h->most};
+    p.on_text = hear;
+    p.user = h;
+    assert_ok(wnw_generate(&g, s, f->greedy, &p));
+    assert_int_equal(wnw_session_n_past(s), n_past + g.n_read);
+    assert_memory_equal(g.tokens, f->want, (size_t)g.n_tokens * sizeof *g.tokens);
+    assert_int_equal(h->n_tokens, g.n_tokens);
+    assert_in_range(h->n_calls, g.n_tokens, g.n_tokens + 1);
+    assert_int_equal(g.n_text, strlen(g.text));
+    if (g.end != WNW_END_CANCELLED)
+        assert_string_equal(h->text, g.text);
+    return g;
+}
+
+static void ends(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct heard h = {0};
+    open_fixture(&f);
+
+    wnw_session *s = session(&f, 256);
+    wnw_generated g = generated(&f, s, (wnw_generate_params){WNW_INIT(wnw_generate_params), .n_max = N}, &h);
+    assert_int_equal(g.end, WNW_END_LIMIT);
+    assert_int_equal(g.n_tokens, N);
+    assert_int_equal(g.n_read, N - 1);
+    assert_string_equal(g.text, f.text); /* both are UTF-8 */
+    wnw_generated_clear(&g);
+    assert_null(g.tokens);
+    wnw_session_free(s);
+
+    h.most = 5;
+    s = session(&f, 256);
+    g = generated(&f, s, wnw_generate_default_params(), &h);
+    assert_int_equal(g.end, WNW_END_CANCELLED);
+    assert_int_equal(g.n_tokens, 5);
+    wnw_generated_clear(&g);
+    wnw_session_free(s);
+
+    h.most = 0;
+    s = session(&f, N_PROMPT + 7);
+    g = generated(&f, s, wnw_generate_default_params(), &h);
+    assert_int_equal(g.end, WNW_END_FULL);
+    assert_int_equal(g.n_tokens, 8);
+    assert_int_equal(g.n_read, 7);
+    wnw_generated_clear(&g);
+    wnw_session_free(s);
+    close_fixture(&f);
+}
+
+/* A stop string that begins in one token and ends in another. */
+static void stop_string(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct heard h = {0};
+    open_fixture(&f);
+    char stop[8] = {0};
+    char *before;
+    int n = 6;
+    for (; n < N - 4; n++) { /* two letters around the border of tokens n - 1 and n, not seen before */
+        assert_ok(wnw_detokenize(f.t.m, f.want, n, &before));
+        const size_t at = strlen(before);
+        stop[0] = f.text[at - 1];
+        stop[1] = f.text[at];
+        stop[2] = f.text[at + 1];
+        wnw_free(before);
+        if (strstr(f.text, stop) == f.text + at - 1)
+            break;
+    }
+    assert_cmp(n, <, N - 4);
+    const size_t n_text = (size_t)(strstr(f.text, stop) - f.text);
+    const char *const stops[] = {"never said", stop};
+    wnw_session *s = session(&f, 256);
+    wnw_generated g = generated(
+        &f, s, (wnw_generate_params){WNW_INIT(wnw_generate_params), .n_max = N, .stop = stops, .n_stop = 2},
+        &h);
+    assert_int_equal(g.end, WNW_END_STOP);
+    assert_int_equal(g.n_text, n_text);
+    assert_memory_equal(g.text, f.text, n_text);
+    assert_cmp(g.n_tokens, <=, n + 3);
+    wnw_generated_clear(&g);
+    wnw_session_free(s);
+    close_fixture(&f);
+}
+
+/* The model ends its turn itself; the token that says so is neither in the result nor read. */
+static void end_of_turn(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_fixture(&f);
+    const wnw_prompt_params how = {WNW_INIT(wnw_prompt_params), .question = "Say yes and nothing else.",
+                                   .now = 1};
+    wnw_prompt p = wnw_prompt_default();
+    wnw_generated g = wnw_generated_default();
+    wnw_session *s = test_session_new(f.t.m, &(struct test_session){.n_ctx = 512});
+    assert_ok(wnw_prompt_build(&p, f.t.m, &how));
+    test_prefill(s, p.tokens, p.n_tokens);
+    assert_ok(wnw_generate(&g, s, f.greedy, NULL));
+    assert_int_equal(g.end, WNW_END_TOKEN);
+    assert_cmp(g.n_tokens, >, 0);
+    assert_int_equal(g.n_read, g.n_tokens);
+    assert_true(wnw_token_is_eog(f.t.m, test_argmax(wnw_session_logits(s), f.t.info.n_vocab)));
+    for (int32_t i = 0; i < g.n_tokens; i++)
+        assert_false(wnw_token_is_eog(f.t.m, g.tokens[i]));
+    wnw_generated_clear(&g);
+    wnw_prompt_clear(&p);
+    wnw_session_free(s);
+    close_fixture(&f);
+}
+
+static void refused(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_fixture(&f);
+    wnw_generated g = wnw_generated_default();
+    wnw_session *s = session(&f, 256), *empty = test_session_new(f.t.m, &(struct test_session){.n_ctx = 256});
+    const char *const stops[] = {"a", ""};
+    wnw_generate_params p = wnw_generate_default_params();
+    assert_int_equal(wnw_generate(&g, empty, f.greedy, &p), WNW_E_ARG);
+    assert_int_equal(wnw_generate(NULL, s, f.greedy, &p), WNW_E_ARG);
+    assert_int_equal(wnw_generate(&g, NULL, f.greedy, &p), WNW_E_ARG);
+    assert_int_equal(wnw_generate(&g, s, NULL, &p), WNW_E_ARG);
+    p.n_max = -1;
+    assert_int_equal(wnw_generate(&g, s, f.greedy, &p), WNW_E_RANGE);
+    p = (wnw_generate_params){WNW_INIT(wnw_generate_params), .stop = stops, .n_stop = 2};
+    assert_int_equal(wnw_generate(&g, s, f.greedy, &p), WNW_E_RANGE);
+    p.stop = NULL;
+    assert_int_equal(wnw_generate(&g, s, f.greedy, &p), WNW_E_ARG);
+    assert_null(g.tokens);
+    /* A session that went back reads something first. */
+    assert_ok(wnw_session_rewind(s, 10));
+    assert_int_equal(wnw_generate(&g, s, f.greedy, NULL), WNW_E_ARG);
+    wnw_generated_clear(&g);
+    wnw_generated_clear(NULL);
+    wnw_session_free(empty);
+    wnw_session_free(s);
+    close_fixture(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(ends), cmocka_unit_test(stop_string),
+                                       cmocka_unit_test(end_of_turn), cmocka_unit_test(refused)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
