@@ -17,7 +17,7 @@
 #include "app/interrupt.h"
 #include "app/json.h"
 #include "app/likelihood.h"
-#include "eval/stats.h"
+#include "eval/base/stats.h"
 
 #include <errno.h>
 #include <inttypes.h>
