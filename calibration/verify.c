@@ -18,7 +18,7 @@
 #include "app/json.h"
 #include "app/likelihood.h"
 #include "base/random.h"
-#include "eval/stats.h"
+#include "eval/base/stats.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,7 +2,7 @@
 /* Options of the evaluation's sub-commands. */
 #include "eval/args.h"
 
-#include "eval/heat.h"
+#include "eval/results/heat.h"
 
 #define AT(field) offsetof(struct eval_args, field)
 

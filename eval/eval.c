@@ -3,10 +3,10 @@
 #include "app/console.h"
 #include "eval/args.h"
 #include "eval/commands.h"
-#include "eval/metric.h"
-#include "eval/runner.h"
-#include "eval/setup.h"
-#include "eval/study.h"
+#include "eval/metrics/metric.h"
+#include "eval/run/runner.h"
+#include "eval/run/setup.h"
+#include "eval/run/study.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,9 +5,9 @@
 #include "app/json.h"
 #include "app/text.h"
 #include "eval/args.h"
+#include "eval/base/jsonl.h"
 #include "eval/commands.h"
-#include "eval/jsonl.h"
-#include "eval/metric.h"
+#include "eval/metrics/metric.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Holds the folders of src/ and of programs to what they may know: check_layers.sh [--table]
 #
-# Fails on an include that the tables below do not allow, on a circle of folders, on a program that reaches into src/,
+# Fails on an include that the tables below do not allow, on a circle of folders or of a program's rooms, on a program that reaches into src/,
 # on a test that does so elsewhere than in tests/peek_*.h, and on a function that NAME.h (or NAME_impl.h) declares and
 # neither NAME.c nor NAME_*.c beside it defines.
 # --table prints who includes whom. Reads the files alone; nothing needs to be built.
@@ -46,7 +46,20 @@ PROGRAMS = {
     "eval": "base app",
     "examples": "",
 }
-SHARED = ["eval/random.h", "eval/stats.h"]
+SHARED = ["eval/base/random.h", "eval/base/stats.h"]
+# Rooms of a program, like the folders of src/: the rooms that each may include, with the same marks. What lies in the
+# program's folder itself (the sub-commands and their arguments) knows every room; rooms know of it what DOORS names.
+ROOMS = {
+    "eval": {
+        "base": "",
+        "metrics": "base",
+        "tasks": "base metrics",
+        "run": "base metrics tasks -report",
+        "results": "base -tasks",
+        "report": "base results -tasks",
+    },
+}
+DOORS = ["eval/args.h", "eval/commands.h"]
 
 faults = []
 arrows = {}  # (from, to) -> [(file, include)]
@@ -83,27 +96,56 @@ for a, words in MAY.items():
         if word.startswith("-") and (a, word[1:]) not in arrows:
             faults.append(f"{a}/ no longer includes {word[1:]}/: take -{word[1:]} out of the table")
 
-# Circles, without the arrows that are to go. A folder is done once everything behind it was seen.
-graph = {a: [w for w in words.split() if not w.startswith("-")] for a, words in MAY.items()}
-done = set()
 
 
-def circle_behind(a, way):
-    if a in way:
-        return way[way.index(a):] + [a]
-    for b in graph.get(a, []) if a not in done else []:
-        found = circle_behind(b, way + [a])
-        if found:
-            return found
-    done.add(a)
-    return None
+def find_circle(may):
+    """A circle of folders, without the arrows that are to go. A folder is done once everything that it leads to was seen."""
+    graph = {a: [w for w in words.split() if not w.startswith("-")] for a, words in may.items()}
+    done = set()
+
+    def follow(a, way):
+        if a in way:
+            return way[way.index(a):] + [a]
+        for b in graph.get(a, []) if a not in done else []:
+            found = follow(b, way + [a])
+            if found:
+                return found
+        done.add(a)
+        return None
+
+    return next((found for a in graph if (found := follow(a, []))), None)
 
 
-for a in graph:
-    found = circle_behind(a, [])
-    if found:
-        faults.append("circle of folders: " + " -> ".join(found))
-        break
+for may in [MAY, *ROOMS.values()]:
+    if circle := find_circle(may):
+        faults.append("circle of folders: " + " -> ".join(circle))
+
+
+def check_rooms(program, may):
+    """Includes of a program's rooms from each other."""
+    seen = set()
+    for path in sorted(pathlib.Path(program).glob("*/*.[ch]")):
+        room = path.parts[1]
+        if room not in may:
+            faults.append(f"{path}: the table of rooms in scripts/check_layers.sh does not know {program}/{room}/")
+            continue
+        for name in INCLUDE.findall(path.read_text()):
+            parts = name.split("/")
+            other = parts[1] if len(parts) == 3 else None
+            if parts[0] != program or other == room or name in DOORS:
+                continue
+            seen.add((room, other))
+            words = may[room].split()
+            if other not in words and f"-{other}" not in words:
+                faults.append(f"{path} includes {name}: {program}/{room}/ may not know {program}/{other or ''}")
+    for room, words in may.items():
+        for word in words.split():
+            if word.startswith("-") and (room, word[1:]) not in seen:
+                faults.append(f"{program}/{room}/ no longer includes {program}/{word[1:]}/: take {word} out of the table")
+
+
+for program, may in ROOMS.items():
+    check_rooms(program, may)
 
 for path in sorted(pathlib.Path(".").glob("*/*.c")):
     if path.parts[0] not in [*PROGRAMS, "src", "tests"] and not path.parts[0].startswith("build"):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes eval/unicode_table.h: letters and digits beyond ASCII, and lower case of single code points.
+"""Writes eval/base/unicode_table.h: letters and digits beyond ASCII, and lower case of single code points.
 
 The metrics of the evaluation split text as Python does; the rows are what this Python's unicodedata says.
 """

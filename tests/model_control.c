@@ -3,7 +3,7 @@
  * Control tokens in the text of messages (decision 047). What a template wrote is parsed for them, what came from a message
  * is not, whatever way it took through the template; and the evaluation reads the tokens that run reads.
  */
-#include "eval/tokens.h"
+#include "eval/tasks/tokens.h"
 #include "helpers.h"
 
 #include <llama.h>

@@ -3,7 +3,7 @@
  * cli_eval_needles. */
 #include "asserts.h"
 
-#include "eval/evidence.h"
+#include "eval/tasks/evidence.h"
 
 static void all_of_it_must_stay(void **state)
 {

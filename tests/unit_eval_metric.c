@@ -3,9 +3,9 @@
 #include "asserts.h"
 
 #include "app/console.h"
-#include "eval/jsonl.h"
-#include "eval/metric.h"
-#include "eval/porter.h"
+#include "eval/base/jsonl.h"
+#include "eval/metrics/metric.h"
+#include "eval/metrics/porter.h"
 
 #include <string.h>
 

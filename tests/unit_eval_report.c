@@ -3,17 +3,17 @@
 #include "asserts.h"
 
 #include "app/console.h"
-#include "eval/curve.h"
-#include "eval/doc.h"
-#include "eval/grade.h"
-#include "eval/heat.h"
-#include "eval/limit.h"
-#include "eval/page.h"
-#include "eval/papers.h"
-#include "eval/report_text.h"
-#include "eval/turns.h"
-#include "eval/versus.h"
-#include "eval/winners.h"
+#include "eval/report/doc.h"
+#include "eval/report/page.h"
+#include "eval/report/papers.h"
+#include "eval/report/report_text.h"
+#include "eval/results/curve.h"
+#include "eval/results/heat.h"
+#include "eval/results/limit.h"
+#include "eval/results/turns.h"
+#include "eval/results/versus.h"
+#include "eval/results/winners.h"
+#include "eval/tasks/grade.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,13 +3,13 @@
 #include "asserts.h"
 
 #include "app/console.h"
-#include "eval/compare.h"
-#include "eval/config.h"
-#include "eval/grade.h"
-#include "eval/journal.h"
-#include "eval/manifest.h"
-#include "eval/row.h"
-#include "eval/study.h"
+#include "eval/run/compare.h"
+#include "eval/run/config.h"
+#include "eval/run/journal.h"
+#include "eval/run/manifest.h"
+#include "eval/run/row.h"
+#include "eval/run/study.h"
+#include "eval/tasks/grade.h"
 
 #include <math.h>
 #include <stdio.h>

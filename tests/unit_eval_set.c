@@ -3,7 +3,7 @@
 #include "asserts.h"
 
 #include "app/console.h"
-#include "eval/set.h"
+#include "eval/tasks/set.h"
 
 #include <stdio.h>
 #include <stdlib.h>

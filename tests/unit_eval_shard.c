@@ -3,10 +3,10 @@
 #include "asserts.h"
 
 #include "app/console.h"
-#include "eval/info.h"
-#include "eval/pace.h"
-#include "eval/shard.h"
-#include "eval/stats.h"
+#include "eval/base/info.h"
+#include "eval/base/stats.h"
+#include "eval/run/pace.h"
+#include "eval/run/shard.h"
 
 #include <string.h>
 

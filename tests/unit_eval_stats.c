@@ -2,8 +2,8 @@
 /* Random streams and statistics of the evaluation, against examples computed by hand. */
 #include "asserts.h"
 
-#include "eval/random.h"
-#include "eval/stats.h"
+#include "eval/base/random.h"
+#include "eval/base/stats.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,10 +3,10 @@
 #include "asserts.h"
 
 #include "app/console.h"
-#include "eval/grade.h"
-#include "eval/jsonl.h"
-#include "eval/task.h"
-#include "eval/wordlist.h"
+#include "eval/base/jsonl.h"
+#include "eval/tasks/grade.h"
+#include "eval/tasks/task.h"
+#include "eval/tasks/wordlist.h"
 
 #include <ctype.h>
 #include <stdio.h>

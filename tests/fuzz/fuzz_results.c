@@ -3,7 +3,7 @@
 #include "fuzz.h"
 
 #include "app/console.h"
-#include "eval/results.h"
+#include "eval/results/results.h"
 
 #include <fcntl.h>
 #include <math.h>

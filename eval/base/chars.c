@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/* Text as code points. */
+#include "eval/base/chars.h"
+
+#include "app/text.h"
+#include "eval/base/unicode_table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The code point that starts at s[*i], of valid UTF-8; *i is moved behind it. */
+static uint32_t next_code_point(const char *s, size_t *i)
+{
+    const unsigned char first = (unsigned char)s[(*i)++];
+    const int n_more = first < 0x80 ? 0 : first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
+    uint32_t c = n_more == 0 ? first : first & (0x3fu >> n_more);
+    for (int k = 0; k < n_more; k++)
+        c = c << 6 | ((unsigned char)s[(*i)++] & 0x3fu);
+    return c;
+}
+
+bool eval_chars_from(struct eval_chars *out, const char *s, size_t len)
+{
+    struct app_text text = {0};
+    *out = (struct eval_chars){0};
+    if (!app_text_add_utf8(&text, s, len)) {
+        free(text.s);
+        return false;
+    }
+    out->at = malloc((text.len + 1) * sizeof *out->at); /* a text has no more code points than bytes */
+    for (size_t i = 0; out->at && i < text.len;)
+        out->at[out->n++] = next_code_point(text.s, &i);
+    free(text.s);
+    return out->at != NULL;
+}
+
+bool eval_chars_copy(struct eval_chars *out, const uint32_t *at, size_t n)
+{
+    *out = (struct eval_chars){.at = malloc((n + 1) * sizeof *out->at), .n = n};
+    if (!out->at)
+        return false;
+    if (n > 0)
+        memcpy(out->at, at, n * sizeof *at);
+    return true;
+}
+
+void eval_chars_free(struct eval_chars *c)
+{
+    free(c->at);
+    *c = (struct eval_chars){0};
+}
+
+void eval_chars_lower(struct eval_chars *c)
+{
+    for (size_t i = 0; i < c->n; i++)
+        c->at[i] = eval_lower(c->at[i]);
+}
+
+void eval_chars_drop_punctuation(struct eval_chars *c)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->n; i++)
+        if (!eval_is_punctuation(c->at[i]))
+            c->at[n++] = c->at[i];
+    c->n = n;
+}
+
+void eval_chars_collapse(struct eval_chars *c)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->n; i++) {
+        if (!eval_is_space(c->at[i]))
+            c->at[n++] = c->at[i];
+        else if (n > 0 && c->at[n - 1] != ' ')
+            c->at[n++] = ' ';
+    }
+    c->n = n > 0 && c->at[n - 1] == ' ' ? n - 1 : n;
+}
+
+bool eval_chars_contain(const struct eval_chars *c, const struct eval_chars *part)
+{
+    if (part->n == 0)
+        return true;
+    const char *from = (const char *)c->at, *const end = (const char *)(c->at + c->n);
+    const size_t len = part->n * sizeof *part->at;
+    /* The search compares bytes; a match that does not begin at a code point does not count. */
+    while (from < end && (size_t)(end - from) >= len) {
+        const char *found = memmem(from, (size_t)(end - from), part->at, len);
+        if (!found || (size_t)(found - (const char *)c->at) % sizeof *c->at == 0)
+            return found != NULL;
+        from = found + 1;
+    }
+    return false;
+}
+
+bool eval_chars_equal(const struct eval_chars *a, const struct eval_chars *b)
+{
+    return a->n == b->n && (a->n == 0 || memcmp(a->at, b->at, a->n * sizeof *a->at) == 0);
+}
+
+bool eval_is_space(uint32_t c)
+{
+    return (c >= 9 && c <= 13) || (c >= 28 && c <= 32) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
+           c == 0x3000;
+}
+
+bool eval_is_punctuation(uint32_t c)
+{
+    return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') ||
+           (c >= '{' && c <= '~');
+}
+
+bool eval_is_alnum(uint32_t c)
+{
+    if (c < 0x80)
+        return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+    size_t lo = 0, hi = sizeof alnum_runs / sizeof *alnum_runs;
+    while (lo < hi) {
+        const size_t mid = (lo + hi) / 2;
+        if (c > alnum_runs[mid][1])
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < sizeof alnum_runs / sizeof *alnum_runs && c >= alnum_runs[lo][0];
+}
+
+uint32_t eval_lower(uint32_t c)
+{
+    if (c < 0x80)
+        return c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c;
+    size_t lo = 0, hi = sizeof lower_runs / sizeof *lower_runs;
+    while (lo < hi) {
+        const size_t mid = (lo + hi) / 2;
+        if (c > lower_runs[mid].last)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    if (lo == sizeof lower_runs / sizeof *lower_runs || c < lower_runs[lo].first ||
+        (c - lower_runs[lo].first) % lower_runs[lo].step != 0)
+        return c;
+    return (uint32_t)((int32_t)c + lower_runs[lo].add);
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT */
+/* Files with one JSON object per line. */
+#include "eval/base/jsonl.h"
+
+#include "app/console.h"
+#include "app/files.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_LINE = 1 << 30 }; /* bytes; the limit is for devices, whose lines may have no end */
+
+int eval_jsonl_open(struct eval_jsonl *j, const char *path)
+{
+    *j = (struct eval_jsonl){.path = path};
+    return app_open_input(&j->f, path);
+}
+
+void eval_jsonl_close(struct eval_jsonl *j)
+{
+    if (j->f)
+        fclose(j->f);
+    free(j->line.s);
+    *j = (struct eval_jsonl){0};
+}
+
+int eval_jsonl_bad(const struct eval_jsonl *j, const char *fmt, ...)
+{
+    char text[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return app_fail(APP_BAD_INPUT, "'%s' line %lld: %s", j->path, (long long)j->number, text);
+}
+
+/* Reads a line without its line break into j->line. *more becomes false if there is none. Returns an exit
+ * code. */
+static int read_line(struct eval_jsonl *j, bool *more)
+{
+    char block[4096];
+    size_t n = 0;
+    int c;
+    j->line.len = 0;
+    j->begin = j->end;
+    *more = false;
+    while ((c = getc(j->f)) != EOF && c != '\n') {
+        block[n++] = (char)c;
+        if (n < sizeof block)
+            continue;
+        if (j->line.len + n > MAX_LINE) {
+            j->number++;
+            return eval_jsonl_bad(j, "more than %d bytes", MAX_LINE);
+        }
+        if (!app_text_add(&j->line, block, n))
+            return app_fail(APP_FAILED, "out of memory for '%s'", j->path);
+        n = 0;
+    }
+    if (!app_text_add(&j->line, block, n))
+        return app_fail(APP_FAILED, "out of memory for '%s'", j->path);
+    if (ferror(j->f))
+        return app_fail(APP_FAILED, "reading '%s' failed: %s", j->path, strerror(errno));
+    *more = c != EOF || j->line.len > 0;
+    j->number += *more;
+    j->torn = j->growing && *more && c == EOF;
+    *more = *more && !j->torn;
+    j->end += *more ? (int64_t)j->line.len + (c != EOF) : 0;
+    return APP_OK;
+}
+
+/* Whether the line that was read is the last one of a file that is being appended to. */
+static bool is_unfinished(struct eval_jsonl *j)
+{
+    if (!j->growing)
+        return false;
+    const int c = getc(j->f);
+    if (c != EOF)
+        ungetc(c, j->f);
+    else
+        j->end = j->begin;
+    return c == EOF;
+}
+
+static bool is_blank(const struct app_text *line)
+{
+    return strspn(line->s, " \t\r") == line->len;
+}
+
+int eval_jsonl_next(struct eval_jsonl *j, json_t **object)
+{
+    bool more;
+    json_error_t error;
+    *object = NULL;
+    do {
+        const int rc = read_line(j, &more);
+        if (rc != APP_OK || !more)
+            return rc;
+    } while (is_blank(&j->line));
+    if (!app_text_repair(&j->line))
+        return app_fail(APP_FAILED, "out of memory for '%s'", j->path);
+    *object = json_loadb(j->line.s, j->line.len, JSON_ALLOW_NUL, &error);
+    if (!*object && json_error_code(&error) == json_error_out_of_memory)
+        return app_fail(APP_FAILED, "out of memory for '%s'", j->path);
+    if (!json_is_object(*object) && (j->torn = is_unfinished(j))) {
+        json_decref(*object);
+        *object = NULL;
+        return APP_OK;
+    }
+    if (!*object)
+        return eval_jsonl_bad(j, "not JSON: %s (byte %d)", error.text, error.position);
+    if (!json_is_object(*object)) {
+        json_decref(*object);
+        *object = NULL;
+        return eval_jsonl_bad(j, "not a JSON object in braces");
+    }
+    return APP_OK;
+}
+
+int eval_jsonl_no_nul(const struct eval_jsonl *j, const json_t *value)
+{
+    const char *key;
+    json_t *item;
+    size_t i;
+    int rc = APP_OK;
+    if (json_is_string(value) && strlen(json_string_value(value)) != json_string_length(value))
+        return eval_jsonl_bad(j, "a text has a NUL character");
+    json_array_foreach(value, i, item) if (rc == APP_OK) rc = eval_jsonl_no_nul(j, item);
+    /* The loop does not change the object, but its macro takes a pointer to one that is not const. */
+    json_object_foreach((json_t *)(uintptr_t)value, key, item) if (rc == APP_OK) rc =
+        eval_jsonl_no_nul(j, item);
+    return rc;
+}
+
+int eval_jsonl_text(const json_t **out, const struct eval_jsonl *j, const json_t *object, const char *key)
+{
+    *out = json_object_get(object, key);
+    return json_is_string(*out) ? APP_OK : eval_jsonl_bad(j, "no text \"%s\"", key);
+}
+
+int eval_jsonl_texts(const json_t **out, const struct eval_jsonl *j, const json_t *object, const char *key,
+                     size_t n_least)
+{
+    const json_t *list = *out = json_object_get(object, key);
+    if (!json_is_array(list) || json_array_size(list) < n_least)
+        return eval_jsonl_bad(j, "no list \"%s\"%s", key,
+                              n_least > 0 ? " of at least one text" : " of texts");
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (!json_is_string(json_array_get(list, i)))
+            return eval_jsonl_bad(j, "\"%s\" has something that is not text", key);
+    return APP_OK;
+}

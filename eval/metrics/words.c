@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/* Words of a text. */
+#include "eval/metrics/words.h"
+
+#include <stdlib.h>
+
+bool eval_words_add(struct eval_words *w, const uint32_t *at, size_t n)
+{
+    if (w->n == w->cap) {
+        const size_t cap = w->cap > 0 ? 2 * w->cap : 64;
+        struct eval_word *grown = realloc(w->at, cap * sizeof *grown);
+        if (!grown)
+            return false;
+        w->at = grown;
+        w->cap = cap;
+    }
+    w->at[w->n++] = (struct eval_word){at, n};
+    return true;
+}
+
+bool eval_words_split(struct eval_words *w, const struct eval_chars *c)
+{
+    for (size_t i = 0; i < c->n;) {
+        size_t n = 0;
+        while (i + n < c->n && !eval_is_space(c->at[i + n]))
+            n++;
+        if (n > 0 && !eval_words_add(w, c->at + i, n))
+            return false;
+        i += n + 1;
+    }
+    return true;
+}
+
+void eval_words_free(struct eval_words *w)
+{
+    free(w->at);
+    *w = (struct eval_words){0};
+}
+
+int eval_word_compare(const struct eval_word *a, const struct eval_word *b)
+{
+    const size_t n = a->n < b->n ? a->n : b->n;
+    for (size_t i = 0; i < n; i++)
+        if (a->at[i] != b->at[i])
+            return a->at[i] < b->at[i] ? -1 : 1;
+    return (a->n > b->n) - (a->n < b->n);
+}
+
+static int compare(const void *a, const void *b)
+{
+    return eval_word_compare(a, b);
+}
+
+void eval_words_sort(struct eval_words *w)
+{
+    if (w->n > 1)
+        qsort(w->at, w->n, sizeof *w->at, compare);
+}
+
+void eval_words_unique(struct eval_words *w)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < w->n; i++)
+        if (n == 0 || eval_word_compare(&w->at[n - 1], &w->at[i]) != 0)
+            w->at[n++] = w->at[i];
+    w->n = n;
+}
+
+size_t eval_words_common(const struct eval_words *a, const struct eval_words *b)
+{
+    size_t n = 0, i = 0, j = 0;
+    while (i < a->n && j < b->n) {
+        const int c = eval_word_compare(&a->at[i], &b->at[j]);
+        n += c == 0;
+        i += c <= 0;
+        j += c >= 0;
+    }
+    return n;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* Words of a text, and how many two texts share. */
+#ifndef WNW_EVAL_WORDS_H
+#define WNW_EVAL_WORDS_H
+
+#include "eval/base/chars.h"
+
+struct eval_word {
+    const uint32_t *at; /* [n], borrowed from the text */
+    size_t n;
+};
+struct eval_words {
+    struct eval_word *at; /* [n], owned */
+    size_t n, cap;
+};
+
+/* Adds the word at[n]. Returns false if memory runs out. */
+bool eval_words_add(struct eval_words *w, const uint32_t *at, size_t n);
+/* Adds the words of c, which white space separates; no word is empty. Returns false if memory runs out. */
+bool eval_words_split(struct eval_words *w, const struct eval_chars *c);
+void eval_words_free(struct eval_words *w);
+
+int eval_word_compare(const struct eval_word *a, const struct eval_word *b);
+void eval_words_sort(struct eval_words *w);
+/* Keeps one of equal neighbours; sorted words become a set. */
+void eval_words_unique(struct eval_words *w);
+/* Number of words that both have; a word that occurs k and l times counts min(k, l) times. Both must be
+ * sorted. */
+size_t eval_words_common(const struct eval_words *a, const struct eval_words *b);
+
+#endif

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT */
+/* winnow report: reads folders of results and writes every form of the report. */
+#include "eval/report/report_impl.h"
+
+#include "app/console.h"
+#include "app/files.h"
+#include "app/json.h"
+#include "app/output.h"
+#include "app/share.h"
+#include "eval/args.h"
+#include "eval/commands.h"
+#include "eval/report/page.h"
+#include "eval/results/heat.h"
+#include "eval/results/limit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int no_memory(void)
+{
+    return app_fail(APP_FAILED, "out of memory for the report");
+}
+
+/* ---- From results to tables ---- */
+
+static int make_tables(struct eval_report *r)
+{
+    const size_t n = (size_t)r->runs.n;
+    int rc = APP_OK;
+    r->tables = calloc(n + 1, sizeof *r->tables);
+    r->versus = calloc(n + 1, sizeof *r->versus);
+    r->n_versus = calloc(n + 1, sizeof *r->n_versus);
+    if (!r->tables || !r->versus || !r->n_versus)
+        return no_memory();
+    for (size_t i = 0; rc == APP_OK && r->names[0] && i < n; i++)
+        rc = eval_versus_check(&r->runs.run[i], r->names);
+    for (size_t i = 0; rc == APP_OK && i < n; i++) {
+        rc = eval_tables_make(&r->tables[i], &r->runs.run[i], r->options->no_gate);
+        if (rc == APP_OK && r->names[0])
+            rc = eval_versus_make(&r->versus[i], &r->n_versus[i], &r->tables[i], r->names);
+    }
+    return rc;
+}
+
+static void clear(struct eval_report *r)
+{
+    for (int32_t i = 0; i < r->runs.n; i++) {
+        if (r->tables)
+            eval_tables_clear(&r->tables[i]);
+        if (r->versus)
+            free(r->versus[i]);
+    }
+    free(r->tables);
+    free(r->versus);
+    free(r->n_versus);
+    free(r->names[0]);
+    free(r->names[1]);
+    eval_papers_clear(&r->papers);
+    eval_runs_clear(&r->runs);
+}
+
+/* ---- Files ---- */
+
+enum form { HTML, TEXT, CSV, MAPS, N_FORMS };
+
+/* Where the forms go; NULL: that form is not written. */
+struct places {
+    char *of[N_FORMS]; /* owned */
+};
+
+/* One folder gets all forms beside its results; otherwise there is the HTML file alone. */
+static int find_places(struct places *p, char *const *folders, int32_t n, const char *out,
+                       const struct app_inputs *inputs)
+{
+    static const char *const names[N_FORMS] = {"report.html", "summary.txt", "summary.csv", "maps.csv"};
+    const bool beside = n == 1 && !out;
+    int rc = APP_OK;
+    *p = (struct places){{NULL}};
+    for (int i = 0; rc == APP_OK && i < (beside ? N_FORMS : 1); i++) {
+        p->of[i] = beside ? app_in_folder(folders[0], names[i]) : strdup(out ? out : names[i]);
+        rc = p->of[i] ? app_out_check(p->of[i], inputs) : no_memory();
+    }
+    return rc;
+}
+
+static void add_inputs(struct app_inputs *inputs, char *const *folders, int32_t n)
+{
+    static const char *const names[] = {"results.jsonl", "run.json"};
+    for (int32_t i = 0; i < n; i++)
+        for (int k = 0; k < 2; k++) {
+            char *path = app_in_folder(folders[i], names[k]);
+            app_inputs_add(inputs, path);
+            free(path);
+        }
+}
+
+static int read_papers(struct eval_papers *papers)
+{
+    char *path;
+    int rc = app_share_find(&path, "papers.csv", NULL);
+    if (rc == APP_OK)
+        rc = eval_papers_read(papers, path);
+    free(path);
+    return rc;
+}
+
+/* Makes all forms in memory, so that nothing is written if one cannot be made. */
+static int make_forms(struct eval_doc forms[N_FORMS], json_t **json, const struct eval_report *r)
+{
+    bool complete = true;
+    int rc = eval_report_json(json, r);
+    json_t *shown = rc == APP_OK ? eval_report_page_json(*json) : NULL;
+    if (rc == APP_OK)
+        rc = shown ? eval_page_make(&forms[HTML], shown) : no_memory();
+    json_decref(shown);
+    eval_report_text(&forms[TEXT], r);
+    eval_report_csv(&forms[CSV], r);
+    eval_report_maps(&forms[MAPS], r);
+    for (int i = 0; i < N_FORMS; i++)
+        complete = complete && !forms[i].no_memory;
+    return rc == APP_OK && !complete ? no_memory() : rc;
+}
+
+static int print(const struct eval_report *r, json_t *json, const struct eval_doc *text, const char *html)
+{
+    if (r->options->quiet)
+        return APP_OK;
+    if (r->options->json)
+        return app_print_json(json_incref(json));
+    fwrite(text->text.s, 1, text->text.len, stdout);
+    const int rc = app_finish_stdout();
+    if (rc == APP_OK)
+        app_note("the report is '%s'", html);
+    return rc;
+}
+
+static int write_report(struct eval_report *r, char *const *folders, int32_t n)
+{
+    struct app_inputs inputs = {.n = 0};
+    struct places p;
+    struct eval_doc forms[N_FORMS] = {{.no_memory = false}};
+    json_t *json = NULL;
+    add_inputs(&inputs, folders, n);
+    int rc = find_places(&p, folders, n, r->options->out, &inputs);
+    if (rc == APP_OK)
+        rc = make_forms(forms, &json, r);
+    /* The page comes last: where it is there, the others are. A run without maps has no file of them. */
+    for (int i = N_FORMS - 1; rc == APP_OK && i >= 0; i--)
+        if (p.of[i] && forms[i].text.len > 0)
+            rc = eval_doc_write(&forms[i], p.of[i], &inputs);
+    if (rc == APP_OK)
+        rc = print(r, json, &forms[TEXT], p.of[HTML]);
+    for (int i = 0; i < N_FORMS; i++) {
+        eval_doc_clear(&forms[i]);
+        free(p.of[i]);
+    }
+    json_decref(json);
+    return rc;
+}
+
+/* ---- Entry points ---- */
+
+int eval_report_check(const struct eval_report_options *o)
+{
+    char *names[2] = {NULL, NULL};
+    struct eval_limit limit = {0};
+    int rc = o->compare ? eval_versus_names(names, o->compare) : APP_OK;
+    if (rc == APP_OK && o->fail_if)
+        rc = eval_limit_read(&limit, o->fail_if);
+    if (rc == APP_OK)
+        rc = eval_heat_check(o->niah_score);
+    free(names[0]);
+    free(names[1]);
+    eval_limit_clear(&limit);
+    return rc;
+}
+
+int eval_report_write(char *const *folders, int32_t n, const struct eval_report_options *options)
+{
+    struct eval_report r = {.options = options};
+    struct eval_limit limit = {0};
+    int rc = options->compare ? eval_versus_names(r.names, options->compare) : APP_OK;
+    if (rc == APP_OK && options->fail_if)
+        rc = eval_limit_read(&limit, options->fail_if);
+    if (rc == APP_OK)
+        rc = eval_heat_check(options->niah_score);
+    if (rc == APP_OK)
+        rc = eval_runs_read(&r.runs, folders, n);
+    if (rc == APP_OK)
+        rc = make_tables(&r);
+    if (rc == APP_OK)
+        rc = read_papers(&r.papers);
+    if (rc == APP_OK)
+        rc = write_report(&r, folders, n);
+    if (rc == APP_OK && options->fail_if)
+        rc = eval_limit_check(&limit, r.tables, r.runs.n);
+    eval_limit_clear(&limit);
+    clear(&r);
+    return rc;
+}
+
+int eval_run_report(const struct app_args *app)
+{
+    const struct eval_args *args = (const struct eval_args *)app;
+    const struct eval_report_options options = {.out = app->out,
+                                                .compare = args->compare,
+                                                .fail_if = args->fail_if,
+                                                .niah_score = args->niah_score,
+                                                .json = app->json,
+                                                .no_gate = args->no_gate};
+    if (app->n_rest == 0)
+        return app_fail(APP_BAD_INPUT, "no folder; name the folder that `winnow eval --out` wrote");
+    return eval_report_write(app->rest, app->n_rest, &options);
+}

@@ -1,0 +1,492 @@
+/* SPDX-License-Identifier: MIT */
+/* The report for programs, and what the page draws: one JSON object. docs/evaluation.md says what its members are. */
+#include "eval/report/report_impl.h"
+
+#include "app/console.h"
+#include "app/json.h"
+#include "eval/results/heat.h"
+#include "eval/results/turns.h"
+#include "eval/results/winners.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void set_interval(json_t **o, const struct eval_paired *p)
+{
+    static const char *const spreads[] = {
+        [EVAL_SPREAD_OK] = "ok", [EVAL_SPREAD_FEW] = "few", [EVAL_SPREAD_NONE] = "none"};
+    app_json_set(o, "delta", app_json_number(p->delta));
+    app_json_set(o, "lo", app_json_number(p->over.lo));
+    app_json_set(o, "hi", app_json_number(p->over.hi));
+    app_json_set(o, "spread", isnan(p->delta) ? json_null() : json_string(spreads[p->spread]));
+    app_json_set(o, "verdict", isnan(p->delta) ? json_null() : json_string(eval_verdict(p)));
+}
+
+static json_t *cell_json(const struct eval_cell *c)
+{
+    json_t *o = json_object();
+    app_json_set(&o, "n", json_integer((json_int_t)c->n));
+    app_json_set(&o, "clusters", json_integer((json_int_t)c->n_clusters));
+    app_json_set(&o, "mean", app_json_number(c->mean));
+    app_json_set(&o, "full", app_json_number(c->full));
+    set_interval(&o, &c->delta);
+    app_json_set(&o, "retention", app_json_number(eval_cell_retention(c)));
+    for (enum eval_measure m = EVAL_M_PARTIAL; m < EVAL_N_MEASURES; m++)
+        if (!isnan(c->m[m]))
+            app_json_set(&o, eval_measure_name(m), app_json_number(c->m[m]));
+    if (!isnan(c->first.lo)) {
+        app_json_set(&o, "fgt_lo", app_json_number(c->first.lo));
+        app_json_set(&o, "fgt_hi", app_json_number(c->first.hi));
+    }
+    if (c->binary && c->n > 0) {
+        app_json_set(&o, "wilson_lo", app_json_number(c->wilson.lo));
+        app_json_set(&o, "wilson_hi", app_json_number(c->wilson.hi));
+        if (!isnan(c->delta.delta)) {
+            app_json_set(&o, "lost", json_integer(c->discordant.lost));
+            app_json_set(&o, "gained", json_integer(c->discordant.gained));
+            app_json_set(&o, "p", app_json_number(c->discordant.p));
+        }
+    }
+    return o;
+}
+
+/* The cells of a row: of tasks, which have a length, of domains or of buckets. */
+static json_t *cells_json(const struct eval_run *run, const struct eval_block *b, const struct eval_row *row,
+                          enum eval_by by)
+{
+    static const char *const keys[EVAL_N_BY] = {"task", "domain", "bucket"};
+    json_t *list = json_array();
+    for (int32_t i = 0; i < eval_by_n(b, by); i++) {
+        json_t *cell = cell_json(eval_by_cell(row, by, i));
+        app_json_set(&cell, keys[by], app_json_text(eval_by_name(run, b, by, i)));
+        if (by == EVAL_BY_TASK)
+            app_json_set(&cell, "N", json_integer(b->strata[i].n_target));
+        app_json_append(&list, cell);
+    }
+    return list;
+}
+
+/* A variant's label, with its size or without. */
+static json_t *label_json(const struct eval_run *run, const struct eval_variant *v, bool size)
+{
+    struct app_text label = {0};
+    json_t *text = eval_variant_label(&label, run, v, size) ? json_stringn(label.s, label.len) : NULL;
+    free(label.s);
+    return text;
+}
+
+static json_t *row_json(const struct eval_run *run, const struct eval_block *b, const struct eval_row *row)
+{
+    const struct eval_variant *v = &run->variants[row->variant];
+    json_t *o = json_object();
+    const char *asked = json_string_value(json_object_get(json_object_get(run->info, "recipes"), v->policy));
+    app_json_set(&o, "policy", app_json_text(v->policy));
+    app_json_set(&o, "asked", asked ? app_json_text(asked) : json_null());
+    app_json_set(&o, "size", app_json_text(v->size));
+    app_json_set(&o, "kv_type", app_json_text(v->kv_type));
+    app_json_set(&o, "more", app_json_text(v->more));
+    app_json_set(&o, "config", app_json_text(v->id));
+    app_json_set(&o, "label", label_json(run, v, true));
+    app_json_set(&o, "name", label_json(run, v, false));
+    app_json_set(&o, "full", json_boolean(v->full));
+    app_json_set(&o, "baseline", json_boolean(row->variant == b->baseline));
+    app_json_set(&o, "removed", app_json_number(row->removed));
+    app_json_set(&o, "off_target", json_boolean(row->off_target));
+    app_json_set(&o, "macro", cell_json(&row->macro));
+    app_json_set(&o, "domains", cells_json(run, b, row, EVAL_BY_DOMAIN));
+    if (b->n_buckets > 0)
+        app_json_set(&o, "buckets", cells_json(run, b, row, EVAL_BY_BUCKET));
+    app_json_set(&o, "tasks", cells_json(run, b, row, EVAL_BY_TASK));
+    if (b->n_target != EVAL_ALL_LENGTHS)
+        app_json_set(&o, "costs", eval_costs_json(run, b, row));
+    return o;
+}
+
+/* configs[i] is the row of points[i], null for the full cache. */
+static json_t *curve_json(const struct eval_curve *c, const struct eval_run *run, const struct eval_block *b)
+{
+    const struct eval_variant *v = &run->variants[b->rows[c->first].variant];
+    json_t *o = json_object(), *points = json_array(), *tolerance = json_array(), *configs = json_array();
+    for (int32_t i = 0; i < c->n; i++) {
+        app_json_append(&points, json_pack("[o,o]", app_json_number(c->r[i]), app_json_number(c->score[i])));
+        app_json_append(&configs, c->row[i] < 0
+                                      ? json_null()
+                                      : app_json_text(run->variants[b->rows[c->row[i]].variant].id));
+    }
+    for (int i = 0; i < EVAL_N_LOSSES; i++)
+        app_json_append(&tolerance,
+                        json_pack("{s:o,s:o,s:b}", "loss", app_json_number(eval_losses[i]), "removed",
+                                  app_json_number(isinf(c->tolerance[i]) ? c->r[c->n - 1] : c->tolerance[i]),
+                                  "or_more", isinf(c->tolerance[i]) ? 1 : 0));
+    app_json_set(&o, "policy", app_json_text(v->policy));
+    app_json_set(&o, "kv_type", app_json_text(v->kv_type));
+    app_json_set(&o, "more", app_json_text(v->more));
+    app_json_set(&o, "name", label_json(run, v, false));
+    app_json_set(&o, "points", points);
+    app_json_set(&o, "configs", configs);
+    app_json_set(&o, "auc", app_json_number(c->auc));
+    app_json_set(&o, "auc_rel", app_json_number(c->auc_rel));
+    app_json_set(&o, "auc_one", app_json_number(c->auc_one));
+    app_json_set(&o, "tolerance", tolerance);
+    return o;
+}
+
+static json_t *curves_json(const struct eval_tables *t, const struct eval_block *b)
+{
+    struct eval_curve *curves;
+    int32_t n;
+    json_t *list = json_array();
+    if (!eval_curves_make(&curves, &n, t, b))
+        app_json_append(&list, NULL);
+    for (int32_t i = 0; i < n; i++)
+        if (curves[i].has_auc)
+            app_json_append(&list, curve_json(&curves[i], t->run, b));
+    free(curves);
+    return list;
+}
+
+/* ---- Maps ---- */
+
+/* A report that has as many cells of maps takes no further maps, so that a page stays small; it names what it lacks. */
+enum { MOST_CELLS = 24000 };
+
+/* What is mapped: one number of a task under a protocol, for all methods. */
+struct maps {
+    const struct eval_run *run;
+    const struct eval_block *b;
+    const struct eval_heat_score *score;
+    int32_t task;
+};
+
+/* The cells [length, depth, points, samples] of a map. */
+static json_t *map_json(const struct maps *m, const struct eval_heat *h, const struct eval_variant *v)
+{
+    json_t *cells = json_array();
+    for (int32_t k = 0; k < h->n_depths * h->n_lengths; k++)
+        if (h->n[k] > 0)
+            app_json_append(&cells, json_pack("[i,f,f,i]", h->length[k % h->n_lengths],
+                                              h->depth[k / h->n_lengths], h->value[k], h->n[k]));
+    return json_pack("{s:o,s:s,s:o,s:f,s:o,s:o,s:o,s:o}", "task", app_json_text(m->run->tasks[m->task]),
+                     "score", eval_measure_name(m->score->measure), "config", app_json_text(v->id), "mean",
+                     h->mean, "wilson_lo", app_json_number(h->binary ? h->wilson.lo : NAN), "wilson_hi",
+                     app_json_number(h->binary ? h->wilson.hi : NAN), "unprotected",
+                     app_json_number(h->unprotected), "cells", cells);
+}
+
+/* Adds the maps of all methods as long as *n_cells leaves room, which counts them. Returns how many there are, and in
+ * *n_left how many were left out. */
+static int32_t add_maps(json_t **list, int32_t *n_left, int32_t *n_cells, const struct maps *m)
+{
+    int32_t n = 0;
+    *n_left = 0;
+    for (int32_t i = 0; i < m->b->n_rows; i++) {
+        const int32_t variant = m->b->rows[i].variant;
+        struct eval_heat h;
+        if (!eval_heat_make(&h, m->run, m->task, variant, m->score->measure)) {
+            app_json_append(list, NULL);
+        } else if (h.n_depths > 0) {
+            n++;
+            if (*n_cells < MOST_CELLS)
+                app_json_append(list, map_json(m, &h, &m->run->variants[variant]));
+            else
+                (*n_left)++;
+            *n_cells += h.n_depths * h.n_lengths;
+        }
+        eval_heat_clear(&h);
+    }
+    return n;
+}
+
+/* Sets a block's maps of one score, and which of them were left out. */
+static void set_maps(json_t **maps, json_t **left_out, int32_t *n_cells, const struct eval_run *run,
+                     const struct eval_block *b, const struct eval_heat_score *score)
+{
+    for (int32_t task = 0; task < run->n_tasks; task++) {
+        const struct maps m = {run, b, score, task};
+        int32_t n_left = 0;
+        const int32_t n = eval_heat_is_on_grid(run->tasks[task]) ? add_maps(maps, &n_left, n_cells, &m) : 0;
+        if (n_left > 0)
+            app_json_append(left_out, json_pack("{s:s,s:o,s:s,s:i,s:i}", "mode", b->mode, "task",
+                                                app_json_text(run->tasks[task]), "score",
+                                                eval_measure_name(score->measure), "n", n_left, "of", n));
+    }
+}
+
+/* Sets the maps of all protocols in blocks, and maps_left_out in the run. Every task's own score comes before further ones,
+ * so that these are what a large report lacks. */
+static void add_all_maps(json_t **o, json_t *blocks, const struct eval_tables *t, const char *only)
+{
+    int32_t n_cells = 0;
+    json_t **maps = calloc((size_t)t->n + 1, sizeof *maps), *left_out = json_array();
+    for (int32_t i = 0; maps && i < t->n; i++)
+        maps[i] = json_array();
+    for (int k = 0; maps && k < EVAL_N_HEAT_SCORES; k++)
+        for (int32_t i = 0; eval_heat_shows(only, &eval_heat_scores[k]) && i < t->n; i++)
+            if (t->blocks[i].n_target == EVAL_ALL_LENGTHS)
+                set_maps(&maps[i], &left_out, &n_cells, t->run, &t->blocks[i], &eval_heat_scores[k]);
+    for (int32_t i = 0; i < t->n; i++) {
+        json_t *block = json_array_get(blocks, (size_t)i), *of = maps ? maps[i] : NULL;
+        if (t->blocks[i].n_target != EVAL_ALL_LENGTHS)
+            json_decref(of);
+        else if (!of || json_object_set_new(block, "maps", of) != 0)
+            app_json_append(&left_out, NULL);
+    }
+    free(maps);
+    app_json_set(o, "maps_left_out", left_out);
+}
+
+/* The scores of maps in words. */
+static json_t *scores_json(void)
+{
+    json_t *o = json_object();
+    for (int k = 0; k < EVAL_N_HEAT_SCORES; k++)
+        app_json_set(&o, eval_measure_name(eval_heat_scores[k].measure),
+                     json_string(eval_heat_scores[k].about));
+    return o;
+}
+
+/* ---- Winners and turns ---- */
+
+static json_t *versus_numbers(const struct eval_versus *v)
+{
+    json_t *o = json_object();
+    app_json_set(&o, "n", json_integer((json_int_t)v->n));
+    app_json_set(&o, "mean_a", app_json_number(v->mean_a));
+    app_json_set(&o, "mean_b", app_json_number(v->mean_b));
+    set_interval(&o, &v->delta);
+    return o;
+}
+
+static json_t *winner_json(const struct eval_run *run, const struct eval_winner *w)
+{
+    const struct eval_variant *best = &run->variants[w->best];
+    json_t *o = json_object(), *others = json_array();
+    for (int32_t i = 0; i < w->n_others; i++) {
+        json_t *other = versus_numbers(&w->other[i]);
+        app_json_set(&other, "config", app_json_text(run->variants[w->other[i].b].id));
+        app_json_append(&others, other);
+    }
+    app_json_set(&o, "size", app_json_text(best->size));
+    app_json_set(&o, "kv_type", app_json_text(best->kv_type));
+    app_json_set(&o, "best", app_json_text(best->id));
+    app_json_set(&o, "others", others);
+    return o;
+}
+
+static int set_winners(json_t **o, const struct eval_tables *t, const struct eval_block *b)
+{
+    struct eval_winner *winners;
+    int32_t n;
+    json_t *list = json_array();
+    const int rc = eval_winners_make(&winners, &n, t, b);
+    for (int32_t i = 0; rc == APP_OK && i < n; i++)
+        app_json_append(&list, winner_json(t->run, &winners[i]));
+    eval_winners_free(winners, n);
+    app_json_set(o, "winners", list);
+    return rc;
+}
+
+/* Scores by question of the tasks that have several: scores[i] of the first questions, of which there are n. */
+static json_t *turns_json(const struct eval_tables *t, const struct eval_block *b)
+{
+    json_t *list = json_array();
+    for (int32_t task = 0; task < t->run->n_tasks; task++) {
+        double mean[EVAL_MAX_TURNS];
+        const int32_t n = eval_turn_means(mean, t->run, b, task, -1), n_shown = eval_turns_shown(n);
+        json_t *rows = n_shown < 2 ? NULL : json_array();
+        if (n_shown < 2)
+            continue;
+        for (int32_t i = 0; i < b->n_rows; i++) {
+            json_t *scores = json_array();
+            eval_turn_means(mean, t->run, b, task, b->rows[i].variant);
+            for (int32_t k = 0; k < n_shown; k++)
+                app_json_append(&scores, app_json_number(mean[k]));
+            app_json_append(&rows, json_pack("{s:o,s:o}", "config",
+                                             app_json_text(t->run->variants[b->rows[i].variant].id), "scores",
+                                             scores));
+        }
+        app_json_append(&list, json_pack("{s:o,s:i,s:o}", "task", app_json_text(t->run->tasks[task]), "n", n,
+                                         "rows", rows));
+    }
+    return list;
+}
+
+/* ---- Blocks ---- */
+
+static json_t *gate_json(const struct eval_run *run, const struct eval_block *b)
+{
+    json_t *list = json_array();
+    for (int32_t i = 0; i < b->n_strata; i++) {
+        const struct eval_stratum *s = &b->strata[i];
+        app_json_append(&list, json_pack("{s:o,s:i,s:b,s:b,s:I,s:o}", "task",
+                                         app_json_text(run->tasks[s->task]), "N", s->n_target, "informative",
+                                         (int)s->informative, "scored", (int)s->scored, "probes",
+                                         (json_int_t)s->n_probes, "probe_mean", app_json_number(s->probes)));
+    }
+    return list;
+}
+
+static json_t *length_json(const struct eval_block *b)
+{
+    return b->n_target == EVAL_ALL_LENGTHS ? json_string("all") : json_integer(b->n_target);
+}
+
+static int block_json(json_t **out, const struct eval_tables *t, const struct eval_block *b)
+{
+    json_t *o = json_object(), *rows = json_array(), *cases = NULL;
+    int rc = APP_OK;
+    for (int32_t i = 0; i < b->n_rows; i++)
+        app_json_append(&rows, row_json(t->run, b, &b->rows[i]));
+    app_json_set(&o, "mode", app_json_text(b->mode));
+    app_json_set(&o, "N", length_json(b));
+    app_json_set(&o, "repeats", json_boolean(eval_block_is_extra(t, b)));
+    app_json_set(&o, "tasks", gate_json(t->run, b));
+    app_json_set(&o, "rows", rows);
+    app_json_set(&o, "curves", curves_json(t, b));
+    if (b->n_target != EVAL_ALL_LENGTHS) {
+        app_json_set(&o, "predictions", eval_predictions_json(t, b));
+    } else {
+        rc = set_winners(&o, t, b);
+        app_json_set(&o, "turns", turns_json(t, b));
+        rc = rc == APP_OK ? eval_cases_json(&cases, t, b) : rc;
+        app_json_set(&o, "cases", cases);
+    }
+    *out = o;
+    return rc;
+}
+
+static json_t *versus_json(const struct eval_run *run, const struct eval_versus *v)
+{
+    json_t *o = versus_numbers(v);
+    app_json_set(&o, "mode", app_json_text(v->block->mode));
+    app_json_set(&o, "N", length_json(v->block));
+    app_json_set(&o, "a", app_json_text(run->variants[v->a].policy));
+    app_json_set(&o, "b", app_json_text(run->variants[v->b].policy));
+    app_json_set(
+        &o, "size",
+        app_json_text(run->variants[v->a].full ? run->variants[v->b].size : run->variants[v->a].size));
+    app_json_set(&o, "kv_type", app_json_text(run->variants[v->a].kv_type));
+    return o;
+}
+
+/* What a reader must know before believing the tables, a sentence or two each. */
+static json_t *notes_json(const struct eval_tables *t)
+{
+    struct eval_doc notes = {0};
+    json_t *list = json_array();
+    eval_words_notes(&notes, t);
+    for (const char *at = notes.text.s, *end; at && (end = strchr(at, '\n')); at = end + 1)
+        app_json_append(&list, json_stringn(at, (size_t)(end - at)));
+    if (notes.no_memory)
+        app_json_append(&list, NULL);
+    eval_doc_clear(&notes);
+    return list;
+}
+
+/* run.json without its list of configs, which the rows have. */
+static json_t *info_json(const struct eval_run *run)
+{
+    json_t *o = json_copy(run->info);
+    json_object_del(o, "configs");
+    return o;
+}
+
+static int run_json(json_t **out, const struct eval_report *r, int32_t i)
+{
+    const struct eval_tables *t = &r->tables[i];
+    const struct eval_run *run = t->run;
+    const json_t *stand_ins = json_object_get(run->info, "stand_ins");
+    json_t *o = json_object(), *folders = json_array(), *blocks = json_array(), *versus = json_array();
+    int rc = APP_OK;
+    for (int32_t k = 0; k < run->n_folders; k++)
+        app_json_append(&folders, app_json_text(run->folders[k]));
+    for (int32_t k = 0; rc == APP_OK && k < t->n; k++) {
+        json_t *block;
+        rc = block_json(&block, t, &t->blocks[k]);
+        app_json_append(&blocks, block);
+    }
+    for (int32_t k = 0; k < r->n_versus[i]; k++)
+        app_json_append(&versus, versus_json(run, &r->versus[i][k]));
+    app_json_set(&o, "model", app_json_text(run->model));
+    app_json_set(&o, "folders", folders);
+    app_json_set(&o, "answers", json_integer((json_int_t)run->n));
+    app_json_set(&o, "bad", json_integer((json_int_t)run->n_bad));
+    app_json_set(&o, "repeated", json_integer((json_int_t)run->n_twice));
+    app_json_set(&o, "torn", json_integer((json_int_t)run->n_torn));
+    app_json_set(&o, "too_long", json_integer((json_int_t)run->n_too_long));
+    app_json_set(&o, "alone", json_boolean(eval_costs_are_alone(run)));
+    app_json_set(&o, "stand_ins", json_is_array(stand_ins) ? json_deep_copy(stand_ins) : json_array());
+    app_json_set(&o, "notes", notes_json(t));
+    add_all_maps(&o, blocks, t, r->options->niah_score);
+    app_json_set(&o, "blocks", blocks);
+    app_json_set(&o, "papers", eval_papers_json(&r->papers, t));
+    app_json_set(&o, "info", info_json(run));
+    if (r->names[0])
+        app_json_set(&o, "compare", versus);
+    else
+        json_decref(versus);
+    *out = o;
+    return rc;
+}
+
+int eval_report_json(json_t **out, const struct eval_report *r)
+{
+    json_t *o = json_object(), *runs = json_array();
+    int rc = APP_OK;
+    for (int32_t i = 0; rc == APP_OK && i < r->runs.n; i++) {
+        json_t *run;
+        rc = run_json(&run, r, i);
+        app_json_append(&runs, run);
+    }
+    app_json_set(&o, "v", json_integer(1));
+    app_json_set(&o, "winnow", json_string(wnw_version()));
+    app_json_set(&o, "compared",
+                 r->names[0] ? json_pack("[o,o]", app_json_text(r->names[0]), app_json_text(r->names[1]))
+                             : json_array());
+    app_json_set(&o, "scores", scores_json());
+    app_json_set(&o, "runs", runs);
+    *out = o;
+    if (rc == APP_OK && !o)
+        rc = app_fail(APP_FAILED, "out of memory for the report");
+    return rc;
+}
+
+/* ---- What the page needs of it ---- */
+
+/* Takes the numbers out of a task's cell that no table has for single tasks; costs have members of their own. */
+static void slim_cells(json_t *cells)
+{
+    for (size_t i = 0; i < json_array_size(cells); i++)
+        for (enum eval_measure m = EVAL_M_PARTIAL; m < EVAL_N_MEASURES; m++)
+            if (m != EVAL_M_FGT && m != EVAL_M_AGREE && m != EVAL_M_DNLL)
+                json_object_del(json_array_get(cells, i), eval_measure_name(m));
+}
+
+static void slim_block(json_t *block)
+{
+    const json_t *rows = json_object_get(block, "rows");
+    const bool whole = json_is_string(json_object_get(block, "N"));
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        json_t *row = json_array_get(rows, i);
+        slim_cells(json_object_get(row, "tasks"));
+        slim_cells(json_object_get(row, "domains"));
+        slim_cells(json_object_get(row, "buckets"));
+        if (whole) /* the blocks of single lengths have the same cells */
+            json_object_del(row, "tasks");
+        else
+            json_object_del(block, "curves");
+    }
+}
+
+json_t *eval_report_page_json(const json_t *report)
+{
+    json_t *o = json_deep_copy(report);
+    const json_t *runs = json_object_get(o, "runs");
+    for (size_t i = 0; i < json_array_size(runs); i++) {
+        const json_t *blocks = json_object_get(json_array_get(runs, i), "blocks");
+        for (size_t k = 0; k < json_array_size(blocks); k++)
+            slim_block(json_array_get(blocks, k));
+    }
+    return o;
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+/* Folders of results, and which of them are shards of one run. */
+#include "eval/results/results.h"
+
+#include "app/console.h"
+#include "app/files.h"
+#include "eval/base/info.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static char *results_path(const char *folder)
+{
+    return app_in_folder(folder, "results.jsonl");
+}
+
+static int no_memory(const char *folder)
+{
+    return app_fail(APP_FAILED, "out of memory for '%s'", folder);
+}
+
+/* Adds the lines of a folder's results. */
+static int read_lines(struct eval_run *run, int32_t folder)
+{
+    struct eval_jsonl j;
+    json_t *line = NULL;
+    char *path = results_path(run->folders[folder]);
+    if (!path)
+        return no_memory(run->folders[folder]);
+    int rc = eval_jsonl_open(&j, path);
+    j.growing = true;
+    while (rc == APP_OK && (rc = eval_jsonl_next(&j, &line)) == APP_OK && line) {
+        rc = eval_results_add(run, &j, folder, line);
+        json_decref(line);
+        line = NULL;
+    }
+    run->n_torn += rc == APP_OK && j.torn;
+    eval_jsonl_close(&j);
+    free(path);
+    return rc;
+}
+
+static void clear_run(struct eval_run *run)
+{
+    for (int32_t i = 0; i < run->n_folders; i++)
+        free(run->folders[i]);
+    for (int32_t i = 0; i < run->n_tasks; i++)
+        free(run->tasks[i]);
+    for (int32_t i = 0; i < run->n_variants; i++) {
+        struct eval_variant *c = &run->variants[i];
+        char *const texts[] = {c->id, c->policy, c->mode, c->size, c->kv_type, c->more};
+        for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
+            free(texts[k]);
+    }
+    free(run->folders);
+    free(run->tasks);
+    free(run->variants);
+    free(run->results);
+    free(run->probes);
+    free(run->model);
+    json_decref(run->info);
+    *run = (struct eval_run){0};
+}
+
+static bool add_folder(struct eval_run *run, const char *folder)
+{
+    char **grown = realloc(run->folders, ((size_t)run->n_folders + 1) * sizeof *grown);
+    if (!grown)
+        return false;
+    run->folders = grown;
+    grown[run->n_folders] = strdup(folder);
+    return grown[run->n_folders] && ++run->n_folders > 0;
+}
+
+/* Reads a folder's run.json and puts the folder to the run that it is a shard of, or to a new one. */
+static int place_folder(struct eval_runs *out, const char *folder)
+{
+    struct stat st;
+    struct eval_run run = {0};
+    int32_t i;
+    if (stat(folder, &st) == 0 && !S_ISDIR(st.st_mode))
+        return app_fail(APP_BAD_INPUT, "'%s' is not a folder; name the folder that `winnow eval --out` wrote",
+                        folder);
+    int rc = eval_info_read(&run, folder);
+    for (i = 0; rc == APP_OK && i < out->n && eval_info_difference(out->run[i].info, run.info, true); i++)
+        ;
+    if (rc != APP_OK) {
+        clear_run(&run);
+        return rc;
+    }
+    if (i == out->n) {
+        out->run[out->n++] = run;
+    } else {
+        out->run[i].n_too_long += run.n_too_long;
+        out->run[i].n_unmade += run.n_unmade;
+        clear_run(&run);
+    }
+    return add_folder(&out->run[i], folder) ? APP_OK : no_memory(folder);
+}
+
+static int refuse_twice(char *const *folders, int32_t n)
+{
+    struct stat a, b;
+    for (int32_t i = 0; i < n; i++)
+        for (int32_t k = 0; k < i; k++)
+            if (stat(folders[i], &a) == 0 && stat(folders[k], &b) == 0 && a.st_dev == b.st_dev &&
+                a.st_ino == b.st_ino)
+                return app_fail(APP_BAD_INPUT, "the folder '%s' is named twice", folders[i]);
+    return APP_OK;
+}
+
+int eval_runs_read(struct eval_runs *out, char *const *folders, int32_t n)
+{
+    *out = (struct eval_runs){.run = calloc((size_t)n + 1, sizeof *out->run)};
+    int rc = out->run ? refuse_twice(folders, n) : no_memory(folders[0]);
+    for (int32_t i = 0; rc == APP_OK && i < n; i++)
+        rc = place_folder(out, folders[i]);
+    for (int32_t i = 0; rc == APP_OK && i < out->n; i++) {
+        struct eval_run *run = &out->run[i];
+        for (int32_t k = 0; rc == APP_OK && k < run->n_folders; k++)
+            rc = read_lines(run, k);
+        if (rc == APP_OK && run->n == 0)
+            rc = app_fail(APP_BAD_INPUT, "'%s/results.jsonl' has no answers yet", run->folders[0]);
+        if (rc == APP_OK)
+            rc = eval_results_sort(run);
+    }
+    return rc;
+}
+
+void eval_runs_clear(struct eval_runs *runs)
+{
+    for (int32_t i = 0; i < runs->n; i++)
+        clear_run(&runs->run[i]);
+    free(runs->run);
+    *runs = (struct eval_runs){0};
+}
+
+int eval_result_texts(json_t **line, const struct eval_run *run, const struct eval_result *r)
+{
+    struct eval_jsonl j;
+    char *path = results_path(run->folders[r->folder]);
+    *line = NULL;
+    if (!path)
+        return no_memory(run->folders[r->folder]);
+    int rc = eval_jsonl_open(&j, path);
+    if (rc == APP_OK && fseeko(j.f, (off_t)r->at, SEEK_SET) != 0)
+        rc = app_fail(APP_FAILED, "reading '%s' failed", path);
+    j.number = r->line - 1;
+    if (rc == APP_OK)
+        rc = eval_jsonl_next(&j, line);
+    if (rc == APP_OK && !*line)
+        rc = app_fail(APP_FAILED, "'%s' became shorter while it was read", path);
+    eval_jsonl_close(&j);
+    free(path);
+    return rc;
+}
+
+/* Whether a run has caches of several types, so that a label must name its own. */
+static bool has_types(const struct eval_run *run)
+{
+    for (int32_t i = 1; i < run->n_variants; i++)
+        if (strcmp(run->variants[i].kv_type, run->variants[0].kv_type) != 0)
+            return true;
+    return false;
+}
+
+bool eval_variant_label(struct app_text *out, const struct eval_run *run, const struct eval_variant *v,
+                        bool size)
+{
+    out->len = 0;
+    bool good = app_text_put(out, "%s", v->policy);
+    if (size && !v->full)
+        good = good && (isnan(v->removed) ? app_text_put(out, " %s", v->size)
+                                          : app_text_put(out, " r=%s", v->size + 6));
+    if (has_types(run))
+        good = good && app_text_put(out, " %s", v->kv_type);
+    return good && (!v->more[0] || app_text_put(out, " %s", v->more)) && app_text_repair(out);
+}

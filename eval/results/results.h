@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What runs of the evaluation left behind: DIR/run.json and DIR/results.jsonl. Folders whose run.json differ in
+ * nothing but how the run was cut up and where it ran are shards of one run and are read as one.
+ */
+#ifndef WNW_EVAL_RESULTS_H
+#define WNW_EVAL_RESULTS_H
+
+#include "eval/base/jsonl.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The numbers of a line. NaN where the line does not have them. */
+enum eval_measure {
+    EVAL_M_SCORE, /* 0 to 1; NaN for texts that are not questions */
+    EVAL_M_PARTIAL,
+    EVAL_M_CONTAINS, /* of needles and keys: 1 if the answer contains what was hidden; of needles it is the score */
+    EVAL_M_WORDSET, /* of needles: share of the expected words */
+    EVAL_M_ROUGE1,  /* of needles: recall of the whole sentence's words */
+    EVAL_M_ROUGE_PKG, /* of needles: the first of nine, ROUGE-1, -2 and -L with precision, recall and F of each */
+    EVAL_M_FGT = EVAL_M_ROUGE_PKG + 9, /* 1 where the first token is the full cache's */
+    EVAL_M_AGREE,                      /* share of the full cache's answer that is predicted alike */
+    EVAL_M_KL,
+    EVAL_M_DNLL,
+    EVAL_M_NLL,   /* of a text's second half, nats per token */
+    EVAL_M_RATIO, /* share of the entries that was removed */
+    EVAL_M_BYTES, /* of keys and values that were kept, with the scales of quantised ones */
+    EVAL_M_META,  /* beside them: positions */
+    EVAL_M_PEAK,  /* most bytes of keys and values at any time */
+    EVAL_M_CONTEXT,
+    EVAL_M_GENERATED,
+    EVAL_M_DEPTH,   /* where the evidence stands, 0 to 1 */
+    EVAL_M_PREFILL, /* milliseconds, like the three that follow */
+    EVAL_M_COMPRESS,
+    EVAL_M_QUESTION,
+    EVAL_M_DECODE,
+    EVAL_N_MEASURES
+};
+
+enum eval_result_flags {
+    EVAL_R_BAD = 1,
+    EVAL_R_PROTECTED = 2,
+    EVAL_R_TRUNCATED = 4,
+    EVAL_R_HALVED = 8 /* more than half of the context was cut */
+};
+
+/* One line of results.jsonl without its texts. */
+struct eval_result {
+    int32_t task, variant; /* indices of the run's lists */
+    int32_t n_target, index, turn;
+    uint32_t flags; /* eval_result_flags */
+    int32_t bucket; /* of LongBench's sets: how many words the context has (bucket.h); 0 = not known */
+    int32_t folder; /* where its texts are: index of the run's folders, and the line's first byte */
+    int64_t at, line;
+    double m[EVAL_N_MEASURES];
+};
+
+/* A method at a size under a protocol. All strings are owned. */
+struct eval_variant {
+    char *id, *policy, *mode, *size, *kv_type;
+    char *more;     /* what run.json says besides, "" for nothing: "evict=chunk:512" */
+    double removed; /* ratio that was asked for; NaN where the size is no ratio */
+    bool full;
+};
+
+struct eval_run {
+    char **folders; /* [n_folders], owned */
+    int32_t n_folders;
+    json_t *info; /* run.json of the first folder, owned */
+    char *model;  /* its name, owned */
+    uint64_t seed;
+    char **tasks; /* [n_tasks] names in the order of `winnow eval --list`, owned */
+    int32_t n_tasks;
+    struct eval_variant *variants; /* [n_variants]: full cache first, then by policy and size, owned */
+    int32_t n_variants;
+    struct eval_result
+        *results; /* [n]: ascending by task, length, index, turn, variant; owned. Without probes */
+    size_t n;
+    struct eval_result *probes; /* [n_probes]: samples that only say whether a task is informative, owned */
+    size_t n_probes;
+    int64_t n_too_long;            /* samples that the model's context does not hold, of all folders */
+    int64_t n_unmade;              /* samples that could not be made, of all folders */
+    size_t n_bad, n_twice, n_torn; /* lines without a number; lines that repeat another; lines cut off */
+};
+
+struct eval_runs {
+    struct eval_run *run; /* [n], owned */
+    int32_t n;
+};
+
+/*
+ * Reads folders; shards of one run become one run. Memory is about 300 bytes for each line, whatever the length of its
+ * texts. Returns an exit code and prints its own message: bad input for a folder without run.json or results.jsonl, a
+ * line that cannot be used (file and line are named) and lines that contradict each other. A last line that a writer
+ * left unfinished is skipped and counted. The caller clears the runs in any case.
+ */
+int eval_runs_read(struct eval_runs *out, char *const *folders, int32_t n);
+void eval_runs_clear(struct eval_runs *runs);
+
+/* The line of a result again, with its texts; the caller releases it. Returns an exit code. */
+int eval_result_texts(json_t **line, const struct eval_run *run, const struct eval_result *r);
+
+/* A variant's policy, size and so on in a few words, which differ from those of other variants of the protocol.
+ * size: false leaves out the size. The caller frees out->s. Returns false if memory runs out. */
+bool eval_variant_label(struct app_text *out, const struct eval_run *run, const struct eval_variant *v,
+                        bool size);
+
+/* ---- Pieces (results_line.c, results_info.c, results_sort.c) ---- */
+
+/* What tables call a measure. */
+const char *eval_measure_name(enum eval_measure m);
+/* Adds a line to the run; names that are new are added to its lists. Returns an exit code. */
+int eval_results_add(struct eval_run *run, const struct eval_jsonl *j, int32_t folder, const json_t *line);
+/* Reads run.json into run->info, run->model and run->seed. Returns an exit code. */
+int eval_info_read(struct eval_run *run, const char *folder);
+/* Puts lists and lines in order and refuses lines that contradict each other. Returns an exit code. */
+int eval_results_sort(struct eval_run *run);
+
+#endif

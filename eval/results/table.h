@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/* Scores of a run as tables: what was measured on the same samples, with intervals. Scores are points of 100. */
+#ifndef WNW_EVAL_TABLE_H
+#define WNW_EVAL_TABLE_H
+
+#include "eval/base/bucket.h"
+#include "eval/base/stats.h"
+#include "eval/results/domain.h"
+#include "eval/results/results.h"
+
+/* The samples of a task at a length. */
+struct eval_stratum {
+    int32_t task, n_target;
+    const char *domain; /* as its benchmark sorts tasks, NULL = not at all */
+    size_t begin, end;  /* its lines in run->results */
+    int32_t bucket;     /* only those whose context is of this bucket (bucket.h); 0 = all */
+    bool scored;        /* it has scores and not only other numbers */
+    bool informative;   /* it has, and the full cache solves enough of it for methods to be told apart */
+    size_t n_probes;    /* 0: there were none, and the task counts as informative */
+    double probes;      /* mean of the full cache's scores on the probes, in points */
+};
+
+/* A method on the samples of one stratum or of several. */
+struct eval_cell {
+    size_t
+        n; /* lines that the method and the full cache both have; without a full cache all of the method's */
+    size_t n_clusters; /* contexts, or cells of a grid, that these lines are of; lines of one move together */
+    double mean, full; /* of these lines; full is NaN without a full cache */
+    struct eval_paired delta; /* against the full cache; NaN in the full cache's own row */
+    bool
+        binary; /* all scores are 0 or 1; the next three are then of use. They take each line for itself. In means of several
+                    tasks they take all lines together, and are of use where that gives the same mean */
+    int64_t n_right;             /* lines with a score of 1 */
+    struct eval_interval wilson; /* of n_right in n, in points */
+    struct eval_discordant discordant;
+    int64_t n_first,
+        n_first_same;           /* lines that say whether the first token is the full cache's; where it is */
+    struct eval_interval first; /* Wilson's of these, 0 to 1; NaN where there are none */
+    double m[EVAL_N_MEASURES];  /* means of the lines that have the number, NaN where none has */
+};
+
+struct eval_row {
+    int32_t variant;
+    double removed;         /* mean share removed over all strata, NaN where it is not known */
+    bool off_target;        /* what was removed differs by more than 0.01 from what was asked for */
+    struct eval_cell *cell; /* [n_strata of the block], owned */
+    struct eval_cell macro; /* mean of the informative strata's means, each stratum with the same weight */
+    struct eval_cell domain[EVAL_MAX_DOMAINS]; /* [n_domains of the block] the same of a domain's strata */
+    struct eval_cell bucket[EVAL_N_BUCKETS];   /* [n_buckets of the block] the same of a bucket's lines */
+};
+
+/* One table: a protocol at one length, or at all lengths. Tables of different protocols are never mixed. */
+struct eval_block {
+    const char *mode;
+    int32_t n_target;            /* EVAL_ALL_LENGTHS: the strata are of several lengths */
+    int32_t baseline;            /* variant of the full cache that the others are compared with, -1 = none */
+    struct eval_stratum *strata; /* [n_strata], owned */
+    int32_t n_strata, n_informative;
+    const char *domains[EVAL_MAX_DOMAINS]; /* [n_domains] of the informative strata, in their order */
+    int32_t n_domains;                     /* 0 where there would be only one */
+    int32_t buckets[EVAL_N_BUCKETS];       /* [n_buckets] of the informative strata's lines, ascending */
+    int32_t n_buckets;                     /* 0 where there would be only one */
+    struct eval_row *rows;                 /* [n_rows] in the order of the run's variants, owned */
+    int32_t n_rows;
+    size_t n_samples;  /* of the informative strata, in the row that has most */
+    size_t n_clusters; /* contexts or cells of a grid that they are of */
+};
+enum { EVAL_ALL_LENGTHS = -1 };
+
+struct eval_tables {
+    const struct eval_run *run;
+    bool no_gate; /* every task counts as informative */
+    struct eval_block
+        *blocks; /* [n]: for each protocol one for each length, then one for all lengths; owned */
+    int32_t n;
+};
+
+/* Makes the tables of a run. Returns an exit code: APP_FAILED if memory runs out. The caller clears them in any
+ * case. */
+int eval_tables_make(struct eval_tables *out, const struct eval_run *run, bool no_gate);
+void eval_tables_clear(struct eval_tables *tables);
+/* The table of a protocol over all lengths; NULL if the protocol has no results. */
+const struct eval_block *eval_tables_whole(const struct eval_tables *tables, const char *mode);
+/* Whether a block repeats another: a protocol with one length needs no table over all lengths. */
+bool eval_block_is_extra(const struct eval_tables *tables, const struct eval_block *block);
+/* What the columns of a table of scores can be. */
+enum eval_by { EVAL_BY_TASK, EVAL_BY_DOMAIN, EVAL_BY_BUCKET, EVAL_N_BY };
+/* The number of columns, their names, the cells of a row, and whether a column counts in means. */
+int32_t eval_by_n(const struct eval_block *b, enum eval_by by);
+const char *eval_by_name(const struct eval_run *run, const struct eval_block *b, enum eval_by by, int32_t k);
+const struct eval_cell *eval_by_cell(const struct eval_row *row, enum eval_by by, int32_t k);
+bool eval_by_counts(const struct eval_block *b, enum eval_by by, int32_t k);
+
+/* The share of the full cache's score that is left, in per cent. */
+double eval_cell_retention(const struct eval_cell *cell);
+/* "+", "-" or "~"; "" in the row of the full cache and where there is none. */
+const char *eval_cell_verdict(const struct eval_cell *cell);
+
+/* One method minus another on the same samples, over some strata: differences of scores with their clusters. */
+struct eval_gather {
+    double *d; /* [n] in points, owned, like the two that follow */
+    size_t *cluster, *stratum;
+    size_t n, n_clusters, n_strata;
+    double sum_a, sum_b; /* over strata: means of the two methods */
+};
+/* Gathers variant a minus variant b over strata[n_strata], only informative ones if so asked. Strata without common
+ * samples are left out. Turns of one context, and trials of one cell of a grid, are one cluster. Returns false if
+ * memory runs out; the caller clears in any case. */
+bool eval_gather(struct eval_gather *out, const struct eval_run *run, const struct eval_stratum *strata,
+                 int32_t n_strata, bool informative, int32_t a, int32_t b);
+/* The same for another measure over one stratum; with -1 as b, variant a minus 0. */
+bool eval_gather_measure(struct eval_gather *out, const struct eval_run *run, const struct eval_stratum *s,
+                         int32_t a, int32_t b, enum eval_measure m);
+void eval_gather_clear(struct eval_gather *g);
+/* The interval of what was gathered; `task`, `n` and `id` make the key of the random stream. */
+bool eval_gather_interval(struct eval_paired *out, const struct eval_gather *g, const struct eval_run *run,
+                          const char *task, int64_t n, const char *id);
+
+#endif

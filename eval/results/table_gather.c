@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+/* Differences of two methods on the same samples, in clusters. */
+#include "eval/results/table_impl.h"
+
+#include "eval/tasks/task.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct pair {
+    double cluster, a, b;
+    size_t order;
+};
+
+static int compare(const void *a, const void *b)
+{
+    const struct pair *x = a, *y = b;
+    if (x->cluster != y->cluster)
+        return x->cluster < y->cluster ? -1 : 1;
+    return (x->order > y->order) - (x->order < y->order);
+}
+
+/* What moves together with a line when samples are drawn again: a grid's cell, else the context of its turns. */
+static double cluster_of(const struct eval_run *run, const struct eval_result *r)
+{
+    const struct eval_task *task = eval_task_find(run->tasks[r->task]);
+    const bool cell = task && task->flags & EVAL_ON_GRID && !isnan(r->m[EVAL_M_DEPTH]);
+    return cell ? round(1000.0 * r->m[EVAL_M_DEPTH]) : (double)r->index;
+}
+
+static bool same_sample(const struct eval_result *x, const struct eval_result *y)
+{
+    return x->index == y->index && x->turn == y->turn;
+}
+
+/* Fills in pairs of a measure, of samples for which both variants have it; returns how many. Without b the other of a pair
+ * is 0. */
+static size_t find_pairs(struct pair *pairs, const struct eval_run *run, const struct eval_stratum *s,
+                         int32_t a, int32_t b, enum eval_measure m)
+{
+    const double points = m == EVAL_M_SCORE ? 100.0 : 1.0;
+    size_t n = 0;
+    for (size_t i = s->begin, end; i < s->end; i = end) {
+        const struct eval_result *of_a = NULL, *of_b = NULL;
+        for (end = i; end < s->end && same_sample(&run->results[i], &run->results[end]); end++) {
+            const struct eval_result *r = &run->results[end];
+            of_a = r->variant == a ? r : of_a;
+            of_b = r->variant == b ? r : of_b;
+        }
+        if (!of_a || (b >= 0 && !of_b) || !eval_stratum_has(s, of_a))
+            continue;
+        const double x = points * of_a->m[m], y = b >= 0 ? points * of_b->m[m] : 0.0;
+        if (isnan(x + y))
+            continue;
+        pairs[n] = (struct pair){cluster_of(run, of_a), x, y, n};
+        n++;
+    }
+    if (n > 1)
+        qsort(pairs, n, sizeof *pairs, compare);
+    return n;
+}
+
+static void add_stratum(struct eval_gather *g, const struct pair *pairs, size_t n)
+{
+    double sum_a = 0.0, sum_b = 0.0;
+    g->stratum[g->n_strata++] = g->n_clusters;
+    for (size_t i = 0; i < n; i++) {
+        if (i == 0 || pairs[i].cluster != pairs[i - 1].cluster)
+            g->cluster[g->n_clusters++] = g->n;
+        g->d[g->n++] = pairs[i].a - pairs[i].b;
+        sum_a += pairs[i].a;
+        sum_b += pairs[i].b;
+    }
+    g->sum_a += sum_a / (double)n;
+    g->sum_b += sum_b / (double)n;
+}
+
+static bool gather(struct eval_gather *g, const struct eval_run *run, const struct eval_stratum *strata,
+                   int32_t n_strata, bool informative, int32_t a, int32_t b, enum eval_measure m)
+{
+    size_t most = 0, sum = 0;
+    for (int32_t i = 0; i < n_strata; i++) {
+        const size_t n = strata[i].end - strata[i].begin;
+        most = n > most ? n : most;
+        sum += n;
+    }
+    *g = (struct eval_gather){.d = malloc((sum + 1) * sizeof *g->d),
+                              .cluster = malloc((sum + 1) * sizeof *g->cluster),
+                              .stratum = malloc(((size_t)n_strata + 1) * sizeof *g->stratum)};
+    struct pair *pairs = malloc((most + 1) * sizeof *pairs);
+    const bool good = g->d && g->cluster && g->stratum && pairs;
+    for (int32_t i = 0; good && i < n_strata; i++) {
+        const size_t n =
+            informative && !strata[i].informative ? 0 : find_pairs(pairs, run, &strata[i], a, b, m);
+        if (n > 0)
+            add_stratum(g, pairs, n);
+    }
+    if (good) {
+        g->stratum[g->n_strata] = g->n_clusters;
+        g->cluster[g->n_clusters] = g->n;
+    }
+    free(pairs);
+    return good;
+}
+
+bool eval_gather(struct eval_gather *g, const struct eval_run *run, const struct eval_stratum *strata,
+                 int32_t n_strata, bool informative, int32_t a, int32_t b)
+{
+    return gather(g, run, strata, n_strata, informative, a, b, EVAL_M_SCORE);
+}
+
+bool eval_gather_measure(struct eval_gather *g, const struct eval_run *run, const struct eval_stratum *s,
+                         int32_t a, int32_t b, enum eval_measure m)
+{
+    return gather(g, run, s, 1, false, a, b, m);
+}
+
+void eval_gather_clear(struct eval_gather *g)
+{
+    free(g->d);
+    free(g->cluster);
+    free(g->stratum);
+    *g = (struct eval_gather){0};
+}
+
+bool eval_gather_interval(struct eval_paired *out, const struct eval_gather *g, const struct eval_run *run,
+                          const char *task, int64_t n, const char *id)
+{
+    char key[4096];
+    eval_boot_key(key, sizeof key, task, n, id, run->seed);
+    struct eval_random r = eval_random_key(key);
+    const struct eval_pairs p = {.d = g->d,
+                                 .n = g->n,
+                                 .cluster = g->cluster,
+                                 .n_clusters = g->n_clusters,
+                                 .stratum = g->stratum,
+                                 .n_strata = g->n_strata};
+    return eval_bootstrap(out, &p, &r);
+}

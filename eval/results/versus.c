@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/* Two named policies against each other. */
+#include "eval/results/versus.h"
+
+#include "app/console.h"
+#include "app/values.h"
+#include "base/nearest.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Names ---- */
+
+int eval_versus_names(char *names[2], const char *list)
+{
+    const size_t len = app_recipe_length(list);
+    const char *second = list[len] ? list + len + 1 : list + len;
+    names[0] = names[1] = NULL;
+    if (len == 0 || !*second || second[app_recipe_length(second)])
+        return app_fail(APP_BAD_INPUT, "--compare: '%.200s' does not name two policies; write --compare A,B",
+                        list);
+    names[0] = strndup(list, len);
+    names[1] = strdup(second);
+    return names[0] && names[1] ? APP_OK : app_fail(APP_FAILED, "out of memory");
+}
+
+/* Whether two texts are recipes of the same policy. */
+static bool same_recipe(const char *a, const char *b)
+{
+    wnw_policy *x = NULL, *y = NULL;
+    bool same = strcmp(a, b) == 0;
+    if (!same && wnw_policy_parse(&x, a, NULL) == WNW_OK && wnw_policy_parse(&y, b, NULL) == WNW_OK)
+        same = strcmp(wnw_policy_string(x), wnw_policy_string(y)) == 0;
+    wnw_policy_free(x);
+    wnw_policy_free(y);
+    return same;
+}
+
+static int unknown_policy(const struct eval_run *run, const char *name)
+{
+    const char **names = malloc(((size_t)run->n_variants + 1) * sizeof *names);
+    if (!names)
+        return app_fail(APP_FAILED, "out of memory for the names of policies");
+    for (int32_t i = 0; i < run->n_variants; i++)
+        names[i] = run->variants[i].policy;
+    names[run->n_variants] = NULL;
+    const char *near = wnw__nearest(name, names);
+    const int rc =
+        app_fail(APP_BAD_INPUT, "--compare: '%s' has no results of the policy '%.200s'%s%s%s",
+                 run->folders[0], name, near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+    free(names);
+    return rc;
+}
+
+/* ---- Pairs ---- */
+
+/* The full cache, to which no rule of eviction applies and no heads are masked. */
+static bool is_plain_full(const struct eval_variant *v)
+{
+    return v->full && !v->more[0];
+}
+
+static bool same_but_policy(const struct eval_variant *a, const struct eval_variant *b)
+{
+    return strcmp(a->mode, b->mode) == 0 && (strcmp(a->size, b->size) == 0 || a->full || b->full) &&
+           strcmp(a->kv_type, b->kv_type) == 0 &&
+           (strcmp(a->more, b->more) == 0 || is_plain_full(a) || is_plain_full(b));
+}
+
+bool eval_versus_measure(struct eval_versus *v, const struct eval_tables *t)
+{
+    const struct eval_run *run = t->run;
+    const struct eval_block *b = v->block;
+    struct eval_gather g;
+    char id[256];
+    snprintf(id, sizeof id, "%.100s-%.100s", run->variants[v->a].id, run->variants[v->b].id);
+    const bool good = eval_gather(&g, run, b->strata, b->n_strata, true, v->a, v->b) &&
+                      eval_gather_interval(&v->delta, &g, run, "macro",
+                                           b->n_target == EVAL_ALL_LENGTHS ? 0 : b->n_target, id);
+    v->n = g.n;
+    v->mean_a = g.n_strata > 0 ? g.sum_a / (double)g.n_strata : NAN;
+    v->mean_b = g.n_strata > 0 ? g.sum_b / (double)g.n_strata : NAN;
+    eval_gather_clear(&g);
+    return good;
+}
+
+static bool add_pair(struct eval_versus **out, int32_t *n, const struct eval_tables *t,
+                     const struct eval_block *block, int32_t a, int32_t b)
+{
+    struct eval_versus *grown = realloc(*out, ((size_t)*n + 1) * sizeof *grown);
+    if (!grown)
+        return false;
+    *out = grown;
+    grown[*n] = (struct eval_versus){.block = block, .a = a, .b = b};
+    return eval_versus_measure(&grown[(*n)++], t);
+}
+
+static bool compare_in_block(struct eval_versus **out, int32_t *n, const struct eval_tables *t,
+                             const struct eval_block *block, const bool *is_a, const bool *is_b)
+{
+    for (int32_t i = 0; i < block->n_rows; i++)
+        for (int32_t k = 0; k < block->n_rows; k++) {
+            const int32_t a = block->rows[i].variant, b = block->rows[k].variant;
+            if (a == b || !is_a[a] || !is_b[b] ||
+                !same_but_policy(&t->run->variants[a], &t->run->variants[b]))
+                continue;
+            if (!add_pair(out, n, t, block, a, b))
+                return false;
+        }
+    return true;
+}
+
+/* Fills in which variants are of a policy; returns whether any is. */
+static bool find_policy(bool *is, const struct eval_run *run, const char *name)
+{
+    bool any = false;
+    for (int32_t i = 0; i < run->n_variants; i++)
+        any = (is[i] = same_recipe(name, run->variants[i].policy)) || any;
+    return any;
+}
+
+static int no_memory(void)
+{
+    return app_fail(APP_FAILED, "out of memory");
+}
+
+int eval_versus_check(const struct eval_run *run, char *const names[2])
+{
+    bool *is = malloc((size_t)run->n_variants + 1);
+    int rc = is ? APP_OK : no_memory();
+    for (int k = 0; rc == APP_OK && k < 2; k++)
+        if (!find_policy(is, run, names[k]))
+            rc = unknown_policy(run, names[k]);
+    free(is);
+    return rc;
+}
+
+int eval_versus_make(struct eval_versus **out, int32_t *n, const struct eval_tables *t, char *const names[2])
+{
+    const size_t n_variants = (size_t)t->run->n_variants + 1;
+    bool *is_a = malloc(n_variants), *is_b = malloc(n_variants);
+    bool good = is_a && is_b;
+    if (good) {
+        find_policy(is_a, t->run, names[0]);
+        find_policy(is_b, t->run, names[1]);
+    }
+    for (int32_t i = 0; good && i < t->n; i++)
+        if (!eval_block_is_extra(t, &t->blocks[i]))
+            good = compare_in_block(out, n, t, &t->blocks[i], is_a, is_b);
+    free(is_a);
+    free(is_b);
+    return good ? APP_OK : no_memory();
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/* Two named policies against each other, on the same samples and at the same size. */
+#ifndef WNW_EVAL_VERSUS_H
+#define WNW_EVAL_VERSUS_H
+
+#include "eval/results/table.h"
+
+struct eval_versus {
+    const struct eval_block *block; /* one length, or all */
+    int32_t a, b;                   /* variants of the same size, protocol and type of cache */
+    size_t n;
+    double mean_a, mean_b;    /* over the informative tasks, on the samples that both have */
+    struct eval_paired delta; /* a minus b */
+};
+
+/* The two recipes of "A,B"; an item key=value goes on with the recipe before it. The caller frees both. Returns an
+ * exit code: bad input unless there are two. */
+int eval_versus_names(char *names[2], const char *list);
+/* Refuses a name of which the run has no results. Returns an exit code. */
+int eval_versus_check(const struct eval_run *run, char *const names[2]);
+/* Fills in the numbers of a pair whose block and variants are set. Returns false if memory runs out. */
+bool eval_versus_measure(struct eval_versus *v, const struct eval_tables *t);
+/* Adds to *out[*n] every pair of variants of the two policies. The caller frees *out. Returns an exit code. */
+int eval_versus_make(struct eval_versus **out, int32_t *n, const struct eval_tables *t, char *const names[2]);
+
+#endif

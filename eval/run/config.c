@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: MIT */
+/* What is compared: the product of the lists of policies, sizes, types and modes. */
+#include "eval/run/config.h"
+
+#include "app/console.h"
+#include "app/job.h"
+#include "app/names.h"
+#include "app/values.h"
+#include "base/random.h"
+#include "eval/run/study.h"
+#include "winnow_method.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const mode_names[EVAL_N_MODES + 1] = {"agnostic", "task", "aware", "aware_full", NULL};
+
+const char *eval_mode_name(enum eval_mode mode)
+{
+    return mode < EVAL_N_MODES ? mode_names[mode] : "?";
+}
+
+/* ---- Lists ---- */
+
+/* A part of what is compared, as numbers: configs are the product. */
+struct lists {
+    const struct eval_args *args;
+    const char *evict;
+    wnw_size sizes[EVAL_MAX_SIZES];
+    int32_t n_sizes;
+    bool alone; /* each config reads by itself, or compresses again and keeps its rules */
+    bool types[EVAL_MAX_TYPES], masks[EVAL_MAX_MASKS],
+        modes[EVAL_N_MODES];     /* indices of struct eval_configs */
+    int32_t *recipes, n_recipes; /* likewise; owned */
+    wnw_run rules;
+};
+enum { MAX_PARTS = 8 };
+
+static int out_of_memory(void)
+{
+    return app_fail(APP_FAILED, "out of memory for the configurations");
+}
+
+/* *at becomes the recipe's index. */
+static int add_recipe(struct eval_configs *c, const char *recipe, int32_t *at)
+{
+    char *text = NULL;
+    *at = c->n_recipes;
+    struct eval_recipe *grown = realloc(c->recipes, ((size_t)c->n_recipes + 1) * sizeof *grown);
+    if (!grown)
+        return out_of_memory();
+    c->recipes = grown;
+    struct eval_recipe *r = &c->recipes[c->n_recipes];
+    *r = (struct eval_recipe){0};
+    int status = wnw_policy_parse(&r->policy, recipe, NULL);
+    for (int32_t i = 0; status == WNW_OK && i < c->n_recipes; i++)
+        if (strcmp(wnw_policy_string(c->recipes[i].policy), wnw_policy_string(r->policy)) == 0) {
+            wnw_policy_free(r->policy); /* it is named twice */
+            *at = i;
+            return APP_OK;
+        }
+    if (status == WNW_OK)
+        status = wnw_policy_short(r->policy, &text);
+    if (status == WNW_OK) {
+        r->text = strdup(text);
+        r->asked = strdup(recipe);
+        wnw_free(text);
+        c->n_recipes++;
+        return r->text && r->asked ? APP_OK : out_of_memory();
+    }
+    wnw_policy_free(r->policy);
+    return app_fail_status(status);
+}
+
+static int read_recipes(struct lists *l, struct eval_configs *c, const char *list)
+{
+    char **words = eval_list_words(list, true);
+    int32_t n = 0;
+    while (words && words[n])
+        n++;
+    l->recipes = malloc(((size_t)n + 1) * sizeof *l->recipes);
+    int rc = words && l->recipes ? APP_OK : out_of_memory();
+    for (char **w = words; rc == APP_OK && *w; w++)
+        rc = add_recipe(c, *w, &l->recipes[l->n_recipes++]);
+    free(words);
+    return rc;
+}
+
+static int read_types(struct lists *l, struct eval_configs *c, const char *list)
+{
+    char **words = eval_list_words(list, false);
+    int rc = words ? APP_OK : out_of_memory();
+    bool any = false;
+    for (char **w = words; rc == APP_OK && *w; w++) {
+        struct app_kv kv;
+        int32_t i = 0;
+        rc = app_kv_parse(&kv, *w);
+        while (rc == APP_OK && i < c->n_types && !app_kv_equal(&c->types[i], &kv))
+            i++;
+        if (rc == APP_OK && i == EVAL_MAX_TYPES)
+            rc = app_fail(APP_BAD_INPUT, "--kv-types has more than %d types", (int)EVAL_MAX_TYPES);
+        if (rc != APP_OK)
+            break;
+        c->types[i] = kv;
+        c->n_types += i == c->n_types;
+        any = l->types[i] = true;
+    }
+    free(words);
+    return rc == APP_OK && !any ? app_fail(APP_BAD_INPUT, "--kv-types is empty") : rc;
+}
+
+static int read_modes(struct lists *l, const char *list)
+{
+    char **words = eval_list_words(list, false);
+    int rc = words ? APP_OK : out_of_memory();
+    bool any = false;
+    for (char **w = words; rc == APP_OK && *w; w++) {
+        bool known = false;
+        for (int m = 0; m < EVAL_N_MODES; m++)
+            if (strcmp(mode_names[m], *w) == 0)
+                known = any = l->modes[m] = true;
+        if (!known)
+            rc = app_fail(APP_BAD_INPUT, "--modes: '%s' is unknown; use agnostic, task, aware or aware_full",
+                          *w);
+    }
+    free(words);
+    return rc == APP_OK && !any ? app_fail(APP_BAD_INPUT, "--modes is empty") : rc;
+}
+
+static int add_mask(struct lists *l, struct eval_configs *c, const char *word, wnw_mask_phase phase)
+{
+    int32_t i = 0; /* mask 0 is "none" */
+    if (strcmp(word, "none") != 0)
+        for (i = 1; i < c->n_masks; i++)
+            if (strcmp(c->masks[i].text, word) == 0 && c->masks[i].phase == phase)
+                break;
+    if (i == EVAL_MAX_MASKS)
+        return app_fail(APP_BAD_INPUT, "--mask-heads has more than %d lists", (int)EVAL_MAX_MASKS - 1);
+    if (i == c->n_masks) {
+        c->masks[i] = (struct eval_mask){.text = strdup(word), .phase = phase};
+        if (!c->masks[i].text)
+            return out_of_memory();
+        c->n_masks++;
+    }
+    l->masks[i] = true;
+    return APP_OK;
+}
+
+/* Lists of heads between slashes. */
+static int read_masks(struct lists *l, struct eval_configs *c, const char *list, const char *when)
+{
+    const wnw_mask_phase phase = strcmp(when, "decode") == 0 ? WNW_MASK_DECODE : WNW_MASK_ALL;
+    char *copy = strdup(list), *save = NULL;
+    bool any = false;
+    int rc = copy ? APP_OK : out_of_memory();
+    if (rc == APP_OK && phase == WNW_MASK_ALL && strcmp(when, "all") != 0)
+        rc = app_fail(APP_BAD_INPUT, "--mask-phase '%s' is unknown; use all or decode", when);
+    for (char *word = copy ? strtok_r(copy, "/", &save) : NULL; word && rc == APP_OK;
+         word = strtok_r(NULL, "/", &save)) {
+        rc = add_mask(l, c, word, phase);
+        any = true;
+    }
+    free(copy);
+    return rc == APP_OK && !any ? app_fail(APP_BAD_INPUT, "--mask-heads is empty") : rc;
+}
+
+/* The first of what the options say, what the part says, and what holds without either. */
+static const char *first_of(const char *given, const char *of_part, const char *otherwise)
+{
+    return given ? given : of_part ? of_part : otherwise;
+}
+
+static int read_part(struct lists *l, struct eval_configs *c, const struct eval_args *args,
+                     const struct eval_part *part, bool alone)
+{
+    const char *policies = args->closed_book ? "full" : first_of(args->policies, part->policies, "");
+    *l = (struct lists){.args = args,
+                        .evict = first_of(args->app.evict, part->evict, "end"),
+                        .rules = wnw_run_default(),
+                        .alone = alone || eval_recompresses(args)};
+    int rc = eval_list_sizes(l->sizes, &l->n_sizes, args, part);
+    if (rc == APP_OK)
+        rc = read_types(l, c, first_of(args->kv_types, part->kv_types, "f16"));
+    if (rc == APP_OK)
+        rc = read_modes(l, first_of(args->modes, part->modes, "agnostic"));
+    if (rc == APP_OK)
+        rc = read_masks(l, c, first_of(args->app.mask_heads, part->masks, "none"),
+                        first_of(args->app.mask_phase, part->mask_phase, "all"));
+    if (rc == APP_OK)
+        rc = app_job_rules(&l->rules, l->evict, args->app.evict_every);
+    return rc == APP_OK ? read_recipes(l, c, policies) : rc;
+}
+
+/* Types and masks of several parts come as they are named; what others are compared with comes first. */
+static void put_first(struct eval_configs *c, struct lists *l, int32_t n)
+{
+    int32_t f16 = 0;
+    for (int32_t i = 0; i < c->n_types; i++)
+        f16 = c->types[i].type == WNW_KV_F16 && c->types[f16].type != WNW_KV_F16 ? i : f16;
+    const struct app_kv kv = c->types[0];
+    c->types[0] = c->types[f16];
+    c->types[f16] = kv;
+    for (int32_t i = 0; i < n; i++) {
+        const bool had = l[i].types[0];
+        l[i].types[0] = l[i].types[f16];
+        l[i].types[f16] = had;
+    }
+}
+
+/* ---- Groups ---- */
+
+/* Whether one session can observe for both policies. */
+static bool agree(const wnw_policy *a, const wnw_policy *b)
+{
+    const wnw_needs x = wnw_policy_needs(a), y = wnw_policy_needs(b);
+    const uint32_t both = x.flags & y.flags;
+    if ((x.flags ^ y.flags) & WNW_NEED_QUERIES && !wnw_policy_is_full(a) && !wnw_policy_is_full(b))
+        return false; /* a session that holds every query is expensive to copy */
+    return !((both & WNW_NEED_SECOND_PASS) && x.second_pass != y.second_pass) &&
+           !((both & WNW_NEED_QUERY_STATS) && x.skip != y.skip);
+}
+
+static void make_groups(struct eval_configs *c)
+{
+    for (int32_t i = 0; i < c->n_recipes; i++) {
+        bool fits = false;
+        for (int32_t g = 0; g <= c->n_groups && !fits; g++) {
+            fits = true;
+            for (int32_t k = 0; k < i && fits; k++)
+                fits = c->recipes[k].group != g || agree(c->recipes[i].policy, c->recipes[k].policy);
+            c->recipes[i].group = g;
+        }
+        if (c->recipes[i].group >= c->n_groups)
+            c->n_groups = c->recipes[i].group + 1;
+    }
+}
+
+/* ---- Configs ---- */
+
+static bool masks_reading(const struct eval_mask *mask)
+{
+    return mask && mask->phase == WNW_MASK_ALL;
+}
+
+bool eval_configs_share_reading(const struct eval_config *a, const struct eval_config *b)
+{
+    const struct eval_mask *x = masks_reading(a->mask) ? a->mask : NULL;
+    const struct eval_mask *y = masks_reading(b->mask) ? b->mask : NULL;
+    return app_kv_equal(&a->kv, &b->kv) && x == y;
+}
+
+bool eval_config_is_whole(const struct eval_config *c)
+{
+    return c->full && (!c->mask || masks_reading(c->mask));
+}
+
+/* Names the config by the hash of what it is. */
+static int name_config(struct eval_config *c, const struct lists *l)
+{
+    c->json = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s*, s:s*}", "policy", wnw_policy_string(c->policy),
+                        "size", c->size_text, "kv_type", c->kv_text, "mode", eval_mode_name(c->mode), "evict",
+                        c->full ? "end" : l->evict, "evict_every",
+                        c->full || !l->args->app.evict_every ? "" : l->args->app.evict_every, "mask",
+                        c->mask ? c->mask->text : NULL, "mask_phase",
+                        c->mask && !masks_reading(c->mask) ? "decode" : NULL);
+    char *text = c->json ? json_dumps(c->json, JSON_SORT_KEYS | JSON_COMPACT) : NULL;
+    if (!text)
+        return out_of_memory();
+    snprintf(c->id, sizeof c->id, "%016llx", (unsigned long long)wnw__hash_of(text, strlen(text)));
+    free(text);
+    return APP_OK;
+}
+
+/* Drops the last config if another part has named it already. */
+static int drop_twice(struct eval_configs *c)
+{
+    struct eval_config *last = &c->at[c->n - 1];
+    for (int32_t i = 0; i + 1 < c->n; i++) {
+        if (strcmp(c->at[i].id, last->id) != 0)
+            continue;
+        if (!json_equal(c->at[i].json, last->json))
+            return app_fail(APP_FAILED, "%s and %s have the same id", c->at[i].recipe, last->recipe);
+        json_decref(last->json);
+        c->n--;
+        return APP_OK;
+    }
+    return APP_OK;
+}
+
+static int add_config(struct eval_configs *c, const struct lists *l, struct eval_config config)
+{
+    struct eval_config *grown = realloc(c->at, ((size_t)c->n + 1) * sizeof *grown);
+    if (!grown)
+        return out_of_memory();
+    c->at = grown;
+    config.full = wnw_policy_is_full(config.policy);
+    config.phase = config.full ? WNW_PHASE_END : l->rules.phase;
+    config.chunk = config.full ? 0 : l->rules.chunk;
+    config.every = config.full ? 0 : l->rules.every;
+    config.target = config.full ? 0 : l->rules.target;
+    config.own_read = config.phase != WNW_PHASE_END || config.every > 0 || (l->alone && !config.full);
+    if (config.full) {
+        config.size = (wnw_size){.kind = WNW_SIZE_NONE};
+        snprintf(config.size_text, sizeof config.size_text, "full");
+    } else {
+        eval_size_text(config.size_text, sizeof config.size_text, &config.size);
+    }
+    app_kv_word(config.kv_text, &config.kv);
+    c->at[c->n++] = config;
+    const int rc = name_config(&c->at[c->n - 1], l);
+    return rc == APP_OK ? drop_twice(c) : rc;
+}
+
+static bool asks_tasks(const wnw_policy *policy)
+{
+    const wnw_needs needs = wnw_policy_needs(policy);
+    return needs.flags & WNW_NEED_SECOND_PASS &&
+           (needs.second_pass == WNW_PASS_TASK || needs.second_pass == WNW_PASS_BOTH);
+}
+
+/* Whether a policy has a place in a mode: one that is told the question is not agnostic, and in mode "task"
+ * the others would do the same as in mode "agnostic". */
+static bool fits_mode(struct eval_configs *c, const struct eval_recipe *r, enum eval_mode mode)
+{
+    const bool tasks = asks_tasks(r->policy);
+    if (wnw_policy_is_full(r->policy) || !(tasks ? mode == EVAL_AGNOSTIC : mode == EVAL_TASK))
+        return true;
+    char line[256];
+    const int len =
+        snprintf(line, sizeof line, "\n%.120s is left out of mode %s: %s", r->text, eval_mode_name(mode),
+                 tasks ? "it is told the question" : "it does not ask for one");
+    const bool first = c->notes.len == 0;
+    const bool said =
+        !first && (strncmp(c->notes.s, line + 1, strlen(line + 1)) == 0 || strstr(c->notes.s, line));
+    if (!said) /* once for all types and masks */
+        app_text_add(&c->notes, line + first,
+                     (len < (int)sizeof line ? (size_t)len : sizeof line - 1) - first);
+    return false;
+}
+
+/* All sizes of one policy. */
+static int add_sizes(struct eval_configs *c, const struct lists *l, const struct eval_recipe *r,
+                     struct eval_config config)
+{
+    int rc = app_job_allowed(r->policy, &l->rules, l->evict);
+    config.policy = r->policy;
+    config.recipe = r->text;
+    config.has_tasks = asks_tasks(r->policy);
+    config.group = r->group;
+    for (int32_t i = 0; rc == APP_OK && i < (wnw_policy_is_full(r->policy) ? 1 : l->n_sizes); i++) {
+        config.size = l->sizes[i];
+        if (config.size.kind == WNW_SIZE_NONE && !wnw_policy_is_full(r->policy) &&
+            !wnw_policy_has_own_size(r->policy))
+            return app_fail(APP_BAD_INPUT, "%s has no size of its own; give it one", r->text);
+        rc = add_config(c, l, config);
+    }
+    return rc;
+}
+
+/* One reading's worth of configs: a type, and the mask of the reading (0 = none), in one mode. The full cache is the
+ * first; masks that act while answers are generated only go with the reading without a mask. */
+static int make_mode(struct eval_configs *c, const struct lists *l, int32_t n_parts, int32_t type,
+                     int32_t of_reading, struct eval_config config)
+{
+    const enum eval_mode mode = config.mode;
+    int rc = APP_OK;
+    for (int32_t i = 0; rc == APP_OK && i < n_parts; i++) {
+        const bool reference = i == 0 && type == 0 && of_reading == 0;
+        if (!reference &&
+            !(l[i].types[type] && l[i].modes[mode] && (of_reading == 0 || l[i].masks[of_reading])))
+            continue;
+        config.mask = of_reading > 0 ? &c->masks[of_reading] : NULL;
+        rc = add_sizes(c, &l[i], &c->recipes[0], config);
+    }
+    for (int32_t i = 0; rc == APP_OK && i < n_parts; i++)
+        for (int32_t m = 0; rc == APP_OK && m < c->n_masks; m++) {
+            const int32_t reading = masks_reading(&c->masks[m]) && m > 0 ? m : 0;
+            if (!l[i].types[type] || !l[i].modes[mode] || !l[i].masks[m] || reading != of_reading)
+                continue;
+            config.mask = m > 0 ? &c->masks[m] : NULL;
+            for (int32_t r = 0; rc == APP_OK && r < l[i].n_recipes; r++)
+                if (fits_mode(c, &c->recipes[l[i].recipes[r]], mode))
+                    rc = add_sizes(c, &l[i], &c->recipes[l[i].recipes[r]], config);
+            if (rc == APP_OK && m > 0) /* what the mask alone does */
+                rc = add_sizes(c, &l[i], &c->recipes[0], config);
+        }
+    return rc;
+}
+
+static int make_product(struct eval_configs *c, const struct lists *l, int32_t n_parts)
+{
+    int32_t reference[EVAL_N_MODES] = {0};
+    int rc = APP_OK;
+    for (int32_t t = 0; t < c->n_types; t++)
+        for (int32_t r = 0; r < c->n_masks; r++) {
+            if (r > 0 && !masks_reading(&c->masks[r]))
+                continue;
+            for (int m = 0; rc == APP_OK && m < EVAL_N_MODES; m++) {
+                bool any = false;
+                for (int32_t i = 0; i < n_parts; i++)
+                    any = any || l[i].modes[m];
+                if (!any)
+                    continue;
+                if (t == 0 && r == 0)
+                    reference[m] = c->n;
+                rc = make_mode(c, l, n_parts, t, r,
+                               (struct eval_config){
+                                   .kv = c->types[t], .mode = (enum eval_mode)m, .reference = reference[m]});
+            }
+        }
+    return rc;
+}
+
+int eval_configs_open(struct eval_configs *c, const struct eval_args *args, const struct eval_suite *suite)
+{
+    static const struct eval_part plain[] = {{.policies = "full,snapkv,lagkv"}, {.policies = NULL}};
+    struct lists l[MAX_PARTS] = {0};
+    int32_t full, n = 0;
+    *c = (struct eval_configs){.n_masks = 1};
+    int rc = add_recipe(c, "full", &full);
+    if (rc == APP_OK && args->app.mask_phase && !args->app.mask_heads && !suite)
+        rc = app_fail(APP_BAD_INPUT, "--mask-phase says when heads are masked; name them with --mask-heads");
+    for (const struct eval_part *p = suite ? suite->parts : plain; rc == APP_OK && p->policies; p++)
+        if (n == MAX_PARTS)
+            rc = app_fail(APP_FAILED, "%s has more than %d parts", suite->name, (int)MAX_PARTS);
+        else
+            rc = read_part(&l[n++], c, args, p, eval_is_alone(args, suite));
+    if (rc == APP_OK) {
+        put_first(c, l, n);
+        make_groups(c);
+        rc = make_product(c, l, n);
+    }
+    for (int32_t i = 0; i < n; i++)
+        free(l[i].recipes);
+    return rc;
+}
+
+bool eval_profile_hash(uint64_t *out, const wnw_profile *p)
+{
+    wnw_profile_table t = wnw_profile_table_default();
+    *out = WNW_HASH_START;
+    for (int32_t i = 0; wnw_profile_get_table(p, i, &t); i++) {
+        int64_t n = 1;
+        for (int32_t k = 0; k < t.n_dim; k++)
+            n *= t.shape[k];
+        double *value = calloc((size_t)n + 1, sizeof *value);
+        const bool good = value && wnw_profile_get_values(value, n, p, t.name) == WNW_OK;
+        if (good) {
+            *out = wnw__hash_join(*out, t.name, strlen(t.name));
+            *out = wnw__hash_join(*out, t.shape, (size_t)t.n_dim * sizeof *t.shape);
+            *out = wnw__hash_join(*out, value, (size_t)n * sizeof *value);
+        }
+        free(value);
+        if (!good)
+            return false;
+    }
+    return true;
+}
+
+int eval_masks_open(struct eval_configs *c, const wnw_model *m, const wnw_profile *p)
+{
+    c->masks_profiled = p != NULL;
+    if (p && !eval_profile_hash(&c->mask_profile, p))
+        return app_fail(APP_FAILED, "out of memory for the scores of heads");
+    int status = WNW_OK;
+    for (int32_t i = 1; status == WNW_OK && i < c->n_masks; i++)
+        status = wnw_heads_parse(&c->masks[i].heads, &c->masks[i].n, c->masks[i].text, m, p);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+void eval_configs_close(struct eval_configs *c)
+{
+    for (int32_t i = 0; i < c->n; i++) {
+        json_decref(c->at[i].json);
+        if (c->at[i].owns_profile)
+            wnw_profile_free(c->at[i].profile);
+    }
+    for (int32_t i = 0; i < c->n_recipes; i++) {
+        wnw_policy_free(c->recipes[i].policy);
+        free(c->recipes[i].text);
+        free(c->recipes[i].asked);
+    }
+    for (int32_t i = 0; i < c->n_masks; i++) {
+        free(c->masks[i].text);
+        wnw_free(c->masks[i].heads);
+    }
+    free(c->at);
+    free(c->recipes);
+    free(c->notes.s);
+    *c = (struct eval_configs){0};
+}

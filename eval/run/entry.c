@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+/* One sample under one config: what the parts of the work share. */
+#include "eval/run/entry.h"
+
+#include "app/console.h"
+#include "eval/run/study.h"
+#include "eval/tasks/timeline.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int out_of_memory(void)
+{
+    return app_fail(APP_FAILED, "out of memory for answers");
+}
+
+/* ---- The machine ---- */
+
+int eval_machine_open(struct eval_machine *m, const struct eval_tokenizer *t, const struct eval_args *args,
+                      const struct eval_suite *suite)
+{
+    *m = (struct eval_machine){.tokenizer = t,
+                               .model = t->model,
+                               .info = wnw_model_info_default(),
+                               .batch = eval_is_alone(args, suite) ? 1 : (int32_t)args->batch,
+                               .answer_tokens = eval_answer_tokens(args, suite),
+                               .early_stop = !args->no_early_stop,
+                               .own_history = args->own_history,
+                               .multi_request = strcmp(args->turns, "multi_request") == 0,
+                               .recompress = eval_recompresses(args)};
+    const wnw_engine_params params = {WNW_INIT(wnw_engine_params),
+                                      .n_threads =
+                                          args->app.threads == APP_UNSET ? 0 : (int32_t)args->app.threads};
+    int status = wnw_model_get_info(m->model, &m->info);
+    if (status == WNW_OK)
+        status = wnw_engine_new(&m->engine, m->model, &params);
+    if (status == WNW_OK)
+        status = wnw_session_new_on(&m->pad, m->engine, NULL);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+void eval_machine_close(struct eval_machine *m)
+{
+    wnw_session_free(m->pad);
+    wnw_engine_free(m->engine);
+    *m = (struct eval_machine){0};
+}
+
+/* ---- Readings ---- */
+
+static int read_gold(struct eval_gold *g, const struct eval_machine *m, const struct eval_chat *chat,
+                     const struct eval_turn *turn)
+{
+    const int rc = eval_history_gold(&g->text, chat, turn);
+    return rc == APP_OK ? m->tokenizer->encode(m->tokenizer, g->text.s, g->text.len, &g->ids, &g->n) : rc;
+}
+
+/* Finds where answers begin, and how far the last of them may reach. */
+static int measure_turns(struct eval_reading *r, const struct eval_machine *m)
+{
+    const struct eval_sample *s = r->sample;
+    int rc = APP_OK;
+    for (int32_t t = 0; t < s->n_turns; t++)
+        r->end[t] = r->first[t].n;
+    if (!m->multi_request)
+        rc = eval_timeline_ends(r->end, m->tokenizer, r->chat, s,
+                                m->own_history ? EVAL_HISTORY_ANSWERS : EVAL_HISTORY_REFERENCES,
+                                m->recompress);
+    for (int32_t t = 0; rc == APP_OK && t < s->n_turns; t++)
+        r->n_need = r->end[t] + s->max_new > r->n_need ? r->end[t] + s->max_new : r->n_need;
+    return rc;
+}
+
+int eval_reading_open(struct eval_reading *r, const struct eval_machine *m, const struct eval_chat *chat,
+                      const struct eval_sample *s)
+{
+    *r = (struct eval_reading){.sample = s, .chat = chat, .n_turns = s->n_turns};
+    r->first = calloc((size_t)s->n_turns, sizeof *r->first);
+    r->gold = calloc((size_t)s->n_turns, sizeof *r->gold);
+    r->end = calloc((size_t)s->n_turns, sizeof *r->end);
+    int rc = r->first && r->gold && r->end ? APP_OK : out_of_memory();
+    if (rc == APP_OK)
+        rc = eval_prompts_first(r->first, m->tokenizer, chat, s);
+    for (int32_t t = 0; rc == APP_OK && t < s->n_turns; t++) {
+        rc = read_gold(&r->gold[t], m, chat, &s->turns[t]);
+    }
+    if (rc == APP_OK)
+        rc = measure_turns(r, m);
+    if (rc == APP_OK)
+        rc = eval_evidence_find(&r->evidence, m->model, s, r->first[0].ids, r->first[0].n_context);
+    return rc;
+}
+
+int eval_reading_text(struct eval_reading *r, const struct eval_chat *raw, const struct eval_sample *s,
+                      const int32_t *ids, int32_t n, int32_t bos)
+{
+    const int32_t n_bos = bos >= 0, n_all = n + n_bos;
+    *r = (struct eval_reading){.sample = s, .chat = raw, .n_turns = 1, .n_need = n_all, .is_text = true};
+    r->first = calloc(1, sizeof *r->first);
+    r->gold = calloc(1, sizeof *r->gold);
+    int32_t *copy = malloc((size_t)n_all * sizeof *copy);
+    if (!r->first || !r->gold || !copy) {
+        free(copy);
+        return out_of_memory();
+    }
+    copy[0] = bos; /* overwritten where there is none */
+    memcpy(copy + n_bos, ids, (size_t)n * sizeof *copy);
+    r->first[0] =
+        (struct eval_prompt){.ids = copy, .n = n_all, .n_context = n_all / 2, .n_question = n_all / 2};
+    return APP_OK;
+}
+
+void eval_reading_close(struct eval_reading *r)
+{
+    for (int32_t t = 0; r->first && t < r->n_turns; t++)
+        eval_prompt_clear(&r->first[t]);
+    for (int32_t t = 0; r->gold && t < r->n_turns; t++) {
+        free(r->gold[t].text.s);
+        free(r->gold[t].ids);
+    }
+    eval_evidence_clear(&r->evidence);
+    free(r->end);
+    free(r->first);
+    free(r->gold);
+    *r = (struct eval_reading){0};
+}
+
+int32_t eval_reading_border(const struct eval_reading *r, enum eval_mode mode)
+{
+    const struct eval_prompt *p = &r->first[0];
+    if (r->is_text)
+        return p->n_context;
+    return mode == EVAL_AWARE ? p->n_question : mode == EVAL_AWARE_FULL ? p->n : p->n_context;
+}
+
+int32_t eval_reading_forced(const struct eval_reading *r, const struct eval_machine *m, int32_t turn)
+{
+    const int32_t room = m->info.n_ctx_train - r->end[turn];
+    return room < EVAL_FORCED ? room : EVAL_FORCED;
+}
+
+/* ---- References and entries ---- */
+
+int eval_reference_open(struct eval_reference *r, int32_t n_turns)
+{
+    *r = (struct eval_reference){.turn = calloc((size_t)n_turns, sizeof *r->turn), .n_turns = n_turns};
+    return r->turn ? APP_OK : out_of_memory();
+}
+
+void eval_reference_close(struct eval_reference *r)
+{
+    for (int32_t t = 0; r->turn && t < r->n_turns; t++) {
+        free(r->turn[t].ids);
+        free(r->turn[t].logits);
+    }
+    free(r->turn);
+    wnw_session_free(r->whole);
+    *r = (struct eval_reference){0};
+}
+
+int eval_entry_open(struct eval_entry *e, const struct eval_config *config, int32_t n_turns)
+{
+    *e = (struct eval_entry){
+        .config = config, .answer = calloc((size_t)n_turns, sizeof *e->answer), .n_turns = n_turns};
+    return e->answer ? APP_OK : out_of_memory();
+}
+
+void eval_entry_close(struct eval_entry *e)
+{
+    for (int32_t t = 0; e->answer && t < e->n_turns; t++) {
+        free(e->answer[t].ids);
+        free(e->answer[t].text.s);
+    }
+    free(e->answer);
+    wnw_plan_free(e->plan);
+    wnw_session_free(e->session);
+    *e = (struct eval_entry){0};
+}

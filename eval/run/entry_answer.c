@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Answers of several entries to the questions of one sample. All entries read a question, then answer together:
+ * each step is one pass over the weights (wnw_decode_batch). A batch of one row is filled up with a row that
+ * nobody reads, because products of one row round differently from those of several; so an answer does not
+ * depend on who else is in the batch, and an interrupted run goes on with the same answers.
+ *
+ * The full cache's answer is then fed to the other entries, to see where their predictions differ.
+ */
+#include "eval/run/entry.h"
+
+#include "app/console.h"
+#include "app/process.h"
+#include "eval/run/listen.h"
+#include "eval/tasks/grade.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAD_TOKENS = 1024 }; /* the row that fills a batch begins again after these */
+
+/* An entry while it answers one question. */
+struct speaker {
+    struct eval_entry *e;
+    struct eval_answer *a;
+    wnw_session *s;     /* generates, owned */
+    wnw_session *stand; /* stays behind the question, owned */
+    bool open;
+    int32_t n_least; /* tokens that are generated even if the answer has ended */
+};
+
+/* ---- Generating ---- */
+
+static int push_id(struct eval_answer *a, int32_t id)
+{
+    if (a->n == a->cap) {
+        const int32_t cap = a->cap > 0 ? 2 * a->cap : 64;
+        int32_t *grown = realloc(a->ids, (size_t)cap * sizeof *grown);
+        if (!grown)
+            return app_fail(APP_FAILED, "out of memory for an answer");
+        a->ids = grown;
+        a->cap = cap;
+    }
+    a->ids[a->n++] = id;
+    return APP_OK;
+}
+
+/* Sets the prediction to the text of the first n tokens. */
+static int set_text(struct eval_answer *a, const struct eval_machine *m, const struct eval_sample *s,
+                    int32_t n)
+{
+    char *text = NULL;
+    int rc = m->tokenizer->decode(m->tokenizer, a->ids, n, &text);
+    a->text.len = 0;
+    if (rc == APP_OK && (!app_text_add_utf8(&a->text, text, strlen(text)) || !eval_grade_trim(&a->text, s)))
+        rc = app_fail(APP_FAILED, "out of memory for an answer");
+    free(text);
+    a->n_text = n;
+    return rc;
+}
+
+/* Whether the newest token is behind the end of the answer's first line. */
+static bool ends_line(const struct eval_answer *a, const struct eval_machine *m, const struct eval_sample *s)
+{
+    char *piece = NULL;
+    if (a->n < 2 || !json_is_true(json_object_get(s->meta, "stop_at_line")))
+        return false;
+    const bool ends = wnw_token_piece(m->model, a->ids[a->n - 1], &piece) == WNW_OK && strchr(piece, '\n');
+    wnw_free(piece);
+    return ends;
+}
+
+/* Takes the next token of an entry and finds out whether the answer ends with it. */
+static int take_token(struct speaker *sp, const struct eval_machine *m, const struct eval_sample *s,
+                      int32_t turn)
+{
+    struct eval_answer *a = sp->a;
+    const int32_t id = eval_argmax(wnw_session_logits(sp->s), m->info.n_vocab);
+    const bool fixed = m->answer_tokens > 0, eog = !fixed && wnw_token_is_eog(m->model, id);
+    int rc = push_id(a, id);
+    if (rc == APP_OK && !a->stop) {
+        rc = set_text(a, m, s, a->n - eog);
+        if (eog)
+            a->stop = "eog";
+        else if (!fixed && ends_line(a, m, s))
+            a->stop = "line";
+        else if (rc == APP_OK && !fixed && m->early_stop && eval_grade_is_final(s, turn, &a->text))
+            a->stop = "matched";
+        else if (a->n >= s->max_new)
+            a->stop = "length";
+    }
+    sp->open = rc == APP_OK && !eog && !(a->stop && a->n >= sp->n_least);
+    return rc;
+}
+
+/* The session that fills a batch of one row. */
+static int ready_pad(const struct eval_machine *m)
+{
+    int status = WNW_OK;
+    const int32_t n = wnw_session_n_past(m->pad);
+    if (n >= PAD_TOKENS)
+        status = wnw_session_reset(m->pad);
+    if (status == WNW_OK && (n == 0 || n >= PAD_TOKENS))
+        status = wnw_session_prefill(m->pad, (const int32_t[]){0, 0}, 2, NULL, NULL);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+/* Feeds the newest token of each open speaker. Those whose logits are not numbers end there. */
+static int step(const struct eval_machine *m, struct speaker *sp, int32_t n, double *ms)
+{
+    wnw_session *sessions[EVAL_MAX_BATCH + 1];
+    int32_t tokens[EVAL_MAX_BATCH + 1], n_row = 0, n_open;
+    for (int32_t i = 0; i < n; i++)
+        if (sp[i].open) {
+            sessions[n_row] = sp[i].s;
+            tokens[n_row++] = sp[i].a->ids[sp[i].a->n - 1];
+        }
+    n_open = n_row;
+    if (n_row == 1 && m->batch > 1) {
+        const int rc = ready_pad(m);
+        if (rc != APP_OK)
+            return rc;
+        sessions[n_row] = m->pad;
+        tokens[n_row++] = 0;
+    }
+    const double start = app_now_ms();
+    const int status = n_row == 1 ? wnw_session_decode(sessions[0], tokens[0])
+                                  : wnw_decode_batch(m->engine, sessions, tokens, n_row);
+    *ms = (app_now_ms() - start) / n_open;
+    for (int32_t i = 0; i < n; i++)
+        if (sp[i].open && status == WNW_E_NOT_FINITE && !wnw_session_logits(sp[i].s)) {
+            sp[i].a->stop = "bad";
+            sp[i].open = false;
+        }
+    return eval_status_code(status);
+}
+
+/* Generates the answers of all speakers; those of the question that was read last. */
+static int generate(const struct eval_machine *m, const struct eval_sample *s, int32_t turn,
+                    struct speaker *sp, int32_t n)
+{
+    int rc = APP_OK;
+    bool any = false;
+    for (int32_t i = 0; rc == APP_OK && i < n; i++) {
+        sp[i].open = sp[i].s && wnw_session_logits(sp[i].s);
+        if (sp[i].open)
+            rc = take_token(&sp[i], m, s, turn);
+        else
+            sp[i].a->stop = "bad";
+        any = any || sp[i].open;
+    }
+    while (rc == APP_OK && any) {
+        double ms;
+        bool counts[EVAL_MAX_BATCH]; /* the answer goes on; the reference's may have ended */
+        for (int32_t i = 0; i < n; i++)
+            counts[i] = sp[i].open && !sp[i].a->stop;
+        rc = step(m, sp, n, &ms);
+        any = false;
+        for (int32_t i = 0; rc == APP_OK && i < n; i++) {
+            if (counts[i])
+                sp[i].a->decode_ms += ms;
+            if (sp[i].open)
+                rc = take_token(&sp[i], m, s, turn);
+            any = any || sp[i].open;
+        }
+    }
+    return rc;
+}
+
+/* ---- Comparing ---- */
+
+/* Mean NLL of the references behind the question, on a copy; of their first tokens, at most so many. */
+static int feed_gold(double *nll, bool *good, const struct eval_machine *m, const struct eval_gold *gold,
+                     int32_t most, const wnw_session *stand)
+{
+    struct eval_listener l = {.n_vocab = m->info.n_vocab, .gold = gold->ids};
+    const int32_t n = gold->n < most ? gold->n : most;
+    wnw_session *s;
+    const int status = wnw_session_copy(&s, stand);
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    const int rc = eval_listen(&l, s, gold->ids, n, true, good);
+    wnw_session_free(s);
+    *nll = n > 0 ? l.nll / n : 0;
+    return rc;
+}
+
+/* Stores what predicts the first tokens of the full cache's answer, at most so many. */
+static int keep_expected(struct eval_expected *x, const struct eval_machine *m, const struct eval_gold *gold,
+                         int32_t most, struct speaker *sp)
+{
+    bool good, good_gold;
+    x->n = sp->a->n < most ? sp->a->n : most;
+    x->ids = malloc(((size_t)x->n + 1) * sizeof *x->ids);
+    x->logits = malloc(((size_t)x->n + 1) * (size_t)m->info.n_vocab * sizeof *x->logits);
+    if (!x->ids || !x->logits)
+        return app_fail(APP_FAILED, "out of memory for the full cache's answer");
+    if (x->n > 0)
+        memcpy(x->ids, sp->a->ids, (size_t)x->n * sizeof *x->ids);
+    struct eval_listener l = {.n_vocab = m->info.n_vocab, .keep = x->logits};
+    int rc = feed_gold(&x->gold_nll, &good_gold, m, gold, most, sp->stand);
+    if (rc == APP_OK)
+        rc = eval_listen(&l, sp->stand, x->ids, x->n, true, &good);
+    if (rc == APP_OK && !(good && good_gold))
+        x->n = 0; /* nothing can be compared with it */
+    sp->a->compared = x->n > 0;
+    sp->a->same_first = true;
+    sp->a->same = (struct eval_agreement){.n = x->n, .n_same = x->n, .n_lead = x->n};
+    return rc;
+}
+
+static int compare(struct speaker *sp, const struct eval_machine *m, const struct eval_gold *gold,
+                   int32_t most, const struct eval_expected *x)
+{
+    struct eval_answer *a = sp->a;
+    struct eval_listener l = {.n_vocab = m->info.n_vocab, .beside = x->logits, .same = &a->same};
+    bool good, good_gold;
+    double nll = 0;
+    if (x->n == 0 || !wnw_session_logits(sp->stand))
+        return APP_OK;
+    if (sp->e->config->mask && sp->e->config->mask->phase == WNW_MASK_DECODE)
+        return APP_OK; /* what is fed here is read like a prompt, without the mask */
+    a->same_first = eval_argmax(wnw_session_logits(sp->stand), m->info.n_vocab) == x->ids[0];
+    int rc = feed_gold(&nll, &good_gold, m, gold, most, sp->stand);
+    if (rc == APP_OK)
+        rc = eval_listen(&l, sp->stand, x->ids, x->n, true, &good);
+    if (rc != APP_OK)
+        return rc;
+    a->compared = good && good_gold;
+    a->dnll = nll - x->gold_nll;
+    if (!a->compared)
+        a->stop = "bad";
+    return APP_OK;
+}
+
+/* ---- Turns ---- */
+
+/* What stands between the end of the question before and that of this one, with the model's own answer. An answer whose
+ * text has more tokens than the model generated is shortened until it takes no more room than was counted for it. */
+static int own_ids(struct eval_prompt *own, const struct eval_machine *m, const struct eval_reading *r,
+                   const struct app_text *said, int32_t turn)
+{
+    const int32_t room = r->end[turn] - r->end[turn - 1];
+    char *answer = strndup(said->s ? said->s : "", said->len);
+    int rc = answer ? APP_OK : app_fail(APP_FAILED, "out of memory for an answer");
+    for (bool fits = false; rc == APP_OK && !fits;) {
+        size_t n = strlen(answer);
+        rc = eval_prompt_next(own, m->tokenizer, r->chat, r->sample, turn, answer, m->recompress);
+        fits = own->n <= room || n == 0;
+        if (rc == APP_OK && !fits) {
+            for (n /= 2; n > 0 && ((unsigned char)answer[n] & 0xc0) == 0x80; n--)
+                ; /* not within a character */
+            answer[n] = '\0';
+            eval_prompt_clear(own);
+        }
+    }
+    free(answer);
+    return rc;
+}
+
+/* Tokens that the entry reads before it answers the turn. Behind earlier turns they are made anew and the
+ * caller clears *own. */
+static int turn_ids(const int32_t **ids, int32_t *n, struct eval_prompt *own, const struct eval_machine *m,
+                    const struct eval_reading *r, const struct eval_entry *e, int32_t turn)
+{
+    const struct eval_prompt *p = &r->first[turn];
+    *own = (struct eval_prompt){0};
+    if (turn == 0 || m->multi_request) {
+        /* What was compressed is read already; of another question, only what stands before it. */
+        const int32_t from = turn == 0 ? e->n_part : p->n_context;
+        *ids = p->ids + from;
+        *n = p->n - from;
+        return APP_OK;
+    }
+    const int rc = m->own_history ? own_ids(own, m, r, &e->answer[turn - 1].text, turn)
+                                  : eval_prompt_next(own, m->tokenizer, r->chat, r->sample, turn,
+                                                     r->gold[turn - 1].text.s, m->recompress);
+    *ids = own->ids;
+    *n = own->n;
+    return rc;
+}
+
+/* Copies a session. Returns an exit code. */
+static int copy_of(wnw_session **out, const wnw_session *s)
+{
+    const int status = wnw_session_copy(out, s);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+/* Reads ids[n], which stand before a further question, under the rules of the first reading: the size then holds for all that
+ * was read so far. */
+static int compress_again(struct speaker *sp, const int32_t *ids, int32_t n)
+{
+    struct eval_answer *a = sp->a;
+    wnw_report report = wnw_report_default();
+    wnw_cache_stats stats = wnw_cache_stats_default();
+    const int rc = eval_status_code(wnw_session_read(sp->e->session, ids, n, &report));
+    a->again = rc == APP_OK && wnw_cache_get_stats(sp->e->session, &stats) == WNW_OK;
+    a->n_part = wnw_session_n_past(sp->e->session);
+    a->kept_mean = report.kept_mean;
+    a->kv_bytes = stats.bytes;
+    a->meta_bytes = stats.bytes_meta;
+    a->again_ms = report.observe_ms + report.score_ms + report.select_ms + report.compact_ms;
+    return rc;
+}
+
+/* Ends the rules of a session that only answers: nothing that it generates is dropped, whatever the policy's own rule. */
+static int end_rules(wnw_session *s, const struct eval_machine *m, const struct eval_config *c)
+{
+    const wnw_run nothing = wnw_run_default();
+    return m->recompress && c->own_read && c->every == 0 ? eval_status_code(wnw_session_begin(s, &nothing))
+                                                         : APP_OK;
+}
+
+/* Reads the question of a turn and makes the sessions that the answer needs. */
+static int ask(struct speaker *sp, const struct eval_machine *m, const struct eval_reading *r, int32_t turn)
+{
+    struct eval_entry *e = sp->e;
+    struct eval_prompt own;
+    const int32_t *ids;
+    int32_t n;
+    const bool last = turn + 1 == r->n_turns;
+    int rc = turn_ids(&ids, &n, &own, m, r, e, turn);
+    sp->a->n_question = n;
+    if (rc == APP_OK && m->recompress && turn > 0 && e->config->own_read) {
+        rc = compress_again(sp, ids, own.n_context);
+        ids += own.n_context;
+        n -= own.n_context;
+    }
+    if (rc == APP_OK && m->multi_request && !last) {
+        rc = copy_of(&sp->stand, e->session);
+    } else {
+        sp->stand = e->session;
+        e->session = NULL;
+    }
+    const double start = app_now_ms();
+    if (rc == APP_OK && n > 0)
+        rc = eval_status_code(wnw_session_prefill(sp->stand, ids, n, NULL, NULL));
+    sp->a->question_ms = app_now_ms() - start;
+    if (rc == APP_OK && !m->multi_request && !last) /* the history goes on from here */
+        rc = copy_of(&e->session, sp->stand);
+    if (rc == APP_OK)
+        rc = end_rules(sp->stand, m, e->config);
+    if (rc == APP_OK)
+        rc = copy_of(&sp->s, sp->stand);
+    eval_prompt_clear(&own);
+    return rc;
+}
+
+/* One question to all entries. The reference, where it is among them, stands first. */
+static int answer_turn(const struct eval_machine *m, const struct eval_reading *r, struct speaker *sp,
+                       int32_t n, int32_t turn, struct eval_reference *reference)
+{
+    struct eval_expected *x = &reference->turn[turn];
+    const struct eval_gold *gold = &r->gold[turn];
+    const int32_t most = eval_reading_forced(r, m, turn);
+    const bool comparable = turn == 0 || m->multi_request || !m->own_history;
+    int rc = APP_OK;
+    for (int32_t i = 0; rc == APP_OK && i < n; i++)
+        rc = ask(&sp[i], m, r, turn);
+    if (rc == APP_OK)
+        rc = generate(m, r->sample, turn, sp, n);
+    for (int32_t i = 0; rc == APP_OK && i < n; i++) {
+        wnw_session_free(sp[i].s);
+        sp[i].s = NULL;
+        if (sp[i].e->is_reference && !reference->there)
+            rc = keep_expected(x, m, gold, most, &sp[i]);
+        else if (comparable)
+            rc = compare(&sp[i], m, gold, most, x);
+    }
+    return rc;
+}
+
+int eval_answer_entries(const struct eval_machine *m, const struct eval_reading *r, struct eval_entry *e,
+                        int32_t n, struct eval_reference *reference)
+{
+    int rc = APP_OK;
+    bool has_reference = false;
+    for (int32_t turn = 0; rc == APP_OK && turn < r->n_turns; turn++) {
+        struct speaker sp[EVAL_MAX_BATCH] = {0};
+        for (int32_t i = 0; i < n; i++) {
+            sp[i] = (struct speaker){.e = &e[i],
+                                     .a = &e[i].answer[turn],
+                                     .n_least = e[i].is_reference ? eval_reading_forced(r, m, turn) : 0};
+            has_reference = has_reference || e[i].is_reference;
+        }
+        rc = answer_turn(m, r, sp, n, turn, reference);
+        for (int32_t i = 0; i < n; i++) {
+            wnw_session_free(sp[i].s);
+            wnw_session_free(sp[i].stand);
+        }
+    }
+    reference->there = reference->there || (rc == APP_OK && has_reference);
+    return rc;
+}

@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One reading for many configs. The first piece of the prompt is read once for each type of cache, into a full
+ * cache that is observed for all policies; plans for all of them are made from it, and each config gets a copy
+ * that its plan compresses. Reading goes on from the end of one mode's piece to the end of the next one's.
+ *
+ * Four things need a reading of their own: another type of cache, because nothing converts one into another;
+ * heads that are masked while reading;
+ * policies whose observations exclude each other (config.h, `group`); and configs that drop entries while they
+ * read or generate.
+ */
+#include "eval/run/entry.h"
+
+#include "app/console.h"
+#include "app/process.h"
+#include "app/stop.h"
+#include "eval/run/listen.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Configs of one type, mask and group, while they are read. */
+struct read {
+    const struct eval_machine *m;
+    const struct eval_reading *r;
+    const struct eval_wanted *w;
+    struct eval_reference *reference;
+    wnw_session *base;       /* the full cache, owned */
+    struct eval_entry whole; /* its answer, which is the same in all modes; config NULL = not there */
+    int32_t first, n;        /* configs [first, first + n) share the reading at hand */
+    int32_t group;
+    double prefill_ms; /* so far */
+};
+
+static bool go_on(int32_t done, int32_t total, void *user)
+{
+    (void)done;
+    (void)total;
+    (void)user;
+    return !app_stop_asked();
+}
+
+static int mask_heads(wnw_session *s, const struct eval_mask *mask)
+{
+    return mask ? eval_status_code(wnw_session_mask_heads(s, mask->heads, mask->n, mask->phase)) : APP_OK;
+}
+
+/* A session with a config's type of cache and masks. */
+static int new_session(wnw_session **s, const struct eval_machine *m, const struct eval_config *c)
+{
+    const wnw_session_params params = {WNW_INIT(wnw_session_params), .kv_type = c->kv.type,
+                                       .kv_tail = c->kv.tail, .progress = go_on};
+    const int rc = eval_status_code(wnw_session_new_on(s, m->engine, &params));
+    return rc == APP_OK ? mask_heads(*s, c->mask) : rc;
+}
+
+static const struct eval_config *config_at(const struct read *rd, int32_t i)
+{
+    return &rd->w->configs->at[i];
+}
+
+/* Whether config i is read now: it is wanted, of this group and without rules of its own. The reference is
+ * always read; the full cache of a type answers once for all modes. */
+static bool takes_part(const struct read *rd, int32_t i)
+{
+    const struct eval_config *c = config_at(rd, i);
+    if (c->own_read || c->group != rd->group)
+        return false;
+    if (!eval_config_is_whole(c))
+        return rd->w->config[i];
+    if (i != rd->first) /* configs begin with the full cache in the reading's first mode */
+        return false;
+    bool any = i == 0;
+    for (int32_t k = rd->first; k < rd->first + rd->n; k++)
+        any = any || (rd->w->config[k] && eval_config_is_whole(config_at(rd, k)));
+    return any;
+}
+
+/* ---- Tasks: what policies with a second pass are told ---- */
+
+struct tasks {
+    const int32_t **ids;
+    int32_t *n_ids, n;
+};
+
+static void free_tasks(struct tasks *t)
+{
+    free(t->ids);
+    free(t->n_ids);
+}
+
+/* The questions of all turns, each with the template's tail and the beginning of the answer. */
+static int make_tasks(struct tasks *t, const struct eval_reading *r)
+{
+    *t = (struct tasks){.ids = calloc((size_t)r->n_turns, sizeof *t->ids),
+                        .n_ids = calloc((size_t)r->n_turns, sizeof *t->n_ids)};
+    if (!t->ids || !t->n_ids) {
+        free_tasks(t);
+        return app_fail(APP_FAILED, "out of memory for the questions");
+    }
+    for (int32_t i = 0; i < r->n_turns; i++) {
+        const struct eval_prompt *p = &r->first[i];
+        if (p->n == p->n_context || r->is_text)
+            continue;
+        t->ids[t->n] = p->ids + p->n_context;
+        t->n_ids[t->n++] = p->n - p->n_context;
+    }
+    return APP_OK;
+}
+
+/* ---- Entries ---- */
+
+/* Stores what the cache of an entry holds. */
+static void measure(struct eval_entry *e, const wnw_session *s)
+{
+    wnw_cache_stats stats = wnw_cache_stats_default();
+    if (wnw_cache_get_stats(s, &stats) == WNW_OK)
+        e->kv_bytes = stats.bytes;
+    e->meta_bytes = stats.bytes_meta;
+    e->peak_bytes = e->kv_bytes > e->peak_bytes ? e->kv_bytes : e->peak_bytes;
+}
+
+/* Compresses a copy of `lean` by the entry's plan. */
+static int compress_copy(struct eval_entry *e, const wnw_session *lean)
+{
+    int status = wnw_session_copy(&e->session, lean);
+    const double start = app_now_ms();
+    if (status == WNW_OK && e->plan)
+        status = wnw_session_apply(e->session, e->plan, NULL);
+    if (status == WNW_OK && e->plan && wnw_policy_rerotates(e->config->policy))
+        status = wnw_session_renumber(e->session);
+    e->compress_ms += e->plan ? app_now_ms() - start : 0;
+    measure(e, e->session);
+    const int rc = eval_status_code(status);
+    return rc == APP_OK ? mask_heads(e->session, e->config->mask) : rc;
+}
+
+/* Gives an entry to the caller, if its config is wanted. */
+static int hand_over(const struct read *rd, struct eval_entry *e)
+{
+    return rd->w->config[e->config - rd->w->configs->at] ? rd->w->done(e, rd->w->user) : APP_OK;
+}
+
+static void count_reading(const struct read *rd, int32_t n_tokens, double ms)
+{
+    if (rd->w->readings) {
+        rd->w->readings->n++;
+        rd->w->readings->n_tokens += n_tokens;
+        rd->w->readings->ms += ms;
+    }
+}
+
+/* The wanted config of the full cache in a mode, NULL if there is none. */
+static const struct eval_config *whole_in(const struct read *rd, enum eval_mode mode)
+{
+    for (int32_t i = rd->first; rd->group == 0 && i < rd->first + rd->n; i++)
+        if (eval_config_is_whole(config_at(rd, i)) && config_at(rd, i)->mode == mode && rd->w->config[i])
+            return config_at(rd, i);
+    return NULL;
+}
+
+/* Hands over the full cache's answer for a mode other than that in which it answered; the base has been read
+ * up to what this mode compresses. */
+static int hand_over_whole(struct read *rd, enum eval_mode mode)
+{
+    const struct eval_config *c = whole_in(rd, mode);
+    struct eval_entry *e = &rd->whole;
+    if (!c || !e->config || c == e->config)
+        return APP_OK;
+    e->config = c;
+    e->n_part = wnw_session_n_past(rd->base);
+    e->kept_mean = e->n_part;
+    e->prefill_ms = rd->prefill_ms;
+    e->answer[0].n_question = rd->r->first[0].n - e->n_part;
+    measure(e, rd->base);
+    return hand_over(rd, e);
+}
+
+/* Has a few entries answered, hands them over and closes them. */
+static int answer_wave(struct read *rd, struct eval_entry *e, int32_t n, const wnw_session *lean)
+{
+    int rc = APP_OK;
+    for (int32_t i = 0; rc == APP_OK && lean && i < n; i++)
+        rc = compress_copy(&e[i], lean);
+    if (rc == APP_OK)
+        rc = rd->r->is_text ? eval_text_entries(rd->m, rd->r, e, n, rd->reference)
+                            : eval_answer_entries(rd->m, rd->r, e, n, rd->reference);
+    for (int32_t i = 0; rc == APP_OK && i < n; i++)
+        rc = hand_over(rd, &e[i]);
+    for (int32_t i = 0; i < n; i++) {
+        if (rc == APP_OK && eval_config_is_whole(e[i].config)) {
+            rd->whole = e[i];
+            e[i] = (struct eval_entry){0};
+        }
+        eval_entry_close(&e[i]);
+    }
+    return rc;
+}
+
+static int answer_waves(struct read *rd, struct eval_entry *e, int32_t n, const wnw_session *lean)
+{
+    int rc = APP_OK;
+    for (int32_t at = 0; at < n; at += rd->m->batch) {
+        const int32_t n_now = n - at < rd->m->batch ? n - at : rd->m->batch;
+        if (rc == APP_OK && app_stop_asked())
+            rc = APP_INTERRUPTED;
+        if (rc == APP_OK)
+            rc = answer_wave(rd, e + at, n_now, lean);
+        else
+            for (int32_t i = 0; i < n_now; i++)
+                eval_entry_close(&e[at + i]);
+    }
+    return rc;
+}
+
+/* ---- Reading once ---- */
+
+/* Plans for the entries whose calibration results are those of entry `like`. */
+static int plan_alike(const struct read *rd, struct eval_entry *e, int32_t n, int32_t like)
+{
+    const wnw_policy **policies = calloc((size_t)n, sizeof *policies);
+    wnw_size *sizes = calloc((size_t)n, sizeof *sizes);
+    wnw_plan **plans = calloc((size_t)n, sizeof *plans);
+    wnw_report *reports = calloc((size_t)n, sizeof *reports);
+    int32_t *at = calloc((size_t)n, sizeof *at), n_now = 0;
+    int rc = policies && sizes && plans && reports && at ? APP_OK
+                                                         : app_fail(APP_FAILED, "out of memory for plans");
+    for (int32_t i = like; rc == APP_OK && i < n; i++) {
+        if (e[i].config->full || e[i].plan || e[i].config->profile != e[like].config->profile)
+            continue;
+        at[n_now] = i;
+        policies[n_now] = e[i].config->policy;
+        sizes[n_now] = e[i].config->size;
+        reports[n_now++] = wnw_report_default();
+    }
+    if (rc == APP_OK)
+        rc = eval_status_code(wnw_session_set_profile(rd->base, e[like].config->profile));
+    if (rc == APP_OK)
+        rc = eval_status_code(wnw_session_plan_many(rd->base, policies, sizes, n_now, plans, reports));
+    for (int32_t i = 0; rc == APP_OK && i < n_now; i++) {
+        struct eval_entry *one = &e[at[i]];
+        one->plan = plans[i];
+        one->kept_mean = reports[i].kept_mean;
+        one->peak_bytes = reports[i].kv_bytes_before; /* the whole piece was there */
+        one->planned = true;
+        one->protected_first = reports[i].protected_first;
+        one->protected_last = reports[i].protected_last;
+        one->compress_ms = reports[i].observe_ms + reports[i].score_ms + reports[i].select_ms;
+    }
+    free(policies);
+    free(sizes);
+    free(plans);
+    free(reports);
+    free(at);
+    return rc;
+}
+
+/* Opens the entries of one mode and plans them. */
+static int open_mode(const struct read *rd, enum eval_mode mode, struct eval_entry *e, int32_t *n)
+{
+    int rc = APP_OK;
+    *n = 0;
+    for (int32_t i = rd->first; rc == APP_OK && i < rd->first + rd->n; i++) {
+        if (config_at(rd, i)->mode != mode || !takes_part(rd, i))
+            continue;
+        struct eval_entry *one = &e[(*n)++];
+        rc = eval_entry_open(one, config_at(rd, i), rd->r->n_turns);
+        one->is_reference = i == 0;
+        one->n_part = wnw_session_n_past(rd->base);
+        one->kept_mean = one->n_part;
+        one->prefill_ms = rd->prefill_ms;
+    }
+    for (int32_t i = 0; rc == APP_OK && i < *n; i++)
+        if (!e[i].config->full && !e[i].plan)
+            rc = plan_alike(rd, e, *n, i);
+    return rc;
+}
+
+/* Reads to the end of what a mode compresses and says where the question stands in it. */
+static int read_to(struct read *rd, enum eval_mode mode)
+{
+    const struct eval_prompt *p = &rd->r->first[0];
+    const int32_t from = wnw_session_n_past(rd->base), to = eval_reading_border(rd->r, mode);
+    const double start = app_now_ms();
+    int rc = to > from ? eval_status_code(wnw_session_prefill(rd->base, p->ids + from, to - from, NULL, NULL))
+                       : APP_OK;
+    rd->prefill_ms += app_now_ms() - start;
+    return rc == APP_OK ? eval_status_code(wnw_session_set_question(rd->base, to - p->n_context)) : rc;
+}
+
+/* Plans, compresses and answers for one mode. The base is left as it is, unless it is the last mode. */
+static int run_mode(struct read *rd, enum eval_mode mode, bool last)
+{
+    struct eval_entry *e = calloc((size_t)rd->n, sizeof *e);
+    wnw_session *lean = NULL;
+    int32_t n = 0;
+    int rc = e ? read_to(rd, mode) : app_fail(APP_FAILED, "out of memory for answers");
+    if (rc == APP_OK)
+        rc = hand_over_whole(rd, mode);
+    if (rc == APP_OK)
+        rc = open_mode(rd, mode, e, &n);
+    /* What was recorded is not needed by copies, and can be much larger than the cache. */
+    if (rc == APP_OK && !last)
+        rc = eval_status_code(wnw_session_copy(&lean, rd->base));
+    if (rc == APP_OK)
+        rc = eval_status_code(wnw_session_observe(last ? rd->base : lean, NULL, 0));
+    if (rc == APP_OK)
+        rc = answer_waves(rd, e, n, last ? rd->base : lean);
+    for (int32_t i = 0; e && i < n; i++)
+        eval_entry_close(&e[i]);
+    wnw_session_free(lean);
+    free(e);
+    return rc;
+}
+
+/* Makes the base and tells it what will be asked of it. */
+static int open_base(struct read *rd)
+{
+    const wnw_policy **policies = calloc((size_t)rd->n, sizeof *policies);
+    const struct eval_chat *chat = rd->r->chat;
+    struct tasks tasks = {0};
+    int32_t n = 0;
+    bool asks = false;
+    int rc = policies ? new_session(&rd->base, rd->m, config_at(rd, rd->first))
+                      : app_fail(APP_FAILED, "out of memory for policies");
+    for (int32_t i = rd->first; rc == APP_OK && i < rd->first + rd->n; i++) {
+        const struct eval_config *c = config_at(rd, i);
+        if (c->full || !takes_part(rd, i))
+            continue;
+        asks = asks || c->has_tasks;
+        policies[n++] = c->policy;
+    }
+    if (rc == APP_OK && asks)
+        rc = make_tasks(&tasks, rd->r);
+    if (rc == APP_OK && asks)
+        rc = eval_status_code(wnw_session_set_tasks(rd->base, tasks.ids, tasks.n_ids, tasks.n));
+    if (rc == APP_OK)
+        rc = eval_status_code(wnw_session_observe(rd->base, policies, n));
+    if (rc == APP_OK)
+        rc = eval_status_code(
+            wnw_session_set_template(rd->base, chat->n_prefix, chat->suffix, chat->n_suffix));
+    free_tasks(&tasks);
+    free(policies);
+    return rc;
+}
+
+/* Whether anything is to be done in a mode. */
+static bool has_work(const struct read *rd, enum eval_mode mode)
+{
+    bool any = whole_in(rd, mode) != NULL;
+    for (int32_t i = rd->first; !any && i < rd->first + rd->n; i++)
+        any = config_at(rd, i)->mode == mode && takes_part(rd, i);
+    return any;
+}
+
+static int run_group(struct read *rd)
+{
+    int last = -1, rc = APP_OK;
+    for (int mode = 0; mode < EVAL_N_MODES; mode++)
+        last = has_work(rd, (enum eval_mode)mode) ? mode : last;
+    if (last < 0)
+        return APP_OK;
+    rc = open_base(rd);
+    for (int mode = 0; rc == APP_OK && mode <= last; mode++)
+        if (has_work(rd, (enum eval_mode)mode))
+            rc = run_mode(rd, (enum eval_mode)mode, mode == last);
+    if (rc == APP_OK)
+        count_reading(rd, wnw_session_n_past(rd->base), rd->prefill_ms);
+    eval_entry_close(&rd->whole);
+    wnw_session_free(rd->base);
+    rd->base = NULL;
+    rd->prefill_ms = 0;
+    return rc;
+}
+
+/* ---- Readings of their own ---- */
+
+static int begin_own(struct eval_entry *e, const struct read *rd, const wnw_prompt *prompt)
+{
+    const struct eval_config *c = e->config;
+    struct tasks tasks = {0};
+    int rc = c->has_tasks ? make_tasks(&tasks, rd->r) : APP_OK;
+    const wnw_run run = {WNW_INIT(wnw_run),
+                         .phase = c->phase,
+                         .policy = c->policy,
+                         .size = c->size,
+                         .chunk = c->chunk,
+                         .every = c->every,
+                         .target = c->target,
+                         .profile = c->profile,
+                         .prompt = prompt,
+                         .question_later = c->mode == EVAL_AGNOSTIC || c->mode == EVAL_TASK,
+                         .n_tasks = tasks.n,
+                         .task_tokens = tasks.ids,
+                         .n_task_tokens = tasks.n_ids};
+    if (rc == APP_OK)
+        rc = eval_status_code(wnw_session_begin(e->session, &run));
+    free_tasks(&tasks);
+    return rc;
+}
+
+static int read_own(struct eval_entry *e, const struct read *rd)
+{
+    const struct eval_chat *chat = rd->r->chat;
+    struct eval_prompt *p = &rd->r->first[0];
+    wnw_report report = wnw_report_default();
+    wnw_prompt prompt = {WNW_INIT(wnw_prompt),      .tokens = p->ids,           .n_tokens = p->n,
+                         .n_context = p->n_context, .n_prefix = chat->n_prefix, .suffix = chat->suffix,
+                         .n_suffix = chat->n_suffix};
+    e->n_part = eval_reading_border(rd->r, e->config->mode);
+    if (e->config->mode == EVAL_AWARE)
+        prompt.n_tokens = e->n_part;
+    int rc = new_session(&e->session, rd->m, e->config);
+    if (rc == APP_OK)
+        rc = begin_own(e, rd, &prompt);
+    if (rc == APP_OK)
+        rc = eval_status_code(wnw_session_read(e->session, p->ids, e->n_part, &report));
+    if (rc == APP_OK && e->config->every == 0 && !rd->m->recompress) {
+        /* What follows stays, whatever the policy's own rule. */
+        const wnw_run nothing = wnw_run_default();
+        rc = eval_status_code(wnw_session_begin(e->session, &nothing));
+    }
+    e->kept_mean = report.kept_mean;
+    e->peak_bytes = report.kv_bytes_before;
+    e->prefill_ms = report.read_ms;
+    e->compress_ms = report.observe_ms + report.score_ms + report.select_ms + report.compact_ms;
+    count_reading(rd, e->n_part, e->prefill_ms);
+    if (rc == APP_OK)
+        measure(e, e->session);
+    return rc;
+}
+
+static int run_own(struct read *rd)
+{
+    struct eval_entry e[EVAL_MAX_BATCH];
+    int32_t n = 0;
+    int rc = APP_OK;
+    for (int32_t i = rd->first; rc == APP_OK && i < rd->first + rd->n; i++) {
+        if (config_at(rd, i)->own_read && rd->w->config[i]) {
+            rc = eval_entry_open(&e[n], config_at(rd, i), rd->r->n_turns);
+            if (rc == APP_OK)
+                rc = read_own(&e[n], rd);
+            n++;
+        }
+        if (n > 0 && (rc != APP_OK || n == rd->m->batch || i + 1 == rd->first + rd->n)) {
+            if (rc == APP_OK)
+                rc = answer_wave(rd, e, n, NULL);
+            else
+                for (int32_t k = 0; k < n; k++)
+                    eval_entry_close(&e[k]);
+            n = 0;
+        }
+    }
+    return rc;
+}
+
+int eval_read_entries(const struct eval_machine *m, const struct eval_reading *r, const struct eval_wanted *w,
+                      struct eval_reference *reference)
+{
+    struct read rd = {.m = m, .r = r, .w = w, .reference = reference};
+    int rc = APP_OK;
+    for (; rc == APP_OK && rd.first < w->configs->n; rd.first += rd.n) {
+        const struct eval_config *c = config_at(&rd, rd.first);
+        rd.n = 0;
+        while (rd.first + rd.n < w->configs->n &&
+               eval_configs_share_reading(config_at(&rd, rd.first + rd.n), c))
+            rd.n++;
+        for (rd.group = 0; rc == APP_OK && rd.group < w->configs->n_groups; rd.group++)
+            rc = run_group(&rd);
+        if (rc == APP_OK)
+            rc = run_own(&rd);
+    }
+    return rc;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Texts that nobody is asked about: the second half of a piece is read behind each entry's compressed first half and
+ * its predictions are compared with the full cache's. All entries go through it side by side, a few tokens at a
+ * time, because the predictions of a whole piece would take a vocabulary's worth of memory for each token.
+ *
+ * Where the full cache predicts values that are not numbers, nothing can be compared with it; other entries still have
+ * what the text costs them.
+ */
+#include "eval/run/entry.h"
+
+#include "app/console.h"
+#include "app/process.h"
+#include "eval/run/listen.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { STEP = 64 }; /* tokens at a time */
+
+static int copy_of(wnw_session **out, const wnw_session *s)
+{
+    const int status = wnw_session_copy(out, s);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+/* Reads one step behind an entry; full: what the full cache predicts there, NULL where these are no numbers. */
+static int step_entry(struct eval_entry *e, const struct eval_machine *m, const int32_t *ids, int32_t n,
+                      bool last, const float *full)
+{
+    struct eval_answer *a = &e->answer[0];
+    struct eval_listener l = {.n_vocab = m->info.n_vocab, .beside = full, .same = &a->same, .gold = ids};
+    bool good;
+    if (a->stop)
+        return APP_OK;
+    const double start = app_now_ms();
+    const int rc = eval_listen(&l, e->session, ids, n, last, &good);
+    a->question_ms += app_now_ms() - start;
+    a->nll += l.nll;
+    if (!good)
+        a->stop = "bad";
+    return rc;
+}
+
+/* Reads the second half behind the full cache and all entries; full_nll becomes what it costs the full cache, NaN where that
+ * is no number. */
+static int read_half(const struct eval_machine *m, const struct eval_prompt *p, struct eval_entry *e,
+                     int32_t n, wnw_session *full, double *full_nll)
+{
+    float *logits = malloc((size_t)STEP * (size_t)m->info.n_vocab * sizeof *logits);
+    int rc = logits ? APP_OK : app_fail(APP_FAILED, "out of memory for the full cache's predictions");
+    bool good = true;
+    *full_nll = 0;
+    for (int32_t at = p->n_context; rc == APP_OK && at < p->n; at += STEP) {
+        const int32_t n_now = p->n - at < STEP ? p->n - at : STEP;
+        struct eval_listener l = {.n_vocab = m->info.n_vocab, .keep = logits, .gold = p->ids + at};
+        if (good) {
+            rc = eval_listen(&l, full, p->ids + at, n_now, at + n_now == p->n, &good);
+            *full_nll = good ? *full_nll + l.nll : NAN;
+        }
+        for (int32_t i = 0; rc == APP_OK && i < n; i++)
+            rc = step_entry(&e[i], m, p->ids + at, n_now, at + n_now == p->n, good ? logits : NULL);
+    }
+    free(logits);
+    return rc;
+}
+
+int eval_text_entries(const struct eval_machine *m, const struct eval_reading *r, struct eval_entry *e,
+                      int32_t n, struct eval_reference *reference)
+{
+    const struct eval_prompt *p = &r->first[0];
+    wnw_session *full = NULL;
+    double full_nll = 0;
+    int rc = APP_OK;
+    for (int32_t i = 0; rc == APP_OK && !reference->whole && i < n; i++)
+        if (e[i].is_reference)
+            rc = copy_of(&reference->whole, e[i].session);
+    if (rc == APP_OK)
+        rc = copy_of(&full, reference->whole);
+    if (rc == APP_OK)
+        rc = read_half(m, p, e, n, full, &full_nll);
+    for (int32_t i = 0; rc == APP_OK && i < n; i++) {
+        struct eval_answer *a = &e[i].answer[0];
+        a->n_question = p->n - p->n_context;
+        a->compared = !a->stop && !isnan(full_nll);
+        a->same_first = a->same.n_lead > 0;
+        a->nll = a->stop ? NAN : a->nll / (p->n - p->n_context);
+        a->dnll = a->nll - full_nll / (p->n - p->n_context);
+        a->stop = a->stop ? a->stop : "text";
+        wnw_session_free(e[i].session);
+        e[i].session = NULL;
+    }
+    wnw_session_free(full);
+    return rc;
+}

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: MIT */
+/* run.json. */
+#include "eval/run/manifest.h"
+
+#include "app/console.h"
+#include "app/cpu.h"
+#include "app/files.h"
+#include "app/json.h"
+#include "app/output.h"
+#include "base/random.h"
+#include "eval/base/info.h"
+#include "eval/tasks/prose.h"
+#include "eval/run/study.h"
+#include "eval/tasks/wordlist.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The prompts' wording and where they are cut; changes with any template of a task. */
+#define PROMPTS_VERSION "2"
+
+/* ---- Making ---- */
+
+static json_t *hash_of(uint64_t h)
+{
+    char text[17];
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)h);
+    return json_string(text);
+}
+
+/* A hash of the vocabulary: the texts of all its tokens. */
+static json_t *tokenizer_of(const wnw_model *m, int32_t n_vocab)
+{
+    uint64_t h = WNW_HASH_START;
+    for (int32_t id = 0; id < n_vocab; id++) {
+        char *piece = NULL;
+        if (wnw_token_piece(m, id, &piece) == WNW_OK)
+            h = wnw__hash_join(h, piece, strlen(piece));
+        wnw_free(piece);
+    }
+    return hash_of(h);
+}
+
+/* The model's file name without its folder. */
+static json_t *model_of(const struct eval_setup *s, const wnw_model_info *info)
+{
+    char fingerprint[17];
+    const char *slash = strrchr(s->model_path, '/');
+    wnw_model_fingerprint(s->model, fingerprint);
+    return json_pack("{s:o, s:o, s:s, s:I, s:s, s:i, s:i, s:i, s:i, s:i, s:i}", "file",
+                     app_json_text(slash ? slash + 1 : s->model_path), "name", app_json_text(info->name),
+                     "arch", info->arch, "weight_bytes", (json_int_t)info->weight_bytes, "fingerprint",
+                     fingerprint, "n_layer", (int)info->n_layer, "n_head", (int)info->n_head, "n_head_kv",
+                     (int)info->n_head_kv, "n_embd_head", (int)info->n_embd_head, "n_ctx",
+                     (int)info->n_ctx_train, "n_vocab", (int)info->n_vocab);
+}
+
+static json_t *tasks_of(const struct eval_setup *s)
+{
+    json_t *list = json_array();
+    for (int32_t i = 0; i < s->n_items; i++) {
+        const struct eval_item *it = &s->items[i];
+        if (!app_json_append(&list, json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:s, s:i, s:I, s:s*}", "task",
+                                              eval_item_name(it), "group",
+                                              it->task  ? it->task->group
+                                              : it->set ? it->set->group
+                                                        : "text",
+                                              "N", (int)it->n_target, "n", (int)it->n, "probes",
+                                              (int)it->n_probes, "n_trials", (int)it->n_trials, "metric",
+                                              it->task  ? it->task->metric
+                                              : it->set ? it->set->metric
+                                                        : "nll",
+                                              "max_new", (int)it->max_new, "units", (json_int_t)it->fit.units,
+                                              "file", it->set ? it->file_hash : NULL)))
+            break;
+    }
+    return list;
+}
+
+static json_t *configs_of(const struct eval_configs *c)
+{
+    json_t *list = json_array();
+    for (int32_t i = 0; i < c->n; i++) {
+        json_t *o = json_copy(c->at[i].json);
+        app_json_set(&o, "config_id", json_string(c->at[i].id));
+        app_json_set(&o, "recipe", json_string(c->at[i].recipe));
+        app_json_set(&o, "full", json_boolean(c->at[i].full));
+        app_json_set(&o, "reference", json_string(c->at[c->at[i].reference].id));
+        uint64_t h;
+        if (c->at[i].profile)
+            app_json_set(&o, "profile", eval_profile_hash(&h, c->at[i].profile) ? hash_of(h) : NULL);
+        if (!app_json_append(&list, o))
+            break;
+    }
+    return list;
+}
+
+/* Recipes as they were asked for, by their shortest form, which answers have. */
+static json_t *recipes_of(const struct eval_configs *c)
+{
+    json_t *o = json_object();
+    for (int32_t i = 0; i < c->n_recipes; i++)
+        app_json_set(&o, c->recipes[i].text, app_json_text(c->recipes[i].asked));
+    return o;
+}
+
+/* Adds the name of the task, unless an item before has it, behind what stands there. */
+static void add_name(struct app_text *to, const struct eval_setup *s, int32_t i)
+{
+    for (int32_t k = 0; k < i; k++)
+        if (s->items[k].task == s->items[i].task)
+            return;
+    (void)app_text_put(to, "%s%s", to->len > 0 ? ", " : "", s->items[i].task->name);
+}
+
+/* Adds the sentence "WHAT in place of WHOSE (TASKS)", if tasks are named, and releases their names. */
+static void add_sentence(json_t **list, const char *what, const char *whose, struct app_text *tasks)
+{
+    char *text = NULL;
+    if (tasks->len > 0 && asprintf(&text, "%s in place of %s (%s)", what, whose, tasks->s) >= 0) {
+        (void)app_json_append(list, json_string(text));
+        free(text);
+    }
+    free(tasks->s);
+}
+
+/* Sentences on data that is made up where a benchmark has its own. */
+static json_t *stand_ins_of(const struct eval_setup *s)
+{
+    const bool prose = strcmp(s->world.haystack.name, "prose") == 0;
+    const bool made = prose || strcmp(s->world.haystack.name, "noise") == 0;
+    json_t *list = json_array();
+    struct app_text hides = {0}, words = {0}, made_up = {0};
+    for (int32_t i = 0; i < s->n_items; i++) {
+        const struct eval_task *t = s->items[i].task;
+        if (t && made && t->flags & EVAL_HIDES_IN_TEXT)
+            add_name(&hides, s, i);
+        if (t && t->flags & EVAL_OWN_WORDS)
+            add_name(&words, s, i);
+        if (t && t->flags & EVAL_STANDS_IN)
+            add_name(&made_up, s, i);
+    }
+    add_sentence(&list, prose ? "generated prose" : "generated noise", "essays", &hides);
+    add_sentence(&list, "our own lists of words", "the package wonderwords", &words);
+    add_sentence(&list, "made-up data", "the benchmark's own", &made_up);
+    return list;
+}
+
+/* The arguments of this process. */
+json_t *eval_manifest_command(void)
+{
+    json_t *list = json_array();
+    char *data = NULL;
+    size_t cap = 0;
+    FILE *f = fopen("/proc/self/cmdline", "r");
+    while (f && getdelim(&data, &cap, '\0', f) > 0 && app_json_append(&list, app_json_text(data)))
+        ;
+    if (f)
+        fclose(f);
+    free(data);
+    return list;
+}
+
+/* What computes: times belong to it. */
+static json_t *device_of(void)
+{
+    char cpu[160];
+    app_cpu_name(cpu, sizeof cpu);
+    return app_json_text(cpu);
+}
+
+static json_t *chat_of(const struct eval_setup *s)
+{
+    const struct eval_chat *c = &s->chat;
+    return json_pack("{s:s, s:b, s:o, s:o}", "template", s->args->app.chat, "raw", c->raw, "head",
+                     app_json_text(c->head), "tail", app_json_text(c->tail));
+}
+
+json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs *c,
+                           const struct eval_machine *m)
+{
+    const struct eval_args *a = s->args;
+    json_t *depths = json_array();
+    for (int32_t i = 0; i < s->world.n_depths && app_json_append(&depths, json_real(s->world.depths[i])); i++)
+        ;
+    json_t *run = json_pack(
+        "{s:i, s:o, s:s, s:o, s:o, s:o, s:s, s:i, s:s, s:o, s:o, s:I, s:s, s:s, s:s, s:s, s:s, "
+        "s:o, s:b, s:b, s:s, "
+        "s:b, s:s, s:b, s:s, s:s}",
+        "v", 1, "command", eval_manifest_command(), "winnow", wnw_version(), "model", model_of(s, &m->info),
+        "tokenizer", tokenizer_of(s->model, m->info.n_vocab), "chat", chat_of(s), "kernel", wnw_kernel_name(),
+        "threads", a->app.threads == APP_UNSET ? (int)wnw_usable_cores() : (int)a->app.threads, "suite",
+        s->suite ? s->suite->name : "", "tasks", tasks_of(s), "configs", configs_of(c), "seed",
+        (json_int_t)s->world.seed, "haystack", s->world.haystack.name, "prose", EVAL_PROSE_VERSION, "words",
+        EVAL_WORDLIST_VERSION, "prompts", PROMPTS_VERSION, "needle", a->needle, "depths", depths,
+        "early_stop", m->early_stop, "batched", m->batch > 1, "turns", a->turns, "own_history",
+        m->own_history, "lb_prefix", a->lb_prefix, "closed_book", a->closed_book, "text", s->text_hash,
+        "time_budget", a->time_budget ? a->time_budget : "");
+    app_json_set(&run, "backend", json_string("cpu")); /* the library has no other */
+    app_json_set(&run, "device", device_of());
+    app_json_set(&run, "stand_ins", stand_ins_of(s));
+    app_json_set(&run, "recipes", recipes_of(c));
+    if (c->masks_profiled)
+        app_json_set(&run, "mask_profile", hash_of(c->mask_profile));
+    if (strcmp(a->lb_chat, "all") == 0)
+        app_json_set(&run, "lb_chat", json_string(a->lb_chat));
+    if (s->world.needle_mark)
+        app_json_set(&run, "niah_compat", json_string(a->niah_compat));
+    if (eval_is_alone(a, s->suite))
+        app_json_set(&run, "alone", json_true());
+    if (m->recompress)
+        app_json_set(&run, "recompress", json_true());
+    if (m->answer_tokens > 0)
+        app_json_set(&run, "answer_tokens", json_integer(m->answer_tokens));
+    if (a->max_prompt != APP_UNSET)
+        app_json_set(&run, "lb_max_prompt", json_integer(a->max_prompt));
+    if (s->squad_hash[0])
+        app_json_set(&run, "squad", json_string(s->squad_hash));
+    if (s->hotpot_hash[0])
+        app_json_set(&run, "hotpot", json_string(s->hotpot_hash));
+    return run;
+}
+
+/* ---- Claiming a folder ---- */
+
+static int no_memory(void)
+{
+    return app_fail(APP_FAILED, "out of memory for the run's description");
+}
+
+bool eval_manifest_exists(const char *dir)
+{
+    char *path = app_in_folder(dir, "run.json");
+    const bool exists = path && access(path, F_OK) == 0;
+    free(path);
+    return exists;
+}
+
+bool eval_manifest_samples(struct eval_setup *s, const char *dir)
+{
+    char *path = app_in_folder(dir, "run.json");
+    if (!path)
+        return false;
+    json_t *old = json_load_file(path, 0, NULL);
+    const json_t *tasks = json_object_get(old, "tasks");
+    const char *budget = json_string_value(json_object_get(old, "time_budget"));
+    const bool found =
+        budget && strcmp(budget, s->args->time_budget) == 0 && json_array_size(tasks) == (size_t)s->n_items;
+    for (int32_t i = 0; found && i < s->n_items; i++) {
+        const json_t *task = json_array_get(tasks, (size_t)i), *n = json_object_get(task, "n");
+        const json_t *probes = json_object_get(task, "probes");
+        if (json_is_integer(n) && json_integer_value(n) >= 0 && json_integer_value(n) < s->items[i].n)
+            s->items[i].n = (int32_t)json_integer_value(n);
+        if (json_is_integer(probes) && json_integer_value(probes) >= 0 &&
+            json_integer_value(probes) < s->items[i].n_probes)
+            s->items[i].n_probes = (int32_t)json_integer_value(probes);
+    }
+    json_decref(old);
+    free(path);
+    return found;
+}
+
+static int compare(const char *path, const json_t *run)
+{
+    char *text = NULL;
+    size_t len;
+    int rc = app_read_file(&text, &len, path);
+    json_t *old = rc == APP_OK ? json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    /* The new description takes the same way through text, so that numbers compare as they are written. */
+    char *own = json_dumps(run, JSON_COMPACT);
+    json_t *now = own ? json_loads(own, 0, NULL) : NULL;
+    if (rc == APP_OK && !json_is_object(old))
+        rc = app_fail(APP_BAD_INPUT, "'%s' does not describe a run; use another --out", path);
+    else if (rc == APP_OK && !now)
+        rc = app_fail(APP_FAILED, "out of memory for '%s'", path);
+    const char *field = rc == APP_OK ? eval_info_difference(old, now, false) : NULL;
+    if (field)
+        rc = app_fail(
+            APP_BAD_INPUT,
+            "'%s' describes another run: \"%s\" differs; go on with what it began with, or use another --out",
+            path, field);
+    json_decref(old);
+    json_decref(now);
+    free(own);
+    free(text);
+    return rc;
+}
+
+static int write_run(const char *path, const json_t *run)
+{
+    struct app_out out;
+    int rc = app_out_open(&out, path, NULL);
+    if (rc == APP_OK)
+        rc = app_out_json(&out, run);
+    return rc == APP_OK ? app_out_commit(&out) : rc;
+}
+
+int eval_manifest_check(const char *dir, const json_t *run)
+{
+    struct stat st;
+    char *path = app_in_folder(dir, "run.json"), *results = app_in_folder(dir, "results.jsonl");
+    int rc = run && path && results ? APP_OK : no_memory();
+    if (rc == APP_OK && access(path, F_OK) == 0)
+        rc = compare(path, run);
+    else if (rc == APP_OK && stat(results, &st) == 0 && st.st_size > 0)
+        rc = app_fail(APP_BAD_INPUT, "'%s' has results but no run.json; use another --out", dir);
+    free(path);
+    free(results);
+    return rc;
+}
+
+int eval_manifest_claim(const char *dir, const json_t *run)
+{
+    char *path = app_in_folder(dir, "run.json");
+    int rc = path ? eval_manifest_check(dir, run) : no_memory();
+    if (rc == APP_OK && access(path, F_OK) != 0)
+        rc = write_run(path, run);
+    free(path);
+    return rc;
+}
+
+int eval_manifest_left_out(const char *dir, int64_t n_too_long, int64_t n_unmade)
+{
+    char *path = app_in_folder(dir, "run.json");
+    if (!path)
+        return no_memory();
+    json_t *run = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+    int rc = APP_OK;
+    if (!json_is_object(run))
+        rc = app_fail(APP_BAD_INPUT, "'%s' does not describe a run any more", path);
+    if (rc == APP_OK && (json_integer_value(json_object_get(run, "too_long")) != n_too_long ||
+                         json_integer_value(json_object_get(run, "unmade")) != n_unmade)) {
+        app_json_set(&run, "too_long", json_integer(n_too_long));
+        app_json_set(&run, "unmade", json_integer(n_unmade));
+        rc = write_run(path, run);
+    }
+    json_decref(run);
+    free(path);
+    return rc;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* run.json: what a run is, so that it can be reported, and goes on only as the same run. */
+#ifndef WNW_EVAL_MANIFEST_H
+#define WNW_EVAL_MANIFEST_H
+
+#include "eval/run/config.h"
+#include "eval/run/entry.h"
+#include "eval/run/setup.h"
+
+/* The description of a run; NULL if memory runs out. */
+json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs *c,
+                           const struct eval_machine *m);
+/* The arguments of this process; NULL if memory runs out. */
+json_t *eval_manifest_command(void);
+/* Whether the folder has a run.json: a run goes on there. */
+bool eval_manifest_exists(const char *dir);
+/* Takes over the numbers of samples that DIR/run.json has, if it is there with the same --time-budget: they follow
+ * from how fast the machine was when the run began. Returns whether it is. */
+bool eval_manifest_samples(struct eval_setup *s, const char *dir);
+/* Compares with DIR/run.json, if it is there, and changes nothing. Returns an exit code: bad input where the folder holds
+ * another run, the message names the first field that differs, or results without a description. */
+int eval_manifest_check(const char *dir, const json_t *run);
+/* The same, and writes DIR/run.json if it is not there. The folder is locked. */
+int eval_manifest_claim(const char *dir, const json_t *run);
+
+/* Notes in run.json how many samples were left out because they are longer than the model's context, and how many because
+ * they could not be made. Returns an exit code. */
+int eval_manifest_left_out(const char *dir, int64_t n_too_long, int64_t n_unmade);
+
+#endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/* The numbers of the perturbation study: what policies change of one token in every head, layer and state, over many
+ * texts, and what that says about a method beside its base. */
+#ifndef WNW_EVAL_PERTURB_H
+#define WNW_EVAL_PERTURB_H
+
+#include "eval/base/stats.h"
+
+#include <jansson.h>
+
+/* What is measured of the outputs of attention with a plan in one layer alone, and of hidden states with it in all
+ * layers; a unit of the last two is a layer. */
+enum eval_level { EVAL_HEADS, EVAL_GROUPS, EVAL_LAYERS, EVAL_STATES, EVAL_N_LEVELS };
+/* "heads", "groups", "layers", "states": the names of the levels in records. */
+const char *eval_level_name(enum eval_level level);
+
+/* Numbers of a query head for a size, where entries are chosen by the token's own attention (wnw_perturb_bound). */
+enum eval_bound {
+    EVAL_B_SIGMA, /* attention on stage 1 */
+    EVAL_B_CHANGE,
+    EVAL_B_THETA_HAT,
+    EVAL_B_THETA_HAT_ATTENTION,
+    EVAL_B_THETA_RELAX,
+    EVAL_N_BOUNDS
+};
+const char *eval_bound_name(enum eval_bound bound);
+
+/* All records of a study. The first policy is the base that others are compared with. */
+struct eval_perturb {
+    int32_t n_layer, n_head, n_head_kv;
+    int32_t n_policies, n_sizes, n_texts, cap_texts;
+    bool *sliding; /* [n_layer] layers that no policy touches; owned like all below */
+    /* [n_sizes][n_policies][cap_texts][units]: mean absolute or L1 changes of each text, of which n_texts are there. */
+    double *change[EVAL_N_LEVELS];
+    double *bound[EVAL_N_BOUNDS]; /* [n_sizes][cap_texts][n_layer x n_head] */
+    double *kept; /* [n_sizes][n_policies] sum over the texts of the share of entries that stay */
+};
+
+/* Makes room; the numbers above cap_texts and n_texts are set by the caller. false: out of memory. The caller clears it
+ * in any case. */
+bool eval_perturb_open(struct eval_perturb *p, int32_t cap_texts);
+void eval_perturb_clear(struct eval_perturb *p);
+/* Units of a level: heads, KV heads or layers of all layers. */
+int32_t eval_level_units(const struct eval_perturb *p, enum eval_level level);
+/* The numbers [units] of text i. */
+double *eval_perturb_at(const struct eval_perturb *p, enum eval_level level, int32_t size, int32_t policy,
+                        int32_t text);
+/* The numbers [n_layer x n_head] of text i. */
+double *eval_bound_at(const struct eval_perturb *p, enum eval_bound bound, int32_t size, int32_t text);
+/* Whether a unit says anything: not of a sliding layer, except states. */
+bool eval_perturb_counts(const struct eval_perturb *p, enum eval_level level, int32_t unit);
+
+/* Adds a record (perturb_record.c writes them); false if it does not have the numbers of this study. */
+bool eval_perturb_add(struct eval_perturb *p, const json_t *record);
+
+/* Mean over the texts of one unit. */
+double eval_perturb_mean(const struct eval_perturb *p, enum eval_level level, int32_t size, int32_t policy,
+                         int32_t unit);
+
+/* A policy beside the base. */
+struct eval_beside {
+    double base, other; /* means over texts and units */
+    int32_t n_lower, n; /* units whose mean over the texts is smaller than the base's; units that count */
+    struct eval_interval
+        over; /* 95 % of n_lower / n, texts drawn again; NaN for fewer than EVAL_BOOT_LEAST texts */
+};
+/* false: out of memory. */
+bool eval_perturb_beside(struct eval_beside *out, const struct eval_perturb *p, enum eval_level level,
+                         int32_t size, int32_t policy, uint64_t seed);
+/* The interval for the share of units whose mean is below 0, from differences d[n_texts][n_units], where texts are
+ * drawn again EVAL_BOOT_ROUNDS times. NaN for fewer than EVAL_BOOT_LEAST texts. false: out of memory. */
+bool eval_share_below(struct eval_interval *over, const double *d, int32_t n_texts, int32_t n_units,
+                      struct eval_random *r);
+
+/* What the bounds say at a size, over all texts and heads that count. */
+struct eval_tightness {
+    double holds,
+        holds_behind_0; /* share with more than half of the attention in stage 1; without the first layer */
+    double mean[EVAL_N_BOUNDS]; /* over those; NaN where there are none */
+};
+struct eval_tightness eval_perturb_tightness(const struct eval_perturb *p, int32_t size);
+
+#endif

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+/* Text, CSV, JSON and page of the perturbation study. */
+#include "eval/run/perturb_forms.h"
+
+#include "app/console.h"
+#include "app/json.h"
+#include "eval/report/page.h"
+
+#include <math.h>
+
+static const char *const level_words[] = {"query heads", "KV groups", "layers", "hidden states"};
+
+/* Mean share of entries that stay, in per cent. */
+static double kept(const struct eval_perturb *p, int32_t size, int32_t policy)
+{
+    return p->n_texts > 0 ? 100 * p->kept[size * p->n_policies + policy] / p->n_texts : NAN;
+}
+
+/* The numbers of a policy beside the base; a document that lacks memory for them says so. */
+static struct eval_beside beside(struct eval_doc *d, const struct eval_perturb_study *s,
+                                 enum eval_level level, int32_t size, int32_t policy)
+{
+    struct eval_beside b;
+    if (!eval_perturb_beside(&b, s->numbers, level, size, policy, s->seed))
+        d->no_memory = true;
+    return b;
+}
+
+/* ---- Text ---- */
+
+static void put_interval(struct eval_doc *d, const struct eval_beside *b)
+{
+    if (isnan(b->over.lo))
+        eval_doc_put(d, "  %-14s", "n<6");
+    else
+        eval_doc_put(d, "  [%5.1f, %5.1f]", 100 * b->over.lo, 100 * b->over.hi);
+}
+
+static void put_level(struct eval_doc *d, const struct eval_perturb_study *s, enum eval_level level,
+                      int32_t policy)
+{
+    const struct eval_perturb *p = s->numbers;
+    eval_doc_put(d, "\n%s\n  %-14s %7s %11s %11s %8s  %s\n", level_words[level], "size", "kept %", "base",
+                 "other", "change %", "lower in % of them (95 %)");
+    for (int32_t i = 0; i < p->n_sizes; i++) {
+        const struct eval_beside b = beside(d, s, level, i, policy);
+        eval_doc_put(d, "  %-14s %7.1f %11.5g %11.5g %+8.1f  %5.1f", s->sizes[i], kept(p, i, policy), b.base,
+                     b.other, b.base > 0 ? 100 * (b.other / b.base - 1) : 0.0,
+                     b.n > 0 ? 100.0 * b.n_lower / b.n : 0.0);
+        put_interval(d, &b);
+        eval_doc_put(d, "  %d of %d\n", (int)b.n_lower, (int)b.n);
+    }
+}
+
+static void put_last_state(struct eval_doc *d, const struct eval_perturb_study *s, int32_t policy)
+{
+    const struct eval_perturb *p = s->numbers;
+    eval_doc_put(d, "\nhidden state behind the last layer\n  %-14s %19s %11s %8s\n", "size", "base", "other",
+                 "change %");
+    for (int32_t i = 0; i < p->n_sizes; i++) {
+        const double base = eval_perturb_mean(p, EVAL_STATES, i, 0, p->n_layer - 1);
+        const double other = eval_perturb_mean(p, EVAL_STATES, i, policy, p->n_layer - 1);
+        eval_doc_put(d, "  %-14s %19.5g %11.5g %+8.1f\n", s->sizes[i], base, other,
+                     base > 0 ? 100 * (other / base - 1) : 0.0);
+    }
+}
+
+static void put_bounds(struct eval_doc *d, const struct eval_perturb_study *s)
+{
+    eval_doc_put(d,
+                 "\nBounds per query head, where entries are chosen by the token's own attention A: half of "
+                 "them by A,\n"
+                 "the others by A nu (theta_hat) or by A (theta_relax). Means over texts and heads in which "
+                 "the first\n"
+                 "half has more than half of the attention, as the bounds assume\n"
+                 "  %-14s %10s %14s %9s %10s %12s %8s\n",
+                 "size", "assumed %", "behind layer 0", "L_p", "theta_hat", "theta_relax", "ratio %");
+    for (int32_t i = 0; i < s->numbers->n_sizes; i++) {
+        const struct eval_tightness t = eval_perturb_tightness(s->numbers, i);
+        const double hat = t.mean[EVAL_B_THETA_HAT], relax = t.mean[EVAL_B_THETA_RELAX];
+        eval_doc_put(d, "  %-14s %10.1f %14.1f %9.4g %10.4g %12.4g %8.1f\n", s->sizes[i], 100 * t.holds,
+                     100 * t.holds_behind_0, t.mean[EVAL_B_CHANGE], hat, relax, 100 * hat / relax);
+    }
+}
+
+void eval_perturb_text(struct eval_doc *d, const struct eval_perturb_study *s)
+{
+    const struct eval_perturb *p = s->numbers;
+    eval_doc_put(
+        d,
+        "Perturbation study, %s: %d texts of %d tokens,\n"
+        "%d of them pieces of a file, the others generated prose. Each is read whole; the token that the "
+        "model\n"
+        "continues it with is read behind the whole cache and behind what each policy keeps. No question is\n"
+        "known. Changes are L1 norms behind the output projection, with entries gone in one layer alone; of\n"
+        "hidden states, mean absolute changes with entries gone in all layers.\n\nbase: %s\n",
+        s->model, (int)p->n_texts, (int)s->n_tokens, (int)s->n_of_file, s->policies[0]);
+    for (int32_t i = 1; i < p->n_policies; i++) {
+        eval_doc_put(d, "other: %s\n", s->policies[i]);
+        for (int k = 0; k < EVAL_N_LEVELS; k++)
+            put_level(d, s, (enum eval_level)k, i);
+        put_last_state(d, s, i);
+    }
+    put_bounds(d, s);
+    eval_doc_put(d, "\nIntervals: the texts are drawn again %d times. Lower: the mean over the texts is.\n",
+                 EVAL_BOOT_ROUNDS);
+}
+
+/* ---- CSV ---- */
+
+/* A line of the unit's mean over the texts. */
+static void put_line(struct eval_doc *d, const char *what, const char *size, const char *policy, int32_t il,
+                     int32_t ih, double mean)
+{
+    eval_doc_csv(d, what);
+    eval_doc_put(d, ",");
+    eval_doc_csv(d, size);
+    eval_doc_put(d, ",");
+    eval_doc_csv(d, policy);
+    if (ih >= 0)
+        eval_doc_put(d, ",%d,%d,%.6g\n", (int)il, (int)ih, mean);
+    else
+        eval_doc_put(d, ",%d,,%.6g\n", (int)il, mean);
+}
+
+static void put_changes(struct eval_doc *d, const struct eval_perturb_study *s, int32_t size, int32_t policy)
+{
+    const struct eval_perturb *p = s->numbers;
+    for (int k = 0; k < EVAL_N_LEVELS; k++) {
+        const enum eval_level level = (enum eval_level)k;
+        const int32_t n = eval_level_units(p, level), per_layer = n / p->n_layer;
+        for (int32_t u = 0; u < n; u++)
+            if (eval_perturb_counts(p, level, u))
+                put_line(d, eval_level_name(level), s->sizes[size], s->policies[policy], u / per_layer,
+                         per_layer > 1 ? u % per_layer : -1, eval_perturb_mean(p, level, size, policy, u));
+    }
+}
+
+/* Means over all texts; `guaranteed` is the share of texts with more than half of the attention in stage 1. */
+static void put_bound_lines(struct eval_doc *d, const struct eval_perturb_study *s, int32_t size)
+{
+    const struct eval_perturb *p = s->numbers;
+    for (int32_t u = 0; u < eval_level_units(p, EVAL_HEADS); u++) {
+        double sum[EVAL_N_BOUNDS] = {0}, n_holds = 0;
+        if (!eval_perturb_counts(p, EVAL_HEADS, u))
+            continue;
+        for (int32_t i = 0; i < p->n_texts; i++) {
+            for (int k = 0; k < EVAL_N_BOUNDS; k++)
+                sum[k] += eval_bound_at(p, (enum eval_bound)k, size, i)[u];
+            n_holds += eval_bound_at(p, EVAL_B_SIGMA, size, i)[u] > 0.5;
+        }
+        for (int k = 0; k < EVAL_N_BOUNDS; k++)
+            put_line(d, eval_bound_name((enum eval_bound)k), s->sizes[size], "", u / p->n_head, u % p->n_head,
+                     sum[k] / p->n_texts);
+        put_line(d, "guaranteed", s->sizes[size], "", u / p->n_head, u % p->n_head, n_holds / p->n_texts);
+    }
+}
+
+void eval_perturb_csv(struct eval_doc *d, const struct eval_perturb_study *s)
+{
+    eval_doc_put(d, "what,size,policy,layer,head,mean\n");
+    for (int32_t i = 0; i < s->numbers->n_sizes; i++) {
+        for (int32_t k = 0; k < s->numbers->n_policies; k++)
+            put_changes(d, s, i, k);
+        put_bound_lines(d, s, i);
+    }
+}
+
+/* ---- JSON ---- */
+
+static json_t *beside_json(struct eval_doc *d, const struct eval_perturb_study *s, int32_t size,
+                           int32_t policy)
+{
+    json_t *o = json_pack("{s:s, s:s, s:o}", "size", s->sizes[size], "policy", s->policies[policy], "kept",
+                          app_json_number(kept(s->numbers, size, policy) / 100));
+    for (int k = 0; k < EVAL_N_LEVELS; k++) {
+        const struct eval_beside b = beside(d, s, (enum eval_level)k, size, policy);
+        app_json_set(&o, eval_level_name((enum eval_level)k),
+                     json_pack("{s:o, s:o, s:i, s:i, s:o, s:o}", "base", app_json_number(b.base), "other",
+                               app_json_number(b.other), "lower", (int)b.n_lower, "n", (int)b.n, "lo",
+                               app_json_number(b.over.lo), "hi", app_json_number(b.over.hi)));
+    }
+    return o;
+}
+
+static json_t *tightness_json(const struct eval_perturb_study *s, int32_t size)
+{
+    const struct eval_tightness t = eval_perturb_tightness(s->numbers, size);
+    json_t *o = json_pack("{s:s, s:o, s:o}", "size", s->sizes[size], "guaranteed", app_json_number(t.holds),
+                          "guaranteed_behind_layer_0", app_json_number(t.holds_behind_0));
+    for (int k = 0; k < EVAL_N_BOUNDS; k++)
+        app_json_set(&o, eval_bound_name((enum eval_bound)k), app_json_number(t.mean[k]));
+    return o;
+}
+
+/* A level's means at the first size, [policy][layer] or [policy][layer][head]; null where a unit says nothing. */
+static json_t *means_json(const struct eval_perturb *p, enum eval_level level)
+{
+    const int32_t per_layer = eval_level_units(p, level) / p->n_layer;
+    json_t *policies = json_array();
+    for (int32_t k = 0; k < p->n_policies && p->n_sizes > 0; k++) {
+        json_t *layers = json_array();
+        for (int32_t il = 0; il < p->n_layer; il++) {
+            json_t *heads = json_array();
+            for (int32_t i = 0; i < per_layer; i++) {
+                const int32_t unit = il * per_layer + i;
+                json_t *mean = eval_perturb_counts(p, level, unit)
+                                   ? app_json_number(eval_perturb_mean(p, level, 0, k, unit))
+                                   : json_null();
+                app_json_append(per_layer > 1 ? &heads : &layers, mean);
+            }
+            if (per_layer > 1)
+                app_json_append(&layers, heads);
+            else
+                json_decref(heads);
+        }
+        app_json_append(&policies, layers);
+    }
+    return policies;
+}
+
+/* The base's share of kept entries at each size; those of the others stand in the pairs. */
+static json_t *base_kept_json(const struct eval_perturb_study *s)
+{
+    json_t *list = json_array();
+    for (int32_t i = 0; i < s->numbers->n_sizes; i++)
+        app_json_append(&list, app_json_number(kept(s->numbers, i, 0) / 100));
+    return list;
+}
+
+static json_t *names_json(const char *const *names, int32_t n)
+{
+    json_t *list = json_array();
+    for (int32_t i = 0; i < n; i++)
+        app_json_append(&list, app_json_text(names[i]));
+    return list;
+}
+
+json_t *eval_perturb_json(const struct eval_perturb_study *s)
+{
+    struct eval_doc d = {0};
+    json_t *pairs = json_array(), *bounds = json_array();
+    for (int32_t k = 1; k < s->numbers->n_policies; k++)
+        for (int32_t i = 0; i < s->numbers->n_sizes; i++)
+            app_json_append(&pairs, beside_json(&d, s, i, k));
+    for (int32_t i = 0; i < s->numbers->n_sizes; i++)
+        app_json_append(&bounds, tightness_json(s, i));
+    json_t *o =
+        json_pack("{s:i, s:o, s:i, s:i, s:i, s:s, s:o, s:o}", "v", 1, "model", app_json_text(s->model),
+                  "texts", (int)s->numbers->n_texts, "tokens", (int)s->n_tokens, "of_file", (int)s->n_of_file,
+                  "base", s->policies[0], "pairs", pairs, "bounds", bounds);
+    app_json_set(&o, "policies", names_json(s->policies, s->numbers->n_policies));
+    app_json_set(&o, "sizes", names_json(s->sizes, s->numbers->n_sizes));
+    app_json_set(&o, "base_kept", base_kept_json(s));
+    app_json_set(&o, "by_head", means_json(s->numbers, EVAL_HEADS));
+    app_json_set(&o, "by_layer", means_json(s->numbers, EVAL_LAYERS));
+    app_json_set(&o, "by_state", means_json(s->numbers, EVAL_STATES));
+    if (d.no_memory) {
+        json_decref(o);
+        o = NULL;
+    }
+    return o;
+}
+
+int eval_perturb_page(struct eval_doc *d, const struct eval_perturb_study *s)
+{
+    struct eval_doc text = {0};
+    json_t *study = eval_perturb_json(s), *data = json_object();
+    eval_perturb_text(&text, s);
+    app_json_set(&study, "summary", text.no_memory ? NULL : json_stringn(text.text.s, text.text.len));
+    app_json_set(&data, "v", json_integer(1));
+    app_json_set(&data, "winnow", json_string(wnw_version()));
+    app_json_set(&data, "command", s->command ? json_incref(s->command) : json_null());
+    app_json_set(&data, "perturbation", study);
+    const int rc =
+        data ? eval_page_make(d, data) : app_fail(APP_FAILED, "out of memory for the page of the study");
+    json_decref(data);
+    eval_doc_clear(&text);
+    return rc;
+}

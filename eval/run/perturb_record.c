@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT */
+#include "eval/run/perturb_record.h"
+
+#include "app/console.h"
+#include "app/json.h"
+#include "app/process.h"
+#include "eval/run/compare.h"
+#include "eval/run/perturb.h"
+#include "winnow_method.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DIGITS = 6 }; /* of a number in a record */
+
+struct probing {
+    const struct eval_perturb_work *w;
+    wnw_session *s;
+    wnw_perturb_probe *probe;
+    wnw_plan **plans;    /* [n_configs], owned */
+    wnw_report *reports; /* [n_configs], owned */
+    double *x;           /* [EVAL_N_LEVELS][units of heads], owned */
+    wnw_perturb_bound *bounds;
+    int32_t n_configs, n_tokens, token;
+    double read_ms, plan_ms, probe_ms, change_ms, drift_ms, bound_ms;
+};
+
+static int code_of(int status)
+{
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+/* x[n] with DIGITS digits. */
+static json_t *numbers(const double *x, int32_t n)
+{
+    json_t *list = json_array();
+    for (int32_t i = 0; i < n; i++) {
+        char text[40];
+        snprintf(text, sizeof text, "%.*g", DIGITS, x[i]);
+        if (!app_json_append(&list, isfinite(x[i]) ? json_real(strtod(text, NULL)) : json_null()))
+            break;
+    }
+    return list;
+}
+
+static int finish(json_t **record, json_t *o)
+{
+    *record = o;
+    return o ? APP_OK : app_fail(APP_FAILED, "out of memory for a record");
+}
+
+/* ---- Reading ---- */
+
+static int read_text(struct probing *p, const int32_t *ids, int32_t n)
+{
+    const struct eval_config *c = p->w->config;
+    const wnw_session_params params = {WNW_INIT(wnw_session_params), .kv_type = c->kv.type,
+                                       .kv_tail = c->kv.tail, .n_ctx = n + 1};
+    const wnw_policy **policies = calloc((size_t)p->n_configs, sizeof *policies);
+    wnw_size *sizes = calloc((size_t)p->n_configs, sizeof *sizes);
+    int status = policies && sizes ? WNW_OK : WNW_E_NOMEM;
+    for (int32_t i = 0; status == WNW_OK && i < p->n_configs; i++) {
+        policies[i] = c[i].policy;
+        sizes[i] = c[i].size;
+        p->reports[i] = wnw_report_default();
+    }
+    const double start = app_now_ms();
+    if (status == WNW_OK)
+        status = wnw_session_new_on(&p->s, p->w->machine->engine, &params);
+    if (status == WNW_OK)
+        status = wnw_session_observe(p->s, policies, p->n_configs);
+    if (status == WNW_OK)
+        status = wnw_session_prefill(p->s, ids, n, NULL, NULL);
+    const double read = app_now_ms();
+    if (status == WNW_OK)
+        status = wnw_session_plan_many(p->s, policies, sizes, p->n_configs, p->plans, p->reports);
+    if (status == WNW_OK) /* copies need no recorders */
+        status = wnw_session_observe(p->s, NULL, 0);
+    p->read_ms = read - start;
+    p->plan_ms = app_now_ms() - read;
+    free(policies);
+    free(sizes);
+    return code_of(status);
+}
+
+/* ---- Numbers ---- */
+
+static int changes_of(json_t **out, struct probing *p, int32_t i)
+{
+    const wnw_model_info *info = &p->w->machine->info;
+    const int32_t n_heads = info->n_layer * info->n_head, n_groups = info->n_layer * info->n_head_kv;
+    double *heads = p->x, *groups = p->x + n_heads, *layers = groups + n_groups,
+           *states = layers + info->n_layer;
+    const double start = app_now_ms();
+    int status = wnw_perturb_probe_change(p->probe, p->plans[i], heads, groups, layers);
+    const double changed = app_now_ms();
+    if (status == WNW_OK)
+        status = wnw_perturb_probe_drift(p->probe, p->plans[i], states);
+    p->change_ms += changed - start;
+    p->drift_ms += app_now_ms() - changed;
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    return finish(out,
+                  json_pack("{s:s, s:f, s:o, s:o, s:o, s:o}", "config", p->w->config[i].id, "kept",
+                            p->reports[i].kept_mean / p->n_tokens, eval_level_name(EVAL_HEADS),
+                            numbers(heads, n_heads), eval_level_name(EVAL_GROUPS), numbers(groups, n_groups),
+                            eval_level_name(EVAL_LAYERS), numbers(layers, info->n_layer),
+                            eval_level_name(EVAL_STATES), numbers(states, info->n_layer)));
+}
+
+static double bound_of(const wnw_perturb_bound *b, enum eval_bound which)
+{
+    switch (which) {
+    case EVAL_B_SIGMA:
+        return b->sigma_first;
+    case EVAL_B_CHANGE:
+        return b->change;
+    case EVAL_B_THETA_HAT:
+        return b->theta_hat;
+    case EVAL_B_THETA_HAT_ATTENTION:
+        return b->theta_hat_attention;
+    default:
+        return b->theta_relax;
+    }
+}
+
+/* The bounds at the size of config i. */
+static int bounds_of(json_t **out, struct probing *p, int32_t i)
+{
+    const wnw_model_info *info = &p->w->machine->info;
+    const int32_t n_heads = info->n_layer * info->n_head;
+    const long mean = lround(p->reports[i].kept_mean);
+    const int32_t keep = mean < 2 ? 2 : mean > p->n_tokens ? p->n_tokens : (int32_t)mean;
+    const double start = app_now_ms();
+    const int status = wnw_perturb_probe_bounds(p->probe, keep, p->bounds);
+    p->bound_ms += app_now_ms() - start;
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    json_t *o = json_pack("{s:s, s:i}", "size", p->w->config[i].size_text, "keep", (int)keep);
+    for (int k = 0; k < EVAL_N_BOUNDS; k++) {
+        for (int32_t h = 0; h < n_heads; h++)
+            p->x[h] = bound_of(&p->bounds[h], (enum eval_bound)k);
+        app_json_set(&o, eval_bound_name((enum eval_bound)k), numbers(p->x, n_heads));
+    }
+    return finish(out, o);
+}
+
+static int measure(json_t **record, struct probing *p)
+{
+    json_t *changes = json_array(), *bounds = json_array(), *o = NULL;
+    int rc = APP_OK;
+    const double start = app_now_ms();
+    p->token = eval_argmax(wnw_session_logits(p->s), p->w->machine->info.n_vocab);
+    rc = code_of(wnw_perturb_probe_new(&p->probe, p->s, p->token));
+    p->probe_ms = app_now_ms() - start;
+    for (int32_t i = 0; rc == APP_OK && i < p->n_configs; i++) {
+        rc = changes_of(&o, p, i);
+        if (rc == APP_OK)
+            app_json_append(&changes, o);
+    }
+    for (int32_t i = 0; rc == APP_OK && i < p->w->n_sizes; i++) {
+        rc = bounds_of(&o, p, i);
+        if (rc == APP_OK)
+            app_json_append(&bounds, o);
+    }
+    if (rc == APP_OK)
+        return finish(record, json_pack("{s:i, s:o, s:o, s:{s:f, s:f, s:f, s:f, s:f, s:f}}", "token",
+                                        (int)p->token, "changes", changes, "bounds", bounds, "ms", "read",
+                                        p->read_ms, "plan", p->plan_ms, "probe", p->probe_ms, "changes",
+                                        p->change_ms, "states", p->drift_ms, "bounds", p->bound_ms));
+    json_decref(changes);
+    json_decref(bounds);
+    return rc;
+}
+
+int eval_perturb_record(json_t **record, const struct eval_perturb_work *w, const int32_t *ids, int32_t n)
+{
+    const wnw_model_info *info = &w->machine->info;
+    const size_t n_all = (size_t)info->n_layer * ((size_t)info->n_head + (size_t)info->n_head_kv + 2);
+    struct probing p = {.w = w, .n_configs = w->n_policies * w->n_sizes, .n_tokens = n};
+    *record = NULL;
+    p.plans = calloc((size_t)p.n_configs, sizeof *p.plans);
+    p.reports = calloc((size_t)p.n_configs, sizeof *p.reports);
+    p.x = calloc(n_all, sizeof *p.x);
+    p.bounds = calloc((size_t)info->n_layer * (size_t)info->n_head, sizeof *p.bounds);
+    int rc = p.plans && p.reports && p.x && p.bounds ? read_text(&p, ids, n)
+                                                     : app_fail(APP_FAILED, "out of memory for plans");
+    if (rc == APP_OK)
+        rc = measure(record, &p);
+    wnw_perturb_probe_free(p.probe);
+    for (int32_t i = 0; p.plans && i < p.n_configs; i++)
+        wnw_plan_free(p.plans[i]);
+    wnw_session_free(p.s);
+    free(p.plans);
+    free(p.reports);
+    free(p.x);
+    free(p.bounds);
+    return rc;
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+#include "eval/run/perturb_texts.h"
+
+#include "app/console.h"
+#include "app/files.h"
+#include "base/random.h"
+#include "eval/tasks/prose.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MOST_BYTES_PER_TOKEN = 6
+}; /* generated prose is made by so many bytes at first; more follows where needed */
+
+static int no_memory(void)
+{
+    return app_fail(APP_FAILED, "out of memory for texts");
+}
+
+/* The first n_tokens of ids[n], with a BOS in front where texts begin with one. `ids` has none. */
+static int add_text(struct eval_texts *t, const struct eval_tokenizer *tokenizer, const int32_t *ids,
+                    bool of_file)
+{
+    int32_t *bos = NULL, n_bos = 0, *text = malloc((size_t)t->n_tokens * sizeof *text);
+    const int status =
+        tokenizer->adds_bos ? wnw_tokenize(tokenizer->model, "", 0, true, false, &bos, &n_bos) : WNW_OK;
+    const bool good = text && status == WNW_OK && n_bos < t->n_tokens;
+    if (good) {
+        if (n_bos > 0)
+            memcpy(text, bos, (size_t)n_bos * sizeof *text);
+        memcpy(text + n_bos, ids, (size_t)(t->n_tokens - n_bos) * sizeof *text);
+        t->of_file[t->n] = of_file;
+        t->n_of_file += of_file;
+        t->ids[t->n++] = text;
+    } else {
+        free(text);
+    }
+    wnw_free(bos);
+    return good ? APP_OK : status != WNW_OK ? app_fail_status(status) : no_memory();
+}
+
+/* The tokens of the next piece of prose: whole sentences until there are enough. */
+static int add_prose(struct eval_texts *t, const struct eval_tokenizer *tokenizer, struct eval_prose *prose)
+{
+    struct app_text text = {0};
+    int32_t *ids = NULL, n = 0;
+    int rc = APP_OK;
+    for (size_t bytes = (size_t)t->n_tokens * MOST_BYTES_PER_TOKEN; rc == APP_OK && n < t->n_tokens;
+         bytes += 1024) {
+        while (rc == APP_OK && text.len < bytes)
+            if ((text.len > 0 && !app_text_add(&text, " ", 1)) || !eval_prose_next(prose, &text))
+                rc = no_memory();
+        free(ids);
+        ids = NULL;
+        if (rc == APP_OK)
+            rc = tokenizer->encode(tokenizer, text.s, text.len, &ids, &n);
+    }
+    if (rc == APP_OK)
+        rc = add_text(t, tokenizer, ids, false);
+    free(ids);
+    free(text.s);
+    return rc;
+}
+
+static int read_file(struct eval_texts *t, const struct eval_tokenizer *tokenizer, const char *path,
+                     int32_t **ids, int32_t *n)
+{
+    char *text = NULL;
+    size_t len = 0;
+    int rc = path ? app_read_file(&text, &len, path) : APP_OK;
+    if (rc == APP_OK && path) {
+        snprintf(t->hash, sizeof t->hash, "%016llx", (unsigned long long)wnw__hash_of(text, len));
+        rc = tokenizer->encode(tokenizer, text, len, ids, n);
+    }
+    if (rc == APP_OK && path && *n < t->n_tokens)
+        rc = app_fail(APP_BAD_INPUT,
+                      "--text '%s' has %d tokens, fewer than one text of %d; give shorter --lengths", path,
+                      (int)*n, (int)t->n_tokens);
+    free(text);
+    return rc;
+}
+
+int eval_texts_make(struct eval_texts *t, const struct eval_tokenizer *tokenizer, const char *path, int32_t n,
+                    int32_t n_tokens, uint64_t seed)
+{
+    struct eval_prose prose;
+    int32_t *ids = NULL, n_ids = 0;
+    *t = (struct eval_texts){.ids = calloc((size_t)n, sizeof *t->ids),
+                             .of_file = calloc((size_t)n, sizeof *t->of_file),
+                             .n_tokens = n_tokens};
+    eval_prose_open(&prose, seed);
+    int rc = t->ids && t->of_file ? read_file(t, tokenizer, path, &ids, &n_ids) : no_memory();
+    for (int32_t used = 0; rc == APP_OK && t->n < n;) {
+        const bool from_file = t->n % 2 == 0 && n_ids - used >= n_tokens;
+        rc = from_file ? add_text(t, tokenizer, ids + used, true) : add_prose(t, tokenizer, &prose);
+        used += from_file ? n_tokens : 0;
+    }
+    eval_prose_close(&prose);
+    free(ids);
+    return rc;
+}
+
+void eval_texts_clear(struct eval_texts *t)
+{
+    for (int32_t i = 0; i < t->n; i++)
+        free(t->ids[i]);
+    free(t->ids);
+    free(t->of_file);
+    *t = (struct eval_texts){0};
+}

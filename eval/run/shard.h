@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* Which samples of a run a process has, and in which order they come. */
+#ifndef WNW_EVAL_SHARD_H
+#define WNW_EVAL_SHARD_H
+
+#include "eval/run/setup.h"
+
+/* Part i of n, counted from 0. */
+struct eval_shard {
+    int32_t i, n;
+};
+
+/* Reads "I/N", counted from 1; NULL is the whole run. Returns an exit code. */
+int eval_shard_read(struct eval_shard *shard, const char *text);
+
+/* Returns an exit code; any but APP_OK ends the visits. */
+typedef int eval_visit(void *user, struct eval_item *item, int32_t index);
+/* Calls `visit` for the probes of the shard, then for its samples: sample 0 of each task, then sample 1 and so on. Which
+ * shard has a sample follows from the numbers that were planned. So a shard whose numbers --time-budget lowered
+ * leaves samples out, but never has one that belongs to another shard. Returns what the last visit did. */
+int eval_shard_each(const struct eval_shard *shard, struct eval_setup *s, eval_visit *visit, void *user);
+
+#endif

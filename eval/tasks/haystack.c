@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/* The text that needles are hidden in. */
+#include "eval/tasks/haystack.h"
+
+#include "app/console.h"
+#include "app/files.h"
+#include "base/random.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+const char eval_noise[] =
+    "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again.";
+
+static int no_memory(void)
+{
+    return app_fail(APP_FAILED, "out of memory for the haystack");
+}
+
+/* Adds the words of text[len]; white space of any length between them becomes one blank. */
+static bool add_words(struct eval_haystack *h, const char *text, size_t len)
+{
+    for (size_t i = 0; i < len;) {
+        size_t n = 0;
+        while (i + n < len && !isspace((unsigned char)text[i + n]))
+            n++;
+        if (n > 0) {
+            if (h->n_words == h->cap) {
+                const size_t cap = h->cap > 0 ? 2 * h->cap : 4096;
+                size_t *grown = realloc(h->word, cap * sizeof *grown);
+                if (!grown)
+                    return false;
+                h->word = grown;
+                h->cap = cap;
+            }
+            if (h->text.len > 0 && !app_text_add(&h->text, " ", 1))
+                return false;
+            h->word[h->n_words++] = h->text.len;
+            if (!app_text_add(&h->text, text + i, n))
+                return false;
+        }
+        i += n + 1;
+    }
+    return true;
+}
+
+static int add_file(struct eval_haystack *h, const char *path)
+{
+    char *data;
+    size_t len;
+    const int rc = app_read_file(&data, &len, path);
+    if (rc != APP_OK)
+        return rc;
+    const bool good = add_words(h, data, len);
+    free(data);
+    return good ? APP_OK : no_memory();
+}
+
+static int add_folder(struct eval_haystack *h, const char *path)
+{
+    char **paths;
+    int n, rc = app_list_texts(&paths, &n, path);
+    for (int i = 0; rc == APP_OK && i < n; i++)
+        rc = add_file(h, paths[i]);
+    app_free_paths(paths, n);
+    return rc;
+}
+
+int eval_haystack_open(struct eval_haystack *h, const char *source, uint64_t seed)
+{
+    struct stat st;
+    int rc = APP_OK;
+    *h = (struct eval_haystack){.generated = strcmp(source, "prose") == 0};
+    eval_prose_open(&h->prose, seed); /* the names are used with any haystack */
+    if (h->generated || strcmp(source, "noise") == 0) {
+        snprintf(h->name, sizeof h->name, "%s", source);
+        if (!h->generated && !add_words(h, eval_noise, strlen(eval_noise)))
+            rc = no_memory();
+    } else if (stat(source, &st) != 0) {
+        rc = app_fail(APP_BAD_INPUT, "--haystack '%s' is neither prose, noise nor a file: %s", source,
+                      strerror(errno));
+    } else {
+        rc = S_ISDIR(st.st_mode) ? add_folder(h, source) : add_file(h, source);
+        if (rc == APP_OK && h->n_words == 0)
+            rc = app_fail(APP_BAD_INPUT, "--haystack '%s' has no words", source);
+        snprintf(h->name, sizeof h->name, "file:%016llx",
+                 (unsigned long long)wnw__hash_of(h->text.s ? h->text.s : "", h->text.len));
+    }
+    h->n_own = h->generated ? 0 : h->n_words;
+    if (rc != APP_OK)
+        eval_haystack_close(h);
+    return rc;
+}
+
+void eval_haystack_close(struct eval_haystack *h)
+{
+    eval_prose_close(&h->prose);
+    free(h->text.s);
+    free(h->word);
+    *h = (struct eval_haystack){0};
+}
+
+int eval_haystack_reserve(struct eval_haystack *h, size_t n)
+{
+    while (h->n_words < n) {
+        struct app_text more = {0};
+        const size_t own = h->n_own > 0 ? eval_haystack_length(h, h->n_own) : 0;
+        const bool good =
+            (h->generated ? eval_prose_next(&h->prose, &more) : app_text_add(&more, h->text.s, own)) &&
+            add_words(h, more.s, more.len);
+        free(more.s);
+        if (!good)
+            return no_memory();
+    }
+    return APP_OK;
+}
+
+size_t eval_haystack_length(const struct eval_haystack *h, size_t n)
+{
+    return n < h->n_words ? (n > 0 ? h->word[n] - 1 : 0) : h->text.len;
+}
+
+/* ---- Sentences ---- */
+
+/* Whether the word that ends with the full stop at text[at] is an abbreviation. */
+static bool is_abbreviation(const char *text, size_t at)
+{
+    static const char *const words[] = {"Mr.", "Mrs.", "Ms.",  "Dr.",  "Prof.", "St.",
+                                        "vs.", "etc.", "e.g.", "i.e.", "U.S.",  "No."};
+    size_t from = at;
+    while (from > 0 && text[from - 1] != ' ')
+        from--;
+    while (from < at && strchr("\"'([", text[from]))
+        from++;
+    const size_t n = at - from + 1;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (n == strlen(words[i]) && memcmp(text + from, words[i], n) == 0)
+            return true;
+    return n == 2 && isupper((unsigned char)text[from]);
+}
+
+size_t eval_sentence_length(const char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        if (!strchr(".!?", text[i]) || text[i] == '\0')
+            continue;
+        size_t end = i + 1;
+        if (end < len && strchr("\"')]", text[end]))
+            end++;
+        if (end + 1 >= len)
+            return len;
+        const unsigned char next = (unsigned char)text[end + 1];
+        if (text[end] == ' ' && (isupper(next) || isdigit(next) || strchr("\"'([", next)) &&
+            !(text[i] == '.' && is_abbreviation(text, i)))
+            return end;
+    }
+    return len;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/* Generated text that stands in for essays as a place to hide needles: people, towns and things, without
+ * digits. */
+#ifndef WNW_EVAL_PROSE_H
+#define WNW_EVAL_PROSE_H
+
+#include "app/text.h"
+#include "eval/base/random.h"
+
+/* The version changes with the grammar and its lists and is part of every run's description. */
+#define EVAL_PROSE_VERSION "1"
+
+enum { EVAL_N_PERSONS = 80, EVAL_N_TOWNS = 60, EVAL_MAX_NAME = 16 };
+
+/* Names made of syllables from one seed. No name is a part of another. */
+struct eval_names {
+    char person[EVAL_N_PERSONS][EVAL_MAX_NAME], town[EVAL_N_TOWNS][EVAL_MAX_NAME];
+};
+void eval_names_make(struct eval_names *names, uint64_t seed);
+/* A name of n syllables (1 to 3), its first letter upper case. */
+void eval_name_draw(char out[EVAL_MAX_NAME], struct eval_random *r, int n_syllables);
+
+/* A stream of sentences without repetition. */
+struct eval_prose {
+    struct eval_names names;
+    struct eval_random random;
+    size_t last;    /* pattern of the sentence before */
+    uint64_t *said; /* hashes of all sentences so far in an open table of n_slots, owned */
+    size_t n_said, n_slots;
+};
+void eval_prose_open(struct eval_prose *p, uint64_t seed);
+void eval_prose_close(struct eval_prose *p);
+/* Adds the next sentence, with its full stop or question mark, to `to`. false: out of memory. */
+bool eval_prose_next(struct eval_prose *p, struct app_text *to);
+
+#endif

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT */
+/* Data sets that the user brings as JSONL. */
+#include "eval/tasks/set.h"
+
+#include "app/console.h"
+#include "base/random.h"
+#include "eval/tasks/timeline.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { RESERVE = 64 };
+
+const struct eval_set *eval_set_get(int32_t i)
+{
+    static const struct eval_set *const families[] = {eval_sets_longbench, eval_sets_scbench, eval_sets_user};
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++)
+        for (const struct eval_set *s = families[f]; s->name; s++)
+            if (i-- == 0)
+                return s;
+    return NULL;
+}
+
+/* The path FOLDER/FILE.jsonl, or FOLDER/FILE_e.jsonl if only that file exists; `folder` itself if it is the file.
+ * The caller frees it; NULL if memory runs out. */
+static char *path_of(const struct eval_set *set, const char *folder)
+{
+    char *plain, *even;
+    if (set->flags & EVAL_OWN_FILE)
+        return strdup(folder);
+    if (asprintf(&plain, "%s/%s.jsonl", folder, set->file) < 0)
+        return NULL;
+    if (access(plain, F_OK) == 0 || strcmp(set->group, "longbench") != 0)
+        return plain;
+    if (asprintf(&even, "%s/%s_e.jsonl", folder, set->file) < 0)
+        even = NULL;
+    if (!even || access(even, F_OK) != 0) {
+        free(even);
+        return plain; /* the name for messages */
+    }
+    free(plain);
+    return even;
+}
+
+bool eval_set_exists(const struct eval_set *set, const char *folder)
+{
+    char *path = path_of(set, folder);
+    const bool there = path && access(path, F_OK) == 0;
+    free(path);
+    return there;
+}
+
+int32_t eval_set_max_new(const struct eval_set_reader *r)
+{
+    const int32_t own = r->set->max_new + r->extra_new;
+    return own > r->least_new ? own : r->least_new;
+}
+
+int32_t eval_set_max_prompt(int32_t n_ctx, int32_t max_new, int32_t overhead)
+{
+    const int32_t room = n_ctx - max_new - overhead - RESERVE;
+    const int32_t paper = n_ctx == 32768 ? 31500 : n_ctx == 131072 ? 127500 : room;
+    return paper < room ? paper : room;
+}
+
+int eval_set_open(struct eval_set_reader *r, const struct eval_set *set, const char *folder)
+{
+    *r = (struct eval_set_reader){.set = set, .path = path_of(set, folder)};
+    if (!r->path)
+        return app_fail(APP_FAILED, "out of memory");
+    const int rc = eval_jsonl_open(&r->file, r->path);
+    if (rc == APP_OK && fseek(r->file.f, 0, SEEK_SET) != 0)
+        return app_fail(APP_BAD_INPUT, "'%s' is a pipe; samples are read more than once, so give a file",
+                        r->path);
+    return rc;
+}
+
+void eval_set_close(struct eval_set_reader *r)
+{
+    eval_jsonl_close(&r->file);
+    free(r->path);
+    r->path = NULL;
+}
+
+/* What stands beside the context, in tokens. */
+struct beside {
+    int32_t first, longest, all; /* a question with the beginning of its answer; all of them together */
+    int32_t answers;             /* all answers, each as long as what may stay behind its question */
+};
+
+/* Reduces the context to so many tokens. The middle of the whole prompt goes, as in LongBench's program: its two halves are
+ * of equal length, and the question belongs to the second one. */
+static int cut_middle(struct eval_sample *s, const struct eval_set_reader *r, const int32_t *ids, int32_t n,
+                      int32_t keep, int32_t n_question)
+{
+    char *head = NULL, *tail = NULL;
+    const int32_t half = (keep + n_question) / 2, n_head = half < keep ? half : keep;
+    const int32_t n_tail = half > n_question ? half - n_question : 0;
+    int rc = r->tokenizer->decode(r->tokenizer, ids, n_head, &head);
+    if (rc == APP_OK)
+        rc = r->tokenizer->decode(r->tokenizer, ids + n - n_tail, n_tail, &tail);
+    if (rc == APP_OK) {
+        s->context.len = 0;
+        /* A cut may go through a character. */
+        if (!app_text_add_utf8(&s->context, head, strlen(head)) ||
+            !app_text_add_utf8(&s->context, tail, strlen(tail)))
+            s->no_memory = true;
+    }
+    free(head);
+    free(tail);
+    return rc;
+}
+
+/* Counts a question with the beginning of its answer, and where a conversation is counted its answer: the model's or, where
+ * they are longer, the references that stay in its place. */
+static int count_turn(struct beside *b, const struct eval_sample *s, const struct eval_set_reader *r,
+                      int32_t turn)
+{
+    const struct eval_turn *t = &s->turns[turn];
+    int32_t n_question = 0, n_prefix = 0, n_gold = 0;
+    int rc =
+        eval_count_tokens(&n_question, r->tokenizer, t->question.s ? t->question.s : "", t->question.len);
+    if (rc == APP_OK)
+        rc = eval_count_tokens(&n_prefix, r->tokenizer, t->prefix.s ? t->prefix.s : "", t->prefix.len);
+    if (rc == APP_OK && r->n_ctx > 0 && turn + 1 < s->n_turns) {
+        struct app_text gold = {0};
+        rc = eval_history_gold(&gold, r->chat, t);
+        if (rc == APP_OK)
+            rc = eval_count_tokens(&n_gold, r->tokenizer, gold.s, gold.len);
+        free(gold.s);
+    }
+    const int32_t n = n_question + n_prefix;
+    b->first = turn == 0 ? n : b->first;
+    b->longest = n > b->longest ? n : b->longest;
+    b->all += n;
+    b->answers += n_gold > s->max_new ? n_gold : s->max_new;
+    return rc;
+}
+
+/* The most tokens of the context. SCBench's program leaves room for answers and 1000 tokens, which several long questions, or
+ * references that are longer than answers, do not fit. */
+static int32_t most_context(const struct eval_sample *s, const struct eval_set_reader *r,
+                            const struct beside *b)
+{
+    int32_t keep = r->max_prompt > 0 ? r->max_prompt - b->longest : INT32_MAX;
+    if (r->n_ctx > 0) {
+        const int32_t benchmark = r->n_ctx - s->max_new * s->n_turns - 1000 - b->longest;
+        const int32_t room = r->n_ctx - b->all - b->answers - s->n_turns * r->overhead - RESERVE;
+        keep = benchmark < keep ? benchmark : keep;
+        keep = room < keep ? room : keep;
+    }
+    return keep;
+}
+
+/* Cuts the context to what max_prompt and n_ctx leave beside the questions. */
+static int fit_prompt(struct eval_sample *s, const struct eval_set_reader *r)
+{
+    struct beside b = {0};
+    int32_t *ids = NULL, n = 0;
+    int rc = r->tokenizer->encode(r->tokenizer, s->context.s, s->context.len, &ids, &n);
+    for (int32_t i = 0; rc == APP_OK && i < s->n_turns; i++)
+        rc = count_turn(&b, s, r, i);
+    const int32_t keep = most_context(s, r, &b);
+    if (rc == APP_OK && keep < 2)
+        rc = r->n_ctx > 0 ? eval_jsonl_bad(&r->file, "%d questions of %d tokens do not fit a context of %d",
+                                           (int)s->n_turns, b.all, r->n_ctx)
+                          : eval_jsonl_bad(&r->file, "a question of %d tokens does not fit a prompt of %d",
+                                           b.longest, r->max_prompt);
+    eval_set_meta(s, "truncated", json_boolean(rc == APP_OK && n > keep));
+    eval_set_meta(s, "context_tokens", json_integer(n));
+    if (rc == APP_OK && n > keep)
+        rc = cut_middle(s, r, ids, n, keep, b.first);
+    free(ids);
+    return rc;
+}
+
+int eval_set_next(struct eval_set_reader *r, struct eval_sample *s, bool *more)
+{
+    json_t *o;
+    *s = (struct eval_sample){
+        .task = r->set->name, .metric = r->set->metric, .max_new = eval_set_max_new(r), .index = r->index};
+    int rc = eval_jsonl_next(&r->file, &o);
+    *more = rc == APP_OK && o;
+    if (!*more)
+        return rc;
+    rc = eval_jsonl_no_nul(&r->file, o);
+    if (rc == APP_OK)
+        rc = r->set->make(s, r->set, &r->file, o);
+    json_decref(o);
+    eval_set_meta(s, "chat", json_boolean(r->chat_always || !(r->set->flags & EVAL_NO_CHAT)));
+    if (r->set->flags & EVAL_FIRST_LINE)
+        eval_set_meta(s, "first_line", json_true());
+    if (r->set->flags & EVAL_STOP_AT_LINE)
+        eval_set_meta(s, "stop_at_line", json_true());
+    if (rc == APP_OK && (r->max_prompt > 0 || r->n_ctx > 0) && !s->no_memory)
+        rc = fit_prompt(s, r);
+    if (rc == APP_OK && s->no_memory)
+        rc = app_fail(APP_FAILED, "out of memory for '%s'", r->path);
+    r->index++;
+    return rc;
+}
+
+int eval_set_check(int32_t *n, uint64_t *hash, const struct eval_set *set, const char *folder)
+{
+    struct eval_set_reader r;
+    bool more = true;
+    int rc = eval_set_open(&r, set, folder);
+    *n = 0;
+    *hash = WNW_HASH_START;
+    while (rc == APP_OK && more) {
+        struct eval_sample s;
+        rc = eval_set_next(&r, &s, &more);
+        *n += rc == APP_OK && more;
+        if (rc == APP_OK && more)
+            *hash = wnw__hash_join(*hash, r.file.line.s, r.file.line.len);
+        eval_sample_clear(&s);
+    }
+    if (rc == APP_OK && *n == 0)
+        rc = app_fail(APP_BAD_INPUT, "'%s' is empty; it has no samples", r.path);
+    eval_set_close(&r);
+    return rc;
+}

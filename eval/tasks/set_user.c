@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/* The user's own questions: one context, one question and its answers a line. */
+#include "eval/tasks/set.h"
+
+#include "app/console.h"
+#include "eval/metrics/metric.h"
+
+#include <string.h>
+
+enum { MAX_NEW = 65536 }; /* the longest answer that a line may ask for, tokens */
+
+static bool is_blank(const char *text)
+{
+    return text[strspn(text, " \t\r\n")] == '\0';
+}
+
+/* The text under `key`, which must say something. */
+static int read_text(const char **out, const struct eval_jsonl *j, const json_t *o, const char *key)
+{
+    const json_t *text;
+    const int rc = eval_jsonl_text(&text, j, o, key);
+    if (rc != APP_OK)
+        return rc;
+    *out = json_string_value(text);
+    return is_blank(*out) ? eval_jsonl_bad(j, "\"%s\" is empty", key) : APP_OK;
+}
+
+/* An empty answer is refused, because every prediction contains it. */
+static int put_answers(struct eval_sample *s, struct eval_turn *turn, const struct eval_jsonl *j,
+                       const json_t *o)
+{
+    const json_t *one = json_object_get(o, "answer"), *list = json_object_get(o, "answers");
+    const char *text;
+    if (!one == !list)
+        return eval_jsonl_bad(j, one ? "\"answer\" and \"answers\" exclude each other"
+                                     : "no text \"answer\" and no list \"answers\"");
+    int rc = one ? read_text(&text, j, o, "answer") : eval_jsonl_texts(&list, j, o, "answers", 1);
+    if (rc == APP_OK && one)
+        eval_add_ref(s, turn, text);
+    for (size_t i = 0; rc == APP_OK && i < json_array_size(list); i++) {
+        text = json_string_value(json_array_get(list, i));
+        if (is_blank(text))
+            rc = eval_jsonl_bad(j, "\"answers\" has an empty text");
+        eval_add_ref(s, turn, text);
+    }
+    return rc;
+}
+
+static int read_metric(struct eval_sample *s, const struct eval_jsonl *j, const json_t *o)
+{
+    const json_t *name, *classes;
+    if (!json_object_get(o, "metric"))
+        return APP_OK;
+    int rc = eval_jsonl_text(&name, j, o, "metric");
+    if (rc != APP_OK)
+        return rc;
+    const struct eval_metric *m = eval_metric_find(json_string_value(name));
+    if (!m) {
+        const char *near = eval_metric_nearest(json_string_value(name));
+        return eval_jsonl_bad(j, "unknown metric '%.100s'; %s%s", json_string_value(name),
+                              near ? "did you mean " : "`winnow eval --list` lists them", near ? near : "");
+    }
+    s->metric = m->name;
+    eval_set_meta(s, "metric", json_string(m->name));
+    if (!m->classes)
+        return APP_OK;
+    rc = eval_jsonl_texts(&classes, j, o, "classes", 1);
+    if (rc == APP_OK)
+        eval_set_meta(s, "classes", json_deep_copy(classes));
+    return rc;
+}
+
+/* What a line may say beside context, question and answers. */
+static int read_rest(struct eval_sample *s, struct eval_turn *turn, const struct eval_jsonl *j,
+                     const json_t *o)
+{
+    const json_t *prefix = json_object_get(o, "answer_prefix"), *max_new = json_object_get(o, "max_new"),
+                 *id = json_object_get(o, "id");
+    const json_int_t n = json_integer_value(max_new);
+    if (prefix && !json_is_string(prefix))
+        return eval_jsonl_bad(j, "\"answer_prefix\" is not text");
+    if (max_new && (!json_is_integer(max_new) || n < 1 || n > MAX_NEW))
+        return eval_jsonl_bad(j, "\"max_new\" is not a whole number of 1 to %d", MAX_NEW);
+    if (id && !json_is_string(id) && !json_is_integer(id))
+        return eval_jsonl_bad(j, "\"id\" is neither text nor a whole number");
+    eval_put(s, turn ? &turn->prefix : NULL, "%s", prefix ? json_string_value(prefix) : "Answer:");
+    if (max_new)
+        s->max_new = (int32_t)n;
+    if (id)
+        eval_set_meta(s, "id", json_deep_copy(id));
+    return APP_OK;
+}
+
+static int make(struct eval_sample *s, const struct eval_set *set, const struct eval_jsonl *j,
+                const json_t *o)
+{
+    const char *context, *question;
+    (void)set;
+    int rc = read_text(&context, j, o, "context");
+    if (rc == APP_OK)
+        rc = read_text(&question, j, o, "question");
+    if (rc != APP_OK)
+        return rc;
+    struct eval_turn *turn = eval_add_turn(s);
+    eval_put(s, &s->context, "%s\n\n", context);
+    eval_put(s, turn ? &turn->question : NULL, "%s\n", question);
+    rc = put_answers(s, turn, j, o);
+    if (rc == APP_OK)
+        rc = read_metric(s, j, o);
+    return rc == APP_OK ? read_rest(s, turn, j, o) : rc;
+}
+
+const struct eval_set eval_sets_user[] = {
+    {"user", "user", "your own questions (--jsonl)", NULL, "string_match_part", 64, EVAL_OWN_FILE, make,
+     NULL},
+    {.name = NULL},
+};

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT */
+/* The needle pressure test: one sentence at a given depth of a text of a given length, cut and joined as
+ * tokens. */
+#include "eval/tasks/task.h"
+
+#include "app/console.h"
+#include "eval/tasks/wordlist.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Tokens for the rest; the most tokens that joining may add or lose; the most that the haystack begins later. */
+enum { BUFFER = 200, MAX_DRIFT = 8, MAX_SHIFT = 4 };
+
+/* CompressKV's code writes this in front of the prompt, whatever the model. */
+static const char mark[] = "<|im_start|> ";
+static const char before[] = "This is a very long story book: <book> ", behind[] = " </book>.\n";
+
+/* The hidden sentence, the question and the answer. */
+struct needle {
+    struct app_text text, question, expected;
+};
+
+static const char *draw_word(struct eval_random *r, const char *const *list, size_t n, bool consonant)
+{
+    const char *word;
+    do
+        word = list[eval_random_below(r, n)];
+    while (consonant && strchr("aeiou", *word));
+    return word;
+}
+
+static void make_famous(struct needle *n, struct eval_sample *s)
+{
+    eval_put(s, &n->text,
+             "\nThe best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a sunny "
+             "day.\n");
+    eval_put(s, &n->question, "What is the best thing to do in San Francisco?");
+    eval_put(s, &n->expected, "eat a sandwich and sit in Dolores Park on a sunny day.");
+}
+
+/* A number or two words under a key of two words. */
+static void make_value(struct needle *n, struct eval_sample *s, struct eval_random *r, enum eval_value kind)
+{
+    const char *type = kind == EVAL_WORDS ? "word" : "number";
+    char key[EVAL_MAX_VALUE], value[EVAL_MAX_VALUE];
+    eval_draw_value(key, r, EVAL_WORDS);
+    do
+        eval_draw_value(value, r, kind);
+    while (strcmp(key, value) == 0);
+    eval_put(s, &n->text, "\nOne of the special magic %ss for %s is: %s.\n", type, key, value);
+    eval_put(s, &n->question, "What is the special magic %s for %s mentioned in the provided text?", type,
+             key);
+    eval_put(s, &n->expected, "%s", value);
+}
+
+static void make_random(struct needle *n, struct eval_sample *s, const struct eval_world *w,
+                        struct eval_random *r)
+{
+    const char *town = w->haystack.prose.names.town[eval_random_below(r, EVAL_N_TOWNS)];
+    const char *verb = draw_word(r, eval_verbs, eval_n_verbs, false);
+    const char *adjective = draw_word(r, eval_adjectives, eval_n_adjectives, true);
+    const char *noun = draw_word(r, eval_nouns, eval_n_nouns, false);
+    const char *verb2 = draw_word(r, eval_verbs, eval_n_verbs, false);
+    const char *adjective2 = draw_word(r, eval_adjectives, eval_n_adjectives, false);
+    eval_put(s, &n->expected, "%s a %s %s and %s in the %s %s.", verb, adjective, noun, verb2, adjective2,
+             draw_word(r, eval_nouns, eval_n_nouns, false));
+    eval_put(s, &n->text, "\nThe best thing to do in %s is to %s\n", town,
+             n->expected.s ? n->expected.s : "");
+    eval_put(s, &n->question, "What is the best thing to do in %s?", town);
+}
+
+static void free_needle(struct needle *n)
+{
+    free(n->text.s);
+    free(n->question.s);
+    free(n->expected.s);
+}
+
+/* Token ids of the beginning of the haystack, at least n of them if the haystack has no end. The caller frees
+ * them. */
+static int haystack_ids(int32_t **ids, int32_t *n_ids, struct eval_world *w, int32_t n)
+{
+    *ids = NULL;
+    *n_ids = 0;
+    for (size_t n_words = (size_t)n; *n_ids < n; n_words *= 2) {
+        free(*ids);
+        int rc = eval_haystack_reserve(&w->haystack, n_words);
+        if (rc == APP_OK)
+            rc = w->tokenizer->encode(w->tokenizer, w->haystack.text.s,
+                                      eval_haystack_length(&w->haystack, n_words), ids, n_ids);
+        if (rc != APP_OK)
+            return rc;
+    }
+    return APP_OK;
+}
+
+/* Whether the token's text ends with a full stop. */
+static int ends_sentence(bool *ends, const struct eval_world *w, int32_t id)
+{
+    char *text;
+    const int rc = w->tokenizer->decode(w->tokenizer, &id, 1, &text);
+    if (rc != APP_OK)
+        return rc;
+    *ends = *text && text[strlen(text) - 1] == '.';
+    free(text);
+    return APP_OK;
+}
+
+/* Finds the needle's place: at the depth, moved back behind a full stop, or 0 if there is none before it. */
+static int find_place(int32_t *at, const struct eval_world *w, const int32_t *ids, int32_t n, double depth)
+{
+    bool ends = false;
+    int rc = APP_OK;
+    *at = (int32_t)(n * depth / 100);
+    if (depth >= 100)
+        return APP_OK;
+    while (rc == APP_OK && *at > 0) {
+        rc = ends_sentence(&ends, w, ids[*at - 1]);
+        if (rc != APP_OK || ends)
+            break;
+        (*at)--;
+    }
+    return rc;
+}
+
+static int put_text(struct eval_sample *s, const struct eval_world *w, const int32_t *ids, int32_t n)
+{
+    char *text;
+    const int rc = w->tokenizer->decode(w->tokenizer, ids, n, &text);
+    if (rc != APP_OK)
+        return rc;
+    eval_put(s, &s->context, "%s", text);
+    free(text);
+    return APP_OK;
+}
+
+/* Joins n_text tokens of the haystack, from token `first` on, and the needle in them, in the place of what the context has
+ * behind `from`. *n_joined becomes the tokens of the joined text. */
+static int join(struct eval_sample *s, int32_t *n_joined, struct eval_world *w, const struct needle *n,
+                size_t from, int32_t first, int32_t n_text)
+{
+    int32_t *ids = NULL, n_ids, at = 0;
+    int rc = haystack_ids(&ids, &n_ids, w, first + n_text);
+    if (rc == APP_OK)
+        rc = find_place(&at, w, ids + first, n_text, eval_grid_depth(w, s->index));
+    s->context.len = from;
+    s->n_spans = 0;
+    if (rc == APP_OK)
+        rc = put_text(s, w, ids + first, at);
+    if (rc == APP_OK)
+        eval_put_evidence(s, n->text.s, n->text.len);
+    if (rc == APP_OK)
+        rc = put_text(s, w, ids + first + at, n_text - at);
+    free(ids);
+    return rc == APP_OK && !s->no_memory
+               ? eval_count_tokens(n_joined, w->tokenizer, s->context.s + from, s->context.len - from)
+               : rc;
+}
+
+/* Adds the haystack with the needle in it, which have `units` tokens together. Where the joined text has many more or fewer,
+ * the haystack begins a few tokens later, so that it is cut elsewhere; if that does not help, the sample is left out. */
+static int put_needle(struct eval_sample *s, bool *fits, struct eval_world *w, const struct needle *n,
+                      int64_t units)
+{
+    int32_t n_needle, n_joined = 0;
+    int rc = eval_count_tokens(&n_needle, w->tokenizer, n->text.s, n->text.len);
+    const int32_t n_text = (int32_t)units - n_needle;
+    const size_t from = s->context.len;
+    *fits = n_text > 0;
+    if (rc != APP_OK || !*fits)
+        return rc;
+    s->unmade = true;
+    for (int32_t first = 0; rc == APP_OK && s->unmade && first <= MAX_SHIFT; first++) {
+        rc = join(s, &n_joined, w, n, from, first, n_text);
+        s->unmade = !s->no_memory && abs(n_joined - (int32_t)units) > MAX_DRIFT;
+    }
+    eval_set_meta(s, "drift", json_integer(n_joined - units));
+    eval_set_meta(s, "grid_depth", json_real(eval_grid_depth(w, s->index)));
+    eval_set_meta(s, "trial", json_integer(s->index % w->n_trials));
+    return rc;
+}
+
+static int64_t units_of(int32_t n_target)
+{
+    return n_target - BUFFER;
+}
+
+/* The unit is a token of text and needle. */
+static int make(struct eval_sample *s, bool *fits, struct eval_world *w, const struct eval_task *task,
+                int64_t units, struct eval_random *r)
+{
+    struct needle n = {0};
+    (void)task;
+    if (strcmp(w->needle, "sf") == 0)
+        make_famous(&n, s);
+    else if (strcmp(w->needle, "num") == 0)
+        make_value(&n, s, r, EVAL_NUMBER);
+    else if (strcmp(w->needle, "words") == 0)
+        make_value(&n, s, r, EVAL_WORDS);
+    else
+        make_random(&n, s, w, r);
+    if (s->no_memory) {
+        free_needle(&n);
+        return app_fail(APP_FAILED, "out of memory for a needle");
+    }
+    eval_put(s, &s->context, "%s%s", w->needle_mark ? mark : "", before);
+    const int rc = put_needle(s, fits, w, &n, units);
+    if (rc == APP_OK && *fits) {
+        struct eval_turn *turn = eval_add_turn(s);
+        eval_put(s, &s->context, "%s", behind);
+        eval_put(s, turn ? &turn->question : NULL, " Based on the content of the book, Question: %s",
+                 n.question.s);
+        eval_put(s, turn ? &turn->prefix : NULL, "\nAnswer:");
+        eval_add_ref(s, turn, n.expected.s);
+        eval_set_meta(s, "needle", json_stringn(n.text.s, n.text.len));
+    }
+    free_needle(&n);
+    return rc;
+}
+
+const struct eval_task eval_tasks_grid[] = {
+    {"niah_grid", "needle", "one sentence at each depth of a text", "tokens", "contains", 50, 256,
+     EVAL_ON_GRID | EVAL_HIDES_IN_TEXT, 256, make, NULL, units_of},
+    {.name = NULL},
+};

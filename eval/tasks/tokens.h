@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/* Tokens of a sample: the model's tokenizer as an interface, the chat around the user's text, lengths. */
+#ifndef WNW_EVAL_TOKENS_H
+#define WNW_EVAL_TOKENS_H
+
+#include "eval/tasks/sample.h"
+#include "winnow.h"
+
+/* What a chat puts around the user's text, as the library writes it, so that run reads the same tokens. */
+struct eval_chat {
+    const char *
+        name; /* "auto" for the model's own template, "none" for plain text, or a template of libllama; borrowed */
+    char *head, *tail; /* what stands around the text, owned; empty for plain text */
+    bool raw;          /* plain text, which begins with a BOS if the vocabulary asks for one */
+    bool takes_turns;  /* the template takes earlier turns */
+    bool prefix_first; /* the beginning of the answer stands before the tail, in the user's turn */
+    int32_t n_prefix;  /* tokens that the template writes before the user's text */
+    int32_t *suffix;   /* [n_suffix] the tail's tokens, owned; 0 for plain text */
+    int32_t n_suffix;
+    bool blank; /* a text that goes on after the tail lacks the blank that one by itself begins with */
+};
+/* Returns an exit code. */
+int eval_chat_open(struct eval_chat *c, const wnw_model *m, const char *name);
+void eval_chat_close(struct eval_chat *c);
+
+/* Token ids of a sample's prompt in its two pieces, which are never merged: [head + context] and
+ * [question + tail + prefix] of a turn. */
+struct eval_prompt {
+    int32_t *ids; /* [n], owned */
+    int32_t n, n_context;
+    int32_t n_question; /* tokens up to the question's end, which is not where the tail begins if one token
+                           belongs to both */
+};
+
+/* A question, as the library's chat takes it. */
+struct eval_asked {
+    const char *question, *begin;
+};
+/* What stands before it. */
+struct eval_before {
+    const char *context;
+    const char
+        *answer; /* to an earlier question, which is read too; NULL = the context is the first that is read */
+    bool apart;  /* after an answer: the question is tokenised by itself */
+};
+
+/* A tokenizer. Its functions return exit codes and print their own messages. */
+struct eval_tokenizer {
+    /* Ids of text[len], plain text that begins a sequence. The caller frees them. */
+    int (*encode)(const struct eval_tokenizer *t, const char *text, size_t len, int32_t **ids, int32_t *n);
+    /* Fills in ids, n and n_context of n prompts, which differ in the question. */
+    int (*ask)(const struct eval_tokenizer *t, const struct eval_chat *c, const struct eval_before *b,
+               const struct eval_asked *a, struct eval_prompt *p, int32_t n);
+    /* Text of ids[n], which the caller frees. */
+    int (*decode)(const struct eval_tokenizer *t, const int32_t *ids, int32_t n, char **text);
+    const wnw_model *model; /* NULL for tokenizers of tests */
+    bool adds_bos;          /* plain texts begin with a BOS */
+};
+struct eval_tokenizer eval_tokenizer_of(const wnw_model *m);
+
+/* The context and the question of each turn, as if that was the first: p[s->n_turns]. Returns an exit code, like the next
+ * function; the caller clears the prompts in any case. */
+int eval_prompts_first(struct eval_prompt *p, const struct eval_tokenizer *t, const struct eval_chat *c,
+                       const struct eval_sample *s);
+/* What follows the beginning of an answer when another turn comes: the rest of the answer, the template's words between
+ * turns, and the question of `turn` with what follows it. apart: n_context tokens stand before the question; otherwise
+ * n_context is 0. n_question is 0. */
+int eval_prompt_next(struct eval_prompt *p, const struct eval_tokenizer *t, const struct eval_chat *c,
+                     const struct eval_sample *s, int32_t turn, const char *answer, bool apart);
+void eval_prompt_clear(struct eval_prompt *p);
+/* Counts the tokens of text[len] alone. */
+int eval_count_tokens(int32_t *n, const struct eval_tokenizer *t, const char *text, size_t len);
+
+#endif
