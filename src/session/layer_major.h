@@ -3,15 +3,8 @@
 #ifndef WNW_LAYER_MAJOR_H
 #define WNW_LAYER_MAJOR_H
 
-#include "winnow.h"
+#include "session/rules/rules.h"
 
-/* The policy and size of one compression, which the rules come down to. ratio_base: tokens that a ratio
- * counts; 0 = the entries there. */
-struct wnw__goal {
-    const wnw_policy *policy;
-    wnw_size size;
-    int32_t ratio_base;
-};
 /* Reads n checked tokens layer by layer; each layer is compressed as soon as all tokens have been through it.
  * Its times are added to those of the report, and kv_bytes_before becomes the most bytes that the cache had.
  * A failure before the first token leaves the session as it was, a later one leaves it empty. */

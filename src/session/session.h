@@ -7,7 +7,7 @@
 #include "observe/source.h"
 #include "session/ids.h"
 #include "session/masks.h"
-#include "session/phases.h"
+#include "session/rules/rules.h"
 
 /* A field that belongs to the timeline, not to the computation, must be copied by wnw_session_copy
  * (copy.c). */

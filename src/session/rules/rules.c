@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/* The rules of a session: their check, their state, and what the ways of following them (every.c, blocks.c, slide.c) have
+ * in common. */
+#include "session/rules/rules.h"
+
+#include "base/system.h"
+#include "plan/compress.h"
+#include "policy/policy.h"
+#include "session/apply.h"
+#include "session/renumber.h"
+#include "session/rules/size.h"
+#include "session/session.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct wnw__rule *wnw__rule_of(const wnw_policy *p)
+{
+    return wnw__policy_is_recursive(p) ? &wnw__rule_blocks
+           : wnw__policy_slides(p)     ? &wnw__rule_slide
+                                       : &wnw__rule_every;
+}
+
+/* ---- State ---- */
+
+void wnw__rules_free(struct wnw__rules *r)
+{
+    wnw_policy_free(r->fixed);
+    free(r->held);
+    *r = (struct wnw__rules){0};
+}
+
+void wnw__rules_reset(struct wnw__rules *r)
+{
+    const struct wnw__eviction ev = r->ev;
+    wnw__rules_free(r);
+    r->ev = ev;
+}
+
+int wnw__rules_copy(struct wnw__rules *to, const struct wnw__rules *from)
+{
+    wnw_policy *fixed = NULL;
+    const size_t bytes = (size_t)from->n_held * sizeof *from->held;
+    int32_t *held = from->held ? malloc(bytes) : NULL;
+    int rc = from->held && !held
+                 ? wnw__fail(WNW_E_NOMEM, "no memory for the counts of %d heads", from->n_held)
+                 : WNW_OK;
+    if (rc == WNW_OK && from->fixed)
+        rc = wnw__policy_copy(&fixed, from->fixed);
+    if (rc != WNW_OK) {
+        free(held);
+        return rc;
+    }
+    if (held)
+        memcpy(held, from->held, bytes);
+    wnw__rules_free(to);
+    *to = *from;
+    to->fixed = fixed;
+    to->held = held;
+    return WNW_OK;
+}
+
+/* ---- What is refused ---- */
+
+static int check_phase(const wnw_policy *p, wnw_phase phase)
+{
+    const char *reason;
+    if (wnw_policy_allows(p, phase, &reason))
+        return WNW_OK;
+    return wnw__fail(WNW_E_ARG, "%s cannot compress in phase %s: %s", wnw__policy_name(p),
+                     wnw_phase_name(phase), reason);
+}
+
+static int check_rules(const struct wnw__eviction *ev)
+{
+    if (!ev->policy && (ev->size.kind != WNW_SIZE_NONE || ev->chunk || ev->every || ev->target ||
+                        ev->phase != WNW_PHASE_END))
+        return wnw__fail(WNW_E_ARG, "a size, a phase, a chunk or a target need a policy");
+    if (!ev->policy)
+        return WNW_OK;
+    if (ev->phase != WNW_PHASE_END && ev->phase != WNW_PHASE_LAYER && ev->phase != WNW_PHASE_CHUNK)
+        return wnw__fail(WNW_E_ARG,
+                         "a prompt is compressed at its end, by layer or by chunk, not in phase %d",
+                         (int)ev->phase);
+    if (ev->chunk < 0 || ev->every < 0 || ev->target < 0)
+        return wnw__fail(WNW_E_RANGE, "chunk %d, every %d and target %lld must not be negative",
+                         (int)ev->chunk, (int)ev->every, (long long)ev->target);
+    WNW_TRY(check_phase(ev->policy, ev->phase));
+    return ev->every > 0 ? check_phase(ev->policy, WNW_PHASE_DECODE) : WNW_OK;
+}
+
+bool wnw__rules_replan(const struct wnw__eviction *ev)
+{
+    return ev->policy && ev->every > 0 && wnw__rule_of(ev->policy)->replans;
+}
+
+int wnw__rules_check(const wnw_session *s, const struct wnw__eviction *ev, const wnw_profile *profile)
+{
+    WNW_TRY(check_rules(ev));
+    if (!ev->policy)
+        return WNW_OK;
+    const struct wnw__rule *rule = wnw__rule_of(ev->policy);
+    WNW_TRY(rule->check ? rule->check(s, ev) : WNW_OK);
+    WNW_TRY(wnw__policy_check_profile(ev->policy, profile));
+    return wnw_policy_rerotates(ev->policy) ? wnw__renumber_check(s) : WNW_OK;
+}
+
+void wnw__rules_set(wnw_session *s, const struct wnw__eviction *ev)
+{
+    wnw__rules_free(&s->rules);
+    s->rules.ev = *ev;
+    s->rules.n_before = ev->policy ? s->n_past - wnw__rules_longest_head(s) : 0;
+}
+
+/* ---- What the rules have in common ---- */
+
+struct wnw__goal wnw__rules_goal(const wnw_session *s, int32_t n_coming)
+{
+    const struct wnw__rules *r = &s->rules;
+    return (struct wnw__goal){
+        .policy = r->ev.policy, .size = r->ev.size, .ratio_base = s->n_past + n_coming - r->n_before};
+}
+
+int32_t wnw__rules_chunk(const wnw_session *s)
+{
+    (void)s;
+    return 512;
+}
+
+int wnw__rules_compress(wnw_session *s, const struct wnw__goal *goal, int32_t room, wnw_report *report)
+{
+    wnw_report one = {0};
+    wnw_plan *plan;
+    s->rules.n_decoded = 0;
+    if (wnw_policy_is_full(goal->policy) || goal->size.budget == INT64_MAX)
+        return WNW_OK;
+    WNW_TRY(wnw__session_plan(s, goal->policy, &goal->size, goal->ratio_base, &plan, &one));
+    const int rc = wnw__session_follow(s, goal->policy, plan, room, &one);
+    const double start = wnw__now_ms();
+    wnw_plan_free(plan);
+    one.compact_ms += wnw__now_ms() - start;
+    wnw__report_add(report, &one);
+    return rc;
+}
+
+/* Decoding has no report, so that the log gets the first warning; the others would say the same. */
+int wnw__rules_after_decode(wnw_session *s)
+{
+    const wnw_policy *p = s->rules.ev.policy;
+    wnw_report report = {0};
+    if (!p || wnw_policy_is_full(p))
+        return WNW_OK;
+    const int rc = wnw__rule_of(p)->after_token(s, &report);
+    if (rc != WNW_OK || !report.warning[0] || s->rules.has_warned)
+        return rc;
+    s->rules.has_warned = true;
+    wnw__log(WNW_LOG_WARN, "while decoding: %s", report.warning);
+    return WNW_OK;
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/* The rules that a session follows by itself: they say when entries are dropped. */
+#ifndef WNW_RULES_H
+#define WNW_RULES_H
+
+#include "winnow.h"
+
+/* When to compress and to which size; the fields are those of wnw_run. */
+struct wnw__eviction {
+    const wnw_policy *policy; /* borrowed; NULL = no rules */
+    wnw_size size;
+    wnw_phase phase;
+    int32_t chunk, every;
+    int64_t target;
+};
+
+/* What wnw_session_begin was told, and the state of following it. */
+struct wnw__rules {
+    struct wnw__eviction ev;
+    wnw_policy *fixed; /* owned: a recursive policy with the k that the size wants at present; or NULL */
+    int32_t n_before;  /* tokens read before the rules began and dropped by then; no ratio counts them */
+    int32_t n_keep;    /* entries per layer and head that the size left of the prompt; 0 = no prompt yet */
+    int32_t n_decoded; /* tokens since the last compression */
+    bool has_warned;   /* a compression while decoding has told the log that it misses the size */
+    int32_t *held;     /* [n_layer * n_head_kv] entries that a sliding head keeps, 0 = it grows; or NULL */
+    int32_t n_held;
+};
+
+/* The policy and size of one compression, which the rules come down to. ratio_base: tokens that a ratio
+ * counts; 0 = the entries there. */
+struct wnw__goal {
+    const wnw_policy *policy;
+    wnw_size size;
+    int32_t ratio_base;
+};
+
+/* How a policy is followed. Functions that are NULL have nothing to do. */
+struct wnw__rule {
+    /* Refuses rules that could not be followed to the end. */
+    int (*check)(const wnw_session *s, const struct wnw__eviction *ev);
+    bool replans; /* while decoding it plans at fixed intervals, with queries of generated tokens */
+    bool chunks_follow_blocks; /* how long the next chunk is follows from what was kept of the last ones */
+    /* Is called before a piece of n tokens is read, with the report's warning to fill in. */
+    int (*before_piece)(wnw_session *s, int32_t n, char *warning);
+    /* The policy and size for compressing a prompt of which all but the last n_coming tokens were read. */
+    struct wnw__goal (*goal)(const wnw_session *s, int32_t n_coming);
+    /* Tokens of the next chunk where the rules name no number. */
+    int32_t (*next_chunk)(const wnw_session *s);
+    int (*after_piece)(wnw_session *s);
+    /* Is called after each decoded token; the report gets warnings. */
+    int (*after_token)(wnw_session *s, wnw_report *report);
+};
+extern const struct wnw__rule wnw__rule_every, wnw__rule_blocks, wnw__rule_slide;
+const struct wnw__rule *wnw__rule_of(const wnw_policy *p);
+
+/* `goal` and `next_chunk` of rules that have none of their own: the rules' policy and size; 512 tokens. */
+struct wnw__goal wnw__rules_goal(const wnw_session *s, int32_t n_coming);
+int32_t wnw__rules_chunk(const wnw_session *s);
+/* Plans and applies; `room` is that of wnw__session_apply. A goal that keeps everything does nothing. */
+int wnw__rules_compress(wnw_session *s, const struct wnw__goal *goal, int32_t room, wnw_report *report);
+
+/* Checks whether the session can follow the rules with the profile (NULL = none). Errors as
+ * wnw_session_begin. */
+int wnw__rules_check(const wnw_session *s, const struct wnw__eviction *ev, const wnw_profile *profile);
+/* Makes the session follow rules that were checked (wnw__rules_check) and declared (wnw__session_declare). */
+void wnw__rules_set(wnw_session *s, const struct wnw__eviction *ev);
+/* Whether the rules plan again at fixed intervals while decoding, so that queries of generated tokens
+ * count. */
+bool wnw__rules_replan(const struct wnw__eviction *ev);
+/* Does what the rules want after each decoded token. */
+int wnw__rules_after_decode(wnw_session *s);
+/* Keeps the rules as they were set and forgets the state, for an empty timeline. */
+void wnw__rules_reset(struct wnw__rules *r);
+/* `to` is valid before (or {0}); it stays as it was on failure. */
+int wnw__rules_copy(struct wnw__rules *to, const struct wnw__rules *from);
+void wnw__rules_free(struct wnw__rules *r);
+
+#endif
