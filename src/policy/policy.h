@@ -51,6 +51,8 @@ static inline const char *wnw__policy_name(const wnw_policy *p)
 
 /* Parses a recipe whose first name is a scorer even if a preset has the same name. */
 int wnw__policy_parse_parts(wnw_policy **out, const char *recipe);
+/* Refuses parts that do not go together, for a policy whose parts, options and flags are set. E_ARG */
+int wnw__policy_check_parts(const wnw_policy *p);
 
 /* "score", "aggregate", "layer", ...: what a recipe may call a kind of part; NULL past the last. Static. */
 const char *wnw__slot_name(int32_t kind);
