@@ -126,6 +126,10 @@ static const struct wnw__preset presets[] = {
      .paper = "after KVzip, arXiv 2505.23416",
      .recipe = "replay:form=sparse,shift=-1,gap=13,band=2,m=64,m_keys=64,sinks=4+group_max:cross_head=0" UNIFORM_EXACT
                "+global:min_tokens=1,count=kept,pool=model+topk:ties=early+original"},
+    {.name = "kvgate",
+     .about = "KVzip's scores, predicted from the cache by calibrated linear forms; all heads share one budget.",
+     .paper = "after KVzap, arXiv 2601.07891, and KVzip, arXiv 2505.23416",
+     .recipe = "kvgate+direct" UNIFORM_EXACT "+global:min_tokens=1,count=kept,pool=model+topk:ties=early+original"},
     {.name = "kvzip-uniform",
      .about = "KVzip with the same count for every head.",
      .paper = "KVzip, arXiv 2505.23416",
