@@ -108,5 +108,17 @@ const struct app_command calibrate_commands[] = {
      .groups = shares_groups,
      .args_size = sizeof(struct shares_args),
      .run = calibrate_run_shares},
+    {.name = "calibrate gate",
+     .about = "Learns to predict KVzip's scores from a cache that was read once, for kvgate.",
+     .usage = "[-m MODEL] [-f TEXT] [-o FILE] [--effort quick|normal|paper] [--set features=all|scalars] "
+              "[options]",
+     .notes =
+         "Without -f it reads prose, dialogue, code and records that come with winnow; the last piece of "
+         "every\n"
+         "text is held out, and the report says how predicted and true scores agree on it. A run that is\n"
+         "interrupted begins again. Settings: features, pieces, length.",
+     .groups = plain_groups,
+     .args_size = sizeof(struct calibrate_args),
+     .run = calibrate_run_gate},
     {.name = NULL},
 };

@@ -895,8 +895,9 @@ typedef enum wnw_profile_kind {
     WNW_PROFILE_STATS,    /* mean and covariance of queries */
     WNW_PROFILE_CURVES,   /* share of its entries that every KV head keeps, for shares of the model's */
     WNW_PROFILE_SHARES,   /* share of every KV head's entries that are among the best of the model's */
+    WNW_PROFILE_GATE,     /* one linear form per KV head that predicts an entry's score from what is cached */
 } wnw_profile_kind;
-#define WNW_N_PROFILE_KINDS 7
+#define WNW_N_PROFILE_KINDS 8
 
 /* Writes 16 hexadecimal digits and a NUL: 64 bits that identify a model's weights, from tensor names, shapes
  * and types, and from the data of the first and the last layer's attention keys and values. */
@@ -941,7 +942,7 @@ WNW_API int wnw_profile_get_values(double *out, int64_t n, const wnw_profile *p,
 WNW_API void wnw_profile_set_found(wnw_profile *p, uint32_t kinds);
 /* Bit set of the wnw_profile_kind it holds. NULL = 0. */
 WNW_API uint32_t wnw_profile_kinds(const wnw_profile *p);
-/* "srh", "layers", "compiler", "heads", "stats", "curves", "shares": the first part of a file name. NULL past the end. Static. */
+/* "srh", "layers", "compiler", "heads", "stats", "curves", "shares", "gate": the first part of a file name. NULL past the end. Static. */
 WNW_API const char *wnw_profile_kind_name(int32_t kind);
 
 /* Reads a list of query heads of m:

@@ -397,6 +397,11 @@ static void make_profile(struct fake *f)
     p->n_best = 2;
     p->best_size = array(2, sizeof *p->best_size);
     p->best_share = array(2 * n_layer * n_head_kv, sizeof *p->best_share);
+    p->n_gate_feature = wnw__gate_all(FAKE_D);
+    p->gate_weight = array(n_layer * n_head_kv * p->n_gate_feature, sizeof *p->gate_weight);
+    p->gate_bias = array(n_layer * n_head_kv, sizeof *p->gate_bias);
+    for (int32_t i = 0; i < n_layer * n_head_kv * p->n_gate_feature; i++)
+        p->gate_weight[i] = 0.2f * number(f, 0, 80, i, 0) - 0.1f;
     p->best_size[0] = 0.5;
     p->best_size[1] = 0.005; /* tests ask for small sizes */
     double sum = 0;
@@ -499,6 +504,8 @@ void fake_free(struct fake *f)
     free(p->curve_keep);
     free(p->best_size);
     free(p->best_share);
+    free(p->gate_weight);
+    free(p->gate_bias);
     free(p->compiler.entropy_edge);
     free(p->compiler.ppl_edge);
     free(p->compiler.weight);

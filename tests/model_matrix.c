@@ -111,6 +111,9 @@ static wnw_profile *make_profile(const wnw_model *m)
     p->curve_ratio = random_doubles(1, &state);
     p->curve_ratio[0] = 0.2 + 0.6 * p->curve_ratio[0];
     p->curve_keep = random_floats(n_layer * (size_t)p->model.n_head_kv, &state);
+    p->n_gate_feature = wnw__gate_all(p->model.d);
+    p->gate_weight = random_floats(n_layer * (size_t)p->model.n_head_kv * (size_t)p->n_gate_feature, &state);
+    p->gate_bias = random_floats(n_layer * (size_t)p->model.n_head_kv, &state);
     p->n_best = 1;
     p->best_size = random_doubles(1, &state);
     p->best_size[0] = 0.001;

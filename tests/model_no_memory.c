@@ -411,6 +411,18 @@ static void write_results(FILE *f, int32_t kind, const wnw_model_info *info)
         }
         fprintf(f, "]]");
         break;
+    case WNW_PROFILE_GATE:
+        for (int each = 4; each >= 0; each -= 4) { /* weights of four scalars, then biases */
+            fprintf(f, each ? "\"weight\":[" : ",\"bias\":[");
+            for (int32_t il = 0; il < n_layer; il++) {
+                fprintf(f, il ? ",[" : "[");
+                for (int32_t ih = 0; ih < info->n_head_kv; ih++)
+                    fprintf(f, "%s%s", ih ? "," : "", each ? "[0.5,1,-1,0.25]" : "-2");
+                fprintf(f, "]");
+            }
+            fprintf(f, "]");
+        }
+        break;
     case WNW_PROFILE_SHARES:
         fprintf(f, "\"size\":[0.5],\"layers\":[0],\"share\":[[");
         for (int32_t il = 0; il < n_layer; il++) {
@@ -438,6 +450,7 @@ static void write_profile(const struct fixture *fx, int32_t kind)
         fx->info.n_embd_head,
         kind == WNW_PROFILE_COMPILER ? "\"budget\":20,\"window\":64,\"alpha_scope\":\"global\","
                                        "\"score_norm\":\"mean\",\"gate\":\"elastic\",\"entropy_norm\":false"
+        : kind == WNW_PROFILE_GATE   ? "\"features\":[\"lk\",\"keydiff\",\"ea\",\"lev\"]"
                                      : "");
     write_results(f, kind, &fx->info);
     fprintf(f, "}}\n");

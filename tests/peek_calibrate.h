@@ -10,6 +10,7 @@
 #include "calibrate/calibrate.h"
 #include "calibrate/cql.h"
 #include "calibrate/curve_solve.h"
+#include "calibrate/gate_fit.h"
 #include "calibrate/importance.h"
 #include "calibrate/journal.h"
 #include "calibrate/layer_error.h"
@@ -21,5 +22,6 @@
 #include "calibrate/risk_grid.h"
 #include "calibrate/share_count.h"
 #include "calibrate/trial.h"
+#include "score/gate_features.h"
 
 #endif

@@ -50,8 +50,11 @@ static const char curves_text[] =
 static const char shares_text[] =
     HEAD("shares") "\"settings\":{\"target\":\"kvzip\"},\"results\":{\"size\":[0.5,0.25],\"layers\":[1],"
                    "\"share\":[[[1,1],[0.75,0.25]],[[1,1],[0.5,0]]]}}";
+static const char gate_text[] =
+    HEAD("gate") "\"settings\":{\"features\":[\"lk\",\"keydiff\",\"ea\",\"lev\"]},\"results\":{\"weight\":"
+                 "[[[1,2,3,4],[5,6,7,8]],[[9,10,11,12],[13,14,15,16]]],\"bias\":[[-1,-2],[-3,-4]]}}";
 static const char *const texts[] = {srh_text,   layers_text, compiler_text, heads_text,
-                                    stats_text, curves_text, shares_text};
+                                    stats_text, curves_text, shares_text,   gate_text};
 
 static char folder[] = "/tmp/winnow-profile-XXXXXX";
 
@@ -133,6 +136,9 @@ static void every_kind(void **state)
     assert_cmp(p->best_size[1], ==, 0.25);
     assert_float_equal(p->best_share[2], 0.75, 0);
     assert_float_equal(p->best_share[7], 0, 0);
+    assert_int_equal(p->n_gate_feature, 4);
+    assert_float_equal(p->gate_weight[9], 10, 0);
+    assert_float_equal(p->gate_bias[3], -4, 0);
     /* The same kind again replaces the old. */
     add_ok(p, "p.json", HEAD("srh") "\"results\":{\"srh\":[[0,1,2,3],[0,1,2,3]]}}");
     assert_int_equal(p->srh_rank[0], 0);
@@ -144,7 +150,8 @@ static void every_kind(void **state)
     assert_string_equal(wnw_profile_kind_name(2), "compiler");
     assert_string_equal(wnw_profile_kind_name(5), "curves");
     assert_string_equal(wnw_profile_kind_name(6), "shares");
-    assert_null(wnw_profile_kind_name(7));
+    assert_string_equal(wnw_profile_kind_name(7), "gate");
+    assert_null(wnw_profile_kind_name(8));
     assert_null(wnw_profile_kind_name(-1));
 }
 
@@ -249,6 +256,15 @@ static const struct change {
     {"a share that rises", curves_text, "[0.5,0.25]", "[0.5,0.75]", WNW_E_FORMAT, "keep[1][0][1] is above"},
     {"a row too many", curves_text, "[0.75,0.7]]", "[0.75,0.7],[1,1]]", WNW_E_FORMAT,
      "keep[0] has 3 elements"},
+    {"an unknown feature", gate_text, "\"ea\"", "\"x\"", WNW_E_FORMAT, "settings.features is neither"},
+    {"features in another order", gate_text, "\"lk\",\"keydiff\"", "\"keydiff\",\"lk\"", WNW_E_FORMAT,
+     "settings.features is neither"},
+    {"features that are no list", gate_text, "[\"lk\",\"keydiff\",\"ea\",\"lev\"]", "4", WNW_E_FORMAT,
+     "settings.features is neither"},
+    {"weights of all features, the names of four", gate_text, "[1,2,3,4]", "[1,2,3,4,5,6,7,8]", WNW_E_FORMAT,
+     "weight[0][0] has 8 elements"},
+    {"an absurd weight", gate_text, "[1,2,", "[1e9,2,", WNW_E_FORMAT, "weight[0][0][0] is"},
+    {"no biases", gate_text, "\"bias\"", "\"offset\"", WNW_E_FORMAT, "results.bias is missing"},
     {"sizes that do not fall", shares_text, "[0.5,0.25]", "[0.25,0.25]", WNW_E_FORMAT,
      "size[1] is not below the one before it"},
     {"a size of 1", shares_text, "[0.5,0.25]", "[1,0.25]", WNW_E_FORMAT, "size[0] is 1"},

@@ -31,10 +31,16 @@ def made_up_results(model, rng):
         rows = [np.round(x ** power, 6) for x in (0.8, 0.4, 0.1)]
         return {"size": [float(x.mean()) for x in rows], "layers": list(range(model.L)), "share": [x.tolist() for x in rows]}
 
+    def gate(model, rng):
+        """Weights that let no feature decide by itself."""
+        each = lambda: [rng.gauss(0, 0.03) for _ in range(2 * model.d)] + [rng.gauss(0, x) for x in (1, 1, 0.3, 0.3)]
+        return {"weight": [[[round(x, 6) for x in each()] for _ in range(model.K)] for _ in range(model.L)],
+                "bias": table(model.L, model.K, lambda: round(rng.gauss(-5, 0.5), 6))}
+
     share = [0.2 + rng.random() for _ in range(model.L)]
     mean = table(model.L, model.H, lambda: rng.random() ** 4)
     rank = [sorted(range(model.H), key=lambda h: (-row[h], h)) for row in mean]
-    return {
+    results = {
         "heads": ({"sink": 8, "recent": 56}, {"score": table(model.L, model.H, lambda: rng.random() ** 4),
                                               "alpha": table(model.L, model.K, rng.random)}),
         "srh": ({"k": 2}, {"srh": rank, "srh_mean": mean}),
@@ -48,6 +54,8 @@ def made_up_results(model, rng):
                       "entropy_edges": [3, 3.5, 4, 4.5, 5], "ppl_edges": [10, 100, 1000], "default_ppl_bin": 0,
                       "tau": [table(6, 4, lambda: rng.choice([0.5, 0.75, 1, 1.5, 2])) for _ in range(model.L)]}),
     }
+    results["gate"] = ({"features": ["key", "value", "lk", "keydiff", "ea", "lev"]}, gate(model, rng))
+    return results
 
 
 # ---- window attention ----
@@ -319,15 +327,46 @@ def stretches(p, r, chunk=100):
 
 # ---- second pass ----
 
-@case("kvzip")
-def kvzip(p, r):
-    s = np.concatenate(kvzip_scores(p))
+def over_model(p, scores, r):
+    """The best of all heads together, the sinks and one entry of every head in any case."""
+    s = np.concatenate(scores)
     s[:, :4] = np.inf  # sinks
     key = s.copy()
     key[np.arange(len(s)), s.argmax(1)] = np.inf
     won = ranked(key.reshape(-1))[:whole((1 - r) * p.L * p.K * p.n)]
     keep = [sorted((won[won // p.n == i] % p.n).tolist()) for i in range(p.L * p.K)]
     return [keep[l * p.K:(l + 1) * p.K] for l in range(p.L)]
+
+
+@case("kvzip")
+def kvzip(p, r):
+    return over_model(p, kvzip_scores(p), r)
+
+
+def gate_scores(p):
+    """w . f + b with the key before RoPE, the value, and log of length, KeyDiff, log of expected attention and leverage."""
+    scores = []
+    for l, (diff, ea) in enumerate(zip(keydiff_scores(p), expected_scores(p))):
+        key, value = heads_first(p.k0[l]), heads_first(p.v[l])
+        x = key - key.mean(1, keepdims=True)
+        gram = x.transpose(0, 2, 1) @ x
+        gram += (0.01 * np.trace(gram, axis1=1, axis2=2) / p.d)[:, None, None] * np.eye(p.d)
+        lev = ((x @ np.linalg.inv(gram)) * x).sum(2)
+        four = [np.log(np.linalg.norm(key, axis=2)), diff, np.log(ea + 1e-12), np.log(lev + 1e-6)]
+        f = np.concatenate([key, value, np.stack(four, 2)], axis=2)
+        gate = p.profile["gate"]
+        scores.append((f @ np.array(gate["weight"][l])[:, :, None])[:, :, 0] + np.array(gate["bias"][l])[:, None])
+    return scores
+
+
+@case("kvgate")
+def kvgate(p, r):
+    return over_model(p, gate_scores(p), r)
+
+
+@case("kvgate+equal")
+def kvgate_equal(p, r):
+    return uniform(p, gate_scores(p), r, first=4)
 
 
 @case("kvcompose:agg_task=mean", mean=True)

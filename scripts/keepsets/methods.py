@@ -147,6 +147,23 @@ def snapkv_defensive(p, r):
     return uniform(p, scores, r, last=32)
 
 
+@case("rkv")
+def rkv(p, r, w=8, mix=0.1, threshold=0.5):
+    """Attention of the newest queries, less a softmax of the mean cosine with other keys; each row lets its newest
+    neighbour go."""
+    scores = []
+    for l, attention in enumerate(snapkv_scores(p, w=w)):
+        unit = heads_first(p.k[l]) / np.linalg.norm(heads_first(p.k[l]), axis=2, keepdims=True)
+        s = unit @ unit.transpose(0, 2, 1)
+        s[:, np.arange(p.n), np.arange(p.n)] = 0
+        for row in s.reshape(-1, p.n):
+            row[np.flatnonzero(row > threshold)[-1:]] = 0
+        e = np.exp(s.mean(1))
+        again = e / e.sum(1, keepdims=True)
+        scores.append(behind(mix * attention - (1 - mix) * again[:, :-w], w))
+    return uniform(p, scores, r, last=w)
+
+
 @case("tova")
 def tova(p, r):
     """u[j] = mean over all heads of the last query's attention, the newest entry included."""

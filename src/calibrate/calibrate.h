@@ -51,6 +51,7 @@ struct wnw_calibration {
     struct wnw__journal *journal; /* NULL = none */
     int64_t done, total;          /* cost of finished units, of all */
     int64_t cost;                 /* of the unit at hand */
+    double part_from, part_size;  /* share of the unit where the part at hand begins, and its size */
     const char *what;             /* name of the unit at hand */
 
     struct wnw__calibrate_text *profiles, *outputs; /* [n], owned */
@@ -83,6 +84,10 @@ int wnw__calibrate_damaged(const wnw_calibration *c, const char *unit);
 /* Tells the user how far the unit at hand is. E_CANCELLED: the user wants to stop. To be called a few times a
  * second; sessions of wnw__calibrate_session do so while they read. */
 int wnw__calibrate_step(wnw_calibration *c, double share);
+
+/* Begins a part of the unit at hand: what _step is told from now on is a share of the part, which begins at share `from`
+ * of the unit and is `size` of it. A unit begins as one part. */
+void wnw__calibrate_part(wnw_calibration *c, double from, double size);
 
 /* A session with the calibration's threads and cache type, for n_ctx tokens, that reports progress and stops
  * when the user wants it. */

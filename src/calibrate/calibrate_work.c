@@ -76,10 +76,16 @@ int wnw__calibrate_begin(wnw_calibration *c, int64_t total)
 int wnw__calibrate_step(wnw_calibration *c, double share)
 {
     const wnw_calibrate_params *p = &c->params;
-    const int64_t here = (int64_t)((double)c->cost * share);
+    const int64_t here = (int64_t)((double)c->cost * (c->part_from + c->part_size * share));
     if (p->progress && !p->progress(c->done + here, c->total, c->what ? c->what : "", p->progress_user))
         return wnw__fail(WNW_E_CANCELLED, "stopped on request");
     return WNW_OK;
+}
+
+void wnw__calibrate_part(wnw_calibration *c, double from, double size)
+{
+    c->part_from = from;
+    c->part_size = size;
 }
 
 static int run_unit(wnw_calibration *c, const struct wnw__calibrate_unit *unit, json_t **result)
@@ -102,6 +108,7 @@ int wnw__calibrate_unit(wnw_calibration *c, const struct wnw__calibrate_unit *un
     *result = NULL;
     c->what = unit->name;
     c->cost = unit->cost;
+    wnw__calibrate_part(c, 0, 1);
     if (c->journal)
         WNW_TRY(wnw__journal_next(c->journal, unit->name, result));
     const int rc = *result ? WNW_OK : run_unit(c, unit, result);

@@ -135,7 +135,8 @@ static void free_sample(struct sample *s)
 static int read_piece(struct sample *s, const wnw_prompt *prompt)
 {
     const struct wnw__curve_piece *p = s->p;
-    WNW_TRY(wnw__sample_read(&s->s, p->c, p->policy, prompt, p->n_token + WNW_CURVE_ROOM + p->n_generate));
+    const wnw_policy *policy = p->policy;
+    WNW_TRY(wnw__sample_read(&s->s, p->c, &policy, 1, prompt, p->n_token + WNW_CURVE_ROOM + p->n_generate));
     s->n = wnw_session_n_past(s->s);
     WNW_TRY(allocate(s));
     WNW_TRY(score_entries(s));

@@ -123,13 +123,13 @@ int wnw__sample_prompt(wnw_prompt *prompt, const wnw_calibration *c, const char 
     return wnw_prompt_build(prompt, c->m, &params);
 }
 
-int wnw__sample_read(wnw_session **s, wnw_calibration *c, const wnw_policy *policy, const wnw_prompt *prompt,
-                     int32_t n_ctx)
+int wnw__sample_read(wnw_session **s, wnw_calibration *c, const wnw_policy *const *policies, int32_t n_policy,
+                     const wnw_prompt *prompt, int32_t n_ctx)
 {
     WNW_TRY(wnw__calibrate_session(s, c, n_ctx));
     WNW_TRY(wnw_session_set_profile(*s, c->params.profile));
     WNW_TRY(wnw_session_set_template(*s, prompt->n_prefix, prompt->suffix, prompt->n_suffix));
-    WNW_TRY(wnw_session_observe(*s, &policy, 1));
+    WNW_TRY(wnw_session_observe(*s, policies, n_policy));
     return wnw_session_prefill(*s, prompt->tokens, prompt->n_context, NULL, NULL);
 }
 

@@ -16,19 +16,14 @@
 #include "base/json.h"
 #include "calibrate/calibrate.h"
 #include "calibrate/sample.h"
+#include "calibrate/second_look.h"
 #include "calibrate/share_count.h"
-#include "plan/compress.h"
-#include "session/session.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    N_SIZE = 6,
-    ROOM = 256 /* most tokens of a template */,
-    SINKS = 4 /* where no chat header is known */
-};
+enum { N_SIZE = 6 };
 static const double sizes[N_SIZE] = {0.75, 0.5, 0.25, 0.125, 0.0625, 0.03125};
 
 enum target { TARGET_KVZIP, TARGET_KVCOMPOSE };
@@ -105,48 +100,6 @@ static enum group length_group(const struct job *j, int32_t i)
 
 /* ---- The unit of work: a piece ---- */
 
-/* The scores of a piece. */
-struct piece {
-    struct wnw__plan_source src; /* the first member, because callbacks get its address */
-    const struct job *j;
-    float *score;       /* [n_row][n] */
-    int32_t n, n_first; /* entries that count, behind the header */
-};
-
-static int take_scores(const struct wnw__plan_source *src, int32_t il, int32_t ih, const float *score,
-                       int32_t n, wnw_protected prot)
-{
-    const struct piece *p = (const struct piece *)src;
-    const int32_t n_head = p->j->c->info.n_head_kv;
-    (void)prot;
-    for (int32_t i = 0; i < p->j->n_layer; i++)
-        if (p->j->il[i] == il && n == p->n_first + p->n)
-            memcpy(p->score + ((int64_t)i * n_head + ih) * p->n, score + p->n_first,
-                   (size_t)p->n * sizeof *score);
-    return WNW_OK;
-}
-
-static int score_piece(struct piece *p, wnw_session *s, const wnw_prompt *prompt)
-{
-    const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
-    const int32_t n_past = wnw_session_n_past(s);
-    wnw_plan *plan;
-    p->n_first = prompt->n_prefix > 0 ? prompt->n_prefix : SINKS;
-    p->n = n_past - p->n_first;
-    if (p->n < 1)
-        return wnw__fail(WNW_E_RANGE, "a piece of %d tokens has none behind the chat header", (int)n_past);
-    p->score = calloc((size_t)p->j->n_row * (size_t)p->n, sizeof *p->score);
-    if (!p->score)
-        return wnw__fail(WNW_E_NOMEM, "no memory for the scores of %d entries", (int)p->n);
-    WNW_TRY(wnw__session_source(&p->src, s));
-    p->src.scored = take_scores;
-    const int rc = wnw__plan_make(&plan, p->j->policy, &half, &p->src, NULL);
-    if (rc == WNW_OK)
-        wnw_plan_free(plan);
-    wnw__source_close(&p->src);
-    return rc;
-}
-
 /* The numbers of best entries of n entries of every head. */
 static void best_of(const struct job *j, int32_t n, int64_t best[N_SIZE])
 {
@@ -154,14 +107,14 @@ static void best_of(const struct job *j, int32_t n, int64_t best[N_SIZE])
         best[i] = (int64_t)floor(sizes[i] * n * j->n_row + 1e-6);
 }
 
-static int count_piece(const struct piece *p, json_t **result)
+static int count_piece(const struct job *j, const struct wnw__looked *p, json_t **result)
 {
-    const int32_t n_row = p->j->n_row;
+    const int32_t n_row = j->n_row;
     int64_t best[N_SIZE];
     int32_t *count = calloc((size_t)(N_SIZE * n_row), sizeof *count);
     if (!count)
         return wnw__fail(WNW_E_NOMEM, "no memory for the counts of %d heads", (int)n_row);
-    best_of(p->j, p->n, best);
+    best_of(j, p->n, best);
     int rc = wnw__share_count(count, p->score, n_row, p->n, best, N_SIZE);
     if (rc == WNW_OK) {
         *result =
@@ -175,25 +128,13 @@ static int count_piece(const struct piece *p, json_t **result)
 static int run_piece(wnw_calibration *c, void *user, json_t **result)
 {
     const struct job *j = user;
-    struct piece p = {.j = j};
+    const wnw_policy *policy = j->policy;
+    struct wnw__looked l = {.il = j->il, .n_layer = j->n_layer, .n_head_kv = c->info.n_head_kv};
     const int32_t *tokens = j->samples.tokens[j->i_text] + start_of(j, j->i_piece);
-    const int32_t n = length_of(j, j->i_piece);
-    wnw_prompt prompt = wnw_prompt_default();
-    wnw_session *s = NULL;
-    char *text = NULL;
-    int rc = wnw__sample_text(&text, c, tokens, n);
+    int rc = wnw__look_again(&l, c, &policy, 1, tokens, length_of(j, j->i_piece));
     if (rc == WNW_OK)
-        rc = wnw__sample_prompt(&prompt, c, text, 0);
-    if (rc == WNW_OK)
-        rc = wnw__sample_read(&s, c, j->policy, &prompt, n + ROOM);
-    if (rc == WNW_OK)
-        rc = score_piece(&p, s, &prompt);
-    if (rc == WNW_OK)
-        rc = count_piece(&p, result);
-    free(p.score);
-    wnw_session_free(s);
-    wnw_prompt_clear(&prompt);
-    wnw_free(text);
+        rc = count_piece(j, &l, result);
+    wnw__looked_free(&l);
     return rc;
 }
 
@@ -419,22 +360,6 @@ static int finish(struct job *j)
 
 /* ---- The run ---- */
 
-static int list_layers(struct job *j)
-{
-    const wnw_model_info *info = &j->c->info;
-    j->il = calloc((size_t)info->n_layer, sizeof *j->il);
-    if (!j->il)
-        return wnw__fail(WNW_E_NOMEM, "no memory for %d layers", (int)info->n_layer);
-    for (int32_t il = 0; il < info->n_layer; il++)
-        if (wnw__layer_takes_part(&j->c->shape, il))
-            j->il[j->n_layer++] = il;
-    j->n_row = j->n_layer * info->n_head_kv;
-    if (j->n_layer > 0)
-        return WNW_OK;
-    return wnw__fail(WNW_E_UNSUPPORTED,
-                     "all layers of the model have a sliding window; policies leave them alone");
-}
-
 static int new_groups(struct job *j)
 {
     j->n_group = TEXTS + j->c->params.n_texts;
@@ -452,7 +377,7 @@ static int new_groups(struct job *j)
 static int set_lengths(struct job *j)
 {
     const struct opts *o = j->o;
-    const int32_t most = (j->c->info.n_ctx_train - ROOM) / 2;
+    const int32_t most = (j->c->info.n_ctx_train - WNW_LOOK_ROOM) / 2;
     const int32_t given = o->longest > o->extra ? o->longest : o->extra;
     if ((given > o->shortest ? given : o->shortest) > most || most < 1)
         return wnw__fail(
@@ -479,7 +404,8 @@ static int set_lengths(struct job *j)
 static int prepare(struct job *j)
 {
     const struct opts *o = j->o;
-    WNW_TRY(list_layers(j));
+    WNW_TRY(wnw__looked_layers(&j->il, &j->n_layer, j->c));
+    j->n_row = j->n_layer * j->c->info.n_head_kv;
     WNW_TRY(new_groups(j));
     WNW_TRY(set_lengths(j));
     const int64_t total = start_of(j, j->n_piece) + j->extra, n_most = (total - 1) / j->shortest + 1;

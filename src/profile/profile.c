@@ -11,10 +11,12 @@ const char *const wnw__alpha_pools[] = {"none", "avg", "max", NULL};
 const char *const wnw__utilities[] = {"full", "raw", "attention", NULL};
 const char *const wnw__gate_modes[] = {"elastic", "strict", "pooled", NULL};
 
+const char *const wnw__gate_features[] = {"key", "value", "lk", "keydiff", "ea", "lev", NULL};
+
 const char *wnw_profile_kind_name(int32_t kind)
 {
     static const char *const names[WNW_N_PROFILE_KINDS] = {"srh",   "layers", "compiler", "heads",
-                                                           "stats", "curves", "shares"};
+                                                           "stats", "curves", "shares",   "gate"};
     return kind >= 0 && kind < WNW_N_PROFILE_KINDS ? names[kind] : NULL;
 }
 
@@ -82,6 +84,8 @@ void wnw_profile_free(wnw_profile *p)
     free(p->curve_keep);
     free(p->best_size);
     free(p->best_share);
+    free(p->gate_weight);
+    free(p->gate_bias);
     free(p);
 }
 
@@ -158,6 +162,11 @@ static void take(wnw_profile *p, wnw_profile *fresh, bool merge)
         move(&p->best_size, &fresh->best_size, false);
         move(&p->best_share, &fresh->best_share, false);
         p->n_best = fresh->n_best;
+    }
+    if (fresh->kinds >> WNW_PROFILE_GATE & 1u) {
+        move(&p->gate_weight, &fresh->gate_weight, false);
+        move(&p->gate_bias, &fresh->gate_bias, false);
+        p->n_gate_feature = fresh->n_gate_feature;
     }
     p->kinds |= fresh->kinds;
 }

@@ -25,6 +25,15 @@ extern const char *const wnw__utilities[];
 enum wnw__gate_mode { WNW_GATE_ELASTIC, WNW_GATE_STRICT, WNW_GATE_POOLED };
 extern const char *const wnw__gate_modes[];
 
+/* Numbers of an entry that a gate reads: `all` are its key before RoPE, its value and the scalars, in this order;
+ * src/score/gate_features.c says what they are. */
+enum { WNW_GATE_SCALARS = 4 };
+extern const char *const wnw__gate_features[]; /* "key", "value", then the scalars; ended by NULL */
+static inline int32_t wnw__gate_all(int32_t n_embd_head)
+{
+    return 2 * n_embd_head + WNW_GATE_SCALARS;
+}
+
 /* CompilerKV's tables and the settings they were made under. */
 struct wnw__compiler_table {
     int32_t n_layer; /* rows of the tables; differs from the model's depth only if foreign */
@@ -78,6 +87,12 @@ struct wnw_profile {
     int32_t n_best;
     double *best_size;
     float *best_share; /* [n_best][n_layer][n_head_kv], not rising */
+
+    /* GATE: what an entry's features are multiplied with, [n_layer][n_head_kv][n_gate_feature], and what is added,
+     * [n_layer][n_head_kv]; zeros in layers that were not measured. n_gate_feature: WNW_GATE_SCALARS, or
+     * wnw__gate_all of the elements of a head. */
+    int32_t n_gate_feature;
+    float *gate_weight, *gate_bias;
 };
 
 /* An empty profile for a model of these shapes. */

@@ -369,6 +369,38 @@ static int read_shares(const struct wnw__profile_file *f, const json_t *settings
     return check_means(f, p, measured, n_measured);
 }
 
+/* Reads settings.features, a list of the names of all features or of the scalars among them. */
+static int read_features(const struct wnw__profile_file *f, const json_t *settings, wnw_profile *p)
+{
+    const json_t *names = json_object_get(settings, "features");
+    size_t n_all = 0, n = json_array_size(names);
+    while (wnw__gate_features[n_all])
+        n_all++;
+    bool good = json_is_array(names) && (n == n_all || n == WNW_GATE_SCALARS);
+    for (size_t i = 0; good && i < n; i++) {
+        const char *name = json_string_value(json_array_get(names, i));
+        good = name && strcmp(name, wnw__gate_features[n_all - n + i]) == 0;
+    }
+    if (!good)
+        return wnw__profile_bad(f, "settings.features is neither [\"key\", \"value\", \"lk\", \"keydiff\", "
+                                   "\"ea\", \"lev\"] nor the last four of these");
+    p->n_gate_feature = n == n_all ? wnw__gate_all(p->model.d) : WNW_GATE_SCALARS;
+    return WNW_OK;
+}
+
+static int read_gate(const struct wnw__profile_file *f, const json_t *settings, wnw_profile *p)
+{
+    WNW_TRY(read_features(f, settings, p));
+    struct wnw__array_spec spec = {.element = WNW_ELEMENT_F32,
+                                   .rank = 3,
+                                   .shape = {p->model.n_layer, p->model.n_head_kv, p->n_gate_feature},
+                                   .min = -1e6,
+                                   .max = 1e6};
+    WNW_TRY(required(&p->gate_weight, f, "weight", spec));
+    spec.rank = 2;
+    return required(&p->gate_bias, f, "bias", spec);
+}
+
 int wnw__profile_read_kind(const struct wnw__profile_file *f, wnw_profile *fresh)
 {
     static int (*const readers[WNW_N_PROFILE_KINDS])(const struct wnw__profile_file *, const json_t *,
@@ -376,7 +408,7 @@ int wnw__profile_read_kind(const struct wnw__profile_file *f, wnw_profile *fresh
         [WNW_PROFILE_SRH] = read_srh,           [WNW_PROFILE_LAYERS] = read_layers,
         [WNW_PROFILE_COMPILER] = read_compiler, [WNW_PROFILE_HEADS] = read_heads,
         [WNW_PROFILE_STATS] = read_stats,       [WNW_PROFILE_CURVES] = read_curves,
-        [WNW_PROFILE_SHARES] = read_shares,
+        [WNW_PROFILE_SHARES] = read_shares,     [WNW_PROFILE_GATE] = read_gate,
     };
     const char *format = json_string_value(json_object_get(f->root, "format"));
     const char *name = json_string_value(json_object_get(f->root, "kind"));
@@ -388,7 +420,8 @@ int wnw__profile_read_kind(const struct wnw__profile_file *f, wnw_profile *fresh
     while (kind < WNW_N_PROFILE_KINDS && (!name || strcmp(name, wnw_profile_kind_name(kind)) != 0))
         kind++;
     if (kind == WNW_N_PROFILE_KINDS)
-        return wnw__profile_bad(f, "its kind is not srh, layers, compiler, heads, stats, curves or shares");
+        return wnw__profile_bad(
+            f, "its kind is not srh, layers, compiler, heads, stats, curves, shares or gate");
     if (settings && !json_is_object(settings))
         return wnw__profile_bad(f, "settings is not an object");
     WNW_TRY(check_model(f, fresh, kind == WNW_PROFILE_COMPILER));

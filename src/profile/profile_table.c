@@ -43,6 +43,8 @@ static int list(const wnw_profile *p, struct row *rows)
         {"keep", WNW_PROFILE_CURVES, F32, p->curve_keep, 3, {p->n_curve, L, G}},
         {"size", WNW_PROFILE_SHARES, F64, p->best_size, 1, {p->n_best}},
         {"share", WNW_PROFILE_SHARES, F32, p->best_share, 3, {p->n_best, L, G}},
+        {"weight", WNW_PROFILE_GATE, F32, p->gate_weight, 3, {L, G, p->n_gate_feature}},
+        {"bias", WNW_PROFILE_GATE, F32, p->gate_bias, 2, {L, G}},
     };
     _Static_assert(sizeof all / sizeof *all <= MAX_ROWS, "room for every table");
     memcpy(rows, all, sizeof all);

@@ -15,6 +15,7 @@
  * RoPE's magnitude (YaRN) is not seen. Observes query statistics, keys and values. Range >= 0. Cost O(H_q n
  * d^2).
  */
+#include "score/expected_attention.h"
 #include "base/vectors.h"
 #include "kernel/kernel.h"
 #include "policy/window.h"
@@ -25,21 +26,11 @@
 #include <string.h>
 
 enum { BLOCK = 64 }; /* entries whose k^T C' are held at a time */
-enum stats { STATS_PROMPT, STATS_PROFILE };
-
-struct opts {
-    int32_t n_sink;
-    int32_t n_future;
-    int32_t covariance;
-    int32_t vnorm;
-    double epsilon;
-    int32_t stats;
-};
 
 static void needs(const void *opts, wnw_needs *out)
 {
-    const struct opts *o = opts;
-    const bool profile = o->stats == STATS_PROFILE;
+    const struct wnw__expected_opts *o = opts;
+    const bool profile = o->stats == WNW_STATS_PROFILE;
     out->flags = WNW_NEED_KEYS | (profile ? WNW_NEED_PROFILE : WNW_NEED_QUERY_STATS);
     out->flags |= o->vnorm ? WNW_NEED_VALUES : 0;
     out->skip = o->n_sink;
@@ -48,25 +39,25 @@ static void needs(const void *opts, wnw_needs *out)
 
 static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out)
 {
-    const struct opts *o = opts;
+    const struct wnw__expected_opts *o = opts;
     (void)p;
     out->n_first = o->n_sink;
 }
 
 /* Scratch holds z[n], mu'[d], C'[d][d] and a block of products. */
-static size_t scratch_size(const void *opts, const wnw_observation *obs)
+size_t wnw__expected_scratch(const wnw_observation *obs)
 {
     const size_t d = (size_t)obs->n_embd_head;
-    (void)opts;
     return (size_t)obs->n + d + d * d + BLOCK * d;
 }
 
 /* Mean [n_head][d] and covariance [n_head][d][d] of this layer's queries. */
-static int stats_of(const struct opts *o, const wnw_observation *obs, const float **mean, const float **cov)
+static int stats_of(const struct wnw__expected_opts *o, const wnw_observation *obs, const float **mean,
+                    const float **cov)
 {
     *mean = obs->query_mean;
     *cov = obs->query_cov;
-    if (o->stats == STATS_PROMPT)
+    if (o->stats == WNW_STATS_PROMPT)
         return WNW_OK;
     const int64_t n = (int64_t)obs->n_head * obs->n_embd_head;
     const struct wnw_profile *p = obs->profile;
@@ -84,8 +75,8 @@ struct moments {
 };
 
 /* Computes z[n] of the keys k[n][d]; `room` holds mu', C' and the block of products. */
-static void expected_logits(const struct opts *o, const wnw_observation *obs, struct moments queries,
-                            const float *k, int32_t n, float *z, float *room)
+static void expected_logits(const struct wnw__expected_opts *o, const wnw_observation *obs,
+                            struct moments queries, const float *k, int32_t n, float *z, float *room)
 {
     const int32_t d = obs->n_embd_head, from = obs->n_past, count = o->n_future;
     float *mu = room, *c = mu + d, *block = c + (int64_t)d * d;
@@ -112,7 +103,8 @@ static void expected_logits(const struct opts *o, const wnw_observation *obs, st
 }
 
 /* Weighs the rows [group][n] of KV head ih by the norms of its values. */
-static void weigh(const struct opts *o, const wnw_observation *obs, int32_t ih, int32_t group, float *rows)
+static void weigh(const struct wnw__expected_opts *o, const wnw_observation *obs, int32_t ih, int32_t group,
+                  float *rows)
 {
     const int32_t d = obs->n_embd_head;
     const float *v = o->vnorm ? obs->values(obs, ih) : NULL;
@@ -125,9 +117,9 @@ static void weigh(const struct opts *o, const wnw_observation *obs, int32_t ih, 
     }
 }
 
-static int score(const void *opts, const wnw_observation *obs, float *score, float *scratch)
+int wnw__expected_attention(const struct wnw__expected_opts *o, const wnw_observation *obs, float *score,
+                            float *scratch)
 {
-    const struct opts *o = opts;
     const int32_t group = obs->n_head / obs->n_head_kv, sink = o->n_sink;
     const int64_t d = obs->n_embd_head;
     const float *mean, *cov;
@@ -158,32 +150,43 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
     return WNW_OK;
 }
 
+static size_t scratch_size(const void *opts, const wnw_observation *obs)
+{
+    (void)opts;
+    return wnw__expected_scratch(obs);
+}
+
+static int score(const void *opts, const wnw_observation *obs, float *score, float *scratch)
+{
+    return wnw__expected_attention(opts, obs, score, scratch);
+}
+
 static const char *const stats_choices[] = {"prompt", "profile", NULL};
 
-static const wnw_option options[] = {WNW_OPTION_N_SINK(struct opts),
-                                     WNW_OPTION_N_FUTURE(struct opts),
+static const wnw_option options[] = {WNW_OPTION_N_SINK(struct wnw__expected_opts),
+                                     WNW_OPTION_N_FUTURE(struct wnw__expected_opts),
                                      {.name = "covariance",
                                       .help = "use the covariance of the queries, not only their mean",
                                       .type = WNW_OPT_BOOL,
-                                      .offset = offsetof(struct opts, covariance),
+                                      .offset = offsetof(struct wnw__expected_opts, covariance),
                                       .def = 1},
                                      {.name = "vnorm",
                                       .help = "multiply by the norm of the value",
                                       .type = WNW_OPT_BOOL,
-                                      .offset = offsetof(struct opts, vnorm),
+                                      .offset = offsetof(struct wnw__expected_opts, vnorm),
                                       .def = 1},
                                      {.name = "epsilon",
                                       .help = "added to the attention before it is multiplied with the norm",
                                       .type = WNW_OPT_REAL,
-                                      .offset = offsetof(struct opts, epsilon),
+                                      .offset = offsetof(struct wnw__expected_opts, epsilon),
                                       .def = 0,
                                       .min = 0,
                                       .max = 1},
                                      {.name = "stats",
                                       .help = "queries of the prompt, or of a calibration profile",
                                       .type = WNW_OPT_ENUM,
-                                      .offset = offsetof(struct opts, stats),
-                                      .def = STATS_PROMPT,
+                                      .offset = offsetof(struct wnw__expected_opts, stats),
+                                      .def = WNW_STATS_PROMPT,
                                       .choices = stats_choices},
                                      {0}};
 
@@ -202,7 +205,7 @@ const wnw_scorer wnw__scorer_expected_attention = {
                  "Deviations: `R` is computed in closed form. Scaling of RoPE's magnitude (YaRN) is not "
                  "seen.\n\n"
                  "Cost: O(n d^2) per query head.",
-             .options = options, .options_size = sizeof(struct opts),
+             .options = options, .options_size = sizeof(struct wnw__expected_opts),
              .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION, .needs = needs, .keep = keep},
     .scratch = scratch_size,
     .score = score,

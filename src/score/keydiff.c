@@ -10,8 +10,8 @@
  * after RoPE, as in kvpress. A zero key, or a zero mean, has cosine 0. Nothing is protected. Observes keys.
  * Range -1..1. Cost O(n d) per KV head.
  */
+#include "score/keydiff.h"
 #include "base/vectors.h"
-#include "policy/part.h"
 
 #include <float.h>
 #include <math.h>
@@ -29,33 +29,35 @@ static size_t scratch_size(const void *opts, const wnw_observation *obs)
     return (size_t)obs->n_embd_head;
 }
 
+void wnw__keydiff(const wnw_observation *obs, int32_t ih, float *s, float *mu)
+{
+    const int32_t d = obs->n_embd_head, n = obs->n_entry[ih];
+    const float *k = obs->keys(obs, ih); /* [n][d] */
+    for (int32_t c = 0; c < d; c++)
+        mu[c] = 0;
+    for (int32_t i = 0; i < obs->n; i++)
+        s[i] = 0;
+    for (int32_t i = 0; i < n; i++) {
+        const double length = wnw__norm(k + (int64_t)i * d, d);
+        for (int32_t c = 0; c < d && length > DBL_MIN; c++)
+            mu[c] += (float)((double)k[(int64_t)i * d + c] / (length * n));
+    }
+    const double mean = wnw__norm(mu, d);
+    for (int32_t i = 0; i < n; i++) {
+        const double length = wnw__norm(k + (int64_t)i * d, d);
+        double dot = 0;
+        for (int32_t c = 0; c < d; c++)
+            dot += (double)k[(int64_t)i * d + c] * (double)mu[c];
+        if (length * mean > DBL_MIN)
+            s[i] = (float)(-dot / (length * mean));
+    }
+}
+
 static int score(const void *opts, const wnw_observation *obs, float *score, float *mu)
 {
-    const int32_t d = obs->n_embd_head;
     (void)opts;
-    for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
-        const float *k = obs->keys(obs, ih); /* [n][d] */
-        float *s = score + (int64_t)ih * obs->n;
-        const int32_t n = obs->n_entry[ih];
-        for (int32_t c = 0; c < d; c++)
-            mu[c] = 0;
-        for (int32_t i = 0; i < obs->n; i++)
-            s[i] = 0;
-        for (int32_t i = 0; i < n; i++) {
-            const double length = wnw__norm(k + (int64_t)i * d, d);
-            for (int32_t c = 0; c < d && length > DBL_MIN; c++)
-                mu[c] += (float)((double)k[(int64_t)i * d + c] / (length * n));
-        }
-        const double mean = wnw__norm(mu, d);
-        for (int32_t i = 0; i < n; i++) {
-            const double length = wnw__norm(k + (int64_t)i * d, d);
-            double dot = 0;
-            for (int32_t c = 0; c < d; c++)
-                dot += (double)k[(int64_t)i * d + c] * (double)mu[c];
-            if (length * mean > DBL_MIN)
-                s[i] = (float)(-dot / (length * mean));
-        }
-    }
+    for (int32_t ih = 0; ih < obs->n_head_kv; ih++)
+        wnw__keydiff(obs, ih, score + (int64_t)ih * obs->n, mu);
     return WNW_OK;
 }
 

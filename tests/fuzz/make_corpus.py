@@ -216,6 +216,7 @@ def profiles():
         "curves": profile("curves", {"policy": "snapkv:window=8+uniform"}, {"ratio": [0.2, 0.8], "keep": [[[1, 0.5]] * 2, [[0.25, 0]] * 2]}),
         "shares": profile("shares", {"target": "kvzip"}, {"size": [0.5, 0.25], "layers": [1], "share": [[[1, 1], [0.75, 0.25]],
                                                                                                          [[1, 1], [0.5, 0]]]}),
+        "gate": profile("gate", {"features": ["lk", "keydiff", "ea", "lev"]}, {"weight": [[[0.5, 1, -1, 0.25]] * 2] * 2, "bias": [[-2, -3]] * 2}),
         "foreign-ranks": json.dumps({"0": [3, 1, 2, 0], "1": [0, 1, 2, 3]}).encode(),
         "foreign-heads": json.dumps({f"{layer}-{head}": [0.1, 0.2] for layer in range(2) for head in range(4)}).encode(),
         "foreign-weights": json.dumps({"shape": [2, 4], "W_head": [[1, 1, 0.9, 1.1]] * 2}).encode(),

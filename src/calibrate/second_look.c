@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+#include "calibrate/second_look.h"
+
+#include "base/err.h"
+#include "calibrate/sample.h"
+#include "session/session.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SINKS = 4 /* where no chat header is known */ };
+
+int wnw__looked_layers(int32_t **il, int32_t *n_layer, const wnw_calibration *c)
+{
+    *n_layer = 0;
+    *il = calloc((size_t)c->info.n_layer, sizeof **il);
+    if (!*il)
+        return wnw__fail(WNW_E_NOMEM, "no memory for %d layers", (int)c->info.n_layer);
+    for (int32_t i = 0; i < c->info.n_layer; i++)
+        if (wnw__layer_takes_part(&c->shape, i))
+            (*il)[(*n_layer)++] = i;
+    if (*n_layer > 0)
+        return WNW_OK;
+    return wnw__fail(WNW_E_UNSUPPORTED,
+                     "all layers of the model have a sliding window; policies leave them alone");
+}
+
+/* A source that hands scores on to l. */
+struct listener {
+    struct wnw__plan_source src; /* the first member, because callbacks get its address */
+    struct wnw__looked *l;
+};
+
+static int take_scores(const struct wnw__plan_source *src, int32_t il, int32_t ih, const float *score,
+                       int32_t n, wnw_protected prot)
+{
+    const struct wnw__looked *l = ((const struct listener *)src)->l;
+    (void)prot;
+    for (int32_t i = 0; i < l->n_layer; i++)
+        if (l->il[i] == il && n == l->n_first + l->n)
+            memcpy(l->score + ((int64_t)i * l->n_head_kv + ih) * l->n, score + l->n_first,
+                   (size_t)l->n * sizeof *score);
+    return WNW_OK;
+}
+
+static int score_entries(struct wnw__looked *l, const wnw_policy *policy, const wnw_prompt *prompt)
+{
+    const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
+    const int32_t n_past = wnw_session_n_past(l->s);
+    wnw_plan *plan;
+    l->n_first = prompt->n_prefix > 0 ? prompt->n_prefix : SINKS;
+    l->n = n_past - l->n_first;
+    if (l->n < 1)
+        return wnw__fail(WNW_E_RANGE, "a piece of %d tokens has none behind the chat header", (int)n_past);
+    l->score = calloc((size_t)(l->n_layer * l->n_head_kv) * (size_t)l->n, sizeof *l->score);
+    if (!l->score)
+        return wnw__fail(WNW_E_NOMEM, "no memory for the scores of %d entries", (int)l->n);
+    WNW_TRY(wnw__session_source(&l->src, l->s));
+    struct listener to = {.src = l->src, .l = l};
+    to.src.scored = take_scores;
+    const int rc = wnw__plan_make(&plan, policy, &half, &to.src, NULL);
+    if (rc != WNW_OK)
+        return rc;
+    wnw_plan_free(plan);
+    return WNW_OK;
+}
+
+int wnw__look_again(struct wnw__looked *l, wnw_calibration *c, const wnw_policy *const *policies,
+                    int32_t n_policy, const int32_t *tokens, int32_t n)
+{
+    wnw_prompt prompt = wnw_prompt_default();
+    char *text = NULL;
+    int rc = wnw__sample_text(&text, c, tokens, n);
+    if (rc == WNW_OK)
+        rc = wnw__sample_prompt(&prompt, c, text, 0);
+    if (rc == WNW_OK)
+        rc = wnw__sample_read(&l->s, c, policies, n_policy, &prompt, n + WNW_LOOK_ROOM);
+    if (rc == WNW_OK)
+        rc = score_entries(l, policies[0], &prompt);
+    wnw_prompt_clear(&prompt);
+    wnw_free(text);
+    return rc;
+}
+
+void wnw__looked_free(struct wnw__looked *l)
+{
+    wnw__source_close(&l->src);
+    wnw_session_free(l->s);
+    free(l->score);
+    *l = (struct wnw__looked){0};
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A gate: the score that a second reading would give an entry, predicted from what is cached. Gates like KVzap's
+ * (arXiv 2601.07891) read the hidden state of a token; this one reads the entry's own key and value and four numbers
+ * of methods that read once. With features f of entry c (gate_features.c) and a linear form per KV head from the
+ * profile of kind gate,
+ *
+ *     score_c = w . f_c + b                 an estimate of log(Z_c + 1e-6), Z: KVzip's score (arXiv 2505.23416)
+ *
+ * The chat header stays, or where none is known the first 4 entries. Because all forms predict one number, scores of
+ * different heads and layers compare: with `global` they share out a size, with `threshold` the size follows from the
+ * text. It works by chunk and while decoding, as all that it reads is cached or gathered. Observes keys, values and
+ * statistics of queries. Range: about -14..0. Cost O(n d^2) per query head.
+ */
+#include "policy/part.h"
+#include "profile/profile.h"
+#include "score/gate_features.h"
+
+static void needs(const void *opts, wnw_needs *out)
+{
+    (void)opts;
+    wnw__gate_needs(out);
+    out->flags |= WNW_NEED_PROFILE;
+    out->profiles = 1u << WNW_PROFILE_GATE;
+}
+
+static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out)
+{
+    (void)opts;
+    out->n_first = p->n_prefix > 0 ? p->n_here : WNW_GATE_SINKS;
+}
+
+static size_t scratch_size(const void *opts, const wnw_observation *obs)
+{
+    (void)opts;
+    return (size_t)obs->n * (size_t)wnw__gate_all(obs->n_embd_head) + wnw__gate_room(obs);
+}
+
+static void score_head(const wnw_observation *obs, int32_t ih, const float *f, float *score)
+{
+    const struct wnw_profile *p = obs->profile;
+    const int64_t head = (int64_t)obs->il * obs->n_head_kv + ih;
+    const int32_t n_feature = p->n_gate_feature;
+    const float *w = p->gate_weight + head * n_feature;
+    for (int32_t i = 0; i < obs->n; i++)
+        score[i] = 0;
+    for (int32_t i = 0; i < obs->n_entry[ih]; i++) {
+        double sum = (double)p->gate_bias[head];
+        for (int32_t c = 0; c < n_feature; c++)
+            sum += (double)w[c] * (double)f[(int64_t)i * n_feature + c];
+        score[i] = (float)sum;
+    }
+}
+
+static int score(const void *opts, const wnw_observation *obs, float *score, float *f)
+{
+    const struct wnw_profile *p = obs->profile;
+    float *room = f + (size_t)obs->n * (size_t)wnw__gate_all(obs->n_embd_head);
+    (void)opts;
+    if (!p || !p->gate_weight || !p->gate_bias)
+        return wnw__fail(WNW_E_MISMATCH,
+                         "kvgate: the profile has no gates; calibrate them with `winnow calibrate gate`");
+    WNW_TRY(wnw__gate_begin(obs, room));
+    for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
+        WNW_TRY(wnw__gate_head(obs, ih, p->n_gate_feature, room, f));
+        score_head(obs, ih, f, score + (int64_t)ih * obs->n);
+    }
+    return WNW_OK;
+}
+
+const wnw_scorer wnw__scorer_kvgate = {
+    .part =
+        {WNW_SCORER_INIT, .name = "kvgate",
+         .about =
+             "What KVzip's second reading would score, predicted from the cache by a calibrated linear form.",
+         .paper = "after KVzap, arXiv 2601.07891, and KVzip, arXiv 2505.23416",
+         .details =
+             "`score = w . f + b`, an estimate of `log(Z + 1e-6)` with KVzip's score `Z`. `f`: the key "
+             "before "
+             "RoPE, the value, `log ||k||`, KeyDiff's score, the logarithm of expected attention (512 "
+             "positions, mean over the group, times `||v||`), and that of the key's leverage. `w` and `b` of "
+             "every KV head are a ridge regression over calibration texts: `winnow calibrate gate`.\n\n"
+             "Scores of all heads compare: `kvgate+global` shares out a size over the model, "
+             "`kvgate+threshold:tau=-5` keeps what scores more; the report of the calibration names "
+             "thresholds. "
+             "KVzap reads hidden states in place of keys and values, and predicts KVzip+.\n\n"
+             "Cost: O(n d^2) per query head.",
+         .needs = needs, .keep = keep},
+    .scratch = scratch_size,
+    .score = score,
+};
