@@ -254,10 +254,10 @@ static int observe(const struct bench_methods *b, wnw_session *s, int32_t group,
             policies[n_policies++] = b->methods[i].policy;
     if (n_policies == 0)
         return WNW_OK;
-    int status = wnw_session_set_profile(s, b->profile);
-    if (status == WNW_OK)
-        status = wnw_session_set_tasks(s, &task, &n_task, 1);
-    return status == WNW_OK ? wnw_session_observe(s, policies, n_policies) : status;
+    const wnw_run run = {WNW_INIT(wnw_run),       .profile = b->profile,    .n_tasks = 1,
+                         .task_tokens = &task,    .n_task_tokens = &n_task, .policies = policies,
+                         .n_policies = n_policies};
+    return wnw_session_begin(s, &run);
 }
 
 /* Reads n tokens for a group, or plainly, in a new session, which stays open. Fails only if reading fails

@@ -231,9 +231,10 @@ static int compare_piece(struct verify *v, int32_t i)
     int status = wnw_session_new_on(&full, v->engine, &params);
     if (status != WNW_OK)
         return app_fail_status(status);
-    status = wnw_session_observe(full, (const wnw_policy *const *)&v->policy[0][0], N_ROW * N_SIDE);
-    if (status == WNW_OK)
-        status = wnw_session_set_profile(full, v->profile);
+    const wnw_run run = {WNW_INIT(wnw_run), .profile = v->profile,
+                         .policies = (const wnw_policy *const *)&v->policy[0][0],
+                         .n_policies = N_ROW * N_SIDE};
+    status = wnw_session_begin(full, &run);
     if (status == WNW_OK)
         status = wnw_session_prefill(full, tokens, v->length, NULL, NULL);
     if (status == WNW_OK)

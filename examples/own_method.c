@@ -212,11 +212,10 @@ static int compare(const wnw_model *m, const struct prompt *prompt, const wnw_re
     for (int i = 0; rc == WNW_OK && i < N; i++)
         rc = wnw_policy_parse(&policies[i], recipes[i], registry);
     /* One reading collects what all policies observe. */
+    const wnw_run run = {WNW_INIT(wnw_run), .prompt = &prompt->whole, .question_later = true,
+                         .policies = (const wnw_policy *const *)policies, .n_policies = N};
     if (rc == WNW_OK)
-        rc = wnw_session_observe(s, (const wnw_policy *const *)policies, N);
-    if (rc == WNW_OK)
-        rc =
-            wnw_session_set_template(s, prompt->whole.n_prefix, prompt->whole.suffix, prompt->whole.n_suffix);
+        rc = wnw_session_begin(s, &run);
     if (rc == WNW_OK)
         rc = wnw_session_prefill(s, prompt->whole.tokens, prompt->whole.n_tokens, NULL, NULL);
     for (int i = 0; rc == WNW_OK && i < N; i++)

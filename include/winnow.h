@@ -409,6 +409,9 @@ typedef struct wnw_run {
     int32_t n_tasks;
     const int32_t *const *task_tokens;
     const int32_t *n_task_tokens;
+    /* Further policies that plans will be made with (wnw_session_plan_many): what they need is observed too. */
+    int32_t n_policies;
+    const wnw_policy *const *policies;
 } wnw_run;
 
 WNW_DEFAULT(wnw_run, wnw_run_default)
@@ -772,25 +775,10 @@ WNW_API int wnw_session_observe(wnw_session *s, const wnw_policy *const *policie
  * profile was made for another model. */
 WNW_API int wnw_session_set_profile(wnw_session *s, const wnw_profile *p);
 
-/* Sets the expected questions, for policies with a task-aware second pass: task i is tokens[i][n_tokens[i]],
- * copied. n_tasks = 0: none. E_ARG: a task without tokens. E_RANGE: an id that is not a token. E_FULL: more
- * tokens than the model was trained for. */
-WNW_API int wnw_session_set_tasks(wnw_session *s, const int32_t *const *tokens, const int32_t *n_tokens,
-                                  int32_t n_tasks);
-
 /* Says that the last n_tokens of the prompt, read already or read next, are the question behind the document,
  * for policies that judge the document by the question. The number holds until the next such call; 0 = not
  * known. E_RANGE: negative. */
 WNW_API int wnw_session_set_question(wnw_session *s, int32_t n_tokens);
-
-/* Says which tokens of the prompt, read already or read next, the chat template wrote (wnw_prompt): the first
- * n_prefix tokens, and suffix[n_suffix], copied, which ends the user's turn and opens the model's. Policies
- * use it that treat the first n_prefix tokens apart from the text, or let the model answer in a second pass.
- * It holds until the next such call; wnw_session_reset forgets it, wnw_session_renumber forgets n_prefix. 0 =
- * no template, or not known. E_RANGE: negative, or an id that is not a token. E_FULL: more tokens than the
- * model was trained for. */
-WNW_API int wnw_session_set_template(wnw_session *s, int32_t n_prefix, const int32_t *suffix,
-                                     int32_t n_suffix);
 
 typedef struct wnw_plan wnw_plan;
 

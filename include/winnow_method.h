@@ -63,7 +63,7 @@ enum {
 /* Which tokens a second pass feeds. */
 typedef enum wnw_second_pass {
     WNW_PASS_CONTEXT, /* the tokens read, once more, behind themselves (KVCompose, task-agnostic) */
-    WNW_PASS_TASK,    /* each of the tasks of wnw_session_set_tasks, behind the tokens read */
+    WNW_PASS_TASK,    /* each of the tasks of wnw_run, after the tokens read */
     /* An instruction to repeat, then the text behind the chat header, chunk by chunk (KVzip); the softmax is
      * over the header, the chunk and the tokens fed. Where no header is known, the text's first 4 tokens take
      * its place. */

@@ -389,18 +389,18 @@ static void null_sessions(void **state)
     assert_ok(wnw_session_observe(good, NULL, 0));
     assert_null_refused(wnw_session_set_profile(NULL, NULL));
     assert_ok(wnw_session_set_profile(good, NULL));
-    assert_null_refused(wnw_session_set_tasks(NULL, NULL, NULL, 0));
-    assert_null_refused(wnw_session_set_tasks(good, NULL, one, 1));
-    assert_null_refused(wnw_session_set_tasks(good, tasks, NULL, 1));
-    assert_null_refused(wnw_session_set_tasks(good, tasks, one, 1));
-    assert_ok(wnw_session_set_tasks(good, NULL, NULL, 0));
+    assert_null_refused(wnw__session_set_tasks(NULL, NULL, NULL, 0));
+    assert_null_refused(wnw__session_set_tasks(good, NULL, one, 1));
+    assert_null_refused(wnw__session_set_tasks(good, tasks, NULL, 1));
+    assert_null_refused(wnw__session_set_tasks(good, tasks, one, 1));
+    assert_ok(wnw__session_set_tasks(good, NULL, NULL, 0));
     assert_null_refused(wnw_session_mask_heads(NULL, NULL, 0, WNW_MASK_ALL));
     assert_null_refused(wnw_session_mask_heads(good, NULL, 1, WNW_MASK_ALL));
     assert_ok(wnw_session_mask_heads(good, NULL, 0, WNW_MASK_ALL));
     assert_null_refused(wnw_session_set_question(NULL, 0));
-    assert_null_refused(wnw_session_set_template(NULL, 0, NULL, 0));
-    assert_null_refused(wnw_session_set_template(good, 0, NULL, 1));
-    assert_ok(wnw_session_set_template(good, 0, NULL, 0));
+    assert_null_refused(wnw__session_set_template(NULL, 0, NULL, 0));
+    assert_null_refused(wnw__session_set_template(good, 0, NULL, 1));
+    assert_ok(wnw__session_set_template(good, 0, NULL, 0));
     assert_null_refused(wnw_session_prefill(NULL, fx->tokens, 1, NULL, NULL));
     assert_null_refused(wnw_session_prefill(good, NULL, 1, NULL, NULL));
     assert_null_refused(wnw_session_decode(NULL, 1));
@@ -567,11 +567,11 @@ static int set_something(struct walk *w, uint64_t what)
     case 1:
         return wnw_session_begin(w->s, test_random(&w->seed) % 4 == 0 ? NULL : &rules);
     case 2:
-        return wnw_session_set_tasks(w->s, tasks, n_tokens, n > 2 ? 2 : n);
+        return wnw__session_set_tasks(w->s, tasks, n_tokens, n > 2 ? 2 : n);
     case 3:
         return wnw_session_set_question(w->s, n);
     default:
-        return wnw_session_set_template(w->s, any_number(&w->seed), w->fx->tokens,
+        return wnw__session_set_template(w->s, any_number(&w->seed), w->fx->tokens,
                                         n > N_TOKENS ? N_TOKENS : n);
     }
 }

@@ -51,8 +51,8 @@ static void equals_the_setters(void **state)
 
         assert_ok(wnw_session_observe(by_hand, (const wnw_policy *const *)&p, 1));
         assert_ok(wnw_session_set_question(by_hand, n_question));
-        assert_ok(wnw_session_set_template(by_hand, 5, f->suffix, 3));
-        assert_ok(wnw_session_set_tasks(by_hand, &question, &n_question, 1));
+        assert_ok(wnw__session_set_template(by_hand, 5, f->suffix, 3));
+        assert_ok(wnw__session_set_tasks(by_hand, &question, &n_question, 1));
         assert_ok(wnw_session_prefill(by_hand, f->tokens, N, NULL, NULL));
         assert_ok(wnw_session_compress(by_hand, p, &size, NULL));
         assert_same_cache(s, by_hand);
@@ -72,6 +72,70 @@ static void question_later_is_no_question(void **state)
     assert_ok(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .prompt = &prompt, .question_later = true}));
     assert_int_equal(s->n_question, 0);
     assert_int_equal(s->n_prefix, 5);
+    wnw_session_free(s);
+}
+
+/* What further policies need is observed as if each had been the only one, also beside rules. */
+static void further_policies(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const recipes[] = {"snapkv:window=8", "h2o", "expected_attention", "kvzip"};
+    enum { N_POLICY = sizeof recipes / sizeof *recipes };
+    const wnw_prompt prompt = prompt_of(f);
+    wnw_policy *p[N_POLICY];
+    const wnw_size size[N_POLICY] = {half, half, half, half};
+    wnw_plan *plan[N_POLICY], *alone;
+    wnw_session *s = new_session(f), *other;
+    for (int32_t i = 0; i < N_POLICY; i++)
+        p[i] = test_policy(recipes[i]);
+    assert_ok(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .prompt = &prompt, .n_policies = N_POLICY,
+                                              .policies = (const wnw_policy *const *)p}));
+    assert_ok(wnw_session_read(s, f->tokens, N, NULL));
+    assert_int_equal(wnw_cache_n(s, 0, 0), N); /* none of them is followed */
+    assert_ok(wnw_session_plan_many(s, (const wnw_policy *const *)p, size, N_POLICY, plan, NULL));
+    for (int32_t i = 0; i < N_POLICY; i++) {
+        other = new_session(f);
+        assert_ok(wnw_session_begin(other, &(wnw_run){WNW_INIT(wnw_run), .prompt = &prompt, .n_policies = 1,
+                                                      .policies = (const wnw_policy *const *)&p[i]}));
+        assert_ok(wnw_session_read(other, f->tokens, N, NULL));
+        assert_ok(wnw_session_plan(other, p[i], &half, &alone, NULL));
+        assert_same_plan(plan[i], alone);
+        wnw_plan_free(alone);
+        wnw_plan_free(plan[i]);
+        wnw_session_free(other);
+    }
+    assert_ok(wnw_session_reset(s));
+    assert_ok(
+        wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .policy = p[0], .size = half, .n_policies = 1,
+                                        .policies = (const wnw_policy *const *)&p[1]}));
+    assert_ok(wnw_session_read(s, f->tokens, N, NULL));
+    assert_int_equal(wnw_cache_n(s, 0, 0), N / 2);
+    assert_ok(wnw_session_plan(s, p[1], &half, &alone, NULL));
+    wnw_plan_free(alone);
+    for (int32_t i = 0; i < N_POLICY; i++)
+        wnw_policy_free(p[i]);
+    wnw_session_free(s);
+}
+
+static void further_policies_that_cannot_be(void **state)
+{
+    struct fixture *f = *state;
+    wnw_session *s = new_session(f);
+    wnw_policy *p[3] = {test_policy("expected_attention:n_sink=0"), test_policy("expected_attention:skip=4")};
+    const wnw_policy *const *list = (const wnw_policy *const *)p;
+    assert_error(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .policies = list, .n_policies = 2}),
+                 WNW_E_ARG);
+    assert_says("cannot be gathered in one run");
+    assert_error(wnw_session_begin(
+                     s, &(wnw_run){WNW_INIT(wnw_run), .policy = p[0], .policies = &list[1], .n_policies = 1}),
+                 WNW_E_ARG);
+    assert_error(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .policies = list, .n_policies = 3}),
+                 WNW_E_ARG);
+    assert_error(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .n_policies = 1}), WNW_E_ARG);
+    assert_error(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .policies = list, .n_policies = -1}),
+                 WNW_E_ARG);
+    wnw_policy_free(p[0]);
+    wnw_policy_free(p[1]);
     wnw_session_free(s);
 }
 
@@ -241,9 +305,13 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_the_setters), cmocka_unit_test(question_later_is_no_question),
-        cmocka_unit_test(begin_again),        cmocka_unit_test(misuse_changes_nothing),
+        cmocka_unit_test(equals_the_setters),
+        cmocka_unit_test(question_later_is_no_question),
+        cmocka_unit_test(begin_again),
+        cmocka_unit_test(misuse_changes_nothing),
         cmocka_unit_test(an_older_program),
+        cmocka_unit_test(further_policies),
+        cmocka_unit_test(further_policies_that_cannot_be),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -149,7 +149,7 @@ static void check_plan_of_copy(const struct test_model *fx, const char *recipe)
     wnw_policy *policy = test_policy(recipe);
     wnw_session *s = test_session_new(fx->m, &(struct test_session){.n_ctx = 256, .n_threads = 1});
     const int32_t *const task = fx->tokens, n_task = 12;
-    assert_ok(wnw_session_set_tasks(s, &task, &n_task, 1));
+    assert_ok(wnw__session_set_tasks(s, &task, &n_task, 1));
     assert_ok(wnw_session_observe(s, (const wnw_policy *const[]){policy}, 1));
     test_prefill(s, fx->tokens, N_PROMPT);
     wnw_session *first = copy_of(s);

@@ -525,7 +525,7 @@ static wnw_session *new_session(const struct fixture *fx, const struct test_sess
 {
     wnw_session *s = test_session_new(fx->model, want);
     assert_ok(wnw_session_set_profile(s, fx->profile));
-    assert_ok(wnw_session_set_tasks(s, tasks, n_tokens, 1));
+    assert_ok(wnw__session_set_tasks(s, tasks, n_tokens, 1));
     return s;
 }
 

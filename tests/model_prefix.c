@@ -43,22 +43,22 @@ static void template_of_a_session(void **state)
     wnw_policy *p = test_policy("streaming_llm:sinks=4");
     wnw_session *s = read_prompt(m, p), *copy = NULL;
     assert_template(s, 0, 0, 0);
-    assert_ok(wnw_session_set_template(s, N_PREFIX, suffix, 3));
+    assert_ok(wnw__session_set_template(s, N_PREFIX, suffix, 3));
     assert_template(s, N_PREFIX, N_PREFIX, 3);
     assert_ok(wnw_session_copy(&copy, s));
     assert_template(copy, N_PREFIX, N_PREFIX, 3);
     /* What is refused changes nothing. */
-    assert_error(wnw_session_set_template(s, -1, suffix, 1), WNW_E_RANGE);
-    assert_error(wnw_session_set_template(s, 1, (const int32_t[]){3, -1}, 2), WNW_E_RANGE);
-    assert_error(wnw_session_set_template(s, 1, suffix, INT32_MAX), WNW_E_FULL);
+    assert_error(wnw__session_set_template(s, -1, suffix, 1), WNW_E_RANGE);
+    assert_error(wnw__session_set_template(s, 1, (const int32_t[]){3, -1}, 2), WNW_E_RANGE);
+    assert_error(wnw__session_set_template(s, 1, suffix, INT32_MAX), WNW_E_FULL);
     assert_template(s, N_PREFIX, N_PREFIX, 3);
     /* Said for a head that is longer than what was read. */
-    assert_ok(wnw_session_set_template(s, N + 5, suffix, 2));
+    assert_ok(wnw__session_set_template(s, N + 5, suffix, 2));
     assert_template(s, N + 5, N, 2);
-    assert_ok(wnw_session_set_template(s, 0, NULL, 0));
+    assert_ok(wnw__session_set_template(s, 0, NULL, 0));
     assert_template(s, 0, 0, 0);
     /* New numbers: position 6 may be another token. */
-    assert_ok(wnw_session_set_template(s, N_PREFIX, suffix, 3));
+    assert_ok(wnw__session_set_template(s, N_PREFIX, suffix, 3));
     assert_ok(wnw_session_compress(s, p, &(wnw_size){.kind = WNW_SIZE_BUDGET, .budget = 30}, NULL));
     assert_ok(wnw_session_renumber(s));
     assert_template(s, 0, 0, 3);
@@ -106,7 +106,7 @@ static void header_of_kvzip(void **state)
     wnw_session *s = read_prompt(m, p), *copy = NULL;
     wnw_plan *unknown = plan_of(s, "kvzip", 30), *scored = plan_of(s, "kvzip:prefix=score", 30);
     assert_same_plan(unknown, scored);
-    assert_ok(wnw_session_set_template(s, N_PREFIX, suffix, 3));
+    assert_ok(wnw__session_set_template(s, N_PREFIX, suffix, 3));
     assert_ok(wnw_session_copy(&copy, s));
     wnw_plan *keep = plan_of(s, "kvzip", 30), *uniform = plan_of(s, "kvzip-uniform", 8);
     wnw_plan *copied = plan_of(copy, "kvzip", 30), *kvpress = plan_of(s, "kvpress-kvzip", 30);

@@ -168,7 +168,7 @@ static void tokens_known_and_unknown(void **state)
     wnw_policy *p = test_policy("snapkv:window=4+rerotate");
     wnw_session *s = read_under(&f, p, WNW_KV_F32, 1);
     const int32_t *const task = f.tokens;
-    assert_ok(wnw_session_set_tasks(s, &task, (const int32_t[]){6}, 1));
+    assert_ok(wnw__session_set_tasks(s, &task, (const int32_t[]){6}, 1));
     assert_ok(wnw_session_compress(s, p, &keep_size, NULL));
     /* All heads keep the window: those tokens are known. */
     assert_cmp(s->ids.n_mixed, >, 0);

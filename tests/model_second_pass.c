@@ -300,19 +300,19 @@ static void test_tasks(void **state)
         wnw_plan *plan;
         const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
         assert_error(wnw_session_plan(s, p, &half, &plan, NULL), WNW_E_ARG);
-        assert_says("wnw_session_set_tasks");
-        assert_error(wnw_session_set_tasks(s, (const int32_t *const[]){a}, (const int32_t[]){0}, 1),
+        assert_says("wnw_run");
+        assert_error(wnw__session_set_tasks(s, (const int32_t *const[]){a}, (const int32_t[]){0}, 1),
                      WNW_E_ARG);
-        assert_error(wnw_session_set_tasks(s, (const int32_t *const[]){(const int32_t[]){-1}},
+        assert_error(wnw__session_set_tasks(s, (const int32_t *const[]){(const int32_t[]){-1}},
                                            (const int32_t[]){1}, 1),
                      WNW_E_RANGE);
-        assert_ok(wnw_session_set_tasks(s, (const int32_t *const[]){a, b}, (const int32_t[]){60, 1}, 2));
+        assert_ok(wnw__session_set_tasks(s, (const int32_t *const[]){a, b}, (const int32_t[]){60, 1}, 2));
         wnw_session *copy;
         assert_ok(wnw_session_copy(&copy, s));
         wnw_session_free(s);
         const struct fed fed[] = {{.tokens = a, .n = 60}, {.tokens = b, .n = 1}};
         check_pass(m, &c, tokens, copy, WNW_PASS_TASK, fed, 2);
-        assert_ok(wnw_session_set_tasks(copy, NULL, NULL, 0));
+        assert_ok(wnw__session_set_tasks(copy, NULL, NULL, 0));
         assert_error(wnw_session_plan(copy, p, &half, &plan, NULL), WNW_E_ARG);
         wnw_policy_free(p);
         wnw_session_free(copy);
@@ -347,7 +347,7 @@ static void check_both(const struct setup *c, int32_t n_ctx_train, int32_t piece
     wnw_plan *plan;
     assert_error(wnw_session_plan(s, p, &(wnw_size){.kind = WNW_SIZE_RATIO, .ratio = 0.5}, &plan, NULL),
                  WNW_E_ARG);
-    assert_ok(wnw_session_set_tasks(s, (const int32_t *const[]){a, tokens + c->n - END, b},
+    assert_ok(wnw__session_set_tasks(s, (const int32_t *const[]){a, tokens + c->n - END, b},
                                     (const int32_t[]){A, END, B}, 3));
     const struct fed fed[] = {
         {.tokens = behind_context(tokens + piece, last, a, A), .n = last + A},
@@ -384,7 +384,7 @@ static void check_repeat(const struct setup *c, int32_t n_prefix, wnw_second_pas
     const int32_t start = pass == WNW_PASS_REPEAT_ALL ? 0 : n_prefix;
     struct fed fed[2] = {{0}};
     int32_t n_fed = 0;
-    assert_ok(wnw_session_set_template(s, n_prefix, tail, n_prefix > 0 ? 3 : 0));
+    assert_ok(wnw__session_set_template(s, n_prefix, tail, n_prefix > 0 ? 3 : 0));
     for (int32_t at = start; at < c->n; at += 2048, n_fed++) {
         const char *text = at == start ? "\n\nRepeat the previous context exactly."
                                        : "\n\nRepeat the part of the previous context exactly, starting with";
@@ -460,7 +460,7 @@ static void test_header_alone(void **state)
     wnw_session *s = read_context(m, &c, tokens, 0, WNW_PASS_REPEAT);
     struct wnw__second_pass *p;
     char warning[256] = "";
-    assert_ok(wnw_session_set_template(s, 50, NULL, 0));
+    assert_ok(wnw__session_set_template(s, 50, NULL, 0));
     assert_ok(wnw__second_pass_run(&p, s, WNW_PASS_REPEAT, warning));
     assert_int_equal(p->n_queries, 0);
     for (int32_t i = 0; i < c.n; i++) {
@@ -584,8 +584,8 @@ static void check_nothing_stays(const struct setup *c, wnw_second_pass kind, int
     wnw_model *m = open_model(c->arch);
     int32_t *tokens = tokens_of(m, c->n + 4, 7);
     wnw_session *s = read_context(m, c, tokens, c->n + 4, watch), *before;
-    assert_ok(wnw_session_set_tasks(s, (const int32_t *const[]){tokens}, (const int32_t[]){20}, 1));
-    assert_ok(wnw_session_set_template(s, n_prefix, tokens, 3));
+    assert_ok(wnw__session_set_tasks(s, (const int32_t *const[]){tokens}, (const int32_t[]){20}, 1));
+    assert_ok(wnw__session_set_template(s, n_prefix, tokens, 3));
     assert_ok(wnw_session_copy(&before, s));
     wnw_policy *p = watcher((int)kind);
     wnw_plan *plan;

@@ -332,13 +332,13 @@ static int open_base(struct read *rd)
     }
     if (rc == APP_OK && asks)
         rc = make_tasks(&tasks, rd->r);
-    if (rc == APP_OK && asks)
-        rc = eval_status_code(wnw_session_set_tasks(rd->base, tasks.ids, tasks.n_ids, tasks.n));
+    const wnw_prompt header = {WNW_INIT(wnw_prompt), .n_prefix = chat->n_prefix, .suffix = chat->suffix,
+                               .n_suffix = chat->n_suffix};
+    const wnw_run run = {
+        WNW_INIT(wnw_run),  .prompt = &header,        .policies = policies,        .n_policies = n,
+        .n_tasks = tasks.n, .task_tokens = tasks.ids, .n_task_tokens = tasks.n_ids};
     if (rc == APP_OK)
-        rc = eval_status_code(wnw_session_observe(rd->base, policies, n));
-    if (rc == APP_OK)
-        rc = eval_status_code(
-            wnw_session_set_template(rd->base, chat->n_prefix, chat->suffix, chat->n_suffix));
+        rc = eval_status_code(wnw_session_begin(rd->base, &run));
     free_tasks(&tasks);
     free(policies);
     return rc;

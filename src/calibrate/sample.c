@@ -127,9 +127,11 @@ int wnw__sample_read(wnw_session **s, wnw_calibration *c, const wnw_policy *cons
                      const wnw_prompt *prompt, int32_t n_ctx)
 {
     WNW_TRY(wnw__calibrate_session(s, c, n_ctx));
-    WNW_TRY(wnw_session_set_profile(*s, c->params.profile));
-    WNW_TRY(wnw_session_set_template(*s, prompt->n_prefix, prompt->suffix, prompt->n_suffix));
-    WNW_TRY(wnw_session_observe(*s, policies, n_policy));
+    const wnw_prompt header = {WNW_INIT(wnw_prompt), .n_prefix = prompt->n_prefix, .suffix = prompt->suffix,
+                               .n_suffix = prompt->n_suffix};
+    const wnw_run run = {WNW_INIT(wnw_run), .profile = c->params.profile, .prompt = &header,
+                         .policies = policies, .n_policies = n_policy};
+    WNW_TRY(wnw_session_begin(*s, &run));
     return wnw_session_prefill(*s, prompt->tokens, prompt->n_context, NULL, NULL);
 }
 

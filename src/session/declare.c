@@ -8,6 +8,7 @@
 #include "profile/profile.h"
 #include "session/session.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* The merged needs of all policies, with the largest window, as the driver asks for them once per layer. */
@@ -97,7 +98,7 @@ static int check_template(const wnw_session *s, int32_t n_prefix, const int32_t 
     return WNW_OK;
 }
 
-int wnw_session_set_template(wnw_session *s, int32_t n_prefix, const int32_t *suffix, int32_t n_suffix)
+int wnw__session_set_template(wnw_session *s, int32_t n_prefix, const int32_t *suffix, int32_t n_suffix)
 {
     WNW_REQUIRE(s);
     WNW_TRY(check_template(s, n_prefix, suffix, n_suffix));
@@ -132,8 +133,8 @@ static int check_tasks(const wnw_session *s, const int32_t *const *tokens, const
     return WNW_OK;
 }
 
-int wnw_session_set_tasks(wnw_session *s, const int32_t *const *tokens, const int32_t *n_tokens,
-                          int32_t n_tasks)
+int wnw__session_set_tasks(wnw_session *s, const int32_t *const *tokens, const int32_t *n_tokens,
+                           int32_t n_tasks)
 {
     WNW_REQUIRE(s);
     WNW_TRY(check_tasks(s, tokens, n_tokens, n_tasks));
@@ -180,6 +181,23 @@ static int prepare(const wnw_session *s, const wnw_run *run, const struct wnw__e
     return wnw__ids_set_tasks(ids, run->task_tokens, run->n_task_tokens, run->n_tasks);
 }
 
+/* Declares the policy whose rules are followed and the further ones together. */
+static int declare_all(wnw_session *s, const wnw_run *run, bool generated)
+{
+    const int32_t n_own = run->policy ? 1 : 0;
+    if (run->n_policies == 0) /* nothing is allocated, so that ending rules cannot fail for want of memory */
+        return wnw__session_declare(s, &run->policy, n_own, generated);
+    WNW_TRY(wnw__policies_check(run->policies, run->n_policies));
+    const wnw_policy **all = malloc(((size_t)run->n_policies + 1) * sizeof *all);
+    if (!all)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a list of %d policies", (int)run->n_policies + n_own);
+    all[0] = run->policy;
+    memcpy(all + n_own, run->policies, (size_t)run->n_policies * sizeof *all);
+    const int rc = wnw__session_declare(s, all, run->n_policies + n_own, generated);
+    free(all);
+    return rc;
+}
+
 int wnw_session_begin(wnw_session *s, const wnw_run *run)
 {
     wnw_run own = wnw_run_default();
@@ -197,7 +215,7 @@ int wnw_session_begin(wnw_session *s, const wnw_run *run)
                                         .target = own.target};
     int rc = prepare(s, &own, &rules, &prompt, &ids);
     if (rc == WNW_OK) /* the last step that can fail; nothing was replaced before it */
-        rc = wnw__session_declare(s, &own.policy, own.policy ? 1 : 0, wnw__rules_replan(&rules));
+        rc = declare_all(s, &own, wnw__rules_replan(&rules));
     if (rc == WNW_OK) {
         wnw__ids_swap_given(&s->ids, &ids);
         wnw__rules_set(s, &rules);

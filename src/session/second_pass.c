@@ -235,7 +235,7 @@ static int feed_tasks(struct pass *p, bool with_context, char *warning)
     if (t->n_tasks == 0)
         return wnw__fail(WNW_E_ARG,
                          "the policy looks at the cache through expected questions, and none were given: set "
-                         "them with wnw_session_set_tasks");
+                         "them in wnw_run");
     for (int32_t i = 0; i < t->n_tasks; i++)
         most = t->task_n[i] > most ? t->task_n[i] : most;
     if (with_context)
