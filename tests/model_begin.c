@@ -121,7 +121,7 @@ static void further_policies_that_cannot_be(void **state)
 {
     struct fixture *f = *state;
     wnw_session *s = new_session(f);
-    wnw_policy *p[3] = {test_policy("expected_attention:n_sink=0"), test_policy("expected_attention:skip=4")};
+    wnw_policy *p[3] = {test_policy("expected_attention:n_sink=0"), test_policy("expected_attention:n_sink=4")};
     const wnw_policy *const *list = (const wnw_policy *const *)p;
     assert_error(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .policies = list, .n_policies = 2}),
                  WNW_E_ARG);
