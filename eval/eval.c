@@ -4,6 +4,8 @@
 #include "eval/args.h"
 #include "eval/commands.h"
 #include "eval/metrics/metric.h"
+#include "eval/perturb/perturb_run.h"
+#include "eval/report/report.h"
 #include "eval/run/runner.h"
 #include "eval/run/setup.h"
 #include "eval/run/study.h"
@@ -119,7 +121,7 @@ static int dump_samples(struct eval_setup *s)
 static int print_samples(const struct eval_args *args, const struct eval_study *study)
 {
     struct eval_setup setup;
-    if (study && study->run)
+    if (study && study->perturbs)
         return app_fail(APP_BAD_INPUT, "--study %s has no samples to print; run it with --out",
                         study->suite.name);
     int rc = eval_setup_open(&setup, args);
@@ -142,9 +144,31 @@ static char *folder_now(const char *model)
     return asprintf(&path, "eval-%.*s-%s", (int)end, name, when) < 0 ? NULL : path;
 }
 
+static struct eval_report_options report_options(const struct eval_args *args)
+{
+    return (struct eval_report_options){.compare = args->compare,
+                                        .fail_if = args->fail_if,
+                                        .niah_score = args->niah_score,
+                                        .json = args->app.json,
+                                        .no_gate = args->no_gate};
+}
+
+static int check_report(const struct eval_args *args)
+{
+    const struct eval_report_options options = report_options(args);
+    return eval_report_check(&options);
+}
+
+static int write_report(const struct eval_args *args)
+{
+    const struct eval_report_options options = report_options(args);
+    return eval_report_write(&args->app.out, 1, &options);
+}
+
 int eval_run(const struct app_args *app)
 {
     struct eval_args args = *(const struct eval_args *)app;
+    static const struct eval_run_report report = {.check = check_report, .write = write_report};
     const struct eval_study *study;
     char *folder = NULL;
     if (args.list + args.dump + (args.app.out != NULL) > 1)
@@ -159,9 +183,9 @@ int eval_run(const struct app_args *app)
         return print_samples(&args, study);
     if (!args.app.out)
         args.app.out = folder = folder_now(args.app.model);
-    rc = !args.app.out         ? app_fail(APP_FAILED, "out of memory for the folder's name")
-         : study && study->run ? study->run(&args)
-                               : eval_run_tasks(&args);
+    rc = !args.app.out              ? app_fail(APP_FAILED, "out of memory for the folder's name")
+         : study && study->perturbs ? eval_run_perturbation(&args)
+                                    : eval_run_tasks(&args, &report);
     free(folder);
     return rc;
 }

@@ -693,17 +693,17 @@ static int probe(struct fixture *fx, void *state)
     const struct work *w = state;
     const size_t n = (size_t)fx->info.n_layer * (size_t)fx->info.n_head;
     double *x = malloc(3 * n * sizeof *x);
-    wnw_perturb_bound *bounds = malloc(n * sizeof *bounds);
-    wnw_perturb_probe *p = NULL;
-    int rc = x && bounds ? wnw_perturb_probe_new(&p, w->base, fx->tokens[N_PROMPT]) : WNW_E_NOMEM;
+    struct wnw__perturb_bound *bounds = malloc(n * sizeof *bounds);
+    struct wnw__perturb_probe *p = NULL;
+    int rc = x && bounds ? wnw__perturb_probe_new(&p, w->base, fx->tokens[N_PROMPT]) : WNW_E_NOMEM;
     assert_cmp((p != NULL), ==, (rc == WNW_OK && x && bounds));
     if (rc == WNW_OK)
-        rc = wnw_perturb_probe_change(p, w->plan, x, x + n, x + 2 * n);
+        rc = wnw__perturb_probe_change(p, w->plan, x, x + n, x + 2 * n);
     if (rc == WNW_OK)
-        rc = wnw_perturb_probe_drift(p, w->plan, x);
+        rc = wnw__perturb_probe_drift(p, w->plan, x);
     if (rc == WNW_OK)
-        rc = wnw_perturb_probe_bounds(p, N_PROMPT / 2, bounds);
-    wnw_perturb_probe_free(p);
+        rc = wnw__perturb_probe_bounds(p, N_PROMPT / 2, bounds);
+    wnw__perturb_probe_free(p);
     free(bounds);
     free(x);
     return rc;

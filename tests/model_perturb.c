@@ -64,7 +64,7 @@ static void load_head(struct head *hd, const wnw_session *s, const wnw_observati
 static double output_change(const struct head *hd, const bool *kept, double *layer)
 {
     double delta[MAX_D], out[MAX_OUT] = {0}, l1 = 0;
-    assert_ok(wnw_perturb_output(NULL, delta, hd->attn, hd->values, kept, hd->n, hd->d));
+    assert_ok(wnw__perturb_output(NULL, delta, hd->attn, hd->values, kept, hd->n, hd->d));
     for (int32_t c = 0; c < hd->d; c++)
         for (int32_t k = 0; k < hd->n_out; k++)
             out[k] += delta[c] * (double)hd->proj[c][k];
@@ -127,8 +127,8 @@ static void plans_move_the_output(void **state)
                     kept[pos[i]] = true;
                 kept[fx->n - 1] = true;
                 l1[k] = output_change(&hd, kept, layer[k]);
-                wnw_perturbation p;
-                assert_ok(wnw_perturb_bounds(&p, hd.attn, hd.nu, kept, NULL, hd.n));
+                struct wnw__perturbation p;
+                assert_ok(wnw__perturb_bounds(&p, hd.attn, hd.nu, kept, NULL, hd.n));
                 assert_cmp(l1[k], <=, p.theta * (1 + 1e-4));
                 sum[k] += l1[k];
             }
@@ -173,13 +173,13 @@ static void bounds_are_in_order(void **state)
                 memcpy(attention, first, sizeof first);
                 mark(critical, product, hd.n, b - b / 2);
                 mark(attention, a, hd.n, b - b / 2);
-                wnw_perturbation p, q;
-                assert_ok(wnw_perturb_bounds(&p, hd.attn, hd.nu, critical, first, hd.n));
-                assert_ok(wnw_perturb_bounds(&q, hd.attn, hd.nu, attention, first, hd.n));
+                struct wnw__perturbation p, q;
+                assert_ok(wnw__perturb_bounds(&p, hd.attn, hd.nu, critical, first, hd.n));
+                assert_ok(wnw__perturb_bounds(&q, hd.attn, hd.nu, attention, first, hd.n));
                 const double l1 = output_change(&hd, critical, layer);
                 assert_cmp(l1, <=, p.theta * (1 + 1e-4));
                 assert_cmp(p.theta, <=, p.theta_hat * (1 + 1e-4));
-                assert_cmp(p.guaranteed, ==, (wnw_perturb_mass(hd.attn, hd.n, b / 2) > 0.5));
+                assert_cmp(p.guaranteed, ==, (wnw__topk_sum(hd.attn, hd.n, b / 2) > 0.5));
                 n_head++;
                 if (!p.guaranteed)
                     continue;

@@ -20,6 +20,7 @@
 #include "session/declare.h"
 #include "session/feed.h"
 #include "session/hidden_rows.h"
+#include "session/perturb.h"
 #include "session/rewrite.h"
 #include "session/second_pass.h"
 #include "session/session.h"

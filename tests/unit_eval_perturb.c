@@ -2,8 +2,8 @@
 /* The perturbation study on numbers worked out by hand, its records, and its texts with a toy tokenizer. */
 #include "asserts.h"
 
-#include "eval/run/perturb.h"
-#include "eval/run/perturb_texts.h"
+#include "eval/perturb/perturb.h"
+#include "eval/perturb/perturb_texts.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -317,7 +317,7 @@ static void test_studies(void **state)
     for (int32_t i = 0; (study = eval_study_get(i)); i++) {
         struct eval_args a = plain;
         struct eval_configs c;
-        if (study->run)
+        if (study->perturbs)
             continue;
         a.app.evict = a.kv_types = NULL;
         assert_int_equal(eval_configs_open(&c, &a, &study->suite), APP_OK);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "random.h"
-#include "winnow_method.h"
+#include "peek_session.h"
 
 static const float attn8[] = {.40f, .20f, .12f, .10f, .08f, .05f, .03f, .02f};
 static const float proj8[] = {1, 0, 0, 1, 1, -1, .5f, 0, -2, 2, 3, 3, 0, -3, -4, 4};
@@ -17,10 +17,10 @@ static void two_stages(void **state)
 {
     (void)state;
     const bool kept[] = {1, 1, 0, 0, 1, 1, 0, 0};
-    wnw_perturbation p;
+    struct wnw__perturbation p;
     double l1;
-    assert_int_equal(wnw_perturb_bounds(&p, attn8, nu8, kept, stage1, 8), WNW_OK);
-    assert_int_equal(wnw_perturb_output(&l1, NULL, attn8, proj8, kept, 8, 2), WNW_OK);
+    assert_int_equal(wnw__perturb_bounds(&p, attn8, nu8, kept, stage1, 8), WNW_OK);
+    assert_int_equal(wnw__perturb_output(&l1, NULL, attn8, proj8, kept, 8, 2), WNW_OK);
     assert_near(p.sigma, .73, 1e-6);
     assert_near(p.sigma_first, .6, 1e-6);
     assert_true(p.guaranteed);
@@ -34,10 +34,10 @@ static void attention_only(void **state)
 {
     (void)state;
     const bool kept[] = {1, 1, 1, 1, 0, 0, 0, 0};
-    wnw_perturbation p;
+    struct wnw__perturbation p;
     double l1;
-    assert_int_equal(wnw_perturb_bounds(&p, attn8, nu8, kept, stage1, 8), WNW_OK);
-    assert_int_equal(wnw_perturb_output(&l1, NULL, attn8, proj8, kept, 8, 2), WNW_OK);
+    assert_int_equal(wnw__perturb_bounds(&p, attn8, nu8, kept, stage1, 8), WNW_OK);
+    assert_int_equal(wnw__perturb_output(&l1, NULL, attn8, proj8, kept, 8, 2), WNW_OK);
     assert_near(p.sigma, .82, 1e-6);
     assert_near(l1, .497561, 1e-6);
     assert_near(p.theta, 1.065366, 1e-6);
@@ -50,18 +50,18 @@ static void edges(void **state)
 {
     (void)state;
     const bool all[] = {1, 1, 1, 1, 1, 1, 1, 1}, kept[] = {1, 1, 0, 1, 0, 0, 0, 0};
-    wnw_perturbation p;
+    struct wnw__perturbation p;
     double l1, delta[2];
-    assert_int_equal(wnw_perturb_bounds(&p, attn8, nu8, all, NULL, 8), WNW_OK);
-    assert_int_equal(wnw_perturb_output(&l1, delta, attn8, proj8, all, 8, 2), WNW_OK);
+    assert_int_equal(wnw__perturb_bounds(&p, attn8, nu8, all, NULL, 8), WNW_OK);
+    assert_int_equal(wnw__perturb_output(&l1, delta, attn8, proj8, all, 8, 2), WNW_OK);
     assert_near(p.theta, 0, 1e-6);
     assert_near(l1, 0, 1e-6);
-    assert_int_equal(wnw_perturb_bounds(&p, attn8, nu8, kept, NULL, 8), WNW_OK);
+    assert_int_equal(wnw__perturb_bounds(&p, attn8, nu8, kept, NULL, 8), WNW_OK);
     assert_near(p.theta_hat, p.theta, 1e-12);
     assert_near(p.sigma_first, p.sigma, 0);
-    assert_near(wnw_perturb_mass(attn8, 8, 2), .6, 1e-6);
-    assert_near(wnw_perturb_mass(attn8, 8, 0), 0, 0);
-    assert_near(wnw_perturb_mass(attn8, 8, 99), 1, 1e-6);
+    assert_near(wnw__topk_sum(attn8, 8, 2), .6, 1e-6);
+    assert_near(wnw__topk_sum(attn8, 8, 0), 0, 0);
+    assert_near(wnw__topk_sum(attn8, 8, 99), 1, 1e-6);
 }
 
 static void refusals(void **state)
@@ -70,16 +70,16 @@ static void refusals(void **state)
     const bool none[8] = {0}, kept[] = {0, 1, 1, 1, 0, 0, 0, 0};
     const float half[] = {.4f, .1f, 0, 0, 0, 0, 0, 0}, negative[] = {1.5f, -.5f, 0, 0, 0, 0, 0, 0};
     const float not_norm[] = {1, 1, 1, 1, 1, 1, 1, -1};
-    wnw_perturbation p;
+    struct wnw__perturbation p;
     double l1 = 7;
-    assert_int_equal(wnw_perturb_bounds(&p, attn8, nu8, none, none, 8), WNW_E_ARG);
-    assert_int_equal(wnw_perturb_bounds(&p, attn8, nu8, kept, stage1, 8),
+    assert_int_equal(wnw__perturb_bounds(&p, attn8, nu8, none, none, 8), WNW_E_ARG);
+    assert_int_equal(wnw__perturb_bounds(&p, attn8, nu8, kept, stage1, 8),
                      WNW_E_ARG); /* stage 1 is not kept */
-    assert_int_equal(wnw_perturb_bounds(&p, attn8, nu8, kept, none, 8), WNW_E_ARG);
-    assert_int_equal(wnw_perturb_bounds(&p, half, nu8, kept, NULL, 8), WNW_E_ARG);
-    assert_int_equal(wnw_perturb_bounds(&p, negative, nu8, kept, NULL, 8), WNW_E_ARG);
-    assert_int_equal(wnw_perturb_bounds(&p, attn8, not_norm, kept, NULL, 8), WNW_E_ARG);
-    assert_int_equal(wnw_perturb_output(&l1, NULL, attn8, proj8, none, 8, 2), WNW_E_ARG);
+    assert_int_equal(wnw__perturb_bounds(&p, attn8, nu8, kept, none, 8), WNW_E_ARG);
+    assert_int_equal(wnw__perturb_bounds(&p, half, nu8, kept, NULL, 8), WNW_E_ARG);
+    assert_int_equal(wnw__perturb_bounds(&p, negative, nu8, kept, NULL, 8), WNW_E_ARG);
+    assert_int_equal(wnw__perturb_bounds(&p, attn8, not_norm, kept, NULL, 8), WNW_E_ARG);
+    assert_int_equal(wnw__perturb_output(&l1, NULL, attn8, proj8, none, 8, 2), WNW_E_ARG);
     assert_near(l1, 0, 0);
 }
 
@@ -141,22 +141,22 @@ static void bounds_hold(void **state)
         const double *const by[3] = {product, attn, random};
         double theta_hat[3];
         for (int k = 0; k < 3; k++) {
-            wnw_perturbation p;
+            struct wnw__perturbation p;
             double l1;
             memcpy(kept[k], first, sizeof first);
             mark(kept[k], by[k], b - b / 2);
-            assert_int_equal(wnw_perturb_bounds(&p, h.attn, h.nu, kept[k], first, N), WNW_OK);
-            assert_int_equal(wnw_perturb_output(&l1, NULL, h.attn, h.proj, kept[k], N, D), WNW_OK);
+            assert_int_equal(wnw__perturb_bounds(&p, h.attn, h.nu, kept[k], first, N), WNW_OK);
+            assert_int_equal(wnw__perturb_output(&l1, NULL, h.attn, h.proj, kept[k], N, D), WNW_OK);
             assert_cmp(l1, <=, p.theta * (1 + 1e-5));
             assert_cmp(p.theta, <=, p.theta_hat * (1 + 1e-5));
             if (p.guaranteed)
                 assert_cmp(p.theta_hat, <=, p.theta_relax * (1 + 1e-5));
-            assert_cmp(p.guaranteed, ==, (wnw_perturb_mass(h.attn, N, b / 2) > 0.5));
+            assert_cmp(p.guaranteed, ==, (wnw__topk_sum(h.attn, N, b / 2) > 0.5));
             theta_hat[k] = p.theta_hat;
             n_guaranteed += k == 0 && p.guaranteed;
         }
         /* What stage 2 minimises, if the assumption holds. L_p itself need not be lower. */
-        if (wnw_perturb_mass(h.attn, N, b / 2) > 0.5) {
+        if (wnw__topk_sum(h.attn, N, b / 2) > 0.5) {
             assert_cmp(theta_hat[0], <=, theta_hat[1] * (1 + 1e-5));
             assert_cmp(theta_hat[0], <=, theta_hat[2] * (1 + 1e-5));
         }
@@ -184,7 +184,7 @@ static void one_entry_evicted(void **state)
             want += fabs(o - h.proj[p * D + c]);
         }
         want *= h.attn[p] / (1.0 - h.attn[p]);
-        assert_int_equal(wnw_perturb_output(&l1, delta, h.attn, h.proj, kept, N, D), WNW_OK);
+        assert_int_equal(wnw__perturb_output(&l1, delta, h.attn, h.proj, kept, N, D), WNW_OK);
         assert_near(l1, want, 1e-6 * (1 + want));
         double sum = 0;
         for (int c = 0; c < D; c++)

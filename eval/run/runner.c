@@ -11,7 +11,6 @@
 #include "app/profiles.h"
 #include "app/stop.h"
 #include "eval/base/stats.h"
-#include "eval/report/report.h"
 #include "eval/run/journal.h"
 #include "eval/run/manifest.h"
 #include "eval/run/pace.h"
@@ -26,6 +25,7 @@
 
 struct runner {
     const struct eval_args *args;
+    const struct eval_run_report *report;
     struct eval_setup setup;
     struct eval_configs configs;
     struct eval_machine machine;
@@ -43,15 +43,6 @@ struct runner {
 };
 
 /* ---- Opening ---- */
-
-static struct eval_report_options report_options(const struct eval_args *args)
-{
-    return (struct eval_report_options){.compare = args->compare,
-                                        .fail_if = args->fail_if,
-                                        .niah_score = args->niah_score,
-                                        .json = args->app.json,
-                                        .no_gate = args->no_gate};
-}
 
 static int check_words(const struct runner *x)
 {
@@ -167,11 +158,10 @@ static int open_folder(struct runner *x)
 
 static int open_all(struct runner *x)
 {
-    const struct eval_report_options report = report_options(x->args);
     const struct eval_suite *suite = NULL;
     int rc = eval_shard_read(&x->shard, x->args->shard);
     if (rc == APP_OK)
-        rc = eval_report_check(&report);
+        rc = x->report->check(x->args);
     if (rc == APP_OK)
         rc = eval_suite_choose(&suite, x->args);
     if (rc == APP_OK) /* before the model, which takes time to open */
@@ -418,13 +408,12 @@ static int finish(const struct runner *x, int rc)
                  x->args->app.out);
         return APP_OK;
     }
-    const struct eval_report_options report = report_options(x->args);
-    return eval_report_write(&x->args->app.out, 1, &report);
+    return x->report->write(x->args);
 }
 
-int eval_run_tasks(const struct eval_args *args)
+int eval_run_tasks(const struct eval_args *args, const struct eval_run_report *report)
 {
-    struct runner x = {.args = args, .journal = {.fd = -1, .lock = -1}};
+    struct runner x = {.args = args, .report = report, .journal = {.fd = -1, .lock = -1}};
     int rc = open_all(&x);
     if (rc == APP_OK) {
         app_note_lines("", x.configs.notes.s);

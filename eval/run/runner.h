@@ -5,7 +5,12 @@
 
 #include "eval/args.h"
 
+/* What is made of the results in the folder args->app.out. Both return exit codes. */
+struct eval_run_report {
+    int (*check)(const struct eval_args *args); /* refuses its options before anything is read */
+    int (*write)(const struct eval_args *args);
+};
 /* Returns an exit code. */
-int eval_run_tasks(const struct eval_args *args);
+int eval_run_tasks(const struct eval_args *args, const struct eval_run_report *report);
 
 #endif

@@ -4,7 +4,6 @@
 
 #include "app/console.h"
 #include "base/nearest.h"
-#include "eval/run/perturb_run.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -206,7 +205,7 @@ static const struct eval_study studies[] = {
                .parts = of_perturbation,
                .depths = "lin10",
                .lengths = "2560"},
-     .run = eval_run_perturbation},
+     .perturbs = true},
 };
 
 const struct eval_study *eval_study_get(int32_t i)
@@ -258,7 +257,7 @@ int eval_suite_choose(const struct eval_suite **suite, const struct eval_args *a
 {
     const struct eval_study *study;
     int rc = eval_study_find(&study, args);
-    *suite = study && !study->run ? &study->suite : NULL;
+    *suite = study && !study->perturbs ? &study->suite : NULL;
     if (rc == APP_OK && args->suite && args->study)
         rc = app_fail(APP_BAD_INPUT, "--suite and --study exclude each other; give one of them");
     else if (rc == APP_OK && args->suite)

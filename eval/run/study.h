@@ -8,9 +8,8 @@
 #include "eval/run/suite.h"
 
 struct eval_study {
-    struct eval_suite suite; /* its name and text too; items NULL where there is a runner */
-    /* Runs the study into the folder args->app.out and returns an exit code; NULL: it is run like a suite. */
-    int (*run)(const struct eval_args *args);
+    struct eval_suite suite; /* its name and text too; items NULL where nothing is asked */
+    bool perturbs;           /* it measures outputs of heads (eval/perturb/); others are run like a suite */
 };
 
 /* Study number i, NULL after the last. */

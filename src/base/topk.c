@@ -85,3 +85,15 @@ void wnw__sort_descending(float *x, int32_t n)
         sift(x, last, 0, moved);
     }
 }
+
+double wnw__topk_sum(const float *x, int32_t n, int32_t k)
+{
+    if (!x || n < 1)
+        return 0;
+    k = k < 0 ? 0 : k > n ? n : k;
+    struct wnw__cut cut = wnw__topk_cut(x, n, k);
+    double sum = 0;
+    for (int32_t i = 0; i < n; i++)
+        sum += wnw__cut_take(&cut, x[i]) ? x[i] : 0;
+    return sum;
+}

@@ -41,6 +41,9 @@ int32_t wnw__topk(const float *score, int32_t n, int32_t k, int32_t first, int32
 /* As wnw__topk, but ties go to the higher position. */
 int32_t wnw__topk_late(const float *score, int32_t n, int32_t k, int32_t first, int32_t *out);
 
+/* The sum of the k largest of x[n]; 0 where x is NULL. k is clamped to 0 .. n. */
+double wnw__topk_sum(const float *x, int32_t n, int32_t k);
+
 /* Sorts x[n], highest first, in place and without further memory. x must have no NaN. */
 void wnw__sort_descending(float *x, int32_t n);
 

@@ -124,7 +124,7 @@ static int32_t count_below(const float *a, int32_t n, int32_t limit, double mass
     int32_t lo = 0, hi = limit < n ? limit : n;
     while (lo < hi) {
         const int32_t mid = lo + (hi - lo + 1) / 2;
-        if (wnw_perturb_mass(a, n, mid) < mass)
+        if (wnw__topk_sum(a, n, mid) < mass)
             lo = mid;
         else
             hi = mid - 1;

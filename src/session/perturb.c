@@ -13,9 +13,9 @@
  * theta_hat is theta with sigma1, the attention of stage 1, for sigma.
  * The bounds say nothing about L_p of one selection against another: a lower bound does not mean a lower L_p.
  */
+#include "session/perturb.h"
+
 #include "base/err.h"
-#include "base/topk.h"
-#include "winnow_method.h"
 
 #include <math.h>
 
@@ -38,11 +38,11 @@ static int split_mass(const float *attn, const bool *kept, int32_t n, double *in
     return WNW_OK;
 }
 
-int wnw_perturb_bounds(wnw_perturbation *out, const float *attn, const float *nu, const bool *kept,
+int wnw__perturb_bounds(struct wnw__perturbation *out, const float *attn, const float *nu, const bool *kept,
                        const bool *first, int32_t n)
 {
     WNW_REQUIRE(out);
-    *out = (wnw_perturbation){0};
+    *out = (struct wnw__perturbation){0};
     WNW_REQUIRE(attn);
     WNW_REQUIRE(nu);
     WNW_REQUIRE(kept);
@@ -64,7 +64,7 @@ int wnw_perturb_bounds(wnw_perturbation *out, const float *attn, const float *nu
         return wnw__fail(WNW_E_ARG, "stage 1 has no attention: it needs at least one entry that has some");
     const double total = in + gone, rest = gone / in; /* 1 / sigma - 1 */
     const double rest1 = (gone + attn2) / in_first;   /* 1 / sigma1 - 1 */
-    *out = (wnw_perturbation){.sigma = in / total,
+    *out = (struct wnw__perturbation){.sigma = in / total,
                               .sigma_first = in_first / total,
                               .guaranteed = in_first / total > 0.5,
                               .theta = evicted + rest * (stage1 + stage2),
@@ -73,7 +73,7 @@ int wnw_perturb_bounds(wnw_perturbation *out, const float *attn, const float *nu
     return WNW_OK;
 }
 
-int wnw_perturb_output(double *l1, double *delta, const float *attn, const float *rows, const bool *kept,
+int wnw__perturb_output(double *l1, double *delta, const float *attn, const float *rows, const bool *kept,
                        int32_t n, int32_t d)
 {
     double in, gone, norm = 0;
@@ -94,16 +94,4 @@ int wnw_perturb_output(double *l1, double *delta, const float *attn, const float
     if (l1)
         *l1 = norm;
     return WNW_OK;
-}
-
-double wnw_perturb_mass(const float *attn, int32_t n, int32_t k)
-{
-    if (!attn || n < 1)
-        return 0;
-    k = k < 0 ? 0 : k > n ? n : k;
-    struct wnw__cut cut = wnw__topk_cut(attn, n, k);
-    double sum = 0;
-    for (int32_t i = 0; i < n; i++)
-        sum += wnw__cut_take(&cut, attn[i]) ? attn[i] : 0;
-    return sum;
 }

@@ -6,6 +6,8 @@
  * plan, so heads and layers do not influence each other. How far the changes spread is found by reading the token
  * again behind a copy of the cache that the plan has compressed.
  */
+#include "session/perturb.h"
+
 #include "base/topk.h"
 #include "observe/newest.h"
 #include "observe/recorders.h"
@@ -18,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct wnw_perturb_probe {
+struct wnw__perturb_probe {
     const wnw_session *of; /* borrowed */
     wnw_session *s;        /* its copy, which has read the token */
     int32_t token, n;      /* entries of every head of s, the token's own last */
@@ -61,7 +63,7 @@ static int check_whole(const wnw_session *s)
                          : wnw__fail(WNW_E_ARG, "no tokens were read, so that nothing can be evicted");
 }
 
-static int need_room(wnw_perturb_probe *p)
+static int need_room(struct wnw__perturb_probe *p)
 {
     const size_t n = (size_t)p->n, h = (size_t)p->model.n_head, d = (size_t)p->model.d;
     p->values = malloc(n * d * sizeof *p->values);
@@ -76,30 +78,30 @@ static int need_room(wnw_perturb_probe *p)
                : wnw__fail(WNW_E_NOMEM, "no memory for the attention of a token over %d entries", (int)p->n);
 }
 
-int wnw_perturb_probe_new(wnw_perturb_probe **out, const wnw_session *s, int32_t token)
+int wnw__perturb_probe_new(struct wnw__perturb_probe **out, const wnw_session *s, int32_t token)
 {
     WNW_REQUIRE(out);
     *out = NULL;
     WNW_REQUIRE(s);
     WNW_TRY(check_whole(s));
     WNW_TRY(wnw__session_check_tokens(s, &token, 1));
-    wnw_perturb_probe *p = calloc(1, sizeof *p);
+    struct wnw__perturb_probe *p = calloc(1, sizeof *p);
     if (!p)
         return wnw__fail(WNW_E_NOMEM, "no memory to probe a cache");
-    *p = (wnw_perturb_probe){
+    *p = (struct wnw__perturb_probe){
         .of = s, .token = token, .n = s->n_past + 1, .model = s->shape.model, .n_out = s->m->hp.n_embd};
     int rc = need_room(p);
     if (rc == WNW_OK)
         rc = read_token(&p->s, s, NULL, token);
     if (rc != WNW_OK) {
-        wnw_perturb_probe_free(p);
+        wnw__perturb_probe_free(p);
         return rc;
     }
     *out = p;
     return WNW_OK;
 }
 
-void wnw_perturb_probe_free(wnw_perturb_probe *p)
+void wnw__perturb_probe_free(struct wnw__perturb_probe *p)
 {
     if (!p)
         return;
@@ -117,7 +119,7 @@ void wnw_perturb_probe_free(wnw_perturb_probe *p)
 /* ---- Heads ---- */
 
 /* The attention [n] of query head h in layer il. */
-static const float *attention_of(const wnw_perturb_probe *p, int32_t il, int32_t h)
+static const float *attention_of(const struct wnw__perturb_probe *p, int32_t il, int32_t h)
 {
     int32_t n;
     const float *rows =
@@ -125,31 +127,31 @@ static const float *attention_of(const wnw_perturb_probe *p, int32_t il, int32_t
     return rows + (size_t)h * (size_t)n;
 }
 
-static void load_values(wnw_perturb_probe *p, int32_t il, int32_t ih)
+static void load_values(struct wnw__perturb_probe *p, int32_t il, int32_t ih)
 {
     wnw__cache_read(&p->s->cache, il, WNW_VALUES, ih, 0, p->n, p->values);
 }
 
 /* Puts the change of head h's output in front of the projection into its row of x. */
-static int change_of_head(wnw_perturb_probe *p, int32_t il, int32_t h, const bool *kept)
+static int change_of_head(struct wnw__perturb_probe *p, int32_t il, int32_t h, const bool *kept)
 {
     float *x =
         p->x + (size_t)h * (size_t)p->model.n_head * (size_t)p->model.d + (size_t)h * (size_t)p->model.d;
-    WNW_TRY(wnw_perturb_output(NULL, p->delta, attention_of(p, il, h), p->values, kept, p->n, p->model.d));
+    WNW_TRY(wnw__perturb_output(NULL, p->delta, attention_of(p, il, h), p->values, kept, p->n, p->model.d));
     for (int32_t c = 0; c < p->model.d; c++)
         x[c] = (float)p->delta[c];
     return WNW_OK;
 }
 
 /* y = x W_O: the change of every head's output. */
-static int project(wnw_perturb_probe *p, int32_t il)
+static int project(struct wnw__perturb_probe *p, int32_t il)
 {
     const struct wnw__proj_weight w = wnw__proj_weight_of(p->s->m, il);
     return wnw__proj_apply(wnw__engine_pool(p->s->engine), &w, p->x, p->model.n_head, p->y);
 }
 
 /* || sum of the changes of heads from .. to - 1 ||_1 */
-static double norm_of(const wnw_perturb_probe *p, int32_t from, int32_t to)
+static double norm_of(const struct wnw__perturb_probe *p, int32_t from, int32_t to)
 {
     double norm = 0;
     for (int32_t k = 0; k < p->n_out; k++) {
@@ -163,7 +165,7 @@ static double norm_of(const wnw_perturb_probe *p, int32_t from, int32_t to)
 
 /* ---- What a plan changes ---- */
 
-static int check_plan(const wnw_perturb_probe *p, const wnw_plan *plan)
+static int check_plan(const struct wnw__perturb_probe *p, const wnw_plan *plan)
 {
     if (wnw_plan_n_layer(plan) != p->model.n_layer || wnw_plan_n_head_kv(plan) != p->model.n_head_kv ||
         wnw_plan_n_tokens(plan) != p->n - 1)
@@ -178,7 +180,7 @@ static int check_plan(const wnw_perturb_probe *p, const wnw_plan *plan)
     return WNW_OK;
 }
 
-static int change_of_layer(wnw_perturb_probe *p, const wnw_plan *plan, int32_t il, double *heads,
+static int change_of_layer(struct wnw__perturb_probe *p, const wnw_plan *plan, int32_t il, double *heads,
                            double *groups, double *layer)
 {
     for (int32_t ih = 0; ih < p->model.n_head_kv; ih++) {
@@ -201,7 +203,7 @@ static int change_of_layer(wnw_perturb_probe *p, const wnw_plan *plan, int32_t i
     return WNW_OK;
 }
 
-int wnw_perturb_probe_change(wnw_perturb_probe *p, const wnw_plan *plan, double *heads, double *groups,
+int wnw__perturb_probe_change(struct wnw__perturb_probe *p, const wnw_plan *plan, double *heads, double *groups,
                              double *layers)
 {
     WNW_REQUIRE(p);
@@ -224,7 +226,7 @@ int wnw_perturb_probe_change(wnw_perturb_probe *p, const wnw_plan *plan, double 
     return WNW_OK;
 }
 
-int wnw_perturb_probe_drift(wnw_perturb_probe *p, const wnw_plan *plan, double *drift)
+int wnw__perturb_probe_drift(struct wnw__perturb_probe *p, const wnw_plan *plan, double *drift)
 {
     wnw_session *s = NULL;
     WNW_REQUIRE(p);
@@ -254,7 +256,7 @@ static void mark(bool *marks, const float *key, int32_t n, int32_t k)
 
 /* Marks stage 1, half of `keep`, by attention, and with stage 2, the rest by `attn` times nu, both stages.
  * nu NULL: stage 2 by attention too. */
-static void choose(wnw_perturb_probe *p, const float *attn, const float *nu, int32_t keep)
+static void choose(struct wnw__perturb_probe *p, const float *attn, const float *nu, int32_t keep)
 {
     mark(p->first, attn, p->n, keep / 2);
     for (int32_t i = 0; i < p->n; i++)
@@ -262,19 +264,19 @@ static void choose(wnw_perturb_probe *p, const float *attn, const float *nu, int
     mark(p->kept, p->key, p->n, keep);
 }
 
-static int bounds_of_layer(wnw_perturb_probe *p, const float *nu, int32_t il, int32_t keep,
-                           wnw_perturb_bound *out)
+static int bounds_of_layer(struct wnw__perturb_probe *p, const float *nu, int32_t il, int32_t keep,
+                           struct wnw__perturb_bound *out)
 {
     for (int32_t h = 0; h < p->model.n_head; h++) {
         const float *attn = attention_of(p, il, h), *of_head = nu + (size_t)h * (size_t)p->n;
-        wnw_perturbation b;
+        struct wnw__perturbation b;
         if (h % wnw__shape_group(&p->model) == 0)
             load_values(p, il, h / wnw__shape_group(&p->model));
         choose(p, attn, NULL, keep);
-        WNW_TRY(wnw_perturb_bounds(&b, attn, of_head, p->kept, p->first, p->n));
-        out[h] = (wnw_perturb_bound){.theta_hat_attention = b.theta_hat, .theta_relax = b.theta_relax};
+        WNW_TRY(wnw__perturb_bounds(&b, attn, of_head, p->kept, p->first, p->n));
+        out[h] = (struct wnw__perturb_bound){.theta_hat_attention = b.theta_hat, .theta_relax = b.theta_relax};
         choose(p, attn, of_head, keep);
-        WNW_TRY(wnw_perturb_bounds(&b, attn, of_head, p->kept, p->first, p->n));
+        WNW_TRY(wnw__perturb_bounds(&b, attn, of_head, p->kept, p->first, p->n));
         out[h].sigma_first = b.sigma_first;
         out[h].theta_hat = b.theta_hat;
         WNW_TRY(change_of_head(p, il, h, p->kept));
@@ -285,7 +287,7 @@ static int bounds_of_layer(wnw_perturb_probe *p, const float *nu, int32_t il, in
     return WNW_OK;
 }
 
-int wnw_perturb_probe_bounds(wnw_perturb_probe *p, int32_t keep, wnw_perturb_bound *bounds)
+int wnw__perturb_probe_bounds(struct wnw__perturb_probe *p, int32_t keep, struct wnw__perturb_bound *bounds)
 {
     struct wnw__plan_source src;
     WNW_REQUIRE(p);

@@ -5,6 +5,7 @@
 #define WNW_EVAL_PERTURB_H
 
 #include "eval/base/stats.h"
+#include "session/perturb.h"
 
 #include <jansson.h>
 
@@ -14,7 +15,7 @@ enum eval_level { EVAL_HEADS, EVAL_GROUPS, EVAL_LAYERS, EVAL_STATES, EVAL_N_LEVE
 /* "heads", "groups", "layers", "states": the names of the levels in records. */
 const char *eval_level_name(enum eval_level level);
 
-/* Numbers of a query head for a size, where entries are chosen by the token's own attention (wnw_perturb_bound). */
+/* Numbers of a query head for a size, where entries are chosen by the token's own attention (struct wnw__perturb_bound). */
 enum eval_bound {
     EVAL_B_SIGMA, /* attention on stage 1 */
     EVAL_B_CHANGE,

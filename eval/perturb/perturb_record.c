@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#include "eval/run/perturb_record.h"
+#include "eval/perturb/perturb_record.h"
 
 #include "app/console.h"
 #include "app/json.h"
 #include "app/process.h"
 #include "eval/run/compare.h"
-#include "eval/run/perturb.h"
+#include "eval/perturb/perturb.h"
 #include "winnow_method.h"
 
 #include <math.h>
@@ -17,11 +17,11 @@ enum { DIGITS = 6 }; /* of a number in a record */
 struct probing {
     const struct eval_perturb_work *w;
     wnw_session *s;
-    wnw_perturb_probe *probe;
+    struct wnw__perturb_probe *probe;
     wnw_plan **plans;    /* [n_configs], owned */
     wnw_report *reports; /* [n_configs], owned */
     double *x;           /* [EVAL_N_LEVELS][units of heads], owned */
-    wnw_perturb_bound *bounds;
+    struct wnw__perturb_bound *bounds;
     int32_t n_configs, n_tokens, token;
     double read_ms, plan_ms, probe_ms, change_ms, drift_ms, bound_ms;
 };
@@ -93,10 +93,10 @@ static int changes_of(json_t **out, struct probing *p, int32_t i)
     double *heads = p->x, *groups = p->x + n_heads, *layers = groups + n_groups,
            *states = layers + info->n_layer;
     const double start = app_now_ms();
-    int status = wnw_perturb_probe_change(p->probe, p->plans[i], heads, groups, layers);
+    int status = wnw__perturb_probe_change(p->probe, p->plans[i], heads, groups, layers);
     const double changed = app_now_ms();
     if (status == WNW_OK)
-        status = wnw_perturb_probe_drift(p->probe, p->plans[i], states);
+        status = wnw__perturb_probe_drift(p->probe, p->plans[i], states);
     p->change_ms += changed - start;
     p->drift_ms += app_now_ms() - changed;
     if (status != WNW_OK)
@@ -109,7 +109,7 @@ static int changes_of(json_t **out, struct probing *p, int32_t i)
                             eval_level_name(EVAL_STATES), numbers(states, info->n_layer)));
 }
 
-static double bound_of(const wnw_perturb_bound *b, enum eval_bound which)
+static double bound_of(const struct wnw__perturb_bound *b, enum eval_bound which)
 {
     switch (which) {
     case EVAL_B_SIGMA:
@@ -133,7 +133,7 @@ static int bounds_of(json_t **out, struct probing *p, int32_t i)
     const long mean = lround(p->reports[i].kept_mean);
     const int32_t keep = mean < 2 ? 2 : mean > p->n_tokens ? p->n_tokens : (int32_t)mean;
     const double start = app_now_ms();
-    const int status = wnw_perturb_probe_bounds(p->probe, keep, p->bounds);
+    const int status = wnw__perturb_probe_bounds(p->probe, keep, p->bounds);
     p->bound_ms += app_now_ms() - start;
     if (status != WNW_OK)
         return app_fail_status(status);
@@ -152,7 +152,7 @@ static int measure(json_t **record, struct probing *p)
     int rc = APP_OK;
     const double start = app_now_ms();
     p->token = eval_argmax(wnw_session_logits(p->s), p->w->machine->info.n_vocab);
-    rc = code_of(wnw_perturb_probe_new(&p->probe, p->s, p->token));
+    rc = code_of(wnw__perturb_probe_new(&p->probe, p->s, p->token));
     p->probe_ms = app_now_ms() - start;
     for (int32_t i = 0; rc == APP_OK && i < p->n_configs; i++) {
         rc = changes_of(&o, p, i);
@@ -188,7 +188,7 @@ int eval_perturb_record(json_t **record, const struct eval_perturb_work *w, cons
                                                      : app_fail(APP_FAILED, "out of memory for plans");
     if (rc == APP_OK)
         rc = measure(record, &p);
-    wnw_perturb_probe_free(p.probe);
+    wnw__perturb_probe_free(p.probe);
     for (int32_t i = 0; p.plans && i < p.n_configs; i++)
         wnw_plan_free(p.plans[i]);
     wnw_session_free(p.s);

@@ -4,7 +4,7 @@
 #define WNW_EVAL_PERTURB_FORMS_H
 
 #include "eval/report/doc.h"
-#include "eval/run/perturb.h"
+#include "eval/perturb/perturb.h"
 
 /* The numbers of a study with the names of what they are of. All pointers are borrowed. */
 struct eval_perturb_study {

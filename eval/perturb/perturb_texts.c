@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "eval/run/perturb_texts.h"
+#include "eval/perturb/perturb_texts.h"
 
 #include "app/console.h"
 #include "app/files.h"

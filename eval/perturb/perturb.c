@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The numbers of the perturbation study. After section 5 of "CriticalKV" (arXiv 2502.03805): means over texts for each
  * head, and the share of heads in which a method's mean is lower. */
-#include "eval/run/perturb.h"
+#include "eval/perturb/perturb.h"
 
 #include <math.h>
 #include <stdlib.h>

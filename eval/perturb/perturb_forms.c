@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Text, CSV, JSON and page of the perturbation study. */
-#include "eval/run/perturb_forms.h"
+#include "eval/perturb/perturb_forms.h"
 
 #include "app/console.h"
 #include "app/json.h"

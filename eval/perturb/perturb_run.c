@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The perturbation study: its texts one by one into a folder, what is there already is skipped, and its forms. */
-#include "eval/run/perturb_run.h"
+#include "eval/perturb/perturb_run.h"
 
 #include "app/console.h"
 #include "app/files.h"
@@ -11,9 +11,9 @@
 #include "eval/base/jsonl.h"
 #include "eval/run/journal.h"
 #include "eval/run/manifest.h"
-#include "eval/run/perturb_forms.h"
-#include "eval/run/perturb_record.h"
-#include "eval/run/perturb_texts.h"
+#include "eval/perturb/perturb_forms.h"
+#include "eval/perturb/perturb_record.h"
+#include "eval/perturb/perturb_texts.h"
 #include "eval/run/progress.h"
 #include "eval/run/study.h"
 #include "winnow_method.h"
