@@ -113,6 +113,27 @@ static void test_stems(void **state)
 }
 
 /* Any bytes: NUL, what is not UTF-8, runs of one letter, a megabyte; no metric fails or leaves 0 to 1. */
+/* What Python's str.isalnum and str.lower say, in versions of Unicode old and new. */
+static void test_characters(void **state)
+{
+    static const struct {
+        uint32_t c, lower;
+        bool alnum;
+    } rows[] = {{'Z', 'z', true},          {'_', '_', false},          {0xc4, 0xe4, true}, /* A with dots */
+                {0xb2, 0xb2, true},                                /* superscript two */
+                {0xd7, 0xd7, false},                               /* times sign */
+                {0x130, 0x130, true},                              /* I with a dot: two code points */
+                {0x3a3, 0x3c3, true},      {0x2167, 0x2177, true}, /* Sigma, roman eight */
+                {0x301, 0x301, false},     {0x4e2d, 0x4e2d, true},     {0x2028, 0x2028, false},
+                {0x1f600, 0x1f600, false}, {0x10400, 0x10428, true}, /* a face, Deseret */
+                {0xfffd, 0xfffd, false},   {0x10ffff, 0x10ffff, false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(eval_is_alnum(rows[i].c), rows[i].alnum);
+        assert_int_equal(eval_lower(rows[i].c), rows[i].lower);
+    }
+}
+
 static void test_odd_texts(void **state)
 {
     enum { BIG = 1 << 16 };
@@ -149,8 +170,8 @@ static void test_odd_texts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tables),
-                                       cmocka_unit_test(test_names_are_distinct),
-                                       cmocka_unit_test(test_stems), cmocka_unit_test(test_odd_texts)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tables), cmocka_unit_test(test_names_are_distinct),
+        cmocka_unit_test(test_stems), cmocka_unit_test(test_characters), cmocka_unit_test(test_odd_texts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,10 +3,10 @@
 #include "eval/base/chars.h"
 
 #include "app/text.h"
-#include "eval/base/unicode_table.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <utf8proc.h>
 
 /* The code point that starts at s[*i], of valid UTF-8; *i is moved behind it. */
 static uint32_t next_code_point(const char *s, size_t *i)
@@ -113,33 +113,13 @@ bool eval_is_punctuation(uint32_t c)
 
 bool eval_is_alnum(uint32_t c)
 {
-    if (c < 0x80)
-        return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
-    size_t lo = 0, hi = sizeof alnum_runs / sizeof *alnum_runs;
-    while (lo < hi) {
-        const size_t mid = (lo + hi) / 2;
-        if (c > alnum_runs[mid][1])
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo < sizeof alnum_runs / sizeof *alnum_runs && c >= alnum_runs[lo][0];
+    const utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)c);
+    return (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO) ||
+           (k >= UTF8PROC_CATEGORY_ND && k <= UTF8PROC_CATEGORY_NO);
 }
 
 uint32_t eval_lower(uint32_t c)
 {
-    if (c < 0x80)
-        return c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c;
-    size_t lo = 0, hi = sizeof lower_runs / sizeof *lower_runs;
-    while (lo < hi) {
-        const size_t mid = (lo + hi) / 2;
-        if (c > lower_runs[mid].last)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    if (lo == sizeof lower_runs / sizeof *lower_runs || c < lower_runs[lo].first ||
-        (c - lower_runs[lo].first) % lower_runs[lo].step != 0)
-        return c;
-    return (uint32_t)((int32_t)c + lower_runs[lo].add);
+    enum { CAPITAL_I_WITH_DOT = 0x130 }; /* its lower case is two code points, of which none alone is right */
+    return c == CAPITAL_I_WITH_DOT ? c : (uint32_t)utf8proc_tolower((utf8proc_int32_t)c);
 }
