@@ -39,7 +39,7 @@ walk() {
     shift 3
     [ "$(listed "$patch" "$name" "$part")" = "$(touched "$patch")" ] ||
         fail "$patch and its row in CONTRIBUTING.md name different files: $(diff <(listed "$patch" "$name" "$part") <(touched "$patch"))"
-    git apply "tests/newcomer/$patch" 2>"$work/err" || {
+    git apply -C1 "tests/newcomer/$patch" 2>"$work/err" || {
         fail "tests/newcomer/$patch no longer applies: bring it and CONTRIBUTING.md up to date. $(cat "$work/err")"
         finish
     }
