@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The value behind "key<tabs>: " of a line; NULL if the line has another key. */
+/* The value after "key<tabs>: " of a line; NULL if the line has another key. */
 static const char *value_of(char *line, const char *key)
 {
     const size_t n = strlen(key);

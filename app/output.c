@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files that appear whole or not at all: everything goes to a new file beside the target, which takes the
+ * Files that appear whole or not at all: everything goes to a new file next to the target, which takes the
  * target's name when all of it is on the disk. Nothing that the command reads and nothing that is open
  * already is ever replaced, and a signal that ends the process removes the unfinished file.
  */
@@ -233,7 +233,7 @@ static void watch_signals(bool on)
 
 /* ---- Writing ---- */
 
-/* Makes a new file beside the target and returns its descriptor. The file's name is short, however long the
+/* Makes a new file next to the target and returns its descriptor. The file's name is short, however long the
  * target's is. */
 static int make_temporary(const char *target, mode_t mode)
 {

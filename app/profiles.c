@@ -138,7 +138,7 @@ static bool nearest_table(char **path, const char *folder, double budget)
     return best > 0 && asprintf(path, "%s/compiler-b%lld.json", folder, (long long)best) > 0;
 }
 
-/* Path of the first file of the kind from place *i on, which becomes the place behind it; NULL if there is none.
+/* Path of the first file of the kind from place *i on, which becomes the place after it; NULL if there is none.
  * The caller frees it. */
 static char *find_kind(const struct places *p, int32_t kind, double budget, int *i)
 {

@@ -56,7 +56,7 @@ static const struct app_option peer_options[] = {
      "count CPU time, not the clock's: for a machine that is busy with other work; needs -t 1", AT(cpu_time),
      0, 0, NULL},
     {"peer", 0, APP_TEXT, "PROGRAM", NULL, "that of `make peers`, else own",
-     "the llama.cpp to run beside us; `own` = the libllama of this build", AT(peer), 0, 0, NULL},
+     "the llama.cpp to run next to us; `own` = the libllama of this build", AT(peer), 0, 0, NULL},
     {"peer-timeout", 0, APP_INT, "SECONDS", "300", NULL,
      "seconds without a sign of work after which it counts as hanging", AT(peer_timeout), 1, 86400,
      "1 to 86400"},

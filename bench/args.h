@@ -12,7 +12,7 @@ struct bench_args {
     bool markdown, cpu_time;
 };
 
-/* bench_group_peer is of the benchmarks that run beside llama.cpp; bench_group_part has the options that the
+/* bench_group_peer is of the benchmarks that run next to llama.cpp; bench_group_part has the options that the
  * benchmarks of parts of the library share. */
 extern const struct app_group bench_group_speed, bench_group_batch, bench_group_peer, bench_group_part,
     bench_group_methods, bench_group_roofline;

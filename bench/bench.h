@@ -41,7 +41,7 @@ struct bench_memory {
 void bench_memory_start(struct bench_memory *m);
 void bench_memory_stop(struct bench_memory *m);
 
-/* Starts llama.cpp beside us as the options say. Returns an exit code; the caller closes *peer in any case. */
+/* Starts llama.cpp next to us as the options say. Returns an exit code; the caller closes *peer in any case. */
 int bench_start_peer(struct bench_peer **peer, const struct bench_args *args, int32_t n_threads);
 /* Milliseconds of the clock that the options choose. */
 double bench_now_ms(const struct bench_args *args);

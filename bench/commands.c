@@ -15,7 +15,7 @@ static const struct app_group *const methods_groups[] = {&bench_group_part, &ben
 static const struct app_group *const roofline_groups[] = {&bench_group_roofline, &app_group_common, NULL};
 const struct app_command bench_commands[] = {
     {.name = "bench",
-     .about = "Speed beside llama.cpp in one run: full cache and compressed cache.",
+     .about = "Speed next to llama.cpp in one run: full cache and compressed cache.",
      .usage = "[options]",
      .notes =
          "Rounds alternate between the programs; ratios are formed per round, then medians are taken.\n"
@@ -27,7 +27,7 @@ const struct app_command bench_commands[] = {
      .args_size = sizeof(struct bench_args),
      .run = bench_run_speed},
     {.name = "bench batch",
-     .about = "Tokens per second of several sequences that decode together, beside llama.cpp.",
+     .about = "Tokens per second of several sequences that decode together, next to llama.cpp.",
      .usage = "[options]",
      .notes =
          "All sequences of one prompt length; the compressed ones keep from half to one and a half times "
@@ -47,7 +47,7 @@ const struct app_command bench_commands[] = {
      .args_size = sizeof(struct bench_args),
      .run = bench_run_observe},
     {.name = "bench methods",
-     .about = "What every preset costs: time and memory beside a plain prefill.",
+     .about = "What every preset costs: time and memory besides a plain prefill.",
      .usage = "[options]",
      .notes =
          "Every preset reads the same tokens in a session of its own; plain prefills lie between them. Peak\n"

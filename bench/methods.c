@@ -13,7 +13,7 @@
  *
  * minus the peak of the plain prefills before and after that reading. Resident and peak are VmRSS and VmHWM
  * of /proc/self/status; before each measurement freed memory is returned to the system and VmHWM is set back
- * through /proc/self/clear_refs. A second pass builds its graph beside the one of the first reading, which a
+ * through /proc/self/clear_refs. A second pass builds its graph next to the one of the first reading, which a
  * session without copies would drop: the figure of such a preset is too high by that graph, at most.
  */
 #include "bench/methods.h"

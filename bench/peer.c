@@ -84,10 +84,10 @@ static int ended(struct bench_peer *p, const char *request)
     const pid_t pid = waitpid(p->pid, &status, 0);
     p->pid = 0;
     if (pid > 0 && WIFSIGNALED(status))
-        return app_fail(APP_FAILED, "the llama.cpp beside us (%s) was ended by signal %d (%s) at '%s'%s",
+        return app_fail(APP_FAILED, "the llama.cpp next to us (%s) was ended by signal %d (%s) at '%s'%s",
                         name_of(p), WTERMSIG(status), strsignal(WTERMSIG(status)), request,
                         p->native ? "; remove that file and run `make peers` again" : "");
-    return app_fail(APP_FAILED, "the llama.cpp beside us (%s) ended with exit code %d at '%s'", name_of(p),
+    return app_fail(APP_FAILED, "the llama.cpp next to us (%s) ended with exit code %d at '%s'", name_of(p),
                     pid > 0 ? WEXITSTATUS(status) : -1, request);
 }
 
@@ -105,7 +105,7 @@ static int hangs(struct bench_peer *p, const char *request)
     end(p);
     return app_fail(
         APP_FAILED,
-        "the llama.cpp beside us (%s) gave no sign of work for %d s at '%s'; --peer-timeout gives it "
+        "the llama.cpp next to us (%s) gave no sign of work for %d s at '%s'; --peer-timeout gives it "
         "more time",
         name_of(p), (int)p->silence_s, request);
 }
@@ -175,7 +175,7 @@ static int wait_answer(struct bench_peer *p, const char *request)
     if (rc != APP_OK)
         return rc;
     if (strncmp(line, "failed ", 7) == 0)
-        return app_fail(APP_FAILED, "the llama.cpp beside us (%s): '%s': %s", name_of(p), request, line + 7);
+        return app_fail(APP_FAILED, "the llama.cpp next to us (%s): '%s': %s", name_of(p), request, line + 7);
     if (strcmp(line, "ok") != 0 && strncmp(line, "ok ", 3) != 0)
         return app_fail(APP_FAILED, "'%s' is no llama.cpp that winnow can talk to: it answers '%.60s'",
                         name_of(p), line);
@@ -189,7 +189,7 @@ static int ask(struct bench_peer *p, const char *request, const char *words, con
     enum { PER_TOKEN = 12 };
     const size_t n_words = strlen(words);
     if (!p->pid)
-        return app_fail(APP_FAILED, "the llama.cpp beside us (%s) is not running", name_of(p));
+        return app_fail(APP_FAILED, "the llama.cpp next to us (%s) is not running", name_of(p));
     char *text = malloc(n_words + 2 + (size_t)n * PER_TOKEN);
     if (!text)
         return app_fail(APP_FAILED, "out of memory");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * llama.cpp as a process of its own beside the benchmark (decision 036). `make peers` builds one for the CPU
+ * llama.cpp as a process of its own next to the benchmark (decision 036). `make peers` builds one for the CPU
  * at hand, whatever ours is built with; without it the libllama of this build runs there. The two sides take
  * turns and never compute at the same time.
  */

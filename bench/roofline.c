@@ -122,7 +122,7 @@ static int compress(struct bench_roofline *b, wnw_session *s, struct roof_length
     return APP_OK;
 }
 
-/* Decodes n_decode tokens and one before, which builds the graph. *ms is the time of those behind it. */
+/* Decodes n_decode tokens and one before, which builds the graph. *ms is the time of those after it. */
 static int decode(struct bench_roofline *b, wnw_session *s, bool measured, double *ms)
 {
     int status = wnw_engine_measure(b->engine, measured);

@@ -57,7 +57,7 @@ static enum bench_peak_kind kind_of(enum roof_phase phase, enum roof_part part, 
     return weights && bits < MOST_BITS ? PEAK_INT8 : PEAK_F32;
 }
 
-/* What a part took, beside what it would take at the machine's peak. */
+/* What a part took, next to what it would take at the machine's peak. */
 struct figure {
     double ms, ops_per_s, bytes_per_s;
     double floor_ms;            /* the least time that operations and bytes allow; 0 = nothing is counted */

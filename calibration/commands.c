@@ -7,9 +7,9 @@
 #include "calibration/shares.h"
 #include "calibration/srh.h"
 
-#define RESUMES                                                                                           \
-    "What is finished is kept in a file beside the profile: a command that was stopped goes on where it " \
-    "was,\n"                                                                                              \
+#define RESUMES                                                                                            \
+    "What is finished is kept in a file next to the profile: a command that was stopped goes on where it " \
+    "was,\n"                                                                                               \
     "and ends with the same bytes."
 
 static const struct app_group *const srh_groups[] = {&calibrate_group_work,

@@ -146,12 +146,12 @@ static int read_tokens(struct verify *v)
         return app_fail_status(status);
     if (v->length + v->next > v->info.n_ctx_train)
         return app_fail(APP_BAD_INPUT,
-                        "pieces of %d tokens and the %d behind them do not fit the context of %d",
+                        "pieces of %d tokens and the %d after them do not fit the context of %d",
                         (int)v->length, (int)v->next, (int)v->info.n_ctx_train);
     const int64_t needed = (int64_t)v->n_pieces * (v->length + v->next);
     if (v->n_tokens < needed)
         return app_fail(APP_BAD_INPUT,
-                        "'%s' has %d tokens; %d pieces of %d and the %d behind each need %lld: give a longer "
+                        "'%s' has %d tokens; %d pieces of %d and the %d after each need %lld: give a longer "
                         "text or fewer --pieces",
                         text->name, (int)v->n_tokens, (int)v->n_pieces, (int)v->length, (int)v->next,
                         (long long)needed);
@@ -325,7 +325,7 @@ static int print_json(const struct verify *v, const struct result *rows)
 
 static int print_text(const struct verify *v, const struct result *rows)
 {
-    printf("%d pieces of %d tokens, %d tokens behind each; full cache %.4f nats per token\n"
+    printf("%d pieces of %d tokens, %d tokens after each; full cache %.4f nats per token\n"
            "gain: what the tables take off, at as many entries (95 %% interval, paired by piece)\n\n",
            (int)v->n_pieces, (int)v->length, (int)v->next, mean_full(v));
     printf("%-8s %9s %9s %9s %22s %8s %8s\n", "", "learned", "neutral", "gain", "interval", "kept", "kept");

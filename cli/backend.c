@@ -14,10 +14,10 @@
 #include <unistd.h>
 
 #ifndef WNW_LIBDIR
-#define WNW_LIBDIR "lib" /* where `make install` puts libraries, beside bin */
+#define WNW_LIBDIR "lib" /* where `make install` puts libraries, next to bin */
 #endif
 
-/* Sets path to where the library is: beside the program in a build folder, or where it is installed. */
+/* Sets path to where the library is: next to the program in a build folder, or where it is installed. */
 static int find_library(char *path, size_t size)
 {
     static const char *const places[] = {"libggml-winnow.so", "../" WNW_LIBDIR "/libggml-winnow.so"};
@@ -36,7 +36,7 @@ static int find_library(char *path, size_t size)
         if (fits)
             return APP_OK;
     }
-    return app_fail(APP_FAILED, "there is no libggml-winnow.so beside this program; `make` builds it");
+    return app_fail(APP_FAILED, "there is no libggml-winnow.so next to this program; `make` builds it");
 }
 
 /* Prints text as one word of a shell. */

@@ -23,7 +23,7 @@ static const struct app_command *const families[] = {cli_commands, bench_command
                                                      calibrate_commands};
 enum { N_FAMILIES = sizeof families / sizeof *families, MAX_NAMES = 64 };
 
-/* Sub-command number i of all families, NULL behind the last. */
+/* Sub-command number i of all families, NULL after the last. */
 static const struct app_command *command(int i)
 {
     for (int f = 0; f < N_FAMILIES; f++)

@@ -57,7 +57,7 @@ static int given_value(const char *options, size_t len, const char *key, const c
     return 0;
 }
 
-/* Prints an option behind `indent` spaces. If given_len is not 0, the first given_len bytes of `given` are
+/* Prints an option after `indent` spaces. If given_len is not 0, the first given_len bytes of `given` are
  * shown as its value in place of the default. */
 static void print_option(const wnw_option *o, int indent, const char *given, int given_len)
 {

@@ -38,7 +38,7 @@ static bool on_logits(int32_t i, const float *logits, void *user)
 }
 
 /* Bytes of the text that have to be turned into tokens: all, or as many as twice the tokens that will be read
- * can have. Text far behind a token has no influence on that token. */
+ * can have. Text far after a token has no influence on that token. */
 static size_t bytes_to_read(const struct app_job *job)
 {
     const int64_t n = job->args->n != APP_UNSET ? job->args->n : job->info.n_ctx_train;
@@ -173,7 +173,7 @@ int cli_ppl(const struct app_args *args)
     if (rc == APP_OK) {
         app_job_notes(&job);
         if (sc.n_text < 0)
-            app_note("read %d tokens of the text, which goes on far behind them", job.n_tokens);
+            app_note("read %d tokens of the text, which goes on far after them", job.n_tokens);
         else if (job.n_tokens < sc.n_text)
             app_note("read %d of %d tokens of the text%s", job.n_tokens, sc.n_text,
                      args->n == APP_UNSET ? ", the model's context" : "");

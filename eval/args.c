@@ -22,7 +22,7 @@ static const struct app_option report_options[] = {
     {"fail-if", 0, APP_TEXT, "EXPR", NULL, "none",
      "a limit, e.g. 'macro_delta<-5@r=.5': exit code 4 if the whole interval lies beyond it; measures: "
      "macro_delta, "
-     "macro, retention, fgt, agree, kl, dnll; behind @: r, policy, mode, kv, N",
+     "macro, retention, fgt, agree, kl, dnll; after @: r, policy, mode, kv, N",
      AT(fail_if), 0, 0, NULL},
     {"niah-score", 0, APP_TEXT, "NAME", NULL, "score; the usual ones in the HTML report",
      "what maps by depth and length show: " EVAL_HEAT_NAMES, AT(niah_score), 0, 0, NULL},
@@ -86,7 +86,7 @@ static const struct app_option tasks_options[] = {
      "without --samples",
      AT(jsonl), 0, 0, NULL},
     {"text", 0, APP_TEXT, "FILE", NULL, "none",
-     "text of task ppl: the second half of each piece is compared behind the compressed first half", AT(text),
+     "text of task ppl: the second half of each piece is compared after the compressed first half", AT(text),
      0, 0, NULL},
     {"lb-max-prompt", 0, APP_INT, "N", NULL,
      "31500 or 127500 for 32K or 128K models, else what the context leaves; none for --jsonl",
@@ -165,7 +165,7 @@ static const struct app_option run_options[] = {
     {"no-early-stop", 0, APP_FLAG, NULL, NULL, "off", "answers go on when their score cannot change any more",
      AT(no_early_stop), 0, 0, NULL},
     {"lb-prefix", 0, APP_TEXT, "PLACE", "auto", NULL,
-     "where the beginning of an answer to LongBench stands: assistant (behind the template's tail), user "
+     "where the beginning of an answer to LongBench stands: assistant (after the template's tail), user "
      "(before it), or auto (user in mode aware_full, assistant in the others)",
      AT(lb_prefix), 0, 0, NULL},
     {"lb-chat", 0, APP_TEXT, "SETS", "official", NULL,

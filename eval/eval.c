@@ -58,7 +58,7 @@ static int print_list(void)
         printf("%-24s %-9s %-18s %6d %6s %-9s %s\n", set->name, set->group, set->metric, set->max_new, "-",
                "file", set->about);
     printf("%-24s %-9s %-18s %6s %6d %-9s %s\n", "ppl", "text", "nll, kl", "-", 2, "file",
-           "the second half of pieces of a text (--text), behind the compressed first half");
+           "the second half of pieces of a text (--text), after the compressed first half");
     puts("\nANSWER: tokens that are generated at most; LEAST: shortest useful length in tokens; DATA: "
          "generated as in "
          "the benchmark,\nthe same with words of our own lists (words; tasks with prose have them, too), "

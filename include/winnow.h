@@ -194,7 +194,7 @@ static inline wnw_model_params wnw_model_default_params(void)
 }
 
 /* Opens the GGUF file at `path`: hyper-parameters, tokenizer and memory-mapped weights. params NULL =
- * defaults. Of a model split in parts, `path` is the first; the others are found beside it by their names
+ * defaults. Of a model split in parts, `path` is the first; the others are found next to it by their names
  * (NAME-00001-of-00003.gguf). Errors: E_IO (cannot open a part), E_FORMAT (not a regular file, not a GGUF,
  * truncated, contradictory, parts that do not belong together), E_UNSUPPORTED (the architecture, in which case
  * the message lists the supported ones; a file that is no model; a tensor or key that the library does not
@@ -439,7 +439,7 @@ typedef struct wnw_report {
      * scores, budgets and selection, and compaction. Together they are the time of the call. */
     double read_ms, observe_ms, score_ms, select_ms, compact_ms;
     /* Of wnw_session_plan and wnw_session_plan_many, 0 elsewhere: this many first and last entries of every KV
-     * head stay whatever their score (sinks, window, the last blocks). Heads that keep all they have do not
+     * head stay regardless of their score (sinks, window, the last blocks). Heads that keep all they have do not
      * count; where all do, protected_first is the number of tokens read. */
     int32_t protected_first, protected_last;
 } wnw_report;
@@ -678,7 +678,7 @@ typedef struct wnw_cache_stats {
     uint64_t bytes;         /* bytes allocated for keys and values now */
     uint64_t bytes_entries; /* of the entries' keys and values, without room for more */
     uint64_t bytes_full;    /* bytes that an uncompressed cache of all tokens read would allocate */
-    uint64_t bytes_meta;    /* allocated beside keys and values: positions, and what is recorded of entries */
+    uint64_t bytes_meta; /* allocated besides keys and values: positions, and what is recorded of entries */
 } wnw_cache_stats;
 
 WNW_DEFAULT(wnw_cache_stats, wnw_cache_stats_default)
@@ -741,7 +741,7 @@ typedef struct wnw_work {
 } wnw_work;
 
 /* What the passes of an engine did while it measured. The times of all parts together are the time of the
- * passes: what a call takes beside them is text, plans and compression. */
+ * passes: what a call takes besides them is text, plans and compression. */
 typedef struct wnw_engine_times {
     uint32_t struct_size;
     int64_t n_pass;       /* passes through all or some layers: ubatches and decode steps */
@@ -775,7 +775,7 @@ WNW_API int wnw_session_observe(wnw_session *s, const wnw_policy *const *policie
  * profile was made for another model. */
 WNW_API int wnw_session_set_profile(wnw_session *s, const wnw_profile *p);
 
-/* Says that the last n_tokens of the prompt, read already or read next, are the question behind the document,
+/* Says that the last n_tokens of the prompt, read already or read next, are the question after the document,
  * for policies that judge the document by the question. The number holds until the next such call; 0 = not
  * known. E_RANGE: negative. */
 WNW_API int wnw_session_set_question(wnw_session *s, int32_t n_tokens);

@@ -52,7 +52,7 @@ enum {
     WNW_NEED_VALUES = 1u << 2,      /* cached values */
     WNW_NEED_ATTN_SUM = 1u << 3,    /* sum of the attention of queries since an entry was read */
     WNW_NEED_ATTN_MAX = 1u << 4,    /* maximum of the same attention */
-    WNW_NEED_PROJ_NORM = 1u << 5,   /* norms of the values behind the output projection */
+    WNW_NEED_PROJ_NORM = 1u << 5,   /* norms of the values after the output projection */
     WNW_NEED_QUERY_STATS = 1u << 6, /* mean and covariance of the queries before RoPE */
     WNW_NEED_QUERIES = 1u << 7, /* every prompt query, after RoPE: as large as the prompt's hidden states */
     WNW_NEED_PERPLEXITY = 1u << 8,  /* of the last `window` prompt tokens */
@@ -62,20 +62,20 @@ enum {
 
 /* Which tokens a second pass feeds. */
 typedef enum wnw_second_pass {
-    WNW_PASS_CONTEXT, /* the tokens read, once more, behind themselves (KVCompose, task-agnostic) */
+    WNW_PASS_CONTEXT, /* the tokens read, once more, after themselves (KVCompose, task-agnostic) */
     WNW_PASS_TASK,    /* each of the tasks of wnw_run, after the tokens read */
-    /* An instruction to repeat, then the text behind the chat header, chunk by chunk (KVzip); the softmax is
+    /* An instruction to repeat, then the text after the chat header, chunk by chunk (KVzip); the softmax is
      * over the header, the chunk and the tokens fed. Where no header is known, the text's first 4 tokens take
      * its place. */
     WNW_PASS_REPEAT,
     WNW_PASS_REPEAT_SINKS, /* REPEAT with the first 4 tokens in place of any header (kvpress' KVzip) */
     WNW_PASS_REPEAT_ALL,   /* REPEAT with the header as text like any other */
-    /* CONTEXT, and behind that second copy each of the tasks, except a task with which the tokens read
+    /* CONTEXT, and after that second copy each of the tasks, except a task with which the tokens read
      * already end (KVCompose, task-aware). */
     WNW_PASS_BOTH,
 } wnw_second_pass;
 
-/* Norms of a value v behind the output projection W_O of query head h, averaged over the group. */
+/* Norms of a value v after the output projection W_O of query head h, averaged over the group. */
 typedef enum wnw_proj_norm {
     WNW_PROJ_L1,     /* mean of ||v W_O^h||_1: one output projection per entry and query head */
     WNW_PROJ_L2,     /* root mean square of ||v W_O^h||_2, by a d x d matrix: about a hundredth of the work */
@@ -139,15 +139,15 @@ struct wnw_observation {
     const float *pass2_sum, *pass2_max;
     int32_t n_pass2;
 
-    /* Norms of the values behind the output projection, [n_head_kv][n]; NULL where memory runs out, with the
+    /* Norms of the values after the output projection, [n_head_kv][n]; NULL where memory runs out, with the
      * error set. They are stored with the entries, so that each is computed once. They leave out a bias of
-     * the projection and norm layers behind it. */
+     * the projection and norm layers after it. */
     const float *(*proj_norm)(const wnw_observation *obs, wnw_proj_norm kind);
-    /* The same for every query head by itself, [n_head][n]: the norm behind its own slice of the projection.
+    /* The same for every query head by itself, [n_head][n]: the norm after its own slice of the projection.
      * Borrowed until the observation ends. NULL after a failure, with the error set. */
     const float *(*head_proj_norm)(const wnw_observation *obs, wnw_proj_norm kind);
 
-    /* Queries before RoPE (behind the query norm, if the model has one) of positions >= needs.skip: mean
+    /* Queries before RoPE (after the query norm, if the model has one) of positions >= needs.skip: mean
      * [n_head][d], covariance [n_head][d][d] divided by their number n_query_stats. They cover all tokens
      * read since the policy was declared, decoded ones too; zeros where there are none. */
     const float *query_mean, *query_cov;
@@ -205,7 +205,7 @@ typedef struct wnw_keep_problem {
     int32_t n_here;   /* number of those tokens that the head still holds, as its first entries */
 } wnw_keep_problem;
 
-/* Entries that are kept whatever their score. */
+/* Entries that are kept regardless of their score. */
 typedef struct wnw_protected {
     int32_t n_first; /* sinks */
     int32_t n_last;  /* most recent */
@@ -229,7 +229,7 @@ enum {
     /* Scorer: scores are attention probabilities or estimates of them, not negative. Selector: it uses scores
      * as attention probabilities, and goes only with such scorers. */
     WNW_FLAG_ATTENTION = 1u << 4,
-    /* Scorer: it keeps everything, whatever the size. */
+    /* Scorer: it keeps everything, regardless of the size. */
     WNW_FLAG_KEEPS_ALL = 1u << 5,
     /* Scorer: where all heads keep the same number of entries they keep the same ones (UNIFORM: in all
      * layers; ONE_LIST: in a layer). Aggregation, ONE_LIST: every KV head gets the same score for the same
@@ -255,7 +255,7 @@ enum {
      * allocate_model, or all their entries if they have fewer. */
     WNW_FLAG_COMPETES = 1u << 14,
     /* Head budget: under the rules of wnw_session_begin, a head that a prompt's compression has cut holds its
-     * count while decoding: the oldest entries behind the protected first ones go. All other heads grow. */
+     * count while decoding: the oldest entries after the protected first ones go. All other heads grow. */
     WNW_FLAG_SLIDES = 1u << 15,
     /* Head budget: where no size is given its counts follow from its own rule. Every budget in its problem is
      * then the number of all entries, and no layer budget is asked. */
@@ -310,7 +310,7 @@ typedef enum wnw_rounding {
     WNW_ROUND_TRUNC, /* floor(x), as kvpress does: 1000 * (1 - 0.9) is 99 */
 } wnw_rounding;
 
-/* Consecutive blocks of `lag` entries behind `sink` protected ones. All complete blocks but the last are
+/* Consecutive blocks of `lag` entries after `sink` protected ones. All complete blocks but the last are
  * thinned. */
 typedef struct wnw_blocks {
     int32_t sink, lag; /* >= 0; >= 1 */
@@ -336,7 +336,7 @@ typedef struct wnw_scorer {
     size_t (*scratch)(const void *opts, const wnw_observation *obs);
     /* Fills score[n_head_kv][n], or [n_head][n]. */
     int (*score)(const void *opts, const wnw_observation *obs, float *score, float *scratch);
-    /* A last step behind the head aggregation, in place: score[n_row][obs->n] of all KV heads, or of all
+    /* A last step after the head aggregation, in place: score[n_row][obs->n] of all KV heads, or of all
      * query heads for a selector that reads those. scratch[obs->n]. NULL = none. */
     void (*finish)(const void *opts, const wnw_observation *obs, int32_t n_row, float *score, float *scratch);
     /* The blocks inside which scores can be compared. NULL = scores of all entries can be. Entries before
@@ -365,7 +365,7 @@ typedef struct wnw_aggregation {
 typedef struct wnw_layer_problem {
     int32_t n_layer;     /* layers that take part */
     int32_t n;           /* entries of the longest head */
-    int32_t n_protected; /* number of those entries that are kept whatever their score */
+    int32_t n_protected; /* number of those entries that are kept regardless of their score */
     int32_t budget;      /* average entries per head to reach; n_protected <= budget < n */
     double mean;         /* budget before rounding */
     double ratio; /* fraction to remove, where all heads hold n entries and a ratio was asked for; else 0 */
@@ -416,7 +416,7 @@ typedef struct wnw_head_problem {
 typedef struct wnw_head_budget {
     wnw_part part;
     /* Fills n_keep[n_head_kv], protected entries <= n_keep <= n_entry; scratch[n_head_kv * n]. It may raise
-     * n_safe[n_head_kv], zero at first: the number of a head's best scores that are kept whatever the
+     * n_safe[n_head_kv], zero at first: the number of a head's best scores that are kept regardless of the
      * selector does, at most n_keep minus the protected entries. */
     int (*allocate)(const void *opts, const wnw_head_problem *p, int32_t *n_keep, int32_t *n_safe,
                     float *scratch);

@@ -31,7 +31,7 @@ static void a_policy_beside_the_base(void **state)
 {
     static const double other[N_TEXTS][N_UNITS] = {{1, 3, 5, 1}, {1, 3, 5, 2}, {1, 0, 5, 2}};
     struct eval_perturb p;
-    struct eval_beside b;
+    struct eval_against_base b;
     (void)state;
     open_small(&p);
     p.n_texts = N_TEXTS;

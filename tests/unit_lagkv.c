@@ -600,9 +600,9 @@ static void assert_blocks(const struct toy *t, int32_t n, int32_t n_keep, int32_
 {
     const char *shrunk = strstr(warning, "shrink to "), *more = strstr(warning, "even with ");
     if (shrunk)
-        assert_int_equal(sscanf(shrunk, "shrink to %d behind the first %d", &lag, &sink), 2);
+        assert_int_equal(sscanf(shrunk, "shrink to %d after the first %d", &lag, &sink), 2);
     else if (more)
-        assert_int_equal(sscanf(more, "even with blocks of %d behind the first %d", &lag, &sink), 2);
+        assert_int_equal(sscanf(more, "even with blocks of %d after the first %d", &lag, &sink), 2);
     else
         assert_string_equal(warning, "");
     const int32_t nb = (n - sink) / lag, m = (n - sink) % lag, whole = sink + lag + m;
@@ -692,7 +692,7 @@ static void blocks_shrink_before_they_lose_everything(void **state)
     toy_init(&t, 1, 1, 2);
     toy_append(&t, 850);
     assert_int_equal(wnw__plan_make(&plan, p, &size, &t.src, &report), WNW_OK);
-    assert_contains(report.warning, "blocks shrink to 64 behind the first 16");
+    assert_contains(report.warning, "blocks shrink to 64 after the first 16");
     toy_take(&t, plan); /* 834 = 13 x 64 + 2: k = (212 - 16 - 64 - 2) / 12 = 10 */
     assert_int_equal(t.len[0][0], 16 + 12 * 10 + 64 + 2);
     toy_free(&t);
@@ -717,7 +717,7 @@ static void blocks_shrink_before_they_lose_everything(void **state)
     assert_int_equal(wnw__plan_make(&plan, p, &size, &t.src, &report), WNW_OK);
     assert_contains(report.warning,
                     "leaves 3 entries per head, but lagkv keeps 23 of 100 even with blocks of 8 "
-                    "behind the first 4");
+                    "after the first 4");
     toy_take(&t, plan);
     assert_int_equal(t.len[0][0], 23);
     toy_free(&t);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* llama.cpp as a program that `winnow bench` runs beside itself: requests on standard input, answers on
+/* llama.cpp as a program that `winnow bench` runs next to itself: requests on standard input, answers on
  * standard output. */
 #include "bench/llama/serve.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-/* The code point that starts at s[*i], of valid UTF-8; *i is moved behind it. */
+/* The code point that starts at s[*i], of valid UTF-8; *i is moved after it. */
 static uint32_t next_code_point(const char *s, size_t *i)
 {
     const unsigned char first = (unsigned char)s[(*i)++];

@@ -18,7 +18,7 @@ struct eval_jsonl {
     int64_t number;     /* of the line that was read last, from 1 */
     int64_t begin, end; /* bytes of the file before that line, and before the next one */
     /* The file is being appended to: a last line that has no line break, or that is not an object, is what a writer
-     * left unfinished. It ends the file, and `torn` says so; `end` then stays behind the last whole line. */
+     * left unfinished. It ends the file, and `torn` says so; `end` then stays after the last whole line. */
     bool growing, torn;
 };
 

@@ -76,7 +76,7 @@ double eval_auc(const double *r, const double *s, size_t n, bool to_one);
 /* The share at which the loss first reaches eps0 (0.1 = 10 %), between points along a straight line; INFINITY
  * if it does not. loss[i]: at r[i]. */
 double eval_tolerance(const double *r, const double *loss, size_t n, double eps0);
-/* Loss of a task at s beside the full cache's score; of several tasks the mean. NaN where full is not above
+/* Loss of a task at s next to the full cache's score; of several tasks the mean. NaN where full is not above
  * 0. */
 double eval_loss(double full, double s);
 /* The share of the full cache's score that is left, in per cent. */

@@ -32,7 +32,7 @@ const struct eval_metric eval_qa_f1 = {"qa_f1",   NULL,  "LongBench's questions:
 /* ---- Classes ---- */
 
 /* The benchmark's program removes elements from the list that it iterates over, so that it skips the element
- * behind a removed one. This function does the same. */
+ * after a removed one. This function does the same. */
 static bool classification(double *out, const struct eval_case *c, const struct eval_chars *ref)
 {
     const struct eval_chars **found = calloc((size_t)c->n_classes + 1, sizeof *found);
@@ -72,7 +72,7 @@ static bool is_digit(uint32_t c)
     return c >= '0' && c <= '9';
 }
 
-/* The first run of digits at or behind *from, empty if there is none; *from is moved behind it. */
+/* The first run of digits at or after *from, empty if there is none; *from is moved after it. */
 static struct eval_chars next_digits(const struct eval_chars *c, size_t *from)
 {
     size_t begin = *from;

@@ -168,7 +168,7 @@ const struct eval_metric eval_number = {
     "number",  NULL,  "SCBench's numbers: 1 where the first number of the prediction is the reference",
     EVAL_BEST, false, number};
 
-/* The line of c that begins at *from, without white space at its ends; *from is moved behind it. */
+/* The line of c that begins at *from, without white space at its ends; *from is moved after it. */
 static struct eval_chars next_line(const struct eval_chars *c, size_t *from)
 {
     size_t begin = *from, end = *from;

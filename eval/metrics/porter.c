@@ -10,7 +10,7 @@ struct word {
     size_t n;
 };
 
-/* The letter y is a consonant at the beginning of a word and behind a vowel. */
+/* The letter y is a consonant at the beginning of a word and after a vowel. */
 static bool is_consonant(const uint32_t *at, size_t i)
 {
     size_t n_y = 0;
@@ -168,13 +168,13 @@ static void step_4(struct word *w)
     static const struct rule before[] = {{"al", ""},    {"ance", ""}, {"ence", ""}, {"er", ""},
                                          {"ic", ""},    {"able", ""}, {"ible", ""}, {"ant", ""},
                                          {"ement", ""}, {"ment", ""}, {"ent", ""}};
-    static const struct rule behind[] = {{"ou", ""},  {"ism", ""}, {"ate", ""}, {"iti", ""},
-                                         {"ous", ""}, {"ive", ""}, {"ize", ""}};
+    static const struct rule after[] = {{"ou", ""},  {"ism", ""}, {"ate", ""}, {"iti", ""},
+                                        {"ous", ""}, {"ive", ""}, {"ize", ""}};
     if (!ends(w, "ion")) {
         const size_t n = w->n;
         apply(w, before, sizeof before / sizeof *before, 2);
         if (w->n == n)
-            apply(w, behind, sizeof behind / sizeof *behind, 2);
+            apply(w, after, sizeof after / sizeof *after, 2);
     } else if (w->n > 3 && (w->at[w->n - 4] == 's' || w->at[w->n - 4] == 't') &&
                measure(w->at, w->n - 3) > 1) {
         replace(w, 3, "");

@@ -122,7 +122,7 @@ bool eval_perturb_add(struct eval_perturb *p, const json_t *record)
     return good;
 }
 
-/* ---- A policy beside the base ---- */
+/* ---- A policy next to the base ---- */
 
 double eval_perturb_mean(const struct eval_perturb *p, enum eval_level level, int32_t size, int32_t policy,
                          int32_t unit)
@@ -166,8 +166,8 @@ bool eval_share_below(struct eval_interval *over, const double *d, int32_t n_tex
 }
 
 /* Adds the means over the texts to *out, and writes differences of the units that count to d[n_texts][out->n]. */
-static void gather(struct eval_beside *out, double *d, const struct eval_perturb *p, enum eval_level level,
-                   int32_t size, int32_t policy)
+static void gather(struct eval_against_base *out, double *d, const struct eval_perturb *p,
+                   enum eval_level level, int32_t size, int32_t policy)
 {
     const int32_t n_units = eval_level_units(p, level);
     int32_t at = 0;
@@ -190,11 +190,11 @@ static void gather(struct eval_beside *out, double *d, const struct eval_perturb
     }
 }
 
-bool eval_perturb_beside(struct eval_beside *out, const struct eval_perturb *p, enum eval_level level,
+bool eval_perturb_beside(struct eval_against_base *out, const struct eval_perturb *p, enum eval_level level,
                          int32_t size, int32_t policy, uint64_t seed)
 {
     char key[128], of_pair[64];
-    *out = (struct eval_beside){.over = {NAN, NAN}};
+    *out = (struct eval_against_base){.over = {NAN, NAN}};
     double *d = malloc(((size_t)p->n_texts * (size_t)eval_level_units(p, level) + 1) * sizeof *d);
     if (!d)
         return false;
@@ -213,22 +213,22 @@ struct eval_tightness eval_perturb_tightness(const struct eval_perturb *p, int32
 {
     struct eval_tightness t = {0};
     const int32_t n_units = eval_level_units(p, EVAL_HEADS);
-    int64_t n = 0, n_behind = 0, n_holds = 0, n_holds_behind = 0;
+    int64_t n = 0, n_later = 0, n_holds = 0, n_holds_later = 0;
     for (int32_t i = 0; i < p->n_texts; i++)
         for (int32_t u = 0; u < n_units; u++) {
             if (!eval_perturb_counts(p, EVAL_HEADS, u))
                 continue;
-            const bool behind = u >= p->n_head, holds = eval_bound_at(p, EVAL_B_SIGMA, size, i)[u] > 0.5;
+            const bool later = u >= p->n_head, holds = eval_bound_at(p, EVAL_B_SIGMA, size, i)[u] > 0.5;
             n++;
-            n_behind += behind;
+            n_later += later;
             n_holds += holds;
-            n_holds_behind += holds && behind;
+            n_holds_later += holds && later;
             for (int k = 0; holds && k < EVAL_N_BOUNDS; k++)
                 t.mean[k] += eval_bound_at(p, (enum eval_bound)k, size, i)[u];
         }
     for (int k = 0; k < EVAL_N_BOUNDS; k++)
         t.mean[k] = n_holds > 0 ? t.mean[k] / (double)n_holds : NAN;
     t.holds = n > 0 ? (double)n_holds / (double)n : NAN;
-    t.holds_behind_0 = n_behind > 0 ? (double)n_holds_behind / (double)n_behind : NAN;
+    t.holds_behind_0 = n_later > 0 ? (double)n_holds_later / (double)n_later : NAN;
     return t;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The numbers of the perturbation study: what policies change of one token in every head, layer and state, over many
- * texts, and what that says about a method beside its base. */
+ * texts, and what that says about a method next to its base. */
 #ifndef WNW_EVAL_PERTURB_H
 #define WNW_EVAL_PERTURB_H
 
@@ -58,15 +58,15 @@ bool eval_perturb_add(struct eval_perturb *p, const json_t *record);
 double eval_perturb_mean(const struct eval_perturb *p, enum eval_level level, int32_t size, int32_t policy,
                          int32_t unit);
 
-/* A policy beside the base. */
-struct eval_beside {
+/* A policy next to the base. */
+struct eval_against_base {
     double base, other; /* means over texts and units */
     int32_t n_lower, n; /* units whose mean over the texts is smaller than the base's; units that count */
     struct eval_interval
         over; /* 95 % of n_lower / n, texts drawn again; NaN for fewer than EVAL_BOOT_LEAST texts */
 };
 /* false: out of memory. */
-bool eval_perturb_beside(struct eval_beside *out, const struct eval_perturb *p, enum eval_level level,
+bool eval_perturb_beside(struct eval_against_base *out, const struct eval_perturb *p, enum eval_level level,
                          int32_t size, int32_t policy, uint64_t seed);
 /* The interval for the share of units whose mean is below 0, from differences d[n_texts][n_units], where texts are
  * drawn again EVAL_BOOT_ROUNDS times. NaN for fewer than EVAL_BOOT_LEAST texts. false: out of memory. */

@@ -16,11 +16,11 @@ static double kept(const struct eval_perturb *p, int32_t size, int32_t policy)
     return p->n_texts > 0 ? 100 * p->kept[size * p->n_policies + policy] / p->n_texts : NAN;
 }
 
-/* The numbers of a policy beside the base; a document that lacks memory for them says so. */
-static struct eval_beside beside(struct eval_doc *d, const struct eval_perturb_study *s,
-                                 enum eval_level level, int32_t size, int32_t policy)
+/* The numbers of a policy next to the base; a document that lacks memory for them says so. */
+static struct eval_against_base against_base(struct eval_doc *d, const struct eval_perturb_study *s,
+                                             enum eval_level level, int32_t size, int32_t policy)
 {
-    struct eval_beside b;
+    struct eval_against_base b;
     if (!eval_perturb_beside(&b, s->numbers, level, size, policy, s->seed))
         d->no_memory = true;
     return b;
@@ -28,7 +28,7 @@ static struct eval_beside beside(struct eval_doc *d, const struct eval_perturb_s
 
 /* ---- Text ---- */
 
-static void put_interval(struct eval_doc *d, const struct eval_beside *b)
+static void put_interval(struct eval_doc *d, const struct eval_against_base *b)
 {
     if (isnan(b->over.lo))
         eval_doc_put(d, "  %-14s", "n<6");
@@ -43,7 +43,7 @@ static void put_level(struct eval_doc *d, const struct eval_perturb_study *s, en
     eval_doc_put(d, "\n%s\n  %-14s %7s %11s %11s %8s  %s\n", level_words[level], "size", "kept %", "base",
                  "other", "change %", "lower in % of them (95 %)");
     for (int32_t i = 0; i < p->n_sizes; i++) {
-        const struct eval_beside b = beside(d, s, level, i, policy);
+        const struct eval_against_base b = against_base(d, s, level, i, policy);
         eval_doc_put(d, "  %-14s %7.1f %11.5g %11.5g %+8.1f  %5.1f", s->sizes[i], kept(p, i, policy), b.base,
                      b.other, b.base > 0 ? 100 * (b.other / b.base - 1) : 0.0,
                      b.n > 0 ? 100.0 * b.n_lower / b.n : 0.0);
@@ -55,7 +55,7 @@ static void put_level(struct eval_doc *d, const struct eval_perturb_study *s, en
 static void put_last_state(struct eval_doc *d, const struct eval_perturb_study *s, int32_t policy)
 {
     const struct eval_perturb *p = s->numbers;
-    eval_doc_put(d, "\nhidden state behind the last layer\n  %-14s %19s %11s %8s\n", "size", "base", "other",
+    eval_doc_put(d, "\nhidden state after the last layer\n  %-14s %19s %11s %8s\n", "size", "base", "other",
                  "change %");
     for (int32_t i = 0; i < p->n_sizes; i++) {
         const double base = eval_perturb_mean(p, EVAL_STATES, i, 0, p->n_layer - 1);
@@ -74,7 +74,7 @@ static void put_bounds(struct eval_doc *d, const struct eval_perturb_study *s)
                  "the first\n"
                  "half has more than half of the attention, as the bounds assume\n"
                  "  %-14s %10s %14s %9s %10s %12s %8s\n",
-                 "size", "assumed %", "behind layer 0", "L_p", "theta_hat", "theta_relax", "ratio %");
+                 "size", "assumed %", "after layer 0", "L_p", "theta_hat", "theta_relax", "ratio %");
     for (int32_t i = 0; i < s->numbers->n_sizes; i++) {
         const struct eval_tightness t = eval_perturb_tightness(s->numbers, i);
         const double hat = t.mean[EVAL_B_THETA_HAT], relax = t.mean[EVAL_B_THETA_RELAX];
@@ -91,8 +91,8 @@ void eval_perturb_text(struct eval_doc *d, const struct eval_perturb_study *s)
         "Perturbation study, %s: %d texts of %d tokens,\n"
         "%d of them pieces of a file, the others generated prose. Each is read whole; the token that the "
         "model\n"
-        "continues it with is read behind the whole cache and behind what each policy keeps. No question is\n"
-        "known. Changes are L1 norms behind the output projection, with entries gone in one layer alone; of\n"
+        "continues it with is read after the whole cache and after what each policy keeps. No question is\n"
+        "known. Changes are L1 norms after the output projection, with entries gone in one layer alone; of\n"
         "hidden states, mean absolute changes with entries gone in all layers.\n\nbase: %s\n",
         s->model, (int)p->n_texts, (int)s->n_tokens, (int)s->n_of_file, s->policies[0]);
     for (int32_t i = 1; i < p->n_policies; i++) {
@@ -174,7 +174,7 @@ static json_t *beside_json(struct eval_doc *d, const struct eval_perturb_study *
     json_t *o = json_pack("{s:s, s:s, s:o}", "size", s->sizes[size], "policy", s->policies[policy], "kept",
                           app_json_number(kept(s->numbers, size, policy) / 100));
     for (int k = 0; k < EVAL_N_LEVELS; k++) {
-        const struct eval_beside b = beside(d, s, (enum eval_level)k, size, policy);
+        const struct eval_against_base b = against_base(d, s, (enum eval_level)k, size, policy);
         app_json_set(&o, eval_level_name((enum eval_level)k),
                      json_pack("{s:o, s:o, s:i, s:i, s:o, s:o}", "base", app_json_number(b.base), "other",
                                app_json_number(b.other), "lower", (int)b.n_lower, "n", (int)b.n, "lo",

@@ -9,11 +9,11 @@
 #include "app/stop.h"
 #include "app/values.h"
 #include "eval/base/jsonl.h"
-#include "eval/run/journal.h"
-#include "eval/run/manifest.h"
 #include "eval/perturb/perturb_forms.h"
 #include "eval/perturb/perturb_record.h"
 #include "eval/perturb/perturb_texts.h"
+#include "eval/run/journal.h"
+#include "eval/run/manifest.h"
 #include "eval/run/progress.h"
 #include "eval/run/study.h"
 #include "winnow_method.h"
@@ -86,7 +86,7 @@ static int read_numbers(struct runner *x, const struct eval_suite *suite)
 static int check_policies(struct runner *x)
 {
     const struct eval_configs *c = &x->configs;
-    x->work.config = c->at + 1; /* behind the full cache */
+    x->work.config = c->at + 1; /* after the full cache */
     x->work.n_policies = c->n_recipes - 1;
     x->work.n_sizes = x->work.n_policies > 0 ? (c->n - 1) / x->work.n_policies : 0;
     if (x->work.n_policies < 2)

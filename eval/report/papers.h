@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the papers measured, for reading beside our own numbers: share/papers.csv, a line for each number. */
+/* What the papers measured, for reading next to our own numbers: share/papers.csv, a line for each number. */
 #ifndef WNW_EVAL_PAPERS_H
 #define WNW_EVAL_PAPERS_H
 
@@ -36,7 +36,7 @@ struct eval_papers {
 int eval_papers_read(struct eval_papers *out, const char *path);
 void eval_papers_clear(struct eval_papers *papers);
 
-/* The next of words separated by blanks: writes it to out[size], moves *at behind it. false at the end, and for a word that
+/* The next of words separated by blanks: writes it to out[size], moves *at after it. false at the end, and for a word that
  * does not fit. */
 enum { EVAL_MAX_RECIPE = 512 };
 int eval_papers_word(char out[EVAL_MAX_RECIPE], const char **at);

@@ -70,16 +70,16 @@ struct places {
     char *of[N_FORMS]; /* owned */
 };
 
-/* One folder gets all forms beside its results; otherwise there is the HTML file alone. */
+/* One folder gets all forms next to its results; otherwise there is the HTML file alone. */
 static int find_places(struct places *p, char *const *folders, int32_t n, const char *out,
                        const struct app_inputs *inputs)
 {
     static const char *const names[N_FORMS] = {"report.html", "summary.txt", "summary.csv", "maps.csv"};
-    const bool beside = n == 1 && !out;
+    const bool in_folder = n == 1 && !out;
     int rc = APP_OK;
     *p = (struct places){{NULL}};
-    for (int i = 0; rc == APP_OK && i < (beside ? N_FORMS : 1); i++) {
-        p->of[i] = beside ? app_in_folder(folders[0], names[i]) : strdup(out ? out : names[i]);
+    for (int i = 0; rc == APP_OK && i < (in_folder ? N_FORMS : 1); i++) {
+        p->of[i] = in_folder ? app_in_folder(folders[0], names[i]) : strdup(out ? out : names[i]);
         rc = p->of[i] ? app_out_check(p->of[i], inputs) : no_memory();
     }
     return rc;

@@ -19,7 +19,7 @@ struct eval_report_options {
 
 /*
  * Reads the folders and writes report.html; for one folder without `out` also summary.txt, summary.csv and, if there are maps by
- * depth and length, maps.csv, beside its results. The summary, or the JSON object, goes to standard output. Returns an exit code: APP_OK; bad input (2) for
+ * depth and length, maps.csv, next to its results. The summary, or the JSON object, goes to standard output. Returns an exit code: APP_OK; bad input (2) for
  * folders, results or options that cannot be used, in which case nothing is written; 4 if the limit is broken; 1 if
  * memory or the disk is full.
  */

@@ -55,7 +55,7 @@ static void find_worst(struct worst list[MOST_CASES], const struct eval_run *run
 
 /* ---- Texts ---- */
 
-/* Sets a text of a line, cut to SHOWN characters with " …" behind them. */
+/* Sets a text of a line, cut to SHOWN characters with " …" after them. */
 static void set_text(json_t **o, const char *key, const json_t *text)
 {
     const char *s = json_string_value(text);

@@ -29,7 +29,7 @@ enum { EVAL_MAX_INTERVAL = 80 };
 const char *eval_words_interval(char out[EVAL_MAX_INTERVAL], const struct eval_paired *p);
 /* An interval of a share, "[0.70, 0.89]"; "" where there is none. Returns out. */
 const char *eval_words_share(char out[EVAL_MAX_INTERVAL], struct eval_interval share, int decimals);
-/* What scores of 0 and 1 say beside their difference: "Wilson [49.0, 94.3], lost 2, gained 1, p = 1.00", and that answers of
+/* What scores of 0 and 1 say besides their difference: "Wilson [49.0, 94.3], lost 2, gained 1, p = 1.00", and that answers of
  * one context count one by one, if there are such. "" for other scores. Returns out. */
 enum { EVAL_MAX_COUNTS = 200 };
 const char *eval_words_counts(char out[EVAL_MAX_COUNTS], const struct eval_cell *c);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tables of the papers with our numbers beside them. A number of ours stands for a paper's if the policy, as it is parsed,
+/* Tables of the papers with our numbers next to them. A number of ours stands for a paper's if the policy, as it is parsed,
  * the protocol, the size and the metric are the same, with a cache of 16-bit entries and no masked heads. */
 #include "eval/report/papers.h"
 #include "eval/report/report_impl.h"

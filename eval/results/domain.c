@@ -7,7 +7,7 @@
 
 static const struct {
     const char *domain;
-    const char *tasks[9]; /* NULL behind the last */
+    const char *tasks[9]; /* NULL after the last */
 } domains[] = {
     {"needles",
      {"niah_single_1", "niah_single_2", "niah_single_3", "niah_multikey_1", "niah_multikey_2",

@@ -16,7 +16,8 @@ struct eval_heat {
     int64_t n_all;               /* samples of all cells */
     bool binary;                 /* all values are 0 or 1, so that the next is of use */
     struct eval_interval wilson; /* of all samples together, in per cent */
-    double unprotected; /* mean of the samples whose evidence the method does not keep whatever its score */
+    double
+        unprotected; /* mean of the samples whose evidence the method does not keep regardless of its score */
     bool has_protected;
 };
 

@@ -27,7 +27,7 @@ enum eval_measure {
     EVAL_M_NLL,   /* of a text's second half, nats per token */
     EVAL_M_RATIO, /* share of the entries that was removed */
     EVAL_M_BYTES, /* of keys and values that were kept, with the scales of quantised ones */
-    EVAL_M_META,  /* beside them: positions */
+    EVAL_M_META,  /* next to them: positions */
     EVAL_M_PEAK,  /* most bytes of keys and values at any time */
     EVAL_M_CONTEXT,
     EVAL_M_GENERATED,
@@ -91,7 +91,7 @@ struct eval_runs {
 };
 
 /*
- * Reads folders; shards of one run become one run. Memory is about 300 bytes for each line, whatever the length of its
+ * Reads folders; shards of one run become one run. Memory is about 300 bytes for each line, regardless of the length of its
  * texts. Returns an exit code and prints its own message: bad input for a folder without run.json or results.jsonl, a
  * line that cannot be used (file and line are named) and lines that contradict each other. A last line that a writer
  * left unfinished is skipped and counted. The caller clears the runs in any case.

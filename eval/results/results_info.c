@@ -47,7 +47,7 @@ int eval_info_read(struct eval_run *run, const char *folder)
         else if (json_is_object(json_object_get(run->info, "texts")))
             rc = app_fail(
                 APP_BAD_INPUT,
-                "'%s' is a study that asks no questions; its report is beside its results, and the same "
+                "'%s' is a study that asks no questions; its report is next to its results, and the same "
                 "command makes it again",
                 folder);
     }

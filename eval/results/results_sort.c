@@ -36,7 +36,7 @@ static int compare_tasks(const void *a, const void *b)
 
 /* ---- Methods ---- */
 
-/* The words behind a size's "=", as a number; sizes without one are 0. */
+/* The words after a size's "=", as a number; sizes without one are 0. */
 static double size_number(const struct eval_variant *c)
 {
     const char *equals = strchr(c->size, '=');
@@ -68,7 +68,7 @@ static bool is_plain(const json_t *value)
            (text && (!*text || strcmp(text, "end") == 0));
 }
 
-/* Adds what run.json says about a method beside the members of every line: "evict=chunk:512". Which calibration results it has is
+/* Adds what run.json says about a method next to the members of every line: "evict=chunk:512". Which calibration results it has is
  * left out: in one run they follow from its policy and size. */
 static bool read_more(struct eval_variant *c, const json_t *info)
 {

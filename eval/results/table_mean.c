@@ -126,7 +126,7 @@ static bool add_cells(struct sums *sums, struct eval_cell *c, const struct eval_
 }
 
 /* Sets Wilson's intervals, which take all lines together, where that gives the mean of the strata's means. Elsewhere an interval
- * would be of another number than the one that it stands beside. */
+ * would be of another number than the one that it stands next to. */
 static void set_shares(struct eval_cell *c, const struct sums *sums)
 {
     eval_cell_set_shares(c);

@@ -54,7 +54,7 @@ int eval_reading_text(struct eval_reading *r, const struct eval_chat *raw, const
 void eval_reading_close(struct eval_reading *r);
 /* Tokens of the prompt that are compressed in a mode. */
 int32_t eval_reading_border(const struct eval_reading *r, enum eval_mode mode);
-/* The most tokens of an answer or of references that are fed behind a turn's question: EVAL_FORCED, or what the model's
+/* The most tokens of an answer or of references that are fed after a turn's question: EVAL_FORCED, or what the model's
  * context has left there, which is enough for the answer and may not be for a comparison. */
 int32_t eval_reading_forced(const struct eval_reading *r, const struct eval_machine *m, int32_t turn);
 
@@ -65,14 +65,14 @@ struct eval_answer {
     int32_t n_text;       /* of which the prediction consists */
     const char *stop;     /* "eog", "length", "matched", "line", "text"; "bad": logits that are not numbers */
     struct app_text text; /* the prediction, valid UTF-8, owned */
-    int32_t n_question;   /* tokens read behind the compressed part for this question */
+    int32_t n_question;   /* tokens read after the compressed part for this question */
     double question_ms, decode_ms;
     /* Where the cache was compressed again before the question: what eval_entry has of the first time. */
     bool again;
     int32_t n_part;
     double kept_mean, again_ms;
     uint64_t kv_bytes, meta_bytes;
-    /* Beside the full cache, where both have read the same tokens: */
+    /* Next to the full cache, where both have read the same tokens: */
     bool compared;
     bool same_first;            /* the first token is the same */
     struct eval_agreement same; /* over the full cache's answer */
@@ -89,7 +89,7 @@ struct eval_reference {
     } * turn;            /* [n_turns], owned */
     int32_t n_turns;
     bool there;
-    wnw_session *whole; /* of texts: the full cache behind the first half, owned */
+    wnw_session *whole; /* of texts: the full cache after the first half, owned */
 };
 int eval_reference_open(struct eval_reference *r, int32_t n_turns);
 void eval_reference_close(struct eval_reference *r);
@@ -98,14 +98,14 @@ struct eval_entry {
     const struct eval_config *config;
     bool is_reference;
     wnw_plan *plan;       /* owned; NULL = the session was compressed while it read, or keeps everything */
-    wnw_session *session; /* behind the compressed part, owned; NULL before and after its work */
+    wnw_session *session; /* after the compressed part, owned; NULL before and after its work */
     double kept_mean;     /* entries per layer and head that were kept */
     int32_t n_part;       /* tokens that were compressed */
     uint64_t kv_bytes;    /* of keys and values right after that */
-    uint64_t meta_bytes;  /* then, of what the cache has beside them: positions of entries */
+    uint64_t meta_bytes;  /* then, of what the cache has next to them: positions of entries */
     uint64_t peak_bytes;  /* the most of them until then */
     bool planned;         /* protected_first and protected_last are known */
-    int32_t protected_first, protected_last; /* entries of every head that stay whatever their score */
+    int32_t protected_first, protected_last; /* entries of every head that stay regardless of their score */
     double prefill_ms, compress_ms;
     struct eval_answer *answer; /* [n_turns], owned */
     int32_t n_turns;
@@ -113,7 +113,7 @@ struct eval_entry {
 int eval_entry_open(struct eval_entry *e, const struct eval_config *config, int32_t n_turns);
 void eval_entry_close(struct eval_entry *e);
 
-/* entry_answer.c: reads the questions behind n compressed sessions and generates the answers. The entries
+/* entry_answer.c: reads the questions after n compressed sessions and generates the answers. The entries
  * that are no reference are compared with it if it is there; one of them may be the reference itself, which
  * is filled in then. Sessions are freed. Returns an exit code. */
 int eval_answer_entries(const struct eval_machine *m, const struct eval_reading *r, struct eval_entry *e,

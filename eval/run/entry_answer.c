@@ -25,7 +25,7 @@ struct speaker {
     struct eval_entry *e;
     struct eval_answer *a;
     wnw_session *s;     /* generates, owned */
-    wnw_session *stand; /* stays behind the question, owned */
+    wnw_session *stand; /* stays after the question, owned */
     bool open;
     int32_t n_least; /* tokens that are generated even if the answer has ended */
 };
@@ -60,7 +60,7 @@ static int set_text(struct eval_answer *a, const struct eval_machine *m, const s
     return rc;
 }
 
-/* Whether the newest token is behind the end of the answer's first line. */
+/* Whether the newest token is after the end of the answer's first line. */
 static bool ends_line(const struct eval_answer *a, const struct eval_machine *m, const struct eval_sample *s)
 {
     char *piece = NULL;
@@ -170,7 +170,7 @@ static int generate(const struct eval_machine *m, const struct eval_sample *s, i
 
 /* ---- Comparing ---- */
 
-/* Mean NLL of the references behind the question, on a copy; of their first tokens, at most so many. */
+/* Mean NLL of the references after the question, on a copy; of their first tokens, at most so many. */
 static int feed_gold(double *nll, bool *good, const struct eval_machine *m, const struct eval_gold *gold,
                      int32_t most, const wnw_session *stand)
 {
@@ -214,7 +214,7 @@ static int compare(struct speaker *sp, const struct eval_machine *m, const struc
                    int32_t most, const struct eval_expected *x)
 {
     struct eval_answer *a = sp->a;
-    struct eval_listener l = {.n_vocab = m->info.n_vocab, .beside = x->logits, .same = &a->same};
+    struct eval_listener l = {.n_vocab = m->info.n_vocab, .full = x->logits, .same = &a->same};
     bool good, good_gold;
     double nll = 0;
     if (x->n == 0 || !wnw_session_logits(sp->stand))
@@ -259,7 +259,7 @@ static int own_ids(struct eval_prompt *own, const struct eval_machine *m, const 
     return rc;
 }
 
-/* Tokens that the entry reads before it answers the turn. Behind earlier turns they are made anew and the
+/* Tokens that the entry reads before it answers the turn. After earlier turns they are made anew and the
  * caller clears *own. */
 static int turn_ids(const int32_t **ids, int32_t *n, struct eval_prompt *own, const struct eval_machine *m,
                     const struct eval_reading *r, const struct eval_entry *e, int32_t turn)
@@ -305,7 +305,7 @@ static int compress_again(struct speaker *sp, const int32_t *ids, int32_t n)
     return rc;
 }
 
-/* Ends the rules of a session that only answers: nothing that it generates is dropped, whatever the policy's own rule. */
+/* Ends the rules of a session that only answers: nothing that it generates is dropped, regardless of the policy's own rule. */
 static int end_rules(wnw_session *s, const struct eval_machine *m, const struct eval_config *c)
 {
     const wnw_run nothing = wnw_run_default();

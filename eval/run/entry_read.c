@@ -416,7 +416,7 @@ static int read_own(struct eval_entry *e, const struct read *rd)
     if (rc == APP_OK)
         rc = eval_status_code(wnw_session_read(e->session, p->ids, e->n_part, &report));
     if (rc == APP_OK && e->config->every == 0 && !rd->m->recompress) {
-        /* What follows stays, whatever the policy's own rule. */
+        /* What follows stays, regardless of the policy's own rule. */
         const wnw_run nothing = wnw_run_default();
         rc = eval_status_code(wnw_session_begin(e->session, &nothing));
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Texts that nobody is asked about: the second half of a piece is read behind each entry's compressed first half and
+ * Texts that nobody is asked about: the second half of a piece is read after each entry's compressed first half and
  * its predictions are compared with the full cache's. All entries go through it side by side, a few tokens at a
  * time, because the predictions of a whole piece would take a vocabulary's worth of memory for each token.
  *
@@ -24,12 +24,12 @@ static int copy_of(wnw_session **out, const wnw_session *s)
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
-/* Reads one step behind an entry; full: what the full cache predicts there, NULL where these are no numbers. */
+/* Reads one step after an entry; full: what the full cache predicts there, NULL where these are no numbers. */
 static int step_entry(struct eval_entry *e, const struct eval_machine *m, const int32_t *ids, int32_t n,
                       bool last, const float *full)
 {
     struct eval_answer *a = &e->answer[0];
-    struct eval_listener l = {.n_vocab = m->info.n_vocab, .beside = full, .same = &a->same, .gold = ids};
+    struct eval_listener l = {.n_vocab = m->info.n_vocab, .full = full, .same = &a->same, .gold = ids};
     bool good;
     if (a->stop)
         return APP_OK;
@@ -42,7 +42,7 @@ static int step_entry(struct eval_entry *e, const struct eval_machine *m, const 
     return rc;
 }
 
-/* Reads the second half behind the full cache and all entries; full_nll becomes what it costs the full cache, NaN where that
+/* Reads the second half after the full cache and all entries; full_nll becomes what it costs the full cache, NaN where that
  * is no number. */
 static int read_half(const struct eval_machine *m, const struct eval_prompt *p, struct eval_entry *e,
                      int32_t n, wnw_session *full, double *full_nll)

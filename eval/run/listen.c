@@ -20,8 +20,8 @@ static void take(struct eval_listener *l, int32_t i, const float *logits)
     const size_t at = (size_t)i * (size_t)l->n_vocab;
     if (l->keep)
         memcpy(l->keep + at, logits, (size_t)l->n_vocab * sizeof *logits);
-    if (l->beside)
-        eval_agreement_add(l->same, l->beside + at, logits, l->n_vocab);
+    if (l->full)
+        eval_agreement_add(l->same, l->full + at, logits, l->n_vocab);
     if (l->gold)
         l->nll += eval_token_nll(logits, l->n_vocab, l->gold[i]);
 }

@@ -9,8 +9,8 @@
 #include "app/output.h"
 #include "base/random.h"
 #include "eval/base/info.h"
-#include "eval/tasks/prose.h"
 #include "eval/run/study.h"
+#include "eval/tasks/prose.h"
 #include "eval/tasks/wordlist.h"
 
 #include <stdlib.h>
@@ -106,7 +106,7 @@ static json_t *recipes_of(const struct eval_configs *c)
     return o;
 }
 
-/* Adds the name of the task, unless an item before has it, behind what stands there. */
+/* Adds the name of the task, unless an item before has it, after what stands there. */
 static void add_name(struct app_text *to, const struct eval_setup *s, int32_t i)
 {
     for (int32_t k = 0; k < i; k++)

@@ -250,7 +250,7 @@ static bool find_wanted(struct runner *x, const struct eval_sample *s)
 }
 
 /* Whether the beginning of an answer stands in the user's turn: LongBench has it there, and kvpress, which compresses the context
- * alone, behind the template's tail. */
+ * alone, after the template's tail. */
 static bool prefix_in_turn(const struct runner *x, const struct eval_item *item, enum eval_mode mode)
 {
     const char *place = x->args->lb_prefix;
@@ -273,9 +273,9 @@ static void note_prefix(const struct runner *x)
     }
     if (any && !x->args->quiet)
         app_note("LongBench: answers begin %s (--lb-prefix)",
-                 !place[1]   ? "behind the template's tail"
+                 !place[1]   ? "after the template's tail"
                  : !place[0] ? "in the user's turn"
-                             : "in the user's turn in mode aware_full, behind the template's tail in others");
+                             : "in the user's turn in mode aware_full, after the template's tail in others");
 }
 
 /* Reads a sample with `chat` around it and answers it for the configs in x->now. */

@@ -12,7 +12,7 @@
 /* Metrics that only look for references in the prediction: more text cannot lower their score. */
 static const char *const growing[] = {
     "string_match_all", "string_match_part", "contains", "exact", "kv", NULL};
-/* Metrics that are computed beside the first of these, which a sample may name as its own. */
+/* Metrics that are computed besides the first of these, which a sample may name as its own. */
 static const char *const beside_match[] = {"partial", NULL};
 static const char *const beside_exact[] = {"partial", "contains", NULL};
 static const char *const beside_needle[] = {"partial",
@@ -38,7 +38,7 @@ static bool is_one_of(const char *name, const char *const *list)
     return *list != NULL;
 }
 
-static const char *const *metrics_beside(const struct eval_sample *s)
+static const char *const *metrics_with(const struct eval_sample *s)
 {
     static const char *const none[] = {NULL};
     if (strcmp(s->metric, "contains") == 0)
@@ -155,7 +155,7 @@ int eval_grade_turn(struct eval_grade *g, const struct eval_sample *s, int32_t t
         make_texts(&t, s, &s->turns[turn], pred) && g->scores && score_texts(&g->score, s->metric, &t);
     bool sentence = false;
     /* The metrics that take the sentence stand at the list's end. */
-    for (const char *const *m = metrics_beside(s); good && *m; m++) {
+    for (const char *const *m = metrics_with(s); good && *m; m++) {
         double score = 0;
         if (is_one_of(*m, of_sentence) && !sentence)
             good = sentence = use_sentence(&t, s);
@@ -170,21 +170,21 @@ bool eval_grade_is_final(const struct eval_sample *s, int32_t turn, const struct
 {
     struct texts t;
     double score = 0;
-    const char *const *beside = metrics_beside(s);
+    const char *const *others = metrics_with(s);
     if (!is_one_of(s->metric, growing) || s->turns[turn].n_refs == 0)
         return false;
     bool final = make_texts(&t, s, &s->turns[turn], pred) && score_texts(&score, s->metric, &t) && score >= 1;
-    /* What stands beside the score must not change either. What compares with a whole sentence always may. */
-    for (; final && *beside; beside++)
-        final = !is_one_of(*beside, of_sentence) && score_texts(&score, *beside, &t) && score >= 1;
+    /* What stands next to the score must not change either. What compares with a whole sentence always may. */
+    for (; final && *others; others++)
+        final = !is_one_of(*others, of_sentence) && score_texts(&score, *others, &t) && score >= 1;
     free_texts(&t);
     return final;
 }
 
-bool eval_grade_gold(struct app_text *out, const struct eval_turn *turn, const char *behind)
+bool eval_grade_gold(struct app_text *out, const struct eval_turn *turn, const char *after)
 {
-    const size_t n = behind ? strlen(behind) : 0;
-    bool good = n > 0 && isspace((unsigned char)behind[n - 1]) ? true : app_text_add(out, " ", 1);
+    const size_t n = after ? strlen(after) : 0;
+    bool good = n > 0 && isspace((unsigned char)after[n - 1]) ? true : app_text_add(out, " ", 1);
     for (int32_t i = 0; good && i < turn->n_refs; i++)
         good =
             app_text_add(out, ", ", i > 0 ? 2 : 0) && app_text_add(out, turn->refs[i], strlen(turn->refs[i]));

@@ -22,8 +22,8 @@ int eval_grade_turn(struct eval_grade *g, const struct eval_sample *s, int32_t t
 /* Whether the score of the prediction so far is 1 already and no further text can change it. */
 bool eval_grade_is_final(const struct eval_sample *s, int32_t turn, const struct app_text *pred);
 
-/* Adds a turn's references as one text, "a, b", with a blank in front unless `behind` (may be NULL) ends with
+/* Adds a turn's references as one text, "a, b", with a blank in front unless `after` (may be NULL) ends with
  * white space. Returns false if memory runs out. */
-bool eval_grade_gold(struct app_text *out, const struct eval_turn *turn, const char *behind);
+bool eval_grade_gold(struct app_text *out, const struct eval_turn *turn, const char *after);
 
 #endif

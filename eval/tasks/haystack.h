@@ -30,7 +30,7 @@ int eval_haystack_reserve(struct eval_haystack *h, size_t n);
 /* Length of the first n words (n_words at most) in bytes. */
 size_t eval_haystack_length(const struct eval_haystack *h, size_t n);
 
-/* Length of the first sentence of text[len], without the blank behind it. */
+/* Length of the first sentence of text[len], without the blank after it. */
 size_t eval_sentence_length(const char *text, size_t len);
 
 #endif

@@ -83,10 +83,10 @@ void eval_set_close(struct eval_set_reader *r)
     r->path = NULL;
 }
 
-/* What stands beside the context, in tokens. */
-struct beside {
+/* What stands next to the context, in tokens. */
+struct around {
     int32_t first, longest, all; /* a question with the beginning of its answer; all of them together */
-    int32_t answers;             /* all answers, each as long as what may stay behind its question */
+    int32_t answers;             /* all answers, each as long as what may stay after its question */
 };
 
 /* Reduces the context to so many tokens. The middle of the whole prompt goes, as in LongBench's program: its two halves are
@@ -114,7 +114,7 @@ static int cut_middle(struct eval_sample *s, const struct eval_set_reader *r, co
 
 /* Counts a question with the beginning of its answer, and where a conversation is counted its answer: the model's or, where
  * they are longer, the references that stay in its place. */
-static int count_turn(struct beside *b, const struct eval_sample *s, const struct eval_set_reader *r,
+static int count_turn(struct around *b, const struct eval_sample *s, const struct eval_set_reader *r,
                       int32_t turn)
 {
     const struct eval_turn *t = &s->turns[turn];
@@ -141,7 +141,7 @@ static int count_turn(struct beside *b, const struct eval_sample *s, const struc
 /* The most tokens of the context. SCBench's program leaves room for answers and 1000 tokens, which several long questions, or
  * references that are longer than answers, do not fit. */
 static int32_t most_context(const struct eval_sample *s, const struct eval_set_reader *r,
-                            const struct beside *b)
+                            const struct around *b)
 {
     int32_t keep = r->max_prompt > 0 ? r->max_prompt - b->longest : INT32_MAX;
     if (r->n_ctx > 0) {
@@ -153,10 +153,10 @@ static int32_t most_context(const struct eval_sample *s, const struct eval_set_r
     return keep;
 }
 
-/* Cuts the context to what max_prompt and n_ctx leave beside the questions. */
+/* Cuts the context to what max_prompt and n_ctx leave besides the questions. */
 static int fit_prompt(struct eval_sample *s, const struct eval_set_reader *r)
 {
-    struct beside b = {0};
+    struct around b = {0};
     int32_t *ids = NULL, n = 0;
     int rc = r->tokenizer->encode(r->tokenizer, s->context.s, s->context.len, &ids, &n);
     for (int32_t i = 0; rc == APP_OK && i < s->n_turns; i++)

@@ -10,7 +10,7 @@
 enum eval_set_flags {
     EVAL_NO_CHAT = 1,      /* the prompt is plain text for every model */
     EVAL_FIRST_LINE = 2,   /* the answer is the first line of what is generated */
-    EVAL_STOP_AT_LINE = 4, /* generation stops at the first line break behind the first token */
+    EVAL_STOP_AT_LINE = 4, /* generation stops at the first line break after the first token */
     EVAL_OWN_FILE = 8 /* the user names the file and not its folder, and means all of it: contexts stay whole,
                        * samples longer than the model's context are left out */
 };
@@ -62,7 +62,7 @@ int eval_set_check(int32_t *n, uint64_t *hash, const struct eval_set *set, const
 bool eval_set_exists(const struct eval_set *set, const char *folder);
 /* The most tokens of an answer, where a line has no number of its own. */
 int32_t eval_set_max_new(const struct eval_set_reader *r);
-/* The longest prompt in tokens for a model, without the chat around it: what the context leaves beside answers, chat and a
+/* The longest prompt in tokens for a model, without the chat around it: what the context leaves besides answers, chat and a
  * reserve, and no more than the papers' values for 32K and 128K models. */
 int32_t eval_set_max_prompt(int32_t n_ctx, int32_t max_new, int32_t overhead);
 

@@ -12,9 +12,9 @@
 /* Tokens for the rest; the most tokens that joining may add or lose; the most that the haystack begins later. */
 enum { BUFFER = 200, MAX_DRIFT = 8, MAX_SHIFT = 4 };
 
-/* CompressKV's code writes this in front of the prompt, whatever the model. */
+/* CompressKV's code writes this in front of the prompt, regardless of the model. */
 static const char mark[] = "<|im_start|> ";
-static const char before[] = "This is a very long story book: <book> ", behind[] = " </book>.\n";
+static const char before[] = "This is a very long story book: <book> ", after[] = " </book>.\n";
 
 /* The hidden sentence, the question and the answer. */
 struct needle {
@@ -107,7 +107,7 @@ static int ends_sentence(bool *ends, const struct eval_world *w, int32_t id)
     return APP_OK;
 }
 
-/* Finds the needle's place: at the depth, moved back behind a full stop, or 0 if there is none before it. */
+/* Finds the needle's place: at the depth, moved back after a full stop, or 0 if there is none before it. */
 static int find_place(int32_t *at, const struct eval_world *w, const int32_t *ids, int32_t n, double depth)
 {
     bool ends = false;
@@ -136,7 +136,7 @@ static int put_text(struct eval_sample *s, const struct eval_world *w, const int
 }
 
 /* Joins n_text tokens of the haystack, from token `first` on, and the needle in them, in the place of what the context has
- * behind `from`. *n_joined becomes the tokens of the joined text. */
+ * after `from`. *n_joined becomes the tokens of the joined text. */
 static int join(struct eval_sample *s, int32_t *n_joined, struct eval_world *w, const struct needle *n,
                 size_t from, int32_t first, int32_t n_text)
 {
@@ -208,7 +208,7 @@ static int make(struct eval_sample *s, bool *fits, struct eval_world *w, const s
     const int rc = put_needle(s, fits, w, &n, units);
     if (rc == APP_OK && *fits) {
         struct eval_turn *turn = eval_add_turn(s);
-        eval_put(s, &s->context, "%s", behind);
+        eval_put(s, &s->context, "%s", after);
         eval_put(s, turn ? &turn->question : NULL, " Based on the content of the book, Question: %s",
                  n.question.s);
         eval_put(s, turn ? &turn->prefix : NULL, "\nAnswer:");

@@ -43,7 +43,7 @@ static int make_passkey(struct eval_sample *s, bool *fits, struct eval_world *w,
         asprintf(&key_text, "The pass key is %s. Remember it. %s is the pass key.", digits, digits);
     if (len < 0)
         return app_fail(APP_FAILED, "out of memory");
-    /* Words keep the blank behind them, and pieces are joined by one: this is how the passkey's authors write
+    /* Words keep the blank after them, and pieces are joined by one: this is how the passkey's authors write
      * it. */
     const size_t all = eval_haystack_length(&w->haystack, n),
                  at = before < n ? w->haystack.word[before] : all;

@@ -229,7 +229,7 @@ static int make_niah(struct eval_sample *s, bool *fits, struct eval_world *w, co
         const size_t n = eval_sentence_length(text + at, len - at);
         eval_put_n(s, &s->context, text + at, n);
         at += n + 1;
-        /* One goes behind the sentence that reaches the middle of each fifth. */
+        /* One goes after the sentence that reaches the middle of each fifth. */
         while (next < N_TURNS && (at * 2 * N_TURNS >= len * (size_t)(2 * next + 1) || at >= len)) {
             char needle[160];
             const int n_needle =

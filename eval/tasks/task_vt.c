@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* RULER's variable tracking: a chain of assignments in noise, behind a worked example. */
+/* RULER's variable tracking: a chain of assignments in noise, after a worked example. */
 #include "eval/tasks/task.h"
 
 #include "app/console.h"

@@ -6,8 +6,8 @@
  *   ggml (attend_ggml.c)  standard ggml operations. It is the oracle, and other backends can run it.
  *
  * A row is one new token. The rows of a batch are cut into slices, one per cache: the tokens at positions
- * n_past .. n_past+n_row-1 behind what that cache holds. Both implementations take q [d, n_head, n_row], k
- * and v [d, n_head_kv, n_row] (ggml order, f32, after RoPE), write the new rows of k and v behind the stored
+ * n_past .. n_past+n_row-1 after what that cache holds. Both implementations take q [d, n_head, n_row], k
+ * and v [d, n_head_kv, n_row] (ggml order, f32, after RoPE), write the new rows of k and v after the stored
  * entries of every head (the caller has reserved the room and commits the lengths after the graph has run)
  * and return [d * n_head, n_row] f32. A row sees every entry stored in its slice's cache (within the layer's
  * sliding window, if it has one) and the rows of its slice up to itself; it never sees another slice.

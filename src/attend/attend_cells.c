@@ -213,7 +213,7 @@ static void mask_values(const struct job *job, int32_t row, int32_t i, int32_t n
         value[c] = half[c] == 0 ? 0.0f : half[c] == 0xfc00 ? -INFINITY : ggml_fp16_to_fp32(half[c]);
 }
 
-/* Adds the mask to the scores of n entries from i on; places behind them count as entries that are not seen. */
+/* Adds the mask to the scores of n entries from i on; places after them count as entries that are not seen. */
 static void mask_tile(const struct job *job, int32_t i, int32_t n)
 {
     const int32_t from = job->first / job->group;

@@ -6,7 +6,7 @@
  *     s = scale q . k        s = cap tanh(scale q . k) where there is a cap
  *     s + slope(head) mask   -infinity: the query does not see the entry
  *
- * goes into one softmax per query, with a sink's score beside the entries' where there are sinks. Keys and values may
+ * goes into one softmax per query, with a sink's score next to the entries' where there are sinks. Keys and values may
  * differ in size and type, and values may be part of the keys' rows (MLA). Products are float32, and a result depends
  * neither on the number of threads nor on other queries than its own (but for sums that stop at other tiles).
  */
@@ -50,7 +50,7 @@ void wnw__cells_shared_free(struct wnw__cells_shared *sh);
 bool wnw__cells_takes(enum ggml_type type);
 /* Makes scratch for the operation with the entries that its cache has. To be called before it runs, by one thread. */
 int wnw__cells_reserve(struct wnw__cells_shared *sh, const struct wnw__cells_op *op);
-/* The work of thread ith of nth. Every one of them must call it; those behind the n_threads of the scratch get no work. */
+/* The work of thread ith of nth. Every one of them must call it; those after the n_threads of the scratch get no work. */
 void wnw__cells_run(struct wnw__cells_shared *sh, const struct wnw__cells_op *op, int ith, int nth);
 
 #endif

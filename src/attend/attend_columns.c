@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Sums and maxima of the columns of attention, taken while prefill computes it. A probability is known only when the
- * row's softmax is, behind the last tile, so the tiles of some rows are kept until then: exp(s - m') with the maximum
+ * row's softmax is, after the last tile, so the tiles of some rows are kept until then: exp(s - m') with the maximum
  * m' of that moment. One factor per row and tile, exp(m' - m) / l, makes probabilities of them.
  *
  * Every run of rows has statistics of its own, which whoever wants them adds up in the order of the runs. So they do
@@ -15,7 +15,7 @@
  * make it worth while to convert a tile of keys and values. */
 enum { KEPT_FLOATS = 1 << 18, KEPT_ROWS = WNW_ROWS_PAD };
 
-/* Tiles beside those of the entries: rows read up to three parts (struct wnw__attend_parts), each of which ends with a
+/* Tiles next to those of the entries: rows read up to three parts (struct wnw__attend_parts), each of which ends with a
  * tile of its own, and what leaves the tail while they are read is there twice, at most an entry per row and a block. */
 enum { TILES_MORE = 3 + (WNW_ATTEND_ROWS + WNW_CACHE_BLOCK + WNW_TILE - 1) / WNW_TILE };
 

@@ -33,7 +33,7 @@ static bool is_fine(float q_scale, float q_square, struct wnw__score8_size k)
 
 /* ---- Tiles of keys ---- */
 
-/* A tile begins with what its keys have at most, behind it a mark that it is there; then come scales and words. */
+/* A tile begins with what its keys have at most, after it a mark that it is there; then come scales and words. */
 enum { HEAD = 16 };
 
 size_t wnw__attend_far_floats(int32_t d, int32_t n)

@@ -79,7 +79,7 @@ struct wnw__attend_job {
     int32_t i_slice;
 };
 
-/* Entries of a head that lie one behind the other as rows of one type. While rows of the slice push a block
+/* Entries of a head that lie one after the other as rows of one type. While rows of the slice push a block
  * out of the tail, the block is there twice: later rows see it quantised, earlier ones do not. */
 enum wnw__attend_seen { WNW_SEEN_ALWAYS, WNW_SEEN_WHEN_OLD, WNW_SEEN_UNTIL_OLD };
 struct wnw__attend_part {
@@ -142,7 +142,7 @@ struct wnw__attend_work {
     float *m, *l;       /* [rows] running maximum and sum */
     float *corr;        /* [rows] */
     int32_t *from, *to; /* [rows] entries that the row sees: from <= i < to */
-    int32_t *old;       /* [rows] behind the sinks, entries below it are old for the row (wnw__cache_old) */
+    int32_t *old;       /* [rows] after the sinks, entries below it are old for the row (wnw__cache_old) */
     struct wnw__attend_far far;
     struct wnw__attend_kept *kept; /* where tiles go that are to be kept; NULL: `s` is used again and again */
 };
@@ -269,7 +269,7 @@ void wnw__attend_stream(const struct wnw__attend_job *job, const struct wnw__att
                         const struct wnw__attend_parts *p, int32_t first, int32_t last,
                         struct wnw__attend_work *w);
 
-/* Writes rows first .. last-1 of the slice behind the entries of KV head ih. k and v are as in
+/* Writes rows first .. last-1 of the slice after the entries of KV head ih. k and v are as in
  * wnw__attend_run. */
 void wnw__attend_write(const struct wnw__attend_job *job, int32_t ih, int32_t first, int32_t last,
                        const float *k, const float *v);

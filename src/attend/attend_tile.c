@@ -197,7 +197,7 @@ static bool takes_bf16(const struct wnw__attend_job *job, int32_t n_query)
     return n_query > WNW_ATTEND_NT_ROWS && wnw__attend_is_bf16(job);
 }
 
-/* s = exp(s - m), with m, l and corr as they are behind the tile; in bf16 in w->pairs, and in s if that is kept */
+/* s = exp(s - m), with m, l and corr as they are after the tile; in bf16 in w->pairs, and in s if that is kept */
 static void softmax_tile(const struct wnw__attend_job *job, int32_t n_query, const struct wnw__attend_work *w)
 {
     const struct wnw__attend_shared *sh = job->op->shared;

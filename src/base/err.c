@@ -37,7 +37,7 @@ const char *wnw_last_error(void)
 
 int wnw__fail(int code, const char *fmt, ...)
 {
-    /* An argument may point into the old text, so the new one is formatted beside it first. */
+    /* An argument may point into the old text, so the new one is formatted next to it first. */
     char text[sizeof error_text];
     va_list ap;
     va_start(ap, fmt);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Numbers in text have a point, whatever the host program's locale is: recipes, profiles and messages read
+/* Numbers in text have a point, regardless of the host program's locale: recipes, profiles and messages read
  * the same everywhere. Only the calling thread's locale is changed, and set back. */
 #ifndef WNW_BASE_NUMBER_H
 #define WNW_BASE_NUMBER_H

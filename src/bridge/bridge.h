@@ -204,8 +204,8 @@ ggml_backend_dev_t wnw__bridge_cpu(void);
 
 enum wnw__bridge_what { WNW_BRIDGE_NOT_OURS, WNW_BRIDGE_STORE, WNW_BRIDGE_ATTEND, WNW_BRIDGE_ATTEND_CHAIN };
 
-/* Lies in the node's op_params behind what ggml keeps there for custom operations. An attention has the sources
- * q, keys, values, mask or NULL, sinks or NULL; those behind them only keep the order. */
+/* Lies in the node's op_params after what ggml keeps there for custom operations. An attention has the sources
+ * q, keys, values, mask or NULL, sinks or NULL; those after them only keep the order. */
 struct wnw__bridge_node {
     int32_t what;
     float scale, cap, max_bias;

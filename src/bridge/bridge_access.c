@@ -136,7 +136,7 @@ int wnw_bridge_drop(wnw_bridge *cache, int32_t i, int32_t stream, int32_t head, 
         return rc;
     for (int32_t j = 1; j < n; j++)
         if (cells[j] <= cells[j - 1])
-            return wnw__fail(WNW_E_ARG, "cells to drop ascend, but %d comes behind %d", (int)cells[j],
+            return wnw__fail(WNW_E_ARG, "cells to drop ascend, but %d comes after %d", (int)cells[j],
                              (int)cells[j - 1]);
     return n > 0 ? wnw__bridge_layer_drop(l, stream, head, cells, n) : WNW_OK;
 }

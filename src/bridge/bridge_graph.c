@@ -158,7 +158,7 @@ static bool reads(const struct ggml_tensor *node, const struct ggml_tensor *src)
     return false;
 }
 
-/* The only node that reads src, if it is behind node i and its first source is src; else NULL. *i becomes its index. */
+/* The only node that reads src, if it is after node i and its first source is src; else NULL. *i becomes its index. */
 static struct ggml_tensor *only_reader(const struct look *look, const struct ggml_tensor *src, int *i)
 {
     struct ggml_tensor *found = NULL;
@@ -205,7 +205,7 @@ static bool chain_values(struct attend *a, struct ggml_tensor *v)
 static bool is_chain(const struct look *look, int i, struct attend *a)
 {
     struct ggml_tensor *node = ggml_graph_node(look->graph, i), *next;
-    float before = 1.0f, behind = 1.0f;
+    float before = 1.0f, after = 1.0f;
     *a = (struct attend){.k = node->src[0], .q = node->src[1], .what = {.what = WNW_BRIDGE_ATTEND_CHAIN}};
     if (!takes_keys(a))
         return false;
@@ -221,14 +221,14 @@ static bool is_chain(const struct look *look, int i, struct attend *a)
         a->what.cap = 1.0f;
         next = only_reader(look, node, &i);
         if (next && is_scale(next)) {
-            behind = param(next, 0);
+            after = param(next, 0);
             add_part(a, node = next);
             next = only_reader(look, node, &i);
         }
     }
     if (!next || !is_op(next, "SOFT_MAX") || next->src[0] != node)
         return false;
-    behind *= param(next, 0);
+    after *= param(next, 0);
     a->what.max_bias = param(next, 1);
     a->mask = next->src[1];
     a->sinks = next->src[2];
@@ -237,8 +237,8 @@ static bool is_chain(const struct look *look, int i, struct attend *a)
     if (!next || !is_op(next, "MUL_MAT") || next->src[1] != node || !chain_values(a, next->src[0]))
         return false;
     a->node = next;
-    a->what.scale = a->what.cap > 0.0f ? before : before * behind;
-    a->what.cap *= behind;
+    a->what.scale = a->what.cap > 0.0f ? before : before * after;
+    a->what.cap *= after;
     return takes_queries(a) && a->what.cap >= 0.0f;
 }
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Words of op_params that ggml uses for a custom operation; ours come behind them. */
+/* Words of op_params that ggml uses for a custom operation; ours come after them. */
 enum { CUSTOM_WORDS = 6, ALL_WORDS = GGML_MAX_OP_PARAMS / sizeof(int32_t) };
 _Static_assert(CUSTOM_WORDS * sizeof(int32_t) + sizeof(struct wnw__bridge_node) <= GGML_MAX_OP_PARAMS,
                "what belongs to a node fits in its op_params");

@@ -194,7 +194,7 @@ static void note_row(const struct batch *batch, int32_t stream, int32_t row, boo
         (struct wnw__bridge_note){.order = ++batch->cache->n_written, .alone = alone};
 }
 
-/* Whether so few rows of its sequence come behind a row that its query is in their window. */
+/* Whether so few rows of its sequence come after a row that its query is in their window. */
 static bool is_newest(const struct batch *batch, int32_t stream, int32_t row, int32_t window)
 {
     const int32_t cell = batch->own[(int64_t)stream * batch->n_row + row];

@@ -40,7 +40,7 @@ static int32_t layer_length(const wnw_layer_problem *p, int32_t i)
     return n;
 }
 
-/* Entries of the layer's heads that stay whatever their score. */
+/* Entries of the layer's heads that stay regardless of their score. */
 static int32_t layer_protected(const wnw_layer_problem *p, int32_t i)
 {
     int32_t n = 0;

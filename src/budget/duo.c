@@ -296,10 +296,10 @@ const wnw_head_budget wnw__head_budget_duo = {
              "key over 500 "
              "positions, as kvpress does on the fly over a text collection; the first 4 queries do not "
              "count.\n\n"
-             "While the session follows rules (`--evict`), streaming heads hold their count behind the "
+             "While the session follows rules (`--evict`), streaming heads hold their count after the "
              "prompt "
              "too: "
-             "with every decoded token the oldest entry behind the sinks goes. Retrieval heads grow. "
+             "with every decoded token the oldest entry after the sinks goes. Retrieval heads grow. "
              "`slide=0` "
              "lets all heads grow, as kvpress does.\n\n"
              "Cost independent of n; with `source=prompt` O(n d) per KV head.",

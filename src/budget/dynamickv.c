@@ -38,7 +38,7 @@ static const float *candidates(const wnw_layer_problem *p, int32_t l, int32_t h,
     return p->score[l] + (int64_t)h * p->row[l] + prot.n_first;
 }
 
-/* The cut behind the k best candidates of the layers 0 .. m - 1: wnw__topk_cut over several arrays. */
+/* The cut after the k best candidates of the layers 0 .. m - 1: wnw__topk_cut over several arrays. */
 static struct wnw__cut joint_cut(const wnw_layer_problem *p, int32_t m, int64_t k)
 {
     uint32_t prefix = 0, mask = 0;

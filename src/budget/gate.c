@@ -262,7 +262,8 @@ static const wnw_option options[] = {
      .offset = offsetof(struct opts, risk_ppl),
      .def = 1},
     {.name = "table",
-     .help = "thresholds: from the profile, its mean whatever the prompt, or none, and then tau is needed",
+     .help =
+         "thresholds: from the profile, its mean regardless of the prompt, or none, and then tau is needed",
      .type = WNW_OPT_ENUM,
      .offset = offsetof(struct opts, table),
      .def = WNW_TABLE_PROFILE,
@@ -296,7 +297,8 @@ static const wnw_option options[] = {
 static const char details[] =
     "`H = - sum (alpha / W) ln(alpha / W)` and the perplexity of the last W tokens choose a threshold tau "
     "per "
-    "layer; I_l are the entries with `score / mean score >= tau`, C what the budget leaves beside window and "
+    "layer; I_l are the entries with `score / mean score >= tau`, C what the budget leaves besides window "
+    "and "
     "sinks. `elastic` keeps min(|I_l|, C), at least `floor` C: less than asked for. `strict` keeps C: the "
     "threshold "
     "is without effect. `pooled` lets the layers share L C in proportion to |I_l|, within `floor` C and 4 C. "
@@ -304,7 +306,7 @@ static const char details[] =
     "Thresholds come from a profile of kind `compiler`. Without one, and without `tau`, every layer keeps C, "
     "and a warning says so: a threshold that nobody calibrated is not the method. `table=mean` takes the "
     "mean "
-    "of all thresholds, whatever the prompt: the paper's ablation without risk. `count=history` reads a "
+    "of all thresholds, regardless of the prompt: the paper's ablation without risk. `count=history` reads a "
     "budget "
     "or a ratio as C, the compressed history, and keeps window and sinks besides; a size in bytes counts "
     "everything. "

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * HeadKV: heads that were found important for retrieval and reasoning get more entries, whatever the prompt.
+ * HeadKV: heads that were found important for retrieval and reasoning get more entries, regardless of the prompt.
  * Paper: "Not All Heads Matter: A Head-Level KV Cache Compression Method with Integrated Retrieval and
  * Reasoning" (arXiv 2410.19258). The scores of query heads come from a profile. With B entries per head on
  * average, W of them protected, over R = L H_kv heads:
@@ -130,22 +130,23 @@ static const wnw_option options[] = {
     {0}};
 
 const wnw_head_budget wnw__head_budget_headkv = {
-    .part = {WNW_HEAD_BUDGET_INIT, .name = "headkv",
-             .about =
-                 "Heads that a profile finds important for retrieval get more entries, whatever the prompt.",
-             .paper = "HeadKV, arXiv 2410.19258",
-             .details =
-                 "With `b` entries per head besides the protected ones and `s` a KV head's share of all "
-                 "scores: "
-                 "`least + s R pool` entries, `pool = floor(b / beta)`, `least = b - pool`, `R` heads in the "
-                 "model."
-                 "\n\n"
-                 "Deviations: the total is exact, and what a full head cannot use goes to the others in "
-                 "proportion to `s`; the authors' code rounds each head by itself and caps it. Scores of "
-                 "query "
-                 "heads are summed over their KV head.\n\n"
-                 "Cost: O(R^2), whatever n.",
-             .options = options, .options_size = sizeof(struct opts),
-             .flags = WNW_FLAG_RAGGED | WNW_FLAG_BLIND, .needs = needs},
+    .part =
+        {WNW_HEAD_BUDGET_INIT, .name = "headkv",
+         .about =
+             "Heads that a profile finds important for retrieval get more entries, regardless of the prompt.",
+         .paper = "HeadKV, arXiv 2410.19258",
+         .details =
+             "With `b` entries per head besides the protected ones and `s` a KV head's share of all "
+             "scores: "
+             "`least + s R pool` entries, `pool = floor(b / beta)`, `least = b - pool`, `R` heads in the "
+             "model."
+             "\n\n"
+             "Deviations: the total is exact, and what a full head cannot use goes to the others in "
+             "proportion to `s`; the authors' code rounds each head by itself and caps it. Scores of "
+             "query "
+             "heads are summed over their KV head.\n\n"
+             "Cost: O(R^2), for any n.",
+         .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_RAGGED | WNW_FLAG_BLIND,
+         .needs = needs},
     .allocate_model = allocate_model,
 };

@@ -10,7 +10,7 @@
  *
  * form=exact finds the rho at which the c_r add up to the size; form=nearest takes the measured rho nearest to
  * the ratio, as kvpress does, and rounds the sum of each layer. Whole numbers are by largest fraction, lower
- * layer and head first. Cost O(R^2) for R heads, whatever n.
+ * layer and head first. Cost O(R^2) for R heads, for any n.
  */
 #include "policy/count.h"
 #include "policy/part.h"
@@ -41,7 +41,7 @@ static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out
     out->n_last = o->last > out->n_last ? o->last : out->n_last;
 }
 
-/* What row r keeps at measured ratio i, with the ends before the first and behind the last. */
+/* What row r keeps at measured ratio i, with the ends before the first and after the last. */
 static double measured(const wnw_layer_problem *p, int32_t r, int32_t i)
 {
     const wnw_profile *of = p->profile;
@@ -159,7 +159,7 @@ const wnw_head_budget wnw__head_budget_lukv = {
              "a warning.\n\n"
              "Deviations: kvpress takes the nearest percent and rounds each layer by itself, so that the "
              "total is off by up to half an entry per layer (`form=nearest`).\n\n"
-             "Cost: O(R^2) for R heads, whatever n.",
+             "Cost: O(R^2) for R heads, for any n.",
          .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_RAGGED | WNW_FLAG_BLIND,
          .needs = needs, .keep = keep},
     .allocate_model = allocate_model,

@@ -15,7 +15,7 @@
  * for the f at which all counts add up to the size; whole numbers are by largest fraction, lower layer and head
  * first. n_r is what the head has: a cache that was compressed before is compressed as if it were whole, so that
  * compressing again changes nothing. Sizes below the smallest measured one are refused where they are asked for,
- * not where decoding gets there. No score is read. Cost O(R) for R heads, whatever n.
+ * not where decoding gets there. No score is read. Cost O(R) for R heads, for any n.
  */
 #include "policy/count.h"
 #include "policy/part.h"
@@ -154,7 +154,7 @@ const wnw_head_budget wnw__head_budget_shares = {
              "The chat header stays in every head, as in KVzip. Sizes below the smallest measured one are "
              "refused; a cache that comes there while it decodes keeps the proportions of the smallest.\n\n"
              "From no paper that we know; docs/results.md has what it does to answers.\n\n"
-             "Cost: O(R) for R heads, whatever n.",
+             "Cost: O(R) for R heads, for any n.",
          .options = options, .options_size = sizeof(struct opts),
          .flags = WNW_FLAG_RAGGED | WNW_FLAG_BLIND | WNW_FLAG_COMPETES, .needs = needs, .keep = keep},
     .allocate_model = allocate_model,

@@ -70,7 +70,7 @@ static const wnw_option options[] = {
      .min = -1e30,
      .max = 1e30},
     {.name = "window",
-     .help = "last entries that stay whatever their score; with a size at most a quarter of it",
+     .help = "last entries that stay regardless of their score; with a size at most a quarter of it",
      .type = WNW_OPT_INT,
      .offset = offsetof(struct opts, window),
      .def = 128,
@@ -89,7 +89,7 @@ const wnw_head_budget wnw__head_budget_threshold = {
                  "It needs no size. Given one, a layer keeps at most its `H B` entries, the best of "
                  "those that reach "
                  "`tau`, and may keep less; the window is then at most `B / 4`. Without a size a layer "
-                 "budget beside "
+                 "budget next to "
                  "it does nothing.\n\n"
                  "DMS trains a predictor for its scores and sparsifies while a prompt is read; "
                  "kvpress' DMSPress puts "

@@ -227,7 +227,7 @@ void wnw__cache_empty_numbers(const struct wnw__cache *c, struct wnw__kv_layer *
                 wnw__cache_aux(l, (enum wnw__aux)kind, p)[row + i] = aux_empty(kind);
 }
 
-/* Empties the numbers of the n rows behind each head's entries, where rewound entries may have left some. */
+/* Empties the numbers of the n rows after each head's entries, where rewound entries may have left some. */
 static void empty_new_numbers(const struct wnw__cache *c, struct wnw__kv_layer *l, int32_t n)
 {
     for (int32_t ih = 0; ih < c->n_head_kv; ih++)

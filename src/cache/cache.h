@@ -117,7 +117,7 @@ int wnw__cache_reserve_layer(struct wnw__cache *c, int32_t il, int32_t n, bool e
 /* Makes room for a prompt of n tokens, of which at most n_at_once are written before they are counted. */
 int wnw__cache_expect_layer(struct wnw__cache *c, int32_t il, int32_t n, int32_t n_at_once);
 
-/* Counts n new rows per head as entries. The attention has written them behind len, and has quantised those
+/* Counts n new rows per head as entries. The attention has written them after len, and has quantised those
  * entries that the last of them finds old (wnw__cache_old, wnw__cache_quantise); their positions are first,
  * first+1, ... */
 void wnw__cache_commit_layer(struct wnw__cache *c, int32_t il, int32_t first, int32_t n);
@@ -157,7 +157,7 @@ int wnw__cache_thin_layer(struct wnw__cache *c, int32_t il, const int32_t *const
 
 enum wnw__stored { WNW_KEYS, WNW_VALUES };
 /* These convert entries i .. i+n-1 of KV head ih of layer il to float[n][d], and back to the type in which
- * each is stored. Reading may go on behind the entries, where the attention has written new rows. Outside
+ * each is stored. Reading may go on after the entries, where the attention has written new rows. Outside
  * this folder only the attention and the code that observes it read or write the bytes of keys and values in
  * another way. */
 void wnw__cache_read(const struct wnw__cache *c, int32_t il, enum wnw__stored what, int32_t ih, int32_t i,
@@ -172,7 +172,7 @@ struct wnw__kv_run {
     uint8_t *k, *v; /* of the first entry */
     int32_t n;      /* entries */
 };
-/* The entries from .. to-1 of a head, or the first of them that are stored alike; from < to. Entries behind
+/* The entries from .. to-1 of a head, or the first of them that are stored alike; from < to. Entries after
  * len are new rows that are not counted yet. */
 struct wnw__kv_run wnw__cache_run(const struct wnw__cache *c, const struct wnw__kv_layer *l, int32_t ih,
                                   int32_t from, int32_t to);

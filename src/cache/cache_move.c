@@ -25,7 +25,7 @@ struct kept {
     int32_t n_row, n_tail_row, n_sink;
 };
 
-/* Copies the n stored rows of src behind those that the head has kept. Where dst and src are the same layer,
+/* Copies the n stored rows of src after those that the head has kept. Where dst and src are the same layer,
  * rows never move up, because entries come in ascending order. */
 static void copy_stored(const struct wnw__cache *c, struct wnw__kv_layer *dst, int32_t ih, struct kept *kept,
                         const struct wnw__kv_run *src)

@@ -27,7 +27,7 @@ static int32_t missing(const struct wnw__kv_layer *l, int32_t ih, const int32_t 
     for (int32_t i = 0; i < n; i++) {
         const int32_t at = wnw__cache_find(l, ih, pos[i]);
         if (at == l->len[ih])
-            return n_missing + n - i; /* as all behind it */
+            return n_missing + n - i; /* as all after it */
         n_missing += l->pos[l->off[ih] + at] != pos[i];
     }
     return n_missing;

@@ -284,7 +284,7 @@ int wnw__cache_tail_check(const struct wnw__cache *c, int32_t il)
             return wnw__fail(WNW_E_RANGE, "cache layer %d head %d: %d of %d entries are old, %d are sinks",
                              (int)il, (int)ih, (int)t->n_old[ih], (int)l->len[ih], (int)t->n_sink[ih]);
         if (t->off[ih] != row || t->old_off[ih] != old_row)
-            return wnw__fail(WNW_E_RANGE, "cache layer %d head %d: its rows are not behind those of the last",
+            return wnw__fail(WNW_E_RANGE, "cache layer %d head %d: its rows are not after those of the last",
                              (int)il, (int)ih);
         row += t->cap[ih];
         old_row += t->old_cap[ih];

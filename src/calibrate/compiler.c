@@ -34,7 +34,7 @@ static const wnw_option options[] = {
     INT(items, 0, 1 << 20, "prompts that are tried; 0: by effort"),
     INT(held_out, 0, 1 << 20, "prompts that only check; 0: by effort, or a third of items"),
     INT(length, 0, 1 << 24, "tokens of a prompt; 0: by effort, at least twice the budget"),
-    INT(next, 0, 4096, "tokens behind a prompt that are read after it; 0: by effort"),
+    INT(next, 0, 4096, "tokens after a prompt that are read after it; 0: by effort"),
     INT(head_trials, 0, 4096, "trials of head weights per prompt; 0: by effort"),
     INT(tau_trials, 0, 4096, "trials of thresholds per prompt; 0: by effort"),
     INT(entropy_bins, 0, 128, "bins of entropy; 0: by effort"),
@@ -143,7 +143,7 @@ static int find_lengths(const struct wnw__compiling *w, const struct effort *e, 
         out[(*n)++] = w->o.length > 0 ? w->o.length : least;
     if (out[0] > most)
         return wnw__fail(WNW_E_RANGE,
-                         "prompts of %d tokens and the %d behind them do not fit the model's context of %d; "
+                         "prompts of %d tokens and the %d after them do not fit the model's context of %d; "
                          "set length, next or a smaller budget",
                          (int)out[0], (int)w->o.next, (int)w->c->info.n_ctx_train);
     if (out[0] < least)

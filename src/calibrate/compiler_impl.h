@@ -95,7 +95,7 @@ static inline int32_t wnw__compiler_n_items(const struct wnw__compiling *w)
 
 /* ---- compiler_text.c ---- */
 
-/* Lays the prompts out over the texts: the items first, held-out ones behind them, evenly, so that none
+/* Lays the prompts out over the texts: the items first, held-out ones after them, evenly, so that none
  * shares a token with another. lengths[n_lengths] are taken in turn. E_RANGE: the texts are too short. */
 int wnw__compiler_lay_out(struct wnw__compiling *w, const int32_t *lengths, int32_t n_lengths);
 /* The prompt of an item and what follows it; borrowed until the next call. */
@@ -118,7 +118,7 @@ int wnw__compiler_unit(struct wnw__compiler_job *job, const char *what, int32_t 
 /* Copies the n numbers at `key` of the unit's result to *out, which it allocates; what was there is freed. */
 int wnw__compiler_take(struct wnw__compiler_job *job, const char *what, const json_t *result, const char *key,
                        int32_t n, double **out);
-/* Runs a trial, and says how far the unit is: `done` trials of `total` behind the prompt. */
+/* Runs a trial, and says how far the unit is: `done` trials of `total` after the prompt. */
 int wnw__compiler_try(struct wnw__compiling *w, const struct wnw__trial_prompt *p, const wnw_plan *plan,
                       int32_t done, int32_t total, double *nll);
 

@@ -76,7 +76,7 @@ static int score_entries(struct sample *s)
     return WNW_OK;
 }
 
-/* Norms of the values of all layers behind the output projection, of every query head. */
+/* Norms of the values of all layers after the output projection, of every query head. */
 static int read_norms(struct sample *s)
 {
     const wnw_model_info *info = &s->p->c->info;

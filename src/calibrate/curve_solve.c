@@ -7,7 +7,7 @@
 void wnw__curve_hull(double *worth, int32_t n, int32_t *length)
 {
     int32_t n_pool =
-        0; /* pools so far: means in worth[n_pool], lengths in length[n_pool], never behind rank i */
+        0; /* pools so far: means in worth[n_pool], lengths in length[n_pool], never after rank i */
     for (int32_t i = 0; i < n; i++) {
         double mean = worth[i];
         int32_t len = 1;

@@ -2,7 +2,7 @@
 /*
  * Gates: for every KV head the linear form that predicts, from what a cache holds after one reading, the scores of a
  * method that reads twice. The model reads pieces of text and repeats them as KVzip does (arXiv 2505.23416). With Z its
- * scores of the entries behind the chat header and f their features (gate_features.c), y = log(Z + 1e-6), means over
+ * scores of the entries after the chat header and f their features (gate_features.c), y = log(Z + 1e-6), means over
  * the entries of a piece and head taken off (f', y'), N entries in all:
  *
  *     G = sum f' f'^T / N,   r = sum f' y' / N,   D = diag(G)^1/2

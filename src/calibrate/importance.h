@@ -10,7 +10,7 @@
  * equal elements the earlier is the larger one. */
 double wnw__importance(const float *row, int32_t n, struct wnw__answer_span span);
 
-/* The share of row[n] that a streaming head would not see: what lies behind the first n_sink elements and
+/* The share of row[n] that a streaming head would not see: what lies after the first n_sink elements and
  * before the last n_recent ones, over the sum of all. 0 .. 1; 0 where nothing lies there. */
 double wnw__far_share(const float *row, int32_t n, int32_t n_sink, int32_t n_recent);
 

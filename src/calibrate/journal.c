@@ -57,7 +57,7 @@ static int read_line(struct wnw__journal *j, json_t **v)
     return rc == WNW_E_FORMAT ? damaged(j, "is not JSON") : rc;
 }
 
-/* Writes one line behind the last complete one; what follows that is dropped. */
+/* Writes one line after the last complete one; what follows that is dropped. */
 static int add_line(struct wnw__journal *j, const json_t *v)
 {
     char *text;

@@ -23,7 +23,7 @@ struct wnw__layer_token {
     int32_t n_prompt;
 };
 
-/* Sets *error to ||O_kept - O_full|| / (||O_full|| + 1e-5): Euclidean norms of the block's output behind the
+/* Sets *error to ||O_kept - O_full|| / (||O_full|| + 1e-5): Euclidean norms of the block's output after the
  * projection, O = concat_h(o_h) W_O, from the entries that count and from all. The projection is linear, so it
  * is the change of the heads' outputs that is projected: no rounding of large numbers that are nearly equal.
  * *error is infinite or not a number where the model computes such values. E_NOMEM. */

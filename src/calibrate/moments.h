@@ -25,7 +25,7 @@ void wnw__moments_free(struct wnw__moments *m);
 /* Forgets all vectors. */
 void wnw__moments_reset(struct wnw__moments *m);
 
-/* Combines row i with `more` vectors of this mean[d] and cov[triangle], which came behind the m->n that it
+/* Combines row i with `more` vectors of this mean[d] and cov[triangle], which came after the m->n that it
  * has. When this was done to every row, the caller adds `more` to m->n. */
 void wnw__moments_merge(struct wnw__moments *m, int32_t i, int64_t more, const double *mean,
                         const double *cov);

@@ -112,9 +112,9 @@ static int32_t even(int32_t from, int32_t to, int32_t i, int32_t n)
 
 /* ---- A prompt ---- */
 
-/* The text before and behind the sentence, owned. */
+/* The text before and after the sentence, owned. */
 struct around {
-    char *before, *behind;
+    char *before, *after;
 };
 
 static int ends_sentence(const wnw_calibration *c, int32_t token, bool *out)
@@ -127,7 +127,7 @@ static int ends_sentence(const wnw_calibration *c, int32_t token, bool *out)
     return WNW_OK;
 }
 
-/* Where the sentence goes into text[n]: behind the last full stop before the depth; 0 if there is none. */
+/* Where the sentence goes into text[n]: after the last full stop before the depth; 0 if there is none. */
 static int find_place(const wnw_calibration *c, const int32_t *text, int32_t n, int32_t depth, int32_t *at)
 {
     bool stop = false;
@@ -159,7 +159,7 @@ static int build(wnw_prompt *out, const wnw_calibration *c, const struct wnw__pr
     snprintf(question, sizeof question,
              "Based on the content of the book, Question: %s\nAnswer:", fact->question);
     if (asprintf(&document, "%s%s%s%s%s", around->before, *around->before ? " " : "", fact->sentence,
-                 *around->behind && *around->behind != ' ' ? " " : "", around->behind) < 0)
+                 *around->after && *around->after != ' ' ? " " : "", around->after) < 0)
         return wnw__fail(WNW_E_NOMEM, "no memory for the text of a probe");
     wnw_prompt_params params = wnw_prompt_default_params();
     params.raw = g->raw;
@@ -172,7 +172,7 @@ static int build(wnw_prompt *out, const wnw_calibration *c, const struct wnw__pr
     return rc;
 }
 
-/* The answer has the tokens that it has behind a blank, or those at the beginning of a text: vocabularies
+/* The answer has the tokens that it has after a blank, or those at the beginning of a text: vocabularies
  * differ in this. A sequence that is there exactly is better than one that nearly is. */
 static int find_answer(struct wnw__probe *p, const wnw_calibration *c)
 {
@@ -198,7 +198,7 @@ static int find_answer(struct wnw__probe *p, const wnw_calibration *c)
                                   p->answer);
 }
 
-/* Tokens of a text are a few more or less when they stand beside others. */
+/* Tokens of a text are a few more or less when they stand next to others. */
 enum { SLACK = 8 };
 
 /* Tokens of the haystack in a prompt of this length. */
@@ -227,11 +227,11 @@ static int fill(struct wnw__probe *p, const wnw_calibration *c, const struct wnw
     WNW_TRY(find_place(c, text, n, depth, &at));
     int rc = text_of(c, text, at, &around.before);
     if (rc == WNW_OK)
-        rc = text_of(c, text + at, n - at, &around.behind);
+        rc = text_of(c, text + at, n - at, &around.after);
     if (rc == WNW_OK)
         rc = build(&p->prompt, c, g, fact, &around);
     wnw_free(around.before);
-    wnw_free(around.behind);
+    wnw_free(around.after);
     p->tokens = p->prompt.tokens;
     p->n = p->prompt.n_tokens;
     return rc == WNW_OK ? find_answer(p, c) : rc;

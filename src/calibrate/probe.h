@@ -2,7 +2,7 @@
 /*
  * Probes: a long text with one sentence that does not belong there, a question about it, and the answer, which
  * is a part of the sentence (needle in a haystack, as in "Retrieval Head", arXiv 2404.15574). The sentence
- * stands behind a full stop of the text; text and question are laid out as winnow lays out prompts.
+ * stands after a full stop of the text; text and question are laid out as winnow lays out prompts.
  */
 #ifndef WNW_CALIBRATE_PROBE_H
 #define WNW_CALIBRATE_PROBE_H
@@ -48,8 +48,8 @@ void wnw__probe_free(struct wnw__probe *p);
 /* How a probe is answered. */
 struct wnw__probe_play {
     int32_t n_answer;  /* tokens at most */
-    bool stop_at_line; /* end at an end-of-generation token, or at a line break behind the first token */
-    bool forced;       /* the answer's own tokens are produced, whatever the model would say */
+    bool stop_at_line; /* end at an end-of-generation token, or at a line break after the first token */
+    bool forced;       /* the answer's own tokens are produced, regardless of what the model would say */
     /* Is called for every query head h of every layer without a sliding window, in order, after every step:
      * row[n] is the attention over all entries of the query that produced `token`. */
     void (*look)(void *user, int32_t il, int32_t h, const float *row, int32_t n, int32_t token);

@@ -20,9 +20,9 @@ int32_t wnw__effort_value(const wnw_calibration *c, int32_t given, struct wnw__b
 }
 
 int wnw__sample_length(int32_t *length, const wnw_calibration *c, int32_t given, struct wnw__by_effort by,
-                       int32_t beside)
+                       int32_t n_other)
 {
-    const int32_t room = c->info.n_ctx_train - beside;
+    const int32_t room = c->info.n_ctx_train - n_other;
     *length = wnw__effort_value(c, given, by);
     if (given == 0 && *length > room)
         *length = room;
@@ -31,21 +31,21 @@ int wnw__sample_length(int32_t *length, const wnw_calibration *c, int32_t given,
             WNW_E_RANGE,
             "samples of %d tokens with %d more do not fit the model's context of %d; give a smaller "
             "length",
-            (int)*length, (int)beside, (int)c->info.n_ctx_train);
+            (int)*length, (int)n_other, (int)c->info.n_ctx_train);
     return WNW_OK;
 }
 
 /* ---- Pieces of texts ---- */
 
-static int read_text(struct wnw__samples *s, const wnw_calibration *c, int32_t i, int32_t behind,
+static int read_text(struct wnw__samples *s, const wnw_calibration *c, int32_t i, int32_t n_after,
                      int32_t n_most)
 {
     const wnw_calibration_text *t = &c->params.texts[i];
-    const int64_t most = (int64_t)s->length * n_most + behind;
+    const int64_t most = (int64_t)s->length * n_most + n_after;
     size_t len;
     wnw_text_exceeds(c->m, t->text, t->len, most < INT32_MAX ? (int32_t)most : INT32_MAX, &len);
     WNW_TRY(wnw_tokenize(c->m, t->text, len, false, false, &s->tokens[i], &s->n_tokens[i]));
-    const int32_t n = (s->n_tokens[i] - behind) / s->length;
+    const int32_t n = (s->n_tokens[i] - n_after) / s->length;
     s->n_piece[i] = n < n_most ? n : n_most;
     if (n >= 1)
         return WNW_OK;
@@ -53,10 +53,10 @@ static int read_text(struct wnw__samples *s, const wnw_calibration *c, int32_t i
         WNW_E_RANGE,
         "the text '%.80s' has %d tokens; at least %d are needed for one sample: give a longer text "
         "or a smaller length",
-        t->name, (int)s->n_tokens[i], (int)(s->length + behind));
+        t->name, (int)s->n_tokens[i], (int)(s->length + n_after));
 }
 
-int wnw__samples_cut(struct wnw__samples *s, const wnw_calibration *c, int32_t length, int32_t behind,
+int wnw__samples_cut(struct wnw__samples *s, const wnw_calibration *c, int32_t length, int32_t n_after,
                      int32_t n_most)
 {
     const size_t n = (size_t)c->params.n_texts;
@@ -68,7 +68,7 @@ int wnw__samples_cut(struct wnw__samples *s, const wnw_calibration *c, int32_t l
         return wnw__fail(WNW_E_NOMEM, "no memory for the samples of %zu texts", n);
     WNW_TRY(wnw_tokenize(c->m, "", 0, true, false, &s->bos, &s->n_bos));
     for (int32_t i = 0; i < s->n_text; i++)
-        WNW_TRY(read_text(s, c, i, behind, n_most));
+        WNW_TRY(read_text(s, c, i, n_after, n_most));
     return WNW_OK;
 }
 

@@ -16,18 +16,18 @@ struct wnw__samples {
     int32_t *n_piece;    /* [n_text] at least 1 */
 };
 
-/* `behind` is the number of tokens that must follow the last piece. E_RANGE: a text is too short for one
+/* `n_after` is the number of tokens that must follow the last piece. E_RANGE: a text is too short for one
  * piece. The caller frees *s, which starts as {0}, also after a failure. */
-int wnw__samples_cut(struct wnw__samples *s, const wnw_calibration *c, int32_t length, int32_t behind,
+int wnw__samples_cut(struct wnw__samples *s, const wnw_calibration *c, int32_t length, int32_t n_after,
                      int32_t n_most);
 void wnw__samples_free(struct wnw__samples *s);
-/* The first token of piece i of a text; length tokens and those behind follow it. Borrowed. */
+/* The first token of piece i of a text; length tokens and those after follow it. Borrowed. */
 const int32_t *wnw__samples_piece(const struct wnw__samples *s, int32_t i_text, int32_t i);
 
 /* A piece as text, without parts of characters at its ends; *text is released with wnw_free, also after a
  * failure. */
 int wnw__sample_text(char **text, const wnw_calibration *c, const int32_t *tokens, int32_t n);
-/* The text as a document with one of the questions of questions.h behind it. *prompt is cleared by the caller, also
+/* The text as a document with one of the questions of questions.h after it. *prompt is cleared by the caller, also
  * after a failure. */
 int wnw__sample_prompt(wnw_prompt *prompt, const wnw_calibration *c, const char *text, int32_t question);
 /* A session that observes for the policies and has read the prompt's document. The caller frees *s, which is NULL at
@@ -40,12 +40,12 @@ int wnw__sample_read(wnw_session **s, wnw_calibration *c, const wnw_policy *cons
 int wnw__calibrate_policy(wnw_policy **policy, wnw_calibration *c, const char *def);
 
 /* The number of tokens of an option, or what the effort says where the option is 0, cut to the model's context so
- * that `beside` more fit. E_RANGE: an option that does not fit. */
+ * that `n_other` more fit. E_RANGE: an option that does not fit. */
 struct wnw__by_effort {
     int32_t normal, quick, paper;
 };
 int32_t wnw__effort_value(const wnw_calibration *c, int32_t given, struct wnw__by_effort by);
 int wnw__sample_length(int32_t *length, const wnw_calibration *c, int32_t given, struct wnw__by_effort by,
-                       int32_t beside);
+                       int32_t n_other);
 
 #endif

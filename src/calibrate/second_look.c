@@ -51,7 +51,7 @@ static int score_entries(struct wnw__looked *l, const wnw_policy *policy, const 
     l->n_first = prompt->n_prefix > 0 ? prompt->n_prefix : SINKS;
     l->n = n_past - l->n_first;
     if (l->n < 1)
-        return wnw__fail(WNW_E_RANGE, "a piece of %d tokens has none behind the chat header", (int)n_past);
+        return wnw__fail(WNW_E_RANGE, "a piece of %d tokens has none after the chat header", (int)n_past);
     l->score = calloc((size_t)(l->n_layer * l->n_head_kv) * (size_t)l->n, sizeof *l->score);
     if (!l->score)
         return wnw__fail(WNW_E_NOMEM, "no memory for the scores of %d entries", (int)l->n);

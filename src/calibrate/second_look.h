@@ -16,7 +16,7 @@ struct wnw__looked {
     const int32_t *il;           /* [n_layer] the layers whose scores are wanted; borrowed */
     int32_t n_layer, n_head_kv;  /* n_row = n_layer * n_head_kv */
     float *score;                /* [n_row][n], owned */
-    int32_t n, n_first;          /* entries that count, behind the n_first of the chat header */
+    int32_t n, n_first;          /* entries that count, after the n_first of the chat header */
 };
 
 /* Lists the layers that policies compress: il[n_layer], which the caller frees. E_UNSUPPORTED: there are none. */

@@ -3,7 +3,7 @@
  * Head budgets from a method that reads its text twice: which share of every KV head's entries is among the best of
  * the model. The model reads a piece of text and looks at it a second time as the target does (KVzip, arXiv
  * 2505.23416: it repeats the text; KVCompose, arXiv 2509.05165: it reads it again). With Z the target's scores of
- * the T entries behind the chat header, in the R heads of all layers that policies compress,
+ * the T entries after the chat header, in the R heads of all layers that policies compress,
  *
  *     s_r(f) = mean over pieces of (entries of head r among the floor(f T R) largest Z of the piece) / T
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Kind "srh": semantic retrieval heads, and traditional ones beside them, from the same probes ("CompressKV",
+ * Kind "srh": semantic retrieval heads, and traditional ones next to them, from the same probes ("CompressKV",
  * arXiv 2508.02401; "Retrieval Head", arXiv 2404.15574, both with prompts of plain text: chat=none).
  */
 #include "base/json.h"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calibration of kind stats: what the queries of every head look like, whatever the text.
+ * Calibration of kind stats: what the queries of every head look like, regardless of the text.
  *
  *   query_mean, query_cov   queries before RoPE, for Expected Attention (arXiv 2510.00636, "stats"): how
  *                           queries of coming positions are distributed
  *   filter                  for Q-Filters (arXiv 2503.02812): the first right singular vector of the queries
  *                           after RoPE, positive along their mean, averaged over the group of a KV head
  *
- * The text is read in pieces of `length` tokens, each a prompt of its own behind the BOS, so that queries
+ * The text is read in pieces of `length` tokens, each a prompt of its own after the BOS, so that queries
  * stand at positions 0 .. length - 1. The first SKIP of a piece do not count, as in the prompt's own
  * statistics: attention sinks have queries unlike all others. Layers with a sliding window have rows of 0.
  * The singular vector comes from the second moment of all queries, where the authors' code takes 3000 of them.

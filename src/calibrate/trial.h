@@ -47,7 +47,7 @@ struct wnw__trial_choice {
     const double *tau;   /* [n_layer of the model] thresholds; NULL = every layer keeps the budget */
     bool pooled;         /* the layers share what they keep together, instead of keeping less each */
 };
-/* Entries that a budget leaves in a layer beside the last ones, which always stay. */
+/* Entries that a budget leaves in a layer next to the last ones, which always stay. */
 int32_t wnw__trial_n_free(int32_t n_prompt, int32_t window, int32_t budget);
 
 /* Makes the plan. above[n_part], where not NULL, receives the entries of each layer that clear its threshold.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * CaM: the value of an entry that goes is spread over the entries behind it that stay, more likely the more
- * attention it had beside theirs. Paper: "CaM: Cache Merging for Memory-efficient LLMs Inference" (ICML 2024,
- * openreview LCTmppB165). For every entry e that goes, with T(e) the next m entries behind it that stay:
+ * CaM: the value of an entry that goes is spread over the entries after it that stay, more likely the more
+ * attention it had next to theirs. Paper: "CaM: Cache Merging for Memory-efficient LLMs Inference" (ICML 2024,
+ * openreview LCTmppB165). For every entry e that goes, with T(e) the next m entries after it that stay:
  *
  *     p_e = min(1, A_e / mean of A over T(e)),   A = attention received so far, the group's mean
  *     b_e = 1 with probability p_e, else 0        draw=sample (the paper); b_e = p_e with draw=mean
@@ -64,7 +64,7 @@ static int32_t merge(const void *opts, const wnw_contents_problem *p, wnw_merge 
         }
         const int32_t left = p->n_keep - t, m = left < o->targets ? left : o->targets;
         if (m == 0)
-            break; /* nothing behind it stays */
+            break; /* nothing after it stays */
         const double chance_of = chance(p, i, t, m);
         const uint32_t at = (uint32_t)p->obs->pos[(int64_t)p->ih * p->obs->n + i];
         const double b = o->draw == DRAW_MEAN                           ? chance_of
@@ -80,7 +80,7 @@ static const char *const draws[] = {"sample", "mean", NULL};
 
 static const wnw_option options[] = {
     {.name = "targets",
-     .help = "entries behind it that take a value in",
+     .help = "entries after it that take a value in",
      .type = WNW_OPT_INT,
      .offset = offsetof(struct opts, targets),
      .def = 32,

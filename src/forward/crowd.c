@@ -10,7 +10,7 @@ static const double LONG_MS = 200; /* a sample of fewer graphs, of a prompt's pi
 static const double CROWDED = 0.1; /* switches per millisecond */
 static const double FASTER = 0.97; /* a trial is kept that takes less than this share of the usual time */
 
-/* Milliseconds until the next trial behind trials in vain; never less than so many samples take. */
+/* Milliseconds until the next trial after trials in vain; never less than so many samples take. */
 static const double WAIT = 500, WAIT_MOST = 8000, WAIT_SAMPLES = 10;
 
 struct wnw__crowd wnw__crowd_new(int32_t n_max)

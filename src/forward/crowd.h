@@ -28,7 +28,7 @@ struct wnw__crowd {
     double usual; /* milliseconds of a graph with n threads */
     struct wnw__crowd_way {
         int32_t step;    /* how many threads fewer or more the next trial has */
-        double at, wait; /* when it may be, milliseconds of the clock; the wait behind trials in vain */
+        double at, wait; /* when it may be, milliseconds of the clock; the wait after trials in vain */
     } fewer, more;
 };
 

@@ -129,7 +129,7 @@ static int n_sources(enum wnw__operand_kind kind)
     return kind == WNW_OPERAND_PLAIN || kind == WNW_OPERAND_READY ? 1 : 2;
 }
 
-/* A thread begins with its own share of each product, whose rows lie one behind the other as its prefetching expects, and then
+/* A thread begins with its own share of each product, whose rows lie one after the other as its prefetching expects, and then
  * helps the others. */
 static void matmul_node(enum wnw__operand_kind kind, struct ggml_tensor *dst, int ith, int nth,
                         void *userdata)

@@ -41,7 +41,7 @@ struct wnw__operand {
 struct wnw__operand wnw__matmul_input(struct wnw__matmul_scratch *p, struct ggml_context *ctx,
                                       const struct wnw__operand *x);
 /* A node that multiplies n_w weights [k, rows], as the file has them, with what wnw__matmul_input returned. Its result has the
- * products one behind the other, [sum of the rows, n_tok]. p must outlive every run of the graph. */
+ * products one after the other, [sum of the rows, n_tok]. p must outlive every run of the graph. */
 struct ggml_tensor *wnw__matmul_node(struct wnw__matmul_scratch *p, struct ggml_context *ctx,
                                      struct ggml_tensor *const *w, int n_w, const struct wnw__operand *input);
 

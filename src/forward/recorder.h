@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Recorders note, while tokens are read, what policies need beside keys and values. A sequence has a list of
+ * Recorders note, while tokens are read, what policies need besides keys and values. A sequence has a list of
  * recorders; the forward pass and the session call all of the list at fixed occasions and know no recorder by
  * name. A type of recorder is one file in src/observe/ and one line in recorders.def.
  *
@@ -24,7 +24,7 @@
 enum wnw__point {
     WNW_POINT_QUERIES,   /* queries before RoPE and before the model's scale for queries */
     WNW_POINT_ATTENTION, /* after the attention: the queries that it got, and its output */
-    WNW_POINT_STATE,     /* behind the layer, where all rows of the pass get there: the hidden states */
+    WNW_POINT_STATE,     /* after the layer, where all rows of the pass get there: the hidden states */
     WNW_N_POINTS
 };
 

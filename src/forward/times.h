@@ -40,7 +40,7 @@ struct wnw__times {
 
 /* Sets all numbers to 0 and begins to measure. */
 void wnw__times_start(struct wnw__times *t);
-/* A node behind `after` that counts the time since the mark before it as time of this kind. */
+/* A node after `after` that counts the time since the mark before it as time of this kind. */
 struct ggml_tensor *wnw__mark_node(struct ggml_context *ctx, struct wnw__times *t, enum wnw__work_kind kind,
                                    struct ggml_tensor *after);
 

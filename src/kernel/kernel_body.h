@@ -328,7 +328,7 @@ static void mul_rows(wnw_kv_type type, const float *a, int32_t na, const void *b
 }
 
 /* acc[r][i] = sum_k a[r * rs + k * ks] * (row k of b)[c + i * VW ..] for nv vectors; the heart of both products. Unless
- * `ahead` is 0, what lies so many bytes behind each row is asked for, step by step: many requests at once would keep the
+ * `ahead` is 0, what lies so many bytes after each row is asked for, step by step: many requests at once would keep the
  * rows waiting. */
 INLINE void mul_block(const wnw_kv_type type, const int mr, const int nv, const float *a, const int rs,
                       const int ks, int32_t n, const uint8_t *b, size_t stride, int32_t c, const size_t ahead,

@@ -61,14 +61,14 @@ static int32_t columns_of(const struct wnw__matmul *p, int32_t c)
     return p->k - c < WNW_CHUNK ? p->k - c : WNW_CHUNK;
 }
 
-/* What is multiplied behind the chunk at hand: rows of `bytes` bytes. */
+/* What is multiplied after the chunk at hand: rows of `bytes` bytes. */
 struct ahead {
     const uint8_t *rows;
     size_t stride, bytes;
 };
 
 /* The next chunk of the strip, or the first one of the next strip. */
-static struct ahead behind(const struct wnw__matmul *p, int32_t first, int32_t c)
+static struct ahead after(const struct wnw__matmul *p, int32_t first, int32_t c)
 {
     const bool last = p->k - c <= WNW_CHUNK;
     const size_t chunk = (size_t)WNW_CHUNK / (size_t)p->type->k_unit * p->type->unit_bytes;
@@ -78,7 +78,7 @@ static struct ahead behind(const struct wnw__matmul *p, int32_t first, int32_t c
                           .bytes = chunk < left ? chunk : left};
 }
 
-/* Asks for part i of n of it. Rows behind the last one are asked for in vain. */
+/* Asks for part i of n of it. Rows after the last one are asked for in vain. */
 static void ask_for(const struct ahead *a, int32_t i, int32_t n)
 {
     for (int32_t r = WNW_STRIP * i / n; r < WNW_STRIP * (i + 1) / n; r++) {
@@ -97,7 +97,7 @@ static void full_strip(const struct wnw__matmul *p, int32_t first, int32_t from,
     for (int32_t c = 0; c < p->k; c += WNW_CHUNK) {
         const bool last = p->k - c <= WNW_CHUNK;
         const struct wnw__act *act = p->act + (int64_t)(c / WNW_CHUNK) * p->n_tok + from;
-        const struct ahead ahead = behind(p, first, c);
+        const struct ahead ahead = after(p, first, c);
         p->kernel->unpack[p->type->id].to_strip(p->rows + (size_t)first * p->stride, p->stride, WNW_STRIP, c,
                                                 columns_of(p, c), &w->strip);
         for (int32_t t = 0, i = 0; t < n; t += TURN_TOKENS, i++) {

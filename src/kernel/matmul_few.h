@@ -68,7 +68,7 @@ ALWAYS __m256i bits8(__m256i x, int by, char mask)
 
 /* Asks for eight short streams at once, which are more than processors foresee: for the unit that is `next` in the same place
  * of the next eight rows. It comes into the first-level cache, which holds few requests at a time, so what lies FEW_AHEAD bytes
- * behind it comes into the second level before. What lies behind the last rows is asked for in vain. */
+ * after it comes into the second level before. What lies after the last rows is asked for in vain. */
 ALWAYS void fetch_ahead(uintptr_t next, size_t bytes)
 {
     for (size_t at = 0; at < bytes; at += 64) {
@@ -333,7 +333,7 @@ ALWAYS __m256 add_block(__m256 f, __m256i sums, float scale, float rest, __m256 
     return _mm256_fmadd_ps(_mm256_set1_ps(rest), m, f);
 }
 
-/* What 32 columns of eight rows need, col columns behind the beginning of the unit. */
+/* What 32 columns of eight rows need, col columns after the beginning of the unit. */
 typedef void (*few_values_fn)(const struct few_unit *, int, int, __m256i *, __m256i *);
 typedef void (*few_numbers_fn)(struct few_unit *);
 
@@ -367,7 +367,7 @@ ALWAYS __m256 add_columns(const struct few_type t, const struct few_unit *u, con
     return add_block(f, sums8(l, folds), act->scale[c / B], act->sum32[c / B], u->d[b], u->m[b]);
 }
 
-/* 32 columns of n tokens, col columns behind the beginning of a unit and `from + col` behind that of the rows. */
+/* 32 columns of n tokens, col columns after the beginning of a unit and `from + col` after that of the rows. */
 ALWAYS void add_tokens(const struct few_type t, const struct few_unit *u, int32_t col, int32_t from,
                        const struct wnw__act *act, const int n, __m256 f[FEW_TOKENS])
 {

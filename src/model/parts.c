@@ -167,7 +167,7 @@ static int find_stem(const char *path, int32_t n, size_t *len)
         return wnw__fail(
             WNW_E_FORMAT,
             "%.200s is part 1 of %d of a model; parts are found by their names, so this one must be called "
-            "NAME%s and the others lie beside it",
+            "NAME%s and the others lie next to it",
             path, (int)n, ending);
     return WNW_OK;
 }
@@ -222,7 +222,7 @@ static int check_together(const struct wnw_model *m)
     return WNW_OK;
 }
 
-/* Opens parts 2 to n, which lie beside the first. */
+/* Opens parts 2 to n, which lie next to the first. */
 static int open_others(struct wnw_model *m, int32_t n)
 {
     size_t len;

@@ -40,7 +40,7 @@ struct wnw__proj_values {
     const uint8_t *v; /* packed rows of d values, in the type of wnw__proj_new */
     float *norm;      /* [n]; negative = to be computed */
     int32_t n;
-    /* NULL, or f16 rows: of the first n_first values and of those behind the n_v that `v` holds. */
+    /* NULL, or f16 rows: of the first n_first values and of those after the n_v that `v` holds. */
     const uint8_t *exact;
     int32_t n_first, n_v;
 };
@@ -61,7 +61,7 @@ int wnw__proj_fill(struct wnw__proj *p, struct wnw__pool *pool, const struct wnw
 int32_t wnw__proj_columns(wnw_proj_norm kind, int32_t n_out, int32_t *column);
 
 /* Multiplies n rows x[n][n_head x d] by the dequantised weight: y[n][n_out]. Every number of y is one sum in float32,
- * whatever the number of threads. pool: NULL = the caller's thread alone. */
+ * regardless of the number of threads. pool: NULL = the caller's thread alone. */
 int wnw__proj_apply(struct wnw__pool *pool, const struct wnw__proj_weight *w, const float *x, int32_t n,
                     float *y);
 

@@ -42,7 +42,7 @@ struct wnw__entries wnw__source_entries(struct wnw__cache *cache)
 
 /* ---- Keys and values, converted when a policy asks for them ---- */
 
-/* Rows first .. first + count - 1 of KV head ih; rows behind its entries are 0. */
+/* Rows first .. first + count - 1 of KV head ih; rows after its entries are 0. */
 static const float *head_rows(const wnw_observation *obs, int32_t ih, int32_t first, int32_t count,
                               enum wnw__stored what)
 {

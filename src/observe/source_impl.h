@@ -26,7 +26,7 @@ struct wnw__source {
 /* Sets *out to buffer i of what is filling, with room for at least n floats. The source owns it. E_NOMEM. */
 int wnw__source_need(struct wnw__source *s, int i, size_t n, float **out);
 
-/* Sets the functions of *obs that give projected norms of its layer. They are 0 behind a head's entries, and the cache
+/* Sets the functions of *obs that give projected norms of its layer. They are 0 after a head's entries, and the cache
  * keeps them with the entries. */
 void wnw__source_offer_norms(wnw_observation *obs);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* See states.h. No policy asks for this recorder. It shows how a change in one layer's cache spreads through the
- * layers behind it. */
+ * layers after it. */
 #include "observe/states.h"
 
 #include "observe/recorders.h"

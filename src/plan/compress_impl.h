@@ -5,7 +5,7 @@
  *     compress.c          walks the layers, several jobs in step
  *     compress_job.c      what a job needs to know and to hold before it looks at any layer
  *     compress_size.c     the average number of entries that the given size comes to
- *     compress_protect.c  entries that stay whatever their score, made to fit into the size
+ *     compress_protect.c  entries that stay regardless of their score, made to fit into the size
  *     compress_observe.c  what a job wants to see of a layer, and the observation as it sees it
  *     compress_score.c    scores of a layer
  *     compress_count.c    how many entries layers and heads keep

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Some entries are protected: they stay whatever their score. Here they are made to fit into the size. */
+/* Some entries are protected: they stay regardless of their score. Here they are made to fit into the size. */
 #include "plan/compress_impl.h"
 #include "policy/count.h"
 
@@ -125,14 +125,14 @@ static int fit_blocks(struct wnw__plan_job *j)
     if (n > 0)
         wnw__warn(
             j->report->warning,
-            "the size leaves %d entries per head, but %s keeps %d of %d even with blocks of %d behind the "
+            "the size leaves %d entries per head, but %s keeps %d of %d even with blocks of %d after the "
             "first %d",
             j->size.budget, name, wnw__blocks_least(&b, n), n, b.lag, b.sink);
     else if (b.lag != asked.lag || b.sink != asked.sink)
         wnw__warn(
             j->report->warning,
-            "the size leaves %d entries per head, too few for blocks of %d behind the first %d: %s's blocks "
-            "shrink to %d behind the first %d",
+            "the size leaves %d entries per head, too few for blocks of %d after the first %d: %s's blocks "
+            "shrink to %d after the first %d",
             j->size.budget, asked.lag, asked.sink, name, b.lag, b.sink);
     return WNW_OK;
 }

@@ -70,11 +70,10 @@ int wnw_plan_new(wnw_plan **out, int32_t n_layer, int32_t n_head_kv, int32_t n_t
             const int32_t at = positions[i][k];
             if (at <= last || at >= n_tokens) {
                 wnw_plan_free(p);
-                return wnw__fail(
-                    WNW_E_ARG,
-                    "layer %d, head %d of the plan: position %d behind %d; positions must ascend "
-                    "and lie in 0..%d",
-                    il, ih, at, last, n_tokens - 1);
+                return wnw__fail(WNW_E_ARG,
+                                 "layer %d, head %d of the plan: position %d after %d; positions must ascend "
+                                 "and lie in 0..%d",
+                                 il, ih, at, last, n_tokens - 1);
             }
             last = at;
         }

@@ -18,7 +18,7 @@ struct wnw_plan {
     int32_t *n_final;                    /* [n_layer] first kept entries of every head that are settled */
     int32_t n_head_done;                 /* heads added so far, in order of layer, then head */
     int64_t *off;                        /* [n_layer * n_head_kv + 1] first entry of each head in pos */
-    int32_t *pos;                        /* kept positions, one head behind another */
+    int32_t *pos;                        /* kept positions, one head after another */
     int64_t cap;                         /* entries that pos has room for */
     struct wnw__plan_contents *contents; /* [n_layer * n_head_kv], or NULL: nothing is written */
     bool averages;                       /* see wnw_plan_averages */

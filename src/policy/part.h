@@ -22,7 +22,7 @@
 
 #define WNW_N_PART_KINDS 7
 
-/* Number of blocks that are thinned among n entries: all complete blocks behind the sinks except the last. */
+/* Number of blocks that are thinned among n entries: all complete blocks after the sinks except the last. */
 static inline int32_t wnw__blocks_thinned(const wnw_blocks *b, int32_t n)
 {
     return n < b->sink || (n - b->sink) / b->lag < 2 ? 0 : (n - b->sink) / b->lag - 1;

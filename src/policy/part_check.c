@@ -34,7 +34,7 @@ static int check_needs(const wnw_part *part, const wnw_needs *needs)
 int wnw__blocks_check(const char *owner, const wnw_blocks *b)
 {
     if (b->sink < 0 || b->lag < 1)
-        return wnw__fail(WNW_E_ARG, "%s has blocks of %d entries behind the first %d; give at least 1 and 0",
+        return wnw__fail(WNW_E_ARG, "%s has blocks of %d entries after the first %d; give at least 1 and 0",
                          owner, b->lag, b->sink);
     return WNW_OK;
 }

@@ -70,7 +70,7 @@ const char *wnw__policy_layout(const wnw_policy *p);
 uint32_t wnw__policy_matches(const wnw_policy *p);
 /* Whether the policy takes positions for the age of entries. */
 bool wnw__policy_counts_age(const wnw_policy *p);
-/* The entries that stay whatever their score, limited to those that the head holds. */
+/* The entries that stay regardless of their score, limited to those that the head holds. */
 wnw_protected wnw__policy_keep(const wnw_policy *p, const wnw_keep_problem *problem);
 /* As wnw__policy_keep, with scorer_opts in place of the policy's. */
 wnw_protected wnw__policy_keep_with(const wnw_policy *p, const void *scorer_opts,
@@ -112,7 +112,7 @@ bool wnw__policy_is_recursive(const wnw_policy *p);
 /* Whether heads that a prompt's compression has cut keep their number of entries while decoding
  * (DuoAttention). */
 bool wnw__policy_slides(const wnw_policy *p);
-/* The scorer's blocks behind the n_final entries that are settled already; lag is 0 for a scorer without
+/* The scorer's blocks after the n_final entries that are settled already; lag is 0 for a scorer without
  * blocks. */
 wnw_blocks wnw__policy_blocks(const wnw_policy *p, int32_t n_final);
 /* As wnw__policy_blocks, with scorer_opts in place of the policy's. */

@@ -5,10 +5,10 @@
  * parts of all kinds with all their options and reads back to an equal policy; policy_short.c makes the
  * shortest one. A name may say its slot, the kind of part it is: head=adakv (decision 026).
  */
-#include "policy/policy.h"
 #include "base/nearest.h"
 #include "base/opt.h"
 #include "base/sized.h"
+#include "policy/policy.h"
 #include "policy/presets.h"
 #include "policy/registry.h"
 
@@ -26,7 +26,7 @@ struct item {
 struct parser {
     wnw_policy *policy;
     const wnw_registry *registry;
-    bool explicit_part[WNW_N_PART_KINDS]; /* named behind the first name */
+    bool explicit_part[WNW_N_PART_KINDS]; /* named after the first name */
     uint64_t seen[WNW_N_PART_KINDS];      /* options given by the recipe itself */
 };
 
@@ -149,7 +149,7 @@ static int unknown_name(const struct parser *ps, const struct item *it, bool fir
                      len_of(it->name_len), it->name, list);
 }
 
-/* A part named behind the first name replaces the part of its kind. */
+/* A part named after the first name replaces the part of its kind. */
 static int replace_part(struct parser *ps, const struct item *it)
 {
     WNW_TRY(check_slot_exists(it));
@@ -200,7 +200,7 @@ static int set_option(struct parser *ps, const struct item *it, const char *text
     const char *eq = memchr(text, '=', len);
     const size_t key_len = eq ? (size_t)(eq - text) : len;
     if (!eq || key_len == 0)
-        return wnw__fail(WNW_E_ARG, "\"%.*s\" behind %.*s is not of the form key=value", len_of(len), text,
+        return wnw__fail(WNW_E_ARG, "\"%.*s\" after %.*s is not of the form key=value", len_of(len), text,
                          len_of(it->name_len), it->name);
     int32_t twice = -1, reached = 0;
     for (int32_t k = 0; k < WNW_N_PART_KINDS; k++) {

@@ -49,7 +49,7 @@ static const struct wnw__preset presets[] = {
      .paper = "",
      .recipe = "full+direct" UNIFORM_EXACT "+equal+topk:ties=early+original"},
     {.name = "streaming_llm",
-     .about = "The first 4 tokens and the most recent ones, whatever the text.",
+     .about = "The first 4 tokens and the most recent ones, regardless of the text.",
      .paper = "StreamingLLM, arXiv 2309.17453",
      .recipe = "streaming_llm:sinks=4,recent=0+direct" UNIFORM_EXACT "+equal+topk:ties=early+original"},
     {.name = "streaming_llm-rerotated",
@@ -60,7 +60,7 @@ static const struct wnw__preset presets[] = {
          "The paper's form: distances are counted in the cache, so that the window slides for ever. Use it "
          "with `--evict chunk:C` and `--evict-every I`. The paper caches keys before RoPE and rotates them "
          "at every step, at no loss; here cached keys are turned, which rounds each time. `--evict-every 1` "
-         "is the paper's step by step, and turns every kept key behind the sinks by one position per token: "
+         "is the paper's step by step, and turns every kept key after the sinks by one position per token: "
          "use `--kv-type f32` for it, or a larger step with f16.",
      .recipe = "streaming_llm:sinks=4,recent=0+direct" UNIFORM_EXACT "+equal+topk:ties=early+rerotate"},
     {.name = "snapkv",
@@ -112,7 +112,7 @@ static const struct wnw__preset presets[] = {
      .recipe = "kvcompose:task=context" KVCOMPOSE_AGG
                "+composite:rounding=exact,agg_head=mean,layer0_max=0,min_tokens=1+equal+topk:ties=early+original"},
     {.name = "kvcompose-aware",
-     .about = "KVCompose that knows the question: it is read behind the context, which is read again.",
+     .about = "KVCompose that knows the question: it is read after the context, which is read again.",
      .paper = "KVCompose, arXiv 2509.05165",
      .recipe = "kvcompose:task=both" KVCOMPOSE_AGG
                "+composite:rounding=exact,agg_head=mean,layer0_max=0,min_tokens=1+equal+topk:ties=early+original"},
@@ -332,7 +332,7 @@ static const struct wnw__preset presets[] = {
      .paper = "ChunkKV, arXiv 2502.00299",
      .recipe = SNAPKV_32_MAX UNIFORM_EXACT "+equal+chunkkv:chunk=10,rest=fill+original"},
     {.name = "finch",
-     .about = "What the question behind the document attends to.",
+     .about = "What the question after the document attends to.",
      .paper = "FINCH, arXiv 2408.00167",
      .recipe = "finch:window=128,question=0" MEAN UNIFORM_EXACT "+equal+topk:ties=early+original"},
     {.name = "noncausal",
@@ -437,7 +437,7 @@ static const struct wnw__preset presets[] = {
                "+topk:ties=early+original",
      .parity = true},
     {.name = "paper-compresskv",
-     .about = "CompressKV as its paper runs it: 4 heads in every layer, whatever the profile says.",
+     .about = "CompressKV as its paper runs it: 4 heads in every layer, regardless of what the profile says.",
      .paper = "CompressKV, arXiv 2508.02401",
      .recipe = COMPRESSKV("4", "srh", "all"),
      .parity = true},
@@ -473,7 +473,7 @@ static const struct wnw__preset presets[] = {
      .recipe = COMPILERKV("full", "none", "0") GATE("elastic", "mean", "profile", "0"),
      .parity = true},
     {.name = "paper-compilerkv-no_risk",
-     .about = "CompilerKV's ablation with one threshold whatever the prompt: the mean of the calibrated ones.",
+     .about = "CompilerKV's ablation with one threshold regardless of the prompt: the mean of the calibrated ones.",
      .paper = "CompilerKV, arXiv 2602.08686",
      .recipe = COMPILERKV("full", "profile", "0") GATE("elastic", "mean", "mean", "0"),
      .parity = true},

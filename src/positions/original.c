@@ -7,7 +7,7 @@
 const wnw_positions wnw__positions_original = {
     .part = {WNW_POSITIONS_INIT, .name = "original",
              .about =
-                 "Kept tokens keep their positions, and the next token continues behind the last one read.",
+                 "Kept tokens keep their positions, and the next token continues after the last one read.",
              .details = "Distances between kept tokens are those of the text. A timeline ends with the "
                         "model's context, "
                         "however little is kept."},

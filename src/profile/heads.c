@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Reads a whole number from 0 on at *text and moves *text behind it. False where there is none, or one too
+/* Reads a whole number from 0 on at *text and moves *text after it. False where there is none, or one too
  * large for 31 bits. */
 static bool read_number(const char **text, int32_t *out)
 {
@@ -32,7 +32,7 @@ static int bad_list(const char *text)
                      text);
 }
 
-/* Puts head i = layer x n_head + head behind the list. */
+/* Puts head i = layer x n_head + head after the list. */
 static void add(wnw_head *list, int32_t *n, int32_t i, int32_t n_head)
 {
     list[(*n)++] = (wnw_head){.il = i / n_head, .h = i % n_head};

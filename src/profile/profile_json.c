@@ -173,7 +173,7 @@ static int read_number(struct reader *r, const json_t *v)
     return WNW_OK;
 }
 
-/* The recursion is at most 4 deep, the largest rank, whatever the file holds. */
+/* The recursion is at most 4 deep, the largest rank, regardless of what the file holds. */
 static int read_level(struct reader *r, const json_t *v, int32_t level)
 {
     const struct wnw__array_spec *s = r->spec;

@@ -4,7 +4,7 @@
  * queries.
  * Paper: "Rethinking KV Cache Eviction via a Unified Information-Theoretic Objective" (CapKV, arXiv
  * 2604.25975). The capacity of a kept set is log det of a matrix to which every entry adds one direction; an
- * entry's statistical leverage is what it adds beside all others. Per query head, over the entries behind the
+ * entry's statistical leverage is what it adds next to all others. Per query head, over the entries after the
  * n_sink first:
  *
  *     mu  = R mean(q)                       R = mean of the RoPE matrices of positions N .. N + n_future - 1
@@ -215,7 +215,7 @@ const wnw_scorer wnw__scorer_capkv = {
              .about = "Leverage of values in what the cache can express, weighed by the queries' mean.",
              .paper = "CapKV, arXiv 2604.25975",
              .details =
-                 "Per query head, behind the sinks, with `mu` the mean query before RoPE turned by RoPE "
+                 "Per query head, after the sinks, with `mu` the mean query before RoPE turned by RoPE "
                  "averaged "
                  "over the next `n_future` positions: `w_i = exp(tau cos(k_i, mu) - max)`, `A = I + sum (w_i "
                  "+ "

@@ -5,7 +5,7 @@
  *
  *     score = beta leverage + noncausal,   beta = r, the fraction removed, unless given
  * Both halves (leverage.c, noncausal.c) are standardised over the layer, so they can be added. The first and
- * last few tokens stay; both halves are computed as if those were not there, so that chunks begin behind
+ * last few tokens stay; both halves are computed as if those were not there, so that chunks begin after
  * them. kvpress gives them the highest score, where ties may drop them; here they are protected. The paper's
  * calibration of the ratio from the text is not part of this.
  * Observes all queries, keys and values. Cost: the sum of both.

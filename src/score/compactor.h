@@ -10,7 +10,7 @@ struct wnw__trim {
     int32_t first, last;
 };
 
-/* Entries of head ih behind the trimmed ones: [*first, returned end). */
+/* Entries of head ih after the trimmed ones: [*first, returned end). */
 static inline int32_t wnw__trimmed(const wnw_observation *obs, int32_t ih, struct wnw__trim trim,
                                    int32_t *first)
 {

@@ -288,7 +288,7 @@ static const char details[] =
     "those "
     "of `compresskv` with all heads. The paper smooths nothing; the released code pools with "
     "average 7. With `alpha_scope=global`, as in the paper, a head's own attention never reaches the score; "
-    "`head` is the form in which one retrieval head can save a token. A budget that leaves nothing beside "
+    "`head` is the form in which one retrieval head can save a token. A budget that leaves nothing besides "
     "window and sinks keeps the last max(8, B / 4) tokens instead, with a warning.\n\n"
     "Cost per layer O(H_q W n + H_kv n d), window attention computed twice with `global`.";
 

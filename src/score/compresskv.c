@@ -7,7 +7,7 @@
  *     s_h[j] = mean over the window of a_h[i][j]                 j outside the window
  *     p_h    = pooled s_h
  * The window stays. The authors sum over the window and round to half precision before that; the mean in
- * float32 ranks the same and ties less. Unlike snapkv, a budget that leaves nothing beside the window shrinks
+ * float32 ranks the same and ties less. Unlike snapkv, a budget that leaves nothing besides the window shrinks
  * the window. Observes window attention. Range 0..1. Cost O(k w n) for k heads that count.
  */
 #include "policy/window.h"
@@ -46,7 +46,7 @@ static const char details[] = "`s_h[j] = pool(mean over the window of a_h[i][j])
                               "calibrated retrieval heads of the layer (`retrieval_heads`).\n\n"
                               "Sums are in float32, where the released code rounds attention to half "
                               "precision. A budget that leaves nothing "
-                              "beside the window shrinks the window, with a warning.\n\n"
+                              "next to the window shrinks the window, with a warning.\n\n"
                               "Cost O(k w n) for the k heads that count.";
 
 const wnw_scorer wnw__scorer_compresskv = {

@@ -7,7 +7,7 @@
  *
  *     mu' = R mu, C' = R C R^T              R = mean of the RoPE matrices of positions N .. N + n_future - 1
  *     z_c = k_c . mu' / sqrt(d) + k_c^T C' k_c / (2 d)                the log of E exp(q . k_c / sqrt(d))
- *     p   = softmax of z over the entries behind the n_sink first
+ *     p   = softmax of z over the entries after the n_sink first
  *     score_c = (mean of p_c over the group + epsilon) ||v_c||_2
  * The first n_sink entries always stay. R has a closed form (mean_rope.c). vnorm=0 leaves the value norm out:
  * for CriticalKV, whose norm knows the output projection. epsilon=0.01 with AdaKV is the paper's
@@ -199,7 +199,7 @@ const wnw_scorer wnw__scorer_expected_attention = {
                  "With mean `mu` and covariance `C` of a head's queries before RoPE and `R`, RoPE averaged "
                  "over "
                  "the next `n_future` positions: `z_c = k_c . R mu / sqrt(d) + k_c^T R C R^T k_c / (2 d)`, "
-                 "`p = softmax(z)` behind the sinks, `score_c = (mean of p_c over the group + epsilon) "
+                 "`p = softmax(z)` after the sinks, `score_c = (mean of p_c over the group + epsilon) "
                  "||v_c||`."
                  "\n\n"
                  "Deviations: `R` is computed in closed form. Scaling of RoPE's magnitude (YaRN) is not "

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * FINCH: what the question behind the document attends to. Paper: "FINCH: Prompt-guided Key-Value Cache
+ * FINCH: what the question after the document attends to. Paper: "FINCH: Prompt-guided Key-Value Cache
  * Compression for Large Language Models" (arXiv 2408.00167). SnapKV with the question as its window, each
  * query weighed by how much it could see, so that queries that share their attention among more entries do
  * not count less. For the R question tokens t and entries j before them:
@@ -95,7 +95,7 @@ static const wnw_option options[] = {
     {0}};
 
 const wnw_scorer wnw__scorer_finch = {
-    .part = {WNW_SCORER_INIT, .name = "finch", .about = "What the question behind the document attends to.",
+    .part = {WNW_SCORER_INIT, .name = "finch", .about = "What the question after the document attends to.",
              .paper = "FINCH, arXiv 2408.00167",
              .details =
                  "`score[j] = mean (1/R) sum_t m_t a_t[j]` over the `R` question tokens `t` and the query "

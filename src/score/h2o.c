@@ -8,7 +8,7 @@
  *     score_h[j] = acc_h[j]; heads are put together afterwards, by their mean
  *     normalise: acc_h[j] / (S - j), the mean over the queries that can see j (kvpress' observed attention);
  *     without it early entries are favoured
- * Of a budget B the floor(share B) + recent most recent entries stay whatever their score. The authors' code
+ * Of a budget B the floor(share B) + recent most recent entries stay regardless of their score. The authors' code
  * splits B evenly, as the default does; the prefill-only form in PyramidKV's code keeps 8. Sums move with
  * their entries, so that the same score works while decoding: an evicted entry's sum is forgotten, and the
  * entries that stay keep theirs.

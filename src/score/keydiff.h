@@ -5,7 +5,7 @@
 
 #include "policy/part.h"
 
-/* Fills s[n] with the scores of KV head ih, 0 behind its entries. mu[n_embd_head] is scratch memory. */
+/* Fills s[n] with the scores of KV head ih, 0 after its entries. mu[n_embd_head] is scratch memory. */
 void wnw__keydiff(const wnw_observation *obs, int32_t ih, float *s, float *mu);
 
 #endif

@@ -30,7 +30,7 @@ struct wnw__lag_opts {
         .type = WNW_OPT_INT, .offset = offsetof(struct wnw__lag_opts, skip), .min = 0, .max = 65536 \
     }
 
-/* The number of blocks of n entries that are thinned: all complete ones behind the sinks but the last. */
+/* The number of blocks of n entries that are thinned: all complete ones after the sinks but the last. */
 int32_t wnw__lag_n_thinned(const struct wnw__lag_opts *o, int32_t n);
 
 /* Hooks of the descriptor. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * LagKV: no attention at all. Behind S sinks the entries form blocks of L; a block is seen relative to the
+ * LagKV: no attention at all. After S sinks the entries form blocks of L; a block is seen relative to the
  * next one. Paper: "LagKV: Lag-Relative Information of the KV Cache Tells Which Tokens Are Important" (arXiv
  * 2504.04704). For Z = keys or values of one KV head, block p, channel c, token t:
  *
@@ -236,7 +236,7 @@ const wnw_scorer wnw__scorer_lagkv = {
     .part = {WNW_SCORER_INIT, .name = "lagkv",
              .about = "Spread of keys and values relative to the next block of tokens; no attention needed.",
              .paper = "LagKV, arXiv 2504.04704",
-             .details = "Behind `sink` entries come blocks of `lag`. Each channel of the keys of a block is "
+             .details = "After `sink` entries come blocks of `lag`. Each channel of the keys of a block is "
                         "normalised with the extrema of the same channel in the next block; `u[t]` is the "
                         "standard deviation over the channels (divisor d - 1), `s_K` the softmax of `u` "
                         "inside the block, `s_V` the same for values; the score is `s_K + wv s_V`. Scores of "

@@ -5,7 +5,7 @@
 
 #include "policy/part.h"
 
-/* Rows of the option table of scorers that expect queries at positions behind the prompt; the options struct
+/* Rows of the option table of scorers that expect queries at positions after the prompt; the options struct
  * has the members n_sink and n_future. */
 #define WNW_OPTION_N_SINK(opts)                                                                   \
     {                                                                                             \
@@ -14,7 +14,7 @@
     }
 #define WNW_OPTION_N_FUTURE(opts)                                                                     \
     {                                                                                                 \
-        .name = "n_future", .help = "positions behind the prompt whose queries are expected",         \
+        .name = "n_future", .help = "positions after the prompt whose queries are expected",          \
         .type = WNW_OPT_INT, .offset = offsetof(opts, n_future), .def = 512, .min = 1, .max = 1 << 20 \
     }
 
@@ -27,7 +27,7 @@ struct wnw__turn {
 struct wnw__turn wnw__mean_turn(double theta, int32_t first, int32_t count);
 
 /* Turns x[n_row][stride] along its rows or, with stride 1 and step n, along its columns: element i of the
- * head is x[i * step + k * stride], k < n_row. Elements behind obs->n_rot are left alone. */
+ * head is x[i * step + k * stride], k < n_row. Elements after obs->n_rot are left alone. */
 void wnw__turn_rows(const wnw_observation *obs, int32_t first, int32_t count, float *x, int32_t n_row,
                     int32_t stride, int32_t step);
 

@@ -40,7 +40,7 @@ size_t wnw__noncausal_scratch(const struct wnw__noncausal_opts *o, const wnw_obs
     return m * d + m * m + (size_t)obs->n;
 }
 
-/* Queries of head h at the positions pos[m] that are known, one behind the other; returns how many. */
+/* Queries of head h at the positions pos[m] that are known, one after the other; returns how many. */
 static int32_t gather_queries(const wnw_observation *obs, int32_t h, const int32_t *pos, int32_t m, float *q)
 {
     const int32_t first = obs->n_past - obs->n_queries, d = obs->n_embd_head;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Q-Filters: queries of a head share one favoured direction, whatever the text, so how far a key reaches along
+ * Q-Filters: queries of a head share one favoured direction, regardless of the text, so how far a key reaches along
  * it tells how much attention the entry will get on average. Paper: "Q-Filters: Leveraging Query-Key Geometry
  * for Efficient KV Cache Compression" (arXiv 2503.02812). For KV head j of group G and its keys k_i:
  *

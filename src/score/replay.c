@@ -166,7 +166,7 @@ static void look_at_all(const struct head *x, int32_t step)
     }
 }
 
-/* The keys of the estimate lie one behind the other: header, every u-th, and these once more as cached. */
+/* The keys of the estimate lie one after the other: header, every u-th, and these once more as cached. */
 struct estimate {
     int32_t step, n; /* u, and how many */
     float weight;    /* log u */
@@ -227,7 +227,7 @@ static void look_around(const struct head *x)
     const struct estimate e = take_keys(x);
     const int32_t end = x->l->first + x->l->n_query, most = most_near(x->l->o);
     const int64_t n_fixed = n_head + 2 * (int64_t)e.n, ld = n_fixed + 4 * (int64_t)most;
-    float *far = x->row + n_fixed + 2 * most, *loc = far + most; /* behind the room of a row itself */
+    float *far = x->row + n_fixed + 2 * most, *loc = far + most; /* after the room of a row itself */
     struct sight s = {.first = n_head, .end = n_head};
     int32_t seen = n_head;
     for (int32_t t = x->l->first; t < end; t += rows) {
@@ -337,7 +337,7 @@ static const wnw_option options[] = {
      .def = FORM_SPARSE,
      .choices = forms},
     {.name = "shift",
-     .help = "positions between the text and its repetition; -1 = its length behind the header, and gap",
+     .help = "positions between the text and its repetition; -1 = its length after the header, and gap",
      .type = WNW_OPT_INT,
      .offset = offsetof(struct opts, shift),
      .def = -1,
@@ -390,7 +390,7 @@ const wnw_scorer wnw__scorer_replay = {
              "`D = "
              "n + gap - n_p`. With `far(t,c) = q_t . R(-D) k_c / sqrt(d)` for all entries and `loc(t,c) = "
              "q_t . "
-             "k_c / sqrt(d)` for those behind the header up to `t`, `score(c) = max_t exp(far(t,c)) / (sum "
+             "k_c / sqrt(d)` for those after the header up to `t`, `score(c) = max_t exp(far(t,c)) / (sum "
              "exp(far) + sum exp(loc))`, then the maximum over the query heads of a KV head.\n\n"
              "`form=sparse`: every `T / m`-th of the `T` queries looks at everything; every query looks at "
              "the "

@@ -92,7 +92,7 @@ static const wnw_option options[] = {WNW_OPTION_WINDOW(32),
                                       .def = AGG_MEAN,
                                       .choices = aggs},
                                      {.name = "pool_after",
-                                      .help = "pool behind the head aggregation in place of every query head",
+                                      .help = "pool after the head aggregation in place of every query head",
                                       .type = WNW_OPT_BOOL,
                                       .offset = offsetof(struct opts, pool_after)},
                                      {0}};
@@ -105,7 +105,7 @@ const wnw_scorer wnw__scorer_snapkv = {
          .details =
              "Over the last `window` queries, `s_h[j] = mean_i a_h[i][j]`, pooled along the positions, "
              "`max` or `avg` over `kernel` neighbours (missing ones count as 0 and the divisor stays). "
-             "One score per query head: heads are put together behind the pooling. Softmax is over "
+             "One score per query head: heads are put together after the pooling. Softmax is over "
              "everything visible and nothing is renormalised. The window stays.\n\n"
              "Deviations: the authors' code gives every query head a cache of its own, here as in kvpress "
              "the heads of a group share one. kvpress' defaults are window 64 and average pooling 5. "
@@ -115,7 +115,7 @@ const wnw_scorer wnw__scorer_snapkv = {
              "and "
              "CriticalKV does with grouped heads; with `pool=avg` both are the same."
              "\n\nWiden `kernel` where what is asked for is longer than half of it: the window looks at the "
-             "beginning of an answer, and what is kept behind it is half a kernel. Where a vocabulary has a "
+             "beginning of an answer, and what is kept after it is half a kernel. Where a vocabulary has a "
              "token "
              "for each digit, `kernel=31` answers needle questions of which the default answers a few "
              "([results.md](results.md#why-kernels-of-31))."

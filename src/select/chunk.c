@@ -3,7 +3,7 @@
  * Every stretch of c entries keeps its share, so that no part of a long prompt is emptied: after kvpress'
  * ChunkPress, which follows "FINCH: Prompt-guided Key-Value Cache Compression" (arXiv 2408.00167).
  *
- *     behind protected entries: chunk [a, b) of n keeps its floor(k b / n) - floor(k a / n) best of k
+ *     after protected entries: chunk [a, b) of n keeps its floor(k b / n) - floor(k a / n) best of k
  * The total is exact. kvpress truncates the count of each chunk by itself, to at least 1, and scores each
  * chunk as if it were alone; here a scorer sees the whole prompt. Cost O(n).
  */
@@ -51,7 +51,8 @@ const wnw_selector wnw__selector_chunk = {
          .paper = "FINCH, arXiv 2408.00167",
          .details =
              "Chunk `[a, b)` of `n` entries keeps its `floor(k b / n) - floor(k a / n)` best of the count "
-             "`k`. A chunk whose share is less than one entry may keep none, because the total is exact.\n\nkvpress truncates each chunk's count by itself and scores each chunk as if it were "
+             "`k`. A chunk whose share is less than one entry may keep none, because the total is "
+             "exact.\n\nkvpress truncates each chunk's count by itself and scores each chunk as if it were "
              "alone.\n\n`O(n)`.",
          .options = options, .options_size = sizeof(struct opts)},
     .select = select_entries,

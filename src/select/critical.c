@@ -19,7 +19,7 @@
  * and tiny values, so that only stage 1 would hold them; the first `sinks` entries (4; 0 = as in the paper)
  * are therefore kept in any case, unless protected and promised entries leave no room. kvpress marks stage 1
  * with a sentinel score and lets the window compete; here the window is kept first, which gives the same sets
- * except that a window which does not fit into stage 1 is still kept. Post-norms behind the output projection
+ * except that a window which does not fit into stage 1 is still kept. Post-norms after the output projection
  * are not seen by nu. Observes projected value norms. Cost O(n).
  */
 #include "base/topk.h"
@@ -177,7 +177,7 @@ static const wnw_option options[] = {{.name = "alpha",
                                       .min = 0,
                                       .max = 1000},
                                      {.name = "norm",
-                                      .help = "norm of the values behind the output projection",
+                                      .help = "norm of the values after the output projection",
                                       .type = WNW_OPT_ENUM,
                                       .offset = offsetof(struct opts, norm),
                                       .def = WNW_PROJ_L2,
@@ -217,7 +217,7 @@ const wnw_selector wnw__selector_critical = {
              "Deviations: the norm is L2 by default, which the paper finds as good as its L1; the first 4 "
              "entries are kept in any case (`sinks=0` turns that off); protected entries are kept first "
              "and "
-             "do not compete. Norms behind the output projection, as some models have, are not seen.\n\n"
+             "do not compete. Norms after the output projection, as some models have, are not seen.\n\n"
              "Cost: O(n) per head besides the norms. L1 takes one output projection per entry and query "
              "head, "
              "L2 a d x d product per entry and KV head, or with `gqa=joint` per entry and query head.",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * LagKV's selection: behind S protected sinks the entries form blocks of L. Of every block but the last
+ * LagKV's selection: after S protected sinks the entries form blocks of L. Of every block but the last
  * complete one the k best survive; the last complete block and the remainder stay whole. Paper: "LagKV:
  * Lag-Relative Information of the KV Cache Tells Which Tokens Are Important" (arXiv 2504.04704, eq. 12, 13).
  *
@@ -8,7 +8,7 @@
  *     kept = S + k (N - 1) + L + m
  * Without a size k = floor(retain L). With a size, k is the largest that fits, so up to N - 2 entries of the
  * size stay unused. k is never less than 1: without any entry of its blocks the method would be
- * StreamingLLM. Entries that an earlier compression settled stay for good: blocks begin behind them, and
+ * StreamingLLM. Entries that an earlier compression settled stay for good: blocks begin after them, and
  * they, the last blocks and one entry of every other block stay even where the size cannot hold them.
  */
 #include "base/topk.h"
@@ -93,14 +93,18 @@ const wnw_selector wnw__selector_partition = {
                  " every block but the last complete one survive; that one and the remainder stay: `S "
                  "+ k (N - 1) + L + m` entries. Shorter than `S + 2 L`: everything stays.\n\nWithout a"
                  " size `k = floor(retain L)`. With one, `k` is the largest that fits, so up to `N - "
-                 "2` entries of it stay unused. `k` is at least 1: a smaller budget is refused, and with a ratio the "
-                 "blocks are halved, down to 4, and then sinks given up, with a warning; where no blocks are small "
-                 "enough, those that keep least exceed the size, and the warning says by how much.\n\nWhat an earlier compression settled is not "
+                 "2` entries of it stay unused. `k` is at least 1: a smaller budget is refused, and with a "
+                 "ratio the "
+                 "blocks are halved, down to 4, and then sinks given up, with a warning; where no blocks are "
+                 "small "
+                 "enough, those that keep least exceed the size, and the warning says by how much.\n\nWhat "
+                 "an earlier compression settled is not "
                  "chosen among again; a size that cannot hold it is not reached, with a warning. When the "
                  "session "
                  "follows rules (`--evict`), `L` is never shortened and nothing happens before `S + 2 L` "
                  "entries; a size, with all tokens of all turns counted, gives the `k` of the blocks that a "
-                 "turn adds, and a ratio R the `k = floor((1 - R) L)` of a block that decoding completes. A full budget "
+                 "turn adds, and a ratio R the `k = floor((1 - R) L)` of a block that decoding completes. A "
+                 "full budget "
                  "grows by one entry for each further block.",
              .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_BY_BLOCK},
     .recursive = &recursive,

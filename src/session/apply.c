@@ -108,7 +108,7 @@ static int find_indices(const wnw_session *s, const wnw_plan *plan, int32_t il, 
 
 /* Room for what stays of a layer, as in struct wnw__kept_layer. */
 struct lists {
-    int32_t *index; /* [n_head_kv * n_past] of all heads, one behind another */
+    int32_t *index; /* [n_head_kv * n_past] of all heads, one after another */
     const int32_t **keep;
     int32_t *n_keep;
 };

@@ -85,7 +85,7 @@ static int check_template(const wnw_session *s, int32_t n_prefix, const int32_t 
                          (int)n_suffix);
     if (n_prefix < 0 || n_suffix < 0)
         return wnw__fail(WNW_E_RANGE,
-                         "a template of %d tokens before the text and %d behind it; give at least 0",
+                         "a template of %d tokens before the text and %d after it; give at least 0",
                          (int)n_prefix, (int)n_suffix);
     if (n_suffix > s->m->hp.n_ctx_train)
         return wnw__fail(WNW_E_FULL,

@@ -11,7 +11,7 @@ struct wnw__span {
     const int32_t *tokens; /* [n]; read where from = 0 */
     float *x;              /* [n][n_embd] hidden states: read where from > 0, written where to < n_layer */
     int32_t n;
-    int32_t n_out; /* number of last tokens whose logits are computed behind the last layer, at least 1 */
+    int32_t n_out; /* number of last tokens whose logits are computed after the last layer, at least 1 */
 };
 
 /* Runs the span's layers and appends its tokens to their caches. s->n_past stays, so that every layer sees

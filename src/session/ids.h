@@ -10,7 +10,7 @@ struct wnw__ids {
     int32_t *tokens; /* [cap] ids of all tokens read, by position; -1 below n_mixed */
     int32_t cap;     /* allocated elements of tokens */
     int32_t n_mixed; /* below this position, heads hold different tokens at the same position (renumber.c) */
-    /* A task-aware second pass feeds n_tasks tasks; task_tokens holds their task_n[i] tokens one behind
+    /* A task-aware second pass feeds n_tasks tasks; task_tokens holds their task_n[i] tokens one after
      * another. */
     int32_t *task_tokens, *task_n, n_tasks;
     int32_t *suffix, n_suffix; /* tokens that end the user's turn in the chat template; n_suffix 0 = none */
@@ -21,7 +21,7 @@ void wnw__ids_free(struct wnw__ids *ids);
  * after a failure. */
 int wnw__ids_copy(struct wnw__ids *to, const struct wnw__ids *from, int32_t n_past);
 
-/* Makes room for n more tokens behind n_past. On failure the ids stay as they were. */
+/* Makes room for n more tokens after n_past. On failure the ids stay as they were. */
 int wnw__ids_reserve(struct wnw__ids *ids, int32_t n_past, int32_t n);
 /* Stores the tokens that were read at positions n_past .. n_past + n - 1. wnw__ids_reserve has made room for
  * them. */

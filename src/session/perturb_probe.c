@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What eviction would change of one token: the analyses of "CriticalKV" (arXiv 2502.03805), section 5 and appendix.
- * The token is read behind the whole cache. Its attention over every entry, the entries' values and the output
+ * The token is read after the whole cache. Its attention over every entry, the entries' values and the output
  * projection then say what any plan would change (perturb.c): the layer's input is the same with and without the
  * plan, so heads and layers do not influence each other. How far the changes spread is found by reading the token
- * again behind a copy of the cache that the plan has compressed.
+ * again after a copy of the cache that the plan has compressed.
  */
 #include "session/perturb.h"
 
@@ -35,7 +35,7 @@ struct wnw__perturb_probe {
 
 /* ---- Reading the token ---- */
 
-/* Reads the token behind a copy of `of` and records what the newest token got. plan NULL = every entry stays. */
+/* Reads the token after a copy of `of` and records what the newest token got. plan NULL = every entry stays. */
 static int read_token(wnw_session **out, const wnw_session *of, const wnw_plan *plan, int32_t token)
 {
     WNW_TRY(wnw_session_copy(out, of));
@@ -203,8 +203,8 @@ static int change_of_layer(struct wnw__perturb_probe *p, const wnw_plan *plan, i
     return WNW_OK;
 }
 
-int wnw__perturb_probe_change(struct wnw__perturb_probe *p, const wnw_plan *plan, double *heads, double *groups,
-                             double *layers)
+int wnw__perturb_probe_change(struct wnw__perturb_probe *p, const wnw_plan *plan, double *heads,
+                              double *groups, double *layers)
 {
     WNW_REQUIRE(p);
     WNW_REQUIRE(plan);
@@ -274,7 +274,8 @@ static int bounds_of_layer(struct wnw__perturb_probe *p, const float *nu, int32_
             load_values(p, il, h / wnw__shape_group(&p->model));
         choose(p, attn, NULL, keep);
         WNW_TRY(wnw__perturb_bounds(&b, attn, of_head, p->kept, p->first, p->n));
-        out[h] = (struct wnw__perturb_bound){.theta_hat_attention = b.theta_hat, .theta_relax = b.theta_relax};
+        out[h] =
+            (struct wnw__perturb_bound){.theta_hat_attention = b.theta_hat, .theta_relax = b.theta_relax};
         choose(p, attn, of_head, keep);
         WNW_TRY(wnw__perturb_bounds(&b, attn, of_head, p->kept, p->first, p->n));
         out[h].sigma_first = b.sigma_first;

@@ -18,7 +18,7 @@ enum { REPEAT_CHUNK = 2048, REPEAT_HINT = 8, REPEAT_SINKS = 4 };
 static const char repeat_first[] = "\n\nRepeat the previous context exactly.";
 static const char repeat_next[] = "\n\nRepeat the part of the previous context exactly, starting with";
 static const char repeat_suffix[] = "\n"; /* stands for the template's tail without a chat template */
-/* The fewest tokens per piece where the tokens read do not fit a second time behind themselves. */
+/* The fewest tokens per piece where the tokens read do not fit a second time after themselves. */
 enum { PIECE_MIN = 256 };
 
 /* What is put back when the pass is over, and the state of the pass. */
@@ -177,20 +177,20 @@ static void warn_beyond(const struct pass *p, int32_t n, char *warning)
 
 /* ---- The context, once more ---- */
 
-/* Feeds the tokens read. behind: tokens that will be fed behind the last piece, which then stays; 0 =
+/* Feeds the tokens read. n_more: tokens that will be fed after the last piece, which then stays; 0 =
  * none. */
-static int feed_context(struct pass *p, int32_t behind, char *warning)
+static int feed_context(struct pass *p, int32_t n_more, char *warning)
 {
-    const int32_t *tokens = p->s->ids.tokens, n = p->n_past, room = p->s->m->hp.n_ctx_train - n - behind;
+    const int32_t *tokens = p->s->ids.tokens, n = p->n_past, room = p->s->m->hp.n_ctx_train - n - n_more;
     const int32_t piece = n <= room ? n : room > PIECE_MIN ? room : PIECE_MIN;
     if (piece < n)
         snprintf(warning, 256,
-                 "%d tokens do not fit behind themselves into the %d the model was trained for: the second "
+                 "%d tokens do not fit after themselves into the %d the model was trained for: the second "
                  "pass fed them in pieces of %d that do not see each other",
                  (int)n, (int)p->s->m->hp.n_ctx_train, (int)piece);
     for (int32_t at = 0; at < n; at += piece) {
         WNW_TRY(feed(p, tokens + at, n - at < piece ? n - at : piece));
-        if (behind == 0 || n - at > piece)
+        if (n_more == 0 || n - at > piece)
             drop(p);
     }
     return WNW_OK;
@@ -227,7 +227,7 @@ static int feed_each_task(struct pass *p, bool with_context, char *warning)
     return rc;
 }
 
-/* Feeds the tasks, on the bare cache or behind the context's second copy. */
+/* Feeds the tasks, on the bare cache or after the context's second copy. */
 static int feed_tasks(struct pass *p, bool with_context, char *warning)
 {
     const struct wnw__ids *t = &p->s->ids;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The second pass of policies that judge the cache by what other tokens look for in it. Tokens are fed behind
+ * The second pass of policies that judge the cache by what other tokens look for in it. Tokens are fed after
  * those that were read, column statistics (observe/columns.h) are taken of the entries that were there
  * before, and the fed tokens are dropped again. Afterwards the session is as it was, to the bit. What is fed:
  *
  *     CONTEXT       the tokens read, once more (KVCompose, arXiv 2509.05165, task-agnostic)
  *     TASK          each task on the bare cache (KVCompose with the questions alone)
- *     BOTH          the tokens read, once more, and each task behind them (KVCompose, task-aware)
+ *     BOTH          the tokens read, once more, and each task after them (KVCompose, task-aware)
  *     REPEAT        chunk by chunk: an instruction to repeat, the chat template's tail, which ends the user's
- *                   turn, and the chunk (KVzip, arXiv 2505.23416). Chunks begin behind the chat header. The
+ *                   turn, and the chunk (KVzip, arXiv 2505.23416). Chunks begin after the chat header. The
  *                   forward pass sees everything; the statistics' softmax sees only the header, the chunk and
  *                   the repeat input
  *     REPEAT_SINKS  as REPEAT, but the softmax sees 4 sinks of the header (kvpress)

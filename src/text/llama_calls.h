@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-/* The vocabulary of the GGUF file alone. It never puts a blank before a text, whatever the file says, because
+/* The vocabulary of the GGUF file alone. It never puts a blank before a text, regardless of what the file says, because
  * libllama would put one before each piece of a text (tokenizer.h). Errors: E_FORMAT, E_NOMEM. */
 int wnw__llama_load_vocab(struct llama_model **out, const char *path);
 

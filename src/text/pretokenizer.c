@@ -126,8 +126,8 @@ static bool is_wide_space(const unsigned char *s, size_t n)
     return false;
 }
 
-/* Whether no match of any pattern reaches from the byte before s to s[n]: words do not go on behind a blank,
- * and behind a newline only white space goes on, and slashes, which some patterns take for it. */
+/* Whether no match of any pattern reaches from the byte before s to s[n]: words do not go on after a blank,
+ * and after a newline only white space goes on, and slashes, which some patterns take for it. */
 static bool ends_run(const struct wnw__pretokenizer *p, unsigned char before, const unsigned char *s,
                      size_t n)
 {
@@ -157,7 +157,7 @@ static bool is_slow(enum wnw__slow slow, const unsigned char *s, size_t n)
     return slow == WNW_SLOW_DIGITS ? *s >= '0' && *s <= '9' : is_blank(*s) || is_wide_space(s, n);
 }
 
-/* Counts the characters of a run of slow ones and moves *i behind it, by one character at least. */
+/* Counts the characters of a run of slow ones and moves *i after it, by one character at least. */
 static size_t slow_run(size_t *i, enum wnw__slow slow, const unsigned char *s, size_t n)
 {
     size_t run = 0;

@@ -15,7 +15,7 @@ enum wnw__slow { WNW_SLOW_NOTHING, WNW_SLOW_BLANKS, WNW_SLOW_DIGITS };
 struct wnw__pretokenizer {
     char name[64];
     bool recurses;       /* its matches take stack by the character */
-    bool across_blanks;  /* its matches go on behind a blank */
+    bool across_blanks;  /* its matches go on after a blank */
     enum wnw__slow slow; /* it takes time by the square of runs of these */
 };
 

@@ -6,7 +6,7 @@
  * No token stands for more bytes than the longest one in the vocabulary is spelled with (spelling makes bytes
  * longer, never shorter), so bytes / longest is a lower bound of the tokens. Bytes that may vanish do not
  * count: white space at the ends, which templates trim; bytes for which a byte-pair vocabulary has no token,
- * which libllama drops; all white space where a special token swallows what stands beside it.
+ * which libllama drops; all white space where a special token swallows what stands next to it.
  */
 #include "model/model.h"
 

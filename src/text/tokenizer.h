@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What we know of a vocabulary beside libllama: its special tokens, in the order in which libllama looks for
+ * What we know of a vocabulary next to libllama: its special tokens, in the order in which libllama looks for
  * them, and whether a blank is put before a text.
  *
  * libllama recognises special tokens in a whole text or in none of it, and puts the blank at the beginning of
@@ -32,7 +32,7 @@ struct wnw__tokenizer {
     int32_t *by_rank;             /* [n_special]: index into special */
     int32_t n_special;
     bool merges_words;               /* byte pairs within words; else SentencePiece, over whole texts */
-    bool parts_blank, parts_newline; /* SentencePiece: no token has one behind another character */
+    bool parts_blank, parts_newline; /* SentencePiece: no token has one after another character */
     bool
         spelled[256]; /* SentencePiece: characters that begin with this byte may have no token of their own */
     int32_t first[257]; /* special[first[c] .. first[c + 1]) begin with byte c */

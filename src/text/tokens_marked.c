@@ -246,7 +246,7 @@ static bool parts(const struct wnw__tokenizer *t, const char *text, size_t i)
 }
 
 /* The end of a chunk of text[from .. to) whose tokens are those that it has in the whole: SentencePiece reads a
- * whole fragment at once, and no token of most vocabularies has a blank or a newline behind another character. */
+ * whole fragment at once, and no token of most vocabularies has a blank or a newline after another character. */
 static size_t end_of_chunk(const struct walk *w, size_t from, size_t to)
 {
     enum { CHUNK = 4096 };

@@ -98,7 +98,7 @@ static int check_bytes(const struct texts *t)
     return WNW_OK;
 }
 
-/* ---- Arrays beside the tokens ---- */
+/* ---- Arrays next to the tokens ---- */
 
 static int check_length(const char *key, const struct array *a, int64_t n_tokens)
 {

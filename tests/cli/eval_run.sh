@@ -427,7 +427,7 @@ bad 'LongBench, in the chat template' '"lb_chat" differs' "${cut[@]}" --lb-chat 
 lb() { good "LongBench, $1" eval -m "$llama" -t 1 --tasks qasper --longbench "$work/lb" --lb-max-prompt 600 --chat chatml --policies snapkv \
     --modes agnostic,aware_full --out "$work/lb-$1" "${@:2}"; }
 lb auto
-grep -q "LongBench: answers begin in the user's turn in mode aware_full, behind the template's tail in others" "$work/err" ||
+grep -q "LongBench: answers begin in the user's turn in mode aware_full, after the template's tail in others" "$work/err" ||
     fail "LongBench: it does not say where answers begin: $(cat "$work/err")"
 lb user --quiet --lb-prefix user
 lb assistant --quiet --lb-prefix assistant

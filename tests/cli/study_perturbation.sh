@@ -104,5 +104,5 @@ refuse 'calibration' 'has no calibration results' --policies snapkv,headkv
 echo 'This text is short.' >"$work/short.txt"
 refuse 'short file' 'fewer than one text' --text "$work/short.txt" --lengths 256
 bad 'samples' 'no samples to print' eval --study perturbation -m "$llama" --dump-samples
-bad 'report' 'beside its results' report "$work/once"
+bad 'report' 'next to its results' report "$work/once"
 finish
