@@ -5,10 +5,10 @@
  * parts of all kinds with all their options and reads back to an equal policy; policy_short.c makes the
  * shortest one. A name may say its slot, the kind of part it is: head=adakv (decision 026).
  */
-#include "policy/policy.h"
 #include "base/nearest.h"
 #include "base/opt.h"
 #include "base/sized.h"
+#include "policy/policy.h"
 #include "policy/presets.h"
 #include "policy/registry.h"
 
