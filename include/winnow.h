@@ -409,7 +409,9 @@ typedef struct wnw_run {
     int32_t n_tasks;
     const int32_t *const *task_tokens;
     const int32_t *n_task_tokens;
-    /* Further policies that plans will be made with (wnw_session_plan_many): what they need is observed too. */
+    /* Further policies, policies[n_policies], that plans will be made with (wnw_session_plan_many): what they
+     * need is observed too, and no rules of theirs are followed. The list and the policies in it need not outlive
+     * the call. */
     int32_t n_policies;
     const wnw_policy *const *policies;
 } wnw_run;
@@ -420,12 +422,12 @@ WNW_DEFAULT(wnw_run, wnw_run_default)
  * run's rules in wnw_session_read and wnw_session_decode. The call is allowed at any time. It replaces
  * everything that an earlier call, or one of the setters below, has set; observations that the new policy
  * needs too go on. After a failure everything is as it was before the call. Errors: E_ARG (the policy is not
- * allowed in the phase; other fields of the rules are set without a policy; a task without tokens),
- * E_MISMATCH (the policy's profile is missing, or of another model), E_RANGE (a negative number; a target
- * or a recursive policy's budget that cannot hold the entries that the policy protects; an id that is not a
- * token), E_FULL
- * (a task or template longer than the model was trained for), E_UNSUPPORTED (a policy that renumbers, where
- * heads hold different numbers of entries or a layer has a sliding window), E_NOMEM. */
+ * allowed in the phase; other fields of the rules are set without a policy; a task without tokens; n_policies
+ * negative or a NULL in its list; two policies whose query statistics leave out different numbers of first
+ * tokens), E_MISMATCH (the policy's profile is missing, or of another model), E_RANGE (another negative number;
+ * a target or a recursive policy's budget that cannot hold the entries that the policy protects; an id that is
+ * not a token), E_FULL (a task or template longer than the model was trained for), E_UNSUPPORTED (a policy that
+ * renumbers, where heads hold different numbers of entries or a layer has a sliding window), E_NOMEM. */
 WNW_API int wnw_session_begin(wnw_session *s, const wnw_run *run);
 
 /* The result of a compression. */

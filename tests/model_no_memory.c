@@ -624,26 +624,31 @@ static void lives(void **state)
     static const struct {
         const char *recipe;
         int phase, chunk, every;
+        const char *further; /* one more policy that the session is to observe for; NULL = none */
     } rows[] = {
-        {"snapkv:window=8", -1, 0, 0},
-        {"h2o", -1, 0, 0},
-        {"kvzip", -1, 0, 0},
-        {"expected_attention", -1, 0, 0},
-        {"criticalkv:window=8", -1, 0, 0},
-        {"streaming_llm-rerotated", WNW_PHASE_CHUNK, 16, 4},
-        {"snapkv:window=8", WNW_PHASE_LAYER, 0, 4},
-        {"lagkv:lag=8,sink=2", WNW_PHASE_CHUNK, 0, 0},
-        {"lagkv:lag=8,sink=2", WNW_PHASE_END, 0, 0},
-        {"knorm", WNW_PHASE_END, 0, 2},
+        {"snapkv:window=8", -1, 0, 0, NULL},
+        {"h2o", -1, 0, 0, NULL},
+        {"kvzip", -1, 0, 0, NULL},
+        {"expected_attention", -1, 0, 0, NULL},
+        {"criticalkv:window=8", -1, 0, 0, NULL},
+        {"streaming_llm-rerotated", WNW_PHASE_CHUNK, 16, 4, NULL},
+        {"snapkv:window=8", WNW_PHASE_LAYER, 0, 4, NULL},
+        {"lagkv:lag=8,sink=2", WNW_PHASE_CHUNK, 0, 0, NULL},
+        {"lagkv:lag=8,sink=2", WNW_PHASE_END, 0, 0, NULL},
+        {"knorm", WNW_PHASE_END, 0, 2, NULL},
+        {"knorm", WNW_PHASE_END, 0, 0, "h2o"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         wnw_policy *p = test_policy(rows[i].recipe);
+        const wnw_policy *further = rows[i].further ? test_policy(rows[i].further) : NULL;
         const wnw_run rules = {WNW_INIT(wnw_run),
                                .policy = p,
                                .size = {.kind = WNW_SIZE_RATIO, .ratio = 0.5},
                                .phase = (wnw_phase)rows[i].phase,
                                .chunk = rows[i].chunk,
-                               .every = rows[i].every};
+                               .every = rows[i].every,
+                               .n_policies = further ? 1 : 0,
+                               .policies = &further};
         struct work w = {.policy = p, .rules = rows[i].phase < 0 ? NULL : &rules};
         run_all(fx, &(struct action){.name = rows[i].recipe,
                                      .ready = fresh_session,
@@ -651,6 +656,7 @@ static void lives(void **state)
                                      .done = live_again,
                                      .state = &w});
         wnw_policy_free(p);
+        wnw_policy_free((wnw_policy *)further);
     }
 }
 
