@@ -33,6 +33,7 @@ MAY = {
     "plan": "base policy",
     "session": "base kernel model text cache attend forward observe profile policy plan",
     "bridge": "base kernel cache attend forward policy plan",
+    "llama": "base model text forward bridge",
     "calibrate": "base kernel model text cache attend forward observe profile policy plan session",
 }
 # Programs: the public headers and these folders besides their own. A family of sub-commands shows the command its

@@ -66,6 +66,11 @@ int wnw__view_proj_norm(struct wnw__view *v, wnw_proj_norm kind, bool of_query_h
     const size_t n = (size_t)v->look.n;
     if ((int)kind < 0 || kind >= WNW_N_PROJ_NORMS)
         return wnw__fail(WNW_E_ARG, "projected norm number %d does not exist", (int)kind);
+    if (!v->of.m->layers[v->look.il].wo)
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "projected norms need the output projection of layer %d, which the file does not have under its "
+                         "usual name and shape",
+                         (int)v->look.il);
     const struct asked a = what(v, kind, of_query_heads);
     if (c->aux_planes[a.aux] == 0)
         WNW_TRY(wnw__cache_set_aux(c, a.aux, a.n_plane));
