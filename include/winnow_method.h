@@ -58,6 +58,7 @@ enum {
     WNW_NEED_PERPLEXITY = 1u << 8,  /* of the last `window` prompt tokens */
     WNW_NEED_SECOND_PASS = 1u << 9, /* attention of tokens that are fed once more, see `second_pass` */
     WNW_NEED_PROFILE = 1u << 10,    /* calibration results of the kinds in `profiles` */
+    WNW_NEED_ROPE = 1u << 11,       /* how keys turn with their positions: `rope_theta` and what goes with it */
 };
 
 /* Which tokens a second pass feeds. */

@@ -33,6 +33,7 @@ MAY = {
     "observe": "base kernel model cache attend forward plan",
     "session": "base kernel model text cache attend forward observe profile policy plan",
     "bridge": "base kernel cache attend forward observe policy plan",
+    "llama": "base model text forward bridge",
     "calibrate": "base kernel model text cache attend forward observe profile policy plan session score",
 }
 # Programs: the public headers and these folders besides their own; "base" is src/base/, the one folder of src/ that

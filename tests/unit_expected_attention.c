@@ -260,7 +260,8 @@ static void statistics_of_a_profile(void **state)
     wnw_policy_free(p);
     assert_int_equal(wnw_policy_parse(&p, "expected_attention:n_sink=7", NULL), WNW_OK);
     assert_int_equal(wnw_policy_needs(p).skip, 7);
-    assert_int_equal(wnw_policy_needs(p).flags, WNW_NEED_QUERY_STATS | WNW_NEED_KEYS | WNW_NEED_VALUES);
+    assert_int_equal(wnw_policy_needs(p).flags,
+                     WNW_NEED_QUERY_STATS | WNW_NEED_KEYS | WNW_NEED_VALUES | WNW_NEED_ROPE);
     wnw_policy_free(p);
 }
 

@@ -170,8 +170,11 @@ struct wnw__bridge_watch {
 
 /* ---- The backend ---- */
 
+struct wnw__drive; /* bridge_drive.h */
+
 struct wnw__bridge_backend {
     ggml_backend_t cpu;
+    struct wnw__drive *drive; /* borrowed: an engine of ours that owns keys and values; NULL: the store here does */
     int32_t n_threads;
     struct wnw__bridge_cache **caches; /* that its graphs had, in that order */
     int32_t n_cache, cap_cache;

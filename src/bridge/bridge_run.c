@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Running a graph: entries and scratch first, then everything on the CPU backend. */
 #include "bridge/bridge.h"
+#include "bridge/bridge_drive.h"
 #include "bridge/bridge_watch.h"
 
 #include <stdlib.h>
@@ -24,10 +25,10 @@ static bool is_stranger(const struct ggml_tensor *node)
 /* ---- Parts of a graph ---- */
 
 /* Memory for a graph of n nodes, n_product of which are replaced. */
-static bool need_room(struct wnw__bridge_backend *b, int n, int n_product)
+static bool need_room(struct wnw__bridge_backend *b, int n, int n_product, int n_tensor)
 {
-    const size_t bytes = ggml_graph_overhead_custom((size_t)(n + n_product), false) +
-                         (size_t)(2 * n_product + 1) * ggml_tensor_overhead();
+    const size_t bytes = ggml_graph_overhead_custom((size_t)(n + n_product + n_tensor), false) +
+                         (size_t)(2 * n_product + n_tensor + 1) * ggml_tensor_overhead();
     if (bytes > b->room_bytes) {
         uint8_t *room = malloc(bytes);
         if (!room)
@@ -64,20 +65,21 @@ static enum ggml_status run_nodes(struct wnw__bridge_backend *b, struct ggml_cgr
     if (from == to)
         return GGML_STATUS_SUCCESS;
     const int n_product = prepare_products(b, graph, from, to);
-    if (n_product < 0 || !need_room(b, to - from, n_product))
+    const int n_tensor = b->drive ? wnw__drive_tensors(b->drive) : 0;
+    if (n_product < 0 || !need_room(b, to - from, n_product, n_tensor))
         return GGML_STATUS_ALLOC_FAILED;
     const struct ggml_init_params params = {
         .mem_size = b->room_bytes, .mem_buffer = b->room, .no_alloc = true};
     struct ggml_context *ctx = ggml_init(params);
     if (!ctx)
         return GGML_STATUS_ALLOC_FAILED;
-    struct ggml_cgraph *part = ggml_new_graph_custom(ctx, (size_t)(to - from + n_product), false);
+    struct ggml_cgraph *part = ggml_new_graph_custom(ctx, (size_t)(to - from + n_product + n_tensor), false);
     b->products.converted = NULL;
     for (int i = from; i < to; i++) {
         struct ggml_tensor *node = ggml_graph_node(graph, i);
         if (is_product(b, node))
             wnw__bridge_product_add(&b->products, ctx, part, node);
-        else
+        else if (!b->drive || !wnw__drive_add(b->drive, ctx, part, node))
             ggml_graph_add_node(part, node);
     }
     const enum ggml_status status = ggml_backend_graph_compute(b->cpu, part);
@@ -108,6 +110,8 @@ enum ggml_status wnw__bridge_graph_run(struct wnw__bridge_backend *b, struct ggm
 {
     const int n = ggml_graph_n_nodes(graph);
     bool strangers = false;
+    if (b->drive)
+        return wnw__drive_begin(b->drive, graph) == WNW_OK ? run_nodes(b, graph, 0, n) : GGML_STATUS_FAILED;
     wnw__bridge_watch_graph(b, graph);
     for (int i = 0; i < n; i++) {
         const struct ggml_tensor *node = ggml_graph_node(graph, i);

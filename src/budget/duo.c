@@ -62,7 +62,7 @@ static size_t gather_size(const void *opts, const wnw_shape *shape)
 static void gather_needs(const void *opts, wnw_needs *out)
 {
     (void)opts;
-    out->flags = WNW_NEED_QUERY_STATS | WNW_NEED_KEYS;
+    out->flags = WNW_NEED_QUERY_STATS | WNW_NEED_KEYS | WNW_NEED_ROPE;
     out->skip = SKIP; /* sinks; the same number as expected attention, so that both can share a run */
 }
 

@@ -76,6 +76,7 @@ static int error_of_layer(const struct job *j, int32_t il, double *error)
 {
     const wnw_session *s = j->s;
     const struct wnw__hparams *hp = &s->m->hp;
+    WNW_TRY(wnw__proj_check(s->m, il));
     const struct wnw__proj_weight w = wnw__proj_weight_of(s->m, il);
     const struct wnw__outputs *rows = wnw__recorders_find(&s->recorders, &wnw__outputs_recorder);
     const int32_t **keep = calloc((size_t)hp->n_head_kv, sizeof *keep);

@@ -49,7 +49,8 @@ static int init_engine(wnw_engine *e)
                                           .n_ubatch = e->params.n_ubatch,
                                           .float32 = e->params.attn != WNW_ATTN_OWN};
     WNW_TRY(wnw__attend_shared_new(&e->shared, &dims));
-    WNW_TRY(wnw__matmul_new(&e->matmul, e->params.n_threads, longest_row(e->m), hp->rms_eps));
+    if (!e->m->executor)
+        WNW_TRY(wnw__matmul_new(&e->matmul, e->params.n_threads, longest_row(e->m), hp->rms_eps));
     e->ops = calloc((size_t)hp->n_layer, sizeof *e->ops);
     e->stages = calloc((size_t)hp->n_layer, WNW_N_POINTS);
     if (!e->ops || !e->stages)
@@ -57,7 +58,7 @@ static int init_engine(wnw_engine *e)
     for (int32_t il = 0; il < hp->n_layer; il++)
         e->ops[il] = (struct wnw__attend_op){
             .shared = e->shared, .il = il, .scale = hp->attn_scale, .batch = &e->attend};
-    return WNW_OK;
+    return e->m->executor ? e->m->executor->open(&e->run_by, e) : WNW_OK;
 }
 
 int wnw_engine_new(wnw_engine **out, const wnw_model *m, const wnw_engine_params *params)
@@ -67,6 +68,11 @@ int wnw_engine_new(wnw_engine **out, const wnw_model *m, const wnw_engine_params
     *out = NULL;
     WNW_REQUIRE(m);
     WNW_TRY(resolve_params(params, &resolved));
+    if (m->executor && resolved.attn == WNW_ATTN_GGML)
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "the ggml attention is for families that winnow has graphs for; %s runs through libllama "
+                         "and takes the own attention",
+                         m->arch->name);
     wnw_engine *e = calloc(1, sizeof *e);
     if (!e)
         return wnw__fail(WNW_E_NOMEM, "no memory for an engine");
@@ -85,6 +91,8 @@ void wnw_engine_free(wnw_engine *e)
 {
     if (!e)
         return;
+    if (e->m->executor)
+        e->m->executor->free(e->run_by);
     for (int i = 0; i < WNW_N_GRAPHS; i++)
         wnw__graph_free(&e->graphs[i]);
     wnw__attend_shared_free(e->shared);
@@ -121,6 +129,8 @@ void wnw__engine_release(wnw_engine *e)
 
 const float *wnw__engine_logits(const wnw_engine *e, int32_t i)
 {
+    if (e->m->executor)
+        return e->m->executor->logits(e->run_by, i);
     return (const float *)e->ran->logits->data + (size_t)i * (size_t)e->m->hp.n_vocab;
 }
 
@@ -296,15 +306,45 @@ static int set_inputs(wnw_engine *e, struct wnw__graph *g)
     return g->ggml ? wnw__attend_ggml_fill(g->ggml) : WNW_OK;
 }
 
+static void tell_failure(const wnw_engine *e)
+{
+    for (int32_t i = 0; i < e->batch->n_slice; i++)
+        wnw__recorders_moved(e->batch->slice[i].recorders, e->batch->from, e->batch->to, WNW_MOVED_FAILED);
+}
+
 static int compute(wnw_engine *e, struct wnw__graph *g)
 {
     WNW_TRY(set_inputs(e, g));
     WNW_TRY(wnw__memory_look(WNW_MEMORY_SMALL, "the threads of a graph"));
     if (wnw__team_compute(e->team, g->gf, &g->plan, e->batch->n_row) == GGML_STATUS_SUCCESS)
         return WNW_OK;
-    for (int32_t i = 0; i < e->batch->n_slice; i++)
-        wnw__recorders_moved(e->batch->slice[i].recorders, e->batch->from, e->batch->to, WNW_MOVED_FAILED);
+    tell_failure(e);
     return wnw__fail(WNW_E_BACKEND, "ggml could not compute the graph of %d tokens", (int)e->batch->n_row);
+}
+
+static int execute(wnw_engine *e)
+{
+    const struct wnw__batch *b = e->batch;
+    if (b->from > 0 || b->to < e->m->hp.n_layer)
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "%s runs through libllama, which takes a batch through all layers at once: layer by layer is "
+                         "not possible",
+                         e->m->arch->name);
+    const int rc = e->m->executor->run(e->run_by);
+    if (rc != WNW_OK)
+        tell_failure(e);
+    return rc;
+}
+
+/* Entries and notes of the batch, which has been computed, count from now on. */
+static void commit(wnw_engine *e)
+{
+    const struct wnw__batch *b = e->batch;
+    for (int32_t i = 0; i < b->n_slice; i++) {
+        for (int32_t il = b->from; il < b->to; il++)
+            wnw__cache_commit_layer(b->slice[i].cache, il, b->slice[i].n_past, b->slice[i].n_row);
+        wnw__recorders_commit(b->slice[i].recorders, &e->passes[i]);
+    }
 }
 
 /* Counts the work of the batch, which has been computed and not yet committed. */
@@ -321,6 +361,11 @@ int wnw__engine_run(wnw_engine *e, const struct wnw__batch *b)
     wnw__times_begin(&e->times);
     WNW_TRY(reserve(e, b));
     count_stages(e);
+    if (e->m->executor) {
+        WNW_TRY(execute(e));
+        commit(e);
+        return WNW_OK;
+    }
     set_partial(e);
     struct wnw__graph *g = find_graph(e);
     if (!wnw__graph_fits(g, e))
@@ -328,11 +373,7 @@ int wnw__engine_run(wnw_engine *e, const struct wnw__batch *b)
     g->last_run = ++e->n_run;
     WNW_TRY(compute(e, g));
     count_work(e, g);
-    for (int32_t i = 0; i < b->n_slice; i++) {
-        for (int32_t il = b->from; il < b->to; il++)
-            wnw__cache_commit_layer(b->slice[i].cache, il, b->slice[i].n_past, b->slice[i].n_row);
-        wnw__recorders_commit(b->slice[i].recorders, &e->passes[i]);
-    }
+    commit(e);
     if (g->x_out)
         ggml_backend_tensor_get(g->x_out, b->hidden, 0, ggml_nbytes(g->x_out));
     wnw__times_end(&e->times);
@@ -345,6 +386,9 @@ int wnw__engine_run(wnw_engine *e, const struct wnw__batch *b)
 int wnw_engine_measure(wnw_engine *e, bool on)
 {
     WNW_REQUIRE(e);
+    if (on && e->m->executor)
+        return wnw__fail(WNW_E_UNSUPPORTED, "times of parts are of our own graphs; %s runs through libllama",
+                         e->m->arch->name);
     if (on)
         wnw__times_start(&e->times);
     e->times.on = on;

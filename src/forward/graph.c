@@ -186,6 +186,13 @@ static void record_node(struct ggml_tensor *dst, int ith, int nth, void *userdat
     }
 }
 
+struct ggml_tensor *wnw__graph_record(struct ggml_context *ctx, struct wnw__record_op *op, struct ggml_tensor *q,
+                                      struct ggml_tensor *out, struct ggml_tensor *before)
+{
+    struct ggml_tensor *args[3] = {q, out, before};
+    return ggml_custom_4d(ctx, GGML_TYPE_F32, 1, 1, 1, 1, args, 3, record_node, GGML_N_TASKS_MAX, op);
+}
+
 /* Adds a node for every stage that recorders want at the point. out is NULL in front of the attention. */
 static void record(struct wnw__graph *g, wnw_engine *e, enum wnw__point point, int32_t il,
                    struct ggml_tensor *q, struct ggml_tensor *out)
@@ -197,8 +204,7 @@ static void record(struct wnw__graph *g, wnw_engine *e, enum wnw__point point, i
     for (int stage = 0; stage < n_stage; stage++) {
         struct wnw__record_op *op = &g->records[g->n_record++];
         *op = (struct wnw__record_op){.e = e, .point = point, .il = il, .stage = stage};
-        args[2] =
-            ggml_custom_4d(g->ctx, GGML_TYPE_F32, 1, 1, 1, 1, args, 3, record_node, GGML_N_TASKS_MAX, op);
+        args[2] = wnw__graph_record(g->ctx, op, q, args[1], args[2]);
         ggml_build_forward_expand(g->gf, args[2]);
     }
     if (n_stage > 0)

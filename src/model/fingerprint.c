@@ -54,8 +54,10 @@ void wnw_model_fingerprint(const wnw_model *m, char out[17])
     }
     const struct wnw__layer_weights *ends[2] = {&m->layers[0], &m->layers[m->hp.n_layer - 1]};
     for (int i = 0; i < 2; i++) {
-        h = add_data(h, m, ends[i]->wk);
-        h = add_data(h, m, ends[i]->wv);
+        if (ends[i]->wk && ends[i]->wv) { /* some families have them in one tensor */
+            h = add_data(h, m, ends[i]->wk);
+            h = add_data(h, m, ends[i]->wv);
+        }
     }
     snprintf(out, 17, "%016" PRIx64, h);
 }

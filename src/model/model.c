@@ -29,6 +29,13 @@ static int set_name(struct wnw_model *m, const char *path)
     return m->name ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the model's name");
 }
 
+int wnw__model_map(struct wnw_model *m, const char *path)
+{
+    WNW_TRY(wnw__parts_open(m, path));
+    WNW_TRY(set_name(m, path));
+    return wnw__parts_place(m);
+}
+
 int wnw__model_read(struct wnw_model *m, const char *path)
 {
     WNW_TRY(wnw__parts_open(m, path));

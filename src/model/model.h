@@ -14,13 +14,16 @@
 
 struct llama_model; /* only src/text looks inside these two */
 struct wnw__tokenizer;
+struct wnw__executor; /* forward/executor.h */
 
 struct wnw_model {
     char *name;
     const struct wnw__arch *arch;
+    struct wnw__arch foreign; /* what `arch` points to where arch/ does not have the family */
+    const struct wnw__executor *executor; /* runs the model's batches; NULL: our own graphs do */
     struct wnw__hparams hp;
     struct wnw__weights w;
-    struct wnw__layer_weights *layers; /* [hp.n_layer] */
+    struct wnw__layer_weights *layers; /* [hp.n_layer]; with an executor only wk, wv and wo, or NULL */
 
     struct wnw__model_part *parts; /* [n_part] the files, in their order (parts.h) */
     int32_t n_part;
@@ -30,13 +33,15 @@ struct wnw_model {
     ggml_backend_buffer_t repacked_buffer;
     uint64_t weight_bytes, repacked_bytes;
 
-    struct llama_model *vocab;        /* libllama, vocabulary only */
+    struct llama_model *vocab;        /* libllama: the vocabulary, with an executor all of the model */
     struct wnw__tokenizer *tokenizer; /* NULL where the file has none */
 };
 
 /* Reads the file and, of a split model, all other parts into an empty *m, except the vocabulary, which libllama
  * reads (text/open.c). The caller clears *m also after a failure. */
 int wnw__model_read(struct wnw_model *m, const char *path);
+/* The same without the family and what depends on it: parts, their weights, and the name. */
+int wnw__model_map(struct wnw_model *m, const char *path);
 /* Releases what wnw__model_read and wnw__repack made. The vocabulary must have been freed before. */
 void wnw__model_clear(struct wnw_model *m);
 

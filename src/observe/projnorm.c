@@ -138,6 +138,17 @@ static void weight_slice(const struct wnw__proj_weight *w, int32_t h, int32_t k,
         dst[c] *= *w->factor;
 }
 
+int wnw__proj_check(const wnw_model *m, int32_t il)
+{
+    if (m->layers[il].wo)
+        return WNW_OK;
+    return wnw__fail(
+        WNW_E_UNSUPPORTED,
+        "the output projection of layer %d is needed, which the file does not have under its usual name "
+        "and shape: %s runs through libllama",
+        (int)il, m->arch->name);
+}
+
 struct wnw__proj_weight wnw__proj_weight_of(const wnw_model *m, int32_t il)
 {
     const struct ggml_tensor *wo = wnw__model_original(m, m->layers[il].wo), *factor = m->layers[il].o_factor;

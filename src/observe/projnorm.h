@@ -32,6 +32,8 @@ struct wnw__proj_weight {
     int32_t n_head, n_head_kv, d, n_out;
     const float *factor; /* of all weights; NULL = 1 */
 };
+/* E_UNSUPPORTED where the output projection of a layer is not known. */
+int wnw__proj_check(const struct wnw_model *m, int32_t il);
 /* That of layer il; m must outlive it. */
 struct wnw__proj_weight wnw__proj_weight_of(const wnw_model *m, int32_t il);
 

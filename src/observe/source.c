@@ -126,7 +126,7 @@ static int list_entries(struct wnw__source *s, wnw_observation *obs)
 static void describe_rope(struct wnw__source *s, wnw_observation *obs)
 {
     const struct wnw_model *m = s->of.m;
-    if (!m)
+    if (!m || m->hp.rope_unknown)
         return;
     wnw__rope_theta(&m->hp, obs->il, m->w.rope_freqs ? m->w.rope_freqs->data : NULL, s->theta);
     obs->rope_theta = s->theta;

@@ -65,6 +65,7 @@ static int compute(const struct wnw__source *s, const wnw_observation *obs, cons
     struct wnw__cache *c = s->of.cache;
     const struct wnw__kv_layer *l = &c->layers[obs->il];
     const size_t n = (size_t)obs->n;
+    WNW_TRY(wnw__proj_check(s->of.m, obs->il));
     if (c->aux_planes[a->aux] == 0)
         WNW_TRY(wnw__cache_set_aux(c, a->aux, a->n_plane));
     if (!*a->proj)

@@ -14,7 +14,7 @@ const char *wnw_need_name(int32_t bit)
         "attention maxima", "projected value norms",
         "query statistics", "all queries",
         "perplexity",       "second pass",
-        "profile",
+        "profile",          "rotation by position",
     };
     return bit >= 0 && (size_t)bit < sizeof names / sizeof *names ? names[bit] : NULL;
 }

@@ -37,7 +37,7 @@ struct opts {
 
 static void needs(const void *opts, wnw_needs *out)
 {
-    out->flags = WNW_NEED_KEYS | WNW_NEED_VALUES | WNW_NEED_QUERY_STATS;
+    out->flags = WNW_NEED_KEYS | WNW_NEED_VALUES | WNW_NEED_QUERY_STATS | WNW_NEED_ROPE;
     out->skip = ((const struct opts *)opts)->n_sink;
 }
 

@@ -31,7 +31,7 @@ static void needs(const void *opts, wnw_needs *out)
 {
     const struct wnw__expected_opts *o = opts;
     const bool profile = o->stats == WNW_STATS_PROFILE;
-    out->flags = WNW_NEED_KEYS | (profile ? WNW_NEED_PROFILE : WNW_NEED_QUERY_STATS);
+    out->flags = WNW_NEED_KEYS | WNW_NEED_ROPE | (profile ? WNW_NEED_PROFILE : WNW_NEED_QUERY_STATS);
     out->flags |= o->vnorm ? WNW_NEED_VALUES : 0;
     out->skip = o->n_sink;
     out->profiles = profile ? 1u << WNW_PROFILE_STATS : 0;

@@ -31,7 +31,7 @@ static const struct wnw__expected_opts expected = {
 
 void wnw__gate_needs(wnw_needs *out)
 {
-    out->flags = WNW_NEED_KEYS | WNW_NEED_VALUES | WNW_NEED_QUERY_STATS;
+    out->flags = WNW_NEED_KEYS | WNW_NEED_VALUES | WNW_NEED_QUERY_STATS | WNW_NEED_ROPE;
     out->skip = WNW_GATE_SINKS;
 }
 

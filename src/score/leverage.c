@@ -21,7 +21,7 @@
 static void needs(const void *opts, wnw_needs *out)
 {
     (void)opts;
-    out->flags = WNW_NEED_KEYS;
+    out->flags = WNW_NEED_KEYS | WNW_NEED_ROPE;
 }
 
 /* Scratch holds X[n][s], Phi[d][s] and one key [d]. */

@@ -146,6 +146,7 @@ static int change_of_head(struct wnw__perturb_probe *p, int32_t il, int32_t h, c
 /* y = x W_O: the change of every head's output. */
 static int project(struct wnw__perturb_probe *p, int32_t il)
 {
+    WNW_TRY(wnw__proj_check(p->s->m, il));
     const struct wnw__proj_weight w = wnw__proj_weight_of(p->s->m, il);
     return wnw__proj_apply(wnw__engine_pool(p->s->engine), &w, p->x, p->model.n_head, p->y);
 }

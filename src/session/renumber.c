@@ -24,6 +24,10 @@
 
 int wnw__renumber_check(const wnw_session *s)
 {
+    if (s->m->hp.rope_unknown)
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "%s does not turn all keys by plain RoPE: kept tokens cannot get new positions",
+                         s->m->arch->name);
     for (int32_t il = 0; il < s->cache.n_layer; il++)
         if (!wnw__layer_takes_part(&s->shape.model, il))
             return wnw__fail(

@@ -66,6 +66,56 @@ extern "C" int wnw__llama_load_vocab(struct llama_model **out, const char *path)
     return rc;
 }
 
+extern "C" int wnw__llama_load(struct llama_model **out, const char *path, ggml_backend_dev_t device, bool extra)
+{
+    *out = nullptr;
+    llama_model_kv_override overrides[2] = {}; /* the second ends the list */
+    std::strcpy(overrides[0].key, "tokenizer.ggml.add_space_prefix");
+    overrides[0].tag = LLAMA_KV_OVERRIDE_TYPE_BOOL; /* the value is false */
+    ggml_backend_dev_t devices[2] = {device, nullptr};
+    char reason[sizeof(wnw__said::error)] = "";
+    const int rc = guarded(WNW_E_FORMAT, "libllama cannot open the model", [&](const wnw__said &said) {
+        llama_model_params params = llama_model_default_params();
+        params.kv_overrides = overrides;
+        params.devices = devices;
+        params.n_gpu_layers = 999;
+        params.use_extra_bufts = extra;
+        *out = llama_model_load_from_file(path, params);
+        std::memcpy(reason, said.error, sizeof reason);
+    });
+    if (rc == WNW_OK && !*out)
+        return wnw__fail(WNW_E_FORMAT, "%.300s: libllama cannot open it%s%s", path, *reason ? ": " : "", reason);
+    return rc;
+}
+
+extern "C" int wnw__llama_context(struct llama_context **out, struct llama_model *m, int32_t n_row, int32_t n_seq,
+                                  int32_t n_threads)
+{
+    *out = nullptr;
+    char reason[sizeof(wnw__said::error)] = "";
+    const int rc = guarded(WNW_E_BACKEND, "libllama cannot make a context", [&](const wnw__said &said) {
+        llama_context_params params = llama_context_default_params();
+        params.n_ctx = params.n_batch = params.n_ubatch = (uint32_t)n_row;
+        params.n_seq_max = (uint32_t)n_seq;
+        params.n_threads = params.n_threads_batch = n_threads;
+        params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
+        params.kv_unified = true;
+        params.swa_full = true;
+        *out = llama_init_from_model(m, params);
+        std::memcpy(reason, said.error, sizeof reason);
+    });
+    if (rc == WNW_OK && !*out)
+        return wnw__fail(WNW_E_BACKEND, "libllama cannot make a context of this model%s%s", *reason ? ": " : "", reason);
+    return rc;
+}
+
+extern "C" int wnw__llama_decode(int32_t *result, struct llama_context *ctx, const struct llama_batch *batch)
+{
+    *result = -1;
+    return guarded(WNW_E_BACKEND, "libllama could not read a batch",
+                   [&](const wnw__said &) { *result = llama_decode(ctx, *batch); });
+}
+
 extern "C" void wnw__llama_sort_special(int32_t *ids, int32_t n, const struct llama_vocab *vocab)
 {
     std::sort(ids, ids + n, [vocab](int32_t a, int32_t b) {

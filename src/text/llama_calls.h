@@ -18,6 +18,15 @@ extern "C" {
  * libllama would put one before each piece of a text (tokenizer.h). Errors: E_FORMAT, E_NOMEM. */
 int wnw__llama_load_vocab(struct llama_model **out, const char *path);
 
+/* All of the model, for a device that computes all layers. E_FORMAT, E_NOMEM. extra: weights may get layouts of their
+ * own. */
+int wnw__llama_load(struct llama_model **out, const char *path, ggml_backend_dev_t device, bool extra);
+/* A context for batches of n_row rows of up to n_seq sequences. E_BACKEND, E_NOMEM. */
+int wnw__llama_context(struct llama_context **out, struct llama_model *m, int32_t n_row, int32_t n_seq,
+                       int32_t n_threads);
+/* llama_decode; *result is what it returns. */
+int wnw__llama_decode(int32_t *result, struct llama_context *ctx, const struct llama_batch *batch);
+
 /* Sorts ids, which ascend, as libllama sorts special tokens: longer texts first, and those of one length as
  * std::sort happens to leave them. */
 void wnw__llama_sort_special(int32_t *ids, int32_t n, const struct llama_vocab *vocab);

@@ -26,7 +26,8 @@ int wnw__vocab_open(struct wnw_model *m, const char *path)
     bool prefix;
     WNW_TRY(wnw__vocab_check(m->gguf, m->hp.n_vocab));
     WNW_TRY(wnw__vocab_prefix(&prefix, m->gguf));
-    WNW_TRY(wnw__llama_load_vocab(&m->vocab, path));
+    if (!m->vocab)
+        WNW_TRY(wnw__llama_load_vocab(&m->vocab, path));
     const struct llama_vocab *vocab = llama_model_get_vocab(m->vocab);
     if (llama_vocab_type(vocab) == LLAMA_VOCAB_TYPE_NONE)
         return WNW_OK;

@@ -5,7 +5,7 @@
 
 #include "model/model.h"
 
-/* Checks the vocabulary and has libllama read it; m->gguf and m->hp are set before. */
+/* Checks the vocabulary and has libllama read it, unless m->vocab has been opened; m->gguf and m->hp are set before. */
 int wnw__vocab_open(struct wnw_model *m, const char *path);
 void wnw__vocab_free(struct wnw_model *m);
 int32_t wnw__vocab_size(const struct wnw_model *m);

@@ -24,6 +24,7 @@ struct wnw__hparams {
     float embd_scale;                              /* factor on the token embedding */
     float q_scale;                                 /* factor on queries before attention */
     float attn_scale;                              /* factor inside attention */
+    bool rope_unknown; /* how keys are turned is not known, as it may be through libllama */
     float logit_cap;                               /* logits x become cap tanh(x / cap); 0 = they stay */
 };
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A model is opened here rather than in model/, because its vocabulary is read by libllama. */
+/* A model is opened here rather than in model/, because libllama reads its vocabulary, or all of it. */
+#include "llama/open.h"
+#include "llama/foreign.h"
 #include "base/memory.h"
 #include "base/sized.h"
 #include "model/repack.h"
@@ -21,9 +23,28 @@ static size_t vocabulary_bytes(const struct wnw_model *m)
     return 4 * in_file + per_string * n_string + (1 << 20);
 }
 
-static int open_model(struct wnw_model *m, const char *path, const wnw_model_params *params)
+static int open_foreign(struct wnw_model *m, const char *path, const wnw_model_params *params)
 {
-    WNW_TRY(wnw__model_read(m, path));
+    wnw__model_clear(m);
+    WNW_TRY(wnw__model_map(m, path));
+    WNW_TRY(wnw__memory_look(vocabulary_bytes(m), "the vocabulary of the model"));
+    return wnw__foreign_open(m, path, params->repack);
+}
+
+/* Whether the file can be read and names a family that arch/ does not have. */
+static bool is_foreign(const struct wnw_model *m)
+{
+    return m->gguf && !m->arch && wnw__key_str(m->gguf, "general.architecture");
+}
+
+static int open_model(struct wnw_model *m, const char *path, const wnw_model_params *params, bool foreign)
+{
+    if (foreign)
+        return open_foreign(m, path, params);
+    const int rc = wnw__model_read(m, path);
+    if (rc == WNW_E_UNSUPPORTED && is_foreign(m))
+        return open_foreign(m, path, params);
+    WNW_TRY(rc);
     WNW_TRY(wnw__memory_look(vocabulary_bytes(m), "the vocabulary of the model"));
     WNW_TRY(wnw__vocab_open(m, path));
     if (wnw__vocab_size(m) > m->hp.n_vocab)
@@ -32,7 +53,7 @@ static int open_model(struct wnw_model *m, const char *path, const wnw_model_par
     return params->repack ? wnw__repack(m) : WNW_OK;
 }
 
-int wnw_model_open(wnw_model **out, const char *path, const wnw_model_params *params)
+static int open_as(wnw_model **out, const char *path, const wnw_model_params *params, bool foreign)
 {
     WNW_REQUIRE(out);
     *out = NULL;
@@ -43,13 +64,23 @@ int wnw_model_open(wnw_model **out, const char *path, const wnw_model_params *pa
     if (!m)
         return wnw__fail(WNW_E_NOMEM, "no memory for a model");
     wnw__quiet_dependencies();
-    const int rc = open_model(m, path, &own);
+    const int rc = open_model(m, path, &own, foreign);
     if (rc != WNW_OK) {
         wnw_model_free(m);
         return rc;
     }
     *out = m;
     return WNW_OK;
+}
+
+int wnw_model_open(wnw_model **out, const char *path, const wnw_model_params *params)
+{
+    return open_as(out, path, params, false);
+}
+
+int wnw__model_open_foreign(wnw_model **out, const char *path, const wnw_model_params *params)
+{
+    return open_as(out, path, params, true);
 }
 
 void wnw_model_free(wnw_model *m)

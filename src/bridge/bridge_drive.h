@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A context of libllama that an engine of ours drives: libllama builds the graphs, and keys and values are those of the
+ * engine's batch. Nodes that store or attend become the engine's operations, and recorders are called at their points.
+ * What libllama keeps in cells, and its masks, are not used; that masks say what our attention does is checked.
+ */
+#ifndef WNW_BRIDGE_DRIVE_H
+#define WNW_BRIDGE_DRIVE_H
+
+#include "bridge/bridge.h"
+#include "winnow_bridge.h"
+
+/* A layer with a cache, as a graph shows it. */
+struct wnw__drive_layer {
+    int32_t il; /* its number in the model */
+    int32_t n_head, n_head_kv, d;
+    bool sliding;
+    float scale;   /* of the attention */
+    float q_scale; /* of queries between RoPE and attention */
+    bool queries;  /* what comes before RoPE has been found */
+    bool rotates;  /* with the parameters that follow, which are plain RoPE where `plain` */
+    bool plain;
+    int32_t n_rot, mode;
+    float base, freq_scale;
+    char factors[GGML_MAX_NAME]; /* the tensor that divides frequencies; "" = none */
+};
+
+struct wnw_engine;
+struct wnw__drive;
+
+/* Takes the context over whose backend `of` is. Until there is an engine, the next graph is looked at and not run. */
+int wnw__drive_new(struct wnw__drive **out, wnw_bridge *of);
+/* To be called after the context is freed. */
+void wnw__drive_free(struct wnw__drive *d);
+/* The layers of the graph that was looked at. E_UNSUPPORTED: there was one that an engine cannot drive; the message says
+ * why. */
+int wnw__drive_layers(const struct wnw__drive *d, const struct wnw__drive_layer **layers, int32_t *n);
+/* Graphs run for the engine's present batch from now on. */
+int wnw__drive_set_engine(struct wnw__drive *d, struct wnw_engine *e);
+/* The status of the last graph; where it is an error, wnw_last_error says which. */
+int wnw__drive_status(const struct wnw__drive *d);
+void wnw__drive_set_n_threads(wnw_bridge *of, int32_t n);
+
+/* For bridge_run.c: looks at a graph before it runs; the most tensors that are added to it; adds what takes the place of a
+ * node, or false if nothing does. */
+int wnw__drive_begin(struct wnw__drive *d, struct ggml_cgraph *graph);
+int wnw__drive_tensors(const struct wnw__drive *d);
+bool wnw__drive_add(struct wnw__drive *d, struct ggml_context *ctx, struct ggml_cgraph *graph,
+                    struct ggml_tensor *node);
+
+#endif

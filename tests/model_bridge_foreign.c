@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Models that run through libllama and our sessions. On families that winnow has graphs for, both ways must agree: logits,
+ * and what policies keep. Families that it has none for are compared with libllama alone.
+ */
+#include "helpers.h"
+#include "llamas.h"
+#include "peek_session.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { N_PROMPT = 300, N_DECODE = 8, N = N_PROMPT + N_DECODE };
+
+static const char *const own[] = {"tiny/tiny-llama.gguf", "tiny/tiny-qwen2-f32.gguf", "tiny/tiny-qwen3-f32.gguf",
+                                  "tiny/tiny-gemma3-f32.gguf"};
+
+static const struct test_session exact = {
+    .kv_type = WNW_KV_F32, .attn = WNW_ATTN_F32, .n_ctx = 1024, .n_ubatch = 128};
+
+static const struct test_session exact_128 = {
+    .kv_type = WNW_KV_F32, .attn = WNW_ATTN_F32, .n_ctx = 128, .n_ubatch = 100};
+
+static void set_tokens(int32_t *tokens)
+{
+    for (int32_t i = 0; i < N; i++)
+        tokens[i] = 1 + (i * 7919 + i * i) % 120;
+}
+
+static wnw_model *open_foreign(const char *name)
+{
+    char path[4096];
+    wnw_model *m;
+    test_model_path(path, sizeof path, name);
+    assert_ok(wnw__model_open_foreign(&m, path, NULL));
+    assert_non_null(m->executor);
+    return m;
+}
+
+/* ---- Both ways ---- */
+
+struct two {
+    wnw_model *m[2]; /* our graphs, libllama's */
+    wnw_session *s[2];
+};
+
+static void open_two(struct two *t, const char *name, const struct test_session *want)
+{
+    t->m[0] = test_model_open(name);
+    t->m[1] = open_foreign(name);
+    for (int i = 0; i < 2; i++)
+        t->s[i] = test_session_new(t->m[i], want);
+}
+
+static void close_two(struct two *t)
+{
+    for (int i = 0; i < 2; i++) {
+        wnw_session_free(t->s[i]);
+        wnw_model_free(t->m[i]);
+    }
+}
+
+static double distance(const struct two *t)
+{
+    return test_nmse(wnw_session_logits(t->s[1]), wnw_session_logits(t->s[0]), t->m[0]->hp.n_vocab);
+}
+
+static void test_same_sizes(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        struct two t;
+        char a[17], b[17];
+        open_two(&t, own[i], &exact);
+        const struct wnw__hparams *x = &t.m[0]->hp, *y = &t.m[1]->hp;
+        assert_int_equal(y->n_layer, x->n_layer);
+        assert_int_equal(y->n_head, x->n_head);
+        assert_int_equal(y->n_head_kv, x->n_head_kv);
+        assert_int_equal(y->n_embd_head, x->n_embd_head);
+        assert_int_equal(y->n_vocab, x->n_vocab);
+        assert_int_equal(y->n_swa, x->n_swa);
+        assert_int_equal(y->n_rot, x->n_rot);
+        assert_false(y->rope_unknown);
+        assert_float_equal(y->attn_scale * y->q_scale, x->attn_scale * x->q_scale, 1e-7);
+        for (int32_t il = 0; il < x->n_layer; il++)
+            assert_int_equal(wnw_model_layer_is_swa(t.m[1], il), wnw_model_layer_is_swa(t.m[0], il));
+        wnw_model_fingerprint(t.m[0], a);
+        wnw_model_fingerprint(t.m[1], b);
+        assert_string_equal(a, b);
+        close_two(&t);
+    }
+}
+
+static void test_same_logits(void **state)
+{
+    (void)state;
+    int32_t tokens[N];
+    set_tokens(tokens);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        struct two t;
+        double worst = 0;
+        open_two(&t, own[i], &exact);
+        for (int k = 0; k < 2; k++)
+            test_prefill(t.s[k], tokens, N_PROMPT);
+        worst = distance(&t);
+        for (int32_t at = N_PROMPT; at < N; at++) {
+            for (int k = 0; k < 2; k++)
+                assert_ok(wnw_session_decode(t.s[k], tokens[at]));
+            worst = distance(&t) > worst ? distance(&t) : worst;
+        }
+        print_message("%s: logits differ by %.2g\n", own[i], worst);
+        assert_cmp(worst, <, 1e-8);
+        close_two(&t);
+    }
+}
+
+/* ---- What is kept ---- */
+
+static const char *const recipes[] = {
+    "snapkv", "keydiff", "lagkv", "h2o", "expected_attention", "snapkv+critical", "kvcompose", "streaming_llm"};
+
+/* The session uses the policy until it ends. */
+static wnw_plan *plan_of(wnw_session *s, const wnw_policy *policy, const int32_t *tokens)
+{
+    const wnw_size size = size_budget(190);
+    const wnw_run run = {WNW_INIT(wnw_run), .policy = policy};
+    wnw_plan *plan;
+    assert_ok(wnw_session_begin(s, &run));
+    test_prefill(s, tokens, N_PROMPT);
+    assert_ok(wnw_session_plan(s, policy, &size, &plan, NULL));
+    return plan;
+}
+
+/* The share of entries that plan b keeps as plan a does. */
+static double share(const wnw_plan *a, const wnw_plan *b, int32_t n_layer, int32_t n_head_kv)
+{
+    int64_t same = 0, n = 0;
+    for (int32_t i = 0; i < n_layer * n_head_kv; i++) {
+        const int32_t *x, *y;
+        const int32_t n_x = wnw_plan_head(a, i / n_head_kv, i % n_head_kv, &x);
+        const int32_t n_y = wnw_plan_head(b, i / n_head_kv, i % n_head_kv, &y);
+        for (int32_t j = 0, k = 0; j < n_y; j++) {
+            while (k < n_x && x[k] < y[j])
+                k++;
+            same += k < n_x && x[k] == y[j];
+        }
+        n += n_x > n_y ? n_x : n_y;
+    }
+    return (double)same / (double)n;
+}
+
+static void test_keeps_the_same(void **state)
+{
+    (void)state;
+    int32_t tokens[N];
+    set_tokens(tokens);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        for (size_t r = 0; r < sizeof recipes / sizeof *recipes; r++) {
+            struct two t;
+            wnw_plan *plan[2];
+            wnw_policy *policy = test_policy(recipes[r]);
+            open_two(&t, own[i], &exact);
+            for (int k = 0; k < 2; k++)
+                plan[k] = plan_of(t.s[k], policy, tokens);
+            const double same = share(plan[0], plan[1], t.m[0]->hp.n_layer, t.m[0]->hp.n_head_kv);
+            print_message("%s, %s: %.4f of the entries are the same\n", own[i], recipes[r], same);
+            assert_cmp(same, >=, 0.995);
+            for (int k = 0; k < 2; k++) {
+                assert_ok(wnw_session_apply(t.s[k], plan[0], NULL));
+                assert_ok(wnw_session_decode(t.s[k], tokens[N_PROMPT]));
+            }
+            assert_cmp(distance(&t), <, 1e-8);
+            for (int k = 0; k < 2; k++)
+                wnw_plan_free(plan[k]);
+            close_two(&t);
+            wnw_policy_free(policy);
+        }
+}
+
+/* ---- Sessions ---- */
+
+/* Sessions of one engine in one pass read what each reads alone, and a copy goes on as its original does. */
+static void test_sequences(void **state)
+{
+    (void)state;
+    int32_t tokens[N];
+    set_tokens(tokens);
+    wnw_model *m = open_foreign(own[0]);
+    wnw_engine *e;
+    wnw_session *s[3], *alone = test_session_new(m, &exact);
+    const wnw_session_params params = {
+        WNW_INIT(wnw_session_params), .n_ctx = 1024, .kv_type = WNW_KV_F32, .attn = WNW_ATTN_F32};
+    const wnw_engine_params of_engine = {
+        WNW_INIT(wnw_engine_params), .n_ubatch = 128, .n_threads = 2, .attn = WNW_ATTN_F32};
+    assert_ok(wnw_engine_new(&e, m, &of_engine));
+    for (int i = 0; i < 2; i++) {
+        assert_ok(wnw_session_new_on(&s[i], e, &params));
+        test_prefill(s[i], tokens, 100 + 50 * i);
+    }
+    assert_ok(wnw_session_copy(&s[2], s[1]));
+    const int32_t next[3] = {tokens[100], tokens[150], tokens[150]};
+    assert_ok(wnw_decode_batch(e, s, next, 3));
+    test_logits(s[1], s[2], __FILE__, __LINE__);
+    test_prefill(alone, tokens, 150);
+    assert_ok(wnw_session_decode(alone, tokens[150]));
+    assert_cmp(test_nmse(wnw_session_logits(s[1]), wnw_session_logits(alone), m->hp.n_vocab), <, 1e-8);
+    for (int i = 0; i < 3; i++)
+        wnw_session_free(s[i]);
+    wnw_engine_free(e);
+    wnw_session_free(alone);
+    wnw_model_free(m);
+}
+
+/* ---- Families that winnow has no graphs for ---- */
+
+/* A model that llama.cpp's test of its architectures writes; refused: what the sentence says why it cannot be opened. */
+struct family {
+    const char *name, *refused;
+};
+static const struct family families[] = {
+    {"mistral3-dense", NULL},
+    {"qwen3moe-moe", NULL},
+    {"phi3-dense", NULL},
+    {"granite-dense", NULL},
+    {"glm4-dense", NULL},
+    {"smollm3-dense", NULL},
+    {"olmo2-dense", NULL},
+    {"cohere2-dense", NULL},
+    {"command-r-dense", NULL},
+    {"internlm2-dense", NULL},
+    {"starcoder2-dense", NULL},
+    {"llama4-moe", NULL},
+    {"gemma2-dense", "a cap on scores"},
+    {"gemma3n-dense", "a cache that other layers read"},
+    {"gpt-oss-moe", "attention sinks"},
+    {"deepseek2-moe", "MLA"},
+    {"qwen3next-moe", "recurrent layers"},
+    {"qwen35-dense", "recurrent layers"},
+    {"granitehybrid-dense", "recurrent layers"},
+    {"lfm2-dense", "recurrent layers"},
+    {"jamba-dense", "recurrent layers"},
+};
+
+/* Logits of libllama alone behind a prompt of n tokens. */
+static float *plain_logits(const char *path, const int32_t *tokens, int32_t n)
+{
+    struct test_llama t;
+    test_llama_open(&t, path, &(struct test_llama_params){.f32 = true, .n_ctx = 128});
+    float *all = malloc((size_t)n * (size_t)t.n_vocab * sizeof *all);
+    float *last = malloc((size_t)t.n_vocab * sizeof *last);
+    assert_non_null(all);
+    assert_non_null(last);
+    test_llama_decode(&t, 0, 0, tokens, n, all);
+    memcpy(last, all + (size_t)(n - 1) * (size_t)t.n_vocab, (size_t)t.n_vocab * sizeof *last);
+    free(all);
+    test_llama_close(&t);
+    return last;
+}
+
+/* A plan that keeps entries by a recipe; then a token is read. */
+static void check_recipe(const wnw_model *m, const char *recipe, const int32_t *tokens)
+{
+    wnw_session *s = test_session_new(m, &(struct test_session){.kv_type = WNW_KV_F32, .n_ctx = 128, .n_ubatch = 64});
+    wnw_policy *policy = test_policy(recipe);
+    const wnw_size size = size_budget(40);
+    const wnw_run run = {WNW_INIT(wnw_run), .policy = policy};
+    bool sliding = true;
+    assert_ok(wnw_session_begin(s, &run));
+    test_prefill(s, tokens, 120);
+    assert_ok(wnw_session_compress(s, policy, &size, NULL));
+    for (int32_t il = 0; il < m->hp.n_layer; il++)
+        sliding = sliding && wnw_model_layer_is_swa(m, il);
+    if (!sliding)
+        assert_cmp(test_mean_entries(s), <, 60.0);
+    assert_ok(wnw_session_decode(s, tokens[120]));
+    wnw_session_free(s);
+    wnw_policy_free(policy);
+}
+
+static void check_family(const char *path, const struct family *f, const int32_t *tokens)
+{
+    wnw_model *m;
+    if (f->refused) {
+        assert_error(wnw_model_open(&m, path, NULL), WNW_E_UNSUPPORTED);
+        assert_says(f->refused);
+        return;
+    }
+    assert_ok(wnw_model_open(&m, path, NULL));
+    wnw_session *s = test_session_new(m, &exact_128);
+    test_prefill(s, tokens, 100);
+    float *want = plain_logits(path, tokens, 100);
+    const double d = test_nmse(wnw_session_logits(s), want, m->hp.n_vocab);
+    print_message("%s: logits differ from libllama's by %.2g\n", f->name, d);
+    assert_cmp(d, <, 1e-8);
+    free(want);
+    wnw_session_free(s);
+    check_recipe(m, "snapkv", tokens);
+    check_recipe(m, "keydiff", tokens);
+    wnw_model_free(m);
+}
+
+static void test_families(void **state)
+{
+    (void)state;
+#ifdef WNW_TEST_LLAMA_ARCHS
+    char folder[] = "/tmp/winnow-foreign-XXXXXX", command[4096], path[4096], pattern[2048] = "^(";
+    int32_t tokens[N], tested = 0;
+    set_tokens(tokens);
+    assert_non_null(mkdtemp(folder));
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        const char *name = families[i].name, *end = strrchr(name, '-');
+        const size_t len = strlen(pattern);
+        snprintf(pattern + len, sizeof pattern - len, "%s%.*s", i ? "|" : "", (int)(end - name), name);
+    }
+    snprintf(command, sizeof command, "OMP_WAIT_POLICY=passive '%s' -s 1 -o %s -a '%s)$' >%s/log 2>&1",
+             WNW_TEST_LLAMA_ARCHS, folder, pattern, folder);
+    assert_int_equal(system(command), 0);
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        snprintf(path, sizeof path, "%s/%s.gguf", folder, families[i].name);
+        if (access(path, R_OK) != 0) {
+            print_message("%s: not generated\n", families[i].name);
+            continue;
+        }
+        check_family(path, &families[i], tokens);
+        tested++;
+    }
+    assert_cmp(tested, >=, 19);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+#else
+    skip();
+#endif
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    int32_t tokens[N];
+    set_tokens(tokens);
+    wnw_model *m = open_foreign(own[0]);
+    wnw_session *s;
+    const wnw_session_params ggml = {WNW_INIT(wnw_session_params), .attn = WNW_ATTN_GGML};
+    assert_error(wnw_session_new(&s, m, &ggml), WNW_E_UNSUPPORTED);
+    assert_says("the ggml attention");
+    wnw_model_free(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_sizes),     cmocka_unit_test(test_same_logits),
+        cmocka_unit_test(test_keeps_the_same), cmocka_unit_test(test_sequences),
+        cmocka_unit_test(test_families),       cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
