@@ -13,8 +13,8 @@
 
 enum { N_PROMPT = 300, N_DECODE = 8, N = N_PROMPT + N_DECODE };
 
-static const char *const own[] = {"tiny/tiny-llama.gguf", "tiny/tiny-qwen2-f32.gguf", "tiny/tiny-qwen3-f32.gguf",
-                                  "tiny/tiny-gemma3-f32.gguf"};
+static const char *const own[] = {"tiny/tiny-llama.gguf", "tiny/tiny-qwen2-f32.gguf",
+                                  "tiny/tiny-qwen3-f32.gguf", "tiny/tiny-gemma3-f32.gguf"};
 
 static const struct test_session exact = {
     .kv_type = WNW_KV_F32, .attn = WNW_ATTN_F32, .n_ctx = 1024, .n_ubatch = 128};
@@ -118,7 +118,8 @@ static void test_same_logits(void **state)
 /* ---- What is kept ---- */
 
 static const char *const recipes[] = {
-    "snapkv", "keydiff", "lagkv", "h2o", "expected_attention", "snapkv+critical", "kvcompose", "streaming_llm"};
+    "snapkv",          "keydiff",   "lagkv",        "h2o", "expected_attention",
+    "snapkv+critical", "kvcompose", "streaming_llm"};
 
 /* The session uses the policy until it ends. */
 static wnw_plan *plan_of(wnw_session *s, const wnw_policy *policy, const int32_t *tokens)
@@ -189,10 +190,10 @@ static void test_sequences(void **state)
     wnw_model *m = open_foreign(own[0]);
     wnw_engine *e;
     wnw_session *s[3], *alone = test_session_new(m, &exact);
-    const wnw_session_params params = {
-        WNW_INIT(wnw_session_params), .n_ctx = 1024, .kv_type = WNW_KV_F32, .attn = WNW_ATTN_F32};
-    const wnw_engine_params of_engine = {
-        WNW_INIT(wnw_engine_params), .n_ubatch = 128, .n_threads = 2, .attn = WNW_ATTN_F32};
+    const wnw_session_params params = {WNW_INIT(wnw_session_params), .n_ctx = 1024, .kv_type = WNW_KV_F32,
+                                       .attn = WNW_ATTN_F32};
+    const wnw_engine_params of_engine = {WNW_INIT(wnw_engine_params), .n_ubatch = 128, .n_threads = 2,
+                                         .attn = WNW_ATTN_F32};
     assert_ok(wnw_engine_new(&e, m, &of_engine));
     for (int i = 0; i < 2; i++) {
         assert_ok(wnw_session_new_on(&s[i], e, &params));
@@ -261,7 +262,8 @@ static float *plain_logits(const char *path, const int32_t *tokens, int32_t n)
 /* A plan that keeps entries by a recipe; then a token is read. */
 static void check_recipe(const wnw_model *m, const char *recipe, const int32_t *tokens)
 {
-    wnw_session *s = test_session_new(m, &(struct test_session){.kv_type = WNW_KV_F32, .n_ctx = 128, .n_ubatch = 64});
+    wnw_session *s =
+        test_session_new(m, &(struct test_session){.kv_type = WNW_KV_F32, .n_ctx = 128, .n_ubatch = 64});
     wnw_policy *policy = test_policy(recipe);
     const wnw_size size = size_budget(40);
     const wnw_run run = {WNW_INIT(wnw_run), .policy = policy};

@@ -88,8 +88,10 @@ static void look_at_queries(struct place *p)
 
 static int refuse(const struct wnw__bridge_layer *l, const char *why)
 {
-    return wnw__fail(WNW_E_UNSUPPORTED, "layer %d of this model has %s: sessions cannot compute that yet; programs of "
-                     "llama.cpp can run it on winnow's backend (docs/backend.md)", (int)l->il, why);
+    return wnw__fail(WNW_E_UNSUPPORTED,
+                     "layer %d of this model has %s: sessions cannot compute that yet; programs of "
+                     "llama.cpp can run it on winnow's backend (docs/backend.md)",
+                     (int)l->il, why);
 }
 
 /* Whether the engine's attention computes what the node does. */
@@ -113,7 +115,8 @@ static int check(const struct place *p, const struct wnw__bridge_node *what)
     return WNW_OK;
 }
 
-static int add_place(struct wnw__drive *d, const struct ggml_tensor *node, const struct wnw__bridge_node *what)
+static int add_place(struct wnw__drive *d, const struct ggml_tensor *node,
+                     const struct wnw__bridge_node *what)
 {
     if (d->n_place == d->cap_place) {
         const int32_t cap = d->cap_place > 0 ? 2 * d->cap_place : 64;
@@ -195,7 +198,8 @@ static bool sees_alike(const struct wnw__drive *d, const struct place *p, int32_
 {
     const struct ggml_tensor *m = input_of(p->node->src[3]);
     const int32_t n_row = d->e->attend.n_row;
-    if (!m->data || (m->type != GGML_TYPE_F16 && m->type != GGML_TYPE_F32) || m->ne[0] < n_row || m->ne[1] < n_row)
+    if (!m->data || (m->type != GGML_TYPE_F16 && m->type != GGML_TYPE_F32) || m->ne[0] < n_row ||
+        m->ne[1] < n_row)
         return false;
     for (int32_t s = 0; s < d->e->attend.n_slice; s++) {
         const struct wnw__attend_slice *slice = &d->e->attend.slice[s];
@@ -251,7 +255,8 @@ static int check_points(const struct wnw__drive *d)
         const uint8_t *n = d->e->stages + (int64_t)il * WNW_N_POINTS;
         if (n[WNW_POINT_QUERIES] > 0 && (!d->places[il].layer.queries || d->e->m->hp.rope_unknown))
             return wnw__fail(WNW_E_UNSUPPORTED,
-                             "the policy needs queries before plain RoPE, which libllama's graph of this model does not show "
+                             "the policy needs queries before plain RoPE, which libllama's graph of this "
+                             "model does not show "
                              "for layer %d",
                              (int)d->places[il].layer.il);
         if (n[WNW_POINT_STATE] > 0)
@@ -267,8 +272,8 @@ static int begin(struct wnw__drive *d, struct ggml_cgraph *graph)
     if (!d->e)
         return look_at(d);
     if (d->n_place != d->n_layer)
-        return wnw__fail(WNW_E_BACKEND, "libllama's graph has %d layers with a cache, and had %d", (int)d->n_place,
-                         (int)d->n_layer);
+        return wnw__fail(WNW_E_BACKEND, "libllama's graph has %d layers with a cache, and had %d",
+                         (int)d->n_place, (int)d->n_layer);
     WNW_TRY(check_points(d));
     WNW_TRY(check_masks(d));
     return need_records(d);
@@ -308,8 +313,9 @@ static void add(struct ggml_cgraph *graph, struct ggml_tensor *node, void *data)
 
 static void add_copy(struct ggml_context *ctx, struct ggml_cgraph *graph, struct ggml_tensor *src, float *to)
 {
-    add(graph, ggml_custom_4d(ctx, GGML_TYPE_F32, src->ne[0], src->ne[1], src->ne[2], 1, &src, 1, copy_node,
-                              GGML_N_TASKS_MAX, NULL),
+    add(graph,
+        ggml_custom_4d(ctx, GGML_TYPE_F32, src->ne[0], src->ne[1], src->ne[2], 1, &src, 1, copy_node,
+                       GGML_N_TASKS_MAX, NULL),
         to);
 }
 
@@ -332,8 +338,8 @@ static void add_records(struct wnw__drive *d, struct ggml_context *ctx, struct g
     }
 }
 
-static void add_attention(struct wnw__drive *d, struct ggml_context *ctx, struct ggml_cgraph *graph, int32_t il,
-                          struct ggml_tensor *node)
+static void add_attention(struct wnw__drive *d, struct ggml_context *ctx, struct ggml_cgraph *graph,
+                          int32_t il, struct ggml_tensor *node)
 {
     const struct wnw__drive_layer *l = &d->places[il].layer;
     struct ggml_tensor *q = ggml_permute(ctx, node->src[0], 0, 2, 1, 3); /* [d, n_head, n_row] */

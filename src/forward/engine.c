@@ -69,10 +69,11 @@ int wnw_engine_new(wnw_engine **out, const wnw_model *m, const wnw_engine_params
     WNW_REQUIRE(m);
     WNW_TRY(resolve_params(params, &resolved));
     if (m->executor && resolved.attn == WNW_ATTN_GGML)
-        return wnw__fail(WNW_E_UNSUPPORTED,
-                         "the ggml attention is for families that winnow has graphs for; %s runs through libllama "
-                         "and takes the own attention",
-                         m->arch->name);
+        return wnw__fail(
+            WNW_E_UNSUPPORTED,
+            "the ggml attention is for families that winnow has graphs for; %s runs through libllama "
+            "and takes the own attention",
+            m->arch->name);
     wnw_engine *e = calloc(1, sizeof *e);
     if (!e)
         return wnw__fail(WNW_E_NOMEM, "no memory for an engine");
@@ -326,10 +327,11 @@ static int execute(wnw_engine *e)
 {
     const struct wnw__batch *b = e->batch;
     if (b->from > 0 || b->to < e->m->hp.n_layer)
-        return wnw__fail(WNW_E_UNSUPPORTED,
-                         "%s runs through libllama, which takes a batch through all layers at once: layer by layer is "
-                         "not possible",
-                         e->m->arch->name);
+        return wnw__fail(
+            WNW_E_UNSUPPORTED,
+            "%s runs through libllama, which takes a batch through all layers at once: layer by layer is "
+            "not possible",
+            e->m->arch->name);
     const int rc = e->m->executor->run(e->run_by);
     if (rc != WNW_OK)
         tell_failure(e);

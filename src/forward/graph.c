@@ -186,8 +186,9 @@ static void record_node(struct ggml_tensor *dst, int ith, int nth, void *userdat
     }
 }
 
-struct ggml_tensor *wnw__graph_record(struct ggml_context *ctx, struct wnw__record_op *op, struct ggml_tensor *q,
-                                      struct ggml_tensor *out, struct ggml_tensor *before)
+struct ggml_tensor *wnw__graph_record(struct ggml_context *ctx, struct wnw__record_op *op,
+                                      struct ggml_tensor *q, struct ggml_tensor *out,
+                                      struct ggml_tensor *before)
 {
     struct ggml_tensor *args[3] = {q, out, before};
     return ggml_custom_4d(ctx, GGML_TYPE_F32, 1, 1, 1, 1, args, 3, record_node, GGML_N_TASKS_MAX, op);

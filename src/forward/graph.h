@@ -17,8 +17,9 @@ struct wnw__record_op {
 
 /* A node that calls recorders. q [d, n_head, n_row]; out: the attention's output [d * n_head, n_row], or q where there is
  * none; before: what must run first, or q. */
-struct ggml_tensor *wnw__graph_record(struct ggml_context *ctx, struct wnw__record_op *op, struct ggml_tensor *q,
-                                      struct ggml_tensor *out, struct ggml_tensor *before);
+struct ggml_tensor *wnw__graph_record(struct ggml_context *ctx, struct wnw__record_op *op,
+                                      struct ggml_tensor *q, struct ggml_tensor *out,
+                                      struct ggml_tensor *before);
 
 /* A built graph with its memory. Starts as {0}. */
 struct wnw__graph {

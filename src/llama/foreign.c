@@ -11,7 +11,6 @@
 #include "text/llama_calls.h"
 #include "text/tokens.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,7 +79,9 @@ static int open_context(struct foreign **out, struct llama_model *model, int32_t
     const int rc = decode(f);
     const struct wnw__drive_layer *layers;
     int32_t n;
-    return wnw__drive_status(f->drive) == WNW_OK && wnw__drive_layers(f->drive, &layers, &n) == WNW_OK ? WNW_OK : rc;
+    return wnw__drive_status(f->drive) == WNW_OK && wnw__drive_layers(f->drive, &layers, &n) == WNW_OK
+               ? WNW_OK
+               : rc;
 }
 
 /* ---- The executor ---- */
@@ -106,8 +107,8 @@ static int run(void *x)
     struct foreign *f = x;
     const struct wnw__batch *b = f->e->batch;
     if (b->n_slice > f->n_seq)
-        return wnw__fail(WNW_E_RANGE, "a batch of %d sessions: libllama's graphs take %d here", (int)b->n_slice,
-                         (int)f->n_seq);
+        return wnw__fail(WNW_E_RANGE, "a batch of %d sessions: libllama's graphs take %d here",
+                         (int)b->n_slice, (int)f->n_seq);
     f->batch.n_tokens = 0;
     for (int32_t i = 0, row = 0, k = 0; i < b->n_slice; i++)
         for (int32_t t = 0; t < b->slice[i].n_row; t++, row++) {
@@ -149,10 +150,11 @@ static int set_layers(struct wnw_model *m, const struct wnw__drive_layer *layers
         struct ggml_tensor *wo = weight(m, l->il, "attn_output");
         if (l->n_head != layers[0].n_head || l->n_head_kv != layers[0].n_head_kv || l->d != layers[0].d ||
             l->scale != layers[0].scale || l->q_scale != layers[0].q_scale)
-            return wnw__fail(WNW_E_UNSUPPORTED,
-                             "layers %d and %d of this model have other heads or factors: sessions take layers that are "
-                             "alike; programs of llama.cpp can run it on winnow's backend (docs/backend.md)",
-                             (int)layers[0].il, (int)l->il);
+            return wnw__fail(
+                WNW_E_UNSUPPORTED,
+                "layers %d and %d of this model have other heads or factors: sessions take layers that are "
+                "alike; programs of llama.cpp can run it on winnow's backend (docs/backend.md)",
+                (int)layers[0].il, (int)l->il);
         hp->swa[il] = l->sliding;
         m->layers[il].wk = weight(m, l->il, "attn_k");
         m->layers[il].wv = weight(m, l->il, "attn_v");
@@ -174,9 +176,9 @@ static void set_rope(struct wnw_model *m, const struct wnw__drive_layer *layers,
     for (int32_t il = 0; il < n; il++) {
         const struct wnw__drive_layer *l = &layers[il], **first = &of[l->sliding];
         *first = *first ? *first : l;
-        hp->rope_unknown = hp->rope_unknown || !l->plain || l->n_rot != layers[0].n_rot || l->mode != layers[0].mode ||
-                           strcmp(l->factors, layers[0].factors) != 0 || l->base != (*first)->base ||
-                           l->freq_scale != (*first)->freq_scale;
+        hp->rope_unknown = hp->rope_unknown || !l->plain || l->n_rot != layers[0].n_rot ||
+                           l->mode != layers[0].mode || strcmp(l->factors, layers[0].factors) != 0 ||
+                           l->base != (*first)->base || l->freq_scale != (*first)->freq_scale;
     }
     if (hp->rope_unknown)
         return;
@@ -191,15 +193,31 @@ static void set_rope(struct wnw_model *m, const struct wnw__drive_layer *layers,
     hp->rope_unknown = *layers[0].factors && !m->w.rope_freqs;
 }
 
-/* libllama takes other factors for RoPE where a context is longer than the original one, and takes ours for short. */
-static int limit_context(struct wnw_model *m, const struct wnw__drive_layer *layers)
+/* Takes a number of the file as a bound on the context, unless it is 0. */
+static int limit_to(struct wnw_model *m, const char *key)
 {
     int32_t n;
-    if (strncmp(layers[0].factors, "rope_factors_", strlen("rope_factors_")) != 0)
-        return WNW_OK;
-    WNW_TRY(wnw__key_i32(m->gguf, ".rope.scaling.original_context_length", m->hp.n_ctx_train, &n));
+    WNW_TRY(wnw__key_i32(m->gguf, key, 0, &n));
     m->hp.n_ctx_train = n > 0 && n < m->hp.n_ctx_train ? n : m->hp.n_ctx_train;
     return WNW_OK;
+}
+
+/* Bounds the context where longer ones would be computed otherwise: where attention is in chunks, or a window is of layers
+ * that cannot be told; and libllama takes other factors for RoPE where a context is longer than the original one, and takes
+ * ours for short. */
+static int limit_context(struct wnw_model *m, const struct wnw__drive_layer *layers, int32_t n)
+{
+    bool slides = false;
+    for (int32_t il = 0; il < n; il++)
+        slides = slides || layers[il].sliding;
+    if (!slides && m->hp.n_swa > 0) {
+        m->hp.n_ctx_train = m->hp.n_swa < m->hp.n_ctx_train ? m->hp.n_swa : m->hp.n_ctx_train;
+        m->hp.n_swa = 0;
+    }
+    WNW_TRY(limit_to(m, ".attention.chunk_size"));
+    if (strncmp(layers[0].factors, "rope_factors_", strlen("rope_factors_")) != 0)
+        return WNW_OK;
+    return limit_to(m, ".rope.scaling.original_context_length");
 }
 
 static int look_at(struct wnw_model *m)
@@ -214,7 +232,7 @@ static int look_at(struct wnw_model *m)
     if (rc == WNW_OK)
         rc = set_layers(m, layers, n);
     if (rc == WNW_OK)
-        rc = limit_context(m, layers);
+        rc = limit_context(m, layers, n);
     if (rc == WNW_OK)
         set_rope(m, layers, n);
     close_context(f);
@@ -224,10 +242,11 @@ static int look_at(struct wnw_model *m)
 static int check_kind(const struct llama_model *model, const char *arch)
 {
     if (llama_model_is_recurrent(model) || llama_model_is_hybrid(model))
-        return wnw__fail(WNW_E_UNSUPPORTED,
-                         "%s has recurrent layers, whose state sessions do not keep yet; programs of llama.cpp can run it "
-                         "on winnow's backend (docs/backend.md)",
-                         arch);
+        return wnw__fail(
+            WNW_E_UNSUPPORTED,
+            "%s has recurrent layers, whose state sessions do not keep yet; programs of llama.cpp can run it "
+            "on winnow's backend (docs/backend.md)",
+            arch);
     if (llama_model_has_encoder(model) || !llama_model_has_decoder(model))
         return wnw__fail(WNW_E_UNSUPPORTED, "%s has an encoder: sessions continue a text", arch);
     return WNW_OK;

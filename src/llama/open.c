@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* A model is opened here rather than in model/, because libllama reads its vocabulary, or all of it. */
 #include "llama/open.h"
-#include "llama/foreign.h"
 #include "base/memory.h"
 #include "base/sized.h"
+#include "llama/foreign.h"
 #include "model/repack.h"
 #include "text/llama_log.h"
 #include "text/tokens.h"

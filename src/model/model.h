@@ -19,7 +19,7 @@ struct wnw__executor; /* forward/executor.h */
 struct wnw_model {
     char *name;
     const struct wnw__arch *arch;
-    struct wnw__arch foreign; /* what `arch` points to where arch/ does not have the family */
+    struct wnw__arch foreign;             /* what `arch` points to where arch/ does not have the family */
     const struct wnw__executor *executor; /* runs the model's batches; NULL: our own graphs do */
     struct wnw__hparams hp;
     struct wnw__weights w;

@@ -66,7 +66,8 @@ extern "C" int wnw__llama_load_vocab(struct llama_model **out, const char *path)
     return rc;
 }
 
-extern "C" int wnw__llama_load(struct llama_model **out, const char *path, ggml_backend_dev_t device, bool extra)
+extern "C" int wnw__llama_load(struct llama_model **out, const char *path, ggml_backend_dev_t device,
+                               bool extra)
 {
     *out = nullptr;
     llama_model_kv_override overrides[2] = {}; /* the second ends the list */
@@ -84,12 +85,13 @@ extern "C" int wnw__llama_load(struct llama_model **out, const char *path, ggml_
         std::memcpy(reason, said.error, sizeof reason);
     });
     if (rc == WNW_OK && !*out)
-        return wnw__fail(WNW_E_FORMAT, "%.300s: libllama cannot open it%s%s", path, *reason ? ": " : "", reason);
+        return wnw__fail(std::strstr(reason, "unknown model architecture") ? WNW_E_UNSUPPORTED : WNW_E_FORMAT,
+                         "%.300s: libllama cannot open it%s%s", path, *reason ? ": " : "", reason);
     return rc;
 }
 
-extern "C" int wnw__llama_context(struct llama_context **out, struct llama_model *m, int32_t n_row, int32_t n_seq,
-                                  int32_t n_threads)
+extern "C" int wnw__llama_context(struct llama_context **out, struct llama_model *m, int32_t n_row,
+                                  int32_t n_seq, int32_t n_threads)
 {
     *out = nullptr;
     char reason[sizeof(wnw__said::error)] = "";
@@ -105,7 +107,8 @@ extern "C" int wnw__llama_context(struct llama_context **out, struct llama_model
         std::memcpy(reason, said.error, sizeof reason);
     });
     if (rc == WNW_OK && !*out)
-        return wnw__fail(WNW_E_BACKEND, "libllama cannot make a context of this model%s%s", *reason ? ": " : "", reason);
+        return wnw__fail(WNW_E_BACKEND, "libllama cannot make a context of this model%s%s",
+                         *reason ? ": " : "", reason);
     return rc;
 }
 

@@ -18,7 +18,7 @@ extern "C" {
  * libllama would put one before each piece of a text (tokenizer.h). Errors: E_FORMAT, E_NOMEM. */
 int wnw__llama_load_vocab(struct llama_model **out, const char *path);
 
-/* All of the model, for a device that computes all layers. E_FORMAT, E_NOMEM. extra: weights may get layouts of their
+/* All of the model, for a device that computes all layers. E_FORMAT, E_NOMEM, E_UNSUPPORTED (libllama has no such family). extra: weights may get layouts of their
  * own. */
 int wnw__llama_load(struct llama_model **out, const char *path, ggml_backend_dev_t device, bool extra);
 /* A context for batches of n_row rows of up to n_seq sequences. E_BACKEND, E_NOMEM. */
