@@ -255,7 +255,7 @@ static void statistics_of_a_profile(void **state)
     wnw_policy *p;
     assert_int_equal(wnw_policy_parse(&p, "expected_attention:stats=profile,vnorm=0", NULL), WNW_OK);
     const wnw_needs needs = wnw_policy_needs(p);
-    assert_int_equal(needs.flags, WNW_NEED_PROFILE | WNW_NEED_KEYS);
+    assert_int_equal(needs.flags, WNW_NEED_PROFILE | WNW_NEED_KEYS | WNW_NEED_ROPE);
     assert_int_equal(needs.profiles, 1u << WNW_PROFILE_STATS);
     wnw_policy_free(p);
     assert_int_equal(wnw_policy_parse(&p, "expected_attention:n_sink=7", NULL), WNW_OK);
