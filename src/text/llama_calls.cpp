@@ -31,7 +31,7 @@ struct listener {
 /* Runs a call; an exception becomes a status with `code` and the sentence "what (the exception's words)". */
 template <typename F> int guarded(int code, const char *what, F call)
 {
-    const listener heard;
+    listener heard;
     try {
         call(heard.said);
         return WNW_OK;
@@ -115,8 +115,11 @@ extern "C" int wnw__llama_context(struct llama_context **out, struct llama_model
 extern "C" int wnw__llama_decode(int32_t *result, struct llama_context *ctx, const struct llama_batch *batch)
 {
     *result = -1;
-    return guarded(WNW_E_BACKEND, "libllama could not read a batch",
-                   [&](const wnw__said &) { *result = llama_decode(ctx, *batch); });
+    return guarded(WNW_E_BACKEND, "libllama could not read a batch", [&](wnw__said &said) {
+        *result = llama_decode(ctx, *batch);
+        if (*result != 0)
+            said.n_warning = 0; /* they tell of the rows that are taken back; the result tells of the failure */
+    });
 }
 
 extern "C" void wnw__llama_sort_special(int32_t *ids, int32_t n, const struct llama_vocab *vocab)
