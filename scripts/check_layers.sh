@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 # Holds the folders of src/ and of programs to what they may know: check_layers.sh [--table]
 #
-# Fails on an include that the tables below do not allow, on a circle of folders or of a program's rooms, on a program that reaches into src/,
-# on a test that does so elsewhere than in tests/peek_*.h, and on a function that NAME.h (or NAME_impl.h) declares and
+# Fails on an include that the tables below do not allow, on a circle of folders or of a program's rooms, on a program that
+# reaches into src/, on a test that does so elsewhere than in tests/peek_*.h, and on a function that NAME.h (or NAME_impl.h) declares and
 # neither NAME.c nor NAME_*.c beside it defines.
 # --table prints who includes whom. Reads the files alone; nothing needs to be built.
 set -euo pipefail
@@ -99,7 +99,6 @@ for a, words in MAY.items():
     for word in words.split():
         if word.startswith("-") and (a, word[1:]) not in arrows:
             faults.append(f"{a}/ no longer includes {word[1:]}/: take -{word[1:]} out of the table")
-
 
 
 def find_circle(may):

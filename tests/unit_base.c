@@ -17,6 +17,9 @@ static void test_nearest(void **state)
     /* A third of a longer word: 3 of 9 letters, not 4. */
     assert_string_equal(wnw__nearest("calxxxate", names), "calibrate");
     assert_null(wnw__nearest("calxxxxte", names));
+    /* The third is rounded up: 3 of 8 letters. */
+    static const char *const plural[] = {"policies", NULL};
+    assert_string_equal(wnw__nearest("policy", plural), "policies");
     /* No letter of a short name is right, although only two are wrong. */
     static const char *const shortest[] = {"ab", NULL};
     assert_null(wnw__nearest("cd", shortest));

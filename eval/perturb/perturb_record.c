@@ -4,8 +4,8 @@
 #include "app/console.h"
 #include "app/json.h"
 #include "app/process.h"
-#include "eval/run/compare.h"
 #include "eval/perturb/perturb.h"
+#include "eval/run/compare.h"
 #include "winnow_method.h"
 
 #include <math.h>

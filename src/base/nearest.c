@@ -30,7 +30,7 @@ void wnw__guess_name(struct wnw__guess *g, const char *name)
 {
     const size_t len = strlen(name);
     const int d = edit_distance(g->word, g->len, name, len);
-    const int most = (int)((g->len > len ? g->len : len) / 3);
+    const int most = (int)(((g->len > len ? g->len : len) + 2) / 3);
     if (d > (most > 2 ? most : 2) || d >= (int)len || (g->best && d >= g->distance))
         return;
     g->best = name;

@@ -2,7 +2,7 @@
 /*
  * The known name that a mistyped word meant: the one at the smallest edit distance (letters that are inserted,
  * left out or replaced), the first of several. It counts as a typing error while at most a third of the longer
- * word is wrong, or two letters of a short one, and some letter of the name is right.
+ * word, rounded up, is wrong, or two letters of a short one, and some letter of the name is right.
  */
 #ifndef WNW_BASE_NEAREST_H
 #define WNW_BASE_NEAREST_H

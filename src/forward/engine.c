@@ -165,11 +165,8 @@ static int set_batch(wnw_engine *e, const struct wnw__batch *b)
     e->masks = false;
     for (int32_t i = 0; i < b->n_slice; i++) {
         const struct wnw__slice *s = &b->slice[i];
-        e->slices[i] = (struct wnw__attend_slice){.cache = s->cache,
-                                                  .first_row = row,
-                                                  .n_row = s->n_row,
-                                                  .n_past = s->n_past,
-                                                  .masked = s->masked};
+        e->slices[i] = (struct wnw__attend_slice){
+            .cache = s->cache, .first_row = row, .n_row = s->n_row, .n_past = s->n_past, .masked = s->masked};
         e->passes[i] = (struct wnw__record_pass){.cache = s->cache,
                                                  .from = b->from,
                                                  .to = b->to,

@@ -39,7 +39,7 @@ static int split_mass(const float *attn, const bool *kept, int32_t n, double *in
 }
 
 int wnw__perturb_bounds(struct wnw__perturbation *out, const float *attn, const float *nu, const bool *kept,
-                       const bool *first, int32_t n)
+                        const bool *first, int32_t n)
 {
     WNW_REQUIRE(out);
     *out = (struct wnw__perturbation){0};
@@ -65,16 +65,17 @@ int wnw__perturb_bounds(struct wnw__perturbation *out, const float *attn, const 
     const double total = in + gone, rest = gone / in; /* 1 / sigma - 1 */
     const double rest1 = (gone + attn2) / in_first;   /* 1 / sigma1 - 1 */
     *out = (struct wnw__perturbation){.sigma = in / total,
-                              .sigma_first = in_first / total,
-                              .guaranteed = in_first / total > 0.5,
-                              .theta = evicted + rest * (stage1 + stage2),
-                              .theta_hat = evicted + rest1 * (stage1 + stage2),
-                              .theta_relax = evicted + rest1 * stage1 + stage2 - (1 - rest1) * least * attn2};
+                                      .sigma_first = in_first / total,
+                                      .guaranteed = in_first / total > 0.5,
+                                      .theta = evicted + rest * (stage1 + stage2),
+                                      .theta_hat = evicted + rest1 * (stage1 + stage2),
+                                      .theta_relax =
+                                          evicted + rest1 * stage1 + stage2 - (1 - rest1) * least * attn2};
     return WNW_OK;
 }
 
 int wnw__perturb_output(double *l1, double *delta, const float *attn, const float *rows, const bool *kept,
-                       int32_t n, int32_t d)
+                        int32_t n, int32_t d)
 {
     double in, gone, norm = 0;
     if (l1)

@@ -26,7 +26,7 @@ for part in 100 5000 1000000 $((size / 2)) $((size - 1)); do
 done
 # "llama" is at its first place the value of general.architecture; a name of the same length keeps the file valid.
 LC_ALL=C sed '0,/llama/s//lhama/' "$model" >"$work/arch.gguf"
-bad 'unknown architecture' 'llama.*qwen2' run -m "$work/arch.gguf" -p x
+bad 'unknown architecture' "architecture.*'lhama'" run -m "$work/arch.gguf" -p x
 
 printf 'GGUF\0\0\0\003' | cat - /dev/zero | head -c 64 >"$work/big.gguf"
 bad 'big-endian GGUF' 'big-endian.*gguf_convert_endian' run -m "$work/big.gguf" -p x
