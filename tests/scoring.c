@@ -32,6 +32,23 @@ int try_scorer(const char *recipe, const wnw_observation *obs, float *score)
     return rc;
 }
 
+int try_scores(const char *recipe, const wnw_observation *obs, float *score)
+{
+    wnw_policy *policy;
+    assert_ok(wnw_policy_parse(&policy, recipe, NULL));
+    const wnw_scorer *s = &policy->part[WNW_PART_SCORER].scorer;
+    const void *opts = policy->opts[WNW_PART_SCORER];
+    const size_t n = s->scratch(opts, obs);
+    float *scratch = malloc((n + 1) * sizeof *scratch);
+    assert_non_null(scratch);
+    scratch[n] = 12345; /* nothing is written after what was asked for */
+    const int rc = s->score(opts, obs, score, scratch);
+    assert_cmp(scratch[n], ==, 12345.0f);
+    free(scratch);
+    wnw_policy_free(policy);
+    return rc;
+}
+
 void run_scorer(const char *recipe, const wnw_observation *obs, float *score)
 {
     if (try_scorer(recipe, obs, score) != WNW_OK)

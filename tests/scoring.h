@@ -16,7 +16,10 @@ const float *row_values(const wnw_observation *obs, int32_t ih);
 /* score[n_head_kv][n] of the recipe's scorer and head aggregation; a status. Fails the test if it does not
  * parse. */
 int try_scorer(const char *recipe, const wnw_observation *obs, float *score);
-/* The same, and fails the test unless it works. */
+/* The scorer's own scores, before any aggregation: of query heads where it scores those. Fails the test if the scorer
+ * writes beyond the memory that it asked for. A status. */
+int try_scores(const char *recipe, const wnw_observation *obs, float *score);
+/* try_scorer, and fails the test unless it works. */
 void run_scorer(const char *recipe, const wnw_observation *obs, float *score);
 
 #endif

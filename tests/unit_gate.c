@@ -5,6 +5,7 @@
 #include "peek_calibrate.h"
 #include "peek_plan.h"
 #include "random.h"
+#include "scoring.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -169,23 +170,6 @@ static void plain(const struct layer *l, int32_t ih, double key[N][D], double le
     }
 }
 
-/* Scores of a preset's scorer on the layer. */
-static void score_with(const char *recipe, const struct layer *l, float *score)
-{
-    wnw_policy *policy;
-    assert_ok(wnw_policy_parse(&policy, recipe, NULL));
-    const wnw_scorer *s = &policy->part[WNW_PART_SCORER].scorer;
-    const void *opts = policy->opts[WNW_PART_SCORER];
-    const size_t n = s->scratch(opts, &l->obs);
-    float *scratch = malloc((n + 1) * sizeof *scratch);
-    assert_non_null(scratch);
-    scratch[n] = 12345; /* nothing is written behind what was asked for */
-    assert_ok(s->score(opts, &l->obs, score, scratch));
-    assert_cmp(scratch[n], ==, 12345.0f);
-    free(scratch);
-    wnw_policy_free(policy);
-}
-
 static void features_against_plain(void **state)
 {
     (void)state;
@@ -194,8 +178,8 @@ static void features_against_plain(void **state)
     float keydiff[G * N], ea[H * N], f[N * P], few[N * 4];
     double key[N][D], lev[N];
     make(&l);
-    score_with("keydiff", &l, keydiff);
-    score_with("expected_attention", &l, ea);
+    assert_ok(try_scores("keydiff", &l.obs, keydiff));
+    assert_ok(try_scores("expected_attention", &l.obs, ea));
     float *room = malloc(wnw__gate_room(&l.obs) * sizeof *room);
     assert_non_null(room);
     assert_ok(wnw__gate_begin(&l.obs, room));
@@ -235,7 +219,7 @@ static void scores_are_linear(void **state)
                             .gate_bias = bias};
     make(&l);
     l.obs.profile = &p;
-    score_with("kvgate", &l, score);
+    assert_ok(try_scores("kvgate", &l.obs, score));
     float *room = malloc(wnw__gate_room(&l.obs) * sizeof *room);
     assert_non_null(room);
     assert_ok(wnw__gate_begin(&l.obs, room));

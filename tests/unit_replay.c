@@ -4,6 +4,7 @@
 #include "fake_source.h"
 #include "peek_plan.h"
 #include "random.h"
+#include "scoring.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -62,23 +63,6 @@ static void describe(struct layer *l, int32_t n_head_kv, int32_t d, int32_t n)
                                .source = l};
 }
 
-static int run(const char *recipe, const struct layer *l, float *score)
-{
-    wnw_policy *policy;
-    assert_ok(wnw_policy_parse(&policy, recipe, NULL));
-    const wnw_scorer *s = &policy->part[WNW_PART_SCORER].scorer;
-    const void *opts = policy->opts[WNW_PART_SCORER];
-    const size_t n = s->scratch(opts, &l->obs);
-    float *scratch = malloc((n + 1) * sizeof *scratch);
-    assert_non_null(scratch);
-    scratch[n] = 12345; /* nothing is written behind what was asked for */
-    const int rc = s->score(opts, &l->obs, score, scratch);
-    assert_cmp(scratch[n], ==, 12345.0f);
-    free(scratch);
-    wnw_policy_free(policy);
-    return rc;
-}
-
 /* ---- By hand ---- */
 
 /* One KV head, d = 2, angle = position: chapter 25's numbers. */
@@ -111,7 +95,7 @@ static void numbers_by_hand(void **state)
     }
     for (int i = 0; i < 2; i++) {
         float score[2 * 4];
-        assert_ok(run(rows[i].recipe, &l, score));
+        assert_ok(try_scores(rows[i].recipe, &l.obs, score));
         for (int32_t c = 1; c < 4; c++) {
             assert_near(fmaxf(score[c], score[4 + c]), most[i][c - 1], 1e-6);
             if (i == 0)
@@ -235,9 +219,9 @@ static void as_plain(void **state)
         l.obs.n_ctx_train = row->n_ctx_train;
         if (row->n_queries > 0)
             l.obs.n_queries = row->n_queries;
-        assert_ok(run(row->recipe, &l, score));
+        assert_ok(try_scores(row->recipe, &l.obs, score));
         l.obs.each = reversed;
-        assert_ok(run(row->recipe, &l, again));
+        assert_ok(try_scores(row->recipe, &l.obs, again));
         assert_memory_equal(score, again, (size_t)(MAX_H * row->n) * sizeof *score);
         for (int32_t h = 0; h < MAX_H; h++) {
             double want[MAX_N];
@@ -265,7 +249,7 @@ static void column_maxima(void **state)
     enum { N = 50 };
     float score[MAX_H * N];
     make(&l, N, 0, 1, 9);
-    assert_ok(run("replay:shift=0,form=exact,sinks=0", &l, score));
+    assert_ok(try_scores("replay:shift=0,form=exact,sinks=0", &l.obs, score));
     for (int32_t h = 0; h < MAX_H; h++) {
         double most[N] = {0};
         for (int32_t t = 0; t < N; t++) {
@@ -288,9 +272,9 @@ static void heads_and_sinks(void **state)
     static const bool used[MAX_H] = {true, false, true, true};
     float all[MAX_H * 30], some[MAX_H * 30];
     make(&l, 30, 0, 1, 4);
-    assert_ok(run("replay:sinks=3", &l, all));
+    assert_ok(try_scores("replay:sinks=3", &l.obs, all));
     l.obs.query_head_used = used;
-    assert_ok(run("replay:sinks=3", &l, some));
+    assert_ok(try_scores("replay:sinks=3", &l.obs, some));
     for (int32_t h = 0; h < MAX_H; h++)
         for (int32_t c = 0; c < 30; c++)
             assert_cmp(some[h * 30 + c], ==, c < 3 ? 1.0f : used[h] ? all[h * 30 + c] : 0.0f);
@@ -303,10 +287,10 @@ static void refuses(void **state)
     float score[MAX_H * 30];
     make(&l, 30, 0, 1, 4);
     l.obs.n_ctx_train = 29;
-    assert_error(run("replay", &l, score), WNW_E_RANGE);
+    assert_error(try_scores("replay", &l.obs, score), WNW_E_RANGE);
     assert_says("30 tokens and the model was trained for 29");
     l.obs.n_ctx_train = 30; /* the last that fits is replayed where it stands */
-    assert_ok(run("replay", &l, score));
+    assert_ok(try_scores("replay", &l.obs, score));
 }
 
 static void phases(void **state)

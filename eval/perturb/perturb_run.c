@@ -147,13 +147,7 @@ static int open_folder(struct runner *x)
     app_json_set(&run, "texts",
                  json_pack("{s:i, s:i, s:i}", "n", (int)x->n_texts, "tokens", (int)x->n_tokens, "of_file",
                            (int)x->texts.n_of_file));
-    int rc = eval_manifest_check(x->args->app.out, run); /* before anything is changed there */
-    if (rc == APP_OK)
-        rc = eval_journal_open(&x->journal, x->args->app.out);
-    if (rc == APP_OK)
-        rc = eval_manifest_claim(x->args->app.out, run);
-    json_decref(run);
-    return rc;
+    return eval_manifest_open(&x->journal, x->args->app.out, run);
 }
 
 static int open_all(struct runner *x)

@@ -321,6 +321,17 @@ int eval_manifest_claim(const char *dir, const json_t *run)
     return rc;
 }
 
+int eval_manifest_open(struct eval_journal *j, const char *dir, json_t *run)
+{
+    int rc = eval_manifest_check(dir, run);
+    if (rc == APP_OK)
+        rc = eval_journal_open(j, dir);
+    if (rc == APP_OK)
+        rc = eval_manifest_claim(dir, run);
+    json_decref(run);
+    return rc;
+}
+
 int eval_manifest_left_out(const char *dir, int64_t n_too_long, int64_t n_unmade)
 {
     char *path = app_in_folder(dir, "run.json");

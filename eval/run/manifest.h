@@ -5,6 +5,7 @@
 
 #include "eval/run/config.h"
 #include "eval/run/entry.h"
+#include "eval/run/journal.h"
 #include "eval/run/setup.h"
 
 /* The description of a run; NULL if memory runs out. */
@@ -22,6 +23,9 @@ bool eval_manifest_samples(struct eval_setup *s, const char *dir);
 int eval_manifest_check(const char *dir, const json_t *run);
 /* The same, and writes DIR/run.json if it is not there. The folder is locked. */
 int eval_manifest_claim(const char *dir, const json_t *run);
+/* Opens the journal of the folder, which the caller closes, where the folder is this run's: DIR/run.json is compared before
+ * anything is changed there, and written if it is not there. Takes over run. Returns an exit code. */
+int eval_manifest_open(struct eval_journal *j, const char *dir, json_t *run);
 
 /* Notes in run.json how many samples were left out because they are longer than the model's context, and how many because
  * they could not be made. Returns an exit code. */

@@ -147,13 +147,7 @@ static int open_folder(struct runner *x)
     if (x->pace.measured) /* how fast the machine was when the run began */
         app_json_set(&run, "calibration",
                      json_pack("{s:f, s:f}", "token_ms", x->pace.token_ms, "step_ms", x->pace.step_ms));
-    int rc = eval_manifest_check(x->args->app.out, run); /* before anything is changed there */
-    if (rc == APP_OK)
-        rc = eval_journal_open(&x->journal, x->args->app.out);
-    if (rc == APP_OK)
-        rc = eval_manifest_claim(x->args->app.out, run);
-    json_decref(run);
-    return rc;
+    return eval_manifest_open(&x->journal, x->args->app.out, run);
 }
 
 static int open_all(struct runner *x)

@@ -24,6 +24,7 @@
 
 #include <ggml-backend-impl.h>
 #include <stdatomic.h>
+#include <string.h>
 
 /* ---- The cache of a context: one buffer of ours that has tensors of keys and values ---- */
 
@@ -174,7 +175,8 @@ struct wnw__drive; /* bridge_drive.h */
 
 struct wnw__bridge_backend {
     ggml_backend_t cpu;
-    struct wnw__drive *drive; /* borrowed: an engine of ours that owns keys and values; NULL: the store here does */
+    struct wnw__drive
+        *drive; /* borrowed: an engine of ours that owns keys and values; NULL: the store here does */
     int32_t n_threads;
     struct wnw__bridge_cache **caches; /* that its graphs had, in that order */
     int32_t n_cache, cap_cache;
@@ -221,6 +223,18 @@ int wnw__bridge_backend_see(struct wnw__bridge_backend *b, struct wnw__bridge_ca
 void wnw__bridge_graph_take(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
 /* Whether a node only gives another shape to its source. */
 bool wnw__bridge_is_view(const struct ggml_tensor *node);
+/* Operations by name: their numbers differ between versions of ggml. */
+static inline bool wnw__bridge_is_op(const struct ggml_tensor *node, const char *name)
+{
+    return strcmp(ggml_op_name(node->op), name) == 0;
+}
+/* Word i of the operation's parameters, as the number that it is. */
+static inline float wnw__bridge_param(const struct ggml_tensor *node, int i)
+{
+    float x;
+    memcpy(&x, node->op_params + i, sizeof x);
+    return x;
+}
 
 /* Makes a node an operation of ours (bridge_nodes.c). */
 void wnw__bridge_node_set(struct wnw__bridge_backend *b, struct ggml_tensor *node,

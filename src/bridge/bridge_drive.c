@@ -30,24 +30,12 @@ struct wnw__drive {
 
 enum { KEYS, VALUES, QUERIES };
 
-static bool is_op(const struct ggml_tensor *node, const char *name)
-{
-    return strcmp(ggml_op_name(node->op), name) == 0;
-}
-
-static float param(const struct ggml_tensor *node, int i)
-{
-    float x;
-    memcpy(&x, node->op_params + i, sizeof x);
-    return x;
-}
-
 /* ---- What a graph shows ---- */
 
 /* What a tensor is another shape of. */
 static const struct ggml_tensor *behind_views(const struct ggml_tensor *t)
 {
-    while (t && !is_op(t, "NONE") && wnw__bridge_is_view(t) && t->src[0])
+    while (t && !wnw__bridge_is_op(t, "NONE") && wnw__bridge_is_view(t) && t->src[0])
         t = t->src[0];
     return t;
 }
@@ -56,7 +44,7 @@ static const struct ggml_tensor *behind_views(const struct ggml_tensor *t)
 static bool is_plain(const struct ggml_tensor *rope)
 {
     const int32_t mode = rope->op_params[2];
-    return param(rope, 7) == 0.0f && param(rope, 8) == 1.0f &&
+    return wnw__bridge_param(rope, 7) == 0.0f && wnw__bridge_param(rope, 8) == 1.0f &&
            (mode == GGML_ROPE_TYPE_NORMAL || mode == GGML_ROPE_TYPE_NEOX);
 }
 
@@ -66,22 +54,22 @@ static void look_at_queries(struct place *p)
     struct wnw__drive_layer *l = &p->layer;
     const struct ggml_tensor *q = behind_views(p->node->src[0]);
     l->q_scale = 1.0f;
-    if (is_op(q, "SCALE") && param(q, 1) == 0.0f) {
+    if (wnw__bridge_is_op(q, "SCALE") && wnw__bridge_param(q, 1) == 0.0f) {
         const struct ggml_tensor *before = behind_views(q->src[0]);
-        if (is_op(before, "ROPE")) {
-            l->q_scale = param(q, 0);
+        if (wnw__bridge_is_op(before, "ROPE")) {
+            l->q_scale = wnw__bridge_param(q, 0);
             q = before;
         }
     }
-    if (!is_op(q, "ROPE"))
+    if (!wnw__bridge_is_op(q, "ROPE"))
         return;
     p->rope = q;
     l->queries = l->rotates = true;
     l->plain = is_plain(q);
     l->n_rot = q->op_params[1];
     l->mode = q->op_params[2];
-    l->base = param(q, 5);
-    l->freq_scale = param(q, 6);
+    l->base = wnw__bridge_param(q, 5);
+    l->freq_scale = wnw__bridge_param(q, 6);
     if (q->src[2])
         memcpy(l->factors, q->src[2]->name, sizeof l->factors);
 }
@@ -180,7 +168,7 @@ static int look_at(struct wnw__drive *d)
 
 static const struct ggml_tensor *input_of(const struct ggml_tensor *mask)
 {
-    while (!is_op(mask, "NONE") && mask->src[0])
+    while (!wnw__bridge_is_op(mask, "NONE") && mask->src[0])
         mask = mask->src[0];
     return mask;
 }
@@ -353,7 +341,7 @@ static void add_attention(struct wnw__drive *d, struct ggml_context *ctx, struct
     struct ggml_tensor *k = rows_at(ctx, d->rows[KEYS], l->d, l->n_head_kv, n_row);
     struct ggml_tensor *v = rows_at(ctx, d->rows[VALUES], l->d, l->n_head_kv, n_row);
     struct ggml_tensor *out = wnw__attend_own(ctx, &d->e->ops[il], q, k, v);
-    if (is_op(out->src[1], "CUSTOM"))
+    if (wnw__bridge_is_op(out->src[1], "CUSTOM"))
         add(graph, out->src[1], node->data); /* stores rows; its own result is nothing */
     add(graph, out, node->data);
     if (d->e->masks) {
@@ -386,7 +374,7 @@ bool wnw__drive_add(struct wnw__drive *d, struct ggml_context *ctx, struct ggml_
         add_attention(d, ctx, graph, place_of(d, wnw__bridge_tensor_of(node->src[1])->layer), node);
         return true;
     }
-    for (int32_t il = 0; il < d->n_place && is_op(node, "ROPE"); il++)
+    for (int32_t il = 0; il < d->n_place && wnw__bridge_is_op(node, "ROPE"); il++)
         if (d->places[il].rope == node)
             add_records(d, ctx, graph, il, WNW_POINT_QUERIES, node->src[0], NULL);
     return false; /* RoPE itself runs behind them */

@@ -37,16 +37,11 @@ struct look {
         *stranger; /* the first node on a cache that we do not know; NULL if there is none */
 };
 
-static bool is_op(const struct ggml_tensor *node, const char *name)
-{
-    return strcmp(ggml_op_name(node->op), name) == 0;
-}
-
 bool wnw__bridge_is_view(const struct ggml_tensor *node)
 {
     static const char *const views[] = {"NONE", "RESHAPE", "VIEW", "PERMUTE", "TRANSPOSE"};
     for (size_t i = 0; i < sizeof views / sizeof *views; i++)
-        if (is_op(node, views[i]))
+        if (wnw__bridge_is_op(node, views[i]))
             return true;
     return false;
 }
@@ -127,26 +122,20 @@ static bool takes_queries(const struct attend *a)
 
 /* ---- Attention ---- */
 
-static float param(const struct ggml_tensor *node, int i)
-{
-    float x;
-    memcpy(&x, node->op_params + i, sizeof x);
-    return x;
-}
-
 static bool is_flash(struct ggml_tensor *node, struct attend *a)
 {
-    const float cap = param(node, 2);
-    *a = (struct attend){.node = node,
-                         .q = node->src[0],
-                         .k = node->src[1],
-                         .v = node->src[2],
-                         .mask = node->src[3],
-                         .sinks = node->src[4],
-                         .what = {.what = WNW_BRIDGE_ATTEND,
-                                  .scale = cap != 0.0f ? param(node, 0) / cap : param(node, 0),
-                                  .cap = cap,
-                                  .max_bias = param(node, 1)}};
+    const float cap = wnw__bridge_param(node, 2);
+    *a = (struct attend){
+        .node = node,
+        .q = node->src[0],
+        .k = node->src[1],
+        .v = node->src[2],
+        .mask = node->src[3],
+        .sinks = node->src[4],
+        .what = {.what = WNW_BRIDGE_ATTEND,
+                 .scale = cap != 0.0f ? wnw__bridge_param(node, 0) / cap : wnw__bridge_param(node, 0),
+                 .cap = cap,
+                 .max_bias = wnw__bridge_param(node, 1)}};
     return takes_keys(a) && takes_values(a, 1, 0) && takes_queries(a) && node->type == GGML_TYPE_F32;
 }
 
@@ -177,12 +166,13 @@ static struct ggml_tensor *only_reader(const struct look *look, const struct ggm
 
 static bool is_scale(const struct ggml_tensor *node)
 {
-    return is_op(node, "SCALE") && param(node, 1) == 0.0f;
+    return wnw__bridge_is_op(node, "SCALE") && wnw__bridge_param(node, 1) == 0.0f;
 }
 
 static bool is_tanh(const struct ggml_tensor *node)
 {
-    return is_op(node, "UNARY") && strcmp(ggml_unary_op_name(ggml_get_unary_op(node)), "TANH") == 0;
+    return wnw__bridge_is_op(node, "UNARY") &&
+           strcmp(ggml_unary_op_name(ggml_get_unary_op(node)), "TANH") == 0;
 }
 
 static void add_part(struct attend *a, struct ggml_tensor *node)
@@ -193,7 +183,7 @@ static void add_part(struct attend *a, struct ggml_tensor *node)
 /* Values of a chain are a view, or copied to be one. */
 static bool chain_values(struct attend *a, struct ggml_tensor *v)
 {
-    if (is_op(v, "CONT")) {
+    if (wnw__bridge_is_op(v, "CONT")) {
         add_part(a, v);
         v = v->src[0];
     }
@@ -212,7 +202,7 @@ static bool is_chain(const struct look *look, int i, struct attend *a)
     add_part(a, node);
     next = only_reader(look, node, &i);
     if (next && is_scale(next)) {
-        before = param(next, 0);
+        before = wnw__bridge_param(next, 0);
         add_part(a, node = next);
         next = only_reader(look, node, &i);
     }
@@ -221,20 +211,21 @@ static bool is_chain(const struct look *look, int i, struct attend *a)
         a->what.cap = 1.0f;
         next = only_reader(look, node, &i);
         if (next && is_scale(next)) {
-            after = param(next, 0);
+            after = wnw__bridge_param(next, 0);
             add_part(a, node = next);
             next = only_reader(look, node, &i);
         }
     }
-    if (!next || !is_op(next, "SOFT_MAX") || next->src[0] != node)
+    if (!next || !wnw__bridge_is_op(next, "SOFT_MAX") || next->src[0] != node)
         return false;
-    after *= param(next, 0);
-    a->what.max_bias = param(next, 1);
+    after *= wnw__bridge_param(next, 0);
+    a->what.max_bias = wnw__bridge_param(next, 1);
     a->mask = next->src[1];
     a->sinks = next->src[2];
     add_part(a, node = next);
     next = only_reader(look, node, &i);
-    if (!next || !is_op(next, "MUL_MAT") || next->src[1] != node || !chain_values(a, next->src[0]))
+    if (!next || !wnw__bridge_is_op(next, "MUL_MAT") || next->src[1] != node ||
+        !chain_values(a, next->src[0]))
         return false;
     a->node = next;
     a->what.scale = a->what.cap > 0.0f ? before : before * after;
@@ -247,10 +238,10 @@ static bool is_chain(const struct look *look, int i, struct attend *a)
 static bool is_store(const struct ggml_tensor *node, const struct wnw__bridge_tensor *t)
 {
     const struct ggml_tensor *src = node->src[0], *index = node->src[1];
-    if (!is_op(node, "SET_ROWS"))
+    if (!wnw__bridge_is_op(node, "SET_ROWS"))
         return false;
     const bool is_input =
-        is_op(index, "NONE") && (index->type == GGML_TYPE_I64 || index->type == GGML_TYPE_I32);
+        wnw__bridge_is_op(index, "NONE") && (index->type == GGML_TYPE_I64 || index->type == GGML_TYPE_I32);
     if (!is_input || !ggml_is_contiguous(index) || src->type != GGML_TYPE_F32 || node->view_offs != 0 ||
         src->ne[2] != 1 || src->ne[3] != 1 || wnw__bridge_tensor_of(src))
         return false;
@@ -284,8 +275,9 @@ static void find_attention(struct look *look)
         struct attend *a = &look->attend[look->n_attend];
         if (!touched(node))
             continue;
-        if (is_op(node, "FLASH_ATTN_EXT") ? is_flash(node, a)
-                                          : is_op(node, "MUL_MAT") && is_chain(look, i, a))
+        if (wnw__bridge_is_op(node, "FLASH_ATTN_EXT")
+                ? is_flash(node, a)
+                : wnw__bridge_is_op(node, "MUL_MAT") && is_chain(look, i, a))
             look->n_attend++;
     }
 }
@@ -367,7 +359,7 @@ static void take_attention(struct wnw__bridge_backend *b, struct attend *a)
 {
     struct ggml_tensor *before = a->q;
     for (int32_t p = 0; p < a->n_part; p++) {
-        const bool is_values = is_op(a->part[p], "CONT");
+        const bool is_values = wnw__bridge_is_op(a->part[p], "CONT");
         set_view(a->part[p], is_values ? a->part[p]->src[0] : before);
         before = is_values ? before : a->part[p];
     }

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/sized.h"
 #include "llama/foreign.h"
+#include "model/parts.h"
 #include "model/repack.h"
 #include "text/llama_log.h"
 #include "text/tokens.h"
@@ -25,26 +26,17 @@ static size_t vocabulary_bytes(const struct wnw_model *m)
 
 static int open_foreign(struct wnw_model *m, const char *path, const wnw_model_params *params)
 {
-    wnw__model_clear(m);
-    WNW_TRY(wnw__model_map(m, path));
+    WNW_TRY(wnw__parts_place(m));
     WNW_TRY(wnw__memory_look(vocabulary_bytes(m), "the vocabulary of the model"));
     return wnw__foreign_open(m, path, params->repack);
 }
 
-/* Whether the file can be read and names a family that arch/ does not have. */
-static bool is_foreign(const struct wnw_model *m)
-{
-    return m->gguf && !m->arch && wnw__key_str(m->gguf, "general.architecture");
-}
-
 static int open_model(struct wnw_model *m, const char *path, const wnw_model_params *params, bool foreign)
 {
-    if (foreign)
+    WNW_TRY(wnw__model_map(m, path));
+    if (foreign || !m->arch)
         return open_foreign(m, path, params);
-    const int rc = wnw__model_read(m, path);
-    if (rc == WNW_E_UNSUPPORTED && is_foreign(m))
-        return open_foreign(m, path, params);
-    WNW_TRY(rc);
+    WNW_TRY(wnw__model_read(m));
     WNW_TRY(wnw__memory_look(vocabulary_bytes(m), "the vocabulary of the model"));
     WNW_TRY(wnw__vocab_open(m, path));
     if (wnw__vocab_size(m) > m->hp.n_vocab)

@@ -6,20 +6,8 @@
 #include "model/hparams.h"
 #include "model/parts.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static int unknown_arch(const char *arch)
-{
-    char list[128] = "";
-    for (int32_t i = 0; wnw_arch_name(i); i++) {
-        const size_t n = strlen(list);
-        snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", wnw_arch_name(i));
-    }
-    return wnw__fail(WNW_E_UNSUPPORTED, "model architecture '%.40s' is not supported; supported: %s", arch,
-                     list);
-}
 
 static int set_name(struct wnw_model *m, const char *path)
 {
@@ -32,20 +20,15 @@ static int set_name(struct wnw_model *m, const char *path)
 int wnw__model_map(struct wnw_model *m, const char *path)
 {
     WNW_TRY(wnw__parts_open(m, path));
-    WNW_TRY(set_name(m, path));
-    return wnw__parts_place(m);
-}
-
-int wnw__model_read(struct wnw_model *m, const char *path)
-{
-    WNW_TRY(wnw__parts_open(m, path));
     const char *arch = wnw__key_str(m->gguf, "general.architecture");
     if (!arch)
         return wnw__fail(WNW_E_FORMAT, "%s does not name its architecture", path);
     m->arch = wnw__arch_find(arch);
-    if (!m->arch)
-        return unknown_arch(arch);
-    WNW_TRY(set_name(m, path));
+    return set_name(m, path);
+}
+
+int wnw__model_read(struct wnw_model *m)
+{
     WNW_TRY(wnw__hparams_read(m));
     WNW_TRY(wnw__parts_place(m));
     return wnw__bind(m);

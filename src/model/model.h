@@ -37,12 +37,12 @@ struct wnw_model {
     struct wnw__tokenizer *tokenizer; /* NULL where the file has none */
 };
 
-/* Reads the file and, of a split model, all other parts into an empty *m, except the vocabulary, which libllama
- * reads (text/open.c). The caller clears *m also after a failure. */
-int wnw__model_read(struct wnw_model *m, const char *path);
-/* The same without the family and what depends on it: parts, their weights, and the name. */
+/* Opens the file and, of a split model, all other parts in an empty *m, and finds the model's name and family: m->arch
+ * is NULL where arch/ does not have it. The caller clears *m also after a failure. */
 int wnw__model_map(struct wnw_model *m, const char *path);
-/* Releases what wnw__model_read and wnw__repack made. The vocabulary must have been freed before. */
+/* Reads what a family of arch/ computes with, except the vocabulary, which libllama reads (llama/open.c). */
+int wnw__model_read(struct wnw_model *m);
+/* Releases what these and wnw__repack made. The vocabulary must have been freed before. */
 void wnw__model_clear(struct wnw_model *m);
 
 /* The sizes of the model, which must outlive the result. */
