@@ -58,7 +58,7 @@ enum {
     WNW_NEED_PERPLEXITY = 1u << 8,  /* of the last `window` prompt tokens */
     WNW_NEED_SECOND_PASS = 1u << 9, /* attention of tokens that are fed once more, see `second_pass` */
     WNW_NEED_PROFILE = 1u << 10,    /* calibration results of the kinds in `profiles` */
-    WNW_NEED_ROPE = 1u << 11,       /* how keys turn with their positions: `rope_theta` and what goes with it */
+    WNW_NEED_ROPE = 1u << 11, /* how keys turn with their positions: `rope_theta` and what goes with it */
 };
 
 /* Which tokens a second pass feeds. */
@@ -114,7 +114,7 @@ struct wnw_observation {
                            in every head. After +rerotate they are the new positions, and neither holds */
     double budget;      /* entries per KV head asked for, on average over the layers, before rounding;
                            n where no size is given */
-    int32_t n_final;    /* first entries of every head that a recursive policy has settled before */
+    int32_t n_settled;  /* first entries of every head that a recursive policy has settled before */
     int32_t n_prefix;   /* first tokens read that the chat template wrote; 0 = none, or not known */
     int32_t n_question; /* last tokens read that are the question; 0 = not known */
     float attn_scale;   /* logit = attn_scale x query . key */
@@ -341,7 +341,7 @@ typedef struct wnw_scorer {
      * query heads for a selector that reads those. scratch[obs->n]. NULL = none. */
     void (*finish)(const void *opts, const wnw_observation *obs, int32_t n_row, float *score, float *scratch);
     /* The blocks inside which scores can be compared. NULL = scores of all entries can be. Entries before
-     * n_final are settled and count as sinks of the blocks. */
+     * n_settled are settled and count as sinks of the blocks. */
     const wnw_block_rule *blocks;
     /* Whether the method leaves layer il whole; such layers are not counted in a size. NULL = none. */
     bool (*skips)(const void *opts, int32_t il);
@@ -435,7 +435,7 @@ typedef struct wnw_select_problem {
     int32_t n, n_keep;      /* 0 <= n_keep <= n */
     wnw_protected prot;     /* n_first + n_last <= n_keep */
     wnw_blocks blocks;      /* of the scorer; lag 0 = none */
-    int32_t n_final;        /* settled entries before the blocks */
+    int32_t n_settled;      /* settled entries before the blocks */
     int32_t n_safe;         /* number of best scores that are kept in any case, <= n_keep - protected */
     int32_t ih;             /* this head */
     int32_t n_head_kv, row; /* all heads of the layer: layer_score[n_head_kv][row], n_entry[n_head_kv] */

@@ -234,7 +234,7 @@ static void no_block_loses_everything(void **state)
         {400, 0, 0}, {60, 340, 0}, {136, 41, 300}, {71, 1, 72}, {200, 200, 200}};
     static const double sizes[] = {0.3, 0.5, 0.8, 0.9, 0.97, 0.99, 40, 41, 42, 58, 59, 72, 100, 150, 300};
     wnw_policy *p = test_policy("lagkv:sink=8,lag=32");
-    int n_refused = 0, n_said = 0, n_exact = 0, n_decoded_over = 0;
+    int n_refused = 0, n_said = 0, n_f16 = 0, n_decoded_over = 0;
     for (size_t t = 0; t < sizeof turns / sizeof *turns; t++)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
             for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_CHUNK; phase++) {
@@ -268,7 +268,7 @@ static void no_block_loses_everything(void **state)
                     if (wnw_cache_n(s, f->info.n_layer - 1, 0) > asked && !r.warning[0])
                         fail_msg("%s, turn %d: %d entries, and no warning", what, k, wnw_cache_n(s, 0, 0));
                     n_said += r.warning[0] != '\0';
-                    n_exact += r.warning[0] == '\0';
+                    n_f16 += r.warning[0] == '\0';
                 }
                 n_refused += refused;
                 wnw_set_log(count_warning, &n_warnings);
@@ -283,7 +283,7 @@ static void no_block_loses_everything(void **state)
             }
     assert_cmp(n_refused, >, 10);
     assert_cmp(n_said, >, 10);
-    assert_cmp(n_exact, >, 10);
+    assert_cmp(n_f16, >, 10);
     assert_cmp(n_decoded_over, >, 5);
     wnw_policy_free(p);
 }
@@ -301,7 +301,7 @@ static void short_first_turn(void **state)
         assert_ok(wnw_session_read(s, f->tokens, 60, &r)); /* 8 + 2 x 32 = 72 */
         assert_float_equal(r.kept_mean, 60, 0);
         assert_contains(r.warning, "keeps all 60");
-        assert_int_equal(s->cache.layers[1].n_final, 0);
+        assert_int_equal(s->cache.layers[1].n_settled, 0);
         /* 600 = 8 + 18 x 32 + 16: k = (300 - 8 - 32 - 16) / 17 = 14 */
         assert_ok(wnw_session_read(s, f->tokens + 60, 540, &r));
         assert_float_equal(r.kept_mean, 8 + 17 * 14 + 32 + 16, 1e-9);
@@ -330,7 +330,7 @@ static void turns_come_to_the_ratio(void **state)
     int32_t *settled = malloc(151 * sizeof *settled);
     assert_non_null(settled);
     memcpy(settled, wnw_cache_positions(s, 1, 0), 151 * sizeof *settled);
-    assert_int_equal(s->cache.layers[1].n_final, 151);
+    assert_int_equal(s->cache.layers[1].n_settled, 151);
     /* 291 = 151 + 4 x 32 + 12 of 500: k = (250 - 151 - 32 - 12) / 3 = 18 */
     assert_ok(wnw_session_read(s, f->tokens + 400, 100, &r));
     assert_float_equal(r.kept_mean, 151 + 3 * 18 + 32 + 12, 1e-9);
@@ -349,13 +349,13 @@ static void second_compress_keeps_what_is_settled(void **state)
     wnw_session *s = test_session_new(f->m, &(struct test_session){.n_ctx = N_CTX, .n_threads = 1});
     test_prefill(s, f->tokens, 400); /* 8 + 12 x 32 + 8 */
     assert_ok(wnw_session_compress(s, p, NULL, &r));
-    const int32_t n = formula(400), n_final = SINK + 11 * K;
+    const int32_t n = formula(400), n_settled = SINK + 11 * K;
     assert_int_equal(wnw_cache_n(s, 1, 0), n);
     for (int i = 0; i < 2; i++) {
         const wnw_size size = {.kind = i ? WNW_SIZE_BUDGET : WNW_SIZE_RATIO, .ratio = 0.5, .budget = 50};
         assert_ok(wnw_session_compress(s, p, &size, &r));
         assert_int_equal(wnw_cache_n(s, 1, 0), n); /* 40 behind what is settled: no second block */
-        assert_int_equal(s->cache.layers[1].n_final, n_final);
+        assert_int_equal(s->cache.layers[1].n_settled, n_settled);
         assert_contains(r.warning, "nothing can be thinned");
     }
     /* 40 + 60 = 3 x 32 + 4: two blocks can, k = (150 - 96 - 32 - 4) / 2 = 9. */
@@ -363,7 +363,7 @@ static void second_compress_keeps_what_is_settled(void **state)
     const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = 150};
     assert_ok(wnw_session_compress(s, p, &size, &r));
     assert_int_equal(wnw_cache_n(s, 1, 0), 96 + 2 * 9 + 32 + 4);
-    assert_int_equal(s->cache.layers[1].n_final, 96 + 2 * 9);
+    assert_int_equal(s->cache.layers[1].n_settled, 96 + 2 * 9);
     assert_string_equal(r.warning, "");
     wnw_session_free(s);
     wnw_policy_free(p);

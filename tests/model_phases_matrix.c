@@ -183,7 +183,7 @@ static void chunks_and_decoding(void **state)
         const double now = test_mean_entries(s);
         print_message("%-34s %7.2f of 156 after reading, %7.2f after 40 more\n", info.name, after, now);
         assert_ok(wnw__cache_check(&s->cache));
-        assert_int_equal(wnw_session_n_past(s) + s->n_gone, N + 40);
+        assert_int_equal(wnw_session_n_past(s) + s->pos_shift, N + 40);
         /* Blocks settle by a share and skip layers; retrieval heads grow; kvpress' SimLayerKV measures before
          * it drops. */
         if (!wnw_policy_is_full(p) && !wnw__policy_is_recursive(p) && !wnw__policy_slides(p) &&

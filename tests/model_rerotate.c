@@ -171,10 +171,10 @@ static void tokens_known_and_unknown(void **state)
     assert_ok(wnw__session_set_tasks(s, &task, (const int32_t[]){6}, 1));
     assert_ok(wnw_session_compress(s, p, &keep_size, NULL));
     /* All heads keep the window: those tokens are known. */
-    assert_cmp(s->ids.n_mixed, >, 0);
-    assert_cmp(s->ids.n_mixed, <=, KEEP - 4);
+    assert_cmp(s->ids.n_ambiguous, >, 0);
+    assert_cmp(s->ids.n_ambiguous, <=, KEEP - 4);
     assert_memory_equal(s->ids.tokens + KEEP - 4, f.tokens + N - 4, 4 * sizeof *f.tokens);
-    assert_cmp(s->cache.layers[0].n_mixed, >, 0);
+    assert_cmp(s->cache.layers[0].n_ambiguous, >, 0);
     assert_ok(wnw_session_copy(&copy, s));
     wnw_session *const both[] = {s, copy};
     for (int i = 0; i < 2; i++) {
@@ -194,13 +194,13 @@ static void tokens_known_and_unknown(void **state)
                  (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = 25});
     }
     wnw_session_free(copy);
-    /* Only what all heads have read since is left: nothing is mixed any more. */
+    /* Only what all heads have read since is left: nothing is ambiguous any more. */
     assert_ok(wnw_session_decode(s, 2));
     assert_ok(wnw_session_decode(s, 3));
     compress(s, "streaming_llm:sinks=0", (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = 2});
     compress(s, "knorm+layer_mean", (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = 1});
     assert_ok(wnw_session_reset(s));
-    assert_int_equal(s->ids.n_mixed, 0);
+    assert_int_equal(s->ids.n_ambiguous, 0);
     test_prefill(s, f.tokens, N);
     compress(s, "knorm+layer_mean", keep_size);
     wnw_policy_free(p);
@@ -218,15 +218,15 @@ static void lists_of_a_layer_and_of_all(void **state)
     wnw_session *s = read_under(&f, p, WNW_KV_F32, 1), *t = read_under(&f, q, WNW_KV_F32, 1);
     assert_ok(wnw_session_compress(s, p, &keep_size, NULL));
     for (int32_t il = 0; il < f.info.n_layer; il++)
-        assert_int_equal(s->cache.layers[il].n_mixed, 0);
-    assert_cmp(s->ids.n_mixed, >, 0);
+        assert_int_equal(s->cache.layers[il].n_ambiguous, 0);
+    assert_cmp(s->ids.n_ambiguous, >, 0);
     refused(s, "compilerkv:window=4,table=none+uniform", "by position");
     compress(s, "knorm+layer_max+rerotate", (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = 30});
     assert_int_equal(wnw_session_n_past(s), 30);
-    assert_int_equal(s->cache.layers[0].n_mixed, 0);
+    assert_int_equal(s->cache.layers[0].n_ambiguous, 0);
 
     assert_ok(wnw_session_compress(t, q, &keep_size, NULL));
-    assert_int_equal(t->ids.n_mixed, 0);
+    assert_int_equal(t->ids.n_ambiguous, 0);
     for (int32_t i = 0; i < KEEP; i++)
         assert_int_equal(t->ids.tokens[i], f.tokens[i < 4 ? i : N - KEEP + i]);
     compress(t, "kvcompose+uniform+rerotate", (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = 30});

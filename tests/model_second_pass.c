@@ -304,7 +304,7 @@ static void test_tasks(void **state)
         assert_error(wnw__session_set_tasks(s, (const int32_t *const[]){a}, (const int32_t[]){0}, 1),
                      WNW_E_ARG);
         assert_error(wnw__session_set_tasks(s, (const int32_t *const[]){(const int32_t[]){-1}},
-                                           (const int32_t[]){1}, 1),
+                                            (const int32_t[]){1}, 1),
                      WNW_E_RANGE);
         assert_ok(wnw__session_set_tasks(s, (const int32_t *const[]){a, b}, (const int32_t[]){60, 1}, 2));
         wnw_session *copy;
@@ -348,7 +348,7 @@ static void check_both(const struct setup *c, int32_t n_ctx_train, int32_t piece
     assert_error(wnw_session_plan(s, p, &(wnw_size){.kind = WNW_SIZE_RATIO, .ratio = 0.5}, &plan, NULL),
                  WNW_E_ARG);
     assert_ok(wnw__session_set_tasks(s, (const int32_t *const[]){a, tokens + c->n - END, b},
-                                    (const int32_t[]){A, END, B}, 3));
+                                     (const int32_t[]){A, END, B}, 3));
     const struct fed fed[] = {
         {.tokens = behind_context(tokens + piece, last, a, A), .n = last + A},
         {.tokens = behind_context(tokens + piece, last, b, B), .n = last + B, .skip = last},
@@ -502,7 +502,7 @@ static void assert_same_storage(const struct wnw__cache *a, const struct wnw__ca
     assert_memory_equal(a->aux_planes, b->aux_planes, sizeof a->aux_planes);
     for (int32_t il = 0; il < a->n_layer; il++) {
         const struct wnw__kv_layer *x = &a->layers[il], *y = &b->layers[il];
-        assert_int_equal(x->n_final, y->n_final);
+        assert_int_equal(x->n_settled, y->n_settled);
         for (int32_t ih = 0; ih < a->n_head_kv; ih++) {
             assert_int_equal(x->len[ih], y->len[ih]);
             assert_int_equal(x->cap[ih], y->cap[ih]);

@@ -40,8 +40,8 @@ static void other_head(int32_t il, int32_t ih, const char *what, const char *fil
 static bool same_rows(const wnw_session *a, const wnw_session *b, int32_t il, int32_t ih, int32_t n, bool key)
 {
     for (int32_t i = 0; i < n;) {
-        const struct wnw__kv_run x = wnw__cache_run(&a->cache, &a->cache.layers[il], ih, i, n),
-                                 y = wnw__cache_run(&b->cache, &b->cache.layers[il], ih, i, n);
+        const struct wnw__kv_rows x = wnw__cache_rows(&a->cache, &a->cache.layers[il], ih, i, n),
+                                  y = wnw__cache_rows(&b->cache, &b->cache.layers[il], ih, i, n);
         const int32_t both = x.n < y.n ? x.n : y.n;
         if (x.type != y.type || memcmp(key ? x.k : x.v, key ? y.k : y.v, (size_t)both * x.row_bytes) != 0)
             return false;

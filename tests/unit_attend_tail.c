@@ -280,8 +280,8 @@ static void cuts_and_threads_do_not_matter(void **state)
         assert_memory_equal(f.out, whole.out, LENGTH * f.n_q * sizeof *f.out);
         for (int32_t ih = 0; ih < N_HEAD_KV; ih++)
             for (int32_t at = 0; at < LENGTH;) {
-                const struct wnw__kv_run a = wnw__cache_run(&f.c, f.c.layers, ih, at, LENGTH),
-                                         b = wnw__cache_run(&whole.c, whole.c.layers, ih, at, LENGTH);
+                const struct wnw__kv_rows a = wnw__cache_rows(&f.c, f.c.layers, ih, at, LENGTH),
+                                          b = wnw__cache_rows(&whole.c, whole.c.layers, ih, at, LENGTH);
                 assert_int_equal(a.n, b.n);
                 assert_memory_equal(a.k, b.k, (size_t)a.n * a.row_bytes);
                 assert_memory_equal(a.v, b.v, (size_t)a.n * a.row_bytes);

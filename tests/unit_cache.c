@@ -127,8 +127,8 @@ static void test_thin_in_place(void **state)
             b[n_keep[1]++] = i;
     }
     const uint8_t *k = l->k;
-    l->n_final = 5;
-    assert_int_equal(wnw__cache_thin_layer(&c, 0, keep, n_keep, 1), WNW_OK);
+    l->n_settled = 5;
+    assert_int_equal(wnw__cache_keep_in_place(&c, 0, keep, n_keep, 1), WNW_OK);
     assert_ptr_equal(l->k, k);
     assert_int_equal(l->len[0], 77);
     assert_int_equal(l->len[1], 79);
@@ -146,9 +146,9 @@ static void test_thin_in_place(void **state)
     n_keep[1] = 64;
     for (int32_t i = 0; i < 80; i++)
         a[i] = b[i] = i;
-    assert_int_equal(wnw__cache_thin_layer(&c, 0, keep, n_keep, 8), WNW_OK);
+    assert_int_equal(wnw__cache_keep_in_place(&c, 0, keep, n_keep, 8), WNW_OK);
     assert_ptr_equal(l->k, k);
-    assert_int_equal(wnw__cache_thin_layer(&c, 0, keep, n_keep, 0), WNW_OK);
+    assert_int_equal(wnw__cache_keep_in_place(&c, 0, keep, n_keep, 0), WNW_OK);
     assert_int_equal(l->cap[0], 72);
     assert_int_equal(l->cap[1], 64);
     assert_entry(&c, 0, 1, 63, 64);
@@ -181,14 +181,14 @@ static void test_swa_trim(void **state)
     assert_int_equal(wnw__cache_init(&c, 2, N_HEAD_KV, D, WNW_KV_F32, 4, n_swa), WNW_OK);
     append(&c, 0, 0, 30);
     append(&c, 1, 0, 30);
-    assert_int_equal(wnw__cache_trim_swa(&c, 0, 30), WNW_OK);
+    assert_int_equal(wnw__cache_drop_unseen(&c, 0, 30), WNW_OK);
     /* A token at 30 sees 23 .. 30: entries up to 22 go. */
     assert_int_equal(c.layers[0].len[0], 7);
     assert_entry(&c, 0, 1, 0, 23);
-    assert_int_equal(wnw__cache_trim_swa(&c, 1, 30), WNW_OK); /* no window */
+    assert_int_equal(wnw__cache_drop_unseen(&c, 1, 30), WNW_OK); /* no window */
     assert_int_equal(c.layers[1].len[0], 30);
     append(&c, 0, 30, 1);
-    assert_int_equal(wnw__cache_trim_swa(&c, 0, 31), WNW_OK); /* one entry is not worth a copy */
+    assert_int_equal(wnw__cache_drop_unseen(&c, 0, 31), WNW_OK); /* one entry is not worth a copy */
     assert_int_equal(c.layers[0].len[0], 8);
     wnw__cache_free(&c);
 }

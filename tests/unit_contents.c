@@ -246,11 +246,11 @@ static void cache_by_hand(void **state)
             for (int i = 0; i < ROWS; i++)
                 wnw__cache_aux(&c.layers[0], WNW_AUX_PROJ, 0)[i] = (float)i;
             const struct wnw__kept_layer kept = {
-                .keep = keep, .n_keep = &n_keep, .n_final = 1, .contents = &contents, .averages = average};
+                .keep = keep, .n_keep = &n_keep, .n_settled = 1, .contents = &contents, .averages = average};
             assert_int_equal(wnw__rewrite_check(&c, 0, &kept), WNW_OK);
             assert_int_equal(wnw__rewrite_layer(&c, 0, &kept, thin ? 64 : -1), WNW_OK);
             assert_int_equal(c.layers[0].len[0], 3);
-            assert_int_equal(c.layers[0].n_final, 1);
+            assert_int_equal(c.layers[0].n_settled, 1);
             for (int t = 0; t < 3; t++) {
                 read_row(&c, false, t, row);
                 assert_near((double)row[0], (double)(average ? averages[t] : sums[t]), 1e-5);

@@ -21,7 +21,7 @@ struct toy {
     struct wnw__plan_source src; /* first: the callbacks get its address */
     int32_t n_past, d;
     float *k, *v; /* [n_head_kv][MAX_N][d] */
-    int32_t n_final[MAX_LAYER];
+    int32_t n_settled[MAX_LAYER];
     int32_t len[MAX_LAYER][MAX_HEAD];
     int32_t *pos[MAX_LAYER][MAX_HEAD]; /* [MAX_N] */
     int32_t *flat;                     /* [n_head_kv][n] of the layer at hand */
@@ -52,7 +52,7 @@ static struct wnw__plan_layer toy_layer(const struct wnw__plan_source *src, int3
     struct toy *t = toy_of(src);
     flatten(t, il);
     return (struct wnw__plan_layer){
-        .n_entry = t->len[il], .pos = t->flat, .off = t->off, .n_final = t->n_final[il]};
+        .n_entry = t->len[il], .pos = t->flat, .off = t->off, .n_settled = t->n_settled[il]};
 }
 
 static const float *gather(const wnw_observation *obs, int32_t ih, int32_t first, int32_t count, bool keys)
@@ -183,7 +183,7 @@ static void toy_take(struct toy *t, wnw_plan *plan)
             t->len[il][ih] = wnw_plan_head(plan, il, ih, &kept);
             memcpy(t->pos[il][ih], kept, (size_t)t->len[il][ih] * sizeof *kept);
         }
-        t->n_final[il] = plan->n_final[il];
+        t->n_settled[il] = plan->n_settled[il];
     }
     wnw_plan_free(plan);
 }
@@ -281,7 +281,7 @@ static void survivors_by_hand(void **state)
         const int32_t want[] = {0, row[i].a, row[i].b, 5, 6, 7, 8};
         assert_int_equal(t.len[0][0], 7);
         assert_memory_equal(t.pos[0][0], want, sizeof want);
-        assert_int_equal(t.n_final[0], 3);
+        assert_int_equal(t.n_settled[0], 3);
         toy_free(&t);
         wnw_policy_free(p);
     }
@@ -358,7 +358,7 @@ static void lengths_of_the_formula(void **state)
             assert_int_equal(t.len[0][0], row[i].kept);
             assert_int_equal(t.len[0][0], formula(row[i].n, row[i].s, row[i].l, row[i].k));
             const int32_t nb = (row[i].n - row[i].s) / row[i].l;
-            assert_int_equal(t.n_final[0], nb < 2 ? row[i].s : row[i].s + row[i].k * (nb - 1));
+            assert_int_equal(t.n_settled[0], nb < 2 ? row[i].s : row[i].s + row[i].k * (nb - 1));
             toy_free(&t);
             wnw_policy_free(p);
         }
@@ -408,7 +408,7 @@ static void any_schedule_gives_the_same_survivors(void **state)
                 first = t;
             } else {
                 for (int32_t il = 0; il < 2; il++) {
-                    assert_int_equal(t.n_final[il], first.n_final[il]);
+                    assert_int_equal(t.n_settled[il], first.n_settled[il]);
                     for (int32_t ih = 0; ih < MAX_HEAD; ih++) {
                         assert_int_equal(t.len[il][ih], first.len[il][ih]);
                         assert_memory_equal(t.pos[il][ih], first.pos[il][ih],
@@ -440,12 +440,12 @@ static void settled_rows_are_left_alone(void **state)
     toy_append(&t, 1000);
     toy_compress(&t, p, NULL);
     assert_int_equal(t.first_read, 16);
-    assert_int_equal(t.n_final[0], 16 + 14 * 16);
+    assert_int_equal(t.n_settled[0], 16 + 14 * 16);
     toy_append(&t, 40); /* 24 + 40 = 64: one more block */
     t.first_read = INT32_MAX;
     toy_compress(&t, p, NULL);
     assert_int_equal(t.first_read, 240);
-    assert_int_equal(t.n_final[0], 256);
+    assert_int_equal(t.n_settled[0], 256);
     assert_int_equal(t.len[0][0], formula(1040, 16, 64, 16));
     toy_free(&t);
     wnw_policy_free(p);
@@ -465,12 +465,12 @@ static void later_sizes_keep_what_is_settled(void **state)
     memcpy(before, t.pos[0][0], 328 * sizeof *before);
     toy_compress(&t, p, &small);
     assert_int_equal(t.len[0][0], 328);
-    assert_int_equal(t.n_final[0], 240);
+    assert_int_equal(t.n_settled[0], 240);
     assert_memory_equal(t.pos[0][0], before, 328 * sizeof *before);
     toy_append(&t, 104); /* 192 = 3 x 64 behind: two blocks have no room, and keep one entry each */
     toy_compress(&t, p, &small);
     assert_int_equal(t.len[0][0], 240 + 2 + 64);
-    assert_int_equal(t.n_final[0], 242);
+    assert_int_equal(t.n_settled[0], 242);
     assert_memory_equal(t.pos[0][0], before, 240 * sizeof *before);
     assert_in_range(t.pos[0][0][240], 912, 975);
     assert_in_range(t.pos[0][0][241], 976, 1039);
@@ -491,7 +491,7 @@ static void skipped_layers_stay_whole(void **state)
     toy_compress(&t, p, NULL);
     for (int32_t il = 0; il < 2; il++) {
         assert_int_equal(t.len[il][1], 300);
-        assert_int_equal(t.n_final[il], 0);
+        assert_int_equal(t.n_settled[il], 0);
         for (int32_t i = 0; i < 300; i++)
             assert_int_equal(t.pos[il][1][i], i);
     }
@@ -576,7 +576,7 @@ static void retention_that_cannot_be(void **state)
     assert_contains(warning, "keeps all 271");
     /* 80 are settled: 536 = 80 + 3 x 128 + 72, k = (300 - 80 - 128 - 72) / 2 = 10. */
     *warning = '\0';
-    due = (struct wnw__due){.n = 536, .n_final = 80, .n_keep = 300, .strict = true};
+    due = (struct wnw__due){.n = 536, .n_settled = 80, .n_keep = 300, .strict = true};
     assert_int_equal(wnw__policy_fix_size(&fixed, p, &due, warning), WNW_OK);
     const wnw_blocks b = wnw__policy_blocks(fixed, 80);
     assert_int_equal(fixed->part[WNW_PART_SELECTOR].selector.recursive->own_size(
@@ -706,7 +706,7 @@ static void blocks_shrink_before_they_lose_everything(void **state)
     size.budget = 215;
     toy_compress(&t, p, &size);
     assert_int_equal(t.len[0][0], 215);
-    assert_int_equal(t.n_final[0], 16 + 5);
+    assert_int_equal(t.n_settled[0], 16 + 5);
     toy_free(&t);
     /* No blocks are small enough. Of 100 entries those of 8 without sinks leave one of 11 and 8 + 4 at the end, 23;
      * of 16 it is 5 + 16 + 4 = 25, of 4 it is 24 + 4 = 28. With 2 sinks it is 2 + 11 + 8 + 2 = 23 too, and with 4

@@ -266,7 +266,7 @@ static void outputs_of_the_newest_token(void **state)
         }
     }
     assert_ok(wnw__recorders_copy(&copy, &r, &shape));
-    wnw__recorders_moved(&r, 0, 1, WNW_MOVED_DROPPED);
+    wnw__recorders_tell(&r, 0, 1, WNW_EVENT_DROPPED);
     assert_null(wnw__outputs_of(w, 0, &out));
     assert_non_null(wnw__outputs_of(w, 1, &out));
     assert_non_null(wnw__outputs_of(wnw__recorders_find(&copy, &wnw__outputs_recorder), 0, &out));

@@ -194,7 +194,7 @@ static void what_is_not_the_newest_is_gone(void **state)
     void *rec = open_recorder(1), *copy;
     run(&f, rec, &token, 1);
     assert_ok(wnw__newest_recorder.copy(&copy, rec, &shape));
-    wnw__newest_recorder.moved(rec, 1, 2, WNW_MOVED_DROPPED);
+    wnw__newest_recorder.told(rec, 1, 2, WNW_EVENT_DROPPED);
     assert_non_null(wnw__newest_rows(rec, 0, &n));
     assert_null(wnw__newest_rows(rec, 1, &n));
     assert_non_null(wnw__newest_rows(copy, 1, &n));

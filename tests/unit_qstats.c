@@ -208,9 +208,9 @@ static void recorder_takes_queries(void **state)
     assert_int_equal(wnw__qstats_get(st, 1, a, a + HEADS * D), N - 4);
     assert_int_equal(wnw__qstats_get(want, 0, b, b + HEADS * D), N - 4);
     assert_memory_equal(a, b, sizeof *a * HEADS * D * (D + 1));
-    type->moved(st, 0, 2, WNW_MOVED_DROPPED); /* they are of queries, not of entries */
+    type->told(st, 0, 2, WNW_EVENT_DROPPED); /* they are of queries, not of entries */
     assert_int_equal(wnw__qstats_end(st, 1), N + 3);
-    type->moved(st, 0, 2, WNW_MOVED_RENUMBERED);
+    type->told(st, 0, 2, WNW_EVENT_RENUMBERED);
     assert_int_equal(wnw__qstats_end(st, 1), 0);
     free(a);
     free(b);

@@ -47,9 +47,9 @@ static void read_tokens(const struct wnw__recorders *r, int32_t n_past, int32_t 
     wnw__recorders_commit(r, &pass);
 }
 
-static struct wnw__record_ask ask_for(uint32_t flags, int32_t window)
+static struct wnw__record_needs needs_of(uint32_t flags, int32_t window)
 {
-    return (struct wnw__record_ask){.needs = {.flags = flags, .window = window}};
+    return (struct wnw__record_needs){.merged = {.flags = flags, .window = window}};
 }
 
 /* Positions end - n .. end - 1 of both layers are there. */
@@ -86,9 +86,9 @@ static void window_is_a_ring(void **state)
         check_window(wnw__recorders_find(&copy, &wnw__window_recorder), 5, 17);
         read_tokens(&r, 18, 2, false, 1); /* behind a token that was left out, or not */
         check_window(w, generated ? 5 : 2, 20);
-        wnw__recorders_moved(&r, 0, N_LAYER, WNW_MOVED_DROPPED);
+        wnw__recorders_tell(&r, 0, N_LAYER, WNW_EVENT_DROPPED);
         check_window(w, generated ? 5 : 2, 20);
-        wnw__recorders_moved(&r, 0, N_LAYER, WNW_MOVED_FAILED); /* the ring may be overwritten in parts */
+        wnw__recorders_tell(&r, 0, N_LAYER, WNW_EVENT_PASS_FAILED); /* the ring may be overwritten in parts */
         check_window(w, 0, 20);
         wnw__recorders_free(&copy);
         wnw__recorders_free(&r);
@@ -124,7 +124,7 @@ static void queries_follow_one_another(void **state)
     check_queries(k, 40, 40); /* generated tokens are left out */
     read_tokens(&r, 41, 7, false, 1);
     check_queries(k, 7, 48); /* and end the row */
-    wnw__recorders_moved(&r, 0, 1, WNW_MOVED_DROPPED);
+    wnw__recorders_tell(&r, 0, 1, WNW_EVENT_DROPPED);
     assert_null(k->layers[0].q);
     assert_int_equal(k->layers[1].n, 7);
     wnw__recorders_free(&r);
@@ -174,26 +174,27 @@ static void declarations_replace_one_another(void **state)
     struct wnw__cache cache;
     struct wnw__recorders r = {0};
     const int32_t n_swa[N_LAYER] = {0};
-    struct wnw__record_ask ask = ask_for(WNW_NEED_WINDOW_ATTN | WNW_NEED_ATTN_SUM | WNW_NEED_QUERIES, 8);
+    struct wnw__record_needs needs = needs_of(WNW_NEED_WINDOW_ATTN | WNW_NEED_ATTN_SUM | WNW_NEED_QUERIES, 8);
     assert_ok(wnw__cache_init(&cache, N_LAYER, 1, D, WNW_KV_F32, WNW_CACHE_GROWTH, n_swa));
-    assert_ok(wnw__recorders_declare(&r, &cache, &ask, &shape));
+    assert_ok(wnw__recorders_declare(&r, &cache, &needs, &shape));
     const void *window = wnw__recorders_find(&r, &wnw__window_recorder);
     const void *columns = wnw__recorders_find(&r, &wnw__columns_recorder);
     assert_int_equal(r.n, 3);
     assert_int_equal(cache.aux_planes[WNW_AUX_ATTN_SUM], N_HEAD);
     assert_int_equal(cache.aux_planes[WNW_AUX_ATTN_MAX], 0);
-    ask = ask_for(WNW_NEED_WINDOW_ATTN | WNW_NEED_ATTN_SUM | WNW_NEED_ATTN_MAX, 8);
-    assert_ok(wnw__recorders_declare(&r, &cache, &ask, &shape));
+    needs = needs_of(WNW_NEED_WINDOW_ATTN | WNW_NEED_ATTN_SUM | WNW_NEED_ATTN_MAX, 8);
+    assert_ok(wnw__recorders_declare(&r, &cache, &needs, &shape));
     assert_int_equal(r.n, 2);
     assert_ptr_equal(wnw__recorders_find(&r, &wnw__window_recorder), window);
     assert_ptr_equal(wnw__recorders_find(&r, &wnw__columns_recorder), columns);
     assert_int_equal(cache.aux_planes[WNW_AUX_ATTN_MAX], N_HEAD);
-    ask = ask_for(WNW_NEED_WINDOW_ATTN | WNW_NEED_ATTN_MAX, 1000); /* no window is longer than the context */
-    assert_ok(wnw__recorders_declare(&r, &cache, &ask, &shape));
+    needs =
+        needs_of(WNW_NEED_WINDOW_ATTN | WNW_NEED_ATTN_MAX, 1000); /* no window is longer than the context */
+    assert_ok(wnw__recorders_declare(&r, &cache, &needs, &shape));
     assert_int_equal(((const struct wnw__window *)wnw__recorders_find(&r, &wnw__window_recorder))->cap, MOST);
     assert_int_equal(cache.aux_planes[WNW_AUX_ATTN_SUM], 0);
-    ask = ask_for(0, 0);
-    assert_ok(wnw__recorders_declare(&r, &cache, &ask, &shape));
+    needs = needs_of(0, 0);
+    assert_ok(wnw__recorders_declare(&r, &cache, &needs, &shape));
     assert_int_equal(r.n, 0);
     assert_int_equal(cache.aux_planes[WNW_AUX_ATTN_MAX], 0);
     wnw__recorders_free(&r);

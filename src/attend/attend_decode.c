@@ -81,15 +81,15 @@ static void store_piece(const struct wnw__attend_job *job, int32_t ih, const str
                         int32_t piece, const float *k, const float *v)
 {
     const struct wnw__cache *c = job->slice->cache;
-    const int32_t len = job->layer->len[ih], old = wnw__cache_old(c, job->layer, ih, 0);
+    const int32_t len = job->layer->len[ih], quantised_to = wnw__cache_quantised_to(c, job->layer, ih, 0);
     int32_t at = -piece * cut->size; /* where the part begins, counted from the piece */
     for (int32_t i = 0; i < cut->p.n; at += cut->p.part[i++].rows.n) {
         const struct wnw__attend_part *part = &cut->p.part[i];
         int32_t from = at < 0 ? part->from - at : part->from;
         int32_t to = part->to - part->from + at > cut->size ? part->from - at + cut->size : part->to;
-        if (c->n_tail > 0 && part->seen == WNW_SEEN_WHEN_OLD) {
+        if (c->n_tail > 0 && part->seen == WNW_SEEN_QUANTISED) {
             /* So few rows push out stored entries alone (WNW_CACHE_TAIL_MIN). */
-            from = from > old ? from : old;
+            from = from > quantised_to ? from : quantised_to;
             wnw__cache_quantise(c, job->layer, ih, from, to);
         } else if (to > len) {
             wnw__attend_write(job, ih, from > len ? from - len : 0, to - len, k, v);

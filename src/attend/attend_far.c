@@ -48,7 +48,7 @@ void wnw__attend_far_clear(float *tiles, int32_t d, int32_t n)
 }
 
 /* The keys of the stored rows, which are entries from `at` on. Parts of a run whose tiles are kept share them. */
-static struct wnw__score8_size keys_of(const struct wnw__attend_job *job, const struct wnw__kv_run *rows,
+static struct wnw__score8_size keys_of(const struct wnw__attend_job *job, const struct wnw__kv_rows *rows,
                                        int32_t at, struct wnw__attend_work *w)
 {
     const int32_t d = job->op->shared->dims.model.d;
@@ -90,7 +90,7 @@ void wnw__attend_far_load(const struct wnw__attend_job *job, const float *panels
     }
 }
 
-int32_t wnw__attend_far_choose(const struct wnw__attend_job *job, const struct wnw__kv_run *rows, int32_t at,
+int32_t wnw__attend_far_choose(const struct wnw__attend_job *job, const struct wnw__kv_rows *rows, int32_t at,
                                int32_t n_query, struct wnw__attend_work *w)
 {
     const int32_t end = at + WNW_TILE;

@@ -81,9 +81,9 @@ struct wnw__attend_job {
 
 /* Entries of a head that lie one after the other as rows of one type. While rows of the slice push a block
  * out of the tail, the block is there twice: later rows see it quantised, earlier ones do not. */
-enum wnw__attend_seen { WNW_SEEN_ALWAYS, WNW_SEEN_WHEN_OLD, WNW_SEEN_UNTIL_OLD };
+enum wnw__attend_seen { WNW_SEEN_ALWAYS, WNW_SEEN_QUANTISED, WNW_SEEN_F16 };
 struct wnw__attend_part {
-    struct wnw__kv_run rows;
+    struct wnw__kv_rows rows;
     int32_t from, to; /* entries; rows.n = to - from */
     enum wnw__attend_seen seen;
 };
@@ -133,16 +133,16 @@ struct wnw__attend_far {
 
 /* One thread's scratch. */
 struct wnw__attend_work {
-    float *q;           /* [rows][d], or panels: wnw__attend_seal */
-    float *kf, *kt;     /* [WNW_TILE][d], [d][WNW_TILE] or its pairs */
-    float *vf;          /* [WNW_TILE][ld] or its pairs */
-    float *s;           /* [rows][WNW_TILE] */
-    uint32_t *pairs;    /* [rows][WNW_TILE / 2] s in bf16 */
-    float *o;           /* [rows][ld] */
-    float *m, *l;       /* [rows] running maximum and sum */
-    float *corr;        /* [rows] */
-    int32_t *from, *to; /* [rows] entries that the row sees: from <= i < to */
-    int32_t *old;       /* [rows] after the sinks, entries below it are old for the row (wnw__cache_old) */
+    float *q;              /* [rows][d], or panels: wnw__attend_seal */
+    float *kf, *kt;        /* [WNW_TILE][d], [d][WNW_TILE] or its pairs */
+    float *vf;             /* [WNW_TILE][ld] or its pairs */
+    float *s;              /* [rows][WNW_TILE] */
+    uint32_t *pairs;       /* [rows][WNW_TILE / 2] s in bf16 */
+    float *o;              /* [rows][ld] */
+    float *m, *l;          /* [rows] running maximum and sum */
+    float *corr;           /* [rows] */
+    int32_t *from, *to;    /* [rows] entries that the row sees: from <= i < to */
+    int32_t *quantised_to; /* [rows] wnw__cache_quantised_to of the row */
     struct wnw__attend_far far;
     struct wnw__attend_kept *kept; /* where tiles go that are to be kept; NULL: `s` is used again and again */
 };
@@ -203,14 +203,14 @@ static inline void wnw__attend_pack(float *panels, int32_t i, int32_t mr, const 
 /* Turns panels of n_query queries, complete with zeros, into what wnw__attend_scores takes. */
 void wnw__attend_seal(const struct wnw__attend_job *job, float *panels, int32_t n_query);
 /* Loads a tile of stored keys into w->kt. */
-void wnw__attend_keys(const struct wnw__attend_job *job, const struct wnw__kv_run *rows,
+void wnw__attend_keys(const struct wnw__attend_job *job, const struct wnw__kv_rows *rows,
                       const struct wnw__attend_work *w);
 /* s[n_query, rounded up to whole panels][WNW_TILE] = panels . w->kt */
 void wnw__attend_scores(const struct wnw__attend_job *job, const float *panels, int32_t n_query,
                         const struct wnw__attend_work *w, float *s);
 
 /* Whether what the kernels for many queries take is made of stored rows without going by way of float32. */
-static inline bool wnw__attend_is_direct(const struct wnw__kv_run *rows, int32_t d)
+static inline bool wnw__attend_is_direct(const struct wnw__kv_rows *rows, int32_t d)
 {
     return rows->type == WNW_KV_F16 && d % WNW_TILE_PAD == 0;
 }
@@ -226,7 +226,7 @@ void wnw__attend_far_load(const struct wnw__attend_job *job, const float *panels
                           struct wnw__attend_work *w);
 /* Decides which of those queries' scores with the stored rows, which are entries from `at` on, are computed in bytes.
  * Returns their number. */
-int32_t wnw__attend_far_choose(const struct wnw__attend_job *job, const struct wnw__kv_run *rows, int32_t at,
+int32_t wnw__attend_far_choose(const struct wnw__attend_job *job, const struct wnw__kv_rows *rows, int32_t at,
                                int32_t n_query, struct wnw__attend_work *w);
 /* Sets these scores, `chosen` many, in w->s. */
 void wnw__attend_far_scores(const struct wnw__attend_job *job, int32_t chosen, int32_t n_query,
@@ -292,7 +292,7 @@ struct wnw__attend_arrays {
     float *out;
 };
 struct wnw__attend_cut wnw__attend_cut(const struct wnw__attend_job *job, int32_t ih);
-/* Stores the new rows that fall into the piece and quantises what becomes old in it, unless k and v are NULL,
+/* Stores the new rows that fall into the piece and quantises what leaves the tail in it, unless k and v are NULL,
  * and computes the piece's partial sums. The thread that finishes the last piece of a head writes `out`. */
 void wnw__attend_decode(const struct wnw__attend_job *job, const struct wnw__attend_piece *piece,
                         const struct wnw__attend_arrays *x, struct wnw__attend_work *w);

@@ -162,7 +162,7 @@ int wnw__attend_shared_reserve(struct wnw__attend_shared *sh, const struct wnw__
             wnw__attend_place_columns(sh, s, &sh->place[i], &room);
         if (!wnw__attend_is_decode(sh, s->n_row))
             continue;
-        /* A block that becomes old for later rows of the slice counts twice. */
+        /* A block that later rows of the slice find quantised counts twice. */
         sh->place[i].pieces = most_pieces(n + (s->cache->n_tail > 0 ? WNW_CACHE_BLOCK : 0));
         at += (size_t)sh->dims.model.n_head_kv * (size_t)sh->place[i].pieces *
               (size_t)(s->n_row * sh->group) * (size_t)(sh->ld + 2);
@@ -179,21 +179,21 @@ void wnw__attend_write(const struct wnw__attend_job *job, int32_t ih, int32_t fi
     for (int32_t t = first; t < last; t++) {
         const int64_t src =
             ((int64_t)(job->slice->first_row + t) * dims->model.n_head_kv + ih) * dims->model.d;
-        const struct wnw__kv_run row =
-            wnw__cache_run(job->slice->cache, job->layer, ih, len + t, len + t + 1);
+        const struct wnw__kv_rows row =
+            wnw__cache_rows(job->slice->cache, job->layer, ih, len + t, len + t + 1);
         wnw__rows_from_f32(row.type, k + src, 1, dims->model.d, row.k);
         wnw__rows_from_f32(row.type, v + src, 1, dims->model.d, row.v);
     }
 }
 
-/* Quantises entries of KV head ih that rows of the slice find old: of those stored before the ith of nth
+/* Quantises entries of KV head ih that rows of the slice find quantised: of those stored before the ith of nth
  * parts, of the new ones those in rows first .. last-1, which the same thread has written. */
 static void quantise(const struct wnw__attend_job *job, int32_t ih, int32_t first, int32_t last, int ith,
                      int nth)
 {
     const struct wnw__cache *c = job->slice->cache;
-    const int32_t len = job->layer->len[ih], from = wnw__cache_old(c, job->layer, ih, 0);
-    const int32_t to = wnw__cache_old(c, job->layer, ih, job->slice->n_row - 1);
+    const int32_t len = job->layer->len[ih], from = wnw__cache_quantised_to(c, job->layer, ih, 0);
+    const int32_t to = wnw__cache_quantised_to(c, job->layer, ih, job->slice->n_row - 1);
     const int32_t stored = (to < len ? to : len) - from, to_row = to - len;
     if (from == to)
         return;

@@ -18,15 +18,15 @@ static bool visible(const struct wnw__attend_job *job, int32_t ih, int32_t i, in
            (n_swa <= 0 || job->slice->n_past + t - position(job, ih, i) < n_swa);
 }
 
-/* The row of entry i of KV head ih as row t of the slice finds it: its f16 row, or the quantised one once it is
- * old. Both are there while rows of the slice push it out of the tail. */
-static struct wnw__kv_run stored(const struct wnw__attend_job *job, int32_t ih, int32_t i, int32_t t)
+/* The row of entry i of KV head ih as row t of the slice finds it: its f16 row, or the quantised one once it has
+ * left the tail. Both are there while rows of the slice push it out. */
+static struct wnw__kv_rows stored(const struct wnw__attend_job *job, int32_t ih, int32_t i, int32_t t)
 {
     const struct wnw__cache *c = job->slice->cache;
-    const bool is_old =
-        c->n_tail > 0 && i >= job->layer->tail.n_sink[ih] && i < wnw__cache_old(c, job->layer, ih, t);
-    return is_old ? wnw__cache_old_run(c, job->layer, ih, i, i + 1)
-                  : wnw__cache_run(c, job->layer, ih, i, i + 1);
+    const bool is_quantised = c->n_tail > 0 && i >= job->layer->tail.n_first[ih] &&
+                              i < wnw__cache_quantised_to(c, job->layer, ih, t);
+    return is_quantised ? wnw__cache_quantised_rows(c, job->layer, ih, i, i + 1)
+                        : wnw__cache_rows(c, job->layer, ih, i, i + 1);
 }
 
 struct buffers {
@@ -45,7 +45,7 @@ static void attend_one(const struct wnw__attend_job *job, int32_t ih, int32_t t,
         b->score[i] = -INFINITY;
         if (!visible(job, ih, i, t))
             continue;
-        const struct wnw__kv_run row = stored(job, ih, i, t);
+        const struct wnw__kv_rows row = stored(job, ih, i, t);
         wnw__rows_to_f32(row.type, row.k, 1, d, b->row);
         b->score[i] = 0.0;
         for (int32_t c = 0; c < d; c++)
@@ -56,7 +56,7 @@ static void attend_one(const struct wnw__attend_job *job, int32_t ih, int32_t t,
         b->acc[c] = 0.0;
     for (int32_t i = 0; i < n; i++) {
         const double p = exp(b->score[i] - top);
-        const struct wnw__kv_run row = stored(job, ih, i, t);
+        const struct wnw__kv_rows row = stored(job, ih, i, t);
         wnw__rows_to_f32(row.type, row.v, 1, d, b->row);
         sum += p;
         for (int32_t c = 0; c < d; c++)

@@ -36,9 +36,9 @@ struct wnw__attend_work wnw__attend_work_at(const struct wnw__attend_shared *sh,
     w.corr = w.l + padded(rows);
     w.from = (int32_t *)(void *)(w.corr + padded(rows));
     w.to = w.from + padded(rows);
-    w.old = w.to + padded(rows);
+    w.quantised_to = w.to + padded(rows);
     w.far = (struct wnw__attend_far){0};
-    w.far.q_scale = (float *)(void *)(w.old + padded(rows));
+    w.far.q_scale = (float *)(void *)(w.quantised_to + padded(rows));
     w.far.q_square = w.far.q_scale + padded(rows);
     w.far.q_first = (int32_t *)(void *)(w.far.q_square + padded(rows));
     w.far.taken = (uint8_t *)(w.far.q_first + padded(rows));
@@ -84,7 +84,7 @@ void wnw__attend_seal(const struct wnw__attend_job *job, float *panels, int32_t 
         sh->bf16->pair_rows(panels, d, mr, pairs);
 }
 
-void wnw__attend_keys(const struct wnw__attend_job *job, const struct wnw__kv_run *rows,
+void wnw__attend_keys(const struct wnw__attend_job *job, const struct wnw__kv_rows *rows,
                       const struct wnw__attend_work *w)
 {
     const struct wnw__attend_shared *sh = job->op->shared;
@@ -131,7 +131,7 @@ void wnw__attend_load(const struct wnw__attend_job *job, const struct wnw__atten
         wnw__attend_pack(w->q, i, mr, src, d, job->op->scale);
         w->from[i] = wnw__attend_first(job, r->ih, t);
         w->to[i] = len + t + 1;
-        w->old[i] = wnw__cache_old(job->slice->cache, job->layer, r->ih, t);
+        w->quantised_to[i] = wnw__cache_quantised_to(job->slice->cache, job->layer, r->ih, t);
     }
     if (panels) {
         wnw__attend_far_load(job, w->q, n_query, w);
@@ -152,8 +152,8 @@ static void mask_tile(const struct wnw__attend_work *w, int32_t n_query, enum wn
     for (int32_t r = 0; r < n_query; r++) {
         float *s = w->s + (int64_t)r * WNW_TILE;
         int32_t from = w->from[r], to = w->to[r];
-        from = seen == WNW_SEEN_UNTIL_OLD && w->old[r] > from ? w->old[r] : from;
-        to = seen == WNW_SEEN_WHEN_OLD && w->old[r] < to ? w->old[r] : to;
+        from = seen == WNW_SEEN_F16 && w->quantised_to[r] > from ? w->quantised_to[r] : from;
+        to = seen == WNW_SEEN_QUANTISED && w->quantised_to[r] < to ? w->quantised_to[r] : to;
         from = from < i ? 0 : from - i > WNW_TILE ? WNW_TILE : from - i;
         to = to - i > n ? n : to - i < from ? from : to - i;
         for (int32_t c = 0; c < from; c++)
@@ -165,14 +165,14 @@ static void mask_tile(const struct wnw__attend_work *w, int32_t n_query, enum wn
 
 /* Whether so many queries take stored values of this type in several turns, each of which would convert them again.
  * Converting a quantised row takes longer than writing and reading it. */
-static bool is_converted_once(const struct wnw__kv_run *rows, int32_t n_query)
+static bool is_converted_once(const struct wnw__kv_rows *rows, int32_t n_query)
 {
     return n_query > 4 && (rows->type == WNW_KV_Q8_0 || rows->type == WNW_KV_Q4_0);
 }
 
 /* s = q . k for n stored rows, entries from `at` on. Many queries share a converted and transposed tile; few read the
  * stored rows. */
-static void score_tile(const struct wnw__attend_job *job, const struct wnw__kv_run *rows, int32_t at,
+static void score_tile(const struct wnw__attend_job *job, const struct wnw__kv_rows *rows, int32_t at,
                        int32_t n_query, struct wnw__attend_work *w)
 {
     const struct wnw__attend_shared *sh = job->op->shared;
@@ -208,7 +208,7 @@ static void softmax_tile(const struct wnw__attend_job *job, int32_t n_query, con
 }
 
 /* o = o * corr + pairs . v */
-static void value_tile_bf16(const struct wnw__attend_shared *sh, const struct wnw__kv_run *rows,
+static void value_tile_bf16(const struct wnw__attend_shared *sh, const struct wnw__kv_rows *rows,
                             int32_t n_query, const struct wnw__attend_work *w)
 {
     uint32_t *v = (uint32_t *)(void *)w->vf;
@@ -222,7 +222,7 @@ static void value_tile_bf16(const struct wnw__attend_shared *sh, const struct wn
 }
 
 /* o = o * corr + s . v */
-static void value_tile(const struct wnw__attend_job *job, const struct wnw__kv_run *rows, int32_t n_query,
+static void value_tile(const struct wnw__attend_job *job, const struct wnw__kv_rows *rows, int32_t n_query,
                        const struct wnw__attend_work *w)
 {
     const struct wnw__attend_shared *sh = job->op->shared;
@@ -242,7 +242,7 @@ static void value_tile(const struct wnw__attend_job *job, const struct wnw__kv_r
 
 /* Adds the entries from .. to-1, unless there are none. */
 static void add_part(struct wnw__attend_parts *p, enum wnw__attend_seen seen, int32_t from, int32_t to,
-                     const struct wnw__kv_run *rows)
+                     const struct wnw__kv_rows *rows)
 {
     p->part[p->n++] = (struct wnw__attend_part){.rows = *rows, .from = from, .to = to, .seen = seen};
     p->n_entry += to - from;
@@ -259,25 +259,26 @@ void wnw__attend_parts_of(const struct wnw__attend_job *job, const struct wnw__a
     const struct wnw__cache *c = job->slice->cache;
     const struct wnw__kv_layer *l = job->layer;
     p->n = p->n_entry = 0;
-    const int32_t n_sink = c->n_tail > 0 ? l->tail.n_sink[r->ih] : 0;
-    const int32_t first_old = wnw__cache_old(c, l, r->ih, r->t0),
-                  last_old = wnw__cache_old(c, l, r->ih, r->t0 + r->n - 1);
-    if (c->n_tail == 0 || last_old == n_sink) { /* all entries are stored alike */
-        const struct wnw__kv_run rows = wnw__cache_run(c, l, r->ih, from, to);
+    const int32_t n_first = c->n_tail > 0 ? l->tail.n_first[r->ih] : 0;
+    const int32_t first_to = wnw__cache_quantised_to(c, l, r->ih, r->t0),
+                  last_to = wnw__cache_quantised_to(c, l, r->ih, r->t0 + r->n - 1);
+    if (c->n_tail == 0 || last_to == n_first) { /* all entries are stored alike */
+        const struct wnw__kv_rows rows = wnw__cache_rows(c, l, r->ih, from, to);
         add_part(p, WNW_SEEN_ALWAYS, from, to, &rows);
         return;
     }
-    if (from < n_sink) {
-        const struct wnw__kv_run rows = wnw__cache_run(c, l, r->ih, from, n_sink);
-        add_part(p, WNW_SEEN_ALWAYS, from, n_sink, &rows);
+    if (from < n_first) {
+        const struct wnw__kv_rows rows = wnw__cache_rows(c, l, r->ih, from, n_first);
+        add_part(p, WNW_SEEN_ALWAYS, from, n_first, &rows);
     }
-    if (larger(from, n_sink) < last_old) {
-        const struct wnw__kv_run rows = wnw__cache_old_run(c, l, r->ih, larger(from, n_sink), last_old);
-        add_part(p, WNW_SEEN_WHEN_OLD, larger(from, n_sink), last_old, &rows);
+    if (larger(from, n_first) < last_to) {
+        const struct wnw__kv_rows rows =
+            wnw__cache_quantised_rows(c, l, r->ih, larger(from, n_first), last_to);
+        add_part(p, WNW_SEEN_QUANTISED, larger(from, n_first), last_to, &rows);
     }
-    if (larger(from, first_old) < to) {
-        const struct wnw__kv_run rows = wnw__cache_run(c, l, r->ih, larger(from, first_old), to);
-        add_part(p, WNW_SEEN_UNTIL_OLD, larger(from, first_old), to, &rows);
+    if (larger(from, first_to) < to) {
+        const struct wnw__kv_rows rows = wnw__cache_rows(c, l, r->ih, larger(from, first_to), to);
+        add_part(p, WNW_SEEN_F16, larger(from, first_to), to, &rows);
     }
 }
 
@@ -304,7 +305,7 @@ static void keep_max(const struct wnw__attend_work *w)
 static void stream_part(const struct wnw__attend_job *job, int32_t n_query,
                         const struct wnw__attend_part *part, int32_t i, int32_t n, struct wnw__attend_work *w)
 {
-    struct wnw__kv_run tile = part->rows;
+    struct wnw__kv_rows tile = part->rows;
     tile.k += (size_t)i * tile.row_bytes;
     tile.v += (size_t)i * tile.row_bytes;
     for (int32_t j = 0; j < n; j += WNW_TILE) {

@@ -161,7 +161,7 @@ int wnw__bridge_layer_drop(struct wnw__bridge_layer *l, int32_t stream, int32_t 
         keep[i] = i == dropping ? kept : all;
         n_keep[i] = i == dropping ? others(&h, cell, n, kept) : kv->len[i];
     }
-    rc = wnw__cache_thin_layer(&l->rows, 0, keep, n_keep, WNW_CACHE_GROWTH);
+    rc = wnw__cache_keep_in_place(&l->rows, 0, keep, n_keep, WNW_CACHE_GROWTH);
 done:
     free(all);
     free(kept);

@@ -66,7 +66,7 @@ struct wnw__kv_caps wnw__cache_caps_new(const struct wnw__cache *c)
 {
     const size_t n = (size_t)c->n_head_kv;
     struct wnw__kv_caps caps = {.entry = calloc(3 * n, sizeof *caps.entry)};
-    caps.old = caps.entry ? caps.entry + n : NULL;
+    caps.quantised = caps.entry ? caps.entry + n : NULL;
     caps.tail = caps.entry ? caps.entry + 2 * n : NULL;
     return caps;
 }
@@ -94,7 +94,8 @@ uint64_t wnw__cache_caps_bytes(const struct wnw__cache *c, const struct wnw__kv_
 {
     if (c->n_tail == 0)
         return arena_bytes(c, caps->entry, c->row_bytes) + arena_bytes(c, caps->entry, c->v_row_bytes);
-    return 2 * (arena_bytes(c, caps->old, c->row_bytes) + arena_bytes(c, caps->tail, c->tail_row_bytes));
+    return 2 *
+           (arena_bytes(c, caps->quantised, c->row_bytes) + arena_bytes(c, caps->tail, c->tail_row_bytes));
 }
 
 /* Maps the arenas of a layer whose heads have their offsets and capacities. n: rows of one arena. */
@@ -132,8 +133,8 @@ int wnw__cache_layer_new(const struct wnw__cache *c, struct wnw__kv_layer *l, co
     if (c->n_tail > 0) {
         if (wnw__cache_tail_new(c, &l->tail, n_swa) != WNW_OK)
             goto fail;
-        memcpy(l->tail.old_cap, caps->old, n * sizeof *caps->old);
-        n_row = place(c->n_head_kv, l->tail.old_cap, l->tail.old_off);
+        memcpy(l->tail.quantised_cap, caps->quantised, n * sizeof *caps->quantised);
+        n_row = place(c->n_head_kv, l->tail.quantised_cap, l->tail.quantised_off);
         if (wnw__cache_tail_map(c, &l->tail, caps->tail) != WNW_OK)
             goto fail;
     }
@@ -215,7 +216,7 @@ void wnw__cache_clear(struct wnw__cache *c)
             float *small = l->aux[kind] ? realloc(l->aux[kind], sizeof *small) : NULL;
             l->aux[kind] = small ? small : l->aux[kind]; /* a block that could not shrink is kept */
         }
-        l->n_final = l->n_mixed = 0;
+        l->n_settled = l->n_ambiguous = 0;
     }
 }
 
@@ -240,50 +241,51 @@ int wnw__cache_resize_layer(struct wnw__cache *c, int32_t il, const struct wnw__
     WNW_TRY(wnw__cache_layer_new(c, &fresh, caps, l->n_swa));
     for (int32_t ih = 0; ih < c->n_head_kv; ih++)
         wnw__cache_gather_head(c, &fresh, l, ih, NULL, l->len[ih]);
-    fresh.n_final = l->n_final;
-    fresh.n_mixed = l->n_mixed;
+    fresh.n_settled = l->n_settled;
+    fresh.n_ambiguous = l->n_ambiguous;
     wnw__cache_layer_free(l);
     *l = fresh;
     return WNW_OK;
 }
 
 /* The capacity to ask for where `need` rows are needed. */
-static int32_t grown(const struct wnw__cache *c, int64_t need, int32_t cap, bool exact)
+static int32_t grown(const struct wnw__cache *c, int64_t need, int32_t cap, bool tight)
 {
     const int64_t with_slack = (int64_t)cap + cap / 8;
-    return (int32_t)wnw__cache_round_up(exact || need > with_slack ? need : with_slack, c->growth);
+    return (int32_t)wnw__cache_round_up(tight || need > with_slack ? need : with_slack, c->growth);
 }
 
 /* Sets the capacities that layer il needs; returns whether it has them already. */
-static bool need_caps(const struct wnw__cache *c, int32_t il, int32_t n, int32_t n_at_once, bool exact,
+static bool need_caps(const struct wnw__cache *c, int32_t il, int32_t n, int32_t n_at_once, bool tight,
                       const struct wnw__kv_caps *caps)
 {
     const struct wnw__kv_layer *l = &c->layers[il];
     bool enough = true;
     for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
         enough = enough && l->cap[ih] - l->len[ih] >= n;
-        caps->entry[ih] = grown(c, (int64_t)l->len[ih] + n, l->cap[ih], exact);
+        caps->entry[ih] = grown(c, (int64_t)l->len[ih] + n, l->cap[ih], tight);
         if (c->n_tail == 0)
             continue;
         if (l->cap[ih] - l->len[ih] >= n)
             caps->entry[ih] = l->cap[ih];
-        const int32_t had_old = l->tail.old_cap[ih], had_tail = l->tail.cap[ih];
-        int32_t old, tail;
-        wnw__cache_tail_need(c, l, ih, n, n_at_once, &old, &tail);
-        enough = enough && old <= had_old && tail <= had_tail;
-        caps->old[ih] = old <= had_old ? had_old : grown(c, old, had_old, exact);
-        caps->tail[ih] = tail <= had_tail ? had_tail : grown(c, tail, had_tail, exact);
+        const int32_t had_quantised = l->tail.quantised_cap[ih], had_tail = l->tail.cap[ih];
+        int32_t quantised, tail;
+        wnw__cache_tail_need(c, l, ih, n, n_at_once, &quantised, &tail);
+        enough = enough && quantised <= had_quantised && tail <= had_tail;
+        caps->quantised[ih] =
+            quantised <= had_quantised ? had_quantised : grown(c, quantised, had_quantised, tight);
+        caps->tail[ih] = tail <= had_tail ? had_tail : grown(c, tail, had_tail, tight);
     }
     return enough;
 }
 
-static int reserve(struct wnw__cache *c, int32_t il, int32_t n, int32_t n_at_once, bool exact)
+static int reserve(struct wnw__cache *c, int32_t il, int32_t n, int32_t n_at_once, bool tight)
 {
     struct wnw__kv_caps caps = wnw__cache_caps_new(c);
     if (!caps.entry)
         return wnw__fail(WNW_E_NOMEM, "no memory to grow cache layer %d", (int)il);
     int rc = WNW_OK;
-    if (need_caps(c, il, n, n_at_once, exact, &caps))
+    if (need_caps(c, il, n, n_at_once, tight, &caps))
         empty_new_numbers(c, &c->layers[il], n);
     else
         rc = wnw__cache_resize_layer(c, il, &caps);
@@ -291,9 +293,9 @@ static int reserve(struct wnw__cache *c, int32_t il, int32_t n, int32_t n_at_onc
     return rc;
 }
 
-int wnw__cache_reserve_layer(struct wnw__cache *c, int32_t il, int32_t n, bool exact)
+int wnw__cache_reserve_layer(struct wnw__cache *c, int32_t il, int32_t n, bool tight)
 {
-    return reserve(c, il, n, n, exact);
+    return reserve(c, il, n, n, tight);
 }
 
 int wnw__cache_expect_layer(struct wnw__cache *c, int32_t il, int32_t n, int32_t n_at_once)
@@ -306,13 +308,14 @@ int wnw__cache_copy(struct wnw__cache *dst, const struct wnw__cache *src)
     memcpy(dst->aux_planes, src->aux_planes, sizeof dst->aux_planes);
     for (int32_t il = 0; il < src->n_layer; il++) {
         const struct wnw__kv_layer *l = &src->layers[il];
-        const struct wnw__kv_caps caps = {.entry = l->cap, .old = l->tail.old_cap, .tail = l->tail.cap};
+        const struct wnw__kv_caps caps = {
+            .entry = l->cap, .quantised = l->tail.quantised_cap, .tail = l->tail.cap};
         struct wnw__kv_layer copy;
         WNW_TRY(wnw__cache_layer_new(dst, &copy, &caps, l->n_swa));
         for (int32_t ih = 0; ih < src->n_head_kv; ih++)
             wnw__cache_gather_head(dst, &copy, l, ih, NULL, l->len[ih]);
-        copy.n_final = l->n_final;
-        copy.n_mixed = l->n_mixed;
+        copy.n_settled = l->n_settled;
+        copy.n_ambiguous = l->n_ambiguous;
         wnw__cache_layer_free(&dst->layers[il]);
         dst->layers[il] = copy;
     }
@@ -352,10 +355,10 @@ int wnw__cache_set_aux(struct wnw__cache *c, enum wnw__aux kind, int32_t n_plane
     for (int32_t il = 0; ok && il < c->n_layer; il++)
         ok = (fresh[il] = aux_new((int)kind, n_plane, c->layers[il].n_rows)) != NULL;
     for (int32_t il = 0; fresh && il < c->n_layer; il++) {
-        float *old = ok ? c->layers[il].aux[kind] : fresh[il];
+        float *former = ok ? c->layers[il].aux[kind] : fresh[il];
         if (ok)
             c->layers[il].aux[kind] = fresh[il];
-        free(old);
+        free(former);
     }
     free(fresh);
     if (!ok)
@@ -368,7 +371,7 @@ void wnw__cache_read(const struct wnw__cache *c, int32_t il, enum wnw__stored wh
                      int32_t n, float *dst)
 {
     for (int32_t at = i; at < i + n;) {
-        const struct wnw__kv_run run = wnw__cache_run(c, &c->layers[il], ih, at, i + n);
+        const struct wnw__kv_rows run = wnw__cache_rows(c, &c->layers[il], ih, at, i + n);
         wnw__rows_to_f32(run.type, what == WNW_KEYS ? run.k : run.v, run.n, c->d,
                          dst + (int64_t)(at - i) * c->d);
         at += run.n;
@@ -379,7 +382,7 @@ void wnw__cache_write(struct wnw__cache *c, int32_t il, enum wnw__stored what, i
                       int32_t n, const float *src)
 {
     for (int32_t at = i; at < i + n;) {
-        const struct wnw__kv_run run = wnw__cache_run(c, &c->layers[il], ih, at, i + n);
+        const struct wnw__kv_rows run = wnw__cache_rows(c, &c->layers[il], ih, at, i + n);
         wnw__rows_from_f32(run.type, src + (int64_t)(at - i) * c->d, run.n, c->d,
                            what == WNW_KEYS ? run.k : run.v);
         at += run.n;
@@ -401,9 +404,9 @@ uint64_t wnw__cache_entry_bytes(const struct wnw__cache *c)
     for (int32_t il = 0; il < c->n_layer; il++) {
         const struct wnw__kv_layer *l = &c->layers[il];
         for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
-            const int32_t n_old = c->n_tail > 0 ? l->tail.n_old[ih] : l->len[ih];
-            bytes += (uint64_t)n_old * (c->row_bytes + c->v_row_bytes) +
-                     2 * (uint64_t)(l->len[ih] - n_old) * c->tail_row_bytes;
+            const int32_t n_quantised = c->n_tail > 0 ? l->tail.n_quantised[ih] : l->len[ih];
+            bytes += (uint64_t)n_quantised * (c->row_bytes + c->v_row_bytes) +
+                     2 * (uint64_t)(l->len[ih] - n_quantised) * c->tail_row_bytes;
         }
     }
     return bytes;
@@ -435,9 +438,9 @@ uint64_t wnw__cache_bytes_for(const struct wnw__cache *c, int32_t n)
     for (int32_t il = 0; il < c->n_layer; il++) {
         const int32_t n_swa = c->layers[il].n_swa;
         const int32_t n_held = n_swa > 0 && n_swa < n ? n_swa : n;
-        const int32_t n_old = c->n_tail > 0 ? wnw__cache_tail_n_old(c, n_swa, n_held) : n_held;
-        const int64_t rows = wnw__cache_round_up(n_old, c->growth) * c->n_head_kv,
-                      of_tail = wnw__cache_round_up(n_held - n_old, c->growth) * c->n_head_kv;
+        const int32_t n_quantised = c->n_tail > 0 ? wnw__cache_tail_n_quantised(c, n_swa, n_held) : n_held;
+        const int64_t rows = wnw__cache_round_up(n_quantised, c->growth) * c->n_head_kv,
+                      of_tail = wnw__cache_round_up(n_held - n_quantised, c->growth) * c->n_head_kv;
         bytes += 2 * (uint64_t)wnw__cache_page_round((size_t)rows * c->row_bytes);
         bytes += 2 * (uint64_t)wnw__cache_page_round((size_t)of_tail * c->tail_row_bytes);
     }

@@ -10,18 +10,18 @@
  * keys or values is mapped pages of its own, so that freeing it returns its memory to the system at once. A
  * cache belongs to one thread at a time.
  *
- * A quantised cache may have a tail (decision 035): the newest entries of every head, and its first ones, the
- * sinks, are f16 rows in arenas of their own, and the entries between them are rows of the cache's type. An
+ * A quantised cache may have a tail (decision 035): the newest entries of every head, and its first ones,
+ * are f16 rows in arenas of their own, and the entries between them are rows of the cache's type. An
  * entry is always stored in one of the two ways:
  *
- *     entries   0 .. n_sink - 1                 row i of the tail's arena
- *               n_sink .. n_sink + n_old - 1    row i - n_sink of the arena of old entries
- *               n_sink + n_old .. len - 1       row i - n_old of the tail's arena
+ *     entries   0 .. n_first - 1                       row i of the tail's arena
+ *               n_first .. n_first + n_quantised - 1   row i - n_first of the arena of quantised entries
+ *               n_first + n_quantised .. len - 1       row i - n_quantised of the tail's arena
  *
  * The oldest WNW_CACHE_BLOCK entries of a tail leave it together when n_tail entries follow them; they are
  * quantised then. So the tail of a head holds n_tail to n_tail + WNW_CACHE_BLOCK - 1 entries once that many
  * came. Which entries an entry that comes next finds quantised depends on their number alone, not on how many
- * rows are read at once (wnw__cache_old).
+ * rows are read at once (wnw__cache_quantised_to).
  */
 #ifndef WNW_CACHE_H
 #define WNW_CACHE_H
@@ -35,11 +35,11 @@
 #define WNW_CACHE_GROWTH      32
 #define WNW_CACHE_GROWTH_GGML 256
 
-/* Entries that leave a tail together; the tile of the attention, so that the border between old entries and
- * tail falls between tiles. */
+/* Entries that leave a tail together; the tile of the attention, so that the border between quantised entries
+ * and tail falls between tiles. */
 #define WNW_CACHE_BLOCK 64
 /* First entries of a head that stay in f16 where there is a tail; none in layers with a sliding window. */
-#define WNW_CACHE_SINKS 64
+#define WNW_CACHE_FIRST 64
 /* The shortest tail. Rows of one decode step never leave the tail in that step. */
 #define WNW_CACHE_TAIL_MIN 32
 
@@ -55,10 +55,10 @@ enum wnw__aux {
 
 /* What a layer has only in a cache with a tail; all NULL otherwise. */
 struct wnw__kv_tail {
-    uint8_t *k, *v;          /* arenas of f16 rows, mapped_bytes each; NULL while nothing is stored */
-    int64_t *off, *old_off;  /* [n_head_kv] first row of each head: here; in the layer's arenas */
-    int32_t *cap, *old_cap;  /* [n_head_kv] rows reserved */
-    int32_t *n_sink, *n_old; /* [n_head_kv] see above */
+    uint8_t *k, *v;                 /* arenas of f16 rows, mapped_bytes each; NULL while nothing is stored */
+    int64_t *off, *quantised_off;   /* [n_head_kv] first row of each head: here; in the layer's arenas */
+    int32_t *cap, *quantised_cap;   /* [n_head_kv] rows reserved */
+    int32_t *n_first, *n_quantised; /* [n_head_kv] see above */
     size_t mapped_bytes;
 };
 
@@ -72,8 +72,8 @@ struct wnw__kv_layer {
     size_t v_mapped_bytes;    /* the same of the arena of values */
     struct wnw__kv_tail tail; /* then off, cap and n_rows count entries, which pos and aux are parallel to */
     int32_t n_swa;            /* sliding window in tokens, 0 = global layer */
-    int32_t n_final;          /* first entries of every head that a recursive policy has settled */
-    int32_t n_mixed;          /* a position below it may be another token in each head (renumber.c) */
+    int32_t n_settled;        /* first entries of every head that a recursive policy has settled */
+    int32_t n_ambiguous;      /* a position below it may be another token in each head (renumber.c) */
     float *aux[WNW_N_AUX];    /* [planes][n_rows], parallel to the rows, or NULL; see wnw__cache_set_aux */
 };
 
@@ -101,7 +101,7 @@ int wnw__cache_init_rows(struct wnw__cache *c, int32_t n_head_kv, size_t key_byt
  * has none. */
 int wnw__cache_set_tail(struct wnw__cache *c, int32_t n_tail);
 void wnw__cache_free(struct wnw__cache *c);
-/* Drops all entries and returns the memory. */
+/* Drops all entries and releases the memory. */
 void wnw__cache_clear(struct wnw__cache *c);
 
 /* Replaces the entries of dst, a cache of the same shape, type and growth, by a copy of those of src, with
@@ -110,15 +110,15 @@ void wnw__cache_clear(struct wnw__cache *c);
 int wnw__cache_copy(struct wnw__cache *dst, const struct wnw__cache *src);
 
 /* Makes room for n more entries in every head of layer il, which are written before they are counted. With
- * `exact` there is no slack beyond the growth block (a prompt's length is known); otherwise capacity grows by
+ * `tight` there is no slack beyond the growth block (a prompt's length is known); otherwise capacity grows by
  * an eighth, so that decoding copies rarely. The numbers of the new entries are set to their empty values;
  * the forward pass may fill them before it commits the entries. On failure the entries are unchanged. */
-int wnw__cache_reserve_layer(struct wnw__cache *c, int32_t il, int32_t n, bool exact);
+int wnw__cache_reserve_layer(struct wnw__cache *c, int32_t il, int32_t n, bool tight);
 /* Makes room for a prompt of n tokens, of which at most n_at_once are written before they are counted. */
 int wnw__cache_expect_layer(struct wnw__cache *c, int32_t il, int32_t n, int32_t n_at_once);
 
 /* Counts n new rows per head as entries. The attention has written them after len, and has quantised those
- * entries that the last of them finds old (wnw__cache_old, wnw__cache_quantise); their positions are first,
+ * entries that the last of them finds quantised (wnw__cache_quantised_to, wnw__cache_quantise); their positions are first,
  * first+1, ... */
 void wnw__cache_commit_layer(struct wnw__cache *c, int32_t il, int32_t first, int32_t n);
 
@@ -132,17 +132,17 @@ int32_t wnw__cache_find(const struct wnw__kv_layer *l, int32_t ih, int32_t pos);
 
 /* Gives back what reading a prompt needed of a layer's tail beyond its entries. On failure nothing
  * changes. */
-int wnw__cache_tighten_layer(struct wnw__cache *c, int32_t il);
+int wnw__cache_release_tail(struct wnw__cache *c, int32_t il);
 
 /* A state to which a cache can return after more tokens were read. */
 struct wnw__cache_mark;
 int wnw__cache_mark_new(struct wnw__cache_mark **out, const struct wnw__cache *c);
 void wnw__cache_mark_free(struct wnw__cache_mark *m);
-/* Drops the entries that were added since, without freeing their memory. The entries of the mark must be
+/* Goes back to the mark: drops the entries that were added since, without freeing their memory. The entries of the mark must be
  * there still: only reading may have changed the cache. */
-void wnw__cache_return(struct wnw__cache *c, const struct wnw__cache_mark *m);
-/* After a return, gives every head the room that it had. On failure some layers may have more. */
-int wnw__cache_shrink(struct wnw__cache *c, const struct wnw__cache_mark *m);
+void wnw__cache_mark_rewind(struct wnw__cache *c, const struct wnw__cache_mark *m);
+/* After that, gives every head the room that it had. On failure some layers may have more. */
+int wnw__cache_mark_release(struct wnw__cache *c, const struct wnw__cache_mark *m);
 
 /* Moves the entries of layer il whose indices are keep[ih][0 .. n_keep[ih]-1] (ascending, below len) to new
  * storage without slack beyond the growth block, and frees the old storage. On E_NOMEM the layer is
@@ -152,8 +152,8 @@ int wnw__cache_keep_layer(struct wnw__cache *c, int32_t il, const int32_t *const
 
 /* The same for small evictions between which each head grows again by `room` entries: rows move down in place
  * and the storage stays, unless new storage with that room would be smaller by at least an eighth. */
-int wnw__cache_thin_layer(struct wnw__cache *c, int32_t il, const int32_t *const *keep, const int32_t *n_keep,
-                          int32_t room);
+int wnw__cache_keep_in_place(struct wnw__cache *c, int32_t il, const int32_t *const *keep,
+                             const int32_t *n_keep, int32_t room);
 
 enum wnw__stored { WNW_KEYS, WNW_VALUES };
 /* These convert entries i .. i+n-1 of KV head ih of layer il to float[n][d], and back to the type in which
@@ -166,7 +166,7 @@ void wnw__cache_write(struct wnw__cache *c, int32_t il, enum wnw__stored what, i
                       int32_t n, const float *src);
 
 /* Rows of one type, one after the other, that hold consecutive entries. */
-struct wnw__kv_run {
+struct wnw__kv_rows {
     wnw_kv_type type;
     size_t row_bytes;
     uint8_t *k, *v; /* of the first entry */
@@ -174,25 +174,27 @@ struct wnw__kv_run {
 };
 /* The entries from .. to-1 of a head, or the first of them that are stored alike; from < to. Entries after
  * len are new rows that are not counted yet. */
-struct wnw__kv_run wnw__cache_run(const struct wnw__cache *c, const struct wnw__kv_layer *l, int32_t ih,
-                                  int32_t from, int32_t to);
-/* Entries from .. to-1 as old ones, which wnw__cache_quantise has written where they still are in the tail.
- * The cache has a tail, and from >= n_sink. */
-struct wnw__kv_run wnw__cache_old_run(const struct wnw__cache *c, const struct wnw__kv_layer *l, int32_t ih,
-                                      int32_t from, int32_t to);
-/* The t-th new token of a head finds its entries n_sink .. this - 1 quantised. INT32_MAX without a tail. The
+struct wnw__kv_rows wnw__cache_rows(const struct wnw__cache *c, const struct wnw__kv_layer *l, int32_t ih,
+                                    int32_t from, int32_t to);
+/* Entries from .. to-1 as rows of the cache's type, which wnw__cache_quantise has written where they still are in
+ * the tail.
+ * The cache has a tail, and from >= n_first. */
+struct wnw__kv_rows wnw__cache_quantised_rows(const struct wnw__cache *c, const struct wnw__kv_layer *l,
+                                              int32_t ih, int32_t from, int32_t to);
+/* The t-th new token of a head finds its entries n_first .. this - 1 quantised. INT32_MAX without a tail. The
  * result for t + 1 new tokens, one read after the other, is the same as for each of them in its turn. */
-int32_t wnw__cache_old(const struct wnw__cache *c, const struct wnw__kv_layer *l, int32_t ih, int32_t t);
-/* Writes entries (or new rows) from .. to-1 of a head's tail as old entries too. Threads may do so for
+int32_t wnw__cache_quantised_to(const struct wnw__cache *c, const struct wnw__kv_layer *l, int32_t ih,
+                                int32_t t);
+/* Writes entries (or new rows) from .. to-1 of a head's tail as quantised ones too. Threads may do so for
  * different entries at a time. Results depend on the f16 rows alone. */
 void wnw__cache_quantise(const struct wnw__cache *c, const struct wnw__kv_layer *l, int32_t ih, int32_t from,
                          int32_t to);
 
 /* Whether the entries of layer il at positions below next are what they were before the tokens from next on came:
  * WNW_OK, or E_UNSUPPORTED with the reason. It holds if nothing else has dropped entries since. */
-int wnw__cache_can_cut(const struct wnw__cache *c, int32_t il, int32_t next);
-/* Drops the entries at positions >= next of all layers, which can be cut there. Storage stays. */
-void wnw__cache_cut(struct wnw__cache *c, int32_t next);
+int wnw__cache_can_rewind(const struct wnw__cache *c, int32_t il, int32_t next);
+/* Drops the entries at positions >= next of all layers, after wnw__cache_can_rewind. Storage stays. */
+void wnw__cache_rewind(struct wnw__cache *c, int32_t next);
 
 /* Drops the entries [from, from + n) of one head in place; its storage stays. */
 void wnw__cache_drop(struct wnw__cache *c, int32_t il, int32_t ih, int32_t from, int32_t n);
@@ -208,7 +210,7 @@ static inline float *wnw__cache_aux(const struct wnw__kv_layer *l, enum wnw__aux
 }
 
 /* If layer il has a sliding window, drops the entries that no token at position >= next can see. */
-int wnw__cache_trim_swa(struct wnw__cache *c, int32_t il, int32_t next);
+int wnw__cache_drop_unseen(struct wnw__cache *c, int32_t il, int32_t next);
 
 uint64_t wnw__cache_bytes(const struct wnw__cache *c); /* bytes mapped for keys and values */
 uint64_t
@@ -216,9 +218,9 @@ wnw__cache_meta_bytes(const struct wnw__cache *c);      /* of positions and of n
 int64_t wnw__cache_entries(const struct wnw__cache *c); /* entries in all layers and heads */
 uint64_t wnw__cache_entry_bytes(const struct wnw__cache *c); /* of their keys and values, without room */
 /* The most entries of one head that can be f16 rows of a tail; 0 without a tail. */
-int32_t wnw__cache_most_exact(const struct wnw__cache *c);
+int32_t wnw__cache_most_f16(const struct wnw__cache *c);
 /* The most that any head of a layer without a sliding window has after n more tokens. */
-int32_t wnw__cache_exact_after(const struct wnw__cache *c, int32_t n);
+int32_t wnw__cache_f16_after(const struct wnw__cache *c, int32_t n);
 /* Bytes that an uncompressed cache of n tokens would map. */
 uint64_t wnw__cache_bytes_for(const struct wnw__cache *c, int32_t n);
 

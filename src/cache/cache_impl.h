@@ -5,9 +5,9 @@
 
 #include "cache/cache.h"
 
-/* Rows of every head: of all entries, and in a cache with a tail of old entries and of the tail. */
+/* Rows of every head: of all entries, and in a cache with a tail those of quantised entries and of the tail. */
 struct wnw__kv_caps {
-    int32_t *entry, *old, *tail; /* [n_head_kv]; one allocation, which begins at `entry` */
+    int32_t *entry, *quantised, *tail; /* [n_head_kv]; one allocation, which begins at `entry` */
 };
 
 static inline int64_t wnw__cache_round_up(int64_t n, int64_t step)
@@ -44,13 +44,13 @@ int wnw__cache_tail_map(const struct wnw__cache *c, struct wnw__kv_tail *t, cons
 /* Forgets the entries of a layer, whose own arenas are gone, and frees the arenas of its tail. */
 void wnw__cache_tail_clear(const struct wnw__cache *c, struct wnw__kv_layer *l);
 /* Sets the capacities that a head needs for n more entries, at most n_at_once of which are written before
- * they are counted: rows of old entries and of the tail. */
+ * they are counted: rows of quantised entries and of the tail. */
 void wnw__cache_tail_need(const struct wnw__cache *c, const struct wnw__kv_layer *l, int32_t ih, int32_t n,
-                          int32_t n_at_once, int32_t *old, int32_t *tail);
+                          int32_t n_at_once, int32_t *quantised, int32_t *tail);
 /* Moves those blocks out of the tails of a layer that n new entries, which are not counted yet, push out. */
 void wnw__cache_tail_push(const struct wnw__cache *c, struct wnw__kv_layer *l, int32_t n);
-/* Number of old entries among the first n of a head from which nothing was dropped. */
-int32_t wnw__cache_tail_n_old(const struct wnw__cache *c, int32_t n_swa, int32_t n);
+/* Number of quantised entries among the first n of a head from which nothing was dropped. */
+int32_t wnw__cache_tail_n_quantised(const struct wnw__cache *c, int32_t n_swa, int32_t n);
 int wnw__cache_tail_check(const struct wnw__cache *c, int32_t il);
 
 uint8_t *wnw__cache_map_pages(size_t bytes);

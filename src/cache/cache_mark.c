@@ -8,8 +8,8 @@
 
 struct wnw__cache_mark {
     int32_t n_layer;
-    int32_t *len, *n_sink, *n_old;     /* [n_layer][n_head_kv] */
-    int32_t *cap, *old_cap, *tail_cap; /* the same */
+    int32_t *len, *n_first, *n_quantised;    /* [n_layer][n_head_kv] */
+    int32_t *cap, *quantised_cap, *tail_cap; /* the same */
     uint8_t **k, **v; /* [n_layer] rows of the tails, head after head; all NULL without tails */
 };
 
@@ -37,13 +37,13 @@ static int mark_tail(struct wnw__cache_mark *m, const struct wnw__cache *c, int3
     const size_t rb = c->tail_row_bytes;
     size_t n = 0, at = 0;
     for (int32_t ih = 0; ih < c->n_head_kv; ih++)
-        n += (size_t)(l->len[ih] - l->tail.n_old[ih]) * rb;
+        n += (size_t)(l->len[ih] - l->tail.n_quantised[ih]) * rb;
     m->k[il] = malloc(n + 1);
     m->v[il] = malloc(n + 1);
     if (!m->k[il] || !m->v[il])
         return wnw__fail(WNW_E_NOMEM, "no memory for a copy of the cache's tails");
     for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
-        const size_t bytes = (size_t)(l->len[ih] - l->tail.n_old[ih]) * rb;
+        const size_t bytes = (size_t)(l->len[ih] - l->tail.n_quantised[ih]) * rb;
         const size_t from = (size_t)l->tail.off[ih] * rb;
         if (bytes > 0) {
             memcpy(m->k[il] + at, l->tail.k + from, bytes);
@@ -69,19 +69,19 @@ int wnw__cache_mark_new(struct wnw__cache_mark **out, const struct wnw__cache *c
         *out = NULL;
         return wnw__fail(WNW_E_NOMEM, "no memory for the lengths of %zu heads", n);
     }
-    m->n_sink = m->len + n;
-    m->n_old = m->len + 2 * n;
+    m->n_first = m->len + n;
+    m->n_quantised = m->len + 2 * n;
     m->cap = m->len + 3 * n;
-    m->old_cap = m->len + 4 * n;
+    m->quantised_cap = m->len + 4 * n;
     m->tail_cap = m->len + 5 * n;
     m->v = m->k + c->n_layer;
     for (int32_t il = 0; rc == WNW_OK && il < c->n_layer; il++) {
         const struct wnw__kv_layer *l = &c->layers[il];
         note(m->len, il, l->len, n_kv);
         note(m->cap, il, l->cap, n_kv);
-        note(m->n_sink, il, l->tail.n_sink, n_kv);
-        note(m->n_old, il, l->tail.n_old, n_kv);
-        note(m->old_cap, il, l->tail.old_cap, n_kv);
+        note(m->n_first, il, l->tail.n_first, n_kv);
+        note(m->n_quantised, il, l->tail.n_quantised, n_kv);
+        note(m->quantised_cap, il, l->tail.quantised_cap, n_kv);
         note(m->tail_cap, il, l->tail.cap, n_kv);
         rc = c->n_tail > 0 ? mark_tail(m, c, il) : WNW_OK;
     }
@@ -99,18 +99,18 @@ static void return_tail(struct wnw__cache *c, int32_t il, const struct wnw__cach
     size_t at = 0;
     for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
         const size_t i = (size_t)il * (size_t)c->n_head_kv + (size_t)ih;
-        const size_t bytes = (size_t)(m->len[i] - m->n_old[i]) * rb, to = (size_t)l->tail.off[ih] * rb;
+        const size_t bytes = (size_t)(m->len[i] - m->n_quantised[i]) * rb, to = (size_t)l->tail.off[ih] * rb;
         if (bytes > 0) {
             memcpy(l->tail.k + to, m->k[il] + at, bytes);
             memcpy(l->tail.v + to, m->v[il] + at, bytes);
         }
         at += bytes;
-        l->tail.n_sink[ih] = m->n_sink[i];
-        l->tail.n_old[ih] = m->n_old[i];
+        l->tail.n_first[ih] = m->n_first[i];
+        l->tail.n_quantised[ih] = m->n_quantised[i];
     }
 }
 
-void wnw__cache_return(struct wnw__cache *c, const struct wnw__cache_mark *m)
+void wnw__cache_mark_rewind(struct wnw__cache *c, const struct wnw__cache_mark *m)
 {
     const size_t n_kv = (size_t)c->n_head_kv;
     for (int32_t il = 0; il < c->n_layer; il++) {
@@ -120,17 +120,17 @@ void wnw__cache_return(struct wnw__cache *c, const struct wnw__cache_mark *m)
     }
 }
 
-int wnw__cache_shrink(struct wnw__cache *c, const struct wnw__cache_mark *m)
+int wnw__cache_mark_release(struct wnw__cache *c, const struct wnw__cache_mark *m)
 {
     const size_t n_kv = (size_t)c->n_head_kv, bytes = n_kv * sizeof *m->cap;
     for (int32_t il = 0; il < c->n_layer; il++) {
         const struct wnw__kv_layer *l = &c->layers[il];
         const size_t at = (size_t)il * n_kv;
         const struct wnw__kv_caps caps = {
-            .entry = m->cap + at, .old = m->old_cap + at, .tail = m->tail_cap + at};
+            .entry = m->cap + at, .quantised = m->quantised_cap + at, .tail = m->tail_cap + at};
         bool same = memcmp(l->cap, caps.entry, bytes) == 0;
         if (c->n_tail > 0)
-            same = same && memcmp(l->tail.old_cap, caps.old, bytes) == 0 &&
+            same = same && memcmp(l->tail.quantised_cap, caps.quantised, bytes) == 0 &&
                    memcmp(l->tail.cap, caps.tail, bytes) == 0;
         if (!same)
             WNW_TRY(wnw__cache_resize_layer(c, il, &caps));

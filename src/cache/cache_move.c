@@ -20,19 +20,19 @@ static void copy_numbers(const struct wnw__cache *c, struct wnw__kv_layer *dst, 
                     wnw__cache_aux(src, (enum wnw__aux)kind, p) + from, (size_t)n * sizeof(float));
 }
 
-/* What a head has kept so far: rows of the cache's type, rows of its tail, and how many of those are sinks. */
+/* What a head has kept so far: rows of the cache's type, rows of its tail, and how many of those are first entries. */
 struct kept {
-    int32_t n_row, n_tail_row, n_sink;
+    int32_t n_row, n_tail_row, n_first;
 };
 
 /* Copies the n stored rows of src after those that the head has kept. Where dst and src are the same layer,
  * rows never move up, because entries come in ascending order. */
 static void copy_stored(const struct wnw__cache *c, struct wnw__kv_layer *dst, int32_t ih, struct kept *kept,
-                        const struct wnw__kv_run *src)
+                        const struct wnw__kv_rows *src)
 {
     const bool in_tail = c->n_tail > 0 && src->type != c->type;
     const int64_t row = in_tail         ? dst->tail.off[ih] + kept->n_tail_row
-                        : c->n_tail > 0 ? dst->tail.old_off[ih] + kept->n_row
+                        : c->n_tail > 0 ? dst->tail.quantised_off[ih] + kept->n_row
                                         : dst->off[ih] + kept->n_row;
     uint8_t *k = (in_tail ? dst->tail.k : dst->k) + (size_t)row * src->row_bytes;
     const size_t v_bytes = in_tail ? src->row_bytes : c->v_row_bytes;
@@ -46,26 +46,26 @@ static void copy_stored(const struct wnw__cache *c, struct wnw__kv_layer *dst, i
 }
 
 /* The first neighbours among keep[0 .. n-1] that are stored alike; keep = NULL: entries i .. i+n-1. */
-static struct wnw__kv_run first_run(const struct wnw__cache *c, const struct wnw__kv_layer *l, int32_t ih,
-                                    const int32_t *keep, int32_t i, int32_t n)
+static struct wnw__kv_rows first_run(const struct wnw__cache *c, const struct wnw__kv_layer *l, int32_t ih,
+                                     const int32_t *keep, int32_t i, int32_t n)
 {
     int32_t n_run = keep ? 1 : n;
     while (keep && n_run < n && keep[n_run] == keep[0] + n_run)
         n_run++;
-    return wnw__cache_run(c, l, ih, keep ? keep[0] : i, (keep ? keep[0] : i) + n_run);
+    return wnw__cache_rows(c, l, ih, keep ? keep[0] : i, (keep ? keep[0] : i) + n_run);
 }
 
 void wnw__cache_gather_head(const struct wnw__cache *c, struct wnw__kv_layer *dst,
                             const struct wnw__kv_layer *src, int32_t ih, const int32_t *keep, int32_t n_keep)
 {
-    const int32_t n_sink = c->n_tail > 0 ? src->tail.n_sink[ih] : 0;
-    const bool any_old = c->n_tail > 0 && src->tail.n_old[ih] > 0;
+    const int32_t n_first = c->n_tail > 0 ? src->tail.n_first[ih] : 0;
+    const bool any_quantised = c->n_tail > 0 && src->tail.n_quantised[ih] > 0;
     struct kept kept = {0};
     for (int32_t i = 0; i < n_keep;) {
         /* Neighbours are copied together: window methods keep long runs. */
-        const struct wnw__kv_run run = first_run(c, src, ih, keep ? keep + i : NULL, i, n_keep - i);
+        const struct wnw__kv_rows run = first_run(c, src, ih, keep ? keep + i : NULL, i, n_keep - i);
         const int32_t from = keep ? keep[i] : i;
-        kept.n_sink += from < n_sink ? run.n : 0;
+        kept.n_first += from < n_first ? run.n : 0;
         copy_stored(c, dst, ih, &kept, &run);
         copy_numbers(c, dst, dst->off[ih] + i, src, src->off[ih] + from, run.n);
         i += run.n;
@@ -73,9 +73,9 @@ void wnw__cache_gather_head(const struct wnw__cache *c, struct wnw__kv_layer *ds
     dst->len[ih] = n_keep;
     if (c->n_tail == 0)
         return;
-    /* As long as no entry is old, there is no border between sinks and tail. */
-    dst->tail.n_sink[ih] = any_old ? kept.n_sink : n_sink;
-    dst->tail.n_old[ih] = kept.n_row;
+    /* As long as no entry is quantised, there is no border between the first entries and the last. */
+    dst->tail.n_first[ih] = any_quantised ? kept.n_first : n_first;
+    dst->tail.n_quantised[ih] = kept.n_row;
 }
 
 /* ---- Compaction of a layer ---- */
@@ -88,7 +88,7 @@ static int move_kept(struct wnw__cache *c, int32_t il, const int32_t *const *kee
     WNW_TRY(wnw__cache_layer_new(c, &tight, caps, l->n_swa));
     for (int32_t ih = 0; ih < c->n_head_kv; ih++)
         wnw__cache_gather_head(c, &tight, l, ih, keep[ih], n_keep[ih]);
-    tight.n_mixed = l->n_mixed;
+    tight.n_ambiguous = l->n_ambiguous;
     wnw__cache_layer_free(l);
     *l = tight;
     return WNW_OK;
@@ -106,16 +106,16 @@ static void kept_caps(const struct wnw__cache *c, int32_t il, const int32_t *con
         caps->entry[ih] = (int32_t)wnw__cache_round_up((int64_t)n_keep[ih] + room, c->growth);
         if (c->n_tail == 0)
             continue;
-        int32_t n_old = 0;
+        int32_t n_quantised = 0;
         for (int32_t i = 0; i < n_keep[ih]; i++)
-            n_old +=
-                keep[ih][i] >= l->tail.n_sink[ih] && keep[ih][i] - l->tail.n_sink[ih] < l->tail.n_old[ih];
+            n_quantised += keep[ih][i] >= l->tail.n_first[ih] &&
+                           keep[ih][i] - l->tail.n_first[ih] < l->tail.n_quantised[ih];
         /* Of `room` new entries, as many as a tail has no room for push others out of it. */
-        const int32_t in_tail = n_keep[ih] - n_old, most = wnw__cache_most_exact(c) + 1;
+        const int32_t in_tail = n_keep[ih] - n_quantised, most = wnw__cache_most_f16(c) + 1;
         const int32_t tail = in_tail + room < most ? in_tail + room : in_tail > most ? in_tail : most;
         caps->tail[ih] = (int32_t)wnw__cache_round_up(tail, c->growth);
-        caps->old[ih] = (int32_t)wnw__cache_round_up(
-            n_old + (room > 0 && in_tail + room >= most ? room + WNW_CACHE_BLOCK : 0), c->growth);
+        caps->quantised[ih] = (int32_t)wnw__cache_round_up(
+            n_quantised + (room > 0 && in_tail + room >= most ? room + WNW_CACHE_BLOCK : 0), c->growth);
     }
 }
 
@@ -131,8 +131,8 @@ int wnw__cache_keep_layer(struct wnw__cache *c, int32_t il, const int32_t *const
 void wnw__cache_drop(struct wnw__cache *c, int32_t il, int32_t ih, int32_t from, int32_t n)
 {
     struct wnw__kv_layer *l = &c->layers[il];
-    const int32_t n_sink = c->n_tail > 0 ? l->tail.n_sink[ih] : 0;
-    const int32_t n_old = c->n_tail > 0 ? l->tail.n_old[ih] : 0, len = l->len[ih];
+    const int32_t n_first = c->n_tail > 0 ? l->tail.n_first[ih] : 0;
+    const int32_t n_quantised = c->n_tail > 0 ? l->tail.n_quantised[ih] : 0, len = l->len[ih];
     struct kept kept = {0};
     for (int32_t i = 0; i < len;) {
         const int32_t end = i < from ? from : len;
@@ -140,16 +140,16 @@ void wnw__cache_drop(struct wnw__cache *c, int32_t il, int32_t ih, int32_t from,
             i += n;
             continue;
         }
-        const struct wnw__kv_run run = wnw__cache_run(c, l, ih, i, end);
-        kept.n_sink += i < n_sink ? run.n : 0;
+        const struct wnw__kv_rows run = wnw__cache_rows(c, l, ih, i, end);
+        kept.n_first += i < n_first ? run.n : 0;
         copy_stored(c, l, ih, &kept, &run);
         i += run.n;
     }
     copy_numbers(c, l, l->off[ih] + from, l, l->off[ih] + from + n, len - from - n);
     l->len[ih] -= n;
     if (c->n_tail > 0) {
-        l->tail.n_sink[ih] = n_old > 0 ? kept.n_sink : n_sink;
-        l->tail.n_old[ih] = kept.n_row;
+        l->tail.n_first[ih] = n_quantised > 0 ? kept.n_first : n_first;
+        l->tail.n_quantised[ih] = kept.n_row;
     }
 }
 
@@ -157,17 +157,18 @@ static uint64_t stored_bytes(const struct wnw__cache *c, const struct wnw__kv_ca
 {
     uint64_t bytes = 0;
     for (int32_t ih = 0; ih < c->n_head_kv; ih++)
-        bytes += c->n_tail > 0
-                     ? (uint64_t)caps->old[ih] * c->row_bytes + (uint64_t)caps->tail[ih] * c->tail_row_bytes
-                     : (uint64_t)caps->entry[ih] * c->row_bytes;
+        bytes += c->n_tail > 0 ? (uint64_t)caps->quantised[ih] * c->row_bytes +
+                                     (uint64_t)caps->tail[ih] * c->tail_row_bytes
+                               : (uint64_t)caps->entry[ih] * c->row_bytes;
     return bytes;
 }
 
-int wnw__cache_thin_layer(struct wnw__cache *c, int32_t il, const int32_t *const *keep, const int32_t *n_keep,
-                          int32_t room)
+int wnw__cache_keep_in_place(struct wnw__cache *c, int32_t il, const int32_t *const *keep,
+                             const int32_t *n_keep, int32_t room)
 {
     struct wnw__kv_layer *l = &c->layers[il];
-    const struct wnw__kv_caps has = {.entry = l->cap, .old = l->tail.old_cap, .tail = l->tail.cap};
+    const struct wnw__kv_caps has = {
+        .entry = l->cap, .quantised = l->tail.quantised_cap, .tail = l->tail.cap};
     struct wnw__kv_caps caps;
     kept_caps(c, il, keep, n_keep, room, &caps);
     if (!caps.entry)
@@ -187,7 +188,7 @@ int wnw__cache_thin_layer(struct wnw__cache *c, int32_t il, const int32_t *const
 /* ---- Sliding windows ---- */
 
 /* Every head of a sliding-window layer holds the same positions, because no policy touches such a layer. */
-static int trim_layer(struct wnw__cache *c, int32_t il, int32_t next)
+static int drop_unseen(struct wnw__cache *c, int32_t il, int32_t next)
 {
     struct wnw__kv_layer *l = &c->layers[il];
     const int32_t len = l->len[0];
@@ -201,7 +202,7 @@ static int trim_layer(struct wnw__cache *c, int32_t il, int32_t next)
     int32_t *n_keep = calloc((size_t)c->n_head_kv, sizeof *n_keep);
     int rc = WNW_E_NOMEM;
     if (!index || !keep || !n_keep) {
-        wnw__fail(rc, "no memory to trim cache layer %d", (int)il);
+        wnw__fail(rc, "no memory to move the window of cache layer %d", (int)il);
         goto done;
     }
     for (int32_t i = first; i < len; i++)
@@ -218,7 +219,7 @@ done:
     return rc;
 }
 
-int wnw__cache_trim_swa(struct wnw__cache *c, int32_t il, int32_t next)
+int wnw__cache_drop_unseen(struct wnw__cache *c, int32_t il, int32_t next)
 {
-    return c->layers[il].n_swa > 0 && c->layers[il].n_rows > 0 ? trim_layer(c, il, next) : WNW_OK;
+    return c->layers[il].n_swa > 0 && c->layers[il].n_rows > 0 ? drop_unseen(c, il, next) : WNW_OK;
 }

@@ -23,34 +23,34 @@ void wnw__cache_tail_free(struct wnw__kv_tail *t)
 {
     unmap(t);
     free(t->off);
-    free(t->old_off);
+    free(t->quantised_off);
     free(t->cap);
-    free(t->old_cap);
-    free(t->n_sink);
-    free(t->n_old);
+    free(t->quantised_cap);
+    free(t->n_first);
+    free(t->n_quantised);
     *t = (struct wnw__kv_tail){0};
 }
 
-static int32_t first_sinks(int32_t n_swa)
+static int32_t n_first_of(int32_t n_swa)
 {
-    return n_swa > 0 ? 0 : WNW_CACHE_SINKS;
+    return n_swa > 0 ? 0 : WNW_CACHE_FIRST;
 }
 
 int wnw__cache_tail_new(const struct wnw__cache *c, struct wnw__kv_tail *t, int32_t n_swa)
 {
     const size_t n = (size_t)c->n_head_kv;
     *t = (struct wnw__kv_tail){.off = calloc(n, sizeof *t->off),
-                               .old_off = calloc(n, sizeof *t->old_off),
+                               .quantised_off = calloc(n, sizeof *t->quantised_off),
                                .cap = calloc(n, sizeof *t->cap),
-                               .old_cap = calloc(n, sizeof *t->old_cap),
-                               .n_sink = calloc(n, sizeof *t->n_sink),
-                               .n_old = calloc(n, sizeof *t->n_old)};
-    if (!t->off || !t->old_off || !t->cap || !t->old_cap || !t->n_sink || !t->n_old) {
+                               .quantised_cap = calloc(n, sizeof *t->quantised_cap),
+                               .n_first = calloc(n, sizeof *t->n_first),
+                               .n_quantised = calloc(n, sizeof *t->n_quantised)};
+    if (!t->off || !t->quantised_off || !t->cap || !t->quantised_cap || !t->n_first || !t->n_quantised) {
         wnw__cache_tail_free(t);
         return wnw__fail(WNW_E_NOMEM, "no memory for the tails of %d heads", (int)c->n_head_kv);
     }
     for (size_t ih = 0; ih < n; ih++)
-        t->n_sink[ih] = first_sinks(n_swa);
+        t->n_first[ih] = n_first_of(n_swa);
     return WNW_OK;
 }
 
@@ -78,9 +78,9 @@ void wnw__cache_tail_clear(const struct wnw__cache *c, struct wnw__kv_layer *l)
     struct wnw__kv_tail *t = &l->tail;
     unmap(t);
     for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
-        t->off[ih] = t->old_off[ih] = 0;
-        t->cap[ih] = t->old_cap[ih] = t->n_old[ih] = 0;
-        t->n_sink[ih] = first_sinks(l->n_swa);
+        t->off[ih] = t->quantised_off[ih] = 0;
+        t->cap[ih] = t->quantised_cap[ih] = t->n_quantised[ih] = 0;
+        t->n_first[ih] = n_first_of(l->n_swa);
     }
 }
 
@@ -96,7 +96,7 @@ int wnw__cache_set_tail(struct wnw__cache *c, int32_t n_tail)
     return rc;
 }
 
-int wnw__cache_tighten_layer(struct wnw__cache *c, int32_t il)
+int wnw__cache_release_tail(struct wnw__cache *c, int32_t il)
 {
     struct wnw__kv_layer *l = &c->layers[il];
     struct wnw__kv_tail *t = &l->tail, tight;
@@ -105,7 +105,7 @@ int wnw__cache_tighten_layer(struct wnw__cache *c, int32_t il)
         return WNW_OK;
     WNW_TRY(wnw__cache_tail_new(c, &tight, l->n_swa));
     for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
-        tight.cap[ih] = (int32_t)wnw__cache_round_up(l->len[ih] - t->n_old[ih], c->growth);
+        tight.cap[ih] = (int32_t)wnw__cache_round_up(l->len[ih] - t->n_quantised[ih], c->growth);
         loose = loose || tight.cap[ih] < t->cap[ih];
     }
     const int rc = loose ? wnw__cache_tail_map(c, &tight, tight.cap) : WNW_OK;
@@ -114,15 +114,15 @@ int wnw__cache_tighten_layer(struct wnw__cache *c, int32_t il)
         return rc;
     }
     for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
-        const size_t rb = c->tail_row_bytes, n = (size_t)(l->len[ih] - t->n_old[ih]) * rb;
+        const size_t rb = c->tail_row_bytes, n = (size_t)(l->len[ih] - t->n_quantised[ih]) * rb;
         if (n > 0) {
             memcpy(tight.k + (size_t)tight.off[ih] * rb, t->k + (size_t)t->off[ih] * rb, n);
             memcpy(tight.v + (size_t)tight.off[ih] * rb, t->v + (size_t)t->off[ih] * rb, n);
         }
-        tight.old_off[ih] = t->old_off[ih];
-        tight.old_cap[ih] = t->old_cap[ih];
-        tight.n_sink[ih] = t->n_sink[ih];
-        tight.n_old[ih] = t->n_old[ih];
+        tight.quantised_off[ih] = t->quantised_off[ih];
+        tight.quantised_cap[ih] = t->quantised_cap[ih];
+        tight.n_first[ih] = t->n_first[ih];
+        tight.n_quantised[ih] = t->n_quantised[ih];
     }
     wnw__cache_tail_free(t);
     *t = tight;
@@ -131,21 +131,21 @@ int wnw__cache_tighten_layer(struct wnw__cache *c, int32_t il)
 
 /* ---- Where an entry is ---- */
 
-static struct wnw__kv_run in_layer(const struct wnw__cache *c, const struct wnw__kv_layer *l, int64_t row,
-                                   int32_t n)
+static struct wnw__kv_rows in_layer(const struct wnw__cache *c, const struct wnw__kv_layer *l, int64_t row,
+                                    int32_t n)
 {
-    return (struct wnw__kv_run){.type = c->type,
-                                .row_bytes = c->row_bytes,
-                                .k = l->k + (size_t)row * c->row_bytes,
-                                .v = l->v ? l->v + (size_t)row * c->v_row_bytes : NULL,
-                                .n = n};
+    return (struct wnw__kv_rows){.type = c->type,
+                                 .row_bytes = c->row_bytes,
+                                 .k = l->k + (size_t)row * c->row_bytes,
+                                 .v = l->v ? l->v + (size_t)row * c->v_row_bytes : NULL,
+                                 .n = n};
 }
 
-static struct wnw__kv_run in_tail(const struct wnw__cache *c, const struct wnw__kv_layer *l, int64_t row,
-                                  int32_t n)
+static struct wnw__kv_rows in_tail(const struct wnw__cache *c, const struct wnw__kv_layer *l, int64_t row,
+                                   int32_t n)
 {
     const size_t at = (size_t)row * c->tail_row_bytes;
-    return (struct wnw__kv_run){
+    return (struct wnw__kv_rows){
         .type = WNW_KV_F16, .row_bytes = c->tail_row_bytes, .k = l->tail.k + at, .v = l->tail.v + at, .n = n};
 }
 
@@ -154,64 +154,65 @@ static int32_t least(int32_t a, int32_t b)
     return a < b ? a : b;
 }
 
-struct wnw__kv_run wnw__cache_run(const struct wnw__cache *c, const struct wnw__kv_layer *l, int32_t ih,
-                                  int32_t from, int32_t to)
+struct wnw__kv_rows wnw__cache_rows(const struct wnw__cache *c, const struct wnw__kv_layer *l, int32_t ih,
+                                    int32_t from, int32_t to)
 {
     if (c->n_tail == 0)
         return in_layer(c, l, l->off[ih] + from, to - from);
-    const int32_t n_sink = l->tail.n_sink[ih], n_old = l->tail.n_old[ih];
+    const int32_t n_first = l->tail.n_first[ih], n_quantised = l->tail.n_quantised[ih];
     const int64_t tail = l->tail.off[ih];
-    if (n_old == 0)
+    if (n_quantised == 0)
         return in_tail(c, l, tail + from, to - from);
-    if (from < n_sink)
-        return in_tail(c, l, tail + from, least(to, n_sink) - from);
-    if (from < n_sink + n_old)
-        return wnw__cache_old_run(c, l, ih, from, least(to, n_sink + n_old));
-    return in_tail(c, l, tail + from - n_old, to - from);
+    if (from < n_first)
+        return in_tail(c, l, tail + from, least(to, n_first) - from);
+    if (from < n_first + n_quantised)
+        return wnw__cache_quantised_rows(c, l, ih, from, least(to, n_first + n_quantised));
+    return in_tail(c, l, tail + from - n_quantised, to - from);
 }
 
-struct wnw__kv_run wnw__cache_old_run(const struct wnw__cache *c, const struct wnw__kv_layer *l, int32_t ih,
-                                      int32_t from, int32_t to)
+struct wnw__kv_rows wnw__cache_quantised_rows(const struct wnw__cache *c, const struct wnw__kv_layer *l,
+                                              int32_t ih, int32_t from, int32_t to)
 {
-    return in_layer(c, l, l->tail.old_off[ih] + from - l->tail.n_sink[ih], to - from);
+    return in_layer(c, l, l->tail.quantised_off[ih] + from - l->tail.n_first[ih], to - from);
 }
 
 /* ---- Leaving the tail ---- */
 
-/* Entries that leave a tail of n entries, sinks not counted. */
+/* Entries that leave a tail of n entries, the first ones not counted. */
 static int32_t n_leaving(const struct wnw__cache *c, int64_t n)
 {
     return n > c->n_tail ? (int32_t)((n - c->n_tail) / WNW_CACHE_BLOCK * WNW_CACHE_BLOCK) : 0;
 }
 
-int32_t wnw__cache_tail_n_old(const struct wnw__cache *c, int32_t n_swa, int32_t n)
+int32_t wnw__cache_tail_n_quantised(const struct wnw__cache *c, int32_t n_swa, int32_t n)
 {
-    return n_leaving(c, (int64_t)n - first_sinks(n_swa));
+    return n_leaving(c, (int64_t)n - n_first_of(n_swa));
 }
 
-int32_t wnw__cache_most_exact(const struct wnw__cache *c)
+int32_t wnw__cache_most_f16(const struct wnw__cache *c)
 {
-    return c->n_tail > 0 ? WNW_CACHE_SINKS + c->n_tail + WNW_CACHE_BLOCK - 1 : 0;
+    return c->n_tail > 0 ? WNW_CACHE_FIRST + c->n_tail + WNW_CACHE_BLOCK - 1 : 0;
 }
 
-int32_t wnw__cache_exact_after(const struct wnw__cache *c, int32_t n)
+int32_t wnw__cache_f16_after(const struct wnw__cache *c, int32_t n)
 {
     int32_t most = 0;
     for (int32_t il = 0; c->n_tail > 0 && il < c->n_layer; il++) {
         const struct wnw__kv_layer *l = &c->layers[il];
         for (int32_t ih = 0; l->n_swa == 0 && ih < c->n_head_kv; ih++) {
-            const int32_t exact = l->len[ih] + n - (wnw__cache_old(c, l, ih, n) - l->tail.n_sink[ih]);
-            most = exact > most ? exact : most;
+            const int32_t f16 = l->len[ih] + n - (wnw__cache_quantised_to(c, l, ih, n) - l->tail.n_first[ih]);
+            most = f16 > most ? f16 : most;
         }
     }
     return most;
 }
 
-int32_t wnw__cache_old(const struct wnw__cache *c, const struct wnw__kv_layer *l, int32_t ih, int32_t t)
+int32_t wnw__cache_quantised_to(const struct wnw__cache *c, const struct wnw__kv_layer *l, int32_t ih,
+                                int32_t t)
 {
     if (c->n_tail == 0)
         return INT32_MAX;
-    const int32_t border = l->tail.n_sink[ih] + l->tail.n_old[ih];
+    const int32_t border = l->tail.n_first[ih] + l->tail.n_quantised[ih];
     return border + n_leaving(c, (int64_t)l->len[ih] + t - border);
 }
 
@@ -221,8 +222,8 @@ void wnw__cache_quantise(const struct wnw__cache *c, const struct wnw__kv_layer 
     enum { PIECE = 256 }; /* values at a time, whole blocks of every type */
     float x[PIECE];
     for (int32_t i = from; i < to; i++) {
-        const struct wnw__kv_run src = wnw__cache_run(c, l, ih, i, i + 1);
-        const struct wnw__kv_run dst = wnw__cache_old_run(c, l, ih, i, i + 1);
+        const struct wnw__kv_rows src = wnw__cache_rows(c, l, ih, i, i + 1);
+        const struct wnw__kv_rows dst = wnw__cache_quantised_rows(c, l, ih, i, i + 1);
         for (int32_t at = 0; at < c->d; at += PIECE) {
             const int32_t n = least(c->d - at, PIECE);
             const size_t from_byte = (size_t)at * 2, to_byte = wnw__row_bytes(c->type, at);
@@ -235,12 +236,12 @@ void wnw__cache_quantise(const struct wnw__cache *c, const struct wnw__kv_layer 
 }
 
 void wnw__cache_tail_need(const struct wnw__cache *c, const struct wnw__kv_layer *l, int32_t ih, int32_t n,
-                          int32_t n_at_once, int32_t *old, int32_t *tail)
+                          int32_t n_at_once, int32_t *quantised, int32_t *tail)
 {
     const struct wnw__kv_tail *t = &l->tail;
-    const int64_t held = (int64_t)l->len[ih] - t->n_old[ih];
-    const int64_t most = (int64_t)t->n_sink[ih] + c->n_tail + WNW_CACHE_BLOCK - 1 + n_at_once;
-    *old = wnw__cache_old(c, l, ih, n) - t->n_sink[ih];
+    const int64_t held = (int64_t)l->len[ih] - t->n_quantised[ih];
+    const int64_t most = (int64_t)t->n_first[ih] + c->n_tail + WNW_CACHE_BLOCK - 1 + n_at_once;
+    *quantised = wnw__cache_quantised_to(c, l, ih, n) - t->n_first[ih];
     *tail = (int32_t)(held + n < most ? held + n : most);
 }
 
@@ -258,17 +259,18 @@ void wnw__cache_tail_push(const struct wnw__cache *c, struct wnw__kv_layer *l, i
 {
     struct wnw__kv_tail *t = &l->tail;
     for (int32_t ih = 0; n > 0 && ih < c->n_head_kv; ih++) {
-        const int32_t border = t->n_sink[ih] + t->n_old[ih], old = wnw__cache_old(c, l, ih, n);
-        if (old == border)
+        const int32_t border = t->n_first[ih] + t->n_quantised[ih],
+                      border_now = wnw__cache_quantised_to(c, l, ih, n);
+        if (border_now == border)
             continue;
-        wnw__cache_quantise(c, l, ih, wnw__cache_old(c, l, ih, n - 1), old);
-        const size_t rb = c->tail_row_bytes, left = (size_t)(l->len[ih] + n - old) * rb;
-        const size_t from = (size_t)(t->off[ih] + old - t->n_old[ih]) * rb,
-                     to = (size_t)(t->off[ih] + t->n_sink[ih]) * rb;
+        wnw__cache_quantise(c, l, ih, wnw__cache_quantised_to(c, l, ih, n - 1), border_now);
+        const size_t rb = c->tail_row_bytes, left = (size_t)(l->len[ih] + n - border_now) * rb;
+        const size_t from = (size_t)(t->off[ih] + border_now - t->n_quantised[ih]) * rb,
+                     to = (size_t)(t->off[ih] + t->n_first[ih]) * rb;
         memmove(t->k + to, t->k + from, left);
         memmove(t->v + to, t->v + from, left);
-        t->n_old[ih] = old - t->n_sink[ih];
-        forget_norms(c, l, ih, border, old < l->len[ih] ? old : l->len[ih]);
+        t->n_quantised[ih] = border_now - t->n_first[ih];
+        forget_norms(c, l, ih, border, border_now < l->len[ih] ? border_now : l->len[ih]);
     }
 }
 
@@ -276,20 +278,23 @@ int wnw__cache_tail_check(const struct wnw__cache *c, int32_t il)
 {
     const struct wnw__kv_layer *l = &c->layers[il];
     const struct wnw__kv_tail *t = &l->tail;
-    int64_t row = 0, old_row = 0;
+    int64_t row = 0, quantised_row = 0;
     for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
-        const int32_t in_tail = l->len[ih] - t->n_old[ih];
-        if (t->n_old[ih] < 0 || t->n_old[ih] > t->old_cap[ih] || in_tail < 0 || in_tail > t->cap[ih] ||
-            (t->n_old[ih] > 0 && in_tail < t->n_sink[ih]) || in_tail > wnw__cache_most_exact(c))
-            return wnw__fail(WNW_E_RANGE, "cache layer %d head %d: %d of %d entries are old, %d are sinks",
-                             (int)il, (int)ih, (int)t->n_old[ih], (int)l->len[ih], (int)t->n_sink[ih]);
-        if (t->off[ih] != row || t->old_off[ih] != old_row)
+        const int32_t in_tail = l->len[ih] - t->n_quantised[ih];
+        if (t->n_quantised[ih] < 0 || t->n_quantised[ih] > t->quantised_cap[ih] || in_tail < 0 ||
+            in_tail > t->cap[ih] || (t->n_quantised[ih] > 0 && in_tail < t->n_first[ih]) ||
+            in_tail > wnw__cache_most_f16(c))
+            return wnw__fail(WNW_E_RANGE,
+                             "cache layer %d head %d: %d of %d entries are quantised, the first %d are not",
+                             (int)il, (int)ih, (int)t->n_quantised[ih], (int)l->len[ih], (int)t->n_first[ih]);
+        if (t->off[ih] != row || t->quantised_off[ih] != quantised_row)
             return wnw__fail(WNW_E_RANGE, "cache layer %d head %d: its rows are not after those of the last",
                              (int)il, (int)ih);
         row += t->cap[ih];
-        old_row += t->old_cap[ih];
+        quantised_row += t->quantised_cap[ih];
     }
-    if ((size_t)row * c->tail_row_bytes > t->mapped_bytes || (size_t)old_row * c->row_bytes > l->mapped_bytes)
+    if ((size_t)row * c->tail_row_bytes > t->mapped_bytes ||
+        (size_t)quantised_row * c->row_bytes > l->mapped_bytes)
         return wnw__fail(WNW_E_RANGE, "cache layer %d: heads do not fill the arenas", (int)il);
     return WNW_OK;
 }

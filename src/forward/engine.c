@@ -43,7 +43,7 @@ static int init_engine(wnw_engine *e)
     WNW_TRY(wnw__team_new(&e->team, e->params.n_threads));
     e->params.n_threads = e->team->pool.n_threads;
     /* ggml cuts the entries of one query by threads, so that their number shows in the result. */
-    e->team->crowd.fixed = e->params.attn == WNW_ATTN_GGML;
+    e->team->count.fixed = e->params.attn == WNW_ATTN_GGML;
     const struct wnw__attend_dims dims = {.model = wnw__model_shape(e->m),
                                           .n_threads = e->params.n_threads,
                                           .n_ubatch = e->params.n_ubatch,
@@ -307,7 +307,8 @@ static int set_inputs(wnw_engine *e, struct wnw__graph *g)
 static void tell_failure(const wnw_engine *e)
 {
     for (int32_t i = 0; i < e->batch->n_slice; i++)
-        wnw__recorders_moved(e->batch->slice[i].recorders, e->batch->from, e->batch->to, WNW_MOVED_FAILED);
+        wnw__recorders_tell(e->batch->slice[i].recorders, e->batch->from, e->batch->to,
+                            WNW_EVENT_PASS_FAILED);
 }
 
 static int compute(wnw_engine *e, struct wnw__graph *g)

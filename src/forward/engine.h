@@ -21,7 +21,7 @@ struct wnw__pool *wnw__engine_pool(wnw_engine *e);
 
 /* Runs the batch. Afterwards the keys and values of its rows are entries of the caches, and recorders have
  * taken and counted what they want. The caller counts the tokens of each sequence. On failure the caches hold
- * the same entries as before; if the graph had begun, recorders have been told so (WNW_MOVED_FAILED). */
+ * the same entries as before; if the graph had begun, recorders have been told so (WNW_EVENT_PASS_FAILED). */
 int wnw__engine_run(wnw_engine *e, const struct wnw__batch *batch);
 /* Logits [n_vocab] of the i-th row that the last run was asked for. That run must have succeeded and reached
  * the last layer. Borrowed until the next run or release. */

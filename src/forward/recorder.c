@@ -180,28 +180,28 @@ void wnw__recorders_commit(const struct wnw__recorders *r, const struct wnw__rec
             r->list[i].type->commit(r->list[i].rec, pass);
 }
 
-void wnw__recorders_moved(const struct wnw__recorders *r, int32_t from, int32_t to, enum wnw__moved why)
+void wnw__recorders_tell(const struct wnw__recorders *r, int32_t from, int32_t to, enum wnw__event event)
 {
     for (int32_t i = 0; i < count(r); i++)
-        if (r->list[i].type->moved)
-            r->list[i].type->moved(r->list[i].rec, from, to, why);
+        if (r->list[i].type->told)
+            r->list[i].type->told(r->list[i].rec, from, to, event);
 }
 
-const char *wnw__recorders_stuck(const struct wnw__recorders *r, int32_t n_past)
+const char *wnw__recorders_cannot_rewind(const struct wnw__recorders *r, int32_t n_past)
 {
     for (int32_t i = 0; i < count(r); i++)
-        if (r->list[i].type->can_return && !r->list[i].type->can_return(r->list[i].rec, n_past))
+        if (r->list[i].type->can_rewind && !r->list[i].type->can_rewind(r->list[i].rec, n_past))
             return r->list[i].type->name;
     return NULL;
 }
 
-void wnw__recorders_returned(const struct wnw__recorders *r, int32_t n_past, int32_t n_layer)
+void wnw__recorders_rewind(const struct wnw__recorders *r, int32_t n_past, int32_t n_layer)
 {
     for (int32_t i = 0; i < count(r); i++) {
         const struct wnw__recorder_type *type = r->list[i].type;
-        if (type->returned)
-            type->returned(r->list[i].rec, n_past);
-        else if (type->moved)
-            type->moved(r->list[i].rec, 0, n_layer, WNW_MOVED_FAILED);
+        if (type->rewound)
+            type->rewound(r->list[i].rec, n_past);
+        else if (type->told)
+            type->told(r->list[i].rec, 0, n_layer, WNW_EVENT_PASS_FAILED);
     }
 }

@@ -36,11 +36,11 @@ struct wnw__record_shape {
     float q_scale;          /* the model's scale for queries */
 };
 
-/* What all declared policies ask for together. */
-struct wnw__record_ask {
-    wnw_needs needs;
-    int32_t n_likelihood; /* last tokens whose likelihoods are wanted */
-    bool generated;       /* the newest queries are wanted of generated tokens too */
+/* What all declared policies need together. */
+struct wnw__record_needs {
+    wnw_needs merged;
+    int32_t n_likelihood; /* last tokens whose likelihoods are needed */
+    bool generated;       /* the newest queries are needed of generated tokens too */
 };
 
 /* The argument that tells recorders of one type apart. Each type gives the fields its own meaning. Two
@@ -85,11 +85,11 @@ struct wnw__record_logits {
 };
 
 /* What happened to the entries that a recorder took notes of. */
-enum wnw__moved {
-    WNW_MOVED_DROPPED,    /* some entries were dropped */
-    WNW_MOVED_RENUMBERED, /* some entries were dropped, and the others have new positions */
-    WNW_MOVED_ALL,        /* the sequence is empty now */
-    WNW_MOVED_FAILED      /* no entry changed, but notes of the last pass are of tokens that were not read */
+enum wnw__event {
+    WNW_EVENT_DROPPED,    /* some entries were dropped */
+    WNW_EVENT_RENUMBERED, /* some entries were dropped, and the others have new positions */
+    WNW_EVENT_EMPTIED,    /* the sequence is empty now */
+    WNW_EVENT_PASS_FAILED /* no entry changed, but notes of the last pass are of tokens that were not read */
 };
 
 struct wnw__source; /* observe/source_impl.h */
@@ -103,8 +103,8 @@ struct wnw__recorder_type {
     /* The statistics of columns that it reads in the pass, if the attention leaves them: WNW_COLUMN_*. */
     unsigned (*reads_columns)(const void *rec, const struct wnw__record_pass *pass);
 
-    /* Sets *arg for what is asked. Returns false if nothing is asked of this type. */
-    bool (*wanted)(const struct wnw__record_ask *ask, const struct wnw__record_shape *shape,
+    /* Sets *arg for what is needed. Returns false if nothing is needed of this type. */
+    bool (*needed)(const struct wnw__record_needs *needs, const struct wnw__record_shape *shape,
                    struct wnw__record_arg *arg);
     int (*open)(void **rec, const struct wnw__record_shape *shape, const struct wnw__record_arg *arg);
     void (*free)(void *rec);
@@ -129,12 +129,12 @@ struct wnw__recorder_type {
     /* Is called after a pass that succeeded, before the sequence counts its tokens. */
     void (*commit)(void *rec, const struct wnw__record_pass *pass);
     /* Is called when entries of layers from .. to - 1 have changed, or a pass has failed. */
-    void (*moved)(void *rec, int32_t from, int32_t to, enum wnw__moved why);
+    void (*told)(void *rec, int32_t from, int32_t to, enum wnw__event event);
     /* Whether its notes of the first n_past tokens are still whole without those of later tokens; NULL = they are. */
-    bool (*can_return)(const void *rec, int32_t n_past);
-    /* Is called when the tokens from n_past on have been taken back and can_return holds. NULL = `moved` is called, for a
+    bool (*can_rewind)(const void *rec, int32_t n_past);
+    /* Is called when the tokens from n_past on have been taken back and can_rewind holds. NULL = `told` is called, for a
      * pass that failed. */
-    void (*returned)(void *rec, int32_t n_past);
+    void (*rewound)(void *rec, int32_t n_past);
 
     /* Fills in the part of *obs, whose layer is described already, that it answers, if needs asks for it. heads as in
      * the function `observe` of struct wnw__plan_source. rec is NULL if the sequence has no recorder of the type; the
@@ -149,7 +149,7 @@ struct wnw__recorder {
     const struct wnw__recorder_type *type;
     struct wnw__record_arg arg;
     void *rec;
-    bool is_wanted; /* by the present declaration of needs */
+    bool is_needed; /* by the present declaration of needs */
 };
 
 /* Starts as {0}. The owner frees it. */
@@ -189,9 +189,9 @@ double wnw__recorders_ops(const struct wnw__recorders *r, int32_t il, const stru
 int32_t wnw__recorders_logit_rows(const struct wnw__recorders *r, const struct wnw__record_pass *pass);
 void wnw__recorders_logits(const struct wnw__recorders *r, const struct wnw__record_logits *logits);
 void wnw__recorders_commit(const struct wnw__recorders *r, const struct wnw__record_pass *pass);
-void wnw__recorders_moved(const struct wnw__recorders *r, int32_t from, int32_t to, enum wnw__moved why);
-/* The name of the first type of which can_return does not hold; NULL if there is none. */
-const char *wnw__recorders_stuck(const struct wnw__recorders *r, int32_t n_past);
-void wnw__recorders_returned(const struct wnw__recorders *r, int32_t n_past, int32_t n_layer);
+void wnw__recorders_tell(const struct wnw__recorders *r, int32_t from, int32_t to, enum wnw__event event);
+/* The name of the first type of which can_rewind does not hold; NULL if there is none. */
+const char *wnw__recorders_cannot_rewind(const struct wnw__recorders *r, int32_t n_past);
+void wnw__recorders_rewind(const struct wnw__recorders *r, int32_t n_past, int32_t n_layer);
 
 #endif

@@ -22,7 +22,7 @@ static void loop_node(struct ggml_tensor *dst, int ith, int nth, void *pool)
 static void gather(struct wnw__pool *pool)
 {
     struct wnw__team *team = (struct wnw__team *)pool; /* pool is the team's first member */
-    team->plan.n_threads = wnw__crowd_threads(&team->crowd);
+    team->plan.n_threads = wnw__thread_count_now(&team->count);
     if (ggml_graph_compute(team->loop, &team->plan) != GGML_STATUS_SUCCESS)
         wnw__parallel_work(pool);
 }
@@ -53,7 +53,7 @@ static int start(struct wnw__team *team, int32_t n_threads)
         wnw__log(WNW_LOG_WARN, "the system lets %d threads start, not %d: going on with so many",
                  (int)n_beside + 1, (int)n_threads);
     team->pool = (struct wnw__pool){.n_threads = n_beside + 1, .gather = gather};
-    team->crowd = wnw__crowd_new(team->pool.n_threads);
+    team->count = wnw__thread_count_new(team->pool.n_threads);
     atomic_init(&team->pool.next, 0);
     struct ggml_threadpool_params params = ggml_threadpool_params_default(team->pool.n_threads);
     WNW_TRY(
@@ -102,9 +102,9 @@ enum ggml_status wnw__team_compute(struct wnw__team *team, struct ggml_cgraph *g
 {
     const int64_t before = switches();
     const double start = wnw__now_ms();
-    plan->n_threads = wnw__crowd_threads(&team->crowd);
+    plan->n_threads = wnw__thread_count_now(&team->count);
     const enum ggml_status rc = ggml_graph_compute(graph, plan);
     const double now = wnw__now_ms();
-    wnw__crowd_note(&team->crowd, n_row, now - start, now, switches() - before);
+    wnw__thread_count_note(&team->count, n_row, now - start, now, switches() - before);
     return rc;
 }

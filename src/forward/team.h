@@ -8,13 +8,13 @@
 #define WNW_TEAM_H
 
 #include "base/parallel.h"
-#include "forward/crowd.h"
+#include "forward/thread_count.h"
 
 #include <ggml-cpu.h>
 
 struct wnw__team {
-    struct wnw__pool pool;   /* runs loops; pool.n_threads holds for graphs, too */
-    struct wnw__crowd crowd; /* how many of them compute at present */
+    struct wnw__pool pool;          /* runs loops; pool.n_threads holds for graphs, too */
+    struct wnw__thread_count count; /* how many of them compute at present */
     /* The argument of ggml_graph_plan. If ggml was built with OpenMP, the threads are OpenMP's and belong to
      * the thread that computes the graph; otherwise they belong to this object. */
     struct ggml_threadpool *threads;

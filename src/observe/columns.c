@@ -112,7 +112,7 @@ static float *packed_run(const struct sweep *s, int32_t h, int32_t t0)
 
 /* At most a tile of entries that are stored alike, and the tokens that see them so: tokens t_from .. t_to-1. */
 struct tile {
-    struct wnw__kv_run rows;
+    struct wnw__kv_rows rows;
     int32_t ih, j; /* entries j .. j + rows.n - 1 of KV head ih */
     int32_t t_from, t_to;
 };
@@ -124,23 +124,24 @@ static int tiles_at(const struct sweep *s, int32_t ih, int32_t j, int32_t to, st
     const struct wnw__cache *c = s->job.slice->cache;
     const struct wnw__kv_layer *l = s->job.layer;
     const int32_t last = to - j < WNW_TILE ? to : j + WNW_TILE;
-    tiles[0] = (struct tile){.rows = wnw__cache_run(c, l, ih, j, last), .ih = ih, .j = j, .t_to = s->n_tok};
-    const int32_t first_old = wnw__cache_old(c, l, ih, 0), last_old = wnw__cache_old(c, l, ih, s->n_tok - 1);
-    if (c->n_tail == 0 || j >= last_old || j + tiles[0].rows.n <= first_old)
+    tiles[0] = (struct tile){.rows = wnw__cache_rows(c, l, ih, j, last), .ih = ih, .j = j, .t_to = s->n_tok};
+    const int32_t first_to = wnw__cache_quantised_to(c, l, ih, 0),
+                  last_to = wnw__cache_quantised_to(c, l, ih, s->n_tok - 1);
+    if (c->n_tail == 0 || j >= last_to || j + tiles[0].rows.n <= first_to)
         return 1;
-    if (j < first_old) { /* nothing is old yet, and sinks and tail are one run */
-        tiles[0].rows.n = first_old - j;
+    if (j < first_to) { /* nothing is quantised yet: the first entries and the last lie together */
+        tiles[0].rows.n = first_to - j;
         return 1;
     }
-    /* Entries of one block, which the first token sees quantised that finds block_end old. */
-    const int32_t block_end = first_old + ((j - first_old) / WNW_CACHE_BLOCK + 1) * WNW_CACHE_BLOCK;
+    /* Entries of one block, which become quantised for the same token. */
+    const int32_t block_end = first_to + ((j - first_to) / WNW_CACHE_BLOCK + 1) * WNW_CACHE_BLOCK;
     int32_t t = 0;
-    while (wnw__cache_old(c, l, ih, t) < block_end)
+    while (wnw__cache_quantised_to(c, l, ih, t) < block_end)
         t++;
     if (tiles[0].rows.n > block_end - j)
         tiles[0].rows.n = block_end - j;
     tiles[1] = tiles[0];
-    tiles[1].rows = wnw__cache_old_run(c, l, ih, j, j + tiles[0].rows.n);
+    tiles[1].rows = wnw__cache_quantised_rows(c, l, ih, j, j + tiles[0].rows.n);
     tiles[0].t_to = tiles[1].t_from = t;
     return 2;
 }
@@ -423,12 +424,12 @@ int wnw__columns_new(struct wnw__columns **out, const struct wnw__record_shape *
     return wnw__fail(WNW_E_NOMEM, "no memory for attention statistics");
 }
 
-static bool wanted(const struct wnw__record_ask *ask, const struct wnw__record_shape *shape,
+static bool needed(const struct wnw__record_needs *needs, const struct wnw__record_shape *shape,
                    struct wnw__record_arg *arg)
 {
     (void)shape;
     *arg = (struct wnw__record_arg){0};
-    return ask->needs.flags & (WNW_NEED_ATTN_SUM | WNW_NEED_ATTN_MAX);
+    return needs->merged.flags & (WNW_NEED_ATTN_SUM | WNW_NEED_ATTN_MAX);
 }
 
 static void close_columns(void *rec)
@@ -548,7 +549,7 @@ const struct wnw__recorder_type wnw__columns_recorder = {
     .needs = WNW_NEED_ATTN_SUM | WNW_NEED_ATTN_MAX,
     .reads_softmax = true,
     .reads_columns = reads_columns,
-    .wanted = wanted,
+    .needed = needed,
     .open = open_columns,
     .free = close_columns,
     .copy = copy_columns,

@@ -150,10 +150,10 @@ static void commit(void *rec, const struct wnw__record_pass *pass)
         w->layers[il].n = w->layers[il].n_next;
 }
 
-static void moved(void *rec, int32_t from, int32_t to, enum wnw__moved why)
+static void told(void *rec, int32_t from, int32_t to, enum wnw__event event)
 {
     struct wnw__newest *w = rec;
-    (void)why;
+    (void)event;
     for (int32_t il = from; il < to; il++)
         w->layers[il].n = 0;
 }
@@ -167,5 +167,5 @@ const struct wnw__recorder_type wnw__newest_recorder = {
     .stages = stages,
     .take = take,
     .commit = commit,
-    .moved = moved,
+    .told = told,
 };

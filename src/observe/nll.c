@@ -126,10 +126,11 @@ struct recorder {
     struct wnw__pool *pool;
 };
 
-static bool wanted(const struct wnw__record_ask *ask, const struct wnw__record_shape *shape,
+static bool needed(const struct wnw__record_needs *needs, const struct wnw__record_shape *shape,
                    struct wnw__record_arg *arg)
 {
-    *arg = (struct wnw__record_arg){.n = ask->n_likelihood < shape->n_ctx ? ask->n_likelihood : shape->n_ctx};
+    *arg = (struct wnw__record_arg){.n = needs->n_likelihood < shape->n_ctx ? needs->n_likelihood
+                                                                            : shape->n_ctx};
     return arg->n > 0;
 }
 
@@ -202,17 +203,17 @@ static void logits(void *rec, const struct wnw__record_logits *l)
         wnw__nll_take(rec, &b);
 }
 
-static void moved(void *rec, int32_t from, int32_t to, enum wnw__moved why)
+static void told(void *rec, int32_t from, int32_t to, enum wnw__event event)
 {
     struct wnw__nll *w = rec;
     (void)from;
     (void)to;
-    if (why == WNW_MOVED_RENUMBERED || why == WNW_MOVED_ALL)
+    if (event == WNW_EVENT_RENUMBERED || event == WNW_EVENT_EMPTIED)
         w->n = w->end = 0;
 }
 
 /* The logits from which the next token's likelihood would be noted are gone. */
-static bool can_return(const void *rec, int32_t n_past)
+static bool can_rewind(const void *rec, int32_t n_past)
 {
     const struct wnw__nll *w = rec;
     (void)n_past;
@@ -222,13 +223,13 @@ static bool can_return(const void *rec, int32_t n_past)
 const struct wnw__recorder_type wnw__nll_recorder = {
     .name = "likelihoods",
     .needs = WNW_NEED_PERPLEXITY,
-    .wanted = wanted,
+    .needed = needed,
     .open = open_nll,
     .free = close_nll,
     .copy = copy_nll,
     .begin = begin,
     .logit_rows = logit_rows,
     .logits = logits,
-    .moved = moved,
-    .can_return = can_return,
+    .told = told,
+    .can_rewind = can_rewind,
 };

@@ -99,10 +99,10 @@ static void commit(void *rec, const struct wnw__record_pass *pass)
         w->is_there[il] = true;
 }
 
-static void moved(void *rec, int32_t from, int32_t to, enum wnw__moved why)
+static void told(void *rec, int32_t from, int32_t to, enum wnw__event event)
 {
     struct wnw__outputs *w = rec;
-    (void)why;
+    (void)event;
     for (int32_t il = from; il < to; il++)
         w->is_there[il] = false;
 }
@@ -117,5 +117,5 @@ const struct wnw__recorder_type wnw__outputs_recorder = {
     .stages = stages,
     .take = take,
     .commit = commit,
-    .moved = moved,
+    .told = told,
 };

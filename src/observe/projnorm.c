@@ -193,10 +193,10 @@ static void load_value(const struct wnw__proj *p, const struct wnw__proj_values 
                        float *dst)
 {
     const bool is_first = i < head->n_first;
-    if (head->exact && (is_first || i - head->n_first >= head->n_v))
+    if (head->f16 && (is_first || i - head->n_first >= head->n_v))
         p->vec->to_f32(WNW_KV_F16,
-                       head->exact + (size_t)(is_first ? i : i - head->n_v) * wnw__row_bytes(WNW_KV_F16, d),
-                       1, d, dst, d);
+                       head->f16 + (size_t)(is_first ? i : i - head->n_v) * wnw__row_bytes(WNW_KV_F16, d), 1,
+                       d, dst, d);
     else
         p->vec->to_f32(p->type, head->v + (size_t)(i - head->n_first) * wnw__row_bytes(p->type, d), 1, d, dst,
                        d);

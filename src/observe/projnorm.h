@@ -43,7 +43,7 @@ struct wnw__proj_values {
     float *norm;      /* [n]; negative = to be computed */
     int32_t n;
     /* NULL, or f16 rows: of the first n_first values and of those after the n_v that `v` holds. */
-    const uint8_t *exact;
+    const uint8_t *f16;
     int32_t n_first, n_v;
 };
 

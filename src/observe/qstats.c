@@ -258,12 +258,12 @@ int64_t wnw__qstats_get(const struct wnw__qstats *st, int32_t il, float *mean, f
 /* The buffers of the source that are used here. */
 enum { MEAN, COV };
 
-static bool wanted(const struct wnw__record_ask *ask, const struct wnw__record_shape *shape,
+static bool needed(const struct wnw__record_needs *needs, const struct wnw__record_shape *shape,
                    struct wnw__record_arg *arg)
 {
     (void)shape;
-    *arg = (struct wnw__record_arg){.n = ask->needs.skip};
-    return ask->needs.flags & WNW_NEED_QUERY_STATS;
+    *arg = (struct wnw__record_arg){.n = needs->merged.skip};
+    return needs->merged.flags & WNW_NEED_QUERY_STATS;
 }
 
 static int open_stats(void **rec, const struct wnw__record_shape *shape, const struct wnw__record_arg *arg)
@@ -306,16 +306,16 @@ static void take(void *rec, const struct wnw__record_rows *r, int ith, int nth)
     wnw__qstats_add(rec, r->il, &b, ith, nth);
 }
 
-static void moved(void *rec, int32_t from, int32_t to, enum wnw__moved why)
+static void told(void *rec, int32_t from, int32_t to, enum wnw__event event)
 {
     (void)from;
     (void)to;
-    if (why == WNW_MOVED_RENUMBERED || why == WNW_MOVED_ALL)
+    if (event == WNW_EVENT_RENUMBERED || event == WNW_EVENT_EMPTIED)
         wnw__qstats_reset(rec);
 }
 
 /* A sum does not say what one token added to it. */
-static bool can_return(const void *rec, int32_t n_past)
+static bool can_rewind(const void *rec, int32_t n_past)
 {
     const struct wnw__qstats *st = rec;
     for (int32_t il = 0; il < st->params.model.n_layer; il++)
@@ -357,13 +357,13 @@ static int fill(void *rec, struct wnw__source *source, const wnw_needs *needs, c
 const struct wnw__recorder_type wnw__qstats_recorder = {
     .name = "query statistics",
     .needs = WNW_NEED_QUERY_STATS,
-    .wanted = wanted,
+    .needed = needed,
     .open = open_stats,
     .free = close_stats,
     .copy = copy_stats,
     .stages = stages,
     .take = take,
-    .moved = moved,
-    .can_return = can_return,
+    .told = told,
+    .can_rewind = can_rewind,
     .fill = fill,
 };

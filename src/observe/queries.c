@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool wanted(const struct wnw__record_ask *ask, const struct wnw__record_shape *shape,
+static bool needed(const struct wnw__record_needs *needs, const struct wnw__record_shape *shape,
                    struct wnw__record_arg *arg)
 {
     (void)shape;
     *arg = (struct wnw__record_arg){0};
-    return ask->needs.flags & WNW_NEED_QUERIES;
+    return needs->merged.flags & WNW_NEED_QUERIES;
 }
 
 /* Frees the queries of layers from .. to - 1. */
@@ -129,13 +129,13 @@ static void commit(void *rec, const struct wnw__record_pass *pass)
 
 /* Frees the queries. They take about as much memory as the prompt's hidden states and serve one
  * compression. */
-static void moved(void *rec, int32_t from, int32_t to, enum wnw__moved why)
+static void told(void *rec, int32_t from, int32_t to, enum wnw__event event)
 {
-    if (why != WNW_MOVED_FAILED)
+    if (event != WNW_EVENT_PASS_FAILED)
         drop(rec, from, to);
 }
 
-static void returned(void *rec, int32_t n_past)
+static void rewound(void *rec, int32_t n_past)
 {
     struct wnw__queries *k = rec;
     for (int32_t il = 0; il < k->n_layer; il++) {
@@ -167,7 +167,7 @@ static int fill(void *rec, struct wnw__source *source, const wnw_needs *needs, c
 const struct wnw__recorder_type wnw__queries_recorder = {
     .name = "queries",
     .needs = WNW_NEED_QUERIES,
-    .wanted = wanted,
+    .needed = needed,
     .open = open_queries,
     .free = close_queries,
     .copy = copy_queries,
@@ -176,7 +176,7 @@ const struct wnw__recorder_type wnw__queries_recorder = {
     .stages = stages,
     .take = take,
     .commit = commit,
-    .moved = moved,
-    .returned = returned,
+    .told = told,
+    .rewound = rewound,
     .fill = fill,
 };

@@ -68,30 +68,30 @@ static int32_t find(const struct wnw__recorders *r, const struct wnw__recorder_t
 }
 
 /* Marks the recorders that are asked for and opens those that are missing, at the end of the list. */
-static int open_missing(struct wnw__recorders *r, const struct wnw__record_ask *ask,
+static int open_missing(struct wnw__recorders *r, const struct wnw__record_needs *needs,
                         const struct wnw__record_shape *shape)
 {
     struct wnw__record_arg arg;
     for (int32_t i = 0; i < r->n; i++)
-        r->list[i].is_wanted = r->list[i].type->needs == 0;
+        r->list[i].is_needed = r->list[i].type->needs == 0;
     for (int32_t k = 0; types[k]; k++) {
-        if (!types[k]->wanted || !types[k]->wanted(ask, shape, &arg))
+        if (!types[k]->needed || !types[k]->needed(needs, shape, &arg))
             continue;
         int32_t at = find(r, types[k], &arg);
         if (at < 0) {
             at = r->n;
             WNW_TRY(wnw__recorders_open(r, types[k], &arg, shape));
         }
-        r->list[at].is_wanted = true;
+        r->list[at].is_needed = true;
     }
     return WNW_OK;
 }
 
-static void close_unwanted(struct wnw__recorders *r)
+static void close_unneeded(struct wnw__recorders *r)
 {
     int32_t n = 0;
     for (int32_t i = 0; i < r->n; i++) {
-        if (r->list[i].is_wanted)
+        if (r->list[i].is_needed)
             r->list[n++] = r->list[i];
         else
             r->list[i].type->free(r->list[i].rec);
@@ -100,21 +100,21 @@ static void close_unwanted(struct wnw__recorders *r)
 }
 
 int wnw__recorders_declare(struct wnw__recorders *r, struct wnw__cache *cache,
-                           const struct wnw__record_ask *ask, const struct wnw__record_shape *shape)
+                           const struct wnw__record_needs *needs, const struct wnw__record_shape *shape)
 {
     const int32_t n_before = r->n;
     const uint32_t kept_before = kept(cache);
-    int rc = open_missing(r, ask, shape);
+    int rc = open_missing(r, needs, shape);
     if (rc == WNW_OK)
-        rc = keep_also(cache, ask->needs.flags, shape->model.n_head / shape->model.n_head_kv);
+        rc = keep_also(cache, needs->merged.flags, shape->model.n_head / shape->model.n_head_kv);
     if (rc != WNW_OK) {
         wnw__recorders_cut(r, n_before);
         keep_only(cache, kept_before);
         return rc;
     }
-    keep_only(cache, ask->needs.flags);
-    for (int kind = WNW_AUX_PROJ; kind < WNW_N_AUX && !(ask->needs.flags & WNW_NEED_PROJ_NORM); kind++)
+    keep_only(cache, needs->merged.flags);
+    for (int kind = WNW_AUX_PROJ; kind < WNW_N_AUX && !(needs->merged.flags & WNW_NEED_PROJ_NORM); kind++)
         (void)wnw__cache_set_aux(cache, (enum wnw__aux)kind, 0); /* a source makes them when a policy asks */
-    close_unwanted(r);
+    close_unneeded(r);
     return WNW_OK;
 }

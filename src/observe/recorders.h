@@ -18,6 +18,6 @@ const struct wnw__recorder_type *wnw__recorder_type_find(const char *name);
  * are opened or freed. Recorders whose type answers no need of policies stay. The cache begins or ceases in
  * the same way to keep numbers of attention with its entries. Nothing changes on failure. */
 int wnw__recorders_declare(struct wnw__recorders *r, struct wnw__cache *cache,
-                           const struct wnw__record_ask *ask, const struct wnw__record_shape *shape);
+                           const struct wnw__record_needs *needs, const struct wnw__record_shape *shape);
 
 #endif

@@ -24,8 +24,11 @@ static struct wnw__plan_layer layer_of_cache(void *of, int32_t il)
 {
     const struct wnw__cache *c = of;
     const struct wnw__kv_layer *l = &c->layers[il];
-    return (struct wnw__plan_layer){
-        .n_entry = l->len, .pos = l->pos, .off = l->off, .n_final = l->n_final, .n_mixed = l->n_mixed};
+    return (struct wnw__plan_layer){.n_entry = l->len,
+                                    .pos = l->pos,
+                                    .off = l->off,
+                                    .n_settled = l->n_settled,
+                                    .n_ambiguous = l->n_ambiguous};
 }
 
 static void read_cache(void *of, int32_t il, enum wnw__stored what, int32_t ih, int32_t first, int32_t n,

@@ -7,18 +7,18 @@
 
 /* Which norms are asked for: those of KV heads, or those of query heads, each of which is then its own
  * group. */
-struct asked {
+struct norms {
     wnw_proj_norm kind;
     enum wnw__aux aux;
     int32_t n_plane, n_row; /* numbers per entry, rows of the result */
     struct wnw__proj **proj;
 };
 
-static struct asked what(const struct wnw__source *s, wnw_proj_norm kind, bool of_query_heads)
+static struct norms what(const struct wnw__source *s, wnw_proj_norm kind, bool of_query_heads)
 {
-    return of_query_heads ? (struct asked){kind, (enum wnw__aux)(WNW_AUX_HEAD_PROJ + kind),
+    return of_query_heads ? (struct norms){kind, (enum wnw__aux)(WNW_AUX_HEAD_PROJ + kind),
                                            wnw__shape_group(&s->shape), s->shape.n_head, &s->of.proj[1]}
-                          : (struct asked){kind, (enum wnw__aux)(WNW_AUX_PROJ + kind), 1, s->shape.n_head_kv,
+                          : (struct norms){kind, (enum wnw__aux)(WNW_AUX_PROJ + kind), 1, s->shape.n_head_kv,
                                            &s->of.proj[0]};
 }
 
@@ -32,14 +32,14 @@ static struct wnw__proj_values values_of(const struct wnw__cache *c, const struc
         return x;
     }
     const struct wnw__kv_tail *t = &l->tail;
-    x.exact = t->v + (size_t)t->off[ih] * c->tail_row_bytes;
-    x.n_first = t->n_sink[ih];
-    x.n_v = t->n_old[ih];
-    x.v = x.n_v > 0 ? l->v + (size_t)t->old_off[ih] * c->row_bytes : NULL;
+    x.f16 = t->v + (size_t)t->off[ih] * c->tail_row_bytes;
+    x.n_first = t->n_first[ih];
+    x.n_v = t->n_quantised[ih];
+    x.v = x.n_v > 0 ? l->v + (size_t)t->quantised_off[ih] * c->row_bytes : NULL;
     return x;
 }
 
-static int fill_layer(const struct wnw__source *s, int32_t il, const struct asked *a)
+static int fill_layer(const struct wnw__source *s, int32_t il, const struct norms *a)
 {
     const struct wnw__cache *c = s->of.cache;
     const struct wnw__kv_layer *l = &c->layers[il];
@@ -59,7 +59,7 @@ static int fill_layer(const struct wnw__source *s, int32_t il, const struct aske
 }
 
 /* norm[n_head_kv][n] over the group, or norm[n_head][n] of each query head after its own slice. */
-static int compute(const struct wnw__source *s, const wnw_observation *obs, const struct asked *a,
+static int compute(const struct wnw__source *s, const wnw_observation *obs, const struct norms *a,
                    float *norm)
 {
     struct wnw__cache *c = s->of.cache;
@@ -88,7 +88,7 @@ static const float *norms(const wnw_observation *obs, wnw_proj_norm kind, bool o
         (void)wnw__fail(WNW_E_ARG, "projected norm number %d does not exist", (int)kind);
         return NULL;
     }
-    const struct asked a = what(s, kind, of_query_heads);
+    const struct norms a = what(s, kind, of_query_heads);
     struct wnw__buffer *to = &s->norms[(int)kind * 2 + of_query_heads];
     if (wnw__buffer_need(to, (size_t)a.n_row * (size_t)obs->n, sizeof(float), "observations") != WNW_OK ||
         compute(s, obs, &a, to->p) != WNW_OK)

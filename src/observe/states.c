@@ -96,9 +96,9 @@ static void commit(void *rec, const struct wnw__record_pass *pass)
         w->is_there[il] = true;
 }
 
-static void moved(void *rec, int32_t from, int32_t to, enum wnw__moved why)
+static void told(void *rec, int32_t from, int32_t to, enum wnw__event event)
 {
-    (void)why;
+    (void)event;
     forget(rec, from, to);
 }
 
@@ -111,5 +111,5 @@ const struct wnw__recorder_type wnw__states_recorder = {
     .stages = stages,
     .take = take,
     .commit = commit,
-    .moved = moved,
+    .told = told,
 };

@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool wanted(const struct wnw__record_ask *ask, const struct wnw__record_shape *shape,
+static bool needed(const struct wnw__record_needs *needs, const struct wnw__record_shape *shape,
                    struct wnw__record_arg *arg)
 {
-    const int32_t cap = ask->needs.window < shape->n_ctx ? ask->needs.window : shape->n_ctx;
-    *arg = (struct wnw__record_arg){.n = cap, .generated = ask->generated};
-    return (ask->needs.flags & WNW_NEED_WINDOW_ATTN) && cap > 0;
+    const int32_t cap = needs->merged.window < shape->n_ctx ? needs->merged.window : shape->n_ctx;
+    *arg = (struct wnw__record_arg){.n = cap, .generated = needs->generated};
+    return (needs->merged.flags & WNW_NEED_WINDOW_ATTN) && cap > 0;
 }
 
 static void close_window(void *rec)
@@ -94,10 +94,10 @@ static void commit(void *rec, const struct wnw__record_pass *pass)
 
 /* If entries were only dropped, the queries stay: they are still the newest. Otherwise the ring is
  * emptied. */
-static void moved(void *rec, int32_t from, int32_t to, enum wnw__moved why)
+static void told(void *rec, int32_t from, int32_t to, enum wnw__event event)
 {
     struct wnw__window *w = rec;
-    for (int32_t il = from; why != WNW_MOVED_DROPPED && il < to; il++)
+    for (int32_t il = from; event != WNW_EVENT_DROPPED && il < to; il++)
         w->layers[il].n = 0;
 }
 
@@ -109,7 +109,7 @@ static int32_t n_left(const struct wnw__window_layer *l, int32_t n_past)
 }
 
 /* A full ring has lost the queries that would be the oldest ones again. */
-static bool can_return(const void *rec, int32_t n_past)
+static bool can_rewind(const void *rec, int32_t n_past)
 {
     const struct wnw__window *w = rec;
     for (int32_t il = 0; il < w->n_layer; il++)
@@ -118,7 +118,7 @@ static bool can_return(const void *rec, int32_t n_past)
     return true;
 }
 
-static void returned(void *rec, int32_t n_past)
+static void rewound(void *rec, int32_t n_past)
 {
     struct wnw__window *w = rec;
     for (int32_t il = 0; il < w->n_layer; il++) {
@@ -154,15 +154,15 @@ static int fill(void *rec, struct wnw__source *source, const wnw_needs *needs, c
 const struct wnw__recorder_type wnw__window_recorder = {
     .name = "window",
     .needs = WNW_NEED_WINDOW_ATTN,
-    .wanted = wanted,
+    .needed = needed,
     .open = open_window,
     .free = close_window,
     .copy = copy_window,
     .stages = stages,
     .take = take,
     .commit = commit,
-    .moved = moved,
-    .can_return = can_return,
-    .returned = returned,
+    .told = told,
+    .can_rewind = can_rewind,
+    .rewound = rewound,
     .fill = fill,
 };

@@ -243,7 +243,7 @@ int wnw__plan_job_layer(struct wnw__plan_job *j, int32_t il, struct wnw__kept_la
         kept->keep_heads[ih] = kept->keep ? kept->keep + (int64_t)ih * j->cache.row : NULL;
     *out = (struct wnw__kept_layer){.keep = kept->keep_heads,
                                     .n_keep = kept->n_keep,
-                                    .n_final = kept->n_final,
+                                    .n_settled = kept->n_settled,
                                     .contents = wnw__plan_contents_of(j->plan, il),
                                     .averages = j->plan->averages};
     return WNW_OK;

@@ -17,9 +17,9 @@ void wnw__report_add(wnw_report *sum, const wnw_report *one);
 
 /* A head from which a recursive policy may drop entries, and the size to reach. */
 struct wnw__due {
-    int32_t n, n_final; /* entries, and how many of them are settled */
-    int32_t n_keep;     /* entries that shall be left of n */
-    bool strict;        /* refuse a size below wnw__blocks_least, unless some entries are settled */
+    int32_t n, n_settled; /* entries, and how many of them are settled */
+    int32_t n_keep;       /* entries that shall be left of n */
+    bool strict;          /* refuse a size below wnw__blocks_least, unless some entries are settled */
 };
 /* Sets the error E_RANGE: n_keep of n entries are fewer than the blocks of policy `name` leave at least. */
 int wnw__blocks_refuse(const char *name, const wnw_blocks *b, int32_t n, int32_t n_keep);
@@ -44,7 +44,7 @@ void wnw__plan_job_free(struct wnw__plan_job *job);
 struct wnw__kept_layer {
     const int32_t *const *keep;                /* [n_head_kv], borrowed until the next call */
     const int32_t *n_keep;                     /* [n_head_kv] */
-    int32_t n_final;                           /* number of kept entries of every head that are settled */
+    int32_t n_settled;                         /* number of kept entries of every head that are settled */
     const struct wnw__plan_contents *contents; /* [n_head_kv] what is written into kept entries, or NULL */
     bool averages;                             /* see wnw_plan_averages */
 };

@@ -124,7 +124,7 @@ static void protect_heads(struct wnw__plan_job *j, int32_t il, int32_t budget)
 
 static int count_by_selector(struct wnw__plan_job *j, const struct wnw__scored_layer *l)
 {
-    const wnw_blocks blocks = wnw__policy_blocks_with(j->policy, j->scorer_opts, l->n_final);
+    const wnw_blocks blocks = wnw__policy_blocks_with(j->policy, j->scorer_opts, l->n_settled);
     for (int32_t ih = 0; ih < j->src->shape.n_head_kv; ih++) {
         const int32_t n = j->selector->recursive->own_size(j->policy->opts[WNW_PART_SELECTOR], &blocks,
                                                            l->n_entry[ih], j->policy->rounding);

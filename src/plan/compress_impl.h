@@ -49,7 +49,7 @@ struct wnw__job_size {
 /* Scores of a layer, and facts that the steps after scoring need. */
 struct wnw__scored_layer {
     int32_t il, i;          /* layer of the model; its number among layers that take part */
-    int32_t row, n_final;   /* elements per row of score; settled entries of every head */
+    int32_t row, n_settled; /* elements per row of score; settled entries of every head */
     const int32_t *n_entry; /* [n_head_kv] */
     float *score;           /* [n_head_kv][row] */
     float *head_score;      /* [n_head][row] if the selector looks at query heads, or NULL */
@@ -67,7 +67,7 @@ struct wnw__job_kept {
     const int32_t **keep_heads; /* [n_head_kv] into keep */
     int32_t *n_keep, *n_safe;   /* [n_head_kv] */
     wnw_protected *prot;        /* [n_head_kv] */
-    int32_t n_final;            /* settled entries of every head after selecting */
+    int32_t n_settled;          /* settled entries of every head after selecting */
     wnw_merge *merges;          /* [cache.row] of one head */
     int32_t *channels;          /* [n_embd_head] of one head */
 };

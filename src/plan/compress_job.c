@@ -88,23 +88,23 @@ static bool has_before(const struct wnw__plan_source *src, int32_t il, int32_t p
 }
 
 /* Refuses policies that do not work on a cache whose keys were turned to new positions. */
-static int check_moved(const struct wnw__plan_job *j)
+static int check_renumbered(const struct wnw__plan_job *j)
 {
     const struct wnw__plan_source *src = j->src;
     const uint32_t matches = wnw__policy_matches(j->policy);
-    bool mixed = false;
+    bool ambiguous = false;
     for (int32_t il = 0; il < src->shape.n_layer; il++)
         if (matches == WNW_FLAG_MATCHES_LAYERS)
-            mixed = mixed || has_before(src, il, src->n_mixed);
+            ambiguous = ambiguous || has_before(src, il, src->n_ambiguous);
         else if (matches == WNW_FLAG_MATCHES_HEADS && wnw__job_takes_part(j, il))
-            mixed = mixed || has_before(src, il, src->layer(src, il).n_mixed);
-    if (mixed)
+            ambiguous = ambiguous || has_before(src, il, src->layer(src, il).n_ambiguous);
+    if (ambiguous)
         return wnw__fail(
             WNW_E_UNSUPPORTED,
             "%s puts heads together by position, and since the kept tokens got new positions each "
             "head has another token there; use a policy that looks at every head by itself",
             wnw__policy_name(j->policy));
-    if (src->n_moved > 0 && wnw__policy_counts_age(j->policy))
+    if (src->n_renumbered > 0 && wnw__policy_counts_age(j->policy))
         return wnw__fail(WNW_E_UNSUPPORTED,
                          "%s divides by the number of queries that have seen an entry, which new positions "
                          "do not tell",
@@ -229,7 +229,7 @@ static int prepare(struct wnw__plan_job *j, const wnw_size *size)
     WNW_TRY(hold_kept(j));
     if (j->size.rule == WNW_SIZE_RULE_ALL)
         return WNW_OK;
-    WNW_TRY(check_moved(j));
+    WNW_TRY(check_renumbered(j));
     WNW_TRY(check_profile(j));
     WNW_TRY(fit_table(j));
     WNW_TRY(ask_perplexity(j));

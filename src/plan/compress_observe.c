@@ -113,7 +113,7 @@ int wnw__job_adapt(const struct wnw__plan_job *j, const wnw_observation *seen, c
     *obs = *seen;
     obs->n_prefix = j->src->n_prefix;
     obs->budget = j->size.mean;
-    obs->n_final = j->src->layer(j->src, seen->il).n_final;
+    obs->n_settled = j->src->layer(j->src, seen->il).n_settled;
     obs->gathered = j->gathered[WNW_PART_SCORER];
     obs->profile = j->profile;
     obs->perplexity = j->perplexity;

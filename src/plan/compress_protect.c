@@ -55,9 +55,9 @@ static bool fit_settled(struct wnw__plan_job *j)
     if (!wnw__policy_is_recursive(j->policy))
         return false;
     for (int32_t i = 0; i < j->cache.n_part; i++) {
-        const int32_t il = j->cache.il[i], n_final = j->src->layer(j->src, il).n_final;
-        const wnw_blocks b = wnw__policy_blocks(j->policy, n_final);
-        settled = settled || n_final > 0;
+        const int32_t il = j->cache.il[i], n_settled = j->src->layer(j->src, il).n_settled;
+        const wnw_blocks b = wnw__policy_blocks(j->policy, n_settled);
+        settled = settled || n_settled > 0;
         for (int32_t ih = 0; ih < j->src->shape.n_head_kv; ih++) {
             const int32_t n = wnw__job_entries(j, il)[ih];
             const int32_t least = wnw__blocks_least(&b, n);

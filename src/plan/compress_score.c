@@ -121,7 +121,7 @@ int wnw__job_score(struct wnw__plan_job *j, const wnw_observation *obs, struct w
     *out = (struct wnw__scored_layer){.il = obs->il,
                                       .i = j->cache.part[obs->il],
                                       .row = obs->n,
-                                      .n_final = obs->n_final,
+                                      .n_settled = obs->n_settled,
                                       .n_entry = wnw__job_entries(j, obs->il),
                                       .score = j->score.at,
                                       .head_score = j->head_score.at};

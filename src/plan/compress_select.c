@@ -92,8 +92,8 @@ static int write_head(struct wnw__plan_job *j, int32_t il, int32_t ih, const int
 int wnw__job_keep_layer(struct wnw__plan_job *j, int32_t il, const wnw_observation *obs)
 {
     struct wnw__job_kept *kept = &j->kept;
-    kept->n_final = j->src->layer(j->src, il).n_final;
-    j->plan->n_final[il] = kept->n_final;
+    kept->n_settled = j->src->layer(j->src, il).n_settled;
+    j->plan->n_settled[il] = kept->n_settled;
     for (int32_t ih = 0; ih < j->src->shape.n_head_kv; ih++) {
         const int32_t n = wnw__job_entries(j, il)[ih];
         int32_t *keep = kept->keep ? kept->keep + (int64_t)ih * j->cache.row : NULL;
@@ -116,7 +116,7 @@ static int select_head(struct wnw__plan_job *j, const struct wnw__scored_layer *
                                         .n_keep = j->kept.n_keep[ih],
                                         .prot = j->kept.prot[ih],
                                         .blocks = *blocks,
-                                        .n_final = l->n_final,
+                                        .n_settled = l->n_settled,
                                         .n_safe = j->kept.n_safe[ih],
                                         .ih = ih,
                                         .n_head_kv = j->src->shape.n_head_kv,
@@ -173,7 +173,7 @@ static void note_empty(struct wnw__plan_job *j, const struct wnw__scored_layer *
 int wnw__job_select_layer(struct wnw__plan_job *j, const struct wnw__scored_layer *l,
                           const wnw_observation *obs)
 {
-    const wnw_blocks blocks = wnw__policy_blocks_with(j->policy, j->scorer_opts, l->n_final);
+    const wnw_blocks blocks = wnw__policy_blocks_with(j->policy, j->scorer_opts, l->n_settled);
     const void *opts = j->policy->opts[WNW_PART_SELECTOR];
     int32_t settled = INT32_MAX;
     WNW_TRY(wnw__job_count_heads(j, l));
@@ -190,7 +190,7 @@ int wnw__job_select_layer(struct wnw__plan_job *j, const struct wnw__scored_laye
             WNW_TRY(write_head(j, l->il, ih, keep, j->kept.n_keep[ih], obs));
     }
     note_empty(j, l);
-    j->kept.n_final = j->selector->recursive ? settled : 0;
-    j->plan->n_final[l->il] = j->kept.n_final;
+    j->kept.n_settled = j->selector->recursive ? settled : 0;
+    j->plan->n_settled[l->il] = j->kept.n_settled;
     return WNW_OK;
 }

@@ -75,21 +75,21 @@ static int size_of_budget(struct wnw__plan_job *j, int64_t budget)
     return WNW_OK;
 }
 
-/* Of b entries at most n_exact are f16, also on average: no average of min(b_h, n_exact) over heads is larger
+/* Of b entries at most n_f16 are f16, also on average: no average of min(b_h, n_f16) over heads is larger
  * than that of the average b. */
 uint64_t wnw__compress_entries_in(uint64_t bytes, const struct wnw__entry_bytes *entry)
 {
-    const uint64_t exact = (uint64_t)entry->n_exact * entry->exact;
-    if (bytes < exact)
-        return bytes / entry->exact;
-    return entry->each > 0 ? (uint64_t)entry->n_exact + (bytes - exact) / entry->each : 0;
+    const uint64_t f16 = (uint64_t)entry->n_f16 * entry->f16;
+    if (bytes < f16)
+        return bytes / entry->f16;
+    return entry->each > 0 ? (uint64_t)entry->n_f16 + (bytes - f16) / entry->each : 0;
 }
 
 static int size_of_bytes(struct wnw__plan_job *j, uint64_t bytes)
 {
     const struct wnw__entry_bytes *entry = &j->src->entry_bytes;
     const uint64_t heads = (uint64_t)j->src->shape.n_head_kv * (uint64_t)j->cache.n_part;
-    const uint64_t row = heads * (entry->n_exact > 0 ? entry->exact : entry->each);
+    const uint64_t row = heads * (entry->n_f16 > 0 ? entry->f16 : entry->each);
     if (row > 0 && bytes < row)
         return wnw__fail(WNW_E_RANGE,
                          "%llu bytes are too few: one entry in every KV head of %d layers takes %llu",
@@ -189,7 +189,7 @@ int wnw__blocks_refuse(const char *name, const wnw_blocks *b, int32_t n, int32_t
 
 int wnw__policy_fix_size(wnw_policy **out, const wnw_policy *p, const struct wnw__due *due, char *warning)
 {
-    const wnw_blocks b = wnw__policy_blocks(p, due->n_final);
+    const wnw_blocks b = wnw__policy_blocks(p, due->n_settled);
     const int32_t thinned = wnw__blocks_thinned(&b, due->n), last = due->n - b.sink - thinned * b.lag;
     const int32_t least = wnw__blocks_least(&b, due->n);
     const char *name = wnw__policy_name(p);
@@ -201,7 +201,7 @@ int wnw__policy_fix_size(wnw_policy **out, const wnw_policy *p, const struct wnw
                   due->n_keep, name, due->n, b.sink, b.lag);
         return WNW_OK;
     }
-    if (least > due->n_keep && due->strict && due->n_final == 0)
+    if (least > due->n_keep && due->strict && due->n_settled == 0)
         return wnw__blocks_refuse(name, &b, due->n, due->n_keep);
     if (least > due->n_keep)
         wnw__warn(

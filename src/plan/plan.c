@@ -14,9 +14,9 @@ int wnw__plan_begin(wnw_plan **out, int32_t n_layer, int32_t n_head_kv, int32_t 
     wnw_plan *p = calloc(1, sizeof *p);
     if (p) {
         p->off = calloc((size_t)n_head + 1, sizeof *p->off);
-        p->n_final = calloc((size_t)n_layer, sizeof *p->n_final);
+        p->n_settled = calloc((size_t)n_layer, sizeof *p->n_settled);
     }
-    if (!p || !p->off || !p->n_final) {
+    if (!p || !p->off || !p->n_settled) {
         wnw_plan_free(p);
         return wnw__fail(WNW_E_NOMEM, "out of memory for a plan of %d layers", n_layer);
     }
@@ -99,7 +99,7 @@ void wnw_plan_free(wnw_plan *p)
     }
     free(p->contents);
     free(p->off);
-    free(p->n_final);
+    free(p->n_settled);
     free(p->pos);
     free(p);
 }

@@ -15,7 +15,7 @@ struct wnw__plan_contents {
 
 struct wnw_plan {
     int32_t n_layer, n_head_kv, n_tokens;
-    int32_t *n_final;                    /* [n_layer] first kept entries of every head that are settled */
+    int32_t *n_settled;                  /* [n_layer] first kept entries of every head that are settled */
     int32_t n_head_done;                 /* heads added so far, in order of layer, then head */
     int64_t *off;                        /* [n_layer * n_head_kv + 1] first entry of each head in pos */
     int32_t *pos;                        /* kept positions, one head after another */

@@ -15,8 +15,8 @@
 struct wnw__entry_bytes {
     size_t each;
     /* In a quantised cache with a tail, the most entries of a head that are stored in f16, and their bytes. */
-    int32_t n_exact;
-    size_t exact;
+    int32_t n_f16;
+    size_t f16;
 };
 
 /* The entries of a layer. Arrays are borrowed until the same function is called again or the entries change. */
@@ -24,25 +24,25 @@ struct wnw__plan_layer {
     const int32_t *n_entry; /* [n_head_kv] */
     const int32_t *pos;     /* positions of all heads; those of head ih, ascending, begin at pos[off[ih]] */
     const int64_t *off;     /* [n_head_kv] */
-    int32_t n_final;        /* first entries of every head that earlier compressions settled */
-    int32_t n_mixed;        /* at a position below it, heads of the layer may hold different tokens */
+    int32_t n_settled;      /* first entries of every head that earlier compressions settled */
+    int32_t n_ambiguous;    /* at a position below it, heads of the layer may hold different tokens */
 };
 
 /* All functions get the source itself; the driver calls them on one thread. */
 struct wnw__plan_source {
     struct wnw__shape shape;
-    int32_t n_past;     /* tokens read */
-    int32_t n_prefix;   /* number of first positions that the chat template wrote */
-    int32_t ratio_base; /* entries per head that a ratio counts; 0 = the entries there */
-    int32_t n_moved;    /* positions below it were assigned by renumbering, not by reading */
-    int32_t n_mixed;    /* at a position below it, layers may hold different tokens */
+    int32_t n_past;       /* tokens read */
+    int32_t n_prefix;     /* number of first positions that the chat template wrote */
+    int32_t ratio_base;   /* entries per head that a ratio counts; 0 = the entries there */
+    int32_t n_renumbered; /* positions below it were assigned by renumbering, not by reading */
+    int32_t n_ambiguous;  /* at a position below it, layers may hold different tokens */
     struct wnw__entry_bytes entry_bytes;
     const wnw_profile *profile; /* NULL = none */
     void *user;
     /* The entries of layer il, also of one on which policies do not act. The call is cheap. */
     struct wnw__plan_layer (*layer)(const struct wnw__plan_source *src, int32_t il);
     /* Fills *obs for layer il with what `needs` asks for; the driver fills n_prefix, budget, gathered, profile,
-     * perplexity and n_final. Rows of window attention may be 0 for query heads that are false in heads[n_head];
+     * perplexity and n_settled. Rows of window attention may be 0 for query heads that are false in heads[n_head];
      * heads NULL = all are wanted. Arrays of *obs are borrowed until the next call. E_NOT_OBSERVED: something was not
      * recorded. */
     int (*observe)(const struct wnw__plan_source *src, int32_t il, const wnw_needs *needs, const bool *heads,

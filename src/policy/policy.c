@@ -207,19 +207,19 @@ bool wnw__policy_skips(const wnw_policy *p, int32_t il)
     return scorer->skips && scorer->skips(p->opts[WNW_PART_SCORER], il);
 }
 
-wnw_blocks wnw__policy_blocks(const wnw_policy *p, int32_t n_final)
+wnw_blocks wnw__policy_blocks(const wnw_policy *p, int32_t n_settled)
 {
-    return wnw__policy_blocks_with(p, p->opts[WNW_PART_SCORER], n_final);
+    return wnw__policy_blocks_with(p, p->opts[WNW_PART_SCORER], n_settled);
 }
 
-wnw_blocks wnw__policy_blocks_with(const wnw_policy *p, const void *scorer_opts, int32_t n_final)
+wnw_blocks wnw__policy_blocks_with(const wnw_policy *p, const void *scorer_opts, int32_t n_settled)
 {
     const wnw_block_rule *rule = wnw__scorer_of(p)->blocks;
     wnw_blocks b = {0};
     if (rule)
         rule->of(scorer_opts, &b);
-    if (b.lag > 0 && n_final > 0)
-        b.sink = n_final;
+    if (b.lag > 0 && n_settled > 0)
+        b.sink = n_settled;
     return b;
 }
 

@@ -112,11 +112,11 @@ bool wnw__policy_is_recursive(const wnw_policy *p);
 /* Whether heads that a prompt's compression has cut keep their number of entries while decoding
  * (DuoAttention). */
 bool wnw__policy_slides(const wnw_policy *p);
-/* The scorer's blocks after the n_final entries that are settled already; lag is 0 for a scorer without
+/* The scorer's blocks after the n_settled entries that are settled already; lag is 0 for a scorer without
  * blocks. */
-wnw_blocks wnw__policy_blocks(const wnw_policy *p, int32_t n_final);
+wnw_blocks wnw__policy_blocks(const wnw_policy *p, int32_t n_settled);
 /* As wnw__policy_blocks, with scorer_opts in place of the policy's. */
-wnw_blocks wnw__policy_blocks_with(const wnw_policy *p, const void *scorer_opts, int32_t n_final);
+wnw_blocks wnw__policy_blocks_with(const wnw_policy *p, const void *scorer_opts, int32_t n_settled);
 /* E_MISMATCH if the policy cannot work without a kind of results that the profile (may be NULL) lacks. */
 int wnw__policy_check_profile(const wnw_policy *p, const wnw_profile *profile);
 

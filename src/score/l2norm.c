@@ -39,7 +39,7 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
     (void)scratch;
     for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
         float *s = score + (int64_t)ih * obs->n;
-        const int32_t first = obs->n_final < obs->n_entry[ih] ? obs->n_final : 0;
+        const int32_t first = obs->n_settled < obs->n_entry[ih] ? obs->n_settled : 0;
         const int32_t n = obs->n_entry[ih] - first;
         for (int32_t i = 0; i < obs->n; i++)
             s[i] = 0;

@@ -9,7 +9,7 @@
  *     s_Z[t] = softmax of u over the tokens of the block
  *     score[t] = s_K[t] + wv s_V[t]                       use=key, use=value: one of the two
  * A channel with hi_c = lo_c adds a constant (the authors' code divides by zero there). Scores of different
- * blocks cannot be compared, so the partition selector cuts every block by itself. The first n_final entries
+ * blocks cannot be compared, so the partition selector cuts every block by itself. The first n_settled entries
  * were settled by an earlier compression and take the place of the sinks, so that every block is scored once,
  * from whole rows. `ranked` is kvpress' form: the rank inside the block is the score and one cut goes through
  * the whole head; of equal ranks the later block's ranks higher. Where n < S + 2 L it scores by recency.
@@ -176,8 +176,8 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
     const int32_t d = obs->n_embd_head, lag = o->lag.lag;
     struct wnw__lag_opts blocks = o->lag;
     float *u = scratch + 3 * (int64_t)d;
-    if (obs->n_final > 0)
-        blocks.sink = obs->n_final;
+    if (obs->n_settled > 0)
+        blocks.sink = obs->n_settled;
     for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
         float *s = score + (int64_t)ih * obs->n;
         const int32_t n = obs->n_entry[ih], thinned = wnw__lag_n_thinned(&blocks, n);

@@ -127,7 +127,7 @@ static int keep_layer(wnw_session *s, const wnw_plan *plan, int32_t il, bool dry
     }
     const struct wnw__kept_layer kept = {.keep = to->keep,
                                          .n_keep = to->n_keep,
-                                         .n_final = plan->n_final[il],
+                                         .n_settled = plan->n_settled[il],
                                          .contents = wnw__plan_contents_of(plan, il),
                                          .averages = plan->averages};
     return dry ? wnw__rewrite_check(&s->cache, il, &kept) : wnw__rewrite_layer(&s->cache, il, &kept, room);
@@ -161,7 +161,7 @@ int wnw__session_apply(wnw_session *s, const wnw_plan *plan, int32_t room, wnw_r
     free(to.n_keep);
     s->n_fixed = s->n_past; /* some layers are compacted even where memory ran out */
     if (rc == WNW_OK)
-        wnw__recorders_moved(&s->recorders, 0, c->n_layer, WNW_MOVED_DROPPED);
+        wnw__recorders_tell(&s->recorders, 0, c->n_layer, WNW_EVENT_DROPPED);
     if (report) {
         report->entries_before = entries_before;
         report->entries_after = wnw__cache_entries(c);

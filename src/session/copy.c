@@ -16,8 +16,8 @@ static int copy_timeline(wnw_session *to, const wnw_session *from)
         wnw__masks_copy(&to->masks, &from->masks, (size_t)from->m->hp.n_layer * (size_t)from->m->hp.n_head));
     to->n_past = from->n_past;
     to->n_prefix = from->n_prefix;
-    to->n_gone = from->n_gone;
-    to->n_moved = from->n_moved;
+    to->pos_shift = from->pos_shift;
+    to->n_renumbered = from->n_renumbered;
     to->n_fixed = from->n_fixed;
     to->n_run = from->n_run;
     to->n_question = from->n_question;

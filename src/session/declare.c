@@ -12,24 +12,24 @@
 #include <string.h>
 
 /* The merged needs of all policies, with the largest window, as the driver asks for them once per layer. */
-static struct wnw__record_ask ask_of(const wnw_policy *const *policies, int32_t n, bool generated)
+static struct wnw__record_needs needs_of(const wnw_policy *const *policies, int32_t n, bool generated)
 {
-    struct wnw__record_ask ask = {.generated = generated};
+    struct wnw__record_needs all = {.generated = generated};
     for (int32_t i = 0; i < n; i++) {
         const wnw_needs needs = wnw_policy_needs(policies[i]);
-        wnw__needs_merge(&ask.needs, &needs);
-        if ((needs.flags & WNW_NEED_PERPLEXITY) && needs.window > ask.n_likelihood)
-            ask.n_likelihood = needs.window;
+        wnw__needs_merge(&all.merged, &needs);
+        if ((needs.flags & WNW_NEED_PERPLEXITY) && needs.window > all.n_likelihood)
+            all.n_likelihood = needs.window;
     }
-    return ask;
+    return all;
 }
 
 int wnw__session_declare(wnw_session *s, const wnw_policy *const *policies, int32_t n, bool generated)
 {
     WNW_TRY(wnw__policies_check(policies, n));
     WNW_TRY(wnw__observations_agree(policies, n));
-    const struct wnw__record_ask ask = ask_of(policies, n, generated);
-    return wnw__recorders_declare(&s->recorders, &s->cache, &ask, &s->shape);
+    const struct wnw__record_needs needs = needs_of(policies, n, generated);
+    return wnw__recorders_declare(&s->recorders, &s->cache, &needs, &s->shape);
 }
 
 int wnw_session_observe(wnw_session *s, const wnw_policy *const *policies, int32_t n)

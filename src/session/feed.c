@@ -108,7 +108,7 @@ static void show_logits(const wnw_session *s, const struct wnw__span *span)
 void wnw__feed_trim(wnw_session *s)
 {
     for (int32_t il = 0; il < s->cache.n_layer; il++)
-        (void)wnw__cache_trim_swa(&s->cache, il, s->n_past);
+        (void)wnw__cache_drop_unseen(&s->cache, il, s->n_past);
 }
 
 /* Counts tokens that the engine has read; a later failure does not take them back. */
@@ -157,7 +157,7 @@ int wnw__feed_prompt(wnw_session *s, const int32_t *tokens, int32_t n, int32_t d
                              (int)total);
     }
     for (int32_t il = 0; il < s->cache.n_layer; il++)
-        (void)wnw__cache_tighten_layer(&s->cache, il); /* without memory it stays as large as it was */
+        (void)wnw__cache_release_tail(&s->cache, il); /* without memory it stays as large as it was */
     return WNW_OK;
 }
 

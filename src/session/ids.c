@@ -88,7 +88,7 @@ int wnw__ids_copy(struct wnw__ids *to, const struct wnw__ids *from, int32_t n_pa
     WNW_TRY(wnw__ids_reserve(to, 0, n_past));
     if (n_past > 0)
         wnw__ids_add(to, 0, from->tokens, n_past);
-    to->n_mixed = from->n_mixed;
+    to->n_ambiguous = from->n_ambiguous;
     WNW_TRY(copy_tasks(to, from));
     return wnw__ids_set_suffix(to, from->suffix, from->n_suffix);
 }

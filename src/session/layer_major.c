@@ -98,7 +98,7 @@ static int read_ubatch(struct reader *r, int32_t il, int32_t at, int32_t n)
     if (il + 1 < s->m->hp.n_layer)
         wnw__hidden_rows_put(r->x);
     s->n_past += n;
-    return wnw__cache_trim_swa(&s->cache, il, s->n_past);
+    return wnw__cache_drop_unseen(&s->cache, il, s->n_past);
 }
 
 static int read_layer(struct reader *r, int32_t il)
@@ -120,7 +120,7 @@ static int read_layer(struct reader *r, int32_t il)
             return wnw__fail(WNW_E_CANCELLED, "cancelled in layer %d of %d", (int)il, (int)n_layer);
     }
     r->n_done = il + 1;
-    return wnw__cache_tighten_layer(&s->cache, il);
+    return wnw__cache_release_tail(&s->cache, il);
 }
 
 static int compress_layer(struct reader *r, int32_t il, struct wnw__plan_job *job, wnw_report *report)
@@ -149,7 +149,7 @@ static int read_layers(struct reader *r, struct wnw__plan_job *job, wnw_report *
         WNW_TRY(read_layer(r, il));
         report->read_ms += wnw__now_ms() - start;
         WNW_TRY(compress_layer(r, il, job, report));
-        wnw__recorders_moved(&s->recorders, il, il + 1, WNW_MOVED_DROPPED);
+        wnw__recorders_tell(&s->recorders, il, il + 1, WNW_EVENT_DROPPED);
     }
     s->n_fixed = s->n_past;
     s->n_run = 0;
@@ -170,7 +170,7 @@ int wnw__read_layer_major(wnw_session *s, const int32_t *tokens, int32_t n, cons
         return rc;
     r.src.layer = layer;
     r.src.n_past = s->n_past + n;
-    r.src.entry_bytes.n_exact = wnw__cache_exact_after(&s->cache, n);
+    r.src.entry_bytes.n_f16 = wnw__cache_f16_after(&s->cache, n);
     r.src.ratio_base = goal->ratio_base;
     rc = hold_entries(&r);
     if (rc == WNW_OK)

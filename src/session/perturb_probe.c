@@ -53,7 +53,7 @@ static int check_whole(const wnw_session *s)
 {
     for (int32_t il = 0; il < s->cache.n_layer; il++)
         for (int32_t ih = 0; ih < s->cache.n_head_kv && wnw__layer_takes_part(&s->shape.model, il); ih++)
-            if (wnw_cache_n(s, il, ih) != s->n_past || s->n_gone > 0)
+            if (wnw_cache_n(s, il, ih) != s->n_past || s->pos_shift > 0)
                 return wnw__fail(
                     WNW_E_ARG,
                     "layer %d head %d holds %d of %d tokens; what plans change is measured against the "

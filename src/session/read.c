@@ -95,7 +95,7 @@ static bool is_endless(const wnw_session *s)
  * checked while it reads, because its chunks follow from what it keeps. */
 static int check_chunks(const wnw_session *s, int32_t n)
 {
-    const int64_t n_ctx = s->params.n_ctx, n_seen = (int64_t)s->n_past - s->rules.n_before;
+    const int64_t n_ctx = s->params.n_ctx, n_seen = (int64_t)s->n_past - s->rules.n_uncounted;
     int64_t have = s->n_past;
     if (n_seen + n > INT32_MAX)
         return wnw__fail(WNW_E_FULL, "more than %d tokens in one timeline", INT32_MAX);
@@ -150,7 +150,7 @@ static int follow_rules(wnw_session *s, const int32_t *tokens, int32_t n, wnw_re
     const double start = wnw__now_ms();
     wnw__engine_release(s->engine); /* activations are the other large piece of a long prompt */
     report->read_ms += wnw__now_ms() - start;
-    r->n_keep = wnw__rules_n_keep(s, &r->ev, s->n_past - r->n_before);
+    r->n_keep = wnw__rules_n_keep(s, &r->ev, s->n_past - r->n_uncounted);
     r->n_decoded = 0;
     return rule->after_piece ? rule->after_piece(s) : WNW_OK;
 }

@@ -6,8 +6,8 @@
  * never ends. Keys are stored after RoPE, so each key is turned by (new - old) theta; values stay.
  *
  * All heads of all layers must hold the same number of entries. Where they hold different tokens, a new
- * position stands for another token in every head. The positions up to the last such one are marked (n_mixed
- * of the layer, n_mixed of the ids for the model), and code that looks for one token in all heads refuses
+ * position stands for another token in every head. The positions up to the last such one are marked (n_ambiguous
+ * of the layer, n_ambiguous of the ids for the model), and code that looks for one token in all heads refuses
  * them. Turning rounds a key to the cache's type once more: with float32, attention sums and logits show no
  * difference; with quantised keys each turn adds their rounding error. Recorded queries are dropped;
  * attention sums stay.
@@ -60,15 +60,15 @@ static int check_counts(const wnw_session *s)
 /* ---- Which tokens ---- */
 
 /* The least rank from which on two ascending lists of n positions are equal and name no position below
- * n_mixed; n if there is none. */
-static int32_t common_from(const int32_t *a, const int32_t *b, int32_t n, int32_t n_mixed)
+ * n_ambiguous; n if there is none. */
+static int32_t common_from(const int32_t *a, const int32_t *b, int32_t n, int32_t n_ambiguous)
 {
-    while (n > 0 && a[n - 1] == b[n - 1] && a[n - 1] >= n_mixed)
+    while (n > 0 && a[n - 1] == b[n - 1] && a[n - 1] >= n_ambiguous)
         n--;
     return n;
 }
 
-static void mark_mixed(wnw_session *s, int32_t n)
+static void mark_ambiguous(wnw_session *s, int32_t n)
 {
     const int32_t *first = wnw_cache_positions(s, 0, 0);
     struct wnw__ids *ids = &s->ids;
@@ -78,16 +78,16 @@ static void mark_mixed(wnw_session *s, int32_t n)
         int32_t of_layer = 0;
         for (int32_t ih = 0; ih < s->cache.n_head_kv; ih++) {
             const int32_t *pos = l->pos + l->off[ih];
-            const int32_t in_layer = common_from(pos, l->pos + l->off[0], n, l->n_mixed);
-            const int32_t in_model = common_from(pos, first, n, ids->n_mixed);
+            const int32_t in_layer = common_from(pos, l->pos + l->off[0], n, l->n_ambiguous);
+            const int32_t in_model = common_from(pos, first, n, ids->n_ambiguous);
             of_layer = in_layer > of_layer ? in_layer : of_layer;
             of_model = in_model > of_model ? in_model : of_model;
         }
-        l->n_mixed = of_layer;
+        l->n_ambiguous = of_layer;
     }
     for (int32_t i = 0; i < n; i++) /* positions ascend, so no id is overwritten before it is read */
         ids->tokens[i] = i < of_model ? -1 : ids->tokens[first[i]];
-    ids->n_mixed = of_model;
+    ids->n_ambiguous = of_model;
 }
 
 /* ---- Keys ---- */
@@ -168,7 +168,7 @@ static int turn_keys(wnw_session *s, int32_t n)
         return wnw__fail(WNW_E_NOMEM, "no memory to turn keys of %d elements", (int)s->cache.d);
     for (size_t il = 0; il < n_layer; il++)
         wnw__rope_theta(hp, (int32_t)il, freqs ? freqs->data : NULL, theta + il * n_pair);
-    mark_mixed(s, n); /* here positions are still the old ones, and nothing can fail any more */
+    mark_ambiguous(s, n); /* here positions are still the old ones, and nothing can fail any more */
     w.theta = theta;
     w.room = theta + n_layer * n_pair;
     wnw__parallel(wnw__engine_pool(s->engine), n_job, turn_head, &w);
@@ -185,17 +185,17 @@ int wnw_session_renumber(wnw_session *s)
     struct wnw__rules *r = &s->rules;
     WNW_TRY(wnw__renumber_check(s));
     WNW_TRY(check_counts(s));
-    const int32_t n = wnw_cache_n(s, 0, 0), n_gone = s->n_past - n;
-    if (n_gone == 0)
+    const int32_t n = wnw_cache_n(s, 0, 0), n_dropped = s->n_past - n;
+    if (n_dropped == 0)
         return WNW_OK;
     WNW_TRY(turn_keys(s, n));
-    wnw__recorders_moved(&s->recorders, 0, s->cache.n_layer, WNW_MOVED_RENUMBERED);
+    wnw__recorders_tell(&s->recorders, 0, s->cache.n_layer, WNW_EVENT_RENUMBERED);
     s->n_question = 0;
     s->n_prefix = 0; /* some tokens of the template may be gone */
-    r->n_before =
-        r->n_before > -MOST_COUNTED ? r->n_before - n_gone : r->n_before; /* ratios count all tokens read */
-    s->n_gone += n_gone;
-    s->n_moved = n;
+    r->n_uncounted = r->n_uncounted > -MOST_COUNTED ? r->n_uncounted - n_dropped
+                                                    : r->n_uncounted; /* ratios count all tokens read */
+    s->pos_shift += n_dropped;
+    s->n_renumbered = n;
     s->n_past = s->n_fixed = n;
     return WNW_OK;
 }

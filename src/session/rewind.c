@@ -28,7 +28,7 @@ static int check(const wnw_session *s, int32_t n_past)
             WNW_E_UNSUPPORTED,
             "a policy adds up the attention that entries receive, and the later tokens' is in the sums; end "
             "observing before going back, or read from the beginning");
-    const char *stuck = wnw__recorders_stuck(&s->recorders, n_past);
+    const char *stuck = wnw__recorders_cannot_rewind(&s->recorders, n_past);
     if (stuck)
         return wnw__fail(
             WNW_E_UNSUPPORTED,
@@ -36,7 +36,7 @@ static int check(const wnw_session *s, int32_t n_past)
             "observing before going back, or read from the beginning",
             stuck, (int)n_past);
     for (int32_t il = 0; il < s->cache.n_layer; il++)
-        WNW_TRY(wnw__cache_can_cut(&s->cache, il, n_past));
+        WNW_TRY(wnw__cache_can_rewind(&s->cache, il, n_past));
     return check_count(s, s->n_past - n_past);
 }
 
@@ -44,8 +44,8 @@ static void take_back(wnw_session *s, int32_t n_past)
 {
     struct wnw__rules *r = &s->rules;
     const int32_t n_back = s->n_past - n_past, n_run = n_back < s->n_run ? n_back : s->n_run;
-    wnw__recorders_returned(&s->recorders, n_past, s->cache.n_layer);
-    wnw__cache_cut(&s->cache, n_past);
+    wnw__recorders_rewind(&s->recorders, n_past, s->cache.n_layer);
+    wnw__cache_rewind(&s->cache, n_past);
     r->n_decoded -= n_run < r->n_decoded ? n_run : r->n_decoded;
     s->n_run -= n_run;
     s->n_past = n_past;
@@ -70,7 +70,7 @@ int wnw_session_rewind(wnw_session *s, int32_t n_past)
 int32_t wnw_session_common_prefix(const wnw_session *s, const int32_t *tokens, int32_t n)
 {
     int32_t i = 0;
-    if (!s || !tokens || s->n_gone > 0)
+    if (!s || !tokens || s->pos_shift > 0)
         return 0;
     while (i < n && i < s->n_past && tokens[i] == s->ids.tokens[i])
         i++;

@@ -157,13 +157,13 @@ int wnw__rewrite_layer(struct wnw__cache *c, int32_t il, const struct wnw__kept_
             rc = add_up(c, il, ih, kept, &w[ih], row);
     if (rc == WNW_OK && !keeps_all(c, il, kept))
         rc = room < 0 ? wnw__cache_keep_layer(c, il, kept->keep, kept->n_keep)
-                      : wnw__cache_thin_layer(c, il, kept->keep, kept->n_keep, room);
+                      : wnw__cache_keep_in_place(c, il, kept->keep, kept->n_keep, room);
     for (int32_t ih = 0; rc == WNW_OK && contents && ih < c->n_head_kv; ih++) {
         write_values(c, il, ih, &w[ih]);
         prune_keys(c, il, ih, &contents[ih], row);
     }
     if (rc == WNW_OK)
-        c->layers[il].n_final = kept->n_final;
+        c->layers[il].n_settled = kept->n_settled;
     merged_free(w, c->n_head_kv);
     free(row);
     return rc;

@@ -125,7 +125,7 @@ static int begin(struct pass *p, wnw_session *s)
 /* Drops all tokens fed so far. */
 static void drop(struct pass *p)
 {
-    wnw__cache_return(&p->s->cache, p->mark);
+    wnw__cache_mark_rewind(&p->s->cache, p->mark);
     p->s->n_past = p->n_past;
 }
 
@@ -137,7 +137,7 @@ static int end(struct pass *p)
     int rc = WNW_OK;
     if (p->mark) {
         drop(p);
-        rc = wnw__cache_shrink(&s->cache, p->mark);
+        rc = wnw__cache_mark_release(&s->cache, p->mark);
     }
     wnw__recorders_free(&s->recorders);
     s->recorders = p->before;
@@ -219,7 +219,7 @@ static int feed_each_task(struct pass *p, bool with_context, char *warning)
         warn_beyond(p, t->task_n[i], warning);
         rc = feed(p, t->task_tokens + at, t->task_n[i]);
         if (rc == WNW_OK) {
-            wnw__cache_return(&p->s->cache, mark);
+            wnw__cache_mark_rewind(&p->s->cache, mark);
             p->s->n_past = base;
         }
     }
@@ -359,11 +359,11 @@ int wnw__second_pass_run(struct wnw__second_pass **out, wnw_session *s, wnw_seco
 {
     struct pass p;
     *out = NULL;
-    if (kind != WNW_PASS_TASK && s->ids.n_mixed > 0)
+    if (kind != WNW_PASS_TASK && s->ids.n_ambiguous > 0)
         return wnw__fail(WNW_E_UNSUPPORTED,
                          "the policy feeds what was read a second time, but since the kept tokens got new "
                          "positions the first %d are other tokens in every head",
-                         (int)s->ids.n_mixed);
+                         (int)s->ids.n_ambiguous);
     int rc = begin(&p, s);
     set_header(&p, kind);
     if (rc == WNW_OK)

@@ -146,11 +146,11 @@ void wnw_session_free(wnw_session *s)
 int wnw__session_forget(wnw_session *s)
 {
     wnw__engine_release(s->engine);
-    wnw__recorders_moved(&s->recorders, 0, s->cache.n_layer, WNW_MOVED_ALL);
+    wnw__recorders_tell(&s->recorders, 0, s->cache.n_layer, WNW_EVENT_EMPTIED);
     wnw__rules_reset(&s->rules);
-    s->n_past = s->n_moved = s->ids.n_mixed = 0;
+    s->n_past = s->n_renumbered = s->ids.n_ambiguous = 0;
     s->n_fixed = s->n_run = 0;
-    s->n_gone = 0;
+    s->pos_shift = 0;
     s->has_logits = false;
     wnw__cache_clear(&s->cache);
     return WNW_OK;
@@ -217,7 +217,7 @@ int wnw_cache_get_stats(const wnw_session *s, wnw_cache_stats *out)
     WNW_TRY(WNW_SIZED_CHECK(wnw_cache_stats, out));
     wnw__sized_give(out, &stats);
     WNW_REQUIRE(s);
-    const int64_t n = wnw__cache_entries(&s->cache), n_read = s->n_past + s->n_gone;
+    const int64_t n = wnw__cache_entries(&s->cache), n_read = s->n_past + s->pos_shift;
     stats = (wnw_cache_stats){
         .n_entries = n,
         .bytes = wnw__cache_bytes(&s->cache),

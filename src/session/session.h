@@ -24,9 +24,9 @@ struct wnw_session {
     const wnw_profile *profile; /* borrowed; NULL = none */
     struct wnw__proj *proj[2];  /* projected norms, made at first use: [0] of KV heads, [1] of query heads */
     int32_t n_past;
-    int32_t n_prefix; /* number of first tokens that the chat template wrote; 0 = none or unknown */
-    int64_t n_gone;   /* tokens read that lost their positions to key re-rotation */
-    int32_t n_moved;  /* positions below it were assigned by the last renumbering, not by reading */
+    int32_t n_prefix;     /* number of first tokens that the chat template wrote; 0 = none or unknown */
+    int64_t pos_shift;    /* tokens read less n_past: positions that renumbering has taken back */
+    int32_t n_renumbered; /* positions below it were assigned by the last renumbering, not by reading */
     int32_t
         n_fixed; /* tokens that were read when entries were dropped last: the session cannot go back before */
     int32_t n_run;      /* last tokens that were decoded one after the other */

@@ -40,19 +40,19 @@ static const wnw_policy *policy_of(const wnw_session *s)
     return s->rules.fixed ? s->rules.fixed : s->rules.ev.policy;
 }
 
-/* Number of entries of the longest head among the layers that take part; *n_final says how many of them are
+/* Number of entries of the longest head among the layers that take part; *n_settled says how many of them are
  * settled. Both are 0 if no layer takes part. A recursive policy holds the same counts in all these
  * layers. */
-static int32_t longest_head(const wnw_session *s, const wnw_policy *p, int32_t *n_final)
+static int32_t longest_head(const wnw_session *s, const wnw_policy *p, int32_t *n_settled)
 {
     int32_t n = 0;
-    *n_final = 0;
+    *n_settled = 0;
     for (int32_t il = 0; il < s->cache.n_layer; il++)
         for (int32_t ih = 0; ih < s->cache.n_head_kv; ih++) {
             if (!wnw__policy_takes_layer(p, &s->shape.model, il) || wnw_cache_n(s, il, ih) <= n)
                 continue;
             n = wnw_cache_n(s, il, ih);
-            *n_final = s->cache.layers[il].n_final;
+            *n_settled = s->cache.layers[il].n_settled;
         }
     return n;
 }
@@ -69,15 +69,15 @@ static int fix_blocks(wnw_session *s, int32_t n_coming, char *warning)
     r->fixed = NULL;
     if (size->kind == WNW_SIZE_NONE)
         return WNW_OK;
-    struct wnw__due due = {.n_keep = wnw__rules_n_keep(s, &r->ev, s->n_past + n_coming - r->n_before),
+    struct wnw__due due = {.n_keep = wnw__rules_n_keep(s, &r->ev, s->n_past + n_coming - r->n_uncounted),
                            .strict = size->kind != WNW_SIZE_RATIO && n_coming > 0 && r->n_keep == 0};
-    due.n = longest_head(s, p, &due.n_final) + n_coming;
+    due.n = longest_head(s, p, &due.n_settled) + n_coming;
     if (due.n <= due.n_keep)
         return WNW_OK;
     if (size->kind == WNW_SIZE_RATIO && n_coming == 0) {
         /* Sinks and tail of a short text are more than their share; its blocks do not make up for that, and
          * keep the ratio's share alone. */
-        const wnw_blocks b = wnw__policy_blocks(p, due.n_final);
+        const wnw_blocks b = wnw__policy_blocks(p, due.n_settled);
         const int32_t k = wnw__round_count(b.lag * (1 - size->ratio), p->rounding);
         due.n_keep = due.n - wnw__blocks_thinned(&b, due.n) * (b.lag - (k > 1 ? k : 1));
     }
@@ -103,7 +103,7 @@ static int32_t next_chunk(const wnw_session *s)
     for (int32_t il = 0; il < s->cache.n_layer; il++) {
         if (!wnw__policy_takes_layer(p, &s->shape.model, il))
             continue;
-        const wnw_blocks b = wnw__policy_blocks(p, s->cache.layers[il].n_final);
+        const wnw_blocks b = wnw__policy_blocks(p, s->cache.layers[il].n_settled);
         const int64_t due = b.sink + 2 * (int64_t)b.lag - wnw_cache_n(s, il, 0);
         left = due < left ? due : left;
     }
@@ -114,7 +114,7 @@ static bool is_due(const wnw_session *s)
 {
     const wnw_policy *p = policy_of(s);
     for (int32_t il = 0; il < s->cache.n_layer; il++) {
-        const wnw_blocks b = wnw__policy_blocks(p, s->cache.layers[il].n_final);
+        const wnw_blocks b = wnw__policy_blocks(p, s->cache.layers[il].n_settled);
         if (wnw__policy_takes_layer(p, &s->shape.model, il) &&
             wnw_cache_n(s, il, 0) >= b.sink + 2 * (int64_t)b.lag)
             return true;

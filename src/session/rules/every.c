@@ -31,7 +31,7 @@ static int32_t target_of(wnw_session *s)
 {
     struct wnw__rules *r = &s->rules;
     if (r->n_keep == 0)
-        r->n_keep = wnw__rules_n_keep(s, &r->ev, s->n_past - r->n_before);
+        r->n_keep = wnw__rules_n_keep(s, &r->ev, s->n_past - r->n_uncounted);
     if (r->ev.target == 0)
         return r->n_keep;
     return r->ev.target < INT32_MAX ? (int32_t)r->ev.target : INT32_MAX;

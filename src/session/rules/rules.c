@@ -110,7 +110,7 @@ void wnw__rules_set(wnw_session *s, const struct wnw__eviction *ev)
 {
     wnw__rules_free(&s->rules);
     s->rules.ev = *ev;
-    s->rules.n_before = ev->policy ? s->n_past - wnw__rules_longest_head(s) : 0;
+    s->rules.n_uncounted = ev->policy ? s->n_past - wnw__rules_longest_head(s) : 0;
 }
 
 /* ---- What the rules have in common ---- */
@@ -119,7 +119,7 @@ struct wnw__goal wnw__rules_goal(const wnw_session *s, int32_t n_coming)
 {
     const struct wnw__rules *r = &s->rules;
     return (struct wnw__goal){
-        .policy = r->ev.policy, .size = r->ev.size, .ratio_base = s->n_past + n_coming - r->n_before};
+        .policy = r->ev.policy, .size = r->ev.size, .ratio_base = s->n_past + n_coming - r->n_uncounted};
 }
 
 int32_t wnw__rules_chunk(const wnw_session *s)

@@ -17,12 +17,12 @@ struct wnw__eviction {
 /* What wnw_session_begin was told, and the state of following it. */
 struct wnw__rules {
     struct wnw__eviction ev;
-    wnw_policy *fixed; /* owned: a recursive policy with the k that the size wants at present; or NULL */
-    int32_t n_before;  /* tokens read before the rules began and dropped by then; no ratio counts them */
-    int32_t n_keep;    /* entries per layer and head that the size left of the prompt; 0 = no prompt yet */
-    int32_t n_decoded; /* tokens since the last compression */
-    bool has_warned;   /* a compression while decoding has told the log that it misses the size */
-    int32_t *held;     /* [n_layer * n_head_kv] entries that a sliding head keeps, 0 = it grows; or NULL */
+    wnw_policy *fixed;   /* owned: a recursive policy with the k that the size wants at present; or NULL */
+    int32_t n_uncounted; /* tokens read before the rules began and dropped by then; no ratio counts them */
+    int32_t n_keep;      /* entries per layer and head that the size left of the prompt; 0 = no prompt yet */
+    int32_t n_decoded;   /* tokens since the last compression */
+    bool has_warned;     /* a compression while decoding has told the log that it misses the size */
+    int32_t *held;       /* [n_layer * n_head_kv] entries that a sliding head keeps, 0 = it grows; or NULL */
     int32_t n_held;
 };
 

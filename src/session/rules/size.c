@@ -25,8 +25,8 @@ int32_t wnw__rules_n_keep(const wnw_session *s, const struct wnw__eviction *ev, 
     const double ratio = ev->size.kind == WNW_SIZE_RATIO ? ev->size.ratio : 0.5;
     const uint64_t heads = (uint64_t)s->cache.n_head_kv * (uint64_t)wnw__rules_n_layers(s, ev->policy);
     const struct wnw__entry_bytes entry = {.each = 2 * s->cache.row_bytes,
-                                           .exact = 2 * s->cache.tail_row_bytes,
-                                           .n_exact = wnw__cache_most_exact(&s->cache)};
+                                           .f16 = 2 * s->cache.tail_row_bytes,
+                                           .n_f16 = wnw__cache_most_f16(&s->cache)};
     uint64_t n_keep = 0;
     if (ev->size.kind == WNW_SIZE_BUDGET)
         n_keep = ev->size.budget > 0 ? (uint64_t)ev->size.budget : 0;

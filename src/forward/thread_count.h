@@ -8,14 +8,14 @@
  * graphs are faster; from time to time more are tried again. Nothing here computes or asks for the time, and
  * results of our operations do not depend on the number of threads (decision 004).
  */
-#ifndef WNW_CROWD_H
-#define WNW_CROWD_H
+#ifndef WNW_THREAD_COUNT_H
+#define WNW_THREAD_COUNT_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 /* Belongs to one thread at a time. */
-struct wnw__crowd {
+struct wnw__thread_count {
     bool fixed;       /* always n_max: for operations whose results depend on the number of threads */
     int32_t n_max, n; /* threads at most, and at present when nothing is tried */
     int32_t trial;    /* threads that are being tried, or 0 */
@@ -26,23 +26,24 @@ struct wnw__crowd {
     int64_t switches;
 
     double usual; /* milliseconds of a graph with n threads */
-    struct wnw__crowd_way {
+    struct wnw__thread_count_way {
         int32_t step;    /* how many threads fewer or more the next trial has */
         double at, wait; /* when it may be, milliseconds of the clock; the wait after trials in vain */
     } fewer, more;
 };
 
 /* Begins with n_max threads. */
-struct wnw__crowd wnw__crowd_new(int32_t n_max);
+struct wnw__thread_count wnw__thread_count_new(int32_t n_max);
 
 /* The number of threads for the next graph, 1 .. n_max. */
-static inline int32_t wnw__crowd_threads(const struct wnw__crowd *c)
+static inline int32_t wnw__thread_count_now(const struct wnw__thread_count *c)
 {
     return c->trial ? c->trial : c->n;
 }
 
 /* A graph of so many rows took `ms` on that number of threads until the time `now`, both in milliseconds,
  * during which threads were sent off their cores so many times. */
-void wnw__crowd_note(struct wnw__crowd *c, int32_t rows, double ms, double now, int64_t switches);
+void wnw__thread_count_note(struct wnw__thread_count *c, int32_t rows, double ms, double now,
+                            int64_t switches);
 
 #endif

@@ -14,11 +14,11 @@ struct machine {
 };
 
 /* Computes graphs for so long and returns how many used each number of threads. */
-static void run(struct machine *m, struct wnw__crowd *c, int32_t rows, double for_ms, int32_t used[17])
+static void run(struct machine *m, struct wnw__thread_count *c, int32_t rows, double for_ms, int32_t used[17])
 {
     memset(used, 0, 17 * sizeof *used);
     for (const double end = m->now + for_ms; m->now < end;) {
-        const int32_t n = wnw__crowd_threads(c);
+        const int32_t n = wnw__thread_count_now(c);
         assert_in_range(n, 1, c->n_max);
         const bool crowded = n + m->busy > m->cores;
         const double ms = (crowded ? m->slowed : 1.0) * rows * 20.0 / n;
@@ -26,7 +26,7 @@ static void run(struct machine *m, struct wnw__crowd *c, int32_t rows, double fo
         m->due += ms * (m->noise + (crowded ? 0.2 : 0.0));
         const int64_t switches = (int64_t)m->due;
         m->due -= (double)switches;
-        wnw__crowd_note(c, rows, ms, m->now, switches);
+        wnw__thread_count_note(c, rows, ms, m->now, switches);
         used[n]++;
     }
 }
@@ -36,7 +36,7 @@ static void a_quiet_machine_keeps_all_threads(void **state)
     (void)state;
     int32_t used[17];
     struct machine m = {.cores = 2, .slowed = 4, .noise = 0.04};
-    struct wnw__crowd c = wnw__crowd_new(2);
+    struct wnw__thread_count c = wnw__thread_count_new(2);
     run(&m, &c, 1, 60000, used);
     assert_int_equal(used[1], 0);
     assert_cmp(used[2], >, 5000);
@@ -47,7 +47,7 @@ static void a_busy_core_takes_a_thread_and_gives_it_back(void **state)
     (void)state;
     int32_t used[17];
     struct machine m = {.cores = 2, .busy = 1, .slowed = 4, .noise = 0.04};
-    struct wnw__crowd c = wnw__crowd_new(2);
+    struct wnw__thread_count c = wnw__thread_count_new(2);
     run(&m, &c, 1, 1000, used);
     assert_int_equal(c.n, 1);
     run(&m, &c, 1, 60000, used); /* now and then two threads are tried in vain */
@@ -66,7 +66,7 @@ static void a_busy_core_while_a_prompt_is_read(void **state)
     (void)state;
     int32_t used[17];
     struct machine m = {.cores = 2, .busy = 1, .slowed = 3};
-    struct wnw__crowd c = wnw__crowd_new(2);
+    struct wnw__thread_count c = wnw__thread_count_new(2);
     run(&m, &c, 50, 10000, used);
     assert_int_equal(c.n, 1);
     assert_cmp(used[2], <, 4);
@@ -78,7 +78,7 @@ static void fewer_threads_that_do_not_help(void **state)
     (void)state;
     int32_t used[17];
     struct machine m = {.cores = 2, .busy = 1, .slowed = 1.5};
-    struct wnw__crowd c = wnw__crowd_new(2);
+    struct wnw__thread_count c = wnw__thread_count_new(2);
     run(&m, &c, 1, 60000, used);
     assert_int_equal(c.n, 2);
     assert_cmp(used[1], >, 0);
@@ -90,7 +90,7 @@ static void many_cores(void **state)
     (void)state;
     int32_t used[17];
     struct machine m = {.cores = 16, .busy = 5, .slowed = 4, .noise = 0.04};
-    struct wnw__crowd c = wnw__crowd_new(16);
+    struct wnw__thread_count c = wnw__thread_count_new(16);
     run(&m, &c, 4, 5000, used);
     assert_int_equal(c.n, 11);
     m.busy = 1;
@@ -107,10 +107,10 @@ static void other_graphs_end_a_trial(void **state)
     (void)state;
     int32_t used[17];
     struct machine m = {.cores = 2, .busy = 1, .slowed = 4};
-    struct wnw__crowd c = wnw__crowd_new(2);
+    struct wnw__thread_count c = wnw__thread_count_new(2);
     while (c.trial == 0)
         run(&m, &c, 1, 1, used);
-    assert_int_equal(wnw__crowd_threads(&c), 1);
+    assert_int_equal(wnw__thread_count_now(&c), 1);
     run(&m, &c, 2, 1, used);
     assert_int_equal(c.trial, 0);
     assert_int_equal(c.n, 2);
@@ -121,9 +121,9 @@ static void one_thread_is_all(void **state)
     (void)state;
     int32_t used[17];
     struct machine m = {.cores = 1, .busy = 1, .slowed = 2};
-    struct wnw__crowd c = wnw__crowd_new(1);
+    struct wnw__thread_count c = wnw__thread_count_new(1);
     run(&m, &c, 1, 5000, used);
-    assert_int_equal(wnw__crowd_threads(&c), 1);
+    assert_int_equal(wnw__thread_count_now(&c), 1);
 }
 
 static void a_fixed_number_stays(void **state)
@@ -131,7 +131,7 @@ static void a_fixed_number_stays(void **state)
     (void)state;
     int32_t used[17];
     struct machine m = {.cores = 2, .busy = 1, .slowed = 4};
-    struct wnw__crowd c = wnw__crowd_new(2);
+    struct wnw__thread_count c = wnw__thread_count_new(2);
     c.fixed = true;
     run(&m, &c, 1, 5000, used);
     assert_int_equal(used[1], 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "forward/crowd.h"
+#include "forward/thread_count.h"
 
 /* A sample is long enough to tell a crowd from the switches of a quiet machine, some tens a second, and short
  * enough that a trial costs little. */
@@ -13,13 +13,13 @@ static const double FASTER = 0.97; /* a trial is kept that takes less than this 
 /* Milliseconds until the next trial after trials in vain; never less than so many samples take. */
 static const double WAIT = 500, WAIT_MOST = 8000, WAIT_SAMPLES = 10;
 
-struct wnw__crowd wnw__crowd_new(int32_t n_max)
+struct wnw__thread_count wnw__thread_count_new(int32_t n_max)
 {
-    const struct wnw__crowd_way way = {.step = 1, .wait = WAIT};
-    return (struct wnw__crowd){.n_max = n_max, .n = n_max, .fewer = way, .more = way};
+    const struct wnw__thread_count_way way = {.step = 1, .wait = WAIT};
+    return (struct wnw__thread_count){.n_max = n_max, .n = n_max, .fewer = way, .more = way};
 }
 
-static void empty_sample(struct wnw__crowd *c)
+static void empty_sample(struct wnw__thread_count *c)
 {
     c->ms = 0;
     c->n_graph = 0;
@@ -27,21 +27,21 @@ static void empty_sample(struct wnw__crowd *c)
 }
 
 /* Half of what is missing. */
-static int32_t first_rise(const struct wnw__crowd *c)
+static int32_t first_rise(const struct wnw__thread_count *c)
 {
     return (c->n_max - c->n + 1) / 2;
 }
 
 /* No step this way has helped. */
-static void wait_longer(struct wnw__crowd_way *way, double now, double sample)
+static void wait_longer(struct wnw__thread_count_way *way, double now, double sample)
 {
     way->at = now + (way->wait > WAIT_SAMPLES * sample ? way->wait : WAIT_SAMPLES * sample);
     way->wait = 2 * way->wait < WAIT_MOST ? 2 * way->wait : WAIT_MOST;
 }
 
-static void keep_trial(struct wnw__crowd *c, double mean, double now)
+static void keep_trial(struct wnw__thread_count *c, double mean, double now)
 {
-    const struct wnw__crowd_way fresh = {.step = 1, .at = now, .wait = WAIT};
+    const struct wnw__thread_count_way fresh = {.step = 1, .at = now, .wait = WAIT};
     const int fell = c->trial < c->n;
     c->n = c->trial;
     c->usual = mean;
@@ -53,7 +53,7 @@ static void keep_trial(struct wnw__crowd *c, double mean, double now)
 
 /* One core more that is taken slows all threads down, so that a small step may show nothing where a larger one
  * helps; on the way back it is the other way round. */
-static void drop_trial(struct wnw__crowd *c, double now)
+static void drop_trial(struct wnw__thread_count *c, double now)
 {
     if (c->trial < c->n && 2 * c->fewer.step < c->n) {
         c->fewer.step *= 2;
@@ -69,7 +69,7 @@ static void drop_trial(struct wnw__crowd *c, double now)
 }
 
 /* The sample with the usual number of threads is complete. */
-static void look(struct wnw__crowd *c, double mean, double now)
+static void look(struct wnw__thread_count *c, double mean, double now)
 {
     c->usual = mean;
     if (c->n > 1 && now >= c->fewer.at && (double)c->switches >= CROWDED * c->ms)
@@ -78,7 +78,8 @@ static void look(struct wnw__crowd *c, double mean, double now)
         c->trial = c->n + c->more.step;
 }
 
-void wnw__crowd_note(struct wnw__crowd *c, int32_t rows, double ms, double now, int64_t switches)
+void wnw__thread_count_note(struct wnw__thread_count *c, int32_t rows, double ms, double now,
+                            int64_t switches)
 {
     if (c->n_max < 2 || c->fixed)
         return;

@@ -20,8 +20,8 @@ static int check_tail(const struct wnw__cache *c, int32_t il, int32_t next)
 {
     const struct wnw__kv_layer *l = &c->layers[il];
     for (int32_t ih = 0; c->n_tail > 0 && ih < c->n_head_kv; ih++) {
-        const int32_t n_old = l->tail.n_old[ih];
-        if (n_old > 0 && wnw__cache_find(l, ih, next) - l->tail.n_sink[ih] - n_old < c->n_tail)
+        const int32_t n_quantised = l->tail.n_quantised[ih];
+        if (n_quantised > 0 && wnw__cache_find(l, ih, next) - l->tail.n_first[ih] - n_quantised < c->n_tail)
             return wnw__fail(
                 WNW_E_UNSUPPORTED,
                 "entries of layer %d, head %d that were in the tail of the cache at position %d have been "
@@ -31,13 +31,13 @@ static int check_tail(const struct wnw__cache *c, int32_t il, int32_t next)
     return WNW_OK;
 }
 
-int wnw__cache_can_cut(const struct wnw__cache *c, int32_t il, int32_t next)
+int wnw__cache_can_rewind(const struct wnw__cache *c, int32_t il, int32_t next)
 {
     WNW_TRY(check_window(&c->layers[il], il, next));
     return check_tail(c, il, next);
 }
 
-void wnw__cache_cut(struct wnw__cache *c, int32_t next)
+void wnw__cache_rewind(struct wnw__cache *c, int32_t next)
 {
     for (int32_t il = 0; il < c->n_layer; il++)
         for (int32_t ih = 0; ih < c->n_head_kv; ih++)
