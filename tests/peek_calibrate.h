@@ -5,6 +5,7 @@
 
 #include "peek_session.h"
 
+#include "base/journal.h"
 #include "base/json.h"
 #include "calibrate/bandit.h"
 #include "calibrate/calibrate.h"
@@ -12,7 +13,6 @@
 #include "calibrate/curve_solve.h"
 #include "calibrate/gate_fit.h"
 #include "calibrate/importance.h"
-#include "calibrate/journal.h"
 #include "calibrate/layer_error.h"
 #include "calibrate/moments.h"
 #include "calibrate/probe.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The journal of calibrations and the text of their numbers. */
+/* The units in the journal of a calibration, and the text of their numbers. */
 #include "asserts.h"
 #include "peek_calibrate.h"
 
@@ -68,7 +68,7 @@ static void no_number_is_no_value(void **state)
     assert_null(wnw__json_f32(INFINITY));
 }
 
-/* ---- The journal ---- */
+/* ---- Units in a journal ---- */
 
 static char path[64];
 
@@ -86,32 +86,26 @@ static int tear_down(void **state)
     return unlink(path);
 }
 
-static json_t *header(int seed)
-{
-    return json_pack("{s:s, s:s, s:{s:i, s:f}}", "format", "winnow-journal-1", "kind", "srh", "settings",
-                     "seed", seed, "share", 0.1);
-}
-
-static struct wnw__journal *opened(int seed)
+static struct wnw__journal *opened(void)
 {
     struct wnw__journal *j;
-    json_t *h = header(seed);
-    assert_ok(wnw__journal_open(&j, path, h));
-    json_decref(h);
+    json_t *header = json_pack("{s:s, s:s}", "format", "winnow-journal-1", "kind", "srh");
+    assert_ok(wnw__journal_open(&j, path, &(struct wnw__journal_params){.header = header}));
+    json_decref(header);
     return j;
 }
 
 static void add(struct wnw__journal *j, const char *unit, double x)
 {
     json_t *v = json_pack("[f]", x);
-    assert_ok(wnw__journal_add(j, unit, v));
+    assert_ok(wnw__calibrate_add(j, unit, v));
     json_decref(v);
 }
 
 static void expect(struct wnw__journal *j, const char *unit, double x)
 {
     json_t *v;
-    assert_ok(wnw__journal_next(j, unit, &v));
+    assert_ok(wnw__calibrate_next(j, unit, &v));
     assert_non_null(v);
     assert_true(json_number_value(json_array_get(v, 0)) == x);
     json_decref(v);
@@ -120,14 +114,14 @@ static void expect(struct wnw__journal *j, const char *unit, double x)
 static void expect_end(struct wnw__journal *j, const char *unit)
 {
     json_t *v;
-    assert_ok(wnw__journal_next(j, unit, &v));
+    assert_ok(wnw__calibrate_next(j, unit, &v));
     assert_null(v);
 }
 
 /* Two units, as a run that was ended leaves them. */
 static void write_two(void)
 {
-    struct wnw__journal *j = opened(1);
+    struct wnw__journal *j = opened();
     expect_end(j, "a");
     add(j, "a", 1.0 / 3);
     add(j, "b", 2);
@@ -150,13 +144,13 @@ static void replace(const char *text)
 /* The two results are read, a third is added, and all three are there the next time. */
 static void goes_on_with(double third)
 {
-    struct wnw__journal *j = opened(1);
+    struct wnw__journal *j = opened();
     expect(j, "a", 1.0 / 3);
     expect(j, "b", 2);
     expect_end(j, "c");
     add(j, "c", third);
     wnw__journal_close(j);
-    j = opened(1);
+    j = opened();
     expect(j, "a", 1.0 / 3);
     expect(j, "b", 2);
     expect(j, "c", third);
@@ -179,52 +173,6 @@ static void a_torn_line_is_dropped(void **state)
     goes_on_with(4);
 }
 
-static void a_torn_header_is_written_again(void **state)
-{
-    (void)state;
-    replace("{\"format\":\"winn");
-    struct wnw__journal *j = opened(1);
-    expect_end(j, "a");
-    add(j, "a", 1);
-    wnw__journal_close(j);
-    j = opened(1);
-    expect(j, "a", 1);
-    wnw__journal_close(j);
-}
-
-static void refused(int seed, int code, const char *says)
-{
-    struct wnw__journal *j;
-    json_t *h = header(seed);
-    assert_error(wnw__journal_open(&j, path, h), code);
-    assert_null(j);
-    assert_says(says);
-    json_decref(h);
-}
-
-static void another_setting_is_named(void **state)
-{
-    (void)state;
-    write_two();
-    refused(2, WNW_E_MISMATCH, "another seed: 1, and now it is 2");
-}
-
-/* Somebody's file is not overwritten, with or without a line break in it. */
-static void other_files_are_left_alone(void **state)
-{
-    (void)state;
-    static const char *const contents[] = {"my diary", "my diary\n", "{}\n", "[1]\n"};
-    for (size_t i = 0; i < sizeof contents / sizeof *contents; i++) {
-        char back[32] = "";
-        replace(contents[i]);
-        refused(1, WNW_E_FORMAT, "journal");
-        FILE *f = fopen(path, "r");
-        assert_int_equal(fread(back, 1, sizeof back, f), strlen(contents[i]));
-        fclose(f);
-        assert_string_equal(back, contents[i]);
-    }
-}
-
 static void damage_is_found(void **state)
 {
     (void)state;
@@ -235,23 +183,14 @@ static void damage_is_found(void **state)
         replace("");
         write_two();
         append(lines[i]);
-        struct wnw__journal *j = opened(1);
+        struct wnw__journal *j = opened();
         expect(j, "a", 1.0 / 3);
         expect(j, "b", 2);
-        assert_error(wnw__journal_next(j, "c", &v), WNW_E_FORMAT);
+        assert_error(wnw__calibrate_next(j, "c", &v), WNW_E_FORMAT);
         assert_null(v);
         assert_says("line 4");
         wnw__journal_close(j);
     }
-}
-
-static void one_at_a_time(void **state)
-{
-    (void)state;
-    struct wnw__journal *j = opened(1);
-    refused(1, WNW_E_ARG, "another calibration");
-    wnw__journal_close(j);
-    wnw__journal_close(opened(1));
 }
 
 int main(void)
@@ -264,11 +203,7 @@ int main(void)
     const struct CMUnitTest journal[] = {
         WITH_FILE(goes_on),
         WITH_FILE(a_torn_line_is_dropped),
-        WITH_FILE(a_torn_header_is_written_again),
-        WITH_FILE(another_setting_is_named),
-        WITH_FILE(other_files_are_left_alone),
         WITH_FILE(damage_is_found),
-        WITH_FILE(one_at_a_time),
     };
     int failed = run_rows(text_of_a_value, text_rows);
     failed += cmocka_run_group_tests(numbers, NULL, NULL);

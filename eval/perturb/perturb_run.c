@@ -322,7 +322,7 @@ static int finish(struct runner *x, int rc)
 
 int eval_run_perturbation(const struct eval_args *args)
 {
-    struct runner x = {.args = args, .journal = {.fd = -1, .lock = -1}};
+    struct runner x = {.args = args};
     int rc = open_all(&x);
     if (rc == APP_OK) {
         rc = each_text(&x);

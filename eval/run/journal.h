@@ -6,14 +6,13 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
+struct wnw__journal;
 struct eval_journal {
-    char *dir, *path; /* owned; path is that of results.jsonl */
-    int fd, lock;     /* -1 = not open */
-    char **keys;      /* [n_slots], a hash table of keys, owned */
+    char *dir, *path;          /* owned; path is that of results.jsonl */
+    struct wnw__journal *file; /* NULL = not open */
+    char **keys;               /* [n_slots], a hash table of keys, owned */
     size_t n_keys, n_slots;
-    double synced_ms; /* when the file was last written to the disk */
 };
 
 /* Makes the folder if it is not there, locks it and reads which records it holds. A last line that is not

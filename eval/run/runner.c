@@ -407,7 +407,7 @@ static int finish(const struct runner *x, int rc)
 
 int eval_run_tasks(const struct eval_args *args, const struct eval_run_report *report)
 {
-    struct runner x = {.args = args, .report = report, .journal = {.fd = -1, .lock = -1}};
+    struct runner x = {.args = args, .report = report};
     int rc = open_all(&x);
     if (rc == APP_OK) {
         app_note_lines("", x.configs.notes.s);

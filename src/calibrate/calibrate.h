@@ -79,6 +79,11 @@ struct wnw__calibrate_unit {
 /* Runs the unit, or takes its result from the journal. *result is released with json_decref. Results from a
  * journal come from outside: the caller checks their shape (wnw__calibrate_damaged). */
 int wnw__calibrate_unit(wnw_calibration *c, const struct wnw__calibrate_unit *unit, json_t **result);
+/* The lines of a journal after its header are {"unit": NAME, "result": ...}, in the order in which units are asked for.
+ * _next takes the next result out of it; *result is NULL where there is no more, else released with json_decref. E_FORMAT: the
+ * line is damaged, or of another unit. _add adds a result, once _next has found nothing. */
+int wnw__calibrate_next(struct wnw__journal *j, const char *unit, json_t **result);
+int wnw__calibrate_add(struct wnw__journal *j, const char *unit, const json_t *result);
 /* E_FORMAT with a sentence: the journal's result of this unit has not the shape that it must have. */
 int wnw__calibrate_damaged(const wnw_calibration *c, const char *unit);
 /* Tells the user how far the unit at hand is. E_CANCELLED: the user wants to stop. To be called a few times a

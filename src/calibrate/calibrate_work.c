@@ -2,10 +2,10 @@
 /* Settings, units of work, and the sessions that do it. */
 #include "calibrate/calibrate.h"
 
+#include "base/journal.h"
 #include "base/json.h"
 #include "base/random.h"
 #include "base/utf8.h"
-#include "calibrate/journal.h"
 #include "text/tokens_marked.h"
 
 #include <inttypes.h>
@@ -66,12 +66,42 @@ int wnw__calibrate_begin(wnw_calibration *c, int64_t total)
                   wnw__calibrate_model(c), "settings", c->settings, "data", c->data);
     int rc = header ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the header of a journal");
     if (rc == WNW_OK && c->params.journal)
-        rc = wnw__journal_open(&c->journal, c->params.journal, header);
+        rc = wnw__journal_open(&c->journal, c->params.journal,
+                               &(struct wnw__journal_params){.header = header});
     json_decref(header);
     return rc == WNW_OK ? wnw__calibrate_step(c, 0) : rc;
 }
 
 /* ---- Units ---- */
+
+int wnw__calibrate_next(struct wnw__journal *j, const char *unit, json_t **result)
+{
+    json_t *v;
+    *result = NULL;
+    WNW_TRY(wnw__journal_next(j, &v));
+    if (!v)
+        return WNW_OK;
+    const char *name = json_string_value(json_object_get(v, "unit"));
+    const bool same = name && strcmp(name, unit) == 0;
+    *result = same ? json_incref(json_object_get(v, "result")) : NULL;
+    json_decref(v);
+    if (*result)
+        return WNW_OK;
+    return wnw__journal_damaged(j, "is not what was expected there; remove the file to begin again");
+}
+
+int wnw__calibrate_add(struct wnw__journal *j, const char *unit, const json_t *result)
+{
+    char *text;
+    size_t len;
+    json_t *v = json_pack("{s:s, s:O}", "unit", unit, "result", (json_t *)result);
+    int rc = wnw__json_text(&text, &len, v, false);
+    json_decref(v);
+    WNW_TRY(rc);
+    rc = wnw__journal_add(j, text, len);
+    free(text);
+    return rc;
+}
 
 int wnw__calibrate_step(wnw_calibration *c, double share)
 {
@@ -95,7 +125,7 @@ static int run_unit(wnw_calibration *c, const struct wnw__calibrate_unit *unit, 
     if (rc == WNW_OK && !*result)
         rc = wnw__fail(WNW_E_NOMEM, "no memory for the result of %s", unit->name);
     if (rc == WNW_OK && c->journal)
-        rc = wnw__journal_add(c->journal, unit->name, *result);
+        rc = wnw__calibrate_add(c->journal, unit->name, *result);
     if (rc != WNW_OK) {
         json_decref(*result);
         *result = NULL;
@@ -110,7 +140,7 @@ int wnw__calibrate_unit(wnw_calibration *c, const struct wnw__calibrate_unit *un
     c->cost = unit->cost;
     wnw__calibrate_part(c, 0, 1);
     if (c->journal)
-        WNW_TRY(wnw__journal_next(c->journal, unit->name, result));
+        WNW_TRY(wnw__calibrate_next(c->journal, unit->name, result));
     const int rc = *result ? WNW_OK : run_unit(c, unit, result);
     c->cost = 0;
     c->done += rc == WNW_OK ? unit->cost : 0;

@@ -9,9 +9,12 @@
  *     w = D^-1 (D^-1 G D^-1 + lambda I)^-1 D^-1 r,   b = mean y - w . mean f          lambda = 0.01
  *
  * Forms of this kind are KVzap's (arXiv 2601.07891), which reads hidden states in place of f. There is nothing random,
- * so the same texts give the same bytes. All of it is one unit of work, because sums of squares of all heads would
- * make a journal of many megabytes: a run that is interrupted begins again. The last piece of every text is not
- * learned from; on these the report compares predicted with true scores.
+ * so the same texts give the same bytes. The last piece of every text is not learned from; on these the report
+ * compares predicted with true scores.
+ *
+ * Pieces that are learned from come in at most 8 reads, because what is remembered after one is the sums of squares of
+ * all heads, many megabytes. Sums go on where those of the read before ended, so that their rounding does not depend on
+ * where a run was interrupted. The sums of each layer are a unit of their own, which keeps lines of the journal short.
  */
 #include "base/json.h"
 #include "base/vectors.h"
@@ -30,6 +33,7 @@
 #define EPSILON 1e-6
 #define LAMBDA  0.01
 
+enum { MOST_READS = 8 };
 enum { FEATURES_ALL, FEATURES_SCALARS };
 static const char *const feature_sets[] = {"all", "scalars", NULL};
 enum { N_RANKED = 1 + WNW_GATE_SCALARS /* the gate, and each scalar by itself */, N_TAU = 4 };
@@ -57,7 +61,11 @@ struct job {
     double tau[N_TAU];
     float *scores; /* predicted, of all held-out entries */
     int64_t n_scores;
-    int64_t done, total; /* tokens */
+    /* The read at hand: its pieces, from <= i < to counted over all texts, and the layers that are wanted of it, from
+     * first_layer on. */
+    int32_t from, to, first_layer;
+    bool is_read;   /* the sums are those after the read at hand, in all layers */
+    int32_t i_text; /* whose held-out piece is at hand */
 };
 
 /* ---- A piece ---- */
@@ -100,14 +108,13 @@ static int visit_layer(struct job *j, struct wnw__looked *l, int32_t i_layer, st
     return rc;
 }
 
-/* Reads piece i of a text, twice, and visits all of its heads. */
+/* Reads piece i of a text, twice, and visits the heads of its wanted layers. */
 static int visit_piece(struct job *j, int32_t i_text, int32_t i, visit_fn *visit, void *user)
 {
     const int32_t length = j->samples.length;
     const wnw_policy *policies[] = {j->target, j->reader};
     struct wnw__looked l = {.il = j->il, .n_layer = j->n_layer, .n_head_kv = j->c->info.n_head_kv};
     struct rows rows = {0};
-    wnw__calibrate_part(j->c, (double)j->done / (double)j->total, (double)length / (double)j->total);
     int rc = wnw__look_again(&l, j->c, policies, 2, wnw__samples_piece(&j->samples, i_text, i), length);
     if (rc == WNW_OK) {
         rows = (struct rows){.n = l.n,
@@ -116,12 +123,11 @@ static int visit_piece(struct job *j, int32_t i_text, int32_t i, visit_fn *visit
         rc = rows.f && rows.y ? WNW_OK
                               : wnw__fail(WNW_E_NOMEM, "no memory for the features of %d entries", (int)l.n);
     }
-    for (int32_t k = 0; rc == WNW_OK && k < j->n_layer; k++)
+    for (int32_t k = j->first_layer; rc == WNW_OK && k < j->n_layer; k++)
         rc = visit_layer(j, &l, k, &rows, visit, user);
     free(rows.f);
     free(rows.y);
     wnw__looked_free(&l);
-    j->done += length;
     return rc;
 }
 
@@ -141,12 +147,90 @@ static int32_t n_learned(const struct job *j, int32_t i_text)
     return n > 1 ? n - 1 : 1;
 }
 
+static int32_t n_learned_of_all(const struct job *j)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < j->samples.n_text; i++)
+        n += n_learned(j, i);
+    return n;
+}
+
+/* Learns from the pieces of the read at hand, in the order of texts. */
+static int read_pieces(struct job *j)
+{
+    int32_t at = 0;
+    for (int32_t i = 0; i < j->samples.n_text; i++)
+        for (int32_t k = 0; k < n_learned(j, i); k++, at++) {
+            if (at < j->from || at >= j->to)
+                continue;
+            wnw__calibrate_part(j->c, (double)(at - j->from) / (j->to - j->from), 1.0 / (j->to - j->from));
+            WNW_TRY(visit_piece(j, i, k, learn, NULL));
+        }
+    wnw__calibrate_part(j->c, 0, 1);
+    return WNW_OK;
+}
+
+/* The sums of layer j->first_layer as they are after the read at hand. Where a run was interrupted between two layers
+ * of a read, it is done once more, for the layers that are not remembered. */
+static int run_layer(wnw_calibration *c, void *user, json_t **result)
+{
+    struct job *j = user;
+    json_t *heads = json_array();
+    const int32_t n_head = c->info.n_head_kv;
+    bool good = heads != NULL;
+    const int rc = j->is_read ? WNW_OK : read_pieces(j);
+    j->is_read = rc == WNW_OK;
+    for (int32_t ih = 0; good && rc == WNW_OK && ih < n_head; ih++) {
+        char *text = wnw__gate_fit_text(&j->fit, j->first_layer * n_head + ih);
+        good = json_array_append_new(heads, json_string(text)) == 0;
+        free(text);
+    }
+    *result = good && rc == WNW_OK ? json_pack("{s:O}", "moments", heads) : NULL;
+    json_decref(heads);
+    return rc;
+}
+
+static bool take_layer(struct job *j, const json_t *result)
+{
+    const json_t *heads = json_object_get(result, "moments"), *text;
+    const int32_t n_head = j->c->info.n_head_kv;
+    bool good = json_array_size(heads) == (size_t)n_head;
+    for (int32_t ih = 0; good && ih < n_head; ih++)
+        good = (text = json_array_get(heads, (size_t)ih)) && json_is_string(text) &&
+               wnw__gate_fit_read(&j->fit, j->first_layer * n_head + ih, json_string_value(text),
+                                  json_string_length(text));
+    return good;
+}
+
+static int do_layer(struct job *j)
+{
+    char name[64];
+    json_t *result;
+    snprintf(name, sizeof name, "pieces %d to %d, layer %d", (int)j->from + 1, (int)j->to,
+             (int)j->il[j->first_layer]);
+    const struct wnw__calibrate_unit unit = {
+        .name = name,
+        .cost = j->first_layer == 0 ? (int64_t)(j->to - j->from) * j->samples.length : 0,
+        .run = run_layer,
+        .user = j};
+    WNW_TRY(wnw__calibrate_unit(j->c, &unit, &result));
+    const bool good = j->is_read || take_layer(j, result);
+    json_decref(result);
+    return good ? WNW_OK : wnw__calibrate_damaged(j->c, name);
+}
+
 static int fit_gates(struct job *j)
 {
+    const int32_t n = n_learned_of_all(j), n_read = n < MOST_READS ? n : MOST_READS;
     WNW_TRY(wnw__gate_fit_new(&j->fit, j->n_row, j->n_feature));
-    for (int32_t i = 0; i < j->samples.n_text; i++)
-        for (int32_t k = 0; k < n_learned(j, i); k++)
-            WNW_TRY(visit_piece(j, i, k, learn, NULL));
+    for (int32_t i = 0; i < n_read; i++) {
+        j->from = (int32_t)((int64_t)n * i / n_read);
+        j->to = (int32_t)((int64_t)n * (i + 1) / n_read);
+        j->is_read = false;
+        for (j->first_layer = 0; j->first_layer < j->n_layer; j->first_layer++)
+            WNW_TRY(do_layer(j));
+    }
+    j->first_layer = 0;
     for (int32_t r = 0; r < j->n_row; r++)
         WNW_TRY(wnw__gate_fit_solve(&j->fit, r, LAMBDA, j->weight + (int64_t)r * j->n_feature, &j->bias[r]));
     return WNW_OK;
@@ -158,7 +242,7 @@ static int fit_gates(struct job *j)
 struct ranked {
     double *y, *x[N_RANKED]; /* [n_row][n] */
     int32_t n;
-    struct held_out *out;
+    struct held_out out;
 };
 
 static int judge_head(struct job *j, int32_t row, struct rows *rows, void *user)
@@ -180,36 +264,34 @@ static int judge_head(struct job *j, int32_t row, struct rows *rows, void *user)
     for (int k = 0; k < N_RANKED; k++) {
         double rho;
         WNW_TRY(wnw__rank_correlation(&rho, to->x[k] + at, to->y + at, rows->n));
-        to->out->within[k] += rho / j->n_row;
+        to->out.within[k] += rho / j->n_row;
     }
     return WNW_OK;
 }
 
-static int add_scores(struct job *j, const double *x, int64_t n)
+/* Room for n more predicted scores, after those that are there; NULL: out of memory. */
+static float *more_scores(struct job *j, int32_t n)
 {
     float *scores = realloc(j->scores, (size_t)(j->n_scores + n) * sizeof *scores);
     if (!scores)
-        return wnw__fail(WNW_E_NOMEM, "no memory for the scores of %lld entries", (long long)n);
+        return NULL;
     j->scores = scores;
-    for (int64_t i = 0; i < n; i++)
-        scores[j->n_scores++] = (float)x[i];
-    return WNW_OK;
+    return scores + j->n_scores;
 }
 
-static int judge_piece(struct job *j, int32_t i_text, struct ranked *to)
+static int judge_piece(struct job *j, struct ranked *to)
 {
-    const int32_t most = j->samples.length + WNW_LOOK_ROOM;
+    const int32_t most = j->samples.length + WNW_LOOK_ROOM, i = j->samples.n_piece[j->i_text] - 1;
     const size_t n = (size_t)j->n_row * (size_t)most;
-    const int32_t i = j->samples.n_piece[i_text] - 1;
     bool good = (to->y = calloc(n, sizeof *to->y)) != NULL;
     for (int k = 0; k < N_RANKED; k++)
         good = (to->x[k] = calloc(n, sizeof *to->y)) != NULL && good;
     if (!good)
         return wnw__fail(WNW_E_NOMEM, "no memory for the scores of %zu entries", n);
-    WNW_TRY(visit_piece(j, i_text, i, judge_head, to));
+    WNW_TRY(visit_piece(j, j->i_text, i, judge_head, to));
     for (int k = 0; k < N_RANKED; k++)
-        WNW_TRY(wnw__rank_correlation(&to->out->over_all[k], to->x[k], to->y, j->n_row * to->n));
-    return add_scores(j, to->x[0], (int64_t)j->n_row * to->n);
+        WNW_TRY(wnw__rank_correlation(&to->out.over_all[k], to->x[k], to->y, j->n_row * to->n));
+    return WNW_OK;
 }
 
 static void free_ranked(struct ranked *r)
@@ -225,68 +307,72 @@ static int falling(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
+/* x[n] as floats; NULL: out of memory. */
+static json_t *score_list(const double *x, int32_t n)
+{
+    float *y = malloc((size_t)n * sizeof *y);
+    for (int32_t i = 0; y && i < n; i++)
+        y[i] = (float)x[i];
+    json_t *list = y ? wnw__json_f32s(y, n) : NULL;
+    free(y);
+    return list;
+}
+
+static int run_held_out(wnw_calibration *c, void *user, json_t **result)
+{
+    struct job *j = user;
+    struct ranked r = {0};
+    (void)c;
+    const int rc = judge_piece(j, &r);
+    if (rc == WNW_OK)
+        *result =
+            json_pack("{s:o, s:o, s:o}", "within", wnw__json_f64s(r.out.within, N_RANKED), "over_all",
+                      wnw__json_f64s(r.out.over_all, N_RANKED), "scores", score_list(r.x[0], j->n_row * r.n));
+    free_ranked(&r);
+    return rc; /* NULL = no memory */
+}
+
+static int take_held_out(struct job *j, const json_t *result, const char *unit)
+{
+    struct held_out *h = &j->held_out[j->i_text];
+    const size_t n = json_array_size(json_object_get(result, "scores")),
+                 most = (size_t)j->n_row * (size_t)(j->samples.length + WNW_LOOK_ROOM);
+    if (n == 0 || n > most)
+        return wnw__calibrate_damaged(j->c, unit);
+    float *scores = more_scores(j, (int32_t)n);
+    if (!scores)
+        return wnw__fail(WNW_E_NOMEM, "no memory for the scores of %zu entries", n);
+    if (!wnw__json_get_f32s(result, "scores", scores, (int32_t)n) ||
+        !wnw__json_get_f64s(result, "within", h->within, N_RANKED) ||
+        !wnw__json_get_f64s(result, "over_all", h->over_all, N_RANKED))
+        return wnw__calibrate_damaged(j->c, unit);
+    j->n_scores += (int64_t)n;
+    return WNW_OK;
+}
+
+static int do_held_out(struct job *j)
+{
+    char name[64];
+    json_t *result;
+    snprintf(name, sizeof name, "held-out piece of text %d", (int)j->i_text);
+    const struct wnw__calibrate_unit unit = {
+        .name = name, .cost = j->samples.length, .run = run_held_out, .user = j};
+    WNW_TRY(wnw__calibrate_unit(j->c, &unit, &result));
+    const int rc = take_held_out(j, result, name);
+    json_decref(result);
+    return rc;
+}
+
 static int judge_gates(struct job *j)
 {
-    for (int32_t i = 0; i < j->samples.n_text; i++) {
-        struct ranked r = {.out = &j->held_out[i]};
-        if (j->samples.n_piece[i] < 2)
-            continue;
-        const int rc = judge_piece(j, i, &r);
-        free_ranked(&r);
-        if (rc != WNW_OK)
-            return rc;
-    }
+    for (j->i_text = 0; j->i_text < j->samples.n_text; j->i_text++)
+        if (j->samples.n_piece[j->i_text] > 1)
+            WNW_TRY(do_held_out(j));
     if (j->n_scores > 0)
         qsort(j->scores, (size_t)j->n_scores, sizeof *j->scores, falling);
     for (int k = 0; k < N_TAU && j->n_scores > 0; k++)
         j->tau[k] = (double)j->scores[(int64_t)(kept[k] * (double)(j->n_scores - 1))];
     return WNW_OK;
-}
-
-/* ---- The unit of work ---- */
-
-static json_t *judged_lists(const struct job *j)
-{
-    json_t *a = json_array();
-    bool good = a != NULL;
-    for (int32_t i = 0; good && i < j->samples.n_text; i++) {
-        const struct held_out *h = &j->held_out[i];
-        good = json_array_append_new(a, json_pack("{s:o, s:o}", "within", wnw__json_f64s(h->within, N_RANKED),
-                                                  "over_all", wnw__json_f64s(h->over_all, N_RANKED))) == 0;
-    }
-    if (good)
-        return a;
-    json_decref(a);
-    return NULL;
-}
-
-static int run_unit(wnw_calibration *c, void *user, json_t **result)
-{
-    struct job *j = user;
-    WNW_TRY(fit_gates(j));
-    WNW_TRY(judge_gates(j));
-    wnw__calibrate_part(c, 0, 1);
-    *result = json_pack("{s:I, s:o, s:o, s:o, s:o}", "entries", (json_int_t)j->fit.n[0], "weight",
-                        wnw__json_f32s(j->weight, j->n_row * j->n_feature), "bias",
-                        wnw__json_f32s(j->bias, j->n_row), "thresholds", wnw__json_f64s(j->tau, N_TAU),
-                        "held_out", judged_lists(j));
-    return WNW_OK; /* NULL = no memory */
-}
-
-static bool read_unit(struct job *j, const json_t *result, int64_t *entries)
-{
-    const json_t *n = json_object_get(result, "entries"), *texts = json_object_get(result, "held_out");
-    *entries = json_is_integer(n) ? json_integer_value(n) : 0;
-    bool good = *entries > 0 && json_array_size(texts) == (size_t)j->samples.n_text &&
-                wnw__json_get_f32s(result, "weight", j->weight, j->n_row * j->n_feature) &&
-                wnw__json_get_f32s(result, "bias", j->bias, j->n_row) &&
-                wnw__json_get_f64s(result, "thresholds", j->tau, N_TAU);
-    for (int32_t i = 0; good && i < j->samples.n_text; i++) {
-        const json_t *of = json_array_get(texts, (size_t)i);
-        good = wnw__json_get_f64s(of, "within", j->held_out[i].within, N_RANKED) &&
-               wnw__json_get_f64s(of, "over_all", j->held_out[i].over_all, N_RANKED);
-    }
-    return good;
 }
 
 /* ---- The results ---- */
@@ -346,8 +432,9 @@ static json_t *all_layers(const struct job *j, const float *x, int32_t n)
     return NULL;
 }
 
-static int finish(struct job *j, int64_t entries)
+static int finish(struct job *j)
 {
+    const int64_t entries = j->fit.n[0];
     struct wnw__calibrate_text *out;
     WNW_TRY(wnw__calibrate_output(j->c, "report", &out));
     tell(j, out, entries);
@@ -417,17 +504,14 @@ static int prepare(struct job *j)
 
 static int work(struct job *j)
 {
-    json_t *result;
-    int64_t entries;
+    int64_t total = 0;
     WNW_TRY(prepare(j));
     for (int32_t i = 0; i < j->samples.n_text; i++)
-        j->total += (int64_t)j->samples.n_piece[i] * j->samples.length;
-    WNW_TRY(wnw__calibrate_begin(j->c, j->total));
-    const struct wnw__calibrate_unit unit = {.name = "gates", .cost = j->total, .run = run_unit, .user = j};
-    WNW_TRY(wnw__calibrate_unit(j->c, &unit, &result));
-    const bool good = read_unit(j, result, &entries);
-    json_decref(result);
-    return good ? finish(j, entries) : wnw__calibrate_damaged(j->c, unit.name);
+        total += (int64_t)j->samples.n_piece[i] * j->samples.length;
+    WNW_TRY(wnw__calibrate_begin(j->c, total));
+    WNW_TRY(fit_gates(j));
+    WNW_TRY(judge_gates(j));
+    return finish(j);
 }
 
 static int run(wnw_calibration *c, const void *opts)

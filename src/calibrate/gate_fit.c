@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 int wnw__gate_fit_new(struct wnw__gate_fit *fit, int32_t n_row, int32_t p)
 {
@@ -126,4 +127,88 @@ int wnw__gate_fit_solve(const struct wnw__gate_fit *fit, int32_t row, double lam
     good = good && isfinite(*b);
     free(room);
     return good ? WNW_OK : wnw__fail(WNW_E_NOT_FINITE, "the moments of head %d are not finite", (int)row);
+}
+
+/* ---- Sums as text ---- */
+
+enum { DIGITS = 16 };
+
+/* Calls visit with the address of every number of a row's sums, in one order; false where it is false for one. */
+static bool each_sum(const struct wnw__gate_fit *fit, int32_t row, bool (*visit)(double *x, void *user),
+                     void *user)
+{
+    const int32_t p = fit->p;
+    double *gram = fit->gram + (int64_t)row * p * p;
+    bool good = visit(&fit->target[row], user);
+    for (int32_t a = 0; good && a < p; a++) {
+        good = visit(&fit->sum[(int64_t)row * p + a], user) && visit(&fit->cross[(int64_t)row * p + a], user);
+        for (int32_t b = 0; good && b <= a; b++)
+            good = visit(&gram[a * p + b], user);
+    }
+    return good;
+}
+
+static char *put_digits(char *to, uint64_t bits)
+{
+    for (int shift = 60; shift >= 0; shift -= 4)
+        *to++ = "0123456789abcdef"[bits >> shift & 15];
+    return to;
+}
+
+static bool put_sum(double *x, void *user)
+{
+    char **to = user;
+    uint64_t bits;
+    memcpy(&bits, x, sizeof bits);
+    *to = put_digits(*to, bits);
+    return true;
+}
+
+static bool get_digits(const char **from, uint64_t *bits)
+{
+    static const char digits[] = "0123456789abcdef";
+    *bits = 0;
+    for (int i = 0; i < DIGITS; i++) {
+        const char *d = **from ? strchr(digits, **from) : NULL;
+        if (!d)
+            return false;
+        *bits = *bits << 4 | (uint64_t)(d - digits);
+        ++*from;
+    }
+    return true;
+}
+
+static bool get_sum(double *x, void *user)
+{
+    uint64_t bits;
+    const bool good = get_digits(user, &bits);
+    if (good)
+        memcpy(x, &bits, sizeof bits);
+    return good;
+}
+
+static size_t text_length(const struct wnw__gate_fit *fit)
+{
+    const size_t p = (size_t)fit->p;
+    return DIGITS * (2 + 2 * p + p * (p + 1) / 2);
+}
+
+char *wnw__gate_fit_text(const struct wnw__gate_fit *fit, int32_t row)
+{
+    char *text = malloc(text_length(fit) + 1);
+    if (!text)
+        return NULL;
+    char *end = put_digits(text, (uint64_t)fit->n[row]);
+    each_sum(fit, row, put_sum, &end);
+    *end = '\0';
+    return text;
+}
+
+bool wnw__gate_fit_read(struct wnw__gate_fit *fit, int32_t row, const char *text, size_t len)
+{
+    uint64_t n;
+    if (len != text_length(fit) || !get_digits(&text, &n) || n > INT64_MAX)
+        return false;
+    fit->n[row] = (int64_t)n;
+    return each_sum(fit, row, get_sum, &text);
 }

@@ -25,5 +25,9 @@ void wnw__gate_fit_add(struct wnw__gate_fit *fit, int32_t row, float *f, double 
  * diagonal, w = D^-1 (D^-1 G D^-1 + lambda I)^-1 D^-1 r, and b is what makes the means of predictions and targets the
  * same. Features that do not vary get the weight 0. E_NOT_FINITE: sums are not finite. E_NOMEM. */
 int wnw__gate_fit_solve(const struct wnw__gate_fit *fit, int32_t row, double lambda, float *w, float *b);
+/* The sums of a row as text, 16 hexadecimal digits for each number, so that they read back equal; released with free, NULL
+ * where memory runs out. _read sets a row to such sums; false where text[len] is none, and the row may have changed. */
+char *wnw__gate_fit_text(const struct wnw__gate_fit *fit, int32_t row);
+bool wnw__gate_fit_read(struct wnw__gate_fit *fit, int32_t row, const char *text, size_t len);
 
 #endif

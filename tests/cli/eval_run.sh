@@ -529,5 +529,5 @@ bad 'a file in place of the folder' 'a file has that name' eval -m "$llama" --ta
 mkdir "$work/damaged"
 cp "$work/budgets/run.json" "$work/damaged"
 { echo garbage; cat "$work/budgets/results.jsonl"; } >"$work/damaged/results.jsonl"
-bad 'a damaged line' 'line 1 is not a result' eval -m "$llama" -t 1 --tasks niah_single_1 --lengths 1000 --samples 2 --policies snapkv --budgets 64,128 --out "$work/damaged"
+bad 'a damaged line' 'line 1 of .* is not a result' eval -m "$llama" -t 1 --tasks niah_single_1 --lengths 1000 --samples 2 --policies snapkv --budgets 64,128 --out "$work/damaged"
 finish

@@ -22,11 +22,11 @@ static int read_all(struct wnw__journal **j, const char *path)
     json_t *h = header(), *v;
     char name[16];
     int n = 0;
-    const bool open = fuzz_status(wnw__journal_open(j, path, h));
+    const bool open = fuzz_status(wnw__journal_open(j, path, &(struct wnw__journal_params){.header = h}));
     json_decref(h);
     while (open && n < MOST) {
         snprintf(name, sizeof name, "%d", n);
-        if (!fuzz_status(wnw__journal_next(*j, name, &v)))
+        if (!fuzz_status(wnw__calibrate_next(*j, name, &v)))
             break;
         json_decref(v);
         if (!v)
@@ -51,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     json_t *result = json_pack("{s:f}", "x", 1.0 / 3);
     for (int i = n; i < n + ADDED; i++) {
         snprintf(name, sizeof name, "%d", i);
-        fuzz_require(wnw__journal_add(j, name, result) == WNW_OK, "a result that cannot be added");
+        fuzz_require(wnw__calibrate_add(j, name, result) == WNW_OK, "a result that cannot be added");
     }
     json_decref(result);
     wnw__journal_close(j);
