@@ -15,6 +15,11 @@ static const struct app_option model_options[] = {
      "with q8_0 or q4_0: keep the last N entries of each head, and the first 64, in f16; 128 is a good "
      "choice",
      AT(kv_tail), 0, 1048576, "0, or 32 to 1048576"},
+    {"kv-rotate", 0, APP_TEXT, "WHETHER", "on", NULL,
+     "with q8_0 or q4_0: on spreads outliers of keys and values over the elements that are rounded together, "
+     "which "
+     "loses less; off stores them as they are",
+     AT(kv_rotate), 0, 0, NULL},
     {"attn", 0, APP_TEXT, "KIND", "own", NULL,
      "attention: own (our kernels), f32 (the same without bf16 and bytes) or ggml (standard operations)",
      AT(attn), 0, 0, NULL},

@@ -11,7 +11,7 @@
  * its strings; integers are APP_UNSET and reals NAN if the option is not given. */
 struct app_args {
     char *model, *file, *tokens, *question, *chat, *system;
-    char *policy, *kv_type, *evict, *evict_every, *profile, *attn;
+    char *policy, *kv_type, *kv_rotate, *evict, *evict_every, *profile, *attn;
     char *mask_heads, *mask_phase;
     char *out;
     struct app_list documents;

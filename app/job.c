@@ -348,6 +348,7 @@ int app_job_session(struct app_job *job)
     wnw_session_params params = wnw_session_default_params();
     params.kv_type = job->kv.type;
     params.kv_tail = job->kv.tail;
+    params.kv_unrotated = job->kv.unrotated;
     params.attn = job->attn;
     params.n_threads = job->args->threads == APP_UNSET ? 0 : (int32_t)job->args->threads;
     params.progress = app_progress_step;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How keys and values are stored: --kv-type and --kv-tail. */
+/* How keys and values are stored: --kv-type, --kv-tail and --kv-rotate. */
 #ifndef WNW_APP_KV_H
 #define WNW_APP_KV_H
 
@@ -9,18 +9,21 @@
 struct app_kv {
     wnw_kv_type type;
     int32_t tail; /* 0 = none */
+    bool unrotated;
 };
 
-enum { APP_KV_WORD = 24 }; /* bytes of a cache in a list, with the NUL */
+enum { APP_KV_WORD = 32 }; /* bytes of a cache in a list, with the NUL */
 
-/* Reads both options. attn: the attention that will read the cache. Returns an exit code. */
+/* Reads the options. attn: the attention that will read the cache. Returns an exit code. */
 int app_kv_check(struct app_kv *kv, const struct app_args *args, wnw_attn attn);
-/* Reads a cache as lists name it, TYPE[:TAIL], "q4_0:128" say. Returns an exit code. */
+/* Whether rows of the cache are rotated before they are rounded. */
+bool app_kv_rotates(const struct app_kv *kv);
+/* Reads a cache as lists name it, TYPE[:TAIL][:unrotated], "q4_0:128" say. Returns an exit code. */
 int app_kv_parse(struct app_kv *kv, const char *word);
 /* Writes it in that form; out has room for APP_KV_WORD bytes. */
 void app_kv_word(char *out, const struct app_kv *kv);
 bool app_kv_equal(const struct app_kv *a, const struct app_kv *b);
-/* Writes "f16" or "q4_0, the last 128 in f16". */
+/* Writes "f16" or "q4_0, the last 128 in f16, not rotated". */
 void app_kv_text(char *out, size_t size, const struct app_kv *kv);
 
 #endif

@@ -60,6 +60,7 @@ static int new_session(wnw_session **s, const struct bench *b, const wnw_policy 
     params.n_threads = b->n_threads;
     params.kv_type = b->kv.type;
     params.kv_tail = b->kv.tail;
+    params.kv_unrotated = b->kv.unrotated;
     int status = wnw_session_new(s, b->model, &params);
     if (status == WNW_OK && policy)
         status = wnw_session_observe(*s, &policy, 1);

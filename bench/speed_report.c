@@ -126,9 +126,10 @@ int bench_print_json(struct bench *b)
     for (int32_t i = 0; i < b->n_results; i++)
         app_json_append(&lengths, length_json(b, &b->results[i]));
     return app_print_json(json_pack(
-        "{s:o, s:s, s:i, s:s, s:i, s:s, s:o, s:o, s:s, s:o}", "machine", app_json_text(b->machine), "clock",
-        bench_clock_name(b->args), "threads", (int)b->n_threads, "kv_type", wnw_kv_type_name(b->kv.type),
-        "kv_tail", (int)b->kv.tail, "kernel", wnw_kernel_name(), "peer", bench_peer_json(b->peer), "model",
+        "{s:o, s:s, s:i, s:s, s:i, s:b, s:s, s:o, s:o, s:s, s:o}", "machine", app_json_text(b->machine),
+        "clock", bench_clock_name(b->args), "threads", (int)b->n_threads, "kv_type",
+        wnw_kv_type_name(b->kv.type), "kv_tail", (int)b->kv.tail, "kv_rotated", app_kv_rotates(&b->kv),
+        "kernel", wnw_kernel_name(), "peer", bench_peer_json(b->peer), "model",
         app_json_text(b->args->app.model), "policy", wnw_policy_string(b->policy), "lengths", lengths));
 }
 

@@ -111,14 +111,14 @@ static void print_summary(const struct app_job *job, const struct answer *a)
 static int print_json(const struct app_job *job, const struct answer *a)
 {
     json_t *tokens = wnw__json_i32s(a->said.tokens, a->said.n_tokens);
-    json_t *o = json_pack("{s:i, s:f, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:s%, s:o}",
-                          "prompt_tokens", (int)job->n_tokens, "kept_tokens_mean", job->kept_mean,
-                          "kv_bytes_full", (json_int_t)job->kv_bytes_full, "kv_bytes",
-                          (json_int_t)job->kv_bytes, "peak_rss_bytes", (json_int_t)app_peak_rss(), "load_ms",
-                          job->load_ms, "prefill_ms", job->prefill_ms, "compress_ms", job->compress_ms,
-                          "ttft_ms", a->ttft_ms, "decode_tps", per_second(a->said.n_read, a->decode_ms),
-                          "prefill_tps", per_second(job->n_tokens, job->prefill_ms), "text",
-                          a->said.text ? a->said.text : "", a->said.n_text, "tokens", tokens);
+    json_t *o = json_pack(
+        "{s:i, s:f, s:I, s:I, s:b, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:s%, s:o}", "prompt_tokens",
+        (int)job->n_tokens, "kept_tokens_mean", job->kept_mean, "kv_bytes_full",
+        (json_int_t)job->kv_bytes_full, "kv_bytes", (json_int_t)job->kv_bytes, "kv_rotated",
+        app_kv_rotates(&job->kv), "peak_rss_bytes", (json_int_t)app_peak_rss(), "load_ms", job->load_ms,
+        "prefill_ms", job->prefill_ms, "compress_ms", job->compress_ms, "ttft_ms", a->ttft_ms, "decode_tps",
+        per_second(a->said.n_read, a->decode_ms), "prefill_tps", per_second(job->n_tokens, job->prefill_ms),
+        "text", a->said.text ? a->said.text : "", a->said.n_text, "tokens", tokens);
     return app_print_json(o);
 }
 

@@ -117,8 +117,9 @@ static const struct app_option config_options[] = {
      "scale",
      AT(kv_bytes), 0, 0, NULL},
     {"kv-types", 0, APP_TEXT, "LIST", NULL, "f16, or the study's",
-     "cache types: f16, q8_0, q4_0, f32, with a tail in f16 as q4_0:128; all are compared with f16 or else "
-     "the first",
+     "cache types: f16, q8_0, q4_0, f32, with a tail in f16 as q4_0:128, not rotated as q4_0:unrotated; all "
+     "are "
+     "compared with f16 or else the first",
      AT(kv_types), 0, 0, NULL},
     {"modes", 0, APP_TEXT, "LIST", NULL, "agnostic, or the suite's",
      "what is compressed: agnostic (the context), task (the same, the policy is told the question), aware "

@@ -357,6 +357,11 @@ typedef struct wnw_session_params {
      * that later compressions keep stay as they are stored. 0 = no tail, every entry is quantised at once;
      * else 32 or more (128 is a good choice). */
     int32_t kv_tail;
+    /* With kv_type Q8_0 or Q4_0: store keys and values as they are. By default every row of such a cache, also of its
+     * tail, is rotated by Hadamard matrices of up to 256 elements (keys) and 64 (values), queries along with the keys, and
+     * results back, as llama.cpp does since 2026. Attention stays what it is, and outliers are spread over the elements
+     * that are rounded together, so that less is lost. Other caches are never rotated. */
+    bool kv_unrotated;
 } wnw_session_params;
 
 WNW_DEFAULT(wnw_session_params, wnw_session_default_params)

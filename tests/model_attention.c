@@ -47,16 +47,20 @@ static bool is_quantised(wnw_kv_type type)
     return type == WNW_KV_Q8_0 || type == WNW_KV_Q4_0;
 }
 
-/* To the type that ggml multiplies with keys of this type. d is a multiple of 32 for quantised caches. */
-static void round_query(wnw_kv_type type, float *q, int32_t d)
+/* To the type that ggml multiplies with keys of the cache's type, after it was rotated as they are. d is a multiple of 32
+ * for quantised caches. */
+static void round_query(const struct wnw__cache *cache, float *q)
 {
     uint8_t blocks[1024];
-    if (is_quantised(type)) {
+    const int32_t d = cache->d;
+    if (is_quantised(cache->type)) {
         assert_cmp(wnw__row_bytes(WNW_KV_Q8_0, d), <=, sizeof blocks);
+        wnw__hadamard(q, d, cache->k_block);
         wnw__rows_from_f32(WNW_KV_Q8_0, q, 1, d, blocks);
         wnw__rows_to_f32(WNW_KV_Q8_0, blocks, 1, d, q);
+        wnw__hadamard(q, d, cache->k_block);
     }
-    for (int32_t c = 0; c < d && type == WNW_KV_F16; c++)
+    for (int32_t c = 0; c < d && cache->type == WNW_KV_F16; c++)
         q[c] = half((double)q[c]);
 }
 
@@ -95,7 +99,7 @@ static void like_ggml(const struct wnw__attend_job *job, const float *q, float *
     assert_non_null(rounded);
     memcpy(rounded, q, rows * d * sizeof *rounded);
     for (size_t r = 0; r < rows; r++)
-        round_query(job->type, rounded + r * d, dims->model.d);
+        round_query(job->slice->cache, rounded + r * d);
     if (job->type == WNW_KV_F16)
         for (size_t r = 0; r < rows; r++)
             sum_in_half(job, (int32_t)r % dims->model.n_head / job->op->shared->group,

@@ -39,15 +39,27 @@ static double dot(const float *a, const float *b, int32_t d)
     return sum;
 }
 
-/* How far a stored value may be from its real one: one step of its type. */
-static double step_of(wnw_kv_type type, const double *x, int32_t d)
+/* How far a stored number may be from its real one: one step of its type. */
+static double step_of(wnw_kv_type type, const float *x, int32_t d)
 {
     double most = 0;
     for (int32_t i = 0; i < d; i++)
-        most = fabs(x[i]) > most ? fabs(x[i]) : most;
+        most = fmax(most, fabs((double)x[i]));
     static const double steps[] = {
         [WNW_KV_F16] = 1.0 / 1024, [WNW_KV_F32] = 2e-6, [WNW_KV_Q8_0] = 1.0 / 120, [WNW_KV_Q4_0] = 1.0 / 6};
     return most * steps[type] + 1e-7;
+}
+
+/* Fails unless row[d] is `want`, to one step of how it is stored: rotated where the cache is. `exact`: to the bit. Both are
+ * overwritten. */
+static void check_row(const struct wnw__cache *c, enum wnw__stored what, float *row, float *want, bool exact)
+{
+    wnw__hadamard(row, c->d, wnw__cache_block(c, what));
+    wnw__hadamard(want, c->d, wnw__cache_block(c, what));
+    const double step = exact ? 0 : step_of(c->type, want, c->d);
+    for (int32_t i = 0; i < c->d; i++)
+        if (!(fabs((double)row[i] - (double)want[i]) <= step))
+            fail_msg("element %d: %g, expected %g within %g", i, (double)row[i], (double)want[i], step);
 }
 
 /* ---- Merging, from the formulas ---- */
@@ -139,12 +151,12 @@ static int32_t check_head(const struct head *h, const wnw_session *s, bool cam)
     }
     (cam ? cam_reference : merge_reference)(h, v);
     for (int32_t t = 0; t < h->n_keep; t++) {
-        const double step = step_of(s->cache.type, v + t * h->d, h->d);
-        test_read_row(s, false, h->il, h->ih, t, row);
+        float want[MAX_D];
         for (int32_t i = 0; i < h->d; i++)
-            if (!(fabs((double)row[i] - v[t * h->d + i]) <= step))
-                fail_msg("layer %d head %d entry %d: %g, expected %g within %g", h->il, h->ih, t,
-                         (double)row[i], v[t * h->d + i], step);
+            want[i] = (float)v[t * h->d + i];
+        test_read_row(s, false, h->il, h->ih, t, row);
+        check_row(&s->cache, WNW_VALUES, row, want, false);
+        test_read_row(s, false, h->il, h->ih, t, row);
         test_read_row(h->full, false, h->il, h->ih, h->keep[t], key);
         n_changed += memcmp(row, key, (size_t)h->d * sizeof *row) != 0;
         test_read_row(s, true, h->il, h->ih, t, row);
@@ -276,23 +288,16 @@ static void pruned_channels(void **state)
             for (int32_t ih = 0; ih < fx.info.n_head_kv; ih++) {
                 pruned_reference(&fx, full, il, ih, 16, d / 2, zero);
                 for (int32_t i = 0; i < N_PROMPT; i++) {
-                    double x[MAX_D];
+                    const bool spared = i >= N_PROMPT - 10;
                     test_read_row(s, false, il, ih, i, now);
                     test_read_row(full, false, il, ih, i, before);
                     assert_memory_equal(now, before, (size_t)d * sizeof *now);
                     test_read_row(s, true, il, ih, i, now);
                     test_read_row(full, true, il, ih, i, before);
                     for (int32_t c = 0; c < d; c++)
-                        x[c] = (double)before[c];
-                    const double step = type == WNW_KV_F16 || type == WNW_KV_F32 || i >= N_PROMPT - 10
-                                            ? 0
-                                            : step_of((wnw_kv_type)type, x, d);
-                    for (int32_t c = 0; c < d; c++) {
-                        const double want = zero[c] && i < N_PROMPT - 10 ? 0 : x[c];
-                        if (!(fabs((double)now[c] - want) <= step))
-                            fail_msg("type %d layer %d head %d entry %d channel %d: %g, expected %g", type,
-                                     il, ih, i, c, (double)now[c], want);
-                    }
+                        before[c] = zero[c] && !spared ? 0 : before[c];
+                    check_row(&s->cache, WNW_KEYS, now, before,
+                              spared || type == WNW_KV_F16 || type == WNW_KV_F32);
                 }
             }
         for (int i = 0; i < N_DECODE; i++)

@@ -206,8 +206,10 @@ static void test_rows_of_quantised_cache(void **state)
     for (int32_t i = 0; i < 40; i++) {
         const size_t at = (size_t)(l->off[ih] + i) * s->cache.row_bytes;
         wnw__rows_to_f32(WNW_KV_Q8_0, l->k + at, 1, d, want);
+        wnw__hadamard(want, d, s->cache.k_block);
         assert_memory_equal(want, k + (size_t)i * (size_t)d, (size_t)d * sizeof *want);
         wnw__rows_to_f32(WNW_KV_Q8_0, l->v + at, 1, d, want);
+        wnw__hadamard(want, d, s->cache.v_block);
         assert_memory_equal(want, v + (size_t)i * (size_t)d, (size_t)d * sizeof *want);
     }
     free(want);

@@ -30,14 +30,18 @@ static void begin(wnw_session *s, const wnw_policy *p, wnw_size size, wnw_phase 
     assert_ok(wnw_session_begin(s, &run));
 }
 
-/* Where the tail holds everything, the cache is an f16 cache, also behind a compression and while decoding. */
+/* Where the tail holds everything and nothing is rotated, the cache is an f16 cache, also behind a compression and while decoding. */
 static void long_tail_is_f16(void **state)
 {
     (void)state;
     wnw_policy *p = test_policy("snapkv:window=16");
     for (int compress = 0; compress < 2; compress++) {
         wnw_session *a = new_session(llama.m, WNW_KV_F16, 0, 128),
-                    *b = new_session(llama.m, WNW_KV_Q4_0, N_CTX, 128);
+                    *b = test_session_new(llama.m, &(struct test_session){.kv_type = WNW_KV_Q4_0,
+                                                                          .kv_tail = N_CTX,
+                                                                          .n_ctx = N_CTX,
+                                                                          .n_ubatch = 128,
+                                                                          .kv_unrotated = true});
         for (int i = 0; compress && i < 2; i++)
             begin(i ? a : b, p, size_ratio(0.5), WNW_PHASE_END, 0);
         assert_ok(wnw_session_read(a, llama.tokens, N, NULL));

@@ -13,6 +13,7 @@ wnw_session *test_session_new(const wnw_model *m, const struct test_session *wan
     p.attn = want->attn;
     p.n_ctx = want->n_ctx;
     p.kv_tail = want->kv_tail;
+    p.kv_unrotated = want->kv_unrotated;
     if (want->n_ubatch)
         p.n_ubatch = want->n_ubatch;
     p.n_threads = want->n_threads ? want->n_threads : (cores < 2 ? cores : 2);

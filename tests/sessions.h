@@ -12,6 +12,7 @@ struct test_session {
     int32_t n_ubatch;  /* 0 = the default */
     int32_t n_threads; /* 0 = usable cores, at most 2 */
     int32_t kv_tail;
+    bool kv_unrotated;
 };
 wnw_session *test_session_new(const wnw_model *m, const struct test_session *want);
 /* Tokens without any callback. */

@@ -56,7 +56,8 @@ static int read_text(struct probing *p, const int32_t *ids, int32_t n)
 {
     const struct eval_config *c = p->w->config;
     const wnw_session_params params = {WNW_INIT(wnw_session_params), .kv_type = c->kv.type,
-                                       .kv_tail = c->kv.tail, .n_ctx = n + 1};
+                                       .kv_tail = c->kv.tail, .kv_unrotated = c->kv.unrotated,
+                                       .n_ctx = n + 1};
     const wnw_policy **policies = calloc((size_t)p->n_configs, sizeof *policies);
     wnw_size *sizes = calloc((size_t)p->n_configs, sizeof *sizes);
     int status = policies && sizes ? WNW_OK : WNW_E_NOMEM;

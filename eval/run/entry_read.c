@@ -49,7 +49,8 @@ static int mask_heads(wnw_session *s, const struct eval_mask *mask)
 static int new_session(wnw_session **s, const struct eval_machine *m, const struct eval_config *c)
 {
     const wnw_session_params params = {WNW_INIT(wnw_session_params), .kv_type = c->kv.type,
-                                       .kv_tail = c->kv.tail, .progress = go_on};
+                                       .kv_tail = c->kv.tail, .kv_unrotated = c->kv.unrotated,
+                                       .progress = go_on};
     const int rc = eval_status_code(wnw_session_new_on(s, m->engine, &params));
     return rc == APP_OK ? mask_heads(*s, c->mask) : rc;
 }

@@ -57,6 +57,7 @@ static void set_identity(json_t **o, const struct eval_reading *r, const struct 
     app_json_set(o, "mode", json_string(eval_mode_name(c->mode)));
     app_json_set(o, "size", json_string(c->size_text));
     app_json_set(o, "kv_type", json_string(c->kv_text));
+    app_json_set(o, "kv_rotated", json_boolean(app_kv_rotates(&c->kv)));
     if (c->mask)
         app_json_set(o, "mask", json_string(c->mask->text));
 }

@@ -53,6 +53,7 @@ static void combine(const struct wnw__attend_job *job, int32_t ih, int32_t n_pie
         }
         for (int32_t c = 0; c < d; c++)
             dst[c] /= sum;
+        wnw__attend_unrotate(job, dst);
         if (sh->row_max) {
             sh->row_max[(int64_t)h * job->op->batch->n_row + row] = top;
             sh->row_norm[(int64_t)h * job->op->batch->n_row + row] = 1.0f / sum;

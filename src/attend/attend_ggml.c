@@ -7,6 +7,8 @@
  */
 #include "attend/attend_ggml.h"
 
+#include "kernel/kernel.h"
+
 #include <ggml-backend.h>
 #include <ggml-cpu.h>
 #include <math.h>
@@ -32,6 +34,8 @@ struct wnw__attend_ggml {
     struct part *parts; /* [n_layer][n_slice] */
     struct mask *masks; /* [n_layer * n_slice * n_head_kv] at most */
     int32_t n_masks;
+    struct ggml_tensor
+        *hadamard[2]; /* [block, block] of keys, of values; NULL = no rows so far are rotated */
 };
 
 /* The slice and layer that `flash` and its helpers work on. */
@@ -82,7 +86,7 @@ void wnw__attend_ggml_free(struct wnw__attend_ggml *ag)
 
 size_t wnw__attend_ggml_nodes(const struct wnw__attend_batch *batch)
 {
-    return (size_t)batch->n_slice * (16 + 8 * (size_t)batch->slice[0].cache->n_head_kv);
+    return (size_t)batch->n_slice * (48 + 8 * (size_t)batch->slice[0].cache->n_head_kv);
 }
 
 static enum ggml_type ggml_kv_type(wnw_kv_type t)
@@ -176,6 +180,22 @@ static struct ggml_tensor *as_rows(const struct place *p, struct ggml_tensor *x)
                            x->ne[1] * x->ne[2]);
 }
 
+/* x, contiguous and of heads of d elements, times the matrix by which keys or values are rotated. */
+static struct ggml_tensor *rotated(const struct place *p, enum wnw__stored what, struct ggml_tensor *x)
+{
+    const int64_t block = wnw__cache_block(p->c, what);
+    struct ggml_tensor **matrix = &p->ag->hadamard[what];
+    if (block == 0)
+        return x;
+    if (!*matrix) {
+        *matrix = ggml_new_tensor_2d(p->ctx, GGML_TYPE_F32, block, block);
+        ggml_set_input(*matrix);
+    }
+    struct ggml_tensor *flat = ggml_is_contiguous(x) ? x : ggml_cont(p->ctx, x);
+    flat = ggml_mul_mat(p->ctx, *matrix, ggml_reshape_2d(p->ctx, flat, block, ggml_nelements(x) / block));
+    return ggml_reshape_3d(p->ctx, flat, x->ne[0], x->ne[1], x->ne[2]);
+}
+
 /* Attention of the slice, [d * n_head, n_row of the slice]. */
 static struct ggml_tensor *attend_slice(const struct place *p, struct ggml_cgraph *gf, struct ggml_tensor *q,
                                         struct ggml_tensor *k, struct ggml_tensor *v)
@@ -187,10 +207,12 @@ static struct ggml_tensor *attend_slice(const struct place *p, struct ggml_cgrap
     struct ggml_tensor *ka = arena(p, p->l->k, &part->k_buf);
     struct ggml_tensor *va = arena(p, p->l->v, &part->v_buf);
     /* Rows must be stored before they are read. No edge of the graph says so, only the order of its nodes. */
-    ggml_build_forward_expand(gf, ggml_set_rows(ctx, ka, as_rows(p, rows_of(p, k)), part->rows));
-    ggml_build_forward_expand(gf, ggml_set_rows(ctx, va, as_rows(p, rows_of(p, v)), part->rows));
+    ggml_build_forward_expand(
+        gf, ggml_set_rows(ctx, ka, as_rows(p, rotated(p, WNW_KEYS, rows_of(p, k))), part->rows));
+    ggml_build_forward_expand(
+        gf, ggml_set_rows(ctx, va, as_rows(p, rotated(p, WNW_VALUES, rows_of(p, v))), part->rows));
 
-    struct ggml_tensor *qp = ggml_permute(ctx, rows_of(p, q), 0, 2, 1, 3);
+    struct ggml_tensor *qp = ggml_permute(ctx, rotated(p, WNW_KEYS, rows_of(p, q)), 0, 2, 1, 3);
     struct ggml_tensor *out = NULL;
     if (is_rectangular(p)) {
         out = flash(p, 0, p->c->n_head_kv, qp, ka, va);
@@ -200,7 +222,7 @@ static struct ggml_tensor *attend_slice(const struct place *p, struct ggml_cgrap
             out = out ? ggml_concat(ctx, out, head, 1) : head;
         }
     }
-    return ggml_reshape_2d(ctx, out, q->ne[0] * q->ne[1], p->slice->n_row);
+    return ggml_reshape_2d(ctx, rotated(p, WNW_VALUES, out), q->ne[0] * q->ne[1], p->slice->n_row);
 }
 
 struct ggml_tensor *wnw__attend_ggml_build(struct wnw__attend_ggml *ag, struct ggml_context *ctx,
@@ -274,9 +296,27 @@ static void fill_rows(const struct wnw__attend_ggml *ag, int32_t i_slice, int64_
     }
 }
 
+static int fill_matrix(struct ggml_tensor *t)
+{
+    if (!t || !t->data)
+        return WNW_OK;
+    const int64_t n = t->ne[0];
+    float *data = calloc((size_t)(n * n), sizeof *data);
+    if (!data)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a rotation by %lld elements", (long long)n);
+    for (int64_t i = 0; i < n; i++)
+        data[i * n + i] = 1.0f;
+    wnw__hadamard(data, n * n, (int32_t)n);
+    ggml_backend_tensor_set(t, data, 0, ggml_nbytes(t));
+    free(data);
+    return WNW_OK;
+}
+
 int wnw__attend_ggml_fill(struct wnw__attend_ggml *ag)
 {
     WNW_TRY(fill_masks(ag));
+    WNW_TRY(fill_matrix(ag->hadamard[WNW_KEYS]));
+    WNW_TRY(fill_matrix(ag->hadamard[WNW_VALUES]));
     int64_t *rows = malloc((size_t)ag->batch->n_row * (size_t)ag->n_head_kv * sizeof *rows);
     if (!rows)
         return wnw__fail(WNW_E_NOMEM, "no memory for %d row indices", (int)ag->batch->n_row);

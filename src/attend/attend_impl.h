@@ -16,6 +16,7 @@
 #include "kernel/score8.h"
 
 #include <stdatomic.h>
+#include <string.h>
 
 /* The number of queries of one prefill unit: enough to pay for converting a tile, few enough to stay in the
  * L2 cache. */
@@ -198,6 +199,24 @@ static inline void wnw__attend_pack(float *panels, int32_t i, int32_t mr, const 
     float *to = panels + (size_t)(i - i % mr) * (size_t)d + i % mr;
     for (int32_t c = 0; c < d; c++)
         to[(size_t)c * (size_t)mr] = scale * src[c];
+}
+
+/* A query as it is multiplied with the stored keys: q[d] itself, or rotated as they are in room[d]. */
+static inline const float *wnw__attend_query(const struct wnw__attend_job *job, const float *q, float *room)
+{
+    const int32_t d = job->op->shared->dims.model.d, block = job->slice->cache->k_block;
+    if (block == 0)
+        return q;
+    memcpy(room, q, (size_t)d * sizeof *q);
+    job->op->shared->vec->hadamard(room, d, block);
+    return room;
+}
+
+/* Turns a sum of stored values out[d] back into one of values. */
+static inline void wnw__attend_unrotate(const struct wnw__attend_job *job, float *out)
+{
+    if (job->slice->cache->v_block > 0)
+        job->op->shared->vec->hadamard(out, job->op->shared->dims.model.d, job->slice->cache->v_block);
 }
 
 /* Turns panels of n_query queries, complete with zeros, into what wnw__attend_scores takes. */

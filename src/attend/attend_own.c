@@ -181,8 +181,8 @@ void wnw__attend_write(const struct wnw__attend_job *job, int32_t ih, int32_t fi
             ((int64_t)(job->slice->first_row + t) * dims->model.n_head_kv + ih) * dims->model.d;
         const struct wnw__kv_rows row =
             wnw__cache_rows(job->slice->cache, job->layer, ih, len + t, len + t + 1);
-        wnw__rows_from_f32(row.type, k + src, 1, dims->model.d, row.k);
-        wnw__rows_from_f32(row.type, v + src, 1, dims->model.d, row.v);
+        wnw__cache_store(job->slice->cache, WNW_KEYS, row.type, k + src, row.k);
+        wnw__cache_store(job->slice->cache, WNW_VALUES, row.type, v + src, row.v);
     }
 }
 

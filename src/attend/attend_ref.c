@@ -47,6 +47,7 @@ static void attend_one(const struct wnw__attend_job *job, int32_t ih, int32_t t,
             continue;
         const struct wnw__kv_rows row = stored(job, ih, i, t);
         wnw__rows_to_f32(row.type, row.k, 1, d, b->row);
+        wnw__hadamard(b->row, d, job->slice->cache->k_block);
         b->score[i] = 0.0;
         for (int32_t c = 0; c < d; c++)
             b->score[i] += (double)q[c] * (double)b->row[c] * (double)job->op->scale;
@@ -58,6 +59,7 @@ static void attend_one(const struct wnw__attend_job *job, int32_t ih, int32_t t,
         const double p = exp(b->score[i] - top);
         const struct wnw__kv_rows row = stored(job, ih, i, t);
         wnw__rows_to_f32(row.type, row.v, 1, d, b->row);
+        wnw__hadamard(b->row, d, job->slice->cache->v_block);
         sum += p;
         for (int32_t c = 0; c < d; c++)
             b->acc[c] += p * (double)b->row[c];

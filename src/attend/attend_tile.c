@@ -128,7 +128,7 @@ void wnw__attend_load(const struct wnw__attend_job *job, const struct wnw__atten
         const int32_t t = r->t0 + i / group;
         const int64_t row = job->slice->first_row + t;
         const float *src = q + (row * sh->dims.model.n_head + r->ih * group + i % group) * d;
-        wnw__attend_pack(w->q, i, mr, src, d, job->op->scale);
+        wnw__attend_pack(w->q, i, mr, wnw__attend_query(job, src, w->kf), d, job->op->scale);
         w->from[i] = wnw__attend_first(job, r->ih, t);
         w->to[i] = len + t + 1;
         w->quantised_to[i] = wnw__cache_quantised_to(job->slice->cache, job->layer, r->ih, t);
@@ -352,6 +352,7 @@ static void write_out(const struct wnw__attend_job *job, const struct wnw__atten
         float *dst = out + (row * sh->dims.model.n_head + h) * d;
         for (int32_t c = 0; c < d; c++)
             dst[c] = norm * o[c];
+        wnw__attend_unrotate(job, dst);
         if (sh->row_max) {
             sh->row_max[(int64_t)h * job->op->batch->n_row + row] = w->m[i];
             sh->row_norm[(int64_t)h * job->op->batch->n_row + row] = norm;

@@ -367,6 +367,44 @@ int wnw__cache_set_aux(struct wnw__cache *c, enum wnw__aux kind, int32_t n_plane
     return WNW_OK;
 }
 
+/* ---- Rows and floats ---- */
+
+/* The largest power of two that divides x. */
+static int32_t power_of_two_in(int32_t x)
+{
+    return x & -x;
+}
+
+enum { MOST_BLOCK = 256, MOST_VALUE_BLOCK = 64 };
+
+static int32_t least(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
+void wnw__cache_rotate(struct wnw__cache *c)
+{
+    c->k_block = least(power_of_two_in(c->d), MOST_BLOCK);
+    c->v_block = least(c->k_block, MOST_VALUE_BLOCK);
+}
+
+void wnw__cache_store(const struct wnw__cache *c, enum wnw__stored what, wnw_kv_type type, const float *x,
+                      uint8_t *to)
+{
+    const int32_t block = wnw__cache_block(c, what);
+    float part[MOST_BLOCK]; /* whole blocks, of the rotation and of every type */
+    if (block == 0) {
+        wnw__rows_from_f32(type, x, 1, c->d, to);
+        return;
+    }
+    for (int32_t at = 0; at < c->d; at += MOST_BLOCK) {
+        const int32_t n = least(c->d - at, MOST_BLOCK);
+        memcpy(part, x + at, (size_t)n * sizeof *part);
+        wnw__hadamard(part, n, block);
+        wnw__rows_from_f32(type, part, 1, n, to + wnw__row_bytes(type, at));
+    }
+}
+
 void wnw__cache_read(const struct wnw__cache *c, int32_t il, enum wnw__stored what, int32_t ih, int32_t i,
                      int32_t n, float *dst)
 {
@@ -376,16 +414,15 @@ void wnw__cache_read(const struct wnw__cache *c, int32_t il, enum wnw__stored wh
                          dst + (int64_t)(at - i) * c->d);
         at += run.n;
     }
+    wnw__hadamard(dst, (int64_t)n * c->d, wnw__cache_block(c, what));
 }
 
 void wnw__cache_write(struct wnw__cache *c, int32_t il, enum wnw__stored what, int32_t ih, int32_t i,
                       int32_t n, const float *src)
 {
-    for (int32_t at = i; at < i + n;) {
-        const struct wnw__kv_rows run = wnw__cache_rows(c, &c->layers[il], ih, at, i + n);
-        wnw__rows_from_f32(run.type, src + (int64_t)(at - i) * c->d, run.n, c->d,
-                           what == WNW_KEYS ? run.k : run.v);
-        at += run.n;
+    for (int32_t at = i; at < i + n; at++, src += c->d) {
+        const struct wnw__kv_rows rows = wnw__cache_rows(c, &c->layers[il], ih, at, at + 1);
+        wnw__cache_store(c, what, rows.type, src, what == WNW_KEYS ? rows.k : rows.v);
     }
 }
 

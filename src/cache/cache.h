@@ -22,6 +22,9 @@
  * quantised then. So the tail of a head holds n_tail to n_tail + WNW_CACHE_BLOCK - 1 entries once that many
  * came. Which entries an entry that comes next finds quantised depends on their number alone, not on how many
  * rows are read at once (wnw__cache_quantised_to).
+ *
+ * Rows may be rotated (decision 069): every block of k_block elements of a stored key, of v_block elements of a value, is
+ * the original one times a Hadamard matrix. wnw__cache_read and wnw__cache_write take and give the original ones.
  */
 #ifndef WNW_CACHE_H
 #define WNW_CACHE_H
@@ -80,10 +83,11 @@ struct wnw__kv_layer {
 struct wnw__cache {
     int32_t n_layer, n_head_kv, d;
     wnw_kv_type type;
-    int32_t growth;     /* entries per growth block of one head */
-    size_t row_bytes;   /* of one key, and of one value unless wnw__cache_init_rows made the cache */
-    size_t v_row_bytes; /* of one value; 0 = there are none */
-    int32_t n_tail;     /* least entries of a tail; 0 = no tail */
+    int32_t growth;           /* entries per growth block of one head */
+    size_t row_bytes;         /* of one key, and of one value unless wnw__cache_init_rows made the cache */
+    size_t v_row_bytes;       /* of one value; 0 = there are none */
+    int32_t k_block, v_block; /* see above; 0 = not rotated */
+    int32_t n_tail;           /* least entries of a tail; 0 = no tail */
     size_t tail_row_bytes;
     struct wnw__kv_layer *layers;
     int32_t aux_planes[WNW_N_AUX]; /* planes of each kind; 0 = the kind is not kept */
@@ -100,6 +104,8 @@ int wnw__cache_init_rows(struct wnw__cache *c, int32_t n_head_kv, size_t key_byt
 /* Gives a cache that has never held an entry a tail of n_tail >= WNW_CACHE_TAIL_MIN entries. On failure it
  * has none. */
 int wnw__cache_set_tail(struct wnw__cache *c, int32_t n_tail);
+/* Has a cache that has never held an entry, and whose head size is a multiple of 32, store all its rows rotated. */
+void wnw__cache_rotate(struct wnw__cache *c);
 void wnw__cache_free(struct wnw__cache *c);
 /* Drops all entries and releases the memory. */
 void wnw__cache_clear(struct wnw__cache *c);
@@ -164,6 +170,15 @@ void wnw__cache_read(const struct wnw__cache *c, int32_t il, enum wnw__stored wh
                      int32_t n, float *dst);
 void wnw__cache_write(struct wnw__cache *c, int32_t il, enum wnw__stored what, int32_t ih, int32_t i,
                       int32_t n, const float *src);
+
+/* The size of the blocks that keys or values are rotated by; 0 = they are not. */
+static inline int32_t wnw__cache_block(const struct wnw__cache *c, enum wnw__stored what)
+{
+    return what == WNW_KEYS ? c->k_block : c->v_block;
+}
+/* Stores one key or value x[d] of the cache in a row of the type at `to`. */
+void wnw__cache_store(const struct wnw__cache *c, enum wnw__stored what, wnw_kv_type type, const float *x,
+                      uint8_t *to);
 
 /* Rows of one type, one after the other, that hold consecutive entries. */
 struct wnw__kv_rows {

@@ -51,6 +51,12 @@ void wnw__rows_from_f32(wnw_kv_type type, const float *src, int64_t n, int32_t d
     }
 }
 
+void wnw__hadamard(float *x, int64_t n, int32_t block)
+{
+    if (block > 0)
+        wnw__vec_at(0)->hadamard(x, n, block);
+}
+
 void wnw__mul_nt(const float *a, int32_t na, const float *b, int32_t nb, int32_t d, float scale, float *out,
                  int64_t ld)
 {

@@ -31,6 +31,12 @@ static inline size_t wnw__row_bytes(wnw_kv_type type, int32_t d)
 void wnw__rows_to_f32(wnw_kv_type type, const void *src, int64_t n, int32_t d, float *dst);
 void wnw__rows_from_f32(wnw_kv_type type, const float *src, int64_t n, int32_t d, void *dst);
 
+/* Multiplies every `block` elements of x[n] by the orthonormal Hadamard matrix H of that size, H[i][j] =
+ * (-1)^(number of bits that i and j share) / sqrt(block), in place. H is symmetric and its own inverse, so that products of
+ * two rows stay what they are and twice changes nothing, but for rounding. block is a power of two from 16 on, and n a multiple of it. The same
+ * bits on every CPU. block = 0: nothing happens. */
+void wnw__hadamard(float *x, int64_t n, int32_t block);
+
 /* out[i * ld + j] = scale * sum_c a[i][c] * b[j][c]; a float[na][d], b float[nb][d]. */
 void wnw__mul_nt(const float *a, int32_t na, const float *b, int32_t nb, int32_t d, float scale, float *out,
                  int64_t ld);

@@ -669,10 +669,13 @@ static void swiglu(const float *gate, const float *up, int32_t n, float *out)
     }
 }
 
+#include "kernel/kernel_hadamard.h"
+
 static const struct wnw__vec table = {
     .name = VEC_NAME,
     .panel_rows = MR,
     .to_f32 = to_f32,
+    .hadamard = hadamard,
     .transpose = transpose,
     .mul_rows = mul_rows,
     .mul_panels = mul_panels,

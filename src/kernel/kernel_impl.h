@@ -21,6 +21,8 @@ struct wnw__vec {
 
     /* n packed rows of `type` -> dst[n][ld], columns d..ld set to 0 */
     void (*to_f32)(wnw_kv_type type, const void *src, int64_t n, int32_t d, float *dst, int32_t ld);
+    /* Multiplies every `block` elements of x[n] by the orthonormal Hadamard matrix, see wnw__hadamard. */
+    void (*hadamard)(float *x, int64_t n, int32_t block);
     /* src[WNW_TILE][d] -> dst[d][WNW_TILE] */
     void (*transpose)(const float *src, int32_t d, float *dst);
     /* out[i * ld + j] = scale * a[i] . (stored row j of b); a[na][d], rows of b `stride` bytes apart */

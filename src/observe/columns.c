@@ -175,14 +175,17 @@ struct run {
     int32_t h, t0, rows; /* tokens t0 .. t0+rows-1 of query head h */
 };
 
-static void pack(const struct sweep *s, const struct run *r, float *dst)
+/* room[d] */
+static void pack(const struct sweep *s, const struct run *r, float *dst, float *room)
 {
     const int32_t d = s->c->model.d, mr = wnw__attend_panel_rows(&s->job);
     const float scale = s->job.op->scale;
     if (r->rows % mr)
         memset(dst + (size_t)(r->rows - r->rows % mr) * (size_t)d, 0, (size_t)mr * (size_t)d * sizeof *dst);
-    for (int32_t i = 0; i < r->rows; i++)
-        wnw__attend_pack(dst, i, mr, s->q + ((int64_t)(r->t0 + i) * s->c->model.n_head + r->h) * d, d, scale);
+    for (int32_t i = 0; i < r->rows; i++) {
+        const float *q = s->q + ((int64_t)(r->t0 + i) * s->c->model.n_head + r->h) * d;
+        wnw__attend_pack(dst, i, mr, wnw__attend_query(&s->job, q, room), d, scale);
+    }
     wnw__attend_seal(&s->job, dst, r->rows);
 }
 
@@ -214,7 +217,7 @@ static void rows_unit(const struct sweep *s, const struct run *r, struct wnw__at
     const struct wnw__columns_part *part = s->part && s->part->seen ? s->part : NULL;
     const int32_t ih = r->h / s->sh->group, end = s->job.layer->len[ih] + r->t0 + r->rows;
     float *panels = packed_run(s, r->h, r->t0);
-    pack(s, r, panels);
+    pack(s, r, panels, w->kf);
     if (s->row_max != s->c->row_max)
         return; /* the attention has left m and 1 / l */
     for (int32_t i = 0; i < s->sh->rows; i++) {
@@ -317,12 +320,14 @@ static void column_tiles(const struct sweep *s, int32_t ih, int32_t from, int32_
     }
 }
 
-static void load_few(const struct sweep *s, int32_t ih, float *dst)
+/* room[d] */
+static void load_few(const struct sweep *s, int32_t ih, float *dst, float *room)
 {
     const int32_t d = s->c->model.d, group = s->sh->group;
     for (int32_t i = 0; i < group * s->n_tok; i++) {
-        const float *src =
-            s->q + ((int64_t)(i % s->n_tok) * s->c->model.n_head + ih * group + i / s->n_tok) * d;
+        const float *src = wnw__attend_query(
+            &s->job, s->q + ((int64_t)(i % s->n_tok) * s->c->model.n_head + ih * group + i / s->n_tok) * d,
+            room);
         for (int32_t c = 0; c < d; c++)
             dst[(int64_t)i * d + c] = s->job.op->scale * src[c];
     }
@@ -345,7 +350,7 @@ static void sweep_columns(const struct sweep *s, int ith, int nth)
             const struct wnw__range e = columns_of(s, ih);
             const int32_t from = e.from + u / n_head_kv * size, to = e.to - from < size ? e.to : from + size;
             if (few && from < to)
-                load_few(s, ih, w.q);
+                load_few(s, ih, w.q, w.kf);
             column_tiles(s, ih, from, to, few, &w);
         }
     }

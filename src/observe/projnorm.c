@@ -200,6 +200,8 @@ static void load_value(const struct wnw__proj *p, const struct wnw__proj_values 
     else
         p->vec->to_f32(p->type, head->v + (size_t)(i - head->n_first) * wnw__row_bytes(p->type, d), 1, d, dst,
                        d);
+    if (head->block > 0)
+        p->vec->hadamard(dst, d, head->block);
 }
 
 /* Loads the tile's values, transposed, into kt[d][WNW_TILE]. */

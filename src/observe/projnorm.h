@@ -45,6 +45,7 @@ struct wnw__proj_values {
     /* NULL, or f16 rows: of the first n_first values and of those after the n_v that `v` holds. */
     const uint8_t *f16;
     int32_t n_first, n_v;
+    int32_t block; /* of the rotation of all rows (cache.h), 0 = they are the values */
 };
 
 /* Matrices G_j of all layers and scratch memory. Belongs to one session. */

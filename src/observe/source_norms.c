@@ -26,7 +26,7 @@ static struct norms what(const struct wnw__source *s, wnw_proj_norm kind, bool o
 static struct wnw__proj_values values_of(const struct wnw__cache *c, const struct wnw__kv_layer *l,
                                          int32_t ih)
 {
-    struct wnw__proj_values x = {.n = l->len[ih]};
+    struct wnw__proj_values x = {.n = l->len[ih], .block = c->v_block};
     if (c->n_tail == 0) {
         x.v = l->v + (size_t)l->off[ih] * c->row_bytes;
         return x;

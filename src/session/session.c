@@ -8,6 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool is_quantised(wnw_kv_type type)
+{
+    return type == WNW_KV_Q8_0 || type == WNW_KV_Q4_0;
+}
+
 static int check_tail(const wnw_session_params *p, wnw_attn attn)
 {
     if (p->kv_tail == 0)
@@ -15,7 +20,7 @@ static int check_tail(const wnw_session_params *p, wnw_attn attn)
     if (p->kv_tail < WNW_CACHE_TAIL_MIN)
         return wnw__fail(WNW_E_RANGE, "a KV tail of %d entries: use 0 (none), or %d and more",
                          (int)p->kv_tail, WNW_CACHE_TAIL_MIN);
-    if (p->kv_type != WNW_KV_Q8_0 && p->kv_type != WNW_KV_Q4_0)
+    if (!is_quantised(p->kv_type))
         return wnw__fail(
             WNW_E_ARG,
             "a KV tail keeps the newest entries of a quantised cache in f16; this one is %s: use "
@@ -60,6 +65,8 @@ static int init_cache(wnw_session *s)
                              growth, n_swa);
     if (rc == WNW_OK && s->params.kv_tail > 0)
         rc = wnw__cache_set_tail(&s->cache, s->params.kv_tail);
+    if (rc == WNW_OK && is_quantised(s->params.kv_type) && !s->params.kv_unrotated)
+        wnw__cache_rotate(&s->cache);
     free(n_swa);
     return rc;
 }

@@ -63,6 +63,7 @@ bad 'two parts of one kind' '.' run -p x --policy snapkv+topk+partition
 bad 'empty policy' '.' run -p x --policy ''
 bad 'policy with a blank' '.' run -p x --policy 'snapkv + adakv'
 bad 'kv type' 'q5_0' run -p x --kv-type q5_0
+bad 'rotation' "--kv-rotate 'yes' is unknown; use on or off" run -p x --kv-type q4_0 --kv-rotate yes
 bad 'tail of an f16 cache' 'give --kv-type q8_0 or q4_0' run -p x --kv-tail 128
 bad 'short tail' '--kv-tail 31 is out of range; it must be 0, or 32 to 1048576' run -p x --kv-type q4_0 --kv-tail 31
 bad 'long tail' '--kv-tail 1048577 is out of range' plan -o x -p x --kv-type q4_0 --kv-tail 1048577

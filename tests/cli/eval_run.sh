@@ -160,13 +160,15 @@ assert json.load(open(sys.argv[1] + "/run.json"))["recompress"]
 PY
 run 'own history' --tasks scb_niah_syn --lengths 1000 --policies snapkv --own-history --out "$work/own"
 run 'budgets' --tasks niah_single_1 --lengths 1000 --policies snapkv --budgets 64,128 --out "$work/budgets"
-run 'bytes' --tasks niah_single_1 --lengths 1000 --policies snapkv --kv-bytes 256K --kv-types f16,q8_0,q8_0:64 --out "$work/bytes"
+run 'bytes' --tasks niah_single_1 --lengths 1000 --policies snapkv --kv-bytes 256K --kv-types f16,q8_0,q8_0:64,q8_0:64:unrotated --out "$work/bytes"
 python3 - "$work/bytes/results.jsonl" <<'PY' || fail 'bytes'
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1])]
 kept = {r["kv_type"]: 1 - r["ratio_ach"] for r in rows if r["policy"] == "snapkv"}
 assert 1.6 < kept["q8_0"] / kept["f16"] < 2.1, kept
 assert kept["f16"] < kept["q8_0:64"] < kept["q8_0"], kept  # sinks and tail cost as much as in f16
+assert kept["q8_0:64"] == kept["q8_0:64:unrotated"], kept  # rotation takes no bytes
+assert {r["kv_type"] for r in rows if r["kv_rotated"]} == {"q8_0", "q8_0:64"}
 PY
 
 # Tasks without scores that tell methods apart: the summary has means, and for texts the perplexity and its ratio on the same
@@ -499,6 +501,7 @@ refused 'a ratio that is no number' "'x' is neither" --ratios x
 refused 'no ratio' 'is empty' --ratios ,
 refused 'a budget' 'out of range' --budgets 0
 refused 'a type' 'f17' --kv-types f17
+refused 'a type that is never rotated' 'a cache of f16 is never rotated' --kv-types f16:unrotated
 refused 'a mode' "'awar' is unknown" --modes awar
 refused 'a shard' 'give I/N' --shard 3/2
 refused 'turns' 'is unknown' --turns x

@@ -15,7 +15,7 @@ for command in run plan tokens methods models ppl bench; do
     grep -q -- '--help' "$work/out" || fail "$command --help does not name --help"
 done
 good 'help run' help run
-for option in --model --file --tokens --prompt --policy --budget --ratio --kv-bytes --kv-type --kv-tail --context-only --evict \
+for option in --model --file --tokens --prompt --policy --budget --ratio --kv-bytes --kv-type --kv-tail --kv-rotate --context-only --evict \
     --evict-every --profile --attn --seed --temp --threads --raw --chat --system --json; do
     grep -q -- "$option" "$work/out" || fail "run --help does not name $option"
 done

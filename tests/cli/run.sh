@@ -16,7 +16,7 @@ adds_up() {
 
 # The JSON object: exactly the fields of the contract, with their types.
 good 'run --json' run -f "$work/doc.txt" -p "$question" -n 8 --json && {
-    fields='{"prompt_tokens", "kept_tokens_mean", "kv_bytes_full", "kv_bytes", "peak_rss_bytes", "load_ms",
+    fields='{"prompt_tokens", "kept_tokens_mean", "kv_bytes_full", "kv_bytes", "kv_rotated", "peak_rss_bytes", "load_ms",
              "prefill_ms", "compress_ms", "ttft_ms", "decode_tps", "prefill_tps", "text", "tokens"}'
     json 'fields' "$work/out" "set(o) == $fields"
     json 'integers' "$work/out" \
@@ -105,7 +105,9 @@ for type in q4_0 q8_0 f16 f32; do
     bytes=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["kv_bytes"])' "$work/out")
 done
 good 'a tail' run -f "$work/doc.txt" -p "$question" --kv-type q4_0 --kv-tail 64 --budget 96 -n 2 --json &&
-    json 'an answer with a tail' "$work/out" 'len(o["tokens"]) > 0'
+    json 'an answer with a tail' "$work/out" 'len(o["tokens"]) > 0 and o["kv_rotated"] is True'
+good 'no rotation' run -f "$work/doc.txt" -p "$question" --kv-type q4_0 --kv-rotate off --budget 96 -n 2 --json &&
+    json 'no rotation' "$work/out" 'len(o["tokens"]) > 0 and o["kv_rotated"] is False'
 good 'attention of ggml' run -f "$work/doc.txt" -p "$question" --attn ggml --budget 96 -n 2 --json &&
     json 'an answer' "$work/out" 'len(o["tokens"]) > 0'
 
