@@ -4,6 +4,7 @@
 #   make CMAKE_FLAGS=-DCMAKE_BUILD_TYPE=Debug   any CMake option
 #   make CMAKE_PREFIX_PATH=/opt/llama           your own ggml and libllama
 #   make test CTEST_FLAGS="-L unit"             some of the tests
+#   make test SERVER=1                          llama.cpp's server over the backend, too (2 more minutes, the first time)
 #   make bridge LLAMA=/opt/llama LLAMA_SOURCE=/src/llama.cpp   the backend for that ggml
 #   make install PREFIX=/opt/winnow DESTDIR=/tmp/package
 BUILD       ?= build
@@ -17,7 +18,7 @@ ifdef CMAKE_PREFIX_PATH
 export CMAKE_PREFIX_PATH
 endif
 
-.PHONY: all setup configure install uninstall demo test peers bridge docs clean help
+.PHONY: all setup configure install uninstall demo test peers bridge server docs clean help
 
 all: ## build build/winnow, after installing what that needs
 	scripts/setup.sh packages llama source
@@ -38,6 +39,7 @@ test: ## build everything and run all tests
 	@echo "make test: on two idle cores about 4 minutes to build and 4 to run all tests;" \
 	    "the first time up to 10 more for packages, ggml and models"
 	$(MAKE) setup
+	$(if $(SERVER),scripts/setup.sh server || echo "make test: goes on without llama.cpp's server" >&2)
 	$(MAKE) configure
 	cmake --build $(BUILD) -j $(JOBS)
 	ctest --test-dir $(BUILD) -j $(JOBS) --output-on-failure $(CTEST_FLAGS)
@@ -51,6 +53,11 @@ bridge: ## build the backend, libggml-winnow.so, for the ggml installed in LLAMA
 	    -DWNW_LLAMA_SOURCE_DIR=$(abspath $(or $(LLAMA_SOURCE),$(LLAMA)/src)) $(CMAKE_FLAGS)
 	cmake --build $(BUILD)-bridge --target winnow_bridge -j $(JOBS)
 	@echo $(abspath $(BUILD)-bridge/libggml-winnow.so)
+
+server: ## build build/winnow-llama-server, which `winnow serve` starts, after compiling llama.cpp's server
+	scripts/setup.sh packages llama source server
+	$(MAKE) configure
+	cmake --build $(BUILD) --target winnow winnow_server -j $(JOBS)
 
 install: all ## install the command, the library and its headers into PREFIX
 	cmake --build $(BUILD) --target winnow_shared -j $(JOBS)

@@ -12,8 +12,9 @@
 #   clang        Debian packages of clang with its libFuzzer, which only .ci/run needs
 #   cross        Debian's C compiler for aarch64, which only .ci/run needs
 #   peers        a llama.cpp for the CPU at hand, which `winnow bench` runs beside itself
+#   server       llama.cpp's server, compiled, from which winnow-llama-server is linked for `winnow serve`
 #
-# Without a step: all of them but the last four. Every step looks first and does nothing when its work is done, so running
+# Without a step: all of them but the last five. Every step looks first and does nothing when its work is done, so running
 # twice is cheap; an interrupted step starts over, a damaged model is made again. Everything but Debian packages goes to
 # ${WINNOW_CACHE:-~/.cache/winnow}. WINNOW_LLAMA_FROM names another such folder, from which the compiled ggml and
 # libllama are copied if they suit this machine; that folder is not changed.
@@ -381,6 +382,7 @@ step_test_models() {
 }
 
 . "$here/peers.sh"
+. "$here/server.sh"
 
 # ---- main ----
 run_steps() {
@@ -393,9 +395,9 @@ run_steps() {
 [ $# -gt 0 ] || set -- packages llama source python model test-models
 for step in "$@"; do
     case $step in
-    packages | llama | source | python | model | test-models | clang | cross | peers) ;;
+    packages | llama | source | python | model | test-models | browser | clang | cross | peers | server) ;;
     *)
-        sed -n '3,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+        sed -n '3,16s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
         exit 2
         ;;
     esac

@@ -11,7 +11,7 @@ WNW_API ggml_backend_reg_t ggml_backend_init(void);
 static void say(wnw_log_level level, const char *text, void *user)
 {
     (void)user;
-    if (level >= WNW_LOG_WARN)
+    if (level >= WNW_LOG_WARN || wnw__bridge_is_set("WINNOW_VERBOSE"))
         fprintf(stderr, "%s\n", text);
 }
 

@@ -12,12 +12,14 @@ PATH=$work/bin:$PATH
 cat >"$work/bin/make" <<SH
 #!/bin/bash
 printf '%s\n' "\$WINNOW_CACHE" "\$WINNOW_LLAMA_FROM" "\$*" >"$work/seen.new"
-ls -A "\$WINNOW_CACHE" >"$work/listing" 2>/dev/null
+ls -A --ignore=setup.lock "\$WINNOW_CACHE" >"$work/listing" 2>/dev/null
 mv "$work/seen.new" "$work/seen"
 [ ! -e "$work/hang" ] || { echo \$\$ >"$work/pid"; exec sleep 300; }
 exit 3
 SH
-chmod +x "$work/bin/make"
+# A browser is there, so that none is installed.
+printf '#!/bin/sh\n' | tee "$work/bin/chromium" >"$work/bin/chromedriver"
+chmod +x "$work"/bin/*
 
 "$work/project/.ci/run" >"$work/out" 2>"$work/err" && fail 'a failing test is not noticed'
 [ -f "$work/seen" ] || fail "make was not called: $(cat "$work/err")"
@@ -26,6 +28,7 @@ mapfile -t seen <"$work/seen"
 [ ! -s "$work/listing" ] || fail "the cache folder is not empty: $(cat "$work/listing")"
 [ "${seen[1]}" = "$cache" ] || fail "the compiled ggml comes from ${seen[1]}"
 [[ ${seen[2]} == test*BUILD="$work"/tmp/* ]] || fail "make is called with ${seen[2]}"
+grep -q '^setup: browser: ' "$work/err" || fail "the browser was not set up: $(cat "$work/err")"
 [ -z "$(ls -A "$work/tmp")" ] || fail "left behind: $(ls -A "$work/tmp")"
 
 touch "$work/hang"

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: MIT
+# Sourced by setup.sh: the step `server`, llama.cpp's server as an archive that winnow-llama-server is linked from
+# (serve/). It is compiled from the source package of the private copy, against the libllama of that copy, and kept as
+# $cache/llama-server/libllama-server.a with the one header that we include. It suits every CPU that the copy suits.
+
+server_folder=$cache/llama-server
+server_parts="common tools/server tools/mtmd tools/ui vendor"
+
+# What the archive is made from.
+server_from() {
+    {
+        echo "$llama_version"
+        ${CXX:-c++} --version | head -n 1
+        cat "$here"/../serve/upstream/*
+    } | sha256sum | cut -d' ' -f1
+}
+
+make_server() {
+    local work=$1 part parts=()
+    for part in $server_parts; do
+        parts+=("llama_cpp_python-$llama_version/vendor/llama.cpp/$part")
+    done
+    "$venv/bin/python" -m pip download --quiet --no-deps --no-binary llama-cpp-python -d "$work" \
+        "llama-cpp-python==$llama_version" &&
+        tar -xzf "$work/llama_cpp_python-$llama_version.tar.gz" -C "$work" --strip-components=3 "${parts[@]}" &&
+        rm "$work"/*.tar.gz &&
+        cmake -S "$here/../serve/upstream" -B "$work/build" -DLLAMA_SOURCE="$work" -DCMAKE_PREFIX_PATH="$site" &&
+        cmake --build "$work/build" --target llama-server -j "$(nproc)"
+}
+
+# Copies what another cache folder has compiled, if it was made from the same.
+take_over_server() {
+    local from=$1 other=${WINNOW_LLAMA_FROM:-}/llama-server
+    { [ -n "${WINNOW_LLAMA_FROM:-}" ] && [ ! "$other" -ef "$server_folder" ] && intact "$other/made" "$from"; } || return 1
+    say "server: taking over the compiled copy of $other"
+    mkdir -p "$server_folder"
+    cp "$other/libllama-server.a" "$other/server-http.h" "$server_folder/"
+    record "$server_folder/made" "$from" "$server_folder"/*.[ah]
+}
+
+step_server() {
+    local from site log=$cache/log/server.log work=$server_folder.new started=$SECONDS
+    [ -z "$(system_ggml)" ] ||
+        die "server: it goes with the private copy of libllama; with the system's, use a llama-server of its version (docs/serving.md)"
+    need_venv
+    site=$(site_packages)
+    [ -z "$(misfit "$site")" ] || die "server: libllama is not there yet: scripts/setup.sh llama"
+    from=$(server_from)
+    if intact "$server_folder/made" "$from"; then
+        say "server: $server_folder/libllama-server.a is there"
+        return
+    fi
+    [ ! -d "$server_folder" ] || say "server: compiling again: $why_not"
+    rm -rf "$server_folder" "$work"
+    ! take_over_server "$from" || return 0
+    mkdir -p "$work" "$cache/log"
+    say "server: compiling llama.cpp's server (once, about 2 minutes on 2 cores); log: $log"
+    make_server "$work" >"$log" 2>&1 9>&- || {
+        tail -n 20 "$log" >&2
+        die "server: the build failed; the whole log is $log"
+    }
+    mkdir -p "$server_folder"
+    mv "$work/build/libllama-server.a" "$work/tools/server/server-http.h" "$server_folder/"
+    record "$server_folder/made" "$from" "$server_folder"/*.[ah]
+    rm -rf "$work"
+    say "server: built in $((SECONDS - started)) s"
+}
