@@ -7,7 +7,7 @@ are chosen to reach the corners of the engine: grouped and multi-query attention
 n_embd / n_head, rope scaling tensors, biases, norms of queries and keys, sliding windows, weights in f32, f16, q8_0
 and q4_0 (with rows that ggml's CPU backend can repack). The vocabulary is one token per byte and a few more.
 OUTDIR/chat has models whose vocabularies have the control tokens, type and chat template (tests/chat) of the models
-that docs and examples use.
+that docs and examples use, OUTDIR/foreign models of families that run through libllama (tiny_foreign.py).
 
 Needs the PyPI packages gguf and numpy. Each file is written under a temporary name first.
 """
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from gguf import GGMLQuantizationType as Type
 from gguf import GGUFWriter, TokenType, quantize
+from tiny_foreign import FAMILIES
 
 N_VOCAB = 320
 MERGES = ["t h", "i n", "e r", "a n", "th e"]
@@ -215,6 +216,13 @@ class Weights:
         else:
             self.writer.add_tensor(name, quantize(data, self.matrix_type), raw_dtype=self.matrix_type)
 
+    def cube(self, name, planes, rows, cols):
+        data = self.rng.standard_normal((planes, rows, cols), dtype=np.float32) / np.float32(np.sqrt(cols))
+        self.writer.add_tensor(name, data)
+
+    def vectors(self, name, n, length, spread):
+        self.writer.add_tensor(name, np.float32(spread) * self.rng.standard_normal((n, length), dtype=np.float32))
+
     def vector(self, name, n, mean, spread):
         data = mean + spread * self.rng.standard_normal(n, dtype=np.float32)
         self.writer.add_tensor(name, data.astype(np.float32))
@@ -250,6 +258,21 @@ def add_layer(w, s, il):
     w.matrix(p + "ffn_down.weight", s.n_embd, s.n_ff)
 
 
+def finish(writer):
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def write_foreign(path, name, seed, add):
+    writer = GGUFWriter(path, name)
+    writer.add_name(f"foreign-{seed}")  # libllama takes some families' names for hints at vocabularies
+    add_vocabulary(writer)
+    add(writer, Weights(writer, seed, Type.F32))
+    finish(writer)
+
+
 def write_model(path, name, seed, s, vocabulary=add_vocabulary):
     writer = GGUFWriter(path, s.arch)
     add_metadata(writer, name, s)
@@ -264,10 +287,7 @@ def write_model(path, name, seed, s, vocabulary=add_vocabulary):
         writer.add_tensor("rope_freqs.weight", rope_factors(s.head_dim))
     for il in range(s.n_layer):
         add_layer(w, s, il)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
 
 
 def main():
@@ -282,6 +302,11 @@ def main():
     for seed, (name, shape, vocabulary) in enumerate(todo, start=1):
         path = os.path.join(outdir, name + ".gguf")
         write_model(path + ".tmp", os.path.basename(name), seed, shape, vocabulary)
+        os.replace(path + ".tmp", path)
+    os.makedirs(os.path.join(outdir, "foreign"), exist_ok=True)
+    for seed, (name, add) in enumerate(FAMILIES.items(), start=100):
+        path = os.path.join(outdir, "foreign", name + ".gguf")
+        write_foreign(path + ".tmp", name, seed, add)
         os.replace(path + ".tmp", path)
 
 

@@ -362,8 +362,8 @@ step_float32_model() {
 
 step_tiny_models() {
     local tiny=$cache/models/tiny from
-    from=$(made_from "$here/make_tiny_models.py" "$(cat "$here"/../tests/chat/*.jinja | sha256sum)")
-    if intact "$tiny/made" "$from" && intact "$tiny/chat/made" "$from"; then
+    from=$(made_from "$here/make_tiny_models.py" "$(cat "$here"/tiny_foreign.py "$here"/../tests/chat/*.jinja | sha256sum)")
+    if intact "$tiny/made" "$from" && intact "$tiny/chat/made" "$from" && intact "$tiny/foreign/made" "$from"; then
         say "test-models: tiny models are there"
         return
     fi
@@ -373,6 +373,7 @@ step_tiny_models() {
     "$venv/bin/python" "$here/make_tiny_models.py" "$tiny"
     record "$tiny/made" "$from" "$tiny"/*.gguf
     record "$tiny/chat/made" "$from" "$tiny"/chat/*.gguf
+    record "$tiny/foreign/made" "$from" "$tiny"/foreign/*.gguf
 }
 
 step_test_models() {

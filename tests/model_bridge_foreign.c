@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Models that run through libllama and our sessions. On families that winnow has graphs for, both ways must agree: logits,
- * and what policies keep. Families that it has none for are compared with libllama alone.
+ * and what policies keep. Families that it has none for: model_bridge_foreign_families.c.
  */
 #include "helpers.h"
-#include "llamas.h"
 #include "peek_session.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { N_PROMPT = 300, N_DECODE = 8, N = N_PROMPT + N_DECODE };
 
@@ -18,9 +16,6 @@ static const char *const own[] = {"tiny/tiny-llama.gguf", "tiny/tiny-qwen2-f32.g
 
 static const struct test_session exact = {
     .kv_type = WNW_KV_F32, .attn = WNW_ATTN_F32, .n_ctx = 1024, .n_ubatch = 128};
-
-static const struct test_session exact_128 = {
-    .kv_type = WNW_KV_F32, .attn = WNW_ATTN_F32, .n_ctx = 128, .n_ubatch = 100};
 
 static void set_tokens(int32_t *tokens)
 {
@@ -213,128 +208,6 @@ static void test_sequences(void **state)
     wnw_model_free(m);
 }
 
-/* ---- Families that winnow has no graphs for ---- */
-
-/* A model that llama.cpp's test of its architectures writes; refused: what the sentence says why it cannot be opened. */
-struct family {
-    const char *name, *refused;
-};
-static const struct family families[] = {
-    {"mistral3-dense", NULL},
-    {"qwen3moe-moe", NULL},
-    {"phi3-dense", NULL},
-    {"granite-dense", NULL},
-    {"glm4-dense", NULL},
-    {"smollm3-dense", NULL},
-    {"olmo2-dense", NULL},
-    {"cohere2-dense", NULL},
-    {"command-r-dense", NULL},
-    {"internlm2-dense", NULL},
-    {"starcoder2-dense", NULL},
-    {"llama4-moe", NULL},
-    {"gemma2-dense", "a cap on scores"},
-    {"gemma3n-dense", "a cache that other layers read"},
-    {"gpt-oss-moe", "attention sinks"},
-    {"deepseek2-moe", "MLA"},
-    {"qwen3next-moe", "recurrent layers"},
-    {"qwen35-dense", "recurrent layers"},
-    {"granitehybrid-dense", "recurrent layers"},
-    {"lfm2-dense", "recurrent layers"},
-    {"jamba-dense", "recurrent layers"},
-};
-
-/* Logits of libllama alone behind a prompt of n tokens. */
-static float *plain_logits(const char *path, const int32_t *tokens, int32_t n)
-{
-    struct test_llama t;
-    test_llama_open(&t, path, &(struct test_llama_params){.f32 = true, .n_ctx = 128});
-    float *all = malloc((size_t)n * (size_t)t.n_vocab * sizeof *all);
-    float *last = malloc((size_t)t.n_vocab * sizeof *last);
-    assert_non_null(all);
-    assert_non_null(last);
-    test_llama_decode(&t, 0, 0, tokens, n, all);
-    memcpy(last, all + (size_t)(n - 1) * (size_t)t.n_vocab, (size_t)t.n_vocab * sizeof *last);
-    free(all);
-    test_llama_close(&t);
-    return last;
-}
-
-/* A plan that keeps entries by a recipe; then a token is read. */
-static void check_recipe(const wnw_model *m, const char *recipe, const int32_t *tokens)
-{
-    wnw_session *s =
-        test_session_new(m, &(struct test_session){.kv_type = WNW_KV_F32, .n_ctx = 128, .n_ubatch = 64});
-    wnw_policy *policy = test_policy(recipe);
-    const wnw_size size = size_budget(40);
-    const wnw_run run = {WNW_INIT(wnw_run), .policy = policy};
-    bool sliding = true;
-    assert_ok(wnw_session_begin(s, &run));
-    test_prefill(s, tokens, 120);
-    assert_ok(wnw_session_compress(s, policy, &size, NULL));
-    for (int32_t il = 0; il < m->hp.n_layer; il++)
-        sliding = sliding && wnw_model_layer_is_swa(m, il);
-    if (!sliding)
-        assert_cmp(test_mean_entries(s), <, 60.0);
-    assert_ok(wnw_session_decode(s, tokens[120]));
-    wnw_session_free(s);
-    wnw_policy_free(policy);
-}
-
-static void check_family(const char *path, const struct family *f, const int32_t *tokens)
-{
-    wnw_model *m;
-    if (f->refused) {
-        assert_error(wnw_model_open(&m, path, NULL), WNW_E_UNSUPPORTED);
-        assert_says(f->refused);
-        return;
-    }
-    assert_ok(wnw_model_open(&m, path, NULL));
-    wnw_session *s = test_session_new(m, &exact_128);
-    test_prefill(s, tokens, 100);
-    float *want = plain_logits(path, tokens, 100);
-    const double d = test_nmse(wnw_session_logits(s), want, m->hp.n_vocab);
-    print_message("%s: logits differ from libllama's by %.2g\n", f->name, d);
-    assert_cmp(d, <, 1e-8);
-    free(want);
-    wnw_session_free(s);
-    check_recipe(m, "snapkv", tokens);
-    check_recipe(m, "keydiff", tokens);
-    wnw_model_free(m);
-}
-
-static void test_families(void **state)
-{
-    (void)state;
-#ifdef WNW_TEST_LLAMA_ARCHS
-    char folder[] = "/tmp/winnow-foreign-XXXXXX", command[4096], path[4096], pattern[2048] = "^(";
-    int32_t tokens[N], tested = 0;
-    set_tokens(tokens);
-    assert_non_null(mkdtemp(folder));
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
-        const char *name = families[i].name, *end = strrchr(name, '-');
-        const size_t len = strlen(pattern);
-        snprintf(pattern + len, sizeof pattern - len, "%s%.*s", i ? "|" : "", (int)(end - name), name);
-    }
-    snprintf(command, sizeof command, "OMP_WAIT_POLICY=passive '%s' -s 1 -o %s -a '%s)$' >%s/log 2>&1",
-             WNW_TEST_LLAMA_ARCHS, folder, pattern, folder);
-    assert_int_equal(system(command), 0);
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
-        snprintf(path, sizeof path, "%s/%s.gguf", folder, families[i].name);
-        if (access(path, R_OK) != 0) {
-            print_message("%s: not generated\n", families[i].name);
-            continue;
-        }
-        check_family(path, &families[i], tokens);
-        tested++;
-    }
-    assert_cmp(tested, >=, 19);
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    assert_int_equal(system(command), 0);
-#else
-    skip();
-#endif
-}
-
 static void test_refusals(void **state)
 {
     (void)state;
@@ -353,7 +226,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_sizes),     cmocka_unit_test(test_same_logits),
         cmocka_unit_test(test_keeps_the_same), cmocka_unit_test(test_sequences),
-        cmocka_unit_test(test_families),       cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,7 +57,7 @@ static void test_models(void **state)
 static void assert_no_profile(const char *path, int status, const char *part)
 {
     wnw_profile *p;
-    assert_int_equal(wnw__profile_new(&p, &(struct wnw__profile_shape){{2, 4, 2, 2, NULL},
+    assert_int_equal(wnw__profile_new(&p, &(struct wnw__profile_shape){{2, 4, 2, 2, NULL, NULL},
                                                                        .fingerprint = "0123456789abcdef"}),
                      WNW_OK);
     alarm(20);

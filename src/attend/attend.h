@@ -91,6 +91,10 @@ double wnw__attend_pairs(const struct wnw__kv_layer *layer, int32_t ih, int32_t 
 struct ggml_tensor *wnw__attend_own(struct ggml_context *ctx, struct wnw__attend_op *op,
                                     struct ggml_tensor *q, struct ggml_tensor *k, struct ggml_tensor *v);
 
+/* The same for further queries of the batch, where an operation on the layer that ran before has stored its rows. */
+struct ggml_tensor *wnw__attend_again(struct ggml_context *ctx, struct wnw__attend_op *op,
+                                      struct ggml_tensor *q);
+
 /* Sets the output of masked heads to 0, in place, in front of the output projection; `out` is the result of
  * either implementation. Nothing else of the attention depends on masks. */
 struct ggml_tensor *wnw__attend_mask(struct ggml_context *ctx, struct wnw__attend_op *op,

@@ -5,6 +5,7 @@
  * the query heads of its group in each.
  */
 #include "attend/attend_cells.h"
+#include "attend/attend_form.h"
 #include "kernel/kernel_impl.h"
 
 #include <float.h>
@@ -188,18 +189,6 @@ static bool look(const struct job *job, int32_t i, int32_t n)
     return any;
 }
 
-/* Slope of a head with ALiBi (arXiv 2108.12409), for any number of heads. */
-static float slope_of(const struct wnw__cells_op *op, int32_t h)
-{
-    if (op->max_bias <= 0.0f)
-        return 1.0f;
-    int32_t n = 1;
-    while (2 * n <= op->n_head)
-        n *= 2;
-    return h < n ? powf(powf(2.0f, -op->max_bias / (float)n), (float)(h + 1))
-                 : powf(powf(2.0f, -op->max_bias / 2.0f / (float)n), (float)(2 * (h - n) + 1));
-}
-
 static void mask_values(const struct job *job, int32_t row, int32_t i, int32_t n, float *value)
 {
     uint32_t room[WNW_TILE];
@@ -224,7 +213,8 @@ static void mask_tile(const struct job *job, int32_t i, int32_t n)
         float *s = job->w.s + (int64_t)r * WNW_TILE;
         const enum seen seen = job->w.seen[row - from];
         if (seen == SEEN_SOME) {
-            const float slope = slope_of(job->op, job->ih * job->group + (job->first + r) % job->group);
+            const float slope = wnw__form_slope(job->op->max_bias, job->op->n_head,
+                                                job->ih * job->group + (job->first + r) % job->group);
             if (loaded != row)
                 mask_values(job, row, i, n, value);
             loaded = row;

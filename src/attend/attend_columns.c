@@ -146,7 +146,7 @@ void wnw__attend_run_columns(const struct wnw__attend_job *job, const struct wnw
     for (int32_t i = 0; i < n_part; i++) {
         const int32_t from = run->n * i / n_part;
         const struct wnw__attend_rows r = {
-            .ih = run->ih, .t0 = run->t0 + from, .n = run->n * (i + 1) / n_part - from};
+            .ih = run->ih, .t0 = run->t0 + from, .n = run->n * (i + 1) / n_part - from, .sinks = true};
         kept.n = 0;
         wnw__attend_rows(job, &r, q, out, w);
         add_kept(job, &r, i_run, w);

@@ -104,7 +104,7 @@ void wnw__attend_decode(const struct wnw__attend_job *job, const struct wnw__att
     const struct wnw__attend_shared *sh = job->op->shared;
     const struct wnw__attend_cut *cut = piece->cut;
     const int32_t ih = piece->ih;
-    const struct wnw__attend_rows r = {.ih = ih, .n = job->slice->n_row};
+    const struct wnw__attend_rows r = {.ih = ih, .n = job->slice->n_row, .sinks = piece->i == 0};
     if (x->k)
         store_piece(job, ih, cut, piece->i, x->k, x->v);
     decode_piece(job, &r, x->q, cut, piece->i, w);

@@ -11,6 +11,7 @@
 #define WNW_ATTEND_IMPL_H
 
 #include "attend/attend.h"
+#include "attend/attend_form.h"
 #include "kernel/bf16.h"
 #include "kernel/kernel_impl.h"
 #include "kernel/score8.h"
@@ -151,6 +152,7 @@ struct wnw__attend_work {
 /* The queries of rows t0 .. t0+n-1 of a slice in the group of KV head ih. */
 struct wnw__attend_rows {
     int32_t ih, t0, n;
+    bool sinks; /* their softmax begins with the sinks; not in pieces after a head's first */
 };
 
 /* Whether a slice of n_row rows takes the decoding path; if so, one of fewer rows does too. */
@@ -233,6 +235,20 @@ static inline bool wnw__attend_is_direct(const struct wnw__kv_rows *rows, int32_
 {
     return rows->type == WNW_KV_F16 && d % WNW_TILE_PAD == 0;
 }
+
+/* ---- The form of scores ---- */
+
+/* Queries whose scores are rows of a tile: row r is of query head `head` + r % n_head of the slice's token t0 + r /
+ * n_head. */
+struct wnw__attend_queries {
+    int32_t head, n_head, t0, n;
+};
+/* Begins the softmax of rows that have seen nothing yet, but their sinks where there are some. */
+void wnw__attend_begin(const struct wnw__attend_job *job, const struct wnw__attend_queries *q, float *m,
+                       float *l);
+/* Turns products s [q->n][WNW_TILE] with entries at .. at+n-1 of KV head ih into scores. */
+void wnw__attend_form(const struct wnw__attend_job *job, const struct wnw__attend_queries *q, int32_t ih,
+                      int32_t at, int32_t n, float *s);
 
 /* ---- Scores of far entries ---- */
 

@@ -271,3 +271,11 @@ struct ggml_tensor *wnw__attend_own(struct ggml_context *ctx, struct wnw__attend
     return ggml_custom_4d(ctx, GGML_TYPE_F32, n_embd, n_row, 1, 1, args, 2, stored_node, GGML_N_TASKS_MAX,
                           op);
 }
+
+struct ggml_tensor *wnw__attend_again(struct ggml_context *ctx, struct wnw__attend_op *op,
+                                      struct ggml_tensor *q)
+{
+    struct ggml_tensor *args[1] = {packed(ctx, q)};
+    return ggml_custom_4d(ctx, GGML_TYPE_F32, q->ne[0] * q->ne[1], q->ne[2], 1, 1, args, 1, stored_node,
+                          GGML_N_TASKS_MAX, op);
+}

@@ -29,6 +29,18 @@ static struct wnw__kv_rows stored(const struct wnw__attend_job *job, int32_t ih,
                         : wnw__cache_rows(c, job->layer, ih, i, i + 1);
 }
 
+/* A product as the score of query head h with an entry that is `ahead` positions after it. */
+static double formed(const struct wnw__attend_job *job, int32_t h, int32_t ahead, double x)
+{
+    const struct wnw__shape *shape = &job->op->shared->dims.model;
+    const struct wnw__score_form *f = wnw__shape_form(shape, job->op->il);
+    if (f && f->cap > 0.0f)
+        x = (double)f->cap * tanh(x / (double)f->cap);
+    if (f && f->max_bias > 0.0f)
+        x += (double)wnw__form_slope(f->max_bias, shape->n_head, h) * ahead;
+    return x;
+}
+
 struct buffers {
     float *row;    /* [d] */
     double *score; /* [longest head] */
@@ -36,11 +48,13 @@ struct buffers {
 };
 
 /* Attention of one query head of row t of the slice. */
-static void attend_one(const struct wnw__attend_job *job, int32_t ih, int32_t t, const float *q, float *out,
+static void attend_one(const struct wnw__attend_job *job, int32_t h, int32_t t, const float *q, float *out,
                        const struct buffers *b)
 {
+    const struct wnw__score_form *f = wnw__shape_form(&job->op->shared->dims.model, job->op->il);
+    const int32_t ih = h / job->op->shared->group;
     const int32_t d = job->op->shared->dims.model.d, n = job->layer->len[ih] + t + 1;
-    double top = -INFINITY, sum = 0.0;
+    double top = f && f->sinks ? (double)f->sinks[h] : -INFINITY, sum = 0.0;
     for (int32_t i = 0; i < n; i++) {
         b->score[i] = -INFINITY;
         if (!visible(job, ih, i, t))
@@ -51,8 +65,10 @@ static void attend_one(const struct wnw__attend_job *job, int32_t ih, int32_t t,
         b->score[i] = 0.0;
         for (int32_t c = 0; c < d; c++)
             b->score[i] += (double)q[c] * (double)b->row[c] * (double)job->op->scale;
+        b->score[i] = formed(job, h, position(job, ih, i) - job->slice->n_past - t, b->score[i]);
         top = fmax(top, b->score[i]);
     }
+    sum = f && f->sinks ? exp((double)f->sinks[h] - top) : 0.0;
     for (int32_t c = 0; c < d; c++)
         b->acc[c] = 0.0;
     for (int32_t i = 0; i < n; i++) {
@@ -83,7 +99,7 @@ static void attend_slice(const struct wnw__attend_job *job, const float *q, floa
             const size_t at =
                 ((size_t)(job->slice->first_row + t) * (size_t)dims->model.n_head + (size_t)h) * d;
             if (b.row && b.score && b.acc)
-                attend_one(job, h / job->op->shared->group, t, q + at, out + at, &b);
+                attend_one(job, h, t, q + at, out + at, &b);
             else /* the function cannot fail, so the result is made NaN, with which no comparison passes */
                 for (size_t c = 0; c < d; c++)
                     out[at + c] = NAN;

@@ -35,6 +35,7 @@ static void prefill(const struct wnw__attend_job *job, int32_t unit, const float
                                  .t0 =
                                      (wnw__attend_runs(sh, job->slice->n_row) - 1 - unit / n_head_kv) * step};
     r.n = job->slice->n_row - r.t0 < step ? job->slice->n_row - r.t0 : step;
+    r.sinks = true;
     if (r.t0 < wnw__attend_skipped(job->op, job->i_slice))
         return;
     if (job->layer->n_swa <= 0 && wnw__attend_leaves_columns(sh, job->slice))

@@ -113,6 +113,14 @@ void wnw__attend_scores(const struct wnw__attend_job *job, const float *panels, 
         sh->vec->mul_panels(panels, n_panel, d, w->kt, s);
 }
 
+static struct wnw__attend_queries queries_of(const struct wnw__attend_job *job,
+                                             const struct wnw__attend_rows *r)
+{
+    const int32_t group = job->op->shared->group;
+    return (struct wnw__attend_queries){
+        .head = r->ih * group, .n_head = group, .t0 = r->t0, .n = r->n * group};
+}
+
 void wnw__attend_load(const struct wnw__attend_job *job, const struct wnw__attend_rows *r, const float *q,
                       struct wnw__attend_work *w)
 {
@@ -141,6 +149,10 @@ void wnw__attend_load(const struct wnw__attend_job *job, const struct wnw__atten
         w->m[i] = -FLT_MAX; /* finite, so that m - m and -inf - m are defined */
         w->l[i] = 0.0f;
         w->corr[i] = 1.0f;
+    }
+    if (r->sinks) {
+        const struct wnw__attend_queries queries = queries_of(job, r);
+        wnw__attend_begin(job, &queries, w->m, w->l);
     }
     memset(w->o, 0, (size_t)n_query * (size_t)sh->ld * sizeof *w->o);
 }
@@ -302,9 +314,11 @@ static void keep_max(const struct wnw__attend_work *w)
 }
 
 /* Takes n entries of a part, those from its i-th on, tile by tile. */
-static void stream_part(const struct wnw__attend_job *job, int32_t n_query,
+static void stream_part(const struct wnw__attend_job *job, const struct wnw__attend_rows *r,
                         const struct wnw__attend_part *part, int32_t i, int32_t n, struct wnw__attend_work *w)
 {
+    const struct wnw__attend_queries queries = queries_of(job, r);
+    const int32_t n_query = queries.n;
     struct wnw__kv_rows tile = part->rows;
     tile.k += (size_t)i * tile.row_bytes;
     tile.v += (size_t)i * tile.row_bytes;
@@ -313,6 +327,7 @@ static void stream_part(const struct wnw__attend_job *job, int32_t n_query,
         if (w->kept)
             keep_tile(w, part->from + i + j, tile.n);
         score_tile(job, &tile, part->from + i + j, n_query, w);
+        wnw__attend_form(job, &queries, r->ih, part->from + i + j, tile.n, w->s);
         mask_tile(w, n_query, part->seen, part->from + i + j, tile.n);
         softmax_tile(job, n_query, w);
         if (w->kept)
@@ -327,11 +342,10 @@ void wnw__attend_stream(const struct wnw__attend_job *job, const struct wnw__att
                         const struct wnw__attend_parts *p, int32_t first, int32_t last,
                         struct wnw__attend_work *w)
 {
-    const int32_t n_query = r->n * job->op->shared->group;
     for (int32_t i = 0; i < p->n; i++) {
         const int32_t from = first > 0 ? first : 0, to = last < p->part[i].rows.n ? last : p->part[i].rows.n;
         if (from < to)
-            stream_part(job, n_query, &p->part[i], from, to - from, w);
+            stream_part(job, r, &p->part[i], from, to - from, w);
         first -= p->part[i].rows.n;
         last -= p->part[i].rows.n;
     }

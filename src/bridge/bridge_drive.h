@@ -13,12 +13,15 @@
 /* A layer with a cache, as a graph shows it. */
 struct wnw__drive_layer {
     int32_t il; /* its number in the model */
-    int32_t n_head, n_head_kv, d;
+    int32_t n_head, n_head_kv, d_k, d_v;
+    int32_t n_reader; /* attentions that read its cache: its own, and those of later layers */
     bool sliding;
     float scale;   /* of the attention */
     float q_scale; /* of queries between RoPE and attention */
-    bool queries;  /* what comes before RoPE has been found */
-    bool rotates;  /* with the parameters that follow, which are plain RoPE where `plain` */
+    float cap, max_bias;
+    char sinks[GGML_MAX_NAME]; /* the tensor of sinks; "" = none */
+    bool queries;              /* what comes before RoPE has been found */
+    bool rotates;              /* with the parameters that follow, which are plain RoPE where `plain` */
     bool plain;
     int32_t n_rot, mode;
     float base, freq_scale;
@@ -40,6 +43,9 @@ int wnw__drive_set_engine(struct wnw__drive *d, struct wnw_engine *e);
 /* The status of the last graph; where it is an error, wnw_last_error says which. */
 int wnw__drive_status(const struct wnw__drive *d);
 void wnw__drive_set_n_threads(wnw_bridge *of, int32_t n);
+
+/* Why the engine's present batch cannot be driven, before libllama reads it: WNW_OK, or E_UNSUPPORTED. */
+int wnw__drive_check(const struct wnw__drive *d);
 
 /* For bridge_run.c: looks at a graph before it runs; the most tensors that are added to it; adds what takes the place of a
  * node, or false if nothing does. */

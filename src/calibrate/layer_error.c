@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "calibrate/layer_error.h"
 
+#include "attend/attend_form.h"
+#include "base/vectors.h"
 #include "kernel/kernel.h"
 
 #include <math.h>
@@ -41,6 +43,26 @@ static int32_t load(const struct wnw__layer_token *t, int32_t ih, const struct r
     return n + n_more;
 }
 
+/* The position of entry i of those that count, of n. */
+static int32_t position(const struct wnw__layer_token *t, int32_t ih, int32_t i)
+{
+    return i < t->n_keep[ih] ? t->keep[ih][i] : t->n_prompt + i - t->n_keep[ih];
+}
+
+/* Turns the products z [n] of query head h into attention. */
+static void attend(const struct wnw__layer_token *t, int32_t h, int32_t n, float *z)
+{
+    const int32_t ih = h / (t->w->n_head / t->cache->n_head_kv), last = position(t, ih, n - 1);
+    const float slope = t->form ? wnw__form_slope(t->form->max_bias, t->w->n_head, h) : 1.0f;
+    for (int32_t i = 0; t->form && i < n; i++) {
+        const int32_t pos = position(t, ih, i);
+        wnw__form_scores(t->form, slope, last, &pos, z + i, 1);
+    }
+    const float top = z[wnw__argmax(z, n)];
+    wnw__softmax(z, n);
+    wnw__form_share(t->form, h, top, z, n);
+}
+
 /* Writes the change of the outputs of the heads that read KV head ih to change[group][d]. */
 static void change_of(const struct wnw__layer_token *t, int32_t ih, const struct room *r, float *change)
 {
@@ -49,7 +71,7 @@ static void change_of(const struct wnw__layer_token *t, int32_t ih, const struct
     wnw__mul_nt(t->q + first, group, r->k, n, d, t->scale, r->z, n);
     for (int32_t g = 0; g < group; g++) {
         const float *p = r->z + (size_t)g * (size_t)n;
-        wnw__softmax(r->z + (size_t)g * (size_t)n, n);
+        attend(t, ih * group + g, n, r->z + (size_t)g * (size_t)n);
         for (int32_t c = 0; c < d; c++) {
             double o = 0;
             for (int32_t i = 0; i < n; i++)

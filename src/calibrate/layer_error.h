@@ -13,7 +13,8 @@
 struct wnw__layer_token {
     const struct wnw__cache *cache;
     int32_t il;
-    float scale;          /* factor of q . k */
+    float scale;                        /* factor of q . k */
+    const struct wnw__score_form *form; /* of the layer; NULL = scores are scale q . k */
     const float *q, *out; /* [n_head][d] queries after RoPE; output of each head from all entries */
     const struct wnw__proj_weight *w;
     struct wnw__pool *pool;

@@ -87,6 +87,7 @@ static int error_of_layer(const struct job *j, int32_t il, double *error)
     struct wnw__layer_token t = {.cache = &s->cache,
                                  .il = il,
                                  .scale = hp->attn_scale,
+                                 .form = wnw__shape_form(&j->c->shape, il),
                                  .w = &w,
                                  .pool = wnw__engine_pool(s->engine),
                                  .keep = keep,

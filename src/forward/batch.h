@@ -8,9 +8,10 @@
 /* The next n_row > 0 tokens of one sequence, at positions n_past, n_past + 1, ... Borrowed. */
 struct wnw__slice {
     struct wnw__cache *cache;
+    struct wnw__recurrent *recurrent;       /* forward/recurrent.h */
     const struct wnw__recorders *recorders; /* NULL = none */
     int32_t n_row, n_past;
-    bool generated; /* as in struct wnw__record_pass */
+    bool generated;        /* as in struct wnw__record_pass */
     const uint8_t *masked; /* as in struct wnw__attend_slice */
 };
 

@@ -4,6 +4,7 @@
 #define WNW_EXECUTOR_H
 
 #include "forward/batch.h"
+#include "forward/recurrent.h"
 
 struct wnw_engine;
 
@@ -17,6 +18,12 @@ struct wnw__executor {
     int (*run)(void *x);
     /* As wnw__engine_logits. */
     const float *(*logits)(const void *x, int32_t i);
+    /* As forward/recurrent.h. Where the model has no recurrent layers, recurrent_new sets NULL, and the others are not
+     * called. */
+    int (*recurrent_new)(struct wnw__recurrent **out, void *x);
+    void (*recurrent_free)(struct wnw__recurrent *r);
+    int (*recurrent_copy)(struct wnw__recurrent *to, struct wnw__recurrent *from);
+    void (*recurrent_clear)(struct wnw__recurrent *r);
 };
 
 #endif

@@ -175,6 +175,7 @@ static void record_node(struct ggml_tensor *dst, int ith, int nth, void *userdat
                                         .point = op->point,
                                         .il = op->il,
                                         .stage = op->stage,
+                                        .reader = op->reader,
                                         .token_stride = q->nb[2] / sizeof(float),
                                         .head_stride = q->nb[1] / sizeof(float),
                                         .attend = &e->ops[op->il],

@@ -12,7 +12,7 @@
 struct wnw__record_op {
     const wnw_engine *e;
     enum wnw__point point;
-    int32_t il, stage;
+    int32_t il, stage, reader;
 };
 
 /* A node that calls recorders. q [d, n_head, n_row]; out: the attention's output [d * n_head, n_row], or q where there is

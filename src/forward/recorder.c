@@ -67,6 +67,17 @@ int wnw__recorders_copy(struct wnw__recorders *to, const struct wnw__recorders *
     return WNW_OK;
 }
 
+int wnw__record_one_reader(const struct wnw__record_shape *shape, const char *what)
+{
+    for (int32_t il = 0; il < shape->model.n_layer; il++)
+        if (wnw__shape_readers(&shape->model, il) > 1 && wnw__layer_takes_part(&shape->model, il))
+            return wnw__fail(WNW_E_UNSUPPORTED,
+                             "the policy needs %s of all layers that read a cache, and %d read that of layer "
+                             "%d of this model: only the attention that entries receive is noted of all",
+                             what, (int)wnw__shape_readers(&shape->model, il), (int)il);
+    return WNW_OK;
+}
+
 void *wnw__recorders_find(const struct wnw__recorders *r, const struct wnw__recorder_type *type)
 {
     for (int32_t i = 0; i < r->n; i++)
@@ -142,7 +153,8 @@ void wnw__recorders_take(const struct wnw__recorders *r, const struct wnw__recor
                          int nth)
 {
     for (int32_t i = 0; i < count(r); i++)
-        if (rows->stage < stages_of(&r->list[i], rows->point, rows->il, rows->pass))
+        if ((rows->reader == 0 || r->list[i].type->every_reader) &&
+            rows->stage < stages_of(&r->list[i], rows->point, rows->il, rows->pass))
             r->list[i].type->take(r->list[i].rec, rows, ith, nth);
 }
 

@@ -65,6 +65,7 @@ struct wnw__record_rows {
     const struct wnw__record_pass *pass;
     enum wnw__point point;
     int32_t il, stage;
+    int32_t reader; /* which of the attentions that read the layer's entries; 0 = its own */
     /* The d floats of query head h of the pass' token t are at q + t * token_stride + h * head_stride. At
      * WNW_POINT_ATTENTION the rows are contiguous: [n][n_head][d]. At WNW_POINT_STATE they are hidden states,
      * [n][n_embd]. */
@@ -100,6 +101,7 @@ struct wnw__recorder_type {
     uint32_t needs;     /* WNW_NEED_*: the needs of policies that it answers */
     bool reads_softmax; /* reads the softmax of the attention's rows, if the attention keeps it */
     bool reads_output;  /* reads the attention's output of rows that are not asked for */
+    bool every_reader; /* takes rows of every attention that reads a layer's entries; else of its own alone */
     /* The statistics of columns that it reads in the pass, if the attention leaves them: WNW_COLUMN_*. */
     unsigned (*reads_columns)(const void *rec, const struct wnw__record_pass *pass);
 
@@ -172,6 +174,10 @@ int wnw__recorders_copy(struct wnw__recorders *to, const struct wnw__recorders *
                         const struct wnw__record_shape *shape);
 /* The object of the first recorder of a type, or NULL. Borrowed. */
 void *wnw__recorders_find(const struct wnw__recorders *r, const struct wnw__recorder_type *type);
+
+/* E_UNSUPPORTED where attentions of other layers read a layer's entries, for recorders of `what` that policies would then
+ * see of too few. */
+int wnw__record_one_reader(const struct wnw__record_shape *shape, const char *what);
 
 /* These do for all recorders of the list what the fields of struct wnw__recorder_type do for one. r may be
  * NULL, which stands for an empty list. */

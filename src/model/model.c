@@ -42,6 +42,8 @@ void wnw__model_clear(struct wnw_model *m)
     free(m->repacked_arena);
     wnw__parts_close(m);
     free(m->layers);
+    free(m->forms);
+    free(m->n_reader);
     free(m->name);
     *m = (struct wnw_model){0};
 }

@@ -23,6 +23,8 @@ struct wnw_model {
     const struct wnw__executor *executor; /* runs the model's batches; NULL: our own graphs do */
     struct wnw__hparams hp;
     struct wnw__weights w;
+    struct wnw__score_form *forms;     /* [hp.n_layer], or NULL: as in struct wnw__shape */
+    int32_t *n_reader;                 /* the same */
     struct wnw__layer_weights *layers; /* [hp.n_layer]; with an executor only wk, wv and wo, or NULL */
 
     struct wnw__model_part *parts; /* [n_part] the files, in their order (parts.h) */
@@ -53,7 +55,9 @@ static inline struct wnw__shape wnw__model_shape(const struct wnw_model *m)
                                .n_head = hp->n_head,
                                .n_head_kv = hp->n_head_kv,
                                .d = hp->n_embd_head,
-                               .left_alone = hp->n_swa > 0 ? hp->swa : NULL};
+                               .left_alone = hp->n_swa > 0 ? hp->swa : NULL,
+                               .forms = m->forms,
+                               .n_reader = m->n_reader};
 }
 
 /* The tensor in the mapping that w is or was repacked from. */

@@ -189,12 +189,20 @@ static void pack(const struct sweep *s, const struct run *r, float *dst, float *
     wnw__attend_seal(&s->job, dst, r->rows);
 }
 
+/* Turns products of the tokens of a run with a tile's entries into scores. */
+static void form(const struct sweep *s, const struct run *r, const struct tile *tile, float *scores)
+{
+    const struct wnw__attend_queries queries = {.head = r->h, .n_head = 1, .t0 = r->t0, .n = r->rows};
+    wnw__attend_form(&s->job, &queries, tile->ih, tile->j, tile->rows.n, scores);
+}
+
 static void stream_tile(const struct sweep *s, const struct run *r, const struct tile *tile,
                         const float *panels, struct wnw__attend_work *w)
 {
     const int32_t first = s->job.layer->len[tile->ih] + r->t0 + 1;
     wnw__attend_keys(&s->job, &tile->rows, w);
     wnw__attend_scores(&s->job, panels, r->rows, w, w->s);
+    form(s, r, tile, w->s);
     hide(w->s, r->rows, first - tile->j, tile->rows.n);
     hide_from(w->s, r->rows, r->t0, tile);
     s->sh->vec->softmax_tile(w->s, r->rows, w->m, w->l, w->corr);
@@ -224,6 +232,8 @@ static void rows_unit(const struct sweep *s, const struct run *r, struct wnw__at
         w->m[i] = -FLT_MAX;
         w->l[i] = 0.0f;
     }
+    const struct wnw__attend_queries queries = {.head = r->h, .n_head = 1, .t0 = r->t0, .n = r->rows};
+    wnw__attend_begin(&s->job, &queries, w->m, w->l);
     for (int i = 0; part && i < WNW_COLUMN_RANGES; i++)
         stream(s, r, part->seen[ih][i], panels, w);
     stream(s, r, (struct wnw__range){.from = part ? part->own[ih] : 0, .to = end}, panels, w);
@@ -301,6 +311,7 @@ static void column_tile(const struct sweep *s, const struct tile *tile, bool few
                 continue; /* these queries come before the first of the entries, or see them stored otherwise */
             if (!few)
                 wnw__attend_scores(&s->job, packed_run(s, h, t0), rows, w, p);
+            form(s, &(struct run){.h = h, .t0 = t0, .rows = rows}, tile, p);
             hide(p, rows, first + t0, tile->rows.n);
             hide_from(p, rows, t0, tile);
             vec->column_tile(p, rows, s->row_max + at, s->row_norm + at, sum, max);
@@ -553,6 +564,7 @@ const struct wnw__recorder_type wnw__columns_recorder = {
     .name = "columns",
     .needs = WNW_NEED_ATTN_SUM | WNW_NEED_ATTN_MAX,
     .reads_softmax = true,
+    .every_reader = true,
     .reads_columns = reads_columns,
     .needed = needed,
     .open = open_columns,

@@ -3,7 +3,9 @@
  * when a model is calibrated. */
 #include "observe/newest.h"
 
+#include "attend/attend_form.h"
 #include "base/memory.h"
+#include "base/vectors.h"
 #include "kernel/kernel.h"
 #include "observe/recorders.h"
 
@@ -111,6 +113,21 @@ static int stages(const void *rec, enum wnw__point point, int32_t il, const stru
     return point == WNW_POINT_ATTENTION && pass->generated;
 }
 
+/* Turns the products of query head h with n_entry entries, the last of which is its own, into scores. */
+static void form(const struct wnw__newest *w, const struct wnw__record_rows *r, int32_t h, int32_t n_entry,
+                 float *x)
+{
+    const struct wnw__kv_layer *l = &r->pass->cache->layers[r->il];
+    const struct wnw__score_form *f = wnw__shape_form(&w->model, r->il);
+    if (!f)
+        return;
+    const float slope = wnw__form_slope(f->max_bias, w->model.n_head, h);
+    const int32_t ih = h / wnw__shape_group(&w->model), n_past = r->pass->n_past;
+    if (n_entry > 1)
+        wnw__form_scores(f, slope, n_past, l->pos + l->off[ih], x, n_entry - 1);
+    wnw__form_scores(f, slope, n_past, &n_past, x + n_entry - 1, 1);
+}
+
 /* Scores all entries of KV head ih with each query of the group, then takes one softmax per query. */
 static void take_head(const struct wnw__newest *w, const struct wnw__record_rows *r, int32_t ih, float *block)
 {
@@ -127,10 +144,14 @@ static void take_head(const struct wnw__newest *w, const struct wnw__record_rows
                         r->attend->scale, out + (size_t)g * (size_t)n + at, n);
     }
     for (int32_t g = 0; g < group; g++, out += n) {
+        const int32_t h = ih * group + g;
+        form(w, r, h, n_entry, out);
         for (int32_t i = 0; l->n_swa > 0 && i < l->len[ih]; i++)
             if (r->pass->n_past - l->pos[l->off[ih] + i] >= l->n_swa)
                 out[i] = -INFINITY;
+        const float top = out[wnw__argmax(out, n_entry)];
         wnw__softmax(out, n_entry);
+        wnw__form_share(wnw__shape_form(&w->model, r->il), h, top, out, n_entry);
         memset(out + n_entry, 0, (size_t)(n - n_entry) * sizeof *out);
     }
 }

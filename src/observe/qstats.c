@@ -271,6 +271,8 @@ static int open_stats(void **rec, const struct wnw__record_shape *shape, const s
     const struct wnw__qstats_params params = {
         .model = shape->model, .n_threads = shape->n_threads, .skip = arg->n, .scale = shape->q_scale};
     struct wnw__qstats *st;
+    *rec = NULL;
+    WNW_TRY(wnw__record_one_reader(shape, "statistics of queries"));
     const int rc = wnw__qstats_new(&st, &params);
     *rec = st;
     return rc;

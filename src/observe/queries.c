@@ -37,6 +37,8 @@ static void close_queries(void *rec)
 static int open_queries(void **rec, const struct wnw__record_shape *shape, const struct wnw__record_arg *arg)
 {
     (void)arg;
+    *rec = NULL;
+    WNW_TRY(wnw__record_one_reader(shape, "every query"));
     struct wnw__queries *k = *rec = calloc(1, sizeof *k);
     if (k)
         k->layers = calloc((size_t)shape->model.n_layer, sizeof *k->layers);

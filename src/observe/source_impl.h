@@ -9,7 +9,7 @@
 #include "observe/source.h"
 
 /* The number of buffers that a type of recorder, or the owner of the entries, may use to show a layer. */
-#define WNW_SOURCE_BUFFERS 4
+#define WNW_SOURCE_BUFFERS 5
 
 struct wnw__source {
     struct wnw__source_of of;

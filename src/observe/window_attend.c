@@ -2,6 +2,7 @@
 /* The attention of the newest queries over the entries of a layer, one tile of keys after the other. */
 #include "attend/attend_impl.h"
 #include "base/parallel.h"
+#include "base/vectors.h"
 #include "observe/source_impl.h"
 #include "observe/window.h"
 
@@ -123,6 +124,8 @@ static void normalise_head(int32_t h, void *user)
     const int32_t ih = h / group_of(j), n_entry = obs->n_entry[ih];
     const size_t n = (size_t)obs->n;
     const int32_t *pos = obs->pos + (size_t)ih * n;
+    const struct wnw__score_form *f = wnw__shape_form(&j->source->shape, obs->il);
+    const float slope = f ? wnw__form_slope(f->max_bias, obs->n_head, h) : 1.0f;
     for (int32_t i = 0; i < j->n_window; i++) {
         float *row = j->attn + ((size_t)h * (size_t)j->n_window + (size_t)i) * n;
         const int32_t query = j->end - j->n_window + i;
@@ -130,9 +133,12 @@ static void normalise_head(int32_t h, void *user)
             memset(row, 0, n * sizeof *row);
             continue;
         }
+        wnw__form_scores(f, slope, query, pos, row, n_entry);
         for (int32_t e = n_entry - 1; e >= 0 && pos[e] > query; e--)
             row[e] = -INFINITY;
+        const float top = f && f->sinks ? row[wnw__argmax(row, n_entry)] : 0.0f;
         j->vec->softmax(row, n_entry);
+        wnw__form_share(f, h, top, row, n_entry);
         memset(row + n_entry, 0, (n - (size_t)n_entry) * sizeof *row);
     }
 }

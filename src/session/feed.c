@@ -11,6 +11,7 @@
 static struct wnw__slice slice_of(wnw_session *s, int32_t n, bool generated)
 {
     return (struct wnw__slice){.cache = &s->cache,
+                               .recurrent = s->recurrent,
                                .recorders = &s->recorders,
                                .n_row = n,
                                .n_past = s->n_past,

@@ -28,6 +28,11 @@ int wnw__renumber_check(const wnw_session *s)
         return wnw__fail(WNW_E_UNSUPPORTED,
                          "%s does not turn all keys by plain RoPE: kept tokens cannot get new positions",
                          s->m->arch->name);
+    if (s->recurrent)
+        return wnw__fail(
+            WNW_E_UNSUPPORTED,
+            "the recurrent layers of this model count original positions: kept tokens cannot get "
+            "new ones");
     for (int32_t il = 0; il < s->cache.n_layer; il++)
         if (!wnw__layer_takes_part(&s->shape.model, il))
             return wnw__fail(

@@ -17,6 +17,12 @@ static int check_count(const wnw_session *s, int32_t n_back)
 
 static int check(const wnw_session *s, int32_t n_past)
 {
+    if (s->recurrent)
+        return wnw__fail(
+            WNW_E_UNSUPPORTED,
+            "the recurrent layers of this model keep one state of all tokens: going back to %d of %d is not "
+            "possible; read from the beginning, or go on from a copy that was made there",
+            (int)n_past, (int)s->n_past);
     if (n_past < s->n_fixed)
         return wnw__fail(
             WNW_E_UNSUPPORTED,

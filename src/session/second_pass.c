@@ -27,6 +27,7 @@ struct pass {
     struct wnw__second_pass *out;
     int32_t n_past;
     struct wnw__recorders before;    /* the session's own recorders, which see nothing of the pass */
+    struct wnw__recurrent *state;    /* the session's before the pass */
     struct wnw__cache_mark *mark;    /* of the cache before the pass; NULL = nothing to put back */
     int32_t *len;                    /* [n_layer][n_head_kv] before the pass */
     struct wnw__columns_part *parts; /* [n_layer] */
@@ -83,6 +84,8 @@ static int save_cache(struct pass *p)
         return wnw__fail(WNW_E_NOMEM, "no memory for a second pass");
     for (int32_t il = 0; il < c->n_layer; il++)
         memcpy(p->len + (size_t)il * n_kv, c->layers[il].len, n_kv * sizeof *p->len);
+    WNW_TRY(wnw__recurrent_new(&p->state, p->s->engine));
+    WNW_TRY(wnw__recurrent_copy(p->state, p->s->recurrent));
     return wnw__cache_mark_new(&p->mark, c);
 }
 
@@ -123,10 +126,11 @@ static int begin(struct pass *p, wnw_session *s)
 }
 
 /* Drops all tokens fed so far. */
-static void drop(struct pass *p)
+static int drop(struct pass *p)
 {
     wnw__cache_mark_rewind(&p->s->cache, p->mark);
     p->s->n_past = p->n_past;
+    return wnw__recurrent_copy(p->s->recurrent, p->state);
 }
 
 /* Puts everything back, also after a failure of the pass. If this fails itself, the memory of the cache may
@@ -136,9 +140,11 @@ static int end(struct pass *p)
     wnw_session *s = p->s;
     int rc = WNW_OK;
     if (p->mark) {
-        drop(p);
+        const int rc_state = drop(p);
         rc = wnw__cache_mark_release(&s->cache, p->mark);
+        rc = rc_state != WNW_OK ? rc_state : rc;
     }
+    wnw__recurrent_free(p->state);
     wnw__recorders_free(&s->recorders);
     s->recorders = p->before;
     wnw__cache_mark_free(p->mark);
@@ -191,7 +197,7 @@ static int feed_context(struct pass *p, int32_t n_more, char *warning)
     for (int32_t at = 0; at < n; at += piece) {
         WNW_TRY(feed(p, tokens + at, n - at < piece ? n - at : piece));
         if (n_more == 0 || n - at > piece)
-            drop(p);
+            WNW_TRY(drop(p));
     }
     return WNW_OK;
 }
@@ -211,8 +217,11 @@ static int feed_each_task(struct pass *p, bool with_context, char *warning)
     const struct wnw__ids *t = &p->s->ids;
     const int32_t base = p->s->n_past;
     struct wnw__cache_mark *mark;
+    struct wnw__recurrent *state;
     WNW_TRY(wnw__cache_mark_new(&mark, &p->s->cache));
-    int rc = WNW_OK;
+    int rc = wnw__recurrent_new(&state, p->s->engine);
+    if (rc == WNW_OK)
+        rc = wnw__recurrent_copy(state, p->s->recurrent);
     for (int32_t i = 0, at = 0; rc == WNW_OK && i < t->n_tasks; at += t->task_n[i++]) {
         if (with_context && ends_with_task(p, t->task_tokens + at, t->task_n[i]))
             continue;
@@ -221,8 +230,10 @@ static int feed_each_task(struct pass *p, bool with_context, char *warning)
         if (rc == WNW_OK) {
             wnw__cache_mark_rewind(&p->s->cache, mark);
             p->s->n_past = base;
+            rc = wnw__recurrent_copy(p->s->recurrent, state);
         }
     }
+    wnw__recurrent_free(state);
     wnw__cache_mark_free(mark);
     return rc;
 }
@@ -310,10 +321,9 @@ static int repeat_chunk(struct pass *p, const struct ids *prompt, const struct i
     memcpy(to, tokens + first, (size_t)(last - first) * sizeof *ids);
     warn_beyond(p, n, warning);
     restrict_to(p, first, last);
-    const int rc = feed(p, ids, n);
+    const int rc = feed(p, ids, n), rc_drop = drop(p);
     free(ids);
-    drop(p);
-    return rc;
+    return rc != WNW_OK ? rc : rc_drop;
 }
 
 /* Tokens of a text that goes on after the token `before`, -1 for some text. */

@@ -91,6 +91,7 @@ static int init_session(wnw_session *s, const wnw_session_params *params)
     if (!s->logits)
         return wnw__fail(WNW_E_NOMEM, "no memory for a session");
     set_shape(s);
+    WNW_TRY(wnw__recurrent_new(&s->recurrent, s->engine));
     return init_cache(s);
 }
 
@@ -137,6 +138,7 @@ void wnw_session_free(wnw_session *s)
 {
     if (!s)
         return;
+    wnw__recurrent_free(s->recurrent);
     if (s->owns_engine)
         wnw_engine_free(s->engine);
     wnw__recorders_free(&s->recorders);
@@ -160,6 +162,7 @@ int wnw__session_forget(wnw_session *s)
     s->pos_shift = 0;
     s->has_logits = false;
     wnw__cache_clear(&s->cache);
+    wnw__recurrent_clear(s->recurrent);
     return WNW_OK;
 }
 

@@ -4,6 +4,7 @@
 #define WNW_SESSION_H
 
 #include "forward/engine.h"
+#include "forward/recurrent.h"
 #include "observe/source.h"
 #include "session/ids.h"
 #include "session/masks.h"
@@ -18,6 +19,7 @@ struct wnw_session {
     bool owns_engine; /* false: the engine is shared with other sessions */
     bool in_batch;    /* set while wnw_decode_batch checks its sessions, to find one that is named twice */
     struct wnw__cache cache;
+    struct wnw__recurrent *recurrent; /* NULL = the model has no recurrent layers */
     struct wnw__recorders recorders;
     struct wnw__record_shape shape; /* borrowed by the recorders */
     struct wnw__ids ids;

@@ -90,16 +90,17 @@ extern "C" int wnw__llama_load(struct llama_model **out, const char *path, ggml_
     return rc;
 }
 
-extern "C" int wnw__llama_context(struct llama_context **out, struct llama_model *m, int32_t n_row,
-                                  int32_t n_seq, int32_t n_threads)
+extern "C" int wnw__llama_context(struct llama_context **out, struct llama_model *m,
+                                  const struct wnw__llama_sizes *sizes)
 {
     *out = nullptr;
     char reason[sizeof(wnw__said::error)] = "";
     const int rc = guarded(WNW_E_BACKEND, "libllama cannot make a context", [&](const wnw__said &said) {
         llama_context_params params = llama_context_default_params();
-        params.n_ctx = params.n_batch = params.n_ubatch = (uint32_t)n_row;
-        params.n_seq_max = (uint32_t)n_seq;
-        params.n_threads = params.n_threads_batch = n_threads;
+        params.n_ctx = (uint32_t)sizes->n_cell;
+        params.n_batch = params.n_ubatch = (uint32_t)sizes->n_row;
+        params.n_seq_max = (uint32_t)sizes->n_seq;
+        params.n_threads = params.n_threads_batch = sizes->n_threads;
         params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
         params.kv_unified = true;
         params.swa_full = true;

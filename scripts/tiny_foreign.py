@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: MIT
+"""Tiny models of families that run through libllama, with a vocabulary: for make_tiny_models.py.
+
+llama.cpp's own generator writes most families, without a vocabulary. Here are those that it cannot write, in which layers
+read the caches of others (gemma3n, gemma4), and some with which the commands are tried: a plain one (olmo2), one with fused
+matrices (phi3), and one with recurrent layers (lfm2).
+"""
+from dataclasses import dataclass
+
+import numpy as np
+
+N_VOCAB = 320
+
+
+@dataclass
+class Sizes:
+    n_layer: int
+    n_embd: int = 64
+    n_ff: int = 96
+    n_head: int = 4
+    n_head_kv: int = 2
+    head_dim: int = 16
+
+
+def add_sizes(writer, s):
+    writer.add_context_length(4096)
+    writer.add_block_count(s.n_layer)
+    writer.add_embedding_length(s.n_embd)
+    writer.add_feed_forward_length(s.n_ff)
+    writer.add_head_count(s.n_head)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_rope_freq_base(10000.0)
+    writer.add_vocab_size(N_VOCAB)
+
+
+def add_heads(writer, s, head_dim):
+    writer.add_head_count_kv(s.n_head_kv)
+    writer.add_key_length(head_dim)
+    writer.add_value_length(head_dim)
+
+
+def add_ends(w, s, norm="output_norm", output=True):
+    w.matrix("token_embd.weight", N_VOCAB, s.n_embd, 4.0 if output else 1.0)
+    w.vector(norm + ".weight", s.n_embd, 1.0, 0.1)
+    if output:
+        w.matrix("output.weight", N_VOCAB, s.n_embd, 4.0)
+
+
+def add_feed_forward(w, s, p, n_ff=0):
+    n_ff = n_ff or s.n_ff
+    w.matrix(p + "ffn_gate.weight", n_ff, s.n_embd)
+    w.matrix(p + "ffn_up.weight", n_ff, s.n_embd)
+    w.matrix(p + "ffn_down.weight", s.n_embd, n_ff)
+
+
+def add_attention(w, s, p, head_dim, cache=True):
+    """Queries and keys larger than usual, as in make_tiny_models.py."""
+    w.matrix(p + "attn_q.weight", s.n_head * head_dim, s.n_embd, 1.5)
+    if cache:
+        w.matrix(p + "attn_k.weight", s.n_head_kv * head_dim, s.n_embd, 1.5)
+        w.matrix(p + "attn_v.weight", s.n_head_kv * head_dim, s.n_embd)
+    w.matrix(p + "attn_output.weight", s.n_embd, s.n_head * head_dim)
+
+
+def norms(w, p, names, n, mean=1.0):
+    for name in names:
+        w.vector(f"{p}{name}.weight", n, mean, 0.1 * mean)
+
+
+def olmo2(writer, w):
+    s = Sizes(n_layer=3)
+    add_sizes(writer, s)
+    writer.add_head_count_kv(s.n_head_kv)
+    add_ends(w, s)
+    for il in range(s.n_layer):
+        p = f"blk.{il}."
+        add_attention(w, s, p, s.head_dim)
+        norms(w, p, ["attn_q_norm"], s.n_head * s.head_dim)
+        norms(w, p, ["attn_k_norm"], s.n_head_kv * s.head_dim)
+        norms(w, p, ["post_attention_norm", "post_ffw_norm"], s.n_embd)
+        add_feed_forward(w, s, p)
+
+
+def phi3(writer, w):
+    s = Sizes(n_layer=2)
+    add_sizes(writer, s)
+    writer.add_head_count_kv(s.n_head_kv)
+    writer.add_rope_dimension_count(s.head_dim)
+    add_ends(w, s)
+    for il in range(s.n_layer):
+        p = f"blk.{il}."
+        norms(w, p, ["attn_norm", "ffn_norm"], s.n_embd)
+        w.matrix(p + "attn_qkv.weight", (s.n_head + 2 * s.n_head_kv) * s.head_dim, s.n_embd, 1.5)
+        w.matrix(p + "attn_output.weight", s.n_embd, s.n_head * s.head_dim)
+        w.matrix(p + "ffn_up.weight", 2 * s.n_ff, s.n_embd)
+        w.matrix(p + "ffn_down.weight", s.n_embd, s.n_ff)
+
+
+def lfm2(writer, w):
+    """Layers 1 and 3 attend, 0 and 2 are short convolutions."""
+    s = Sizes(n_layer=4)
+    taps = 3
+    attends = [il % 2 == 1 for il in range(s.n_layer)]
+    add_sizes(writer, s)
+    writer.add_head_count_kv([s.n_head_kv if here else 0 for here in attends])
+    writer.add_uint32("lfm2.shortconv.l_cache", taps)
+    add_ends(w, s, norm="token_embd_norm", output=False)
+    for il in range(s.n_layer):
+        p = f"blk.{il}."
+        norms(w, p, ["attn_norm", "ffn_norm"], s.n_embd)
+        add_feed_forward(w, s, p)
+        if attends[il]:
+            add_attention(w, s, p, s.head_dim)
+            norms(w, p, ["attn_q_norm", "attn_k_norm"], s.head_dim)
+        else:
+            w.vectors(p + "shortconv.conv.weight", s.n_embd, taps, 0.5)
+            w.matrix(p + "shortconv.in_proj.weight", 3 * s.n_embd, s.n_embd)
+            w.matrix(p + "shortconv.out_proj.weight", s.n_embd, s.n_embd)
+
+
+def gemma3n(writer, w):
+    """Every fifth layer is global, and from layer 20 on layers read the caches of 18 and 19, as libllama has it built in."""
+    s = Sizes(n_layer=25, n_ff=64)
+    n_altup, n_side, rank = 4, 256, 64  # built in as well
+    add_sizes(writer, s)
+    add_heads(writer, s, s.head_dim)
+    writer.add_sliding_window(16)
+    add_ends(w, s, output=False)
+    for name in ("altup_proj", "altup_unembd_proj"):
+        w.cube(name + ".weight", n_altup - 1, s.n_embd, s.n_embd)
+    w.matrix("per_layer_token_embd.weight", N_VOCAB, n_side * s.n_layer)
+    w.matrix("per_layer_model_proj.weight", n_side * s.n_layer, s.n_embd)
+    w.vector("per_layer_proj_norm.weight", n_side, 1.0, 0.1)
+    for il in range(s.n_layer):
+        p = f"blk.{il}."
+        add_attention(w, s, p, s.head_dim)
+        add_feed_forward(w, s, p)
+        norms(w, p, ["attn_q_norm", "attn_k_norm"], s.head_dim)
+        norms(w, p, ["attn_norm", "ffn_norm", "altup_router_norm", "altup_correct_scale"], s.n_embd)
+        # What a layer adds is small, so that 25 of them do not make much of one rounded activation.
+        norms(w, p, ["post_attention_norm", "post_ffw_norm", "post_norm", "laurel_post_norm"], s.n_embd, 0.3)
+        w.matrix(p + "inp_gate.weight", n_side, s.n_embd)
+        w.matrix(p + "proj.weight", s.n_embd, n_side, 0.1)
+        w.matrix(p + "altup_correct_coef.weight", n_altup, n_altup, 0.1)
+        w.matrix(p + "altup_predict_coef.weight", n_altup * n_altup, n_altup, 0.1)
+        w.matrix(p + "altup_router.weight", n_altup, s.n_embd, 0.1)
+        w.matrix(p + "laurel_l.weight", rank, s.n_embd)
+        w.matrix(p + "laurel_r.weight", s.n_embd, rank, 0.3)
+
+
+def gemma4(writer, w):
+    """Every other layer is global, with heads twice as long; the last three layers read the caches of others."""
+    s = Sizes(n_layer=9)
+    n_shared, n_side, slides = 3, 32, [il % 2 == 0 for il in range(9)]
+    add_sizes(writer, s)
+    add_heads(writer, s, 2 * s.head_dim)
+    writer.add_uint32("gemma4.attention.key_length_swa", s.head_dim)
+    writer.add_uint32("gemma4.attention.value_length_swa", s.head_dim)
+    writer.add_uint32("gemma4.attention.shared_kv_layers", n_shared)
+    writer.add_uint32("gemma4.embedding_length_per_layer_input", n_side)
+    writer.add_rope_dimension_count(2 * s.head_dim)
+    writer.add_uint32("gemma4.rope.dimension_count_swa", s.head_dim)
+    writer.add_float32("gemma4.rope.freq_base_swa", 1000.0)
+    writer.add_array("gemma4.attention.sliding_window_pattern", slides)
+    writer.add_sliding_window(16)
+    add_ends(w, s, output=False)
+    w.matrix("per_layer_token_embd.weight", N_VOCAB, n_side * s.n_layer)
+    w.matrix("per_layer_model_proj.weight", n_side * s.n_layer, s.n_embd)
+    w.vector("per_layer_proj_norm.weight", n_side, 1.0, 0.1)
+    writer.add_tensor("rope_freqs.weight", np.array([1.0] * (s.head_dim // 2) + [1e30] * (s.head_dim // 2), dtype=np.float32))
+    for il in range(s.n_layer):
+        p, head_dim, cache = f"blk.{il}.", s.head_dim if slides[il] else 2 * s.head_dim, il < s.n_layer - n_shared
+        add_attention(w, s, p, head_dim, cache)
+        add_feed_forward(w, s, p)
+        norms(w, p, ["attn_q_norm"] + ["attn_k_norm"] * cache, head_dim)
+        norms(w, p, ["attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm", "post_norm"], s.n_embd)
+        w.matrix(p + "inp_gate.weight", n_side, s.n_embd)
+        w.matrix(p + "proj.weight", s.n_embd, n_side)
+
+
+FAMILIES = {"olmo2": olmo2, "phi3": phi3, "lfm2": lfm2, "gemma3n": gemma3n, "gemma4": gemma4}

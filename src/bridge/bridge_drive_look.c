@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT */
+/* What a graph shows of its layers with a cache, and whether the engine's attention does the same. */
+#include "bridge/bridge_drive_impl.h"
+#include "bridge/bridge_watch.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a tensor is another shape of. */
+static const struct ggml_tensor *behind_views(const struct ggml_tensor *t)
+{
+    while (t && !wnw__bridge_is_op(t, "NONE") && wnw__bridge_is_view(t) && t->src[0])
+        t = t->src[0];
+    return t;
+}
+
+/* The rotation's mode for a text. Where a token has several positions, for images, those of a text are equal, and pairs are
+ * turned as with one. */
+static int32_t mode_of(const struct ggml_tensor *rope)
+{
+    const int32_t mode = rope->op_params[2];
+    return mode == GGML_ROPE_TYPE_MROPE || mode == GGML_ROPE_TYPE_IMROPE ? GGML_ROPE_TYPE_NEOX : mode;
+}
+
+/* Whether the rotation is that of ggml_rope_ext with one frequency per pair and no mixing of scales. */
+static bool is_plain(const struct ggml_tensor *rope)
+{
+    const int32_t mode = mode_of(rope);
+    return wnw__bridge_param(rope, 7) == 0.0f && wnw__bridge_param(rope, 8) == 1.0f &&
+           (mode == GGML_ROPE_TYPE_NORMAL || mode == GGML_ROPE_TYPE_NEOX);
+}
+
+/* Follows the queries of an attention up to what is turned: their producer, a factor and RoPE may stand there. */
+static void look_at_queries(struct wnw__drive_place *p)
+{
+    struct wnw__drive_layer *l = &p->layer;
+    const struct ggml_tensor *q = behind_views(p->node->src[0]);
+    l->q_scale = 1.0f;
+    if (wnw__bridge_is_op(q, "SCALE") && wnw__bridge_param(q, 1) == 0.0f) {
+        const struct ggml_tensor *before = behind_views(q->src[0]);
+        if (wnw__bridge_is_op(before, "ROPE")) {
+            l->q_scale = wnw__bridge_param(q, 0);
+            q = before;
+        }
+    }
+    if (!wnw__bridge_is_op(q, "ROPE"))
+        return;
+    p->rope = q;
+    l->queries = l->rotates = true;
+    l->plain = is_plain(q);
+    l->n_rot = q->op_params[1];
+    l->mode = mode_of(q);
+    l->base = wnw__bridge_param(q, 5);
+    l->freq_scale = wnw__bridge_param(q, 6);
+    if (q->src[2])
+        memcpy(l->factors, q->src[2]->name, sizeof l->factors);
+}
+
+static int refuse(const struct wnw__bridge_layer *l, const char *why)
+{
+    return wnw__fail(WNW_E_UNSUPPORTED,
+                     "layer %d of this model has %s: sessions cannot compute that yet; programs of "
+                     "llama.cpp can run it on winnow's backend (docs/backend.md)",
+                     (int)l->il, why);
+}
+
+/* Whether the engine's attention computes what the node does. */
+static int check(const struct wnw__drive_place *p, const struct wnw__bridge_node *what)
+{
+    const struct wnw__bridge_layer *l = p->of;
+    if (what->what != WNW_BRIDGE_ATTEND || l->transposed)
+        return refuse(l, "no flash attention");
+    if (p->node->src[0]->ne[3] != 1 || !p->node->src[3])
+        return refuse(l, "a part of the cache for each sequence");
+    return WNW_OK;
+}
+
+static int need_place(struct wnw__drive *d)
+{
+    if (d->n_place < d->cap_place)
+        return WNW_OK;
+    const int32_t cap = d->cap_place > 0 ? 2 * d->cap_place : 64;
+    struct wnw__drive_place *more = realloc(d->places, (size_t)cap * sizeof *more);
+    if (!more)
+        return wnw__fail(WNW_E_NOMEM, "no memory for the layers of a graph");
+    d->places = more;
+    d->cap_place = cap;
+    return WNW_OK;
+}
+
+/* Sets the engine's layer of a place, and which of its attentions it is. */
+static void number(const struct wnw__drive *d, struct wnw__drive_place *p)
+{
+    for (int32_t i = 0; i < d->n_place; i++) {
+        const struct wnw__drive_place *other = &d->places[i];
+        if (other->of == p->of) {
+            p->il = other->il;
+            p->reader = other->reader + 1;
+        } else if (p->reader == 0 && other->reader == 0) {
+            p->il++;
+        }
+    }
+}
+
+static int add_place(struct wnw__drive *d, const struct ggml_tensor *node,
+                     const struct wnw__bridge_node *what)
+{
+    WNW_TRY(need_place(d));
+    struct wnw__drive_place *p = &d->places[d->n_place];
+    const struct wnw__bridge_layer *l = wnw__bridge_tensor_of(node->src[1])->layer;
+    *p = (struct wnw__drive_place){.node = node, .of = l};
+    p->layer = (struct wnw__drive_layer){.il = l->il,
+                                         .n_head = (int32_t)node->src[0]->ne[2],
+                                         .n_head_kv = l->n_head,
+                                         .d_k = l->d_k,
+                                         .d_v = l->d_v,
+                                         .scale = what->cap > 0.0f ? what->scale * what->cap : what->scale,
+                                         .cap = what->cap,
+                                         .max_bias = what->max_bias,
+                                         .sliding = wnw__bridge_is_sliding(d->b, l)};
+    if (node->src[4])
+        memcpy(p->layer.sinks, node->src[4]->name, sizeof p->layer.sinks);
+    WNW_TRY(check(p, what));
+    number(d, p);
+    look_at_queries(p);
+    d->n_place++;
+    return WNW_OK;
+}
+
+/* Sets the node that writes the keys of every place that reads them. */
+static void find_stores(struct wnw__drive *d, struct ggml_cgraph *graph)
+{
+    for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
+        const struct ggml_tensor *node = ggml_graph_node(graph, i);
+        const struct wnw__bridge_tensor *t =
+            wnw__bridge_node_get(node).what == WNW_BRIDGE_STORE ? wnw__bridge_tensor_of(node) : NULL;
+        for (int32_t k = 0; t && !t->is_v && k < d->n_place; k++)
+            if (d->places[k].of == t->layer)
+                d->places[k].store = node;
+    }
+}
+
+int wnw__drive_find(struct wnw__drive *d, struct ggml_cgraph *graph)
+{
+    d->n_place = 0;
+    for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
+        const struct ggml_tensor *node = ggml_graph_node(graph, i);
+        const struct wnw__bridge_node what = wnw__bridge_node_get(node);
+        if (what.what == WNW_BRIDGE_ATTEND || what.what == WNW_BRIDGE_ATTEND_CHAIN)
+            WNW_TRY(add_place(d, node, &what));
+    }
+    for (int32_t c = 0; c < d->b->n_cache; c++)
+        for (int32_t i = 0; i < d->b->caches[c]->n_layer; i++)
+            if (d->b->caches[c]->layers[i]->kind == WNW_BRIDGE_PLAIN)
+                return refuse(d->b->caches[c]->layers[i], "a cache with a reader that is not known");
+    find_stores(d, graph);
+    for (int32_t i = 0; i < d->n_place; i++)
+        if (!d->places[i].store)
+            return refuse(d->places[i].of, "a cache that no operation of the graph writes");
+    return WNW_OK;
+}
+
+/* Whether the attention of a later layer computes as the one whose cache it reads. */
+static bool reads_alike(const struct wnw__drive_layer *a, const struct wnw__drive_layer *b)
+{
+    return a->n_head == b->n_head && a->scale == b->scale && a->q_scale == b->q_scale && a->cap == b->cap &&
+           a->max_bias == b->max_bias && strcmp(a->sinks, b->sinks) == 0;
+}
+
+static const struct ggml_tensor *input_of(const struct ggml_tensor *mask)
+{
+    while (!wnw__bridge_is_op(mask, "NONE") && mask->src[0])
+        mask = mask->src[0];
+    return mask;
+}
+
+static bool is_open(const struct ggml_tensor *m, int32_t row, int32_t cell)
+{
+    const char *at = (const char *)m->data + (size_t)row * m->nb[1];
+    return m->type == GGML_TYPE_F16 ? ((const uint16_t *)(const void *)at)[cell] != 0xfc00
+                                    : ((const float *)(const void *)at)[cell] != -INFINITY;
+}
+
+/* Whether the batch is longer than what its last row sees of it in the layer. */
+static bool is_cut(const struct wnw__drive_place *p)
+{
+    const struct ggml_tensor *m = input_of(p->node->src[3]);
+    const int64_t last = wnw__bridge_store_rows(p->store) - 1, cell = wnw__bridge_store_cell(p->store, 0);
+    return m->data && cell >= 0 && cell < m->ne[0] && last < m->ne[1] &&
+           !is_open(m, (int32_t)last, (int32_t)cell);
+}
+
+int wnw__drive_look(struct wnw__drive *d)
+{
+    if (d->n_place == 0)
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "this model has no layer with a cache of keys and values: nothing can be evicted");
+    struct wnw__drive_layer *layers = malloc((size_t)d->n_place * sizeof *layers);
+    if (!layers)
+        return wnw__fail(WNW_E_NOMEM, "no memory for the layers of a graph");
+    free(d->layers);
+    d->layers = layers;
+    d->n_layer = 0;
+    for (int32_t i = 0; i < d->n_place; i++) {
+        const struct wnw__drive_place *p = &d->places[i];
+        if (p->reader == 0)
+            layers[d->n_layer++] = p->layer;
+        else if (!reads_alike(&layers[p->il], &p->layer))
+            return refuse(p->of, "a cache that another layer reads in another way");
+        layers[p->il].n_reader = p->reader + 1;
+        layers[p->il].sliding = layers[p->il].sliding || is_cut(p);
+    }
+    return WNW_OK;
+}
+
+/* ---- Masks of a batch ---- */
+
+/* Whether rows of the batch see of each other what they see in our attention: of a slice, those up to themselves and
+ * within the window. */
+static bool sees_alike(const struct wnw__drive *d, const struct wnw__drive_place *p)
+{
+    const struct ggml_tensor *m = input_of(p->node->src[3]);
+    const int32_t n_row = d->e->attend.n_row;
+    if (!m->data || (m->type != GGML_TYPE_F16 && m->type != GGML_TYPE_F32) || m->ne[1] < n_row)
+        return false;
+    for (int32_t j = 0; j < n_row; j++) {
+        const int64_t cell = wnw__bridge_store_cell(p->store, j);
+        if (cell < 0 || cell >= m->ne[0])
+            return false;
+        for (int32_t s = 0; s < d->e->attend.n_slice; s++) {
+            const struct wnw__attend_slice *slice = &d->e->attend.slice[s];
+            const int32_t n_swa = slice->cache->layers[p->il].n_swa, k = j - slice->first_row;
+            for (int32_t t = 0; t < slice->n_row; t++) {
+                const bool sees = k >= 0 && k <= t && (n_swa == 0 || t - k < n_swa);
+                if (is_open(m, slice->first_row + t, (int32_t)cell) != sees)
+                    return false;
+            }
+        }
+    }
+    return true;
+}
+
+int wnw__drive_check_masks(const struct wnw__drive *d)
+{
+    const struct ggml_tensor *last[2] = {NULL, NULL};
+    for (int32_t i = 0; i < d->n_place; i++) {
+        const struct wnw__drive_place *p = &d->places[i];
+        const struct ggml_tensor *m = p->node->src[3];
+        const bool sliding = d->e->m->hp.swa[p->il];
+        if (m == last[sliding])
+            continue; /* layers of one kind share it */
+        last[sliding] = m;
+        if (wnw__bridge_store_rows(p->store) != d->e->attend.n_row)
+            return wnw__fail(WNW_E_BACKEND, "libllama cut a batch of %d rows", (int)d->e->attend.n_row);
+        if (!sees_alike(d, p))
+            return refuse(p->of, "queries that see other tokens than those before them in a window");
+    }
+    return WNW_OK;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* Contexts of libllama that an engine drives. */
+#ifndef WNW_FOREIGN_CONTEXT_H
+#define WNW_FOREIGN_CONTEXT_H
+
+#include "bridge/bridge_drive.h"
+#include "forward/executor.h"
+
+struct llama_model;
+struct wnw__foreign_context;
+
+/* Makes a context for batches of n_row rows, and looks at the graph of one of n_look. To be freed, also after a failure. */
+int wnw__foreign_context_new(struct wnw__foreign_context **out, struct llama_model *model, int32_t n_row,
+                             int32_t n_look, int32_t n_threads);
+void wnw__foreign_context_free(struct wnw__foreign_context *f);
+/* The layers that the graph showed, as wnw__drive_layers. */
+int wnw__foreign_context_layers(const struct wnw__foreign_context *f, const struct wnw__drive_layer **layers,
+                                int32_t *n);
+/* What runs engines of such models by contexts of their own. */
+extern const struct wnw__executor wnw__foreign_executor;
+
+#endif

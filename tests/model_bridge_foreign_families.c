@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sessions of families that winnow has no graphs for, on models that llama.cpp's test of its architectures writes and on
+ * those of scripts/tiny_foreign.py. For each: logits beside libllama alone; a cache from which policies dropped entries
+ * beside one in which the same entries are hidden, by an attention in double precision that this file computes from the full
+ * cache in place of ours; what policies see of the attention; copies.
+ */
+#include "helpers.h"
+#include "llamas.h"
+#include "peek_session.h"
+
+#include "attend/attend_form.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { N_PROMPT = 100, N_AFTER = 6, N = N_PROMPT + N_AFTER, KEEP = 40, MOST_D = 640 };
+
+static const struct test_session exact = {
+    .kv_type = WNW_KV_F32, .attn = WNW_ATTN_F32, .n_ctx = 128, .n_ubatch = 40};
+
+/* ---- Hidden entries ---- */
+
+static struct {
+    const wnw_session *s; /* whose attention is computed here; NULL = nobody's */
+    const wnw_plan *plan; /* prompt tokens that heads see; NULL = all */
+} hidden;
+
+static bool is_kept(int32_t il, int32_t ih, int32_t pos)
+{
+    const int32_t *keep;
+    if (!hidden.plan || pos >= N_PROMPT || !wnw__layer_takes_part(&hidden.s->shape.model, il))
+        return true;
+    const int32_t n = wnw_plan_head(hidden.plan, il, ih, &keep);
+    for (int32_t i = 0; i < n; i++)
+        if (keep[i] == pos)
+            return true;
+    return false;
+}
+
+/* Attention of query head h of row t over the entries that are not hidden. */
+static void attend_one(const struct wnw__attend_op *op, int32_t h, int32_t t, const float *q, float *out)
+{
+    const struct wnw__attend_slice *slice = &op->batch->slice[0];
+    const struct wnw__cache *c = slice->cache;
+    const struct wnw__kv_layer *l = &c->layers[op->il];
+    const struct wnw__shape *shape = &hidden.s->shape.model;
+    const struct wnw__score_form *f = wnw__shape_form(shape, op->il);
+    const int32_t ih = h / wnw__shape_group(shape), d = c->d, query = slice->n_past + t,
+                  n = l->len[ih] + t + 1;
+    double acc[MOST_D] = {0}, score[2 * N], top = f && f->sinks ? (double)f->sinks[h] : -INFINITY;
+    float row[MOST_D];
+    assert_cmp(n, <=, 2 * N);
+    assert_cmp(d, <=, MOST_D);
+    for (int32_t i = 0; i < n; i++) {
+        const int32_t pos = i < l->len[ih] ? l->pos[l->off[ih] + i] : slice->n_past + i - l->len[ih];
+        double x = 0;
+        wnw__cache_read(c, op->il, WNW_KEYS, ih, i, 1, row);
+        for (int32_t k = 0; k < d; k++)
+            x += (double)q[k] * (double)row[k];
+        x *= (double)op->scale;
+        if (f && f->cap > 0.0f)
+            x = (double)f->cap * tanh(x / (double)f->cap);
+        if (f && f->max_bias > 0.0f)
+            x -= (double)wnw__form_slope(f->max_bias, shape->n_head, h) * (query - pos);
+        score[i] = is_kept(op->il, ih, pos) && (l->n_swa == 0 || query - pos < l->n_swa) ? x : -INFINITY;
+        top = fmax(top, score[i]);
+    }
+    double sum = f && f->sinks ? exp((double)f->sinks[h] - top) : 0;
+    for (int32_t i = 0; i < n; i++) {
+        const double p = exp(score[i] - top);
+        wnw__cache_read(c, op->il, WNW_VALUES, ih, i, 1, row);
+        sum += p;
+        for (int32_t k = 0; k < d; k++)
+            acc[k] += p * (double)row[k];
+    }
+    for (int32_t k = 0; k < d; k++)
+        out[k] = (float)(acc[k] / sum);
+}
+
+void __real_wnw__attend_run(const struct wnw__attend_op *op, const float *q, const float *k, const float *v,
+                            float *out, int ith, int nth);
+void __wrap_wnw__attend_run(const struct wnw__attend_op *op, const float *q, const float *k, const float *v,
+                            float *out, int ith, int nth);
+
+void __wrap_wnw__attend_run(const struct wnw__attend_op *op, const float *q, const float *k, const float *v,
+                            float *out, int ith, int nth)
+{
+    if (!hidden.s || op->batch->slice[0].cache != &hidden.s->cache) {
+        __real_wnw__attend_run(op, q, k, v, out, ith, nth);
+        return;
+    }
+    const struct wnw__shape *shape = &hidden.s->shape.model;
+    if (ith > 0)
+        return;
+    if (k)
+        wnw__attend_store(op, k, v, 0, 1);
+    for (int32_t t = 0; t < op->batch->n_row; t++)
+        for (int32_t h = 0; h < shape->n_head; h++) {
+            const int64_t at = ((int64_t)t * shape->n_head + h) * shape->d;
+            attend_one(op, h, t, q + at, out + at);
+        }
+}
+
+/* ---- Families ---- */
+
+/* Of llama.cpp's generator. */
+static const char *const generated[] = {
+    "mistral3-dense",   "qwen3moe-moe",  "phi3-dense",      "granite-dense",    "glm4-dense",
+    "smollm3-dense",    "olmo2-dense",   "cohere2-dense",   "command-r-dense",  "internlm2-dense",
+    "starcoder2-dense", "llama4-moe",    "gemma2-dense",    "gpt-oss-moe",      "deepseek2-moe",
+    "minicpm3-dense",   "mistral4-moe",  "bloom-dense",     "mpt-dense",        "jais-dense",
+    "refact-dense",     "qwen3next-moe", "qwen35-dense",    "qwen35moe-moe",    "granitehybrid-dense",
+    "lfm2-dense",       "jamba-dense",   "falcon-h1-dense", "nemotron_h-dense", "plamo2-dense"};
+/* Of scripts/tiny_foreign.py. */
+static const char *const ours[] = {"olmo2", "phi3", "lfm2", "gemma3n", "gemma4"};
+
+/* Generated ones that cannot be opened, and what the sentence says why. */
+static const struct refusal {
+    const char *name, *why;
+} refused[] = {{"openelm-dense", "other heads"}, {"mamba-dense", "recurrent layers alone"}};
+
+enum {
+    N_GENERATED = sizeof generated / sizeof *generated,
+    N_OURS = sizeof ours / sizeof *ours,
+    N_REFUSED = sizeof refused / sizeof *refused
+};
+
+static void set_tokens(int32_t *tokens)
+{
+    for (int32_t i = 0; i < N; i++)
+        tokens[i] = 1 + (i * 7919 + i * i) % 120;
+}
+
+/* Logits of libllama alone: behind the prompt, and behind each token that is decoded after it. [N_AFTER + 1][n_vocab] */
+static float *plain_logits(const char *path, const int32_t *tokens, bool flash)
+{
+    struct test_llama t;
+    test_llama_open(&t, path, &(struct test_llama_params){.f32 = true, .flash = flash, .n_ctx = 128});
+    const size_t row = (size_t)t.n_vocab;
+    float *all = malloc(N_PROMPT * row * sizeof *all), *last = malloc((N_AFTER + 1) * row * sizeof *last);
+    assert_non_null(all);
+    assert_non_null(last);
+    test_llama_decode(&t, 0, 0, tokens, N_PROMPT, all);
+    memcpy(last, all + (N_PROMPT - 1) * row, row * sizeof *last);
+    for (int32_t i = 0; i < N_AFTER; i++)
+        test_llama_decode(&t, 0, N_PROMPT + i, tokens + N_PROMPT + i, 1, last + (size_t)(i + 1) * row);
+    free(all);
+    test_llama_close(&t);
+    return last;
+}
+
+static double further(const wnw_session *s, const float *want, double worst)
+{
+    const double d = test_nmse(wnw_session_logits(s), want, s->m->hp.n_vocab);
+    return d > worst ? d : worst;
+}
+
+/* Returns how far apart logits of this model may be. */
+static double check_logits(const wnw_model *m, const char *path, const char *name, const int32_t *tokens)
+{
+    wnw_session *s = test_session_new(m, &exact);
+    float *want = plain_logits(path, tokens, false), *other = plain_logits(path, tokens, true);
+    test_prefill(s, tokens, N_PROMPT);
+    double worst = further(s, want, 0);
+    for (int32_t i = 0; i < N_AFTER; i++) {
+        assert_ok(wnw_session_decode(s, tokens[N_PROMPT + i]));
+        worst = further(s, want + (size_t)(i + 1) * (size_t)m->hp.n_vocab, worst);
+    }
+    double own = 0; /* that libllama's two ways of computing attention differ by */
+    for (int32_t i = 0; i <= N_AFTER; i++) {
+        const size_t at = (size_t)i * (size_t)m->hp.n_vocab;
+        const double d = test_nmse(other + at, want + at, m->hp.n_vocab);
+        own = d > own ? d : own;
+    }
+    print_message("%s: logits differ from libllama's by %.2g, and those from its flash attention's by %.2g\n",
+                  name, worst, own);
+    /* ggml's GELU reads a table of f16, so that the last bit of a sum can change an activation by a thousandth. */
+    const double bound = own / 10 > 1e-8 ? own / 10 : 1e-8;
+    assert_cmp(worst, <, bound);
+    free(want);
+    free(other);
+    wnw_session_free(s);
+    return bound;
+}
+
+/* Whether policies act on any layer. */
+static bool acts(const wnw_session *s)
+{
+    for (int32_t il = 0; il < s->cache.n_layer; il++)
+        if (wnw__layer_takes_part(&s->shape.model, il))
+            return true;
+    return false;
+}
+
+struct subject {
+    const wnw_model *m;
+    const char *name;
+    const int32_t *tokens;
+    double bound; /* on what logits may differ by */
+};
+
+/* A session that has dropped what a recipe drops goes on as one in which the same entries are hidden, and as its copy. */
+static void check_recipe(const struct subject *t, const char *recipe)
+{
+    const wnw_model *m = t->m;
+    const int32_t *tokens = t->tokens;
+    wnw_session *s = test_session_new(m, &exact), *ref = test_session_new(m, &exact), *copy;
+    wnw_policy *policy = test_policy(recipe);
+    const wnw_size size = size_budget(KEEP);
+    const wnw_run run = {WNW_INIT(wnw_run), .policy = policy};
+    wnw_plan *plan;
+    double apart = 0, full = 0;
+    assert_ok(wnw_session_begin(s, &run));
+    test_prefill(s, tokens, N_PROMPT);
+    assert_ok(wnw_session_plan(s, policy, &size, &plan, NULL));
+    hidden.s = ref;
+    test_prefill(ref, tokens, N_PROMPT);
+    hidden.plan = plan;
+    assert_ok(wnw_session_copy(&copy, s)); /* it keeps all */
+    assert_ok(wnw_session_apply(s, plan, NULL));
+    if (acts(s))
+        assert_cmp(test_mean_entries(s), <, KEEP + 20.0);
+    for (int32_t i = 0; i < N_AFTER; i++) {
+        wnw_session *const each[] = {s, ref, copy};
+        for (int k = 0; k < 3; k++)
+            assert_ok(wnw_session_decode(each[k], tokens[N_PROMPT + i]));
+        apart = further(s, wnw_session_logits(ref), apart);
+        full = further(s, wnw_session_logits(copy), full);
+    }
+    print_message("%s, %s: %.2g beside the hidden, %.2g beside the full cache\n", t->name, recipe, apart,
+                  full);
+    assert_cmp(apart, <, t->bound);
+    if (acts(s))
+        assert_cmp(full, >, 100 * apart);
+    hidden.s = NULL;
+    hidden.plan = NULL;
+    wnw_plan_free(plan);
+    wnw_session_free(s);
+    wnw_session_free(ref);
+    wnw_session_free(copy);
+    wnw_policy_free(policy);
+}
+
+/* A copy goes on as its original, one after the other and both in one batch, also when more sessions than libllama has
+ * sequences for take turns. */
+static void check_copies(const struct subject *t)
+{
+    const wnw_model *m = t->m;
+    const int32_t *tokens = t->tokens;
+    enum { MANY = 4 };
+    const wnw_engine_params of_engine = {WNW_INIT(wnw_engine_params), .n_ubatch = 3, .n_threads = 2,
+                                         .attn = WNW_ATTN_F32};
+    const wnw_session_params params = {WNW_INIT(wnw_session_params), .n_ctx = 128, .kv_type = WNW_KV_F32,
+                                       .attn = WNW_ATTN_F32};
+    wnw_engine *e;
+    wnw_session *s[MANY], *alone = test_session_new(m, &exact);
+    assert_ok(wnw_engine_new(&e, m, &of_engine));
+    assert_ok(wnw_session_new_on(&s[0], e, &params));
+    test_prefill(s[0], tokens, 30);
+    for (int i = 1; i < MANY; i++) {
+        assert_ok(wnw_session_copy(&s[i], s[i - 1]));
+        assert_ok(wnw_session_decode(s[i], tokens[30 + i]));
+    }
+    for (int32_t turn = 0; turn < 3; turn++)
+        for (int i = 0; i < MANY; i++)
+            assert_ok(wnw_session_decode(s[i], tokens[40 + turn]));
+    const int32_t next[2] = {tokens[50], tokens[50]};
+    assert_ok(wnw_decode_batch(e, s, next, 2));
+    for (int i = 0; i < 2; i++) {
+        assert_ok(wnw_session_reset(alone));
+        test_prefill(alone, tokens, 30);
+        if (i == 1)
+            assert_ok(wnw_session_decode(alone, tokens[31]));
+        for (int32_t turn = 0; turn < 3; turn++)
+            assert_ok(wnw_session_decode(alone, tokens[40 + turn]));
+        assert_ok(wnw_session_decode(alone, tokens[50]));
+        assert_cmp(test_nmse(wnw_session_logits(s[i]), wnw_session_logits(alone), m->hp.n_vocab), <,
+                   t->bound);
+    }
+    for (int i = 0; i < MANY; i++)
+        wnw_session_free(s[i]);
+    wnw_engine_free(e);
+    wnw_session_free(alone);
+}
+
+/* ---- What policies see ---- */
+
+/* Adds up the window's attention of one query head: row sums of at most 1, which a sink lowers, and columns that are the sums
+ * that another part of the code has added up while it read. */
+static void check_head(const wnw_observation *obs, int32_t n_reader, bool sinks, int32_t h)
+{
+    double column[N] = {0};
+    for (int32_t i = 0; i < obs->n_window; i++) {
+        const float *row = obs->window_attn + ((int64_t)h * obs->n_window + i) * obs->n;
+        double sum = 0;
+        for (int32_t e = 0; e < obs->n; e++) {
+            sum += (double)row[e];
+            column[e] += (double)row[e] * n_reader;
+        }
+        assert_cmp(sum, <, 1.0 + 1e-5);
+        if (sinks)
+            assert_cmp(sum, <, 1.0 - 1e-7);
+        else
+            assert_cmp(sum, >, 1.0 - 1e-5);
+    }
+    for (int32_t e = 0; e < obs->n; e++)
+        assert_float_equal(obs->attn_sum[(int64_t)h * obs->n + e], (float)column[e], 1e-3f);
+}
+
+/* The attention of the last queries, row by row against double precision, for layers that one attention reads. */
+static void check_rows(const wnw_session *s, const wnw_observation *obs, int32_t h)
+{
+    const struct wnw__score_form *f = wnw__shape_form(&s->shape.model, obs->il);
+    const int32_t d = obs->n_embd_head, ih = h / wnw__shape_group(&s->shape.model);
+    const float *keys = obs->keys(obs, ih);
+    for (int32_t i = 0; i < obs->n_window; i++) {
+        const float *q = obs->window_queries + ((int64_t)h * obs->n_window + i) * d;
+        const float *got = obs->window_attn + ((int64_t)h * obs->n_window + i) * obs->n;
+        const int32_t query = obs->n_past - obs->n_window + i;
+        double score[N], sum = f && f->sinks ? exp((double)f->sinks[h]) : 0;
+        for (int32_t e = 0; e <= query; e++) {
+            score[e] = 0;
+            for (int32_t k = 0; k < d; k++)
+                score[e] += (double)q[k] * (double)keys[(int64_t)e * d + k] * (double)obs->attn_scale;
+            if (f && f->cap > 0.0f)
+                score[e] = (double)f->cap * tanh(score[e] / (double)f->cap);
+            if (f && f->max_bias > 0.0f)
+                score[e] -= (double)wnw__form_slope(f->max_bias, obs->n_head, h) * (query - e);
+            sum += exp(score[e]);
+        }
+        for (int32_t e = 0; e <= query; e++)
+            assert_float_equal(got[e], (float)(exp(score[e]) / sum), 1e-5f);
+    }
+}
+
+static void check_seen(const wnw_model *m, const int32_t *tokens)
+{
+    wnw_session *s = test_session_new(m, &exact);
+    wnw_policy *policies[] = {test_policy("snapkv:window=100"), test_policy("h2o")};
+    struct wnw__plan_source src;
+    assert_ok(wnw_session_observe(s, (const wnw_policy *const *)policies, 2));
+    test_prefill(s, tokens, N_PROMPT);
+    assert_ok(wnw__session_source(&src, s));
+    const wnw_needs needs = {.flags = WNW_NEED_WINDOW_ATTN | WNW_NEED_KEYS | WNW_NEED_ATTN_SUM,
+                             .window = N_PROMPT};
+    for (int32_t il = 0; il < m->hp.n_layer; il++) {
+        wnw_observation obs;
+        if (!wnw__layer_takes_part(&src.shape, il))
+            continue;
+        assert_ok(src.observe(&src, il, &needs, NULL, &obs));
+        const struct wnw__score_form *f = wnw__shape_form(&src.shape, il);
+        for (int32_t h = 0; h < obs.n_head; h++) {
+            check_head(&obs, wnw__shape_readers(&src.shape, il), f && f->sinks, h);
+            if (wnw__shape_readers(&src.shape, il) == 1)
+                check_rows(s, &obs, h);
+        }
+    }
+    wnw__source_close(&src);
+    wnw_session_free(s);
+    for (int i = 0; i < 2; i++)
+        wnw_policy_free(policies[i]);
+}
+
+/* ---- All families ---- */
+
+static void check_family(const char *path, const char *name, const int32_t *tokens)
+{
+    wnw_model *m;
+    memset(&hidden, 0, sizeof hidden);
+    assert_ok(wnw_model_open(&m, path, NULL));
+    assert_non_null(m->executor);
+    const double bound = check_logits(m, path, name, tokens);
+    const struct subject subject = {.m = m, .name = name, .tokens = tokens, .bound = bound};
+    check_recipe(&subject, "snapkv+adakv");
+    check_recipe(&subject, "keydiff");
+    check_copies(&subject);
+    check_seen(m, tokens);
+    wnw_model_free(m);
+}
+
+#ifdef WNW_TEST_LLAMA_ARCHS
+/* Has llama.cpp's generator write its models to a folder. A name is that of a family and, after a dash, of its kind. */
+static void generate(const char *folder)
+{
+    char command[4096], pattern[2048] = "^(mamba|openelm";
+    for (int i = 0; i < N_GENERATED; i++) {
+        const char *name = generated[i], *end = strrchr(name, '-');
+        const size_t len = strlen(pattern);
+        snprintf(pattern + len, sizeof pattern - len, "|%.*s", (int)(end - name), name);
+    }
+    snprintf(command, sizeof command, "OMP_WAIT_POLICY=passive '%s' -s 1 -o %s -a '%s)$' >%s/log 2>&1",
+             WNW_TEST_LLAMA_ARCHS, folder, pattern, folder);
+    assert_int_equal(system(command), 0);
+}
+#endif
+
+static void test_generated(void **state)
+{
+    (void)state;
+#ifdef WNW_TEST_LLAMA_ARCHS
+    char folder[] = "/tmp/winnow-foreign-XXXXXX", path[4096];
+    int32_t tokens[N];
+    set_tokens(tokens);
+    assert_non_null(mkdtemp(folder));
+    generate(folder);
+    for (int i = 0; i < N_GENERATED; i++) {
+        snprintf(path, sizeof path, "%s/%s.gguf", folder, generated[i]);
+        assert_int_equal(access(path, R_OK), 0);
+        check_family(path, generated[i], tokens);
+    }
+    for (int i = 0; i < N_REFUSED; i++) {
+        wnw_model *m;
+        snprintf(path, sizeof path, "%s/%s.gguf", folder, refused[i].name);
+        assert_error(wnw_model_open(&m, path, NULL), WNW_E_UNSUPPORTED);
+        assert_says(refused[i].why);
+    }
+    snprintf(path, sizeof path, "rm -r %s", folder);
+    assert_int_equal(system(path), 0);
+#else
+    skip();
+#endif
+}
+
+static void test_ours(void **state)
+{
+    (void)state;
+    int32_t tokens[N];
+    set_tokens(tokens);
+    for (int i = 0; i < N_OURS; i++) {
+        char path[4096], name[64];
+        snprintf(name, sizeof name, "tiny/foreign/%s.gguf", ours[i]);
+        test_model_path(path, sizeof path, name);
+        check_family(path, ours[i], tokens);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ours), cmocka_unit_test(test_generated)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
