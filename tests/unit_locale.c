@@ -136,9 +136,11 @@ static void test_profiles(void **state)
     wnw_profile *p;
     if (!made)
         skip();
-    assert_int_equal(wnw__profile_new(&p, &(struct wnw__profile_shape){{2, 4, 2, 2, NULL},
-                                                                       .fingerprint = "0123456789abcdef"}),
-                     WNW_OK);
+    assert_int_equal(
+        wnw__profile_new(
+            &p, &(struct wnw__profile_shape){.model = {.n_layer = 2, .n_head = 4, .n_head_kv = 2, .d = 2},
+                                             .fingerprint = "0123456789abcdef"}),
+        WNW_OK);
     assert_int_equal(add_layers(p, "0.25", "7.5e-1"), WNW_OK);
     assert_cmp(p->layer_share[0], ==, 0.25);
     assert_cmp(p->layer_share[1], ==, 0.75);

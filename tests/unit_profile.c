@@ -72,9 +72,11 @@ static const char *file_of(const char *name, const char *text, size_t len)
 static wnw_profile *empty(void)
 {
     wnw_profile *p = NULL;
-    assert_int_equal(wnw__profile_new(&p, &(struct wnw__profile_shape){{2, 4, 2, 2, NULL},
-                                                                       .fingerprint = "0123456789abcdef"}),
-                     WNW_OK);
+    assert_int_equal(
+        wnw__profile_new(
+            &p, &(struct wnw__profile_shape){.model = {.n_layer = 2, .n_head = 4, .n_head_kv = 2, .d = 2},
+                                             .fingerprint = "0123456789abcdef"}),
+        WNW_OK);
     return p;
 }
 

@@ -26,7 +26,8 @@ static const char *file_of(const char *text, size_t len)
 static int read_as(wnw_profile **p, const char *text, const char *as)
 {
     assert_ok(wnw__profile_new(
-        p, &(struct wnw__profile_shape){{2, 4, 2, 2, NULL}, .fingerprint = "0123456789abcdef"}));
+        p, &(struct wnw__profile_shape){.model = {.n_layer = 2, .n_head = 4, .n_head_kv = 2, .d = 2},
+                                        .fingerprint = "0123456789abcdef"}));
     const char *path = file_of(text, strlen(text));
     const int rc = wnw__profile_read_as(*p, path, as);
     unlink(path);
@@ -130,7 +131,8 @@ static void a_nul(void **state)
     static const char text[] = "0\t1\n0\t1\n\0 0";
     wnw_profile *p;
     assert_ok(wnw__profile_new(
-        &p, &(struct wnw__profile_shape){{2, 4, 2, 2, NULL}, .fingerprint = "0123456789abcdef"}));
+        &p, &(struct wnw__profile_shape){.model = {.n_layer = 2, .n_head = 4, .n_head_kv = 2, .d = 2},
+                                         .fingerprint = "0123456789abcdef"}));
     assert_error(wnw__profile_read_as(p, file_of(text, sizeof text - 1), "duo"), WNW_E_FORMAT);
     assert_says("NUL");
     wnw_profile_free(p);
