@@ -4,6 +4,7 @@
  * and what policies keep. Families that it has none for: model_bridge_foreign_families.c.
  */
 #include "helpers.h"
+#include "llamas.h"
 #include "peek_session.h"
 
 #include <stdlib.h>

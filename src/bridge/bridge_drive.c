@@ -51,7 +51,7 @@ static int begin(struct wnw__drive *d, struct ggml_cgraph *graph)
 {
     WNW_TRY(wnw__drive_find(d, graph));
     if (!d->e)
-        return wnw__drive_look(d);
+        return wnw__drive_look(d, graph);
     int32_t n = 0;
     for (int32_t i = 0; i < d->n_place; i++)
         n += d->places[i].reader == 0;
@@ -138,7 +138,8 @@ static void add_attention(struct wnw__drive *d, struct ggml_context *ctx, struct
     struct wnw__attend_op *op = &d->e->ops[p->il];
     struct ggml_tensor *q = ggml_permute(ctx, node->src[0], 0, 2, 1, 3); /* [d, n_head, n_row] */
     const int64_t n_row = q->ne[2];
-    void *q_at = q->data, *out_at = p->layer.d_v == size ? node->data : d->rows[RESULTS];
+    const bool chain = wnw__bridge_node_get(node).what == WNW_BRIDGE_ATTEND_CHAIN; /* [d, n_row, n_head] */
+    void *q_at = q->data, *out_at = p->layer.d_v == size && !chain ? node->data : d->rows[RESULTS];
     if (!ggml_is_contiguous(q) || q->ne[0] != size)
         add_copy(ctx, graph, q, size, q_at = d->rows[QUERIES]);
     q = rows_at(ctx, q_at, size, hp->n_head, n_row);
@@ -154,8 +155,10 @@ static void add_attention(struct wnw__drive *d, struct ggml_context *ctx, struct
         add(graph, out, out_at);
     }
     add_records(d, ctx, graph, p, WNW_POINT_ATTENTION, q, out);
-    if (out_at != node->data)
-        add_copy(ctx, graph, rows_at(ctx, out_at, size, hp->n_head, n_row), p->layer.d_v, node->data);
+    if (out_at == node->data)
+        return;
+    out = rows_at(ctx, out_at, size, hp->n_head, n_row);
+    add_copy(ctx, graph, chain ? ggml_permute(ctx, out, 0, 2, 1, 3) : out, p->layer.d_v, node->data);
 }
 
 /* Rows that a store writes become those of the engine: heads of d_k, or d_v, elements. MLA's values are part of its keys. */
@@ -166,11 +169,13 @@ static void add_rows(struct wnw__drive *d, struct ggml_context *ctx, struct ggml
     const struct ggml_tensor *src = node->src[0];
     const int64_t size = d->e->m->hp.n_embd_head;
     const int32_t width = t->is_v ? p->layer.d_v : p->layer.d_k;
+    const bool elements = src->ne[0] == 1 && t->n_embd > 1; /* transposed values are stored one by one */
+    const int64_t n_row = wnw__bridge_store_rows(node);
     for (int what = t->is_v ? VALUES : KEYS; what == KEYS || what == VALUES; what++) {
         struct ggml_tensor *heads =
-            rows_at(ctx, src->data, what == KEYS ? width : p->layer.d_v, p->layer.n_head_kv, src->ne[1]);
+            rows_at(ctx, src->data, what == KEYS ? width : p->layer.d_v, p->layer.n_head_kv, n_row);
         heads->nb[1] = (size_t)width * sizeof(float);
-        heads->nb[2] = src->nb[1];
+        heads->nb[2] = elements ? (size_t)t->n_embd * sizeof(float) : src->nb[1];
         add_copy(ctx, graph, heads, size, d->rows[what]);
         if (!p->of->v_in_keys)
             return;
@@ -197,7 +202,7 @@ bool wnw__drive_add(struct wnw__drive *d, struct ggml_context *ctx, struct ggml_
             add_rows(d, ctx, graph, p, node);
         return true;
     }
-    if (what.what == WNW_BRIDGE_ATTEND) {
+    if (what.what == WNW_BRIDGE_ATTEND || what.what == WNW_BRIDGE_ATTEND_CHAIN) {
         add_attention(d, ctx, graph, place_of(d, node, NULL), node);
         return true;
     }

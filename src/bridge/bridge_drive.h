@@ -38,6 +38,8 @@ void wnw__drive_free(struct wnw__drive *d);
 /* The layers of the graph that was looked at. E_UNSUPPORTED: there was one that an engine cannot drive; the message says
  * why. */
 int wnw__drive_layers(const struct wnw__drive *d, const struct wnw__drive_layer **layers, int32_t *n);
+/* Whether that graph computes logits, n_vocab each, of rows that were not asked for. */
+bool wnw__drive_gives_all(const struct wnw__drive *d, int32_t n_vocab);
 /* Graphs run for the engine's present batch from now on. */
 int wnw__drive_set_engine(struct wnw__drive *d, struct wnw_engine *e);
 /* The status of the last graph; where it is an error, wnw_last_error says which. */

@@ -22,6 +22,7 @@ struct wnw__drive {
     int rc;
     struct wnw__drive_layer *layers; /* [n_layer] of the graph that was looked at */
     int32_t n_layer;
+    int64_t last_ne[2], last_rows;   /* of that graph's last node; rows of its batch */
     struct wnw__drive_place *places; /* [n_place] of the graph at hand, in its order */
     int32_t n_place, cap_place;
     float *rows[4]; /* keys, values, queries and results of the attention at hand, [n_row][heads][d] */
@@ -32,7 +33,7 @@ struct wnw__drive {
 /* Finds the places of a graph. E_UNSUPPORTED: one that the engine's attention cannot compute. */
 int wnw__drive_find(struct wnw__drive *d, struct ggml_cgraph *graph);
 /* Keeps the layers that they show. */
-int wnw__drive_look(struct wnw__drive *d);
+int wnw__drive_look(struct wnw__drive *d, struct ggml_cgraph *graph);
 /* Whether the graph's masks say what the engine's attention does with its present batch. */
 int wnw__drive_check_masks(const struct wnw__drive *d);
 

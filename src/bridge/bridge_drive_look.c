@@ -66,11 +66,9 @@ static int refuse(const struct wnw__bridge_layer *l, const char *why)
 }
 
 /* Whether the engine's attention computes what the node does. */
-static int check(const struct wnw__drive_place *p, const struct wnw__bridge_node *what)
+static int check(const struct wnw__drive_place *p)
 {
     const struct wnw__bridge_layer *l = p->of;
-    if (what->what != WNW_BRIDGE_ATTEND || l->transposed)
-        return refuse(l, "no flash attention");
     if (p->node->src[0]->ne[3] != 1 || !p->node->src[3])
         return refuse(l, "a part of the cache for each sequence");
     return WNW_OK;
@@ -121,7 +119,7 @@ static int add_place(struct wnw__drive *d, const struct ggml_tensor *node,
                                          .sliding = wnw__bridge_is_sliding(d->b, l)};
     if (node->src[4])
         memcpy(p->layer.sinks, node->src[4]->name, sizeof p->layer.sinks);
-    WNW_TRY(check(p, what));
+    WNW_TRY(check(p));
     number(d, p);
     look_at_queries(p);
     d->n_place++;
@@ -191,14 +189,23 @@ static bool is_cut(const struct wnw__drive_place *p)
            !is_open(m, (int32_t)last, (int32_t)cell);
 }
 
-int wnw__drive_look(struct wnw__drive *d)
+bool wnw__drive_gives_all(const struct wnw__drive *d, int32_t n_vocab)
 {
+    return d->last_rows > 1 && d->last_ne[0] == n_vocab && d->last_ne[1] == d->last_rows;
+}
+
+int wnw__drive_look(struct wnw__drive *d, struct ggml_cgraph *graph)
+{
+    const struct ggml_tensor *last = ggml_graph_node(graph, -1);
     if (d->n_place == 0)
         return wnw__fail(WNW_E_UNSUPPORTED,
                          "this model has no layer with a cache of keys and values: nothing can be evicted");
     struct wnw__drive_layer *layers = malloc((size_t)d->n_place * sizeof *layers);
     if (!layers)
         return wnw__fail(WNW_E_NOMEM, "no memory for the layers of a graph");
+    d->last_ne[0] = last->ne[0];
+    d->last_ne[1] = last->ne[1];
+    d->last_rows = wnw__bridge_store_rows(d->places[0].store);
     free(d->layers);
     d->layers = layers;
     d->n_layer = 0;

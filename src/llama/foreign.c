@@ -181,7 +181,7 @@ static int look_at(struct wnw_model *m)
     struct wnw__foreign_context *f = NULL;
     const struct wnw__drive_layer *layers;
     int32_t n;
-    int rc = look_with(m, &f, 1, &layers, &n);
+    int rc = look_with(m, &f, 2, &layers, &n);
     if (rc == WNW_OK && m->hp.n_swa > 0 && m->hp.n_swa + 2 <= MOST_ROWS && !any_slides(layers, n)) {
         wnw__foreign_context_free(f);
         rc = look_with(m, &f, m->hp.n_swa + 2, &layers, &n);

@@ -35,6 +35,8 @@ struct wnw__foreign_context {
     struct wnw__drive *drive;
     int32_t n_seq;
     bool recurrent;
+    bool all_logits; /* libllama gives those of the first rows for those that are asked for (cogvlm) */
+    int32_t *row_of; /* [rows of a batch] the row of each logits that are asked for */
     struct state *places[MOST_SEQUENCES]; /* [n_seq] whose state is where */
     uint64_t n_run;
     struct llama_batch batch;
@@ -54,6 +56,7 @@ void wnw__foreign_context_free(struct wnw__foreign_context *f)
     if (f->ctx)
         llama_free(f->ctx);
     wnw__drive_free(f->drive);
+    free(f->row_of);
     free(f);
 }
 
@@ -79,13 +82,23 @@ static void add_row(struct wnw__foreign_context *f, int32_t token, int32_t pos, 
     f->batch.logits[i] = out;
 }
 
+/* Sequences of a context. libllama 0.3.36 writes past the states of plamo2's layers where a batch has several. */
+static int32_t sequences(const struct llama_model *model, int32_t n_row)
+{
+    char arch[64] = "";
+    (void)llama_model_meta_val_str(model, "general.architecture", arch, sizeof arch);
+    if (strcmp(arch, "plamo2") == 0)
+        return 1;
+    return n_row < MOST_SEQUENCES ? n_row : MOST_SEQUENCES;
+}
+
 int wnw__foreign_context_new(struct wnw__foreign_context **out, struct llama_model *model, int32_t n_row,
                              int32_t n_look, int32_t n_threads)
 {
     struct wnw__foreign_context *f = *out = calloc(1, sizeof *f);
     if (!f)
         return wnw__fail(WNW_E_NOMEM, "no memory for an engine");
-    f->n_seq = n_row < MOST_SEQUENCES ? n_row : MOST_SEQUENCES;
+    f->n_seq = sequences(model, n_row);
     f->recurrent = llama_model_is_hybrid(model);
     const int32_t n_kept = f->recurrent ? f->n_seq : 0;
     const struct wnw__llama_sizes sizes = {
@@ -94,13 +107,15 @@ int wnw__foreign_context_new(struct wnw__foreign_context **out, struct llama_mod
     WNW_TRY(wnw_bridge_find(&f->bridge, llama_synchronize, f->ctx));
     WNW_TRY(wnw__drive_new(&f->drive, f->bridge));
     f->batch = llama_batch_init(n_row, 0, 1);
-    if (!f->batch.token)
+    f->row_of = calloc((size_t)n_row, sizeof *f->row_of);
+    if (!f->batch.token || !f->row_of)
         return wnw__fail(WNW_E_NOMEM, "no memory for a batch of %d tokens", (int)n_row);
     llama_memory_clear(llama_get_memory(f->ctx), false);
     for (int32_t i = 0; i < n_look; i++)
         add_row(f, 0, i, 0, i == n_look - 1);
     const int rc = decode(f);
     llama_memory_clear(llama_get_memory(f->ctx), false);
+    f->all_logits = wnw__drive_gives_all(f->drive, llama_vocab_n_tokens(llama_model_get_vocab(model)));
     const struct wnw__drive_layer *layers;
     int32_t n;
     return wnw__drive_status(f->drive) == WNW_OK && wnw__drive_layers(f->drive, &layers, &n) == WNW_OK
@@ -266,7 +281,8 @@ static void lose(struct state *s)
 static int open_engine(void **x, wnw_engine *e)
 {
     struct wnw__foreign_context *f = NULL;
-    const int rc = wnw__foreign_context_new(&f, e->m->vocab, e->params.n_ubatch, 1, e->params.n_threads);
+    const int rc = wnw__foreign_context_new(&f, e->m->vocab, e->params.n_ubatch,
+                                            e->params.n_ubatch > 1 ? 2 : 1, e->params.n_threads);
     *x = f;
     if (rc != WNW_OK)
         return rc;
@@ -303,8 +319,9 @@ static int set_rows(struct wnw__foreign_context *f)
         WNW_TRY(sequence_of(f, i, &seq));
         for (int32_t t = 0; t < b->slice[i].n_row; t++, row++) {
             const bool out = b->n_out == b->n_row || (k < b->n_out && b->out_row[k] == row);
+            f->row_of[k] = f->all_logits ? row : k;
             k += out;
-            add_row(f, b->token[row], b->slice[i].n_past + t, seq, out);
+            add_row(f, b->token[row], b->slice[i].n_past + t, seq, out || f->all_logits);
         }
     }
     return WNW_OK;
@@ -335,7 +352,7 @@ static int run(void *x)
 static const float *logits(const void *x, int32_t i)
 {
     const struct wnw__foreign_context *f = x;
-    return llama_get_logits(f->ctx) + (size_t)i * (size_t)f->e->m->hp.n_vocab;
+    return llama_get_logits(f->ctx) + (size_t)f->row_of[i] * (size_t)f->e->m->hp.n_vocab;
 }
 
 const struct wnw__executor wnw__foreign_executor = {.open = open_engine,

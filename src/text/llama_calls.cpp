@@ -95,7 +95,7 @@ extern "C" int wnw__llama_context(struct llama_context **out, struct llama_model
 {
     *out = nullptr;
     char reason[sizeof(wnw__said::error)] = "";
-    const int rc = guarded(WNW_E_BACKEND, "libllama cannot make a context", [&](const wnw__said &said) {
+    const int rc = guarded(WNW_E_BACKEND, "libllama cannot make a context", [&](wnw__said &said) {
         llama_context_params params = llama_context_default_params();
         params.n_ctx = (uint32_t)sizes->n_cell;
         params.n_batch = params.n_ubatch = (uint32_t)sizes->n_row;
@@ -106,6 +106,7 @@ extern "C" int wnw__llama_context(struct llama_context **out, struct llama_model
         params.swa_full = true;
         *out = llama_init_from_model(m, params);
         std::memcpy(reason, said.error, sizeof reason);
+        said.n_warning = 0; /* they tell of what is asked for here: whole caches, which have no memory */
     });
     if (rc == WNW_OK && !*out)
         return wnw__fail(WNW_E_BACKEND, "libllama cannot make a context of this model%s%s",
