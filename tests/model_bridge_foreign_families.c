@@ -9,8 +9,6 @@
 #include "llamas.h"
 #include "peek_session.h"
 
-#include "attend/attend_form.h"
-
 #include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
