@@ -35,7 +35,8 @@ struct fixture {
 static wnw_plan *in_session(struct fixture *f, const wnw_policy *policy, float *logits, int *rc)
 {
     const wnw_size size = size_budget(BUDGET);
-    wnw_session *s = test_session_new(f->model, &(struct test_session){.kv_type = WNW_KV_F32, .n_ctx = MAX_CELLS, .n_threads = 1});
+    wnw_session *s = test_session_new(
+        f->model, &(struct test_session){.kv_type = WNW_KV_F32, .n_ctx = MAX_CELLS, .n_threads = 1});
     const wnw_run run = {WNW_INIT(wnw_run), .policy = policy, .profile = f->profile};
     wnw_plan *plan = NULL;
     assert_ok(wnw_session_begin(s, &run));
@@ -132,8 +133,9 @@ static void check_preset(struct fixture *f, const char *name)
     float *logits = malloc((size_t)f->llama.n_vocab * sizeof *logits);
     int rc;
     assert_non_null(logits);
-    test_llama_share(&t, &f->llama,
-                     &(struct test_llama_params){.ours = true, .f32 = true, .n_ctx = MAX_CELLS, .n_threads = 1});
+    test_llama_share(
+        &t, &f->llama,
+        &(struct test_llama_params){.ours = true, .f32 = true, .n_ctx = MAX_CELLS, .n_threads = 1});
     assert_ok(wnw_bridge_find(&cache, llama_synchronize, t.ctx));
     ((struct wnw__bridge_backend *)(void *)cache)->watch.profile = f->profile; /* as if from a file */
     const char *why = why_missing(policy);

@@ -323,7 +323,8 @@ static void stream(const struct job *job, int32_t from, int32_t to)
 /* Where query heads of a stream have their rows' maxima; [n_row] each. */
 static float *maxima_of(const struct job *job, int32_t h)
 {
-    return job->sh->softmax + ((size_t)job->stream * (size_t)job->op->n_head + (size_t)h) * (size_t)job->op->n_row;
+    return job->sh->softmax +
+           ((size_t)job->stream * (size_t)job->op->n_head + (size_t)h) * (size_t)job->op->n_row;
 }
 
 /* The same for the factors. */

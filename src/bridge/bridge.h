@@ -41,11 +41,12 @@ struct wnw__bridge_tensor {
 
 /* What graphs show of a layer's attention and what comes before and after it (bridge_facts.c). Tensors are the model's. */
 struct wnw__bridge_facts {
-    int32_t n_reader; /* attentions over the layer in one graph; 0: nothing is known yet */
-    int32_t n_head;   /* query heads of all readers together: those of a KV head reader by reader */
+    int32_t n_reader;           /* attentions over the layer in one graph; 0: nothing is known yet */
+    int32_t n_head;             /* query heads of all readers together: those of a KV head reader by reader */
     float scale, cap, max_bias; /* of the attention */
     const struct ggml_tensor *sinks;
-    bool turns; /* queries turn by plain RoPE, with the parameters that follow, and then are multiplied with q_scale */
+    bool
+        turns; /* queries turn by plain RoPE, with the parameters that follow, and then are multiplied with q_scale */
     bool neox;
     int32_t n_rot, n_ctx_train;
     float base, freq_scale, q_scale;
@@ -80,7 +81,7 @@ struct wnw__bridge_layer {
     bool transposed;          /* values */
     bool v_in_keys;           /* MLA */
     struct wnw__cache rows;   /* one layer, n_stream * n_head heads, positions are cells */
-    uint8_t *written; /* [n_stream * n_cell] whether the cell has been written since the last clear */
+    uint8_t *written;         /* [n_stream * n_cell] whether the cell has been written since the last clear */
 
     struct wnw__bridge_facts facts;     /* while there is a policy */
     struct wnw__bridge_queries queries; /* that a policy wants to see */
@@ -193,13 +194,14 @@ struct wnw__team;          /* forward/team.h */
 struct wnw__bridge_place {
     struct wnw__bridge_backend *b;
     struct wnw__bridge_layer *layer;
-    struct ggml_tensor *node, *rope; /* rope: the node that turns the queries; NULL: there is none, or another layer's */
-    int32_t reader;                  /* its number among the layer's attentions */
+    struct ggml_tensor *node,
+        *rope;      /* rope: the node that turns the queries; NULL: there is none, or another layer's */
+    int32_t reader; /* its number among the layer's attentions */
 };
 
 /* What a policy wants to have noted, and what was seen last. */
 struct wnw__bridge_watch {
-    wnw_policy *policy; /* NULL: nothing is noted */
+    wnw_policy *policy;   /* NULL: nothing is noted */
     wnw_profile *profile; /* NULL = none */
     wnw_size size;
     wnw_needs needs;
@@ -207,8 +209,8 @@ struct wnw__bridge_watch {
     struct wnw__bridge_live {
         struct wnw__bridge_cache *cache; /* NULL: nothing yet */
         int32_t stream, n, room;
-        int32_t *cell; /* [n] of the sequence, in the order in which they were written */
-    } last;            /* the sequence of the last row of the last batch, with that row */
+        int32_t *cell;                /* [n] of the sequence, in the order in which they were written */
+    } last;                           /* the sequence of the last row of the last batch, with that row */
     struct wnw__bridge_place *places; /* [n_place] of the graph at hand, in its order */
     int32_t n_place, cap_place;
     struct wnw__bridge_tracks *tracks; /* statistics of queries; NULL while none are wanted */
@@ -293,7 +295,8 @@ struct wnw__bridge_node wnw__bridge_node_get(const struct ggml_tensor *node);
 int64_t wnw__bridge_store_rows(const struct ggml_tensor *node);
 int64_t wnw__bridge_store_cell(const struct ggml_tensor *node, int64_t i);
 /* What a node that is an attention computes. */
-struct wnw__cells_op wnw__bridge_attention(const struct wnw__bridge_backend *b, const struct ggml_tensor *node);
+struct wnw__cells_op wnw__bridge_attention(const struct wnw__bridge_backend *b,
+                                           const struct ggml_tensor *node);
 /* Before the graph runs: makes entries for the cells that a store writes, or scratch for an attention. */
 int wnw__bridge_node_prepare(struct wnw__bridge_backend *b, const struct ggml_tensor *node);
 

@@ -12,13 +12,13 @@ struct layer {
     struct wnw__bridge_sequence *s;
     const wnw_plan *plan;
     int32_t il;
-    int32_t *room;            /* of all lists */
-    const int32_t **keep;     /* [heads of all streams] rows that stay */
-    int32_t *n_keep;          /* [heads of all streams] */
+    int32_t *room;              /* of all lists */
+    const int32_t **keep;       /* [heads of all streams] rows that stay */
+    int32_t *n_keep;            /* [heads of all streams] */
     struct wnw__merged *merged; /* [n_head_kv], or NULL: nothing is written */
-    int32_t **kept;           /* [n_head_kv] entries that stay, as indices of the list */
-    int32_t **new_row;        /* [n_head_kv] where each row of a head goes */
-    float *x;                 /* [d] */
+    int32_t **kept;             /* [n_head_kv] entries that stay, as indices of the list */
+    int32_t **new_row;          /* [n_head_kv] where each row of a head goes */
+    float *x;                   /* [d] */
 };
 
 /* An entry of a head, for merging. */

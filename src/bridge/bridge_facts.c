@@ -12,7 +12,8 @@
 
 static const struct ggml_tensor *behind_views(const struct ggml_tensor *t)
 {
-    while (t && (wnw__bridge_is_view(t) || wnw__bridge_is_op(t, "CONT")) && !wnw__bridge_is_op(t, "NONE") && t->src[0])
+    while (t && (wnw__bridge_is_view(t) || wnw__bridge_is_op(t, "CONT")) && !wnw__bridge_is_op(t, "NONE") &&
+           t->src[0])
         t = t->src[0];
     return t;
 }

@@ -124,7 +124,8 @@ static int prepare_store(struct wnw__bridge_backend *b, const struct ggml_tensor
 
 /* ---- Attention ---- */
 
-struct wnw__cells_op wnw__bridge_attention(const struct wnw__bridge_backend *b, const struct ggml_tensor *node)
+struct wnw__cells_op wnw__bridge_attention(const struct wnw__bridge_backend *b,
+                                           const struct ggml_tensor *node)
 {
     const struct wnw__bridge_node what = wnw__bridge_node_get(node);
     const struct wnw__bridge_place *place = b->watch.policy ? wnw__bridge_place_of(b, node) : NULL;

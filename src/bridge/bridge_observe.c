@@ -118,11 +118,13 @@ static int add_stats(struct wnw__bridge_sequence *s, wnw_observation *obs)
     const size_t n = (size_t)obs->n_head * (size_t)obs->n_embd_head;
     WNW_TRY(check_turns(s, obs->il, "statistics of queries"));
     const struct wnw__qstats *stats =
-        s->b->watch.tracks ? wnw__bridge_tracks_of(s->b->watch.tracks, live->cache, live->stream, live->cell[live->n - 1])
-                           : NULL;
+        s->b->watch.tracks
+            ? wnw__bridge_tracks_of(s->b->watch.tracks, live->cache, live->stream, live->cell[live->n - 1])
+            : NULL;
     if (!stats)
-        return wnw__fail(WNW_E_NOT_OBSERVED,
-                         "no statistics of these tokens' queries were gathered: set the policy before the prompt is read");
+        return wnw__fail(
+            WNW_E_NOT_OBSERVED,
+            "no statistics of these tokens' queries were gathered: set the policy before the prompt is read");
     const struct wnw__shape *of = &wnw__qstats_params(stats)->model;
     if (!wnw__layer_takes_part(of, obs->il))
         return wnw__fail(WNW_E_UNSUPPORTED,
@@ -164,9 +166,10 @@ static int add_numbers(struct wnw__bridge_sequence *s, const wnw_observation *ob
     const struct wnw__kv_layer *kv = &l->rows.layers[0];
     const int32_t group = wnw__shape_group(&s->shape);
     if (l->rows.aux_planes[kind] != group)
-        return wnw__fail(WNW_E_NOT_OBSERVED,
-                         "no sums of attention were gathered in layer %d: set the policy before the prompt is read",
-                         (int)obs->il);
+        return wnw__fail(
+            WNW_E_NOT_OBSERVED,
+            "no sums of attention were gathered in layer %d: set the policy before the prompt is read",
+            (int)obs->il);
     float *to = need(s, kind == WNW_AUX_ATTN_SUM ? SUM : MAX, (size_t)obs->n_head * (size_t)obs->n);
     if (!to)
         return WNW_E_NOMEM;
@@ -174,8 +177,7 @@ static int add_numbers(struct wnw__bridge_sequence *s, const wnw_observation *ob
     for (int32_t h = 0; h < obs->n_head; h++, to += obs->n) {
         const int32_t ih = h / group;
         const int32_t *row = s->list[obs->il].row + s->off[wnw__bridge_head(s, obs->il, ih)];
-        const float *from =
-            wnw__cache_aux(kv, kind, h % group) + kv->off[wnw__bridge_head_of_all(s, ih)];
+        const float *from = wnw__cache_aux(kv, kind, h % group) + kv->off[wnw__bridge_head_of_all(s, ih)];
         for (int32_t e = 0; e < obs->n; e++)
             to[e] = e < obs->n_entry[ih] ? from[row[e]] : 0.0f;
     }

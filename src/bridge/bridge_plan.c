@@ -50,7 +50,8 @@ static double bytes_of(const struct group *g)
 {
     double bytes = 0.0;
     for (int32_t il = 0; il < g->of.shape.n_layer; il++)
-        bytes += wnw__layer_takes_part(&g->of.shape, il) ? (double)g->of.entry_bytes * g->of.shape.n_head_kv : 0.0;
+        bytes +=
+            wnw__layer_takes_part(&g->of.shape, il) ? (double)g->of.entry_bytes * g->of.shape.n_head_kv : 0.0;
     return bytes;
 }
 
@@ -72,10 +73,11 @@ static int check_profile(const struct wnw__bridge_watch *w, const struct wnw__sh
     if (!of || !(w->needs.flags & WNW_NEED_PROFILE) ||
         (of->n_layer == shape->n_layer && of->n_head == shape->n_head && of->n_head_kv == shape->n_head_kv))
         return WNW_OK;
-    return wnw__fail(WNW_E_MISMATCH,
-                     "the profile is of a model with %d layers of %d and %d heads; this one has %d of %d and %d",
-                     (int)of->n_layer, (int)of->n_head, (int)of->n_head_kv, (int)shape->n_layer,
-                     (int)shape->n_head, (int)shape->n_head_kv);
+    return wnw__fail(
+        WNW_E_MISMATCH,
+        "the profile is of a model with %d layers of %d and %d heads; this one has %d of %d and %d",
+        (int)of->n_layer, (int)of->n_head, (int)of->n_head_kv, (int)shape->n_layer, (int)shape->n_head,
+        (int)shape->n_head_kv);
 }
 
 static int plan_group(struct wnw__bridge_backend *b, struct group *groups, int32_t n, int32_t g)

@@ -24,10 +24,9 @@ static int check_needs(const wnw_policy *p, const wnw_needs *needs)
     };
     for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
         if (needs->flags & missing[i].need)
-            return wnw__fail(WNW_E_UNSUPPORTED,
-                             "%s needs %s, which the backend under libllama does not observe: %s",
-                             wnw__policy_name(p), wnw_need_name(__builtin_ctz(missing[i].need)),
-                             missing[i].why);
+            return wnw__fail(
+                WNW_E_UNSUPPORTED, "%s needs %s, which the backend under libllama does not observe: %s",
+                wnw__policy_name(p), wnw_need_name(__builtin_ctz(missing[i].need)), missing[i].why);
     if (wnw__policy_has(p, WNW_PART_POSITIONS, WNW_FLAG_REROTATES))
         return wnw__fail(WNW_E_UNSUPPORTED, "+rerotate: positions are libllama's under the backend");
     return WNW_OK;
@@ -35,7 +34,8 @@ static int check_needs(const wnw_policy *p, const wnw_needs *needs)
 
 static int check_profile(const struct wnw__bridge_watch *w, const wnw_policy *p, const wnw_needs *needs)
 {
-    const uint32_t missing = needs->flags & WNW_NEED_PROFILE ? needs->profiles & ~wnw_profile_kinds(w->profile) : 0;
+    const uint32_t missing =
+        needs->flags & WNW_NEED_PROFILE ? needs->profiles & ~wnw_profile_kinds(w->profile) : 0;
     if (missing == 0)
         return WNW_OK;
     return wnw__fail(WNW_E_MISMATCH,

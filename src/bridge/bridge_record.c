@@ -120,7 +120,8 @@ void wnw__bridge_record_queries(struct wnw__bridge_backend *b, const struct ggml
 {
     const struct wnw__bridge_place *p = wnw__bridge_place_of(b, node);
     const uint32_t wanted = b->watch.needs.flags & (WNW_NEED_WINDOW_ATTN | WNW_NEED_QUERIES);
-    if (!p || !wanted || b->watch_n_own != (int64_t)op->n_stream * op->n_row || !need_room(p->layer, &b->watch))
+    if (!p || !wanted || b->watch_n_own != (int64_t)op->n_stream * op->n_row ||
+        !need_room(p->layer, &b->watch))
         return;
     for (int32_t s = 0; s < op->n_stream; s++)
         for (int32_t row = 0; row < op->n_row; row++)
@@ -166,8 +167,8 @@ int wnw__bridge_record_tensors(const struct wnw__bridge_backend *b)
 static void add(struct ggml_context *ctx, struct ggml_cgraph *graph, const struct wnw__bridge_place *p,
                 struct ggml_tensor *about, ggml_custom_op_t work)
 {
-    struct ggml_tensor *node =
-        ggml_custom_4d(ctx, GGML_TYPE_F32, 1, 1, 1, 1, &about, 1, work, GGML_N_TASKS_MAX, (void *)(uintptr_t)p);
+    struct ggml_tensor *node = ggml_custom_4d(ctx, GGML_TYPE_F32, 1, 1, 1, 1, &about, 1, work,
+                                              GGML_N_TASKS_MAX, (void *)(uintptr_t)p);
     node->data = about->data; /* nothing is written there */
     node->flags |= GGML_TENSOR_FLAG_COMPUTE;
     ggml_graph_add_node(graph, node);

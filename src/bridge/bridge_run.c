@@ -2,8 +2,8 @@
 /* Running a graph: entries and scratch first, then everything on the CPU backend. */
 #include "bridge/bridge.h"
 #include "bridge/bridge_drive.h"
-#include "bridge/bridge_record.h"
 #include "bridge/bridge_policy.h"
+#include "bridge/bridge_record.h"
 #include "bridge/bridge_watch.h"
 
 #include <stdlib.h>

@@ -91,8 +91,8 @@ static int32_t query_heads(const struct wnw__bridge_layer *l)
 
 static bool is_like(const struct wnw__bridge_layer *a, const struct wnw__bridge_layer *b)
 {
-    return a->n_head == b->n_head && a->d_k == b->d_k && a->d_v == b->d_v && query_heads(a) == query_heads(b) &&
-           a->v_in_keys == b->v_in_keys;
+    return a->n_head == b->n_head && a->d_k == b->d_k && a->d_v == b->d_v &&
+           query_heads(a) == query_heads(b) && a->v_in_keys == b->v_in_keys;
 }
 
 static int list_layers(struct wnw__bridge_sequence *s, const struct wnw__bridge_layer *like)

@@ -138,7 +138,8 @@ static uint8_t *row_at(const struct wnw__bridge_layer *l, bool is_v, int32_t ih,
 {
     const struct wnw__kv_layer *kv = &l->rows.layers[0];
     const bool own = is_v && !l->v_in_keys;
-    return (own ? kv->v : kv->k) + (size_t)(kv->off[ih] + row) * (own ? l->rows.v_row_bytes : l->rows.row_bytes);
+    return (own ? kv->v : kv->k) +
+           (size_t)(kv->off[ih] + row) * (own ? l->rows.v_row_bytes : l->rows.row_bytes);
 }
 
 void wnw__bridge_layer_read(const struct wnw__bridge_layer *l, bool is_v, int32_t ih, int32_t row, float *x)

@@ -22,7 +22,7 @@ struct run {
 
 struct wnw__bridge_tracks {
     struct wnw__qstats_params params;
-    bool *left_alone; /* [n_layer] of params */
+    bool *left_alone;   /* [n_layer] of params */
     struct track *list; /* [n], the one that was continued last at the end */
     int32_t n, cap;
     struct run *runs; /* [n_run] */
@@ -101,7 +101,8 @@ static void drop(struct wnw__bridge_tracks *t, int32_t i)
 
 static bool is_there(const struct track *k)
 {
-    return k->cache->n_layer > 0 && k->cache->note && note_of(k->cache, k->stream, k->cell)->order == k->order;
+    return k->cache->n_layer > 0 && k->cache->note &&
+           note_of(k->cache, k->stream, k->cell)->order == k->order;
 }
 
 /* The timeline that ends with a cell, -1 = none. */
@@ -184,7 +185,8 @@ int wnw__bridge_tracks_row(struct wnw__bridge_tracks *t, const struct wnw__bridg
 
 /* ---- Queries ---- */
 
-void wnw__bridge_tracks_take(struct wnw__bridge_tracks *t, int32_t il, const struct ggml_tensor *q, int ith, int nth)
+void wnw__bridge_tracks_take(struct wnw__bridge_tracks *t, int32_t il, const struct ggml_tensor *q, int ith,
+                             int nth)
 {
     const int32_t n = nth < t->params.n_threads ? nth : t->params.n_threads;
     for (int32_t i = 0; ith < n && i < t->n_run; i++) {

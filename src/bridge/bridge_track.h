@@ -28,7 +28,8 @@ void wnw__bridge_tracks_begin(struct wnw__bridge_tracks *t);
 int wnw__bridge_tracks_row(struct wnw__bridge_tracks *t, const struct wnw__bridge_cache *c, int64_t i,
                            const struct wnw__bridge_row *row);
 /* Takes queries [n_token][n_head][d] of all rows, which rope turns, in layer il. All threads call it. */
-void wnw__bridge_tracks_take(struct wnw__bridge_tracks *t, int32_t il, const struct ggml_tensor *q, int ith, int nth);
+void wnw__bridge_tracks_take(struct wnw__bridge_tracks *t, int32_t il, const struct ggml_tensor *q, int ith,
+                             int nth);
 /* After a graph that failed. */
 void wnw__bridge_tracks_fail(struct wnw__bridge_tracks *t);
 /* The statistics of the timeline that ends with a cell; NULL if there are none. */

@@ -107,8 +107,7 @@ static struct wnw__bridge_row place_of(const struct batch *batch, int32_t stream
 {
     const struct wnw__bridge_note *note = notes_of(batch, stream);
     const int32_t *own = batch->own + (int64_t)stream * batch->n_row;
-    struct wnw__bridge_row at = {
-        .stream = batch->first_stream + stream, .cell = own[row], .before = -1};
+    struct wnw__bridge_row at = {.stream = batch->first_stream + stream, .cell = own[row], .before = -1};
     if (row > 0 && sees(batch, stream, row, last->cell)) {
         at.before = last->cell;
         at.n_before = last->n_before + 1;
@@ -168,7 +167,8 @@ static int look_at(struct wnw__bridge_backend *b, const struct batch *batch)
             note_row(batch, s, row, alone);
             if (w->tracks) {
                 at = place_of(batch, s, row, &at);
-                WNW_TRY(wnw__bridge_tracks_row(w->tracks, batch->cache, (int64_t)s * batch->n_row + row, &at));
+                WNW_TRY(
+                    wnw__bridge_tracks_row(w->tracks, batch->cache, (int64_t)s * batch->n_row + row, &at));
             }
         }
     WNW_TRY(list_live(batch, batch->n_stream - 1, batch->n_row - 1, &w->last));

@@ -50,8 +50,8 @@
 enum wnw__aux {
     WNW_AUX_ATTN_SUM, /* sum of attention from all queries so far, one plane per query head of the group */
     WNW_AUX_ATTN_MAX, /* maximum of that attention, with the same planes */
-    WNW_AUX_SETTLED,  /* 1 where a recursive policy has settled the entry, in one plane: under libllama alone */
-    WNW_AUX_PROJ,     /* first of one kind per wnw_proj_norm, one plane each; negative = not computed yet */
+    WNW_AUX_SETTLED, /* 1 where a recursive policy has settled the entry, in one plane: under libllama alone */
+    WNW_AUX_PROJ,    /* first of one kind per wnw_proj_norm, one plane each; negative = not computed yet */
     WNW_AUX_HEAD_PROJ =
         WNW_AUX_PROJ + WNW_N_PROJ_NORMS, /* the same norms per query head: one plane per head of the group */
     WNW_N_AUX = WNW_AUX_HEAD_PROJ + WNW_N_PROJ_NORMS
