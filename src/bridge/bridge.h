@@ -18,6 +18,7 @@
 #define WNW_BRIDGE_H
 
 #include "attend/attend_cells.h"
+#include "base/shape.h"
 #include "cache/cache.h"
 #include "forward/matmul.h"
 #include "winnow_method.h"
@@ -39,29 +40,31 @@ struct wnw__bridge_tensor {
     struct wnw__bridge_layer *layer;
 };
 
-/* What graphs show of a layer's attention and what comes before and after it (bridge_facts.c). Tensors are the model's. */
+/* What graphs show of the attentions over a layer and what comes before and after them (bridge_facts.c). A layer may have
+ * several readers: its own attention, the first, and those of layers without a cache of their own. Tensors are the model's. */
 struct wnw__bridge_facts {
-    int32_t n_reader;           /* attentions over the layer in one graph; 0: nothing is known yet */
-    int32_t n_head;             /* query heads of all readers together: those of a KV head reader by reader */
-    float scale, cap, max_bias; /* of the attention */
-    const struct ggml_tensor *sinks;
+    int32_t n_reader; /* 0: nothing is known yet */
+    /* The following are of the layer's own attention. */
+    int32_t n_head; /* query heads */
+    float scale;    /* of q . k */
+    struct wnw__score_form form;
     bool
         turns; /* queries turn by plain RoPE, with the parameters that follow, and then are multiplied with q_scale */
     bool neox;
     int32_t n_rot, n_ctx_train;
     float base, freq_scale, q_scale;
     const struct ggml_tensor *factors; /* that divide frequencies; NULL = 1 */
-    /* Size of the blocks that libllama multiplies with a Hadamard matrix before it stores keys, and values; 0: it stores
-     * them as they are. The matrix is its own inverse. */
-    int32_t k_blocks, v_blocks;
-    const struct ggml_tensor *wo; /* output projection of the only reader; NULL: not found */
+    const struct ggml_tensor *wo;      /* output projection; NULL: not found */
+    /* Size of the blocks that libllama multiplies with a Hadamard matrix (kernel/kernel.h) before it stores keys, and values;
+     * 0: it stores them as they are. */
+    int32_t k_block, v_block;
 };
 
 /* Queries of a layer as its attention got them. */
 struct wnw__bridge_queries {
-    float *q;      /* [room][n_head][d_k]; NULL: none are kept */
+    float *q;      /* [room][n_reader][n_head][d_k]; NULL: none are kept */
     int32_t *cell; /* [room] their cells, counted over all streams; -1 = none */
-    int32_t room, at, n_head;
+    int32_t room, at, n_reader, n_head;
     bool all; /* of every cell, in its own place; else the newest, a ring */
 };
 

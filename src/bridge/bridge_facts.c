@@ -4,7 +4,6 @@
 #include "bridge/bridge_watch.h"
 #include "model/rope.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,15 +104,17 @@ static void learn(struct wnw__bridge_place *p, struct ggml_cgraph *graph, int i)
     if (p->reader < f->n_reader)
         return; /* an earlier graph has shown it */
     f->n_reader = p->reader + 1;
-    f->n_head += (int32_t)p->node->src[0]->ne[2];
-    f->scale = what.scale;
-    f->cap = what.cap;
-    f->max_bias = what.max_bias;
-    f->sinks = p->node->src[4];
+    if (p->reader > 0)
+        return;
+    const struct ggml_tensor *sinks = p->node->src[4];
+    f->n_head = (int32_t)p->node->src[0]->ne[2];
+    f->scale = what.cap > 0.0f ? what.scale * what.cap : what.scale;
+    f->form = (struct wnw__score_form){
+        .cap = what.cap, .max_bias = what.max_bias, .sinks = sinks ? sinks->data : NULL};
     f->turns = false;
-    if (p->rope && p->reader == 0)
+    if (p->rope)
         learn_rope(f, p->rope, q_scale);
-    f->wo = p->reader == 0 ? projection_of(graph, i) : NULL;
+    f->wo = projection_of(graph, i);
 }
 
 static int add_place(struct wnw__bridge_backend *b, const struct wnw__bridge_place *p)
@@ -138,9 +139,9 @@ static void learn_store(const struct ggml_tensor *node)
     int32_t n_blocks;
     (void)behind_blocks(node->src[0], &n_blocks);
     if (t->is_v)
-        t->layer->facts.v_blocks = n_blocks;
+        t->layer->facts.v_block = n_blocks;
     else
-        t->layer->facts.k_blocks = n_blocks;
+        t->layer->facts.k_block = n_blocks;
 }
 
 int wnw__bridge_facts_find(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
@@ -179,21 +180,4 @@ void wnw__bridge_theta(const struct wnw__bridge_facts *f, float *theta)
 {
     const float *factors = f->factors ? f->factors->data : NULL;
     wnw__rope_angles(&(struct wnw__rope){.base = f->base, .scale = f->freq_scale}, f->n_rot, factors, theta);
-}
-
-void wnw__bridge_turn_blocks(float *x, int32_t d, int32_t n)
-{
-    const float norm = n > 0 ? 1.0f / sqrtf((float)n) : 1.0f;
-    for (int32_t at = 0; n > 0 && at + n <= d; at += n) {
-        float *y = x + at;
-        for (int32_t half = 1; half < n; half *= 2)
-            for (int32_t i = 0; i < n; i += 2 * half)
-                for (int32_t j = i; j < i + half; j++) {
-                    const float a = y[j], c = y[j + half];
-                    y[j] = a + c;
-                    y[j + half] = a - c;
-                }
-        for (int32_t i = 0; i < n; i++)
-            y[i] *= norm;
-    }
 }

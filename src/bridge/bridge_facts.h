@@ -13,8 +13,4 @@ const struct wnw__bridge_place *wnw__bridge_place_of(const struct wnw__bridge_ba
                                                      const struct ggml_tensor *node);
 /* Writes the angle of each pair in radians per position to theta[n_rot / 2]; the layer's queries turn by plain RoPE. */
 void wnw__bridge_theta(const struct wnw__bridge_facts *f, float *theta);
-/* Multiplies blocks of n elements of x[d] with the Hadamard matrix by which libllama turns what it stores; n = 0: nothing.
- * Twice is not at all. */
-void wnw__bridge_turn_blocks(float *x, int32_t d, int32_t n);
-
 #endif

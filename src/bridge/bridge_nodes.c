@@ -162,8 +162,8 @@ struct wnw__cells_op wnw__bridge_attention(const struct wnw__bridge_backend *b,
         .out_stream = node->nb[3],
     };
     if (place) {
-        op.columns = l->rows.aux_planes[WNW_AUX_ATTN_SUM] > 0 || l->rows.aux_planes[WNW_AUX_ATTN_MAX] > 0;
-        op.first_plane = place->reader * (op.n_head / op.n_head_kv);
+        op.columns = op.n_head == l->facts.n_head &&
+                     (l->rows.aux_planes[WNW_AUX_ATTN_SUM] > 0 || l->rows.aux_planes[WNW_AUX_ATTN_MAX] > 0);
     }
     if (mask) {
         op.mask = mask->data;

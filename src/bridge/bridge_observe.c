@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-enum { MEAN, COV, QUERIES, SUM, MAX, THETA };
+enum { MEAN, COV, QUERIES, SUM, MAX, THETA, ATTN };
 
 static float *need(struct wnw__bridge_sequence *s, int which, size_t n)
 {
@@ -42,49 +42,63 @@ static void read_entries(void *of, int32_t il, enum wnw__stored what, int32_t ih
 
 /* ---- Queries ---- */
 
+/* Queries of one of the attentions that read a layer. */
+struct reader {
+    const struct wnw__bridge_sequence *s;
+    int32_t number;
+};
+
 /* The query of the token at a place; NULL if none was kept. */
 static const float *query_at(const void *of, int32_t il, int32_t pos)
 {
-    const struct wnw__bridge_sequence *s = of;
-    const struct wnw__bridge_layer *l = s->layer[il];
-    return wnw__bridge_query(l, s->live->stream * l->k.n_cell + s->live->cell[pos]);
+    const struct reader *r = of;
+    const struct wnw__bridge_layer *l = r->s->layer[il];
+    const struct wnw__bridge_live *live = r->s->live;
+    return wnw__bridge_query(l, live->stream * l->k.n_cell + live->cell[pos], r->number);
 }
 
 /* The number of last tokens whose queries were kept, at most n. */
 static int32_t n_kept(const struct wnw__bridge_sequence *s, int32_t il, int32_t n)
 {
+    const struct reader own = {.s = s};
     int32_t kept = 0;
-    while (kept < n && kept < s->live->n && query_at(s, il, s->live->n - 1 - kept))
+    while (kept < n && kept < s->live->n && query_at(&own, il, s->live->n - 1 - kept))
         kept++;
     return kept;
 }
 
+/* Where several attentions read the layer, the attention is their mean, and the queries are those of the layer's own. */
 static int add_window(struct wnw__bridge_sequence *s, struct wnw__source *source, const wnw_needs *needs,
                       const bool *heads, wnw_observation *obs)
 {
-    const struct wnw__bridge_facts *f = &s->layer[obs->il]->facts;
-    const struct wnw__window_queries queries = {.of = s,
-                                                .at = query_at,
-                                                .n = n_kept(s, obs->il, needs->window),
-                                                .end = s->live->n,
-                                                .cap = f->cap,
-                                                .max_bias = f->n_reader == 1 ? f->max_bias : 0.0f,
-                                                .sinks =
-                                                    f->sinks && f->n_reader == 1 ? f->sinks->data : NULL};
-    if (queries.n == 0)
+    const int32_t n = n_kept(s, obs->il, needs->window), n_reader = s->layer[obs->il]->facts.n_reader;
+    const size_t size = (size_t)obs->n_head * (size_t)n * (size_t)obs->n;
+    if (n == 0)
         return wnw__fail(WNW_E_NOT_OBSERVED,
                          "no queries of layer %d were kept: set the policy before the prompt is read",
                          (int)obs->il);
-    if (queries.n < needs->window && queries.n < s->live->n)
+    if (n < needs->window && n < s->live->n)
         return wnw__fail(WNW_E_NOT_OBSERVED, "queries of the last %d tokens are wanted, and %d were kept",
-                         (int)needs->window, (int)queries.n);
-    return wnw__window_attend(source, &queries, heads, obs);
+                         (int)needs->window, (int)n);
+    float *mean = n_reader > 1 ? need(s, ATTN, size) : NULL;
+    if (n_reader > 1 && !mean)
+        return WNW_E_NOMEM;
+    for (int32_t i = n_reader - 1; i >= 0; i--) {
+        const struct reader reader = {.s = s, .number = i};
+        const struct wnw__window_queries queries = {.of = &reader, .at = query_at, .n = n, .end = s->live->n};
+        WNW_TRY(wnw__window_attend(source, &queries, heads, obs));
+        for (size_t k = 0; mean && k < size; k++)
+            mean[k] = (i == n_reader - 1 ? 0.0f : mean[k]) + obs->window_attn[k] / (float)n_reader;
+    }
+    obs->window_attn = mean ? mean : obs->window_attn;
+    return WNW_OK;
 }
 
 static int add_queries(struct wnw__bridge_sequence *s, wnw_observation *obs)
 {
     const int32_t n = n_kept(s, obs->il, s->live->n);
     const size_t row = (size_t)obs->n_head * (size_t)obs->n_embd_head;
+    const struct reader own = {.s = s};
     float *to = need(s, QUERIES, (size_t)n * row);
     if (n == 0)
         return wnw__fail(WNW_E_NOT_OBSERVED,
@@ -93,7 +107,7 @@ static int add_queries(struct wnw__bridge_sequence *s, wnw_observation *obs)
     if (!to)
         return WNW_E_NOMEM;
     for (int32_t i = 0; i < n; i++)
-        memcpy(to + (size_t)i * row, query_at(s, obs->il, s->live->n - n + i), row * sizeof *to);
+        memcpy(to + (size_t)i * row, query_at(&own, obs->il, s->live->n - n + i), row * sizeof *to);
     obs->queries = to;
     obs->n_queries = n;
     return WNW_OK;
@@ -101,15 +115,15 @@ static int add_queries(struct wnw__bridge_sequence *s, wnw_observation *obs)
 
 /* ---- RoPE ---- */
 
-/* E_UNSUPPORTED unless the layer's only attention turns its queries by plain RoPE. */
+/* E_UNSUPPORTED unless the layer's own attention turns its queries by plain RoPE. */
 static int check_turns(const struct wnw__bridge_sequence *s, int32_t il, const char *what)
 {
     const struct wnw__bridge_facts *f = &s->layer[il]->facts;
-    if (f->turns && f->n_reader == 1)
+    if (f->turns)
         return WNW_OK;
-    return wnw__fail(WNW_E_UNSUPPORTED, "%s cannot be had of layer %d: %s", what, (int)il,
-                     f->n_reader > 1 ? "several layers read its cache"
-                                     : "it does not turn whole queries by plain RoPE");
+    return wnw__fail(WNW_E_UNSUPPORTED,
+                     "%s cannot be had of layer %d: it does not turn whole queries by plain RoPE", what,
+                     (int)il);
 }
 
 static int add_stats(struct wnw__bridge_sequence *s, wnw_observation *obs)
@@ -144,7 +158,7 @@ static int add_rope(struct wnw__bridge_sequence *s, const wnw_needs *needs, wnw_
     const struct wnw__bridge_facts *f = &s->layer[obs->il]->facts;
     if (needs->flags & WNW_NEED_ROPE)
         WNW_TRY(check_turns(s, obs->il, "rotation by position"));
-    if (!f->turns || f->n_reader != 1)
+    if (!f->turns)
         return WNW_OK;
     float *theta = need(s, THETA, (size_t)f->n_rot / 2);
     if (!theta)
@@ -188,7 +202,7 @@ static int projection(void *owner, int32_t il, struct wnw__proj_weight *out)
 {
     const struct wnw__bridge_sequence *s = owner;
     const struct wnw__bridge_layer *l = s->layer[il];
-    const struct ggml_tensor *w = l->facts.n_reader == 1 && !l->v_in_keys ? l->facts.wo : NULL;
+    const struct ggml_tensor *w = l->v_in_keys ? NULL : l->facts.wo;
     if (!w || l->d_v != l->d_k || w->ne[0] != (int64_t)s->shape.n_head * l->d_v)
         return wnw__fail(WNW_E_UNSUPPORTED,
                          "norms behind the output projection cannot be had of layer %d: its weight does not "
@@ -209,8 +223,7 @@ static int add(void *owner, struct wnw__source *source, const wnw_needs *needs, 
                wnw_observation *obs)
 {
     struct wnw__bridge_sequence *s = owner;
-    const struct wnw__bridge_facts *f = &s->layer[obs->il]->facts;
-    obs->attn_scale = f->cap > 0.0f ? f->scale * f->cap : f->scale;
+    obs->attn_scale = s->layer[obs->il]->facts.scale;
     WNW_TRY(add_rope(s, needs, obs));
     if (needs->flags & WNW_NEED_WINDOW_ATTN)
         WNW_TRY(add_window(s, source, needs, heads, obs));

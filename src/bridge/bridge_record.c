@@ -3,6 +3,7 @@
 
 #include "bridge/bridge_facts.h"
 #include "bridge/bridge_track.h"
+#include "kernel/kernel.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,12 @@ void wnw__bridge_queries_free(struct wnw__bridge_queries *q)
     *q = (struct wnw__bridge_queries){0};
 }
 
+/* Numbers of the queries of one token. */
+static size_t row_of(const struct wnw__bridge_layer *l)
+{
+    return (size_t)l->queries.n_reader * (size_t)l->queries.n_head * (size_t)l->d_k;
+}
+
 /* Makes room for the queries that the policy wants of a layer, which loses those that it had for another. Memory of
  * those of all cells is taken where they are written. */
 static bool need_room(struct wnw__bridge_layer *l, const struct wnw__bridge_watch *w)
@@ -50,17 +57,19 @@ static bool need_room(struct wnw__bridge_layer *l, const struct wnw__bridge_watc
     const int32_t n_cell = l->k.n_cell * l->k.n_stream,
                   window = w->needs.window < n_cell / WINDOWS ? w->needs.window * WINDOWS : n_cell;
     const int32_t room = all ? n_cell : window;
-    if (q->q && q->room == room && q->all == all && q->n_head == l->facts.n_head)
+    if (q->q && q->room == room && q->all == all && q->n_head == l->facts.n_head &&
+        q->n_reader == l->facts.n_reader)
         return true;
     wnw__bridge_queries_free(q);
-    q->q = malloc((size_t)room * (size_t)l->facts.n_head * (size_t)l->d_k * sizeof *q->q);
+    q->n_head = l->facts.n_head;
+    q->n_reader = l->facts.n_reader;
+    q->q = malloc((size_t)room * row_of(l) * sizeof *q->q);
     q->cell = malloc((size_t)room * sizeof *q->cell);
     if (!q->q || !q->cell) {
         wnw__bridge_queries_free(q);
         return false;
     }
     q->room = room;
-    q->n_head = l->facts.n_head;
     q->all = all;
     for (int32_t i = 0; i < room; i++)
         q->cell[i] = -1;
@@ -79,39 +88,35 @@ static int32_t slot_of(const struct wnw__bridge_queries *q, int32_t cell)
     return -1;
 }
 
-const float *wnw__bridge_query(const struct wnw__bridge_layer *l, int32_t cell)
+const float *wnw__bridge_query(const struct wnw__bridge_layer *l, int32_t cell, int32_t reader)
 {
     const struct wnw__bridge_queries *q = &l->queries;
     const int32_t at = q->q ? slot_of(q, cell) : -1;
-    return at < 0 ? NULL : q->q + (size_t)at * (size_t)q->n_head * (size_t)l->d_k;
+    return at < 0 ? NULL
+                  : q->q + (size_t)at * row_of(l) + (size_t)reader * (size_t)q->n_head * (size_t)l->d_k;
 }
 
 /* The place for the query of a cell; the first reader of a layer chooses it. */
 static float *place_for(struct wnw__bridge_layer *l, int32_t cell, int32_t reader)
 {
     struct wnw__bridge_queries *q = &l->queries;
-    int32_t at = reader == 0 ? q->at : slot_of(q, cell);
-    if (q->all)
-        at = cell;
+    const int32_t at = q->all ? cell : reader == 0 ? q->at : slot_of(q, cell);
     if (at < 0)
         return NULL;
     if (!q->all && reader == 0)
         q->at = (q->at + 1) % q->room;
     q->cell[at] = cell;
-    return q->q + (size_t)at * (size_t)q->n_head * (size_t)l->d_k;
+    return q->q + (size_t)at * row_of(l) + (size_t)reader * (size_t)q->n_head * (size_t)l->d_k;
 }
 
-/* Heads of a KV head are those of one reader after the other. */
 static void keep_query(struct wnw__bridge_layer *l, const struct wnw__cells_op *op, int32_t stream,
                        int32_t row, int32_t cell, int32_t reader)
 {
     const char *q = op->q + (size_t)stream * op->q_stream + (size_t)row * op->q_row;
-    const int32_t group = op->n_head / op->n_head_kv, all = l->facts.n_head / l->n_head;
     float *to = place_for(l, (op->first_stream + stream) * l->k.n_cell + cell, reader);
-    for (int32_t h = 0; to && h < op->n_head; h++) {
-        float *x = to + (size_t)(h / group * all + reader * group + h % group) * (size_t)op->d_k;
-        memcpy(x, q + (size_t)h * op->q_head, (size_t)op->d_k * sizeof *x);
-        wnw__bridge_turn_blocks(x, op->d_k, l->facts.k_blocks); /* as keys are read */
+    for (int32_t h = 0; to && h < op->n_head; h++, to += op->d_k) {
+        memcpy(to, q + (size_t)h * op->q_head, (size_t)op->d_k * sizeof *to);
+        wnw__hadamard(to, op->d_k, l->facts.k_block); /* as keys are read */
     }
 }
 
@@ -120,8 +125,8 @@ void wnw__bridge_record_queries(struct wnw__bridge_backend *b, const struct ggml
 {
     const struct wnw__bridge_place *p = wnw__bridge_place_of(b, node);
     const uint32_t wanted = b->watch.needs.flags & (WNW_NEED_WINDOW_ATTN | WNW_NEED_QUERIES);
-    if (!p || !wanted || b->watch_n_own != (int64_t)op->n_stream * op->n_row ||
-        !need_room(p->layer, &b->watch))
+    if (!p || !wanted || op->n_head != p->layer->facts.n_head ||
+        b->watch_n_own != (int64_t)op->n_stream * op->n_row || !need_room(p->layer, &b->watch))
         return;
     for (int32_t s = 0; s < op->n_stream; s++)
         for (int32_t row = 0; row < op->n_row; row++)
@@ -133,7 +138,7 @@ void wnw__bridge_record_queries(struct wnw__bridge_backend *b, const struct ggml
 void wnw__bridge_record_seen(struct wnw__bridge_layer *l, int32_t stream, const int32_t *cell, int32_t n)
 {
     struct wnw__bridge_queries *q = &l->queries;
-    const size_t row = (size_t)q->n_head * (size_t)l->d_k * sizeof *q->q;
+    const size_t row = row_of(l) * sizeof *q->q;
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     if (!q->q || !q->all)
         return;
@@ -201,6 +206,6 @@ void wnw__bridge_record_after(struct wnw__bridge_backend *b, struct ggml_context
                               struct ggml_cgraph *graph, struct ggml_tensor *node)
 {
     const struct wnw__bridge_place *p = wants_columns(b) ? wnw__bridge_place_of(b, node) : NULL;
-    if (p)
+    if (p && node->src[0]->ne[2] == p->layer->facts.n_head)
         add(ctx, graph, p, node, take_columns);
 }

@@ -2,8 +2,8 @@
 #include "bridge/bridge_sequence.h"
 
 #include "base/vectors.h"
-#include "bridge/bridge_facts.h"
 #include "bridge/bridge_watch.h"
+#include "kernel/kernel.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -104,12 +104,20 @@ static int list_layers(struct wnw__bridge_sequence *s, const struct wnw__bridge_
     s->left_alone = calloc((size_t)s->shape.n_layer + 1, sizeof *s->left_alone);
     if (!s->layer || !s->left_alone)
         return wnw__fail(WNW_E_NOMEM, "no memory to list layers");
-    for (int32_t i = 0; i < c->n_layer; i++)
-        if (wnw__bridge_acts_on(s->b, c->layers[i]) && is_like(c->layers[i], like))
-            s->layer[c->layers[i]->il] = c->layers[i];
+    s->forms = calloc((size_t)s->shape.n_layer + 1, sizeof *s->forms);
+    if (!s->forms)
+        return wnw__fail(WNW_E_NOMEM, "no memory to list layers");
+    for (int32_t i = 0; i < c->n_layer; i++) {
+        struct wnw__bridge_layer *l = c->layers[i];
+        if (!wnw__bridge_acts_on(s->b, l) || !is_like(l, like))
+            continue;
+        s->layer[l->il] = l;
+        s->forms[l->il] = l->facts.form;
+    }
     for (int32_t il = 0; il < s->shape.n_layer; il++)
         s->left_alone[il] = s->layer[il] == NULL;
     s->shape.left_alone = s->left_alone;
+    s->shape.forms = s->forms;
     s->shape.n_head_kv = like->n_head;
     s->shape.n_head = query_heads(like);
     s->shape.d = like->d_k;
@@ -157,6 +165,7 @@ void wnw__bridge_sequence_release(struct wnw__bridge_sequence *s)
     free(s->rank);
     free(s->layer);
     free(s->left_alone);
+    free(s->forms);
     *s = (struct wnw__bridge_sequence){0};
 }
 
@@ -171,7 +180,7 @@ void wnw__bridge_row_read(const struct wnw__bridge_sequence *s, int32_t il, enum
     wnw__bridge_layer_read(l, is_v, wnw__bridge_head_of_all(s, ih), row, x);
     if (d < s->shape.d)
         memset(x + d, 0, (size_t)(s->shape.d - d) * sizeof *x);
-    wnw__bridge_turn_blocks(x, d, is_v && !l->v_in_keys ? l->facts.v_blocks : l->facts.k_blocks);
+    wnw__hadamard(x, d, is_v && !l->v_in_keys ? l->facts.v_block : l->facts.k_block);
 }
 
 void wnw__bridge_row_write(const struct wnw__bridge_sequence *s, int32_t il, enum wnw__stored what,
@@ -182,6 +191,6 @@ void wnw__bridge_row_write(const struct wnw__bridge_sequence *s, int32_t il, enu
     const int32_t d = is_v ? l->d_v : l->d_k;
     float turned[WNW_BRIDGE_MOST_D];
     memcpy(turned, x, (size_t)d * sizeof *x);
-    wnw__bridge_turn_blocks(turned, d, is_v ? l->facts.v_blocks : l->facts.k_blocks);
+    wnw__hadamard(turned, d, is_v ? l->facts.v_block : l->facts.k_block);
     wnw__bridge_layer_set(l, is_v, wnw__bridge_head_of_all(s, ih), row, turned);
 }

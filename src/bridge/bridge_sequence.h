@@ -11,7 +11,8 @@ struct wnw__bridge_sequence {
     struct wnw__bridge_backend *b;
     const struct wnw__bridge_live *live;
     struct wnw__shape shape;
-    bool *left_alone; /* [n_layer] of shape */
+    bool *left_alone;              /* [n_layer] of shape */
+    struct wnw__score_form *forms; /* [n_layer] of shape */
     size_t entry_bytes;
     struct wnw__bridge_layer **layer; /* [n_layer] by the model's number; NULL: it is none of these */
     /* Entries that belong to the sequence, those of each head in the order of their tokens. */
@@ -23,7 +24,7 @@ struct wnw__bridge_sequence {
     } * list;               /* [n_layer] */
     int32_t *rank;          /* [n_rank] place of a cell's token, -1 = of another sequence */
     int32_t n_rank;
-    struct wnw__buffer room[6]; /* what the observation of a layer borrows (bridge_observe.c) */
+    struct wnw__buffer room[7]; /* what the observation of a layer borrows (bridge_observe.c) */
 };
 
 /* Whether policies act on a layer. */

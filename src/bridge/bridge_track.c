@@ -38,7 +38,7 @@ static const struct wnw__bridge_note *note_of(const struct wnw__bridge_cache *c,
 
 static bool suits(const struct wnw__bridge_layer *l, const struct wnw__bridge_layer *first)
 {
-    return l->facts.turns && l->facts.n_reader == 1 && l->n_head == first->n_head && l->d_k == first->d_k &&
+    return l->facts.turns && l->n_head == first->n_head && l->d_k == first->d_k &&
            l->facts.n_head == first->facts.n_head && l->facts.q_scale == first->facts.q_scale;
 }
 
