@@ -79,9 +79,14 @@ WNW_API int wnw_bridge_drop(wnw_bridge *cache, int32_t i, int32_t stream, int32_
  * ended, that is before the second of two tokens, one after the other, that came without others of the sequence, if it has
  * brought 128 tokens or more since the last time. recipe = NULL takes the policy away. The environment (docs/backend.md) sets
  * a policy that works by itself for every new context. E_UNSUPPORTED: the policy needs an observation that is not made
- * here. */
+ * here. E_MISMATCH: it needs a profile of a kind that was not set. */
 WNW_API int wnw_bridge_set_policy(wnw_bridge *cache, const char *recipe, const wnw_size *size,
                                   bool by_itself);
+
+/* Adds the results of a profile's file (docs/profiles.md) for policies that are set from then on; kinds that are there are
+ * replaced. path = NULL takes all away. The backend sees no model file, so that a profile's sizes are compared with the
+ * model's, and its fingerprint is not. Errors are those of wnw_profile_open. */
+WNW_API int wnw_bridge_set_profile(wnw_bridge *cache, const char *path);
 
 /* Compresses, at once, the sequence that the last row of the last batch belongs to. Sequences are told apart by what their
  * rows see, so that sequences which share a prefix share what is kept of it. E_NOT_OBSERVED, E_UNSUPPORTED, E_RANGE: as

@@ -32,7 +32,7 @@ MAY = {
     "plan": "base policy",
     "observe": "base kernel model cache attend forward plan",
     "session": "base kernel model text cache attend forward observe profile policy plan",
-    "bridge": "base kernel cache attend forward observe policy plan",
+    "bridge": "base kernel model cache attend forward observe profile policy plan",
     "llama": "base model text forward bridge",
     "calibrate": "base kernel model text cache attend forward observe profile policy plan session score",
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Policies under libllama: what they keep beside what they keep in a session of ours, and when they act. */
+/* Policies under libllama: when they act, and what is refused. What they keep: model_bridge_presets.c. */
 #include "helpers.h"
 #include "llamas.h"
 #include "winnow_bridge.h"
@@ -7,118 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_PROMPT = 300, MAX_CELLS = 4096 };
-
-/* ---- What is kept ---- */
-
-struct overlap {
-    int64_t same, n;
-};
-
-/* Counts kept positions of a head that are cells of the same number, of a cache whose first sequence began in cell 0. */
-static void compare_head(const wnw_plan *plan, const wnw_bridge *cache, int32_t i, const wnw_bridge_layer *l,
-                         int32_t ih, struct overlap *o)
-{
-    const int32_t *want;
-    int32_t cells[MAX_CELLS], n, at = 0;
-    const int32_t n_want = wnw_plan_head(plan, l->layer, ih, &want);
-    assert_ok(wnw_bridge_cells(cache, i, 0, ih, cells, MAX_CELLS, &n));
-    assert_int_equal(n, n_want);
-    for (int32_t k = 0; k < n; k++) {
-        while (at < n_want && want[at] < cells[k])
-            at++;
-        o->same += at < n_want && want[at] == cells[k];
-    }
-    o->n += n;
-}
-
-/* Layers whose entries the policy has thinned, by name of the family: gemma3 has sliding ones. */
-static int32_t compare_layers(const wnw_plan *plan, const wnw_bridge *cache, struct overlap *o)
-{
-    int32_t compared = 0;
-    for (int32_t i = 0; i < wnw_bridge_n_layers(cache); i++) {
-        wnw_bridge_layer l = wnw_bridge_layer_default();
-        assert_ok(wnw_bridge_get_layer(cache, i, &l));
-        if (l.n_entries == (int64_t)l.n_heads * N_PROMPT)
-            continue; /* sliding, or this policy thins other layers alone */
-        for (int32_t ih = 0; ih < l.n_heads; ih++)
-            compare_head(plan, cache, i, &l, ih, o);
-        compared++;
-    }
-    return compared;
-}
-
-struct family {
-    const char *model;
-    bool sliding; /* some layers */
-};
-static const struct family families[] = {{"tiny/tiny-llama.gguf", false},
-                                         {"tiny/tiny-qwen2-f32.gguf", false},
-                                         {"tiny/tiny-qwen3-f32.gguf", false},
-                                         {"tiny/tiny-gemma3-f32.gguf", true}};
-static const char *const recipes[] = {"streaming_llm", "snapkv", "snapkv+adakv", "tova",
-                                      "keydiff",       "knorm",  "lagkv",        "pyramidkv"};
-
-static wnw_plan *own_plan(const char *model, const char *recipe, const wnw_size *size, const int32_t *tokens)
-{
-    wnw_model *m = test_model_open(model);
-    wnw_policy *policy = test_policy(recipe);
-    wnw_session *s = test_session_new(m, &(struct test_session){.kv_type = WNW_KV_F32, .n_ctx = 1024});
-    wnw_plan *plan;
-    const wnw_run run = {WNW_INIT(wnw_run), .policy = policy};
-    assert_ok(wnw_session_begin(s, &run));
-    test_prefill(s, tokens, N_PROMPT);
-    assert_ok(wnw_session_plan(s, policy, size, &plan, NULL));
-    wnw_session_free(s);
-    wnw_policy_free(policy);
-    wnw_model_free(m);
-    return plan;
-}
-
-static void check_recipe(const struct family *f, const char *recipe, const int32_t *tokens)
-{
-    const wnw_size size = size_budget(190);
-    char path[4096];
-    struct test_llama t;
-    wnw_bridge *cache;
-    struct overlap o = {0};
-    wnw_plan *plan = own_plan(f->model, recipe, &size, tokens);
-    test_model_path(path, sizeof path, f->model);
-    test_llama_open(&t, path, &(struct test_llama_params){.ours = true, .f32 = true, .n_ctx = 1024});
-    assert_ok(wnw_bridge_find(&cache, llama_synchronize, t.ctx));
-    assert_ok(wnw_bridge_set_policy(cache, recipe, &size, false));
-    test_llama_decode(&t, 0, 0, tokens, 200, NULL);
-    test_llama_decode(&t, 0, 200, tokens + 200, N_PROMPT - 200, NULL);
-    assert_ok(wnw_bridge_compress(cache));
-    assert_cmp(compare_layers(plan, cache, &o), >, 0);
-    print_message("%s, %s: %lld of %lld kept entries are the same\n", f->model, recipe, (long long)o.same,
-                  (long long)o.n);
-    assert_cmp((double)o.same, >=, 0.995 * (double)o.n);
-    wnw_plan_free(plan);
-    test_llama_close(&t);
-}
-
-static void test_keeps_what_a_session_keeps(void **state)
-{
-    (void)state;
-    for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
-        int32_t *tokens = test_random_tokens(N_PROMPT, 250, 3 + f);
-        for (size_t r = 0; r < sizeof recipes / sizeof *recipes; r++)
-            check_recipe(&families[f], recipes[r], tokens);
-        free(tokens);
-    }
-}
+/* ---- Which ---- */
 
 static void test_refuses_what_it_cannot(void **state)
 {
     static const struct {
         const char *recipe, *says;
         int code;
-    } bad[] = {{"h2o", "does not observe", WNW_E_UNSUPPORTED},
-               {"kvzip", "does not observe", WNW_E_UNSUPPORTED},
-               {"expected_attention", "query statistics", WNW_E_UNSUPPORTED},
+    } bad[] = {{"kvzip", "a second time only in sessions", WNW_E_UNSUPPORTED},
+               {"kvcompose", "a second time only in sessions", WNW_E_UNSUPPORTED},
+               {"compilerkv", "logits of few tokens", WNW_E_UNSUPPORTED},
+               {"headkv", "a profile of kind heads: name its file in WINNOW_PROFILE", WNW_E_MISMATCH},
                {"streaming_llm+rerotate", "positions", WNW_E_UNSUPPORTED},
-               {"snapkv-merge", "writes into entries", WNW_E_UNSUPPORTED},
                {"snapvk", "snapkv", WNW_E_ARG}};
     (void)state;
     char path[4096];
@@ -267,6 +167,188 @@ static void test_turns(void **state)
     test_llama_close(&t);
 }
 
+/* ---- As if it had not happened ---- */
+
+enum { N_TURN = 300, N_GENERATED = 6 };
+
+static void opened_like(struct test_llama *t, const char *recipe, int32_t n_seq)
+{
+    char path[4096];
+    wnw_bridge *cache;
+    const wnw_size size = size_budget(60);
+    test_model_path(path, sizeof path, "tiny/tiny-llama.gguf");
+    test_llama_open(t, path,
+                    &(struct test_llama_params){.ours = true, .f32 = true, .n_ctx = 2048, .n_seq = n_seq});
+    assert_ok(wnw_bridge_find(&cache, llama_synchronize, t->ctx));
+    assert_ok(wnw_bridge_set_policy(cache, recipe, &size, true));
+}
+
+/* Reads tokens from..to-1 of a prompt, the same ones whenever it is read, in pieces. */
+static void read_part(struct test_llama *t, int32_t seq, int32_t from, int32_t to, int32_t piece)
+{
+    int32_t *tokens = test_random_tokens(N_TURN, 250, 41);
+    for (int32_t at = from; at < to; at += piece)
+        test_llama_decode(t, seq, at, tokens + at, to - at < piece ? to - at : piece, NULL);
+    free(tokens);
+}
+
+/* Feeds generated tokens at positions from `at` on; logits [N_GENERATED][n_vocab]. */
+static float *go_on(struct test_llama *t, int32_t seq, int32_t at)
+{
+    float *logits = malloc((size_t)N_GENERATED * (size_t)t->n_vocab * sizeof *logits);
+    assert_non_null(logits);
+    for (int32_t i = 0; i < N_GENERATED; i++)
+        test_llama_decode(t, seq, at + i, (const int32_t[]){11 + 7 * i}, 1, logits + (int64_t)i * t->n_vocab);
+    return logits;
+}
+
+static void fresh(struct test_llama *t)
+{
+    read_part(t, 0, 0, N_TURN, 110);
+}
+
+/* A request that is cancelled while its prompt is read: nothing of it is evicted, or left. */
+static void cancelled_while_reading(struct test_llama *t)
+{
+    read(t, 0, 0, 170);
+    assert_true(llama_memory_seq_rm(llama_get_memory(t->ctx), 0, -1, -1));
+    read_part(t, 0, 0, N_TURN, 110);
+}
+
+/* One that is cancelled between the two tokens that end its prompt. */
+static void cancelled_at_the_end(struct test_llama *t)
+{
+    read(t, 0, 0, 170);
+    read(t, 0, 170, 1);
+    assert_true(llama_memory_seq_rm(llama_get_memory(t->ctx), 0, -1, -1));
+    read_part(t, 0, 0, N_TURN, 110);
+}
+
+/* One that is cancelled after it was compressed. */
+static void cancelled_later(struct test_llama *t)
+{
+    read(t, 0, 0, 170);
+    for (int32_t i = 0; i < 5; i++)
+        read(t, 0, 170 + i, 1);
+    assert_true(llama_memory_seq_rm(llama_get_memory(t->ctx), 0, -1, -1));
+    read_part(t, 0, 0, N_TURN, 110);
+}
+
+/* The end of the prompt is taken back and read once more. */
+static void taken_back(struct test_llama *t)
+{
+    read_part(t, 0, 0, 200, 100);
+    read(t, 0, 200, 90);
+    assert_true(llama_memory_seq_rm(llama_get_memory(t->ctx), 0, 200, -1));
+    read_part(t, 0, 200, N_TURN, 100);
+}
+
+/* Another sequence reads, generates, is compressed and is removed meanwhile. */
+static void beside_another(struct test_llama *t)
+{
+    struct test_row row[101] = {{.token = 3, .pos = 200, .seq = 1}};
+    int32_t *tokens = test_random_tokens(N_TURN, 250, 41);
+    read(t, 1, 0, 200);
+    for (int32_t i = 0; i < 100; i++)
+        row[1 + i] = (struct test_row){.token = tokens[i], .pos = i, .seq = 0};
+    assert_int_equal(test_llama_batch(t, row, 101, NULL), 0);
+    row[0] = (struct test_row){.token = 4, .pos = 201, .seq = 1};
+    for (int32_t i = 0; i < 100; i++)
+        row[1 + i] = (struct test_row){.token = tokens[100 + i], .pos = 100 + i, .seq = 0};
+    assert_int_equal(test_llama_batch(t, row, 101, NULL), 0);
+    assert_true(llama_memory_seq_rm(llama_get_memory(t->ctx), 1, -1, -1));
+    read_part(t, 0, 200, N_TURN, 100);
+    free(tokens);
+}
+
+/* What the policy sees of a prompt, and what comes after it, is the same however the context came to it. */
+static void test_as_if_fresh(void **state)
+{
+    static const char *const recipes[] = {
+        "snapkv", "h2o", "expected_attention", "replay", "lagkv:lag=32,sink=4", "criticalkv", "snapkv-merge"};
+    static const struct {
+        const char *name;
+        void (*before)(struct test_llama *t);
+        bool sums; /* over all queries are those of a fresh prompt, too */
+    } ways[] = {{"cancelled while reading", cancelled_while_reading, true},
+                {"cancelled at the end", cancelled_at_the_end, true},
+                {"cancelled later", cancelled_later, true},
+                {"taken back", taken_back, false},
+                {"beside another", beside_another, true}};
+    (void)state;
+    for (size_t r = 0; r < sizeof recipes / sizeof *recipes; r++) {
+        struct test_llama t;
+        opened_like(&t, recipes[r], 2);
+        fresh(&t);
+        float *want = go_on(&t, 0, N_TURN);
+        test_llama_close(&t);
+        for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+            if (!ways[w].sums &&
+                (strcmp(recipes[r], "expected_attention") == 0 || strcmp(recipes[r], "h2o") == 0))
+                continue; /* what was taken back stays in them */
+            opened_like(&t, recipes[r], 2);
+            ways[w].before(&t);
+            float *got = go_on(&t, 0, N_TURN);
+            const double d = test_nmse(got, want, (int64_t)N_GENERATED * t.n_vocab);
+            print_message("%s, %s: %.2g\n", recipes[r], ways[w].name, d);
+            assert_cmp(d, <=, 1e-8);
+            free(got);
+            test_llama_close(&t);
+        }
+        free(want);
+    }
+}
+
+/* ---- Twice ---- */
+
+/* A sequence that has its size already loses nothing when it is compressed again, by a recursive policy either. */
+static void test_not_twice(void **state)
+{
+    static const char *const recipes[] = {"snapkv", "h2o", "knorm", "expected_attention",
+                                          "lagkv:lag=32,sink=4"};
+    (void)state;
+    for (size_t r = 0; r < sizeof recipes / sizeof *recipes; r++) {
+        struct test_llama t;
+        wnw_bridge *cache;
+        opened_like(&t, recipes[r], 1);
+        assert_ok(wnw_bridge_find(&cache, llama_synchronize, t.ctx));
+        read_part(&t, 0, 0, N_TURN, 110);
+        assert_ok(wnw_bridge_compress(cache));
+        const double once = entries(&t);
+        print_message("%s: %g of %d entries\n", recipes[r], once, N_TURN);
+        assert_cmp(once, <, N_TURN / 2);
+        assert_ok(wnw_bridge_compress(cache));
+        assert_near(entries(&t), once, 0.0);
+        read(&t, 0, N_TURN, 1); /* the prompt is not new any more */
+        read(&t, 0, N_TURN + 1, 1);
+        assert_near(entries(&t), once + 2, 0.0);
+        test_llama_close(&t);
+    }
+}
+
+/* A prompt that fails half-way, for want of cells: what was read of it is as it was. */
+static void test_no_room(void **state)
+{
+    char path[4096];
+    struct test_llama t;
+    wnw_bridge *cache;
+    const wnw_size size = size_budget(60);
+    int32_t *tokens = test_random_tokens(300, 250, 9);
+    (void)state;
+    test_model_path(path, sizeof path, "tiny/tiny-llama.gguf");
+    test_llama_open(&t, path, &(struct test_llama_params){.ours = true, .f32 = true, .n_ctx = 256});
+    assert_ok(wnw_bridge_find(&cache, llama_synchronize, t.ctx));
+    assert_ok(wnw_bridge_set_policy(cache, "h2o", &size, true));
+    test_llama_decode(&t, 0, 0, tokens, 200, NULL);
+    assert_int_not_equal(test_llama_try(&t, 0, 200, tokens + 200, 100, NULL), 0);
+    assert_near(entries(&t), 200, 0.0);
+    test_llama_decode(&t, 0, 200, tokens + 200, 1, NULL);
+    test_llama_decode(&t, 0, 201, tokens + 201, 1, NULL);
+    assert_near(entries(&t), 60 + 1, 1.0);
+    test_llama_close(&t);
+    free(tokens);
+}
+
 static void test_bad_environment(void **state)
 {
     static const struct {
@@ -300,11 +382,13 @@ static void test_bad_environment(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_keeps_what_a_session_keeps),
-                                       cmocka_unit_test(test_refuses_what_it_cannot),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_refuses_what_it_cannot),
                                        cmocka_unit_test(test_prompts),
                                        cmocka_unit_test(test_two_sequences),
                                        cmocka_unit_test(test_turns),
+                                       cmocka_unit_test(test_as_if_fresh),
+                                       cmocka_unit_test(test_not_twice),
+                                       cmocka_unit_test(test_no_room),
                                        cmocka_unit_test(test_bad_environment)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -156,14 +156,16 @@ static double slope(const struct shape *s, int32_t h)
                  : pow(2.0, -(double)s->max_bias / 2.0 * (2.0 * (h - n) + 1.0) / n);
 }
 
+/* The output of a query head of a row, and the probability p[entry] that it gives to every entry. */
 static void expect(const struct made *m, const struct shape *s, int32_t stream, int32_t row, int32_t h,
-                   double *out)
+                   double *out, double p[N_CELL])
 {
     const struct wnw__kv_layer *l = &m->cache.layers[0];
     const int32_t ih = stream * s->n_head_kv + h / (s->n_head / s->n_head_kv), at = stream * s->n_row + row;
     const float *q = m->q + ((int64_t)at * s->n_head + h) * s->d_k;
     double sum = 0.0, top = s->sinks ? (double)m->sinks[h] : -1e30, score[N_CELL];
     float x[MAX_D];
+    memset(p, 0, N_CELL * sizeof *p);
     for (int pass = 0; pass < 2; pass++) {
         if (pass == 1)
             sum = s->sinks ? exp((double)m->sinks[h] - top) : 0.0;
@@ -185,13 +187,15 @@ static void expect(const struct made *m, const struct shape *s, int32_t stream, 
                 continue;
             }
             stored(s, v, s->v_in_keys ? s->d_k : s->d_v, x);
-            sum += exp(score[i] - top);
+            sum += p[i] = exp(score[i] - top);
             for (int32_t c = 0; c < s->d_v; c++)
                 out[c] += exp(score[i] - top) * (double)x[c];
         }
     }
     for (int32_t c = 0; c < s->d_v; c++)
         out[c] = sum > 0.0 ? out[c] / sum : 0.0;
+    for (int32_t i = 0; i < N_CELL; i++)
+        p[i] = sum > 0.0 ? p[i] / sum : 0.0;
 }
 
 /* ---- Running ---- */
@@ -208,6 +212,12 @@ static void run_share(int32_t i, void *user)
     wnw__cells_run(s->sh, s->op, i, s->nth);
 }
 
+static void run_columns(int32_t i, void *user)
+{
+    const struct share *s = user;
+    wnw__cells_columns_run(s->sh, s->op, i, s->nth);
+}
+
 /* Twice, so that counters which are not reset show. */
 static void run(const struct made *m, int n_threads)
 {
@@ -217,6 +227,9 @@ static void run(const struct made *m, int n_threads)
     assert_ok(wnw__cells_reserve(sh, &m->op));
     for (int i = 0; i < 2; i++)
         wnw__parallel(&pool, n_threads, run_share, &(struct share){.sh = sh, .op = &m->op, .nth = n_threads});
+    if (m->op.columns)
+        wnw__parallel(&pool, n_threads, run_columns,
+                      &(struct share){.sh = sh, .op = &m->op, .nth = n_threads});
     wnw__cells_shared_free(sh);
 }
 
@@ -256,11 +269,44 @@ static void test_is_the_reference(void **state)
     for (int32_t stream = 0; stream < s->n_stream; stream++)
         for (int32_t row = 0; row < s->n_row; row++)
             for (int32_t h = 0; h < s->n_head; h++) {
-                double want[MAX_D] = {0};
-                expect(&m, s, stream, row, h, want);
+                double want[MAX_D] = {0}, p[N_CELL];
+                expect(&m, s, stream, row, h, want, p);
                 const int64_t at = ((int64_t)(stream * s->n_row + row) * s->n_head + h) * s->d_v;
                 assert_floats_near(m.out + at, want, s->d_v, 2e-5);
             }
+    release(&m);
+}
+
+/* Sums and maxima of what entries receive from all rows of their stream. */
+static void test_columns(void **state)
+{
+    const struct shape *s = *state;
+    const int32_t group = s->n_head / s->n_head_kv;
+    struct made m;
+    make(&m, s);
+    const struct wnw__kv_layer *l = &m.cache.layers[0];
+    assert_ok(wnw__cache_set_aux(&m.cache, WNW_AUX_ATTN_SUM, group));
+    assert_ok(wnw__cache_set_aux(&m.cache, WNW_AUX_ATTN_MAX, group));
+    m.op.columns = true;
+    run(&m, 3);
+    for (int32_t stream = 0; stream < s->n_stream; stream++)
+        for (int32_t h = 0; h < s->n_head; h++) {
+            const int32_t ih = stream * s->n_head_kv + h / group;
+            double sum[N_CELL] = {0}, max[N_CELL] = {0};
+            for (int32_t row = 0; row < s->n_row; row++) {
+                double out[MAX_D] = {0}, p[N_CELL];
+                expect(&m, s, stream, row, h, out, p);
+                for (int32_t i = 0; i < l->len[ih]; i++) {
+                    sum[i] += p[i];
+                    max[i] = fmax(max[i], p[i]);
+                }
+            }
+            const int64_t at = l->off[ih];
+            assert_floats_near(wnw__cache_aux(l, WNW_AUX_ATTN_SUM, h % group) + at, sum, l->len[ih],
+                               1e-4);
+            assert_floats_near(wnw__cache_aux(l, WNW_AUX_ATTN_MAX, h % group) + at, max, l->len[ih],
+                               2e-5);
+        }
     release(&m);
 }
 
@@ -283,5 +329,6 @@ static void test_any_number_of_threads(void **state)
 
 int main(void)
 {
-    return run_rows(test_is_the_reference, shapes) + run_rows(test_any_number_of_threads, shapes);
+    return run_rows(test_is_the_reference, shapes) + run_rows(test_columns, shapes) +
+           run_rows(test_any_number_of_threads, shapes);
 }

@@ -38,6 +38,8 @@ struct wnw__cells_shared {
     size_t cap_partial;
     atomic_int *done; /* [n_stream * n_head_kv] */
     int32_t cap_done;
+    float *softmax; /* [n_stream][n_head][n_row] maxima, then what exp(s - maximum) is multiplied with */
+    size_t cap_softmax;
     atomic_int next, left;
 };
 
@@ -244,6 +246,10 @@ static void load_queries(const struct job *job)
         for (int32_t c = 0; c < d; c++)
             to[(size_t)c * (size_t)mr] = op->scale * src[c];
     }
+}
+
+static void begin_softmax(const struct job *job)
+{
     for (int32_t i = 0; i < ROWS; i++) {
         job->w.m[i] = -FLT_MAX; /* finite, so that m - m and -inf - m are defined */
         job->w.l[i] = 0.0f;
@@ -300,6 +306,7 @@ static void value_tile(const struct job *job, int32_t i, int32_t n)
 static void stream(const struct job *job, int32_t from, int32_t to)
 {
     load_queries(job);
+    begin_softmax(job);
     for (int32_t i = from; i < to; i += WNW_TILE) {
         const int32_t n = to - i < WNW_TILE ? to - i : WNW_TILE;
         if (!look(job, i, n))
@@ -312,6 +319,20 @@ static void stream(const struct job *job, int32_t from, int32_t to)
 }
 
 /* ---- Results ---- */
+
+/* Where query heads of a stream have their rows' maxima; [n_row] each. */
+static float *maxima_of(const struct job *job, int32_t h)
+{
+    return job->sh->softmax +
+           ((size_t)job->stream * (size_t)job->op->n_head + (size_t)h) * (size_t)job->op->n_row;
+}
+
+/* The same for the factors. */
+static float *factors_of(const struct job *job, int32_t h)
+{
+    const struct wnw__cells_op *op = job->op;
+    return maxima_of(job, h) + (size_t)op->n_stream * (size_t)op->n_head * (size_t)op->n_row;
+}
 
 /* out = o / l, where a sink adds its score to the softmax but no value. A query that sees nothing gets 0. */
 static void write_out(const struct job *job, int32_t query, const float *o, float m, float l)
@@ -327,6 +348,10 @@ static void write_out(const struct job *job, int32_t query, const float *o, floa
         l = l * scale + expf(op->sinks[h] - top);
     }
     const float norm = l > 0.0f || l != l ? scale / l : 0.0f;
+    if (op->columns) {
+        maxima_of(job, h)[row] = m;
+        factors_of(job, h)[row] = norm;
+    }
     for (int32_t c = 0; c < op->d_v; c++)
         out[c] = norm * o[c];
 }
@@ -458,6 +483,20 @@ static int32_t most_pieces(const struct wnw__cells_op *op)
     return most;
 }
 
+static int32_t take_unit(struct wnw__cells_shared *sh)
+{
+    return atomic_fetch_add_explicit(&sh->next, 1, memory_order_relaxed);
+}
+
+/* Every thread calls this once, after its last unit. */
+static void leave(struct wnw__cells_shared *sh, int nth)
+{
+    if (atomic_fetch_add_explicit(&sh->left, 1, memory_order_acq_rel) + 1 < nth)
+        return;
+    atomic_store_explicit(&sh->next, 0, memory_order_relaxed);
+    atomic_store_explicit(&sh->left, 0, memory_order_release);
+}
+
 void wnw__cells_run(struct wnw__cells_shared *sh, const struct wnw__cells_op *op, int ith, int nth)
 {
     const int32_t n_head = op->n_stream * op->n_head_kv, n_query = queries(op);
@@ -465,7 +504,7 @@ void wnw__cells_run(struct wnw__cells_shared *sh, const struct wnw__cells_op *op
     const int32_t n_run = (n_query + ROWS - 1) / ROWS, pieces = few ? most_pieces(op) : 0;
     const int32_t n_unit = n_head * (few ? pieces : n_run);
     while (ith < sh->n_threads) {
-        const int32_t u = atomic_fetch_add_explicit(&sh->next, 1, memory_order_relaxed);
+        const int32_t u = take_unit(sh);
         if (u >= n_unit)
             break;
         struct job job = job_of(sh, op, u % n_head);
@@ -479,10 +518,75 @@ void wnw__cells_run(struct wnw__cells_shared *sh, const struct wnw__cells_op *op
         else
             run_rows(&job);
     }
-    if (atomic_fetch_add_explicit(&sh->left, 1, memory_order_acq_rel) + 1 < nth)
-        return;
-    atomic_store_explicit(&sh->next, 0, memory_order_relaxed);
-    atomic_store_explicit(&sh->left, 0, memory_order_release);
+    leave(sh, nth);
+}
+
+/* ---- Columns ---- */
+
+/* Adds the probabilities of the tile's rows to the numbers of n entries from i on. Rows of one query head are a group
+ * apart. */
+static void add_columns(const struct job *job, int32_t i, int32_t n)
+{
+    const struct wnw__cache *c = job->op->cache;
+    const struct wnw__kv_layer *l = &c->layers[0];
+    const int64_t at = l->off[(job->op->first_stream + job->stream) * job->op->n_head_kv + job->ih] + i;
+    for (int32_t g = 0; g < job->group; g++) {
+        const int32_t h = job->ih * job->group + g;
+        float sum[WNW_TILE] = {0}, max[WNW_TILE] = {0};
+        for (int32_t r = 0; r < job->n_query; r++) {
+            const int32_t row = (job->first + r) / job->group;
+            if ((job->first + r) % job->group == g)
+                job->sh->vec->column_tile(job->w.s + (int64_t)r * WNW_TILE, 1, maxima_of(job, h) + row,
+                                          factors_of(job, h) + row, sum, max);
+        }
+        for (int32_t e = 0; e < n && c->aux_planes[WNW_AUX_ATTN_SUM] > 0; e++)
+            wnw__cache_aux(l, WNW_AUX_ATTN_SUM, g)[at + e] += sum[e];
+        for (int32_t e = 0; e < n && c->aux_planes[WNW_AUX_ATTN_MAX] > 0; e++) {
+            float *most = wnw__cache_aux(l, WNW_AUX_ATTN_MAX, g) + at + e;
+            const float p = max[e] < 1.0f ? max[e] : 1.0f; /* rounding */
+            *most = p > *most ? p : *most;
+        }
+    }
+}
+
+/* Entries from .. to-1 of a head under all queries. */
+static void run_columns(struct job *job, int32_t from, int32_t to)
+{
+    const int32_t n_query = queries(job->op);
+    for (job->first = 0; from < to && job->first < n_query; job->first += ROWS) {
+        job->n_query = n_query - job->first < ROWS ? n_query - job->first : ROWS;
+        load_queries(job);
+        for (int32_t i = from; i < to; i += WNW_TILE) {
+            const int32_t n = to - i < WNW_TILE ? to - i : WNW_TILE;
+            if (!look(job, i, n))
+                continue;
+            score_tile(job, i, n);
+            mask_tile(job, i, n);
+            add_columns(job, i, n);
+        }
+    }
+}
+
+void wnw__cells_columns_run(struct wnw__cells_shared *sh, const struct wnw__cells_op *op, int ith, int nth)
+{
+    enum { UNIT = 8 * WNW_TILE };
+    const int32_t n_head = op->n_stream * op->n_head_kv;
+    int32_t longest = 0;
+    for (int32_t head = 0; head < n_head; head++) {
+        const int32_t n = op->cache->layers[0].len[op->first_stream * op->n_head_kv + head];
+        longest = n > longest ? n : longest;
+    }
+    const int32_t n_unit = n_head * ((longest + UNIT - 1) / UNIT);
+    while (ith < sh->n_threads) {
+        const int32_t u = take_unit(sh);
+        if (u >= n_unit)
+            break;
+        struct job job = job_of(sh, op, u % n_head);
+        job.w = work_at(sh, ith);
+        const int32_t from = u / n_head * UNIT;
+        run_columns(&job, from, job.n - from < UNIT ? job.n : from + UNIT);
+    }
+    leave(sh, nth);
 }
 
 /* ---- Scratch ---- */
@@ -507,6 +611,7 @@ void wnw__cells_shared_free(struct wnw__cells_shared *sh)
     free(sh->work);
     free(sh->partial);
     free(sh->done);
+    free(sh->softmax);
     free(sh);
 }
 
@@ -543,10 +648,26 @@ static int reserve_done(struct wnw__cells_shared *sh, int32_t n)
     return WNW_OK;
 }
 
+static int reserve_softmax(struct wnw__cells_shared *sh, const struct wnw__cells_op *op)
+{
+    const size_t n = 2 * (size_t)op->n_stream * (size_t)op->n_head * (size_t)op->n_row;
+    if (n <= sh->cap_softmax)
+        return WNW_OK;
+    float *softmax = alloc_floats(n);
+    if (!softmax)
+        return wnw__fail(WNW_E_NOMEM, "out of memory for the softmax of %d rows", (int)op->n_row);
+    free(sh->softmax);
+    sh->softmax = softmax;
+    sh->cap_softmax = n;
+    return WNW_OK;
+}
+
 int wnw__cells_reserve(struct wnw__cells_shared *sh, const struct wnw__cells_op *op)
 {
     const int32_t ld = round_up(op->d_v, WNW_TILE_PAD), n_head = op->n_stream * op->n_head_kv;
     WNW_TRY(reserve_work(sh, op->d_k, ld));
+    if (op->columns)
+        WNW_TRY(reserve_softmax(sh, op));
     if (queries(op) > FEW)
         return WNW_OK;
     WNW_TRY(reserve_done(sh, n_head));

@@ -39,6 +39,7 @@ struct wnw__cells_op {
     size_t mask_row, mask_stream;
     char *out; /* float32 */
     size_t out_head, out_row, out_stream;
+    bool columns; /* leaves every row's softmax for wnw__cells_columns_run */
 };
 
 /* Scratch memory, which operations share because they run one after the other. */
@@ -52,5 +53,9 @@ bool wnw__cells_takes(enum ggml_type type);
 int wnw__cells_reserve(struct wnw__cells_shared *sh, const struct wnw__cells_op *op);
 /* The work of thread ith of nth. Every one of them must call it; those after the n_threads of the scratch get no work. */
 void wnw__cells_run(struct wnw__cells_shared *sh, const struct wnw__cells_op *op, int ith, int nth);
+/* Adds what every entry receives from the operation's queries to the numbers that the cache keeps with it: those of
+ * WNW_AUX_ATTN_SUM and WNW_AUX_ATTN_MAX, as far as there are any, with one plane for each query head of the group. To be
+ * called as wnw__cells_run is, after it, with the same operation, whose `columns` is set. */
+void wnw__cells_columns_run(struct wnw__cells_shared *sh, const struct wnw__cells_op *op, int ith, int nth);
 
 #endif

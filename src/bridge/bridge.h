@@ -18,6 +18,7 @@
 #define WNW_BRIDGE_H
 
 #include "attend/attend_cells.h"
+#include "base/shape.h"
 #include "cache/cache.h"
 #include "forward/matmul.h"
 #include "winnow_method.h"
@@ -39,6 +40,34 @@ struct wnw__bridge_tensor {
     struct wnw__bridge_layer *layer;
 };
 
+/* What graphs show of the attentions over a layer and what comes before and after them (bridge_facts.c). A layer may have
+ * several readers: its own attention, the first, and those of layers without a cache of their own. Tensors are the model's. */
+struct wnw__bridge_facts {
+    int32_t n_reader; /* 0: nothing is known yet */
+    /* The following are of the layer's own attention. */
+    int32_t n_head; /* query heads */
+    float scale;    /* of q . k */
+    struct wnw__score_form form;
+    bool
+        turns; /* queries turn by plain RoPE, with the parameters that follow, and then are multiplied with q_scale */
+    bool neox;
+    int32_t n_rot, n_ctx_train;
+    float base, freq_scale, q_scale;
+    const struct ggml_tensor *factors; /* that divide frequencies; NULL = 1 */
+    const struct ggml_tensor *wo;      /* output projection; NULL: not found */
+    /* Size of the blocks that libllama multiplies with a Hadamard matrix (kernel/kernel.h) before it stores keys, and values;
+     * 0: it stores them as they are. */
+    int32_t k_block, v_block;
+};
+
+/* Queries of a layer as its attention got them. */
+struct wnw__bridge_queries {
+    float *q;      /* [room][n_reader][n_head][d_k]; NULL: none are kept */
+    int32_t *cell; /* [room] their cells, counted over all streams; -1 = none */
+    int32_t room, at, n_reader, n_head;
+    bool all; /* of every cell, in its own place; else the newest, a ring */
+};
+
 enum wnw__bridge_kind { WNW_BRIDGE_UNSEEN, WNW_BRIDGE_RAGGED, WNW_BRIDGE_PLAIN };
 
 struct wnw__bridge_layer {
@@ -55,11 +84,10 @@ struct wnw__bridge_layer {
     bool transposed;          /* values */
     bool v_in_keys;           /* MLA */
     struct wnw__cache rows;   /* one layer, n_stream * n_head heads, positions are cells */
-    float *q;        /* [q_room][n_q_head][d_k] newest queries, a ring; NULL while no policy wants them */
-    int32_t *q_cell; /* [q_room] their cells, counted over all streams; -1 = none */
-    int32_t q_room, q_at, n_q_head;
-    float scale;      /* of the last attention */
-    uint8_t *written; /* [n_stream * n_cell] whether the cell has been written since the last clear */
+    uint8_t *written;         /* [n_stream * n_cell] whether the cell has been written since the last clear */
+
+    struct wnw__bridge_facts facts;     /* while there is a policy */
+    struct wnw__bridge_queries queries; /* that a policy wants to see */
 };
 
 /* What is noted of a cell while there is a policy. */
@@ -97,6 +125,8 @@ struct wnw__bridge_shape {
     int32_t n_head, d_k, d_v;
     bool transposed, v_in_keys;
 };
+/* The longest key or value that a ragged layer may have. */
+enum { WNW_BRIDGE_MOST_D = 1024 };
 /* Makes a layer ragged that holds no data yet. */
 int wnw__bridge_layer_take(struct wnw__bridge_layer *l, const struct wnw__bridge_shape *shape);
 /* Drops all entries and gives their memory back. */
@@ -107,6 +137,9 @@ int wnw__bridge_layer_place(struct wnw__bridge_layer *l, int32_t stream, const i
 /* Writes the keys (or values) x [n_head][d] of a cell to the heads that have an entry for it. */
 void wnw__bridge_layer_write(struct wnw__bridge_layer *l, bool is_v, int32_t stream, int32_t cell,
                              const float *x);
+/* Converts the key or value of the entry in a row of a head, counted over all streams, to x[d], and back. */
+void wnw__bridge_layer_read(const struct wnw__bridge_layer *l, bool is_v, int32_t ih, int32_t row, float *x);
+void wnw__bridge_layer_set(struct wnw__bridge_layer *l, bool is_v, int32_t ih, int32_t row, const float *x);
 /* Makes the entries of stream `to` a copy of those of stream `from`, the keys of which this copies; or the values. */
 int wnw__bridge_layer_copy_stream(struct wnw__bridge_layer *l, bool is_v, int32_t from, int32_t to);
 /* Drops entries of head ih of a stream: those whose cells cell[n] (ascending) names, as far as they are there. Memory goes
@@ -156,17 +189,37 @@ void wnw__bridge_product_add(struct wnw__bridge_products *p, struct ggml_context
 /* New cells of a prompt that make a sequence be compressed. */
 enum { WNW_BRIDGE_LEAST_NEW = 128 };
 
+struct wnw__bridge_tracks; /* bridge_track.h */
+struct wnw__proj;          /* observe/projnorm.h */
+struct wnw__team;          /* forward/team.h */
+
+/* An attention of the graph at hand over a layer that policies act on. */
+struct wnw__bridge_place {
+    struct wnw__bridge_backend *b;
+    struct wnw__bridge_layer *layer;
+    struct ggml_tensor *node,
+        *rope;      /* rope: the node that turns the queries; NULL: there is none, or another layer's */
+    int32_t reader; /* its number among the layer's attentions */
+};
+
 /* What a policy wants to have noted, and what was seen last. */
 struct wnw__bridge_watch {
-    wnw_policy *policy; /* NULL: nothing is noted */
+    wnw_policy *policy;   /* NULL: nothing is noted */
+    wnw_profile *profile; /* NULL = none */
     wnw_size size;
     wnw_needs needs;
     bool by_itself; /* compresses when a prompt has ended; else when the program says so */
     struct wnw__bridge_live {
         struct wnw__bridge_cache *cache; /* NULL: nothing yet */
         int32_t stream, n, room;
-        int32_t *cell; /* [n] of the sequence, in the order in which they were written */
-    } last;            /* the sequence of the last row of the last batch, with that row */
+        int32_t *cell;                /* [n] of the sequence, in the order in which they were written */
+    } last;                           /* the sequence of the last row of the last batch, with that row */
+    struct wnw__bridge_place *places; /* [n_place] of the graph at hand, in its order */
+    int32_t n_place, cap_place;
+    struct wnw__bridge_tracks *tracks; /* statistics of queries; NULL while none are wanted */
+    struct wnw__proj *proj[2];         /* of KV heads, of query heads; NULL: no norms were wanted yet */
+    struct wnw__team *team;            /* threads for planning; NULL: not started yet */
+    char told[256];                    /* why the last sequence was left as it is; "": it was not */
 };
 
 /* ---- The backend ---- */
@@ -244,6 +297,9 @@ struct wnw__bridge_node wnw__bridge_node_get(const struct ggml_tensor *node);
 /* Rows that a store writes, and the cell, counted over all streams, of row i. */
 int64_t wnw__bridge_store_rows(const struct ggml_tensor *node);
 int64_t wnw__bridge_store_cell(const struct ggml_tensor *node, int64_t i);
+/* What a node that is an attention computes. */
+struct wnw__cells_op wnw__bridge_attention(const struct wnw__bridge_backend *b,
+                                           const struct ggml_tensor *node);
 /* Before the graph runs: makes entries for the cells that a store writes, or scratch for an attention. */
 int wnw__bridge_node_prepare(struct wnw__bridge_backend *b, const struct ggml_tensor *node);
 

@@ -67,6 +67,13 @@ int wnw_bridge_set_policy(wnw_bridge *cache, const char *recipe, const wnw_size 
     return absent();
 }
 
+int wnw_bridge_set_profile(wnw_bridge *cache, const char *path)
+{
+    (void)cache;
+    (void)path;
+    return absent();
+}
+
 int wnw_bridge_compress(wnw_bridge *cache)
 {
     (void)cache;

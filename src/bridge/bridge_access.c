@@ -3,7 +3,7 @@
 #include "base/sized.h"
 #include "bridge/bridge.h"
 #include "bridge/bridge_plan.h"
-#include "bridge/bridge_watch.h"
+#include "bridge/bridge_policy.h"
 #include "winnow_bridge.h"
 
 #include <string.h>
@@ -147,8 +147,14 @@ int wnw_bridge_set_policy(wnw_bridge *cache, const char *recipe, const wnw_size 
     struct wnw__bridge_backend *b = backend_of(cache);
     if (recipe)
         return wnw__bridge_watch_set(&b->watch, recipe, size, by_itself);
-    wnw__bridge_watch_free(&b->watch);
+    wnw__bridge_watch_clear(&b->watch);
     return WNW_OK;
+}
+
+int wnw_bridge_set_profile(wnw_bridge *cache, const char *path)
+{
+    WNW_REQUIRE(cache);
+    return wnw__bridge_watch_profile(&backend_of(cache)->watch, path);
 }
 
 int wnw_bridge_compress(wnw_bridge *cache)

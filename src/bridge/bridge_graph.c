@@ -85,7 +85,8 @@ static bool takes_keys(struct attend *a)
     a->layer = t->layer;
     a->shape.d_k = (int32_t)a->k->ne[0];
     a->shape.n_head = (int32_t)a->k->ne[2];
-    return a->shape.n_head * a->shape.d_k == t->n_embd; /* other parts of a row would not be stored */
+    return a->shape.d_k <= WNW_BRIDGE_MOST_D &&
+           a->shape.n_head * a->shape.d_k == t->n_embd; /* other parts of a row would not be stored */
 }
 
 /* The view's dimensions of cells and of elements: 1 and 0, or 0 and 1 where it was turned. */

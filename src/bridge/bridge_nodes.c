@@ -2,7 +2,8 @@
 /* Nodes of libllama's graphs as operations of ours. */
 #include "base/vectors.h"
 #include "bridge/bridge.h"
-#include "bridge/bridge_watch.h"
+#include "bridge/bridge_facts.h"
+#include "bridge/bridge_record.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -123,13 +124,16 @@ static int prepare_store(struct wnw__bridge_backend *b, const struct ggml_tensor
 
 /* ---- Attention ---- */
 
-static struct wnw__cells_op attention(const struct ggml_tensor *node, const struct wnw__bridge_node *what)
+struct wnw__cells_op wnw__bridge_attention(const struct wnw__bridge_backend *b,
+                                           const struct ggml_tensor *node)
 {
+    const struct wnw__bridge_node what = wnw__bridge_node_get(node);
+    const struct wnw__bridge_place *place = b->watch.policy ? wnw__bridge_place_of(b, node) : NULL;
     const struct ggml_tensor *q = node->src[0], *k = node->src[1], *mask = node->src[3],
                              *sinks = node->src[4];
     const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(k);
     const struct wnw__bridge_layer *l = t->layer;
-    const bool chain = what->what == WNW_BRIDGE_ATTEND_CHAIN;
+    const bool chain = what.what == WNW_BRIDGE_ATTEND_CHAIN;
     const size_t stream_bytes = ggml_row_size(t->type, t->n_embd) * (size_t)t->n_cell;
     struct wnw__cells_op op = {
         .n_head = (int32_t)q->ne[2],
@@ -139,9 +143,9 @@ static struct wnw__cells_op attention(const struct ggml_tensor *node, const stru
         .n_row = (int32_t)q->ne[1],
         .n_stream = (int32_t)k->ne[3],
         .n_cell = (int32_t)k->ne[1],
-        .scale = what->scale,
-        .cap = what->cap,
-        .max_bias = what->max_bias,
+        .scale = what.scale,
+        .cap = what.cap,
+        .max_bias = what.max_bias,
         .sinks = sinks ? sinks->data : NULL,
         .cache = &l->rows,
         .first_stream = (int32_t)(k->view_offs / stream_bytes),
@@ -157,6 +161,10 @@ static struct wnw__cells_op attention(const struct ggml_tensor *node, const stru
         .out_head = node->nb[chain ? 2 : 1],
         .out_stream = node->nb[3],
     };
+    if (place) {
+        op.columns = op.n_head == l->facts.n_head &&
+                     (l->rows.aux_planes[WNW_AUX_ATTN_SUM] > 0 || l->rows.aux_planes[WNW_AUX_ATTN_MAX] > 0);
+    }
     if (mask) {
         op.mask = mask->data;
         op.mask_f16 = mask->type == GGML_TYPE_F16;
@@ -173,7 +181,7 @@ int wnw__bridge_node_prepare(struct wnw__bridge_backend *b, const struct ggml_te
         return prepare_store(b, node);
     if (what.what == WNW_BRIDGE_NOT_OURS)
         return WNW_OK;
-    const struct wnw__cells_op op = attention(node, &what);
+    const struct wnw__cells_op op = wnw__bridge_attention(b, node);
     return wnw__cells_reserve(b->cells, &op);
 }
 
@@ -185,8 +193,8 @@ static void run_node(struct ggml_tensor *node, int ith, int nth, void *user)
         store(node, ith, nth);
         return;
     }
-    const struct wnw__cells_op op = attention(node, &what);
+    const struct wnw__cells_op op = wnw__bridge_attention(b, node);
     if (ith == 0 && b->watch.policy)
-        wnw__bridge_watch_queries(b, &op, wnw__bridge_tensor_of(node->src[1])->layer);
+        wnw__bridge_record_queries(b, node, &op);
     wnw__cells_run(b->cells, &op, ith, nth);
 }

@@ -2,6 +2,8 @@
 /* Running a graph: entries and scratch first, then everything on the CPU backend. */
 #include "bridge/bridge.h"
 #include "bridge/bridge_drive.h"
+#include "bridge/bridge_policy.h"
+#include "bridge/bridge_record.h"
 #include "bridge/bridge_watch.h"
 
 #include <stdlib.h>
@@ -65,7 +67,7 @@ static enum ggml_status run_nodes(struct wnw__bridge_backend *b, struct ggml_cgr
     if (from == to)
         return GGML_STATUS_SUCCESS;
     const int n_product = prepare_products(b, graph, from, to);
-    const int n_tensor = b->drive ? wnw__drive_tensors(b->drive) : 0;
+    const int n_tensor = b->drive ? wnw__drive_tensors(b->drive) : wnw__bridge_record_tensors(b);
     if (n_product < 0 || !need_room(b, to - from, n_product, n_tensor))
         return GGML_STATUS_ALLOC_FAILED;
     const struct ggml_init_params params = {
@@ -77,10 +79,12 @@ static enum ggml_status run_nodes(struct wnw__bridge_backend *b, struct ggml_cgr
     b->products.converted = NULL;
     for (int i = from; i < to; i++) {
         struct ggml_tensor *node = ggml_graph_node(graph, i);
+        wnw__bridge_record_before(b, ctx, part, node);
         if (is_product(b, node))
             wnw__bridge_product_add(&b->products, ctx, part, node);
         else if (!b->drive || !wnw__drive_add(b->drive, ctx, part, node))
             ggml_graph_add_node(part, node);
+        wnw__bridge_record_after(b, ctx, part, node);
     }
     const enum ggml_status status = ggml_backend_graph_compute(b->cpu, part);
     ggml_free(ctx);
@@ -106,13 +110,10 @@ static enum ggml_status run_stranger(struct wnw__bridge_backend *b, struct ggml_
     return status;
 }
 
-enum ggml_status wnw__bridge_graph_run(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
+static enum ggml_status run_graph(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
 {
     const int n = ggml_graph_n_nodes(graph);
     bool strangers = false;
-    if (b->drive)
-        return wnw__drive_begin(b->drive, graph) == WNW_OK ? run_nodes(b, graph, 0, n) : GGML_STATUS_FAILED;
-    wnw__bridge_watch_graph(b, graph);
     for (int i = 0; i < n; i++) {
         const struct ggml_tensor *node = ggml_graph_node(graph, i);
         if (wnw__bridge_node_prepare(b, node) != WNW_OK) {
@@ -132,6 +133,18 @@ enum ggml_status wnw__bridge_graph_run(struct wnw__bridge_backend *b, struct ggm
         done = i + 1;
     }
     return run_nodes(b, graph, done, n);
+}
+
+enum ggml_status wnw__bridge_graph_run(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
+{
+    if (b->drive)
+        return wnw__drive_begin(b->drive, graph) == WNW_OK ? run_nodes(b, graph, 0, ggml_graph_n_nodes(graph))
+                                                           : GGML_STATUS_FAILED;
+    wnw__bridge_watch_graph(b, graph);
+    const enum ggml_status status = run_graph(b, graph);
+    if (status != GGML_STATUS_SUCCESS)
+        wnw__bridge_watch_fail(b);
+    return status;
 }
 
 /* ---- The backend ---- */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Entries of a ragged layer, found by the cells that libllama gave them. */
 #include "bridge/bridge.h"
+#include "bridge/bridge_record.h"
 #include "kernel/kernel.h"
 
 #include <stdlib.h>
@@ -64,8 +65,8 @@ void wnw__bridge_layer_clear(struct wnw__bridge_layer *l)
         return;
     wnw__cache_clear(&l->rows);
     l->lost = false;
-    for (int32_t i = 0; i < l->q_room; i++)
-        l->q_cell[i] = -1;
+    for (int32_t i = 0; i < l->queries.room; i++)
+        l->queries.cell[i] = -1;
     memset(l->written, 0, (size_t)l->k.n_stream * (size_t)l->k.n_cell);
 }
 
@@ -75,14 +76,24 @@ void wnw__bridge_layer_free(struct wnw__bridge_layer *l)
         return;
     wnw__cache_free(&l->rows);
     free(l->written);
-    free(l->q);
-    free(l->q_cell);
+    wnw__bridge_queries_free(&l->queries);
     free(l);
+}
+
+static bool has_numbers(const struct wnw__bridge_layer *l)
+{
+    for (int kind = 0; kind < WNW_N_AUX; kind++)
+        if (l->rows.aux_planes[kind] > 0)
+            return true;
+    return false;
 }
 
 int wnw__bridge_layer_place(struct wnw__bridge_layer *l, int32_t stream, const int32_t *cell, int32_t n)
 {
     WNW_TRY(wnw__cache_place(&l->rows, 0, stream * l->n_head, (stream + 1) * l->n_head, cell, n));
+    for (int32_t ih = 0; has_numbers(l) && ih < l->n_head; ih++)
+        for (int32_t i = 0; i < n; i++)
+            wnw__cache_renew(&l->rows, 0, stream * l->n_head + ih, find(l, stream, ih, cell[i]));
     for (int32_t i = 0; i < n; i++)
         l->written[(size_t)stream * (size_t)l->k.n_cell + (size_t)cell[i]] = 1;
     return WNW_OK;
@@ -120,6 +131,31 @@ void wnw__bridge_layer_write(struct wnw__bridge_layer *l, bool is_v, int32_t str
             row_from_f32(is_v ? l->v.type : l->k.type, x + (int64_t)ih * d, d,
                          h.rows + (size_t)at * h.row_bytes);
     }
+}
+
+/* The stored bytes of a row, in keys or, where there are none of their own, values. */
+static uint8_t *row_at(const struct wnw__bridge_layer *l, bool is_v, int32_t ih, int32_t row)
+{
+    const struct wnw__kv_layer *kv = &l->rows.layers[0];
+    const bool own = is_v && !l->v_in_keys;
+    return (own ? kv->v : kv->k) +
+           (size_t)(kv->off[ih] + row) * (own ? l->rows.v_row_bytes : l->rows.row_bytes);
+}
+
+void wnw__bridge_layer_read(const struct wnw__bridge_layer *l, bool is_v, int32_t ih, int32_t row, float *x)
+{
+    const uint8_t *at = row_at(l, is_v, ih, row);
+    const enum ggml_type type = is_v && !l->v_in_keys ? l->v.type : l->k.type;
+    const int32_t d = is_v ? l->d_v : l->d_k;
+    if (type == GGML_TYPE_F32)
+        memcpy(x, at, (size_t)d * sizeof *x);
+    else
+        ggml_get_type_traits(type)->to_float(at, x, d);
+}
+
+void wnw__bridge_layer_set(struct wnw__bridge_layer *l, bool is_v, int32_t ih, int32_t row, const float *x)
+{
+    row_from_f32(is_v ? l->v.type : l->k.type, x, is_v ? l->d_v : l->d_k, row_at(l, is_v, ih, row));
 }
 
 /* ---- Dropping ---- */
@@ -199,10 +235,24 @@ static int place_as(struct wnw__bridge_layer *l, int32_t from, int32_t to)
     return WNW_OK;
 }
 
+/* Copies the numbers of entries, which are the same in both streams, of one head. */
+static void copy_numbers(struct wnw__bridge_layer *l, int32_t from, int32_t to)
+{
+    const struct wnw__kv_layer *kv = &l->rows.layers[0];
+    for (int kind = 0; kind < WNW_N_AUX; kind++)
+        for (int32_t p = 0; p < l->rows.aux_planes[kind]; p++) {
+            float *x = wnw__cache_aux(kv, (enum wnw__aux)kind, p);
+            memcpy(x + kv->off[to], x + kv->off[from], (size_t)kv->len[from] * sizeof *x);
+        }
+}
+
 int wnw__bridge_layer_copy_stream(struct wnw__bridge_layer *l, bool is_v, int32_t from, int32_t to)
 {
-    if (!is_v)
+    if (!is_v) {
         WNW_TRY(place_as(l, from, to));
+        for (int32_t ih = 0; ih < l->n_head; ih++)
+            copy_numbers(l, from * l->n_head + ih, to * l->n_head + ih);
+    }
     for (int32_t ih = 0; ih < l->n_head; ih++) {
         const struct head src = head_of(l, is_v, from, ih), dst = head_of(l, is_v, to, ih);
         if (src.n > 0 && src.n == dst.n)
@@ -249,6 +299,8 @@ static int access_extent(struct wnw__bridge_layer *l, const struct extent *x, ui
     /* Keys come before values, and decide what is there. */
     if (ones || (is_v && !here && *written))
         return WNW_OK;
+    if (here && !is_v)
+        wnw__cache_renew(&l->rows, 0, stream * l->n_head + ih, i);
     if (!here) {
         const int32_t head = stream * l->n_head + ih;
         WNW_TRY(wnw__cache_place(&l->rows, 0, head, head + 1, &cell, 1));

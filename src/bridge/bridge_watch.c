@@ -10,102 +10,15 @@
 #include "bridge/bridge_watch.h"
 
 #include "base/vectors.h"
+#include "bridge/bridge_facts.h"
 #include "bridge/bridge_plan.h"
-#include "policy/policy.h"
+#include "bridge/bridge_record.h"
+#include "bridge/bridge_track.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- The policy ---- */
-
-static int check_needs(const wnw_policy *p, const wnw_needs *needs)
-{
-    const uint32_t can = WNW_NEED_WINDOW_ATTN | WNW_NEED_KEYS | WNW_NEED_VALUES;
-    for (int32_t bit = 0; bit < 32; bit++)
-        if (needs->flags & ~can & (1u << bit))
-            return wnw__fail(WNW_E_UNSUPPORTED,
-                             "%s needs %s, which the backend under libllama does not observe",
-                             wnw__policy_name(p), wnw_need_name(bit));
-    if (wnw__policy_has(p, WNW_PART_POSITIONS, WNW_FLAG_REROTATES))
-        return wnw__fail(WNW_E_UNSUPPORTED, "+rerotate: positions are libllama's under the backend");
-    if (wnw__contents_of(p)->merge || wnw__contents_of(p)->prune)
-        return wnw__fail(WNW_E_UNSUPPORTED, "+%s writes into entries, which the backend does not do yet",
-                         wnw__contents_of(p)->part.name);
-    return WNW_OK;
-}
-
-int wnw__bridge_watch_set(struct wnw__bridge_watch *w, const char *recipe, const wnw_size *size,
-                          bool by_itself)
-{
-    wnw_policy *policy = NULL;
-    WNW_TRY(wnw_policy_parse(&policy, recipe, NULL));
-    const wnw_needs needs = wnw_policy_needs(policy);
-    const int rc = check_needs(policy, &needs);
-    if (rc != WNW_OK) {
-        wnw_policy_free(policy);
-        return rc;
-    }
-    wnw_policy_free(w->policy);
-    w->policy = policy;
-    w->needs = needs;
-    w->size = size ? *size : (wnw_size){.kind = WNW_SIZE_NONE};
-    w->by_itself = by_itself;
-    return WNW_OK;
-}
-
-/* A number of the environment, which is all of the variable, within bounds. */
-static int number_of(const char *variable, const char *text, double least, double most, double *out)
-{
-    char *end;
-    errno = 0;
-    *out = strtod(text, &end);
-    if (errno || end == text || *end || !(*out >= least && *out <= most))
-        return wnw__fail(WNW_E_ARG, "%s is '%.40s': it is a number from %g to %g", variable, text, least,
-                         most);
-    return WNW_OK;
-}
-
-/* Sets the size that one variable names; n counts those that are set. */
-static int take_size(const char *variable, wnw_size_kind kind, double least, double most, wnw_size *size,
-                     int *n)
-{
-    const char *text = getenv(variable);
-    double x;
-    if (!text || !*text)
-        return WNW_OK;
-    WNW_TRY(number_of(variable, text, least, most, &x));
-    size->kind = kind;
-    size->budget = kind == WNW_SIZE_BUDGET ? (int64_t)x : 0;
-    size->ratio = kind == WNW_SIZE_RATIO ? x : 0.0;
-    size->bytes = kind == WNW_SIZE_BYTES ? (uint64_t)x : 0;
-    (*n)++;
-    return WNW_OK;
-}
-
-int wnw__bridge_watch_set_from_environment(struct wnw__bridge_watch *w)
-{
-    const char *recipe = getenv("WINNOW_POLICY");
-    wnw_size size = {.kind = WNW_SIZE_NONE};
-    int n = 0;
-    if (!recipe || !*recipe)
-        return WNW_OK;
-    WNW_TRY(take_size("WINNOW_BUDGET", WNW_SIZE_BUDGET, 1.0, 2147483647.0, &size, &n));
-    WNW_TRY(take_size("WINNOW_RATIO", WNW_SIZE_RATIO, 0.0, nextafter(1.0, 0.0), &size, &n));
-    WNW_TRY(take_size("WINNOW_KV_BYTES", WNW_SIZE_BYTES, 1.0, 1e15, &size, &n));
-    if (n > 1)
-        return wnw__fail(WNW_E_ARG, "WINNOW_BUDGET, WINNOW_RATIO and WINNOW_KV_BYTES exclude each other");
-    return wnw__bridge_watch_set(w, recipe, &size, true);
-}
-
-void wnw__bridge_watch_free(struct wnw__bridge_watch *w)
-{
-    wnw_policy_free(w->policy);
-    free(w->last.cell);
-    *w = (struct wnw__bridge_watch){0};
-}
 
 /* ---- Rows of a batch ---- */
 
@@ -188,6 +101,27 @@ static bool is_due(const struct batch *batch, int32_t stream, const struct wnw__
     return n_new >= WNW_BRIDGE_LEAST_NEW;
 }
 
+/* Where a row belongs, after it was noted. last: the row before it; one that sees it sees what that sees. */
+static struct wnw__bridge_row place_of(const struct batch *batch, int32_t stream, int32_t row,
+                                       const struct wnw__bridge_row *last)
+{
+    const struct wnw__bridge_note *note = notes_of(batch, stream);
+    const int32_t *own = batch->own + (int64_t)stream * batch->n_row;
+    struct wnw__bridge_row at = {.stream = batch->first_stream + stream, .cell = own[row], .before = -1};
+    if (row > 0 && sees(batch, stream, row, last->cell)) {
+        at.before = last->cell;
+        at.n_before = last->n_before + 1;
+        return at;
+    }
+    for (int32_t cell = 0; cell < batch->n_cell; cell++) {
+        if (cell == own[row] || !sees(batch, stream, row, cell))
+            continue;
+        at.n_before++;
+        at.before = at.before < 0 || note[cell].order > note[at.before].order ? cell : at.before;
+    }
+    return at;
+}
+
 static void note_row(const struct batch *batch, int32_t stream, int32_t row, bool alone)
 {
     notes_of(batch, stream)[batch->own[(int64_t)stream * batch->n_row + row]] =
@@ -204,18 +138,38 @@ static bool is_newest(const struct batch *batch, int32_t stream, int32_t row, in
     return n < window;
 }
 
+/* Says why a sequence stays as it is, once. */
+static void tell(struct wnw__bridge_watch *w)
+{
+    if (strcmp(w->told, wnw_last_error()) == 0)
+        return;
+    wnw__log(WNW_LOG_WARN, "winnow: nothing is compressed: %s", wnw_last_error());
+    snprintf(w->told, sizeof w->told, "%s", wnw_last_error());
+}
+
 static int look_at(struct wnw__bridge_backend *b, const struct batch *batch)
 {
     struct wnw__bridge_watch *w = &b->watch;
+    if (w->needs.flags & WNW_NEED_QUERY_STATS) {
+        if (!w->tracks)
+            WNW_TRY(wnw__bridge_tracks_new(&w->tracks, w, batch->cache, b->n_threads));
+        wnw__bridge_tracks_begin(w->tracks);
+    }
+    struct wnw__bridge_row at = {.cell = -1};
     for (int32_t s = 0; s < batch->n_stream; s++)
         for (int32_t row = 0; row < batch->n_row; row++) {
             const bool alone = is_alone(batch, s, row);
             if (alone && w->by_itself) {
                 WNW_TRY(list_live(batch, s, row, &w->last));
-                if (is_due(batch, s, &w->last))
-                    WNW_TRY(wnw__bridge_compress(b, &w->last));
+                if (is_due(batch, s, &w->last) && wnw__bridge_compress(b, &w->last) != WNW_OK)
+                    tell(w);
             }
             note_row(batch, s, row, alone);
+            if (w->tracks) {
+                at = place_of(batch, s, row, &at);
+                WNW_TRY(
+                    wnw__bridge_tracks_row(w->tracks, batch->cache, (int64_t)s * batch->n_row + row, &at));
+            }
         }
     WNW_TRY(list_live(batch, batch->n_stream - 1, batch->n_row - 1, &w->last));
     w->last.cell[w->last.n++] = batch->own[(int64_t)batch->n_stream * batch->n_row - 1];
@@ -289,7 +243,7 @@ static int look_at_store(struct wnw__bridge_backend *b, struct ggml_cgraph *grap
     }
     batch.own = own;
     const int rc = fits ? look_at(b, &batch) : WNW_OK;
-    for (int64_t i = 0; fits && i < n; i++)
+    for (int64_t i = 0; fits && !(b->watch.needs.flags & WNW_NEED_QUERIES) && i < n; i++)
         unkept[i] =
             !is_newest(&batch, (int32_t)(i / batch.n_row), (int32_t)(i % batch.n_row), b->watch.needs.window);
     for (int64_t i = 0; i < n; i++)
@@ -323,6 +277,11 @@ void wnw__bridge_watch_graph(struct wnw__bridge_backend *b, struct ggml_cgraph *
     if (!b->watch.policy)
         return;
     b->watch_n_own = 0;
+    if (wnw__bridge_facts_find(b, graph) != WNW_OK || wnw__bridge_record_begin(b) != WNW_OK) {
+        b->watch.n_place = 0;
+        tell(&b->watch);
+        return;
+    }
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
         const struct ggml_tensor *node = ggml_graph_node(graph, i);
         if (wnw__bridge_node_get(node).what != WNW_BRIDGE_STORE)
@@ -331,59 +290,13 @@ void wnw__bridge_watch_graph(struct wnw__bridge_backend *b, struct ggml_cgraph *
         if (t->is_v || wnw__bridge_is_sliding(b, t->layer))
             continue;
         if (look_at_store(b, graph, node) != WNW_OK)
-            wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error());
+            tell(&b->watch);
         return; /* the rows of the other layers are the same */
     }
 }
 
-/* ---- Queries ---- */
-
-/* Windows that a layer's ring of queries has room for: of several sequences, each batch of which may bring one. */
-enum { WINDOWS = 16 };
-
-static bool need_ring(struct wnw__bridge_layer *l, const struct wnw__cells_op *op, int32_t window)
+void wnw__bridge_watch_fail(struct wnw__bridge_backend *b)
 {
-    if (l->q)
-        return l->q_room >= window;
-    const size_t n = (size_t)window * WINDOWS;
-    l->q = malloc(n * (size_t)op->n_head * (size_t)op->d_k * sizeof *l->q);
-    l->q_cell = malloc(n * sizeof *l->q_cell);
-    if (!l->q || !l->q_cell) {
-        free(l->q);
-        free(l->q_cell);
-        l->q = NULL;
-        l->q_cell = NULL;
-        return false;
-    }
-    l->q_room = (int32_t)n;
-    l->n_q_head = op->n_head;
-    for (int32_t i = 0; i < l->q_room; i++)
-        l->q_cell[i] = -1;
-    return true;
-}
-
-static void keep_query(struct wnw__bridge_layer *l, const struct wnw__cells_op *op, int32_t stream,
-                       int32_t row, int32_t cell)
-{
-    const char *q = op->q + (size_t)stream * op->q_stream + (size_t)row * op->q_row;
-    float *to = l->q + (size_t)l->q_at * (size_t)op->n_head * (size_t)op->d_k;
-    for (int32_t h = 0; h < op->n_head; h++, to += op->d_k)
-        memcpy(to, q + (size_t)h * op->q_head, (size_t)op->d_k * sizeof *to);
-    l->q_cell[l->q_at] = (op->first_stream + stream) * l->k.n_cell + cell;
-    l->q_at = (l->q_at + 1) % l->q_room;
-}
-
-void wnw__bridge_watch_queries(struct wnw__bridge_backend *b, const struct wnw__cells_op *op,
-                               struct wnw__bridge_layer *l)
-{
-    const int32_t window = b->watch.needs.window;
-    l->scale = op->scale;
-    if (!(b->watch.needs.flags & WNW_NEED_WINDOW_ATTN) || window < 1 ||
-        b->watch_n_own != (int64_t)op->n_stream * op->n_row || wnw__bridge_is_sliding(b, l) ||
-        !need_ring(l, op, window) || l->n_q_head != op->n_head)
-        return;
-    for (int32_t s = 0; s < op->n_stream; s++)
-        for (int32_t row = 0; row < op->n_row; row++)
-            if (b->watch_own[(int64_t)s * op->n_row + row] >= 0)
-                keep_query(l, op, s, row, b->watch_own[(int64_t)s * op->n_row + row]);
+    if (b->watch.tracks)
+        wnw__bridge_tracks_fail(b->watch.tracks);
 }

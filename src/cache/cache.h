@@ -50,7 +50,8 @@
 enum wnw__aux {
     WNW_AUX_ATTN_SUM, /* sum of attention from all queries so far, one plane per query head of the group */
     WNW_AUX_ATTN_MAX, /* maximum of that attention, with the same planes */
-    WNW_AUX_PROJ,     /* first of one kind per wnw_proj_norm, one plane each; negative = not computed yet */
+    WNW_AUX_SETTLED, /* 1 where a recursive policy has settled the entry, in one plane: under libllama alone */
+    WNW_AUX_PROJ,    /* first of one kind per wnw_proj_norm, one plane each; negative = not computed yet */
     WNW_AUX_HEAD_PROJ =
         WNW_AUX_PROJ + WNW_N_PROJ_NORMS, /* the same norms per query head: one plane per head of the group */
     WNW_N_AUX = WNW_AUX_HEAD_PROJ + WNW_N_PROJ_NORMS
@@ -133,6 +134,8 @@ void wnw__cache_commit_layer(struct wnw__cache *c, int32_t il, int32_t first, in
  * not before. */
 int wnw__cache_place(struct wnw__cache *c, int32_t il, int32_t from, int32_t to, const int32_t *pos,
                      int32_t n);
+/* Sets the numbers of entry i of a head to those of a new one: another token has taken its position. */
+void wnw__cache_renew(const struct wnw__cache *c, int32_t il, int32_t ih, int32_t i);
 /* The first entry of a head whose position is at least pos; the length if there is none. */
 int32_t wnw__cache_find(const struct wnw__kv_layer *l, int32_t ih, int32_t pos);
 

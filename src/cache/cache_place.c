@@ -20,6 +20,12 @@ int32_t wnw__cache_find(const struct wnw__kv_layer *l, int32_t ih, int32_t pos)
     return lo;
 }
 
+void wnw__cache_renew(const struct wnw__cache *c, int32_t il, int32_t ih, int32_t i)
+{
+    struct wnw__kv_layer *l = &c->layers[il];
+    wnw__cache_empty_numbers(c, l, l->off[ih] + i, 1);
+}
+
 /* The number of positions among pos[0 .. n-1] that a head has no entry of. */
 static int32_t missing(const struct wnw__kv_layer *l, int32_t ih, const int32_t *pos, int32_t n)
 {

@@ -10,8 +10,10 @@ struct wnw__rope {
 };
 struct wnw__rope wnw__rope_of_layer(const struct wnw__hparams *hp, int32_t il);
 
-/* Writes the angle of each pair in radians per position to theta[hp->n_rot / 2]: scale x base^(-2 i / n_rot)
+/* Writes the angle of each pair in radians per position to theta[n_rot / 2]: scale x base^(-2 i / n_rot)
  * / factors[i], as ggml_rope_ext applies it. factors[n_rot / 2] may be NULL (1). */
+void wnw__rope_angles(const struct wnw__rope *r, int32_t n_rot, const float *factors, float *theta);
+/* The same for a layer of a model. */
 void wnw__rope_theta(const struct wnw__hparams *hp, int32_t il, const float *factors, float *theta);
 
 #endif

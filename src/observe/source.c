@@ -178,7 +178,7 @@ static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_nee
     s->filling = s->n_filler - 1;
     if (s->of.add)
         WNW_TRY(s->of.add(s->of.owner, s, needs, heads, obs));
-    if ((needs->flags & WNW_NEED_PROJ_NORM) && s->of.m)
+    if ((needs->flags & WNW_NEED_PROJ_NORM) && (s->of.m || s->of.projection))
         wnw__source_offer_norms(obs);
     return offer_entries(s, needs, obs);
 }

@@ -32,12 +32,13 @@ struct wnw__source_of {
     float attn_scale;                       /* of every layer, unless `add` sets another */
     struct wnw__pool *pool;                 /* for loops; NULL = the caller's thread alone */
     const struct wnw__recorders *recorders; /* NULL = nothing was recorded by ours */
-    /* The following are NULL where a graph of somebody else read the tokens; RoPE is then not known, and projected norms
-     * are not offered. */
+    struct wnw__proj **proj; /* [2] of KV heads, of query heads; the source makes, the sequence frees them */
+    /* The following are NULL where a graph of somebody else read the tokens; RoPE is then not known. */
     const struct wnw_model *m;
     struct wnw__cache
         *cache; /* keeps numbers with its entries, projected norms too once a policy asks for them */
-    struct wnw__proj **proj; /* [2] of KV heads, of query heads; the source makes, the sequence frees them */
+    /* There, the output projection of a layer. NULL = projected norms are not offered. */
+    int (*projection)(void *owner, int32_t il, struct wnw__proj_weight *out);
     /* Adds to *obs what the owner of the entries observes. NULL = nothing. */
     int (*add)(void *owner, struct wnw__source *source, const wnw_needs *needs, const bool *heads,
                wnw_observation *obs);

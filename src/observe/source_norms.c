@@ -81,6 +81,41 @@ static int compute(const struct wnw__source *s, const wnw_observation *obs, cons
     return WNW_OK;
 }
 
+/* The same where the entries are not in a cache of ours: norms are not kept. */
+static int compute_from_rows(const struct wnw__source *s, const wnw_observation *obs, const struct norms *a,
+                             float *norm)
+{
+    const size_t n = (size_t)obs->n, d = (size_t)obs->n_embd_head;
+    struct wnw__proj_weight weight;
+    WNW_TRY(s->of.projection(s->of.owner, obs->il, &weight));
+    weight.n_head_kv = a->n_row;
+    if (!*a->proj)
+        WNW_TRY(wnw__proj_new(a->proj, obs->n_layer, WNW_KV_F32));
+    float *rows = malloc(((size_t)obs->n_head_kv * n * d + 1) * sizeof *rows);
+    struct wnw__proj_values *heads = calloc((size_t)a->n_row, sizeof *heads);
+    if (!rows || !heads) {
+        free(rows);
+        free(heads);
+        return wnw__fail(WNW_E_NOMEM, "no memory for projected norms of %d heads", (int)a->n_row);
+    }
+    for (int32_t ih = 0; ih < obs->n_head_kv; ih++)
+        if (obs->n_entry[ih] > 0)
+            s->of.entries.read(s->of.entries.of, obs->il, WNW_VALUES, ih, 0, obs->n_entry[ih],
+                               rows + (size_t)ih * n * d);
+    for (int32_t h = 0; h < a->n_row; h++) {
+        const int32_t ih = h / a->n_plane;
+        float *to = norm + (size_t)h * n;
+        for (int32_t e = 0; e < obs->n; e++)
+            to[e] = e < obs->n_entry[ih] ? -1.0f : 0.0f;
+        heads[h] = (struct wnw__proj_values){
+            .v = (const uint8_t *)(rows + (size_t)ih * n * d), .norm = to, .n = obs->n_entry[ih]};
+    }
+    const int rc = wnw__proj_fill(*a->proj, s->of.pool, &weight, obs->il, a->kind, heads);
+    free(rows);
+    free(heads);
+    return rc;
+}
+
 static const float *norms(const wnw_observation *obs, wnw_proj_norm kind, bool of_query_heads)
 {
     struct wnw__source *s = obs->source;
@@ -91,7 +126,7 @@ static const float *norms(const wnw_observation *obs, wnw_proj_norm kind, bool o
     const struct norms a = what(s, kind, of_query_heads);
     struct wnw__buffer *to = &s->norms[(int)kind * 2 + of_query_heads];
     if (wnw__buffer_need(to, (size_t)a.n_row * (size_t)obs->n, sizeof(float), "observations") != WNW_OK ||
-        compute(s, obs, &a, to->p) != WNW_OK)
+        (s->of.cache ? compute(s, obs, &a, to->p) : compute_from_rows(s, obs, &a, to->p)) != WNW_OK)
         return NULL;
     return to->p;
 }

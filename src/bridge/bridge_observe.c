@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT */
+/* A sequence under libllama as a source shows it (observe/source.h): entries by the order of their tokens, which takes the
+ * place of positions, and what was noted while graphs ran. */
+#include "bridge/bridge_facts.h"
+#include "bridge/bridge_record.h"
+#include "bridge/bridge_sequence.h"
+#include "bridge/bridge_track.h"
+#include "forward/team.h"
+#include "observe/source.h"
+#include "observe/window.h"
+
+#include <string.h>
+
+enum { MEAN, COV, QUERIES, SUM, MAX, THETA, ATTN };
+
+static float *need(struct wnw__bridge_sequence *s, int which, size_t n)
+{
+    struct wnw__buffer *b = &s->room[which];
+    return wnw__buffer_need(b, n, sizeof(float), "observations") == WNW_OK ? b->p : NULL;
+}
+
+/* ---- Entries ---- */
+
+static struct wnw__plan_layer entries_of(void *of, int32_t il)
+{
+    const struct wnw__bridge_sequence *s = of;
+    const int64_t row = wnw__bridge_head(s, il, 0);
+    return (struct wnw__plan_layer){.n_entry = s->n_entry + row,
+                                    .pos = s->list[il].pos,
+                                    .off = s->off + row,
+                                    .n_settled = s->list[il].n_settled};
+}
+
+static void read_entries(void *of, int32_t il, enum wnw__stored what, int32_t ih, int32_t first, int32_t n,
+                         float *dst)
+{
+    const struct wnw__bridge_sequence *s = of;
+    const int32_t *row = s->list[il].row + s->off[wnw__bridge_head(s, il, ih)];
+    for (int32_t e = first; e < first + n; e++, dst += s->shape.d)
+        wnw__bridge_row_read(s, il, what, ih, row[e], dst);
+}
+
+/* ---- Queries ---- */
+
+/* Queries of one of the attentions that read a layer. */
+struct reader {
+    const struct wnw__bridge_sequence *s;
+    int32_t number;
+};
+
+/* The query of the token at a place; NULL if none was kept. */
+static const float *query_at(const void *of, int32_t il, int32_t pos)
+{
+    const struct reader *r = of;
+    const struct wnw__bridge_layer *l = r->s->layer[il];
+    const struct wnw__bridge_live *live = r->s->live;
+    return wnw__bridge_query(l, live->stream * l->k.n_cell + live->cell[pos], r->number);
+}
+
+/* The number of last tokens whose queries were kept, at most n. */
+static int32_t n_kept(const struct wnw__bridge_sequence *s, int32_t il, int32_t n)
+{
+    const struct reader own = {.s = s};
+    int32_t kept = 0;
+    while (kept < n && kept < s->live->n && query_at(&own, il, s->live->n - 1 - kept))
+        kept++;
+    return kept;
+}
+
+/* Where several attentions read the layer, the attention is their mean, and the queries are those of the layer's own. */
+static int add_window(struct wnw__bridge_sequence *s, struct wnw__source *source, const wnw_needs *needs,
+                      const bool *heads, wnw_observation *obs)
+{
+    const int32_t n = n_kept(s, obs->il, needs->window), n_reader = s->layer[obs->il]->facts.n_reader;
+    const size_t size = (size_t)obs->n_head * (size_t)n * (size_t)obs->n;
+    if (n == 0)
+        return wnw__fail(WNW_E_NOT_OBSERVED,
+                         "no queries of layer %d were kept: set the policy before the prompt is read",
+                         (int)obs->il);
+    if (n < needs->window && n < s->live->n)
+        return wnw__fail(WNW_E_NOT_OBSERVED, "queries of the last %d tokens are wanted, and %d were kept",
+                         (int)needs->window, (int)n);
+    float *mean = n_reader > 1 ? need(s, ATTN, size) : NULL;
+    if (n_reader > 1 && !mean)
+        return WNW_E_NOMEM;
+    for (int32_t i = n_reader - 1; i >= 0; i--) {
+        const struct reader reader = {.s = s, .number = i};
+        const struct wnw__window_queries queries = {.of = &reader, .at = query_at, .n = n, .end = s->live->n};
+        WNW_TRY(wnw__window_attend(source, &queries, heads, obs));
+        for (size_t k = 0; mean && k < size; k++)
+            mean[k] = (i == n_reader - 1 ? 0.0f : mean[k]) + obs->window_attn[k] / (float)n_reader;
+    }
+    obs->window_attn = mean ? mean : obs->window_attn;
+    return WNW_OK;
+}
+
+static int add_queries(struct wnw__bridge_sequence *s, wnw_observation *obs)
+{
+    const int32_t n = n_kept(s, obs->il, s->live->n);
+    const size_t row = (size_t)obs->n_head * (size_t)obs->n_embd_head;
+    const struct reader own = {.s = s};
+    float *to = need(s, QUERIES, (size_t)n * row);
+    if (n == 0)
+        return wnw__fail(WNW_E_NOT_OBSERVED,
+                         "no queries of layer %d were kept: set the policy before the prompt is read",
+                         (int)obs->il);
+    if (!to)
+        return WNW_E_NOMEM;
+    for (int32_t i = 0; i < n; i++)
+        memcpy(to + (size_t)i * row, query_at(&own, obs->il, s->live->n - n + i), row * sizeof *to);
+    obs->queries = to;
+    obs->n_queries = n;
+    return WNW_OK;
+}
+
+/* ---- RoPE ---- */
+
+/* E_UNSUPPORTED unless the layer's own attention turns its queries by plain RoPE. */
+static int check_turns(const struct wnw__bridge_sequence *s, int32_t il, const char *what)
+{
+    const struct wnw__bridge_facts *f = &s->layer[il]->facts;
+    if (f->turns)
+        return WNW_OK;
+    return wnw__fail(WNW_E_UNSUPPORTED,
+                     "%s cannot be had of layer %d: it does not turn whole queries by plain RoPE", what,
+                     (int)il);
+}
+
+static int add_stats(struct wnw__bridge_sequence *s, wnw_observation *obs)
+{
+    const struct wnw__bridge_live *live = s->live;
+    const size_t n = (size_t)obs->n_head * (size_t)obs->n_embd_head;
+    WNW_TRY(check_turns(s, obs->il, "statistics of queries"));
+    const struct wnw__qstats *stats =
+        s->b->watch.tracks
+            ? wnw__bridge_tracks_of(s->b->watch.tracks, live->cache, live->stream, live->cell[live->n - 1])
+            : NULL;
+    if (!stats)
+        return wnw__fail(
+            WNW_E_NOT_OBSERVED,
+            "no statistics of these tokens' queries were gathered: set the policy before the prompt is read");
+    const struct wnw__shape *of = &wnw__qstats_params(stats)->model;
+    if (!wnw__layer_takes_part(of, obs->il))
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "statistics of queries are gathered of layers with one shape; layer %d has another",
+                         (int)obs->il);
+    float *mean = need(s, MEAN, n), *cov = need(s, COV, n * (size_t)obs->n_embd_head);
+    if (!mean || !cov)
+        return WNW_E_NOMEM;
+    obs->n_query_stats = wnw__qstats_get(stats, obs->il, mean, cov);
+    obs->query_mean = mean;
+    obs->query_cov = cov;
+    return WNW_OK;
+}
+
+static int add_rope(struct wnw__bridge_sequence *s, const wnw_needs *needs, wnw_observation *obs)
+{
+    const struct wnw__bridge_facts *f = &s->layer[obs->il]->facts;
+    if (needs->flags & WNW_NEED_ROPE)
+        WNW_TRY(check_turns(s, obs->il, "rotation by position"));
+    if (!f->turns)
+        return WNW_OK;
+    float *theta = need(s, THETA, (size_t)f->n_rot / 2);
+    if (!theta)
+        return WNW_E_NOMEM;
+    wnw__bridge_theta(f, theta);
+    obs->rope_theta = theta;
+    obs->n_rot = f->n_rot;
+    obs->rope_neox = f->neox;
+    obs->n_ctx_train = f->n_ctx_train;
+    return WNW_OK;
+}
+
+/* ---- What entries keep, and weights ---- */
+
+static int add_numbers(struct wnw__bridge_sequence *s, const wnw_observation *obs, enum wnw__aux kind,
+                       const float **out)
+{
+    const struct wnw__bridge_layer *l = s->layer[obs->il];
+    const struct wnw__kv_layer *kv = &l->rows.layers[0];
+    const int32_t group = wnw__shape_group(&s->shape);
+    if (l->rows.aux_planes[kind] != group)
+        return wnw__fail(
+            WNW_E_NOT_OBSERVED,
+            "no sums of attention were gathered in layer %d: set the policy before the prompt is read",
+            (int)obs->il);
+    float *to = need(s, kind == WNW_AUX_ATTN_SUM ? SUM : MAX, (size_t)obs->n_head * (size_t)obs->n);
+    if (!to)
+        return WNW_E_NOMEM;
+    *out = to;
+    for (int32_t h = 0; h < obs->n_head; h++, to += obs->n) {
+        const int32_t ih = h / group;
+        const int32_t *row = s->list[obs->il].row + s->off[wnw__bridge_head(s, obs->il, ih)];
+        const float *from = wnw__cache_aux(kv, kind, h % group) + kv->off[wnw__bridge_head_of_all(s, ih)];
+        for (int32_t e = 0; e < obs->n; e++)
+            to[e] = e < obs->n_entry[ih] ? from[row[e]] : 0.0f;
+    }
+    return WNW_OK;
+}
+
+static int projection(void *owner, int32_t il, struct wnw__proj_weight *out)
+{
+    const struct wnw__bridge_sequence *s = owner;
+    const struct wnw__bridge_layer *l = s->layer[il];
+    const struct ggml_tensor *w = l->v_in_keys ? NULL : l->facts.wo;
+    if (!w || l->d_v != l->d_k || w->ne[0] != (int64_t)s->shape.n_head * l->d_v)
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "norms behind the output projection cannot be had of layer %d: its weight does not "
+                         "follow the attention as the file has it",
+                         (int)il);
+    *out = (struct wnw__proj_weight){.type = w->type,
+                                     .data = w->data,
+                                     .n_head = s->shape.n_head,
+                                     .n_head_kv = s->shape.n_head_kv,
+                                     .d = l->d_v,
+                                     .n_out = (int32_t)w->ne[1]};
+    return WNW_OK;
+}
+
+/* ---- The source ---- */
+
+static int add(void *owner, struct wnw__source *source, const wnw_needs *needs, const bool *heads,
+               wnw_observation *obs)
+{
+    struct wnw__bridge_sequence *s = owner;
+    obs->attn_scale = s->layer[obs->il]->facts.scale;
+    WNW_TRY(add_rope(s, needs, obs));
+    if (needs->flags & WNW_NEED_WINDOW_ATTN)
+        WNW_TRY(add_window(s, source, needs, heads, obs));
+    if (needs->flags & WNW_NEED_QUERIES)
+        WNW_TRY(add_queries(s, obs));
+    if (needs->flags & WNW_NEED_QUERY_STATS)
+        WNW_TRY(add_stats(s, obs));
+    if (needs->flags & WNW_NEED_ATTN_SUM)
+        WNW_TRY(add_numbers(s, obs, WNW_AUX_ATTN_SUM, &obs->attn_sum));
+    if (needs->flags & WNW_NEED_ATTN_MAX)
+        WNW_TRY(add_numbers(s, obs, WNW_AUX_ATTN_MAX, &obs->attn_max));
+    return WNW_OK;
+}
+
+/* Threads for loops; NULL where they cannot be started. */
+static struct wnw__pool *pool_of(struct wnw__bridge_backend *b)
+{
+    if (!b->watch.team && b->n_threads > 1 && wnw__team_new(&b->watch.team, b->n_threads) != WNW_OK)
+        b->watch.team = NULL;
+    return b->watch.team ? &b->watch.team->pool : NULL;
+}
+
+int wnw__bridge_source(struct wnw__plan_source *src, struct wnw__bridge_sequence *s)
+{
+    *src = (struct wnw__plan_source){.shape = s->shape,
+                                     .n_past = s->live->n,
+                                     .ratio_base = s->live->n,
+                                     .entry_bytes = {.each = s->entry_bytes},
+                                     .profile = s->b->watch.profile};
+    return wnw__source_open(
+        src, &(struct wnw__source_of){.entries = {.of = s, .layer = entries_of, .read = read_entries},
+                                      .n_past = &s->live->n,
+                                      .pool = pool_of(s->b),
+                                      .proj = s->b->watch.proj,
+                                      .projection = projection,
+                                      .add = add,
+                                      .owner = s});
+}

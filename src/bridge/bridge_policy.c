@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+#include "bridge/bridge_policy.h"
+
+#include "bridge/bridge_track.h"
+#include "forward/team.h"
+#include "observe/projnorm.h"
+#include "policy/policy.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- What cannot be had ---- */
+
+static int check_needs(const wnw_policy *p, const wnw_needs *needs)
+{
+    static const struct {
+        uint32_t need;
+        const char *why;
+    } missing[] = {
+        {WNW_NEED_SECOND_PASS, "winnow reads a prompt a second time only in sessions of its own"},
+        {WNW_NEED_PERPLEXITY, "libllama computes logits of few tokens, and after the backend has run"},
+    };
+    for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
+        if (needs->flags & missing[i].need)
+            return wnw__fail(
+                WNW_E_UNSUPPORTED, "%s needs %s, which the backend under libllama does not observe: %s",
+                wnw__policy_name(p), wnw_need_name(__builtin_ctz(missing[i].need)), missing[i].why);
+    if (wnw__policy_has(p, WNW_PART_POSITIONS, WNW_FLAG_REROTATES))
+        return wnw__fail(WNW_E_UNSUPPORTED, "+rerotate: positions are libllama's under the backend");
+    return WNW_OK;
+}
+
+static int check_profile(const struct wnw__bridge_watch *w, const wnw_policy *p, const wnw_needs *needs)
+{
+    const uint32_t missing =
+        needs->flags & WNW_NEED_PROFILE ? needs->profiles & ~wnw_profile_kinds(w->profile) : 0;
+    if (missing == 0)
+        return WNW_OK;
+    return wnw__fail(WNW_E_MISMATCH,
+                     "%s needs a profile of kind %s: name its file in WINNOW_PROFILE, or with "
+                     "wnw_bridge_set_profile",
+                     wnw__policy_name(p), wnw_profile_kind_name(__builtin_ctz(missing)));
+}
+
+/* ---- Setting ---- */
+
+void wnw__bridge_watch_clear(struct wnw__bridge_watch *w)
+{
+    wnw_policy_free(w->policy);
+    wnw__bridge_tracks_free(w->tracks);
+    w->policy = NULL;
+    w->tracks = NULL;
+    w->needs = (wnw_needs){0};
+    w->n_place = 0;
+    w->told[0] = '\0';
+}
+
+int wnw__bridge_watch_set(struct wnw__bridge_watch *w, const char *recipe, const wnw_size *size,
+                          bool by_itself)
+{
+    wnw_policy *policy = NULL;
+    WNW_TRY(wnw_policy_parse(&policy, recipe, NULL));
+    const wnw_needs needs = wnw_policy_needs(policy);
+    int rc = check_needs(policy, &needs);
+    rc = rc == WNW_OK ? check_profile(w, policy, &needs) : rc;
+    if (rc != WNW_OK) {
+        wnw_policy_free(policy);
+        return rc;
+    }
+    wnw__bridge_watch_clear(w);
+    w->policy = policy;
+    w->needs = needs;
+    w->size = size ? *size : (wnw_size){.kind = WNW_SIZE_NONE};
+    w->by_itself = by_itself;
+    return WNW_OK;
+}
+
+int wnw__bridge_watch_profile(struct wnw__bridge_watch *w, const char *path)
+{
+    if (path && w->profile)
+        return wnw_profile_add_file(w->profile, path);
+    if (path)
+        return wnw_profile_open(&w->profile, path);
+    wnw_profile_free(w->profile);
+    w->profile = NULL;
+    return WNW_OK;
+}
+
+void wnw__bridge_watch_free(struct wnw__bridge_watch *w)
+{
+    wnw__bridge_watch_clear(w);
+    wnw_profile_free(w->profile);
+    for (int i = 0; i < 2; i++)
+        wnw__proj_free(w->proj[i]);
+    wnw__team_free(w->team);
+    free(w->places);
+    free(w->last.cell);
+    *w = (struct wnw__bridge_watch){0};
+}
+
+/* ---- The environment ---- */
+
+/* A number of the environment, which is all of the variable, within bounds. */
+static int number_of(const char *variable, const char *text, double least, double most, double *out)
+{
+    char *end;
+    errno = 0;
+    *out = strtod(text, &end);
+    if (errno || end == text || *end || !(*out >= least && *out <= most))
+        return wnw__fail(WNW_E_ARG, "%s is '%.40s': it is a number from %g to %g", variable, text, least,
+                         most);
+    return WNW_OK;
+}
+
+/* Sets the size that one variable names; n counts those that are set. */
+static int take_size(const char *variable, wnw_size_kind kind, double least, double most, wnw_size *size,
+                     int *n)
+{
+    const char *text = getenv(variable);
+    double x;
+    if (!text || !*text)
+        return WNW_OK;
+    WNW_TRY(number_of(variable, text, least, most, &x));
+    size->kind = kind;
+    size->budget = kind == WNW_SIZE_BUDGET ? (int64_t)x : 0;
+    size->ratio = kind == WNW_SIZE_RATIO ? x : 0.0;
+    size->bytes = kind == WNW_SIZE_BYTES ? (uint64_t)x : 0;
+    (*n)++;
+    return WNW_OK;
+}
+
+/* Adds the files of a list. */
+static int take_profiles(struct wnw__bridge_watch *w, const char *list)
+{
+    while (*list) {
+        const size_t n = strcspn(list, ":");
+        char *path = n > 0 ? strndup(list, n) : NULL;
+        if (n > 0 && !path)
+            return wnw__fail(WNW_E_NOMEM, "no memory for the name of a profile");
+        const int rc = path ? wnw__bridge_watch_profile(w, path) : WNW_OK;
+        free(path);
+        WNW_TRY(rc);
+        list += n + (list[n] == ':');
+    }
+    return WNW_OK;
+}
+
+int wnw__bridge_watch_set_from_environment(struct wnw__bridge_watch *w)
+{
+    const char *recipe = getenv("WINNOW_POLICY"), *profiles = getenv("WINNOW_PROFILE");
+    wnw_size size = {.kind = WNW_SIZE_NONE};
+    int n = 0;
+    if (!recipe || !*recipe)
+        return WNW_OK;
+    WNW_TRY(take_size("WINNOW_BUDGET", WNW_SIZE_BUDGET, 1.0, 2147483647.0, &size, &n));
+    WNW_TRY(take_size("WINNOW_RATIO", WNW_SIZE_RATIO, 0.0, nextafter(1.0, 0.0), &size, &n));
+    WNW_TRY(take_size("WINNOW_KV_BYTES", WNW_SIZE_BYTES, 1.0, 1e15, &size, &n));
+    if (n > 1)
+        return wnw__fail(WNW_E_ARG, "WINNOW_BUDGET, WINNOW_RATIO and WINNOW_KV_BYTES exclude each other");
+    WNW_TRY(take_profiles(w, profiles ? profiles : ""));
+    return wnw__bridge_watch_set(w, recipe, &size, true);
+}

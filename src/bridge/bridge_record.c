@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+#include "bridge/bridge_record.h"
+
+#include "bridge/bridge_facts.h"
+#include "bridge/bridge_track.h"
+#include "kernel/kernel.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* ---- Numbers that entries keep ---- */
+
+/* Begins or ends keeping numbers of a kind, one for each query head of a KV head. */
+static int keep_numbers(struct wnw__bridge_layer *l, enum wnw__aux kind, bool wanted)
+{
+    const int32_t n = wanted ? l->facts.n_head / l->n_head : 0;
+    return l->rows.aux_planes[kind] == n ? WNW_OK : wnw__cache_set_aux(&l->rows, kind, n);
+}
+
+int wnw__bridge_record_begin(struct wnw__bridge_backend *b)
+{
+    const uint32_t flags = b->watch.needs.flags;
+    for (int32_t i = 0; i < b->watch.n_place; i++) {
+        struct wnw__bridge_layer *l = b->watch.places[i].layer;
+        WNW_TRY(keep_numbers(l, WNW_AUX_ATTN_SUM, flags & WNW_NEED_ATTN_SUM));
+        WNW_TRY(keep_numbers(l, WNW_AUX_ATTN_MAX, flags & WNW_NEED_ATTN_MAX));
+    }
+    return WNW_OK;
+}
+
+/* ---- Queries ---- */
+
+/* Windows that a layer's ring of queries has room for: of several sequences, each batch of which may bring one. */
+enum { WINDOWS = 16 };
+
+void wnw__bridge_queries_free(struct wnw__bridge_queries *q)
+{
+    free(q->q);
+    free(q->cell);
+    *q = (struct wnw__bridge_queries){0};
+}
+
+/* Numbers of the queries of one token. */
+static size_t row_of(const struct wnw__bridge_layer *l)
+{
+    return (size_t)l->queries.n_reader * (size_t)l->queries.n_head * (size_t)l->d_k;
+}
+
+/* Makes room for the queries that the policy wants of a layer, which loses those that it had for another. Memory of
+ * those of all cells is taken where they are written. */
+static bool need_room(struct wnw__bridge_layer *l, const struct wnw__bridge_watch *w)
+{
+    struct wnw__bridge_queries *q = &l->queries;
+    const bool all = w->needs.flags & WNW_NEED_QUERIES;
+    const int32_t n_cell = l->k.n_cell * l->k.n_stream,
+                  window = w->needs.window < n_cell / WINDOWS ? w->needs.window * WINDOWS : n_cell;
+    const int32_t room = all ? n_cell : window;
+    if (q->q && q->room == room && q->all == all && q->n_head == l->facts.n_head &&
+        q->n_reader == l->facts.n_reader)
+        return true;
+    wnw__bridge_queries_free(q);
+    q->n_head = l->facts.n_head;
+    q->n_reader = l->facts.n_reader;
+    q->q = malloc((size_t)room * row_of(l) * sizeof *q->q);
+    q->cell = malloc((size_t)room * sizeof *q->cell);
+    if (!q->q || !q->cell) {
+        wnw__bridge_queries_free(q);
+        return false;
+    }
+    q->room = room;
+    q->all = all;
+    for (int32_t i = 0; i < room; i++)
+        q->cell[i] = -1;
+    return true;
+}
+
+static int32_t slot_of(const struct wnw__bridge_queries *q, int32_t cell)
+{
+    if (q->all)
+        return q->cell[cell] == cell ? cell : -1;
+    for (int32_t i = 1; i <= q->room; i++) {
+        const int32_t at = (q->at - i + q->room) % q->room;
+        if (q->cell[at] == cell)
+            return at;
+    }
+    return -1;
+}
+
+const float *wnw__bridge_query(const struct wnw__bridge_layer *l, int32_t cell, int32_t reader)
+{
+    const struct wnw__bridge_queries *q = &l->queries;
+    const int32_t at = q->q ? slot_of(q, cell) : -1;
+    return at < 0 ? NULL
+                  : q->q + (size_t)at * row_of(l) + (size_t)reader * (size_t)q->n_head * (size_t)l->d_k;
+}
+
+/* The place for the query of a cell; the first reader of a layer chooses it. */
+static float *place_for(struct wnw__bridge_layer *l, int32_t cell, int32_t reader)
+{
+    struct wnw__bridge_queries *q = &l->queries;
+    const int32_t at = q->all ? cell : reader == 0 ? q->at : slot_of(q, cell);
+    if (at < 0)
+        return NULL;
+    if (!q->all && reader == 0)
+        q->at = (q->at + 1) % q->room;
+    q->cell[at] = cell;
+    return q->q + (size_t)at * row_of(l) + (size_t)reader * (size_t)q->n_head * (size_t)l->d_k;
+}
+
+static void keep_query(struct wnw__bridge_layer *l, const struct wnw__cells_op *op, int32_t stream,
+                       int32_t row, int32_t cell, int32_t reader)
+{
+    const char *q = op->q + (size_t)stream * op->q_stream + (size_t)row * op->q_row;
+    float *to = place_for(l, (op->first_stream + stream) * l->k.n_cell + cell, reader);
+    for (int32_t h = 0; to && h < op->n_head; h++, to += op->d_k) {
+        memcpy(to, q + (size_t)h * op->q_head, (size_t)op->d_k * sizeof *to);
+        wnw__hadamard(to, op->d_k, l->facts.k_block); /* as keys are read */
+    }
+}
+
+void wnw__bridge_record_queries(struct wnw__bridge_backend *b, const struct ggml_tensor *node,
+                                const struct wnw__cells_op *op)
+{
+    const struct wnw__bridge_place *p = wnw__bridge_place_of(b, node);
+    const uint32_t wanted = b->watch.needs.flags & (WNW_NEED_WINDOW_ATTN | WNW_NEED_QUERIES);
+    if (!p || !wanted || op->n_head != p->layer->facts.n_head ||
+        b->watch_n_own != (int64_t)op->n_stream * op->n_row || !need_room(p->layer, &b->watch))
+        return;
+    for (int32_t s = 0; s < op->n_stream; s++)
+        for (int32_t row = 0; row < op->n_row; row++)
+            if (b->watch_own[(int64_t)s * op->n_row + row] >= 0)
+                keep_query(p->layer, op, s, row, b->watch_own[(int64_t)s * op->n_row + row], p->reader);
+}
+
+/* Queries of all cells are as large as hidden states, and serve once. */
+void wnw__bridge_record_seen(struct wnw__bridge_layer *l, int32_t stream, const int32_t *cell, int32_t n)
+{
+    struct wnw__bridge_queries *q = &l->queries;
+    const size_t row = row_of(l) * sizeof *q->q;
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    if (!q->q || !q->all)
+        return;
+    for (int32_t i = 0; i < n; i++)
+        q->cell[stream * l->k.n_cell + cell[i]] = -1;
+    for (int32_t i = 0; i < q->room;) {
+        const int32_t first = i;
+        while (i < q->room && q->cell[i] < 0)
+            i++;
+        const uintptr_t from = ((uintptr_t)q->q + (size_t)first * row + page - 1) / page * page,
+                        to = ((uintptr_t)q->q + (size_t)i * row) / page * page;
+        if (from < to)
+            madvise((void *)from, to - from, MADV_DONTNEED);
+        i += i < q->room;
+    }
+}
+
+/* ---- Nodes ---- */
+
+static bool wants_columns(const struct wnw__bridge_backend *b)
+{
+    return b->watch.policy && (b->watch.needs.flags & (WNW_NEED_ATTN_SUM | WNW_NEED_ATTN_MAX));
+}
+
+int wnw__bridge_record_tensors(const struct wnw__bridge_backend *b)
+{
+    return b->watch.policy ? 2 * b->watch.n_place : 0;
+}
+
+/* The node that a recorder's node is about is its source. */
+static void add(struct ggml_context *ctx, struct ggml_cgraph *graph, const struct wnw__bridge_place *p,
+                struct ggml_tensor *about, ggml_custom_op_t work)
+{
+    struct ggml_tensor *node = ggml_custom_4d(ctx, GGML_TYPE_F32, 1, 1, 1, 1, &about, 1, work,
+                                              GGML_N_TASKS_MAX, (void *)(uintptr_t)p);
+    node->data = about->data; /* nothing is written there */
+    node->flags |= GGML_TENSOR_FLAG_COMPUTE;
+    ggml_graph_add_node(graph, node);
+}
+
+static void take_queries(struct ggml_tensor *node, int ith, int nth, void *user)
+{
+    const struct wnw__bridge_place *p = user;
+    wnw__bridge_tracks_take(p->b->watch.tracks, p->layer->il, node->src[0], ith, nth);
+}
+
+void wnw__bridge_record_before(struct wnw__bridge_backend *b, struct ggml_context *ctx,
+                               struct ggml_cgraph *graph, struct ggml_tensor *node)
+{
+    if (!b->watch.policy || !b->watch.tracks || !wnw__bridge_is_op(node, "ROPE"))
+        return;
+    for (int32_t i = 0; i < b->watch.n_place; i++)
+        if (b->watch.places[i].rope == node && b->watch.places[i].reader == 0)
+            add(ctx, graph, &b->watch.places[i], node->src[0], take_queries);
+}
+
+static void take_columns(struct ggml_tensor *node, int ith, int nth, void *user)
+{
+    const struct wnw__bridge_place *p = user;
+    const struct wnw__cells_op op = wnw__bridge_attention(p->b, node->src[0]);
+    wnw__cells_columns_run(p->b->cells, &op, ith, nth);
+}
+
+void wnw__bridge_record_after(struct wnw__bridge_backend *b, struct ggml_context *ctx,
+                              struct ggml_cgraph *graph, struct ggml_tensor *node)
+{
+    const struct wnw__bridge_place *p = wants_columns(b) ? wnw__bridge_place_of(b, node) : NULL;
+    if (p && node->src[0]->ne[2] == p->layer->facts.n_head)
+        add(ctx, graph, p, node, take_columns);
+}

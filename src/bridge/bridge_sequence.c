@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT */
+#include "bridge/bridge_sequence.h"
+
+#include "base/vectors.h"
+#include "bridge/bridge_watch.h"
+#include "kernel/kernel.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Entries ---- */
+
+/* Lists the entries of a head from `at` on; pair is scratch. */
+static void list_head(struct wnw__bridge_sequence *s, int32_t il, int32_t ih, int64_t at, int32_t (*pair)[2])
+{
+    const struct wnw__kv_layer *kv = &s->layer[il]->rows.layers[0];
+    const int32_t i = wnw__bridge_head_of_all(s, ih);
+    int32_t n = 0;
+    for (int32_t row = 0; row < kv->len[i]; row++) {
+        const int32_t cell = kv->pos[kv->off[i] + row], rank = cell < s->n_rank ? s->rank[cell] : -1;
+        if (rank < 0)
+            continue;
+        pair[n][0] = rank;
+        pair[n++][1] = row;
+    }
+    qsort(pair, (size_t)n, sizeof *pair, wnw__ascending_i32);
+    for (int32_t e = 0; e < n; e++) {
+        s->list[il].pos[at + e] = pair[e][0];
+        s->list[il].row[at + e] = pair[e][1];
+    }
+    s->off[wnw__bridge_head(s, il, ih)] = at;
+    s->n_entry[wnw__bridge_head(s, il, ih)] = n;
+}
+
+/* The number of first entries of a head that are settled. */
+static int32_t count_settled(const struct wnw__bridge_sequence *s, int32_t il, int32_t ih)
+{
+    const struct wnw__bridge_layer *l = s->layer[il];
+    const struct wnw__kv_layer *kv = &l->rows.layers[0];
+    const int64_t at = s->off[wnw__bridge_head(s, il, ih)];
+    int32_t n = 0;
+    if (l->rows.aux_planes[WNW_AUX_SETTLED] == 0)
+        return 0;
+    const float *settled = wnw__cache_aux(kv, WNW_AUX_SETTLED, 0) + kv->off[wnw__bridge_head_of_all(s, ih)];
+    while (n < s->n_entry[wnw__bridge_head(s, il, ih)] && settled[s->list[il].row[at + n]] > 0.0f)
+        n++;
+    return n;
+}
+
+static int list_layer(struct wnw__bridge_sequence *s, int32_t il)
+{
+    const int32_t n_head = s->shape.n_head_kv;
+    const int32_t *len = s->layer[il]->rows.layers[0].len + (int64_t)s->live->stream * n_head;
+    struct wnw__bridge_list *list = &s->list[il];
+    size_t n = 0, longest = 0;
+    for (int32_t ih = 0; ih < n_head; ih++) {
+        n += (size_t)len[ih];
+        longest = (size_t)len[ih] > longest ? (size_t)len[ih] : longest;
+    }
+    int32_t(*pair)[2] = malloc((longest + 1) * sizeof *pair);
+    list->pos = malloc(2 * (n + 1) * sizeof *list->pos);
+    if (!pair || !list->pos) {
+        free(pair);
+        return wnw__fail(WNW_E_NOMEM, "no memory to list a layer's entries");
+    }
+    list->row = list->pos + n;
+    list->n_settled = INT32_MAX;
+    int64_t at = 0;
+    for (int32_t ih = 0; ih < n_head; ih++) {
+        list_head(s, il, ih, at, pair);
+        at += s->n_entry[wnw__bridge_head(s, il, ih)];
+        const int32_t settled = count_settled(s, il, ih);
+        list->n_settled = settled < list->n_settled ? settled : list->n_settled;
+    }
+    free(pair);
+    return WNW_OK;
+}
+
+/* ---- Layers ---- */
+
+bool wnw__bridge_acts_on(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l)
+{
+    return l->kind == WNW_BRIDGE_RAGGED && !l->lost && !wnw__bridge_is_sliding(b, l);
+}
+
+/* Query heads of a layer; before a graph has shown them, as many as KV heads. */
+static int32_t query_heads(const struct wnw__bridge_layer *l)
+{
+    return l->facts.n_reader > 0 ? l->facts.n_head : l->n_head;
+}
+
+static bool is_like(const struct wnw__bridge_layer *a, const struct wnw__bridge_layer *b)
+{
+    return a->n_head == b->n_head && a->d_k == b->d_k && a->d_v == b->d_v &&
+           query_heads(a) == query_heads(b) && a->v_in_keys == b->v_in_keys;
+}
+
+static int list_layers(struct wnw__bridge_sequence *s, const struct wnw__bridge_layer *like)
+{
+    const struct wnw__bridge_cache *c = s->live->cache;
+    for (int32_t i = 0; i < c->n_layer; i++)
+        s->shape.n_layer = c->layers[i]->il + 1 > s->shape.n_layer ? c->layers[i]->il + 1 : s->shape.n_layer;
+    s->layer = calloc((size_t)s->shape.n_layer + 1, sizeof *s->layer);
+    s->left_alone = calloc((size_t)s->shape.n_layer + 1, sizeof *s->left_alone);
+    if (!s->layer || !s->left_alone)
+        return wnw__fail(WNW_E_NOMEM, "no memory to list layers");
+    s->forms = calloc((size_t)s->shape.n_layer + 1, sizeof *s->forms);
+    if (!s->forms)
+        return wnw__fail(WNW_E_NOMEM, "no memory to list layers");
+    for (int32_t i = 0; i < c->n_layer; i++) {
+        struct wnw__bridge_layer *l = c->layers[i];
+        if (!wnw__bridge_acts_on(s->b, l) || !is_like(l, like))
+            continue;
+        s->layer[l->il] = l;
+        s->forms[l->il] = l->facts.form;
+    }
+    for (int32_t il = 0; il < s->shape.n_layer; il++)
+        s->left_alone[il] = s->layer[il] == NULL;
+    s->shape.left_alone = s->left_alone;
+    s->shape.forms = s->forms;
+    s->shape.n_head_kv = like->n_head;
+    s->shape.n_head = query_heads(like);
+    s->shape.d = like->d_k;
+    s->entry_bytes = like->rows.row_bytes + like->rows.v_row_bytes;
+    return WNW_OK;
+}
+
+int wnw__bridge_sequence_list(struct wnw__bridge_sequence *s, struct wnw__bridge_backend *b,
+                              const struct wnw__bridge_live *live, const struct wnw__bridge_layer *like)
+{
+    *s = (struct wnw__bridge_sequence){.b = b, .live = live};
+    if (like->d_v > like->d_k)
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "policies do not work on values that are longer than keys: layer %d has %d and %d",
+                         (int)like->il, (int)like->d_v, (int)like->d_k);
+    WNW_TRY(list_layers(s, like));
+    const size_t n_layer = (size_t)s->shape.n_layer, n_row = n_layer * (size_t)s->shape.n_head_kv;
+    for (int32_t i = 0; i < live->n; i++)
+        s->n_rank = live->cell[i] + 1 > s->n_rank ? live->cell[i] + 1 : s->n_rank;
+    s->list = calloc(n_layer, sizeof *s->list);
+    s->n_entry = calloc(n_row, sizeof *s->n_entry);
+    s->off = calloc(n_row, sizeof *s->off);
+    s->rank = malloc(((size_t)s->n_rank + 1) * sizeof *s->rank);
+    if (!s->list || !s->n_entry || !s->off || !s->rank)
+        return wnw__fail(WNW_E_NOMEM, "no memory to list entries");
+    for (int32_t cell = 0; cell < s->n_rank; cell++)
+        s->rank[cell] = -1;
+    for (int32_t i = 0; i < live->n; i++)
+        s->rank[live->cell[i]] = i;
+    for (int32_t il = 0; il < s->shape.n_layer; il++)
+        if (wnw__layer_takes_part(&s->shape, il))
+            WNW_TRY(list_layer(s, il));
+    return WNW_OK;
+}
+
+void wnw__bridge_sequence_release(struct wnw__bridge_sequence *s)
+{
+    for (int32_t il = 0; s->list && il < s->shape.n_layer; il++)
+        free(s->list[il].pos);
+    for (size_t i = 0; i < sizeof s->room / sizeof *s->room; i++)
+        wnw__buffer_free(&s->room[i]);
+    free(s->list);
+    free(s->n_entry);
+    free(s->off);
+    free(s->rank);
+    free(s->layer);
+    free(s->left_alone);
+    free(s->forms);
+    *s = (struct wnw__bridge_sequence){0};
+}
+
+/* ---- Rows ---- */
+
+void wnw__bridge_row_read(const struct wnw__bridge_sequence *s, int32_t il, enum wnw__stored what, int32_t ih,
+                          int32_t row, float *x)
+{
+    const struct wnw__bridge_layer *l = s->layer[il];
+    const bool is_v = what == WNW_VALUES;
+    const int32_t d = is_v ? l->d_v : l->d_k;
+    wnw__bridge_layer_read(l, is_v, wnw__bridge_head_of_all(s, ih), row, x);
+    if (d < s->shape.d)
+        memset(x + d, 0, (size_t)(s->shape.d - d) * sizeof *x);
+    wnw__hadamard(x, d, is_v && !l->v_in_keys ? l->facts.v_block : l->facts.k_block);
+}
+
+void wnw__bridge_row_write(const struct wnw__bridge_sequence *s, int32_t il, enum wnw__stored what,
+                           int32_t ih, int32_t row, const float *x)
+{
+    struct wnw__bridge_layer *l = s->layer[il];
+    const bool is_v = what == WNW_VALUES;
+    const int32_t d = is_v ? l->d_v : l->d_k;
+    float turned[WNW_BRIDGE_MOST_D];
+    memcpy(turned, x, (size_t)d * sizeof *x);
+    wnw__hadamard(turned, d, is_v ? l->facts.v_block : l->facts.k_block);
+    wnw__bridge_layer_set(l, is_v, wnw__bridge_head_of_all(s, ih), row, turned);
+}
