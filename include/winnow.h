@@ -419,13 +419,16 @@ typedef struct wnw_run {
      * the call. */
     int32_t n_policies;
     const wnw_policy *const *policies;
+    /* Only the first piece that is read is compressed. What is read later stays, and nothing is observed any more
+     * but for `every`. A next prompt, also after wnw_session_reset, needs wnw_session_begin again. */
+    bool once;
 } wnw_run;
 
 WNW_DEFAULT(wnw_run, wnw_run_default)
 
 /* Sets how the session reads and compresses from now on: it observes what the policy needs, and follows the
  * run's rules in wnw_session_read and wnw_session_decode. The call is allowed at any time. It replaces
- * everything that an earlier call, or one of the setters below, has set; observations that the new policy
+ * everything that an earlier call has set; observations that the new policy
  * needs too go on. After a failure everything is as it was before the call. Errors: E_ARG (the policy is not
  * allowed in the phase; other fields of the rules are set without a policy; a task without tokens; n_policies
  * negative or a NULL in its list; two policies whose query statistics leave out different numbers of first
@@ -770,22 +773,6 @@ WNW_API int wnw_engine_measure(wnw_engine *e, bool on);
 WNW_API int wnw_engine_get_times(const wnw_engine *e, wnw_engine_times *out);
 
 /* ======== Plans: looking before dropping, and several policies on one reading ======== */
-
-/* Declares, before prefill, the policies that will be planned with; replaces earlier declarations. n = 0:
- * nothing is observed. Observations that the new declaration needs too go on; other ones begin now: for
- * tokens read before, attention sums and maxima count the queries from here on, and their own queries are
- * missing. After a failure the earlier declaration holds. The call is not needed where wnw_session_begin
- * names the policy. */
-WNW_API int wnw_session_observe(wnw_session *s, const wnw_policy *const *policies, int32_t n);
-
-/* Sets calibration results for policies that use them; borrowed until replaced. NULL = none. E_MISMATCH: the
- * profile was made for another model. */
-WNW_API int wnw_session_set_profile(wnw_session *s, const wnw_profile *p);
-
-/* Says that the last n_tokens of the prompt, read already or read next, are the question after the document,
- * for policies that judge the document by the question. The number holds until the next such call; 0 = not
- * known. E_RANGE: negative. */
-WNW_API int wnw_session_set_question(wnw_session *s, int32_t n_tokens);
 
 typedef struct wnw_plan wnw_plan;
 
