@@ -93,8 +93,9 @@ static int check_numbers(const struct wnw__draft *draft, const wnw_observation *
                                  "%s",
                                  wnw__policy_name(draft->policy), i, obs->il, ih,
                                  wnw__part_is_ours(&draft->scorer->part)
-                                     ? "the model computed values that are none; weights in its file are "
-                                       "damaged, or too large for the type of the KV cache"
+                                     ? "keys, values or queries are not numbers: weights in the model's file "
+                                       "are damaged, or "
+                                       "values are too large for the type of the KV cache; try f32"
                                      : "a fault of this scorer, or of the model's weights");
     return WNW_OK;
 }

@@ -10,14 +10,13 @@
 #include "base/system.h"
 #include "plan/compress.h"
 #include "session/feed.h"
-#include "session/hidden_rows.h"
 #include "session/rewrite.h"
 #include "session/session.h"
 
 #include <stdlib.h>
 
-/* Hidden states of more tokens are stored in f16. In float32 those of 16384 tokens would be four fifths of what a
- * cache of SmolLM2-135M takes of which an eighth is kept. */
+/* Hidden states of more tokens are stored in f16. In float32, those of 16384 tokens of SmolLM2-135M would take four fifths
+ * of the bytes of its compressed cache, where an eighth is kept. */
 enum { FLOAT32_TOKENS = 4096 };
 
 struct reader {
